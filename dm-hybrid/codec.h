@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Encode, decode and validate one metadata block.  No I/O, no allocation, any
+ * context.  Decoders treat their input as hostile: they check every field that
+ * the caller may rely on, and write to their output only what they checked.
+ *
+ * Decoders return 0, or a negative errno:
+ *   -ENODATA	no such block here (wrong magic)
+ *   -EBADMSG	checksum does not match
+ *   -EINVAL	a field is out of bounds
+ *   -ESTALE	a good block, but not the one asked for (number, generation,
+ *		pool, own sector)
+ *   -EPROTONOSUPPORT	format version or incompat feature unknown
+ * and, where there is one, *why names the field.
+ */
+#ifndef DM_HYBRID_CODEC_H
+#define DM_HYBRID_CODEC_H
+
+#include "geometry.h"
+
+/* CRC-32C of @len bytes with the 4 bytes at @skip taken as zero. */
+u32 hybrid_crc(const void *data, size_t len, size_t skip);
+
+/* A superblock in native form; both roles. */
+struct hybrid_sb {
+	u64 compat, ro_compat, incompat;
+	u64 member_sectors;
+	u64 sequence;
+	u32 role;			/* HYBRID_ROLE_* */
+	u32 flags;			/* HYBRID_SB_* */
+	u8 pool_uuid[HYBRID_UUID_SIZE];
+	u8 member_uuid[HYBRID_UUID_SIZE];
+	char name[HYBRID_NAME_SIZE];
+	/* cache device */
+	struct hybrid_geometry geometry;
+	char policy[HYBRID_POLICY_NAME_SIZE];
+	/* origin */
+	u32 volume_id, instance;
+	u64 data_sector, data_sectors;
+	u64 nonce;
+	u8 volume_uuid[HYBRID_UUID_SIZE];
+	u8 pairing_key[HYBRID_KEY_SIZE];
+};
+
+/* Encode the copy that goes to @sector of the member. @block: 4096 bytes. */
+void hybrid_sb_encode(struct hybrid_superblock *block, const struct hybrid_sb *sb,
+		      u64 sector);
+
+/*
+ * Decode a superblock read from @sector of a device of @device_sectors (which
+ * may have grown since, but not shrunk).  A cache device's geometry is computed
+ * again and must be the same.
+ */
+int hybrid_sb_decode(const struct hybrid_superblock *block, u64 sector,
+		     u64 device_sectors, struct hybrid_sb *sb, const char **why);
+
+/* What the headers of the other blocks of a pool have in common. */
+struct hybrid_ident {
+	u8 pool_uuid[HYBRID_UUID_SIZE];
+	u64 epoch;			/* written; decoders ignore it except in the journal */
+};
+
+struct hybrid_root_info {
+	u64 sequence;
+	u64 epoch;
+	u64 journal_tail, journal_head;	/* journal block numbers, tail <= head */
+	u32 flags;			/* HYBRID_ROOT_* */
+	u32 next_instance;		/* at least 1 */
+};
+
+/*
+ * Root.  index_generation is copied from and to the caller's array of
+ * g->nr_index elements.
+ */
+void hybrid_root_encode(struct hybrid_root *block, const struct hybrid_geometry *g,
+			const struct hybrid_ident *id,
+			const struct hybrid_root_info *root, const u16 *index_generation);
+int hybrid_root_decode(const struct hybrid_root *block, const struct hybrid_geometry *g,
+		       const struct hybrid_ident *id, struct hybrid_root_info *root,
+		       u16 *index_generation, const char **why);
+
+/*
+ * Index block @nr.  leaf_generation: the part of the caller's array (of
+ * g->nr_leaves) that belongs to it.
+ */
+void hybrid_index_encode(struct hybrid_index *block, const struct hybrid_geometry *g,
+			 const struct hybrid_ident *id, u32 nr, u16 generation,
+			 const u16 *leaf_generation);
+int hybrid_index_decode(const struct hybrid_index *block, const struct hybrid_geometry *g,
+			const struct hybrid_ident *id, u32 nr, u16 generation,
+			u16 *leaf_generation, const char **why);
+
+/* One volume's entry in native form. */
+struct hybrid_volume_info {
+	u32 state;		/* HYBRID_VOLUME_* */
+	u32 instance;
+	u32 mode;		/* HYBRID_MODE_* */
+	u32 flags;
+	u8 uuid[HYBRID_UUID_SIZE];
+	u8 member_uuid[HYBRID_UUID_SIZE];
+	u8 pairing_key[HYBRID_KEY_SIZE];
+	u64 data_sector, data_sectors;
+	u64 nonce, nonce_old;
+	u64 cutoff_sectors;
+	u64 fingerprint;
+	char name[HYBRID_NAME_SIZE];
+};
+
+/* Volume leaf @nr holds the volumes from nr * HYBRID_VOLUMES_PER_LEAF on. */
+void hybrid_volumes_encode(struct hybrid_volume_leaf *block, const struct hybrid_ident *id,
+			   u32 nr, u16 generation,
+			   const struct hybrid_volume_info info[HYBRID_VOLUMES_PER_LEAF]);
+int hybrid_volumes_decode(const struct hybrid_volume_leaf *block,
+			  const struct hybrid_ident *id, u32 nr, u16 generation,
+			  struct hybrid_volume_info info[HYBRID_VOLUMES_PER_LEAF],
+			  const char **why);
+
+/*
+ * Map leaves.  The fields of the entries are not copied twice: the writer fills
+ * block->oblock ... hint and open_regions itself and then seals the block; the
+ * reader checks it and then reads the fields of entries below @count.
+ *
+ * check: dirty within valid, masks within g->granules, no open region and no
+ * mapped entry beyond @count (entries of the leaf that exist, 0 ... 128).
+ */
+void hybrid_map_seal(struct hybrid_map_leaf *block, const struct hybrid_ident *id,
+		     u32 nr, u16 generation);
+int hybrid_map_check(const struct hybrid_map_leaf *block, const struct hybrid_geometry *g,
+		     const struct hybrid_ident *id, u32 nr, u16 generation, u32 count,
+		     const char **why);
+
+/*
+ * Journal entry number @n with @nr records, already in entry->record[].
+ * seal: zeroes the rest of the last block, fills the header.  Returns the number
+ * of metadata blocks, 1 ... HYBRID_JOURNAL_ENTRY_BLOCKS.
+ */
+u32 hybrid_entry_seal(struct hybrid_journal_entry *entry, const struct hybrid_ident *id,
+		      u64 n, u32 nr);
+
+/*
+ * Blocks of the entry that starts with this header if it is entry @n of this
+ * epoch and pool, else -ENODATA or -EINVAL.  Does not read beyond the header.
+ */
+int hybrid_entry_peek(const struct hybrid_block_header *header,
+		      const struct hybrid_ident *id, u64 n);
+
+/*
+ * Check a whole entry of @blocks (from peek): checksum, and every record: block
+ * and set numbers within the geometry, masks within the granules, dirty within
+ * valid, type known.  Returns the number of records, or -EBADMSG, -EINVAL.
+ */
+int hybrid_entry_check(const struct hybrid_journal_entry *entry,
+		       const struct hybrid_geometry *g, u32 blocks, const char **why);
+
+#endif

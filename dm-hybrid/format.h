@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * The on-disk format of dm-hybrid, version 1.  Nothing else is in this file,
+ * and nobody retypes what is: the kernel module, the tools and the tests
+ * include it.
+ *
+ * Units: a *sector* is 512 bytes; a *metadata block* is 4096 bytes.  All
+ * integers are little endian.  Reserved fields are written as zero and ignored
+ * when read.  Every CRC is CRC-32C (Castagnoli, reflected, initial value and
+ * final XOR all ones) over the whole structure with its crc field zero.
+ *
+ * Members
+ * -------
+ * A member is a device that belongs to a pool: one cache device, and any number
+ * of formatted origins.  The first and the last MiB of a member are its head
+ * and its tail.  Each holds one copy of the superblock, HYBRID_SB_SECTOR
+ * sectors after the member's start, and the same distance before its end.  Of two valid
+ * copies the one with the higher sequence is current.
+ *
+ * Cache device
+ * ------------
+ *
+ *	head | root A, root B | index A | index B | leaves A | leaves B |
+ *	journal | data (aligned to 1 MiB) | tail
+ *
+ * The metadata form a tree of fixed shape: the root names the generation of
+ * each index block, an index block names the generation of each leaf.  A block
+ * of generation g stands in area A if g is even and in area B if it is odd; a
+ * block of generation 0 was never written and is empty.  Writing a block makes
+ * its next generation, in the other area; it takes effect when the next root
+ * is written.  A block whose header does not carry the generation that its
+ * parent names is damaged, or its write was lost.
+ *
+ * The root's generation is its 64-bit sequence: the valid root with the higher
+ * sequence is current, its low bit tells the area.
+ *
+ * Leaves 0 ... HYBRID_VOLUME_LEAVES - 1 are the volume table.  Then come
+ * HYBRID_LEAVES_PER_SET leaves for each set of cache blocks, in set order: the
+ * map.
+ *
+ * Journal
+ * -------
+ * The journal is a ring of metadata blocks.  Journal block number n, which only
+ * ever grows, stands at place n modulo the size of the ring.  An entry is one
+ * write of 1 ... HYBRID_JOURNAL_ENTRY_BLOCKS blocks under one checksum; it does
+ * not wrap: where it would, it starts at the next multiple of the ring's size,
+ * and the skipped blocks hold nothing.  Replay starts at the root's
+ * journal_tail and takes entries of the root's epoch, in order, until the next
+ * one is not valid.  It must reach the root's journal_head.
+ *
+ * Records state absolutely what is so after them; replaying one twice is
+ * harmless.
+ *
+ * Open regions
+ * ------------
+ * A region is HYBRID_REGION_BLOCKS cache blocks.  While it is open, cache and
+ * origin may differ in its clean granules: whoever loads the map without a
+ * clean stop forgets those (the origin wins) and keeps the dirty ones.
+ */
+#ifndef DM_HYBRID_FORMAT_H
+#define DM_HYBRID_FORMAT_H
+
+#include <linux/types.h>
+
+#define HYBRID_FORMAT_VERSION		1
+#define HYBRID_META_BLOCK_SIZE		4096	/* bytes */
+#define HYBRID_META_BLOCK_SECTORS	8
+#define HYBRID_HEAD_SECTORS		2048	/* 1 MiB */
+#define HYBRID_TAIL_SECTORS		2048	/* 1 MiB */
+#define HYBRID_SB_SECTOR		1024	/* 512 KiB into head and tail */
+#define HYBRID_ALIGN_SECTORS		2048	/* data areas, sizes of volumes */
+
+#define HYBRID_UUID_SIZE		16	/* bytes, RFC 4122 order */
+#define HYBRID_KEY_SIZE			16
+#define HYBRID_NAME_SIZE		64	/* NUL-terminated within */
+#define HYBRID_POLICY_NAME_SIZE		16	/* NUL-terminated within */
+
+#define HYBRID_MIN_BLOCK_SECTORS	8	/* 4 KiB */
+#define HYBRID_MAX_BLOCK_SECTORS	2048	/* 1 MiB */
+#define HYBRID_MIN_GRANULE_SECTORS	8	/* 4 KiB */
+#define HYBRID_MAX_GRANULES		64	/* in a block: masks are 64 bits */
+#define HYBRID_REGION_BLOCKS		8
+#define HYBRID_MAX_SET_SIZE		512	/* cache blocks, a multiple of 8 */
+#define HYBRID_MAX_VOLUMES		4096
+
+/* Superblock -------------------------------------------------------------- */
+
+#define HYBRID_SB_MAGIC			"dm-hybrid member"	/* 16 bytes, no NUL */
+#define HYBRID_SB_MAGIC_SIZE		16
+
+#define HYBRID_ROLE_CACHE		1
+#define HYBRID_ROLE_ORIGIN		2
+#define HYBRID_ROLE_DETACHED		3	/* an origin that was detached */
+
+/* hybrid_superblock.flags */
+#define HYBRID_SB_DIRTY		(1U << 0) /* origin: its cache may hold newer data */
+
+/*
+ * Feature bits: a bit unknown to the reader in incompat refuses the member, in
+ * ro_compat allows reading only, in compat means nothing.
+ */
+#define HYBRID_COMPAT_KNOWN		0ULL
+#define HYBRID_RO_COMPAT_KNOWN		0ULL
+#define HYBRID_INCOMPAT_KNOWN		0ULL
+/* Reserved for later versions of the format */
+#define HYBRID_INCOMPAT_MULTI_CACHE	(1ULL << 0) /* several cache devices */
+#define HYBRID_INCOMPAT_DATA_CRC	(1ULL << 1) /* checksums of cached data */
+#define HYBRID_INCOMPAT_COMPRESSED	(1ULL << 2) /* compressed extents */
+
+struct hybrid_sb_cache {
+	__le32 block_sectors;
+	__le32 granule_sectors;
+	__le32 set_size;		/* cache blocks */
+	__le32 nr_sets;
+	__le32 journal_blocks;		/* metadata blocks */
+	__le32 nr_index;		/* index blocks, in each area */
+	__le32 nr_leaves;		/* leaves, in each area */
+	__le32 reserved;
+	__le64 root_sector;
+	__le64 index_sector;
+	__le64 leaf_sector;
+	__le64 journal_sector;
+	__le64 data_sector;
+	__u8 policy[HYBRID_POLICY_NAME_SIZE];	/* for the next activation */
+};
+
+struct hybrid_sb_origin {
+	__le32 volume_id;
+	__le32 instance;
+	__le64 data_sector;		/* first sector of the volume's data */
+	__le64 data_sectors;		/* size of the volume */
+	__le64 nonce;			/* of the session that may last have written */
+	__u8 volume_uuid[HYBRID_UUID_SIZE];
+	__u8 pairing_key[HYBRID_KEY_SIZE];	/* the cache's volume entry has the same */
+};
+
+/* One metadata block */
+struct hybrid_superblock {
+	__u8 magic[HYBRID_SB_MAGIC_SIZE];
+	__le32 crc;
+	__le32 version;
+	__le64 compat;
+	__le64 ro_compat;
+	__le64 incompat;
+	__le64 sector;			/* where on the member this copy stands */
+	__le64 member_sectors;		/* size of the member when it was formatted */
+	__u8 pool_uuid[HYBRID_UUID_SIZE];
+	__u8 member_uuid[HYBRID_UUID_SIZE];
+	__le32 role;
+	__le32 flags;
+	__le64 sequence;
+	__u8 name[HYBRID_NAME_SIZE];	/* of the pool, or of the volume */
+	union {
+		struct hybrid_sb_cache cache;
+		struct hybrid_sb_origin origin;
+		__u8 role_data[512];
+	};
+	__u8 reserved[3408];
+};
+
+/* Header of every other metadata block ------------------------------------- */
+
+#define HYBRID_ROOT_MAGIC		0x746f6f52	/* "Root" */
+#define HYBRID_INDEX_MAGIC		0x78646e49	/* "Indx" */
+#define HYBRID_VOLUMES_MAGIC		0x736c6f56	/* "Vols" */
+#define HYBRID_MAP_MAGIC		0x7370614d	/* "Maps" */
+#define HYBRID_JOURNAL_MAGIC		0x6e726e4a	/* "Jnrn" */
+
+struct hybrid_block_header {
+	__le32 magic;
+	__le32 crc;
+	__le64 number;		/* index of the block in its area; journal: n */
+	__le64 generation;	/* root: sequence; journal: number again */
+	__u8 pool_uuid[HYBRID_UUID_SIZE];
+	__le64 epoch;		/* random, new with each activation */
+	__le32 count;		/* journal: records in the entry */
+	__le32 blocks;		/* journal: metadata blocks in the entry */
+	__le64 reserved;
+};
+
+/* Root, index -------------------------------------------------------------- */
+
+#define HYBRID_ROOT_CLEAN	(1U << 0) /* stopped: the journal is empty, no region open */
+
+#define HYBRID_ROOT_INDEXES		1968
+#define HYBRID_INDEX_LEAVES		2016
+
+struct hybrid_root {
+	struct hybrid_block_header header;
+	__le64 journal_tail;	/* first entry to replay */
+	__le64 journal_head;	/* replay must reach at least this */
+	__le32 flags;
+	__le32 next_instance;	/* volume instances from here on were never used */
+	__le64 reserved[9];
+	__le16 index_generation[HYBRID_ROOT_INDEXES];
+};
+
+struct hybrid_index {
+	struct hybrid_block_header header;
+	__le16 leaf_generation[HYBRID_INDEX_LEAVES];
+};
+
+/* Volume table ------------------------------------------------------------- */
+
+#define HYBRID_VOLUME_FREE		0
+#define HYBRID_VOLUME_ACTIVE		1
+#define HYBRID_VOLUME_TOMBSTONE		2	/* detached; its origin is not yet marked */
+
+/* hybrid_volume_entry.flags */
+#define HYBRID_VOLUME_INPLACE	(1U << 0) /* the origin has no head and no tail */
+
+#define HYBRID_MODE_WRITETHROUGH	0
+#define HYBRID_MODE_WRITEBACK		1
+#define HYBRID_MODE_WRITEAROUND		2
+#define HYBRID_MODE_PASSTHROUGH		3
+#define HYBRID_NR_MODES			4
+
+#define HYBRID_VOLUMES_PER_LEAF		15
+#define HYBRID_VOLUME_LEAVES		274	/* for HYBRID_MAX_VOLUMES */
+
+struct hybrid_volume_entry {
+	__le32 state;
+	__le32 instance;	/* never reused; map records carry it */
+	__le32 mode;
+	__le32 flags;
+	__u8 uuid[HYBRID_UUID_SIZE];
+	__u8 member_uuid[HYBRID_UUID_SIZE];	/* the origin's */
+	__u8 pairing_key[HYBRID_KEY_SIZE];
+	__le64 data_sector;	/* on the origin */
+	__le64 data_sectors;
+	__le64 nonce;		/* session nonce; the origin has this one ... */
+	__le64 nonce_old;	/* ... or this one; 0: none */
+	__le64 cutoff_sectors;	/* sequential cutoff, 0: cache everything */
+	__le64 fingerprint;	/* in-place origins: of their content */
+	__u8 name[HYBRID_NAME_SIZE];
+	__u8 reserved[80];
+};
+
+struct hybrid_volume_leaf {
+	struct hybrid_block_header header;
+	struct hybrid_volume_entry entry[HYBRID_VOLUMES_PER_LEAF];
+	__u8 reserved[192];
+};
+
+/* Map ---------------------------------------------------------------------- */
+
+#define HYBRID_MAP_LEAF_BLOCKS		128	/* cache blocks */
+#define HYBRID_LEAVES_PER_SET		4
+#define HYBRID_MAP_LEAF_REGIONS		16
+
+/*
+ * Cache block i of the leaf holds origin block oblock[i] of the volume whose
+ * instance is instance[i]; instance 0: none.  Bit g of valid and dirty is
+ * granule g of the block; dirty is within valid.
+ */
+struct hybrid_map_leaf {
+	struct hybrid_block_header header;
+	__le16 open_regions;	/* bit r: the leaf's region r is open */
+	__le16 reserved16[3];
+	__le64 oblock[HYBRID_MAP_LEAF_BLOCKS];
+	__le64 valid[HYBRID_MAP_LEAF_BLOCKS];
+	__le64 dirty[HYBRID_MAP_LEAF_BLOCKS];
+	__le32 instance[HYBRID_MAP_LEAF_BLOCKS];
+	__u8 hint[HYBRID_MAP_LEAF_BLOCKS];	/* the policy's */
+	__u8 reserved[312];
+};
+
+/* Journal ------------------------------------------------------------------ */
+
+#define HYBRID_JOURNAL_ENTRY_BLOCKS	64
+#define HYBRID_JOURNAL_MIN_BLOCKS	128
+
+#define HYBRID_RECORD_BLOCK		1	/* state of one cache block */
+#define HYBRID_RECORD_REGIONS		2	/* open regions of one set */
+
+struct hybrid_record {
+	__le32 type;
+	__le32 where;		/* block: cache block number; regions: set number */
+	__le32 instance;	/* block: 0 = not mapped */
+	__le32 hint;
+	__le64 oblock;
+	__le64 valid;		/* regions: mask of the open ones */
+	__le64 dirty;
+};
+
+#define HYBRID_ENTRY_RECORDS(blocks) \
+	(((blocks) * HYBRID_META_BLOCK_SIZE - sizeof(struct hybrid_block_header)) / \
+	 sizeof(struct hybrid_record))
+
+/* The header, then records without gaps up to header.blocks metadata blocks */
+struct hybrid_journal_entry {
+	struct hybrid_block_header header;
+	struct hybrid_record record[];
+};
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Where everything stands on a member.  The only place that adds sectors.
+ * Pure arithmetic: any context, no allocation, no sleeping.
+ */
+#ifndef DM_HYBRID_GEOMETRY_H
+#define DM_HYBRID_GEOMETRY_H
+
+#include "core.h"
+
+/*
+ * Layout of a cache device.  Everything follows from member_sectors,
+ * block_sectors and journal_blocks.  Sectors are relative to the device.
+ */
+struct hybrid_geometry {
+	u64 member_sectors;
+	u32 block_sectors;	/* power of two, 8 ... 2048 */
+	u32 granule_sectors;	/* max(8, block_sectors / 64) */
+	u8 block_shift;		/* log2(block_sectors) */
+	u8 granule_shift;	/* log2(granule_sectors) */
+	u8 window_shift;	/* log2(blocks in a writeback window): 256 KiB, or one block */
+	u32 granules;		/* in a block, 1 ... 64 */
+	u32 set_size;		/* cache blocks in a set: 1, or a multiple of 8, up to 512 */
+	u32 nr_sets;
+	u32 nr_blocks;		/* set_size * nr_sets */
+	u32 journal_blocks;
+	u32 nr_leaves;		/* volume table and map */
+	u32 nr_index;
+	u64 root_sector, index_sector, leaf_sector, journal_sector, data_sector;
+};
+
+/*
+ * Compute the layout.  journal_blocks 0 chooses a size.  On error *why says
+ * what does not fit, as a phrase fit for an admin.
+ * Returns 0, -EINVAL (block size, journal size) or -ENOSPC (device too small
+ * or too large for the format).
+ */
+int hybrid_geometry_init(struct hybrid_geometry *g, u64 member_sectors,
+			 u32 block_sectors, u32 journal_blocks, const char **why);
+
+/* First sector of metadata block @nr in area @generation & 1. */
+u64 hybrid_root_sector(const struct hybrid_geometry *g, u64 generation);
+u64 hybrid_index_sector(const struct hybrid_geometry *g, u32 nr, u16 generation);
+u64 hybrid_leaf_sector(const struct hybrid_geometry *g, u32 nr, u16 generation);
+
+/* First sector of journal block number @n, taken modulo the ring. */
+u64 hybrid_journal_sector(const struct hybrid_geometry *g, u64 n);
+
+/*
+ * The journal block number at which an entry of @blocks blocks is written when
+ * @n is the next free one: @n, or the next multiple of the ring where it would
+ * wrap.
+ */
+u64 hybrid_journal_place(const struct hybrid_geometry *g, u64 n, u32 blocks);
+
+/* First sector of a cache block's data. */
+static inline u64 hybrid_data_sector(const struct hybrid_geometry *g, cblock_t b)
+{
+	return g->data_sector + ((u64)from_cblock(b) << g->block_shift);
+}
+
+/* Generation that follows @g in the other area; 0 is never reached again. */
+static inline u16 hybrid_next_generation(u16 g)
+{
+	return g == U16_MAX ? 2 : g + 1;
+}
+
+/* Where the two superblocks of a member stand.  copy: 0 head, 1 tail. */
+u64 hybrid_sb_sector(u64 member_sectors, unsigned int copy);
+
+/*
+ * Data area of a formatted origin of @member_sectors: starts at @data_sector
+ * (the larger of 1 MiB and the device's optimal I/O size, rounded up to 1 MiB),
+ * and has *data_sectors, a multiple of 1 MiB.  -ENOSPC if nothing is left.
+ */
+int hybrid_origin_data(u64 member_sectors, u32 optimal_io_sectors,
+		       u64 *data_sector, u64 *data_sectors);
+
+#endif
