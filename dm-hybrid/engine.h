@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The engine decides, it does not do: events come in (an I/O arrived, an
+ * operation ended, time passed, an admin asked), actions go out (struct
+ * hybrid_op on a list).  Whoever calls the engine, the kernel glue or the
+ * simulator, carries the actions out, in the order of the list, after the call.
+ *
+ * Context: every function may be called from any context, interrupts included,
+ * on any CPU at the same time, unless its comment says "blocking".  None sleeps
+ * or allocates memory, but those.
+ *
+ * Units: sectors of 512 bytes.  Sectors of a volume count from its first, those
+ * of operations from the start of the device.
+ */
+#ifndef DM_HYBRID_ENGINE_H
+#define DM_HYBRID_ENGINE_H
+
+#include "codec.h"
+#include "policy.h"
+
+struct hybrid_engine;
+struct hybrid_volume;
+struct hybrid_io;
+struct hybrid_op;
+
+/* Actions to be carried out: hybrid_op.link. */
+struct hybrid_actions {
+	struct list_head list;
+};
+
+static inline void hybrid_actions_init(struct hybrid_actions *acts)
+{
+	INIT_LIST_HEAD(&acts->list);
+}
+
+/* Take the next action, NULL if there is none. */
+static inline struct hybrid_op *hybrid_actions_pop(struct hybrid_actions *acts);
+
+enum hybrid_op_type {
+	/*
+	 * The user's own data, whole: io <-> op->sector of the origin (op->origin)
+	 * or the cache device, with op->fua.  For io->type DISCARD and ZEROES: that
+	 * operation on sectors op->sector, op->count of the origin.
+	 * Ends with hybrid_engine_io_done().
+	 */
+	HYBRID_OP_USER,
+	/*
+	 * op->segments between op->buffer and the devices, all in parallel.  If
+	 * op->io is set, write is set too: first copy that io's data into the
+	 * buffer at op->buffer_offset.  Ends with hybrid_engine_op_done().
+	 */
+	HYBRID_OP_TRANSFER,
+	/*
+	 * op->segments between op->mem and a device (op->origin: that of
+	 * op->volume).  With preflush, what was written before is durable before
+	 * any of it; with fua it is durable itself when the operation ends.
+	 * Ends with hybrid_engine_op_done().
+	 */
+	HYBRID_OP_META,
+	/* Flush the origin of op->volume, or the cache device.  Ends with op_done. */
+	HYBRID_OP_FLUSH,
+	/*
+	 * Copy sectors of op->buffer from op->buffer_offset into op->io's data.
+	 * Ends with op_done, which then completes the io.
+	 */
+	HYBRID_OP_COPY_OUT,
+	/* End op->io with op->io->error.  The io is the caller's again. */
+	HYBRID_OP_COMPLETE,
+	/* Call op_done from process context, soon. */
+	HYBRID_OP_WORK,
+	/* Call op->waiter->done(); the engine forgets the waiter. */
+	HYBRID_OP_WAKE,
+};
+
+#define HYBRID_MAX_SEGMENTS 64
+
+/* A contiguous run on one device. */
+struct hybrid_segment {
+	u64 sector;		/* on the device */
+	u32 offset;		/* sectors into the buffer */
+	u32 count;		/* sectors */
+	bool origin;		/* of op->volume; else the cache device */
+};
+
+struct hybrid_op {
+	struct list_head link;
+	u8 type;
+	bool write;
+	bool origin;
+	bool fua;
+	bool preflush;
+	u8 nr_segments;
+	/* Set by whoever carries the operation out: 0 or -errno */
+	int error_cache, error_origin;
+	struct hybrid_volume *volume;	/* whose origin; NULL if only the cache */
+	struct hybrid_io *io;
+	struct hybrid_segment *segments;
+	u64 sector;			/* USER */
+	u32 count;
+	u32 buffer_offset;		/* sectors */
+	void *buffer;			/* from hybrid_engine_ops.alloc_buffer */
+	void *mem;			/* kernel virtual memory, META */
+	struct hybrid_waiter *waiter;
+	void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
+		     struct hybrid_actions *acts);	/* the engine's own */
+	void *private;				/* for whoever carries it out */
+};
+
+static inline struct hybrid_op *hybrid_actions_pop(struct hybrid_actions *acts)
+{
+	struct hybrid_op *op = list_first_entry_or_null(&acts->list, struct hybrid_op, link);
+
+	if (op)
+		list_del_init(&op->link);
+	return op;
+}
+
+/* Something outside the engine that waits for it. */
+struct hybrid_waiter {
+	struct list_head link;
+	struct hybrid_op op;
+	int error;
+	void (*done)(struct hybrid_waiter *w);
+};
+
+enum hybrid_io_type {
+	HYBRID_IO_READ,
+	HYBRID_IO_WRITE,
+	HYBRID_IO_FLUSH,	/* no data */
+	HYBRID_IO_DISCARD,	/* may span blocks */
+	HYBRID_IO_ZEROES,	/* may span blocks; ends with -EOPNOTSUPP if not aligned */
+};
+
+/*
+ * One user I/O, embedded in the caller's own structure.  READ and WRITE lie
+ * within one block.
+ */
+struct hybrid_io {
+	struct hybrid_volume *volume;
+	u64 sector;		/* of the volume */
+	u32 count;		/* sectors */
+	u8 type;		/* enum hybrid_io_type */
+	bool fua;
+	/* The engine's from here on */
+	u8 state;
+	u8 wait;
+	u8 phase;
+	bool commit;		/* must join a commit before it ends */
+	bool counted;
+	int error;
+	s32 idx;		/* of the block in its set, -1: none */
+	u32 set;
+	u64 key;
+	u64 mask;		/* granules touched */
+	u64 full;		/* granules covered whole */
+	u64 to_cache;		/* granules that go to (come from) the cache */
+	u64 to_origin;
+	u64 cursor;
+	struct list_head link;
+	struct hybrid_job *job;
+	struct hybrid_op op;
+};
+
+static inline void hybrid_io_init(struct hybrid_io *io, struct hybrid_volume *volume,
+				  enum hybrid_io_type type, u64 sector, u32 count, bool fua)
+{
+	io->volume = volume;
+	io->type = type;
+	io->sector = sector;
+	io->count = count;
+	io->fua = fua;
+	io->state = 0;
+	io->wait = 0;
+	io->commit = false;
+	io->counted = false;
+	io->error = 0;
+	io->idx = -1;
+	io->job = NULL;
+	io->to_cache = 0;
+	io->to_origin = 0;
+	io->cursor = 0;
+	INIT_LIST_HEAD(&io->link);
+	INIT_LIST_HEAD(&io->op.link);
+}
+
+/* What the engine needs of its surroundings. */
+struct hybrid_engine_ops {
+	/*
+	 * Blocking.  A buffer for @sectors of data, for TRANSFER and COPY_OUT;
+	 * NULL if there is no memory.
+	 */
+	void *(*alloc_buffer)(struct hybrid_engine *e, u32 sectors);
+	void (*free_buffer)(struct hybrid_engine *e, void *buffer);
+	/*
+	 * Blocking.  Carry out one META or FLUSH operation to its end; returns 0
+	 * or -errno.  Only while the pool is being loaded or a volume opened.
+	 */
+	int (*do_op)(struct hybrid_engine *e, struct hybrid_op *op);
+	/*
+	 * Blocking.  Wait until a checkpoint that began after this call is
+	 * durable (hybrid_engine_checkpoint with a waiter); 0 or -errno.
+	 */
+	int (*wait_checkpoint)(struct hybrid_engine *e);
+	u64 (*random)(struct hybrid_engine *e);	/* never 0; unpredictable */
+};
+
+/* Tunables; checked by whoever parses them. */
+struct hybrid_config {
+	u32 high_watermark;	/* percent of blocks dirty */
+	u32 low_watermark;
+	u32 writeback_rate;	/* KiB a second, 0: no limit */
+	u32 commit_interval;	/* ms */
+};
+
+#define HYBRID_CONFIG_DEFAULT { \
+	.high_watermark = 70, .low_watermark = 10, \
+	.writeback_rate = 0, .commit_interval = 1000 }
+
+enum hybrid_counter {		/* of a volume, per CPU */
+	HYBRID_READ_HITS,
+	HYBRID_READ_MISSES,
+	HYBRID_WRITE_HITS,
+	HYBRID_WRITE_MISSES,
+	HYBRID_BYPASS_SEQUENTIAL,
+	HYBRID_BYPASS_POLICY,
+	HYBRID_BYPASS_FULL,
+	HYBRID_BYPASS_BUSY,
+	HYBRID_BYPASS_MODE,
+	HYBRID_BYPASS_PARTIAL,
+	HYBRID_FILLS,
+	HYBRID_WRITEBACKS,
+	HYBRID_DISCARDS,
+	HYBRID_FLUSHES,
+	HYBRID_ORIGIN_FLUSHES,
+	HYBRID_CACHE_ERRORS,
+	HYBRID_ORIGIN_ERRORS,
+	HYBRID_NR_COUNTERS
+};
+
+/* ---- The pool ------------------------------------------------------------ */
+
+/*
+ * Blocking.  Make the engine of the pool whose cache device has superblock @sb
+ * (copied), without reading anything from it.  Returns it, or ERR_PTR-like NULL
+ * with *error set (-ENOMEM).
+ */
+struct hybrid_engine *hybrid_engine_create(const struct hybrid_sb *sb,
+					   const struct hybrid_engine_ops *ops, void *context,
+					   const struct hybrid_policy_type *policy,
+					   const struct hybrid_config *config, int *error);
+
+/*
+ * Free an engine that was never loaded, or was stopped, or failed; nothing may
+ * be in flight.
+ */
+void hybrid_engine_destroy(struct hybrid_engine *e);
+
+/* The @context of create. */
+void *hybrid_engine_context(struct hybrid_engine *e);
+
+/*
+ * Blocking.  Read the metadata, recover from a crash, make the result durable
+ * under a new epoch (J8).  On error the pool stays unloaded and *why says what
+ * is wrong, as a phrase fit for an admin: -EIO, -ENOMEM, -EUCLEAN (damaged).
+ */
+int hybrid_engine_load(struct hybrid_engine *e, const char **why);
+
+/*
+ * Blocking.  The same after hybrid_engine_stop() in the same life of the
+ * engine: nothing is read, the clean mark is taken off the disk.
+ */
+int hybrid_engine_restart(struct hybrid_engine *e, const char **why);
+
+/*
+ * Stop: call with no user I/O in flight or arriving, again and again, carrying
+ * out the actions and waiting for something to end between calls, until it
+ * returns true.  Then everything is durable and the root says clean (or the
+ * pool has failed).
+ */
+bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts);
+
+bool hybrid_engine_failed(struct hybrid_engine *e);
+
+/* Blocking.  Change tunables or, with no I/O in flight, the policy. */
+int hybrid_engine_configure(struct hybrid_engine *e, const struct hybrid_config *config);
+int hybrid_engine_set_policy(struct hybrid_engine *e, const struct hybrid_policy_type *policy);
+const struct hybrid_policy_type *hybrid_engine_policy(struct hybrid_engine *e);
+const struct hybrid_config *hybrid_engine_config(struct hybrid_engine *e);
+
+/* ---- Events -------------------------------------------------------------- */
+
+enum hybrid_map_result {
+	HYBRID_MAP_REMAP,	/* io->op is a USER operation: carry it out now */
+	HYBRID_MAP_TAKEN,	/* actions follow, now or later */
+};
+
+/* A user's I/O arrives. */
+enum hybrid_map_result hybrid_engine_map(struct hybrid_engine *e, struct hybrid_io *io,
+					 struct hybrid_actions *acts);
+
+/*
+ * A USER operation ended with @error.  Returns true: end the io now with
+ * io->error.  False: the engine keeps it; an action follows.
+ */
+bool hybrid_engine_io_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
+			   struct hybrid_actions *acts);
+
+/* Any other operation ended; op->error_cache and error_origin are set. */
+static inline void hybrid_engine_op_done(struct hybrid_engine *e, struct hybrid_op *op,
+					 struct hybrid_actions *acts)
+{
+	op->done(e, op, acts);
+}
+
+/*
+ * Time: call about every 100 ms while there is anything to do, and once after
+ * each change of tunables.  @now_ms: a clock that never goes back.
+ * Returns false when nothing waits for time to pass.
+ */
+bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actions *acts);
+
+/* Write a checkpoint that begins after this call, then wake @w. */
+void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,
+			      struct hybrid_actions *acts);
+
+/* Write back all that is dirty, of one volume or (NULL) of all; or stop that. */
+void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool on,
+			 struct hybrid_actions *acts);
+
+/* ---- Volumes ------------------------------------------------------------- */
+
+/*
+ * Blocking; the caller lets only one of these five run at a time in a pool.
+ * -EEXIST: the id, uuid or name is in use.  -EBUSY: open, dirty, or a tombstone.
+ * -ENOENT: no such volume.
+ */
+int hybrid_volume_create(struct hybrid_engine *e, u32 id, const struct hybrid_volume_info *info);
+int hybrid_volume_delete(struct hybrid_engine *e, u32 id, bool drop_dirty);
+int hybrid_volume_forget(struct hybrid_engine *e, u32 id);
+
+/*
+ * Open: verify that the origin of @origin_sectors belongs to the volume, and
+ * exchange session nonces (J9).  *why names what is wrong: -ENOENT no such
+ * volume, -EBUSY open already, -EMEDIUMTYPE not this volume's origin (foreign,
+ * cloned, written without its cache while the cache holds newer data), -EIO.
+ * @context: for hybrid_volume_context().
+ */
+int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void *context,
+		       struct hybrid_volume **volume, const char **why);
+
+/*
+ * Close after the last user I/O ended.  Writes to the origin that the engine
+ * itself started must have ended: hybrid_volume_suspend() first.
+ */
+int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v);
+
+/*
+ * No I/O of the engine's own to this origin until resume: call again until it
+ * returns true.  Users' I/O is the caller's affair.
+ */
+bool hybrid_volume_suspend(struct hybrid_engine *e, struct hybrid_volume *v,
+			   struct hybrid_actions *acts);
+void hybrid_volume_resume(struct hybrid_engine *e, struct hybrid_volume *v,
+			  struct hybrid_actions *acts);
+
+void *hybrid_volume_context(struct hybrid_volume *v);
+/* First sector of the volume's data on its origin, and its size. */
+u64 hybrid_volume_data_sector(struct hybrid_volume *v);
+u64 hybrid_volume_sectors(struct hybrid_volume *v);
+
+/* Volume @id's entry in the table; -ENOENT. */
+int hybrid_volume_info(struct hybrid_engine *e, u32 id, struct hybrid_volume_info *info);
+
+/* Switch the mode, set the cutoff; with I/O running. Recorded by the next checkpoint. */
+void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u32 mode,
+			    struct hybrid_actions *acts);
+void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors);
+void hybrid_volume_reset_counters(struct hybrid_volume *v);
+
+/* ---- Reports ------------------------------------------------------------- */
+
+struct hybrid_pool_status {
+	bool failed, draining;
+	u32 block_sectors, granule_sectors;
+	u32 blocks, used, free, dirty;
+	u32 volumes;		/* open */
+	u32 open_regions;
+	u64 ram;		/* bytes */
+	u64 journal_used, journal_blocks, journal_writes, journal_records;
+	u64 checkpoints, metadata_writes, cache_flushes, evictions, errors;
+};
+
+struct hybrid_volume_status {
+	bool degraded, draining;
+	u32 mode;
+	u64 cutoff;
+	u32 dirty, cached;
+	u64 counter[HYBRID_NR_COUNTERS];
+};
+
+void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st);
+void hybrid_volume_status(struct hybrid_engine *e, struct hybrid_volume *v,
+			  struct hybrid_volume_status *st);
+
+/* ---- For the simulator and the tests ------------------------------------- */
+
+/*
+ * Does the RAM map agree with itself?  Map injective, dirty within valid, lists
+ * and counts consistent.  NULL, or what is wrong.
+ */
+const char *hybrid_engine_check(struct hybrid_engine *e);
+
+/* Ask for the eviction, or the writeback, of a block if it is cached. */
+void hybrid_engine_evict(struct hybrid_engine *e, struct hybrid_volume *v, oblock_t b,
+			 struct hybrid_actions *acts);
+
+#endif
