@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef SHIM_LINUX_SCHED_H
+#define SHIM_LINUX_SCHED_H
+
+#define cond_resched() ((void)0)
+
+#endif

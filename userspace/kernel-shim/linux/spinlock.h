@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef SHIM_LINUX_SPINLOCK_H
+#define SHIM_LINUX_SPINLOCK_H
+
+#include <linux/atomic.h>
+#include <linux/bug.h>
+
+/* One thread: a lock that is taken twice would never be had. */
+typedef struct {
+	int held;
+} spinlock_t;
+
+#define DEFINE_SPINLOCK(name) spinlock_t name = { 0 }
+
+static inline void spin_lock_init(spinlock_t *lock)
+{
+	lock->held = 0;
+}
+
+static inline int spin_trylock(spinlock_t *lock)
+{
+	return !xchg(&lock->held, 1);
+}
+
+static inline int spin_is_locked(spinlock_t *lock)
+{
+	return READ_ONCE(lock->held);
+}
+
+#define spin_lock(lock) ((void)WARN_ON(!spin_trylock(lock)))
+#define spin_unlock(lock) ((void)WARN_ON(!xchg(&(lock)->held, 0)))
+#define spin_lock_nested(lock, subclass) spin_lock(lock)
+#define spin_lock_irq(lock) spin_lock(lock)
+#define spin_unlock_irq(lock) spin_unlock(lock)
+#define spin_lock_bh(lock) spin_lock(lock)
+#define spin_unlock_bh(lock) spin_unlock(lock)
+#define spin_lock_irqsave(lock, flags) do { (flags) = 1; spin_lock(lock); } while (0)
+#define spin_unlock_irqrestore(lock, flags) do { (void)(flags); spin_unlock(lock); } while (0)
+#define local_irq_save(flags) ((void)((flags) = 1))
+#define local_irq_restore(flags) ((void)(flags))
+
+#define assert_spin_locked(lock) ((void)WARN_ON(!spin_is_locked(lock)))
+#define lockdep_assert_held(lock) assert_spin_locked(lock)
+
+#endif
