@@ -11,7 +11,7 @@
  *   -ESTALE	a good block, but not the one asked for (number, generation,
  *		pool, own sector)
  *   -EPROTONOSUPPORT	format version or incompat feature unknown
- * and, where there is one, *why names the field.
+ * and, where there is one and it is not NULL, *why names the field.
  */
 #ifndef DM_HYBRID_CODEC_H
 #define DM_HYBRID_CODEC_H
@@ -57,7 +57,7 @@ int hybrid_sb_decode(const struct hybrid_superblock *block, u64 sector,
 /* What the headers of the other blocks of a pool have in common. */
 struct hybrid_ident {
 	u8 pool_uuid[HYBRID_UUID_SIZE];
-	u64 epoch;			/* written; decoders ignore it except in the journal */
+	u64 epoch;			/* written, but to roots; checked only in the journal */
 };
 
 struct hybrid_root_info {
@@ -70,7 +70,8 @@ struct hybrid_root_info {
 
 /*
  * Root.  index_generation is copied from and to the caller's array of
- * g->nr_index elements.
+ * g->nr_index elements.  The epoch in the header is root->epoch.  The caller
+ * checks that the block was read from where its sequence belongs.
  */
 void hybrid_root_encode(struct hybrid_root *block, const struct hybrid_geometry *g,
 			const struct hybrid_ident *id,
@@ -120,8 +121,9 @@ int hybrid_volumes_decode(const struct hybrid_volume_leaf *block,
  * block->oblock ... hint and open_regions itself and then seals the block; the
  * reader checks it and then reads the fields of entries below @count.
  *
- * check: dirty within valid, masks within g->granules, no open region and no
- * mapped entry beyond @count (entries of the leaf that exist, 0 ... 128).
+ * check: dirty within valid, masks within g->granules, nothing valid where
+ * nothing is mapped, oblock within 2^63 bytes, no open region and no mapped
+ * entry beyond @count (entries of the leaf that exist, 0 ... 128).
  */
 void hybrid_map_seal(struct hybrid_map_leaf *block, const struct hybrid_ident *id,
 		     u32 nr, u16 generation);
@@ -147,7 +149,8 @@ int hybrid_entry_peek(const struct hybrid_block_header *header,
 /*
  * Check a whole entry of @blocks (from peek): checksum, and every record: block
  * and set numbers within the geometry, masks within the granules, dirty within
- * valid, type known.  Returns the number of records, or -EBADMSG, -EINVAL.
+ * valid, both zero where nothing is mapped, hint within a byte, type known.
+ * Returns the number of records, or -EBADMSG, -EINVAL.
  */
 int hybrid_entry_check(const struct hybrid_journal_entry *entry,
 		       const struct hybrid_geometry *g, u32 blocks, const char **why);

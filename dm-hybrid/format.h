@@ -14,8 +14,9 @@
  * A member is a device that belongs to a pool: one cache device, and any number
  * of formatted origins.  The first and the last MiB of a member are its head
  * and its tail.  Each holds one copy of the superblock, HYBRID_SB_SECTOR
- * sectors after the member's start, and the same distance before its end.  Of two valid
- * copies the one with the higher sequence is current.
+ * sectors after the member's start, and the same distance before its end (its
+ * size rounded down to a metadata block).  Of two valid copies the one with the
+ * higher sequence is current.
  *
  * Cache device
  * ------------
@@ -269,6 +270,7 @@ struct hybrid_map_leaf {
 
 #define HYBRID_JOURNAL_ENTRY_BLOCKS	64
 #define HYBRID_JOURNAL_MIN_BLOCKS	128
+#define HYBRID_JOURNAL_MAX_BLOCKS	(1 << 20)	/* 4 GiB */
 
 #define HYBRID_RECORD_BLOCK		1	/* state of one cache block */
 #define HYBRID_RECORD_REGIONS		2	/* open regions of one set */

@@ -20,7 +20,7 @@ struct hybrid_geometry {
 	u8 granule_shift;	/* log2(granule_sectors) */
 	u8 window_shift;	/* log2(blocks in a writeback window): 256 KiB, or one block */
 	u32 granules;		/* in a block, 1 ... 64 */
-	u32 set_size;		/* cache blocks in a set: 1, or a multiple of 8, up to 512 */
+	u32 set_size;		/* cache blocks in a set: 1 ... 7, or a multiple of 8 up to 512 */
 	u32 nr_sets;
 	u32 nr_blocks;		/* set_size * nr_sets */
 	u32 journal_blocks;
@@ -65,7 +65,10 @@ static inline u16 hybrid_next_generation(u16 g)
 	return g == U16_MAX ? 2 : g + 1;
 }
 
-/* Where the two superblocks of a member stand.  copy: 0 head, 1 tail. */
+/*
+ * Where the two superblocks of a member stand.  copy: 0 head, 1 tail.  The
+ * member has room for a head and a tail.
+ */
 u64 hybrid_sb_sector(u64 member_sectors, unsigned int copy);
 
 /*

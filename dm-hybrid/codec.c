@@ -1,0 +1,729 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "codec.h"
+#include "format-check.h"
+
+/* Volumes end, and journal numbers stop, where the arithmetic is still safe. */
+#define MAX_SECTORS		(1ULL << 54)
+#define MAX_JOURNAL_NUMBER	(1ULL << 62)
+
+static int refuse(const char **why, const char *field, int r)
+{
+	if (why)
+		*why = field;
+	return r;
+}
+
+static int bad(const char **why, const char *field)
+{
+	return refuse(why, field, -EINVAL);
+}
+
+u32 hybrid_crc(const void *data, size_t len, size_t skip)
+{
+	static const u8 zero[sizeof(__le32)];
+	const size_t after = skip + sizeof(zero);
+	u32 crc = ~0;
+
+	crc = crc32c(crc, data, skip);
+	crc = crc32c(crc, zero, sizeof(zero));
+	crc = crc32c(crc, data + after, len - after);
+	return ~crc;
+}
+
+/* Names ------------------------------------------------------------------- */
+
+static bool name_char(u8 c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
+	       (c >= 'a' && c <= 'z') || (c && strchr("#+.:=@_-", c));
+}
+
+/*
+ * Names become file names and arguments: none that is hidden, means a directory
+ * or looks like an option.  An empty one is allowed.
+ */
+static bool name_ok(const u8 *name, size_t size)
+{
+	size_t i;
+
+	if (name[0] == '.' || name[0] == '-')
+		return false;
+	for (i = 0; i < size && name[i]; i++)
+		if (!name_char(name[i]))
+			return false;
+	return i < size;
+}
+
+static void name_encode(u8 *to, const char *from, size_t size)
+{
+	size_t len = strnlen(from, size - 1);
+
+	memset(to, 0, size);
+	memcpy(to, from, len);
+}
+
+/* What follows the NUL on the disk is not looked at. */
+static void name_decode(char *to, const u8 *from, size_t size)
+{
+	name_encode((u8 *)to, (const char *)from, size);
+}
+
+/* Superblock -------------------------------------------------------------- */
+
+static void sb_cache_encode(struct hybrid_sb_cache *c, const struct hybrid_sb *sb)
+{
+	const struct hybrid_geometry *g = &sb->geometry;
+
+	c->block_sectors = cpu_to_le32(g->block_sectors);
+	c->granule_sectors = cpu_to_le32(g->granule_sectors);
+	c->set_size = cpu_to_le32(g->set_size);
+	c->nr_sets = cpu_to_le32(g->nr_sets);
+	c->journal_blocks = cpu_to_le32(g->journal_blocks);
+	c->nr_index = cpu_to_le32(g->nr_index);
+	c->nr_leaves = cpu_to_le32(g->nr_leaves);
+	c->root_sector = cpu_to_le64(g->root_sector);
+	c->index_sector = cpu_to_le64(g->index_sector);
+	c->leaf_sector = cpu_to_le64(g->leaf_sector);
+	c->journal_sector = cpu_to_le64(g->journal_sector);
+	c->data_sector = cpu_to_le64(g->data_sector);
+	name_encode(c->policy, sb->policy, sizeof(c->policy));
+}
+
+static void sb_origin_encode(struct hybrid_sb_origin *o, const struct hybrid_sb *sb)
+{
+	o->volume_id = cpu_to_le32(sb->volume_id);
+	o->instance = cpu_to_le32(sb->instance);
+	o->data_sector = cpu_to_le64(sb->data_sector);
+	o->data_sectors = cpu_to_le64(sb->data_sectors);
+	o->nonce = cpu_to_le64(sb->nonce);
+	memcpy(o->volume_uuid, sb->volume_uuid, sizeof(o->volume_uuid));
+	memcpy(o->pairing_key, sb->pairing_key, sizeof(o->pairing_key));
+}
+
+static u32 sb_crc(const struct hybrid_superblock *block)
+{
+	return hybrid_crc(block, sizeof(*block), offsetof(struct hybrid_superblock, crc));
+}
+
+void hybrid_sb_encode(struct hybrid_superblock *block, const struct hybrid_sb *sb,
+		      u64 sector)
+{
+	memset(block, 0, sizeof(*block));
+	memcpy(block->magic, HYBRID_SB_MAGIC, HYBRID_SB_MAGIC_SIZE);
+	block->version = cpu_to_le32(HYBRID_FORMAT_VERSION);
+	block->compat = cpu_to_le64(sb->compat);
+	block->ro_compat = cpu_to_le64(sb->ro_compat);
+	block->incompat = cpu_to_le64(sb->incompat);
+	block->sector = cpu_to_le64(sector);
+	block->member_sectors = cpu_to_le64(sb->member_sectors);
+	memcpy(block->pool_uuid, sb->pool_uuid, sizeof(block->pool_uuid));
+	memcpy(block->member_uuid, sb->member_uuid, sizeof(block->member_uuid));
+	block->role = cpu_to_le32(sb->role);
+	block->flags = cpu_to_le32(sb->flags);
+	block->sequence = cpu_to_le64(sb->sequence);
+	name_encode(block->name, sb->name, sizeof(block->name));
+	if (sb->role == HYBRID_ROLE_CACHE)
+		sb_cache_encode(&block->cache, sb);
+	else
+		sb_origin_encode(&block->origin, sb);
+	block->crc = cpu_to_le32(sb_crc(block));
+}
+
+/*
+ * All of a layout follows from three numbers: what else is stored must agree,
+ * or two readers would look in different places.
+ */
+static int sb_cache_check(const struct hybrid_sb_cache *c, u64 member_sectors,
+			  struct hybrid_geometry *g, const char **why)
+{
+	u32 journal_blocks = le32_to_cpu(c->journal_blocks);
+	int r;
+
+	if (!journal_blocks)
+		return bad(why, "journal_blocks");
+	r = hybrid_geometry_init(g, member_sectors, le32_to_cpu(c->block_sectors),
+				 journal_blocks, why);
+	if (r)
+		return -EINVAL;
+	if (le32_to_cpu(c->granule_sectors) != g->granule_sectors)
+		return bad(why, "granule_sectors");
+	if (le32_to_cpu(c->set_size) != g->set_size)
+		return bad(why, "set_size");
+	if (le32_to_cpu(c->nr_sets) != g->nr_sets)
+		return bad(why, "nr_sets");
+	if (le32_to_cpu(c->nr_index) != g->nr_index)
+		return bad(why, "nr_index");
+	if (le32_to_cpu(c->nr_leaves) != g->nr_leaves)
+		return bad(why, "nr_leaves");
+	if (le64_to_cpu(c->root_sector) != g->root_sector)
+		return bad(why, "root_sector");
+	if (le64_to_cpu(c->index_sector) != g->index_sector)
+		return bad(why, "index_sector");
+	if (le64_to_cpu(c->leaf_sector) != g->leaf_sector)
+		return bad(why, "leaf_sector");
+	if (le64_to_cpu(c->journal_sector) != g->journal_sector)
+		return bad(why, "journal_sector");
+	if (le64_to_cpu(c->data_sector) != g->data_sector)
+		return bad(why, "data_sector");
+	if (!name_ok(c->policy, sizeof(c->policy)))
+		return bad(why, "policy");
+	return 0;
+}
+
+/* Start and size of the data of a formatted origin that ends at @end. */
+static int data_area_check(u64 data_sector, u64 data_sectors, u64 end, const char **why)
+{
+	if (data_sector < HYBRID_HEAD_SECTORS || data_sector > end ||
+	    !IS_ALIGNED(data_sector, HYBRID_ALIGN_SECTORS))
+		return bad(why, "data_sector");
+	if (!data_sectors || data_sectors > end - data_sector ||
+	    !IS_ALIGNED(data_sectors, HYBRID_ALIGN_SECTORS))
+		return bad(why, "data_sectors");
+	return 0;
+}
+
+static int sb_origin_check(const struct hybrid_sb_origin *o, u64 member_sectors,
+			   const char **why)
+{
+	if (le32_to_cpu(o->volume_id) >= HYBRID_MAX_VOLUMES)
+		return bad(why, "volume_id");
+	if (!le32_to_cpu(o->instance))
+		return bad(why, "instance");
+	return data_area_check(le64_to_cpu(o->data_sector), le64_to_cpu(o->data_sectors),
+			       member_sectors - HYBRID_TAIL_SECTORS, why);
+}
+
+/* Whether this is a superblock of ours at all, undamaged and of a known format. */
+static int sb_identify(const struct hybrid_superblock *block, const char **why)
+{
+	if (memcmp(block->magic, HYBRID_SB_MAGIC, HYBRID_SB_MAGIC_SIZE))
+		return refuse(why, "magic", -ENODATA);
+	if (le32_to_cpu(block->crc) != sb_crc(block))
+		return refuse(why, "crc", -EBADMSG);
+	if (le32_to_cpu(block->version) != HYBRID_FORMAT_VERSION)
+		return refuse(why, "version", -EPROTONOSUPPORT);
+	if (le64_to_cpu(block->incompat) & ~HYBRID_INCOMPAT_KNOWN)
+		return refuse(why, "incompat", -EPROTONOSUPPORT);
+	return 0;
+}
+
+static int sb_common_check(const struct hybrid_superblock *block, u64 sector,
+			   u64 device_sectors, const char **why)
+{
+	u64 member_sectors = le64_to_cpu(block->member_sectors);
+	u32 role = le32_to_cpu(block->role);
+	u32 flags = le32_to_cpu(block->flags);
+
+	if (le64_to_cpu(block->sector) != sector)
+		return refuse(why, "sector", -ESTALE);
+	if (member_sectors <= HYBRID_HEAD_SECTORS + HYBRID_TAIL_SECTORS ||
+	    member_sectors > device_sectors || member_sectors > MAX_SECTORS)
+		return bad(why, "member_sectors");
+	if (sector != hybrid_sb_sector(member_sectors, 0) &&
+	    sector != hybrid_sb_sector(member_sectors, 1))
+		return bad(why, "sector");
+	if (role != HYBRID_ROLE_CACHE && role != HYBRID_ROLE_ORIGIN &&
+	    role != HYBRID_ROLE_DETACHED)
+		return bad(why, "role");
+	if (flags & ~HYBRID_SB_DIRTY || (flags && role == HYBRID_ROLE_CACHE))
+		return bad(why, "flags");
+	if (!name_ok(block->name, sizeof(block->name)))
+		return bad(why, "name");
+	return 0;
+}
+
+static void sb_fill(const struct hybrid_superblock *block, struct hybrid_sb *sb)
+{
+	memset(sb, 0, sizeof(*sb));
+	sb->compat = le64_to_cpu(block->compat);
+	sb->ro_compat = le64_to_cpu(block->ro_compat);
+	sb->incompat = le64_to_cpu(block->incompat);
+	sb->member_sectors = le64_to_cpu(block->member_sectors);
+	sb->sequence = le64_to_cpu(block->sequence);
+	sb->role = le32_to_cpu(block->role);
+	sb->flags = le32_to_cpu(block->flags);
+	memcpy(sb->pool_uuid, block->pool_uuid, sizeof(sb->pool_uuid));
+	memcpy(sb->member_uuid, block->member_uuid, sizeof(sb->member_uuid));
+	name_decode(sb->name, block->name, sizeof(sb->name));
+}
+
+static void sb_origin_fill(const struct hybrid_sb_origin *o, struct hybrid_sb *sb)
+{
+	sb->volume_id = le32_to_cpu(o->volume_id);
+	sb->instance = le32_to_cpu(o->instance);
+	sb->data_sector = le64_to_cpu(o->data_sector);
+	sb->data_sectors = le64_to_cpu(o->data_sectors);
+	sb->nonce = le64_to_cpu(o->nonce);
+	memcpy(sb->volume_uuid, o->volume_uuid, sizeof(sb->volume_uuid));
+	memcpy(sb->pairing_key, o->pairing_key, sizeof(sb->pairing_key));
+}
+
+int hybrid_sb_decode(const struct hybrid_superblock *block, u64 sector,
+		     u64 device_sectors, struct hybrid_sb *sb, const char **why)
+{
+	u64 member_sectors = le64_to_cpu(block->member_sectors);
+	struct hybrid_geometry g;
+	int r;
+
+	r = sb_identify(block, why);
+	if (r)
+		return r;
+	r = sb_common_check(block, sector, device_sectors, why);
+	if (r)
+		return r;
+
+	if (le32_to_cpu(block->role) == HYBRID_ROLE_CACHE) {
+		r = sb_cache_check(&block->cache, member_sectors, &g, why);
+		if (r)
+			return r;
+		sb_fill(block, sb);
+		sb->geometry = g;
+		name_decode(sb->policy, block->cache.policy, sizeof(sb->policy));
+		return 0;
+	}
+	r = sb_origin_check(&block->origin, member_sectors, why);
+	if (r)
+		return r;
+	sb_fill(block, sb);
+	sb_origin_fill(&block->origin, sb);
+	return 0;
+}
+
+/* Headers ----------------------------------------------------------------- */
+
+static u32 block_crc(const struct hybrid_block_header *h, size_t len)
+{
+	return hybrid_crc(h, len, offsetof(struct hybrid_block_header, crc));
+}
+
+static void header_fill(struct hybrid_block_header *h, u32 magic, u64 number,
+			u64 generation, const u8 *pool_uuid, u64 epoch)
+{
+	memset(h, 0, sizeof(*h));
+	h->magic = cpu_to_le32(magic);
+	h->number = cpu_to_le64(number);
+	h->generation = cpu_to_le64(generation);
+	memcpy(h->pool_uuid, pool_uuid, sizeof(h->pool_uuid));
+	h->epoch = cpu_to_le64(epoch);
+}
+
+/* The last step of encoding. */
+static void header_seal(struct hybrid_block_header *h, size_t len)
+{
+	h->crc = cpu_to_le32(block_crc(h, len));
+}
+
+static int header_check(const struct hybrid_block_header *h, u32 magic, u64 number,
+			const struct hybrid_ident *id, const char **why)
+{
+	if (le32_to_cpu(h->magic) != magic)
+		return refuse(why, "magic", -ENODATA);
+	if (le32_to_cpu(h->crc) != block_crc(h, HYBRID_META_BLOCK_SIZE))
+		return refuse(why, "crc", -EBADMSG);
+	if (memcmp(h->pool_uuid, id->pool_uuid, sizeof(h->pool_uuid)))
+		return refuse(why, "pool_uuid", -ESTALE);
+	if (le64_to_cpu(h->number) != number)
+		return refuse(why, "number", -ESTALE);
+	if (!h->generation)
+		return bad(why, "generation");
+	return 0;
+}
+
+/* As header_check, for a block whose parent names its generation. */
+static int child_check(const struct hybrid_block_header *h, u32 magic, u32 nr,
+		       u16 generation, const struct hybrid_ident *id, const char **why)
+{
+	int r;
+
+	r = header_check(h, magic, nr, id, why);
+	if (r)
+		return r;
+	if (le64_to_cpu(h->generation) != generation)
+		return refuse(why, "generation", -ESTALE);
+	return 0;
+}
+
+/* Root -------------------------------------------------------------------- */
+
+void hybrid_root_encode(struct hybrid_root *block, const struct hybrid_geometry *g,
+			const struct hybrid_ident *id,
+			const struct hybrid_root_info *root, const u16 *index_generation)
+{
+	u32 i;
+
+	memset(block, 0, sizeof(*block));
+	header_fill(&block->header, HYBRID_ROOT_MAGIC, 0, root->sequence,
+		    id->pool_uuid, root->epoch);
+	block->journal_tail = cpu_to_le64(root->journal_tail);
+	block->journal_head = cpu_to_le64(root->journal_head);
+	block->flags = cpu_to_le32(root->flags);
+	block->next_instance = cpu_to_le32(root->next_instance);
+	for (i = 0; i < g->nr_index; i++)
+		block->index_generation[i] = cpu_to_le16(index_generation[i]);
+	header_seal(&block->header, sizeof(*block));
+}
+
+static int root_check(const struct hybrid_root *block, const struct hybrid_geometry *g,
+		      const char **why)
+{
+	u64 tail = le64_to_cpu(block->journal_tail);
+	u64 head = le64_to_cpu(block->journal_head);
+	u32 flags = le32_to_cpu(block->flags);
+
+	if (tail > head || head - tail > g->journal_blocks)
+		return bad(why, "journal_tail");
+	if (head > MAX_JOURNAL_NUMBER)
+		return bad(why, "journal_head");
+	if (flags & ~HYBRID_ROOT_CLEAN || (flags & HYBRID_ROOT_CLEAN && tail != head))
+		return bad(why, "flags");
+	if (!block->next_instance)
+		return bad(why, "next_instance");
+	return 0;
+}
+
+int hybrid_root_decode(const struct hybrid_root *block, const struct hybrid_geometry *g,
+		       const struct hybrid_ident *id, struct hybrid_root_info *root,
+		       u16 *index_generation, const char **why)
+{
+	u32 i;
+	int r;
+
+	r = header_check(&block->header, HYBRID_ROOT_MAGIC, 0, id, why);
+	if (r)
+		return r;
+	r = root_check(block, g, why);
+	if (r)
+		return r;
+
+	root->sequence = le64_to_cpu(block->header.generation);
+	root->epoch = le64_to_cpu(block->header.epoch);
+	root->journal_tail = le64_to_cpu(block->journal_tail);
+	root->journal_head = le64_to_cpu(block->journal_head);
+	root->flags = le32_to_cpu(block->flags);
+	root->next_instance = le32_to_cpu(block->next_instance);
+	for (i = 0; i < g->nr_index; i++)
+		index_generation[i] = le16_to_cpu(block->index_generation[i]);
+	return 0;
+}
+
+/* Index ------------------------------------------------------------------- */
+
+/* Leaves that index block @nr names. */
+static u32 index_leaves(const struct hybrid_geometry *g, u32 nr)
+{
+	return min_t(u32, HYBRID_INDEX_LEAVES, g->nr_leaves - nr * HYBRID_INDEX_LEAVES);
+}
+
+void hybrid_index_encode(struct hybrid_index *block, const struct hybrid_geometry *g,
+			 const struct hybrid_ident *id, u32 nr, u16 generation,
+			 const u16 *leaf_generation)
+{
+	u32 i;
+
+	memset(block, 0, sizeof(*block));
+	header_fill(&block->header, HYBRID_INDEX_MAGIC, nr, generation,
+		    id->pool_uuid, id->epoch);
+	for (i = 0; i < index_leaves(g, nr); i++)
+		block->leaf_generation[i] = cpu_to_le16(leaf_generation[i]);
+	header_seal(&block->header, sizeof(*block));
+}
+
+int hybrid_index_decode(const struct hybrid_index *block, const struct hybrid_geometry *g,
+			const struct hybrid_ident *id, u32 nr, u16 generation,
+			u16 *leaf_generation, const char **why)
+{
+	u32 i;
+	int r;
+
+	if (nr >= g->nr_index)
+		return bad(why, "number");
+	r = child_check(&block->header, HYBRID_INDEX_MAGIC, nr, generation, id, why);
+	if (r)
+		return r;
+	for (i = 0; i < index_leaves(g, nr); i++)
+		leaf_generation[i] = le16_to_cpu(block->leaf_generation[i]);
+	return 0;
+}
+
+/* Volume table ------------------------------------------------------------ */
+
+static void volume_encode(struct hybrid_volume_entry *e,
+			  const struct hybrid_volume_info *v)
+{
+	e->state = cpu_to_le32(v->state);
+	e->instance = cpu_to_le32(v->instance);
+	e->mode = cpu_to_le32(v->mode);
+	e->flags = cpu_to_le32(v->flags);
+	memcpy(e->uuid, v->uuid, sizeof(e->uuid));
+	memcpy(e->member_uuid, v->member_uuid, sizeof(e->member_uuid));
+	memcpy(e->pairing_key, v->pairing_key, sizeof(e->pairing_key));
+	e->data_sector = cpu_to_le64(v->data_sector);
+	e->data_sectors = cpu_to_le64(v->data_sectors);
+	e->nonce = cpu_to_le64(v->nonce);
+	e->nonce_old = cpu_to_le64(v->nonce_old);
+	e->cutoff_sectors = cpu_to_le64(v->cutoff_sectors);
+	e->fingerprint = cpu_to_le64(v->fingerprint);
+	name_encode(e->name, v->name, sizeof(e->name));
+}
+
+static void volume_decode(struct hybrid_volume_info *v,
+			  const struct hybrid_volume_entry *e)
+{
+	memset(v, 0, sizeof(*v));
+	v->state = le32_to_cpu(e->state);
+	if (v->state == HYBRID_VOLUME_FREE)
+		return;
+	v->instance = le32_to_cpu(e->instance);
+	v->mode = le32_to_cpu(e->mode);
+	v->flags = le32_to_cpu(e->flags);
+	memcpy(v->uuid, e->uuid, sizeof(v->uuid));
+	memcpy(v->member_uuid, e->member_uuid, sizeof(v->member_uuid));
+	memcpy(v->pairing_key, e->pairing_key, sizeof(v->pairing_key));
+	v->data_sector = le64_to_cpu(e->data_sector);
+	v->data_sectors = le64_to_cpu(e->data_sectors);
+	v->nonce = le64_to_cpu(e->nonce);
+	v->nonce_old = le64_to_cpu(e->nonce_old);
+	v->cutoff_sectors = le64_to_cpu(e->cutoff_sectors);
+	v->fingerprint = le64_to_cpu(e->fingerprint);
+	name_decode(v->name, e->name, sizeof(v->name));
+}
+
+static int volume_data_check(const struct hybrid_volume_entry *e, const char **why)
+{
+	u64 data_sector = le64_to_cpu(e->data_sector);
+	u64 data_sectors = le64_to_cpu(e->data_sectors);
+
+	if (!(le32_to_cpu(e->flags) & HYBRID_VOLUME_INPLACE))
+		return data_area_check(data_sector, data_sectors,
+				       MAX_SECTORS - HYBRID_TAIL_SECTORS, why);
+	if (data_sector)
+		return bad(why, "data_sector");
+	if (!data_sectors || data_sectors > MAX_SECTORS)
+		return bad(why, "data_sectors");
+	return 0;
+}
+
+static int volume_check(const struct hybrid_volume_entry *e, u32 volume_id,
+			const char **why)
+{
+	u32 state = le32_to_cpu(e->state);
+
+	if (state == HYBRID_VOLUME_FREE)
+		return 0;
+	if (state > HYBRID_VOLUME_TOMBSTONE || volume_id >= HYBRID_MAX_VOLUMES)
+		return bad(why, "state");
+	if (!e->instance)
+		return bad(why, "instance");
+	if (le32_to_cpu(e->mode) >= HYBRID_NR_MODES)
+		return bad(why, "mode");
+	if (le32_to_cpu(e->flags) & ~HYBRID_VOLUME_INPLACE)
+		return bad(why, "flags");
+	if (!name_ok(e->name, sizeof(e->name)))
+		return bad(why, "name");
+	return volume_data_check(e, why);
+}
+
+void hybrid_volumes_encode(struct hybrid_volume_leaf *block, const struct hybrid_ident *id,
+			   u32 nr, u16 generation,
+			   const struct hybrid_volume_info info[HYBRID_VOLUMES_PER_LEAF])
+{
+	u32 i;
+
+	memset(block, 0, sizeof(*block));
+	header_fill(&block->header, HYBRID_VOLUMES_MAGIC, nr, generation,
+		    id->pool_uuid, id->epoch);
+	for (i = 0; i < HYBRID_VOLUMES_PER_LEAF; i++)
+		if (info[i].state != HYBRID_VOLUME_FREE)
+			volume_encode(&block->entry[i], &info[i]);
+	header_seal(&block->header, sizeof(*block));
+}
+
+int hybrid_volumes_decode(const struct hybrid_volume_leaf *block,
+			  const struct hybrid_ident *id, u32 nr, u16 generation,
+			  struct hybrid_volume_info info[HYBRID_VOLUMES_PER_LEAF],
+			  const char **why)
+{
+	u32 i;
+	int r;
+
+	if (nr >= HYBRID_VOLUME_LEAVES)
+		return bad(why, "number");
+	r = child_check(&block->header, HYBRID_VOLUMES_MAGIC, nr, generation, id, why);
+	if (r)
+		return r;
+	for (i = 0; i < HYBRID_VOLUMES_PER_LEAF; i++) {
+		r = volume_check(&block->entry[i], nr * HYBRID_VOLUMES_PER_LEAF + i, why);
+		if (r)
+			return r;
+	}
+	for (i = 0; i < HYBRID_VOLUMES_PER_LEAF; i++)
+		volume_decode(&info[i], &block->entry[i]);
+	return 0;
+}
+
+/* Map --------------------------------------------------------------------- */
+
+/* What is stored about one cache block, in the map and in the journal alike. */
+static int mapping_check(const struct hybrid_geometry *g, u32 instance, u64 oblock,
+			 u64 valid, u64 dirty, const char **why)
+{
+	if (valid & ~GENMASK_ULL(g->granules - 1, 0) || (valid && !instance))
+		return bad(why, "valid");
+	if (dirty & ~valid)
+		return bad(why, "dirty");
+	if (instance && oblock >= MAX_SECTORS >> g->block_shift)
+		return bad(why, "oblock");
+	return 0;
+}
+
+static int map_entry_check(const struct hybrid_map_leaf *block,
+			   const struct hybrid_geometry *g, u32 i, const char **why)
+{
+	return mapping_check(g, le32_to_cpu(block->instance[i]),
+			     le64_to_cpu(block->oblock[i]), le64_to_cpu(block->valid[i]),
+			     le64_to_cpu(block->dirty[i]), why);
+}
+
+void hybrid_map_seal(struct hybrid_map_leaf *block, const struct hybrid_ident *id,
+		     u32 nr, u16 generation)
+{
+	memset(block->reserved16, 0, sizeof(block->reserved16));
+	memset(block->reserved, 0, sizeof(block->reserved));
+	header_fill(&block->header, HYBRID_MAP_MAGIC, nr, generation,
+		    id->pool_uuid, id->epoch);
+	header_seal(&block->header, sizeof(*block));
+}
+
+int hybrid_map_check(const struct hybrid_map_leaf *block, const struct hybrid_geometry *g,
+		     const struct hybrid_ident *id, u32 nr, u16 generation, u32 count,
+		     const char **why)
+{
+	u32 regions = DIV_ROUND_UP(count, HYBRID_REGION_BLOCKS);
+	u32 i;
+	int r;
+
+	if (nr < HYBRID_VOLUME_LEAVES || nr >= g->nr_leaves)
+		return bad(why, "number");
+	if (count > HYBRID_MAP_LEAF_BLOCKS)
+		return bad(why, "count");
+	r = child_check(&block->header, HYBRID_MAP_MAGIC, nr, generation, id, why);
+	if (r)
+		return r;
+	if (le16_to_cpu(block->open_regions) >> regions)
+		return bad(why, "open_regions");
+	for (i = 0; i < count; i++) {
+		r = map_entry_check(block, g, i, why);
+		if (r)
+			return r;
+	}
+	for (; i < HYBRID_MAP_LEAF_BLOCKS; i++)
+		if (block->instance[i])
+			return bad(why, "instance");
+	return 0;
+}
+
+/* Journal ----------------------------------------------------------------- */
+
+static size_t entry_size(u32 nr)
+{
+	return sizeof(struct hybrid_journal_entry) + nr * sizeof(struct hybrid_record);
+}
+
+static u32 entry_blocks(u32 nr)
+{
+	return DIV_ROUND_UP(entry_size(nr), HYBRID_META_BLOCK_SIZE);
+}
+
+u32 hybrid_entry_seal(struct hybrid_journal_entry *entry, const struct hybrid_ident *id,
+		      u64 n, u32 nr)
+{
+	u32 blocks = entry_blocks(nr);
+	size_t size = (size_t)blocks * HYBRID_META_BLOCK_SIZE;
+
+	memset((u8 *)entry + entry_size(nr), 0, size - entry_size(nr));
+	header_fill(&entry->header, HYBRID_JOURNAL_MAGIC, n, n, id->pool_uuid, id->epoch);
+	entry->header.count = cpu_to_le32(nr);
+	entry->header.blocks = cpu_to_le32(blocks);
+	header_seal(&entry->header, size);
+	return blocks;
+}
+
+/* Count and size of the entry agree, and are within the format. */
+static bool entry_size_ok(const struct hybrid_block_header *h)
+{
+	u32 nr = le32_to_cpu(h->count);
+
+	return nr <= HYBRID_ENTRY_RECORDS(HYBRID_JOURNAL_ENTRY_BLOCKS) &&
+	       le32_to_cpu(h->blocks) == entry_blocks(nr);
+}
+
+int hybrid_entry_peek(const struct hybrid_block_header *header,
+		      const struct hybrid_ident *id, u64 n)
+{
+	if (le32_to_cpu(header->magic) != HYBRID_JOURNAL_MAGIC ||
+	    le64_to_cpu(header->number) != n || le64_to_cpu(header->generation) != n ||
+	    le64_to_cpu(header->epoch) != id->epoch ||
+	    memcmp(header->pool_uuid, id->pool_uuid, sizeof(header->pool_uuid)))
+		return -ENODATA;
+	if (!entry_size_ok(header))
+		return -EINVAL;
+	return le32_to_cpu(header->blocks);
+}
+
+static int block_record_check(const struct hybrid_record *rec,
+			      const struct hybrid_geometry *g, const char **why)
+{
+	if (le32_to_cpu(rec->where) >= g->nr_blocks)
+		return bad(why, "where");
+	if (le32_to_cpu(rec->hint) > U8_MAX)
+		return bad(why, "hint");
+	return mapping_check(g, le32_to_cpu(rec->instance), le64_to_cpu(rec->oblock),
+			     le64_to_cpu(rec->valid), le64_to_cpu(rec->dirty), why);
+}
+
+static int regions_record_check(const struct hybrid_record *rec,
+				const struct hybrid_geometry *g, const char **why)
+{
+	u32 regions = DIV_ROUND_UP(g->set_size, HYBRID_REGION_BLOCKS);
+
+	if (le32_to_cpu(rec->where) >= g->nr_sets)
+		return bad(why, "where");
+	if (le64_to_cpu(rec->valid) & ~GENMASK_ULL(regions - 1, 0))
+		return bad(why, "valid");
+	return 0;
+}
+
+static int record_check(const struct hybrid_record *rec, const struct hybrid_geometry *g,
+			const char **why)
+{
+	switch (le32_to_cpu(rec->type)) {
+	case HYBRID_RECORD_BLOCK:
+		return block_record_check(rec, g, why);
+	case HYBRID_RECORD_REGIONS:
+		return regions_record_check(rec, g, why);
+	default:
+		return bad(why, "type");
+	}
+}
+
+int hybrid_entry_check(const struct hybrid_journal_entry *entry,
+		       const struct hybrid_geometry *g, u32 blocks, const char **why)
+{
+	const struct hybrid_block_header *h = &entry->header;
+	u32 i, nr = le32_to_cpu(h->count);
+	int r;
+
+	if (!blocks || blocks > HYBRID_JOURNAL_ENTRY_BLOCKS || !entry_size_ok(h) ||
+	    le32_to_cpu(h->blocks) != blocks)
+		return bad(why, "blocks");
+	if (le32_to_cpu(h->crc) != block_crc(h, (size_t)blocks * HYBRID_META_BLOCK_SIZE))
+		return refuse(why, "crc", -EBADMSG);
+	if (hybrid_journal_place(g, le64_to_cpu(h->number), blocks) != le64_to_cpu(h->number))
+		return bad(why, "number");
+	for (i = 0; i < nr; i++) {
+		r = record_check(&entry->record[i], g, why);
+		if (r)
+			return r;
+	}
+	return nr;
+}

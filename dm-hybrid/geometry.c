@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "geometry.h"
+#include "format-check.h"
+
+#define WINDOW_SECTORS		512	/* 256 KiB */
+
+/* What the root can name bounds the map, and with it the cache. */
+#define MAX_LEAVES		((u32)HYBRID_ROOT_INDEXES * HYBRID_INDEX_LEAVES)
+#define MAX_SETS		((MAX_LEAVES - HYBRID_VOLUME_LEAVES) / HYBRID_LEAVES_PER_SET)
+#define MAX_BLOCKS		(MAX_SETS * HYBRID_MAX_SET_SIZE)
+
+static_assert((u64)MAX_SETS * HYBRID_MAX_SET_SIZE < 1ULL << 31);
+
+/* Beyond this a member's bytes could not be counted in a loff_t. */
+#define MAX_MEMBER_SECTORS	(1ULL << 54)
+
+#define DEFAULT_JOURNAL_MIN	256
+#define DEFAULT_JOURNAL_MAX	16384
+
+static int refuse(const char **why, const char *what, int r)
+{
+	if (why)
+		*why = what;
+	return r;
+}
+
+static void set_units(struct hybrid_geometry *g, u32 block_sectors)
+{
+	g->block_sectors = block_sectors;
+	g->granule_sectors = max_t(u32, HYBRID_MIN_GRANULE_SECTORS,
+				   block_sectors / HYBRID_MAX_GRANULES);
+	g->block_shift = ilog2(block_sectors);
+	g->granule_shift = ilog2(g->granule_sectors);
+	g->window_shift = block_sectors < WINDOW_SECTORS ?
+			  ilog2(WINDOW_SECTORS) - g->block_shift : 0;
+	g->granules = block_sectors >> g->granule_shift;
+}
+
+/* Everything in front of the data, for that many sets. */
+static void place_areas(struct hybrid_geometry *g, u32 nr_sets)
+{
+	const u64 block = HYBRID_META_BLOCK_SECTORS;
+
+	g->nr_leaves = HYBRID_VOLUME_LEAVES + nr_sets * HYBRID_LEAVES_PER_SET;
+	g->nr_index = DIV_ROUND_UP(g->nr_leaves, HYBRID_INDEX_LEAVES);
+	g->root_sector = HYBRID_HEAD_SECTORS;
+	g->index_sector = g->root_sector + 2 * block;
+	g->leaf_sector = g->index_sector + 2 * block * g->nr_index;
+	g->journal_sector = g->leaf_sector + 2 * block * g->nr_leaves;
+	g->data_sector = round_up(g->journal_sector + block * g->journal_blocks,
+				  (u64)HYBRID_ALIGN_SECTORS);
+}
+
+/* Whether @nr cache blocks fit between their metadata and the tail. */
+static bool fits(struct hybrid_geometry *g, u32 nr)
+{
+	place_areas(g, DIV_ROUND_UP(nr, HYBRID_MAX_SET_SIZE));
+	return g->data_sector + ((u64)nr << g->block_shift) + HYBRID_TAIL_SECTORS <=
+	       g->member_sectors;
+}
+
+/* The largest number of blocks that fits, up to MAX_BLOCKS. */
+static u32 count_blocks(struct hybrid_geometry *g)
+{
+	u32 low = 0, high = MAX_BLOCKS;
+
+	while (low < high) {
+		u32 middle = low + (high - low + 1) / 2;
+
+		if (fits(g, middle))
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return low;
+}
+
+/*
+ * Sets are of one size and of whole regions.  Either the last part of a set is
+ * given up, or all sets become a little smaller: whatever wastes less.
+ */
+static void choose_sets(struct hybrid_geometry *g, u32 nr)
+{
+	u32 full = nr / HYBRID_MAX_SET_SIZE;
+
+	g->nr_sets = DIV_ROUND_UP(nr, HYBRID_MAX_SET_SIZE);
+	g->set_size = nr / g->nr_sets;
+	if (g->set_size >= HYBRID_REGION_BLOCKS)
+		g->set_size = round_down(g->set_size, HYBRID_REGION_BLOCKS);
+	if (full * HYBRID_MAX_SET_SIZE >= g->nr_sets * g->set_size) {
+		g->nr_sets = full;
+		g->set_size = HYBRID_MAX_SET_SIZE;
+	}
+	g->nr_blocks = g->nr_sets * g->set_size;
+}
+
+/* Half of what the records of every block would fill, within reason. */
+static u32 default_journal(const struct hybrid_geometry *g)
+{
+	u64 nr = (g->member_sectors - HYBRID_HEAD_SECTORS - HYBRID_TAIL_SECTORS) >>
+		 g->block_shift;
+	u64 blocks;
+
+	nr = min_t(u64, nr, MAX_BLOCKS);
+	blocks = nr * sizeof(struct hybrid_record) / HYBRID_META_BLOCK_SIZE / 2;
+	return clamp_t(u64, blocks, DEFAULT_JOURNAL_MIN, DEFAULT_JOURNAL_MAX);
+}
+
+int hybrid_geometry_init(struct hybrid_geometry *g, u64 member_sectors,
+			 u32 block_sectors, u32 journal_blocks, const char **why)
+{
+	u32 nr;
+
+	if (block_sectors < HYBRID_MIN_BLOCK_SECTORS ||
+	    block_sectors > HYBRID_MAX_BLOCK_SECTORS || !is_power_of_2(block_sectors))
+		return refuse(why, "block size is not a power of two from 4 KiB to 1 MiB",
+			      -EINVAL);
+	if (journal_blocks && (journal_blocks < HYBRID_JOURNAL_MIN_BLOCKS ||
+			       journal_blocks > HYBRID_JOURNAL_MAX_BLOCKS))
+		return refuse(why, "journal size is not from 512 KiB to 4 GiB", -EINVAL);
+	if (member_sectors <= HYBRID_HEAD_SECTORS + HYBRID_TAIL_SECTORS)
+		return refuse(why, "device is too small", -ENOSPC);
+
+	memset(g, 0, sizeof(*g));
+	g->member_sectors = member_sectors;
+	set_units(g, block_sectors);
+	g->journal_blocks = journal_blocks ? journal_blocks : default_journal(g);
+
+	if (member_sectors > MAX_MEMBER_SECTORS || fits(g, MAX_BLOCKS + 1))
+		return refuse(why, "device is too large for this block size", -ENOSPC);
+	nr = count_blocks(g);
+	if (!nr)
+		return refuse(why, "device is too small for the metadata and one block",
+			      -ENOSPC);
+	choose_sets(g, nr);
+	place_areas(g, g->nr_sets);
+	return 0;
+}
+
+/* Areas A and B of @nr blocks each stand one after the other. */
+static u64 area_sector(u64 start, u32 nr, u32 block, u64 generation)
+{
+	return start + (u64)HYBRID_META_BLOCK_SECTORS * ((generation & 1) * nr + block);
+}
+
+u64 hybrid_root_sector(const struct hybrid_geometry *g, u64 generation)
+{
+	return area_sector(g->root_sector, 1, 0, generation);
+}
+
+u64 hybrid_index_sector(const struct hybrid_geometry *g, u32 nr, u16 generation)
+{
+	return area_sector(g->index_sector, g->nr_index, nr, generation);
+}
+
+u64 hybrid_leaf_sector(const struct hybrid_geometry *g, u32 nr, u16 generation)
+{
+	return area_sector(g->leaf_sector, g->nr_leaves, nr, generation);
+}
+
+u64 hybrid_journal_sector(const struct hybrid_geometry *g, u64 n)
+{
+	u32 place;
+
+	div_u64_rem(n, g->journal_blocks, &place);
+	return g->journal_sector + (u64)HYBRID_META_BLOCK_SECTORS * place;
+}
+
+u64 hybrid_journal_place(const struct hybrid_geometry *g, u64 n, u32 blocks)
+{
+	u32 place;
+
+	div_u64_rem(n, g->journal_blocks, &place);
+	if ((u64)place + blocks > g->journal_blocks)
+		n += g->journal_blocks - place;
+	return n;
+}
+
+u64 hybrid_sb_sector(u64 member_sectors, unsigned int copy)
+{
+	if (!copy)
+		return HYBRID_SB_SECTOR;
+	return round_down(member_sectors, (u64)HYBRID_META_BLOCK_SECTORS) - HYBRID_SB_SECTOR;
+}
+
+int hybrid_origin_data(u64 member_sectors, u32 optimal_io_sectors,
+		       u64 *data_sector, u64 *data_sectors)
+{
+	u64 start = max_t(u64, HYBRID_HEAD_SECTORS, optimal_io_sectors);
+
+	start = round_up(start, (u64)HYBRID_ALIGN_SECTORS);
+	if (member_sectors > MAX_MEMBER_SECTORS ||
+	    member_sectors < start + HYBRID_ALIGN_SECTORS + HYBRID_TAIL_SECTORS)
+		return -ENOSPC;
+	*data_sector = start;
+	*data_sectors = round_down(member_sectors - HYBRID_TAIL_SECTORS - start,
+				   (u64)HYBRID_ALIGN_SECTORS);
+	return 0;
+}
