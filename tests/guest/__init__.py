@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Test guests: real kernels that a test may crash. README.md says how to use them."""
+from .base import (CommandError, Guest, GuestComplaint, GuestCrash, GuestError, GuestTimeout,
+                   Job, Result)
+from .disk import MIB, Disk
+from .oplog import Op
+from .uml import UmlGuest
+
+__all__ = ["CommandError", "Disk", "Guest", "GuestComplaint", "GuestCrash", "GuestError",
+           "GuestTimeout", "Job", "MIB", "Op", "Result", "UmlGuest"]

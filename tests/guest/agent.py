@@ -1,0 +1,168 @@
+#!/usr/bin/python3 -IS
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The guest's init: sets up a root and runs commands that arrive on a serial line.
+
+Runs inside the guest, on the host's files: the root file system is the host's own,
+read-only, under an overlay in RAM. So every tool of the host is there, everything is
+writable, and nothing of it survives.
+
+One JSON object a line in both directions:
+    -> {"id": 1, "argv": [...], "env": {...}, "input": base64}
+    <- {"id": 1, "rc": 0, "out": base64, "err": base64}
+    -> {"kill": 1, "signal": 9}
+Standard library modules that are slow to import are avoided: a guest must be ready in
+about a second.
+"""
+import binascii
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import termios
+import threading
+
+MS_RDONLY, MS_BIND, MS_MOVE = 1, 4096, 8192
+RB_POWER_OFF = 0x4321FEDC
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def mount(source, target, fstype, flags=0, data="", optional=False):
+    if libc.mount(source.encode(), target.encode(), fstype.encode(), flags, data.encode()):
+        errno = ctypes.get_errno()
+        if not optional:
+            raise OSError(errno, os.strerror(errno), f"mount {fstype} {source} on {target}")
+
+
+def option(name):
+    """A word of the kernel's command line."""
+    with open("/proc/cmdline") as f:
+        for word in f.read().split():
+            key, _, value = word.partition("=")
+            if key == name:
+                return value
+    return ""
+
+
+def make_root():
+    """An overlay over the host's root, and the usual mounts in it."""
+    mount("tmpfs", "/run", "tmpfs")
+    for d in ("upper", "work", "root"):
+        os.mkdir(f"/run/{d}")
+    mount("overlay", "/run/root", "overlay", 0,
+          "lowerdir=/,upperdir=/run/upper,workdir=/run/work")
+    os.chdir("/run/root")
+    mount("/run/root", "/", "", MS_MOVE)
+    os.chroot(".")
+    os.chdir("/")
+    mount("proc", "/proc", "proc")
+    mount("sysfs", "/sys", "sysfs")
+    mount("devtmpfs", "/dev", "devtmpfs")
+    mount("tmpfs", "/run", "tmpfs")
+    mount("debugfs", "/sys/kernel/debug", "debugfs", optional=True)
+    mount("configfs", "/sys/kernel/config", "configfs", optional=True)
+    for d in ("/dev/shm", "/dev/pts", "/dev/test", "/run/lock"):
+        os.makedirs(d, exist_ok=True)
+    mount("tmpfs", "/dev/shm", "tmpfs")
+    mount("devpts", "/dev/pts", "devpts", optional=True)
+    for n, fd in enumerate(("stdin", "stdout", "stderr")):
+        os.symlink(f"/proc/self/fd/{n}", f"/dev/{fd}")
+    os.symlink("/proc/self/fd", "/dev/fd")
+
+
+def apply_config(config):
+    """What the host wants for this guest: shared directories, disks, modules."""
+    for path in config["shares"]:
+        os.makedirs(path, exist_ok=True)
+        mount(config["share_source"].get(path, "none"), path, config["share_fs"], 0,
+              config["share_options"].replace("%", path))
+    for name, dev in config["disks"].items():
+        os.symlink(dev, f"/dev/test/{name}")
+    release = os.uname().release
+    if config["modules"] and not os.path.exists(f"/lib/modules/{release}"):
+        os.makedirs("/lib/modules", exist_ok=True)
+        os.symlink(f"{config['modules']}/lib/modules/{release}", f"/lib/modules/{release}")
+    for key, value in config["sysctl"].items():
+        with open("/proc/sys/" + key, "w") as f:
+            f.write(value)
+    os.environ.clear()
+    os.environ.update(config["env"])
+
+
+class Agent:
+    def __init__(self, fd):
+        self.fd = fd
+        self.lock = threading.Lock()
+        self.running = {}
+
+    def send(self, message):
+        data = json.dumps(message).encode() + b"\n"
+        with self.lock:
+            while data:
+                data = data[os.write(self.fd, data):]
+
+    def execute(self, request):
+        answer = {"id": request["id"]}
+        try:
+            process = subprocess.Popen(
+                request["argv"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, start_new_session=True, cwd=request.get("cwd", "/"),
+                env={**os.environ, **request.get("env", {})})
+            self.running[request["id"]] = process.pid
+            out, err = process.communicate(binascii.a2b_base64(request.get("input", "")))
+            answer.update(rc=process.returncode)
+        except (OSError, ValueError) as e:
+            out, err = b"", f"agent: {e}\n".encode()
+            answer.update(rc=127)
+        self.running.pop(request["id"], None)
+        answer.update(out=binascii.b2a_base64(out, newline=False).decode(),
+                      err=binascii.b2a_base64(err, newline=False).decode())
+        self.send(answer)
+
+    def serve(self):
+        pending = b""
+        while True:
+            data = os.read(self.fd, 65536)
+            if not data:
+                return
+            *lines, pending = (pending + data).split(b"\n")
+            for line in lines:
+                request = json.loads(line)
+                if "kill" in request:
+                    try:
+                        os.killpg(self.running[request["kill"]], request["signal"])
+                    except (KeyError, ProcessLookupError):
+                        pass
+                    continue
+                threading.Thread(target=self.execute, args=(request,), daemon=True).start()
+
+
+def main():
+    mount("proc", "/proc", "proc")
+    with open(option("hybrid.config")) as f:
+        config = json.load(f)
+    make_root()
+    apply_config(config)
+    if os.fork():
+        # Orphans end here; the agent's own children are not ours to reap.
+        while True:
+            try:
+                os.wait()
+            except ChildProcessError:
+                libc.reboot(RB_POWER_OFF)
+    fd = os.open(config["channel"], os.O_RDWR | os.O_NOCTTY)
+    if os.isatty(fd):
+        mode = termios.tcgetattr(fd)
+        mode[0] = mode[1] = mode[3] = 0
+        mode[6][termios.VMIN], mode[6][termios.VTIME] = 1, 0
+        termios.tcsetattr(fd, termios.TCSANOW, mode)
+    agent = Agent(fd)
+    with open("/proc/uptime") as f:
+        agent.send({"ready": f.read().split()[0], "release": os.uname().release})
+    agent.serve()
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

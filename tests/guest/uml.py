@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A guest that is a User Mode Linux process: native speed, one CPU, no KVM."""
+import os
+import socket
+from pathlib import Path
+
+from .base import Guest
+
+HERE = Path(__file__).resolve().parent
+
+
+class UmlGuest(Guest):
+    """`kernel` is the directory that tests/guest/build-kernel prints."""
+
+    flavour = "uml"
+
+    def __init__(self, workdir: Path, kernel: Path, **options):
+        super().__init__(workdir, **options)
+        self.kernel = Path(kernel)
+
+    def _device(self, number: int) -> str:
+        return f"/dev/ubd{chr(ord('a') + number)}"
+
+    def _config(self) -> dict:
+        return {
+            "channel": "/dev/ttyS0",
+            "share_fs": "hostfs",
+            "share_options": "%",
+            "disks": {d.name: self._device(n) for n, d in enumerate(self.disks)},
+        }
+
+    def _command(self, channel: socket.socket, config: Path) -> list[str]:
+        return [
+            str(self.kernel / "linux"), f"mem={self.memory}M",
+            "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
+            f"init={HERE / 'agent.py'}", f"hybrid.config={config}",
+            "con0=null,fd:1", "con=null", f"ssl0=fd:{channel.fileno()}", "ssl=null",
+            f"uml_dir={self.workdir}/uml", "panic=-1", "quiet", "loglevel=7",
+            "random.trust_bootloader=on",
+            *(f"ubd{n}={d.path}" for n, d in enumerate(self.disks)),
+            *self.append.split()]
+
+    def _environment(self) -> dict[str, str]:
+        """The guest's RAM is a file in TMPDIR: best in RAM, and it must allow exec."""
+        env = dict(os.environ)
+        try:
+            if not os.statvfs("/dev/shm").f_flag & os.ST_NOEXEC:
+                env["TMPDIR"] = "/dev/shm"
+        except OSError:
+            pass
+        return env
