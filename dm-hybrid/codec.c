@@ -3,8 +3,8 @@
 #include "format-check.h"
 
 /* Volumes end, and journal numbers stop, where the arithmetic is still safe. */
-#define MAX_SECTORS		(1ULL << 54)
-#define MAX_JOURNAL_NUMBER	(1ULL << 62)
+#define MAX_SECTORS		BIT_ULL(54)
+#define MAX_JOURNAL_NUMBER	BIT_ULL(62)
 
 static int refuse(const char **why, const char *field, int r)
 {

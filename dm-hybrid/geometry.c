@@ -9,10 +9,10 @@
 #define MAX_SETS		((MAX_LEAVES - HYBRID_VOLUME_LEAVES) / HYBRID_LEAVES_PER_SET)
 #define MAX_BLOCKS		(MAX_SETS * HYBRID_MAX_SET_SIZE)
 
-static_assert((u64)MAX_SETS * HYBRID_MAX_SET_SIZE < 1ULL << 31);
+static_assert((u64)MAX_SETS * HYBRID_MAX_SET_SIZE < BIT_ULL(31));
 
 /* Beyond this a member's bytes could not be counted in a loff_t. */
-#define MAX_MEMBER_SECTORS	(1ULL << 54)
+#define MAX_MEMBER_SECTORS	BIT_ULL(54)
 
 #define DEFAULT_JOURNAL_MIN	256
 #define DEFAULT_JOURNAL_MAX	16384
