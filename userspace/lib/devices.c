@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#define _GNU_SOURCE
+#include <blkid/blkid.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "devices.h"
+#include "errors.h"
+#include "sysfs.h"
+
+#define IO_ALIGN	4096
+#define ZERO_CHUNK	(1U << 20)
+
+static bool is_block(const struct stat *st)
+{
+	return S_ISBLK(st->st_mode);
+}
+
+/* The error of an exclusive open, with who it is that has the device. */
+static int fail_busy(const char *path, dev_t devno)
+{
+	char where[HYBRID_PATH_MAX];
+
+	if (hybrid_devno_mounted(devno, where, sizeof(where)))
+		return hybrid_fail(HYBRID_BUSY, "unmount it first", "%s is mounted at %s", path,
+				   where);
+	if (hybrid_sysfs_holders(devno, where, sizeof(where)))
+		return hybrid_fail(HYBRID_BUSY, "stop what uses it first (see lsblk)",
+				   "%s is in use by %s", path, where);
+	return hybrid_fail(HYBRID_BUSY, "see lsblk, swapon --show and fuser for its user",
+			   "%s is in use", path);
+}
+
+static int fail_open(const char *path, const struct stat *st, unsigned int flags)
+{
+	int err = errno;
+
+	if (flags & HYBRID_OPEN_QUIET)
+		return hybrid_exit_of_errno(err);
+	switch (err) {
+	case EBUSY:
+		return fail_busy(path, st->st_rdev);
+	case EPERM:
+	case EACCES:
+		return hybrid_fail(HYBRID_REFUSED, "run this as root", "%s: no permission", path);
+	case EROFS:
+		return hybrid_fail(HYBRID_REFUSED, "make it writable (blockdev --setrw)",
+				   "%s is read-only", path);
+	default:
+		return hybrid_fail(hybrid_exit_of_errno(err), "check the path and the device",
+				   "%s: cannot open: %s", path, strerror(err));
+	}
+}
+
+static int device_limits(struct hybrid_device *dev, const struct stat *st)
+{
+	unsigned int opt;
+	int logical;
+
+	dev->logical_sectors = 1;
+	if (dev->file) {
+		dev->sectors = st->st_size / 512;
+		return 0;
+	}
+	if (ioctl(dev->fd, BLKGETSIZE64, &dev->sectors))
+		return -errno;
+	dev->sectors /= 512;
+	if (!ioctl(dev->fd, BLKSSZGET, &logical) && logical >= 512)
+		dev->logical_sectors = logical / 512;
+	if (hybrid_sysfs_queue(dev->devno, "optimal_io_size", &opt))
+		dev->optimal_sectors = opt / 512;
+	return 0;
+}
+
+static int open_fd(const char *path, const struct stat *st, unsigned int flags)
+{
+	int mode = flags & HYBRID_OPEN_WRITE ? O_RDWR : O_RDONLY;
+
+	if (!is_block(st))
+		return open(path, mode | O_CLOEXEC);
+	if (flags & HYBRID_OPEN_EXCLUSIVE)
+		mode |= O_EXCL;
+	return open(path, mode | O_CLOEXEC | O_DIRECT);
+}
+
+static int check_kind(const char *path, const struct stat *st, unsigned int flags)
+{
+	if (is_block(st) || (S_ISREG(st->st_mode) && flags & HYBRID_OPEN_FILES))
+		return 0;
+	if (flags & HYBRID_OPEN_QUIET)
+		return HYBRID_BADDEV;
+	if (S_ISREG(st->st_mode))
+		return hybrid_fail(HYBRID_BADDEV, "make a loop device of it (losetup)",
+				   "%s is a file, not a block device", path);
+	return hybrid_fail(HYBRID_BADDEV, "give a block device such as /dev/sdb",
+			   "%s is not a block device", path);
+}
+
+int hybrid_device_open(struct hybrid_device *dev, const char *path, unsigned int flags)
+{
+	struct stat before, st;
+	int r;
+
+	memset(dev, 0, sizeof(*dev));
+	dev->fd = -1;
+	snprintf(dev->path, sizeof(dev->path), "%s", path);
+	if (strlen(path) >= sizeof(dev->path)) {
+		errno = ENAMETOOLONG;
+		return fail_open(path, NULL, flags);
+	}
+	if (stat(path, &before))
+		return fail_open(path, NULL, flags);
+	r = check_kind(path, &before, flags);
+	if (r)
+		return r;
+	dev->fd = open_fd(path, &before, flags);
+	if (dev->fd < 0)
+		return fail_open(path, &before, flags);
+
+	/* The path may have been made to lead elsewhere in between */
+	if (fstat(dev->fd, &st) || st.st_rdev != before.st_rdev ||
+	    (st.st_mode & S_IFMT) != (before.st_mode & S_IFMT)) {
+		hybrid_device_close(dev);
+		return hybrid_fail(HYBRID_BADDEV, "try again", "%s changed while it was opened",
+				   path);
+	}
+	dev->file = !is_block(&st);
+	dev->devno = dev->file ? 0 : st.st_rdev;
+	if (device_limits(dev, &st)) {
+		r = fail_open(path, &st, flags);
+		hybrid_device_close(dev);
+	}
+	return r;
+}
+
+void hybrid_device_close(struct hybrid_device *dev)
+{
+	if (dev->fd >= 0)
+		close(dev->fd);
+	dev->fd = -1;
+}
+
+int hybrid_device_reopen(struct hybrid_device *dev, unsigned int flags)
+{
+	struct hybrid_device again;
+	int r;
+
+	hybrid_device_close(dev);
+	r = hybrid_device_open(&again, dev->path, flags);
+	if (r)
+		return r;
+	if (again.devno != dev->devno || again.file != dev->file ||
+	    again.sectors != dev->sectors) {
+		hybrid_device_close(&again);
+		return hybrid_fail(HYBRID_BADDEV, "check the devices and start over",
+				   "%s is not the device it was a moment ago", dev->path);
+	}
+	*dev = again;
+	return 0;
+}
+
+int hybrid_device_read(const struct hybrid_device *dev, uint64_t sector, void *buf, size_t len)
+{
+	ssize_t n = pread(dev->fd, buf, len, sector * 512);
+
+	if (n < 0)
+		return -errno;
+	return (size_t)n == len ? 0 : -EIO;
+}
+
+int hybrid_device_write(const struct hybrid_device *dev, uint64_t sector, const void *buf,
+			size_t len)
+{
+	ssize_t n = pwrite(dev->fd, buf, len, sector * 512);
+
+	if (n < 0)
+		return -errno;
+	return (size_t)n == len ? 0 : -EIO;
+}
+
+int hybrid_device_zero(const struct hybrid_device *dev, uint64_t sector, uint64_t sectors)
+{
+	void *zero = hybrid_buffer(ZERO_CHUNK);
+	uint64_t n;
+	int r = zero ? 0 : -ENOMEM;
+
+	while (!r && sectors) {
+		n = sectors < ZERO_CHUNK / 512 ? sectors : ZERO_CHUNK / 512;
+		r = hybrid_device_write(dev, sector, zero, n * 512);
+		sector += n;
+		sectors -= n;
+	}
+	free(zero);
+	return r;
+}
+
+int hybrid_device_flush(const struct hybrid_device *dev)
+{
+	return fsync(dev->fd) ? -errno : 0;
+}
+
+void *hybrid_buffer(size_t len)
+{
+	void *buf;
+
+	if (posix_memalign(&buf, IO_ALIGN, len))
+		return NULL;
+	return memset(buf, 0, len);
+}
+
+/* Signatures --------------------------------------------------------------- */
+
+static const char *probe_value(blkid_probe probe, const char *name)
+{
+	const char *value;
+
+	return blkid_probe_lookup_value(probe, name, &value, NULL) ? NULL : value;
+}
+
+static void print_signature(FILE *out, blkid_probe probe)
+{
+	const char *type = probe_value(probe, "TYPE");
+	const char *pttype = probe_value(probe, "PTTYPE");
+	const char *usage = probe_value(probe, "USAGE");
+	const char *label = probe_value(probe, "LABEL");
+	const char *uuid = probe_value(probe, "UUID");
+
+	if (type)
+		fprintf(out, "%s %s", type, usage ? usage : "signature");
+	else if (pttype)
+		fprintf(out, "%s partition table", pttype);
+	else
+		return;
+	if (label)
+		fprintf(out, ", label \"%s\"", label);
+	if (uuid)
+		fprintf(out, ", uuid %s", uuid);
+	fputc('\n', out);
+}
+
+/* blkid reads unaligned: give it a descriptor of its own, without O_DIRECT. */
+static int open_buffered(const struct hybrid_device *dev)
+{
+	char self[64];
+
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", dev->fd);
+	return open(self, O_RDONLY | O_CLOEXEC);
+}
+
+static blkid_probe open_probe(int fd)
+{
+	blkid_probe probe = blkid_new_probe();
+
+	if (probe && blkid_probe_set_device(probe, fd, 0, 0)) {
+		blkid_free_probe(probe);
+		return NULL;
+	}
+	if (!probe)
+		return NULL;
+	blkid_probe_enable_superblocks(probe, 1);
+	blkid_probe_set_superblocks_flags(probe, BLKID_SUBLKS_LABEL | BLKID_SUBLKS_UUID |
+					  BLKID_SUBLKS_TYPE | BLKID_SUBLKS_USAGE);
+	blkid_probe_enable_partitions(probe, 1);
+	return probe;
+}
+
+int hybrid_device_signatures(const struct hybrid_device *dev, char **text)
+{
+	blkid_probe probe = NULL;
+	int fd, r = 0;
+	size_t len;
+	FILE *out;
+
+	*text = NULL;
+	fd = open_buffered(dev);
+	if (fd >= 0)
+		probe = open_probe(fd);
+	out = open_memstream(text, &len);
+	if (!out) {
+		r = hybrid_nomem();
+	} else if (!probe) {
+		r = hybrid_fail(HYBRID_BADDEV, "check the device's cables and the kernel log",
+				"%s: cannot look for signatures", dev->path);
+	} else {
+		while (blkid_do_probe(probe) == 0)
+			print_signature(out, probe);
+	}
+	if (out)
+		fclose(out);
+	if (r) {
+		free(*text);
+		*text = NULL;
+	}
+	if (probe)
+		blkid_free_probe(probe);
+	if (fd >= 0)
+		close(fd);
+	return r;
+}
+
+/* Identity of in-place origins --------------------------------------------- */
+
+static bool filesystem_identity(const struct hybrid_device *dev, char *buf, size_t len)
+{
+	const char *type, *uuid;
+	blkid_probe probe;
+	bool found = false;
+	int fd;
+
+	fd = open_buffered(dev);
+	if (fd < 0)
+		return false;
+	probe = open_probe(fd);
+	if (probe && blkid_do_safeprobe(probe) == 0) {
+		type = probe_value(probe, "TYPE");
+		uuid = probe_value(probe, "UUID");
+		found = type && uuid;
+		if (found)
+			snprintf(buf, len, "fs:%s:%s:%llu", type, uuid,
+				 (unsigned long long)dev->sectors);
+	}
+	if (probe)
+		blkid_free_probe(probe);
+	close(fd);
+	return found;
+}
+
+bool hybrid_device_identity(const struct hybrid_device *dev, char *buf, size_t len)
+{
+	char id[HYBRID_PATH_MAX];
+
+	if (filesystem_identity(dev, buf, len))
+		return true;
+	if (!dev->devno || !hybrid_sysfs_disk_id(dev->devno, id, sizeof(id)))
+		return false;
+	snprintf(buf, len, "disk:%s:%llu", id, (unsigned long long)dev->sectors);
+	return true;
+}
+
+/* Two devices -------------------------------------------------------------- */
+
+int hybrid_devices_distinct(const struct hybrid_device *a, const struct hybrid_device *b,
+			    bool force)
+{
+	struct stat sa, sb;
+
+	if (!fstat(a->fd, &sa) && !fstat(b->fd, &sb) &&
+	    (a->file || b->file ? sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino :
+	     a->devno == b->devno))
+		return hybrid_fail(HYBRID_REFUSED, "give two different devices",
+				   "%s and %s are the same device", a->path, b->path);
+	if (a->file || b->file || force || !hybrid_sysfs_share_disk(a->devno, b->devno))
+		return 0;
+	return hybrid_fail(HYBRID_REFUSED,
+			   "use a cache device on another disk, or --force if you are sure",
+			   "%s and %s are on the same disk", a->path, b->path);
+}

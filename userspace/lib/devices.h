@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Block devices and image files: opening them without harm, what they are, who
+ * uses them, and what a format would destroy.  Reads and writes bypass the page
+ * cache where they can: the kernel targets write beside it.
+ */
+#ifndef HYBRID_DEVICES_H
+#define HYBRID_DEVICES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define HYBRID_PATH_MAX		256
+
+struct hybrid_device {
+	char path[HYBRID_PATH_MAX];
+	int fd;				/* -1: not open */
+	bool file;			/* a regular file, not a block device */
+	dev_t devno;			/* of the block device; 0 for files */
+	uint64_t sectors;
+	uint32_t logical_sectors;	/* logical sector size, in sectors */
+	uint32_t optimal_sectors;	/* optimal I/O size, 0: unknown */
+};
+
+/* hybrid_device_open() flags */
+#define HYBRID_OPEN_WRITE	(1U << 0)
+#define HYBRID_OPEN_EXCLUSIVE	(1U << 1)	/* refuse if mounted or held */
+#define HYBRID_OPEN_FILES	(1U << 2)	/* regular files are welcome */
+#define HYBRID_OPEN_QUIET	(1U << 3)	/* print nothing on failure */
+
+/*
+ * Open @path and find out size and limits.  Exclusive opens of a device in use
+ * fail with HYBRID_BUSY and name the mount points or holders.  Returns 0 or an
+ * exit code; on failure nothing is open.
+ */
+int hybrid_device_open(struct hybrid_device *dev, const char *path, unsigned int flags);
+
+/* Harmless on a device that is not open. */
+void hybrid_device_close(struct hybrid_device *dev);
+
+/*
+ * Close, and later open again for writing: fails with HYBRID_BADDEV unless
+ * the path still leads to the same device of the same size.
+ */
+int hybrid_device_reopen(struct hybrid_device *dev, unsigned int flags);
+
+/*
+ * Read or write @len bytes (multiple of 4096, buffer aligned to 4096) at
+ * @sector.  Return 0 or -errno; a short transfer is -EIO.
+ */
+int hybrid_device_read(const struct hybrid_device *dev, uint64_t sector, void *buf, size_t len);
+int hybrid_device_write(const struct hybrid_device *dev, uint64_t sector, const void *buf,
+			size_t len);
+int hybrid_device_zero(const struct hybrid_device *dev, uint64_t sector, uint64_t sectors);
+int hybrid_device_flush(const struct hybrid_device *dev);
+
+/* An aligned, zeroed buffer for the above; free() it.  NULL: no memory. */
+void *hybrid_buffer(size_t len);
+
+/*
+ * What libblkid finds on the device, and partition tables, one line each in
+ * *text ("ext4 filesystem, label \"home\", uuid ..."); empty if nothing.  *text
+ * is allocated.  Returns 0 or an exit code.
+ */
+int hybrid_device_signatures(const struct hybrid_device *dev, char **text);
+
+/*
+ * Refuse two names for one device (always), and two devices that share a disk
+ * below them (unless @force): a cache on its own origin's disk speeds up
+ * nothing.  Returns 0 or HYBRID_REFUSED.
+ */
+int hybrid_devices_distinct(const struct hybrid_device *a, const struct hybrid_device *b,
+			    bool force);
+
+/*
+ * What recognises an origin that carries no superblock: its filesystem's UUID, or
+ * the disk's or partition's own, together with the size.  False if it has none.
+ */
+bool hybrid_device_identity(const struct hybrid_device *dev, char *buf, size_t len);
+
+/* sysfs: whether @devno is held by @holder (0: by anything). */
+bool hybrid_devno_held(dev_t devno, dev_t holder);
+/* Whether the disk has partitions. */
+bool hybrid_devno_has_partitions(dev_t devno);
+/* Where it is mounted: the first mount point, or false. */
+bool hybrid_devno_mounted(dev_t devno, char *where, size_t len);
+/* /dev/mapper/NAME or /dev/KNAME of a block device that is there now, or M:m. */
+char *hybrid_devno_path(dev_t devno, char *buf, size_t len);
+/* "M:m", as table lines have it; back: 0 or -EINVAL. */
+char *hybrid_devno_text(dev_t devno, char *buf, size_t len);
+int hybrid_devno_parse(const char *text, dev_t *devno);
+
+#endif

@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <libdevmapper.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "dm.h"
+#include "errors.h"
+
+/* libdevmapper's levels; log_print() is a warning without the stderr bit. */
+#define LOG_LEVEL_MASK	0x07
+#define LOG_LEVEL_ERR	3
+#define LOG_LEVEL_WARN	4
+#define LOG_STDERR	0x80
+
+#define CONTROL_NODE	"/dev/mapper/control"
+
+/* The module must speak the tables, messages and status of this major. */
+#define TARGET_MAJOR	1
+
+static char last_log[256];
+
+static void dm_log_line(int level, const char *file, int line, int err, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+
+static void dm_log_line(int level, const char *file __attribute__((unused)),
+			int line __attribute__((unused)), int err __attribute__((unused)),
+			const char *fmt, ...)
+{
+	char text[256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	if ((level & LOG_LEVEL_MASK) == LOG_LEVEL_WARN && !(level & LOG_STDERR)) {
+		/* Rows of a report: of any length */
+		vprintf(fmt, ap);
+		putchar('\n');
+	} else {
+		vsnprintf(text, sizeof(text), fmt, ap);
+		if ((level & LOG_LEVEL_MASK) <= LOG_LEVEL_ERR)
+			memcpy(last_log, text, sizeof(last_log));
+		if (hybrid_output.verbose > 1 ||
+		    ((level & LOG_LEVEL_MASK) <= LOG_LEVEL_WARN && hybrid_output.verbose))
+			hybrid_verbose("libdevmapper: %s", text);
+	}
+	va_end(ap);
+}
+
+void hybrid_dm_init(void)
+{
+	dm_log_with_errno_init(dm_log_line);
+}
+
+/* What the kernel says -------------------------------------------------------- */
+
+/* At the end of the kernel's log, so that what follows is about our request. */
+static int kmsg_open(void)
+{
+	int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd >= 0)
+		lseek(fd, 0, SEEK_END);
+	return fd;
+}
+
+/* Print the records of device-mapper since then. */
+static void kmsg_print(int fd)
+{
+	char record[1024], *text;
+	ssize_t n;
+
+	while (fd >= 0 && (n = read(fd, record, sizeof(record) - 1)) > 0) {
+		record[n] = '\0';
+		text = strchr(record, ';');
+		if (!text || !strstr(text, "device-mapper:"))
+			continue;
+		text[strcspn(text, "\n")] = '\0';
+		fprintf(stderr, "  kernel: %s\n", text + 1);
+	}
+}
+
+static void kmsg_close(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+static const char *next_step(int err)
+{
+	switch (err) {
+	case EPERM:
+	case EACCES:
+		return "run this as root";
+	case EBUSY:
+		return "see who uses it: lsblk, fuser, dmsetup info";
+	case ENXIO:
+	case ENODEV:
+		return "see hybridctl list for the pools and volumes that are active";
+	default:
+		return "see the kernel log (dmesg) for the reason";
+	}
+}
+
+/* A task of several ioctls keeps no errno; libdevmapper's words have it. */
+static int errno_of_log(void)
+{
+	static const int known[] = { EBUSY, EEXIST, EPERM, EACCES, ENOMEM, ENXIO, ENODEV };
+	unsigned int i;
+
+	for (i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strstr(last_log, strerror(known[i])))
+			return known[i];
+	return 0;
+}
+
+/* Report a failed task; takes the kernel's log since @kmsg. */
+static int fail_task(const char *what, const char *name, int err, int kmsg)
+{
+	int code;
+
+	if (!err)
+		err = errno_of_log();
+	code = hybrid_exit_of_errno(err);
+	if (err == ENXIO || err == ENODEV)
+		code = HYBRID_BADDEV;
+	hybrid_fail(code, NULL, "%s %s: %s", what, name,
+		    err ? strerror(err) : last_log[0] ? last_log : "libdevmapper refused it");
+	kmsg_print(kmsg);
+	fprintf(stderr, "  next: %s\n", next_step(err));
+	return code;
+}
+
+/* Checks ------------------------------------------------------------------- */
+
+static bool target_version(const char *target, uint32_t version[3])
+{
+	struct dm_versions *v, *last;
+	struct dm_task *task;
+	bool found = false;
+
+	task = dm_task_create(DM_DEVICE_LIST_VERSIONS);
+	if (!task)
+		return false;
+	if (dm_task_run(task)) {
+		v = dm_task_get_versions(task);
+		do {
+			last = v;
+			if (!strcmp(v->name, target)) {
+				memcpy(version, v->version, sizeof(v->version));
+				found = true;
+			}
+			v = (void *)((char *)v + v->next);
+		} while (last->next);
+	}
+	dm_task_destroy(task);
+	return found;
+}
+
+/* Asking for a target's version makes the kernel load its module (5.x). */
+static void load_target(const char *target)
+{
+	struct dm_task *task = dm_task_create(DM_DEVICE_GET_TARGET_VERSION);
+
+	if (!task)
+		return;
+	if (dm_task_set_name(task, target))
+		dm_task_run(task);
+	dm_task_destroy(task);
+}
+
+static int check_target(const char *target)
+{
+	uint32_t version[3];
+
+	if (!target_version(target, version))
+		load_target(target);
+	if (!target_version(target, version))
+		return hybrid_fail(HYBRID_NOTARGET,
+				   "load the module (modprobe dm-hybrid), or install it for this kernel",
+				   "the kernel has no target %s", target);
+	if (version[0] != TARGET_MAJOR)
+		return hybrid_fail(HYBRID_NOTARGET, "install module and tools of one release",
+				   "the kernel's target %s is version %u.%u.%u; this tool speaks %u",
+				   target, version[0], version[1], version[2], TARGET_MAJOR);
+	return 0;
+}
+
+int hybrid_dm_check(void)
+{
+	char version[32];
+	int r;
+
+	if (geteuid() != 0)
+		return hybrid_fail(HYBRID_REFUSED, "run this as root",
+				   "no permission to use device-mapper");
+	if (!dm_driver_version(version, sizeof(version)))
+		return hybrid_fail(HYBRID_NOTARGET, "load it (modprobe dm-mod)",
+				   "the kernel has no device-mapper: %s", last_log);
+	r = check_target(HYBRID_POOL_TARGET);
+	return r ? r : check_target(HYBRID_VOLUME_TARGET);
+}
+
+/* Devices ------------------------------------------------------------------ */
+
+static bool kernel_has_dm(void)
+{
+	char line[128];
+	bool found = false;
+	FILE *f;
+
+	if (access(CONTROL_NODE, R_OK | W_OK) && geteuid())
+		return false;
+	f = fopen("/proc/devices", "re");
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = strstr(line, "device-mapper");
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* Run a task on @name; NULL on failure. */
+static struct dm_task *run_on(int type, const char *name)
+{
+	struct dm_task *task = dm_task_create(type);
+
+	if (task && dm_task_set_name(task, name) && dm_task_run(task))
+		return task;
+	if (task)
+		dm_task_destroy(task);
+	return NULL;
+}
+
+static bool device_info(const char *name, struct hybrid_dm_device *dev)
+{
+	struct dm_task *task = run_on(DM_DEVICE_TABLE, name);
+	uint64_t start = 0, length = 0;
+	char *target, *params;
+	struct dm_info info;
+	const char *uuid;
+	bool ours;
+
+	if (!task)
+		return false;
+	memset(dev, 0, sizeof(*dev));
+	uuid = dm_task_get_uuid(task);
+	ours = dm_task_get_info(task, &info) && info.exists && uuid &&
+	       hybrid_dm_uuid_parse(uuid, dev->uuid, &dev->pool);
+	if (ours) {
+		dm_get_next_target(task, NULL, &start, &length, &target, &params);
+		snprintf(dev->name, sizeof(dev->name), "%s", name);
+		dev->devno = makedev(info.major, info.minor);
+		dev->open_count = info.open_count;
+		dev->suspended = info.suspended;
+		dev->live = info.live_table;
+		dev->sectors = length;
+	}
+	dm_task_destroy(task);
+	return ours;
+}
+
+static unsigned int count_names(struct dm_names *names)
+{
+	unsigned int n = 1;
+
+	for (; names->next; names = (void *)((char *)names + names->next))
+		n++;
+	return n;
+}
+
+int hybrid_dm_list(struct hybrid_dm_device **devices, unsigned int *nr)
+{
+	struct hybrid_dm_device *array;
+	struct dm_names *names;
+	struct dm_task *task;
+	unsigned int n = 0;
+
+	*devices = NULL;
+	*nr = 0;
+	if (!kernel_has_dm())
+		return 0;
+	task = dm_task_create(DM_DEVICE_LIST);
+	if (!task || !dm_task_run(task)) {
+		if (task)
+			dm_task_destroy(task);
+		return hybrid_fail(HYBRID_NOTARGET, "see the kernel log (dmesg)",
+				   "device-mapper does not list its devices: %s", last_log);
+	}
+	names = dm_task_get_names(task);
+	array = calloc(count_names(names), sizeof(*array));
+	if (!array) {
+		dm_task_destroy(task);
+		return hybrid_nomem();
+	}
+	while (names->dev) {
+		if (device_info(names->name, &array[n]))
+			n++;
+		if (!names->next)
+			break;
+		names = (void *)((char *)names + names->next);
+	}
+	dm_task_destroy(task);
+	*devices = array;
+	*nr = n;
+	return 0;
+}
+
+bool hybrid_dm_name_taken(const char *name)
+{
+	struct dm_task *task = kernel_has_dm() ? run_on(DM_DEVICE_INFO, name) : NULL;
+	struct dm_info info;
+	bool taken;
+
+	if (!task)
+		return false;
+	taken = dm_task_get_info(task, &info) && info.exists;
+	dm_task_destroy(task);
+	return taken;
+}
+
+/* Create and remove -------------------------------------------------------- */
+
+/* Pools are inner devices: nobody looks for filesystems on them. */
+static uint16_t udev_flags(bool pool)
+{
+	return pool ? DM_UDEV_DISABLE_DISK_RULES_FLAG | DM_UDEV_DISABLE_OTHER_RULES_FLAG |
+		      DM_UDEV_DISABLE_SUBSYSTEM_RULES_FLAG : 0;
+}
+
+int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64_t sectors,
+		     const char *params, dev_t *devno)
+{
+	const char *target = pool ? HYBRID_POOL_TARGET : HYBRID_VOLUME_TARGET;
+	char dm_uuid[HYBRID_DM_UUID_TEXT];
+	struct dm_task *task;
+	struct dm_info info;
+	uint32_t cookie = 0;
+	int kmsg, r = 0;
+
+	hybrid_verbose("create %s: 0 %llu %s %s", name, (unsigned long long)sectors, target,
+		       params);
+	last_log[0] = '\0';
+	kmsg = kmsg_open();
+	/* libdevmapper creates, loads and resumes, and removes what fails */
+	task = dm_task_create(DM_DEVICE_CREATE);
+	if (!task || !dm_task_set_name(task, name) ||
+	    !dm_task_set_uuid(task, hybrid_dm_uuid(dm_uuid, uuid, pool)) ||
+	    !dm_task_add_target(task, 0, sectors, target, params) ||
+	    !dm_task_set_add_node(task, DM_ADD_NODE_ON_CREATE) ||
+	    !dm_task_set_cookie(task, &cookie, udev_flags(pool)) || !dm_task_run(task))
+		r = fail_task("cannot create", name, task ? dm_task_get_errno(task) : ENOMEM,
+			      kmsg);
+	dm_udev_wait(cookie);
+	dm_task_update_nodes();
+	if (!r && devno && dm_task_get_info(task, &info))
+		*devno = makedev(info.major, info.minor);
+	if (task)
+		dm_task_destroy(task);
+	kmsg_close(kmsg);
+	return r;
+}
+
+int hybrid_dm_remove(const char *name)
+{
+	struct dm_task *task;
+	uint32_t cookie = 0;
+	int kmsg, r = 0;
+
+	hybrid_verbose("remove %s", name);
+	last_log[0] = '\0';
+	kmsg = kmsg_open();
+	task = dm_task_create(DM_DEVICE_REMOVE);
+	/* udev may still have it open for a moment after a change */
+	if (!task || !dm_task_set_name(task, name) || !dm_task_retry_remove(task) ||
+	    !dm_task_set_cookie(task, &cookie, 0) || !dm_task_run(task))
+		r = fail_task("cannot remove", name, task ? dm_task_get_errno(task) : ENOMEM,
+			      kmsg);
+	dm_udev_wait(cookie);
+	dm_task_update_nodes();
+	if (task)
+		dm_task_destroy(task);
+	kmsg_close(kmsg);
+	return r;
+}
+
+/* Messages, status, tables ------------------------------------------------- */
+
+static int reply_of(struct dm_task *task, char **reply)
+{
+	const char *text = dm_task_get_message_response(task);
+
+	*reply = strdup(text ? text : "");
+	return *reply ? 0 : hybrid_nomem();
+}
+
+int hybrid_dm_message(const char *name, const char *message, char **reply)
+{
+	struct dm_task *task;
+	int kmsg, r = 0;
+
+	hybrid_verbose("message %s: %s", name, message);
+	last_log[0] = '\0';
+	kmsg = kmsg_open();
+	task = dm_task_create(DM_DEVICE_TARGET_MSG);
+	if (!task || !dm_task_set_name(task, name) || !dm_task_set_sector(task, 0) ||
+	    !dm_task_set_message(task, message) || !dm_task_run(task))
+		r = fail_task("message refused by", name,
+			      task ? dm_task_get_errno(task) : ENOMEM, kmsg);
+	else if (reply)
+		r = reply_of(task, reply);
+	if (task)
+		dm_task_destroy(task);
+	kmsg_close(kmsg);
+	return r;
+}
+
+static int first_target(int type, const char *name, char **params, uint64_t *sectors)
+{
+	uint64_t start = 0, length = 0;
+	char *target = NULL, *text = NULL;
+	struct dm_task *task;
+	int r = 0;
+
+	last_log[0] = '\0';
+	task = dm_task_create(type);
+	/* A status must not wait for, or cause, metadata writes */
+	if (!task || !dm_task_set_name(task, name) || !dm_task_no_flush(task) ||
+	    !dm_task_run(task)) {
+		r = fail_task("cannot read the state of", name,
+			      task ? dm_task_get_errno(task) : ENOMEM, -1);
+		goto out;
+	}
+	dm_get_next_target(task, NULL, &start, &length, &target, &text);
+	if (!target) {
+		r = hybrid_fail(HYBRID_BADDEV, "remove it: dmsetup remove NAME",
+				"%s has no table", name);
+		goto out;
+	}
+	*params = strdup(text ? text : "");
+	if (!*params)
+		r = hybrid_nomem();
+	if (sectors)
+		*sectors = length;
+out:
+	if (task)
+		dm_task_destroy(task);
+	return r;
+}
+
+int hybrid_dm_status(const char *name, char **params)
+{
+	return first_target(DM_DEVICE_STATUS, name, params, NULL);
+}
+
+int hybrid_dm_table(const char *name, char **params, uint64_t *sectors)
+{
+	return first_target(DM_DEVICE_TABLE, name, params, sectors);
+}

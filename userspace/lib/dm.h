@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The device-mapper operations the tools need, over libdevmapper, with udev
+ * cookies where udev runs.  The only user of dm_task_*; tests/cli replaces this
+ * file by a model.
+ *
+ * Functions return 0 or an exit code and have printed the error, with what the
+ * kernel logged about it.
+ */
+#ifndef HYBRID_DM_H
+#define HYBRID_DM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "tables.h"
+
+#define HYBRID_DM_NAME_MAX	128
+
+struct hybrid_dm_device {
+	char name[HYBRID_DM_NAME_MAX];
+	uint8_t uuid[16];	/* of the pool or volume, from DM_UUID */
+	bool pool;
+	dev_t devno;
+	int open_count;
+	bool suspended;
+	bool live;		/* has a table */
+	uint64_t sectors;
+};
+
+/* Before the others: logging.  Needs no permission. */
+void hybrid_dm_init(void);
+
+/*
+ * Whether the kernel has device-mapper and both targets, loading their module if
+ * need be.  HYBRID_NOTARGET, or HYBRID_REFUSED without permission.
+ */
+int hybrid_dm_check(void);
+
+/*
+ * All devices whose DM_UUID is ours, in the order of the kernel.  *devices is
+ * allocated.  Where the kernel has no device-mapper, or without permission, there
+ * are none: not an error.
+ */
+int hybrid_dm_list(struct hybrid_dm_device **devices, unsigned int *nr);
+
+/* Whether any device (not only ours) has this name. */
+bool hybrid_dm_name_taken(const char *name);
+
+/* Create, load, resume.  Nothing is left on failure.  *devno: the new device. */
+int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64_t sectors,
+		     const char *params, dev_t *devno);
+
+/* HYBRID_BUSY if it is open. */
+int hybrid_dm_remove(const char *name);
+
+/*
+ * Send a message to target 0.  *reply, unless reply is NULL, is allocated; empty
+ * if the target said nothing.
+ */
+int hybrid_dm_message(const char *name, const char *message, char **reply);
+
+/*
+ * Parameters of target 0's status or table line; *params is allocated.
+ * *sectors, unless NULL: the length of the line.
+ */
+int hybrid_dm_status(const char *name, char **params);
+int hybrid_dm_table(const char *name, char **params, uint64_t *sectors);
+
+#endif

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "errors.h"
+#include "members.h"
+#include "units.h"
+
+#define FIRST_ROOT_SEQUENCE	2	/* even: area A */
+
+/* Reading ------------------------------------------------------------------ */
+
+static int read_copy(const struct hybrid_device *dev, uint64_t sector, void *block,
+		     struct hybrid_sb *sb, const char **why)
+{
+	int r;
+
+	*why = NULL;
+	memset(sb, 0, sizeof(*sb));
+	if (sector + HYBRID_META_BLOCK_SECTORS > dev->sectors)
+		return -ENODATA;
+	r = hybrid_device_read(dev, sector, block, HYBRID_META_BLOCK_SIZE);
+	if (r) {
+		*why = strerror(-r);
+		return r;
+	}
+	return hybrid_sb_decode(block, sector, dev->sectors, sb, why);
+}
+
+/* @why: the field that the decoder names. */
+static void describe(char *buf, size_t len, const char *place, int r, const char *why)
+{
+	char field[HYBRID_WHY_MAX / 2];
+	const char *text = field;
+
+	snprintf(field, sizeof(field), "its field %s is out of bounds", why ? why : "?");
+	if (r == -ENODATA)
+		text = "there is none";
+	else if (r == -EBADMSG)
+		text = "its checksum does not match";
+	else if (r == -ESTALE)
+		text = "it was written for another place (a shifted or cut copy of a member)";
+	else if (r == -EPROTONOSUPPORT)
+		text = "its format is newer than this tool";
+	else if (r == -EINVAL && why && !strcmp(why, "member_sectors"))
+		text = "the device is smaller than when it was formatted";
+	else if (r != -EINVAL)
+		text = strerror(-r);
+	snprintf(buf, len, "superblock in the %s: %s", place, text);
+}
+
+static void set_why(struct hybrid_member *m, int head, const char *head_why, int tail,
+		    const char *tail_why)
+{
+	/* Of two bad copies the one that is ours, or claims it, tells more */
+	if (head && (head != -ENODATA || !tail))
+		describe(m->why, sizeof(m->why), "head", head, head_why);
+	else if (tail)
+		describe(m->why, sizeof(m->why), "tail", tail, tail_why);
+}
+
+/* Both copies were read: which one counts? */
+static int choose_copy(struct hybrid_member *m, const struct hybrid_sb sb[2], const int r[2],
+		       const char * const why[2])
+{
+	if (r[0] == -ENODATA && r[1] == -ENODATA)
+		return -ENODATA;
+	set_why(m, r[0], why[0], r[1], why[1]);
+	m->copies = (r[0] ? 0 : 1) | (r[1] ? 0 : 2);
+	if (!m->copies) {
+		/* The tail of a disk may be that of its last partition */
+		if (r[0] == -ENODATA && r[1] == -ESTALE && m->devno &&
+		    hybrid_devno_has_partitions(m->devno))
+			return -ENODATA;
+		return r[0] == -EIO ? -EIO : 0;
+	}
+	if (m->copies == 3 && memcmp(sb[0].member_uuid, sb[1].member_uuid, 16)) {
+		snprintf(m->why, sizeof(m->why), "head and tail belong to different members");
+		return 0;
+	}
+	if (m->copies == 3)
+		m->sb = sb[sb[1].sequence > sb[0].sequence];
+	else
+		m->sb = sb[m->copies == 2];
+	m->ok = true;
+	return 0;
+}
+
+int hybrid_member_read(const struct hybrid_device *dev, struct hybrid_member *m)
+{
+	uint64_t size = dev->sectors;
+	const char *why[2];
+	struct hybrid_sb sb[2];
+	void *block;
+	int r[2];
+
+	memset(m, 0, sizeof(*m));
+	memcpy(m->path, dev->path, sizeof(m->path));
+	m->devno = dev->devno;
+	m->sectors = dev->sectors;
+	if (dev->sectors < HYBRID_HEAD_SECTORS + HYBRID_TAIL_SECTORS)
+		return -ENODATA;
+	block = hybrid_buffer(HYBRID_META_BLOCK_SIZE);
+	if (!block)
+		return -ENOMEM;
+	r[0] = read_copy(dev, HYBRID_SB_SECTOR, block, &sb[0], &why[0]);
+	/* A device that has grown keeps its tail where it was */
+	if (!r[0] && sb[0].member_sectors < size)
+		size = sb[0].member_sectors;
+	r[1] = read_copy(dev, hybrid_sb_sector(size, 1), block, &sb[1], &why[1]);
+	free(block);
+	return choose_copy(m, sb, r, why);
+}
+
+const char *hybrid_role_name(uint32_t role)
+{
+	switch (role) {
+	case HYBRID_ROLE_CACHE:
+		return "cache";
+	case HYBRID_ROLE_ORIGIN:
+		return "origin";
+	case HYBRID_ROLE_DETACHED:
+		return "detached";
+	default:
+		return "unknown";
+	}
+}
+
+/* Planning ----------------------------------------------------------------- */
+
+static void copy_name(char *dst, const char *src, size_t size)
+{
+	memset(dst, 0, size);
+	memcpy(dst, src, strnlen(src, size - 1));
+}
+
+static int fail_random(void)
+{
+	return hybrid_fail(HYBRID_BADDEV, "try again", "no random numbers from the kernel");
+}
+
+int hybrid_cache_plan(const struct hybrid_device *dev, struct hybrid_cache_plan *plan)
+{
+	struct hybrid_sb *sb = &plan->sb;
+	const char *why = NULL;
+	int r;
+
+	memset(sb, 0, sizeof(*sb));
+	r = hybrid_geometry_init(&sb->geometry, dev->sectors, plan->block_sectors,
+				 plan->journal_blocks, &why);
+	if (r)
+		return hybrid_fail(HYBRID_BADDEV,
+				   "choose another device, --block-size or --journal-size",
+				   "%s (%llu MiB) cannot be a cache device: %s", dev->path,
+				   (unsigned long long)dev->sectors >> 11,
+				   why ? why : strerror(-r));
+	sb->member_sectors = dev->sectors;
+	sb->sequence = 1;
+	sb->role = HYBRID_ROLE_CACHE;
+	hybrid_uuid_new(sb->pool_uuid);
+	hybrid_uuid_new(sb->member_uuid);
+	copy_name(sb->name, plan->name, sizeof(sb->name));
+	copy_name(sb->policy, plan->policy, sizeof(sb->policy));
+	return 0;
+}
+
+static int inplace_identity(const struct hybrid_device *dev, struct hybrid_sb *sb)
+{
+	char identity[HYBRID_PATH_MAX + 64];
+
+	if (!hybrid_device_identity(dev, identity, sizeof(identity)))
+		return hybrid_fail(HYBRID_BADDEV,
+				   "leave out --in-place, or put a filesystem on it first",
+				   "%s has nothing to recognise it by: no filesystem, no serial number",
+				   dev->path);
+	hybrid_verbose("%s is recognised by %s", dev->path, identity);
+	hybrid_uuid_of_identity(sb->member_uuid, identity);
+	return 0;
+}
+
+static int origin_places(const struct hybrid_device *dev, const struct hybrid_origin_plan *plan,
+			 struct hybrid_sb *sb)
+{
+	u64 data_sector, data_sectors;
+
+	if (plan->inplace) {
+		sb->data_sectors = dev->sectors;
+		return inplace_identity(dev, sb);
+	}
+	if (hybrid_origin_data(dev->sectors, dev->optimal_sectors, &data_sector, &data_sectors))
+		return hybrid_fail(HYBRID_BADDEV, "choose a larger device",
+				   "%s is too small for an origin (%llu KiB)", dev->path,
+				   (unsigned long long)dev->sectors / 2);
+	sb->data_sector = data_sector;
+	sb->data_sectors = data_sectors;
+	hybrid_uuid_new(sb->member_uuid);
+	return 0;
+}
+
+int hybrid_origin_plan(const struct hybrid_device *dev, struct hybrid_origin_plan *plan)
+{
+	struct hybrid_sb *sb = &plan->sb;
+	int r;
+
+	memset(sb, 0, sizeof(*sb));
+	if (dev->logical_sectors > plan->granule_sectors)
+		return hybrid_fail(HYBRID_BADDEV, "use a pool with a larger block size",
+				   "%s has sectors of %u bytes, more than the pool's granule of %u",
+				   dev->path, dev->logical_sectors * 512,
+				   plan->granule_sectors * 512);
+	r = origin_places(dev, plan, sb);
+	if (r)
+		return r;
+	if (hybrid_random(sb->pairing_key, sizeof(sb->pairing_key)))
+		return fail_random();
+	sb->member_sectors = dev->sectors;
+	sb->sequence = 1;
+	sb->role = HYBRID_ROLE_ORIGIN;
+	sb->volume_id = plan->volume_id;
+	memcpy(sb->pool_uuid, plan->pool_uuid, 16);
+	hybrid_uuid_new(sb->volume_uuid);
+	copy_name(sb->name, plan->name, sizeof(sb->name));
+	return 0;
+}
+
+/* Writing ------------------------------------------------------------------ */
+
+static int fail_write(const struct hybrid_device *dev, int r)
+{
+	return hybrid_fail(hybrid_exit_of_errno(-r), "check the device and the kernel log",
+			   "%s: cannot write: %s", dev->path, strerror(-r));
+}
+
+static int write_superblocks(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+{
+	struct hybrid_superblock *block = hybrid_buffer(sizeof(*block));
+	unsigned int copy;
+	uint64_t sector;
+	int r = block ? 0 : -ENOMEM;
+
+	/* One after the other, each durable: at least one copy is always whole */
+	for (copy = 0; copy < 2 && !r; copy++) {
+		sector = hybrid_sb_sector(sb->member_sectors, copy);
+		hybrid_sb_encode(block, sb, sector);
+		r = hybrid_device_write(dev, sector, block, sizeof(*block));
+		if (!r)
+			r = hybrid_device_flush(dev);
+	}
+	free(block);
+	return r;
+}
+
+static int zero_bands(const struct hybrid_device *dev, uint64_t member_sectors)
+{
+	/* From a whole metadata block on, as the tail's superblock is placed */
+	uint64_t tail = member_sectors / HYBRID_META_BLOCK_SECTORS * HYBRID_META_BLOCK_SECTORS -
+			HYBRID_TAIL_SECTORS;
+	int r;
+
+	r = hybrid_device_zero(dev, 0, HYBRID_HEAD_SECTORS);
+	if (!r)
+		r = hybrid_device_zero(dev, tail, member_sectors - tail);
+	return r ? r : hybrid_device_flush(dev);
+}
+
+static int write_root(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+{
+	const struct hybrid_geometry *g = &sb->geometry;
+	struct hybrid_root_info info = {
+		.sequence = FIRST_ROOT_SEQUENCE,
+		.flags = HYBRID_ROOT_CLEAN,
+		.next_instance = 1,
+	};
+	struct hybrid_root *block = hybrid_buffer(sizeof(*block));
+	u16 *generations = calloc(g->nr_index, sizeof(*generations));
+	struct hybrid_ident id;
+	int r = -ENOMEM;
+
+	if (!block || !generations)
+		goto out;
+	r = hybrid_random(&id.epoch, sizeof(id.epoch));
+	if (r)
+		goto out;
+	info.epoch = id.epoch;
+	memcpy(id.pool_uuid, sb->pool_uuid, sizeof(id.pool_uuid));
+	hybrid_root_encode(block, g, &id, &info, generations);
+	r = hybrid_device_write(dev, hybrid_root_sector(g, FIRST_ROOT_SEQUENCE), block,
+				sizeof(*block));
+	if (!r)
+		r = hybrid_device_zero(dev, hybrid_root_sector(g, FIRST_ROOT_SEQUENCE + 1),
+				       HYBRID_META_BLOCK_SECTORS);
+	if (!r)
+		r = hybrid_device_flush(dev);
+out:
+	free(generations);
+	free(block);
+	return r;
+}
+
+int hybrid_cache_format(const struct hybrid_device *dev, const struct hybrid_cache_plan *plan)
+{
+	int r;
+
+	r = zero_bands(dev, plan->sb.member_sectors);
+	if (!r)
+		r = write_root(dev, &plan->sb);
+	if (!r)
+		r = write_superblocks(dev, &plan->sb);
+	return r ? fail_write(dev, r) : 0;
+}
+
+int hybrid_origin_format(const struct hybrid_device *dev, const struct hybrid_origin_plan *plan)
+{
+	int r;
+
+	if (plan->inplace)
+		return 0;
+	r = zero_bands(dev, plan->sb.member_sectors);
+	if (!r)
+		r = write_superblocks(dev, &plan->sb);
+	return r ? fail_write(dev, r) : 0;
+}
+
+int hybrid_member_write(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+{
+	int r = write_superblocks(dev, sb);
+
+	return r ? fail_write(dev, r) : 0;
+}
+
+int hybrid_member_mark_detached(const struct hybrid_device *dev)
+{
+	struct hybrid_member m;
+	int r;
+
+	/* Read again: the kernel wrote nonce and flags while it was in use */
+	r = hybrid_member_read(dev, &m);
+	if (r || !m.ok)
+		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
+				   "%s has no valid superblock%s%s", dev->path,
+				   m.why[0] ? ": " : "", m.why);
+	m.sb.role = HYBRID_ROLE_DETACHED;
+	m.sb.flags &= ~HYBRID_SB_DIRTY;
+	m.sb.sequence++;
+	return hybrid_member_write(dev, &m.sb);
+}
+
+int hybrid_member_wipe(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+{
+	int r = zero_bands(dev, sb->member_sectors);
+
+	return r ? fail_write(dev, r) : 0;
+}

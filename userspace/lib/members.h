@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Superblocks and first metadata of members: reading, formatting, changing.
+ * The bytes come from codec.c, the places from geometry.c.
+ */
+#ifndef HYBRID_MEMBERS_H
+#define HYBRID_MEMBERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "codec.h"
+#include "devices.h"
+
+#define HYBRID_WHY_MAX		160
+
+/* What stands in the places of a device's two superblocks. */
+struct hybrid_member {
+	char path[HYBRID_PATH_MAX];
+	dev_t devno;			/* 0 for files */
+	uint64_t sectors;		/* of the device */
+	bool ok;			/* sb is valid and may be used */
+	uint32_t copies;		/* bit 0: head is good, bit 1: tail is good */
+	char why[HYBRID_WHY_MAX];	/* if not ok, or if a copy is bad: the reason */
+	struct hybrid_sb sb;		/* the current copy; zero unless ok */
+};
+
+/*
+ * Look at an open device.  Returns 0 if it is or claims to be a member (see
+ * member->ok), -ENODATA if nothing of ours is there, or another -errno if it
+ * could not be read.
+ */
+int hybrid_member_read(const struct hybrid_device *dev, struct hybrid_member *member);
+
+/* "cache", "origin", "detached", or "unknown". */
+const char *hybrid_role_name(uint32_t role);
+
+/*
+ * What a new pool is to be.  The caller fills the first part, format_plan() the
+ * second.
+ */
+struct hybrid_cache_plan {
+	char name[HYBRID_NAME_SIZE];
+	char policy[HYBRID_POLICY_NAME_SIZE];
+	uint32_t block_sectors;
+	uint32_t journal_blocks;	/* 0: as geometry chooses */
+
+	struct hybrid_sb sb;
+};
+
+struct hybrid_origin_plan {
+	char name[HYBRID_NAME_SIZE];
+	uint8_t pool_uuid[16];
+	uint32_t volume_id;
+	uint32_t granule_sectors;	/* of the pool */
+	bool inplace;
+
+	struct hybrid_sb sb;		/* inplace: never written */
+};
+
+/*
+ * Check that the device fits and decide UUIDs, keys and places; write nothing.
+ * Return 0 or an exit code.
+ */
+int hybrid_cache_plan(const struct hybrid_device *dev, struct hybrid_cache_plan *plan);
+int hybrid_origin_plan(const struct hybrid_device *dev, struct hybrid_origin_plan *plan);
+
+/*
+ * Write what was planned: zeroed head and tail, root, superblocks, in this
+ * order, and flush.  Return 0 or an exit code; what was written by then is
+ * wiped by hybrid_member_wipe().
+ */
+int hybrid_cache_format(const struct hybrid_device *dev, const struct hybrid_cache_plan *plan);
+int hybrid_origin_format(const struct hybrid_device *dev, const struct hybrid_origin_plan *plan);
+
+/* Write both copies of @sb and flush.  Returns 0 or an exit code. */
+int hybrid_member_write(const struct hybrid_device *dev, const struct hybrid_sb *sb);
+
+/*
+ * Mark an origin as detached: role, sequence + 1.  The rest of its superblock
+ * stays, so that data and name can be found later.
+ */
+int hybrid_member_mark_detached(const struct hybrid_device *dev);
+
+/* Zero head and tail of a formatted member, the superblocks first. */
+int hybrid_member_wipe(const struct hybrid_device *dev, const struct hybrid_sb *sb);
+
+#endif

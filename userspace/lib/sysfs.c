@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "devices.h"
+#include "sysfs.h"
+
+#define DISKS_MAX	64	/* physical disks below one device */
+#define DEPTH_MAX	16
+
+static FILE *open_attr(dev_t devno, const char *attr)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s", major(devno), minor(devno),
+		 attr);
+	return fopen(path, "re");
+}
+
+/* First line of an attribute, without blanks at its ends; false if empty. */
+static bool read_attr(dev_t devno, const char *attr, char *buf, size_t len)
+{
+	FILE *f = open_attr(devno, attr);
+	size_t n;
+
+	if (!f)
+		return false;
+	buf[0] = '\0';
+	if (!fgets(buf, len, f))
+		buf[0] = '\0';
+	fclose(f);
+	n = strlen(buf);
+	while (n && strchr(" \n", buf[n - 1]))
+		buf[--n] = '\0';
+	n = strspn(buf, " ");
+	memmove(buf, buf + n, strlen(buf + n) + 1);
+	return buf[0];
+}
+
+static bool has_attr(dev_t devno, const char *attr)
+{
+	FILE *f = open_attr(devno, attr);
+
+	if (f)
+		fclose(f);
+	return f;
+}
+
+static DIR *open_subdir(dev_t devno, const char *name)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s", major(devno), minor(devno),
+		 name);
+	return opendir(path);
+}
+
+/* Next entry that is no dot file; NULL at the end. */
+static const char *next_entry(DIR *dir)
+{
+	struct dirent *e;
+
+	while ((e = readdir(dir)))
+		if (e->d_name[0] != '.')
+			return e->d_name;
+	return NULL;
+}
+
+static bool kname_devno(const char *kname, dev_t *devno)
+{
+	char path[PATH_MAX], text[32];
+	FILE *f;
+	bool ok;
+
+	snprintf(path, sizeof(path), "/sys/class/block/%s/dev", kname);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	ok = fscanf(f, "%31s", text) == 1 && !hybrid_devno_parse(text, devno);
+	fclose(f);
+	return ok;
+}
+
+bool hybrid_sysfs_holders(dev_t devno, char *buf, size_t len)
+{
+	DIR *dir = open_subdir(devno, "holders");
+	const char *name;
+	size_t used = 0;
+
+	buf[0] = '\0';
+	while (dir && (name = next_entry(dir)) && used + strlen(name) + 2 < len)
+		used += sprintf(buf + used, used ? " %s" : "%s", name);
+	if (dir)
+		closedir(dir);
+	return used;
+}
+
+bool hybrid_devno_held(dev_t devno, dev_t holder)
+{
+	DIR *dir = open_subdir(devno, "holders");
+	const char *name;
+	bool held = false;
+	dev_t found;
+
+	while (dir && !held && (name = next_entry(dir)))
+		held = !holder || (kname_devno(name, &found) && found == holder);
+	if (dir)
+		closedir(dir);
+	return held;
+}
+
+bool hybrid_devno_has_partitions(dev_t devno)
+{
+	DIR *dir = open_subdir(devno, "");
+	char attr[NAME_MAX + 16];
+	const char *name;
+	bool found = false;
+
+	while (dir && !found && (name = next_entry(dir))) {
+		snprintf(attr, sizeof(attr), "%s/partition", name);
+		found = has_attr(devno, attr);
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+/* The disk of a partition; any other device itself. */
+static dev_t whole_disk(dev_t devno)
+{
+	char text[32];
+	dev_t disk;
+
+	if (has_attr(devno, "partition") && read_attr(devno, "../dev", text, sizeof(text)) &&
+	    !hybrid_devno_parse(text, &disk))
+		return disk;
+	return devno;
+}
+
+bool hybrid_sysfs_queue(dev_t devno, const char *attr, unsigned int *value)
+{
+	char name[64], text[32];
+
+	snprintf(name, sizeof(name), "queue/%s", attr);
+	if (!read_attr(whole_disk(devno), name, text, sizeof(text)))
+		return false;
+	*value = strtoul(text, NULL, 10);
+	return true;
+}
+
+/* PARTUUID of a partition, from udev's copy in its uevent (5.x and newer). */
+static bool partition_uuid(dev_t devno, char *buf, size_t len)
+{
+	FILE *f = open_attr(devno, "uevent");
+	char line[256];
+	bool found = false;
+
+	while (f && !found && fgets(line, sizeof(line), f)) {
+		if (strncmp(line, "PARTUUID=", 9))
+			continue;
+		line[strcspn(line, "\n")] = '\0';
+		snprintf(buf, len, "%s", line);
+		found = true;
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+bool hybrid_sysfs_disk_id(dev_t devno, char *buf, size_t len)
+{
+	static const char * const attrs[] = {
+		"dm/uuid", "md/uuid", "wwid", "device/wwid", "serial", "device/serial",
+	};
+	char id[192], part[16] = "";
+	dev_t disk = whole_disk(devno);
+	unsigned int i;
+
+	if (partition_uuid(devno, buf, len))
+		return true;
+	if (disk != devno)
+		read_attr(devno, "partition", part, sizeof(part));
+	for (i = 0; i < sizeof(attrs) / sizeof(attrs[0]); i++) {
+		if (!read_attr(disk, attrs[i], id, sizeof(id)))
+			continue;
+		snprintf(buf, len, "%s=%s%s%s", attrs[i], id, part[0] ? "/" : "", part);
+		return true;
+	}
+	return false;
+}
+
+/* Collect the disks at the bottom of a stack of devices. */
+static unsigned int bottom_disks(dev_t devno, dev_t *disks, unsigned int nr, int depth)
+{
+	DIR *dir = open_subdir(devno, "slaves");
+	bool bottom = true;
+	const char *name;
+	dev_t slave;
+
+	while (dir && depth < DEPTH_MAX && (name = next_entry(dir))) {
+		if (!kname_devno(name, &slave))
+			continue;
+		bottom = false;
+		nr = bottom_disks(slave, disks, nr, depth + 1);
+	}
+	if (dir)
+		closedir(dir);
+	if (bottom && nr < DISKS_MAX)
+		disks[nr++] = whole_disk(devno);
+	return nr;
+}
+
+bool hybrid_sysfs_share_disk(dev_t a, dev_t b)
+{
+	dev_t of_a[DISKS_MAX], of_b[DISKS_MAX];
+	unsigned int na, nb, i, j;
+
+	na = bottom_disks(a, of_a, 0, 0);
+	nb = bottom_disks(b, of_b, 0, 0);
+	for (i = 0; i < na; i++)
+		for (j = 0; j < nb; j++)
+			if (of_a[i] == of_b[j])
+				return true;
+	return false;
+}
+
+int hybrid_sysfs_each(int (*fn)(const char *kname, dev_t devno, void *arg), void *arg)
+{
+	struct dirent **entries;
+	int i, n, r = 0;
+	dev_t devno;
+
+	n = scandir("/sys/class/block", &entries, NULL, versionsort);
+	for (i = 0; i < n; i++) {
+		if (!r && entries[i]->d_name[0] != '.' &&
+		    kname_devno(entries[i]->d_name, &devno))
+			r = fn(entries[i]->d_name, devno, arg);
+		free(entries[i]);
+	}
+	if (n >= 0)
+		free(entries);
+	return r;
+}
+
+/* mountinfo writes blanks and backslashes of paths in octal. */
+static void unescape(char *s)
+{
+	unsigned int c;
+	char *out = s;
+
+	while (*s) {
+		if (s[0] == '\\' && sscanf(s + 1, "%3o", &c) == 1) {
+			*out++ = c;
+			s += 4;
+		} else {
+			*out++ = *s++;
+		}
+	}
+	*out = '\0';
+}
+
+bool hybrid_devno_mounted(dev_t devno, char *where, size_t len)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	unsigned int maj, min;
+	bool found = false;
+	char *line = NULL;
+	char point[PATH_MAX];
+	size_t size = 0;
+
+	while (f && !found && getline(&line, &size, f) > 0) {
+		if (sscanf(line, "%*d %*d %u:%u %*s %4095s", &maj, &min, point) != 3 ||
+		    makedev(maj, min) != devno)
+			continue;
+		unescape(point);
+		snprintf(where, len, "%s", point);
+		found = true;
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	return found;
+}
+
+char *hybrid_devno_path(dev_t devno, char *buf, size_t len)
+{
+	char name[HYBRID_PATH_MAX - 16], link[PATH_MAX], target[PATH_MAX];
+	struct stat st;
+	ssize_t n;
+
+	if (read_attr(devno, "dm/name", name, sizeof(name))) {
+		snprintf(buf, len, "/dev/mapper/%s", name);
+		if (!stat(buf, &st) && st.st_rdev == devno)
+			return buf;
+	}
+	snprintf(link, sizeof(link), "/sys/dev/block/%u:%u", major(devno), minor(devno));
+	n = readlink(link, target, sizeof(target) - 1);
+	if (n > 0) {
+		target[n] = '\0';
+		snprintf(buf, len, "/dev/%s", strrchr(target, '/') ? strrchr(target, '/') + 1 :
+			 target);
+		/* A name with a slash (cciss/c0d0) has "!" there in sysfs */
+		for (char *p = buf; *p; p++)
+			if (*p == '!')
+				*p = '/';
+		if (!stat(buf, &st) && st.st_rdev == devno)
+			return buf;
+	}
+	return hybrid_devno_text(devno, buf, len);
+}
+
+char *hybrid_devno_text(dev_t devno, char *buf, size_t len)
+{
+	snprintf(buf, len, "%u:%u", major(devno), minor(devno));
+	return buf;
+}
+
+int hybrid_devno_parse(const char *text, dev_t *devno)
+{
+	unsigned int maj, min;
+	int end = 0;
+
+	if (sscanf(text, "%u:%u%n", &maj, &min, &end) != 2 || text[end])
+		return -EINVAL;
+	*devno = makedev(maj, min);
+	return 0;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What sysfs and /proc know of a block device.  All answer "no" where sysfs is
+ * not mounted or the device is gone; none prints.  See devices.h for the rest
+ * of the functions.
+ */
+#ifndef HYBRID_SYSFS_H
+#define HYBRID_SYSFS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* Names of the devices that hold it ("dm-3 md0"); false if none. */
+bool hybrid_sysfs_holders(dev_t devno, char *buf, size_t len);
+
+/* An attribute of the request queue of the disk it is on. */
+bool hybrid_sysfs_queue(dev_t devno, const char *attr, unsigned int *value);
+
+/* Worldwide identity: wwid, serial, partition UUID, dm or md UUID. */
+bool hybrid_sysfs_disk_id(dev_t devno, char *buf, size_t len);
+
+/* Whether both are, at the bottom, on one physical disk. */
+bool hybrid_sysfs_share_disk(dev_t a, dev_t b);
+
+/* Call @fn for each block device; stops at, and returns, the first non-zero. */
+int hybrid_sysfs_each(int (*fn)(const char *kname, dev_t devno, void *arg), void *arg);
+
+#endif
