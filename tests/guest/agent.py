@@ -7,7 +7,7 @@ read-only, under an overlay in RAM. So every tool of the host is there, everythi
 writable, and nothing of it survives.
 
 One JSON object a line in both directions:
-    -> {"id": 1, "argv": [...], "env": {...}, "input": base64}
+    -> {"id": 1, "argv": [...], "env": {...}, "input": file}
     <- {"id": 1, "rc": 0, "out": base64, "err": base64}
     -> {"kill": 1, "signal": 9}
 Standard library modules that are slow to import are avoided: a guest must be ready in
@@ -94,7 +94,8 @@ class Agent:
     def __init__(self, fd):
         self.fd = fd
         self.lock = threading.Lock()
-        self.running = {}
+        self.running = {}	# id -> pid, or None before it has one
+        self.killed = {}	# id -> signal that came too early
 
     def send(self, message):
         data = json.dumps(message).encode() + b"\n"
@@ -105,12 +106,20 @@ class Agent:
     def execute(self, request):
         answer = {"id": request["id"]}
         try:
+            data = b""
+            if "input" in request:
+                with open(request["input"], "rb") as f:
+                    data = f.read()
             process = subprocess.Popen(
                 request["argv"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE, start_new_session=True, cwd=request.get("cwd", "/"),
                 env={**os.environ, **request.get("env", {})})
-            self.running[request["id"]] = process.pid
-            out, err = process.communicate(binascii.a2b_base64(request.get("input", "")))
+            with self.lock:
+                self.running[request["id"]] = process.pid
+                early = self.killed.pop(request["id"], None)
+            if early:
+                os.killpg(process.pid, early)
+            out, err = process.communicate(data)
             answer.update(rc=process.returncode)
         except (OSError, ValueError) as e:
             out, err = b"", f"agent: {e}\n".encode()
@@ -119,6 +128,19 @@ class Agent:
         answer.update(out=binascii.b2a_base64(out, newline=False).decode(),
                       err=binascii.b2a_base64(err, newline=False).decode())
         self.send(answer)
+
+    def kill(self, ident, signal):
+        with self.lock:
+            if ident not in self.running:
+                return
+            pid = self.running[ident]
+            if pid is None:
+                self.killed[ident] = signal
+                return
+        try:
+            os.killpg(pid, signal)
+        except ProcessLookupError:
+            pass
 
     def serve(self):
         pending = b""
@@ -130,11 +152,9 @@ class Agent:
             for line in lines:
                 request = json.loads(line)
                 if "kill" in request:
-                    try:
-                        os.killpg(self.running[request["kill"]], request["signal"])
-                    except (KeyError, ProcessLookupError):
-                        pass
+                    self.kill(request["kill"], request["signal"])
                     continue
+                self.running[request["id"]] = None
                 threading.Thread(target=self.execute, args=(request,), daemon=True).start()
 
 

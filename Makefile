@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# dm-hybrid: a device-mapper block cache.
+#
+#   make                the kernel module (for KDIR), the tools, the man pages
+#   make install        tools, man pages, udev rules (DESTDIR=, prefix=) and the module
+#   make check          everything a bare Debian 12 needs to build and run all tests
+#   make lint           only the style tests
+#   make check-sim      only the simulator
+#   make demo           a cache at work in a guest; needs no hardware, changes nothing
+#
+# Modules are built from copies under build/, one for each kernel: the sources stay
+# clean, and builds for different kernels never mix.
+
+prefix ?= /usr/local
+DESTDIR ?=
+DEBIAN_HEADERS := $(lastword $(sort $(wildcard /usr/src/linux-headers-6.1.*-amd64)))
+KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) $(DEBIAN_HEADERS))
+# Debian's own: its pytest is the one that "make deps" installs.
+PYTHON ?= /usr/bin/python3
+PYTEST_ARGS ?=
+export prefix DESTDIR
+
+# $(call each,<target>): in every part
+each = +@for d in $(SUBDIRS); do $(MAKE) -C $$d $(1) || exit 1; done
+
+DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config rsync \
+	linux-source-6.1 linux-headers-amd64 sparse clang \
+	libdevmapper-dev libblkid-dev libudev-dev uuid-dev scdoc \
+	dmsetup fio e2fsprogs xfsprogs python3 python3-pytest python3-pytest-xdist \
+	qemu-system-x86 linux-image-amd64 busybox-static cpio
+
+# The parts, as far as they are there.
+SUBDIRS := $(patsubst %/Makefile,%,$(wildcard userspace/Makefile))
+MODULE_DIRS := $(if $(shell grep -ls '^module_init' dm-hybrid/*.c),dm-hybrid)
+
+all: modules userspace man
+
+# --- modules ------------------------------------------------------------------
+
+# $(call build-modules,<name under build/>,<kernel>,<source directories>,<make arguments>)
+# The lock: test runs beside each other all begin by bringing the modules up to date.
+define build-modules
+	@test -n "$(2)" || { echo "no kernel headers: set KDIR=, or run 'make deps'" >&2; exit 1; }
+	@mkdir -p build/$(1)
+	+@flock build/$(1)/.lock sh -ec 'for d in $(3); do \
+		rsync -a --delete-excluded --exclude=Documentation --include="*/" \
+			--include="*.[ch]" --include=Kbuild --include=Kconfig \
+			--filter="P *.o" --filter="P *.ko" --filter="P *.mod" --filter="P *.mod.c" \
+			--filter="P .*" --filter="P Module.symvers" --filter="P modules.order" \
+			--exclude="*" $$d/ build/$(1)/$$(basename $$d)/; \
+		env -u MAKEFLAGS -u MFLAGS $(MAKE) -s -C $(2) M=$(CURDIR)/build/$(1)/$$(basename $$d) \
+			$(4) modules; \
+	done'
+endef
+
+modules:
+	$(call build-modules,modules,$(KDIR),$(MODULE_DIRS),)
+
+modules-amd64:
+	$(call build-modules,modules-amd64,$(DEBIAN_HEADERS),$(MODULE_DIRS) tests/modules,)
+
+modules-amd64-clang:
+	$(call build-modules,modules-amd64-clang,$(DEBIAN_HEADERS),$(MODULE_DIRS) tests/modules,CC=clang)
+
+# The kernel for test guests, kept outside the tree. Prints where.
+guest-kernel:
+	@tests/guest/build-kernel uml
+
+# What a guest loads: build/guest/lib/modules/<release>, as modprobe wants it.
+guest-modules: guest-test-modules
+	$(call build-modules,modules-um,$(GUEST_KDIR),$(MODULE_DIRS),ARCH=um)
+	$(install-guest-modules)
+
+# Only those of the tests: they must load while dm-hybrid does not build.
+guest-test-modules: guest-kernel
+	$(eval GUEST_KDIR := $(shell tests/guest/build-kernel uml))
+	$(call build-modules,modules-um,$(GUEST_KDIR),tests/modules,ARCH=um)
+	$(install-guest-modules)
+
+define install-guest-modules
+	@flock build/modules-um/.lock \
+		tests/guest/install-modules $(GUEST_KDIR) build/modules-um build/guest
+endef
+
+# --- the rest -----------------------------------------------------------------
+
+userspace:
+	$(call each,all)
+
+man:
+	$(call each,man)
+
+install: modules userspace man
+	$(call each,install)
+	@for d in $(MODULE_DIRS); do \
+		$(MAKE) -C $(KDIR) M=$(CURDIR)/build/modules/$$d INSTALL_MOD_PATH=$(DESTDIR) \
+			INSTALL_MOD_DIR=updates modules_install || exit 1; \
+	done
+
+uninstall:
+	$(call each,uninstall)
+	rm -f $(DESTDIR)/lib/modules/*/updates/dm-hybrid*.ko
+
+# --- tests --------------------------------------------------------------------
+
+deps:
+	@missing=$$(for p in $(DEPS); do \
+		dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; \
+	done); \
+	test -z "$$missing" || { \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get update && apt-get install -y --no-install-recommends $$missing; }
+
+# Guests have one CPU each: as many beside each other as there are.
+define pytest
+	@jobs=; $(PYTHON) -c 'import xdist' 2>/dev/null && jobs="-n $$(nproc)"; \
+	$(PYTHON) -m pytest -c tests/pytest.ini $$jobs $(PYTEST_ARGS) $(1)
+endef
+
+check: deps
+	$(MAKE) all guest-modules
+	$(call pytest,tests)
+
+lint: deps
+	$(call pytest,tests/style)
+
+check-sim:
+	+$(MAKE) -C tests/sim check
+
+demo: deps
+	$(MAKE) all guest-modules
+	$(PYTHON) tests/guest/demo.py
+
+clean:
+	@for d in $(SUBDIRS) $(patsubst %/Makefile,%,$(wildcard tests/*/Makefile)); do \
+		$(MAKE) -C $$d clean || exit 1; \
+	done
+	rm -rf build
+
+.PHONY: all modules modules-amd64 modules-amd64-clang guest-kernel guest-modules \
+	guest-test-modules userspace man \
+	install uninstall deps check lint check-sim demo clean

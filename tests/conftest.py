@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Fixtures for all tests. The ones for guests are explained in guest/README.md."""
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from guest import MIB, Disk, Guest, UmlGuest
+
+TOP = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def top() -> Path:
+    """The root of the source tree."""
+    return TOP
+
+
+def _make(*targets: str) -> str:
+    run = subprocess.run(["make", "-s", "--no-print-directory", "-C", TOP, *targets],
+                         capture_output=True, text=True)
+    if run.returncode:
+        pytest.fail(f"make {' '.join(targets)} failed\n{run.stdout}{run.stderr}", pytrace=False)
+    return run.stdout
+
+
+@pytest.fixture(scope="session")
+def uml_kernel() -> Path:
+    """The directory with the guest kernel; built if it is not there (some minutes)."""
+    return Path(_make("guest-kernel").split()[-1])
+
+
+@pytest.fixture(scope="session")
+def guest_modules(uml_kernel: Path) -> Path:
+    """The root under which lib/modules/<release> holds ours, up to date with the sources."""
+    _make("guest-modules")
+    return TOP / "build" / "guest"
+
+
+@pytest.fixture(scope="session")
+def guest_test_modules(uml_kernel: Path) -> Path:
+    """The same with only the tests' modules brought up to date: works without ours."""
+    _make("guest-test-modules")
+    return TOP / "build" / "guest"
+
+
+@pytest.fixture
+def disks(tmp_path: Path):
+    """A function that makes disks: disks("ssd", 64, "hdd", 256) -> [Disk, Disk] (MiB)."""
+    def make(*names_and_sizes) -> list[Disk]:
+        pairs = zip(names_and_sizes[::2], names_and_sizes[1::2])
+        return [Disk(tmp_path / f"{name}.img", int(size * MIB), name) for name, size in pairs]
+    return make
+
+
+@pytest.fixture
+def make_guest(tmp_path: Path, uml_kernel: Path, request):
+    """A function that boots guests: make_guest(disks=[...], modprobe=["dm-testdisk"]).
+
+    At the end of the test every guest's console is looked at: a warning of the kernel
+    fails the test, whatever the test itself thought.
+    """
+    guests: list[Guest] = []
+
+    def make(disks=(), modprobe=("dm-testdisk",), boot=True, **options) -> Guest:
+        ours = any("hybrid" in m for m in modprobe)
+        modules = request.getfixturevalue("guest_modules" if ours else "guest_test_modules")
+        g = UmlGuest(tmp_path / f"guest{len(guests)}", uml_kernel, disks=list(disks),
+                     modules=modules,
+                     path=[TOP / "userspace", TOP / "build" / "bin"], **options)
+        guests.append(g)
+        request.node.guests = guests
+        if boot:
+            g.boot()
+            if modprobe:
+                g.modprobe(*modprobe)
+        return g
+
+    yield make
+    try:
+        for g in guests:
+            if g.running:
+                g.check_console()
+    finally:
+        for g in guests:
+            g.close()
+
+
+@pytest.fixture
+def guest(make_guest) -> Guest:
+    """A fresh guest without disks, with the test targets loaded."""
+    return make_guest()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failed test shows what its guests' kernels had to say."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.failed:
+        for n, g in enumerate(getattr(item, "guests", [])):
+            if g.console_path.exists():
+                report.sections.append((f"console of guest {n} ({g.console_path})",
+                                        g.console_tail(100)))
+
+
+def pytest_collection_modifyitems(items):
+    """Where the environment says so, slow tests are left out."""
+    if os.environ.get("DM_HYBRID_QUICK"):
+        skip = pytest.mark.skip(reason="DM_HYBRID_QUICK is set")
+        for item in items:
+            if "slow" in item.keywords:
+                item.add_marker(skip)

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef DM_TESTDISK_H
+#define DM_TESTDISK_H
+
+#include <linux/bio.h>
+#include <linux/device-mapper.h>
+
+/*
+ * What the test targets share: a device, and a log of operations with one
+ * order over all test devices.
+ */
+
+struct td_dev {
+	struct dm_target *ti;
+	struct dm_dev *dev;
+	sector_t start;
+	char name[32];		/* the dm name, for the log */
+};
+
+/* First member of every target's per-bio data. */
+struct td_io {
+	u64 id;			/* of the start record; 0: was not logged */
+	sector_t sector;
+	unsigned int count;
+	char op;
+};
+
+/* Takes dev and start from argv[0] and argv[1]; sets ti->error on failure. */
+int td_dev_init(struct td_dev *td, struct dm_target *ti, char **argv);
+void td_dev_exit(struct td_dev *td);
+int td_parse_u64(struct dm_target *ti, const char *arg, u64 min, u64 max, u64 *result);
+
+/* Record in map() and in end_io(); both may be called from any context. */
+void td_log_start(struct td_dev *td, struct bio *bio);
+void td_log_end(struct td_dev *td, struct bio *bio, blk_status_t status);
+/* "log on|off|clear"; returns -EINVAL if this is not for the log. */
+int td_log_message(unsigned int argc, char **argv);
+int td_log_init(void);
+void td_log_exit(void);
+
+/* Sector on the backing device. */
+static inline sector_t td_remap(struct td_dev *td, sector_t sector)
+{
+	return td->start + dm_target_offset(td->ti, sector);
+}
+
+extern struct target_type td_hddsim_target;
+extern struct target_type td_ssdsim_target;
+extern struct target_type td_volatile_target;
+
+#endif
