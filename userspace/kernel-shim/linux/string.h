@@ -20,16 +20,14 @@ static inline ssize_t strscpy(char *to, const char *from, size_t size)
 {
 	size_t n;
 
-	if (!size)
-		return -E2BIG;
-	n = strnlen(from, size);
-	if (n == size) {
-		memcpy(to, from, size - 1);
-		to[size - 1] = '\0';
-		return -E2BIG;
+	for (n = 0; n < size; n++) {
+		to[n] = from[n];
+		if (!from[n])
+			return (ssize_t)n;
 	}
-	memcpy(to, from, n + 1);
-	return (ssize_t)n;
+	if (size)
+		to[size - 1] = '\0';
+	return -E2BIG;
 }
 
 static inline bool strstarts(const char *s, const char *prefix)
