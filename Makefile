@@ -57,11 +57,17 @@ endef
 modules:
 	$(call build-modules,modules,$(KDIR),$(MODULE_DIRS),)
 
+# For the tests of style: all modules, against Debian's kernel, as strictly as can be.
 modules-amd64:
-	$(call build-modules,modules-amd64,$(DEBIAN_HEADERS),$(MODULE_DIRS) tests/modules,)
+	$(call build-modules,modules-amd64,$(DEBIAN_HEADERS),$(MODULE_DIRS) tests/modules,W=1)
 
 modules-amd64-clang:
-	$(call build-modules,modules-amd64-clang,$(DEBIAN_HEADERS),$(MODULE_DIRS) tests/modules,CC=clang)
+	$(call build-modules,modules-amd64-clang,$(DEBIAN_HEADERS),$(MODULE_DIRS) tests/modules,W=1 \
+		CC=$(CURDIR)/tests/style/clang-as-gcc CONFIG_OBJTOOL=)
+
+# C=2 looks at every file each time: a warning does not go away by asking again.
+modules-sparse:
+	$(call build-modules,modules-sparse,$(DEBIAN_HEADERS),$(MODULE_DIRS) tests/modules,C=2)
 
 # The kernel for test guests, kept outside the tree. Prints where.
 guest-kernel:
@@ -138,6 +144,6 @@ clean:
 	done
 	rm -rf build
 
-.PHONY: all modules modules-amd64 modules-amd64-clang guest-kernel guest-modules \
+.PHONY: all modules modules-amd64 modules-amd64-clang modules-sparse guest-kernel guest-modules \
 	guest-test-modules userspace man \
 	install uninstall deps check lint check-sim demo clean

@@ -91,6 +91,7 @@ class Guest:
     """One kernel. Subclasses say how it is started (`_command`) and what devices are called."""
 
     flavour = ""
+    _cpu: int | None = None	# of the host, to which the guest is tied
 
     def __init__(self, workdir: Path, disks: list[Disk] = (), memory: int = 512,
                  modules: Path | None = None, shares: list[Path] = (),
@@ -143,6 +144,7 @@ class Guest:
             "share_source": {},
             "modules": str(self.modules) if self.modules else "",
             "sysctl": {},
+            "random": os.urandom(64).hex(),
             **self._config()}))
         ours, theirs = socket.socketpair()
         with theirs, open(self.console_path, "ab") as console:
@@ -151,7 +153,7 @@ class Guest:
             self._process = subprocess.Popen(
                 self._command(theirs, config), stdin=subprocess.DEVNULL, stdout=console,
                 stderr=console, pass_fds=[theirs.fileno()], start_new_session=True,
-                preexec_fn=_die_with_parent, env=self._environment(), cwd=self.workdir)
+                preexec_fn=lambda: _in_child(self._cpu), env=self._environment(), cwd=self.workdir)
         self._channel = ours
         self._ready: dict | None = None
         self._jobs.clear()
@@ -375,8 +377,8 @@ class Guest:
         return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _die_with_parent() -> None:
-    """In the child: no core files, and no guest that outlives a killed test run."""
+def _in_child(cpu: int | None) -> None:
+    """No core files, and no guest that outlives a killed test run."""
     import ctypes
     import resource
     libc = ctypes.CDLL(None)
@@ -384,3 +386,5 @@ def _die_with_parent() -> None:
     libc.prctl(1, signal.SIGKILL)
     # User Mode Linux counts the random gap before the heap as RAM to manage.
     libc.personality(0x0040000)
+    if cpu is not None:
+        os.sched_setaffinity(0, {cpu})

@@ -137,6 +137,7 @@ int td_log_message(unsigned int argc, char **argv)
 }
 
 static void *log_seq_start(struct seq_file *m, loff_t *pos)
+	__acquires(&log_lock)
 {
 	u64 oldest, seq;
 
@@ -156,6 +157,7 @@ static void *log_seq_next(struct seq_file *m, void *v, loff_t *pos)
 }
 
 static void log_seq_stop(struct seq_file *m, void *v)
+	__releases(&log_lock)
 {
 	spin_unlock_irq(&log_lock);
 }
