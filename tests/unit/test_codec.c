@@ -441,6 +441,10 @@ static void wrong_block(void **state)
 			FIELD_CASE(kind, header.generation, cpu_to_le64(9 + 65536), -ESTALE,
 				   "generation");
 	}
+	encode(&p, MAP, HYBRID_VOLUME_LEAVES, 9);
+	assert_int_equal(decode(&p, MAP, HYBRID_VOLUME_LEAVES, 9, NULL), 0);
+	encode(&p, MAP, p.g.nr_leaves - 1, 9);
+	assert_int_equal(decode(&p, MAP, p.g.nr_leaves - 1, 9, NULL), 0);
 	encode(&p, INDEX, 0, 9);
 	refused(&p, INDEX, p.g.nr_index, 9, -EINVAL, "number");
 	refused(&p, INDEX, ~0, 9, -EINVAL, "number");

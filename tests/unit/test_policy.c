@@ -328,12 +328,15 @@ static void hostile_indices(void **state)
 		set_open(&s, names[p], 8);
 		assert_int_equal(s.type->victim(s.state, 8, usable, &c), -1);
 		s.type->load(s.state, 8, 1);
+		s.type->insert(s.state, 5);
 		for (i = 0; i < ARRAY_SIZE(index); i++) {
 			s.type->hit(s.state, index[i]);
 			s.type->insert(s.state, index[i]);
 			s.type->hint(s.state, index[i]);
 			s.type->remove(s.state, index[i]);
 		}
+		assert_int_equal(s.type->victim(s.state, 8, usable, &c), 5);
+		s.type->remove(s.state, 5);
 		assert_int_equal(s.type->victim(s.state, 8, usable, &c), -1);
 		s.type->hit(s.state, 2);
 		assert_int_equal(s.type->victim(s.state, 8, usable, &c), -1);
