@@ -94,7 +94,7 @@
 #define HYBRID_ROLE_DETACHED		3	/* an origin that was detached */
 
 /* hybrid_superblock.flags */
-#define HYBRID_SB_DIRTY		(1U << 0) /* origin: its cache may hold newer data */
+#define HYBRID_SB_DIRTY		0x1 /* origin: its cache may hold newer data */
 
 /*
  * Feature bits: a bit unknown to the reader in incompat refuses the member, in
@@ -104,9 +104,9 @@
 #define HYBRID_RO_COMPAT_KNOWN		0ULL
 #define HYBRID_INCOMPAT_KNOWN		0ULL
 /* Reserved for later versions of the format */
-#define HYBRID_INCOMPAT_MULTI_CACHE	(1ULL << 0) /* several cache devices */
-#define HYBRID_INCOMPAT_DATA_CRC	(1ULL << 1) /* checksums of cached data */
-#define HYBRID_INCOMPAT_COMPRESSED	(1ULL << 2) /* compressed extents */
+#define HYBRID_INCOMPAT_MULTI_CACHE	0x1ULL /* several cache devices */
+#define HYBRID_INCOMPAT_DATA_CRC	0x2ULL /* checksums of cached data */
+#define HYBRID_INCOMPAT_COMPRESSED	0x4ULL /* compressed extents */
 
 struct hybrid_sb_cache {
 	__le32 block_sectors;
@@ -181,7 +181,7 @@ struct hybrid_block_header {
 
 /* Root, index -------------------------------------------------------------- */
 
-#define HYBRID_ROOT_CLEAN	(1U << 0) /* stopped: the journal is empty, no region open */
+#define HYBRID_ROOT_CLEAN	0x1 /* stopped: the journal is empty, no region open */
 
 #define HYBRID_ROOT_INDEXES		1968
 #define HYBRID_INDEX_LEAVES		2016
@@ -208,7 +208,7 @@ struct hybrid_index {
 #define HYBRID_VOLUME_TOMBSTONE		2	/* detached; its origin is not yet marked */
 
 /* hybrid_volume_entry.flags */
-#define HYBRID_VOLUME_INPLACE	(1U << 0) /* the origin has no head and no tail */
+#define HYBRID_VOLUME_INPLACE	0x1 /* the origin has no head and no tail */
 
 #define HYBRID_MODE_WRITETHROUGH	0
 #define HYBRID_MODE_WRITEBACK		1
@@ -270,7 +270,7 @@ struct hybrid_map_leaf {
 
 #define HYBRID_JOURNAL_ENTRY_BLOCKS	64
 #define HYBRID_JOURNAL_MIN_BLOCKS	128
-#define HYBRID_JOURNAL_MAX_BLOCKS	(1 << 20)	/* 4 GiB */
+#define HYBRID_JOURNAL_MAX_BLOCKS	1048576	/* 4 GiB */
 
 #define HYBRID_RECORD_BLOCK		1	/* state of one cache block */
 #define HYBRID_RECORD_REGIONS		2	/* open regions of one set */
