@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* activate and deactivate: from the members to devices, and back. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+#include "errors.h"
+#include "sysfs.h"
+
+/* Activation of one pool. */
+struct activation {
+	const struct command_line *cl;
+	struct hybrid_inventory *inv;
+	const char *pool_name;
+	const uint8_t *pool_uuid;
+	dev_t pool;
+	const uint8_t *only;		/* volume UUID; NULL: all */
+	unsigned int started, missing, failed;
+};
+
+static int open_for_kernel(const struct hybrid_member *m)
+{
+	struct hybrid_device dev;
+	int r;
+
+	/* Says by whom it is used, which the kernel's EBUSY does not */
+	r = hybrid_device_open(&dev, m->path, HYBRID_OPEN_EXCLUSIVE);
+	if (!r && dev.devno != m->devno)
+		r = hybrid_fail(HYBRID_BADDEV, "try again", "%s changed since it was scanned",
+				m->path);
+	hybrid_device_close(&dev);
+	return r;
+}
+
+/* In-place origins --------------------------------------------------------- */
+
+struct identity_search {
+	const uint8_t *uuid;
+	dev_t found;
+	char path[HYBRID_PATH_MAX];
+	unsigned int hits;
+};
+
+static void compare_identity(struct identity_search *search, const char *path)
+{
+	char identity[HYBRID_PATH_MAX + 64];
+	struct hybrid_device dev;
+	uint8_t uuid[16];
+
+	if (hybrid_device_open(&dev, path, HYBRID_OPEN_QUIET))
+		return;
+	if (hybrid_device_identity(&dev, identity, sizeof(identity))) {
+		hybrid_uuid_of_identity(uuid, identity);
+		if (!memcmp(uuid, search->uuid, 16) && dev.devno != search->found) {
+			search->hits++;
+			search->found = dev.devno;
+			snprintf(search->path, sizeof(search->path), "%s", path);
+		}
+	}
+	hybrid_device_close(&dev);
+}
+
+static int compare_each(const char *kname, dev_t devno, void *arg)
+{
+	char path[HYBRID_PATH_MAX];
+
+	(void)kname;
+	/* A device that others are made of shows what they show */
+	if (hybrid_devno_held(devno, 0))
+		return 0;
+	hybrid_devno_path(devno, path, sizeof(path));
+	if (path[0] == '/')
+		compare_identity(arg, path);
+	return 0;
+}
+
+static int find_inplace(struct activation *a, const struct hybrid_volume_line *entry,
+			dev_t *devno)
+{
+	struct identity_search search = { .uuid = entry->member_uuid };
+	unsigned int i;
+
+	for (i = 0; i < a->cl->nr_devices; i++)
+		compare_identity(&search, a->cl->devices[i]);
+	if (!a->cl->nr_devices)
+		hybrid_sysfs_each(compare_each, &search);
+	if (search.hits > 1)
+		return hybrid_fail(HYBRID_BADDEV, "name the right one with --device",
+				   "volume %s: more than one device looks like its origin, one is %s",
+				   entry->name, search.path);
+	*devno = search.found;
+	return 0;
+}
+
+/* Volumes ------------------------------------------------------------------ */
+
+/* *devno 0: the origin is missing, which is no error. */
+static int find_origin(struct activation *a, const struct hybrid_volume_line *entry,
+		       dev_t *devno)
+{
+	struct hybrid_member *m;
+
+	*devno = 0;
+	if (entry->inplace)
+		return find_inplace(a, entry, devno);
+	m = hybrid_find_member(a->inv, entry->member_uuid);
+	if (!m)
+		return 0;
+	if (!m->ok)
+		return hybrid_fail(HYBRID_BADDEV,
+				   "disconnect the copy, or name the right one with --device",
+				   "volume %s: its origin %s is refused: %s", entry->name, m->path,
+				   m->why);
+	if (memcmp(m->sb.pool_uuid, a->pool_uuid, 16) ||
+	    memcmp(m->sb.volume_uuid, entry->uuid, 16))
+		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
+				   "volume %s: %s belongs to another pool or volume", entry->name,
+				   m->path);
+	*devno = m->devno;
+	return open_for_kernel(m);
+}
+
+/* A detach that was cut short: mark its origin now, then the id is free. */
+static int finish_detach(struct activation *a, const struct hybrid_volume_line *entry)
+{
+	struct hybrid_member *m = hybrid_find_member(a->inv, entry->member_uuid);
+	struct hybrid_device dev;
+	char message[64];
+	int r;
+
+	if (!m && !entry->inplace) {
+		hybrid_verbose("volume %s was detached; its origin is not here to be marked",
+			       entry->name);
+		return 0;
+	}
+	if (m && m->ok && m->sb.role == HYBRID_ROLE_ORIGIN) {
+		r = hybrid_device_open(&dev, m->path,
+				       HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE);
+		if (!r)
+			r = hybrid_member_mark_detached(&dev);
+		hybrid_device_close(&dev);
+		if (r)
+			return r;
+	}
+	snprintf(message, sizeof(message), "forget_volume %u", entry->id);
+	return hybrid_dm_message(a->pool_name, message, NULL);
+}
+
+static int activate_volume(struct activation *a, const struct hybrid_volume_line *entry)
+{
+	dev_t origin;
+	int r;
+
+	r = find_origin(a, entry, &origin);
+	if (r)
+		return r;
+	if (!origin) {
+		char uuid[HYBRID_UUID_TEXT];
+
+		a->missing++;
+		return hybrid_fail(HYBRID_DEGRADED, "connect it, then activate again",
+				   "volume %s: its origin (member %s) is missing", entry->name,
+				   hybrid_uuid_text(uuid, entry->member_uuid));
+	}
+	if (hybrid_dm_name_taken(entry->name))
+		return hybrid_fail(HYBRID_BUSY, "rename or remove that device",
+				   "volume %s: a device-mapper device of this name exists",
+				   entry->name);
+	r = start_volume(entry, a->pool, origin);
+	if (r)
+		return r;
+	a->started++;
+	hybrid_note("volume %s is active: /dev/mapper/%s", entry->name, entry->name);
+	return 0;
+}
+
+static bool volume_is_active(struct hybrid_inventory *inv, const uint8_t uuid[16])
+{
+	struct hybrid_node *node = hybrid_find_uuid(inv, uuid, HYBRID_VOLUME);
+
+	return node && node->active;
+}
+
+static int activate_volumes(struct activation *a)
+{
+	struct hybrid_volume_line *entries;
+	unsigned int nr, i;
+	int r, worst = 0;
+
+	r = hybrid_pool_volumes(a->pool_name, &entries, &nr);
+	if (r)
+		return r;
+	for (i = 0; i < nr; i++) {
+		if (entries[i].tombstone) {
+			if (!a->only)
+				finish_detach(a, &entries[i]);
+			continue;
+		}
+		if (a->only && memcmp(a->only, entries[i].uuid, 16))
+			continue;
+		if (volume_is_active(a->inv, entries[i].uuid))
+			continue;
+		r = activate_volume(a, &entries[i]);
+		if (r && r != HYBRID_DEGRADED) {
+			a->failed++;
+			worst = r;
+		}
+	}
+	free(entries);
+	if (worst)
+		return a->started ? HYBRID_PARTIAL : worst;
+	return a->missing ? HYBRID_DEGRADED : 0;
+}
+
+/* Pools -------------------------------------------------------------------- */
+
+static int start_inactive_pool(struct activation *a, struct hybrid_node *pool)
+{
+	struct hybrid_member *m = pool->member;
+	int r;
+
+	if (hybrid_dm_name_taken(pool->name))
+		return hybrid_fail(HYBRID_BUSY, "rename or remove that device",
+				   "pool %s: a device-mapper device of this name exists",
+				   pool->name);
+	r = open_for_kernel(m);
+	if (!r)
+		r = start_pool(&m->sb, m->devno, &a->pool);
+	if (!r)
+		hybrid_note("pool %s is active", pool->name);
+	return r;
+}
+
+static int print_activation(const struct activation *a, const struct hybrid_node *pool)
+{
+	if (!pool->active)
+		printf("create pool %s on %s\n", pool->name, pool->member->path);
+	printf("create the volumes of pool %s whose origins are there\n", a->pool_name);
+	return 0;
+}
+
+/* @only: one volume of it. */
+static int activate_pool(const struct command_line *cl, struct hybrid_inventory *inv,
+			 struct hybrid_node *pool, const uint8_t *only)
+{
+	struct activation a = {
+		.cl = cl, .inv = inv, .only = only,
+		.pool_name = pool->name, .pool_uuid = pool->uuid, .pool = pool->dm.devno,
+	};
+	int r;
+
+	if (cl->given[OPT_TEST])
+		return print_activation(&a, pool);
+	if (!pool->active) {
+		r = start_inactive_pool(&a, pool);
+		if (r)
+			return r;
+	}
+	return activate_volumes(&a);
+}
+
+/* A pool or member of that name that is there, but refused. */
+static int fail_refused(struct hybrid_inventory *inv, const char *what)
+{
+	struct hybrid_member *m;
+
+	for (m = inv->members; m < inv->members + inv->nr_members; m++)
+		if (!m->ok && (!strcmp(m->sb.name, what) || !strcmp(m->path, what)))
+			return hybrid_fail(HYBRID_BADDEV,
+					   "disconnect the copy, or name the right one with --device",
+					   "%s is refused: %s", m->path, m->why);
+	return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan for what is there",
+			   "no pool or volume %s is known", what);
+}
+
+static int fail_no_pool(const struct hybrid_node *volume)
+{
+	char uuid[HYBRID_UUID_TEXT];
+
+	return hybrid_fail(HYBRID_DEGRADED, "connect the cache device, then activate again",
+			   "volume %s: its pool %s is missing; the origin alone may be out of date",
+			   volume->name, hybrid_uuid_text(uuid, volume->pool_uuid));
+}
+
+static int activate_one(const struct command_line *cl, struct hybrid_inventory *inv,
+			const char *what)
+{
+	struct hybrid_node *node = hybrid_find(inv, what, HYBRID_ANY);
+
+	if (!node)
+		return fail_refused(inv, what);
+	if (node->kind == HYBRID_POOL)
+		return activate_pool(cl, inv, node, NULL);
+	if (node->active) {
+		hybrid_note("%s is active already", node->name);
+		return 0;
+	}
+	if (!node->pool)
+		return fail_no_pool(node);
+	return activate_pool(cl, inv, node->pool, node->uuid);
+}
+
+/* The worse of two results; partly done if they differ. */
+static int combine(int a, int b, bool first)
+{
+	if (first || a == b)
+		return b;
+	return a == HYBRID_DEGRADED || b == HYBRID_DEGRADED ? HYBRID_DEGRADED : HYBRID_PARTIAL;
+}
+
+static int activate_all(const struct command_line *cl, struct hybrid_inventory *inv)
+{
+	struct hybrid_node *node;
+	struct hybrid_member *m;
+	bool first = true;
+	int result = 0;
+
+	for (m = inv->members; m < inv->members + inv->nr_members; m++) {
+		if (m->ok)
+			continue;
+		hybrid_warn("%s is refused: %s", m->path, m->why);
+		result = HYBRID_DEGRADED;
+		first = false;
+	}
+	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
+		if (node->kind == HYBRID_POOL)
+			result = combine(result, activate_pool(cl, inv, node, NULL), first);
+		else if (!node->pool)
+			result = combine(result, fail_no_pool(node), first);
+		else
+			continue;
+		first = false;
+	}
+	return result;
+}
+
+int command_activate(const struct command_line *cl)
+{
+	struct hybrid_inventory inv;
+	int r;
+
+	if (!cl->argc == !cl->given[OPT_ALL])
+		return hybrid_fail(HYBRID_USAGE, "give one of them",
+				   "activate needs a pool, a volume, or --all");
+	r = cl->given[OPT_TEST] ? 0 : hybrid_dm_check();
+	if (!r)
+		r = lock_tools();
+	if (r)
+		return r;
+	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ALL, cl->devices, cl->nr_devices);
+	if (!r)
+		r = cl->argc ? activate_one(cl, &inv, cl->argv[0]) : activate_all(cl, &inv);
+	hybrid_inventory_free(&inv);
+	return r;
+}
+
+/* Deactivation ------------------------------------------------------------- */
+
+static int remove_node(const struct command_line *cl, struct hybrid_node *node)
+{
+	char where[HYBRID_PATH_MAX];
+	int r;
+
+	if (hybrid_devno_mounted(node->dm.devno, where, sizeof(where)))
+		return hybrid_fail(HYBRID_BUSY, "unmount it first", "%s is mounted at %s",
+				   node->name, where);
+	if (node->dm.open_count)
+		return hybrid_fail(HYBRID_BUSY, "stop what uses it first (lsblk, fuser)",
+				   "%s is in use", node->name);
+	if (cl->given[OPT_TEST]) {
+		printf("dmsetup remove %s\n", node->name);
+		return 0;
+	}
+	r = hybrid_dm_remove(node->name);
+	if (r)
+		return r;
+	node->active = false;
+	hybrid_note("%s is no longer active", node->name);
+	return 0;
+}
+
+static bool has_volumes(struct hybrid_inventory *inv, const struct hybrid_node *pool)
+{
+	struct hybrid_node *node;
+
+	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++)
+		if (node->kind == HYBRID_VOLUME && node->active && node->pool == pool)
+			return true;
+	return false;
+}
+
+static int deactivate_volume(const struct command_line *cl, struct hybrid_inventory *inv,
+			     struct hybrid_node *node)
+{
+	struct hybrid_node *pool = node->pool;
+	int r;
+
+	r = remove_node(cl, node);
+	if (r || cl->given[OPT_KEEP_POOL] || !pool || !pool->active || cl->given[OPT_TEST] ||
+	    has_volumes(inv, pool))
+		return r;
+	/* The volume's reference is gone; the count was read before */
+	pool->dm.open_count = 0;
+	return remove_node(cl, pool);
+}
+
+static int deactivate_pool(const struct command_line *cl, struct hybrid_inventory *inv,
+			   struct hybrid_node *pool)
+{
+	unsigned int removed = 0;
+	struct hybrid_node *node;
+	int r = 0, worst = 0;
+
+	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
+		if (node->kind != HYBRID_VOLUME || !node->active || node->pool != pool)
+			continue;
+		r = remove_node(cl, node);
+		if (r)
+			worst = r;
+		else
+			removed++;
+	}
+	if (worst)
+		return removed ? HYBRID_PARTIAL : worst;
+	if (cl->given[OPT_KEEP_POOL])
+		return 0;
+	pool->dm.open_count = 0;
+	return remove_node(cl, pool);
+}
+
+static int deactivate_all(const struct command_line *cl, struct hybrid_inventory *inv)
+{
+	struct hybrid_node *node;
+	bool first = true;
+	int result = 0;
+
+	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
+		if (node->kind != HYBRID_POOL || !node->active)
+			continue;
+		result = combine(result, deactivate_pool(cl, inv, node), first);
+		first = false;
+	}
+	return result;
+}
+
+int command_deactivate(const struct command_line *cl)
+{
+	struct hybrid_inventory inv;
+	struct hybrid_node *node;
+	int r;
+
+	if (!cl->argc == !cl->given[OPT_ALL])
+		return hybrid_fail(HYBRID_USAGE, "give one of them",
+				   "deactivate needs a pool, a volume, or --all");
+	r = hybrid_dm_check();
+	if (!r)
+		r = lock_tools();
+	if (r)
+		return r;
+	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ACTIVE, NULL, 0);
+	if (!r && cl->given[OPT_ALL])
+		r = deactivate_all(cl, &inv);
+	else if (!r)
+		r = hybrid_find_active(&inv, cl->argv[0], HYBRID_ANY, &node);
+	if (!r && !cl->given[OPT_ALL])
+		r = node->kind == HYBRID_POOL ? deactivate_pool(cl, &inv, node) :
+		    deactivate_volume(cl, &inv, node);
+	hybrid_inventory_free(&inv);
+	return r;
+}

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common.h"
+#include "errors.h"
+
+#define LOCK_DIR	"/run/hybrid"
+#define LOCK_FILE	LOCK_DIR "/lock"
+#define DEFAULT_CUTOFF	8192	/* sectors */
+
+int lock_tools(void)
+{
+	static int fd = -1;
+
+	if (fd >= 0)
+		return 0;
+	mkdir(LOCK_DIR, 0755);
+	fd = open(LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	/* Early in a boot /run may be read-only: then nobody else is there */
+	if (fd < 0)
+		hybrid_verbose("no lock: %s: %s", LOCK_FILE, strerror(errno));
+	else if (flock(fd, LOCK_EX))
+		return hybrid_fail(HYBRID_BUSY, "wait for the other hybridctl", "%s: %s",
+				   LOCK_FILE, strerror(errno));
+	return 0;
+}
+
+void hold_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+int confirm(const struct command_line *cl, const char *question)
+{
+	char answer[16];
+
+	if (cl->given[OPT_YES])
+		return 0;
+	if (!isatty(STDIN_FILENO))
+		return hybrid_fail(HYBRID_REFUSED, "say --yes if you are sure",
+				   "nobody to ask: %s", question);
+	fprintf(stderr, "%s Type \"yes\" to go on: ", question);
+	if (!fgets(answer, sizeof(answer), stdin) || strcmp(answer, "yes\n"))
+		return hybrid_fail(HYBRID_REFUSED, NULL, "nothing was changed");
+	return 0;
+}
+
+/* What is on one device; ours are refused.  *found counts lines printed. */
+static int show_contents(const struct command_line *cl, const struct hybrid_device *dev,
+			 unsigned int *found)
+{
+	struct hybrid_member m;
+	char *text, *line, *save;
+	int r;
+
+	r = hybrid_member_read(dev, &m);
+	if (r && r != -ENODATA)
+		return hybrid_fail(HYBRID_BADDEV, "check the device and the kernel log",
+				   "%s: cannot read: %s", dev->path, strerror(-r));
+	if (!r && m.sb.role != HYBRID_ROLE_DETACHED && !cl->given[OPT_FORCE])
+		return hybrid_fail(HYBRID_BUSY,
+				   "detach it, or add --force if nothing on it is needed",
+				   "%s belongs to dm-hybrid already: %s %s", dev->path,
+				   hybrid_role_name(m.sb.role), m.ok ? m.sb.name : m.why);
+	if (!r && ++*found)
+		fprintf(stderr, "  %s: dm-hybrid %s, \"%s\"\n", dev->path,
+			hybrid_role_name(m.sb.role), m.sb.name);
+	r = hybrid_device_signatures(dev, &text);
+	if (r)
+		return r;
+	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		fprintf(stderr, "  %s: %s\n", dev->path, line);
+		++*found;
+	}
+	free(text);
+	return 0;
+}
+
+int confirm_format(const struct command_line *cl, const struct hybrid_device * const *devs,
+		   unsigned int nr)
+{
+	unsigned int i, found = 0;
+	int r;
+
+	for (i = 0; i < nr; i++) {
+		r = show_contents(cl, devs[i], &found);
+		if (r)
+			return r;
+	}
+	if (cl->given[OPT_TEST])
+		return 0;
+	if (found && cl->given[OPT_YES] && !cl->given[OPT_WIPE_SIGNATURES])
+		return hybrid_fail(HYBRID_REFUSED,
+				   "add --wipe-signatures if what is listed may be lost",
+				   "data was found on the devices");
+	if (found && !cl->given[OPT_YES])
+		return confirm(cl, "What is listed above will be lost.");
+	return confirm(cl, "What is on the devices will be lost.");
+}
+
+int parse_sectors(const char *option, const char *text, uint64_t *sectors)
+{
+	uint64_t bytes;
+
+	if (hybrid_parse_size(text, &bytes) || bytes % 512)
+		return hybrid_fail(HYBRID_USAGE, "give a size such as 64k, 4m or 1g",
+				   "--%s: %s is not a size", option, text);
+	*sectors = bytes / 512;
+	return 0;
+}
+
+int check_new_name(const char *what, const char *name, bool ask_kernel)
+{
+	if (!hybrid_name_valid(name))
+		return hybrid_fail(HYBRID_USAGE,
+				   "use up to 63 letters, digits, \"+\", \"-\", \".\", \"_\"",
+				   "\"%s\" cannot be the name of a %s", name, what);
+	if (ask_kernel && hybrid_dm_name_taken(name))
+		return hybrid_fail(HYBRID_BUSY, "choose another name",
+				   "a device-mapper device %s exists already", name);
+	return 0;
+}
+
+/* Starting ----------------------------------------------------------------- */
+
+int start_pool(const struct hybrid_sb *sb, dev_t cache, dev_t *devno)
+{
+	struct hybrid_pool_table table;
+	char params[HYBRID_PARAMS_MAX];
+
+	hybrid_pool_table_init(&table);
+	hybrid_devno_text(cache, table.cache_dev, sizeof(table.cache_dev));
+	table.block_sectors = sb->geometry.block_sectors;
+	hybrid_uuid_text(table.uuid, sb->pool_uuid);
+	snprintf(table.policy, sizeof(table.policy), "%s", sb->policy);
+	hybrid_pool_table_build(params, sizeof(params), &table);
+	return hybrid_dm_create(sb->name, sb->pool_uuid, true, sb->member_sectors, params,
+				devno);
+}
+
+static void volume_params(char params[HYBRID_PARAMS_MAX],
+			  const struct hybrid_volume_line *entry, const char *pool,
+			  const char *origin)
+{
+	struct hybrid_volume_table table = {
+		.id = entry->id,
+		.mode = entry->mode,
+		.cutoff_sectors = entry->cutoff_sectors,
+		.inplace = entry->inplace,
+	};
+
+	snprintf(table.pool_dev, sizeof(table.pool_dev), "%s", pool);
+	snprintf(table.origin_dev, sizeof(table.origin_dev), "%s", origin);
+	hybrid_volume_table_build(params, HYBRID_PARAMS_MAX, &table);
+}
+
+int start_volume(const struct hybrid_volume_line *entry, dev_t pool, dev_t origin)
+{
+	char params[HYBRID_PARAMS_MAX], pool_dev[32], origin_dev[32];
+
+	volume_params(params, entry, hybrid_devno_text(pool, pool_dev, sizeof(pool_dev)),
+		      hybrid_devno_text(origin, origin_dev, sizeof(origin_dev)));
+	return hybrid_dm_create(entry->name, entry->uuid, false, entry->data_sectors, params,
+				NULL);
+}
+
+/* A new volume ------------------------------------------------------------- */
+
+static int parse_mode(struct new_volume *nv, const struct command_line *cl)
+{
+	const char *text = cl->value[OPT_MODE];
+	int mode = text ? hybrid_mode_parse(text) : HYBRID_MODE_WRITETHROUGH;
+
+	if (mode < 0)
+		return hybrid_fail(HYBRID_USAGE,
+				   "use writethrough, writeback, writearound or passthrough",
+				   "no such mode: %s", text);
+	if (cl->given[OPT_IN_PLACE] && mode == HYBRID_MODE_WRITEBACK && !cl->given[OPT_FORCE])
+		return hybrid_fail(HYBRID_REFUSED,
+				   "use --mode writethrough or writearound, or --force",
+				   "an in-place origin does not show that its cache has newer data: writeback can lose it");
+	nv->entry.mode = mode;
+	return 0;
+}
+
+int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const char *name)
+{
+	unsigned int flags = HYBRID_OPEN_EXCLUSIVE;
+	int r;
+
+	memset(nv, 0, sizeof(*nv));
+	nv->origin.fd = -1;
+	nv->entry.cutoff_sectors = DEFAULT_CUTOFF;
+	nv->entry.inplace = cl->given[OPT_IN_PLACE];
+	if (!cl->value[OPT_ORIGIN])
+		return hybrid_fail(HYBRID_USAGE, "give the slow device: --origin DEVICE",
+				   "no origin given for %s", name);
+	r = check_new_name("volume", name, !cl->given[OPT_TEST]);
+	if (!r)
+		r = parse_mode(nv, cl);
+	if (!r && cl->value[OPT_CUTOFF])
+		r = parse_sectors("cutoff", cl->value[OPT_CUTOFF], &nv->entry.cutoff_sectors);
+	if (r)
+		return r;
+	strcpy(nv->entry.name, name);
+	strcpy(nv->plan.name, name);
+	nv->plan.inplace = nv->entry.inplace;
+	if (cl->given[OPT_TEST])
+		flags |= HYBRID_OPEN_FILES;
+	return hybrid_device_open(&nv->origin, cl->value[OPT_ORIGIN], flags);
+}
+
+/* What confirm_format() refuses, for an origin that is not formatted. */
+static int check_inplace(const struct new_volume *nv)
+{
+	struct hybrid_member m;
+
+	if (hybrid_member_read(&nv->origin, &m) || m.sb.role == HYBRID_ROLE_DETACHED)
+		return 0;
+	return hybrid_fail(HYBRID_BUSY, "detach it first",
+			   "%s belongs to dm-hybrid already: %s %s", nv->origin.path,
+			   hybrid_role_name(m.sb.role), m.ok ? m.sb.name : m.why);
+}
+
+int new_volume_plan(struct new_volume *nv)
+{
+	int r;
+
+	r = nv->plan.inplace ? check_inplace(nv) : 0;
+	if (r)
+		return r;
+	nv->plan.volume_id = nv->entry.id;
+	r = hybrid_origin_plan(&nv->origin, &nv->plan);
+	if (r)
+		return r;
+	memcpy(nv->entry.uuid, nv->plan.sb.volume_uuid, 16);
+	memcpy(nv->entry.member_uuid, nv->plan.sb.member_uuid, 16);
+	nv->entry.data_sector = nv->plan.sb.data_sector;
+	nv->entry.data_sectors = nv->plan.sb.data_sectors;
+	return 0;
+}
+
+int new_volume_write(struct new_volume *nv)
+{
+	int r;
+
+	if (nv->plan.inplace)
+		return 0;
+	r = hybrid_device_reopen(&nv->origin, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE);
+	if (r)
+		return r;
+	hybrid_verbose("format origin %s", nv->origin.path);
+	r = hybrid_origin_format(&nv->origin, &nv->plan);
+	if (r)
+		hybrid_member_wipe(&nv->origin, &nv->plan.sb);
+	/* The kernel opens it exclusively next */
+	hybrid_device_close(&nv->origin);
+	return r;
+}
+
+void undo_volume_write(struct new_volume *nv)
+{
+	if (nv->plan.inplace)
+		return;
+	hybrid_verbose("undo: wipe %s", nv->origin.path);
+	if (!hybrid_device_reopen(&nv->origin, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE))
+		hybrid_member_wipe(&nv->origin, &nv->plan.sb);
+	hybrid_device_close(&nv->origin);
+}
+
+static void undo_create_volume(const struct new_volume *nv)
+{
+	char message[64];
+
+	snprintf(message, sizeof(message), "delete_volume %u drop_dirty", nv->entry.id);
+	if (hybrid_dm_message(nv->pool_name, message, NULL))
+		return;
+	snprintf(message, sizeof(message), "forget_volume %u", nv->entry.id);
+	hybrid_dm_message(nv->pool_name, message, NULL);
+}
+
+int new_volume_start(struct new_volume *nv)
+{
+	char message[HYBRID_PARAMS_MAX];
+	int r;
+
+	hybrid_device_close(&nv->origin);
+	hybrid_create_message_build(message, sizeof(message), &nv->entry,
+				    nv->plan.sb.pairing_key);
+	r = hybrid_dm_message(nv->pool_name, message, NULL);
+	if (r)
+		return r;
+	r = start_volume(&nv->entry, nv->pool, nv->origin.devno);
+	if (r)
+		undo_create_volume(nv);
+	return r;
+}
+
+void print_volume_test(const struct new_volume *nv)
+{
+	char params[HYBRID_PARAMS_MAX], message[HYBRID_PARAMS_MAX], pool[HYBRID_DEVICE_MAX];
+	char uuid[HYBRID_DM_UUID_TEXT];
+
+	if (!nv->plan.inplace)
+		printf("write %s: zero the first and the last MiB, superblocks at sectors %llu and %llu\n",
+		       nv->origin.path,
+		       (unsigned long long)hybrid_sb_sector(nv->plan.sb.member_sectors, 0),
+		       (unsigned long long)hybrid_sb_sector(nv->plan.sb.member_sectors, 1));
+	hybrid_create_message_build(message, sizeof(message), &nv->entry,
+				    nv->plan.sb.pairing_key);
+	printf("dmsetup message %s 0 '%s'\n", nv->pool_name, message);
+	snprintf(pool, sizeof(pool), "/dev/mapper/%s", nv->pool_name);
+	volume_params(params, &nv->entry, pool, nv->origin.path);
+	printf("dmsetup create %s --uuid %s --table '0 %llu %s %s'\n", nv->entry.name,
+	       hybrid_dm_uuid(uuid, nv->entry.uuid, false),
+	       (unsigned long long)nv->entry.data_sectors, HYBRID_VOLUME_TARGET, params);
+}
+
+void new_volume_close(struct new_volume *nv)
+{
+	hybrid_device_close(&nv->origin);
+}
+
+int choose_volume_id(const char *pool, const char *name, uint32_t *id)
+{
+	struct hybrid_volume_line *entries;
+	unsigned int nr, i;
+	bool *used;
+	int r;
+
+	r = hybrid_pool_volumes(pool, &entries, &nr);
+	if (r)
+		return r;
+	used = calloc(HYBRID_MAX_VOLUMES + 1, sizeof(*used));
+	if (!used)
+		r = hybrid_nomem();
+	for (i = 0; i < nr && !r; i++) {
+		used[entries[i].id] = true;
+		if (!entries[i].tombstone && !strcmp(entries[i].name, name))
+			r = hybrid_fail(HYBRID_BUSY, "choose another name, or activate it",
+					"pool %s has a volume %s already", pool, name);
+	}
+	for (i = 0; !r && used[i]; i++)
+		;
+	if (!r && i == HYBRID_MAX_VOLUMES)
+		r = hybrid_fail(HYBRID_BUSY, "detach one, or make another pool",
+				"pool %s has %u volumes: it is full", pool, i);
+	if (!r)
+		*id = i;
+	free(used);
+	free(entries);
+	return r;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What several commands do. */
+#ifndef HYBRIDCTL_COMMON_H
+#define HYBRIDCTL_COMMON_H
+
+#include "inventory.h"
+#include "options.h"
+
+/*
+ * One hybridctl at a time changes things: take the lock and keep it until exit.
+ * Returns 0 or an exit code.
+ */
+int lock_tools(void);
+
+/* From here on SIGINT and SIGTERM wait, so that no step is left half done. */
+void hold_signals(void);
+
+/*
+ * Show what would be destroyed on the devices and let the user agree: in words
+ * on a terminal, else by --yes, with --wipe-signatures if there is anything.
+ * Members of ours are refused unless --force.  Returns 0 or an exit code.
+ */
+int confirm_format(const struct command_line *cl, const struct hybrid_device * const *devs,
+		   unsigned int nr);
+
+/* Ask @question; "yes" agrees.  --yes agrees; no terminal: refused. */
+int confirm(const struct command_line *cl, const char *question);
+
+/* Bring up a volume of an active pool on an origin.  Returns 0 or an exit code. */
+int start_volume(const struct hybrid_volume_line *entry, dev_t pool, dev_t origin);
+
+/* Bring up a pool. @devno: the new device. */
+int start_pool(const struct hybrid_sb *sb, dev_t cache, dev_t *devno);
+
+/*
+ * A volume in the making, for create and attach.  The steps in this order; each
+ * undoes itself on failure, and the undo_ functions undo it later.
+ */
+struct new_volume {
+	struct hybrid_volume_line entry;
+	struct hybrid_device origin;
+	struct hybrid_origin_plan plan;
+	const char *pool_name;
+	dev_t pool;			/* the pool's device */
+};
+
+/* Names, mode, cutoff, and the origin opened for checks. */
+int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const char *name);
+/* Places, UUIDs and key; pool_uuid, granule and id must be set in plan. */
+int new_volume_plan(struct new_volume *nv);
+/* The origin's head and tail. */
+int new_volume_write(struct new_volume *nv);
+void undo_volume_write(struct new_volume *nv);
+/* The pool's entry, and the volume's device. */
+int new_volume_start(struct new_volume *nv);
+void print_volume_test(const struct new_volume *nv);
+void new_volume_close(struct new_volume *nv);
+
+/* The lowest id that no entry has, and no entry with this name.  0 or exit code. */
+int choose_volume_id(const char *pool, const char *name, uint32_t *id);
+
+/* --block-size, --cutoff, --journal-size as sectors. */
+int parse_sectors(const char *option, const char *text, uint64_t *sectors);
+
+/* A name that a pool or volume may have, and that no dm device has. */
+int check_new_name(const char *what, const char *name, bool ask_kernel);
+
+/*
+ * Drain what is active until nothing is dirty, showing progress.  SIGINT
+ * cancels the drain: HYBRID_PARTIAL.
+ */
+int drain_and_wait(const struct command_line *cl, struct hybrid_node *node);
+
+#endif

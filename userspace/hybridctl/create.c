@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* create and attach: new pools, new volumes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common.h"
+#include "errors.h"
+
+#define DEFAULT_BLOCK_SECTORS	128
+#define DEFAULT_POLICY		"lru"
+
+/* A pool in the making. */
+struct new_pool {
+	struct hybrid_device cache;
+	struct hybrid_cache_plan plan;
+};
+
+static int pool_name(char *name, size_t len, const struct command_line *cl)
+{
+	int n;
+
+	if (cl->value[OPT_POOL])
+		n = snprintf(name, len, "%s", cl->value[OPT_POOL]);
+	else
+		n = snprintf(name, len, "%s-pool", cl->argv[0]);
+	if (n < 0 || (size_t)n >= len)
+		return hybrid_fail(HYBRID_USAGE, "give a shorter one with --pool NAME",
+				   "the name of the pool would be too long");
+	return check_new_name("pool", name, !cl->given[OPT_TEST]);
+}
+
+static int pool_sizes(struct new_pool *np, const struct command_line *cl)
+{
+	uint64_t block = DEFAULT_BLOCK_SECTORS, journal = 0;
+	int r = 0;
+
+	if (cl->value[OPT_BLOCK_SIZE])
+		r = parse_sectors("block-size", cl->value[OPT_BLOCK_SIZE], &block);
+	if (!r && cl->value[OPT_JOURNAL_SIZE])
+		r = parse_sectors("journal-size", cl->value[OPT_JOURNAL_SIZE], &journal);
+	if (r)
+		return r;
+	if (block < HYBRID_MIN_BLOCK_SECTORS || block > HYBRID_MAX_BLOCK_SECTORS ||
+	    block & (block - 1))
+		return hybrid_fail(HYBRID_USAGE, "use a power of two from 4k to 1m",
+				   "--block-size %s does not fit", cl->value[OPT_BLOCK_SIZE]);
+	journal /= HYBRID_META_BLOCK_SECTORS;
+	if (cl->value[OPT_JOURNAL_SIZE] &&
+	    (journal < HYBRID_JOURNAL_MIN_BLOCKS || journal > UINT32_MAX))
+		return hybrid_fail(HYBRID_USAGE, "use 512k or more",
+				   "--journal-size %s does not fit",
+				   cl->value[OPT_JOURNAL_SIZE]);
+	np->plan.block_sectors = block;
+	np->plan.journal_blocks = journal;
+	return 0;
+}
+
+static int new_pool_parse(struct new_pool *np, const struct command_line *cl)
+{
+	const char *policy = cl->value[OPT_POLICY] ? cl->value[OPT_POLICY] : DEFAULT_POLICY;
+	unsigned int flags = HYBRID_OPEN_EXCLUSIVE;
+	int r;
+
+	memset(np, 0, sizeof(*np));
+	np->cache.fd = -1;
+	r = pool_name(np->plan.name, sizeof(np->plan.name), cl);
+	if (!r)
+		r = pool_sizes(np, cl);
+	if (r)
+		return r;
+	if (!strcmp(np->plan.name, cl->argv[0]))
+		return hybrid_fail(HYBRID_USAGE, "give another name with --pool",
+				   "pool and volume cannot both be %s", np->plan.name);
+	if (!hybrid_name_valid(policy) || strlen(policy) >= sizeof(np->plan.policy))
+		return hybrid_fail(HYBRID_USAGE, "see dm-hybrid(7) for the policies",
+				   "no such policy: %s", policy);
+	strcpy(np->plan.policy, policy);
+	if (cl->given[OPT_TEST])
+		flags |= HYBRID_OPEN_FILES;
+	return hybrid_device_open(&np->cache, cl->value[OPT_CACHE], flags);
+}
+
+static int new_pool_write(struct new_pool *np)
+{
+	int r;
+
+	r = hybrid_device_reopen(&np->cache, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE);
+	if (r)
+		return r;
+	hybrid_verbose("format cache device %s", np->cache.path);
+	r = hybrid_cache_format(&np->cache, &np->plan);
+	if (r)
+		hybrid_member_wipe(&np->cache, &np->plan.sb);
+	hybrid_device_close(&np->cache);
+	return r;
+}
+
+static void undo_pool_write(struct new_pool *np)
+{
+	hybrid_verbose("undo: wipe %s", np->cache.path);
+	if (!hybrid_device_reopen(&np->cache, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE))
+		hybrid_member_wipe(&np->cache, &np->plan.sb);
+	hybrid_device_close(&np->cache);
+}
+
+static void print_pool_test(const struct new_pool *np)
+{
+	const struct hybrid_sb *sb = &np->plan.sb;
+	const struct hybrid_geometry *g = &sb->geometry;
+	struct hybrid_pool_table table;
+	char params[HYBRID_PARAMS_MAX], uuid[HYBRID_DM_UUID_TEXT];
+
+	printf("write %s: zero the first and the last MiB, root at sector %llu, superblocks at sectors %llu and %llu\n",
+	       np->cache.path,
+	       (unsigned long long)g->root_sector,
+	       (unsigned long long)hybrid_sb_sector(sb->member_sectors, 0),
+	       (unsigned long long)hybrid_sb_sector(sb->member_sectors, 1));
+	printf("# %u blocks of %u KiB, journal %u KiB, data from sector %llu on\n",
+	       g->nr_blocks, g->block_sectors / 2, g->journal_blocks * 4,
+	       (unsigned long long)g->data_sector);
+	hybrid_pool_table_init(&table);
+	snprintf(table.cache_dev, sizeof(table.cache_dev), "%s", np->cache.path);
+	table.block_sectors = g->block_sectors;
+	hybrid_uuid_text(table.uuid, sb->pool_uuid);
+	snprintf(table.policy, sizeof(table.policy), "%s", sb->policy);
+	hybrid_pool_table_build(params, sizeof(params), &table);
+	printf("dmsetup create %s --uuid %s --table '0 %llu %s %s'\n", sb->name,
+	       hybrid_dm_uuid(uuid, sb->pool_uuid, true),
+	       (unsigned long long)sb->member_sectors, HYBRID_POOL_TARGET, params);
+}
+
+/*
+ * The steps that change something, and their undoing in reverse:
+ * 1. format the cache device  2. format the origin  3. bring up the pool
+ * 4. enter the volume in it and bring it up
+ */
+static int make_both(struct new_pool *np, struct new_volume *nv)
+{
+	int r;
+
+	r = lock_tools();
+	if (r)
+		return r;
+	hold_signals();
+	r = new_pool_write(np);
+	if (r)
+		return r;
+	r = new_volume_write(nv);
+	if (r)
+		goto undo_cache;
+	r = start_pool(&np->plan.sb, np->cache.devno, &nv->pool);
+	if (r)
+		goto undo_origin;
+	nv->pool_name = np->plan.name;
+	r = new_volume_start(nv);
+	if (r)
+		goto undo_pool;
+	return 0;
+
+undo_pool:
+	hybrid_dm_remove(np->plan.name);
+undo_origin:
+	undo_volume_write(nv);
+undo_cache:
+	undo_pool_write(np);
+	return r;
+}
+
+static int plan_both(struct new_pool *np, struct new_volume *nv,
+		     const struct command_line *cl)
+{
+	const struct hybrid_device *devs[2] = { &np->cache, &nv->origin };
+	int r;
+
+	r = hybrid_devices_distinct(&np->cache, &nv->origin, cl->given[OPT_FORCE]);
+	if (!r)
+		r = hybrid_cache_plan(&np->cache, &np->plan);
+	if (r)
+		return r;
+	nv->plan.granule_sectors = np->plan.sb.geometry.granule_sectors;
+	memcpy(nv->plan.pool_uuid, np->plan.sb.pool_uuid, 16);
+	nv->pool_name = np->plan.name;
+	r = new_volume_plan(nv);
+	return r ? r : confirm_format(cl, devs, nv->plan.inplace ? 1 : 2);
+}
+
+static int create_with_cache(const struct command_line *cl)
+{
+	struct new_volume nv;
+	struct new_pool np;
+	int r;
+
+	r = new_pool_parse(&np, cl);
+	if (r)
+		return r;
+	r = new_volume_parse(&nv, cl, cl->argv[0]);
+	if (!r)
+		r = plan_both(&np, &nv, cl);
+	if (r)
+		goto out;
+	if (cl->given[OPT_TEST]) {
+		print_pool_test(&np);
+		print_volume_test(&nv);
+		goto out;
+	}
+	r = make_both(&np, &nv);
+	if (!r)
+		hybrid_note("pool %s and volume %s are active: /dev/mapper/%s", np.plan.name,
+			    nv.entry.name, nv.entry.name);
+out:
+	hybrid_device_close(&np.cache);
+	new_volume_close(&nv);
+	return r;
+}
+
+/* attach ------------------------------------------------------------------- */
+
+static int find_pool(struct hybrid_inventory *inv, const char *name, struct new_volume *nv)
+{
+	struct hybrid_node *pool;
+	int r;
+
+	r = hybrid_find_active(inv, name, 1U << HYBRID_POOL, &pool);
+	if (r)
+		return r;
+	nv->pool_name = pool->name;
+	nv->pool = pool->dm.devno;
+	nv->plan.granule_sectors = pool->p.status.granule_sectors;
+	memcpy(nv->plan.pool_uuid, pool->uuid, 16);
+	return choose_volume_id(pool->name, nv->entry.name, &nv->entry.id);
+}
+
+/* The cache device is in use by its pool: compare with what is below it. */
+static int check_not_cache(struct hybrid_inventory *inv, const struct new_volume *nv,
+			   const struct command_line *cl)
+{
+	struct hybrid_device cache;
+	struct hybrid_node *pool = hybrid_find(inv, nv->pool_name, 1U << HYBRID_POOL);
+	char path[HYBRID_PATH_MAX];
+	int r;
+
+	r = hybrid_device_open(&cache, hybrid_node_device(pool, path, sizeof(path)),
+			       HYBRID_OPEN_QUIET);
+	if (r)
+		return 0;
+	r = hybrid_devices_distinct(&cache, &nv->origin, cl->given[OPT_FORCE]);
+	hybrid_device_close(&cache);
+	return r;
+}
+
+static int make_volume(struct new_volume *nv)
+{
+	int r;
+
+	r = new_volume_write(nv);
+	if (r)
+		return r;
+	r = new_volume_start(nv);
+	if (r)
+		undo_volume_write(nv);
+	return r;
+}
+
+static int attach(const struct command_line *cl, const char *pool, const char *name)
+{
+	const struct hybrid_device *devs[1];
+	struct hybrid_inventory inv = {};
+	struct new_volume nv;
+	int r;
+
+	r = new_volume_parse(&nv, cl, name);
+	if (!r)
+		r = hybrid_dm_check();
+	if (!r)
+		r = lock_tools();
+	if (!r)
+		r = hybrid_inventory_load(&inv, HYBRID_LOAD_ACTIVE, NULL, 0);
+	if (!r)
+		r = find_pool(&inv, pool, &nv);
+	if (!r)
+		r = check_not_cache(&inv, &nv, cl);
+	if (!r)
+		r = new_volume_plan(&nv);
+	devs[0] = &nv.origin;
+	if (!r && !nv.plan.inplace)
+		r = confirm_format(cl, devs, 1);
+	if (r)
+		goto out;
+	if (cl->given[OPT_TEST]) {
+		print_volume_test(&nv);
+		goto out;
+	}
+	hold_signals();
+	r = make_volume(&nv);
+	if (!r)
+		hybrid_note("volume %s is active: /dev/mapper/%s", name, name);
+out:
+	new_volume_close(&nv);
+	hybrid_inventory_free(&inv);
+	return r;
+}
+
+int command_attach(const struct command_line *cl)
+{
+	return attach(cl, cl->argv[0], cl->argv[1]);
+}
+
+int command_create(const struct command_line *cl)
+{
+	static const int pool_only[] = { OPT_BLOCK_SIZE, OPT_POLICY, OPT_JOURNAL_SIZE };
+	unsigned int i;
+	int r;
+
+	if (cl->value[OPT_CACHE]) {
+		r = cl->given[OPT_TEST] ? 0 : hybrid_dm_check();
+		return r ? r : create_with_cache(cl);
+	}
+	if (!cl->value[OPT_POOL])
+		return hybrid_fail(HYBRID_USAGE,
+				   "give the fast device (--cache) or an active pool (--pool)",
+				   "%s has no cache", cl->argv[0]);
+	for (i = 0; i < sizeof(pool_only) / sizeof(pool_only[0]); i++)
+		if (cl->given[pool_only[i]])
+			return hybrid_fail(HYBRID_USAGE, "leave it out, or give --cache",
+					   "--%s is chosen when the pool is made",
+					   option_table[pool_only[i]].name);
+	return attach(cl, cl->value[OPT_POOL], cl->argv[0]);
+}

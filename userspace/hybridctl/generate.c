@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Build-time helper: fills the templates of the man page and of the shell
+ * completion with what commands.def declares.  Reads a template on stdin,
+ * replaces lines that are one of the words below, writes to stdout.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+#define OPTION(id, name, letter, arg, help) OPT_##id,
+#include "commands.def"
+	NR_OPTIONS
+};
+
+#define O(id)	(1ULL << OPT_##id)
+#define O_EVERYWHERE \
+	(O(HELP) | O(VERSION) | O(TEST) | O(YES) | O(QUIET) | O(VERBOSE))
+
+static const struct {
+	const char *name;
+	int letter;
+	const char *arg, *help;
+} options[] = {
+#define OPTION(id, name, letter, arg, help) { name, letter, arg, help },
+#include "commands.def"
+};
+
+static const struct {
+	const char *name, *args;
+	uint64_t options;
+	const char *summary, *description;
+} commands[] = {
+#define COMMAND(id, name, args, least, most, options, summary, description) \
+	{ name, args, options, summary, description },
+#include "commands.def"
+};
+
+#define NR_COMMANDS	(sizeof(commands) / sizeof(commands[0]))
+
+/* scdoc: these begin markup. */
+static void put_escaped(const char *text)
+{
+	for (; *text; text++) {
+		if (strchr("*_\\[]<>#", *text))
+			putchar('\\');
+		putchar(*text);
+	}
+}
+
+static void man_synopsis(void)
+{
+	size_t i;
+
+	for (i = 0; i < NR_COMMANDS; i++) {
+		printf("*hybridctl %s* ", commands[i].name);
+		put_escaped(commands[i].args);
+		printf(" \\[OPTION...\\]%s\n", i + 1 < NR_COMMANDS ? "++" : "");
+	}
+}
+
+static void man_options(uint64_t mask)
+{
+	int i;
+
+	for (i = 0; i < NR_OPTIONS; i++) {
+		if (!(mask & (1ULL << i)))
+			continue;
+		if (options[i].letter)
+			printf("*-%c*, ", options[i].letter);
+		printf("*--%s*", options[i].name);
+		if (options[i].arg)
+			printf(" _%s_", options[i].arg);
+		printf("\n\t");
+		put_escaped(options[i].help);
+		printf("\n\n");
+	}
+}
+
+static void man_commands(void)
+{
+	size_t i;
+
+	for (i = 0; i < NR_COMMANDS; i++) {
+		printf("## hybridctl %s ", commands[i].name);
+		put_escaped(commands[i].args);
+		printf("\n\n");
+		put_escaped(commands[i].description);
+		printf("\n\n");
+		man_options(commands[i].options);
+	}
+}
+
+static void completion_words(uint64_t mask)
+{
+	const char *blank = "";
+	int i;
+
+	for (i = 0; i < NR_OPTIONS; i++) {
+		if (!(mask & (1ULL << i)))
+			continue;
+		printf("%s--%s", blank, options[i].name);
+		blank = " ";
+	}
+}
+
+static void completion_table(void)
+{
+	size_t i;
+
+	printf("\tlocal commands=\"");
+	for (i = 0; i < NR_COMMANDS; i++)
+		printf("%s%s", i ? " " : "", commands[i].name);
+	printf("\"\n\tlocal global=\"");
+	completion_words(O_EVERYWHERE);
+	printf("\"\n\tlocal -A own=(\n");
+	for (i = 0; i < NR_COMMANDS; i++) {
+		printf("\t\t[%s]=\"", commands[i].name);
+		completion_words(commands[i].options);
+		printf("\"\n");
+	}
+	printf("\t)\n");
+}
+
+static int expand(const char *line)
+{
+	if (!strcmp(line, "@SYNOPSIS@\n"))
+		man_synopsis();
+	else if (!strcmp(line, "@OPTIONS@\n"))
+		man_options(O_EVERYWHERE);
+	else if (!strcmp(line, "@COMMANDS@\n"))
+		man_commands();
+	else if (!strcmp(line, "@COMPLETION@\n"))
+		completion_table();
+	else
+		return 0;
+	return 1;
+}
+
+int main(void)
+{
+	char line[4096];
+
+	while (fgets(line, sizeof(line), stdin))
+		if (!expand(line))
+			fputs(line, stdout);
+	return ferror(stdin) || fflush(stdout);
+}

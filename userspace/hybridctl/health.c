@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <stdio.h>
+#include <string.h>
+
+#include "format.h"
+#include "health.h"
+
+static void say(struct health *h, bool healthy, const char *state, const char *reason,
+		const char *action)
+{
+	h->healthy = healthy;
+	h->state = state;
+	snprintf(h->reason, sizeof(h->reason), "%s", reason);
+	snprintf(h->action, sizeof(h->action), "%s", action);
+}
+
+static void judge_inactive(const struct hybrid_node *node, struct health *h)
+{
+	const struct hybrid_member *m = node->member;
+
+	say(h, false, "inactive", "its members are here, but it is not active", "");
+	snprintf(h->action, sizeof(h->action), "hybridctl activate %s", node->name);
+	if (node->kind != HYBRID_VOLUME || (node->pool && node->pool->member))
+		return;
+	if (node->pool && node->pool->active)
+		return;
+	say(h, false, "incomplete", m && m->sb.flags & HYBRID_SB_DIRTY ?
+	    "its cache device is missing, and holds newer data than the origin" :
+	    "its cache device is missing", "connect the cache device; do not use the origin alone");
+}
+
+static void judge_pool(const struct hybrid_node *node, struct health *h)
+{
+	const struct hybrid_pool_status *s = &node->p.status;
+
+	if (strcmp(s->state, "running"))
+		say(h, false, "failed",
+		    "the cache device or its metadata failed; dirty data cannot be read",
+		    "see dmesg; replace or reconnect the cache device, then deactivate and activate");
+	else if (s->draining)
+		say(h, true, "draining", "dirty data is being written back", "");
+	else if (s->errors)
+		say(h, false, "running", "I/O to the cache device failed",
+		    "check the cache device (dmesg, smartctl)");
+	else
+		say(h, true, "running", "", "");
+}
+
+static void judge_volume(const struct hybrid_node *node, struct health *h)
+{
+	const struct hybrid_volume_status *s = &node->v.status;
+
+	if (strcmp(s->state, "running"))
+		say(h, false, "degraded",
+		    "its pool failed: clean data comes from the origin, dirty data fails",
+		    "see the status of its pool");
+	else if (s->origin_errors)
+		say(h, false, "running", "I/O to the origin failed",
+		    "check the origin (dmesg, smartctl)");
+	else if (s->cache_errors)
+		say(h, false, "running", "I/O to the cache failed and was redirected or reported",
+		    "check the cache device (dmesg, smartctl)");
+	else if (s->draining)
+		say(h, true, "draining", "dirty data is being written back", "");
+	else
+		say(h, true, "running", "", "");
+}
+
+void judge(const struct hybrid_node *node, struct health *h)
+{
+	if (!node->active) {
+		judge_inactive(node, h);
+		return;
+	}
+	if (!node->dm.live)
+		say(h, false, "empty", "it has no table", "deactivate and activate it");
+	else if (node->kind == HYBRID_POOL)
+		judge_pool(node, h);
+	else
+		judge_volume(node, h);
+	if (node->dm.suspended)
+		say(h, false, "suspended", "its I/O is held back", "dmsetup resume it");
+}
+
+bool hit_ratio(const struct hybrid_node *node, bool reads, bool writes, uint64_t *ratio)
+{
+	const struct hybrid_volume_status *s = &node->v.status;
+	uint64_t hits, all;
+
+	if (node->kind != HYBRID_VOLUME || !node->active)
+		return false;
+	hits = (reads ? s->read_hits : 0) + (writes ? s->write_hits : 0);
+	all = hits + (reads ? s->read_misses : 0) + (writes ? s->write_misses : 0);
+	if (!all)
+		return false;
+	*ratio = (uint64_t)((double)hits * 10000.0 / (double)all);
+	return true;
+}

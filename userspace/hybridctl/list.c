@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* list, scan and table. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common.h"
+#include "errors.h"
+#include "health.h"
+
+/* list --------------------------------------------------------------------- */
+
+#define LIST_FIELDS(X) \
+	X(NAME, "name", "Name", TEXT, "name") \
+	X(KIND, "kind", "Kind", TEXT, "pool or volume") \
+	X(STATE, "state", "State", TEXT, "running, draining, inactive, degraded, failed, ...") \
+	X(MODE, "mode", "Mode", TEXT, "of a volume") \
+	X(POOL, "pool", "Pool", TEXT, "pool of a volume") \
+	X(CACHE, "cache", "Cache", TEXT, "cache device") \
+	X(ORIGIN, "origin", "Origin", TEXT, "origin of a volume") \
+	X(SIZE, "size", "Size", SIZE, "of the volume; of a pool's data") \
+	X(USED, "used", "Used", SIZE, "cached data, in whole blocks") \
+	X(DIRTY, "dirty", "Dirty", SIZE, "blocks with data that only the cache has") \
+	X(HIT, "hit_ratio", "Hit%", PERCENT, "requests served by the cache") \
+	X(READ_HIT, "read_hit_ratio", "RHit%", PERCENT, "reads served by the cache") \
+	X(WRITE_HIT, "write_hit_ratio", "WHit%", PERCENT, "writes to cached data") \
+	X(BLOCK, "block_size", "Block", SIZE, "unit of caching") \
+	X(POLICY, "policy", "Policy", TEXT, "of the pool") \
+	X(CUTOFF, "cutoff", "Cutoff", SIZE, "sequential cutoff of a volume") \
+	X(ID, "id", "Id", NUMBER, "of a volume in its pool") \
+	X(UUID, "uuid", "UUID", TEXT, "of the pool or volume") \
+	X(POOL_UUID, "pool_uuid", "Pool UUID", TEXT, "of the pool") \
+	X(DEVICE, "device", "Device", TEXT, "kernel number of the active device")
+
+enum {
+#define X(id, name, heading, type, text) LIST_##id,
+	LIST_FIELDS(X)
+#undef X
+	NR_LIST_FIELDS
+};
+
+static const struct hybrid_field list_fields[] = {
+#define X(id, name, heading, type, text) { name, heading, HYBRID_FIELD_##type, text },
+	LIST_FIELDS(X)
+#undef X
+};
+
+static void list_pool(struct hybrid_value *row, const struct hybrid_node *node)
+{
+	const struct hybrid_pool_status *s = &node->p.status;
+	uint64_t block = (uint64_t)node->p.table.block_sectors * 512;
+	char path[HYBRID_PATH_MAX];
+
+	hybrid_set_text(&row[LIST_CACHE], hybrid_node_device(node, path, sizeof(path)));
+	if (node->active) {
+		hybrid_set_number(&row[LIST_SIZE], s->blocks * block);
+		hybrid_set_number(&row[LIST_USED], s->used * block);
+		hybrid_set_number(&row[LIST_DIRTY], s->dirty * block);
+		hybrid_set_number(&row[LIST_BLOCK], block);
+		hybrid_set_text(&row[LIST_POLICY], s->policy);
+	} else if (node->member) {
+		const struct hybrid_geometry *g = &node->member->sb.geometry;
+
+		block = (uint64_t)g->block_sectors * 512;
+		hybrid_set_number(&row[LIST_SIZE], g->nr_blocks * block);
+		hybrid_set_number(&row[LIST_BLOCK], block);
+		hybrid_set_text(&row[LIST_POLICY], node->member->sb.policy);
+	}
+}
+
+static void list_volume(struct hybrid_value *row, const struct hybrid_node *node)
+{
+	const struct hybrid_volume_status *s = &node->v.status;
+	const struct hybrid_node *pool = node->pool;
+	uint64_t block = 0, ratio;
+	char path[HYBRID_PATH_MAX];
+
+	hybrid_set_text(&row[LIST_ORIGIN], hybrid_node_device(node, path, sizeof(path)));
+	if (pool) {
+		hybrid_set_text(&row[LIST_POOL], pool->name);
+		hybrid_set_text(&row[LIST_CACHE],
+				hybrid_node_device(pool, path, sizeof(path)));
+	}
+	if (!node->active) {
+		if (node->member)
+			hybrid_set_number(&row[LIST_SIZE],
+					  node->member->sb.data_sectors * 512);
+		return;
+	}
+	hybrid_set_number(&row[LIST_SIZE], node->dm.sectors * 512);
+	hybrid_set_text(&row[LIST_MODE], s->mode);
+	hybrid_set_number(&row[LIST_ID], node->v.table.id);
+	if (node->v.table.cutoff_sectors >= 0)
+		hybrid_set_number(&row[LIST_CUTOFF],
+				  (uint64_t)node->v.table.cutoff_sectors * 512);
+	if (pool && pool->active) {
+		block = (uint64_t)pool->p.table.block_sectors * 512;
+		hybrid_set_number(&row[LIST_USED], s->cached * block);
+		hybrid_set_number(&row[LIST_DIRTY], s->dirty * block);
+		hybrid_set_number(&row[LIST_BLOCK], block);
+		hybrid_set_text(&row[LIST_POLICY], pool->p.status.policy);
+	}
+	if (hit_ratio(node, true, true, &ratio))
+		hybrid_set_number(&row[LIST_HIT], ratio);
+	if (hit_ratio(node, true, false, &ratio))
+		hybrid_set_number(&row[LIST_READ_HIT], ratio);
+	if (hit_ratio(node, false, true, &ratio))
+		hybrid_set_number(&row[LIST_WRITE_HIT], ratio);
+}
+
+static int list_node(struct hybrid_report *report, const struct hybrid_node *node)
+{
+	struct hybrid_value *row = hybrid_report_row(report);
+	char text[HYBRID_UUID_TEXT];
+	struct health health;
+
+	if (!row)
+		return hybrid_nomem();
+	judge(node, &health);
+	hybrid_set_text(&row[LIST_NAME], node->name);
+	hybrid_set_text(&row[LIST_KIND], node->kind == HYBRID_POOL ? "pool" : "volume");
+	hybrid_set_text(&row[LIST_STATE], health.state);
+	hybrid_set_text(&row[LIST_UUID], hybrid_uuid_text(text, node->uuid));
+	if (!hybrid_uuid_is_null(node->pool_uuid))
+		hybrid_set_text(&row[LIST_POOL_UUID],
+				hybrid_uuid_text(text, node->pool_uuid));
+	if (node->active)
+		hybrid_set_text(&row[LIST_DEVICE],
+				hybrid_devno_text(node->dm.devno, text, sizeof(text)));
+	if (node->kind == HYBRID_POOL)
+		list_pool(row, node);
+	else
+		list_volume(row, node);
+	return 0;
+}
+
+static int list(const struct command_line *cl, struct hybrid_inventory *inv,
+		struct hybrid_report *report)
+{
+	struct hybrid_node *node;
+	unsigned int i;
+	int a, r = 0;
+
+	for (i = 0; i < inv->nr_nodes && !cl->argc && !r; i++)
+		r = list_node(report, &inv->nodes[i]);
+	for (a = 0; a < cl->argc && !r; a++) {
+		r = hybrid_find_or_fail(inv, cl->argv[a], HYBRID_ANY, &node);
+		if (!r)
+			r = list_node(report, node);
+	}
+	return r;
+}
+
+int command_list(const struct command_line *cl)
+{
+	struct hybrid_report_options opts;
+	struct hybrid_inventory inv;
+	struct hybrid_report *report;
+	int r;
+
+	r = report_options(cl, &opts);
+	if (r)
+		return r;
+	report = hybrid_report_new("volumes", list_fields, NR_LIST_FIELDS,
+				   "name,kind,state,mode,pool,cache,origin,size,dirty,hit_ratio");
+	if (!report)
+		return hybrid_nomem();
+	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ALL, NULL, 0);
+	if (!r)
+		r = list(cl, &inv, report);
+	if (!r)
+		r = hybrid_report_print(report, &opts);
+	hybrid_report_free(report);
+	hybrid_inventory_free(&inv);
+	return r;
+}
+
+/* scan --------------------------------------------------------------------- */
+
+#define SCAN_FIELDS(X) \
+	X(DEVICE, "device", "Device", TEXT, "path") \
+	X(ROLE, "role", "Role", TEXT, "cache, origin, detached, unknown") \
+	X(STATE, "state", "State", TEXT, "ok, one-copy, refused") \
+	X(NAME, "name", "Name", TEXT, "of the pool or volume") \
+	X(POOL_UUID, "pool_uuid", "Pool UUID", TEXT, "of the pool") \
+	X(VOLUME_UUID, "volume_uuid", "Volume UUID", TEXT, "of an origin's volume") \
+	X(MEMBER_UUID, "member_uuid", "Member UUID", TEXT, "of the device") \
+	X(SIZE, "size", "Size", SIZE, "of the member") \
+	X(OFFSET, "data_offset", "Data at", SIZE, "where the data begins") \
+	X(BLOCK, "block_size", "Block", SIZE, "of a cache device") \
+	X(POLICY, "policy", "Policy", TEXT, "of a cache device's pool") \
+	X(ID, "id", "Id", NUMBER, "of an origin's volume") \
+	X(DIRTY, "dirty", "Dirty", TEXT, "yes: an origin's cache may have newer data") \
+	X(SEQUENCE, "sequence", "Seq", NUMBER, "of the superblock") \
+	X(WHY, "why", "Why", TEXT, "what is wrong with it")
+
+enum {
+#define X(id, name, heading, type, text) SCAN_##id,
+	SCAN_FIELDS(X)
+#undef X
+	NR_SCAN_FIELDS
+};
+
+static const struct hybrid_field scan_fields[] = {
+#define X(id, name, heading, type, text) { name, heading, HYBRID_FIELD_##type, text },
+	SCAN_FIELDS(X)
+#undef X
+};
+
+static void scan_superblock(struct hybrid_value *row, const struct hybrid_sb *sb)
+{
+	char text[HYBRID_UUID_TEXT];
+
+	hybrid_set_text(&row[SCAN_NAME], sb->name);
+	hybrid_set_text(&row[SCAN_POOL_UUID], hybrid_uuid_text(text, sb->pool_uuid));
+	hybrid_set_text(&row[SCAN_MEMBER_UUID], hybrid_uuid_text(text, sb->member_uuid));
+	hybrid_set_number(&row[SCAN_SIZE], sb->member_sectors * 512);
+	hybrid_set_number(&row[SCAN_SEQUENCE], sb->sequence);
+	if (sb->role == HYBRID_ROLE_CACHE) {
+		hybrid_set_number(&row[SCAN_OFFSET], sb->geometry.data_sector * 512);
+		hybrid_set_number(&row[SCAN_BLOCK],
+				  (uint64_t)sb->geometry.block_sectors * 512);
+		hybrid_set_text(&row[SCAN_POLICY], sb->policy);
+		return;
+	}
+	hybrid_set_text(&row[SCAN_VOLUME_UUID], hybrid_uuid_text(text, sb->volume_uuid));
+	hybrid_set_number(&row[SCAN_OFFSET], sb->data_sector * 512);
+	hybrid_set_number(&row[SCAN_ID], sb->volume_id);
+	hybrid_set_text(&row[SCAN_DIRTY], sb->flags & HYBRID_SB_DIRTY ? "yes" : "no");
+}
+
+static int scan_member(struct hybrid_report *report, const struct hybrid_member *m)
+{
+	struct hybrid_value *row = hybrid_report_row(report);
+
+	if (!row)
+		return hybrid_nomem();
+	hybrid_set_text(&row[SCAN_DEVICE], m->path);
+	hybrid_set_text(&row[SCAN_ROLE], hybrid_role_name(m->sb.role));
+	hybrid_set_text(&row[SCAN_STATE], !m->ok ? "refused" :
+			m->copies == 3 ? "ok" : "one-copy");
+	if (m->sb.role)
+		scan_superblock(row, &m->sb);
+	if (m->why[0])
+		hybrid_set_text(&row[SCAN_WHY], m->why);
+	return 0;
+}
+
+int command_scan(const struct command_line *cl)
+{
+	struct hybrid_report_options opts;
+	struct hybrid_inventory inv = {};
+	struct hybrid_report *report;
+	int r, result = 0;
+	unsigned int i;
+
+	r = report_options(cl, &opts);
+	if (r)
+		return r;
+	if (!cl->argc && geteuid())
+		return hybrid_fail(HYBRID_REFUSED, "run this as root, or name the devices",
+				   "no permission to read the block devices");
+	report = hybrid_report_new("members", scan_fields, NR_SCAN_FIELDS,
+				   "device,role,state,name,size,data_offset,pool_uuid,why");
+	if (!report)
+		return hybrid_nomem();
+	r = hybrid_inventory_load(&inv, HYBRID_LOAD_MEMBERS, cl->argv, cl->argc);
+	for (i = 0; i < inv.nr_members && !r; i++) {
+		r = scan_member(report, &inv.members[i]);
+		if (!inv.members[i].ok)
+			result = HYBRID_BADDEV;
+		else if (inv.members[i].copies != 3 && !result)
+			result = HYBRID_DEGRADED;
+	}
+	if (!r)
+		r = hybrid_report_print(report, &opts);
+	hybrid_report_free(report);
+	hybrid_inventory_free(&inv);
+	return r ? r : result;
+}
+
+/* table -------------------------------------------------------------------- */
+
+/* Numbers as paths: those of today may be others' after a boot. */
+static void print_table(const struct hybrid_node *node)
+{
+	char params[HYBRID_PARAMS_MAX], uuid[HYBRID_DM_UUID_TEXT];
+	struct hybrid_volume_table volume;
+	struct hybrid_pool_table pool;
+
+	if (node->kind == HYBRID_POOL) {
+		pool = node->p.table;
+		hybrid_node_device(node, pool.cache_dev, sizeof(pool.cache_dev));
+		if (!pool.uuid[0])
+			hybrid_uuid_text(pool.uuid, node->uuid);
+		hybrid_pool_table_build(params, sizeof(params), &pool);
+	} else {
+		volume = node->v.table;
+		hybrid_node_device(node, volume.origin_dev, sizeof(volume.origin_dev));
+		if (node->pool)
+			snprintf(volume.pool_dev, sizeof(volume.pool_dev), "/dev/mapper/%s",
+				 node->pool->name);
+		hybrid_volume_table_build(params, sizeof(params), &volume);
+	}
+	printf("dmsetup create %s --uuid %s --table '0 %llu %s %s'\n", node->name,
+	       hybrid_dm_uuid(uuid, node->uuid, node->kind == HYBRID_POOL),
+	       (unsigned long long)node->dm.sectors,
+	       node->kind == HYBRID_POOL ? HYBRID_POOL_TARGET : HYBRID_VOLUME_TARGET, params);
+}
+
+int command_table(const struct command_line *cl)
+{
+	struct hybrid_inventory inv;
+	struct hybrid_node *node = NULL;
+	unsigned int i;
+	int r;
+
+	r = hybrid_dm_check();
+	if (r)
+		return r;
+	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ACTIVE, NULL, 0);
+	if (!r && cl->argc)
+		r = hybrid_find_active(&inv, cl->argv[0], HYBRID_ANY, &node);
+	for (i = 0; i < inv.nr_nodes && !r; i++)
+		if (inv.nodes[i].active && (!node || node == &inv.nodes[i]))
+			print_table(&inv.nodes[i]);
+	hybrid_inventory_free(&inv);
+	return r;
+}

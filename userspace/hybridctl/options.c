@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "errors.h"
+#include "options.h"
+#include "units.h"
+
+#define O(id)	(1ULL << OPT_##id)
+#define O_EVERYWHERE \
+	(O(HELP) | O(VERSION) | O(TEST) | O(YES) | O(QUIET) | O(VERBOSE))
+#define LONG_ONLY	256	/* getopt values of options without a letter */
+
+_Static_assert(NR_OPTIONS <= 64, "options are bits of a 64-bit mask");
+
+const struct option_info option_table[NR_OPTIONS] = {
+#define OPTION(id, long_name, short_name, argument, text) \
+	[OPT_##id] = { .name = long_name, .letter = short_name, .arg = argument, .help = text },
+#include "commands.def"
+};
+
+const struct command commands[] = {
+#define COMMAND(id, verb, words, fewest, highest, mask, line, text) \
+	{ .name = verb, .args = words, .least = fewest, .most = highest, \
+	  .options = (mask) | O_EVERYWHERE, .summary = line, .description = text, \
+	  .run = command_##id },
+#include "commands.def"
+	{ .name = NULL },
+};
+
+const struct command *find_command(const char *name)
+{
+	const struct command *cmd;
+
+	for (cmd = commands; cmd->name; cmd++)
+		if (!strcmp(cmd->name, name))
+			return cmd;
+	return NULL;
+}
+
+/* getopt's two descriptions of all options; ":" first: it prints nothing. */
+static void describe_options(struct option longs[NR_OPTIONS + 1],
+			     char shorts[3 * NR_OPTIONS + 3], bool stop_early)
+{
+	const struct option_info *o;
+	char *s = shorts;
+	int i;
+
+	if (stop_early)
+		*s++ = '+';
+	*s++ = ':';
+	for (i = 0; i < NR_OPTIONS; i++) {
+		o = &option_table[i];
+		longs[i] = (struct option) {
+			.name = o->name,
+			.has_arg = o->arg ? required_argument : no_argument,
+			.val = LONG_ONLY + i,
+		};
+		if (!o->letter)
+			continue;
+		*s++ = o->letter;
+		if (o->arg)
+			*s++ = ':';
+	}
+	*s = '\0';
+	longs[NR_OPTIONS] = (struct option) {};
+}
+
+static int option_of(int c)
+{
+	int i;
+
+	if (c >= LONG_ONLY)
+		return c - LONG_ONLY;
+	for (i = 0; i < NR_OPTIONS; i++)
+		if (option_table[i].letter == c)
+			return i;
+	return -1;
+}
+
+static void fail_option(const struct command *cmd, const char *what, char **argv)
+{
+	char next[64], letter[3] = { '-', optopt, '\0' };
+	bool known = optopt && optopt < LONG_ONLY;
+
+	snprintf(next, sizeof(next), "see hybridctl %s%s--help", cmd ? cmd->name : "",
+		 cmd ? " " : "");
+	hybrid_fail(HYBRID_USAGE, next, "%s: %s", what, known ? letter : argv[optind - 1]);
+}
+
+static int take_option(struct command_line *cl, int id)
+{
+	cl->given[id] = true;
+	if (option_table[id].arg)
+		cl->value[id] = optarg;
+	if (id == OPT_VERBOSE)
+		hybrid_output.verbose++;
+	if (id == OPT_QUIET)
+		hybrid_output.quiet = true;
+	if (id == OPT_DEVICE) {
+		cl->devices = realloc(cl->devices,
+				      (cl->nr_devices + 1) * sizeof(*cl->devices));
+		if (!cl->devices) {
+			hybrid_nomem();
+			return -1;
+		}
+		cl->devices[cl->nr_devices++] = optarg;
+	}
+	return 0;
+}
+
+int parse_options(struct command_line *cl, const struct command *cmd, int argc, char **argv)
+{
+	struct option longs[NR_OPTIONS + 1];
+	char shorts[3 * NR_OPTIONS + 3];
+	uint64_t allowed = cmd ? cmd->options : O_EVERYWHERE;
+	int c, id;
+
+	describe_options(longs, shorts, !cmd);
+	opterr = 0;
+	optind = 0;
+	while ((c = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+		if (c == '?' || c == ':') {
+			fail_option(cmd, c == ':' ? "option needs an argument" :
+				    "unknown option", argv);
+			return -1;
+		}
+		id = option_of(c);
+		if (!(allowed & (1ULL << id))) {
+			hybrid_fail(HYBRID_USAGE, cmd ? "see its --help" :
+				    "put it after the command; see hybridctl --help",
+				    "--%s is no option of %s", option_table[id].name,
+				    cmd ? cmd->name : "hybridctl itself");
+			return -1;
+		}
+		if (take_option(cl, id))
+			return -1;
+	}
+	return optind;
+}
+
+int report_options(const struct command_line *cl, struct hybrid_report_options *opts)
+{
+	const char *unit = cl->value[OPT_UNITS];
+
+	*opts = (struct hybrid_report_options) {
+		.fields = cl->value[OPT_FIELDS],
+		.sort = cl->value[OPT_SORT],
+		.select = cl->value[OPT_SELECT],
+		.unit = unit ? unit[0] : 'h',
+		.noheadings = cl->given[OPT_NOHEADINGS],
+		.json = cl->given[OPT_JSON],
+		.export = cl->given[OPT_EXPORT],
+	};
+	if (unit && !hybrid_unit_valid(unit))
+		return hybrid_fail(HYBRID_USAGE, "use one of h, b, s, k, m, g, t",
+				   "no such unit: %s", unit);
+	if (opts->json && opts->export)
+		return hybrid_fail(HYBRID_USAGE, "give one of them",
+				   "--json and --export exclude each other");
+	return 0;
+}
+
+/* Help --------------------------------------------------------------------- */
+
+static void print_option(const struct option_info *o)
+{
+	char left[48];
+
+	snprintf(left, sizeof(left), "%c%c%s --%s%s%s", o->letter ? '-' : ' ',
+		 o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
+		 o->arg ? " " : "", o->arg ? o->arg : "");
+	printf("  %-26s %s\n", left, o->help);
+}
+
+static void print_options(uint64_t mask)
+{
+	int i;
+
+	for (i = 0; i < NR_OPTIONS; i++)
+		if (mask & (1ULL << i))
+			print_option(&option_table[i]);
+}
+
+void print_usage(void)
+{
+	const struct command *cmd;
+
+	printf("Usage: hybridctl [OPTION...] COMMAND [ARGUMENT...]\n\n"
+	       "Caches slow block devices on a fast one.\n\nCommands:\n");
+	for (cmd = commands; cmd->name; cmd++)
+		printf("  %-12s %s\n", cmd->name, cmd->summary);
+	printf("\nOptions of every command:\n");
+	print_options(O_EVERYWHERE);
+	printf("\nhybridctl COMMAND --help says more.  See hybridctl(8), dm-hybrid(7).\n");
+}
+
+void print_command_help(const struct command *cmd)
+{
+	printf("Usage: hybridctl %s %s [OPTION...]\n\n%s\n\nOptions:\n", cmd->name, cmd->args,
+	       cmd->description);
+	print_options(cmd->options & ~O_EVERYWHERE);
+	print_options(O_EVERYWHERE);
+}

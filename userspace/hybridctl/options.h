@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The command line, as commands.def declares it. */
+#ifndef HYBRIDCTL_OPTIONS_H
+#define HYBRIDCTL_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "report.h"
+
+enum hybrid_option {
+#define OPTION(id, name, letter, arg, help) OPT_##id,
+#include "commands.def"
+	NR_OPTIONS
+};
+
+/* What main() passes to a command. */
+struct command_line {
+	const char *value[NR_OPTIONS];	/* of options with an argument; else NULL */
+	bool given[NR_OPTIONS];
+	char **devices;			/* --device, each time */
+	unsigned int nr_devices;
+	int argc;			/* positional arguments */
+	char **argv;
+};
+
+struct command {
+	const char *name, *args;
+	int least, most;
+	uint64_t options;
+	const char *summary, *description;
+	/* Returns an exit code; has printed what was wrong. */
+	int (*run)(const struct command_line *cl);
+};
+
+struct option_info {
+	const char *name;
+	int letter;
+	const char *arg, *help;
+};
+
+extern const struct option_info option_table[NR_OPTIONS];
+extern const struct command commands[];	/* ends with a NULL name */
+
+/* The command of that name, or NULL. */
+const struct command *find_command(const char *name);
+
+/*
+ * Parse options into @cl.  With @cmd NULL: only the global ones, up to the first
+ * word that is none.  Returns the index of the next word of argv, or -1 after
+ * an error message.
+ */
+int parse_options(struct command_line *cl, const struct command *cmd, int argc, char **argv);
+
+/* What -o, -O, -S, --units, --noheadings, --json and --export ask for. */
+int report_options(const struct command_line *cl, struct hybrid_report_options *opts);
+
+void print_usage(void);
+void print_command_help(const struct command *cmd);
+
+/* The commands; see commands.def. */
+#define COMMAND(id, name, args, least, most, options, summary, description) \
+	int command_##id(const struct command_line *cl);
+#include "commands.def"
+
+#endif

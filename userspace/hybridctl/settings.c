@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* set and get. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common.h"
+#include "errors.h"
+
+/* set ---------------------------------------------------------------------- */
+
+static int fail_value(const char *key, const char *value, const char *next)
+{
+	return hybrid_fail(HYBRID_USAGE, next, "%s=%s does not fit", key, value);
+}
+
+static int volume_message(char *message, size_t len, const char *key, const char *value)
+{
+	uint64_t sectors;
+	int r;
+
+	if (!strcmp(key, "mode")) {
+		if (hybrid_mode_parse(value) < 0)
+			return fail_value(key, value,
+					  "use writethrough, writeback, writearound or passthrough");
+		snprintf(message, len, "mode %s", value);
+		return 0;
+	}
+	if (!strcmp(key, "cutoff")) {
+		r = parse_sectors(key, value, &sectors);
+		if (!r)
+			snprintf(message, len, "cutoff %llu", (unsigned long long)sectors);
+		return r;
+	}
+	return hybrid_fail(HYBRID_USAGE, "a volume has mode and cutoff",
+			   "no such setting of a volume: %s", key);
+}
+
+static int pool_message(char *message, size_t len, const char *key, const char *value)
+{
+	uint64_t number;
+	char next[80];
+
+#define X(name, unit, lowest, highest, def) \
+	if (!strcmp(key, #name)) { \
+		if (hybrid_parse_u64(value, &number) || number > (highest) || \
+		    (int64_t)number < (lowest)) { \
+			snprintf(next, sizeof(next), "give %d to %d " unit, lowest, highest); \
+			return fail_value(key, value, next); \
+		} \
+		snprintf(message, len, "set " #name " %llu", (unsigned long long)number); \
+		return 0; \
+	}
+	HYBRID_POOL_TUNABLES(X)
+#undef X
+	return hybrid_fail(HYBRID_USAGE,
+			   "a pool has high_watermark, low_watermark, writeback_rate, commit_interval",
+			   "no such setting of a pool: %s", key);
+}
+
+/* @send false: only check. */
+static int set_one(const struct command_line *cl, const struct hybrid_node *node,
+		   const char *assignment, bool send)
+{
+	const char *value = strchr(assignment, '=');
+	char key[64], message[128];
+	int r;
+
+	if (!value || value == assignment || (size_t)(value - assignment) >= sizeof(key))
+		return hybrid_fail(HYBRID_USAGE, "write it as mode=writeback",
+				   "%s is no KEY=VALUE", assignment);
+	snprintf(key, sizeof(key), "%.*s", (int)(value - assignment), assignment);
+	value++;
+	if (node->kind == HYBRID_POOL)
+		r = pool_message(message, sizeof(message), key, value);
+	else
+		r = volume_message(message, sizeof(message), key, value);
+	if (r || !send)
+		return r;
+	if (cl->given[OPT_TEST]) {
+		printf("dmsetup message %s 0 %s\n", node->name, message);
+		return 0;
+	}
+	return hybrid_dm_message(node->name, message, NULL);
+}
+
+int command_set(const struct command_line *cl)
+{
+	struct hybrid_inventory inv;
+	struct hybrid_node *node;
+	int i, r;
+
+	r = hybrid_dm_check();
+	if (!r)
+		r = lock_tools();
+	if (r)
+		return r;
+	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ACTIVE, NULL, 0);
+	if (!r)
+		r = hybrid_find_active(&inv, cl->argv[0], HYBRID_ANY, &node);
+	/* All are checked before the first is sent */
+	for (i = 1; i < cl->argc && !r; i++)
+		r = set_one(cl, node, cl->argv[i], false);
+	for (i = 1; i < cl->argc && !r; i++) {
+		r = set_one(cl, node, cl->argv[i], true);
+		if (r && i > 1)
+			r = HYBRID_PARTIAL;
+	}
+	hybrid_inventory_free(&inv);
+	return r;
+}
+
+/* get ---------------------------------------------------------------------- */
+
+static const struct hybrid_field get_fields[] = {
+	{ "key", "Key", HYBRID_FIELD_TEXT, "name of the setting or counter" },
+	{ "value", "Value", HYBRID_FIELD_TEXT, "its value" },
+};
+
+struct getter {
+	struct hybrid_report *report;
+	const char *wanted;	/* NULL: all */
+	bool found, nomem;
+};
+
+static void get_text(struct getter *g, const char *key, const char *value)
+{
+	struct hybrid_value *row;
+
+	if (g->wanted && strcmp(g->wanted, key))
+		return;
+	g->found = true;
+	row = hybrid_report_row(g->report);
+	if (!row) {
+		g->nomem = true;
+		return;
+	}
+	hybrid_set_text(&row[0], key);
+	hybrid_set_text(&row[1], value);
+}
+
+static void get_number(struct getter *g, const char *key, uint64_t value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	get_text(g, key, text);
+}
+
+static void get_pool(struct getter *g, const struct hybrid_node *node)
+{
+	const struct hybrid_pool_status *s = &node->p.status;
+
+#define X(name, unit, lowest, highest, def) \
+	get_number(g, #name, node->p.table.name < 0 ? (def) : node->p.table.name);
+	HYBRID_POOL_TUNABLES(X)
+#undef X
+#define X(name) get_text(g, #name, s->name);
+	HYBRID_POOL_STATUS_WORDS(X)
+#undef X
+#define X(name) get_number(g, #name, s->name);
+	HYBRID_POOL_STATUS_NUMBERS(X)
+#undef X
+}
+
+static void get_volume(struct getter *g, const struct hybrid_node *node)
+{
+	const struct hybrid_volume_status *s = &node->v.status;
+	char cutoff[32];
+
+	/* In bytes, as set takes it */
+	snprintf(cutoff, sizeof(cutoff), "%lld",
+		 node->v.table.cutoff_sectors < 0 ? 8192LL * 512 :
+		 (long long)node->v.table.cutoff_sectors * 512);
+	get_text(g, "cutoff", cutoff);
+#define X(name) get_text(g, #name, s->name);
+	HYBRID_VOLUME_STATUS_WORDS(X)
+#undef X
+#define X(name) get_number(g, #name, s->name);
+	HYBRID_VOLUME_STATUS_NUMBERS(X)
+#undef X
+}
+
+static int get(const struct command_line *cl, const struct hybrid_node *node)
+{
+	struct hybrid_report_options opts;
+	struct getter g = { .wanted = cl->argc > 1 ? cl->argv[1] : NULL };
+	int r;
+
+	r = report_options(cl, &opts);
+	if (r)
+		return r;
+	g.report = hybrid_report_new("settings", get_fields, 2, "key,value");
+	if (!g.report)
+		return hybrid_nomem();
+	if (node->kind == HYBRID_POOL)
+		get_pool(&g, node);
+	else
+		get_volume(&g, node);
+	if (g.wanted && !opts.json && !opts.export && !opts.fields) {
+		opts.fields = "value";
+		opts.noheadings = true;
+	}
+	if (g.nomem)
+		r = hybrid_nomem();
+	else if (g.wanted && !g.found)
+		r = hybrid_fail(HYBRID_USAGE, "leave out KEY to see all",
+				"%s has no key %s", node->name, g.wanted);
+	else
+		r = hybrid_report_print(g.report, &opts);
+	hybrid_report_free(g.report);
+	return r;
+}
+
+int command_get(const struct command_line *cl)
+{
+	struct hybrid_inventory inv;
+	struct hybrid_node *node;
+	int r;
+
+	r = hybrid_dm_check();
+	if (r)
+		return r;
+	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ACTIVE, NULL, 0);
+	if (!r)
+		r = hybrid_find_active(&inv, cl->argv[0], HYBRID_ANY, &node);
+	if (!r)
+		r = get(cl, node);
+	hybrid_inventory_free(&inv);
+	return r;
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <json-c/json.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+#include "errors.h"
+#include "health.h"
+
+/* For people --------------------------------------------------------------- */
+
+static void print_line(const char *key, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void print_line(const char *key, const char *fmt, ...)
+{
+	va_list ap;
+
+	printf("  %9s: ", key);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	putchar('\n');
+}
+
+static const char *size_text(char buf[32], uint64_t bytes)
+{
+	return hybrid_format_size(buf, 32, bytes, 'h');
+}
+
+static void print_pool(const struct hybrid_node *node)
+{
+	const struct hybrid_pool_status *s = &node->p.status;
+	uint64_t block = s->block_sectors * 512;
+	char path[HYBRID_PATH_MAX], a[32], b[32], c[32];
+
+	print_line("cache", "%s, %llu blocks of %s, policy %s",
+		   hybrid_node_device(node, path, sizeof(path)),
+		   (unsigned long long)s->blocks, size_text(a, block), s->policy);
+	print_line("data", "%s used, %s dirty, of %s", size_text(a, s->used * block),
+		   size_text(b, s->dirty * block), size_text(c, s->blocks * block));
+	print_line("volumes", "%llu active", (unsigned long long)s->volumes);
+	print_line("journal", "%llu of %llu blocks used, %llu writes, %llu checkpoints",
+		   (unsigned long long)s->journal_used, (unsigned long long)s->journal_blocks,
+		   (unsigned long long)s->journal_writes, (unsigned long long)s->checkpoints);
+	print_line("memory", "%s, %llu bytes for each block", size_text(a, s->ram),
+		   (unsigned long long)s->ram_per_block);
+	if (s->evictions || s->errors)
+		print_line("counts", "%llu evictions, %llu errors of the cache device",
+			   (unsigned long long)s->evictions, (unsigned long long)s->errors);
+}
+
+static void print_hits(const char *key, uint64_t hits, uint64_t misses)
+{
+	uint64_t all = hits + misses;
+
+	if (!all)
+		return;
+	print_line(key, "%llu, %.1f%% hits", (unsigned long long)all,
+		   100.0 * (double)hits / (double)all);
+}
+
+static void print_bypass(const struct hybrid_volume_status *s)
+{
+	const struct {
+		uint64_t count;
+		const char *why;
+	} reasons[] = {
+		{ s->bypass_sequential, "sequential beyond the cutoff" },
+		{ s->bypass_policy, "not wanted by the policy" },
+		{ s->bypass_full, "no free block (all dirty or in use)" },
+		{ s->bypass_busy, "block in use by other I/O" },
+		{ s->bypass_mode, "not cached in this mode" },
+		{ s->bypass_partial, "smaller than a granule" },
+	};
+	unsigned int i;
+
+	for (i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+		if (reasons[i].count)
+			print_line("bypassed", "%llu %s", (unsigned long long)reasons[i].count,
+				   reasons[i].why);
+}
+
+static void print_volume(const struct hybrid_node *node)
+{
+	const struct hybrid_volume_status *s = &node->v.status;
+	uint64_t block = node->pool && node->pool->active ?
+			 node->pool->p.status.block_sectors * 512 : 0;
+	char path[HYBRID_PATH_MAX], a[32], b[32];
+
+	print_line("mode", "%s%s", s->mode, node->v.table.inplace ? ", in place" : "");
+	print_line("pool", "%s, volume %u", node->pool ? node->pool->name : "?",
+		   node->v.table.id);
+	print_line("origin", "%s, %s", hybrid_node_device(node, path, sizeof(path)),
+		   size_text(a, node->dm.sectors * 512));
+	print_line("cached", "%s, %s dirty", size_text(a, s->cached * block),
+		   size_text(b, s->dirty * block));
+	print_hits("reads", s->read_hits, s->read_misses);
+	print_hits("writes", s->write_hits, s->write_misses);
+	print_bypass(s);
+	if (s->fills || s->writebacks)
+		print_line("moved", "%llu blocks filled, %llu written back",
+			   (unsigned long long)s->fills, (unsigned long long)s->writebacks);
+	if (s->cache_errors || s->origin_errors)
+		print_line("errors", "%llu of the cache, %llu of the origin",
+			   (unsigned long long)s->cache_errors,
+			   (unsigned long long)s->origin_errors);
+}
+
+static void print_text(const struct hybrid_node *node, const struct health *h)
+{
+	printf("%s %s\n", node->kind == HYBRID_POOL ? "pool" : "volume", node->name);
+	print_line("state", "%s", h->state);
+	if (h->reason[0])
+		print_line("reason", "%s", h->reason);
+	if (h->action[0])
+		print_line("action", "%s", h->action);
+	if (!node->active || !node->dm.live)
+		return;
+	if (node->kind == HYBRID_POOL)
+		print_pool(node);
+	else
+		print_volume(node);
+}
+
+/* For programs ------------------------------------------------------------- */
+
+static void add_text(struct json_object *o, const char *key, const char *value)
+{
+	json_object_object_add(o, key, value && value[0] ? json_object_new_string(value) : NULL);
+}
+
+static void add_counters(struct json_object *o, const struct hybrid_node *node)
+{
+	struct json_object *counters = json_object_new_object();
+
+	json_object_object_add(o, "counters", counters);
+#define X(name) json_object_object_add(counters, #name, json_object_new_uint64(s->name));
+	if (node->kind == HYBRID_POOL) {
+		const struct hybrid_pool_status *s = &node->p.status;
+
+		add_text(o, "policy", s->policy);
+		HYBRID_POOL_STATUS_NUMBERS(X)
+	} else {
+		const struct hybrid_volume_status *s = &node->v.status;
+
+		add_text(o, "mode", s->mode);
+		HYBRID_VOLUME_STATUS_NUMBERS(X)
+	}
+#undef X
+}
+
+static struct json_object *node_json(const struct hybrid_node *node, const struct health *h)
+{
+	struct json_object *o = json_object_new_object();
+	char path[HYBRID_PATH_MAX], uuid[HYBRID_UUID_TEXT], number[32];
+	uint64_t ratio;
+
+	add_text(o, "name", node->name);
+	add_text(o, "kind", node->kind == HYBRID_POOL ? "pool" : "volume");
+	add_text(o, "uuid", hybrid_uuid_text(uuid, node->uuid));
+	add_text(o, "state", h->state);
+	json_object_object_add(o, "healthy", json_object_new_boolean(h->healthy));
+	add_text(o, "reason", h->reason);
+	add_text(o, "action", h->action);
+	if (node->kind == HYBRID_VOLUME)
+		add_text(o, "pool", node->pool ? node->pool->name : NULL);
+	add_text(o, node->kind == HYBRID_POOL ? "cache" : "origin",
+		 hybrid_node_device(node, path, sizeof(path)));
+	if (hit_ratio(node, true, true, &ratio)) {
+		snprintf(number, sizeof(number), "%.2f", (double)ratio / 100);
+		json_object_object_add(o, "hit_ratio",
+				       json_object_new_double_s((double)ratio / 100, number));
+	}
+	if (node->active && node->dm.live)
+		add_counters(o, node);
+	return o;
+}
+
+/* Both --------------------------------------------------------------------- */
+
+struct printer {
+	const struct command_line *cl;
+	struct json_object *rows;	/* NULL: text */
+	unsigned int shown;
+	bool unhealthy;
+};
+
+static void print_node(struct printer *p, const struct hybrid_node *node)
+{
+	struct health health;
+
+	judge(node, &health);
+	p->unhealthy |= !health.healthy;
+	if (p->cl->given[OPT_UNHEALTHY] && health.healthy)
+		return;
+	if (p->rows) {
+		json_object_array_add(p->rows, node_json(node, &health));
+		return;
+	}
+	if (p->shown++)
+		putchar('\n');
+	print_text(node, &health);
+}
+
+static void print_status(struct printer *p, struct hybrid_inventory *inv,
+			 const struct hybrid_node *only)
+{
+	struct json_object *top = NULL;
+	unsigned int i;
+
+	if (p->cl->given[OPT_JSON]) {
+		top = json_object_new_object();
+		p->rows = json_object_new_array();
+		json_object_object_add(top, "status", p->rows);
+	}
+	for (i = 0; i < inv->nr_nodes; i++)
+		if (!only || only == &inv->nodes[i])
+			print_node(p, &inv->nodes[i]);
+	if (top) {
+		puts(json_object_to_json_string_ext(top, JSON_C_TO_STRING_PRETTY |
+						    JSON_C_TO_STRING_NOSLASHESCAPE));
+		json_object_put(top);
+	} else if (!p->shown) {
+		hybrid_note(p->cl->given[OPT_UNHEALTHY] ? "all pools and volumes are healthy" :
+			    "no pools and volumes are known");
+	}
+}
+
+int command_status(const struct command_line *cl)
+{
+	struct printer printer = { .cl = cl };
+	struct hybrid_node *node = NULL;
+	struct hybrid_inventory inv;
+	int r;
+
+	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ALL, NULL, 0);
+	if (!r && cl->argc)
+		r = hybrid_find_or_fail(&inv, cl->argv[0], HYBRID_ANY, &node);
+	if (!r) {
+		print_status(&printer, &inv, node);
+		r = printer.unhealthy ? HYBRID_DEGRADED : 0;
+	}
+	hybrid_inventory_free(&inv);
+	return r;
+}

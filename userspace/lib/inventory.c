@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "errors.h"
+#include "inventory.h"
+#include "sysfs.h"
+
+/* Members ------------------------------------------------------------------ */
+
+static int add_member(struct hybrid_inventory *inv, const struct hybrid_member *m)
+{
+	struct hybrid_member *array;
+
+	array = realloc(inv->members, (inv->nr_members + 1) * sizeof(*array));
+	if (!array)
+		return hybrid_nomem();
+	inv->members = array;
+	array[inv->nr_members++] = *m;
+	return 0;
+}
+
+/* @named: by the user, who wants to hear about what is wrong with it. */
+static int look_at(struct hybrid_inventory *inv, const char *path, bool named)
+{
+	struct hybrid_device dev;
+	struct hybrid_member m;
+	int r;
+
+	r = hybrid_device_open(&dev, path,
+			       named ? HYBRID_OPEN_FILES : HYBRID_OPEN_FILES | HYBRID_OPEN_QUIET);
+	if (r)
+		return named ? r : 0;
+	r = hybrid_member_read(&dev, &m);
+	hybrid_device_close(&dev);
+	if (r == -ENODATA)
+		return 0;
+	if (r && named)
+		return hybrid_fail(hybrid_exit_of_errno(-r), "check the device and the kernel log",
+				   "%s: cannot read: %s", path, strerror(-r));
+	if (r) {
+		hybrid_verbose("%s: cannot read: %s", path, strerror(-r));
+		return 0;
+	}
+	return add_member(inv, &m);
+}
+
+struct scan {
+	struct hybrid_inventory *inv;
+	const struct hybrid_dm_device *skip;
+	unsigned int nr_skip;
+};
+
+static int look_at_each(const char *kname, dev_t devno, void *arg)
+{
+	struct scan *scan = arg;
+	char path[HYBRID_PATH_MAX];
+	unsigned int i;
+
+	(void)kname;
+	/* Reading through our own volumes would find members inside them */
+	for (i = 0; i < scan->nr_skip; i++)
+		if (scan->skip[i].devno == devno)
+			return 0;
+	hybrid_devno_path(devno, path, sizeof(path));
+	return path[0] == '/' ? look_at(scan->inv, path, false) : 0;
+}
+
+static void mark_twins(struct hybrid_member *a, struct hybrid_member *b)
+{
+	snprintf(a->why, sizeof(a->why), "%.120s has the same member UUID", b->path);
+	snprintf(b->why, sizeof(b->why), "%.120s has the same member UUID", a->path);
+	a->ok = false;
+	b->ok = false;
+}
+
+/*
+ * One member seen through two devices is no clone if one is made of the other
+ * (multipath, md, a partition of full size): the upper one counts.
+ */
+static void resolve_twins(struct hybrid_inventory *inv)
+{
+	struct hybrid_member *a, *b;
+	bool drop[2];
+
+	for (a = inv->members; a < inv->members + inv->nr_members; a++) {
+		for (b = a + 1; b < inv->members + inv->nr_members; b++) {
+			if (!a->copies || !b->copies ||
+			    memcmp(a->sb.member_uuid, b->sb.member_uuid, 16))
+				continue;
+			drop[0] = a->devno && b->devno && hybrid_devno_held(a->devno, b->devno);
+			drop[1] = a->devno && b->devno && hybrid_devno_held(b->devno, a->devno);
+			if (drop[0])
+				a->copies = 0;
+			else if (drop[1] || (a->devno && a->devno == b->devno))
+				b->copies = 0;
+			else
+				mark_twins(a, b);
+		}
+	}
+}
+
+static void drop_resolved(struct hybrid_inventory *inv)
+{
+	unsigned int i, kept = 0;
+
+	for (i = 0; i < inv->nr_members; i++)
+		if (inv->members[i].copies || !inv->members[i].ok)
+			inv->members[kept++] = inv->members[i];
+	inv->nr_members = kept;
+}
+
+static int scan_members(struct hybrid_inventory *inv, char * const *paths,
+			unsigned int nr_paths)
+{
+	struct scan scan = { .inv = inv };
+	struct hybrid_dm_device *skip = NULL;
+	unsigned int i;
+	int r = 0;
+
+	for (i = 0; i < nr_paths && !r; i++)
+		r = look_at(inv, paths[i], true);
+	if (!nr_paths) {
+		r = hybrid_dm_list(&skip, &scan.nr_skip);
+		scan.skip = skip;
+		if (!r)
+			r = hybrid_sysfs_each(look_at_each, &scan);
+		free(skip);
+	}
+	resolve_twins(inv);
+	drop_resolved(inv);
+	return r;
+}
+
+/* Nodes -------------------------------------------------------------------- */
+
+static struct hybrid_node *add_node(struct hybrid_inventory *inv)
+{
+	struct hybrid_node *array;
+
+	array = realloc(inv->nodes, (inv->nr_nodes + 1) * sizeof(*array));
+	if (!array)
+		return NULL;
+	inv->nodes = array;
+	memset(&array[inv->nr_nodes], 0, sizeof(*array));
+	return &array[inv->nr_nodes++];
+}
+
+static int fail_parse(const struct hybrid_node *node, const char *what, const char *text)
+{
+	return hybrid_fail(HYBRID_NOTARGET, "install module and tools of one release",
+			   "%s: the kernel's %s is not understood: %s", node->name, what, text);
+}
+
+static int parse_table(struct hybrid_node *node, const char *text)
+{
+	const char *below;
+	int r;
+
+	if (node->kind == HYBRID_POOL) {
+		r = hybrid_pool_table_parse(text, &node->p.table);
+		below = node->p.table.cache_dev;
+	} else {
+		r = hybrid_volume_table_parse(text, &node->v.table);
+		below = node->v.table.origin_dev;
+	}
+	if (r)
+		return fail_parse(node, "table", text);
+	if (hybrid_devno_parse(below, &node->below))
+		node->below = 0;
+	return 0;
+}
+
+int hybrid_node_refresh(struct hybrid_node *node)
+{
+	char *text;
+	int r;
+
+	r = hybrid_dm_table(node->dm.name, &text, NULL);
+	if (r)
+		return r;
+	r = parse_table(node, text);
+	free(text);
+	if (!r)
+		r = hybrid_dm_status(node->dm.name, &text);
+	if (r)
+		return r;
+	if (node->kind == HYBRID_POOL)
+		r = hybrid_pool_status_parse(text, &node->p.status);
+	else
+		r = hybrid_volume_status_parse(text, &node->v.status);
+	if (r)
+		r = fail_parse(node, "status", text);
+	free(text);
+	return r;
+}
+
+static int add_active(struct hybrid_inventory *inv, const struct hybrid_dm_device *dm)
+{
+	struct hybrid_node *node = add_node(inv);
+
+	if (!node)
+		return hybrid_nomem();
+	node->kind = dm->pool ? HYBRID_POOL : HYBRID_VOLUME;
+	snprintf(node->name, sizeof(node->name), "%.63s", dm->name);
+	memcpy(node->uuid, dm->uuid, 16);
+	if (dm->pool)
+		memcpy(node->pool_uuid, dm->uuid, 16);
+	node->active = true;
+	node->dm = *dm;
+	return dm->live ? hybrid_node_refresh(node) : 0;
+}
+
+static int load_active(struct hybrid_inventory *inv)
+{
+	struct hybrid_dm_device *devices;
+	unsigned int nr, i, pass;
+	int r;
+
+	r = hybrid_dm_list(&devices, &nr);
+	/* Pools first: volumes point to them */
+	for (pass = 0; pass < 2 && !r; pass++)
+		for (i = 0; i < nr && !r; i++)
+			if (devices[i].pool == !pass)
+				r = add_active(inv, &devices[i]);
+	free(devices);
+	return r;
+}
+
+static int add_inactive(struct hybrid_inventory *inv, const struct hybrid_member *m)
+{
+	bool pool = m->sb.role == HYBRID_ROLE_CACHE;
+	const uint8_t *uuid = pool ? m->sb.pool_uuid : m->sb.volume_uuid;
+	struct hybrid_node *node;
+
+	if (!m->ok || m->sb.role == HYBRID_ROLE_DETACHED ||
+	    hybrid_find_uuid(inv, uuid, pool ? HYBRID_POOL : HYBRID_VOLUME))
+		return 0;
+	node = add_node(inv);
+	if (!node)
+		return hybrid_nomem();
+	node->kind = pool ? HYBRID_POOL : HYBRID_VOLUME;
+	memcpy(node->name, m->sb.name, sizeof(node->name));
+	memcpy(node->uuid, uuid, 16);
+	memcpy(node->pool_uuid, m->sb.pool_uuid, 16);
+	return 0;
+}
+
+static int load_inactive(struct hybrid_inventory *inv)
+{
+	unsigned int i, pass;
+	int r = 0;
+
+	for (pass = 0; pass < 2 && !r; pass++)
+		for (i = 0; i < inv->nr_members && !r; i++)
+			if ((inv->members[i].sb.role == HYBRID_ROLE_CACHE) == !pass)
+				r = add_inactive(inv, &inv->members[i]);
+	return r;
+}
+
+static struct hybrid_node *find_devno(struct hybrid_inventory *inv, dev_t devno)
+{
+	unsigned int i;
+
+	for (i = 0; i < inv->nr_nodes; i++)
+		if (inv->nodes[i].active && inv->nodes[i].dm.devno == devno)
+			return &inv->nodes[i];
+	return NULL;
+}
+
+static struct hybrid_member *member_of(struct hybrid_inventory *inv,
+				       const struct hybrid_node *node)
+{
+	struct hybrid_member *m;
+
+	for (m = inv->members; m < inv->members + inv->nr_members; m++) {
+		if (node->active && node->below && m->devno == node->below)
+			return m;
+		if (!m->ok || m->sb.role == HYBRID_ROLE_DETACHED)
+			continue;
+		if (!memcmp(m->sb.role == HYBRID_ROLE_CACHE ? m->sb.pool_uuid :
+			    m->sb.volume_uuid, node->uuid, 16))
+			return m;
+	}
+	return NULL;
+}
+
+/* Once the arrays no longer move: who belongs to whom. */
+static void connect_nodes(struct hybrid_inventory *inv)
+{
+	struct hybrid_node *node;
+	dev_t devno;
+
+	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
+		node->member = member_of(inv, node);
+		if (node->kind == HYBRID_POOL)
+			continue;
+		if (node->active && !hybrid_devno_parse(node->v.table.pool_dev, &devno))
+			node->pool = find_devno(inv, devno);
+		if (node->pool)
+			memcpy(node->pool_uuid, node->pool->uuid, 16);
+		else
+			node->pool = hybrid_find_uuid(inv, node->pool_uuid, HYBRID_POOL);
+	}
+}
+
+int hybrid_inventory_load(struct hybrid_inventory *inv, unsigned int flags,
+			  char * const *paths, unsigned int nr_paths)
+{
+	int r = 0;
+
+	memset(inv, 0, sizeof(*inv));
+	if (flags & HYBRID_LOAD_MEMBERS)
+		r = scan_members(inv, paths, nr_paths);
+	if (!r && flags & HYBRID_LOAD_ACTIVE)
+		r = load_active(inv);
+	if (!r)
+		r = load_inactive(inv);
+	connect_nodes(inv);
+	return r;
+}
+
+void hybrid_inventory_free(struct hybrid_inventory *inv)
+{
+	free(inv->members);
+	free(inv->nodes);
+	memset(inv, 0, sizeof(*inv));
+}
+
+/* Finding ------------------------------------------------------------------ */
+
+struct hybrid_node *hybrid_find_uuid(struct hybrid_inventory *inv, const uint8_t uuid[16],
+				     enum hybrid_kind kind)
+{
+	unsigned int i;
+
+	for (i = 0; i < inv->nr_nodes; i++)
+		if (inv->nodes[i].kind == kind && !memcmp(inv->nodes[i].uuid, uuid, 16))
+			return &inv->nodes[i];
+	return NULL;
+}
+
+struct hybrid_member *hybrid_find_member(struct hybrid_inventory *inv, const uint8_t uuid[16])
+{
+	unsigned int i;
+
+	for (i = 0; i < inv->nr_members; i++)
+		if (!memcmp(inv->members[i].sb.member_uuid, uuid, 16))
+			return &inv->members[i];
+	return NULL;
+}
+
+/* The volume or pool at a path, or the one that the device there is a member of. */
+static struct hybrid_node *find_path(struct hybrid_inventory *inv, const char *path,
+				     unsigned int kinds)
+{
+	struct hybrid_node *node;
+	struct stat st;
+
+	if (stat(path, &st) || !S_ISBLK(st.st_mode))
+		return NULL;
+	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
+		if (!(kinds & (1U << node->kind)))
+			continue;
+		if (node->active && (node->dm.devno == st.st_rdev || node->below == st.st_rdev))
+			return node;
+		if (node->member && node->member->devno == st.st_rdev)
+			return node;
+	}
+	return NULL;
+}
+
+struct hybrid_node *hybrid_find(struct hybrid_inventory *inv, const char *what,
+				unsigned int kinds)
+{
+	struct hybrid_node *node, *found = NULL;
+	uint8_t uuid[16];
+
+	if (strchr(what, '/')) {
+		node = find_path(inv, what, kinds);
+		if (node || strncmp(what, "/dev/mapper/", 12))
+			return node;
+		what += 12;
+	}
+	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
+		if (!(kinds & (1U << node->kind)) || strcmp(node->name, what))
+			continue;
+		/* Of two with one name the active one is meant */
+		if (!found || node->active)
+			found = node;
+	}
+	if (found || !hybrid_uuid_parse(what, uuid))
+		return found;
+	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++)
+		if (kinds & (1U << node->kind) &&
+		    (!memcmp(node->uuid, uuid, 16) ||
+		     (node->member && !memcmp(node->member->sb.member_uuid, uuid, 16))))
+			return node;
+	return NULL;
+}
+
+static const char *kinds_name(unsigned int kinds)
+{
+	if (kinds == HYBRID_ANY)
+		return "pool or volume";
+	return kinds & (1U << HYBRID_POOL) ? "pool" : "volume";
+}
+
+int hybrid_find_or_fail(struct hybrid_inventory *inv, const char *what, unsigned int kinds,
+			struct hybrid_node **node)
+{
+	*node = hybrid_find(inv, what, kinds);
+	if (*node)
+		return 0;
+	return hybrid_fail(HYBRID_BADDEV, "see hybridctl list", "no %s %s is known",
+			   kinds_name(kinds), what);
+}
+
+int hybrid_find_active(struct hybrid_inventory *inv, const char *what, unsigned int kinds,
+		       struct hybrid_node **node)
+{
+	int r = hybrid_find_or_fail(inv, what, kinds, node);
+
+	if (r || (*node)->active)
+		return r;
+	return hybrid_fail(HYBRID_BADDEV, "hybridctl activate it first", "%s is not active",
+			   (*node)->name);
+}
+
+int hybrid_pool_volumes(const char *pool, struct hybrid_volume_line **entries,
+			unsigned int *nr)
+{
+	char *reply;
+	int r;
+
+	r = hybrid_dm_message(pool, "volumes", &reply);
+	if (r)
+		return r;
+	r = hybrid_volume_lines_parse(reply, entries, nr);
+	free(reply);
+	if (r == -ENOMEM)
+		return hybrid_nomem();
+	if (r)
+		return hybrid_fail(HYBRID_NOTARGET, "install module and tools of one release",
+				   "%s: its list of volumes is not understood", pool);
+	return 0;
+}
+
+char *hybrid_node_device(const struct hybrid_node *node, char *buf, size_t len)
+{
+	if (node->active && node->below)
+		return hybrid_devno_path(node->below, buf, len);
+	snprintf(buf, len, "%s", node->member ? node->member->path : "-");
+	return buf;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What is there: members found on block devices, active pools and volumes, and
+ * how they belong together.  Read once at the start of a command.
+ */
+#ifndef HYBRID_INVENTORY_H
+#define HYBRID_INVENTORY_H
+
+#include "dm.h"
+#include "members.h"
+
+enum hybrid_kind { HYBRID_POOL, HYBRID_VOLUME };
+
+/*
+ * A pool or a volume: active, or known from its member's superblock only (then
+ * the parts marked "active" are zero).
+ */
+struct hybrid_node {
+	enum hybrid_kind kind;
+	char name[HYBRID_NAME_SIZE];
+	uint8_t uuid[16];
+	uint8_t pool_uuid[16];		/* of a pool: its own; null: unknown */
+	bool active;
+	struct hybrid_member *member;	/* cache device or origin; NULL: not found */
+
+	struct hybrid_dm_device dm;			/* active */
+	dev_t below;					/* active: cache device or origin */
+	struct hybrid_node *pool;			/* volume: its pool, if known */
+	union {
+		struct {
+			struct hybrid_pool_table table;		/* active */
+			struct hybrid_pool_status status;	/* active */
+		} p;
+		struct {
+			struct hybrid_volume_table table;	/* active */
+			struct hybrid_volume_status status;	/* active */
+		} v;
+	};
+};
+
+struct hybrid_inventory {
+	struct hybrid_member *members;	/* sorted as the kernel names devices */
+	unsigned int nr_members;
+	struct hybrid_node *nodes;	/* pools first */
+	unsigned int nr_nodes;
+};
+
+/* hybrid_inventory_load() flags */
+#define HYBRID_LOAD_MEMBERS	(1U << 0)	/* scan block devices */
+#define HYBRID_LOAD_ACTIVE	(1U << 1)	/* ask device-mapper */
+#define HYBRID_LOAD_ALL		(HYBRID_LOAD_MEMBERS | HYBRID_LOAD_ACTIVE)
+
+/*
+ * Read it.  With @nr_paths, only these devices (and files) are looked at instead
+ * of all.  Returns 0 or an exit code; free with hybrid_inventory_free() either
+ * way.  Members that appear twice are marked as not ok, both of them.
+ */
+int hybrid_inventory_load(struct hybrid_inventory *inv, unsigned int flags,
+			  char * const *paths, unsigned int nr_paths);
+void hybrid_inventory_free(struct hybrid_inventory *inv);
+
+/*
+ * Find by name, UUID, /dev path of the volume or pool, or a member device.
+ * @kinds: bits 1 << kind.  NULL: not found, nothing is printed.
+ */
+struct hybrid_node *hybrid_find(struct hybrid_inventory *inv, const char *what,
+				unsigned int kinds);
+#define HYBRID_ANY	((1U << HYBRID_POOL) | (1U << HYBRID_VOLUME))
+
+/* The same, with the error printed: *node is set if 0 is returned. */
+int hybrid_find_or_fail(struct hybrid_inventory *inv, const char *what, unsigned int kinds,
+			struct hybrid_node **node);
+/* ... and it must be active. */
+int hybrid_find_active(struct hybrid_inventory *inv, const char *what, unsigned int kinds,
+		       struct hybrid_node **node);
+
+struct hybrid_node *hybrid_find_uuid(struct hybrid_inventory *inv, const uint8_t uuid[16],
+				     enum hybrid_kind kind);
+struct hybrid_member *hybrid_find_member(struct hybrid_inventory *inv, const uint8_t uuid[16]);
+
+/* Read status and table of an active node again.  Returns 0 or an exit code. */
+int hybrid_node_refresh(struct hybrid_node *node);
+
+/*
+ * The volume table of an active pool; *entries is allocated.  Returns 0 or an
+ * exit code.
+ */
+int hybrid_pool_volumes(const char *pool, struct hybrid_volume_line **entries,
+			unsigned int *nr);
+
+/* Path of the device below an active node, or of its member; "-" if neither. */
+char *hybrid_node_device(const struct hybrid_node *node, char *buf, size_t len);
+
+#endif
