@@ -94,7 +94,7 @@
 #define HYBRID_ROLE_DETACHED		3	/* an origin that was detached */
 
 /* hybrid_superblock.flags */
-#define HYBRID_SB_DIRTY		0x1 /* origin: its cache may hold newer data */
+#define HYBRID_SB_DIRTY		0x1U /* origin: its cache may hold newer data */
 
 /*
  * Feature bits: a bit unknown to the reader in incompat refuses the member, in
@@ -181,7 +181,7 @@ struct hybrid_block_header {
 
 /* Root, index -------------------------------------------------------------- */
 
-#define HYBRID_ROOT_CLEAN	0x1 /* stopped: the journal is empty, no region open */
+#define HYBRID_ROOT_CLEAN	0x1U /* stopped: the journal is empty, no region open */
 
 #define HYBRID_ROOT_INDEXES		1968
 #define HYBRID_INDEX_LEAVES		2016
@@ -208,7 +208,7 @@ struct hybrid_index {
 #define HYBRID_VOLUME_TOMBSTONE		2	/* detached; its origin is not yet marked */
 
 /* hybrid_volume_entry.flags */
-#define HYBRID_VOLUME_INPLACE	0x1 /* the origin has no head and no tail */
+#define HYBRID_VOLUME_INPLACE	0x1U /* the origin has no head and no tail */
 
 #define HYBRID_MODE_WRITETHROUGH	0
 #define HYBRID_MODE_WRITEBACK		1
