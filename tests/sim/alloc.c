@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Memory: the engine's, with a list of what it holds; and arenas of our own. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "sim.h"
+#include "alloc.h"
+
+#undef malloc
+#undef calloc
+#undef free
+
+struct block {
+	struct list_head link;
+	struct heap *heap;
+	size_t bytes;
+	u64 pad[4];		/* the engine's part stays aligned to 64 bytes */
+} __aligned(64);
+
+struct heap *sim_heap;
+int sim_fail_alloc;
+
+void heap_init(struct heap *h)
+{
+	INIT_LIST_HEAD(&h->blocks);
+	h->bytes = 0;
+}
+
+void *heap_alloc(struct heap *h, size_t bytes, bool zero)
+{
+	struct block *b = aligned_alloc(64, round_up(sizeof(*b) + bytes, 64UL));
+
+	if (!b)
+		abort();
+	/* What is not zeroed must not be relied on */
+	memset(b + 1, zero ? 0 : 0xa5, bytes);
+	b->heap = h;
+	b->bytes = bytes;
+	h->bytes += bytes;
+	list_add_tail(&b->link, &h->blocks);
+	return b + 1;
+}
+
+void heap_drop(struct heap *h)
+{
+	struct block *b, *next;
+
+	list_for_each_entry_safe(b, next, &h->blocks, link)
+		free(b);
+	heap_init(h);
+}
+
+bool heap_empty(const struct heap *h)
+{
+	return list_empty(&h->blocks);
+}
+
+void *sim_malloc(size_t bytes)
+{
+	return heap_alloc(sim_heap, bytes, false);
+}
+
+void *sim_calloc(size_t n, size_t bytes)
+{
+	return heap_alloc(sim_heap, n * bytes, true);
+}
+
+void sim_free(void *p)
+{
+	struct block *b = p;
+
+	if (!p)
+		return;
+	b--;
+	b->heap->bytes -= b->bytes;
+	list_del(&b->link);
+	free(b);
+}
+
+/* ---- Arenas --------------------------------------------------------------- */
+
+#define CHUNK_BYTES (1UL << 20)
+
+struct chunk {
+	struct chunk *below;
+	size_t used, size;
+	char mem[];
+};
+
+struct arena sim_arena;
+
+void *xalloc(size_t bytes)
+{
+	void *p = calloc(1, bytes ? bytes : 1);
+
+	if (!p)
+		abort();
+	return p;
+}
+
+void *xrealloc(void *p, size_t bytes)
+{
+	p = realloc(p, bytes);
+	if (!p)
+		abort();
+	return p;
+}
+
+static struct chunk *spare;
+
+static struct chunk *new_chunk(size_t bytes)
+{
+	struct chunk *c = spare;
+
+	if (c && bytes <= CHUNK_BYTES) {
+		spare = c->below;
+		return c;
+	}
+	bytes = max_t(size_t, bytes, CHUNK_BYTES);
+	c = malloc(sizeof(*c) + bytes);
+	if (!c)
+		abort();
+	c->size = bytes;
+	return c;
+}
+
+void *arena_alloc(struct arena *a, size_t bytes)
+{
+	struct chunk *c = a->chunk;
+	void *p;
+
+	bytes = round_up(bytes, 16UL);
+	if (!c || c->used + bytes > c->size) {
+		c = new_chunk(bytes);
+		c->below = a->chunk;
+		c->used = 0;
+		a->chunk = c;
+	}
+	p = c->mem + c->used;
+	c->used += bytes;
+	return p;
+}
+
+struct mark arena_mark(struct arena *a)
+{
+	struct mark m = { a->chunk, a->chunk ? a->chunk->used : 0 };
+
+	return m;
+}
+
+void arena_release(struct arena *a, struct mark m)
+{
+	while (a->chunk != m.chunk) {
+		struct chunk *c = a->chunk;
+
+		a->chunk = c->below;
+		if (c->size == CHUNK_BYTES) {
+			c->below = spare;
+			spare = c;
+		} else {
+			free(c);
+		}
+	}
+	if (a->chunk)
+		a->chunk->used = m.used;
+}

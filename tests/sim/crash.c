@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Crash states.  The world stands still; in a copy of it the power is cut, a new
+ * engine recovers, everything is read back and compared with what the oracle
+ * allows.  Then the copy is taken back.
+ */
+#include <stdlib.h>
+
+#include "sim.h"
+
+/* ---- The state of the disks ------------------------------------------------- */
+
+/* With at most this many volatile writes, every subset of them is tried. */
+#define EXHAUSTIVE_WRITES 6
+
+static u32 volatile_writes(struct world *w)
+{
+	struct dreq *list[64];
+	u32 i, n = 0;
+
+	for (i = 0; i < w->nr_dev && n <= 64; i++)
+		n += device_volatile_writes(w->dev[i], list, 64);
+	return n;
+}
+
+static void cut_by_mask(struct world *w, u64 mask, struct rng *rng)
+{
+	struct dreq *list[64];
+	u32 i;
+
+	for (i = 0; i < w->nr_dev; i++) {
+		u32 n = min(device_volatile_writes(w->dev[i], list, 64), 64U);
+
+		device_cut(w->dev[i], CUT_WRITES, mask, rng);
+		mask = n < 64 ? mask >> n : 0;
+	}
+}
+
+static void cut_by_chance(struct world *w, struct rng *rng)
+{
+	bool same = rng_below(rng, 3) == 0;
+	enum cut how = rng_below(rng, NR_CUTS);
+	u32 i;
+
+	for (i = 0; i < w->nr_dev; i++) {
+		if (!same)
+			how = rng_below(rng, NR_CUTS);
+		device_cut(w->dev[i], how, rng_next(rng), rng);
+	}
+}
+
+/* ---- What must hold ----------------------------------------------------------- */
+
+/* P4: without the cache, a volume that never was writeback is whole. */
+static void check_clean_origins(struct world *w)
+{
+	u32 i, j;
+
+	for (i = 0; i < w->nr_vol && !w->stop; i++) {
+		struct volume *vol = w->vol[i];
+		struct oracle *o = vol->oracle;
+
+		if (vol->ever_writeback || w->main->faulty)
+			continue;
+		for (j = 0; j < o->nr_active; j++) {
+			u64 s = o->active[j];
+			val_t v = device_durable(vol->origin, vol->origin->data_from + s);
+			const char *why = oracle_crash_read(o, s, v, false);
+
+			if (!why)
+				continue;
+			violation(w, "P4", "the origin alone of volume %u (never writeback) holds %s at %llu: %s",
+				  vol->id, val_name(v), (unsigned long long)s, why);
+			oracle_explain(o, s);
+			break;
+		}
+	}
+}
+
+static void check_dirty_counts(struct world *w)
+{
+	u32 i;
+
+	for (i = 0; i < w->nr_vol && !w->stop; i++) {
+		struct volume *vol = w->vol[i];
+		struct hybrid_volume_status st = {};
+
+		if (!vol->v || vol->ever_writeback)
+			continue;
+		hybrid_volume_status(w->e, vol->v, &st);
+		if (st.dirty)
+			violation(w, "P4", "volume %u was never writeback and has %u dirty blocks",
+				  vol->id, st.dirty);
+	}
+}
+
+/* After a drain and a stop the origins alone hold everything. */
+static void check_drained_origins(struct world *w)
+{
+	u32 i;
+	u64 s;
+
+	for (i = 0; i < w->nr_vol && !w->stop; i++) {
+		struct volume *vol = w->vol[i];
+
+		for (s = 0; s < vol->hot && !w->stop; s++) {
+			val_t v = device_durable(vol->origin, vol->origin->data_from + s);
+			const char *why = oracle_crash_read(vol->oracle, s, v, false);
+
+			if (!why)
+				continue;
+			violation(w, "drain", "the drained origin of volume %u holds %s at %llu: %s",
+				  vol->id, val_name(v), (unsigned long long)s, why);
+			oracle_explain(vol->oracle, s);
+		}
+	}
+}
+
+/* ---- Steps of a crash state ---------------------------------------------------- */
+
+static bool boot_branch(struct world *w)
+{
+	const char *why;
+	u32 i;
+	int r;
+
+	why = world_boot(w, &r);
+	if (w->crashed || w->stop)
+		return false;
+	if (why) {
+		violation(w, "recovery", "load fails with %d: %s", r, why);
+		return false;
+	}
+	for (i = 0; i < w->nr_vol; i++) {
+		struct volume *vol = w->vol[i];
+
+		if (!vol->created && !vol->unsure)
+			continue;
+		r = world_open(w, vol, &why);
+		if (w->crashed || w->stop)
+			return false;
+		if (!r || (r == -ENOENT && vol->unsure))
+			continue;
+		if (w->main->pool_faulty)
+			continue;
+		violation(w, "recovery", "open of volume %u fails with %d: %s", vol->id, r,
+			  why ? why : "(no reason given)");
+		return false;
+	}
+	return true;
+}
+
+static void read_back(struct world *w)
+{
+	u32 i;
+	u64 b;
+
+	for (i = 0; i < w->nr_vol; i++) {
+		struct volume *vol = w->vol[i];
+		u32 count = 1 << vol->oracle->touched_shift;
+
+		for (b = 0; vol->v && b < vol->hot / count && !w->stop && !w->crashed; b++) {
+			if (!vol->oracle->touched[b] && rng_below(&w->rng, 16))
+				continue;
+			world_submit(w, vol, HYBRID_IO_READ, b * count, count, false);
+			world_settle(w);
+		}
+	}
+}
+
+static void cut_again(struct world *w)
+{
+	cut_by_chance(w, &w->rng);
+	world_drop(w);
+}
+
+static void drain_and_stop(struct world *w)
+{
+	struct hybrid_pool_status st;
+	struct hybrid_actions acts;
+	u32 i, ticks;
+
+	hybrid_actions_init(&acts);
+	hybrid_engine_drain(w->e, NULL, true, &acts);
+	world_carry(w, &acts);
+	for (ticks = 0; !w->stop; ticks++) {
+		world_idle(w);
+		hybrid_engine_status(w->e, &st);
+		if (!st.dirty)
+			break;
+		if (ticks == 300) {
+			violation(w, "liveness", "a drain leaves %u blocks dirty", st.dirty);
+			return;
+		}
+		world_tick(w, 100);
+	}
+	for (i = 0; i < w->nr_vol && !w->stop; i++)
+		if (w->vol[i]->v)
+			world_close(w, w->vol[i]);
+	if (w->stop || !world_stop(w))
+		return;
+	check_drained_origins(w);
+	hybrid_engine_destroy(w->e);
+	w->e = NULL;
+	if (!heap_empty(&w->heap))
+		violation(w, "memory", "destroy leaves %llu bytes",
+			  (unsigned long long)w->heap.bytes);
+}
+
+static void explore(struct world *w)
+{
+	check_clean_origins(w);
+	if (w->stop)
+		return;
+	if (rng_below(&w->rng, 8) == 0) {	/* a crash in the recovery */
+		w->crash_at = w->changes + 1 + rng_below(&w->rng, 24);
+		if (boot_branch(w))
+			read_back(w);
+		w->crash_at = SIM_NEVER;
+		if (w->stop)
+			return;
+		cut_again(w);
+		check_clean_origins(w);
+	}
+	if (w->stop || !boot_branch(w))
+		return;
+	check_dirty_counts(w);
+	read_back(w);
+	if (w->stop)
+		return;
+	switch (rng_below(&w->rng, 6)) {
+	case 0:
+		cut_again(w);
+		if (boot_branch(w))
+			read_back(w);
+		break;
+	case 1:
+		drain_and_stop(w);
+		if (!w->stop && boot_branch(w))
+			read_back(w);
+		break;
+	}
+}
+
+/* ---- The copy ------------------------------------------------------------------ */
+
+static struct world branch_world;
+static struct volume branch_volume[SIM_MAX_VOLUMES];
+
+static void copy_world(struct world *b, struct world *w, u32 sample)
+{
+	u32 i;
+
+	*b = *w;
+	b->main = w;
+	b->branch = true;
+	b->lint = NULL;
+	b->p.cut_every = 0;
+	b->crashed = false;
+	b->blocking = false;
+	b->crash_at = SIM_NEVER;
+	b->e = NULL;
+	b->faulty = w->faulty;
+	b->rng = rng_fork(&w->brng, w->changes * 4096 + sample);
+	heap_init(&b->heap);
+	INIT_LIST_HEAD(&b->ready);
+	INIT_LIST_HEAD(&b->uios);
+	b->nr_ready = 0;
+	b->nr_uios = 0;
+	b->nr_actions = 0;
+	for (i = 0; i < w->nr_vol; i++) {
+		branch_volume[i] = *w->vol[i];
+		branch_volume[i].v = NULL;
+		branch_volume[i].ios = 0;
+		b->vol[i] = &branch_volume[i];
+	}
+}
+
+static void explore_one(struct world *w, u32 sample, bool by_mask)
+{
+	struct world *b = &branch_world;
+	struct fault fault[SIM_MAX_DEVICES];
+	struct mark mark = arena_mark(&sim_arena);
+	size_t undo = undo_mark();
+	u64 now = sim_now;
+	u32 i;
+
+	sim_crash_states++;
+	undo_on = true;
+	copy_world(b, w, sample);
+	if (sim_trace)
+		fprintf(stderr, "    | crash state %u at change %llu\n", sample,
+			(unsigned long long)w->changes);
+	if (by_mask)
+		cut_by_mask(w, sample, &b->rng);
+	else
+		cut_by_chance(w, &b->rng);
+	for (i = 0; i < w->nr_dev; i++) {
+		fault[i] = w->dev[i]->fault;
+		memset(&w->dev[i]->fault, 0, sizeof(fault[i]));
+		device_enter_branch(w->dev[i]);
+	}
+	sim_world = b;
+	explore(b);
+	sim_world = w;
+	heap_drop(&b->heap);
+	sim_heap = &w->heap;
+	for (i = 0; i < w->nr_vol; i++)
+		oracle_unpin(w->vol[i]->oracle);
+	for (i = 0; i < w->nr_dev; i++) {
+		device_leave_branch(w->dev[i]);
+		w->dev[i]->fault = fault[i];
+	}
+	undo_to(undo);
+	undo_on = false;
+	arena_release(&sim_arena, mark);
+	sim_now = now;
+}
+
+void crash_explore(struct world *w, u32 samples)
+{
+	u32 n = volatile_writes(w), i;
+
+	if (n <= EXHAUSTIVE_WRITES && samples > 1)
+		for (i = 0; i < 1U << n && !w->stop; i++)
+			explore_one(w, i, true);
+	for (i = 0; i < samples && !w->stop; i++)
+		explore_one(w, (1 << EXHAUSTIVE_WRITES) + i, false);
+	trace(w, 20, w->changes, n, "cut: %u volatile writes", n);
+}

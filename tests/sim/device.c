@@ -1,0 +1,556 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A disk with a volatile write cache.
+ *
+ * Every sector has one durable value and a chain of newer, volatile versions.  A
+ * write in flight may be carried out in part at any time; when it completes all
+ * of it has been.  A flush makes durable what had completed before the flush was
+ * submitted.  A cut leaves each sector with its durable value, with any of its
+ * versions, or with that of a write still in flight.
+ */
+#include <stdlib.h>
+
+#include "sim.h"
+
+u64 sim_now;
+bool undo_on;
+
+static struct undo *undo_log;
+static size_t undo_nr, undo_cap;
+
+size_t undo_mark(void)
+{
+	return undo_nr;
+}
+
+void undo_to(size_t mark)
+{
+	while (undo_nr > mark) {
+		struct undo *u = &undo_log[--undo_nr];
+
+		u->dev->durable[u->sector] = u->val;
+	}
+}
+
+void device_set(struct device *d, u64 sector, val_t val)
+{
+	if (undo_on) {
+		if (undo_nr == undo_cap) {
+			undo_cap = max_t(size_t, 2 * undo_cap, 4096);
+			undo_log = xrealloc(undo_log, undo_cap * sizeof(*undo_log));
+		}
+		undo_log[undo_nr++] = (struct undo){ d, sector, d->durable[sector] };
+	}
+	d->durable[sector] = val;
+}
+
+void device_init(struct device *d, u32 nr, u64 sectors, u64 data_from, u64 data_to)
+{
+	int i;
+
+	memset(d, 0, sizeof(*d));
+	d->nr = nr;
+	d->sectors = sectors;
+	d->data_from = data_from;
+	d->data_to = data_to;
+	d->durable = xalloc(sectors * sizeof(*d->durable));
+	for (i = 0; i < 2; i++) {
+		d->vol[i].newest = xalloc(sectors * sizeof(u32));
+		d->vol[i].nr = 1;	/* 0 ends a chain */
+	}
+	d->v = &d->vol[0];
+	d->fault.to = sectors;
+}
+
+void device_free(struct device *d)
+{
+	int i;
+
+	free(d->durable);
+	for (i = 0; i < 2; i++) {
+		free(d->vol[i].newest);
+		free(d->vol[i].pool);
+		free(d->vol[i].dirty);
+		free(d->vol[i].inflight);
+	}
+}
+
+static val_t whole(const struct device *d, u64 sector, val_t val)
+{
+	if (val || !device_is_data(d, sector))
+		return val;
+	return d->nr ? VAL(d->nr - 1, sector - d->data_from, 0) :
+	       VAL(VAL_JUNK - 1, sector - d->data_from, 0);
+}
+
+val_t device_durable(const struct device *d, u64 sector)
+{
+	return whole(d, sector, d->durable[sector]);
+}
+
+val_t device_read(const struct device *d, u64 sector)
+{
+	u32 i = d->v->newest[sector];
+
+	return whole(d, sector, i ? d->v->pool[i].val : d->durable[sector]);
+}
+
+val_t device_completed(const struct device *d, u64 sector)
+{
+	u32 i;
+
+	for (i = d->v->newest[sector]; i; i = d->v->pool[i].older)
+		if (d->v->pool[i].by->done)
+			return whole(d, sector, d->v->pool[i].val);
+	return device_durable(d, sector);
+}
+
+void device_get_bytes(const struct device *d, u64 sector, void *bytes, u32 len, bool durable)
+{
+	u32 i;
+
+	for (i = 0; i < len / 512; i++) {
+		val_t v = durable ? device_durable(d, sector + i) : device_read(d, sector + i);
+
+		if (v)
+			memcpy(bytes + i * 512, (void *)v, 512);
+		else
+			memset(bytes + i * 512, 0, 512);
+	}
+}
+
+void device_set_bytes(struct device *d, u64 sector, const void *bytes, u32 len)
+{
+	char *copy = arena_alloc(&sim_arena, len);
+	u32 i;
+
+	memcpy(copy, bytes, len);
+	for (i = 0; i < len / 512; i++)
+		device_set(d, sector + i, (val_t)(copy + i * 512));
+}
+
+/* ---- Versions ------------------------------------------------------------- */
+
+static u32 new_version(struct volatiles *v)
+{
+	u32 i = v->free;
+
+	if (i) {
+		v->free = v->pool[i].older;
+		return i;
+	}
+	if (v->nr >= v->cap) {
+		v->cap = max_t(u32, 2 * v->cap, 1024);
+		v->pool = xrealloc(v->pool, v->cap * sizeof(*v->pool));
+	}
+	return v->nr++;
+}
+
+static void push_version(struct device *d, u64 sector, val_t val, struct dreq *by)
+{
+	struct volatiles *v = d->v;
+	u32 i = new_version(v);
+
+	v->pool[i] = (struct version){ val, by, v->newest[sector] };
+	if (!v->newest[sector]) {
+		if (v->nr_dirty == v->cap_dirty) {
+			v->cap_dirty = max_t(u32, 2 * v->cap_dirty, 1024);
+			v->dirty = xrealloc(v->dirty, v->cap_dirty * sizeof(*v->dirty));
+		}
+		v->dirty[v->nr_dirty++] = sector;
+	}
+	v->newest[sector] = i;
+}
+
+static void drop_chain(struct volatiles *v, u32 i)
+{
+	while (i) {
+		u32 older = v->pool[i].older;
+
+		v->pool[i].older = v->free;
+		v->free = i;
+		i = older;
+	}
+}
+
+/* Version *link becomes durable; it and what is older leaves the chain. */
+static void settle(struct device *d, u64 sector, u32 *link)
+{
+	u32 i = *link;
+
+	device_set(d, sector, d->v->pool[i].val);
+	*link = 0;
+	drop_chain(d->v, i);
+}
+
+static void flush_sector(struct device *d, u64 sector, u64 before)
+{
+	u32 *link = &d->v->newest[sector];
+
+	for (; *link; link = &d->v->pool[*link].older) {
+		struct dreq *by = d->v->pool[*link].by;
+
+		if (by->done && by->done < before) {
+			settle(d, sector, link);
+			return;
+		}
+	}
+}
+
+static void forget_clean(struct volatiles *v)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < v->nr_dirty; i++)
+		if (v->newest[v->dirty[i]])
+			v->dirty[n++] = v->dirty[i];
+	v->nr_dirty = n;
+}
+
+static void flush_device(struct device *d, u64 before)
+{
+	u32 i;
+
+	for (i = 0; i < d->v->nr_dirty; i++)
+		flush_sector(d, d->v->dirty[i], before);
+	forget_clean(d->v);
+}
+
+static void settle_write(struct dreq *r)
+{
+	u32 i;
+
+	for (i = 0; i < r->count; i++) {
+		u32 *link = &r->dev->v->newest[r->sector + i];
+
+		for (; *link; link = &r->dev->v->pool[*link].older)
+			if (r->dev->v->pool[*link].by == r) {
+				settle(r->dev, r->sector + i, link);
+				break;
+			}
+	}
+	forget_clean(r->dev->v);
+}
+
+/* ---- Requests ------------------------------------------------------------- */
+
+static bool changes(const struct dreq *r)
+{
+	return r->kind != DREQ_READ && r->kind != DREQ_FLUSH;
+}
+
+static bool fails(struct dreq *r, struct rng *rng)
+{
+	struct fault *f = &r->dev->fault;
+	u32 percent = r->kind == DREQ_READ ? f->read : r->kind == DREQ_FLUSH ? f->flush : f->write;
+
+	if (f->dead)
+		return true;
+	if (!f->left || !percent)
+		return false;
+	if (r->kind != DREQ_FLUSH && (r->sector >= f->to || r->sector + r->count <= f->from))
+		return false;
+	if (!rng_chance(rng, percent))
+		return false;
+	if (f->left != U32_MAX)
+		f->left--;
+	return true;
+}
+
+static val_t value_of(struct dreq *r, u32 i, struct rng *rng)
+{
+	switch (r->kind) {
+	case DREQ_ZEROES:
+		return VAL_ZERO;
+	case DREQ_DISCARD:
+		if (r->dev->discard == 1 || (r->dev->discard == 2 && rng_below(rng, 2)))
+			return VAL_ZERO;
+		return 0;	/* stays */
+	default:
+		return r->vals[i];
+	}
+}
+
+void dreq_submit(struct dreq *r, struct rng *rng)
+{
+	struct volatiles *v = r->dev->v;
+
+	r->submitted = ++sim_now;
+	r->done = 0;
+	r->low = 0;
+	r->high = 0;
+	r->applied = r->kind == DREQ_FLUSH;
+	r->error = fails(r, rng) ? -EIO : 0;
+	if (v->nr_inflight == v->cap_inflight) {
+		v->cap_inflight = max_t(u32, 2 * v->cap_inflight, 64);
+		v->inflight = xrealloc(v->inflight, v->cap_inflight * sizeof(*v->inflight));
+	}
+	r->place = v->nr_inflight;
+	v->inflight[v->nr_inflight++] = r;
+	if (changes(r))
+		r->dev->writes++;
+}
+
+static void apply_sector(struct dreq *r, u32 i, struct rng *rng)
+{
+	val_t v;
+
+	if (r->kind == DREQ_READ) {
+		v = device_read(r->dev, r->sector + i);
+		if (r->vals)
+			r->vals[i] = v;
+		else if (v)
+			memcpy(r->bytes + i * 512, (void *)v, 512);
+		else
+			memset(r->bytes + i * 512, 0, 512);
+		return;
+	}
+	v = value_of(r, i, rng);
+	if (!v && r->kind == DREQ_DISCARD)
+		return;
+	push_version(r->dev, r->sector + i, v, r);
+}
+
+/* Carry out @low ... @high, which grows the part that is done already. */
+static void apply_range(struct dreq *r, u32 low, u32 high, struct rng *rng)
+{
+	u32 i;
+
+	for (i = low; i < r->low; i++)
+		apply_sector(r, i, rng);
+	for (i = max(r->high, low); i < high; i++)
+		apply_sector(r, i, rng);
+	r->low = min(r->low, low);
+	r->high = max(r->high, high);
+	r->applied = !r->low && r->high == r->count;
+}
+
+void dreq_apply(struct dreq *r, struct rng *rng, bool part)
+{
+	u32 low = 0, high = r->count;
+
+	if (r->applied || r->dev->fault.dead)
+		return;
+	if (part) {
+		if (r->low == r->high) {	/* nothing yet: start anywhere */
+			r->low = rng_below(rng, r->count);
+			r->high = r->low;
+		}
+		low = rng_below(rng, r->low + 1);
+		high = r->high + rng_below(rng, r->count - r->high + 1);
+	} else if (r->low == r->high) {
+		r->low = 0;
+		r->high = 0;
+	}
+	sim_now++;
+	apply_range(r, low, high, rng);
+}
+
+static void leave_flight(struct dreq *r)
+{
+	struct volatiles *v = r->dev->v;
+	struct dreq *last = v->inflight[--v->nr_inflight];
+
+	v->inflight[r->place] = last;
+	last->place = r->place;
+}
+
+void dreq_complete(struct dreq *r, struct rng *rng)
+{
+	if (r->dev->fault.dead)
+		r->error = -EIO;
+	if (r->error) {
+		if (changes(r) && rng_below(rng, 2))
+			dreq_apply(r, rng, true);
+		leave_flight(r);
+		sim_now++;
+		return;
+	}
+	dreq_apply(r, rng, false);
+	leave_flight(r);
+	r->done = ++sim_now;
+	if (r->kind == DREQ_FLUSH)
+		flush_device(r->dev, r->submitted);
+	else if (r->fua && changes(r))
+		settle_write(r);
+}
+
+/* ---- Power cut and reset --------------------------------------------------- */
+
+static void forget_volatile(struct volatiles *v)
+{
+	u32 i;
+
+	for (i = 0; i < v->nr_dirty; i++)
+		v->newest[v->dirty[i]] = 0;
+	v->nr_dirty = 0;
+	v->nr_inflight = 0;
+	v->nr = 1;
+	v->free = 0;
+}
+
+/* Writes of which something is volatile, oldest first. */
+u32 device_volatile_writes(struct device *d, struct dreq **list, u32 max)
+{
+	struct volatiles *v = d->v;
+	u32 i, j, k, n = 0;
+
+	for (i = 0; i < v->nr_inflight; i++) {
+		if (!changes(v->inflight[i]))
+			continue;
+		if (n == max)
+			return max + 1;
+		list[n++] = v->inflight[i];
+	}
+	for (i = 0; i < v->nr_dirty; i++) {
+		for (j = v->newest[v->dirty[i]]; j; j = v->pool[j].older) {
+			for (k = 0; k < n && list[k] != v->pool[j].by; k++)
+				;
+			if (k < n)
+				continue;
+			if (n == max)
+				return max + 1;
+			list[n++] = v->pool[j].by;
+		}
+	}
+	return n;
+}
+
+static bool survives(struct dreq *by, enum cut how, u64 mask, struct dreq **list, u32 nr)
+{
+	u32 k;
+
+	if (how == CUT_COMPLETED)
+		return by->done;
+	for (k = 0; k < nr; k++)
+		if (list[k] == by)
+			return mask >> k & 1;
+	return false;
+}
+
+/* The rest of the writes in flight lands, as far as it survives. */
+static void land_inflight(struct device *d, enum cut how, u64 mask, struct dreq **list, u32 nr,
+			  struct rng *rng)
+{
+	u32 i;
+
+	for (i = 0; i < d->v->nr_inflight; i++) {
+		struct dreq *r = d->v->inflight[i];
+
+		if (!changes(r) || r->applied || d->fault.dead)
+			continue;
+		if (how == CUT_ALL || (how == CUT_WRITES && survives(r, how, mask, list, nr)))
+			dreq_apply(r, rng, false);
+		else if (how == CUT_SECTORS && rng_below(rng, 3))
+			dreq_apply(r, rng, rng_below(rng, 2));
+	}
+}
+
+static void cut_sector(struct device *d, u64 sector, enum cut how, u64 mask,
+		       struct dreq **list, u32 nr, struct rng *rng)
+{
+	struct volatiles *v = d->v;
+	u32 i, n = 0, pick;
+
+	if (how == CUT_SECTORS) {
+		for (i = v->newest[sector]; i; i = v->pool[i].older)
+			n++;
+		pick = rng_below(rng, n + 1);
+		for (i = v->newest[sector]; i && pick; i = v->pool[i].older)
+			pick--;
+	} else {
+		for (i = v->newest[sector]; i; i = v->pool[i].older)
+			if (how == CUT_ALL || survives(v->pool[i].by, how, mask, list, nr))
+				break;
+	}
+	if (i)
+		device_set(d, sector, v->pool[i].val);
+}
+
+/*
+ * In a crash state (undo_on) the versions and the state of the requests in
+ * flight are the world's and must be found as they were.
+ */
+void device_cut(struct device *d, enum cut how, u64 mask, struct rng *rng)
+{
+	struct dreq *list[64], **inflight;
+	u32 nr = 0, i, n = 0;
+	struct dreq *saved = NULL;
+
+	if (how == CUT_WRITES)
+		nr = min(device_volatile_writes(d, list, 64), 64U);
+	if (how != CUT_NONE) {
+		inflight = d->v->inflight;
+		n = d->v->nr_inflight;
+		saved = arena_alloc(&sim_arena, (n + 1) * sizeof(*saved));
+		for (i = 0; i < n; i++)
+			saved[i] = *inflight[i];
+		land_inflight(d, how, mask, list, nr, rng);
+		for (i = 0; i < d->v->nr_dirty; i++)
+			cut_sector(d, d->v->dirty[i], how, mask, list, nr, rng);
+	}
+	if (!undo_on || d->v != &d->vol[0]) {
+		forget_volatile(d->v);
+		return;
+	}
+	/* Take back what landed only in this crash state */
+	for (i = 0; i < n; i++) {
+		struct dreq *r = d->v->inflight[i];
+		u32 k;
+
+		if (!changes(r))
+			continue;
+		for (k = 0; k < r->count; k++) {
+			u32 *newest = &d->v->newest[r->sector + k], top = *newest;
+
+			if (k >= saved[i].low && k < saved[i].high)
+				continue;
+			while (top && d->v->pool[top].by != r) {
+				newest = &d->v->pool[top].older;
+				top = *newest;
+			}
+			if (!top)
+				continue;
+			*newest = d->v->pool[top].older;
+			d->v->pool[top].older = d->v->free;
+			d->v->free = top;
+		}
+		*r = saved[i];
+	}
+	if (n)
+		forget_clean(d->v);
+}
+
+void device_reset(struct device *d, struct rng *rng)
+{
+	struct volatiles *v = d->v;
+
+	while (v->nr_inflight) {
+		struct dreq *r = v->inflight[v->nr_inflight - 1];
+
+		if (changes(r) && !d->fault.dead) {
+			switch (rng_below(rng, 3)) {
+			case 0:
+				dreq_apply(r, rng, true);
+				break;
+			case 1:
+				dreq_apply(r, rng, false);
+			}
+		}
+		leave_flight(r);
+		/* The next flush covers what landed */
+		r->done = ++sim_now;
+	}
+}
+
+void device_enter_branch(struct device *d)
+{
+	d->v = &d->vol[1];
+	forget_volatile(d->v);
+}
+
+void device_leave_branch(struct device *d)
+{
+	forget_volatile(d->v);
+	d->v = &d->vol[0];
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--hash]
+ *
+ * Runs the seeds N ... N + M - 1, or as many as S seconds allow.  The last line
+ * counts; the exit code is 1 if a promise or a rule was broken.
+ */
+#include <getopt.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sim.h"
+
+u64 sim_seeds, sim_crash_states;
+
+static const struct option options[] = {
+	{ "seed", required_argument, NULL, 's' },
+	{ "count", required_argument, NULL, 'n' },
+	{ "time", required_argument, NULL, 't' },
+	{ "mode", required_argument, NULL, 'm' },
+	{ "trace", no_argument, NULL, 'v' },
+	{ "faults", no_argument, NULL, 'f' },
+	{ "hash", no_argument, NULL, 'h' },
+	{ "keep-going", no_argument, NULL, 'k' },
+	{ }
+};
+
+/* An assertion of the engine's, or a wild pointer: say which seed it was. */
+static void died(int sig)
+{
+	struct world *w = sim_world;
+	char buf[128];
+	int n = snprintf(buf, sizeof(buf), "VIOLATION signal %d seed=%llu step=%u time=%llu%s\n",
+			 sig, w ? (unsigned long long)w->seed : 0, w ? w->step : 0,
+			 (unsigned long long)sim_now,
+			 w && w->branch ? " in a crash state" : "");
+
+	if (write(2, buf, n) < 0)
+		_exit(2);
+	signal(sig, SIG_DFL);
+	raise(sig);
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+int main(int argc, char **argv)
+{
+	u64 seed = 1, count = 0, hash, n;
+	double limit = 0, start = seconds();
+	bool hashes = false, keep_going = false;
+	char mode = 'A';
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (c) {
+		case 's':
+			seed = strtoull(optarg, NULL, 0);
+			break;
+		case 'n':
+			count = strtoull(optarg, NULL, 0);
+			break;
+		case 't':
+			limit = strtod(optarg, NULL);
+			break;
+		case 'm':
+			mode = *optarg;
+			break;
+		case 'v':
+			sim_trace = true;
+			break;
+		case 'f':
+			sim_faults = true;
+			break;
+		case 'h':
+			hashes = true;
+			break;
+		case 'k':
+			keep_going = true;
+			break;
+		default:
+			return 2;
+		}
+	}
+	if (!count)
+		count = limit ? U64_MAX : 1;
+	signal(SIGABRT, died);
+	signal(SIGSEGV, died);
+	signal(SIGBUS, died);
+	signal(SIGFPE, died);
+	for (n = 0; n < count; n++) {
+		u64 before = sim_violations;
+
+		if (limit && seconds() - start > limit)
+			break;
+		run_seed(seed + n, mode, &hash);
+		sim_seeds++;
+		if (hashes || sim_trace)
+			printf("seed=%llu hash=%016llx\n", (unsigned long long)(seed + n),
+			       (unsigned long long)hash);
+		if (sim_violations != before) {
+			fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s --trace\n", mode,
+				(unsigned long long)(seed + n), sim_faults ? " --faults" : "");
+			if (!keep_going)
+				break;
+		}
+	}
+	printf("sim: seeds=%llu crash_states=%llu violations=%llu ios=%llu seconds=%.1f\n",
+	       (unsigned long long)sim_seeds, (unsigned long long)sim_crash_states,
+	       (unsigned long long)sim_violations, (unsigned long long)sim_ios,
+	       seconds() - start);
+	return sim_violations ? 1 : 0;
+}

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The simulator: the shipped engine in one process under a seeded scheduler.
+ *
+ * device.c	disks with volatile write caches that tear, reorder and fail
+ * world.c	carries out the engine's actions, one random step at a time
+ * workload.c	what users and admins do, all of it drawn from the seed
+ * oracle.c	which values each sector may hold (promises P1 to P4)
+ * linter.c	rules J1 to J11 on the stream of device operations
+ * crash.c	cuts the power in a copy of the world, recovers, reads back
+ * alloc.c	the engine's memory: what is leaked, what fails
+ * main.c	seeds, options, the last line
+ *
+ * The engine never looks at users' data.  So a data sector is not 512 bytes here
+ * but one 64-bit value that says which write it came from; only metadata are
+ * real bytes.  This is what makes the simulator fast, and any mixture of two
+ * blocks' data visible.
+ */
+#ifndef SIM_H
+#define SIM_H
+
+#include <stdio.h>
+
+#include "engine.h"
+
+#define SIM_MAX_VOLUMES	3
+#define SIM_MAX_DEVICES	(1 + SIM_MAX_VOLUMES)
+#define SIM_NEVER	U64_MAX
+
+/* ---- Random numbers ------------------------------------------------------- */
+
+struct rng {
+	u64 state;
+};
+
+static inline u64 rng_next(struct rng *r)
+{
+	u64 z = (r->state += 0x9e3779b97f4a7c15ULL);
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+	return z ^ (z >> 31);
+}
+
+/* 0 ... n - 1 */
+static inline u32 rng_below(struct rng *r, u32 n)
+{
+	return n ? ((rng_next(r) >> 32) * n) >> 32 : 0;
+}
+
+static inline bool rng_chance(struct rng *r, u32 percent)
+{
+	return rng_below(r, 100) < percent;
+}
+
+static inline struct rng rng_fork(struct rng *r, u64 salt)
+{
+	struct rng child = { r->state ^ (salt * 0xd6e8feb86659fd93ULL) };
+
+	rng_next(&child);
+	return child;
+}
+
+/* ---- Memory --------------------------------------------------------------- */
+
+/* Memory of one life of an engine: freed as a whole when its machine crashes. */
+struct heap {
+	struct list_head blocks;
+	u64 bytes;
+};
+
+extern struct heap *sim_heap;		/* whose engine runs now */
+extern int sim_fail_alloc;		/* percent of atomic-context allocations */
+
+void heap_init(struct heap *h);
+void heap_drop(struct heap *h);
+bool heap_empty(const struct heap *h);
+void *heap_alloc(struct heap *h, size_t bytes, bool zero);
+
+/* Memory of a run, or of one crash state: released back to a mark. */
+struct arena {
+	struct chunk *chunk;
+};
+
+struct mark {
+	struct chunk *chunk;
+	size_t used;
+};
+
+extern struct arena sim_arena;
+void *arena_alloc(struct arena *a, size_t bytes);
+struct mark arena_mark(struct arena *a);
+void arena_release(struct arena *a, struct mark m);
+
+void *xalloc(size_t bytes);		/* zeroed; never fails */
+void *xrealloc(void *p, size_t bytes);
+
+/* ---- Values of data sectors ----------------------------------------------- */
+
+/*
+ * In a data area: 0 = as formatted, VAL_ZERO = zeroes, else VAL().  In a
+ * metadata area: the address of 512 bytes, 0 = zeroes.
+ */
+typedef u64 val_t;
+
+#define VAL_ZERO	1ULL
+#define VAL_JUNK	0xff		/* owner of what a fresh cache device holds */
+
+static inline val_t VAL(u32 owner, u64 sector, u32 version)
+{
+	return (u64)(owner + 1) << 56 | sector << 32 | version;
+}
+
+static inline u32 val_owner(val_t v)
+{
+	return (v >> 56) - 1;
+}
+
+static inline u64 val_sector(val_t v)
+{
+	return (v >> 32) & 0xffffff;
+}
+
+static inline u32 val_version(val_t v)
+{
+	return (u32)v;
+}
+
+const char *val_name(val_t v);
+
+/* ---- Devices -------------------------------------------------------------- */
+
+enum dreq_kind {
+	DREQ_READ,
+	DREQ_WRITE,
+	DREQ_FLUSH,
+	DREQ_DISCARD,
+	DREQ_ZEROES,
+};
+
+struct device;
+struct action;
+
+/* One request to one device. */
+struct dreq {
+	struct device *dev;
+	u8 kind;
+	bool fua;
+	bool meta;
+	u64 sector;
+	u32 count;
+	val_t *vals;		/* write: what; read: where to */
+	void *bytes;		/* metadata read: where to */
+	u64 submitted, done;	/* time; done 0: in flight, or failed */
+	u32 low, high;		/* sectors already carried out */
+	bool applied;
+	int error;
+	struct action *action;
+	u32 place;		/* in the list of those in flight */
+};
+
+/* A value that a power cut may lose. */
+struct version {
+	val_t val;
+	struct dreq *by;
+	u32 older;
+};
+
+/* What is volatile about a device. */
+struct volatiles {
+	u32 *newest;		/* for each sector, 0: only what is durable */
+	struct version *pool;
+	u32 nr, cap, free;
+	u32 *dirty;		/* sectors that have versions */
+	u32 nr_dirty, cap_dirty;
+	struct dreq **inflight;
+	u32 nr_inflight, cap_inflight;
+};
+
+struct fault {
+	bool dead;
+	u8 read, write, flush;	/* percent of requests that fail */
+	u32 left;		/* failures to come; 0: no more */
+	u64 from, to;		/* sectors */
+};
+
+struct device {
+	u32 nr;			/* 0: the cache device, else origin nr - 1 */
+	u64 sectors;
+	u64 data_from, data_to;
+	val_t *durable;
+	struct volatiles vol[2];
+	struct volatiles *v;	/* the world's, or that of a crash state */
+	struct fault fault;
+	u8 discard;		/* 0: ignores it, 1: zeroes, 2: some of both */
+	u64 writes;
+};
+
+struct undo {
+	struct device *dev;
+	u64 sector;
+	val_t val;
+};
+
+extern u64 sim_now;		/* grows with every event */
+
+void device_init(struct device *d, u32 nr, u64 sectors, u64 data_from, u64 data_to);
+void device_free(struct device *d);
+static inline bool device_is_data(const struct device *d, u64 sector)
+{
+	return sector >= d->data_from && sector < d->data_to;
+}
+val_t device_durable(const struct device *d, u64 sector);
+val_t device_read(const struct device *d, u64 sector);	/* newest carried out */
+val_t device_completed(const struct device *d, u64 sector); /* ... and completed */
+void device_set(struct device *d, u64 sector, val_t val);
+void device_set_bytes(struct device *d, u64 sector, const void *bytes, u32 len);
+void device_get_bytes(const struct device *d, u64 sector, void *bytes, u32 len, bool durable);
+
+void dreq_submit(struct dreq *r, struct rng *rng);
+void dreq_apply(struct dreq *r, struct rng *rng, bool part);
+void dreq_complete(struct dreq *r, struct rng *rng);
+
+/* Power cut: what is volatile becomes durable or is lost. */
+enum cut {
+	CUT_NONE,		/* nothing volatile survives */
+	CUT_ALL,		/* everything does, in-flight writes too */
+	CUT_COMPLETED,
+	CUT_SECTORS,		/* each sector for itself */
+	CUT_WRITES,		/* each write for itself, as the mask says */
+	NR_CUTS
+};
+u32 device_volatile_writes(struct device *d, struct dreq **list, u32 max);
+void device_cut(struct device *d, enum cut how, u64 mask, struct rng *rng);
+/* Reset without power loss: writes in flight land or do not. */
+void device_reset(struct device *d, struct rng *rng);
+void device_enter_branch(struct device *d);
+void device_leave_branch(struct device *d);
+
+size_t undo_mark(void);
+void undo_to(size_t mark);
+extern bool undo_on;
+
+/* ---- Oracle --------------------------------------------------------------- */
+
+struct entry {
+	val_t val;		/* wild: 0, or what it turned out to be */
+	u64 submit, complete;	/* complete SIM_NEVER: in flight */
+	u32 version;
+	u32 next;
+	bool durable;
+	bool maybe;		/* failed: may have happened */
+	bool wild;		/* discard: any older value, or zeroes */
+};
+
+struct oracle {
+	u32 owner;
+	u64 sectors;
+	u32 *head;
+	struct entry *pool;
+	u32 nr, cap, free;
+	u32 *active;		/* sectors about which something is open */
+	u32 nr_active, cap_active;
+	u8 *is_active;
+	u8 *touched;		/* blocks that were ever written */
+	u32 touched_shift;
+	val_t *pin;		/* what a crash state returned */
+	u32 *pinned;
+	u32 nr_pinned, cap_pinned;
+};
+
+void oracle_init(struct oracle *o, u32 owner, u64 sectors, u32 block_shift);
+void oracle_free(struct oracle *o);
+void oracle_submit(struct oracle *o, u64 sector, u32 count, u32 version, bool zero, bool wild);
+void oracle_done(struct oracle *o, u64 sector, u32 count, u32 version, int error, bool durable,
+		 u64 oldest_read);
+void oracle_withdraw(struct oracle *o, u64 sector, u32 count, u32 version);
+void oracle_flush(struct oracle *o, u64 started, u64 oldest_read);
+/* NULL, or what is wrong with this result of a read */
+const char *oracle_read(struct oracle *o, u64 sector, val_t val, u64 started);
+void oracle_crash(struct oracle *o);
+void oracle_forget(struct oracle *o);	/* dirty data dropped by the admin */
+const char *oracle_crash_read(struct oracle *o, u64 sector, val_t val, bool pin);
+void oracle_unpin(struct oracle *o);
+/* Does value @a stand strictly before @b?  A value unknown is older than all. */
+bool oracle_before(struct oracle *o, u64 sector, val_t a, val_t b);
+bool oracle_wild(struct oracle *o, u64 sector);
+void oracle_explain(struct oracle *o, u64 sector);
+
+/* ---- World ---------------------------------------------------------------- */
+
+struct world;
+
+struct volume {
+	u32 id;
+	u32 nr;			/* of its origin */
+	struct device *origin;
+	struct hybrid_volume *v;	/* NULL: not open */
+	struct hybrid_volume_info info;
+	struct oracle *oracle;
+	u64 hot;		/* sectors that are used */
+	bool created;
+	bool unsure;		/* the crash came while created was changing */
+	bool closing;
+	bool ever_writeback;
+	bool suspended;
+	u32 ios;
+};
+
+/* A user's I/O. */
+struct uio {
+	struct hybrid_io io;
+	struct volume *vol;
+	struct list_head link;
+	u64 started;
+	u32 version;
+	val_t *data;
+	bool user_op;		/* a USER operation is under way */
+};
+
+/* An operation being carried out. */
+struct action {
+	struct list_head link;
+	struct hybrid_op *op;
+	struct uio *uio;	/* USER */
+	u32 left;		/* device requests */
+	bool flushing;		/* META: preflush first */
+	u64 started;
+	int error_cache, error_origin;
+	bool *finished;		/* do_op waits */
+	u32 nr;
+};
+
+struct profile {
+	u64 seed;
+	u32 block_sectors;
+	u32 cache_blocks;	/* wanted */
+	u32 volumes;
+	u32 steps;
+	u32 max_ios;
+	u32 hot_blocks;
+	u32 crash_percent;	/* of episodes that end in a crash */
+	u32 reset_percent;	/* of these without power loss */
+	u32 episode;		/* steps */
+	u32 cut_samples;	/* crash states at each cut point */
+	u32 cut_every;		/* changes of the disks */
+	u32 fail_alloc;
+	u32 fault_kind;		/* 0: none */
+	u32 weight[16];
+	bool overlap;
+	const char *policy;
+	struct hybrid_config config;
+};
+
+struct world {
+	u64 seed;
+	struct rng rng;
+	struct profile p;
+	struct hybrid_sb sb;
+	struct hybrid_geometry *g;
+	struct hybrid_engine *e;
+	struct heap heap;
+	struct device *dev[SIM_MAX_DEVICES];
+	u32 nr_dev;
+	struct volume *vol[SIM_MAX_VOLUMES];
+	u32 nr_vol;
+	struct list_head ready;		/* actions that ended, to be told */
+	u32 nr_ready;
+	struct list_head uios;
+	u32 nr_uios;
+	u32 nr_actions;
+	u32 next_action;
+	u64 ms;
+	bool branch;			/* a crash state: in order, no linter */
+	bool blocking;			/* inside a blocking call */
+	bool crashed;
+	bool faulty;			/* errors may be returned */
+	bool pool_faulty;
+	bool no_submit;
+	u64 changes;			/* of the disks */
+	u64 crash_at;			/* change before which the power goes */
+	u32 next_version;
+	u32 step;
+	u64 hash;
+	bool stop;
+	struct linter *lint;
+	struct rng brng;
+	struct world *main;
+};
+
+extern bool sim_trace;
+extern u64 sim_violations, sim_crash_states, sim_seeds, sim_ios;
+extern struct world *sim_world;
+
+void trace(struct world *w, u32 code, u64 a, u64 b, const char *fmt, ...) __printf(5, 6);
+void violation(struct world *w, const char *rule, const char *fmt, ...) __printf(3, 4);
+
+void world_carry(struct world *w, struct hybrid_actions *acts);
+bool world_step(struct world *w);	/* false: nothing under way */
+void world_idle(struct world *w);	/* until nothing is under way */
+void world_settle(struct world *w);	/* until no user's I/O is left: liveness */
+void world_tick(struct world *w, u32 ms);
+void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type, u64 sector,
+		  u32 count, bool fua);
+u64 world_oldest_read(struct world *w, struct volume *vol);
+void world_check(struct world *w);
+const char *world_boot(struct world *w, int *error);
+int world_open(struct world *w, struct volume *vol, const char **why);
+void world_close(struct world *w, struct volume *vol);
+bool world_stop(struct world *w);
+void world_drop(struct world *w);
+void world_before_change(struct world *w);
+
+/* ---- Crash states --------------------------------------------------------- */
+
+void crash_explore(struct world *w, u32 samples);
+
+/* ---- Workload ------------------------------------------------------------- */
+
+extern bool sim_faults;
+void run_seed(u64 seed, char mode, u64 *hash);
+
+/* ---- Linter --------------------------------------------------------------- */
+
+struct linter *linter_new(struct world *w);
+void linter_free(struct linter *l);
+void linter_boot(struct linter *l);	/* a new life of the engine begins */
+void linter_crash(struct linter *l);
+void linter_submit(struct linter *l, struct action *a, struct dreq *r);
+void linter_complete(struct linter *l, struct action *a, struct dreq *r);
+void linter_lba_volume(struct linter *l, struct volume *vol);
+
+#endif

@@ -1,0 +1,849 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* What users and admins do: everything is drawn from the seed. */
+#include <stdlib.h>
+
+#include "sim.h"
+
+bool sim_faults;
+
+enum event {
+	EV_STEP, EV_READ, EV_WRITE, EV_FUA, EV_FLUSH, EV_DISCARD, EV_ZEROES, EV_TICK,
+	EV_MODE, EV_DRAIN, EV_EVICT, EV_CHECKPOINT, EV_REOPEN, EV_RESTART, EV_RECREATE,
+	EV_CUTOFF,
+	NR_EVENTS
+};
+
+/* ---- Profile ------------------------------------------------------------------ */
+
+static u32 pick_block(struct rng *r)
+{
+	static const u32 size[] = { 8, 8, 16, 16, 32, 32, 64, 128, 1024, 2048 };
+
+	return size[rng_below(r, ARRAY_SIZE(size))];
+}
+
+static void draw_weights(struct profile *p, struct rng *r)
+{
+	static const u8 base[NR_EVENTS] = {
+		[EV_STEP] = 200, [EV_READ] = 30, [EV_WRITE] = 40, [EV_FUA] = 6,
+		[EV_FLUSH] = 8, [EV_DISCARD] = 4, [EV_ZEROES] = 2, [EV_TICK] = 6,
+		[EV_MODE] = 2, [EV_DRAIN] = 2, [EV_EVICT] = 8, [EV_CHECKPOINT] = 2,
+		[EV_REOPEN] = 1, [EV_RESTART] = 1, [EV_RECREATE] = 1, [EV_CUTOFF] = 1,
+	};
+	u32 i;
+
+	BUILD_BUG_ON(NR_EVENTS != ARRAY_SIZE(p->weight));
+	/* A swarm: each seed leaves some kinds out and stresses others */
+	for (i = 0; i < NR_EVENTS; i++) {
+		p->weight[i] = base[i] * (1 + rng_below(r, 4));
+		if (i > EV_WRITE && rng_chance(r, 30))
+			p->weight[i] = 0;
+	}
+}
+
+static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
+{
+	static const char * const policy[] = { "lru", "lru", "fifo" };
+
+	memset(p, 0, sizeof(*p));
+	p->seed = seed;
+	p->block_sectors = pick_block(r);
+	p->cache_blocks = rng_chance(r, 30) ? 1 + rng_below(r, 8) : 8 * (1 + rng_below(r, 8));
+	p->volumes = 1 + (rng_below(r, 3) ? 0 : rng_below(r, SIM_MAX_VOLUMES));
+	p->hot_blocks = 16 << rng_below(r, 3);
+	p->steps = 600 + rng_below(r, 1200);
+	p->max_ios = 1 + rng_below(r, 12);
+	p->crash_percent = rng_chance(r, 70) ? 50 : 0;
+	p->reset_percent = 30;
+	p->episode = 150 + rng_below(r, 400);
+	p->overlap = rng_chance(r, 60);
+	p->policy = policy[rng_below(r, ARRAY_SIZE(policy))];
+	p->fail_alloc = rng_chance(r, 20) ? 20 : 0;
+	p->config = (struct hybrid_config)HYBRID_CONFIG_DEFAULT;
+	p->config.high_watermark = 20 + rng_below(r, 70);
+	p->config.low_watermark = rng_below(r, p->config.high_watermark);
+	p->config.commit_interval = 10 + rng_below(r, 1000);
+	draw_weights(p, r);
+	if (sim_faults)
+		p->fault_kind = rng_below(r, 6);
+	p->cut_every = 40 + rng_below(r, 100);
+	p->cut_samples = 1;
+	if (mode == 'B') {
+		p->block_sectors = 8 << rng_below(r, 4);
+		p->cache_blocks = 1 + rng_below(r, 10);
+		p->hot_blocks = 4 + rng_below(r, 12);
+		p->volumes = 1 + (rng_below(r, 4) == 0);
+		p->steps = 80 + rng_below(r, 160);
+		p->max_ios = 1 + rng_below(r, 4);
+		p->cut_every = 1;
+		p->cut_samples = 4;
+		p->episode = 60 + rng_below(r, 60);
+	}
+}
+
+/* ---- Formatting ----------------------------------------------------------------- */
+
+static void draw_bytes(struct rng *r, u8 *to, u32 n)
+{
+	while (n--)
+		*to++ = rng_next(r);
+}
+
+static void write_sb(struct device *d, struct hybrid_sb *sb)
+{
+	struct hybrid_superblock block;
+	u32 copy;
+
+	for (copy = 0; copy < 2; copy++) {
+		u64 sector = hybrid_sb_sector(d->sectors, copy);
+
+		hybrid_sb_encode(&block, sb, sector);
+		device_set_bytes(d, sector, &block, sizeof(block));
+	}
+}
+
+static void format_cache(struct world *w)
+{
+	struct hybrid_geometry *g = &w->sb.geometry;
+	struct hybrid_ident id = {};
+	struct hybrid_root_info root = {};
+	struct hybrid_root block;
+	const char *why = "";
+	u16 *generations;
+	u64 sectors;
+
+	w->sb.role = HYBRID_ROLE_CACHE;
+	w->sb.sequence = 1;
+	draw_bytes(&w->rng, w->sb.pool_uuid, HYBRID_UUID_SIZE);
+	draw_bytes(&w->rng, w->sb.member_uuid, HYBRID_UUID_SIZE);
+	snprintf(w->sb.name, sizeof(w->sb.name), "pool");
+	snprintf(w->sb.policy, sizeof(w->sb.policy), "%s", w->p.policy);
+	/* How much stands in front of the data does not depend on the size, up to a set */
+	if (hybrid_geometry_init(g, 1 << 20, w->p.block_sectors, 128, &why))
+		goto bad;
+	sectors = HYBRID_HEAD_SECTORS + HYBRID_META_BLOCK_SECTORS *
+		  (2 + 2 + 2 * (HYBRID_VOLUME_LEAVES + HYBRID_LEAVES_PER_SET) + 128);
+	sectors = round_up(sectors, (u64)HYBRID_ALIGN_SECTORS) +
+		  (u64)w->p.cache_blocks * w->p.block_sectors + HYBRID_TAIL_SECTORS;
+	if (hybrid_geometry_init(g, sectors, w->p.block_sectors, 128, &why))
+		goto bad;
+	w->g = g;
+	w->sb.member_sectors = sectors;
+	w->dev[0] = xalloc(sizeof(struct device));
+	device_init(w->dev[0], 0, sectors, g->data_sector,
+		    g->data_sector + ((u64)g->nr_blocks << g->block_shift));
+	w->nr_dev = 1;
+	write_sb(w->dev[0], &w->sb);
+	memcpy(id.pool_uuid, w->sb.pool_uuid, HYBRID_UUID_SIZE);
+	id.epoch = rng_next(&w->rng) | 1;
+	root.sequence = 2;
+	root.epoch = id.epoch;
+	root.flags = HYBRID_ROOT_CLEAN;
+	root.next_instance = 1;
+	generations = xalloc(g->nr_index * sizeof(u16));
+	hybrid_root_encode(&block, g, &id, &root, generations);
+	free(generations);
+	device_set_bytes(w->dev[0], hybrid_root_sector(g, 2), &block, sizeof(block));
+	return;
+bad:
+	fprintf(stderr, "seed %llu: geometry: %s\n", (unsigned long long)w->seed, why);
+	abort();
+}
+
+static void format_origin(struct world *w, struct volume *vol)
+{
+	struct hybrid_sb sb = {};
+
+	sb.role = HYBRID_ROLE_ORIGIN;
+	sb.sequence = 1;
+	sb.member_sectors = vol->origin->sectors;
+	memcpy(sb.pool_uuid, w->sb.pool_uuid, HYBRID_UUID_SIZE);
+	memcpy(sb.member_uuid, vol->info.member_uuid, HYBRID_UUID_SIZE);
+	memcpy(sb.name, vol->info.name, HYBRID_NAME_SIZE);
+	sb.volume_id = vol->id;
+	sb.data_sector = vol->info.data_sector;
+	sb.data_sectors = vol->info.data_sectors;
+	memcpy(sb.volume_uuid, vol->info.uuid, HYBRID_UUID_SIZE);
+	memcpy(sb.pairing_key, vol->info.pairing_key, HYBRID_KEY_SIZE);
+	write_sb(vol->origin, &sb);
+}
+
+static u32 draw_mode(struct rng *r)
+{
+	return rng_chance(r, 55) ? HYBRID_MODE_WRITEBACK : rng_below(r, HYBRID_NR_MODES);
+}
+
+static void name_volume(struct world *w, struct volume *vol)
+{
+	struct hybrid_volume_info *info = &vol->info;
+
+	draw_bytes(&w->rng, info->uuid, HYBRID_UUID_SIZE);
+	draw_bytes(&w->rng, info->member_uuid, HYBRID_UUID_SIZE);
+	draw_bytes(&w->rng, info->pairing_key, HYBRID_KEY_SIZE);
+	snprintf(info->name, sizeof(info->name), "volume%u", vol->nr);
+	info->state = HYBRID_VOLUME_ACTIVE;
+	info->mode = draw_mode(&w->rng);
+	info->cutoff_sectors = rng_chance(&w->rng, 30) ? 8 << rng_below(&w->rng, 8) : 0;
+	vol->ever_writeback |= info->mode == HYBRID_MODE_WRITEBACK;
+}
+
+static void add_volume(struct world *w, u32 nr)
+{
+	struct volume *vol = xalloc(sizeof(*vol));
+	u64 hot = (u64)w->p.hot_blocks * w->p.block_sectors;
+	u64 sectors = HYBRID_HEAD_SECTORS + round_up(hot, (u64)HYBRID_ALIGN_SECTORS) +
+		      HYBRID_TAIL_SECTORS;
+
+	vol->nr = nr;
+	vol->id = nr == 2 ? 4095 : nr * 7;
+	vol->hot = hot;
+	if (hybrid_origin_data(sectors, 0, &vol->info.data_sector, &vol->info.data_sectors))
+		abort();
+	vol->origin = xalloc(sizeof(struct device));
+	device_init(vol->origin, nr + 1, sectors, vol->info.data_sector,
+		    vol->info.data_sector + vol->info.data_sectors);
+	vol->origin->discard = rng_below(&w->rng, 3);
+	vol->oracle = xalloc(sizeof(*vol->oracle));
+	oracle_init(vol->oracle, nr, vol->info.data_sectors, ilog2(w->p.block_sectors));
+	name_volume(w, vol);
+	format_origin(w, vol);
+	w->dev[w->nr_dev++] = vol->origin;
+	w->vol[w->nr_vol++] = vol;
+}
+
+static void free_world(struct world *w)
+{
+	u32 i;
+
+	world_drop(w);
+	for (i = 0; i < w->nr_vol; i++) {
+		oracle_free(w->vol[i]->oracle);
+		free(w->vol[i]->oracle);
+		free(w->vol[i]);
+	}
+	for (i = 0; i < w->nr_dev; i++) {
+		device_free(w->dev[i]);
+		free(w->dev[i]);
+	}
+}
+
+/* ---- Life and death --------------------------------------------------------------- */
+
+static void crash(struct world *w, bool reset)
+{
+	u32 i;
+
+	trace(w, 10, reset, 0, reset ? "RESET" : "POWER CUT");
+	for (i = 0; i < w->nr_dev; i++) {
+		memset(&w->dev[i]->fault, 0, sizeof(w->dev[i]->fault));
+		if (reset)
+			device_reset(w->dev[i], &w->rng);
+		else
+			device_cut(w->dev[i], rng_below(&w->rng, NR_CUTS), rng_next(&w->rng),
+				   &w->rng);
+	}
+	for (i = 0; i < w->nr_vol; i++)
+		oracle_crash(w->vol[i]->oracle);
+	if (w->lint)
+		linter_crash(w->lint);
+	world_drop(w);
+}
+
+/* Returns false if the power went. */
+static bool create_volume(struct world *w, struct volume *vol)
+{
+	int r;
+
+	vol->unsure = true;
+	r = hybrid_volume_create(w->e, vol->id, &vol->info);
+	if (w->crashed || w->stop)
+		return false;
+	if (r == -EEXIST && vol->created)
+		r = 0;
+	if (r && !w->faulty)
+		violation(w, "error", "create of volume %u: %d", vol->id, r);
+	vol->unsure = false;
+	vol->created = !r;
+	return !w->stop;
+}
+
+static bool settle_existence(struct world *w, struct volume *vol)
+{
+	struct hybrid_volume_info info;
+	int r;
+
+	if (vol->unsure) {
+		r = hybrid_volume_info(w->e, vol->id, &info);
+		vol->created = !r && info.state == HYBRID_VOLUME_ACTIVE;
+		if (!r && info.state == HYBRID_VOLUME_TOMBSTONE) {
+			r = hybrid_volume_forget(w->e, vol->id);
+			if (w->crashed || w->stop)
+				return false;
+			if (r && !w->faulty)
+				violation(w, "error", "forget of volume %u: %d", vol->id, r);
+		}
+		vol->unsure = false;
+	}
+	return vol->created || create_volume(w, vol);
+}
+
+static bool open_volume(struct world *w, struct volume *vol)
+{
+	const char *why;
+	int r;
+
+	r = world_open(w, vol, &why);
+	if (w->crashed || w->stop)
+		return false;
+	if (r && !w->faulty)
+		violation(w, "recovery", "open of volume %u fails with %d: %s", vol->id, r,
+			  why ? why : "(no reason given)");
+	if (!r)
+		hybrid_volume_set_cutoff(w->e, vol->v, vol->info.cutoff_sectors);
+	return !w->stop;
+}
+
+static bool boot_once(struct world *w)
+{
+	const char *why;
+	u32 i;
+	int r;
+
+	if (w->lint)
+		linter_boot(w->lint);
+	why = world_boot(w, &r);
+	if (w->crashed || w->stop)
+		return false;
+	if (why) {
+		violation(w, "recovery", "load fails with %d: %s", r, why);
+		return false;
+	}
+	for (i = 0; i < w->nr_vol; i++)
+		if (!settle_existence(w, w->vol[i]) || !open_volume(w, w->vol[i]))
+			return false;
+	return true;
+}
+
+/* Up, however often the power goes meanwhile. */
+static void boot(struct world *w)
+{
+	u32 tries;
+
+	for (tries = 0; !w->stop; tries++) {
+		if (tries < 3 && rng_chance(&w->rng, 20))
+			w->crash_at = w->changes + 1 + rng_below(&w->rng, 40);
+		if (boot_once(w)) {
+			w->crash_at = SIM_NEVER;
+			return;
+		}
+		if (w->stop)
+			return;
+		crash(w, rng_chance(&w->rng, w->p.reset_percent));
+	}
+}
+
+static void quiesce(struct world *w)
+{
+	world_settle(w);
+}
+
+/* Everything that was acknowledged is durable now. */
+static void all_durable(struct world *w)
+{
+	u32 i;
+
+	sim_now++;
+	for (i = 0; i < w->nr_vol; i++)
+		oracle_flush(w->vol[i]->oracle, sim_now, SIM_NEVER);
+	sim_now++;
+}
+
+static void destroy(struct world *w)
+{
+	hybrid_engine_destroy(w->e);
+	w->e = NULL;
+	if (!heap_empty(&w->heap))
+		violation(w, "memory", "destroy leaves %llu bytes",
+			  (unsigned long long)w->heap.bytes);
+}
+
+static void close_all(struct world *w)
+{
+	u32 i;
+
+	for (i = 0; i < w->nr_vol; i++) {
+		if (w->vol[i]->v)
+			world_close(w, w->vol[i]);
+		if (w->crashed || w->stop)
+			return;
+	}
+}
+
+static void restart(struct world *w)
+{
+	const char *why = NULL;
+	int r;
+
+	quiesce(w);
+	if (w->crashed || w->stop)
+		return;
+	if (rng_below(&w->rng, 2)) {
+		close_all(w);
+		if (w->crashed || w->stop || !world_stop(w))
+			return;
+		all_durable(w);
+		destroy(w);
+		if (!w->stop)
+			boot(w);
+		return;
+	}
+	if (!world_stop(w))
+		return;
+	all_durable(w);
+	r = hybrid_engine_restart(w->e, &why);
+	if (!w->crashed && !w->stop && r && !w->faulty)
+		violation(w, "error", "restart fails with %d: %s", r, why ? why : "");
+}
+
+/* ---- Events ------------------------------------------------------------------------ */
+
+static struct volume *pick_volume(struct world *w)
+{
+	struct volume *vol = w->vol[rng_below(&w->rng, w->nr_vol)];
+
+	return vol->v && !vol->closing ? vol : NULL;
+}
+
+static bool overlaps(struct world *w, struct volume *vol, u64 sector, u32 count)
+{
+	struct uio *u;
+
+	list_for_each_entry(u, &w->uios, link)
+		if (u->vol == vol && u->io.type != HYBRID_IO_FLUSH &&
+		    u->io.type != HYBRID_IO_READ && u->io.sector < sector + count &&
+		    sector < u->io.sector + u->io.count)
+			return true;
+	return false;
+}
+
+/* A range within one block, often of whole granules, often the whole block. */
+static void pick_range(struct world *w, struct volume *vol, u64 *sector, u32 *count)
+{
+	u32 bs = w->p.block_sectors, gs = w->g->granule_sectors, first, unit = 1;
+	u64 block = rng_below(&w->rng, vol->hot / bs);
+
+	/* Half of all I/O goes to few blocks */
+	if (rng_below(&w->rng, 2))
+		block = min(block, (u64)rng_below(&w->rng, 4));
+	switch (rng_below(&w->rng, 4)) {
+	case 0:
+		*sector = block * bs;
+		*count = bs;
+		return;
+	case 1:
+	case 2:
+		unit = gs;
+	}
+	first = rng_below(&w->rng, bs / unit);
+	*count = unit * (1 + rng_below(&w->rng, min(bs / unit - first, 16U)));
+	*sector = block * bs + first * unit;
+}
+
+static void user_event(struct world *w, enum event ev)
+{
+	static const enum hybrid_io_type type[] = {
+		[EV_READ] = HYBRID_IO_READ, [EV_WRITE] = HYBRID_IO_WRITE,
+		[EV_FUA] = HYBRID_IO_WRITE, [EV_FLUSH] = HYBRID_IO_FLUSH,
+		[EV_DISCARD] = HYBRID_IO_DISCARD, [EV_ZEROES] = HYBRID_IO_ZEROES,
+	};
+	struct volume *vol = pick_volume(w);
+	u64 sector = 0;
+	u32 count = 0;
+
+	if (!vol || w->nr_uios >= w->p.max_ios)
+		return;
+	if (ev != EV_FLUSH)
+		pick_range(w, vol, &sector, &count);
+	if ((ev == EV_DISCARD || ev == EV_ZEROES) && rng_below(&w->rng, 3) == 0)
+		count = min_t(u64, vol->hot - sector, count + rng_below(&w->rng, 4 * w->p.block_sectors));
+	if (ev != EV_READ && ev != EV_FLUSH && !w->p.overlap && overlaps(w, vol, sector, count))
+		return;
+	world_submit(w, vol, type[ev], sector, count,
+		     ev == EV_FUA || (ev > EV_FLUSH && rng_below(&w->rng, 4) == 0));
+}
+
+static void mode_event(struct world *w)
+{
+	struct volume *vol = pick_volume(w);
+	struct hybrid_actions acts;
+	u32 mode = draw_mode(&w->rng);
+
+	if (!vol)
+		return;
+	hybrid_actions_init(&acts);
+	trace(w, 11, vol->id, mode, "mode of volume %u: %u", vol->id, mode);
+	vol->ever_writeback |= mode == HYBRID_MODE_WRITEBACK;
+	vol->info.mode = mode;
+	hybrid_volume_set_mode(w->e, vol->v, mode, &acts);
+	world_carry(w, &acts);
+}
+
+static void drain_event(struct world *w)
+{
+	struct volume *vol = rng_below(&w->rng, 2) ? pick_volume(w) : NULL;
+	struct hybrid_actions acts;
+	bool on = rng_below(&w->rng, 3);
+
+	hybrid_actions_init(&acts);
+	trace(w, 12, vol ? vol->id : 9999, on, "drain %d", on);
+	hybrid_engine_drain(w->e, vol ? vol->v : NULL, on, &acts);
+	world_carry(w, &acts);
+}
+
+static void evict_event(struct world *w)
+{
+	struct volume *vol = pick_volume(w);
+	struct hybrid_actions acts;
+	u64 sector;
+	u32 count;
+
+	if (!vol)
+		return;
+	pick_range(w, vol, &sector, &count);
+	hybrid_actions_init(&acts);
+	trace(w, 13, vol->id, sector, "evict volume %u block %llu", vol->id,
+	      (unsigned long long)sector / w->p.block_sectors);
+	hybrid_engine_evict(w->e, vol->v, to_oblock(sector / w->p.block_sectors), &acts);
+	world_carry(w, &acts);
+}
+
+static void nobody_waits(struct hybrid_waiter *waiter)
+{
+}
+
+static void checkpoint_event(struct world *w)
+{
+	struct hybrid_waiter *waiter = arena_alloc(&sim_arena, sizeof(*waiter));
+	struct hybrid_actions acts;
+
+	memset(waiter, 0, sizeof(*waiter));
+	waiter->done = nobody_waits;
+	hybrid_actions_init(&acts);
+	trace(w, 14, 0, 0, "checkpoint");
+	hybrid_engine_checkpoint(w->e, waiter, &acts);
+	world_carry(w, &acts);
+}
+
+/* Let the volume's I/O end, then close it. */
+static bool close_event(struct world *w, struct volume *vol)
+{
+	u32 ticks = 0;
+
+	while (vol->ios && !w->crashed && !w->stop) {
+		if (world_step(w))
+			continue;
+		if (++ticks > 300) {
+			world_settle(w);	/* reports it */
+			return false;
+		}
+		world_tick(w, 100);
+	}
+	if (w->crashed || w->stop)
+		return false;
+	world_close(w, vol);
+	return !w->crashed && !w->stop;
+}
+
+static void reopen_event(struct world *w)
+{
+	struct volume *vol = pick_volume(w);
+
+	if (vol && close_event(w, vol))
+		open_volume(w, vol);
+}
+
+static void recreate_event(struct world *w)
+{
+	struct volume *vol = pick_volume(w);
+	struct hybrid_volume_status st = {};
+	bool drop = rng_below(&w->rng, 3) == 0;
+	int r;
+
+	if (!vol)
+		return;
+	hybrid_volume_status(w->e, vol->v, &st);
+	if (!close_event(w, vol))
+		return;
+	trace(w, 15, vol->id, drop, "delete volume %u%s", vol->id, drop ? ", dirty or not" : "");
+	vol->unsure = true;
+	if (drop)
+		oracle_forget(vol->oracle);
+	r = hybrid_volume_delete(w->e, vol->id, drop);
+	if (w->crashed || w->stop)
+		return;
+	if (r == -EBUSY && !drop) {
+		vol->unsure = false;
+		open_volume(w, vol);
+		return;
+	}
+	if (r && !w->faulty)
+		violation(w, "error", "delete of volume %u: %d", vol->id, r);
+	r = hybrid_volume_forget(w->e, vol->id);
+	if (w->crashed || w->stop)
+		return;
+	if (r && !w->faulty)
+		violation(w, "error", "forget of volume %u: %d", vol->id, r);
+	vol->created = false;
+	/* The tools write a new superblock: another volume on the same origin */
+	name_volume(w, vol);
+	format_origin(w, vol);
+	if (w->lint)
+		linter_lba_volume(w->lint, vol);
+	if (create_volume(w, vol))
+		open_volume(w, vol);
+}
+
+static void cutoff_event(struct world *w)
+{
+	struct volume *vol = pick_volume(w);
+
+	if (!vol)
+		return;
+	vol->info.cutoff_sectors = rng_below(&w->rng, 2) ? 0 : 8 << rng_below(&w->rng, 8);
+	hybrid_volume_set_cutoff(w->e, vol->v, vol->info.cutoff_sectors);
+}
+
+static enum event draw_event(struct world *w)
+{
+	u32 sum = 0, n, i;
+
+	for (i = 0; i < NR_EVENTS; i++)
+		sum += w->p.weight[i];
+	n = rng_below(&w->rng, sum);
+	for (i = 0; n >= w->p.weight[i]; i++)
+		n -= w->p.weight[i];
+	return i;
+}
+
+static void one_event(struct world *w)
+{
+	enum event ev = draw_event(w);
+
+	shim_cpu = rng_below(&w->rng, SHIM_NR_CPUS);
+	switch (ev) {
+	case EV_STEP:
+		if (!world_step(w) && !w->crashed && rng_below(&w->rng, 4) == 0)
+			world_tick(w, 10 + rng_below(&w->rng, 200));
+		break;
+	case EV_TICK:
+		world_tick(w, 10 + rng_below(&w->rng, 200));
+		break;
+	case EV_MODE:
+		mode_event(w);
+		break;
+	case EV_DRAIN:
+		drain_event(w);
+		break;
+	case EV_EVICT:
+		evict_event(w);
+		break;
+	case EV_CHECKPOINT:
+		checkpoint_event(w);
+		break;
+	case EV_REOPEN:
+		reopen_event(w);
+		break;
+	case EV_RESTART:
+		restart(w);
+		break;
+	case EV_RECREATE:
+		recreate_event(w);
+		break;
+	case EV_CUTOFF:
+		cutoff_event(w);
+		break;
+	default:
+		user_event(w, ev);
+	}
+}
+
+/* ---- Faults -------------------------------------------------------------------------- */
+
+static void fault_event(struct world *w)
+{
+	struct device *d = w->dev[w->p.fault_kind < 4 ? 0 : 1];
+
+	if (!w->p.fault_kind || rng_below(&w->rng, 60))
+		return;
+	w->faulty = true;
+	w->pool_faulty |= !d->nr;
+	d->fault.left = 1 + rng_below(&w->rng, 3);
+	d->fault.from = 0;
+	d->fault.to = d->sectors;
+	switch (w->p.fault_kind) {
+	case 1:
+	case 4:
+		d->fault.read = 20;
+		break;
+	case 2:
+	case 5:
+		d->fault.write = 20;
+		d->fault.flush = 5;
+		break;
+	case 3:
+		d->fault.dead = true;
+	}
+	trace(w, 16, d->nr, w->p.fault_kind, "fault %u on dev%u", w->p.fault_kind, d->nr);
+}
+
+/* ---- The end -------------------------------------------------------------------------- */
+
+static void read_all(struct world *w)
+{
+	u32 i, count = w->p.block_sectors;
+	u64 b;
+
+	for (i = 0; i < w->nr_vol; i++)
+		for (b = 0; w->vol[i]->v && b < w->vol[i]->hot / count; b++) {
+			if (w->stop || w->crashed)
+				return;
+			world_submit(w, w->vol[i], HYBRID_IO_READ, b * count, count, false);
+			if (b % 8 == 7)
+				world_settle(w);
+		}
+	world_settle(w);
+}
+
+static void check_origins(struct world *w)
+{
+	u32 i;
+	u64 s;
+
+	sim_now++;
+	for (i = 0; i < w->nr_vol && !w->stop; i++)
+		for (s = 0; s < w->vol[i]->info.data_sectors && !w->stop; s++) {
+			struct volume *vol = w->vol[i];
+			val_t v = device_durable(vol->origin, vol->origin->data_from + s);
+			const char *why = oracle_read(vol->oracle, s, v, sim_now);
+
+			if (!why)
+				continue;
+			violation(w, "drain", "the drained origin of volume %u holds %s at %llu: %s",
+				  vol->id, val_name(v), (unsigned long long)s, why);
+			oracle_explain(vol->oracle, s);
+		}
+}
+
+static void drain_all(struct world *w)
+{
+	struct hybrid_pool_status st;
+	struct hybrid_actions acts;
+	u32 ticks;
+
+	hybrid_actions_init(&acts);
+	hybrid_engine_drain(w->e, NULL, true, &acts);
+	world_carry(w, &acts);
+	for (ticks = 0; !w->stop && !w->crashed; ticks++) {
+		world_idle(w);
+		hybrid_engine_status(w->e, &st);
+		if (!st.dirty)
+			return;
+		if (ticks == 300) {
+			violation(w, "liveness", "a drain leaves %u blocks dirty", st.dirty);
+			return;
+		}
+		world_tick(w, 100);
+	}
+}
+
+static void finish(struct world *w)
+{
+	u32 i;
+
+	for (i = 0; i < w->nr_dev; i++)
+		memset(&w->dev[i]->fault, 0, sizeof(w->dev[i]->fault));
+	quiesce(w);
+	if (!w->stop)
+		read_all(w);
+	if (w->stop)
+		return;
+	if (w->p.fault_kind || rng_below(&w->rng, 2)) {
+		crash(w, false);
+		boot(w);
+		if (!w->stop)
+			read_all(w);
+		if (w->stop || w->p.fault_kind)
+			return;
+	}
+	drain_all(w);
+	if (!w->stop)
+		close_all(w);
+	if (w->stop || !world_stop(w))
+		return;
+	all_durable(w);
+	check_origins(w);
+	destroy(w);
+}
+
+static void one_episode(struct world *w)
+{
+	u32 end = w->step + w->p.episode;
+
+	if (rng_chance(&w->rng, w->p.crash_percent))
+		w->crash_at = w->changes + 1 + rng_below(&w->rng, w->p.episode / 2);
+	while (w->step < end && w->step < w->p.steps && !w->crashed && !w->stop) {
+		w->step++;
+		fault_event(w);
+		one_event(w);
+	}
+	w->crash_at = SIM_NEVER;
+	if (w->crashed && !w->stop) {
+		crash(w, rng_chance(&w->rng, w->p.reset_percent));
+		boot(w);
+		if (!w->stop && rng_below(&w->rng, 2))
+			read_all(w);
+	}
+}
+
+void run_seed(u64 seed, char mode, u64 *hash)
+{
+	static struct world world;
+	struct world *w = &world;
+	struct mark mark = arena_mark(&sim_arena);
+	u32 i;
+
+	memset(w, 0, sizeof(*w));
+	w->seed = seed;
+	w->rng.state = seed * 0x9e3779b97f4a7c15ULL + mode;
+	rng_next(&w->rng);
+	w->brng = rng_fork(&w->rng, 1);
+	w->crash_at = SIM_NEVER;
+	w->hash = 0xcbf29ce484222325ULL;
+	w->ms = 1000;
+	sim_now = 1;
+	shim_cpu = 0;
+	sim_world = w;
+	heap_init(&w->heap);
+	sim_heap = &w->heap;
+	INIT_LIST_HEAD(&w->ready);
+	INIT_LIST_HEAD(&w->uios);
+	draw_profile(&w->p, seed, mode, &w->rng);
+	format_cache(w);
+	for (i = 0; i < w->p.volumes; i++)
+		add_volume(w, i);
+	w->lint = linter_new(w);
+	if (sim_trace)
+		fprintf(stderr, "seed %llu: %u blocks of %u sectors, %u volumes, %u hot blocks, policy %s\n",
+			(unsigned long long)seed, w->g->nr_blocks, w->p.block_sectors,
+			w->p.volumes, w->p.hot_blocks, w->p.policy);
+	boot(w);
+	while (w->step < w->p.steps && !w->stop)
+		one_episode(w);
+	if (!w->stop)
+		finish(w);
+	linter_free(w->lint);
+	*hash = w->hash;
+	free_world(w);
+	arena_release(&sim_arena, mark);
+	sim_world = NULL;
+}

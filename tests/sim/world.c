@@ -1,0 +1,906 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The world around the engine: carries its actions out, one random step at a
+ * time.  In a crash state (branch) everything goes in order and at once.
+ */
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "sim.h"
+
+bool sim_trace;
+u64 sim_violations, sim_ios;
+struct world *sim_world;
+
+#define FNV_PRIME 0x100000001b3ULL
+
+enum trace_code {
+	T_SUBMIT = 1, T_APPLY, T_COMPLETE, T_TELL, T_IO, T_END, T_TICK, T_VALUE, T_LIFE,
+};
+
+const char *val_name(val_t v)
+{
+	static char buf[4][48];
+	static int n;
+	char *b = buf[n++ & 3];
+
+	if (v == VAL_ZERO)
+		snprintf(b, 48, "zeroes");
+	else if (!v)
+		snprintf(b, 48, "none");
+	else if (val_owner(v) == VAL_JUNK - 1)
+		snprintf(b, 48, "junk[%llu]", (unsigned long long)val_sector(v));
+	else
+		snprintf(b, 48, "o%u[%llu]v%u", val_owner(v) + 1,
+			 (unsigned long long)val_sector(v), val_version(v));
+	return b;
+}
+
+static void hash(struct world *w, u64 v)
+{
+	w->hash = (w->hash ^ v) * FNV_PRIME;
+}
+
+void trace(struct world *w, u32 code, u64 a, u64 b, const char *fmt, ...)
+{
+	va_list args;
+
+	hash(w, code);
+	hash(w, a);
+	hash(w, b);
+	if (!sim_trace)
+		return;
+	fprintf(stderr, "%s%6llu ", w->branch ? "    | " : "", (unsigned long long)sim_now);
+	va_start(args, fmt);
+	vfprintf(stderr, fmt, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
+void violation(struct world *w, const char *rule, const char *fmt, ...)
+{
+	struct world *top = w->main ? w->main : w;
+	va_list args;
+
+	sim_violations++;
+	top->stop = true;
+	w->stop = true;
+	fprintf(stderr, "VIOLATION %s seed=%llu step=%u time=%llu%s: ", rule,
+		(unsigned long long)top->seed, top->step, (unsigned long long)sim_now,
+		w->branch ? " in a crash state" : "");
+	va_start(args, fmt);
+	vfprintf(stderr, fmt, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
+/* ---- Device requests ------------------------------------------------------- */
+
+static const char * const kind_name[] = { "read", "write", "flush", "discard", "zeroes" };
+static const char * const op_name[] = {
+	"USER", "TRANSFER", "META", "FLUSH", "COPY_OUT", "COMPLETE", "WORK", "WAKE",
+};
+
+static void request_ended(struct world *w, struct dreq *r);
+
+void world_before_change(struct world *w)
+{
+	w->changes++;
+	if (w->stop)
+		return;
+	if (w->changes >= w->crash_at) {
+		w->crashed = true;
+		return;
+	}
+	if (!w->branch && w->p.cut_every && w->changes % w->p.cut_every == 0)
+		crash_explore(w, w->p.cut_samples);
+}
+
+static void submit(struct world *w, struct dreq *r)
+{
+	struct action *a = r->action;
+
+	if (r->kind != DREQ_READ && r->kind != DREQ_FLUSH)
+		world_before_change(w);
+	a->left++;
+	if (w->crashed)
+		return;
+	dreq_submit(r, &w->rng);
+	trace(w, T_SUBMIT, r->sector, r->count << 8 | r->kind, "#%u %s %s dev%u %llu+%u%s%s %s",
+	      a->nr, op_name[a->op->type], kind_name[r->kind], r->dev->nr,
+	      (unsigned long long)r->sector, r->count, r->fua ? " fua" : "",
+	      r->meta ? " meta" : "",
+	      r->kind == DREQ_WRITE && r->vals && !r->meta ? val_name(r->vals[0]) : "");
+	if (w->lint)
+		linter_submit(w->lint, a, r);
+}
+
+static struct dreq *new_request(struct action *a, struct device *d, enum dreq_kind kind,
+				u64 sector, u32 count)
+{
+	struct dreq *r = arena_alloc(&sim_arena, sizeof(*r));
+
+	memset(r, 0, sizeof(*r));
+	r->dev = d;
+	r->kind = kind;
+	r->sector = sector;
+	r->count = count;
+	r->action = a;
+	return r;
+}
+
+static bool in_bounds(struct world *w, struct device *d, u64 sector, u32 count, bool data)
+{
+	if (!count || sector + count > d->sectors || sector + count < sector) {
+		violation(w, "bounds", "%llu+%u beyond dev%u", (unsigned long long)sector, count,
+			  d->nr);
+		return false;
+	}
+	if (device_is_data(d, sector) != data || device_is_data(d, sector + count - 1) != data) {
+		violation(w, "bounds", "%s %llu+%u of dev%u", data ? "data outside the data area" :
+			  "metadata inside the data area", (unsigned long long)sector, count,
+			  d->nr);
+		return false;
+	}
+	return true;
+}
+
+static void data_request(struct world *w, struct action *a, struct device *d,
+			 enum dreq_kind kind, u64 sector, u32 count, val_t *vals, bool fua)
+{
+	struct dreq *r;
+
+	if (!in_bounds(w, d, sector, count, true))
+		return;
+	r = new_request(a, d, kind, sector, count);
+	r->vals = vals;
+	r->fua = fua;
+	if (kind == DREQ_WRITE) {
+		r->vals = arena_alloc(&sim_arena, count * sizeof(val_t));
+		memcpy(r->vals, vals, count * sizeof(val_t));
+	}
+	submit(w, r);
+}
+
+static void meta_request(struct world *w, struct action *a, struct device *d,
+			 const struct hybrid_segment *s)
+{
+	struct hybrid_op *op = a->op;
+	struct dreq *r;
+	char *mem = (char *)op->mem + s->offset * 512;
+	u32 i;
+
+	if (!in_bounds(w, d, s->sector, s->count, false))
+		return;
+	r = new_request(a, d, op->write ? DREQ_WRITE : DREQ_READ, s->sector, s->count);
+	r->meta = true;
+	r->fua = op->fua;
+	r->bytes = mem;
+	if (op->write) {
+		char *copy = arena_alloc(&sim_arena, s->count * 512);
+
+		memcpy(copy, mem, s->count * 512);
+		r->bytes = copy;
+		r->vals = arena_alloc(&sim_arena, s->count * sizeof(val_t));
+		for (i = 0; i < s->count; i++)
+			r->vals[i] = (val_t)(copy + i * 512);
+	}
+	submit(w, r);
+}
+
+/* ---- Actions --------------------------------------------------------------- */
+
+static struct device *origin_of(struct world *w, struct hybrid_op *op)
+{
+	struct volume *vol;
+
+	if (op->volume)
+		vol = hybrid_volume_context(op->volume);
+	else if (op->io)
+		vol = container_of(op->io, struct uio, io)->vol;
+	else
+		vol = NULL;
+	if (!vol) {
+		violation(w, "contract", "%s on an origin without volume", op_name[op->type]);
+		return w->dev[1];
+	}
+	return vol->origin;
+}
+
+static struct action *new_action(struct world *w, struct hybrid_op *op)
+{
+	struct action *a = arena_alloc(&sim_arena, sizeof(*a));
+
+	memset(a, 0, sizeof(*a));
+	a->op = op;
+	a->nr = ++w->next_action;
+	a->started = sim_now;
+	op->private = a;
+	op->error_cache = 0;
+	op->error_origin = 0;
+	w->nr_actions++;
+	return a;
+}
+
+static void end_action(struct world *w, struct action *a)
+{
+	list_add_tail(&a->link, &w->ready);
+	w->nr_ready++;
+}
+
+static void carry_user(struct world *w, struct action *a)
+{
+	struct hybrid_op *op = a->op;
+	struct uio *u = container_of(op->io, struct uio, io);
+	struct device *d = op->origin ? u->vol->origin : w->dev[0];
+
+	a->uio = u;
+	u->user_op = true;
+	a->left = 1;
+	switch (op->io->type) {
+	case HYBRID_IO_READ:
+		data_request(w, a, d, DREQ_READ, op->sector, u->io.count, u->data, false);
+		break;
+	case HYBRID_IO_WRITE:
+		data_request(w, a, d, DREQ_WRITE, op->sector, u->io.count, u->data, op->fua);
+		break;
+	case HYBRID_IO_DISCARD:
+		data_request(w, a, u->vol->origin, DREQ_DISCARD, op->sector, op->count, NULL,
+			     op->fua);
+		break;
+	case HYBRID_IO_ZEROES:
+		data_request(w, a, u->vol->origin, DREQ_ZEROES, op->sector, op->count, NULL,
+			     op->fua);
+		break;
+	default:
+		violation(w, "contract", "USER operation for io type %u", op->io->type);
+	}
+	a->left--;
+}
+
+static void carry_transfer(struct world *w, struct action *a)
+{
+	struct hybrid_op *op = a->op;
+	val_t *buffer = op->buffer;
+	u32 i;
+
+	if (op->io) {
+		struct uio *u = container_of(op->io, struct uio, io);
+
+		memcpy(buffer + op->buffer_offset, u->data, u->io.count * sizeof(val_t));
+	}
+	a->left = 1;
+	for (i = 0; i < op->nr_segments; i++) {
+		struct hybrid_segment *s = &op->segments[i];
+		struct device *d = s->origin ? origin_of(w, op) : w->dev[0];
+
+		data_request(w, a, d, op->write ? DREQ_WRITE : DREQ_READ, s->sector, s->count,
+			     buffer + s->offset, op->write && op->fua);
+	}
+	a->left--;
+}
+
+static void carry_segments(struct world *w, struct action *a)
+{
+	struct hybrid_op *op = a->op;
+	struct device *d = op->origin ? origin_of(w, op) : w->dev[0];
+	u32 i;
+
+	a->left++;
+	for (i = 0; i < op->nr_segments; i++)
+		meta_request(w, a, d, &op->segments[i]);
+	a->left--;
+}
+
+static void carry_meta(struct world *w, struct action *a)
+{
+	struct hybrid_op *op = a->op;
+
+	if (!op->preflush) {
+		carry_segments(w, a);
+		return;
+	}
+	a->flushing = true;
+	submit(w, new_request(a, op->origin ? origin_of(w, op) : w->dev[0], DREQ_FLUSH, 0, 0));
+}
+
+static void end_uio(struct world *w, struct uio *u, int error);
+
+static void carry_copy_out(struct world *w, struct action *a)
+{
+	struct hybrid_op *op = a->op;
+	struct uio *u = container_of(op->io, struct uio, io);
+
+	memcpy(u->data, (val_t *)op->buffer + op->buffer_offset, u->io.count * sizeof(val_t));
+	end_action(w, a);
+}
+
+static void carry(struct world *w, struct hybrid_op *op)
+{
+	struct action *a;
+
+	if (op->type == HYBRID_OP_COMPLETE) {
+		end_uio(w, container_of(op->io, struct uio, io), op->io->error);
+		return;
+	}
+	if (op->type == HYBRID_OP_WAKE) {
+		op->waiter->done(op->waiter);
+		return;
+	}
+	a = new_action(w, op);
+	switch (op->type) {
+	case HYBRID_OP_USER:
+		carry_user(w, a);
+		break;
+	case HYBRID_OP_TRANSFER:
+		carry_transfer(w, a);
+		break;
+	case HYBRID_OP_META:
+		carry_meta(w, a);
+		break;
+	case HYBRID_OP_FLUSH:
+		submit(w, new_request(a, op->origin ? origin_of(w, op) : w->dev[0], DREQ_FLUSH,
+				      0, 0));
+		break;
+	case HYBRID_OP_COPY_OUT:
+		carry_copy_out(w, a);
+		return;
+	case HYBRID_OP_WORK:
+		end_action(w, a);
+		return;
+	default:
+		violation(w, "contract", "unknown operation %u", op->type);
+	}
+	if (!a->left && !w->stop)
+		violation(w, "contract", "#%u %s without a segment", a->nr, op_name[op->type]);
+}
+
+void world_carry(struct world *w, struct hybrid_actions *acts)
+{
+	struct hybrid_op *op;
+
+	while (!w->crashed && !w->stop && (op = hybrid_actions_pop(acts)))
+		carry(w, op);
+}
+
+/* ---- Ends ------------------------------------------------------------------ */
+
+static void request_ended(struct world *w, struct dreq *r)
+{
+	struct action *a = r->action;
+
+	if (w->lint)
+		linter_complete(w->lint, a, r);
+	if (r->error) {
+		if (r->dev->nr)
+			a->error_origin = r->error;
+		else
+			a->error_cache = r->error;
+	}
+	if (--a->left)
+		return;
+	if (a->flushing) {
+		a->flushing = false;
+		if (!r->error) {
+			carry_segments(w, a);
+			return;
+		}
+	}
+	end_action(w, a);
+}
+
+/* Tell the engine that an action ended. */
+static void tell(struct world *w, struct action *a)
+{
+	struct hybrid_actions acts;
+	struct hybrid_op *op = a->op;
+
+	hybrid_actions_init(&acts);
+	list_del(&a->link);
+	w->nr_ready--;
+	w->nr_actions--;
+	trace(w, T_TELL, a->nr, op->type, "#%u %s ended%s", a->nr, op_name[op->type],
+	      a->error_cache || a->error_origin ? " with an error" : "");
+	if (a->finished) {
+		op->error_cache = a->error_cache;
+		op->error_origin = a->error_origin;
+		*a->finished = true;
+		return;
+	}
+	if (a->uio) {
+		struct uio *u = a->uio;
+		int error = a->error_cache ? a->error_cache : a->error_origin;
+
+		u->user_op = false;
+		if (hybrid_engine_io_done(w->e, &u->io, error, &acts))
+			end_uio(w, u, u->io.error);
+	} else {
+		op->error_cache = a->error_cache;
+		op->error_origin = a->error_origin;
+		hybrid_engine_op_done(w->e, op, &acts);
+	}
+	world_carry(w, &acts);
+	world_check(w);
+}
+
+void world_check(struct world *w)
+{
+	const char *why;
+
+	if (w->stop || w->crashed || !w->e)
+		return;
+	if (w->branch && rng_below(&w->rng, 32))
+		return;
+	why = hybrid_engine_check(w->e);
+	if (why)
+		violation(w, "check", "%s", why);
+}
+
+/* ---- Users' I/O ------------------------------------------------------------ */
+
+static const char * const io_name[] = { "read", "write", "flush", "discard", "zeroes" };
+
+u64 world_oldest_read(struct world *w, struct volume *vol)
+{
+	struct uio *u;
+	u64 t = SIM_NEVER;
+
+	list_for_each_entry(u, &w->uios, link)
+		if (u->vol == vol && u->io.type == HYBRID_IO_READ)
+			t = min(t, u->started);
+	return t;
+}
+
+static void check_read(struct world *w, struct uio *u)
+{
+	struct oracle *o = u->vol->oracle;
+	u32 i;
+
+	for (i = 0; i < u->io.count; i++) {
+		u64 s = u->io.sector + i;
+		const char *why;
+
+		why = w->branch ? oracle_crash_read(o, s, u->data[i], true) :
+				  oracle_read(o, s, u->data[i], u->started);
+		hash(w, u->data[i]);
+		if (!why)
+			continue;
+		violation(w, w->branch ? "S2" : "S1", "volume %u sector %llu returned %s: %s",
+			  u->vol->id, (unsigned long long)s, val_name(u->data[i]), why);
+		oracle_explain(o, s);
+		return;
+	}
+}
+
+static void end_uio(struct world *w, struct uio *u, int error)
+{
+	struct oracle *o = u->vol->oracle;
+	u64 oldest;
+
+	list_del(&u->link);
+	w->nr_uios--;
+	u->vol->ios--;
+	sim_now++;
+	oldest = world_oldest_read(w, u->vol);
+	trace(w, T_END, u->io.type, u->io.sector, "io v%u %s %llu+%u v%u ends %d", u->vol->id,
+	      io_name[u->io.type], (unsigned long long)u->io.sector, u->io.count, u->version,
+	      error);
+	if (u->user_op)
+		violation(w, "contract", "an io ended while its USER operation is under way");
+	if (error && !(w->faulty || (w->main && w->main->faulty)) &&
+	    !(u->io.type == HYBRID_IO_ZEROES && error == -EOPNOTSUPP))
+		violation(w, "error", "%s %llu+%u of volume %u ends with %d and no fault",
+			  io_name[u->io.type], (unsigned long long)u->io.sector, u->io.count,
+			  u->vol->id, error);
+	switch (u->io.type) {
+	case HYBRID_IO_READ:
+		if (!error)
+			check_read(w, u);
+		break;
+	case HYBRID_IO_FLUSH:
+		if (!error)
+			oracle_flush(o, u->started, oldest);
+		break;
+	default:
+		oracle_done(o, u->io.sector, u->io.count, u->version, error, u->io.fua, oldest);
+		if (error == -EOPNOTSUPP)
+			oracle_withdraw(o, u->io.sector, u->io.count, u->version);
+	}
+}
+
+void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type, u64 sector,
+		  u32 count, bool fua)
+{
+	struct hybrid_actions acts;
+	struct uio *u = arena_alloc(&sim_arena, sizeof(*u));
+	u32 i;
+
+	hybrid_actions_init(&acts);
+	memset(u, 0, sizeof(*u));
+	/* Nothing of an io but what its init sets may be relied on */
+	memset(&u->io, 0xa5, sizeof(u->io));
+	u->vol = vol;
+	u->version = ++w->next_version;
+	u->data = arena_alloc(&sim_arena, (count + 1) * sizeof(val_t));
+	hybrid_io_init(&u->io, vol->v, type, sector, count, fua);
+	u->started = ++sim_now;
+	sim_ios++;
+	list_add_tail(&u->link, &w->uios);
+	w->nr_uios++;
+	vol->ios++;
+	if (type == HYBRID_IO_READ || type == HYBRID_IO_WRITE)
+		for (i = 0; i < count; i++)
+			u->data[i] = type == HYBRID_IO_READ ? 0 :
+				     VAL(vol->oracle->owner, sector + i, u->version);
+	if (type != HYBRID_IO_READ && type != HYBRID_IO_FLUSH)
+		oracle_submit(vol->oracle, sector, count, u->version,
+			      type == HYBRID_IO_ZEROES, type == HYBRID_IO_DISCARD);
+	trace(w, T_IO, sector, count << 8 | type, "io v%u %s %llu+%u%s v%u", vol->id,
+	      io_name[type], (unsigned long long)sector, count, fua ? " fua" : "", u->version);
+	if (hybrid_engine_map(w->e, &u->io, &acts) == HYBRID_MAP_REMAP)
+		carry(w, &u->io.op);
+	world_carry(w, &acts);
+	world_check(w);
+}
+
+/* ---- Steps ----------------------------------------------------------------- */
+
+static u32 nr_inflight(struct world *w)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < w->nr_dev; i++)
+		n += w->dev[i]->v->nr_inflight;
+	return n;
+}
+
+static void complete(struct world *w, struct dreq *r)
+{
+	if (r->kind == DREQ_FLUSH || r->fua)
+		world_before_change(w);
+	if (w->crashed || w->stop)
+		return;
+	dreq_complete(r, &w->rng);
+	trace(w, T_COMPLETE, r->sector, r->kind, "#%u %s dev%u %llu+%u completes%s",
+	      r->action->nr, kind_name[r->kind], r->dev->nr, (unsigned long long)r->sector,
+	      r->count, r->error ? " with an error" : "");
+	request_ended(w, r);
+}
+
+static void device_step(struct world *w)
+{
+	u32 n = rng_below(&w->rng, nr_inflight(w)), i;
+	struct dreq *r = NULL;
+
+	for (i = 0; i < w->nr_dev; i++) {
+		if (n < w->dev[i]->v->nr_inflight) {
+			r = w->dev[i]->v->inflight[n];
+			break;
+		}
+		n -= w->dev[i]->v->nr_inflight;
+	}
+	if (!r->applied && rng_chance(&w->rng, 20)) {
+		trace(w, T_APPLY, r->sector, r->kind, "#%u %s dev%u %llu+%u in part",
+		      r->action->nr, kind_name[r->kind], r->dev->nr,
+		      (unsigned long long)r->sector, r->count);
+		dreq_apply(r, &w->rng, rng_below(&w->rng, 2));
+		return;
+	}
+	complete(w, r);
+}
+
+/* Oldest first, for crash states */
+static bool plain_step(struct world *w)
+{
+	struct dreq *oldest = NULL;
+	u32 i, j;
+
+	if (w->nr_ready) {
+		tell(w, list_first_entry(&w->ready, struct action, link));
+		return true;
+	}
+	for (i = 0; i < w->nr_dev; i++)
+		for (j = 0; j < w->dev[i]->v->nr_inflight; j++) {
+			struct dreq *r = w->dev[i]->v->inflight[j];
+
+			if (!oldest || r->submitted < oldest->submitted)
+				oldest = r;
+		}
+	if (!oldest)
+		return false;
+	complete(w, oldest);
+	return true;
+}
+
+bool world_step(struct world *w)
+{
+	u32 devs = nr_inflight(w), n;
+	struct action *a;
+
+	if (w->crashed || w->stop)
+		return false;
+	if (w->branch)
+		return plain_step(w);
+	if (!devs && !w->nr_ready)
+		return false;
+	if (rng_below(&w->rng, devs + w->nr_ready) < devs) {
+		device_step(w);
+		return true;
+	}
+	n = rng_below(&w->rng, w->nr_ready);
+	shim_cpu = rng_below(&w->rng, SHIM_NR_CPUS);
+	list_for_each_entry(a, &w->ready, link)
+		if (!n--)
+			break;
+	tell(w, a);
+	return true;
+}
+
+void world_idle(struct world *w)
+{
+	u32 n = 0;
+
+	while (world_step(w))
+		if (++n > 1000000) {
+			violation(w, "liveness", "never idle");
+			return;
+		}
+}
+
+void world_tick(struct world *w, u32 ms)
+{
+	struct hybrid_actions acts;
+
+	if (w->crashed || w->stop)
+		return;
+	hybrid_actions_init(&acts);
+	w->ms += ms;
+	trace(w, T_TICK, w->ms, 0, "tick %llu", (unsigned long long)w->ms);
+	hybrid_engine_tick(w->e, w->ms, &acts);
+	world_carry(w, &acts);
+	world_check(w);
+}
+
+static void report_stuck(struct world *w)
+{
+	struct uio *u;
+
+	violation(w, "liveness", "%u ios are stuck, nothing is under way", w->nr_uios);
+	list_for_each_entry(u, &w->uios, link)
+		fprintf(stderr, "    volume %u %s %llu+%u v%u state %u wait %u phase %u\n",
+			u->vol->id, io_name[u->io.type], (unsigned long long)u->io.sector,
+			u->io.count, u->version, u->io.state, u->io.wait, u->io.phase);
+}
+
+void world_settle(struct world *w)
+{
+	u32 ticks;
+
+	for (ticks = 0; ticks < 300; ticks++) {
+		world_idle(w);
+		if (!w->nr_uios || w->crashed || w->stop)
+			return;
+		world_tick(w, 100);
+	}
+	report_stuck(w);
+}
+
+/* ---- The engine's surroundings ---------------------------------------------- */
+
+static struct world *world_of(struct hybrid_engine *e)
+{
+	return hybrid_engine_context(e);
+}
+
+static void *sim_alloc_buffer(struct hybrid_engine *e, u32 sectors)
+{
+	struct world *w = world_of(e);
+
+	if (!w->branch && w->p.fail_alloc && rng_chance(&w->rng, w->p.fail_alloc))
+		return NULL;
+	return heap_alloc(&w->heap, sectors * sizeof(val_t), false);
+}
+
+static void sim_free_buffer(struct hybrid_engine *e, void *buffer)
+{
+	void sim_free(void *p);
+
+	sim_free(buffer);
+}
+
+static int sim_do_op(struct hybrid_engine *e, struct hybrid_op *op)
+{
+	struct world *w = world_of(e);
+	struct action *a;
+	bool finished = false;
+
+	if (w->crashed || w->stop)
+		return -EIO;
+	if (op->type != HYBRID_OP_META && op->type != HYBRID_OP_FLUSH) {
+		violation(w, "contract", "do_op of %s", op_name[op->type]);
+		return -EIO;
+	}
+	a = new_action(w, op);
+	a->finished = &finished;
+	if (op->type == HYBRID_OP_META)
+		carry_meta(w, a);
+	else
+		submit(w, new_request(a, op->origin ? origin_of(w, op) : w->dev[0], DREQ_FLUSH,
+				      0, 0));
+	w->blocking = true;
+	while (!finished && world_step(w))
+		;
+	w->blocking = false;
+	if (!finished)
+		return -EIO;
+	return op->error_cache ? op->error_cache : op->error_origin;
+}
+
+struct wait {
+	struct hybrid_waiter waiter;
+	bool done;
+};
+
+static void wait_done(struct hybrid_waiter *waiter)
+{
+	container_of(waiter, struct wait, waiter)->done = true;
+}
+
+static int sim_wait_checkpoint(struct hybrid_engine *e)
+{
+	struct world *w = world_of(e);
+	struct hybrid_actions acts;
+	/* What the engine remembers of it after a crash must not be the stack */
+	struct wait *wait = arena_alloc(&sim_arena, sizeof(*wait));
+	u32 ticks = 0;
+
+	if (w->crashed || w->stop)
+		return -EIO;
+	memset(wait, 0, sizeof(*wait));
+	wait->waiter.done = wait_done;
+	hybrid_actions_init(&acts);
+	hybrid_engine_checkpoint(w->e ? w->e : e, &wait->waiter, &acts);
+	world_carry(w, &acts);
+	while (!wait->done) {
+		if (world_step(w))
+			continue;
+		if (w->crashed || w->stop)
+			return -EIO;
+		if (++ticks > 300) {
+			violation(w, "liveness", "a checkpoint never ends");
+			return -EIO;
+		}
+		world_tick(w, 100);
+	}
+	return wait->waiter.error;
+}
+
+static u64 sim_random(struct hybrid_engine *e)
+{
+	return rng_next(&world_of(e)->rng) | 1;
+}
+
+static const struct hybrid_engine_ops sim_ops = {
+	.alloc_buffer = sim_alloc_buffer,
+	.free_buffer = sim_free_buffer,
+	.do_op = sim_do_op,
+	.wait_checkpoint = sim_wait_checkpoint,
+	.random = sim_random,
+};
+
+/* ---- Lives ------------------------------------------------------------------ */
+
+/* The machine is gone: whatever the engine had in memory is, too. */
+void world_drop(struct world *w)
+{
+	struct uio *u, *next;
+	u32 i;
+
+	list_for_each_entry_safe(u, next, &w->uios, link)
+		list_del(&u->link);
+	INIT_LIST_HEAD(&w->ready);
+	w->nr_ready = 0;
+	w->nr_uios = 0;
+	w->nr_actions = 0;
+	w->e = NULL;
+	for (i = 0; i < w->nr_vol; i++) {
+		w->vol[i]->v = NULL;
+		w->vol[i]->ios = 0;
+		w->vol[i]->closing = false;
+	}
+	heap_drop(&w->heap);
+	w->crashed = false;
+	w->crash_at = SIM_NEVER;
+}
+
+/* Make an engine and load the pool. */
+const char *world_boot(struct world *w, int *error)
+{
+	const char *why = NULL;
+
+	sim_heap = &w->heap;
+	trace(w, T_LIFE, 0, 0, "boot");
+	*error = 0;
+	w->e = hybrid_engine_create(&w->sb, &sim_ops, w, hybrid_policy_get(w->p.policy),
+				    &w->p.config, error);
+	if (!w->e)
+		return "create failed";
+	*error = hybrid_engine_load(w->e, &why);
+	if (*error)
+		return why ? why : "(no reason given)";
+	world_check(w);
+	return NULL;
+}
+
+int world_open(struct world *w, struct volume *vol, const char **why)
+{
+	int r;
+
+	*why = NULL;
+	trace(w, T_LIFE, 1, vol->id, "open volume %u", vol->id);
+	r = hybrid_volume_open(w->e, vol->id, vol->origin->sectors, vol, &vol->v, why);
+	if (r)
+		vol->v = NULL;
+	trace(w, T_LIFE, 2, r, "open of volume %u: %d %s", vol->id, r, *why ? *why : "");
+	world_check(w);
+	return r;
+}
+
+/* After its last I/O */
+void world_close(struct world *w, struct volume *vol)
+{
+	struct hybrid_actions acts;
+	u32 n;
+	int r;
+
+	trace(w, T_LIFE, 3, vol->id, "close volume %u", vol->id);
+	for (n = 0; n < 300; n++) {
+		bool done;
+
+		hybrid_actions_init(&acts);
+		done = hybrid_volume_suspend(w->e, vol->v, &acts);
+		world_carry(w, &acts);
+		if (done || w->crashed || w->stop)
+			break;
+		if (!world_step(w))
+			world_tick(w, 100);
+	}
+	if (n == 300)
+		violation(w, "liveness", "volume %u does not suspend", vol->id);
+	if (w->crashed || w->stop)
+		return;
+	r = hybrid_volume_close(w->e, vol->v);
+	if (w->crashed || w->stop)
+		return;
+	if (r && !w->faulty)
+		violation(w, "error", "close of volume %u: %d", vol->id, r);
+	vol->v = NULL;
+	world_check(w);
+}
+
+bool world_stop(struct world *w)
+{
+	struct hybrid_actions acts;
+	u32 n, ticks = 0;
+
+	trace(w, T_LIFE, 4, 0, "stop");
+	for (n = 0; ticks < 300; n++) {
+		bool done;
+
+		hybrid_actions_init(&acts);
+		done = hybrid_engine_stop(w->e, &acts);
+		world_carry(w, &acts);
+		if (w->crashed || w->stop)
+			return false;
+		if (done) {
+			world_idle(w);
+			return true;
+		}
+		if (!world_step(w)) {
+			world_tick(w, 100);
+			ticks++;
+		}
+	}
+	violation(w, "liveness", "the pool does not stop");
+	return false;
+}
