@@ -19,6 +19,8 @@ KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) $(DEBIAN_HE
 # Debian's own: its pytest is the one that "make deps" installs.
 PYTHON ?= /usr/bin/python3
 PYTEST_ARGS ?=
+# Which guest kernel: uml, or uml-debug with KASAN, lockdep and fault injection.
+GUEST ?= uml
 export prefix DESTDIR
 
 # $(call each,<target>): in every part
@@ -71,22 +73,22 @@ modules-sparse:
 
 # The kernel for test guests, kept outside the tree. Prints where.
 guest-kernel:
-	@tests/guest/build-kernel uml
+	@tests/guest/build-kernel $(GUEST)
 
-# What a guest loads: build/guest/lib/modules/<release>, as modprobe wants it.
+# What a guest loads: build/guest-<kernel>/lib/modules/<release>, as modprobe wants it.
 guest-modules: guest-test-modules
-	$(call build-modules,modules-um,$(GUEST_KDIR),$(MODULE_DIRS),ARCH=um)
+	$(call build-modules,modules-$(GUEST),$(GUEST_KDIR),$(MODULE_DIRS),ARCH=um)
 	$(install-guest-modules)
 
 # Only those of the tests: they must load while dm-hybrid does not build.
 guest-test-modules: guest-kernel
-	$(eval GUEST_KDIR := $(shell tests/guest/build-kernel uml))
-	$(call build-modules,modules-um,$(GUEST_KDIR),tests/modules,ARCH=um)
+	$(eval GUEST_KDIR := $(shell tests/guest/build-kernel $(GUEST)))
+	$(call build-modules,modules-$(GUEST),$(GUEST_KDIR),tests/modules,ARCH=um)
 	$(install-guest-modules)
 
 define install-guest-modules
-	@flock build/modules-um/.lock \
-		tests/guest/install-modules $(GUEST_KDIR) build/modules-um build/guest
+	@flock build/modules-$(GUEST)/.lock \
+		tests/guest/install-modules $(GUEST_KDIR) build/modules-$(GUEST) build/guest-$(GUEST)
 endef
 
 # --- the rest -----------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 from guest import MIB, Disk, Guest, UmlGuest
 
 TOP = Path(__file__).resolve().parent.parent
+FLAVOUR = os.environ.get("DM_HYBRID_GUEST", "uml")
 
 
 @pytest.fixture(scope="session")
@@ -28,21 +29,21 @@ def _make(*targets: str) -> str:
 @pytest.fixture(scope="session")
 def uml_kernel() -> Path:
     """The directory with the guest kernel; built if it is not there (some minutes)."""
-    return Path(_make("guest-kernel").split()[-1])
+    return Path(_make("guest-kernel", f"GUEST={FLAVOUR}").split()[-1])
 
 
 @pytest.fixture(scope="session")
 def guest_modules(uml_kernel: Path) -> Path:
     """The root under which lib/modules/<release> holds ours, up to date with the sources."""
-    _make("guest-modules")
-    return TOP / "build" / "guest"
+    _make("guest-modules", f"GUEST={FLAVOUR}")
+    return TOP / "build" / f"guest-{FLAVOUR}"
 
 
 @pytest.fixture(scope="session")
 def guest_test_modules(uml_kernel: Path) -> Path:
     """The same with only the tests' modules brought up to date: works without ours."""
-    _make("guest-test-modules")
-    return TOP / "build" / "guest"
+    _make("guest-test-modules", f"GUEST={FLAVOUR}")
+    return TOP / "build" / f"guest-{FLAVOUR}"
 
 
 @pytest.fixture
@@ -66,6 +67,8 @@ def make_guest(tmp_path: Path, uml_kernel: Path, request):
     def make(disks=(), modprobe=("dm-testdisk",), boot=True, **options) -> Guest:
         ours = any("hybrid" in m for m in modprobe)
         modules = request.getfixturevalue("guest_modules" if ours else "guest_test_modules")
+        if FLAVOUR == "uml-debug":
+            options["memory"] = 2 * options.get("memory", 512)
         g = UmlGuest(tmp_path / f"guest{len(guests)}", uml_kernel, disks=list(disks),
                      modules=modules,
                      path=[TOP / "userspace", TOP / "build" / "bin"], **options)

@@ -46,7 +46,18 @@ def checkpatch(uml_kernel) -> Path:
 def test_checkpatch(checkpatch, path):
     run = subprocess.run(["perl", checkpatch, "--no-tree", "--strict", "--terse", "--show-types",
                           "--no-summary", "-f", path], capture_output=True, text=True)
-    assert run.returncode == 0 and not run.stdout.strip(), run.stdout + run.stderr
+    assert not run.stderr
+    findings = [f for f in run.stdout.splitlines() if not is_false_finding(path, f)]
+    assert not findings, "\n".join(findings)
+
+
+def is_false_finding(path: Path, finding: str) -> bool:
+    # BIT() is not for headers that userspace reads too.
+    if path.name == "format.h" and "CHECK:BIT_MACRO" in finding:
+        return True
+    # checkpatch takes the header's name for an expression.
+    m = re.match(r".*?:(\d+): \w+:SPACING", finding)
+    return bool(m) and "__has_include(<" in path.read_text().splitlines()[int(m[1]) - 1]
 
 
 @kernel_files
