@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Every difference between kernel versions, and no other file.  Features are
+ * probed, never version numbers: distributions backport.
+ */
+#ifndef DM_HYBRID_COMPAT_H
+#define DM_HYBRID_COMPAT_H
+
+#include <linux/blkdev.h>
+#include <linux/device-mapper.h>
+
+/* How members are opened: fmode_t became blk_mode_t. */
+#ifdef BLK_OPEN_WRITE
+#define HYBRID_OPEN_RW	(BLK_OPEN_READ | BLK_OPEN_WRITE)
+#else
+#define HYBRID_OPEN_RW	(FMODE_READ | FMODE_WRITE)
+#endif
+
+/*
+ * Exported to modules, but declared in drivers/md/dm.h, which is not among the
+ * headers that a kernel installs.
+ */
+void dm_internal_suspend_noflush(struct mapped_device *md);
+void dm_internal_resume(struct mapped_device *md);
+
+/*
+ * What a user writes to the volume may go to @bdev as it is: pages that @bdev
+ * needs stable must be stable in the volume.
+ */
+static inline void hybrid_stack_stable_writes(struct dm_target *ti, struct queue_limits *limits,
+					      struct block_device *bdev)
+{
+#ifdef BLK_FEAT_STABLE_WRITES
+	if (bdev_stable_writes(bdev))
+		limits->features |= BLK_FEAT_STABLE_WRITES;
+#else
+	if (bdev_stable_writes(bdev))
+		ti->needs_stable_writes = true;
+#endif
+}
+
+#endif

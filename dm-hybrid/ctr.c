@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Parses what tables and messages say. */
+#include <linux/uuid.h>
+
+#include "target.h"
+
+static const char * const mode_names[HYBRID_NR_MODES] = {
+	[HYBRID_MODE_WRITETHROUGH] = "writethrough",
+	[HYBRID_MODE_WRITEBACK] = "writeback",
+	[HYBRID_MODE_WRITEAROUND] = "writearound",
+	[HYBRID_MODE_PASSTHROUGH] = "passthrough",
+};
+
+const char *hybrid_mode_name(u32 mode)
+{
+	return mode < HYBRID_NR_MODES ? mode_names[mode] : "unknown";
+}
+
+int hybrid_mode_parse(const char *name)
+{
+	return match_string(mode_names, HYBRID_NR_MODES, name);
+}
+
+int hybrid_uuid_parse(const char *text, u8 uuid[HYBRID_UUID_SIZE])
+{
+	uuid_t parsed;
+
+	if (strlen(text) != UUID_STRING_LEN || uuid_parse(text, &parsed))
+		return -EINVAL;
+	export_uuid(uuid, &parsed);
+	return 0;
+}
+
+/* ---- tunables ------------------------------------------------------------- */
+
+static const struct {
+	const char *name;
+	size_t offset;		/* in struct hybrid_config */
+	u32 min, max;
+	char *error;
+} tunables[] = {
+	{ "high_watermark", offsetof(struct hybrid_config, high_watermark), 1, 95,
+	  "high_watermark must be 1 to 95" },
+	{ "low_watermark", offsetof(struct hybrid_config, low_watermark), 0, 95,
+	  "low_watermark must be 0 to high_watermark" },
+	{ "writeback_rate", offsetof(struct hybrid_config, writeback_rate), 0, U32_MAX,
+	  "writeback_rate must be a number of KiB a second" },
+	{ "commit_interval", offsetof(struct hybrid_config, commit_interval), 10, 60000,
+	  "commit_interval must be 10 to 60000" },
+};
+
+int hybrid_tunable_parse(const char *name, const char *value, struct hybrid_config *config,
+			 char **error)
+{
+	unsigned int i;
+	u32 v;
+
+	for (i = 0; i < ARRAY_SIZE(tunables); i++)
+		if (!strcmp(name, tunables[i].name))
+			break;
+	if (i == ARRAY_SIZE(tunables))
+		return -ENOENT;
+	*error = tunables[i].error;
+	if (!value || kstrtou32(value, 10, &v) || v < tunables[i].min || v > tunables[i].max)
+		return -EINVAL;
+	*(u32 *)((char *)config + tunables[i].offset) = v;
+	return 0;
+}
+
+/* ---- the pool's table ----------------------------------------------------- */
+
+static int parse_pool_feature(struct dm_arg_set *as, unsigned int *left, struct pool_args *args,
+			      char **error)
+{
+	const char *name = dm_shift_arg(as);
+	const char *value = --*left ? dm_shift_arg(as) : NULL;
+	int r;
+
+	if (!strcmp(name, "uuid")) {
+		*error = "uuid must be 8-4-4-4-12 hex digits";
+		if (!value || hybrid_uuid_parse(value, args->uuid))
+			return -EINVAL;
+		args->has_uuid = true;
+	} else {
+		r = hybrid_tunable_parse(name, value, &args->config, error);
+		if (r == -ENOENT)
+			*error = "Unknown feature of a pool";
+		if (r)
+			return -EINVAL;
+	}
+	--*left;
+	return 0;
+}
+
+static int parse_block_size(struct dm_arg_set *as, u32 *block_sectors, char **error)
+{
+	const char *arg = dm_shift_arg(as);
+
+	*error = "Block size must be a power of two, 8 to 2048 sectors";
+	if (!arg || kstrtou32(arg, 10, block_sectors) || !is_power_of_2(*block_sectors) ||
+	    *block_sectors < HYBRID_MIN_BLOCK_SECTORS || *block_sectors > HYBRID_MAX_BLOCK_SECTORS)
+		return -EINVAL;
+	return 0;
+}
+
+int hybrid_pool_parse(struct dm_arg_set *as, struct pool_args *args, char **error)
+{
+	static const struct dm_arg features = { 0, 10, "Bad number of feature arguments" };
+	static const struct dm_arg policy = { 0, 0, "The policy takes no arguments" };
+	unsigned int left;
+	int r;
+
+	*args = (struct pool_args) { .config = HYBRID_CONFIG_DEFAULT };
+	r = parse_block_size(as, &args->block_sectors, error);
+	if (r)
+		return r;
+	r = dm_read_arg_group(&features, as, &left, error);
+	while (!r && left)
+		r = parse_pool_feature(as, &left, args, error);
+	if (r)
+		return r;
+	*error = "low_watermark must be 0 to high_watermark";
+	if (args->config.low_watermark > args->config.high_watermark)
+		return -EINVAL;
+	*error = "No policy given";
+	args->policy = dm_shift_arg(as);
+	if (!args->policy)
+		return -EINVAL;
+	r = dm_read_arg_group(&policy, as, &left, error);
+	if (r)
+		return r;
+	*error = "Too many arguments";
+	return as->argc ? -EINVAL : 0;
+}
+
+/* ---- a volume's table ----------------------------------------------------- */
+
+static int parse_volume_feature(struct dm_arg_set *as, unsigned int *left,
+				struct volume_args *args, char **error)
+{
+	const char *name = dm_shift_arg(as);
+	int mode = hybrid_mode_parse(name);
+
+	--*left;
+	if (mode >= 0) {
+		*error = "More than one mode given";
+		if (args->has_mode)
+			return -EINVAL;
+		args->has_mode = true;
+		args->mode = mode;
+	} else if (!strcmp(name, "inplace")) {
+		args->inplace = true;
+	} else if (!strcmp(name, "cutoff")) {
+		*error = "cutoff must be a number of sectors";
+		if (!*left || kstrtou64(dm_shift_arg(as), 10, &args->cutoff))
+			return -EINVAL;
+		args->has_cutoff = true;
+		--*left;
+	} else {
+		*error = "Unknown feature of a volume";
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int hybrid_volume_parse(struct dm_arg_set *as, struct volume_args *args, char **error)
+{
+	static const struct dm_arg features = { 0, 4, "Bad number of feature arguments" };
+	unsigned int left;
+	int r;
+
+	r = dm_read_arg_group(&features, as, &left, error);
+	while (!r && left)
+		r = parse_volume_feature(as, &left, args, error);
+	if (r)
+		return r;
+	*error = "Too many arguments";
+	return as->argc ? -EINVAL : 0;
+}

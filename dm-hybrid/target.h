@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the files of the kernel glue share: the pool, the volumes, and the parts
+ * of a dm table that stand for them.
+ *
+ * Objects outlive tables.  A pool object is found by the mapped device of its
+ * table, a volume object by its id within a pool; a reload finds the same
+ * object and binds its table to it at resume.
+ *
+ * Locks, in this order: a mapped device's suspend lock (of a pool, then of its
+ * volumes), hybrid_pool.lock, the list of pools.  The worker takes none of
+ * them, so whoever holds them may wait for I/O.
+ */
+#ifndef DM_HYBRID_TARGET_H
+#define DM_HYBRID_TARGET_H
+
+#include <linux/device-mapper.h>
+#include <linux/mempool.h>
+#include <linux/mutex.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+
+#include "compat.h"
+#include "engine.h"
+
+#define DM_MSG_PREFIX "hybrid"
+
+/* Operations on their way between the engine and the devices: io.c. */
+struct hybrid_queue {
+	struct hybrid_pool *pool;
+	spinlock_t lock;		/* both lists */
+	struct list_head todo;		/* to be carried out */
+	struct list_head done;		/* ended, the engine is to be told */
+	struct work_struct work;
+};
+
+struct hybrid_pool {
+	struct list_head link;		/* with refs and tables: the list's lock */
+	unsigned int refs;
+	unsigned int tables;		/* pool tables among them */
+	struct mapped_device *md;
+	dev_t dev;			/* of the cache device */
+	u32 block_sectors;
+	u32 granule_sectors;
+	u8 uuid[HYBRID_UUID_SIZE];
+
+	struct mutex lock;		/* the rest down to io.c's */
+	struct block_device *bdev;	/* of the bound table */
+	struct pool_table *bound;
+	struct hybrid_engine *engine;	/* from the first resume on */
+	const struct hybrid_policy_type *policy;	/* the engine's */
+	struct list_head volumes;	/* volume_object */
+	bool loaded;			/* the engine is usable for good */
+	bool stopped;			/* by suspend */
+	bool running;			/* volumes may resume */
+	bool dead;			/* replaced by force: volumes fail I/O */
+
+	/* io.c */
+	struct bio_set bios;
+	mempool_t transfers;
+	struct workqueue_struct *wq;
+	struct hybrid_queue queue;
+	wait_queue_head_t wait;
+	unsigned long passes;		/* of the worker */
+	struct delayed_work tick;
+	unsigned long flags;
+};
+
+/* hybrid_pool.flags */
+#define HYBRID_POOL_TICKING	0	/* the timer runs */
+#define HYBRID_POOL_TICKS	1	/* the timer may run */
+
+/* What a table says of a pool. */
+struct pool_args {
+	u32 block_sectors;
+	bool has_uuid;
+	u8 uuid[HYBRID_UUID_SIZE];
+	struct hybrid_config config;
+	const char *policy;		/* in the table's text */
+};
+
+/* A pool's line in a table. */
+struct pool_table {
+	struct dm_target *ti;
+	struct hybrid_pool *pool;
+	struct dm_dev *dev;
+	const struct hybrid_policy_type *policy;
+	bool has_uuid;
+	struct hybrid_config config;
+	bool applied;			/* its values have been the pool's */
+};
+
+/* What a table says of a volume. */
+struct volume_args {
+	u32 id;
+	bool has_mode, has_cutoff, inplace;
+	u32 mode;			/* HYBRID_MODE_* */
+	u64 cutoff;
+};
+
+/* A volume in use; hybrid_pool.lock unless noted. */
+struct volume_object {
+	struct list_head link;
+	struct hybrid_pool *pool;
+	u32 id;
+	struct mapped_device *md;
+	struct list_head tables;	/* volume_table.link */
+	unsigned int pins;		/* users of md that are no table */
+	bool pool_suspended;		/* md is suspended, by the pool */
+	bool suspended;			/* in the engine; md's suspend lock */
+	struct volume_table *bound;
+	struct block_device *origin;	/* of the bound table */
+	struct mutex handle_lock;	/* held briefly, to read handle without pool->lock */
+	struct hybrid_volume *handle;	/* NULL: not open */
+	struct hybrid_queue queue;	/* for what may wait for the origin */
+};
+
+/* A volume's line in a table. */
+struct volume_table {
+	struct list_head link;
+	struct dm_target *ti;
+	struct volume_object *object;
+	struct dm_dev *pool_dev;
+	struct dm_dev *origin;
+	struct volume_args args;
+	u64 data_sector;		/* 0 while the pool's volume table is not known */
+	bool applied;
+};
+
+extern struct target_type hybrid_pool_target;
+extern struct target_type hybrid_volume_target;
+
+/* ---- ctr.c: parsing ------------------------------------------------------- */
+
+/* Name of HYBRID_MODE_@mode; mode called @name, -EINVAL. */
+const char *hybrid_mode_name(u32 mode);
+int hybrid_mode_parse(const char *name);
+
+/*
+ * Set the tunable called @name in @config.  -ENOENT: no such tunable;
+ * -EINVAL: a bad value, or one that contradicts the others.  *error says which.
+ */
+int hybrid_tunable_parse(const char *name, const char *value, struct hybrid_config *config,
+			 char **error);
+
+/*
+ * The arguments after the devices.  Return 0, or -EINVAL and *error says what
+ * is wrong with which.
+ */
+int hybrid_pool_parse(struct dm_arg_set *as, struct pool_args *args, char **error);
+int hybrid_volume_parse(struct dm_arg_set *as, struct volume_args *args, char **error);
+
+/* 8-4-4-4-12 hex digits, nothing after them; -EINVAL. */
+int hybrid_uuid_parse(const char *text, u8 uuid[HYBRID_UUID_SIZE]);
+
+/* ---- message.c ------------------------------------------------------------ */
+
+/* Messages as in Documentation/dm-hybrid.rst.  May block. */
+int hybrid_pool_message(struct dm_target *ti, unsigned int argc, char **argv, char *result,
+			unsigned int maxlen);
+int hybrid_volume_message(struct dm_target *ti, unsigned int argc, char **argv, char *result,
+			  unsigned int maxlen);
+
+/* ---- status.c ------------------------------------------------------------- */
+
+/* Write nothing to disk and wait for nothing. */
+void hybrid_pool_status_print(struct dm_target *ti, status_type_t type, unsigned int flags,
+			      char *result, unsigned int maxlen);
+void hybrid_volume_status_print(struct dm_target *ti, status_type_t type, unsigned int flags,
+				char *result, unsigned int maxlen);
+
+/* ---- pool.c --------------------------------------------------------------- */
+
+/*
+ * The pool that the mapped device at @dev is; takes a reference.  NULL: that
+ * device is no pool.
+ */
+struct hybrid_pool *hybrid_pool_get(dev_t dev);
+void hybrid_pool_put(struct hybrid_pool *pool);
+
+/* Is @dev the cache device of any pool? */
+bool hybrid_is_cache_device(dev_t dev);
+
+/* ---- volume.c ------------------------------------------------------------- */
+
+/*
+ * Suspend all mapped devices that use volumes of @pool; undo that.  Caller
+ * does not hold pool->lock.
+ */
+void hybrid_volumes_suspend(struct hybrid_pool *pool);
+void hybrid_volumes_resume(struct hybrid_pool *pool);
+
+#endif
