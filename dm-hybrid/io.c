@@ -1,0 +1,771 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Carries the engine's actions out.
+ *
+ * Completions and wake-ups are done where they arise.  Whatever may sleep goes
+ * to a queue: the pool's, or, where it needs an origin, that of its volume, so
+ * that an origin with a full request queue holds up nobody else.  Each queue
+ * has one work item; operations that ended return by the pool's.
+ *
+ * Forward progress: a transfer needs one struct transfer, and bios one after
+ * the other, each submitted before the next is allocated.  All come from
+ * mempools of the pool, and return to them from interrupt context.
+ */
+#include <linux/bio.h>
+#include <linux/completion.h>
+#include <linux/highmem.h>
+#include <linux/ktime.h>
+#include <linux/random.h>
+#include <linux/slab.h>
+
+#include "io.h"
+
+#define TICK_MS		100
+#define MIN_BIOS	64
+#define MIN_TRANSFERS	64
+
+/* One operation on its way through the devices. */
+struct transfer {
+	struct hybrid_pool *pool;
+	struct hybrid_op *op;
+	struct completion *wait;	/* of a blocking caller, else NULL */
+	atomic_t pending;		/* bios, and one while they are submitted */
+};
+
+/* Data of a TRANSFER: pages, so that no large allocation is needed. */
+struct buffer {
+	u32 nr_pages;
+	struct page *page[];
+};
+
+static struct kmem_cache *transfer_cache;
+
+int hybrid_io_module_init(void)
+{
+	transfer_cache = kmem_cache_create("dm_hybrid_transfer", sizeof(struct transfer), 0, 0,
+					   NULL);
+	return transfer_cache ? 0 : -ENOMEM;
+}
+
+void hybrid_io_module_exit(void)
+{
+	kmem_cache_destroy(transfer_cache);
+}
+
+/* ---- buffers -------------------------------------------------------------- */
+
+static void free_buffer(struct hybrid_engine *e, void *buffer)
+{
+	struct buffer *b = buffer;
+	u32 i;
+
+	if (!b)
+		return;
+	for (i = 0; i < b->nr_pages; i++)
+		__free_page(b->page[i]);
+	kfree(b);
+}
+
+static void *alloc_buffer(struct hybrid_engine *e, u32 sectors)
+{
+	u32 nr = DIV_ROUND_UP(sectors, PAGE_SECTORS);
+	struct buffer *b = kzalloc(struct_size(b, page, nr), GFP_KERNEL);
+
+	if (!b)
+		return NULL;
+	while (b->nr_pages < nr) {
+		b->page[b->nr_pages] = alloc_page(GFP_KERNEL | __GFP_NOWARN);
+		if (!b->page[b->nr_pages]) {
+			free_buffer(e, b);
+			return NULL;
+		}
+		b->nr_pages++;
+	}
+	return b;
+}
+
+static struct bio *io_bio(struct hybrid_io *io)
+{
+	struct hybrid_bio *b = container_of(io, struct hybrid_bio, io);
+
+	return dm_bio_from_per_bio_data(b, sizeof(*b));
+}
+
+/* Copy all data of a bio, as it arrived, from or to a buffer at @sector. */
+static void copy_bio(struct hybrid_io *io, struct buffer *b, u32 sector, bool to_bio)
+{
+	struct hybrid_bio *hb = container_of(io, struct hybrid_bio, io);
+	struct bio *bio = io_bio(io);
+	size_t at = (size_t)sector << SECTOR_SHIFT;
+	struct bvec_iter iter;
+	struct bio_vec bv;
+
+	__bio_for_each_segment(bv, bio, iter, hb->iter) {
+		while (bv.bv_len) {
+			struct page *page = b->page[at >> PAGE_SHIFT];
+			size_t off = offset_in_page(at);
+			size_t n = min_t(size_t, bv.bv_len, PAGE_SIZE - off);
+
+			if (to_bio)
+				memcpy_page(bv.bv_page, bv.bv_offset, page, off, n);
+			else
+				memcpy_page(page, off, bv.bv_page, bv.bv_offset, n);
+			bv.bv_offset += n;
+			bv.bv_len -= n;
+			at += n;
+		}
+		if (to_bio)
+			flush_dcache_page(bv.bv_page);
+	}
+}
+
+/* ---- devices -------------------------------------------------------------- */
+
+static struct block_device *op_bdev(struct hybrid_pool *pool, struct hybrid_op *op, bool origin)
+{
+	struct volume_object *object;
+
+	if (!origin)
+		return pool->bdev;
+	object = hybrid_volume_context(op->volume);
+	return object->origin;
+}
+
+static void transfer_put(struct transfer *t)
+{
+	struct hybrid_pool *pool = t->pool;
+	struct hybrid_queue *q = &pool->queue;
+	struct hybrid_op *op = t->op;
+	unsigned long flags;
+
+	if (!atomic_dec_and_test(&t->pending))
+		return;
+	if (t->wait) {
+		complete(t->wait);
+		return;
+	}
+	mempool_free(t, &pool->transfers);
+	/* Once the lock is dropped, the pool may go. */
+	spin_lock_irqsave(&q->lock, flags);
+	list_add_tail(&op->link, &q->done);
+	queue_work(pool->wq, &q->work);
+	spin_unlock_irqrestore(&q->lock, flags);
+}
+
+static void end_cache_bio(struct bio *bio)
+{
+	struct transfer *t = bio->bi_private;
+
+	if (bio->bi_status)
+		WRITE_ONCE(t->op->error_cache, blk_status_to_errno(bio->bi_status));
+	bio_put(bio);
+	transfer_put(t);
+}
+
+static void end_origin_bio(struct bio *bio)
+{
+	struct transfer *t = bio->bi_private;
+
+	if (bio->bi_status)
+		WRITE_ONCE(t->op->error_origin, blk_status_to_errno(bio->bi_status));
+	bio_put(bio);
+	transfer_put(t);
+}
+
+/* The page that holds byte @at of an operation's memory. */
+static struct page *data_page(struct hybrid_op *op, size_t at, size_t *offset)
+{
+	if (op->type == HYBRID_OP_META) {
+		void *p = op->mem + at;
+
+		*offset = offset_in_page(p);
+		return is_vmalloc_addr(p) ? vmalloc_to_page(p) : virt_to_page(p);
+	}
+	*offset = offset_in_page(at);
+	return ((struct buffer *)op->buffer)->page[at >> PAGE_SHIFT];
+}
+
+/* Fill a bio from sector @from of the operation's memory; returns sectors added. */
+static u32 fill_bio(struct bio *bio, struct hybrid_op *op, u32 from, u32 count)
+{
+	size_t at = (size_t)from << SECTOR_SHIFT, left = (size_t)count << SECTOR_SHIFT;
+	size_t offset, n;
+	struct page *page;
+
+	while (left) {
+		page = data_page(op, at, &offset);
+		n = min_t(size_t, left, PAGE_SIZE - offset);
+		if (bio_add_page(bio, page, n, offset) != n)
+			break;
+		at += n;
+		left -= n;
+	}
+	return count - (left >> SECTOR_SHIFT);
+}
+
+static void submit_data(struct transfer *t, bool origin, blk_opf_t opf, u64 sector, u32 from,
+			u32 count)
+{
+	struct block_device *bdev = op_bdev(t->pool, t->op, origin);
+	struct bio *bio;
+	u32 n;
+
+	/* A flush has no data, but goes out once. */
+	do {
+		bio = bio_alloc_bioset(bdev, bio_max_segs(DIV_ROUND_UP(count, PAGE_SECTORS) + 1),
+				       opf, GFP_NOIO, &t->pool->bios);
+		bio->bi_iter.bi_sector = sector;
+		bio->bi_private = t;
+		bio->bi_end_io = origin ? end_origin_bio : end_cache_bio;
+		n = fill_bio(bio, t->op, from, count);
+		sector += n;
+		from += n;
+		count -= n;
+		atomic_inc(&t->pending);
+		submit_bio(bio);
+	} while (count);
+}
+
+static void flush_vmap(struct hybrid_op *op, const struct hybrid_segment *seg, bool after)
+{
+	void *p = op->mem + ((size_t)seg->offset << SECTOR_SHIFT);
+	int size = seg->count << SECTOR_SHIFT;
+
+	if (!is_vmalloc_addr(p))
+		return;
+	if (!after)
+		flush_kernel_vmap_range(p, size);
+	else if (!op->write)
+		invalidate_kernel_vmap_range(p, size);
+}
+
+static blk_opf_t op_opf(const struct hybrid_op *op)
+{
+	blk_opf_t opf = op->write ? REQ_OP_WRITE : REQ_OP_READ;
+
+	if (op->type == HYBRID_OP_META)
+		opf |= REQ_META | REQ_SYNC;
+	else if (op->io)
+		opf |= REQ_SYNC;
+	if (op->preflush)
+		opf |= REQ_PREFLUSH;
+	if (op->fua)
+		opf |= REQ_FUA;
+	return opf;
+}
+
+/* Submit what TRANSFER, META and FLUSH consist of.  Drops the first reference. */
+static void submit_transfer(struct transfer *t)
+{
+	struct hybrid_op *op = t->op;
+	blk_opf_t opf = op_opf(op);
+	u32 i;
+
+	op->error_cache = 0;
+	op->error_origin = 0;
+	atomic_set(&t->pending, 1);
+	if (op->type == HYBRID_OP_FLUSH) {
+		submit_data(t, op->origin, REQ_OP_WRITE | REQ_PREFLUSH | REQ_SYNC, 0, 0, 0);
+	} else {
+		if (op->type == HYBRID_OP_TRANSFER && op->io)
+			copy_bio(op->io, op->buffer, op->buffer_offset, false);
+		for (i = 0; i < op->nr_segments; i++) {
+			const struct hybrid_segment *seg = &op->segments[i];
+			bool origin = op->type == HYBRID_OP_META ? op->origin : seg->origin;
+
+			if (op->type == HYBRID_OP_META)
+				flush_vmap(op, seg, false);
+			submit_data(t, origin, opf, seg->sector, seg->offset, seg->count);
+		}
+	}
+	transfer_put(t);
+}
+
+static void start_transfer(struct hybrid_pool *pool, struct hybrid_op *op)
+{
+	struct transfer *t = mempool_alloc(&pool->transfers, GFP_NOIO);
+
+	t->pool = pool;
+	t->op = op;
+	t->wait = NULL;
+	submit_transfer(t);
+}
+
+static void end_transfer(struct hybrid_op *op)
+{
+	u32 i;
+
+	if (op->type == HYBRID_OP_META)
+		for (i = 0; i < op->nr_segments; i++)
+			flush_vmap(op, &op->segments[i], true);
+}
+
+static int do_op(struct hybrid_engine *e, struct hybrid_op *op)
+{
+	DECLARE_COMPLETION_ONSTACK(wait);
+	struct transfer t = {
+		.pool = hybrid_engine_context(e),
+		.op = op,
+		.wait = &wait,
+	};
+
+	submit_transfer(&t);
+	wait_for_completion_io(&wait);
+	end_transfer(op);
+	return op->error_cache ? op->error_cache : op->error_origin;
+}
+
+/* ---- the user's bios ------------------------------------------------------ */
+
+/* Point a bio to where the engine wants it. */
+static void remap_bio(struct hybrid_pool *pool, struct hybrid_op *op, struct bio *bio)
+{
+	bio_set_dev(bio, op_bdev(pool, op, op->origin));
+	bio->bi_iter.bi_sector = op->sector;
+	bio->bi_opf &= ~REQ_FUA;
+	if (op->fua)
+		bio->bi_opf |= REQ_FUA;
+	if (op->io->type == HYBRID_IO_DISCARD || op->io->type == HYBRID_IO_ZEROES)
+		bio->bi_iter.bi_size = op->count << SECTOR_SHIFT;
+}
+
+/* A bio that was kept, and may have been to a device already, goes out. */
+static void submit_user(struct hybrid_pool *pool, struct hybrid_op *op)
+{
+	struct hybrid_bio *b = container_of(op->io, struct hybrid_bio, io);
+	struct bio *bio = io_bio(op->io);
+
+	bio->bi_iter = b->iter;
+	bio->bi_flags = b->flags;
+	bio->bi_status = BLK_STS_OK;
+	atomic_set(&bio->__bi_remaining, 1);
+	/* Nobody who polls knows of this submission. */
+	bio->bi_opf &= ~REQ_POLLED;
+	remap_bio(pool, op, bio);
+	dm_submit_bio_remap(bio, NULL);
+}
+
+static void complete_user(struct hybrid_op *op)
+{
+	struct hybrid_bio *b = container_of(op->io, struct hybrid_bio, io);
+	struct bio *bio = io_bio(op->io);
+
+	b->completing = true;
+	bio->bi_status = errno_to_blk_status(op->io->error);
+	bio_endio(bio);
+}
+
+static int bio_type(struct bio *bio)
+{
+	switch (bio_op(bio)) {
+	case REQ_OP_READ:
+		return HYBRID_IO_READ;
+	case REQ_OP_WRITE:
+		/* dm sends a flush that has data in two parts. */
+		return bio->bi_opf & REQ_PREFLUSH ? HYBRID_IO_FLUSH : HYBRID_IO_WRITE;
+	case REQ_OP_FLUSH:
+		return HYBRID_IO_FLUSH;
+	case REQ_OP_DISCARD:
+		return HYBRID_IO_DISCARD;
+	case REQ_OP_WRITE_ZEROES:
+		return HYBRID_IO_ZEROES;
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+/* The state that the timer looks at was changed before, by this CPU. */
+void hybrid_tick_kick(struct hybrid_pool *pool)
+{
+	/* Pairs with the barrier in tick_work(). */
+	smp_mb();
+	if (!test_bit(HYBRID_POOL_TICKING, &pool->flags) &&
+	    test_bit(HYBRID_POOL_TICKS, &pool->flags) &&
+	    !test_and_set_bit(HYBRID_POOL_TICKING, &pool->flags))
+		queue_delayed_work(pool->wq, &pool->tick, msecs_to_jiffies(TICK_MS));
+}
+
+int hybrid_map_bio(struct dm_target *ti, struct bio *bio)
+{
+	struct hybrid_bio *b = dm_per_bio_data(bio, sizeof(*b));
+	struct volume_table *vt = ti->private;
+	struct volume_object *object = vt->object;
+	struct hybrid_pool *pool = object->pool;
+	struct hybrid_actions acts;
+	int type = bio_type(bio);
+	u64 sector = 0;
+
+	if (unlikely(type < 0 || !object->handle))
+		return DM_MAPIO_KILL;
+	if (type != HYBRID_IO_FLUSH)
+		sector = dm_target_offset(ti, bio->bi_iter.bi_sector);
+	b->iter = bio->bi_iter;
+	b->flags = bio->bi_flags;
+	b->completing = false;
+	hybrid_io_init(&b->io, object->handle, type, sector, bio_sectors(bio),
+		       bio->bi_opf & REQ_FUA);
+	hybrid_actions_init(&acts);
+	if (hybrid_engine_map(pool->engine, &b->io, &acts) == HYBRID_MAP_REMAP) {
+		remap_bio(pool, &b->io.op, bio);
+		if (type != HYBRID_IO_READ || !list_empty(&acts.list)) {
+			hybrid_run(pool, &acts);
+			hybrid_tick_kick(pool);
+		}
+		return DM_MAPIO_REMAPPED;
+	}
+	/* The bio may have ended meanwhile. */
+	hybrid_run(pool, &acts);
+	hybrid_tick_kick(pool);
+	return DM_MAPIO_SUBMITTED;
+}
+
+int hybrid_end_bio(struct dm_target *ti, struct bio *bio, blk_status_t *error)
+{
+	struct hybrid_bio *b = dm_per_bio_data(bio, sizeof(*b));
+	struct volume_table *vt = ti->private;
+	struct hybrid_pool *pool = vt->object->pool;
+	struct hybrid_actions acts;
+	bool read, ended;
+
+	if (b->completing)
+		return DM_ENDIO_DONE;
+	read = b->io.type == HYBRID_IO_READ;
+	hybrid_actions_init(&acts);
+	ended = hybrid_engine_io_done(pool->engine, &b->io, blk_status_to_errno(*error), &acts);
+	if (ended)
+		*error = errno_to_blk_status(b->io.error);
+	if (!read || !list_empty(&acts.list)) {
+		/* Until its actions are carried out, the bio keeps the pool. */
+		hybrid_tick_kick(pool);
+		hybrid_run(pool, &acts);
+	}
+	return ended ? DM_ENDIO_DONE : DM_ENDIO_INCOMPLETE;
+}
+
+/* ---- queues --------------------------------------------------------------- */
+
+static void enqueue(struct hybrid_queue *q, struct hybrid_op *op)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&q->lock, flags);
+	list_add_tail(&op->link, &q->todo);
+	queue_work(q->pool->wq, &q->work);
+	spin_unlock_irqrestore(&q->lock, flags);
+}
+
+/* Does the operation need an origin? */
+static bool wants_origin(const struct hybrid_op *op)
+{
+	u32 i;
+
+	if (op->type != HYBRID_OP_TRANSFER)
+		return op->origin;
+	for (i = 0; i < op->nr_segments; i++)
+		if (op->segments[i].origin)
+			return true;
+	return false;
+}
+
+static struct hybrid_queue *op_queue(struct hybrid_pool *pool, struct hybrid_op *op)
+{
+	struct volume_object *object;
+
+	if (op->type == HYBRID_OP_WORK || op->type == HYBRID_OP_COPY_OUT || !wants_origin(op))
+		return &pool->queue;
+	object = hybrid_volume_context(op->volume);
+	return &object->queue;
+}
+
+/* What needs no sleep is done; the rest is queued. */
+static void dispatch(struct hybrid_pool *pool, struct hybrid_op *op)
+{
+	switch (op->type) {
+	case HYBRID_OP_COMPLETE:
+		complete_user(op);
+		break;
+	case HYBRID_OP_WAKE:
+		op->waiter->done(op->waiter);
+		break;
+	default:
+		enqueue(op_queue(pool, op), op);
+	}
+}
+
+void hybrid_run(struct hybrid_pool *pool, struct hybrid_actions *acts)
+{
+	struct hybrid_op *op;
+
+	while ((op = hybrid_actions_pop(acts)))
+		dispatch(pool, op);
+}
+
+/* In process context, from the queue that the operation belongs to. */
+static void carry_out(struct hybrid_pool *pool, struct hybrid_op *op, struct hybrid_actions *acts)
+{
+	switch (op->type) {
+	case HYBRID_OP_USER:
+		submit_user(pool, op);
+		break;
+	case HYBRID_OP_TRANSFER:
+	case HYBRID_OP_META:
+	case HYBRID_OP_FLUSH:
+		start_transfer(pool, op);
+		break;
+	case HYBRID_OP_COPY_OUT:
+		copy_bio(op->io, op->buffer, op->buffer_offset, true);
+		hybrid_engine_op_done(pool->engine, op, acts);
+		break;
+	case HYBRID_OP_WORK:
+		hybrid_engine_op_done(pool->engine, op, acts);
+		break;
+	default:
+		dispatch(pool, op);
+	}
+}
+
+/* The pool's worker need not queue to itself. */
+static void run_in_worker(struct hybrid_pool *pool, struct hybrid_actions *acts)
+{
+	struct hybrid_op *op;
+
+	while ((op = hybrid_actions_pop(acts))) {
+		if (op->type == HYBRID_OP_COMPLETE || op->type == HYBRID_OP_WAKE ||
+		    op_queue(pool, op) != &pool->queue)
+			dispatch(pool, op);
+		else
+			carry_out(pool, op, acts);
+		cond_resched();
+	}
+}
+
+static void pool_work(struct work_struct *work)
+{
+	struct hybrid_queue *q = container_of(work, struct hybrid_queue, work);
+	struct hybrid_pool *pool = q->pool;
+	struct hybrid_actions acts;
+	struct hybrid_op *op, *n;
+	LIST_HEAD(done);
+
+	hybrid_actions_init(&acts);
+	spin_lock_irq(&q->lock);
+	list_splice_init(&q->done, &done);
+	list_splice_init(&q->todo, &acts.list);
+	spin_unlock_irq(&q->lock);
+	list_for_each_entry_safe(op, n, &done, link) {
+		list_del_init(&op->link);
+		end_transfer(op);
+		hybrid_engine_op_done(pool->engine, op, &acts);
+	}
+	run_in_worker(pool, &acts);
+	hybrid_tick_kick(pool);
+	WRITE_ONCE(pool->passes, pool->passes + 1);
+	if (wq_has_sleeper(&pool->wait))
+		wake_up_all(&pool->wait);
+}
+
+/* A volume's queue: only what is submitted, nothing that ended. */
+static void volume_work(struct work_struct *work)
+{
+	struct hybrid_queue *q = container_of(work, struct hybrid_queue, work);
+	struct hybrid_pool *pool = q->pool;
+	struct hybrid_actions acts;
+	struct blk_plug plug;
+	struct hybrid_op *op;
+
+	hybrid_actions_init(&acts);
+	spin_lock_irq(&q->lock);
+	list_splice_init(&q->todo, &acts.list);
+	spin_unlock_irq(&q->lock);
+	blk_start_plug(&plug);
+	while ((op = hybrid_actions_pop(&acts))) {
+		carry_out(pool, op, &acts);
+		cond_resched();
+	}
+	blk_finish_plug(&plug);
+}
+
+static void queue_init(struct hybrid_queue *q, struct hybrid_pool *pool, work_func_t fn)
+{
+	q->pool = pool;
+	spin_lock_init(&q->lock);
+	INIT_LIST_HEAD(&q->todo);
+	INIT_LIST_HEAD(&q->done);
+	INIT_WORK(&q->work, fn);
+}
+
+void hybrid_queue_init(struct hybrid_queue *q, struct hybrid_pool *pool)
+{
+	queue_init(q, pool, volume_work);
+}
+
+void hybrid_queue_flush(struct hybrid_queue *q)
+{
+	flush_work(&q->work);
+}
+
+void hybrid_run_until(struct hybrid_pool *pool,
+		      bool (*step)(struct hybrid_engine *e, void *what,
+				   struct hybrid_actions *acts), void *what)
+{
+	struct hybrid_actions acts;
+	unsigned long seen;
+	bool ready;
+
+	for (;;) {
+		seen = READ_ONCE(pool->passes);
+		hybrid_actions_init(&acts);
+		ready = step(pool->engine, what, &acts);
+		hybrid_run(pool, &acts);
+		if (ready)
+			break;
+		/* Some steps wait for time to pass. */
+		wait_event_timeout(pool->wait, READ_ONCE(pool->passes) != seen,
+				   msecs_to_jiffies(TICK_MS));
+	}
+}
+
+/* ---- time ----------------------------------------------------------------- */
+
+static bool do_tick(struct hybrid_pool *pool)
+{
+	struct hybrid_actions acts;
+	bool again;
+
+	hybrid_actions_init(&acts);
+	again = hybrid_engine_tick(pool->engine, ktime_to_ms(ktime_get()), &acts);
+	hybrid_run(pool, &acts);
+	return again;
+}
+
+static void tick_work(struct work_struct *work)
+{
+	struct hybrid_pool *pool = container_of(to_delayed_work(work), struct hybrid_pool, tick);
+	bool again = do_tick(pool);
+
+	if (!again) {
+		/*
+		 * Whoever changes something from here on starts the timer;
+		 * what was changed before, the second look sees.
+		 */
+		clear_bit(HYBRID_POOL_TICKING, &pool->flags);
+		/* Pairs with the barrier in hybrid_tick_kick(). */
+		smp_mb__after_atomic();
+		if (!do_tick(pool))
+			return;
+		if (test_and_set_bit(HYBRID_POOL_TICKING, &pool->flags))
+			return;
+	}
+	if (test_bit(HYBRID_POOL_TICKS, &pool->flags))
+		queue_delayed_work(pool->wq, &pool->tick, msecs_to_jiffies(TICK_MS));
+}
+
+void hybrid_tick_start(struct hybrid_pool *pool)
+{
+	set_bit(HYBRID_POOL_TICKS, &pool->flags);
+	hybrid_tick_kick(pool);
+}
+
+void hybrid_tick_stop(struct hybrid_pool *pool)
+{
+	clear_bit(HYBRID_POOL_TICKS, &pool->flags);
+	cancel_delayed_work_sync(&pool->tick);
+	clear_bit(HYBRID_POOL_TICKING, &pool->flags);
+}
+
+/* ---- the rest of what the engine needs ------------------------------------ */
+
+struct sync_waiter {
+	struct hybrid_waiter waiter;
+	struct completion done;
+};
+
+static void sync_waiter_done(struct hybrid_waiter *w)
+{
+	complete(&container_of(w, struct sync_waiter, waiter)->done);
+}
+
+static int wait_checkpoint(struct hybrid_engine *e)
+{
+	struct hybrid_pool *pool = hybrid_engine_context(e);
+	struct sync_waiter w = { .waiter.done = sync_waiter_done };
+	struct hybrid_actions acts;
+
+	INIT_LIST_HEAD(&w.waiter.link);
+	INIT_LIST_HEAD(&w.waiter.op.link);
+	init_completion(&w.done);
+	hybrid_actions_init(&acts);
+	hybrid_engine_checkpoint(e, &w.waiter, &acts);
+	hybrid_run(pool, &acts);
+	wait_for_completion_io(&w.done);
+	return w.waiter.error;
+}
+
+static u64 random_nonzero(struct hybrid_engine *e)
+{
+	u64 r;
+
+	do {
+		r = get_random_u64();
+	} while (!r);
+	return r;
+}
+
+const struct hybrid_engine_ops hybrid_io_ops = {
+	.alloc_buffer = alloc_buffer,
+	.free_buffer = free_buffer,
+	.do_op = do_op,
+	.wait_checkpoint = wait_checkpoint,
+	.random = random_nonzero,
+};
+
+int hybrid_read_block(struct block_device *bdev, u64 sector, void *block)
+{
+	struct bio *bio = bio_alloc(bdev, 2, REQ_OP_READ | REQ_META | REQ_SYNC, GFP_KERNEL);
+	size_t offset = offset_in_page(block);
+	size_t n = min_t(size_t, HYBRID_META_BLOCK_SIZE, PAGE_SIZE - offset);
+	int r;
+
+	bio->bi_iter.bi_sector = sector;
+	__bio_add_page(bio, virt_to_page(block), n, offset);
+	if (n < HYBRID_META_BLOCK_SIZE)
+		__bio_add_page(bio, virt_to_page(block + n), HYBRID_META_BLOCK_SIZE - n, 0);
+	r = submit_bio_wait(bio);
+	bio_put(bio);
+	return r;
+}
+
+int hybrid_pool_io_init(struct hybrid_pool *pool)
+{
+	int r;
+
+	queue_init(&pool->queue, pool, pool_work);
+	INIT_DELAYED_WORK(&pool->tick, tick_work);
+	init_waitqueue_head(&pool->wait);
+	r = bioset_init(&pool->bios, MIN_BIOS, 0, BIOSET_NEED_BVECS);
+	if (r)
+		return r;
+	r = mempool_init_slab_pool(&pool->transfers, MIN_TRANSFERS, transfer_cache);
+	if (r)
+		goto bad_transfers;
+	pool->wq = alloc_workqueue("dm-hybrid", WQ_MEM_RECLAIM | WQ_HIGHPRI | WQ_UNBOUND, 0);
+	if (!pool->wq) {
+		r = -ENOMEM;
+		goto bad_wq;
+	}
+	return 0;
+
+bad_wq:
+	mempool_exit(&pool->transfers);
+bad_transfers:
+	bioset_exit(&pool->bios);
+	return r;
+}
+
+void hybrid_pool_io_exit(struct hybrid_pool *pool)
+{
+	hybrid_tick_stop(pool);
+	destroy_workqueue(pool->wq);
+	mempool_exit(&pool->transfers);
+	bioset_exit(&pool->bios);
+}
