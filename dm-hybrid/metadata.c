@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Reads superblocks; everything else on the members is the engine's. */
+#include <linux/slab.h>
+
+#include "io.h"
+#include "metadata.h"
+
+/* One copy of the superblock of a device of @sectors. */
+static int read_copy(struct block_device *bdev, u64 sector, u64 sectors,
+		     struct hybrid_superblock *block, struct hybrid_sb *sb, const char **why)
+{
+	int r;
+
+	if (sector + HYBRID_META_BLOCK_SECTORS > sectors)
+		return -ENODATA;
+	r = hybrid_read_block(bdev, sector, block);
+	if (r)
+		return r;
+	return hybrid_sb_decode(block, sector, sectors, sb, why);
+}
+
+/*
+ * The head says where the tail stands, unless it is damaged: then the tail is
+ * at the end of the device.  The error is the head's.
+ */
+static int read_current(struct block_device *bdev, struct hybrid_superblock *block,
+			struct hybrid_sb *sb, struct hybrid_sb *tail, const char **why)
+{
+	u64 sectors = bdev_nr_sectors(bdev), end = sectors;
+	const char *tail_why = NULL;
+	int r, t;
+
+	if (sectors < HYBRID_HEAD_SECTORS + HYBRID_TAIL_SECTORS)
+		return -ENOSPC;
+	r = read_copy(bdev, hybrid_sb_sector(sectors, 0), sectors, block, sb, why);
+	if (!r)
+		end = sb->member_sectors;
+	t = read_copy(bdev, hybrid_sb_sector(end, 1), sectors, block, tail, &tail_why);
+	if (t)
+		return r;
+	if (r || tail->sequence > sb->sequence)
+		*sb = *tail;
+	return 0;
+}
+
+static char *sb_error(int r)
+{
+	switch (r) {
+	case -ENODATA:
+		return "Cache device is not a dm-hybrid member";
+	case -EBADMSG:
+		return "Superblock of the cache device is damaged";
+	case -EPROTONOSUPPORT:
+		return "Cache device has an unknown format version or feature";
+	case -EROFS:
+		return "Cache device has a feature that allows reading only";
+	case -EMEDIUMTYPE:
+		return "Device is a dm-hybrid origin, not a cache device";
+	case -ENOSPC:
+		return "Cache device is too small";
+	case -ENOMEM:
+		return "Cannot allocate memory for the superblock";
+	case -EINVAL:
+	case -ESTALE:
+		return "Superblock of the cache device does not fit the device";
+	default:
+		return "Cannot read the superblock of the cache device";
+	}
+}
+
+int hybrid_cache_sb_read(struct block_device *bdev, struct hybrid_sb *sb, char **error,
+			 const char **why)
+{
+	struct hybrid_superblock *block = kmalloc(sizeof(*block), GFP_KERNEL);
+	struct hybrid_sb *tail = kmalloc(sizeof(*tail), GFP_KERNEL);
+	const char *field = NULL;
+	int r = -ENOMEM;
+
+	if (block && tail)
+		r = read_current(bdev, block, sb, tail, &field);
+	if (!r && sb->role != HYBRID_ROLE_CACHE)
+		r = -EMEDIUMTYPE;
+	if (!r && (sb->ro_compat & ~HYBRID_RO_COMPAT_KNOWN))
+		r = -EROFS;
+	kfree(tail);
+	kfree(block);
+	if (r)
+		*error = sb_error(r);
+	if (why)
+		*why = field;
+	return r;
+}

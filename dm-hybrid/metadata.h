@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The superblocks of the members. */
+#ifndef DM_HYBRID_METADATA_H
+#define DM_HYBRID_METADATA_H
+
+#include <linux/blkdev.h>
+
+#include "codec.h"
+
+/*
+ * Read the current superblock of the cache device @bdev, from head or tail.
+ * Blocking.  Returns 0 or -errno; then *error is a phrase fit for ti->error
+ * and *why, unless it is NULL, names the field.
+ */
+int hybrid_cache_sb_read(struct block_device *bdev, struct hybrid_sb *sb, char **error,
+			 const char **why);
+
+#endif

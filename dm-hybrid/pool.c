@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The target hybrid-pool, and the pool objects behind it. */
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "io.h"
+#include "metadata.h"
+#include "target.h"
+
+static LIST_HEAD(pools);
+static DEFINE_MUTEX(pools_lock);
+
+/* ---- pool objects --------------------------------------------------------- */
+
+static struct hybrid_pool *find_md(struct mapped_device *md)
+{
+	struct hybrid_pool *pool;
+
+	list_for_each_entry(pool, &pools, link)
+		if (pool->md == md)
+			return pool;
+	return NULL;
+}
+
+static struct hybrid_pool *find_dev(dev_t dev)
+{
+	struct hybrid_pool *pool;
+
+	list_for_each_entry(pool, &pools, link)
+		if (pool->dev == dev)
+			return pool;
+	return NULL;
+}
+
+bool hybrid_is_cache_device(dev_t dev)
+{
+	bool found;
+
+	mutex_lock(&pools_lock);
+	found = find_dev(dev);
+	mutex_unlock(&pools_lock);
+	return found;
+}
+
+struct hybrid_pool *hybrid_pool_get(dev_t dev)
+{
+	struct mapped_device *md = dm_get_md(dev);
+	struct hybrid_pool *pool;
+
+	if (!md)
+		return NULL;
+	mutex_lock(&pools_lock);
+	pool = find_md(md);
+	if (pool)
+		pool->refs++;
+	mutex_unlock(&pools_lock);
+	dm_put(md);
+	return pool;
+}
+
+static void pool_free(struct hybrid_pool *pool)
+{
+	hybrid_pool_io_exit(pool);
+	if (pool->engine)
+		hybrid_engine_destroy(pool->engine);
+	if (pool->policy)
+		hybrid_policy_put(pool->policy);
+	mutex_destroy(&pool->lock);
+	kfree(pool);
+}
+
+void hybrid_pool_put(struct hybrid_pool *pool)
+{
+	bool last;
+
+	mutex_lock(&pools_lock);
+	last = !--pool->refs;
+	if (last)
+		list_del(&pool->link);
+	mutex_unlock(&pools_lock);
+	if (last)
+		pool_free(pool);
+}
+
+static struct hybrid_pool *pool_alloc(struct mapped_device *md, struct block_device *bdev,
+				      const struct hybrid_sb *sb)
+{
+	struct hybrid_pool *pool = kzalloc(sizeof(*pool), GFP_KERNEL);
+	int r;
+
+	if (!pool)
+		return ERR_PTR(-ENOMEM);
+	r = hybrid_pool_io_init(pool);
+	if (r) {
+		kfree(pool);
+		return ERR_PTR(r);
+	}
+	mutex_init(&pool->lock);
+	INIT_LIST_HEAD(&pool->volumes);
+	pool->md = md;
+	pool->bdev = bdev;
+	pool->dev = bdev->bd_dev;
+	pool->block_sectors = sb->geometry.block_sectors;
+	pool->granule_sectors = sb->geometry.granule_sectors;
+	memcpy(pool->uuid, sb->pool_uuid, HYBRID_UUID_SIZE);
+	return pool;
+}
+
+/* May a table that maps @dev as @md use the pool object? */
+static char *pool_conflict(struct hybrid_pool *pool, struct mapped_device *md, dev_t dev,
+			   const struct hybrid_sb *sb)
+{
+	if (pool->md != md)
+		return "Cache device is in use by another pool";
+	if (pool->dev != dev)
+		return "A pool cannot move to another cache device";
+	if (pool->block_sectors != sb->geometry.block_sectors)
+		return "The block size of a pool cannot change";
+	if (memcmp(pool->uuid, sb->pool_uuid, HYBRID_UUID_SIZE))
+		return "Cache device was formatted for another pool meanwhile";
+	if (pool->dead)
+		return "Volumes of the pool that was removed by force are still there";
+	return NULL;
+}
+
+/* The pool object for a table; takes a reference. */
+static struct hybrid_pool *pool_bind_table(struct mapped_device *md, struct block_device *bdev,
+					   const struct hybrid_sb *sb, char **error)
+{
+	struct hybrid_pool *pool;
+
+	mutex_lock(&pools_lock);
+	pool = find_dev(bdev->bd_dev);
+	if (!pool)
+		pool = find_md(md);
+	if (pool) {
+		*error = pool_conflict(pool, md, bdev->bd_dev, sb);
+		if (*error)
+			pool = ERR_PTR(-EBUSY);
+	} else {
+		*error = "Cannot allocate the pool";
+		pool = pool_alloc(md, bdev, sb);
+		if (!IS_ERR(pool))
+			list_add(&pool->link, &pools);
+	}
+	if (!IS_ERR(pool)) {
+		pool->refs++;
+		pool->tables++;
+	}
+	mutex_unlock(&pools_lock);
+	return pool;
+}
+
+/* ---- constructor ---------------------------------------------------------- */
+
+/* Does the cache device fit the table?  Takes nothing. */
+static int check_device(struct dm_target *ti, struct block_device *bdev,
+			const struct pool_args *args, const struct hybrid_sb *sb)
+{
+	if (bdev_is_zoned(bdev)) {
+		ti->error = "Zoned devices are not supported";
+		return -EINVAL;
+	}
+	if (bdev_logical_block_size(bdev) > HYBRID_META_BLOCK_SIZE) {
+		ti->error = "Logical sector size of the cache device is larger than 4096";
+		return -EINVAL;
+	}
+	if (ti->len > bdev_nr_sectors(bdev)) {
+		ti->error = "Cache device is smaller than the table says";
+		return -EINVAL;
+	}
+	if (args->has_uuid && memcmp(args->uuid, sb->pool_uuid, HYBRID_UUID_SIZE)) {
+		ti->error = "Cache device belongs to a pool with another uuid";
+		return -EINVAL;
+	}
+	if (args->block_sectors != sb->geometry.block_sectors) {
+		ti->error = "Block size is not that of the superblock";
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* Everything of a pool table but its device and policy, which @pt has. */
+static int pool_table_init(struct dm_target *ti, struct pool_table *pt,
+			   const struct pool_args *args)
+{
+	struct hybrid_sb *sb = kmalloc(sizeof(*sb), GFP_KERNEL);
+	const char *why = NULL;
+	int r;
+
+	if (!sb) {
+		ti->error = "Cannot allocate memory for the superblock";
+		return -ENOMEM;
+	}
+	r = hybrid_cache_sb_read(pt->dev->bdev, sb, &ti->error, &why);
+	if (r && why)
+		DMERR("%pg: superblock: %s", pt->dev->bdev, why);
+	if (!r)
+		r = check_device(ti, pt->dev->bdev, args, sb);
+	if (!r) {
+		pt->pool = pool_bind_table(dm_table_get_md(ti->table), pt->dev->bdev, sb,
+					   &ti->error);
+		r = PTR_ERR_OR_ZERO(pt->pool);
+	}
+	kfree(sb);
+	pt->ti = ti;
+	pt->has_uuid = args->has_uuid;
+	pt->config = args->config;
+	return r;
+}
+
+static int pool_ctr(struct dm_target *ti, unsigned int argc, char **argv)
+{
+	struct dm_arg_set as = { .argc = argc, .argv = argv };
+	const char *path = dm_shift_arg(&as);
+	struct pool_args args;
+	struct pool_table *pt;
+	int r;
+
+	if (!path) {
+		ti->error = "No cache device given";
+		return -EINVAL;
+	}
+	r = hybrid_pool_parse(&as, &args, &ti->error);
+	if (r)
+		return r;
+	pt = kzalloc(sizeof(*pt), GFP_KERNEL);
+	if (!pt) {
+		ti->error = "Cannot allocate the table";
+		return -ENOMEM;
+	}
+	pt->policy = hybrid_policy_get(args.policy);
+	if (!pt->policy) {
+		ti->error = "Unknown policy";
+		r = -EINVAL;
+		goto bad_policy;
+	}
+	r = dm_get_device(ti, path, HYBRID_OPEN_RW, &pt->dev);
+	if (r) {
+		ti->error = "Cannot open the cache device";
+		goto bad_device;
+	}
+	r = pool_table_init(ti, pt, &args);
+	if (r)
+		goto bad_pool;
+	ti->private = pt;
+	return 0;
+
+bad_pool:
+	dm_put_device(ti, pt->dev);
+bad_device:
+	hybrid_policy_put(pt->policy);
+bad_policy:
+	kfree(pt);
+	return r;
+}
+
+/*
+ * The last table of a pool that volumes still use: an administrator replaced
+ * it by force.  Its volumes are suspended; they go on, and fail all I/O.
+ */
+static void pool_died(struct hybrid_pool *pool)
+{
+	mutex_lock(&pool->lock);
+	pool->dead = true;
+	pool->running = false;
+	mutex_unlock(&pool->lock);
+	hybrid_volumes_resume(pool);
+}
+
+static void pool_dtr(struct dm_target *ti)
+{
+	struct pool_table *pt = ti->private;
+	struct hybrid_pool *pool = pt->pool;
+	bool last;
+
+	mutex_lock(&pool->lock);
+	if (pool->bound == pt)
+		WRITE_ONCE(pool->bound, NULL);
+	mutex_unlock(&pool->lock);
+	mutex_lock(&pools_lock);
+	last = !--pool->tables;
+	mutex_unlock(&pools_lock);
+	if (last)
+		pool_died(pool);
+	hybrid_pool_put(pool);
+	dm_put_device(ti, pt->dev);
+	hybrid_policy_put(pt->policy);
+	kfree(pt);
+}
+
+/* ---- suspend and resume --------------------------------------------------- */
+
+static int pool_set_policy(struct hybrid_pool *pool, const struct hybrid_policy_type *policy)
+{
+	const struct hybrid_policy_type *mine;
+	int r;
+
+	if (pool->policy == policy)
+		return 0;
+	/* A second reference: the table's goes with the table. */
+	mine = hybrid_policy_get(policy->name);
+	if (!mine)
+		return -EINVAL;
+	r = pool->engine ? hybrid_engine_set_policy(pool->engine, mine) : 0;
+	if (r) {
+		hybrid_policy_put(mine);
+		return r;
+	}
+	if (pool->policy)
+		hybrid_policy_put(pool->policy);
+	pool->policy = mine;
+	return 0;
+}
+
+/* What is in the table becomes the pool's, once: messages may change it later. */
+static int pool_apply(struct hybrid_pool *pool, struct pool_table *pt)
+{
+	int r;
+
+	if (pt->applied)
+		return 0;
+	r = pool_set_policy(pool, pt->policy);
+	if (r) {
+		DMERR("%s: cannot use policy %s: %d", dm_device_name(pool->md),
+		      pt->policy->name, r);
+		return r;
+	}
+	if (pool->engine)
+		r = hybrid_engine_configure(pool->engine, &pt->config);
+	if (!r)
+		pt->applied = true;
+	return r;
+}
+
+static int pool_load(struct hybrid_pool *pool, struct pool_table *pt)
+{
+	struct hybrid_sb *sb = kmalloc(sizeof(*sb), GFP_KERNEL);
+	const char *why = NULL;
+	char *error = "cannot allocate memory";
+	int r = -ENOMEM;
+
+	if (!sb)
+		goto out;
+	r = hybrid_cache_sb_read(pool->bdev, sb, &error, &why);
+	if (r)
+		goto out;
+	if (sb->geometry.block_sectors != pool->block_sectors ||
+	    memcmp(sb->pool_uuid, pool->uuid, HYBRID_UUID_SIZE)) {
+		error = "superblock changed since the table was loaded";
+		r = -EINVAL;
+		goto out;
+	}
+	pool->engine = hybrid_engine_create(sb, &hybrid_io_ops, pool, pool->policy,
+					    &pt->config, &r);
+	if (!pool->engine)
+		goto out;
+	r = hybrid_engine_load(pool->engine, &why);
+	if (r) {
+		error = "cannot load the metadata";
+		hybrid_queue_flush(&pool->queue);
+		hybrid_engine_destroy(pool->engine);
+		pool->engine = NULL;
+		goto out;
+	}
+	/* Pairs with the acquire in status.c: the engine is complete. */
+	smp_store_release(&pool->loaded, true);
+out:
+	if (r)
+		DMERR("%s: %s: %s (%d)", dm_device_name(pool->md), error, why ? why : "", r);
+	kfree(sb);
+	return r;
+}
+
+static int pool_restart(struct hybrid_pool *pool)
+{
+	const char *why = "";
+	int r;
+
+	if (!pool->stopped)
+		return 0;
+	r = hybrid_engine_restart(pool->engine, &why);
+	if (r && !hybrid_engine_failed(pool->engine)) {
+		DMERR("%s: cannot restart: %s (%d)", dm_device_name(pool->md), why, r);
+		return r;
+	}
+	/* P5: what does not need the cache device goes on without it. */
+	if (r)
+		DMWARN("%s: the cache device failed", dm_device_name(pool->md));
+	pool->stopped = false;
+	return 0;
+}
+
+static int pool_preresume(struct dm_target *ti)
+{
+	struct pool_table *pt = ti->private;
+	struct hybrid_pool *pool = pt->pool;
+	int r;
+
+	mutex_lock(&pool->lock);
+	pool->bdev = pt->dev->bdev;
+	r = pool_apply(pool, pt);
+	if (!r && !pool->loaded)
+		r = pool_load(pool, pt);
+	else if (!r)
+		r = pool_restart(pool);
+	if (!r) {
+		WRITE_ONCE(pool->bound, pt);
+		pool->running = true;
+		hybrid_tick_start(pool);
+	}
+	mutex_unlock(&pool->lock);
+	return r;
+}
+
+static void pool_resume(struct dm_target *ti)
+{
+	struct pool_table *pt = ti->private;
+
+	hybrid_volumes_resume(pt->pool);
+}
+
+static void pool_presuspend(struct dm_target *ti)
+{
+	struct pool_table *pt = ti->private;
+	struct hybrid_pool *pool = pt->pool;
+
+	/* No volume resumes from here on, and no message gets in. */
+	mutex_lock(&pool->lock);
+	pool->running = false;
+	mutex_unlock(&pool->lock);
+	hybrid_volumes_suspend(pool);
+}
+
+static void pool_presuspend_undo(struct dm_target *ti)
+{
+	struct pool_table *pt = ti->private;
+	struct hybrid_pool *pool = pt->pool;
+
+	mutex_lock(&pool->lock);
+	pool->running = pool->loaded && !pool->stopped;
+	mutex_unlock(&pool->lock);
+	hybrid_volumes_resume(pool);
+}
+
+static bool stop_step(struct hybrid_engine *e, void *what, struct hybrid_actions *acts)
+{
+	return hybrid_engine_stop(e, acts);
+}
+
+static void pool_postsuspend(struct dm_target *ti)
+{
+	struct pool_table *pt = ti->private;
+	struct hybrid_pool *pool = pt->pool;
+
+	if (!pool->loaded || pool->stopped)
+		return;
+	hybrid_run_until(pool, stop_step, NULL);
+	hybrid_tick_stop(pool);
+	hybrid_queue_flush(&pool->queue);
+	pool->stopped = true;
+}
+
+/* ---- the rest of the target ----------------------------------------------- */
+
+static int pool_map(struct dm_target *ti, struct bio *bio)
+{
+	return DM_MAPIO_KILL;
+}
+
+static int pool_iterate_devices(struct dm_target *ti, iterate_devices_callout_fn fn, void *data)
+{
+	struct pool_table *pt = ti->private;
+
+	return fn(ti, pt->dev, 0, ti->len, data);
+}
+
+struct target_type hybrid_pool_target = {
+	.name = "hybrid-pool",
+	.features = DM_TARGET_SINGLETON | DM_TARGET_ALWAYS_WRITEABLE | DM_TARGET_IMMUTABLE,
+	.version = { 1, 0, 0 },
+	.module = THIS_MODULE,
+	.ctr = pool_ctr,
+	.dtr = pool_dtr,
+	.map = pool_map,
+	.presuspend = pool_presuspend,
+	.presuspend_undo = pool_presuspend_undo,
+	.postsuspend = pool_postsuspend,
+	.preresume = pool_preresume,
+	.resume = pool_resume,
+	.status = hybrid_pool_status_print,
+	.message = hybrid_pool_message,
+	.iterate_devices = pool_iterate_devices,
+};
