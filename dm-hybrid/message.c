@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Messages to pools and volumes; every one is in Documentation/dm-hybrid.rst. */
+#include <linux/ctype.h>
+
+#include "io.h"
+#include "target.h"
+
+static int parse_id(const char *text, u32 *id)
+{
+	if (kstrtou32(text, 10, id) || *id >= HYBRID_MAX_VOLUMES) {
+		DMWARN("volume id must be 0 to %u, not '%s'", HYBRID_MAX_VOLUMES - 1, text);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int parse_number(const char *what, const char *text, u64 *value)
+{
+	if (kstrtou64(text, 10, value)) {
+		DMWARN("%s must be a number of sectors, not '%s'", what, text);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int parse_name(const char *text, char name[HYBRID_NAME_SIZE])
+{
+	const char *c;
+
+	for (c = text; *c; c++)
+		if (!isascii(*c) || !(isalnum(*c) || strchr("+_.-", *c)))
+			break;
+	if (*c || c == text || strscpy(name, text, HYBRID_NAME_SIZE) < 0) {
+		DMWARN("volume name must be 1 to %d letters, digits or +_.-",
+		       HYBRID_NAME_SIZE - 1);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int parse_uuid(const char *what, const char *text, u8 uuid[HYBRID_UUID_SIZE])
+{
+	int r = hybrid_uuid_parse(text, uuid);
+
+	if (r)
+		DMWARN("%s must be 8-4-4-4-12 hex digits", what);
+	return r;
+}
+
+static int parse_key(const char *text, u8 key[HYBRID_KEY_SIZE])
+{
+	char digits[3] = "";
+	unsigned int i;
+
+	for (i = 0; text[i] && isxdigit(text[i]); i++)
+		;
+	if (text[i] || i != 2 * HYBRID_KEY_SIZE) {
+		DMWARN("pairing key must be %d hex digits", 2 * HYBRID_KEY_SIZE);
+		return -EINVAL;
+	}
+	for (i = 0; i < HYBRID_KEY_SIZE; i++) {
+		memcpy(digits, text + 2 * i, 2);
+		if (kstrtou8(digits, 16, &key[i]))
+			return -EINVAL;
+	}
+	return 0;
+}
+
+static int parse_mode(const char *text, u32 *mode)
+{
+	int m = hybrid_mode_parse(text);
+
+	if (m < 0) {
+		DMWARN("unknown mode '%s'", text);
+		return -EINVAL;
+	}
+	*mode = m;
+	return 0;
+}
+
+/* ---- to the pool ---------------------------------------------------------- */
+
+/* A pool message: handler, arguments after the name; caller holds the lock. */
+struct pool_message {
+	const char *name;
+	unsigned int min, max;
+	int (*run)(struct pool_table *pt, unsigned int argc, char **argv);
+};
+
+static int create_volume(struct pool_table *pt, unsigned int argc, char **argv)
+{
+	struct hybrid_volume_info info = { .state = HYBRID_VOLUME_ACTIVE };
+	u32 id;
+	int r;
+
+	if (parse_id(argv[0], &id) ||
+	    parse_uuid("volume uuid", argv[1], info.uuid) ||
+	    parse_name(argv[2], info.name) ||
+	    parse_uuid("member uuid", argv[3], info.member_uuid) ||
+	    parse_key(argv[4], info.pairing_key) ||
+	    parse_number("data sector", argv[5], &info.data_sector) ||
+	    parse_number("data sectors", argv[6], &info.data_sectors) ||
+	    parse_mode(argv[7], &info.mode) ||
+	    parse_number("cutoff", argv[8], &info.cutoff_sectors))
+		return -EINVAL;
+	if (!info.data_sectors) {
+		DMWARN("data sectors must not be 0");
+		return -EINVAL;
+	}
+	if (argc > 9) {
+		if (strcmp(argv[9], "inplace")) {
+			DMWARN("unknown argument '%s'", argv[9]);
+			return -EINVAL;
+		}
+		info.flags |= HYBRID_VOLUME_INPLACE;
+	}
+	r = hybrid_volume_create(pt->pool->engine, id, &info);
+	if (r)
+		DMWARN("cannot create volume %u: %s (%d)", id,
+		       r == -EEXIST ? "id, uuid or name is in use" : "error", r);
+	return r;
+}
+
+static int delete_volume(struct pool_table *pt, unsigned int argc, char **argv)
+{
+	bool drop_dirty = argc > 1;
+	u32 id;
+	int r;
+
+	if (parse_id(argv[0], &id))
+		return -EINVAL;
+	if (drop_dirty && strcmp(argv[1], "drop_dirty")) {
+		DMWARN("unknown argument '%s'", argv[1]);
+		return -EINVAL;
+	}
+	r = hybrid_volume_delete(pt->pool->engine, id, drop_dirty);
+	if (r)
+		DMWARN("cannot delete volume %u: %s (%d)", id,
+		       r == -EBUSY ? "in use, or dirty" :
+		       r == -ENOENT ? "no such volume" : "error", r);
+	return r;
+}
+
+static int forget_volume(struct pool_table *pt, unsigned int argc, char **argv)
+{
+	u32 id;
+	int r;
+
+	if (parse_id(argv[0], &id))
+		return -EINVAL;
+	r = hybrid_volume_forget(pt->pool->engine, id);
+	if (r)
+		DMWARN("cannot forget volume %u: %s (%d)", id,
+		       r == -EBUSY ? "not deleted" :
+		       r == -ENOENT ? "no such volume" : "error", r);
+	return r;
+}
+
+static int drain_pool(struct hybrid_pool *pool, struct hybrid_volume *v, bool on)
+{
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	hybrid_engine_drain(pool->engine, v, on, &acts);
+	hybrid_run(pool, &acts);
+	hybrid_tick_kick(pool);
+	return 0;
+}
+
+static int drain_all(struct pool_table *pt, unsigned int argc, char **argv)
+{
+	return drain_pool(pt->pool, NULL, true);
+}
+
+static int drain_all_cancel(struct pool_table *pt, unsigned int argc, char **argv)
+{
+	return drain_pool(pt->pool, NULL, false);
+}
+
+static int set_tunable(struct pool_table *pt, unsigned int argc, char **argv)
+{
+	struct hybrid_config config = *hybrid_engine_config(pt->pool->engine);
+	char *error;
+	int r = hybrid_tunable_parse(argv[0], argv[1], &config, &error);
+
+	if (r == -ENOENT) {
+		DMWARN("unknown tunable '%s'", argv[0]);
+		return -EINVAL;
+	}
+	if (!r && config.low_watermark > config.high_watermark) {
+		error = "low_watermark must be 0 to high_watermark";
+		r = -EINVAL;
+	}
+	if (r) {
+		DMWARN("%s", error);
+		return r;
+	}
+	r = hybrid_engine_configure(pt->pool->engine, &config);
+	hybrid_tick_kick(pt->pool);
+	return r;
+}
+
+static int checkpoint(struct pool_table *pt, unsigned int argc, char **argv)
+{
+	return hybrid_io_ops.wait_checkpoint(pt->pool->engine);
+}
+
+static const struct pool_message pool_messages[] = {
+	{ "create_volume", 9, 10, create_volume },
+	{ "delete_volume", 1, 2, delete_volume },
+	{ "forget_volume", 1, 1, forget_volume },
+	{ "drain", 0, 0, drain_all },
+	{ "drain_cancel", 0, 0, drain_all_cancel },
+	{ "set", 2, 2, set_tunable },
+	{ "checkpoint", 0, 0, checkpoint },
+};
+
+/* Reply to "volumes"; where it does not fit, dm asks again with more room. */
+static int list_volumes(struct hybrid_pool *pool, char *result, unsigned int maxlen)
+{
+	struct hybrid_volume_info info;
+	unsigned int sz = 0;
+	u32 id;
+
+	if (!maxlen)
+		return -EINVAL;
+	*result = '\0';
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
+		if (hybrid_volume_info(pool->engine, id, &info))
+			continue;
+		DMEMIT("%u %s %pU %s %pU %s %llu %llu %llu %s\n", id,
+		       info.state == HYBRID_VOLUME_TOMBSTONE ? "tombstone" : "active",
+		       info.uuid, info.name, info.member_uuid, hybrid_mode_name(info.mode),
+		       info.data_sector, info.data_sectors, info.cutoff_sectors,
+		       info.flags & HYBRID_VOLUME_INPLACE ? "inplace" : "formatted");
+	}
+	return 1;
+}
+
+static int run_pool_message(struct pool_table *pt, unsigned int argc, char **argv, char *result,
+			    unsigned int maxlen)
+{
+	const struct pool_message *m;
+	unsigned int i;
+
+	if (!strcmp(argv[0], "volumes") && argc == 1)
+		return list_volumes(pt->pool, result, maxlen);
+	for (i = 0; i < ARRAY_SIZE(pool_messages); i++) {
+		m = &pool_messages[i];
+		if (strcmp(argv[0], m->name))
+			continue;
+		if (argc - 1 < m->min || argc - 1 > m->max)
+			break;
+		return m->run(pt, argc - 1, argv + 1);
+	}
+	DMWARN("unknown message '%s', or wrong number of arguments", argv[0]);
+	return -EINVAL;
+}
+
+int hybrid_pool_message(struct dm_target *ti, unsigned int argc, char **argv, char *result,
+			unsigned int maxlen)
+{
+	struct pool_table *pt = ti->private;
+	int r;
+
+	mutex_lock(&pt->pool->lock);
+	if (!pt->pool->running) {
+		DMWARN("%s: the pool is suspended", dm_device_name(pt->pool->md));
+		r = -EAGAIN;
+	} else {
+		r = run_pool_message(pt, argc, argv, result, maxlen);
+	}
+	mutex_unlock(&pt->pool->lock);
+	return r;
+}
+
+/* ---- to a volume ---------------------------------------------------------- */
+
+static int set_mode(struct volume_object *object, u32 mode)
+{
+	struct hybrid_pool *pool = object->pool;
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	hybrid_volume_set_mode(pool->engine, object->handle, mode, &acts);
+	hybrid_run(pool, &acts);
+	hybrid_tick_kick(pool);
+	return 0;
+}
+
+static int run_volume_message(struct volume_object *object, unsigned int argc, char **argv)
+{
+	struct hybrid_pool *pool = object->pool;
+	u64 cutoff;
+	u32 mode;
+
+	if (argc == 2 && !strcmp(argv[0], "mode")) {
+		if (parse_mode(argv[1], &mode))
+			return -EINVAL;
+		return set_mode(object, mode);
+	}
+	if (argc == 2 && !strcmp(argv[0], "cutoff")) {
+		if (parse_number("cutoff", argv[1], &cutoff))
+			return -EINVAL;
+		hybrid_volume_set_cutoff(pool->engine, object->handle, cutoff);
+		hybrid_tick_kick(pool);
+		return 0;
+	}
+	if (argc == 1 && !strcmp(argv[0], "drain"))
+		return drain_pool(pool, object->handle, true);
+	if (argc == 1 && !strcmp(argv[0], "drain_cancel"))
+		return drain_pool(pool, object->handle, false);
+	if (argc == 1 && !strcmp(argv[0], "reset_counters")) {
+		hybrid_volume_reset_counters(object->handle);
+		return 0;
+	}
+	DMWARN("unknown message '%s', or wrong number of arguments", argv[0]);
+	return -EINVAL;
+}
+
+int hybrid_volume_message(struct dm_target *ti, unsigned int argc, char **argv, char *result,
+			  unsigned int maxlen)
+{
+	struct volume_table *vt = ti->private;
+	struct volume_object *object = vt->object;
+	int r;
+
+	mutex_lock(&object->pool->lock);
+	if (!object->pool->running || !object->handle || object->bound != vt) {
+		DMWARN("volume %u is not loaded, or its pool is suspended", object->id);
+		r = -EAGAIN;
+	} else {
+		r = run_volume_message(object, argc, argv);
+	}
+	mutex_unlock(&object->pool->lock);
+	return r;
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Prints status and tables; every token is in Documentation/dm-hybrid.rst. */
+#include "target.h"
+
+static void print_dev(char *buf, size_t len, const struct dm_dev *dev)
+{
+	snprintf(buf, len, "%u:%u", MAJOR(dev->bdev->bd_dev), MINOR(dev->bdev->bd_dev));
+}
+
+/* ---- the pool ------------------------------------------------------------- */
+
+/* From here on the engine stays until the pool goes. */
+static bool pool_loaded(struct hybrid_pool *pool)
+{
+	/* Pairs with the release in pool_load(). */
+	return smp_load_acquire(&pool->loaded);
+}
+
+static void pool_info(struct pool_table *pt, char *result, unsigned int maxlen)
+{
+	struct hybrid_pool *pool = pt->pool;
+	struct hybrid_pool_status st;
+	unsigned int sz = 0;
+
+	if (!pool_loaded(pool)) {
+		DMEMIT("state unloaded");
+		return;
+	}
+	hybrid_engine_status(pool->engine, &st);
+	DMEMIT("state %s policy %s block_sectors %u granule_sectors %u",
+	       st.failed ? "failed" : "running", pt->policy->name, st.block_sectors,
+	       st.granule_sectors);
+	DMEMIT(" blocks %u used %u free %u dirty %u volumes %u open_regions %u",
+	       st.blocks, st.used, st.free, st.dirty, st.volumes, st.open_regions);
+	DMEMIT(" ram %llu ram_per_block %llu", st.ram,
+	       st.blocks ? div_u64(st.ram + st.blocks - 1, st.blocks) : 0);
+	DMEMIT(" journal_used %llu journal_blocks %llu journal_writes %llu journal_records %llu",
+	       st.journal_used, st.journal_blocks, st.journal_writes, st.journal_records);
+	DMEMIT(" checkpoints %llu metadata_writes %llu cache_flushes %llu evictions %llu",
+	       st.checkpoints, st.metadata_writes, st.cache_flushes, st.evictions);
+	DMEMIT(" errors %llu draining %d", st.errors, st.draining);
+}
+
+/* The bound table prints what is so now, any other what it was given. */
+static void pool_table_line(struct pool_table *pt, char *result, unsigned int maxlen)
+{
+	struct hybrid_pool *pool = pt->pool;
+	bool bound = pool_loaded(pool) && READ_ONCE(pool->bound) == pt;
+	struct hybrid_config config = bound ? *hybrid_engine_config(pool->engine) : pt->config;
+	unsigned int sz = 0;
+	char dev[24];
+
+	print_dev(dev, sizeof(dev), pt->dev);
+	DMEMIT("%s %u %u", dev, pool->block_sectors, pt->has_uuid ? 10 : 8);
+	if (pt->has_uuid)
+		DMEMIT(" uuid %pU", pool->uuid);
+	DMEMIT(" high_watermark %u low_watermark %u writeback_rate %u commit_interval %u",
+	       config.high_watermark, config.low_watermark, config.writeback_rate,
+	       config.commit_interval);
+	DMEMIT(" %s 0", pt->policy->name);
+}
+
+static void pool_ima(struct pool_table *pt, char *result, unsigned int maxlen)
+{
+	unsigned int sz = 0;
+	char dev[24];
+
+	print_dev(dev, sizeof(dev), pt->dev);
+	DMEMIT_TARGET_NAME_VERSION(pt->ti->type);
+	DMEMIT(",cache_device=%s,pool_uuid=%pU,block_size=%u,policy=%s;", dev,
+	       pt->pool->uuid, pt->pool->block_sectors, pt->policy->name);
+}
+
+void hybrid_pool_status_print(struct dm_target *ti, status_type_t type, unsigned int flags,
+			      char *result, unsigned int maxlen)
+{
+	struct pool_table *pt = ti->private;
+
+	switch (type) {
+	case STATUSTYPE_INFO:
+		pool_info(pt, result, maxlen);
+		break;
+	case STATUSTYPE_TABLE:
+		pool_table_line(pt, result, maxlen);
+		break;
+	case STATUSTYPE_IMA:
+		pool_ima(pt, result, maxlen);
+		break;
+	}
+}
+
+/* ---- a volume ------------------------------------------------------------- */
+
+static const char * const counter_names[HYBRID_NR_COUNTERS] = {
+	[HYBRID_READ_HITS] = "read_hits",
+	[HYBRID_READ_MISSES] = "read_misses",
+	[HYBRID_WRITE_HITS] = "write_hits",
+	[HYBRID_WRITE_MISSES] = "write_misses",
+	[HYBRID_BYPASS_SEQUENTIAL] = "bypass_sequential",
+	[HYBRID_BYPASS_POLICY] = "bypass_policy",
+	[HYBRID_BYPASS_FULL] = "bypass_full",
+	[HYBRID_BYPASS_BUSY] = "bypass_busy",
+	[HYBRID_BYPASS_MODE] = "bypass_mode",
+	[HYBRID_BYPASS_PARTIAL] = "bypass_partial",
+	[HYBRID_FILLS] = "fills",
+	[HYBRID_WRITEBACKS] = "writebacks",
+	[HYBRID_DISCARDS] = "discards",
+	[HYBRID_FLUSHES] = "flushes",
+	[HYBRID_ORIGIN_FLUSHES] = "origin_flushes",
+	[HYBRID_CACHE_ERRORS] = "cache_errors",
+	[HYBRID_ORIGIN_ERRORS] = "origin_errors",
+};
+
+/* False: the volume is not open, or not by this table. */
+static bool volume_status(struct volume_table *vt, struct hybrid_volume_status *st)
+{
+	struct volume_object *object = vt->object;
+	bool open;
+
+	mutex_lock(&object->handle_lock);
+	open = object->handle && object->bound == vt;
+	if (open)
+		hybrid_volume_status(object->pool->engine, object->handle, st);
+	mutex_unlock(&object->handle_lock);
+	return open;
+}
+
+static void volume_info(struct volume_table *vt, char *result, unsigned int maxlen)
+{
+	struct hybrid_volume_status st;
+	unsigned int i, sz = 0;
+
+	if (!volume_status(vt, &st)) {
+		DMEMIT("state unloaded");
+		return;
+	}
+	DMEMIT("state %s mode %s dirty %u draining %d cached %u",
+	       st.degraded ? "degraded" : "running", hybrid_mode_name(st.mode), st.dirty,
+	       st.draining, st.cached);
+	for (i = 0; i < HYBRID_NR_COUNTERS; i++)
+		DMEMIT(" %s %llu", counter_names[i], st.counter[i]);
+}
+
+static void volume_table_line(struct volume_table *vt, char *result, unsigned int maxlen)
+{
+	struct volume_args args = vt->args;
+	struct hybrid_volume_status st;
+	char pool[24], origin[24];
+	unsigned int sz = 0;
+
+	if (volume_status(vt, &st)) {
+		args.has_mode = true;
+		args.mode = st.mode;
+		args.has_cutoff = true;
+		args.cutoff = st.cutoff;
+	}
+	print_dev(pool, sizeof(pool), vt->pool_dev);
+	print_dev(origin, sizeof(origin), vt->origin);
+	DMEMIT("%s %u %s %d", pool, args.id, origin,
+	       args.has_mode + 2 * args.has_cutoff + args.inplace);
+	if (args.has_mode)
+		DMEMIT(" %s", hybrid_mode_name(args.mode));
+	if (args.has_cutoff)
+		DMEMIT(" cutoff %llu", args.cutoff);
+	if (args.inplace)
+		DMEMIT(" inplace");
+}
+
+static void volume_ima(struct volume_table *vt, char *result, unsigned int maxlen)
+{
+	u32 mode = vt->args.has_mode ? vt->args.mode : HYBRID_MODE_WRITETHROUGH;
+	struct hybrid_volume_status st;
+	char pool[24], origin[24];
+	unsigned int sz = 0;
+
+	if (volume_status(vt, &st))
+		mode = st.mode;
+	print_dev(pool, sizeof(pool), vt->pool_dev);
+	print_dev(origin, sizeof(origin), vt->origin);
+	DMEMIT_TARGET_NAME_VERSION(vt->ti->type);
+	DMEMIT(",pool_device=%s,volume_id=%u,origin_device=%s,mode=%s,inplace=%c;", pool,
+	       vt->args.id, origin, hybrid_mode_name(mode), vt->args.inplace ? 'y' : 'n');
+}
+
+void hybrid_volume_status_print(struct dm_target *ti, status_type_t type, unsigned int flags,
+				char *result, unsigned int maxlen)
+{
+	struct volume_table *vt = ti->private;
+
+	switch (type) {
+	case STATUSTYPE_INFO:
+		volume_info(vt, result, maxlen);
+		break;
+	case STATUSTYPE_TABLE:
+		volume_table_line(vt, result, maxlen);
+		break;
+	case STATUSTYPE_IMA:
+		volume_ima(vt, result, maxlen);
+		break;
+	}
+}

@@ -1,0 +1,560 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The target hybrid, and the volume objects behind it. */
+#include <linux/module.h>
+#include <linux/sizes.h>
+#include <linux/slab.h>
+
+#include "io.h"
+#include "target.h"
+
+/* ---- open, close, suspend ------------------------------------------------- */
+
+static bool suspend_step(struct hybrid_engine *e, void *what, struct hybrid_actions *acts)
+{
+	return hybrid_volume_suspend(e, what, acts);
+}
+
+/* No I/O of the engine's own to the origin from here on. */
+static void quiesce(struct volume_object *object)
+{
+	if (!object->handle || object->suspended)
+		return;
+	hybrid_run_until(object->pool, suspend_step, object->handle);
+	hybrid_queue_flush(&object->queue);
+	object->suspended = true;
+}
+
+/* Caller holds pool->lock; no I/O of users is in flight. */
+static void close_volume(struct volume_object *object)
+{
+	struct hybrid_volume *handle = object->handle;
+	int r;
+
+	if (!handle)
+		return;
+	quiesce(object);
+	mutex_lock(&object->handle_lock);
+	object->handle = NULL;
+	mutex_unlock(&object->handle_lock);
+	r = hybrid_volume_close(object->pool->engine, handle);
+	if (r)
+		DMWARN("volume %u: close: %d", object->id, r);
+}
+
+/* Caller holds pool->lock. */
+static int open_volume(struct volume_object *object, struct volume_table *vt)
+{
+	struct block_device *bdev = vt->origin->bdev;
+	struct hybrid_volume *handle;
+	const char *why = "";
+	int r;
+
+	object->origin = bdev;
+	object->suspended = false;
+	r = hybrid_volume_open(object->pool->engine, object->id, bdev_nr_sectors(bdev), object,
+			       &handle, &why);
+	if (r) {
+		DMERR("%s: cannot open volume %u on %pg: %s (%d)",
+		      dm_device_name(object->md), object->id, bdev, why, r);
+		return r;
+	}
+	mutex_lock(&object->handle_lock);
+	object->handle = handle;
+	mutex_unlock(&object->handle_lock);
+	return 0;
+}
+
+/* What must be so of the volume's entry for the table to use it. */
+static char *entry_mismatch(const struct volume_table *vt, const struct hybrid_volume_info *info)
+{
+	bool inplace = info->flags & HYBRID_VOLUME_INPLACE;
+
+	if (info->state != HYBRID_VOLUME_ACTIVE)
+		return "Volume was deleted";
+	if (vt->ti->len != info->data_sectors)
+		return "Length of the table is not the size of the volume";
+	if (inplace && !vt->args.inplace)
+		return "Volume is in place, but the table does not say so";
+	if (!inplace && vt->args.inplace)
+		return "Volume is not in place";
+	if (info->data_sector + info->data_sectors > bdev_nr_sectors(vt->origin->bdev))
+		return "Origin is smaller than the volume";
+	return NULL;
+}
+
+/* Mode and cutoff of the table become the volume's, once. */
+static void apply_args(struct volume_object *object, struct volume_table *vt)
+{
+	struct hybrid_engine *e = object->pool->engine;
+	struct hybrid_actions acts;
+
+	if (vt->applied)
+		return;
+	hybrid_actions_init(&acts);
+	if (vt->args.has_mode)
+		hybrid_volume_set_mode(e, object->handle, vt->args.mode, &acts);
+	if (vt->args.has_cutoff)
+		hybrid_volume_set_cutoff(e, object->handle, vt->args.cutoff);
+	hybrid_run(object->pool, &acts);
+	vt->applied = true;
+}
+
+/* Caller holds pool->lock. */
+static int bind_volume(struct volume_object *object, struct volume_table *vt)
+{
+	struct hybrid_pool *pool = object->pool;
+	const char *name = dm_device_name(object->md);
+	struct hybrid_volume_info info;
+	char *error;
+	int r;
+
+	if (!pool->running) {
+		DMERR("%s: pool %s is not loaded, or is suspended", name,
+		      dm_device_name(pool->md));
+		return -EAGAIN;
+	}
+	r = hybrid_volume_info(pool->engine, object->id, &info);
+	error = r ? "No such volume in the pool" : entry_mismatch(vt, &info);
+	if (error) {
+		DMERR("%s: volume %u: %s", name, object->id, error);
+		return r ? r : -EINVAL;
+	}
+	if (object->handle && object->origin->bd_dev != vt->origin->bdev->bd_dev)
+		close_volume(object);
+	if (!object->handle) {
+		r = open_volume(object, vt);
+		if (r)
+			return r;
+	}
+	object->origin = vt->origin->bdev;
+	object->bound = vt;
+	apply_args(object, vt);
+	hybrid_tick_kick(pool);
+	return 0;
+}
+
+static int volume_preresume(struct dm_target *ti)
+{
+	struct volume_table *vt = ti->private;
+	struct volume_object *object = vt->object;
+	int r = 0;
+
+	mutex_lock(&object->pool->lock);
+	/* Without a pool all I/O fails, but nobody waits. */
+	if (object->pool->dead)
+		close_volume(object);
+	else
+		r = bind_volume(object, vt);
+	mutex_unlock(&object->pool->lock);
+	return r;
+}
+
+static void volume_resume(struct dm_target *ti)
+{
+	struct volume_table *vt = ti->private;
+	struct volume_object *object = vt->object;
+	struct hybrid_actions acts;
+
+	if (!object->handle || !object->suspended)
+		return;
+	object->suspended = false;
+	hybrid_actions_init(&acts);
+	hybrid_volume_resume(object->pool->engine, object->handle, &acts);
+	hybrid_run(object->pool, &acts);
+	hybrid_tick_kick(object->pool);
+}
+
+static void volume_postsuspend(struct dm_target *ti)
+{
+	struct volume_table *vt = ti->private;
+
+	if (vt->object->bound == vt)
+		quiesce(vt->object);
+}
+
+/* ---- volume objects ------------------------------------------------------- */
+
+static struct volume_object *find_object(struct hybrid_pool *pool, u32 id)
+{
+	struct volume_object *object;
+
+	list_for_each_entry(object, &pool->volumes, link)
+		if (object->id == id)
+			return object;
+	return NULL;
+}
+
+/* Is @dev the origin of another volume of the pool? */
+static bool origin_in_use(struct hybrid_pool *pool, u32 id, dev_t dev)
+{
+	struct volume_object *object;
+	struct volume_table *vt;
+
+	list_for_each_entry(object, &pool->volumes, link)
+		list_for_each_entry(vt, &object->tables, link)
+			if (object->id != id && vt->origin->bdev->bd_dev == dev)
+				return true;
+	return false;
+}
+
+static struct volume_object *alloc_object(struct hybrid_pool *pool, u32 id,
+					  struct mapped_device *md)
+{
+	struct volume_object *object = kzalloc(sizeof(*object), GFP_KERNEL);
+
+	if (!object)
+		return NULL;
+	object->pool = pool;
+	object->id = id;
+	object->md = md;
+	INIT_LIST_HEAD(&object->tables);
+	mutex_init(&object->handle_lock);
+	hybrid_queue_init(&object->queue, pool);
+	list_add(&object->link, &pool->volumes);
+	return object;
+}
+
+/* Join the object of the table's volume, or make it.  Caller holds pool->lock. */
+static int join_object(struct dm_target *ti, struct volume_table *vt, struct hybrid_pool *pool)
+{
+	struct mapped_device *md = dm_table_get_md(ti->table);
+	struct volume_object *object = find_object(pool, vt->args.id);
+	struct volume_table *other;
+
+	if (origin_in_use(pool, vt->args.id, vt->origin->bdev->bd_dev)) {
+		ti->error = "Origin is in use by another volume";
+		return -EBUSY;
+	}
+	if (object && object->md != md) {
+		ti->error = "Volume is in use by another device";
+		return -EBUSY;
+	}
+	if (!object) {
+		object = alloc_object(pool, vt->args.id, md);
+		if (!object) {
+			ti->error = "Cannot allocate the volume";
+			return -ENOMEM;
+		}
+	}
+	list_for_each_entry(other, &object->tables, link) {
+		if (other->ti->table == ti->table) {
+			ti->error = "Volume is in the table twice";
+			return -EINVAL;
+		}
+	}
+	list_add_tail(&vt->link, &object->tables);
+	vt->object = object;
+	return 0;
+}
+
+/* The table that had the volume open goes: another with that origin, or none. */
+static void unbind(struct volume_object *object, struct volume_table *vt)
+{
+	struct volume_table *other;
+
+	if (object->bound != vt)
+		return;
+	object->bound = NULL;
+	list_for_each_entry(other, &object->tables, link) {
+		if (other->origin->bdev == object->origin) {
+			object->bound = other;
+			return;
+		}
+	}
+	close_volume(object);
+}
+
+static void leave_object(struct volume_table *vt)
+{
+	struct volume_object *object = vt->object;
+	struct hybrid_pool *pool = object->pool;
+	bool last;
+
+	mutex_lock(&pool->lock);
+	list_del(&vt->link);
+	unbind(object, vt);
+	last = list_empty(&object->tables);
+	if (last)
+		list_del(&object->link);
+	mutex_unlock(&pool->lock);
+	if (!last)
+		return;
+	wait_event(pool->wait, !READ_ONCE(object->pins));
+	/* Whoever dropped the last pin is done with the object now. */
+	mutex_lock(&pool->lock);
+	mutex_unlock(&pool->lock);
+	/* The pool will not find it any more. */
+	if (object->pool_suspended)
+		dm_internal_resume(object->md);
+	hybrid_queue_flush(&object->queue);
+	mutex_destroy(&object->handle_lock);
+	kfree(object);
+}
+
+/* ---- the pool's hold on its volumes --------------------------------------- */
+
+/* A volume whose mapped device the pool has not (or: has) suspended; pins it. */
+static struct volume_object *pin_next(struct hybrid_pool *pool, bool suspended)
+{
+	struct volume_object *object;
+
+	mutex_lock(&pool->lock);
+	list_for_each_entry(object, &pool->volumes, link) {
+		if (object->pool_suspended == suspended) {
+			object->pool_suspended = !suspended;
+			object->pins++;
+			mutex_unlock(&pool->lock);
+			return object;
+		}
+	}
+	mutex_unlock(&pool->lock);
+	return NULL;
+}
+
+static void unpin(struct hybrid_pool *pool, struct volume_object *object)
+{
+	mutex_lock(&pool->lock);
+	WRITE_ONCE(object->pins, object->pins - 1);
+	mutex_unlock(&pool->lock);
+	wake_up_all(&pool->wait);
+}
+
+void hybrid_volumes_suspend(struct hybrid_pool *pool)
+{
+	struct volume_object *object;
+
+	while ((object = pin_next(pool, false))) {
+		dm_internal_suspend_noflush(object->md);
+		unpin(pool, object);
+	}
+}
+
+void hybrid_volumes_resume(struct hybrid_pool *pool)
+{
+	struct volume_object *object;
+
+	while ((object = pin_next(pool, true))) {
+		dm_internal_resume(object->md);
+		unpin(pool, object);
+	}
+}
+
+/* ---- constructor ---------------------------------------------------------- */
+
+static int check_origin(struct dm_target *ti, struct volume_table *vt, struct hybrid_pool *pool)
+{
+	struct block_device *bdev = vt->origin->bdev;
+
+	if (bdev->bd_dev == vt->pool_dev->bdev->bd_dev || hybrid_is_cache_device(bdev->bd_dev)) {
+		ti->error = "Origin is a pool or a cache device";
+		return -EINVAL;
+	}
+	if (bdev_is_zoned(bdev)) {
+		ti->error = "Zoned devices are not supported";
+		return -EINVAL;
+	}
+	if (bdev_logical_block_size(bdev) > pool->granule_sectors << SECTOR_SHIFT) {
+		ti->error = "Logical sector size of the origin is larger than a granule";
+		return -EINVAL;
+	}
+	if (ti->len > bdev_nr_sectors(bdev)) {
+		ti->error = "Origin is smaller than the table says";
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* Where the pool is loaded already, say here what preresume would only log. */
+static int check_entry(struct dm_target *ti, struct volume_table *vt, struct hybrid_pool *pool)
+{
+	struct hybrid_volume_info info;
+	char *error;
+
+	if (!pool->running)
+		return 0;
+	if (hybrid_volume_info(pool->engine, vt->args.id, &info))
+		error = "No such volume in the pool";
+	else
+		error = entry_mismatch(vt, &info);
+	if (!error) {
+		vt->data_sector = info.data_sector;
+		return 0;
+	}
+	ti->error = error;
+	return -EINVAL;
+}
+
+static void init_target(struct dm_target *ti, struct block_device *origin)
+{
+	ti->num_flush_bios = 1;
+	ti->flush_supported = true;
+	ti->accounts_remapped_io = true;
+	ti->limit_swap_bios = true;
+	ti->per_io_data_size = sizeof(struct hybrid_bio);
+	if (bdev_max_discard_sectors(origin)) {
+		ti->num_discard_bios = 1;
+		ti->discards_supported = true;
+	}
+	if (bdev_write_zeroes_sectors(origin))
+		ti->num_write_zeroes_bios = 1;
+}
+
+/* With both devices open: find pool and volume. */
+static int volume_table_init(struct dm_target *ti, struct volume_table *vt)
+{
+	struct hybrid_pool *pool = hybrid_pool_get(vt->pool_dev->bdev->bd_dev);
+	int r;
+
+	if (!pool) {
+		ti->error = "Pool device is not a hybrid-pool";
+		return -EINVAL;
+	}
+	vt->ti = ti;
+	r = check_origin(ti, vt, pool);
+	if (!r)
+		r = dm_set_target_max_io_len(ti, pool->block_sectors);
+	if (r)
+		goto bad;
+	mutex_lock(&pool->lock);
+	r = check_entry(ti, vt, pool);
+	if (!r)
+		r = join_object(ti, vt, pool);
+	mutex_unlock(&pool->lock);
+	if (r)
+		goto bad;
+	init_target(ti, vt->origin->bdev);
+	return 0;
+
+bad:
+	hybrid_pool_put(pool);
+	return r;
+}
+
+static int parse_volume(struct dm_arg_set *as, const char **pool, const char **origin,
+			struct volume_args *args, char **error)
+{
+	const char *id;
+
+	*error = "Usage: <pool dev> <volume id> <origin dev> <#feature args> [<arg>]*";
+	if (as->argc < 4)
+		return -EINVAL;
+	*pool = dm_shift_arg(as);
+	id = dm_shift_arg(as);
+	*origin = dm_shift_arg(as);
+	*error = "Volume id must be 0 to 4095";
+	if (kstrtou32(id, 10, &args->id) || args->id >= HYBRID_MAX_VOLUMES)
+		return -EINVAL;
+	return hybrid_volume_parse(as, args, error);
+}
+
+static int volume_ctr(struct dm_target *ti, unsigned int argc, char **argv)
+{
+	struct dm_arg_set as = { .argc = argc, .argv = argv };
+	const char *pool_path, *origin_path;
+	struct volume_table *vt;
+	int r;
+
+	vt = kzalloc(sizeof(*vt), GFP_KERNEL);
+	if (!vt) {
+		ti->error = "Cannot allocate the table";
+		return -ENOMEM;
+	}
+	r = parse_volume(&as, &pool_path, &origin_path, &vt->args, &ti->error);
+	if (r)
+		goto bad_args;
+	r = dm_get_device(ti, pool_path, dm_table_get_mode(ti->table), &vt->pool_dev);
+	if (r) {
+		ti->error = "Cannot open the pool device";
+		goto bad_args;
+	}
+	r = dm_get_device(ti, origin_path, HYBRID_OPEN_RW, &vt->origin);
+	if (r) {
+		ti->error = "Cannot open the origin device";
+		goto bad_origin;
+	}
+	r = volume_table_init(ti, vt);
+	if (r)
+		goto bad_volume;
+	ti->private = vt;
+	return 0;
+
+bad_volume:
+	dm_put_device(ti, vt->origin);
+bad_origin:
+	dm_put_device(ti, vt->pool_dev);
+bad_args:
+	kfree(vt);
+	return r;
+}
+
+static void volume_dtr(struct dm_target *ti)
+{
+	struct volume_table *vt = ti->private;
+	struct hybrid_pool *pool = vt->object->pool;
+
+	leave_object(vt);
+	hybrid_pool_put(pool);
+	dm_put_device(ti, vt->origin);
+	dm_put_device(ti, vt->pool_dev);
+	kfree(vt);
+}
+
+/* ---- limits --------------------------------------------------------------- */
+
+/*
+ * The origin alone: what goes to the cache device is up to the engine, and its
+ * limits are stacked in io_hints.  A cache device without write-zeroes, for
+ * one, does not take them from the volume.
+ */
+static int volume_iterate_devices(struct dm_target *ti, iterate_devices_callout_fn fn,
+				  void *data)
+{
+	struct volume_table *vt = ti->private;
+
+	return fn(ti, vt->origin, vt->data_sector, ti->len, data);
+}
+
+static void volume_io_hints(struct dm_target *ti, struct queue_limits *limits)
+{
+	struct volume_table *vt = ti->private;
+	struct hybrid_pool *pool = vt->object->pool;
+	struct block_device *cache = vt->pool_dev->bdev;
+	unsigned int zeroes = limits->max_write_zeroes_sectors;
+	unsigned int discard = bdev_max_discard_sectors(vt->origin->bdev);
+	u32 block = pool->block_sectors << SECTOR_SHIFT;
+	u32 granule = pool->granule_sectors << SECTOR_SHIFT;
+
+	/* The pool device has the limits of the cache device. */
+	if (blk_stack_limits(limits, &bdev_get_queue(cache)->limits, 0) < 0)
+		DMWARN("%pg: alignment does not fit that of the origin", cache);
+	limits->max_write_zeroes_sectors = zeroes;
+	hybrid_stack_stable_writes(ti, limits, cache);
+	if (discard) {
+		discard = min_t(unsigned int, discard, SZ_1G >> SECTOR_SHIFT);
+		limits->discard_granularity = max(limits->discard_granularity, granule);
+		limits->max_discard_sectors = discard;
+		limits->max_hw_discard_sectors = discard;
+	}
+	/* An origin with stripes knows better, if blocks divide them. */
+	if (limits->io_opt < block || limits->io_opt % block) {
+		limits->io_min = block;
+		limits->io_opt = block;
+	}
+}
+
+struct target_type hybrid_volume_target = {
+	.name = "hybrid",
+	.version = { 1, 0, 0 },
+	.module = THIS_MODULE,
+	.ctr = volume_ctr,
+	.dtr = volume_dtr,
+	.map = hybrid_map_bio,
+	.end_io = hybrid_end_bio,
+	.postsuspend = volume_postsuspend,
+	.preresume = volume_preresume,
+	.resume = volume_resume,
+	.status = hybrid_volume_status_print,
+	.message = hybrid_volume_message,
+	.iterate_devices = volume_iterate_devices,
+	.io_hints = volume_io_hints,
+};
