@@ -28,13 +28,13 @@ each = +@for d in $(SUBDIRS); do $(MAKE) -C $$d $(1) || exit 1; done
 
 DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config rsync \
 	linux-source-6.1 linux-headers-amd64 sparse clang \
-	libdevmapper-dev libblkid-dev libudev-dev uuid-dev scdoc \
+	libdevmapper-dev libblkid-dev libudev-dev libjson-c-dev uuid-dev scdoc \
 	dmsetup fio e2fsprogs xfsprogs python3 python3-pytest python3-pytest-xdist \
 	qemu-system-x86 linux-image-amd64 busybox-static cpio
 
 # The parts, as far as they are there.
 SUBDIRS := $(patsubst %/Makefile,%,$(wildcard userspace/Makefile))
-MODULE_DIRS := $(if $(shell grep -ls '^module_init' dm-hybrid/*.c),dm-hybrid)
+MODULE_DIRS := $(if $(shell grep -ls 'module\.o' dm-hybrid/Kbuild),dm-hybrid)
 
 all: modules userspace man
 

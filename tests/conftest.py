@@ -71,7 +71,7 @@ def make_guest(tmp_path: Path, uml_kernel: Path, request):
             options["memory"] = 2 * options.get("memory", 512)
         g = UmlGuest(tmp_path / f"guest{len(guests)}", uml_kernel, disks=list(disks),
                      modules=modules,
-                     path=[TOP / "userspace", TOP / "build" / "bin"], **options)
+                     path=[TOP / "build" / "userspace"], **options)
         guests.append(g)
         request.node.guests = guests
         if boot:

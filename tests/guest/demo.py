@@ -37,7 +37,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="dm-hybrid-demo-") as tmp:
         disks = [Disk(Path(tmp) / "hdd.img", 2048 * MIB), Disk(Path(tmp) / "ssd.img", 256 * MIB)]
         guest = UmlGuest(Path(tmp) / "guest", kernel, disks=disks,
-                         modules=TOP / "build" / "guest-uml", path=[TOP / "userspace"])
+                         modules=TOP / "build" / "guest-uml", path=[TOP / "build" / "userspace"])
         try:
             guest.boot()
             print(f"A guest booted in {guest.boot_seconds:.1f} s.")
