@@ -525,7 +525,7 @@ static int volume_check(const struct hybrid_volume_entry *e, u32 volume_id,
 
 void hybrid_volumes_encode(struct hybrid_volume_leaf *block, const struct hybrid_ident *id,
 			   u32 nr, u16 generation,
-			   const struct hybrid_volume_info info[HYBRID_VOLUMES_PER_LEAF])
+			   const struct hybrid_volume_info *const info[HYBRID_VOLUMES_PER_LEAF])
 {
 	u32 i;
 
@@ -533,8 +533,8 @@ void hybrid_volumes_encode(struct hybrid_volume_leaf *block, const struct hybrid
 	header_fill(&block->header, HYBRID_VOLUMES_MAGIC, nr, generation,
 		    id->pool_uuid, id->epoch);
 	for (i = 0; i < HYBRID_VOLUMES_PER_LEAF; i++)
-		if (info[i].state != HYBRID_VOLUME_FREE)
-			volume_encode(&block->entry[i], &info[i]);
+		if (info[i]->state != HYBRID_VOLUME_FREE)
+			volume_encode(&block->entry[i], info[i]);
 	header_seal(&block->header, sizeof(*block));
 }
 

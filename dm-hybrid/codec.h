@@ -110,7 +110,7 @@ struct hybrid_volume_info {
 /* Volume leaf @nr holds the volumes from nr * HYBRID_VOLUMES_PER_LEAF on. */
 void hybrid_volumes_encode(struct hybrid_volume_leaf *block, const struct hybrid_ident *id,
 			   u32 nr, u16 generation,
-			   const struct hybrid_volume_info info[HYBRID_VOLUMES_PER_LEAF]);
+			   const struct hybrid_volume_info *const info[HYBRID_VOLUMES_PER_LEAF]);
 int hybrid_volumes_decode(const struct hybrid_volume_leaf *block,
 			  const struct hybrid_ident *id, u32 nr, u16 generation,
 			  struct hybrid_volume_info info[HYBRID_VOLUMES_PER_LEAF],

@@ -24,6 +24,7 @@
 #include <linux/minmax.h>
 #include <linux/overflow.h>
 #include <linux/percpu.h>
+#include <linux/sched.h>
 #include <linux/seqlock.h>
 #include <linux/slab.h>
 #include <linux/sort.h>

@@ -6,6 +6,17 @@
 #include "samples.h"
 #include <stdio.h>
 
+static void encode_volumes(struct hybrid_volume_leaf *block, const struct hybrid_ident *id, u32 nr,
+			   u16 generation, const struct hybrid_volume_info *info)
+{
+	const struct hybrid_volume_info *p[HYBRID_VOLUMES_PER_LEAF];
+	unsigned int k;
+
+	for (k = 0; k < HYBRID_VOLUMES_PER_LEAF; k++)
+		p[k] = &info[k];
+	hybrid_volumes_encode(block, id, nr, generation, p);
+}
+
 static union {
 	struct hybrid_superblock sb;
 	struct hybrid_root root;
@@ -58,7 +69,7 @@ static void print_tree(const struct hybrid_geometry *g, const struct hybrid_iden
 	hybrid_index_encode(&block.index, g, id, g->nr_index - 1, 3, generation);
 	print("index", HYBRID_META_BLOCK_SIZE);
 	sample_volumes(info);
-	hybrid_volumes_encode(&block.volumes, id, 1, 4, info);
+	encode_volumes(&block.volumes, id, 1, 4, info);
 	print("volume leaf", HYBRID_META_BLOCK_SIZE);
 	sample_map(&block.map);
 	hybrid_map_seal(&block.map, id, HYBRID_VOLUME_LEAVES + 1, 5);

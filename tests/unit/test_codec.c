@@ -2,6 +2,17 @@
 #include "unit.h"
 #include "samples.h"
 
+static void encode_volumes(struct hybrid_volume_leaf *block, const struct hybrid_ident *id, u32 nr,
+			   u16 generation, const struct hybrid_volume_info *info)
+{
+	const struct hybrid_volume_info *p[HYBRID_VOLUMES_PER_LEAF];
+	unsigned int k;
+
+	for (k = 0; k < HYBRID_VOLUMES_PER_LEAF; k++)
+		p[k] = &info[k];
+	hybrid_volumes_encode(block, id, nr, generation, p);
+}
+
 /* The caller changed a field: sum the block up again. */
 static void sb_reseal(struct hybrid_superblock *b)
 {
@@ -341,7 +352,7 @@ static void encode(const struct pool *p, enum block_kind kind, u32 nr, u16 gener
 		break;
 	case VOLUMES:
 		sample_volumes(volume_info);
-		hybrid_volumes_encode(&block.volumes, &p->id, nr, generation, volume_info);
+		encode_volumes(&block.volumes, &p->id, nr, generation, volume_info);
 		break;
 	default:
 		sample_map(&block.map);
@@ -540,7 +551,7 @@ static void volumes_round_trip(void **state)
 	assert_memory_equal(in, volume_info, sizeof(in));
 	/* a free entry is all zero, whatever the caller left in it */
 	in[1].instance = 5;
-	hybrid_volumes_encode(&block.volumes, &p.id, 1, 9, in);
+	encode_volumes(&block.volumes, &p.id, 1, 9, in);
 	assert_int_equal(block.volumes.entry[1].instance, 0);
 	block.volumes.entry[1].instance = cpu_to_le32(5);
 	reseal(&block, sizeof(block));
@@ -594,7 +605,7 @@ static void volume_beyond_limit(void **state)
 
 		memset(in, 0, sizeof(in));
 		sample_volume(&in[i]);
-		hybrid_volumes_encode(&block.volumes, &p.id, last, 9, in);
+		encode_volumes(&block.volumes, &p.id, last, 9, in);
 		assert_int_equal(decode(&p, VOLUMES, last, 9, &why), ok ? 0 : -EINVAL);
 	}
 }

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "journal.h"
+
+int hybrid_journal_create(struct hybrid_journal *j, const struct hybrid_geometry *g)
+{
+	memset(j, 0, sizeof(*j));
+	j->g = g;
+	/* Two entries and the gap before a wrap must always fit. */
+	j->max_blocks = min_t(u32, HYBRID_JOURNAL_ENTRY_BLOCKS, g->journal_blocks / 8);
+	j->entry = vzalloc(HYBRID_JOURNAL_ENTRY_BLOCKS * HYBRID_META_BLOCK_SIZE);
+	return j->entry ? 0 : -ENOMEM;
+}
+
+void hybrid_journal_destroy(struct hybrid_journal *j)
+{
+	vfree(j->entry);
+	j->entry = NULL;
+}
+
+bool hybrid_journal_has_room(const struct hybrid_journal *j)
+{
+	u64 end = hybrid_journal_place(j->g, j->head, j->max_blocks) + j->max_blocks;
+
+	return end - j->tail <= j->g->journal_blocks;
+}
+
+bool hybrid_journal_half_full(const struct hybrid_journal *j)
+{
+	return (j->head - j->tail) * 2 > j->g->journal_blocks;
+}
+
+u32 hybrid_journal_space(const struct hybrid_journal *j)
+{
+	return HYBRID_ENTRY_RECORDS(j->max_blocks) - j->nr;
+}
+
+static struct hybrid_record *add(struct hybrid_journal *j, u32 type, u32 where)
+{
+	struct hybrid_record *r = &j->entry->record[j->nr++];
+
+	memset(r, 0, sizeof(*r));
+	r->type = cpu_to_le32(type);
+	r->where = cpu_to_le32(where);
+	return r;
+}
+
+void hybrid_journal_block(struct hybrid_journal *j, cblock_t b, u32 instance, oblock_t oblock,
+			  u64 valid, u64 dirty)
+{
+	struct hybrid_record *r = add(j, HYBRID_RECORD_BLOCK, from_cblock(b));
+
+	if (!instance)
+		return;
+	r->instance = cpu_to_le32(instance);
+	r->oblock = cpu_to_le64(from_oblock(oblock));
+	r->valid = cpu_to_le64(valid);
+	r->dirty = cpu_to_le64(dirty);
+}
+
+void hybrid_journal_regions(struct hybrid_journal *j, u32 set, u64 open)
+{
+	struct hybrid_record *r = add(j, HYBRID_RECORD_REGIONS, set);
+
+	r->valid = cpu_to_le64(open);
+}
+
+u64 hybrid_journal_seal(struct hybrid_journal *j, const struct hybrid_ident *id)
+{
+	u32 bytes = sizeof(struct hybrid_block_header) + j->nr * sizeof(struct hybrid_record);
+
+	j->place = hybrid_journal_place(j->g, j->head,
+					DIV_ROUND_UP(bytes, HYBRID_META_BLOCK_SIZE));
+	j->blocks = hybrid_entry_seal(j->entry, id, j->place, j->nr);
+	return hybrid_journal_sector(j->g, j->place);
+}
+
+void hybrid_journal_advance(struct hybrid_journal *j)
+{
+	j->head = j->place + j->blocks;
+	j->nr = 0;
+}
+
+/*
+ * Read the entry at number @n into j->entry.  Returns its number of records,
+ * -ENODATA if there is no whole entry, or an error.
+ */
+static int read_entry(struct hybrid_journal *j, const struct hybrid_ident *id, u64 n,
+		      hybrid_read_fn read, void *context, const char **why)
+{
+	u64 sector = hybrid_journal_sector(j->g, n);
+	u32 place = (sector - j->g->journal_sector) / HYBRID_META_BLOCK_SECTORS;
+	int r = read(context, sector, 1, j->entry), blocks;
+
+	if (r)
+		return r;
+	blocks = hybrid_entry_peek(&j->entry->header, id, n);
+	if (blocks <= 0 || blocks > HYBRID_JOURNAL_ENTRY_BLOCKS ||
+	    place + blocks > j->g->journal_blocks)
+		return -ENODATA;
+	r = read(context, sector, blocks, j->entry);
+	if (r)
+		return r;
+	r = hybrid_entry_check(j->entry, j->g, blocks, why);
+	if (r == -EBADMSG)
+		return -ENODATA;
+	j->blocks = blocks;
+	return r;
+}
+
+/* The entry at j->head, or at the start of the ring where it did not fit. */
+static int read_next(struct hybrid_journal *j, const struct hybrid_ident *id,
+		     hybrid_read_fn read, void *context, const char **why)
+{
+	u64 wrap = hybrid_journal_place(j->g, j->head, j->g->journal_blocks);
+	int r;
+
+	j->place = j->head;
+	r = read_entry(j, id, j->place, read, context, why);
+	if (r != -ENODATA || wrap == j->head || wrap - j->head >= HYBRID_JOURNAL_ENTRY_BLOCKS)
+		return r;
+	j->place = wrap;
+	return read_entry(j, id, j->place, read, context, why);
+}
+
+/*
+ * Only one entry is in flight at a time: a valid one behind the end means that
+ * an entry between was lost or damaged (J7).
+ */
+static int check_end(struct hybrid_journal *j, const struct hybrid_ident *id,
+		     hybrid_read_fn read, void *context, const char **why)
+{
+	u64 n, end = j->tail + j->g->journal_blocks;
+	int r;
+
+	for (n = j->head + 1; n < end; n++) {
+		r = read_entry(j, id, n, read, context, why);
+		if (r == -ENODATA)
+			continue;
+		if (r < 0 && r != -EINVAL)
+			return r;
+		*why = "the journal goes on behind a damaged entry";
+		return -EUCLEAN;
+	}
+	return 0;
+}
+
+int hybrid_journal_replay(struct hybrid_journal *j, const struct hybrid_ident *id, u64 head,
+			  hybrid_read_fn read, int (*apply)(void *context,
+							    const struct hybrid_record *r),
+			  void *context, const char **why)
+{
+	int r, nr, i;
+
+	j->head = j->tail;
+	while (j->head - j->tail < j->g->journal_blocks) {
+		nr = read_next(j, id, read, context, why);
+		if (nr == -ENODATA)
+			break;
+		if (nr == -EINVAL)
+			return -EUCLEAN;
+		if (nr < 0)
+			return nr;
+		for (i = 0; i < nr; i++) {
+			r = apply(context, &j->entry->record[i]);
+			if (r)
+				return r;
+		}
+		j->nr = 0;
+		hybrid_journal_advance(j);
+		cond_resched();
+	}
+	if (j->head < head) {
+		*why = "the journal ends before the last checkpoint";
+		return -EUCLEAN;
+	}
+	return check_end(j, id, read, context, why);
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "map.h"
+
+static size_t array_bytes(u32 nr, size_t size)
+{
+	return round_up(nr * size, 8);
+}
+
+/*
+ * The arrays of one set, widest elements first.  With @s NULL only the size is
+ * computed.
+ */
+static size_t set_layout(struct hybrid_map *map, struct hybrid_set *s, void *base)
+{
+	u32 n = map->set_size;
+	size_t at[NR_MASKS + 5], bytes = 0;
+	unsigned int k, a = 0;
+
+	at[a++] = bytes;
+	bytes += array_bytes(n, sizeof(u64));
+	for (k = 0; k < NR_MASKS; k++) {
+		at[a++] = bytes;
+		bytes += array_bytes(n, map->mask_bytes);
+	}
+	at[a++] = bytes;
+	bytes += array_bytes(n, sizeof(u32));
+	at[a++] = bytes;
+	bytes += array_bytes(n, sizeof(u16));
+	at[a++] = bytes;
+	bytes += array_bytes(map->nr_buckets, sizeof(u16));
+	at[a++] = bytes;
+	bytes += array_bytes(n, sizeof(u8));
+	if (!s)
+		return bytes;
+	a = 0;
+	s->key = base + at[a++];
+	for (k = 0; k < NR_MASKS; k++)
+		s->mask[k] = base + at[a++];
+	s->stamp = base + at[a++];
+	s->next = base + at[a++];
+	s->bucket = base + at[a++];
+	s->flags = base + at[a++];
+	return bytes;
+}
+
+static void set_init(struct hybrid_map *map, struct hybrid_set *s)
+{
+	u32 i;
+
+	spin_lock_init(&s->lock);
+	seqcount_init(&s->seq);
+	INIT_LIST_HEAD(&s->inflight);
+	INIT_LIST_HEAD(&s->waiting);
+	INIT_LIST_HEAD(&s->waiting_ranges);
+	INIT_LIST_HEAD(&s->jobs);
+	for (i = 0; i < map->nr_buckets; i++)
+		s->bucket[i] = map->set_size;
+	for (i = 0; i < map->set_size; i++) {
+		s->key[i] = HYBRID_NO_KEY;
+		s->next[i] = i + 1;
+	}
+	s->free = 0;
+	s->nr_free = map->set_size;
+}
+
+int hybrid_map_create(struct hybrid_map *map, const struct hybrid_geometry *g)
+{
+	size_t stride;
+	u64 bytes;
+	u32 nr;
+
+	memset(map, 0, sizeof(*map));
+	map->g = g;
+	map->nr_sets = g->nr_sets;
+	map->set_size = g->set_size;
+	map->nr_buckets = roundup_pow_of_two(max(g->set_size / 2, 1U));
+	map->mask_bytes = g->granules <= 16 ? 2 : g->granules / 8;
+	map->granules = GENMASK_ULL(g->granules - 1, 0);
+	stride = set_layout(map, NULL, NULL);
+	bytes = (u64)stride * map->nr_sets;
+	map->set = vzalloc(array_size(map->nr_sets, sizeof(*map->set)));
+	map->arrays = vzalloc(bytes);
+	if (!map->set || !map->arrays) {
+		hybrid_map_destroy(map);
+		return -ENOMEM;
+	}
+	map->ram = bytes + (u64)map->nr_sets * sizeof(*map->set);
+	for (nr = 0; nr < map->nr_sets; nr++) {
+		struct hybrid_set *s = &map->set[nr];
+
+		set_layout(map, s, map->arrays + (u64)nr * stride);
+		set_init(map, s);
+		cond_resched();
+	}
+	return 0;
+}
+
+/* What the old policy knew of the set's blocks, to the new one. */
+static void set_move_policy(struct hybrid_map *map, struct hybrid_set *s, void *state,
+			    const struct hybrid_policy_type *old,
+			    const struct hybrid_policy_type *new)
+{
+	u32 i;
+
+	new->init(state, map->set_size);
+	for (i = 0; i < map->set_size; i++)
+		if (old && (s->flags[i] & BLOCK_MAPPED))
+			new->load(state, i, old->hint(s->policy, i));
+	s->policy = state;
+}
+
+int hybrid_map_set_policy(struct hybrid_map *map, const struct hybrid_policy_type *old,
+			  const struct hybrid_policy_type *new)
+{
+	size_t bytes = round_up(max_t(size_t, new->set_bytes(map->set_size), 8), 8);
+	void *states = vzalloc(array_size(map->nr_sets, bytes));
+	u32 nr;
+
+	if (!states)
+		return -ENOMEM;
+	for (nr = 0; nr < map->nr_sets; nr++) {
+		set_move_policy(map, &map->set[nr], states + nr * bytes, old, new);
+		cond_resched();
+	}
+	vfree(map->policies);
+	map->policies = states;
+	map->policy_ram = map->nr_sets * bytes;
+	return 0;
+}
+
+void hybrid_map_destroy(struct hybrid_map *map)
+{
+	vfree(map->policies);
+	vfree(map->arrays);
+	vfree(map->set);
+	map->policies = NULL;
+	map->arrays = NULL;
+	map->set = NULL;
+}
+
+static void hash_insert(const struct hybrid_map *map, struct hybrid_set *s, u32 i, u64 key)
+{
+	u16 *bucket = &s->bucket[set_hash(map, key)];
+
+	WRITE_ONCE(s->key[i], key);
+	WRITE_ONCE(s->next[i], *bucket);
+	WRITE_ONCE(*bucket, i);
+}
+
+int hybrid_set_alloc(const struct hybrid_map *map, struct hybrid_set *s, u64 key)
+{
+	u32 i = s->free;
+	unsigned int m;
+
+	lockdep_assert_held(&s->lock);
+	if (!s->nr_free || i >= map->set_size)
+		return -1;
+	raw_write_seqcount_begin(&s->seq);
+	s->free = s->next[i];
+	s->nr_free--;
+	s->nr_mapped++;
+	for (m = 0; m < NR_MASKS; m++)
+		set_put_mask(map, s, m, i, 0);
+	s->stamp[i] = 0;
+	hash_insert(map, s, i, key);
+	WRITE_ONCE(s->flags[i], BLOCK_MAPPED);
+	raw_write_seqcount_end(&s->seq);
+	return i;
+}
+
+void hybrid_set_unhash(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
+{
+	u16 *link = &s->bucket[set_hash(map, s->key[i])];
+	u32 steps;
+
+	lockdep_assert_held(&s->lock);
+	raw_write_seqcount_begin(&s->seq);
+	for (steps = 0; *link < map->set_size && steps < map->set_size; steps++) {
+		if (*link == i) {
+			WRITE_ONCE(*link, s->next[i]);
+			break;
+		}
+		link = &s->next[*link];
+	}
+	raw_write_seqcount_end(&s->seq);
+}
+
+void hybrid_set_free(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
+{
+	unsigned int m;
+
+	lockdep_assert_held(&s->lock);
+	raw_write_seqcount_begin(&s->seq);
+	WRITE_ONCE(s->key[i], HYBRID_NO_KEY);
+	WRITE_ONCE(s->flags[i], 0);
+	for (m = 0; m < NR_MASKS; m++)
+		set_put_mask(map, s, m, i, 0);
+	WRITE_ONCE(s->next[i], s->nr_free ? s->free : map->set_size);
+	s->free = i;
+	s->nr_free++;
+	raw_write_seqcount_end(&s->seq);
+}
+
+void hybrid_set_flags(struct hybrid_set *s, u32 i, u8 set, u8 clear)
+{
+	u8 old = s->flags[i], new = (old & ~clear) | set;
+
+	lockdep_assert_held(&s->lock);
+	raw_write_seqcount_begin(&s->seq);
+	WRITE_ONCE(s->flags[i], new);
+	if ((old ^ new) & BLOCK_MAPPED)
+		s->nr_mapped += new & BLOCK_MAPPED ? 1 : -1;
+	raw_write_seqcount_end(&s->seq);
+}
+
+void hybrid_set_invalidate(const struct hybrid_map *map, struct hybrid_set *s, u32 i, u64 mask)
+{
+	u64 valid = set_mask(map, s, MASK_VALID, i);
+
+	lockdep_assert_held(&s->lock);
+	if (!(valid & mask))
+		return;
+	raw_write_seqcount_begin(&s->seq);
+	set_put_mask(map, s, MASK_VALID, i, valid & ~mask);
+	raw_write_seqcount_end(&s->seq);
+}
+
+void hybrid_set_load(const struct hybrid_map *map, struct hybrid_set *s, u32 i, u64 key,
+		     u64 valid, u64 dirty)
+{
+	u16 *link = &s->free;
+	u32 steps;
+
+	for (steps = 0; *link < map->set_size && *link != i && steps < map->set_size; steps++)
+		link = &s->next[*link];
+	if (*link != i)
+		return;
+	*link = s->next[i];
+	s->nr_free--;
+	s->nr_mapped++;
+	hash_insert(map, s, i, key);
+	set_put_mask(map, s, MASK_VALID, i, valid);
+	set_put_mask(map, s, MASK_JVALID, i, valid);
+	set_put_mask(map, s, MASK_DIRTY, i, dirty);
+	set_put_mask(map, s, MASK_JDIRTY, i, dirty);
+	s->flags[i] = BLOCK_MAPPED | BLOCK_JMAPPED;
+}
+
+static const char *check_block(const struct hybrid_map *map, u32 nr, u32 i)
+{
+	struct hybrid_set *s = &map->set[nr];
+	u8 flags = s->flags[i];
+	u64 dirty = set_mask(map, s, MASK_DIRTY, i);
+
+	if (!(flags & (BLOCK_MAPPED | BLOCK_REMOVED)))
+		return dirty ? "a block that is not mapped is dirty" : NULL;
+	if ((flags & (BLOCK_MAPPED | BLOCK_REMOVED)) == (BLOCK_MAPPED | BLOCK_REMOVED))
+		return "a block is mapped and removed";
+	if (hybrid_map_set_of(map, s->key[i]) != nr)
+		return "a block is in the wrong set";
+	if (hybrid_set_find(map, s, s->key[i]) != (int)i)
+		return "two blocks have one key, or a chain is broken";
+	if (dirty & ~set_mask(map, s, MASK_VALID, i))
+		return "dirty is not within valid";
+	if (set_mask(map, s, MASK_JDIRTY, i) & ~set_mask(map, s, MASK_JVALID, i))
+		return "recorded dirty is not within recorded valid";
+	if (set_unrecorded(map, s, i) && !((s->must | s->lazy) & region_bit(i)) &&
+	    list_empty(&s->inflight) && !(flags & (BLOCK_BUSY | BLOCK_TRANSIT)))
+		return "an unrecorded change is not listed";
+	return NULL;
+}
+
+const char *hybrid_set_check(const struct hybrid_map *map, u32 nr)
+{
+	struct hybrid_set *s = &map->set[nr];
+	u32 i, mapped = 0, grace = 0, free = 0;
+
+	for (i = 0; i < map->set_size; i++) {
+		const char *why = check_block(map, nr, i);
+
+		if (why)
+			return why;
+		mapped += !!(s->flags[i] & BLOCK_MAPPED);
+		grace += !!(s->flags[i] & BLOCK_GRACE);
+		free += !s->flags[i];
+	}
+	if (mapped != s->nr_mapped || grace != s->nr_grace || free != s->nr_free)
+		return "a set's counts are wrong";
+	if (s->dopen & ~s->jopen)
+		return "a region is durably open that was recorded closed";
+	return NULL;
+}

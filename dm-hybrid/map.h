@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The map: (volume, block of it) -> cache block, and which granules of it are
+ * valid and dirty, both as RAM knows it and as the journal says.
+ *
+ * Cache blocks are divided into sets of set_size.  A key always lives in the
+ * set that its hash names, anywhere within it.  Everything about a set lies in
+ * arrays of its own; nothing is allocated or freed after create.
+ *
+ * Locking: all functions on a set need its lock, but hybrid_set_read_hit().
+ * Whoever makes a granule invalid, or changes keys, chains or flags, does so
+ * inside the set's sequence count, so that a lock-free reader notices.
+ */
+#ifndef DM_HYBRID_MAP_H
+#define DM_HYBRID_MAP_H
+
+#include "geometry.h"
+#include "policy.h"
+
+/* Key of a block: volume id and block number; fits format.h's limits. */
+#define HYBRID_KEY_SHIFT	52
+#define HYBRID_NO_KEY		U64_MAX
+
+static inline u64 hybrid_key(u32 volume, oblock_t b)
+{
+	return (u64)volume << HYBRID_KEY_SHIFT | from_oblock(b);
+}
+
+static inline u32 hybrid_key_volume(u64 key)
+{
+	return key >> HYBRID_KEY_SHIFT;
+}
+
+static inline oblock_t hybrid_key_block(u64 key)
+{
+	return to_oblock(key & ((1ULL << HYBRID_KEY_SHIFT) - 1));
+}
+
+/* hybrid_set.flags */
+#define BLOCK_MAPPED	(1U << 0)	/* reads and writes find it */
+#define BLOCK_JMAPPED	(1U << 1)	/* the journal says it is mapped */
+#define BLOCK_REMOVED	(1U << 2)	/* evicted; its removal is not durable yet */
+#define BLOCK_TRANSIT	(1U << 3)	/* ... but on its way */
+#define BLOCK_GRACE	(1U << 4)	/* removed; reads may still be in flight */
+#define BLOCK_BUSY	(1U << 5)	/* a job works on it */
+
+enum hybrid_mask {
+	MASK_VALID,	/* the cache copy can be read */
+	MASK_DIRTY,	/* ... and is newer than the origin's */
+	MASK_JVALID,	/* as the last submitted record says */
+	MASK_JDIRTY,
+	NR_MASKS
+};
+
+struct hybrid_set {
+	spinlock_t lock;
+	seqcount_t seq;
+	u16 free;		/* head of the list of free blocks, through next */
+	u16 nr_free;
+	u16 nr_grace;
+	u16 nr_mapped;
+	u64 *key;
+	void *mask[NR_MASKS];	/* arrays of mask_bytes wide elements */
+	u32 *stamp;		/* origin epoch of the last origin write; grace period */
+	u16 *next;		/* hash chain, or free list; set_size ends it */
+	u16 *bucket;
+	u8 *flags;
+	void *policy;
+	u64 jopen;		/* regions open, as the last submitted record says */
+	u64 dopen;		/* regions durably open that no submitted record closes */
+	u64 wanted;		/* regions that somebody waits to see open */
+	u64 recent;		/* regions written since the last interval */
+	u64 aged;		/* ... in the interval before */
+	u64 must;		/* regions with records that a flush needs */
+	u64 lazy;		/* regions with other unrecorded changes */
+	struct list_head inflight;	/* writes: hybrid_io.link */
+	struct list_head waiting;	/* ios that wait for something here */
+	struct list_head waiting_ranges;	/* the same, hybrid_io.wait_link */
+	struct list_head jobs;		/* hybrid_job.link */
+};
+
+struct hybrid_map {
+	const struct hybrid_geometry *g;
+	u32 nr_sets;
+	u32 set_size;
+	u32 nr_buckets;		/* a power of two */
+	u8 mask_bytes;		/* 2, 4 or 8 */
+	u64 granules;		/* mask of all granules of a block */
+	struct hybrid_set *set;
+	void *arrays, *policies;
+	u64 ram, policy_ram;	/* bytes allocated */
+};
+
+/* Blocking.  0 or -ENOMEM. */
+int hybrid_map_create(struct hybrid_map *map, const struct hybrid_geometry *g);
+void hybrid_map_destroy(struct hybrid_map *map);
+
+/*
+ * Blocking, with nothing in flight and nobody else looking.  Give every set the
+ * state of policy @new; @old, unless NULL, tells it what it knew.  0 or -ENOMEM.
+ */
+int hybrid_map_set_policy(struct hybrid_map *map, const struct hybrid_policy_type *old,
+			  const struct hybrid_policy_type *new);
+
+/* Number of the set in which @key lives. */
+static inline u32 hybrid_map_set_of(const struct hybrid_map *map, u64 key)
+{
+	u64 h = hash_64(key >> map->g->window_shift, 32);
+
+	return (h * map->nr_sets) >> 32;
+}
+
+static inline cblock_t hybrid_map_cblock(const struct hybrid_map *map, u32 set, u32 i)
+{
+	return to_cblock(set * map->set_size + i);
+}
+
+static inline u64 set_mask(const struct hybrid_map *map, const struct hybrid_set *s,
+			   enum hybrid_mask m, u32 i)
+{
+	switch (map->mask_bytes) {
+	case 2:
+		return READ_ONCE(((u16 *)s->mask[m])[i]);
+	case 4:
+		return READ_ONCE(((u32 *)s->mask[m])[i]);
+	default:
+		return READ_ONCE(((u64 *)s->mask[m])[i]);
+	}
+}
+
+static inline void set_put_mask(const struct hybrid_map *map, struct hybrid_set *s,
+				enum hybrid_mask m, u32 i, u64 mask)
+{
+	switch (map->mask_bytes) {
+	case 2:
+		WRITE_ONCE(((u16 *)s->mask[m])[i], mask);
+		break;
+	case 4:
+		WRITE_ONCE(((u32 *)s->mask[m])[i], mask);
+		break;
+	default:
+		WRITE_ONCE(((u64 *)s->mask[m])[i], mask);
+	}
+}
+
+static inline u32 set_hash(const struct hybrid_map *map, u64 key)
+{
+	return hash_64(key ^ (key >> 29), 32) & (map->nr_buckets - 1);
+}
+
+static inline u64 region_bit(u32 i)
+{
+	return BIT_ULL(i / HYBRID_REGION_BLOCKS);
+}
+
+/*
+ * Index of the block that holds @key, mapped or removed; -1 if there is none.
+ * Also without the lock, inside a sequence count section: then the result means
+ * nothing until the section is found undisturbed.
+ */
+static inline int hybrid_set_find(const struct hybrid_map *map, const struct hybrid_set *s,
+				  u64 key)
+{
+	u32 i = READ_ONCE(s->bucket[set_hash(map, key)]);
+	u32 steps;
+
+	for (steps = 0; i < map->set_size && steps < map->set_size; steps++) {
+		if (READ_ONCE(s->key[i]) == key)
+			return i;
+		i = READ_ONCE(s->next[i]);
+	}
+	return -1;
+}
+
+/*
+ * The read hit, without a lock: are all granules of @mask of @key valid?
+ * Returns the block's index or -1 (no, or somebody was changing the set).
+ */
+static inline int hybrid_set_read_hit(const struct hybrid_map *map, const struct hybrid_set *s,
+				      u64 key, u64 mask)
+{
+	unsigned int seq = READ_ONCE(s->seq.sequence);
+	int i;
+
+	smp_rmb();
+	if (seq & 1)
+		return -1;
+	i = hybrid_set_find(map, s, key);
+	if (i < 0 || !(READ_ONCE(s->flags[i]) & BLOCK_MAPPED))
+		return -1;
+	if (mask & ~set_mask(map, s, MASK_VALID, i))
+		return -1;
+	smp_rmb();
+	if (READ_ONCE(s->seq.sequence) != seq)
+		return -1;
+	return i;
+}
+
+/* Take a free block for @key, which has none: mapped, nothing valid.  -1: none free. */
+int hybrid_set_alloc(const struct hybrid_map *map, struct hybrid_set *s, u64 key);
+
+/* Take the block out of the hash; its key stays readable. */
+void hybrid_set_unhash(const struct hybrid_map *map, struct hybrid_set *s, u32 i);
+
+/* An unhashed block becomes free. */
+void hybrid_set_free(const struct hybrid_map *map, struct hybrid_set *s, u32 i);
+
+void hybrid_set_flags(struct hybrid_set *s, u32 i, u8 set, u8 clear);
+
+/* Granules of @mask can be read no more. */
+void hybrid_set_invalidate(const struct hybrid_map *map, struct hybrid_set *s, u32 i, u64 mask);
+
+/* Put block @i under @key with these masks, as read from disk; it must be free. */
+void hybrid_set_load(const struct hybrid_map *map, struct hybrid_set *s, u32 i, u64 key,
+		     u64 valid, u64 dirty);
+
+/* Does RAM know of block @i what the journal does not? */
+static inline bool set_unrecorded(const struct hybrid_map *map, const struct hybrid_set *s, u32 i)
+{
+	bool mapped = s->flags[i] & BLOCK_MAPPED;
+	bool jmapped = s->flags[i] & BLOCK_JMAPPED;
+
+	if (mapped != jmapped)
+		return !mapped || set_mask(map, s, MASK_VALID, i);
+	return mapped && (set_mask(map, s, MASK_VALID, i) != set_mask(map, s, MASK_JVALID, i) ||
+			  set_mask(map, s, MASK_DIRTY, i) != set_mask(map, s, MASK_JDIRTY, i));
+}
+
+/* NULL, or what does not agree in set @nr.  Caller holds its lock. */
+const char *hybrid_set_check(const struct hybrid_map *map, u32 nr);
+
+#endif
