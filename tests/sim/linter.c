@@ -1,9 +1,1016 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The order linter: rules J1 to J11 on the stream of device operations.
+ *
+ * It keeps its own copy of what the metadata on disk say, decoded from the
+ * journal entries, leaves and roots as they are written: once as it is durable,
+ * once as the last submitted write says.  It asks the engine nothing.  A broken
+ * rule is found here without an unlucky cut.
+ *
+ * What a granule's copies hold is read from the devices: a record is compared
+ * with what was written, not with what the engine thinks.
+ */
+#include <stdlib.h>
+
 #include "sim.h"
-struct linter *linter_new(struct world *w) { return NULL; }
-void linter_free(struct linter *l) {}
-void linter_boot(struct linter *l) {}
-void linter_crash(struct linter *l) {}
-void linter_submit(struct linter *l, struct action *a, struct dreq *r) {}
-void linter_complete(struct linter *l, struct action *a, struct dreq *r) {}
-void linter_lba_volume(struct linter *l, struct volume *vol) {}
+
+struct owner {
+	u32 instance;
+	u64 oblock;
+	u64 valid, dirty;
+};
+
+/* Journal entries that are durable, or in flight */
+struct entry_seen {
+	struct list_head link;
+	struct dreq *dreq;
+	u64 n;
+	u32 blocks, nr;
+	bool durable;
+	struct hybrid_record record[];
+};
+
+struct linter {
+	struct world *w;
+	const struct hybrid_geometry *g;
+	bool off;		/* after an I/O error */
+	bool known;		/* the state on disk, since the first root of this life */
+	bool flushed[SIM_MAX_DEVICES];
+	struct owner *durable, *sent;	/* of each cache block */
+	struct owner *leaf;		/* ... as the leaves written last say */
+	u64 *open_durable, *open_sent, *open_leaf;	/* of each set */
+	struct list_head entries;	/* since the durable root's tail, in order */
+	struct hybrid_root_info root;	/* durable */
+	struct hybrid_root_info old_root;	/* of the life before */
+	u16 *generation;		/* of leaves, by the durable root */
+	u32 leaves_in_flight;
+	struct hybrid_volume_info table[HYBRID_MAX_VOLUMES];	/* as leaves say */
+	struct hybrid_volume_info table_durable[SIM_MAX_VOLUMES];
+	bool origin_dirty[SIM_MAX_VOLUMES];
+	u64 origin_nonce[SIM_MAX_VOLUMES];
+	u8 *block;			/* one metadata block or entry */
+};
+
+#define BLOCK_BYTES ((size_t)HYBRID_META_BLOCK_SIZE)
+
+struct linter *linter_new(struct world *w)
+{
+	struct linter *l = xalloc(sizeof(*l));
+	u32 n = w->g->nr_blocks;
+
+	l->w = w;
+	l->g = w->g;
+	l->durable = xalloc(n * sizeof(*l->durable));
+	l->sent = xalloc(n * sizeof(*l->sent));
+	l->leaf = xalloc(n * sizeof(*l->leaf));
+	l->open_durable = xalloc(w->g->nr_sets * sizeof(u64));
+	l->open_sent = xalloc(w->g->nr_sets * sizeof(u64));
+	l->open_leaf = xalloc(w->g->nr_sets * sizeof(u64));
+	l->generation = xalloc(w->g->nr_leaves * sizeof(u16));
+	l->block = xalloc(HYBRID_JOURNAL_ENTRY_BLOCKS * BLOCK_BYTES);
+	INIT_LIST_HEAD(&l->entries);
+	return l;
+}
+
+static void drop_entries(struct linter *l, u64 below)
+{
+	struct entry_seen *e, *next;
+
+	list_for_each_entry_safe(e, next, &l->entries, link)
+		if (e->n < below) {
+			list_del(&e->link);
+			free(e);
+		}
+}
+
+void linter_free(struct linter *l)
+{
+	drop_entries(l, SIM_NEVER);
+	free(l->durable);
+	free(l->sent);
+	free(l->leaf);
+	free(l->open_durable);
+	free(l->open_sent);
+	free(l->open_leaf);
+	free(l->generation);
+	free(l->block);
+	free(l);
+}
+
+void linter_boot(struct linter *l)
+{
+	memset(l->flushed, 0, sizeof(l->flushed));
+	l->known = false;
+	l->off = false;
+	l->leaves_in_flight = 0;
+	l->old_root = l->root;
+	memset(l->table, 0, sizeof(l->table));
+	memset(l->generation, 0, l->g->nr_leaves * sizeof(u16));
+	drop_entries(l, SIM_NEVER);
+}
+
+void linter_crash(struct linter *l)
+{
+	l->known = false;
+}
+
+#define broken(l, rule, fmt, ...) \
+	violation((l)->w, rule, fmt " (#%u)", ##__VA_ARGS__, (a)->nr)
+
+/* ---- Volumes --------------------------------------------------------------------- */
+
+static struct volume *volume_of_instance(struct linter *l, u32 instance)
+{
+	u32 i;
+
+	for (i = 0; instance && i < l->w->nr_vol; i++) {
+		struct volume *vol = l->w->vol[i];
+
+		if (l->table[vol->id].state == HYBRID_VOLUME_ACTIVE &&
+		    l->table[vol->id].instance == instance)
+			return vol;
+	}
+	return NULL;
+}
+
+/* What the origin's superblocks say, as they are durable. */
+static void read_origin(struct linter *l, struct volume *vol)
+{
+	struct hybrid_sb sb, best = {};
+	const char *why;
+	u32 copy;
+
+	for (copy = 0; copy < 2; copy++) {
+		u64 sector = hybrid_sb_sector(vol->origin->sectors, copy);
+
+		device_get_bytes(vol->origin, sector, l->block, BLOCK_BYTES, true);
+		if (hybrid_sb_decode((void *)l->block, sector, vol->origin->sectors, &sb, &why))
+			continue;
+		if (sb.sequence >= best.sequence)
+			best = sb;
+	}
+	l->origin_dirty[vol->nr] = best.flags & HYBRID_SB_DIRTY;
+	l->origin_nonce[vol->nr] = best.nonce;
+}
+
+void linter_reformat(struct linter *l, struct volume *vol)
+{
+	read_origin(l, vol);
+}
+
+/* ---- Granules ---------------------------------------------------------------------- */
+
+static u32 set_of(struct linter *l, u32 b)
+{
+	return b / l->g->set_size;
+}
+
+static u64 region_of(struct linter *l, u32 b)
+{
+	return BIT_ULL(b % l->g->set_size / HYBRID_REGION_BLOCKS);
+}
+
+static bool is_open(struct linter *l, u32 b)
+{
+	return l->open_durable[set_of(l, b)] & l->open_sent[set_of(l, b)] & region_of(l, b);
+}
+
+static u64 granules(struct linter *l, u32 first, u32 count)
+{
+	u32 from = first >> l->g->granule_shift;
+	u32 to = (first + count - 1) >> l->g->granule_shift;
+
+	return (U64_MAX >> (63 - (to - from))) << from;
+}
+
+/* Is a change of the device under way in this range? */
+static struct dreq *changing(struct device *d, u64 sector, u32 count)
+{
+	u32 i;
+
+	for (i = 0; i < d->v->nr_inflight; i++) {
+		struct dreq *r = d->v->inflight[i];
+
+		if (!r->meta && r->kind != DREQ_READ && r->kind != DREQ_FLUSH &&
+		    r->sector < sector + count && sector < r->sector + r->count)
+			return r;
+	}
+	return NULL;
+}
+
+struct granule {
+	struct volume *vol;
+	u64 cache, origin;	/* sectors on the devices */
+	u64 sector;		/* ... of the volume */
+};
+
+static bool find_granule(struct linter *l, u32 b, const struct owner *o, u32 nr, struct granule *gr)
+{
+	u64 offset = (u64)nr << l->g->granule_shift;
+
+	gr->vol = volume_of_instance(l, o->instance);
+	if (!gr->vol)
+		return false;
+	gr->sector = (o->oblock << l->g->block_shift) + offset;
+	gr->cache = hybrid_data_sector(l->g, to_cblock(b)) + offset;
+	gr->origin = gr->vol->origin->data_from + gr->sector;
+	return gr->origin + l->g->granule_sectors <= gr->vol->origin->data_to;
+}
+
+/* J3: what the record calls valid has been written to the cache, completely. */
+static void check_written(struct linter *l, struct action *a, u32 b, const struct owner *o, u32 nr)
+{
+	struct granule gr;
+	u32 i;
+
+	if (!find_granule(l, b, o, nr, &gr))
+		return;
+	for (i = 0; i < l->g->granule_sectors; i++) {
+		val_t v = device_completed(l->w->dev[0], gr.cache + i);
+
+		if (v == VAL_ZERO || (val_owner(v) == gr.vol->oracle->owner &&
+				      val_sector(v) == gr.sector + i))
+			continue;
+		broken(l, "J3", "record of block %u calls granule %u valid, its sector %llu has %s",
+		       b, nr, (unsigned long long)gr.sector + i, val_name(v));
+		return;
+	}
+}
+
+/* J4, J5: a clean granule of a closed region has two copies, equal and durable. */
+static void check_equal(struct linter *l, struct action *a, u32 b, const struct owner *o, u32 nr,
+			const char *rule)
+{
+	struct device *cache = l->w->dev[0];
+	struct granule gr;
+	u32 i, n = l->g->granule_sectors;
+
+	if (!find_granule(l, b, o, nr, &gr))
+		return;
+	if (changing(cache, gr.cache, n) || changing(gr.vol->origin, gr.origin, n)) {
+		broken(l, rule, "block %u granule %u of a closed region counts as clean while written",
+		       b, nr);
+		return;
+	}
+	for (i = 0; i < n; i++) {
+		val_t c = device_completed(cache, gr.cache + i);
+		val_t durable = device_durable(gr.vol->origin, gr.origin + i);
+		val_t newest = device_read(gr.vol->origin, gr.origin + i);
+
+		if (c == durable && c == newest)
+			continue;
+		broken(l, rule, "block %u granule %u of a closed region counts as clean: sector %llu is %s in the cache, %s on the origin, there durable %s",
+		       b, nr, (unsigned long long)gr.sector + i, val_name(c), val_name(newest),
+		       val_name(durable));
+		return;
+	}
+}
+
+/* J2: what is dirty no longer is durable on the origin, or something newer. */
+static void check_replaced(struct linter *l, struct action *a, u32 b, const struct owner *o, u32 nr)
+{
+	struct granule gr;
+	u32 i;
+
+	if (!find_granule(l, b, o, nr, &gr))
+		return;
+	for (i = 0; i < l->g->granule_sectors; i++) {
+		u64 s = gr.sector + i;
+		val_t c = device_completed(l->w->dev[0], gr.cache + i);
+		val_t durable = device_durable(gr.vol->origin, gr.origin + i);
+		struct oracle *or = gr.vol->oracle;
+
+		if (oracle_wild(or, s))
+			continue;
+		if (is_open(l, b) ? oracle_crash_allows(or, s, durable) :
+				    !oracle_before(or, s, durable, c))
+			continue;
+		broken(l, "J2", "record ends dirty block %u granule %u: sector %llu is %s in the cache, durable on the origin is %s",
+		       b, nr, (unsigned long long)s, val_name(c), val_name(durable));
+		oracle_explain(or, s);
+		return;
+	}
+}
+
+/* ---- Journal ------------------------------------------------------------------------- */
+
+static bool same_owner(const struct owner *a, const struct owner *b)
+{
+	return a->instance == b->instance && a->oblock == b->oblock;
+}
+
+static void check_record(struct linter *l, struct action *a, u32 b, const struct owner *old,
+			 const struct owner *new)
+{
+	bool same = same_owner(old, new);
+	u64 kept_valid = same ? old->valid : 0, kept_dirty = same ? old->dirty : 0;
+	u64 clean = new->valid & ~new->dirty;
+	struct volume *vol = volume_of_instance(l, new->instance);
+	u32 nr;
+
+	if (new->dirty && vol && !l->origin_dirty[vol->nr])
+		broken(l, "J10", "block %u recorded dirty, the origin is not marked", b);
+	for (nr = 0; nr < l->g->granules && !l->w->stop; nr++) {
+		u64 bit = BIT_ULL(nr);
+
+		if (old->dirty & bit && !(same && new->dirty & bit))
+			check_replaced(l, a, b, old, nr);
+		if (new->valid & bit && (!(kept_valid & bit) || (new->dirty & ~kept_dirty & bit)))
+			check_written(l, a, b, new, nr);
+		if (clean & bit && !(kept_valid & ~kept_dirty & bit) &&
+		    !(l->open_sent[set_of(l, b)] & region_of(l, b)))
+			check_equal(l, a, b, new, nr, "J5");
+	}
+}
+
+static void check_close(struct linter *l, struct action *a, u32 set, u64 closed)
+{
+	u32 i, nr;
+
+	for (i = 0; i < l->g->set_size; i++) {
+		u32 b = set * l->g->set_size + i;
+		u64 clean = l->sent[b].valid & ~l->sent[b].dirty;
+
+		if (!(closed & region_of(l, b)))
+			continue;
+		for (nr = 0; nr < l->g->granules && !l->w->stop; nr++)
+			if (clean >> nr & 1)
+				check_equal(l, a, b, &l->sent[b], nr, "J4");
+	}
+}
+
+static void take_record(struct owner *o, const struct hybrid_record *r)
+{
+	o->instance = le32_to_cpu(r->instance);
+	o->oblock = le64_to_cpu(r->oblock);
+	o->valid = le64_to_cpu(r->valid);
+	o->dirty = le64_to_cpu(r->dirty);
+	if (!o->instance)
+		memset(o, 0, sizeof(*o));
+}
+
+static void apply_records(const struct entry_seen *e, struct owner *owner, u64 *open)
+{
+	u32 i;
+
+	for (i = 0; i < e->nr; i++) {
+		u32 where = le32_to_cpu(e->record[i].where);
+
+		if (le32_to_cpu(e->record[i].type) == HYBRID_RECORD_BLOCK)
+			take_record(&owner[where], &e->record[i]);
+		else
+			open[where] = le64_to_cpu(e->record[i].valid);
+	}
+}
+
+static struct entry_seen *decode_entry(struct linter *l, struct action *a, const void *bytes,
+				       u32 blocks)
+{
+	const struct hybrid_journal_entry *j = bytes;
+	struct entry_seen *e;
+	const char *why = "";
+	int nr;
+
+	if (le32_to_cpu(j->header.blocks) != blocks) {
+		broken(l, "format", "journal entry of %u blocks written as %u",
+		       le32_to_cpu(j->header.blocks), blocks);
+		return NULL;
+	}
+	nr = hybrid_entry_check(j, l->g, blocks, &why);
+	if (nr < 0) {
+		broken(l, "format", "journal entry is not valid: %s", why);
+		return NULL;
+	}
+	e = xalloc(sizeof(*e) + nr * sizeof(e->record[0]));
+	e->n = le64_to_cpu(j->header.number);
+	e->blocks = blocks;
+	e->nr = nr;
+	memcpy(e->record, j->record, nr * sizeof(e->record[0]));
+	return e;
+}
+
+static void trace_entry(struct linter *l, struct entry_seen *e)
+{
+	u32 i;
+
+	if (!sim_trace)
+		return;
+	for (i = 0; i < e->nr; i++) {
+		struct hybrid_record *r = &e->record[i];
+
+		if (le32_to_cpu(r->type) == HYBRID_RECORD_BLOCK)
+			fprintf(stderr, "         journal %llu: block %u = %u.%llu valid %llx dirty %llx\n",
+				(unsigned long long)e->n, le32_to_cpu(r->where),
+				le32_to_cpu(r->instance),
+				(unsigned long long)le64_to_cpu(r->oblock),
+				(unsigned long long)le64_to_cpu(r->valid),
+				(unsigned long long)le64_to_cpu(r->dirty));
+		else
+			fprintf(stderr, "         journal %llu: set %u open %llx\n",
+				(unsigned long long)e->n, le32_to_cpu(r->where),
+				(unsigned long long)le64_to_cpu(r->valid));
+	}
+}
+
+static void journal_submitted(struct linter *l, struct action *a, struct dreq *r)
+{
+	struct entry_seen *e = decode_entry(l, a, r->bytes, r->count / HYBRID_META_BLOCK_SECTORS);
+	struct owner *old;
+	u64 *old_open;
+	u32 i;
+
+	if (!e)
+		return;
+	trace_entry(l, e);
+	list_add_tail(&e->link, &l->entries);
+	e->dreq = r;
+	if (!a->op->preflush || !a->op->fua)
+		broken(l, "J3", "journal write without preflush or fua");
+	if (hybrid_journal_sector(l->g, e->n) != r->sector)
+		broken(l, "format", "journal entry %llu stands elsewhere", (unsigned long long)e->n);
+	if (e->n + e->blocks > l->root.journal_tail + l->g->journal_blocks)
+		broken(l, "J7", "journal entry %llu overwrites the tail %llu",
+		       (unsigned long long)e->n, (unsigned long long)l->root.journal_tail);
+	if (l->w->stop)
+		return;
+	old = xalloc(l->g->nr_blocks * sizeof(*old));
+	old_open = xalloc(l->g->nr_sets * sizeof(u64));
+	memcpy(old, l->sent, l->g->nr_blocks * sizeof(*old));
+	memcpy(old_open, l->open_sent, l->g->nr_sets * sizeof(u64));
+	apply_records(e, l->sent, l->open_sent);
+	for (i = 0; i < l->g->nr_blocks; i++)
+		if (memcmp(&old[i], &l->sent[i], sizeof(*old)))
+			check_record(l, a, i, &old[i], &l->sent[i]);
+	for (i = 0; i < l->g->nr_sets; i++)
+		if (old_open[i] & ~l->open_sent[i])
+			check_close(l, a, i, old_open[i] & ~l->open_sent[i]);
+	free(old);
+	free(old_open);
+}
+
+static void journal_completed(struct linter *l, struct dreq *r)
+{
+	struct entry_seen *e;
+
+	list_for_each_entry(e, &l->entries, link)
+		if (e->dreq == r) {
+			e->durable = true;
+			apply_records(e, l->durable, l->open_durable);
+		}
+}
+
+/* ---- Checkpoints ------------------------------------------------------------------------ */
+
+static u32 leaf_blocks(struct linter *l, u32 nr, u32 *first)
+{
+	u32 set = (nr - HYBRID_VOLUME_LEAVES) / HYBRID_LEAVES_PER_SET;
+	u32 in_set = (nr - HYBRID_VOLUME_LEAVES) % HYBRID_LEAVES_PER_SET * HYBRID_MAP_LEAF_BLOCKS;
+
+	*first = set * l->g->set_size + in_set;
+	if (in_set >= l->g->set_size)
+		return 0;
+	return min_t(u32, l->g->set_size - in_set, HYBRID_MAP_LEAF_BLOCKS);
+}
+
+static void take_map_leaf(struct linter *l, u32 nr, const struct hybrid_map_leaf *m)
+{
+	u32 first, i, n = leaf_blocks(l, nr, &first), shift;
+	u64 mask;
+
+	for (i = 0; i < n; i++) {
+		struct owner *o = &l->leaf[first + i];
+
+		o->instance = le32_to_cpu(m->instance[i]);
+		o->oblock = le64_to_cpu(m->oblock[i]);
+		o->valid = le64_to_cpu(m->valid[i]);
+		o->dirty = le64_to_cpu(m->dirty[i]);
+		if (!o->instance)
+			memset(o, 0, sizeof(*o));
+	}
+	if (!n)
+		return;
+	shift = first % l->g->set_size / HYBRID_REGION_BLOCKS;
+	mask = 0xffffULL << shift;
+	l->open_leaf[set_of(l, first)] &= ~mask;
+	l->open_leaf[set_of(l, first)] |= (u64)le16_to_cpu(m->open_regions) << shift;
+}
+
+static void take_volume_leaf(struct linter *l, struct action *a, u32 nr, const void *bytes)
+{
+	struct hybrid_volume_info info[HYBRID_VOLUMES_PER_LEAF];
+	const struct hybrid_volume_leaf *leaf = bytes;
+	struct hybrid_ident id = {};
+	const char *why = "";
+	u32 i;
+
+	memcpy(id.pool_uuid, l->w->sb.pool_uuid, HYBRID_UUID_SIZE);
+	if (hybrid_volumes_decode(leaf, &id, nr, le64_to_cpu(leaf->header.generation), info, &why)) {
+		if (a)
+			broken(l, "format", "volume leaf %u: %s", nr, why);
+		return;
+	}
+	for (i = 0; i < HYBRID_VOLUMES_PER_LEAF; i++)
+		if (nr * HYBRID_VOLUMES_PER_LEAF + i < HYBRID_MAX_VOLUMES)
+			l->table[nr * HYBRID_VOLUMES_PER_LEAF + i] = info[i];
+}
+
+static void take_leaf(struct linter *l, struct action *a, u32 nr, const void *bytes)
+{
+	if (nr < HYBRID_VOLUME_LEAVES)
+		take_volume_leaf(l, a, nr, bytes);
+	else
+		take_map_leaf(l, nr, bytes);
+}
+
+static void leaf_submitted(struct linter *l, struct action *a, u64 sector, const void *bytes)
+{
+	const struct hybrid_block_header *h = bytes;
+	u32 nr = (sector - l->g->leaf_sector) / HYBRID_META_BLOCK_SECTORS % l->g->nr_leaves;
+	u64 generation = le64_to_cpu(h->generation);
+
+	if (le64_to_cpu(h->number) != nr || hybrid_leaf_sector(l->g, nr, generation) != sector)
+		broken(l, "format", "leaf %u is written to the place of another", nr);
+	if (l->known && l->generation[nr] && (l->generation[nr] & 1) == (generation & 1))
+		broken(l, "J7", "leaf %u is written over the one in use", nr);
+	take_leaf(l, a, nr, bytes);
+}
+
+/* What a recovery from this root and the durable journal would find is what is so. */
+static void check_replay(struct linter *l, struct action *a, const struct hybrid_root_info *root)
+{
+	struct owner *owner = xalloc(l->g->nr_blocks * sizeof(*owner));
+	u64 *open = xalloc(l->g->nr_sets * sizeof(u64));
+	struct entry_seen *e;
+	u32 b;
+
+	memcpy(owner, l->leaf, l->g->nr_blocks * sizeof(*owner));
+	memcpy(open, l->open_leaf, l->g->nr_sets * sizeof(u64));
+	list_for_each_entry(e, &l->entries, link)
+		if (e->durable && e->n >= root->journal_tail)
+			apply_records(e, owner, open);
+	for (b = 0; b < l->g->nr_blocks && !l->w->stop; b++) {
+		struct owner *d = &l->durable[b];
+
+		if (memcmp(&owner[b], d, sizeof(*d)) &&
+		    (volume_of_instance(l, d->instance) ||
+		     volume_of_instance(l, owner[b].instance)))
+			broken(l, "J7", "from this root block %u would be %u.%llu %llx/%llx and is %u.%llu %llx/%llx",
+			       b, owner[b].instance, (unsigned long long)owner[b].oblock,
+			       (unsigned long long)owner[b].valid,
+			       (unsigned long long)owner[b].dirty, d->instance,
+			       (unsigned long long)d->oblock, (unsigned long long)d->valid,
+			       (unsigned long long)d->dirty);
+	}
+	for (b = 0; b < l->g->nr_sets && !l->w->stop; b++)
+		if (l->open_durable[b] & l->open_sent[b] & ~open[b])
+			broken(l, "J7", "from this root set %u would have %llx open, open are %llx",
+			       b, (unsigned long long)open[b],
+			       (unsigned long long)l->open_durable[b]);
+	free(owner);
+	free(open);
+}
+
+static int decode_root(struct linter *l, const void *bytes, struct hybrid_root_info *root,
+		       u16 *index, const char **why)
+{
+	struct hybrid_ident id = {};
+
+	memcpy(id.pool_uuid, l->w->sb.pool_uuid, HYBRID_UUID_SIZE);
+	return hybrid_root_decode(bytes, l->g, &id, root, index, why);
+}
+
+static void check_nonces(struct linter *l, struct action *a)
+{
+	u32 i;
+
+	for (i = 0; i < l->w->nr_vol; i++) {
+		struct volume *vol = l->w->vol[i];
+		struct hybrid_volume_info *t = &l->table[vol->id];
+		u64 nonce;
+
+		if (!vol->v || t->state != HYBRID_VOLUME_ACTIVE ||
+		    memcmp(t->uuid, vol->info.uuid, HYBRID_UUID_SIZE))
+			continue;
+		read_origin(l, vol);
+		nonce = l->origin_nonce[i];
+		if (nonce != t->nonce && nonce != t->nonce_old)
+			broken(l, "J9", "volume %u: the origin has nonce %llx, the cache will have %llx and %llx",
+			       vol->id, (unsigned long long)nonce, (unsigned long long)t->nonce,
+			       (unsigned long long)t->nonce_old);
+	}
+}
+
+static void root_submitted(struct linter *l, struct action *a, struct dreq *r)
+{
+	u16 index[HYBRID_ROOT_INDEXES];
+	struct hybrid_root_info root;
+	const char *why = "";
+
+	if (decode_root(l, r->bytes, &root, index, &why)) {
+		broken(l, "format", "root: %s", why);
+		return;
+	}
+	if (sim_trace)
+		fprintf(stderr, "         root %llu: tail %llu head %llu flags %x epoch %llx\n",
+			(unsigned long long)root.sequence, (unsigned long long)root.journal_tail,
+			(unsigned long long)root.journal_head, root.flags,
+			(unsigned long long)root.epoch);
+	if (!a->op->preflush || !a->op->fua)
+		broken(l, "J7", "root without preflush or fua");
+	if (l->leaves_in_flight)
+		broken(l, "J7", "root while %u leaves are in flight", l->leaves_in_flight);
+	if (hybrid_root_sector(l->g, root.sequence) != r->sector)
+		broken(l, "J7", "root is written over the one in use");
+	if (!l->known) {
+		if (l->old_root.epoch && root.epoch == l->old_root.epoch)
+			broken(l, "J8", "the first root of a life has the old epoch");
+		return;
+	}
+	if (root.sequence != l->root.sequence + 1)
+		broken(l, "J7", "root %llu follows %llu", (unsigned long long)root.sequence,
+		       (unsigned long long)l->root.sequence);
+	check_replay(l, a, &root);
+	check_nonces(l, a);
+}
+
+static void read_leaves(struct linter *l, const u16 *index_generation)
+{
+	u32 i, nr;
+
+	memset(l->generation, 0, l->g->nr_leaves * sizeof(u16));
+	for (i = 0; i < l->g->nr_index; i++) {
+		struct hybrid_index *index = (void *)l->block;
+		u32 n = min_t(u32, HYBRID_INDEX_LEAVES,
+			      l->g->nr_leaves - i * HYBRID_INDEX_LEAVES);
+
+		if (!index_generation[i])
+			continue;
+		device_get_bytes(l->w->dev[0], hybrid_index_sector(l->g, i, index_generation[i]),
+				 index, BLOCK_BYTES, true);
+		for (nr = 0; nr < n; nr++)
+			l->generation[i * HYBRID_INDEX_LEAVES + nr] =
+				le16_to_cpu(index->leaf_generation[nr]);
+	}
+}
+
+/* The first root of a life: from here on the state on disk is known. */
+static void learn(struct linter *l, struct action *a)
+{
+	struct hybrid_ident id = { .epoch = l->root.epoch };
+	u64 n = l->root.journal_tail;
+	u32 nr;
+
+	memcpy(id.pool_uuid, l->w->sb.pool_uuid, HYBRID_UUID_SIZE);
+	memset(l->leaf, 0, l->g->nr_blocks * sizeof(*l->leaf));
+	memset(l->open_leaf, 0, l->g->nr_sets * sizeof(u64));
+	memset(l->table, 0, sizeof(l->table));
+	for (nr = 0; nr < l->g->nr_leaves; nr++) {
+		if (!l->generation[nr])
+			continue;
+		device_get_bytes(l->w->dev[0], hybrid_leaf_sector(l->g, nr, l->generation[nr]),
+				 l->block, BLOCK_BYTES, true);
+		take_leaf(l, a, nr, l->block);
+	}
+	memcpy(l->durable, l->leaf, l->g->nr_blocks * sizeof(*l->leaf));
+	memcpy(l->sent, l->leaf, l->g->nr_blocks * sizeof(*l->leaf));
+	memcpy(l->open_durable, l->open_leaf, l->g->nr_sets * sizeof(u64));
+	memcpy(l->open_sent, l->open_leaf, l->g->nr_sets * sizeof(u64));
+	if (n != l->root.journal_head)
+		broken(l, "J8", "the first root of a life has a journal");
+	for (nr = 0; nr < l->w->nr_vol; nr++)
+		read_origin(l, l->w->vol[nr]);
+	l->known = true;
+}
+
+static void root_completed(struct linter *l, struct action *a, struct dreq *r)
+{
+	u16 index[HYBRID_ROOT_INDEXES];
+	const char *why = "";
+	u32 i;
+
+	if (decode_root(l, r->bytes, &l->root, index, &why))
+		return;
+	read_leaves(l, index);
+	if (!l->known)
+		learn(l, a);
+	drop_entries(l, l->root.journal_tail);
+	for (i = 0; i < l->w->nr_vol; i++)
+		l->table_durable[i] = l->table[l->w->vol[i]->id];
+}
+
+/* ---- Metadata ------------------------------------------------------------------------------ */
+
+enum area { AREA_OTHER, AREA_SB, AREA_ROOT, AREA_INDEX, AREA_LEAF, AREA_JOURNAL };
+
+static enum area area_of(struct linter *l, u64 sector)
+{
+	const struct hybrid_geometry *g = l->g;
+
+	if (sector == hybrid_sb_sector(l->w->dev[0]->sectors, 0) ||
+	    sector == hybrid_sb_sector(l->w->dev[0]->sectors, 1))
+		return AREA_SB;
+	if (sector < g->root_sector || sector >= g->data_sector)
+		return AREA_OTHER;
+	if (sector < g->index_sector)
+		return AREA_ROOT;
+	if (sector < g->leaf_sector)
+		return AREA_INDEX;
+	if (sector < g->journal_sector)
+		return AREA_LEAF;
+	if (sector < g->journal_sector + (u64)g->journal_blocks * HYBRID_META_BLOCK_SECTORS)
+		return AREA_JOURNAL;
+	return AREA_OTHER;
+}
+
+static void cache_meta_submitted(struct linter *l, struct action *a, struct dreq *r)
+{
+	enum area area = area_of(l, r->sector);
+	u32 i;
+
+	if (r->sector % HYBRID_META_BLOCK_SECTORS || r->count % HYBRID_META_BLOCK_SECTORS) {
+		broken(l, "format", "metadata write of %u sectors at %llu", r->count,
+		       (unsigned long long)r->sector);
+		return;
+	}
+	switch (area) {
+	case AREA_ROOT:
+		root_submitted(l, a, r);
+		break;
+	case AREA_JOURNAL:
+		if (!l->known)
+			broken(l, "J8", "journal write before the first root of a life");
+		else
+			journal_submitted(l, a, r);
+		break;
+	case AREA_INDEX:
+	case AREA_LEAF:
+		l->leaves_in_flight++;
+		for (i = 0; i < r->count; i += HYBRID_META_BLOCK_SECTORS)
+			if (area == AREA_LEAF)
+				leaf_submitted(l, a, r->sector + i, r->bytes + i * 512);
+		break;
+	case AREA_SB:
+		break;
+	default:
+		broken(l, "bounds", "metadata write at %llu", (unsigned long long)r->sector);
+	}
+}
+
+static struct volume *volume_of_device(struct linter *l, struct device *d)
+{
+	return l->w->vol[d->nr - 1];
+}
+
+static bool any_dirty(struct linter *l, struct volume *vol, const struct owner *o)
+{
+	u32 b;
+
+	for (b = 0; b < l->g->nr_blocks; b++)
+		if (o[b].dirty && volume_of_instance(l, o[b].instance) == vol)
+			return true;
+	return false;
+}
+
+static void origin_sb_submitted(struct linter *l, struct action *a, struct dreq *r)
+{
+	struct volume *vol = volume_of_device(l, r->dev);
+	struct hybrid_volume_info *t = &l->table_durable[vol->nr];
+	struct hybrid_sb sb;
+	const char *why = "";
+
+	if (r->count != HYBRID_META_BLOCK_SECTORS ||
+	    hybrid_sb_decode(r->bytes, r->sector, r->dev->sectors, &sb, &why)) {
+		broken(l, "format", "origin superblock: %s", why);
+		return;
+	}
+	if (sim_trace)
+		fprintf(stderr, "         superblock of origin %u: sequence %llu nonce %llx flags %x instance %u\n",
+			vol->nr, (unsigned long long)sb.sequence, (unsigned long long)sb.nonce,
+			sb.flags, sb.instance);
+	read_origin(l, vol);
+	if (sb.nonce != l->origin_nonce[vol->nr] && t->nonce != sb.nonce)
+		broken(l, "J9", "the origin gets nonce %llx, the cache durably has %llx",
+		       (unsigned long long)sb.nonce, (unsigned long long)t->nonce);
+	if (l->origin_dirty[vol->nr] && !(sb.flags & HYBRID_SB_DIRTY) &&
+	    (any_dirty(l, vol, l->durable) || any_dirty(l, vol, l->sent)))
+		broken(l, "J10", "volume %u: dirty flag cleared, dirty records are durable",
+		       vol->id);
+}
+
+/* ---- Data ------------------------------------------------------------------------------------- */
+
+/* Whose data is it?  A write says so itself; a read of a writeback, what it reads. */
+static void find_owner(struct linter *l, struct action *a, struct dreq *r)
+{
+	u32 i;
+
+	if (r->owned)
+		return;
+	if (a->uio) {
+		r->owner = a->uio->vol->oracle->owner;
+		r->oblock = a->uio->io.sector >> l->g->block_shift;
+		r->owned = true;
+		return;
+	}
+	for (i = 0; i < r->count; i++) {
+		val_t v = r->kind == DREQ_WRITE ? r->vals[i] : device_read(r->dev, r->sector + i);
+
+		if (v == VAL_ZERO)
+			continue;
+		r->owner = val_owner(v);
+		r->oblock = val_sector(v) >> l->g->block_shift;
+		r->owned = true;
+		return;
+	}
+}
+
+static bool mapped_to_other(struct linter *l, const struct owner *o, struct dreq *r)
+{
+	struct volume *vol = volume_of_instance(l, o->instance);
+
+	return vol && (vol->oracle->owner != r->owner || o->oblock != r->oblock);
+}
+
+/* J1 */
+static void check_reuse(struct linter *l, struct action *a, u32 b, struct dreq *r)
+{
+	struct device *d = r->dev;
+	u64 start = hybrid_data_sector(l->g, to_cblock(b));
+	u32 i;
+
+	if (mapped_to_other(l, &l->durable[b], r) || mapped_to_other(l, &l->sent[b], r))
+		broken(l, "J1", "block %u is written for volume %u block %llu, its removal is not durable",
+		       b, r->owner, (unsigned long long)r->oblock);
+	for (i = 0; i < d->v->nr_inflight; i++) {
+		struct dreq *x = d->v->inflight[i];
+
+		if (x->meta || x == r || !x->owned || x->kind == DREQ_FLUSH ||
+		    x->sector < start || x->sector >= start + l->g->block_sectors)
+			continue;
+		if (x->owner == r->owner && x->oblock == r->oblock)
+			continue;
+		broken(l, "J1", "block %u is written for volume %u block %llu, #%u under the old mapping is in flight",
+		       b, r->owner, (unsigned long long)r->oblock, x->action->nr);
+		return;
+	}
+}
+
+static void check_clean_write(struct linter *l, struct action *a, u32 b, u64 mask,
+			      const struct owner *o, const char *copy)
+{
+	if (!(mask & o->valid & ~o->dirty) || is_open(l, b))
+		return;
+	broken(l, "J4", "%s copy of clean granules %llx of block %u is written, its region is not open",
+	       copy, (unsigned long long)(mask & o->valid & ~o->dirty), b);
+}
+
+/* J6: nobody else changes the origin's copy while both are written. */
+static void check_serial(struct linter *l, struct action *a, struct dreq *r, struct volume *vol,
+			 u64 sector)
+{
+	struct device *d = vol->origin;
+	u32 i;
+
+	for (i = 0; i < d->v->nr_inflight; i++) {
+		struct dreq *x = d->v->inflight[i];
+
+		if (x->meta || x->action == a || x->kind == DREQ_READ || x->kind == DREQ_FLUSH)
+			continue;
+		if (x->sector >= sector + r->count || sector >= x->sector + x->count)
+			continue;
+		broken(l, "J6", "both copies of %llu+%u are written while #%u writes the origin's",
+		       (unsigned long long)(sector - d->data_from), r->count, x->action->nr);
+		return;
+	}
+}
+
+static bool writes_origin(const struct hybrid_op *op)
+{
+	u32 i;
+
+	if (op->type != HYBRID_OP_TRANSFER)
+		return false;
+	for (i = 0; i < op->nr_segments; i++)
+		if (op->segments[i].origin)
+			return true;
+	return false;
+}
+
+static void cache_write(struct linter *l, struct action *a, struct dreq *r)
+{
+	u64 offset = r->sector - l->g->data_sector;
+	u32 b = offset >> l->g->block_shift;
+	u32 first = offset & (l->g->block_sectors - 1);
+	u64 mask;
+
+	if (first + r->count > l->g->block_sectors) {
+		broken(l, "bounds", "a write spans cache blocks %u and the next", b);
+		return;
+	}
+	if (!r->owned)
+		return;
+	check_reuse(l, a, b, r);
+	mask = granules(l, first, r->count);
+	if (l->durable[b].instance)
+		check_clean_write(l, a, b, mask, &l->durable[b], "the cache's");
+	if (l->sent[b].instance)
+		check_clean_write(l, a, b, mask, &l->sent[b], "the cache's");
+	if (a->op->io && writes_origin(a->op) && r->owner < l->w->nr_vol)
+		check_serial(l, a, r, l->w->vol[r->owner], l->w->vol[r->owner]->origin->data_from +
+			     (r->oblock << l->g->block_shift) + first);
+	if (a->op->io && !writes_origin(a->op) && r->owner < l->w->nr_vol &&
+	    !l->origin_dirty[r->owner])
+		broken(l, "J10", "a dirty write to block %u, the origin is not marked", b);
+}
+
+static void origin_write(struct linter *l, struct action *a, struct dreq *r)
+{
+	struct volume *vol = volume_of_device(l, r->dev);
+	u64 from = r->sector - r->dev->data_from, to = from + r->count;
+	u32 b, i;
+
+	for (b = 0; b < l->g->nr_blocks; b++) {
+		const struct owner *both[] = { &l->durable[b], &l->sent[b] };
+
+		for (i = 0; i < 2; i++) {
+			u64 start = both[i]->oblock << l->g->block_shift;
+			u64 end = start + l->g->block_sectors;
+			u64 first = max(from, start), last = min(to, end);
+
+			if (volume_of_instance(l, both[i]->instance) != vol || first >= last)
+				continue;
+			check_clean_write(l, a, b, granules(l, first - start, last - first),
+					  both[i], "the origin's");
+		}
+	}
+}
+
+/* ---- The stream ----------------------------------------------------------------------------------- */
+
+void linter_submit(struct linter *l, struct action *a, struct dreq *r)
+{
+	bool cache = !r->dev->nr;
+
+	if (l->off || l->w->stop)
+		return;
+	if (r->kind == DREQ_READ && !l->flushed[r->dev->nr])
+		broken(l, "J8", "dev%u is read before it was flushed", r->dev->nr);
+	if (r->meta) {
+		if (r->kind != DREQ_WRITE)
+			return;
+		if (cache)
+			cache_meta_submitted(l, a, r);
+		else
+			origin_sb_submitted(l, a, r);
+		return;
+	}
+	if (r->kind == DREQ_FLUSH)
+		return;
+	if (!l->known) {
+		broken(l, "J8", "data I/O before the recovery is durable");
+		return;
+	}
+	if (cache)
+		find_owner(l, a, r);
+	if (r->kind == DREQ_READ)
+		return;
+	if (cache)
+		cache_write(l, a, r);
+	else
+		origin_write(l, a, r);
+}
+
+void linter_complete(struct linter *l, struct action *a, struct dreq *r)
+{
+	bool cache = !r->dev->nr;
+
+	if (r->error)
+		l->off = true;
+	if (l->off || l->w->stop)
+		return;
+	if (r->kind == DREQ_FLUSH) {
+		l->flushed[r->dev->nr] = true;
+		return;
+	}
+	if (!r->meta || r->kind != DREQ_WRITE)
+		return;
+	if (!cache) {
+		read_origin(l, volume_of_device(l, r->dev));
+		return;
+	}
+	switch (area_of(l, r->sector)) {
+	case AREA_ROOT:
+		root_completed(l, a, r);
+		break;
+	case AREA_JOURNAL:
+		if (l->known)
+			journal_completed(l, r);
+		break;
+	case AREA_INDEX:
+	case AREA_LEAF:
+		l->leaves_in_flight--;
+		break;
+	default:
+		break;
+	}
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--hash]
+ *     [--keep-going] [--no-linter]
  *
  * Runs the seeds N ... N + M - 1, or as many as S seconds allow.  The last line
  * counts; the exit code is 1 if a promise or a rule was broken.
@@ -25,6 +26,7 @@ static const struct option options[] = {
 	{ "faults", no_argument, NULL, 'f' },
 	{ "hash", no_argument, NULL, 'h' },
 	{ "keep-going", no_argument, NULL, 'k' },
+	{ "no-linter", no_argument, NULL, 'l' },
 	{ }
 };
 
@@ -82,6 +84,9 @@ int main(int argc, char **argv)
 			break;
 		case 'h':
 			hashes = true;
+			break;
+		case 'l':
+			sim_lint = false;
 			break;
 		case 'k':
 			keep_going = true;

@@ -360,15 +360,22 @@ static void pin_value(struct oracle *o, u64 sector, val_t val)
 	o->pin[sector] = val;
 }
 
+bool oracle_crash_allows(struct oracle *o, u64 sector, val_t val)
+{
+	struct entry *e;
+
+	if (!o->head[sector])
+		return val == initial(o, sector);
+	for_each_entry(o, sector, e)
+		if (matches(o, e, sector, val, !e->durable) && survives(o, sector, e))
+			return true;
+	return false;
+}
+
 /* In a crash state: may @val stand, and is it what stood before? */
 const char *oracle_crash_read(struct oracle *o, u64 sector, val_t val, bool pin)
 {
-	struct entry *e;
-	bool ok = !o->head[sector] && val == initial(o, sector);
-
-	for_each_entry(o, sector, e)
-		ok = ok || (matches(o, e, sector, val, !e->durable) && survives(o, sector, e));
-	if (!ok)
+	if (!oracle_crash_allows(o, sector, val))
 		return what(o, sector, val);
 	if (o->pin[sector] && o->pin[sector] != val)
 		return "another value than after the crash (P2)";

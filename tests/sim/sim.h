@@ -57,7 +57,7 @@ static inline struct rng rng_fork(struct rng *r, u64 salt)
 {
 	struct rng child = { r->state ^ (salt * 0xd6e8feb86659fd93ULL) };
 
-	rng_next(&child);
+	child.state = rng_next(&child);
 	return child;
 }
 
@@ -157,6 +157,9 @@ struct dreq {
 	int error;
 	struct action *action;
 	u32 place;		/* in the list of those in flight */
+	bool owned;		/* the linter's: whose block of the cache this is */
+	u32 owner;
+	u64 oblock;
 };
 
 /* A value that a power cut may lose. */
@@ -285,6 +288,7 @@ void oracle_unpin(struct oracle *o);
 /* Does value @a stand strictly before @b?  A value unknown is older than all. */
 bool oracle_before(struct oracle *o, u64 sector, val_t a, val_t b);
 bool oracle_wild(struct oracle *o, u64 sector);
+bool oracle_crash_allows(struct oracle *o, u64 sector, val_t val);
 void oracle_explain(struct oracle *o, u64 sector);
 
 /* ---- World ---------------------------------------------------------------- */
@@ -417,7 +421,7 @@ void crash_explore(struct world *w, u32 samples);
 
 /* ---- Workload ------------------------------------------------------------- */
 
-extern bool sim_faults;
+extern bool sim_faults, sim_lint;
 void run_seed(u64 seed, char mode, u64 *hash);
 
 /* ---- Linter --------------------------------------------------------------- */
@@ -428,6 +432,6 @@ void linter_boot(struct linter *l);	/* a new life of the engine begins */
 void linter_crash(struct linter *l);
 void linter_submit(struct linter *l, struct action *a, struct dreq *r);
 void linter_complete(struct linter *l, struct action *a, struct dreq *r);
-void linter_lba_volume(struct linter *l, struct volume *vol);
+void linter_reformat(struct linter *l, struct volume *vol);
 
 #endif

@@ -5,6 +5,7 @@
 #include "sim.h"
 
 bool sim_faults;
+bool sim_lint = true;
 
 enum event {
 	EV_STEP, EV_READ, EV_WRITE, EV_FUA, EV_FLUSH, EV_DISCARD, EV_ZEROES, EV_TICK,
@@ -468,8 +469,7 @@ static void user_event(struct world *w, enum event ev)
 		count = min_t(u64, vol->hot - sector, count + rng_below(&w->rng, 4 * w->p.block_sectors));
 	if (ev != EV_READ && ev != EV_FLUSH && !w->p.overlap && overlaps(w, vol, sector, count))
 		return;
-	world_submit(w, vol, type[ev], sector, count,
-		     ev == EV_FUA || (ev > EV_FLUSH && rng_below(&w->rng, 4) == 0));
+	world_submit(w, vol, type[ev], sector, count, ev == EV_FUA);
 }
 
 static void mode_event(struct world *w)
@@ -598,7 +598,7 @@ static void recreate_event(struct world *w)
 	name_volume(w, vol);
 	format_origin(w, vol);
 	if (w->lint)
-		linter_lba_volume(w->lint, vol);
+		linter_reformat(w->lint, vol);
 	if (create_volume(w, vol))
 		open_volume(w, vol);
 }
@@ -814,8 +814,8 @@ void run_seed(u64 seed, char mode, u64 *hash)
 
 	memset(w, 0, sizeof(*w));
 	w->seed = seed;
-	w->rng.state = seed * 0x9e3779b97f4a7c15ULL + mode;
-	rng_next(&w->rng);
+	w->rng.state = seed ^ (u64)mode << 56;
+	w->rng.state = rng_next(&w->rng);	/* streams of neighbours do not overlap */
 	w->brng = rng_fork(&w->rng, 1);
 	w->crash_at = SIM_NEVER;
 	w->hash = 0xcbf29ce484222325ULL;
@@ -831,7 +831,8 @@ void run_seed(u64 seed, char mode, u64 *hash)
 	format_cache(w);
 	for (i = 0; i < w->p.volumes; i++)
 		add_volume(w, i);
-	w->lint = linter_new(w);
+	if (sim_lint)
+		w->lint = linter_new(w);
 	if (sim_trace)
 		fprintf(stderr, "seed %llu: %u blocks of %u sectors, %u volumes, %u hot blocks, policy %s\n",
 			(unsigned long long)seed, w->g->nr_blocks, w->p.block_sectors,
@@ -841,7 +842,8 @@ void run_seed(u64 seed, char mode, u64 *hash)
 		one_episode(w);
 	if (!w->stop)
 		finish(w);
-	linter_free(w->lint);
+	if (w->lint)
+		linter_free(w->lint);
 	*hash = w->hash;
 	free_world(w);
 	arena_release(&sim_arena, mark);
