@@ -91,6 +91,25 @@ static struct bio *io_bio(struct hybrid_io *io)
 	return dm_bio_from_per_bio_data(b, sizeof(*b));
 }
 
+static void copy_segment(const struct bio_vec *bv, struct buffer *b, size_t at, bool to_bio)
+{
+	size_t done = 0, off, n;
+	struct page *page;
+
+	while (done < bv->bv_len) {
+		page = b->page[(at + done) >> PAGE_SHIFT];
+		off = offset_in_page(at + done);
+		n = min_t(size_t, bv->bv_len - done, PAGE_SIZE - off);
+		if (to_bio)
+			memcpy_page(bv->bv_page, bv->bv_offset + done, page, off, n);
+		else
+			memcpy_page(page, off, bv->bv_page, bv->bv_offset + done, n);
+		done += n;
+	}
+	if (to_bio)
+		flush_dcache_page(bv->bv_page);
+}
+
 /* Copy all data of a bio, as it arrived, from or to a buffer at @sector. */
 static void copy_bio(struct hybrid_io *io, struct buffer *b, u32 sector, bool to_bio)
 {
@@ -101,21 +120,8 @@ static void copy_bio(struct hybrid_io *io, struct buffer *b, u32 sector, bool to
 	struct bio_vec bv;
 
 	__bio_for_each_segment(bv, bio, iter, hb->iter) {
-		while (bv.bv_len) {
-			struct page *page = b->page[at >> PAGE_SHIFT];
-			size_t off = offset_in_page(at);
-			size_t n = min_t(size_t, bv.bv_len, PAGE_SIZE - off);
-
-			if (to_bio)
-				memcpy_page(bv.bv_page, bv.bv_offset, page, off, n);
-			else
-				memcpy_page(page, off, bv.bv_page, bv.bv_offset, n);
-			bv.bv_offset += n;
-			bv.bv_len -= n;
-			at += n;
-		}
-		if (to_bio)
-			flush_dcache_page(bv.bv_page);
+		copy_segment(&bv, b, at, to_bio);
+		at += bv.bv_len;
 	}
 }
 
@@ -335,6 +341,8 @@ static void submit_user(struct hybrid_pool *pool, struct hybrid_op *op)
 	struct hybrid_bio *b = container_of(op->io, struct hybrid_bio, io);
 	struct bio *bio = io_bio(op->io);
 
+	/* The request that the bio was part of may have linked it to others. */
+	bio->bi_next = NULL;
 	bio->bi_iter = b->iter;
 	bio->bi_flags = b->flags;
 	bio->bi_status = BLK_STS_OK;
