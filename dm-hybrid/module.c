@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The module: registers both targets. */
+#include <linux/module.h>
+
+#include "io.h"
+#include "target.h"
+
+static int __init hybrid_init(void)
+{
+	int r = hybrid_io_module_init();
+
+	if (r)
+		return r;
+	r = dm_register_target(&hybrid_pool_target);
+	if (r)
+		goto bad_pool;
+	r = dm_register_target(&hybrid_volume_target);
+	if (r)
+		goto bad_volume;
+	return 0;
+
+bad_volume:
+	dm_unregister_target(&hybrid_pool_target);
+bad_pool:
+	hybrid_io_module_exit();
+	return r;
+}
+
+static void __exit hybrid_exit(void)
+{
+	dm_unregister_target(&hybrid_volume_target);
+	dm_unregister_target(&hybrid_pool_target);
+	hybrid_io_module_exit();
+}
+
+module_init(hybrid_init);
+module_exit(hybrid_exit);
+
+MODULE_DESCRIPTION("device-mapper hybrid storage cache");
+MODULE_LICENSE("GPL");
+MODULE_ALIAS("dm-hybrid-pool");
