@@ -911,9 +911,9 @@ static void cache_write(struct linter *l, struct action *a, struct dreq *r)
 		return;
 	check_reuse(l, a, b, r);
 	mask = granules(l, first, r->count);
-	if (l->durable[b].instance)
+	if (volume_of_instance(l, l->durable[b].instance))
 		check_clean_write(l, a, b, mask, &l->durable[b], "the cache's");
-	if (l->sent[b].instance)
+	if (volume_of_instance(l, l->sent[b].instance))
 		check_clean_write(l, a, b, mask, &l->sent[b], "the cache's");
 	if (a->op->io && writes_origin(a->op) && r->owner < l->w->nr_vol)
 		check_serial(l, a, r, l->w->vol[r->owner], l->w->vol[r->owner]->origin->data_from +
