@@ -187,8 +187,6 @@ static int sb_origin_check(const struct hybrid_sb_origin *o, u64 member_sectors,
 {
 	if (le32_to_cpu(o->volume_id) >= HYBRID_MAX_VOLUMES)
 		return bad(why, "volume_id");
-	if (!le32_to_cpu(o->instance))
-		return bad(why, "instance");
 	return data_area_check(le64_to_cpu(o->data_sector), le64_to_cpu(o->data_sectors),
 			       member_sectors - HYBRID_TAIL_SECTORS, why);
 }

@@ -157,6 +157,7 @@ struct hybrid_io {
 	u64 to_origin;
 	u64 cursor;
 	struct list_head link;
+	struct list_head wait_link;	/* ranges: link is in use already */
 	struct hybrid_job *job;
 	struct hybrid_op op;
 };
@@ -180,6 +181,7 @@ static inline void hybrid_io_init(struct hybrid_io *io, struct hybrid_volume *vo
 	io->to_origin = 0;
 	io->cursor = 0;
 	INIT_LIST_HEAD(&io->link);
+	INIT_LIST_HEAD(&io->wait_link);
 	INIT_LIST_HEAD(&io->op.link);
 }
 
@@ -319,7 +321,10 @@ static inline void hybrid_engine_op_done(struct hybrid_engine *e, struct hybrid_
  */
 bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actions *acts);
 
-/* Write a checkpoint that begins after this call, then wake @w. */
+/*
+ * Record everything that can be, then write a checkpoint that begins after this
+ * call, then wake @w.
+ */
 void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,
 			      struct hybrid_actions *acts);
 
@@ -349,8 +354,10 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 		       struct hybrid_volume **volume, const char **why);
 
 /*
- * Close after the last user I/O ended.  Writes to the origin that the engine
- * itself started must have ended: hybrid_volume_suspend() first.
+ * Close after the last user I/O ended, and after hybrid_volume_suspend() returned
+ * true.  Flushes the origin, records what that settles, and takes the dirty flag
+ * off a clean origin.  The volume is closed in any case; an error says that less
+ * than that could be done (dirty data is safe all the same).
  */
 int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v);
 

@@ -127,7 +127,7 @@ struct hybrid_sb_cache {
 
 struct hybrid_sb_origin {
 	__le32 volume_id;
-	__le32 instance;
+	__le32 instance;		/* 0: never opened yet */
 	__le64 data_sector;		/* first sector of the volume's data */
 	__le64 data_sectors;		/* size of the volume */
 	__le64 nonce;			/* of the session that may last have written */

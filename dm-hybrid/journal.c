@@ -122,6 +122,14 @@ static int read_next(struct hybrid_journal *j, const struct hybrid_ident *id,
 	return read_entry(j, id, j->place, read, context, why);
 }
 
+/* Does the block at number @n of the chunk in j->entry begin an entry of that number? */
+static bool looks_valid(struct hybrid_journal *j, const struct hybrid_ident *id, u64 n, u32 k)
+{
+	const void *block = (const void *)j->entry + k * HYBRID_META_BLOCK_SIZE;
+
+	return hybrid_entry_peek(block, id, n) > 0;
+}
+
 /*
  * Only one entry is in flight at a time: a valid one behind the end means that
  * an entry between was lost or damaged (J7).
@@ -129,11 +137,23 @@ static int read_next(struct hybrid_journal *j, const struct hybrid_ident *id,
 static int check_end(struct hybrid_journal *j, const struct hybrid_ident *id,
 		     hybrid_read_fn read, void *context, const char **why)
 {
-	u64 n, end = j->tail + j->g->journal_blocks;
+	u64 n = j->head + 1, end = j->tail + j->g->journal_blocks;
+	u32 k, chunk;
 	int r;
 
-	for (n = j->head + 1; n < end; n++) {
-		r = read_entry(j, id, n, read, context, why);
+	while (n < end) {
+		u64 wrap = hybrid_journal_place(j->g, n + 1, j->g->journal_blocks);
+
+		chunk = min3((u64)HYBRID_JOURNAL_ENTRY_BLOCKS, end - n, wrap - n);
+		r = read(context, hybrid_journal_sector(j->g, n), chunk, j->entry);
+		if (r)
+			return r;
+		for (k = 0; k < chunk && !looks_valid(j, id, n + k, k); k++)
+			;
+		n += k;
+		if (k == chunk)
+			continue;
+		r = read_entry(j, id, n++, read, context, why);
 		if (r == -ENODATA)
 			continue;
 		if (r < 0 && r != -EINVAL)

@@ -212,7 +212,6 @@ static void sb_origin_fields(void **state)
 	SB_CASE(both[i], origin.field, cpu_to_le64(value), -EINVAL, #field)
 		ORIGIN32(volume_id, HYBRID_MAX_VOLUMES);
 		ORIGIN32(volume_id, ~0);
-		ORIGIN32(instance, 0);
 		ORIGIN64(data_sector, 0);
 		ORIGIN64(data_sector, 2047);
 		ORIGIN64(data_sector, 2056);

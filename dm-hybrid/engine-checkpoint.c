@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Checkpoints: the leaves that changed, then the index blocks that name them,
+ * then the root, which flushes what was written before and makes it count.
+ *
+ * Leaves say what the journal says, not what RAM knows: while a leaf is
+ * captured no journal write is in flight, and captured are the j-masks.  A leaf
+ * may hold records from after the checkpoint began; replaying them once more is
+ * harmless, because records are absolute.
+ */
+#include "engine-internal.h"
+
+int checkpoint_create(struct hybrid_engine *e)
+{
+	u32 leaves = e->g->nr_leaves;
+
+	e->leaf_generation = vzalloc(array_size(leaves, sizeof(u16)));
+	e->index_generation = vzalloc(array_size(e->g->nr_index, sizeof(u16)));
+	e->leaf_dirty = vzalloc(BITS_TO_LONGS(leaves) * sizeof(long));
+	e->cp_leaves = vzalloc(BITS_TO_LONGS(leaves) * sizeof(long));
+	e->cp_indexes = vzalloc(BITS_TO_LONGS(e->g->nr_index) * sizeof(long));
+	e->cp_mem = vzalloc(CHECKPOINT_BLOCKS * HYBRID_META_BLOCK_SIZE);
+	if (!e->leaf_generation || !e->index_generation || !e->leaf_dirty || !e->cp_leaves ||
+	    !e->cp_indexes || !e->cp_mem)
+		return -ENOMEM;
+	return 0;
+}
+
+void checkpoint_destroy(struct hybrid_engine *e)
+{
+	vfree(e->leaf_generation);
+	vfree(e->index_generation);
+	vfree(e->leaf_dirty);
+	vfree(e->cp_leaves);
+	vfree(e->cp_indexes);
+	vfree(e->cp_mem);
+}
+
+void mark_leaf(struct hybrid_engine *e, u32 set, u32 i)
+{
+	set_bit(HYBRID_VOLUME_LEAVES + set * HYBRID_LEAVES_PER_SET + i / HYBRID_MAP_LEAF_BLOCKS,
+		e->leaf_dirty);
+	/* Region records are of a whole set. */
+	if (!i) {
+		u32 k;
+
+		for (k = 1; k * HYBRID_MAP_LEAF_BLOCKS < e->map.set_size; k++)
+			set_bit(HYBRID_VOLUME_LEAVES + set * HYBRID_LEAVES_PER_SET + k,
+				e->leaf_dirty);
+	}
+}
+
+void mark_volume_leaf(struct hybrid_engine *e, u32 id)
+{
+	set_bit(id / HYBRID_VOLUMES_PER_LEAF, e->leaf_dirty);
+}
+
+/* Under the engine's lock, with no metadata operation in flight. */
+void checkpoint_begin(struct hybrid_engine *e)
+{
+	u32 leaf;
+
+	/* Those who wait for more than this one will cover get the next. */
+	if (!e->lazy_wanted) {
+		e->cp_wanted = false;
+		list_splice_tail_init(&e->cp_waiters, &e->cp_now);
+	}
+	e->cp_tail = e->journal.head;
+	e->cp_pos = 0;
+	e->cp_phase = CP_LEAVES;
+	bitmap_zero(e->cp_leaves, e->g->nr_leaves);
+	bitmap_zero(e->cp_indexes, e->g->nr_index);
+	for_each_set_bit(leaf, e->leaf_dirty, e->g->nr_leaves) {
+		clear_bit(leaf, e->leaf_dirty);
+		__set_bit(leaf, e->cp_leaves);
+		__set_bit(leaf / HYBRID_INDEX_LEAVES, e->cp_indexes);
+	}
+}
+
+static void capture_map(struct hybrid_engine *e, u32 leaf, u16 generation, void *mem)
+{
+	u32 nr = leaf - HYBRID_VOLUME_LEAVES, set = nr / HYBRID_LEAVES_PER_SET;
+	u32 first = nr % HYBRID_LEAVES_PER_SET * HYBRID_MAP_LEAF_BLOCKS, k;
+	struct hybrid_set *s = &e->map.set[set];
+	struct hybrid_map_leaf *block = mem;
+	unsigned long flags;
+
+	memset(block, 0, sizeof(*block));
+	spin_lock_irqsave(&s->lock, flags);
+	block->open_regions = cpu_to_le16(s->jopen >> first / HYBRID_REGION_BLOCKS);
+	for (k = 0; k < HYBRID_MAP_LEAF_BLOCKS && first + k < e->map.set_size; k++) {
+		u32 i = first + k;
+
+		if (!(s->flags[i] & BLOCK_JMAPPED) || (s->flags[i] & BLOCK_TRANSIT))
+			continue;
+		block->oblock[k] = cpu_to_le64(from_oblock(hybrid_key_block(s->key[i])));
+		block->instance[k] = cpu_to_le32(key_volume(e, s->key[i])->info.instance);
+		block->valid[k] = cpu_to_le64(block_mask(e, s, MASK_JVALID, i));
+		block->dirty[k] = cpu_to_le64(block_mask(e, s, MASK_JDIRTY, i));
+		if (s->flags[i] & BLOCK_MAPPED)
+			block->hint[k] = e->policy->hint(s->policy, i);
+	}
+	spin_unlock_irqrestore(&s->lock, flags);
+	hybrid_map_seal(block, &e->id, leaf, generation);
+}
+
+static void capture_volumes(struct hybrid_engine *e, u32 leaf, u16 generation, void *mem)
+{
+	static const struct hybrid_volume_info none;
+	const struct hybrid_volume_info *info[HYBRID_VOLUMES_PER_LEAF];
+	struct hybrid_volume_leaf *block = mem;
+	unsigned long flags;
+	u32 k;
+
+	spin_lock_irqsave(&e->lock, flags);
+	for (k = 0; k < HYBRID_VOLUMES_PER_LEAF; k++) {
+		u32 id = leaf * HYBRID_VOLUMES_PER_LEAF + k;
+
+		info[k] = id < HYBRID_MAX_VOLUMES && e->volume[id] ? &e->volume[id]->info : &none;
+	}
+	hybrid_volumes_encode(block, &e->id, leaf, generation, info);
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
+static void add_block(struct hybrid_engine *e, u64 sector)
+{
+	struct hybrid_segment *seg = &e->meta_segment[e->meta_op.nr_segments];
+
+	seg->origin = false;
+	seg->sector = sector;
+	seg->offset = e->meta_op.nr_segments * HYBRID_META_BLOCK_SECTORS;
+	seg->count = HYBRID_META_BLOCK_SECTORS;
+	e->meta_op.nr_segments++;
+}
+
+static void *next_block(struct hybrid_engine *e)
+{
+	return e->cp_mem + e->meta_op.nr_segments * HYBRID_META_BLOCK_SIZE;
+}
+
+static void step_leaves(struct hybrid_engine *e)
+{
+	u32 leaf, n = 0;
+
+	for (leaf = find_next_bit(e->cp_leaves, e->g->nr_leaves, e->cp_pos);
+	     leaf < e->g->nr_leaves && n < CHECKPOINT_BLOCKS; n++) {
+		u16 gen = hybrid_next_generation(e->leaf_generation[leaf]);
+
+		if (leaf < HYBRID_VOLUME_LEAVES)
+			capture_volumes(e, leaf, gen, next_block(e));
+		else
+			capture_map(e, leaf, gen, next_block(e));
+		e->leaf_generation[leaf] = gen;
+		add_block(e, hybrid_leaf_sector(e->g, leaf, gen));
+		e->cp_pos = leaf + 1;
+		leaf = find_next_bit(e->cp_leaves, e->g->nr_leaves, e->cp_pos);
+	}
+}
+
+static void step_indexes(struct hybrid_engine *e)
+{
+	u32 nr, n = 0;
+
+	for (nr = find_next_bit(e->cp_indexes, e->g->nr_index, e->cp_pos);
+	     nr < e->g->nr_index && n < CHECKPOINT_BLOCKS; n++) {
+		u16 gen = hybrid_next_generation(e->index_generation[nr]);
+
+		hybrid_index_encode(next_block(e), e->g, &e->id, nr, gen,
+				    e->leaf_generation + nr * HYBRID_INDEX_LEAVES);
+		e->index_generation[nr] = gen;
+		add_block(e, hybrid_index_sector(e->g, nr, gen));
+		e->cp_pos = nr + 1;
+		nr = find_next_bit(e->cp_indexes, e->g->nr_index, e->cp_pos);
+	}
+}
+
+static void step_root(struct hybrid_engine *e)
+{
+	struct hybrid_root_info root = {
+		.sequence = e->root_sequence + 1,
+		.epoch = e->id.epoch,
+		.journal_tail = e->cp_tail,
+		.journal_head = e->journal.head,
+		.flags = e->cp_clean ? HYBRID_ROOT_CLEAN : 0,
+		.next_instance = e->next_instance,
+	};
+
+	hybrid_root_encode(next_block(e), e->g, &e->id, &root, e->index_generation);
+	add_block(e, hybrid_root_sector(e->g, root.sequence));
+	e->meta_op.preflush = true;
+	e->meta_op.fua = true;
+}
+
+bool checkpoint_step(struct hybrid_engine *e)
+{
+	struct hybrid_op *op = &e->meta_op;
+
+	op->mem = e->cp_mem;
+	op->segments = e->meta_segment;
+	op->nr_segments = 0;
+	op->preflush = false;
+	op->fua = false;
+	if (e->cp_phase == CP_LEAVES) {
+		step_leaves(e);
+		if (!op->nr_segments) {
+			e->cp_phase = CP_INDEX;
+			e->cp_pos = 0;
+		}
+	}
+	if (e->cp_phase == CP_INDEX) {
+		step_indexes(e);
+		if (!op->nr_segments)
+			e->cp_phase = CP_ROOT;
+	}
+	if (e->cp_phase == CP_ROOT)
+		step_root(e);
+	e->st_metadata_writes += op->nr_segments;
+	return true;
+}
+
+/* The write that the last step prepared has ended. */
+void checkpoint_step_done(struct hybrid_engine *e)
+{
+	if (e->cp_phase != CP_ROOT)
+		return;
+	e->root_sequence++;
+	e->journal.tail = e->cp_tail;
+	e->is_clean = e->cp_clean;
+	e->cp_phase = CP_NONE;
+	e->st_checkpoints++;
+}

@@ -1,0 +1,664 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Flushes and commits.
+ *
+ * One metadata operation is in flight at a time: a journal write, a flush of
+ * the cache device, or a step of a checkpoint.  All who need a commit while one
+ * is in flight share the next.
+ *
+ * A user's flush:
+ *   1. if the volume has origin writes that no flush covers: flush the origin;
+ *   2. if anything of the volume is only in the cache: join the next commit,
+ *      which is a journal write where there are records to write, else a flush
+ *      of the cache device.
+ *
+ * A commit writes the records of regions marked *must* (granules that became
+ * dirty, blocks that left).  Those marked *lazy* go out once an interval, after
+ * flushes of the origins that have writes outstanding (J2, J5), so that no
+ * user's flush waits for an origin on their behalf.
+ */
+#include "engine-internal.h"
+
+/* ---- flushes of origins -------------------------------------------------- */
+
+static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
+			   struct hybrid_actions *acts);
+
+void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
+			 struct hybrid_actions *acts)
+{
+	struct hybrid_op *op = &v->flush_op;
+
+	if (v->flush_busy) {
+		v->flush_again = true;
+		return;
+	}
+	v->flush_busy = true;
+	v->flush_again = false;
+	v->flush_target = v->epoch;
+	WRITE_ONCE(v->epoch, v->epoch + 1);
+	list_splice_tail_init(&v->flush_next, &v->flush_now);
+	op->type = HYBRID_OP_FLUSH;
+	op->write = true;
+	op->origin = true;
+	op->volume = v;
+	op->io = NULL;
+	op->nr_segments = 0;
+	op->error_origin = 0;
+	op->error_cache = 0;
+	op->done = origin_flushed;
+	count(v, HYBRID_ORIGIN_FLUSHES);
+	act(acts, op);
+}
+
+/* A write to the origin ended: a flush that begins from now on covers it. */
+void origin_written(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	WRITE_ONCE(v->last_write, v->epoch);
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
+/* Does anything of @v live only in the cache's volatile memory or in RAM? */
+static bool needs_commit(const struct hybrid_volume *v)
+{
+	return READ_ONCE(v->cache_written) || READ_ONCE(v->cache_flushing);
+}
+
+static void commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
+			       struct hybrid_actions *acts)
+{
+	if (READ_ONCE(e->failed) && needs_commit(io->volume))
+		complete_io(io, -EIO, acts);
+	else if (needs_commit(io->volume))
+		join_commit(e, io, acts);
+	else
+		complete_io(io, 0, acts);
+}
+
+static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
+			   struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = op->volume;
+	struct hybrid_io *io, *n;
+	unsigned long flags;
+	LIST_HEAD(done);
+	int error;
+
+	spin_lock_irqsave(&e->lock, flags);
+	v->flush_busy = false;
+	/* A flush that failed may have lost writes: no later one can make them good. */
+	if (op->error_origin && !v->flush_error)
+		v->flush_error = op->error_origin;
+	error = v->flush_error;
+	if (!error)
+		WRITE_ONCE(v->flushed, v->flush_target);
+	list_splice_init(&v->flush_now, &done);
+	if (!v->suspended && (v->flush_again || !list_empty(&v->flush_next)))
+		origin_flush_locked(e, v, acts);
+	if (!error && v->flush_lazy) {
+		v->flush_lazy = false;
+		e->lazy_wanted = true;
+		meta_kick_locked(e, acts);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	list_for_each_entry_safe(io, n, &done, link) {
+		list_del_init(&io->link);
+		if (error)
+			complete_io(io, error, acts);
+		else
+			commit_or_complete(e, io, acts);
+	}
+}
+
+void flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+	unsigned long flags;
+	bool taken = false;
+
+	spin_lock_irqsave(&e->lock, flags);
+	if (v->flush_error || v->last_write > v->flushed) {
+		taken = true;
+		list_add_tail(&io->link, &v->flush_next);
+		origin_flush_locked(e, v, acts);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	if (!taken)
+		commit_or_complete(e, io, acts);
+}
+
+/* ---- asking for a commit ------------------------------------------------- */
+
+void meta_kick_locked(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	struct hybrid_op *op = &e->meta_op;
+
+	if (e->meta_state != META_IDLE || !e->loaded)
+		return;
+	WRITE_ONCE(e->meta_state, META_WORK);
+	op->type = HYBRID_OP_WORK;
+	op->done = meta_work;
+	act(acts, op);
+}
+
+void meta_kick(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	meta_kick_locked(e, acts);
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
+void join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts)
+{
+	unsigned long flags;
+
+	io->state = IO_COMMIT;
+	spin_lock_irqsave(&e->lock, flags);
+	list_add_tail(&io->link, &e->commit_next);
+	meta_kick_locked(e, acts);
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
+void open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
+{
+	e->map.set[set].wanted |= region_bit(i);
+	set_bit(set, e->must_sets);
+	spin_lock(&e->lock);
+	e->commit_wanted = true;
+	meta_kick_locked(e, acts);
+	spin_unlock(&e->lock);
+}
+
+/* ---- assembling an entry ------------------------------------------------- */
+
+/* What may be recorded of a block whose origin has writes that no flush covers. */
+static void dirty_part(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 *valid,
+		       u64 *dirty)
+{
+	u64 now = block_mask(e, s, MASK_DIRTY, i);
+
+	*valid = block_mask(e, s, MASK_JVALID, i) | now;
+	*dirty = block_mask(e, s, MASK_JDIRTY, i) | now;
+}
+
+static void record(struct hybrid_engine *e, u32 set, u32 i, const struct hybrid_volume *v,
+		   u64 valid, u64 dirty)
+{
+	struct hybrid_set *s = &e->map.set[set];
+
+	hybrid_journal_block(&e->journal, hybrid_map_cblock(&e->map, set, i),
+			     v ? v->info.instance : 0, hybrid_key_block(s->key[i]), valid, dirty);
+	set_put_mask(&e->map, s, MASK_JVALID, i, valid);
+	put_jdirty(e, s, i, dirty);
+	mark_leaf(e, set, i);
+}
+
+/* Record block @i as far as may be; returns whether something is left. */
+static bool record_block(struct hybrid_engine *e, u32 set, u32 i)
+{
+	struct hybrid_set *s = &e->map.set[set];
+	struct hybrid_volume *v;
+	u64 valid, dirty;
+
+	if (!set_unrecorded(&e->map, s, i))
+		return false;
+	if (s->flags[i] & BLOCK_REMOVED) {
+		if (s->flags[i] & BLOCK_TRANSIT)
+			return false;
+		record(e, set, i, NULL, 0, 0);
+		hybrid_set_flags(s, i, BLOCK_TRANSIT, 0);
+		return false;
+	}
+	v = key_volume(e, s->key[i]);
+	valid = block_mask(e, s, MASK_VALID, i);
+	dirty = block_mask(e, s, MASK_DIRTY, i);
+	if (!settled(v, s->stamp[i]))
+		dirty_part(e, s, i, &valid, &dirty);
+	if (!(s->flags[i] & BLOCK_JMAPPED) ? !!valid :
+	    valid != block_mask(e, s, MASK_JVALID, i) || dirty != block_mask(e, s, MASK_JDIRTY, i)) {
+		hybrid_set_flags(s, i, BLOCK_JMAPPED, 0);
+		record(e, set, i, v, valid, dirty);
+	}
+	return set_unrecorded(&e->map, s, i);
+}
+
+static bool record_region(struct hybrid_engine *e, u32 set, u32 region)
+{
+	u32 i = region * HYBRID_REGION_BLOCKS;
+	u32 end = min(i + HYBRID_REGION_BLOCKS, e->map.set_size);
+	bool left = false;
+
+	for (; i < end; i++)
+		left |= record_block(e, set, i);
+	return left;
+}
+
+/* Nothing in flight, nothing unrecorded, both copies durable (J4)? */
+static bool closable(struct hybrid_engine *e, struct hybrid_set *s, u32 region)
+{
+	u32 i = region * HYBRID_REGION_BLOCKS;
+	u32 end = min(i + HYBRID_REGION_BLOCKS, e->map.set_size);
+	struct hybrid_io *w;
+
+	if ((s->must | s->lazy | s->wanted) & BIT_ULL(region))
+		return false;
+	if (!e->stopping && ((s->recent | s->aged) & BIT_ULL(region)))
+		return false;
+	for (; i < end; i++) {
+		if (s->flags[i] & BLOCK_BUSY)
+			return false;
+		if ((s->flags[i] & BLOCK_MAPPED) &&
+		    !settled(key_volume(e, s->key[i]), s->stamp[i]))
+			return false;
+	}
+	list_for_each_entry(w, &s->inflight, link)
+		if (w->idx >= 0 && w->idx / HYBRID_REGION_BLOCKS == region)
+			return false;
+	return true;
+}
+
+static void record_regions(struct hybrid_engine *e, u32 set)
+{
+	struct hybrid_set *s = &e->map.set[set];
+	u64 open = s->jopen | s->wanted;
+	u32 r;
+
+	if (e->commit_lazy && !READ_ONCE(e->nr_ranges))
+		for (r = 0; r < 64; r++)
+			if ((open & BIT_ULL(r)) && closable(e, s, r))
+				open &= ~BIT_ULL(r);
+	s->wanted = 0;
+	if (open == s->jopen)
+		return;
+	hybrid_journal_regions(&e->journal, set, open);
+	mark_leaf(e, set, 0);
+	s->jopen = open;
+	s->dopen &= open;
+	if (open)
+		set_bit(set, e->open_sets);
+	else
+		clear_bit(set, e->open_sets);
+}
+
+/* Record what there is of one set; false: the entry is full. */
+static bool record_set(struct hybrid_engine *e, u32 set)
+{
+	struct hybrid_set *s = &e->map.set[set];
+	unsigned long flags;
+	bool room = true;
+	u64 regions;
+	u32 r;
+
+	spin_lock_irqsave(&s->lock, flags);
+	regions = s->must | (e->commit_lazy ? s->lazy : 0);
+	if (hybrid_journal_space(&e->journal) < hweight64(regions) * HYBRID_REGION_BLOCKS + 1) {
+		room = false;
+		goto out;
+	}
+	clear_bit(set, e->must_sets);
+	if (e->commit_lazy)
+		clear_bit(set, e->lazy_sets);
+	for (r = 0; r < 64; r++) {
+		if (!(regions & BIT_ULL(r)) || record_region(e, set, r))
+			continue;
+		s->must &= ~BIT_ULL(r);
+		s->lazy &= ~BIT_ULL(r);
+	}
+	/* What waits for an origin flush stays listed where it was. */
+	if (s->must)
+		set_bit(set, e->must_sets);
+	if (s->lazy)
+		set_bit(set, e->lazy_sets);
+	record_regions(e, set);
+out:
+	spin_unlock_irqrestore(&s->lock, flags);
+	return room;
+}
+
+/* Fill the entry; false: there is more. */
+static bool assemble(struct hybrid_engine *e)
+{
+	u32 set;
+
+	e->journal.nr = 0;
+	for_each_set_bit(set, e->must_sets, e->map.nr_sets)
+		if (!record_set(e, set))
+			return false;
+	if (!e->commit_lazy)
+		return true;
+	for (set = 0; set < e->map.nr_sets; set++)
+		if ((test_bit(set, e->lazy_sets) || test_bit(set, e->open_sets)) &&
+		    !record_set(e, set))
+			return false;
+	return true;
+}
+
+/* ---- the metadata state machine ------------------------------------------ */
+
+static void meta_op(struct hybrid_engine *e, u8 type, enum meta_state state)
+{
+	struct hybrid_op *op = &e->meta_op;
+
+	WRITE_ONCE(e->meta_state, state);
+	op->type = type;
+	op->write = true;
+	op->origin = false;
+	op->volume = NULL;
+	op->io = NULL;
+	op->error_cache = 0;
+	op->error_origin = 0;
+	op->done = meta_work;
+}
+
+static void commit_write(struct hybrid_engine *e)
+{
+	struct hybrid_op *op = &e->meta_op;
+
+	meta_op(e, HYBRID_OP_META, META_COMMIT);
+	op->preflush = true;
+	op->fua = true;
+	op->mem = e->journal.entry;
+	op->segments = e->meta_segment;
+	op->nr_segments = 1;
+	e->meta_segment[0].origin = false;
+	e->meta_segment[0].offset = 0;
+	e->meta_segment[0].sector = hybrid_journal_seal(&e->journal, &e->id);
+	e->meta_segment[0].count = e->journal.blocks * HYBRID_META_BLOCK_SECTORS;
+	e->st_journal_writes++;
+	e->st_journal_records += e->journal.nr;
+	e->st_metadata_writes += e->journal.blocks;
+}
+
+/*
+ * From here on a cache write that ends is not covered by this commit.  Moved
+ * before the records are gathered, so that a write which ends meanwhile sets
+ * cache_written again.
+ */
+static void cache_written_to_flushing(struct hybrid_engine *e)
+{
+	struct hybrid_volume *v;
+
+	list_for_each_entry(v, &e->open_volumes, open_link) {
+		if (!READ_ONCE(v->cache_written))
+			continue;
+		WRITE_ONCE(v->cache_flushing, true);
+		WRITE_ONCE(v->cache_written, false);
+	}
+}
+
+/* Everything moved above is durable now; or (@again) not all of it will be. */
+static void cache_flushing_end(struct hybrid_engine *e, bool again)
+{
+	struct hybrid_volume *v;
+
+	list_for_each_entry(v, &e->open_volumes, open_link) {
+		if (!READ_ONCE(v->cache_flushing))
+			continue;
+		if (again)
+			WRITE_ONCE(v->cache_written, true);
+		WRITE_ONCE(v->cache_flushing, false);
+	}
+}
+
+static bool commit_needed(struct hybrid_engine *e)
+{
+	return e->commit_wanted || e->lazy_wanted || !list_empty(&e->commit_next);
+}
+
+/* Prepare a commit in meta_op; false: there was nothing to do. */
+static bool commit_begin(struct hybrid_engine *e)
+{
+	unsigned long flags;
+	bool waiters, all;
+
+	spin_lock_irqsave(&e->lock, flags);
+	list_splice_tail_init(&e->commit_next, &e->commit_now);
+	waiters = !list_empty(&e->commit_now);
+	e->commit_lazy = e->lazy_wanted;
+	e->commit_wanted = false;
+	e->lazy_wanted = false;
+	if (waiters)
+		cache_written_to_flushing(e);
+	spin_unlock_irqrestore(&e->lock, flags);
+	all = assemble(e);
+	spin_lock_irqsave(&e->lock, flags);
+	if (!all) {
+		/* They wait for the last of the entries that it takes. */
+		cache_flushing_end(e, true);
+		list_splice_init(&e->commit_now, &e->commit_next);
+		e->commit_wanted = true;
+		e->lazy_wanted |= e->commit_lazy;
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	if (e->journal.nr) {
+		commit_write(e);
+		return true;
+	}
+	if (!waiters)
+		return false;
+	meta_op(e, HYBRID_OP_FLUSH, META_FLUSH);
+	e->meta_op.nr_segments = 0;
+	e->st_cache_flushes++;
+	return true;
+}
+
+/* The entry is durable: what its records promise holds now. */
+static void commit_applied(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	struct hybrid_journal *j = &e->journal;
+	unsigned long flags;
+	u32 k;
+
+	for (k = 0; k < j->nr; k++) {
+		const struct hybrid_record *r = &j->entry->record[k];
+		u32 where = le32_to_cpu(r->where), set, i;
+		bool regions = le32_to_cpu(r->type) == HYBRID_RECORD_REGIONS;
+		struct hybrid_set *s;
+
+		if (!regions && r->instance)
+			continue;
+		set = regions ? where : where / e->map.set_size;
+		i = where % e->map.set_size;
+		s = &e->map.set[set];
+		spin_lock_irqsave(&s->lock, flags);
+		if (regions)
+			s->dopen = s->jopen;
+		else
+			removal_durable(e, set, i);
+		spin_unlock_irqrestore(&s->lock, flags);
+		wake_set(e, set, WAIT_OPEN | WAIT_TRANSIT, acts);
+	}
+	hybrid_journal_advance(j);
+}
+
+static void complete_list(struct list_head *list, int error, struct hybrid_actions *acts)
+{
+	struct hybrid_io *io, *n;
+
+	list_for_each_entry_safe(io, n, list, link) {
+		list_del_init(&io->link);
+		complete_io(io, error, acts);
+	}
+}
+
+static void commit_end(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	cache_flushing_end(e, false);
+	spin_unlock_irqrestore(&e->lock, flags);
+	complete_list(&e->commit_now, 0, acts);
+}
+
+static void wake_checkpoint(struct hybrid_engine *e, struct list_head *list, int error,
+			    struct hybrid_actions *acts)
+{
+	struct hybrid_waiter *w, *n;
+
+	list_for_each_entry_safe(w, n, list, link) {
+		list_del_init(&w->link);
+		w->error = error;
+		w->op.type = HYBRID_OP_WAKE;
+		w->op.waiter = w;
+		act(acts, &w->op);
+	}
+}
+
+/* What the last operation was for is done. */
+static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	int error = e->meta_op.error_cache;
+
+	if (error) {
+		fail_pool(e, acts);
+		return;
+	}
+	switch (e->meta_state) {
+	case META_COMMIT:
+		commit_applied(e, acts);
+		fallthrough;
+	case META_FLUSH:
+		commit_end(e, acts);
+		break;
+	case META_CHECKPOINT:
+		checkpoint_step_done(e);
+		if (e->cp_phase == CP_NONE)
+			wake_checkpoint(e, &e->cp_now, 0, acts);
+		break;
+	default:
+		break;
+	}
+}
+
+/* All that wait for metadata of a pool that failed. */
+static void meta_fail(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	LIST_HEAD(waiters);
+	unsigned long flags;
+	LIST_HEAD(ios);
+	u32 set;
+
+	spin_lock_irqsave(&e->lock, flags);
+	list_splice_tail_init(&e->commit_now, &ios);
+	list_splice_tail_init(&e->commit_next, &ios);
+	list_splice_tail_init(&e->cp_now, &waiters);
+	list_splice_tail_init(&e->cp_waiters, &waiters);
+	e->commit_wanted = false;
+	e->lazy_wanted = false;
+	e->cp_wanted = false;
+	e->cp_phase = CP_NONE;
+	WRITE_ONCE(e->meta_state, META_IDLE);
+	spin_unlock_irqrestore(&e->lock, flags);
+	complete_list(&ios, -EIO, acts);
+	wake_checkpoint(e, &waiters, -EIO, acts);
+	for (set = 0; set < e->map.nr_sets; set++)
+		wake_set(e, set, WAIT_OPEN | WAIT_TRANSIT, acts);
+}
+
+/*
+ * Choose and prepare the next operation.  A checkpoint step goes first only
+ * where the journal has no room or nobody waits for a commit, so that flushes
+ * pass between its steps.
+ */
+static bool meta_next(struct hybrid_engine *e)
+{
+	bool room = hybrid_journal_has_room(&e->journal);
+	unsigned long flags;
+	bool commit;
+
+	spin_lock_irqsave(&e->lock, flags);
+	/* What a checkpoint was asked for may still wait to be recorded. */
+	if (e->cp_phase == CP_NONE &&
+	    ((e->cp_wanted && !e->lazy_wanted) || !room ||
+	     hybrid_journal_half_full(&e->journal)))
+		checkpoint_begin(e);
+	commit = commit_needed(e);
+	spin_unlock_irqrestore(&e->lock, flags);
+	if (commit && room && commit_begin(e))
+		return true;
+	if (e->cp_phase != CP_NONE && checkpoint_step(e)) {
+		meta_op(e, HYBRID_OP_META, META_CHECKPOINT);
+		return true;
+	}
+	return false;
+}
+
+/* Process context: an operation ended, or there is something to begin. */
+void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
+{
+	unsigned long flags;
+	bool more;
+
+	if (e->meta_state != META_WORK)
+		meta_done(e, acts);
+	do {
+		if (READ_ONCE(e->failed)) {
+			meta_fail(e, acts);
+			return;
+		}
+		reclaim(e);
+		if (meta_next(e)) {
+			act(acts, &e->meta_op);
+			return;
+		}
+		spin_lock_irqsave(&e->lock, flags);
+		more = commit_needed(e) || e->cp_wanted;
+		if (!more)
+			WRITE_ONCE(e->meta_state, META_IDLE);
+		spin_unlock_irqrestore(&e->lock, flags);
+	} while (more);
+}
+
+/* ---- once an interval ---------------------------------------------------- */
+
+/* Is anything left that the journal does not know? */
+bool unrecorded_left(struct hybrid_engine *e)
+{
+	return find_first_bit(e->must_sets, e->map.nr_sets) < e->map.nr_sets ||
+	       find_first_bit(e->lazy_sets, e->map.nr_sets) < e->map.nr_sets ||
+	       find_first_bit(e->open_sets, e->map.nr_sets) < e->map.nr_sets;
+}
+
+/*
+ * Record what nobody waits for: after a flush of each origin with writes
+ * outstanding, whose end asks for the lazy commit; at once if there is none.
+ */
+void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	unsigned long flags;
+	bool flushing = false;
+	u32 id, set;
+
+	for_each_set_bit(set, e->open_sets, e->map.nr_sets) {
+		struct hybrid_set *s = &e->map.set[set];
+
+		spin_lock_irqsave(&s->lock, flags);
+		s->aged = s->recent;
+		s->recent = 0;
+		spin_unlock_irqrestore(&s->lock, flags);
+	}
+	if (!unrecorded_left(e))
+		return;
+	spin_lock_irqsave(&e->lock, flags);
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
+		struct hybrid_volume *v = e->volume[id];
+
+		if (!v || !v->open || v->suspended || v->flush_error ||
+		    v->last_write <= v->flushed)
+			continue;
+		v->flush_lazy = true;
+		origin_flush_locked(e, v, acts);
+		flushing = true;
+	}
+	if (!flushing) {
+		e->lazy_wanted = true;
+		meta_kick_locked(e, acts);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Eviction and the reserve of free blocks (J1).  A block leaves in steps:
+ *   1. REMOVED: reads and writes no longer use it; its removal waits to be
+ *      recorded.  Until the record is on its way it can be taken back.
+ *   2. TRANSIT: the record is on its way to the journal.
+ *   3. GRACE: the record is durable; reads that found the block before may
+ *      still be in flight.
+ *   4. free.
+ * Only blocks that are clean, in RAM and in the journal, are evicted.
+ */
+#include "engine-internal.h"
+
+struct victim_filter {
+	struct hybrid_engine *e;
+	struct hybrid_set *s;
+	bool dirty_seen;
+};
+
+static bool usable(void *ctx, u32 i)
+{
+	struct victim_filter *f = ctx;
+	struct hybrid_engine *e = f->e;
+	struct hybrid_set *s = f->s;
+
+	if (!(s->flags[i] & BLOCK_MAPPED) || (s->flags[i] & BLOCK_BUSY))
+		return false;
+	if (block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i)) {
+		f->dirty_seen = true;
+		return false;
+	}
+	return !write_in_flight(s, s->key[i], e->map.granules);
+}
+
+static void enter_grace(struct hybrid_engine *e, u32 set, u32 i)
+{
+	struct hybrid_set *s = &e->map.set[set];
+
+	hybrid_set_unhash(&e->map, s, i);
+	hybrid_set_flags(s, i, BLOCK_GRACE, (u8)~BLOCK_GRACE);
+	s->nr_grace++;
+	s->stamp[i] = READ_ONCE(e->grace_started);
+	set_bit(set, e->grace_sets);
+	WRITE_ONCE(e->grace_wanted, true);
+}
+
+/* Evict block @i if it can be.  Caller holds the set's lock. */
+bool evict_block(struct hybrid_engine *e, u32 set, u32 i)
+{
+	struct hybrid_set *s = &e->map.set[set];
+	struct victim_filter f = { .e = e, .s = s };
+
+	if (!usable(&f, i))
+		return false;
+	e->policy->remove(s->policy, i);
+	atomic64_inc(&e->st_evictions);
+	atomic_dec(&key_volume(e, s->key[i])->nr_cached);
+	if (s->flags[i] & BLOCK_JMAPPED) {
+		hybrid_set_flags(s, i, BLOCK_REMOVED, BLOCK_MAPPED);
+		mark_must(e, set, i);
+	} else {
+		enter_grace(e, set, i);
+	}
+	return true;
+}
+
+void resurrect(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
+{
+	hybrid_set_flags(s, i, BLOCK_MAPPED, BLOCK_REMOVED);
+	e->policy->insert(s->policy, i);
+	atomic_inc(&key_volume(e, s->key[i])->nr_cached);
+}
+
+/* Blocks of the set on their way to be free. */
+static u32 leaving(const struct hybrid_engine *e, const struct hybrid_set *s)
+{
+	u32 used = s->nr_mapped + s->nr_free;
+
+	return e->map.set_size - used;
+}
+
+void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts)
+{
+	struct hybrid_set *s = &e->map.set[set];
+	struct victim_filter f = { .e = e, .s = s };
+	u32 most = 4, want = max(e->reserve, 1U);
+	unsigned long flags;
+	int i;
+
+	while (most-- && s->nr_free + leaving(e, s) < want) {
+		i = e->policy->victim(s->policy, 32, usable, &f);
+		if (i < 0) {
+			/* What stands in the way are dirty blocks. */
+			i = e->policy->victim(s->policy, e->map.set_size, usable, &f);
+			if (f.dirty_seen)
+				WRITE_ONCE(e->writeback_urgent, true);
+		}
+		if (i < 0 || !evict_block(e, set, i))
+			break;
+	}
+	if (READ_ONCE(e->writeback_urgent))
+		writeback_kick(e, acts);
+	if (s->nr_free <= e->reserve / 2 && leaving(e, s)) {
+		spin_lock_irqsave(&e->lock, flags);
+		e->commit_wanted = true;
+		meta_kick_locked(e, acts);
+		spin_unlock_irqrestore(&e->lock, flags);
+	}
+}
+
+/* The removal of block @i is durable.  Caller holds the set's lock. */
+void removal_durable(struct hybrid_engine *e, u32 set, u32 i)
+{
+	struct hybrid_set *s = &e->map.set[set];
+
+	if (s->flags[i] & BLOCK_TRANSIT)
+		enter_grace(e, set, i);
+}
+
+static void reclaim_set(struct hybrid_engine *e, u32 set, u32 done)
+{
+	struct hybrid_set *s = &e->map.set[set];
+	unsigned long flags;
+	u32 i;
+
+	spin_lock_irqsave(&s->lock, flags);
+	for (i = 0; s->nr_grace && i < e->map.set_size; i++) {
+		if (!(s->flags[i] & BLOCK_GRACE) || (s32)(done - s->stamp[i]) <= 0)
+			continue;
+		hybrid_set_free(&e->map, s, i);
+		s->nr_grace--;
+	}
+	if (!s->nr_grace)
+		clear_bit(set, e->grace_sets);
+	spin_unlock_irqrestore(&s->lock, flags);
+}
+
+/*
+ * Free the blocks whose grace period is over.  Caller holds no lock.  Periods
+ * begin and end here: all readers of one phase, then all of the other, have
+ * left since (the scheme of SRCU).
+ */
+void reclaim(struct hybrid_engine *e)
+{
+	unsigned long flags;
+	u32 set, before, done;
+
+	if (!READ_ONCE(e->grace_wanted))
+		return;
+	spin_lock_irqsave(&e->lock, flags);
+	before = e->grace_done;
+	grace_poll(e);
+	done = e->grace_done;
+	spin_unlock_irqrestore(&e->lock, flags);
+	if (done == before)
+		return;
+	for_each_set_bit(set, e->grace_sets, e->map.nr_sets)
+		reclaim_set(e, set, done);
+	if (find_first_bit(e->grace_sets, e->map.nr_sets) < e->map.nr_sets)
+		WRITE_ONCE(e->grace_wanted, true);
+}

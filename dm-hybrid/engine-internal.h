@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the engine's own files share.
+ *
+ * Locks, in this order: a set's lock, the engine's lock; never two sets.  The
+ * engine's lock protects everything in struct hybrid_engine and hybrid_volume
+ * that has no other note.  Actions are only listed under locks; they are
+ * carried out by the caller, without any.
+ */
+#ifndef DM_HYBRID_ENGINE_INTERNAL_H
+#define DM_HYBRID_ENGINE_INTERNAL_H
+
+#include "engine.h"
+#include "map.h"
+#include "journal.h"
+
+#define NR_FILL_JOBS		64
+#define NR_WRITEBACK_JOBS	32
+#define MAX_JOB_MEMORY		(16U << 11)	/* sectors, for each kind: 16 MiB */
+#define MIN_JOBS		4
+#define NR_STREAMS		32
+#define NR_CANDIDATES		4096
+#define CHECKPOINT_BLOCKS	16		/* metadata blocks in one write */
+
+/* hybrid_io.state */
+enum io_state {
+	IO_NEW,
+	IO_READ_CACHE,		/* in flight to the cache device, in an epoch */
+	IO_READ_ORIGIN,
+	IO_WRITE,		/* in flight, on its set's list */
+	IO_RANGE,		/* discard, zeroes: in flight */
+	IO_COMMIT,		/* waits for a commit */
+};
+
+/* hybrid_io.wait: why it is on a waiting list */
+enum io_wait {
+	WAIT_NONE = 0,
+	WAIT_OPEN = 1 << 0,	/* its region's open record */
+	WAIT_TRANSIT = 1 << 1,	/* a removal record */
+	WAIT_BUSY = 1 << 2,	/* the job that works on the block */
+	WAIT_OVERLAP = 1 << 3,	/* an overlapping write in flight */
+	WAIT_ANY = 0xff,
+};
+
+enum job_type {
+	JOB_FILL,
+	JOB_STAGED,		/* a user's I/O with a private copy of the data */
+	JOB_WRITEBACK,
+};
+
+/*
+ * Work on one window: fills and staged I/O on one block of it.  While it runs,
+ * a fill's or writeback's blocks are BLOCK_BUSY.
+ */
+struct hybrid_job {
+	struct list_head link;		/* of the set, or of the free jobs */
+	struct hybrid_op op;
+	u8 type;
+	bool in_buffer;			/* fill: the data can be copied out */
+	bool exclusive;			/* writeback: writes wait for it */
+	bool done;
+	u32 set;
+	u64 key;			/* of the window's first block, or of the block */
+	u64 mask;			/* granules of the window (of the block) it moves */
+	u64 readable;			/* fill: granules that the buffer will hold */
+	u64 touched;			/* writeback: written meanwhile */
+	u32 copies;			/* COPY_OUT under way, under the set's lock */
+	struct hybrid_volume *volume;
+	struct hybrid_io *io;		/* staged */
+	struct list_head readers;	/* fill: ios to be served */
+	void *buffer;
+	s16 block[HYBRID_MAX_GRANULES];	/* writeback: index of each block or -1 */
+	struct hybrid_segment segment[HYBRID_MAX_SEGMENTS];
+};
+
+struct hybrid_stream {
+	u64 next;
+	u64 sectors;
+	u64 used;
+};
+
+struct hybrid_counters {
+	u64 c[HYBRID_NR_COUNTERS];
+};
+
+enum sb_state {
+	SB_CLEAN,		/* as on disk, as far as known */
+	SB_DIRTY,		/* the dirty flag is durable */
+	SB_ALONE,		/* written without its cache: a fresh nonce is durable */
+};
+
+struct hybrid_volume {
+	struct hybrid_engine *e;
+	u32 id;
+	bool open, suspended;
+	struct hybrid_volume_info info;
+	u32 mode;			/* READ_ONCE without the lock */
+	u64 cutoff;
+	void *context;
+	struct hybrid_counters __percpu *counters;
+	atomic_t nr_dirty;		/* blocks dirty in RAM */
+	atomic_t nr_jdirty;		/* blocks dirty in the journal */
+	atomic_t nr_cached;
+	bool draining;			/* asked for, or a mode switch */
+	struct list_head open_link;	/* of open_volumes */
+	bool cache_written;		/* since the last flush of the cache device */
+	bool cache_flushing;		/* the present commit makes that durable */
+	/* Origin flushes: a write that ended in epoch n is covered by one that
+	 * began at n or later. */
+	u64 epoch, last_write, flushed;
+	bool flush_busy, flush_again;
+	bool flush_lazy;		/* lazy records wait for it */
+	int flush_error;
+	u64 flush_target;
+	struct list_head flush_now, flush_next;	/* ios */
+	struct hybrid_op flush_op;
+	/* The origin's superblock */
+	struct hybrid_sb sb;
+	bool has_sb;
+	u8 sb_state;			/* enum sb_state, READ_ONCE without the lock */
+	u8 sb_wanted;
+	u8 sb_writing;
+	u8 sb_copy;
+	bool sb_busy;
+	int sb_error;
+	struct list_head sb_waiters;
+	struct hybrid_op sb_op;
+	struct hybrid_segment sb_segment;
+	struct hybrid_superblock *sb_block;
+	/* Ranges being discarded */
+	struct list_head ranges;	/* ios */
+	struct list_head range_waiters;
+	u32 nr_ranges;			/* READ_ONCE without the lock */
+	u32 nr_writebacks;		/* jobs */
+	spinlock_t stream_lock;
+	u64 stream_clock;
+	struct hybrid_stream stream[NR_STREAMS];
+};
+
+struct hybrid_readers {
+	u64 enter[2], leave[2];
+};
+
+enum meta_state {
+	META_IDLE,
+	META_WORK,		/* meta_op is queued as work */
+	META_COMMIT,
+	META_FLUSH,
+	META_CHECKPOINT,
+};
+
+enum checkpoint_phase {
+	CP_NONE,
+	CP_LEAVES,
+	CP_INDEX,
+	CP_ROOT,
+};
+
+struct hybrid_engine {
+	const struct hybrid_engine_ops *ops;
+	void *context;
+	const struct hybrid_policy_type *policy;
+	struct hybrid_config config;
+	struct hybrid_sb sb;
+	struct hybrid_geometry *g;	/* &sb.geometry */
+	struct hybrid_ident id;
+	struct hybrid_map map;
+	struct hybrid_volume *volume[HYBRID_MAX_VOLUMES];
+	struct list_head open_volumes;
+	u32 nr_open;
+	u32 reserve;			/* free blocks to keep in each set */
+	bool loaded, failed, stopping, stop_tried;
+	spinlock_t lock;
+	u64 now;			/* ms, of the last tick */
+	u64 last_interval;
+
+	/* Lock-free readers */
+	struct hybrid_readers __percpu *readers;
+	u32 phase;
+	u8 grace_stage;
+	bool grace_wanted;
+	u32 grace_started, grace_done;
+
+	/* Metadata: one operation at a time */
+	struct hybrid_journal journal;
+	u8 meta_state;
+	struct hybrid_op meta_op;
+	struct hybrid_segment meta_segment[CHECKPOINT_BLOCKS];
+	struct list_head commit_next, commit_now;	/* ios */
+	bool commit_wanted;		/* something waits, or is urgent */
+	bool lazy_wanted;
+	bool commit_lazy;		/* the present assembly */
+	bool flush_now;			/* the present commit flushes the cache device */
+	unsigned long *must_sets, *lazy_sets, *open_sets, *grace_sets;
+
+	/* Checkpoint */
+	u8 cp_phase;
+	bool cp_wanted, cp_clean, is_clean;
+	u32 cp_pos;
+	u64 cp_tail;
+	u64 root_sequence;
+	u32 next_instance;
+	u16 *leaf_generation, *index_generation;
+	unsigned long *leaf_dirty, *cp_leaves, *cp_indexes;
+	void *cp_mem;			/* CHECKPOINT_BLOCKS metadata blocks */
+	struct list_head cp_waiters, cp_now;	/* hybrid_waiter */
+
+	/* Jobs */
+	u32 nr_fill_jobs, nr_writeback_jobs;
+	struct hybrid_job *jobs;
+	struct list_head free_fills, free_writebacks;
+	struct list_head job_waiters;	/* ios */
+	u32 nr_busy_jobs;
+
+	/* Writeback */
+	struct hybrid_op writeback_op;
+	bool writeback_queued;
+	bool writeback_urgent;		/* a set has nothing clean to evict */
+	bool writeback_paused;		/* until the next interval, after an error */
+	bool draining;
+	u64 *candidate;
+	u32 nr_candidates, candidate_pos;
+	u64 writeback_cursor;
+	u64 writeback_credit;		/* sectors, with a rate limit */
+	u32 nr_active_writebacks;
+	u64 foreground;			/* I/Os of the last interval */
+
+	atomic_t nr_dirty, nr_jdirty;
+	u32 nr_ranges;			/* discards in flight, all volumes */
+
+	u64 st_journal_writes, st_journal_records, st_checkpoints;
+	u64 st_metadata_writes, st_cache_flushes;
+	atomic64_t st_evictions, st_errors;
+	u64 ram;
+};
+
+/* ---- shared helpers ------------------------------------------------------ */
+
+static inline void act(struct hybrid_actions *acts, struct hybrid_op *op)
+{
+	list_add_tail(&op->link, &acts->list);
+}
+
+static inline void count(struct hybrid_volume *v, enum hybrid_counter c)
+{
+	this_cpu_inc(v->counters->c[c]);
+}
+
+static inline void complete_io(struct hybrid_io *io, int error, struct hybrid_actions *acts)
+{
+	if (error)
+		io->error = error;
+	io->op.type = HYBRID_OP_COMPLETE;
+	io->op.io = io;
+	act(acts, &io->op);
+}
+
+static inline u64 block_mask(const struct hybrid_engine *e, const struct hybrid_set *s,
+			     enum hybrid_mask m, u32 i)
+{
+	return set_mask(&e->map, s, m, i);
+}
+
+static inline struct hybrid_volume *key_volume(struct hybrid_engine *e, u64 key)
+{
+	return e->volume[hybrid_key_volume(key)];
+}
+
+/* Has every origin write that @stamp stands for been flushed? */
+static inline bool settled(const struct hybrid_volume *v, u32 stamp)
+{
+	return (s32)((u32)READ_ONCE(v->flushed) - stamp) >= 0;
+}
+
+/* First sector, on its device, of granule @g of a block. */
+static inline u64 cache_sector(const struct hybrid_engine *e, u32 set, u32 i, u32 granule)
+{
+	return hybrid_data_sector(e->g, hybrid_map_cblock(&e->map, set, i)) +
+	       ((u64)granule << e->g->granule_shift);
+}
+
+static inline u64 origin_sector(const struct hybrid_engine *e, const struct hybrid_volume *v,
+				u64 key, u32 granule)
+{
+	return v->info.data_sector + (from_oblock(hybrid_key_block(key)) << e->g->block_shift) +
+	       ((u64)granule << e->g->granule_shift);
+}
+
+/* Next run of set bits of @mask at or after *at: its start in *at, returns its length or 0. */
+static inline u32 next_run(u64 mask, u32 *at)
+{
+	u32 n = 0;
+
+	while (*at < 64 && !(mask & BIT_ULL(*at)))
+		(*at)++;
+	while (*at + n < 64 && (mask & BIT_ULL(*at + n)))
+		n++;
+	return n;
+}
+
+/* engine.c: dirty masks and their counts; caller holds the set's lock */
+void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty);
+void put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 jdirty);
+void mark_must(struct hybrid_engine *e, u32 set, u32 i);
+void mark_lazy(struct hybrid_engine *e, u32 set, u32 i);
+void drop_block(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
+void fail_pool(struct hybrid_engine *e, struct hybrid_actions *acts);
+void grace_poll(struct hybrid_engine *e);
+u32 epoch_enter(struct hybrid_engine *e);
+void epoch_leave(struct hybrid_engine *e, u32 phase);
+
+/* engine-io.c */
+void rerun(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
+void rerun_op(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
+void rerun_list(struct hybrid_engine *e, struct list_head *list, struct hybrid_actions *acts);
+/* Wake the ios in set @nr that wait for any of @why. */
+void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *acts);
+bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+		  int error_origin, struct hybrid_actions *acts);
+void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua);
+bool write_in_flight(const struct hybrid_set *s, u64 key, u64 mask);
+
+/* engine-job.c */
+int jobs_create(struct hybrid_engine *e);
+void jobs_destroy(struct hybrid_engine *e);
+/* NULL: all are in use; then @io, if there is one, runs again when one is free. */
+struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type, struct hybrid_io *io);
+void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts);
+struct hybrid_job *job_find(struct hybrid_engine *e, struct hybrid_set *s, u64 key);
+void fill_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set, u32 i,
+		struct hybrid_io *io, struct hybrid_actions *acts);
+/* Join a fill under way; false: it cannot serve this io. Caller holds the set's lock. */
+bool fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+	       struct hybrid_actions *acts);
+void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+		  struct hybrid_actions *acts);
+
+/* engine-evict.c: keep the set's reserve; caller holds its lock */
+void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts);
+bool evict_block(struct hybrid_engine *e, u32 set, u32 i);
+void resurrect(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
+void removal_durable(struct hybrid_engine *e, u32 set, u32 i);
+void reclaim(struct hybrid_engine *e);
+
+/* engine-writeback.c */
+void writeback_kick(struct hybrid_engine *e, struct hybrid_actions *acts);
+void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
+void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
+bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts);
+
+/* engine-commit.c */
+void meta_kick(struct hybrid_engine *e, struct hybrid_actions *acts);
+void meta_kick_locked(struct hybrid_engine *e, struct hybrid_actions *acts);
+void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
+void join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
+void flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
+void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
+			 struct hybrid_actions *acts);
+void origin_written(struct hybrid_engine *e, struct hybrid_volume *v);
+/* Ask for the region to be opened; caller holds the set's lock. */
+void open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
+void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts);
+bool unrecorded_left(struct hybrid_engine *e);
+
+/* engine-checkpoint.c */
+int checkpoint_create(struct hybrid_engine *e);
+void checkpoint_destroy(struct hybrid_engine *e);
+void mark_leaf(struct hybrid_engine *e, u32 set, u32 i);
+void mark_volume_leaf(struct hybrid_engine *e, u32 id);
+void checkpoint_begin(struct hybrid_engine *e);
+/* Prepare the next write in meta_op; false: the checkpoint is complete. */
+bool checkpoint_step(struct hybrid_engine *e);
+void checkpoint_step_done(struct hybrid_engine *e);
+
+/* engine-volume.c */
+struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
+				   const struct hybrid_volume_info *info);
+void volume_free(struct hybrid_volume *v);
+/* The superblock must be in state @wanted before @io goes on. */
+void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wanted,
+	     struct hybrid_io *io, struct hybrid_actions *acts);
+void volume_purge(struct hybrid_engine *e, struct hybrid_volume *v, bool free);
+
+/* engine-range.c: does a discard in flight touch these sectors? */
+bool range_blocks(struct hybrid_volume *v, u64 sector, u32 count);
+/* If so, @io waits for it. */
+bool range_wait(struct hybrid_volume *v, struct hybrid_io *io);
+enum hybrid_map_result range_io(struct hybrid_engine *e, struct hybrid_io *io,
+				struct hybrid_actions *acts);
+bool range_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
+		struct hybrid_actions *acts);
+
+#endif

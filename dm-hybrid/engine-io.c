@@ -1,0 +1,761 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Which way each user I/O goes, and what its end means. */
+#include "engine-internal.h"
+
+/* What a route came to. */
+enum route {
+	ROUTE_REMAP,	/* io->op is ready */
+	ROUTE_TAKEN,	/* somebody has it */
+};
+
+void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua)
+{
+	struct hybrid_op *op = &io->op;
+
+	op->type = HYBRID_OP_USER;
+	op->write = io->type != HYBRID_IO_READ;
+	op->origin = origin;
+	op->fua = fua;
+	op->preflush = false;
+	op->volume = io->volume;
+	op->io = io;
+	op->sector = sector;
+	op->count = io->count;
+	op->nr_segments = 0;
+}
+
+static u64 io_cache_sector(const struct hybrid_engine *e, const struct hybrid_io *io)
+{
+	return cache_sector(e, io->set, io->idx, 0) + (io->sector & (e->g->block_sectors - 1));
+}
+
+static u64 io_origin_sector(const struct hybrid_io *io)
+{
+	return io->volume->info.data_sector + io->sector;
+}
+
+/* Key, set and granules of an I/O within one block. */
+static void prepare(struct hybrid_engine *e, struct hybrid_io *io)
+{
+	const struct hybrid_geometry *g = e->g;
+	u32 start = io->sector & (g->block_sectors - 1), end = start + io->count;
+	u32 first = start >> g->granule_shift;
+	u32 last = (end - 1) >> g->granule_shift;
+	u32 from = (start + g->granule_sectors - 1) >> g->granule_shift;
+	u32 to = end >> g->granule_shift;
+
+	/* The last granule of an origin in place may be cut off. */
+	if (io->sector + io->count == io->volume->info.data_sectors)
+		to = last + 1;
+	io->key = hybrid_key(io->volume->id, to_oblock(io->sector >> g->block_shift));
+	io->set = hybrid_map_set_of(&e->map, io->key);
+	io->mask = GENMASK_ULL(last, first);
+	io->full = to > from ? GENMASK_ULL(to - 1, from) : 0;
+	io->idx = -1;
+}
+
+static enum route wait_in_set(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why)
+{
+	io->wait = why;
+	list_add_tail(&io->link, &s->waiting);
+	return ROUTE_TAKEN;
+}
+
+/* ---- sequential streams -------------------------------------------------- */
+
+/* Sectors of the sequential run that this miss continues. */
+static u64 stream_run(struct hybrid_volume *v, const struct hybrid_io *io)
+{
+	struct hybrid_stream *st, *oldest = &v->stream[0];
+	unsigned long flags;
+	u64 run = io->count;
+	u32 k;
+
+	spin_lock_irqsave(&v->stream_lock, flags);
+	for (k = 0; k < NR_STREAMS; k++) {
+		st = &v->stream[k];
+		if (st->sectors && st->next == io->sector) {
+			run += st->sectors;
+			oldest = st;
+			break;
+		}
+		if (st->used < oldest->used)
+			oldest = st;
+	}
+	oldest->next = io->sector + io->count;
+	oldest->sectors = run;
+	oldest->used = ++v->stream_clock;
+	spin_unlock_irqrestore(&v->stream_lock, flags);
+	return run;
+}
+
+/* May this miss enter the cache?  Counts the reason if not. */
+static bool admitted(struct hybrid_engine *e, struct hybrid_io *io)
+{
+	struct hybrid_volume *v = io->volume;
+	u64 cutoff = READ_ONCE(v->cutoff);
+	u64 run = cutoff ? stream_run(v, io) : 0;
+
+	if (!e->policy->admit)
+		count(v, HYBRID_BYPASS_POLICY);
+	else if (run > cutoff)
+		count(v, HYBRID_BYPASS_SEQUENTIAL);
+	else
+		return true;
+	return false;
+}
+
+/* ---- reads --------------------------------------------------------------- */
+
+static enum route read_cache(struct hybrid_engine *e, struct hybrid_io *io, int i)
+{
+	io->idx = i;
+	io->state = IO_READ_CACHE;
+	user_op(io, false, io_cache_sector(e, io), false);
+	return ROUTE_REMAP;
+}
+
+static enum route read_origin(struct hybrid_io *io)
+{
+	io->state = IO_READ_ORIGIN;
+	user_op(io, true, io_origin_sector(io), false);
+	return ROUTE_REMAP;
+}
+
+/* Some granules are dirty, others are not valid: read each where it is. */
+static enum route read_mixed(struct hybrid_engine *e, struct hybrid_io *io, int i, u64 dirty,
+			     struct hybrid_actions *acts)
+{
+	struct hybrid_job *job = job_get(e, JOB_STAGED, io);
+
+	if (!job)
+		return ROUTE_TAKEN;
+	io->idx = i;
+	io->to_cache = io->mask & dirty;
+	io->to_origin = io->mask & ~dirty;
+	io->phase = epoch_enter(e);
+	io->state = IO_READ_CACHE;
+	staged_start(e, job, io, acts);
+	return ROUTE_TAKEN;
+}
+
+/*
+ * Would a fill write granules that are clean in the journal, though not in RAM?
+ * J4 forbids it until that is recorded.
+ */
+static bool fill_forbidden(struct hybrid_engine *e, struct hybrid_set *s, int i)
+{
+	u64 jclean;
+
+	if (i < 0 || (s->dopen & region_bit(i)))
+		return false;
+	jclean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
+	return jclean & ~block_mask(e, s, MASK_VALID, i);
+}
+
+/* A miss: fill the block if that can be, or go to the origin. */
+static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			    int i, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+	struct hybrid_job *job;
+
+	if (READ_ONCE(v->mode) == HYBRID_MODE_PASSTHROUGH) {
+		count(v, HYBRID_BYPASS_MODE);
+		return read_origin(io);
+	}
+	if (!admitted(e, io))
+		return read_origin(io);
+	if (write_in_flight(s, io->key, e->map.granules) || fill_forbidden(e, s, i) ||
+	    range_blocks(v, io->sector & ~(u64)(e->g->block_sectors - 1), e->g->block_sectors)) {
+		count(v, HYBRID_BYPASS_BUSY);
+		return read_origin(io);
+	}
+	/* Half of the reserve is for writes. */
+	if (i < 0 && s->nr_free <= e->reserve / 2) {
+		evict(e, io->set, acts);
+		if (s->nr_free <= e->reserve / 2) {
+			count(v, HYBRID_BYPASS_FULL);
+			return read_origin(io);
+		}
+	}
+	job = job_get(e, JOB_FILL, NULL);
+	if (!job) {
+		count(v, HYBRID_BYPASS_BUSY);
+		return read_origin(io);
+	}
+	if (i < 0) {
+		i = hybrid_set_alloc(&e->map, s, io->key);
+		atomic_inc(&v->nr_cached);
+		e->policy->insert(s->policy, i);
+	}
+	fill_start(e, job, io->set, i, io, acts);
+	if (s->nr_free < e->reserve)
+		evict(e, io->set, acts);
+	return ROUTE_TAKEN;
+}
+
+static enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			     struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+	int i = hybrid_set_find(&e->map, s, io->key);
+	u64 valid = 0, dirty = 0;
+
+	if (i >= 0 && (s->flags[i] & BLOCK_REMOVED)) {
+		if (s->flags[i] & BLOCK_TRANSIT) {
+			count(v, HYBRID_READ_MISSES);
+			count(v, HYBRID_BYPASS_BUSY);
+			return read_origin(io);
+		}
+		resurrect(e, s, i);
+	}
+	if (i >= 0) {
+		valid = block_mask(e, s, MASK_VALID, i);
+		dirty = block_mask(e, s, MASK_DIRTY, i);
+	}
+	if (!(io->mask & ~valid)) {
+		io->phase = epoch_enter(e);
+		e->policy->hit(s->policy, i);
+		count(v, HYBRID_READ_HITS);
+		return read_cache(e, io, i);
+	}
+	if (!io->counted) {
+		io->counted = true;
+		count(v, HYBRID_READ_MISSES);
+	}
+	if (io->mask & dirty)
+		return read_mixed(e, io, i, dirty, acts);
+	if (i >= 0 && (s->flags[i] & BLOCK_BUSY)) {
+		struct hybrid_job *job = job_find(e, s, io->key);
+
+		if (job && job->type == JOB_FILL && fill_join(e, job, io, acts))
+			return ROUTE_TAKEN;
+		count(v, HYBRID_BYPASS_BUSY);
+		return read_origin(io);
+	}
+	return read_miss(e, s, io, i, acts);
+}
+
+/* ---- writes -------------------------------------------------------------- */
+
+bool write_in_flight(const struct hybrid_set *s, u64 key, u64 mask)
+{
+	struct hybrid_io *w;
+
+	list_for_each_entry(w, &s->inflight, link)
+		if (w->key == key && (w->mask & mask))
+			return true;
+	return false;
+}
+
+/*
+ * Overlapping writes may be in flight together only where they all go to the
+ * same one device (J6); the device decides their order then.
+ */
+static bool write_conflicts(const struct hybrid_set *s, const struct hybrid_io *io)
+{
+	struct hybrid_io *w;
+
+	list_for_each_entry(w, &s->inflight, link) {
+		u64 both = w->mask & io->mask;
+
+		if (w->key != io->key || !both)
+			continue;
+		if ((w->to_cache | io->to_cache) & (w->to_origin | io->to_origin) & both)
+			return true;
+	}
+	return false;
+}
+
+/* Where each granule of a write goes, for the volume's mode. */
+static void split_write(struct hybrid_engine *e, struct hybrid_io *io, bool cached, u64 valid,
+			u64 dirty)
+{
+	u64 d = dirty & io->mask;
+	/* J11: parts of granules that are not valid go to the origin. */
+	u64 partial = io->mask & ~io->full & ~valid & ~d;
+
+	switch (READ_ONCE(io->volume->mode)) {
+	case HYBRID_MODE_WRITEBACK:
+		io->to_cache = cached ? io->mask & ~partial : 0;
+		io->to_origin = io->mask & ~io->to_cache;
+		break;
+	case HYBRID_MODE_WRITETHROUGH:
+		io->to_cache = cached ? io->mask & ~partial : 0;
+		io->to_origin = io->mask & ~d;
+		break;
+	default:
+		io->to_cache = d;
+		io->to_origin = io->mask & ~d;
+	}
+}
+
+/* Should a write to a block that is not cached make it so? */
+static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			    struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+	u32 mode = READ_ONCE(v->mode);
+
+	if (mode == HYBRID_MODE_WRITEAROUND || mode == HYBRID_MODE_PASSTHROUGH) {
+		count(v, HYBRID_BYPASS_MODE);
+		return false;
+	}
+	if (!io->full) {
+		count(v, HYBRID_BYPASS_PARTIAL);
+		return false;
+	}
+	if (!admitted(e, io))
+		return false;
+	/* Keep the reserve before it is needed. */
+	if (s->nr_free <= e->reserve)
+		evict(e, io->set, acts);
+	if (s->nr_free)
+		return true;
+	count(v, HYBRID_BYPASS_FULL);
+	return false;
+}
+
+/*
+ * Something that this write must wait for?  Caller has set to_cache and
+ * to_origin.
+ */
+static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			int i, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+	u64 jclean;
+
+	if (write_conflicts(s, io)) {
+		wait_in_set(s, io, WAIT_OVERLAP);
+		return true;
+	}
+	if (i < 0)
+		return false;
+	jclean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
+	if ((jclean & io->mask) && !(s->dopen & region_bit(i))) {
+		open_region(e, io->set, i, acts);
+		wait_in_set(s, io, WAIT_OPEN);
+		return true;
+	}
+	if ((io->to_cache & ~io->to_origin) && READ_ONCE(v->sb_state) == SB_CLEAN && v->has_sb) {
+		sb_wait(e, v, SB_DIRTY, io, acts);
+		return true;
+	}
+	return false;
+}
+
+/* The write goes out: what RAM says of its granules meanwhile. */
+static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			  int i)
+{
+	struct hybrid_job *job;
+	u64 dirty, jdirty, again, valid;
+
+	io->idx = i;
+	io->state = IO_WRITE;
+	list_add_tail(&io->link, &s->inflight);
+	if (i < 0)
+		return;
+	s->recent |= region_bit(i);
+	dirty = block_mask(e, s, MASK_DIRTY, i);
+	jdirty = block_mask(e, s, MASK_JDIRTY, i);
+	/*
+	 * Written back, but not yet recorded: dirty again before the record
+	 * could go out with this write in flight (J2).
+	 */
+	valid = block_mask(e, s, MASK_VALID, i);
+	again = io->to_cache & jdirty & ~dirty & valid;
+	if (again)
+		put_dirty(e, s, i, dirty | again);
+	hybrid_set_invalidate(&e->map, s, i, io->mask & ~(dirty | again));
+	if (set_unrecorded(&e->map, s, i))
+		mark_lazy(e, io->set, i);
+	if (s->flags[i] & BLOCK_BUSY) {
+		job = job_find(e, s, io->key);
+		if (job)
+			job->touched |= io->mask << ((io->key - job->key) * e->g->granules);
+	}
+	/* A record must follow, unless the granules are dirty on disk already. */
+	io->commit = io->fua && (io->to_cache & ~io->to_origin & ~(jdirty & valid));
+	if (io->fua && READ_ONCE(e->meta_state) != META_IDLE)
+		io->commit |= !!(io->to_cache & ~io->to_origin);
+}
+
+static enum route send_write(struct hybrid_engine *e, struct hybrid_io *io,
+			     struct hybrid_job *job, struct hybrid_actions *acts)
+{
+	if (job) {
+		staged_start(e, job, io, acts);
+		return ROUTE_TAKEN;
+	}
+	/* The commit that follows makes the data durable, too. */
+	if (io->to_cache)
+		user_op(io, false, io_cache_sector(e, io), io->fua && !io->commit);
+	else
+		user_op(io, true, io_origin_sector(io), io->fua);
+	return ROUTE_REMAP;
+}
+
+static bool write_needs_copy(const struct hybrid_io *io)
+{
+	return io->to_cache && io->to_origin;
+}
+
+/* The block exists; is a job in the way? */
+static bool busy_blocks_write(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			      int i)
+{
+	struct hybrid_job *job;
+
+	if (!(s->flags[i] & BLOCK_BUSY))
+		return false;
+	job = job_find(e, s, io->key);
+	return !job || job->type != JOB_WRITEBACK || job->exclusive || (io->to_origin && io->to_cache);
+}
+
+static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			      struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+	struct hybrid_job *job = NULL;
+	u64 valid = 0, dirty = 0;
+	int i = hybrid_set_find(&e->map, s, io->key);
+	bool alloc;
+
+	if (i >= 0 && (s->flags[i] & BLOCK_REMOVED)) {
+		if (s->flags[i] & BLOCK_TRANSIT)
+			return wait_in_set(s, io, WAIT_TRANSIT);
+		resurrect(e, s, i);
+	}
+	if (i >= 0) {
+		/* Written back but not yet recorded counts as dirty, too. */
+		valid = block_mask(e, s, MASK_VALID, i);
+		dirty = (block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i)) &
+			valid;
+	}
+	if (!io->counted) {
+		io->counted = true;
+		count(v, (io->mask & ~valid) ? HYBRID_WRITE_MISSES : HYBRID_WRITE_HITS);
+		/* Decided once, however often the write has to wait. */
+		io->cursor = i < 0 && write_allocates(e, s, io, acts);
+	}
+	alloc = i < 0 && io->cursor && s->nr_free;
+	split_write(e, io, i >= 0 || alloc, valid, dirty);
+	if (i >= 0 && busy_blocks_write(e, s, io, i))
+		return wait_in_set(s, io, WAIT_BUSY);
+	if (write_waits(e, s, io, i, acts))
+		return ROUTE_TAKEN;
+	if (i < 0 && (io->to_cache & ~io->to_origin) && v->has_sb &&
+	    READ_ONCE(v->sb_state) == SB_CLEAN) {
+		sb_wait(e, v, SB_DIRTY, io, acts);
+		return ROUTE_TAKEN;
+	}
+	if (write_needs_copy(io)) {
+		job = job_get(e, JOB_STAGED, io);
+		if (!job)
+			return ROUTE_TAKEN;
+	}
+	if (i < 0 && io->to_cache) {
+		i = hybrid_set_alloc(&e->map, s, io->key);
+		atomic_inc(&v->nr_cached);
+		e->policy->insert(s->policy, i);
+	} else if (i >= 0 && io->to_cache) {
+		e->policy->hit(s->policy, i);
+	}
+	write_started(e, s, io, i);
+	return send_write(e, io, job, acts);
+}
+
+/* ---- a pool that failed -------------------------------------------------- */
+
+/* P5: dirty granules fail, everything else is the origin's. */
+static enum route route_failed(struct hybrid_engine *e, struct hybrid_set *s,
+			       struct hybrid_io *io, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+	int i = hybrid_set_find(&e->map, s, io->key);
+	u64 dirty = 0;
+
+	if (i >= 0)
+		dirty = block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i);
+	if (dirty & io->mask) {
+		count(v, HYBRID_CACHE_ERRORS);
+		complete_io(io, -EIO, acts);
+		return ROUTE_TAKEN;
+	}
+	if (io->type == HYBRID_IO_READ)
+		return read_origin(io);
+	/* J9: first the origin must say that it went on without its cache. */
+	if (v->has_sb && READ_ONCE(v->sb_state) != SB_ALONE) {
+		sb_wait(e, v, SB_ALONE, io, acts);
+		return ROUTE_TAKEN;
+	}
+	if (i >= 0)
+		hybrid_set_invalidate(&e->map, s, i, io->mask);
+	io->to_cache = 0;
+	io->to_origin = io->mask;
+	io->idx = -1;
+	io->state = IO_WRITE;
+	list_add_tail(&io->link, &s->inflight);
+	user_op(io, true, io_origin_sector(io), io->fua);
+	return ROUTE_REMAP;
+}
+
+/* ---- events -------------------------------------------------------------- */
+
+static enum route route(struct hybrid_engine *e, struct hybrid_io *io,
+			struct hybrid_actions *acts)
+{
+	struct hybrid_set *s = &e->map.set[io->set];
+	struct hybrid_volume *v = io->volume;
+	unsigned long flags;
+	enum route r;
+
+	spin_lock_irqsave(&s->lock, flags);
+	if (io->type == HYBRID_IO_WRITE && READ_ONCE(v->nr_ranges) && range_wait(v, io))
+		r = ROUTE_TAKEN;
+	else if (READ_ONCE(e->failed))
+		r = route_failed(e, s, io, acts);
+	else if (io->type == HYBRID_IO_READ)
+		r = route_read(e, s, io, acts);
+	else
+		r = route_write(e, s, io, acts);
+	spin_unlock_irqrestore(&s->lock, flags);
+	return r;
+}
+
+void rerun(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts)
+{
+	enum hybrid_map_result r = HYBRID_MAP_TAKEN;
+
+	io->wait = WAIT_NONE;
+	if (io->type == HYBRID_IO_DISCARD || io->type == HYBRID_IO_ZEROES)
+		r = range_io(e, io, acts);
+	else if (route(e, io, acts) == ROUTE_REMAP)
+		r = HYBRID_MAP_REMAP;
+	if (r == HYBRID_MAP_REMAP)
+		act(acts, &io->op);
+}
+
+void rerun_op(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
+{
+	rerun(e, op->io, acts);
+}
+
+void rerun_list(struct hybrid_engine *e, struct list_head *list, struct hybrid_actions *acts)
+{
+	struct hybrid_io *io, *n;
+
+	list_for_each_entry_safe(io, n, list, link) {
+		list_del_init(&io->link);
+		rerun(e, io, acts);
+	}
+}
+
+void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *acts)
+{
+	struct hybrid_set *s = &e->map.set[nr];
+	struct hybrid_io *io, *n;
+	unsigned long flags;
+	LIST_HEAD(ranges);
+	LIST_HEAD(woken);
+
+	spin_lock_irqsave(&s->lock, flags);
+	list_for_each_entry_safe(io, n, &s->waiting, link)
+		if (io->wait & why)
+			list_move_tail(&io->link, &woken);
+	list_for_each_entry_safe(io, n, &s->waiting_ranges, wait_link)
+		if (io->wait & why)
+			list_move_tail(&io->wait_link, &ranges);
+	spin_unlock_irqrestore(&s->lock, flags);
+	rerun_list(e, &woken, acts);
+	list_for_each_entry_safe(io, n, &ranges, wait_link) {
+		list_del_init(&io->wait_link);
+		rerun(e, io, acts);
+	}
+}
+
+/* The read hit: no lock, no allocation, nothing shared written. */
+static bool read_hit(struct hybrid_engine *e, struct hybrid_io *io)
+{
+	struct hybrid_set *s = &e->map.set[io->set];
+	int i;
+
+	io->phase = epoch_enter(e);
+	i = hybrid_set_read_hit(&e->map, s, io->key, io->mask);
+	if (i < 0 || READ_ONCE(e->failed)) {
+		epoch_leave(e, io->phase);
+		return false;
+	}
+	e->policy->hit(s->policy, i);
+	count(io->volume, HYBRID_READ_HITS);
+	read_cache(e, io, i);
+	return true;
+}
+
+enum hybrid_map_result hybrid_engine_map(struct hybrid_engine *e, struct hybrid_io *io,
+					 struct hybrid_actions *acts)
+{
+	switch (io->type) {
+	case HYBRID_IO_FLUSH:
+		count(io->volume, HYBRID_FLUSHES);
+		flush_io(e, io, acts);
+		return HYBRID_MAP_TAKEN;
+	case HYBRID_IO_DISCARD:
+	case HYBRID_IO_ZEROES:
+		count(io->volume, HYBRID_DISCARDS);
+		return range_io(e, io, acts);
+	default:
+		break;
+	}
+	prepare(e, io);
+	if (io->type == HYBRID_IO_READ && read_hit(e, io))
+		return HYBRID_MAP_REMAP;
+	WRITE_ONCE(e->foreground, e->foreground + 1);
+	return route(e, io, acts) == ROUTE_REMAP ? HYBRID_MAP_REMAP : HYBRID_MAP_TAKEN;
+}
+
+/*
+ * The cache could not be read.  A clean granule is read from the origin and
+ * dropped from the cache; a dirty one is lost (S8).
+ */
+static bool read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error)
+{
+	struct hybrid_set *s = &e->map.set[io->set];
+	unsigned long flags;
+	bool lost = false;
+	int i;
+
+	atomic64_inc(&e->st_errors);
+	count(io->volume, HYBRID_CACHE_ERRORS);
+	spin_lock_irqsave(&s->lock, flags);
+	i = hybrid_set_find(&e->map, s, io->key);
+	if (i >= 0) {
+		lost = block_mask(e, s, MASK_DIRTY, i) & io->mask;
+		if (!lost && (s->flags[i] & BLOCK_MAPPED)) {
+			hybrid_set_invalidate(&e->map, s, i, io->mask);
+			mark_lazy(e, io->set, i);
+		}
+	}
+	spin_unlock_irqrestore(&s->lock, flags);
+	if (lost)
+		io->error = error;
+	else
+		read_origin(io);
+	return lost;
+}
+
+/* Make what a write that ended means true in RAM.  Caller holds the set's lock. */
+static void write_applied(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			  bool cache_ok, bool origin_ok)
+{
+	int i = io->idx;
+	u64 newly = io->to_cache & ~io->to_origin;
+	u64 both = io->to_cache & io->to_origin;
+	u64 valid = block_mask(e, s, MASK_VALID, i), dirty = block_mask(e, s, MASK_DIRTY, i);
+	u64 jdirty;
+
+	if (io->to_origin)
+		s->stamp[i] = (u32)READ_ONCE(io->volume->last_write);
+	if (cache_ok && newly) {
+		valid |= newly;
+		WRITE_ONCE(io->volume->cache_written, true);
+	}
+	if (cache_ok && origin_ok)
+		valid |= both & ~dirty;
+	set_put_mask(&e->map, s, MASK_VALID, i, valid);
+	if (cache_ok && (newly & ~dirty))
+		put_dirty(e, s, i, dirty | newly);
+	jdirty = block_mask(e, s, MASK_JDIRTY, i);
+	/* What the journal says is dirty was replaced on the origin. */
+	if (io->to_origin & jdirty & ~dirty) {
+		WRITE_ONCE(io->volume->cache_written, true);
+		mark_must(e, io->set, i);
+	}
+	if (cache_ok && (newly & ~jdirty))
+		mark_must(e, io->set, i);
+	else if (set_unrecorded(&e->map, s, i))
+		mark_lazy(e, io->set, i);
+	/* Nothing came of it: give the block back. */
+	if (!valid && !(s->flags[i] & (BLOCK_JMAPPED | BLOCK_BUSY)) &&
+	    !write_in_flight(s, io->key, e->map.granules))
+		drop_block(e, s, i);
+}
+
+/* A granule that only the cache would have held could not be written there. */
+static bool write_redirects(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io)
+{
+	u64 dirty = block_mask(e, s, MASK_DIRTY, io->idx) | block_mask(e, s, MASK_JDIRTY, io->idx);
+
+	return !(dirty & io->mask) && !io->to_origin;
+}
+
+bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+		  int error_origin, struct hybrid_actions *acts)
+{
+	struct hybrid_set *s = &e->map.set[io->set];
+	bool commit = io->commit, waiting;
+	unsigned long flags;
+
+	if (io->to_origin) {
+		if (error_origin)
+			count(io->volume, HYBRID_ORIGIN_ERRORS);
+		origin_written(e, io->volume);
+	}
+	if (error_cache) {
+		atomic64_inc(&e->st_errors);
+		count(io->volume, HYBRID_CACHE_ERRORS);
+	}
+	spin_lock_irqsave(&s->lock, flags);
+	if (error_cache && !READ_ONCE(e->failed) && write_redirects(e, s, io)) {
+		io->to_origin = io->mask;
+		io->to_cache = 0;
+		io->commit = false;
+		spin_unlock_irqrestore(&s->lock, flags);
+		user_op(io, true, io_origin_sector(io), io->fua);
+		act(acts, &io->op);
+		return false;
+	}
+	list_del_init(&io->link);
+	if (io->idx >= 0)
+		write_applied(e, s, io, !error_cache, !error_origin);
+	waiting = !list_empty(&s->waiting) || !list_empty(&s->waiting_ranges);
+	spin_unlock_irqrestore(&s->lock, flags);
+	if (waiting)
+		wake_set(e, io->set, WAIT_OVERLAP, acts);
+	if (error_origin)
+		io->error = error_origin;
+	else if (error_cache && (io->to_cache & ~io->to_origin))
+		io->error = error_cache;
+	if (io->error || !commit)
+		return true;
+	join_commit(e, io, acts);
+	return false;
+}
+
+bool hybrid_engine_io_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
+			   struct hybrid_actions *acts)
+{
+	switch (io->state) {
+	case IO_READ_CACHE:
+		epoch_leave(e, io->phase);
+		if (!error)
+			return true;
+		if (read_failed(e, io, error))
+			return true;
+		act(acts, &io->op);
+		return false;
+	case IO_WRITE:
+		return finish_write(e, io, io->to_cache ? error : 0, io->to_origin ? error : 0,
+				    acts);
+	case IO_RANGE:
+		return range_done(e, io, error, acts);
+	default:
+		if (error)
+			count(io->volume, HYBRID_ORIGIN_ERRORS);
+		io->error = error;
+		return true;
+	}
+}

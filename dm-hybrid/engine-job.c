@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Jobs that move data through a buffer: fills, and users' I/O that goes to, or
+ * comes from, both devices.
+ *
+ * A fill:
+ *   1. its block is mapped with nothing valid, and BUSY: writes to it wait;
+ *   2. the origin is read into the buffer;
+ *   3. the readers that wait are served from the buffer;
+ *   4. the granules that were not valid are written to the cache;
+ *   5. they become valid.  The journal learns of it when there is time, and
+ *      after an origin flush if writes were outstanding (J5).
+ */
+#include "engine-internal.h"
+
+static u32 jobs_for(const struct hybrid_engine *e, u32 most, u32 sectors)
+{
+	return clamp_t(u32, MAX_JOB_MEMORY / sectors, MIN_JOBS, most);
+}
+
+static int job_init(struct hybrid_engine *e, struct hybrid_job *job, u32 sectors,
+		    struct list_head *list)
+{
+	INIT_LIST_HEAD(&job->op.link);
+	INIT_LIST_HEAD(&job->readers);
+	job->buffer = e->ops->alloc_buffer(e, sectors);
+	if (!job->buffer)
+		return -ENOMEM;
+	list_add_tail(&job->link, list);
+	return 0;
+}
+
+int jobs_create(struct hybrid_engine *e)
+{
+	u32 block = e->g->block_sectors, window = block << e->g->window_shift;
+	u32 k;
+	int r = 0;
+
+	e->nr_fill_jobs = jobs_for(e, NR_FILL_JOBS, block);
+	e->nr_writeback_jobs = jobs_for(e, NR_WRITEBACK_JOBS, window);
+	e->jobs = kvcalloc(e->nr_fill_jobs + e->nr_writeback_jobs, sizeof(*e->jobs), GFP_KERNEL);
+	if (!e->jobs)
+		return -ENOMEM;
+	for (k = 0; !r && k < e->nr_fill_jobs; k++)
+		r = job_init(e, &e->jobs[k], block, &e->free_fills);
+	for (; !r && k < e->nr_fill_jobs + e->nr_writeback_jobs; k++)
+		r = job_init(e, &e->jobs[k], window, &e->free_writebacks);
+	return r;
+}
+
+void jobs_destroy(struct hybrid_engine *e)
+{
+	u32 k;
+
+	for (k = 0; e->jobs && k < e->nr_fill_jobs + e->nr_writeback_jobs; k++)
+		if (e->jobs[k].buffer)
+			e->ops->free_buffer(e, e->jobs[k].buffer);
+	kvfree(e->jobs);
+	e->jobs = NULL;
+}
+
+/* Also under a set's lock. */
+struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type, struct hybrid_io *io)
+{
+	struct list_head *list = type == JOB_WRITEBACK ? &e->free_writebacks : &e->free_fills;
+	struct hybrid_job *job;
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	job = list_first_entry_or_null(list, struct hybrid_job, link);
+	if (job) {
+		list_del_init(&job->link);
+		e->nr_busy_jobs++;
+	} else if (io) {
+		list_add_tail(&io->link, &e->job_waiters);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	if (!job)
+		return NULL;
+	job->type = type;
+	job->in_buffer = false;
+	job->exclusive = false;
+	job->done = false;
+	job->touched = 0;
+	job->copies = 0;
+	job->io = NULL;
+	job->op.private = NULL;
+	return job;
+}
+
+/* The job is on no list of its set any more.  May run a waiting io again. */
+void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts)
+{
+	struct hybrid_io *io = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	e->nr_busy_jobs--;
+	if (job->type == JOB_WRITEBACK) {
+		list_add(&job->link, &e->free_writebacks);
+	} else {
+		list_add(&job->link, &e->free_fills);
+		io = list_first_entry_or_null(&e->job_waiters, struct hybrid_io, link);
+		if (io)
+			list_del_init(&io->link);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	if (io)
+		rerun(e, io, acts);
+}
+
+/* The job that works on the block of @key.  Caller holds the set's lock. */
+struct hybrid_job *job_find(struct hybrid_engine *e, struct hybrid_set *s, u64 key)
+{
+	struct hybrid_job *job;
+	u64 window = key >> e->g->window_shift;
+
+	list_for_each_entry(job, &s->jobs, link) {
+		if (job->type != JOB_WRITEBACK && job->key == key)
+			return job;
+		if (job->type == JOB_WRITEBACK && job->key >> e->g->window_shift == window &&
+		    job->block[key - job->key] >= 0)
+			return job;
+	}
+	return NULL;
+}
+
+static void transfer(struct hybrid_job *job, bool write,
+		     void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
+				  struct hybrid_actions *acts))
+{
+	struct hybrid_op *op = &job->op;
+
+	op->type = HYBRID_OP_TRANSFER;
+	op->write = write;
+	op->fua = false;
+	op->preflush = false;
+	op->volume = job->volume;
+	op->io = NULL;
+	op->segments = job->segment;
+	op->nr_segments = 0;
+	op->buffer = job->buffer;
+	op->buffer_offset = 0;
+	op->error_cache = 0;
+	op->error_origin = 0;
+	op->done = done;
+}
+
+static void add_segment(struct hybrid_job *job, bool origin, u64 sector, u32 offset, u32 sectors)
+{
+	struct hybrid_segment *seg = &job->segment[job->op.nr_segments++];
+
+	seg->origin = origin;
+	seg->sector = sector;
+	seg->offset = offset;
+	seg->count = sectors;
+}
+
+/* ---- fill ---------------------------------------------------------------- */
+
+static void fill_copied(struct hybrid_engine *e, struct hybrid_op *op,
+			struct hybrid_actions *acts);
+static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
+static void fill_written(struct hybrid_engine *e, struct hybrid_op *op,
+			 struct hybrid_actions *acts);
+
+/* Sectors of the block that exist: the last block of a volume may be short. */
+static u32 block_sectors(const struct hybrid_engine *e, const struct hybrid_volume *v, u64 key)
+{
+	u64 start = from_oblock(hybrid_key_block(key)) << e->g->block_shift;
+
+	return min_t(u64, e->g->block_sectors, v->info.data_sectors - start);
+}
+
+/*
+ * Read what is not valid of the block, and what @io wants of it, whole from the
+ * first granule to the last: clean granules are the same on both devices.
+ */
+void fill_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set, u32 i,
+		struct hybrid_io *io, struct hybrid_actions *acts)
+{
+	struct hybrid_set *s = &e->map.set[set];
+	struct hybrid_volume *v = io->volume;
+	u32 sectors = block_sectors(e, v, io->key);
+	u32 granules = DIV_ROUND_UP(sectors, e->g->granule_sectors);
+	u32 shift = e->g->granule_shift;
+	u64 whole = GENMASK_ULL(granules - 1, 0);
+	u64 dirty = block_mask(e, s, MASK_DIRTY, i);
+	u32 first, last;
+
+	job->set = set;
+	job->key = io->key;
+	job->volume = v;
+	job->block[0] = i;
+	job->mask = whole & ~block_mask(e, s, MASK_VALID, i);
+	first = __ffs64(job->mask | io->mask);
+	last = fls64(job->mask | io->mask) - 1;
+	job->readable = GENMASK_ULL(last, first) & ~dirty;
+	hybrid_set_flags(s, i, BLOCK_BUSY, 0);
+	list_add_tail(&job->link, &s->jobs);
+	list_add_tail(&io->link, &job->readers);
+	transfer(job, false, fill_read);
+	first <<= shift;
+	add_segment(job, true, origin_sector(e, v, job->key, 0) + first, first,
+		    min((last + 1) << shift, sectors) - first);
+	act(acts, &job->op);
+}
+
+/* Give @io its data from the buffer.  Caller holds the set's lock. */
+static void copy_out(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+		     struct hybrid_actions *acts)
+{
+	struct hybrid_op *op = &io->op;
+
+	job->copies++;
+	io->job = job;
+	op->type = HYBRID_OP_COPY_OUT;
+	op->io = io;
+	op->volume = io->volume;
+	op->buffer = job->buffer;
+	op->buffer_offset = io->sector & (e->g->block_sectors - 1);
+	op->count = io->count;
+	op->done = fill_copied;
+	act(acts, op);
+}
+
+bool fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+	       struct hybrid_actions *acts)
+{
+	if (io->mask & ~job->readable)
+		return false;
+	if (job->in_buffer)
+		copy_out(e, job, io, acts);
+	else
+		list_add_tail(&io->link, &job->readers);
+	return true;
+}
+
+/* The block has what it will get from this fill, or nothing. */
+static void fill_end(struct hybrid_engine *e, struct hybrid_job *job, bool filled,
+		     struct hybrid_actions *acts)
+{
+	struct hybrid_set *s = &e->map.set[job->set];
+	struct hybrid_volume *v = job->volume;
+	u32 i = job->block[0];
+	unsigned long flags;
+
+	spin_lock_irqsave(&s->lock, flags);
+	hybrid_set_flags(s, i, 0, BLOCK_BUSY);
+	list_del_init(&job->link);
+	if (filled) {
+		count(v, HYBRID_FILLS);
+		s->stamp[i] = (u32)READ_ONCE(v->last_write);
+		set_put_mask(&e->map, s, MASK_VALID, i,
+			     block_mask(e, s, MASK_VALID, i) | job->mask);
+		mark_lazy(e, job->set, i);
+	} else if (!block_mask(e, s, MASK_VALID, i) && !(s->flags[i] & BLOCK_JMAPPED)) {
+		drop_block(e, s, i);
+	}
+	spin_unlock_irqrestore(&s->lock, flags);
+	wake_set(e, job->set, WAIT_BUSY, acts);
+}
+
+static void fill_copied(struct hybrid_engine *e, struct hybrid_op *op,
+			struct hybrid_actions *acts)
+{
+	struct hybrid_io *io = op->io;
+	struct hybrid_job *job = io->job;
+	struct hybrid_set *s = &e->map.set[job->set];
+	unsigned long flags;
+	bool last;
+
+	spin_lock_irqsave(&s->lock, flags);
+	last = !--job->copies && job->done;
+	spin_unlock_irqrestore(&s->lock, flags);
+	complete_io(io, 0, acts);
+	if (last)
+		job_put(e, job, acts);
+}
+
+/* One bad sector must not fail a read of others: each goes on its own. */
+static void fill_failed(struct hybrid_engine *e, struct hybrid_job *job,
+			struct hybrid_actions *acts)
+{
+	struct hybrid_set *s = &e->map.set[job->set];
+	struct hybrid_io *io, *n;
+	unsigned long flags;
+	LIST_HEAD(readers);
+
+	count(job->volume, HYBRID_ORIGIN_ERRORS);
+	fill_end(e, job, false, acts);
+	spin_lock_irqsave(&s->lock, flags);
+	list_splice_init(&job->readers, &readers);
+	spin_unlock_irqrestore(&s->lock, flags);
+	list_for_each_entry_safe(io, n, &readers, link) {
+		list_del_init(&io->link);
+		io->state = IO_READ_ORIGIN;
+		user_op(io, true, io->volume->info.data_sector + io->sector, false);
+		act(acts, &io->op);
+	}
+	job_put(e, job, acts);
+}
+
+static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
+{
+	struct hybrid_job *job = container_of(op, struct hybrid_job, op);
+	struct hybrid_set *s = &e->map.set[job->set];
+	u32 at = 0, n, shift = e->g->granule_shift, sectors;
+	struct hybrid_io *io, *next;
+	unsigned long flags;
+
+	if (op->error_origin) {
+		fill_failed(e, job, acts);
+		return;
+	}
+	spin_lock_irqsave(&s->lock, flags);
+	job->in_buffer = true;
+	list_for_each_entry_safe(io, next, &job->readers, link) {
+		list_del_init(&io->link);
+		copy_out(e, job, io, acts);
+	}
+	spin_unlock_irqrestore(&s->lock, flags);
+	sectors = block_sectors(e, job->volume, job->key);
+	transfer(job, true, fill_written);
+	for (; (n = next_run(job->mask, &at)); at += n)
+		add_segment(job, false, cache_sector(e, job->set, job->block[0], at), at << shift,
+			    min(n << shift, sectors - (at << shift)));
+	act(acts, &job->op);
+}
+
+static void fill_written(struct hybrid_engine *e, struct hybrid_op *op,
+			 struct hybrid_actions *acts)
+{
+	struct hybrid_job *job = container_of(op, struct hybrid_job, op);
+	struct hybrid_set *s = &e->map.set[job->set];
+	unsigned long flags;
+	bool last;
+
+	if (op->error_cache) {
+		atomic64_inc(&e->st_errors);
+		count(job->volume, HYBRID_CACHE_ERRORS);
+	}
+	fill_end(e, job, !op->error_cache, acts);
+	spin_lock_irqsave(&s->lock, flags);
+	job->done = true;
+	last = !job->copies;
+	spin_unlock_irqrestore(&s->lock, flags);
+	if (last)
+		job_put(e, job, acts);
+}
+
+/* ---- staged I/O ---------------------------------------------------------- */
+
+/* Sectors of @io in granules @at ... @at + @n - 1 of its block. */
+static void staged_segment(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+			   bool origin, u32 at, u32 n)
+{
+	u32 start = io->sector & (e->g->block_sectors - 1), end = start + io->count;
+	u32 from = max(at << e->g->granule_shift, start);
+	u32 to = min((at + n) << e->g->granule_shift, end);
+	u64 base = origin ? origin_sector(e, io->volume, io->key, 0)
+			  : cache_sector(e, io->set, io->idx, 0);
+
+	add_segment(job, origin, base + from, from, to - from);
+}
+
+static void staged_read_done(struct hybrid_engine *e, struct hybrid_op *op,
+			     struct hybrid_actions *acts);
+static void staged_copied(struct hybrid_engine *e, struct hybrid_op *op,
+			  struct hybrid_actions *acts);
+static void staged_write_done(struct hybrid_engine *e, struct hybrid_op *op,
+			      struct hybrid_actions *acts);
+
+/*
+ * io->to_cache and to_origin say what goes where, or comes from where.  A write
+ * is copied first: what the user does to the pages meanwhile must not make the
+ * two copies differ (J6).
+ */
+void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+		  struct hybrid_actions *acts)
+{
+	bool write = io->type == HYBRID_IO_WRITE;
+	u32 at, n;
+
+	job->set = io->set;
+	job->key = io->key;
+	job->volume = io->volume;
+	job->io = io;
+	INIT_LIST_HEAD(&job->link);
+	transfer(job, write, write ? staged_write_done : staged_read_done);
+	for (at = 0; (n = next_run(io->to_cache, &at)); at += n)
+		staged_segment(e, job, io, false, at, n);
+	for (at = 0; (n = next_run(io->to_origin, &at)); at += n)
+		staged_segment(e, job, io, true, at, n);
+	if (write) {
+		job->op.io = io;
+		job->op.fua = io->fua;
+		job->op.buffer_offset = io->sector & (e->g->block_sectors - 1);
+	}
+	act(acts, &job->op);
+}
+
+static void staged_write_done(struct hybrid_engine *e, struct hybrid_op *op,
+			      struct hybrid_actions *acts)
+{
+	struct hybrid_job *job = container_of(op, struct hybrid_job, op);
+	struct hybrid_io *io = job->io;
+
+	if (finish_write(e, io, op->error_cache, op->error_origin, acts))
+		complete_io(io, 0, acts);
+	job_put(e, job, acts);
+}
+
+static void staged_copied(struct hybrid_engine *e, struct hybrid_op *op,
+			  struct hybrid_actions *acts)
+{
+	struct hybrid_io *io = op->io;
+	struct hybrid_job *job = io->job;
+
+	complete_io(io, 0, acts);
+	job_put(e, job, acts);
+}
+
+static void staged_read_done(struct hybrid_engine *e, struct hybrid_op *op,
+			     struct hybrid_actions *acts)
+{
+	struct hybrid_job *job = container_of(op, struct hybrid_job, op);
+	struct hybrid_io *io = job->io;
+	int error = op->error_cache ? op->error_cache : op->error_origin;
+
+	epoch_leave(e, io->phase);
+	if (op->error_cache) {
+		atomic64_inc(&e->st_errors);
+		count(io->volume, HYBRID_CACHE_ERRORS);
+	}
+	if (op->error_origin)
+		count(io->volume, HYBRID_ORIGIN_ERRORS);
+	if (error) {
+		complete_io(io, error, acts);
+		job_put(e, job, acts);
+		return;
+	}
+	io->job = job;
+	op = &io->op;
+	op->type = HYBRID_OP_COPY_OUT;
+	op->io = io;
+	op->volume = io->volume;
+	op->buffer = job->buffer;
+	op->buffer_offset = io->sector & (e->g->block_sectors - 1);
+	op->count = io->count;
+	op->done = staged_copied;
+	act(acts, op);
+}

@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Loading a pool's metadata, which is recovery where there was no clean stop:
+ *   1. flush the cache device: what is read must not be lost by a later power
+ *      cut (J8);
+ *   2. the current root, the index blocks that it names, the leaves that they
+ *      name;
+ *   3. replay the journal;
+ *   4. forget clean granules in open regions (the origin wins) and blocks of
+ *      volumes that are no more;
+ *   5. write a checkpoint under a new epoch, without the clean mark.  Only then
+ *      may anything else happen.
+ * Doing it again after a crash half way comes to the same.
+ */
+#include "engine-internal.h"
+
+#define LOAD_BLOCKS 64	/* metadata blocks in one read */
+
+struct loader {
+	struct hybrid_engine *e;
+	const char **why;
+	void *mem;
+	u32 *volume_of;		/* sorted pairs: instance, volume id */
+	u32 nr_volumes;
+};
+
+static int read_blocks(void *context, u64 sector, u32 blocks, void *mem)
+{
+	struct hybrid_engine *e = context;
+	struct hybrid_segment seg = {
+		.sector = sector,
+		.count = blocks * HYBRID_META_BLOCK_SECTORS,
+	};
+	struct hybrid_op op = {
+		.type = HYBRID_OP_META,
+		.mem = mem,
+		.segments = &seg,
+		.nr_segments = 1,
+	};
+
+	INIT_LIST_HEAD(&op.link);
+	return e->ops->do_op(e, &op);
+}
+
+static int flush_cache(struct hybrid_engine *e)
+{
+	struct hybrid_op op = { .type = HYBRID_OP_FLUSH, .write = true };
+
+	INIT_LIST_HEAD(&op.link);
+	return e->ops->do_op(e, &op);
+}
+
+/* Damage is -EUCLEAN to the caller, whatever it looked like; *why says more. */
+static int damaged(int r)
+{
+	return r == -EIO || r == -ENOMEM ? r : -EUCLEAN;
+}
+
+static int load_root(struct loader *l, struct hybrid_root_info *best)
+{
+	struct hybrid_engine *e = l->e;
+	u16 *generation = vzalloc(array_size(e->g->nr_index, sizeof(u16)));
+	struct hybrid_root_info root;
+	bool found = false;
+	u64 area;
+	int r = 0;
+
+	if (!generation)
+		return -ENOMEM;
+	for (area = 0; area < 2; area++) {
+		r = read_blocks(e, hybrid_root_sector(e->g, area), 1, l->mem);
+		if (r)
+			break;
+		if (hybrid_root_decode(l->mem, e->g, &e->id, &root, generation, l->why) ||
+		    (root.sequence & 1) != area || (found && root.sequence < best->sequence))
+			continue;
+		found = true;
+		*best = root;
+		memcpy(e->index_generation, generation, e->g->nr_index * sizeof(u16));
+	}
+	vfree(generation);
+	if (r)
+		return r;
+	if (!found) {
+		*l->why = "no valid root";
+		return -EUCLEAN;
+	}
+	return 0;
+}
+
+static int load_indexes(struct loader *l)
+{
+	struct hybrid_engine *e = l->e;
+	u32 nr;
+	int r;
+
+	for (nr = 0; nr < e->g->nr_index; nr++) {
+		u16 gen = e->index_generation[nr];
+
+		if (!gen)
+			continue;
+		r = read_blocks(e, hybrid_index_sector(e->g, nr, gen), 1, l->mem);
+		if (r)
+			return r;
+		r = hybrid_index_decode(l->mem, e->g, &e->id, nr, gen,
+					e->leaf_generation + nr * HYBRID_INDEX_LEAVES, l->why);
+		if (r)
+			return damaged(r);
+	}
+	return 0;
+}
+
+/* The leaves are read in large runs of one area and handed out one by one. */
+static int load_run(struct loader *l, u32 first, u32 n, u16 area,
+		    int (*leaf)(struct loader *l, u32 nr, void *block))
+{
+	struct hybrid_engine *e = l->e;
+	u32 k, from = n, to = 0;
+	int r;
+
+	for (k = 0; k < n; k++) {
+		u16 gen = e->leaf_generation[first + k];
+
+		if (!gen || (gen & 1) != area)
+			continue;
+		from = min(from, k);
+		to = k + 1;
+	}
+	if (from >= to)
+		return 0;
+	r = read_blocks(e, hybrid_leaf_sector(e->g, first + from, area), to - from, l->mem);
+	for (k = from; !r && k < to; k++) {
+		u16 gen = e->leaf_generation[first + k];
+
+		if (gen && (gen & 1) == area)
+			r = leaf(l, first + k, l->mem + (k - from) * HYBRID_META_BLOCK_SIZE);
+	}
+	return r;
+}
+
+static int load_leaves(struct loader *l, u32 first, u32 end,
+		       int (*leaf)(struct loader *l, u32 nr, void *block))
+{
+	u16 area;
+	u32 n;
+	int r;
+
+	for (; first < end; first += n) {
+		n = min_t(u32, end - first, LOAD_BLOCKS);
+		for (area = 0; area < 2; area++) {
+			r = load_run(l, first, n, area, leaf);
+			if (r)
+				return r;
+		}
+		cond_resched();
+	}
+	return 0;
+}
+
+static int load_volumes(struct loader *l, u32 nr, void *block)
+{
+	struct hybrid_engine *e = l->e;
+	struct hybrid_volume_info *info;
+	int r;
+	u32 k;
+
+	info = kcalloc(HYBRID_VOLUMES_PER_LEAF, sizeof(*info), GFP_KERNEL);
+	if (!info)
+		return -ENOMEM;
+	r = hybrid_volumes_decode(block, &e->id, nr, e->leaf_generation[nr], info, l->why);
+	if (r)
+		r = damaged(r);
+	for (k = 0; !r && k < HYBRID_VOLUMES_PER_LEAF; k++) {
+		u32 id = nr * HYBRID_VOLUMES_PER_LEAF + k;
+
+		if (info[k].state == HYBRID_VOLUME_FREE || id >= HYBRID_MAX_VOLUMES)
+			continue;
+		if (info[k].instance >= e->next_instance) {
+			*l->why = "a volume's instance was never given out";
+			r = -EUCLEAN;
+			break;
+		}
+		e->volume[id] = volume_alloc(e, id, &info[k]);
+		if (!e->volume[id])
+			r = -ENOMEM;
+	}
+	kfree(info);
+	return r;
+}
+
+/* ---- instances ----------------------------------------------------------- */
+
+static int compare_pairs(const void *a, const void *b)
+{
+	u32 x = *(const u32 *)a, y = *(const u32 *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static int index_instances(struct loader *l)
+{
+	struct hybrid_engine *e = l->e;
+	u32 id, k, *pair;
+
+	l->volume_of = vzalloc(array_size(HYBRID_MAX_VOLUMES, 2 * sizeof(u32)));
+	if (!l->volume_of)
+		return -ENOMEM;
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
+		if (!e->volume[id] || e->volume[id]->info.state != HYBRID_VOLUME_ACTIVE)
+			continue;
+		pair = l->volume_of + 2 * l->nr_volumes++;
+		pair[0] = e->volume[id]->info.instance;
+		pair[1] = id;
+	}
+	sort(l->volume_of, l->nr_volumes, 2 * sizeof(u32), compare_pairs, NULL);
+	for (k = 1; k < l->nr_volumes; k++)
+		if (l->volume_of[2 * k] == l->volume_of[2 * (k - 1)]) {
+			*l->why = "two volumes have one instance";
+			return -EUCLEAN;
+		}
+	return 0;
+}
+
+/* The volume whose blocks carry @instance; NULL: it is no more. */
+static struct hybrid_volume *find_instance(struct loader *l, u32 instance)
+{
+	u32 low = 0, high = l->nr_volumes;
+
+	while (low < high) {
+		u32 mid = (low + high) / 2;
+
+		if (l->volume_of[2 * mid] == instance)
+			return l->e->volume[l->volume_of[2 * mid + 1]];
+		if (l->volume_of[2 * mid] < instance)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return NULL;
+}
+
+/* ---- the map ------------------------------------------------------------- */
+
+static void unload(struct hybrid_engine *e, u32 set, u32 i)
+{
+	struct hybrid_set *s = &e->map.set[set];
+
+	if (!(s->flags[i] & BLOCK_MAPPED))
+		return;
+	put_dirty(e, s, i, 0);
+	put_jdirty(e, s, i, 0);
+	atomic_dec(&key_volume(e, s->key[i])->nr_cached);
+	hybrid_set_unhash(&e->map, s, i);
+	hybrid_set_flags(s, i, 0, BLOCK_MAPPED);
+	hybrid_set_free(&e->map, s, i);
+}
+
+/* Make block @i what a leaf or a record says it is. */
+static int load_block(struct loader *l, u32 set, u32 i, u32 instance, u64 oblock, u64 valid,
+		      u64 dirty)
+{
+	struct hybrid_engine *e = l->e;
+	struct hybrid_set *s = &e->map.set[set];
+	struct hybrid_volume *v = instance ? find_instance(l, instance) : NULL;
+	unsigned long flags;
+	u64 key;
+	int r = 0, other;
+
+	if (instance >= e->next_instance) {
+		*l->why = "a block's volume instance was never given out";
+		return -EUCLEAN;
+	}
+	spin_lock_irqsave(&s->lock, flags);
+	unload(e, set, i);
+	/* A block of a volume that is no more is free; its leaf still says otherwise. */
+	if (!v) {
+		if (instance)
+			mark_leaf(e, set, i);
+		goto out;
+	}
+	key = hybrid_key(v->id, to_oblock(oblock));
+	if (oblock > (v->info.data_sectors - 1) >> e->g->block_shift) {
+		*l->why = "a block lies beyond its volume's end";
+		r = -EUCLEAN;
+		goto out;
+	}
+	other = hybrid_set_find(&e->map, s, key);
+	if (hybrid_map_set_of(&e->map, key) != set || other >= 0) {
+		*l->why = other >= 0 ? "two cache blocks hold one block of a volume"
+				     : "a block is in the wrong set";
+		r = -EUCLEAN;
+		goto out;
+	}
+	hybrid_set_load(&e->map, s, i, key, valid, 0);
+	put_dirty(e, s, i, dirty);
+	put_jdirty(e, s, i, dirty);
+	atomic_inc(&v->nr_cached);
+out:
+	spin_unlock_irqrestore(&s->lock, flags);
+	return r;
+}
+
+static int load_map(struct loader *l, u32 nr, void *mem)
+{
+	struct hybrid_engine *e = l->e;
+	u32 set = (nr - HYBRID_VOLUME_LEAVES) / HYBRID_LEAVES_PER_SET;
+	u32 first = (nr - HYBRID_VOLUME_LEAVES) % HYBRID_LEAVES_PER_SET * HYBRID_MAP_LEAF_BLOCKS;
+	u32 count = first < e->map.set_size ?
+		    min_t(u32, e->map.set_size - first, HYBRID_MAP_LEAF_BLOCKS) : 0;
+	struct hybrid_set *s = &e->map.set[set];
+	struct hybrid_map_leaf *leaf = mem;
+	int r;
+	u32 k;
+
+	r = hybrid_map_check(leaf, e->g, &e->id, nr, e->leaf_generation[nr], count, l->why);
+	if (r)
+		return damaged(r);
+	s->jopen |= (u64)le16_to_cpu(leaf->open_regions) << first / HYBRID_REGION_BLOCKS;
+	for (k = 0; k < count; k++) {
+		if (!leaf->instance[k])
+			continue;
+		r = load_block(l, set, first + k, le32_to_cpu(leaf->instance[k]),
+			       le64_to_cpu(leaf->oblock[k]), le64_to_cpu(leaf->valid[k]),
+			       le64_to_cpu(leaf->dirty[k]));
+		if (r)
+			return r;
+		s->stamp[first + k] = leaf->hint[k];
+	}
+	return 0;
+}
+
+/*
+ * Two blocks of one key can stand in the log for a moment only in the order
+ * removal, mapping; so the map is injective after each record.
+ */
+static int apply_record(struct loader *l, const struct hybrid_record *r)
+{
+	struct hybrid_engine *e = l->e;
+	u32 where = le32_to_cpu(r->where), set = where / e->map.set_size;
+
+	if (le32_to_cpu(r->type) == HYBRID_RECORD_REGIONS) {
+		e->map.set[where].jopen = le64_to_cpu(r->valid);
+		mark_leaf(e, where, 0);
+		return 0;
+	}
+	mark_leaf(e, set, where % e->map.set_size);
+	return load_block(l, set, where % e->map.set_size, le32_to_cpu(r->instance),
+			  le64_to_cpu(r->oblock), le64_to_cpu(r->valid), le64_to_cpu(r->dirty));
+}
+
+struct replay {
+	struct hybrid_engine *e;
+	struct loader *l;
+};
+
+static int replay_read(void *context, u64 sector, u32 blocks, void *mem)
+{
+	struct replay *rp = context;
+
+	return read_blocks(rp->e, sector, blocks, mem);
+}
+
+static int replay_apply(void *context, const struct hybrid_record *r)
+{
+	struct replay *rp = context;
+
+	return apply_record(rp->l, r);
+}
+
+/* In open regions the origin wins: what is clean there is forgotten. */
+static void forget_open(struct hybrid_engine *e, u32 set)
+{
+	struct hybrid_set *s = &e->map.set[set];
+	unsigned long flags;
+	u32 i;
+
+	spin_lock_irqsave(&s->lock, flags);
+	for (i = 0; s->jopen && i < e->map.set_size; i++) {
+		u64 dirty = block_mask(e, s, MASK_JDIRTY, i);
+
+		if (!(s->jopen & region_bit(i)) || !(s->flags[i] & BLOCK_MAPPED))
+			continue;
+		hybrid_set_invalidate(&e->map, s, i, ~dirty);
+		set_put_mask(&e->map, s, MASK_JVALID, i, dirty);
+		if (!dirty)
+			unload(e, set, i);
+	}
+	if (s->jopen)
+		mark_leaf(e, set, 0);
+	s->jopen = 0;
+	/* The stamps held the policy's hints meanwhile. */
+	for (i = 0; i < e->map.set_size; i++) {
+		if (s->flags[i] & BLOCK_MAPPED)
+			e->policy->load(s->policy, i, s->stamp[i]);
+		s->stamp[i] = 0;
+	}
+	spin_unlock_irqrestore(&s->lock, flags);
+}
+
+/* ---- making it durable --------------------------------------------------- */
+
+static int write_checkpoint(struct hybrid_engine *e)
+{
+	int r;
+
+	checkpoint_begin(e);
+	while (e->cp_phase != CP_NONE) {
+		checkpoint_step(e);
+		e->meta_op.type = HYBRID_OP_META;
+		e->meta_op.write = true;
+		e->meta_op.origin = false;
+		e->meta_op.volume = NULL;
+		e->meta_op.io = NULL;
+		r = e->ops->do_op(e, &e->meta_op);
+		if (r) {
+			e->cp_phase = CP_NONE;
+			return r;
+		}
+		checkpoint_step_done(e);
+	}
+	return 0;
+}
+
+static int start(struct hybrid_engine *e, const char **why)
+{
+	int r;
+
+	e->id.epoch = e->ops->random(e);
+	e->cp_clean = false;
+	r = write_checkpoint(e);
+	if (r) {
+		*why = "the cache device cannot be written";
+		return r;
+	}
+	e->stopping = false;
+	e->loaded = true;
+	return 0;
+}
+
+static int load(struct loader *l)
+{
+	struct hybrid_engine *e = l->e;
+	struct hybrid_root_info root = { .sequence = 0 };
+	struct replay rp = { .e = e, .l = l };
+	u32 set;
+	int r;
+
+	r = flush_cache(e);
+	if (!r)
+		r = load_root(l, &root);
+	if (r)
+		return r;
+	e->root_sequence = root.sequence;
+	e->id.epoch = root.epoch;
+	e->next_instance = root.next_instance;
+	e->journal.tail = root.journal_tail;
+	e->journal.head = root.journal_head;
+	r = load_indexes(l);
+	if (!r)
+		r = load_leaves(l, 0, HYBRID_VOLUME_LEAVES, load_volumes);
+	if (!r)
+		r = index_instances(l);
+	if (!r)
+		r = load_leaves(l, HYBRID_VOLUME_LEAVES, e->g->nr_leaves, load_map);
+	if (!r && !(root.flags & HYBRID_ROOT_CLEAN))
+		r = hybrid_journal_replay(&e->journal, &e->id, root.journal_head, replay_read,
+					  replay_apply, &rp, l->why);
+	if (r)
+		return damaged(r);
+	for (set = 0; set < e->map.nr_sets; set++) {
+		forget_open(e, set);
+		cond_resched();
+	}
+	return 0;
+}
+
+int hybrid_engine_load(struct hybrid_engine *e, const char **why)
+{
+	struct loader l = { .e = e, .why = why };
+	int r = -ENOMEM;
+
+	*why = "the cache device cannot be read";
+	l.mem = vzalloc(LOAD_BLOCKS * HYBRID_META_BLOCK_SIZE);
+	if (l.mem)
+		r = load(&l);
+	vfree(l.mem);
+	vfree(l.volume_of);
+	if (r == -ENOMEM)
+		*why = "there is not enough memory";
+	return r ? r : start(e, why);
+}
+
+int hybrid_engine_restart(struct hybrid_engine *e, const char **why)
+{
+	*why = "the pool has failed";
+	if (e->failed)
+		return -EIO;
+	return start(e, why);
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Discard and write-zeroes, which may span many blocks.
+ *
+ *   1. the range is entered on the volume's list: from then on writes to it
+ *      wait, no fill of it begins, nothing of it is written back;
+ *   2. block by block: wait for writes and jobs in flight, and (J4) for the
+ *      region of a clean granule to be open;
+ *   3. the origin carries the operation out;
+ *   4. the granules are dropped from the cache.  Zeroes replace dirty data, so
+ *      the record of that waits for an origin flush (J2); a discard need not.
+ *
+ * A range that does not begin or end with a granule is cut down (discard) or
+ * refused (zeroes: the block layer then writes them).
+ */
+#include "engine-internal.h"
+
+static bool overlaps(const struct hybrid_io *r, u64 sector, u32 count)
+{
+	return r->sector < sector + count && sector < r->sector + r->count;
+}
+
+static bool find_range(struct hybrid_volume *v, u64 sector, u32 count)
+{
+	struct hybrid_io *r;
+
+	list_for_each_entry(r, &v->ranges, link)
+		if (overlaps(r, sector, count))
+			return true;
+	return false;
+}
+
+bool range_blocks(struct hybrid_volume *v, u64 sector, u32 count)
+{
+	unsigned long flags;
+	bool found;
+
+	if (!READ_ONCE(v->nr_ranges))
+		return false;
+	spin_lock_irqsave(&v->e->lock, flags);
+	found = find_range(v, sector, count);
+	spin_unlock_irqrestore(&v->e->lock, flags);
+	return found;
+}
+
+bool range_wait(struct hybrid_volume *v, struct hybrid_io *io)
+{
+	unsigned long flags;
+	bool found;
+
+	spin_lock_irqsave(&v->e->lock, flags);
+	found = find_range(v, io->sector, io->count);
+	if (found)
+		list_add_tail(&io->link, &v->range_waiters);
+	spin_unlock_irqrestore(&v->e->lock, flags);
+	return found;
+}
+
+/* Cut the range to whole granules; false: nothing is left, or it may not be cut. */
+static bool align_range(struct hybrid_engine *e, struct hybrid_io *io)
+{
+	u64 granule = e->g->granule_sectors, end = io->sector + io->count;
+	u64 from = round_up(io->sector, granule), to = round_down(end, granule);
+
+	if (end == io->volume->info.data_sectors)
+		to = end;
+	if (from == io->sector && to == end)
+		return true;
+	if (io->type == HYBRID_IO_ZEROES || from >= to)
+		return false;
+	io->sector = from;
+	io->count = to - from;
+	return true;
+}
+
+/* The part of the range in block @b: key and granules into @io. */
+static void range_block(struct hybrid_engine *e, struct hybrid_io *io, u64 b)
+{
+	u64 start = b << e->g->block_shift;
+	u64 from = max(io->sector, start), to = min(io->sector + io->count,
+						    start + e->g->block_sectors);
+	u32 first = (from - start) >> e->g->granule_shift;
+	u32 last = (to - start - 1) >> e->g->granule_shift;
+
+	io->key = hybrid_key(io->volume->id, to_oblock(b));
+	io->set = hybrid_map_set_of(&e->map, io->key);
+	io->mask = GENMASK_ULL(last, first);
+}
+
+/* Must the range wait for something in this block? */
+static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			struct hybrid_actions *acts)
+{
+	int i = hybrid_set_find(&e->map, s, io->key);
+	u64 jclean;
+
+	io->wait = 0;
+	if (write_in_flight(s, io->key, io->mask))
+		io->wait = WAIT_OVERLAP;
+	if (i < 0)
+		return io->wait;
+	if (s->flags[i] & BLOCK_TRANSIT)
+		io->wait = WAIT_TRANSIT;
+	else if (s->flags[i] & BLOCK_REMOVED)
+		resurrect(e, s, i);
+	if (s->flags[i] & BLOCK_BUSY)
+		io->wait = WAIT_BUSY;
+	if (io->wait || READ_ONCE(e->failed))
+		return io->wait;
+	s->recent |= region_bit(i);
+	jclean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
+	if ((jclean & io->mask) && !(s->dopen & region_bit(i))) {
+		open_region(e, io->set, i, acts);
+		io->wait = WAIT_OPEN;
+	}
+	return io->wait;
+}
+
+static u64 first_block(const struct hybrid_engine *e, const struct hybrid_io *io)
+{
+	return io->sector >> e->g->block_shift;
+}
+
+static u64 last_block(const struct hybrid_engine *e, const struct hybrid_io *io)
+{
+	return (io->sector + io->count - 1) >> e->g->block_shift;
+}
+
+static bool range_enter(struct hybrid_engine *e, struct hybrid_io *io)
+{
+	struct hybrid_volume *v = io->volume;
+	unsigned long flags;
+	bool entered;
+
+	spin_lock_irqsave(&e->lock, flags);
+	/* One at a time where they overlap. */
+	entered = !find_range(v, io->sector, io->count);
+	if (entered) {
+		list_add_tail(&io->link, &v->ranges);
+		WRITE_ONCE(v->nr_ranges, v->nr_ranges + 1);
+		WRITE_ONCE(e->nr_ranges, e->nr_ranges + 1);
+		io->state = IO_RANGE;
+		io->cursor = first_block(e, io);
+	} else {
+		list_add_tail(&io->link, &v->range_waiters);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	return entered;
+}
+
+static void range_leave(struct hybrid_engine *e, struct hybrid_io *io,
+			struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+	unsigned long flags;
+	LIST_HEAD(waiters);
+
+	spin_lock_irqsave(&e->lock, flags);
+	list_del_init(&io->link);
+	WRITE_ONCE(v->nr_ranges, v->nr_ranges - 1);
+	WRITE_ONCE(e->nr_ranges, e->nr_ranges - 1);
+	list_splice_init(&v->range_waiters, &waiters);
+	spin_unlock_irqrestore(&e->lock, flags);
+	rerun_list(e, &waiters, acts);
+}
+
+/* Phase 2, from io->cursor on; false: it waits, by io->wait_link. */
+static bool prepare_blocks(struct hybrid_engine *e, struct hybrid_io *io,
+			   struct hybrid_actions *acts)
+{
+	for (; io->cursor <= last_block(e, io); io->cursor++) {
+		struct hybrid_set *s;
+		unsigned long flags;
+		bool waits;
+
+		range_block(e, io, io->cursor);
+		s = &e->map.set[io->set];
+		spin_lock_irqsave(&s->lock, flags);
+		waits = range_waits(e, s, io, acts);
+		if (waits)
+			list_add_tail(&io->wait_link, &s->waiting_ranges);
+		spin_unlock_irqrestore(&s->lock, flags);
+		if (waits)
+			return false;
+	}
+	return true;
+}
+
+enum hybrid_map_result range_io(struct hybrid_engine *e, struct hybrid_io *io,
+				struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+
+	if (io->state != IO_RANGE) {
+		if (!align_range(e, io)) {
+			complete_io(io, io->type == HYBRID_IO_ZEROES ? -EOPNOTSUPP : 0, acts);
+			return HYBRID_MAP_TAKEN;
+		}
+		if (!range_enter(e, io))
+			return HYBRID_MAP_TAKEN;
+	}
+	if (!prepare_blocks(e, io, acts))
+		return HYBRID_MAP_TAKEN;
+	if (READ_ONCE(e->failed) && v->has_sb && READ_ONCE(v->sb_state) != SB_ALONE) {
+		/* Rare enough: the range is given up and begins anew. */
+		io->state = IO_NEW;
+		range_leave(e, io, acts);
+		sb_wait(e, v, SB_ALONE, io, acts);
+		return HYBRID_MAP_TAKEN;
+	}
+	user_op(io, true, v->info.data_sector + io->sector, false);
+	return HYBRID_MAP_REMAP;
+}
+
+/* After an error only clean granules go: the origin may have changed below them. */
+static void drop_granules(struct hybrid_engine *e, struct hybrid_io *io, int error)
+{
+	struct hybrid_set *s = &e->map.set[io->set];
+	unsigned long flags;
+	int i;
+
+	spin_lock_irqsave(&s->lock, flags);
+	i = hybrid_set_find(&e->map, s, io->key);
+	if (i >= 0 && (s->flags[i] & BLOCK_MAPPED)) {
+		u64 dirty = block_mask(e, s, MASK_DIRTY, i);
+		u64 drop = error ? io->mask & ~dirty : io->mask;
+
+		put_dirty(e, s, i, dirty & ~drop);
+		hybrid_set_invalidate(&e->map, s, i, drop);
+		if (io->type == HYBRID_IO_ZEROES)
+			s->stamp[i] = (u32)READ_ONCE(io->volume->last_write);
+		if (set_unrecorded(&e->map, s, i))
+			mark_must(e, io->set, i);
+		/* The user's next flush makes this final. */
+		WRITE_ONCE(io->volume->cache_written, true);
+	}
+	spin_unlock_irqrestore(&s->lock, flags);
+}
+
+bool range_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
+		struct hybrid_actions *acts)
+{
+	u64 b;
+
+	origin_written(e, io->volume);
+	if (error) {
+		count(io->volume, HYBRID_ORIGIN_ERRORS);
+		io->error = error;
+	}
+	for (b = first_block(e, io); b <= last_block(e, io); b++) {
+		range_block(e, io, b);
+		drop_granules(e, io, error);
+	}
+	range_leave(e, io, acts);
+	return true;
+}

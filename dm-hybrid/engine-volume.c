@@ -1,0 +1,664 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Volumes: the table, and the origins' superblocks.
+ *
+ * The superblock of a formatted origin is written for three reasons:
+ *   - the session nonce, when the volume is opened (J9): first the cache holds
+ *     {old, new}, then the origin gets new, then the cache forgets old;
+ *   - the dirty flag, before the first dirty write (J10); it is taken off when
+ *     a clean volume is closed;
+ *   - a fresh nonce that the cache does not know, before the origin is written
+ *     without its cache.
+ */
+#include "engine-internal.h"
+
+struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
+				   const struct hybrid_volume_info *info)
+{
+	struct hybrid_volume *v = kzalloc(sizeof(*v), GFP_KERNEL);
+
+	if (!v)
+		return NULL;
+	v->counters = alloc_percpu(struct hybrid_counters);
+	v->sb_block = kzalloc(sizeof(*v->sb_block), GFP_KERNEL);
+	if (!v->counters || !v->sb_block) {
+		volume_free(v);
+		return NULL;
+	}
+	v->e = e;
+	v->id = id;
+	v->info = *info;
+	v->mode = info->mode;
+	v->cutoff = info->cutoff_sectors;
+	/* Epoch 0 is flushed: stamps of blocks never written count as settled. */
+	v->epoch = 1;
+	INIT_LIST_HEAD(&v->open_link);
+	INIT_LIST_HEAD(&v->flush_now);
+	INIT_LIST_HEAD(&v->flush_next);
+	INIT_LIST_HEAD(&v->sb_waiters);
+	INIT_LIST_HEAD(&v->ranges);
+	INIT_LIST_HEAD(&v->range_waiters);
+	spin_lock_init(&v->stream_lock);
+	return v;
+}
+
+void volume_free(struct hybrid_volume *v)
+{
+	if (!v)
+		return;
+	free_percpu(v->counters);
+	kfree(v->sb_block);
+	kfree(v);
+}
+
+/* ---- the origin's superblock, while the volume is open ------------------- */
+
+static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
+		       struct hybrid_actions *acts);
+
+static void sb_write_copy(struct hybrid_volume *v, struct hybrid_op *op)
+{
+	u64 sector = hybrid_sb_sector(v->sb.member_sectors, v->sb_copy);
+
+	hybrid_sb_encode(v->sb_block, &v->sb, sector);
+	v->sb_segment.origin = true;
+	v->sb_segment.sector = sector;
+	v->sb_segment.offset = 0;
+	v->sb_segment.count = HYBRID_META_BLOCK_SECTORS;
+	op->type = HYBRID_OP_META;
+	op->write = true;
+	op->origin = true;
+	op->fua = true;
+	op->preflush = true;
+	op->volume = v;
+	op->io = NULL;
+	op->mem = v->sb_block;
+	op->segments = &v->sb_segment;
+	op->nr_segments = 1;
+	op->error_cache = 0;
+	op->error_origin = 0;
+	op->done = sb_written;
+}
+
+/* Under the engine's lock: write both copies for what is wanted now. */
+static void sb_update(struct hybrid_engine *e, struct hybrid_volume *v,
+		      struct hybrid_actions *acts)
+{
+	v->sb_busy = true;
+	v->sb_copy = 0;
+	v->sb_writing = v->sb_wanted;
+	v->sb.sequence++;
+	if (v->sb_writing == SB_ALONE)
+		v->sb.nonce = e->ops->random(e);
+	else
+		v->sb.flags |= HYBRID_SB_DIRTY;
+	sb_write_copy(v, &v->sb_op);
+	act(acts, &v->sb_op);
+}
+
+static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
+		       struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = op->volume;
+	struct hybrid_io *io, *n;
+	unsigned long flags;
+	LIST_HEAD(waiters);
+	int error = op->error_origin;
+
+	spin_lock_irqsave(&e->lock, flags);
+	if (!error && v->sb_copy == 0) {
+		v->sb_copy = 1;
+		sb_write_copy(v, op);
+		act(acts, op);
+		spin_unlock_irqrestore(&e->lock, flags);
+		return;
+	}
+	v->sb_busy = false;
+	if (!error)
+		WRITE_ONCE(v->sb_state, v->sb_writing);
+	if (!error && v->sb_wanted > v->sb_state)
+		sb_update(e, v, acts);
+	else
+		list_splice_init(&v->sb_waiters, &waiters);
+	spin_unlock_irqrestore(&e->lock, flags);
+	if (!error) {
+		rerun_list(e, &waiters, acts);
+		return;
+	}
+	count(v, HYBRID_ORIGIN_ERRORS);
+	list_for_each_entry_safe(io, n, &waiters, link) {
+		list_del_init(&io->link);
+		complete_io(io, error, acts);
+	}
+}
+
+void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wanted,
+	     struct hybrid_io *io, struct hybrid_actions *acts)
+{
+	unsigned long flags;
+	bool ready;
+
+	spin_lock_irqsave(&e->lock, flags);
+	ready = v->sb_state >= wanted;
+	if (!ready) {
+		list_add_tail(&io->link, &v->sb_waiters);
+		v->sb_wanted = max_t(u8, v->sb_wanted, wanted);
+		if (!v->sb_busy)
+			sb_update(e, v, acts);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	/* Became so meanwhile: run it again from a fresh start. */
+	if (ready) {
+		io->op.type = HYBRID_OP_WORK;
+		io->op.io = io;
+		io->op.done = rerun_op;
+		act(acts, &io->op);
+	}
+}
+
+/* ---- blocking superblock I/O, while a volume is opened or closed --------- */
+
+static int sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool write)
+{
+	struct hybrid_engine *e = v->e;
+	struct hybrid_op *op = &v->sb_op;
+	int r;
+
+	v->sb_copy = copy;
+	v->sb.member_sectors = sectors;
+	sb_write_copy(v, op);
+	op->write = write;
+	op->fua = write;
+	op->preflush = write;
+	r = e->ops->do_op(e, op);
+	return r;
+}
+
+static int sb_write_both(struct hybrid_volume *v)
+{
+	u64 sectors = v->sb.member_sectors;
+	int r;
+
+	v->sb.sequence++;
+	r = sb_io(v, 0, sectors, true);
+	return r ? r : sb_io(v, 1, sectors, true);
+}
+
+/* The newer of the two copies that are good. */
+static int sb_read(struct hybrid_volume *v, u64 sectors, const char **why)
+{
+	struct hybrid_sb sb, best = { .sequence = 0 };
+	unsigned int copy;
+	int r, first = 0;
+	bool found = false;
+
+	for (copy = 0; copy < 2; copy++) {
+		r = sb_io(v, copy, sectors, false);
+		if (!r)
+			r = hybrid_sb_decode(v->sb_block, hybrid_sb_sector(sectors, copy),
+					     sectors, &sb, why);
+		if (r) {
+			first = first ? first : r;
+			continue;
+		}
+		if (!found || sb.sequence > best.sequence)
+			best = sb;
+		found = true;
+	}
+	if (!found)
+		return first;
+	v->sb = best;
+	return 0;
+}
+
+static int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume *v,
+		      const char **why)
+{
+	const struct hybrid_volume_info *info = &v->info;
+	const struct hybrid_sb *sb = &v->sb;
+
+	*why = NULL;
+	if (sb->role != HYBRID_ROLE_ORIGIN)
+		*why = "is not an origin";
+	else if (memcmp(sb->pool_uuid, e->sb.pool_uuid, HYBRID_UUID_SIZE))
+		*why = "belongs to another pool";
+	else if (memcmp(sb->volume_uuid, info->uuid, HYBRID_UUID_SIZE))
+		*why = "belongs to another volume";
+	else if (memcmp(sb->member_uuid, info->member_uuid, HYBRID_UUID_SIZE))
+		*why = "is another member";
+	else if (memcmp(sb->pairing_key, info->pairing_key, HYBRID_KEY_SIZE))
+		*why = "carries another pairing key";
+	else if (sb->data_sector != info->data_sector || sb->data_sectors != info->data_sectors)
+		*why = "has another data area than the volume table says";
+	return *why ? -EMEDIUMTYPE : 0;
+}
+
+/* Everything cached of the volume is forgotten: its records carry a dead instance. */
+static int new_instance(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	unsigned long flags;
+	int r;
+
+	volume_purge(e, v, false);
+	spin_lock_irqsave(&e->lock, flags);
+	v->info.instance = e->next_instance++;
+	mark_volume_leaf(e, v->id);
+	spin_unlock_irqrestore(&e->lock, flags);
+	r = e->ops->wait_checkpoint(e);
+	if (!r)
+		volume_purge(e, v, true);
+	return r;
+}
+
+/* The origin is the one that the cache last saw, or its cached data goes. */
+static int check_nonce(struct hybrid_engine *e, struct hybrid_volume *v, const char **why)
+{
+	struct hybrid_volume_info *info = &v->info;
+
+	if (v->sb.nonce == info->nonce || (info->nonce_old && v->sb.nonce == info->nonce_old))
+		return 0;
+	if (atomic_read(&v->nr_jdirty)) {
+		*why = "was written without its cache, which holds newer data of it";
+		return -EMEDIUMTYPE;
+	}
+	return new_instance(e, v);
+}
+
+static int exchange_nonce(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	u64 new = e->ops->random(e);
+	unsigned long flags;
+	int r;
+
+	spin_lock_irqsave(&e->lock, flags);
+	v->info.nonce_old = v->sb.nonce;
+	v->info.nonce = new;
+	mark_volume_leaf(e, v->id);
+	spin_unlock_irqrestore(&e->lock, flags);
+	r = e->ops->wait_checkpoint(e);
+	if (r)
+		return r;
+	v->sb.nonce = new;
+	v->sb.instance = v->info.instance;
+	v->sb.volume_id = v->id;
+	r = sb_write_both(v);
+	if (r)
+		return r;
+	spin_lock_irqsave(&e->lock, flags);
+	v->info.nonce_old = 0;
+	mark_volume_leaf(e, v->id);
+	spin_unlock_irqrestore(&e->lock, flags);
+	return e->ops->wait_checkpoint(e);
+}
+
+/* What is on the origin now must not be lost later (J8). */
+static int flush_origin(struct hybrid_volume *v)
+{
+	struct hybrid_op *op = &v->flush_op;
+
+	op->type = HYBRID_OP_FLUSH;
+	op->write = true;
+	op->origin = true;
+	op->volume = v;
+	op->io = NULL;
+	op->nr_segments = 0;
+	return v->e->ops->do_op(v->e, op);
+}
+
+static int open_formatted(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
+			  const char **why)
+{
+	int r = sb_read(v, sectors, why);
+
+	if (r == -ENODATA)
+		*why = "has no dm-hybrid superblock";
+	if (r == -EIO)
+		*why = "cannot be read";
+	if (!r)
+		r = sb_matches(e, v, why);
+	if (!r)
+		r = check_nonce(e, v, why);
+	if (!r) {
+		r = exchange_nonce(e, v);
+		if (r)
+			*why = "or the cache device cannot be written";
+	}
+	if (r)
+		return r == -EIO || r == -ENOMEM ? r : -EMEDIUMTYPE;
+	v->has_sb = true;
+	v->sb_state = v->sb.flags & HYBRID_SB_DIRTY ? SB_DIRTY : SB_CLEAN;
+	v->sb_wanted = v->sb_state;
+	return 0;
+}
+
+/*
+ * No nonce tells whether an origin in place was written elsewhere: it starts
+ * cold, but for what is dirty.
+ */
+static int open_inplace(struct hybrid_engine *e, struct hybrid_volume *v, const char **why)
+{
+	v->has_sb = false;
+	v->sb_state = SB_ALONE;
+	if (atomic_read(&v->nr_jdirty))
+		return 0;
+	*why = "cannot be started cold: the cache device cannot be written";
+	return new_instance(e, v);
+}
+
+int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void *context,
+		       struct hybrid_volume **volume, const char **why)
+{
+	struct hybrid_volume *v = id < HYBRID_MAX_VOLUMES ? e->volume[id] : NULL;
+	unsigned long flags;
+	int r;
+
+	*why = "is not in the pool's volume table";
+	if (!v || v->info.state != HYBRID_VOLUME_ACTIVE)
+		return -ENOENT;
+	*why = "is in use";
+	if (v->open)
+		return -EBUSY;
+	*why = "is smaller than its volume";
+	if (v->info.data_sector + v->info.data_sectors > origin_sectors)
+		return -EMEDIUMTYPE;
+	*why = "belongs to a pool that has failed";
+	if (e->failed)
+		return -EIO;
+	v->context = context;
+	*why = "cannot be flushed";
+	r = flush_origin(v);
+	if (!r)
+		r = v->info.flags & HYBRID_VOLUME_INPLACE ? open_inplace(e, v, why)
+							  : open_formatted(e, v, origin_sectors, why);
+	if (r)
+		return r;
+	spin_lock_irqsave(&e->lock, flags);
+	v->open = true;
+	v->suspended = false;
+	v->flush_error = 0;
+	/* A mode that keeps nothing dirty gets rid of what there is (S14). */
+	v->draining = v->mode != HYBRID_MODE_WRITEBACK;
+	e->nr_open++;
+	list_add_tail(&v->open_link, &e->open_volumes);
+	spin_unlock_irqrestore(&e->lock, flags);
+	*volume = v;
+	return 0;
+}
+
+/*
+ * What was written back becomes durable, and recorded, while the origin can
+ * still be reached.
+ */
+static int settle_volume(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	unsigned long flags;
+	int r = v->flush_error;
+
+	if (!r && v->last_write > v->flushed) {
+		spin_lock_irqsave(&e->lock, flags);
+		v->flush_target = v->epoch;
+		WRITE_ONCE(v->epoch, v->epoch + 1);
+		spin_unlock_irqrestore(&e->lock, flags);
+		r = flush_origin(v);
+		if (!r)
+			WRITE_ONCE(v->flushed, v->flush_target);
+	}
+	return r ? r : e->ops->wait_checkpoint(e);
+}
+
+/* A clean volume's origin says so (J10): its clean records are durable. */
+static int clear_dirty_flag(struct hybrid_volume *v)
+{
+	if (!v->has_sb || v->sb_state != SB_DIRTY)
+		return 0;
+	if (atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty))
+		return 0;
+	v->sb.flags &= ~HYBRID_SB_DIRTY;
+	return sb_write_both(v);
+}
+
+int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	unsigned long flags;
+	int r = -EIO;
+
+	if (!READ_ONCE(e->failed))
+		r = settle_volume(e, v);
+	if (!r)
+		r = clear_dirty_flag(v);
+	spin_lock_irqsave(&e->lock, flags);
+	v->open = false;
+	v->cache_written = false;
+	v->cache_flushing = false;
+	e->nr_open--;
+	list_del_init(&v->open_link);
+	spin_unlock_irqrestore(&e->lock, flags);
+	return r;
+}
+
+bool hybrid_volume_suspend(struct hybrid_engine *e, struct hybrid_volume *v,
+			   struct hybrid_actions *acts)
+{
+	unsigned long flags;
+	bool done;
+
+	spin_lock_irqsave(&e->lock, flags);
+	v->suspended = true;
+	done = !v->nr_writebacks && !v->flush_busy && !v->sb_busy && !e->nr_busy_jobs;
+	spin_unlock_irqrestore(&e->lock, flags);
+	return done;
+}
+
+void hybrid_volume_resume(struct hybrid_engine *e, struct hybrid_volume *v,
+			  struct hybrid_actions *acts)
+{
+	WRITE_ONCE(v->suspended, false);
+	writeback_kick(e, acts);
+}
+
+/* ---- the table ----------------------------------------------------------- */
+
+static bool same_volume(const struct hybrid_volume_info *a, const struct hybrid_volume_info *b)
+{
+	return !memcmp(a->uuid, b->uuid, HYBRID_UUID_SIZE) ||
+	       !memcmp(a->member_uuid, b->member_uuid, HYBRID_UUID_SIZE) ||
+	       !strncmp(a->name, b->name, HYBRID_NAME_SIZE);
+}
+
+int hybrid_volume_create(struct hybrid_engine *e, u32 id, const struct hybrid_volume_info *info)
+{
+	struct hybrid_volume *v;
+	unsigned long flags;
+	u32 k;
+	int r;
+
+	if (id >= HYBRID_MAX_VOLUMES)
+		return -EINVAL;
+	for (k = 0; k < HYBRID_MAX_VOLUMES; k++)
+		if (e->volume[k] && (k == id || same_volume(&e->volume[k]->info, info)))
+			return -EEXIST;
+	v = volume_alloc(e, id, info);
+	if (!v)
+		return -ENOMEM;
+	spin_lock_irqsave(&e->lock, flags);
+	v->info.state = HYBRID_VOLUME_ACTIVE;
+	v->info.instance = e->next_instance++;
+	e->volume[id] = v;
+	mark_volume_leaf(e, id);
+	spin_unlock_irqrestore(&e->lock, flags);
+	r = e->ops->wait_checkpoint(e);
+	return r;
+}
+
+/* A block of a closed volume: gone from RAM; not free before the disk knows. */
+static void purge_block(struct hybrid_engine *e, u32 set, u32 i, bool free)
+{
+	struct hybrid_set *s = &e->map.set[set];
+
+	if (s->flags[i] & BLOCK_MAPPED) {
+		e->policy->remove(s->policy, i);
+		atomic_dec(&key_volume(e, s->key[i])->nr_cached);
+	}
+	put_dirty(e, s, i, 0);
+	put_jdirty(e, s, i, 0);
+	mark_leaf(e, set, i);
+	hybrid_set_flags(s, i, BLOCK_REMOVED | BLOCK_TRANSIT, BLOCK_MAPPED | BLOCK_JMAPPED);
+	if (free) {
+		hybrid_set_unhash(&e->map, s, i);
+		hybrid_set_free(&e->map, s, i);
+	}
+}
+
+static void purge_set(struct hybrid_engine *e, struct hybrid_volume *v, u32 set, bool free)
+{
+	struct hybrid_set *s = &e->map.set[set];
+	unsigned long flags;
+	u32 i;
+
+	spin_lock_irqsave(&s->lock, flags);
+	for (i = 0; i < e->map.set_size; i++)
+		if ((s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)) &&
+		    hybrid_key_volume(s->key[i]) == v->id)
+			purge_block(e, set, i, free);
+	spin_unlock_irqrestore(&s->lock, flags);
+}
+
+/* Nothing of the volume may be in flight.  @free: its records are dead, durably. */
+void volume_purge(struct hybrid_engine *e, struct hybrid_volume *v, bool free)
+{
+	u32 set;
+
+	for (set = 0; set < e->map.nr_sets; set++) {
+		purge_set(e, v, set, free);
+		cond_resched();
+	}
+}
+
+int hybrid_volume_delete(struct hybrid_engine *e, u32 id, bool drop_dirty)
+{
+	struct hybrid_volume *v = id < HYBRID_MAX_VOLUMES ? e->volume[id] : NULL;
+	unsigned long flags;
+	int r;
+
+	if (!v)
+		return -ENOENT;
+	if (v->open)
+		return -EBUSY;
+	if (v->info.state == HYBRID_VOLUME_TOMBSTONE)
+		return 0;
+	if (!drop_dirty && (atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty)))
+		return -EBUSY;
+	spin_lock_irqsave(&e->lock, flags);
+	v->info.state = HYBRID_VOLUME_TOMBSTONE;
+	mark_volume_leaf(e, id);
+	spin_unlock_irqrestore(&e->lock, flags);
+	r = e->ops->wait_checkpoint(e);
+	if (!r)
+		volume_purge(e, v, true);
+	return r;
+}
+
+int hybrid_volume_forget(struct hybrid_engine *e, u32 id)
+{
+	struct hybrid_volume *v = id < HYBRID_MAX_VOLUMES ? e->volume[id] : NULL;
+	unsigned long flags;
+	int r;
+
+	if (!v)
+		return -ENOENT;
+	if (v->info.state != HYBRID_VOLUME_TOMBSTONE)
+		return -EBUSY;
+	spin_lock_irqsave(&e->lock, flags);
+	e->volume[id] = NULL;
+	mark_volume_leaf(e, id);
+	spin_unlock_irqrestore(&e->lock, flags);
+	r = e->ops->wait_checkpoint(e);
+	volume_free(v);
+	return r;
+}
+
+int hybrid_volume_info(struct hybrid_engine *e, u32 id, struct hybrid_volume_info *info)
+{
+	unsigned long flags;
+	int r = -ENOENT;
+
+	spin_lock_irqsave(&e->lock, flags);
+	if (id < HYBRID_MAX_VOLUMES && e->volume[id]) {
+		*info = e->volume[id]->info;
+		r = 0;
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	return r;
+}
+
+/* ---- settings and reports ------------------------------------------------ */
+
+void *hybrid_volume_context(struct hybrid_volume *v)
+{
+	return v->context;
+}
+
+u64 hybrid_volume_data_sector(struct hybrid_volume *v)
+{
+	return v->info.data_sector;
+}
+
+u64 hybrid_volume_sectors(struct hybrid_volume *v)
+{
+	return v->info.data_sectors;
+}
+
+void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u32 mode,
+			    struct hybrid_actions *acts)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	if (v->mode != mode || v->info.mode != mode) {
+		WRITE_ONCE(v->mode, mode);
+		v->info.mode = mode;
+		mark_volume_leaf(e, v->id);
+		e->cp_wanted = true;
+		meta_kick_locked(e, acts);
+	}
+	v->draining = mode != HYBRID_MODE_WRITEBACK;
+	spin_unlock_irqrestore(&e->lock, flags);
+	writeback_kick(e, acts);
+}
+
+void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	WRITE_ONCE(v->cutoff, sectors);
+	v->info.cutoff_sectors = sectors;
+	mark_volume_leaf(e, v->id);
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
+void hybrid_volume_reset_counters(struct hybrid_volume *v)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		memset(per_cpu_ptr(v->counters, cpu), 0, sizeof(struct hybrid_counters));
+}
+
+void hybrid_volume_status(struct hybrid_engine *e, struct hybrid_volume *v,
+			  struct hybrid_volume_status *st)
+{
+	int cpu, c;
+
+	memset(st, 0, sizeof(*st));
+	st->degraded = e->failed;
+	st->draining = (v->draining || e->draining) &&
+		       (atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty));
+	st->mode = v->mode;
+	st->cutoff = v->cutoff;
+	st->dirty = max(atomic_read(&v->nr_dirty), atomic_read(&v->nr_jdirty));
+	st->cached = atomic_read(&v->nr_cached);
+	for_each_possible_cpu(cpu)
+		for (c = 0; c < HYBRID_NR_COUNTERS; c++)
+			st->counter[c] += per_cpu_ptr(v->counters, cpu)->c[c];
+}

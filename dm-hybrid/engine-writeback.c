@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Writeback: dirty blocks go to their origins in the order of their keys, that
+ * is sorted by volume and address, a window of neighbours at a time.
+ *
+ * The keys come from sweeps: each gathers the NR_CANDIDATES lowest dirty keys
+ * at or above the cursor and sorts them; the cursor follows the last one.
+ *
+ * A job on a window:
+ *   1. its dirty blocks without a write in flight become BUSY; writes may go
+ *      on (unless the job is exclusive), but what they touch stays dirty (J2);
+ *   2. the dirty granules are read from the cache, then written to the origin
+ *      in runs;
+ *   3. granules that were not touched become clean in RAM.  The journal hears
+ *      of it after an origin flush, with the next lazy commit.
+ */
+#include "engine-internal.h"
+
+/* ---- one window ---------------------------------------------------------- */
+
+static void window_read(struct hybrid_engine *e, struct hybrid_op *op,
+			struct hybrid_actions *acts);
+static void window_written(struct hybrid_engine *e, struct hybrid_op *op,
+			   struct hybrid_actions *acts);
+
+static u32 window_blocks(const struct hybrid_engine *e)
+{
+	return 1U << e->g->window_shift;
+}
+
+static void window_op(struct hybrid_job *job, bool write,
+		      void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
+				   struct hybrid_actions *acts))
+{
+	struct hybrid_op *op = &job->op;
+
+	op->type = HYBRID_OP_TRANSFER;
+	op->write = write;
+	op->fua = false;
+	op->preflush = false;
+	op->volume = job->volume;
+	op->io = NULL;
+	op->segments = job->segment;
+	op->nr_segments = 0;
+	op->buffer = job->buffer;
+	op->buffer_offset = 0;
+	op->error_cache = 0;
+	op->error_origin = 0;
+	op->done = done;
+}
+
+/* Granules of the window's block @k that the job moves. */
+static u64 job_mask(const struct hybrid_engine *e, u64 mask, u32 k)
+{
+	return (mask >> (k * e->g->granules)) & e->map.granules;
+}
+
+/* Sectors from granule @at of the window, @n granules, cut at the volume's end. */
+static u32 window_sectors(const struct hybrid_engine *e, const struct hybrid_job *job, u32 at,
+			  u32 n)
+{
+	u64 start = (from_oblock(hybrid_key_block(job->key)) << e->g->block_shift) +
+		    ((u64)at << e->g->granule_shift);
+
+	return min_t(u64, (u64)n << e->g->granule_shift, job->volume->info.data_sectors - start);
+}
+
+/* The window's blocks that can go now.  Caller holds the set's lock. */
+static void window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *job)
+{
+	u32 k, last = window_blocks(e);
+
+	job->mask = 0;
+	for (k = 0; k < last; k++) {
+		int i = hybrid_set_find(&e->map, s, job->key + k);
+		u64 dirty;
+
+		job->block[k] = -1;
+		if (i < 0 || (s->flags[i] & BLOCK_BUSY) || !(s->flags[i] & BLOCK_MAPPED))
+			continue;
+		dirty = block_mask(e, s, MASK_DIRTY, i);
+		if (!dirty || write_in_flight(s, job->key + k, e->map.granules))
+			continue;
+		job->block[k] = i;
+		job->mask |= dirty << (k * e->g->granules);
+		hybrid_set_flags(s, i, BLOCK_BUSY, 0);
+	}
+}
+
+/* Begin to write back the window of @key; false: nothing there can go now. */
+bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts)
+{
+	u32 set = hybrid_map_set_of(&e->map, key), k, at, n;
+	struct hybrid_volume *v = key_volume(e, key);
+	struct hybrid_set *s = &e->map.set[set];
+	struct hybrid_job *job;
+	unsigned long flags;
+	u32 shift = e->g->granule_shift;
+
+	if (!v || !v->open || READ_ONCE(v->suspended) || READ_ONCE(e->failed) ||
+	    READ_ONCE(v->nr_ranges))
+		return false;
+	job = job_get(e, JOB_WRITEBACK, NULL);
+	if (!job)
+		return false;
+	job->set = set;
+	job->key = key & ~(u64)(window_blocks(e) - 1);
+	job->volume = v;
+	job->exclusive = READ_ONCE(v->draining) || READ_ONCE(e->draining);
+	spin_lock_irqsave(&s->lock, flags);
+	window_collect(e, s, job);
+	if (job->mask)
+		list_add_tail(&job->link, &s->jobs);
+	spin_unlock_irqrestore(&s->lock, flags);
+	if (!job->mask) {
+		job_put(e, job, acts);
+		return false;
+	}
+	spin_lock_irqsave(&e->lock, flags);
+	e->nr_active_writebacks++;
+	v->nr_writebacks++;
+	spin_unlock_irqrestore(&e->lock, flags);
+	window_op(job, false, window_read);
+	for (k = 0; k < window_blocks(e); k++) {
+		u32 base = k * e->g->granules;
+		u64 mask = job_mask(e, job->mask, k);
+
+		for (at = 0; (n = next_run(mask, &at)); at += n) {
+			struct hybrid_segment *seg = &job->segment[job->op.nr_segments++];
+
+			seg->origin = false;
+			seg->sector = cache_sector(e, set, job->block[k], at);
+			seg->offset = (base + at) << shift;
+			seg->count = window_sectors(e, job, base + at, n);
+		}
+	}
+	act(acts, &job->op);
+	return true;
+}
+
+/* Give the blocks back; the granules of @clean are clean now. */
+static void window_end(struct hybrid_engine *e, struct hybrid_job *job, bool ok,
+		       struct hybrid_actions *acts)
+{
+	struct hybrid_set *s = &e->map.set[job->set];
+	struct hybrid_volume *v = job->volume;
+	unsigned long flags;
+	u32 k;
+
+	spin_lock_irqsave(&s->lock, flags);
+	list_del_init(&job->link);
+	for (k = 0; k < window_blocks(e); k++) {
+		s16 i = job->block[k];
+		u64 clean = job_mask(e, job->mask & ~job->touched, k);
+
+		if (i < 0)
+			continue;
+		hybrid_set_flags(s, i, 0, BLOCK_BUSY);
+		if (!ok)
+			continue;
+		s->stamp[i] = (u32)READ_ONCE(v->last_write);
+		put_dirty(e, s, i, block_mask(e, s, MASK_DIRTY, i) & ~clean);
+		if (set_unrecorded(&e->map, s, i))
+			mark_lazy(e, job->set, i);
+		count(v, HYBRID_WRITEBACKS);
+	}
+	spin_unlock_irqrestore(&s->lock, flags);
+	spin_lock_irqsave(&e->lock, flags);
+	e->nr_active_writebacks--;
+	v->nr_writebacks--;
+	if (!ok)
+		e->writeback_paused = true;
+	spin_unlock_irqrestore(&e->lock, flags);
+	wake_set(e, job->set, WAIT_BUSY, acts);
+	job_put(e, job, acts);
+	writeback_kick(e, acts);
+}
+
+static void window_read(struct hybrid_engine *e, struct hybrid_op *op,
+			struct hybrid_actions *acts)
+{
+	struct hybrid_job *job = container_of(op, struct hybrid_job, op);
+	u32 at, n, shift = e->g->granule_shift;
+
+	if (op->error_cache) {
+		atomic64_inc(&e->st_errors);
+		count(job->volume, HYBRID_CACHE_ERRORS);
+		window_end(e, job, false, acts);
+		return;
+	}
+	window_op(job, true, window_written);
+	for (at = 0; (n = next_run(job->mask, &at)); at += n) {
+		struct hybrid_segment *seg = &job->segment[job->op.nr_segments++];
+
+		seg->origin = true;
+		seg->sector = origin_sector(e, job->volume, job->key, at);
+		seg->offset = at << shift;
+		seg->count = window_sectors(e, job, at, n);
+	}
+	act(acts, &job->op);
+}
+
+static void window_written(struct hybrid_engine *e, struct hybrid_op *op,
+			   struct hybrid_actions *acts)
+{
+	struct hybrid_job *job = container_of(op, struct hybrid_job, op);
+
+	if (op->error_origin)
+		count(job->volume, HYBRID_ORIGIN_ERRORS);
+	origin_written(e, job->volume);
+	window_end(e, job, !op->error_origin, acts);
+}
+
+/* ---- what to write back -------------------------------------------------- */
+
+static int compare_keys(const void *a, const void *b)
+{
+	u64 x = *(const u64 *)a, y = *(const u64 *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Does anything want this volume's dirty blocks to go? */
+static bool wanted(const struct hybrid_engine *e, const struct hybrid_volume *v, bool all)
+{
+	return v && v->open && !READ_ONCE(v->suspended) && (all || READ_ONCE(v->draining));
+}
+
+static void keep_lowest(struct hybrid_engine *e)
+{
+	sort(e->candidate, e->nr_candidates, sizeof(u64), compare_keys, NULL);
+	e->nr_candidates = min_t(u32, e->nr_candidates, NR_CANDIDATES);
+}
+
+static void sweep_set(struct hybrid_engine *e, u32 set, bool all)
+{
+	struct hybrid_set *s = &e->map.set[set];
+	u64 windows = ~(u64)(window_blocks(e) - 1);
+	unsigned long flags;
+	u32 i;
+
+	spin_lock_irqsave(&s->lock, flags);
+	for (i = 0; i < e->map.set_size; i++) {
+		u64 key = s->key[i] & windows;
+
+		if (!(s->flags[i] & BLOCK_MAPPED) || !block_mask(e, s, MASK_DIRTY, i) ||
+		    key < e->writeback_cursor || !wanted(e, key_volume(e, key), all))
+			continue;
+		e->candidate[e->nr_candidates++] = key;
+	}
+	spin_unlock_irqrestore(&s->lock, flags);
+}
+
+/* Gather the next candidates; none above the cursor: from the start again. */
+static void sweep(struct hybrid_engine *e, bool all)
+{
+	u32 set, room = NR_CANDIDATES + HYBRID_MAX_SET_SIZE;
+
+	e->nr_candidates = 0;
+	e->candidate_pos = 0;
+	for (set = 0; set < e->map.nr_sets; set++) {
+		if (e->nr_candidates + e->map.set_size > room)
+			keep_lowest(e);
+		sweep_set(e, set, all);
+		cond_resched();
+	}
+	keep_lowest(e);
+	e->writeback_cursor = e->nr_candidates ? e->candidate[e->nr_candidates - 1] + 1 : 0;
+}
+
+/* Next window's key, HYBRID_NO_KEY if there is none. */
+static u64 next_candidate(struct hybrid_engine *e, bool all)
+{
+	u64 key;
+
+	if (e->candidate_pos >= e->nr_candidates) {
+		bool from_start = !e->writeback_cursor;
+
+		sweep(e, all);
+		if (!e->nr_candidates && !from_start)
+			sweep(e, all);
+	}
+	if (e->candidate_pos >= e->nr_candidates)
+		return HYBRID_NO_KEY;
+	key = e->candidate[e->candidate_pos++];
+	while (e->candidate_pos < e->nr_candidates && e->candidate[e->candidate_pos] == key)
+		e->candidate_pos++;
+	return key;
+}
+
+/* ---- how fast ------------------------------------------------------------ */
+
+static bool any_draining(struct hybrid_engine *e)
+{
+	struct hybrid_volume *v;
+
+	if (e->draining)
+		return true;
+	list_for_each_entry(v, &e->open_volumes, open_link)
+		if (v->draining && atomic_read(&v->nr_dirty))
+			return true;
+	return false;
+}
+
+/* Jobs that may run now; *all: not only of draining volumes. */
+static u32 writeback_depth(struct hybrid_engine *e, bool *all)
+{
+	u64 dirty = (u64)atomic_read(&e->nr_dirty) * 100;
+	u64 total = e->g->nr_blocks;
+
+	*all = true;
+	if (!dirty || e->writeback_paused || e->failed || !e->loaded)
+		return 0;
+	if (e->draining || e->writeback_urgent || dirty > total * e->config.high_watermark)
+		return e->nr_writeback_jobs;
+	if (dirty > total * e->config.low_watermark) {
+		if (e->config.writeback_rate && !e->writeback_credit)
+			return any_draining(e) ? e->nr_writeback_jobs : 0;
+		/* Yield to foreground I/O, use idle time. */
+		return e->foreground ? 2 : e->nr_writeback_jobs;
+	}
+	*all = false;
+	return any_draining(e) ? e->nr_writeback_jobs : 0;
+}
+
+void writeback_kick(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	struct hybrid_op *op = &e->writeback_op;
+	unsigned long flags;
+	bool all;
+
+	spin_lock_irqsave(&e->lock, flags);
+	if (!e->writeback_queued && e->nr_active_writebacks < writeback_depth(e, &all)) {
+		e->writeback_queued = true;
+		op->type = HYBRID_OP_WORK;
+		op->done = writeback_work;
+		act(acts, op);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
+void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
+{
+	u32 depth, misses = 0, window = e->g->block_sectors << e->g->window_shift;
+	bool all, more = true;
+	unsigned long flags;
+	u64 key;
+
+	while (more) {
+		spin_lock_irqsave(&e->lock, flags);
+		depth = writeback_depth(e, &all);
+		more = e->nr_active_writebacks < depth;
+		spin_unlock_irqrestore(&e->lock, flags);
+		if (!more)
+			break;
+		key = next_candidate(e, all);
+		if (key == HYBRID_NO_KEY) {
+			WRITE_ONCE(e->writeback_urgent, false);
+			break;
+		}
+		if (writeback_window(e, key, acts)) {
+			misses = 0;
+			e->writeback_credit -= min_t(u64, e->writeback_credit, window);
+		} else if (++misses > e->nr_candidates) {
+			break;
+		}
+	}
+	spin_lock_irqsave(&e->lock, flags);
+	e->writeback_queued = false;
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
+void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts)
+{
+	u64 per_second = (u64)e->config.writeback_rate * 2;
+
+	e->writeback_credit = min(e->writeback_credit + div_u64(per_second * ms, 1000), per_second);
+	WRITE_ONCE(e->writeback_paused, false);
+	writeback_kick(e, acts);
+	WRITE_ONCE(e->foreground, 0);
+}
+
+void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool on,
+			 struct hybrid_actions *acts)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	if (v)
+		v->draining = on;
+	else
+		e->draining = on;
+	spin_unlock_irqrestore(&e->lock, flags);
+	writeback_kick(e, acts);
+}

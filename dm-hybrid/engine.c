@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The engine's life, its clock, and what the other files share. */
+#include "engine-internal.h"
+
+/* ---- create, destroy ----------------------------------------------------- */
+
+static void init_lists(struct hybrid_engine *e)
+{
+	INIT_LIST_HEAD(&e->open_volumes);
+	INIT_LIST_HEAD(&e->commit_next);
+	INIT_LIST_HEAD(&e->commit_now);
+	INIT_LIST_HEAD(&e->cp_waiters);
+	INIT_LIST_HEAD(&e->cp_now);
+	INIT_LIST_HEAD(&e->free_fills);
+	INIT_LIST_HEAD(&e->free_writebacks);
+	INIT_LIST_HEAD(&e->job_waiters);
+	INIT_LIST_HEAD(&e->meta_op.link);
+	INIT_LIST_HEAD(&e->writeback_op.link);
+	spin_lock_init(&e->lock);
+}
+
+static unsigned long *alloc_bits(u32 nr)
+{
+	return vzalloc(BITS_TO_LONGS(nr) * sizeof(long));
+}
+
+static int create_parts(struct hybrid_engine *e)
+{
+	u32 sets = e->g->nr_sets;
+	int r;
+
+	r = hybrid_map_create(&e->map, e->g);
+	if (!r)
+		r = hybrid_map_set_policy(&e->map, NULL, e->policy);
+	if (!r)
+		r = hybrid_journal_create(&e->journal, e->g);
+	if (!r)
+		r = checkpoint_create(e);
+	if (!r)
+		r = jobs_create(e);
+	if (r)
+		return r;
+	e->must_sets = alloc_bits(sets);
+	e->lazy_sets = alloc_bits(sets);
+	e->open_sets = alloc_bits(sets);
+	e->grace_sets = alloc_bits(sets);
+	e->candidate = vzalloc((NR_CANDIDATES + HYBRID_MAX_SET_SIZE) * sizeof(u64));
+	e->readers = alloc_percpu(struct hybrid_readers);
+	if (!e->must_sets || !e->lazy_sets || !e->open_sets || !e->grace_sets ||
+	    !e->candidate || !e->readers)
+		return -ENOMEM;
+	e->ram = e->g->nr_leaves * sizeof(u16) +
+		 2 * (e->g->nr_leaves / 8) + 4 * (sets / 8);
+	return 0;
+}
+
+struct hybrid_engine *hybrid_engine_create(const struct hybrid_sb *sb,
+					   const struct hybrid_engine_ops *ops, void *context,
+					   const struct hybrid_policy_type *policy,
+					   const struct hybrid_config *config, int *error)
+{
+	struct hybrid_engine *e = vzalloc(sizeof(*e));
+
+	*error = -ENOMEM;
+	if (!e)
+		return NULL;
+	e->ops = ops;
+	e->context = context;
+	e->policy = policy;
+	e->config = *config;
+	e->sb = *sb;
+	e->g = &e->sb.geometry;
+	memcpy(e->id.pool_uuid, sb->pool_uuid, HYBRID_UUID_SIZE);
+	e->next_instance = 1;
+	/* Tiny sets evict on demand. */
+	e->reserve = min(16U, e->g->set_size / 16);
+	init_lists(e);
+	*error = create_parts(e);
+	if (*error) {
+		hybrid_engine_destroy(e);
+		return NULL;
+	}
+	return e;
+}
+
+void hybrid_engine_destroy(struct hybrid_engine *e)
+{
+	u32 id;
+
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
+		volume_free(e->volume[id]);
+	jobs_destroy(e);
+	checkpoint_destroy(e);
+	hybrid_journal_destroy(&e->journal);
+	hybrid_map_destroy(&e->map);
+	free_percpu(e->readers);
+	vfree(e->must_sets);
+	vfree(e->lazy_sets);
+	vfree(e->open_sets);
+	vfree(e->grace_sets);
+	vfree(e->candidate);
+	vfree(e);
+}
+
+void *hybrid_engine_context(struct hybrid_engine *e)
+{
+	return e->context;
+}
+
+bool hybrid_engine_failed(struct hybrid_engine *e)
+{
+	return READ_ONCE(e->failed);
+}
+
+/* ---- shared: states of blocks -------------------------------------------- */
+
+void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty)
+{
+	struct hybrid_volume *v = key_volume(e, s->key[i]);
+	int change = !!dirty - !!block_mask(e, s, MASK_DIRTY, i);
+
+	set_put_mask(&e->map, s, MASK_DIRTY, i, dirty);
+	if (!change)
+		return;
+	atomic_add(change, &e->nr_dirty);
+	atomic_add(change, &v->nr_dirty);
+}
+
+void put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 jdirty)
+{
+	struct hybrid_volume *v = key_volume(e, s->key[i]);
+	int change = !!jdirty - !!block_mask(e, s, MASK_JDIRTY, i);
+
+	set_put_mask(&e->map, s, MASK_JDIRTY, i, jdirty);
+	if (!change)
+		return;
+	atomic_add(change, &e->nr_jdirty);
+	atomic_add(change, &v->nr_jdirty);
+}
+
+/* The region of block @i has records that the next commit must write. */
+void mark_must(struct hybrid_engine *e, u32 set, u32 i)
+{
+	struct hybrid_set *s = &e->map.set[set];
+
+	if (s->must & region_bit(i))
+		return;
+	s->must |= region_bit(i);
+	set_bit(set, e->must_sets);
+}
+
+/* ... that nobody waits for. */
+void mark_lazy(struct hybrid_engine *e, u32 set, u32 i)
+{
+	struct hybrid_set *s = &e->map.set[set];
+
+	if (s->lazy & region_bit(i))
+		return;
+	s->lazy |= region_bit(i);
+	set_bit(set, e->lazy_sets);
+}
+
+/* A mapped block that the journal does not know becomes free. */
+void drop_block(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
+{
+	struct hybrid_volume *v = key_volume(e, s->key[i]);
+
+	e->policy->remove(s->policy, i);
+	put_dirty(e, s, i, 0);
+	put_jdirty(e, s, i, 0);
+	atomic_dec(&v->nr_cached);
+	hybrid_set_unhash(&e->map, s, i);
+	hybrid_set_flags(s, i, 0, BLOCK_MAPPED);
+	hybrid_set_free(&e->map, s, i);
+}
+
+/* ---- shared: epochs of lock-free readers --------------------------------- */
+
+/* Returns the phase, for epoch_leave(). */
+u32 epoch_enter(struct hybrid_engine *e)
+{
+	u32 phase = READ_ONCE(e->phase) & 1;
+
+	this_cpu_inc(e->readers->enter[phase]);
+	/* Entered before anything is looked up. */
+	smp_mb();
+	return phase;
+}
+
+void epoch_leave(struct hybrid_engine *e, u32 phase)
+{
+	smp_mb();
+	this_cpu_inc(e->readers->leave[phase]);
+}
+
+static bool phase_empty(struct hybrid_engine *e, u32 phase)
+{
+	u64 enter = 0, leave = 0;
+	int cpu;
+
+	/* Leaves first: a reader counted there was counted entering, too. */
+	for_each_possible_cpu(cpu)
+		leave += READ_ONCE(per_cpu_ptr(e->readers, cpu)->leave[phase]);
+	smp_mb();
+	for_each_possible_cpu(cpu)
+		enter += READ_ONCE(per_cpu_ptr(e->readers, cpu)->enter[phase]);
+	return enter == leave;
+}
+
+/*
+ * Carry the grace period on as far as it goes; under the engine's lock.  Both
+ * phases are seen empty in turn after the period began, with a flip before each
+ * look, so that every reader that began before it has ended.
+ */
+void grace_poll(struct hybrid_engine *e)
+{
+	if (!e->grace_stage) {
+		if (!e->grace_wanted)
+			return;
+		WRITE_ONCE(e->grace_wanted, false);
+		WRITE_ONCE(e->grace_started, e->grace_started + 1);
+		smp_mb();
+		e->grace_stage = 1;
+		WRITE_ONCE(e->phase, e->phase + 1);
+	}
+	for (; e->grace_stage <= 2; e->grace_stage++) {
+		smp_mb();
+		if (!phase_empty(e, (e->phase + 1) & 1)) {
+			WRITE_ONCE(e->grace_wanted, true);
+			return;
+		}
+		if (e->grace_stage == 1)
+			WRITE_ONCE(e->phase, e->phase + 1);
+	}
+	e->grace_stage = 0;
+	e->grace_done = e->grace_started;
+}
+
+/* ---- failure ------------------------------------------------------------- */
+
+/* The metadata cannot be written any more: no new dirty data (P5). */
+void fail_pool(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	atomic64_inc(&e->st_errors);
+	WRITE_ONCE(e->failed, true);
+}
+
+/* ---- time ---------------------------------------------------------------- */
+
+bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actions *acts)
+{
+	u64 passed;
+
+	if (!e->loaded)
+		return false;
+	passed = e->now ? now_ms - e->now : 0;
+	e->now = now_ms;
+	reclaim(e);
+	writeback_tick(e, passed, acts);
+	if (!READ_ONCE(e->failed) && now_ms - e->last_interval >= e->config.commit_interval) {
+		e->last_interval = now_ms;
+		lazy_interval(e, acts);
+	}
+	return unrecorded_left(e) || atomic_read(&e->nr_dirty) || e->grace_wanted ||
+	       e->nr_busy_jobs;
+}
+
+void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,
+			      struct hybrid_actions *acts)
+{
+	unsigned long flags;
+	bool failed;
+
+	spin_lock_irqsave(&e->lock, flags);
+	failed = e->failed || !e->loaded;
+	if (!failed) {
+		list_add_tail(&w->link, &e->cp_waiters);
+		e->cp_wanted = true;
+		e->lazy_wanted = true;
+		meta_kick_locked(e, acts);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	if (failed) {
+		w->error = -EIO;
+		w->op.type = HYBRID_OP_WAKE;
+		w->op.waiter = w;
+		act(acts, &w->op);
+	}
+}
+
+/*
+ * Each call looks at what is left and starts it: jobs end by themselves; then
+ * origins are flushed and everything is recorded; then the clean checkpoint.
+ */
+bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v;
+	unsigned long flags;
+	bool busy;
+
+	spin_lock_irqsave(&e->lock, flags);
+	e->stopping = true;
+	e->draining = false;
+	busy = e->nr_busy_jobs || e->meta_state != META_IDLE || e->writeback_queued;
+	list_for_each_entry(v, &e->open_volumes, open_link) {
+		v->suspended = true;
+		busy |= v->flush_busy || v->sb_busy;
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	if (busy)
+		return false;
+	if (e->failed || !e->loaded) {
+		e->loaded = false;
+		return true;
+	}
+	reclaim(e);
+	if (e->is_clean && e->cp_clean) {
+		e->loaded = false;
+		return true;
+	}
+	if (unrecorded_left(e) && !e->stop_tried) {
+		e->stop_tried = true;
+		list_for_each_entry(v, &e->open_volumes, open_link)
+			v->suspended = false;
+		lazy_interval(e, acts);
+		return false;
+	}
+	spin_lock_irqsave(&e->lock, flags);
+	e->stop_tried = false;
+	e->cp_clean = true;
+	e->cp_wanted = true;
+	meta_kick_locked(e, acts);
+	spin_unlock_irqrestore(&e->lock, flags);
+	return false;
+}
+
+/* ---- settings, reports --------------------------------------------------- */
+
+int hybrid_engine_configure(struct hybrid_engine *e, const struct hybrid_config *config)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	e->config = *config;
+	spin_unlock_irqrestore(&e->lock, flags);
+	return 0;
+}
+
+int hybrid_engine_set_policy(struct hybrid_engine *e, const struct hybrid_policy_type *policy)
+{
+	int r = hybrid_map_set_policy(&e->map, e->policy, policy);
+
+	if (!r)
+		e->policy = policy;
+	return r;
+}
+
+const struct hybrid_policy_type *hybrid_engine_policy(struct hybrid_engine *e)
+{
+	return e->policy;
+}
+
+const struct hybrid_config *hybrid_engine_config(struct hybrid_engine *e)
+{
+	return &e->config;
+}
+
+void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st)
+{
+	u32 set;
+
+	memset(st, 0, sizeof(*st));
+	st->failed = e->failed;
+	st->dirty = max(atomic_read(&e->nr_dirty), atomic_read(&e->nr_jdirty));
+	st->draining = e->draining && st->dirty;
+	st->block_sectors = e->g->block_sectors;
+	st->granule_sectors = e->g->granule_sectors;
+	st->blocks = e->g->nr_blocks;
+	for (set = 0; set < e->map.nr_sets; set++) {
+		const struct hybrid_set *s = &e->map.set[set];
+
+		st->used += READ_ONCE(s->nr_mapped);
+		st->free += READ_ONCE(s->nr_free);
+		st->open_regions += hweight64(READ_ONCE(s->jopen));
+	}
+	st->volumes = e->nr_open;
+	st->ram = e->ram + e->map.ram + e->map.policy_ram;
+	st->journal_used = e->journal.head - e->journal.tail;
+	st->journal_blocks = e->g->journal_blocks;
+	st->journal_writes = e->st_journal_writes;
+	st->journal_records = e->st_journal_records;
+	st->checkpoints = e->st_checkpoints;
+	st->metadata_writes = e->st_metadata_writes;
+	st->cache_flushes = e->st_cache_flushes;
+	st->evictions = atomic64_read(&e->st_evictions);
+	st->errors = atomic64_read(&e->st_errors);
+}
+
+/* ---- for the simulator --------------------------------------------------- */
+
+const char *hybrid_engine_check(struct hybrid_engine *e)
+{
+	u32 set, dirty = 0, i;
+
+	for (set = 0; set < e->map.nr_sets; set++) {
+		const char *why = hybrid_set_check(&e->map, set);
+
+		if (why)
+			return why;
+		for (i = 0; i < e->map.set_size; i++)
+			dirty += !!block_mask(e, &e->map.set[set], MASK_DIRTY, i);
+	}
+	if (dirty != (u32)atomic_read(&e->nr_dirty))
+		return "the count of dirty blocks is wrong";
+	return NULL;
+}
+
+void hybrid_engine_evict(struct hybrid_engine *e, struct hybrid_volume *v, oblock_t b,
+			 struct hybrid_actions *acts)
+{
+	u64 key = hybrid_key(v->id, b);
+	u32 set = hybrid_map_set_of(&e->map, key);
+	struct hybrid_set *s = &e->map.set[set];
+	unsigned long flags;
+	bool dirty = false;
+	int i;
+
+	spin_lock_irqsave(&s->lock, flags);
+	i = hybrid_set_find(&e->map, s, key);
+	if (i >= 0 && (s->flags[i] & BLOCK_MAPPED)) {
+		dirty = block_mask(e, s, MASK_DIRTY, i);
+		if (!dirty)
+			evict_block(e, set, i);
+	}
+	spin_unlock_irqrestore(&s->lock, flags);
+	if (dirty)
+		writeback_window(e, key, acts);
+	spin_lock_irqsave(&e->lock, flags);
+	e->commit_wanted = true;
+	meta_kick_locked(e, acts);
+	spin_unlock_irqrestore(&e->lock, flags);
+}
