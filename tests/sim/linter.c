@@ -808,7 +808,7 @@ static void find_owner(struct linter *l, struct action *a, struct dreq *r)
 		return;
 	if (a->uio) {
 		r->owner = a->uio->vol->oracle->owner;
-		r->oblock = a->uio->io.sector >> l->g->block_shift;
+		r->oblock = a->uio->sector >> l->g->block_shift;
 		r->owned = true;
 		return;
 	}

@@ -317,6 +317,8 @@ struct uio {
 	struct volume *vol;
 	struct list_head link;
 	u64 started;
+	u64 sector;		/* as submitted: the engine may cut io's down */
+	u32 count;
 	u32 version;
 	val_t *data;
 	bool user_op;		/* a USER operation is under way */

@@ -421,8 +421,8 @@ static bool overlaps(struct world *w, struct volume *vol, u64 sector, u32 count)
 
 	list_for_each_entry(u, &w->uios, link)
 		if (u->vol == vol && u->io.type != HYBRID_IO_FLUSH &&
-		    u->io.type != HYBRID_IO_READ && u->io.sector < sector + count &&
-		    sector < u->io.sector + u->io.count)
+		    u->io.type != HYBRID_IO_READ && u->sector < sector + count &&
+		    sector < u->sector + u->count)
 			return true;
 	return false;
 }

@@ -239,10 +239,10 @@ static void carry_user(struct world *w, struct action *a)
 	a->left = 1;
 	switch (op->io->type) {
 	case HYBRID_IO_READ:
-		data_request(w, a, d, DREQ_READ, op->sector, u->io.count, u->data, false);
+		data_request(w, a, d, DREQ_READ, op->sector, u->count, u->data, false);
 		break;
 	case HYBRID_IO_WRITE:
-		data_request(w, a, d, DREQ_WRITE, op->sector, u->io.count, u->data, op->fua);
+		data_request(w, a, d, DREQ_WRITE, op->sector, u->count, u->data, op->fua);
 		break;
 	case HYBRID_IO_DISCARD:
 		data_request(w, a, u->vol->origin, DREQ_DISCARD, op->sector, op->count, NULL,
@@ -267,7 +267,7 @@ static void carry_transfer(struct world *w, struct action *a)
 	if (op->io) {
 		struct uio *u = container_of(op->io, struct uio, io);
 
-		memcpy(buffer + op->buffer_offset, u->data, u->io.count * sizeof(val_t));
+		memcpy(buffer + op->buffer_offset, u->data, u->count * sizeof(val_t));
 	}
 	a->left = 1;
 	for (i = 0; i < op->nr_segments; i++) {
@@ -311,7 +311,7 @@ static void carry_copy_out(struct world *w, struct action *a)
 	struct hybrid_op *op = a->op;
 	struct uio *u = container_of(op->io, struct uio, io);
 
-	memcpy(u->data, (val_t *)op->buffer + op->buffer_offset, u->io.count * sizeof(val_t));
+	memcpy(u->data, (val_t *)op->buffer + op->buffer_offset, u->count * sizeof(val_t));
 	end_action(w, a);
 }
 
@@ -456,8 +456,8 @@ static void check_read(struct world *w, struct uio *u)
 	struct oracle *o = u->vol->oracle;
 	u32 i;
 
-	for (i = 0; i < u->io.count; i++) {
-		u64 s = u->io.sector + i;
+	for (i = 0; i < u->count; i++) {
+		u64 s = u->sector + i;
 		const char *why;
 
 		why = w->branch ? oracle_crash_read(o, s, u->data[i], true) :
@@ -482,15 +482,15 @@ static void end_uio(struct world *w, struct uio *u, int error)
 	u->vol->ios--;
 	sim_now++;
 	oldest = world_oldest_read(w, u->vol);
-	trace(w, T_END, u->io.type, u->io.sector, "io v%u %s %llu+%u v%u ends %d", u->vol->id,
-	      io_name[u->io.type], (unsigned long long)u->io.sector, u->io.count, u->version,
+	trace(w, T_END, u->io.type, u->sector, "io v%u %s %llu+%u v%u ends %d", u->vol->id,
+	      io_name[u->io.type], (unsigned long long)u->sector, u->count, u->version,
 	      error);
 	if (u->user_op)
 		violation(w, "contract", "an io ended while its USER operation is under way");
 	if (error && !(w->faulty || (w->main && w->main->faulty)) &&
 	    !(u->io.type == HYBRID_IO_ZEROES && error == -EOPNOTSUPP))
 		violation(w, "error", "%s %llu+%u of volume %u ends with %d and no fault",
-			  io_name[u->io.type], (unsigned long long)u->io.sector, u->io.count,
+			  io_name[u->io.type], (unsigned long long)u->sector, u->count,
 			  u->vol->id, error);
 	switch (u->io.type) {
 	case HYBRID_IO_READ:
@@ -502,9 +502,9 @@ static void end_uio(struct world *w, struct uio *u, int error)
 			oracle_flush(o, u->started, oldest);
 		break;
 	default:
-		oracle_done(o, u->io.sector, u->io.count, u->version, error, u->io.fua, oldest);
+		oracle_done(o, u->sector, u->count, u->version, error, u->io.fua, oldest);
 		if (error == -EOPNOTSUPP)
-			oracle_withdraw(o, u->io.sector, u->io.count, u->version);
+			oracle_withdraw(o, u->sector, u->count, u->version);
 	}
 }
 
@@ -523,6 +523,8 @@ void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type,
 	u->version = ++w->next_version;
 	u->data = arena_alloc(&sim_arena, (count + 1) * sizeof(val_t));
 	hybrid_io_init(&u->io, vol->v, type, sector, count, fua);
+	u->sector = sector;
+	u->count = count;
 	u->started = ++sim_now;
 	sim_ios++;
 	list_add_tail(&u->link, &w->uios);
@@ -668,8 +670,8 @@ static void report_stuck(struct world *w)
 	violation(w, "liveness", "%u ios are stuck, nothing is under way", w->nr_uios);
 	list_for_each_entry(u, &w->uios, link)
 		fprintf(stderr, "    volume %u %s %llu+%u v%u state %u wait %u phase %u\n",
-			u->vol->id, io_name[u->io.type], (unsigned long long)u->io.sector,
-			u->io.count, u->version, u->io.state, u->io.wait, u->io.phase);
+			u->vol->id, io_name[u->io.type], (unsigned long long)u->sector,
+			u->count, u->version, u->io.state, u->io.wait, u->io.phase);
 }
 
 void world_settle(struct world *w)
