@@ -96,7 +96,7 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 	if (!error)
 		WRITE_ONCE(v->flushed, v->flush_target);
 	list_splice_init(&v->flush_now, &done);
-	if (!v->suspended && (v->flush_again || !list_empty(&v->flush_next)))
+	if (!list_empty(&v->flush_next) || (v->flush_again && !v->suspended))
 		origin_flush_locked(e, v, acts);
 	if (!error && v->flush_lazy) {
 		v->flush_lazy = false;

@@ -97,7 +97,7 @@ bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *a
 	unsigned long flags;
 	u32 shift = e->g->granule_shift;
 
-	if (!v || !v->open || READ_ONCE(v->suspended) || READ_ONCE(e->failed) ||
+	if (!v || !v->open || READ_ONCE(v->suspended) || e->stopping || READ_ONCE(e->failed) ||
 	    READ_ONCE(v->nr_ranges))
 		return false;
 	job = job_get(e, JOB_WRITEBACK, NULL);
@@ -309,7 +309,7 @@ static u32 writeback_depth(struct hybrid_engine *e, bool *all)
 	u64 total = e->g->nr_blocks;
 
 	*all = true;
-	if (!dirty || e->writeback_paused || e->failed || !e->loaded)
+	if (!dirty || e->writeback_paused || e->failed || !e->loaded || e->stopping)
 		return 0;
 	if (e->draining || e->writeback_urgent || dirty > total * e->config.high_watermark)
 		return e->nr_writeback_jobs;

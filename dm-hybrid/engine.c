@@ -302,10 +302,8 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 	e->stopping = true;
 	e->draining = false;
 	busy = e->nr_busy_jobs || e->meta_state != META_IDLE || e->writeback_queued;
-	list_for_each_entry(v, &e->open_volumes, open_link) {
-		v->suspended = true;
+	list_for_each_entry(v, &e->open_volumes, open_link)
 		busy |= v->flush_busy || v->sb_busy;
-	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (busy)
 		return false;
@@ -320,8 +318,6 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 	}
 	if (unrecorded_left(e) && !e->stop_tried) {
 		e->stop_tried = true;
-		list_for_each_entry(v, &e->open_volumes, open_link)
-			v->suspended = false;
 		lazy_interval(e, acts);
 		return false;
 	}

@@ -414,6 +414,8 @@ const char *world_boot(struct world *w, int *error);
 int world_open(struct world *w, struct volume *vol, const char **why);
 void world_close(struct world *w, struct volume *vol);
 bool world_stop(struct world *w);
+void world_suspend(struct world *w, struct volume *vol);
+void world_resume(struct world *w, struct volume *vol);
 void world_drop(struct world *w);
 void world_before_change(struct world *w);
 

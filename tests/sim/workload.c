@@ -383,6 +383,7 @@ static void close_all(struct world *w)
 static void restart(struct world *w)
 {
 	const char *why = NULL;
+	u32 i;
 	int r;
 
 	quiesce(w);
@@ -398,12 +399,20 @@ static void restart(struct world *w)
 			boot(w);
 		return;
 	}
-	if (!world_stop(w))
+	/* As a table is suspended: writes that nobody flushed may stay volatile */
+	for (i = 0; i < w->nr_vol; i++)
+		if (w->vol[i]->v)
+			world_suspend(w, w->vol[i]);
+	if (w->crashed || w->stop || !world_stop(w))
 		return;
-	all_durable(w);
 	r = hybrid_engine_restart(w->e, &why);
-	if (!w->crashed && !w->stop && r && !w->faulty)
+	if (w->crashed || w->stop)
+		return;
+	if (r && !w->faulty)
 		violation(w, "error", "restart fails with %d: %s", r, why ? why : "");
+	for (i = 0; i < w->nr_vol; i++)
+		if (w->vol[i]->v)
+			world_resume(w, w->vol[i]);
 }
 
 /* ---- Events ------------------------------------------------------------------------ */

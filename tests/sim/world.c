@@ -855,29 +855,49 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 	return r;
 }
 
-/* After its last I/O */
-void world_close(struct world *w, struct volume *vol)
+/* No I/O of the engine's own to this origin any more. */
+void world_suspend(struct world *w, struct volume *vol)
 {
 	struct hybrid_actions acts;
-	u32 n;
-	int r;
+	u32 ticks = 0;
+	bool done;
 
-	trace(w, T_LIFE, 3, vol->id, "close volume %u", vol->id);
-	for (n = 0; n < 300; n++) {
-		bool done;
-
+	trace(w, T_LIFE, 5, vol->id, "suspend volume %u", vol->id);
+	while (ticks < 300 && !w->crashed && !w->stop) {
 		hybrid_actions_init(&acts);
 		done = hybrid_volume_suspend(w->e, vol->v, &acts);
 		world_carry(w, &acts);
-		if (done || w->crashed || w->stop)
-			break;
-		if (!world_step(w))
+		if (done)
+			return;
+		if (!world_step(w)) {
 			world_tick(w, 100);
+			ticks++;
+		}
 	}
-	if (n == 300)
+	if (!w->crashed && !w->stop)
 		violation(w, "liveness", "volume %u does not suspend", vol->id);
+}
+
+void world_resume(struct world *w, struct volume *vol)
+{
+	struct hybrid_actions acts;
+
+	trace(w, T_LIFE, 6, vol->id, "resume volume %u", vol->id);
+	hybrid_actions_init(&acts);
+	hybrid_volume_resume(w->e, vol->v, &acts);
+	world_carry(w, &acts);
+	world_check(w);
+}
+
+/* After its last I/O */
+void world_close(struct world *w, struct volume *vol)
+{
+	int r;
+
+	world_suspend(w, vol);
 	if (w->crashed || w->stop)
 		return;
+	trace(w, T_LIFE, 3, vol->id, "close volume %u", vol->id);
 	r = hybrid_volume_close(w->e, vol->v);
 	if (w->crashed || w->stop)
 		return;

@@ -194,6 +194,8 @@ static int create_with_cache(const struct command_line *cl)
 	if (r)
 		return r;
 	r = new_volume_parse(&nv, cl, cl->argv[0]);
+	if (!r && !cl->given[OPT_TEST])
+		r = hybrid_dm_check();
 	if (!r)
 		r = plan_both(&np, &nv, cl);
 	if (r)
@@ -309,12 +311,9 @@ int command_create(const struct command_line *cl)
 {
 	static const int pool_only[] = { OPT_BLOCK_SIZE, OPT_POLICY, OPT_JOURNAL_SIZE };
 	unsigned int i;
-	int r;
 
-	if (cl->value[OPT_CACHE]) {
-		r = cl->given[OPT_TEST] ? 0 : hybrid_dm_check();
-		return r ? r : create_with_cache(cl);
-	}
+	if (cl->value[OPT_CACHE])
+		return create_with_cache(cl);
 	if (!cl->value[OPT_POOL])
 		return hybrid_fail(HYBRID_USAGE,
 				   "give the fast device (--cache) or an active pool (--pool)",

@@ -300,21 +300,22 @@ static void describe_field(struct dm_report_field_type *to, const struct hybrid_
 	snprintf((char *)to->id, sizeof(to->id), "%s", from->id);
 	snprintf((char *)to->heading, sizeof(to->heading), "%s", from->heading);
 	to->desc = from->description;
+	/* The type alone: libdevmapper's selection does not see it beside other flags */
 	switch (from->type) {
 	case HYBRID_FIELD_TEXT:
-		to->flags = DM_REPORT_FIELD_ALIGN_LEFT | DM_REPORT_FIELD_TYPE_STRING;
+		to->flags = DM_REPORT_FIELD_TYPE_STRING;
 		to->report_fn = display_text;
 		break;
 	case HYBRID_FIELD_SIZE:
-		to->flags = DM_REPORT_FIELD_ALIGN_RIGHT | DM_REPORT_FIELD_TYPE_SIZE;
+		to->flags = DM_REPORT_FIELD_TYPE_SIZE;
 		to->report_fn = display_size;
 		break;
 	case HYBRID_FIELD_PERCENT:
-		to->flags = DM_REPORT_FIELD_ALIGN_RIGHT | DM_REPORT_FIELD_TYPE_NUMBER;
+		to->flags = DM_REPORT_FIELD_TYPE_NUMBER;
 		to->report_fn = display_percent;
 		break;
 	default:
-		to->flags = DM_REPORT_FIELD_ALIGN_RIGHT | DM_REPORT_FIELD_TYPE_NUMBER;
+		to->flags = DM_REPORT_FIELD_TYPE_NUMBER;
 		to->report_fn = display_number;
 	}
 }

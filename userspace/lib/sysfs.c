@@ -232,6 +232,22 @@ bool hybrid_sysfs_share_disk(dev_t a, dev_t b)
 	return false;
 }
 
+/* Whether $HYBRID_SCAN_ONLY, kernel names with blanks between, allows it. */
+static bool scan_allowed(const char *kname)
+{
+	const char *list = getenv("HYBRID_SCAN_ONLY");
+	size_t len = strlen(kname), n;
+
+	if (!list || !*list)
+		return true;
+	for (list += strspn(list, " "); *list; list += n + strspn(list + n, " ")) {
+		n = strcspn(list, " ");
+		if (n == len && !strncmp(list, kname, n))
+			return true;
+	}
+	return false;
+}
+
 int hybrid_sysfs_each(int (*fn)(const char *kname, dev_t devno, void *arg), void *arg)
 {
 	struct dirent **entries;
@@ -240,7 +256,7 @@ int hybrid_sysfs_each(int (*fn)(const char *kname, dev_t devno, void *arg), void
 
 	n = scandir("/sys/class/block", &entries, NULL, versionsort);
 	for (i = 0; i < n; i++) {
-		if (!r && entries[i]->d_name[0] != '.' &&
+		if (!r && entries[i]->d_name[0] != '.' && scan_allowed(entries[i]->d_name) &&
 		    kname_devno(entries[i]->d_name, &devno))
 			r = fn(entries[i]->d_name, devno, arg);
 		free(entries[i]);

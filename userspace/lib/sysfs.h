@@ -23,7 +23,10 @@ bool hybrid_sysfs_disk_id(dev_t devno, char *buf, size_t len);
 /* Whether both are, at the bottom, on one physical disk. */
 bool hybrid_sysfs_share_disk(dev_t a, dev_t b);
 
-/* Call @fn for each block device; stops at, and returns, the first non-zero. */
+/*
+ * Call @fn for each block device, or for those that $HYBRID_SCAN_ONLY names;
+ * stops at, and returns, the first non-zero.
+ */
 int hybrid_sysfs_each(int (*fn)(const char *kname, dev_t devno, void *arg), void *arg);
 
 #endif
