@@ -83,9 +83,8 @@ static void man_commands(void)
 	size_t i;
 
 	for (i = 0; i < NR_COMMANDS; i++) {
-		printf("## hybridctl %s ", commands[i].name);
-		put_escaped(commands[i].args);
-		printf("\n\n");
+		/* scdoc takes headings as they are */
+		printf("## hybridctl %s %s\n\n", commands[i].name, commands[i].args);
 		put_escaped(commands[i].description);
 		printf("\n\n");
 		man_options(commands[i].options);

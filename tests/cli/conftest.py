@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Fixtures: the tools built once, image files, loop devices, a fake kernel."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+BUILD = TOP / "build" / "userspace"
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="session")
+def build():
+    """Directory of the built tools."""
+    missing = [p for p in ("cc", "make", "pkg-config", "scdoc") if not shutil.which(p)]
+    if missing:
+        pytest.fail(f"needed to build the tools: {', '.join(missing)}")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    # Workers of one test run begin at the same time
+    r = subprocess.run(["flock", BUILD / ".lock", "make", "-C", TOP / "userspace", "tests"],
+                       capture_output=True, text=True)
+    assert r.returncode == 0, r.stdout + r.stderr
+    return BUILD
+
+
+def run(argv, stdin="", env=None, cwd=None, seconds=60):
+    full = dict(os.environ, **(env or {}))
+    return subprocess.run([str(a) for a in argv], input=stdin, capture_output=True,
+                          text=True, env=full, cwd=cwd, timeout=seconds)
+
+
+@pytest.fixture
+def hybridctl(build, tmp_path):
+    """hybridctl(*args): the real tool; device-mapper may not be there."""
+    return lambda *args, **kw: run([build / "hybridctl", *args], cwd=tmp_path, **kw)
+
+
+@pytest.fixture
+def driver(build, tmp_path):
+    """driver(*args): the library's test driver."""
+    return lambda *args, **kw: run([build / "lib-driver", *args], cwd=tmp_path, **kw)
+
+
+@pytest.fixture
+def image(tmp_path):
+    """image(name, mib): a sparse image file."""
+    def make(name, mib):
+        path = tmp_path / name
+        with open(path, "wb") as f:
+            f.truncate(int(mib * MIB))
+        return path
+    return make
+
+
+class FakeKernel:
+    """hybridctl linked with a model of device-mapper; see fake-dm.c."""
+
+    def __init__(self, build, path):
+        self.tool = build / "hybridctl-fake"
+        self.path = path
+        self.scan = []
+
+    def __call__(self, *args, stdin="", fail="", seconds=60):
+        # Loop devices of tests that run beside this one are none of our business
+        return run([self.tool, *args], stdin=stdin, seconds=seconds,
+                   env={"HYBRID_FAKE_DM": str(self.path), "HYBRID_FAKE_FAIL": fail,
+                        "HYBRID_SCAN_ONLY": " ".join(self.scan) or "none"})
+
+    def ok(self, *args, **kw):
+        r = self(*args, **kw)
+        assert r.returncode == 0, r.stdout + r.stderr
+        return r.stdout
+
+    @property
+    def state(self):
+        return json.loads(self.path.read_text()) if self.path.exists() else {}
+
+    def change(self, **values):
+        state = self.state
+        state.update(values)
+        self.path.write_text(json.dumps(state))
+
+    def change_device(self, name, **values):
+        state = self.state
+        for dev in state["devices"]:
+            if dev["name"] == name:
+                dev.update(values)
+        self.path.write_text(json.dumps(state))
+
+    @property
+    def devices(self):
+        return [d["name"] for d in self.state.get("devices", [])]
+
+    @property
+    def log(self):
+        path = pathlib.Path(f"{self.path}.log")
+        return path.read_text().splitlines() if path.exists() else []
+
+    def clear_log(self):
+        pathlib.Path(f"{self.path}.log").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def kernel(build, tmp_path):
+    return FakeKernel(build, tmp_path / "dm.json")
+
+
+@pytest.fixture
+def loop(image, kernel):
+    """loop(name, mib): a loop device over a new image file."""
+    made = []
+
+    def make(name, mib):
+        path = image(name, mib)
+        r = subprocess.run(["losetup", "--find", "--show", str(path)],
+                           capture_output=True, text=True)
+        if r.returncode:
+            pytest.skip(f"no loop device: {r.stderr.strip()}")
+        made.append(r.stdout.strip())
+        kernel.scan.append(made[-1].removeprefix("/dev/"))
+        return made[-1]
+
+    if os.geteuid():
+        pytest.skip("loop devices need root")
+    yield make
+    for dev in made:
+        subprocess.run(["losetup", "-d", dev], check=False)

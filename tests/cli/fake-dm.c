@@ -1,0 +1,583 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A model of device-mapper and the two targets behind lib/dm.h, for tests on
+ * machines without them.  It keeps what the kernel and the cache device would
+ * keep in the JSON file $HYBRID_FAKE_DM, appends what it is asked to do to that
+ * file's name with ".log", and refuses what the kernel would refuse.
+ *
+ * $HYBRID_FAKE_FAIL: a prefix of the log line at which to fail.
+ */
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <libdevmapper.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "devices.h"
+#include "dm.h"
+#include "errors.h"
+#include "format.h"
+
+#define FAKE_MAJOR	4000
+#define GRANULE		8
+#define DRAIN_STEP	40	/* dirty blocks written between two looks */
+
+static struct json_object *state;	/* { devices: [], volumes: { pool uuid: [] } } */
+
+static void dm_log_line(int level, const char *file, int line, int err, const char *fmt, ...)
+{
+	va_list ap;
+
+	(void)file;
+	(void)line;
+	(void)err;
+	if ((level & 0x87) != 4)
+		return;
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	putchar('\n');
+}
+
+static const char *state_path(void)
+{
+	const char *path = getenv("HYBRID_FAKE_DM");
+
+	return path ? path : "fake-dm.json";
+}
+
+static void save(void)
+{
+	json_object_to_file_ext(state_path(), state, JSON_C_TO_STRING_PRETTY);
+}
+
+void hybrid_dm_init(void)
+{
+	dm_log_with_errno_init(dm_log_line);
+	state = json_object_from_file(state_path());
+	if (state)
+		return;
+	state = json_object_new_object();
+	json_object_object_add(state, "devices", json_object_new_array());
+	json_object_object_add(state, "volumes", json_object_new_object());
+}
+
+/* Log a request; false if it is to fail. */
+static bool asked(const char *fmt, ...)
+{
+	const char *fail = getenv("HYBRID_FAKE_FAIL");
+	char line[2048], path[512];
+	va_list ap;
+	FILE *f;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	snprintf(path, sizeof(path), "%s.log", state_path());
+	f = fopen(path, "a");
+	if (f) {
+		fprintf(f, "%s\n", line);
+		fclose(f);
+	}
+	return !(fail && fail[0] && !strncmp(line, fail, strlen(fail)));
+}
+
+static int refuse(const char *name, const char *why)
+{
+	return hybrid_fail(HYBRID_BADDEV, NULL, "%s: fake kernel: %s", name, why);
+}
+
+/* Fields of the state ------------------------------------------------------ */
+
+static struct json_object *field(struct json_object *o, const char *key)
+{
+	return json_object_object_get(o, key);
+}
+
+static const char *text(struct json_object *o, const char *key)
+{
+	return json_object_get_string(field(o, key));
+}
+
+static int64_t number(struct json_object *o, const char *key)
+{
+	return json_object_get_int64(field(o, key));
+}
+
+static void set_number(struct json_object *o, const char *key, int64_t value)
+{
+	json_object_object_add(o, key, json_object_new_int64(value));
+}
+
+static void set_text(struct json_object *o, const char *key, const char *value)
+{
+	json_object_object_add(o, key, json_object_new_string(value));
+}
+
+static size_t nr_devices(void)
+{
+	return json_object_array_length(field(state, "devices"));
+}
+
+static struct json_object *device(size_t i)
+{
+	return json_object_array_get_idx(field(state, "devices"), i);
+}
+
+static struct json_object *find(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < nr_devices(); i++)
+		if (!strcmp(text(device(i), "name"), name))
+			return device(i);
+	return NULL;
+}
+
+static struct json_object *find_minor(const char *devno)
+{
+	char mine[32];
+	size_t i;
+
+	for (i = 0; i < nr_devices(); i++) {
+		snprintf(mine, sizeof(mine), "%u:%u", FAKE_MAJOR,
+			 (unsigned int)number(device(i), "minor"));
+		if (!strcmp(mine, devno))
+			return device(i);
+	}
+	return NULL;
+}
+
+/* The volume table of a pool, made when first asked for. */
+static struct json_object *volumes_of(struct json_object *pool)
+{
+	struct json_object *all = field(state, "volumes"), *list;
+
+	list = field(all, text(pool, "uuid"));
+	if (!list) {
+		list = json_object_new_array();
+		json_object_object_add(all, text(pool, "uuid"), list);
+	}
+	return list;
+}
+
+static int find_volume(struct json_object *list, uint32_t id, struct hybrid_volume_line *entry)
+{
+	size_t i;
+
+	for (i = 0; i < json_object_array_length(list); i++) {
+		hybrid_volume_line_parse(json_object_get_string(
+						 json_object_array_get_idx(list, i)), entry);
+		if (entry->id == id)
+			return i;
+	}
+	return -1;
+}
+
+static void put_volume(struct json_object *list, int index,
+		       const struct hybrid_volume_line *entry)
+{
+	char line[512];
+
+	hybrid_volume_line_build(line, sizeof(line), entry);
+	if (index < 0)
+		json_object_array_add(list, json_object_new_string(line));
+	else
+		json_object_array_put_idx(list, index, json_object_new_string(line));
+}
+
+/* Devices ------------------------------------------------------------------ */
+
+int hybrid_dm_check(void)
+{
+	return asked("check") ? 0 : hybrid_fail(HYBRID_NOTARGET, NULL, "fake kernel: no target");
+}
+
+int hybrid_dm_list(struct hybrid_dm_device **devices, unsigned int *nr)
+{
+	struct hybrid_dm_device *array = calloc(nr_devices() + 1, sizeof(*array));
+	struct json_object *o;
+	unsigned int i;
+
+	for (i = 0; i < nr_devices(); i++) {
+		o = device(i);
+		snprintf(array[i].name, sizeof(array[i].name), "%s", text(o, "name"));
+		hybrid_uuid_parse(text(o, "uuid"), array[i].uuid);
+		array[i].pool = json_object_get_boolean(field(o, "pool"));
+		array[i].devno = makedev(FAKE_MAJOR, number(o, "minor"));
+		array[i].open_count = number(o, "open_count");
+		array[i].live = true;
+		array[i].sectors = number(o, "sectors");
+	}
+	*devices = array;
+	*nr = i;
+	return 0;
+}
+
+bool hybrid_dm_name_taken(const char *name)
+{
+	return find(name);
+}
+
+/* As dm_get_device does: the tool must have closed it. */
+static bool can_open(const char *devno)
+{
+	char path[HYBRID_PATH_MAX];
+	dev_t dev;
+	int fd;
+
+	if (hybrid_devno_parse(devno, &dev))
+		return false;
+	fd = open(hybrid_devno_path(dev, path, sizeof(path)), O_RDWR | O_EXCL);
+	if (fd < 0)
+		return false;
+	close(fd);
+	return true;
+}
+
+static const char *check_pool(const char *params, struct json_object *o)
+{
+	struct hybrid_pool_table table;
+
+	if (hybrid_pool_table_parse(params, &table))
+		return "bad pool table";
+	if (!can_open(table.cache_dev))
+		return "cache device cannot be opened";
+	if (strcmp(table.uuid, text(o, "uuid")))
+		return "uuid differs";
+	return NULL;
+}
+
+static const char *check_volume(const char *params, struct json_object *o)
+{
+	struct hybrid_volume_table table;
+	struct hybrid_volume_line entry;
+	struct json_object *pool;
+	char uuid[HYBRID_UUID_TEXT];
+
+	if (hybrid_volume_table_parse(params, &table))
+		return "bad volume table";
+	if (!can_open(table.origin_dev))
+		return "origin cannot be opened";
+	pool = find_minor(table.pool_dev);
+	if (!pool)
+		return "no such pool";
+	if (find_volume(volumes_of(pool), table.id, &entry) < 0 || entry.tombstone)
+		return "no such volume";
+	if (strcmp(hybrid_uuid_text(uuid, entry.uuid), text(o, "uuid")) ||
+	    (int64_t)entry.data_sectors != number(o, "sectors") ||
+	    entry.inplace != table.inplace)
+		return "table and volume differ";
+	return NULL;
+}
+
+int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64_t sectors,
+		     const char *params, dev_t *devno)
+{
+	struct json_object *o = json_object_new_object();
+	char uuid_text[HYBRID_UUID_TEXT];
+	const char *why;
+
+	set_text(o, "name", name);
+	set_text(o, "uuid", hybrid_uuid_text(uuid_text, uuid));
+	json_object_object_add(o, "pool", json_object_new_boolean(pool));
+	set_number(o, "sectors", sectors);
+	set_text(o, "params", params);
+	set_number(o, "minor", number(state, "next_minor"));
+	why = pool ? check_pool(params, o) : check_volume(params, o);
+	if (!asked("create %s %llu %s", name, (unsigned long long)sectors, params))
+		why = "injected";
+	if (find(name))
+		why = "name exists";
+	if (why) {
+		json_object_put(o);
+		return refuse(name, why);
+	}
+	json_object_array_add(field(state, "devices"), o);
+	if (devno)
+		*devno = makedev(FAKE_MAJOR, number(o, "minor"));
+	set_number(state, "next_minor", number(state, "next_minor") + 1);
+	save();
+	return 0;
+}
+
+/* Whether a volume is on this pool device. */
+static bool in_use(struct json_object *pool)
+{
+	struct hybrid_volume_table table;
+	size_t i;
+
+	for (i = 0; i < nr_devices(); i++)
+		if (!json_object_get_boolean(field(device(i), "pool")) &&
+		    !hybrid_volume_table_parse(text(device(i), "params"), &table) &&
+		    find_minor(table.pool_dev) == pool)
+			return true;
+	return false;
+}
+
+int hybrid_dm_remove(const char *name)
+{
+	struct json_object *o = find(name);
+	size_t i;
+
+	if (!asked("remove %s", name) || !o)
+		return refuse(name, "cannot remove");
+	if (in_use(o))
+		return hybrid_fail(HYBRID_BUSY, NULL, "%s: fake kernel: busy", name);
+	for (i = 0; i < nr_devices(); i++)
+		if (device(i) == o) {
+			json_object_array_del_idx(field(state, "devices"), i, 1);
+			break;
+		}
+	save();
+	return 0;
+}
+
+/* Messages ----------------------------------------------------------------- */
+
+static int create_volume(struct json_object *pool, const char *message)
+{
+	char uuid[64], name[64], member[64], key[64], mode[32], inplace[32] = "";
+	struct hybrid_volume_line entry = {}, other;
+	unsigned long long start, sectors, cutoff;
+	uint8_t bytes[16];
+	int n;
+
+	n = sscanf(message, "create_volume %u %63s %63s %63s %63s %llu %llu %31s %llu %31s",
+		   &entry.id, uuid, name, member, key, &start, &sectors, mode, &cutoff,
+		   inplace);
+	if (n < 9 || !hybrid_uuid_parse(uuid, entry.uuid) ||
+	    !hybrid_uuid_parse(member, entry.member_uuid) || !hybrid_key_parse(key, bytes) ||
+	    hybrid_mode_parse(mode) < 0)
+		return refuse("pool", "bad create_volume");
+	if (find_volume(volumes_of(pool), entry.id, &other) >= 0)
+		return refuse("pool", "volume exists");
+	strcpy(entry.name, name);
+	entry.mode = hybrid_mode_parse(mode);
+	entry.data_sector = start;
+	entry.data_sectors = sectors;
+	entry.cutoff_sectors = cutoff;
+	entry.inplace = !strcmp(inplace, "inplace");
+	put_volume(volumes_of(pool), -1, &entry);
+	return 0;
+}
+
+static struct json_object *active_volume(const struct hybrid_volume_line *entry)
+{
+	char uuid[HYBRID_UUID_TEXT];
+	size_t i;
+
+	hybrid_uuid_text(uuid, entry->uuid);
+	for (i = 0; i < nr_devices(); i++)
+		if (!strcmp(text(device(i), "uuid"), uuid))
+			return device(i);
+	return NULL;
+}
+
+static int delete_volume(struct json_object *pool, const char *message)
+{
+	struct hybrid_volume_line entry;
+	char word[32] = "", key[128];
+	uint32_t id;
+	int index;
+
+	if (sscanf(message, "delete_volume %u %31s", &id, word) < 1)
+		return refuse("pool", "bad delete_volume");
+	index = find_volume(volumes_of(pool), id, &entry);
+	if (index < 0 || entry.tombstone)
+		return refuse("pool", "no such volume");
+	if (active_volume(&entry))
+		return hybrid_fail(HYBRID_BUSY, NULL, "fake kernel: volume in use");
+	snprintf(key, sizeof(key), "dirty_%s", entry.name);
+	if (number(state, key) && strcmp(word, "drop_dirty"))
+		return hybrid_fail(HYBRID_BUSY, NULL, "fake kernel: volume is dirty");
+	set_number(state, key, 0);
+	entry.tombstone = true;
+	put_volume(volumes_of(pool), index, &entry);
+	return 0;
+}
+
+static int forget_volume(struct json_object *pool, const char *message)
+{
+	struct hybrid_volume_line entry;
+	uint32_t id;
+	int index;
+
+	if (sscanf(message, "forget_volume %u", &id) != 1)
+		return refuse("pool", "bad forget_volume");
+	index = find_volume(volumes_of(pool), id, &entry);
+	if (index < 0 || !entry.tombstone)
+		return refuse("pool", "no tombstone");
+	json_object_array_del_idx(volumes_of(pool), index, 1);
+	return 0;
+}
+
+static int set_tunable(struct json_object *pool, const char *message)
+{
+	struct hybrid_pool_table table;
+	char params[HYBRID_PARAMS_MAX];
+	char key[32];
+	long long value;
+
+	if (sscanf(message, "set %31s %lld", key, &value) != 2)
+		return refuse("pool", "bad set");
+	hybrid_pool_table_parse(text(pool, "params"), &table);
+#define X(name, unit, lowest, highest, def) \
+	if (!strcmp(key, #name)) \
+		table.name = value;
+	HYBRID_POOL_TUNABLES(X)
+#undef X
+	hybrid_pool_table_build(params, sizeof(params), &table);
+	set_text(pool, "params", params);
+	return 0;
+}
+
+static int volumes_reply(struct json_object *pool, char **reply)
+{
+	struct json_object *list = volumes_of(pool);
+	size_t i, len;
+	FILE *out = open_memstream(reply, &len);
+
+	for (i = 0; i < json_object_array_length(list); i++)
+		fprintf(out, "%s\n", json_object_get_string(json_object_array_get_idx(list, i)));
+	fclose(out);
+	return 0;
+}
+
+static int pool_message(struct json_object *o, const char *message, char **reply)
+{
+	if (!strcmp(message, "volumes"))
+		return volumes_reply(o, reply);
+	if (!strncmp(message, "create_volume ", 14))
+		return create_volume(o, message);
+	if (!strncmp(message, "delete_volume ", 14))
+		return delete_volume(o, message);
+	if (!strncmp(message, "forget_volume ", 14))
+		return forget_volume(o, message);
+	if (!strncmp(message, "set ", 4))
+		return set_tunable(o, message);
+	if (!strcmp(message, "drain") || !strcmp(message, "drain_cancel"))
+		return 0;
+	return refuse("pool", "unknown message");
+}
+
+static int volume_message(struct json_object *o, const char *message)
+{
+	struct hybrid_volume_table table;
+	char params[HYBRID_PARAMS_MAX];
+
+	hybrid_volume_table_parse(text(o, "params"), &table);
+	if (!strncmp(message, "mode ", 5) && hybrid_mode_parse(message + 5) >= 0)
+		table.mode = hybrid_mode_parse(message + 5);
+	else if (!strncmp(message, "cutoff ", 7))
+		table.cutoff_sectors = strtoll(message + 7, NULL, 10);
+	else if (!strcmp(message, "drain"))
+		set_number(o, "draining", 1);
+	else if (!strcmp(message, "drain_cancel"))
+		set_number(o, "draining", 0);
+	else
+		return refuse("volume", "unknown message");
+	hybrid_volume_table_build(params, sizeof(params), &table);
+	set_text(o, "params", params);
+	return 0;
+}
+
+int hybrid_dm_message(const char *name, const char *message, char **reply)
+{
+	struct json_object *o = find(name);
+	int r;
+
+	if (!asked("message %s %s", name, message))
+		return refuse(name, "injected");
+	if (!o)
+		return refuse(name, "no such device");
+	if (reply)
+		*reply = NULL;
+	if (json_object_get_boolean(field(o, "pool")))
+		r = pool_message(o, message, reply);
+	else
+		r = volume_message(o, message);
+	if (!r && reply && !*reply)
+		*reply = strdup("");
+	save();
+	return r;
+}
+
+/* Status, table ------------------------------------------------------------ */
+
+/* Dirty blocks stand in the state as dirty_NAME, where tests put them. */
+static uint64_t step_dirty(struct json_object *o)
+{
+	char key[192];
+	int64_t dirty;
+
+	snprintf(key, sizeof(key), "dirty_%s", text(o, "name"));
+	dirty = number(state, key);
+	if (number(o, "draining")) {
+		dirty = dirty > DRAIN_STEP ? dirty - DRAIN_STEP : 0;
+		set_number(state, key, dirty);
+		if (!dirty)
+			set_number(o, "draining", 0);
+		save();
+	}
+	return dirty;
+}
+
+static void volume_status(struct json_object *o, char *buf, size_t len)
+{
+	struct hybrid_volume_status s = { .cached = 500, .read_hits = 900, .read_misses = 100,
+					  .write_hits = 50, .write_misses = 50,
+					  .bypass_sequential = 7 };
+	struct hybrid_volume_table table;
+
+	hybrid_volume_table_parse(text(o, "params"), &table);
+	strcpy(s.state, field(o, "state") ? text(o, "state") : "running");
+	strcpy(s.mode, hybrid_mode_name(table.mode));
+	s.dirty = step_dirty(o);
+	s.draining = number(o, "draining");
+	hybrid_volume_status_build(buf, len, &s);
+}
+
+static void pool_status(struct json_object *o, char *buf, size_t len)
+{
+	struct hybrid_pool_status s = { .granule_sectors = GRANULE, .blocks = 1000, .used = 500,
+					.free = 500, .ram = 32000, .ram_per_block = 32 };
+	struct hybrid_pool_table table;
+
+	hybrid_pool_table_parse(text(o, "params"), &table);
+	strcpy(s.state, field(o, "state") ? text(o, "state") : "running");
+	strcpy(s.policy, table.policy);
+	s.block_sectors = table.block_sectors;
+	hybrid_pool_status_build(buf, len, &s);
+}
+
+int hybrid_dm_status(const char *name, char **params)
+{
+	struct json_object *o = find(name);
+	char buf[HYBRID_PARAMS_MAX];
+
+	if (!o)
+		return refuse(name, "no such device");
+	if (json_object_get_boolean(field(o, "pool")))
+		pool_status(o, buf, sizeof(buf));
+	else
+		volume_status(o, buf, sizeof(buf));
+	*params = strdup(buf);
+	return 0;
+}
+
+int hybrid_dm_table(const char *name, char **params, uint64_t *sectors)
+{
+	struct json_object *o = find(name);
+
+	if (!o)
+		return refuse(name, "no such device");
+	*params = strdup(text(o, "params"));
+	if (sectors)
+		*sectors = number(o, "sectors");
+	return 0;
+}

@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Whole lives of volumes, on loop devices over a model of device-mapper."""
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def devs(loop):
+    return loop("cache.img", 64), loop("origin.img", 100)
+
+
+@pytest.fixture
+def volume(kernel, devs):
+    """A volume "vol" on the pool "vol-pool", in writeback mode."""
+    kernel.ok("create", "vol", "--cache", devs[0], "--origin", devs[1], "--mode", "writeback",
+              "-y")
+    return devs
+
+
+def members(kernel, *devices):
+    r = kernel("scan", *devices, "--json", "-o", "all")
+    return {m["device"]: m for m in json.loads(r.stdout)["members"]}
+
+
+def listed(kernel):
+    out = json.loads(kernel.ok("list", "--json", "-o", "all"))
+    return {v["name"]: v for v in out["volumes"]}
+
+
+def test_create_makes_pool_and_volume(kernel, devs):
+    out = kernel.ok("create", "vol", "--cache", devs[0], "--origin", devs[1], "-y")
+    assert "/dev/mapper/vol" in out
+    assert kernel.devices == ["vol-pool", "vol"]
+    assert [re.sub("[0-9a-f]{8,}[-0-9a-f]*", "ID", line) for line in kernel.log] == [
+        "check",
+        f"create vol-pool 131072 {os_dev(devs[0])} 128 2 uuid ID lru 0",
+        f"message vol-pool create_volume 0 ID vol ID ID 2048 200704 writethrough 8192",
+        f"create vol 200704 4000:0 0 {os_dev(devs[1])} 3 writethrough cutoff 8192"]
+    found = members(kernel, *devs)
+    assert found[devs[0]]["role"] == "cache" and found[devs[0]]["name"] == "vol-pool"
+    assert found[devs[1]]["role"] == "origin" and found[devs[1]]["name"] == "vol"
+    assert found[devs[0]]["pool_uuid"] == found[devs[1]]["pool_uuid"]
+
+
+def os_dev(path):
+    st = os.stat(path)
+    return f"{os.major(st.st_rdev)}:{os.minor(st.st_rdev)}"
+
+
+def test_options_reach_the_tables(kernel, devs):
+    kernel.ok("create", "vol", "--cache", devs[0], "--origin", devs[1], "-y", "--pool", "fast",
+              "--block-size", "4k", "--policy", "fifo", "--cutoff", "0", "--mode",
+              "writearound", "--journal-size", "1m")
+    tables = kernel.ok("table").splitlines()
+    assert re.fullmatch(rf"dmsetup create fast --uuid HYBRID-\S+-pool --table "
+                        rf"'0 131072 hybrid-pool {devs[0]} 8 2 uuid \S+ fifo 0'", tables[0])
+    assert re.fullmatch(rf"dmsetup create vol --uuid HYBRID-[0-9a-f-]+ --table "
+                        rf"'0 200704 hybrid /dev/mapper/fast 0 {devs[1]} 3 writearound "
+                        rf"cutoff 0'", tables[1])
+    assert kernel.ok("table", "vol").splitlines() == tables[1:]
+
+
+@pytest.mark.parametrize("fail", ["create vol-pool", "message vol-pool create_volume",
+                                  "create vol "])
+def test_a_failed_create_leaves_nothing(kernel, devs, fail):
+    r = kernel("create", "vol", "--cache", devs[0], "--origin", devs[1], "-y", fail=fail)
+    assert r.returncode == 4
+    assert kernel.devices == []
+    assert members(kernel, *devs) == {}
+    for volumes in kernel.state.get("volumes", {}).values():
+        assert volumes == []
+    # And it can be done again
+    kernel.ok("create", "vol", "--cache", devs[0], "--origin", devs[1], "-y")
+
+
+def test_a_second_volume(kernel, volume, loop):
+    other = loop("other.img", 50)
+    kernel.ok("attach", "vol-pool", "two", "--origin", other, "-y")
+    assert kernel.devices == ["vol-pool", "vol", "two"]
+    assert listed(kernel)["two"]["id"] == 1
+    third = loop("third.img", 50)
+    kernel.ok("create", "three", "--pool", "vol-pool", "--origin", third, "-y")
+    assert listed(kernel)["three"]["id"] == 2
+    assert listed(kernel)["three"]["pool"] == "vol-pool"
+
+
+def test_a_failed_attach_leaves_nothing(kernel, volume, loop):
+    other = loop("other.img", 50)
+    r = kernel("attach", "vol-pool", "two", "--origin", other, "-y", fail="create two")
+    assert r.returncode == 4
+    assert kernel.devices == ["vol-pool", "vol"]
+    assert members(kernel, other) == {}
+    assert [len(v) for v in kernel.state["volumes"].values()] == [1]
+
+
+def test_down_and_up_again(kernel, volume):
+    kernel.ok("deactivate", "vol")
+    assert kernel.devices == []
+    assert {n["state"] for n in listed(kernel).values()} == {"inactive"}
+    kernel.clear_log()
+    kernel.ok("activate", "vol")
+    assert kernel.devices == ["vol-pool", "vol"]
+    assert f"{os_dev(volume[1])} 3 writeback cutoff 8192" in kernel.log[-1]
+    # Once more changes nothing
+    kernel.ok("activate", "--all")
+    assert kernel.devices == ["vol-pool", "vol"]
+
+
+@pytest.mark.parametrize("what", ["vol-pool", "vol", "--all", "origin", "uuid"])
+def test_ways_to_name_it(kernel, volume, what):
+    uuid = listed(kernel)["vol"]["uuid"]
+    what = {"origin": volume[1], "uuid": uuid}.get(what, what)
+    kernel.ok("deactivate", what)
+    assert kernel.devices == []
+    kernel.ok("activate", what)
+    assert kernel.devices == ["vol-pool", "vol"]
+
+
+def test_the_pool_stays_for_other_volumes(kernel, volume, loop):
+    other = loop("other.img", 50)
+    kernel.ok("attach", "vol-pool", "two", "--origin", other, "-y")
+    kernel.ok("deactivate", "vol")
+    assert kernel.devices == ["vol-pool", "two"]
+    kernel.ok("deactivate", "two", "--keep-pool")
+    assert kernel.devices == ["vol-pool"]
+    kernel.ok("activate", "two")
+    assert kernel.devices == ["vol-pool", "two"]
+
+
+def test_in_use_is_refused(kernel, volume):
+    kernel.change_device("vol", open_count=1)
+    for command in ("deactivate", "detach"):
+        r = kernel(command, "vol")
+        assert r.returncode == 5 and "in use" in r.stderr
+    assert kernel.devices == ["vol-pool", "vol"]
+
+
+def test_a_missing_origin_is_named_and_left_out(kernel, volume, loop):
+    other = loop("other.img", 50)
+    kernel.ok("attach", "vol-pool", "two", "--origin", other, "-y")
+    kernel.ok("deactivate", "--all")
+    r = kernel("activate", "vol-pool", "--device", volume[0], "--device", volume[1])
+    assert r.returncode == 7
+    assert "volume two: its origin" in r.stderr and "missing" in r.stderr
+    assert kernel.devices == ["vol-pool", "vol"]
+    kernel.ok("activate", "two")
+    assert kernel.devices == ["vol-pool", "vol", "two"]
+
+
+def test_a_missing_cache_device_is_degraded(kernel, volume):
+    kernel.ok("deactivate", "--all")
+    r = kernel("activate", "vol", "--device", volume[1])
+    assert r.returncode == 7 and "pool" in r.stderr and "missing" in r.stderr
+    assert kernel.devices == []
+
+
+def test_a_cloned_origin_is_refused(kernel, volume, loop):
+    kernel.ok("deactivate", "--all")
+    clone = loop("clone.img", 100)
+    subprocess.run(["dd", f"if={volume[1]}", f"of={clone}", "bs=1M", "status=none",
+                    "conv=fsync"], check=True)
+    r = kernel("activate", "vol-pool")
+    assert r.returncode == 4
+    assert volume[1] in r.stderr and clone in r.stderr
+    assert "vol" not in kernel.devices
+    # The admin decides
+    kernel.ok("activate", "vol-pool", "--device", volume[0], "--device", volume[1])
+    assert kernel.devices == ["vol-pool", "vol"]
+
+
+def test_detach(kernel, volume):
+    kernel.change(dirty_vol=100)
+    kernel.clear_log()
+    out = kernel.ok("detach", "vol")
+    assert f"its data is on {volume[1]}, from sector 2048 on (200704 sectors)" in out
+    assert f"dmsetup create vol --table '0 200704 linear {volume[1]} 2048'" in out
+    assert kernel.log == ["check", "message vol-pool volumes", "message vol mode writethrough",
+                          "message vol drain", "remove vol",
+                          "message vol-pool delete_volume 0", "message vol-pool forget_volume 0"]
+    m = members(kernel, volume[1])[volume[1]]
+    assert (m["role"], m["sequence"], m["state"]) == ("detached", 2, "ok")
+    assert kernel.devices == ["vol-pool"]
+    # Its origin can be attached again, if its data may go
+    r = kernel("attach", "vol-pool", "vol", "--origin", volume[1], "-y")
+    assert r.returncode == 2 and "detached" in r.stderr
+    kernel.ok("attach", "vol-pool", "vol", "--origin", volume[1], "-y", "--wipe-signatures")
+
+
+def test_detach_cut_short_is_finished_at_the_next_activation(kernel, volume):
+    r = kernel("detach", "vol", fail="message vol-pool forget_volume")
+    assert r.returncode == 4
+    assert members(kernel, volume[1])[volume[1]]["role"] == "detached"
+    assert "tombstone" in json.dumps(kernel.state["volumes"])
+    kernel.ok("deactivate", "vol-pool")
+    kernel.ok("activate", "vol-pool")
+    assert [len(v) for v in kernel.state["volumes"].values()] == [0]
+
+
+def test_detach_of_dirty_data_without_draining(kernel, volume):
+    kernel.change(dirty_vol=100)
+    r = kernel("detach", "vol", "--drop-dirty")
+    assert r.returncode == 2 and kernel.devices == ["vol-pool", "vol"]
+    kernel.ok("detach", "vol", "--drop-dirty", "-y")
+    assert "message vol-pool delete_volume 0 drop_dirty" in kernel.log
+    assert "message vol drain" not in kernel.log
+
+
+def test_inactive_and_dirty_is_not_detached(kernel, volume):
+    kernel.ok("deactivate", "vol", "--keep-pool")
+    kernel.change(dirty_vol=100)
+    r = kernel("detach", "vol")
+    assert r.returncode == 5 and "dirty" in r.stderr
+    assert members(kernel, volume[1])[volume[1]]["role"] == "origin"
+    kernel.change(dirty_vol=0)
+    kernel.ok("detach", "vol")
+    assert members(kernel, volume[1])[volume[1]]["role"] == "detached"
+
+
+def test_drain_shows_progress(kernel, volume):
+    kernel.change(dirty_vol=100)
+    out = kernel.ok("drain", "vol", "--progress-json")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["dirty_blocks"] for line in lines] == [60, 20, 0]
+    assert lines[-1]["state"] == "clean"
+    assert lines[0]["dirty_bytes"] == 60 * 65536
+
+
+def test_drain_without_waiting(kernel, volume):
+    kernel.change(dirty_vol=1 << 30)
+    kernel.ok("drain", "vol", "--no-wait")
+    assert kernel.log[-1] == "message vol drain"
+
+
+def test_interrupt_cancels_a_drain(kernel, volume, build):
+    kernel.change(dirty_vol=1 << 30)
+    kernel.clear_log()
+    env = dict(os.environ, HYBRID_FAKE_DM=str(kernel.path))
+    p = subprocess.Popen([build / "hybridctl-fake", "drain", "vol", "--progress-json"],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    p.stdout.readline()
+    p.send_signal(signal.SIGINT)
+    _, err = p.communicate(timeout=20)
+    assert p.returncode == 6 and "cancelled" in err
+    assert kernel.log[-1] == "message vol drain_cancel"
+
+
+def test_set_and_get(kernel, volume):
+    kernel.ok("set", "vol", "mode=writearound", "cutoff=1m")
+    assert kernel.log[-2:] == ["message vol mode writearound", "message vol cutoff 2048"]
+    assert kernel.ok("get", "vol", "mode") == "writearound\n"
+    assert kernel.ok("get", "vol", "cutoff") == f"{MIB}\n"
+    kernel.ok("set", "vol-pool", "high_watermark=50", "writeback_rate=1024")
+    assert kernel.ok("get", "vol-pool", "high_watermark") == "50\n"
+    rows = json.loads(kernel.ok("get", "vol-pool", "--json"))["settings"]
+    assert {"key": "commit_interval", "value": "1000"} in rows
+
+
+@pytest.mark.parametrize("args", [
+    ["vol", "mode=fast"], ["vol", "colour=red"], ["vol", "cutoff=big"], ["vol", "mode"],
+    ["vol", "cutoff=1m", "mode=fast"], ["vol-pool", "high_watermark=96"],
+    ["vol-pool", "low_watermark=x"], ["vol-pool", "commit_interval=1"],
+    ["vol-pool", "mode=writeback"]])
+def test_a_bad_setting_changes_nothing(kernel, volume, args):
+    kernel.clear_log()
+    r = kernel("set", *args)
+    assert r.returncode == 1 and "next:" in r.stderr
+    assert kernel.log == ["check"]
+
+
+def test_list_and_selection(kernel, volume):
+    rows = listed(kernel)
+    assert rows["vol"]["kind"] == "volume" and rows["vol"]["mode"] == "writeback"
+    assert rows["vol"]["origin"] == volume[1] and rows["vol"]["cache"] == volume[0]
+    assert rows["vol"]["hit_ratio"] == pytest.approx(100 * 950 / 1100, abs=0.01)
+    assert rows["vol"]["read_hit_ratio"] == 90
+    assert kernel.ok("list", "-S", "kind=pool", "-o", "name", "--noheadings").split() == \
+        ["vol-pool"]
+    assert kernel.ok("list", "-S", "hit_ratio>=80", "-o", "name", "--noheadings").split() == \
+        ["vol"]
+
+
+def test_status(kernel, volume):
+    out = kernel.ok("status", "vol")
+    assert re.search(r"state: running\n", out)
+    assert "7 sequential beyond the cutoff" in out and "90.0% hits" in out
+    assert kernel.ok("status", "-x") == "all pools and volumes are healthy\n"
+
+
+@pytest.mark.parametrize("name,state,says", [("vol-pool", "failed", "cache device"),
+                                             ("vol", "degraded", "pool failed")])
+def test_status_of_the_sick(kernel, volume, name, state, says):
+    kernel.change_device(name, state=state)
+    r = kernel("status", "-x")
+    assert r.returncode == 7
+    assert f"state: {state}" in r.stdout and says in r.stdout and "action: " in r.stdout
+    rows = json.loads(kernel("status", "-x", "--json").stdout)["status"]
+    assert [(n["name"], n["healthy"]) for n in rows] == [(name, False)]
+
+
+def test_status_of_the_inactive(kernel, volume):
+    kernel.ok("deactivate", "vol")
+    r = kernel("status", "vol")
+    assert r.returncode == 7 and "action: hybridctl activate vol" in r.stdout
+
+
+def test_nothing_known(kernel):
+    for command in (["drain", "x"], ["get", "x"], ["set", "x", "mode=writeback"],
+                    ["detach", "x"], ["deactivate", "x"], ["activate", "x"], ["status", "x"],
+                    ["table", "x"], ["list", "x"], ["attach", "x", "y", "--origin", "/dev/null"]):
+        r = kernel(*command)
+        assert r.returncode == 4, command
+        assert "next:" in r.stderr
+
+
+def test_test_mode_changes_nothing(kernel, volume, loop):
+    other = loop("other.img", 50)
+    before = kernel.state
+    kernel.clear_log()
+    for command in (["attach", "vol-pool", "two", "--origin", other], ["detach", "vol"],
+                    ["deactivate", "vol"], ["drain", "vol"], ["set", "vol", "cutoff=0"],
+                    ["activate", "--all"]):
+        out = kernel.ok(*command, "--test")
+        assert out
+    assert kernel.state == before
+    assert not [line for line in kernel.log if re.match("create|remove", line)]
+    assert members(kernel, other) == {}
+
+
+def test_in_place(kernel, loop):
+    cache, origin = loop("cache.img", 64), loop("fs.img", 100)
+    subprocess.run(["mkfs.ext4", "-q", origin], check=True)
+    with open(origin, "rb") as f:
+        before = f.read()
+    r = kernel("create", "vol", "--cache", cache, "--origin", origin, "--in-place", "-y",
+               "--mode", "writeback")
+    assert r.returncode == 2 and "writeback can lose it" in r.stderr
+    kernel.ok("create", "vol", "--cache", cache, "--origin", origin, "--in-place", "-y")
+    assert "3 writethrough cutoff 8192" not in kernel.log[-1]
+    assert kernel.log[-1].endswith("4 writethrough cutoff 8192 inplace")
+    assert f"create vol {100 * 2048} " in kernel.log[-1]
+    kernel.ok("deactivate", "vol-pool")
+    kernel.ok("activate", "vol-pool", "--device", cache, "--device", origin)
+    assert kernel.devices == ["vol-pool", "vol"]
+    kernel.ok("detach", "vol")
+    with open(origin, "rb") as f:
+        assert f.read() == before
+
+
+def test_concurrent_tools_wait(kernel, volume, build):
+    """The second tool waits for the lock; nothing is done twice."""
+    env = dict(os.environ, HYBRID_FAKE_DM=str(kernel.path),
+               HYBRID_SCAN_ONLY=" ".join(kernel.scan))
+    lock = subprocess.Popen(["flock", "/run/hybrid/lock", "sleep", "1"])
+    time.sleep(0.2)
+    start = time.monotonic()
+    r = subprocess.run([build / "hybridctl-fake", "set", "vol", "cutoff=0"], env=env)
+    lock.wait()
+    assert r.returncode == 0 and time.monotonic() - start > 0.5

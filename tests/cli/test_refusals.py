@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What must not be formatted is not."""
+import os
+import re
+import struct
+import subprocess
+
+import pytest
+
+
+def create(tool, cache, origin, *more):
+    return tool("create", "vol", "--cache", cache, "--origin", origin, *more)
+
+
+def test_test_mode_prints_tables_and_writes(hybridctl, image):
+    cache, origin = image("c", 64), image("o", 100)
+    r = create(hybridctl, cache, origin, "--test", "--mode", "writeback")
+    assert r.returncode == 0, r.stderr
+    lines = r.stdout.splitlines()
+    assert lines[0].startswith(f"write {cache}: ")
+    assert re.match(r"# \d+ blocks of 64 KiB, journal \d+ KiB, data from sector \d+ on", lines[1])
+    assert re.match(rf"dmsetup create vol-pool --uuid HYBRID-\S+-pool --table "
+                    rf"'0 131072 hybrid-pool {cache} 128 2 uuid \S+ lru 0'", lines[2])
+    assert lines[3].startswith(f"write {origin}: ")
+    assert re.match(r"dmsetup message vol-pool 0 'create_volume 0 \S+ vol \S+ [0-9a-f]{32} "
+                    r"2048 200704 writeback 8192'", lines[4])
+    assert re.match(rf"dmsetup create vol --uuid HYBRID-\S+ --table '0 200704 hybrid "
+                    rf"/dev/mapper/vol-pool 0 {origin} 3 writeback cutoff 8192'", lines[5])
+    assert not any(cache.read_bytes()) and not any(origin.read_bytes())
+
+
+def test_in_place_writes_nothing_to_the_origin(hybridctl, image):
+    cache, origin = image("c", 64), image("o", 100)
+    r = create(hybridctl, cache, origin, "--test", "--in-place")
+    assert r.returncode == 4 and "nothing to recognise it by" in r.stderr
+    subprocess.run(["mkfs.ext4", "-qF", origin], check=True)
+    r = create(hybridctl, cache, origin, "--test", "--in-place")
+    assert r.returncode == 0, r.stderr
+    assert f"write {origin}" not in r.stdout
+    assert f"{origin} 4 writethrough cutoff 8192 inplace'" in r.stdout
+
+
+@pytest.mark.parametrize("cache,origin,code,says", [
+    (64, 2, 4, "too small for an origin"), (3, 100, 4, "cannot be a cache device"),
+    (0.5, 100, 4, "cannot be a cache device")])
+def test_sizes(hybridctl, image, cache, origin, code, says):
+    r = create(hybridctl, image("c", cache), image("o", origin), "--test")
+    assert r.returncode == code and says in r.stderr and "next:" in r.stderr
+
+
+def test_one_device_twice(hybridctl, image, tmp_path):
+    cache = image("c", 64)
+    link = tmp_path / "link"
+    link.symlink_to(cache)
+    for other in (cache, link):
+        r = create(hybridctl, cache, other, "--test")
+        assert r.returncode == 2 and "same device" in r.stderr
+
+
+def test_files_only_with_test(hybridctl, image):
+    r = create(hybridctl, image("c", 64), image("o", 64), "-y")
+    assert r.returncode == 4 and "losetup" in r.stderr
+
+
+@pytest.mark.parametrize("path,says", [("/dev/null", "not a block device"), ("/", "not a block"),
+                                       ("/no/such", "No such file")])
+def test_not_a_device(hybridctl, image, path, says):
+    r = create(hybridctl, path, image("o", 64), "--test")
+    assert r.returncode == 4 and says in r.stderr
+
+
+def test_nobody_to_ask(kernel, loop):
+    cache, origin = loop("c", 64), loop("o", 64)
+    r = create(kernel, cache, origin)
+    assert r.returncode == 2 and "--yes" in r.stderr
+    assert kernel.devices == []
+
+
+def test_signatures_are_listed_and_kept(kernel, loop):
+    cache, origin = loop("c", 64), loop("o", 64)
+    subprocess.run(["mkfs.ext4", "-q", "-L", "precious", origin], check=True)
+    for args in ([], ["-y"]):
+        r = create(kernel, cache, origin, *args)
+        assert r.returncode == 2
+        assert f"{origin}: ext4 filesystem, label \"precious\", uuid" in r.stderr
+    assert "--wipe-signatures" in r.stderr
+    assert "ext4" in subprocess.run(["blkid", "-p", origin], capture_output=True,
+                                    text=True).stdout
+    r = create(kernel, cache, origin, "-y", "--wipe-signatures")
+    assert r.returncode == 0, r.stderr
+    assert not subprocess.run(["blkid", "-p", origin], capture_output=True, text=True).stdout
+
+
+def test_a_partition_table_counts(kernel, loop):
+    cache, origin = loop("c", 64), loop("o", 64)
+    entry = bytes([0, 0, 0, 0, 0x83, 0, 0, 0]) + struct.pack("<II", 2048, 20480)
+    with open(origin, "r+b") as f:
+        f.write(bytes(446) + entry + bytes(48) + b"\x55\xaa")
+        f.flush()
+        os.fsync(f.fileno())
+    r = create(kernel, cache, origin, "-y")
+    assert r.returncode == 2 and f"{origin}: dos partition table" in r.stderr
+
+
+def test_a_device_in_use_is_refused(kernel, loop):
+    cache, origin = loop("c", 64), loop("o", 64)
+    fd = os.open(origin, os.O_RDWR | os.O_EXCL)
+    try:
+        r = create(kernel, cache, origin, "-y")
+    finally:
+        os.close(fd)
+    assert r.returncode == 5 and f"{origin} is in use" in r.stderr
+
+
+def test_a_mounted_device_is_refused_by_mount_point(kernel, loop, tmp_path):
+    cache, origin = loop("c", 64), loop("o", 64)
+    subprocess.run(["mkfs.ext4", "-q", origin], check=True)
+    where = tmp_path / "mnt point"
+    where.mkdir()
+    if subprocess.run(["mount", origin, where], capture_output=True).returncode:
+        pytest.skip("cannot mount here")
+    try:
+        r = create(kernel, cache, origin, "-y", "--wipe-signatures")
+    finally:
+        subprocess.run(["umount", where], check=True)
+    assert r.returncode == 5 and f"{origin} is mounted at {where}" in r.stderr
+
+
+def test_members_are_not_taken_again(kernel, loop):
+    cache, origin, other = loop("c", 64), loop("o", 64), loop("x", 64)
+    assert create(kernel, cache, origin, "-y").returncode == 0
+    for pair in ((cache, other), (other, origin)):
+        r = kernel("create", "two", "--cache", pair[0], "--origin", pair[1], "-y",
+                   "--wipe-signatures")
+        assert r.returncode == 5 and "belongs to dm-hybrid already" in r.stderr
+    r = kernel("attach", "vol-pool", "two", "--origin", cache, "-y")
+    assert r.returncode in (2, 5)
+
+
+def test_names_taken(kernel, loop):
+    cache, origin, other = loop("c", 64), loop("o", 64), loop("x", 64)
+    assert create(kernel, cache, origin, "-y").returncode == 0
+    r = kernel("attach", "vol-pool", "vol", "--origin", other, "-y")
+    assert r.returncode == 5 and "exists already" in r.stderr
+    assert kernel("deactivate", "vol", "--keep-pool").returncode == 0
+    r = kernel("attach", "vol-pool", "vol", "--origin", other, "-y")
+    assert r.returncode == 5 and "has a volume vol already" in r.stderr
+
+
+def test_no_kernel_target_is_8(kernel, loop):
+    cache, origin = loop("c", 64), loop("o", 64)
+    r = kernel("create", "vol", "--cache", cache, "--origin", origin, "-y", fail="check")
+    assert r.returncode == 8
+    assert not any(open(cache, "rb").read()) and not any(open(origin, "rb").read())
+
+
+def test_the_real_tool_without_device_mapper(hybridctl):
+    with open("/proc/devices") as f:
+        if "device-mapper" in f.read():
+            pytest.skip("there is a device-mapper")
+    if os.geteuid():
+        pytest.skip("needs root")
+    assert hybridctl("drain", "x").returncode == 8
+    assert hybridctl("list", "-q").returncode == 0
+
+
+def test_without_permission(hybridctl, image):
+    if os.geteuid():
+        pytest.skip("needs root, to drop it")
+    r = subprocess.run(["setpriv", "--reuid=65534", "--clear-groups",
+                        "cat", "/proc/self/status"], capture_output=True)
+    if r.returncode:
+        pytest.skip("cannot drop root here")
+    tool = hybridctl.__closure__[0].cell_contents / "hybridctl"
+    run = ["setpriv", "--reuid=65534", "--clear-groups", tool]
+    if subprocess.run(run + ["--version"], capture_output=True).returncode:
+        pytest.skip("the build directory is not readable for others")
+    r = subprocess.run(run + ["drain", "x"], capture_output=True, text=True)
+    assert r.returncode == 2 and "root" in r.stderr

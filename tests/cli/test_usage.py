@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The command line itself: help, versions, mistakes and their exit codes."""
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+DEF = (TOP / "userspace/hybridctl/commands.def").read_text()
+COMMANDS = re.findall(r'^COMMAND\((\w+), "(\w+)", "([^"]*)"', DEF, re.M)
+OPTIONS = re.findall(r'^OPTION\(\w+, "([a-z-]+)"', DEF, re.M)
+
+
+def test_the_commands_of_the_issue_are_declared():
+    assert [c[1] for c in COMMANDS] == [
+        "create", "activate", "deactivate", "attach", "detach", "drain",
+        "set", "get", "list", "status", "table", "scan"]
+
+
+def test_help_lists_every_command(hybridctl):
+    r = hybridctl("--help")
+    assert r.returncode == 0 and not r.stderr
+    for _, name, _ in COMMANDS:
+        assert re.search(rf"^  {name} ", r.stdout, re.M)
+
+
+@pytest.mark.parametrize("name,args", [c[1:] for c in COMMANDS])
+def test_help_of_each_command(hybridctl, name, args):
+    r = hybridctl(name, "--help")
+    assert r.returncode == 0 and not r.stderr
+    assert r.stdout.startswith(f"Usage: hybridctl {name} {args} [OPTION...]")
+    assert all(len(line) <= 120 for line in r.stdout.splitlines())
+
+
+@pytest.mark.parametrize("argv", [["--version"], ["list", "--version"]])
+def test_version(hybridctl, argv):
+    r = hybridctl(*argv)
+    assert r.returncode == 0
+    assert re.fullmatch(r"hybridctl \d+\.\d+\.\d+\n", r.stdout)
+
+
+@pytest.mark.parametrize("argv,says", [
+    ([], "no command given"),
+    (["frobnicate"], "no such command: frobnicate"),
+    (["--frobnicate"], "unknown option: --frobnicate"),
+    (["list", "--frobnicate"], "unknown option: --frobnicate"),
+    (["list", "-Z"], "unknown option: -Z"),
+    (["list", "-o"], "option needs an argument: -o"),
+    (["list", "--cache", "x"], "--cache is no option of list"),
+    (["--cache", "x", "list"], "--cache is no option of hybridctl itself"),
+    (["create"], "create needs NAME"),
+    (["create", "a", "b"], "too many arguments: b"),
+    (["create", "vol"], "no cache"),
+    (["create", "vol", "--cache", "c"], "no origin given"),
+    (["create", "a/b", "--cache", "c", "--origin", "o"], "cannot be the name"),
+    (["create", "vol", "--cache", "c", "--origin", "o", "--mode", "fast"], "no such mode"),
+    (["create", "vol", "--cache", "c", "--origin", "o", "--block-size", "3k"],
+     "--block-size 3k"),
+    (["create", "vol", "--cache", "c", "--origin", "o", "--block-size", "4q"],
+     "not a size"),
+    (["create", "vol", "--cache", "c", "--origin", "o", "--pool", "vol"], "both"),
+    (["create", "vol", "--pool", "p", "--origin", "o", "--policy", "lru"], "--policy"),
+    (["activate"], "needs a pool, a volume, or --all"),
+    (["activate", "x", "--all"], "needs a pool, a volume, or --all"),
+    (["deactivate"], "needs a pool, a volume, or --all"),
+    (["set", "vol"], "set needs"),
+    (["list", "--units", "q"], "no such unit"),
+    (["list", "--json", "--export"], "exclude"),
+    (["list", "-o", "frobs"], "no such field: frobs"),
+    (["list", "-O", "frobs"], "no such field: frobs"),
+    (["list", "-S", "size>>1"], "bad selection"),
+])
+def test_wrong_usage_is_1_and_says_what_next(hybridctl, image, argv, says):
+    image("c", 64)
+    image("o", 64)
+    if argv and argv[0] == "create":
+        argv = argv + ["--test"]
+    r = hybridctl(*argv)
+    assert r.returncode == 1, r.stderr
+    assert says in r.stderr
+    assert "\n  next: " in r.stderr
+    assert not r.stdout
+
+
+def test_no_color_without_a_terminal(hybridctl):
+    assert "\033" not in hybridctl("frobnicate").stderr
+
+
+@pytest.mark.parametrize("name", ["list", "scan", "get"])
+def test_reports_take_the_report_options(hybridctl, name):
+    text = hybridctl(name, "--help").stdout
+    for option in ("-o, --options", "-O, --sort", "-S, --select", "--units", "--noheadings",
+                   "--json", "--export"):
+        assert option in text
+
+
+def test_field_help(hybridctl, image):
+    r = hybridctl("scan", image("x", 8), "-o", "help")
+    assert r.returncode == 0
+    assert re.search(r"^  device +\S", r.stdout, re.M)
+
+
+def man_text(build, page):
+    """The page's source, as a reader sees it: without scdoc's markup."""
+    assert (build / "man" / page).stat().st_size > 1000
+    text = (build / "man" / f"{page}.scd").read_text()
+    return re.sub(r"\\(.)|\*", lambda m: m[1] or "", text)
+
+
+def test_man_synopsis_agrees_with_the_table(build):
+    text = man_text(build, "hybridctl.8")
+    synopsis = text[text.index("# SYNOPSIS"):text.index("# DESCRIPTION")]
+    for _, name, args in COMMANDS:
+        assert f"hybridctl {name} {args} [OPTION...]" in synopsis
+        assert f"## hybridctl {name} {args}\n" in text
+    for option in OPTIONS:
+        assert f"--{option}" in text
+
+
+def test_man_page_names_every_exit_code(build):
+    text = man_text(build, "hybridctl.8")
+    section = text[text.index("# EXIT STATUS"):text.index("# EXAMPLES")]
+    assert re.findall(r"^(\d)$", section, re.M) == list("012345678")
+
+
+def test_dm_hybrid_page_is_built(build):
+    assert "hybrid-pool" in man_text(build, "dm-hybrid.7")
+
+
+def complete(build, *words):
+    script = f'''
+source {build}/completion/hybridctl
+COMP_WORDS=({" ".join(f'"{w}"' for w in words)})
+COMP_CWORD={len(words) - 1}
+_hybridctl
+printf '%s\\n' "${{COMPREPLY[@]}}"
+'''
+    r = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert r.returncode == 0 and not r.stderr, r.stderr
+    return r.stdout.split()
+
+
+def test_completion(build):
+    assert complete(build, "hybridctl", "") == [c[1] for c in COMMANDS]
+    assert complete(build, "hybridctl", "de") == ["deactivate", "detach"]
+    assert "--origin" in complete(build, "hybridctl", "create", "--")
+    assert "--origin" not in complete(build, "hybridctl", "list", "--")
+    assert complete(build, "hybridctl", "create", "--mode", "writet") == ["writethrough"]
+
+
+def test_install(build, tmp_path):
+    r = subprocess.run(["make", "-C", str(TOP / "userspace"), "install",
+                        f"DESTDIR={tmp_path}", "prefix=/usr/local"],
+                       capture_output=True, text=True)
+    assert r.returncode == 0, r.stderr
+    have = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+    assert have == {
+        "usr/local/sbin/hybridctl", "usr/local/share/man/man8/hybridctl.8",
+        "usr/local/share/man/man7/dm-hybrid.7",
+        "usr/local/share/bash-completion/completions/hybridctl"}
