@@ -855,10 +855,17 @@ static void check_reuse(struct linter *l, struct action *a, u32 b, struct dreq *
 	}
 }
 
-static void check_clean_write(struct linter *l, struct action *a, u32 b, u64 mask,
-			      const struct owner *o, const char *copy)
+/*
+ * A crash finds what is durable, or what was sent last: in either, clean granules
+ * that are being written must lie in an open region.
+ */
+static void check_clean_write(struct linter *l, struct action *a, u32 b, u64 mask, bool sent,
+			      const char *copy)
 {
-	if (!(mask & o->valid & ~o->dirty) || is_open(l, b))
+	const struct owner *o = sent ? &l->sent[b] : &l->durable[b];
+	const u64 *open = sent ? l->open_sent : l->open_durable;
+
+	if (!(mask & o->valid & ~o->dirty) || (open[set_of(l, b)] & region_of(l, b)))
 		return;
 	broken(l, "J4", "%s copy of clean granules %llx of block %u is written, its region is not open",
 	       copy, (unsigned long long)(mask & o->valid & ~o->dirty), b);
@@ -912,9 +919,9 @@ static void cache_write(struct linter *l, struct action *a, struct dreq *r)
 	check_reuse(l, a, b, r);
 	mask = granules(l, first, r->count);
 	if (volume_of_instance(l, l->durable[b].instance))
-		check_clean_write(l, a, b, mask, &l->durable[b], "the cache's");
+		check_clean_write(l, a, b, mask, false, "the cache's");
 	if (volume_of_instance(l, l->sent[b].instance))
-		check_clean_write(l, a, b, mask, &l->sent[b], "the cache's");
+		check_clean_write(l, a, b, mask, true, "the cache's");
 	if (a->op->io && writes_origin(a->op) && r->owner < l->w->nr_vol)
 		check_serial(l, a, r, l->w->vol[r->owner], l->w->vol[r->owner]->origin->data_from +
 			     (r->oblock << l->g->block_shift) + first);
@@ -939,8 +946,8 @@ static void origin_write(struct linter *l, struct action *a, struct dreq *r)
 
 			if (volume_of_instance(l, both[i]->instance) != vol || first >= last)
 				continue;
-			check_clean_write(l, a, b, granules(l, first - start, last - first),
-					  both[i], "the origin's");
+			check_clean_write(l, a, b, granules(l, first - start, last - first), i,
+					  "the origin's");
 		}
 	}
 }
