@@ -411,6 +411,9 @@ bool oracle_before(struct oracle *o, u64 sector, val_t a, val_t b)
 
 	if (a == b || !eb)
 		return false;
+	/* Nobody was told of @b yet */
+	if (eb->complete == SIM_NEVER)
+		return !oracle_crash_allows(o, sector, a);
 	return !ea || ea->complete < eb->submit;
 }
 
