@@ -188,6 +188,8 @@ def test_detach(kernel, volume):
     m = members(kernel, volume[1])[volume[1]]
     assert (m["role"], m["sequence"], m["state"]) == ("detached", 2, "ok")
     assert kernel.devices == ["vol-pool"]
+    r = kernel("attach", "vol-pool", "vol", "--origin", volume[1], "-y", "--in-place")
+    assert r.returncode == 2 and "begins at sector 2048" in r.stderr
     # Its origin can be attached again, if its data may go
     r = kernel("attach", "vol-pool", "vol", "--origin", volume[1], "-y")
     assert r.returncode == 2 and "detached" in r.stderr

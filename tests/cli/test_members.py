@@ -194,7 +194,7 @@ def test_a_cache_that_does_not_fit(driver, image, mib, block):
 def test_export(origin, hybridctl):
     r = hybridctl("scan", origin, "--export", "-o", "role,name,size,state,pool_uuid")
     assert r.stdout.splitlines() == [
-        "HYBRID_ROLE=origin", "HYBRID_NAME=data", f"HYBRID_SIZE={100 * MIB}b",
+        "HYBRID_ROLE=origin", "HYBRID_NAME=data", f"HYBRID_SIZE={100 * MIB}",
         "HYBRID_STATE=ok", f"HYBRID_POOL_UUID={UUID}"]
 
 

@@ -228,8 +228,12 @@ static int check_inplace(const struct new_volume *nv)
 {
 	struct hybrid_member m;
 
-	if (hybrid_member_read(&nv->origin, &m) || m.sb.role == HYBRID_ROLE_DETACHED)
+	if (hybrid_member_read(&nv->origin, &m))
 		return 0;
+	if (m.sb.role == HYBRID_ROLE_DETACHED)
+		return hybrid_fail(HYBRID_REFUSED, "leave out --in-place to format it again",
+				   "%s was detached: its data begins at sector %llu, not at 0",
+				   nv->origin.path, (unsigned long long)m.sb.data_sector);
 	return hybrid_fail(HYBRID_BUSY, "detach it first",
 			   "%s belongs to dm-hybrid already: %s %s", nv->origin.path,
 			   hybrid_role_name(m.sb.role), m.ok ? m.sb.name : m.why);

@@ -33,7 +33,10 @@ static void judge_pool(const struct hybrid_node *node, struct health *h)
 {
 	const struct hybrid_pool_status *s = &node->p.status;
 
-	if (strcmp(s->state, "running"))
+	if (!strcmp(s->state, "unloaded"))
+		say(h, false, "unloaded", "its metadata has not been read",
+		    "dmsetup resume it, or deactivate and activate");
+	else if (strcmp(s->state, "running"))
 		say(h, false, "failed",
 		    "the cache device or its metadata failed; dirty data cannot be read",
 		    "see dmesg; replace or reconnect the cache device, then deactivate and activate");
@@ -50,7 +53,10 @@ static void judge_volume(const struct hybrid_node *node, struct health *h)
 {
 	const struct hybrid_volume_status *s = &node->v.status;
 
-	if (strcmp(s->state, "running"))
+	if (!strcmp(s->state, "unloaded"))
+		say(h, false, "unloaded", "it was never resumed, or another table has its place",
+		    "dmsetup resume it, or deactivate and activate");
+	else if (strcmp(s->state, "running"))
 		say(h, false, "degraded",
 		    "its pool failed: clean data comes from the origin, dirty data fails",
 		    "see the status of its pool");

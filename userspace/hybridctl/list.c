@@ -161,6 +161,8 @@ int command_list(const struct command_line *cl)
 	r = report_options(cl, &opts);
 	if (r)
 		return r;
+	if (!opts.sort && !cl->argc)
+		opts.sort = "kind,name";
 	report = hybrid_report_new("volumes", list_fields, NR_LIST_FIELDS,
 				   "name,kind,state,mode,pool,cache,origin,size,dirty,hit_ratio");
 	if (!report)

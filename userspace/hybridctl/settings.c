@@ -44,7 +44,8 @@ static int pool_message(char *message, size_t len, const char *key, const char *
 	if (!strcmp(key, #name)) { \
 		if (hybrid_parse_u64(value, &number) || number > (highest) || \
 		    (int64_t)number < (lowest)) { \
-			snprintf(next, sizeof(next), "give %d to %d " unit, lowest, highest); \
+			snprintf(next, sizeof(next), "give %lld to %lld " unit, \
+				 (long long)(lowest), (long long)(highest)); \
 			return fail_value(key, value, next); \
 		} \
 		snprintf(message, len, "set " #name " %llu", (unsigned long long)number); \
@@ -119,6 +120,7 @@ static const struct hybrid_field get_fields[] = {
 struct getter {
 	struct hybrid_report *report;
 	const char *wanted;	/* NULL: all */
+	bool bare;		/* print it, make no row */
 	bool found, nomem;
 };
 
@@ -129,6 +131,10 @@ static void get_text(struct getter *g, const char *key, const char *value)
 	if (g->wanted && strcmp(g->wanted, key))
 		return;
 	g->found = true;
+	if (g->bare) {
+		puts(value);
+		return;
+	}
 	row = hybrid_report_row(g->report);
 	if (!row) {
 		g->nomem = true;
@@ -189,6 +195,7 @@ static int get(const struct command_line *cl, const struct hybrid_node *node)
 	r = report_options(cl, &opts);
 	if (r)
 		return r;
+	g.bare = g.wanted && !opts.json && !opts.export && !opts.fields;
 	g.report = hybrid_report_new("settings", get_fields, 2, "key,value");
 	if (!g.report)
 		return hybrid_nomem();
@@ -196,16 +203,12 @@ static int get(const struct command_line *cl, const struct hybrid_node *node)
 		get_pool(&g, node);
 	else
 		get_volume(&g, node);
-	if (g.wanted && !opts.json && !opts.export && !opts.fields) {
-		opts.fields = "value";
-		opts.noheadings = true;
-	}
 	if (g.nomem)
 		r = hybrid_nomem();
 	else if (g.wanted && !g.found)
 		r = hybrid_fail(HYBRID_USAGE, "leave out KEY to see all",
 				"%s has no key %s", node->name, g.wanted);
-	else
+	else if (!g.bare)
 		r = hybrid_report_print(g.report, &opts);
 	hybrid_report_free(g.report);
 	return r;

@@ -351,7 +351,6 @@ int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64
 	if (!task || !dm_task_set_name(task, name) ||
 	    !dm_task_set_uuid(task, hybrid_dm_uuid(dm_uuid, uuid, pool)) ||
 	    !dm_task_add_target(task, 0, sectors, target, params) ||
-	    !dm_task_set_add_node(task, DM_ADD_NODE_ON_CREATE) ||
 	    !dm_task_set_cookie(task, &cookie, udev_flags(pool)) || !dm_task_run(task))
 		r = fail_task("cannot create", name, task ? dm_task_get_errno(task) : ENOMEM,
 			      kmsg);

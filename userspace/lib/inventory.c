@@ -422,12 +422,11 @@ int hybrid_find_or_fail(struct hybrid_inventory *inv, const char *what, unsigned
 int hybrid_find_active(struct hybrid_inventory *inv, const char *what, unsigned int kinds,
 		       struct hybrid_node **node)
 {
-	int r = hybrid_find_or_fail(inv, what, kinds, node);
-
-	if (r || (*node)->active)
-		return r;
-	return hybrid_fail(HYBRID_BADDEV, "hybridctl activate it first", "%s is not active",
-			   (*node)->name);
+	*node = hybrid_find(inv, what, kinds);
+	if (*node && (*node)->active)
+		return 0;
+	return hybrid_fail(HYBRID_BADDEV, "see hybridctl list; hybridctl activate brings it up",
+			   "no active %s %s", kinds_name(kinds), what);
 }
 
 int hybrid_pool_volumes(const char *pool, struct hybrid_volume_line **entries,

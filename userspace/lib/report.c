@@ -22,6 +22,7 @@ struct hybrid_report {
 	struct hybrid_value **rows;
 	unsigned int nr_rows;
 	char unit;
+	bool plain;		/* sizes as bytes, without a unit */
 };
 
 /* Fields in the order asked for; sort keys in their order of weight. */
@@ -108,15 +109,18 @@ static char *value_text(const struct hybrid_report *report, const struct hybrid_
 	case HYBRID_FIELD_TEXT:
 		return value->text;
 	case HYBRID_FIELD_SIZE:
+		if (report->plain)
+			break;
 		return hybrid_format_size(buf, TEXT_MAX, value->number, report->unit);
 	case HYBRID_FIELD_PERCENT:
 		snprintf(buf, TEXT_MAX, "%llu.%02llu", (unsigned long long)value->number / 100,
 			 (unsigned long long)value->number % 100);
 		return buf;
 	default:
-		snprintf(buf, TEXT_MAX, "%llu", (unsigned long long)value->number);
-		return buf;
+		break;
 	}
+	snprintf(buf, TEXT_MAX, "%llu", (unsigned long long)value->number);
+	return buf;
 }
 
 /* Which fields, in which order ------------------------------------------------ */
@@ -300,6 +304,7 @@ static void describe_field(struct dm_report_field_type *to, const struct hybrid_
 	snprintf((char *)to->id, sizeof(to->id), "%s", from->id);
 	snprintf((char *)to->heading, sizeof(to->heading), "%s", from->heading);
 	to->desc = from->description;
+	to->width = strlen(from->heading);
 	/* The type alone: libdevmapper's selection does not see it beside other flags */
 	switch (from->type) {
 	case HYBRID_FIELD_TEXT:
@@ -477,8 +482,9 @@ int hybrid_report_print(struct hybrid_report *report, const struct hybrid_report
 		list_fields(report);
 		return 0;
 	}
-	/* A shell reads plain numbers */
-	report->unit = opts->export && opts->unit == 'h' ? 'b' : opts->unit;
+	report->unit = opts->unit;
+	/* A shell wants numbers */
+	report->plain = opts->export && opts->unit == 'h';
 	r = choose_fields(report, opts->fields, &list);
 	if (!r)
 		r = sort_rows(report, opts->sort);

@@ -189,7 +189,8 @@ bool hybrid_sysfs_disk_id(dev_t devno, char *buf, size_t len)
 	if (disk != devno)
 		read_attr(devno, "partition", part, sizeof(part));
 	for (i = 0; i < sizeof(attrs) / sizeof(attrs[0]); i++) {
-		if (!read_attr(disk, attrs[i], id, sizeof(id)))
+		/* Some drivers print a missing string */
+		if (!read_attr(disk, attrs[i], id, sizeof(id)) || !strcmp(id, "(null)"))
 			continue;
 		snprintf(buf, len, "%s=%s%s%s", attrs[i], id, part[0] ? "/" : "", part);
 		return true;

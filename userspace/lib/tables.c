@@ -172,7 +172,7 @@ static int pool_feature(struct words *w, const char *name, struct hybrid_pool_ta
 
 	if (!strcmp(name, "uuid"))
 		return word_copy(table->uuid, sizeof(table->uuid), words_next(w));
-	if (word_u64(w, &value) || value > INT32_MAX)
+	if (word_u64(w, &value) || value > UINT32_MAX)
 		return -EINVAL;
 #define X(tunable, unit, lowest, highest, def) \
 	if (!strcmp(name, #tunable)) { \

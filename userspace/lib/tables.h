@@ -34,7 +34,7 @@ int hybrid_mode_parse(const char *name);
 #define HYBRID_POOL_TUNABLES(X) \
 	X(high_watermark, "percent", 1, 95, 70) \
 	X(low_watermark, "percent", 0, 95, 10) \
-	X(writeback_rate, "KiB/s", 0, INT32_MAX, 0) \
+	X(writeback_rate, "KiB/s", 0, UINT32_MAX, 0) \
 	X(commit_interval, "ms", 10, 60000, 1000)
 
 /* Parameters of a hybrid-pool table line.  A tunable of -1 is not given. */
