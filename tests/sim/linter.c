@@ -23,7 +23,7 @@ struct owner {
 /* Journal entries that are durable, or in flight */
 struct entry_seen {
 	struct list_head link;
-	struct dreq *dreq;
+	struct action *action;	/* that writes it */
 	u64 n;
 	u32 blocks, nr;
 	bool durable;
@@ -412,9 +412,10 @@ static void trace_entry(struct linter *l, struct entry_seen *e)
 	}
 }
 
-static void journal_submitted(struct linter *l, struct action *a, struct dreq *r)
+static void journal_submitted(struct linter *l, struct action *a, u64 sector, const void *bytes,
+			      u32 count)
 {
-	struct entry_seen *e = decode_entry(l, a, r->bytes, r->count / HYBRID_META_BLOCK_SECTORS);
+	struct entry_seen *e = decode_entry(l, a, bytes, count / HYBRID_META_BLOCK_SECTORS);
 	struct owner *old;
 	u64 *old_open;
 	u32 i;
@@ -423,10 +424,10 @@ static void journal_submitted(struct linter *l, struct action *a, struct dreq *r
 		return;
 	trace_entry(l, e);
 	list_add_tail(&e->link, &l->entries);
-	e->dreq = r;
+	e->action = a;
 	if (!a->op->preflush || !a->op->fua)
 		broken(l, "J3", "journal write without preflush or fua");
-	if (hybrid_journal_sector(l->g, e->n) != r->sector)
+	if (hybrid_journal_sector(l->g, e->n) != sector)
 		broken(l, "format", "journal entry %llu stands elsewhere", (unsigned long long)e->n);
 	if (e->n + e->blocks > l->root.journal_tail + l->g->journal_blocks)
 		broken(l, "J7", "journal entry %llu overwrites the tail %llu",
@@ -453,7 +454,7 @@ static void journal_completed(struct linter *l, struct dreq *r)
 	struct entry_seen *e;
 
 	list_for_each_entry(e, &l->entries, link)
-		if (e->dreq == r) {
+		if (e->action == r->action) {
 			e->durable = true;
 			apply_records(e, l->durable, l->open_durable);
 		}
@@ -600,13 +601,13 @@ static void check_nonces(struct linter *l, struct action *a)
 	}
 }
 
-static void root_submitted(struct linter *l, struct action *a, struct dreq *r)
+static void root_submitted(struct linter *l, struct action *a, u64 sector, const void *bytes)
 {
 	u16 index[HYBRID_ROOT_INDEXES];
 	struct hybrid_root_info root;
 	const char *why = "";
 
-	if (decode_root(l, r->bytes, &root, index, &why)) {
+	if (decode_root(l, bytes, &root, index, &why)) {
 		broken(l, "format", "root: %s", why);
 		return;
 	}
@@ -619,7 +620,7 @@ static void root_submitted(struct linter *l, struct action *a, struct dreq *r)
 		broken(l, "J7", "root without preflush or fua");
 	if (l->leaves_in_flight)
 		broken(l, "J7", "root while %u leaves are in flight", l->leaves_in_flight);
-	if (hybrid_root_sector(l->g, root.sequence) != r->sector)
+	if (hybrid_root_sector(l->g, root.sequence) != sector)
 		broken(l, "J7", "root is written over the one in use");
 	if (!l->known) {
 		if (l->old_root.epoch && root.epoch == l->old_root.epoch)
@@ -722,37 +723,38 @@ static enum area area_of(struct linter *l, u64 sector)
 	return AREA_OTHER;
 }
 
-static void cache_meta_submitted(struct linter *l, struct action *a, struct dreq *r)
+static void cache_meta_submitted(struct linter *l, struct action *a, u64 sector, const void *bytes,
+				 u32 count)
 {
-	enum area area = area_of(l, r->sector);
+	enum area area = area_of(l, sector);
 	u32 i;
 
-	if (r->sector % HYBRID_META_BLOCK_SECTORS || r->count % HYBRID_META_BLOCK_SECTORS) {
-		broken(l, "format", "metadata write of %u sectors at %llu", r->count,
-		       (unsigned long long)r->sector);
+	if (sector % HYBRID_META_BLOCK_SECTORS || count % HYBRID_META_BLOCK_SECTORS) {
+		broken(l, "format", "metadata write of %u sectors at %llu", count,
+		       (unsigned long long)sector);
 		return;
 	}
 	switch (area) {
 	case AREA_ROOT:
-		root_submitted(l, a, r);
+		root_submitted(l, a, sector, bytes);
 		break;
 	case AREA_JOURNAL:
 		if (!l->known)
 			broken(l, "J8", "journal write before the first root of a life");
 		else
-			journal_submitted(l, a, r);
+			journal_submitted(l, a, sector, bytes, count);
 		break;
 	case AREA_INDEX:
 	case AREA_LEAF:
 		l->leaves_in_flight++;
-		for (i = 0; i < r->count; i += HYBRID_META_BLOCK_SECTORS)
+		for (i = 0; i < count; i += HYBRID_META_BLOCK_SECTORS)
 			if (area == AREA_LEAF)
-				leaf_submitted(l, a, r->sector + i, r->bytes + i * 512);
+				leaf_submitted(l, a, sector + i, bytes + i * 512);
 		break;
 	case AREA_SB:
 		break;
 	default:
-		broken(l, "bounds", "metadata write at %llu", (unsigned long long)r->sector);
+		broken(l, "bounds", "metadata write at %llu", (unsigned long long)sector);
 	}
 }
 
@@ -771,15 +773,16 @@ static bool any_dirty(struct linter *l, struct volume *vol, const struct owner *
 	return false;
 }
 
-static void origin_sb_submitted(struct linter *l, struct action *a, struct dreq *r)
+static void origin_sb_submitted(struct linter *l, struct action *a, struct device *d, u64 sector,
+				const void *bytes, u32 count)
 {
-	struct volume *vol = volume_of_device(l, r->dev);
+	struct volume *vol = volume_of_device(l, d);
 	struct hybrid_volume_info *t = &l->table_durable[vol->nr];
 	struct hybrid_sb sb;
 	const char *why = "";
 
-	if (r->count != HYBRID_META_BLOCK_SECTORS ||
-	    hybrid_sb_decode(r->bytes, r->sector, r->dev->sectors, &sb, &why)) {
+	if (count != HYBRID_META_BLOCK_SECTORS ||
+	    hybrid_sb_decode(bytes, sector, d->sectors, &sb, &why)) {
 		broken(l, "format", "origin superblock: %s", why);
 		return;
 	}
@@ -954,6 +957,21 @@ static void origin_write(struct linter *l, struct action *a, struct dreq *r)
 
 /* ---- The stream ----------------------------------------------------------------------------------- */
 
+void linter_meta(struct linter *l, struct action *a, struct device *d)
+{
+	u32 i;
+
+	for (i = 0; i < a->op->nr_segments && !l->off && !l->w->stop; i++) {
+		struct hybrid_segment *s = &a->op->segments[i];
+		const void *bytes = a->op->mem + s->offset * 512;
+
+		if (!d->nr)
+			cache_meta_submitted(l, a, s->sector, bytes, s->count);
+		else
+			origin_sb_submitted(l, a, d, s->sector, bytes, s->count);
+	}
+}
+
 void linter_submit(struct linter *l, struct action *a, struct dreq *r)
 {
 	bool cache = !r->dev->nr;
@@ -962,16 +980,7 @@ void linter_submit(struct linter *l, struct action *a, struct dreq *r)
 		return;
 	if (r->kind == DREQ_READ && !l->flushed[r->dev->nr])
 		broken(l, "J8", "dev%u is read before it was flushed", r->dev->nr);
-	if (r->meta) {
-		if (r->kind != DREQ_WRITE)
-			return;
-		if (cache)
-			cache_meta_submitted(l, a, r);
-		else
-			origin_sb_submitted(l, a, r);
-		return;
-	}
-	if (r->kind == DREQ_FLUSH)
+	if (r->meta || r->kind == DREQ_FLUSH)
 		return;
 	if (!l->known) {
 		broken(l, "J8", "data I/O before the recovery is durable");

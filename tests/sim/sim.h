@@ -434,6 +434,8 @@ struct linter *linter_new(struct world *w);
 void linter_free(struct linter *l);
 void linter_boot(struct linter *l);	/* a new life of the engine begins */
 void linter_crash(struct linter *l);
+/* A metadata write begins, with its preflush: what it says is decided now. */
+void linter_meta(struct linter *l, struct action *a, struct device *d);
 void linter_submit(struct linter *l, struct action *a, struct dreq *r);
 void linter_complete(struct linter *l, struct action *a, struct dreq *r);
 void linter_reformat(struct linter *l, struct volume *vol);

@@ -296,6 +296,8 @@ static void carry_meta(struct world *w, struct action *a)
 {
 	struct hybrid_op *op = a->op;
 
+	if (w->lint && op->write)
+		linter_meta(w->lint, a, op->origin ? origin_of(w, op) : w->dev[0]);
 	if (!op->preflush) {
 		carry_segments(w, a);
 		return;
