@@ -86,6 +86,7 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 	unsigned long flags;
 	LIST_HEAD(done);
 	int error;
+	u32 set;
 
 	spin_lock_irqsave(&e->lock, flags);
 	v->flush_busy = false;
@@ -104,6 +105,9 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 		meta_kick_locked(e, acts);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
+	/* What waits for records that can never go out must not wait for ever. */
+	for (set = 0; op->error_origin && set < e->map.nr_sets; set++)
+		wake_set(e, set, WAIT_RECORD, acts);
 	list_for_each_entry_safe(io, n, &done, link) {
 		list_del_init(&io->link);
 		if (error)
@@ -459,19 +463,20 @@ static void commit_applied(struct hybrid_engine *e, struct hybrid_actions *acts)
 		u32 where = le32_to_cpu(r->where), set, i;
 		bool regions = le32_to_cpu(r->type) == HYBRID_RECORD_REGIONS;
 		struct hybrid_set *s;
+		bool waiting;
 
-		if (!regions && r->instance)
-			continue;
 		set = regions ? where : where / e->map.set_size;
 		i = where % e->map.set_size;
 		s = &e->map.set[set];
 		spin_lock_irqsave(&s->lock, flags);
 		if (regions)
 			s->dopen = s->jopen;
-		else
+		else if (!r->instance)
 			removal_durable(e, set, i);
+		waiting = !list_empty(&s->waiting) || !list_empty(&s->waiting_ranges);
 		spin_unlock_irqrestore(&s->lock, flags);
-		wake_set(e, set, WAIT_OPEN | WAIT_TRANSIT, acts);
+		if (waiting)
+			wake_set(e, set, WAIT_OPEN | WAIT_TRANSIT | WAIT_RECORD, acts);
 	}
 	hybrid_journal_advance(j);
 }
@@ -522,6 +527,8 @@ static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
 	switch (e->meta_state) {
 	case META_COMMIT:
 		commit_applied(e, acts);
+		/* What is dirty on record can be written back now. */
+		writeback_kick(e, acts);
 		fallthrough;
 	case META_FLUSH:
 		commit_end(e, acts);
@@ -558,7 +565,7 @@ static void meta_fail(struct hybrid_engine *e, struct hybrid_actions *acts)
 	complete_list(&ios, -EIO, acts);
 	wake_checkpoint(e, &waiters, -EIO, acts);
 	for (set = 0; set < e->map.nr_sets; set++)
-		wake_set(e, set, WAIT_OPEN | WAIT_TRANSIT, acts);
+		wake_set(e, set, WAIT_OPEN | WAIT_TRANSIT | WAIT_RECORD, acts);
 }
 
 /*

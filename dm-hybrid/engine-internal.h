@@ -39,6 +39,7 @@ enum io_wait {
 	WAIT_TRANSIT = 1 << 1,	/* a removal record */
 	WAIT_BUSY = 1 << 2,	/* the job that works on the block */
 	WAIT_OVERLAP = 1 << 3,	/* an overlapping write in flight */
+	WAIT_RECORD = 1 << 4,	/* the record of what ended a dirty granule */
 	WAIT_ANY = 0xff,
 };
 
@@ -318,6 +319,8 @@ void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *ac
 bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
 		  int error_origin, struct hybrid_actions *acts);
 void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua);
+u64 replaced_granules(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i);
+bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
 bool write_in_flight(const struct hybrid_set *s, u64 key, u64 mask);
 
 /* engine-job.c */

@@ -105,6 +105,45 @@ static bool admitted(struct hybrid_engine *e, struct hybrid_io *io)
 	return false;
 }
 
+/*
+ * Granules that the journal calls dirty and RAM not even valid: they were
+ * discarded or replaced on the origin, and the record of that must come.
+ */
+u64 replaced_granules(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
+{
+	return block_mask(e, s, MASK_JDIRTY, i) & ~block_mask(e, s, MASK_VALID, i);
+}
+
+/*
+ * May the origin's copy of block @i change?  Not while it has granules as above:
+ * their record waits for the flush of all origin writes to the block (J2), and
+ * must not wait for ever while more come.  Nor while a drain waits for the
+ * record of what it wrote back.  Asks for what is missing; caller holds the
+ * set's lock and waits.
+ */
+bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
+{
+	struct hybrid_set *s = &e->map.set[set];
+	struct hybrid_volume *v = key_volume(e, s->key[i]);
+	u64 left = replaced_granules(e, s, i);
+
+	if (READ_ONCE(v->draining))
+		left |= block_mask(e, s, MASK_JDIRTY, i) & ~block_mask(e, s, MASK_DIRTY, i);
+	if (!left || READ_ONCE(v->flush_error))
+		return true;
+	mark_must(e, set, i);
+	spin_lock(&e->lock);
+	if (settled(v, s->stamp[i])) {
+		e->commit_wanted = true;
+		meta_kick_locked(e, acts);
+	} else {
+		v->flush_lazy = true;
+		origin_flush_locked(e, v, acts);
+	}
+	spin_unlock(&e->lock);
+	return false;
+}
+
 /* ---- reads --------------------------------------------------------------- */
 
 static enum route read_cache(struct hybrid_engine *e, struct hybrid_io *io, int i)
@@ -147,7 +186,11 @@ static bool fill_forbidden(struct hybrid_engine *e, struct hybrid_set *s, int i)
 {
 	u64 jclean;
 
-	if (i < 0 || (s->dopen & region_bit(i)))
+	if (i < 0)
+		return false;
+	if (replaced_granules(e, s, i))
+		return true;
+	if (s->dopen & region_bit(i))
 		return false;
 	jclean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
 	return jclean & ~block_mask(e, s, MASK_VALID, i);
@@ -333,6 +376,11 @@ static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	}
 	if (i < 0)
 		return false;
+	if ((io->to_origin || (replaced_granules(e, s, i) & io->mask)) &&
+	    !record_first(e, io->set, i, acts)) {
+		wait_in_set(s, io, WAIT_RECORD);
+		return true;
+	}
 	jclean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
 	if ((jclean & io->mask) && !(s->dopen & region_bit(i))) {
 		open_region(e, io->set, i, acts);
@@ -669,11 +717,6 @@ static void write_applied(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	if (cache_ok && (newly & ~dirty))
 		put_dirty(e, s, i, dirty | newly);
 	jdirty = block_mask(e, s, MASK_JDIRTY, i);
-	/* What the journal says is dirty was replaced on the origin. */
-	if (io->to_origin & jdirty & ~dirty) {
-		WRITE_ONCE(io->volume->cache_written, true);
-		mark_must(e, io->set, i);
-	}
 	if (cache_ok && (newly & ~jdirty))
 		mark_must(e, io->set, i);
 	else if (set_unrecorded(&e->map, s, i))

@@ -107,13 +107,22 @@ static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 		io->wait = WAIT_BUSY;
 	if (io->wait || READ_ONCE(e->failed))
 		return io->wait;
+	if (!record_first(e, io->set, i, acts)) {
+		io->wait = WAIT_RECORD;
+		return true;
+	}
 	s->recent |= region_bit(i);
 	jclean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
 	if ((jclean & io->mask) && !(s->dopen & region_bit(i))) {
 		open_region(e, io->set, i, acts);
 		io->wait = WAIT_OPEN;
+		return true;
 	}
-	return io->wait;
+	/* What is clean must not be recorded so while the origin changes. */
+	hybrid_set_invalidate(&e->map, s, i, io->mask & ~block_mask(e, s, MASK_DIRTY, i));
+	if (set_unrecorded(&e->map, s, i))
+		mark_lazy(e, io->set, i);
+	return false;
 }
 
 static u64 first_block(const struct hybrid_engine *e, const struct hybrid_io *io)

@@ -65,10 +65,16 @@ static u32 window_sectors(const struct hybrid_engine *e, const struct hybrid_job
 	return min_t(u64, (u64)n << e->g->granule_shift, job->volume->info.data_sectors - start);
 }
 
-/* The window's blocks that can go now.  Caller holds the set's lock. */
-static void window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *job)
+/*
+ * The window's blocks that can go now; returns whether there are more that must
+ * be recorded first.  A granule whose dirty state is not recorded must not be
+ * written back: it would be clean in RAM before a flush could make it durable
+ * on either device.  Caller holds the set's lock.
+ */
+static bool window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *job)
 {
 	u32 k, last = window_blocks(e);
+	bool unrecorded = false;
 
 	job->mask = 0;
 	for (k = 0; k < last; k++) {
@@ -79,12 +85,19 @@ static void window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct
 		if (i < 0 || (s->flags[i] & BLOCK_BUSY) || !(s->flags[i] & BLOCK_MAPPED))
 			continue;
 		dirty = block_mask(e, s, MASK_DIRTY, i);
+		unrecorded |= dirty & ~block_mask(e, s, MASK_JDIRTY, i);
+		if (replaced_granules(e, s, i)) {
+			unrecorded = true;
+			continue;
+		}
+		dirty &= block_mask(e, s, MASK_JDIRTY, i);
 		if (!dirty || write_in_flight(s, job->key + k, e->map.granules))
 			continue;
 		job->block[k] = i;
 		job->mask |= dirty << (k * e->g->granules);
 		hybrid_set_flags(s, i, BLOCK_BUSY, 0);
 	}
+	return unrecorded;
 }
 
 /* Begin to write back the window of @key; false: nothing there can go now. */
@@ -94,8 +107,9 @@ bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *a
 	struct hybrid_volume *v = key_volume(e, key);
 	struct hybrid_set *s = &e->map.set[set];
 	struct hybrid_job *job;
-	unsigned long flags;
 	u32 shift = e->g->granule_shift;
+	unsigned long flags;
+	bool unrecorded;
 
 	if (!v || !v->open || READ_ONCE(v->suspended) || e->stopping || READ_ONCE(e->failed) ||
 	    READ_ONCE(v->nr_ranges))
@@ -108,10 +122,16 @@ bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *a
 	job->volume = v;
 	job->exclusive = READ_ONCE(v->draining) || READ_ONCE(e->draining);
 	spin_lock_irqsave(&s->lock, flags);
-	window_collect(e, s, job);
+	unrecorded = window_collect(e, s, job);
 	if (job->mask)
 		list_add_tail(&job->link, &s->jobs);
 	spin_unlock_irqrestore(&s->lock, flags);
+	if (unrecorded) {
+		spin_lock_irqsave(&e->lock, flags);
+		e->commit_wanted = true;
+		meta_kick_locked(e, acts);
+		spin_unlock_irqrestore(&e->lock, flags);
+	}
 	if (!job->mask) {
 		job_put(e, job, acts);
 		return false;
