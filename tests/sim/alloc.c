@@ -15,7 +15,9 @@ struct block {
 	struct heap *heap;
 	size_t bytes;
 	u64 pad[4];		/* the engine's part stays aligned to 64 bytes */
-} __aligned(64);
+};
+
+static_assert(sizeof(struct block) == 64);
 
 struct heap *sim_heap;
 int sim_fail_alloc;

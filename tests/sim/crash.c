@@ -180,6 +180,10 @@ static void drain_and_stop(struct world *w)
 	struct hybrid_actions acts;
 	u32 i, ticks;
 
+	for (i = 0; i < w->nr_vol; i++)
+		if (!w->vol[i]->v)
+			return;
+
 	hybrid_actions_init(&acts);
 	hybrid_engine_drain(w->e, NULL, true, &acts);
 	world_carry(w, &acts);

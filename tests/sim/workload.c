@@ -315,6 +315,10 @@ static bool boot_once(struct world *w)
 	why = world_boot(w, &r);
 	if (w->crashed || w->stop)
 		return false;
+	if (why && w->faulty && r == -EIO) {
+		w->crashed = true;	/* again, without the fault */
+		return false;
+	}
 	if (why) {
 		violation(w, "recovery", "load fails with %d: %s", r, why);
 		return false;
@@ -408,7 +412,11 @@ static void restart(struct world *w)
 	r = hybrid_engine_restart(w->e, &why);
 	if (w->crashed || w->stop)
 		return;
-	if (r && !w->faulty)
+	if (r && w->faulty) {
+		w->crashed = true;
+		return;
+	}
+	if (r)
 		violation(w, "error", "restart fails with %d: %s", r, why ? why : "");
 	for (i = 0; i < w->nr_vol; i++)
 		if (w->vol[i]->v)
