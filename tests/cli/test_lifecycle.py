@@ -196,6 +196,28 @@ def test_detach(kernel, volume):
     kernel.ok("attach", "vol-pool", "vol", "--origin", volume[1], "-y", "--wipe-signatures")
 
 
+def test_detach_in_json(kernel, volume):
+    kernel.change(dirty_vol=100)
+    lines = [json.loads(line) for line in
+             kernel.ok("detach", "vol", "--progress-json").splitlines()]
+    assert [line["state"] for line in lines] == ["draining"] * 2 + ["clean", "detached"]
+    assert lines[-1]["origin"] == volume[1] and lines[-1]["data_sector"] == 2048
+
+
+def test_one_bad_superblock_is_a_warning(kernel, volume):
+    kernel.ok("deactivate", "vol")
+    with open(volume[1], "r+b") as f:
+        f.seek(512 * 1024 + 200)
+        f.write(b"\xff" * 16)
+        f.flush()
+        os.fsync(f.fileno())
+    r = kernel("activate", "vol")
+    assert r.returncode == 0 and "warning: " in r.stderr and volume[1] in r.stderr
+    # Detaching writes both again
+    kernel.ok("detach", "vol")
+    assert members(kernel, volume[1])[volume[1]]["state"] == "ok"
+
+
 def test_detach_cut_short_is_finished_at_the_next_activation(kernel, volume):
     r = kernel("detach", "vol", fail="message vol-pool forget_volume")
     assert r.returncode == 4

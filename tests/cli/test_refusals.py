@@ -175,5 +175,6 @@ def test_without_permission(hybridctl, image):
     run = ["setpriv", "--reuid=65534", "--clear-groups", tool]
     if subprocess.run(run + ["--version"], capture_output=True).returncode:
         pytest.skip("the build directory is not readable for others")
-    r = subprocess.run(run + ["drain", "x"], capture_output=True, text=True)
-    assert r.returncode == 2 and "root" in r.stderr
+    for command in (["drain", "x"], ["list"], ["status"], ["scan"], ["activate", "--all"]):
+        r = subprocess.run(run + command, capture_output=True, text=True)
+        assert r.returncode == 2 and "root" in r.stderr

@@ -235,8 +235,8 @@ static int start_inactive_pool(struct activation *a, struct hybrid_node *pool)
 static int print_activation(const struct activation *a, const struct hybrid_node *pool)
 {
 	if (!pool->active)
-		printf("create pool %s on %s\n", pool->name, pool->member->path);
-	printf("create the volumes of pool %s whose origins are there\n", a->pool_name);
+		print_pool_command(&pool->member->sb, pool->member->path);
+	printf("# then the volumes of pool %s whose origins are there\n", a->pool_name);
 	return 0;
 }
 
@@ -335,6 +335,16 @@ static int activate_all(const struct command_line *cl, struct hybrid_inventory *
 	return result;
 }
 
+/* They are used, but the next damage would be the last. */
+static void warn_of_bad_copies(struct hybrid_inventory *inv)
+{
+	struct hybrid_member *m;
+
+	for (m = inv->members; m < inv->members + inv->nr_members; m++)
+		if (m->ok && m->copies != 3)
+			hybrid_warn("%s has one good superblock only: %s", m->path, m->why);
+}
+
 int command_activate(const struct command_line *cl)
 {
 	struct hybrid_inventory inv;
@@ -349,6 +359,8 @@ int command_activate(const struct command_line *cl)
 	if (r)
 		return r;
 	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ALL, cl->devices, cl->nr_devices);
+	if (!r)
+		warn_of_bad_copies(&inv);
 	if (!r)
 		r = cl->argc ? activate_one(cl, &inv, cl->argv[0]) : activate_all(cl, &inv);
 	hybrid_inventory_free(&inv);

@@ -136,17 +136,34 @@ int check_new_name(const char *what, const char *name, bool ask_kernel)
 
 /* Starting ----------------------------------------------------------------- */
 
-int start_pool(const struct hybrid_sb *sb, dev_t cache, dev_t *devno)
+static void pool_params(char params[HYBRID_PARAMS_MAX], const struct hybrid_sb *sb,
+			const char *cache)
 {
 	struct hybrid_pool_table table;
-	char params[HYBRID_PARAMS_MAX];
 
 	hybrid_pool_table_init(&table);
-	hybrid_devno_text(cache, table.cache_dev, sizeof(table.cache_dev));
+	snprintf(table.cache_dev, sizeof(table.cache_dev), "%s", cache);
 	table.block_sectors = sb->geometry.block_sectors;
 	hybrid_uuid_text(table.uuid, sb->pool_uuid);
 	snprintf(table.policy, sizeof(table.policy), "%s", sb->policy);
-	hybrid_pool_table_build(params, sizeof(params), &table);
+	hybrid_pool_table_build(params, HYBRID_PARAMS_MAX, &table);
+}
+
+void print_pool_command(const struct hybrid_sb *sb, const char *cache)
+{
+	char params[HYBRID_PARAMS_MAX], uuid[HYBRID_DM_UUID_TEXT];
+
+	pool_params(params, sb, cache);
+	printf("dmsetup create %s --uuid %s --table '0 %llu %s %s'\n", sb->name,
+	       hybrid_dm_uuid(uuid, sb->pool_uuid, true),
+	       (unsigned long long)sb->member_sectors, HYBRID_POOL_TARGET, params);
+}
+
+int start_pool(const struct hybrid_sb *sb, dev_t cache, dev_t *devno)
+{
+	char params[HYBRID_PARAMS_MAX], text[32];
+
+	pool_params(params, sb, hybrid_devno_text(cache, text, sizeof(text)));
 	return hybrid_dm_create(sb->name, sb->pool_uuid, true, sb->member_sectors, params,
 				devno);
 }

@@ -29,6 +29,9 @@ int confirm(const struct command_line *cl, const char *question);
 /* Bring up a volume of an active pool on an origin.  Returns 0 or an exit code. */
 int start_volume(const struct hybrid_volume_line *entry, dev_t pool, dev_t origin);
 
+/* For --test: the dmsetup command that start_pool() stands for. */
+void print_pool_command(const struct hybrid_sb *sb, const char *cache);
+
 /* Bring up a pool. @devno: the new device. */
 int start_pool(const struct hybrid_sb *sb, dev_t cache, dev_t *devno);
 

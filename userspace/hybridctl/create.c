@@ -107,8 +107,6 @@ static void print_pool_test(const struct new_pool *np)
 {
 	const struct hybrid_sb *sb = &np->plan.sb;
 	const struct hybrid_geometry *g = &sb->geometry;
-	struct hybrid_pool_table table;
-	char params[HYBRID_PARAMS_MAX], uuid[HYBRID_DM_UUID_TEXT];
 
 	printf("write %s: zero the first and the last MiB, root at sector %llu, superblocks at sectors %llu and %llu\n",
 	       np->cache.path,
@@ -118,15 +116,7 @@ static void print_pool_test(const struct new_pool *np)
 	printf("# %u blocks of %u KiB, journal %u KiB, data from sector %llu on\n",
 	       g->nr_blocks, g->block_sectors / 2, g->journal_blocks * 4,
 	       (unsigned long long)g->data_sector);
-	hybrid_pool_table_init(&table);
-	snprintf(table.cache_dev, sizeof(table.cache_dev), "%s", np->cache.path);
-	table.block_sectors = g->block_sectors;
-	hybrid_uuid_text(table.uuid, sb->pool_uuid);
-	snprintf(table.policy, sizeof(table.policy), "%s", sb->policy);
-	hybrid_pool_table_build(params, sizeof(params), &table);
-	printf("dmsetup create %s --uuid %s --table '0 %llu %s %s'\n", sb->name,
-	       hybrid_dm_uuid(uuid, sb->pool_uuid, true),
-	       (unsigned long long)sb->member_sectors, HYBRID_POOL_TARGET, params);
+	print_pool_command(sb, np->cache.path);
 }
 
 /*

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,11 +123,32 @@ static int take_apart(struct detach *d)
 	return hybrid_dm_message(d->pool->name, message, NULL);
 }
 
+static void print_result_json(const struct detach *d)
+{
+	struct json_object *line = json_object_new_object();
+
+	json_object_object_add(line, "name", json_object_new_string(d->entry.name));
+	json_object_object_add(line, "state", json_object_new_string("detached"));
+	json_object_object_add(line, "origin", d->origin[0] ?
+			       json_object_new_string(d->origin) : NULL);
+	json_object_object_add(line, "data_sector",
+			       json_object_new_uint64(d->entry.data_sector));
+	json_object_object_add(line, "data_sectors",
+			       json_object_new_uint64(d->entry.data_sectors));
+	puts(json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN |
+					    JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(line);
+}
+
 static void print_result(const struct detach *d)
 {
 	const struct hybrid_volume_line *e = &d->entry;
 	const char *origin = d->origin[0] ? d->origin : "the origin";
 
+	if (d->cl->given[OPT_PROGRESS_JSON]) {
+		print_result_json(d);
+		return;
+	}
 	hybrid_note("volume %s is detached", e->name);
 	if (e->inplace) {
 		hybrid_note("its data is on %s, as before it was cached", origin);

@@ -2,7 +2,6 @@
 /* list, scan and table. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common.h"
 #include "errors.h"
@@ -259,9 +258,6 @@ int command_scan(const struct command_line *cl)
 	r = report_options(cl, &opts);
 	if (r)
 		return r;
-	if (!cl->argc && geteuid())
-		return hybrid_fail(HYBRID_REFUSED, "run this as root, or name the devices",
-				   "no permission to read the block devices");
 	report = hybrid_report_new("members", scan_fields, NR_SCAN_FIELDS,
 				   "device,role,state,name,size,data_offset,pool_uuid,why");
 	if (!report)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "errors.h"
 #include "inventory.h"
@@ -313,6 +314,9 @@ int hybrid_inventory_load(struct hybrid_inventory *inv, unsigned int flags,
 	int r = 0;
 
 	memset(inv, 0, sizeof(*inv));
+	if (!nr_paths && geteuid())
+		return hybrid_fail(HYBRID_REFUSED, "run this as root",
+				   "no permission to read block devices and device-mapper");
 	if (flags & HYBRID_LOAD_MEMBERS)
 		r = scan_members(inv, paths, nr_paths);
 	if (!r && flags & HYBRID_LOAD_ACTIVE)

@@ -84,6 +84,10 @@ static int choose_copy(struct hybrid_member *m, const struct hybrid_sb sb[2], co
 		m->sb = sb[sb[1].sequence > sb[0].sequence];
 	else
 		m->sb = sb[m->copies == 2];
+	if (m->sb.ro_compat & ~HYBRID_RO_COMPAT_KNOWN) {
+		snprintf(m->why, sizeof(m->why), "only a newer version may write to it");
+		return 0;
+	}
 	m->ok = true;
 	return 0;
 }
