@@ -547,6 +547,16 @@ static void run_in_worker(struct hybrid_pool *pool, struct hybrid_actions *acts)
 	}
 }
 
+/* Once, and from the worker: there may be nobody else to notice. */
+static void report_failure(struct hybrid_pool *pool)
+{
+	if (!hybrid_engine_failed(pool->engine) ||
+	    test_and_set_bit(HYBRID_POOL_FAILED, &pool->flags))
+		return;
+	DMERR("%s: the cache device failed: clean data is served from the origins, dirty data fails",
+	      dm_device_name(pool->md));
+}
+
 static void pool_work(struct work_struct *work)
 {
 	struct hybrid_queue *q = container_of(work, struct hybrid_queue, work);
@@ -566,6 +576,7 @@ static void pool_work(struct work_struct *work)
 		hybrid_engine_op_done(pool->engine, op, &acts);
 	}
 	run_in_worker(pool, &acts);
+	report_failure(pool);
 	hybrid_tick_kick(pool);
 	WRITE_ONCE(pool->passes, pool->passes + 1);
 	if (wq_has_sleeper(&pool->wait))

@@ -385,8 +385,6 @@ static int pool_restart(struct hybrid_pool *pool)
 		return r;
 	}
 	/* P5: what does not need the cache device goes on without it. */
-	if (r)
-		DMWARN("%s: the cache device failed", dm_device_name(pool->md));
 	pool->stopped = false;
 	return 0;
 }

@@ -69,6 +69,7 @@ struct hybrid_pool {
 /* hybrid_pool.flags */
 #define HYBRID_POOL_TICKING	0	/* the timer runs */
 #define HYBRID_POOL_TICKS	1	/* the timer may run */
+#define HYBRID_POOL_FAILED	2	/* the log says so */
 
 /* What a table says of a pool. */
 struct pool_args {
