@@ -363,7 +363,8 @@ void dreq_complete(struct dreq *r, struct rng *rng)
 		if (changes(r) && rng_below(rng, 2))
 			dreq_apply(r, rng, true);
 		leave_flight(r);
-		sim_now++;
+		/* The next flush covers what landed */
+		r->done = ++sim_now;
 		return;
 	}
 	dreq_apply(r, rng, false);
