@@ -97,6 +97,10 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 	if (!error)
 		WRITE_ONCE(v->flushed, v->flush_target);
 	list_splice_init(&v->flush_now, &done);
+	if (!list_empty(&e->commit_gated)) {
+		list_splice_tail_init(&e->commit_gated, &e->commit_next);
+		meta_kick_locked(e, acts);
+	}
 	if (!list_empty(&v->flush_next) || (v->flush_again && !v->suspended))
 		origin_flush_locked(e, v, acts);
 	if (!error && v->flush_lazy) {
@@ -202,6 +206,17 @@ static void record(struct hybrid_engine *e, u32 set, u32 i, const struct hybrid_
 	mark_leaf(e, set, i);
 }
 
+/*
+ * A flush of @v must not end before the record of what replaced its dirty data
+ * is written, which waits for a flush of its origin.
+ */
+static void gate_volume(struct hybrid_volume *v)
+{
+	WRITE_ONCE(v->cache_written, true);
+	v->gated = true;
+	v->e->gated = true;
+}
+
 /* Record block @i as far as may be; returns whether something is left. */
 static bool record_block(struct hybrid_engine *e, u32 set, u32 i)
 {
@@ -228,6 +243,8 @@ static bool record_block(struct hybrid_engine *e, u32 set, u32 i)
 		hybrid_set_flags(s, i, BLOCK_JMAPPED, 0);
 		record(e, set, i, v, valid, dirty);
 	}
+	if (replaced_granules(e, s, i))
+		gate_volume(v);
 	return set_unrecorded(&e->map, s, i);
 }
 
@@ -414,8 +431,28 @@ static bool commit_needed(struct hybrid_engine *e)
 	return e->commit_wanted || e->lazy_wanted || !list_empty(&e->commit_next);
 }
 
+/* The waiters wait for flushes of the origins that the assembly found missing. */
+static void commit_wait_origins(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v;
+	bool flushing = false;
+
+	e->gated = false;
+	list_for_each_entry(v, &e->open_volumes, open_link) {
+		if (!v->gated)
+			continue;
+		v->gated = false;
+		if (v->flush_error)
+			continue;
+		flushing = true;
+		origin_flush_locked(e, v, acts);
+	}
+	if (flushing)
+		list_splice_tail_init(&e->commit_now, &e->commit_gated);
+}
+
 /* Prepare a commit in meta_op; false: there was nothing to do. */
-static bool commit_begin(struct hybrid_engine *e)
+static bool commit_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	unsigned long flags;
 	bool waiters, all;
@@ -429,6 +466,7 @@ static bool commit_begin(struct hybrid_engine *e)
 	if (waiters)
 		cache_written_to_flushing(e);
 	spin_unlock_irqrestore(&e->lock, flags);
+	e->gated = false;
 	all = assemble(e);
 	spin_lock_irqsave(&e->lock, flags);
 	if (!all) {
@@ -438,6 +476,9 @@ static bool commit_begin(struct hybrid_engine *e)
 		e->commit_wanted = true;
 		e->lazy_wanted |= e->commit_lazy;
 	}
+	if (e->gated && waiters)
+		commit_wait_origins(e, acts);
+	waiters = !list_empty(&e->commit_now);
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (e->journal.nr) {
 		commit_write(e);
@@ -554,6 +595,7 @@ static void meta_fail(struct hybrid_engine *e, struct hybrid_actions *acts)
 	spin_lock_irqsave(&e->lock, flags);
 	list_splice_tail_init(&e->commit_now, &ios);
 	list_splice_tail_init(&e->commit_next, &ios);
+	list_splice_tail_init(&e->commit_gated, &ios);
 	list_splice_tail_init(&e->cp_now, &waiters);
 	list_splice_tail_init(&e->cp_waiters, &waiters);
 	e->commit_wanted = false;
@@ -573,7 +615,7 @@ static void meta_fail(struct hybrid_engine *e, struct hybrid_actions *acts)
  * where the journal has no room or nobody waits for a commit, so that flushes
  * pass between its steps.
  */
-static bool meta_next(struct hybrid_engine *e)
+static bool meta_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	bool room = hybrid_journal_has_room(&e->journal);
 	unsigned long flags;
@@ -587,7 +629,7 @@ static bool meta_next(struct hybrid_engine *e)
 		checkpoint_begin(e);
 	commit = commit_needed(e);
 	spin_unlock_irqrestore(&e->lock, flags);
-	if (commit && room && commit_begin(e))
+	if (commit && room && commit_begin(e, acts))
 		return true;
 	if (e->cp_phase != CP_NONE && checkpoint_step(e)) {
 		meta_op(e, HYBRID_OP_META, META_CHECKPOINT);
@@ -610,7 +652,7 @@ void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_acti
 			return;
 		}
 		reclaim(e);
-		if (meta_next(e)) {
+		if (meta_next(e, acts)) {
 			act(acts, &e->meta_op);
 			return;
 		}

@@ -44,6 +44,21 @@ static void enter_grace(struct hybrid_engine *e, u32 set, u32 i)
 	WRITE_ONCE(e->grace_wanted, true);
 }
 
+/*
+ * A mapped block that the journal does not know, and that nothing is left of,
+ * goes.  Reads may have found it while there was.  Caller holds the set's lock.
+ */
+void drop_block(struct hybrid_engine *e, u32 set, u32 i)
+{
+	struct hybrid_set *s = &e->map.set[set];
+
+	e->policy->remove(s->policy, i);
+	put_dirty(e, s, i, 0);
+	put_jdirty(e, s, i, 0);
+	atomic_dec(&key_volume(e, s->key[i])->nr_cached);
+	enter_grace(e, set, i);
+}
+
 /* Evict block @i if it can be.  Caller holds the set's lock. */
 bool evict_block(struct hybrid_engine *e, u32 set, u32 i)
 {

@@ -111,6 +111,7 @@ struct hybrid_volume {
 	u64 epoch, last_write, flushed;
 	bool flush_busy, flush_again;
 	bool flush_lazy;		/* lazy records wait for it */
+	bool gated;			/* records that a user's flush needs wait for it */
 	int flush_error;
 	u64 flush_target;
 	struct list_head flush_now, flush_next;	/* ios */
@@ -188,6 +189,8 @@ struct hybrid_engine {
 	struct hybrid_op meta_op;
 	struct hybrid_segment meta_segment[CHECKPOINT_BLOCKS];
 	struct list_head commit_next, commit_now;	/* ios */
+	struct list_head commit_gated;	/* ios that wait for a flush of an origin first */
+	bool gated;			/* the assembly found such records */
 	bool commit_wanted;		/* something waits, or is urgent */
 	bool lazy_wanted;
 	bool commit_lazy;		/* the present assembly */
@@ -304,7 +307,6 @@ void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty);
 void put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 jdirty);
 void mark_must(struct hybrid_engine *e, u32 set, u32 i);
 void mark_lazy(struct hybrid_engine *e, u32 set, u32 i);
-void drop_block(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
 void fail_pool(struct hybrid_engine *e, struct hybrid_actions *acts);
 void grace_poll(struct hybrid_engine *e);
 u32 epoch_enter(struct hybrid_engine *e);
@@ -340,6 +342,7 @@ void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid
 
 /* engine-evict.c: keep the set's reserve; caller holds its lock */
 void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts);
+void drop_block(struct hybrid_engine *e, u32 set, u32 i);
 bool evict_block(struct hybrid_engine *e, u32 set, u32 i);
 void resurrect(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
 void removal_durable(struct hybrid_engine *e, u32 set, u32 i);

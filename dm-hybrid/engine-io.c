@@ -724,7 +724,7 @@ static void write_applied(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	/* Nothing came of it: give the block back. */
 	if (!valid && !(s->flags[i] & (BLOCK_JMAPPED | BLOCK_BUSY)) &&
 	    !write_in_flight(s, io->key, e->map.granules))
-		drop_block(e, s, i);
+		drop_block(e, io->set, i);
 }
 
 /* A granule that only the cache would have held could not be written there. */

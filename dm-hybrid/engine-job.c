@@ -255,7 +255,7 @@ static void fill_end(struct hybrid_engine *e, struct hybrid_job *job, bool fille
 			     block_mask(e, s, MASK_VALID, i) | job->mask);
 		mark_lazy(e, job->set, i);
 	} else if (!block_mask(e, s, MASK_VALID, i) && !(s->flags[i] & BLOCK_JMAPPED)) {
-		drop_block(e, s, i);
+		drop_block(e, job->set, i);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
 	wake_set(e, job->set, WAIT_BUSY, acts);

@@ -272,6 +272,7 @@ static int load_block(struct loader *l, u32 set, u32 i, u32 instance, u64 oblock
 	}
 	spin_lock_irqsave(&s->lock, flags);
 	unload(e, set, i);
+	s->flags[i] = 0;
 	/* A block of a volume that is no more is free; its leaf still says otherwise. */
 	if (!v) {
 		if (instance)
@@ -284,12 +285,20 @@ static int load_block(struct loader *l, u32 set, u32 i, u32 instance, u64 oblock
 		r = -EUCLEAN;
 		goto out;
 	}
-	other = hybrid_set_find(&e->map, s, key);
-	if (hybrid_map_set_of(&e->map, key) != set || other >= 0) {
-		*l->why = other >= 0 ? "two cache blocks hold one block of a volume"
-				     : "a block is in the wrong set";
+	if (hybrid_map_set_of(&e->map, key) != set) {
+		*l->why = "a block is in the wrong set";
 		r = -EUCLEAN;
 		goto out;
+	}
+	/*
+	 * Leaves are captured one by one while the log goes on, so that two may
+	 * claim one block; the log must resolve that with a record of the one
+	 * that lost here.
+	 */
+	other = hybrid_set_find(&e->map, s, key);
+	if (other >= 0) {
+		unload(e, set, other);
+		s->flags[other] = BLOCK_UNRESOLVED;
 	}
 	hybrid_set_load(&e->map, s, i, key, valid, 0);
 	put_dirty(e, s, i, dirty);
@@ -329,10 +338,6 @@ static int load_map(struct loader *l, u32 nr, void *mem)
 	return 0;
 }
 
-/*
- * Two blocks of one key can stand in the log for a moment only in the order
- * removal, mapping; so the map is injective after each record.
- */
 static int apply_record(struct loader *l, const struct hybrid_record *r)
 {
 	struct hybrid_engine *e = l->e;
@@ -365,6 +370,19 @@ static int replay_apply(void *context, const struct hybrid_record *r)
 	struct replay *rp = context;
 
 	return apply_record(rp->l, r);
+}
+
+static int check_resolved(struct loader *l, u32 set)
+{
+	struct hybrid_engine *e = l->e;
+	u32 i;
+
+	for (i = 0; i < e->map.set_size; i++)
+		if (e->map.set[set].flags[i] & BLOCK_UNRESOLVED) {
+			*l->why = "two cache blocks hold one block of a volume";
+			return -EUCLEAN;
+		}
+	return 0;
 }
 
 /* In open regions the origin wins: what is clean there is forgotten. */
@@ -467,11 +485,12 @@ static int load(struct loader *l)
 					  replay_apply, &rp, l->why);
 	if (r)
 		return damaged(r);
-	for (set = 0; set < e->map.nr_sets; set++) {
+	for (set = 0; !r && set < e->map.nr_sets; set++) {
+		r = check_resolved(l, set);
 		forget_open(e, set);
 		cond_resched();
 	}
-	return 0;
+	return r;
 }
 
 int hybrid_engine_load(struct hybrid_engine *e, const char **why)

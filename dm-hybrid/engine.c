@@ -9,6 +9,7 @@ static void init_lists(struct hybrid_engine *e)
 	INIT_LIST_HEAD(&e->open_volumes);
 	INIT_LIST_HEAD(&e->commit_next);
 	INIT_LIST_HEAD(&e->commit_now);
+	INIT_LIST_HEAD(&e->commit_gated);
 	INIT_LIST_HEAD(&e->cp_waiters);
 	INIT_LIST_HEAD(&e->cp_now);
 	INIT_LIST_HEAD(&e->free_fills);
@@ -158,20 +159,6 @@ void mark_lazy(struct hybrid_engine *e, u32 set, u32 i)
 		return;
 	s->lazy |= region_bit(i);
 	set_bit(set, e->lazy_sets);
-}
-
-/* A mapped block that the journal does not know becomes free. */
-void drop_block(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
-{
-	struct hybrid_volume *v = key_volume(e, s->key[i]);
-
-	e->policy->remove(s->policy, i);
-	put_dirty(e, s, i, 0);
-	put_jdirty(e, s, i, 0);
-	atomic_dec(&v->nr_cached);
-	hybrid_set_unhash(&e->map, s, i);
-	hybrid_set_flags(s, i, 0, BLOCK_MAPPED);
-	hybrid_set_free(&e->map, s, i);
 }
 
 /* ---- shared: epochs of lock-free readers --------------------------------- */

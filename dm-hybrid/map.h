@@ -43,6 +43,7 @@ static inline oblock_t hybrid_key_block(u64 key)
 #define BLOCK_TRANSIT	(1U << 3)	/* ... but on its way */
 #define BLOCK_GRACE	(1U << 4)	/* removed; reads may still be in flight */
 #define BLOCK_BUSY	(1U << 5)	/* a job works on it */
+#define BLOCK_UNRESOLVED (1U << 6)	/* loading: the log must say what it is */
 
 enum hybrid_mask {
 	MASK_VALID,	/* the cache copy can be read */
