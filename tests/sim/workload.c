@@ -352,11 +352,13 @@ static void quiesce(struct world *w)
 	world_settle(w);
 }
 
-/* Everything that was acknowledged is durable now. */
+/* Everything that was acknowledged is durable now: a clean stop says so. */
 static void all_durable(struct world *w)
 {
 	u32 i;
 
+	if (w->faulty)
+		return;
 	sim_now++;
 	for (i = 0; i < w->nr_vol; i++)
 		oracle_flush(w->vol[i]->oracle, sim_now, SIM_NEVER);
