@@ -553,7 +553,7 @@ static void report_failure(struct hybrid_pool *pool)
 	if (!hybrid_engine_failed(pool->engine) ||
 	    test_and_set_bit(HYBRID_POOL_FAILED, &pool->flags))
 		return;
-	DMERR("%s: the cache device failed: clean data is served from the origins, dirty data fails",
+	DMERR("%s: pool failed: clean data is served from the origins, dirty data fails",
 	      dm_device_name(pool->md));
 }
 

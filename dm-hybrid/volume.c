@@ -37,8 +37,9 @@ static void close_volume(struct volume_object *object)
 	object->handle = NULL;
 	mutex_unlock(&object->handle_lock);
 	r = hybrid_volume_close(object->pool->engine, handle);
-	if (r)
-		DMWARN("volume %u: close: %d", object->id, r);
+	/* A pool that failed or is suspended cannot; the flag only errs on the safe side. */
+	if (r && object->pool->running && !hybrid_engine_failed(object->pool->engine))
+		DMWARN("volume %u: cannot mark the origin clean (%d)", object->id, r);
 }
 
 /* Caller holds pool->lock. */
