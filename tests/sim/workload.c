@@ -400,6 +400,8 @@ static void restart(struct world *w)
 		if (w->crashed || w->stop || !world_stop(w))
 			return;
 		all_durable(w);
+		for (i = 0; w->faulty && i < w->nr_vol; i++)	/* as after a crash */
+			oracle_crash(w->vol[i]->oracle);
 		destroy(w);
 		if (!w->stop)
 			boot(w);
