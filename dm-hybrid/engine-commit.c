@@ -152,15 +152,6 @@ void meta_kick_locked(struct hybrid_engine *e, struct hybrid_actions *acts)
 	act(acts, op);
 }
 
-void meta_kick(struct hybrid_engine *e, struct hybrid_actions *acts)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(&e->lock, flags);
-	meta_kick_locked(e, acts);
-	spin_unlock_irqrestore(&e->lock, flags);
-}
-
 void join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts)
 {
 	unsigned long flags;
@@ -172,14 +163,22 @@ void join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_ac
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
+/* Records must be written soon.  Also under a set's lock. */
+void want_commit(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	e->commit_wanted = true;
+	meta_kick_locked(e, acts);
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
 void open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
 {
 	e->map.set[set].wanted |= region_bit(i);
 	set_bit(set, e->must_sets);
-	spin_lock(&e->lock);
-	e->commit_wanted = true;
-	meta_kick_locked(e, acts);
-	spin_unlock(&e->lock);
+	want_commit(e, acts);
 }
 
 /* ---- assembling an entry ------------------------------------------------- */

@@ -99,7 +99,6 @@ void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts)
 	struct hybrid_set *s = &e->map.set[set];
 	struct victim_filter f = { .e = e, .s = s };
 	u32 most = 4, want = max(e->reserve, 1U);
-	unsigned long flags;
 	int i;
 
 	while (most-- && s->nr_free + leaving(e, s) < want) {
@@ -115,12 +114,8 @@ void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts)
 	}
 	if (READ_ONCE(e->writeback_urgent))
 		writeback_kick(e, acts);
-	if (s->nr_free <= e->reserve / 2 && leaving(e, s)) {
-		spin_lock_irqsave(&e->lock, flags);
-		e->commit_wanted = true;
-		meta_kick_locked(e, acts);
-		spin_unlock_irqrestore(&e->lock, flags);
-	}
+	if (s->nr_free <= e->reserve / 2 && leaving(e, s))
+		want_commit(e, acts);
 }
 
 /* The removal of block @i is durable.  Caller holds the set's lock. */

@@ -355,7 +355,7 @@ void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts
 bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts);
 
 /* engine-commit.c */
-void meta_kick(struct hybrid_engine *e, struct hybrid_actions *acts);
+void want_commit(struct hybrid_engine *e, struct hybrid_actions *acts);
 void meta_kick_locked(struct hybrid_engine *e, struct hybrid_actions *acts);
 void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
 void join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);

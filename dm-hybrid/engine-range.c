@@ -92,7 +92,7 @@ static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 			struct hybrid_actions *acts)
 {
 	int i = hybrid_set_find(&e->map, s, io->key);
-	u64 jclean;
+	u64 jclean, unrecorded;
 
 	io->wait = 0;
 	if (write_in_flight(s, io->key, io->mask))
@@ -107,6 +107,16 @@ static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 		io->wait = WAIT_BUSY;
 	if (io->wait || READ_ONCE(e->failed))
 		return io->wait;
+	/*
+	 * Dirty data that is not recorded must be before it is replaced: a flush
+	 * that is under way would find it on neither device.
+	 */
+	unrecorded = block_mask(e, s, MASK_DIRTY, i) & ~block_mask(e, s, MASK_JDIRTY, i);
+	if (unrecorded & io->mask) {
+		want_commit(e, acts);
+		io->wait = WAIT_RECORD;
+		return true;
+	}
 	if (!record_first(e, io->set, i, acts)) {
 		io->wait = WAIT_RECORD;
 		return true;

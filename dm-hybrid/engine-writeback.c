@@ -126,12 +126,8 @@ bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *a
 	if (job->mask)
 		list_add_tail(&job->link, &s->jobs);
 	spin_unlock_irqrestore(&s->lock, flags);
-	if (unrecorded) {
-		spin_lock_irqsave(&e->lock, flags);
-		e->commit_wanted = true;
-		meta_kick_locked(e, acts);
-		spin_unlock_irqrestore(&e->lock, flags);
-	}
+	if (unrecorded)
+		want_commit(e, acts);
 	if (!job->mask) {
 		job_put(e, job, acts);
 		return false;

@@ -418,8 +418,5 @@ void hybrid_engine_evict(struct hybrid_engine *e, struct hybrid_volume *v, obloc
 	spin_unlock_irqrestore(&s->lock, flags);
 	if (dirty)
 		writeback_window(e, key, acts);
-	spin_lock_irqsave(&e->lock, flags);
-	e->commit_wanted = true;
-	meta_kick_locked(e, acts);
-	spin_unlock_irqrestore(&e->lock, flags);
+	want_commit(e, acts);
 }
