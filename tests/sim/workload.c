@@ -607,13 +607,16 @@ static void recreate_event(struct world *w)
 		open_volume(w, vol);
 		return;
 	}
-	if (r && !w->faulty)
-		violation(w, "error", "delete of volume %u: %d", vol->id, r);
-	r = hybrid_volume_forget(w->e, vol->id);
+	if (!r)
+		r = hybrid_volume_forget(w->e, vol->id);
 	if (w->crashed || w->stop)
 		return;
-	if (r && !w->faulty)
-		violation(w, "error", "forget of volume %u: %d", vol->id, r);
+	if (r && w->faulty) {
+		w->crashed = true;	/* what became of it, only a new life tells */
+		return;
+	}
+	if (r)
+		violation(w, "error", "delete or forget of volume %u: %d", vol->id, r);
 	vol->created = false;
 	/* The tools write a new superblock: another volume on the same origin */
 	name_volume(w, vol);
