@@ -1,0 +1,67 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Single I/Os to a block device, in a guest: steps.py <dev> <step>...
+
+    w:<sector>:<count>:<letter>	write that letter; W: with O_DSYNC (FUA)
+    r:<sector>:<count>		read; prints the letters that it saw, each run of sectors as one
+    f				fsync
+    d:<sector>:<count>		discard;  z: write zeroes (BLKZEROOUT, which may fall back)
+    t:<seconds>			sleep
+
+One process, so that nothing else (an open, a close) comes between them. An I/O that
+fails prints its errno's name and the steps go on.
+"""
+import errno
+import fcntl
+import itertools
+import mmap
+import os
+import struct
+import sys
+import time
+
+BLKDISCARD, BLKZEROOUT = 0x1277, 0x127F
+
+
+def letter_of(sector):
+    """0: zeroes, ?: not what one step wrote."""
+    if sector != sector[:1] * 512:
+        return "?"
+    return chr(sector[0]) if sector[0] else "0"
+
+
+def step(fd, sync_fd, word):
+    what, *numbers = word.split(":")
+    if what == "f":
+        os.fsync(fd)
+    elif what == "t":
+        time.sleep(float(numbers[0]))
+    elif what in "dz":
+        start, count = (512 * int(n) for n in numbers)
+        fcntl.ioctl(fd, BLKDISCARD if what == "d" else BLKZEROOUT,
+                    struct.pack("QQ", start, count))
+    else:
+        start, count = (512 * int(n) for n in numbers[:2])
+        with mmap.mmap(-1, count) as buf:
+            if what == "r":
+                os.preadv(fd, [buf], start)
+                return "".join(letter for letter, _ in itertools.groupby(
+                    letter_of(buf[n:n + 512]) for n in range(0, count, 512)))
+            buf[:] = numbers[2].encode() * count
+            assert os.pwritev(sync_fd if what == "W" else fd, [buf], start) == count
+    return None
+
+
+def main():
+    fd = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT)
+    sync_fd = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT | os.O_DSYNC)
+    for word in sys.argv[2:]:
+        try:
+            said = step(fd, sync_fd, word)
+        except OSError as e:
+            said = errno.errorcode[e.errno]
+        if said is not None:
+            print(said, flush=True)
+
+
+main()

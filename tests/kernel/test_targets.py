@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Loading, tables, status lines, messages, and removal in every order."""
+import json
+
+import pytest
+
+from .stack import MODES, io
+
+POOL_KEYS = """state policy block_sectors granule_sectors blocks used free dirty volumes
+open_regions ram ram_per_block journal_used journal_blocks journal_writes journal_records
+checkpoints metadata_writes cache_flushes evictions errors draining""".split()
+VOLUME_KEYS = """state mode dirty draining cached read_hits read_misses write_hits write_misses
+bypass_sequential bypass_policy bypass_full bypass_busy bypass_mode bypass_partial fills
+writebacks discards flushes origin_flushes cache_errors origin_errors""".split()
+
+
+def rc(stack, command):
+    return stack.guest.run(command, check=False).rc
+
+
+def documented(top, section, title):
+    """The keys that dm-hybrid.rst lists in a table of a section."""
+    text = (top / "dm-hybrid/Documentation/dm-hybrid.rst").read_text()
+    text = text[text.index(f"\n{section}\n"):]
+    rows = text[text.index(f"\n{title}\n---"):].split("\n====")[1:3][0].splitlines()[1:]
+    return [r.split()[0] for r in rows if r and not r[0].isspace()]
+
+
+def test_module_has_both_targets_and_loads_policies_by_name(make_stack):
+    s = make_stack()
+    out = s.guest.run("dmsetup targets").out
+    assert "hybrid-pool      v1.0.0" in out and "hybrid           v1.0.0" in out
+    assert "dm_hybrid_fifo" not in s.guest.run("lsmod").out
+    s.create("vol", "--policy", "fifo")
+    assert "dm_hybrid_fifo" in s.guest.run("lsmod").out
+    assert s.status("pool")["policy"] == "fifo"
+    # A policy in use cannot go; afterwards all can.
+    assert rc(s, "rmmod dm-hybrid-fifo") and rc(s, "rmmod dm-hybrid")
+    s.deactivate()
+    s.guest.run("rmmod dm-hybrid-fifo dm-hybrid")
+
+
+def test_targets_load_by_name(make_stack):
+    """dm core asks for dm-hybrid-pool: the alias leads to the module."""
+    s = make_stack()
+    s.create()
+    tables = s.guest.run("hybridctl table").out
+    s.deactivate()
+    s.guest.run("rmmod dm-hybrid-lru dm-hybrid")
+    s.guest.run(tables)
+    assert s.status()["state"] == "running"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_reads_what_was_written(make_stack, mode):
+    s = make_stack()
+    dev = s.create("vol", "--mode", mode, "--cutoff", "0")
+    assert io(s.guest, dev, "w:0:8:a", "r:0:8", "w:130:3:b", "r:128:8", "w:1000:600:c",
+              "r:992:616", "r:128:128", "r:0:128", "W:4:1:d", "f", "r:0:8") == [
+        "a", "0b0", "0c0", "0b0", "a0", "ada"]
+    s.deactivate()
+    s.activate()
+    assert io(s.guest, dev, "r:0:8", "r:128:8", "r:992:616") == ["ada", "0b0", "0c0"]
+
+
+def test_several_volumes_share_a_pool(make_stack):
+    s = make_stack(ssd=32, hdd=32, hdd2=32, hdd3=48)
+    devs = [s.create("one", "--mode", "writeback"), s.attach("two", "hdd2"),
+            s.attach("three", "hdd3", "--mode", "writearound", "--cutoff", "0")]
+    for letter, dev in zip("xyz", devs):
+        io(s.guest, dev, f"w:256:256:{letter}", f"w:8:8:{letter}")
+    for letter, dev in zip("xyz", devs):
+        assert io(s.guest, dev, "r:256:256", "r:0:24") == [letter, f"0{letter}0"]
+    assert s.status("pool")["volumes"] == 3
+    assert [s.status(n)["mode"] for n in ("one", "two", "three")] == [
+        "writeback", "writethrough", "writearound"]
+    # They come and go while others run.
+    s.guest.dm_remove("two")
+    assert s.status("pool")["volumes"] == 2
+    assert io(s.guest, devs[0], "r:256:256") == ["x"]
+    s.guest.run("hybridctl activate two --device /dev/test/hdd2 --device /dev/test/ssd")
+    assert io(s.guest, devs[1], "r:256:256") == ["y"]
+    rows = [r.split() for r in s.message("volumes", name="pool").splitlines() if r]
+    assert [(r[0], r[1], r[3], r[5], *r[6:]) for r in rows] == [
+        ("0", "active", "one", "writeback", "2048", "61440", "8192", "formatted"),
+        ("1", "active", "two", "writethrough", "2048", "61440", "8192", "formatted"),
+        ("2", "active", "three", "writearound", "2048", "94208", "0", "formatted")]
+
+
+def test_status_has_exactly_the_documented_keys(make_stack, top):
+    s = make_stack()
+    s.create()
+    assert list(s.status("pool")) == POOL_KEYS == documented(top, "Status", "Pool")
+    assert list(s.status()) == VOLUME_KEYS == documented(top, "Status", "Volume")
+    pool, vol = s.status("pool"), s.status()
+    assert (pool["state"], pool["policy"], pool["block_sectors"], pool["granule_sectors"],
+            pool["volumes"], pool["dirty"], pool["errors"], pool["draining"]) == (
+        "running", "lru", 128, 8, 1, 0, 0, 0)
+    assert pool["used"] + pool["free"] == pool["blocks"]
+    assert 0 < pool["ram_per_block"] <= 32
+    assert (vol["state"], vol["mode"], vol["dirty"], vol["draining"]) == (
+        "running", "writethrough", 0, 0)
+    # The tools read the same line.
+    got = json.loads(s.guest.run("hybridctl get vol --json").out)
+    assert "read_hits" in json.dumps(got)
+
+
+def test_table_prints_current_values_and_reloads(make_stack):
+    s = make_stack()
+    s.create("vol", "--mode", "writeback", "--cutoff", "1m")
+    dev = {n: s.guest.run(f"stat -Lc %Hr:%Lr {p}").out.strip()
+           for n, p in (("ssd", "/dev/test/ssd"), ("hdd", "/dev/test/hdd"),
+                        ("pool", "/dev/mapper/pool"))}
+    assert s.table() == f"0 126976 hybrid {dev['pool']} 0 {dev['hdd']} 3 writeback cutoff 2048"
+    pool = s.table("pool").split()
+    uuid = pool[7]
+    assert pool == (f"0 65536 hybrid-pool {dev['ssd']} 128 10 uuid {uuid} high_watermark 70 "
+                    "low_watermark 10 writeback_rate 0 commit_interval 1000 lru 0").split()
+    # Messages change what the table prints.
+    s.message("mode", "writearound")
+    s.message("cutoff", 77)
+    for tunable, value in (("high_watermark", 60), ("low_watermark", 5),
+                           ("writeback_rate", 12345), ("commit_interval", 500)):
+        s.message("set", tunable, value, name="pool")
+    assert s.table().endswith(" 3 writearound cutoff 77")
+    assert s.table("pool").endswith("high_watermark 60 low_watermark 5 writeback_rate 12345 "
+                                    "commit_interval 500 lru 0")
+    for name in ("pool", "vol"):
+        line = s.table(name)
+        s.load(name, line)
+        assert s.table(name) == line
+    # Where the table says nothing, what is recorded holds.
+    s.load("vol", " ".join(s.table().split()[:6]) + " 0")
+    assert s.table().endswith(" 3 writearound cutoff 77")
+    s.load("vol", " ".join(s.table().split()[:6]) + " 1 passthrough")
+    assert s.table().endswith(" 3 passthrough cutoff 77")
+
+
+def test_settings_by_message_stay_after_a_stop(make_stack):
+    s = make_stack()
+    s.create("vol")
+    s.message("mode", "writeback")
+    s.message("cutoff", 640)
+    s.deactivate()
+    s.activate()
+    assert s.table().endswith(" 3 writeback cutoff 640")
+
+
+def test_tables_work_without_features(make_stack):
+    """The shortest tables that dmsetup can load."""
+    s = make_stack()
+    s.create("vol", "--policy", "null")
+    s.deactivate()
+    s.guest.dm_create("p", "0 65536 hybrid-pool /dev/test/ssd 128 0 lru 0")
+    s.guest.dm_create("v", "0 126976 hybrid /dev/mapper/p 0 /dev/test/hdd 0")
+    assert io(s.guest, "/dev/mapper/v", "w:8:8:a", "r:0:16") == ["0a"]
+    assert "high_watermark 70" in s.table("p") and " uuid " not in s.table("p")
+
+
+def test_volumes_by_message_alone(make_stack):
+    """create_volume in place, delete_volume, forget_volume: without hybridctl."""
+    s = make_stack(ssd=32, hdd=32, bare=32)
+    s.create()
+    io(s.guest, "/dev/test/bare", "w:0:64:o")
+    ident = "11111111-2222-3333-4444-555555555555"
+    create = ["create_volume", 7, ident, "bare", ident, "00" * 16, 0, 65536, "writethrough", 0,
+              "inplace"]
+    s.message(*create, name="pool")
+    table = "0 65536 hybrid /dev/mapper/pool 7 /dev/test/bare 1 inplace"
+    dev = s.guest.dm_create("b", table)
+    assert io(s.guest, dev, "r:0:64", "w:8:8:p", "r:0:64", "r:65528:8", "w:65528:8:q",
+              "r:65528:8") == ["o", "opo", "0", "q"]
+    assert io(s.guest, dev, "r:0:64") == ["opo"]
+    assert "in use, or dirty" in s.refused("dmsetup message pool 0 delete_volume 7")
+    s.guest.dm_remove("b")
+    assert "not deleted" in s.refused("dmsetup message pool 0 forget_volume 7")
+    s.message("delete_volume", 7, name="pool")
+    assert "\n7 tombstone " in "\n" + s.message("volumes", name="pool")
+    assert "Volume was deleted" in s.create_refused(table)
+    assert "is in use" in s.refused("dmsetup message pool 0 " + " ".join(map(str, create)))
+    s.message("forget_volume", 7, name="pool")
+    assert "\n7 " not in "\n" + s.message("volumes", name="pool")
+    s.message(*create, name="pool")
+    assert s.guest.dm_create("b", table)
+    assert io(s.guest, dev, "r:0:64") == ["opo"]
+
+
+def test_mode_switches_keep_data(make_stack):
+    s = make_stack()
+    dev = s.create("vol", "--mode", "writeback", "--cutoff", "0")
+    io(s.guest, dev, "w:0:64:a", "w:256:16:b")
+    last = ""
+    for n, mode in enumerate(("writethrough", "writeback", "writearound", "writeback",
+                              "passthrough")):
+        s.message("mode", mode)
+        assert s.status()["mode"] == mode
+        assert io(s.guest, dev, "r:0:64", "r:256:16", f"w:0:1:{n + 1}", "r:0:2") == [
+            last + "a", "b", f"{n + 1}a"]
+        last = str(n + 1)
+    s.wait("dirty", 0)
+    s.wait("draining", 0)
+    assert s.status("pool")["dirty"] == 0
+
+
+# --- removal ------------------------------------------------------------------
+
+
+def test_pool_in_use_stays(make_stack):
+    s = make_stack()
+    s.create()
+    assert rc(s, "dmsetup remove pool")
+    assert s.status("pool")["state"] == "running"
+    s.guest.dm_remove("vol", "pool")
+
+
+def test_removal_of_a_busy_volume_is_refused(make_stack):
+    s = make_stack()
+    dev = s.create()
+    job = s.guest.run_bg(f"sleep 5 < {dev}")
+    s.guest.run("sleep 0.2")
+    assert rc(s, "dmsetup remove vol")
+    job.kill()
+    job.wait(check=False)
+    s.guest.run("sleep 0.2; pkill -x sleep || true; sleep 0.2")
+    assert io(s.guest, dev, "w:0:8:a", "r:0:8") == ["a"]
+
+
+def test_second_activation_is_refused(make_stack):
+    s = make_stack(ssd=32, hdd=32, hdd2=32)
+    s.create("one")
+    s.attach("two", "hdd2")
+    sectors = 61440
+    for table, why in (
+            (s.table("pool"), "Cache device is in use by another pool"),
+            (f"0 {sectors} hybrid /dev/mapper/pool 0 /dev/test/hdd 0",
+             "Volume is in use by another device"),
+            (f"0 {sectors} hybrid /dev/mapper/pool 1 /dev/test/hdd 0",
+             "Origin is in use by another volume"),
+            (f"0 {sectors} hybrid /dev/mapper/pool 0 /dev/test/ssd 0",
+             "Origin is a pool or a cache device"),
+            (f"0 {sectors} hybrid /dev/mapper/pool 0 /dev/mapper/pool 0",
+             "Origin is a pool or a cache device"),
+            (f"0 {sectors} hybrid /dev/mapper/one 0 /dev/test/hdd 0",
+             "Pool device is not a hybrid-pool")):
+        assert why in s.create_refused(table), table
+    twice = s.table("one")
+    s.guest.dm_remove("one")
+    second = twice.replace(f"0 {sectors}", f"{sectors} {sectors}", 1)
+    assert "Volume is in the table twice" in s.create_refused(f"{twice}\n{second}")
+    s.guest.dm_create("one", twice)
+    assert s.status("one")["state"] == "running"
+
+
+def test_volumes_go_in_any_order_and_come_back(make_stack, rnd):
+    s = make_stack(ssd=32, hdd=32, hdd2=32, hdd3=32)
+    s.create("v0", "--mode", "writeback")
+    s.attach("v1", "hdd2", "--mode", "writeback")
+    s.attach("v2", "hdd3")
+    lines = {n: s.table(n) for n in ("v0", "v1", "v2")}
+    for turn in range(3):
+        for n in range(3):
+            io(s.guest, f"/dev/mapper/v{n}", f"w:{8 * turn}:8:{chr(97 + 3 * turn + n)}")
+        names = sorted(lines, key=lambda _: rnd.random())
+        s.guest.dm_remove(*names)
+        if turn == 1:
+            pool = s.table("pool")
+            s.guest.dm_remove("pool")
+            s.guest.dm_create("pool", pool)
+        for n in sorted(lines, key=lambda _: rnd.random()):
+            s.guest.dm_create(n, lines[n])
+    assert [io(s.guest, f"/dev/mapper/v{n}", "r:0:24") for n in range(3)] == [
+        ["adg"], ["beh"], ["cfi"]]
+
+
+def test_suspended_pool_and_volumes_can_be_removed(make_stack):
+    s = make_stack()
+    dev = s.create("vol", "--mode", "writeback")
+    io(s.guest, dev, "w:0:8:a")
+    s.guest.run("dmsetup suspend vol && dmsetup remove vol")
+    s.guest.run("dmsetup suspend pool && dmsetup remove pool")
+    s.activate()
+    assert io(s.guest, dev, "r:0:8") == ["a"]
+    # The pool suspended first: its volumes are suspended with it.
+    s.guest.run("dmsetup suspend pool && dmsetup remove vol && dmsetup remove pool")
+    s.activate()
+    assert io(s.guest, dev, "r:0:8") == ["a"]
+
+
+def test_tables_that_were_never_resumed_go(make_stack):
+    s = make_stack()
+    s.create()
+    line = s.table()
+    s.guest.run("dmsetup load vol && dmsetup clear vol", input=line)
+    s.guest.run("dmsetup load pool && dmsetup clear pool", input=s.table("pool"))
+    s.guest.dm_remove("vol")
+    s.guest.run("dmsetup create --notable vol && dmsetup load vol", input=line)
+    assert s.status("pool")["volumes"] == 0
+    assert rc(s, "dmsetup remove pool")
+    s.guest.dm_remove("vol", "pool")
+    s.guest.run("rmmod dm-hybrid-lru dm-hybrid")
+
+
+def test_volume_does_not_resume_while_its_pool_is_not_loaded(make_stack):
+    s = make_stack()
+    s.create()
+    pool, vol = s.table("pool"), s.table()
+    s.deactivate()
+    s.guest.run("dmsetup create --notable pool && dmsetup load pool", input=pool)
+    assert "not loaded, or is suspended" in s.create_refused(vol)
+    s.guest.run("dmsetup resume pool")
+    s.guest.dm_create("vol", vol)
+    assert s.status()["state"] == "running"
+
+
+def test_removal_by_force(make_stack):
+    """dmsetup remove --force replaces the pool's table by one of errors."""
+    s = make_stack()
+    dev = s.create("vol", "--mode", "writeback")
+    io(s.guest, dev, "w:0:8:a")
+    assert rc(s, "dmsetup remove --force pool")
+    assert io(s.guest, dev, "r:0:8") == ["EIO"]
+    s.guest.run("dmsetup remove vol && dmsetup remove pool")
+    s.activate()
+    assert io(s.guest, dev, "r:0:8") == ["a"]
+
+
+def test_deferred_removal(make_stack):
+    s = make_stack()
+    dev = s.create("vol", "--mode", "writeback")
+    job = s.guest.run_bg(f"exec 3<{dev}; sleep 1")
+    s.guest.run("sleep 0.3; dmsetup remove --deferred vol; dmsetup remove --deferred pool")
+    assert s.guest.run("dmsetup ls").out.count("\n") == 2
+    job.wait()
+    s.guest.run("sleep 0.3")
+    assert "No devices found" in s.guest.run("dmsetup ls").out
+
+
+def test_limits_of_both_members_are_stacked(make_stack):
+    s = make_stack()
+    dev = s.create("vol", "--block-size", "128k")
+    queue = f"/sys/dev/block/$(stat -Lc %Hr:%Lr {dev})/queue"
+
+    def limit(key):
+        return int(s.guest.run(f"cat {queue}/{key}").out)
+    assert limit("logical_block_size") == 512
+    assert limit("minimum_io_size") == limit("optimal_io_size") == 128 << 10
+    if limit("discard_max_bytes"):
+        assert limit("discard_granularity") >= 4096
