@@ -200,6 +200,8 @@ static void record(struct hybrid_engine *e, u32 set, u32 i, const struct hybrid_
 
 	hybrid_journal_block(&e->journal, hybrid_map_cblock(&e->map, set, i),
 			     v ? v->info.instance : 0, hybrid_key_block(s->key[i]), valid, dirty);
+	if (block_mask(e, s, MASK_JDIRTY, i) & ~dirty)
+		s->ending |= region_bit(i);
 	set_put_mask(&e->map, s, MASK_JVALID, i, valid);
 	put_jdirty(e, s, i, dirty);
 	mark_leaf(e, set, i);
@@ -237,8 +239,9 @@ static bool record_block(struct hybrid_engine *e, u32 set, u32 i)
 	dirty = block_mask(e, s, MASK_DIRTY, i);
 	if (!settled(v, s->stamp[i]))
 		dirty_part(e, s, i, &valid, &dirty);
-	if (!(s->flags[i] & BLOCK_JMAPPED) ? !!valid :
-	    valid != block_mask(e, s, MASK_JVALID, i) || dirty != block_mask(e, s, MASK_JDIRTY, i)) {
+	/* A block that the journal does not know has empty masks there. */
+	if (valid != block_mask(e, s, MASK_JVALID, i) ||
+	    dirty != block_mask(e, s, MASK_JDIRTY, i)) {
 		hybrid_set_flags(s, i, BLOCK_JMAPPED, 0);
 		record(e, set, i, v, valid, dirty);
 	}
@@ -513,6 +516,7 @@ static void commit_applied(struct hybrid_engine *e, struct hybrid_actions *acts)
 			s->dopen = s->jopen;
 		else if (!r->instance)
 			removal_durable(e, set, i);
+		s->ending = 0;
 		waiting = !list_empty(&s->waiting) || !list_empty(&s->waiting_ranges);
 		spin_unlock_irqrestore(&s->lock, flags);
 		if (waiting)

@@ -106,8 +106,7 @@ struct hybrid_volume {
 	struct list_head open_link;	/* of open_volumes */
 	bool cache_written;		/* since the last flush of the cache device */
 	bool cache_flushing;		/* the present commit makes that durable */
-	/* Origin flushes: a write that ended in epoch n is covered by one that
-	 * began at n or later. */
+	/* A write that ended in epoch n is covered by a flush that began at n or later. */
 	u64 epoch, last_write, flushed;
 	bool flush_busy, flush_again;
 	bool flush_lazy;		/* lazy records wait for it */
@@ -133,8 +132,8 @@ struct hybrid_volume {
 	struct list_head ranges;	/* ios */
 	struct list_head range_waiters;
 	u32 nr_ranges;			/* READ_ONCE without the lock */
-	u32 nr_writebacks;		/* jobs */
-	spinlock_t stream_lock;
+	u32 nr_jobs;
+	spinlock_t stream_lock;		/* the streams */
 	u64 stream_clock;
 	struct hybrid_stream stream[NR_STREAMS];
 };
@@ -172,7 +171,7 @@ struct hybrid_engine {
 	u32 nr_open;
 	u32 reserve;			/* free blocks to keep in each set */
 	bool loaded, failed, stopping, stop_tried;
-	spinlock_t lock;
+	spinlock_t lock;		/* see above */
 	u64 now;			/* ms, of the last tick */
 	u64 last_interval;
 
@@ -329,7 +328,8 @@ bool write_in_flight(const struct hybrid_set *s, u64 key, u64 mask);
 int jobs_create(struct hybrid_engine *e);
 void jobs_destroy(struct hybrid_engine *e);
 /* NULL: all are in use; then @io, if there is one, runs again when one is free. */
-struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type, struct hybrid_io *io);
+struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type,
+			   struct hybrid_volume *v, struct hybrid_io *io);
 void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts);
 struct hybrid_job *job_find(struct hybrid_engine *e, struct hybrid_set *s, u64 key);
 void fill_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set, u32 i,

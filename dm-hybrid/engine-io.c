@@ -118,7 +118,9 @@ u64 replaced_granules(const struct hybrid_engine *e, const struct hybrid_set *s,
  * May the origin's copy of block @i change?  Not while it has granules as above:
  * their record waits for the flush of all origin writes to the block (J2), and
  * must not wait for ever while more come.  Nor while a drain waits for the
- * record of what it wrote back.  Asks for what is missing; caller holds the
+ * record of what it wrote back.  Nor while a record that ends a dirty granule is
+ * on its way: until it is durable a crash would bring the old data back over
+ * what is written to the origin now.  Asks for what is missing; caller holds the
  * set's lock and waits.
  */
 bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
@@ -127,6 +129,8 @@ bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions
 	struct hybrid_volume *v = key_volume(e, s->key[i]);
 	u64 left = replaced_granules(e, s, i);
 
+	if (s->ending & region_bit(i))
+		return false;
 	if (READ_ONCE(v->draining))
 		left |= block_mask(e, s, MASK_JDIRTY, i) & ~block_mask(e, s, MASK_DIRTY, i);
 	if (!left || READ_ONCE(v->flush_error))
@@ -165,7 +169,7 @@ static enum route read_origin(struct hybrid_io *io)
 static enum route read_mixed(struct hybrid_engine *e, struct hybrid_io *io, int i, u64 dirty,
 			     struct hybrid_actions *acts)
 {
-	struct hybrid_job *job = job_get(e, JOB_STAGED, io);
+	struct hybrid_job *job = job_get(e, JOB_STAGED, io->volume, io);
 
 	if (!job)
 		return ROUTE_TAKEN;
@@ -222,7 +226,7 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 			return read_origin(io);
 		}
 	}
-	job = job_get(e, JOB_FILL, NULL);
+	job = job_get(e, JOB_FILL, v, NULL);
 	if (!job) {
 		count(v, HYBRID_BYPASS_BUSY);
 		return read_origin(io);
@@ -460,11 +464,12 @@ static bool busy_blocks_write(struct hybrid_engine *e, struct hybrid_set *s, str
 	if (!(s->flags[i] & BLOCK_BUSY))
 		return false;
 	job = job_find(e, s, io->key);
-	return !job || job->type != JOB_WRITEBACK || job->exclusive || (io->to_origin && io->to_cache);
+	return !job || job->type != JOB_WRITEBACK || job->exclusive ||
+	       (io->to_origin && io->to_cache);
 }
 
-static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
-			      struct hybrid_actions *acts)
+static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
+			      struct hybrid_io *io, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = io->volume;
 	struct hybrid_job *job = NULL;
@@ -501,7 +506,7 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s, str
 		return ROUTE_TAKEN;
 	}
 	if (write_needs_copy(io)) {
-		job = job_get(e, JOB_STAGED, io);
+		job = job_get(e, JOB_STAGED, io->volume, io);
 		if (!job)
 			return ROUTE_TAKEN;
 	}
@@ -540,8 +545,10 @@ static enum route route_failed(struct hybrid_engine *e, struct hybrid_set *s,
 		sb_wait(e, v, SB_ALONE, io, acts);
 		return ROUTE_TAKEN;
 	}
-	if (i >= 0)
+	if (i >= 0) {
 		hybrid_set_invalidate(&e->map, s, i, io->mask);
+		mark_lazy(e, io->set, i);
+	}
 	io->to_cache = 0;
 	io->to_origin = io->mask;
 	io->idx = -1;
@@ -732,7 +739,7 @@ static bool write_redirects(struct hybrid_engine *e, struct hybrid_set *s, struc
 {
 	u64 dirty = block_mask(e, s, MASK_DIRTY, io->idx) | block_mask(e, s, MASK_JDIRTY, io->idx);
 
-	return !(dirty & io->mask) && !io->to_origin;
+	return !(dirty & io->mask) && !io->to_origin && !(s->ending & region_bit(io->idx));
 }
 
 bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,

@@ -60,7 +60,8 @@ void jobs_destroy(struct hybrid_engine *e)
 }
 
 /* Also under a set's lock. */
-struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type, struct hybrid_io *io)
+struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type,
+			   struct hybrid_volume *v, struct hybrid_io *io)
 {
 	struct list_head *list = type == JOB_WRITEBACK ? &e->free_writebacks : &e->free_fills;
 	struct hybrid_job *job;
@@ -71,6 +72,7 @@ struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type, struct h
 	if (job) {
 		list_del_init(&job->link);
 		e->nr_busy_jobs++;
+		v->nr_jobs++;
 	} else if (io) {
 		list_add_tail(&io->link, &e->job_waiters);
 	}
@@ -78,6 +80,7 @@ struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type, struct h
 	if (!job)
 		return NULL;
 	job->type = type;
+	job->volume = v;
 	job->in_buffer = false;
 	job->exclusive = false;
 	job->done = false;
@@ -88,24 +91,35 @@ struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type, struct h
 	return job;
 }
 
-/* The job is on no list of its set any more.  May run a waiting io again. */
-void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts)
+/* The io that has waited longest for a job, if one is free. */
+static struct hybrid_io *next_job_waiter(struct hybrid_engine *e)
 {
 	struct hybrid_io *io = NULL;
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	e->nr_busy_jobs--;
-	if (job->type == JOB_WRITEBACK) {
-		list_add(&job->link, &e->free_writebacks);
-	} else {
-		list_add(&job->link, &e->free_fills);
+	if (!list_empty(&e->free_fills))
 		io = list_first_entry_or_null(&e->job_waiters, struct hybrid_io, link);
-		if (io)
-			list_del_init(&io->link);
-	}
-	spin_unlock_irqrestore(&e->lock, flags);
 	if (io)
+		list_del_init(&io->link);
+	spin_unlock_irqrestore(&e->lock, flags);
+	return io;
+}
+
+/* The job is on no list of its set any more.  May run waiting ios again. */
+void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts)
+{
+	bool writeback = job->type == JOB_WRITEBACK;
+	struct hybrid_io *io;
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	e->nr_busy_jobs--;
+	job->volume->nr_jobs--;
+	list_add(&job->link, writeback ? &e->free_writebacks : &e->free_fills);
+	spin_unlock_irqrestore(&e->lock, flags);
+	/* One that runs again may need no job now: then it is the next one's. */
+	while (!writeback && (io = next_job_waiter(e)))
 		rerun(e, io, acts);
 }
 
@@ -190,7 +204,6 @@ void fill_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set, u32 i,
 
 	job->set = set;
 	job->key = io->key;
-	job->volume = v;
 	job->block[0] = i;
 	job->mask = whole & ~block_mask(e, s, MASK_VALID, i);
 	first = __ffs64(job->mask | io->mask);
@@ -384,7 +397,6 @@ void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid
 
 	job->set = io->set;
 	job->key = io->key;
-	job->volume = io->volume;
 	job->io = io;
 	INIT_LIST_HEAD(&job->link);
 	transfer(job, write, write ? staged_write_done : staged_read_done);

@@ -193,6 +193,9 @@ static int sb_read(struct hybrid_volume *v, u64 sectors, const char **why)
 	bool found = false;
 
 	for (copy = 0; copy < 2; copy++) {
+		/* A device that has grown has its tail where it was formatted. */
+		if (copy && found)
+			sectors = best.member_sectors;
 		r = sb_io(v, copy, sectors, false);
 		if (!r)
 			r = hybrid_sb_decode(v->sb_block, hybrid_sb_sector(sectors, copy),
@@ -345,6 +348,14 @@ static int open_inplace(struct hybrid_engine *e, struct hybrid_volume *v, const 
 	return new_instance(e, v);
 }
 
+static int open_origin(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
+		       const char **why)
+{
+	if (v->info.flags & HYBRID_VOLUME_INPLACE)
+		return open_inplace(e, v, why);
+	return open_formatted(e, v, sectors, why);
+}
+
 int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void *context,
 		       struct hybrid_volume **volume, const char **why)
 {
@@ -368,8 +379,7 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	*why = "cannot be flushed";
 	r = flush_origin(v);
 	if (!r)
-		r = v->info.flags & HYBRID_VOLUME_INPLACE ? open_inplace(e, v, why)
-							  : open_formatted(e, v, origin_sectors, why);
+		r = open_origin(e, v, origin_sectors, why);
 	if (r)
 		return r;
 	spin_lock_irqsave(&e->lock, flags);
@@ -444,7 +454,7 @@ bool hybrid_volume_suspend(struct hybrid_engine *e, struct hybrid_volume *v,
 
 	spin_lock_irqsave(&e->lock, flags);
 	v->suspended = true;
-	done = !v->nr_writebacks && !v->flush_busy && !v->sb_busy && !e->nr_busy_jobs;
+	done = !v->nr_jobs && !v->flush_busy && !v->sb_busy;
 	spin_unlock_irqrestore(&e->lock, flags);
 	return done;
 }

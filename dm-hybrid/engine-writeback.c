@@ -114,12 +114,11 @@ bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *a
 	if (!v || !v->open || READ_ONCE(v->suspended) || e->stopping || READ_ONCE(e->failed) ||
 	    READ_ONCE(v->nr_ranges))
 		return false;
-	job = job_get(e, JOB_WRITEBACK, NULL);
+	job = job_get(e, JOB_WRITEBACK, v, NULL);
 	if (!job)
 		return false;
 	job->set = set;
 	job->key = key & ~(u64)(window_blocks(e) - 1);
-	job->volume = v;
 	job->exclusive = READ_ONCE(v->draining) || READ_ONCE(e->draining);
 	spin_lock_irqsave(&s->lock, flags);
 	unrecorded = window_collect(e, s, job);
@@ -134,7 +133,6 @@ bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *a
 	}
 	spin_lock_irqsave(&e->lock, flags);
 	e->nr_active_writebacks++;
-	v->nr_writebacks++;
 	spin_unlock_irqrestore(&e->lock, flags);
 	window_op(job, false, window_read);
 	for (k = 0; k < window_blocks(e); k++) {
@@ -183,7 +181,6 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job, bool ok,
 	spin_unlock_irqrestore(&s->lock, flags);
 	spin_lock_irqsave(&e->lock, flags);
 	e->nr_active_writebacks--;
-	v->nr_writebacks--;
 	if (!ok)
 		e->writeback_paused = true;
 	spin_unlock_irqrestore(&e->lock, flags);

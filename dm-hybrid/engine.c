@@ -176,6 +176,7 @@ u32 epoch_enter(struct hybrid_engine *e)
 
 void epoch_leave(struct hybrid_engine *e, u32 phase)
 {
+	/* What was read is read before it may go; pairs with phase_empty(). */
 	smp_mb();
 	this_cpu_inc(e->readers->leave[phase]);
 }
@@ -188,6 +189,7 @@ static bool phase_empty(struct hybrid_engine *e, u32 phase)
 	/* Leaves first: a reader counted there was counted entering, too. */
 	for_each_possible_cpu(cpu)
 		leave += READ_ONCE(per_cpu_ptr(e->readers, cpu)->leave[phase]);
+	/* Pairs with epoch_enter() and epoch_leave(). */
 	smp_mb();
 	for_each_possible_cpu(cpu)
 		enter += READ_ONCE(per_cpu_ptr(e->readers, cpu)->enter[phase]);
@@ -206,11 +208,13 @@ void grace_poll(struct hybrid_engine *e)
 			return;
 		WRITE_ONCE(e->grace_wanted, false);
 		WRITE_ONCE(e->grace_started, e->grace_started + 1);
+		/* What was removed cannot be found before the phase is flipped. */
 		smp_mb();
 		e->grace_stage = 1;
 		WRITE_ONCE(e->phase, e->phase + 1);
 	}
 	for (; e->grace_stage <= 2; e->grace_stage++) {
+		/* The flip before the look; pairs with epoch_enter(). */
 		smp_mb();
 		if (!phase_empty(e, (e->phase + 1) & 1)) {
 			WRITE_ONCE(e->grace_wanted, true);

@@ -37,13 +37,13 @@ static inline oblock_t hybrid_key_block(u64 key)
 }
 
 /* hybrid_set.flags */
-#define BLOCK_MAPPED	(1U << 0)	/* reads and writes find it */
-#define BLOCK_JMAPPED	(1U << 1)	/* the journal says it is mapped */
-#define BLOCK_REMOVED	(1U << 2)	/* evicted; its removal is not durable yet */
-#define BLOCK_TRANSIT	(1U << 3)	/* ... but on its way */
-#define BLOCK_GRACE	(1U << 4)	/* removed; reads may still be in flight */
-#define BLOCK_BUSY	(1U << 5)	/* a job works on it */
-#define BLOCK_UNRESOLVED (1U << 6)	/* loading: the log must say what it is */
+#define BLOCK_MAPPED	BIT(0)	/* reads and writes find it */
+#define BLOCK_JMAPPED	BIT(1)	/* the journal says it is mapped */
+#define BLOCK_REMOVED	BIT(2)	/* evicted; its removal is not durable yet */
+#define BLOCK_TRANSIT	BIT(3)	/* ... but on its way */
+#define BLOCK_GRACE	BIT(4)	/* removed; reads may still be in flight */
+#define BLOCK_BUSY	BIT(5)	/* a job works on it */
+#define BLOCK_UNRESOLVED BIT(6)	/* loading: the log must say what it is */
 
 enum hybrid_mask {
 	MASK_VALID,	/* the cache copy can be read */
@@ -54,8 +54,8 @@ enum hybrid_mask {
 };
 
 struct hybrid_set {
-	spinlock_t lock;
-	seqcount_t seq;
+	spinlock_t lock;	/* everything in here */
+	seqcount_t seq;		/* what lock-free readers look at */
 	u16 free;		/* head of the list of free blocks, through next */
 	u16 nr_free;
 	u16 nr_grace;
@@ -69,6 +69,7 @@ struct hybrid_set {
 	void *policy;
 	u64 jopen;		/* regions open, as the last submitted record says */
 	u64 dopen;		/* regions durably open that no submitted record closes */
+	u64 ending;		/* regions with a record on its way that ends a dirty granule */
 	u64 wanted;		/* regions that somebody waits to see open */
 	u64 recent;		/* regions written since the last interval */
 	u64 aged;		/* ... in the interval before */
@@ -183,6 +184,7 @@ static inline int hybrid_set_read_hit(const struct hybrid_map *map, const struct
 	unsigned int seq = READ_ONCE(s->seq.sequence);
 	int i;
 
+	/* The count before what it covers; pairs with the writers' count. */
 	smp_rmb();
 	if (seq & 1)
 		return -1;
@@ -191,6 +193,7 @@ static inline int hybrid_set_read_hit(const struct hybrid_map *map, const struct
 		return -1;
 	if (mask & ~set_mask(map, s, MASK_VALID, i))
 		return -1;
+	/* ... and what it covers before the count. */
 	smp_rmb();
 	if (READ_ONCE(s->seq.sequence) != seq)
 		return -1;
