@@ -154,6 +154,7 @@ struct dreq {
 	u64 submitted, done;	/* time; done 0: in flight, or failed */
 	u32 low, high;		/* sectors already carried out */
 	bool applied;
+	bool slow;		/* others overtake it */
 	int error;
 	struct action *action;
 	u32 place;		/* in the list of those in flight */
@@ -347,6 +348,7 @@ struct profile {
 	u32 hot_blocks;
 	u32 crash_percent;	/* of episodes that end in a crash */
 	u32 reset_percent;	/* of these without power loss */
+	u32 slow_percent;	/* of requests that others overtake */
 	u32 episode;		/* steps */
 	u32 cut_samples;	/* crash states at each cut point */
 	u32 cut_every;		/* changes of the disks */

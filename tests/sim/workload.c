@@ -42,6 +42,22 @@ static void draw_weights(struct profile *p, struct rng *r)
 	}
 }
 
+/* So many commits in one life that the journal goes round. */
+static void fill_journal(struct profile *p)
+{
+	p->block_sectors = min(p->block_sectors, 32U);
+	p->steps = 8000;
+	p->episode = 8000;
+	p->max_ios = min(p->max_ios, 3U);
+	p->slow_percent = 0;
+	p->weight[EV_FUA] = 100;
+	p->weight[EV_FLUSH] = 40;
+	p->weight[EV_CHECKPOINT] = 0;
+	p->weight[EV_REOPEN] = 0;
+	p->weight[EV_RESTART] = 0;
+	p->weight[EV_RECREATE] = 0;
+}
+
 static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 {
 	static const char * const policy[] = { "lru", "lru", "fifo" };
@@ -56,6 +72,7 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	p->max_ios = 1 + rng_below(r, 12);
 	p->crash_percent = rng_chance(r, 70) ? 50 : 0;
 	p->reset_percent = 30;
+	p->slow_percent = rng_chance(r, 50) ? 1 + rng_below(r, 10) : 0;
 	p->episode = 150 + rng_below(r, 400);
 	p->overlap = rng_chance(r, 60);
 	p->policy = policy[rng_below(r, ARRAY_SIZE(policy))];
@@ -65,9 +82,11 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	p->config.low_watermark = rng_below(r, p->config.high_watermark);
 	p->config.commit_interval = 10 + rng_below(r, 1000);
 	draw_weights(p, r);
+	if (rng_chance(r, 4))
+		fill_journal(p);
 	if (sim_faults)
 		p->fault_kind = rng_below(r, 6);
-	p->cut_every = 40 + rng_below(r, 100);
+	p->cut_every = p->steps / 20 + rng_below(r, 100);
 	p->cut_samples = 1;
 	if (mode == 'B') {
 		p->block_sectors = 8 << rng_below(r, 4);

@@ -106,6 +106,7 @@ static void submit(struct world *w, struct dreq *r)
 	if (w->crashed)
 		return;
 	dreq_submit(r, &w->rng);
+	r->slow = !w->branch && w->p.slow_percent && rng_chance(&w->rng, w->p.slow_percent);
 	trace(w, T_SUBMIT, r->sector, r->count << 8 | r->kind, "#%u %s %s dev%u %llu+%u%s%s %s",
 	      a->nr, op_name[a->op->type], kind_name[r->kind], r->dev->nr,
 	      (unsigned long long)r->sector, r->count, r->fua ? " fua" : "",
@@ -571,17 +572,27 @@ static void complete(struct world *w, struct dreq *r)
 	request_ended(w, r);
 }
 
-static void device_step(struct world *w)
+static struct dreq *pick_request(struct world *w)
 {
 	u32 n = rng_below(&w->rng, nr_inflight(w)), i;
-	struct dreq *r = NULL;
 
-	for (i = 0; i < w->nr_dev; i++) {
-		if (n < w->dev[i]->v->nr_inflight) {
-			r = w->dev[i]->v->inflight[n];
-			break;
-		}
+	for (i = 0; n >= w->dev[i]->v->nr_inflight; i++)
 		n -= w->dev[i]->v->nr_inflight;
+	return w->dev[i]->v->inflight[n];
+}
+
+static void device_step(struct world *w)
+{
+	struct dreq *r = pick_request(w);
+	u32 tries;
+
+	for (tries = 0; tries < 16 && r->slow; tries++)
+		r = pick_request(w);
+	/* Nothing else is under way: time may pass, too */
+	if (r->slow && !w->blocking && rng_chance(&w->rng, 80)) {
+		if (rng_chance(&w->rng, 20))
+			world_tick(w, 10 + rng_below(&w->rng, 200));
+		return;
 	}
 	if (!r->applied && rng_chance(&w->rng, 20)) {
 		trace(w, T_APPLY, r->sector, r->kind, "#%u %s dev%u %llu+%u in part",
