@@ -119,16 +119,6 @@ void device_get_bytes(const struct device *d, u64 sector, void *bytes, u32 len, 
 	}
 }
 
-void device_set_bytes(struct device *d, u64 sector, const void *bytes, u32 len)
-{
-	char *copy = arena_alloc(&sim_arena, len);
-	u32 i;
-
-	memcpy(copy, bytes, len);
-	for (i = 0; i < len / 512; i++)
-		device_set(d, sector + i, (val_t)(copy + i * 512));
-}
-
 /* ---- Versions ------------------------------------------------------------- */
 
 static u32 new_version(struct volatiles *v)
@@ -230,6 +220,21 @@ static void settle_write(struct dreq *r)
 			}
 	}
 	forget_clean(r->dev->v);
+}
+
+/* As the tools write: durable when it returns. */
+void device_set_bytes(struct device *d, u64 sector, const void *bytes, u32 len)
+{
+	char *copy = arena_alloc(&sim_arena, len);
+	u32 i;
+
+	memcpy(copy, bytes, len);
+	for (i = 0; i < len / 512; i++) {
+		drop_chain(d->v, d->v->newest[sector + i]);
+		d->v->newest[sector + i] = 0;
+		device_set(d, sector + i, (val_t)(copy + i * 512));
+	}
+	forget_clean(d->v);
 }
 
 /* ---- Requests ------------------------------------------------------------- */

@@ -283,7 +283,9 @@ const char *oracle_read(struct oracle *o, u64 sector, val_t val, u64 started)
 	if (hits > 1)
 		return NULL;
 	hit->submit = max(hit->submit, started);
-	hit->maybe = false;
+	/* A read during a write that failed may have seen a copy that is gone */
+	if (hit->complete < started)
+		hit->maybe = false;
 	if (hit->wild && hit->complete < started)
 		hit->val = val;
 	return NULL;
