@@ -683,9 +683,10 @@ bool unrecorded_left(struct hybrid_engine *e)
  */
 void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
+	struct hybrid_volume *v;
 	unsigned long flags;
 	bool flushing = false;
-	u32 id, set;
+	u32 set;
 
 	for_each_set_bit(set, e->open_sets, e->map.nr_sets) {
 		struct hybrid_set *s = &e->map.set[set];
@@ -698,11 +699,8 @@ void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts)
 	if (!unrecorded_left(e))
 		return;
 	spin_lock_irqsave(&e->lock, flags);
-	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
-		struct hybrid_volume *v = e->volume[id];
-
-		if (!v || !v->open || v->suspended || v->flush_error ||
-		    v->last_write <= v->flushed)
+	list_for_each_entry(v, &e->open_volumes, open_link) {
+		if (v->suspended || v->flush_error || v->last_write <= v->flushed)
 			continue;
 		v->flush_lazy = true;
 		origin_flush_locked(e, v, acts);

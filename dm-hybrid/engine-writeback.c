@@ -390,6 +390,8 @@ void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts
 	e->writeback_credit = min(e->writeback_credit + div_u64(per_second * ms, 1000), per_second);
 	WRITE_ONCE(e->writeback_paused, false);
 	writeback_kick(e, acts);
+	/* Whoever still finds nothing clean to evict says so again. */
+	WRITE_ONCE(e->writeback_urgent, false);
 	WRITE_ONCE(e->foreground, 0);
 }
 
