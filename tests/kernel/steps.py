@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Single I/Os to a block device, in a guest: steps.py <dev> <step>...
+"""Single I/Os to a block device, in a guest: steps.py <dev>, and on stdin, a line each:
 
     w:<sector>:<count>:<letter>	write that letter; W: with O_DSYNC (FUA)
     r:<sector>:<count>		read; prints the letters that it saw, each run of sectors as one
@@ -55,7 +55,7 @@ def step(fd, sync_fd, word):
 def main():
     fd = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT)
     sync_fd = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT | os.O_DSYNC)
-    for word in sys.argv[2:]:
+    for word in sys.stdin.read().split():
         try:
             said = step(fd, sync_fd, word)
         except OSError as e:

@@ -8,6 +8,7 @@ import pytest
 from .stack import DATA_SECTOR, io
 
 CUTOFF = ("--cutoff", "0")
+WINDOWS_AT_A_TIME = 32
 
 
 @pytest.fixture
@@ -96,9 +97,13 @@ def test_rewriting_dirty_data_with_fua_is_one_fua_write(stack):
 def test_fsync_in_writethrough_flushes_the_origin_alone(stack):
     dev = stack.create("vol", "--mode", "writethrough", *CUTOFF)
     io(stack.guest, dev, "w:4096:8:x", "f")
-    words, _, _ = story(stack, "w:0:8:a", "f")
-    assert sorted(words[:2]) == ["hdd W data", "ssd W data"]
-    assert words[2:] == ["hdd flush"]
+    words, _, _ = story(stack, *(f"{what}:{128 * n}:8:a" if what == "w" else what
+                                 for n in range(20) for what in "wf"))
+    assert words.count("hdd W data") == words.count("ssd W data") == 20
+    assert words.count("hdd flush") == 20
+    # Now and then what nobody waits for is recorded, but not for each fsync.
+    assert words.count("ssd W meta fua") <= 4, words
+    assert words[2] == "hdd flush"
 
 
 @pytest.mark.parametrize("mode", ["writearound", "passthrough"])
@@ -156,20 +161,22 @@ def test_drain_is_sorted_and_merged(stack, rnd):
     dev = stack.create("vol", "--mode", "writeback", *CUTOFF)
     stack.message("set", "high_watermark", 95, name="pool")
     stack.message("set", "low_watermark", 95, name="pool")
-    # Runs of neighbours: 0-7, 16-19, 40, 64-95
-    blocks = [*range(8), *range(16, 20), 40, *range(64, 96)]
+    blocks = [*range(8), *range(16, 20), 40, *range(64, 320)]
     rnd.shuffle(blocks)
     io(stack.guest, dev, *(f"w:{128 * b}:128:{chr(97 + b % 26)}" for b in blocks), "f")
     assert stack.status()["dirty"] == len(blocks)
     ops = stack.logged(stack.drain)
     writes = [op for op in ops if op.event == "S" and op.device == "vhdd" and op.op == "W"
               and area_is_data(stack, op)]
+    # Some windows are under way at a time, and the cache answers in any order.
     sectors = [op.sector for op in writes]
-    assert sectors == sorted(sectors), sectors
+    ahead = max(abs(n - sorted(sectors).index(sector)) for n, sector in enumerate(sectors))
+    assert ahead <= WINDOWS_AT_A_TIME, sectors
     assert sum(op.count for op in writes) == 128 * len(blocks)
     assert len(writes) <= len(blocks) // 3, [(op.sector, op.count) for op in writes]
     # Nothing is called clean before the origin has it.
-    last = max(op.seq for op in ops if op.event == "E" and op.device == "vhdd" and op.op == "W")
+    last = max(op.seq for op in ops if op.event == "E" and op.device == "vhdd"
+               and op.op == "W" and area_is_data(stack, op))
     flush = [op.seq for op in ops if op.event == "S" and op.device == "vhdd" and op.op == "F"
              and op.seq > last]
     assert flush
@@ -227,5 +234,8 @@ def test_background_writeback_keeps_below_the_watermark(make_stack):
         if s.status("pool")["dirty"] * 100 <= 5 * blocks + 100:
             break
         s.guest.run("sleep 0.2")
+    # Windows under way may bring it lower.
     dirty = s.status("pool")["dirty"]
-    assert 0 < dirty * 100 <= 5 * blocks + 100, (dirty, blocks)
+    assert dirty * 100 <= 5 * blocks + 100, (dirty, blocks)
+    assert io(s.guest, dev, *(f"r:{256 * n}:128" for n in range(blocks // 2))) == \
+        ["a"] * (blocks // 2)

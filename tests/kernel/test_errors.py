@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Members that fail: what is on the other one is served, what is lost is said, nobody hangs."""
+import pytest
+
+from .stack import io
+
+ALL = ("--cutoff", "0")
+
+
+@pytest.fixture
+def stack(make_stack):
+    return make_stack(volatile="ssd hdd")
+
+
+def fail(stack, disk, *words):
+    stack.guest.dm_message(f"v{disk}", *words)
+
+
+def test_cache_read_error_on_clean_data_is_served_from_the_origin(stack):
+    dev = stack.create("vol", *ALL)
+    io(stack.guest, dev, "w:0:128:a")
+    fail(stack, "ssd", "fail", "read", "once")
+    assert stack.moved(lambda: io(stack.guest, dev, "r:0:8"))["cache_errors"] == 1
+    assert io(stack.guest, dev, "r:0:128") == ["a"]
+    assert stack.status("pool")["errors"] == 1
+    fail(stack, "ssd", "fail", "read", "on")
+    assert io(stack.guest, dev, "r:0:128", "r:8:8") == ["a", "a"]
+    fail(stack, "ssd", "fail", "read", "off")
+    assert io(stack.guest, dev, "r:0:128") == ["a"]
+
+
+def test_cache_read_error_on_dirty_data_is_an_error(stack):
+    """Never the origin's old data (S8)."""
+    dev = stack.create("vol", "--mode", "writeback", *ALL)
+    io(stack.guest, dev, "w:0:8:a", "w:256:8:c", "f")
+    fail(stack, "ssd", "fail", "read", "on")
+    assert io(stack.guest, dev, "r:0:8", "r:128:8") == ["EIO", "0"]
+    assert stack.status()["cache_errors"] >= 1
+    fail(stack, "ssd", "fail", "read", "off")
+    assert io(stack.guest, dev, "r:0:8", "r:256:8") == ["a", "c"]
+
+
+def test_cache_write_error_redirects(stack):
+    """S7: never acknowledged from memory."""
+    dev = stack.create("vol", "--mode", "writeback", *ALL)
+    io(stack.guest, dev, "w:1024:8:x", "f")
+    fail(stack, "ssd", "fail", "write", "once")
+    assert io(stack.guest, dev, "w:0:8:a", "r:0:8") == ["a"]
+    assert stack.status()["cache_errors"] == 1
+    assert io(stack.guest, "/dev/mapper/vhdd", "r:2048:8") == ["a"]
+    assert io(stack.guest, dev, "f", "r:0:8", "r:1024:8") == ["a", "x"]
+
+
+@pytest.mark.parametrize("what, step", [("read", "r:0:8"), ("write", "w:0:8:a")])
+def test_origin_errors_pass_through(stack, what, step):
+    dev = stack.create("vol", "--mode", "writearound", *ALL)
+    fail(stack, "hdd", "fail", what, "on")
+    assert io(stack.guest, dev, step) == ["EIO"]
+    assert stack.status()["origin_errors"] >= 1
+    fail(stack, "hdd", "fail", what, "off")
+    assert io(stack.guest, dev, "w:0:8:b", "r:0:8") == ["b"]
+
+
+def test_failed_origin_flush_is_reported(stack):
+    dev = stack.create("vol", *ALL)
+    fail(stack, "hdd", "fail", "flush", "once")
+    assert io(stack.guest, dev, "w:0:8:a", "f") == ["EIO"]
+    # The origin could not be flushed under that data: later flushes say so, too (S9).
+    assert io(stack.guest, dev, "f") == ["EIO"]
+
+
+def test_writethrough_write_error_of_the_origin(stack):
+    """The origin decides; the cache does not keep what it did not take."""
+    dev = stack.create("vol", *ALL)
+    io(stack.guest, dev, "w:0:128:a", "f")
+    fail(stack, "hdd", "fail", "write", "on")
+    assert io(stack.guest, dev, "w:0:8:b") == ["EIO"]
+    fail(stack, "hdd", "fail", "write", "off")
+    assert io(stack.guest, dev, "r:0:8")[0] in ("a", "b")
+    assert io(stack.guest, dev, "r:0:8") == io(stack.guest, "/dev/mapper/vhdd", "r:2048:8")
+
+
+def test_dead_cache_leaves_clean_volumes_running(make_stack):
+    """P5: nothing but speed is lost, while it is mounted."""
+    s = make_stack(volatile="ssd hdd hdd2", ssd=32, hdd=32, hdd2=64)
+    clean, dirty = s.create("clean", *ALL), s.attach("dirty", "hdd2", "--mode", "writeback", *ALL)
+    io(s.guest, clean, "w:0:256:a", "r:0:256")
+    io(s.guest, dirty, "w:0:256:b", "f", "r:1024:128")
+    fail(s, "ssd", "die")
+    assert io(s.guest, clean, "r:0:256", "w:128:8:c", "f", "r:0:256", "w:8192:300:d", "f",
+              "r:8192:300") == ["a", "aca", "d"]
+    # Only what the cache alone has is lost.
+    assert io(s.guest, dirty, "r:0:8", "r:1024:128", "r:4096:8") == ["EIO", "0", "0"]
+    assert io(s.guest, dirty, "w:4096:8:e", "r:4096:8", "w:0:8:f") == ["e", "EIO"]
+    s.wait("state", "failed", "pool")
+    assert s.status("clean")["state"] == s.status("dirty")["state"] == "degraded"
+    assert s.status("dirty")["dirty"] == 2
+    # Suspend, resume and removal return.
+    s.guest.run("dmsetup suspend clean && dmsetup resume clean && dmsetup suspend pool && "
+                "dmsetup resume pool && dmsetup suspend --noflush dirty && dmsetup resume dirty",
+                timeout=30)
+    assert io(s.guest, clean, "r:0:256", "r:8192:300") == ["aca", "d"]
+    assert io(s.guest, dirty, "r:0:8", "r:4096:8") == ["EIO", "e"]
+    s.guest.dm_remove("clean", "dirty", "pool")
+    assert io(s.guest, "/dev/mapper/vhdd", "r:2048:256", "r:10240:300") == ["aca", "d"]
+    s.guest.run("rmmod dm-hybrid-lru dm-hybrid")
+
+
+@pytest.mark.parametrize("how", ["dirty", "clean"])
+def test_cache_that_died_and_came_back(stack, how):
+    """The origin was written alone: clean data is dropped, dirty data is refused (J9)."""
+    dev = stack.create("vol", "--mode", "writeback", *ALL)
+    io(stack.guest, dev, "r:0:128", *(["w:1024:8:x", "f"] if how == "dirty" else []))
+    table = stack.table(), stack.table("pool")
+    fail(stack, "ssd", "die")
+    io(stack.guest, dev, "w:0:8:a", "f")
+    stack.guest.run("sleep 1.5")
+    assert io(stack.guest, dev, "w:0:8:b", "f", "r:0:8") == ["b"]
+    stack.guest.dm_remove("vol", "pool")
+    fail(stack, "ssd", "revive")
+    stack.guest.dm_create("pool", table[1])
+    if how == "dirty":
+        assert "was written without its cache, which holds newer data" in \
+            stack.create_refused(table[0])
+    else:
+        stack.guest.dm_create("vol", table[0])
+        assert io(stack.guest, dev, "r:0:8", "r:8:8") == ["b", "0"]
+
+
+def test_dead_origin(stack):
+    """Hits are served, the rest fails; everything can be removed and comes back."""
+    dev = stack.create("vol", "--mode", "writeback", *ALL)
+    io(stack.guest, dev, "w:0:8:a", "f", "r:128:128")
+    fail(stack, "hdd", "die")
+    assert io(stack.guest, dev, "r:0:8", "w:0:8:b", "f", "r:0:8", "r:128:8", "r:4096:8") == [
+        "a", "b", "0", "EIO"]
+    stack.message("drain")
+    stack.guest.run("sleep 1")
+    assert stack.status()["dirty"] == 1
+    stack.guest.run("dmsetup suspend vol && dmsetup resume vol", timeout=30)
+    stack.guest.run("dmsetup remove vol && dmsetup remove pool", timeout=30)
+    fail(stack, "hdd", "revive")
+    stack.activate()
+    assert io(stack.guest, dev, "r:0:8") == ["b"]
+    stack.drain()
+    assert io(stack.guest, "/dev/mapper/vhdd", "r:2048:8") == ["b"]
+
+
+@pytest.mark.parametrize("member", ["ssd", "hdd"])
+def test_member_dies_under_load(stack, member):
+    """Whoever waits is answered; suspend and removal return."""
+    dev = stack.create("vol", "--mode", "writeback", *ALL)
+    job = stack.guest.run_bg(
+        f"fio --name=t --filename={dev} --rw=randrw --bsrange=512-128k --direct=1 --thread "
+        "--ioengine=libaio --iodepth=16 --time_based --runtime=4 --fsync=16 "
+        "--continue_on_error=all --size=40m")
+    stack.guest.run("sleep 1.5")
+    fail(stack, member, "die")
+    job.wait(timeout=60, check=False)
+    stack.guest.run("dmsetup suspend vol && dmsetup resume vol", timeout=30)
+    stack.guest.run("dmsetup remove vol && dmsetup remove pool", timeout=30)
+    stack.guest.run("rmmod dm-hybrid-lru dm-hybrid", timeout=30)
+
+
+def test_origin_errors_during_fills_and_writeback(stack):
+    """A sector that cannot be read fails what wants it, and is never called cached."""
+    dev = stack.create("vol", "--mode", "writeback", *ALL)
+    fail(stack, "hdd", "fail", "read", "on")
+    assert io(stack.guest, dev, "r:0:8", "r:0:128") == ["EIO", "EIO"]
+    fail(stack, "hdd", "fail", "read", "off")
+    assert io(stack.guest, dev, "r:0:128") == ["0"]
+    io(stack.guest, dev, "w:0:8:a", "f")
+    fail(stack, "hdd", "fail", "write", "on")
+    stack.message("drain")
+    stack.guest.run("sleep 1")
+    assert stack.status()["dirty"] == 1 and stack.status()["origin_errors"] > 0
+    assert io(stack.guest, dev, "r:0:8") == ["a"]
+    fail(stack, "hdd", "fail", "write", "off")
+    stack.wait("dirty", 0)
+    assert io(stack.guest, "/dev/mapper/vhdd", "r:2048:8") == ["a"]
