@@ -20,7 +20,6 @@ struct block {
 static_assert(sizeof(struct block) == 64);
 
 struct heap *sim_heap;
-int sim_fail_alloc;
 
 void heap_init(struct heap *h)
 {
@@ -28,14 +27,14 @@ void heap_init(struct heap *h)
 	h->bytes = 0;
 }
 
-void *heap_alloc(struct heap *h, size_t bytes, bool zero)
+void *heap_alloc(struct heap *h, size_t bytes, int fill)
 {
 	struct block *b = aligned_alloc(64, round_up(sizeof(*b) + bytes, 64UL));
 
 	if (!b)
 		abort();
-	/* What is not zeroed must not be relied on */
-	memset(b + 1, zero ? 0 : 0xa5, bytes);
+	if (fill != HEAP_RAW)
+		memset(b + 1, fill, bytes);
 	b->heap = h;
 	b->bytes = bytes;
 	h->bytes += bytes;
@@ -59,12 +58,12 @@ bool heap_empty(const struct heap *h)
 
 void *sim_malloc(size_t bytes)
 {
-	return heap_alloc(sim_heap, bytes, false);
+	return heap_alloc(sim_heap, bytes, HEAP_POISON);
 }
 
 void *sim_calloc(size_t n, size_t bytes)
 {
-	return heap_alloc(sim_heap, n * bytes, true);
+	return heap_alloc(sim_heap, n * bytes, 0);
 }
 
 void sim_free(void *p)

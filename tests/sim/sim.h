@@ -70,12 +70,13 @@ struct heap {
 };
 
 extern struct heap *sim_heap;		/* whose engine runs now */
-extern int sim_fail_alloc;		/* percent of atomic-context allocations */
 
 void heap_init(struct heap *h);
 void heap_drop(struct heap *h);
 bool heap_empty(const struct heap *h);
-void *heap_alloc(struct heap *h, size_t bytes, bool zero);
+#define HEAP_RAW	-1	/* contents of no interest */
+#define HEAP_POISON	0xa5	/* what is not zeroed must not be relied on */
+void *heap_alloc(struct heap *h, size_t bytes, int fill);
 
 /* Memory of a run, or of one crash state: released back to a mark. */
 struct arena {

@@ -713,7 +713,7 @@ static void *sim_alloc_buffer(struct hybrid_engine *e, u32 sectors)
 
 	if (!w->branch && w->p.fail_alloc && rng_chance(&w->rng, w->p.fail_alloc))
 		return NULL;
-	return heap_alloc(&w->heap, sectors * sizeof(val_t), false);
+	return heap_alloc(&w->heap, sectors * sizeof(val_t), w->branch ? HEAP_RAW : HEAP_POISON);
 }
 
 static void sim_free_buffer(struct hybrid_engine *e, void *buffer)
