@@ -55,7 +55,7 @@ def pinned_seeds():
                 yield pytest.param(words, id=" ".join(words))
 
 
-@pytest.mark.parametrize("words", pinned_seeds())
+@pytest.mark.parametrize("words", list(pinned_seeds()))
 def test_pinned(sim, words):
     mode, seed, *options = words
     run(sim, "--mode", mode, "--seed", seed, *options)
