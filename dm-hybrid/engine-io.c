@@ -380,6 +380,12 @@ static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	}
 	if (i < 0)
 		return false;
+	/* Nothing can make a write durable under a record that will never end. */
+	if (io->fua && READ_ONCE(v->flush_error) &&
+	    (io->to_origin & block_mask(e, s, MASK_JDIRTY, i))) {
+		complete_io(io, v->flush_error, acts);
+		return true;
+	}
 	if ((io->to_origin || (replaced_granules(e, s, i) & io->mask)) &&
 	    !record_first(e, io->set, i, acts)) {
 		wait_in_set(s, io, WAIT_RECORD);
