@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What was written is read, whatever happens to the volume meanwhile."""
+import json
+
+import pytest
+
+from .stack import HERE, MODES, fio, io
+
+ALL = ("--cutoff", "0")
+VERIFY = ("--ioengine=libaio", "--iodepth=16", "--serialize_overlap=1", "--norandommap",
+          "--verify=crc32c", "--verify_fatal=1", "--do_verify=1")
+MIXED = ("--rw=randwrite", "--bsrange=512-1m", "--blockalign=512", *VERIFY)
+
+
+def stress(guest, dev, seed, sectors, seconds, check=True, **options):
+    """A job of stress.py, which verifies by itself."""
+    options = {"dev": dev, "seed": seed, "sectors": sectors, "seconds": seconds, **options}
+    job = guest.run_bg(["python3", "-S", HERE / "stress.py", "run", json.dumps(options)])
+    return job.wait(timeout=60 + 4 * seconds) if check else job
+
+
+def every_100_ms(guest, script, seconds):
+    """A shell script again and again while others work."""
+    return guest.run_bg(f"n=0; end=$(($(date +%s) + {seconds})); set -e; "
+                        f"while [ $(date +%s) -lt $end ]; do n=$((n + 1)); {script}; "
+                        "sleep 0.1; done; echo $n")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_fio_verify(make_stack, mode, seed):
+    """More data than cache, every size and place, some of it with fsync."""
+    s = make_stack(ssd=16, hdd=64)
+    dev = s.create("vol", "--mode", mode, *ALL)
+    fio(s.guest, dev, *MIXED, "--size=60m", "--io_size=80m", "--fsync=40", f"--randseed={seed}")
+    if mode == "writeback":
+        s.drain()
+        assert s.status("pool")["evictions"] or s.status()["writebacks"]
+
+
+@pytest.mark.parametrize("size", ["4k", "1m"])
+@pytest.mark.parametrize("mode", ["writeback", "writethrough"])
+def test_fio_verify_block_sizes(make_stack, size, mode, seed):
+    s = make_stack(ssd=24, hdd=64)
+    dev = s.create("vol", "--mode", mode, "--block-size", size, *ALL)
+    fio(s.guest, dev, *MIXED, "--size=48m", "--io_size=48m", "--fsync=40", f"--randseed={seed}")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_sector_under_all_operations(make_stack, mode, seed):
+    """Reads, writes, FUA, flush, zeroes, discards of any size and place, an exact model."""
+    s = make_stack(volatile="ssd hdd", ssd=16, hdd=32)
+    dev = s.create("vol", "--mode", mode, *ALL)
+    stress(s.guest, dev, seed, 61440, 5, kinds="wwwwwwwwwwrrrrrWfzd", most=512)
+
+
+@pytest.mark.parametrize("size", ["4k", "32k", "512k"])
+def test_every_sector_with_other_block_sizes(make_stack, size, seed):
+    s = make_stack(volatile="ssd hdd", ssd=16, hdd=32)
+    dev = s.create("vol", "--mode", "writeback", "--block-size", size, *ALL)
+    stress(s.guest, dev, seed, 61440, 4, kinds="wwwwwwwwwwrrrrrWfzd", most=512)
+
+
+@pytest.mark.parametrize("cache, origin", [(4096, 512), (512, 4096), (4096, 4096)])
+def test_sector_sizes(make_stack, cache, origin, seed):
+    """The volume takes what both members take."""
+    s = make_stack(ssd=24, hdd=32)
+    for name, size in (("ssd", cache), ("hdd", origin)):
+        s.guest.run(f"dev=$(losetup -f --show -b {size} $(readlink -f /dev/test/{name})) && "
+                    f"ln -sf $dev /dev/test/{name}")
+    dev = s.create("vol", "--mode", "writeback", *ALL)
+    size = max(cache, origin)
+    assert s.guest.run(f"blockdev --getss {dev}").out.strip() == str(size)
+    stress(s.guest, dev, seed, 61440, 3, align=size // 512)
+    s.drain()
+    s.deactivate()
+
+
+def test_several_volumes_at_once(make_stack, seed):
+    """One pool, each mode, each volume its own writer; no sector strays."""
+    s = make_stack(ssd=24, a=24, b=24, c=24, d=24)
+    s.origin = "a"
+    s.create("a", "--mode", "writeback", *ALL)
+    for name, mode in zip("bcd", MODES[1:]):
+        s.attach(name, name, "--mode", mode, *ALL)
+    jobs = [stress(s.guest, f"/dev/mapper/{n}", seed + k, 45056, 6, check=False)
+            for k, n in enumerate("abcd")]
+    for job in jobs:
+        job.wait(timeout=120)
+
+
+def test_writers_of_one_block(make_stack, seed):
+    """Three writers own alternate runs of seven sectors: granules are shared."""
+    s = make_stack(ssd=16, hdd=32)
+    dev = s.create("vol", "--mode", "writeback", *ALL)
+    jobs = [stress(s.guest, dev, seed, 21 * 2900, 5, check=False, part=k, parts=3, chunk=7,
+                   most=7, kinds="wwwwwwrrWf") for k in range(3)]
+    for job in jobs:
+        job.wait(timeout=120)
+
+
+def test_mode_switches_under_load(make_stack, seed):
+    s = make_stack(ssd=16, hdd=32)
+    dev = s.create("vol", "--mode", "writeback", *ALL)
+    switch = every_100_ms(s.guest, f"set -- {' '.join(2 * MODES)}; shift $((n % 4)); "
+                                   "dmsetup message vol 0 mode $1", 6)
+    stress(s.guest, dev, seed, 61440, 5, kinds="wwwwwwwwwwrrrrrWf")
+    assert int(switch.wait().out) > 10
+    s.message("mode", "writethrough")
+    s.wait("dirty", 0)
+    s.wait("draining", 0)
+
+
+@pytest.mark.parametrize("how", ["", "--noflush", "--nolockfs"])
+def test_suspend_and_resume_under_load(make_stack, how, seed):
+    s = make_stack(ssd=16, hdd=32)
+    dev = s.create("vol", "--mode", "writeback", *ALL)
+    script = " && ".join(f"dmsetup suspend {how} {n} && dmsetup resume {n}"
+                         for n in ("vol", "pool"))
+    job = every_100_ms(s.guest, script, 6)
+    fio(s.guest, dev, *MIXED, "--size=60m", "--io_size=60m", "--bsrange=512-128k",
+        f"--randseed={seed}")
+    assert int(job.wait().out) > 5
+
+
+def test_reload_under_load(make_stack, seed):
+    """Another policy, other features, other modes, the same data."""
+    s = make_stack(ssd=16, hdd=32)
+    dev = s.create("vol", "--mode", "writeback", *ALL)
+    pool, vol = s.table("pool"), s.table()
+    pools = [pool, pool.replace(" lru 0", " fifo 0").replace("low_watermark 10",
+                                                             "low_watermark 50")]
+    vols = [vol, vol.replace("writeback cutoff 0", "writethrough cutoff 64")]
+    for k in (0, 1):
+        s.guest.write_file(f"/run/pool{k}", pools[k] + "\n")
+        s.guest.write_file(f"/run/vol{k}", vols[k] + "\n")
+    job = every_100_ms(s.guest, "dmsetup load pool /run/pool$((n % 2)) && dmsetup resume pool && "
+                                "dmsetup load vol /run/vol$((n / 2 % 2)) && dmsetup resume vol", 6)
+    stress(s.guest, dev, seed, 61440, 5)
+    assert int(job.wait().out) > 5
+    s.load("pool", pools[1])
+    assert s.status("pool")["policy"] == "fifo"
+    s.load("pool", pools[0])
+    assert s.status("pool")["policy"] == "lru"
+
+
+def test_stop_and_start_between_loads(make_stack, seed):
+    s = make_stack(ssd=16, hdd=32)
+    dev = s.create("vol", "--mode", "writeback", *ALL)
+    version = 1
+    for _ in range(3):
+        out = stress(s.guest, dev, seed, 61440, 1, first=version).out
+        version = json.loads(out)["version"] + 1
+        s.deactivate()
+        s.activate()
+    s.drain()
+    s.guest.run(["cmp", "-n", str(61440 * 512), "-i", f"{1 << 20}:0", "/dev/test/hdd", dev])
+
+
+def test_drain_under_load(make_stack, seed):
+    s = make_stack(ssd=16, hdd=32)
+    dev = s.create("vol", "--mode", "writeback", *ALL)
+    job = every_100_ms(s.guest, "dmsetup message vol 0 drain; "
+                                "[ $((n % 3)) = 0 ] && dmsetup message vol 0 drain_cancel || :", 5)
+    stress(s.guest, dev, seed, 61440, 5)
+    job.wait()
+    s.drain()
+    s.guest.run(["cmp", "-n", str(61440 * 512), "-i", f"{1 << 20}:0", "/dev/test/hdd", dev])
+
+
+# --- discard and zeroes -------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["writeback", "writethrough"])
+def test_zeroes(make_stack, mode):
+    s = make_stack(volatile="ssd hdd")
+    dev = s.create("vol", "--mode", mode, *ALL)
+    io(s.guest, dev, "w:0:1024:a")
+    s.guest.run(f"blkdiscard -z -o 65536 -l 131072 {dev}")
+    s.guest.run(f"fallocate -z -o 262144 -l 4096 {dev}; fallocate -z -o 270336 -l 512 {dev}")
+    want = ["a", "0", "a", "0", "a", "0", "a"]
+    steps = ["r:0:128", "r:128:256", "r:384:128", "r:512:8", "r:520:8", "r:528:1", "r:529:495"]
+    assert io(s.guest, dev, *steps) == want
+    s.deactivate()
+    s.activate()
+    assert io(s.guest, dev, *steps) == want
+    if mode == "writeback":
+        s.drain()
+        assert io(s.guest, "/dev/mapper/vhdd", "r:2048:128", "r:2176:256", "r:2432:128",
+                  "r:2560:8", "r:2568:8", "r:2576:1") == want[:6]
+
+
+@pytest.fixture
+def thin(make_stack):
+    """An origin that takes discards: a thin volume, read as zeroes where discarded."""
+    s = make_stack(ssd=32, meta=8, data=96)
+    s.guest.dm_create("tp", "0 196608 thin-pool /dev/test/meta /dev/test/data 128 0 1 "
+                            "skip_block_zeroing")
+    s.message("create_thin", 0, name="tp")
+    s.guest.dm_create("thin", "0 131072 thin /dev/mapper/tp 0")
+    s.guest.run("ln -sf /dev/mapper/thin /dev/test/hdd")
+    return s
+
+
+def thin_used(s):
+    return int(s.guest.dm_status("thin").split()[3])
+
+
+@pytest.mark.parametrize("mode", ["writeback", "writethrough"])
+def test_discard(thin, mode, seed):
+    s = thin
+    dev = s.create("vol", "--mode", mode, *ALL)
+    io(s.guest, dev, "w:0:1024:a", "f")
+    s.drain()
+    used = thin_used(s)
+    s.guest.run(f"blkdiscard -o 65536 -l 131072 {dev}")
+    assert thin_used(s) == used - 256
+    assert io(s.guest, dev, "r:0:128", "r:128:256", "r:384:640") == ["a", "0", "a"]
+    assert s.status()["dirty"] == 0
+    # Of a part of a block only whole granules go; the rest stays.
+    s.guest.run(f"blkdiscard -o 512 -l 65536 {dev}")
+    assert io(s.guest, dev, "r:0:1", "r:129:7")[0] == "a"
+    # Dirty data is dropped, not written back.
+    io(s.guest, dev, "w:2048:1024:b")
+    s.guest.run(f"blkdiscard {dev}")
+    s.wait("dirty", 0)
+    assert io(s.guest, dev, "r:0:1024", "r:2048:1024") == ["0", "0"]
+    stress(s.guest, dev, seed, 61440, 4, kinds="wwwwwwwwwwrrrrrWfzdd")
+
+
+def test_fstrim(thin):
+    s = thin
+    dev = s.create("vol", "--mode", "writeback", *ALL)
+    s.guest.run(f"mkfs.ext4 -q {dev} && mount -o discard {dev} /mnt && "
+                "dd if=/dev/urandom of=/mnt/a bs=1M count=8 status=none && cp /mnt/a /mnt/b && "
+                "sync && rm /mnt/a && sync && fstrim /mnt")
+    assert s.status()["discards"] > 0
+    s.guest.run("md5sum /mnt/b >/run/sum && echo 3 >/proc/sys/vm/drop_caches && "
+                "md5sum -c /run/sum && umount /mnt")
+    s.guest.run(f"e2fsck -fn {dev}")

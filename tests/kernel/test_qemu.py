@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Debian's own kernel and, what User Mode Linux cannot have, two CPUs and preemption."""
+import itertools
+import time
+
+import pytest
+
+from guest import GuestCrash
+
+from .stack import MODES, Stack
+
+pytestmark = [pytest.mark.qemu, pytest.mark.slow]
+
+
+def test_life_and_power_cut(tools, make_qemu_guest, disks):
+    guest = make_qemu_guest(disks=disks("ssd", 32, "hdd", 64),
+                            modprobe=["dm-testdisk", "dm-hybrid"])
+    stack = Stack(guest, volatile={"ssd": "0", "hdd": "0"}).members()
+    vol = stack.create("vol", "--mode", "writeback")
+    guest.run(f"mkfs.ext4 -q {vol} && mount {vol} /mnt")
+    guest.run("dd if=/dev/urandom of=/mnt/f bs=64k count=64 conv=fsync status=none")
+    digest = guest.run("md5sum </mnt/f").out
+    guest.run("echo 3 >/proc/sys/vm/drop_caches")
+    assert guest.run("md5sum </mnt/f").out == digest
+    assert stack.status()["dirty"] > 0
+    guest.power_cut()
+    stack.after_cut()
+    guest.run(f"mount {vol} /mnt")
+    assert guest.run("md5sum </mnt/f").out == digest
+    assert stack.status()["mode"] == "writeback"
+    guest.run(f"umount /mnt && e2fsck -fn {vol}")
+    stack.drain()
+    stack.deactivate()
+    with pytest.raises(GuestCrash, match="sysrq triggered crash"):
+        guest.run("echo c >/proc/sysrq-trigger")
+
+
+def test_two_cpus(tools, make_qemu_guest, disks):
+    """Verified writes from both CPUs into a cache too small for them, while the mode changes."""
+    guest = make_qemu_guest(disks=disks("ssd", 32, "hdd", 160), cpus=2,
+                            modprobe=["dm-testdisk", "dm-hybrid"])
+    assert guest.run("nproc").out.strip() == "2"
+    stack = Stack(guest)
+    vol = stack.create("vol", "--mode", "writeback", "--cutoff", "0")
+    guest.run(f"mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 {vol} && mount {vol} /mnt")
+    fio = guest.run_bg(
+        ["fio", "--directory=/mnt", "--size=16m", "--rw=randwrite", "--direct=1",
+         "--bsrange=4k-32k", "--ioengine=libaio", "--iodepth=8", "--verify=crc32c",
+         "--verify_backlog=128", "--verify_fatal=1", "--randrepeat=1", "--runtime=10",
+         "--time_based", "--fsync=64", "--fallocate=none", "--name=a", "--name=b", "--name=c",
+         "--name=d"])
+    for mode in itertools.cycle(MODES):
+        if fio.poll():
+            break
+        stack.message("mode", mode)
+        time.sleep(0.5)
+    fio.wait()
+    st = stack.status()
+    assert st["read_hits"] and st["write_hits"] and st["writebacks"]
+    assert not st["cache_errors"] and not st["origin_errors"]
+    guest.run("umount /mnt")
+    guest.run(f"e2fsck -fn {vol}")
+    stack.message("mode", "writethrough")
+    stack.wait("dirty", 0)
+    stack.deactivate()
+    guest.run("rmmod dm-hybrid-lru dm-hybrid")
