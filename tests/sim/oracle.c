@@ -229,16 +229,27 @@ void oracle_flush(struct oracle *o, u64 started, u64 oldest_read)
 
 /* ---- Reads ---------------------------------------------------------------- */
 
-static bool matches(const struct oracle *o, const struct entry *e, u64 sector, val_t val,
+/* Was @val written, or on its way, before discard @e ended? */
+static bool older(struct oracle *o, const struct entry *e, u64 sector, val_t val)
+{
+	struct entry *x;
+
+	if (val_owner(val) != o->owner || val_sector(val) != sector)
+		return false;
+	if (val_version(val) <= e->version)
+		return true;
+	x = find_version(o, sector, val_version(val));
+	return x && x->submit < e->complete;
+}
+
+static bool matches(struct oracle *o, const struct entry *e, u64 sector, val_t val,
 		    bool undecided)
 {
 	if (!e->wild)
 		return e->val == val;
 	if (e->val && !undecided)
 		return e->val == val;
-	return val == VAL_ZERO ||
-	       (val_owner(val) == o->owner && val_sector(val) == sector &&
-		val_version(val) <= e->version);
+	return val == VAL_ZERO || older(o, e, sector, val);
 }
 
 static bool readable(struct oracle *o, u64 sector, const struct entry *e, u64 started)
