@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Fixtures for all tests. The ones for guests are explained in guest/README.md."""
+import contextlib
+import fcntl
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from guest import MIB, Disk, Guest, UmlGuest
+from guest import MIB, Disk, Guest, QemuGuest, UmlGuest, packaged, qemu
 
 TOP = Path(__file__).resolve().parent.parent
 FLAVOUR = os.environ.get("DM_HYBRID_GUEST", "uml")
@@ -55,15 +57,27 @@ def disks(tmp_path: Path):
     return make
 
 
+@contextlib.contextmanager
+def _guests(request):
+    """A list of guests that end with the test.
+
+    At its end every guest's console is looked at: a warning of the kernel fails the test,
+    whatever the test itself thought.
+    """
+    guests = request.node.__dict__.setdefault("guests", [])
+    yield guests
+    try:
+        for g in guests:
+            if g.running:
+                g.check_console()
+    finally:
+        for g in guests:
+            g.close()
+
+
 @pytest.fixture
 def make_guest(tmp_path: Path, uml_kernel: Path, request):
-    """A function that boots guests: make_guest(disks=[...], modprobe=["dm-testdisk"]).
-
-    At the end of the test every guest's console is looked at: a warning of the kernel
-    fails the test, whatever the test itself thought.
-    """
-    guests: list[Guest] = []
-
+    """A function that boots guests: make_guest(disks=[...], modprobe=["dm-testdisk"])."""
     def make(disks=(), modprobe=("dm-testdisk",), boot=True, **options) -> Guest:
         ours = any("hybrid" in m for m in modprobe)
         modules = request.getfixturevalue("guest_modules" if ours else "guest_test_modules")
@@ -73,21 +87,54 @@ def make_guest(tmp_path: Path, uml_kernel: Path, request):
                      modules=modules,
                      path=[TOP / "build" / "userspace"], **options)
         guests.append(g)
-        request.node.guests = guests
         if boot:
             g.boot()
             if modprobe:
                 g.modprobe(*modprobe)
         return g
 
-    yield make
+    with _guests(request) as guests:
+        yield make
+
+
+@pytest.fixture(scope="session")
+def qemu_kernel() -> packaged.Kernel:
+    """Debian's own kernel; fetched if this machine has only its headers."""
+    if not qemu.available():
+        pytest.skip(f"{qemu.PROGRAM} is not installed")
     try:
-        for g in guests:
-            if g.running:
-                g.check_console()
-    finally:
-        for g in guests:
-            g.close()
+        return packaged.kernel()
+    except packaged.Missing as e:
+        pytest.fail(str(e), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def qemu_modules(qemu_kernel: packaged.Kernel) -> Path:
+    """The same as guest_modules, for Debian's kernel."""
+    _make("modules-amd64")
+    root = TOP / "build" / "guest-qemu"
+    root.mkdir(exist_ok=True)
+    with open(root / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        packaged.install_modules(TOP / "build" / "modules-amd64", qemu_kernel.modules, root)
+    return root
+
+
+@pytest.fixture
+def make_qemu_guest(tmp_path: Path, qemu_kernel: packaged.Kernel, qemu_modules: Path, request):
+    """As make_guest: make_qemu_guest(disks=[...], cpus=2)."""
+    def make(disks=(), modprobe=("dm-testdisk",), boot=True, **options) -> Guest:
+        g = QemuGuest(tmp_path / f"guest{len(guests)}", qemu_kernel, disks=list(disks),
+                      modules=qemu_modules, path=[TOP / "build" / "userspace"], **options)
+        guests.append(g)
+        if boot:
+            g.boot()
+            if modprobe:
+                g.modprobe(*modprobe)
+        return g
+
+    with _guests(request) as guests:
+        yield make
 
 
 @pytest.fixture

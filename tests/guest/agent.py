@@ -82,6 +82,20 @@ def seed_random(seed):
     os.close(fd)
 
 
+def show_modules(directory, source):
+    """modprobe finds what the host has laid out; where it knows this kernel, over its own."""
+    if not os.path.exists(f"/{directory}"):
+        os.makedirs("/lib/modules", exist_ok=True)
+        os.symlink(f"{source}/{directory}", f"/{directory}")
+        return
+    for name in os.listdir(f"{source}/{directory}"):
+        if name == "kernel":
+            continue	# the same
+        if os.path.lexists(f"/{directory}/{name}"):
+            os.unlink(f"/{directory}/{name}")
+        os.symlink(f"{source}/{directory}/{name}", f"/{directory}/{name}")
+
+
 def apply_config(config):
     """What the host wants for this guest: shared directories, disks, modules."""
     seed_random(config["random"])
@@ -91,10 +105,8 @@ def apply_config(config):
               config["share_options"].replace("%", path))
     for name, dev in config["disks"].items():
         os.symlink(dev, f"/dev/test/{name}")
-    release = os.uname().release
-    if config["modules"] and not os.path.exists(f"/lib/modules/{release}"):
-        os.makedirs("/lib/modules", exist_ok=True)
-        os.symlink(f"{config['modules']}/lib/modules/{release}", f"/lib/modules/{release}")
+    if config["modules"]:
+        show_modules(f"lib/modules/{os.uname().release}", config["modules"])
     for key, value in config["sysctl"].items():
         with open("/proc/sys/" + key, "w") as f:
             f.write(value)

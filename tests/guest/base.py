@@ -92,6 +92,7 @@ class Guest:
 
     flavour = ""
     _cpu: int | None = None	# of the host, to which the guest is tied
+    _patience = 1.0		# by which every time-out is multiplied
 
     def __init__(self, workdir: Path, disks: list[Disk] = (), memory: int = 512,
                  modules: Path | None = None, shares: list[Path] = (),
@@ -334,6 +335,7 @@ class Guest:
         Too long is counted by the clock and by the guest's CPU time: on a busy machine
         a guest that still works gets three times as long.
         """
+        timeout *= self._patience
         started = time.monotonic()
         cpu = self.cpu_seconds()
         with self._changed:
