@@ -87,12 +87,12 @@ COLOUR = {"bare": "var(--bare)", "cold": "var(--cold)", "warm": "var(--warm)",
 
 
 class Log:
-    """A logarithmic axis over whole decades."""
+    """A logarithmic axis that begins with a whole decade."""
 
     def __init__(self, values, start: float, end: float):
         values = [v for v in values if v > 0] or [1]
         self.low = math.floor(math.log10(min(values)))
-        self.high = max(math.ceil(math.log10(max(values) * 1.02)), self.low + 1)
+        self.high = max(math.log10(max(values) * 1.25), self.low + 1)
         self.start, self.end = start, end
 
     def at(self, value: float) -> float:
@@ -100,12 +100,12 @@ class Log:
         return self.start + share * (self.end - self.start)
 
     def ticks(self):
-        return [10 ** k for k in range(self.low, self.high + 1)]
+        return [10 ** k for k in range(self.low, math.floor(self.high) + 1)]
 
 
 def bars(r: dict) -> str:
     every = list(rows(r))
-    left, right, bar, gap = 150, 560, 20, 26
+    left, right, bar, gap = 190, 560, 20, 14
     axis = Log([f["iops"] for _, _, _, f, _ in every], left, right)
     parts, y, last = [], 8, ""
     for _, title, phase, f, times in every:
@@ -115,7 +115,8 @@ def bars(r: dict) -> str:
             y += 22
             last = title
         width = max(axis.at(f["iops"]) - left, 2)
-        label = number(f["iops"]) + ("" if phase == "bare" else f"   {times:.1f} times")
+        label = number(f["iops"]) + ("" if phase == "bare" else
+                                     f'<tspan class="soft" dx="9">{times:.1f} times</tspan>')
         parts.append(
             f'<text x="{left - 8}" y="{y + 14}" text-anchor="end" class="soft">'
             f'{PHASE_TEXT[phase]}</text>'
@@ -189,7 +190,7 @@ def html(r: dict) -> str:
     lost = r["lost_after_power_cut"]
     times = r["warm_iops"] / r["bare_iops"], r["write_iops"] / r["write_bare_iops"]
     missed = "".join(f'<li class="bad">{escape.escape(m)}</li>' for m in r["missed"])
-    loads = "; ".join(f"{title.lower()}: {what}" for _, title, what in ROWS)
+    loads = "; ".join(f"{title}: {what}" for _, title, what in ROWS)
     return f"""<!DOCTYPE html>
 <!-- SPDX-License-Identifier: GPL-2.0-or-later -->
 <html lang="en"><head><meta charset="utf-8">
