@@ -498,6 +498,7 @@ static void gap(void **state)
 	u32 room;
 
 	for (room = 1; room < MAX_BLOCKS; room++) {
+		hybrid_journal_destroy(&j);
 		setup(NULL);
 		/* the gap is full of what looks like entries of the last lap */
 		start_at(0);
@@ -519,9 +520,7 @@ static void gap(void **state)
 		memset(block_of(at[2]), 0, HYBRID_META_BLOCK_SIZE);
 		((u8 *)block_of(at[1]))[100] ^= 1;
 		replays(0, 1);
-		hybrid_journal_destroy(&j);
 	}
-	setup(NULL);
 }
 
 /* ---- others, hostile ----------------------------------------------------- */
