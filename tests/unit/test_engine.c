@@ -1,0 +1,1044 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The engine over devices in memory that do everything at once: which
+ * operations each event leads to, and what is where afterwards.  Crashes,
+ * races and order are the simulator's.
+ */
+#include "unit.h"
+#include "samples.h"
+#include "engine.h"
+
+#define CACHE_SECTORS (64 * MIB)
+#define ORIGIN_SECTORS (32 * MIB)
+#define BLOCK 128		/* sectors */
+#define DATA 2048		/* first sector of the volume on its origin */
+#define MAX_LOG 4096
+#define CACHE false
+#define ORIGIN true
+
+static u8 *disk[2];		/* cache, origin */
+static u64 disk_sectors[2];
+static struct hybrid_sb sb;
+static struct hybrid_engine *e;
+static struct hybrid_volume *v;
+static struct hybrid_volume_info info;
+static u64 now, nonces;
+static u32 buffers;		/* alive */
+static bool fail_cache_writes, fail_cache_reads, fail_origin;
+
+/* What reached the devices */
+static struct entry {
+	bool origin, write, flush, preflush, fua, meta;
+	u64 sector;
+	u32 count;
+} op_log[MAX_LOG];
+static u32 nr_log;
+
+/* A user's I/O */
+struct user {
+	struct hybrid_io io;
+	u8 data[BLOCK * 512];
+	bool done;
+};
+
+static int io_error(bool origin, bool write)
+{
+	if (origin)
+		return fail_origin ? -EIO : 0;
+	return (write ? fail_cache_writes : fail_cache_reads) ? -EIO : 0;
+}
+
+static int dev_io(bool origin, bool write, u64 sector, u32 count, void *mem,
+		  const struct hybrid_op *op)
+{
+	bool meta = op->type == HYBRID_OP_META;
+
+	assert_true(sector + count <= disk_sectors[origin]);
+	assert_true(count);
+	assert_true(nr_log < MAX_LOG);
+	op_log[nr_log++] = (struct entry){
+		.origin = origin, .write = write, .sector = sector, .count = count,
+		.meta = meta, .fua = op->fua, .preflush = meta && op->preflush,
+	};
+	if (io_error(origin, write))
+		return -EIO;
+	if (write)
+		memcpy(disk[origin] + sector * 512, mem, count * 512);
+	else
+		memcpy(mem, disk[origin] + sector * 512, count * 512);
+	return 0;
+}
+
+static int dev_flush(bool origin)
+{
+	assert_true(nr_log < MAX_LOG);
+	op_log[nr_log++] = (struct entry){ .origin = origin, .flush = true };
+	return io_error(origin, true);
+}
+
+static struct user *user_of(struct hybrid_io *io)
+{
+	return container_of(io, struct user, io);
+}
+
+static void segments(struct hybrid_op *op, void *mem)
+{
+	u32 k;
+
+	for (k = 0; k < op->nr_segments; k++) {
+		const struct hybrid_segment *s = &op->segments[k];
+		int r = dev_io(s->origin, op->write, s->sector, s->count, mem + s->offset * 512,
+			       op);
+
+		if (r && s->origin)
+			op->error_origin = r;
+		else if (r)
+			op->error_cache = r;
+	}
+}
+
+static void finish(struct hybrid_io *io)
+{
+	assert_false(user_of(io)->done);
+	user_of(io)->done = true;
+}
+
+static void user_op(struct hybrid_op *op, struct hybrid_actions *acts)
+{
+	struct hybrid_io *io = op->io;
+	int r = dev_io(op->origin, op->write, op->sector, op->count, user_of(io)->data, op);
+
+	if (hybrid_engine_io_done(e, io, r, acts))
+		finish(io);
+}
+
+static void carry_one(struct hybrid_op *op, struct hybrid_actions *acts)
+{
+	switch (op->type) {
+	case HYBRID_OP_USER:
+		user_op(op, acts);
+		return;
+	case HYBRID_OP_TRANSFER:
+		if (op->io)
+			memcpy(op->buffer + op->buffer_offset * 512, user_of(op->io)->data,
+			       op->io->count * 512);
+		segments(op, op->buffer);
+		break;
+	case HYBRID_OP_META:
+		segments(op, op->mem);
+		break;
+	case HYBRID_OP_FLUSH:
+		if (op->origin)
+			op->error_origin = dev_flush(ORIGIN);
+		else
+			op->error_cache = dev_flush(CACHE);
+		break;
+	case HYBRID_OP_COPY_OUT:
+		memcpy(user_of(op->io)->data, op->buffer + op->buffer_offset * 512,
+		       op->io->count * 512);
+		break;
+	case HYBRID_OP_COMPLETE:
+		finish(op->io);
+		return;
+	case HYBRID_OP_WAKE:
+		op->waiter->done(op->waiter);
+		return;
+	default:
+		assert_int_equal(op->type, HYBRID_OP_WORK);
+	}
+	hybrid_engine_op_done(e, op, acts);
+}
+
+static void carry(struct hybrid_actions *acts)
+{
+	struct hybrid_op *op;
+
+	while ((op = hybrid_actions_pop(acts)))
+		carry_one(op, acts);
+}
+
+static bool tick(u32 ms)
+{
+	struct hybrid_actions acts;
+	bool more;
+
+	hybrid_actions_init(&acts);
+	now += ms;
+	more = hybrid_engine_tick(e, now, &acts);
+	carry(&acts);
+	return more;
+}
+
+/* ---- what the engine needs ----------------------------------------------- */
+
+static void *alloc_buffer(struct hybrid_engine *engine, u32 sectors)
+{
+	void *p = vmalloc(sectors * 512);
+
+	buffers += !!p;
+	return p;
+}
+
+static void free_buffer(struct hybrid_engine *engine, void *buffer)
+{
+	buffers -= !!buffer;
+	vfree(buffer);
+}
+
+static int do_op(struct hybrid_engine *engine, struct hybrid_op *op)
+{
+	op->error_cache = 0;
+	op->error_origin = 0;
+	if (op->type == HYBRID_OP_META) {
+		segments(op, op->mem);
+	} else {
+		assert_int_equal(op->type, HYBRID_OP_FLUSH);
+		return dev_flush(op->origin);
+	}
+	return op->error_cache ? op->error_cache : op->error_origin;
+}
+
+struct wait {
+	struct hybrid_waiter waiter;
+	bool done;
+};
+
+static void wait_done(struct hybrid_waiter *w)
+{
+	container_of(w, struct wait, waiter)->done = true;
+}
+
+static int wait_checkpoint(struct hybrid_engine *engine)
+{
+	struct wait w = { .waiter.done = wait_done };
+	struct hybrid_actions acts;
+	u32 n;
+
+	/* also while the engine is being loaded, before create's caller has it */
+	e = engine;
+	hybrid_actions_init(&acts);
+	hybrid_engine_checkpoint(e, &w.waiter, &acts);
+	carry(&acts);
+	for (n = 0; !w.done; n++) {
+		assert_true(n < 100);
+		tick(100);
+	}
+	return w.waiter.error;
+}
+
+static u64 new_nonce(struct hybrid_engine *engine)
+{
+	return ++nonces * 0x9e3779b97f4a7c15ULL | 1;
+}
+
+static const struct hybrid_engine_ops ops = {
+	.alloc_buffer = alloc_buffer,
+	.free_buffer = free_buffer,
+	.do_op = do_op,
+	.wait_checkpoint = wait_checkpoint,
+	.random = new_nonce,
+};
+
+/* ---- lives ---------------------------------------------------------------- */
+
+static struct hybrid_engine *new_engine(int *error)
+{
+	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+
+	return hybrid_engine_create(&sb, &ops, NULL, hybrid_policy_get("lru"), &config, error);
+}
+
+static void format(void)
+{
+	struct hybrid_root_info root = {
+		.sequence = 2, .epoch = 99, .flags = HYBRID_ROOT_CLEAN, .next_instance = 1,
+	};
+	u16 *generations = calloc(sb.geometry.nr_index, sizeof(u16));
+	struct hybrid_ident id = { .epoch = 99 };
+	struct hybrid_sb origin;
+	u32 copy;
+
+	memcpy(id.pool_uuid, sb.pool_uuid, sizeof(id.pool_uuid));
+	hybrid_root_encode((void *)disk[0] + 512 * hybrid_root_sector(&sb.geometry, 2),
+			   &sb.geometry, &id, &root, generations);
+	free(generations);
+
+	sample_volume(&info);
+	info.data_sector = DATA;
+	info.data_sectors = ORIGIN_SECTORS - 2 * DATA;
+	info.nonce = 0;
+	info.nonce_old = 0;
+	info.cutoff_sectors = 0;
+	sample_sb(&origin, HYBRID_ROLE_ORIGIN);
+	origin.flags = 0;
+	origin.volume_id = 1;
+	origin.instance = 0;
+	origin.nonce = 0;
+	origin.member_sectors = ORIGIN_SECTORS;
+	origin.data_sectors = info.data_sectors;
+	memcpy(origin.member_uuid, info.member_uuid, sizeof(origin.member_uuid));
+	for (copy = 0; copy < 2; copy++) {
+		u64 sector = hybrid_sb_sector(ORIGIN_SECTORS, copy);
+
+		hybrid_sb_encode((void *)disk[1] + 512 * sector, &origin, sector);
+	}
+}
+
+static void fresh_disks(u32 block_sectors)
+{
+	u64 i, seed = 7;
+
+	disk_sectors[0] = CACHE_SECTORS;
+	disk_sectors[1] = ORIGIN_SECTORS;
+	for (i = 0; i < 2; i++) {
+		free(disk[i]);
+		disk[i] = calloc(disk_sectors[i], 512);
+		assert_non_null(disk[i]);
+	}
+	/* every sector of the origin's data is another */
+	for (i = DATA; i < ORIGIN_SECTORS - DATA; i++)
+		*(u64 *)(disk[1] + i * 512) = next_random(&seed);
+	sample_sb(&sb, HYBRID_ROLE_CACHE);
+	assert_int_equal(hybrid_geometry_init(&sb.geometry, CACHE_SECTORS, block_sectors, 0,
+					      NULL), 0);
+	sb.member_sectors = CACHE_SECTORS;
+	format();
+}
+
+static int setup_disks(void **state)
+{
+	fresh_disks(BLOCK);
+	fail_cache_writes = fail_cache_reads = fail_origin = false;
+	now = 1000;
+	v = NULL;
+	e = NULL;
+	return 0;
+}
+
+static void start(void)
+{
+	const char *why = NULL;
+	int error;
+
+	e = new_engine(&error);
+	assert_non_null(e);
+	assert_int_equal(hybrid_engine_load(e, &why), 0);
+	assert_null(hybrid_engine_check(e));
+}
+
+static void open_volume(void)
+{
+	const char *why;
+
+	assert_int_equal(hybrid_volume_open(e, 1, ORIGIN_SECTORS, NULL, &v, &why), 0);
+}
+
+static int setup(void **state)
+{
+	setup_disks(state);
+	start();
+	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
+	open_volume();
+	return 0;
+}
+
+/* Gone without a word, as in a crash; the devices have no volatile caches here. */
+static void crash(void)
+{
+	hybrid_engine_destroy(e);
+	e = NULL;
+	v = NULL;
+	assert_int_equal(buffers, 0);
+}
+
+static void stop(void)
+{
+	struct hybrid_actions acts;
+	u32 n;
+
+	hybrid_actions_init(&acts);
+	if (v) {
+		assert_true(hybrid_volume_suspend(e, v, &acts));
+		carry(&acts);
+		assert_int_equal(hybrid_volume_close(e, v), 0);
+	}
+	v = NULL;
+	for (n = 0; !hybrid_engine_stop(e, &acts); n++) {
+		assert_true(n < 100);
+		carry(&acts);
+	}
+	carry(&acts);
+}
+
+static int teardown(void **state)
+{
+	shim_alloc_fails = NULL;
+	if (e)
+		crash();
+	free(disk[0]);
+	free(disk[1]);
+	disk[0] = disk[1] = NULL;
+	return 0;
+}
+
+/* ---- I/O ------------------------------------------------------------------ */
+
+static int submit(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, bool fua)
+{
+	struct hybrid_actions acts;
+	u32 n;
+
+	hybrid_actions_init(&acts);
+	u->done = false;
+	hybrid_io_init(&u->io, v, type, sector, count, fua);
+	if (hybrid_engine_map(e, &u->io, &acts) == HYBRID_MAP_REMAP)
+		user_op(&u->io.op, &acts);
+	carry(&acts);
+	for (n = 0; !u->done; n++) {
+		assert_true(n < 100);
+		tick(100);
+	}
+	assert_null(hybrid_engine_check(e));
+	return u->io.error;
+}
+
+/* What the user believes is on the volume: sectors begin with this number. */
+static void fill_data(struct user *u, u64 sector, u32 count, u32 version)
+{
+	u32 k;
+
+	memset(u->data, version, count * 512);
+	for (k = 0; k < count; k++)
+		*(u64 *)(u->data + k * 512) = (u64)version << 32 | (sector + k);
+}
+
+static struct user writer, reader, flusher;
+
+static int write_io(u64 sector, u32 count, u32 version, bool fua)
+{
+	nr_log = 0;
+	fill_data(&writer, sector, count, version);
+	return submit(&writer, HYBRID_IO_WRITE, sector, count, fua);
+}
+
+static int flush_io(void)
+{
+	nr_log = 0;
+	return submit(&flusher, HYBRID_IO_FLUSH, 0, 0, false);
+}
+
+static int read_io(u64 sector, u32 count)
+{
+	nr_log = 0;
+	memset(reader.data, 0xee, sizeof(reader.data));
+	return submit(&reader, HYBRID_IO_READ, sector, count, false);
+}
+
+static void put(u64 sector, u32 count, u32 version)
+{
+	assert_int_equal(write_io(sector, count, version, false), 0);
+}
+
+/* Reads must give that version, or (0) what the origin always had. */
+static void reads(u64 sector, u32 count, u32 version)
+{
+	assert_int_equal(read_io(sector, count), 0);
+	if (version)
+		fill_data(&writer, sector, count, version);
+	else
+		memcpy(writer.data, disk[1] + (DATA + sector) * 512, count * 512);
+	assert_memory_equal(reader.data, writer.data, count * 512);
+}
+
+static bool origin_has(u64 sector, u32 count, u32 version)
+{
+	fill_data(&writer, sector, count, version);
+	return !memcmp(writer.data, disk[1] + (DATA + sector) * 512, count * 512);
+}
+
+static void set_mode(u32 mode)
+{
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	hybrid_volume_set_mode(e, v, mode, &acts);
+	carry(&acts);
+}
+
+static struct hybrid_volume_status status(void)
+{
+	struct hybrid_volume_status st;
+
+	hybrid_volume_status(e, v, &st);
+	return st;
+}
+
+static struct hybrid_pool_status pool(void)
+{
+	struct hybrid_pool_status st;
+
+	hybrid_engine_status(e, &st);
+	return st;
+}
+
+static u32 sectors_of(bool origin, bool write)
+{
+	u32 k, n = 0;
+
+	for (k = 0; k < nr_log; k++)
+		if (op_log[k].origin == origin && op_log[k].write == write && !op_log[k].flush &&
+		    !op_log[k].meta)
+			n += op_log[k].count;
+	return n;
+}
+
+/* The log holds user data of so many sectors, and nothing else. */
+static void moved(u32 cache_read, u32 cache_written, u32 origin_read, u32 origin_written)
+{
+	u32 k;
+
+	for (k = 0; k < nr_log; k++)
+		assert_false(op_log[k].meta || op_log[k].flush);
+	assert_int_equal(sectors_of(CACHE, false), cache_read);
+	assert_int_equal(sectors_of(CACHE, true), cache_written);
+	assert_int_equal(sectors_of(ORIGIN, false), origin_read);
+	assert_int_equal(sectors_of(ORIGIN, true), origin_written);
+}
+
+/* Record everything, close regions: what follows starts from rest. */
+static void rest(void)
+{
+	u32 n;
+
+	for (n = 0; n < 8; n++)
+		tick(1000);
+	assert_int_equal(wait_checkpoint(e), 0);
+}
+
+/* The origin is marked dirty, which only the first dirty write waits for. */
+static void first_dirty(void)
+{
+	put(0, 8, 1);
+	assert_int_equal(flush_io(), 0);
+}
+
+/* ---- pools ---------------------------------------------------------------- */
+
+static void fresh_pool(void **state)
+{
+	struct hybrid_pool_status st;
+
+	start();
+	st = pool();
+	assert_int_equal(st.blocks, sb.geometry.nr_blocks);
+	assert_int_equal(st.free, st.blocks);
+	assert_int_equal(st.used + st.dirty + st.volumes + st.open_regions + st.failed, 0);
+	assert_true(st.checkpoints == 1);
+	stop();
+	crash();
+	/* again, from a clean stop, and from a crash right after the start */
+	start();
+	crash();
+	start();
+	assert_int_equal(pool().free, st.blocks);
+}
+
+static void not_a_pool(void **state)
+{
+	const char *why = NULL;
+	int error;
+	u8 *root;
+
+	e = new_engine(&error);
+	assert_non_null(e);
+	fail_cache_reads = true;
+	assert_int_equal(hybrid_engine_load(e, &why), -EIO);
+	fail_cache_reads = false;
+	crash();
+	e = new_engine(&error);
+	root = disk[0] + 512 * hybrid_root_sector(&sb.geometry, 2);
+	root[200] ^= 1;
+	assert_int_equal(hybrid_engine_load(e, &why), -EUCLEAN);
+	assert_string_equal(why, "no valid root");
+	root[200] ^= 1;
+	crash();
+	/* nothing was written, and nothing is lost */
+	start();
+}
+
+static void ram(void **state)
+{
+	struct hybrid_pool_status st;
+	int error;
+
+	assert_int_equal(hybrid_geometry_init(&sb.geometry, GIB, 128, 0, NULL), 0);
+	e = new_engine(&error);
+	assert_non_null(e);
+	st = pool();
+	assert_true(st.blocks > 16000);
+	assert_true(st.ram <= 32 * (u64)st.blocks);
+}
+
+/* ---- volumes -------------------------------------------------------------- */
+
+static void volumes(void **state)
+{
+	struct hybrid_volume_info other = info, same;
+	struct hybrid_volume *w;
+	const char *why;
+
+	/* setup made and opened number 1 */
+	assert_int_equal(hybrid_volume_create(e, 1, &other), -EEXIST);
+	assert_int_equal(hybrid_volume_create(e, 2, &other), -EEXIST);
+	assert_int_equal(hybrid_volume_create(e, HYBRID_MAX_VOLUMES, &other), -EINVAL);
+	other.uuid[0]++;
+	other.member_uuid[0]++;
+	assert_int_equal(hybrid_volume_create(e, 2, &other), -EEXIST);	/* the name */
+	strcpy(other.name, "other");
+	assert_int_equal(hybrid_volume_create(e, 4095, &other), 0);
+	assert_int_equal(hybrid_volume_info(e, 4095, &same), 0);
+	assert_string_equal(same.name, "other");
+	assert_true(same.instance > 1);
+	assert_int_equal(hybrid_volume_info(e, 2, &same), -ENOENT);
+
+	assert_int_equal(hybrid_volume_open(e, 2, ORIGIN_SECTORS, NULL, &w, &why), -ENOENT);
+	assert_int_equal(hybrid_volume_open(e, 1, ORIGIN_SECTORS, NULL, &w, &why), -EBUSY);
+	/* its member is another */
+	assert_int_equal(hybrid_volume_open(e, 4095, ORIGIN_SECTORS, NULL, &w, &why),
+			 -EMEDIUMTYPE);
+	assert_string_equal(why, "belongs to another volume");
+	assert_int_equal(hybrid_volume_open(e, 4095, 1024, NULL, &w, &why), -EMEDIUMTYPE);
+
+	assert_int_equal(hybrid_volume_forget(e, 4095), -EBUSY);
+	assert_int_equal(hybrid_volume_delete(e, 1, false), -EBUSY);
+	assert_int_equal(hybrid_volume_delete(e, 4095, false), 0);
+	assert_int_equal(hybrid_volume_open(e, 4095, ORIGIN_SECTORS, NULL, &w, &why), -ENOENT);
+	crash();
+	start();
+	assert_int_equal(hybrid_volume_info(e, 4095, &same), 0);
+	assert_int_equal(same.state, HYBRID_VOLUME_TOMBSTONE);
+	assert_int_equal(hybrid_volume_forget(e, 4095), 0);
+	assert_int_equal(hybrid_volume_info(e, 4095, &same), -ENOENT);
+	open_volume();
+	assert_int_equal(pool().volumes, 1);
+}
+
+static void written_without_its_cache(void **state)
+{
+	struct hybrid_volume *w;
+	struct hybrid_sb other;
+	const char *why;
+	u32 copy, dirty;
+
+	for (dirty = 0; dirty < 2; dirty++) {
+		set_mode(HYBRID_MODE_WRITEBACK);
+		reads(BLOCK, BLOCK, 0);
+		if (dirty)
+			first_dirty();
+		stop();
+		crash();
+		/* somebody gives the origin another nonce */
+		for (copy = 0; copy < 2; copy++) {
+			u64 at = hybrid_sb_sector(ORIGIN_SECTORS, copy);
+			void *block = disk[1] + at * 512;
+
+			assert_int_equal(hybrid_sb_decode(block, at, ORIGIN_SECTORS, &other,
+							  &why), 0);
+			other.nonce += 2;
+			hybrid_sb_encode(block, &other, at);
+		}
+		disk[1][(DATA + BLOCK) * 512 + 8] = 0x77;
+		start();
+		if (dirty) {
+			assert_int_equal(hybrid_volume_open(e, 1, ORIGIN_SECTORS, NULL, &w, &why),
+					 -EMEDIUMTYPE);
+			return;
+		}
+		open_volume();
+		assert_int_equal(status().cached, 0);
+		reads(BLOCK, BLOCK, 0);
+	}
+}
+
+/* ---- modes ---------------------------------------------------------------- */
+
+static void modes(void **state)
+{
+	static const struct { u32 mode; bool cache, origin; } row[] = {
+		{ HYBRID_MODE_WRITEBACK, true, false },
+		{ HYBRID_MODE_WRITETHROUGH, true, true },
+		{ HYBRID_MODE_WRITEAROUND, false, true },
+		{ HYBRID_MODE_PASSTHROUGH, false, true },
+	};
+	u32 n, k;
+
+	first_dirty();
+	for (n = 0; n < ARRAY_SIZE(row); n++) {
+		u64 at = (n + 1) * 16 * BLOCK;
+
+		set_mode(row[n].mode);
+		rest();
+		put(at, BLOCK, n + 1);
+		moved(0, row[n].cache ? BLOCK : 0, 0, row[n].origin ? BLOCK : 0);
+		assert_int_equal(origin_has(at, BLOCK, n + 1), row[n].origin);
+		reads(at, BLOCK, n + 1);
+		moved(row[n].cache ? BLOCK : 0, !row[n].cache && n == 2 ? BLOCK : 0,
+		      row[n].cache ? 0 : BLOCK, 0);
+		/* a second write, to what is cached now or not */
+		put(at + 8, 8, n + 10);
+		reads(at, 8, n + 1);
+		reads(at + 8, 8, n + 10);
+		reads(at + 16, 8, n + 1);
+		assert_int_equal(status().mode, row[n].mode);
+	}
+	assert_int_equal(flush_io(), 0);
+	for (k = 0; k < 2; k++) {
+		if (k)
+			stop();
+		crash();
+		start();
+		open_volume();
+		for (n = 0; n < ARRAY_SIZE(row); n++) {
+			u64 at = (n + 1) * 16 * BLOCK;
+
+			reads(at, 8, n + 1);
+			reads(at + 8, 8, n + 10);
+			reads(at + 16, BLOCK - 16, n + 1);
+		}
+	}
+}
+
+/* Out of writeback nothing stays dirty, and the origin has it all. */
+static void mode_switch_drains(void **state)
+{
+	u32 n;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	for (n = 0; n < 20; n++)
+		put(n * BLOCK, BLOCK, n + 1);
+	assert_int_equal(status().dirty, 20);
+	assert_false(origin_has(0, BLOCK, 1));
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	rest();
+	assert_int_equal(status().dirty, 0);
+	for (n = 0; n < 20; n++) {
+		assert_true(origin_has(n * BLOCK, BLOCK, n + 1));
+		reads(n * BLOCK, BLOCK, n + 1);
+		moved(BLOCK, 0, 0, 0);
+	}
+}
+
+/* ---- what each event costs ------------------------------------------------ */
+
+static void flush_is_one_journal_write(void **state)
+{
+	u64 journal = sb.geometry.journal_sector;
+	u64 writes;
+
+	first_dirty();
+	rest();
+	/* new blocks, and nothing of the kind on the origin */
+	put(64 * BLOCK, BLOCK, 5);
+	moved(0, BLOCK, 0, 0);
+	put(99 * BLOCK + 8, 8, 6);
+	moved(0, 8, 0, 0);
+	writes = pool().journal_writes;
+	assert_int_equal(flush_io(), 0);
+	assert_int_equal(nr_log, 1);
+	assert_true(op_log[0].meta && op_log[0].write && !op_log[0].origin);
+	assert_true(op_log[0].preflush && op_log[0].fua);
+	assert_true(op_log[0].sector >= journal && op_log[0].sector < sb.geometry.data_sector);
+	assert_int_equal(op_log[0].count, HYBRID_META_BLOCK_SECTORS);
+	assert_true(pool().journal_writes == writes + 1);
+	/* and nothing is left for the next */
+	assert_int_equal(flush_io(), 0);
+	assert_int_equal(nr_log, 0);
+}
+
+static void rewrite_of_dirty_is_free(void **state)
+{
+	u64 writes;
+
+	first_dirty();
+	put(64 * BLOCK, BLOCK, 5);
+	assert_int_equal(flush_io(), 0);
+	writes = pool().metadata_writes;
+	put(64 * BLOCK, BLOCK, 6);
+	moved(0, BLOCK, 0, 0);
+	put(64 * BLOCK + 3, 1, 7);	/* a part of a granule, too */
+	moved(0, 1, 0, 0);
+	assert_int_equal(flush_io(), 0);
+	assert_int_equal(nr_log, 1);
+	assert_true(op_log[0].flush && !op_log[0].origin);
+	assert_true(pool().metadata_writes == writes);
+	reads(64 * BLOCK + 3, 1, 7);
+	reads(64 * BLOCK + 4, 100, 6);
+}
+
+static void fua_write(void **state)
+{
+	u32 k, journal = 0;
+
+	first_dirty();
+	rest();
+	assert_int_equal(write_io(64 * BLOCK, 8, 5, true), 0);
+	for (k = 0; k < nr_log; k++)
+		journal += op_log[k].meta && op_log[k].preflush && op_log[k].fua;
+	assert_int_equal(nr_log, 2);
+	assert_int_equal(journal, 1);
+	assert_true(op_log[1].meta);
+	/* durably dirty already: the data alone */
+	assert_int_equal(write_io(64 * BLOCK, 8, 6, true), 0);
+	assert_int_equal(nr_log, 1);
+	assert_true(op_log[0].fua && !op_log[0].meta && !op_log[0].origin);
+	set_mode(HYBRID_MODE_WRITEAROUND);
+	rest();
+	assert_int_equal(write_io(70 * BLOCK, 8, 7, true), 0);
+	assert_int_equal(nr_log, 1);
+	assert_true(op_log[0].fua && op_log[0].origin);
+}
+
+static void flush_of_writethrough(void **state)
+{
+	u32 k;
+
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	rest();
+	put(64 * BLOCK, BLOCK, 5);
+	assert_int_equal(flush_io(), 0);
+	assert_int_equal(nr_log, 1);
+	assert_true(op_log[0].flush && op_log[0].origin);
+	for (k = 0; k < 3; k++)
+		assert_int_equal(flush_io(), 0);
+	assert_int_equal(nr_log, 0);
+	assert_int_equal(status().dirty, 0);
+}
+
+static void read_miss_fills_the_block(void **state)
+{
+	u64 at = 33 * BLOCK;
+
+	reads(at + 40, 8, 0);
+	assert_int_equal(nr_log, 2);
+	assert_false(op_log[0].write);
+	assert_true(op_log[0].origin && op_log[0].sector == DATA + at);
+	assert_int_equal(op_log[0].count, BLOCK);
+	assert_true(op_log[1].write && !op_log[1].origin);
+	assert_int_equal(op_log[1].count, BLOCK);
+	reads(at, 8, 0);
+	moved(8, 0, 0, 0);
+	reads(at, BLOCK, 0);
+	moved(BLOCK, 0, 0, 0);
+	assert_int_equal(status().counter[HYBRID_FILLS], 1);
+	assert_int_equal(status().counter[HYBRID_READ_MISSES], 1);
+	assert_int_equal(status().counter[HYBRID_READ_HITS], 2);
+	/* the cache survives a crash warm, once it is recorded */
+	rest();
+	crash();
+	start();
+	open_volume();
+	reads(at, BLOCK, 0);
+	moved(BLOCK, 0, 0, 0);
+}
+
+static void partial_write_never_fetches(void **state)
+{
+	static const struct { u32 offset, count, cache; } row[] = {
+		{ 0, 8, 8 }, { 8, 16, 16 }, { 120, 8, 8 }, { 0, BLOCK, BLOCK },
+		{ 3, 1, 0 }, { 0, 7, 0 }, { 4, 8, 0 },
+	};
+	u32 n, mode;
+
+	first_dirty();
+	for (mode = 0; mode < 2; mode++) {	/* writethrough, writeback */
+		assert_int_equal(HYBRID_MODE_WRITEBACK, 1);
+		set_mode(mode);
+		rest();
+		for (n = 0; n < ARRAY_SIZE(row); n++) {
+			u64 at = (20 * (mode + 1) + n) * 4 * BLOCK;
+			u32 count = row[n].count;
+
+			put(at + row[n].offset, count, n + 1);
+			moved(0, row[n].cache, 0, mode && row[n].cache ? 0 : count);
+			reads(at + row[n].offset, count, n + 1);
+		}
+	}
+	/* parts of granules at both ends, whole ones between */
+	put(90 * BLOCK + 4, 16, 9);
+	assert_int_equal(sectors_of(CACHE, false) + sectors_of(ORIGIN, false), 0);
+	reads(90 * BLOCK + 4, 16, 9);
+	reads(90 * BLOCK, 4, 0);
+	reads(90 * BLOCK + 20, 100, 0);
+}
+
+/* From low addresses to high ones, like a lift: it may begin anywhere. */
+static void drain_is_sorted(void **state)
+{
+	static const u32 order[] = { 9, 2, 30, 5, 17, 1, 28, 11, 3, 40 };
+	struct hybrid_actions acts;
+	u64 last = 0;
+	u32 n, k = 0, descents = 0;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	for (n = 0; n < ARRAY_SIZE(order); n++)
+		put(order[n] * 4 * BLOCK, BLOCK, n + 1);
+	hybrid_actions_init(&acts);
+	nr_log = 0;
+	hybrid_engine_drain(e, v, true, &acts);
+	carry(&acts);
+	for (n = 0; status().dirty && n < 50; n++)
+		tick(500);
+	assert_int_equal(status().dirty, 0);
+	for (n = 0; n < nr_log; n++)
+		if (op_log[n].origin && op_log[n].write && !op_log[n].meta) {
+			descents += op_log[n].sector < last;
+			last = op_log[n].sector;
+			k++;
+		}
+	assert_int_equal(k, ARRAY_SIZE(order));
+	assert_in_range(descents, 0, 1);
+	for (n = 0; n < ARRAY_SIZE(order); n++)
+		assert_true(origin_has(order[n] * 4 * BLOCK, BLOCK, n + 1));
+}
+
+static void sequential_bypass(void **state)
+{
+	u32 n;
+
+	hybrid_volume_set_cutoff(e, v, 4 * BLOCK);
+	for (n = 0; n < 10; n++)
+		reads((100 + n) * BLOCK, BLOCK, 0);
+	assert_int_equal(status().counter[HYBRID_FILLS], 4);
+	assert_int_equal(status().counter[HYBRID_BYPASS_SEQUENTIAL], 6);
+	hybrid_volume_set_cutoff(e, v, 0);
+	for (n = 10; n < 20; n++)
+		reads((100 + n) * BLOCK, BLOCK, 0);
+	assert_int_equal(status().counter[HYBRID_FILLS], 14);
+}
+
+/* ---- what fails ----------------------------------------------------------- */
+
+static void cache_dies(void **state)
+{
+	first_dirty();
+	reads(50 * BLOCK, BLOCK, 0);
+	set_mode(HYBRID_MODE_WRITEBACK);
+	fail_cache_writes = fail_cache_reads = true;
+	/* clean: the origin's; dirty: lost, said so */
+	reads(50 * BLOCK, BLOCK, 0);
+	assert_int_equal(read_io(0, 8), -EIO);
+	put(60 * BLOCK, BLOCK, 3);
+	tick(1000);
+	assert_int_equal(flush_io(), 0);
+	reads(60 * BLOCK, BLOCK, 3);
+	assert_true(origin_has(60 * BLOCK, BLOCK, 3));
+	reads(50 * BLOCK, BLOCK, 0);
+	assert_int_equal(read_io(0, 8), -EIO);
+	assert_true(status().counter[HYBRID_CACHE_ERRORS] > 0);
+}
+
+static void origin_errors_pass_through(void **state)
+{
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	rest();
+	put(50 * BLOCK, BLOCK, 3);
+	fail_origin = true;
+	assert_int_equal(read_io(60 * BLOCK, 8), -EIO);
+	assert_int_equal(write_io(60 * BLOCK, 8, 4, false), -EIO);
+	assert_int_equal(write_io(50 * BLOCK, 8, 4, false), -EIO);
+	reads(50 * BLOCK + 8, 8, 3);
+	fail_origin = false;
+	assert_true(status().counter[HYBRID_ORIGIN_ERRORS] >= 3);
+	assert_int_equal(hybrid_engine_failed(e), false);
+	put(60 * BLOCK, 8, 5);
+	reads(60 * BLOCK, 8, 5);
+}
+
+static u32 allocs, fail_at;
+
+static bool fail_nth(size_t size, gfp_t gfp)
+{
+	return allocs++ == fail_at;
+}
+
+/* Every allocation in turn fails: nothing leaks (the sanitizer looks), and the next try works. */
+static void no_memory(void **state)
+{
+	const char *why;
+	int error, r;
+	u32 n;
+
+	hybrid_geometry_init(&sb.geometry, 16 * MIB, 128, 0, NULL);
+	for (n = 0; ; n++) {
+		assert_true(n < 1000);
+		shim_alloc_fails = fail_nth;
+		allocs = 0;
+		fail_at = n;
+		error = 1;
+		e = new_engine(&error);
+		shim_alloc_fails = NULL;
+		if (e)
+			break;
+		assert_int_equal(error, -ENOMEM);
+		assert_int_equal(buffers, 0);
+	}
+	assert_int_equal(error, 0);
+	assert_true(n > 20);
+	assert_int_equal(allocs, n);
+	crash();
+
+	fresh_disks(BLOCK);
+	for (n = 0, r = -1; r; n++) {
+		assert_true(n < 1000);
+		e = new_engine(&error);
+		shim_alloc_fails = fail_nth;
+		allocs = 0;
+		fail_at = n;
+		r = hybrid_engine_load(e, &why);
+		shim_alloc_fails = NULL;
+		if (!r)
+			break;
+		assert_int_equal(r, -ENOMEM);
+		crash();
+	}
+	assert_true(n >= 2);
+
+	for (n = 0, r = -1; r; n++) {
+		shim_alloc_fails = fail_nth;
+		allocs = 0;
+		fail_at = n;
+		r = hybrid_volume_create(e, 1, &info);
+		if (r)
+			assert_int_equal(r, -ENOMEM);
+		shim_alloc_fails = NULL;
+	}
+	assert_true(n > 1);
+	open_volume();
+	reads(0, 8, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(fresh_pool, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(not_a_pool, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(ram, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(volumes, setup, teardown),
+		cmocka_unit_test_setup_teardown(written_without_its_cache, setup, teardown),
+		cmocka_unit_test_setup_teardown(modes, setup, teardown),
+		cmocka_unit_test_setup_teardown(mode_switch_drains, setup, teardown),
+		cmocka_unit_test_setup_teardown(flush_is_one_journal_write, setup, teardown),
+		cmocka_unit_test_setup_teardown(rewrite_of_dirty_is_free, setup, teardown),
+		cmocka_unit_test_setup_teardown(fua_write, setup, teardown),
+		cmocka_unit_test_setup_teardown(flush_of_writethrough, setup, teardown),
+		cmocka_unit_test_setup_teardown(read_miss_fills_the_block, setup, teardown),
+		cmocka_unit_test_setup_teardown(partial_write_never_fetches, setup, teardown),
+		cmocka_unit_test_setup_teardown(drain_is_sorted, setup, teardown),
+		cmocka_unit_test_setup_teardown(sequential_bypass, setup, teardown),
+		cmocka_unit_test_setup_teardown(cache_dies, setup, teardown),
+		cmocka_unit_test_setup_teardown(origin_errors_pass_through, setup, teardown),
+		cmocka_unit_test_setup_teardown(no_memory, setup_disks, teardown),
+	};
+
+	return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
+}
