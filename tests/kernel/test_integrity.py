@@ -75,6 +75,30 @@ def test_sector_sizes(make_stack, cache, origin, seed):
     s.deactivate()
 
 
+@pytest.mark.parametrize("mode", ["writeback", "writethrough"])
+def test_in_place_origin_of_an_odd_size(make_stack, mode, seed):
+    """The last granule, and the last block, are cut off; the data lies where it lay."""
+    sectors = 61437
+    s = make_stack(ssd=16, hdd=32, small=8)
+    s.origin = "small"
+    s.create("other")
+    s.guest.dm_create("odd", f"0 {sectors} linear /dev/test/hdd 0")
+    stress(s.guest, "/dev/mapper/odd", seed, sectors, 1)
+    ident = "11111111-2222-3333-4444-555555555555"
+    s.message("create_volume", 1, ident, "odd", ident, "00" * 16, 0, sectors, mode, 0, "inplace",
+              name="pool")
+    dev = s.guest.dm_create("vol", f"0 {sectors} hybrid /dev/mapper/pool 1 /dev/mapper/odd 1 "
+                                   "inplace")
+    assert s.guest.run(f"blockdev --getsz {dev}").out.strip() == str(sectors)
+    stress(s.guest, dev, seed + 1, sectors, 3, kinds="wwwwwwwwwwrrrrrWfz", first=100000)
+    io(s.guest, dev, f"w:{sectors - 5}:5:a", f"r:{sectors - 1}:1", f"r:{sectors - 13}:13")
+    assert io(s.guest, dev, f"r:{sectors - 5}:5", f"w:{sectors - 1}:1:b",
+              f"r:{sectors - 5}:5") == ["a", "ab"]
+    s.drain()
+    assert io(s.guest, "/dev/mapper/odd", f"r:{sectors - 5}:5") == ["ab"]
+    s.guest.run(["cmp", "/dev/mapper/odd", dev])
+
+
 def test_several_volumes_at_once(make_stack, seed):
     """One pool, each mode, each volume its own writer; no sector strays."""
     s = make_stack(ssd=24, a=24, b=24, c=24, d=24)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Suspending pools and volumes in any order: nobody is lost, nobody waits for ever."""
+from .stack import io
+
+
+def suspended(s, name):
+    return "SUSPENDED" in s.guest.run(["dmsetup", "info", name]).out
+
+
+def test_pool_takes_its_volumes_along(make_stack):
+    """I/O to a volume of a suspended pool waits, and goes on after it."""
+    s = make_stack(ssd=32, hdd=32, hdd2=32)
+    dev = s.create("one", "--mode", "writeback")
+    s.attach("two", "hdd2")
+    s.guest.run("dmsetup suspend pool")
+    job = s.guest.run_bg(f"dd if=/dev/zero of={dev} bs=4k count=1 oflag=direct status=none")
+    s.guest.run("sleep 0.3")
+    assert job.poll() is None
+    s.guest.run("dmsetup resume pool")
+    job.wait(timeout=10)
+    assert s.status("one")["dirty"] == 1
+
+
+def test_what_was_suspended_before_stays_so(make_stack):
+    s = make_stack()
+    dev = s.create("vol", "--mode", "writeback")
+    s.guest.run("dmsetup suspend vol && dmsetup suspend pool && dmsetup resume pool")
+    assert suspended(s, "vol") and not suspended(s, "pool")
+    s.guest.run("dmsetup resume vol")
+    assert io(s.guest, dev, "w:0:8:a", "r:0:8") == ["a"]
+
+
+def test_volume_resumes_with_its_pool(make_stack):
+    s = make_stack()
+    dev = s.create("vol", "--mode", "writeback")
+    s.guest.run("dmsetup suspend vol && dmsetup suspend pool")
+    job = s.guest.run_bg("dmsetup resume vol")
+    s.guest.run("sleep 0.3; dmsetup resume pool")
+    job.wait(timeout=10, check=False)
+    s.guest.run("dmsetup resume vol")
+    assert io(s.guest, dev, "w:0:8:a", "r:0:8") == ["a"]
+
+
+def test_messages_to_a_suspended_pool_are_refused(make_stack):
+    s = make_stack()
+    s.create("vol")
+    s.guest.run("dmsetup suspend pool")
+    for command in ("pool 0 drain", "pool 0 checkpoint", "vol 0 mode writeback"):
+        assert "suspended" in s.refused(f"dmsetup message {command}")
+    s.status("pool"), s.table("pool"), s.table("vol")
+    s.guest.run("dmsetup resume pool")
+    s.message("mode", "writeback")
+
+
+def test_tables_are_loaded_while_suspended(make_stack):
+    """Both suspended, both loaded, resumed from the bottom up: as lvm does it."""
+    s = make_stack()
+    dev = s.create("vol", "--mode", "writeback", "--cutoff", "0")
+    pool, vol = s.table("pool").replace("lru", "fifo"), s.table()
+    io(s.guest, dev, "w:0:128:a")
+    s.guest.run("dmsetup suspend vol && dmsetup load vol", input=vol)
+    s.guest.run("dmsetup suspend pool && dmsetup load pool", input=pool)
+    s.guest.run("dmsetup resume pool && dmsetup resume vol")
+    assert s.status("pool")["policy"] == "fifo"
+    assert io(s.guest, dev, "r:0:128") == ["a"]
+    assert s.status()["read_hits"] == 1
+
+
+def test_cache_that_dies_while_suspended(make_stack):
+    s = make_stack(volatile="ssd hdd")
+    dev = s.create("vol", "--mode", "writeback", "--cutoff", "0")
+    io(s.guest, dev, "w:0:8:a", "f", "r:128:128")
+    s.guest.run("dmsetup suspend pool")
+    s.guest.dm_message("vssd", "die")
+    s.guest.run("dmsetup resume pool", timeout=20)
+    assert io(s.guest, dev, "r:128:8", "r:0:8") == ["0", "EIO"]
+    s.guest.run("dmsetup remove vol && dmsetup remove pool", timeout=20)
+
+
+def test_flush_error_while_stopping(make_stack):
+    """What could not be made durable is dirty still."""
+    s = make_stack(volatile="ssd hdd")
+    dev = s.create("vol", "--mode", "writeback", "--cutoff", "0")
+    io(s.guest, dev, "w:0:128:a", "f")
+    s.guest.dm_message("vhdd", "fail", "flush", "on")
+    s.message("drain")
+    s.guest.run("sleep 1; dmsetup remove vol && dmsetup remove pool", timeout=20)
+    s.guest.dm_message("vhdd", "fail", "flush", "off")
+    s.guest.dm_message("vhdd", "lose")
+    s.activate()
+    assert s.status()["dirty"] == 1
+    assert io(s.guest, dev, "r:0:128") == ["a"]
+
+
+def test_a_volume_as_part_of_a_device(make_stack):
+    """A table of several targets, the volume not the first."""
+    s = make_stack(ssd=32, hdd=32, hdd2=32)
+    s.create("vol", "--mode", "writeback", "--cutoff", "0")
+    line = s.table().split(" ", 2)[2]
+    s.guest.dm_remove("vol")
+    dev = s.guest.dm_create("vol", "0 1000 linear /dev/test/hdd2 8\n"
+                                   f"1000 61440 {line}\n62440 1000 zero")
+    assert io(s.guest, dev, "w:900:200:a", "w:62400:39:b", "r:0:1200", "r:62390:60") == [
+        "0a0", "0b0"]
+    s.guest.dm_remove("vol")
+    s.guest.dm_create("vol", f"0 61440 {line}")
+    assert io(s.guest, "/dev/mapper/vol", "r:0:200", "r:61390:50") == ["a0", "0b0"]
