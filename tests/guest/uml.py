@@ -49,10 +49,13 @@ class UmlGuest(Guest):
             *self.append.split()]
 
     def _environment(self) -> dict[str, str]:
-        """The guest's RAM is a file in TMPDIR: best in RAM, and it must allow exec."""
+        """The guest's RAM is a file in TMPDIR: best in RAM; it must allow exec, and have room."""
         env = dict(os.environ)
         try:
-            if not os.statvfs("/dev/shm").f_flag & os.ST_NOEXEC:
+            shm = os.statvfs("/dev/shm")
+            # Containers often have 64 MiB there: the guest would die of SIGBUS.
+            room = shm.f_bavail * shm.f_frsize >= self.memory << 20
+            if room and not shm.f_flag & os.ST_NOEXEC:
                 env["TMPDIR"] = "/dev/shm"
         except OSError:
             pass
