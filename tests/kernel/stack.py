@@ -99,6 +99,10 @@ class Stack:
             assert time.monotonic() < end, f"{name}: {key} is not {value}: {now}"
             time.sleep(0.1)
 
+    def script(self, text: str) -> str:
+        """Shell commands, up to the first that fails. Long ones do not fit the agent's line."""
+        return self.guest.run(["sh", "-e"], input=text).out
+
     # --- what it does ---------------------------------------------------------
 
     def message(self, *words, name: str = "vol") -> str:

@@ -92,6 +92,8 @@ def test_dead_cache_leaves_clean_volumes_running(make_stack):
     # Only what the cache alone has is lost.
     assert io(s.guest, dirty, "r:0:8", "r:1024:128", "r:4096:8") == ["EIO", "0", "0"]
     assert io(s.guest, dirty, "w:4096:8:e", "r:4096:8", "w:0:8:f") == ["e", "EIO"]
+    # The pool has failed as soon as there is something to record.
+    assert s.guest.run("dmsetup message pool 0 checkpoint", check=False).rc
     s.wait("state", "failed", "pool")
     assert s.status("clean")["state"] == s.status("dirty")["state"] == "degraded"
     assert s.status("dirty")["dirty"] == 2

@@ -40,6 +40,8 @@ def story(stack, *steps, dev="/dev/mapper/vol"):
         stack.status("pool")["blocks"] * stack.status("pool")["block_sectors"]
     # The data area is aligned to 1 MiB: what is left over lies behind it.
     stack.data_start -= stack.data_start % 2048
+    # What nobody waits for shall not come in between.
+    stack.message("set", "commit_interval", 60000, name="pool")
     said = []
     ops = stack.logged(lambda: said.extend(io(stack.guest, dev, *steps)))
     words = [f"{op.device[1:]} {'' if op.op == 'F' else op.op + ' '}{area(stack, op)}"

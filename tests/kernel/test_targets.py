@@ -185,6 +185,13 @@ def test_volumes_by_message_alone(make_stack):
     assert io(s.guest, dev, "r:0:64") == ["opo"]
 
 
+def test_pool_device_takes_no_data(make_stack):
+    s = make_stack()
+    s.create()
+    assert io(s.guest, "/dev/mapper/pool", "r:0:8", "w:0:8:a") == ["EIO", "EIO"]
+    assert s.status("pool")["state"] == "running"
+
+
 def test_mode_switches_keep_data(make_stack):
     s = make_stack()
     dev = s.create("vol", "--mode", "writeback", "--cutoff", "0")
@@ -322,6 +329,22 @@ def test_removal_by_force(make_stack):
     s.guest.run("dmsetup remove vol && dmsetup remove pool")
     s.activate()
     assert io(s.guest, dev, "r:0:8") == ["a"]
+
+
+def test_wiped_volume(make_stack):
+    """A volume whose table is replaced under load: what had been acknowledged is there."""
+    s = make_stack()
+    dev = s.create("vol", "--mode", "writeback", "--cutoff", "0")
+    io(s.guest, dev, "w:0:128:a")
+    table = s.table()
+    job = s.guest.run_bg(f"fio --name=t --filename={dev} --rw=randwrite --bs=4k --direct=1 "
+                         "--thread --ioengine=libaio --iodepth=8 --offset=1m --size=8m")
+    s.guest.run("sleep 0.2; dmsetup wipe_table vol")
+    job.wait(check=False)
+    assert io(s.guest, dev, "r:0:128") == ["EIO"]
+    assert s.status("pool")["volumes"] == 0
+    s.load("vol", table)
+    assert io(s.guest, dev, "r:0:128") == ["a"]
 
 
 def test_deferred_removal(make_stack):
