@@ -6,6 +6,7 @@
 
 #define RING 200	/* not a power of two */
 #define MAX_BLOCKS (RING / 8)
+#define LAST_PLACE (RING - MAX_BLOCKS)	/* an entry begins here or before */
 #define MAX_ENTRIES 4096
 
 static struct hybrid_geometry g;
@@ -456,18 +457,19 @@ static void lost_in_the_middle(void **state)
 static void lost_shows_last_lap(void **state)
 {
 	u8 saved[HYBRID_META_BLOCK_SIZE];
-	u32 n;
+	u32 n, lap;
 
-	for (n = 0; n < RING; n++)
+	for (n = 0; n <= LAST_PLACE; n++)
 		put(10);
+	lap = nr_entries;
 	j.tail = j.head;
-	assert_true(j.head == RING);
 	for (n = 0; n < 10; n++) {
 		if (n == 4)
 			memcpy(saved, block_of(4), sizeof(saved));
 		put(10);
 	}
-	replays(RING, RING + 10);
+	assert_true(at[lap] == RING);
+	replays(lap, lap + 10);
 	memcpy(block_of(4), saved, sizeof(saved));
 	damaged(RING, RING, BEHIND);
 	damaged(RING, RING + 4, BEHIND);
@@ -477,38 +479,82 @@ static void lost_shows_last_lap(void **state)
 /* Far behind, and across the end of the ring. */
 static void lost_long_ago(void **state)
 {
-	u64 tail = RING - 20;
+	u64 tail = LAST_PLACE - 20;
 	u32 n;
 
 	start_at(tail);
-	for (n = 0; n < RING; n++)
+	for (n = 0; n <= LAST_PLACE; n++)
 		put(1);
-	memset(block_of(tail), 0, HYBRID_META_BLOCK_SIZE);
-	for (n = 1; n < RING - 1; n++)
-		memset(block_of(tail + n), 0, HYBRID_META_BLOCK_SIZE);
+	assert_true(j.head == tail + RING);
+	for (n = 0; n < LAST_PLACE; n++)
+		memset(block_of(at[n]), 0, HYBRID_META_BLOCK_SIZE);
 	damaged(tail, tail, BEHIND);
-	memset(block_of(tail + n), 0, HYBRID_META_BLOCK_SIZE);
+	memset(block_of(at[n]), 0, HYBRID_META_BLOCK_SIZE);
 	assert_int_equal(replay(tail, tail), 0);
 }
 
 /* ---- the end of the ring ------------------------------------------------- */
 
+/* Where the largest entry would wrap, none begins, however small. */
+static void begins(void **state)
+{
+	u32 place, blocks;
+
+	for (place = LAST_PLACE - 2; place < RING; place++)
+		for (blocks = 1; blocks <= MAX_BLOCKS; blocks += 8) {
+			nr_entries = 0;
+			start_at(4 * RING + place);
+			put_blocks(blocks);
+			assert_true(at[0] == (place <= LAST_PLACE ? 4 * RING + place : 5 * RING));
+		}
+}
+
+/*
+ * The last entry before the wrap was lost: what stands at the start of the ring
+ * does not make a gap of it.
+ */
+static void lost_before_the_wrap(void **state)
+{
+	u32 blocks, n;
+
+	for (blocks = 1; blocks <= MAX_BLOCKS; blocks++) {
+		start_at((2 * blocks + 1) * RING + LAST_PLACE - 2);
+		nr_entries = 0;
+		first[0] = next_record;
+		put_blocks(2);
+		put_blocks(blocks);
+		put_blocks(2);
+		put_blocks(1);
+		assert_true(at[1] % RING == LAST_PLACE && at[2] % RING == 0);
+		replays(0, 4);
+		for (n = 0; n < 3; n++) {
+			u8 *p = block_of(at[n]);
+
+			p[100] ^= 1;
+			damaged(at[0], at[0], BEHIND);
+			if (n)
+				damaged(at[1], at[1], BEHIND);
+			p[100] ^= 1;
+		}
+	}
+}
+
 static void gap(void **state)
 {
+	u64 n;
 	u32 room;
 
 	for (room = 1; room < MAX_BLOCKS; room++) {
 		hybrid_journal_destroy(&j);
 		setup(NULL);
 		/* the gap is full of what looks like entries of the last lap */
-		start_at(0);
-		while (j.head < RING)
-			put(1);
-		start_at(2 * RING - room - 2);
-		nr_entries = 0;
-		first[0] = next_record;
-		put_blocks(2);
-		put_blocks(room + 1);
+		for (n = 0; n < RING; n++) {
+			hybrid_entry_seal(j.entry, &id, n, 0);
+			memcpy(ring[n], j.entry, HYBRID_META_BLOCK_SIZE);
+		}
+		start_at(RING + LAST_PLACE - room);
+		put_blocks(MAX_BLOCKS);
+		put_blocks(1 + room / 2);
 		put_blocks(1);
 		assert_true(at[1] == 2 * RING);
 		replays(0, 3);
@@ -601,12 +647,13 @@ static void hostile_over_the_end(void **state)
 {
 	struct hybrid_journal_entry *e;
 
-	start_at(RING - 2);
+	start_at(LAST_PLACE - 1);
 	put_blocks(1);
 	put_blocks(1);
+	assert_true(at[1] == LAST_PLACE);
 	e = block_of(at[1]);
-	e->header.blocks = cpu_to_le32(2);
-	e->header.count = cpu_to_le32(records_in(2));
+	e->header.blocks = cpu_to_le32(MAX_BLOCKS + 1);
+	e->header.count = cpu_to_le32(records_in(MAX_BLOCKS + 1));
 	seal_again(e, 1);
 	replays(0, 1);
 }
@@ -676,6 +723,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(lost_in_the_middle, setup, teardown),
 		cmocka_unit_test_setup_teardown(lost_shows_last_lap, setup, teardown),
 		cmocka_unit_test_setup_teardown(lost_long_ago, setup, teardown),
+		cmocka_unit_test_setup_teardown(begins, setup, teardown),
+		cmocka_unit_test_setup_teardown(lost_before_the_wrap, setup, teardown),
 		cmocka_unit_test_setup_teardown(gap, setup, teardown),
 		cmocka_unit_test_setup_teardown(other_epoch, setup, teardown),
 		cmocka_unit_test_setup_teardown(hostile, setup, teardown),
