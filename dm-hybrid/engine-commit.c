@@ -51,13 +51,19 @@ void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 	act(acts, op);
 }
 
-/* A write to the origin ended: a flush that begins from now on covers it. */
-void origin_written(struct hybrid_engine *e, struct hybrid_volume *v)
+/*
+ * A write to the origin ended: a flush that begins from now on covers it.  What
+ * was written back is durable in the cache, and dirty on record, until then: no
+ * user's flush needs to wait for that.
+ */
+void origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user)
 {
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(v->last_write, v->epoch);
+	if (user)
+		v->last_user_write = v->epoch;
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
@@ -82,6 +88,7 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 			   struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = op->volume;
+	int failed = op->error_origin;	/* the next flush may reuse op */
 	struct hybrid_io *io, *n;
 	unsigned long flags;
 	LIST_HEAD(done);
@@ -91,8 +98,8 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 	spin_lock_irqsave(&e->lock, flags);
 	v->flush_busy = false;
 	/* A flush that failed may have lost writes: no later one can make them good. */
-	if (op->error_origin && !v->flush_error)
-		v->flush_error = op->error_origin;
+	if (failed && !v->flush_error)
+		v->flush_error = failed;
 	error = v->flush_error;
 	if (!error)
 		WRITE_ONCE(v->flushed, v->flush_target);
@@ -110,7 +117,7 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	/* What waits for records that can never go out must not wait for ever. */
-	for (set = 0; op->error_origin && set < e->map.nr_sets; set++)
+	for (set = 0; failed && set < e->map.nr_sets; set++)
 		wake_set(e, set, WAIT_RECORD, acts);
 	list_for_each_entry_safe(io, n, &done, link) {
 		list_del_init(&io->link);
@@ -128,7 +135,7 @@ void flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actio
 	bool taken = false;
 
 	spin_lock_irqsave(&e->lock, flags);
-	if (v->flush_error || v->last_write > v->flushed) {
+	if (v->flush_error || v->last_user_write > v->flushed) {
 		taken = true;
 		list_add_tail(&io->link, &v->flush_next);
 		origin_flush_locked(e, v, acts);
@@ -197,11 +204,16 @@ static void record(struct hybrid_engine *e, u32 set, u32 i, const struct hybrid_
 		   u64 valid, u64 dirty)
 {
 	struct hybrid_set *s = &e->map.set[set];
+	u64 jdirty = block_mask(e, s, MASK_JDIRTY, i);
+	u64 jclean = block_mask(e, s, MASK_JVALID, i) & ~jdirty;
 
 	hybrid_journal_block(&e->journal, hybrid_map_cblock(&e->map, set, i),
 			     v ? v->info.instance : 0, hybrid_key_block(s->key[i]), valid, dirty);
-	if (block_mask(e, s, MASK_JDIRTY, i) & ~dirty)
+	if (jdirty & ~dirty)
 		s->ending |= region_bit(i);
+	/* A block that leaves is in TRANSIT; that says the same of it alone. */
+	if (v && (jclean & ~valid) && !(s->dopen & region_bit(i)))
+		s->dropping |= region_bit(i);
 	set_put_mask(&e->map, s, MASK_JVALID, i, valid);
 	put_jdirty(e, s, i, dirty);
 	mark_leaf(e, set, i);
@@ -517,6 +529,7 @@ static void commit_applied(struct hybrid_engine *e, struct hybrid_actions *acts)
 		else if (!r->instance)
 			removal_durable(e, set, i);
 		s->ending = 0;
+		s->dropping = 0;
 		waiting = !list_empty(&s->waiting) || !list_empty(&s->waiting_ranges);
 		spin_unlock_irqrestore(&s->lock, flags);
 		if (waiting)

@@ -108,6 +108,7 @@ struct hybrid_volume {
 	bool cache_flushing;		/* the present commit makes that durable */
 	/* A write that ended in epoch n is covered by a flush that began at n or later. */
 	u64 epoch, last_write, flushed;
+	u64 last_user_write;		/* not by writeback: users' flushes cover it */
 	bool flush_busy, flush_again;
 	bool flush_lazy;		/* lazy records wait for it */
 	bool gated;			/* records that a user's flush needs wait for it */
@@ -130,7 +131,8 @@ struct hybrid_volume {
 	struct hybrid_superblock *sb_block;
 	/* Ranges being discarded */
 	struct list_head ranges;	/* ios */
-	struct list_head range_waiters;
+	struct list_head range_waiters;	/* ios that overlap one of them */
+	struct list_head range_queue;	/* ranges for which there is no room */
 	u32 nr_ranges;			/* READ_ONCE without the lock */
 	u32 nr_jobs;
 	spinlock_t stream_lock;		/* the streams */
@@ -362,7 +364,7 @@ void join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_ac
 void flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
 void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 			 struct hybrid_actions *acts);
-void origin_written(struct hybrid_engine *e, struct hybrid_volume *v);
+void origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user);
 /* Ask for the region to be opened; caller holds the set's lock. */
 void open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
 void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts);

@@ -192,7 +192,7 @@ static bool fill_forbidden(struct hybrid_engine *e, struct hybrid_set *s, int i)
 
 	if (i < 0)
 		return false;
-	if (replaced_granules(e, s, i))
+	if (replaced_granules(e, s, i) || (s->dropping & region_bit(i)))
 		return true;
 	if (s->dopen & region_bit(i))
 		return false;
@@ -380,6 +380,11 @@ static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	}
 	if (i < 0)
 		return false;
+	/* Until the record is durable, what it drops counts as clean (J4). */
+	if (s->dropping & region_bit(i)) {
+		wait_in_set(s, io, WAIT_RECORD);
+		return true;
+	}
 	/* Nothing can make a write durable under a record that will never end. */
 	if (io->fua && READ_ONCE(v->flush_error) &&
 	    (io->to_origin & block_mask(e, s, MASK_JDIRTY, i))) {
@@ -758,7 +763,7 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 	if (io->to_origin) {
 		if (error_origin)
 			count(io->volume, HYBRID_ORIGIN_ERRORS);
-		origin_written(e, io->volume);
+		origin_written(e, io->volume, true);
 	}
 	if (error_cache) {
 		atomic64_inc(&e->st_errors);

@@ -15,6 +15,9 @@
  */
 #include "engine-internal.h"
 
+/* Ranges of a volume that may be in flight: each write looks at all of them. */
+#define MAX_RANGES 64
+
 static bool overlaps(const struct hybrid_io *r, u64 sector, u32 count)
 {
 	return r->sector < sector + count && sector < r->sector + r->count;
@@ -117,7 +120,7 @@ static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 		io->wait = WAIT_RECORD;
 		return true;
 	}
-	if (!record_first(e, io->set, i, acts)) {
+	if ((s->dropping & region_bit(i)) || !record_first(e, io->set, i, acts)) {
 		io->wait = WAIT_RECORD;
 		return true;
 	}
@@ -149,12 +152,15 @@ static bool range_enter(struct hybrid_engine *e, struct hybrid_io *io)
 {
 	struct hybrid_volume *v = io->volume;
 	unsigned long flags;
-	bool entered;
+	bool full, entered;
 
 	spin_lock_irqsave(&e->lock, flags);
+	full = v->nr_ranges >= MAX_RANGES;
 	/* One at a time where they overlap. */
-	entered = !find_range(v, io->sector, io->count);
-	if (entered) {
+	entered = !full && !find_range(v, io->sector, io->count);
+	if (full) {
+		list_add_tail(&io->link, &v->range_queue);
+	} else if (entered) {
 		list_add_tail(&io->link, &v->ranges);
 		WRITE_ONCE(v->nr_ranges, v->nr_ranges + 1);
 		WRITE_ONCE(e->nr_ranges, e->nr_ranges + 1);
@@ -167,10 +173,26 @@ static bool range_enter(struct hybrid_engine *e, struct hybrid_io *io)
 	return entered;
 }
 
+/* The next of those for which there was no room. */
+static struct hybrid_io *next_queued(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	struct hybrid_io *io = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	if (v->nr_ranges < MAX_RANGES)
+		io = list_first_entry_or_null(&v->range_queue, struct hybrid_io, link);
+	if (io)
+		list_del_init(&io->link);
+	spin_unlock_irqrestore(&e->lock, flags);
+	return io;
+}
+
 static void range_leave(struct hybrid_engine *e, struct hybrid_io *io,
 			struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = io->volume;
+	struct hybrid_io *next;
 	unsigned long flags;
 	LIST_HEAD(waiters);
 
@@ -181,6 +203,8 @@ static void range_leave(struct hybrid_engine *e, struct hybrid_io *io,
 	list_splice_init(&v->range_waiters, &waiters);
 	spin_unlock_irqrestore(&e->lock, flags);
 	rerun_list(e, &waiters, acts);
+	while ((next = next_queued(e, v)))
+		rerun(e, next, acts);
 }
 
 /* Phase 2, from io->cursor on; false: it waits, by io->wait_link. */
@@ -261,7 +285,7 @@ bool range_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
 {
 	u64 b;
 
-	origin_written(e, io->volume);
+	origin_written(e, io->volume, true);
 	if (error) {
 		count(io->volume, HYBRID_ORIGIN_ERRORS);
 		io->error = error;

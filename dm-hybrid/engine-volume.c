@@ -38,6 +38,7 @@ struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 	INIT_LIST_HEAD(&v->sb_waiters);
 	INIT_LIST_HEAD(&v->ranges);
 	INIT_LIST_HEAD(&v->range_waiters);
+	INIT_LIST_HEAD(&v->range_queue);
 	spin_lock_init(&v->stream_lock);
 	return v;
 }

@@ -220,7 +220,7 @@ static void window_written(struct hybrid_engine *e, struct hybrid_op *op,
 
 	if (op->error_origin)
 		count(job->volume, HYBRID_ORIGIN_ERRORS);
-	origin_written(e, job->volume);
+	origin_written(e, job->volume, false);
 	window_end(e, job, !op->error_origin, acts);
 }
 

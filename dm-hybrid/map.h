@@ -70,6 +70,7 @@ struct hybrid_set {
 	u64 jopen;		/* regions open, as the last submitted record says */
 	u64 dopen;		/* regions durably open that no submitted record closes */
 	u64 ending;		/* regions with a record on its way that ends a dirty granule */
+	u64 dropping;		/* ... a clean one, not covered by an open region */
 	u64 wanted;		/* regions that somebody waits to see open */
 	u64 recent;		/* regions written since the last interval */
 	u64 aged;		/* ... in the interval before */
