@@ -43,11 +43,12 @@
  * -------
  * The journal is a ring of metadata blocks.  Journal block number n, which only
  * ever grows, stands at place n modulo the size of the ring.  An entry is one
- * write of 1 ... HYBRID_JOURNAL_ENTRY_BLOCKS blocks under one checksum; it does
- * not wrap: where it would, it starts at the next multiple of the ring's size,
- * and the skipped blocks hold nothing.  Replay starts at the root's
- * journal_tail and takes entries of the root's epoch, in order, until the next
- * one is not valid.  It must reach the root's journal_head.
+ * write of up to HYBRID_JOURNAL_ENTRY_LIMIT blocks under one checksum.  It
+ * begins behind the one before it; but where the largest entry would wrap, every
+ * entry begins at the next multiple of the ring's size, and the skipped blocks
+ * hold nothing.  Replay starts at the root's journal_tail and takes entries of
+ * the root's epoch, in order, until the next one is not valid.  It must reach
+ * the root's journal_head.
  *
  * Records state absolutely what is so after them; replaying one twice is
  * harmless.
@@ -269,6 +270,9 @@ struct hybrid_map_leaf {
 /* Journal ------------------------------------------------------------------ */
 
 #define HYBRID_JOURNAL_ENTRY_BLOCKS	64
+/* ... in a ring of that many blocks */
+#define HYBRID_JOURNAL_ENTRY_LIMIT(ring) \
+	((ring) / 8 < HYBRID_JOURNAL_ENTRY_BLOCKS ? (ring) / 8 : HYBRID_JOURNAL_ENTRY_BLOCKS)
 #define HYBRID_JOURNAL_MIN_BLOCKS	128
 #define HYBRID_JOURNAL_MAX_BLOCKS	1048576	/* 4 GiB */
 

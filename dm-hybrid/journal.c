@@ -5,8 +5,7 @@ int hybrid_journal_create(struct hybrid_journal *j, const struct hybrid_geometry
 {
 	memset(j, 0, sizeof(*j));
 	j->g = g;
-	/* Two entries and the gap before a wrap must always fit. */
-	j->max_blocks = min_t(u32, HYBRID_JOURNAL_ENTRY_BLOCKS, g->journal_blocks / 8);
+	j->max_blocks = HYBRID_JOURNAL_ENTRY_LIMIT(g->journal_blocks);
 	j->entry = vzalloc(HYBRID_JOURNAL_ENTRY_BLOCKS * HYBRID_META_BLOCK_SIZE);
 	return j->entry ? 0 : -ENOMEM;
 }
@@ -66,10 +65,7 @@ void hybrid_journal_regions(struct hybrid_journal *j, u32 set, u64 open)
 
 u64 hybrid_journal_seal(struct hybrid_journal *j, const struct hybrid_ident *id)
 {
-	u32 bytes = sizeof(struct hybrid_block_header) + j->nr * sizeof(struct hybrid_record);
-
-	j->place = hybrid_journal_place(j->g, j->head,
-					DIV_ROUND_UP(bytes, HYBRID_META_BLOCK_SIZE));
+	j->place = hybrid_journal_place(j->g, j->head, j->max_blocks);
 	j->blocks = hybrid_entry_seal(j->entry, id, j->place, j->nr);
 	return hybrid_journal_sector(j->g, j->place);
 }
@@ -107,18 +103,14 @@ static int read_entry(struct hybrid_journal *j, const struct hybrid_ident *id, u
 	return r;
 }
 
-/* The entry at j->head, or at the start of the ring where it did not fit. */
+/*
+ * The entry that follows.  Where it stands does not depend on its size, so that
+ * one that was lost before the wrap cannot be taken for a gap.
+ */
 static int read_next(struct hybrid_journal *j, const struct hybrid_ident *id,
 		     hybrid_read_fn read, void *context, const char **why)
 {
-	u64 wrap = hybrid_journal_place(j->g, j->head, j->g->journal_blocks);
-	int r;
-
-	j->place = j->head;
-	r = read_entry(j, id, j->place, read, context, why);
-	if (r != -ENODATA || wrap == j->head || wrap - j->head >= HYBRID_JOURNAL_ENTRY_BLOCKS)
-		return r;
-	j->place = wrap;
+	j->place = hybrid_journal_place(j->g, j->head, j->max_blocks);
 	return read_entry(j, id, j->place, read, context, why);
 }
 
