@@ -8,20 +8,21 @@
 #include "policy.h"
 
 #define HYBRID_POLICY_MODULE(type, policy_name, description)		\
-static int __init type##_module_init(void)				\
-{									\
-	return hybrid_policy_register(&(type));				\
-}									\
-module_init(type##_module_init);					\
+	MODULE_ALIAS("dm-hybrid-policy-" policy_name);			\
+	MODULE_DESCRIPTION("dm-hybrid " description);			\
+	MODULE_LICENSE("GPL");						\
 									\
-static void __exit type##_module_exit(void)				\
-{									\
-	hybrid_policy_unregister(&(type));				\
-}									\
-module_exit(type##_module_exit);					\
+	static int __init type##_module_init(void)			\
+	{								\
+		return hybrid_policy_register(&(type));			\
+	}								\
 									\
-MODULE_ALIAS("dm-hybrid-policy-" policy_name);				\
-MODULE_DESCRIPTION("dm-hybrid " description);				\
-MODULE_LICENSE("GPL")
+	static void __exit type##_module_exit(void)			\
+	{								\
+		hybrid_policy_unregister(&(type));			\
+	}								\
+									\
+	module_init(type##_module_init);				\
+	module_exit(type##_module_exit)
 
 #endif
