@@ -511,8 +511,17 @@ int hybrid_engine_load(struct hybrid_engine *e, const char **why)
 
 int hybrid_engine_restart(struct hybrid_engine *e, const char **why)
 {
+	int r;
+
 	*why = "the pool has failed";
 	if (e->failed)
 		return -EIO;
-	return start(e, why);
+	r = start(e, why);
+	if (r) {
+		/* The device died meanwhile: its volumes go on without it (P5). */
+		e->stopping = false;
+		e->loaded = true;
+		WRITE_ONCE(e->failed, true);
+	}
+	return r;
 }

@@ -319,18 +319,20 @@ static bool any_draining(struct hybrid_engine *e)
 static u32 writeback_depth(struct hybrid_engine *e, bool *all)
 {
 	u64 dirty = (u64)atomic_read(&e->nr_dirty) * 100;
-	u64 total = e->g->nr_blocks;
+	u64 total = e->g->nr_blocks, low = total * e->config.low_watermark;
+	u32 depth;
 
 	*all = true;
 	if (!dirty || e->writeback_paused || e->failed || !e->loaded || e->stopping)
 		return 0;
 	if (e->draining || e->writeback_urgent || dirty > total * e->config.high_watermark)
 		return e->nr_writeback_jobs;
-	if (dirty > total * e->config.low_watermark) {
+	if (dirty > low) {
 		if (e->config.writeback_rate && !e->writeback_credit)
 			return any_draining(e) ? e->nr_writeback_jobs : 0;
-		/* Yield to foreground I/O, use idle time. */
-		return e->foreground ? 2 : e->nr_writeback_jobs;
+		/* Yield to foreground I/O, use idle time, and stop at the watermark. */
+		depth = e->foreground ? 2 : e->nr_writeback_jobs;
+		return min_t(u64, depth, 1 + div_u64(dirty - low, 100 * window_blocks(e)));
 	}
 	*all = false;
 	return any_draining(e) ? e->nr_writeback_jobs : 0;

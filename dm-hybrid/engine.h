@@ -269,7 +269,8 @@ int hybrid_engine_load(struct hybrid_engine *e, const char **why);
 
 /*
  * Blocking.  The same after hybrid_engine_stop() in the same life of the
- * engine: nothing is read, the clean mark is taken off the disk.
+ * engine: nothing is read, the clean mark is taken off the disk.  If that cannot
+ * be written the pool has failed: it serves what it can, as after any failure.
  */
 int hybrid_engine_restart(struct hybrid_engine *e, const char **why);
 
