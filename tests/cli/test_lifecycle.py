@@ -257,6 +257,28 @@ def test_drain_shows_progress(kernel, volume):
     assert lines[0]["dirty_bytes"] == 60 * 65536
 
 
+def test_drain_says_what_it_did(kernel, volume):
+    kernel.change(dirty_vol=100)
+    out = kernel.ok("drain", "vol")
+    assert re.fullmatch(r"vol: 100 dirty blocks at the start; up to 6\.25m written back in "
+                        r"[0-9]+\.[0-9] s, nothing is dirty\n", out), out
+    assert kernel.ok("drain", "vol") == "vol: nothing is dirty\n"
+    assert kernel.ok("drain", "vol", "-q") == ""
+
+
+@pytest.mark.parametrize("option", ["--json", "--progress-json"])
+def test_drain_says_what_it_did_in_json(kernel, volume, option):
+    kernel.change(dirty_vol=100)
+    lines = [json.loads(line) for line in kernel.ok("drain", "vol", option).splitlines()]
+    assert len(lines) == (1 if option == "--json" else 3)
+    assert all("written_bytes" not in line for line in lines[:-1])
+    seconds = lines[-1].pop("seconds")
+    assert 0.25 <= seconds < 20
+    assert lines[-1] == {"name": "vol", "state": "clean", "dirty_blocks": 0, "dirty_bytes": 0,
+                         "total_blocks": 100, "dirty_blocks_at_start": 100,
+                         "written_bytes": 100 * 65536}
+
+
 def test_drain_without_waiting(kernel, volume):
     kernel.change(dirty_vol=1 << 30)
     kernel.ok("drain", "vol", "--no-wait")

@@ -21,7 +21,8 @@ struct progress {
 	const struct command_line *cl;
 	const char *name;
 	uint64_t block_bytes;
-	uint64_t total;		/* dirty blocks, the most seen */
+	uint64_t at_start;	/* dirty blocks */
+	uint64_t total;		/* the most seen */
 	struct timespec start;
 	bool bar;
 };
@@ -51,18 +52,27 @@ static double elapsed(const struct progress *p)
 	       (double)(now.tv_nsec - p->start.tv_nsec) / 1e9;
 }
 
-static void print_progress_json(const struct progress *p, uint64_t dirty, const char *state)
+static void add_number(struct json_object *line, const char *key, uint64_t value)
+{
+	json_object_object_add(line, key, json_object_new_uint64(value));
+}
+
+static void print_json(const struct progress *p, uint64_t dirty, const char *state, bool last)
 {
 	struct json_object *line = json_object_new_object();
+	char seconds[32];
 
 	json_object_object_add(line, "name", json_object_new_string(p->name));
 	json_object_object_add(line, "state", json_object_new_string(state));
-	json_object_object_add(line, "dirty_blocks", json_object_new_uint64(dirty));
-	json_object_object_add(line, "dirty_bytes",
-			       json_object_new_uint64(dirty * p->block_bytes));
-	json_object_object_add(line, "total_blocks", json_object_new_uint64(p->total));
-	json_object_object_add(line, "seconds",
-			       json_object_new_int64((int64_t)elapsed(p)));
+	add_number(line, "dirty_blocks", dirty);
+	add_number(line, "dirty_bytes", dirty * p->block_bytes);
+	add_number(line, "total_blocks", p->total);
+	if (last) {
+		add_number(line, "dirty_blocks_at_start", p->at_start);
+		add_number(line, "written_bytes", p->total * p->block_bytes);
+	}
+	snprintf(seconds, sizeof(seconds), "%.3f", elapsed(p));
+	json_object_object_add(line, "seconds", json_object_new_double_s(elapsed(p), seconds));
 	puts(json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN));
 	fflush(stdout);
 	json_object_put(line);
@@ -84,15 +94,37 @@ static void print_bar(const struct progress *p, uint64_t dirty)
 	fprintf(stderr, "] %s left, %s/s \033[K", left, rate);
 }
 
-static void show(struct progress *p, uint64_t dirty, const char *state)
+static void show(struct progress *p, uint64_t dirty)
 {
 	/* Writes that come in meanwhile make more dirty */
 	if (dirty > p->total)
 		p->total = dirty;
 	if (p->cl->given[OPT_PROGRESS_JSON])
-		print_progress_json(p, dirty, state);
+		print_json(p, dirty, "draining", false);
 	else if (p->bar)
 		print_bar(p, dirty);
+}
+
+/* What was done: the same in words and in JSON. */
+static void show_result(const struct progress *p)
+{
+	char size[32];
+
+	if (p->cl->given[OPT_PROGRESS_JSON] || p->cl->given[OPT_JSON]) {
+		print_json(p, 0, "clean", true);
+		return;
+	}
+	if (p->bar)
+		print_bar(p, 0);
+	if (p->bar)
+		fputc('\n', stderr);
+	if (!p->total) {
+		hybrid_note("%s: nothing is dirty", p->name);
+		return;
+	}
+	hybrid_format_size(size, sizeof(size), p->total * p->block_bytes, 'h');
+	hybrid_note("%s: %llu dirty blocks at the start; up to %s written back in %.1f s, nothing is dirty",
+		    p->name, (unsigned long long)p->at_start, size, elapsed(p));
 }
 
 static uint64_t block_bytes(const struct hybrid_node *node)
@@ -136,7 +168,7 @@ static int wait_clean(struct hybrid_node *node, struct progress *p)
 			return r;
 		if (!dirty_blocks(node) && !is_draining(node))
 			return 0;
-		show(p, dirty_blocks(node), "draining");
+		show(p, dirty_blocks(node));
 		if (interrupted)
 			return cancel(node);
 		/* Written again after the drain had ended: drain again */
@@ -156,6 +188,7 @@ int drain_and_wait(const struct command_line *cl, struct hybrid_node *node)
 	struct sigaction action = { .sa_handler = on_interrupt };
 	struct progress p = {
 		.cl = cl, .name = node->name, .block_bytes = block_bytes(node),
+		.at_start = dirty_blocks(node), .total = dirty_blocks(node),
 		.bar = isatty(STDERR_FILENO) && !hybrid_output.quiet,
 	};
 	int r;
@@ -167,8 +200,8 @@ int drain_and_wait(const struct command_line *cl, struct hybrid_node *node)
 	if (!r)
 		r = wait_clean(node, &p);
 	if (!r)
-		show(&p, 0, "clean");
-	if (p.bar && !cl->given[OPT_PROGRESS_JSON])
+		show_result(&p);
+	else if (p.bar && !cl->given[OPT_PROGRESS_JSON])
 		fputc('\n', stderr);
 	signal(SIGINT, SIG_DFL);
 	signal(SIGTERM, SIG_DFL);
@@ -195,8 +228,6 @@ int command_drain(const struct command_line *cl)
 		r = hybrid_dm_message(node->name, "drain", NULL);
 	} else {
 		r = drain_and_wait(cl, node);
-		if (!r && !cl->given[OPT_PROGRESS_JSON])
-			hybrid_note("%s: nothing is dirty", node->name);
 	}
 out:
 	hybrid_inventory_free(&inv);
