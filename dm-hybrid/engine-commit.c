@@ -445,24 +445,32 @@ static bool commit_needed(struct hybrid_engine *e)
 	return e->commit_wanted || e->lazy_wanted || !list_empty(&e->commit_next);
 }
 
-/* The waiters wait for flushes of the origins that the assembly found missing. */
+/*
+ * Those of the waiters whose volume has records that only a flush of its origin
+ * lets out wait for that, or fail where no flush can help any more.
+ */
 static void commit_wait_origins(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v;
-	bool flushing = false;
+	struct hybrid_io *io, *n;
 
 	e->gated = false;
-	list_for_each_entry(v, &e->open_volumes, open_link) {
+	list_for_each_entry(v, &e->open_volumes, open_link)
+		if (v->gated && !v->flush_error)
+			origin_flush_locked(e, v, acts);
+	list_for_each_entry_safe(io, n, &e->commit_now, link) {
+		v = io->volume;
 		if (!v->gated)
 			continue;
-		v->gated = false;
-		if (v->flush_error)
-			continue;
-		flushing = true;
-		origin_flush_locked(e, v, acts);
+		if (v->flush_error) {
+			list_del_init(&io->link);
+			complete_io(io, v->flush_error, acts);
+		} else {
+			list_move_tail(&io->link, &e->commit_gated);
+		}
 	}
-	if (flushing)
-		list_splice_tail_init(&e->commit_now, &e->commit_gated);
+	list_for_each_entry(v, &e->open_volumes, open_link)
+		v->gated = false;
 }
 
 /* Prepare a commit in meta_op; false: there was nothing to do. */
