@@ -72,6 +72,49 @@ def test_the_printed_tables_make_the_same_devices(guest):
     assert text(guest, "hybridctl table") == tables
 
 
+def scanned(guest):
+    r = guest.run("hybridctl scan --json -o all", check=False)
+    return {m["device"]: m["state"] for m in json.loads(r.out)["members"]}
+
+
+def test_a_member_below_other_devices_is_no_clone(guest):
+    """As with multipath: two paths to one disk, one device over both, one more over that."""
+    guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} -y")
+    guest.run("dd if=/dev/urandom of=/dev/mapper/vol bs=1M count=4 oflag=direct status=none")
+    digest = text(guest, "head -c 4M /dev/mapper/vol | md5sum")
+    guest.run("hybridctl deactivate vol")
+    before = scanned(guest)
+    assert set(before.values()) == {"ok"} and len(before) == 2
+    size = int(text(guest, f"blockdev --getsz {HDD}"))
+    half = size // 2
+    for path in ("p1", "p2"):
+        guest.run(f"dmsetup create {path} --table '0 {size} linear {HDD} 0'")
+    # Nothing above both: which of them?
+    assert list(scanned(guest).values()).count("refused") == 2
+    assert rc(guest, "hybridctl activate vol") == 4
+    guest.run("hybridctl deactivate --all")
+    guest.run(f"printf '0 {half} linear /dev/mapper/p1 0\n"
+              f"{half} {size - half} linear /dev/mapper/p2 {half}\n' | dmsetup create mpath")
+    guest.run(f"dmsetup create top --table '0 {size} linear /dev/mapper/mpath 0'")
+    found = scanned(guest)
+    assert set(found.values()) == {"ok"} and len(found) == 2
+    assert "/dev/mapper/top" in found
+    # Named in any order
+    for devices in (f"{HDD} /dev/mapper/top", f"/dev/mapper/top {HDD}"):
+        r = json.loads(text(guest, f"hybridctl scan --json {devices}"))
+        assert [m["device"] for m in r["members"]] == ["/dev/mapper/top"]
+    guest.run("hybridctl activate --all")
+    assert "/dev/mapper/top" in text(guest, "hybridctl table vol")
+    assert text(guest, "head -c 4M /dev/mapper/vol | md5sum") == digest
+    guest.run("hybridctl deactivate vol")
+    # A device above a part of it only is not the member, and does not hide it.
+    guest.run(f"dmsetup create part --table '0 {half} linear /dev/mapper/top 0'")
+    assert scanned(guest)["/dev/mapper/top"] == "ok"
+    for name in ("part", "top", "mpath", "p2", "p1"):
+        guest.run(f"dmsetup remove {name}")
+    assert scanned(guest) == before
+
+
 def test_what_the_kernel_refuses_is_undone_and_explained(guest):
     r = guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} --policy nosuch -y",
                   check=False)

@@ -78,40 +78,64 @@ static void mark_twins(struct hybrid_member *a, struct hybrid_member *b)
 	b->ok = false;
 }
 
-/*
- * One member seen through two devices is no clone if one is made of the other
- * (multipath, md, a partition of full size): the upper one counts.
- */
-static void resolve_twins(struct hybrid_inventory *inv)
+static bool same_member(const struct hybrid_member *a, const struct hybrid_member *b)
 {
-	struct hybrid_member *a, *b;
-	bool drop[2];
-
-	for (a = inv->members; a < inv->members + inv->nr_members; a++) {
-		for (b = a + 1; b < inv->members + inv->nr_members; b++) {
-			if (!a->copies || !b->copies ||
-			    memcmp(a->sb.member_uuid, b->sb.member_uuid, 16))
-				continue;
-			drop[0] = a->devno && b->devno && hybrid_devno_held(a->devno, b->devno);
-			drop[1] = a->devno && b->devno && hybrid_devno_held(b->devno, a->devno);
-			if (drop[0])
-				a->copies = 0;
-			else if (drop[1] || (a->devno && a->devno == b->devno))
-				b->copies = 0;
-			else
-				mark_twins(a, b);
-		}
-	}
+	return a != b && a->sb.role && b->sb.role &&
+	       !memcmp(a->sb.member_uuid, b->sb.member_uuid, 16);
 }
 
-static void drop_resolved(struct hybrid_inventory *inv)
+/* @lower is that member, too, but what is above it is to be used. */
+static bool is_covered(const struct hybrid_inventory *inv, const struct hybrid_member *lower)
 {
+	const struct hybrid_member *m;
+
+	for (m = inv->members; m < inv->members + inv->nr_members; m++) {
+		if (!m->ok || !same_member(m, lower))
+			continue;
+		if (hybrid_sysfs_built_on(m->devno, lower->devno))
+			return true;
+		/* Named twice */
+		if (m < lower && m->devno && m->devno == lower->devno)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * One member seen through two devices is no clone if one is made of the other
+ * (multipath, md, dm-linear): the topmost counts.  First all that are covered
+ * go: two paths to one disk are unrelated but for what is above both.
+ */
+static int drop_covered(struct hybrid_inventory *inv)
+{
+	bool *covered = calloc(inv->nr_members + 1, sizeof(*covered));
 	unsigned int i, kept = 0;
 
+	if (!covered)
+		return hybrid_nomem();
 	for (i = 0; i < inv->nr_members; i++)
-		if (inv->members[i].copies || !inv->members[i].ok)
+		covered[i] = is_covered(inv, &inv->members[i]);
+	for (i = 0; i < inv->nr_members; i++) {
+		if (covered[i])
+			hybrid_verbose("%s: the same member is seen through a device above it",
+				       inv->members[i].path);
+		else
 			inv->members[kept++] = inv->members[i];
+	}
 	inv->nr_members = kept;
+	free(covered);
+	return 0;
+}
+
+static void refuse_twins(struct hybrid_inventory *inv)
+{
+	struct hybrid_member *a, *b;
+
+	for (a = inv->members; a < inv->members + inv->nr_members; a++)
+		for (b = a + 1; b < inv->members + inv->nr_members; b++)
+			if (same_member(a, b) && !hybrid_sysfs_built_on(a->devno, b->devno) &&
+			    !hybrid_sysfs_built_on(b->devno, a->devno))
+				mark_twins(a, b);
 }
 
 static int scan_members(struct hybrid_inventory *inv, char * const *paths,
@@ -131,8 +155,9 @@ static int scan_members(struct hybrid_inventory *inv, char * const *paths,
 			r = hybrid_sysfs_each(look_at_each, &scan);
 		free(skip);
 	}
-	resolve_twins(inv);
-	drop_resolved(inv);
+	if (!r)
+		r = drop_covered(inv);
+	refuse_twins(inv);
 	return r;
 }
 

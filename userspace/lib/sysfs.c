@@ -233,6 +233,28 @@ bool hybrid_sysfs_share_disk(dev_t a, dev_t b)
 	return false;
 }
 
+/* @disk: that @lower is a partition of, or @lower.  multipath holds disks, not partitions. */
+static bool built_on(dev_t upper, dev_t lower, dev_t disk, int depth)
+{
+	DIR *dir = open_subdir(whole_disk(upper), "slaves");
+	const char *name;
+	bool found = false;
+	dev_t slave;
+
+	while (dir && !found && depth < DEPTH_MAX && (name = next_entry(dir)))
+		found = kname_devno(name, &slave) &&
+			(slave == lower || slave == disk ||
+			 built_on(slave, lower, disk, depth + 1));
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+bool hybrid_sysfs_built_on(dev_t upper, dev_t lower)
+{
+	return upper && lower && built_on(upper, lower, whole_disk(lower), 0);
+}
+
 /* Whether $HYBRID_SCAN_ONLY, kernel names with blanks between, allows it. */
 static bool scan_allowed(const char *kname)
 {

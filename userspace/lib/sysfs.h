@@ -24,6 +24,12 @@ bool hybrid_sysfs_disk_id(dev_t devno, char *buf, size_t len);
 bool hybrid_sysfs_share_disk(dev_t a, dev_t b);
 
 /*
+ * Whether @upper is made of @lower, directly or through any number of devices
+ * between them (multipath, md, dm, and partitions of such).
+ */
+bool hybrid_sysfs_built_on(dev_t upper, dev_t lower);
+
+/*
  * Call @fn for each block device, or for those that $HYBRID_SCAN_ONLY names;
  * stops at, and returns, the first non-zero.
  */
