@@ -145,6 +145,7 @@ def test_write_to_clean_cached_data_waits_for_an_open_record(stack, mode):
 def test_read_hit_is_one_read(stack):
     dev = stack.create("vol", *CUTOFF)
     io(stack.guest, dev, "r:0:128")
+    quiet(stack)
     words, _, _ = story(stack, "r:0:8", "r:64:64", "r:3:1")
     assert words == ["ssd R data"] * 3
 
