@@ -31,7 +31,7 @@ DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config 
 	linux-source-6.1 linux-headers-amd64 sparse clang \
 	libdevmapper-dev libblkid-dev libudev-dev libjson-c-dev uuid-dev scdoc \
 	dmsetup fio e2fsprogs xfsprogs python3 python3-pytest python3-pytest-xdist \
-	qemu-system-x86 linux-image-amd64 busybox-static cpio
+	libcmocka-dev qemu-system-x86 linux-image-amd64 busybox-static cpio
 
 # The parts, as far as they are there.
 SUBDIRS := $(patsubst %/Makefile,%,$(wildcard userspace/Makefile))
