@@ -191,15 +191,12 @@ static void step_root(struct hybrid_engine *e)
 	e->meta_op.fua = true;
 }
 
-bool checkpoint_step(struct hybrid_engine *e)
+void checkpoint_step(struct hybrid_engine *e)
 {
 	struct hybrid_op *op = &e->meta_op;
 
 	op->mem = e->cp_mem;
 	op->segments = e->meta_segment;
-	op->nr_segments = 0;
-	op->preflush = false;
-	op->fua = false;
 	if (e->cp_phase == CP_LEAVES) {
 		step_leaves(e);
 		if (!op->nr_segments) {
@@ -215,7 +212,6 @@ bool checkpoint_step(struct hybrid_engine *e)
 	if (e->cp_phase == CP_ROOT)
 		step_root(e);
 	e->st_metadata_writes += op->nr_segments;
-	return true;
 }
 
 /* The write that the last step prepared has ended. */

@@ -38,15 +38,7 @@ void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 	v->flush_target = v->epoch;
 	WRITE_ONCE(v->epoch, v->epoch + 1);
 	list_splice_tail_init(&v->flush_next, &v->flush_now);
-	op->type = HYBRID_OP_FLUSH;
-	op->write = true;
-	op->origin = true;
-	op->volume = v;
-	op->io = NULL;
-	op->nr_segments = 0;
-	op->error_origin = 0;
-	op->error_cache = 0;
-	op->done = origin_flushed;
+	op_begin(op, HYBRID_OP_FLUSH, true, v, origin_flushed);
 	count(v, HYBRID_ORIGIN_FLUSHES);
 	act(acts, op);
 }
@@ -375,19 +367,10 @@ static bool assemble(struct hybrid_engine *e)
 
 /* ---- the metadata state machine ------------------------------------------ */
 
-static void meta_op(struct hybrid_engine *e, u8 type, enum meta_state state)
+static void meta_op(struct hybrid_engine *e, enum hybrid_op_type type, enum meta_state state)
 {
-	struct hybrid_op *op = &e->meta_op;
-
 	WRITE_ONCE(e->meta_state, state);
-	op->type = type;
-	op->write = true;
-	op->origin = false;
-	op->volume = NULL;
-	op->io = NULL;
-	op->error_cache = 0;
-	op->error_origin = 0;
-	op->done = meta_work;
+	op_begin(&e->meta_op, type, true, NULL, meta_work);
 }
 
 static void commit_write(struct hybrid_engine *e)
@@ -509,7 +492,6 @@ static bool commit_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 	if (!waiters)
 		return false;
 	meta_op(e, HYBRID_OP_FLUSH, META_FLUSH);
-	e->meta_op.nr_segments = 0;
 	e->st_cache_flushes++;
 	return true;
 }
@@ -655,11 +637,11 @@ static bool meta_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (commit && room && commit_begin(e, acts))
 		return true;
-	if (e->cp_phase != CP_NONE && checkpoint_step(e)) {
-		meta_op(e, HYBRID_OP_META, META_CHECKPOINT);
-		return true;
-	}
-	return false;
+	if (e->cp_phase == CP_NONE)
+		return false;
+	meta_op(e, HYBRID_OP_META, META_CHECKPOINT);
+	checkpoint_step(e);
+	return true;
 }
 
 /* Process context: an operation ended, or there is something to begin. */

@@ -246,6 +246,26 @@ static inline void act(struct hybrid_actions *acts, struct hybrid_op *op)
 	list_add_tail(&op->link, &acts->list);
 }
 
+/* A fresh operation; the caller adds what its type needs. @v: whose origin, or NULL. */
+static inline void op_begin(struct hybrid_op *op, enum hybrid_op_type type, bool write,
+			    struct hybrid_volume *v,
+			    void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
+					 struct hybrid_actions *acts))
+{
+	op->type = type;
+	op->write = write;
+	op->origin = v;
+	op->volume = v;
+	op->fua = false;
+	op->preflush = false;
+	op->io = NULL;
+	op->nr_segments = 0;
+	op->buffer_offset = 0;
+	op->error_cache = 0;
+	op->error_origin = 0;
+	op->done = done;
+}
+
 static inline void count(struct hybrid_volume *v, enum hybrid_counter c)
 {
 	this_cpu_inc(v->counters->c[c]);
@@ -333,6 +353,11 @@ void jobs_destroy(struct hybrid_engine *e);
 struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type,
 			   struct hybrid_volume *v, struct hybrid_io *io);
 void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts);
+/* The job's next operation: between its buffer and the devices, no segments yet. */
+void job_transfer(struct hybrid_job *job, bool write,
+		  void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
+			       struct hybrid_actions *acts));
+void job_segment(struct hybrid_job *job, bool origin, u64 sector, u32 offset, u32 sectors);
 struct hybrid_job *job_find(struct hybrid_engine *e, struct hybrid_set *s, u64 key);
 void fill_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set, u32 i,
 		struct hybrid_io *io, struct hybrid_actions *acts);
@@ -376,8 +401,8 @@ void checkpoint_destroy(struct hybrid_engine *e);
 void mark_leaf(struct hybrid_engine *e, u32 set, u32 i);
 void mark_volume_leaf(struct hybrid_engine *e, u32 id);
 void checkpoint_begin(struct hybrid_engine *e);
-/* Prepare the next write in meta_op; false: the checkpoint is complete. */
-bool checkpoint_step(struct hybrid_engine *e);
+/* Add the next write to meta_op, which the caller began. */
+void checkpoint_step(struct hybrid_engine *e);
 void checkpoint_step_done(struct hybrid_engine *e);
 
 /* engine-volume.c */

@@ -139,28 +139,16 @@ struct hybrid_job *job_find(struct hybrid_engine *e, struct hybrid_set *s, u64 k
 	return NULL;
 }
 
-static void transfer(struct hybrid_job *job, bool write,
-		     void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
-				  struct hybrid_actions *acts))
+void job_transfer(struct hybrid_job *job, bool write,
+		  void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
+			       struct hybrid_actions *acts))
 {
-	struct hybrid_op *op = &job->op;
-
-	op->type = HYBRID_OP_TRANSFER;
-	op->write = write;
-	op->fua = false;
-	op->preflush = false;
-	op->volume = job->volume;
-	op->io = NULL;
-	op->segments = job->segment;
-	op->nr_segments = 0;
-	op->buffer = job->buffer;
-	op->buffer_offset = 0;
-	op->error_cache = 0;
-	op->error_origin = 0;
-	op->done = done;
+	op_begin(&job->op, HYBRID_OP_TRANSFER, write, job->volume, done);
+	job->op.segments = job->segment;
+	job->op.buffer = job->buffer;
 }
 
-static void add_segment(struct hybrid_job *job, bool origin, u64 sector, u32 offset, u32 sectors)
+void job_segment(struct hybrid_job *job, bool origin, u64 sector, u32 offset, u32 sectors)
 {
 	struct hybrid_segment *seg = &job->segment[job->op.nr_segments++];
 
@@ -168,6 +156,24 @@ static void add_segment(struct hybrid_job *job, bool origin, u64 sector, u32 off
 	seg->sector = sector;
 	seg->offset = offset;
 	seg->count = sectors;
+}
+
+/* Give @io its data from the job's buffer. */
+static void copy_out(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+		     void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
+				  struct hybrid_actions *acts),
+		     struct hybrid_actions *acts)
+{
+	struct hybrid_op *op = &io->op;
+
+	io->job = job;
+	op_begin(op, HYBRID_OP_COPY_OUT, false, NULL, done);
+	op->io = io;
+	op->volume = io->volume;
+	op->buffer = job->buffer;
+	op->buffer_offset = io->sector & (e->g->block_sectors - 1);
+	op->count = io->count;
+	act(acts, op);
 }
 
 /* ---- fill ---------------------------------------------------------------- */
@@ -212,29 +218,19 @@ void fill_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set, u32 i,
 	hybrid_set_flags(s, i, BLOCK_BUSY, 0);
 	list_add_tail(&job->link, &s->jobs);
 	list_add_tail(&io->link, &job->readers);
-	transfer(job, false, fill_read);
+	job_transfer(job, false, fill_read);
 	first <<= shift;
-	add_segment(job, true, origin_sector(e, v, job->key, 0) + first, first,
+	job_segment(job, true, origin_sector(e, v, job->key, 0) + first, first,
 		    min((last + 1) << shift, sectors) - first);
 	act(acts, &job->op);
 }
 
-/* Give @io its data from the buffer.  Caller holds the set's lock. */
-static void copy_out(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
-		     struct hybrid_actions *acts)
+/* Caller holds the set's lock. */
+static void fill_serve(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+		       struct hybrid_actions *acts)
 {
-	struct hybrid_op *op = &io->op;
-
 	job->copies++;
-	io->job = job;
-	op->type = HYBRID_OP_COPY_OUT;
-	op->io = io;
-	op->volume = io->volume;
-	op->buffer = job->buffer;
-	op->buffer_offset = io->sector & (e->g->block_sectors - 1);
-	op->count = io->count;
-	op->done = fill_copied;
-	act(acts, op);
+	copy_out(e, job, io, fill_copied, acts);
 }
 
 bool fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
@@ -243,7 +239,7 @@ bool fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io
 	if (io->mask & ~job->readable)
 		return false;
 	if (job->in_buffer)
-		copy_out(e, job, io, acts);
+		fill_serve(e, job, io, acts);
 	else
 		list_add_tail(&io->link, &job->readers);
 	return true;
@@ -330,13 +326,13 @@ static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 	job->in_buffer = true;
 	list_for_each_entry_safe(io, next, &job->readers, link) {
 		list_del_init(&io->link);
-		copy_out(e, job, io, acts);
+		fill_serve(e, job, io, acts);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
 	sectors = block_sectors(e, job->volume, job->key);
-	transfer(job, true, fill_written);
+	job_transfer(job, true, fill_written);
 	for (; (n = next_run(job->mask, &at)); at += n)
-		add_segment(job, false, cache_sector(e, job->set, job->block[0], at), at << shift,
+		job_segment(job, false, cache_sector(e, job->set, job->block[0], at), at << shift,
 			    min(n << shift, sectors - (at << shift)));
 	act(acts, &job->op);
 }
@@ -374,7 +370,7 @@ static void staged_segment(struct hybrid_engine *e, struct hybrid_job *job, stru
 	u64 base = origin ? origin_sector(e, io->volume, io->key, 0)
 			  : cache_sector(e, io->set, io->idx, 0);
 
-	add_segment(job, origin, base + from, from, to - from);
+	job_segment(job, origin, base + from, from, to - from);
 }
 
 static void staged_read_done(struct hybrid_engine *e, struct hybrid_op *op,
@@ -399,7 +395,7 @@ void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid
 	job->key = io->key;
 	job->io = io;
 	INIT_LIST_HEAD(&job->link);
-	transfer(job, write, write ? staged_write_done : staged_read_done);
+	job_transfer(job, write, write ? staged_write_done : staged_read_done);
 	for (at = 0; (n = next_run(io->to_cache, &at)); at += n)
 		staged_segment(e, job, io, false, at, n);
 	for (at = 0; (n = next_run(io->to_origin, &at)); at += n)
@@ -452,14 +448,5 @@ static void staged_read_done(struct hybrid_engine *e, struct hybrid_op *op,
 		job_put(e, job, acts);
 		return;
 	}
-	io->job = job;
-	op = &io->op;
-	op->type = HYBRID_OP_COPY_OUT;
-	op->io = io;
-	op->volume = io->volume;
-	op->buffer = job->buffer;
-	op->buffer_offset = io->sector & (e->g->block_sectors - 1);
-	op->count = io->count;
-	op->done = staged_copied;
-	act(acts, op);
+	copy_out(e, job, io, staged_copied, acts);
 }

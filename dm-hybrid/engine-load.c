@@ -423,12 +423,8 @@ static int write_checkpoint(struct hybrid_engine *e)
 
 	checkpoint_begin(e);
 	while (e->cp_phase != CP_NONE) {
+		op_begin(&e->meta_op, HYBRID_OP_META, true, NULL, NULL);
 		checkpoint_step(e);
-		e->meta_op.type = HYBRID_OP_META;
-		e->meta_op.write = true;
-		e->meta_op.origin = false;
-		e->meta_op.volume = NULL;
-		e->meta_op.io = NULL;
 		r = e->ops->do_op(e, &e->meta_op);
 		if (r) {
 			e->cp_phase = CP_NONE;

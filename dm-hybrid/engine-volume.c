@@ -66,19 +66,12 @@ static void sb_write_copy(struct hybrid_volume *v, struct hybrid_op *op)
 	v->sb_segment.sector = sector;
 	v->sb_segment.offset = 0;
 	v->sb_segment.count = HYBRID_META_BLOCK_SECTORS;
-	op->type = HYBRID_OP_META;
-	op->write = true;
-	op->origin = true;
+	op_begin(op, HYBRID_OP_META, true, v, sb_written);
 	op->fua = true;
 	op->preflush = true;
-	op->volume = v;
-	op->io = NULL;
 	op->mem = v->sb_block;
 	op->segments = &v->sb_segment;
 	op->nr_segments = 1;
-	op->error_cache = 0;
-	op->error_origin = 0;
-	op->done = sb_written;
 }
 
 /* Under the engine's lock: write both copies for what is wanted now. */
@@ -300,12 +293,7 @@ static int flush_origin(struct hybrid_volume *v)
 {
 	struct hybrid_op *op = &v->flush_op;
 
-	op->type = HYBRID_OP_FLUSH;
-	op->write = true;
-	op->origin = true;
-	op->volume = v;
-	op->io = NULL;
-	op->nr_segments = 0;
+	op_begin(op, HYBRID_OP_FLUSH, true, v, NULL);
 	return v->e->ops->do_op(v->e, op);
 }
 

@@ -28,27 +28,6 @@ static u32 window_blocks(const struct hybrid_engine *e)
 	return 1U << e->g->window_shift;
 }
 
-static void window_op(struct hybrid_job *job, bool write,
-		      void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
-				   struct hybrid_actions *acts))
-{
-	struct hybrid_op *op = &job->op;
-
-	op->type = HYBRID_OP_TRANSFER;
-	op->write = write;
-	op->fua = false;
-	op->preflush = false;
-	op->volume = job->volume;
-	op->io = NULL;
-	op->segments = job->segment;
-	op->nr_segments = 0;
-	op->buffer = job->buffer;
-	op->buffer_offset = 0;
-	op->error_cache = 0;
-	op->error_origin = 0;
-	op->done = done;
-}
-
 /* Granules of the window's block @k that the job moves. */
 static u64 job_mask(const struct hybrid_engine *e, u64 mask, u32 k)
 {
@@ -134,19 +113,14 @@ bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *a
 	spin_lock_irqsave(&e->lock, flags);
 	e->nr_active_writebacks++;
 	spin_unlock_irqrestore(&e->lock, flags);
-	window_op(job, false, window_read);
+	job_transfer(job, false, window_read);
 	for (k = 0; k < window_blocks(e); k++) {
 		u32 base = k * e->g->granules;
 		u64 mask = job_mask(e, job->mask, k);
 
-		for (at = 0; (n = next_run(mask, &at)); at += n) {
-			struct hybrid_segment *seg = &job->segment[job->op.nr_segments++];
-
-			seg->origin = false;
-			seg->sector = cache_sector(e, set, job->block[k], at);
-			seg->offset = (base + at) << shift;
-			seg->count = window_sectors(e, job, base + at, n);
-		}
+		for (at = 0; (n = next_run(mask, &at)); at += n)
+			job_segment(job, false, cache_sector(e, set, job->block[k], at),
+				    (base + at) << shift, window_sectors(e, job, base + at, n));
 	}
 	act(acts, &job->op);
 	return true;
@@ -201,15 +175,10 @@ static void window_read(struct hybrid_engine *e, struct hybrid_op *op,
 		window_end(e, job, false, acts);
 		return;
 	}
-	window_op(job, true, window_written);
-	for (at = 0; (n = next_run(job->mask, &at)); at += n) {
-		struct hybrid_segment *seg = &job->segment[job->op.nr_segments++];
-
-		seg->origin = true;
-		seg->sector = origin_sector(e, job->volume, job->key, at);
-		seg->offset = at << shift;
-		seg->count = window_sectors(e, job, at, n);
-	}
+	job_transfer(job, true, window_written);
+	for (at = 0; (n = next_run(job->mask, &at)); at += n)
+		job_segment(job, true, origin_sector(e, job->volume, job->key, at), at << shift,
+			    window_sectors(e, job, at, n));
 	act(acts, &job->op);
 }
 
