@@ -30,7 +30,7 @@ each = +@for d in $(SUBDIRS); do $(MAKE) -C $$d $(1) || exit 1; done
 DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config rsync \
 	linux-source-6.1 linux-headers-amd64 sparse clang \
 	libdevmapper-dev libblkid-dev libudev-dev libjson-c-dev uuid-dev scdoc \
-	dmsetup fio e2fsprogs xfsprogs python3 python3-pytest python3-pytest-xdist \
+	dmsetup fio e2fsprogs xfsprogs mount procps python3 python3-pytest python3-pytest-xdist \
 	libcmocka-dev qemu-system-x86 linux-image-amd64 busybox-static cpio
 
 # The parts, as far as they are there.
@@ -141,7 +141,7 @@ check-sim:
 # that only the tests use.
 DEMO_DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config rsync \
 	linux-source-6.1 libdevmapper-dev libblkid-dev libudev-dev libjson-c-dev uuid-dev \
-	dmsetup fio e2fsprogs xfsprogs python3
+	dmsetup fio e2fsprogs xfsprogs mount procps python3
 
 demo:
 	@echo "Installing what is missing, building the guest's kernel (some minutes the first" \
