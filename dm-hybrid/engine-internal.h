@@ -40,7 +40,6 @@ enum io_wait {
 	WAIT_BUSY = 1 << 2,	/* the job that works on the block */
 	WAIT_OVERLAP = 1 << 3,	/* an overlapping write in flight */
 	WAIT_RECORD = 1 << 4,	/* the record of what ended a dirty granule */
-	WAIT_ANY = 0xff,
 };
 
 enum job_type {
@@ -124,7 +123,6 @@ struct hybrid_volume {
 	u8 sb_writing;
 	u8 sb_copy;
 	bool sb_busy;
-	int sb_error;
 	struct list_head sb_waiters;
 	struct hybrid_op sb_op;
 	struct hybrid_segment sb_segment;

@@ -24,29 +24,26 @@ struct loader {
 	u32 nr_volumes;
 };
 
-static int read_blocks(void *context, u64 sector, u32 blocks, void *mem)
+static int read_blocks(struct hybrid_engine *e, u64 sector, u32 blocks, void *mem)
 {
-	struct hybrid_engine *e = context;
 	struct hybrid_segment seg = {
 		.sector = sector,
 		.count = blocks * HYBRID_META_BLOCK_SECTORS,
 	};
-	struct hybrid_op op = {
-		.type = HYBRID_OP_META,
-		.mem = mem,
-		.segments = &seg,
-		.nr_segments = 1,
-	};
+	struct hybrid_op op = { .mem = mem, .segments = &seg };
 
 	INIT_LIST_HEAD(&op.link);
+	op_begin(&op, HYBRID_OP_META, false, NULL, NULL);
+	op.nr_segments = 1;
 	return e->ops->do_op(e, &op);
 }
 
 static int flush_cache(struct hybrid_engine *e)
 {
-	struct hybrid_op op = { .type = HYBRID_OP_FLUSH, .write = true };
+	struct hybrid_op op = { .mem = NULL };
 
 	INIT_LIST_HEAD(&op.link);
+	op_begin(&op, HYBRID_OP_FLUSH, true, NULL, NULL);
 	return e->ops->do_op(e, &op);
 }
 
@@ -338,8 +335,16 @@ static int load_map(struct loader *l, u32 nr, void *mem)
 	return 0;
 }
 
-static int apply_record(struct loader *l, const struct hybrid_record *r)
+static int replay_read(void *context, u64 sector, u32 blocks, void *mem)
 {
+	struct loader *l = context;
+
+	return read_blocks(l->e, sector, blocks, mem);
+}
+
+static int replay_apply(void *context, const struct hybrid_record *r)
+{
+	struct loader *l = context;
 	struct hybrid_engine *e = l->e;
 	u32 where = le32_to_cpu(r->where), set = where / e->map.set_size;
 
@@ -351,25 +356,6 @@ static int apply_record(struct loader *l, const struct hybrid_record *r)
 	mark_leaf(e, set, where % e->map.set_size);
 	return load_block(l, set, where % e->map.set_size, le32_to_cpu(r->instance),
 			  le64_to_cpu(r->oblock), le64_to_cpu(r->valid), le64_to_cpu(r->dirty));
-}
-
-struct replay {
-	struct hybrid_engine *e;
-	struct loader *l;
-};
-
-static int replay_read(void *context, u64 sector, u32 blocks, void *mem)
-{
-	struct replay *rp = context;
-
-	return read_blocks(rp->e, sector, blocks, mem);
-}
-
-static int replay_apply(void *context, const struct hybrid_record *r)
-{
-	struct replay *rp = context;
-
-	return apply_record(rp->l, r);
 }
 
 static int check_resolved(struct loader *l, u32 set)
@@ -455,7 +441,6 @@ static int load(struct loader *l)
 {
 	struct hybrid_engine *e = l->e;
 	struct hybrid_root_info root = { .sequence = 0 };
-	struct replay rp = { .e = e, .l = l };
 	u32 set;
 	int r;
 
@@ -478,7 +463,7 @@ static int load(struct loader *l)
 		r = load_leaves(l, HYBRID_VOLUME_LEAVES, e->g->nr_leaves, load_map);
 	if (!r && !(root.flags & HYBRID_ROOT_CLEAN))
 		r = hybrid_journal_replay(&e->journal, &e->id, root.journal_head, replay_read,
-					  replay_apply, &rp, l->why);
+					  replay_apply, l, l->why);
 	if (r)
 		return damaged(r);
 	for (set = 0; !r && set < e->map.nr_sets; set++) {
