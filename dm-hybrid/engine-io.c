@@ -771,6 +771,14 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 	}
 	spin_lock_irqsave(&s->lock, flags);
 	if (error_cache && !READ_ONCE(e->failed) && write_redirects(e, s, io)) {
+		list_del_init(&io->link);
+		/* Others write parts of the same granules to the cache: after them. */
+		if (write_in_flight(s, io->key, io->mask)) {
+			wait_in_set(s, io, WAIT_OVERLAP);
+			spin_unlock_irqrestore(&s->lock, flags);
+			return false;
+		}
+		list_add_tail(&io->link, &s->inflight);
 		io->to_origin = io->mask;
 		io->to_cache = 0;
 		io->commit = false;
