@@ -136,6 +136,7 @@ void oracle_submit(struct oracle *o, u64 sector, u32 count, u32 version, bool ze
 	u64 s;
 
 	sim_now++;
+	o->newest = version;
 	for (s = sector; s < sector + count; s++) {
 		struct entry *e;
 
@@ -150,6 +151,7 @@ void oracle_submit(struct oracle *o, u64 sector, u32 count, u32 version, bool ze
 		e->submit = sim_now;
 		e->complete = SIM_NEVER;
 		e->version = version;
+		e->until = U32_MAX;
 		o->touched[s >> o->touched_shift] = 1;
 		activate(o, s);
 	}
@@ -167,6 +169,7 @@ void oracle_done(struct oracle *o, u64 sector, u32 count, u32 version, int error
 		if (!e)
 			continue;
 		e->complete = sim_now;
+		e->until = o->newest;
 		e->maybe = error;
 		e->durable = durable && !error;
 		if (e->durable)
@@ -230,16 +233,10 @@ void oracle_flush(struct oracle *o, u64 started, u64 oldest_read)
 /* ---- Reads ---------------------------------------------------------------- */
 
 /* Was @val written, or on its way, before discard @e ended? */
-static bool older(struct oracle *o, const struct entry *e, u64 sector, val_t val)
+static bool older(const struct oracle *o, const struct entry *e, u64 sector, val_t val)
 {
-	struct entry *x;
-
-	if (val_owner(val) != o->owner || val_sector(val) != sector)
-		return false;
-	if (val_version(val) <= e->version)
-		return true;
-	x = find_version(o, sector, val_version(val));
-	return x && x->submit < e->complete;
+	return val_owner(val) == o->owner && val_sector(val) == sector &&
+	       val_version(val) <= e->until;
 }
 
 static bool matches(struct oracle *o, const struct entry *e, u64 sector, val_t val,
@@ -322,6 +319,8 @@ static void crash_sector(struct oracle *o, u64 sector)
 	for_each_entry(o, sector, e) {
 		if (e->wild && !e->durable)
 			e->val = 0;
+		if (e->complete == SIM_NEVER)
+			e->until = o->newest;
 		e->durable = true;
 		e->maybe = false;
 		e->submit = sim_now;
@@ -355,6 +354,7 @@ void oracle_forget(struct oracle *o)
 		e->wild = true;
 		e->durable = true;
 		e->version = U32_MAX;
+		e->until = U32_MAX;
 		e->submit = sim_now;
 		e->complete = sim_now;
 		activate(o, s);

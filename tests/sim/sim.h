@@ -252,6 +252,7 @@ struct entry {
 	val_t val;		/* wild: 0, or what it turned out to be */
 	u64 submit, complete;	/* complete SIM_NEVER: in flight */
 	u32 version;
+	u32 until;		/* wild: the newest version submitted when it ended */
 	u32 next;
 	bool durable;
 	bool maybe;		/* failed: may have happened */
@@ -264,6 +265,7 @@ struct oracle {
 	u32 *head;
 	struct entry *pool;
 	u32 nr, cap, free;
+	u32 newest;		/* version */
 	u32 *active;		/* sectors about which something is open */
 	u32 nr_active, cap_active;
 	u8 *is_active;
