@@ -4,7 +4,8 @@
  *
  * device.c	disks with volatile write caches that tear, reorder and fail
  * world.c	carries out the engine's actions, one random step at a time
- * workload.c	what users and admins do, all of it drawn from the seed
+ * workload.c	a run: profile, formatting, lives and deaths, all of it drawn from the seed
+ * events.c	what users and admins do meanwhile
  * oracle.c	which values each sector may hold (promises P1 to P4)
  * linter.c	rules J1 to J11 on the stream of device operations
  * crash.c	cuts the power in a copy of the world, recovers, reads back
@@ -430,8 +431,23 @@ void crash_explore(struct world *w, u32 samples);
 
 /* ---- Workload ------------------------------------------------------------- */
 
+enum event {
+	EV_STEP, EV_READ, EV_WRITE, EV_FUA, EV_FLUSH, EV_DISCARD, EV_ZEROES, EV_TICK,
+	EV_MODE, EV_DRAIN, EV_EVICT, EV_CHECKPOINT, EV_REOPEN, EV_RESTART, EV_RECREATE,
+	EV_CUTOFF,
+	NR_EVENTS
+};
+
 extern bool sim_faults, sim_lint;
 void run_seed(u64 seed, char mode, u64 *hash);
+void one_event(struct world *w);
+u32 draw_mode(struct rng *r);
+void name_volume(struct world *w, struct volume *vol);
+void format_origin(struct world *w, struct volume *vol);
+/* These return false if the power went, or a promise is broken. */
+bool create_volume(struct world *w, struct volume *vol);
+bool open_volume(struct world *w, struct volume *vol);
+void restart(struct world *w);
 
 /* ---- Linter --------------------------------------------------------------- */
 
