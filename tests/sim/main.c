@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--hash]
- *     [--keep-going] [--no-linter]
+ *     [--keep-going] [--no-linter] [--limit S]
  *
  * Runs the seeds N ... N + M - 1, or as many as S seconds allow.  The last line
- * counts; the exit code is 1 if a promise or a rule was broken.
+ * counts; the exit code is 1 if a promise or a rule was broken.  --limit: a seed
+ * that takes more CPU seconds than that never ends.
  */
 #include <getopt.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,16 +29,18 @@ static const struct option options[] = {
 	{ "hash", no_argument, NULL, 'h' },
 	{ "keep-going", no_argument, NULL, 'k' },
 	{ "no-linter", no_argument, NULL, 'l' },
+	{ "limit", required_argument, NULL, 'c' },
 	{ }
 };
 
-/* An assertion of the engine's, or a wild pointer: say which seed it was. */
+/* An assertion of the engine's, a wild pointer, no end: say which seed it was. */
 static void died(int sig)
 {
 	struct world *w = sim_world;
 	char buf[128];
-	int n = snprintf(buf, sizeof(buf), "VIOLATION signal %d seed=%llu step=%u time=%llu%s\n",
-			 sig, w ? (unsigned long long)w->seed : 0, w ? w->step : 0,
+	int n = snprintf(buf, sizeof(buf), "VIOLATION %s %d seed=%llu step=%u time=%llu%s\n",
+			 sig == SIGVTALRM ? "endless" : "signal", sig,
+			 w ? (unsigned long long)w->seed : 0, w ? w->step : 0,
 			 (unsigned long long)sim_now,
 			 w && w->branch ? " in a crash state" : "");
 
@@ -59,6 +63,7 @@ int main(int argc, char **argv)
 	u64 seed = 1, count = 0, hash, n;
 	double limit = 0, start = seconds();
 	bool hashes = false, keep_going = false;
+	struct itimerval seed_limit = {};
 	char mode = 'A';
 	int c;
 
@@ -91,6 +96,9 @@ int main(int argc, char **argv)
 		case 'k':
 			keep_going = true;
 			break;
+		case 'c':
+			seed_limit.it_value.tv_sec = strtol(optarg, NULL, 0);
+			break;
 		default:
 			return 2;
 		}
@@ -101,11 +109,13 @@ int main(int argc, char **argv)
 	signal(SIGSEGV, died);
 	signal(SIGBUS, died);
 	signal(SIGFPE, died);
+	signal(SIGVTALRM, died);
 	for (n = 0; n < count; n++) {
 		u64 before = sim_violations;
 
 		if (limit && seconds() - start > limit)
 			break;
+		setitimer(ITIMER_VIRTUAL, &seed_limit, NULL);
 		run_seed(seed + n, mode, &hash);
 		sim_seeds++;
 		if (hashes || sim_trace)
