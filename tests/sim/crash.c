@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "sim.h"
+#include "coverage.h"
 
 /* ---- The state of the disks ------------------------------------------------- */
 
@@ -170,6 +171,8 @@ static void read_back(struct world *w)
 
 static void cut_again(struct world *w)
 {
+	coverage_death(w, false, 1);
+	w->deaths++;
 	cut_by_chance(w, &w->rng);
 	world_drop(w);
 }
@@ -263,6 +266,8 @@ static void copy_world(struct world *b, struct world *w, u32 sample)
 	b->crashed = false;
 	b->blocking = false;
 	b->crash_at = SIM_NEVER;
+	b->deaths++;
+	b->doing = 0;
 	b->e = NULL;
 	b->faulty = w->faulty;
 	b->rng = rng_fork(&w->brng, w->changes * 4096 + sample);
@@ -323,6 +328,7 @@ static void explore_one(struct world *w, u32 sample, bool by_mask)
 
 void crash_explore(struct world *w, u32 samples)
 {
+	u64 before = sim_crash_states;
 	u32 n = volatile_writes(w), i;
 
 	if (n <= EXHAUSTIVE_WRITES && samples > 1)
@@ -330,5 +336,6 @@ void crash_explore(struct world *w, u32 samples)
 			explore_one(w, i, true);
 	for (i = 0; i < samples && !w->stop; i++)
 		explore_one(w, (1 << EXHAUSTIVE_WRITES) + i, false);
+	coverage_death(w, false, sim_crash_states - before);
 	trace(w, 20, w->changes, n, "cut: %u volatile writes", n);
 }

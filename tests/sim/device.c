@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "sim.h"
+#include "coverage.h"
 
 u64 sim_now;
 bool undo_on;
@@ -286,6 +287,8 @@ void dreq_submit(struct dreq *r, struct rng *rng)
 	r->high = 0;
 	r->applied = r->kind == DREQ_FLUSH;
 	r->error = fails(r, rng) ? -EIO : 0;
+	if (r->error)
+		coverage_error(r);
 	if (v->nr_inflight == v->cap_inflight) {
 		v->cap_inflight = max_t(u32, 2 * v->cap_inflight, 64);
 		v->inflight = xrealloc(v->inflight, v->cap_inflight * sizeof(*v->inflight));

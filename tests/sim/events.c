@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* What happens while the engine runs: drawn from the seed, one at a time. */
 #include "sim.h"
+#include "coverage.h"
 
 static struct volume *pick_volume(struct world *w)
 {
@@ -172,7 +173,7 @@ static void recreate_event(struct world *w)
 	vol->unsure = true;
 	if (drop)
 		oracle_forget(vol->oracle);
-	r = hybrid_volume_delete(w->e, vol->id, drop);
+	r = DURING(w, PHASE_DELETE, hybrid_volume_delete(w->e, vol->id, drop));
 	if (w->crashed || w->stop)
 		return;
 	if (r == -EBUSY && !drop) {
@@ -181,7 +182,7 @@ static void recreate_event(struct world *w)
 		return;
 	}
 	if (!r)
-		r = hybrid_volume_forget(w->e, vol->id);
+		r = DURING(w, PHASE_FORGET, hybrid_volume_forget(w->e, vol->id));
 	if (w->crashed || w->stop)
 		return;
 	if (r && w->faulty) {

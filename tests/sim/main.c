@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--hash]
- *     [--keep-going] [--no-linter] [--limit S]
+ *     [--keep-going] [--no-linter] [--limit S] [--table]
  *
  * Runs the seeds N ... N + M - 1, or as many as S seconds allow.  The last line
  * counts; the exit code is 1 if a promise or a rule was broken.  --limit: a seed
- * that takes more CPU seconds than that never ends.
+ * that takes more CPU seconds than that never ends.  --table: which faults
+ * happened in which phases.
  */
 #include <getopt.h>
 #include <signal.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "sim.h"
+#include "coverage.h"
 
 u64 sim_seeds, sim_crash_states;
 
@@ -30,6 +32,7 @@ static const struct option options[] = {
 	{ "keep-going", no_argument, NULL, 'k' },
 	{ "no-linter", no_argument, NULL, 'l' },
 	{ "limit", required_argument, NULL, 'c' },
+	{ "table", no_argument, NULL, 'T' },
 	{ }
 };
 
@@ -62,7 +65,7 @@ int main(int argc, char **argv)
 {
 	u64 seed = 1, count = 0, hash, n;
 	double limit = 0, start = seconds();
-	bool hashes = false, keep_going = false;
+	bool hashes = false, keep_going = false, table = false;
 	struct itimerval seed_limit = {};
 	char mode = 'A';
 	int c;
@@ -99,6 +102,9 @@ int main(int argc, char **argv)
 		case 'c':
 			seed_limit.it_value.tv_sec = strtol(optarg, NULL, 0);
 			break;
+		case 'T':
+			table = true;
+			break;
 		default:
 			return 2;
 		}
@@ -128,6 +134,8 @@ int main(int argc, char **argv)
 				break;
 		}
 	}
+	if (table)
+		coverage_print();
 	printf("sim: seeds=%llu crash_states=%llu violations=%llu ios=%llu seconds=%.1f\n",
 	       (unsigned long long)sim_seeds, (unsigned long long)sim_crash_states,
 	       (unsigned long long)sim_violations, (unsigned long long)sim_ios,

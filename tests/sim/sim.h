@@ -8,6 +8,7 @@
  * events.c	what users and admins do meanwhile
  * oracle.c	which values each sector may hold (promises P1 to P4)
  * linter.c	rules J1 to J11 on the stream of device operations
+ * coverage.c	which faults happened in which phases
  * crash.c	cuts the power in a copy of the world, recovers, reads back
  * alloc.c	the engine's memory: what is leaked, what fails
  * main.c	seeds, options, the last line
@@ -385,6 +386,9 @@ struct world {
 	u64 ms;
 	bool branch;			/* a crash state: in order, no linter */
 	bool blocking;			/* inside a blocking call */
+	u8 doing;			/* enum sim_phase of a call under way, 0: none */
+	u32 deaths;			/* since the last clean stop */
+	u32 crash_phases;		/* when crashed was set */
 	bool crashed;
 	bool faulty;			/* errors may be returned */
 	bool pool_faulty;

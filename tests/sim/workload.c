@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "sim.h"
+#include "coverage.h"
 
 bool sim_faults;
 bool sim_lint = true;
@@ -247,6 +248,8 @@ static void crash(struct world *w, bool reset)
 	u32 i;
 
 	trace(w, 10, reset, 0, reset ? "RESET" : "POWER CUT");
+	coverage_death(w, reset, 1);
+	w->deaths++;
 	for (i = 0; i < w->nr_dev; i++) {
 		memset(&w->dev[i]->fault, 0, sizeof(w->dev[i]->fault));
 		if (reset)
@@ -268,7 +271,7 @@ bool create_volume(struct world *w, struct volume *vol)
 	int r;
 
 	vol->unsure = true;
-	r = hybrid_volume_create(w->e, vol->id, &vol->info);
+	r = DURING(w, PHASE_CREATE, hybrid_volume_create(w->e, vol->id, &vol->info));
 	if (w->crashed || w->stop)
 		return false;
 	if (r == -EEXIST && vol->created)
@@ -289,7 +292,7 @@ static bool settle_existence(struct world *w, struct volume *vol)
 		r = hybrid_volume_info(w->e, vol->id, &info);
 		vol->created = !r && info.state == HYBRID_VOLUME_ACTIVE;
 		if (!r && info.state == HYBRID_VOLUME_TOMBSTONE) {
-			r = hybrid_volume_forget(w->e, vol->id);
+			r = DURING(w, PHASE_FORGET, hybrid_volume_forget(w->e, vol->id));
 			if (w->crashed || w->stop)
 				return false;
 			if (r && !w->faulty)
@@ -381,6 +384,7 @@ static void destroy(struct world *w)
 {
 	hybrid_engine_destroy(w->e);
 	w->e = NULL;
+	w->deaths = 0;
 	if (!heap_empty(&w->heap))
 		violation(w, "memory", "destroy leaves %llu bytes",
 			  (unsigned long long)w->heap.bytes);
@@ -425,7 +429,7 @@ void restart(struct world *w)
 			world_suspend(w, w->vol[i]);
 	if (w->crashed || w->stop || !world_stop(w))
 		return;
-	r = hybrid_engine_restart(w->e, &why);
+	r = DURING(w, PHASE_RESTART, hybrid_engine_restart(w->e, &why));
 	if (w->crashed || w->stop)
 		return;
 	if (r && w->faulty) {

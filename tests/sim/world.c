@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "sim.h"
+#include "coverage.h"
 
 bool sim_trace;
 u64 sim_violations, sim_ios;
@@ -89,6 +90,7 @@ void world_before_change(struct world *w)
 	if (w->stop)
 		return;
 	if (w->changes >= w->crash_at) {
+		w->crash_phases = coverage_phases(w);
 		w->crashed = true;
 		return;
 	}
@@ -711,8 +713,10 @@ static void *sim_alloc_buffer(struct hybrid_engine *e, u32 sectors)
 {
 	struct world *w = world_of(e);
 
-	if (!w->branch && w->p.fail_alloc && rng_chance(&w->rng, w->p.fail_alloc))
+	if (!w->branch && w->p.fail_alloc && rng_chance(&w->rng, w->p.fail_alloc)) {
+		coverage_fault(FAULT_ALLOC);
 		return NULL;
+	}
 	return heap_alloc(&w->heap, sectors * sizeof(val_t), w->branch ? HEAP_RAW : HEAP_POISON);
 }
 
@@ -836,8 +840,9 @@ const char *world_boot(struct world *w, int *error)
 	sim_heap = &w->heap;
 	trace(w, T_LIFE, 0, 0, "boot");
 	*error = 0;
-	w->e = hybrid_engine_create(&w->sb, &sim_ops, w, hybrid_policy_get(w->p.policy),
-				    &w->p.config, error);
+	w->e = DURING(w, PHASE_LOAD,
+		      hybrid_engine_create(&w->sb, &sim_ops, w, hybrid_policy_get(w->p.policy),
+					   &w->p.config, error));
 	if (!w->e && w->p.fail_alloc) {
 		if (*error != -ENOMEM || !heap_empty(&w->heap))
 			violation(w, "memory", "create without memory: %d, %llu bytes left",
@@ -847,7 +852,7 @@ const char *world_boot(struct world *w, int *error)
 	}
 	if (!w->e)
 		return "create failed";
-	*error = hybrid_engine_load(w->e, &why);
+	*error = DURING(w, PHASE_LOAD, hybrid_engine_load(w->e, &why));
 	if (*error)
 		return why ? why : "(no reason given)";
 	world_check(w);
@@ -860,7 +865,8 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 
 	*why = NULL;
 	trace(w, T_LIFE, 1, vol->id, "open volume %u", vol->id);
-	r = hybrid_volume_open(w->e, vol->id, vol->origin->sectors, vol, &vol->v, why);
+	r = DURING(w, PHASE_OPEN, hybrid_volume_open(w->e, vol->id, vol->origin->sectors, vol,
+						     &vol->v, why));
 	if (r)
 		vol->v = NULL;
 	trace(w, T_LIFE, 2, r, "open of volume %u: %d %s", vol->id, r, *why ? *why : "");
@@ -911,7 +917,7 @@ void world_close(struct world *w, struct volume *vol)
 	if (w->crashed || w->stop)
 		return;
 	trace(w, T_LIFE, 3, vol->id, "close volume %u", vol->id);
-	r = hybrid_volume_close(w->e, vol->v);
+	r = DURING(w, PHASE_CLOSE, hybrid_volume_close(w->e, vol->v));
 	if (w->crashed || w->stop)
 		return;
 	if (r && !w->faulty)
@@ -920,7 +926,7 @@ void world_close(struct world *w, struct volume *vol)
 	world_check(w);
 }
 
-bool world_stop(struct world *w)
+static bool stop(struct world *w)
 {
 	struct hybrid_actions acts;
 	u32 n, ticks = 0;
@@ -945,4 +951,9 @@ bool world_stop(struct world *w)
 	}
 	violation(w, "liveness", "the pool does not stop");
 	return false;
+}
+
+bool world_stop(struct world *w)
+{
+	return DURING(w, PHASE_STOP, stop(w));
 }

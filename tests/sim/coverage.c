@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Which faults happened in which phases. */
+#include "coverage.h"
+#include "engine-internal.h"
+
+static u64 hits[NR_PHASES][NR_FAULTS];
+
+static const char * const phase_name[NR_PHASES] = {
+	[PHASE_LOAD] = "load", [PHASE_RECOVER] = "recover", [PHASE_CREATE] = "create",
+	[PHASE_OPEN] = "open", [PHASE_CLOSE] = "close", [PHASE_DELETE] = "delete",
+	[PHASE_FORGET] = "forget", [PHASE_SUSPEND] = "suspend", [PHASE_STOP] = "stop",
+	[PHASE_RESTART] = "restart", [PHASE_POLICY] = "policy", [PHASE_RUN] = "run",
+	[PHASE_FILL] = "fill", [PHASE_STAGED] = "staged", [PHASE_RANGE] = "range",
+	[PHASE_WRITEBACK] = "writeback", [PHASE_EVICT] = "evict", [PHASE_COMMIT] = "commit",
+	[PHASE_CHECKPOINT] = "checkpoint", [PHASE_JOURNAL_FULL] = "journal-full",
+	[PHASE_FLUSH] = "origin-flush", [PHASE_MARK] = "mark-origin", [PHASE_MODE] = "mode",
+	[PHASE_DRAIN] = "drain",
+};
+
+static const char * const fault_name[NR_FAULTS] = {
+	[FAULT_CUT] = "cut", [FAULT_CUT_AGAIN] = "cut2", [FAULT_CUT_THRICE] = "cut3",
+	[FAULT_RESET] = "reset", [FAULT_ALLOC] = "alloc",
+	[FAULT_CACHE_READ] = "cache-read", [FAULT_CACHE_WRITE] = "cache-write",
+	[FAULT_CACHE_FLUSH] = "cache-flush", [FAULT_ORIGIN_READ] = "origin-read",
+	[FAULT_ORIGIN_WRITE] = "origin-write", [FAULT_ORIGIN_FLUSH] = "origin-flush",
+};
+
+/* ---- What is under way ------------------------------------------------------ */
+
+static bool any_fill(struct hybrid_engine *e)
+{
+	struct hybrid_job *job;
+	u32 set;
+
+	for (set = 0; e->nr_busy_jobs && set < e->map.nr_sets; set++)
+		list_for_each_entry(job, &e->map.set[set].jobs, link)
+			if (job->type == JOB_FILL)
+				return true;
+	return false;
+}
+
+static bool any_leaving(struct hybrid_engine *e)
+{
+	u32 set, i;
+
+	for (set = 0; set < e->map.nr_sets; set++)
+		for (i = 0; i < e->map.set_size; i++)
+			if (e->map.set[set].flags[i] &
+			    (BLOCK_REMOVED | BLOCK_TRANSIT | BLOCK_GRACE))
+				return true;
+	return false;
+}
+
+static u32 user_phases(struct world *w)
+{
+	struct uio *u;
+	u32 p = 0;
+
+	list_for_each_entry(u, &w->uios, link) {
+		p |= BIT(PHASE_RUN);
+		if (u->io.job && u->io.job->type == JOB_STAGED && u->io.job->io == &u->io)
+			p |= BIT(PHASE_STAGED);
+	}
+	return p;
+}
+
+static u32 volume_phases(struct world *w)
+{
+	u32 i, p = 0;
+
+	for (i = 0; i < w->nr_vol; i++) {
+		struct hybrid_volume *v = w->vol[i]->v;
+
+		if (!v)
+			continue;
+		if (w->vol[i]->suspended)
+			p |= BIT(PHASE_SUSPEND);
+		if (v->flush_busy)
+			p |= BIT(PHASE_FLUSH);
+		if (v->sb_busy)
+			p |= BIT(PHASE_MARK);
+		if (!atomic_read(&v->nr_dirty) && !atomic_read(&v->nr_jdirty))
+			continue;
+		if (v->mode != HYBRID_MODE_WRITEBACK)
+			p |= BIT(PHASE_MODE);
+		else if (v->draining || w->e->draining)
+			p |= BIT(PHASE_DRAIN);
+	}
+	return p;
+}
+
+static u32 engine_phases(struct hybrid_engine *e)
+{
+	u32 p = 0;
+
+	if (e->nr_active_writebacks)
+		p |= BIT(PHASE_WRITEBACK);
+	if (e->nr_ranges)
+		p |= BIT(PHASE_RANGE);
+	if (e->meta_state == META_COMMIT || e->meta_state == META_FLUSH)
+		p |= BIT(PHASE_COMMIT);
+	if (e->cp_phase != CP_NONE)
+		p |= BIT(PHASE_CHECKPOINT);
+	if (!hybrid_journal_has_room(&e->journal))
+		p |= BIT(PHASE_JOURNAL_FULL);
+	if (any_fill(e))
+		p |= BIT(PHASE_FILL);
+	if (any_leaving(e))
+		p |= BIT(PHASE_EVICT);
+	return p;
+}
+
+u32 coverage_phases(struct world *w)
+{
+	struct hybrid_engine *e = w->e;
+	u32 p = w->doing ? BIT(w->doing) : 0;
+
+	if (e && !e->loaded && w->doing == PHASE_LOAD)
+		return e->cp_phase == CP_NONE ? p : BIT(PHASE_RECOVER);
+	if (!e || !e->loaded)
+		return p;
+	return p | user_phases(w) | volume_phases(w) | engine_phases(e);
+}
+
+/* ---- Faults ----------------------------------------------------------------- */
+
+void coverage_count(u32 phases, enum sim_fault fault, u32 times)
+{
+	u32 p;
+
+	for (p = 0; p < NR_PHASES; p++)
+		if (phases & BIT(p))
+			hits[p][fault] += times;
+}
+
+void coverage_fault(enum sim_fault fault)
+{
+	coverage_count(coverage_phases(sim_world), fault, 1);
+}
+
+void coverage_error(const struct dreq *r)
+{
+	u32 kind = r->kind == DREQ_READ ? 0 : r->kind == DREQ_FLUSH ? 2 : 1;
+
+	coverage_fault((r->dev->nr ? FAULT_ORIGIN_READ : FAULT_CACHE_READ) + kind);
+}
+
+void coverage_death(struct world *w, bool reset, u32 times)
+{
+	u32 p = w->crashed ? w->crash_phases : coverage_phases(w);
+
+	coverage_count(p, FAULT_CUT + min(w->deaths, 2U), times);
+	if (reset)
+		coverage_count(p, FAULT_RESET, times);
+}
+
+/* ---- The table -------------------------------------------------------------- */
+
+#define ERRORS GENMASK(FAULT_ORIGIN_FLUSH, FAULT_CACHE_READ)
+#define ORIGIN_ERRORS GENMASK(FAULT_ORIGIN_FLUSH, FAULT_ORIGIN_READ)
+
+/* Faults that cannot happen in a phase, and why. */
+static u32 impossible(enum sim_phase p)
+{
+	/* engine.h: what allocates is blocking; of that, only these do */
+	u32 no = p == PHASE_LOAD || p == PHASE_CREATE || p == PHASE_POLICY ? 0 : BIT(FAULT_ALLOC);
+
+	switch (p) {
+	case PHASE_LOAD:	/* reads and flushes the cache device, no more */
+		return no | ORIGIN_ERRORS | BIT(FAULT_CACHE_WRITE);
+	case PHASE_RECOVER:	/* writes a checkpoint, no more */
+	case PHASE_RESTART:
+		return no | ORIGIN_ERRORS | BIT(FAULT_CACHE_READ);
+	case PHASE_POLICY:	/* nothing is in flight, nothing changes on disk */
+		return ERRORS | BIT(FAULT_CUT) | BIT(FAULT_CUT_AGAIN) | BIT(FAULT_CUT_THRICE) |
+		       BIT(FAULT_RESET);
+	case PHASE_STOP:	/* what users wait for has ended: no origin is read */
+		return no | BIT(FAULT_ORIGIN_READ);
+	default:
+		return no;
+	}
+}
+
+void coverage_print(void)
+{
+	u32 p, f;
+
+	printf("%-14s", "phase");
+	for (f = 0; f < NR_FAULTS; f++)
+		printf(" %12s", fault_name[f]);
+	for (p = PHASE_LOAD; p < NR_PHASES; p++) {
+		printf("\n%-14s", phase_name[p]);
+		for (f = 0; f < NR_FAULTS; f++)
+			if (impossible(p) & BIT(f))
+				printf(" %12s", hits[p][f] ? "?" : "-");
+			else
+				printf(" %12llu", (unsigned long long)hits[p][f]);
+	}
+	printf("\n");
+}
