@@ -7,6 +7,7 @@
 #   make check          everything a bare Debian 12 needs to build and run all tests
 #   make lint           only the style tests
 #   make check-sim      only the simulator
+#   make headline       fsync, eviction, power cut: dm-hybrid and dm-cache, both outcomes
 #   make demo           a database on a slow disk, with and without a cache, and a power cut;
 #                       in a guest: needs no hardware
 #
@@ -137,6 +138,9 @@ lint: deps
 check-sim:
 	+$(MAKE) -C tests/sim check
 
+headline: guest-modules userspace
+	@$(PYTHON) tests/kernel/headline.py $(GUEST_KDIR) build/guest-$(GUEST) build/userspace
+
 # Less than all the rest needs: neither headers of this kernel nor compilers and emulators
 # that only the tests use.
 DEMO_DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config rsync \
@@ -159,4 +163,4 @@ clean:
 
 .PHONY: all modules modules-amd64 modules-amd64-clang modules-sparse guest-kernel guest-modules \
 	guest-test-modules userspace man \
-	install uninstall deps check lint check-sim demo clean
+	install uninstall deps check lint check-sim headline demo clean
