@@ -160,10 +160,10 @@ static void read_back(struct world *w)
 		struct volume *vol = w->vol[i];
 		u32 count = 1 << vol->oracle->touched_shift;
 
-		for (b = 0; vol->v && b < vol->hot / count && !w->stop && !w->crashed; b++) {
+		for (b = 0; vol->v && b * count < vol->hot && !w->stop && !w->crashed; b++) {
 			if (!vol->oracle->touched[b] && rng_below(&w->rng, 16))
 				continue;
-			world_submit(w, vol, HYBRID_IO_READ, b * count, count, false);
+			world_read_block(w, vol, b);
 			world_settle(w);
 		}
 	}
@@ -281,6 +281,7 @@ static void copy_world(struct world *b, struct world *w, u32 sample)
 		branch_volume[i] = *w->vol[i];
 		branch_volume[i].v = NULL;
 		branch_volume[i].ios = 0;
+		branch_volume[i].suspended = false;
 		b->vol[i] = &branch_volume[i];
 	}
 }

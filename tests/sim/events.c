@@ -10,6 +10,14 @@ static struct volume *pick_volume(struct world *w)
 	return vol->v && !vol->closing ? vol : NULL;
 }
 
+/* ... that takes I/O. */
+static struct volume *pick_running(struct world *w)
+{
+	struct volume *vol = pick_volume(w);
+
+	return vol && !vol->suspended ? vol : NULL;
+}
+
 static bool overlaps(struct world *w, struct volume *vol, u64 sector, u32 count)
 {
 	struct uio *u;
@@ -26,7 +34,7 @@ static bool overlaps(struct world *w, struct volume *vol, u64 sector, u32 count)
 static void pick_range(struct world *w, struct volume *vol, u64 *sector, u32 *count)
 {
 	u32 bs = w->p.block_sectors, gs = w->g->granule_sectors, first, unit = 1;
-	u64 block = rng_below(&w->rng, vol->hot / bs);
+	u64 block = rng_below(&w->rng, DIV_ROUND_UP(vol->hot, bs));
 
 	/* Half of all I/O goes to few blocks */
 	if (rng_below(&w->rng, 2))
@@ -34,15 +42,16 @@ static void pick_range(struct world *w, struct volume *vol, u64 *sector, u32 *co
 	switch (rng_below(&w->rng, 4)) {
 	case 0:
 		*sector = block * bs;
-		*count = bs;
+		*count = min_t(u64, bs, vol->hot - *sector);
 		return;
 	case 1:
 	case 2:
 		unit = gs;
 	}
+	bs = min_t(u64, bs, vol->hot - block * bs);
 	first = rng_below(&w->rng, bs / unit);
 	*count = unit * (1 + rng_below(&w->rng, min(bs / unit - first, 16U)));
-	*sector = block * bs + first * unit;
+	*sector = block * w->p.block_sectors + first * unit;
 }
 
 static void user_event(struct world *w, enum event ev)
@@ -52,7 +61,7 @@ static void user_event(struct world *w, enum event ev)
 		[EV_FUA] = HYBRID_IO_WRITE, [EV_FLUSH] = HYBRID_IO_FLUSH,
 		[EV_DISCARD] = HYBRID_IO_DISCARD, [EV_ZEROES] = HYBRID_IO_ZEROES,
 	};
-	struct volume *vol = pick_volume(w);
+	struct volume *vol = pick_running(w);
 	u64 sector = 0;
 	u32 count = 0;
 
@@ -129,24 +138,121 @@ static void checkpoint_event(struct world *w)
 	world_carry(w, &acts);
 }
 
-/* Let the volume's I/O end, then close it. */
-static bool close_event(struct world *w, struct volume *vol)
+bool quiet(struct world *w, struct volume *vol)
 {
 	u32 ticks = 0;
 
+	vol->closing = true;
 	while (vol->ios && !w->crashed && !w->stop) {
-		if (world_step(w))
+		if (world_step(w)) {
+			DURING(w, PHASE_SUSPEND, (other_events(w), 0));
 			continue;
+		}
 		if (++ticks > 300) {
 			world_settle(w);	/* reports it */
 			return false;
 		}
 		world_tick(w, 100);
 	}
-	if (w->crashed || w->stop)
+	return !w->crashed && !w->stop;
+}
+
+static bool close_event(struct world *w, struct volume *vol)
+{
+	if (!quiet(w, vol))
 		return false;
 	world_close(w, vol);
 	return !w->crashed && !w->stop;
+}
+
+/*
+ * Others run meanwhile.  Whether users flush before is dm's affair: noflush is
+ * what its core does, or does not do, before it calls.
+ */
+static bool suspend(struct world *w, struct volume *vol)
+{
+	return quiet(w, vol) && DURING(w, PHASE_SUSPEND, world_suspend(w, vol));
+}
+
+static void draw_tunables(struct world *w, struct hybrid_config *config)
+{
+	*config = *hybrid_engine_config(w->e);
+	config->high_watermark = 1 + rng_below(&w->rng, 100);
+	config->low_watermark = rng_below(&w->rng, config->high_watermark);
+	config->commit_interval = 10 + rng_below(&w->rng, 2000);
+	config->writeback_rate = rng_below(&w->rng, 2) ? 4096 << rng_below(&w->rng, 4) : 0;
+}
+
+/* What a table may change while nothing is in flight. */
+static void new_settings(struct world *w)
+{
+	static const char * const policy[] = { "lru", "lru", "fifo", "fifo", "null" };
+	const char *name = policy[rng_below(&w->rng, ARRAY_SIZE(policy))];
+	struct hybrid_config config;
+	int r;
+
+	trace(w, 18, name[0], 0, "policy %s", name);
+	r = DURING(w, PHASE_POLICY, hybrid_engine_set_policy(w->e, hybrid_policy_get(name)));
+	if (r)
+		violation(w, "error", "policy %s: %d", name, r);
+	draw_tunables(w, &config);
+	hybrid_engine_configure(w->e, &config);
+}
+
+/* As a pool's table is reloaded: all volumes are suspended meanwhile. */
+void reload(struct world *w)
+{
+	bool suspended[SIM_MAX_VOLUMES];
+	const char *why = NULL;
+	u32 i;
+	int r;
+
+	for (i = 0; i < w->nr_vol; i++) {
+		struct volume *vol = w->vol[i];
+
+		suspended[i] = !vol->v || vol->suspended;
+		/* Writes that nobody flushed may stay volatile */
+		if (!suspended[i] && !suspend(w, vol))
+			return;
+	}
+	if (!world_stop(w))
+		return;
+	if (w->p.admin_percent)
+		new_settings(w);
+	r = DURING(w, PHASE_RESTART, hybrid_engine_restart(w->e, &why));
+	if (w->crashed || w->stop)
+		return;
+	/* A pool that has failed serves what it can (P5) */
+	if (r && !(w->faulty && hybrid_engine_failed(w->e)))
+		violation(w, "error", "restart fails with %d: %s", r, why ? why : "");
+	for (i = 0; i < w->nr_vol; i++)
+		if (!suspended[i])
+			world_resume(w, w->vol[i]);
+}
+
+/* What is asked for by hand. */
+static void admin_event(struct world *w)
+{
+	struct hybrid_config config;
+	struct volume *vol = pick_volume(w);
+
+	switch (rng_below(&w->rng, 8)) {
+	case 0:
+		reload(w);
+		break;
+	case 1:
+	case 2:
+		draw_tunables(w, &config);
+		trace(w, 17, config.high_watermark, config.writeback_rate, "tunables");
+		hybrid_engine_configure(w->e, &config);
+		world_tick(w, 1);
+		break;
+	default:
+		if (vol && vol->suspended)
+			world_resume(w, vol);
+		else if (vol)
+			suspend(w, vol);
+	}
 }
 
 static void reopen_event(struct world *w)
@@ -225,8 +331,13 @@ static enum event draw_event(struct world *w)
 
 void one_event(struct world *w)
 {
-	enum event ev = draw_event(w);
+	enum event ev;
 
+	if (w->p.admin_percent && rng_chance(&w->rng, w->p.admin_percent)) {
+		admin_event(w);
+		return;
+	}
+	ev = draw_event(w);
 	shim_cpu = rng_below(&w->rng, SHIM_NR_CPUS);
 	switch (ev) {
 	case EV_STEP:
@@ -263,4 +374,19 @@ void one_event(struct world *w)
 	default:
 		user_event(w, ev);
 	}
+}
+
+void other_events(struct world *w)
+{
+	bool waits = w->doing == PHASE_CREATE || w->doing == PHASE_OPEN ||
+		     w->doing == PHASE_CLOSE || w->doing == PHASE_DELETE ||
+		     w->doing == PHASE_FORGET || w->doing == PHASE_SUSPEND;
+
+	if (!waits || w->branch || w->crashed || w->stop || !w->p.load_percent ||
+	    !rng_chance(&w->rng, w->p.load_percent))
+		return;
+	if (rng_below(&w->rng, 10))
+		user_event(w, EV_READ + rng_below(&w->rng, EV_ZEROES - EV_READ + 1));
+	else
+		world_tick(w, 10 + rng_below(&w->rng, 100));
 }

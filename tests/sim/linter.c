@@ -140,6 +140,10 @@ static void read_origin(struct linter *l, struct volume *vol)
 	const char *why;
 	u32 copy;
 
+	if (vol->info.flags & HYBRID_VOLUME_INPLACE) {
+		l->origin_dirty[vol->nr] = true;	/* nothing there says so */
+		return;
+	}
 	for (copy = 0; copy < 2; copy++) {
 		u64 sector = hybrid_sb_sector(vol->origin->sectors, copy);
 
@@ -593,6 +597,7 @@ static void check_nonces(struct linter *l, struct action *a)
 		u64 nonce;
 
 		if (!vol->v || t->state != HYBRID_VOLUME_ACTIVE ||
+		    t->flags & HYBRID_VOLUME_INPLACE ||
 		    memcmp(t->uuid, vol->info.uuid, HYBRID_UUID_SIZE))
 			continue;
 		read_origin(l, vol);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--hash]
+ * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--events] [--hash]
  *     [--keep-going] [--no-linter] [--limit S] [--table]
  *
  * Runs the seeds N ... N + M - 1, or as many as S seconds allow.  The last line
@@ -28,6 +28,7 @@ static const struct option options[] = {
 	{ "mode", required_argument, NULL, 'm' },
 	{ "trace", no_argument, NULL, 'v' },
 	{ "faults", no_argument, NULL, 'f' },
+	{ "events", no_argument, NULL, 'e' },
 	{ "hash", no_argument, NULL, 'h' },
 	{ "keep-going", no_argument, NULL, 'k' },
 	{ "no-linter", no_argument, NULL, 'l' },
@@ -90,6 +91,9 @@ int main(int argc, char **argv)
 		case 'f':
 			sim_faults = true;
 			break;
+		case 'e':
+			sim_events = true;
+			break;
 		case 'h':
 			hashes = true;
 			break;
@@ -128,8 +132,9 @@ int main(int argc, char **argv)
 			printf("seed=%llu hash=%016llx\n", (unsigned long long)(seed + n),
 			       (unsigned long long)hash);
 		if (sim_violations != before) {
-			fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s --trace\n", mode,
-				(unsigned long long)(seed + n), sim_faults ? " --faults" : "");
+			fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s --trace\n", mode,
+				(unsigned long long)(seed + n), sim_faults ? " --faults" : "",
+				sim_events ? " --events" : "");
 			if (!keep_going)
 				break;
 		}

@@ -311,9 +311,9 @@ struct volume {
 	u64 hot;		/* sectors that are used */
 	bool created;
 	bool unsure;		/* the crash came while created was changing */
-	bool closing;
+	bool closing;		/* no I/O of users' arrives until it is open again */
 	bool ever_writeback;
-	bool suspended;
+	bool suspended;		/* no I/O of the engine's own to the origin */
 	u32 ios;
 };
 
@@ -360,6 +360,9 @@ struct profile {
 	u32 fail_alloc;
 	u32 fault_kind;		/* 0: none */
 	u32 weight[16];
+	u32 admin_percent;	/* of events: suspend, reload, tunables */
+	u32 load_percent;	/* others' I/O while somebody waits for a call */
+	u32 inplace_percent;	/* of volumes */
 	bool overlap;
 	const char *policy;
 	struct hybrid_config config;
@@ -418,15 +421,18 @@ void world_settle(struct world *w);	/* until no user's I/O is left: liveness */
 void world_tick(struct world *w, u32 ms);
 void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type, u64 sector,
 		  u32 count, bool fua);
+/* Read block @b of the volume, or as much as there is of it. */
+void world_read_block(struct world *w, struct volume *vol, u64 b);
 u64 world_oldest_read(struct world *w, struct volume *vol);
 void world_check(struct world *w);
 const char *world_boot(struct world *w, int *error);
 int world_open(struct world *w, struct volume *vol, const char **why);
 void world_close(struct world *w, struct volume *vol);
 bool world_stop(struct world *w);
-void world_suspend(struct world *w, struct volume *vol);
+bool world_suspend(struct world *w, struct volume *vol);
 void world_resume(struct world *w, struct volume *vol);
 void world_drop(struct world *w);
+
 void world_before_change(struct world *w);
 
 /* ---- Crash states --------------------------------------------------------- */
@@ -442,9 +448,11 @@ enum event {
 	NR_EVENTS
 };
 
-extern bool sim_faults, sim_lint;
+extern bool sim_faults, sim_events, sim_lint;
 void run_seed(u64 seed, char mode, u64 *hash);
 void one_event(struct world *w);
+/* Somebody waits for a call (world.doing): others' I/O goes on. */
+void other_events(struct world *w);
 u32 draw_mode(struct rng *r);
 void name_volume(struct world *w, struct volume *vol);
 void format_origin(struct world *w, struct volume *vol);
@@ -452,6 +460,9 @@ void format_origin(struct world *w, struct volume *vol);
 bool create_volume(struct world *w, struct volume *vol);
 bool open_volume(struct world *w, struct volume *vol);
 void restart(struct world *w);
+void reload(struct world *w);
+/* No more I/O of users' to the volume; what there was has ended. */
+bool quiet(struct world *w, struct volume *vol);
 
 /* ---- Linter --------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
 #include "sim.h"
 #include "coverage.h"
 
-bool sim_faults;
+bool sim_faults, sim_events;
 bool sim_lint = true;
 
 /* ---- Profile ------------------------------------------------------------------ */
@@ -52,6 +52,48 @@ static void fill_journal(struct profile *p)
 	p->weight[EV_RECREATE] = 0;
 }
 
+/* So many commits that there is always one more before the next checkpoint step. */
+static void crowd_journal(struct profile *p)
+{
+	fill_journal(p);
+	p->max_ios = 12;
+	p->weight[EV_STEP] = 100;
+	p->weight[EV_FUA] = 200;
+	p->weight[EV_FLUSH] = 200;
+}
+
+/* More than one set, each with more to hold than it can. */
+static void fill_sets(struct profile *p, struct rng *r)
+{
+	p->block_sectors = 8;
+	p->cache_blocks = HYBRID_MAX_SET_SIZE + 32 * (1 + rng_below(r, 8));
+	p->hot_blocks = 2 * p->cache_blocks;
+	p->steps = 6000;
+	p->max_ios += 4;
+	p->weight[EV_READ] += 60;
+	p->weight[EV_WRITE] += 60;
+}
+
+/* What --events adds. */
+static void draw_events(struct profile *p, struct rng *r)
+{
+	p->admin_percent = 1 + rng_below(r, 5);
+	p->load_percent = rng_chance(r, 75) ? 1 + rng_below(r, 50) : 0;
+	p->inplace_percent = rng_chance(r, 30) ? 50 : 0;
+	p->weight[EV_REOPEN] += rng_below(r, 4);
+	p->weight[EV_RECREATE] += rng_below(r, 4);
+	p->weight[EV_RESTART] += rng_below(r, 2);
+	if (p->volumes == 1 && rng_below(r, 2))
+		p->volumes = 2;
+	switch (rng_below(r, 50)) {
+	case 0:
+		crowd_journal(p);
+		break;
+	case 1:
+		fill_sets(p, r);
+	}
+}
+
 static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 {
 	static const char * const policy[] = { "lru", "lru", "fifo" };
@@ -80,6 +122,8 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 		fill_journal(p);
 	if (sim_faults)
 		p->fault_kind = rng_below(r, 6);
+	if (sim_events)
+		draw_events(p, r);
 	p->cut_every = p->steps / 20 + rng_below(r, 100);
 	p->cut_samples = 1;
 	if (mode == 'B') {
@@ -123,6 +167,7 @@ static void format_cache(struct world *w)
 	struct hybrid_root_info root = {};
 	struct hybrid_root block;
 	const char *why = "";
+	u32 sets = DIV_ROUND_UP(w->p.cache_blocks, HYBRID_MAX_SET_SIZE);
 	u16 *generations;
 	u64 sectors;
 
@@ -132,11 +177,11 @@ static void format_cache(struct world *w)
 	draw_bytes(&w->rng, w->sb.member_uuid, HYBRID_UUID_SIZE);
 	snprintf(w->sb.name, sizeof(w->sb.name), "pool");
 	snprintf(w->sb.policy, sizeof(w->sb.policy), "%s", w->p.policy);
-	/* How much stands in front of the data does not depend on the size, up to a set */
+	/* How much stands in front of the data depends on the number of sets alone */
 	if (hybrid_geometry_init(g, 1 << 20, w->p.block_sectors, 128, &why))
 		goto bad;
 	sectors = HYBRID_HEAD_SECTORS + HYBRID_META_BLOCK_SECTORS *
-		  (2 + 2 + 2 * (HYBRID_VOLUME_LEAVES + HYBRID_LEAVES_PER_SET) + 128);
+		  (2 + 2 + 2 * (HYBRID_VOLUME_LEAVES + HYBRID_LEAVES_PER_SET * sets) + 128);
 	sectors = round_up(sectors, (u64)HYBRID_ALIGN_SECTORS) +
 		  (u64)w->p.cache_blocks * w->p.block_sectors + HYBRID_TAIL_SECTORS;
 	if (hybrid_geometry_init(g, sectors, w->p.block_sectors, 128, &why))
@@ -168,6 +213,8 @@ void format_origin(struct world *w, struct volume *vol)
 {
 	struct hybrid_sb sb = {};
 
+	if (vol->info.flags & HYBRID_VOLUME_INPLACE)
+		return;
 	sb.role = HYBRID_ROLE_ORIGIN;
 	sb.sequence = 1;
 	sb.member_sectors = vol->origin->sectors;
@@ -201,6 +248,16 @@ void name_volume(struct world *w, struct volume *vol)
 	vol->ever_writeback |= info->mode == HYBRID_MODE_WRITEBACK;
 }
 
+/* Existing data, cached where it lies: the last block is seldom whole. */
+static u64 place_data(struct world *w, struct volume *vol)
+{
+	vol->info.flags = HYBRID_VOLUME_INPLACE;
+	vol->info.data_sector = 0;
+	vol->info.data_sectors = vol->hot - rng_below(&w->rng, w->p.block_sectors / 8) * 8;
+	vol->hot = vol->info.data_sectors;
+	return vol->info.data_sectors;
+}
+
 static void add_volume(struct world *w, u32 nr)
 {
 	struct volume *vol = xalloc(sizeof(*vol));
@@ -211,7 +268,9 @@ static void add_volume(struct world *w, u32 nr)
 	vol->nr = nr;
 	vol->id = nr == 2 ? 4095 : nr * 7;
 	vol->hot = hot;
-	if (hybrid_origin_data(sectors, 0, &vol->info.data_sector, &vol->info.data_sectors))
+	if (w->p.inplace_percent && rng_chance(&w->rng, w->p.inplace_percent))
+		sectors = place_data(w, vol);
+	else if (hybrid_origin_data(sectors, 0, &vol->info.data_sector, &vol->info.data_sectors))
 		abort();
 	vol->origin = xalloc(sizeof(struct device));
 	device_init(vol->origin, nr + 1, sectors, vol->info.data_sector,
@@ -395,7 +454,7 @@ static void close_all(struct world *w)
 	u32 i;
 
 	for (i = 0; i < w->nr_vol; i++) {
-		if (w->vol[i]->v)
+		if (w->vol[i]->v && quiet(w, w->vol[i]))
 			world_close(w, w->vol[i]);
 		if (w->crashed || w->stop)
 			return;
@@ -404,9 +463,7 @@ static void close_all(struct world *w)
 
 void restart(struct world *w)
 {
-	const char *why = NULL;
 	u32 i;
-	int r;
 
 	quiesce(w);
 	if (w->crashed || w->stop)
@@ -423,24 +480,7 @@ void restart(struct world *w)
 			boot(w);
 		return;
 	}
-	/* As a table is suspended: writes that nobody flushed may stay volatile */
-	for (i = 0; i < w->nr_vol; i++)
-		if (w->vol[i]->v)
-			world_suspend(w, w->vol[i]);
-	if (w->crashed || w->stop || !world_stop(w))
-		return;
-	r = DURING(w, PHASE_RESTART, hybrid_engine_restart(w->e, &why));
-	if (w->crashed || w->stop)
-		return;
-	if (r && w->faulty) {
-		w->crashed = true;
-		return;
-	}
-	if (r)
-		violation(w, "error", "restart fails with %d: %s", r, why ? why : "");
-	for (i = 0; i < w->nr_vol; i++)
-		if (w->vol[i]->v)
-			world_resume(w, w->vol[i]);
+	reload(w);
 }
 
 /* ---- Faults -------------------------------------------------------------------------- */
@@ -480,10 +520,10 @@ static void read_all(struct world *w)
 	u64 b;
 
 	for (i = 0; i < w->nr_vol; i++)
-		for (b = 0; w->vol[i]->v && b < w->vol[i]->hot / count; b++) {
+		for (b = 0; w->vol[i]->v && b * count < w->vol[i]->hot; b++) {
 			if (w->stop || w->crashed)
 				return;
-			world_submit(w, w->vol[i], HYBRID_IO_READ, b * count, count, false);
+			world_read_block(w, w->vol[i], b);
 			if (b % 8 == 7)
 				world_settle(w);
 		}
@@ -538,6 +578,10 @@ static void finish(struct world *w)
 
 	for (i = 0; i < w->nr_dev; i++)
 		memset(&w->dev[i]->fault, 0, sizeof(w->dev[i]->fault));
+	w->p.load_percent = 0;
+	for (i = 0; i < w->nr_vol; i++)
+		if (w->vol[i]->suspended)
+			world_resume(w, w->vol[i]);
 	quiesce(w);
 	if (!w->stop)
 		read_all(w);

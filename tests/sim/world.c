@@ -320,6 +320,23 @@ static void carry_copy_out(struct world *w, struct action *a)
 	end_action(w, a);
 }
 
+/* A suspended volume's origin may be gone, or be another's. */
+static void check_suspended(struct world *w, struct hybrid_op *op)
+{
+	bool origin = op->origin;
+	struct volume *vol;
+	u32 i;
+
+	for (i = 0; op->type == HYBRID_OP_TRANSFER && i < op->nr_segments; i++)
+		origin |= op->segments[i].origin;
+	if (!origin || !op->volume)
+		return;
+	vol = hybrid_volume_context(op->volume);
+	if (vol->suspended)
+		violation(w, "contract", "%s to the origin of volume %u, which is suspended",
+			  op_name[op->type], vol->id);
+}
+
 static void carry(struct world *w, struct hybrid_op *op)
 {
 	struct action *a;
@@ -332,6 +349,7 @@ static void carry(struct world *w, struct hybrid_op *op)
 		op->waiter->done(op->waiter);
 		return;
 	}
+	check_suspended(w, op);
 	a = new_action(w, op);
 	switch (op->type) {
 	case HYBRID_OP_USER:
@@ -550,6 +568,14 @@ void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type,
 	world_check(w);
 }
 
+void world_read_block(struct world *w, struct volume *vol, u64 b)
+{
+	u64 sector = b * w->p.block_sectors;
+
+	world_submit(w, vol, HYBRID_IO_READ, sector,
+		     min_t(u64, w->p.block_sectors, vol->hot - sector), false);
+}
+
 /* ---- Steps ----------------------------------------------------------------- */
 
 static u32 nr_inflight(struct world *w)
@@ -748,7 +774,7 @@ static int sim_do_op(struct hybrid_engine *e, struct hybrid_op *op)
 				      0, 0));
 	w->blocking = true;
 	while (!finished && world_step(w))
-		;
+		other_events(w);
 	w->blocking = false;
 	if (!finished)
 		return -EIO;
@@ -781,8 +807,10 @@ static int sim_wait_checkpoint(struct hybrid_engine *e)
 	hybrid_engine_checkpoint(w->e ? w->e : e, &wait->waiter, &acts);
 	world_carry(w, &acts);
 	while (!wait->done) {
-		if (world_step(w))
+		if (world_step(w)) {
+			other_events(w);
 			continue;
+		}
 		if (w->crashed || w->stop)
 			return -EIO;
 		if (++ticks > 300) {
@@ -826,6 +854,7 @@ void world_drop(struct world *w)
 		w->vol[i]->v = NULL;
 		w->vol[i]->ios = 0;
 		w->vol[i]->closing = false;
+		w->vol[i]->suspended = false;
 	}
 	heap_drop(&w->heap);
 	w->crashed = false;
@@ -869,32 +898,39 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 						     &vol->v, why));
 	if (r)
 		vol->v = NULL;
+	vol->closing = false;
+	vol->suspended = false;
 	trace(w, T_LIFE, 2, r, "open of volume %u: %d %s", vol->id, r, *why ? *why : "");
 	world_check(w);
 	return r;
 }
 
 /* No I/O of the engine's own to this origin any more. */
-void world_suspend(struct world *w, struct volume *vol)
+bool world_suspend(struct world *w, struct volume *vol)
 {
 	struct hybrid_actions acts;
 	u32 ticks = 0;
 	bool done;
 
 	trace(w, T_LIFE, 5, vol->id, "suspend volume %u", vol->id);
+	vol->closing = true;
 	while (ticks < 300 && !w->crashed && !w->stop) {
 		hybrid_actions_init(&acts);
 		done = hybrid_volume_suspend(w->e, vol->v, &acts);
 		world_carry(w, &acts);
-		if (done)
-			return;
+		if (done) {
+			vol->suspended = true;
+			return true;
+		}
 		if (!world_step(w)) {
 			world_tick(w, 100);
 			ticks++;
 		}
+		other_events(w);
 	}
 	if (!w->crashed && !w->stop)
 		violation(w, "liveness", "volume %u does not suspend", vol->id);
+	return false;
 }
 
 void world_resume(struct world *w, struct volume *vol)
@@ -902,6 +938,8 @@ void world_resume(struct world *w, struct volume *vol)
 	struct hybrid_actions acts;
 
 	trace(w, T_LIFE, 6, vol->id, "resume volume %u", vol->id);
+	vol->closing = false;
+	vol->suspended = false;
 	hybrid_actions_init(&acts);
 	hybrid_volume_resume(w->e, vol->v, &acts);
 	world_carry(w, &acts);
