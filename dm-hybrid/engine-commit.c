@@ -428,6 +428,16 @@ static bool commit_needed(struct hybrid_engine *e)
 	return e->commit_wanted || e->lazy_wanted || !list_empty(&e->commit_next);
 }
 
+static bool waits_for_commit(struct hybrid_engine *e, const struct hybrid_volume *v)
+{
+	struct hybrid_io *io;
+
+	list_for_each_entry(io, &e->commit_now, link)
+		if (io->volume == v)
+			return true;
+	return false;
+}
+
 /*
  * Those of the waiters whose volume has records that only a flush of its origin
  * lets out wait for that, or fail where no flush can help any more.
@@ -439,7 +449,7 @@ static void commit_wait_origins(struct hybrid_engine *e, struct hybrid_actions *
 
 	e->gated = false;
 	list_for_each_entry(v, &e->open_volumes, open_link)
-		if (v->gated && !v->flush_error)
+		if (v->gated && !v->flush_error && waits_for_commit(e, v))
 			origin_flush_locked(e, v, acts);
 	list_for_each_entry_safe(io, n, &e->commit_now, link) {
 		v = io->volume;
