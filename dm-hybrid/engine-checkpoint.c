@@ -19,7 +19,7 @@ int checkpoint_create(struct hybrid_engine *e)
 	e->leaf_dirty = vzalloc(BITS_TO_LONGS(leaves) * sizeof(long));
 	e->cp_leaves = vzalloc(BITS_TO_LONGS(leaves) * sizeof(long));
 	e->cp_indexes = vzalloc(BITS_TO_LONGS(e->g->nr_index) * sizeof(long));
-	e->cp_mem = vzalloc(CHECKPOINT_BLOCKS * HYBRID_META_BLOCK_SIZE);
+	e->cp_mem = vmalloc(CHECKPOINT_BLOCKS * HYBRID_META_BLOCK_SIZE);
 	if (!e->leaf_generation || !e->index_generation || !e->leaf_dirty || !e->cp_leaves ||
 	    !e->cp_indexes || !e->cp_mem)
 		return -ENOMEM;

@@ -199,7 +199,7 @@ static int index_instances(struct loader *l)
 	struct hybrid_engine *e = l->e;
 	u32 id, k, *pair;
 
-	l->volume_of = vzalloc(array_size(HYBRID_MAX_VOLUMES, 2 * sizeof(u32)));
+	l->volume_of = vmalloc(array_size(HYBRID_MAX_VOLUMES, 2 * sizeof(u32)));
 	if (!l->volume_of)
 		return -ENOMEM;
 	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
@@ -480,7 +480,7 @@ int hybrid_engine_load(struct hybrid_engine *e, const char **why)
 	int r = -ENOMEM;
 
 	*why = "the cache device cannot be read";
-	l.mem = vzalloc(LOAD_BLOCKS * HYBRID_META_BLOCK_SIZE);
+	l.mem = vmalloc(LOAD_BLOCKS * HYBRID_META_BLOCK_SIZE);
 	if (l.mem)
 		r = load(&l);
 	vfree(l.mem);

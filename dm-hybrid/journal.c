@@ -6,7 +6,7 @@ int hybrid_journal_create(struct hybrid_journal *j, const struct hybrid_geometry
 	memset(j, 0, sizeof(*j));
 	j->g = g;
 	j->max_blocks = HYBRID_JOURNAL_ENTRY_LIMIT(g->journal_blocks);
-	j->entry = vzalloc(HYBRID_JOURNAL_ENTRY_BLOCKS * HYBRID_META_BLOCK_SIZE);
+	j->entry = vmalloc(HYBRID_JOURNAL_ENTRY_BLOCKS * HYBRID_META_BLOCK_SIZE);
 	return j->entry ? 0 : -ENOMEM;
 }
 
