@@ -14,7 +14,9 @@ struct block {
 	struct list_head link;
 	struct heap *heap;
 	size_t bytes;
-	u64 pad[4];		/* the engine's part stays aligned to 64 bytes */
+	struct block *next_spare;
+	u32 order;
+	u64 pad[2];		/* the engine's part stays aligned to 64 bytes */
 };
 
 static_assert(sizeof(struct block) == 64);
@@ -25,14 +27,51 @@ void heap_init(struct heap *h)
 {
 	INIT_LIST_HEAD(&h->blocks);
 	h->bytes = 0;
+	h->raw = false;
+}
+
+/*
+ * Freed blocks, by the power of two of their size: crash states make and drop
+ * the same ones again and again.  A sanitizer wants to see each come and go.
+ */
+#ifdef __SANITIZE_ADDRESS__
+#define RECYCLE false
+#else
+#define RECYCLE true
+#endif
+
+static struct block *spare_blocks[40];
+
+static struct block *get_block(size_t bytes)
+{
+	u32 order = ilog2(bytes - 1) + 1;
+	struct block *b = RECYCLE ? spare_blocks[order] : NULL;
+
+	if (b) {
+		spare_blocks[order] = b->next_spare;
+		return b;
+	}
+	b = aligned_alloc(64, RECYCLE ? 1UL << order : round_up(bytes, 64UL));
+	if (!b)
+		abort();
+	b->order = order;
+	return b;
+}
+
+static void put_block(struct block *b)
+{
+	if (!RECYCLE) {
+		free(b);
+		return;
+	}
+	b->next_spare = spare_blocks[b->order];
+	spare_blocks[b->order] = b;
 }
 
 void *heap_alloc(struct heap *h, size_t bytes, int fill)
 {
-	struct block *b = aligned_alloc(64, round_up(sizeof(*b) + bytes, 64UL));
+	struct block *b = get_block(sizeof(*b) + bytes);
 
-	if (!b)
-		abort();
 	if (fill != HEAP_RAW)
 		memset(b + 1, fill, bytes);
 	b->heap = h;
@@ -47,7 +86,7 @@ void heap_drop(struct heap *h)
 	struct block *b, *next;
 
 	list_for_each_entry_safe(b, next, &h->blocks, link)
-		free(b);
+		put_block(b);
 	heap_init(h);
 }
 
@@ -58,7 +97,7 @@ bool heap_empty(const struct heap *h)
 
 void *sim_malloc(size_t bytes)
 {
-	return heap_alloc(sim_heap, bytes, HEAP_POISON);
+	return heap_alloc(sim_heap, bytes, sim_heap->raw ? HEAP_RAW : HEAP_POISON);
 }
 
 void *sim_calloc(size_t n, size_t bytes)
@@ -75,7 +114,7 @@ void sim_free(void *p)
 	b--;
 	b->heap->bytes -= b->bytes;
 	list_del(&b->link);
-	free(b);
+	put_block(b);
 }
 
 /* ---- Arenas --------------------------------------------------------------- */

@@ -272,6 +272,7 @@ static void copy_world(struct world *b, struct world *w, u32 sample)
 	b->faulty = w->faulty;
 	b->rng = rng_fork(&w->brng, w->changes * 4096 + sample);
 	heap_init(&b->heap);
+	b->heap.raw = true;
 	INIT_LIST_HEAD(&b->ready);
 	INIT_LIST_HEAD(&b->uios);
 	b->nr_ready = 0;

@@ -89,7 +89,7 @@ val_t device_durable(const struct device *d, u64 sector)
 	return whole(d, sector, d->durable[sector]);
 }
 
-val_t device_read(const struct device *d, u64 sector)
+inline val_t device_read(const struct device *d, u64 sector)
 {
 	u32 i = d->v->newest[sector];
 
@@ -303,31 +303,49 @@ static void apply_sector(struct dreq *r, u32 i, struct rng *rng)
 {
 	val_t v;
 
-	if (r->kind == DREQ_READ) {
-		v = device_read(r->dev, r->sector + i);
-		if (r->vals)
-			r->vals[i] = v;
-		else if (v)
-			memcpy(r->bytes + i * 512, (void *)v, 512);
-		else
-			memset(r->bytes + i * 512, 0, 512);
-		return;
-	}
 	v = value_of(r, i, rng);
 	if (!v && r->kind == DREQ_DISCARD)
 		return;
 	push_version(r->dev, r->sector + i, v, r);
 }
 
-/* Carry out @low ... @high, which grows the part that is done already. */
-static void apply_range(struct dreq *r, u32 low, u32 high, struct rng *rng)
+/* Metadata: much of it zeroes, in long runs. */
+static void read_bytes(struct dreq *r, u32 low, u32 high)
+{
+	u32 i, n;
+
+	for (i = low; i < high; i += n) {
+		val_t v = device_read(r->dev, r->sector + i);
+
+		for (n = 1; !v && i + n < high && !device_read(r->dev, r->sector + i + n); n++)
+			;
+		if (v)
+			memcpy(r->bytes + i * 512, (void *)v, 512);
+		else
+			memset(r->bytes + i * 512, 0, n * 512);
+	}
+}
+
+static void apply_part(struct dreq *r, u32 low, u32 high, struct rng *rng)
 {
 	u32 i;
 
-	for (i = low; i < r->low; i++)
-		apply_sector(r, i, rng);
-	for (i = max(r->high, low); i < high; i++)
-		apply_sector(r, i, rng);
+	if (r->kind == DREQ_READ && r->meta) {
+		read_bytes(r, low, high);
+		return;
+	}
+	for (i = low; i < high; i++)
+		if (r->kind == DREQ_READ)
+			r->vals[i] = device_read(r->dev, r->sector + i);
+		else
+			apply_sector(r, i, rng);
+}
+
+/* Carry out @low ... @high, which grows the part that is done already. */
+static void apply_range(struct dreq *r, u32 low, u32 high, struct rng *rng)
+{
+	apply_part(r, low, r->low, rng);
+	apply_part(r, max(r->high, low), high, rng);
 	r->low = min(r->low, low);
 	r->high = max(r->high, high);
 	r->applied = !r->low && r->high == r->count;

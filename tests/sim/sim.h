@@ -69,6 +69,7 @@ static inline struct rng rng_fork(struct rng *r, u64 salt)
 struct heap {
 	struct list_head blocks;
 	u64 bytes;
+	bool raw;			/* a crash state's: nothing is poisoned */
 };
 
 extern struct heap *sim_heap;		/* whose engine runs now */
