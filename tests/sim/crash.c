@@ -119,7 +119,7 @@ static void check_drained_origins(struct world *w)
 
 /* ---- Steps of a crash state ---------------------------------------------------- */
 
-static bool boot_branch(struct world *w)
+bool crash_boot(struct world *w)
 {
 	const char *why;
 	u32 i;
@@ -151,7 +151,7 @@ static bool boot_branch(struct world *w)
 	return true;
 }
 
-static void read_back(struct world *w)
+void crash_read_back(struct world *w)
 {
 	u32 i;
 	u64 b;
@@ -221,30 +221,30 @@ static void explore(struct world *w)
 		return;
 	if (rng_below(&w->rng, 8) == 0) {	/* a crash in the recovery */
 		w->crash_at = w->changes + 1 + rng_below(&w->rng, 24);
-		if (boot_branch(w))
-			read_back(w);
+		if (crash_boot(w))
+			crash_read_back(w);
 		w->crash_at = SIM_NEVER;
 		if (w->stop)
 			return;
 		cut_again(w);
 		check_clean_origins(w);
 	}
-	if (w->stop || !boot_branch(w))
+	if (w->stop || !crash_boot(w))
 		return;
 	check_dirty_counts(w);
-	read_back(w);
+	crash_read_back(w);
 	if (w->stop)
 		return;
 	switch (rng_below(&w->rng, 6)) {
 	case 0:
 		cut_again(w);
-		if (boot_branch(w))
-			read_back(w);
+		if (crash_boot(w))
+			crash_read_back(w);
 		break;
 	case 1:
 		drain_and_stop(w);
-		if (!w->stop && boot_branch(w))
-			read_back(w);
+		if (!w->stop && crash_boot(w))
+			crash_read_back(w);
 		break;
 	}
 }
@@ -287,7 +287,8 @@ static void copy_world(struct world *b, struct world *w, u32 sample)
 	}
 }
 
-static void explore_one(struct world *w, u32 sample, bool by_mask)
+void crash_explore_one(struct world *w, u32 sample, bool by_mask,
+		       void (*explore)(struct world *b))
 {
 	struct world *b = &branch_world;
 	struct fault fault[SIM_MAX_DEVICES];
@@ -335,9 +336,9 @@ void crash_explore(struct world *w, u32 samples)
 
 	if (n <= EXHAUSTIVE_WRITES && samples > 1)
 		for (i = 0; i < 1U << n && !w->stop; i++)
-			explore_one(w, i, true);
+			crash_explore_one(w, i, true, explore);
 	for (i = 0; i < samples && !w->stop; i++)
-		explore_one(w, (1 << EXHAUSTIVE_WRITES) + i, false);
+		crash_explore_one(w, (1 << EXHAUSTIVE_WRITES) + i, false, explore);
 	coverage_death(w, false, sim_crash_states - before);
 	trace(w, 20, w->changes, n, "cut: %u volatile writes", n);
 }

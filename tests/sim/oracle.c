@@ -157,6 +157,11 @@ void oracle_submit(struct oracle *o, u64 sector, u32 count, u32 version, bool ze
 	}
 }
 
+void oracle_give(struct oracle *o, u64 sector, u32 version, val_t val)
+{
+	find_version(o, sector, version)->val = val;
+}
+
 void oracle_done(struct oracle *o, u64 sector, u32 count, u32 version, int error, bool durable,
 		 u64 oldest_read)
 {
@@ -235,6 +240,8 @@ void oracle_flush(struct oracle *o, u64 started, u64 oldest_read)
 /* Was @val written, or on its way, before discard @e ended? */
 static bool older(const struct oracle *o, const struct entry *e, u64 sector, val_t val)
 {
+	if (o->held)
+		return o->held(o, sector, val, e->until);
 	return val_owner(val) == o->owner && val_sector(val) == sector &&
 	       val_version(val) <= e->until;
 }

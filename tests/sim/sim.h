@@ -274,6 +274,8 @@ struct oracle {
 	u8 *is_active;
 	u8 *touched;		/* blocks that were ever written */
 	u32 touched_shift;
+	/* Did the sector hold @val, or was that on its way, by @version? NULL: val says it */
+	bool (*held)(const struct oracle *o, u64 sector, val_t val, u32 version);
 	val_t *pin;		/* what a crash state returned */
 	u32 *pinned;
 	u32 nr_pinned, cap_pinned;
@@ -282,6 +284,8 @@ struct oracle {
 void oracle_init(struct oracle *o, u32 owner, u64 sectors, u32 block_shift);
 void oracle_free(struct oracle *o);
 void oracle_submit(struct oracle *o, u64 sector, u32 count, u32 version, bool zero, bool wild);
+/* What that submission wrote to one of its sectors; without this, VAL() does. */
+void oracle_give(struct oracle *o, u64 sector, u32 version, val_t val);
 void oracle_done(struct oracle *o, u64 sector, u32 count, u32 version, int error, bool durable,
 		 u64 oldest_read);
 void oracle_withdraw(struct oracle *o, u64 sector, u32 count, u32 version);
@@ -439,6 +443,12 @@ void world_before_change(struct world *w);
 /* ---- Crash states --------------------------------------------------------- */
 
 void crash_explore(struct world *w, u32 samples);
+/* One crash state, drawn from @sample: @explore looks at it. */
+void crash_explore_one(struct world *w, u32 sample, bool by_mask,
+		       void (*explore)(struct world *b));
+/* For @explore: recover, and open all volumes; read them back. */
+bool crash_boot(struct world *b);
+void crash_read_back(struct world *b);
 
 /* ---- Workload ------------------------------------------------------------- */
 
