@@ -49,6 +49,8 @@ static void pick_range(struct world *w, struct volume *vol, u64 *sector, u32 *co
 		unit = gs;
 	}
 	bs = min_t(u64, bs, vol->hot - block * bs);
+	if (bs < unit)		/* the last block is not whole */
+		unit = 1;
 	first = rng_below(&w->rng, bs / unit);
 	*count = unit * (1 + rng_below(&w->rng, min(bs / unit - first, 16U)));
 	*sector = block * w->p.block_sectors + first * unit;
