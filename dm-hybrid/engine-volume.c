@@ -323,6 +323,37 @@ static int open_formatted(struct hybrid_engine *e, struct hybrid_volume *v, u64 
 	return 0;
 }
 
+/* What is clean of a block goes, and with it a block that is clean. */
+static void forget_clean_block(struct hybrid_engine *e, u32 set, u32 i)
+{
+	struct hybrid_set *s = &e->map.set[set];
+	u64 keep = block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i);
+
+	if (!keep) {
+		evict_block(e, set, i);
+	} else if (block_mask(e, s, MASK_VALID, i) & ~keep) {
+		hybrid_set_invalidate(&e->map, s, i, ~keep);
+		mark_must(e, set, i);
+	}
+}
+
+static void forget_clean(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	unsigned long flags;
+	u32 set, i;
+
+	for (set = 0; set < e->map.nr_sets; set++) {
+		struct hybrid_set *s = &e->map.set[set];
+
+		spin_lock_irqsave(&s->lock, flags);
+		for (i = 0; i < e->map.set_size; i++)
+			if ((s->flags[i] & BLOCK_MAPPED) && hybrid_key_volume(s->key[i]) == v->id)
+				forget_clean_block(e, set, i);
+		spin_unlock_irqrestore(&s->lock, flags);
+		cond_resched();
+	}
+}
+
 /*
  * No nonce tells whether an origin in place was written elsewhere: it starts
  * cold, but for what is dirty.
@@ -331,10 +362,11 @@ static int open_inplace(struct hybrid_engine *e, struct hybrid_volume *v, const 
 {
 	v->has_sb = false;
 	v->sb_state = SB_ALONE;
-	if (atomic_read(&v->nr_jdirty))
-		return 0;
 	*why = "cannot be started cold: the cache device cannot be written";
-	return new_instance(e, v);
+	if (!atomic_read(&v->nr_jdirty))
+		return new_instance(e, v);
+	forget_clean(e, v);
+	return e->ops->wait_checkpoint(e);
 }
 
 static int open_origin(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
