@@ -572,12 +572,41 @@ static void wake_checkpoint(struct hybrid_engine *e, struct list_head *list, int
 	}
 }
 
+/*
+ * The entry failed: what its records end may be dirty on disk for good.  Where
+ * no nonce tells that the origin went on alone (J9), it must not go on there.
+ */
+static void commit_lost(struct hybrid_engine *e)
+{
+	u32 k;
+
+	for (k = 0; k < e->journal.nr; k++) {
+		const struct hybrid_record *r = &e->journal.entry->record[k];
+		u32 where = le32_to_cpu(r->where), set = where / e->map.set_size;
+		u32 i = where % e->map.set_size;
+		struct hybrid_set *s = &e->map.set[set];
+		unsigned long flags;
+
+		if (le32_to_cpu(r->type) != HYBRID_RECORD_BLOCK || !r->instance)
+			continue;
+		spin_lock_irqsave(&s->lock, flags);
+		if ((s->ending & region_bit(i)) && !key_volume(e, s->key[i])->has_sb) {
+			set_put_mask(&e->map, s, MASK_JVALID, i, e->map.granules);
+			put_jdirty(e, s, i, e->map.granules);
+			mark_lazy(e, set, i);
+		}
+		spin_unlock_irqrestore(&s->lock, flags);
+	}
+}
+
 /* What the last operation was for is done. */
 static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	int error = e->meta_op.error_cache;
 
 	if (error) {
+		if (e->meta_state == META_COMMIT)
+			commit_lost(e);
 		fail_pool(e, acts);
 		return;
 	}

@@ -534,7 +534,10 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 
 /* ---- a pool that failed -------------------------------------------------- */
 
-/* P5: dirty granules fail, everything else is the origin's. */
+/*
+ * P5: dirty granules fail, everything else is the origin's.  What is dirty on
+ * record alone can be read there, too; but a write would be undone by the record.
+ */
 static enum route route_failed(struct hybrid_engine *e, struct hybrid_set *s,
 			       struct hybrid_io *io, struct hybrid_actions *acts)
 {
@@ -543,7 +546,9 @@ static enum route route_failed(struct hybrid_engine *e, struct hybrid_set *s,
 	u64 dirty = 0;
 
 	if (i >= 0)
-		dirty = block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i);
+		dirty = block_mask(e, s, MASK_DIRTY, i);
+	if (i >= 0 && io->type == HYBRID_IO_WRITE)
+		dirty |= block_mask(e, s, MASK_JDIRTY, i);
 	if (dirty & io->mask) {
 		count(v, HYBRID_CACHE_ERRORS);
 		complete_io(io, -EIO, acts);

@@ -108,8 +108,14 @@ static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 		resurrect(e, s, i);
 	if (s->flags[i] & BLOCK_BUSY)
 		io->wait = WAIT_BUSY;
-	if (io->wait || READ_ONCE(e->failed))
-		return io->wait;
+	if (io->wait)
+		return true;
+	if (READ_ONCE(e->failed)) {
+		/* As a write: the record would undo it. */
+		if ((block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i)) & io->mask)
+			io->error = -EIO;
+		return false;
+	}
 	/*
 	 * Dirty data that is not recorded must be before it is replaced: a flush
 	 * that is under way would find it on neither device.
@@ -244,6 +250,11 @@ enum hybrid_map_result range_io(struct hybrid_engine *e, struct hybrid_io *io,
 	}
 	if (!prepare_blocks(e, io, acts))
 		return HYBRID_MAP_TAKEN;
+	if (io->error) {
+		range_leave(e, io, acts);
+		complete_io(io, io->error, acts);
+		return HYBRID_MAP_TAKEN;
+	}
 	if (READ_ONCE(e->failed) && v->has_sb && READ_ONCE(v->sb_state) != SB_ALONE) {
 		/* Rare enough: the range is given up and begins anew. */
 		io->state = IO_NEW;
