@@ -485,6 +485,9 @@ int hybrid_engine_load(struct hybrid_engine *e, const char **why)
 		r = load(&l);
 	vfree(l.mem);
 	vfree(l.volume_of);
+	/* What was decoded before may have left a reason of its own. */
+	if (r == -EIO)
+		*why = "the cache device cannot be read";
 	if (r == -ENOMEM)
 		*why = "there is not enough memory";
 	return r ? r : start(e, why);

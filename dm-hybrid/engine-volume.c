@@ -247,6 +247,9 @@ static int new_instance(struct hybrid_engine *e, struct hybrid_volume *v)
 	return r;
 }
 
+static const char no_cold_start[] =
+	"cannot be started cold: the cache device cannot be written";
+
 /* The origin is the one that the cache last saw, or its cached data goes. */
 static int check_nonce(struct hybrid_engine *e, struct hybrid_volume *v, const char **why)
 {
@@ -258,6 +261,7 @@ static int check_nonce(struct hybrid_engine *e, struct hybrid_volume *v, const c
 		*why = "was written without its cache, which holds newer data of it";
 		return -EMEDIUMTYPE;
 	}
+	*why = no_cold_start;
 	return new_instance(e, v);
 }
 
@@ -313,7 +317,7 @@ static int open_formatted(struct hybrid_engine *e, struct hybrid_volume *v, u64 
 	if (!r) {
 		r = exchange_nonce(e, v);
 		if (r)
-			*why = "or the cache device cannot be written";
+			*why = "cannot be written, or the cache device cannot";
 	}
 	if (r)
 		return r == -EIO || r == -ENOMEM ? r : -EMEDIUMTYPE;
@@ -362,7 +366,7 @@ static int open_inplace(struct hybrid_engine *e, struct hybrid_volume *v, const 
 {
 	v->has_sb = false;
 	v->sb_state = SB_ALONE;
-	*why = "cannot be started cold: the cache device cannot be written";
+	*why = no_cold_start;
 	if (!atomic_read(&v->nr_jdirty))
 		return new_instance(e, v);
 	forget_clean(e, v);
