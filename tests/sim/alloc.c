@@ -97,11 +97,15 @@ bool heap_empty(const struct heap *h)
 
 void *sim_malloc(size_t bytes)
 {
+	if (loop_alloc_fails())
+		return NULL;
 	return heap_alloc(sim_heap, bytes, sim_heap->raw ? HEAP_RAW : HEAP_POISON);
 }
 
 void *sim_calloc(size_t n, size_t bytes)
 {
+	if (loop_alloc_fails())
+		return NULL;
 	return heap_alloc(sim_heap, n * bytes, 0);
 }
 

@@ -250,7 +250,7 @@ static bool fails(struct dreq *r, struct rng *rng)
 	struct fault *f = &r->dev->fault;
 	u32 percent = r->kind == DREQ_READ ? f->read : r->kind == DREQ_FLUSH ? f->flush : f->write;
 
-	if (f->dead)
+	if (f->dead || loop_request_fails(r))
 		return true;
 	if (!f->left || !percent)
 		return false;

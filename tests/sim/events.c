@@ -195,6 +195,8 @@ static void new_settings(struct world *w)
 
 	trace(w, 18, name[0], 0, "policy %s", name);
 	r = DURING(w, PHASE_POLICY, hybrid_engine_set_policy(w->e, hybrid_policy_get(name)));
+	if (r == -ENOMEM && loop_alloc_failed())
+		r = hybrid_engine_set_policy(w->e, hybrid_policy_get(name));
 	if (r)
 		violation(w, "error", "policy %s: %d", name, r);
 	draw_tunables(w, &config);
@@ -265,18 +267,10 @@ static void reopen_event(struct world *w)
 		open_volume(w, vol);
 }
 
-static void recreate_event(struct world *w)
+void recreate(struct world *w, struct volume *vol, bool drop)
 {
-	struct volume *vol = pick_volume(w);
-	struct hybrid_volume_status st = {};
-	bool drop = rng_below(&w->rng, 3) == 0;
 	int r;
 
-	if (!vol)
-		return;
-	hybrid_volume_status(w->e, vol->v, &st);
-	if (!close_event(w, vol))
-		return;
 	trace(w, 15, vol->id, drop, "delete volume %u%s", vol->id, drop ? ", dirty or not" : "");
 	vol->unsure = true;
 	if (drop)
@@ -309,6 +303,15 @@ static void recreate_event(struct world *w)
 		open_volume(w, vol);
 }
 
+static void recreate_event(struct world *w)
+{
+	struct volume *vol = pick_volume(w);
+	bool drop = rng_below(&w->rng, 3) == 0;
+
+	if (vol && close_event(w, vol))
+		recreate(w, vol, drop);
+}
+
 static void cutoff_event(struct world *w)
 {
 	struct volume *vol = pick_volume(w);
@@ -331,16 +334,8 @@ static enum event draw_event(struct world *w)
 	return i;
 }
 
-void one_event(struct world *w)
+void do_event(struct world *w, enum event ev)
 {
-	enum event ev;
-
-	if (w->p.admin_percent && rng_chance(&w->rng, w->p.admin_percent)) {
-		admin_event(w);
-		return;
-	}
-	ev = draw_event(w);
-	shim_cpu = rng_below(&w->rng, SHIM_NR_CPUS);
 	switch (ev) {
 	case EV_STEP:
 		if (!world_step(w) && !w->crashed && rng_below(&w->rng, 4) == 0)
@@ -376,6 +371,19 @@ void one_event(struct world *w)
 	default:
 		user_event(w, ev);
 	}
+}
+
+void one_event(struct world *w)
+{
+	enum event ev;
+
+	if (w->p.admin_percent && rng_chance(&w->rng, w->p.admin_percent)) {
+		admin_event(w);
+		return;
+	}
+	ev = draw_event(w);
+	shim_cpu = rng_below(&w->rng, SHIM_NR_CPUS);
+	do_event(w, ev);
 }
 
 void other_events(struct world *w)

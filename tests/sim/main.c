@@ -2,11 +2,16 @@
 /*
  * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--events] [--hash]
  *     [--keep-going] [--no-linter] [--limit S] [--table]
+ * sim --loop alloc|io [--nth N] ...
  *
  * Runs the seeds N ... N + M - 1, or as many as S seconds allow.  The last line
  * counts; the exit code is 1 if a promise or a rule was broken.  --limit: a seed
  * that takes more CPU seconds than that never ends.  --table: which faults
  * happened in which phases.
+ *
+ * --loop: a short run of each seed again and again, in which the first, the second,
+ * ... allocation (request to a device) fails; with --nth, only the N-th.  -N: and
+ * all that follow of its kind.
  */
 #include <getopt.h>
 #include <signal.h>
@@ -33,6 +38,8 @@ static const struct option options[] = {
 	{ "keep-going", no_argument, NULL, 'k' },
 	{ "no-linter", no_argument, NULL, 'l' },
 	{ "limit", required_argument, NULL, 'c' },
+	{ "loop", required_argument, NULL, 'L' },
+	{ "nth", required_argument, NULL, 'N' },
 	{ "table", no_argument, NULL, 'T' },
 	{ }
 };
@@ -68,6 +75,9 @@ int main(int argc, char **argv)
 	double limit = 0, start = seconds();
 	bool hashes = false, keep_going = false, table = false;
 	struct itimerval seed_limit = {};
+	const char *loop = NULL;
+	u64 runs = 0;
+	s64 nth = 0;
 	char mode = 'A';
 	int c;
 
@@ -106,6 +116,12 @@ int main(int argc, char **argv)
 		case 'c':
 			seed_limit.it_value.tv_sec = strtol(optarg, NULL, 0);
 			break;
+		case 'L':
+			loop = optarg;
+			break;
+		case 'N':
+			nth = strtoll(optarg, NULL, 0);
+			break;
 		case 'T':
 			table = true;
 			break;
@@ -126,6 +142,13 @@ int main(int argc, char **argv)
 		if (limit && seconds() - start > limit)
 			break;
 		setitimer(ITIMER_VIRTUAL, &seed_limit, NULL);
+		if (loop) {
+			runs += loop_seed(loop, seed + n, nth);
+			sim_seeds++;
+			if (sim_violations != before && !keep_going)
+				break;
+			continue;
+		}
 		run_seed(seed + n, mode, &hash);
 		sim_seeds++;
 		if (hashes || sim_trace)
@@ -139,6 +162,8 @@ int main(int argc, char **argv)
 				break;
 		}
 	}
+	if (loop)
+		printf("loop %s: runs=%llu\n", loop, (unsigned long long)runs);
 	if (table)
 		coverage_print();
 	printf("sim: seeds=%llu crash_states=%llu violations=%llu ios=%llu seconds=%.1f\n",

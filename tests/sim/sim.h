@@ -9,6 +9,7 @@
  * oracle.c	which values each sector may hold (promises P1 to P4)
  * linter.c	rules J1 to J11 on the stream of device operations
  * coverage.c	which faults happened in which phases
+ * loops.c	the N-th allocation, or request, fails, for every N
  * crash.c	cuts the power in a copy of the world, recovers, reads back
  * alloc.c	the engine's memory: what is leaked, what fails
  * main.c	seeds, options, the last line
@@ -462,6 +463,9 @@ enum event {
 extern bool sim_faults, sim_events, sim_lint;
 void run_seed(u64 seed, char mode, u64 *hash);
 void one_event(struct world *w);
+void do_event(struct world *w, enum event ev);
+/* Delete, forget, create and open; @drop: whatever is dirty. */
+void recreate(struct world *w, struct volume *vol, bool drop);
 /* Somebody waits for a call (world.doing): others' I/O goes on. */
 void other_events(struct world *w);
 u32 draw_mode(struct rng *r);
@@ -471,9 +475,25 @@ void format_origin(struct world *w, struct volume *vol);
 bool create_volume(struct world *w, struct volume *vol);
 bool open_volume(struct world *w, struct volume *vol);
 void restart(struct world *w);
+void boot(struct world *w);
+void crash(struct world *w, bool reset);
+void finish(struct world *w);
 void reload(struct world *w);
 /* No more I/O of users' to the volume; what there was has ended. */
 bool quiet(struct world *w, struct volume *vol);
+
+/* ---- Loops ----------------------------------------------------------------- */
+
+/* All runs of a workload, or (@only) the one with that number; how many there were. */
+u64 loop_seed(const char *what, u64 seed, s64 only);
+void loop_profile(struct profile *p, struct rng *r);
+void loop_run(struct world *w);
+/* Does this allocation, this request fail? */
+bool loop_alloc_fails(void);
+bool loop_request_fails(const struct dreq *r);
+/* One has, since this was asked last: then -ENOMEM is right. */
+bool loop_alloc_failed(void);
+void loop_heal(void);
 
 /* ---- Linter --------------------------------------------------------------- */
 

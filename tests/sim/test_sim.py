@@ -66,6 +66,14 @@ def test_swarm(sim, mode, count, faults):
     assert counts(output)["crash_states"] > 5 * count
 
 
+@pytest.mark.parametrize("what", ["alloc", "io"])
+def test_loop(sim, what):
+    """Each allocation, each request of 30 runs fails once; requests also for good."""
+    output = run(sim, "--loop", what, "--seed", 1, "--count", 30)
+    assert counts(output)["seeds"] == 30
+    assert int(re.search(r"runs=(\d+)", output)[1]) > 30 * 300
+
+
 @pytest.mark.parametrize("mode, count", [("A", 150), ("B", 4)])
 def test_sanitizers(sim_asan, mode, count):
     run(sim_asan, "--mode", mode, "--seed", 5001, "--count", count, "--faults")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* A run: what it is made of, its lives and deaths; everything is drawn from the seed. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "sim.h"
 #include "coverage.h"
@@ -137,6 +138,8 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 		p->cut_samples = 4;
 		p->episode = 60 + rng_below(r, 60);
 	}
+	if (mode == 'L')
+		loop_profile(p, r);
 }
 
 /* ---- Formatting ----------------------------------------------------------------- */
@@ -302,13 +305,14 @@ static void free_world(struct world *w)
 
 /* ---- Life and death --------------------------------------------------------------- */
 
-static void crash(struct world *w, bool reset)
+void crash(struct world *w, bool reset)
 {
 	u32 i;
 
 	trace(w, 10, reset, 0, reset ? "RESET" : "POWER CUT");
 	coverage_death(w, reset, 1);
 	w->deaths++;
+	loop_heal();
 	for (i = 0; i < w->nr_dev; i++) {
 		memset(&w->dev[i]->fault, 0, sizeof(w->dev[i]->fault));
 		if (reset)
@@ -333,11 +337,13 @@ bool create_volume(struct world *w, struct volume *vol)
 	r = DURING(w, PHASE_CREATE, hybrid_volume_create(w->e, vol->id, &vol->info));
 	if (w->crashed || w->stop)
 		return false;
+	if (r == -ENOMEM && loop_alloc_failed())
+		return create_volume(w, vol);
 	if (r == -EEXIST && vol->created)
 		r = 0;
 	if (r && !w->faulty)
 		violation(w, "error", "create of volume %u: %d", vol->id, r);
-	vol->unsure = false;
+	vol->unsure = r;	/* the next life tells */
 	vol->created = !r;
 	return !w->stop;
 }
@@ -362,6 +368,21 @@ static bool settle_existence(struct world *w, struct volume *vol)
 	return vol->created || create_volume(w, vol);
 }
 
+/* Does an admin know from it what happened? */
+static void check_reason(struct world *w, const char *what, int r, const char *why)
+{
+	bool clear;
+
+	if (r == -ENOMEM)
+		clear = why && strstr(why, "memory");
+	else if (r == -EIO)
+		clear = why && (strstr(why, "cannot be") || strstr(why, "failed"));
+	else
+		clear = !r || (why && *why);
+	if (!clear)
+		violation(w, "reason", "%s fails with %d: %s", what, r, why ? why : "(none)");
+}
+
 bool open_volume(struct world *w, struct volume *vol)
 {
 	const char *why;
@@ -370,12 +391,22 @@ bool open_volume(struct world *w, struct volume *vol)
 	r = world_open(w, vol, &why);
 	if (w->crashed || w->stop)
 		return false;
+	check_reason(w, "open", r, why);
 	if (r && !w->faulty)
 		violation(w, "recovery", "open of volume %u fails with %d: %s", vol->id, r,
 			  why ? why : "(no reason given)");
 	if (!r)
 		hybrid_volume_set_cutoff(w->e, vol->v, vol->info.cutoff_sectors);
 	return !w->stop;
+}
+
+static void destroy(struct world *w)
+{
+	hybrid_engine_destroy(w->e);
+	w->e = NULL;
+	if (!heap_empty(&w->heap))
+		violation(w, "memory", "destroy leaves %llu bytes",
+			  (unsigned long long)w->heap.bytes);
 }
 
 static bool boot_once(struct world *w)
@@ -389,7 +420,13 @@ static bool boot_once(struct world *w)
 	why = world_boot(w, &r);
 	if (w->crashed || w->stop)
 		return false;
+	check_reason(w, "load", r, why);
+	if (why && r == -ENOMEM && loop_alloc_failed()) {
+		destroy(w);	/* again, with more memory */
+		return false;
+	}
 	if (why && w->faulty && r == -EIO) {
+		destroy(w);
 		w->crashed = true;	/* again, without the fault */
 		return false;
 	}
@@ -404,7 +441,7 @@ static bool boot_once(struct world *w)
 }
 
 /* Up, however often the power goes meanwhile. */
-static void boot(struct world *w)
+void boot(struct world *w)
 {
 	u32 tries;
 
@@ -417,7 +454,8 @@ static void boot(struct world *w)
 		}
 		if (w->stop)
 			return;
-		crash(w, rng_chance(&w->rng, w->p.reset_percent));
+		if (w->crashed)
+			crash(w, rng_chance(&w->rng, w->p.reset_percent));
 	}
 }
 
@@ -437,16 +475,6 @@ static void all_durable(struct world *w)
 	for (i = 0; i < w->nr_vol; i++)
 		oracle_flush(w->vol[i]->oracle, sim_now, SIM_NEVER);
 	sim_now++;
-}
-
-static void destroy(struct world *w)
-{
-	hybrid_engine_destroy(w->e);
-	w->e = NULL;
-	w->deaths = 0;
-	if (!heap_empty(&w->heap))
-		violation(w, "memory", "destroy leaves %llu bytes",
-			  (unsigned long long)w->heap.bytes);
 }
 
 static void close_all(struct world *w)
@@ -476,6 +504,7 @@ void restart(struct world *w)
 		for (i = 0; w->faulty && i < w->nr_vol; i++)	/* as after a crash */
 			oracle_crash(w->vol[i]->oracle);
 		destroy(w);
+		w->deaths = 0;
 		if (!w->stop)
 			boot(w);
 		return;
@@ -572,7 +601,7 @@ static void drain_all(struct world *w)
 	}
 }
 
-static void finish(struct world *w)
+void finish(struct world *w)
 {
 	u32 i;
 
@@ -657,7 +686,12 @@ void run_seed(u64 seed, char mode, u64 *hash)
 		fprintf(stderr, "seed %llu: %u blocks of %u sectors, %u volumes, %u hot blocks, policy %s\n",
 			(unsigned long long)seed, w->g->nr_blocks, w->p.block_sectors,
 			w->p.volumes, w->p.hot_blocks, w->p.policy);
-	boot(w);
+	if (mode == 'L') {
+		loop_run(w);
+		w->stop = true;
+	} else {
+		boot(w);
+	}
 	while (w->step < w->p.steps && !w->stop)
 		one_episode(w);
 	if (!w->stop)

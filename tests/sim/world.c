@@ -743,6 +743,8 @@ static void *sim_alloc_buffer(struct hybrid_engine *e, u32 sectors)
 		coverage_fault(FAULT_ALLOC);
 		return NULL;
 	}
+	if (loop_alloc_fails())
+		return NULL;
 	return heap_alloc(&w->heap, sectors * sizeof(val_t), w->branch ? HEAP_RAW : HEAP_POISON);
 }
 
@@ -872,7 +874,7 @@ const char *world_boot(struct world *w, int *error)
 	w->e = DURING(w, PHASE_LOAD,
 		      hybrid_engine_create(&w->sb, &sim_ops, w, hybrid_policy_get(w->p.policy),
 					   &w->p.config, error));
-	if (!w->e && w->p.fail_alloc) {
+	if (!w->e && (w->p.fail_alloc || loop_alloc_failed())) {
 		if (*error != -ENOMEM || !heap_empty(&w->heap))
 			violation(w, "memory", "create without memory: %d, %llu bytes left",
 				  *error, (unsigned long long)w->heap.bytes);
