@@ -3,7 +3,8 @@
  * dm-testdisk: device-mapper targets for tests and benchmarks only.
  *
  * hddsim and ssdsim give any device the timing of a rotating disk or a flash
- * device; volatile gives it a write cache that is lost with the machine.
+ * device; volatile gives it a write cache that is lost with the machine; recorder
+ * keeps all that changes it.
  */
 #include <linux/module.h>
 #include "testdisk.h"
@@ -48,6 +49,7 @@ void td_dev_exit(struct td_dev *td)
 
 static struct target_type *targets[] = {
 	&td_hddsim_target,
+	&td_recorder_target,
 	&td_ssdsim_target,
 	&td_volatile_target,
 };
@@ -81,6 +83,7 @@ static void __exit testdisk_exit(void)
 	for (i = 0; i < ARRAY_SIZE(targets); i++)
 		dm_unregister_target(targets[i]);
 	td_log_exit();
+	td_recorder_exit();
 }
 
 module_init(testdisk_init);

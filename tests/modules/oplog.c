@@ -183,6 +183,11 @@ static const struct seq_operations log_seq_sops = {
 
 DEFINE_SEQ_ATTRIBUTE(log_seq);
 
+void td_log_blob(const char *name, struct debugfs_blob_wrapper *blob)
+{
+	debugfs_create_blob(name, 0400, log_dir, blob);
+}
+
 int td_log_init(void)
 {
 	if (!log_records)

@@ -3,6 +3,7 @@
 #define DM_TESTDISK_H
 
 #include <linux/bio.h>
+#include <linux/debugfs.h>
 #include <linux/device-mapper.h>
 
 /*
@@ -35,8 +36,11 @@ void td_log_start(struct td_dev *td, struct bio *bio);
 void td_log_end(struct td_dev *td, struct bio *bio, blk_status_t status);
 /* "log on|off|clear"; returns -EINVAL if this is not for the log. */
 int td_log_message(unsigned int argc, char **argv);
+/* A file beside the log that shows @blob. */
+void td_log_blob(const char *name, struct debugfs_blob_wrapper *blob);
 int td_log_init(void);
 void td_log_exit(void);
+void td_recorder_exit(void);
 
 /* Sector on the backing device. */
 static inline sector_t td_remap(struct td_dev *td, sector_t sector)
@@ -45,6 +49,7 @@ static inline sector_t td_remap(struct td_dev *td, sector_t sector)
 }
 
 extern struct target_type td_hddsim_target;
+extern struct target_type td_recorder_target;
 extern struct target_type td_ssdsim_target;
 extern struct target_type td_volatile_target;
 
