@@ -7,6 +7,7 @@
 #   make check          everything a bare Debian 12 needs to build and run all tests
 #   make lint           only the style tests
 #   make check-sim      only the simulator
+#   make check-long-kernel   the kernel tests that take minutes each
 #   make headline       fsync, eviction, power cut: dm-hybrid and dm-cache, both outcomes
 #   make demo           a database on a slow disk, with and without a cache, and a power cut;
 #                       in a guest: needs no hardware
@@ -138,6 +139,9 @@ lint: deps
 check-sim:
 	+$(MAKE) -C tests/sim check
 
+check-long-kernel: all guest-modules
+	DM_HYBRID_LONG=1 $(PYTHON) -m pytest -c tests/pytest.ini -m long $(PYTEST_ARGS) tests
+
 headline: guest-modules userspace
 	@$(PYTHON) tests/kernel/headline.py $(GUEST_KDIR) build/guest-$(GUEST) build/userspace
 
@@ -163,4 +167,4 @@ clean:
 
 .PHONY: all modules modules-amd64 modules-amd64-clang modules-sparse guest-kernel guest-modules \
 	guest-test-modules userspace man \
-	install uninstall deps check lint check-sim headline demo clean
+	install uninstall deps check lint check-sim check-long-kernel headline demo clean

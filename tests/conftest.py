@@ -169,9 +169,11 @@ def pytest_runtest_makereport(item, call):
 
 
 def pytest_collection_modifyitems(items):
-    """Where the environment says so, slow tests are left out."""
-    if os.environ.get("DM_HYBRID_QUICK"):
-        skip = pytest.mark.skip(reason="DM_HYBRID_QUICK is set")
-        for item in items:
-            if "slow" in item.keywords:
-                item.add_marker(skip)
+    """What the environment does not want is left out."""
+    left_out = {"slow": "DM_HYBRID_QUICK is set"} if os.environ.get("DM_HYBRID_QUICK") else {}
+    if not os.environ.get("DM_HYBRID_LONG"):
+        left_out["long"] = "DM_HYBRID_LONG is not set"
+    for item in items:
+        for mark, reason in left_out.items():
+            if mark in item.keywords:
+                item.add_marker(pytest.mark.skip(reason=reason))

@@ -29,6 +29,8 @@ const char *val_name(val_t v)
 		snprintf(b, 48, "zeroes");
 	else if (!v)
 		snprintf(b, 48, "none");
+	else if (!(v >> 56))
+		snprintf(b, 48, "bytes %016llx...", (unsigned long long)*(const u64 *)v);
 	else if (val_owner(v) == VAL_JUNK - 1)
 		snprintf(b, 48, "junk[%llu]", (unsigned long long)val_sector(v));
 	else
