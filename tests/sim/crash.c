@@ -169,12 +169,22 @@ void crash_read_back(struct world *w)
 	}
 }
 
+static void die_again(struct world *w, bool reset)
+{
+	u32 i;
+
+	coverage_death(w, reset, 1);
+	w->deaths++;
+	for (i = 0; reset && i < w->nr_dev; i++)
+		device_reset(w->dev[i], &w->rng);
+	if (!reset)
+		cut_by_chance(w, &w->rng);
+	world_drop(w);
+}
+
 static void cut_again(struct world *w)
 {
-	coverage_death(w, false, 1);
-	w->deaths++;
-	cut_by_chance(w, &w->rng);
-	world_drop(w);
+	die_again(w, false);
 }
 
 static void drain_and_stop(struct world *w)
@@ -190,7 +200,7 @@ static void drain_and_stop(struct world *w)
 	hybrid_actions_init(&acts);
 	hybrid_engine_drain(w->e, NULL, true, &acts);
 	world_carry(w, &acts);
-	for (ticks = 0; !w->stop; ticks++) {
+	for (ticks = 0; !w->stop && !w->crashed; ticks++) {
 		world_idle(w);
 		hybrid_engine_status(w->e, &st);
 		if (!st.dirty)
@@ -201,10 +211,10 @@ static void drain_and_stop(struct world *w)
 		}
 		world_tick(w, 100);
 	}
-	for (i = 0; i < w->nr_vol && !w->stop; i++)
+	for (i = 0; i < w->nr_vol && !w->stop && !w->crashed; i++)
 		if (w->vol[i]->v)
 			world_close(w, w->vol[i]);
-	if (w->stop || !world_stop(w))
+	if (w->stop || w->crashed || !world_stop(w))
 		return;
 	check_drained_origins(w);
 	hybrid_engine_destroy(w->e);
@@ -214,8 +224,45 @@ static void drain_and_stop(struct world *w)
 			  (unsigned long long)w->heap.bytes);
 }
 
+/* It comes up, and dies again at any change of the disks; at last it may live. */
+static void explore_deaths(struct world *w, u32 deaths, struct rng *rng)
+{
+	while (deaths-- && !w->stop) {
+		w->crash_at = w->changes + 1 + rng_below(rng, 24);
+		if (crash_boot(w))
+			crash_read_back(w);
+		w->crash_at = SIM_NEVER;
+		if (w->stop)
+			return;
+		die_again(w, !rng_below(rng, 3));
+		check_clean_origins(w);
+	}
+	if (!w->stop && crash_boot(w))
+		crash_read_back(w);
+}
+
+/* Dies while it drains, closes its volumes, stops. */
+static void explore_stop(struct world *w, struct rng *rng)
+{
+	w->crash_at = w->changes + 1 + rng_below(rng, 40);
+	drain_and_stop(w);
+	w->crash_at = SIM_NEVER;
+	if (w->stop)
+		return;
+	cut_again(w);
+	if (crash_boot(w))
+		crash_read_back(w);
+}
+
+static void explore_reset(struct world *w)
+{
+	explore_deaths(w, 1 + rng_below(&w->rng, 3), &w->rng);
+}
+
 static void explore(struct world *w)
 {
+	struct rng rng = rng_fork(&w->rng, 3);
+
 	check_clean_origins(w);
 	if (w->stop)
 		return;
@@ -246,6 +293,15 @@ static void explore(struct world *w)
 		if (!w->stop && crash_boot(w))
 			crash_read_back(w);
 		break;
+	case 2:
+		if (rng_below(&rng, 3))
+			break;
+		cut_again(w);
+		explore_deaths(w, 2 + rng_below(&rng, 2), &rng);
+		break;
+	case 3:
+		if (!rng_below(&rng, 3))
+			explore_stop(w, &rng);
 	}
 }
 
@@ -287,7 +343,7 @@ static void copy_world(struct world *b, struct world *w, u32 sample)
 	}
 }
 
-void crash_explore_one(struct world *w, u32 sample, bool by_mask,
+void crash_explore_one(struct world *w, u32 sample, enum crash_kind kind,
 		       void (*explore)(struct world *b))
 {
 	struct world *b = &branch_world;
@@ -303,14 +359,17 @@ void crash_explore_one(struct world *w, u32 sample, bool by_mask,
 	if (sim_trace)
 		fprintf(stderr, "    | crash state %u at change %llu\n", sample,
 			(unsigned long long)w->changes);
-	if (by_mask)
+	if (kind == CRASH_BY_MASK)
 		cut_by_mask(w, sample, &b->rng);
-	else
+	else if (kind == CRASH_BY_CHANCE)
 		cut_by_chance(w, &b->rng);
 	for (i = 0; i < w->nr_dev; i++) {
 		fault[i] = w->dev[i]->fault;
 		memset(&w->dev[i]->fault, 0, sizeof(fault[i]));
-		device_enter_branch(w->dev[i]);
+		if (kind == CRASH_RESET)
+			device_enter_branch_alive(w->dev[i], &b->rng);
+		else
+			device_enter_branch(w->dev[i]);
 	}
 	sim_world = b;
 	explore(b);
@@ -333,12 +392,17 @@ void crash_explore(struct world *w, u32 samples)
 {
 	u64 before = sim_crash_states;
 	u32 n = volatile_writes(w), i;
+	struct rng rng = rng_fork(&w->brng, w->changes);
 
 	if (n <= EXHAUSTIVE_WRITES && samples > 1)
 		for (i = 0; i < 1U << n && !w->stop; i++)
-			crash_explore_one(w, i, true, explore);
+			crash_explore_one(w, i, CRASH_BY_MASK, explore);
 	for (i = 0; i < samples && !w->stop; i++)
-		crash_explore_one(w, (1 << EXHAUSTIVE_WRITES) + i, false, explore);
+		crash_explore_one(w, (1 << EXHAUSTIVE_WRITES) + i, CRASH_BY_CHANCE, explore);
 	coverage_death(w, false, sim_crash_states - before);
+	if (!w->stop && !rng_below(&rng, 10)) {
+		crash_explore_one(w, 0, CRASH_RESET, explore_reset);
+		coverage_death(w, true, 1);
+	}
 	trace(w, 20, w->changes, n, "cut: %u volatile writes", n);
 }

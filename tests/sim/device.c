@@ -548,6 +548,22 @@ void device_cut(struct device *d, enum cut how, u64 mask, struct rng *rng)
 		forget_clean(d->v);
 }
 
+/* The machine was reset: the device may carry the rest out, or some of it. */
+static void land(struct dreq *r, struct rng *rng)
+{
+	if (changes(r) && !r->dev->fault.dead) {
+		switch (rng_below(rng, 3)) {
+		case 0:
+			dreq_apply(r, rng, true);
+			break;
+		case 1:
+			dreq_apply(r, rng, false);
+		}
+	}
+	/* The next flush covers what landed */
+	r->done = ++sim_now;
+}
+
 void device_reset(struct device *d, struct rng *rng)
 {
 	struct volatiles *v = d->v;
@@ -555,18 +571,8 @@ void device_reset(struct device *d, struct rng *rng)
 	while (v->nr_inflight) {
 		struct dreq *r = v->inflight[v->nr_inflight - 1];
 
-		if (changes(r) && !d->fault.dead) {
-			switch (rng_below(rng, 3)) {
-			case 0:
-				dreq_apply(r, rng, true);
-				break;
-			case 1:
-				dreq_apply(r, rng, false);
-			}
-		}
 		leave_flight(r);
-		/* The next flush covers what landed */
-		r->done = ++sim_now;
+		land(r, rng);
 	}
 }
 
@@ -574,6 +580,32 @@ void device_enter_branch(struct device *d)
 {
 	d->v = &d->vol[1];
 	forget_volatile(d->v);
+}
+
+/* Versions of the world's, oldest first, with those who wrote them. */
+static void copy_chain(struct device *d, u64 sector, u32 i, struct dreq *landed)
+{
+	struct version *x = &d->vol[0].pool[i];
+
+	if (!i)
+		return;
+	copy_chain(d, sector, x->older, landed);
+	push_version(d, sector, x->val, x->by->done ? x->by : &landed[x->by->place]);
+}
+
+void device_enter_branch_alive(struct device *d, struct rng *rng)
+{
+	struct volatiles *world = &d->vol[0];
+	struct dreq *landed = arena_alloc(&sim_arena, (world->nr_inflight + 1) * sizeof(*landed));
+	u32 i;
+
+	device_enter_branch(d);
+	for (i = 0; i < world->nr_inflight; i++)
+		landed[i] = *world->inflight[i];
+	for (i = 0; i < world->nr_dirty; i++)
+		copy_chain(d, world->dirty[i], world->newest[world->dirty[i]], landed);
+	for (i = 0; i < world->nr_inflight; i++)
+		land(&landed[i], rng);
 }
 
 void device_leave_branch(struct device *d)

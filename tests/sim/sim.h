@@ -244,6 +244,8 @@ void device_cut(struct device *d, enum cut how, u64 mask, struct rng *rng);
 /* Reset without power loss: writes in flight land or do not. */
 void device_reset(struct device *d, struct rng *rng);
 void device_enter_branch(struct device *d);
+/* ... by a reset: what is volatile stays so. */
+void device_enter_branch_alive(struct device *d, struct rng *rng);
 void device_leave_branch(struct device *d);
 
 size_t undo_mark(void);
@@ -445,7 +447,13 @@ void world_before_change(struct world *w);
 
 void crash_explore(struct world *w, u32 samples);
 /* One crash state, drawn from @sample: @explore looks at it. */
-void crash_explore_one(struct world *w, u32 sample, bool by_mask,
+enum crash_kind {
+	CRASH_BY_CHANCE,
+	CRASH_BY_MASK,		/* @sample: which writes survive */
+	CRASH_RESET,		/* without power loss */
+};
+
+void crash_explore_one(struct world *w, u32 sample, enum crash_kind kind,
 		       void (*explore)(struct world *b));
 /* For @explore: recover, and open all volumes; read them back. */
 bool crash_boot(struct world *b);
