@@ -89,6 +89,12 @@ static u64 stream_run(struct hybrid_volume *v, const struct hybrid_io *io)
 	return run;
 }
 
+static void bypass(struct hybrid_io *io, enum hybrid_counter why)
+{
+	io->bypass = why;
+	count(io->volume, why);
+}
+
 /* May this miss enter the cache?  Counts the reason if not. */
 static bool admitted(struct hybrid_engine *e, struct hybrid_io *io)
 {
@@ -97,9 +103,9 @@ static bool admitted(struct hybrid_engine *e, struct hybrid_io *io)
 	u64 run = cutoff ? stream_run(v, io) : 0;
 
 	if (!e->policy->admit)
-		count(v, HYBRID_BYPASS_POLICY);
+		bypass(io, HYBRID_BYPASS_POLICY);
 	else if (run > cutoff)
-		count(v, HYBRID_BYPASS_SEQUENTIAL);
+		bypass(io, HYBRID_BYPASS_SEQUENTIAL);
 	else
 		return true;
 	return false;
@@ -208,27 +214,27 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 	struct hybrid_job *job;
 
 	if (READ_ONCE(v->mode) == HYBRID_MODE_PASSTHROUGH) {
-		count(v, HYBRID_BYPASS_MODE);
+		bypass(io, HYBRID_BYPASS_MODE);
 		return read_origin(io);
 	}
 	if (!admitted(e, io))
 		return read_origin(io);
 	if (write_in_flight(s, io->key, e->map.granules) || fill_forbidden(e, s, i) ||
 	    range_blocks(v, io->sector & ~(u64)(e->g->block_sectors - 1), e->g->block_sectors)) {
-		count(v, HYBRID_BYPASS_BUSY);
+		bypass(io, HYBRID_BYPASS_BUSY);
 		return read_origin(io);
 	}
 	/* Half of the reserve is for writes. */
 	if (i < 0 && s->nr_free <= e->reserve / 2) {
 		evict(e, io->set, acts);
 		if (s->nr_free <= e->reserve / 2) {
-			count(v, HYBRID_BYPASS_FULL);
+			bypass(io, HYBRID_BYPASS_FULL);
 			return read_origin(io);
 		}
 	}
 	job = job_get(e, JOB_FILL, v, NULL);
 	if (!job) {
-		count(v, HYBRID_BYPASS_BUSY);
+		bypass(io, HYBRID_BYPASS_BUSY);
 		return read_origin(io);
 	}
 	if (i < 0) {
@@ -252,7 +258,7 @@ static enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 	if (i >= 0 && (s->flags[i] & BLOCK_REMOVED)) {
 		if (s->flags[i] & BLOCK_TRANSIT) {
 			count(v, HYBRID_READ_MISSES);
-			count(v, HYBRID_BYPASS_BUSY);
+			bypass(io, HYBRID_BYPASS_BUSY);
 			return read_origin(io);
 		}
 		resurrect(e, s, i);
@@ -278,7 +284,7 @@ static enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 
 		if (job && job->type == JOB_FILL && fill_join(e, job, io, acts))
 			return ROUTE_TAKEN;
-		count(v, HYBRID_BYPASS_BUSY);
+		bypass(io, HYBRID_BYPASS_BUSY);
 		return read_origin(io);
 	}
 	return read_miss(e, s, io, i, acts);
@@ -346,11 +352,11 @@ static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struc
 	u32 mode = READ_ONCE(v->mode);
 
 	if (mode == HYBRID_MODE_WRITEAROUND || mode == HYBRID_MODE_PASSTHROUGH) {
-		count(v, HYBRID_BYPASS_MODE);
+		bypass(io, HYBRID_BYPASS_MODE);
 		return false;
 	}
 	if (!io->full) {
-		count(v, HYBRID_BYPASS_PARTIAL);
+		bypass(io, HYBRID_BYPASS_PARTIAL);
 		return false;
 	}
 	if (!admitted(e, io))
@@ -360,7 +366,7 @@ static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struc
 		evict(e, io->set, acts);
 	if (s->nr_free)
 		return true;
-	count(v, HYBRID_BYPASS_FULL);
+	bypass(io, HYBRID_BYPASS_FULL);
 	return false;
 }
 

@@ -147,6 +147,7 @@ struct hybrid_io {
 	u8 phase;
 	bool commit;		/* must join a commit before it ends */
 	bool counted;
+	u8 bypass;		/* enum hybrid_counter: why it was not cached; 0: no reason to */
 	int error;
 	s32 idx;		/* of the block in its set, -1: none */
 	u32 set;
@@ -174,6 +175,7 @@ static inline void hybrid_io_init(struct hybrid_io *io, struct hybrid_volume *vo
 	io->wait = 0;
 	io->commit = false;
 	io->counted = false;
+	io->bypass = 0;
 	io->error = 0;
 	io->idx = -1;
 	io->job = NULL;

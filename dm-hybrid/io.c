@@ -18,6 +18,7 @@
 #include <linux/random.h>
 #include <linux/slab.h>
 
+#include "calls.h"
 #include "io.h"
 
 #define TICK_MS		100
@@ -315,9 +316,11 @@ static int do_op(struct hybrid_engine *e, struct hybrid_op *op)
 		.wait = &wait,
 	};
 
+	hybrid_trace_op(t.pool, op);
 	submit_transfer(&t);
 	wait_for_completion_io(&wait);
 	end_transfer(op);
+	trace_hybrid_op_done(t.pool, op);
 	return op->error_cache ? op->error_cache : op->error_origin;
 }
 
@@ -413,7 +416,7 @@ int hybrid_map_bio(struct dm_target *ti, struct bio *bio)
 	hybrid_io_init(&b->io, object->handle, type, sector, bio_sectors(bio),
 		       bio->bi_opf & REQ_FUA);
 	hybrid_actions_init(&acts);
-	if (hybrid_engine_map(pool->engine, &b->io, &acts) == HYBRID_MAP_REMAP) {
+	if (hybrid_call_map(object, &b->io, &acts) == HYBRID_MAP_REMAP) {
 		remap_bio(pool, &b->io.op, bio);
 		if (type != HYBRID_IO_READ || !list_empty(&acts.list)) {
 			hybrid_run(pool, &acts);
@@ -439,7 +442,7 @@ int hybrid_end_bio(struct dm_target *ti, struct bio *bio, blk_status_t *error)
 		return DM_ENDIO_DONE;
 	read = b->io.type == HYBRID_IO_READ;
 	hybrid_actions_init(&acts);
-	ended = hybrid_engine_io_done(pool->engine, &b->io, blk_status_to_errno(*error), &acts);
+	ended = hybrid_call_io_done(pool, &b->io, blk_status_to_errno(*error), &acts);
 	if (ended)
 		*error = errno_to_blk_status(b->io.error);
 	if (!read || !list_empty(&acts.list)) {
@@ -522,10 +525,10 @@ static void carry_out(struct hybrid_pool *pool, struct hybrid_op *op, struct hyb
 		break;
 	case HYBRID_OP_COPY_OUT:
 		copy_bio(op->io, op->buffer, op->buffer_offset, true);
-		hybrid_engine_op_done(pool->engine, op, acts);
+		hybrid_call_op_done(pool, op, acts);
 		break;
 	case HYBRID_OP_WORK:
-		hybrid_engine_op_done(pool->engine, op, acts);
+		hybrid_call_op_done(pool, op, acts);
 		break;
 	default:
 		dispatch(pool, op);
@@ -573,7 +576,7 @@ static void pool_work(struct work_struct *work)
 	list_for_each_entry_safe(op, n, &done, link) {
 		list_del_init(&op->link);
 		end_transfer(op);
-		hybrid_engine_op_done(pool->engine, op, &acts);
+		hybrid_call_op_done(pool, op, &acts);
 	}
 	run_in_worker(pool, &acts);
 	report_failure(pool);
@@ -624,7 +627,7 @@ void hybrid_queue_flush(struct hybrid_queue *q)
 }
 
 void hybrid_run_until(struct hybrid_pool *pool,
-		      bool (*step)(struct hybrid_engine *e, void *what,
+		      bool (*step)(struct hybrid_pool *pool, void *what,
 				   struct hybrid_actions *acts), void *what)
 {
 	struct hybrid_actions acts;
@@ -634,7 +637,7 @@ void hybrid_run_until(struct hybrid_pool *pool,
 	for (;;) {
 		seen = READ_ONCE(pool->passes);
 		hybrid_actions_init(&acts);
-		ready = step(pool->engine, what, &acts);
+		ready = step(pool, what, &acts);
 		hybrid_run(pool, &acts);
 		if (ready)
 			break;
@@ -652,7 +655,7 @@ static bool do_tick(struct hybrid_pool *pool)
 	bool again;
 
 	hybrid_actions_init(&acts);
-	again = hybrid_engine_tick(pool->engine, ktime_to_ms(ktime_get()), &acts);
+	again = hybrid_call_tick(pool, ktime_to_ms(ktime_get()), &acts);
 	hybrid_run(pool, &acts);
 	return again;
 }
@@ -714,9 +717,10 @@ static int wait_checkpoint(struct hybrid_engine *e)
 	INIT_LIST_HEAD(&w.waiter.op.link);
 	init_completion(&w.done);
 	hybrid_actions_init(&acts);
-	hybrid_engine_checkpoint(e, &w.waiter, &acts);
+	hybrid_call_checkpoint(pool, &w.waiter, &acts);
 	hybrid_run(pool, &acts);
 	wait_for_completion_io(&w.done);
+	trace_hybrid_op_done(pool, &w.waiter.op);
 	return w.waiter.error;
 }
 
@@ -727,6 +731,7 @@ static u64 random_nonzero(struct hybrid_engine *e)
 	do {
 		r = get_random_u64();
 	} while (!r);
+	trace_hybrid_random(hybrid_engine_context(e), r);
 	return r;
 }
 

@@ -37,7 +37,7 @@ void hybrid_run(struct hybrid_pool *pool, struct hybrid_actions *acts);
  * something to end in between.  May sleep.
  */
 void hybrid_run_until(struct hybrid_pool *pool,
-		      bool (*step)(struct hybrid_engine *e, void *what,
+		      bool (*step)(struct hybrid_pool *pool, void *what,
 				   struct hybrid_actions *acts), void *what);
 
 /* Let the timer run, and start it; stop it, and keep it from starting (may sleep). */

@@ -2,6 +2,7 @@
 /* Messages to pools and volumes; every one is in Documentation/dm-hybrid.rst. */
 #include <linux/ctype.h>
 
+#include "calls.h"
 #include "io.h"
 #include "target.h"
 
@@ -114,7 +115,7 @@ static int create_volume(struct pool_table *pt, unsigned int argc, char **argv)
 		}
 		info.flags |= HYBRID_VOLUME_INPLACE;
 	}
-	r = hybrid_volume_create(pt->pool->engine, id, &info);
+	r = hybrid_call_volume_create(pt->pool, id, &info);
 	if (r)
 		DMWARN("cannot create volume %u: %s (%d)", id,
 		       r == -EEXIST ? "id, uuid or name is in use" : "error", r);
@@ -133,7 +134,7 @@ static int delete_volume(struct pool_table *pt, unsigned int argc, char **argv)
 		DMWARN("unknown argument '%s'", argv[1]);
 		return -EINVAL;
 	}
-	r = hybrid_volume_delete(pt->pool->engine, id, drop_dirty);
+	r = hybrid_call_volume_delete(pt->pool, id, drop_dirty);
 	if (r)
 		DMWARN("cannot delete volume %u: %s (%d)", id,
 		       r == -EBUSY ? "in use, or dirty" :
@@ -148,7 +149,7 @@ static int forget_volume(struct pool_table *pt, unsigned int argc, char **argv)
 
 	if (parse_id(argv[0], &id))
 		return -EINVAL;
-	r = hybrid_volume_forget(pt->pool->engine, id);
+	r = hybrid_call_volume_forget(pt->pool, id);
 	if (r)
 		DMWARN("cannot forget volume %u: %s (%d)", id,
 		       r == -EBUSY ? "not deleted" :
@@ -161,7 +162,7 @@ static int drain_pool(struct hybrid_pool *pool, struct hybrid_volume *v, bool on
 	struct hybrid_actions acts;
 
 	hybrid_actions_init(&acts);
-	hybrid_engine_drain(pool->engine, v, on, &acts);
+	hybrid_call_drain(pool, v, on, &acts);
 	hybrid_run(pool, &acts);
 	hybrid_tick_kick(pool);
 	return 0;
@@ -195,7 +196,7 @@ static int set_tunable(struct pool_table *pt, unsigned int argc, char **argv)
 		DMWARN("%s", error);
 		return r;
 	}
-	r = hybrid_engine_configure(pt->pool->engine, &config);
+	r = hybrid_call_configure(pt->pool, &config);
 	hybrid_tick_kick(pt->pool);
 	return r;
 }
@@ -282,7 +283,7 @@ static int set_mode(struct volume_object *object, u32 mode)
 	struct hybrid_actions acts;
 
 	hybrid_actions_init(&acts);
-	hybrid_volume_set_mode(pool->engine, object->handle, mode, &acts);
+	hybrid_call_set_mode(pool, object->handle, mode, &acts);
 	hybrid_run(pool, &acts);
 	hybrid_tick_kick(pool);
 	return 0;
@@ -302,7 +303,7 @@ static int run_volume_message(struct volume_object *object, unsigned int argc, c
 	if (argc == 2 && !strcmp(argv[0], "cutoff")) {
 		if (parse_number("cutoff", argv[1], &cutoff))
 			return -EINVAL;
-		hybrid_volume_set_cutoff(pool->engine, object->handle, cutoff);
+		hybrid_call_set_cutoff(pool, object->handle, cutoff);
 		hybrid_tick_kick(pool);
 		return 0;
 	}

@@ -3,6 +3,7 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 
+#include "calls.h"
 #include "io.h"
 #include "metadata.h"
 #include "target.h"
@@ -62,7 +63,7 @@ static void pool_free(struct hybrid_pool *pool)
 {
 	hybrid_pool_io_exit(pool);
 	if (pool->engine)
-		hybrid_engine_destroy(pool->engine);
+		hybrid_call_destroy(pool);
 	if (pool->policy)
 		hybrid_policy_put(pool->policy);
 	mutex_destroy(&pool->lock);
@@ -302,7 +303,7 @@ static int pool_set_policy(struct hybrid_pool *pool, const struct hybrid_policy_
 	mine = hybrid_policy_get(policy->name);
 	if (!mine)
 		return -EINVAL;
-	r = pool->engine ? hybrid_engine_set_policy(pool->engine, mine) : 0;
+	r = pool->engine ? hybrid_call_set_policy(pool, mine) : 0;
 	if (r) {
 		hybrid_policy_put(mine);
 		return r;
@@ -327,7 +328,7 @@ static int pool_apply(struct hybrid_pool *pool, struct pool_table *pt)
 		return r;
 	}
 	if (pool->engine)
-		r = hybrid_engine_configure(pool->engine, &pt->config);
+		r = hybrid_call_configure(pool, &pt->config);
 	if (!r)
 		pt->applied = true;
 	return r;
@@ -351,15 +352,14 @@ static int pool_load(struct hybrid_pool *pool, struct pool_table *pt)
 		r = -EINVAL;
 		goto out;
 	}
-	pool->engine = hybrid_engine_create(sb, &hybrid_io_ops, pool, pool->policy,
-					    &pt->config, &r);
+	pool->engine = hybrid_call_create(pool, sb, &hybrid_io_ops, &pt->config, &r);
 	if (!pool->engine)
 		goto out;
-	r = hybrid_engine_load(pool->engine, &why);
+	r = hybrid_call_load(pool, &why);
 	if (r) {
 		error = "cannot load the metadata";
 		hybrid_queue_flush(&pool->queue);
-		hybrid_engine_destroy(pool->engine);
+		hybrid_call_destroy(pool);
 		pool->engine = NULL;
 		goto out;
 	}
@@ -379,7 +379,7 @@ static int pool_restart(struct hybrid_pool *pool)
 
 	if (!pool->stopped)
 		return 0;
-	r = hybrid_engine_restart(pool->engine, &why);
+	r = hybrid_call_restart(pool, &why);
 	if (r && !hybrid_engine_failed(pool->engine)) {
 		DMERR("%s: cannot restart: %s (%d)", dm_device_name(pool->md), why, r);
 		return r;
@@ -441,9 +441,9 @@ static void pool_presuspend_undo(struct dm_target *ti)
 	hybrid_volumes_resume(pool);
 }
 
-static bool stop_step(struct hybrid_engine *e, void *what, struct hybrid_actions *acts)
+static bool stop_step(struct hybrid_pool *pool, void *what, struct hybrid_actions *acts)
 {
-	return hybrid_engine_stop(e, acts);
+	return hybrid_call_stop(pool, acts);
 }
 
 static void pool_postsuspend(struct dm_target *ti)

@@ -4,14 +4,15 @@
 #include <linux/sizes.h>
 #include <linux/slab.h>
 
+#include "calls.h"
 #include "io.h"
 #include "target.h"
 
 /* ---- open, close, suspend ------------------------------------------------- */
 
-static bool suspend_step(struct hybrid_engine *e, void *what, struct hybrid_actions *acts)
+static bool suspend_step(struct hybrid_pool *pool, void *what, struct hybrid_actions *acts)
 {
-	return hybrid_volume_suspend(e, what, acts);
+	return hybrid_call_suspend(pool, what, acts);
 }
 
 /* No I/O of the engine's own to the origin from here on. */
@@ -36,7 +37,7 @@ static void close_volume(struct volume_object *object)
 	mutex_lock(&object->handle_lock);
 	object->handle = NULL;
 	mutex_unlock(&object->handle_lock);
-	r = hybrid_volume_close(object->pool->engine, handle);
+	r = hybrid_call_close(object, handle);
 	/* A pool that failed or is suspended cannot; the flag only errs on the safe side. */
 	if (r && object->pool->running && !hybrid_engine_failed(object->pool->engine))
 		DMWARN("volume %u: cannot mark the origin clean (%d)", object->id, r);
@@ -52,8 +53,7 @@ static int open_volume(struct volume_object *object, struct volume_table *vt)
 
 	object->origin = bdev;
 	object->suspended = false;
-	r = hybrid_volume_open(object->pool->engine, object->id, bdev_nr_sectors(bdev), object,
-			       &handle, &why);
+	r = hybrid_call_open(object, bdev_nr_sectors(bdev), &handle, &why);
 	if (r) {
 		DMERR("%s: cannot open volume %u on %pg: %s (%d)",
 		      dm_device_name(object->md), object->id, bdev, why, r);
@@ -86,17 +86,17 @@ static char *entry_mismatch(const struct volume_table *vt, const struct hybrid_v
 /* Mode and cutoff of the table become the volume's, once. */
 static void apply_args(struct volume_object *object, struct volume_table *vt)
 {
-	struct hybrid_engine *e = object->pool->engine;
+	struct hybrid_pool *pool = object->pool;
 	struct hybrid_actions acts;
 
 	if (vt->applied)
 		return;
 	hybrid_actions_init(&acts);
 	if (vt->args.has_mode)
-		hybrid_volume_set_mode(e, object->handle, vt->args.mode, &acts);
+		hybrid_call_set_mode(pool, object->handle, vt->args.mode, &acts);
 	if (vt->args.has_cutoff)
-		hybrid_volume_set_cutoff(e, object->handle, vt->args.cutoff);
-	hybrid_run(object->pool, &acts);
+		hybrid_call_set_cutoff(pool, object->handle, vt->args.cutoff);
+	hybrid_run(pool, &acts);
 	vt->applied = true;
 }
 
@@ -160,7 +160,7 @@ static void volume_resume(struct dm_target *ti)
 		return;
 	object->suspended = false;
 	hybrid_actions_init(&acts);
-	hybrid_volume_resume(object->pool->engine, object->handle, &acts);
+	hybrid_call_resume(object->pool, object->handle, &acts);
 	hybrid_run(object->pool, &acts);
 	hybrid_tick_kick(object->pool);
 }

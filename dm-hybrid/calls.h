@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The engine as the glue calls it: every call that changes anything, with its
+ * tracepoints.  The contracts are those of engine.h.
+ */
+#ifndef DM_HYBRID_CALLS_H
+#define DM_HYBRID_CALLS_H
+
+#include "trace.h"
+
+/* trace.c: the operations of @acts behind @last, and the end of a call */
+void hybrid_trace_op(const struct hybrid_pool *pool, const struct hybrid_op *op);
+void hybrid_trace_ops(const struct hybrid_pool *pool, const struct hybrid_actions *acts,
+		      const struct list_head *last);
+
+static inline void hybrid_trace_acts(const struct hybrid_pool *pool,
+				     const struct hybrid_actions *acts,
+				     const struct list_head *last)
+{
+	if (trace_hybrid_op_enabled() || trace_hybrid_segment_enabled())
+		hybrid_trace_ops(pool, acts, last);
+}
+
+/* The end of a call whose actions are alone on their list. */
+static inline void hybrid_trace_end(const struct hybrid_pool *pool,
+				    const struct hybrid_actions *acts, int result)
+{
+	hybrid_trace_acts(pool, acts, &acts->list);
+	trace_hybrid_return(pool, result);
+}
+
+/* ---- events --------------------------------------------------------------- */
+
+static inline enum hybrid_map_result hybrid_call_map(struct volume_object *object,
+						     struct hybrid_io *io,
+						     struct hybrid_actions *acts)
+{
+	struct hybrid_pool *pool = object->pool;
+	enum hybrid_map_result r;
+
+	trace_hybrid_io(object, io);
+	r = hybrid_engine_map(pool->engine, io, acts);
+	hybrid_trace_acts(pool, acts, &acts->list);
+	if (r == HYBRID_MAP_REMAP)
+		trace_hybrid_op(pool, &io->op);
+	trace_hybrid_io_mapped(pool, io, r == HYBRID_MAP_REMAP);
+	return r;
+}
+
+static inline bool hybrid_call_io_done(struct hybrid_pool *pool, struct hybrid_io *io, int error,
+				       struct hybrid_actions *acts)
+{
+	bool ended;
+
+	trace_hybrid_io_done(pool, io, error);
+	ended = hybrid_engine_io_done(pool->engine, io, error, acts);
+	/* What its user is told, or 1: an action follows. */
+	hybrid_trace_end(pool, acts, ended ? io->error : 1);
+	return ended;
+}
+
+/* @acts may hold what earlier calls asked for. */
+static inline void hybrid_call_op_done(struct hybrid_pool *pool, struct hybrid_op *op,
+				       struct hybrid_actions *acts)
+{
+	const struct list_head *last = acts->list.prev;
+
+	trace_hybrid_op_done(pool, op);
+	hybrid_engine_op_done(pool->engine, op, acts);
+	hybrid_trace_acts(pool, acts, last);
+	trace_hybrid_return(pool, 0);
+}
+
+static inline bool hybrid_call_tick(struct hybrid_pool *pool, u64 now_ms,
+				    struct hybrid_actions *acts)
+{
+	bool again;
+
+	trace_hybrid_tick(pool, now_ms);
+	again = hybrid_engine_tick(pool->engine, now_ms, acts);
+	hybrid_trace_end(pool, acts, again);
+	return again;
+}
+
+static inline void hybrid_call_checkpoint(struct hybrid_pool *pool, struct hybrid_waiter *w,
+					  struct hybrid_actions *acts)
+{
+	trace_hybrid_call(pool, HYBRID_CALL_CHECKPOINT, HYBRID_NO_VOLUME, 0);
+	hybrid_engine_checkpoint(pool->engine, w, acts);
+	hybrid_trace_end(pool, acts, 0);
+}
+
+/* ---- the pool ------------------------------------------------------------- */
+
+static inline struct hybrid_engine *hybrid_call_create(struct hybrid_pool *pool,
+						       const struct hybrid_sb *sb,
+						       const struct hybrid_engine_ops *ops,
+						       const struct hybrid_config *config,
+						       int *error)
+{
+	struct hybrid_engine *e;
+
+	trace_hybrid_config(pool, HYBRID_CALL_CREATE, pool->policy->name, config);
+	e = hybrid_engine_create(sb, ops, pool, pool->policy, config, error);
+	trace_hybrid_return(pool, e ? 0 : *error);
+	return e;
+}
+
+static inline void hybrid_call_destroy(struct hybrid_pool *pool)
+{
+	trace_hybrid_call(pool, HYBRID_CALL_DESTROY, HYBRID_NO_VOLUME, 0);
+	hybrid_engine_destroy(pool->engine);
+	trace_hybrid_return(pool, 0);
+}
+
+static inline int hybrid_call_load(struct hybrid_pool *pool, const char **why)
+{
+	int r;
+
+	trace_hybrid_call(pool, HYBRID_CALL_LOAD, HYBRID_NO_VOLUME, 0);
+	r = hybrid_engine_load(pool->engine, why);
+	trace_hybrid_return(pool, r);
+	return r;
+}
+
+static inline int hybrid_call_restart(struct hybrid_pool *pool, const char **why)
+{
+	int r;
+
+	trace_hybrid_call(pool, HYBRID_CALL_RESTART, HYBRID_NO_VOLUME, 0);
+	r = hybrid_engine_restart(pool->engine, why);
+	trace_hybrid_return(pool, r);
+	return r;
+}
+
+static inline bool hybrid_call_stop(struct hybrid_pool *pool, struct hybrid_actions *acts)
+{
+	bool stopped;
+
+	trace_hybrid_call(pool, HYBRID_CALL_STOP, HYBRID_NO_VOLUME, 0);
+	stopped = hybrid_engine_stop(pool->engine, acts);
+	hybrid_trace_end(pool, acts, stopped);
+	return stopped;
+}
+
+static inline int hybrid_call_configure(struct hybrid_pool *pool,
+					const struct hybrid_config *config)
+{
+	int r;
+
+	trace_hybrid_config(pool, HYBRID_CALL_CONFIGURE, pool->policy->name, config);
+	r = hybrid_engine_configure(pool->engine, config);
+	trace_hybrid_return(pool, r);
+	return r;
+}
+
+static inline int hybrid_call_set_policy(struct hybrid_pool *pool,
+					 const struct hybrid_policy_type *policy)
+{
+	int r;
+
+	trace_hybrid_config(pool, HYBRID_CALL_POLICY, policy->name,
+			    hybrid_engine_config(pool->engine));
+	r = hybrid_engine_set_policy(pool->engine, policy);
+	trace_hybrid_return(pool, r);
+	return r;
+}
+
+/* @v: NULL for all volumes */
+static inline void hybrid_call_drain(struct hybrid_pool *pool, struct hybrid_volume *v, bool on,
+				     struct hybrid_actions *acts)
+{
+	trace_hybrid_call(pool, HYBRID_CALL_DRAIN, hybrid_trace_volume(v), on);
+	hybrid_engine_drain(pool->engine, v, on, acts);
+	hybrid_trace_end(pool, acts, 0);
+}
+
+/* ---- volumes -------------------------------------------------------------- */
+
+static inline int hybrid_call_volume_create(struct hybrid_pool *pool, u32 id,
+					    const struct hybrid_volume_info *info)
+{
+	int r;
+
+	trace_hybrid_volume_create(pool, id, info);
+	r = hybrid_volume_create(pool->engine, id, info);
+	trace_hybrid_return(pool, r);
+	return r;
+}
+
+static inline int hybrid_call_volume_delete(struct hybrid_pool *pool, u32 id, bool drop_dirty)
+{
+	int r;
+
+	trace_hybrid_call(pool, HYBRID_CALL_VOLUME_DELETE, id, drop_dirty);
+	r = hybrid_volume_delete(pool->engine, id, drop_dirty);
+	trace_hybrid_return(pool, r);
+	return r;
+}
+
+static inline int hybrid_call_volume_forget(struct hybrid_pool *pool, u32 id)
+{
+	int r;
+
+	trace_hybrid_call(pool, HYBRID_CALL_VOLUME_FORGET, id, 0);
+	r = hybrid_volume_forget(pool->engine, id);
+	trace_hybrid_return(pool, r);
+	return r;
+}
+
+static inline int hybrid_call_open(struct volume_object *object, u64 origin_sectors,
+				   struct hybrid_volume **handle, const char **why)
+{
+	struct hybrid_pool *pool = object->pool;
+	int r;
+
+	trace_hybrid_call(pool, HYBRID_CALL_OPEN, object->id, origin_sectors);
+	r = hybrid_volume_open(pool->engine, object->id, origin_sectors, object, handle, why);
+	trace_hybrid_return(pool, r);
+	return r;
+}
+
+static inline int hybrid_call_close(struct volume_object *object, struct hybrid_volume *v)
+{
+	struct hybrid_pool *pool = object->pool;
+	int r;
+
+	trace_hybrid_call(pool, HYBRID_CALL_CLOSE, object->id, 0);
+	r = hybrid_volume_close(pool->engine, v);
+	trace_hybrid_return(pool, r);
+	return r;
+}
+
+static inline bool hybrid_call_suspend(struct hybrid_pool *pool, struct hybrid_volume *v,
+				       struct hybrid_actions *acts)
+{
+	bool done;
+
+	trace_hybrid_call(pool, HYBRID_CALL_SUSPEND, hybrid_trace_volume(v), 0);
+	done = hybrid_volume_suspend(pool->engine, v, acts);
+	hybrid_trace_end(pool, acts, done);
+	return done;
+}
+
+static inline void hybrid_call_resume(struct hybrid_pool *pool, struct hybrid_volume *v,
+				      struct hybrid_actions *acts)
+{
+	trace_hybrid_call(pool, HYBRID_CALL_RESUME, hybrid_trace_volume(v), 0);
+	hybrid_volume_resume(pool->engine, v, acts);
+	hybrid_trace_end(pool, acts, 0);
+}
+
+static inline void hybrid_call_set_mode(struct hybrid_pool *pool, struct hybrid_volume *v,
+					u32 mode, struct hybrid_actions *acts)
+{
+	trace_hybrid_call(pool, HYBRID_CALL_MODE, hybrid_trace_volume(v), mode);
+	hybrid_volume_set_mode(pool->engine, v, mode, acts);
+	hybrid_trace_end(pool, acts, 0);
+}
+
+static inline void hybrid_call_set_cutoff(struct hybrid_pool *pool, struct hybrid_volume *v,
+					  u64 sectors)
+{
+	trace_hybrid_call(pool, HYBRID_CALL_CUTOFF, hybrid_trace_volume(v), sectors);
+	hybrid_volume_set_cutoff(pool->engine, v, sectors);
+	trace_hybrid_return(pool, 0);
+}
+
+#endif

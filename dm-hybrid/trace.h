@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Tracepoints at the engine's border: every event that it is told of, every
+ * operation that it asks for, every number drawn for it.  What is between an
+ * event and its hybrid_return (hybrid_io_mapped for an arriving I/O), in one
+ * context, belongs to it.  Documentation/dm-hybrid.rst describes the fields;
+ * tests/sim/replay.c replays a recorded run through the engine in userspace.
+ */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM dm_hybrid
+
+#if !defined(DM_HYBRID_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
+#define DM_HYBRID_TRACE_H
+
+#include <linux/tracepoint.h>
+
+#include "target.h"
+
+#ifndef DM_HYBRID_TRACE_TYPES
+#define DM_HYBRID_TRACE_TYPES
+
+enum hybrid_call {
+	HYBRID_CALL_CREATE,
+	HYBRID_CALL_LOAD,
+	HYBRID_CALL_RESTART,
+	HYBRID_CALL_STOP,
+	HYBRID_CALL_DESTROY,
+	HYBRID_CALL_CONFIGURE,
+	HYBRID_CALL_POLICY,
+	HYBRID_CALL_CHECKPOINT,
+	HYBRID_CALL_DRAIN,		/* value: on */
+	HYBRID_CALL_VOLUME_CREATE,
+	HYBRID_CALL_VOLUME_DELETE,	/* value: drop_dirty */
+	HYBRID_CALL_VOLUME_FORGET,
+	HYBRID_CALL_OPEN,		/* value: sectors of the origin */
+	HYBRID_CALL_CLOSE,
+	HYBRID_CALL_SUSPEND,
+	HYBRID_CALL_RESUME,
+	HYBRID_CALL_MODE,		/* value: HYBRID_MODE_* */
+	HYBRID_CALL_CUTOFF,		/* value: sectors */
+};
+
+#define HYBRID_NO_VOLUME	-1
+
+static inline dev_t hybrid_trace_dev(struct mapped_device *md)
+{
+	return disk_devt(dm_disk(md));
+}
+
+static inline int hybrid_trace_volume(struct hybrid_volume *v)
+{
+	struct volume_object *object = v ? hybrid_volume_context(v) : NULL;
+
+	return object ? object->id : HYBRID_NO_VOLUME;
+}
+
+/* Has the operation fields that say what it moves? */
+static inline bool hybrid_trace_moves(const struct hybrid_op *op)
+{
+	return op->type != HYBRID_OP_COMPLETE && op->type != HYBRID_OP_WORK &&
+	       op->type != HYBRID_OP_WAKE;
+}
+
+static inline int hybrid_trace_op_volume(const struct hybrid_op *op)
+{
+	return hybrid_trace_moves(op) ? hybrid_trace_volume(op->volume) : HYBRID_NO_VOLUME;
+}
+
+static inline const struct hybrid_io *hybrid_trace_io(const struct hybrid_op *op)
+{
+	return hybrid_trace_moves(op) || op->type == HYBRID_OP_COMPLETE ? op->io : NULL;
+}
+
+static inline u32 hybrid_trace_count(const struct hybrid_op *op)
+{
+	return op->type == HYBRID_OP_USER || op->type == HYBRID_OP_COPY_OUT ? op->count : 0;
+}
+
+static inline bool hybrid_trace_to_origin(const struct hybrid_op *op,
+					  const struct hybrid_segment *seg)
+{
+	return op->type == HYBRID_OP_META ? op->origin : seg->origin;
+}
+
+static inline int hybrid_trace_error(const struct hybrid_op *op)
+{
+	return op->type == HYBRID_OP_COMPLETE ? op->io->error : 0;
+}
+
+#endif
+
+TRACE_DEFINE_ENUM(HYBRID_IO_READ);
+TRACE_DEFINE_ENUM(HYBRID_IO_WRITE);
+TRACE_DEFINE_ENUM(HYBRID_IO_FLUSH);
+TRACE_DEFINE_ENUM(HYBRID_IO_DISCARD);
+TRACE_DEFINE_ENUM(HYBRID_IO_ZEROES);
+TRACE_DEFINE_ENUM(HYBRID_BYPASS_SEQUENTIAL);
+TRACE_DEFINE_ENUM(HYBRID_BYPASS_POLICY);
+TRACE_DEFINE_ENUM(HYBRID_BYPASS_FULL);
+TRACE_DEFINE_ENUM(HYBRID_BYPASS_BUSY);
+TRACE_DEFINE_ENUM(HYBRID_BYPASS_MODE);
+TRACE_DEFINE_ENUM(HYBRID_BYPASS_PARTIAL);
+TRACE_DEFINE_ENUM(HYBRID_OP_USER);
+TRACE_DEFINE_ENUM(HYBRID_OP_TRANSFER);
+TRACE_DEFINE_ENUM(HYBRID_OP_META);
+TRACE_DEFINE_ENUM(HYBRID_OP_FLUSH);
+TRACE_DEFINE_ENUM(HYBRID_OP_COPY_OUT);
+TRACE_DEFINE_ENUM(HYBRID_OP_COMPLETE);
+TRACE_DEFINE_ENUM(HYBRID_OP_WORK);
+TRACE_DEFINE_ENUM(HYBRID_OP_WAKE);
+TRACE_DEFINE_ENUM(HYBRID_CALL_CREATE);
+TRACE_DEFINE_ENUM(HYBRID_CALL_LOAD);
+TRACE_DEFINE_ENUM(HYBRID_CALL_RESTART);
+TRACE_DEFINE_ENUM(HYBRID_CALL_STOP);
+TRACE_DEFINE_ENUM(HYBRID_CALL_DESTROY);
+TRACE_DEFINE_ENUM(HYBRID_CALL_CONFIGURE);
+TRACE_DEFINE_ENUM(HYBRID_CALL_POLICY);
+TRACE_DEFINE_ENUM(HYBRID_CALL_CHECKPOINT);
+TRACE_DEFINE_ENUM(HYBRID_CALL_DRAIN);
+TRACE_DEFINE_ENUM(HYBRID_CALL_VOLUME_CREATE);
+TRACE_DEFINE_ENUM(HYBRID_CALL_VOLUME_DELETE);
+TRACE_DEFINE_ENUM(HYBRID_CALL_VOLUME_FORGET);
+TRACE_DEFINE_ENUM(HYBRID_CALL_OPEN);
+TRACE_DEFINE_ENUM(HYBRID_CALL_CLOSE);
+TRACE_DEFINE_ENUM(HYBRID_CALL_SUSPEND);
+TRACE_DEFINE_ENUM(HYBRID_CALL_RESUME);
+TRACE_DEFINE_ENUM(HYBRID_CALL_MODE);
+TRACE_DEFINE_ENUM(HYBRID_CALL_CUTOFF);
+
+#define show_io_type(type) __print_symbolic(type,	\
+	{ HYBRID_IO_READ, "read" },			\
+	{ HYBRID_IO_WRITE, "write" },			\
+	{ HYBRID_IO_FLUSH, "flush" },			\
+	{ HYBRID_IO_DISCARD, "discard" },		\
+	{ HYBRID_IO_ZEROES, "zeroes" })
+
+#define show_bypass(why) __print_symbolic(why,	\
+	{ 0, "none" },					\
+	{ HYBRID_BYPASS_SEQUENTIAL, "sequential" },	\
+	{ HYBRID_BYPASS_POLICY, "policy" },		\
+	{ HYBRID_BYPASS_FULL, "full" },			\
+	{ HYBRID_BYPASS_BUSY, "busy" },			\
+	{ HYBRID_BYPASS_MODE, "mode" },			\
+	{ HYBRID_BYPASS_PARTIAL, "partial" })
+
+#define show_op_type(type) __print_symbolic(type,	\
+	{ HYBRID_OP_USER, "user" },			\
+	{ HYBRID_OP_TRANSFER, "transfer" },		\
+	{ HYBRID_OP_META, "meta" },			\
+	{ HYBRID_OP_FLUSH, "flush" },			\
+	{ HYBRID_OP_COPY_OUT, "copy_out" },		\
+	{ HYBRID_OP_COMPLETE, "complete" },		\
+	{ HYBRID_OP_WORK, "work" },			\
+	{ HYBRID_OP_WAKE, "wake" })
+
+#define show_call(call) __print_symbolic(call,		\
+	{ HYBRID_CALL_CREATE, "create" },		\
+	{ HYBRID_CALL_LOAD, "load" },			\
+	{ HYBRID_CALL_RESTART, "restart" },		\
+	{ HYBRID_CALL_STOP, "stop" },			\
+	{ HYBRID_CALL_DESTROY, "destroy" },		\
+	{ HYBRID_CALL_CONFIGURE, "configure" },		\
+	{ HYBRID_CALL_POLICY, "policy" },		\
+	{ HYBRID_CALL_CHECKPOINT, "checkpoint" },	\
+	{ HYBRID_CALL_DRAIN, "drain" },			\
+	{ HYBRID_CALL_VOLUME_CREATE, "volume_create" },	\
+	{ HYBRID_CALL_VOLUME_DELETE, "volume_delete" },	\
+	{ HYBRID_CALL_VOLUME_FORGET, "volume_forget" },	\
+	{ HYBRID_CALL_OPEN, "open" },			\
+	{ HYBRID_CALL_CLOSE, "close" },			\
+	{ HYBRID_CALL_SUSPEND, "suspend" },		\
+	{ HYBRID_CALL_RESUME, "resume" },		\
+	{ HYBRID_CALL_MODE, "mode" },			\
+	{ HYBRID_CALL_CUTOFF, "cutoff" })
+
+/* ---- the life of a user's I/O --------------------------------------------- */
+
+TRACE_EVENT(hybrid_io,
+	    TP_PROTO(const struct volume_object *object, const struct hybrid_io *io),
+	    TP_ARGS(object, io),
+	    TP_STRUCT__entry(__field(dev_t, pool)
+			     __field(dev_t, dev)
+			     __field(const void *, io)
+			     __field(u64, sector)
+			     __field(u64, block)
+			     __field(u32, volume)
+			     __field(u32, count)
+			     __field(u8, type)
+			     __field(bool, fua)),
+	    TP_fast_assign(__entry->pool = hybrid_trace_dev(object->pool->md);
+			   __entry->dev = hybrid_trace_dev(object->md);
+			   __entry->io = io;
+			   __entry->sector = io->sector;
+			   __entry->block = io->sector >> ilog2(object->pool->block_sectors);
+			   __entry->volume = object->id;
+			   __entry->count = io->count;
+			   __entry->type = io->type;
+			   __entry->fua = io->fua;),
+	    TP_printk("pool=%d:%d dev=%d:%d volume=%u io=%p type=%s sector=%llu count=%u block=%llu fua=%d",
+		      MAJOR(__entry->pool), MINOR(__entry->pool), MAJOR(__entry->dev),
+		      MINOR(__entry->dev), __entry->volume, __entry->io,
+		      show_io_type(__entry->type), __entry->sector, __entry->count, __entry->block,
+		      __entry->fua));
+
+TRACE_EVENT(hybrid_io_mapped,
+	    TP_PROTO(const struct hybrid_pool *pool, const struct hybrid_io *io, bool remapped),
+	    TP_ARGS(pool, io, remapped),
+	    TP_STRUCT__entry(__field(dev_t, pool)
+			     __field(const void *, io)
+			     __field(bool, remapped)
+			     __field(u8, bypass)),
+	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
+			   __entry->io = io;
+			   __entry->remapped = remapped;
+			   /* Whoever took an I/O may have ended it. */
+			   __entry->bypass = remapped ? io->bypass : 0;),
+	    TP_printk("pool=%d:%d io=%p remapped=%d bypass=%s", MAJOR(__entry->pool),
+		      MINOR(__entry->pool), __entry->io, __entry->remapped,
+		      show_bypass(__entry->bypass)));
+
+TRACE_EVENT(hybrid_io_done,
+	    TP_PROTO(const struct hybrid_pool *pool, const struct hybrid_io *io, int error),
+	    TP_ARGS(pool, io, error),
+	    TP_STRUCT__entry(__field(dev_t, pool)
+			     __field(const void *, io)
+			     __field(int, error)),
+	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
+			   __entry->io = io;
+			   __entry->error = error;),
+	    TP_printk("pool=%d:%d io=%p error=%d", MAJOR(__entry->pool), MINOR(__entry->pool),
+		      __entry->io, __entry->error));
+
+/* ---- operations ----------------------------------------------------------- */
+
+TRACE_EVENT(hybrid_op,
+	    TP_PROTO(const struct hybrid_pool *pool, const struct hybrid_op *op),
+	    TP_ARGS(pool, op),
+	    TP_STRUCT__entry(__field(dev_t, pool)
+			     __field(const void *, op)
+			     __field(const void *, io)
+			     __field(u64, sector)
+			     __field(u32, count)
+			     __field(int, volume)
+			     __field(int, error)
+			     __field(u8, type)
+			     __field(u8, segments)
+			     __field(bool, write)
+			     __field(bool, origin)
+			     __field(bool, fua)
+			     __field(bool, preflush)),
+	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
+			   __entry->op = op;
+			   __entry->io = hybrid_trace_io(op);
+			   __entry->sector = op->type == HYBRID_OP_USER ? op->sector : 0;
+			   __entry->count = hybrid_trace_count(op);
+			   __entry->volume = hybrid_trace_op_volume(op);
+			   __entry->error = hybrid_trace_error(op);
+			   __entry->type = op->type;
+			   __entry->segments = hybrid_trace_moves(op) ? op->nr_segments : 0;
+			   __entry->write = hybrid_trace_moves(op) && op->write;
+			   __entry->origin = hybrid_trace_moves(op) && op->origin;
+			   __entry->fua = hybrid_trace_moves(op) && op->fua;
+			   __entry->preflush = hybrid_trace_moves(op) && op->preflush;),
+	    TP_printk("pool=%d:%d op=%p type=%s io=%p volume=%d device=%s write=%d sector=%llu count=%u fua=%d preflush=%d segments=%u error=%d",
+		      MAJOR(__entry->pool), MINOR(__entry->pool), __entry->op,
+		      show_op_type(__entry->type), __entry->io, __entry->volume,
+		      __entry->origin ? "origin" : "cache", __entry->write, __entry->sector,
+		      __entry->count, __entry->fua, __entry->preflush, __entry->segments,
+		      __entry->error));
+
+TRACE_EVENT(hybrid_segment,
+	    TP_PROTO(const struct hybrid_pool *pool, const struct hybrid_op *op,
+		     const struct hybrid_segment *seg),
+	    TP_ARGS(pool, op, seg),
+	    TP_STRUCT__entry(__field(dev_t, pool)
+			     __field(const void *, op)
+			     __field(u64, sector)
+			     __field(u32, count)
+			     __field(u32, offset)
+			     __field(int, volume)
+			     __field(bool, write)
+			     __field(bool, origin)),
+	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
+			   __entry->op = op;
+			   __entry->sector = seg->sector;
+			   __entry->count = seg->count;
+			   __entry->offset = seg->offset;
+			   __entry->volume = hybrid_trace_volume(op->volume);
+			   __entry->write = op->write;
+			   __entry->origin = hybrid_trace_to_origin(op, seg);),
+	    TP_printk("pool=%d:%d op=%p volume=%d device=%s write=%d sector=%llu count=%u offset=%u",
+		      MAJOR(__entry->pool), MINOR(__entry->pool), __entry->op, __entry->volume,
+		      __entry->origin ? "origin" : "cache", __entry->write, __entry->sector,
+		      __entry->count, __entry->offset));
+
+TRACE_EVENT(hybrid_op_done,
+	    TP_PROTO(const struct hybrid_pool *pool, const struct hybrid_op *op),
+	    TP_ARGS(pool, op),
+	    TP_STRUCT__entry(__field(dev_t, pool)
+			     __field(const void *, op)
+			     __field(int, error_cache)
+			     __field(int, error_origin)
+			     __field(u8, type)),
+	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
+			   __entry->op = op;
+			   __entry->type = op->type;
+			   __entry->error_cache = op->error_cache;
+			   __entry->error_origin = op->error_origin;),
+	    TP_printk("pool=%d:%d op=%p type=%s error_cache=%d error_origin=%d",
+		      MAJOR(__entry->pool), MINOR(__entry->pool), __entry->op,
+		      show_op_type(__entry->type), __entry->error_cache, __entry->error_origin));
+
+/* ---- the rest that the engine is told, and what it answers ----------------- */
+
+TRACE_EVENT(hybrid_tick,
+	    TP_PROTO(const struct hybrid_pool *pool, u64 now_ms),
+	    TP_ARGS(pool, now_ms),
+	    TP_STRUCT__entry(__field(dev_t, pool)
+			     __field(u64, now_ms)),
+	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
+			   __entry->now_ms = now_ms;),
+	    TP_printk("pool=%d:%d now_ms=%llu", MAJOR(__entry->pool), MINOR(__entry->pool),
+		      __entry->now_ms));
+
+TRACE_EVENT(hybrid_call,
+	    TP_PROTO(const struct hybrid_pool *pool, enum hybrid_call call, int volume, u64 value),
+	    TP_ARGS(pool, call, volume, value),
+	    TP_STRUCT__entry(__field(dev_t, pool)
+			     __field(u64, value)
+			     __field(int, volume)
+			     __field(u8, call)),
+	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
+			   __entry->value = value;
+			   __entry->volume = volume;
+			   __entry->call = call;),
+	    TP_printk("pool=%d:%d call=%s volume=%d value=%llu", MAJOR(__entry->pool),
+		      MINOR(__entry->pool), show_call(__entry->call), __entry->volume,
+		      __entry->value));
+
+TRACE_EVENT(hybrid_config,
+	    TP_PROTO(const struct hybrid_pool *pool, enum hybrid_call call, const char *policy,
+		     const struct hybrid_config *config),
+	    TP_ARGS(pool, call, policy, config),
+	    TP_STRUCT__entry(__field(dev_t, pool)
+			     __field(u32, high_watermark)
+			     __field(u32, low_watermark)
+			     __field(u32, writeback_rate)
+			     __field(u32, commit_interval)
+			     __field(u8, call)
+			     __array(char, policy, HYBRID_POLICY_NAME_SIZE)),
+	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
+			   __entry->high_watermark = config->high_watermark;
+			   __entry->low_watermark = config->low_watermark;
+			   __entry->writeback_rate = config->writeback_rate;
+			   __entry->commit_interval = config->commit_interval;
+			   __entry->call = call;
+			   strscpy(__entry->policy, policy, HYBRID_POLICY_NAME_SIZE);),
+	    TP_printk("pool=%d:%d call=%s policy=%s high_watermark=%u low_watermark=%u writeback_rate=%u commit_interval=%u",
+		      MAJOR(__entry->pool), MINOR(__entry->pool), show_call(__entry->call),
+		      __entry->policy, __entry->high_watermark, __entry->low_watermark,
+		      __entry->writeback_rate, __entry->commit_interval));
+
+TRACE_EVENT(hybrid_volume_create,
+	    TP_PROTO(const struct hybrid_pool *pool, u32 volume,
+		     const struct hybrid_volume_info *info),
+	    TP_ARGS(pool, volume, info),
+	    TP_STRUCT__entry(__field(dev_t, pool)
+			     __field(u64, data_sector)
+			     __field(u64, data_sectors)
+			     __field(u64, cutoff)
+			     __field(u32, volume)
+			     __field(u32, mode)
+			     __field(u32, flags)
+			     __array(u8, uuid, HYBRID_UUID_SIZE)
+			     __array(u8, member_uuid, HYBRID_UUID_SIZE)
+			     __array(u8, pairing_key, HYBRID_KEY_SIZE)
+			     __array(char, name, HYBRID_NAME_SIZE)),
+	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
+			   __entry->data_sector = info->data_sector;
+			   __entry->data_sectors = info->data_sectors;
+			   __entry->cutoff = info->cutoff_sectors;
+			   __entry->volume = volume;
+			   __entry->mode = info->mode;
+			   __entry->flags = info->flags;
+			   memcpy(__entry->uuid, info->uuid, HYBRID_UUID_SIZE);
+			   memcpy(__entry->member_uuid, info->member_uuid, HYBRID_UUID_SIZE);
+			   memcpy(__entry->pairing_key, info->pairing_key, HYBRID_KEY_SIZE);
+			   memcpy(__entry->name, info->name, HYBRID_NAME_SIZE);),
+	    TP_printk("pool=%d:%d volume=%u name=%s mode=%u flags=%u data_sector=%llu data_sectors=%llu cutoff=%llu uuid=%*phN member_uuid=%*phN pairing_key=%*phN",
+		      MAJOR(__entry->pool), MINOR(__entry->pool), __entry->volume, __entry->name,
+		      __entry->mode, __entry->flags, __entry->data_sector, __entry->data_sectors,
+		      __entry->cutoff, HYBRID_UUID_SIZE, __entry->uuid, HYBRID_UUID_SIZE,
+		      __entry->member_uuid, HYBRID_KEY_SIZE, __entry->pairing_key));
+
+TRACE_EVENT(hybrid_return,
+	    TP_PROTO(const struct hybrid_pool *pool, int result),
+	    TP_ARGS(pool, result),
+	    TP_STRUCT__entry(__field(dev_t, pool)
+			     __field(int, result)),
+	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
+			   __entry->result = result;),
+	    TP_printk("pool=%d:%d result=%d", MAJOR(__entry->pool), MINOR(__entry->pool),
+		      __entry->result));
+
+TRACE_EVENT(hybrid_random,
+	    TP_PROTO(const struct hybrid_pool *pool, u64 value),
+	    TP_ARGS(pool, value),
+	    TP_STRUCT__entry(__field(dev_t, pool)
+			     __field(u64, value)),
+	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
+			   __entry->value = value;),
+	    TP_printk("pool=%d:%d value=%llu", MAJOR(__entry->pool), MINOR(__entry->pool),
+		      __entry->value));
+
+#endif
+
+#undef TRACE_INCLUDE_PATH
+#define TRACE_INCLUDE_PATH .
+#undef TRACE_INCLUDE_FILE
+#define TRACE_INCLUDE_FILE trace
+
+#include <trace/define_trace.h>
