@@ -10,6 +10,17 @@ typedef struct {
 	int held;
 } spinlock_t;
 
+/* Are interrupts off?  What a test wants to happen where they go on again. */
+unsigned long shim_irqs_off __attribute__((weak));
+void (*shim_irqs_on)(void) __attribute__((weak));
+
+static inline void shim_irq_restore(unsigned long off)
+{
+	shim_irqs_off = off;
+	if (!off && shim_irqs_on)
+		shim_irqs_on();
+}
+
 #define DEFINE_SPINLOCK(name) spinlock_t name = { 0 }
 
 static inline void spin_lock_init(spinlock_t *lock)
@@ -34,10 +45,11 @@ static inline int spin_is_locked(spinlock_t *lock)
 #define spin_unlock_irq(lock) spin_unlock(lock)
 #define spin_lock_bh(lock) spin_lock(lock)
 #define spin_unlock_bh(lock) spin_unlock(lock)
-#define spin_lock_irqsave(lock, flags) do { (flags) = 1; spin_lock(lock); } while (0)
-#define spin_unlock_irqrestore(lock, flags) do { (void)(flags); spin_unlock(lock); } while (0)
-#define local_irq_save(flags) ((void)((flags) = 1))
-#define local_irq_restore(flags) ((void)(flags))
+#define local_irq_save(flags) do { (flags) = shim_irqs_off; shim_irqs_off = 1; } while (0)
+#define local_irq_restore(flags) shim_irq_restore(flags)
+#define spin_lock_irqsave(lock, flags) do { local_irq_save(flags); spin_lock(lock); } while (0)
+#define spin_unlock_irqrestore(lock, flags) \
+	do { spin_unlock(lock); local_irq_restore(flags); } while (0)
 
 #define assert_spin_locked(lock) ((void)WARN_ON(!spin_is_locked(lock)))
 #define lockdep_assert_held(lock) assert_spin_locked(lock)
