@@ -33,7 +33,7 @@ struct entry_seen {
 struct linter {
 	struct world *w;
 	const struct hybrid_geometry *g;
-	bool off;		/* after an I/O error */
+	bool failed;		/* the cache device's metadata could not be written */
 	bool known;		/* the state on disk, since the first root of this life */
 	bool flushed[SIM_MAX_DEVICES];
 	struct owner *durable, *sent;	/* of each cache block */
@@ -101,7 +101,7 @@ void linter_boot(struct linter *l)
 {
 	memset(l->flushed, 0, sizeof(l->flushed));
 	l->known = false;
-	l->off = false;
+	l->failed = false;
 	l->leaves_in_flight = 0;
 	l->old_root = l->root;
 	memset(l->table, 0, sizeof(l->table));
@@ -799,7 +799,7 @@ static void origin_sb_submitted(struct linter *l, struct action *a, struct devic
 			vol->nr, (unsigned long long)sb.sequence, (unsigned long long)sb.nonce,
 			sb.flags, sb.instance);
 	read_origin(l, vol);
-	if (sb.nonce != l->origin_nonce[vol->nr] && t->nonce != sb.nonce)
+	if (sb.nonce != l->origin_nonce[vol->nr] && t->nonce != sb.nonce && !l->failed)
 		broken(l, "J9", "the origin gets nonce %llx, the cache durably has %llx",
 		       (unsigned long long)sb.nonce, (unsigned long long)t->nonce);
 	if (l->origin_dirty[vol->nr] && !(sb.flags & HYBRID_SB_DIRTY) &&
@@ -864,6 +864,16 @@ static void check_reuse(struct linter *l, struct action *a, u32 b, struct dreq *
 		       b, r->owner, (unsigned long long)r->oblock, x->action->nr);
 		return;
 	}
+}
+
+/* The pool failed, and the origin durably has a nonce that the cache does not know. */
+static bool alone(struct linter *l, struct volume *vol)
+{
+	struct hybrid_volume_info *sent = &l->table[vol->id], *t = &l->table_durable[vol->nr];
+	u64 nonce = l->origin_nonce[vol->nr];
+
+	return l->failed && nonce != t->nonce && nonce != t->nonce_old && nonce != sent->nonce &&
+	       nonce != sent->nonce_old;
 }
 
 /*
@@ -947,6 +957,8 @@ static void origin_write(struct linter *l, struct action *a, struct dreq *r)
 	u64 from = r->sector - r->dev->data_from, to = from + r->count;
 	u32 b, i;
 
+	if (alone(l, vol))
+		return;
 	for (b = 0; b < l->g->nr_blocks; b++) {
 		const struct owner *both[] = { &l->durable[b], &l->sent[b] };
 
@@ -969,7 +981,9 @@ void linter_meta(struct linter *l, struct action *a, struct device *d)
 {
 	u32 i;
 
-	for (i = 0; i < a->op->nr_segments && !l->off && !l->w->stop; i++) {
+	if (!d->nr && l->failed)
+		broken(l, "S9", "metadata are written after a write of metadata failed");
+	for (i = 0; i < a->op->nr_segments && !l->w->stop; i++) {
 		struct hybrid_segment *s = &a->op->segments[i];
 		const void *bytes = a->op->mem + s->offset * 512;
 
@@ -984,7 +998,7 @@ void linter_submit(struct linter *l, struct action *a, struct dreq *r)
 {
 	bool cache = !r->dev->nr;
 
-	if (l->off || l->w->stop)
+	if (l->w->stop)
 		return;
 	if (r->kind == DREQ_READ && !l->flushed[r->dev->nr])
 		broken(l, "J8", "dev%u is read before it was flushed", r->dev->nr);
@@ -1004,21 +1018,38 @@ void linter_submit(struct linter *l, struct action *a, struct dreq *r)
 		origin_write(l, a, r);
 }
 
+/* The operation may have been carried out, or a part of it. */
+static void request_failed(struct linter *l, struct action *a, struct dreq *r)
+{
+	enum area area = r->meta ? area_of(l, r->sector) : AREA_OTHER;
+
+	if (r->dev->nr) {
+		if (r->meta)
+			read_origin(l, volume_of_device(l, r->dev));
+		return;
+	}
+	if (r->kind == DREQ_WRITE && (area == AREA_INDEX || area == AREA_LEAF))
+		l->leaves_in_flight--;
+	/* A flush by itself is a commit without records, or the first of a load */
+	if (a->op->type == HYBRID_OP_META ? a->op->write : r->kind == DREQ_FLUSH)
+		l->failed = true;
+}
+
 void linter_complete(struct linter *l, struct action *a, struct dreq *r)
 {
-	bool cache = !r->dev->nr;
-
-	if (r->error)
-		l->off = true;
-	if (l->off || l->w->stop)
+	if (l->w->stop)
 		return;
+	if (r->error) {
+		request_failed(l, a, r);
+		return;
+	}
 	if (r->kind == DREQ_FLUSH) {
 		l->flushed[r->dev->nr] = true;
 		return;
 	}
 	if (!r->meta || r->kind != DREQ_WRITE)
 		return;
-	if (!cache) {
+	if (r->dev->nr) {
 		read_origin(l, volume_of_device(l, r->dev));
 		return;
 	}
