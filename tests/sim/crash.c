@@ -61,7 +61,7 @@ static void check_clean_origins(struct world *w)
 		struct volume *vol = w->vol[i];
 		struct oracle *o = vol->oracle;
 
-		if (vol->ever_writeback || w->main->faulty)
+		if (vol->ever_writeback)
 			continue;
 		for (j = 0; j < o->nr_active; j++) {
 			u64 s = o->active[j];
@@ -193,6 +193,9 @@ static void drain_and_stop(struct world *w)
 	struct hybrid_actions acts;
 	u32 i, ticks;
 
+	/* What is dirty and cannot be read cannot be drained */
+	if (w->dev[0]->fault.nr_bad)
+		return;
 	for (i = 0; i < w->nr_vol; i++)
 		if (!w->vol[i]->v)
 			return;
@@ -365,7 +368,7 @@ void crash_explore_one(struct world *w, u32 sample, enum crash_kind kind,
 		cut_by_chance(w, &b->rng);
 	for (i = 0; i < w->nr_dev; i++) {
 		fault[i] = w->dev[i]->fault;
-		memset(&w->dev[i]->fault, 0, sizeof(fault[i]));
+		device_heal(w->dev[i], true);
 		if (kind == CRASH_RESET)
 			device_enter_branch_alive(w->dev[i], &b->rng);
 		else

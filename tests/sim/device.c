@@ -60,7 +60,17 @@ void device_init(struct device *d, u32 nr, u64 sectors, u64 data_from, u64 data_
 		d->vol[i].nr = 1;	/* 0 ends a chain */
 	}
 	d->v = &d->vol[0];
-	d->fault.to = sectors;
+}
+
+void device_heal(struct device *d, bool forget)
+{
+	struct fault f = d->fault;
+
+	memset(&d->fault, 0, sizeof(d->fault));
+	memcpy(d->fault.bad, f.bad, sizeof(f.bad));
+	d->fault.nr_bad = f.nr_bad;
+	d->fault.nr_were_bad = forget ? f.nr_bad : f.nr_were_bad;
+	d->fault.dealt = f.dealt && !forget;
 }
 
 void device_free(struct device *d)
@@ -142,7 +152,7 @@ static void push_version(struct device *d, u64 sector, val_t val, struct dreq *b
 	struct volatiles *v = d->v;
 	u32 i = new_version(v);
 
-	v->pool[i] = (struct version){ val, by, v->newest[sector] };
+	v->pool[i] = (struct version){ val, by, v->newest[sector], false };
 	if (!v->newest[sector]) {
 		if (v->nr_dirty == v->cap_dirty) {
 			v->cap_dirty = max_t(u32, 2 * v->cap_dirty, 1024);
@@ -179,9 +189,9 @@ static void flush_sector(struct device *d, u64 sector, u64 before)
 	u32 *link = &d->v->newest[sector];
 
 	for (; *link; link = &d->v->pool[*link].older) {
-		struct dreq *by = d->v->pool[*link].by;
+		struct version *x = &d->v->pool[*link];
 
-		if (by->done && by->done < before) {
+		if (x->by->done && x->by->done < before && !x->doomed) {
 			settle(d, sector, link);
 			return;
 		}
@@ -245,16 +255,51 @@ static bool changes(const struct dreq *r)
 	return r->kind != DREQ_READ && r->kind != DREQ_FLUSH;
 }
 
+static bool in_range(const struct dreq *r, u64 from, u64 to)
+{
+	return r->sector < to && r->sector + r->count > from;
+}
+
+static bool reads_bad(const struct dreq *r)
+{
+	const struct fault *f = &r->dev->fault;
+	u32 i;
+
+	for (i = 0; i < f->nr_bad; i++)
+		if (in_range(r, f->bad[i], f->bad[i] + 1))
+			return true;
+	return false;
+}
+
+/* What is written can be read again. */
+static void mend_bad(const struct dreq *r)
+{
+	struct fault *f = &r->dev->fault;
+	u32 i = 0;
+
+	while (i < f->nr_bad)
+		if (!in_range(r, f->bad[i], f->bad[i] + 1)) {
+			i++;
+		} else {
+			f->nr_bad--;
+			swap(f->bad[i], f->bad[f->nr_bad]);
+		}
+}
+
 static bool fails(struct dreq *r, struct rng *rng)
 {
 	struct fault *f = &r->dev->fault;
 	u32 percent = r->kind == DREQ_READ ? f->read : r->kind == DREQ_FLUSH ? f->flush : f->write;
 
-	if (f->dead || loop_request_fails(r))
+	if (loop_request_fails(r)) {
+		f->dealt = true;
+		return true;
+	}
+	if (f->dead || (r->kind == DREQ_READ && reads_bad(r)))
 		return true;
 	if (!f->left || !percent)
 		return false;
-	if (r->kind != DREQ_FLUSH && (r->sector >= f->to || r->sector + r->count <= f->from))
+	if (r->kind != DREQ_FLUSH && f->to && !in_range(r, f->from, f->to))
 		return false;
 	if (!rng_chance(rng, percent))
 		return false;
@@ -372,6 +417,18 @@ void dreq_apply(struct dreq *r, struct rng *rng, bool part)
 	apply_range(r, low, high, rng);
 }
 
+/* A failed flush: some of what it covered never becomes durable. */
+static void doom(struct dreq *r, struct rng *rng)
+{
+	struct volatiles *v = r->dev->v;
+	u32 i, k;
+
+	for (i = 0; i < v->nr_dirty; i++)
+		for (k = v->newest[v->dirty[i]]; k; k = v->pool[k].older)
+			if (v->pool[k].by->done && v->pool[k].by->done < r->submitted)
+				v->pool[k].doomed |= rng_chance(rng, 50);
+}
+
 static void leave_flight(struct dreq *r)
 {
 	struct volatiles *v = r->dev->v;
@@ -388,6 +445,9 @@ void dreq_complete(struct dreq *r, struct rng *rng)
 	if (r->error) {
 		if (changes(r) && rng_below(rng, 2))
 			dreq_apply(r, rng, true);
+		if (r->kind == DREQ_FLUSH && r->dev->fault.dooms)
+			doom(r, rng);
+		r->dev->flush_failed |= r->kind == DREQ_FLUSH;
 		leave_flight(r);
 		/* The next flush covers what landed */
 		r->done = ++sim_now;
@@ -396,6 +456,8 @@ void dreq_complete(struct dreq *r, struct rng *rng)
 	dreq_apply(r, rng, false);
 	leave_flight(r);
 	r->done = ++sim_now;
+	if (r->kind == DREQ_WRITE && r->dev->fault.nr_bad)
+		mend_bad(r);
 	if (r->kind == DREQ_FLUSH)
 		flush_device(r->dev, r->submitted);
 	else if (r->fua && changes(r))
@@ -481,13 +543,15 @@ static void cut_sector(struct device *d, u64 sector, enum cut how, u64 mask,
 
 	if (how == CUT_SECTORS) {
 		for (i = v->newest[sector]; i; i = v->pool[i].older)
-			n++;
+			n += !v->pool[i].doomed;
 		pick = rng_below(rng, n + 1);
-		for (i = v->newest[sector]; i && pick; i = v->pool[i].older)
-			pick--;
+		for (i = v->newest[sector]; i; i = v->pool[i].older)
+			if (!v->pool[i].doomed && !pick--)
+				break;
 	} else {
 		for (i = v->newest[sector]; i; i = v->pool[i].older)
-			if (how == CUT_ALL || survives(v->pool[i].by, how, mask, list, nr))
+			if (!v->pool[i].doomed &&
+			    (how == CUT_ALL || survives(v->pool[i].by, how, mask, list, nr)))
 				break;
 	}
 	if (i)
@@ -574,6 +638,30 @@ void device_reset(struct device *d, struct rng *rng)
 		leave_flight(r);
 		land(r, rng);
 	}
+	device_drop_doomed(d);
+}
+
+void device_drop_doomed(struct device *d)
+{
+	struct volatiles *v = d->v;
+	u32 i;
+
+	for (i = 0; i < v->nr_dirty; i++) {
+		u32 *link = &v->newest[v->dirty[i]];
+
+		while (*link) {
+			u32 k = *link;
+
+			if (!v->pool[k].doomed) {
+				link = &v->pool[k].older;
+				continue;
+			}
+			*link = v->pool[k].older;
+			v->pool[k].older = v->free;
+			v->free = k;
+		}
+	}
+	forget_clean(v);
 }
 
 void device_enter_branch(struct device *d)
@@ -590,7 +678,8 @@ static void copy_chain(struct device *d, u64 sector, u32 i, struct dreq *landed)
 	if (!i)
 		return;
 	copy_chain(d, sector, x->older, landed);
-	push_version(d, sector, x->val, x->by->done ? x->by : &landed[x->by->place]);
+	if (!x->doomed)
+		push_version(d, sector, x->val, x->by->done ? x->by : &landed[x->by->place]);
 }
 
 void device_enter_branch_alive(struct device *d, struct rng *rng)

@@ -263,8 +263,10 @@ static void reopen_event(struct world *w)
 {
 	struct volume *vol = pick_volume(w);
 
-	if (vol && close_event(w, vol))
-		open_volume(w, vol);
+	if (!vol || !close_event(w, vol))
+		return;
+	faults_reopen(w, vol);
+	open_volume(w, vol);
 }
 
 void recreate(struct world *w, struct volume *vol, bool drop)
@@ -280,6 +282,7 @@ void recreate(struct world *w, struct volume *vol, bool drop)
 		return;
 	if (r == -EBUSY && !drop) {
 		vol->unsure = false;
+		faults_reopen(w, vol);
 		open_volume(w, vol);
 		return;
 	}
@@ -294,6 +297,7 @@ void recreate(struct world *w, struct volume *vol, bool drop)
 	if (r)
 		violation(w, "error", "delete or forget of volume %u: %d", vol->id, r);
 	vol->created = false;
+	faults_reopen(w, vol);
 	/* The tools write a new superblock: another volume on the same origin */
 	name_volume(w, vol);
 	format_origin(w, vol);

@@ -866,12 +866,17 @@ static void check_reuse(struct linter *l, struct action *a, u32 b, struct dreq *
 	}
 }
 
-/* The pool failed, and the origin durably has a nonce that the cache does not know. */
+/*
+ * The pool failed, and the origin durably has a nonce that the cache does not
+ * know, or is in place and will start cold.
+ */
 static bool alone(struct linter *l, struct volume *vol)
 {
 	struct hybrid_volume_info *sent = &l->table[vol->id], *t = &l->table_durable[vol->nr];
 	u64 nonce = l->origin_nonce[vol->nr];
 
+	if (vol->info.flags & HYBRID_VOLUME_INPLACE)
+		return l->failed;
 	return l->failed && nonce != t->nonce && nonce != t->nonce_old && nonce != sent->nonce &&
 	       nonce != sent->nonce_old;
 }
@@ -973,6 +978,23 @@ static void origin_write(struct linter *l, struct action *a, struct dreq *r)
 					  "the origin's");
 		}
 	}
+}
+
+bool linter_dirty(struct linter *l, struct volume *vol, u64 sector, u32 count)
+{
+	u64 first = sector >> l->g->block_shift, last = (sector + count - 1) >> l->g->block_shift;
+	u32 b;
+
+	for (b = 0; b < l->g->nr_blocks; b++) {
+		const struct owner *d = &l->durable[b], *s = &l->sent[b];
+
+		if ((d->dirty && d->oblock >= first && d->oblock <= last &&
+		     volume_of_instance(l, d->instance) == vol) ||
+		    (s->dirty && s->oblock >= first && s->oblock <= last &&
+		     volume_of_instance(l, s->instance) == vol))
+			return true;
+	}
+	return false;
 }
 
 /* ---- The stream ----------------------------------------------------------------------------------- */

@@ -306,6 +306,15 @@ const char *oracle_read(struct oracle *o, u64 sector, val_t val, u64 started)
 	return NULL;
 }
 
+bool oracle_settled(struct oracle *o, u64 sector, val_t val)
+{
+	u32 h = o->head[sector];
+
+	if (!h)
+		return val == initial(o, sector);
+	return !o->pool[h].next && o->pool[h].val == val && o->pool[h].complete < sim_now;
+}
+
 /* ---- Crashes -------------------------------------------------------------- */
 
 static bool survives(struct oracle *o, u64 sector, const struct entry *e)

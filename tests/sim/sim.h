@@ -6,6 +6,7 @@
  * world.c	carries out the engine's actions, one random step at a time
  * workload.c	a run: profile, formatting, lives and deaths, all of it drawn from the seed
  * events.c	what users and admins do meanwhile
+ * faults.c	what goes wrong with the devices, and what may be lost by it
  * oracle.c	which values each sector may hold (promises P1 to P4)
  * linter.c	rules J1 to J11 on the stream of device operations
  * coverage.c	which faults happened in which phases
@@ -173,6 +174,7 @@ struct version {
 	val_t val;
 	struct dreq *by;
 	u32 older;
+	bool doomed;		/* a flush that failed lost it, though it still reads so */
 };
 
 /* What is volatile about a device. */
@@ -186,11 +188,17 @@ struct volatiles {
 	u32 nr_inflight, cap_inflight;
 };
 
+#define SIM_MAX_BAD	8
+
 struct fault {
+	bool dealt;		/* errors may be seen */
 	bool dead;
+	bool dooms;		/* a flush that fails loses what it should have kept */
 	u8 read, write, flush;	/* percent of requests that fail */
-	u32 left;		/* failures to come; 0: no more */
+	u32 left;		/* failures to come; 0: no more, U32_MAX: always */
 	u64 from, to;		/* sectors */
+	u64 bad[SIM_MAX_BAD];	/* sectors that cannot be read until rewritten */
+	u32 nr_bad, nr_were_bad;	/* those that are, then those that were in this life */
 };
 
 struct device {
@@ -201,6 +209,7 @@ struct device {
 	struct volatiles vol[2];
 	struct volatiles *v;	/* the world's, or that of a crash state */
 	struct fault fault;
+	bool flush_failed;	/* since the volume was opened */
 	u8 discard;		/* 0: ignores it, 1: zeroes, 2: some of both */
 	u64 writes;
 };
@@ -215,6 +224,8 @@ extern u64 sim_now;		/* grows with every event */
 
 void device_init(struct device *d, u32 nr, u64 sectors, u64 data_from, u64 data_to);
 void device_free(struct device *d);
+/* No faults any more, but for bad sectors.  @forget: and nobody remembers any. */
+void device_heal(struct device *d, bool forget);
 static inline bool device_is_data(const struct device *d, u64 sector)
 {
 	return sector >= d->data_from && sector < d->data_to;
@@ -247,6 +258,8 @@ void device_enter_branch(struct device *d);
 /* ... by a reset: what is volatile stays so. */
 void device_enter_branch_alive(struct device *d, struct rng *rng);
 void device_leave_branch(struct device *d);
+/* What failed flushes lost does not read any more. */
+void device_drop_doomed(struct device *d);
 
 size_t undo_mark(void);
 void undo_to(size_t mark);
@@ -303,6 +316,8 @@ void oracle_unpin(struct oracle *o);
 bool oracle_before(struct oracle *o, u64 sector, val_t a, val_t b);
 bool oracle_wild(struct oracle *o, u64 sector);
 bool oracle_crash_allows(struct oracle *o, u64 sector, val_t val);
+/* Is @val all that a read from now on may return? */
+bool oracle_settled(struct oracle *o, u64 sector, val_t val);
 void oracle_explain(struct oracle *o, u64 sector);
 
 /* ---- World ---------------------------------------------------------------- */
@@ -336,6 +351,7 @@ struct uio {
 	u32 version;
 	val_t *data;
 	bool user_op;		/* a USER operation is under way */
+	bool clean;		/* read: the origin had all of it at the start */
 };
 
 /* An operation being carried out. */
@@ -367,6 +383,7 @@ struct profile {
 	u32 cut_every;		/* changes of the disks */
 	u32 fail_alloc;
 	u32 fault_kind;		/* 0: none */
+#define FAULTS_PLANNED	6	/* faults.c draws them, of all kinds */
 	u32 weight[16];
 	u32 admin_percent;	/* of events: suspend, reload, tunables */
 	u32 load_percent;	/* others' I/O while somebody waits for a call */
@@ -412,6 +429,7 @@ struct world {
 	bool stop;
 	struct linter *lint;
 	struct rng brng;
+	struct rng frng;		/* of faults.c */
 	struct world *main;
 };
 
@@ -514,5 +532,20 @@ void linter_meta(struct linter *l, struct action *a, struct device *d);
 void linter_submit(struct linter *l, struct action *a, struct dreq *r);
 void linter_complete(struct linter *l, struct action *a, struct dreq *r);
 void linter_reformat(struct linter *l, struct volume *vol);
+/* Is anything around these sectors dirty on record? */
+bool linter_dirty(struct linter *l, struct volume *vol, u64 sector, u32 count);
+
+/* ---- Faults --------------------------------------------------------------- */
+
+void faults_draw(struct world *w);
+void faults_event(struct world *w);	/* perhaps one, at this step */
+void faults_reopen(struct world *w, struct volume *vol);
+void faults_boot(struct world *w);	/* ... before the pool is loaded */
+/* Has an error been dealt that opening, closing ... the volume may meet? */
+bool faults_of_volume(const struct world *w, const struct volume *vol);
+/* Does the origin alone have what this read may return? */
+bool faults_clean(const struct world *w, const struct uio *u);
+/* May this I/O end with an error? */
+bool faults_excuse(const struct world *w, const struct uio *u);
 
 #endif

@@ -314,7 +314,8 @@ void crash(struct world *w, bool reset)
 	w->deaths++;
 	loop_heal();
 	for (i = 0; i < w->nr_dev; i++) {
-		memset(&w->dev[i]->fault, 0, sizeof(w->dev[i]->fault));
+		device_heal(w->dev[i], true);
+		w->dev[i]->flush_failed = false;
 		if (reset)
 			device_reset(w->dev[i], &w->rng);
 		else
@@ -341,7 +342,7 @@ bool create_volume(struct world *w, struct volume *vol)
 		return create_volume(w, vol);
 	if (r == -EEXIST && vol->created)
 		r = 0;
-	if (r && !w->faulty)
+	if (r && !w->dev[0]->fault.dealt)
 		violation(w, "error", "create of volume %u: %d", vol->id, r);
 	vol->unsure = r;	/* the next life tells */
 	vol->created = !r;
@@ -360,7 +361,7 @@ static bool settle_existence(struct world *w, struct volume *vol)
 			r = DURING(w, PHASE_FORGET, hybrid_volume_forget(w->e, vol->id));
 			if (w->crashed || w->stop)
 				return false;
-			if (r && !w->faulty)
+			if (r && !w->dev[0]->fault.dealt)
 				violation(w, "error", "forget of volume %u: %d", vol->id, r);
 		}
 		vol->unsure = false;
@@ -392,7 +393,7 @@ bool open_volume(struct world *w, struct volume *vol)
 	if (w->crashed || w->stop)
 		return false;
 	check_reason(w, "open", r, why);
-	if (r && !w->faulty)
+	if (r && !w->pool_faulty && !faults_of_volume(w, vol))
 		violation(w, "recovery", "open of volume %u fails with %d: %s", vol->id, r,
 			  why ? why : "(no reason given)");
 	if (!r)
@@ -425,7 +426,7 @@ static bool boot_once(struct world *w)
 		destroy(w);	/* again, with more memory */
 		return false;
 	}
-	if (why && w->faulty && r == -EIO) {
+	if (why && w->dev[0]->fault.dealt && r == -EIO) {
 		destroy(w);
 		w->crashed = true;	/* again, without the fault */
 		return false;
@@ -448,6 +449,8 @@ void boot(struct world *w)
 	for (tries = 0; !w->stop; tries++) {
 		if (tries < 3 && rng_chance(&w->rng, 20))
 			w->crash_at = w->changes + 1 + rng_below(&w->rng, 40);
+		if (tries < 3)
+			faults_boot(w);
 		if (boot_once(w)) {
 			w->crash_at = SIM_NEVER;
 			return;
@@ -501,8 +504,11 @@ void restart(struct world *w)
 		if (w->crashed || w->stop || !world_stop(w))
 			return;
 		all_durable(w);
-		for (i = 0; w->faulty && i < w->nr_vol; i++)	/* as after a crash */
+		for (i = 0; w->faulty && i < w->nr_vol; i++) {	/* as after a crash */
 			oracle_crash(w->vol[i]->oracle);
+			device_drop_doomed(w->vol[i]->origin);
+			w->vol[i]->origin->flush_failed = false;
+		}
 		destroy(w);
 		w->deaths = 0;
 		if (!w->stop)
@@ -510,35 +516,6 @@ void restart(struct world *w)
 		return;
 	}
 	reload(w);
-}
-
-/* ---- Faults -------------------------------------------------------------------------- */
-
-static void fault_event(struct world *w)
-{
-	struct device *d = w->dev[w->p.fault_kind < 4 ? 0 : 1];
-
-	if (!w->p.fault_kind || rng_below(&w->rng, 60))
-		return;
-	w->faulty = true;
-	w->pool_faulty |= !d->nr;
-	d->fault.left = 1 + rng_below(&w->rng, 3);
-	d->fault.from = 0;
-	d->fault.to = d->sectors;
-	switch (w->p.fault_kind) {
-	case 1:
-	case 4:
-		d->fault.read = 20;
-		break;
-	case 2:
-	case 5:
-		d->fault.write = 20;
-		d->fault.flush = 5;
-		break;
-	case 3:
-		d->fault.dead = true;
-	}
-	trace(w, 16, d->nr, w->p.fault_kind, "fault %u on dev%u", w->p.fault_kind, d->nr);
 }
 
 /* ---- The end -------------------------------------------------------------------------- */
@@ -642,7 +619,7 @@ static void one_episode(struct world *w)
 		w->crash_at = w->changes + 1 + rng_below(&w->rng, w->p.episode / 2);
 	while (w->step < end && w->step < w->p.steps && !w->crashed && !w->stop) {
 		w->step++;
-		fault_event(w);
+		faults_event(w);
 		one_event(w);
 	}
 	w->crash_at = SIM_NEVER;
@@ -677,6 +654,7 @@ void run_seed(u64 seed, char mode, u64 *hash)
 	INIT_LIST_HEAD(&w->ready);
 	INIT_LIST_HEAD(&w->uios);
 	draw_profile(&w->p, seed, mode, &w->rng);
+	faults_draw(w);
 	format_cache(w);
 	for (i = 0; i < w->p.volumes; i++)
 		add_volume(w, i);

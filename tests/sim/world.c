@@ -512,9 +512,8 @@ static void end_uio(struct world *w, struct uio *u, int error)
 	      error);
 	if (u->user_op)
 		violation(w, "contract", "an io ended while its USER operation is under way");
-	if (error && !(w->faulty || (w->main && w->main->faulty)) &&
-	    !(u->io.type == HYBRID_IO_ZEROES && error == -EOPNOTSUPP))
-		violation(w, "error", "%s %llu+%u of volume %u ends with %d and no fault",
+	if (error && !faults_excuse(w, u) && !(u->io.type == HYBRID_IO_ZEROES && error == -EOPNOTSUPP))
+		violation(w, "error", "%s %llu+%u of volume %u ends with %d and no fault excuses it",
 			  io_name[u->io.type], (unsigned long long)u->sector, u->count,
 			  u->vol->id, error);
 	switch (u->io.type) {
@@ -551,6 +550,7 @@ void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type,
 	u->sector = sector;
 	u->count = count;
 	u->started = ++sim_now;
+	u->clean = w->faulty && type == HYBRID_IO_READ && faults_clean(w, u);
 	sim_ios++;
 	list_add_tail(&u->link, &w->uios);
 	w->nr_uios++;
@@ -962,7 +962,7 @@ void world_close(struct world *w, struct volume *vol)
 	r = DURING(w, PHASE_CLOSE, hybrid_volume_close(w->e, vol->v));
 	if (w->crashed || w->stop)
 		return;
-	if (r && !w->faulty)
+	if (r && !faults_of_volume(w, vol) && !w->pool_faulty)
 		violation(w, "error", "close of volume %u: %d", vol->id, r);
 	vol->v = NULL;
 	world_check(w);

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The fault plan, and the fault atlas: what may go wrong because of it.
+ *
+ * Everything here is drawn from a generator of its own, so that a seed without
+ * faults means the same run whatever is added.
+ *
+ * An error of a device excuses errors of users' I/O, and no more than these:
+ *   - of the origin: those of its own volume;
+ *   - a bad sector of it: those of reads of this sector;
+ *   - of the cache device: those of volumes that ever were writeback (P5); of
+ *     reads only where the origin does not durably have what may be read (S8).
+ * What is read and written without an error is judged as ever (S1, S2, S7, S9).
+ */
+#include <stdlib.h>
+
+#include "sim.h"
+
+/* ---- Errors -------------------------------------------------------------------- */
+
+/* One device, one kind of request, for a while. */
+static void deal_simple(struct world *w)
+{
+	struct device *d = w->dev[w->p.fault_kind < 4 ? 0 : 1];
+
+	d->fault.left = 1 + rng_below(&w->rng, 3);
+	switch (w->p.fault_kind) {
+	case 1:
+	case 4:
+		d->fault.read = 20;
+		break;
+	case 2:
+	case 5:
+		d->fault.write = 20;
+		d->fault.flush = 5;
+		break;
+	case 3:
+		d->fault.dead = true;
+	}
+	d->fault.dealt = true;
+	w->faulty = true;
+	w->pool_faulty |= !d->nr;
+	trace(w, 16, d->nr, w->p.fault_kind, "fault %u on dev%u", w->p.fault_kind, d->nr);
+}
+
+/* A sector that users have something in. */
+static u64 used_sector(struct world *w, const struct device *d)
+{
+	u64 n = d->nr ? w->vol[d->nr - 1]->hot : d->data_to - d->data_from;
+
+	return d->data_from + rng_below(&w->frng, n);
+}
+
+static void add_bad(struct world *w, struct device *d)
+{
+	struct fault *f = &d->fault;
+
+	if (f->nr_were_bad == SIM_MAX_BAD)
+		return;
+	f->bad[f->nr_were_bad++] = used_sector(w, d);
+	swap(f->bad[f->nr_bad], f->bad[f->nr_were_bad - 1]);
+	f->nr_bad++;
+}
+
+void faults_deal(struct world *w)
+{
+	struct device *d = w->dev[rng_below(&w->frng, w->nr_dev)];
+	u32 what = rng_below(&w->frng, 8), percent = 1 + rng_below(&w->frng, 100);
+	struct fault *f = &d->fault;
+	bool bad = what == 4 || what == 5;
+
+	w->faulty = true;
+	w->pool_faulty |= !d->nr;
+	f->dooms = rng_chance(&w->frng, 70);
+	f->left = rng_chance(&w->frng, 60) ? 1 + rng_below(&w->frng, 3) : U32_MAX;
+	if (rng_chance(&w->frng, 40)) {
+		f->from = used_sector(w, d);
+		f->to = f->from + (1 << rng_below(&w->frng, 8));
+	} else {
+		f->from = 0;
+		f->to = d->sectors;
+	}
+	switch (what) {
+	case 0:
+		f->read = percent;
+		break;
+	case 1:
+		f->write = percent;
+		break;
+	case 2:
+		f->flush = percent;
+		break;
+	case 3:
+		f->read = percent;
+		f->write = percent;
+		f->flush = percent / 4;
+		break;
+	case 4:
+	case 5:
+		add_bad(w, d);
+		break;
+	case 6:
+		f->dead = true;
+		break;
+	default:	/* it is there again */
+		device_heal(d, false);
+	}
+	f->dealt |= what != 7 && !bad;
+	trace(w, 16, d->nr, what, "fault %u of dev%u, %u%%, %u times, at %llu to %llu", what,
+	      d->nr, percent, f->left, (unsigned long long)f->from, (unsigned long long)f->to);
+}
+
+void faults_event(struct world *w)
+{
+	if (w->p.fault_kind == FAULTS_PLANNED) {
+		if (!rng_below(&w->frng, 80))
+			faults_deal(w);
+	} else if (w->p.fault_kind && !rng_below(&w->rng, 60)) {
+		deal_simple(w);
+	}
+}
+
+/*
+ * The volume is opened again in the same life.  After a flush of its origin
+ * failed, this is as after a crash: all that no flush covers may be gone.
+ */
+void faults_reopen(struct world *w, struct volume *vol)
+{
+	if (!vol->origin->flush_failed)
+		return;
+	trace(w, 17, vol->id, 0, "what failed flushes of volume %u lost is gone", vol->id);
+	vol->origin->flush_failed = false;
+	device_drop_doomed(vol->origin);
+	oracle_crash(vol->oracle);
+}
+
+/* The machine comes up, and a device does not. */
+void faults_boot(struct world *w)
+{
+	if (w->p.fault_kind == FAULTS_PLANNED && rng_chance(&w->frng, 15))
+		faults_deal(w);
+}
+
+void faults_draw(struct world *w)
+{
+	w->frng = rng_fork(&w->rng, 44);
+	if (sim_faults && rng_chance(&w->frng, 50))
+		w->p.fault_kind = FAULTS_PLANNED;
+}
+
+/* ---- The atlas ------------------------------------------------------------------- */
+
+bool faults_of_volume(const struct world *w, const struct volume *vol)
+{
+	return w->dev[0]->fault.dealt || vol->origin->fault.dealt;
+}
+
+static bool bad_sector(const struct device *d, u64 sector, u32 count)
+{
+	u32 i;
+
+	for (i = 0; i < d->fault.nr_were_bad; i++)
+		if (d->fault.bad[i] >= sector && d->fault.bad[i] < sector + count)
+			return true;
+	return false;
+}
+
+/* The origin durably has all that may be read of the granules around the I/O. */
+bool faults_clean(const struct world *w, const struct uio *u)
+{
+	u64 mask = w->g->granule_sectors - 1, s = u->sector & ~mask;
+	u64 end = min((u->sector + u->count + mask) & ~mask, u->vol->oracle->sectors);
+	const struct device *d = u->vol->origin;
+
+	for (; s < end; s++)
+		if (!oracle_settled(u->vol->oracle, s, device_durable(d, d->data_from + s)))
+			return false;
+	return w->lint && !linter_dirty(w->lint, u->vol, u->sector, u->count);
+}
+
+/* May this I/O end with an error? */
+bool faults_excuse(const struct world *w, const struct uio *u)
+{
+	const struct device *origin = u->vol->origin, *cache = w->dev[0];
+	bool read = u->io.type == HYBRID_IO_READ;
+
+	if (origin->fault.dealt)
+		return true;
+	if (read && bad_sector(origin, origin->data_from + u->sector, u->count))
+		return true;
+	if (!cache->fault.dealt && !cache->fault.nr_were_bad)
+		return false;
+	return u->vol->ever_writeback && !(read && u->clean && faults_clean(w, u));
+}
