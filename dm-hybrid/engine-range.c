@@ -278,6 +278,7 @@ static void drop_granules(struct hybrid_engine *e, struct hybrid_io *io, int err
 	if (i >= 0 && (s->flags[i] & BLOCK_MAPPED)) {
 		u64 dirty = block_mask(e, s, MASK_DIRTY, i);
 		u64 drop = error ? io->mask & ~dirty : io->mask;
+		u64 ends = drop & (dirty | block_mask(e, s, MASK_JDIRTY, i));
 
 		put_dirty(e, s, i, dirty & ~drop);
 		hybrid_set_invalidate(&e->map, s, i, drop);
@@ -285,8 +286,9 @@ static void drop_granules(struct hybrid_engine *e, struct hybrid_io *io, int err
 			s->stamp[i] = (u32)READ_ONCE(io->volume->last_write);
 		if (set_unrecorded(&e->map, s, i))
 			mark_must(e, io->set, i);
-		/* The user's next flush makes this final. */
-		WRITE_ONCE(io->volume->cache_written, true);
+		/* The user's next flush makes this final; clean granules' region is open. */
+		if (ends)
+			WRITE_ONCE(io->volume->cache_written, true);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
 }
