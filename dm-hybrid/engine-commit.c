@@ -76,6 +76,25 @@ static void commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
 		complete_io(io, 0, acts);
 }
 
+/*
+ * A flush of the origin failed, or an operation that began with one: it may have
+ * lost writes, and no later flush can make them good.
+ */
+void origin_flush_failed(struct hybrid_volume *v, int error)
+{
+	if (!v->flush_error)
+		WRITE_ONCE(v->flush_error, error);
+}
+
+/* What waits for records that can never go out must not wait for ever. */
+void wake_records(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	u32 set;
+
+	for (set = 0; set < e->map.nr_sets; set++)
+		wake_set(e, set, WAIT_RECORD, acts);
+}
+
 static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 			   struct hybrid_actions *acts)
 {
@@ -85,13 +104,11 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 	unsigned long flags;
 	LIST_HEAD(done);
 	int error;
-	u32 set;
 
 	spin_lock_irqsave(&e->lock, flags);
 	v->flush_busy = false;
-	/* A flush that failed may have lost writes: no later one can make them good. */
-	if (failed && !v->flush_error)
-		v->flush_error = failed;
+	if (failed)
+		origin_flush_failed(v, failed);
 	error = v->flush_error;
 	if (!error)
 		WRITE_ONCE(v->flushed, v->flush_target);
@@ -108,9 +125,8 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 		meta_kick_locked(e, acts);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
-	/* What waits for records that can never go out must not wait for ever. */
-	for (set = 0; failed && set < e->map.nr_sets; set++)
-		wake_set(e, set, WAIT_RECORD, acts);
+	if (failed)
+		wake_records(e, acts);
 	list_for_each_entry_safe(io, n, &done, link) {
 		list_del_init(&io->link);
 		if (error)

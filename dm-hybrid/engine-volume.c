@@ -108,7 +108,9 @@ static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 		return;
 	}
 	v->sb_busy = false;
-	if (!error)
+	if (error)
+		origin_flush_failed(v, error);
+	else
 		WRITE_ONCE(v->sb_state, v->sb_writing);
 	if (!error && v->sb_wanted > v->sb_state)
 		sb_update(e, v, acts);
@@ -120,6 +122,7 @@ static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 		return;
 	}
 	count(v, HYBRID_ORIGIN_ERRORS);
+	wake_records(e, acts);
 	list_for_each_entry_safe(io, n, &waiters, link) {
 		list_del_init(&io->link);
 		complete_io(io, error, acts);
@@ -165,6 +168,8 @@ static int sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool w
 	op->fua = write;
 	op->preflush = write;
 	r = e->ops->do_op(e, op);
+	if (r && write)
+		origin_flush_failed(v, r);
 	return r;
 }
 
@@ -296,9 +301,13 @@ static int exchange_nonce(struct hybrid_engine *e, struct hybrid_volume *v)
 static int flush_origin(struct hybrid_volume *v)
 {
 	struct hybrid_op *op = &v->flush_op;
+	int r;
 
 	op_begin(op, HYBRID_OP_FLUSH, true, v, NULL);
-	return v->e->ops->do_op(v->e, op);
+	r = v->e->ops->do_op(v->e, op);
+	if (r)
+		origin_flush_failed(v, r);
+	return r;
 }
 
 static int open_formatted(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
@@ -381,6 +390,38 @@ static int open_origin(struct hybrid_engine *e, struct hybrid_volume *v, u64 sec
 	return open_formatted(e, v, sectors, why);
 }
 
+/*
+ * A flush of the origin failed: what it should have kept may be lost, whatever
+ * later flushes say.  So all that waits for it is as it stands on record, as
+ * after a crash: what was written back, or replaced, is dirty again, and what
+ * may not be recorded as clean is forgotten.
+ */
+static void distrust_origin(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	unsigned long flags;
+	u32 set, i;
+
+	for (set = 0; set < e->map.nr_sets; set++) {
+		struct hybrid_set *s = &e->map.set[set];
+
+		spin_lock_irqsave(&s->lock, flags);
+		for (i = 0; i < e->map.set_size; i++) {
+			u64 dirty;
+
+			if (!(s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)) ||
+			    hybrid_key_volume(s->key[i]) != v->id || settled(v, s->stamp[i]))
+				continue;
+			dirty = block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i);
+			hybrid_set_invalidate(&e->map, s, i, ~dirty);
+			set_put_mask(&e->map, s, MASK_VALID, i, dirty);
+			put_dirty(e, s, i, dirty);
+			mark_lazy(e, set, i);
+		}
+		spin_unlock_irqrestore(&s->lock, flags);
+		cond_resched();
+	}
+}
+
 int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void *context,
 		       struct hybrid_volume **volume, const char **why)
 {
@@ -407,6 +448,8 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 		r = open_origin(e, v, origin_sectors, why);
 	if (r)
 		return r;
+	if (v->flush_error)
+		distrust_origin(e, v);
 	spin_lock_irqsave(&e->lock, flags);
 	v->open = true;
 	v->suspended = false;

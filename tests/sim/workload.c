@@ -583,7 +583,7 @@ void finish(struct world *w)
 	u32 i;
 
 	for (i = 0; i < w->nr_dev; i++)
-		memset(&w->dev[i]->fault, 0, sizeof(w->dev[i]->fault));
+		device_heal(w->dev[i], false);
 	w->p.load_percent = 0;
 	for (i = 0; i < w->nr_vol; i++)
 		if (w->vol[i]->suspended)
