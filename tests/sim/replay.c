@@ -19,13 +19,19 @@
  */
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "sim.h"
+#include "engine.h"
+#include "alloc.h"
+
+#undef malloc
+#undef calloc
+#undef free
 
 enum kind {
 	REC_IO, REC_IO_MAPPED, REC_IO_DONE, REC_OP, REC_SEGMENT, REC_OP_DONE, REC_TICK, REC_CALL,
@@ -79,7 +85,7 @@ static struct member cache;
 static struct vol vols[HYBRID_MAX_VOLUMES];
 static struct hybrid_sb sb;
 static struct hybrid_engine *engine;
-static struct heap heap;
+static u32 nr_blocks;		/* of the engine's memory */
 static struct wait *last_wait;
 static bool muted;		/* an attempt: if it fails, there are others */
 static u32 places_left;		/* until the calls inside the current one come */
@@ -109,6 +115,37 @@ static void __printf(1, 2) difference(const char *fmt, ...)
 	putchar('\n');
 	va_end(args);
 	replay_end(1);
+}
+
+/* ---- memory: alloc.h gives the engine these ---------------------------------- */
+
+#define POISON	0xa5		/* what is not zeroed must not be relied on */
+
+static void *xalloc(size_t bytes)
+{
+	void *p = calloc(1, bytes);
+
+	if (!p)
+		abort();
+	return p;
+}
+
+void *sim_malloc(size_t bytes)
+{
+	nr_blocks++;
+	return memset(xalloc(bytes), POISON, bytes);
+}
+
+void *sim_calloc(size_t n, size_t bytes)
+{
+	nr_blocks++;
+	return xalloc(n * bytes);
+}
+
+void sim_free(void *p)
+{
+	nr_blocks -= !!p;
+	free(p);
 }
 
 /* ---- the trace ------------------------------------------------------------ */
@@ -204,7 +241,7 @@ static void load_trace(const char *path)
 		if (!parse(strdup(line), &ev))
 			continue;
 		if (nr_records == cap)
-			records = xrealloc(records, (cap = 2 * cap + 1024) * sizeof(*records));
+			records = realloc(records, (cap = 2 * cap + 1024) * sizeof(*records));
 		records[nr_records++] = ev;
 	}
 	free(line);
@@ -585,12 +622,12 @@ static void run_io(struct record *ev)
 		[HYBRID_BYPASS_FULL] = "full", [HYBRID_BYPASS_BUSY] = "busy",
 		[HYBRID_BYPASS_MODE] = "mode", [HYBRID_BYPASS_PARTIAL] = "partial",
 	};
-	struct rio *io = malloc(sizeof(*io));
+	struct rio *io = xalloc(sizeof(*io));
 	struct hybrid_actions acts;
 	u8 t = 0, why;
 	bool remap;
 
-	memset(io, HEAP_POISON, sizeof(*io));
+	memset(io, POISON, sizeof(*io));
 	while (!is(ev, "type", type[t]))
 		if (++t == ARRAY_SIZE(type))
 			difference("line %u: unknown type", ev->line);
@@ -696,7 +733,7 @@ static int destroy(void)
 {
 	hybrid_engine_destroy(engine);
 	engine = NULL;
-	if (!heap_empty(&heap))
+	if (nr_blocks)
 		difference("the engine leaks memory");
 	return 0;
 }
@@ -939,8 +976,6 @@ int main(int argc, char **argv)
 		fputs("usage: replay TRACE BEFORE AFTER [ID BEFORE AFTER]...\n", stderr);
 		return 2;
 	}
-	heap_init(&heap);
-	sim_heap = &heap;
 	load_member(&cache, argv[2], argv[3]);
 	for (i = 4; i < argc; i += 3) {
 		u32 id = strtoul(argv[i], NULL, 10) % HYBRID_MAX_VOLUMES;
