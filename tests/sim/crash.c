@@ -11,9 +11,6 @@
 
 /* ---- The state of the disks ------------------------------------------------- */
 
-/* With at most this many volatile writes, every subset of them is tried. */
-#define EXHAUSTIVE_WRITES 6
-
 static u32 volatile_writes(struct world *w)
 {
 	struct dreq *list[64];
@@ -397,11 +394,11 @@ void crash_explore(struct world *w, u32 samples)
 	u32 n = volatile_writes(w), i;
 	struct rng rng = rng_fork(&w->brng, w->changes);
 
-	if (n <= EXHAUSTIVE_WRITES && samples > 1)
+	if (w->p.cut_writes && n <= w->p.cut_writes)
 		for (i = 0; i < 1U << n && !w->stop; i++)
 			crash_explore_one(w, i, CRASH_BY_MASK, explore);
 	for (i = 0; i < samples && !w->stop; i++)
-		crash_explore_one(w, (1 << EXHAUSTIVE_WRITES) + i, CRASH_BY_CHANCE, explore);
+		crash_explore_one(w, max(64U, 1U << w->p.cut_writes) + i, CRASH_BY_CHANCE, explore);
 	coverage_death(w, false, sim_crash_states - before);
 	if (!w->stop && !rng_below(&rng, 10)) {
 		crash_explore_one(w, 0, CRASH_RESET, explore_reset);

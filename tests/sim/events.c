@@ -2,6 +2,7 @@
 /* What happens while the engine runs: drawn from the seed, one at a time. */
 #include "sim.h"
 #include "coverage.h"
+#include "script.h"
 
 static struct volume *pick_volume(struct world *w)
 {
@@ -56,13 +57,20 @@ static void pick_range(struct world *w, struct volume *vol, u64 *sector, u32 *co
 	*sector = block * w->p.block_sectors + first * unit;
 }
 
-static void user_event(struct world *w, enum event ev)
+void user_io(struct world *w, enum event ev, struct volume *vol, u64 sector, u32 count)
 {
 	static const enum hybrid_io_type type[] = {
 		[EV_READ] = HYBRID_IO_READ, [EV_WRITE] = HYBRID_IO_WRITE,
 		[EV_FUA] = HYBRID_IO_WRITE, [EV_FLUSH] = HYBRID_IO_FLUSH,
 		[EV_DISCARD] = HYBRID_IO_DISCARD, [EV_ZEROES] = HYBRID_IO_ZEROES,
 	};
+
+	script_log(w, ev, vol, sector, count);
+	world_submit(w, vol, type[ev], sector, count, ev == EV_FUA);
+}
+
+static void user_event(struct world *w, enum event ev)
+{
 	struct volume *vol = pick_running(w);
 	u64 sector = 0;
 	u32 count = 0;
@@ -75,17 +83,14 @@ static void user_event(struct world *w, enum event ev)
 		count = min_t(u64, vol->hot - sector, count + rng_below(&w->rng, 4 * w->p.block_sectors));
 	if (ev != EV_READ && ev != EV_FLUSH && !w->p.overlap && overlaps(w, vol, sector, count))
 		return;
-	world_submit(w, vol, type[ev], sector, count, ev == EV_FUA);
+	user_io(w, ev, vol, sector, count);
 }
 
-static void mode_event(struct world *w)
+void set_mode(struct world *w, struct volume *vol, u32 mode)
 {
-	struct volume *vol = pick_volume(w);
 	struct hybrid_actions acts;
-	u32 mode = draw_mode(&w->rng);
 
-	if (!vol)
-		return;
+	script_log(w, EV_MODE, vol, 0, mode);
 	hybrid_actions_init(&acts);
 	trace(w, 11, vol->id, mode, "mode of volume %u: %u", vol->id, mode);
 	vol->ever_writeback |= mode == HYBRID_MODE_WRITEBACK;
@@ -94,33 +99,55 @@ static void mode_event(struct world *w)
 	world_carry(w, &acts);
 }
 
-static void drain_event(struct world *w)
+static void mode_event(struct world *w)
 {
-	struct volume *vol = rng_below(&w->rng, 2) ? pick_volume(w) : NULL;
-	struct hybrid_actions acts;
-	bool on = rng_below(&w->rng, 3);
+	struct volume *vol = pick_volume(w);
+	u32 mode = draw_mode(&w->rng);
 
+	if (vol)
+		set_mode(w, vol, mode);
+}
+
+void drain(struct world *w, struct volume *vol, bool on)
+{
+	struct hybrid_actions acts;
+
+	script_log(w, EV_DRAIN, vol, 0, on);
 	hybrid_actions_init(&acts);
 	trace(w, 12, vol ? vol->id : 9999, on, "drain %d", on);
 	hybrid_engine_drain(w->e, vol ? vol->v : NULL, on, &acts);
 	world_carry(w, &acts);
 }
 
+static void drain_event(struct world *w)
+{
+	struct volume *vol = rng_below(&w->rng, 2) ? pick_volume(w) : NULL;
+
+	drain(w, vol, rng_below(&w->rng, 3));
+}
+
+void evict_sector(struct world *w, struct volume *vol, u64 sector)
+{
+	struct hybrid_actions acts;
+
+	script_log(w, EV_EVICT, vol, sector, 0);
+	hybrid_actions_init(&acts);
+	trace(w, 13, vol->id, sector, "evict volume %u block %llu", vol->id,
+	      (unsigned long long)sector / w->p.block_sectors);
+	hybrid_engine_evict(w->e, vol->v, to_oblock(sector / w->p.block_sectors), &acts);
+	world_carry(w, &acts);
+}
+
 static void evict_event(struct world *w)
 {
 	struct volume *vol = pick_volume(w);
-	struct hybrid_actions acts;
 	u64 sector;
 	u32 count;
 
 	if (!vol)
 		return;
 	pick_range(w, vol, &sector, &count);
-	hybrid_actions_init(&acts);
-	trace(w, 13, vol->id, sector, "evict volume %u block %llu", vol->id,
-	      (unsigned long long)sector / w->p.block_sectors);
-	hybrid_engine_evict(w->e, vol->v, to_oblock(sector / w->p.block_sectors), &acts);
-	world_carry(w, &acts);
+	evict_sector(w, vol, sector);
 }
 
 static void nobody_waits(struct hybrid_waiter *waiter)
@@ -235,11 +262,13 @@ void reload(struct world *w)
 }
 
 /* What is asked for by hand. */
-static void admin_event(struct world *w)
+void admin_event(struct world *w)
 {
 	struct hybrid_config config;
-	struct volume *vol = pick_volume(w);
+	struct volume *vol;
 
+	script_log(w, LINE_ADMIN, NULL, 0, 0);
+	vol = pick_volume(w);
 	switch (rng_below(&w->rng, 8)) {
 	case 0:
 		reload(w);
@@ -338,25 +367,39 @@ static enum event draw_event(struct world *w)
 	return i;
 }
 
+void tick(struct world *w, u32 ms)
+{
+	script_log(w, EV_TICK, NULL, 0, ms);
+	world_tick(w, ms);
+}
+
+/* What has no line of its own in a script is drawn again when that is replayed. */
 void do_event(struct world *w, enum event ev)
 {
 	switch (ev) {
 	case EV_STEP:
 		if (!world_step(w) && !w->crashed && rng_below(&w->rng, 4) == 0)
-			world_tick(w, 10 + rng_below(&w->rng, 200));
-		break;
+			tick(w, 10 + rng_below(&w->rng, 200));
+		return;
 	case EV_TICK:
-		world_tick(w, 10 + rng_below(&w->rng, 200));
-		break;
+		tick(w, 10 + rng_below(&w->rng, 200));
+		return;
 	case EV_MODE:
 		mode_event(w);
-		break;
+		return;
 	case EV_DRAIN:
 		drain_event(w);
-		break;
+		return;
 	case EV_EVICT:
 		evict_event(w);
-		break;
+		return;
+	case EV_READ ... EV_ZEROES:
+		user_event(w, ev);
+		return;
+	default:
+		script_log(w, ev, NULL, 0, 0);
+	}
+	switch (ev) {
 	case EV_CHECKPOINT:
 		checkpoint_event(w);
 		break;
@@ -373,7 +416,7 @@ void do_event(struct world *w, enum event ev)
 		cutoff_event(w);
 		break;
 	default:
-		user_event(w, ev);
+		break;
 	}
 }
 
@@ -395,12 +438,21 @@ void other_events(struct world *w)
 	bool waits = w->doing == PHASE_CREATE || w->doing == PHASE_OPEN ||
 		     w->doing == PHASE_CLOSE || w->doing == PHASE_DELETE ||
 		     w->doing == PHASE_FORGET || w->doing == PHASE_SUSPEND;
+	u32 lines;
 
-	if (!waits || w->branch || w->crashed || w->stop || !w->p.load_percent ||
-	    !rng_chance(&w->rng, w->p.load_percent))
+	if (!waits || w->branch || w->crashed || w->stop || !w->p.load_percent)
 		return;
+	if (script_play) {
+		script_meanwhile(w);
+		return;
+	}
+	if (!rng_chance(&w->rng, w->p.load_percent))
+		return;
+	lines = script_lines();
 	if (rng_below(&w->rng, 10))
 		user_event(w, EV_READ + rng_below(&w->rng, EV_ZEROES - EV_READ + 1));
 	else
-		world_tick(w, 10 + rng_below(&w->rng, 100));
+		tick(w, 10 + rng_below(&w->rng, 100));
+	if (lines == script_lines())
+		script_log(w, LINE_NOTHING, NULL, 0, 0);
 }

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "sim.h"
+#include "script.h"
 
 /* ---- Errors -------------------------------------------------------------------- */
 
@@ -23,6 +24,7 @@ static void deal_simple(struct world *w)
 {
 	struct device *d = w->dev[w->p.fault_kind < 4 ? 0 : 1];
 
+	script_log(w, LINE_FAULT, NULL, w->frng.state, 0);
 	d->fault.left = 1 + rng_below(&w->rng, 3);
 	switch (w->p.fault_kind) {
 	case 1:
@@ -64,11 +66,13 @@ static void add_bad(struct world *w, struct device *d)
 
 void faults_deal(struct world *w)
 {
+	u64 state = w->frng.state;
 	struct device *d = w->dev[rng_below(&w->frng, w->nr_dev)];
 	u32 what = rng_below(&w->frng, 8), percent = 1 + rng_below(&w->frng, 100);
 	struct fault *f = &d->fault;
 	bool bad = what == 4 || what == 5;
 
+	script_log(w, LINE_FAULT, NULL, state, 0);
 	w->faulty = true;
 	w->pool_faulty |= !d->nr;
 	f->dooms = rng_chance(&w->frng, 70);
@@ -110,6 +114,15 @@ void faults_deal(struct world *w)
 	      d->nr, percent, f->left, (unsigned long long)f->from, (unsigned long long)f->to);
 }
 
+void faults_replay(struct world *w, u64 state)
+{
+	w->frng.state = state;
+	if (w->p.fault_kind == FAULTS_PLANNED)
+		faults_deal(w);
+	else if (w->p.fault_kind)
+		deal_simple(w);
+}
+
 void faults_event(struct world *w)
 {
 	if (w->p.fault_kind == FAULTS_PLANNED) {
@@ -137,6 +150,13 @@ void faults_reopen(struct world *w, struct volume *vol)
 /* The machine comes up, and a device does not. */
 void faults_boot(struct world *w)
 {
+	struct line l;
+
+	if (script_play) {
+		if (script_take(w, LINE_FAULT, LINE_FAULT, &l))
+			faults_replay(w, l.sector);
+		return;
+	}
 	if (w->p.fault_kind == FAULTS_PLANNED && rng_chance(&w->frng, 15))
 		faults_deal(w);
 }

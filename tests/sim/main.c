@@ -3,6 +3,8 @@
  * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--events] [--hash]
  *     [--keep-going] [--no-linter] [--limit S] [--table]
  * sim --loop alloc|io [--nth N] ...
+ * sim --seed N ... --record|--shrink
+ * sim --script FILE [--trace] [--hash] [--shrink]
  *
  * Runs the seeds N ... N + M - 1, or as many as S seconds allow.  The last line
  * counts; the exit code is 1 if a promise or a rule was broken.  --limit: a seed
@@ -12,6 +14,9 @@
  * --loop: a short run of each seed again and again, in which the first, the second,
  * ... allocation (request to a device) fails; with --nth, only the N-th.  -N: and
  * all that follow of its kind.
+ *
+ * --record prints what a seed decided as a script; --shrink the shortest script
+ * that breaks the same rule; --script replays one ("-": standard input).
  */
 #include <getopt.h>
 #include <signal.h>
@@ -23,6 +28,7 @@
 
 #include "sim.h"
 #include "coverage.h"
+#include "script.h"
 
 u64 sim_seeds, sim_crash_states;
 
@@ -41,6 +47,9 @@ static const struct option options[] = {
 	{ "loop", required_argument, NULL, 'L' },
 	{ "nth", required_argument, NULL, 'N' },
 	{ "table", no_argument, NULL, 'T' },
+	{ "script", required_argument, NULL, 'p' },
+	{ "record", no_argument, NULL, 'r' },
+	{ "shrink", no_argument, NULL, 'S' },
 	{ }
 };
 
@@ -69,31 +78,34 @@ static double seconds(void)
 	return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-int main(int argc, char **argv)
+static struct {
+	u64 seed, count;
+	double limit;
+	bool hashes, keep_going, table, record, shrink;
+	const char *script, *loop;
+	u64 runs;		/* of loops */
+	s64 nth;
+	struct itimerval seed_limit;
+	char mode;
+} opt = { .seed = 1, .mode = 'A' };
+
+static bool parse(int argc, char **argv)
 {
-	u64 seed = 1, count = 0, hash, n;
-	double limit = 0, start = seconds();
-	bool hashes = false, keep_going = false, table = false;
-	struct itimerval seed_limit = {};
-	const char *loop = NULL;
-	u64 runs = 0;
-	s64 nth = 0;
-	char mode = 'A';
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (c) {
 		case 's':
-			seed = strtoull(optarg, NULL, 0);
+			opt.seed = strtoull(optarg, NULL, 0);
 			break;
 		case 'n':
-			count = strtoull(optarg, NULL, 0);
+			opt.count = strtoull(optarg, NULL, 0);
 			break;
 		case 't':
-			limit = strtod(optarg, NULL);
+			opt.limit = strtod(optarg, NULL);
 			break;
 		case 'm':
-			mode = *optarg;
+			opt.mode = *optarg;
 			break;
 		case 'v':
 			sim_trace = true;
@@ -105,66 +117,129 @@ int main(int argc, char **argv)
 			sim_events = true;
 			break;
 		case 'h':
-			hashes = true;
+			opt.hashes = true;
 			break;
 		case 'l':
 			sim_lint = false;
 			break;
 		case 'k':
-			keep_going = true;
+			opt.keep_going = true;
 			break;
 		case 'c':
-			seed_limit.it_value.tv_sec = strtol(optarg, NULL, 0);
+			opt.seed_limit.it_value.tv_sec = strtol(optarg, NULL, 0);
 			break;
 		case 'L':
-			loop = optarg;
+			opt.loop = optarg;
 			break;
 		case 'N':
-			nth = strtoll(optarg, NULL, 0);
+			opt.nth = strtoll(optarg, NULL, 0);
 			break;
 		case 'T':
-			table = true;
+			opt.table = true;
+			break;
+		case 'p':
+			opt.script = optarg;
+			break;
+		case 'r':
+			opt.record = true;
+			break;
+		case 'S':
+			opt.shrink = true;
 			break;
 		default:
-			return 2;
+			return false;
 		}
 	}
-	if (!count)
-		count = limit ? U64_MAX : 1;
+	return optind == argc;
+}
+
+static void report(u64 seed, u64 hash, u64 violations_before)
+{
+	if (opt.hashes || sim_trace)
+		printf("seed=%llu hash=%016llx\n", (unsigned long long)seed,
+		       (unsigned long long)hash);
+	if (sim_violations != violations_before)
+		fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s --trace\n", opt.mode,
+			(unsigned long long)seed, sim_faults ? " --faults" : "",
+			sim_events ? " --events" : "");
+}
+
+static void run_seeds(double start)
+{
+	u64 hash, n;
+
+	if (!opt.count)
+		opt.count = opt.limit ? U64_MAX : 1;
+	for (n = 0; n < opt.count && (opt.keep_going || !sim_violations); n++) {
+		u64 before = sim_violations;
+
+		if (opt.limit && seconds() - start > opt.limit)
+			break;
+		setitimer(ITIMER_VIRTUAL, &opt.seed_limit, NULL);
+		sim_seeds++;
+		if (opt.loop) {
+			opt.runs += loop_seed(opt.loop, opt.seed + n, opt.nth);
+			continue;
+		}
+		run_seed(opt.seed + n, opt.mode, &hash);
+		report(opt.seed + n, hash, before);
+	}
+}
+
+/* Of a script, or of the first seed. */
+static int play_script(void)
+{
+	bool standard = !opt.script || !strcmp(opt.script, "-");
+	FILE *f = standard ? stdin : fopen(opt.script, "r");
+	struct script *s = NULL;
+	u64 hash;
+
+	if (!opt.script)
+		s = script_of_seed(opt.seed, opt.mode);
+	else if (f)
+		s = script_read(f, opt.script);
+	else
+		perror(opt.script);
+	if (f && !standard)
+		fclose(f);
+	if (!s)
+		return 2;
+	if (opt.record) {
+		script_print(s, stdout);
+	} else if (opt.shrink) {
+		script_shrink(s);
+	} else {
+		run_script(s, &hash);
+		sim_seeds++;
+		if (opt.hashes)
+			printf("hash=%016llx\n", (unsigned long long)hash);
+	}
+	script_free(s);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	double start = seconds();
+
+	if (!parse(argc, argv))
+		return 2;
 	signal(SIGABRT, died);
 	signal(SIGSEGV, died);
 	signal(SIGBUS, died);
 	signal(SIGFPE, died);
 	signal(SIGVTALRM, died);
-	for (n = 0; n < count; n++) {
-		u64 before = sim_violations;
+	if (opt.script || opt.record || opt.shrink) {
+		int r = play_script();
 
-		if (limit && seconds() - start > limit)
-			break;
-		setitimer(ITIMER_VIRTUAL, &seed_limit, NULL);
-		if (loop) {
-			runs += loop_seed(loop, seed + n, nth);
-			sim_seeds++;
-			if (sim_violations != before && !keep_going)
-				break;
-			continue;
-		}
-		run_seed(seed + n, mode, &hash);
-		sim_seeds++;
-		if (hashes || sim_trace)
-			printf("seed=%llu hash=%016llx\n", (unsigned long long)(seed + n),
-			       (unsigned long long)hash);
-		if (sim_violations != before) {
-			fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s --trace\n", mode,
-				(unsigned long long)(seed + n), sim_faults ? " --faults" : "",
-				sim_events ? " --events" : "");
-			if (!keep_going)
-				break;
-		}
+		if (r || opt.record || opt.shrink)
+			return r;
+	} else {
+		run_seeds(start);
 	}
-	if (loop)
-		printf("loop %s: runs=%llu\n", loop, (unsigned long long)runs);
-	if (table)
+	if (opt.loop)
+		printf("loop %s: runs=%llu\n", opt.loop, (unsigned long long)opt.runs);
+	if (opt.table)
 		coverage_print();
 	printf("sim: seeds=%llu crash_states=%llu violations=%llu ios=%llu seconds=%.1f\n",
 	       (unsigned long long)sim_seeds, (unsigned long long)sim_crash_states,

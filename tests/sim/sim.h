@@ -379,6 +379,7 @@ struct profile {
 	u32 reset_percent;	/* of these without power loss */
 	u32 slow_percent;	/* of requests that others overtake */
 	u32 episode;		/* steps */
+	u32 cut_writes;		/* up to so many volatile ones every subset is tried */
 	u32 cut_samples;	/* crash states at each cut point */
 	u32 cut_every;		/* changes of the disks */
 	u32 fail_alloc;
@@ -435,6 +436,7 @@ struct world {
 
 extern bool sim_trace;
 extern u64 sim_violations, sim_crash_states, sim_seeds, sim_ios;
+extern const char *sim_rule;		/* that was broken first, in the last run */
 extern struct world *sim_world;
 
 void trace(struct world *w, u32 code, u64 a, u64 b, const char *fmt, ...) __printf(5, 6);
@@ -442,6 +444,11 @@ void violation(struct world *w, const char *rule, const char *fmt, ...) __printf
 
 void world_carry(struct world *w, struct hybrid_actions *acts);
 bool world_step(struct world *w);	/* false: nothing under way */
+struct dreq *world_inflight(struct world *w, u32 n);	/* the n-th oldest, or NULL */
+bool world_plain_step(struct world *w);		/* the oldest first */
+void world_complete(struct world *w, struct dreq *r);
+void world_apply(struct world *w, struct dreq *r, bool part);
+void world_tell(struct world *w, struct action *a);
 void world_idle(struct world *w);	/* until nothing is under way */
 void world_settle(struct world *w);	/* until no user's I/O is left: liveness */
 void world_tick(struct world *w, u32 ms);
@@ -492,6 +499,12 @@ void one_event(struct world *w);
 void do_event(struct world *w, enum event ev);
 /* Delete, forget, create and open; @drop: whatever is dirty. */
 void recreate(struct world *w, struct volume *vol, bool drop);
+void user_io(struct world *w, enum event ev, struct volume *vol, u64 sector, u32 count);
+void set_mode(struct world *w, struct volume *vol, u32 mode);
+void drain(struct world *w, struct volume *vol, bool on);
+void evict_sector(struct world *w, struct volume *vol, u64 sector);
+void tick(struct world *w, u32 ms);
+void admin_event(struct world *w);
 /* Somebody waits for a call (world.doing): others' I/O goes on. */
 void other_events(struct world *w);
 u32 draw_mode(struct rng *r);
@@ -503,6 +516,7 @@ bool open_volume(struct world *w, struct volume *vol);
 void restart(struct world *w);
 void boot(struct world *w);
 void crash(struct world *w, bool reset);
+void read_all(struct world *w);
 void finish(struct world *w);
 void reload(struct world *w);
 /* No more I/O of users' to the volume; what there was has ended. */
@@ -539,6 +553,7 @@ bool linter_dirty(struct linter *l, struct volume *vol, u64 sector, u32 count);
 
 void faults_draw(struct world *w);
 void faults_event(struct world *w);	/* perhaps one, at this step */
+void faults_replay(struct world *w, u64 state);	/* the one that @state led to */
 void faults_reopen(struct world *w, struct volume *vol);
 void faults_boot(struct world *w);	/* ... before the pool is loaded */
 /* Has an error been dealt that opening, closing ... the volume may meet? */

@@ -7,6 +7,7 @@ broke something itself.  `make check-sim` draws fresh seeds and runs for longer.
 
 import pathlib
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -57,6 +58,11 @@ def test_pinned(sim, words):
     run(sim, "--mode", mode, "--seed", seed, *options)
 
 
+@pytest.mark.parametrize("script", sorted((HERE / "seeds").glob("*.script")), ids=lambda p: p.stem)
+def test_pinned_script(sim, script):
+    run(sim, "--script", script)
+
+
 @pytest.mark.parametrize("faults", [[], ["--faults"]], ids=["plain", "faults"])
 @pytest.mark.parametrize("mode, count", [("A", 1500), ("B", 60)])
 def test_swarm(sim, mode, count, faults):
@@ -89,3 +95,63 @@ def test_same_seed_same_hash(sim, mode, faults):
     )
     assert len(set(first)) == 5
     assert first == second
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["A"], ["B"], ["A", "--faults", "--events"], ["B", "--faults", "--events"]],
+    ids=" ".join,
+)
+def test_recorded_is_the_same_run(sim, tmp_path, options):
+    """A script of all that a seed decided gives the seed's hash."""
+    script = tmp_path / "script"
+    for seed in range(9101, 9106):
+        args = ["--mode", options[0], "--seed", seed, *options[1:]]
+        first = re.search(r"hash=(\w+)", run(sim, *args, "--hash"))
+        script.write_text(run(sim, *args, "--record"))
+        assert first.group() == re.search(r"hash=(\w+)", run(sim, "--script", script, "--hash")).group()
+
+
+# Defects: mode, file, what it says, what it says then.
+PLANTED = {
+    "fua-ignored": ("B", "engine-io.c", "io->fua && !io->commit)", "false)"),
+    "flush-ignored": ("B", "engine-commit.c", "else if (needs_commit(io->volume))", "else if (0)"),
+    "clean-without-flush": ("B", "engine-commit.c", "if (!settled(v, s->stamp[i]))", "if (0)"),
+    "rewrite-stays-clean": ("A", "engine-io.c", "	if (again)\n", "	if (0)\n"),
+    "removal-not-recorded": ("A", "engine-evict.c", "	if (s->flags[i] & BLOCK_JMAPPED) {", "	if (0) {"),
+}
+
+
+@pytest.fixture(params=PLANTED)
+def defect(request, tmp_path):
+    """A simulator of an engine with a defect."""
+    engine = tmp_path / "engine"
+    shutil.copytree(HERE.parents[1] / "dm-hybrid", engine)
+    mode, name, old, new = PLANTED[request.param]
+    source = (engine / name).read_text()
+    assert source.count(old) == 1
+    (engine / name).write_text(source.replace(old, new))
+    subprocess.run(
+        ["make", "-s", "-C", HERE, f"ENGINE_DIR={engine}", f"BUILD={tmp_path}/build"], check=True
+    )
+    return tmp_path / "build" / "sim", mode
+
+
+def violation(binary, *args):
+    result = subprocess.run([binary, *args], capture_output=True, text=True, check=False)
+    rule = re.search(r"VIOLATION (\S+)", result.stderr)
+    seed = re.search(r"reproduce: .*--seed (\d+)", result.stderr)
+    return rule and rule.group(1), seed and seed.group(1)
+
+
+def test_shrinks(sim, defect, tmp_path):
+    """A seed that fails becomes a script of about ten lines, that fails for the same reason."""
+    binary, mode = defect
+    rule, seed = violation(binary, "--mode", mode, "--count", "300")
+    script = tmp_path / "script"
+    script.write_text(run(binary, "--mode", mode, "--seed", seed, "--shrink"))
+    lines = script.read_text().splitlines()
+    assert lines[0] == f"# {rule}"
+    assert len(lines) <= 14
+    assert violation(binary, "--script", script)[0] == rule
+    run(sim, "--script", script)

@@ -5,6 +5,7 @@
 
 #include "sim.h"
 #include "coverage.h"
+#include "script.h"
 
 bool sim_faults, sim_events;
 bool sim_lint = true;
@@ -135,6 +136,7 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 		p->steps = 80 + rng_below(r, 160);
 		p->max_ios = 1 + rng_below(r, 4);
 		p->cut_every = 1;
+		p->cut_writes = 6;
 		p->cut_samples = 4;
 		p->episode = 60 + rng_below(r, 60);
 	}
@@ -305,9 +307,31 @@ static void free_world(struct world *w)
 
 /* ---- Life and death --------------------------------------------------------------- */
 
+static void cut_device(struct world *w, struct device *d, u32 how)
+{
+	u64 mask = rng_next(&w->rng);
+	u32 drawn = rng_below(&w->rng, NR_CUTS);
+
+	device_cut(d, how ? how - 1 : drawn, mask, &w->rng);
+}
+
+/* What a script says of the cut, or note what was drawn; 0: each disk draws for itself. */
+static u32 how_to_crash(struct world *w, bool *reset)
+{
+	struct line l = { .kind = LINE_CUT };
+
+	if (!script_play) {
+		script_log(w, *reset ? LINE_RESET : LINE_CUT, NULL, 0, 0);
+		return 0;
+	}
+	script_take(w, LINE_CUT, LINE_RESET, &l);
+	*reset = l.kind == LINE_RESET;
+	return l.count;
+}
+
 void crash(struct world *w, bool reset)
 {
-	u32 i;
+	u32 how = how_to_crash(w, &reset), i;
 
 	trace(w, 10, reset, 0, reset ? "RESET" : "POWER CUT");
 	coverage_death(w, reset, 1);
@@ -319,8 +343,7 @@ void crash(struct world *w, bool reset)
 		if (reset)
 			device_reset(w->dev[i], &w->rng);
 		else
-			device_cut(w->dev[i], rng_below(&w->rng, NR_CUTS), rng_next(&w->rng),
-				   &w->rng);
+			cut_device(w, w->dev[i], how);
 	}
 	for (i = 0; i < w->nr_vol; i++)
 		oracle_crash(w->vol[i]->oracle);
@@ -444,11 +467,19 @@ static bool boot_once(struct world *w)
 /* Up, however often the power goes meanwhile. */
 void boot(struct world *w)
 {
+	struct line l;
 	u32 tries;
 
 	for (tries = 0; !w->stop; tries++) {
-		if (tries < 3 && rng_chance(&w->rng, 20))
+		bool again = tries < 3 && rng_chance(&w->rng, 20);
+
+		if (script_play) {
+			if (script_take(w, LINE_AGAIN, LINE_AGAIN, &l))
+				w->crash_at = w->changes + l.count;
+		} else if (again) {
 			w->crash_at = w->changes + 1 + rng_below(&w->rng, 40);
+			script_log(w, LINE_AGAIN, NULL, 0, w->crash_at - w->changes);
+		}
 		if (tries < 3)
 			faults_boot(w);
 		if (boot_once(w)) {
@@ -520,7 +551,7 @@ void restart(struct world *w)
 
 /* ---- The end -------------------------------------------------------------------------- */
 
-static void read_all(struct world *w)
+void read_all(struct world *w)
 {
 	u32 i, count = w->p.block_sectors;
 	u64 b;
@@ -582,6 +613,7 @@ void finish(struct world *w)
 {
 	u32 i;
 
+	script_log(w, LINE_FINISH, NULL, 0, 0);
 	for (i = 0; i < w->nr_dev; i++)
 		device_heal(w->dev[i], false);
 	w->p.load_percent = 0;
@@ -615,34 +647,36 @@ static void one_episode(struct world *w)
 {
 	u32 end = w->step + w->p.episode;
 
-	if (rng_chance(&w->rng, w->p.crash_percent))
+	if (rng_chance(&w->rng, w->p.crash_percent)) {
 		w->crash_at = w->changes + 1 + rng_below(&w->rng, w->p.episode / 2);
+		script_log(w, LINE_POWER, NULL, 0, w->crash_at - w->changes);
+	}
 	while (w->step < end && w->step < w->p.steps && !w->crashed && !w->stop) {
 		w->step++;
 		faults_event(w);
 		one_event(w);
 	}
+	if (w->crash_at != SIM_NEVER && !w->crashed)
+		script_log(w, LINE_POWER, NULL, 0, 0);
 	w->crash_at = SIM_NEVER;
 	if (w->crashed && !w->stop) {
 		crash(w, rng_chance(&w->rng, w->p.reset_percent));
 		boot(w);
-		if (!w->stop && rng_below(&w->rng, 2))
+		if (!w->stop && rng_below(&w->rng, 2)) {
+			script_log(w, LINE_READALL, NULL, 0, 0);
 			read_all(w);
+		}
 	}
 }
 
-void run_seed(u64 seed, char mode, u64 *hash)
+static struct world *begin(u64 seed, u64 state)
 {
 	static struct world world;
 	struct world *w = &world;
-	struct mark mark = arena_mark(&sim_arena);
-	u32 i;
 
 	memset(w, 0, sizeof(*w));
 	w->seed = seed;
-	w->rng.state = seed ^ (u64)mode << 56;
-	w->rng.state = rng_next(&w->rng);	/* streams of neighbours do not overlap */
-	w->brng = rng_fork(&w->rng, 1);
+	w->rng.state = state;
 	w->crash_at = SIM_NEVER;
 	w->hash = 0xcbf29ce484222325ULL;
 	w->ms = 1000;
@@ -653,8 +687,13 @@ void run_seed(u64 seed, char mode, u64 *hash)
 	sim_heap = &w->heap;
 	INIT_LIST_HEAD(&w->ready);
 	INIT_LIST_HEAD(&w->uios);
-	draw_profile(&w->p, seed, mode, &w->rng);
-	faults_draw(w);
+	return w;
+}
+
+static void format(struct world *w)
+{
+	u32 i;
+
 	format_cache(w);
 	for (i = 0; i < w->p.volumes; i++)
 		add_volume(w, i);
@@ -662,22 +701,56 @@ void run_seed(u64 seed, char mode, u64 *hash)
 		w->lint = linter_new(w);
 	if (sim_trace)
 		fprintf(stderr, "seed %llu: %u blocks of %u sectors, %u volumes, %u hot blocks, policy %s\n",
-			(unsigned long long)seed, w->g->nr_blocks, w->p.block_sectors,
+			(unsigned long long)w->seed, w->g->nr_blocks, w->p.block_sectors,
 			w->p.volumes, w->p.hot_blocks, w->p.policy);
-	if (mode == 'L') {
-		loop_run(w);
-		w->stop = true;
-	} else {
-		boot(w);
-	}
-	while (w->step < w->p.steps && !w->stop)
-		one_episode(w);
-	if (!w->stop)
-		finish(w);
+}
+
+static void end(struct world *w, struct mark mark, u64 *hash)
+{
 	if (w->lint)
 		linter_free(w->lint);
 	*hash = w->hash;
 	free_world(w);
 	arena_release(&sim_arena, mark);
 	sim_world = NULL;
+}
+
+void run_seed(u64 seed, char mode, u64 *hash)
+{
+	struct mark mark = arena_mark(&sim_arena);
+	struct world *w = begin(seed, seed ^ (u64)mode << 56);
+
+	w->rng.state = rng_next(&w->rng);	/* streams of neighbours do not overlap */
+	w->brng = rng_fork(&w->rng, 1);
+	draw_profile(&w->p, seed, mode, &w->rng);
+	faults_draw(w);
+	script_begin(w);
+	format(w);
+	script_volumes(w);
+	if (mode == 'L') {
+		loop_run(w);
+		w->stop = true;
+	} else {
+		script_log(w, LINE_BOOT, NULL, 0, 0);
+		boot(w);
+	}
+	while (w->step < w->p.steps && !w->stop)
+		one_episode(w);
+	if (!w->stop)
+		finish(w);
+	end(w, mark, hash);
+}
+
+void run_script(struct script *s, u64 *hash)
+{
+	struct mark mark = arena_mark(&sim_arena);
+	struct world *w = begin(s->p.seed, s->rng);
+
+	script_play = s;
+	script_begin(w);
+	format(w);
+	script_volumes(w);
+	script_run(w);
+	script_play = NULL;
+	end(w, mark, hash);
 }

@@ -7,10 +7,12 @@
 #include <stdlib.h>
 
 #include "sim.h"
+#include "script.h"
 #include "coverage.h"
 
 bool sim_trace;
 u64 sim_violations, sim_ios;
+const char *sim_rule;
 struct world *sim_world;
 
 #define FNV_PRIME 0x100000001b3ULL
@@ -65,6 +67,8 @@ void violation(struct world *w, const char *rule, const char *fmt, ...)
 	struct world *top = w->main ? w->main : w;
 	va_list args;
 
+	if (!top->stop)
+		sim_rule = rule;
 	sim_violations++;
 	top->stop = true;
 	w->stop = true;
@@ -415,7 +419,7 @@ static void request_ended(struct world *w, struct dreq *r)
 }
 
 /* Tell the engine that an action ended. */
-static void tell(struct world *w, struct action *a)
+void world_tell(struct world *w, struct action *a)
 {
 	struct hybrid_actions acts;
 	struct hybrid_op *op = a->op;
@@ -589,7 +593,7 @@ static u32 nr_inflight(struct world *w)
 	return n;
 }
 
-static void complete(struct world *w, struct dreq *r)
+void world_complete(struct world *w, struct dreq *r)
 {
 	if (r->kind == DREQ_FLUSH || r->fua)
 		world_before_change(w);
@@ -611,6 +615,35 @@ static struct dreq *pick_request(struct world *w)
 	return w->dev[i]->v->inflight[n];
 }
 
+void world_apply(struct world *w, struct dreq *r, bool part)
+{
+	trace(w, T_APPLY, r->sector, r->kind, "#%u %s dev%u %llu+%u in part",
+	      r->action->nr, kind_name[r->kind], r->dev->nr,
+	      (unsigned long long)r->sector, r->count);
+	dreq_apply(r, &w->rng, part);
+}
+
+static void log_choice(struct world *w, u32 kind, struct dreq *r)
+{
+	u32 n;
+
+	if (!script_record)
+		return;
+	for (n = 0; world_inflight(w, n) != r; n++)
+		;
+	script_log(w, kind, NULL, 0, n);
+}
+
+/* Everything under way is slow. */
+static void pass(struct world *w)
+{
+	u32 ms = rng_chance(&w->rng, 20) ? 10 + rng_below(&w->rng, 200) : 0;
+
+	script_log(w, ms ? LINE_PASS : LINE_WAIT, NULL, 0, ms);
+	if (ms)
+		world_tick(w, ms);
+}
+
 static void device_step(struct world *w)
 {
 	struct dreq *r = pick_request(w);
@@ -620,52 +653,67 @@ static void device_step(struct world *w)
 		r = pick_request(w);
 	/* Nothing else is under way: time may pass, too */
 	if (r->slow && !w->blocking && rng_chance(&w->rng, 80)) {
-		if (rng_chance(&w->rng, 20))
-			world_tick(w, 10 + rng_below(&w->rng, 200));
+		pass(w);
 		return;
 	}
 	if (!r->applied && rng_chance(&w->rng, 20)) {
-		trace(w, T_APPLY, r->sector, r->kind, "#%u %s dev%u %llu+%u in part",
-		      r->action->nr, kind_name[r->kind], r->dev->nr,
-		      (unsigned long long)r->sector, r->count);
-		dreq_apply(r, &w->rng, rng_below(&w->rng, 2));
+		bool part = rng_below(&w->rng, 2);
+
+		log_choice(w, part ? LINE_PART : LINE_APPLY, r);
+		world_apply(w, r, part);
 		return;
 	}
-	complete(w, r);
+	log_choice(w, LINE_COMPLETE, r);
+	world_complete(w, r);
 }
 
-/* Oldest first, for crash states */
-static bool plain_step(struct world *w)
+struct dreq *world_inflight(struct world *w, u32 n)
 {
-	struct dreq *oldest = NULL;
+	struct dreq *found = NULL;
+	u64 after = 0;
 	u32 i, j;
 
+	do {
+		found = NULL;
+		for (i = 0; i < w->nr_dev; i++)
+			for (j = 0; j < w->dev[i]->v->nr_inflight; j++) {
+				struct dreq *r = w->dev[i]->v->inflight[j];
+
+				if (r->submitted > after &&
+				    (!found || r->submitted < found->submitted))
+					found = r;
+			}
+		after = found ? found->submitted : 0;
+	} while (found && n--);
+	return found;
+}
+
+bool world_plain_step(struct world *w)
+{
+	struct dreq *oldest;
+
 	if (w->nr_ready) {
-		tell(w, list_first_entry(&w->ready, struct action, link));
+		world_tell(w, list_first_entry(&w->ready, struct action, link));
 		return true;
 	}
-	for (i = 0; i < w->nr_dev; i++)
-		for (j = 0; j < w->dev[i]->v->nr_inflight; j++) {
-			struct dreq *r = w->dev[i]->v->inflight[j];
-
-			if (!oldest || r->submitted < oldest->submitted)
-				oldest = r;
-		}
+	oldest = world_inflight(w, 0);
 	if (!oldest)
 		return false;
-	complete(w, oldest);
+	world_complete(w, oldest);
 	return true;
 }
 
 bool world_step(struct world *w)
 {
-	u32 devs = nr_inflight(w), n;
+	u32 devs = nr_inflight(w), n, k;
 	struct action *a;
 
 	if (w->crashed || w->stop)
 		return false;
 	if (w->branch)
-		return plain_step(w);
+		return world_plain_step(w);
+	if (script_play)
+		return script_step(w);
 	if (!devs && !w->nr_ready)
 		return false;
 	if (rng_below(&w->rng, devs + w->nr_ready) < devs) {
@@ -673,11 +721,13 @@ bool world_step(struct world *w)
 		return true;
 	}
 	n = rng_below(&w->rng, w->nr_ready);
+	k = n;
 	shim_cpu = rng_below(&w->rng, SHIM_NR_CPUS);
 	list_for_each_entry(a, &w->ready, link)
-		if (!n--)
+		if (!k--)
 			break;
-	tell(w, a);
+	script_log(w, LINE_TELL, NULL, 0, n);
+	world_tell(w, a);
 	return true;
 }
 

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A run as a list of decisions: what users and admins did, which request ended
+ * when, when the power went.  Recorded from a seed, written by hand, or made by
+ * exhaustive.c; a run from a script draws nothing that the script decides.
+ */
+#ifndef SIM_SCRIPT_H
+#define SIM_SCRIPT_H
+
+#include "sim.h"
+
+/* Events of enum event have their own numbers; the others follow. */
+enum line_kind {
+	LINE_BOOT = NR_EVENTS,
+	LINE_FAULT,
+	LINE_POWER,		/* goes before the count-th change of a disk; 0: never */
+	LINE_AGAIN,		/* ... of the recovery that follows */
+	LINE_CUT,		/* what is volatile survives or not; then boot */
+	LINE_RESET,		/* the volatile caches survive; then boot */
+	LINE_READALL,
+	LINE_FINISH,
+	LINE_RUN,		/* until nothing is under way */
+	LINE_RELOAD,		/* suspend all, stop, restart, resume */
+	LINE_ADMIN,
+	LINE_EXPLORE,		/* crash states from here on */
+	LINE_NOTHING,		/* could have happened while somebody waited, and did not */
+	/* Choices, also in the midst of a blocking call */
+	LINE_COMPLETE,		/* the count-th oldest request */
+	LINE_APPLY,
+	LINE_PART,
+	LINE_TELL,		/* the count-th action that ended */
+	LINE_PASS,		/* time passes */
+	LINE_WAIT,		/* nothing happens */
+	NR_LINES
+};
+
+struct line {
+	u8 kind;
+	u8 volume;
+	u8 cpu;
+	bool meanwhile;		/* while somebody waits for a call */
+	u32 count;
+	u64 sector;
+	u64 state;		/* of the random numbers for the rest; 0: made from the line */
+};
+
+struct script {
+	struct profile p;
+	u64 rng, brng;
+	struct {
+		u32 mode, cutoff, discard;
+	} volume[SIM_MAX_VOLUMES];
+	struct line *line;
+	u32 nr, cap, next;
+};
+
+/* Where decisions are written down, and where they come from; or NULL. */
+extern struct script *script_record, *script_play;
+
+/* Note the run's profile, or set it from the script. */
+void script_begin(struct world *w);
+void script_volumes(struct world *w);
+void script_add(struct script *s, const struct line *l);
+/* Note a decision just drawn. */
+void script_log(struct world *w, u32 kind, const struct volume *vol, u64 sector, u32 count);
+/* How many were noted so far. */
+static inline u32 script_lines(void)
+{
+	return script_record ? script_record->nr : 0;
+}
+
+/* Take the next line if it is of kind @a or @b. */
+bool script_take(struct world *w, u32 a, u32 b, struct line *l);
+/* The next choice, or the oldest first. */
+bool script_step(struct world *w);
+/* Other users' next line, while somebody waits. */
+void script_meanwhile(struct world *w);
+/* Carry out all lines. */
+void script_run(struct world *w);
+
+void run_script(struct script *s, u64 *hash);
+
+void script_defaults(struct script *s);
+struct script *script_read(FILE *f, const char *name);
+void script_print(const struct script *s, FILE *f);
+void script_free(struct script *s);
+
+/* What a seed decides; runs it in a process of its own. */
+struct script *script_of_seed(u64 seed, char mode);
+/* Print the shortest script found that breaks the same rule. */
+void script_shrink(struct script *s);
+
+#endif
