@@ -36,6 +36,7 @@ struct linter {
 	bool failed;		/* the cache device's metadata could not be written */
 	bool known;		/* the state on disk, since the first root of this life */
 	bool flushed[SIM_MAX_DEVICES];
+	bool unsettled[SIM_MAX_DEVICES];	/* a flush failed: some records wait for ever */
 	struct owner *durable, *sent;	/* of each cache block */
 	struct owner *leaf;		/* ... as the leaves written last say */
 	u64 *open_durable, *open_sent, *open_leaf;	/* of each set */
@@ -100,6 +101,7 @@ void linter_free(struct linter *l)
 void linter_boot(struct linter *l)
 {
 	memset(l->flushed, 0, sizeof(l->flushed));
+	memset(l->unsettled, 0, sizeof(l->unsettled));
 	l->known = false;
 	l->failed = false;
 	l->leaves_in_flight = 0;
@@ -956,6 +958,22 @@ static void cache_write(struct linter *l, struct action *a, struct dreq *r)
 		broken(l, "J10", "a dirty write to block %u, the origin is not marked", b);
 }
 
+/*
+ * J2: as long as a granule is dirty on record, a crash brings that data back over
+ * what a user writes to the origin.  Zeroes and discards may replace it, but not
+ * while the record that ends it is on its way.
+ */
+static void check_dirty_write(struct linter *l, struct action *a, struct dreq *r, u32 b, u64 mask)
+{
+	u64 dirty = mask & l->durable[b].dirty;
+
+	if (r->kind != DREQ_WRITE && same_owner(&l->durable[b], &l->sent[b]))
+		dirty &= ~l->sent[b].dirty;
+	if (dirty && a->op->io && !l->unsettled[r->dev->nr])
+		broken(l, "J2", "the origin's copy of granules %llx of block %u is written, on record they are dirty",
+		       (unsigned long long)dirty, b);
+}
+
 static void origin_write(struct linter *l, struct action *a, struct dreq *r)
 {
 	struct volume *vol = volume_of_device(l, r->dev);
@@ -976,6 +994,8 @@ static void origin_write(struct linter *l, struct action *a, struct dreq *r)
 				continue;
 			check_clean_write(l, a, b, granules(l, first - start, last - first), i,
 					  "the origin's");
+			if (!i)
+				check_dirty_write(l, a, r, b, granules(l, first - start, last - first));
 		}
 	}
 }
@@ -1062,6 +1082,7 @@ void linter_complete(struct linter *l, struct action *a, struct dreq *r)
 	if (l->w->stop)
 		return;
 	if (r->error) {
+		l->unsettled[r->dev->nr] |= r->meta || r->kind == DREQ_FLUSH;
 		request_failed(l, a, r);
 		return;
 	}
