@@ -39,6 +39,7 @@ struct user {
 	struct hybrid_io io;
 	u8 data[BLOCK * 512];
 	bool done;
+	u32 nr_log;		/* what had reached the devices then */
 };
 
 static int io_error(bool origin, bool write)
@@ -101,6 +102,7 @@ static void finish(struct hybrid_io *io)
 {
 	assert_false(user_of(io)->done);
 	user_of(io)->done = true;
+	user_of(io)->nr_log = nr_log;
 }
 
 static void user_op(struct hybrid_op *op, struct hybrid_actions *acts)
@@ -755,6 +757,47 @@ static void flush_is_one_journal_write(void **state)
 	assert_int_equal(nr_log, 0);
 }
 
+/* More records than one journal write holds: the flush waits for the last of them. */
+static void flush_of_two_entries(void **state)
+{
+	u32 records, n, journal = 0;
+
+	fresh_disks(8);
+	start();
+	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
+	open_volume();
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	records = HYBRID_ENTRY_RECORDS(HYBRID_JOURNAL_ENTRY_LIMIT(sb.geometry.journal_blocks));
+	for (n = 0; n < records; n++)
+		put(8 + n * 8, 8, 5);
+	assert_int_equal(flush_io(), 0);
+	for (n = 0; n < flusher.nr_log; n++)
+		journal += op_log[n].meta && op_log[n].preflush && op_log[n].fua;
+	assert_int_equal(journal, 2);
+	crash();
+	start();
+	open_volume();
+	reads(8 + (records - 1) * 8, 8, 5);
+}
+
+/* A flush under way must find dirty data on one of the devices: recorded first, then replaced. */
+static void zeroes_replace_recorded_data(void **state)
+{
+	static const enum hybrid_io_type type[] = { HYBRID_IO_ZEROES, HYBRID_IO_DISCARD };
+	u32 k;
+
+	first_dirty();
+	for (k = 0; k < ARRAY_SIZE(type); k++) {
+		rest();
+		put((64 + k) * BLOCK, BLOCK, 5);
+		nr_log = 0;
+		assert_int_equal(submit(&writer, type[k], (64 + k) * BLOCK, BLOCK, false), 0);
+		assert_true(nr_log >= 2);
+		assert_true(op_log[0].meta && op_log[0].preflush && op_log[0].fua);
+	}
+}
+
 static void rewrite_of_dirty_is_free(void **state)
 {
 	u64 writes;
@@ -1028,6 +1071,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(modes, setup, teardown),
 		cmocka_unit_test_setup_teardown(mode_switch_drains, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_is_one_journal_write, setup, teardown),
+		cmocka_unit_test_setup_teardown(flush_of_two_entries, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(zeroes_replace_recorded_data, setup, teardown),
 		cmocka_unit_test_setup_teardown(rewrite_of_dirty_is_free, setup, teardown),
 		cmocka_unit_test_setup_teardown(fua_write, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_of_writethrough, setup, teardown),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "unit.h"
-#include "geometry.h"
+#include "engine-internal.h"
 
 /* What the format says about a layout, checked without the code under test. */
 static void check_layout(const struct hybrid_geometry *g)
@@ -251,6 +251,24 @@ static void block_sectors(void **state)
 		    g.member_sectors - HYBRID_TAIL_SECTORS);
 }
 
+/* S16: beyond 2 TiB a product of 32 bits would not do. */
+static void sector_products(void **state)
+{
+	static struct hybrid_engine e;
+	static struct hybrid_volume v = { .info.data_sector = 2048 };
+	struct hybrid_geometry g;
+	u64 last;
+
+	assert_true(try_size(16 * TIB, 128, 0, &g));
+	last = g.nr_blocks - 1;
+	assert_true(last * 128 > U32_MAX);
+	assert_int_equal(hybrid_data_sector(&g, to_cblock(last)), g.data_sector + last * 128);
+	e.g = &g;
+	last = 1ULL << 40;
+	assert_int_equal(origin_sector(&e, &v, hybrid_key(4095, to_oblock(last)), 3),
+			 2048 + last * 128 + 3 * g.granule_sectors);
+}
+
 static void journal_ring(void **state)
 {
 	struct hybrid_geometry g;
@@ -338,6 +356,7 @@ int main(void)
 		cmocka_unit_test(bad_arguments),
 		cmocka_unit_test(default_journal),
 		cmocka_unit_test(block_sectors),
+		cmocka_unit_test(sector_products),
 		cmocka_unit_test(journal_ring),
 		cmocka_unit_test(generations),
 		cmocka_unit_test(superblock_sectors),
