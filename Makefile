@@ -6,7 +6,9 @@
 #   make install        tools, man pages, udev rules (DESTDIR=, prefix=) and the module
 #   make check          everything a bare Debian 12 needs to build and run all tests
 #   make lint           only the style tests
-#   make check-sim      only the simulator
+#   make check-sim      only the simulator, with fresh seeds, five minutes
+#   make check-long     the simulator for hours; can be interrupted, and goes on
+#   make coverage       which lines and branches of the pure files tests and simulator reach
 #   make check-long-kernel   the kernel tests that take minutes each
 #   make headline       fsync, eviction, power cut: dm-hybrid and dm-cache, both outcomes
 #   make demo           a database on a slow disk, with and without a cache, and a power cut;
@@ -139,6 +141,12 @@ lint: deps
 check-sim:
 	+$(MAKE) -C tests/sim check
 
+check-long:
+	+$(MAKE) -C tests/sim long
+
+coverage:
+	$(PYTHON) tests/sim/covered.py
+
 check-long-kernel: all guest-modules
 	DM_HYBRID_LONG=1 $(PYTHON) -m pytest -c tests/pytest.ini -m long $(PYTEST_ARGS) tests
 
@@ -167,4 +175,4 @@ clean:
 
 .PHONY: all modules modules-amd64 modules-amd64-clang modules-sparse guest-kernel guest-modules \
 	guest-test-modules userspace man \
-	install uninstall deps check lint check-sim check-long-kernel headline demo clean
+	install uninstall deps check lint check-sim check-long coverage check-long-kernel headline demo clean

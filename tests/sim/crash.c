@@ -343,6 +343,29 @@ static void copy_world(struct world *b, struct world *w, u32 sample)
 	}
 }
 
+/*
+ * Has this very state of the disks been looked at, with the same allowed?  A table
+ * in which new ones replace old ones does: the same come soon after each other.
+ */
+static bool seen(const struct world *w, size_t undo)
+{
+	static u64 table[1 << 14];
+	struct rng r = { sim_durable_changes << 32 ^ sim_oracle_changes };
+	u64 key = rng_next(&r) + undo_hash(undo);
+	u32 i;
+
+	for (i = 0; i < w->nr_vol; i++) {
+		r.state = w->vol[i]->created | w->vol[i]->unsure << 1 |
+			  w->vol[i]->ever_writeback << 2 | w->faulty << 3 | i << 4;
+		key += rng_next(&r);
+	}
+	i = key % ARRAY_SIZE(table);
+	if (table[i] == key)
+		return true;
+	table[i] = key;
+	return false;
+}
+
 void crash_explore_one(struct world *w, u32 sample, enum crash_kind kind,
 		       void (*explore)(struct world *b))
 {
@@ -353,7 +376,6 @@ void crash_explore_one(struct world *w, u32 sample, enum crash_kind kind,
 	u64 now = sim_now;
 	u32 i;
 
-	sim_crash_states++;
 	undo_on = true;
 	copy_world(b, w, sample);
 	if (sim_trace)
@@ -363,6 +385,9 @@ void crash_explore_one(struct world *w, u32 sample, enum crash_kind kind,
 		cut_by_mask(w, sample, &b->rng);
 	else if (kind == CRASH_BY_CHANCE)
 		cut_by_chance(w, &b->rng);
+	if (kind != CRASH_RESET && seen(w, undo))
+		goto out;
+	sim_crash_states++;
 	for (i = 0; i < w->nr_dev; i++) {
 		fault[i] = w->dev[i]->fault;
 		device_heal(w->dev[i], true);
@@ -382,6 +407,7 @@ void crash_explore_one(struct world *w, u32 sample, enum crash_kind kind,
 		device_leave_branch(w->dev[i]);
 		w->dev[i]->fault = fault[i];
 	}
+out:
 	undo_to(undo);
 	undo_on = false;
 	arena_release(&sim_arena, mark);

@@ -15,6 +15,7 @@
 
 u64 sim_now;
 bool undo_on;
+u64 sim_durable_changes;
 
 static struct undo *undo_log;
 static size_t undo_nr, undo_cap;
@@ -33,8 +34,25 @@ void undo_to(size_t mark)
 	}
 }
 
+u64 undo_hash(size_t mark)
+{
+	u64 sum = 0;
+	size_t i;
+
+	for (i = mark; i < undo_nr; i++) {
+		const struct undo *u = &undo_log[i];
+		struct rng r = { u->dev->durable[u->sector] ^ u->sector << 20 ^
+				 (u64)u->dev->nr << 60 };
+
+		if (u->dev->durable[u->sector] != u->val)
+			sum += rng_next(&r);
+	}
+	return sum;
+}
+
 void device_set(struct device *d, u64 sector, val_t val)
 {
+	sim_durable_changes += !undo_on;
 	if (undo_on) {
 		if (undo_nr == undo_cap) {
 			undo_cap = max_t(size_t, 2 * undo_cap, 4096);

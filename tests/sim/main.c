@@ -3,6 +3,7 @@
  * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--events] [--hash]
  *     [--keep-going] [--no-linter] [--limit S] [--table]
  * sim --loop alloc|io [--nth N] ...
+ * sim --mode C [--length L] [--part I/N] [--time S]
  * sim --seed N ... --record|--shrink
  * sim --script FILE [--trace] [--hash] [--shrink]
  *
@@ -44,6 +45,8 @@ static const struct option options[] = {
 	{ "keep-going", no_argument, NULL, 'k' },
 	{ "no-linter", no_argument, NULL, 'l' },
 	{ "limit", required_argument, NULL, 'c' },
+	{ "length", required_argument, NULL, 'C' },
+	{ "part", required_argument, NULL, 'P' },
 	{ "loop", required_argument, NULL, 'L' },
 	{ "nth", required_argument, NULL, 'N' },
 	{ "table", no_argument, NULL, 'T' },
@@ -85,9 +88,12 @@ static struct {
 	const char *script, *loop;
 	u64 runs;		/* of loops */
 	s64 nth;
+	u32 length, part, parts;
 	struct itimerval seed_limit;
 	char mode;
-} opt = { .seed = 1, .mode = 'A' };
+} opt = { .seed = 1, .mode = 'A', .length = 3, .parts = 1 };
+
+static double start;
 
 static bool parse(int argc, char **argv)
 {
@@ -128,6 +134,13 @@ static bool parse(int argc, char **argv)
 		case 'c':
 			opt.seed_limit.it_value.tv_sec = strtol(optarg, NULL, 0);
 			break;
+		case 'C':
+			opt.length = strtoul(optarg, NULL, 0);
+			break;
+		case 'P':
+			if (sscanf(optarg, "%u/%u", &opt.part, &opt.parts) != 2 || !opt.parts)
+				return false;
+			break;
 		case 'L':
 			opt.loop = optarg;
 			break;
@@ -164,7 +177,12 @@ static void report(u64 seed, u64 hash, u64 violations_before)
 			sim_events ? " --events" : "");
 }
 
-static void run_seeds(double start)
+static bool go_on(void)
+{
+	return !opt.limit || seconds() - start < opt.limit;
+}
+
+static void run_seeds(void)
 {
 	u64 hash, n;
 
@@ -173,7 +191,7 @@ static void run_seeds(double start)
 	for (n = 0; n < opt.count && (opt.keep_going || !sim_violations); n++) {
 		u64 before = sim_violations;
 
-		if (opt.limit && seconds() - start > opt.limit)
+		if (!go_on())
 			break;
 		setitimer(ITIMER_VIRTUAL, &opt.seed_limit, NULL);
 		sim_seeds++;
@@ -220,8 +238,9 @@ static int play_script(void)
 
 int main(int argc, char **argv)
 {
-	double start = seconds();
+	u64 sum = 0;
 
+	start = seconds();
 	if (!parse(argc, argv))
 		return 2;
 	signal(SIGABRT, died);
@@ -234,8 +253,12 @@ int main(int argc, char **argv)
 
 		if (r || opt.record || opt.shrink)
 			return r;
+	} else if (opt.mode == 'C') {
+		sim_seeds = exhaustive_run(opt.length, opt.part, opt.parts, go_on, &sum);
+		if (opt.hashes)
+			printf("hash=%016llx\n", (unsigned long long)sum);
 	} else {
-		run_seeds(start);
+		run_seeds();
 	}
 	if (opt.loop)
 		printf("loop %s: runs=%llu\n", opt.loop, (unsigned long long)opt.runs);

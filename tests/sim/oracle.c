@@ -17,6 +17,8 @@
 
 #include "sim.h"
 
+u64 sim_oracle_changes;
+
 void oracle_init(struct oracle *o, u32 owner, u64 sectors, u32 block_shift)
 {
 	memset(o, 0, sizeof(*o));
@@ -135,6 +137,7 @@ void oracle_submit(struct oracle *o, u64 sector, u32 count, u32 version, bool ze
 {
 	u64 s;
 
+	sim_oracle_changes++;
 	sim_now++;
 	o->newest = version;
 	for (s = sector; s < sector + count; s++) {
@@ -167,6 +170,7 @@ void oracle_done(struct oracle *o, u64 sector, u32 count, u32 version, int error
 {
 	u64 s;
 
+	sim_oracle_changes++;
 	sim_now++;
 	for (s = sector; s < sector + count; s++) {
 		struct entry *e = find_version(o, s, version);
@@ -187,6 +191,7 @@ void oracle_withdraw(struct oracle *o, u64 sector, u32 count, u32 version)
 {
 	u64 s;
 
+	sim_oracle_changes++;
 	for (s = sector; s < sector + count; s++) {
 		u32 *link = &o->head[s];
 
@@ -224,6 +229,7 @@ void oracle_flush(struct oracle *o, u64 started, u64 oldest_read)
 {
 	u32 i;
 
+	sim_oracle_changes++;
 	for (i = 0; i < o->nr_active; i++) {
 		struct entry *e;
 
@@ -297,6 +303,7 @@ const char *oracle_read(struct oracle *o, u64 sector, val_t val, u64 started)
 		return what(o, sector, val);
 	if (hits > 1)
 		return NULL;
+	sim_oracle_changes++;
 	hit->submit = max(hit->submit, started);
 	/* A read during a write that failed may have seen a copy that is gone */
 	if (hit->complete < started)
@@ -348,6 +355,7 @@ void oracle_crash(struct oracle *o)
 {
 	u32 i;
 
+	sim_oracle_changes++;
 	sim_now++;
 	for (i = 0; i < o->nr_active; i++)
 		crash_sector(o, o->active[i]);
@@ -360,6 +368,7 @@ void oracle_forget(struct oracle *o)
 {
 	u64 s;
 
+	sim_oracle_changes++;
 	sim_now++;
 	for (s = 0; s < o->sectors; s++) {
 		struct entry *e;

@@ -81,6 +81,9 @@ void script_run(struct world *w);
 void run_script(struct script *s, u64 *hash);
 
 void script_defaults(struct script *s);
+/* Mode C: part @part of @parts of all sequences; returns how many, adds up their hashes. */
+u64 exhaustive_run(u32 max_length, u32 part, u32 parts, bool (*go_on)(void), u64 *sum);
+
 struct script *script_read(FILE *f, const char *name);
 void script_print(const struct script *s, FILE *f);
 void script_free(struct script *s);

@@ -263,7 +263,10 @@ void device_drop_doomed(struct device *d);
 
 size_t undo_mark(void);
 void undo_to(size_t mark);
+u64 undo_hash(size_t mark);	/* of what was changed since */
 extern bool undo_on;
+extern u64 sim_durable_changes;	/* but for those in crash states */
+extern u64 sim_oracle_changes;	/* of what may stand after a crash */
 
 /* ---- Oracle --------------------------------------------------------------- */
 

@@ -136,7 +136,7 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 		p->steps = 80 + rng_below(r, 160);
 		p->max_ios = 1 + rng_below(r, 4);
 		p->cut_every = 1;
-		p->cut_writes = 6;
+		p->cut_writes = 10;
 		p->cut_samples = 4;
 		p->episode = 60 + rng_below(r, 60);
 	}
