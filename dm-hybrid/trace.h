@@ -40,6 +40,12 @@ enum hybrid_call {
 	HYBRID_CALL_CUTOFF,		/* value: sectors */
 };
 
+enum hybrid_trace_device {
+	HYBRID_DEVICE_NONE,
+	HYBRID_DEVICE_CACHE,
+	HYBRID_DEVICE_ORIGIN,
+};
+
 #define HYBRID_NO_VOLUME	-1
 
 static inline dev_t hybrid_trace_dev(struct mapped_device *md)
@@ -76,10 +82,25 @@ static inline u32 hybrid_trace_count(const struct hybrid_op *op)
 	return op->type == HYBRID_OP_USER || op->type == HYBRID_OP_COPY_OUT ? op->count : 0;
 }
 
-static inline bool hybrid_trace_to_origin(const struct hybrid_op *op,
-					  const struct hybrid_segment *seg)
+/* NONE for transfers, too: their segments say. */
+static inline enum hybrid_trace_device hybrid_trace_op_device(const struct hybrid_op *op)
 {
-	return op->type == HYBRID_OP_META ? op->origin : seg->origin;
+	switch (op->type) {
+	case HYBRID_OP_USER:
+	case HYBRID_OP_META:
+	case HYBRID_OP_FLUSH:
+		return op->origin ? HYBRID_DEVICE_ORIGIN : HYBRID_DEVICE_CACHE;
+	default:
+		return HYBRID_DEVICE_NONE;
+	}
+}
+
+static inline enum hybrid_trace_device hybrid_trace_device(const struct hybrid_op *op,
+							   const struct hybrid_segment *seg)
+{
+	bool origin = op->type == HYBRID_OP_META ? op->origin : seg->origin;
+
+	return origin ? HYBRID_DEVICE_ORIGIN : HYBRID_DEVICE_CACHE;
 }
 
 static inline int hybrid_trace_error(const struct hybrid_op *op)
@@ -108,6 +129,9 @@ TRACE_DEFINE_ENUM(HYBRID_OP_COPY_OUT);
 TRACE_DEFINE_ENUM(HYBRID_OP_COMPLETE);
 TRACE_DEFINE_ENUM(HYBRID_OP_WORK);
 TRACE_DEFINE_ENUM(HYBRID_OP_WAKE);
+TRACE_DEFINE_ENUM(HYBRID_DEVICE_NONE);
+TRACE_DEFINE_ENUM(HYBRID_DEVICE_CACHE);
+TRACE_DEFINE_ENUM(HYBRID_DEVICE_ORIGIN);
 TRACE_DEFINE_ENUM(HYBRID_CALL_CREATE);
 TRACE_DEFINE_ENUM(HYBRID_CALL_LOAD);
 TRACE_DEFINE_ENUM(HYBRID_CALL_RESTART);
@@ -152,6 +176,11 @@ TRACE_DEFINE_ENUM(HYBRID_CALL_CUTOFF);
 	{ HYBRID_OP_COMPLETE, "complete" },		\
 	{ HYBRID_OP_WORK, "work" },			\
 	{ HYBRID_OP_WAKE, "wake" })
+
+#define show_device(device) __print_symbolic(device,	\
+	{ HYBRID_DEVICE_NONE, "-" },			\
+	{ HYBRID_DEVICE_CACHE, "cache" },		\
+	{ HYBRID_DEVICE_ORIGIN, "origin" })
 
 #define show_call(call) __print_symbolic(call,		\
 	{ HYBRID_CALL_CREATE, "create" },		\
@@ -245,7 +274,7 @@ TRACE_EVENT(hybrid_op,
 			     __field(u8, type)
 			     __field(u8, segments)
 			     __field(bool, write)
-			     __field(bool, origin)
+			     __field(u8, device)
 			     __field(bool, fua)
 			     __field(bool, preflush)),
 	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
@@ -258,13 +287,13 @@ TRACE_EVENT(hybrid_op,
 			   __entry->type = op->type;
 			   __entry->segments = hybrid_trace_moves(op) ? op->nr_segments : 0;
 			   __entry->write = hybrid_trace_moves(op) && op->write;
-			   __entry->origin = hybrid_trace_moves(op) && op->origin;
+			   __entry->device = hybrid_trace_op_device(op);
 			   __entry->fua = hybrid_trace_moves(op) && op->fua;
 			   __entry->preflush = hybrid_trace_moves(op) && op->preflush;),
 	    TP_printk("pool=%d:%d op=%p type=%s io=%p volume=%d device=%s write=%d sector=%llu count=%u fua=%d preflush=%d segments=%u error=%d",
 		      MAJOR(__entry->pool), MINOR(__entry->pool), __entry->op,
 		      show_op_type(__entry->type), __entry->io, __entry->volume,
-		      __entry->origin ? "origin" : "cache", __entry->write, __entry->sector,
+		      show_device(__entry->device), __entry->write, __entry->sector,
 		      __entry->count, __entry->fua, __entry->preflush, __entry->segments,
 		      __entry->error));
 
@@ -279,7 +308,7 @@ TRACE_EVENT(hybrid_segment,
 			     __field(u32, offset)
 			     __field(int, volume)
 			     __field(bool, write)
-			     __field(bool, origin)),
+			     __field(u8, device)),
 	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
 			   __entry->op = op;
 			   __entry->sector = seg->sector;
@@ -287,10 +316,10 @@ TRACE_EVENT(hybrid_segment,
 			   __entry->offset = seg->offset;
 			   __entry->volume = hybrid_trace_volume(op->volume);
 			   __entry->write = op->write;
-			   __entry->origin = hybrid_trace_to_origin(op, seg);),
+			   __entry->device = hybrid_trace_device(op, seg);),
 	    TP_printk("pool=%d:%d op=%p volume=%d device=%s write=%d sector=%llu count=%u offset=%u",
 		      MAJOR(__entry->pool), MINOR(__entry->pool), __entry->op, __entry->volume,
-		      __entry->origin ? "origin" : "cache", __entry->write, __entry->sector,
+		      show_device(__entry->device), __entry->write, __entry->sector,
 		      __entry->count, __entry->offset));
 
 TRACE_EVENT(hybrid_op_done,
@@ -386,11 +415,12 @@ TRACE_EVENT(hybrid_volume_create,
 			   memcpy(__entry->member_uuid, info->member_uuid, HYBRID_UUID_SIZE);
 			   memcpy(__entry->pairing_key, info->pairing_key, HYBRID_KEY_SIZE);
 			   memcpy(__entry->name, info->name, HYBRID_NAME_SIZE);),
-	    TP_printk("pool=%d:%d volume=%u name=%s mode=%u flags=%u data_sector=%llu data_sectors=%llu cutoff=%llu uuid=%*phN member_uuid=%*phN pairing_key=%*phN",
+	    TP_printk("pool=%d:%d volume=%u name=%s mode=%u flags=%u data_sector=%llu data_sectors=%llu cutoff=%llu uuid=%s member_uuid=%s pairing_key=%s",
 		      MAJOR(__entry->pool), MINOR(__entry->pool), __entry->volume, __entry->name,
 		      __entry->mode, __entry->flags, __entry->data_sector, __entry->data_sectors,
-		      __entry->cutoff, HYBRID_UUID_SIZE, __entry->uuid, HYBRID_UUID_SIZE,
-		      __entry->member_uuid, HYBRID_KEY_SIZE, __entry->pairing_key));
+		      __entry->cutoff, __print_hex_str(__entry->uuid, HYBRID_UUID_SIZE),
+		      __print_hex_str(__entry->member_uuid, HYBRID_UUID_SIZE),
+		      __print_hex_str(__entry->pairing_key, HYBRID_KEY_SIZE)));
 
 TRACE_EVENT(hybrid_return,
 	    TP_PROTO(const struct hybrid_pool *pool, int result),

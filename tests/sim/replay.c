@@ -371,6 +371,21 @@ static void *named(const struct record *ev, const char *key)
 	return n->here;
 }
 
+/* An operation ends once. */
+static struct hybrid_op *ended_op(const struct record *ev)
+{
+	struct hybrid_op *op = named(ev, "op");
+
+	find_name(pointer(ev, "op"))->here = NULL;
+	return op;
+}
+
+static void end_io(struct rio *io)
+{
+	find_name(io->name)->here = NULL;
+	free(io);
+}
+
 /* ---- what the engine asks for ---------------------------------------------- */
 
 /* The next line that the call wrote must say this. */
@@ -412,13 +427,14 @@ static void check_op(struct hybrid_op *op)
 	bool moves = op->type <= HYBRID_OP_COPY_OUT;
 	struct rio *io = (moves || complete) && op->io ?
 			 container_of(op->io, struct rio, io) : NULL;
+	bool one = user || op->type == HYBRID_OP_META || op->type == HYBRID_OP_FLUSH;
 	struct record *ev;
 	u32 i;
 
 	nr_ops++;
 	ev = expect(REC_OP, "type=%s io=%016llx volume=%d device=%s write=%d sector=%llu count=%u fua=%d preflush=%d segments=%u error=%d",
 		    type[op->type], (unsigned long long)(io ? io->name : 0),
-		    moves ? volume_of(op) : -1, moves && op->origin ? "origin" : "cache",
+		    moves ? volume_of(op) : -1, one ? op->origin ? "origin" : "cache" : "-",
 		    moves && op->write, (unsigned long long)(user ? op->sector : 0),
 		    user || op->type == HYBRID_OP_COPY_OUT ? op->count : 0, moves && op->fua,
 		    moves && op->preflush, moves ? op->nr_segments : 0,
@@ -474,7 +490,7 @@ static void check_actions(struct hybrid_actions *acts)
 		if (op->type == HYBRID_OP_WAKE)
 			op->waiter->done(op->waiter);
 		else if (op->type == HYBRID_OP_COMPLETE)
-			free(container_of(op->io, struct rio, io));
+			end_io(container_of(op->io, struct rio, io));
 	}
 }
 
@@ -524,7 +540,7 @@ static struct record *run_until(const struct hybrid_op *op)
 	while ((ev = next_event())) {
 		if (!ev->resume)
 			run_call(ev);
-		else if (named(ev, "op") == op)
+		else if (ended_op(ev) == op)
 			return ev;
 		else if (!is(ev, "type", "wake"))
 			difference("line %u: an operation ended that nobody waits for", ev->line);
@@ -655,7 +671,7 @@ static void run_io_done(struct record *ev)
 	check_actions(&acts);
 	check_end("result=%d", ended ? io->io.error : 1);
 	if (ended)
-		free(io);
+		end_io(io);
 }
 
 static void read_sb(void)
@@ -803,7 +819,7 @@ static void run_listed(struct record *ev)
 	if (ev->kind == REC_TICK) {
 		r = hybrid_engine_tick(engine, number(ev, "now_ms"), &acts);
 	} else if (ev->kind == REC_OP_DONE) {
-		op = named(ev, "op");
+		op = ended_op(ev);
 		op_ended(ev, op);
 		hybrid_engine_op_done(engine, op, &acts);
 	} else if (blocks(ev)) {
@@ -867,8 +883,9 @@ static void choose_place(void)
 				run_inside();
 			return;
 		}
+		/* In the wrong order the engine may even crash. */
 		if (waitpid(child, &status, 0) != child || !WIFEXITED(status))
-			difference("an attempt crashed");
+			continue;
 		if (!WEXITSTATUS(status))
 			_exit(0);
 		if (WEXITSTATUS(status) == NO_SUCH_PLACE)
