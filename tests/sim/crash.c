@@ -343,26 +343,37 @@ static void copy_world(struct world *b, struct world *w, u32 sample)
 	}
 }
 
-/*
- * Has this very state of the disks been looked at, with the same allowed?  A table
- * in which new ones replace old ones does: the same come soon after each other.
- */
+#define MAX_SEEN (1 << 14)
+
+/* Has this very state of the disks been looked at, with the same allowed? */
 static bool seen(const struct world *w, size_t undo)
 {
-	static u64 table[1 << 14];
-	struct rng r = { sim_durable_changes << 32 ^ sim_oracle_changes };
-	u64 key = rng_next(&r) + undo_hash(undo);
+	static struct {
+		u64 key, stamp;
+	} table[2 * MAX_SEEN];
+	static u64 durable, oracle, stamp = 1, nr;
+	u64 key = undo_hash(undo);
+	struct rng r;
 	u32 i;
 
+	if (durable != sim_durable_changes || oracle != sim_oracle_changes) {
+		durable = sim_durable_changes;
+		oracle = sim_oracle_changes;
+		stamp++;
+		nr = 0;
+	}
 	for (i = 0; i < w->nr_vol; i++) {
 		r.state = w->vol[i]->created | w->vol[i]->unsure << 1 |
 			  w->vol[i]->ever_writeback << 2 | w->faulty << 3 | i << 4;
 		key += rng_next(&r);
 	}
-	i = key % ARRAY_SIZE(table);
-	if (table[i] == key)
-		return true;
-	table[i] = key;
+	for (i = key % ARRAY_SIZE(table); table[i].stamp == stamp; i = (i + 1) % ARRAY_SIZE(table))
+		if (table[i].key == key)
+			return true;
+	if (nr++ < MAX_SEEN) {
+		table[i].key = key;
+		table[i].stamp = stamp;
+	}
 	return false;
 }
 
