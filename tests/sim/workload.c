@@ -540,6 +540,7 @@ void restart(struct world *w)
 			device_drop_doomed(w->vol[i]->origin);
 			w->vol[i]->origin->flush_failed = false;
 		}
+		device_drop_doomed(w->dev[0]);
 		destroy(w);
 		w->deaths = 0;
 		if (!w->stop)
