@@ -11,6 +11,7 @@
 #   make coverage       which lines and branches of the pure files tests and simulator reach
 #   make check-long-kernel   the kernel tests that take minutes each
 #   make headline       fsync, eviction, power cut: dm-hybrid and dm-cache, both outcomes
+#   make check-mutants  would the tests notice?  Seeded defects of the engine; MUTANTS=name ...
 #   make demo           a database on a slow disk, with and without a cache, and a power cut;
 #                       in a guest: needs no hardware
 #
@@ -153,6 +154,9 @@ check-long-kernel: all guest-modules
 headline: guest-modules userspace
 	@$(PYTHON) tests/kernel/headline.py $(GUEST_KDIR) build/guest-$(GUEST) build/userspace
 
+check-mutants:
+	$(PYTHON) tests/mutants/run.py $(MUTANTS)
+
 # Less than all the rest needs: neither headers of this kernel nor compilers and emulators
 # that only the tests use.
 DEMO_DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config rsync \
@@ -175,4 +179,4 @@ clean:
 
 .PHONY: all modules modules-amd64 modules-amd64-clang modules-sparse guest-kernel guest-modules \
 	guest-test-modules userspace man \
-	install uninstall deps check lint check-sim check-long coverage check-long-kernel headline demo clean
+	install uninstall deps check lint check-sim check-mutants check-long coverage check-long-kernel headline demo clean
