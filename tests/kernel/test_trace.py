@@ -112,7 +112,28 @@ def reopen(s, name):
     s.guest.run(f"dmsetup create {name} --uuid {uuid.strip()}", input=table)
 
 
-def record(s):
+def all_of_it(s):
+    mixed_load(s)
+    failing_members(s)
+    s.drain()
+    s.message("drain", name="pool")
+    s.message("drain_cancel", name="pool")
+    reopen(s, "two")
+
+
+def dying_cache(s):
+    """Metadata cannot be written: what is dirty fails, the rest goes on without the cache."""
+    io(s.guest, "/dev/mapper/vol", "w:0:128:a", "w:1024:128:a", "f", "r:4096:128")
+    io(s.guest, "/dev/mapper/two", "w:0:128:a", "f")
+    s.guest.dm_message("vssd", "die")
+    assert io(s.guest, "/dev/mapper/vol", "w:2048:8:b", "f", "r:0:8", "r:4096:8") == ["EIO", "0"]
+    io(s.guest, "/dev/mapper/two", "w:0:8:b", "f", "r:0:8")
+    s.guest.run("dmsetup suspend two && dmsetup resume two && dmsetup suspend pool && "
+                "dmsetup resume pool")
+    io(s.guest, "/dev/mapper/two", "w:256:8:b", "f", "r:0:8")
+
+
+def record(s, load):
     """Two volumes on one pool, from its activation to its end."""
     s.create("vol", "--mode", "writeback", "--cutoff", "256k")
     s.attach("two", "hdd2", "--mode", "writethrough")
@@ -126,13 +147,9 @@ def record(s):
     s.script(f"mount -t tracefs none {TRACING}; cd {TRACING}; echo 65536 >buffer_size_kb\n"
              "echo 1 >events/dm_hybrid/enable")
     s.activate()
-    mixed_load(s)
-    failing_members(s)
-    s.drain()
-    s.message("drain", name="pool")
-    s.message("drain_cancel", name="pool")
-    reopen(s, "two")
-    s.deactivate()
+    load(s)
+    for name in ("vol", "two", "pool"):
+        s.guest.dm_remove(name)
     for device in s.volatile:
         s.guest.dm_remove(f"v{device}")
     s.script(f"cd {TRACING}; echo 0 >tracing_on; grep -x 'overrun: 0' per_cpu/cpu0/stats\n"
@@ -161,7 +178,7 @@ def mutant(sim_dir, tmp_path, top, file, old, new):
 
 def test_recorded_run_is_replayed(make_stack, sim_dir, top, tmp_path):
     s = make_stack(ssd=16, hdd=48, hdd2=32, log=128, volatile="ssd hdd2")
-    recording = record(s)
+    recording = record(s, all_of_it)
     assert set(re.findall(r": hybrid_(\w+): ", recording.text)) == EVENTS
     assert seen(recording.text, "call") >= CALLS
     assert seen(recording.text, "type") >= OPERATIONS
@@ -201,6 +218,14 @@ def test_recorded_run_is_replayed(make_stack, sim_dir, top, tmp_path):
                      "op->preflush = false;")
     (*_, differences), text = recording.replay(program, tmp_path)
     assert differences == 1, text
+
+
+def test_a_cache_that_dies_is_replayed(make_stack, sim_dir, tmp_path):
+    recording = record(make_stack(ssd=16, hdd=48, hdd2=32, log=16, volatile="ssd hdd2"),
+                       dying_cache)
+    (*_, differences), text = recording.replay(sim_dir / "replay", tmp_path)
+    assert differences == 0, text
+    assert re.search(r"type=meta error_cache=-5", recording.text)
 
 
 def test_tracepoints_are_documented(make_stack, top):
