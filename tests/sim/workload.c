@@ -76,6 +76,46 @@ static void fill_sets(struct profile *p, struct rng *r)
 	p->weight[EV_WRITE] += 60;
 }
 
+/* More at once than there are jobs, or ranges. */
+static void crowd_jobs(struct profile *p)
+{
+	p->block_sectors = min(p->block_sectors, 64U);
+	p->cache_blocks = 512;
+	p->hot_blocks = 1024;
+	p->max_ios = 600;
+	p->steps = 4000;
+	p->weight[EV_STEP] = 100;
+	p->weight[EV_READ] += 300;
+	p->weight[EV_DISCARD] += 300;
+	p->inplace_percent = 0;
+}
+
+/* A set's checkpoint takes several writes, and blocks move from one to another. */
+static void many_leaves(struct profile *p, struct rng *r)
+{
+	p->block_sectors = 8;
+	p->cache_blocks = 8 * (17 + rng_below(r, 24));
+	p->hot_blocks = 2 * p->cache_blocks;
+	p->steps = 5000;
+	p->max_ios += 4;
+	p->cut_every = 20;
+	p->weight[EV_READ] += 60;
+	p->weight[EV_WRITE] += 60;
+	p->weight[EV_EVICT] += 60;
+	p->weight[EV_CHECKPOINT] += 20;
+}
+
+static void draw_rare(struct profile *p, struct rng r)
+{
+	switch (rng_below(&r, 60)) {
+	case 0:
+		crowd_jobs(p);
+		break;
+	case 1:
+		many_leaves(p, &r);
+	}
+}
+
 /* What --events adds. */
 static void draw_events(struct profile *p, struct rng *r)
 {
@@ -94,11 +134,13 @@ static void draw_events(struct profile *p, struct rng *r)
 	case 1:
 		fill_sets(p, r);
 	}
+	draw_rare(p, rng_fork(r, 78));
 }
 
 static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 {
 	static const char * const policy[] = { "lru", "lru", "fifo" };
+	u32 every;
 
 	memset(p, 0, sizeof(*p));
 	p->seed = seed;
@@ -126,7 +168,9 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 		p->fault_kind = rng_below(r, 6);
 	if (sim_events)
 		draw_events(p, r);
-	p->cut_every = p->steps / 20 + rng_below(r, 100);
+	every = p->steps / 20 + rng_below(r, 100);
+	if (!p->cut_every)
+		p->cut_every = every;
 	p->cut_samples = 1;
 	if (mode == 'B') {
 		p->block_sectors = 8 << rng_below(r, 4);
