@@ -22,7 +22,7 @@ static const char * const fault_name[NR_FAULTS] = {
 	[FAULT_RESET] = "reset", [FAULT_ALLOC] = "alloc",
 	[FAULT_CACHE_READ] = "cache-read", [FAULT_CACHE_WRITE] = "cache-write",
 	[FAULT_CACHE_FLUSH] = "cache-flush", [FAULT_ORIGIN_READ] = "origin-read",
-	[FAULT_ORIGIN_WRITE] = "origin-write", [FAULT_ORIGIN_FLUSH] = "origin-flush",
+	[FAULT_ORIGIN_WRITE] = "origin-write", [FAULT_ORIGIN_FLUSH] = "origin-flush", [FAULT_ROT] = "rot",
 };
 
 /* ---- What is under way ------------------------------------------------------ */
@@ -173,7 +173,7 @@ static u32 impossible(enum sim_phase p)
 		return no | ORIGIN_ERRORS | BIT(FAULT_CACHE_READ);
 	case PHASE_POLICY:	/* nothing is in flight, nothing changes on disk */
 		return ERRORS | BIT(FAULT_CUT) | BIT(FAULT_CUT_AGAIN) | BIT(FAULT_CUT_THRICE) |
-		       BIT(FAULT_RESET);
+		       BIT(FAULT_RESET) | BIT(FAULT_ROT);
 	case PHASE_STOP:	/* what users wait for has ended: no origin is read */
 		return no | BIT(FAULT_ORIGIN_READ);
 	default:

@@ -49,6 +49,7 @@ enum sim_fault {
 	FAULT_ORIGIN_READ,
 	FAULT_ORIGIN_WRITE,
 	FAULT_ORIGIN_FLUSH,
+	FAULT_ROT,		/* damaged metadata, after a cut */
 	NR_FAULTS
 };
 

@@ -273,20 +273,31 @@ static bool changes(const struct dreq *r)
 	return r->kind != DREQ_READ && r->kind != DREQ_FLUSH;
 }
 
+bool device_add_bad(struct device *d, u64 sector)
+{
+	struct fault *f = &d->fault;
+
+	if (f->nr_were_bad == SIM_MAX_BAD)
+		return false;
+	f->bad[f->nr_were_bad++] = sector;
+	swap(f->bad[f->nr_bad], f->bad[f->nr_were_bad - 1]);
+	f->nr_bad++;
+	return true;
+}
+
+bool device_bad(const struct device *d, u64 sector, u32 count)
+{
+	u32 i;
+
+	for (i = 0; i < d->fault.nr_bad; i++)
+		if (d->fault.bad[i] >= sector && d->fault.bad[i] < sector + count)
+			return true;
+	return false;
+}
+
 static bool in_range(const struct dreq *r, u64 from, u64 to)
 {
 	return r->sector < to && r->sector + r->count > from;
-}
-
-static bool reads_bad(const struct dreq *r)
-{
-	const struct fault *f = &r->dev->fault;
-	u32 i;
-
-	for (i = 0; i < f->nr_bad; i++)
-		if (in_range(r, f->bad[i], f->bad[i] + 1))
-			return true;
-	return false;
 }
 
 /* What is written can be read again. */
@@ -313,7 +324,7 @@ static bool fails(struct dreq *r, struct rng *rng)
 		f->dealt = true;
 		return true;
 	}
-	if (f->dead || (r->kind == DREQ_READ && reads_bad(r)))
+	if (f->dead || (r->kind == DREQ_READ && device_bad(r->dev, r->sector, r->count)))
 		return true;
 	if (!f->left || !percent)
 		return false;

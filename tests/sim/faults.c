@@ -53,17 +53,6 @@ static u64 used_sector(struct world *w, const struct device *d)
 	return d->data_from + rng_below(&w->frng, n);
 }
 
-static void add_bad(struct world *w, struct device *d)
-{
-	struct fault *f = &d->fault;
-
-	if (f->nr_were_bad == SIM_MAX_BAD)
-		return;
-	f->bad[f->nr_were_bad++] = used_sector(w, d);
-	swap(f->bad[f->nr_bad], f->bad[f->nr_were_bad - 1]);
-	f->nr_bad++;
-}
-
 void faults_deal(struct world *w)
 {
 	u64 state = w->frng.state;
@@ -101,7 +90,7 @@ void faults_deal(struct world *w)
 		break;
 	case 4:
 	case 5:
-		add_bad(w, d);
+		device_add_bad(d, used_sector(w, d));
 		break;
 	case 6:
 		f->dead = true;
@@ -175,7 +164,7 @@ bool faults_of_volume(const struct world *w, const struct volume *vol)
 	return w->dev[0]->fault.dealt || vol->origin->fault.dealt;
 }
 
-static bool bad_sector(const struct device *d, u64 sector, u32 count)
+static bool was_bad(const struct device *d, u64 sector, u32 count)
 {
 	u32 i;
 
@@ -204,9 +193,9 @@ bool faults_excuse(const struct world *w, const struct uio *u)
 	const struct device *origin = u->vol->origin, *cache = w->dev[0];
 	bool read = u->io.type == HYBRID_IO_READ;
 
-	if (origin->fault.dealt)
+	if (w->unjudged || origin->fault.dealt)
 		return true;
-	if (read && bad_sector(origin, origin->data_from + u->sector, u->count))
+	if (read && was_bad(origin, origin->data_from + u->sector, u->count))
 		return true;
 	if (!cache->fault.dealt && !cache->fault.nr_were_bad)
 		return false;

@@ -7,6 +7,7 @@
  * workload.c	a run: profile, formatting, lives and deaths, all of it drawn from the seed
  * events.c	what users and admins do meanwhile
  * faults.c	what goes wrong with the devices, and what may be lost by it
+ * rot.c	metadata that are damaged when the engine recovers
  * oracle.c	which values each sector may hold (promises P1 to P4)
  * linter.c	rules J1 to J11 on the stream of device operations
  * coverage.c	which faults happened in which phases
@@ -226,10 +227,15 @@ void device_init(struct device *d, u32 nr, u64 sectors, u64 data_from, u64 data_
 void device_free(struct device *d);
 /* No faults any more, but for bad sectors.  @forget: and nobody remembers any. */
 void device_heal(struct device *d, bool forget);
+/* Make the sector bad; false: there are too many. */
+bool device_add_bad(struct device *d, u64 sector);
+bool device_bad(const struct device *d, u64 sector, u32 count);
+
 static inline bool device_is_data(const struct device *d, u64 sector)
 {
 	return sector >= d->data_from && sector < d->data_to;
 }
+
 val_t device_durable(const struct device *d, u64 sector);
 val_t device_read(const struct device *d, u64 sector);	/* newest carried out */
 val_t device_completed(const struct device *d, u64 sector); /* ... and completed */
@@ -422,6 +428,7 @@ struct world {
 	u32 deaths;			/* since the last clean stop */
 	u32 crash_phases;		/* when crashed was set */
 	bool crashed;
+	bool unjudged;			/* what users are told may be anything */
 	bool faulty;			/* errors may be returned */
 	bool pool_faulty;
 	bool no_submit;
@@ -487,6 +494,9 @@ void crash_explore_one(struct world *w, u32 sample, enum crash_kind kind,
 bool crash_boot(struct world *b);
 void crash_read_back(struct world *b);
 
+/* A state with damaged metadata: refused by name, or nothing of it is used. */
+void rot_explore(struct world *w);
+
 /* ---- Workload ------------------------------------------------------------- */
 
 enum event {
@@ -496,7 +506,7 @@ enum event {
 	NR_EVENTS
 };
 
-extern bool sim_faults, sim_events, sim_lint;
+extern bool sim_faults, sim_rot, sim_events, sim_lint;
 void run_seed(u64 seed, char mode, u64 *hash);
 void one_event(struct world *w);
 void do_event(struct world *w, enum event ev);

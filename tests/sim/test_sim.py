@@ -72,6 +72,14 @@ def test_swarm(sim, mode, count, faults):
     assert counts(output)["crash_states"] > 5 * count
 
 
+@pytest.mark.parametrize("mode, count", [("A", 300), ("B", 8)])
+def test_rot(sim, mode, count):
+    """Damaged metadata in every crash state: refused by name, or not used."""
+    output = run(sim, "--mode", mode, "--seed", 1, "--count", count, "--rot")
+    assert counts(output)["seeds"] == count
+    assert counts(output)["crash_states"] > 5 * count
+
+
 @pytest.mark.parametrize("what", ["alloc", "io"])
 def test_loop(sim, what):
     """Each allocation, each request of 30 runs fails once; requests also for good."""

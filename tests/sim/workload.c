@@ -7,7 +7,7 @@
 #include "coverage.h"
 #include "script.h"
 
-bool sim_faults, sim_events;
+bool sim_faults, sim_rot, sim_events;
 bool sim_lint = true;
 
 /* ---- Profile ------------------------------------------------------------------ */

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Metadata that rot while nobody looks: in a crash state some of their blocks
+ * are damaged before the engine recovers.
+ *
+ * The atlas:
+ *   - Anything may be refused, by name (P6), but only where damage was dealt; a
+ *     load that is refused has changed nothing, and without the damage all is
+ *     there.
+ *   - What is not refused must hold, all of it: the damage was not used.
+ *   - One of two copies of a superblock never makes a difference.  Both are
+ *     missed by name; other volumes are not concerned.
+ *   - The last entry of the journal cannot be told from one that a power cut
+ *     tore: without it anything may be lost, but nothing may crash or hang.
+ */
+#include <string.h>
+
+#include "sim.h"
+#include "coverage.h"
+
+#define BLOCK HYBRID_META_BLOCK_SECTORS
+
+enum damage {
+	FLIP,			/* one bit */
+	ZERO,
+	UNREADABLE,
+	OTHER,			/* another block of the same kind stands there */
+	NR_DAMAGES
+};
+
+struct rot {
+	bool cache;		/* of the cache device's metadata */
+	bool root;
+	u8 sb[SIM_MAX_DEVICES];	/* copies of each device's superblock, a mask */
+	bool last;		/* the last entry of the journal */
+};
+
+/* ---- The journal's last entry ---------------------------------------------------- */
+
+static bool newest_root(struct world *w, struct hybrid_ident *id, struct hybrid_root_info *best)
+{
+	struct hybrid_root *block = arena_alloc(&sim_arena, sizeof(*block));
+	u16 index[HYBRID_ROOT_INDEXES];
+	struct hybrid_root_info root;
+	const char *why;
+	bool found = false;
+	u32 area;
+
+	for (area = 0; area < 2; area++) {
+		device_get_bytes(w->dev[0], hybrid_root_sector(w->g, area), block,
+				 HYBRID_META_BLOCK_SIZE, true);
+		if (hybrid_root_decode(block, w->g, id, &root, index, &why) ||
+		    (found && root.sequence < best->sequence))
+			continue;
+		found = true;
+		*best = root;
+	}
+	return found;
+}
+
+/* Its first sector; 0: no entry counts.  It has *count sectors. */
+static u64 last_entry(struct world *w, u32 *count)
+{
+	u32 max = HYBRID_JOURNAL_ENTRY_LIMIT(w->g->journal_blocks);
+	char *bytes = arena_alloc(&sim_arena, HYBRID_JOURNAL_ENTRY_BLOCKS * HYBRID_META_BLOCK_SIZE);
+	struct hybrid_root_info root;
+	struct hybrid_ident id = {};
+	const char *why;
+	u64 last = 0, n;
+
+	memcpy(id.pool_uuid, w->sb.pool_uuid, HYBRID_UUID_SIZE);
+	*count = 0;
+	if (!newest_root(w, &id, &root) || (root.flags & HYBRID_ROOT_CLEAN))
+		return 0;
+	id.epoch = root.epoch;
+	for (n = root.journal_tail; n < root.journal_tail + w->g->journal_blocks;) {
+		u64 place = hybrid_journal_place(w->g, n, max);
+		u64 sector = hybrid_journal_sector(w->g, place);
+		int blocks;
+
+		device_get_bytes(w->dev[0], sector, bytes, HYBRID_META_BLOCK_SIZE, true);
+		blocks = hybrid_entry_peek((void *)bytes, &id, place);
+		if (blocks <= 0)
+			break;
+		device_get_bytes(w->dev[0], sector, bytes, blocks * HYBRID_META_BLOCK_SIZE, true);
+		if (hybrid_entry_check((void *)bytes, w->g, blocks, &why) < 0)
+			break;
+		last = sector;
+		*count = blocks * BLOCK;
+		n = place + blocks;
+	}
+	return last;
+}
+
+/* ---- Damage ---------------------------------------------------------------------- */
+
+static void flip(struct world *w, struct device *d, u64 sector)
+{
+	u8 *bytes = arena_alloc(&sim_arena, 512);
+	u32 i;
+
+	sector += rng_below(&w->frng, BLOCK);
+	device_get_bytes(d, sector, bytes, 512, true);
+	/* Half of all in what is always filled in: the header */
+	i = rng_below(&w->frng, rng_chance(&w->frng, 50) ? 64 : 512);
+	bytes[i] ^= 1 << rng_below(&w->frng, 8);
+	device_set(d, sector, (val_t)bytes);
+}
+
+static void damage(struct world *w, struct device *d, u64 sector, u64 other)
+{
+	enum damage how = rng_below(&w->frng, other ? NR_DAMAGES : OTHER);
+	u32 i;
+
+	trace(w, 18, sector, how, "%u damages dev%u at %llu", how, d->nr,
+	      (unsigned long long)sector);
+	if (how == FLIP)
+		flip(w, d, sector);
+	else if (how != UNREADABLE || !device_add_bad(d, sector + rng_below(&w->frng, BLOCK)))
+		for (i = 0; i < BLOCK; i++)
+			device_set(d, sector + i, how == OTHER ? d->durable[other + i] : 0);
+}
+
+/* A block of @n from @from on, and another one. */
+static void damage_one(struct world *w, struct rot *rot, u64 from, u32 n)
+{
+	u64 sector = from + (u64)rng_below(&w->frng, n) * BLOCK;
+	u64 other = from + (u64)rng_below(&w->frng, n) * BLOCK, last;
+	u32 count;
+
+	last = last_entry(w, &count);
+	rot->last |= last && sector + BLOCK > last && sector < last + count;
+	rot->cache = true;
+	damage(w, w->dev[0], sector, other);
+}
+
+/* One copy or both. */
+static void damage_sb(struct world *w, struct rot *rot, struct device *d)
+{
+	u8 copies = 1 + rng_below(&w->frng, 3), copy;
+
+	for (copy = 0; copy < 2; copy++)
+		if (copies >> copy & 1)
+			damage(w, d, hybrid_sb_sector(d->sectors, copy), 0);
+	rot->sb[d->nr] |= copies;
+}
+
+static void draw_damage(struct world *w, struct rot *rot)
+{
+	const struct hybrid_geometry *g = w->g;
+	u32 nr;
+
+	switch (rng_below(&w->frng, 8)) {
+	case 0:
+	case 1:
+		damage_one(w, rot, g->root_sector, 2);
+		rot->root = true;
+		break;
+	case 2:
+		damage_one(w, rot, g->index_sector, 2 * g->nr_index);
+		break;
+	case 3:
+		/* The leaf of the few volumes, or any */
+		damage_one(w, rot, g->leaf_sector,
+			   rng_chance(&w->frng, 30) ? 1 : 2 * g->nr_leaves);
+		break;
+	case 4:
+	case 5:
+		damage_one(w, rot, g->journal_sector, g->journal_blocks);
+		break;
+	case 6:
+		damage_sb(w, rot, w->dev[0]);
+		break;
+	default:
+		nr = rng_below(&w->frng, w->nr_vol);
+		if (!(w->vol[nr]->info.flags & HYBRID_VOLUME_INPLACE))
+			damage_sb(w, rot, w->vol[nr]->origin);
+	}
+}
+
+/* ---- What comes of it ------------------------------------------------------------ */
+
+/* As metadata.c chooses between the copies. */
+static bool pool_readable(struct world *w)
+{
+	struct hybrid_superblock *block = arena_alloc(&sim_arena, HYBRID_META_BLOCK_SIZE);
+	struct device *d = w->dev[0];
+	struct hybrid_sb sb;
+	bool good = false;
+	const char *why;
+	u32 copy;
+
+	for (copy = 0; copy < 2; copy++) {
+		u64 sector = hybrid_sb_sector(d->sectors, copy);
+
+		device_get_bytes(d, sector, block, HYBRID_META_BLOCK_SIZE, true);
+		if (device_bad(d, sector, BLOCK) ||
+		    hybrid_sb_decode(block, sector, d->sectors, &sb, &why))
+			continue;
+		good = true;
+		if (memcmp(&sb.geometry, w->g, sizeof(*w->g)) ||
+		    memcmp(sb.pool_uuid, w->sb.pool_uuid, HYBRID_UUID_SIZE))
+			violation(w, "P6", "a damaged superblock of the cache device is used");
+	}
+	return good;
+}
+
+static bool unchanged(struct world *w, size_t mark)
+{
+	u32 i;
+
+	for (i = 0; i < w->nr_dev; i++)
+		if (w->dev[i]->v->nr_dirty)
+			return false;
+	return undo_mark() == mark;
+}
+
+static void heal(struct world *w, size_t mark)
+{
+	u32 i;
+
+	undo_to(mark);
+	for (i = 0; i < w->nr_dev; i++)
+		memset(&w->dev[i]->fault, 0, sizeof(w->dev[i]->fault));
+}
+
+static bool named(const char *why)
+{
+	return why && *why != '(';
+}
+
+/* Returns false if the pool was refused. */
+static bool load(struct world *w, const struct rot *rot, size_t damaged)
+{
+	const char *why;
+	int r;
+
+	why = world_boot(w, &r);
+	if (!why || w->stop)
+		return true;
+	if (!rot->cache)
+		violation(w, "recovery", "load fails with %d: %s; nothing of the pool is damaged",
+			  r, why);
+	if (!named(why) || (r != -EUCLEAN && r != -EIO))
+		violation(w, "P6", "damage is refused with %d: %s", r, why);
+	if (!unchanged(w, damaged))
+		violation(w, "P6", "a refused load has changed something");
+	return false;
+}
+
+/* An older root may stand in for the damaged one: then some volume may not be there. */
+static void open_all(struct world *w, const struct rot *rot)
+{
+	const char *why;
+	u32 i;
+	int r;
+
+	for (i = 0; i < w->nr_vol && !w->stop; i++) {
+		struct volume *vol = w->vol[i];
+
+		if (!vol->created && !vol->unsure)
+			continue;
+		r = world_open(w, vol, &why);
+		if (!r && rot->sb[i + 1] == 3)
+			violation(w, "P6", "volume %u opens without a superblock", vol->id);
+		if (!r || (r == -ENOENT && vol->unsure) || w->main->pool_faulty || rot->last ||
+		    w->stop)
+			continue;
+		if (!named(why) || !(rot->root || rot->sb[i + 1] == 3))
+			violation(w, "P6", "open of volume %u fails with %d: %s", vol->id, r,
+				  why ? why : "(no reason given)");
+	}
+}
+
+/* A crash state with damaged metadata. */
+void rot_explore(struct world *w)
+{
+	size_t sound = undo_mark(), damaged;
+	struct rot rot = {};
+	bool lost;
+	u32 i;
+
+	w->frng = rng_fork(&w->rng, 4);
+	heal(w, sound);
+	coverage_count(coverage_phases(w->main), FAULT_ROT, 1);
+	for (i = rng_chance(&w->frng, 20) ? 2 : 1; i; i--)
+		draw_damage(w, &rot);
+	damaged = undo_mark();
+	w->unjudged = rot.last;
+	lost = rot.sb[0] == 3;
+	if (pool_readable(w) == lost)
+		violation(w, "P6", "%s superblock of the cache device",
+			  lost ? "a damaged" : "no good");
+	if (w->stop)
+		return;
+	if (lost || !load(w, &rot, damaged)) {
+		heal(w, sound);
+		w->unjudged = false;
+		world_drop(w);
+		if (!w->stop && crash_boot(w))
+			crash_read_back(w);
+		return;
+	}
+	open_all(w, &rot);
+	if (!w->stop)
+		crash_read_back(w);
+}
