@@ -461,7 +461,7 @@ static int load(struct loader *l)
 		r = index_instances(l);
 	if (!r)
 		r = load_leaves(l, HYBRID_VOLUME_LEAVES, e->g->nr_leaves, load_map);
-	if (!r && !(root.flags & HYBRID_ROOT_CLEAN))
+	if (!r)
 		r = hybrid_journal_replay(&e->journal, &e->id, root.journal_head, replay_read,
 					  replay_apply, l, l->why);
 	if (r)

@@ -114,22 +114,29 @@ static int read_next(struct hybrid_journal *j, const struct hybrid_ident *id,
 	return read_entry(j, id, j->place, read, context, why);
 }
 
-/* Does the block at number @n of the chunk in j->entry begin an entry of that number? */
-static bool looks_valid(struct hybrid_journal *j, const struct hybrid_ident *id, u64 n, u32 k)
+/*
+ * Does the block at number @n of the chunk in j->entry begin an entry of that
+ * number?  Of whichever epoch: @id gets it.
+ */
+static bool looks_valid(struct hybrid_journal *j, struct hybrid_ident *id, u64 n, u32 k)
 {
 	const void *block = (const void *)j->entry + k * HYBRID_META_BLOCK_SIZE;
+	const struct hybrid_block_header *header = block;
 
-	return hybrid_entry_peek(block, id, n) > 0;
+	id->epoch = le64_to_cpu(header->epoch);
+	return hybrid_entry_peek(header, id, n) > 0;
 }
 
 /*
- * Only one entry is in flight at a time: a valid one behind the end means that
- * an entry between was lost or damaged (J7).
+ * Only one entry is in flight at a time, and numbers go on from one epoch to the
+ * next: a valid one behind the end means that an entry between was lost or
+ * damaged, or the root of a newer epoch (J7).
  */
-static int check_end(struct hybrid_journal *j, const struct hybrid_ident *id,
+static int check_end(struct hybrid_journal *j, const struct hybrid_ident *pool,
 		     hybrid_read_fn read, void *context, const char **why)
 {
-	u64 n = j->head + 1, end = j->tail + j->g->journal_blocks;
+	struct hybrid_ident id = *pool;
+	u64 n = j->head, end = j->tail + j->g->journal_blocks;
 	u32 k, chunk;
 	int r;
 
@@ -140,17 +147,18 @@ static int check_end(struct hybrid_journal *j, const struct hybrid_ident *id,
 		r = read(context, hybrid_journal_sector(j->g, n), chunk, j->entry);
 		if (r)
 			return r;
-		for (k = 0; k < chunk && !looks_valid(j, id, n + k, k); k++)
+		for (k = 0; k < chunk && !looks_valid(j, &id, n + k, k); k++)
 			;
 		n += k;
 		if (k == chunk)
 			continue;
-		r = read_entry(j, id, n++, read, context, why);
+		r = read_entry(j, &id, n++, read, context, why);
 		if (r == -ENODATA)
 			continue;
 		if (r < 0 && r != -EINVAL)
 			return r;
-		*why = "the journal goes on behind a damaged entry";
+		*why = id.epoch == pool->epoch ? "the journal goes on behind a damaged entry" :
+						 "the journal goes on from a newer root";
 		return -EUCLEAN;
 	}
 	return 0;

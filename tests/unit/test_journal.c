@@ -181,6 +181,7 @@ static void damaged(u64 tail, u64 head, const char *want)
 }
 
 #define BEHIND "the journal goes on behind a damaged entry"
+#define NEWER "the journal goes on from a newer root"
 #define ENDS "the journal ends before the last checkpoint"
 
 /* ---- what fits where ----------------------------------------------------- */
@@ -578,21 +579,27 @@ static void other_epoch(void **state)
 
 	for (n = 0; n < 6; n++)
 		put(50);
+	/* By the root of another life: the one of these entries is lost. */
 	other.epoch++;
-	assert_int_equal(replay_as(&other, 0, 0, NULL), 0);
+	assert_int_equal(replay_as(&other, 0, 0, NULL), -EUCLEAN);
+	assert_string_equal(why, NEWER);
 	assert_true(!applied_first);
+	assert_int_equal(replay_as(&other, j.head - 1, 0, NULL), -EUCLEAN);
+	assert_int_equal(replay_as(&other, j.head, 0, NULL), 0);
 	other = id;
 	other.pool_uuid[15] ^= 1;
 	assert_int_equal(replay_as(&other, 0, 0, NULL), 0);
 	assert_true(!applied_first);
-	/* This life has written over the start of what the last one left. */
+	/* The next life goes on where the last one ended. */
 	id.epoch++;
-	nr_entries = 0;
-	first[0] = next_record;
-	start_at(0);
 	put(50);
 	put(50);
-	replays(0, 2);
+	replays(6, 8);
+	other = id;
+	other.epoch--;
+	assert_int_equal(replay_as(&other, 0, at[6], NULL), -EUCLEAN);
+	assert_string_equal(why, NEWER);
+	assert_true(applied_next == first[6]);
 }
 
 static void seal_again(void *block, u32 blocks)
