@@ -122,6 +122,7 @@ struct hybrid_volume {
 	u8 sb_wanted;
 	u8 sb_writing;
 	u8 sb_copy;
+	u8 sb_oldest;			/* the copy to be written first */
 	bool sb_busy;
 	struct list_head sb_waiters;
 	struct hybrid_op sb_op;

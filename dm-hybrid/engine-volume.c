@@ -79,7 +79,7 @@ static void sb_update(struct hybrid_engine *e, struct hybrid_volume *v,
 		      struct hybrid_actions *acts)
 {
 	v->sb_busy = true;
-	v->sb_copy = 0;
+	v->sb_copy = v->sb_oldest;
 	v->sb_writing = v->sb_wanted;
 	v->sb.sequence++;
 	if (v->sb_writing == SB_ALONE)
@@ -88,6 +88,13 @@ static void sb_update(struct hybrid_engine *e, struct hybrid_volume *v,
 		v->sb.flags |= HYBRID_SB_DIRTY;
 	sb_write_copy(v, &v->sb_op);
 	act(acts, &v->sb_op);
+}
+
+/* The copy is not written, or torn; and the flush before it may have failed. */
+static void sb_failed(struct hybrid_volume *v, int error)
+{
+	v->sb_oldest = v->sb_copy;
+	origin_flush_failed(v, error);
 }
 
 static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
@@ -100,8 +107,8 @@ static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 	int error = op->error_origin;
 
 	spin_lock_irqsave(&e->lock, flags);
-	if (!error && v->sb_copy == 0) {
-		v->sb_copy = 1;
+	if (!error && v->sb_copy == v->sb_oldest) {
+		v->sb_copy = !v->sb_copy;
 		sb_write_copy(v, op);
 		act(acts, op);
 		spin_unlock_irqrestore(&e->lock, flags);
@@ -109,7 +116,7 @@ static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 	}
 	v->sb_busy = false;
 	if (error)
-		origin_flush_failed(v, error);
+		sb_failed(v, error);
 	else
 		WRITE_ONCE(v->sb_state, v->sb_writing);
 	if (!error && v->sb_wanted > v->sb_state)
@@ -169,18 +176,22 @@ static int sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool w
 	op->preflush = write;
 	r = e->ops->do_op(e, op);
 	if (r && write)
-		origin_flush_failed(v, r);
+		sb_failed(v, r);
 	return r;
 }
 
+/*
+ * The older copy first: the newer one may be the only one whose nonce the cache
+ * knows.
+ */
 static int sb_write_both(struct hybrid_volume *v)
 {
 	u64 sectors = v->sb.member_sectors;
 	int r;
 
 	v->sb.sequence++;
-	r = sb_io(v, 0, sectors, true);
-	return r ? r : sb_io(v, 1, sectors, true);
+	r = sb_io(v, v->sb_oldest, sectors, true);
+	return r ? r : sb_io(v, !v->sb_oldest, sectors, true);
 }
 
 /* The newer of the two copies that are good. */
@@ -203,8 +214,10 @@ static int sb_read(struct hybrid_volume *v, u64 sectors, const char **why)
 			first = first ? first : r;
 			continue;
 		}
-		if (!found || sb.sequence > best.sequence)
+		if (!found || sb.sequence > best.sequence) {
 			best = sb;
+			v->sb_oldest = !copy;
+		}
 		found = true;
 	}
 	if (!found)
