@@ -278,7 +278,9 @@ static void drop_granules(struct hybrid_engine *e, struct hybrid_io *io, int err
 	if (i >= 0 && (s->flags[i] & BLOCK_MAPPED)) {
 		u64 dirty = block_mask(e, s, MASK_DIRTY, i);
 		u64 drop = error ? io->mask & ~dirty : io->mask;
-		u64 ends = drop & (dirty | block_mask(e, s, MASK_JDIRTY, i));
+		/* Dirty on record, or the record that says otherwise is on its way */
+		bool ends = (drop & (dirty | block_mask(e, s, MASK_JDIRTY, i))) ||
+			    (s->ending & region_bit(i));
 
 		put_dirty(e, s, i, dirty & ~drop);
 		hybrid_set_invalidate(&e->map, s, i, drop);
