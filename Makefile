@@ -10,6 +10,8 @@
 #   make check-long     the simulator for hours; can be interrupted, and goes on
 #   make coverage       which lines and branches of the pure files tests and simulator reach
 #   make check-long-kernel   the kernel tests that take minutes each
+#   make check-debug-kernel
+#                       the tests in guests, in kernels with KASAN, lockdep, kmemleak, KCSAN
 #   make headline       fsync, eviction, power cut: dm-hybrid and dm-cache, both outcomes
 #   make check-mutants  would the tests notice?  Seeded defects of the engine; MUTANTS=name ...
 #   make demo           a database on a slow disk, with and without a cache, and a power cut;
@@ -25,7 +27,7 @@ KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) $(DEBIAN_HE
 # Debian's own: its pytest is the one that "make deps" installs.
 PYTHON ?= /usr/bin/python3
 PYTEST_ARGS ?=
-# Which guest kernel: uml, or uml-debug with KASAN, lockdep and fault injection.
+# Which guest kernel: uml, or one of tests/guest/build-kernel's with checkers.
 GUEST ?= uml
 export prefix DESTDIR
 
@@ -83,13 +85,13 @@ guest-kernel:
 
 # What a guest loads: build/guest-<kernel>/lib/modules/<release>, as modprobe wants it.
 guest-modules: guest-test-modules
-	$(call build-modules,modules-$(GUEST),$(GUEST_KDIR),$(MODULE_DIRS),ARCH=um)
+	$(call build-modules,modules-$(GUEST),$(GUEST_KDIR),$(MODULE_DIRS),ARCH=$(if $(filter x86-%,$(GUEST)),x86,um))
 	$(install-guest-modules)
 
 # Only those of the tests: they must load while dm-hybrid does not build.
 guest-test-modules: guest-kernel
 	$(eval GUEST_KDIR := $(shell tests/guest/build-kernel $(GUEST)))
-	$(call build-modules,modules-$(GUEST),$(GUEST_KDIR),tests/modules,ARCH=um)
+	$(call build-modules,modules-$(GUEST),$(GUEST_KDIR),tests/modules,ARCH=$(if $(filter x86-%,$(GUEST)),x86,um))
 	$(install-guest-modules)
 
 define install-guest-modules
@@ -126,14 +128,16 @@ deps:
 		export DEBIAN_FRONTEND=noninteractive; \
 		apt-get update && apt-get install -y --no-install-recommends $$missing; }
 
+# $(call pytest,<tests>,<environment>)
 # Guests have one CPU each: as many beside each other as there are.
 define pytest
 	@jobs=; $(PYTHON) -c 'import xdist' 2>/dev/null && jobs="-n $$(nproc)"; \
-	$(PYTHON) -m pytest -c tests/pytest.ini $$jobs $(PYTEST_ARGS) $(1)
+	$(2) $(PYTHON) -m pytest -c tests/pytest.ini $$jobs $(PYTEST_ARGS) $(1)
 endef
 
 check: deps
 	$(MAKE) all guest-modules
+	$(MAKE) guest-modules GUEST=uml-debug
 	$(call pytest,tests)
 
 lint: deps
@@ -150,6 +154,15 @@ coverage:
 
 check-long-kernel: all guest-modules
 	DM_HYBRID_LONG=1 $(PYTHON) -m pytest -c tests/pytest.ini -m long $(PYTEST_ARGS) tests
+
+# One kernel after the other, each built the first time; or FLAVOUR=uml-debug and so on.
+FLAVOUR ?= uml-debug x86-debug x86-kcsan
+
+check-debug-kernel: $(FLAVOUR:%=check-%)
+
+$(FLAVOUR:%=check-%): deps userspace
+	$(MAKE) guest-modules GUEST=$(@:check-%=%)
+	$(call pytest,tests/kernel tests/cli/test_guest.py,DM_HYBRID_GUEST=$(@:check-%=%))
 
 headline: guest-modules userspace
 	@$(PYTHON) tests/kernel/headline.py $(GUEST_KDIR) build/guest-$(GUEST) build/userspace
@@ -179,4 +192,5 @@ clean:
 
 .PHONY: all modules modules-amd64 modules-amd64-clang modules-sparse guest-kernel guest-modules \
 	guest-test-modules userspace man \
-	install uninstall deps check lint check-sim check-mutants check-long coverage check-long-kernel headline demo clean
+	install uninstall deps check lint check-sim check-mutants check-long coverage \
+	check-long-kernel check-debug-kernel $(FLAVOUR:%=check-%) headline demo clean

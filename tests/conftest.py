@@ -2,6 +2,7 @@
 """Fixtures for all tests. The ones for guests are explained in guest/README.md."""
 import contextlib
 import fcntl
+import functools
 import os
 import subprocess
 from pathlib import Path
@@ -12,6 +13,9 @@ from guest import MIB, Disk, Guest, QemuGuest, UmlGuest, packaged, qemu
 
 TOP = Path(__file__).resolve().parent.parent
 FLAVOUR = os.environ.get("DM_HYBRID_GUEST", "uml")
+X86 = FLAVOUR.startswith("x86-")
+# How much longer things take in a kernel with checkers.
+SLOW = {"uml-debug": 8.0, "x86-debug": 6.0, "x86-kcsan": 6.0}
 
 
 @pytest.fixture(scope="session")
@@ -40,24 +44,22 @@ def _make(*targets: str) -> str:
     return run.stdout
 
 
+@functools.cache
+def _kernel(flavour: str) -> Path:
+    """The directory with a guest kernel; built if it is not there (some minutes)."""
+    return Path(_make("guest-kernel", f"GUEST={flavour}").split()[-1])
+
+
+@functools.cache
+def _modules(flavour: str, target: str = "guest-modules") -> Path:
+    """The root under which lib/modules/<release> holds ours, up to date with the sources."""
+    _make(target, f"GUEST={flavour}")
+    return TOP / "build" / f"guest-{flavour}"
+
+
 @pytest.fixture(scope="session")
 def uml_kernel() -> Path:
-    """The directory with the guest kernel; built if it is not there (some minutes)."""
-    return Path(_make("guest-kernel", f"GUEST={FLAVOUR}").split()[-1])
-
-
-@pytest.fixture(scope="session")
-def guest_modules(uml_kernel: Path) -> Path:
-    """The root under which lib/modules/<release> holds ours, up to date with the sources."""
-    _make("guest-modules", f"GUEST={FLAVOUR}")
-    return TOP / "build" / f"guest-{FLAVOUR}"
-
-
-@pytest.fixture(scope="session")
-def guest_test_modules(uml_kernel: Path) -> Path:
-    """The same with only the tests' modules brought up to date: works without ours."""
-    _make("guest-test-modules", f"GUEST={FLAVOUR}")
-    return TOP / "build" / f"guest-{FLAVOUR}"
+    return _kernel("uml")
 
 
 @pytest.fixture
@@ -82,68 +84,73 @@ def _guests(request):
         for g in guests:
             if g.running:
                 g.check_console()
+                if g.flavour == "uml-debug":
+                    g.check_farewell()
     finally:
         for g in guests:
             g.close()
 
 
+def _boot(guests: list[Guest], g: Guest, flavour: str, boot: bool, modprobe) -> Guest:
+    g.flavour, g.slow = flavour, SLOW.get(flavour, 1.0)
+    guests.append(g)
+    if boot:
+        g.boot()
+        if modprobe:
+            g.modprobe(*modprobe)
+        if flavour == "x86-kcsan":
+            g.run("echo on >/sys/kernel/debug/kcsan")
+    return g
+
+
 @pytest.fixture
-def make_guest(tmp_path: Path, uml_kernel: Path, request):
+def make_guest(tmp_path: Path, request):
     """A function that boots guests: make_guest(disks=[...], modprobe=["dm-testdisk"])."""
-    def make(disks=(), modprobe=("dm-testdisk",), boot=True, **options) -> Guest:
+    flavour = "uml-debug" if request.node.get_closest_marker("debug") else FLAVOUR
+
+    def make(disks=(), modprobe=("dm-testdisk",), boot=True, memory=512, **options) -> Guest:
         ours = any("hybrid" in m for m in modprobe)
-        modules = request.getfixturevalue("guest_modules" if ours else "guest_test_modules")
-        if FLAVOUR == "uml-debug":
-            options["memory"] = 2 * options.get("memory", 512)
-        g = UmlGuest(tmp_path / f"guest{len(guests)}", uml_kernel, disks=list(disks),
-                     modules=modules,
+        g = UmlGuest(tmp_path / f"guest{len(guests)}", _kernel(flavour), disks=list(disks),
+                     modules=_modules(flavour, "guest-modules" if ours else "guest-test-modules"),
+                     memory=memory * (2 if flavour == "uml-debug" else 1),
                      path=[TOP / "build" / "userspace"], **options)
-        guests.append(g)
-        if boot:
-            g.boot()
-            if modprobe:
-                g.modprobe(*modprobe)
-        return g
+        return _boot(guests, g, flavour, boot, modprobe)
 
     with _guests(request) as guests:
         yield make
 
 
-@pytest.fixture(scope="session")
-def qemu_kernel() -> packaged.Kernel:
-    """Debian's own kernel; fetched if this machine has only its headers."""
-    if not qemu.available():
-        pytest.skip(f"{qemu.PROGRAM} is not installed")
+@functools.cache
+def _debian() -> tuple[packaged.Kernel, Path]:
+    """Debian's own kernel, fetched if this machine has only its headers, and modules for it."""
     try:
-        return packaged.kernel()
+        kernel = packaged.kernel()
     except packaged.Missing as e:
         pytest.fail(str(e), pytrace=False)
-
-
-@pytest.fixture(scope="session")
-def qemu_modules(qemu_kernel: packaged.Kernel) -> Path:
-    """The same as guest_modules, for Debian's kernel."""
     _make("modules-amd64")
     root = TOP / "build" / "guest-qemu"
     root.mkdir(exist_ok=True)
     with open(root / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        packaged.install_modules(TOP / "build" / "modules-amd64", qemu_kernel.modules, root)
-    return root
+        packaged.install_modules(TOP / "build" / "modules-amd64", kernel.modules, root)
+    return kernel, root
 
 
 @pytest.fixture
-def make_qemu_guest(tmp_path: Path, qemu_kernel: packaged.Kernel, qemu_modules: Path, request):
-    """As make_guest: make_qemu_guest(disks=[...], cpus=2)."""
+def make_qemu_guest(tmp_path: Path, request):
+    """As make_guest: make_qemu_guest(disks=[...], cpus=2). Debian's kernel, or the flavour's."""
+    if not qemu.available():
+        pytest.skip(f"{qemu.PROGRAM} is not installed")
+    flavour = FLAVOUR if X86 else "qemu"
+
     def make(disks=(), modprobe=("dm-testdisk",), boot=True, **options) -> Guest:
-        g = QemuGuest(tmp_path / f"guest{len(guests)}", qemu_kernel, disks=list(disks),
-                      modules=qemu_modules, path=[TOP / "build" / "userspace"], **options)
-        guests.append(g)
-        if boot:
-            g.boot()
-            if modprobe:
-                g.modprobe(*modprobe)
-        return g
+        if X86:
+            kernel, modules = qemu.built(_kernel(flavour)), _modules(flavour)
+        else:
+            kernel, modules = _debian()
+        g = QemuGuest(tmp_path / f"guest{len(guests)}", kernel, disks=list(disks),
+                      modules=modules, path=[TOP / "build" / "userspace"], **options)
+        return _boot(guests, g, flavour, boot, modprobe)
 
     with _guests(request) as guests:
         yield make
@@ -168,8 +175,17 @@ def pytest_runtest_makereport(item, call):
                                         g.console_tail(100)))
 
 
-def pytest_collection_modifyitems(items):
-    """What the environment does not want is left out."""
+def _runs_here(item) -> bool:
+    if FLAVOUR == "uml":
+        return "thorough" not in item.keywords
+    return ("qemu" in item.keywords) == X86
+
+
+def pytest_collection_modifyitems(config, items):
+    """Other flavours' tests are none of this run; what the environment does not want is left out."""
+    others = [item for item in items if not _runs_here(item)]
+    items[:] = [item for item in items if _runs_here(item)]
+    config.hook.pytest_deselected(items=others)
     left_out = {"slow": "DM_HYBRID_QUICK is set"} if os.environ.get("DM_HYBRID_QUICK") else {}
     if not os.environ.get("DM_HYBRID_LONG"):
         left_out["long"] = "DM_HYBRID_LONG is not set"

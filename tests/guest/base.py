@@ -18,18 +18,32 @@ from .disk import Disk
 
 # The kernel is dead or cannot be trusted any more.
 CRASH = re.compile(
-    r"Kernel panic|BUG: |Oops[: ]|general protection fault|KASAN: |kernel BUG at|"
+    r"Kernel panic|BUG: (?!KCSAN)|Oops[: ]|general protection fault|KASAN: |kernel BUG at|"
     r"Unable to handle kernel|double fault")
 # The kernel goes on, but a test that provoked this has failed.
 COMPLAINT = re.compile(
-    r"WARNING: |INFO: task .* blocked for more than|INFO: rcu|UBSAN: |"
+    r"BUG: KCSAN: .*\[dm_(?:hybrid|testdisk)|WARNING: |INFO: task .* blocked for more than|INFO: rcu|UBSAN: |"
     r"possible circular locking|possible recursive locking|suspicious RCU|"
-    r"inconsistent lock state|BUG kmalloc|kmemleak: \d+ new|soft lockup|list_(?:add|del) corruption")
+    r"inconsistent lock state|INFO: trying to register|BUG \S+ \(|still has objects|"
+    r"soft lockup|list_(?:add|del) corruption")
 
-
-# What kernels are known to print without anything being wrong of ours: Linux 6.1 walks
-# a maple tree without RCU when it forks, on UML.
-KNOWN = re.compile(r"WARNING: suspicious RCU usage\n(?:.*\n){1,4}?.*lib/maple_tree\.c:\d+ suspicious")
+# In a kernel with lockdep and kmemleak, when a test is over: what is there goes, and nothing of
+# it stays. Prints what stays.
+FAREWELL = r"""
+exec 2>&1
+umount -qR /mnt
+losetup -D
+dmsetup remove_all
+for m in $(sed -n 's/^\(dm_hybrid_[^ ]*\) .*/\1/p' /proc/modules) dm-hybrid dm-testdisk; do
+	modprobe -qr $m
+done
+sed -n 's/^dm_\(hybrid\|testdisk\).*/still loaded: &/p' /proc/modules
+grep -q 'debug_locks: *1' /proc/lockdep_stats || echo lockdep is off
+sleep 0.3
+echo scan >/sys/kernel/debug/kmemleak
+echo scan >/sys/kernel/debug/kmemleak
+cat /sys/kernel/debug/kmemleak
+"""
 
 
 class GuestError(Exception):
@@ -96,6 +110,7 @@ class Guest:
     """One kernel. Subclasses say how it is started (`_command`) and what devices are called."""
 
     flavour = ""
+    slow = 1.0		# how many times slower than without checkers in the kernel
     _cpu: int | None = None	# of the host, to which the guest is tied
     _patience = 1.0		# by which every time-out is multiplied
 
@@ -279,7 +294,7 @@ class Guest:
         text = new[:end].decode(errors="replace")
         if not text:
             return
-        for line in KNOWN.sub("", text).splitlines():
+        for line in text.splitlines():
             if any(re.search(t, line) for t in self.tolerate):
                 continue
             if CRASH.search(line):
@@ -289,6 +304,13 @@ class Guest:
                 self._checked += end
                 raise GuestComplaint(f"{line.strip()}\n--- console ---\n{self.console_tail()}")
         self._checked += end
+
+    def check_farewell(self) -> None:
+        """Raises if anything of ours outlives its removal: see FAREWELL."""
+        left = self.run(FAREWELL, check=False).out
+        if left:
+            raise GuestComplaint(left)
+        self.check_console()
 
     def _settle(self) -> None:
         """Gives a dying kernel a moment to print its last words."""
@@ -340,7 +362,7 @@ class Guest:
         Too long is counted by the clock and by the guest's CPU time: on a busy machine
         a guest that still works gets three times as long.
         """
-        timeout *= self._patience
+        timeout *= self._patience * self.slow
         started = time.monotonic()
         cpu = self.cpu_seconds()
         with self._changed:

@@ -40,8 +40,8 @@ class Missing(Exception):
 
 class Kernel(NamedTuple):
     release: str
-    image: Path		# ELF, with the PVH entry: QEMU boots it without firmware
-    initrd: Path
+    image: Path		# ELF, with the PVH entry: QEMU boots it without firmware; or bzImage
+    initrd: Path | None	# unless the kernel mounts its root itself
     modules: Path	# lib/modules/<release>
 
 

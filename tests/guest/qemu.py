@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A guest that is a QEMU machine without KVM: Debian's own kernel, any number of CPUs."""
+"""A guest that is a QEMU machine without KVM: Debian's kernel or our own, any number of CPUs."""
 import shutil
 import socket
 from pathlib import Path
@@ -12,12 +12,18 @@ PROGRAM = "qemu-system-x86_64"
 FIRST_SLOT = 3	# of the disks on the PCI bus; before them the channel, so that it is vport0
 
 
+def built(directory: Path) -> Kernel:
+    """The kernel that build-kernel left there: all it needs for the start is built in."""
+    release = (directory / "include/config/kernel.release").read_text().strip()
+    return Kernel(release, directory / "arch/x86/boot/bzImage", None, directory)
+
+
 def available() -> bool:
     return shutil.which(PROGRAM) is not None
 
 
 class QemuGuest(Guest):
-    """`kernel` is what packaged.kernel() returned.
+    """`kernel` is what packaged.kernel() returned, or built() for one of build-kernel's.
 
     Like UmlGuest its root is the host's own, read-only, under an overlay in RAM; here
     it comes by 9p. The kernel is emulated: some ten times slower than the host.
@@ -66,10 +72,15 @@ class QemuGuest(Guest):
             "console=ttyS0", f"hybrid.init={HERE / 'agent.py'}", f"hybrid.config={config}",
             "panic=-1", "quiet", "loglevel=7", "no_timer_check", "tsc=reliable",
             "mitigations=off", "cryptomgr.notests", "random.trust_cpu=on", *self.append.split()]
+        if self.kernel.initrd:
+            start = ["-initrd", str(self.kernel.initrd)]
+        else:
+            start = []
+            append += [f"init={HERE / 'agent.py'}", "root=root", "ro", "rootfstype=9p",
+                       "rootflags=trans=virtio,version=9p2000.L,msize=512000,cache=loose"]
         return [
             PROGRAM, "-accel", "tcg,thread=multi", "-cpu", "max", "-M", "q35,hpet=off",
             "-smp", str(self.cpus), "-m", str(self.memory), "-nodefaults", "-no-user-config",
             "-display", "none", "-no-reboot", "-serial", "stdio",
-            "-kernel", str(self.kernel.image), "-initrd", str(self.kernel.initrd),
-            "-append", " ".join(append), *devices]
+            "-kernel", str(self.kernel.image), *start, "-append", " ".join(append), *devices]
 

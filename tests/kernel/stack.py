@@ -94,7 +94,7 @@ class Stack:
 
     def wait(self, key: str, value: int | str = 0, name: str = "vol", timeout: float = 30) -> None:
         """Until the status says so."""
-        end = time.monotonic() + timeout
+        end = time.monotonic() + timeout * self.guest.slow
         while (now := self.status(name))[key] != value:
             assert time.monotonic() < end, f"{name}: {key} is not {value}: {now}"
             time.sleep(0.1)

@@ -38,7 +38,7 @@ class Cutter:
                        "first": self.first, "seconds": 1000, "ack": "/dev/test/log",
                        "ack_at": ACKS * part, "part": part, **self.plan}
             self.guest.run_bg(["python3", "-S", HERE / "stress.py", "run", json.dumps(options)])
-        end = time.monotonic() + 60
+        end = time.monotonic() + 60 * self.guest.slow
         while not all(any(self.stack.disk("log").read(ACKS * part, 16))
                       for part in range(self.writers)):
             assert time.monotonic() < end, "nothing was acknowledged"

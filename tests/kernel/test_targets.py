@@ -350,9 +350,11 @@ def test_wiped_volume(make_stack):
 def test_deferred_removal(make_stack):
     s = make_stack()
     dev = s.create("vol", "--mode", "writeback")
-    job = s.guest.run_bg(f"exec 3<{dev}; sleep 1")
-    s.guest.run("sleep 0.3; dmsetup remove --deferred vol; dmsetup remove --deferred pool")
+    job = s.guest.run_bg(f"exec 3<{dev}; touch /run/open; until [ -e /run/go ]; do sleep 0.1; done")
+    s.guest.run("until [ -e /run/open ]; do sleep 0.1; done")
+    s.guest.run("dmsetup remove --deferred vol; dmsetup remove --deferred pool")
     assert s.guest.run("dmsetup ls").out.count("\n") == 2
+    s.guest.run("touch /run/go")
     job.wait()
     s.guest.run("sleep 0.3")
     assert "No devices found" in s.guest.run("dmsetup ls").out
