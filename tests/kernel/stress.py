@@ -14,6 +14,7 @@ what stands there had been acknowledged before the power was cut.
 """
 import array
 import base64
+import errno
 import fcntl
 import json
 import mmap
@@ -68,7 +69,7 @@ def version_of(data, sector):
 
 
 class Runner:
-    def __init__(self, dev, seed, sectors, first=1, ack="", ack_at=0, **plan):
+    def __init__(self, dev, seed, sectors, first=1, ack="", ack_at=0, calm="", **plan):
         self.plan = Plan(seed, sectors, **plan)
         self.version = first
         self.fd = os.open(dev, os.O_RDWR | os.O_DIRECT)
@@ -77,6 +78,8 @@ class Runner:
         self.ack_at = ack_at
         self.buf = mmap.mmap(-1, 512 * max(self.plan.most, 8))
         self.ack_buf = mmap.mmap(-1, 512)
+        self.calm = calm	# I/O may fail, until "0" was written there
+        self.errors = 0
         self.expected = None	# of each sector: a version, 0 zeroes, BAD unknown
         if not ack:
             self.expected = array.array("Q", bytes(8 * sectors))
@@ -112,6 +115,20 @@ class Runner:
 
     def step(self):
         kind, start, count = self.plan.op(self.version)
+        try:
+            self.do(kind, start, count)
+        except OSError as e:
+            self.failed(e)
+            if kind not in "rf":
+                self.expect(start, count, BAD)
+        self.version += 1
+
+    def failed(self, error):
+        if not self.calm or error.errno != errno.EIO:
+            raise error
+        self.errors += 1
+
+    def do(self, kind, start, count):
         if kind == "r":
             self.check(start, count)
         elif kind == "f":
@@ -127,18 +144,25 @@ class Runner:
             self.expect(start, count, self.version)
             if kind == "W":
                 self.acknowledge(b"fua", self.version)
-        self.version += 1
 
     def run(self, seconds):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.step()
-        os.fsync(self.fd)
-        self.acknowledge(b"flush", self.version)
-        if self.expected:
-            for start in range(0, len(self.expected), 8):
+        if self.calm:
+            with open(self.calm, "w") as f:
+                f.write("0")
+        else:
+            os.fsync(self.fd)
+            self.acknowledge(b"flush", self.version)
+        before = self.errors
+        for start in range(0, len(self.expected or ()), 8):
+            try:
                 self.check(start, min(8, len(self.expected) - start))
-        print(json.dumps({"version": self.version}))
+            except OSError as e:
+                self.failed(e)
+        print(json.dumps({"version": self.version, "errors": before,
+                          "late": self.errors - before}))
 
 
 def dump(dev, sectors):
