@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Debian's own kernel and, what User Mode Linux cannot have, two CPUs and preemption."""
+"""Debian's own kernel and, what User Mode Linux cannot have, two CPUs and preemption.
+
+DM_HYBRID_GUEST=x86-debug or x86-kcsan runs the same in a kernel with checkers.
+"""
 import itertools
 import time
 
@@ -64,3 +67,45 @@ def test_two_cpus(tools, make_qemu_guest, disks):
     stack.wait("dirty", 0)
     stack.deactivate()
     guest.run("rmmod dm-hybrid-lru dm-hybrid")
+
+
+def test_races(tools, make_qemu_guest, disks):
+    """Both CPUs at once in hits, fills, evictions, writeback, while all that can change does."""
+    guest = make_qemu_guest(disks=disks("ssd", 16, "hdd", 64, "hdd2", 32), cpus=2,
+                            modprobe=["dm-testdisk", "dm-hybrid"], memory=768)
+    stack = Stack(guest)
+    one = stack.create("one", "--mode", "writeback", "--cutoff", "0", "--block-size", "16k")
+    two = stack.attach("two", "hdd2", "--cutoff", "64k")
+    lru = stack.table("pool")
+    # Each CPU has one that reads what is hot, one that verifies what it writes.
+    loads = [guest.run_bg(
+        ["fio", f"--filename={dev}", "--direct=1", "--thread", "--time_based", "--runtime=25",
+         "--ioengine=libaio", "--randrepeat=1", "--iodepth=4",
+         "--name=hot", "--rw=randread", "--bs=4k", "--size=1m", "--offset=24m", f"--cpus_allowed={n}",
+         "--name=verified", "--rw=randrw", "--bsrange=512-48k", "--size=24m", "--fsync=32",
+         "--verify=crc32c", "--verify_backlog=64", "--verify_fatal=1", f"--cpus_allowed={1 - n}"])
+        for n, dev in enumerate((one, two))]
+    rounds = 0
+    while not all(load.poll() for load in loads):
+        mode = MODES[rounds % len(MODES)]
+        stack.script(f"""
+            dmsetup message one 0 mode {mode}
+            dmsetup message two 0 mode {MODES[-1 - rounds % len(MODES)]}
+            dmsetup message pool 0 drain
+            dmsetup status one; dmsetup status pool; dmsetup message pool 0 checkpoint
+            dmsetup suspend two; dmsetup resume two; dmsetup suspend --noflush one
+            dmsetup resume one; dmsetup suspend pool
+            echo '{lru.replace("lru", "fifo") if rounds % 2 else lru}' | dmsetup load pool
+            dmsetup resume pool
+            """)
+        rounds += 1
+    for load in loads:
+        load.wait()
+    assert rounds > 1
+    st = stack.status("one")
+    assert st["read_hits"] and st["write_hits"] and st["fills"] and st["writebacks"], st
+    assert stack.status("pool")["evictions"]
+    stack.message("drain", name="pool")
+    stack.wait("dirty", 0, "pool", timeout=120)
+    stack.deactivate()
+    guest.run("rmmod dm-hybrid-fifo; rmmod dm-hybrid-lru; rmmod dm-hybrid dm-testdisk")
