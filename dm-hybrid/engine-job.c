@@ -59,16 +59,23 @@ void jobs_destroy(struct hybrid_engine *e)
 	e->jobs = NULL;
 }
 
+/* Caller holds the engine's lock: so nothing begins once a suspend or stop was told yes. */
+static bool may_write_back(const struct hybrid_engine *e, const struct hybrid_volume *v)
+{
+	return v->open && !v->suspended && !e->stopping && !READ_ONCE(e->failed);
+}
+
 /* Also under a set's lock. */
 struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type,
 			   struct hybrid_volume *v, struct hybrid_io *io)
 {
 	struct list_head *list = type == JOB_WRITEBACK ? &e->free_writebacks : &e->free_fills;
-	struct hybrid_job *job;
+	struct hybrid_job *job = NULL;
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	job = list_first_entry_or_null(list, struct hybrid_job, link);
+	if (type != JOB_WRITEBACK || may_write_back(e, v))
+		job = list_first_entry_or_null(list, struct hybrid_job, link);
 	if (job) {
 		list_del_init(&job->link);
 		e->nr_busy_jobs++;

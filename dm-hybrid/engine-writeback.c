@@ -56,6 +56,9 @@ static bool window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct
 	bool unrecorded = false;
 
 	job->mask = 0;
+	/* A range that enters later finds the blocks BUSY, and waits. */
+	if (READ_ONCE(job->volume->nr_ranges))
+		return false;
 	for (k = 0; k < last; k++) {
 		int i = hybrid_set_find(&e->map, s, job->key + k);
 		u64 dirty;
@@ -90,8 +93,7 @@ bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *a
 	unsigned long flags;
 	bool unrecorded;
 
-	if (!v || !v->open || READ_ONCE(v->suspended) || e->stopping || READ_ONCE(e->failed) ||
-	    READ_ONCE(v->nr_ranges))
+	if (!v)
 		return false;
 	job = job_get(e, JOB_WRITEBACK, v, NULL);
 	if (!job)
@@ -205,7 +207,8 @@ static int compare_keys(const void *a, const void *b)
 /* Does anything want this volume's dirty blocks to go? */
 static bool wanted(const struct hybrid_engine *e, const struct hybrid_volume *v, bool all)
 {
-	return v && v->open && !READ_ONCE(v->suspended) && (all || READ_ONCE(v->draining));
+	return v && READ_ONCE(v->open) && !READ_ONCE(v->suspended) &&
+	       (all || READ_ONCE(v->draining));
 }
 
 static void keep_lowest(struct hybrid_engine *e)
@@ -292,15 +295,17 @@ static u32 writeback_depth(struct hybrid_engine *e, bool *all)
 	u32 depth;
 
 	*all = true;
-	if (!dirty || e->writeback_paused || e->failed || !e->loaded || e->stopping)
+	if (!dirty || e->writeback_paused || READ_ONCE(e->failed) || !READ_ONCE(e->loaded) ||
+	    READ_ONCE(e->stopping))
 		return 0;
-	if (e->draining || e->writeback_urgent || dirty > total * e->config.high_watermark)
+	if (e->draining || READ_ONCE(e->writeback_urgent) ||
+	    dirty > total * e->config.high_watermark)
 		return e->nr_writeback_jobs;
 	if (dirty > low) {
 		if (e->config.writeback_rate && !e->writeback_credit)
 			return any_draining(e) ? e->nr_writeback_jobs : 0;
 		/* Yield to foreground I/O, use idle time, and stop at the watermark. */
-		depth = e->foreground ? 2 : e->nr_writeback_jobs;
+		depth = READ_ONCE(e->foreground) ? 2 : e->nr_writeback_jobs;
 		return min_t(u64, depth, 1 + div_u64(dirty - low, 100 * window_blocks(e)));
 	}
 	*all = false;
@@ -344,7 +349,9 @@ void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 		}
 		if (writeback_window(e, key, acts)) {
 			misses = 0;
+			spin_lock_irqsave(&e->lock, flags);
 			e->writeback_credit -= min_t(u64, e->writeback_credit, window);
+			spin_unlock_irqrestore(&e->lock, flags);
 		} else if (++misses > e->nr_candidates) {
 			break;
 		}
@@ -356,14 +363,18 @@ void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 
 void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts)
 {
-	u64 per_second = (u64)e->config.writeback_rate * 2;
+	unsigned long flags;
+	u64 per_second;
 
+	spin_lock_irqsave(&e->lock, flags);
+	per_second = (u64)e->config.writeback_rate * 2;
 	e->writeback_credit = min(e->writeback_credit + div_u64(per_second * ms, 1000), per_second);
-	WRITE_ONCE(e->writeback_paused, false);
+	e->writeback_paused = false;
+	spin_unlock_irqrestore(&e->lock, flags);
 	writeback_kick(e, acts);
 	/* Whoever still finds nothing clean to evict says so again. */
 	WRITE_ONCE(e->writeback_urgent, false);
-	WRITE_ONCE(e->foreground, 0);
+	WRITE_ONCE(e->foreground, false);
 }
 
 void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool on,
@@ -373,9 +384,9 @@ void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool 
 
 	spin_lock_irqsave(&e->lock, flags);
 	if (v)
-		v->draining = on;
+		WRITE_ONCE(v->draining, on);
 	else
-		e->draining = on;
+		WRITE_ONCE(e->draining, on);
 	spin_unlock_irqrestore(&e->lock, flags);
 	writeback_kick(e, acts);
 }
