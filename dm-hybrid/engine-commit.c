@@ -59,18 +59,29 @@ void origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user)
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
-/* Does anything of @v live only in the cache's volatile memory or in RAM? */
-static bool needs_commit(const struct hybrid_volume *v)
+/*
+ * Does anything of @v live only in the cache's volatile memory or in RAM?  Both
+ * notes of one moment: a commit moves what they say from one to the other.
+ */
+static bool needs_commit(struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	return READ_ONCE(v->cache_written) || READ_ONCE(v->cache_flushing);
+	unsigned long flags;
+	bool needed;
+
+	spin_lock_irqsave(&e->lock, flags);
+	needed = READ_ONCE(v->cache_written) || v->cache_flushing;
+	spin_unlock_irqrestore(&e->lock, flags);
+	return needed;
 }
 
 static void commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
 			       struct hybrid_actions *acts)
 {
-	if (READ_ONCE(e->failed) && needs_commit(io->volume))
+	bool needed = needs_commit(e, io->volume);
+
+	if (READ_ONCE(e->failed) && needed)
 		complete_io(io, -EIO, acts);
-	else if (needs_commit(io->volume))
+	else if (needed)
 		join_commit(e, io, acts);
 	else
 		complete_io(io, 0, acts);
@@ -159,7 +170,7 @@ void meta_kick_locked(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_op *op = &e->meta_op;
 
-	if (e->meta_state != META_IDLE || !e->loaded)
+	if (READ_ONCE(e->meta_state) != META_IDLE || !READ_ONCE(e->loaded))
 		return;
 	WRITE_ONCE(e->meta_state, META_WORK);
 	op->type = HYBRID_OP_WORK;
@@ -290,7 +301,7 @@ static bool closable(struct hybrid_engine *e, struct hybrid_set *s, u32 region)
 
 	if ((s->must | s->lazy | s->wanted) & BIT_ULL(region))
 		return false;
-	if (!e->stopping && ((s->recent | s->aged) & BIT_ULL(region)))
+	if (!READ_ONCE(e->stopping) && ((s->recent | s->aged) & BIT_ULL(region)))
 		return false;
 	for (; i < end; i++) {
 		if (s->flags[i] & BLOCK_BUSY)
@@ -423,6 +434,8 @@ static void cache_written_to_flushing(struct hybrid_engine *e)
 		WRITE_ONCE(v->cache_flushing, true);
 		WRITE_ONCE(v->cache_written, false);
 	}
+	/* Taken before the marks are looked at; pairs with note_cache_written(). */
+	smp_mb();
 }
 
 /* Everything moved above is durable now; or (@again) not all of it will be. */

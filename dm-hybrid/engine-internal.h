@@ -103,7 +103,7 @@ struct hybrid_volume {
 	atomic_t nr_cached;
 	bool draining;			/* asked for, or a mode switch */
 	struct list_head open_link;	/* of open_volumes */
-	bool cache_written;		/* since the last flush of the cache device */
+	bool cache_written;		/* since the last flush: note_cache_written() */
 	bool cache_flushing;		/* the present commit makes that durable */
 	/* A write that ended in epoch n is covered by a flush that began at n or later. */
 	u64 epoch, last_write, flushed;
@@ -140,7 +140,7 @@ struct hybrid_volume {
 };
 
 struct hybrid_readers {
-	u64 enter[2], leave[2];
+	unsigned long enter[2], leave[2];	/* read whole by other CPUs */
 };
 
 enum meta_state {
@@ -227,7 +227,7 @@ struct hybrid_engine {
 	u64 writeback_cursor;
 	u64 writeback_credit;		/* sectors, with a rate limit */
 	u32 nr_active_writebacks;
-	u64 foreground;			/* I/Os of the last interval */
+	bool foreground;		/* I/Os in this interval; READ_ONCE without the lock */
 
 	atomic_t nr_dirty, nr_jdirty;
 	u32 nr_ranges;			/* discards in flight, all volumes */
@@ -277,6 +277,14 @@ static inline void complete_io(struct hybrid_io *io, int error, struct hybrid_ac
 	io->op.type = HYBRID_OP_COMPLETE;
 	io->op.io = io;
 	act(acts, &io->op);
+}
+
+/* A user's flush must wait for a commit.  Called after what must be recorded was marked. */
+static inline void note_cache_written(struct hybrid_volume *v)
+{
+	/* The commit that takes the note finds the mark; pairs with cache_written_to_flushing(). */
+	smp_mb();
+	WRITE_ONCE(v->cache_written, true);
 }
 
 static inline u64 block_mask(const struct hybrid_engine *e, const struct hybrid_set *s,
@@ -348,7 +356,10 @@ bool write_in_flight(const struct hybrid_set *s, u64 key, u64 mask);
 /* engine-job.c */
 int jobs_create(struct hybrid_engine *e);
 void jobs_destroy(struct hybrid_engine *e);
-/* NULL: all are in use; then @io, if there is one, runs again when one is free. */
+/*
+ * NULL: all are in use; then @io, if there is one, runs again when one is free.
+ * None for a writeback that may not begin now.
+ */
 struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type,
 			   struct hybrid_volume *v, struct hybrid_io *io);
 void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts);

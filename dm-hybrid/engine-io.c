@@ -394,7 +394,7 @@ static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	/* Nothing can make a write durable under a record that will never end. */
 	if (io->fua && READ_ONCE(v->flush_error) &&
 	    (io->to_origin & block_mask(e, s, MASK_JDIRTY, i))) {
-		complete_io(io, v->flush_error, acts);
+		complete_io(io, READ_ONCE(v->flush_error), acts);
 		return true;
 	}
 	if ((io->to_origin || (replaced_granules(e, s, i) & io->mask)) &&
@@ -690,7 +690,8 @@ enum hybrid_map_result hybrid_engine_map(struct hybrid_engine *e, struct hybrid_
 	prepare(e, io);
 	if (io->type == HYBRID_IO_READ && read_hit(e, io))
 		return HYBRID_MAP_REMAP;
-	WRITE_ONCE(e->foreground, e->foreground + 1);
+	if (!READ_ONCE(e->foreground))
+		WRITE_ONCE(e->foreground, true);
 	return route(e, io, acts) == ROUTE_REMAP ? HYBRID_MAP_REMAP : HYBRID_MAP_TAKEN;
 }
 
@@ -736,10 +737,8 @@ static void write_applied(struct hybrid_engine *e, struct hybrid_set *s, struct 
 
 	if (io->to_origin)
 		s->stamp[i] = (u32)READ_ONCE(io->volume->last_write);
-	if (cache_ok && newly) {
+	if (cache_ok)
 		valid |= newly;
-		WRITE_ONCE(io->volume->cache_written, true);
-	}
 	if (cache_ok && origin_ok)
 		valid |= both & ~dirty;
 	set_put_mask(&e->map, s, MASK_VALID, i, valid);
@@ -750,6 +749,8 @@ static void write_applied(struct hybrid_engine *e, struct hybrid_set *s, struct 
 		mark_must(e, io->set, i);
 	else if (set_unrecorded(&e->map, s, i))
 		mark_lazy(e, io->set, i);
+	if (cache_ok && newly)
+		note_cache_written(io->volume);
 	/* Nothing came of it: give the block back. */
 	if (!valid && !(s->flags[i] & (BLOCK_JMAPPED | BLOCK_BUSY)) &&
 	    !write_in_flight(s, io->key, e->map.granules))

@@ -290,7 +290,7 @@ static void drop_granules(struct hybrid_engine *e, struct hybrid_io *io, int err
 			mark_must(e, io->set, i);
 		/* The user's next flush makes this final; clean granules' region is open. */
 		if (ends)
-			WRITE_ONCE(io->volume->cache_written, true);
+			note_cache_written(io->volume);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
 }
