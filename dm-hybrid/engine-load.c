@@ -432,8 +432,8 @@ static int start(struct hybrid_engine *e, const char **why)
 		*why = "the cache device cannot be written";
 		return r;
 	}
-	e->stopping = false;
-	e->loaded = true;
+	WRITE_ONCE(e->stopping, false);
+	WRITE_ONCE(e->loaded, true);
 	return 0;
 }
 
@@ -503,8 +503,8 @@ int hybrid_engine_restart(struct hybrid_engine *e, const char **why)
 	r = start(e, why);
 	if (r) {
 		/* The device died meanwhile: its volumes go on without it (P5). */
-		e->stopping = false;
-		e->loaded = true;
+		WRITE_ONCE(e->stopping, false);
+		WRITE_ONCE(e->loaded, true);
 		WRITE_ONCE(e->failed, true);
 	}
 	return r;

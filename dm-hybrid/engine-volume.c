@@ -153,9 +153,8 @@ void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wan
 	spin_unlock_irqrestore(&e->lock, flags);
 	/* Became so meanwhile: run it again from a fresh start. */
 	if (ready) {
-		io->op.type = HYBRID_OP_WORK;
+		op_begin(&io->op, HYBRID_OP_WORK, false, NULL, rerun_op);
 		io->op.io = io;
-		io->op.done = rerun_op;
 		act(acts, &io->op);
 	}
 }
@@ -464,8 +463,8 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	if (v->flush_error)
 		distrust_origin(e, v);
 	spin_lock_irqsave(&e->lock, flags);
-	v->open = true;
-	v->suspended = false;
+	WRITE_ONCE(v->open, true);
+	WRITE_ONCE(v->suspended, false);
 	v->flush_error = 0;
 	/* A mode that keeps nothing dirty gets rid of what there is (S14). */
 	v->draining = v->mode != HYBRID_MODE_WRITEBACK;
@@ -518,7 +517,7 @@ int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v)
 	if (!r)
 		r = clear_dirty_flag(v);
 	spin_lock_irqsave(&e->lock, flags);
-	v->open = false;
+	WRITE_ONCE(v->open, false);
 	v->cache_written = false;
 	v->cache_flushing = false;
 	e->nr_open--;
@@ -534,7 +533,7 @@ bool hybrid_volume_suspend(struct hybrid_engine *e, struct hybrid_volume *v,
 	bool done;
 
 	spin_lock_irqsave(&e->lock, flags);
-	v->suspended = true;
+	WRITE_ONCE(v->suspended, true);
 	done = !v->nr_jobs && !v->flush_busy && !v->sb_busy;
 	spin_unlock_irqrestore(&e->lock, flags);
 	return done;
@@ -543,7 +542,11 @@ bool hybrid_volume_suspend(struct hybrid_engine *e, struct hybrid_volume *v,
 void hybrid_volume_resume(struct hybrid_engine *e, struct hybrid_volume *v,
 			  struct hybrid_actions *acts)
 {
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(v->suspended, false);
+	spin_unlock_irqrestore(&e->lock, flags);
 	writeback_kick(e, acts);
 }
 
@@ -712,7 +715,7 @@ void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u3
 		e->cp_wanted = true;
 		meta_kick_locked(e, acts);
 	}
-	v->draining = mode != HYBRID_MODE_WRITEBACK;
+	WRITE_ONCE(v->draining, mode != HYBRID_MODE_WRITEBACK);
 	spin_unlock_irqrestore(&e->lock, flags);
 	writeback_kick(e, acts);
 }
@@ -742,14 +745,14 @@ void hybrid_volume_status(struct hybrid_engine *e, struct hybrid_volume *v,
 	int cpu, c;
 
 	memset(st, 0, sizeof(*st));
-	st->degraded = e->failed;
-	st->draining = (v->draining || e->draining) &&
+	st->degraded = READ_ONCE(e->failed);
+	st->draining = (READ_ONCE(v->draining) || READ_ONCE(e->draining)) &&
 		       (atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty));
-	st->mode = v->mode;
-	st->cutoff = v->cutoff;
+	st->mode = READ_ONCE(v->mode);
+	st->cutoff = READ_ONCE(v->cutoff);
 	st->dirty = max(atomic_read(&v->nr_dirty), atomic_read(&v->nr_jdirty));
 	st->cached = atomic_read(&v->nr_cached);
 	for_each_possible_cpu(cpu)
 		for (c = 0; c < HYBRID_NR_COUNTERS; c++)
-			st->counter[c] += per_cpu_ptr(v->counters, cpu)->c[c];
+			st->counter[c] += READ_ONCE(per_cpu_ptr(v->counters, cpu)->c[c]);
 }

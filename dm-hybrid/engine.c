@@ -183,7 +183,7 @@ void epoch_leave(struct hybrid_engine *e, u32 phase)
 
 static bool phase_empty(struct hybrid_engine *e, u32 phase)
 {
-	u64 enter = 0, leave = 0;
+	unsigned long enter = 0, leave = 0;
 	int cpu;
 
 	/* Leaves first: a reader counted there was counted entering, too. */
@@ -204,7 +204,7 @@ static bool phase_empty(struct hybrid_engine *e, u32 phase)
 void grace_poll(struct hybrid_engine *e)
 {
 	if (!e->grace_stage) {
-		if (!e->grace_wanted)
+		if (!READ_ONCE(e->grace_wanted))
 			return;
 		WRITE_ONCE(e->grace_wanted, false);
 		WRITE_ONCE(e->grace_started, e->grace_started + 1);
@@ -242,18 +242,19 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 {
 	u64 passed;
 
-	if (!e->loaded)
+	if (!READ_ONCE(e->loaded))
 		return false;
 	passed = e->now ? now_ms - e->now : 0;
 	e->now = now_ms;
 	reclaim(e);
 	writeback_tick(e, passed, acts);
-	if (!READ_ONCE(e->failed) && now_ms - e->last_interval >= e->config.commit_interval) {
+	if (!READ_ONCE(e->failed) &&
+	    now_ms - e->last_interval >= READ_ONCE(e->config.commit_interval)) {
 		e->last_interval = now_ms;
 		lazy_interval(e, acts);
 	}
-	return unrecorded_left(e) || atomic_read(&e->nr_dirty) || e->grace_wanted ||
-	       e->nr_busy_jobs;
+	return unrecorded_left(e) || atomic_read(&e->nr_dirty) || READ_ONCE(e->grace_wanted) ||
+	       READ_ONCE(e->nr_busy_jobs);
 }
 
 void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,
@@ -263,7 +264,7 @@ void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,
 	bool failed;
 
 	spin_lock_irqsave(&e->lock, flags);
-	failed = e->failed || !e->loaded;
+	failed = READ_ONCE(e->failed) || !e->loaded;
 	if (!failed) {
 		list_add_tail(&w->link, &e->cp_waiters);
 		e->cp_wanted = true;
@@ -290,21 +291,21 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 	bool busy;
 
 	spin_lock_irqsave(&e->lock, flags);
-	e->stopping = true;
-	e->draining = false;
-	busy = e->nr_busy_jobs || e->meta_state != META_IDLE || e->writeback_queued;
+	WRITE_ONCE(e->stopping, true);
+	WRITE_ONCE(e->draining, false);
+	busy = e->nr_busy_jobs || READ_ONCE(e->meta_state) != META_IDLE || e->writeback_queued;
 	list_for_each_entry(v, &e->open_volumes, open_link)
 		busy |= v->flush_busy || v->sb_busy;
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (busy)
 		return false;
-	if (e->failed || !e->loaded) {
-		e->loaded = false;
+	if (READ_ONCE(e->failed) || !e->loaded) {
+		WRITE_ONCE(e->loaded, false);
 		return true;
 	}
 	reclaim(e);
 	if (e->is_clean && e->cp_clean) {
-		e->loaded = false;
+		WRITE_ONCE(e->loaded, false);
 		return true;
 	}
 	if (unrecorded_left(e) && !e->stop_tried) {
@@ -357,9 +358,9 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	u32 set;
 
 	memset(st, 0, sizeof(*st));
-	st->failed = e->failed;
+	st->failed = READ_ONCE(e->failed);
 	st->dirty = max(atomic_read(&e->nr_dirty), atomic_read(&e->nr_jdirty));
-	st->draining = e->draining && st->dirty;
+	st->draining = READ_ONCE(e->draining) && st->dirty;
 	st->block_sectors = e->g->block_sectors;
 	st->granule_sectors = e->g->granule_sectors;
 	st->blocks = e->g->nr_blocks;
