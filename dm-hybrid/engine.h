@@ -7,7 +7,7 @@
  *
  * Context: every function may be called from any context, interrupts included,
  * on any CPU at the same time, unless its comment says "blocking".  None sleeps
- * or allocates memory, but those.
+ * or allocates memory, but those.  One tick at a time.
  *
  * Units: sectors of 512 bytes.  Sectors of a volume count from its first, those
  * of operations from the start of the device.

@@ -4,7 +4,7 @@
 
 check   fresh seeds for SIM_SECONDS (285): mode C to LENGTH (3) and the loops of
         failing allocations and requests first, then modes A and B, each without
-        and with faults and events; never more than SEEDS seeds in all.
+        and with faults and events, and with calls that overlap; never more than SEEDS seeds in all.
         SEED= is the first one, MODE= selects (of "A B C loop").
 long    towards STATES (1e9) crash states, with mode C to length 4, by gcc and
         clang, -O2, -O3 and with sanitizers.  It can be interrupted at any time
@@ -39,6 +39,8 @@ VARIANTS = {
 }
 OPTIONS = [[], ["--faults"], ["--events"], ["--faults", "--events"]]
 SWARM = [(mode, options) for options in OPTIONS for mode in "AB"]
+# Several CPUs, by a build of its own: make interleave.
+INTERLEAVED = [("A", ["--interleave"]), ("B", ["--interleave"]), ("A", ["--interleave", "--faults"])]
 COUNTS = ("seeds", "sequences", "runs", "crash_states", "violations")
 
 
@@ -126,7 +128,8 @@ class Campaign:
 def swarm(sim, seed, sizes, kinds):
     """Without end, @sizes[mode] seeds at a time."""
     for mode, options in itertools.cycle(kinds):
-        yield None, [sim, "--mode", mode, "--seed", seed, "--count", sizes[mode], *options]
+        binary = BUILD / "sim-interleave" / "sim" if "--interleave" in options else sim
+        yield None, [binary, "--mode", mode, "--seed", seed, "--count", sizes[mode], *options]
         seed += sizes[mode]
 
 
@@ -146,7 +149,7 @@ def check(sim):
                   for i in range(0, 30, 3) for loop in ("alloc", "io")]
     campaign.work((None, [sim, *unit]) for unit in units)
     sizes = {"A": 250, "B": 50}
-    kinds = [(mode, options) for mode, options in SWARM if mode in modes]
+    kinds = [(mode, options) for mode, options in SWARM + INTERLEAVED if mode in modes]
     if seeds:
         sizes = dict.fromkeys(sizes, min(20, max(1, seeds // CORES)))
         kinds_left = -(-seeds // sizes["A"])

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "sim.h"
+#include "fibers.h"
 #include "coverage.h"
 
 /* ---- The state of the disks ------------------------------------------------- */
@@ -321,6 +322,7 @@ static void copy_world(struct world *b, struct world *w, u32 sample)
 	b->p.cut_every = 0;
 	b->crashed = false;
 	b->blocking = false;
+	b->ticking = false;
 	b->crash_at = SIM_NEVER;
 	b->deaths++;
 	b->doing = 0;
@@ -338,6 +340,7 @@ static void copy_world(struct world *b, struct world *w, u32 sample)
 		branch_volume[i] = *w->vol[i];
 		branch_volume[i].v = NULL;
 		branch_volume[i].ios = 0;
+		branch_volume[i].calls = 0;
 		branch_volume[i].suspended = false;
 		b->vol[i] = &branch_volume[i];
 	}
@@ -385,9 +388,11 @@ void crash_explore_one(struct world *w, u32 sample, enum crash_kind kind,
 	struct mark mark = arena_mark(&sim_arena);
 	size_t undo = undo_mark();
 	u64 now = sim_now;
+	bool fibers;
 	u32 i;
 
 	undo_on = true;
+	fibers = fibers_stop();
 	copy_world(b, w, sample);
 	if (sim_trace)
 		fprintf(stderr, "    | crash state %u at change %llu\n", sample,
@@ -421,6 +426,7 @@ void crash_explore_one(struct world *w, u32 sample, enum crash_kind kind,
 out:
 	undo_to(undo);
 	undo_on = false;
+	fibers_go_on(fibers);
 	arena_release(&sim_arena, mark);
 	sim_now = now;
 }

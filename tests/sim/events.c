@@ -2,7 +2,15 @@
 /* What happens while the engine runs: drawn from the seed, one at a time. */
 #include "sim.h"
 #include "coverage.h"
+#include "fibers.h"
 #include "script.h"
+
+/* What an admin asks of the engine. */
+struct request {
+	struct volume *vol;	/* or NULL: the pool */
+	u64 what;
+	struct hybrid_waiter *waiter;
+};
 
 static struct volume *pick_volume(struct world *w)
 {
@@ -86,17 +94,40 @@ static void user_event(struct world *w, enum event ev)
 	user_io(w, ev, vol, sector, count);
 }
 
-void set_mode(struct world *w, struct volume *vol, u32 mode)
+static void request(struct world *w, void (*fn)(struct world *w, void *arg),
+		    const struct request *r)
 {
+	if (r->vol)
+		r->vol->calls++;
+	fiber_call(w, fn, r, sizeof(*r));
+}
+
+static void carry_request(struct world *w, const struct request *r, struct hybrid_actions *acts)
+{
+	world_carry(w, acts);
+	if (r->vol)
+		r->vol->calls--;
+}
+
+static void call_mode(struct world *w, void *arg)
+{
+	struct request *r = arg;
 	struct hybrid_actions acts;
 
-	script_log(w, EV_MODE, vol, 0, mode);
 	hybrid_actions_init(&acts);
+	hybrid_volume_set_mode(w->e, r->vol->v, r->what, &acts);
+	carry_request(w, r, &acts);
+}
+
+void set_mode(struct world *w, struct volume *vol, u32 mode)
+{
+	struct request r = { .vol = vol, .what = mode };
+
+	script_log(w, EV_MODE, vol, 0, mode);
 	trace(w, 11, vol->id, mode, "mode of volume %u: %u", vol->id, mode);
 	vol->ever_writeback |= mode == HYBRID_MODE_WRITEBACK;
 	vol->info.mode = mode;
-	hybrid_volume_set_mode(w->e, vol->v, mode, &acts);
-	world_carry(w, &acts);
+	request(w, call_mode, &r);
 }
 
 static void mode_event(struct world *w)
@@ -108,15 +139,23 @@ static void mode_event(struct world *w)
 		set_mode(w, vol, mode);
 }
 
-void drain(struct world *w, struct volume *vol, bool on)
+static void call_drain(struct world *w, void *arg)
 {
+	struct request *r = arg;
 	struct hybrid_actions acts;
 
-	script_log(w, EV_DRAIN, vol, 0, on);
 	hybrid_actions_init(&acts);
+	hybrid_engine_drain(w->e, r->vol ? r->vol->v : NULL, r->what, &acts);
+	carry_request(w, r, &acts);
+}
+
+void drain(struct world *w, struct volume *vol, bool on)
+{
+	struct request r = { .vol = vol, .what = on };
+
+	script_log(w, EV_DRAIN, vol, 0, on);
 	trace(w, 12, vol ? vol->id : 9999, on, "drain %d", on);
-	hybrid_engine_drain(w->e, vol ? vol->v : NULL, on, &acts);
-	world_carry(w, &acts);
+	request(w, call_drain, &r);
 }
 
 static void drain_event(struct world *w)
@@ -126,16 +165,24 @@ static void drain_event(struct world *w)
 	drain(w, vol, rng_below(&w->rng, 3));
 }
 
-void evict_sector(struct world *w, struct volume *vol, u64 sector)
+static void call_evict(struct world *w, void *arg)
 {
+	struct request *r = arg;
 	struct hybrid_actions acts;
 
-	script_log(w, EV_EVICT, vol, sector, 0);
 	hybrid_actions_init(&acts);
+	hybrid_engine_evict(w->e, r->vol->v, to_oblock(r->what), &acts);
+	carry_request(w, r, &acts);
+}
+
+void evict_sector(struct world *w, struct volume *vol, u64 sector)
+{
+	struct request r = { .vol = vol, .what = sector / w->p.block_sectors };
+
+	script_log(w, EV_EVICT, vol, sector, 0);
 	trace(w, 13, vol->id, sector, "evict volume %u block %llu", vol->id,
 	      (unsigned long long)sector / w->p.block_sectors);
-	hybrid_engine_evict(w->e, vol->v, to_oblock(sector / w->p.block_sectors), &acts);
-	world_carry(w, &acts);
+	request(w, call_evict, &r);
 }
 
 static void evict_event(struct world *w)
@@ -154,17 +201,25 @@ static void nobody_waits(struct hybrid_waiter *waiter)
 {
 }
 
+static void call_checkpoint(struct world *w, void *arg)
+{
+	struct request *r = arg;
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	hybrid_engine_checkpoint(w->e, r->waiter, &acts);
+	carry_request(w, r, &acts);
+}
+
 static void checkpoint_event(struct world *w)
 {
 	struct hybrid_waiter *waiter = arena_alloc(&sim_arena, sizeof(*waiter));
-	struct hybrid_actions acts;
+	struct request r = { .waiter = waiter };
 
 	memset(waiter, 0, sizeof(*waiter));
 	waiter->done = nobody_waits;
-	hybrid_actions_init(&acts);
 	trace(w, 14, 0, 0, "checkpoint");
-	hybrid_engine_checkpoint(w->e, waiter, &acts);
-	world_carry(w, &acts);
+	request(w, call_checkpoint, &r);
 }
 
 bool quiet(struct world *w, struct volume *vol)
@@ -172,7 +227,7 @@ bool quiet(struct world *w, struct volume *vol)
 	u32 ticks = 0;
 
 	vol->closing = true;
-	while (vol->ios && !w->crashed && !w->stop) {
+	while ((vol->ios || vol->calls) && !w->crashed && !w->stop) {
 		if (world_step(w)) {
 			DURING(w, PHASE_SUSPEND, (other_events(w), 0));
 			continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--rot] [--events]
- *     [--hash] [--keep-going] [--no-linter] [--limit S] [--table]
+ *     [--hash] [--keep-going] [--no-linter] [--limit S] [--table] [--interleave]
  * sim --loop alloc|io [--nth N] ...
  * sim --mode C [--length L] [--part I/N] [--time S]
  * sim --seed N ... --record|--shrink
@@ -10,7 +10,7 @@
  * Runs the seeds N ... N + M - 1, or as many as S seconds allow.  The last line
  * counts; the exit code is 1 if a promise or a rule was broken.  --limit: a seed
  * that takes more CPU seconds than that never ends.  --table: which faults
- * happened in which phases.
+ * happened in which phases.  --interleave: engine calls overlap, as on several CPUs.
  *
  * --loop: a short run of each seed again and again, in which the first, the second,
  * ... allocation (request to a device) fails; with --nth, only the N-th.  -N: and
@@ -29,6 +29,7 @@
 
 #include "sim.h"
 #include "coverage.h"
+#include "fibers.h"
 #include "script.h"
 
 u64 sim_seeds, sim_crash_states;
@@ -51,6 +52,7 @@ static const struct option options[] = {
 	{ "loop", required_argument, NULL, 'L' },
 	{ "nth", required_argument, NULL, 'N' },
 	{ "table", no_argument, NULL, 'T' },
+	{ "interleave", no_argument, NULL, 'i' },
 	{ "script", required_argument, NULL, 'p' },
 	{ "record", no_argument, NULL, 'r' },
 	{ "shrink", no_argument, NULL, 'S' },
@@ -132,6 +134,9 @@ static bool parse(int argc, char **argv)
 		case 'l':
 			sim_lint = false;
 			break;
+		case 'i':
+			sim_interleave = true;
+			break;
 		case 'k':
 			opt.keep_going = true;
 			break;
@@ -176,9 +181,10 @@ static void report(u64 seed, u64 hash, u64 violations_before)
 		printf("seed=%llu hash=%016llx\n", (unsigned long long)seed,
 		       (unsigned long long)hash);
 	if (sim_violations != violations_before)
-		fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s%s --trace\n", opt.mode,
+		fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s%s%s --trace\n", opt.mode,
 			(unsigned long long)seed, sim_faults ? " --faults" : "",
-			sim_events ? " --events" : "", sim_rot ? " --rot" : "");
+			sim_events ? " --events" : "", sim_rot ? " --rot" : "",
+			sim_interleave ? " --interleave" : "");
 }
 
 static bool go_on(void)
@@ -247,6 +253,10 @@ int main(int argc, char **argv)
 	start = seconds();
 	if (!parse(argc, argv))
 		return 2;
+	if (sim_interleave && (!fibers_built() || opt.script || opt.record || opt.shrink)) {
+		fprintf(stderr, "--interleave: for seeds, and a sim built by make interleave\n");
+		return 2;
+	}
 	signal(SIGABRT, died);
 	signal(SIGSEGV, died);
 	signal(SIGBUS, died);

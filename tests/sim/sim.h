@@ -347,6 +347,7 @@ struct volume {
 	bool ever_writeback;
 	bool suspended;		/* no I/O of the engine's own to the origin */
 	u32 ios;
+	u32 calls;		/* of the engine on its behalf, that have not returned */
 };
 
 /* A user's I/O. */
@@ -424,6 +425,7 @@ struct world {
 	u64 ms;
 	bool branch;			/* a crash state: in order, no linter */
 	bool blocking;			/* inside a blocking call */
+	bool ticking;
 	u8 doing;			/* enum sim_phase of a call under way, 0: none */
 	u32 deaths;			/* since the last clean stop */
 	u32 crash_phases;		/* when crashed was set */

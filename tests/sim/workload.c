@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sim.h"
+#include "fibers.h"
 #include "coverage.h"
 #include "script.h"
 
@@ -756,6 +757,7 @@ static void end(struct world *w, struct mark mark, u64 *hash)
 		linter_free(w->lint);
 	*hash = w->hash;
 	free_world(w);
+	fibers_stop();
 	arena_release(&sim_arena, mark);
 	sim_world = NULL;
 }
@@ -767,8 +769,10 @@ void run_seed(u64 seed, char mode, u64 *hash)
 
 	w->rng.state = rng_next(&w->rng);	/* streams of neighbours do not overlap */
 	w->brng = rng_fork(&w->rng, 1);
+	fibers_begin(w);
 	draw_profile(&w->p, seed, mode, &w->rng);
 	faults_draw(w);
+	fibers_profile(w);
 	script_begin(w);
 	format(w);
 	script_volumes(w);

@@ -9,6 +9,7 @@
 #include "sim.h"
 #include "script.h"
 #include "coverage.h"
+#include "fibers.h"
 
 bool sim_trace;
 u64 sim_violations, sim_ios;
@@ -388,8 +389,11 @@ void world_carry(struct world *w, struct hybrid_actions *acts)
 {
 	struct hybrid_op *op;
 
-	while (!w->crashed && !w->stop && (op = hybrid_actions_pop(acts)))
+	while (!w->crashed && !w->stop && !list_empty(&acts->list)) {
+		fiber_pause();
+		op = hybrid_actions_pop(acts);
 		carry(w, op);
+	}
 }
 
 /* ---- Ends ------------------------------------------------------------------ */
@@ -418,13 +422,35 @@ static void request_ended(struct world *w, struct dreq *r)
 	end_action(w, a);
 }
 
+static void call_done(struct world *w, void *arg)
+{
+	struct action *a = *(struct action **)arg;
+	struct hybrid_actions acts;
+	struct uio *u = a->uio;
+
+	hybrid_actions_init(&acts);
+	if (u) {
+		int error = a->error_cache ? a->error_cache : a->error_origin;
+
+		u->user_op = false;
+		if (hybrid_engine_io_done(w->e, &u->io, error, &acts))
+			end_uio(w, u, u->io.error);
+	} else {
+		a->op->error_cache = a->error_cache;
+		a->op->error_origin = a->error_origin;
+		hybrid_engine_op_done(w->e, a->op, &acts);
+	}
+	world_carry(w, &acts);
+	if (u)
+		u->vol->calls--;
+	world_check(w);
+}
+
 /* Tell the engine that an action ended. */
 void world_tell(struct world *w, struct action *a)
 {
-	struct hybrid_actions acts;
 	struct hybrid_op *op = a->op;
 
-	hybrid_actions_init(&acts);
 	list_del(&a->link);
 	w->nr_ready--;
 	w->nr_actions--;
@@ -436,31 +462,26 @@ void world_tell(struct world *w, struct action *a)
 		*a->finished = true;
 		return;
 	}
-	if (a->uio) {
-		struct uio *u = a->uio;
-		int error = a->error_cache ? a->error_cache : a->error_origin;
-
-		u->user_op = false;
-		if (hybrid_engine_io_done(w->e, &u->io, error, &acts))
-			end_uio(w, u, u->io.error);
-	} else {
-		op->error_cache = a->error_cache;
-		op->error_origin = a->error_origin;
-		hybrid_engine_op_done(w->e, op, &acts);
-	}
-	world_carry(w, &acts);
-	world_check(w);
+	if (a->uio)
+		a->uio->vol->calls++;
+	fiber_call(w, call_done, &a, sizeof(a));
 }
 
 void world_check(struct world *w)
 {
 	const char *why;
+	bool fibers;
 
 	if (w->stop || w->crashed || !w->e)
 		return;
 	if (w->branch && rng_below(&w->rng, 32))
 		return;
+	/* Under a lock nothing need agree. */
+	if (fibers_locked())
+		return;
+	fibers = fibers_stop();
 	why = hybrid_engine_check(w->e);
+	fibers_go_on(fibers);
 	if (why)
 		violation(w, "check", "%s", why);
 }
@@ -538,14 +559,27 @@ static void end_uio(struct world *w, struct uio *u, int error)
 	}
 }
 
+static void call_map(struct world *w, void *arg)
+{
+	struct uio *u = *(struct uio **)arg;
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	if (hybrid_engine_map(w->e, &u->io, &acts) == HYBRID_MAP_REMAP) {
+		fiber_pause();
+		carry(w, &u->io.op);
+	}
+	world_carry(w, &acts);
+	u->vol->calls--;
+	world_check(w);
+}
+
 void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type, u64 sector,
 		  u32 count, bool fua)
 {
-	struct hybrid_actions acts;
 	struct uio *u = arena_alloc(&sim_arena, sizeof(*u));
 	u32 i;
 
-	hybrid_actions_init(&acts);
 	memset(u, 0, sizeof(*u));
 	/* Nothing of an io but what its init sets may be relied on */
 	memset(&u->io, 0xa5, sizeof(u->io));
@@ -570,10 +604,8 @@ void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type,
 			      type == HYBRID_IO_ZEROES, type == HYBRID_IO_DISCARD);
 	trace(w, T_IO, sector, count << 8 | type, "io v%u %s %llu+%u%s v%u", vol->id,
 	      io_name[type], (unsigned long long)sector, count, fua ? " fua" : "", u->version);
-	if (hybrid_engine_map(w->e, &u->io, &acts) == HYBRID_MAP_REMAP)
-		carry(w, &u->io.op);
-	world_carry(w, &acts);
-	world_check(w);
+	vol->calls++;
+	fiber_call(w, call_map, &u, sizeof(u));
 }
 
 void world_read_block(struct world *w, struct volume *vol, u64 b)
@@ -707,7 +739,7 @@ bool world_plain_step(struct world *w)
 
 bool world_step(struct world *w)
 {
-	u32 devs = nr_inflight(w), n, k;
+	u32 devs = nr_inflight(w), ready, n, k;
 	struct action *a;
 
 	if (w->crashed || w->stop)
@@ -716,13 +748,16 @@ bool world_step(struct world *w)
 		return world_plain_step(w);
 	if (script_play)
 		return script_step(w);
-	if (!devs && !w->nr_ready)
+	if (fiber_step(w, devs + w->nr_ready))
+		return true;
+	ready = fibers_room() ? w->nr_ready : 0;
+	if (!devs && !ready)
 		return false;
-	if (rng_below(&w->rng, devs + w->nr_ready) < devs) {
+	if (rng_below(&w->rng, devs + ready) < devs) {
 		device_step(w);
 		return true;
 	}
-	n = rng_below(&w->rng, w->nr_ready);
+	n = rng_below(&w->rng, ready);
 	k = n;
 	shim_cpu = rng_below(&w->rng, SHIM_NR_CPUS);
 	list_for_each_entry(a, &w->ready, link)
@@ -744,18 +779,26 @@ void world_idle(struct world *w)
 		}
 }
 
-void world_tick(struct world *w, u32 ms)
+static void call_tick(struct world *w, void *arg)
 {
 	struct hybrid_actions acts;
 
-	if (w->crashed || w->stop)
-		return;
 	hybrid_actions_init(&acts);
-	w->ms += ms;
-	trace(w, T_TICK, w->ms, 0, "tick %llu", (unsigned long long)w->ms);
-	hybrid_engine_tick(w->e, w->ms, &acts);
+	hybrid_engine_tick(w->e, *(u64 *)arg, &acts);
 	world_carry(w, &acts);
+	w->ticking = false;
 	world_check(w);
+}
+
+void world_tick(struct world *w, u32 ms)
+{
+	/* The one call that never overlaps with itself */
+	if (w->crashed || w->stop || w->ticking)
+		return;
+	w->ms += ms;
+	w->ticking = true;
+	trace(w, T_TICK, w->ms, 0, "tick %llu", (unsigned long long)w->ms);
+	fiber_call(w, call_tick, &w->ms, sizeof(w->ms));
 }
 
 static void report_stuck(struct world *w)
@@ -909,12 +952,15 @@ void world_drop(struct world *w)
 	for (i = 0; i < w->nr_vol; i++) {
 		w->vol[i]->v = NULL;
 		w->vol[i]->ios = 0;
+		w->vol[i]->calls = 0;
 		w->vol[i]->closing = false;
 		w->vol[i]->suspended = false;
 	}
 	heap_drop(&w->heap);
 	w->crashed = false;
+	w->ticking = false;
 	w->crash_at = SIM_NEVER;
+	fibers_drop(w);
 }
 
 /* Make an engine and load the pool. */

@@ -4,12 +4,15 @@
 
 #include <linux/bitops.h>
 
-/* First bit from @from on whose value is @value, or @size. */
+/*
+ * First bit from @from on whose value is @value, or @size.  Bits may change
+ * meanwhile: who looks without a lock stands that.
+ */
 static inline unsigned long shim_find(const unsigned long *p, unsigned long size,
 				      unsigned long from, bool value)
 {
 	while (from < size) {
-		unsigned long w = p[BIT_WORD(from)];
+		unsigned long w = READ_ONCE(p[BIT_WORD(from)]);
 
 		if (!value)
 			w = ~w;

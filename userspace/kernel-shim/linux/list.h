@@ -13,14 +13,14 @@
 
 static inline void INIT_LIST_HEAD(struct list_head *head)
 {
-	head->next = head;
+	WRITE_ONCE(head->next, head);
 	head->prev = head;
 }
 
 static inline void shim_list_link(struct list_head *prev, struct list_head *next)
 {
-	prev->next = next;
 	next->prev = prev;
+	WRITE_ONCE(prev->next, next);
 }
 
 static inline void list_add(struct list_head *new, struct list_head *head)
@@ -75,7 +75,7 @@ static inline void list_move_tail(struct list_head *entry, struct list_head *hea
 
 static inline int list_empty(const struct list_head *head)
 {
-	return head->next == head;
+	return READ_ONCE(head->next) == head;
 }
 
 static inline int list_is_singular(const struct list_head *head)

@@ -5,7 +5,6 @@
 #include <linux/atomic.h>
 #include <linux/bug.h>
 
-/* One thread: a lock that is taken twice would never be had. */
 typedef struct {
 	int held;
 } spinlock_t;
@@ -20,6 +19,14 @@ static inline void shim_irq_restore(unsigned long off)
 	if (!off && shim_irqs_on)
 		shim_irqs_on();
 }
+/* Held by the caller. */
+int shim_locks __attribute__((weak));
+
+/*
+ * Somebody has the lock.  With one thread it would never be had; who simulates
+ * more CPUs defines this and lets others go on.
+ */
+extern void shim_contended(spinlock_t *lock) __attribute__((weak));
 
 #define DEFINE_SPINLOCK(name) spinlock_t name = { 0 }
 
@@ -30,7 +37,24 @@ static inline void spin_lock_init(spinlock_t *lock)
 
 static inline int spin_trylock(spinlock_t *lock)
 {
-	return !xchg(&lock->held, 1);
+	if (xchg(&lock->held, 1))
+		return 0;
+	shim_locks++;
+	return 1;
+}
+
+static inline void spin_lock(spinlock_t *lock)
+{
+	while (!spin_trylock(lock)) {
+		WARN_ON(!shim_contended);
+		shim_contended(lock);
+	}
+}
+
+static inline void spin_unlock(spinlock_t *lock)
+{
+	shim_locks--;
+	WARN_ON(!xchg(&lock->held, 0));
 }
 
 static inline int spin_is_locked(spinlock_t *lock)
@@ -38,8 +62,6 @@ static inline int spin_is_locked(spinlock_t *lock)
 	return READ_ONCE(lock->held);
 }
 
-#define spin_lock(lock) ((void)WARN_ON(!spin_trylock(lock)))
-#define spin_unlock(lock) ((void)WARN_ON(!xchg(&(lock)->held, 0)))
 #define spin_lock_nested(lock, subclass) spin_lock(lock)
 #define spin_lock_irq(lock) spin_lock(lock)
 #define spin_unlock_irq(lock) spin_unlock(lock)
