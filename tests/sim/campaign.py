@@ -21,6 +21,7 @@ import pathlib
 import random
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -35,7 +36,6 @@ VARIANTS = {
     "clang-O2": ("clang", "-O2"),
     "clang-O3": ("clang", "-O3"),
     "gcc-sanitizers": ("gcc", SANITIZERS),
-    "clang-sanitizers": ("clang", SANITIZERS),
 }
 OPTIONS = [[], ["--faults"], ["--events"], ["--faults", "--events"]]
 SWARM = [(mode, options) for options in OPTIONS for mode in "AB"]
@@ -62,24 +62,27 @@ def shorter(args):
     return result.stdout
 
 
-def run(args):
+def run(args, running):
     """Returns what the last line counts, and what is to be said of failures."""
-    result = subprocess.run(args, capture_output=True, text=True, check=False)
+    with subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as sim:
+        running.add(sim)
+        out, err = sim.communicate()
+        running.remove(sim)
     numbers = dict.fromkeys(COUNTS, 0)
-    for name, value in re.findall(r"(\w+)=(\d+)(?!\.)\b", result.stdout):
+    for name, value in re.findall(r"(\w+)=(\d+)(?!\.)\b", out):
         if name in numbers:
             numbers[name] += int(value)
     if "C" in args:
         numbers["sequences"], numbers["seeds"] = numbers["seeds"], 0
-    if result.returncode == 0:
+    if sim.returncode == 0:
         return numbers, ""
     numbers["violations"] = max(1, numbers["violations"])
-    said = f"{shlex.join(args)}\n{result.stderr}"
-    repeat = re.search(r"reproduce: sim (--mode .*) --trace", result.stderr)
+    said = f"{shlex.join(args)}\n{err}"
+    repeat = re.search(r"reproduce: sim (--mode .*) --trace", err)
     if repeat:
         said += shorter([args[0], *repeat.group(1).split()])
     elif "C" in args:
-        said += result.stdout
+        said += out
     return numbers, said
 
 
@@ -101,23 +104,31 @@ class Campaign:
 
     def work(self, units, done=lambda unit: None, go_on=lambda: True):
         """@units: pairs of a name and the command."""
-        units = iter(units)
+        sims = set()
         with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
-            running = {}
-            while True:
-                while len(running) < CORES and go_on():
-                    name, args = next(units, (None, None))
-                    if args is None:
-                        break
-                    running[pool.submit(run, [str(a) for a in args])] = name
-                if not running:
-                    return
-                ended, _ = concurrent.futures.wait(
-                    running, return_when=concurrent.futures.FIRST_COMPLETED
-                )
-                for future in ended:
-                    self.add(*future.result())
-                    done(running.pop(future))
+            try:
+                self.work_off(pool, iter(units), done, go_on, sims)
+            except KeyboardInterrupt:
+                for sim in list(sims):
+                    sim.kill()
+                print("interrupted", flush=True)
+
+    def work_off(self, pool, units, done, go_on, sims):
+        running = {}
+        while True:
+            while len(running) < CORES and go_on():
+                name, args = next(units, (None, None))
+                if args is None:
+                    break
+                running[pool.submit(run, [str(a) for a in args], sims)] = name
+            if not running:
+                return
+            ended, _ = concurrent.futures.wait(
+                running, return_when=concurrent.futures.FIRST_COMPLETED
+            )
+            for future in ended:
+                self.add(*future.result())
+                done(running.pop(future))
 
     def last_line(self):
         print("sim:", " ".join(f"{name}={self.sum[name]}" for name in COUNTS),
@@ -227,6 +238,7 @@ def long():
 
 
 def main():
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if sys.argv[1:2] == ["check"] and len(sys.argv) == 3:
         return check(sys.argv[2])
     if sys.argv[1:] == ["long"]:
