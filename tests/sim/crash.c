@@ -437,6 +437,12 @@ void crash_explore(struct world *w, u32 samples)
 	u32 n = volatile_writes(w), i;
 	struct rng rng = rng_fork(&w->brng, w->changes);
 
+	if (w->lying) {
+		for (i = 0; i < samples && !w->stop; i++)
+			crash_explore_one(w, i, CRASH_BY_CHANCE, rot_explore_lies);
+		return;
+	}
+
 	if (w->p.cut_writes && n <= w->p.cut_writes)
 		for (i = 0; i < 1U << n && !w->stop; i++)
 			crash_explore_one(w, i, CRASH_BY_MASK, explore);

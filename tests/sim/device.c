@@ -6,7 +6,8 @@
  * write in flight may be carried out in part at any time; when it completes all
  * of it has been.  A flush makes durable what had completed before the flush was
  * submitted.  A cut leaves each sector with its durable value, with any of its
- * versions, or with that of a write still in flight.
+ * versions, or with that of a write still in flight.  A protected device makes
+ * durable what completes; one that lies, nothing at all.
  */
 #include <stdlib.h>
 
@@ -363,6 +364,8 @@ void dreq_submit(struct dreq *r, struct rng *rng)
 	r->error = fails(r, rng) ? -EIO : 0;
 	if (r->error)
 		coverage_error(r);
+	else if (r->kind == DREQ_WRITE && !r->meta)
+		r->lost = r->dev->fault.lose || r->dev->fault.misdirect;
 	if (v->nr_inflight == v->cap_inflight) {
 		v->cap_inflight = max_t(u32, 2 * v->cap_inflight, 64);
 		v->inflight = xrealloc(v->inflight, v->cap_inflight * sizeof(*v->inflight));
@@ -431,6 +434,10 @@ void dreq_apply(struct dreq *r, struct rng *rng, bool part)
 
 	if (r->applied || r->dev->fault.dead)
 		return;
+	if (r->lost) {
+		r->applied = true;
+		return;
+	}
 	if (part) {
 		if (r->low == r->high) {	/* nothing yet: start anywhere */
 			r->low = rng_below(rng, r->count);
@@ -485,11 +492,15 @@ void dreq_complete(struct dreq *r, struct rng *rng)
 	dreq_apply(r, rng, false);
 	leave_flight(r);
 	r->done = ++sim_now;
+	if (r->lost)
+		faults_write_lost(sim_world, r);
 	if (r->kind == DREQ_WRITE && r->dev->fault.nr_bad)
 		mend_bad(r);
+	if (r->dev->profile == DEVICE_LYING)
+		return;
 	if (r->kind == DREQ_FLUSH)
 		flush_device(r->dev, r->submitted);
-	else if (r->fua && changes(r))
+	else if (changes(r) && (r->fua || r->dev->profile == DEVICE_PROTECTED))
 		settle_write(r);
 }
 

@@ -11,10 +11,16 @@
  *   - of the cache device: those of volumes that ever were writeback (P5); of
  *     reads only where the origin does not durably have what may be read (S8).
  * What is read and written without an error is judged as ever (S1, S2, S7, S9).
+ *
+ * Data that rot (bits flipped, writes lost, or gone elsewhere) excuse one value of
+ * one sector: what that copy holds now, until the sector is durably written
+ * again.  A device that lies about flushes excuses nothing before the power goes,
+ * and everything afterwards.
  */
 #include <stdlib.h>
 
 #include "sim.h"
+#include "engine-internal.h"
 #include "script.h"
 
 /* ---- Errors -------------------------------------------------------------------- */
@@ -112,8 +118,116 @@ void faults_replay(struct world *w, u64 state)
 		deal_simple(w);
 }
 
+/* ---- Damaged data ------------------------------------------------------------------ */
+
+/* Whose is this sector?  @at: where in the volume. */
+static struct volume *volume_at(struct world *w, const struct device *d, u64 sector, u64 *at)
+{
+	u64 offset = sector - d->data_from, b = offset >> w->g->block_shift, key;
+	const struct hybrid_set *s;
+	u32 i;
+
+	if (d->nr) {
+		*at = offset;
+		return w->vol[d->nr - 1];
+	}
+	s = &w->e->map.set[b / w->g->set_size];
+	if (!s->flags[b % w->g->set_size])
+		return NULL;
+	key = s->key[b % w->g->set_size];
+	*at = (from_oblock(hybrid_key_block(key)) << w->g->block_shift) +
+	      (offset & (w->g->block_sectors - 1));
+	for (i = 0; i < w->nr_vol; i++)
+		if (w->vol[i]->id == hybrid_key_volume(key))
+			return w->vol[i];
+	return NULL;
+}
+
+/* The sector of the device holds @val: this may be seen, and no more. */
+static void excuse_sector(struct world *w, const struct device *d, u64 sector, val_t val)
+{
+	struct volume *vol;
+	u64 at;
+
+	vol = volume_at(w, d, sector, &at);
+	if (vol && at < vol->oracle->sectors)
+		oracle_rot(vol->oracle, at, val);
+}
+
+/* Nothing volatile, nothing under way: what it holds, it holds for good. */
+static bool at_rest(const struct device *d, u64 sector)
+{
+	u32 i;
+
+	for (i = 0; i < d->v->nr_inflight; i++)
+		if (d->v->inflight[i]->sector <= sector &&
+		    sector < d->v->inflight[i]->sector + d->v->inflight[i]->count)
+			return false;
+	return !d->v->newest[sector];
+}
+
+static void damage_sector(struct world *w, struct device *d, u64 sector, val_t val)
+{
+	if (sector >= d->data_to || !at_rest(d, sector))
+		return;
+	trace(w, 19, d->nr, sector, "dev%u %llu is %s now", d->nr, (unsigned long long)sector,
+	      val_name(val));
+	device_set(d, sector, val);
+	excuse_sector(w, d, sector, val);
+}
+
+/* What the sector holds now, and what a power cut may leave of it. */
+static void excuse_content(struct world *w, const struct device *d, u64 sector)
+{
+	u32 i;
+
+	excuse_sector(w, d, sector, device_durable(d, sector));
+	for (i = d->v->newest[sector]; i; i = d->v->pool[i].older)
+		excuse_sector(w, d, sector, d->v->pool[i].val);
+}
+
+/* A write that was acknowledged and not done, or done elsewhere. */
+void faults_write_lost(struct world *w, struct dreq *r)
+{
+	struct device *d = r->dev;
+	u64 victim = used_sector(w, d);
+	bool elsewhere = d->fault.misdirect;
+	u32 i;
+
+	if (elsewhere)
+		d->fault.misdirect--;
+	else if (d->fault.lose)
+		d->fault.lose--;
+	trace(w, 19, d->nr, r->sector, "dev%u %llu+%u is not written", d->nr,
+	      (unsigned long long)r->sector, r->count);
+	for (i = 0; i < r->count; i++) {
+		excuse_content(w, d, r->sector + i);
+		if (elsewhere)
+			damage_sector(w, d, victim + i, r->vals[i]);
+	}
+}
+
+static void damage_data(struct world *w)
+{
+	struct device *d = w->dev[rng_below(&w->frng, w->nr_dev)];
+	u64 sector = used_sector(w, d);
+
+	switch (rng_below(&w->frng, 3)) {
+	case 0:
+		damage_sector(w, d, sector, VAL(VAL_ROTTEN, sector, 1));
+		break;
+	case 1:
+		d->fault.lose++;
+		break;
+	default:
+		d->fault.misdirect++;
+	}
+}
+
 void faults_event(struct world *w)
 {
+	if (w->rotting && !rng_below(&w->frng, 40))
+		damage_data(w);
 	if (w->p.fault_kind == FAULTS_PLANNED) {
 		if (!rng_below(&w->frng, 80))
 			faults_deal(w);
@@ -150,11 +264,32 @@ void faults_boot(struct world *w)
 		faults_deal(w);
 }
 
+/* Which kind of device each is. */
+void faults_devices(struct world *w)
+{
+	u32 i;
+
+	for (i = 0; sim_rot && i < w->nr_dev; i++)
+		w->dev[i]->profile = rng_chance(&w->frng, 25) ? DEVICE_PROTECTED : DEVICE_VOLATILE;
+	if (w->lying)
+		w->dev[rng_below(&w->frng, w->nr_dev)]->profile = DEVICE_LYING;
+}
+
+static void draw_rot(struct world *w)
+{
+	u32 what = rng_below(&w->frng, 10);
+
+	w->rotting = what < 3;
+	w->lying = what == 3;
+}
+
 void faults_draw(struct world *w)
 {
 	w->frng = rng_fork(&w->rng, 44);
 	if (sim_faults && rng_chance(&w->frng, 50))
 		w->p.fault_kind = FAULTS_PLANNED;
+	if (sim_rot)
+		draw_rot(w);
 }
 
 /* ---- The atlas ------------------------------------------------------------------- */

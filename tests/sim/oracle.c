@@ -26,6 +26,7 @@ void oracle_init(struct oracle *o, u32 owner, u64 sectors, u32 block_shift)
 	o->sectors = sectors;
 	o->head = xalloc(sectors * sizeof(u32));
 	o->is_active = xalloc(sectors);
+	o->was_rotten = xalloc(sectors);
 	o->touched_shift = block_shift;
 	o->touched = xalloc((sectors >> block_shift) + 1);
 	o->pin = xalloc(sectors * sizeof(val_t));
@@ -36,6 +37,7 @@ void oracle_free(struct oracle *o)
 {
 	free(o->head);
 	free(o->is_active);
+	free(o->was_rotten);
 	free(o->touched);
 	free(o->pin);
 	free(o->pool);
@@ -93,13 +95,23 @@ static void activate(struct oracle *o, u64 sector)
 	     i_##e && ((e) = &(o)->pool[i_##e], true);			\
 	     i_##e = (e)->next)
 
+/*
+ * Does write @x stand after @e?  Reads cannot show that a damaged copy is gone,
+ * and a discard may bring it back.
+ */
+static bool replaces(const struct entry *x, const struct entry *e)
+{
+	if (x == e || x->maybe || (e->rot && x->wild))
+		return false;
+	return e->complete < (e->rot ? x->born : x->submit);
+}
+
 static bool durably_replaced(struct oracle *o, u64 sector, const struct entry *e, u64 oldest_read)
 {
 	struct entry *x;
 
 	for_each_entry(o, sector, x)
-		if (x != e && x->durable && !x->maybe && e->complete < x->submit &&
-		    x->complete < oldest_read)
+		if (x->durable && replaces(x, e) && x->complete < oldest_read)
 			return true;
 	return false;
 }
@@ -152,6 +164,7 @@ void oracle_submit(struct oracle *o, u64 sector, u32 count, u32 version, bool ze
 		e->val = wild ? 0 : zero ? VAL_ZERO : VAL(o->owner, s, version);
 		e->wild = wild;
 		e->submit = sim_now;
+		e->born = sim_now;
 		e->complete = SIM_NEVER;
 		e->version = version;
 		e->until = U32_MAX;
@@ -259,7 +272,7 @@ static bool matches(struct oracle *o, const struct entry *e, u64 sector, val_t v
 		return e->val == val;
 	if (e->val && !undecided)
 		return e->val == val;
-	return val == VAL_ZERO || older(o, e, sector, val);
+	return val == VAL_ZERO || older(o, e, sector, val) || o->was_rotten[sector];
 }
 
 static bool readable(struct oracle *o, u64 sector, const struct entry *e, u64 started)
@@ -267,7 +280,7 @@ static bool readable(struct oracle *o, u64 sector, const struct entry *e, u64 st
 	struct entry *x;
 
 	for_each_entry(o, sector, x)
-		if (x != e && !x->maybe && x->complete < started && e->complete < x->submit)
+		if (x->complete < started && replaces(x, e))
 			return false;
 	return true;
 }
@@ -301,7 +314,7 @@ const char *oracle_read(struct oracle *o, u64 sector, val_t val, u64 started)
 	}
 	if (!hits)
 		return what(o, sector, val);
-	if (hits > 1)
+	if (hits > 1 || hit->rot)
 		return NULL;
 	sim_oracle_changes++;
 	hit->submit = max(hit->submit, started);
@@ -329,7 +342,7 @@ static bool survives(struct oracle *o, u64 sector, const struct entry *e)
 	struct entry *x;
 
 	for_each_entry(o, sector, x)
-		if (x != e && x->durable && !x->maybe && e->complete < x->submit)
+		if (x->durable && replaces(x, e))
 			return false;
 	return true;
 }
@@ -340,6 +353,10 @@ static void crash_sector(struct oracle *o, u64 sector)
 
 	prune(o, sector, SIM_NEVER);
 	for_each_entry(o, sector, e) {
+		if (e->rot)
+			continue;
+		if (!e->durable || e->maybe)
+			e->born = 0;	/* it may not have come about */
 		if (e->wild && !e->durable)
 			e->val = 0;
 		if (e->complete == SIM_NEVER)
@@ -381,10 +398,36 @@ void oracle_forget(struct oracle *o)
 		e->version = U32_MAX;
 		e->until = U32_MAX;
 		e->submit = sim_now;
+		e->born = sim_now;
 		e->complete = sim_now;
 		activate(o, s);
 		prune(o, s, SIM_NEVER);
 	}
+	sim_now++;
+}
+
+void oracle_rot(struct oracle *o, u64 sector, val_t val)
+{
+	struct entry *e;
+
+	sim_now++;
+	if (!o->head[sector]) {
+		e = add_entry(o, sector);
+		e->val = initial(o, sector);
+		e->durable = true;
+	}
+	e = add_entry(o, sector);
+	e->val = val;
+	e->version = U32_MAX - 1;
+	e->submit = sim_now;
+	e->born = sim_now;
+	e->complete = sim_now;
+	e->durable = true;
+	e->maybe = true;
+	e->rot = true;
+	o->was_rotten[sector] = 1;
+	o->touched[sector >> o->touched_shift] = 1;
+	activate(o, sector);
 	sim_now++;
 }
 
@@ -410,11 +453,23 @@ bool oracle_crash_allows(struct oracle *o, u64 sector, val_t val)
 	return false;
 }
 
+static bool rotten(struct oracle *o, u64 sector)
+{
+	struct entry *e;
+
+	for_each_entry(o, sector, e)
+		if (e->rot)
+			return true;
+	return false;
+}
+
 /* In a crash state: may @val stand, and is it what stood before? */
 const char *oracle_crash_read(struct oracle *o, u64 sector, val_t val, bool pin)
 {
 	if (!oracle_crash_allows(o, sector, val))
 		return what(o, sector, val);
+	if (rotten(o, sector))
+		return NULL;
 	if (o->pin[sector] && o->pin[sector] != val)
 		return "another value than after the crash (P2)";
 	if (pin && !o->pin[sector])

@@ -111,6 +111,7 @@ void *xrealloc(void *p, size_t bytes);
 typedef u64 val_t;
 
 #define VAL_ZERO	1ULL
+#define VAL_ROTTEN	0xfd		/* owner of what bits were flipped in */
 #define VAL_JUNK	0xff		/* owner of what a fresh cache device holds */
 
 static inline val_t VAL(u32 owner, u64 sector, u32 version)
@@ -162,6 +163,7 @@ struct dreq {
 	u32 low, high;		/* sectors already carried out */
 	bool applied;
 	bool slow;		/* others overtake it */
+	bool lost;		/* acknowledged, and not done */
 	int error;
 	struct action *action;
 	u32 place;		/* in the list of those in flight */
@@ -199,7 +201,14 @@ struct fault {
 	u32 left;		/* failures to come; 0: no more, U32_MAX: always */
 	u64 from, to;		/* sectors */
 	u64 bad[SIM_MAX_BAD];	/* sectors that cannot be read until rewritten */
+	u32 lose, misdirect;	/* writes of data that go nowhere, or elsewhere */
 	u32 nr_bad, nr_were_bad;	/* those that are, then those that were in this life */
+};
+
+enum device_profile {
+	DEVICE_VOLATILE,
+	DEVICE_PROTECTED,	/* what completed is durable */
+	DEVICE_LYING,		/* so are flush and FUA: they do nothing */
 };
 
 struct device {
@@ -210,6 +219,7 @@ struct device {
 	struct volatiles vol[2];
 	struct volatiles *v;	/* the world's, or that of a crash state */
 	struct fault fault;
+	u8 profile;		/* enum device_profile */
 	bool flush_failed;	/* since the volume was opened */
 	u8 discard;		/* 0: ignores it, 1: zeroes, 2: some of both */
 	u64 writes;
@@ -285,6 +295,8 @@ struct entry {
 	bool durable;
 	bool maybe;		/* failed: may have happened */
 	bool wild;		/* discard: any older value, or zeroes */
+	bool rot;		/* no write: a copy of the sector holds this by a fault */
+	u64 born;		/* as submitted, whatever reads have shown since */
 };
 
 struct oracle {
@@ -297,6 +309,7 @@ struct oracle {
 	u32 *active;		/* sectors about which something is open */
 	u32 nr_active, cap_active;
 	u8 *is_active;
+	u8 *was_rotten;		/* sectors that ever had a damaged copy */
 	u8 *touched;		/* blocks that were ever written */
 	u32 touched_shift;
 	/* Did the sector hold @val, or was that on its way, by @version? NULL: val says it */
@@ -325,6 +338,8 @@ void oracle_unpin(struct oracle *o);
 bool oracle_before(struct oracle *o, u64 sector, val_t a, val_t b);
 bool oracle_wild(struct oracle *o, u64 sector);
 bool oracle_crash_allows(struct oracle *o, u64 sector, val_t val);
+/* A copy of the sector holds @val now, and may be seen until it is written again. */
+void oracle_rot(struct oracle *o, u64 sector, val_t val);
 /* Is @val all that a read from now on may return? */
 bool oracle_settled(struct oracle *o, u64 sector, val_t val);
 void oracle_explain(struct oracle *o, u64 sector);
@@ -430,6 +445,8 @@ struct world {
 	u32 deaths;			/* since the last clean stop */
 	u32 crash_phases;		/* when crashed was set */
 	bool crashed;
+	bool rotting;			/* data are damaged: the linter cannot judge */
+	bool lying;			/* a device is: after a cut anything goes */
 	bool unjudged;			/* what users are told may be anything */
 	bool faulty;			/* errors may be returned */
 	bool pool_faulty;
@@ -498,6 +515,8 @@ void crash_read_back(struct world *b);
 
 /* A state with damaged metadata: refused by name, or nothing of it is used. */
 void rot_explore(struct world *w);
+/* A state of devices that lied: refused by name, or mounted, with whatever data. */
+void rot_explore_lies(struct world *w);
 
 /* ---- Workload ------------------------------------------------------------- */
 
@@ -567,6 +586,8 @@ bool linter_dirty(struct linter *l, struct volume *vol, u64 sector, u32 count);
 /* ---- Faults --------------------------------------------------------------- */
 
 void faults_draw(struct world *w);
+void faults_devices(struct world *w);	/* when they have been made */
+void faults_write_lost(struct world *w, struct dreq *r);
 void faults_event(struct world *w);	/* perhaps one, at this step */
 void faults_replay(struct world *w, u64 state);	/* the one that @state led to */
 void faults_reopen(struct world *w, struct volume *vol);

@@ -392,6 +392,7 @@ void crash(struct world *w, bool reset)
 	}
 	for (i = 0; i < w->nr_vol; i++)
 		oracle_crash(w->vol[i]->oracle);
+	w->unjudged = w->lying;
 	if (w->lint)
 		linter_crash(w->lint);
 	world_drop(w);
@@ -517,6 +518,12 @@ void boot(struct world *w)
 
 	for (tries = 0; !w->stop; tries++) {
 		bool again = tries < 3 && rng_chance(&w->rng, 20);
+
+		if (w->unjudged) {	/* it need only live */
+			rot_explore_lies(w);
+			w->stop = true;
+			return;
+		}
 
 		if (script_play) {
 			if (script_take(w, LINE_AGAIN, LINE_AGAIN, &l))
@@ -671,7 +678,7 @@ void finish(struct world *w)
 		read_all(w);
 	if (w->stop)
 		return;
-	if (w->p.fault_kind || rng_below(&w->rng, 2)) {
+	if (w->lying || w->p.fault_kind || rng_below(&w->rng, 2)) {
 		crash(w, false);
 		boot(w);
 		if (!w->stop)
@@ -743,7 +750,7 @@ static void format(struct world *w)
 	format_cache(w);
 	for (i = 0; i < w->p.volumes; i++)
 		add_volume(w, i);
-	if (sim_lint)
+	if (sim_lint && !w->rotting && !w->lying)
 		w->lint = linter_new(w);
 	if (sim_trace)
 		fprintf(stderr, "seed %llu: %u blocks of %u sectors, %u volumes, %u hot blocks, policy %s\n",
@@ -775,6 +782,7 @@ void run_seed(u64 seed, char mode, u64 *hash)
 	fibers_profile(w);
 	script_begin(w);
 	format(w);
+	faults_devices(w);
 	script_volumes(w);
 	if (mode == 'L') {
 		loop_run(w);
