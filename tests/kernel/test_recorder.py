@@ -31,7 +31,10 @@ PER_GUEST = 6		# images that one guest has room for
 @pytest.fixture
 def make_recording(tools, make_guest, disks, top):
     """A function that makes a recorded stack: make_recording(ssd=8, hdd=12), the cache first."""
-    subprocess.run(["make", "-s", "-C", top / "tests/replay"], check=True, capture_output=True)
+    build = top / "build/replay"
+    build.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["flock", build / ".lock", "make", "-s", "-C", top / "tests/replay"], check=True,
+                   capture_output=True)
 
     def make(make_guest=make_guest, log_mib=96, **sizes):
         sizes = sizes or {"ssd": 8, "hdd": 12}
@@ -52,11 +55,11 @@ def recorded_volume(s, mode="writeback", *options):
 
 
 def cut(trace, seed, points=200):
-    """Replays with cuts, at some points more, some less, each time four or more."""
+    """Replays with cuts at about so many points; what is counted are distinct states."""
     line = replay(trace, "--seed", seed, "--points", points)
     print(line)
     counts = {k: int(v) for k, v in re.findall(r"(\w+)=(\d+)", line)}
-    assert counts["crash_states"] >= 2 * points and not counts["violations"], line
+    assert counts["crash_states"] >= points and not counts["violations"], line
 
 
 def images(trace, path, seed, points):
@@ -144,7 +147,7 @@ def test_a_full_log_ends_the_trace(make_recording, seed):
     assert s.guest.dm_status("rssd").endswith(" full")
     trace = s.end()
     assert 4 << 20 < (trace / "data").stat().st_size <= 6 << 20
-    cut(trace, seed, 50)
+    cut(trace, seed, 100)
 
 
 def file_system(s, fs, seed, seconds):
@@ -159,7 +162,7 @@ def file_system(s, fs, seed, seconds):
 # --- long --------------------------------------------------------------------
 
 
-POINTS = 3000
+POINTS = 1500
 
 
 @pytest.mark.long

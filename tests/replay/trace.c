@@ -120,6 +120,7 @@ static void find_pool(struct trace_file *t, struct world *w)
 	w->g = &w->sb.geometry;
 	w->p.policy = w->sb.policy;
 	w->p.block_sectors = 1U << w->g->block_shift;
+	w->p.cut_writes = 6;
 }
 
 static bool held(const struct oracle *o, u64 sector, val_t val, u32 version)
