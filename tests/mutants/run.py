@@ -43,35 +43,42 @@ class Check:
     """Runs of the simulator, each a list of arguments; none: the unit tests."""
     name: str
     runs: tuple = ()
+    build: str = "sim"
 
 
-def seeds(name: str, first: int, last: int, *options: str) -> Check:
+def seeds(name: str, first: int, last: int, *options: str, build: str = "sim") -> Check:
     mode = ("--mode", name[0], *options, "--limit", str(SEED_LIMIT))
-    return Check(name, ((*mode, "--seed", str(first), "--count", str(last - first + 1)),))
+    return Check(name, ((*mode, "--seed", str(first), "--count", str(last - first + 1)),), build)
 
 
 def pinned() -> Check:
     """What once showed a defect should show it again."""
-    text = (TOP / "tests/sim/seeds/regressions.txt").read_text()
+    directory = TOP / "tests/sim/seeds"
+    text = (directory / "regressions.txt").read_text()
     lines = [words for line in text.splitlines() if (words := line.split("#")[0].split())]
-    return Check("pinned", tuple(("--mode", mode, "--seed", seed, *options)
-                                 for mode, seed, *options in lines))
+    return Check("pinned", (*(("--mode", mode, "--seed", seed, *options)
+                              for mode, seed, *options in lines),
+                            *(("--script", str(x)) for x in sorted(directory.glob("*.script")))))
 
 
-# Most defects need few seeds of some mode: a short round of all modes, then a long one.
-SIM = (
+UNIT = Check("unit")
+# Most defects need few seeds of some mode: a short round of all, then a long one.
+SHORT = (
     seeds("A", 1, 300),
     seeds("A+faults", 1, 300, "--faults"),
     seeds("A+events", 1, 300, "--events"),
+    Check("C", (("--mode", "C", "--length", "2"),)),
     seeds("B", 1, 20),
     pinned(),
+)
+LONG = (
+    seeds("A+interleave", 1, 300, "--interleave", build="sim-interleave"),
     seeds("A", 301, 3000),
     seeds("A+faults", 301, 5000, "--faults"),
     seeds("A+events", 301, 3000, "--events", "--faults"),
     seeds("B", 21, 100),
     seeds("B+faults", 1, 40, "--faults"),
 )
-UNIT = Check("unit")
 
 
 class DoesNotApply(Exception):
@@ -108,8 +115,8 @@ class Mutant:
 
     def checks(self) -> tuple:
         if any(LOW.fullmatch(file) for file, _, _ in self.hunks):
-            return (UNIT, *SIM)
-        return (*SIM, UNIT)
+            return (UNIT, *SHORT, *LONG)
+        return (*SHORT, UNIT, *LONG)
 
 
 CONTROL = Mutant("(none)")
@@ -192,8 +199,13 @@ class Copy:
 
     def build(self, what: str) -> Path:
         directory = self.dir / what
-        make(f"tests/{what}", f"BUILD={directory}", f"ENGINE_DIR={self.engine}",
-             f"KERNEL={self.engine}")
+        if what == "unit":
+            make("tests/unit", f"BUILD={directory}", f"KERNEL={self.engine}")
+        elif what == "sim":
+            make("tests/sim", f"BUILD={directory}", f"ENGINE_DIR={self.engine}")
+        else:
+            make("tests/sim", "interleave", f"INTERLEAVE_BUILD={directory}",
+                 f"ENGINE_DIR={self.engine}")
         return directory
 
     def run(self, check: Check, cpu: float) -> Result:
@@ -201,7 +213,7 @@ class Copy:
 
     def simulate(self, check: Check, cpu: float) -> Result:
         result = Result(check)
-        program = self.build("sim") / "sim"
+        program = self.build(check.build) / "sim"
         for arguments in check.runs:
             code, result.output, used = execute([program, *arguments], cpu - result.cpu)
             result.cpu += used
@@ -254,6 +266,7 @@ def row(mutant: Mutant, results: list[Result]) -> str:
 def run(mutants: list[Mutant], jobs: int, survey: bool, control: bool) -> int:
     print(f"{'mutant':<34} {'promise':<12} {'noticed by':<46} {'seed':>6} {'CPU s':>6}")
     killed = failures = 0
+    start = time.monotonic()
     todo = [CONTROL, *mutants] if control else mutants
     with ThreadPoolExecutor(jobs) as pool:
         for mutant, future in [(m, pool.submit(judge, m, survey)) for m in todo]:
@@ -274,6 +287,7 @@ def run(mutants: list[Mutant], jobs: int, survey: bool, control: bool) -> int:
                 killed += bool(found)
             if found and (mutant is CONTROL or len(mutants) == 1):
                 print(found[0].output[-6000:])
+    print(f"{time.monotonic() - start:.0f} seconds")
     print(f"mutants: killed={killed}/{len(mutants)}")
     return 1 if failures or killed < len(mutants) else 0
 
@@ -294,10 +308,7 @@ def main() -> int:
         return 0
     if not mutants:
         parser.error("no mutant of that name")
-    start = time.monotonic()
-    status = run(mutants, args.jobs, args.survey, not args.names)
-    print(f"{time.monotonic() - start:.0f} s", file=sys.stderr)
-    return status
+    return run(mutants, args.jobs, args.survey, not args.names)
 
 
 if __name__ == "__main__":
