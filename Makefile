@@ -144,10 +144,10 @@ lint: deps
 	$(call pytest,tests/style)
 
 check-sim:
-	+$(MAKE) -C tests/sim check
+	+@$(MAKE) -s -C tests/sim check
 
 check-long:
-	+$(MAKE) -C tests/sim long
+	+@$(MAKE) -s -C tests/sim long
 
 coverage:
 	$(PYTHON) tests/sim/covered.py

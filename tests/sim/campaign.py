@@ -37,7 +37,7 @@ VARIANTS = {
     "clang-O3": ("clang", "-O3"),
     "gcc-sanitizers": ("gcc", SANITIZERS),
 }
-OPTIONS = [[], ["--faults"], ["--events"], ["--faults", "--events"]]
+OPTIONS = [[], ["--faults"], ["--events"], ["--faults", "--events"], ["--rot"]]
 SWARM = [(mode, options) for options in OPTIONS for mode in "AB"]
 # Several CPUs, by a build of its own: make interleave.
 INTERLEAVED = [("A", ["--interleave"]), ("B", ["--interleave"]), ("A", ["--interleave", "--faults"])]

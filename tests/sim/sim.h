@@ -12,6 +12,9 @@
  * linter.c	rules J1 to J11 on the stream of device operations
  * coverage.c	which faults happened in which phases
  * loops.c	the N-th allocation, or request, fails, for every N
+ * script.c	a run as a list of decisions, recorded or replayed
+ * shrink.c	the shortest script that breaks the same rule
+ * exhaustive.c	mode C: all short scripts
  * crash.c	cuts the power in a copy of the world, recovers, reads back
  * alloc.c	the engine's memory: what is leaked, what fails
  * main.c	seeds, options, the last line
