@@ -405,6 +405,8 @@ static void request_ended(struct world *w, struct dreq *r)
 	if (w->lint)
 		linter_complete(w->lint, a, r);
 	if (r->error) {
+		/* Nobody can tell the flush before a write from that write */
+		r->dev->flush_failed |= a->op->preflush;
 		if (r->dev->nr)
 			a->error_origin = r->error;
 		else
