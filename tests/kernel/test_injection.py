@@ -165,7 +165,9 @@ def test_requests_to_a_member_fail_at_random(make_stack, seed, member, percent):
             s.guest.run("sleep 0.5; dmsetup suspend vol && dmsetup resume vol")
     said = json.loads(job.wait().out)
     times = int(s.guest.read_file("/sys/kernel/debug/fail_make_request/times"))
-    # A cache device whose metadata cannot be written is given up, with what it alone had.
-    assert said["errors"] and 10 ** 9 - times > (20 if member == "hdd" else 0), (said, times)
-    assert member == "ssd" or not said["late"], said
+    assert times < 10 ** 9
+    # A cache device whose metadata cannot be written is given up, with what it alone had, be it
+    # nothing; an origin has it all in the end.
+    if member == "hdd":
+        assert said["errors"] and not said["late"], said
     s.guest.run("dmsetup remove vol && dmsetup remove pool")
