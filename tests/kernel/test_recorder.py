@@ -212,11 +212,11 @@ def test_suspend_and_reload(make_recording, how, seed):
 @pytest.mark.long
 def test_two_volumes(make_recording, seed):
     """P3: no other volume's data."""
-    s = make_recording(ssd=8, a=12, b=12)
+    s = make_recording(ssd=8, ha=12, hb=12)
     s.create("a", "--mode", "writeback", *ALL)
-    s.attach("b", "b", "--mode", "writeback", *ALL)
+    s.attach("b", "hb", "--mode", "writeback", *ALL)
     for name in "ab":
-        s.record(name, name)
+        s.record(name, f"h{name}")
         s.mark("writeback", f"r{name}")
     s.begin()
     jobs = [stress(s.guest, f"/dev/mapper/r{name}", seed + n, AREA, 2,
