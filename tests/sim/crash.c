@@ -450,7 +450,9 @@ void crash_explore(struct world *w, u32 samples)
 		crash_explore_one(w, max(64U, 1U << w->p.cut_writes) + i, CRASH_BY_CHANCE, explore);
 	coverage_death(w, false, sim_crash_states - before);
 	for (i = 0; sim_rot && i < samples && !w->stop; i++)
-		crash_explore_one(w, 2048 + i, CRASH_BY_CHANCE, rot_explore);
+		crash_explore_one(w, 2048 + i, CRASH_BY_CHANCE,
+				  (i + w->changes) % 4 == 3 ?
+				  rot_explore_older : rot_explore);
 	if (!w->stop && !rng_below(&rng, 10)) {
 		crash_explore_one(w, 0, CRASH_RESET, explore_reset);
 		coverage_death(w, true, 1);

@@ -97,6 +97,7 @@ void device_free(struct device *d)
 	int i;
 
 	free(d->durable);
+	free(d->older);
 	for (i = 0; i < 2; i++) {
 		free(d->vol[i].newest);
 		free(d->vol[i].pool);
@@ -481,7 +482,9 @@ void dreq_complete(struct dreq *r, struct rng *rng)
 	if (r->error) {
 		if (changes(r) && rng_below(rng, 2))
 			dreq_apply(r, rng, true);
-		if (r->kind == DREQ_FLUSH && r->dev->fault.dooms)
+		/* One that lies loses nothing before the power goes */
+		if (r->kind == DREQ_FLUSH && r->dev->fault.dooms &&
+		    r->dev->profile != DEVICE_LYING)
 			doom(r, rng);
 		r->dev->flush_failed |= r->kind == DREQ_FLUSH;
 		leave_flight(r);

@@ -328,7 +328,7 @@ bool faults_excuse(const struct world *w, const struct uio *u)
 	const struct device *origin = u->vol->origin, *cache = w->dev[0];
 	bool read = u->io.type == HYBRID_IO_READ;
 
-	if (w->unjudged || origin->fault.dealt)
+	if (w->unjudged || u->vol->unjudged || origin->fault.dealt)
 		return true;
 	if (read && was_bad(origin, origin->data_from + u->sector, u->count))
 		return true;

@@ -10,6 +10,7 @@
  *   - What is not refused must hold, all of it: the damage was not used.
  *   - One of two copies of a superblock never makes a difference.  Both are
  *     missed by name; other volumes are not concerned.
+ *   - A device that comes back with older content: see rot_explore_older().
  *   - The last entry of the journal cannot be told from one that a power cut
  *     tore: without it anything may be lost, but nothing may crash or hang.
  */
@@ -288,6 +289,72 @@ void rot_explore_lies(struct world *w)
 		r = world_open(w, w->vol[i], &why);
 		if (r && !named(why))
 			violation(w, "P6", "open fails with %d and no reason", r);
+	}
+	if (!w->stop)
+		crash_read_back(w);
+}
+
+/* ---- Older content --------------------------------------------------------------- */
+
+/* Remember one device, before this life changes it. */
+void rot_keep(struct world *w)
+{
+	struct device *d;
+	u64 s;
+
+	if (!sim_rot || !rng_chance(&w->frng, 50))
+		return;
+	d = w->dev[rng_below(&w->frng, w->nr_dev)];
+	if (!d->older)
+		d->older = xalloc(d->sectors * sizeof(val_t));
+	for (s = 0; s < d->sectors; s++)
+		d->older[s] = d->durable[s];
+}
+
+/* The device that was remembered; NULL: none, or there is more than one. */
+static struct device *make_older(struct world *w)
+{
+	struct device *d = w->dev[rng_below(&w->frng, w->nr_dev)];
+	u64 s;
+
+	for (s = 0; d->older && s < d->sectors; s++)
+		if (d->durable[s] != d->older[s])
+			device_set(d, s, d->older[s]);
+	return d->older ? d : NULL;
+}
+
+/*
+ * An older origin concerns its own volume alone.  With an older cache device,
+ * volumes that never were writeback are whole; others are refused, or read as
+ * they were.
+ */
+void rot_explore_older(struct world *w)
+{
+	struct device *d;
+	const char *why;
+	u32 i;
+	int r;
+
+	w->frng = rng_fork(&w->rng, 5);
+	d = make_older(w);
+	if (!d)
+		return;
+	trace(w, 18, d->nr, 0, "dev%u has older content", d->nr);
+	for (i = 0; i < w->nr_vol; i++)
+		w->vol[i]->unjudged = d->nr ? d->nr == i + 1 : w->vol[i]->ever_writeback;
+	why = world_boot(w, &r);
+	if (why && !w->stop)
+		violation(w, "recovery", "load fails with %d: %s", r, why);
+	for (i = 0; i < w->nr_vol && !w->stop; i++) {
+		struct volume *vol = w->vol[i];
+
+		r = world_open(w, vol, &why);
+		/* It may not have been there, or another one, when that life began */
+		if (!r || !d->nr || !vol->created || vol->unsure || w->main->pool_faulty)
+			continue;
+		if (!vol->unjudged || !named(why))
+			violation(w, "P6", "open of volume %u fails with %d: %s", vol->id, r,
+				  why ? why : "(no reason given)");
 	}
 	if (!w->stop)
 		crash_read_back(w);

@@ -226,6 +226,7 @@ struct device {
 	bool flush_failed;	/* since the volume was opened */
 	u8 discard;		/* 0: ignores it, 1: zeroes, 2: some of both */
 	u64 writes;
+	val_t *older;		/* what was durable when an earlier life began */
 };
 
 struct undo {
@@ -363,6 +364,7 @@ struct volume {
 	bool unsure;		/* the crash came while created was changing */
 	bool closing;		/* no I/O of users' arrives until it is open again */
 	bool ever_writeback;
+	bool unjudged;		/* it may read as anything */
 	bool suspended;		/* no I/O of the engine's own to the origin */
 	u32 ios;
 	u32 calls;		/* of the engine on its behalf, that have not returned */
@@ -518,6 +520,9 @@ void crash_read_back(struct world *b);
 
 /* A state with damaged metadata: refused by name, or nothing of it is used. */
 void rot_explore(struct world *w);
+/* A state in which one device has what it had when an earlier life began. */
+void rot_keep(struct world *w);
+void rot_explore_older(struct world *w);
 /* A state of devices that lied: refused by name, or mounted, with whatever data. */
 void rot_explore_lies(struct world *w);
 

@@ -485,6 +485,7 @@ static bool boot_once(struct world *w)
 	u32 i;
 	int r;
 
+	rot_keep(w);
 	if (w->lint)
 		linter_boot(w->lint);
 	why = world_boot(w, &r);

@@ -508,7 +508,7 @@ static void check_read(struct world *w, struct uio *u)
 	struct oracle *o = u->vol->oracle;
 	u32 i;
 
-	if (w->unjudged)
+	if (w->unjudged || u->vol->unjudged)
 		return;
 	for (i = 0; i < u->count; i++) {
 		u64 s = u->sector + i;
