@@ -5,14 +5,14 @@
 
 static void crc(void **state)
 {
-	u8 data[257];
+	u8 data[8400];		/* twice what is done in lanes, and more */
 	u64 seed = 5;
 	u32 i, len;
 
 	assert_int_equal(~crc32c(~0, "123456789", 9), 0xe3069283);
 	for (i = 0; i < sizeof(data); i++)
 		data[i] = next_random(&seed);
-	for (len = 0; len <= sizeof(data); len++) {
+	for (len = 0; len <= sizeof(data); len += len < 257 ? 1 : 13) {
 		u32 whole = crc32c(7, data, len);
 
 		assert_int_equal(whole, shim_crc32c_table(7, data, len));
