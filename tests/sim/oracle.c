@@ -279,6 +279,9 @@ static bool readable(struct oracle *o, u64 sector, const struct entry *e, u64 st
 {
 	struct entry *x;
 
+	/* In flight together with the read, whatever later ones have shown */
+	if (e->complete >= started)
+		return true;
 	for_each_entry(o, sector, x)
 		if (x->complete < started && replaces(x, e))
 			return false;
@@ -500,14 +503,18 @@ static struct entry *find_value(struct oracle *o, u64 sector, val_t val)
 
 bool oracle_before(struct oracle *o, u64 sector, val_t a, val_t b)
 {
-	struct entry *ea = find_value(o, sector, a), *eb = find_value(o, sector, b);
+	struct entry *ea, *eb = find_value(o, sector, b);
 
 	if (a == b || !eb)
 		return false;
 	/* Nobody was told of @b yet */
 	if (eb->complete == SIM_NEVER)
 		return !oracle_crash_allows(o, sector, a);
-	return !ea || ea->complete < eb->submit;
+	/* Zeroes may have been written more than once */
+	for_each_entry(o, sector, ea)
+		if (ea->val == a && ea->complete >= eb->submit)
+			return false;
+	return true;
 }
 
 bool oracle_wild(struct oracle *o, u64 sector)
