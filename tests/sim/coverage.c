@@ -28,18 +28,6 @@ static const char * const fault_name[NR_FAULTS] = {
 
 /* ---- What is under way ------------------------------------------------------ */
 
-static bool any_fill(struct hybrid_engine *e)
-{
-	struct hybrid_job *job;
-	u32 set;
-
-	for (set = 0; e->nr_busy_jobs && set < e->map.nr_sets; set++)
-		list_for_each_entry(job, &e->map.set[set].jobs, link)
-			if (job->type == JOB_FILL)
-				return true;
-	return false;
-}
-
 static bool any_leaving(struct hybrid_engine *e)
 {
 	u32 set, i;
@@ -52,16 +40,30 @@ static bool any_leaving(struct hybrid_engine *e)
 	return false;
 }
 
-static u32 user_phases(struct world *w)
+/* Of the job that the request is part of. */
+static u32 job_phase(const struct dreq *r)
 {
-	struct uio *u;
-	u32 p = 0;
+	struct hybrid_op *op = r->action->op;
 
-	list_for_each_entry(u, &w->uios, link) {
-		p |= BIT(PHASE_RUN);
-		if (u->io.job && u->io.job->type == JOB_STAGED && u->io.job->io == &u->io)
-			p |= BIT(PHASE_STAGED);
+	if (op->type != HYBRID_OP_TRANSFER)
+		return 0;
+	switch (container_of(op, struct hybrid_job, op)->type) {
+	case JOB_FILL:
+		return BIT(PHASE_FILL);
+	case JOB_STAGED:
+		return BIT(PHASE_STAGED);
+	default:
+		return BIT(PHASE_WRITEBACK);
 	}
+}
+
+static u32 request_phases(struct world *w)
+{
+	u32 i, k, p = 0;
+
+	for (i = 0; i < w->nr_dev; i++)
+		for (k = 0; k < w->dev[i]->v->nr_inflight; k++)
+			p |= job_phase(w->dev[i]->v->inflight[k]);
 	return p;
 }
 
@@ -94,8 +96,6 @@ static u32 engine_phases(struct hybrid_engine *e)
 {
 	u32 p = 0;
 
-	if (e->nr_active_writebacks)
-		p |= BIT(PHASE_WRITEBACK);
 	if (e->nr_ranges)
 		p |= BIT(PHASE_RANGE);
 	if (e->meta_state == META_COMMIT || e->meta_state == META_FLUSH)
@@ -104,8 +104,6 @@ static u32 engine_phases(struct hybrid_engine *e)
 		p |= BIT(PHASE_CHECKPOINT);
 	if (!hybrid_journal_has_room(&e->journal))
 		p |= BIT(PHASE_JOURNAL_FULL);
-	if (any_fill(e))
-		p |= BIT(PHASE_FILL);
 	if (any_leaving(e))
 		p |= BIT(PHASE_EVICT);
 	return p;
@@ -123,7 +121,9 @@ u32 coverage_phases(struct world *w)
 		return p;
 	/* Nobody else sees this look. */
 	fibers = fibers_stop();
-	p |= user_phases(w) | volume_phases(w) | engine_phases(e);
+	if (!list_empty(&w->uios))
+		p |= BIT(PHASE_RUN);
+	p |= request_phases(w) | volume_phases(w) | engine_phases(e);
 	fibers_go_on(fibers);
 	return p;
 }
@@ -139,16 +139,17 @@ void coverage_count(u32 phases, enum sim_fault fault, u32 times)
 			hits[p][fault] += times;
 }
 
-void coverage_fault(enum sim_fault fault)
+void coverage_alloc(void)
 {
-	coverage_count(coverage_phases(sim_world), fault, 1);
+	coverage_count(BIT(sim_world->doing), FAULT_ALLOC, 1);
 }
 
 void coverage_error(const struct dreq *r)
 {
 	u32 kind = r->kind == DREQ_READ ? 0 : r->kind == DREQ_FLUSH ? 2 : 1;
 
-	coverage_fault((r->dev->nr ? FAULT_ORIGIN_READ : FAULT_CACHE_READ) + kind);
+	coverage_count(coverage_phases(sim_world) | job_phase(r),
+		       (r->dev->nr ? FAULT_ORIGIN_READ : FAULT_CACHE_READ) + kind, 1);
 }
 
 void coverage_death(struct world *w, bool reset, u32 times)
@@ -180,8 +181,8 @@ static u32 impossible(enum sim_phase p)
 	case PHASE_POLICY:	/* nothing is in flight, nothing changes on disk */
 		return ERRORS | BIT(FAULT_CUT) | BIT(FAULT_CUT_AGAIN) | BIT(FAULT_CUT_THRICE) |
 		       BIT(FAULT_RESET) | BIT(FAULT_ROT);
-	case PHASE_STOP:	/* what users wait for has ended: no origin is read */
-		return no | BIT(FAULT_ORIGIN_READ);
+	case PHASE_STOP:	/* no volume runs: metadata is written, no more */
+		return no | ORIGIN_ERRORS | BIT(FAULT_CACHE_READ);
 	default:
 		return no;
 	}

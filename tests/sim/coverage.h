@@ -57,8 +57,8 @@ enum sim_fault {
 u32 coverage_phases(struct world *w);
 /* @fault happened @times in those phases. */
 void coverage_count(u32 phases, enum sim_fault fault, u32 times);
-/* @fault happens now, in sim_world. */
-void coverage_fault(enum sim_fault fault);
+/* An allocation of the call under way fails. */
+void coverage_alloc(void);
 /* The request fails. */
 void coverage_error(const struct dreq *r);
 /* The machine dies @times in this state, or did when w->crashed was set. */

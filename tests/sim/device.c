@@ -722,6 +722,7 @@ static void copy_chain(struct device *d, u64 sector, u32 i, struct dreq *landed)
 		return;
 	copy_chain(d, sector, x->older, landed);
 	if (!x->doomed)
+		if (!x->doomed)
 		push_version(d, sector, x->val, x->by->done ? x->by : &landed[x->by->place]);
 }
 

@@ -488,6 +488,41 @@ void one_event(struct world *w)
 	do_event(w, ev);
 }
 
+/* One request of some kind to some device fails. */
+static void aim_error(struct world *w)
+{
+	struct device *d = w->dev[rng_below(&w->arng, w->nr_dev)];
+	struct fault *f = &d->fault;
+
+	f->left = 1;
+	f->from = 0;
+	f->to = d->sectors;
+	f->read = 100 * !rng_below(&w->arng, 3);
+	f->flush = 100 * !rng_below(&w->arng, 2);
+	f->write = 100 * !f->read * !f->flush;
+	f->dealt = true;
+	w->faulty = true;
+	w->pool_faulty |= !d->nr;
+	trace(w, 19, d->nr, w->p.aim, "an error of dev%u is due", d->nr);
+}
+
+void aimed_event(struct world *w)
+{
+	if (w->branch || !(coverage_phases(w) & BIT(w->p.aim)) || rng_below(&w->arng, 6))
+		return;
+	w->p.aims--;
+	switch (rng_below(&w->arng, sim_faults ? 4 : 2)) {
+	case 0:
+		w->crash_at = w->changes;
+		break;
+	case 1:
+		crash_explore(w, 1);
+		break;
+	default:
+		aim_error(w);
+	}
+}
+
 void other_events(struct world *w)
 {
 	bool waits = w->doing == PHASE_CREATE || w->doing == PHASE_OPEN ||

@@ -27,7 +27,7 @@ bool loop_alloc_fails(void)
 	if (!nth.alloc || !nth.left || --nth.left)
 		return false;
 	nth.hit = true;
-	coverage_fault(FAULT_ALLOC);
+	coverage_alloc();
 	return true;
 }
 
@@ -72,11 +72,11 @@ void loop_profile(struct profile *p, struct rng *r)
 	p->block_sectors = 8 << rng_below(r, 5);
 	p->cache_blocks = 1 + rng_below(r, 10);
 	p->hot_blocks = 4 + rng_below(r, 12);
-	p->volumes = 1 + rng_below(r, 2);
+	p->volumes = rng_below(r, 4) ? 2 : 1;
 	p->max_ios = 1 + rng_below(r, 6);
 	p->inplace_percent = rng_chance(r, 25) ? 50 : 0;
 	p->admin_percent = 3;
-	p->load_percent = 10;
+	p->load_percent = 30;
 	p->fail_alloc = 0;
 	p->fault_kind = 0;
 	p->cut_every = 0;
@@ -131,8 +131,8 @@ static void repair(struct world *w)
 void loop_run(struct world *w)
 {
 	static const enum event part[] = {
-		EV_MODE, EV_DRAIN, EV_MODE, EV_REOPEN, EV_EVICT, EV_RECREATE, EV_CHECKPOINT,
-		EV_RESTART, EV_RESTART,
+		EV_MODE, EV_DRAIN, EV_MODE, EV_REOPEN, EV_RECREATE, EV_CHECKPOINT, EV_RESTART,
+		EV_RECREATE, EV_RESTART,
 	};
 	u32 i;
 

@@ -419,6 +419,8 @@ struct profile {
 	u32 admin_percent;	/* of events: suspend, reload, tunables */
 	u32 load_percent;	/* others' I/O while somebody waits for a call */
 	u32 inplace_percent;	/* of volumes */
+	u32 aim;		/* phase in which something goes wrong ... */
+	u32 aims;		/* ... so many times */
 	bool overlap;
 	const char *policy;
 	struct hybrid_config config;
@@ -464,6 +466,7 @@ struct world {
 	bool stop;
 	struct linter *lint;
 	struct rng brng;
+	struct rng arng;		/* of what is aimed at a phase */
 	struct rng frng;		/* of faults.c */
 	struct world *main;
 };
@@ -547,6 +550,8 @@ void drain(struct world *w, struct volume *vol, bool on);
 void evict_sector(struct world *w, struct volume *vol, u64 sector);
 void tick(struct world *w, u32 ms);
 void admin_event(struct world *w);
+/* The disks are about to change: in the phase aimed at something may go wrong. */
+void aimed_event(struct world *w);
 /* Somebody waits for a call (world.doing): others' I/O goes on. */
 void other_events(struct world *w);
 u32 draw_mode(struct rng *r);

@@ -59,10 +59,16 @@ static void fill_journal(struct profile *p)
 static void crowd_journal(struct profile *p)
 {
 	fill_journal(p);
-	p->max_ios = 12;
-	p->weight[EV_STEP] = 100;
-	p->weight[EV_FUA] = 200;
-	p->weight[EV_FLUSH] = 200;
+	p->admin_percent = 0;
+	p->steps = 40000;
+	p->episode = 8000;
+	p->crash_percent = 70;
+	p->max_ios = 24;
+	p->weight[EV_STEP] = 400;
+	p->weight[EV_FUA] = 400;
+	p->weight[EV_FLUSH] = 100;
+	p->aim = PHASE_JOURNAL_FULL;
+	p->aims = 40;
 }
 
 /* More than one set, each with more to hold than it can. */
@@ -120,15 +126,19 @@ static void draw_rare(struct profile *p, struct rng r)
 /* What --events adds. */
 static void draw_events(struct profile *p, struct rng *r)
 {
+	struct rng a = rng_fork(r, 9);
+
 	p->admin_percent = 1 + rng_below(r, 5);
 	p->load_percent = rng_chance(r, 75) ? 1 + rng_below(r, 50) : 0;
 	p->inplace_percent = rng_chance(r, 30) ? 50 : 0;
+	p->aim = 1 + rng_below(&a, NR_PHASES - 1);
+	p->aims = rng_below(&a, 4);
 	p->weight[EV_REOPEN] += rng_below(r, 4);
 	p->weight[EV_RECREATE] += rng_below(r, 4);
 	p->weight[EV_RESTART] += rng_below(r, 2);
 	if (p->volumes == 1 && rng_below(r, 2))
 		p->volumes = 2;
-	switch (rng_below(r, 50)) {
+	switch (rng_below(r, 40)) {
 	case 0:
 		crowd_journal(p);
 		break;
@@ -679,12 +689,12 @@ void finish(struct world *w)
 		read_all(w);
 	if (w->stop)
 		return;
-	if (w->lying || w->p.fault_kind || rng_below(&w->rng, 2)) {
+	if (w->lying || w->p.fault_kind || w->faulty || rng_below(&w->rng, 2)) {
 		crash(w, false);
 		boot(w);
 		if (!w->stop)
 			read_all(w);
-		if (w->stop || w->p.fault_kind)
+		if (w->stop || w->p.fault_kind || w->faulty)
 			return;
 	}
 	drain_all(w);
@@ -748,6 +758,7 @@ static void format(struct world *w)
 {
 	u32 i;
 
+	w->arng = rng_fork(&w->brng, 5);
 	format_cache(w);
 	for (i = 0; i < w->p.volumes; i++)
 		add_volume(w, i);

@@ -96,6 +96,8 @@ void world_before_change(struct world *w)
 	w->changes++;
 	if (w->stop)
 		return;
+	if (w->p.aims)
+		aimed_event(w);
 	if (w->changes >= w->crash_at) {
 		w->crash_phases = coverage_phases(w);
 		w->crashed = true;
@@ -839,7 +841,7 @@ static void *sim_alloc_buffer(struct hybrid_engine *e, u32 sectors)
 	struct world *w = world_of(e);
 
 	if (!w->branch && w->p.fail_alloc && rng_chance(&w->rng, w->p.fail_alloc)) {
-		coverage_fault(FAULT_ALLOC);
+		coverage_alloc();
 		return NULL;
 	}
 	if (loop_alloc_fails())
