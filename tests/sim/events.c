@@ -511,7 +511,7 @@ void aimed_event(struct world *w)
 	if (w->branch || !(coverage_phases(w) & BIT(w->p.aim)) || rng_below(&w->arng, 6))
 		return;
 	w->p.aims--;
-	switch (rng_below(&w->arng, sim_faults ? 4 : 2)) {
+	switch (rng_below(&w->arng, w->p.fault_kind ? 4 : 2)) {
 	case 0:
 		w->crash_at = w->changes;
 		break;

@@ -355,7 +355,8 @@ static const struct {
 } fields[] = {
 	FIELD(block_sectors), FIELD(cache_blocks), FIELD(hot_blocks), FIELD(slow_percent),
 	FIELD(reset_percent), FIELD(fail_alloc), FIELD(fault_kind),
-	FIELD(admin_percent), FIELD(load_percent), FIELD(inplace_percent), FIELD(cut_every),
+	FIELD(admin_percent), FIELD(load_percent), FIELD(inplace_percent), FIELD(aim),
+	FIELD(aims), FIELD(cut_every),
 	FIELD(cut_samples), FIELD(cut_writes), CONFIG(high_watermark), CONFIG(low_watermark),
 	CONFIG(writeback_rate), CONFIG(commit_interval),
 };
