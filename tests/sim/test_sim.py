@@ -212,7 +212,7 @@ PLANTED = {
     "fua-ignored": ("B", "engine-io.c", "io->fua && !io->commit)", "false)"),
     "flush-ignored": ("B", "engine-commit.c", "else if (needed)", "else if (0)"),
     "clean-without-flush": ("B", "engine-commit.c", "if (!settled(v, s->stamp[i]))", "if (0)"),
-    "rewrite-stays-clean": ("A", "engine-io.c", "	if (again)\n", "	if (0)\n"),
+    "rewrite-stays-clean": ("B", "engine-io.c", "	if (again)\n", "	if (0)\n"),
     "removal-not-recorded": ("A", "engine-evict.c", "	if (s->flags[i] & BLOCK_JMAPPED) {", "	if (0) {"),
 }
 
