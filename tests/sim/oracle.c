@@ -97,13 +97,14 @@ static void activate(struct oracle *o, u64 sector)
 
 /*
  * Does write @x stand after @e?  Reads cannot show that a damaged copy is gone,
- * and a discard may bring it back.
+ * and a discard may bring it back.  Nor that a write that failed has left nothing:
+ * one that overlapped it may bring that to light.
  */
 static bool replaces(const struct entry *x, const struct entry *e)
 {
 	if (x == e || x->maybe || (e->rot && x->wild))
 		return false;
-	return e->complete < (e->rot ? x->born : x->submit);
+	return e->complete < (e->rot || e->maybe ? x->born : x->submit);
 }
 
 static bool durably_replaced(struct oracle *o, u64 sector, const struct entry *e, u64 oldest_read)
