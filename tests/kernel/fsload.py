@@ -91,11 +91,19 @@ class Load:
         self.dirs.append(self.name())
         os.mkdir(self.dirs[-1])
 
+    def full(self):
+        space = os.statvfs(self.root)
+        return space.f_bavail < space.f_blocks // 5
+
     def run(self, seconds):
         end = time.monotonic() + seconds
         steps = [self.create] * 6 + [self.overwrite] * 6 + [self.remove] * 3 + \
             [self.truncate, self.rename, self.keep]
         while time.monotonic() < end:
+            while self.full() and self.files:
+                self.remove()
+            if self.full():
+                break  # what was kept fills it
             step = self.rnd.choice(steps) if len(self.files) > 3 else self.create
             step()
             if len(self.dirs) < 20 and self.rnd.random() < 0.02:
