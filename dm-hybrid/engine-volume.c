@@ -348,21 +348,9 @@ static int open_formatted(struct hybrid_engine *e, struct hybrid_volume *v, u64 
 	return 0;
 }
 
-/* What is clean of a block goes, and with it a block that is clean. */
-static void forget_clean_block(struct hybrid_engine *e, u32 set, u32 i)
-{
-	struct hybrid_set *s = &e->map.set[set];
-	u64 keep = block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i);
-
-	if (!keep) {
-		evict_block(e, set, i);
-	} else if (block_mask(e, s, MASK_VALID, i) & ~keep) {
-		hybrid_set_invalidate(&e->map, s, i, ~keep);
-		mark_must(e, set, i);
-	}
-}
-
-static void forget_clean(struct hybrid_engine *e, struct hybrid_volume *v)
+/* @each for all blocks of a volume, also those on their way out; under their sets' locks. */
+static void each_block(struct hybrid_engine *e, struct hybrid_volume *v,
+		       void (*each)(struct hybrid_engine *e, u32 set, u32 i))
 {
 	unsigned long flags;
 	u32 set, i;
@@ -372,10 +360,27 @@ static void forget_clean(struct hybrid_engine *e, struct hybrid_volume *v)
 
 		spin_lock_irqsave(&s->lock, flags);
 		for (i = 0; i < e->map.set_size; i++)
-			if ((s->flags[i] & BLOCK_MAPPED) && hybrid_key_volume(s->key[i]) == v->id)
-				forget_clean_block(e, set, i);
+			if ((s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)) &&
+			    hybrid_key_volume(s->key[i]) == v->id)
+				each(e, set, i);
 		spin_unlock_irqrestore(&s->lock, flags);
 		cond_resched();
+	}
+}
+
+/* What is clean of a block goes, and with it a block that is clean. */
+static void forget_clean(struct hybrid_engine *e, u32 set, u32 i)
+{
+	struct hybrid_set *s = &e->map.set[set];
+	u64 keep = block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i);
+
+	if (!(s->flags[i] & BLOCK_MAPPED))
+		return;
+	if (!keep) {
+		evict_block(e, set, i);
+	} else if (block_mask(e, s, MASK_VALID, i) & ~keep) {
+		hybrid_set_invalidate(&e->map, s, i, ~keep);
+		mark_must(e, set, i);
 	}
 }
 
@@ -390,7 +395,7 @@ static int open_inplace(struct hybrid_engine *e, struct hybrid_volume *v, const 
 	*why = no_cold_start;
 	if (!atomic_read(&v->nr_jdirty))
 		return new_instance(e, v);
-	forget_clean(e, v);
+	each_block(e, v, forget_clean);
 	return e->ops->wait_checkpoint(e);
 }
 
@@ -408,30 +413,17 @@ static int open_origin(struct hybrid_engine *e, struct hybrid_volume *v, u64 sec
  * after a crash: what was written back, or replaced, is dirty again, and what
  * may not be recorded as clean is forgotten.
  */
-static void distrust_origin(struct hybrid_engine *e, struct hybrid_volume *v)
+static void distrust_origin(struct hybrid_engine *e, u32 set, u32 i)
 {
-	unsigned long flags;
-	u32 set, i;
+	struct hybrid_set *s = &e->map.set[set];
+	u64 dirty = block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i);
 
-	for (set = 0; set < e->map.nr_sets; set++) {
-		struct hybrid_set *s = &e->map.set[set];
-
-		spin_lock_irqsave(&s->lock, flags);
-		for (i = 0; i < e->map.set_size; i++) {
-			u64 dirty;
-
-			if (!(s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)) ||
-			    hybrid_key_volume(s->key[i]) != v->id || settled(v, s->stamp[i]))
-				continue;
-			dirty = block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i);
-			hybrid_set_invalidate(&e->map, s, i, ~dirty);
-			set_put_mask(&e->map, s, MASK_VALID, i, dirty);
-			put_dirty(e, s, i, dirty);
-			mark_lazy(e, set, i);
-		}
-		spin_unlock_irqrestore(&s->lock, flags);
-		cond_resched();
-	}
+	if (settled(key_volume(e, s->key[i]), s->stamp[i]))
+		return;
+	hybrid_set_invalidate(&e->map, s, i, ~dirty);
+	set_put_mask(&e->map, s, MASK_VALID, i, dirty);
+	put_dirty(e, s, i, dirty);
+	mark_lazy(e, set, i);
 }
 
 int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void *context,
@@ -461,7 +453,7 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	if (r)
 		return r;
 	if (v->flush_error)
-		distrust_origin(e, v);
+		each_block(e, v, distrust_origin);
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(v->open, true);
 	WRITE_ONCE(v->suspended, false);
@@ -585,7 +577,7 @@ int hybrid_volume_create(struct hybrid_engine *e, u32 id, const struct hybrid_vo
 }
 
 /* A block of a closed volume: gone from RAM; not free before the disk knows. */
-static void purge_block(struct hybrid_engine *e, u32 set, u32 i, bool free)
+static void purge_block(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
 
@@ -597,35 +589,21 @@ static void purge_block(struct hybrid_engine *e, u32 set, u32 i, bool free)
 	put_jdirty(e, s, i, 0);
 	mark_leaf(e, set, i);
 	hybrid_set_flags(s, i, BLOCK_REMOVED | BLOCK_TRANSIT, BLOCK_MAPPED | BLOCK_JMAPPED);
-	if (free) {
-		hybrid_set_unhash(&e->map, s, i);
-		hybrid_set_free(&e->map, s, i);
-	}
 }
 
-static void purge_set(struct hybrid_engine *e, struct hybrid_volume *v, u32 set, bool free)
+static void free_block(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
-	unsigned long flags;
-	u32 i;
 
-	spin_lock_irqsave(&s->lock, flags);
-	for (i = 0; i < e->map.set_size; i++)
-		if ((s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)) &&
-		    hybrid_key_volume(s->key[i]) == v->id)
-			purge_block(e, set, i, free);
-	spin_unlock_irqrestore(&s->lock, flags);
+	purge_block(e, set, i);
+	hybrid_set_unhash(&e->map, s, i);
+	hybrid_set_free(&e->map, s, i);
 }
 
 /* Nothing of the volume may be in flight.  @free: its records are dead, durably. */
 void volume_purge(struct hybrid_engine *e, struct hybrid_volume *v, bool free)
 {
-	u32 set;
-
-	for (set = 0; set < e->map.nr_sets; set++) {
-		purge_set(e, v, set, free);
-		cond_resched();
-	}
+	each_block(e, v, free ? free_block : purge_block);
 }
 
 int hybrid_volume_delete(struct hybrid_engine *e, u32 id, bool drop_dirty)
