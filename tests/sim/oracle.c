@@ -78,6 +78,18 @@ static struct entry *add_entry(struct oracle *o, u64 sector)
 	return e;
 }
 
+/* What the sector holds before anything is written there. */
+static void add_initial(struct oracle *o, u64 sector)
+{
+	struct entry *e;
+
+	if (o->head[sector])
+		return;
+	e = add_entry(o, sector);
+	e->val = initial(o, sector);
+	e->durable = true;
+}
+
 static void activate(struct oracle *o, u64 sector)
 {
 	if (o->is_active[sector])
@@ -156,11 +168,7 @@ void oracle_submit(struct oracle *o, u64 sector, u32 count, u32 version, bool ze
 	for (s = sector; s < sector + count; s++) {
 		struct entry *e;
 
-		if (!o->head[s]) {
-			e = add_entry(o, s);
-			e->val = initial(o, s);
-			e->durable = true;
-		}
+		add_initial(o, s);
 		e = add_entry(o, s);
 		e->val = wild ? 0 : zero ? VAL_ZERO : VAL(o->owner, s, version);
 		e->wild = wild;
@@ -415,11 +423,7 @@ void oracle_rot(struct oracle *o, u64 sector, val_t val)
 	struct entry *e;
 
 	sim_now++;
-	if (!o->head[sector]) {
-		e = add_entry(o, sector);
-		e->val = initial(o, sector);
-		e->durable = true;
-	}
+	add_initial(o, sector);
 	e = add_entry(o, sector);
 	e->val = val;
 	e->version = U32_MAX - 1;
