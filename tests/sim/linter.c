@@ -972,8 +972,12 @@ static void check_dirty_write(struct linter *l, struct action *a, struct dreq *r
 	u64 dirty = mask & l->durable[b].dirty;
 	u32 in_block = (r->sector - r->dev->data_from) & (l->g->block_sectors - 1);
 
-	/* One of several blocks may have passed this one before the record went out */
-	if (r->kind != DREQ_WRITE && in_block + r->count > l->g->block_sectors)
+	/*
+	 * A range that passed this block may be under way to the next one, or held up
+	 * by another CPU, when the record goes out.
+	 */
+	if (r->kind != DREQ_WRITE &&
+	    (sim_interleave || in_block + r->count > l->g->block_sectors))
 		return;
 	if (r->kind != DREQ_WRITE && same_owner(&l->durable[b], &l->sent[b]))
 		dirty &= ~l->sent[b].dirty;
