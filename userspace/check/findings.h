@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What a check found: numbered (findings.def), collected, printed, and summed up
+ * in a verdict.
+ */
+#ifndef HYBRID_FINDINGS_H
+#define HYBRID_FINDINGS_H
+
+#include <linux/types.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+enum hybrid_severity {
+	HYBRID_NOTE,
+	HYBRID_RECOVERABLE,
+	HYBRID_DAMAGE,
+};
+
+/* HYBRID_FOUND_NOT_CLEAN = 12 ... */
+enum hybrid_finding_id {
+#define FINDING(number, id, name, severity, meaning, next) HYBRID_FOUND_##id = (number),
+#include "findings.def"
+	HYBRID_FOUND_MAX = 100
+};
+
+#define HYBRID_FINDINGS_KEPT	8	/* of each kind; the others are only counted */
+
+struct hybrid_finding;
+struct json_object;
+
+struct hybrid_findings {
+	const char *device;		/* that the next ones are about; must live on */
+	char where[64];
+	struct hybrid_finding *list;
+	unsigned int nr;
+	bool nomem;			/* some could not be kept: the verdict holds all the same */
+	u64 count[HYBRID_FOUND_MAX];
+};
+
+/* A zeroed struct is an empty one. */
+void hybrid_findings_free(struct hybrid_findings *f);
+
+/*
+ * Something was found on f->device.  @where: the place on it ("leaf 7"), or
+ * NULL; the text says what is wrong there.
+ */
+void hybrid_find(struct hybrid_findings *f, enum hybrid_finding_id id, const char *where,
+		 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* "@what @nr" for @where; good until the next call. */
+const char *hybrid_where(struct hybrid_findings *f, const char *what, u64 nr);
+
+/* The worst that was found; a note if nothing was. */
+enum hybrid_severity hybrid_findings_worst(const struct hybrid_findings *f);
+
+/* "clean", "recoverable" or "damaged", and the exit code that says the same. */
+const char *hybrid_verdict(const struct hybrid_findings *f);
+int hybrid_verdict_exit(const struct hybrid_findings *f);
+
+/* All of them in words, worst first, each kind with its meaning and what to do. */
+void hybrid_findings_print(const struct hybrid_findings *f, FILE *out);
+
+/*
+ * Add "verdict", "findings" (an array of what was kept) and "counts" (all of
+ * them, by id) to a json-c object.
+ */
+void hybrid_findings_json(const struct hybrid_findings *f, struct json_object *object);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * All of a pool's metadata in memory: what the kernel would load, and where it
+ * would refuse, everything that is good besides.  The bytes are judged by the
+ * codec, the journal is replayed by journal.c; what they find becomes findings.
+ */
+#ifndef HYBRID_METADATA_H
+#define HYBRID_METADATA_H
+
+#include "codec.h"
+#include "devices.h"
+#include "findings.h"
+
+/* hybrid_metadata.leaf_state */
+enum hybrid_leaf_state {
+	HYBRID_LEAF_EMPTY,	/* generation 0: never written */
+	HYBRID_LEAF_GOOD,
+	HYBRID_LEAF_BAD,	/* named, but not what stands there; or its index block is bad */
+};
+
+/* hybrid_metadata.block_state */
+enum hybrid_block_state {
+	HYBRID_BLOCK_FREE,
+	HYBRID_BLOCK_LIVE,	/* the only one that holds this block of an active volume */
+	HYBRID_BLOCK_DEAD,	/* its instance is of no active volume that is known */
+	HYBRID_BLOCK_CLAIMED,	/* was live, but another one was loaded later for the same */
+	HYBRID_BLOCK_BAD,	/* wrong set, beyond the volume, or its instance never was */
+};
+
+/* What of a volume is cached. */
+struct hybrid_volume_usage {
+	u64 blocks, dirty_blocks, dirty_granules;
+};
+
+struct hybrid_metadata {
+	struct hybrid_sb sb;		/* the cache device's, current copy */
+	const struct hybrid_geometry *g;	/* of sb */
+	struct hybrid_ident id;		/* pool UUID; epoch of the root */
+	u32 copies;			/* good superblock copies: bit 0 head, bit 1 tail */
+	u32 roots;			/* good roots: bit 0 area A, bit 1 area B */
+	struct hybrid_root_info root;	/* the current one; zero if none is good */
+
+	/* The rest only after hybrid_metadata_read() */
+	u16 *index_generation;		/* nr_index; 0 if no root is good */
+	u16 *leaf_generation;		/* nr_leaves; 0 below a bad index block */
+	u8 *leaf_state;			/* nr_leaves */
+	struct hybrid_volume_info *volume;	/* HYBRID_MAX_VOLUMES */
+	struct hybrid_volume_usage *usage;	/* the same; of live blocks */
+	/*
+	 * By cache block, after the journal and before recovery forgets what is
+	 * clean in open regions.  Blocks that are not live keep what was stored.
+	 */
+	u64 *oblock, *valid, *dirty;
+	u32 *instance;
+	u8 *hint;
+	u8 *block_state;
+	u64 *open;			/* by set: open regions */
+	u64 journal_head;		/* behind the last good entry */
+	u64 journal_entries, journal_records;	/* replayed */
+};
+
+/*
+ * Both superblocks of a member.  0: *sb is the one that counts.  Otherwise an
+ * exit code: there is none, or none that may be used; a finding says why.
+ */
+int hybrid_superblocks_read(const struct hybrid_device *dev, struct hybrid_findings *f,
+			    struct hybrid_sb *sb, u32 *copies);
+
+/*
+ * Superblocks, roots and the journal's first entry: as much as takes no time at
+ * any size.  0, or an exit code: no superblock of a cache device that may be
+ * used (with a finding), or no memory (with a message).  Free it in any case.
+ */
+int hybrid_metadata_read_head(struct hybrid_metadata *md, const struct hybrid_device *dev,
+			      struct hybrid_findings *f);
+
+/* Everything.  Returns as hybrid_metadata_read_head(). */
+int hybrid_metadata_read(struct hybrid_metadata *md, const struct hybrid_device *dev,
+			 struct hybrid_findings *f);
+
+void hybrid_metadata_free(struct hybrid_metadata *md);
+
+/* The active volume whose blocks carry @instance, as its id; -1: none. */
+int hybrid_metadata_volume_of(const struct hybrid_metadata *md, u32 instance);
+
+#endif
