@@ -266,6 +266,16 @@ enum hybrid_map_result range_io(struct hybrid_engine *e, struct hybrid_io *io,
 	return HYBRID_MAP_REMAP;
 }
 
+/* May a record that ends a dirty granule of the region have to become durable still? */
+static bool record_ends(struct hybrid_engine *e, struct hybrid_set *s, int i,
+			struct hybrid_volume *v)
+{
+	/* It never will, and nobody reads it: the origin's nonce says so. */
+	if (READ_ONCE(e->failed) && READ_ONCE(v->sb_state) == SB_ALONE)
+		return false;
+	return s->ending & region_bit(i);
+}
+
 /* After an error only clean granules go: the origin may have changed below them. */
 static void drop_granules(struct hybrid_engine *e, struct hybrid_io *io, int error)
 {
@@ -280,7 +290,7 @@ static void drop_granules(struct hybrid_engine *e, struct hybrid_io *io, int err
 		u64 drop = error ? io->mask & ~dirty : io->mask;
 		/* Dirty on record, or the record that says otherwise is on its way */
 		bool ends = (drop & (dirty | block_mask(e, s, MASK_JDIRTY, i))) ||
-			    (s->ending & region_bit(i));
+			    record_ends(e, s, i, io->volume);
 
 		put_dirty(e, s, i, dirty & ~drop);
 		hybrid_set_invalidate(&e->map, s, i, drop);
