@@ -29,7 +29,11 @@ void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 {
 	struct hybrid_op *op = &v->flush_op;
 
-	if (v->flush_busy) {
+	/*
+	 * One flush after the other, also those before the superblock: one that fails
+	 * takes data along that the next, already under way, would not miss.
+	 */
+	if (v->flush_busy || v->sb_busy) {
 		v->flush_again = true;
 		return;
 	}
@@ -41,6 +45,14 @@ void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 	op_begin(op, HYBRID_OP_FLUSH, true, v, origin_flushed);
 	count(v, HYBRID_ORIGIN_FLUSHES);
 	act(acts, op);
+}
+
+/* Flushes that waited for another, or for the superblock. */
+void origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
+			      struct hybrid_actions *acts)
+{
+	if (!list_empty(&v->flush_next) || (v->flush_again && !v->suspended))
+		origin_flush_locked(e, v, acts);
 }
 
 /*
@@ -128,8 +140,7 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 		list_splice_tail_init(&e->commit_gated, &e->commit_next);
 		meta_kick_locked(e, acts);
 	}
-	if (!list_empty(&v->flush_next) || (v->flush_again && !v->suspended))
-		origin_flush_locked(e, v, acts);
+	origin_flush_next_locked(e, v, acts);
 	if (!error && v->flush_lazy) {
 		v->flush_lazy = false;
 		e->lazy_wanted = true;

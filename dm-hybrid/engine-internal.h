@@ -399,6 +399,8 @@ void join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_ac
 void flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
 void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 			 struct hybrid_actions *acts);
+void origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
+			      struct hybrid_actions *acts);
 void origin_flush_failed(struct hybrid_volume *v, int error);
 void wake_records(struct hybrid_engine *e, struct hybrid_actions *acts);
 void origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user);

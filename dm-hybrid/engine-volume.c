@@ -123,6 +123,7 @@ static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 		sb_update(e, v, acts);
 	else
 		list_splice_init(&v->sb_waiters, &waiters);
+	origin_flush_next_locked(e, v, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (!error) {
 		rerun_list(e, &waiters, acts);
