@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Pools in image files, made by the engine itself: offline-driver.c says how."""
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+MIB = 1 << 20
+HEAD = 2048	# sectors of an origin before its data
+
+
+def sectors(seed: int, first: int, count: int) -> bytes:
+    """What the driver writes to a volume."""
+    return b"".join(struct.pack("<QQ", seed, s) * 32 for s in range(first, first + count))
+
+
+class Pool:
+    """Image files `cache`, `origin0` ... in a directory, and what their volumes should hold."""
+
+    def __init__(self, build: Path, directory: Path, cache_mib: int = 16, origins: int = 1,
+                 origin_mib: int = 8, block: int = 128):
+        self.driver = build / "offline-driver"
+        self.dir = Path(directory)
+        self.dir.mkdir(exist_ok=True)
+        self.cache = self._image("cache", cache_mib)
+        self.origins = [self._image(f"origin{n}", origin_mib) for n in range(origins)]
+        self.size = (origin_mib - 2) * MIB	# of a volume
+        self.want = [bytearray(self.size) for _ in self.origins]
+        self.run(f"format {self.cache} {block} pool", f"load {self.cache}",
+                 *(f"create {n} vol{n} writeback {path}" for n, path in enumerate(self.origins)),
+                 "stop")
+
+    def _image(self, name: str, mib: int) -> Path:
+        path = self.dir / name
+        with open(path, "wb") as f:
+            f.truncate(mib * MIB)
+        return path
+
+    def run(self, *lines: str) -> str:
+        r = subprocess.run([self.driver], input="\n".join(lines) + "\n", capture_output=True,
+                           text=True, timeout=60)
+        assert r.returncode == 0, r.stderr
+        return r.stdout
+
+    def opened(self, *lines: str) -> str:
+        """With all volumes open.  Unless the lines say "stop", they end with a crash."""
+        return self.run(f"load {self.cache}",
+                        *(f"open {n} {path}" for n, path in enumerate(self.origins)), *lines)
+
+    def write(self, *writes: tuple[int, int, int, int], end: tuple[str, ...] = ()) -> None:
+        """(volume, sector, count, seed) ..., all of it flushed."""
+        for n, sector, count, seed in writes:
+            self.want[n][sector * 512:(sector + count) * 512] = sectors(seed, sector, count)
+        self.opened(*("write {} {} {} {}".format(*w) for w in writes),
+                    *(f"flush {n}" for n in range(len(self.origins))), *end)
+
+    def on_origin(self, n: int) -> bytes:
+        with open(self.origins[n], "rb") as f:
+            f.seek(HEAD * 512)
+            return f.read(self.size)
+
+    def copy(self, directory: Path) -> "Pool":
+        """The same bytes in other files."""
+        new = object.__new__(Pool)
+        new.__dict__.update(self.__dict__)
+        new.dir = Path(directory)
+        new.dir.mkdir()
+        for path in self.members():
+            subprocess.run(["cp", "--sparse=always", path, new.dir], check=True)
+        new.cache = new.dir / "cache"
+        new.origins = [new.dir / path.name for path in self.origins]
+        return new
+
+    def remove(self) -> None:
+        shutil.rmtree(self.dir)
+
+    def members(self) -> list[Path]:
+        return [self.cache, *self.origins]
+
+    def bytes(self) -> list[bytes]:
+        return [path.read_bytes() for path in self.members()]

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The engine in userspace, over open devices or image files: the same recovery,
+ * the same writeback, the same metadata as in the kernel.  Errors of devices reach
+ * it as they do there (dm-hybrid/io.c).
+ *
+ * One thread calls these functions.  Data moves in threads of its own, if asked
+ * for; the engine never sees them.
+ *
+ * Nothing here prints.  What fails returns -errno, and *why in the engine's words.
+ */
+#ifndef HYBRID_OFFLINE_H
+#define HYBRID_OFFLINE_H
+
+#include "codec.h"
+#include "devices.h"
+
+struct hybrid_engine;
+struct hybrid_volume;
+struct hybrid_offline;
+
+/* hybrid_offline_create() flags */
+/*
+ * Metadata, superblocks of origins included, is written to memory alone: the
+ * devices keep theirs.  What a pool would do can be seen without doing it.
+ */
+#define HYBRID_OFFLINE_KEEP	(1U << 0)
+/* Many transfers at a time.  Without it: in the engine's order, one by one. */
+#define HYBRID_OFFLINE_THREADS	(1U << 1)
+
+/*
+ * The pool on @cache, which has superblock @sb; nothing is read yet.  The device
+ * must stay open until destroy.  NULL: no memory.
+ */
+struct hybrid_offline *hybrid_offline_create(const struct hybrid_device *cache,
+					     const struct hybrid_sb *sb, unsigned int flags);
+void hybrid_offline_destroy(struct hybrid_offline *o);
+
+struct hybrid_engine *hybrid_offline_engine(struct hybrid_offline *o);
+
+/* hybrid_engine_load(): recovery. */
+int hybrid_offline_load(struct hybrid_offline *o, const char **why);
+
+/*
+ * hybrid_volume_open(), with what the kernel's constructor refuses besides.
+ * The device must stay open until the volume is closed.
+ */
+int hybrid_offline_open(struct hybrid_offline *o, uint32_t id,
+			const struct hybrid_device *origin, struct hybrid_volume **v,
+			const char **why);
+int hybrid_offline_close(struct hybrid_offline *o, struct hybrid_volume *v);
+
+/* A user's I/O, to its end.  @data: as hybrid_device_write() wants it. */
+int hybrid_offline_write(struct hybrid_offline *o, struct hybrid_volume *v, uint64_t sector,
+			 const void *data, uint32_t count);
+int hybrid_offline_read(struct hybrid_offline *o, struct hybrid_volume *v, uint64_t sector,
+			void *data, uint32_t count);
+int hybrid_offline_flush(struct hybrid_offline *o, struct hybrid_volume *v);
+
+/* Blocks that are dirty, of one volume or (NULL) of all. */
+uint32_t hybrid_offline_dirty(struct hybrid_offline *o, struct hybrid_volume *v);
+/* The cache device cannot be written any more. */
+bool hybrid_offline_failed(struct hybrid_offline *o);
+/* The volume's entry, -ENOENT if there is none. */
+int hybrid_offline_info(struct hybrid_offline *o, uint32_t id, struct hybrid_volume_info *info);
+
+/* Drain @v, or all (NULL); or no longer.  hybrid_offline_run() does the work. */
+void hybrid_offline_drain(struct hybrid_offline *o, struct hybrid_volume *v, bool on);
+
+/*
+ * Go on until @until says so.  It is asked after each step; @idle counts the
+ * ticks in a row in which nothing was under way: then no time is spent waiting.
+ */
+void hybrid_offline_run(struct hybrid_offline *o, bool (*until)(void *context, unsigned int idle),
+			void *context);
+
+/* Everything durable, and the root says clean.  -EIO: the pool has failed. */
+int hybrid_offline_stop(struct hybrid_offline *o);
+
+/* A piece of a device that could not be read or written. */
+struct hybrid_bad_piece {
+	const struct hybrid_device *dev;
+	uint64_t sector;
+	uint32_t count;
+	int error;		/* -errno, of the last attempt */
+	bool write;
+};
+
+/* That at, or around, this sector; NULL: none. */
+const struct hybrid_bad_piece *hybrid_offline_bad(struct hybrid_offline *o,
+						  const struct hybrid_device *dev,
+						  uint64_t sector);
+unsigned int hybrid_offline_nr_bad(struct hybrid_offline *o);
+
+#endif
