@@ -98,6 +98,7 @@ static void sb_origin_encode(struct hybrid_sb_origin *o, const struct hybrid_sb 
 	o->nonce = cpu_to_le64(sb->nonce);
 	memcpy(o->volume_uuid, sb->volume_uuid, sizeof(o->volume_uuid));
 	memcpy(o->pairing_key, sb->pairing_key, sizeof(o->pairing_key));
+	o->lost = cpu_to_le64(sb->lost);
 }
 
 static u32 sb_crc(const struct hybrid_superblock *block)
@@ -254,6 +255,7 @@ static void sb_origin_fill(const struct hybrid_sb_origin *o, struct hybrid_sb *s
 	sb->nonce = le64_to_cpu(o->nonce);
 	memcpy(sb->volume_uuid, o->volume_uuid, sizeof(sb->volume_uuid));
 	memcpy(sb->pairing_key, o->pairing_key, sizeof(sb->pairing_key));
+	sb->lost = le64_to_cpu(o->lost);
 }
 
 int hybrid_sb_decode(const struct hybrid_superblock *block, u64 sector,
@@ -339,6 +341,134 @@ static int child_check(const struct hybrid_block_header *h, u32 magic, u32 nr,
 	if (le64_to_cpu(h->generation) != generation)
 		return refuse(why, "generation", -ESTALE);
 	return 0;
+}
+
+/* Lost map ---------------------------------------------------------------- */
+
+static u32 lost_chunks(const struct hybrid_lost_map *map)
+{
+	u32 shift = le32_to_cpu(map->chunk_shift);
+
+	return (le64_to_cpu(map->data_sectors) + BIT_ULL(shift) - 1) >> shift;
+}
+
+static bool lost_bit(const struct hybrid_lost_map *map, u32 chunk)
+{
+	return map->bitmap[chunk / 8] >> chunk % 8 & 1;
+}
+
+/* First chunk from @chunk on that is lost, or is not; or how many there are. */
+static u32 lost_find(const struct hybrid_lost_map *map, u32 chunk, bool lost)
+{
+	const u8 skip = lost ? 0 : 0xff;
+	u32 nr = lost_chunks(map);
+
+	while (chunk < nr && lost_bit(map, chunk) != lost)
+		chunk += chunk % 8 || map->bitmap[chunk / 8] != skip ? 1 : 8;
+	return min(chunk, nr);
+}
+
+static u32 lost_weight(const struct hybrid_lost_map *map, u32 blocks)
+{
+	u32 bytes = (blocks - 1) * HYBRID_META_BLOCK_SIZE;
+	u32 weight = 0, i;
+
+	for (i = 0; i < bytes; i++)
+		weight += hweight8(map->bitmap[i]);
+	return weight;
+}
+
+u32 hybrid_lost_seal(struct hybrid_lost_map *map, const struct hybrid_sb *sb,
+		     u32 chunk_shift, unsigned int copy)
+{
+	u32 blocks = hybrid_lost_blocks(sb->data_sectors, chunk_shift);
+	u32 count = lost_weight(map, blocks);
+
+	memset(map, 0, sizeof(*map));
+	header_fill(&map->header, HYBRID_LOST_MAGIC, copy, sb->lost, sb->pool_uuid, 0);
+	map->header.count = cpu_to_le32(count);
+	map->header.blocks = cpu_to_le32(blocks);
+	memcpy(map->volume_uuid, sb->volume_uuid, sizeof(map->volume_uuid));
+	memcpy(map->member_uuid, sb->member_uuid, sizeof(map->member_uuid));
+	map->instance = cpu_to_le32(sb->instance);
+	map->chunk_shift = cpu_to_le32(chunk_shift);
+	map->data_sectors = cpu_to_le64(sb->data_sectors);
+	header_seal(&map->header, blocks * HYBRID_META_BLOCK_SIZE);
+	return count;
+}
+
+/* Whether it belongs to that superblock. */
+static int lost_identify(const struct hybrid_lost_map *map, const struct hybrid_sb *sb,
+			 unsigned int copy, const char **why)
+{
+	const struct hybrid_block_header *h = &map->header;
+
+	if (le32_to_cpu(h->magic) != HYBRID_LOST_MAGIC)
+		return refuse(why, "magic", -ENODATA);
+	if (le64_to_cpu(h->generation) != sb->lost)
+		return refuse(why, "generation", -ESTALE);
+	if (le64_to_cpu(h->number) != copy)
+		return refuse(why, "number", -ESTALE);
+	if (memcmp(h->pool_uuid, sb->pool_uuid, sizeof(h->pool_uuid)))
+		return refuse(why, "pool_uuid", -ESTALE);
+	if (memcmp(map->volume_uuid, sb->volume_uuid, sizeof(map->volume_uuid)))
+		return refuse(why, "volume_uuid", -ESTALE);
+	if (memcmp(map->member_uuid, sb->member_uuid, sizeof(map->member_uuid)))
+		return refuse(why, "member_uuid", -ESTALE);
+	if (le32_to_cpu(map->instance) != sb->instance)
+		return refuse(why, "instance", -ESTALE);
+	return 0;
+}
+
+int hybrid_lost_peek(const struct hybrid_lost_map *map, const struct hybrid_sb *sb,
+		     unsigned int copy, const char **why)
+{
+	u32 shift = le32_to_cpu(map->chunk_shift);
+	u32 blocks;
+	int r;
+
+	r = sb->lost ? lost_identify(map, sb, copy, why) : refuse(why, "lost", -ENODATA);
+	if (r)
+		return r;
+	if (le64_to_cpu(map->data_sectors) != sb->data_sectors)
+		return bad(why, "data_sectors");
+	if (shift >= 64 || shift < ilog2(HYBRID_MIN_BLOCK_SECTORS) ||
+	    (sb->data_sectors - 1) >> shift >= HYBRID_LOST_CHUNKS)
+		return bad(why, "chunk_shift");
+	blocks = hybrid_lost_blocks(sb->data_sectors, shift);
+	if (le32_to_cpu(map->header.blocks) != blocks)
+		return bad(why, "blocks");
+	return blocks;
+}
+
+int hybrid_lost_check(const struct hybrid_lost_map *map, u32 blocks, const char **why)
+{
+	u32 nr = lost_chunks(map), i;
+
+	if (le32_to_cpu(map->header.crc) !=
+	    block_crc(&map->header, blocks * HYBRID_META_BLOCK_SIZE))
+		return refuse(why, "crc", -EBADMSG);
+	if (le32_to_cpu(map->header.count) != lost_weight(map, blocks))
+		return bad(why, "count");
+	for (i = nr; i < (blocks - 1) * HYBRID_META_BLOCK_SIZE * 8; i++)
+		if (lost_bit(map, i))
+			return bad(why, "bitmap");
+	return 0;
+}
+
+u64 hybrid_lost_next(const struct hybrid_lost_map *map, u64 *sector)
+{
+	u32 shift = le32_to_cpu(map->chunk_shift);
+	u64 size = le64_to_cpu(map->data_sectors);
+	u32 from;
+
+	if (*sector >= size)
+		return 0;
+	from = lost_find(map, *sector >> shift, true);
+	if (from == lost_chunks(map))
+		return 0;
+	*sector = max(*sector, (u64)from << shift);
+	return min(size, (u64)lost_find(map, from, false) << shift) - *sector;
 }
 
 /* Root -------------------------------------------------------------------- */

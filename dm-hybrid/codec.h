@@ -40,6 +40,7 @@ struct hybrid_sb {
 	u64 nonce;
 	u8 volume_uuid[HYBRID_UUID_SIZE];
 	u8 pairing_key[HYBRID_KEY_SIZE];
+	u64 lost;			/* generation of the lost map, 0: none */
 };
 
 /* Encode the copy that goes to @sector of the member. @block: 4096 bytes. */
@@ -53,6 +54,31 @@ void hybrid_sb_encode(struct hybrid_superblock *block, const struct hybrid_sb *s
  */
 int hybrid_sb_decode(const struct hybrid_superblock *block, u64 sector,
 		     u64 device_sectors, struct hybrid_sb *sb, const char **why);
+
+/*
+ * The lost map that goes with an origin's superblock: its lost, UUIDs, instance
+ * and data_sectors.  The caller fills map->bitmap[], zeroed first; seal sums up
+ * copy @copy of it and fills in the rest.  Returns the number of chunks lost.
+ */
+u32 hybrid_lost_seal(struct hybrid_lost_map *map, const struct hybrid_sb *sb,
+		     u32 chunk_shift, unsigned int copy);
+
+/*
+ * Metadata blocks of the lost map whose first block this is, 2 or more, if it is
+ * copy @copy of the one that @sb names; else -ENODATA (none), -ESTALE (of
+ * something else), -EINVAL.
+ */
+int hybrid_lost_peek(const struct hybrid_lost_map *map, const struct hybrid_sb *sb,
+		     unsigned int copy, const char **why);
+
+/* Check a whole lost map of @blocks (from peek): 0, -EBADMSG, -EINVAL. */
+int hybrid_lost_check(const struct hybrid_lost_map *map, u32 blocks, const char **why);
+
+/*
+ * The next run of lost chunks at or after sector *sector of the volume.  Returns
+ * its sectors and sets *sector, or 0: no more.  For maps that were checked.
+ */
+u64 hybrid_lost_next(const struct hybrid_lost_map *map, u64 *sector);
 
 /* What the headers of the other blocks of a pool have in common. */
 struct hybrid_ident {

@@ -22,8 +22,9 @@ CHECK_OFFSET(hybrid_superblock, name, 112);
 CHECK_OFFSET(hybrid_superblock, cache, 176);
 CHECK_OFFSET(hybrid_superblock, origin, 176);
 CHECK_SIZE(hybrid_sb_cache, 88);
-CHECK_SIZE(hybrid_sb_origin, 64);
+CHECK_SIZE(hybrid_sb_origin, 72);
 CHECK_SIZE(hybrid_block_header, 64);
+CHECK_SIZE(hybrid_lost_map, HYBRID_META_BLOCK_SIZE);
 CHECK_SIZE(hybrid_root, HYBRID_META_BLOCK_SIZE);
 CHECK_OFFSET(hybrid_root, index_generation, 160);
 CHECK_SIZE(hybrid_index, HYBRID_META_BLOCK_SIZE);
@@ -36,6 +37,11 @@ CHECK_SIZE(hybrid_record, 40);
 
 static_assert(HYBRID_VOLUMES_PER_LEAF * HYBRID_VOLUME_LEAVES >= HYBRID_MAX_VOLUMES);
 static_assert(HYBRID_LEAVES_PER_SET * HYBRID_MAP_LEAF_BLOCKS == HYBRID_MAX_SET_SIZE);
+/* The largest lost map ends where head and tail end. */
+static_assert(HYBRID_SB_SECTOR + (2 + HYBRID_LOST_CHUNKS / 8 / HYBRID_META_BLOCK_SIZE) *
+	      HYBRID_META_BLOCK_SECTORS <= HYBRID_HEAD_SECTORS);
+static_assert((2 + HYBRID_LOST_CHUNKS / 8 / HYBRID_META_BLOCK_SIZE) *
+	      HYBRID_META_BLOCK_SECTORS <= HYBRID_SB_SECTOR);
 static_assert(HYBRID_MAP_LEAF_REGIONS * HYBRID_REGION_BLOCKS == HYBRID_MAP_LEAF_BLOCKS);
 
 #endif

@@ -18,6 +18,8 @@
  * size rounded down to a metadata block).  Of two valid copies the one with the
  * higher sequence is current.
  *
+ * A formatted origin has room behind each superblock for a copy of the lost map.
+ *
  * Cache device
  * ------------
  *
@@ -134,6 +136,7 @@ struct hybrid_sb_origin {
 	__le64 nonce;			/* of the session that may last have written */
 	__u8 volume_uuid[HYBRID_UUID_SIZE];
 	__u8 pairing_key[HYBRID_KEY_SIZE];	/* the cache's volume entry has the same */
+	__le64 lost;			/* generation of the lost map, 0: there is none */
 };
 
 /* One metadata block */
@@ -178,6 +181,29 @@ struct hybrid_block_header {
 	__le32 count;		/* journal: records in the entry */
 	__le32 blocks;		/* journal: metadata blocks in the entry */
 	__le64 reserved;
+};
+
+/* Lost map ----------------------------------------------------------------- */
+
+/*
+ * What the cache alone had of a volume when it died: saved to the origin, behind
+ * each superblock, before the superblock names its generation.  Bit c % 8 of byte
+ * c / 8 stands for chunk c of the volume; what is not marked is not lost.  A chunk
+ * is the smallest power of two, at least a cache block, of which no more than
+ * HYBRID_LOST_CHUNKS make up the volume.
+ */
+#define HYBRID_LOST_MAGIC		0x74736f4c	/* "Lost" */
+#define HYBRID_LOST_CHUNKS		2097152
+
+struct hybrid_lost_map {
+	struct hybrid_block_header header; /* number: copy; count: chunks; blocks: all of it */
+	__u8 volume_uuid[HYBRID_UUID_SIZE];
+	__u8 member_uuid[HYBRID_UUID_SIZE];	/* the origin's */
+	__le32 instance;	/* of the volume */
+	__le32 chunk_shift;	/* log2 of a chunk's sectors */
+	__le64 data_sectors;	/* size of the volume */
+	__u8 reserved[3984];
+	__u8 bitmap[];
 };
 
 /* Root, index -------------------------------------------------------------- */

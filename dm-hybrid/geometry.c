@@ -183,6 +183,31 @@ u64 hybrid_sb_sector(u64 member_sectors, unsigned int copy)
 	return round_down(member_sectors, (u64)HYBRID_META_BLOCK_SECTORS) - HYBRID_SB_SECTOR;
 }
 
+u64 hybrid_lost_sector(u64 member_sectors, unsigned int copy)
+{
+	return hybrid_sb_sector(member_sectors, copy) + HYBRID_META_BLOCK_SECTORS;
+}
+
+static u64 chunks(u64 data_sectors, u32 shift)
+{
+	return (data_sectors + BIT_ULL(shift) - 1) >> shift;
+}
+
+u32 hybrid_lost_shift(u64 data_sectors, u32 block_sectors)
+{
+	u32 shift = ilog2(block_sectors);
+
+	while (chunks(data_sectors, shift) > HYBRID_LOST_CHUNKS)
+		shift++;
+	return shift;
+}
+
+u32 hybrid_lost_blocks(u64 data_sectors, u32 chunk_shift)
+{
+	return 1 + DIV_ROUND_UP((u32)chunks(data_sectors, chunk_shift),
+				8 * HYBRID_META_BLOCK_SIZE);
+}
+
 int hybrid_origin_data(u64 member_sectors, u32 optimal_io_sectors,
 		       u64 *data_sector, u64 *data_sectors)
 {

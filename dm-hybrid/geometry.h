@@ -71,6 +71,15 @@ static inline u16 hybrid_next_generation(u16 g)
  */
 u64 hybrid_sb_sector(u64 member_sectors, unsigned int copy);
 
+/* Where the lost map stands: copy @copy, behind the superblock. */
+u64 hybrid_lost_sector(u64 member_sectors, unsigned int copy);
+
+/* log2 of the sectors of a chunk of the lost map, for that volume and block size. */
+u32 hybrid_lost_shift(u64 data_sectors, u32 block_sectors);
+
+/* Metadata blocks of the lost map, the first one included. */
+u32 hybrid_lost_blocks(u64 data_sectors, u32 chunk_shift);
+
 /*
  * Data area of a formatted origin of @member_sectors: starts at @data_sector
  * (the larger of 1 MiB and the device's optimal I/O size, rounded up to 1 MiB),

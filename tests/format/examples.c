@@ -24,7 +24,8 @@ static union {
 	struct hybrid_volume_leaf volumes;
 	struct hybrid_map_leaf map;
 	struct hybrid_journal_entry entry;
-	u8 byte[2 * HYBRID_META_BLOCK_SIZE];
+	struct hybrid_lost_map lost;
+	u8 byte[SAMPLE_LOST_BLOCKS * HYBRID_META_BLOCK_SIZE];
 } block;
 
 static void print(const char *name, size_t size)
@@ -54,6 +55,9 @@ static void print_superblocks(void)
 	sample_sb(&sb, HYBRID_ROLE_ORIGIN);
 	hybrid_sb_encode(&block.sb, &sb, hybrid_sb_sector(SAMPLE_SECTORS, 1));
 	print("superblock of an origin, in its tail", HYBRID_META_BLOCK_SIZE);
+	sample_lost(&block.lost);
+	hybrid_lost_seal(&block.lost, &sb, SAMPLE_LOST_SHIFT, 1);
+	print("lost map, in the tail", SAMPLE_LOST_BLOCKS * HYBRID_META_BLOCK_SIZE);
 }
 
 static void print_tree(const struct hybrid_geometry *g, const struct hybrid_ident *id)

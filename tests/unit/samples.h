@@ -50,6 +50,24 @@ static inline void sample_sb(struct hybrid_sb *sb, u32 role)
 	sb->nonce = 0x99aabbccddeeff00ULL;
 	fill_bytes(sb->volume_uuid, sizeof(sb->volume_uuid), 0x30);
 	fill_bytes(sb->pairing_key, sizeof(sb->pairing_key), 0x40);
+	sb->lost = 41;
+}
+
+#define SAMPLE_LOST_SHIFT 7
+#define SAMPLE_LOST_BLOCKS 33
+
+/* Chunks 0, 10 ... 29, 4000, and the last one.  @map has room for SAMPLE_LOST_BLOCKS. */
+static inline void sample_lost(struct hybrid_lost_map *map)
+{
+	const u32 last = ((SAMPLE_SECTORS - 4096) >> SAMPLE_LOST_SHIFT) - 1;
+
+	memset(map, 0, SAMPLE_LOST_BLOCKS * HYBRID_META_BLOCK_SIZE);
+	map->bitmap[0] = 0x01;
+	map->bitmap[1] = 0xfc;
+	map->bitmap[2] = 0xff;
+	map->bitmap[3] = 0x3f;
+	map->bitmap[500] = 0x01;
+	map->bitmap[last / 8] |= 1 << last % 8;
 }
 
 static inline void sample_root(struct hybrid_root_info *root, u16 *generation, u32 nr_index)

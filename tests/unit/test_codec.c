@@ -727,6 +727,183 @@ static void random_blocks(void **state)
 	}
 }
 
+/* Lost map ---------------------------------------------------------------- */
+
+static union {
+	struct hybrid_lost_map map;
+	u8 byte[SAMPLE_LOST_BLOCKS * HYBRID_META_BLOCK_SIZE];
+} lost;
+
+static void lost_make(struct hybrid_sb *sb)
+{
+	sample_sb(sb, HYBRID_ROLE_ORIGIN);
+	sample_lost(&lost.map);
+	assert_int_equal(hybrid_lost_seal(&lost.map, sb, SAMPLE_LOST_SHIFT, 1), 23);
+}
+
+static int lost_read(const struct hybrid_sb *sb, unsigned int copy, const char **why)
+{
+	int blocks = hybrid_lost_peek(&lost.map, sb, copy, why);
+
+	return blocks < 0 ? blocks : hybrid_lost_check(&lost.map, blocks, why);
+}
+
+static void lost_round_trip(void **state)
+{
+	struct hybrid_sb sb;
+	const char *why;
+	u64 sector = 0, last;
+
+	lost_make(&sb);
+	last = sb.data_sectors - 128;
+	assert_int_equal(hybrid_lost_peek(&lost.map, &sb, 1, &why), SAMPLE_LOST_BLOCKS);
+	assert_int_equal(lost_read(&sb, 1, &why), 0);
+	assert_int_equal(hybrid_lost_next(&lost.map, &sector), 128);
+	assert_int_equal(sector, 0);
+	sector = 128;
+	assert_int_equal(hybrid_lost_next(&lost.map, &sector), 20 * 128);
+	assert_int_equal(sector, 10 * 128);
+	sector += 5;
+	assert_int_equal(hybrid_lost_next(&lost.map, &sector), 20 * 128 - 5);
+	assert_int_equal(sector, 10 * 128 + 5);
+	sector = 30 * 128;
+	assert_int_equal(hybrid_lost_next(&lost.map, &sector), 128);
+	assert_int_equal(sector, 4000 * 128);
+	sector += 128;
+	assert_int_equal(hybrid_lost_next(&lost.map, &sector), 128);
+	assert_int_equal(sector, last);
+	sector += 128;
+	assert_int_equal(hybrid_lost_next(&lost.map, &sector), 0);
+	sector = ~0ULL;
+	assert_int_equal(hybrid_lost_next(&lost.map, &sector), 0);
+}
+
+/* The last chunk of a volume need not be whole. */
+static void lost_of_odd_size(void **state)
+{
+	u64 sector = 0, size = 300ULL << 11;
+	struct hybrid_sb sb;
+	const char *why;
+	u32 shift;
+
+	for (shift = 3; shift < 60; shift++) {
+		sample_sb(&sb, HYBRID_ROLE_ORIGIN);
+		sb.data_sectors = size;
+		if (hybrid_lost_blocks(size, shift) > SAMPLE_LOST_BLOCKS)
+			continue;
+		memset(&lost, 0, sizeof(lost));
+		memset(lost.map.bitmap, 0xff, ((size - 1) >> shift) / 8);
+		lost.map.bitmap[((size - 1) >> shift) / 8] = 0xff >> (7 - ((size - 1) >> shift) % 8);
+		assert_int_equal(hybrid_lost_seal(&lost.map, &sb, shift, 0),
+				 ((size - 1) >> shift) + 1);
+		assert_int_equal(lost_read(&sb, 0, &why), 0);
+		sector = 0;
+		assert_int_equal(hybrid_lost_next(&lost.map, &sector), size);
+		assert_int_equal(sector, 0);
+	}
+}
+
+static void lost_nothing(void **state)
+{
+	struct hybrid_sb sb;
+	const char *why;
+	u64 sector = 0;
+
+	lost_make(&sb);
+	memset(&lost, 0, sizeof(lost));
+	assert_int_equal(hybrid_lost_seal(&lost.map, &sb, SAMPLE_LOST_SHIFT, 0), 0);
+	assert_int_equal(lost_read(&sb, 0, &why), 0);
+	assert_int_equal(hybrid_lost_next(&lost.map, &sector), 0);
+	/* No superblock names it. */
+	sb.lost = 0;
+	assert_int_equal(lost_read(&sb, 0, &why), -ENODATA);
+	assert_string_equal(why, "lost");
+	memset(&lost, 0, sizeof(lost));
+	assert_int_equal(lost_read(&sb, 0, &why), -ENODATA);
+}
+
+static void lost_bit_flips(void **state)
+{
+	struct hybrid_sb sb;
+	const char *why;
+	u32 bit;
+
+	lost_make(&sb);
+	for (bit = 0; bit < 8 * sizeof(lost); bit += bit < 4096 ? 1 : 997) {
+		lost.byte[bit / 8] ^= 1 << bit % 8;
+		assert_true(lost_read(&sb, 1, &why) < 0);
+		lost.byte[bit / 8] ^= 1 << bit % 8;
+	}
+	assert_int_equal(lost_read(&sb, 1, &why), 0);
+}
+
+/* One that belongs to something else. */
+static void lost_of_another(void **state)
+{
+	struct hybrid_sb sb, other;
+	const char *why;
+
+#define LOST_OTHER(change, r, field) do {			\
+	other = sb;						\
+	change;							\
+	assert_int_equal(lost_read(&other, 1, &why), r);	\
+	assert_string_equal(why, field);			\
+} while (0)
+	lost_make(&sb);
+	LOST_OTHER(other.lost++, -ESTALE, "generation");
+	LOST_OTHER(other.pool_uuid[0]++, -ESTALE, "pool_uuid");
+	LOST_OTHER(other.volume_uuid[15]++, -ESTALE, "volume_uuid");
+	LOST_OTHER(other.member_uuid[0]++, -ESTALE, "member_uuid");
+	LOST_OTHER(other.instance++, -ESTALE, "instance");
+	LOST_OTHER(other.data_sectors += 2048, -EINVAL, "data_sectors");
+	assert_int_equal(lost_read(&sb, 0, &why), -ESTALE);
+	assert_string_equal(why, "number");
+}
+
+/* Made by an attacker: the checksum is right. */
+static void lost_hostile(void **state)
+{
+	static const u32 shifts[] = { 0, 2, 5, 6, 8, 40, 63, 64, 65, 128, ~0 };
+	struct hybrid_sb sb;
+	const char *why;
+	u64 seed = 1, sector;
+	u32 i;
+
+#define LOST_CASE(field, value, want) do {					\
+	lost_make(&sb);								\
+	lost.map.field = (value);						\
+	reseal(&lost, sizeof(lost));						\
+	assert_int_equal(lost_read(&sb, 1, &why), -EINVAL);			\
+	assert_string_equal(why, want);						\
+} while (0)
+	LOST_CASE(header.blocks, 0, "blocks");
+	LOST_CASE(header.blocks, cpu_to_le32(SAMPLE_LOST_BLOCKS + 1), "blocks");
+	LOST_CASE(header.blocks, cpu_to_le32(~0), "blocks");
+	LOST_CASE(header.count, cpu_to_le32(22), "count");
+	for (i = 0; i < ARRAY_SIZE(shifts); i++) {
+		lost_make(&sb);
+		lost.map.chunk_shift = cpu_to_le32(shifts[i]);
+		reseal(&lost, sizeof(lost));
+		assert_int_equal(lost_read(&sb, 1, &why), -EINVAL);
+	}
+	/* Chunks behind the volume's end */
+	lost_make(&sb);
+	lost.byte[sizeof(lost) - 1] |= 0x80;
+	lost.map.header.count = cpu_to_le32(24);
+	reseal(&lost, sizeof(lost));
+	assert_int_equal(lost_read(&sb, 1, &why), -EINVAL);
+	assert_string_equal(why, "bitmap");
+	/* Any bitmap ends. */
+	lost_make(&sb);
+	for (i = 0; i < ((sb.data_sectors >> SAMPLE_LOST_SHIFT) / 8); i++)
+		lost.map.bitmap[i] = next_random(&seed);
+	hybrid_lost_seal(&lost.map, &sb, SAMPLE_LOST_SHIFT, 1);
+	assert_int_equal(lost_read(&sb, 1, &why), 0);
+	for (i = 0, sector = 0; hybrid_lost_next(&lost.map, &sector); i++)
+		sector += hybrid_lost_next(&lost.map, &sector);
+	assert_in_range(i, 1000, sb.data_sectors >> SAMPLE_LOST_SHIFT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -738,6 +915,12 @@ int main(void)
 		cmocka_unit_test(sb_cache_fields),
 		cmocka_unit_test(sb_origin_fields),
 		cmocka_unit_test(names),
+		cmocka_unit_test(lost_round_trip),
+		cmocka_unit_test(lost_of_odd_size),
+		cmocka_unit_test(lost_nothing),
+		cmocka_unit_test(lost_bit_flips),
+		cmocka_unit_test(lost_of_another),
+		cmocka_unit_test(lost_hostile),
 		cmocka_unit_test(bytes_after_name),
 		cmocka_unit_test(every_bit_flip),
 		cmocka_unit_test(wrong_block),

@@ -317,6 +317,35 @@ static void superblock_sectors(void **state)
 	assert_int_equal(hybrid_sb_sector(1ULL << 40, 1), (1ULL << 40) - 1024);
 }
 
+/* Chunks are no larger than they must be; the map fits where it stands. */
+static void lost_map(void **state)
+{
+	u32 block, shift, blocks;
+	u64 seed = 9, size;
+	u32 n;
+
+	assert_int_equal(hybrid_lost_sector(1ULL << 30, 0), 1032);
+	assert_int_equal(hybrid_lost_sector((1ULL << 30) + 7, 1), (1ULL << 30) - 1016);
+	assert_int_equal(hybrid_lost_shift(128 * GIB, 128), 7);
+	assert_int_equal(hybrid_lost_shift(128 * GIB + 1, 128), 8);
+	assert_int_equal(hybrid_lost_shift(128 * GIB, 8), 7);
+	assert_int_equal(hybrid_lost_shift(1, 2048), 11);
+	for (n = 0; n < 10000; n++) {
+		size = (next_random(&seed) >> (10 + random_below(&seed, 54))) | 1;
+		block = 8U << random_below(&seed, 9);
+		shift = hybrid_lost_shift(size, block);
+		blocks = hybrid_lost_blocks(size, shift);
+		assert_true((1ULL << shift) >= block);
+		assert_true((size - 1) >> shift < HYBRID_LOST_CHUNKS);
+		assert_true((1ULL << shift) == block ||
+			    (size - 1) >> (shift - 1) >= HYBRID_LOST_CHUNKS);
+		assert_true((u64)(blocks - 1) * 32768 > (size - 1) >> shift);
+		assert_true((u64)(blocks - 2) * 32768 <= (size - 1) >> shift);
+		assert_true(hybrid_lost_sector(MIB * 10, 0) + 8 * blocks <= HYBRID_HEAD_SECTORS);
+		assert_true(hybrid_lost_sector(MIB * 10, 1) + 8 * blocks <= MIB * 10);
+	}
+}
+
 static void origin_data(void **state)
 {
 	static const u32 optimal[] = { 0, 8, 1536, 2048, 2049, 3000, 4096, 1U << 31, ~0U };
@@ -360,6 +389,7 @@ int main(void)
 		cmocka_unit_test(journal_ring),
 		cmocka_unit_test(generations),
 		cmocka_unit_test(superblock_sectors),
+		cmocka_unit_test(lost_map),
 		cmocka_unit_test(origin_data),
 	};
 
