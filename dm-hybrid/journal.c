@@ -157,9 +157,12 @@ static int check_end(struct hybrid_journal *j, const struct hybrid_ident *pool,
 			continue;
 		if (r < 0 && r != -EINVAL)
 			return r;
-		*why = id.epoch == pool->epoch ? "the journal goes on behind a damaged entry" :
-						 "the journal goes on from a newer root";
-		return -EUCLEAN;
+		if (id.epoch != pool->epoch) {
+			*why = "the journal goes on from a newer root";
+			return -ESTALE;
+		}
+		*why = "the journal goes on behind a damaged entry";
+		return -EBADMSG;
 	}
 	return 0;
 }
@@ -176,8 +179,6 @@ int hybrid_journal_replay(struct hybrid_journal *j, const struct hybrid_ident *i
 		nr = read_next(j, id, read, context, why);
 		if (nr == -ENODATA)
 			break;
-		if (nr == -EINVAL)
-			return -EUCLEAN;
 		if (nr < 0)
 			return nr;
 		for (i = 0; i < nr; i++) {
@@ -191,7 +192,7 @@ int hybrid_journal_replay(struct hybrid_journal *j, const struct hybrid_ident *i
 	}
 	if (j->head < head) {
 		*why = "the journal ends before the last checkpoint";
-		return -EUCLEAN;
+		return -ENODATA;
 	}
 	return check_end(j, id, read, context, why);
 }

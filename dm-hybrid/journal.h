@@ -48,9 +48,12 @@ typedef int (*hybrid_read_fn)(void *context, u64 sector, u32 blocks, void *mem);
 
 /*
  * Blocking.  Replay from j->tail: apply() every record in order, and set
- * j->head behind the last entry.  -EUCLEAN if an entry that must be there is
- * not: the journal ends before @head, or goes on behind a gap, be it in another
- * epoch.
+ * j->head behind the last good entry.  Damage, which *why describes:
+ *   -EINVAL	an entry with a good checksum says what cannot be
+ *   -ENODATA	the journal ends before @head
+ *   -EBADMSG	it goes on behind a gap
+ *   -ESTALE	... in another epoch
+ * else 0, or what read() or apply() returned.
  */
 int hybrid_journal_replay(struct hybrid_journal *j, const struct hybrid_ident *id, u64 head,
 			  hybrid_read_fn read, int (*apply)(void *context,
