@@ -8,14 +8,15 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 DEF = (TOP / "userspace/hybridctl/commands.def").read_text()
-COMMANDS = re.findall(r'^COMMAND\((\w+), "(\w+)", "([^"]*)"', DEF, re.M)
+COMMANDS = re.findall(r'^COMMAND\((\w+), "([\w-]+)", "([^"]*)"', DEF, re.M)
+TOOLS = re.findall(r'^TOOL\("(\w+)"', DEF, re.M)
 OPTIONS = re.findall(r'^OPTION\(\w+, "([a-z-]+)"', DEF, re.M)
 
 
 def test_the_commands_of_the_issue_are_declared():
     assert [c[1] for c in COMMANDS] == [
         "create", "activate", "deactivate", "attach", "detach", "drain",
-        "set", "get", "list", "status", "table", "scan"]
+        "set", "get", "list", "status", "table", "scan", "check"]
 
 
 def test_help_lists_every_command(hybridctl):
@@ -156,6 +157,7 @@ def test_install(build, tmp_path):
     assert r.returncode == 0, r.stderr
     have = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     assert have == {
-        "usr/local/sbin/hybridctl", "usr/local/share/man/man8/hybridctl.8",
+        *(f"usr/local/sbin/{name}" for name in ["hybridctl", *TOOLS]),
+        "usr/local/share/man/man8/hybridctl.8",
         "usr/local/share/man/man7/dm-hybrid.7",
         "usr/local/share/bash-completion/completions/hybridctl"}

@@ -41,8 +41,8 @@ const char *hybrid_where(struct hybrid_findings *f, const char *what, u64 nr)
 	return f->where;
 }
 
-void hybrid_find(struct hybrid_findings *f, enum hybrid_finding_id id, const char *where,
-		 const char *fmt, ...)
+void hybrid_found(struct hybrid_findings *f, enum hybrid_finding_id id, const char *where,
+		  const char *fmt, ...)
 {
 	struct hybrid_finding *found, *list;
 	va_list ap;

@@ -44,7 +44,7 @@ void hybrid_findings_free(struct hybrid_findings *f);
  * Something was found on f->device.  @where: the place on it ("leaf 7"), or
  * NULL; the text says what is wrong there.
  */
-void hybrid_find(struct hybrid_findings *f, enum hybrid_finding_id id, const char *where,
+void hybrid_found(struct hybrid_findings *f, enum hybrid_finding_id id, const char *where,
 		 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /* "@what @nr" for @where; good until the next call. */

@@ -46,6 +46,10 @@ struct hybrid_metadata {
 	u8 *leaf_state;			/* nr_leaves */
 	struct hybrid_volume_info *volume;	/* HYBRID_MAX_VOLUMES */
 	struct hybrid_volume_usage *usage;	/* the same; of live blocks */
+	struct hybrid_instance {
+		u32 instance, volume;
+	} *by_instance;			/* active volumes, sorted */
+	u32 nr_active;
 	/*
 	 * By cache block, after the journal and before recovery forgets what is
 	 * clean in open regions.  Blocks that are not live keep what was stored.
@@ -56,8 +60,13 @@ struct hybrid_metadata {
 	u8 *block_state;
 	u64 *open;			/* by set: open regions */
 	u64 journal_head;		/* behind the last good entry */
-	u64 journal_entries, journal_records;	/* replayed */
+	u64 journal_records;		/* replayed */
+	u64 open_regions;
 };
+
+/* What an error of the codec means, in words; @why: the field that it named, or NULL. */
+#define HYBRID_CODEC_TEXT	96
+const char *hybrid_codec_text(char buf[HYBRID_CODEC_TEXT], int error, const char *why);
 
 /*
  * Both superblocks of a member.  0: *sb is the one that counts.  Otherwise an

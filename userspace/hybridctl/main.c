@@ -15,9 +15,9 @@
 
 static int check_arguments(const struct command *cmd, const struct command_line *cl)
 {
-	char next[64];
+	char next[80], name[64];
 
-	snprintf(next, sizeof(next), "see hybridctl %s --help", cmd->name);
+	snprintf(next, sizeof(next), "see %s --help", called_name(cmd, name));
 	if (cl->argc < cmd->least)
 		return hybrid_fail(HYBRID_USAGE, next, "%s needs %s", cmd->name, cmd->args);
 	if (cmd->most >= 0 && cl->argc > cmd->most)
@@ -39,7 +39,7 @@ static int run_command(const struct command *cmd, struct command_line *cl, int a
 		return 0;
 	}
 	if (cl->given[OPT_VERSION]) {
-		puts("hybridctl " HYBRID_VERSION);
+		printf("%s " HYBRID_VERSION "\n", hybrid_output.program);
 		return 0;
 	}
 	cl->argc = argc - next;
@@ -50,14 +50,21 @@ static int run_command(const struct command *cmd, struct command_line *cl, int a
 
 static int dispatch(struct command_line *cl, int argc, char **argv)
 {
+	const char *slash = argc ? strrchr(argv[0], '/') : NULL;
+	const char *program = slash ? slash + 1 : argc ? argv[0] : "";
 	const struct command *cmd;
 	int next;
 
+	cmd = find_tool(program);
+	if (cmd) {
+		hybrid_output.program = program;
+		return run_command(cmd, cl, argc, argv);
+	}
 	next = parse_options(cl, NULL, argc, argv);
 	if (next < 0)
 		return HYBRID_USAGE;
 	if (cl->given[OPT_VERSION]) {
-		puts("hybridctl " HYBRID_VERSION);
+		printf("%s " HYBRID_VERSION "\n", hybrid_output.program);
 		return 0;
 	}
 	if (cl->given[OPT_HELP] && next == argc) {

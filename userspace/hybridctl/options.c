@@ -30,6 +30,35 @@ const struct command commands[] = {
 	{ .name = NULL },
 };
 
+static const struct {
+	const char *program, *command;
+} tools[] = {
+#define TOOL(name, verb) { name, verb },
+#include "commands.def"
+};
+
+#define NR_TOOLS	(sizeof(tools) / sizeof(tools[0]))
+
+const struct command *find_tool(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < NR_TOOLS; i++)
+		if (!strcmp(tools[i].program, name))
+			return find_command(tools[i].command);
+	return NULL;
+}
+
+bool is_tool(const struct command *cmd)
+{
+	size_t i;
+
+	for (i = 0; i < NR_TOOLS; i++)
+		if (!strcmp(tools[i].command, cmd->name))
+			return true;
+	return false;
+}
+
 const struct command *find_command(const char *name)
 {
 	const struct command *cmd;
@@ -38,6 +67,15 @@ const struct command *find_command(const char *name)
 		if (!strcmp(cmd->name, name))
 			return cmd;
 	return NULL;
+}
+
+const char *called_name(const struct command *cmd, char buf[64])
+{
+	const char *program = hybrid_output.program;
+
+	snprintf(buf, 64, cmd && !find_tool(program) ? "%s %s" : "%s", program,
+		 cmd ? cmd->name : "");
+	return buf;
 }
 
 /* getopt's two descriptions of all options; ":" first: it prints nothing. */
@@ -82,23 +120,24 @@ static int option_of(int c)
 
 static void fail_option(const struct command *cmd, const char *what, char **argv)
 {
-	char next[64], letter[3] = { '-', optopt, '\0' };
+	char next[80], name[64], letter[3] = { '-', optopt, '\0' };
 	bool known = optopt && optopt < LONG_ONLY;
 
-	snprintf(next, sizeof(next), "see hybridctl %s%s--help", cmd ? cmd->name : "",
-		 cmd ? " " : "");
+	snprintf(next, sizeof(next), "see %s --help", called_name(cmd, name));
 	hybrid_fail(HYBRID_USAGE, next, "%s: %s", what, known ? letter : argv[optind - 1]);
 }
 
-static int take_option(struct command_line *cl, int id)
+static int take_option(struct command_line *cl, const struct command *cmd, int id)
 {
 	cl->given[id] = true;
 	if (option_table[id].arg)
 		cl->value[id] = optarg;
 	if (id == OPT_VERBOSE)
 		hybrid_output.verbose++;
-	if (id == OPT_QUIET)
+	if (id == OPT_QUIET) {
 		hybrid_output.quiet = true;
+		hybrid_output.silent = cmd && is_tool(cmd);
+	}
 	if (id == OPT_DEVICE) {
 		cl->devices = realloc(cl->devices,
 				      (cl->nr_devices + 1) * sizeof(*cl->devices));
@@ -135,7 +174,7 @@ int parse_options(struct command_line *cl, const struct command *cmd, int argc, 
 				    cmd ? cmd->name : "hybridctl itself");
 			return -1;
 		}
-		if (take_option(cl, id))
+		if (take_option(cl, cmd, id))
 			return -1;
 	}
 	return optind;
@@ -199,7 +238,9 @@ void print_usage(void)
 
 void print_command_help(const struct command *cmd)
 {
-	printf("Usage: hybridctl %s %s [OPTION...]\n\n%s\n\nOptions:\n", cmd->name, cmd->args,
+	char name[64];
+
+	printf("Usage: %s %s [OPTION...]\n\n%s\n\nOptions:\n", called_name(cmd, name), cmd->args,
 	       cmd->description);
 	print_options(cmd->options & ~O_EVERYWHERE);
 	print_options(O_EVERYWHERE);

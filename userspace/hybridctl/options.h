@@ -45,6 +45,13 @@ extern const struct command commands[];	/* ends with a NULL name */
 /* The command of that name, or NULL. */
 const struct command *find_command(const char *name);
 
+/* The command that program @name is, or NULL; whether @cmd is a program, too. */
+const struct command *find_tool(const char *name);
+bool is_tool(const struct command *cmd);
+
+/* How @cmd (NULL: none yet) was called: "hybridctl check", or "hybrid_check". */
+const char *called_name(const struct command *cmd, char buf[64]);
+
 /*
  * Parse options into @cl.  With @cmd NULL: only the global ones, up to the first
  * word that is none.  Returns the index of the next word of argv, or -1 after

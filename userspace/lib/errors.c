@@ -23,6 +23,8 @@ int hybrid_fail(int code, const char *next, const char *fmt, ...)
 {
 	va_list ap;
 
+	if (hybrid_output.silent)
+		return code;
 	va_start(ap, fmt);
 	say("error: ", "\033[31m", fmt, ap);
 	va_end(ap);
@@ -35,6 +37,8 @@ void hybrid_warn(const char *fmt, ...)
 {
 	va_list ap;
 
+	if (hybrid_output.silent)
+		return;
 	va_start(ap, fmt);
 	say("warning: ", "\033[33m", fmt, ap);
 	va_end(ap);

@@ -25,6 +25,7 @@ enum hybrid_exit {
 struct hybrid_output {
 	const char *program;
 	bool quiet;		/* no notes */
+	bool silent;		/* no errors either: the exit code says it all */
 	int verbose;		/* notes on every step */
 	bool color;		/* on stderr */
 };

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* hybridctl check: the cache device, then each origin against it. */
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "errors.h"
+#include "metadata.h"
+#include "options.h"
+#include "tables.h"
+#include "units.h"
+
+struct member {
+	struct hybrid_device dev;
+	struct hybrid_sb sb;		/* role 0: none that can be used */
+};
+
+struct check {
+	const struct command_line *cl;
+	struct hybrid_findings f;
+	struct hybrid_metadata md;
+	struct member *member;		/* as on the command line */
+	int nr;
+	int cache;			/* which is the cache device; -1: none */
+	bool tree;			/* volume table and map were read */
+};
+
+/* ---- origins ---------------------------------------------------------------- */
+
+static const struct hybrid_volume_info *find_volume(const struct hybrid_metadata *md,
+						    const u8 *uuid)
+{
+	u32 id;
+
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
+		if (md->volume[id].state != HYBRID_VOLUME_FREE &&
+		    !memcmp(md->volume[id].uuid, uuid, HYBRID_UUID_SIZE))
+			return &md->volume[id];
+	return NULL;
+}
+
+static bool table_whole(const struct hybrid_metadata *md)
+{
+	u32 nr;
+
+	for (nr = 0; nr < HYBRID_VOLUME_LEAVES; nr++)
+		if (md->leaf_state[nr] == HYBRID_LEAF_BAD)
+			return false;
+	return md->roots;
+}
+
+/* What hybrid_volume_open() would say of the nonce. */
+static void judge_nonce(struct check *c, const struct hybrid_sb *sb,
+			const struct hybrid_volume_info *info)
+{
+	const struct hybrid_volume_usage *usage = &c->md.usage[info - c->md.volume];
+	bool dirty = usage->dirty_granules;
+
+	if (sb->nonce != info->nonce && (!info->nonce_old || sb->nonce != info->nonce_old))
+		hybrid_found(&c->f, dirty ? HYBRID_FOUND_ORIGIN_ALONE_DIRTY :
+			     HYBRID_FOUND_ORIGIN_ALONE, NULL,
+			     "%s: the cache does not know its nonce; %llu blocks are dirty there",
+			     info->name, (unsigned long long)usage->dirty_blocks);
+	if (dirty && !(sb->flags & HYBRID_SB_DIRTY))
+		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_UNFLAGGED, NULL,
+			     "%s: %llu blocks are dirty in the cache", info->name,
+			     (unsigned long long)usage->dirty_blocks);
+	if (!dirty && sb->flags & HYBRID_SB_DIRTY)
+		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_FLAGGED, NULL,
+			     "%s: nothing of it is dirty in the cache", info->name);
+	if (sb->instance && sb->instance != info->instance)
+		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_OLDER, NULL,
+			     "%s: last opened as instance %u, is %u now", info->name,
+			     sb->instance, info->instance);
+}
+
+static void judge_detached(struct check *c, const struct hybrid_sb *sb,
+			   const struct hybrid_volume_info *info)
+{
+	if (!info)
+		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_DETACHED, NULL,
+			     "%s: the data begin at sector %llu", sb->name,
+			     (unsigned long long)sb->data_sector);
+	else if (info->state == HYBRID_VOLUME_TOMBSTONE)
+		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_TOMBSTONE, NULL,
+			     "%s: marked, but the pool still keeps the entry", info->name);
+	else
+		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_IS_DETACHED, NULL,
+			     "%s is an active volume of the pool", info->name);
+}
+
+/* As sb_matches() in the engine, in its order. */
+static void judge_origin(struct check *c, const struct hybrid_sb *sb)
+{
+	const struct hybrid_volume_info *info = NULL;
+	bool ours = !memcmp(sb->pool_uuid, c->md.sb.pool_uuid, HYBRID_UUID_SIZE);
+
+	if (ours && c->tree)
+		info = find_volume(&c->md, sb->volume_uuid);
+	if (sb->role == HYBRID_ROLE_DETACHED)
+		judge_detached(c, sb, info);
+	else if (!ours)
+		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_POOL, NULL, "%s: it belongs to another pool",
+			     sb->name);
+	else if (!c->tree || (!info && !table_whole(&c->md)))
+		return;
+	else if (!info)
+		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_VOLUME, NULL, "%s: not in the volume table",
+			     sb->name);
+	else if (info->state == HYBRID_VOLUME_TOMBSTONE)
+		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_TOMBSTONE, NULL, "%s: not yet marked",
+			     info->name);
+	else if (memcmp(sb->member_uuid, info->member_uuid, HYBRID_UUID_SIZE))
+		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_MEMBER, NULL,
+			     "%s: its member UUID is not the one in the volume table", info->name);
+	else if (memcmp(sb->pairing_key, info->pairing_key, HYBRID_KEY_SIZE))
+		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_KEY, NULL,
+			     "%s: its pairing key is not the one in the volume table", info->name);
+	else if (sb->data_sector != info->data_sector || sb->data_sectors != info->data_sectors)
+		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_AREA, NULL,
+			     "%s: data at sector %llu + %llu, the volume table says %llu + %llu",
+			     info->name, (unsigned long long)sb->data_sector,
+			     (unsigned long long)sb->data_sectors,
+			     (unsigned long long)info->data_sector,
+			     (unsigned long long)info->data_sectors);
+	else
+		judge_nonce(c, sb, info);
+}
+
+/* Nothing is written on an origin in place: it is recognised by what is on it. */
+static bool is_inplace(const struct check *c, const struct hybrid_device *dev)
+{
+	char identity[HYBRID_PATH_MAX + 64];
+	u8 uuid[HYBRID_UUID_SIZE];
+	u32 id;
+
+	if (!c->tree || !hybrid_device_identity(dev, identity, sizeof(identity)))
+		return false;
+	hybrid_uuid_of_identity(uuid, identity);
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
+		if (c->md.volume[id].state == HYBRID_VOLUME_ACTIVE &&
+		    c->md.volume[id].flags & HYBRID_VOLUME_INPLACE &&
+		    !memcmp(c->md.volume[id].member_uuid, uuid, HYBRID_UUID_SIZE))
+			return true;
+	return false;
+}
+
+static int check_origin(struct check *c, struct member *m)
+{
+	u32 copies;
+	int r;
+
+	if (!m->sb.role && is_inplace(c, &m->dev))
+		return 0;
+	c->f.device = m->dev.path;
+	r = hybrid_superblocks_read(&m->dev, &c->f, &m->sb, &copies);
+	if (r)
+		return r == HYBRID_NOMEM ? r : 0;
+	if (c->cache >= 0 && c->md.g)
+		judge_origin(c, &m->sb);
+	return 0;
+}
+
+/* ---- all of them -------------------------------------------------------------- */
+
+/* Which of them is the cache device?  The first, unless they say otherwise. */
+static int find_cache(struct check *c)
+{
+	struct hybrid_findings unused = {};
+	u32 copies;
+	int i, r = 0;
+
+	c->cache = -1;
+	for (i = 0; i < c->nr && r != HYBRID_NOMEM; i++) {
+		r = hybrid_superblocks_read(&c->member[i].dev, &unused, &c->member[i].sb, &copies);
+		if (r)
+			memset(&c->member[i].sb, 0, sizeof(c->member[i].sb));
+		if (c->member[i].sb.role == HYBRID_ROLE_CACHE && c->cache < 0)
+			c->cache = i;
+	}
+	hybrid_findings_free(&unused);
+	if (c->cache < 0 && !c->member[0].sb.role)
+		c->cache = 0;
+	return r == HYBRID_NOMEM ? r : 0;
+}
+
+static int check_distinct(struct check *c)
+{
+	int i, k, r;
+
+	for (i = 0; i < c->nr; i++)
+		for (k = 0; k < i; k++) {
+			r = hybrid_devices_distinct(&c->member[k].dev, &c->member[i].dev, true);
+			if (r)
+				return r;
+			if (!c->member[i].sb.role || !c->member[k].sb.role ||
+			    memcmp(c->member[i].sb.member_uuid, c->member[k].sb.member_uuid,
+				   HYBRID_UUID_SIZE))
+				continue;
+			c->f.device = c->member[i].dev.path;
+			hybrid_found(&c->f, HYBRID_FOUND_MEMBER_TWICE, NULL,
+				     "%s carries the same member UUID", c->member[k].dev.path);
+		}
+	return 0;
+}
+
+static int check_cache(struct check *c)
+{
+	const struct hybrid_device *dev = &c->member[c->cache].dev;
+	int r;
+
+	if (c->cl->given[OPT_FAST])
+		r = hybrid_metadata_read_head(&c->md, dev, &c->f);
+	else
+		r = hybrid_metadata_read(&c->md, dev, &c->f);
+	c->tree = !r && c->md.volume;
+	return r == HYBRID_NOMEM ? r : 0;
+}
+
+static int check_members(struct check *c)
+{
+	int i, r;
+
+	r = find_cache(c);
+	if (!r)
+		r = check_distinct(c);
+	if (!r && c->cache >= 0)
+		r = check_cache(c);
+	if (c->cache < 0) {
+		c->f.device = c->member[0].dev.path;
+		hybrid_found(&c->f, HYBRID_FOUND_CACHE_NONE, NULL, "no cache device is given");
+	}
+	for (i = 0; !r && i < c->nr; i++)
+		if (i != c->cache)
+			r = check_origin(c, &c->member[i]);
+	return r;
+}
+
+/* ---- what is said about it ------------------------------------------------------ */
+
+static void sum_usage(const struct hybrid_metadata *md, struct hybrid_volume_usage *sum)
+{
+	u32 id;
+
+	memset(sum, 0, sizeof(*sum));
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
+		sum->blocks += md->usage[id].blocks;
+		sum->dirty_blocks += md->usage[id].dirty_blocks;
+		sum->dirty_granules += md->usage[id].dirty_granules;
+	}
+}
+
+static void print_text(const struct check *c)
+{
+	const struct hybrid_geometry *g = c->md.g;
+	struct hybrid_volume_usage sum;
+	char size[32];
+
+	hybrid_findings_print(&c->f, stdout);
+	if (g)
+		printf("pool %s: %u blocks of %s", c->md.sb.name, g->nr_blocks,
+		       hybrid_format_size(size, sizeof(size), g->block_sectors * 512ULL, 'h'));
+	if (c->tree) {
+		sum_usage(&c->md, &sum);
+		printf(", %llu used, %llu dirty; %u active volumes",
+		       (unsigned long long)sum.blocks, (unsigned long long)sum.dirty_blocks,
+		       c->md.nr_active);
+	}
+	printf("%s%s%s\n", g ? "\n" : "", hybrid_verdict(&c->f),
+	       c->cl->given[OPT_FAST] ? " (looked at superblocks and roots only)" : "");
+}
+
+static void add_u64(struct json_object *o, const char *key, u64 value)
+{
+	json_object_object_add(o, key, json_object_new_uint64(value));
+}
+
+static struct json_object *pool_json(const struct check *c)
+{
+	struct json_object *o = json_object_new_object();
+	const struct hybrid_geometry *g = c->md.g;
+	struct hybrid_volume_usage sum;
+	char uuid[HYBRID_UUID_TEXT];
+
+	json_object_object_add(o, "name", json_object_new_string(c->md.sb.name));
+	json_object_object_add(o, "uuid", json_object_new_string(
+		hybrid_uuid_text(uuid, c->md.sb.pool_uuid)));
+	add_u64(o, "block_size", g->block_sectors * 512ULL);
+	add_u64(o, "blocks", g->nr_blocks);
+	if (!c->tree)
+		return o;
+	sum_usage(&c->md, &sum);
+	add_u64(o, "used", sum.blocks);
+	add_u64(o, "dirty", sum.dirty_blocks);
+	add_u64(o, "open_regions", c->md.open_regions);
+	add_u64(o, "journal_records", c->md.journal_records);
+	return o;
+}
+
+static struct json_object *volumes_json(const struct check *c)
+{
+	struct json_object *list = json_object_new_array(), *o;
+	const struct hybrid_volume_info *v;
+	char uuid[HYBRID_UUID_TEXT];
+	u32 id;
+
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
+		v = &c->md.volume[id];
+		if (v->state == HYBRID_VOLUME_FREE)
+			continue;
+		o = json_object_new_object();
+		add_u64(o, "id", id);
+		json_object_object_add(o, "name", json_object_new_string(v->name));
+		json_object_object_add(o, "uuid", json_object_new_string(
+			hybrid_uuid_text(uuid, v->uuid)));
+		json_object_object_add(o, "mode", json_object_new_string(
+			hybrid_mode_name(v->mode)));
+		json_object_object_add(o, "detached", json_object_new_boolean(
+			v->state == HYBRID_VOLUME_TOMBSTONE));
+		add_u64(o, "blocks", c->md.usage[id].blocks);
+		add_u64(o, "dirty", c->md.usage[id].dirty_blocks);
+		json_object_array_add(list, o);
+	}
+	return list;
+}
+
+static void print_json(const struct check *c)
+{
+	struct json_object *top = json_object_new_object();
+
+	json_object_object_add(top, "fast", json_object_new_boolean(c->cl->given[OPT_FAST]));
+	hybrid_findings_json(&c->f, top);
+	if (c->md.g)
+		json_object_object_add(top, "pool", pool_json(c));
+	if (c->tree)
+		json_object_object_add(top, "volumes", volumes_json(c));
+	puts(json_object_to_json_string_ext(top, JSON_C_TO_STRING_PRETTY |
+					    JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(top);
+}
+
+static void print(const struct check *c)
+{
+	if (c->cl->given[OPT_QUIET])
+		return;
+	if (c->cl->given[OPT_JSON])
+		print_json(c);
+	else
+		print_text(c);
+}
+
+int command_check(const struct command_line *cl)
+{
+	struct check c = { .cl = cl, .nr = cl->argc };
+	int i, r = 0;
+
+	c.member = calloc(c.nr, sizeof(*c.member));
+	if (!c.member)
+		return hybrid_nomem();
+	for (i = 0; i < c.nr; i++)
+		c.member[i].dev.fd = -1;
+	for (i = 0; i < c.nr && !r; i++)
+		r = hybrid_device_open(&c.member[i].dev, cl->argv[i],
+				       HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES);
+	if (!r)
+		r = check_members(&c);
+	if (!r) {
+		print(&c);
+		r = hybrid_verdict_exit(&c.f);
+	}
+	for (i = 0; i < c.nr; i++)
+		hybrid_device_close(&c.member[i].dev);
+	hybrid_metadata_free(&c.md);
+	hybrid_findings_free(&c.f);
+	free(c.member);
+	return r;
+}

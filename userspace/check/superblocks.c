@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Both superblocks of a member, read as the kernel reads them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "errors.h"
+#include "metadata.h"
+
+static const char * const place[] = { "superblock in the head", "superblock in the tail" };
+
+struct copy {
+	struct hybrid_sb sb;
+	const char *why;
+	int error;
+};
+
+static void read_copy(const struct hybrid_device *dev, uint64_t sector, struct copy *c)
+{
+	void *block = hybrid_buffer(HYBRID_META_BLOCK_SIZE);
+
+	memset(c, 0, sizeof(*c));
+	c->error = -ENODATA;
+	if (!block)
+		c->error = -ENOMEM;
+	else if (sector + HYBRID_META_BLOCK_SECTORS <= dev->sectors)
+		c->error = hybrid_device_read(dev, sector, block, HYBRID_META_BLOCK_SIZE);
+	if (block && !c->error)
+		c->error = hybrid_sb_decode(block, sector, dev->sectors, &c->sb, &c->why);
+	free(block);
+}
+
+const char *hybrid_codec_text(char buf[HYBRID_CODEC_TEXT], int error, const char *why)
+{
+	const char *text = strerror(-error);
+
+	if (error == -ENODATA)
+		text = "there is none";
+	else if (error == -EBADMSG)
+		text = "its checksum does not match";
+	else if (error == -EINVAL)
+		text = "a field is out of bounds";
+	else if (error == -ESTALE)
+		text = "it is another one, or its write was lost";
+	else if (error == -EPROTONOSUPPORT)
+		text = "it is newer than this program";
+	snprintf(buf, HYBRID_CODEC_TEXT, why ? "%s (%s)" : "%s", text, why);
+	return buf;
+}
+
+static bool shrunk(const struct copy *c)
+{
+	return c->error == -EINVAL && c->why && !strcmp(c->why, "member_sectors");
+}
+
+/* Neither is good: what says most about why? */
+static int none_good(struct hybrid_findings *f, const struct copy c[2])
+{
+	enum hybrid_finding_id id = HYBRID_FOUND_SB_BOTH;
+	char text[2][HYBRID_CODEC_TEXT];
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		hybrid_codec_text(text[i], c[i].error, c[i].why);
+		if (c[i].error == -EPROTONOSUPPORT)
+			id = HYBRID_FOUND_SB_FEATURE;
+		else if (shrunk(&c[i]))
+			id = HYBRID_FOUND_SB_SHRUNK;
+		else if (c[i].error == -EIO)
+			id = HYBRID_FOUND_UNREADABLE;
+	}
+	if (c[0].error == -ENODATA && c[1].error == -ENODATA)
+		id = HYBRID_FOUND_SB_NONE;
+	hybrid_found(f, id, "superblocks", "head: %s; tail: %s", text[0], text[1]);
+	return HYBRID_BADDEV;
+}
+
+/* Both are good: do they belong together? */
+static int compare(struct hybrid_findings *f, const struct copy c[2])
+{
+	const struct hybrid_sb *head = &c[0].sb, *tail = &c[1].sb;
+
+	if (memcmp(head->member_uuid, tail->member_uuid, HYBRID_UUID_SIZE)) {
+		hybrid_found(f, HYBRID_FOUND_SB_MEMBERS, "superblocks",
+			     "head and tail have different member UUIDs");
+		return HYBRID_BADDEV;
+	}
+	if (head->sequence != tail->sequence)
+		hybrid_found(f, HYBRID_FOUND_SB_OLDER, place[tail->sequence < head->sequence],
+			     "its sequence is %llu, the other's %llu",
+			     (unsigned long long)min(head->sequence, tail->sequence),
+			     (unsigned long long)max(head->sequence, tail->sequence));
+	else if (memcmp(head, tail, sizeof(*head)))
+		hybrid_found(f, HYBRID_FOUND_SB_DIFFER, "superblocks",
+			     "head and tail have sequence %llu, and are not equal",
+			     (unsigned long long)head->sequence);
+	return 0;
+}
+
+static int choose(const struct hybrid_device *dev, struct hybrid_findings *f,
+		  const struct copy c[2], struct hybrid_sb *sb)
+{
+	char text[HYBRID_CODEC_TEXT];
+	int i, r = 0;
+
+	if (c[0].error && c[1].error)
+		return none_good(f, c);
+	for (i = 0; i < 2; i++)
+		if (c[i].error)
+			hybrid_found(f, HYBRID_FOUND_SB_COPY, place[i], "%s",
+				     hybrid_codec_text(text, c[i].error, c[i].why));
+	if (!c[0].error && !c[1].error)
+		r = compare(f, c);
+	*sb = c[c[0].error || (!c[1].error && c[1].sb.sequence > c[0].sb.sequence)].sb;
+	if (sb->ro_compat & ~HYBRID_RO_COMPAT_KNOWN) {
+		hybrid_found(f, HYBRID_FOUND_SB_FEATURE, "superblocks",
+			     "features allow reading only (ro_compat %llx)",
+			     (unsigned long long)sb->ro_compat);
+		r = HYBRID_BADDEV;
+	}
+	if (dev->sectors > sb->member_sectors)
+		hybrid_found(f, HYBRID_FOUND_SB_GROWN, NULL,
+			     "formatted with %llu sectors, has %llu",
+			     (unsigned long long)sb->member_sectors,
+			     (unsigned long long)dev->sectors);
+	return r;
+}
+
+int hybrid_superblocks_read(const struct hybrid_device *dev, struct hybrid_findings *f,
+			    struct hybrid_sb *sb, u32 *copies)
+{
+	uint64_t end = dev->sectors;
+	struct copy c[2];
+
+	*copies = 0;
+	memset(sb, 0, sizeof(*sb));
+	if (dev->sectors < HYBRID_HEAD_SECTORS + HYBRID_TAIL_SECTORS) {
+		hybrid_found(f, HYBRID_FOUND_SB_NONE, NULL, "%llu sectors are too small for a member",
+			     (unsigned long long)dev->sectors);
+		return HYBRID_BADDEV;
+	}
+	read_copy(dev, hybrid_sb_sector(end, 0), &c[0]);
+	/* A device that has grown keeps its tail where it was */
+	if (!c[0].error)
+		end = c[0].sb.member_sectors;
+	read_copy(dev, hybrid_sb_sector(end, 1), &c[1]);
+	if (c[0].error == -ENOMEM || c[1].error == -ENOMEM)
+		return hybrid_nomem();
+	*copies = (c[0].error ? 0 : 1) | (c[1].error ? 0 : 2);
+	return choose(dev, f, c, sb);
+}
