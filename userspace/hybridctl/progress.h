@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* How far a drain is: a bar on a terminal, or lines of JSON; and its end. */
+#ifndef HYBRIDCTL_PROGRESS_H
+#define HYBRIDCTL_PROGRESS_H
+
+#include <time.h>
+
+#include "options.h"
+
+struct json_object;
+
+struct progress {
+	const struct command_line *cl;
+	const char *name;
+	uint64_t block_bytes;
+	uint64_t at_start;	/* dirty blocks */
+	uint64_t total;		/* the most seen */
+	uint64_t dirty;		/* last seen */
+	struct timespec start;
+	bool bar;
+	struct json_object *unwritten;	/* an array for the last line, which takes it; or NULL */
+};
+
+/* From here on SIGINT and SIGTERM only make progress_interrupted() true. */
+void progress_begin(struct progress *p, const struct command_line *cl, const char *name,
+		    uint64_t block_bytes, uint64_t dirty);
+bool progress_interrupted(void);
+
+void progress_show(struct progress *p, uint64_t dirty);
+
+/*
+ * It is over: nothing is dirty any more, or what is stays so, and the caller says
+ * why.  The signals do again what they did.
+ */
+void progress_end(struct progress *p, bool clean);
+
+#endif
