@@ -14,6 +14,8 @@
  *	idle TICKS
  *	close ID
  *	stop
+ *	try CACHE [ID ORIGIN]...	loads and opens, keeps nothing; prints for each a line:
+ *					"ok", or why it was refused
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -221,6 +223,38 @@ static void do_stop(char **arg)
 	check("stop", hybrid_offline_stop(pool));
 }
 
+static void say(int r, const char *why)
+{
+	puts(r ? why : "ok");
+}
+
+/* What the engine would say; the devices stay as they are. */
+static void do_try(char **arg)
+{
+	struct hybrid_offline *o;
+	struct hybrid_member m;
+	struct volume *v;
+	const char *why = "";
+	int r;
+
+	open_image(&cache, arg[0]);
+	r = hybrid_member_read(&cache, &m);
+	if (r || !m.ok || m.sb.role != HYBRID_ROLE_CACHE) {
+		say(1, "no superblock of a cache device");
+		return;
+	}
+	o = hybrid_offline_create(&cache, &m.sb, HYBRID_OFFLINE_KEEP);
+	if (!o)
+		die("create", 0, "no memory");
+	r = hybrid_offline_load(o, &why);
+	say(r, why);
+	for (arg++; !r && arg[0] && arg[1]; arg += 2) {
+		v = volume(arg[0]);
+		open_image(&v->origin, arg[1]);
+		say(hybrid_offline_open(o, atoi(arg[0]), &v->origin, &v->handle, &why), why);
+	}
+}
+
 static const struct {
 	const char *name;
 	int least;
@@ -229,7 +263,7 @@ static const struct {
 	{ "format", 3, do_format }, { "load", 1, do_load }, { "create", 4, do_create },
 	{ "open", 2, do_open }, { "write", 4, do_write }, { "read", 3, do_read },
 	{ "flush", 1, do_flush }, { "drain", 0, do_drain }, { "idle", 1, do_idle },
-	{ "close", 1, do_close }, { "stop", 0, do_stop },
+	{ "close", 1, do_close }, { "stop", 0, do_stop }, { "try", 1, do_try },
 };
 
 static void run_line(char *line)

@@ -1,18 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The engine in userspace keeps what it is told, over a crash and a drain."""
-import subprocess
-
 import pytest
 from check.pools import Pool
-
-
-@pytest.fixture(scope="session")
-def build(top):
-    (top / "build/userspace").mkdir(parents=True, exist_ok=True)
-    r = subprocess.run(["flock", top / "build/userspace/.lock", "make", "-C", top / "userspace",
-                        "tests"], capture_output=True, text=True)
-    assert r.returncode == 0, r.stdout + r.stderr
-    return top / "build/userspace"
 
 
 @pytest.mark.parametrize("block", [8, 128, 2048])

@@ -39,4 +39,5 @@ const struct hybrid_policy_type *hybrid_policy_get(const char *name)
 
 void hybrid_policy_put(const struct hybrid_policy_type *type)
 {
+	(void)type;
 }

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Fixtures: the tools built once, and pools that tests copy and spoil."""
+import subprocess
+
+import pytest
+from check.pools import Pool
+
+
+@pytest.fixture(scope="session")
+def build(top):
+    """Directory of the built tools."""
+    directory = top / "build/userspace"
+    directory.mkdir(parents=True, exist_ok=True)
+    # Workers of one test run begin at the same time
+    r = subprocess.run(["flock", directory / ".lock", "make", "-C", top / "userspace", "tests"],
+                       capture_output=True, text=True)
+    assert r.returncode == 0, r.stdout + r.stderr
+    return directory
+
+
+@pytest.fixture(scope="session")
+def crashed(build, tmp_path_factory) -> Pool:
+    """Several sets, a journal with entries, dirty data of volume 0 and none of volume 1."""
+    pool = Pool(build, tmp_path_factory.mktemp("crashed") / "pool", block=8, origins=2)
+    pool.write(*((0, 512 * n, 64, n) for n in range(20)))
+    pool.opened("write 0 40 16 7", "flush 0", "write 0 4000 16 8", "flush 0",
+                "write 0 8000 16 9", "flush 0")
+    return pool
+
+
+@pytest.fixture(scope="session")
+def clean(crashed, tmp_path_factory) -> Pool:
+    """The same, stopped; dirty data are still in the cache."""
+    pool = crashed.copy(tmp_path_factory.mktemp("clean") / "pool")
+    pool.opened("idle 20", "close 0", "close 1", "stop")
+    return pool

@@ -1,0 +1,525 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""hybrid_check: each finding of findings.def, made on purpose; and no verdict that the
+engine does not share."""
+import hashlib
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from check.corrupt import Cache, Member, constant
+from check.pools import Pool
+
+TOP = Path(__file__).resolve().parents[2]
+DEF = (TOP / "userspace/check/findings.def").read_text()
+# name -> number, severity
+FINDINGS = {name: (int(number), severity) for number, name, severity in
+            re.findall(r'^FINDING\((\d+), \w+, "([a-z-]+)", (\w+),', DEF, re.M)}
+EXIT = {"clean": 0, "recoverable": 7, "damaged": 4}
+SEVERITY = {"NOTE": "clean", "RECOVERABLE": "recoverable", "DAMAGE": "damaged"}
+
+IMAGES = {}
+
+
+def image(*findings: str, base: str = "clean", members: str = "cache", **options):
+    """Registers a function that spoils a copy of pool `base` such that this is found.
+
+    `members`: what is given to the checker.  `env`: a function of the pool.
+    """
+    def register(function):
+        name = function.__name__.removeprefix("_")
+        assert name not in IMAGES
+        IMAGES[name] = (findings, base, members, function, options)
+        return function
+    return register
+
+
+# --- superblocks ---------------------------------------------------------------
+
+def _spoil_superblock(member: Member, copy: int):
+    with member.superblock(copy) as sb:
+        sb.spoil()
+
+
+@image("no-superblock")
+def _no_superblock(pool: Pool):
+    for copy in range(2):
+        with Cache(pool.cache).superblock(copy) as sb:
+            sb.seal, sb.data[:] = False, bytes(len(sb.data))
+
+
+@image("no-superblock")
+def _too_small(pool: Pool):
+    os.truncate(pool.cache, 1 << 20)
+
+
+@image("no-superblock", "no-cache", members="origin0 no-such-role")
+def _only_garbage_beside_an_origin(pool: Pool):
+    (pool.dir / "no-such-role").write_bytes(b"text " * 1000000)
+
+
+@image("superblock-copy")
+def _superblock_tail(pool: Pool):
+    _spoil_superblock(Cache(pool.cache), 1)
+
+
+@image("superblock-copy")
+def _superblock_head(pool: Pool):
+    _spoil_superblock(Cache(pool.cache), 0)
+
+
+@image("superblock-copy", members="cache origin0")
+def _superblock_of_origin(pool: Pool):
+    _spoil_superblock(Member(pool.origins[0]), 0)
+
+
+@image("superblock-bad")
+def _superblock_both(pool: Pool):
+    for copy in range(2):
+        _spoil_superblock(Cache(pool.cache), copy)
+
+
+@image("superblock-older")
+def _superblock_older(pool: Pool):
+    with Cache(pool.cache).superblock(1) as sb:
+        sb["sequence"] += 1
+
+
+@image("superblock-members")
+def _superblock_members(pool: Pool):
+    with Cache(pool.cache).superblock(1) as sb:
+        sb["member_uuid"] = b"another"
+
+
+@image("superblocks-differ")
+def _superblocks_differ(pool: Pool):
+    with Cache(pool.cache).superblock(1) as sb:
+        sb["name"] = b"another"
+
+
+@image("superblock-feature")
+def _superblock_incompat(pool: Pool):
+    Cache(pool.cache).set("incompat", 1 << 40)
+
+
+@image("superblock-feature")
+def _superblock_ro_compat(pool: Pool):
+    Cache(pool.cache).set("ro_compat", 1 << 40)
+
+
+@image("device-grown")
+def _device_grown(pool: Pool):
+    os.truncate(pool.cache, pool.cache.stat().st_size + 4096)
+
+
+@image("device-shrunk")
+def _device_shrunk(pool: Pool):
+    os.truncate(pool.cache, pool.cache.stat().st_size - 4096)
+
+
+# --- what the root names ---------------------------------------------------------
+
+def _bad(sector: int) -> dict:
+    return {"BAD_SECTORS": f"cache:{sector}:{sector + 1}"}
+
+
+@image("unreadable", env=lambda pool: _bad(Cache(pool.cache).geometry("root_sector")))
+def _unreadable_root(pool: Pool):
+    pass
+
+
+@image("unreadable", env=lambda pool: _bad(Cache(pool.cache).map_leaf(0).sector))
+def _unreadable_leaf(pool: Pool):
+    pass
+
+
+@image("unreadable", env=lambda pool: _bad(Cache(pool.cache).index(0).sector))
+def _unreadable_index(pool: Pool):
+    pass
+
+
+@image("unreadable", env=lambda pool: _bad(Cache(pool.cache).geometry("journal_sector") + 800))
+def _unreadable_journal(pool: Pool):
+    pass
+
+
+@image("unreadable", base="crashed",
+       env=lambda pool: _bad(Cache(pool.cache).entries()[1].sector))
+def _unreadable_entry(pool: Pool):
+    pass
+
+
+@image("no-root")
+def _no_root(pool: Pool):
+    for other in (False, True):
+        with Cache(pool.cache).root(other) as root:
+            root.spoil()
+
+
+@image("no-root")
+def _root_of_another_pool(pool: Pool):
+    for other in (False, True):
+        with Cache(pool.cache).root(other) as root:
+            root["pool_uuid"] = b"another"
+
+
+@image("root-other")
+def _root_other(pool: Pool):
+    with Cache(pool.cache).root(other=True) as root:
+        root.spoil()
+
+
+@image("not-clean", base="crashed", members="cache origin0 origin1")
+def _crashed(pool: Pool):
+    pass
+
+
+@image("clean-but-open")
+def _clean_but_open(pool: Pool):
+    with Cache(pool.cache).map_leaf(0) as leaf:
+        leaf["open_regions"] = 1
+
+
+@image("index-bad")
+def _index_bad(pool: Pool):
+    with Cache(pool.cache).index(0) as index:
+        index.spoil()
+
+
+@image("index-bad")
+def _index_lost(pool: Pool):
+    with Cache(pool.cache).root() as root:
+        root["index_generation", 0] += 2
+
+
+@image("volumes-bad")
+def _volumes_bad(pool: Pool):
+    with Cache(pool.cache).volumes(0) as leaf:
+        leaf["entry.mode", 0] = 99
+
+
+@image("map-bad")
+def _map_bad(pool: Pool):
+    with Cache(pool.cache).map_leaf(0) as leaf:
+        leaf.spoil()
+
+
+@image("map-bad")
+def _map_lost(pool: Pool):
+    cache = Cache(pool.cache)
+    with cache.index(0) as index:
+        index["leaf_generation", constant("VOLUME_LEAVES")] += 2
+
+
+@image("map-bad")
+def _map_dirty_not_valid(pool: Pool):
+    with Cache(pool.cache).map_leaf(0) as leaf:
+        n, _ = _mapped(leaf)
+        leaf["valid", n], leaf["dirty", n] = 0, 1
+
+
+# --- volume table -------------------------------------------------------------------
+
+@image("volume-instance", "block-instance")
+def _volume_instance(pool: Pool):
+    with Cache(pool.cache).root() as root:
+        root["next_instance"] = 1
+
+
+@image("volume-shared-instance")
+def _volume_shared_instance(pool: Pool):
+    with Cache(pool.cache).volumes(0) as leaf:
+        leaf["entry.instance", 1] = leaf["entry.instance", 0]
+
+
+@pytest.mark.parametrize("field", ["name", "uuid", "member_uuid"])
+def test_volume_twice(build, clean, tmp_path, field):
+    pool = clean.copy(tmp_path / "pool")
+    with Cache(pool.cache).volumes(0) as leaf:
+        leaf[f"entry.{field}", 1] = leaf[f"entry.{field}", 0]
+    r = check(build, pool.cache)
+    assert r.verdict == "recoverable" and r.found == {"volume-twice"}
+
+
+@image("volume-twice")
+def _volume_twice(pool: Pool):
+    with Cache(pool.cache).volumes(0) as leaf:
+        leaf["entry.name", 1] = leaf["entry.name", 0]
+
+
+@image("volume-tombstone")
+def _volume_tombstone(pool: Pool):
+    with Cache(pool.cache).volumes(0) as leaf:
+        leaf["entry.state", 1] = constant("VOLUME_TOMBSTONE")
+
+
+@image("volume-nonce", members="cache origin1")
+def _volume_nonce(pool: Pool):
+    with Cache(pool.cache).volumes(0) as leaf:
+        leaf["entry.nonce_old", 1] = leaf["entry.nonce", 1]
+        leaf["entry.nonce", 1] ^= 5
+
+
+# --- map ----------------------------------------------------------------------------
+
+def _mapped(leaf, want: bool = True) -> tuple[int, int]:
+    """A block of the leaf that is, or is not, mapped, and its instance."""
+    for n in range(constant("MAP_LEAF_BLOCKS")):
+        if bool(leaf["instance", n]) == want:
+            return n, leaf["instance", n]
+    raise AssertionError("there is none")
+
+
+@image("block-instance")
+def _block_instance(pool: Pool):
+    with Cache(pool.cache).map_leaf(0) as leaf:
+        leaf["instance", _mapped(leaf)[0]] = 1000
+
+
+@image("block-beyond")
+def _block_beyond(pool: Pool):
+    with Cache(pool.cache).map_leaf(0) as leaf:
+        leaf["oblock", _mapped(leaf)[0]] = 1 << 30
+
+
+def _move(cache: Cache, source: int, target: int, remove: bool):
+    with cache.map_leaf(source) as leaf:
+        n, instance = _mapped(leaf)
+        values = {f: leaf[f, n] for f in ("oblock", "valid", "dirty")}
+        if remove:
+            leaf["instance", n] = leaf["oblock", n] = leaf["valid", n] = leaf["dirty", n] = 0
+    with cache.map_leaf(target) as leaf:
+        n, _ = _mapped(leaf, False)
+        leaf["instance", n] = instance
+        for f, value in values.items():
+            leaf[f, n] = value
+
+
+@image("block-set")
+def _block_set(pool: Pool):
+    cache = Cache(pool.cache)
+    leaves = cache.written_leaves()
+    other = next(n for n in leaves if n // constant("LEAVES_PER_SET") != leaves[0] // 4)
+    _move(cache, leaves[0], other, remove=True)
+
+
+@image("block-twice")
+def _block_twice(pool: Pool):
+    _move(Cache(pool.cache), 0, 0, remove=False)
+
+
+@image("block-dead")
+def _block_dead(pool: Pool):
+    cache = Cache(pool.cache)
+    with cache.root() as root:
+        root["next_instance"] = 100
+    with cache.map_leaf(0) as leaf:
+        leaf["instance", _mapped(leaf)[0]] = 50
+
+
+# --- journal --------------------------------------------------------------------------
+
+@image("journal-short", base="crashed")
+def _journal_short(pool: Pool):
+    with Cache(pool.cache).root() as root:
+        root["journal_head"] = root["journal_tail"] + 100
+
+
+@image("journal-short", base="crashed")
+def _journal_short_of_the_first(pool: Pool):
+    """As --fast sees it, too."""
+    cache = Cache(pool.cache)
+    last = cache.entries()[-1]
+    with cache.root() as root:
+        root["journal_head"] = last["number"] + 1
+    with cache.entries()[0] as entry:
+        entry.spoil()
+
+
+@image("journal-entry", base="crashed")
+def _journal_entry(pool: Pool):
+    with Cache(pool.cache).entries()[0] as entry:
+        entry["record.type", 0] = 99
+
+
+@image("journal-gap", base="crashed")
+def _journal_gap(pool: Pool):
+    with Cache(pool.cache).entries()[0] as entry:
+        entry.spoil()
+
+
+@image("journal-newer", base="crashed")
+def _journal_newer(pool: Pool):
+    with Cache(pool.cache).root() as root:
+        root["epoch"] ^= 1
+
+
+@image("block-set", "not-clean", base="crashed")
+def _journal_block_set(pool: Pool):
+    """A record may say what is well-formed, and wrong all the same."""
+    cache = Cache(pool.cache)
+    size = cache.geometry("set_size")
+    for entry in cache.entries():
+        for n in range(entry["count"]):
+            if entry["record.type", n] != constant("RECORD_BLOCK"):
+                continue
+            with entry:
+                where = entry["record.where", n]
+                entry["record.where", n] = where - size if where >= size else where + size
+            return
+    raise AssertionError("no record of a block")
+
+
+# --- origins ----------------------------------------------------------------------------
+
+def _origin(name: str, field: str, value, *findings: str, which: int = 0, **options):
+    def spoil(pool: Pool):
+        Member(pool.origins[which]).set(field, value)
+    spoil.__name__ = name
+    image(*findings, members=f"cache origin{which}", **options)(spoil)
+
+
+_origin("origin_pool", "pool_uuid", b"another", "origin-pool")
+_origin("origin_volume", "origin.volume_uuid", b"another", "origin-volume")
+_origin("origin_member", "member_uuid", b"another", "origin-member")
+_origin("origin_key", "origin.pairing_key", b"another", "origin-key")
+_origin("origin_area", "origin.data_sectors", constant("ALIGN_SECTORS"), "origin-area")
+_origin("origin_alone_dirty", "origin.nonce", 4711, "origin-alone-dirty")
+_origin("origin_alone", "origin.nonce", 4711, "origin-alone", which=1)
+_origin("origin_is_detached", "role", constant("ROLE_DETACHED"), "origin-is-detached")
+_origin("origin_unflagged", "flags", 0, "origin-unflagged")
+_origin("origin_flagged", "flags", constant("SB_DIRTY"), "origin-flagged", which=1)
+_origin("origin_older", "origin.instance", 77, "origin-older", which=1)
+
+
+@image("volume-tombstone", "origin-tombstone", members="cache origin1")
+def _origin_tombstone(pool: Pool):
+    _volume_tombstone(pool)
+
+
+@image("volume-tombstone", "origin-tombstone", members="cache origin1")
+def _origin_tombstone_marked(pool: Pool):
+    _volume_tombstone(pool)
+    Member(pool.origins[1]).set("role", constant("ROLE_DETACHED"))
+
+
+@image("origin-detached", members="cache origin1")
+def _origin_detached(pool: Pool):
+    origin = Member(pool.origins[1])
+    origin.set("pool_uuid", b"another")
+    origin.set("role", constant("ROLE_DETACHED"))
+
+
+@image("member-twice", members="cache origin0 twin")
+def _member_twice(pool: Pool):
+    subprocess.run(["cp", pool.origins[0], pool.dir / "twin"], check=True)
+
+
+@image("no-cache", members="origin0 origin1")
+def _no_cache(pool: Pool):
+    pass
+
+
+@image(members="cache origin0 origin1")
+def _clean(pool: Pool):
+    pass
+
+
+@image(members="origin1 cache origin0")
+def _cache_in_the_middle(pool: Pool):
+    pass
+
+
+# --- the tests ------------------------------------------------------------------------
+
+class Result:
+    def __init__(self, run: subprocess.CompletedProcess):
+        self.code, self.stderr = run.returncode, run.stderr
+        self.json = json.loads(run.stdout)
+        self.verdict = self.json["verdict"]
+        self.found = set(self.json["counts"])
+
+
+def run(build: Path, *args, env=None, **options) -> subprocess.CompletedProcess:
+    env = {**os.environ, "LD_PRELOAD": str(build / "bad-sectors.so"), **env} if env else None
+    return subprocess.run([build / args[0], *map(str, args[1:])], capture_output=True, text=True,
+                          timeout=60, env=env, **options)
+
+
+def check(build: Path, *args, **options) -> Result:
+    return Result(run(build, "hybrid_check", "--json", *args, **options))
+
+
+def digest(paths) -> list[str]:
+    return [hashlib.sha256(p.read_bytes()).hexdigest() for p in paths]
+
+
+@pytest.fixture(params=IMAGES)
+def spoilt(request, tmp_path):
+    """A pool with this image's damage: what it is, what is to be checked, in which environment."""
+    findings, base, members, function, options = IMAGES[request.param]
+    pool = request.getfixturevalue(base).copy(tmp_path / "pool")
+    function(pool)
+    env = options["env"](pool) if "env" in options else None
+    return set(findings), pool, [pool.dir / m for m in members.split()], env
+
+
+def engine_accepts(build: Path, pool: Pool, paths: list[Path], env) -> bool:
+    """Does it load the pool, and open the volumes whose origins are given?"""
+    origins = [f"{n} {p}" for n, p in enumerate(pool.origins) if p in paths]
+    r = subprocess.run([build / "offline-driver"], capture_output=True, text=True, timeout=60,
+                       input=f"try {pool.cache} {' '.join(origins)}\n",
+                       env={**os.environ, "LD_PRELOAD": str(build / "bad-sectors.so"), **env}
+                       if env else None)
+    assert r.returncode == 0, r.stderr
+    return set(r.stdout.split("\n")) == {"ok", ""}
+
+
+# Where the tools refuse what the engine alone would not see.
+TOOLS_ONLY = {"superblock-feature", "member-twice", "no-superblock", "volume-tombstone",
+              "origin-detached"}
+
+
+def test_finding(build, spoilt):
+    findings, pool, paths, env = spoilt
+    before = digest(paths)
+    r = check(build, *paths, env=env)
+    assert findings <= r.found, r.json["findings"]
+    worst = max((list(SEVERITY).index(FINDINGS[name][1]) for name in r.found), default=0)
+    assert r.verdict == list(SEVERITY.values())[worst]
+    assert r.code == EXIT[r.verdict]
+    assert digest(paths) == before
+    if not findings & TOOLS_ONLY and pool.cache in paths:
+        assert engine_accepts(build, pool, paths, env) == (r.verdict != "damaged")
+    # and nothing else but what comes of it
+    side = {"not-clean", "block-dead", "origin-flagged", "root-other", "origin-tombstone"}
+    if not {"index-bad", "unreadable", "volume-shared-instance"} & findings:
+        assert r.found - findings <= side
+
+
+def test_text_says_the_same(build, spoilt):
+    findings, pool, paths, env = spoilt
+    r = run(build, "hybrid_check", *paths, env=env)
+    last = r.stdout.splitlines()[-1]
+    assert r.returncode == EXIT[last] and not r.stderr
+    for name in findings:
+        assert re.search(rf"^\S+: \w+ {FINDINGS[name][0]} \({name}\): .+", r.stdout, re.M)
+    assert r.stdout.count("  meaning: ") == r.stdout.count("  next: ") >= len(findings)
+
+
+def test_quiet_is_silent(build, spoilt):
+    _, _, paths, env = spoilt
+    loud, quiet = (run(build, "hybrid_check", *paths, *more, env=env) for more in ([], ["-q"]))
+    assert quiet.returncode == loud.returncode
+    assert not quiet.stdout and not quiet.stderr
+
+
+def test_every_finding_has_an_image():
+    assert {f for findings, *_ in IMAGES.values() for f in findings} == set(FINDINGS)
+
+
+def test_numbers_are_given_once():
+    numbers = [number for number, _ in FINDINGS.values()]
+    assert len(set(numbers)) == len(numbers) == DEF.count("\nFINDING(")
