@@ -36,6 +36,7 @@ LOW = re.compile(r"(codec|format|geometry|journal|map|policy).*\.[ch]")
 # CPU seconds of all checks of one mutant, and of a single seed.
 BUDGET = 240
 SEED_LIMIT = 15
+USAGE = 2	# the simulator's exit code
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,19 @@ def seeds(name: str, first: int, last: int, *options: str, build: str = "sim") -
     return Check(name, ((*mode, "--seed", str(first), "--count", str(last - first + 1)),), build)
 
 
-def pinned() -> Check:
+SEEDS = TOP / "tests/sim/seeds"
+
+
+def pinned(interleaved: bool) -> tuple:
     """What once showed a defect should show it again."""
-    directory = TOP / "tests/sim/seeds"
-    text = (directory / "regressions.txt").read_text()
+    text = (SEEDS / "regressions.txt").read_text()
     lines = [words for line in text.splitlines() if (words := line.split("#")[0].split())]
-    return Check("pinned", (*(("--mode", mode, "--seed", seed, *options)
-                              for mode, seed, *options in lines),
-                            *(("--script", str(x)) for x in sorted(directory.glob("*.script")))))
+    return tuple(("--mode", mode, "--seed", seed, *options) for mode, seed, *options in lines
+                 if interleaved == ("--interleave" in options))
+
+
+def scripts() -> tuple:
+    return tuple(("--script", str(path)) for path in sorted(SEEDS.glob("*.script")))
 
 
 UNIT = Check("unit")
@@ -69,9 +75,10 @@ SHORT = (
     seeds("A+events", 1, 300, "--events"),
     Check("C", (("--mode", "C", "--length", "2"),)),
     seeds("B", 1, 20),
-    pinned(),
+    Check("pinned", (*pinned(False), *scripts())),
 )
 LONG = (
+    Check("pinned+interleave", pinned(True), "sim-interleave"),
     seeds("A+interleave", 1, 300, "--interleave", build="sim-interleave"),
     seeds("A", 301, 3000),
     seeds("A+faults", 301, 5000, "--faults"),
@@ -220,6 +227,8 @@ class Copy:
             found = re.search(r"^VIOLATION (.+?) seed=(\d+)", result.output, re.M)
             if found:
                 result.killer, result.seed = found[1], int(found[2])
+            elif code == USAGE:
+                raise RuntimeError(f"{program} {' '.join(arguments)}\n{result.output}")
             elif code and code != -signal.SIGXCPU:
                 result.killer = f"exit code {code}"
             if code:
