@@ -18,6 +18,22 @@ def build(top):
     return directory
 
 
+@pytest.fixture
+def tool(build, tmp_path):
+    """tool(name, *args): a program in build/userspace."""
+    return lambda name, *args: subprocess.run([build / name, *args], capture_output=True,
+                                              text=True, cwd=tmp_path, timeout=60)
+
+
+@pytest.fixture
+def pool(build, tmp_path):
+    """A pool of two volumes that crashed with dirty data of both."""
+    pool = Pool(build, tmp_path / "pool", origins=2)
+    pool.write((0, 0, 16, 1), (0, 1000, 304, 2), (1, 4000, 64, 3), (0, 1016, 24, 4),
+               (1, 0, 1024, 5))
+    return pool
+
+
 @pytest.fixture(scope="session")
 def crashed(build, tmp_path_factory) -> Pool:
     """Several sets, a journal with entries, dirty data of volume 0 and none of volume 1."""

@@ -184,10 +184,10 @@ static void do_flush(char **arg)
 	check("flush", hybrid_offline_flush(pool, volume(arg[0])->handle));
 }
 
-static bool nothing_dirty(void *context, unsigned int idle)
+static bool nothing_dirty(void *context, unsigned int leaps)
 {
 	(void)context;
-	(void)idle;
+	(void)leaps;
 	return !hybrid_offline_dirty(pool, NULL);
 }
 
@@ -197,9 +197,9 @@ static void do_drain(char **arg)
 	hybrid_offline_run(pool, nothing_dirty, NULL);
 }
 
-static bool idle_for(void *context, unsigned int idle)
+static bool idle_for(void *context, unsigned int leaps)
 {
-	return idle >= *(unsigned int *)context;
+	return leaps >= *(unsigned int *)context;
 }
 
 static void do_idle(char **arg)

@@ -38,7 +38,7 @@ struct hybrid_offline {
 	unsigned int flags;
 	struct hybrid_actions acts;
 	u64 last_tick, leapt;		/* ms */
-	unsigned int idle;
+	unsigned int leaps;
 	void *kept;			/* struct place, by tsearch() */
 
 	pthread_t thread[NR_THREADS];
@@ -49,7 +49,7 @@ struct hybrid_offline {
 	unsigned int under_way;
 	bool leave;
 	void *bad;			/* struct place, by tsearch() */
-	unsigned int nr_bad;
+	unsigned int nr_bad, nr_failures;
 };
 
 struct user_io {
@@ -114,6 +114,7 @@ static void note_bad(struct hybrid_offline *o, const struct hybrid_device *dev, 
 	bool made;
 
 	pthread_mutex_lock(&o->lock);
+	o->nr_failures++;
 	p = place_at(&o->bad, dev, piece_start(sector), &made);
 	if (p) {
 		p->at.count = count;
@@ -136,12 +137,13 @@ const struct hybrid_bad_piece *hybrid_offline_bad(struct hybrid_offline *o,
 	return p ? &p->at : NULL;
 }
 
-unsigned int hybrid_offline_nr_bad(struct hybrid_offline *o)
+unsigned int hybrid_offline_nr_bad(struct hybrid_offline *o, unsigned int *failures)
 {
 	unsigned int nr;
 
 	pthread_mutex_lock(&o->lock);
 	nr = o->nr_bad;
+	*failures = o->nr_failures;
 	pthread_mutex_unlock(&o->lock);
 	return nr;
 }
@@ -357,13 +359,13 @@ static void start_transfer(struct hybrid_offline *o, struct hybrid_op *op)
 	pthread_mutex_unlock(&o->lock);
 }
 
-/* Take a transfer that ended; with none, wait for one if any is under way. */
-static struct hybrid_op *ended_transfer(struct hybrid_offline *o, bool wait)
+/* A transfer that ended, or ends some time; NULL: none is under way. */
+static struct hybrid_op *ended_transfer(struct hybrid_offline *o)
 {
 	struct hybrid_op *op;
 
 	pthread_mutex_lock(&o->lock);
-	while (wait && o->under_way && list_empty(&o->ended))
+	while (o->under_way && list_empty(&o->ended))
 		pthread_cond_wait(&o->back, &o->lock);
 	op = list_first_entry_or_null(&o->ended, struct hybrid_op, link);
 	if (op) {
@@ -441,25 +443,23 @@ static void step(struct hybrid_offline *o)
 	if (op) {
 		carry_out(o, op);
 	} else {
-		op = ended_transfer(o, true);
+		op = ended_transfer(o);
 		if (op)
 			hybrid_engine_op_done(o->engine, op, &o->acts);
 	}
-	if (op) {
-		o->idle = 0;
-	} else {
+	if (!op) {
 		o->leapt += TICK_MS;
-		o->idle++;
+		o->leaps++;
 	}
 	if (!op || now(o) - o->last_tick >= TICK_MS)
 		tick(o);
 }
 
-void hybrid_offline_run(struct hybrid_offline *o, bool (*until)(void *context, unsigned int idle),
-			void *context)
+void hybrid_offline_run(struct hybrid_offline *o,
+			bool (*until)(void *context, unsigned int leaps), void *context)
 {
-	o->idle = 0;
-	while (!until(context, o->idle))
+	o->leaps = 0;
+	while (!until(context, o->leaps))
 		step(o);
 }
 

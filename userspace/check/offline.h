@@ -68,11 +68,11 @@ int hybrid_offline_info(struct hybrid_offline *o, uint32_t id, struct hybrid_vol
 void hybrid_offline_drain(struct hybrid_offline *o, struct hybrid_volume *v, bool on);
 
 /*
- * Go on until @until says so.  It is asked after each step; @idle counts the
- * ticks in a row in which nothing was under way: then no time is spent waiting.
+ * Go on until @until says so.  It is asked after each step; @leaps counts the
+ * ticks for which nobody had to wait, as nothing was under way.
  */
-void hybrid_offline_run(struct hybrid_offline *o, bool (*until)(void *context, unsigned int idle),
-			void *context);
+void hybrid_offline_run(struct hybrid_offline *o,
+			bool (*until)(void *context, unsigned int leaps), void *context);
 
 /* Everything durable, and the root says clean.  -EIO: the pool has failed. */
 int hybrid_offline_stop(struct hybrid_offline *o);
@@ -90,6 +90,7 @@ struct hybrid_bad_piece {
 const struct hybrid_bad_piece *hybrid_offline_bad(struct hybrid_offline *o,
 						  const struct hybrid_device *dev,
 						  uint64_t sector);
-unsigned int hybrid_offline_nr_bad(struct hybrid_offline *o);
+/* How many such pieces there are, and how often one failed by now. */
+unsigned int hybrid_offline_nr_bad(struct hybrid_offline *o, unsigned int *failures);
 
 #endif

@@ -86,7 +86,7 @@ int drain_and_wait(const struct command_line *cl, struct hybrid_node *node)
 	r = hybrid_dm_message(node->name, "drain", NULL);
 	if (!r)
 		r = wait_clean(node, &p);
-	progress_end(&p, !r);
+	progress_end(&p, r ? NULL : "clean");
 	return r;
 }
 

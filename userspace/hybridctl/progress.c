@@ -2,6 +2,7 @@
 #include <json-c/json.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "errors.h"
@@ -116,16 +117,17 @@ static void print_result(const struct progress *p)
 		    p->name, (unsigned long long)p->at_start, size, elapsed(p));
 }
 
-void progress_end(struct progress *p, bool clean)
+void progress_end(struct progress *p, const char *state)
 {
+	bool clean = state && !strcmp(state, "clean");
 	bool json = p->cl->given[OPT_PROGRESS_JSON] || p->cl->given[OPT_JSON];
 
 	signal(SIGINT, SIG_DFL);
 	signal(SIGTERM, SIG_DFL);
 	if (clean)
 		p->dirty = 0;
-	if (json && (clean || p->unwritten))
-		print_json(p, clean ? "clean" : "dirty", true);
+	if (json && state)
+		print_json(p, state, true);
 	if (p->bar && !p->cl->given[OPT_PROGRESS_JSON]) {
 		if (clean && !json)
 			print_bar(p);

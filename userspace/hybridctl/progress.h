@@ -29,9 +29,9 @@ bool progress_interrupted(void);
 void progress_show(struct progress *p, uint64_t dirty);
 
 /*
- * It is over: nothing is dirty any more, or what is stays so, and the caller says
- * why.  The signals do again what they did.
+ * It is over.  @state is for JSON; "clean" is told in words, too.  NULL: it failed,
+ * and the caller says how.  The signals do again what they did.
  */
-void progress_end(struct progress *p, bool clean);
+void progress_end(struct progress *p, const char *state);
 
 #endif

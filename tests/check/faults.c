@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Preloaded into a tool: its disks have volatile caches and bad places, and the
+ * power is cut.  In the environment:
+ *
+ *	FAULT_CUT=<n> <seed>	in the n-th write: of all that no fsync covers, each
+ *				sector is as it was or as it was written; then SIGKILL
+ *	FAULT_BAD=<read|write> <file> <first> <end>[;...]	sectors: EIO
+ *	FAULT_FLUSH=<file>	its fsync fails
+ *	FAULT_DELAY=<ms>	each write of more than 4 KiB takes so long
+ *	FAULT_COUNT=<file>	how many writes there were goes there in the end
+ *
+ * fsync does nothing else: the machine that runs this stays alive.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct undo {
+	struct undo *next;
+	int fd;
+	ino_t ino;
+	off_t at;
+	size_t len;
+	char old[];
+};
+
+struct bad {
+	char what;
+	ino_t ino;
+	off_t first, end;
+};
+
+static ssize_t (*real_pread)(int fd, void *buf, size_t len, off_t at);
+static ssize_t (*real_pwrite)(int fd, const void *buf, size_t len, off_t at);
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct undo *undo;
+static struct bad bad[16];
+static int nr_bad;
+static long writes, cut, delay;
+static ino_t bad_flush;
+
+static ino_t ino_of_path(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) ? 0 : st.st_ino;
+}
+
+static ino_t ino_of(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) ? 0 : st.st_ino;
+}
+
+static void add_bad(char *spec)
+{
+	char what[8], path[1024];
+	long long first, end;
+
+	if (nr_bad == 16 || sscanf(spec, "%7s %1023s %lld %lld", what, path, &first, &end) != 4)
+		abort();
+	bad[nr_bad++] = (struct bad) { what[0], ino_of_path(path), first * 512, end * 512 };
+}
+
+__attribute__((constructor)) static void init(void)
+{
+	char *text, *save, *spec;
+	unsigned int seed = 0;
+
+	real_pread = dlsym(RTLD_NEXT, "pread64");
+	real_pwrite = dlsym(RTLD_NEXT, "pwrite64");
+	text = getenv("FAULT_CUT");
+	if (text && sscanf(text, "%ld %u", &cut, &seed) != 2)
+		abort();
+	srandom(seed);
+	text = getenv("FAULT_BAD");
+	for (spec = text ? strtok_r(text, ";", &save) : NULL; spec;
+	     spec = strtok_r(NULL, ";", &save))
+		add_bad(spec);
+	text = getenv("FAULT_FLUSH");
+	bad_flush = text ? ino_of_path(text) : 0;
+	text = getenv("FAULT_DELAY");
+	delay = text ? atol(text) : 0;
+}
+
+__attribute__((destructor)) static void report(void)
+{
+	const char *path = getenv("FAULT_COUNT");
+	FILE *f = path ? fopen(path, "w") : NULL;
+
+	if (!f)
+		return;
+	fprintf(f, "%ld\n", writes);
+	fclose(f);
+}
+
+static bool is_bad(char what, int fd, off_t at, size_t len)
+{
+	ino_t ino = nr_bad ? ino_of(fd) : 0;
+	int i;
+
+	for (i = 0; i < nr_bad; i++)
+		if (bad[i].what == what && bad[i].ino == ino && at < bad[i].end &&
+		    at + (off_t)len > bad[i].first)
+			return true;
+	return false;
+}
+
+static void remember(int fd, off_t at, size_t len)
+{
+	struct undo *u = malloc(sizeof(*u) + len);
+
+	if (!u)
+		abort();
+	u->fd = fd;
+	u->ino = ino_of(fd);
+	u->at = at;
+	u->len = len;
+	if (real_pread(fd, u->old, len, at) != (ssize_t)len)
+		abort();
+	u->next = undo;
+	undo = u;
+}
+
+static void cut_power(void)
+{
+	size_t i;
+
+	for (; undo; undo = undo->next)
+		for (i = 0; i < undo->len; i += 512)
+			if (random() & 1)
+				real_pwrite(undo->fd, undo->old + i, 512, undo->at + i);
+	kill(getpid(), SIGKILL);
+	for (;;)
+		pause();
+}
+
+ssize_t pread64(int fd, void *buf, size_t len, off_t at)
+{
+	if (!is_bad('r', fd, at, len))
+		return real_pread(fd, buf, len, at);
+	errno = EIO;
+	return -1;
+}
+
+ssize_t pwrite64(int fd, const void *buf, size_t len, off_t at)
+{
+	ssize_t n;
+
+	if (delay && len > 4096)
+		usleep(delay * 1000);
+	if (is_bad('w', fd, at, len)) {
+		errno = EIO;
+		return -1;
+	}
+	pthread_mutex_lock(&lock);
+	if (cut)
+		remember(fd, at, len);
+	n = real_pwrite(fd, buf, len, at);
+	if (++writes == cut)
+		cut_power();
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+int fsync(int fd)
+{
+	struct undo **p = &undo, *u;
+	ino_t ino = ino_of(fd);
+
+	if (bad_flush && bad_flush == ino) {
+		errno = EIO;
+		return -1;
+	}
+	pthread_mutex_lock(&lock);
+	while ((u = *p)) {
+		if (u->ino != ino) {
+			p = &u->next;
+			continue;
+		}
+		*p = u->next;
+		free(u);
+	}
+	pthread_mutex_unlock(&lock);
+	return 0;
+}

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""hybrid_writeback: drains a pool without the kernel, whatever happens meanwhile."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from check.pools import HEAD, Pool, sectors
+
+CUTS = 40	# of each kind; every one is a run that is killed, and another
+
+
+@pytest.fixture
+def writeback(build, tmp_path):
+    """writeback(pool, *args, **faults): the tool, with faults.c's FAULT_ variables."""
+    def start(pool, *args, origins=None, **faults):
+        env = {f"FAULT_{key.upper()}": str(value) for key, value in faults.items()}
+        env["LD_PRELOAD"] = build / "faults.so"
+        origins = pool.origins if origins is None else origins
+        return subprocess.Popen(
+            [build / "hybrid_writeback", pool.cache, *origins, *args], text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
+            env={**os.environ, **{k: str(v) for k, v in env.items()}})
+
+    def go(*args, **kw):
+        process = start(*args, **kw)
+        process.out, process.err = process.communicate(timeout=60)
+        return process
+
+    go.start = start
+    return go
+
+
+def verdict(tool, pool):
+    return tool("hybrid_check", pool.cache, *pool.origins).returncode
+
+
+def check_drained(tool, pool):
+    for n in range(len(pool.origins)):
+        assert pool.on_origin(n) == pool.want[n]
+    r = tool("hybrid_check", pool.cache, *pool.origins, "--json")
+    assert r.returncode == 0, r.stdout
+    assert not json.loads(r.stdout)["findings"]	# no dirty flag either
+
+
+def number(path):
+    return int(path.read_text())
+
+
+def test_all_is_on_the_origins_and_the_second_run_writes_nothing(pool, writeback, tool, tmp_path):
+    assert verdict(tool, pool) == 7
+    r = writeback(pool)
+    assert r.returncode == 0 and not r.err
+    assert "dirty blocks at the start" in r.out and "nothing is dirty" in r.out
+    check_drained(tool, pool)
+    before = pool.bytes()
+    r = writeback(pool, count=tmp_path / "count")
+    assert (r.returncode, r.out, r.err) == (0, "pool: nothing is dirty\n", "")
+    assert number(tmp_path / "count") == 0 and pool.bytes() == before
+    # What is cached is still good.
+    assert pool.opened("read 0 1000 4", "stop").split() == ["2"] * 4
+
+
+def test_test_writes_nothing(pool, writeback, tmp_path):
+    before = pool.bytes()
+    r = writeback(pool, "--test", count=tmp_path / "count")
+    assert r.returncode == 0 and number(tmp_path / "count") == 0 and pool.bytes() == before
+    assert r.out.splitlines()[0] == (f"copy 160.00k from {pool.cache} to {pool.origins[0]} "
+                                     "(volume vol0)")
+
+
+def test_quiet_is_silent(pool, writeback):
+    r = writeback(pool, "-q")
+    assert (r.returncode, r.out, r.err) == (0, "", "")
+
+
+def test_progress_and_result_in_json(pool, writeback):
+    lines = [json.loads(line) for line in writeback(pool, "--progress-json").out.splitlines()]
+    assert lines[0]["state"] == "draining" and lines[0]["dirty_blocks"] > 0
+    assert lines[-1]["state"] == "clean" and lines[-1]["dirty_blocks"] == 0
+    assert lines[-1]["written_bytes"] == lines[0]["dirty_bytes"]
+    assert json.loads(writeback(pool, "--json").out)["state"] == "clean"
+
+
+# --- which origins ------------------------------------------------------------------
+
+
+def refused(writeback, pool, *args, rc, says, **kw):
+    before = pool.bytes()
+    r = writeback(pool, *args, **kw)
+    assert r.returncode == rc, r.err
+    assert says in r.err and "\n  next: " in r.err
+    assert pool.bytes() == before
+
+
+def test_the_origins_of_all_dirty_volumes_are_needed(pool, writeback, tool):
+    refused(writeback, pool, rc=2, says="volume vol1 has 544.00k dirty, and its origin is not given",
+            origins=pool.origins[:1])
+    refused(writeback, pool, "--volume", "vol2", rc=4, says="no volume vol2", origins=[])
+    refused(writeback, pool, "--volume", "vol0,vol1", rc=2, says="origins of 2 volumes",
+            origins=[])
+    assert writeback(pool, "--volume", "vol0", origins=pool.origins[:1]).returncode == 0
+    assert pool.on_origin(0) == pool.want[0] and pool.on_origin(1) != pool.want[1]
+    assert writeback(pool, origins=pool.origins[1:]).returncode == 0
+    check_drained(tool, pool)
+
+
+def test_foreign_cloned_stale_detached_are_refused_as_by_the_kernel(pool, build, writeback,
+                                                                    tmp_path):
+    other = Pool(build, tmp_path / "other")
+    one = pool.origins[:1]
+    refused(writeback, pool, rc=4, says="belongs to another pool", origins=other.origins)
+    refused(writeback, pool, rc=4, says="has no dm-hybrid superblock", 
+            origins=[pool._image("empty", 8)])
+    refused(writeback, pool, rc=4, says="is not an origin", origins=[other.cache])
+    refused(writeback, pool, rc=2, says="are the same device", origins=one * 2)
+    clone = pool.copy(tmp_path / "clone")
+    refused(writeback, pool, rc=4, says="both are the origin of volume vol0",
+            origins=[*one, clone.origins[0]])
+    # The cache was used with another copy of the origin meanwhile.
+    pool.opened("write 0 0 16 9", "flush 0", "write 1 0 16 9", "flush 1")
+    refused(writeback, pool, rc=4, says="was written without its cache, which holds newer data",
+            origins=[*clone.origins])
+
+
+def test_a_damaged_cache_device_is_refused(pool, writeback):
+    with open(pool.cache, "r+b") as f:
+        f.seek(1 << 20)
+        f.write(bytes(8192))	# both roots
+    refused(writeback, pool, rc=4, says="no-root")
+
+
+def test_an_origin_in_place(build, tmp_path, writeback, tool):
+    pool = Pool(build, tmp_path / "pool")
+    disk = pool._image("disk", 8)
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", disk], check=True)
+    pool.run(f"load {pool.cache}", f"create 1 place writeback {disk} inplace", f"open 1 {disk}",
+             "write 1 8192 64 7", "flush 1")
+    want = bytearray(disk.read_bytes())
+    assert writeback(pool, origins=[disk]).returncode == 0
+    pool.want[0][:] = bytes(pool.size)
+    want[8192 * 512:8256 * 512] = sectors(7, 8192, 64)
+    assert disk.read_bytes() == want
+    check_drained(tool, pool)
+
+
+# --- interrupted --------------------------------------------------------------------
+
+
+@pytest.fixture
+def large(build, tmp_path):
+    """More than what is under way at a time, and less than the engine begins to write back."""
+    pool = Pool(build, tmp_path / "large", cache_mib=250, origin_mib=32)
+    pool.write((0, 0, 36000, 1))
+    return pool
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_it_cleanly_and_another_run_goes_on(large, writeback, tool, sig):
+    process = writeback.start(large, "--progress-json", delay=150)
+    json.loads(process.stdout.readline())
+    time.sleep(0.3)
+    process.send_signal(sig)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 6 and "interrupted: " in err and "start it again" in err
+    left = json.loads(out.splitlines()[-1])
+    assert left["state"] == "dirty" and 0 < left["dirty_blocks"] < left["total_blocks"]
+    assert verdict(tool, large) == 0	# clean, with dirty data
+    r = json.loads(writeback(large, "--json").out)
+    assert r["dirty_blocks_at_start"] == left["dirty_blocks"]
+    check_drained(tool, large)
+
+
+def cut_everywhere(pool, writeback, tmp_path, *args):
+    """The power is cut in the nth write, some ns; yields what is left each time."""
+    whole = pool.copy(tmp_path / "whole")
+    assert writeback(whole, *args, count=tmp_path / "count").returncode == 0
+    writes = number(tmp_path / "count")
+    for cut in sorted({1 + n * (writes - 1) // (CUTS - 1) for n in range(CUTS)}):
+        state = pool.copy(tmp_path / f"cut{cut}")
+        r = writeback(state, *args, cut=f"{cut} {cut}")
+        # With threads one run may need fewer writes than another.
+        assert r.returncode == -signal.SIGKILL or cut > writes * 3 / 4
+        yield state
+        state.remove()
+
+
+def test_cut_anywhere_and_run_again(pool, writeback, tool, tmp_path):
+    for state in cut_everywhere(pool, writeback, tmp_path):
+        assert verdict(tool, state) in (0, 7)
+        assert writeback(state).returncode == 0
+        check_drained(tool, state)
+
+
+# --- devices that fail --------------------------------------------------------------
+
+
+def cache_sector(pool, n, sector):
+    """Where the cache device has this sector of a volume."""
+    want = bytes(pool.want[n][sector * 512:sector * 512 + 512])
+    data = pool.cache.read_bytes()
+    places = [i for i in range(0, len(data), 512) if data[i:i + 512] == want]
+    assert len(places) == 1
+    return places[0] // 512
+
+
+def unwritten(r):
+    return [(u["volume"], u["offset"], u["length"], u["reason"])
+            for u in json.loads(r.out.splitlines()[-1])["unwritten"]]
+
+
+def test_what_cannot_be_written_is_listed(pool, writeback, tool):
+    bad = f"write {pool.origins[1]} {HEAD + 4000} {HEAD + 4016}"
+    r = writeback(pool, "--json", bad=bad)
+    assert r.returncode == 6
+    assert unwritten(r) == [("vol1", 4000 * 512, 8192, "origin: Input/output error")]
+    assert pool.on_origin(0) == pool.want[0]
+    assert verdict(tool, pool) == 0
+    assert writeback(pool).returncode == 0
+    check_drained(tool, pool)
+
+
+def test_what_an_origin_does_not_flush_stays_dirty(pool, writeback, tool):
+    r = writeback(pool, "--json", flush=pool.origins[1])
+    assert r.returncode == 4 and "cannot be flushed" in r.err
+    assert writeback(pool).returncode == 0
+    check_drained(tool, pool)
+
+
+def test_a_cache_device_that_cannot_be_written(pool, writeback, tool):
+    r = writeback(pool, bad=f"write {pool.cache} 0 32768")
+    assert r.returncode == 4 and "--copy-only" in r.err
+    assert writeback(pool).returncode == 0
+    check_drained(tool, pool)
+
+
+# --- --copy-only --------------------------------------------------------------------
+
+
+def test_copy_only_touches_no_metadata(pool, writeback, tool):
+    cache = pool.cache.read_bytes()
+    heads = [path.read_bytes()[:HEAD * 512] for path in pool.origins]
+    for _ in range(2):
+        r = writeback(pool, "--copy-only")
+        assert r.returncode == 0 and "still calls it dirty" in r.out
+        assert pool.cache.read_bytes() == cache
+        assert [path.read_bytes()[:HEAD * 512] for path in pool.origins] == heads
+        for n in range(2):
+            assert pool.on_origin(n) == pool.want[n]
+    assert writeback(pool).returncode == 0
+    check_drained(tool, pool)
+
+
+def test_copy_only_from_a_device_that_is_read_only(pool, writeback):
+    pool.cache.chmod(0o444)
+    r = writeback(pool, "--copy-only", bad=f"write {pool.cache} 0 32768")
+    assert r.returncode == 0
+    assert pool.on_origin(0) == pool.want[0]
+
+
+def test_copy_only_cut_anywhere(pool, writeback, tool, tmp_path):
+    for state in cut_everywhere(pool, writeback, tmp_path, "--copy-only"):
+        # Nothing happened, as far as the pool is concerned.
+        assert state.opened("read 0 1016 8").split() == ["4"] * 8
+        assert writeback(state).returncode == 0
+        check_drained(tool, state)
