@@ -123,6 +123,7 @@ struct hybrid_volume {
 	u8 sb_writing;
 	u8 sb_copy;
 	u8 sb_oldest;			/* the copy to be written first */
+	bool sb_apart;			/* it may have another nonce than the superblock */
 	bool sb_busy;
 	struct list_head sb_waiters;
 	struct hybrid_op sb_op;

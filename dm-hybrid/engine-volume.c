@@ -3,8 +3,9 @@
  * Volumes: the table, and the origins' superblocks.
  *
  * The superblock of a formatted origin is written for three reasons:
- *   - the session nonce, when the volume is opened (J9): first the cache holds
- *     {old, new}, then the origin gets new, then the cache forgets old;
+ *   - the session nonce, when the volume is opened (J9): first both copies have
+ *     old, then the cache holds {old, new}, then the origin gets new, then the
+ *     cache forgets old;
  *   - the dirty flag, before the first dirty write (J10); it is taken off when
  *     a clean volume is closed;
  *   - a fresh nonce that the cache does not know, before the origin is written
@@ -194,36 +195,57 @@ static int sb_write_both(struct hybrid_volume *v)
 	return r ? r : sb_io(v, !v->sb_oldest, sectors, true);
 }
 
-/* The newer of the two copies that are good. */
+static bool nonce_known(const struct hybrid_volume *v, u64 nonce)
+{
+	return nonce == v->info.nonce || (v->info.nonce_old && nonce == v->info.nonce_old);
+}
+
+static int sb_read_copy(struct hybrid_volume *v, unsigned int copy, u64 sectors,
+			struct hybrid_sb *sb, const char **why)
+{
+	int r = sb_io(v, copy, sectors, false);
+
+	return r ? r : hybrid_sb_decode(v->sb_block, hybrid_sb_sector(sectors, copy), sectors, sb,
+					why);
+}
+
+/*
+ * The newer of the two copies that are good.  If only the older one has a nonce
+ * that the cache knows, the newer one was to say that the origin goes on alone,
+ * which begins when both say so: it never did.
+ */
 static int sb_read(struct hybrid_volume *v, u64 sectors, const char **why)
 {
-	struct hybrid_sb sb, best = { .sequence = 0 };
-	unsigned int copy;
-	int r, first = 0;
-	bool found = false;
+	struct hybrid_sb sb[2];
+	unsigned int best;
+	int r[2];
 
-	for (copy = 0; copy < 2; copy++) {
-		/* A device that has grown has its tail where it was formatted. */
-		if (copy && found)
-			sectors = best.member_sectors;
-		r = sb_io(v, copy, sectors, false);
-		if (!r)
-			r = hybrid_sb_decode(v->sb_block, hybrid_sb_sector(sectors, copy),
-					     sectors, &sb, why);
-		if (r) {
-			first = first ? first : r;
-			continue;
-		}
-		if (!found || sb.sequence > best.sequence) {
-			best = sb;
-			v->sb_oldest = !copy;
-		}
-		found = true;
+	r[0] = sb_read_copy(v, 0, sectors, &sb[0], why);
+	/* A device that has grown has its tail where it was formatted. */
+	if (!r[0])
+		sectors = sb[0].member_sectors;
+	r[1] = sb_read_copy(v, 1, sectors, &sb[1], why);
+	if (r[0] && r[1])
+		return r[0];
+	best = r[0] || (!r[1] && sb[1].sequence > sb[0].sequence);
+	v->sb = sb[best];
+	v->sb_oldest = !best;
+	v->sb_apart = r[!best] || sb[!best].nonce != v->sb.nonce;
+	if (!r[!best] && !nonce_known(v, v->sb.nonce) && nonce_known(v, sb[!best].nonce)) {
+		v->sb.nonce = sb[!best].nonce;
+		v->sb_oldest = best;
 	}
-	if (!found)
-		return first;
-	v->sb = best;
 	return 0;
+}
+
+/*
+ * No copy may ever have a nonce that the cache has forgotten: not one that could
+ * not be read or written last time, either.  So both get the present one before
+ * the cache hears of another.
+ */
+static int sb_unite(struct hybrid_volume *v)
+{
+	return v->sb_apart ? sb_io(v, v->sb_oldest, v->sb.member_sectors, true) : 0;
 }
 
 static int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume *v,
@@ -271,9 +293,7 @@ static const char no_cold_start[] =
 /* The origin is the one that the cache last saw, or its cached data goes. */
 static int check_nonce(struct hybrid_engine *e, struct hybrid_volume *v, const char **why)
 {
-	struct hybrid_volume_info *info = &v->info;
-
-	if (v->sb.nonce == info->nonce || (info->nonce_old && v->sb.nonce == info->nonce_old))
+	if (nonce_known(v, v->sb.nonce))
 		return 0;
 	if (atomic_read(&v->nr_jdirty)) {
 		*why = "was written without its cache, which holds newer data of it";
@@ -289,6 +309,9 @@ static int exchange_nonce(struct hybrid_engine *e, struct hybrid_volume *v)
 	unsigned long flags;
 	int r;
 
+	r = sb_unite(v);
+	if (r)
+		return r;
 	spin_lock_irqsave(&e->lock, flags);
 	v->info.nonce_old = v->sb.nonce;
 	v->info.nonce = new;

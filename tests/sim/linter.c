@@ -50,6 +50,7 @@ struct linter {
 	struct hybrid_volume_info table_durable[SIM_MAX_VOLUMES];
 	bool origin_dirty[SIM_MAX_VOLUMES];
 	u64 origin_nonce[SIM_MAX_VOLUMES];
+	u64 copy_nonce[SIM_MAX_VOLUMES][2];	/* 0: no good copy */
 	u8 *block;			/* one metadata block or entry */
 };
 
@@ -150,14 +151,22 @@ static void read_origin(struct linter *l, struct volume *vol)
 	for (copy = 0; copy < 2; copy++) {
 		u64 sector = hybrid_sb_sector(vol->origin->sectors, copy);
 
+		l->copy_nonce[vol->nr][copy] = 0;
 		device_get_bytes(vol->origin, sector, l->block, BLOCK_BYTES, true);
 		if (hybrid_sb_decode((void *)l->block, sector, vol->origin->sectors, &sb, &why))
 			continue;
+		l->copy_nonce[vol->nr][copy] = sb.nonce;
 		if (sb.sequence >= best.sequence)
 			best = sb;
 	}
 	l->origin_dirty[vol->nr] = best.flags & HYBRID_SB_DIRTY;
 	l->origin_nonce[vol->nr] = best.nonce;
+}
+
+/* The cache would take the origin for its own. */
+static bool nonce_known(const struct hybrid_volume_info *t, u64 nonce)
+{
+	return nonce && (nonce == t->nonce || nonce == t->nonce_old);
 }
 
 void linter_reformat(struct linter *l, struct volume *vol)
@@ -601,14 +610,20 @@ static void check_nonces(struct linter *l, struct action *a)
 		struct volume *vol = l->w->vol[i];
 		struct hybrid_volume_info *t = &l->table[vol->id];
 		u64 nonce;
+		u32 copy;
 
-		if (!vol->v || t->state != HYBRID_VOLUME_ACTIVE ||
-		    t->flags & HYBRID_VOLUME_INPLACE ||
+		if (t->state != HYBRID_VOLUME_ACTIVE || t->flags & HYBRID_VOLUME_INPLACE ||
 		    memcmp(t->uuid, vol->info.uuid, HYBRID_UUID_SIZE))
 			continue;
 		read_origin(l, vol);
+		for (copy = 0; copy < 2; copy++) {
+			nonce = l->copy_nonce[i][copy];
+			if (nonce_known(&l->table_durable[i], nonce) && !nonce_known(t, nonce))
+				broken(l, "J9", "volume %u: the cache forgets nonce %llx, which copy %u of the superblock has",
+				       vol->id, (unsigned long long)nonce, copy);
+		}
 		nonce = l->origin_nonce[i];
-		if (nonce != t->nonce && nonce != t->nonce_old)
+		if (vol->v && !nonce_known(t, nonce))
 			broken(l, "J9", "volume %u: the origin has nonce %llx, the cache will have %llx and %llx",
 			       vol->id, (unsigned long long)nonce, (unsigned long long)t->nonce,
 			       (unsigned long long)t->nonce_old);
@@ -805,7 +820,8 @@ static void origin_sb_submitted(struct linter *l, struct action *a, struct devic
 			vol->nr, (unsigned long long)sb.sequence, (unsigned long long)sb.nonce,
 			sb.flags, sb.instance);
 	read_origin(l, vol);
-	if (sb.nonce != l->origin_nonce[vol->nr] && t->nonce != sb.nonce && !l->failed)
+	if (sb.nonce != l->copy_nonce[vol->nr][0] && sb.nonce != l->copy_nonce[vol->nr][1] &&
+	    !nonce_known(t, sb.nonce) && !l->failed)
 		broken(l, "J9", "the origin gets nonce %llx, the cache durably has %llx",
 		       (unsigned long long)sb.nonce, (unsigned long long)t->nonce);
 	if (l->origin_dirty[vol->nr] && !(sb.flags & HYBRID_SB_DIRTY) &&
@@ -873,18 +889,21 @@ static void check_reuse(struct linter *l, struct action *a, u32 b, struct dreq *
 }
 
 /*
- * The pool failed, and the origin durably has a nonce that the cache does not
+ * The pool failed, and the origin durably has nonces that the cache does not
  * know, or is in place and will start cold.
  */
 static bool alone(struct linter *l, struct volume *vol)
 {
-	struct hybrid_volume_info *sent = &l->table[vol->id], *t = &l->table_durable[vol->nr];
-	u64 nonce = l->origin_nonce[vol->nr];
+	const u64 *copy = l->copy_nonce[vol->nr];
+	u32 i;
 
 	if (vol->info.flags & HYBRID_VOLUME_INPLACE)
 		return l->failed;
-	return l->failed && nonce != t->nonce && nonce != t->nonce_old && nonce != sent->nonce &&
-	       nonce != sent->nonce_old;
+	for (i = 0; i < 2; i++)
+		if (nonce_known(&l->table_durable[vol->nr], copy[i]) ||
+		    nonce_known(&l->table[vol->id], copy[i]))
+			return false;
+	return l->failed;
 }
 
 /*
