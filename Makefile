@@ -7,6 +7,8 @@
 #   make check          everything a bare Debian 12 needs to build and run all tests
 #   make lint           only the style tests
 #   make check-sim      only the simulator, with fresh seeds, five minutes
+#   make check-tools    only the tests of the metadata tools: check, dump, repair ...
+#   make bench-check    what checking the metadata of 1 TiB of cache costs
 #   make check-long     the simulator for hours; can be interrupted, and goes on
 #   make coverage       which lines and branches of the pure files tests and simulator reach
 #   make check-long-kernel   the kernel tests that take minutes each
@@ -143,6 +145,13 @@ check: deps
 lint: deps
 	$(call pytest,tests/style)
 
+check-tools: userspace
+	$(call pytest,tests/check)
+
+bench-check:
+	@$(MAKE) -s -C userspace tests
+	@$(PYTHON) tests/check/bench.py build/userspace
+
 check-sim:
 	+@$(MAKE) -s -C tests/sim check
 
@@ -192,5 +201,5 @@ clean:
 
 .PHONY: all modules modules-amd64 modules-amd64-clang modules-sparse guest-kernel guest-modules \
 	guest-test-modules userspace man \
-	install uninstall deps check lint check-sim check-mutants check-long coverage \
+	install uninstall deps check lint check-tools bench-check check-sim check-mutants check-long coverage \
 	check-long-kernel check-debug-kernel $(FLAVOUR:%=check-%) headline demo clean

@@ -25,6 +25,12 @@ static unsigned long *alloc_bits(u32 nr)
 	return vzalloc(BITS_TO_LONGS(nr) * sizeof(long));
 }
 
+/* The arrays beside the map's that grow with the cache device. */
+static u64 own_ram(const struct hybrid_geometry *g)
+{
+	return g->nr_leaves * sizeof(u16) + 2 * (g->nr_leaves / 8) + 4 * (g->nr_sets / 8);
+}
+
 static int create_parts(struct hybrid_engine *e)
 {
 	u32 sets = e->g->nr_sets;
@@ -50,9 +56,13 @@ static int create_parts(struct hybrid_engine *e)
 	if (!e->must_sets || !e->lazy_sets || !e->open_sets || !e->grace_sets ||
 	    !e->candidate || !e->readers)
 		return -ENOMEM;
-	e->ram = e->g->nr_leaves * sizeof(u16) +
-		 2 * (e->g->nr_leaves / 8) + 4 * (sets / 8);
+	e->ram = own_ram(e->g);
 	return 0;
+}
+
+u64 hybrid_engine_ram(const struct hybrid_geometry *g, const struct hybrid_policy_type *policy)
+{
+	return own_ram(g) + hybrid_map_ram(g, policy);
 }
 
 struct hybrid_engine *hybrid_engine_create(const struct hybrid_sb *sb,

@@ -259,6 +259,9 @@ struct hybrid_engine *hybrid_engine_create(const struct hybrid_sb *sb,
  */
 void hybrid_engine_destroy(struct hybrid_engine *e);
 
+/* Bytes of memory that an engine for such a cache device takes, as its status says. */
+u64 hybrid_engine_ram(const struct hybrid_geometry *g, const struct hybrid_policy_type *policy);
+
 /* The @context of create. */
 void *hybrid_engine_context(struct hybrid_engine *e);
 

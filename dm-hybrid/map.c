@@ -63,12 +63,9 @@ static void set_init(struct hybrid_map *map, struct hybrid_set *s)
 	s->nr_free = map->set_size;
 }
 
-int hybrid_map_create(struct hybrid_map *map, const struct hybrid_geometry *g)
+/* What everything is sized by; returns the bytes of one set's arrays. */
+static size_t map_shape(struct hybrid_map *map, const struct hybrid_geometry *g)
 {
-	size_t stride;
-	u64 bytes;
-	u32 nr;
-
 	memset(map, 0, sizeof(*map));
 	map->g = g;
 	map->nr_sets = g->nr_sets;
@@ -76,8 +73,28 @@ int hybrid_map_create(struct hybrid_map *map, const struct hybrid_geometry *g)
 	map->nr_buckets = roundup_pow_of_two(max(g->set_size / 2, 1U));
 	map->mask_bytes = g->granules <= 16 ? 2 : g->granules / 8;
 	map->granules = GENMASK_ULL(g->granules - 1, 0);
-	stride = set_layout(map, NULL, NULL);
-	bytes = (u64)stride * map->nr_sets;
+	return set_layout(map, NULL, NULL);
+}
+
+static size_t policy_bytes(u32 set_size, const struct hybrid_policy_type *policy)
+{
+	return round_up(max_t(size_t, policy->set_bytes(set_size), 8), 8);
+}
+
+u64 hybrid_map_ram(const struct hybrid_geometry *g, const struct hybrid_policy_type *policy)
+{
+	struct hybrid_map map;
+	u64 set_bytes = sizeof(*map.set) + map_shape(&map, g) + policy_bytes(g->set_size, policy);
+
+	return set_bytes * g->nr_sets;
+}
+
+int hybrid_map_create(struct hybrid_map *map, const struct hybrid_geometry *g)
+{
+	size_t stride = map_shape(map, g);
+	u64 bytes = (u64)stride * map->nr_sets;
+	u32 nr;
+
 	map->set = vzalloc(array_size(map->nr_sets, sizeof(*map->set)));
 	map->arrays = vzalloc(bytes);
 	if (!map->set || !map->arrays) {
@@ -112,7 +129,7 @@ static void set_move_policy(struct hybrid_map *map, struct hybrid_set *s, void *
 int hybrid_map_set_policy(struct hybrid_map *map, const struct hybrid_policy_type *old,
 			  const struct hybrid_policy_type *new)
 {
-	size_t bytes = round_up(max_t(size_t, new->set_bytes(map->set_size), 8), 8);
+	size_t bytes = policy_bytes(map->set_size, new);
 	void *states = vzalloc(array_size(map->nr_sets, bytes));
 	u32 nr;
 

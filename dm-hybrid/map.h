@@ -98,6 +98,9 @@ struct hybrid_map {
 int hybrid_map_create(struct hybrid_map *map, const struct hybrid_geometry *g);
 void hybrid_map_destroy(struct hybrid_map *map);
 
+/* Bytes that a map of that geometry takes, with the state of @policy. */
+u64 hybrid_map_ram(const struct hybrid_geometry *g, const struct hybrid_policy_type *policy);
+
 /*
  * Blocking, with nothing in flight and nobody else looking.  Give every set the
  * state of policy @new; @old, unless NULL, tells it what it knew.  0 or -ENOMEM.

@@ -524,3 +524,23 @@ def test_every_finding_has_an_image():
 def test_numbers_are_given_once():
     numbers = [number for number, _ in FINDINGS.values()]
     assert len(set(numbers)) == len(numbers) == DEF.count("\nFINDING(")
+
+
+def test_a_full_cache_of_64_sets(build, tmp_path):
+    """Larger than what the engine makes here; bench.py measures it at 1 TiB."""
+    path = tmp_path / "cache"
+    assert not run(build, "big-pool", path, "2048", "128", "3").returncode
+    r = check(build, path)
+    assert r.found == {"not-clean"} and r.json["pool"]["used"] == r.json["pool"]["blocks"] > 32000
+    assert r.json["pool"]["journal_records"] == 3 * ((32 * 4096 - 64) // 40)
+    fast = check(build, "--fast", path)
+    assert fast.found == {"not-clean"} and fast.json["fast"]
+
+
+@pytest.mark.parametrize("name", ["clean", "crashed", "no_root", "superblock_both",
+                                  "journal_short_of_the_first", "superblock_tail"])
+def test_fast_sees_what_is_at_the_top(build, name, request, tmp_path):
+    findings, base, _, function, _ = IMAGES[name]
+    pool = request.getfixturevalue(base).copy(tmp_path / "pool")
+    function(pool)
+    assert check(build, "--fast", pool.cache).found - {"not-clean"} == set(findings) - {"not-clean"}

@@ -16,7 +16,8 @@ OPTIONS = re.findall(r'^OPTION\(\w+, "([a-z-]+)"', DEF, re.M)
 def test_the_commands_of_the_issue_are_declared():
     assert [c[1] for c in COMMANDS] == [
         "create", "activate", "deactivate", "attach", "detach", "drain",
-        "set", "get", "list", "status", "table", "scan", "check", "writeback"]
+        "set", "get", "list", "status", "table", "scan", "check",
+        "metadata-size", "writeback"]
 
 
 def test_help_lists_every_command(hybridctl):

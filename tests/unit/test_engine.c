@@ -579,6 +579,7 @@ static void ram(void **state)
 	st = pool();
 	assert_true(st.blocks > 16000);
 	assert_true(st.ram <= 32 * (u64)st.blocks);
+	assert_true(st.ram == hybrid_engine_ram(&sb.geometry, hybrid_engine_policy(e)));
 }
 
 /* ---- volumes -------------------------------------------------------------- */

@@ -57,6 +57,8 @@ static void bad(struct reader *rd, enum hybrid_finding_id id, const char *what, 
 
 /* ---- root and index ------------------------------------------------------- */
 
+static const char * const root_name[] = { "root A", "root B" };
+
 static bool all_zero(const void *block)
 {
 	const u8 *p = block;
@@ -64,19 +66,18 @@ static bool all_zero(const void *block)
 	return !p[0] && !memcmp(p, p + 1, HYBRID_META_BLOCK_SIZE - 1);
 }
 
-/* A root that was never written, or a cut write of one, is no loss if the other is good. */
-static void read_root(struct reader *rd, u32 area, u16 *generation)
+/* Root of @area, if it is good; text: if not, why, unless nothing was ever written there. */
+static void read_root(struct reader *rd, u32 area, u16 *generation, char text[HYBRID_CODEC_TEXT])
 {
-	static const char * const name[] = { "root A", "root B" };
 	struct hybrid_metadata *md = rd->md;
 	struct hybrid_root_info root;
-	char text[HYBRID_CODEC_TEXT];
 	const char *why = NULL;
 	int r;
 
+	text[0] = '\0';
 	r = read_blocks(rd, hybrid_root_sector(md->g, area), 1, rd->mem);
 	if (r) {
-		hybrid_found(rd->f, HYBRID_FOUND_UNREADABLE, name[area], "%s", strerror(-r));
+		hybrid_found(rd->f, HYBRID_FOUND_UNREADABLE, root_name[area], "%s", strerror(-r));
 		return;
 	}
 	r = hybrid_root_decode(rd->mem, md->g, &md->id, &root, generation, &why);
@@ -84,15 +85,13 @@ static void read_root(struct reader *rd, u32 area, u16 *generation)
 		r = -ESTALE;
 		why = "sequence";
 	}
-	if (r) {
-		if (!all_zero(rd->mem))
-			hybrid_found(rd->f, HYBRID_FOUND_ROOT_OTHER, name[area], "%s",
-				     hybrid_codec_text(text, r, why));
-		return;
-	}
-	if (md->roots && root.sequence < md->root.sequence)
+	if (r && !all_zero(rd->mem))
+		hybrid_codec_text(text, r, why);
+	if (r)
 		return;
 	md->roots |= 1U << area;
+	if (md->roots != 1U << area && root.sequence < md->root.sequence)
+		return;
 	md->root = root;
 	memcpy(md->index_generation, generation, md->g->nr_index * sizeof(*generation));
 }
@@ -101,18 +100,25 @@ static int read_roots(struct reader *rd)
 {
 	struct hybrid_metadata *md = rd->md;
 	u16 *generation = calloc(md->g->nr_index, sizeof(*generation));
+	char text[2][HYBRID_CODEC_TEXT];
+	u32 area;
 
 	md->index_generation = calloc(md->g->nr_index, sizeof(u16));
 	if (!generation || !md->index_generation) {
 		free(generation);
 		return hybrid_nomem();
 	}
-	read_root(rd, 0, generation);
-	read_root(rd, 1, generation);
+	for (area = 0; area < 2; area++)
+		read_root(rd, area, generation, text[area]);
 	free(generation);
 	md->id.epoch = md->root.epoch;
+	for (area = 0; area < 2 && md->roots; area++)
+		if (text[area][0])
+			hybrid_found(rd->f, HYBRID_FOUND_ROOT_OTHER, root_name[area], "%s",
+				     text[area]);
 	if (!md->roots)
-		hybrid_found(rd->f, HYBRID_FOUND_ROOT_NONE, NULL, "neither root is good");
+		hybrid_found(rd->f, HYBRID_FOUND_ROOT_NONE, NULL, "root A: %s; root B: %s",
+			     text[0][0] ? text[0] : "nothing", text[1][0] ? text[1] : "nothing");
 	return 0;
 }
 

@@ -111,17 +111,6 @@ int confirm_format(const struct command_line *cl, const struct hybrid_device * c
 	return confirm(cl, "What is on the devices will be lost.");
 }
 
-int parse_sectors(const char *option, const char *text, uint64_t *sectors)
-{
-	uint64_t bytes;
-
-	if (hybrid_parse_size(text, &bytes) || bytes % 512)
-		return hybrid_fail(HYBRID_USAGE, "give a size such as 64k, 4m or 1g",
-				   "--%s: %s is not a size", option, text);
-	*sectors = bytes / 512;
-	return 0;
-}
-
 int check_new_name(const char *what, const char *name, bool ask_kernel)
 {
 	if (!hybrid_name_valid(name))

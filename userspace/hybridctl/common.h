@@ -62,9 +62,6 @@ void new_volume_close(struct new_volume *nv);
 /* The lowest id that no entry has, and no entry with this name.  0 or exit code. */
 int choose_volume_id(const char *pool, const char *name, uint32_t *id);
 
-/* --block-size, --cutoff, --journal-size as sectors. */
-int parse_sectors(const char *option, const char *text, uint64_t *sectors);
-
 /* A name that a pool or volume may have, and that no dm device has. */
 int check_new_name(const char *what, const char *name, bool ask_kernel);
 

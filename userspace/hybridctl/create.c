@@ -6,7 +6,6 @@
 #include "common.h"
 #include "errors.h"
 
-#define DEFAULT_BLOCK_SECTORS	128
 #define DEFAULT_POLICY		"lru"
 
 /* A pool in the making. */
@@ -29,32 +28,6 @@ static int pool_name(char *name, size_t len, const struct command_line *cl)
 	return check_new_name("pool", name, !cl->given[OPT_TEST]);
 }
 
-static int pool_sizes(struct new_pool *np, const struct command_line *cl)
-{
-	uint64_t block = DEFAULT_BLOCK_SECTORS, journal = 0;
-	int r = 0;
-
-	if (cl->value[OPT_BLOCK_SIZE])
-		r = parse_sectors("block-size", cl->value[OPT_BLOCK_SIZE], &block);
-	if (!r && cl->value[OPT_JOURNAL_SIZE])
-		r = parse_sectors("journal-size", cl->value[OPT_JOURNAL_SIZE], &journal);
-	if (r)
-		return r;
-	if (block < HYBRID_MIN_BLOCK_SECTORS || block > HYBRID_MAX_BLOCK_SECTORS ||
-	    block & (block - 1))
-		return hybrid_fail(HYBRID_USAGE, "use a power of two from 4k to 1m",
-				   "--block-size %s does not fit", cl->value[OPT_BLOCK_SIZE]);
-	journal /= HYBRID_META_BLOCK_SECTORS;
-	if (cl->value[OPT_JOURNAL_SIZE] &&
-	    (journal < HYBRID_JOURNAL_MIN_BLOCKS || journal > UINT32_MAX))
-		return hybrid_fail(HYBRID_USAGE, "use 512k or more",
-				   "--journal-size %s does not fit",
-				   cl->value[OPT_JOURNAL_SIZE]);
-	np->plan.block_sectors = block;
-	np->plan.journal_blocks = journal;
-	return 0;
-}
-
 static int new_pool_parse(struct new_pool *np, const struct command_line *cl)
 {
 	const char *policy = cl->value[OPT_POLICY] ? cl->value[OPT_POLICY] : DEFAULT_POLICY;
@@ -65,7 +38,7 @@ static int new_pool_parse(struct new_pool *np, const struct command_line *cl)
 	np->cache.fd = -1;
 	r = pool_name(np->plan.name, sizeof(np->plan.name), cl);
 	if (!r)
-		r = pool_sizes(np, cl);
+		r = parse_pool_sizes(cl, &np->plan.block_sectors, &np->plan.journal_blocks);
 	if (r)
 		return r;
 	if (!strcmp(np->plan.name, cl->argv[0]))

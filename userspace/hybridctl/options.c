@@ -5,12 +5,14 @@
 #include <string.h>
 
 #include "errors.h"
+#include "format.h"
 #include "options.h"
 #include "units.h"
 
 #define O(id)	(1ULL << OPT_##id)
 #define O_EVERYWHERE \
 	(O(HELP) | O(VERSION) | O(TEST) | O(YES) | O(QUIET) | O(VERBOSE))
+#define DEFAULT_BLOCK_SECTORS	128
 #define LONG_ONLY	256	/* getopt values of options without a letter */
 
 _Static_assert(NR_OPTIONS <= 64, "options are bits of a 64-bit mask");
@@ -178,6 +180,44 @@ int parse_options(struct command_line *cl, const struct command *cmd, int argc, 
 			return -1;
 	}
 	return optind;
+}
+
+int parse_sectors(const char *option, const char *text, uint64_t *sectors)
+{
+	uint64_t bytes;
+
+	if (hybrid_parse_size(text, &bytes) || bytes % 512)
+		return hybrid_fail(HYBRID_USAGE, "give a size such as 64k, 4m or 1g",
+				   "--%s: %s is not a size", option, text);
+	*sectors = bytes / 512;
+	return 0;
+}
+
+int parse_pool_sizes(const struct command_line *cl, uint32_t *block_sectors,
+		     uint32_t *journal_blocks)
+{
+	uint64_t block = DEFAULT_BLOCK_SECTORS, journal = 0;
+	int r = 0;
+
+	if (cl->value[OPT_BLOCK_SIZE])
+		r = parse_sectors("block-size", cl->value[OPT_BLOCK_SIZE], &block);
+	if (!r && cl->value[OPT_JOURNAL_SIZE])
+		r = parse_sectors("journal-size", cl->value[OPT_JOURNAL_SIZE], &journal);
+	if (r)
+		return r;
+	if (block < HYBRID_MIN_BLOCK_SECTORS || block > HYBRID_MAX_BLOCK_SECTORS ||
+	    block & (block - 1))
+		return hybrid_fail(HYBRID_USAGE, "use a power of two from 4k to 1m",
+				   "--block-size %s does not fit", cl->value[OPT_BLOCK_SIZE]);
+	journal /= HYBRID_META_BLOCK_SECTORS;
+	if (cl->value[OPT_JOURNAL_SIZE] &&
+	    (journal < HYBRID_JOURNAL_MIN_BLOCKS || journal > UINT32_MAX))
+		return hybrid_fail(HYBRID_USAGE, "use 512k or more",
+				   "--journal-size %s does not fit",
+				   cl->value[OPT_JOURNAL_SIZE]);
+	*block_sectors = block;
+	*journal_blocks = journal;
+	return 0;
 }
 
 int report_options(const struct command_line *cl, struct hybrid_report_options *opts)

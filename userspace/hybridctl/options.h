@@ -59,6 +59,13 @@ const char *called_name(const struct command *cmd, char buf[64]);
  */
 int parse_options(struct command_line *cl, const struct command *cmd, int argc, char **argv);
 
+/* --block-size, --cutoff, --journal-size as sectors.  Returns 0 or an exit code. */
+int parse_sectors(const char *option, const char *text, uint64_t *sectors);
+
+/* --block-size and --journal-size (0: as geometry chooses).  Returns 0 or an exit code. */
+int parse_pool_sizes(const struct command_line *cl, uint32_t *block_sectors,
+		     uint32_t *journal_blocks);
+
 /* What -o, -O, -S, --units, --noheadings, --json and --export ask for. */
 int report_options(const struct command_line *cl, struct hybrid_report_options *opts);
 

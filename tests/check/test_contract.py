@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What holds for every tool of the binary: one row of TOOLS each."""
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+DEF = (TOP / "userspace/hybridctl/commands.def").read_text()
+NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+
+# What each tool reads first, and its exit codes for that.
+BAD = {"missing": 4, "directory": 4, "tiny": 4, "text": 4}
+
+
+@dataclass
+class Tool:
+    """args: what is behind the program's name, {} stands for the input; {out} for a new file."""
+    args: str = "{}"
+    bad: dict | None = None	# where the codes are others than BAD's
+    writes: bool = False	# to its input
+
+    def argv(self, path, directory: Path) -> list[str]:
+        return self.args.format(path, out=directory / "out").split()
+
+
+TOOLS = {
+    "hybrid_check": Tool(),
+    "hybrid_metadata_size": Tool(),
+}
+
+every_tool = pytest.mark.parametrize("name", TOOLS)
+
+
+def test_every_tool_has_a_row():
+    assert set(re.findall(r'^TOOL\("(\w+)"', DEF, re.M)) == set(TOOLS)
+
+
+@pytest.fixture
+def place():
+    """A directory that others may look into."""
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        yield Path(directory)
+
+
+@pytest.fixture
+def run(build, place):
+    def run(name, *args, prefix=()):
+        program = place / name
+        if not program.exists():
+            shutil.copy(build / "hybridctl", program)
+        return subprocess.run([*prefix, program, *args], capture_output=True, text=True, timeout=60)
+    return run
+
+
+@pytest.fixture
+def pool(clean, place):
+    return clean.copy(place / "pool")
+
+
+@every_tool
+def test_help(run, name):
+    for option in ("--help", "-h"):
+        r = run(name, option)
+        assert r.returncode == 0 and not r.stderr
+        assert r.stdout.startswith(f"Usage: {name} ")
+    command = next(c for p, c in re.findall(r'^TOOL\("(\w+)", "([\w-]+)"', DEF, re.M) if p == name)
+    assert run("hybridctl", command, "--help").stdout == r.stdout.replace(
+        f"Usage: {name}", f"Usage: hybridctl {command}")
+
+
+@every_tool
+def test_version(run, name):
+    r = run(name, "--version")
+    assert r.returncode == 0 and not r.stderr
+    assert re.fullmatch(rf"{name} \d+\.\d+\.\d+\n", r.stdout)
+
+
+@every_tool
+@pytest.mark.parametrize("args", [["--frobnicate"], ["-Z"], ["--cache", "x"], []])
+def test_wrong_usage(run, name, args):
+    r = run(name, *args)
+    assert r.returncode == 1 and not r.stdout
+    assert r.stderr.startswith(f"{name}: error: ") and "\n  next: see " in r.stderr
+
+
+@pytest.fixture
+def bad(place, request):
+    """A path that is no member, in one of the ways of BAD."""
+    path = place / request.param
+    if request.param == "directory":
+        path.mkdir()
+    elif request.param == "tiny":
+        path.write_bytes(b"\0" * 100)
+    elif request.param == "text":
+        path.write_bytes(b"This is no metadata at all. " * 200000)
+    return path
+
+
+@every_tool
+@pytest.mark.parametrize("bad", BAD, indirect=True)
+def test_bad_input(run, name, bad, place):
+    code = {**BAD, **(TOOLS[name].bad or {})}[bad.name]
+    argv = TOOLS[name].argv(bad, place)
+    before = bad.read_bytes() if bad.is_file() else None
+    r = run(name, *argv)
+    assert r.returncode == code, r.stdout + r.stderr
+    assert str(bad) in r.stdout + r.stderr or code == 0
+    r = run(name, "-q", *argv)
+    assert (r.returncode, r.stdout, r.stderr) == (code, "", "")
+    assert not bad.is_file() or bad.read_bytes() == before
+
+
+@every_tool
+def test_input_that_may_not_be_read(run, name, pool, place):
+    if os.geteuid():
+        pytest.skip("needs root")
+    pool.cache.chmod(0)
+    argv = TOOLS[name].argv(pool.cache, place)
+    r = run(name, *argv, prefix=NOBODY)
+    assert r.returncode == 2 and "no permission" in r.stderr and "next: " in r.stderr
+    r = run(name, "--quiet", *argv, prefix=NOBODY)
+    assert (r.returncode, r.stdout, r.stderr) == (2, "", "")
+
+
+@every_tool
+def test_input_that_may_only_be_read(run, name, pool, place):
+    """... is enough for what does not write, and is left as it is."""
+    if os.geteuid():
+        pytest.skip("needs root")
+    pool.cache.chmod(0o444)
+    place.chmod(0o777)
+    before = hashlib.sha256(pool.cache.read_bytes()).digest()
+    argv = TOOLS[name].argv(pool.cache, place)
+    r = run(name, *argv, prefix=NOBODY)
+    assert r.returncode == (2 if TOOLS[name].writes else 0), r.stdout + r.stderr
+    assert hashlib.sha256(pool.cache.read_bytes()).digest() == before
+    r = run(name, "-q", *argv, prefix=NOBODY)
+    assert (r.stdout, r.stderr) == ("", "")
+
+
+def test_sizes(run):
+    """Of 1 TiB at 64 KiB: what the design promises of memory."""
+    out = run("hybrid_metadata_size", "1t").stdout
+    assert re.search(r"^one block +64.00k$", out, re.M)
+    sizes = {unit: run("hybrid_metadata_size", "1t", "--units", unit).stdout for unit in "bm"}
+    memory = int(re.search(r"^memory in the kernel +(\d+)b$", sizes["b"], re.M)[1])
+    blocks = int(re.search(r"^blocks +(\d+)$", sizes["b"], re.M)[1])
+    assert blocks > 16.7e6 and memory <= 32 * blocks
+    assert f"{memory / 2**20:.2f}m" in sizes["m"]
+
+
+@pytest.mark.parametrize("args, code", [
+    (["1t", "--block-size", "3k"], 1), (["1t", "--block-size", "2g"], 1), (["1m"], 4),
+    (["1t", "--block-size", "x"], 1), (["1t", "--units", "x"], 1),
+    (["1t", "--journal-size", "1k"], 1), (["1t", "--journal-size", "8g"], 4), (["9e"], 4),
+    (["8000p"], 4)])
+def test_sizes_that_cannot_be(run, args, code):
+    assert run("hybrid_metadata_size", *args).returncode == code
