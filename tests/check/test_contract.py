@@ -33,6 +33,7 @@ class Tool:
 TOOLS = {
     "hybrid_check": Tool(),
     "hybrid_metadata_size": Tool(),
+    "hybrid_writeback": Tool(writes=True),
 }
 
 every_tool = pytest.mark.parametrize("name", TOOLS)
