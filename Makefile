@@ -38,7 +38,7 @@ each = +@for d in $(SUBDIRS); do $(MAKE) -C $$d $(1) || exit 1; done
 
 DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config rsync \
 	linux-source-6.1 linux-headers-amd64 sparse clang \
-	libdevmapper-dev libblkid-dev libudev-dev libjson-c-dev uuid-dev scdoc \
+	libdevmapper-dev libblkid-dev libudev-dev libjson-c-dev uuid-dev scdoc python3-docutils \
 	dmsetup fio e2fsprogs xfsprogs mount procps python3 python3-pytest python3-pytest-xdist \
 	libcmocka-dev qemu-system-x86 linux-image-amd64 busybox-static cpio
 

@@ -130,6 +130,37 @@ def test_dm_hybrid_page_is_built(build):
     assert "hybrid-pool" in man_text(build, "dm-hybrid.7")
 
 
+@pytest.mark.parametrize("tool", TOOLS)
+def test_every_tool_has_a_page(build, tool):
+    text = man_text(build, f"{tool}.8")
+    command = dict(re.findall(r'^TOOL\("(\w+)", "([\w-]+)"', DEF, re.M))[tool]
+    args = next(args for _, name, args in COMMANDS if name == command)
+    synopsis = text[text.index("# SYNOPSIS"):text.index("# DESCRIPTION")]
+    assert f"{tool} {args} [OPTION...]" in synopsis
+    assert f"hybridctl {command} {args} [OPTION...]" in synopsis
+    help_text = subprocess.run([build / tool, "--help"], capture_output=True, text=True).stdout
+    for option in re.findall(r"^ +(?:-\w,)? *--([a-z-]+)", help_text, re.M):
+        assert option in ("test", "yes", "verbose") or f"--{option}" in text
+
+
+def test_check_page_explains_every_finding(build):
+    text = man_text(build, "hybrid_check.8")
+    found = (TOP / "userspace/check/findings.def").read_text()
+    for number, name, severity in re.findall(r'^FINDING\((\d+), \w+, "([a-z-]+)", (\w+)', found,
+                                             re.M):
+        assert f"\n{number} {name} ({severity})\n" in text
+
+
+def test_format_page_is_the_kernels(build):
+    """Its tables are checked against format.h: tests/format/test_documentation.py."""
+    page = (build / "man/hybrid-format.5").read_text()
+    page = page.replace("\\-", "-").replace("\\(aq", "'")
+    rst = (TOP / "dm-hybrid/Documentation/dm-hybrid-format.rst").read_text()
+    assert re.search(r'^\.TH "HYBRID-FORMAT" "?5"?', page, re.M)
+    for field in re.findall(r"^\d+ +\d+ +(\w+)", rst, re.M):
+        assert f"\n{field}\n" in page, field
+
+
 def complete(build, *words):
     script = f'''
 source {build}/completion/hybridctl
@@ -159,6 +190,7 @@ def test_install(build, tmp_path):
     have = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     assert have == {
         *(f"usr/local/sbin/{name}" for name in ["hybridctl", *TOOLS]),
-        "usr/local/share/man/man8/hybridctl.8",
-        "usr/local/share/man/man7/dm-hybrid.7",
+        *(f"usr/local/share/man/man{page[-1]}/{page}"
+          for page in ["dm-hybrid.7", "hybrid-format.5", "hybridctl.8",
+                       *(f"{name}.8" for name in TOOLS)]),
         "usr/local/share/bash-completion/completions/hybridctl"}

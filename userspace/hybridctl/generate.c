@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Build-time helper: fills the templates of the man page and of the shell
- * completion with what commands.def declares.  Reads a template on stdin,
- * replaces lines that are one of the words below, writes to stdout.
+ * Build-time helper: fills the templates of the man pages and of the shell
+ * completion with what commands.def and findings.def declare.  Reads a template
+ * on stdin, replaces lines that are one of the words below, writes to stdout.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -37,6 +37,23 @@ static const struct {
 #include "commands.def"
 };
 
+static const struct {
+	const char *program, *command;
+} tools[] = {
+#define TOOL(program, command) { program, command },
+#include "commands.def"
+};
+
+static const struct {
+	int number;
+	const char *name, *severity, *meaning, *next;
+} findings[] = {
+#define FINDING(number, id, name, severity, meaning, next) \
+	{ number, name, #severity, meaning, next },
+#include "findings.def"
+};
+
+#define NR_TOOLS	(sizeof(tools) / sizeof(tools[0]))
 #define NR_COMMANDS	(sizeof(commands) / sizeof(commands[0]))
 
 /* scdoc: these begin markup. */
@@ -91,6 +108,47 @@ static void man_commands(void)
 	}
 }
 
+/* The part @what of the page of one command, by its name as a program. */
+static int man_tool(const char *what, const char *program)
+{
+	size_t t, i;
+
+	for (t = 0; t < NR_TOOLS && strcmp(tools[t].program, program); t++)
+		;
+	for (i = 0; t < NR_TOOLS && i < NR_COMMANDS; i++) {
+		if (strcmp(commands[i].name, tools[t].command))
+			continue;
+		if (!strcmp(what, "SYNOPSIS")) {
+			printf("*%s* ", program);
+			put_escaped(commands[i].args);
+			printf(" \\[OPTION...\\]++\n*hybridctl %s* ", commands[i].name);
+			put_escaped(commands[i].args);
+			printf(" \\[OPTION...\\]\n");
+		} else if (!strcmp(what, "DESCRIPTION")) {
+			put_escaped(commands[i].description);
+			putchar('\n');
+		} else {
+			man_options(commands[i].options | O(QUIET) | O(HELP) | O(VERSION));
+		}
+		return 1;
+	}
+	return 0;
+}
+
+static void man_findings(void)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(findings) / sizeof(findings[0]); i++) {
+		printf("*%d* %s (%s)\n\t", findings[i].number, findings[i].name,
+		       findings[i].severity);
+		put_escaped(findings[i].meaning);
+		printf("++\nNext: ");
+		put_escaped(findings[i].next);
+		printf("\n\n");
+	}
+}
+
 static void completion_words(uint64_t mask)
 {
 	const char *blank = "";
@@ -124,12 +182,18 @@ static void completion_table(void)
 
 static int expand(const char *line)
 {
+	char what[16], program[64];
+
+	if (sscanf(line, "@%15[A-Z] %63[a-z_]@", what, program) == 2)
+		return man_tool(what, program);
 	if (!strcmp(line, "@SYNOPSIS@\n"))
 		man_synopsis();
 	else if (!strcmp(line, "@OPTIONS@\n"))
 		man_options(O_EVERYWHERE);
 	else if (!strcmp(line, "@COMMANDS@\n"))
 		man_commands();
+	else if (!strcmp(line, "@FINDINGS@\n"))
+		man_findings();
 	else if (!strcmp(line, "@COMPLETION@\n"))
 		completion_table();
 	else
