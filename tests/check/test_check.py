@@ -406,6 +406,13 @@ def _origin_tombstone_marked(pool: Pool):
     Member(pool.origins[1]).set("role", constant("ROLE_DETACHED"))
 
 
+@image("superblock-older", members="cache origin0")
+def _origin_about_to_go_on_alone(pool: Pool):
+    """Only one copy said so: it never did."""
+    with Member(pool.origins[0]).superblock(0) as sb:
+        sb["origin.nonce"], sb["sequence"] = 4711, sb["sequence"] + 1
+
+
 @image("origin-detached", members="cache origin1")
 def _origin_detached(pool: Pool):
     origin = Member(pool.origins[1])

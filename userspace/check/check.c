@@ -12,7 +12,7 @@
 
 struct member {
 	struct hybrid_device dev;
-	struct hybrid_sb sb;		/* role 0: none that can be used */
+	struct hybrid_superblocks s;	/* sb.role 0: none that can be used */
 };
 
 struct check {
@@ -49,14 +49,27 @@ static bool table_whole(const struct hybrid_metadata *md)
 	return md->roots;
 }
 
+/* An origin goes on alone only when both copies say so: one known nonce is enough. */
+static bool nonce_known(const struct hybrid_superblocks *s, const struct hybrid_volume_info *info)
+{
+	int i;
+
+	for (i = 0; i < 2; i++)
+		if (s->good >> i & 1 && (s->copy[i].nonce == info->nonce ||
+		    (info->nonce_old && s->copy[i].nonce == info->nonce_old)))
+			return true;
+	return false;
+}
+
 /* What hybrid_volume_open() would say of the nonce. */
-static void judge_nonce(struct check *c, const struct hybrid_sb *sb,
+static void judge_nonce(struct check *c, const struct hybrid_superblocks *s,
 			const struct hybrid_volume_info *info)
 {
+	const struct hybrid_sb *sb = &s->sb;
 	const struct hybrid_volume_usage *usage = &c->md.usage[info - c->md.volume];
 	bool dirty = usage->dirty_granules;
 
-	if (sb->nonce != info->nonce && (!info->nonce_old || sb->nonce != info->nonce_old))
+	if (!nonce_known(s, info))
 		hybrid_found(&c->f, dirty ? HYBRID_FOUND_ORIGIN_ALONE_DIRTY :
 			     HYBRID_FOUND_ORIGIN_ALONE, NULL,
 			     "%s: the cache does not know its nonce; %llu blocks are dirty there",
@@ -90,8 +103,9 @@ static void judge_detached(struct check *c, const struct hybrid_sb *sb,
 }
 
 /* As sb_matches() in the engine, in its order. */
-static void judge_origin(struct check *c, const struct hybrid_sb *sb)
+static void judge_origin(struct check *c, const struct hybrid_superblocks *s)
 {
+	const struct hybrid_sb *sb = &s->sb;
 	const struct hybrid_volume_info *info = NULL;
 	bool ours = !memcmp(sb->pool_uuid, c->md.sb.pool_uuid, HYBRID_UUID_SIZE);
 
@@ -124,7 +138,7 @@ static void judge_origin(struct check *c, const struct hybrid_sb *sb)
 			     (unsigned long long)info->data_sector,
 			     (unsigned long long)info->data_sectors);
 	else
-		judge_nonce(c, sb, info);
+		judge_nonce(c, s, info);
 }
 
 /* Nothing is written on an origin in place: it is recognised by what is on it. */
@@ -147,17 +161,16 @@ static bool is_inplace(const struct check *c, const struct hybrid_device *dev)
 
 static int check_origin(struct check *c, struct member *m)
 {
-	u32 copies;
 	int r;
 
-	if (!m->sb.role && is_inplace(c, &m->dev))
+	if (!m->s.sb.role && is_inplace(c, &m->dev))
 		return 0;
 	c->f.device = m->dev.path;
-	r = hybrid_superblocks_read(&m->dev, &c->f, &m->sb, &copies);
+	r = hybrid_superblocks_read(&m->dev, &c->f, &m->s);
 	if (r)
 		return r == HYBRID_NOMEM ? r : 0;
 	if (c->cache >= 0 && c->md.g)
-		judge_origin(c, &m->sb);
+		judge_origin(c, &m->s);
 	return 0;
 }
 
@@ -167,19 +180,18 @@ static int check_origin(struct check *c, struct member *m)
 static int find_cache(struct check *c)
 {
 	struct hybrid_findings unused = {};
-	u32 copies;
 	int i, r = 0;
 
 	c->cache = -1;
 	for (i = 0; i < c->nr && r != HYBRID_NOMEM; i++) {
-		r = hybrid_superblocks_read(&c->member[i].dev, &unused, &c->member[i].sb, &copies);
+		r = hybrid_superblocks_read(&c->member[i].dev, &unused, &c->member[i].s);
 		if (r)
-			memset(&c->member[i].sb, 0, sizeof(c->member[i].sb));
-		if (c->member[i].sb.role == HYBRID_ROLE_CACHE && c->cache < 0)
+			memset(&c->member[i].s, 0, sizeof(c->member[i].s));
+		if (c->member[i].s.sb.role == HYBRID_ROLE_CACHE && c->cache < 0)
 			c->cache = i;
 	}
 	hybrid_findings_free(&unused);
-	if (c->cache < 0 && !c->member[0].sb.role)
+	if (c->cache < 0 && !c->member[0].s.sb.role)
 		c->cache = 0;
 	return r == HYBRID_NOMEM ? r : 0;
 }
@@ -193,8 +205,8 @@ static int check_distinct(struct check *c)
 			r = hybrid_devices_distinct(&c->member[k].dev, &c->member[i].dev, true);
 			if (r)
 				return r;
-			if (!c->member[i].sb.role || !c->member[k].sb.role ||
-			    memcmp(c->member[i].sb.member_uuid, c->member[k].sb.member_uuid,
+			if (!c->member[i].s.sb.role || !c->member[k].s.sb.role ||
+			    memcmp(c->member[i].s.sb.member_uuid, c->member[k].s.sb.member_uuid,
 				   HYBRID_UUID_SIZE))
 				continue;
 			c->f.device = c->member[i].dev.path;

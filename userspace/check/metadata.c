@@ -659,9 +659,12 @@ static int allocate(struct reader *rd)
 static int read_head(struct reader *rd)
 {
 	struct hybrid_metadata *md = rd->md;
+	struct hybrid_superblocks s;
 	int r;
 
-	r = hybrid_superblocks_read(rd->dev, rd->f, &md->sb, &md->copies);
+	r = hybrid_superblocks_read(rd->dev, rd->f, &s);
+	md->sb = s.sb;
+	md->copies = s.good;
 	if (r)
 		return r;
 	if (md->sb.role != HYBRID_ROLE_CACHE) {

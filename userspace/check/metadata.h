@@ -68,12 +68,19 @@ struct hybrid_metadata {
 #define HYBRID_CODEC_TEXT	96
 const char *hybrid_codec_text(char buf[HYBRID_CODEC_TEXT], int error, const char *why);
 
+/* Both superblocks of a member. */
+struct hybrid_superblocks {
+	struct hybrid_sb sb;		/* the one that counts */
+	struct hybrid_sb copy[2];	/* head, tail */
+	u32 good;			/* bit 0: head, bit 1: tail */
+};
+
 /*
- * Both superblocks of a member.  0: *sb is the one that counts.  Otherwise an
- * exit code: there is none, or none that may be used; a finding says why.
+ * 0, or an exit code: there is none, or none that may be used; a finding says
+ * why.  sb is zero if neither is good.
  */
 int hybrid_superblocks_read(const struct hybrid_device *dev, struct hybrid_findings *f,
-			    struct hybrid_sb *sb, u32 *copies);
+			    struct hybrid_superblocks *s);
 
 /*
  * Superblocks, roots and the journal's first entry: as much as takes no time at

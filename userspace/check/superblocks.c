@@ -127,15 +127,16 @@ static int choose(const struct hybrid_device *dev, struct hybrid_findings *f,
 }
 
 int hybrid_superblocks_read(const struct hybrid_device *dev, struct hybrid_findings *f,
-			    struct hybrid_sb *sb, u32 *copies)
+			    struct hybrid_superblocks *s)
 {
 	uint64_t end = dev->sectors;
 	struct copy c[2];
+	int i;
 
-	*copies = 0;
-	memset(sb, 0, sizeof(*sb));
+	memset(s, 0, sizeof(*s));
 	if (dev->sectors < HYBRID_HEAD_SECTORS + HYBRID_TAIL_SECTORS) {
-		hybrid_found(f, HYBRID_FOUND_SB_NONE, NULL, "%llu sectors are too small for a member",
+		hybrid_found(f, HYBRID_FOUND_SB_NONE, NULL,
+			     "%llu sectors are too small for a member",
 			     (unsigned long long)dev->sectors);
 		return HYBRID_BADDEV;
 	}
@@ -146,6 +147,9 @@ int hybrid_superblocks_read(const struct hybrid_device *dev, struct hybrid_findi
 	read_copy(dev, hybrid_sb_sector(end, 1), &c[1]);
 	if (c[0].error == -ENOMEM || c[1].error == -ENOMEM)
 		return hybrid_nomem();
-	*copies = (c[0].error ? 0 : 1) | (c[1].error ? 0 : 2);
-	return choose(dev, f, c, sb);
+	for (i = 0; i < 2; i++) {
+		s->copy[i] = c[i].sb;
+		s->good |= (c[i].error ? 0 : 1) << i;
+	}
+	return choose(dev, f, c, &s->sb);
 }
