@@ -79,3 +79,32 @@ class Pool:
 
     def bytes(self) -> list[bytes]:
         return [path.read_bytes() for path in self.members()]
+
+
+def run(build: Path, tool: str, *args, **kw) -> subprocess.CompletedProcess:
+    """hybrid_TOOL ..."""
+    return subprocess.run([build / f"hybrid_{tool}", *args], capture_output=True, text=True,
+                          timeout=60, **kw)
+
+
+def dump(build: Path, path: Path, *args) -> str:
+    r = run(build, "dump", path, *args)
+    assert r.returncode == 0 and not r.stderr, r.stderr
+    return r.stdout
+
+
+def random_pool(build: Path, directory: Path, rng) -> Pool:
+    """Any block size, some volumes and modes; crashed or stopped, dirty or drained."""
+    pool = Pool(build, directory, cache_mib=rng.choice([8, 16, 24]),
+                origins=rng.randint(1, 3), origin_mib=rng.choice([4, 8]),
+                block=rng.choice([8, 16, 128, 1024]))
+    for _ in range(rng.randint(0, 3)):
+        writes = []
+        for seed in range(1, rng.randint(1, 16)):
+            count = 8 * rng.randint(1, 32)
+            writes.append((rng.randrange(len(pool.origins)),
+                           8 * rng.randrange((pool.size // 512 - count) // 8 + 1), count, seed))
+        ends = [f"close {n}" for n in range(len(pool.origins))] + ["stop"]
+        pool.write(*writes, end=rng.choice([(), ("idle 20",), ("drain",), ("drain", *ends),
+                                            tuple(ends)]))
+    return pool

@@ -17,7 +17,7 @@ def test_the_commands_of_the_issue_are_declared():
     assert [c[1] for c in COMMANDS] == [
         "create", "activate", "deactivate", "attach", "detach", "drain",
         "set", "get", "list", "status", "table", "scan", "check",
-        "metadata-size", "writeback"]
+        "metadata-size", "writeback", "dump", "restore"]
 
 
 def test_help_lists_every_command(hybridctl):
@@ -191,6 +191,6 @@ def test_install(build, tmp_path):
     assert have == {
         *(f"usr/local/sbin/{name}" for name in ["hybridctl", *TOOLS]),
         *(f"usr/local/share/man/man{page[-1]}/{page}"
-          for page in ["dm-hybrid.7", "hybrid-format.5", "hybridctl.8",
+          for page in ["dm-hybrid.7", "hybrid-dump.5", "hybrid-format.5", "hybridctl.8",
                        *(f"{name}.8" for name in TOOLS)]),
         "usr/local/share/bash-completion/completions/hybridctl"}

@@ -299,21 +299,29 @@ static int compare_instances(const void *a, const void *b)
 	return x->instance < y->instance ? -1 : x->instance > y->instance;
 }
 
-static void index_instances(struct reader *rd)
+void hybrid_metadata_index(struct hybrid_metadata *md)
 {
-	struct hybrid_metadata *md = rd->md;
 	struct hybrid_instance *pair = md->by_instance;
-	u32 id, k;
+	u32 id;
 
-	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
-		if (md->volume[id].state != HYBRID_VOLUME_FREE)
-			check_volume(rd, id);
+	md->nr_active = 0;
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
 		if (md->volume[id].state == HYBRID_VOLUME_ACTIVE)
 			pair[md->nr_active++] = (struct hybrid_instance) {
 				md->volume[id].instance, id };
-	}
 	qsort(pair, md->nr_active, sizeof(*pair), compare_instances);
-	for (k = 1; k < md->nr_active; k++)
+}
+
+static void index_instances(struct reader *rd)
+{
+	const struct hybrid_instance *pair = rd->md->by_instance;
+	u32 id, k;
+
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
+		if (rd->md->volume[id].state != HYBRID_VOLUME_FREE)
+			check_volume(rd, id);
+	hybrid_metadata_index(rd->md);
+	for (k = 1; k < rd->md->nr_active; k++)
 		if (pair[k].instance == pair[k - 1].instance)
 			hybrid_found(rd->f, HYBRID_FOUND_VOLUME_SHARED,
 				     hybrid_where(rd->f, "volume", pair[k].volume),
@@ -572,29 +580,38 @@ static int read_journal_first(struct reader *rd)
 
 /* ---- the sum of it ------------------------------------------------------------ */
 
-static void count_block(struct reader *rd, size_t b)
+void hybrid_metadata_count(struct hybrid_metadata *md)
 {
-	struct hybrid_metadata *md = rd->md;
-	struct hybrid_volume_usage *u;
+	struct hybrid_volume_usage *u = NULL;
+	u32 instance = 0;
+	size_t b;
 
-	switch (md->block_state[b]) {
-	case HYBRID_BLOCK_LIVE:
-		u = &md->usage[volume_of(rd, md->instance[b])];
+	memset(md->usage, 0, HYBRID_MAX_VOLUMES * sizeof(*md->usage));
+	for (b = 0; b < md->g->nr_blocks; b++) {
+		if (md->block_state[b] != HYBRID_BLOCK_LIVE)
+			continue;
+		if (!u || md->instance[b] != instance) {
+			instance = md->instance[b];
+			u = &md->usage[hybrid_metadata_volume_of(md, instance)];
+		}
 		u->blocks++;
 		u->dirty_blocks += !!md->dirty[b];
 		u->dirty_granules += hweight64(md->dirty[b]);
-		break;
-	case HYBRID_BLOCK_CLAIMED:
+	}
+}
+
+static void find_block(struct reader *rd, size_t b)
+{
+	struct hybrid_metadata *md = rd->md;
+
+	if (md->block_state[b] == HYBRID_BLOCK_CLAIMED)
 		hybrid_found(rd->f, HYBRID_FOUND_BLOCK_TWICE, hybrid_where(rd->f, "block", b),
 			     "another cache block claims block %llu of volume %d, too",
 			     (unsigned long long)md->oblock[b],
 			     volume_of(rd, md->instance[b]));
-		break;
-	case HYBRID_BLOCK_DEAD:
+	else if (md->block_state[b] == HYBRID_BLOCK_DEAD)
 		hybrid_found(rd->f, HYBRID_FOUND_BLOCK_DEAD, hybrid_where(rd->f, "block", b),
 			     "no volume has instance %u", md->instance[b]);
-		break;
-	}
 }
 
 static void sum_up(struct reader *rd)
@@ -606,8 +623,10 @@ static void sum_up(struct reader *rd)
 
 	if (!md->roots)
 		return;
+	if (md->block_state)
+		hybrid_metadata_count(md);
 	for (b = 0; md->block_state && b < md->g->nr_blocks; b++)
-		count_block(rd, b);
+		find_block(rd, b);
 	for (set = 0; md->open && set < md->g->nr_sets; set++)
 		md->open_regions += hweight64(md->open[set]);
 	if (clean && (md->open_regions || md->journal_records))
@@ -625,18 +644,14 @@ static void sum_up(struct reader *rd)
 }
 
 /* Zeroed memory that is not touched costs nothing: most of a large cache may be empty. */
-static int allocate(struct reader *rd)
+int hybrid_metadata_alloc(struct hybrid_metadata *md)
 {
-	struct hybrid_metadata *md = rd->md;
-	const struct hybrid_geometry *g = md->g;
+	const struct hybrid_geometry *g = &md->sb.geometry;
 
-	rd->map.g = g;
-	rd->map.nr_sets = g->nr_sets;
-	rd->map.set_size = g->set_size;
-	rd->map.nr_buckets = roundup_pow_of_two(max(g->set_size / 2, 1U));
-	rd->bucket = calloc((size_t)g->nr_sets * rd->map.nr_buckets, sizeof(*rd->bucket));
-	rd->next = calloc(g->nr_blocks, sizeof(*rd->next));
-	rd->window = hybrid_buffer((size_t)WINDOW_BLOCKS * HYBRID_META_BLOCK_SIZE);
+	md->g = g;
+	memcpy(md->id.pool_uuid, md->sb.pool_uuid, sizeof(md->id.pool_uuid));
+	if (!md->index_generation)
+		md->index_generation = calloc(g->nr_index, sizeof(*md->index_generation));
 	md->leaf_generation = calloc(g->nr_leaves, sizeof(*md->leaf_generation));
 	md->leaf_state = calloc(g->nr_leaves, sizeof(*md->leaf_state));
 	md->volume = calloc(HYBRID_MAX_VOLUMES, sizeof(*md->volume));
@@ -649,11 +664,27 @@ static int allocate(struct reader *rd)
 	md->hint = calloc(g->nr_blocks, sizeof(*md->hint));
 	md->block_state = calloc(g->nr_blocks, sizeof(*md->block_state));
 	md->open = calloc(g->nr_sets, sizeof(*md->open));
-	if (!rd->bucket || !rd->next || !rd->window || !md->leaf_generation || !md->leaf_state ||
-	    !md->volume || !md->usage || !md->by_instance || !md->oblock || !md->valid ||
-	    !md->dirty || !md->instance || !md->hint || !md->block_state || !md->open)
+	if (!md->index_generation || !md->leaf_generation || !md->leaf_state || !md->volume ||
+	    !md->usage || !md->by_instance || !md->oblock || !md->valid || !md->dirty ||
+	    !md->instance || !md->hint || !md->block_state || !md->open)
 		return hybrid_nomem();
 	return 0;
+}
+
+static int allocate(struct reader *rd)
+{
+	const struct hybrid_geometry *g = rd->md->g;
+
+	rd->map.g = g;
+	rd->map.nr_sets = g->nr_sets;
+	rd->map.set_size = g->set_size;
+	rd->map.nr_buckets = roundup_pow_of_two(max(g->set_size / 2, 1U));
+	rd->bucket = calloc((size_t)g->nr_sets * rd->map.nr_buckets, sizeof(*rd->bucket));
+	rd->next = calloc(g->nr_blocks, sizeof(*rd->next));
+	rd->window = hybrid_buffer((size_t)WINDOW_BLOCKS * HYBRID_META_BLOCK_SIZE);
+	if (!rd->bucket || !rd->next || !rd->window)
+		return hybrid_nomem();
+	return hybrid_metadata_alloc(rd->md);
 }
 
 static int read_head(struct reader *rd)
@@ -739,4 +770,41 @@ void hybrid_metadata_free(struct hybrid_metadata *md)
 	free(md->block_state);
 	free(md->open);
 	memset(md, 0, sizeof(*md));
+}
+
+/* ---- which volumes are meant --------------------------------------------------- */
+
+bool hybrid_volume_named(const struct hybrid_volume_info *v, const char *list)
+{
+	const char *p;
+	size_t len = strlen(v->name);
+
+	if (!list)
+		return true;
+	for (p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+		if (!strncmp(p, v->name, len) && (p[len] == ',' || !p[len]))
+			return true;
+	return false;
+}
+
+int hybrid_volumes_named(const struct hybrid_metadata *md, const char *list)
+{
+	char *copy, *name, *save;
+	bool found;
+	int r = 0;
+	u32 id;
+
+	copy = strdup(list ? list : "");
+	if (!copy)
+		return hybrid_nomem();
+	for (name = strtok_r(copy, ",", &save); name && !r; name = strtok_r(NULL, ",", &save)) {
+		for (found = false, id = 0; id < HYBRID_MAX_VOLUMES; id++)
+			found |= md->volume[id].state != HYBRID_VOLUME_FREE &&
+				 !strcmp(md->volume[id].name, name);
+		if (!found)
+			r = hybrid_fail(HYBRID_BADDEV, "see hybridctl check",
+					"pool %s has no volume %s", md->sb.name, name);
+	}
+	free(copy);
+	return r;
 }

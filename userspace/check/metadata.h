@@ -96,7 +96,23 @@ int hybrid_metadata_read(struct hybrid_metadata *md, const struct hybrid_device 
 
 void hybrid_metadata_free(struct hybrid_metadata *md);
 
+/*
+ * For who fills one in: with sb given, all the rest zeroed.  Returns 0, or an exit
+ * code after a message; free it in any case.
+ */
+int hybrid_metadata_alloc(struct hybrid_metadata *md);
+
+/* Set by_instance, and usage by block_state. */
+void hybrid_metadata_index(struct hybrid_metadata *md);
+void hybrid_metadata_count(struct hybrid_metadata *md);
+
 /* The active volume whose blocks carry @instance, as its id; -1: none. */
 int hybrid_metadata_volume_of(const struct hybrid_metadata *md, u32 instance);
+
+/* --volume a,b: is this one of them?  NULL: all are. */
+bool hybrid_volume_named(const struct hybrid_volume_info *v, const char *list);
+
+/* Are all of them there?  Returns 0 or an exit code. */
+int hybrid_volumes_named(const struct hybrid_metadata *md, const char *list);
 
 #endif

@@ -200,26 +200,12 @@ static int add_origin(struct writeback *w, const char *path)
 
 /* ---- whether all are there ------------------------------------------------- */
 
-/* --volume a,b: is @name one of them?  Without: all are. */
-static bool selected(const struct writeback *w, const char *name)
-{
-	const char *list = w->cl->value[OPT_VOLUME], *p;
-	size_t len = strlen(name);
-
-	if (!list)
-		return true;
-	for (p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
-		if (!strncmp(p, name, len) && (p[len] == ',' || !p[len]))
-			return true;
-	return false;
-}
-
 static bool is_missing(struct writeback *w, u32 id)
 {
 	const struct hybrid_volume_info *v = &w->md.volume[id];
 
 	return v->state == HYBRID_VOLUME_ACTIVE && w->md.usage[id].dirty_granules &&
-	       selected(w, v->name) && !find_target(w, id);
+	       hybrid_volume_named(v, w->cl->value[OPT_VOLUME]) && !find_target(w, id);
 }
 
 /* --all: on whatever block device the missing origins are. */
@@ -240,29 +226,6 @@ static int search_origins(struct writeback *w)
 			hybrid_warn("%s: %s", m->path, m->why);
 	}
 	hybrid_inventory_free(&inv);
-	return r;
-}
-
-static int check_names(const struct writeback *w)
-{
-	const char *list = w->cl->value[OPT_VOLUME];
-	char *copy, *name, *save;
-	bool found;
-	int r = 0;
-	u32 id;
-
-	copy = strdup(list ? list : "");
-	if (!copy)
-		return hybrid_nomem();
-	for (name = strtok_r(copy, ",", &save); name && !r; name = strtok_r(NULL, ",", &save)) {
-		for (found = false, id = 0; id < HYBRID_MAX_VOLUMES; id++)
-			found |= w->md.volume[id].state == HYBRID_VOLUME_ACTIVE &&
-				 !strcmp(w->md.volume[id].name, name);
-		if (!found)
-			r = hybrid_fail(HYBRID_BADDEV, "see hybridctl check",
-					"pool %s has no volume %s", w->md.sb.name, name);
-	}
-	free(copy);
 	return r;
 }
 
@@ -574,7 +537,7 @@ static int writeback(struct writeback *w)
 
 	r = read_pool(w);
 	if (!r)
-		r = check_names(w);
+		r = hybrid_volumes_named(&w->md, w->cl->value[OPT_VOLUME]);
 	for (i = 1; !r && i < w->cl->argc; i++)
 		r = add_origin(w, w->cl->argv[i]);
 	if (!r && w->cl->given[OPT_ALL])

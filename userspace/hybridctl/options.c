@@ -108,16 +108,18 @@ static void describe_options(struct option longs[NR_OPTIONS + 1],
 	longs[NR_OPTIONS] = (struct option) {};
 }
 
-static int option_of(int c)
+/* One letter may stand for different options of different commands. */
+static int option_of(int c, uint64_t allowed)
 {
-	int i;
+	int i, found = -1;
 
 	if (c >= LONG_ONLY)
 		return c - LONG_ONLY;
-	for (i = 0; i < NR_OPTIONS; i++)
-		if (option_table[i].letter == c)
-			return i;
-	return -1;
+	for (i = NR_OPTIONS - 1; i >= 0; i--)
+		if (option_table[i].letter == c &&
+		    (found < 0 || !(allowed & (1ULL << found)) || allowed & (1ULL << i)))
+			found = i;
+	return found;
 }
 
 static void fail_option(const struct command *cmd, const char *what, char **argv)
@@ -168,7 +170,7 @@ int parse_options(struct command_line *cl, const struct command *cmd, int argc, 
 				    "unknown option", argv);
 			return -1;
 		}
-		id = option_of(c);
+		id = option_of(c, allowed);
 		if (!(allowed & (1ULL << id))) {
 			hybrid_fail(HYBRID_USAGE, cmd ? "see its --help" :
 				    "put it after the command; see hybridctl --help",

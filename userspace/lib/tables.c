@@ -8,7 +8,7 @@
 #include "format.h"
 #include "tables.h"
 
-static const char * const mode_names[HYBRID_NR_MODES] = {
+const char * const hybrid_mode_names[HYBRID_NR_MODES + 1] = {
 	[HYBRID_MODE_WRITETHROUGH] = "writethrough",
 	[HYBRID_MODE_WRITEBACK] = "writeback",
 	[HYBRID_MODE_WRITEAROUND] = "writearound",
@@ -17,7 +17,7 @@ static const char * const mode_names[HYBRID_NR_MODES] = {
 
 const char *hybrid_mode_name(uint32_t mode)
 {
-	return mode < HYBRID_NR_MODES ? mode_names[mode] : NULL;
+	return mode < HYBRID_NR_MODES ? hybrid_mode_names[mode] : NULL;
 }
 
 int hybrid_mode_parse(const char *name)
@@ -25,7 +25,7 @@ int hybrid_mode_parse(const char *name)
 	unsigned int i;
 
 	for (i = 0; i < HYBRID_NR_MODES; i++)
-		if (!strcmp(name, mode_names[i]))
+		if (!strcmp(name, hybrid_mode_names[i]))
 			return i;
 	return -EINVAL;
 }

@@ -25,6 +25,9 @@
 #define HYBRID_DEVICE_MAX	256	/* bytes of a device's path */
 #define HYBRID_WORD_MAX		64
 
+/* By HYBRID_MODE_*; NULL ends it. */
+extern const char * const hybrid_mode_names[];
+
 /* Name of a mode (HYBRID_MODE_*); NULL if there is no such mode. */
 const char *hybrid_mode_name(uint32_t mode);
 /* HYBRID_MODE_*, or -EINVAL. */

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""hybrid_dump: all that the metadata say, once, and never of damaged ones."""
+import json
+import os
+import stat
+import subprocess
+
+from check.corrupt import Cache, constant
+from check.pools import Pool, dump, run
+
+
+def test_a_dump_says_what_the_leaves_say(build, clean):
+    """Stopped: the journal adds nothing to the leaves, which python reads by itself."""
+    cache = Cache(clean.cache)
+    size = cache.geometry("set_size")
+    want, open_sets = {}, set()
+    for nr in cache.written_leaves():
+        first = nr // constant("LEAVES_PER_SET") * size + \
+            nr % constant("LEAVES_PER_SET") * constant("MAP_LEAF_BLOCKS")
+        leaf = cache.map_leaf(nr)
+        for i in range(constant("MAP_LEAF_BLOCKS")):
+            if leaf["instance", i]:
+                want[first + i] = tuple(leaf[f, i] for f in
+                                        ("instance", "oblock", "valid", "dirty", "hint"))
+        if leaf["open_regions"]:
+            open_sets.add(nr // constant("LEAVES_PER_SET"))
+    d = json.loads(dump(build, clean.cache))
+    instance = {v["id"]: v["instance"] for v in d["volumes"]}
+    got = {m["block"] + k: (instance[m["volume"]], m["origin_block"] + k, int(m["valid"], 0),
+                            int(m["dirty"], 0), m["hint"])
+           for m in d["mappings"] for k in range(m["count"])}
+    assert len(want) > 100 and got == want
+    assert {r["set"] for r in d["open_regions"]} == open_sets
+
+    table = cache.volumes(0)
+
+    def raw(field, index):
+        offset, size = table.place(field, index)
+        return table.data[offset:offset + size].hex()
+
+    for v in d["volumes"]:
+        assert v["pairing_key"] == raw("entry.pairing_key", v["id"])
+        assert int(v["nonce"], 0) == table["entry.nonce", v["id"]]
+        assert v["uuid"].replace("-", "") == raw("entry.uuid", v["id"])
+        assert (v["mode"], v["state"], v["name"]) == ("writeback", "active", f"vol{v['id']}")
+    assert d["pool"]["clean"] and d["pool"]["data_sector"] == cache.geometry("data_sector")
+
+
+def test_the_journal_counts(build, crashed, tmp_path):
+    d = json.loads(dump(build, crashed.cache))
+    assert not d["pool"]["clean"]
+    seen = {(m["origin_block"] + k) * 8 for m in d["mappings"] for k in range(m["count"])}
+    # Written last, and in no leaf
+    assert {4000, 4008, 8000, 8008} <= seen
+
+
+def test_runs_of_neighbours_are_one_line(build, tmp_path):
+    pool = Pool(build, tmp_path / "pool", block=8)
+    pool.write((0, 0, 512, 1))
+    assert any(m["count"] > 1 for m in json.loads(dump(build, pool.cache))["mappings"])
+
+
+def test_parts(build, crashed):
+    whole = json.loads(dump(build, crashed.cache))
+    one = json.loads(dump(build, crashed.cache, "--volume", "vol1"))
+    assert [v["name"] for v in one["volumes"]] == ["vol1"] and not one["mappings"]
+    assert not one["dm_hybrid_dump"]["complete"]
+    assert json.loads(dump(build, crashed.cache, "--volume", "vol0"))["mappings"] == \
+        whole["mappings"]
+    short = json.loads(dump(build, crashed.cache, "--skip-mappings"))
+    assert "mappings" not in short and "open_regions" not in short
+    assert short["volumes"] == whole["volumes"]
+    assert not short["dm_hybrid_dump"]["mappings"]
+    r = run(build, "dump", crashed.cache, "--volume", "vol2")
+    assert r.returncode == 4 and "no volume vol2" in r.stderr and not r.stdout
+
+
+def test_the_output_file_is_for_its_owner_and_the_device_is_not_touched(build, crashed, tmp_path):
+    before = crashed.bytes()
+    out = tmp_path / "out"
+    assert dump(build, crashed.cache, "-o", out) == ""
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    text = out.read_text()
+    assert text == dump(build, crashed.cache)
+    out.write_text("much longer " * 100000)
+    dump(build, crashed.cache, "-o", out)
+    assert out.read_text() == text
+    assert crashed.bytes() == before
+
+
+def test_the_man_page_names_every_field(build, crashed, top):
+    page = (top / "man/hybrid-dump.5.scd").read_text()
+    document = json.loads(dump(build, crashed.cache))
+    document["open_regions"] = [{"set": 0, "open": 0}]
+    for part, value in document.items():
+        text = page[page.index(f"*{part}*\n"):]
+        for field in value if isinstance(value, dict) else value[0]:
+            assert f"*{field}*" in text, (part, field)
+
+
+def test_an_output_that_is_full(build, crashed):
+    r = run(build, "dump", crashed.cache, "-o", "/dev/full")
+    assert r.returncode == 6 and "could not be written" in r.stderr
+
+
+def test_damaged_metadata_are_refused(build, crashed, tmp_path):
+    pool = crashed.copy(tmp_path / "pool")
+    with Cache(pool.cache).map_leaf(0) as leaf:
+        leaf.spoil()
+    r = run(build, "dump", pool.cache, "-o", tmp_path / "out")
+    assert r.returncode == 4 and "map-bad" in r.stderr and not r.stdout
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_empty_cache_of_a_tebibyte_takes_no_time_and_no_memory(build, tmp_path):
+    cache = tmp_path / "cache"
+    with open(cache, "wb") as f:
+        f.truncate(1 << 40)
+    subprocess.run([build / "offline-driver"], input=f"format {cache} 128 big\n", text=True,
+                   check=True)
+    with subprocess.Popen([build / "hybrid_dump", cache], stdout=subprocess.PIPE) as process:
+        text = process.stdout.read()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    d = json.loads(text)
+    assert process.returncode == 0 and d["pool"]["blocks"] > 16e6 and not d["mappings"]
+    assert used.ru_maxrss < 192 << 10 and used.ru_utime + used.ru_stime < 5

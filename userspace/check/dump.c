@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* hybridctl dump: a pool's metadata as JSON. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "dump.h"
+#include "errors.h"
+#include "options.h"
+#include "tables.h"
+
+/* ---- fields ----------------------------------------------------------------- */
+
+static const char * const states[] = { "free", "active", "detached", NULL };
+
+#define FIELD(record, text, what, member, limit, list) \
+	{ .name = text, .kind = what, .offset = offsetof(struct record, member), \
+	  .size = sizeof(((struct record *)0)->member), .max = limit, .words = list }
+#define NUMBER(record, text, member, limit) \
+	FIELD(record, text, JSON_NUMBER, member, limit, NULL)
+#define VALUE(record, text, what, member) FIELD(record, text, what, member, 0, NULL)
+
+const struct json_field dump_head_fields[] = {
+	NUMBER(dump_head, "version", version, U32_MAX),
+	FIELD(dump_head, "complete", JSON_BOOL, flags, DUMP_COMPLETE_BIT, NULL),
+	FIELD(dump_head, "mappings", JSON_BOOL, flags, DUMP_MAPPINGS_BIT, NULL),
+	{}
+};
+
+#define POOL(text, what, member) VALUE(dump_pool, text, what, sb.member)
+#define POOL_NUMBER(text, member) \
+	NUMBER(dump_pool, text, sb.member, sizeof(((struct hybrid_sb *)0)->member) == 4 ? \
+	       U32_MAX : U64_MAX)
+
+const struct json_field dump_pool_fields[] = {
+	POOL("name", JSON_NAME, name),
+	POOL("uuid", JSON_UUID, pool_uuid),
+	POOL("member_uuid", JSON_UUID, member_uuid),
+	POOL("policy", JSON_NAME, policy),
+	POOL_NUMBER("member_sectors", member_sectors),
+	POOL_NUMBER("block_sectors", geometry.block_sectors),
+	POOL_NUMBER("granule_sectors", geometry.granule_sectors),
+	POOL_NUMBER("journal_blocks", geometry.journal_blocks),
+	POOL_NUMBER("blocks", geometry.nr_blocks),
+	POOL_NUMBER("set_blocks", geometry.set_size),
+	POOL_NUMBER("data_sector", geometry.data_sector),
+	POOL_NUMBER("sequence", sequence),
+	POOL("compat", JSON_HEX, compat),
+	POOL("ro_compat", JSON_HEX, ro_compat),
+	POOL("incompat", JSON_HEX, incompat),
+	NUMBER(dump_pool, "next_instance", root.next_instance, U32_MAX),
+	FIELD(dump_pool, "clean", JSON_BOOL, root.flags, 0, NULL),
+	{}
+};
+
+_Static_assert(HYBRID_ROOT_CLEAN == 1 && HYBRID_VOLUME_INPLACE == 1, "they are bit 0 below");
+
+#define VOLUME(text, what, member) VALUE(dump_volume, text, what, info.member)
+#define VOLUME_NUMBER(text, member, limit) NUMBER(dump_volume, text, member, limit)
+
+const struct json_field dump_volume_fields[] = {
+	VOLUME_NUMBER("id", id, HYBRID_MAX_VOLUMES - 1),
+	VOLUME("name", JSON_NAME, name),
+	VOLUME("uuid", JSON_UUID, uuid),
+	FIELD(dump_volume, "state", JSON_WORD, info.state, 0, states),
+	FIELD(dump_volume, "mode", JSON_WORD, info.mode, 0, hybrid_mode_names),
+	FIELD(dump_volume, "in_place", JSON_BOOL, info.flags, 0, NULL),
+	VOLUME_NUMBER("instance", info.instance, U32_MAX),
+	VOLUME("member_uuid", JSON_UUID, member_uuid),
+	VOLUME("pairing_key", JSON_KEY, pairing_key),
+	VOLUME_NUMBER("data_sector", info.data_sector, U64_MAX),
+	VOLUME_NUMBER("data_sectors", info.data_sectors, U64_MAX),
+	VOLUME("nonce", JSON_HEX, nonce),
+	VOLUME("nonce_old", JSON_HEX, nonce_old),
+	VOLUME_NUMBER("cutoff_sectors", info.cutoff_sectors, U64_MAX),
+	VOLUME("fingerprint", JSON_HEX, fingerprint),
+	VOLUME_NUMBER("blocks", usage.blocks, U64_MAX),
+	VOLUME_NUMBER("dirty_blocks", usage.dirty_blocks, U64_MAX),
+	{}
+};
+
+const struct json_field dump_regions_fields[] = {
+	NUMBER(dump_regions, "set", set, U32_MAX),
+	VALUE(dump_regions, "open", JSON_HEX, open),
+	{}
+};
+
+const struct json_field dump_mapping_fields[] = {
+	NUMBER(dump_mapping, "block", block, U32_MAX),
+	NUMBER(dump_mapping, "count", count, U32_MAX),
+	NUMBER(dump_mapping, "volume", volume, HYBRID_MAX_VOLUMES - 1),
+	NUMBER(dump_mapping, "origin_block", oblock, U64_MAX),
+	VALUE(dump_mapping, "valid", JSON_HEX, valid),
+	VALUE(dump_mapping, "dirty", JSON_HEX, dirty),
+	NUMBER(dump_mapping, "hint", hint, U8_MAX),
+	{}
+};
+
+/* ---- printing ------------------------------------------------------------------ */
+
+struct dump {
+	const struct command_line *cl;
+	const struct hybrid_metadata *md;
+	FILE *out;
+	u64 printed;			/* elements of the array at hand */
+};
+
+static void element(struct dump *d, const struct json_field *fields, const void *record)
+{
+	fputs(d->printed++ ? ",\n" : "\n", d->out);
+	json_print(d->out, fields, record);
+}
+
+static void begin_array(struct dump *d, const char *name)
+{
+	fprintf(d->out, ",\n\"%s\": [", name);
+	d->printed = 0;
+}
+
+static void end_array(struct dump *d)
+{
+	fputs(d->printed ? "\n]" : "]", d->out);
+}
+
+static bool wanted(const struct dump *d, u32 id)
+{
+	return hybrid_volume_named(&d->md->volume[id], d->cl->value[OPT_VOLUME]);
+}
+
+static void print_head(struct dump *d)
+{
+	struct dump_head head = { .version = DUMP_VERSION };
+	struct dump_pool pool = { .sb = d->md->sb, .root = d->md->root };
+
+	head.flags = (u32)!d->cl->value[OPT_VOLUME] << DUMP_COMPLETE_BIT |
+		     (u32)!d->cl->given[OPT_SKIP_MAPPINGS] << DUMP_MAPPINGS_BIT;
+	fputs("{\n\"dm_hybrid_dump\": ", d->out);
+	json_print(d->out, dump_head_fields, &head);
+	fputs(",\n\"pool\": ", d->out);
+	json_print(d->out, dump_pool_fields, &pool);
+}
+
+static void print_volumes(struct dump *d)
+{
+	u32 id;
+
+	begin_array(d, "volumes");
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
+		struct dump_volume v = { .id = id, .info = d->md->volume[id],
+					 .usage = d->md->usage[id] };
+
+		if (v.info.state != HYBRID_VOLUME_FREE && wanted(d, id))
+			element(d, dump_volume_fields, &v);
+	}
+	end_array(d);
+}
+
+static void print_regions(struct dump *d)
+{
+	struct dump_regions r;
+
+	begin_array(d, "open_regions");
+	for (r.set = 0; r.set < d->md->g->nr_sets; r.set++) {
+		r.open = d->md->open[r.set];
+		if (r.open)
+			element(d, dump_regions_fields, &r);
+	}
+	end_array(d);
+}
+
+/* Does block @b go on what @m says of the blocks before it? */
+static bool goes_on(const struct hybrid_metadata *md, const struct dump_mapping *m, u32 instance,
+		    size_t b)
+{
+	return md->block_state[b] == HYBRID_BLOCK_LIVE && md->instance[b] == instance &&
+	       md->oblock[b] == m->oblock + m->count && md->valid[b] == m->valid &&
+	       md->dirty[b] == m->dirty && md->hint[b] == m->hint;
+}
+
+static void print_mappings(struct dump *d)
+{
+	const struct hybrid_metadata *md = d->md;
+	struct dump_mapping m;
+	size_t b;
+
+	begin_array(d, "mappings");
+	for (b = 0; b < md->g->nr_blocks; b += m.count) {
+		m = (struct dump_mapping) {
+			.block = b, .count = 1, .oblock = md->oblock[b], .valid = md->valid[b],
+			.dirty = md->dirty[b], .hint = md->hint[b],
+		};
+		if (md->block_state[b] != HYBRID_BLOCK_LIVE)
+			continue;
+		m.volume = hybrid_metadata_volume_of(md, md->instance[b]);
+		while (b + m.count < md->g->nr_blocks &&
+		       goes_on(md, &m, md->instance[b], b + m.count))
+			m.count++;
+		if (wanted(d, m.volume))
+			element(d, dump_mapping_fields, &m);
+	}
+	end_array(d);
+}
+
+static void print_all(struct dump *d)
+{
+	print_head(d);
+	print_volumes(d);
+	if (!d->cl->given[OPT_SKIP_MAPPINGS]) {
+		print_regions(d);
+		print_mappings(d);
+	}
+	fputs("\n}\n", d->out);
+}
+
+/* ---- the command ------------------------------------------------------------------ */
+
+/* Keys are in it: nobody else reads it.  A device is no place for a dump. */
+static FILE *open_output(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	struct stat st;
+	FILE *out = NULL;
+
+	if (fd >= 0 && !fstat(fd, &st) && S_ISBLK(st.st_mode))
+		errno = EISDIR;
+	else if (fd >= 0 && (!S_ISREG(st.st_mode) || !ftruncate(fd, 0)))
+		out = fdopen(fd, "w");
+	if (!out)
+		hybrid_fail(HYBRID_REFUSED, "give the name of a file with --output",
+			    "%s: cannot write a dump there: %s", path, strerror(errno));
+	if (!out && fd >= 0)
+		close(fd);
+	return out;
+}
+
+static int dump(struct dump *d)
+{
+	const char *path = d->cl->value[OPT_OUTPUT];
+	int r;
+
+	r = hybrid_volumes_named(d->md, d->cl->value[OPT_VOLUME]);
+	if (r)
+		return r;
+	d->out = path ? open_output(path) : stdout;
+	if (!d->out)
+		return HYBRID_REFUSED;
+	print_all(d);
+	r = fflush(d->out) || ferror(d->out);
+	if (path)
+		r |= fclose(d->out);
+	return !r ? 0 : hybrid_fail(HYBRID_PARTIAL, "look for space",
+				    "%s: the dump could not be written whole: %s",
+				    path ? path : "stdout", strerror(errno));
+}
+
+static int read_whole(struct hybrid_metadata *md, const struct hybrid_device *dev)
+{
+	struct hybrid_findings f = {};
+	int r;
+
+	r = hybrid_metadata_read(md, dev, &f);
+	if (r == HYBRID_NOMEM)
+		goto out;
+	if (r || hybrid_findings_worst(&f) == HYBRID_DAMAGE) {
+		hybrid_findings_print(&f, stderr);
+		r = hybrid_fail(HYBRID_BADDEV, "see hybridctl check; hybridctl repair",
+				"%s: the metadata are damaged", dev->path);
+	}
+out:
+	hybrid_findings_free(&f);
+	return r;
+}
+
+int command_dump(const struct command_line *cl)
+{
+	struct hybrid_metadata md = {};
+	struct dump d = { .cl = cl, .md = &md };
+	struct hybrid_device dev;
+	int r;
+
+	r = hybrid_device_open(&dev, cl->argv[0], HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES);
+	if (r)
+		return r;
+	r = read_whole(&md, &dev);
+	if (!r)
+		r = dump(&d);
+	hybrid_metadata_free(&md);
+	hybrid_device_close(&dev);
+	return r;
+}
