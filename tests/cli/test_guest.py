@@ -64,6 +64,22 @@ def test_comes_back_after_a_power_cut(guest):
     assert listed(guest)["vol"]["mode"] == "writeback"
 
 
+def test_check_of_what_the_kernel_left(guest):
+    guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} --mode writeback -y")
+    guest.run("dd if=/dev/urandom of=/dev/mapper/vol bs=1M count=8 oflag=direct conv=fsync "
+              "status=none")
+    for device, holder in ((SSD, "vol-pool"), (HDD, "vol")):
+        r = guest.run(f"hybrid_check {device}", check=False)
+        assert r.rc == 5 and f"{device} is in use by {holder}\n" in r.err
+    guest.reboot()
+    r = guest.run(f"hybrid_check {SSD} {HDD}", check=False)
+    assert r.rc == 7 and "(not-clean)" in r.out and "blocks are dirty" not in r.out
+    guest.run("hybridctl activate vol && hybridctl deactivate vol")
+    report = json.loads(text(guest, f"hybrid_check --json {SSD} {HDD}"))
+    assert report["verdict"] == "clean" and not report["findings"]
+    assert report["volumes"][0]["dirty"] == 64	# blocks: up to the sequential cutoff
+
+
 def test_the_printed_tables_make_the_same_devices(guest):
     guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} --cutoff 1m -y")
     tables = text(guest, "hybridctl table")

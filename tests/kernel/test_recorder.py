@@ -16,7 +16,7 @@ import pytest
 
 from guest import Disk
 
-from .recording import Recording, replay
+from .recording import TOP, Recording, replay
 from .stack import HERE, MODES, fio
 from .test_integrity import ALL, MIXED, every_100_ms, stress
 
@@ -66,7 +66,12 @@ def images(trace, path, seed, points):
     """Some crash states as images: directories with member0 (the cache), member1, volume0."""
     path.mkdir()
     replay(trace, "--seed", seed, "--points", points, "--images", path)
-    return sorted(path.iterdir())
+    states = sorted(path.iterdir())
+    for state in states:
+        r = subprocess.run([TOP / "build/userspace/hybrid_check", state / "member0",
+                            state / "member1"], capture_output=True, text=True)
+        assert r.returncode in (0, 7), r.stdout + r.stderr
+    return states
 
 
 def activated(make_guest, states):
@@ -80,6 +85,7 @@ def activated(make_guest, states):
                        "--device", f"/dev/test/hdd{n}"])
             guest.run(["cmp", "/dev/mapper/vol", state / "volume0"])
             guest.run("hybridctl deactivate --all")
+            guest.run(["hybrid_check", f"/dev/test/ssd{n}", f"/dev/test/hdd{n}"])
 
 
 # --- short -------------------------------------------------------------------

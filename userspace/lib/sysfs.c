@@ -92,12 +92,20 @@ static bool kname_devno(const char *kname, dev_t *devno)
 bool hybrid_sysfs_holders(dev_t devno, char *buf, size_t len)
 {
 	DIR *dir = open_subdir(devno, "holders");
+	char dm_name[NAME_MAX];
 	const char *name;
 	size_t used = 0;
+	dev_t holder;
 
 	buf[0] = '\0';
-	while (dir && (name = next_entry(dir)) && used + strlen(name) + 2 < len)
-		used += sprintf(buf + used, used ? " %s" : "%s", name);
+	while (dir && (name = next_entry(dir))) {
+		/* dm-0 says nothing */
+		if (kname_devno(name, &holder) &&
+		    read_attr(holder, "dm/name", dm_name, sizeof(dm_name)))
+			name = dm_name;
+		if (used + strlen(name) + 2 < len)
+			used += sprintf(buf + used, used ? " %s" : "%s", name);
+	}
 	if (dir)
 		closedir(dir);
 	return used;
