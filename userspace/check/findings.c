@@ -116,6 +116,8 @@ void hybrid_findings_print(const struct hybrid_findings *f, FILE *out)
 	unsigned int i;
 	int severity;
 
+	if (hybrid_output.silent)
+		return;
 	for (severity = HYBRID_DAMAGE; severity >= HYBRID_NOTE; severity--)
 		for (i = 0; i < HYBRID_FOUND_MAX; i++)
 			if (f->count[i] && (int)kinds[i].severity == severity)

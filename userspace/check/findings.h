@@ -57,7 +57,10 @@ enum hybrid_severity hybrid_findings_worst(const struct hybrid_findings *f);
 const char *hybrid_verdict(const struct hybrid_findings *f);
 int hybrid_verdict_exit(const struct hybrid_findings *f);
 
-/* All of them in words, worst first, each kind with its meaning and what to do. */
+/*
+ * All of them in words, worst first, each kind with its meaning and what to do;
+ * nothing with --quiet.
+ */
 void hybrid_findings_print(const struct hybrid_findings *f, FILE *out);
 
 /*

@@ -58,12 +58,19 @@ int confirm(const struct command_line *cl, const char *question)
 	return 0;
 }
 
-/* What is on one device; ours are refused.  *found counts lines printed. */
+static void show(const struct hybrid_device *dev, const char *what, unsigned int *found)
+{
+	++*found;
+	if (!hybrid_output.silent)
+		fprintf(stderr, "  %s: %s\n", dev->path, what);
+}
+
+/* What is on one device; ours are refused.  *found counts lines. */
 static int show_contents(const struct command_line *cl, const struct hybrid_device *dev,
 			 unsigned int *found)
 {
+	char *text, *line, *save, ours[HYBRID_NAME_SIZE + 32];
 	struct hybrid_member m;
-	char *text, *line, *save;
 	int r;
 
 	r = hybrid_member_read(dev, &m);
@@ -75,16 +82,15 @@ static int show_contents(const struct command_line *cl, const struct hybrid_devi
 				   "detach it, or add --force if nothing on it is needed",
 				   "%s belongs to dm-hybrid already: %s %s", dev->path,
 				   hybrid_role_name(m.sb.role), m.ok ? m.sb.name : m.why);
-	if (!r && ++*found)
-		fprintf(stderr, "  %s: dm-hybrid %s, \"%s\"\n", dev->path,
-			hybrid_role_name(m.sb.role), m.sb.name);
+	snprintf(ours, sizeof(ours), "dm-hybrid %s, \"%s\"", hybrid_role_name(m.sb.role),
+		 m.sb.name);
+	if (!r)
+		show(dev, ours, found);
 	r = hybrid_device_signatures(dev, &text);
 	if (r)
 		return r;
-	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-		fprintf(stderr, "  %s: %s\n", dev->path, line);
-		++*found;
-	}
+	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		show(dev, line, found);
 	free(text);
 	return 0;
 }
