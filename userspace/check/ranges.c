@@ -95,8 +95,10 @@ int hybrid_ranges_print(const struct hybrid_ranges *ranges, const char *name,
 			break;
 		}
 		hybrid_set_text(&row[0], ranges->list[i].volume);
-		hybrid_set_number(&row[1], ranges->list[i].sector * 512);
-		hybrid_set_number(&row[2], ranges->list[i].count * 512);
+		if (ranges->list[i].count) {
+			hybrid_set_number(&row[1], ranges->list[i].sector * 512);
+			hybrid_set_number(&row[2], ranges->list[i].count * 512);
+		}
 		hybrid_set_text(&row[3], ranges->list[i].why);
 	}
 	if (!r)

@@ -10,7 +10,7 @@ struct json_object;
 
 struct hybrid_range {
 	const char *volume;		/* its name */
-	u64 sector, count;		/* of the volume */
+	u64 sector, count;		/* of the volume; no count: which ones is unknown */
 	const char *why;		/* literal, or hybrid_range_why()'s */
 };
 

@@ -56,13 +56,15 @@ static const struct {
 #define NR_TOOLS	(sizeof(tools) / sizeof(tools[0]))
 #define NR_COMMANDS	(sizeof(commands) / sizeof(commands[0]))
 
-/* scdoc: these begin markup. */
+/* scdoc: these begin markup, the last one only a line. */
 static void put_escaped(const char *text)
 {
-	for (; *text; text++) {
-		if (strchr("*_\\[]<>#", *text))
+	const char *p;
+
+	for (p = text; *p; p++) {
+		if (strchr("*_\\[]<>#", *p) || (*p == '-' && (p == text || p[-1] == '\n')))
 			putchar('\\');
-		putchar(*text);
+		putchar(*p);
 	}
 }
 
