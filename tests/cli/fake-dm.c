@@ -210,6 +210,7 @@ int hybrid_dm_list(struct hybrid_dm_device **devices, unsigned int *nr)
 		array[i].pool = json_object_get_boolean(field(o, "pool"));
 		array[i].devno = makedev(FAKE_MAJOR, number(o, "minor"));
 		array[i].open_count = number(o, "open_count");
+		array[i].alone = json_object_get_boolean(field(o, "alone"));
 		array[i].live = true;
 		array[i].sectors = number(o, "sectors");
 	}
@@ -300,6 +301,31 @@ int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64
 	json_object_array_add(field(state, "devices"), o);
 	if (devno)
 		*devno = makedev(FAKE_MAJOR, number(o, "minor"));
+	set_number(state, "next_minor", number(state, "next_minor") + 1);
+	save();
+	return 0;
+}
+
+int hybrid_dm_create_alone(const char *name, const uint8_t uuid[16], uint64_t sectors,
+			   dev_t origin, uint64_t data_sector)
+{
+	struct json_object *o = json_object_new_object();
+	char uuid_text[HYBRID_UUID_TEXT], params[64];
+
+	snprintf(params, sizeof(params), "%u:%u %llu", major(origin), minor(origin),
+		 (unsigned long long)data_sector);
+	set_text(o, "name", name);
+	set_text(o, "uuid", hybrid_uuid_text(uuid_text, uuid));
+	json_object_object_add(o, "alone", json_object_new_boolean(true));
+	set_number(o, "sectors", sectors);
+	set_text(o, "params", params);
+	set_number(o, "minor", number(state, "next_minor"));
+	if (!asked("create_alone %s %llu %s", name, (unsigned long long)sectors, params) ||
+	    find(name)) {
+		json_object_put(o);
+		return refuse(name, "injected, or name exists");
+	}
+	json_object_array_add(field(state, "devices"), o);
 	set_number(state, "next_minor", number(state, "next_minor") + 1);
 	save();
 	return 0;
@@ -495,6 +521,8 @@ int hybrid_dm_message(const char *name, const char *message, char **reply)
 		return refuse(name, "injected");
 	if (!o)
 		return refuse(name, "no such device");
+	if (json_object_get_boolean(field(o, "alone")))
+		return refuse(name, "target linear takes no messages");
 	if (reply)
 		*reply = NULL;
 	if (json_object_get_boolean(field(o, "pool")))

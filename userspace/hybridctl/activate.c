@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "announce.h"
 #include "common.h"
 #include "errors.h"
 #include "sysfs.h"
@@ -283,6 +284,72 @@ static int fail_no_pool(const struct hybrid_node *volume)
 			   volume->name, hybrid_uuid_text(uuid, volume->pool_uuid));
 }
 
+/* Its cache device is here, but not to be used: then it may have newer data. */
+static bool has_cache(const struct hybrid_inventory *inv, const uint8_t pool[16])
+{
+	const struct hybrid_member *m;
+
+	for (m = inv->members; m < inv->members + inv->nr_members; m++)
+		if (m->sb.role == HYBRID_ROLE_CACHE && !memcmp(m->sb.pool_uuid, pool, 16))
+			return true;
+	return false;
+}
+
+/* A nonce that the cache does not know, in both copies before anything else changes (J9). */
+static int mark_alone(struct hybrid_member *m)
+{
+	struct hybrid_device dev;
+	int r;
+
+	r = hybrid_device_open(&dev, m->path, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE);
+	if (r)
+		return r;
+	if (dev.devno != m->devno || hybrid_member_read(&dev, m) || !m->ok)
+		r = hybrid_fail(HYBRID_BADDEV, "try again", "%s changed since it was scanned",
+				m->path);
+	else if (m->sb.flags & HYBRID_SB_DIRTY)
+		r = hybrid_fail(HYBRID_DEGRADED, "connect the cache device, then activate again",
+				"volume %s: its cache device is missing, and has newer data than the origin",
+				m->sb.name);
+	else if (hybrid_random(&m->sb.nonce, sizeof(m->sb.nonce)))
+		r = hybrid_fail(HYBRID_BADDEV, "try again", "no random numbers from the kernel");
+	if (!r) {
+		m->sb.sequence++;
+		r = hybrid_member_write(&dev, &m->sb);
+	}
+	hybrid_device_close(&dev);
+	return r;
+}
+
+static int start_alone(struct hybrid_inventory *inv, struct hybrid_node *volume)
+{
+	struct hybrid_member *m = volume->member;
+	int r;
+
+	if (!m || !m->ok || has_cache(inv, volume->pool_uuid))
+		return fail_no_pool(volume);
+	if (hybrid_dm_name_taken(volume->name))
+		return hybrid_fail(HYBRID_BUSY, "rename or remove that device",
+				   "volume %s: a device-mapper device of this name exists",
+				   volume->name);
+	r = mark_alone(m);
+	if (!r)
+		r = hybrid_dm_create_alone(volume->name, volume->uuid, m->sb.data_sectors,
+					   m->devno, m->sb.data_sector);
+	if (!r)
+		hybrid_warn("volume %s runs without its cache device: /dev/mapper/%s",
+			    volume->name, volume->name);
+	return r;
+}
+
+static int without_pool(const struct command_line *cl, struct hybrid_inventory *inv,
+			struct hybrid_node *volume)
+{
+	if (!cl->given[OPT_DEGRADED] || cl->given[OPT_TEST])
+		return fail_no_pool(volume);
+	return start_alone(inv, volume);
+}
+
 static int activate_one(const struct command_line *cl, struct hybrid_inventory *inv,
 			const char *what)
 {
@@ -297,7 +364,7 @@ static int activate_one(const struct command_line *cl, struct hybrid_inventory *
 		return 0;
 	}
 	if (!node->pool)
-		return fail_no_pool(node);
+		return without_pool(cl, inv, node);
 	return activate_pool(cl, inv, node->pool, node->uuid);
 }
 
@@ -326,8 +393,8 @@ static int activate_all(const struct command_line *cl, struct hybrid_inventory *
 	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
 		if (node->kind == HYBRID_POOL)
 			result = combine(result, activate_pool(cl, inv, node, NULL), first);
-		else if (!node->pool)
-			result = combine(result, fail_no_pool(node), first);
+		else if (!node->pool && !node->active)
+			result = combine(result, without_pool(cl, inv, node), first);
 		else
 			continue;
 		first = false;
@@ -345,9 +412,25 @@ static void warn_of_bad_copies(struct hybrid_inventory *inv)
 			hybrid_warn("%s has one good superblock only: %s", m->path, m->why);
 }
 
+static int load_members(const struct command_line *cl, struct hybrid_inventory *inv)
+{
+	char **paths;
+	unsigned int nr;
+	int r;
+
+	if (!cl->given[OPT_AUTO])
+		return hybrid_inventory_load(inv, HYBRID_LOAD_ALL, cl->devices, cl->nr_devices);
+	r = announced(&paths, &nr);
+	if (r)
+		return r;
+	r = hybrid_inventory_load(inv, HYBRID_LOAD_ALL | HYBRID_LOAD_QUIET, paths, nr);
+	announced_free(paths, nr);
+	return r;
+}
+
 int command_activate(const struct command_line *cl)
 {
-	struct hybrid_inventory inv;
+	struct hybrid_inventory inv = {};
 	int r;
 
 	if (!cl->argc == !cl->given[OPT_ALL])
@@ -358,7 +441,7 @@ int command_activate(const struct command_line *cl)
 		r = lock_tools();
 	if (r)
 		return r;
-	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ALL, cl->devices, cl->nr_devices);
+	r = load_members(cl, &inv);
 	if (!r)
 		warn_of_bad_copies(&inv);
 	if (!r)

@@ -45,6 +45,9 @@ static int check_detachable(struct detach *d)
 				   "the pool of %s is not active", d->volume->name);
 	if (!d->volume->active)
 		return 0;
+	if (d->volume->dm.alone)
+		return hybrid_fail(HYBRID_BADDEV, "deactivate and activate it first",
+				   "%s runs without its pool", d->volume->name);
 	if (hybrid_devno_mounted(d->volume->dm.devno, where, sizeof(where)))
 		return hybrid_fail(HYBRID_BUSY, "unmount it first", "%s is mounted at %s",
 				   d->volume->name, where);

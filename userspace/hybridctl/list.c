@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "announce.h"
 #include "common.h"
 #include "errors.h"
 #include "health.h"
@@ -88,7 +89,8 @@ static void list_volume(struct hybrid_value *row, const struct hybrid_node *node
 	}
 	hybrid_set_number(&row[LIST_SIZE], node->dm.sectors * 512);
 	hybrid_set_text(&row[LIST_MODE], s->mode);
-	hybrid_set_number(&row[LIST_ID], node->v.table.id);
+	if (!node->dm.alone)
+		hybrid_set_number(&row[LIST_ID], node->v.table.id);
 	if (node->v.table.cutoff_sectors >= 0)
 		hybrid_set_number(&row[LIST_CUTOFF],
 				  (uint64_t)node->v.table.cutoff_sectors * 512);
@@ -255,6 +257,8 @@ int command_scan(const struct command_line *cl)
 	int r, result = 0;
 	unsigned int i;
 
+	if (cl->given[OPT_UDEV])
+		return scan_for_udev(cl);
 	r = report_options(cl, &opts);
 	if (r)
 		return r;
@@ -292,6 +296,8 @@ static void print_table(const struct hybrid_node *node)
 		if (!pool.uuid[0])
 			hybrid_uuid_text(pool.uuid, node->uuid);
 		hybrid_pool_table_build(params, sizeof(params), &pool);
+	} else if (node->dm.alone) {
+		return;
 	} else {
 		volume = node->v.table;
 		hybrid_node_device(node, volume.origin_dev, sizeof(volume.origin_dev));

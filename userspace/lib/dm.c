@@ -19,6 +19,7 @@
 #define LOG_LEVEL_WARN	4
 #define LOG_STDERR	0x80
 
+#define LINEAR_TARGET	"linear"
 #define CONTROL_NODE	"/dev/mapper/control"
 
 /* The module must speak the tables, messages and status of this major. */
@@ -259,6 +260,7 @@ static bool device_info(const char *name, struct hybrid_dm_device *dev)
 		dev->suspended = info.suspended;
 		dev->live = info.live_table;
 		dev->sectors = length;
+		dev->alone = !dev->pool && target && !strcmp(target, LINEAR_TARGET);
 	}
 	dm_task_destroy(task);
 	return ours;
@@ -332,10 +334,9 @@ static uint16_t udev_flags(bool pool)
 		      DM_UDEV_DISABLE_SUBSYSTEM_RULES_FLAG : 0;
 }
 
-int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64_t sectors,
-		     const char *params, dev_t *devno)
+static int create(const char *name, const uint8_t uuid[16], bool pool, const char *target,
+		  uint64_t sectors, const char *params, dev_t *devno)
 {
-	const char *target = pool ? HYBRID_POOL_TARGET : HYBRID_VOLUME_TARGET;
 	char dm_uuid[HYBRID_DM_UUID_TEXT];
 	struct dm_task *task;
 	struct dm_info info;
@@ -362,6 +363,23 @@ int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64
 		dm_task_destroy(task);
 	kmsg_close(kmsg);
 	return r;
+}
+
+int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64_t sectors,
+		     const char *params, dev_t *devno)
+{
+	return create(name, uuid, pool, pool ? HYBRID_POOL_TARGET : HYBRID_VOLUME_TARGET,
+		      sectors, params, devno);
+}
+
+int hybrid_dm_create_alone(const char *name, const uint8_t uuid[16], uint64_t sectors,
+			   dev_t origin, uint64_t data_sector)
+{
+	char params[64];
+
+	snprintf(params, sizeof(params), "%u:%u %llu", major(origin), minor(origin),
+		 (unsigned long long)data_sector);
+	return create(name, uuid, false, LINEAR_TARGET, sectors, params, NULL);
 }
 
 int hybrid_dm_remove(const char *name)

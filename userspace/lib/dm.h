@@ -26,6 +26,7 @@ struct hybrid_dm_device {
 	int open_count;
 	bool suspended;
 	bool live;		/* has a table */
+	bool alone;		/* a volume without its pool: see hybrid_dm_create_alone() */
 	uint64_t sectors;
 };
 
@@ -51,6 +52,13 @@ bool hybrid_dm_name_taken(const char *name);
 /* Create, load, resume.  Nothing is left on failure.  *devno: the new device. */
 int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64_t sectors,
 		     const char *params, dev_t *devno);
+
+/*
+ * A volume that is its origin from @data_sector on and nothing else: target
+ * linear under the volume's name and UUID.
+ */
+int hybrid_dm_create_alone(const char *name, const uint8_t uuid[16], uint64_t sectors,
+			   dev_t origin, uint64_t data_sector);
 
 /* HYBRID_BUSY if it is open. */
 int hybrid_dm_remove(const char *name);

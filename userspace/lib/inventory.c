@@ -138,8 +138,8 @@ static void refuse_twins(struct hybrid_inventory *inv)
 				mark_twins(a, b);
 }
 
-static int scan_members(struct hybrid_inventory *inv, char * const *paths,
-			unsigned int nr_paths)
+static int scan_members(struct hybrid_inventory *inv, unsigned int flags,
+			char * const *paths, unsigned int nr_paths)
 {
 	struct scan scan = { .inv = inv };
 	struct hybrid_dm_device *skip = NULL;
@@ -147,8 +147,8 @@ static int scan_members(struct hybrid_inventory *inv, char * const *paths,
 	int r = 0;
 
 	for (i = 0; i < nr_paths && !r; i++)
-		r = look_at(inv, paths[i], true);
-	if (!nr_paths) {
+		r = look_at(inv, paths[i], !(flags & HYBRID_LOAD_QUIET));
+	if (!nr_paths && !(flags & HYBRID_LOAD_QUIET)) {
 		r = hybrid_dm_list(&skip, &scan.nr_skip);
 		scan.skip = skip;
 		if (!r)
@@ -200,6 +200,19 @@ static int parse_table(struct hybrid_node *node, const char *text)
 	return 0;
 }
 
+/* An origin without its pool: what a volume in passthrough shows, and no counters. */
+static int refresh_alone(struct hybrid_node *node, char *table)
+{
+	table[strcspn(table, " ")] = '\0';
+	if (hybrid_devno_parse(table, &node->below))
+		node->below = 0;
+	free(table);
+	snprintf(node->v.status.state, sizeof(node->v.status.state), "alone");
+	snprintf(node->v.status.mode, sizeof(node->v.status.mode), "passthrough");
+	node->v.table.cutoff_sectors = -1;
+	return 0;
+}
+
 int hybrid_node_refresh(struct hybrid_node *node)
 {
 	char *text;
@@ -208,6 +221,8 @@ int hybrid_node_refresh(struct hybrid_node *node)
 	r = hybrid_dm_table(node->dm.name, &text, NULL);
 	if (r)
 		return r;
+	if (node->dm.alone)
+		return refresh_alone(node, text);
 	r = parse_table(node, text);
 	free(text);
 	if (!r)
@@ -324,6 +339,8 @@ static void connect_nodes(struct hybrid_inventory *inv)
 		node->member = member_of(inv, node);
 		if (node->kind == HYBRID_POOL)
 			continue;
+		if (node->active && node->dm.alone && node->member)
+			memcpy(node->pool_uuid, node->member->sb.pool_uuid, 16);
 		if (node->active && !hybrid_devno_parse(node->v.table.pool_dev, &devno))
 			node->pool = find_devno(inv, devno);
 		if (node->pool)
@@ -343,7 +360,7 @@ int hybrid_inventory_load(struct hybrid_inventory *inv, unsigned int flags,
 		return hybrid_fail(HYBRID_REFUSED, "run this as root",
 				   "no permission to read block devices and device-mapper");
 	if (flags & HYBRID_LOAD_MEMBERS)
-		r = scan_members(inv, paths, nr_paths);
+		r = scan_members(inv, flags, paths, nr_paths);
 	if (!r && flags & HYBRID_LOAD_ACTIVE)
 		r = load_active(inv);
 	if (!r)

@@ -241,6 +241,18 @@ bool hybrid_sysfs_share_disk(dev_t a, dev_t b)
 	return false;
 }
 
+bool hybrid_sysfs_removable(dev_t devno)
+{
+	dev_t disks[DISKS_MAX];
+	unsigned int nr = bottom_disks(devno, disks, 0, 0), i;
+	char text[8];
+
+	for (i = 0; i < nr; i++)
+		if (read_attr(disks[i], "removable", text, sizeof(text)) && !strcmp(text, "1"))
+			return true;
+	return false;
+}
+
 /* @disk: that @lower is a partition of, or @lower.  multipath holds disks, not partitions. */
 static bool built_on(dev_t upper, dev_t lower, dev_t disk, int depth)
 {

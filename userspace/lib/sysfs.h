@@ -23,6 +23,9 @@ bool hybrid_sysfs_disk_id(dev_t devno, char *buf, size_t len);
 /* Whether both are, at the bottom, on one physical disk. */
 bool hybrid_sysfs_share_disk(dev_t a, dev_t b);
 
+/* Whether a disk at its bottom can be taken out (sticks, cards). */
+bool hybrid_sysfs_removable(dev_t devno);
+
 /*
  * Whether @upper is made of @lower, directly or through any number of devices
  * between them (multipath, md, dm, and partitions of such).

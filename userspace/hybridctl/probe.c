@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* probe and wipe: one device, and what of ours is on it. */
+#include <blkid/blkid.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common.h"
+#include "errors.h"
+#include "probe.h"
+
+#define ENCODED_MAX	(4 * HYBRID_NAME_SIZE + 1)
+
+/* What is on a device is no text to trust: udev keeps only what harms nobody. */
+void export_text(const char *key, const char *value)
+{
+	printf("%s=", key);
+	for (; *value; value++)
+		putchar(isalnum((unsigned char)*value) || strchr(" +-._/:@%,()", *value) ?
+			*value : '_');
+	putchar('\n');
+}
+
+/* As blkid does it: the plain text, and one that is fit for a path. */
+static void export_both(const char *key, const char *value)
+{
+	char name[64], encoded[ENCODED_MAX];
+
+	export_text(key, value);
+	snprintf(name, sizeof(name), "%s_ENC", key);
+	if (!blkid_encode_string(value, encoded, sizeof(encoded)))
+		printf("%s=%s\n", name, encoded);
+}
+
+void export_member(const struct hybrid_member *m)
+{
+	char text[HYBRID_UUID_TEXT];
+
+	puts("ID_FS_TYPE=dm_hybrid_member\nID_FS_USAGE=raid");
+	export_text("HYBRID_ROLE", hybrid_role_name(m->sb.role));
+	if (m->why[0])
+		export_text("HYBRID_WHY", m->why);
+	if (!m->sb.role)
+		return;
+	printf("ID_FS_VERSION=%u\n", HYBRID_FORMAT_VERSION);
+	export_both("ID_FS_UUID", hybrid_uuid_text(text, m->sb.pool_uuid));
+	export_text("HYBRID_POOL_UUID", text);
+	export_both("ID_FS_UUID_SUB", hybrid_uuid_text(text, m->sb.member_uuid));
+	export_text("HYBRID_MEMBER_UUID", text);
+	export_both("ID_FS_LABEL", m->sb.name);
+	export_text("HYBRID_NAME", m->sb.name);
+	if (m->sb.role == HYBRID_ROLE_CACHE)
+		return;
+	export_text("HYBRID_VOLUME_UUID", hybrid_uuid_text(text, m->sb.volume_uuid));
+	export_text("HYBRID_DIRTY", m->sb.flags & HYBRID_SB_DIRTY ? "yes" : "no");
+}
+
+static void print_member(const struct hybrid_member *m)
+{
+	char text[HYBRID_UUID_TEXT];
+
+	printf("%s: dm-hybrid member\n", m->path);
+	printf("  role         %s\n", hybrid_role_name(m->sb.role));
+	printf("  state        %s%s%s\n", !m->ok ? "refused" : m->copies == 3 ? "ok" : "one copy",
+	       m->why[0] ? ": " : "", m->why);
+	if (!m->sb.role)
+		return;
+	printf("  name         %s\n", m->sb.name);
+	printf("  pool UUID    %s\n", hybrid_uuid_text(text, m->sb.pool_uuid));
+	if (m->sb.role != HYBRID_ROLE_CACHE)
+		printf("  volume UUID  %s\n", hybrid_uuid_text(text, m->sb.volume_uuid));
+	printf("  member UUID  %s\n", hybrid_uuid_text(text, m->sb.member_uuid));
+	if (m->sb.role != HYBRID_ROLE_CACHE)
+		printf("  data         sector %llu, %llu MiB%s\n",
+		       (unsigned long long)m->sb.data_sector,
+		       (unsigned long long)m->sb.data_sectors >> 11,
+		       m->sb.flags & HYBRID_SB_DIRTY ? "; its cache may have newer" : "");
+}
+
+/* An open device that is or claims to be a member. */
+static int read_claimed(const struct hybrid_device *dev, struct hybrid_member *m)
+{
+	int r = hybrid_member_read(dev, m);
+
+	if (r == -ENODATA)
+		return hybrid_fail(HYBRID_BADDEV, NULL, "%s is not a member", dev->path);
+	if (r)
+		return hybrid_fail(HYBRID_BADDEV, "check the device and the kernel log",
+				   "%s: cannot read: %s", dev->path, strerror(-r));
+	return 0;
+}
+
+int command_probe(const struct command_line *cl)
+{
+	struct hybrid_device dev;
+	struct hybrid_member m;
+	int r;
+
+	r = hybrid_device_open(&dev, cl->argv[0], HYBRID_OPEN_FILES);
+	if (r)
+		return r;
+	r = read_claimed(&dev, &m);
+	hybrid_device_close(&dev);
+	if (r)
+		return r;
+	if (cl->given[OPT_EXPORT])
+		export_member(&m);
+	else
+		print_member(&m);
+	return m.ok ? 0 : HYBRID_BADDEV;
+}
+
+/* wipe --------------------------------------------------------------------- */
+
+static int confirm_wipe(const struct command_line *cl, const struct hybrid_member *m)
+{
+	bool used = m->sb.role != HYBRID_ROLE_DETACHED;
+
+	fprintf(stderr, "  %s: dm-hybrid %s, \"%s\"%s\n", m->path, hybrid_role_name(m->sb.role),
+		m->sb.name, m->sb.flags & HYBRID_SB_DIRTY ? ", its cache has newer data" : "");
+	if (used && cl->given[OPT_YES] && !cl->given[OPT_WIPE_SIGNATURES])
+		return hybrid_fail(HYBRID_REFUSED,
+				   "detach it; or add --wipe-signatures if it may be lost",
+				   "%s belongs to a pool", m->path);
+	return confirm(cl, m->sb.role == HYBRID_ROLE_CACHE ?
+		       "The pool, and what only it has of its volumes, will be lost." :
+		       "The superblocks will be gone: the volume will not be found again.");
+}
+
+static int wipe(const struct command_line *cl, struct hybrid_device *dev)
+{
+	struct hybrid_member m;
+	int r;
+
+	r = read_claimed(dev, &m);
+	if (r)
+		return r;
+	/* One that cannot be read may have been of any size: all that is ours here */
+	if (!m.sb.member_sectors)
+		m.sb.member_sectors = dev->sectors;
+	if (cl->given[OPT_TEST]) {
+		printf("write %s: zero the first and the last MiB\n", dev->path);
+		return 0;
+	}
+	r = confirm_wipe(cl, &m);
+	if (!r)
+		r = hybrid_device_reopen(dev, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE |
+					 HYBRID_OPEN_FILES);
+	if (!r)
+		r = hybrid_member_wipe(dev, &m.sb);
+	if (!r)
+		hybrid_note("%s is no longer a member", dev->path);
+	return r;
+}
+
+int command_wipe(const struct command_line *cl)
+{
+	struct hybrid_device dev;
+	int r;
+
+	r = lock_tools();
+	if (r)
+		return r;
+	r = hybrid_device_open(&dev, cl->argv[0], HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES);
+	if (!r)
+		r = wipe(cl, &dev);
+	hybrid_device_close(&dev);
+	return r;
+}
