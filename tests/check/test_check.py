@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import subprocess
 from pathlib import Path
 
@@ -551,3 +552,31 @@ def test_fast_sees_what_is_at_the_top(build, name, request, tmp_path):
     pool = request.getfixturevalue(base).copy(tmp_path / "pool")
     function(pool)
     assert check(build, "--fast", pool.cache).found - {"not-clean"} == set(findings) - {"not-clean"}
+
+
+def test_an_origin_in_place_is_known_by_its_file_system(build, tmp_path):
+    """Nothing of ours stands on it."""
+    pool = Pool(build, tmp_path / "pool", origins=0)
+    for name in ("ours", "theirs"):
+        path = pool.dir / name
+        path.write_bytes(b"")
+        os.truncate(path, 4 << 20)
+        subprocess.run(["mkfs.ext4", "-q", "-F", path], check=True)
+    pool.run(f"load {pool.cache}", f"create 0 vol writethrough {pool.dir / 'ours'} inplace", "stop")
+    r = check(build, pool.cache, pool.dir / "ours")
+    assert r.verdict == "clean" and not r.found
+    assert check(build, pool.cache, pool.dir / "theirs").found == {"no-superblock"}
+
+
+def test_an_empty_cache_of_8_tib_takes_no_time(build, tmp_path):
+    """Memory follows from what is mapped, not from what could be."""
+    path = tmp_path / "cache"
+    path.write_bytes(b"")
+    os.truncate(path, 8 << 40)
+    subprocess.run([build / "offline-driver"], input=f"format {path} 128 empty\n", text=True,
+                   check=True)
+    start = resource.getrusage(resource.RUSAGE_CHILDREN)
+    r = check(build, path)
+    end = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert r.verdict == "clean" and r.json["pool"]["blocks"] > 125e6
+    assert end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime < 2

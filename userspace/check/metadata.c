@@ -580,6 +580,22 @@ static int read_journal_first(struct reader *rd)
 
 /* ---- the sum of it ------------------------------------------------------------ */
 
+/* From @b on, the first that is not free.  A large cache may be nearly empty. */
+static size_t next_used(const struct hybrid_metadata *md, size_t b)
+{
+	size_t end = md->g->nr_blocks;
+	u64 eight;
+
+	for (; b < end && !md->block_state[b]; b++)
+		while (b + sizeof(eight) < end) {
+			memcpy(&eight, md->block_state + b, sizeof(eight));
+			if (eight)
+				break;
+			b += sizeof(eight);
+		}
+	return b;
+}
+
 void hybrid_metadata_count(struct hybrid_metadata *md)
 {
 	struct hybrid_volume_usage *u = NULL;
@@ -587,7 +603,7 @@ void hybrid_metadata_count(struct hybrid_metadata *md)
 	size_t b;
 
 	memset(md->usage, 0, HYBRID_MAX_VOLUMES * sizeof(*md->usage));
-	for (b = 0; b < md->g->nr_blocks; b++) {
+	for (b = next_used(md, 0); b < md->g->nr_blocks; b = next_used(md, b + 1)) {
 		if (md->block_state[b] != HYBRID_BLOCK_LIVE)
 			continue;
 		if (!u || md->instance[b] != instance) {
@@ -614,21 +630,28 @@ static void find_block(struct reader *rd, size_t b)
 			     "no volume has instance %u", md->instance[b]);
 }
 
+static void sum_up_blocks(struct reader *rd)
+{
+	struct hybrid_metadata *md = rd->md;
+	size_t b;
+	u32 set;
+
+	hybrid_metadata_count(md);
+	for (b = next_used(md, 0); b < md->g->nr_blocks; b = next_used(md, b + 1))
+		find_block(rd, b);
+	for (set = 0; set < md->g->nr_sets; set++)
+		md->open_regions += hweight64(md->open[set]);
+}
+
 static void sum_up(struct reader *rd)
 {
 	struct hybrid_metadata *md = rd->md;
 	bool clean = md->root.flags & HYBRID_ROOT_CLEAN;
-	size_t b;
-	u32 set;
 
 	if (!md->roots)
 		return;
 	if (md->block_state)
-		hybrid_metadata_count(md);
-	for (b = 0; md->block_state && b < md->g->nr_blocks; b++)
-		find_block(rd, b);
-	for (set = 0; md->open && set < md->g->nr_sets; set++)
-		md->open_regions += hweight64(md->open[set]);
+		sum_up_blocks(rd);
 	if (clean && (md->open_regions || md->journal_records))
 		hybrid_found(rd->f, HYBRID_FOUND_CLEAN_OPEN, NULL,
 			     "%llu regions are open, %llu records are in the journal",
