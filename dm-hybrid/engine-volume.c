@@ -227,6 +227,10 @@ static int sb_read(struct hybrid_volume *v, u64 sectors, const char **why)
 	r[1] = sb_read_copy(v, 1, sectors, &sb[1], why);
 	if (r[0] && r[1])
 		return r[0];
+	if (!r[0] && !r[1] && memcmp(sb[0].member_uuid, sb[1].member_uuid, HYBRID_UUID_SIZE)) {
+		*why = "has superblocks of two members";
+		return -EMEDIUMTYPE;
+	}
 	best = r[0] || (!r[1] && sb[1].sequence > sb[0].sequence);
 	v->sb = sb[best];
 	v->sb_oldest = !best;
@@ -257,6 +261,8 @@ static int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume 
 	*why = NULL;
 	if (sb->role != HYBRID_ROLE_ORIGIN)
 		*why = "is not an origin";
+	else if (sb->ro_compat & ~HYBRID_RO_COMPAT_KNOWN)
+		*why = "has a feature that allows reading only";
 	else if (memcmp(sb->pool_uuid, e->sb.pool_uuid, HYBRID_UUID_SIZE))
 		*why = "belongs to another pool";
 	else if (memcmp(sb->volume_uuid, info->uuid, HYBRID_UUID_SIZE))

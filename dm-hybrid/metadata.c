@@ -38,6 +38,8 @@ static int read_current(struct block_device *bdev, struct hybrid_superblock *blo
 	t = read_copy(bdev, hybrid_sb_sector(end, 1), sectors, block, tail, &tail_why);
 	if (t)
 		return r;
+	if (!r && memcmp(sb->member_uuid, tail->member_uuid, HYBRID_UUID_SIZE))
+		return -EUCLEAN;
 	if (r || tail->sequence > sb->sequence)
 		*sb = *tail;
 	return 0;
@@ -56,6 +58,8 @@ static char *sb_error(int r)
 		return "Cache device has a feature that allows reading only";
 	case -EMEDIUMTYPE:
 		return "Device is a dm-hybrid origin, not a cache device";
+	case -EUCLEAN:
+		return "Head and tail of the cache device are of different members";
 	case -ENOSPC:
 		return "Cache device is too small";
 	case -ENOMEM:

@@ -273,6 +273,7 @@ static void format(void)
 	info.cutoff_sectors = 0;
 	sample_sb(&origin, HYBRID_ROLE_ORIGIN);
 	origin.flags = 0;
+	origin.ro_compat = 0;
 	origin.volume_id = 1;
 	origin.instance = 0;
 	origin.nonce = 0;
