@@ -2,9 +2,9 @@
 #include "codec.h"
 #include "format-check.h"
 
-/* Volumes end, and journal numbers stop, where the arithmetic is still safe. */
+/* Volumes end, and numbers that grow for ever stop, where the arithmetic is still safe. */
 #define MAX_SECTORS		BIT_ULL(54)
-#define MAX_JOURNAL_NUMBER	BIT_ULL(62)
+#define MAX_NUMBER		BIT_ULL(62)
 
 static int refuse(const char **why, const char *field, int r)
 {
@@ -226,6 +226,8 @@ static int sb_common_check(const struct hybrid_superblock *block, u64 sector,
 		return bad(why, "role");
 	if (flags & ~HYBRID_SB_DIRTY || (flags && role == HYBRID_ROLE_CACHE))
 		return bad(why, "flags");
+	if (le64_to_cpu(block->sequence) > MAX_NUMBER)
+		return bad(why, "sequence");
 	if (!name_ok(block->name, sizeof(block->name)))
 		return bad(why, "name");
 	return 0;
@@ -498,9 +500,11 @@ static int root_check(const struct hybrid_root *block, const struct hybrid_geome
 	u64 head = le64_to_cpu(block->journal_head);
 	u32 flags = le32_to_cpu(block->flags);
 
+	if (le64_to_cpu(block->header.generation) > MAX_NUMBER)
+		return bad(why, "generation");
 	if (tail > head || head - tail > g->journal_blocks)
 		return bad(why, "journal_tail");
-	if (head > MAX_JOURNAL_NUMBER)
+	if (head > MAX_NUMBER)
 		return bad(why, "journal_head");
 	if (flags & ~HYBRID_ROOT_CLEAN || (flags & HYBRID_ROOT_CLEAN && tail != head))
 		return bad(why, "flags");

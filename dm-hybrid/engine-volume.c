@@ -276,12 +276,20 @@ static int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume 
 	return *why ? -EMEDIUMTYPE : 0;
 }
 
+/* The last one is never given out, so that there always is a next one. */
+static bool instances_left(struct hybrid_engine *e)
+{
+	return READ_ONCE(e->next_instance) < U32_MAX;
+}
+
 /* Everything cached of the volume is forgotten: its records carry a dead instance. */
 static int new_instance(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	unsigned long flags;
 	int r;
 
+	if (!instances_left(e))
+		return -ENOSPC;
 	volume_purge(e, v, false);
 	spin_lock_irqsave(&e->lock, flags);
 	v->info.instance = e->next_instance++;
@@ -294,7 +302,7 @@ static int new_instance(struct hybrid_engine *e, struct hybrid_volume *v)
 }
 
 static const char no_cold_start[] =
-	"cannot be started cold: the cache device cannot be written";
+	"cannot be started cold: the cache device cannot be written, or no instance is left";
 
 /* The origin is the one that the cache last saw, or its cached data goes. */
 static int check_nonce(struct hybrid_engine *e, struct hybrid_volume *v, const char **why)
@@ -371,7 +379,7 @@ static int open_formatted(struct hybrid_engine *e, struct hybrid_volume *v, u64 
 			*why = "cannot be written, or the cache device cannot";
 	}
 	if (r)
-		return r == -EIO || r == -ENOMEM ? r : -EMEDIUMTYPE;
+		return r == -EIO || r == -ENOMEM || r == -ENOSPC ? r : -EMEDIUMTYPE;
 	v->has_sb = true;
 	v->sb_state = v->sb.flags & HYBRID_SB_DIRTY ? SB_DIRTY : SB_CLEAN;
 	v->sb_wanted = v->sb_state;

@@ -149,7 +149,8 @@ static void sb_fields(void **state)
 		SB_CASE(roles[i], flags, cpu_to_le32(2), -EINVAL, "flags");
 		SB_CASE(roles[i], flags, cpu_to_le32(~0), -EINVAL, "flags");
 		SB_CASE(roles[i], reserved[0], 1, 0, "");
-		SB_CASE(roles[i], sequence, cpu_to_le64(~0ULL), 0, "");
+		SB_CASE(roles[i], sequence, cpu_to_le64(1ULL << 62), 0, "");
+		SB_CASE(roles[i], sequence, cpu_to_le64((1ULL << 62) + 1), -EINVAL, "sequence");
 	}
 	SB_CASE(HYBRID_ROLE_CACHE, flags, cpu_to_le32(HYBRID_SB_DIRTY), -EINVAL, "flags");
 }
@@ -509,6 +510,10 @@ static void root_fields(void **state)
 	block.root.journal_tail = block.root.journal_head;
 	reseal(&block, sizeof(block));
 	assert_int_equal(decode(&p, ROOT, 0, 9, NULL), 0);
+	block.root.header.generation = cpu_to_le64((1ULL << 62) + 1);
+	reseal(&block, sizeof(block));
+	refused(&p, ROOT, 0, 9, -EINVAL, "generation");
+	block.root.header.generation = cpu_to_le64(9);
 	block.root.journal_tail = cpu_to_le64((1ULL << 62) + 1);
 	block.root.journal_head = cpu_to_le64((1ULL << 62) + 1);
 	reseal(&block, sizeof(block));
