@@ -655,6 +655,14 @@ static int volume_check(const struct hybrid_volume_entry *e, u32 volume_id,
 	return volume_data_check(e, why);
 }
 
+int hybrid_volume_check(const struct hybrid_volume_info *info, u32 volume_id, const char **why)
+{
+	struct hybrid_volume_entry entry = { .state = 0 };
+
+	volume_encode(&entry, info);
+	return volume_check(&entry, volume_id, why);
+}
+
 void hybrid_volumes_encode(struct hybrid_volume_leaf *block, const struct hybrid_ident *id,
 			   u32 nr, u16 generation,
 			   const struct hybrid_volume_info *const info[HYBRID_VOLUMES_PER_LEAF])

@@ -133,6 +133,9 @@ struct hybrid_volume_info {
 	char name[HYBRID_NAME_SIZE];
 };
 
+/* Would this entry be good when it is read back?  0 or -EINVAL. */
+int hybrid_volume_check(const struct hybrid_volume_info *info, u32 volume_id, const char **why);
+
 /* Volume leaf @nr holds the volumes from nr * HYBRID_VOLUMES_PER_LEAF on. */
 void hybrid_volumes_encode(struct hybrid_volume_leaf *block, const struct hybrid_ident *id,
 			   u32 nr, u16 generation,

@@ -601,17 +601,25 @@ int hybrid_volume_create(struct hybrid_engine *e, u32 id, const struct hybrid_vo
 	for (k = 0; k < HYBRID_MAX_VOLUMES; k++)
 		if (e->volume[k] && (k == id || same_volume(&e->volume[k]->info, info)))
 			return -EEXIST;
+	if (!instances_left(e))
+		return -ENOSPC;
 	v = volume_alloc(e, id, info);
 	if (!v)
 		return -ENOMEM;
-	spin_lock_irqsave(&e->lock, flags);
 	v->info.state = HYBRID_VOLUME_ACTIVE;
+	v->info.instance = e->next_instance;
+	/* Whatever could not be loaded again must not get into the table. */
+	r = hybrid_volume_check(&v->info, id, NULL);
+	if (r) {
+		volume_free(v);
+		return r;
+	}
+	spin_lock_irqsave(&e->lock, flags);
 	v->info.instance = e->next_instance++;
 	e->volume[id] = v;
 	mark_volume_leaf(e, id);
 	spin_unlock_irqrestore(&e->lock, flags);
-	r = e->ops->wait_checkpoint(e);
-	return r;
+	return e->ops->wait_checkpoint(e);
 }
 
 /* A block of a closed volume: gone from RAM; not free before the disk knows. */

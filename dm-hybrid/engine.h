@@ -343,7 +343,8 @@ void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool 
 /*
  * Blocking; the caller lets only one of these five run at a time in a pool.
  * -EEXIST: the id, uuid or name is in use.  -EBUSY: open, dirty, or a tombstone.
- * -ENOENT: no such volume.
+ * -ENOENT: no such volume.  -EINVAL: an entry that could not be loaded again.
+ * -ENOSPC: all instances were given out.
  */
 int hybrid_volume_create(struct hybrid_engine *e, u32 id, const struct hybrid_volume_info *info);
 int hybrid_volume_delete(struct hybrid_engine *e, u32 id, bool drop_dirty);

@@ -118,7 +118,8 @@ static int create_volume(struct pool_table *pt, unsigned int argc, char **argv)
 	r = hybrid_call_volume_create(pt->pool, id, &info);
 	if (r)
 		DMWARN("cannot create volume %u: %s (%d)", id,
-		       r == -EEXIST ? "id, uuid or name is in use" : "error", r);
+		       r == -EEXIST ? "id, uuid or name is in use" :
+		       r == -EINVAL ? "name or data area is out of bounds" : "error", r);
 	return r;
 }
 

@@ -598,7 +598,13 @@ static void volumes(void **state)
 	other.uuid[0]++;
 	other.member_uuid[0]++;
 	assert_int_equal(hybrid_volume_create(e, 2, &other), -EEXIST);	/* the name */
+	/* what could not be loaded again */
+	strcpy(other.name, ".other");
+	assert_int_equal(hybrid_volume_create(e, 2, &other), -EINVAL);
 	strcpy(other.name, "other");
+	other.data_sector++;
+	assert_int_equal(hybrid_volume_create(e, 2, &other), -EINVAL);
+	other.data_sector--;
 	assert_int_equal(hybrid_volume_create(e, 4095, &other), 0);
 	assert_int_equal(hybrid_volume_info(e, 4095, &same), 0);
 	assert_string_equal(same.name, "other");
