@@ -14,6 +14,7 @@
 #   make check-long-kernel   the kernel tests that take minutes each
 #   make check-debug-kernel
 #                       the tests in guests, in kernels with KASAN, lockdep, kmemleak, KCSAN
+#   make fuzz           hostile input: each target for FUZZ_SECONDS; FUZZ=name ...: only these
 #   make headline       fsync, eviction, power cut: dm-hybrid and dm-cache, both outcomes
 #   make check-mutants  would the tests notice?  Seeded defects of the engine; MUTANTS=name ...
 #   make demo           a database on a slow disk, with and without a cache, and a power cut;
@@ -37,7 +38,7 @@ export prefix DESTDIR
 each = +@for d in $(SUBDIRS); do $(MAKE) -C $$d $(1) || exit 1; done
 
 DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config rsync \
-	linux-source-6.1 linux-headers-amd64 sparse clang \
+	linux-source-6.1 linux-headers-amd64 sparse clang libclang-rt-14-dev \
 	libdevmapper-dev libblkid-dev libudev-dev libjson-c-dev uuid-dev scdoc python3-docutils \
 	dmsetup fio e2fsprogs xfsprogs mount procps python3 python3-pytest python3-pytest-xdist \
 	libcmocka-dev qemu-system-x86 linux-image-amd64 busybox-static cpio
@@ -173,6 +174,12 @@ $(FLAVOUR:%=check-%): deps userspace
 	$(MAKE) guest-modules GUEST=$(@:check-%=%)
 	$(call pytest,tests/kernel tests/cli/test_guest.py,DM_HYBRID_GUEST=$(@:check-%=%))
 
+FUZZ_SECONDS ?= 60
+
+fuzz: deps
+	+@$(MAKE) -s -C tests/fuzz
+	@$(PYTHON) tests/fuzz/run.py --seconds $(FUZZ_SECONDS) $(FUZZ)
+
 headline: guest-modules userspace
 	@$(PYTHON) tests/kernel/headline.py $(GUEST_KDIR) build/guest-$(GUEST) build/userspace
 
@@ -202,4 +209,4 @@ clean:
 .PHONY: all modules modules-amd64 modules-amd64-clang modules-sparse guest-kernel guest-modules \
 	guest-test-modules userspace man \
 	install uninstall deps check lint check-tools bench-check check-sim check-mutants check-long coverage \
-	check-long-kernel check-debug-kernel $(FLAVOUR:%=check-%) headline demo clean
+	check-long-kernel check-debug-kernel $(FLAVOUR:%=check-%) fuzz headline demo clean

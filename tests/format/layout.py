@@ -16,16 +16,12 @@ TOP = HERE.parent.parent
 FLAGS = ["-std=gnu11", "-I", TOP / "userspace/kernel-shim", "-I", TOP / "dm-hybrid"]
 
 
-def members(body):
-    """The names of a struct's members; those of an unnamed union count as its own."""
-    body = re.sub(r"\bunion\s*{(.*?)}\s*;", r"\1", body, flags=re.S)
-    return re.findall(r"(\w+)\s*(?:\[[^\]]*\])?\s*;", body)
-
-
 def structs(text):
+    """(struct, [(type, member, "[...]" or "")]); members of an unnamed union are the struct's."""
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
     for name, body in re.findall(r"^struct (\w+) {\n(.*?)^};", text, flags=re.S | re.M):
-        yield name, members(body)
+        body = re.sub(r"\bunion\s*{(.*?)}\s*;", r"\1", body, flags=re.S)
+        yield name, re.findall(r"((?:struct )?\w+)\s+(\w+)\s*(\[[^\]]*\]|)\s*;", body)
 
 
 def constants(text):
@@ -41,9 +37,8 @@ def program(text):
         lines.append(f'printf("constant {name} 0x%llx\\n", (unsigned long long)({name}));')
     for name, fields in structs(text):
         lines.append(f'printf("struct {name} size %zu\\n", sizeof(struct {name}));')
-        for field in fields:
-            flexible = re.search(rf"\b{field}\[\];", text)
-            size = "(size_t)0" if flexible else f"sizeof(((struct {name} *)0)->{field})"
+        for _, field, array in fields:
+            size = "(size_t)0" if array == "[]" else f"sizeof(((struct {name} *)0)->{field})"
             lines.append(f'printf("  {field} offset %zu size %zu\\n", '
                          f"offsetof(struct {name}, {field}), {size});")
     return "\n".join([*lines, "return 0;", "}", ""])

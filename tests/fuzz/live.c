@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Recovery of what is on an image, a little use, a stop, and recovery again. */
+#include <malloc.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/time.h>
+
+#include "members.h"
+#include "targets.h"
+
+/* Of the address sanitizer, where there is one */
+size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
+
+static size_t heap_bytes(void)
+{
+	struct mallinfo2 info;
+
+	if (__sanitizer_get_current_allocated_bytes)
+		return __sanitizer_get_current_allocated_bytes();
+	info = mallinfo2();
+	return info.uordblks + info.hblkhd;
+}
+
+/* Of an engine of our small images, whatever is on them (measured: 13.3 MB). */
+#define MAX_HEAP	(16 << 20)
+
+void found(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	fprintf(stderr, "found: ");
+	vfprintf(stderr, fmt, ap);
+	fprintf(stderr, "\n");
+	va_end(ap);
+	abort();
+}
+
+static void too_long(int signal)
+{
+	abort();
+}
+
+void time_limit(void)
+{
+	const struct itimerval second = { .it_value.tv_sec = 1 };
+
+	signal(SIGPROF, too_long);
+	if (setitimer(ITIMER_PROF, &second, NULL))
+		abort();
+}
+
+static void check_engine(struct pool *p, const char *when)
+{
+	const char *wrong = hybrid_engine_check(p->engine);
+
+	if (wrong)
+		found("%s: %s", when, wrong);
+}
+
+/* Errors are no matter: the metadata may well say that nothing can be done. */
+static void use_volume(struct pool *p, u32 origin)
+{
+	u64 sectors = hybrid_volume_sectors(p->volume[origin]), sector;
+	u32 block = p->sb.geometry.block_sectors, i;
+	u8 *data = calloc(block, 512);
+
+	for (i = 0; i < 6; i++) {
+		sector = sectors / 6 * i / block * block;
+		pool_io(p, origin, HYBRID_IO_READ, sector, min_t(u64, block, sectors - sector),
+			data, false);
+	}
+	pool_io(p, origin, HYBRID_IO_WRITE, 0, 8, data, true);
+	pool_io(p, origin, HYBRID_IO_DISCARD, 0, min_t(u64, 2 * block, sectors), NULL, false);
+	pool_io(p, origin, HYBRID_IO_FLUSH, 0, 0, NULL, false);
+	free(data);
+}
+
+/* The volume that this origin says it belongs to, as activate looks for it. */
+static u32 volume_of(struct pool *p, u32 origin, bool *gone)
+{
+	struct hybrid_volume_info info;
+	struct hybrid_member m;
+	u32 id;
+
+	*gone = false;
+	if (hybrid_member_read(&p->origin[origin]->device, &m) || !m.ok)
+		return image_volume[origin];
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
+		if (!hybrid_volume_info(p->engine, id, &info) &&
+		    !memcmp(info.uuid, m.sb.volume_uuid, HYBRID_UUID_SIZE)) {
+			*gone = info.state == HYBRID_VOLUME_TOMBSTONE;
+			return id;
+		}
+	*gone = m.sb.role == HYBRID_ROLE_DETACHED;
+	return HYBRID_MAX_VOLUMES;
+}
+
+static void use(struct pool *p, struct outcome *out)
+{
+	const char *why;
+	u32 i, id;
+
+	for (i = 0; i < POOL_ORIGINS; i++) {
+		id = volume_of(p, i, &out->gone[i]);
+		why = NULL;
+		out->open[i] = pool_open(p, id, i, &why);
+		if (!out->open[i])
+			use_volume(p, i);
+		else if (!why)
+			found("volume %u refused without a reason (%d)", id, out->open[i]);
+	}
+	pool_run(p, 2000);
+	check_engine(p, "after use");
+}
+
+/*
+ * Numbers that only grow have an end, beyond which no root is good.  Nobody gets
+ * there; but one that claims to be about there may not survive its use.
+ */
+static bool at_the_end(struct image *im, const struct hybrid_sb *sb)
+{
+	const u64 end = BIT_ULL(62) - BIT_ULL(32);
+	struct hybrid_ident id = { .epoch = 0 };
+	struct hybrid_root_info root;
+	u16 index[HYBRID_ROOT_INDEXES];
+	u32 area;
+
+	memcpy(id.pool_uuid, sb->pool_uuid, sizeof(id.pool_uuid));
+	for (area = 0; area < 2; area++) {
+		const void *block = im->disk[0].bytes +
+				    hybrid_root_sector(&sb->geometry, area) * 512;
+
+		if (!hybrid_root_decode(block, &sb->geometry, &id, &root, index, NULL) &&
+		    (root.sequence > end || root.journal_head > end))
+			return true;
+	}
+	return false;
+}
+
+void live(struct image *im, struct outcome *out)
+{
+	size_t heap = heap_bytes();
+	struct pool p;
+	u64 writes = im->disk[0].writes;
+	int r;
+
+	image_pool(im, &p);
+	out->load = pool_load(&p, &out->why);
+	if (out->load) {
+		if (!out->why)
+			found("refused without a reason (%d)", out->load);
+		if (im->disk[0].writes != writes)
+			found("refused (%s), but written to", out->why);
+		return;
+	}
+	if (heap_bytes() > heap + MAX_HEAP)
+		found("%zu bytes of heap", heap_bytes() - heap);
+	check_engine(&p, "after recovery");
+	if (at_the_end(im, &p.sb)) {
+		pool_drop(&p);
+		memset(out->gone, true, sizeof(out->gone));
+		return;
+	}
+	use(&p, out);
+	if (hybrid_engine_failed(p.engine))
+		found("the pool failed on good devices");
+	pool_stop(&p);
+	image_pool(im, &p);
+	r = pool_load(&p, &out->why);
+	if (r)
+		found("not activated again: %s (%d)", out->why, r);
+	check_engine(&p, "after a clean stop");
+	pool_drop(&p);
+}
+
+void fuzz_load(const u8 *bytes, size_t len)
+{
+	struct outcome out;
+	struct damage d;
+
+	damage_from_bytes(&d, bytes, len);
+	damage_do(&d);
+	live(d.image, &out);
+}
+
+/* ---- one superblock ---------------------------------------------------------------- */
+
+/* What was decoded says all that counts: it encodes, and decodes again, to the same. */
+static void check_decoded(const struct hybrid_sb *sb, u64 sector, u64 sectors)
+{
+	struct hybrid_superblock again;
+	struct hybrid_sb second;
+	const char *why = "";
+
+	if (sb->role == HYBRID_ROLE_CACHE &&
+	    sb->geometry.data_sector + ((u64)sb->geometry.nr_blocks << sb->geometry.block_shift) +
+	    HYBRID_TAIL_SECTORS > sectors)
+		found("blocks beyond the end");
+	if (sb->role != HYBRID_ROLE_CACHE && sb->data_sector + sb->data_sectors > sectors)
+		found("data beyond the end");
+	hybrid_sb_encode(&again, sb, sector);
+	if (hybrid_sb_decode(&again, sector, sectors, &second, &why))
+		found("its own encoding is refused: %s", why);
+	if (memcmp(sb, &second, sizeof(*sb)))
+		found("another superblock after encoding");
+}
+
+/* flags, the device's size, then what is laid over a good superblock */
+void fuzz_superblock(const u8 *bytes, size_t len)
+{
+	struct image *im = images();
+	const struct place *p;
+	struct hybrid_superblock block;
+	struct hybrid_sb sb;
+	const char *why;
+	u64 sectors;
+	size_t i;
+
+	if (len < 1 + sizeof(sectors))
+		return;
+	memcpy(&sectors, bytes + 1, sizeof(sectors));
+	p = &im->place[(bytes[0] >> 1) % 4];
+	image_reset(im);
+	memcpy(&block, im->disk[p->disk].bytes + p->sector * 512, sizeof(block));
+	for (i = 1 + sizeof(sectors); i < len && i < sizeof(block); i++)
+		((u8 *)&block)[i - 1 - sizeof(sectors)] ^= bytes[i];
+	if (bytes[0] & 1)
+		block.crc = cpu_to_le32(hybrid_crc(&block, sizeof(block),
+						   offsetof(struct hybrid_superblock, crc)));
+	if (!hybrid_sb_decode(&block, p->sector, sectors, &sb, &why))
+		check_decoded(&sb, p->sector, sectors);
+}

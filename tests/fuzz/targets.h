@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What is fuzzed.  A target takes any bytes; a finding is an abort(), a
+ * sanitizer's report, or a run that takes too long or too much memory.
+ */
+#ifndef FUZZ_TARGETS_H
+#define FUZZ_TARGETS_H
+
+#include "change.h"
+
+#define FUZZ_TARGETS(X) \
+	X(superblock) X(load) X(check) X(table) X(status) X(message)
+
+#define X(name) void fuzz_##name(const u8 *bytes, size_t len);
+FUZZ_TARGETS(X)
+#undef X
+
+/* Say what is wrong, and abort. */
+__attribute__((format(printf, 1, 2), noreturn))
+void found(const char *fmt, ...);
+
+/* A second of CPU time for the next input: others may keep the machine busy. */
+void time_limit(void);
+
+/* The input as text; free() it. */
+char *text_of(const u8 *bytes, size_t len);
+
+/* What the module makes of an image. */
+struct outcome {
+	int load;		/* of the pool: 0 or -errno */
+	const char *why;
+	int open[POOL_ORIGINS];	/* of the origin's volume */
+	bool gone[POOL_ORIGINS];	/* there is no such volume, or no more */
+};
+
+/*
+ * Activate the pool, use it, stop it, activate it again: whatever is accepted
+ * works, and what is refused has not been written to.
+ */
+void live(struct image *im, struct outcome *out);
+
+/*
+ * Does check say what the module does?  NULL, or what is different.  code: its exit
+ * codes, for the cache device alone, and with each of the origins.
+ */
+const char *disagreement(struct image *im, int code[1 + POOL_ORIGINS]);
+
+/* Print the corruption matrix; returns 1 if check and module ever disagree. */
+int matrix(void);
+
+#endif
