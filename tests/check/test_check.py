@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from check.corrupt import Cache, Member, constant
+from check.corrupt import Block, Cache, Member, constant
 from check.pools import Pool
 
 TOP = Path(__file__).resolve().parents[2]
@@ -421,6 +421,40 @@ def _origin_detached(pool: Pool):
     origin.set("role", constant("ROLE_DETACHED"))
 
 
+def _lost_map(origin: Member, copy: int, chunks: bytes):
+    """Of the smallest chunks there can be; superblock and map say 1 is its generation."""
+    with origin.superblock(copy) as sb:
+        sb["origin.lost"] = 1
+    block = Block(origin.path, sb.sector + 8, "hybrid_lost_map", 8192)
+    with block as lost:
+        lost["magic"], lost["number"], lost["generation"] = constant("LOST_MAGIC"), copy, 1
+        lost["count"], lost["blocks"], lost["chunk_shift"] = chunks[0].bit_count(), 2, 3
+        for field in ("volume_uuid", "instance", "data_sectors"):
+            lost[field] = sb[f"origin.{field}"]
+        for field in ("pool_uuid", "member_uuid"):
+            lost[field] = sb[field]
+        lost.data[4096:4096 + len(chunks)] = chunks
+
+
+@image("origin-lost", members="cache origin0")
+def _origin_lost(pool: Pool):
+    for copy in range(2):
+        _lost_map(Member(pool.origins[0]), copy, b"\x0d")
+
+
+@image("origin-lost", "no-cache", members="origin0")
+def _origin_lost_one_copy(pool: Pool):
+    for copy in range(2):
+        _lost_map(Member(pool.origins[0]), copy, b"\x0d")
+    with Block(pool.origins[0], constant("SB_SECTOR") + 8, "hybrid_lost_map", 8192) as lost:
+        lost.spoil()
+
+
+@image("origin-lost-unknown", members="cache origin0")
+def _origin_lost_unknown(pool: Pool):
+    Member(pool.origins[0]).set("origin.lost", 1)
+
+
 @image("member-twice", members="cache origin0 twin")
 def _member_twice(pool: Pool):
     subprocess.run(["cp", pool.origins[0], pool.dir / "twin"], check=True)
@@ -580,3 +614,11 @@ def test_an_empty_cache_of_8_tib_takes_no_time(build, tmp_path):
     end = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert r.verdict == "clean" and r.json["pool"]["blocks"] > 125e6
     assert end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime < 2
+
+
+def test_how_much_was_lost(build, clean, tmp_path):
+    pool = clean.copy(tmp_path / "pool")
+    _origin_lost(pool)
+    r = check(build, pool.cache, pool.origins[0])
+    assert [f["text"] for f in r.json["findings"]] == ["vol0: 12 KiB in 2 ranges"]
+    assert r.verdict == "recoverable"

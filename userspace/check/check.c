@@ -159,6 +159,29 @@ static bool is_inplace(const struct check *c, const struct hybrid_device *dev)
 	return false;
 }
 
+/* What was lost when a cache died, as the origin itself says. */
+static void judge_lost(struct check *c, const struct member *m)
+{
+	const struct hybrid_sb *sb = &m->s.sb;
+	u64 sector = 0, n, sum = 0, pieces = 0;
+	struct hybrid_lost_map *map;
+
+	if (!sb->lost)
+		return;
+	if (hybrid_lost_map_read(&m->dev, sb, &map)) {
+		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_LOST_UNKNOWN, NULL,
+			     "%s: neither copy of its lost map is good", sb->name);
+		return;
+	}
+	for (; (n = hybrid_lost_next(map, &sector)); sector += n) {
+		sum += n;
+		pieces++;
+	}
+	free(map);
+	hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_LOST, NULL, "%s: %llu KiB in %llu ranges",
+		     sb->name, (unsigned long long)sum / 2, (unsigned long long)pieces);
+}
+
 static int check_origin(struct check *c, struct member *m)
 {
 	int r;
@@ -169,6 +192,7 @@ static int check_origin(struct check *c, struct member *m)
 	r = hybrid_superblocks_read(&m->dev, &c->f, &m->s);
 	if (r)
 		return r == HYBRID_NOMEM ? r : 0;
+	judge_lost(c, m);
 	if (c->cache >= 0 && c->md.g)
 		judge_origin(c, &m->s);
 	return 0;

@@ -137,34 +137,6 @@ out:
 
 /* ---- an origin ------------------------------------------------------------- */
 
-/* One copy of the lost map that @sb names: 0, with *map allocated, or -errno. */
-static int read_map(struct lost *l, const struct hybrid_sb *sb, unsigned int copy,
-		    struct hybrid_lost_map **map)
-{
-	u64 sector = hybrid_lost_sector(sb->member_sectors, copy);
-	struct hybrid_lost_map *first = hybrid_buffer(HYBRID_META_BLOCK_SIZE), *all = NULL;
-	int blocks = -ENOMEM, r;
-
-	r = first ? hybrid_device_read(&l->dev, sector, first, HYBRID_META_BLOCK_SIZE) : -ENOMEM;
-	if (!r) {
-		blocks = hybrid_lost_peek(first, sb, copy, NULL);
-		r = blocks < 0 ? blocks : 0;
-	}
-	if (!r) {
-		all = hybrid_buffer((size_t)blocks * HYBRID_META_BLOCK_SIZE);
-		r = all ? hybrid_device_read(&l->dev, sector, all,
-					     (size_t)blocks * HYBRID_META_BLOCK_SIZE) : -ENOMEM;
-	}
-	if (!r)
-		r = hybrid_lost_check(all, blocks, NULL);
-	free(first);
-	if (r)
-		free(all);
-	else
-		*map = all;
-	return r;
-}
-
 static bool was_told(const struct lost *l, const u8 *uuid)
 {
 	unsigned int i;
@@ -192,7 +164,7 @@ static int lost_origin(struct lost *l, const struct hybrid_sb *sb)
 	u64 sector = 0, count;
 
 	add_place(l, sb);
-	if (sb->lost && read_map(l, sb, 0, &map) && read_map(l, sb, 1, &map)) {
+	if (sb->lost && hybrid_lost_map_read(&l->dev, sb, &map)) {
 		unknown(l, name, "unknown: the map of what was lost cannot be read");
 	} else if (sb->lost) {
 		for (; (count = hybrid_lost_next(map, &sector)); sector += count)
