@@ -138,3 +138,59 @@ def test_what_the_kernel_refuses_is_undone_and_explained(guest):
     assert "kernel: device-mapper: table: " in r.err and "policy" in r.err
     assert text(guest, "dmsetup ls").strip() == "No devices found"
     assert json.loads(text(guest, "hybridctl scan --json")) == {"members": []}
+
+
+def dirty_volume(guest):
+    """Two volumes, one with a filesystem, both with data that only the cache has; digests."""
+    guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} --mode writeback -y")
+    guest.run(f"hybridctl attach vol-pool two --origin {HDD2} --mode writeback -y")
+    guest.run("mkfs.ext4 -q /dev/mapper/vol && mount /dev/mapper/vol /mnt")
+    guest.run("dd if=/dev/urandom of=/mnt/f bs=64k count=20 conv=fsync status=none; umount /mnt")
+    guest.run("dd if=/dev/urandom of=/dev/mapper/two bs=4k count=100 seek=777 oflag=direct "
+              "conv=fsync status=none")
+    return {name: text(guest, f"md5sum < /dev/mapper/{name}") for name in ("vol", "two")}
+
+
+def on_origins(guest):
+    members = json.loads(text(guest, "hybridctl scan --json -o all"))["members"]
+    return {m["name"]: text(guest, f"tail -c +{m['data_offset'] + 1} {m['device']} | "
+                                   f"head -c {m['size'] - (2 << 20)} | md5sum")
+            for m in members if m["role"] == "origin"}
+
+
+@pytest.mark.parametrize("end", ["deactivate", "power cut"])
+def test_an_offline_drain_agrees_with_the_kernel(guest, end):
+    digests = dirty_volume(guest)
+    r = guest.run(f"hybrid_writeback {SSD} {HDD} {HDD2}", check=False)
+    assert r.rc == 5 and "is in use by" in r.err	# by the active pool
+    if end == "deactivate":
+        guest.run("hybridctl deactivate --all")
+    else:
+        guest.reboot()
+    assert on_origins(guest) != digests
+    assert rc(guest, f"hybrid_writeback {SSD} {HDD}") == 2
+    guest.run(f"hybrid_writeback {SSD} --all")
+    assert on_origins(guest) == digests
+    assert rc(guest, f"hybrid_check {SSD} {HDD} {HDD2}") == 0
+    guest.run("e2fsck -fn '{}?offset=1048576'".format(HDD))
+    # The kernel finds everything as it was, and clean.
+    guest.run("hybridctl activate --all")
+    assert listed(guest)["vol"]["dirty"] == listed(guest)["two"]["dirty"] == 0
+    for name, digest in digests.items():
+        assert text(guest, f"md5sum < /dev/mapper/{name}") == digest
+
+
+def test_a_copy_of_what_is_dirty_changes_nothing_for_the_kernel(guest):
+    digests = dirty_volume(guest)
+    guest.run("hybridctl deactivate --all")
+    cache = text(guest, f"md5sum < {SSD}")
+    guest.run(f"blockdev --setro {SSD}")
+    r = guest.run(f"hybrid_writeback {SSD} {HDD} {HDD2}", check=False)
+    assert r.rc == 2 and "is read-only" in r.err
+    guest.run(f"hybrid_writeback --copy-only {SSD} {HDD} {HDD2}")
+    guest.run(f"blockdev --setrw {SSD}")
+    assert text(guest, f"md5sum < {SSD}") == cache and on_origins(guest) == digests
+    guest.run("hybridctl activate --all")
+    assert listed(guest)["vol"]["dirty"] > 0
+    for name, digest in digests.items():
+        assert text(guest, f"md5sum < /dev/mapper/{name}") == digest
