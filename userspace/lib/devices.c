@@ -59,10 +59,11 @@ static int fail_open(const char *path, const struct stat *st, unsigned int flags
 	}
 }
 
-static int device_limits(struct hybrid_device *dev, const struct stat *st)
+/* errno says what is wrong. */
+static int device_limits(struct hybrid_device *dev, const struct stat *st, unsigned int flags)
 {
 	unsigned int opt;
-	int logical;
+	int logical, readonly;
 
 	dev->logical_sectors = 1;
 	if (dev->file) {
@@ -70,8 +71,13 @@ static int device_limits(struct hybrid_device *dev, const struct stat *st)
 		return 0;
 	}
 	if (ioctl(dev->fd, BLKGETSIZE64, &dev->sectors))
-		return -errno;
+		return -1;
 	dev->sectors /= 512;
+	/* Some kernels let it be opened for writing, and refuse each write */
+	if (flags & HYBRID_OPEN_WRITE && !ioctl(dev->fd, BLKROGET, &readonly) && readonly) {
+		errno = EROFS;
+		return -1;
+	}
 	if (!ioctl(dev->fd, BLKSSZGET, &logical) && logical >= 512)
 		dev->logical_sectors = logical / 512;
 	if (hybrid_sysfs_queue(dev->devno, "optimal_io_size", &opt))
@@ -133,7 +139,7 @@ int hybrid_device_open(struct hybrid_device *dev, const char *path, unsigned int
 	}
 	dev->file = !is_block(&st);
 	dev->devno = dev->file ? 0 : st.st_rdev;
-	if (device_limits(dev, &st)) {
+	if (device_limits(dev, &st, flags)) {
 		r = fail_open(path, &st, flags);
 		hybrid_device_close(dev);
 	}
