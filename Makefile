@@ -3,7 +3,8 @@
 # dm-hybrid: a device-mapper block cache.
 #
 #   make                the kernel module (for KDIR), the tools, the man pages
-#   make install        tools, man pages, udev rules (DESTDIR=, prefix=) and the module
+#   make install        tools, man pages, the module, and what a boot needs: udev
+#                       rules, units, initramfs hooks (DESTDIR=, prefix=)
 #   make check          everything a bare Debian 12 needs to build and run all tests
 #   make lint           only the style tests
 #   make check-sim      only the simulator, with fresh seeds, five minutes
@@ -41,10 +42,10 @@ DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config 
 	linux-source-6.1 linux-headers-amd64 sparse clang libclang-rt-14-dev \
 	libdevmapper-dev libblkid-dev libudev-dev libjson-c-dev uuid-dev scdoc python3-docutils \
 	dmsetup fio e2fsprogs xfsprogs mount procps python3 python3-pytest python3-pytest-xdist \
-	libcmocka-dev qemu-system-x86 linux-image-amd64 busybox-static cpio
+	udev systemd libcmocka-dev qemu-system-x86 linux-image-amd64 busybox-static cpio
 
 # The parts, as far as they are there.
-SUBDIRS := $(patsubst %/Makefile,%,$(wildcard userspace/Makefile))
+SUBDIRS := $(patsubst %/Makefile,%,$(wildcard userspace/Makefile boot/Makefile))
 MODULE_DIRS := $(if $(shell grep -ls 'module\.o' dm-hybrid/Kbuild),dm-hybrid)
 
 all: modules userspace man
