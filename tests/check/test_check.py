@@ -153,6 +153,13 @@ def _unreadable_entry(pool: Pool):
     pass
 
 
+@image("unreadable", env=lambda pool: {"FAULT_BAD": ";".join(
+    f"read {pool.cache} {sb.sector} {sb.sector + 8}"
+    for sb in map(Cache(pool.cache).superblock, range(2)))})
+def _unreadable_superblocks(pool: Pool):
+    pass
+
+
 @image("no-root")
 def _no_root(pool: Pool):
     for other in (False, True):
@@ -165,6 +172,13 @@ def _root_of_another_pool(pool: Pool):
     for other in (False, True):
         with Cache(pool.cache).root(other) as root:
             root["pool_uuid"] = b"another"
+
+
+@image("no-root")
+def _roots_in_the_wrong_places(pool: Pool):
+    for root in (Cache(pool.cache).root(), Cache(pool.cache).root(other=True)):
+        with root:
+            root["generation"] += 1
 
 
 @image("root-other")
@@ -561,6 +575,11 @@ def test_quiet_is_silent(build, spoilt):
 
 def test_every_finding_has_an_image():
     assert {f for findings, *_ in IMAGES.values() for f in findings} == set(FINDINGS)
+
+
+def test_a_crash_with_open_regions(build, crashed):
+    report = check(build, crashed.cache).json
+    assert report["pool"]["open_regions"] and report["pool"]["journal_records"]
 
 
 def test_numbers_are_given_once():

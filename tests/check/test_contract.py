@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What holds for every tool of the binary: one row of TOOLS each."""
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -172,6 +173,8 @@ def test_sizes(run):
     blocks = int(re.search(r"^blocks +(\d+)$", sizes["b"], re.M)[1])
     assert blocks > 16.7e6 and memory <= 32 * blocks
     assert f"{memory / 2**20:.2f}m" in sizes["m"]
+    report = json.loads(run("hybrid_metadata_size", "1t", "--json").stdout)
+    assert (report["memory"], report["blocks"], report["block_size"]) == (memory, blocks, 65536)
 
 
 @pytest.mark.parametrize("args, code", [
