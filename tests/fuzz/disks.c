@@ -113,6 +113,11 @@ int hybrid_device_open(struct hybrid_device *dev, const char *path, unsigned int
 	return HYBRID_BADDEV;
 }
 
+int hybrid_device_reopen(struct hybrid_device *dev, unsigned int flags)
+{
+	return 0;
+}
+
 void hybrid_device_close(struct hybrid_device *dev)
 {
 	dev->fd = -1;
@@ -151,7 +156,7 @@ int hybrid_device_flush(const struct hybrid_device *dev)
 
 void *hybrid_buffer(size_t len)
 {
-	void *buf = aligned_alloc(DISK_BLOCK, round_up(len, (size_t)DISK_BLOCK));
+	void *buf = fuzz_large(len);
 
 	return buf ? memset(buf, 0, len) : NULL;
 }

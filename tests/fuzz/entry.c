@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* One target as libFuzzer wants it: TARGET says which. */
-#include "errors.h"
 #include "targets.h"
 
 #define CALL_(name) fuzz_##name
@@ -11,7 +10,7 @@ int LLVMFuzzerTestOneInput(const u8 *bytes, size_t len);
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	hybrid_output.silent = true;
+	be_quiet();
 	return 0;
 }
 

@@ -1,25 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Recovery of what is on an image, a little use, a stop, and recovery again. */
-#include <malloc.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/time.h>
+#include <unistd.h>
 
+#include "errors.h"
 #include "members.h"
 #include "targets.h"
-
-/* Of the address sanitizer, where there is one */
-size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
-
-static size_t heap_bytes(void)
-{
-	struct mallinfo2 info;
-
-	if (__sanitizer_get_current_allocated_bytes)
-		return __sanitizer_get_current_allocated_bytes();
-	info = mallinfo2();
-	return info.uordblks + info.hblkhd;
-}
 
 /* Of an engine of our small images, whatever is on them (measured: 13.3 MB). */
 #define MAX_HEAP	(16 << 20)
@@ -29,11 +17,18 @@ void found(const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	fprintf(stderr, "found: ");
-	vfprintf(stderr, fmt, ap);
-	fprintf(stderr, "\n");
+	dprintf(STDERR_FILENO, "found: ");
+	vdprintf(STDERR_FILENO, fmt, ap);
+	dprintf(STDERR_FILENO, "\n");
 	va_end(ap);
 	abort();
+}
+
+void be_quiet(void)
+{
+	hybrid_output.silent = true;
+	stdout = fopen("/dev/null", "w");
+	stderr = stdout;
 }
 
 static void too_long(int signal)
@@ -140,7 +135,7 @@ static bool at_the_end(struct image *im, const struct hybrid_sb *sb)
 
 void live(struct image *im, struct outcome *out)
 {
-	size_t heap = heap_bytes();
+	size_t heap = fuzz_bytes;
 	struct pool p;
 	u64 writes = im->disk[0].writes;
 	int r;
@@ -154,8 +149,8 @@ void live(struct image *im, struct outcome *out)
 			found("refused (%s), but written to", out->why);
 		return;
 	}
-	if (heap_bytes() > heap + MAX_HEAP)
-		found("%zu bytes of heap", heap_bytes() - heap);
+	if (fuzz_bytes > heap + MAX_HEAP)
+		found("%zu bytes of heap", fuzz_bytes - heap);
 	check_engine(&p, "after recovery");
 	if (at_the_end(im, &p.sb)) {
 		pool_drop(&p);
@@ -174,14 +169,29 @@ void live(struct image *im, struct outcome *out)
 	pool_drop(&p);
 }
 
-void fuzz_load(const u8 *bytes, size_t len)
+void with_damage(const u8 *bytes, size_t len, void (*run)(struct damage *d))
 {
-	struct outcome out;
 	struct damage d;
+	size_t large;
 
 	damage_from_bytes(&d, bytes, len);
+	large = fuzz_large_bytes;
 	damage_do(&d);
-	live(d.image, &out);
+	run(&d);
+	if (fuzz_large_bytes != large)
+		found("%zu bytes are left over", fuzz_large_bytes - large);
+}
+
+static void load(struct damage *d)
+{
+	struct outcome out;
+
+	live(d->image, &out);
+}
+
+void fuzz_load(const u8 *bytes, size_t len)
+{
+	with_damage(bytes, len, load);
 }
 
 /* ---- one superblock ---------------------------------------------------------------- */

@@ -136,40 +136,14 @@ static void tick_until(struct pool *p, const bool *done)
 
 /* ---- what the engine needs -------------------------------------------------- */
 
-/*
- * Engines come and go, thousands a second; their buffers, nearly all of their
- * memory, are used again.
- */
-struct buffer {
-	struct buffer *next;
-	u32 sectors;
-	u8 data[] __aligned(64);
-};
-
-static struct buffer *spare;
-
 static void *alloc_buffer(struct hybrid_engine *e, u32 sectors)
 {
-	struct buffer *b, **link;
-
-	for (link = &spare; (b = *link); link = &b->next)
-		if (b->sectors == sectors) {
-			*link = b->next;
-			return b->data;
-		}
-	b = malloc(sizeof(*b) + sectors * 512ULL);
-	if (!b)
-		return NULL;
-	b->sectors = sectors;
-	return b->data;
+	return vmalloc(sectors * 512ULL);
 }
 
-static void free_buffer(struct hybrid_engine *e, void *data)
+static void free_buffer(struct hybrid_engine *e, void *buffer)
 {
-	struct buffer *b = container_of(data, struct buffer, data);
-
-	b->next = spare;
-	spare = b;
+	vfree(buffer);
 }
 
 static int do_op(struct hybrid_engine *e, struct hybrid_op *op)

@@ -4,6 +4,7 @@
  * replay --text FILE...	print inputs as text
  * replay --seeds DIRECTORY [FILE...]	write inputs to begin with: one change of each
  *				field, and the files as bytes
+ * replay --dump IMAGE [brief]	what hybridctl dump says of it; without mappings
  * replay --matrix		the corruption matrix, to stdout
  */
 #include <malloc.h>
@@ -122,8 +123,12 @@ int main(int argc, char **argv)
 			text_seed(argv[2], argv[i]);
 		return 0;
 	}
+	if (!strcmp(argv[1], "--dump"))
+		return print_dump(image_find(argv[2]), argc > 3);
 	for (t = 0; t < ARRAY_SIZE(targets) && strcmp(targets[t].name, argv[1]); t++)
 		;
+	if (t < ARRAY_SIZE(targets))
+		be_quiet();
 	for (i = 2; i < argc; i++) {
 		len = read_input(argv[i], bytes, sizeof(bytes));
 		if (t < ARRAY_SIZE(targets)) {

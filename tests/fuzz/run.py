@@ -22,9 +22,9 @@ TOP = HERE.parent.parent
 BUILD = TOP / "build/fuzz"
 REPLAY = TOP / "build/fuzz-replay/replay"
 # Their input is a list of changes to an image; the others' is text, or a block.
-IMAGES = ("load", "check")
-TEXTS = ("table", "status", "message")
-LONGEST = {"superblock": 4200, "table": 1200, "status": 2000, "message": 800}
+IMAGES = ("load", "check", "dump")
+TEXTS = ("restore", "table", "status", "message")
+LONGEST = {"superblock": 4200, "restore": 12000, "table": 1200, "status": 2000, "message": 800}
 
 
 def targets():
@@ -33,9 +33,11 @@ def targets():
 
 
 def words(directory: Path) -> Path:
-    """A dictionary: every word that the documentation quotes."""
+    """A dictionary: every word that the documentation quotes, every key of a dump."""
     text = (TOP / "dm-hybrid/Documentation/dm-hybrid.rst").read_text()
     quoted = {w for part in re.findall(r"``([^`\n]+)``", text) for w in re.findall(r"[\w-]+", part)}
+    dump = subprocess.run([REPLAY, "--dump", "small"], capture_output=True, text=True, check=True)
+    quoted |= set(re.findall(r'"(\w+)":', dump.stdout))
     path = directory / "words"
     path.write_text("".join(f'"{w}"\n' for w in sorted(quoted)))
     return path
@@ -47,6 +49,10 @@ def seeds(target: str, directory: Path) -> Path:
     path.mkdir()
     if target in IMAGES:
         subprocess.run([REPLAY, "--seeds", path, *sorted(HERE.glob("regressions/*.change"))], check=True)
+    if target == "restore":
+        for name, which in ("whole", ["small"]), ("brief", ["clean", "brief"]):
+            with open(path / name, "w") as out:
+                subprocess.run([REPLAY, "--dump", *which], stdout=out, check=True)
     for file in sorted([*HERE.glob(f"seeds/{target}/*"), *HERE.glob(f"regressions/*.{target}")]):
         shutil.copy(file, path)
     return path

@@ -9,7 +9,7 @@
 #include "change.h"
 
 #define FUZZ_TARGETS(X) \
-	X(superblock) X(load) X(check) X(table) X(status) X(message)
+	X(superblock) X(load) X(check) X(dump) X(restore) X(table) X(status) X(message)
 
 #define X(name) void fuzz_##name(const u8 *bytes, size_t len);
 FUZZ_TARGETS(X)
@@ -22,8 +22,14 @@ void found(const char *fmt, ...);
 /* A second of CPU time for the next input: others may keep the machine busy. */
 void time_limit(void);
 
+/* From here on nothing is printed but what found() says. */
+void be_quiet(void);
+
 /* The input as text; free() it. */
 char *text_of(const u8 *bytes, size_t len);
+
+/* The target @run of what these bytes say; no memory may be left. */
+void with_damage(const u8 *bytes, size_t len, void (*run)(struct damage *d));
 
 /* What the module makes of an image. */
 struct outcome {
@@ -44,6 +50,9 @@ void live(struct image *im, struct outcome *out);
  * codes, for the cache device alone, and with each of the origins.
  */
 const char *disagreement(struct image *im, int code[1 + POOL_ORIGINS]);
+
+/* hybridctl dump of it, to stdout; brief: without mappings. */
+int print_dump(struct image *im, bool brief);
 
 /* Print the corruption matrix; returns 1 if check and module ever disagree. */
 int matrix(void);

@@ -263,12 +263,10 @@ static int parse_field(struct json *j, const struct json_field *f, void *at)
 int json_record(struct json *j, const struct json_field *fields, void *record)
 {
 	const struct json_field *f;
-	u32 seen = 0, all = 0;
+	u32 seen = 0;
 	bool more;
 	int r;
 
-	for (f = fields; f->name; f++)
-		all |= 1U << (f - fields);
 	j->key[0] = '\0';
 	r = json_open(j, '{');
 	for (;;) {

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* dump, restore and repair: what they write the module takes, and it says the same. */
+#include "errors.h"
+#include "options.h"
+#include "targets.h"
+
+/* What the tools write to: as large as the cache devices of the images, and blank. */
+static struct disk *spare(void)
+{
+	static struct disk disk;
+
+	if (!disk.bytes) {
+		disk_init(&disk, "spare", "cache", images()[0].disk[0].size);
+		disk_keep(&disk);
+	}
+	disk_reset(&disk);
+	return &disk;
+}
+
+/* ---- what the tools call of hybridctl ------------------------------------------- */
+
+int confirm_format(const struct command_line *cl, const struct hybrid_device * const *devs,
+		   unsigned int nr);
+int lock_tools(void);
+void hold_signals(void);
+
+int confirm_format(const struct command_line *cl, const struct hybrid_device * const *devs,
+		   unsigned int nr)
+{
+	return 0;
+}
+
+int lock_tools(void)
+{
+	return 0;
+}
+
+void hold_signals(void)
+{
+}
+
+/* ---- commands with their output, or input, as text -------------------------------- */
+
+static int run_dump(struct disk *d, bool brief)
+{
+	char *argv[] = { d->device.path };
+	struct command_line cl = { .argc = 1, .argv = argv };
+
+	cl.given[OPT_SKIP_MAPPINGS] = brief;
+	return command_dump(&cl);
+}
+
+int print_dump(struct image *im, bool brief)
+{
+	return im ? run_dump(&im->disk[0], brief) : 2;
+}
+
+/* free() *text, whatever is returned: the exit code. */
+static int dump(struct disk *d, char **text, size_t *len)
+{
+	FILE *before = stdout;
+	int r;
+
+	stdout = open_memstream(text, len);
+	if (!stdout)
+		abort();
+	r = run_dump(d, false);
+	fclose(stdout);
+	stdout = before;
+	return r;
+}
+
+static int restore(const char *text, size_t len, struct disk *to)
+{
+	struct command_line cl = { .value = { [OPT_INPUT] = "-", [OPT_OUTPUT] = to->device.path } };
+	FILE *before = stdin;
+	int r;
+
+	cl.given[OPT_DROP_DIRTY] = true;
+	stdin = fmemopen((void *)text, len, "r");
+	if (!stdin)
+		abort();
+	r = command_restore(&cl);
+	fclose(stdin);
+	stdin = before;
+	return r;
+}
+
+/* What recovery makes of a cache device. */
+static void load(struct disk *cache, struct hybrid_pool_status *st)
+{
+	struct pool p = { .cache = cache };
+	const char *why, *wrong;
+	int r = pool_load(&p, &why);
+
+	if (r)
+		found("%s: not activated: %s (%d)", cache->device.path, why, r);
+	wrong = hybrid_engine_check(p.engine);
+	if (wrong)
+		found("%s: %s", cache->device.path, wrong);
+	hybrid_engine_status(p.engine, st);
+	pool_drop(&p);
+}
+
+/* What was restored from @text is dumped as the same, which is restored, too. */
+static void check_identity(struct disk *to, const char *text, size_t len)
+{
+	char *again;
+	size_t again_len;
+	int r = dump(to, &again, &again_len);
+
+	if (r)
+		found("what was restored is not dumped (%d)", r);
+	if (text && (len != again_len || memcmp(text, again, len)))
+		found("another dump:\n%s\nbecame\n%s", text, again);
+	if (!text) {
+		r = restore(again, again_len, to);
+		if (r)
+			found("its dump is not restored (%d):\n%s", r, again);
+		check_identity(to, again, again_len);
+	}
+	(free)(again);
+}
+
+/* ---- targets ------------------------------------------------------------------------ */
+
+/* Any text: refused, or restored to what the module takes and a dump gives back. */
+void fuzz_restore(const u8 *bytes, size_t len)
+{
+	struct disk *to = spare();
+	struct hybrid_pool_status st;
+
+	if (!len || restore((const char *)bytes, len, to))
+		return;
+	check_identity(to, NULL, 0);
+	load(to, &st);
+}
+
+static void dump_and_restore(struct damage *d)
+{
+	struct disk *cache = &d->image->disk[0], *to = spare();
+	struct hybrid_pool_status before, after;
+	size_t len;
+	char *text;
+	int r = dump(cache, &text, &len);
+
+	if (!r) {
+		r = restore(text, len, to);
+		if (r)
+			found("its dump is not restored (%d):\n%s", r, text);
+		check_identity(to, text, len);
+		load(cache, &before);
+		load(to, &after);
+		if (before.used != after.used || before.dirty != after.dirty)
+			found("%u blocks, %u dirty, became %u, %u", before.used, before.dirty,
+			      after.used, after.dirty);
+	}
+	(free)(text);
+}
+
+void fuzz_dump(const u8 *bytes, size_t len)
+{
+	spare();
+	with_damage(bytes, len, dump_and_restore);
+}
