@@ -641,3 +641,35 @@ def test_how_much_was_lost(build, clean, tmp_path):
     r = check(build, pool.cache, pool.origins[0])
     assert [f["text"] for f in r.json["findings"]] == ["vol0: 12 KiB in 2 ranges"]
     assert r.verdict == "recoverable"
+
+
+@pytest.fixture
+def loop():
+    """A function that makes a loop device of a file: read past the page cache, as disks are."""
+    made = []
+
+    def make(path: Path) -> str:
+        r = subprocess.run(["losetup", "--find", "--show", path], capture_output=True, text=True)
+        if r.returncode:
+            pytest.skip(f"no loop device: {r.stderr.strip()}")
+        made.append(r.stdout.strip())
+        return made[-1]
+    yield make
+    for device in made:
+        subprocess.run(["losetup", "-d", device], check=False)
+
+
+def test_block_devices(build, crashed, tmp_path, loop):
+    pool = crashed.copy(tmp_path / "pool")
+    device = loop(pool.cache)
+    r = check(build, device, pool.origins[0])
+    assert r.found == {"not-clean"} and r.json["pool"]["journal_records"]
+    assert check(build, "--fast", device).found == {"not-clean"}
+    last = Cache(pool.cache).entries()[-1]
+    r = check(build, device, env=_bad(device, last.sector))
+    assert r.found == {"unreadable", "not-clean"}
+    assert r.json["findings"][0]["text"] == "Input/output error"
+    # Held by somebody, if only by this test
+    with open(os.open(device, os.O_RDONLY | os.O_EXCL), "rb"):
+        r = run(build, "hybrid_check", device)
+        assert r.returncode == 5 and f"{device} is in use" in r.stderr

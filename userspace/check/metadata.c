@@ -481,12 +481,17 @@ static int replay_read(void *context, u64 sector, u32 blocks, void *mem)
 
 	if (sector < rd->window_sector || at + blocks > rd->window_blocks) {
 		u32 n = min_t(u64, WINDOW_BLOCKS, (end - sector) / HYBRID_META_BLOCK_SECTORS);
+		int r = read_blocks(rd, sector, n, rd->window);
 
-		rd->window_blocks = 0;
-		if (read_blocks(rd, sector, n, rd->window))
-			return read_blocks(rd, sector, blocks, mem);
+		/* What is asked for may be good, though not all that is behind it */
+		if (r && n > blocks) {
+			n = blocks;
+			r = read_blocks(rd, sector, n, rd->window);
+		}
 		rd->window_sector = sector;
-		rd->window_blocks = n;
+		rd->window_blocks = r ? 0 : n;
+		if (r)
+			return r;
 		at = 0;
 	}
 	memcpy(mem, rd->window + at * HYBRID_META_BLOCK_SIZE,
