@@ -131,6 +131,19 @@ class Member:
             with self.superblock(copy) as sb:
                 sb[field] = value
 
+    def lost_map(self, copy: int, chunks: bytes):
+        """Of the smallest chunks there can be; superblock and map say 1 is its generation."""
+        with self.superblock(copy) as sb:
+            sb["origin.lost"] = 1
+        with Block(self.path, sb.sector + 8, "hybrid_lost_map", 8192) as lost:
+            lost["magic"], lost["number"], lost["generation"] = constant("LOST_MAGIC"), copy, 1
+            lost["count"], lost["blocks"], lost["chunk_shift"] = chunks[0].bit_count(), 2, 3
+            for field in ("volume_uuid", "instance", "data_sectors"):
+                lost[field] = sb[f"origin.{field}"]
+            for field in ("pool_uuid", "member_uuid"):
+                lost[field] = sb[field]
+            lost.data[4096:4096 + len(chunks)] = chunks
+
 
 class Cache(Member):
     """... and what the current root of a cache device names."""

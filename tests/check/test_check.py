@@ -435,31 +435,16 @@ def _origin_detached(pool: Pool):
     origin.set("role", constant("ROLE_DETACHED"))
 
 
-def _lost_map(origin: Member, copy: int, chunks: bytes):
-    """Of the smallest chunks there can be; superblock and map say 1 is its generation."""
-    with origin.superblock(copy) as sb:
-        sb["origin.lost"] = 1
-    block = Block(origin.path, sb.sector + 8, "hybrid_lost_map", 8192)
-    with block as lost:
-        lost["magic"], lost["number"], lost["generation"] = constant("LOST_MAGIC"), copy, 1
-        lost["count"], lost["blocks"], lost["chunk_shift"] = chunks[0].bit_count(), 2, 3
-        for field in ("volume_uuid", "instance", "data_sectors"):
-            lost[field] = sb[f"origin.{field}"]
-        for field in ("pool_uuid", "member_uuid"):
-            lost[field] = sb[field]
-        lost.data[4096:4096 + len(chunks)] = chunks
-
-
 @image("origin-lost", members="cache origin0")
 def _origin_lost(pool: Pool):
     for copy in range(2):
-        _lost_map(Member(pool.origins[0]), copy, b"\x0d")
+        Member(pool.origins[0]).lost_map(copy, b"\x0d")
 
 
 @image("origin-lost", "no-cache", members="origin0")
 def _origin_lost_one_copy(pool: Pool):
     for copy in range(2):
-        _lost_map(Member(pool.origins[0]), copy, b"\x0d")
+        Member(pool.origins[0]).lost_map(copy, b"\x0d")
     with Block(pool.origins[0], constant("SB_SECTOR") + 8, "hybrid_lost_map", 8192) as lost:
         lost.spoil()
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 
 import pytest
+from check.corrupt import Block, Member
 from check.pools import HEAD, MIB, Pool
 
 UNREADABLE = "cache device: Input/output error"
@@ -104,6 +105,28 @@ def test_what_is_no_member(tmp_path, lost):
     path.write_bytes(bytes(8 * MIB))
     r = lost(path)
     assert r.returncode == 4 and "it is no member of a pool" in r.stderr
+
+
+@pytest.mark.parametrize("copies", [(0, 1), (0,), (1,)])
+def test_what_an_origin_says_that_it_lost(pool, lost, copies):
+    origin = Member(pool.origins[0])
+    for copy in range(2):
+        origin.lost_map(copy, b"\x1d")	# chunks of 4 KiB: 0, 2 to 4
+    for copy in {0, 1} - set(copies):
+        with Block(origin.path, origin.superblock(copy).sector + 8, "hybrid_lost_map", 8192) as map:
+            map.spoil()
+    why = "its cache died"
+    r = lost(origin.path, "--json")
+    assert r.returncode == 7
+    assert ranges(r) == [("vol0", 0, 4096, why), ("vol0", 8192, 3 * 4096, why)]
+    # Neither copy is good: unknown
+    for copy in copies:
+        with Block(origin.path, origin.superblock(copy).sector + 8, "hybrid_lost_map", 8192) as map:
+            map.spoil()
+    r = lost(origin.path, "--json")
+    assert r.returncode == 4
+    assert ranges(r) == [("vol0", None, None,
+                          "unknown: the map of what was lost cannot be read")]
 
 
 # --- --files --------------------------------------------------------------------
