@@ -64,6 +64,8 @@ struct hybrid_job {
 	u64 mask;			/* granules of the window (of the block) it moves */
 	u64 readable;			/* fill: granules that the buffer will hold */
 	u64 touched;			/* writeback: written meanwhile */
+	u64 part;			/* writeback: of mask, under way now */
+	u64 left, failed;		/* ... not tried yet, and could not be moved */
 	u32 copies;			/* COPY_OUT under way, under the set's lock */
 	struct hybrid_volume *volume;
 	struct hybrid_io *io;		/* staged */
@@ -221,7 +223,7 @@ struct hybrid_engine {
 	struct hybrid_op writeback_op;
 	bool writeback_queued;
 	bool writeback_urgent;		/* a set has nothing clean to evict */
-	bool writeback_paused;		/* until the next interval, after an error */
+	u8 writeback_paused;		/* for so many ticks, after an error */
 	bool draining;
 	u64 *candidate;
 	u32 nr_candidates, candidate_pos;

@@ -10,11 +10,16 @@
  *   1. its dirty blocks without a write in flight become BUSY; writes may go
  *      on (unless the job is exclusive), but what they touch stays dirty (J2);
  *   2. the dirty granules are read from the cache, then written to the origin
- *      in runs;
- *   3. granules that were not touched become clean in RAM.  The journal hears
- *      of it after an origin flush, with the next lazy commit.
+ *      in runs.  If that fails, one granule after the other: what is bad of a
+ *      device keeps nothing else from being written back;
+ *   3. granules that were moved and not touched become clean in RAM.  The
+ *      journal hears of it after an origin flush, with the next lazy commit.
  */
 #include "engine-internal.h"
+
+/* After an error, and where nothing of a window could be moved. */
+#define PAUSE_TICKS		1
+#define LONG_PAUSE_TICKS	10
 
 /* ---- one window ---------------------------------------------------------- */
 
@@ -82,14 +87,31 @@ static bool window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct
 	return unrecorded;
 }
 
+/* Read the job's part from the cache. */
+static void part_read(struct hybrid_engine *e, struct hybrid_job *job,
+		      struct hybrid_actions *acts)
+{
+	u32 shift = e->g->granule_shift, k, at, n;
+
+	job_transfer(job, false, window_read);
+	for (k = 0; k < window_blocks(e); k++) {
+		u32 base = k * e->g->granules;
+		u64 mask = job_mask(e, job->part, k);
+
+		for (at = 0; (n = next_run(mask, &at)); at += n)
+			job_segment(job, false, cache_sector(e, job->set, job->block[k], at),
+				    (base + at) << shift, window_sectors(e, job, base + at, n));
+	}
+	act(acts, &job->op);
+}
+
 /* Begin to write back the window of @key; false: nothing there can go now. */
 bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts)
 {
-	u32 set = hybrid_map_set_of(&e->map, key), k, at, n;
+	u32 set = hybrid_map_set_of(&e->map, key);
 	struct hybrid_volume *v = key_volume(e, key);
 	struct hybrid_set *s = &e->map.set[set];
 	struct hybrid_job *job;
-	u32 shift = e->g->granule_shift;
 	unsigned long flags;
 	bool unrecorded;
 
@@ -115,21 +137,15 @@ bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *a
 	spin_lock_irqsave(&e->lock, flags);
 	e->nr_active_writebacks++;
 	spin_unlock_irqrestore(&e->lock, flags);
-	job_transfer(job, false, window_read);
-	for (k = 0; k < window_blocks(e); k++) {
-		u32 base = k * e->g->granules;
-		u64 mask = job_mask(e, job->mask, k);
-
-		for (at = 0; (n = next_run(mask, &at)); at += n)
-			job_segment(job, false, cache_sector(e, set, job->block[k], at),
-				    (base + at) << shift, window_sectors(e, job, base + at, n));
-	}
-	act(acts, &job->op);
+	job->part = job->mask;
+	job->left = job->mask;
+	job->failed = 0;
+	part_read(e, job, acts);
 	return true;
 }
 
-/* Give the blocks back; the granules of @clean are clean now. */
-static void window_end(struct hybrid_engine *e, struct hybrid_job *job, bool ok,
+/* Give the blocks back; what was moved, and not touched, is clean now. */
+static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 		       struct hybrid_actions *acts)
 {
 	struct hybrid_set *s = &e->map.set[job->set];
@@ -141,12 +157,13 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job, bool ok,
 	list_del_init(&job->link);
 	for (k = 0; k < window_blocks(e); k++) {
 		s16 i = job->block[k];
-		u64 clean = job_mask(e, job->mask & ~job->touched, k);
+		u64 moved = job_mask(e, job->mask & ~job->failed, k);
+		u64 clean = job_mask(e, job->mask & ~job->failed & ~job->touched, k);
 
 		if (i < 0)
 			continue;
 		hybrid_set_flags(s, i, 0, BLOCK_BUSY);
-		if (!ok)
+		if (!moved)
 			continue;
 		s->stamp[i] = (u32)READ_ONCE(v->last_write);
 		put_dirty(e, s, i, block_mask(e, s, MASK_DIRTY, i) & ~clean);
@@ -157,12 +174,39 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job, bool ok,
 	spin_unlock_irqrestore(&s->lock, flags);
 	spin_lock_irqsave(&e->lock, flags);
 	e->nr_active_writebacks--;
-	if (!ok)
-		e->writeback_paused = true;
+	if (job->failed)
+		e->writeback_paused = job->failed == job->mask ? LONG_PAUSE_TICKS : PAUSE_TICKS;
 	spin_unlock_irqrestore(&e->lock, flags);
 	wake_set(e, job->set, WAIT_BUSY, acts);
 	job_put(e, job, acts);
 	writeback_kick(e, acts);
+}
+
+/* Nobody who waits for the job waits for more than one more operation. */
+static bool may_try_again(struct hybrid_engine *e, const struct hybrid_volume *v)
+{
+	return !READ_ONCE(v->suspended) && !READ_ONCE(e->stopping) && !READ_ONCE(e->failed);
+}
+
+/* The job's part was moved, or was not: what comes next? */
+static void part_done(struct hybrid_engine *e, struct hybrid_job *job, bool ok,
+		      struct hybrid_actions *acts)
+{
+	bool single = !(job->part & (job->part - 1));
+
+	if (ok || single)
+		job->left &= ~job->part;
+	if (!ok && single)
+		job->failed |= job->part;
+	if (job->left && !may_try_again(e, job->volume)) {
+		job->failed |= job->left;
+		job->left = 0;
+	}
+	job->part = job->left & -job->left;
+	if (job->part)
+		part_read(e, job, acts);
+	else
+		window_end(e, job, acts);
 }
 
 static void window_read(struct hybrid_engine *e, struct hybrid_op *op,
@@ -174,11 +218,11 @@ static void window_read(struct hybrid_engine *e, struct hybrid_op *op,
 	if (op->error_cache) {
 		atomic64_inc(&e->st_errors);
 		count(job->volume, HYBRID_CACHE_ERRORS);
-		window_end(e, job, false, acts);
+		part_done(e, job, false, acts);
 		return;
 	}
 	job_transfer(job, true, window_written);
-	for (at = 0; (n = next_run(job->mask, &at)); at += n)
+	for (at = 0; (n = next_run(job->part, &at)); at += n)
 		job_segment(job, true, origin_sector(e, job->volume, job->key, at), at << shift,
 			    window_sectors(e, job, at, n));
 	act(acts, &job->op);
@@ -192,7 +236,7 @@ static void window_written(struct hybrid_engine *e, struct hybrid_op *op,
 	if (op->error_origin)
 		count(job->volume, HYBRID_ORIGIN_ERRORS);
 	origin_written(e, job->volume, false);
-	window_end(e, job, !op->error_origin, acts);
+	part_done(e, job, !op->error_origin, acts);
 }
 
 /* ---- what to write back -------------------------------------------------- */
@@ -369,7 +413,8 @@ void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts
 	spin_lock_irqsave(&e->lock, flags);
 	per_second = (u64)e->config.writeback_rate * 2;
 	e->writeback_credit = min(e->writeback_credit + div_u64(per_second * ms, 1000), per_second);
-	e->writeback_paused = false;
+	if (e->writeback_paused)
+		e->writeback_paused--;
 	spin_unlock_irqrestore(&e->lock, flags);
 	writeback_kick(e, acts);
 	/* Whoever still finds nothing clean to evict says so again. */

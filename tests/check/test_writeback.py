@@ -211,6 +211,25 @@ def unwritten(r):
             for u in json.loads(r.out.splitlines()[-1])["unwritten"]]
 
 
+def test_what_cannot_be_read_is_listed_and_the_rest_is_written(pool, writeback, tool):
+    bad = cache_sector(pool, 0, 1100)
+    r = writeback(pool, "--json", bad=f"read {pool.cache} {bad} {bad + 1}")
+    assert r.returncode == 6 and "stays dirty" in r.err
+    lost = (1096 * 512, 4096)
+    assert unwritten(r) == [("vol0", *lost, "cache device: Input/output error")]
+    want = pool.want[0][:]
+    want[lost[0]:lost[0] + lost[1]] = bytes(lost[1])
+    assert pool.on_origin(0) == want and pool.on_origin(1) == pool.want[1]
+    # In words, and again as the disk is still bad.
+    r = writeback(pool, bad=f"read {pool.cache} {bad} {bad + 1}")
+    assert r.returncode == 6
+    assert r.out.splitlines()[1].split(None, 3) == ["vol0", str(lost[0]), "4096",
+                                                    "cache device: Input/output error"]
+    # The disk is good again.
+    assert writeback(pool).returncode == 0
+    check_drained(tool, pool)
+
+
 def test_what_cannot_be_written_is_listed(pool, writeback, tool):
     bad = f"write {pool.origins[1]} {HEAD + 4000} {HEAD + 4016}"
     r = writeback(pool, "--json", bad=bad)
