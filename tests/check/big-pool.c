@@ -48,7 +48,7 @@ static void map_block(u32 set, u32 i, u64 oblock)
 	leaf->instance[k] = cpu_to_le32(1);
 	leaf->oblock[k] = cpu_to_le64(oblock);
 	leaf->valid[k] = cpu_to_le64(valid);
-	leaf->dirty[k] = cpu_to_le64(oblock % 4 ? 0 : valid & oblock >> 2);
+	leaf->dirty[k] = cpu_to_le64(oblock % 4 ? 0 : valid & (oblock >> 2));
 }
 
 /* Until no set has been given anything for a while: nearly all are full then. */
@@ -75,7 +75,8 @@ static void fill_map(void)
 
 static void seal_tree(void)
 {
-	u16 *leaf = calloc(g->nr_leaves, sizeof(*leaf)), *index = calloc(g->nr_index, sizeof(*index));
+	u16 *index = calloc(g->nr_index, sizeof(*index));
+	u16 *leaf = calloc(g->nr_leaves, sizeof(*leaf));
 	struct hybrid_volume_info info[HYBRID_VOLUMES_PER_LEAF] = { {
 		.state = HYBRID_VOLUME_ACTIVE, .instance = 1, .mode = HYBRID_MODE_WRITEBACK,
 		.uuid = { 3 }, .member_uuid = { 4 }, .name = "volume", .nonce = 5,

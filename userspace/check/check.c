@@ -55,8 +55,9 @@ static bool nonce_known(const struct hybrid_superblocks *s, const struct hybrid_
 	int i;
 
 	for (i = 0; i < 2; i++)
-		if (s->good >> i & 1 && (s->copy[i].nonce == info->nonce ||
-		    (info->nonce_old && s->copy[i].nonce == info->nonce_old)))
+		if (s->good >> i & 1 &&
+		    (s->copy[i].nonce == info->nonce ||
+		     (info->nonce_old && s->copy[i].nonce == info->nonce_old)))
 			return true;
 	return false;
 }
@@ -114,13 +115,13 @@ static void judge_origin(struct check *c, const struct hybrid_superblocks *s)
 	if (sb->role == HYBRID_ROLE_DETACHED)
 		judge_detached(c, sb, info);
 	else if (!ours)
-		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_POOL, NULL, "%s: it belongs to another pool",
-			     sb->name);
+		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_POOL, NULL,
+			     "%s: it belongs to another pool", sb->name);
 	else if (!c->tree || (!info && !table_whole(&c->md)))
 		return;
 	else if (!info)
-		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_VOLUME, NULL, "%s: not in the volume table",
-			     sb->name);
+		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_VOLUME, NULL,
+			     "%s: not in the volume table", sb->name);
 	else if (info->state == HYBRID_VOLUME_TOMBSTONE)
 		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_TOMBSTONE, NULL, "%s: not yet marked",
 			     info->name);
@@ -306,6 +307,11 @@ static void print_text(const struct check *c)
 	       c->cl->given[OPT_FAST] ? " (looked at superblocks and roots only)" : "");
 }
 
+static void add_string(struct json_object *o, const char *key, const char *text)
+{
+	json_object_object_add(o, key, json_object_new_string(text));
+}
+
 static void add_u64(struct json_object *o, const char *key, u64 value)
 {
 	json_object_object_add(o, key, json_object_new_uint64(value));
@@ -318,9 +324,8 @@ static struct json_object *pool_json(const struct check *c)
 	struct hybrid_volume_usage sum;
 	char uuid[HYBRID_UUID_TEXT];
 
-	json_object_object_add(o, "name", json_object_new_string(c->md.sb.name));
-	json_object_object_add(o, "uuid", json_object_new_string(
-		hybrid_uuid_text(uuid, c->md.sb.pool_uuid)));
+	add_string(o, "name", c->md.sb.name);
+	add_string(o, "uuid", hybrid_uuid_text(uuid, c->md.sb.pool_uuid));
 	add_u64(o, "block_size", g->block_sectors * 512ULL);
 	add_u64(o, "blocks", g->nr_blocks);
 	if (!c->tree)
@@ -346,13 +351,11 @@ static struct json_object *volumes_json(const struct check *c)
 			continue;
 		o = json_object_new_object();
 		add_u64(o, "id", id);
-		json_object_object_add(o, "name", json_object_new_string(v->name));
-		json_object_object_add(o, "uuid", json_object_new_string(
-			hybrid_uuid_text(uuid, v->uuid)));
-		json_object_object_add(o, "mode", json_object_new_string(
-			hybrid_mode_name(v->mode)));
-		json_object_object_add(o, "detached", json_object_new_boolean(
-			v->state == HYBRID_VOLUME_TOMBSTONE));
+		add_string(o, "name", v->name);
+		add_string(o, "uuid", hybrid_uuid_text(uuid, v->uuid));
+		add_string(o, "mode", hybrid_mode_name(v->mode));
+		json_object_object_add(o, "detached",
+				       json_object_new_boolean(v->state == HYBRID_VOLUME_TOMBSTONE));
 		add_u64(o, "blocks", c->md.usage[id].blocks);
 		add_u64(o, "dirty", c->md.usage[id].dirty_blocks);
 		json_object_array_add(list, o);

@@ -74,13 +74,14 @@ int command_metadata_size(const struct command_line *cl)
 		{ "data", "data", (u64)g.nr_blocks * g.block_sectors * 512 },
 		{ "block_size", "one block", g.block_sectors * 512ULL },
 		{ "granule_size", "one granule", g.granule_sectors * 512ULL },
-		{ "memory", "memory in the kernel", hybrid_engine_ram(&g, hybrid_policy_get("lru")) },
+		{ "memory", "memory in the kernel",
+		  hybrid_engine_ram(&g, hybrid_policy_get("lru")) },
 	};
 	struct json_object *o = json_object_new_object();
 	char size[32];
 	size_t i;
 
-	for (i = 0; i < sizeof(line) / sizeof(line[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(line); i++) {
 		json_object_object_add(o, line[i].key, json_object_new_uint64(line[i].bytes));
 		if (!cl->given[OPT_JSON])
 			printf("%-26s %10s\n", line[i].text,
