@@ -127,6 +127,9 @@ struct hybrid_volume {
 	u8 sb_oldest;			/* the copy to be written first */
 	bool sb_apart;			/* it may have another nonce than the superblock */
 	bool sb_busy;
+	bool lost_known;		/* the superblock says what is lost with the cache */
+	bool lost_saved;		/* ... and where */
+	struct list_head lost_link;	/* of lost_waiters */
 	struct list_head sb_waiters;
 	struct hybrid_op sb_op;
 	struct hybrid_segment sb_segment;
@@ -231,6 +234,11 @@ struct hybrid_engine {
 	u64 writeback_credit;		/* sectors, with a rate limit */
 	u32 nr_active_writebacks;
 	bool foreground;		/* I/Os in this interval; READ_ONCE without the lock */
+
+	/* What is lost with the cache: room for one volume's map at a time */
+	struct hybrid_lost_map *lost_map;
+	struct hybrid_volume *lost_volume;	/* whose it is */
+	struct list_head lost_waiters;	/* volumes */
 
 	atomic_t nr_dirty, nr_jdirty;
 	u32 nr_ranges;			/* discards in flight, all volumes */
@@ -430,6 +438,19 @@ void volume_free(struct hybrid_volume *v);
 void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wanted,
 	     struct hybrid_io *io, struct hybrid_actions *acts);
 void volume_purge(struct hybrid_engine *e, struct hybrid_volume *v, bool free);
+/* Under the engine's lock: write both copies for what is wanted now. */
+void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
+
+/* engine-lost.c */
+int lost_create(struct hybrid_engine *e);
+void lost_destroy(struct hybrid_engine *e);
+/*
+ * The pool failed: save what is lost of @v, then call sb_update().  Under the
+ * engine's lock; the volume's superblock is busy.
+ */
+void lost_save(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
+/* Blocking.  The same while the volume is closed; the caller writes the superblock. */
+int lost_save_blocking(struct hybrid_engine *e, struct hybrid_volume *v);
 
 /* engine-range.c: does a discard in flight touch these sectors? */
 bool range_blocks(struct hybrid_volume *v, u64 sector, u32 count);

@@ -8,8 +8,9 @@
  *     cache forgets old;
  *   - the dirty flag, before the first dirty write (J10); it is taken off when
  *     a clean volume is closed;
- *   - a fresh nonce that the cache does not know, before the origin is written
- *     without its cache.
+ *   - a fresh nonce that the cache does not know, and what is lost with the
+ *     cache, before the origin is written without it; the latter also when a
+ *     volume of a failed pool is closed.
  */
 #include "engine-internal.h"
 
@@ -37,6 +38,7 @@ struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 	INIT_LIST_HEAD(&v->flush_now);
 	INIT_LIST_HEAD(&v->flush_next);
 	INIT_LIST_HEAD(&v->sb_waiters);
+	INIT_LIST_HEAD(&v->lost_link);
 	INIT_LIST_HEAD(&v->ranges);
 	INIT_LIST_HEAD(&v->range_waiters);
 	INIT_LIST_HEAD(&v->range_queue);
@@ -75,13 +77,16 @@ static void sb_write_copy(struct hybrid_volume *v, struct hybrid_op *op)
 	op->nr_segments = 1;
 }
 
-/* Under the engine's lock: write both copies for what is wanted now. */
-static void sb_update(struct hybrid_engine *e, struct hybrid_volume *v,
-		      struct hybrid_actions *acts)
+void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
 {
 	v->sb_busy = true;
-	v->sb_copy = v->sb_oldest;
 	v->sb_writing = v->sb_wanted;
+	/* Only what the dirty flag was set for can be lost. */
+	if (v->sb_writing == SB_ALONE && (v->sb.flags & HYBRID_SB_DIRTY) && !v->lost_known) {
+		lost_save(e, v, acts);
+		return;
+	}
+	v->sb_copy = v->sb_oldest;
 	v->sb.sequence++;
 	if (v->sb_writing == SB_ALONE)
 		v->sb.nonce = e->ops->random(e);
@@ -313,6 +318,10 @@ static int check_nonce(struct hybrid_engine *e, struct hybrid_volume *v, const c
 		*why = "was written without its cache, which holds newer data of it";
 		return -EMEDIUMTYPE;
 	}
+	if (v->sb.flags & HYBRID_SB_DIRTY) {
+		*why = "may have newer data in a cache that is lost: this one is older";
+		return -EMEDIUMTYPE;
+	}
 	*why = no_cold_start;
 	return new_instance(e, v);
 }
@@ -335,6 +344,9 @@ static int exchange_nonce(struct hybrid_engine *e, struct hybrid_volume *v)
 	if (r)
 		return r;
 	v->sb.nonce = new;
+	v->sb.lost = 0;
+	if (atomic_read(&v->nr_jdirty))
+		v->sb.flags |= HYBRID_SB_DIRTY;
 	v->sb.instance = v->info.instance;
 	v->sb.volume_id = v->id;
 	r = sb_write_both(v);
@@ -496,6 +508,8 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	WRITE_ONCE(v->open, true);
 	WRITE_ONCE(v->suspended, false);
 	v->flush_error = 0;
+	v->lost_known = false;
+	v->lost_saved = false;
 	/* A mode that keeps nothing dirty gets rid of what there is (S14). */
 	v->draining = v->mode != HYBRID_MODE_WRITEBACK;
 	e->nr_open++;
@@ -537,6 +551,15 @@ static int clear_dirty_flag(struct hybrid_volume *v)
 	return sb_write_both(v);
 }
 
+/* The pool failed, and the volume was not written since: its nonce stays. */
+static void close_failed(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	if (!v->has_sb || v->sb_state == SB_ALONE || !(v->sb.flags & HYBRID_SB_DIRTY))
+		return;
+	if (v->lost_known || !lost_save_blocking(e, v))
+		sb_write_both(v);
+}
+
 int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	unsigned long flags;
@@ -546,6 +569,8 @@ int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v)
 		r = settle_volume(e, v);
 	if (!r)
 		r = clear_dirty_flag(v);
+	else if (READ_ONCE(e->failed))
+		close_failed(e, v);
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(v->open, false);
 	v->cache_written = false;
@@ -776,6 +801,7 @@ void hybrid_volume_status(struct hybrid_engine *e, struct hybrid_volume *v,
 	st->cutoff = READ_ONCE(v->cutoff);
 	st->dirty = max(atomic_read(&v->nr_dirty), atomic_read(&v->nr_jdirty));
 	st->cached = atomic_read(&v->nr_cached);
+	st->lost = st->degraded ? st->dirty : 0;
 	for_each_possible_cpu(cpu)
 		for (c = 0; c < HYBRID_NR_COUNTERS; c++)
 			st->counter[c] += READ_ONCE(per_cpu_ptr(v->counters, cpu)->c[c]);

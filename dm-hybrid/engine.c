@@ -15,6 +15,7 @@ static void init_lists(struct hybrid_engine *e)
 	INIT_LIST_HEAD(&e->free_fills);
 	INIT_LIST_HEAD(&e->free_writebacks);
 	INIT_LIST_HEAD(&e->job_waiters);
+	INIT_LIST_HEAD(&e->lost_waiters);
 	INIT_LIST_HEAD(&e->meta_op.link);
 	INIT_LIST_HEAD(&e->writeback_op.link);
 	spin_lock_init(&e->lock);
@@ -45,6 +46,8 @@ static int create_parts(struct hybrid_engine *e)
 		r = checkpoint_create(e);
 	if (!r)
 		r = jobs_create(e);
+	if (!r)
+		r = lost_create(e);
 	if (r)
 		return r;
 	e->must_sets = alloc_bits(sets);
@@ -100,6 +103,7 @@ void hybrid_engine_destroy(struct hybrid_engine *e)
 
 	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
 		volume_free(e->volume[id]);
+	lost_destroy(e);
 	jobs_destroy(e);
 	checkpoint_destroy(e);
 	hybrid_journal_destroy(&e->journal);

@@ -363,8 +363,9 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 /*
  * Close after the last user I/O ended, and after hybrid_volume_suspend() returned
  * true.  Flushes the origin, records what that settles, and takes the dirty flag
- * off a clean origin.  The volume is closed in any case; an error says that less
- * than that could be done (dirty data is safe all the same).
+ * off a clean origin; if the pool failed, saves what is lost.  The volume is closed
+ * in any case; an error says that less than that could be done (dirty data is
+ * safe all the same).
  */
 int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v);
 
@@ -381,6 +382,14 @@ void *hybrid_volume_context(struct hybrid_volume *v);
 /* First sector of the volume's data on its origin, and its size. */
 u64 hybrid_volume_data_sector(struct hybrid_volume *v);
 u64 hybrid_volume_sectors(struct hybrid_volume *v);
+
+/*
+ * The next run of granules that are lost, or may be, because the pool failed:
+ * from *cursor on, which is 0 at first and then where to go on.  False: no more.
+ * Sectors are the volume's; the order is the cache's.  Process context.
+ */
+bool hybrid_volume_lost(struct hybrid_engine *e, struct hybrid_volume *v, u64 *cursor,
+			u64 *sector, u32 *count);
 
 /* Volume @id's entry in the table; -ENOENT. */
 int hybrid_volume_info(struct hybrid_engine *e, u32 id, struct hybrid_volume_info *info);
@@ -409,6 +418,7 @@ struct hybrid_volume_status {
 	u32 mode;
 	u64 cutoff;
 	u32 dirty, cached;
+	u32 lost;		/* blocks with granules that are lost: the pool failed */
 	u64 counter[HYBRID_NR_COUNTERS];
 };
 

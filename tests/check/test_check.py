@@ -410,6 +410,13 @@ _origin("origin_flagged", "flags", constant("SB_DIRTY"), "origin-flagged", which
 _origin("origin_older", "origin.instance", 77, "origin-older", which=1)
 
 
+@image("cache-older", "origin-flagged", members="cache origin1")
+def _cache_older(pool: Pool):
+    origin = Member(pool.origins[1])
+    origin.set("origin.nonce", 4711)
+    origin.set("flags", constant("SB_DIRTY"))
+
+
 @image("volume-tombstone", "origin-tombstone", members="cache origin1")
 def _origin_tombstone(pool: Pool):
     _volume_tombstone(pool)

@@ -50,29 +50,106 @@ static void cut_by_chance(struct world *w, struct rng *rng)
 
 /* ---- What must hold ----------------------------------------------------------- */
 
-/* P4: without the cache, a volume that never was writeback is whole. */
+/* What an origin says of itself: the newer good copy of its superblock. */
+static bool read_origin_sb(struct volume *vol, struct hybrid_sb *best)
+{
+	struct hybrid_superblock *block = arena_alloc(&sim_arena, sizeof(*block));
+	struct device *d = vol->origin;
+	struct hybrid_sb sb;
+	bool found = false;
+	u32 copy;
+
+	for (copy = 0; copy < 2; copy++) {
+		u64 sector = hybrid_sb_sector(d->sectors, copy);
+
+		device_get_bytes(d, sector, block, sizeof(*block), true);
+		if (hybrid_sb_decode(block, sector, d->sectors, &sb, NULL) ||
+		    (found && sb.sequence < best->sequence))
+			continue;
+		*best = sb;
+		found = true;
+	}
+	return found;
+}
+
+/* The lost map that the superblock names, as it is durable; NULL: none is good. */
+static struct hybrid_lost_map *read_lost_map(struct volume *vol, const struct hybrid_sb *sb)
+{
+	struct hybrid_lost_map *map;
+	u32 copy;
+	int blocks;
+
+	for (copy = 0; copy < 2; copy++) {
+		u64 sector = hybrid_lost_sector(sb->member_sectors, copy);
+
+		map = arena_alloc(&sim_arena, HYBRID_META_BLOCK_SIZE);
+		device_get_bytes(vol->origin, sector, map, HYBRID_META_BLOCK_SIZE, true);
+		blocks = hybrid_lost_peek(map, sb, copy, NULL);
+		if (blocks < 0)
+			continue;
+		map = arena_alloc(&sim_arena, blocks * HYBRID_META_BLOCK_SIZE);
+		device_get_bytes(vol->origin, sector, map, blocks * HYBRID_META_BLOCK_SIZE, true);
+		if (!hybrid_lost_check(map, blocks, NULL))
+			return map;
+	}
+	return NULL;
+}
+
+static bool lost(const struct hybrid_lost_map *map, u64 sector)
+{
+	u64 at = sector;
+
+	return map && hybrid_lost_next(map, &at) && at == sector;
+}
+
+/* The origin alone has everything but what @map says. */
+static void check_origin_alone(struct world *w, struct volume *vol, const char *rule,
+			       const struct hybrid_lost_map *map)
+{
+	struct oracle *o = vol->oracle;
+	u32 j;
+
+	for (j = 0; j < o->nr_active; j++) {
+		u64 s = o->active[j];
+		val_t v = device_durable(vol->origin, vol->origin->data_from + s);
+		const char *why = oracle_crash_read(o, s, v, false);
+
+		if (!why || lost(map, s))
+			continue;
+		violation(w, rule, "the origin alone of volume %u (%s) holds %s at %llu: %s",
+			  vol->id, vol->ever_writeback ? "nothing lost there" : "never writeback",
+			  val_name(v), (unsigned long long)s, why);
+		oracle_explain(o, s);
+		return;
+	}
+}
+
+/*
+ * P4: without the cache, a volume that never was writeback is whole.  P5: so is
+ * one whose origin says that nothing is lost, and others but for what it lists.
+ */
 static void check_clean_origins(struct world *w)
 {
-	u32 i, j;
+	u32 i;
 
 	for (i = 0; i < w->nr_vol && !w->stop; i++) {
 		struct volume *vol = w->vol[i];
-		struct oracle *o = vol->oracle;
+		const struct hybrid_lost_map *map = NULL;
+		struct hybrid_sb sb;
 
-		if (vol->ever_writeback)
+		if (!vol->ever_writeback) {
+			check_origin_alone(w, vol, "P4", NULL);
 			continue;
-		for (j = 0; j < o->nr_active; j++) {
-			u64 s = o->active[j];
-			val_t v = device_durable(vol->origin, vol->origin->data_from + s);
-			const char *why = oracle_crash_read(o, s, v, false);
-
-			if (!why)
-				continue;
-			violation(w, "P4", "the origin alone of volume %u (never writeback) holds %s at %llu: %s",
-				  vol->id, val_name(v), (unsigned long long)s, why);
-			oracle_explain(o, s);
-			break;
 		}
+		if (vol->info.flags & HYBRID_VOLUME_INPLACE || !read_origin_sb(vol, &sb))
+			continue;
+		if (sb.lost)
+			map = read_lost_map(vol, &sb);
+		if (map || !(sb.flags & HYBRID_SB_DIRTY))
+			check_origin_alone(w, vol, "P5", map);
+		else if (sb.lost)
+			violation(w, "P5", "volume %u: the superblock names a lost map that is not there",
+				  vol->id);
 	}
 }
 

@@ -51,6 +51,7 @@ struct linter {
 	bool origin_dirty[SIM_MAX_VOLUMES];
 	u64 origin_nonce[SIM_MAX_VOLUMES];
 	u64 copy_nonce[SIM_MAX_VOLUMES][2];	/* 0: no good copy */
+	bool origin_lost[SIM_MAX_VOLUMES];	/* some copy names a lost map */
 	u8 *block;			/* one metadata block or entry */
 };
 
@@ -148,6 +149,7 @@ static void read_origin(struct linter *l, struct volume *vol)
 		l->origin_dirty[vol->nr] = true;	/* nothing there says so */
 		return;
 	}
+	l->origin_lost[vol->nr] = false;
 	for (copy = 0; copy < 2; copy++) {
 		u64 sector = hybrid_sb_sector(vol->origin->sectors, copy);
 
@@ -156,6 +158,7 @@ static void read_origin(struct linter *l, struct volume *vol)
 		if (hybrid_sb_decode((void *)l->block, sector, vol->origin->sectors, &sb, &why))
 			continue;
 		l->copy_nonce[vol->nr][copy] = sb.nonce;
+		l->origin_lost[vol->nr] |= sb.lost;
 		if (sb.sequence >= best.sequence)
 			best = sb;
 	}
@@ -802,6 +805,50 @@ static bool any_dirty(struct linter *l, struct volume *vol, const struct owner *
 	return false;
 }
 
+/* No superblock that could be found may name what is written over. */
+static void lost_map_submitted(struct linter *l, struct action *a, struct device *d, u64 sector,
+			       const void *bytes, u32 count)
+{
+	struct volume *vol = volume_of_device(l, d);
+	const struct hybrid_lost_map *map = bytes;
+
+	if (le32_to_cpu(map->header.magic) != HYBRID_LOST_MAGIC ||
+	    le32_to_cpu(map->header.blocks) * HYBRID_META_BLOCK_SECTORS != count ||
+	    hybrid_lost_check(map, count / HYBRID_META_BLOCK_SECTORS, NULL))
+		broken(l, "format", "lost map at %llu", (unsigned long long)sector);
+	read_origin(l, vol);
+	if (!l->failed)
+		broken(l, "P5", "a lost map is written, and the pool has not failed");
+	if (l->origin_lost[vol->nr])
+		broken(l, "P5", "the lost map in use is written over");
+}
+
+/* What a superblock names must be there once it is. */
+static void check_lost_named(struct linter *l, struct action *a, struct device *d,
+			     const struct hybrid_sb *sb)
+{
+	u32 size = hybrid_lost_blocks(sb->data_sectors, l->g->block_shift) * BLOCK_BYTES, copy;
+	struct hybrid_lost_map *map[2];
+	u32 good = 0;
+
+	if (2 * size > HYBRID_JOURNAL_ENTRY_BLOCKS * BLOCK_BYTES)
+		return;
+	for (copy = 0; copy < 2; copy++) {
+		map[copy] = (void *)l->block + copy * size;
+		device_get_bytes(d, hybrid_lost_sector(sb->member_sectors, copy), map[copy], size,
+				 true);
+		if (hybrid_lost_peek(map[copy], sb, copy, NULL) > 0 &&
+		    !hybrid_lost_check(map[copy], size / BLOCK_BYTES, NULL))
+			good++;
+	}
+	if (!good)
+		broken(l, "P5", "the superblock of dev%u names a lost map that is not written", d->nr);
+	if (good == 2 && memcmp(map[0]->bitmap, map[1]->bitmap, size - sizeof(*map[0])))
+		broken(l, "P5", "the lost maps of dev%u differ", d->nr);
+	if (!(sb->flags & HYBRID_SB_DIRTY))
+		broken(l, "P5", "dev%u is clean, but names a lost map", d->nr);
+}
+
 static void origin_sb_submitted(struct linter *l, struct action *a, struct device *d, u64 sector,
 				const void *bytes, u32 count)
 {
@@ -810,22 +857,29 @@ static void origin_sb_submitted(struct linter *l, struct action *a, struct devic
 	struct hybrid_sb sb;
 	const char *why = "";
 
+	if (sector == hybrid_lost_sector(d->sectors, 0) ||
+	    sector == hybrid_lost_sector(d->sectors, 1)) {
+		lost_map_submitted(l, a, d, sector, bytes, count);
+		return;
+	}
 	if (count != HYBRID_META_BLOCK_SECTORS ||
 	    hybrid_sb_decode(bytes, sector, d->sectors, &sb, &why)) {
 		broken(l, "format", "origin superblock: %s", why);
 		return;
 	}
 	if (sim_trace)
-		fprintf(stderr, "         superblock of origin %u: sequence %llu nonce %llx flags %x instance %u\n",
+		fprintf(stderr, "         superblock of origin %u: sequence %llu nonce %llx flags %x instance %u lost %llx\n",
 			vol->nr, (unsigned long long)sb.sequence, (unsigned long long)sb.nonce,
-			sb.flags, sb.instance);
+			sb.flags, sb.instance, (unsigned long long)sb.lost);
+	if (sb.lost)
+		check_lost_named(l, a, d, &sb);
 	read_origin(l, vol);
 	if (sb.nonce != l->copy_nonce[vol->nr][0] && sb.nonce != l->copy_nonce[vol->nr][1] &&
 	    !nonce_known(t, sb.nonce) && !l->failed)
 		broken(l, "J9", "the origin gets nonce %llx, the cache durably has %llx",
 		       (unsigned long long)sb.nonce, (unsigned long long)t->nonce);
 	if (l->origin_dirty[vol->nr] && !(sb.flags & HYBRID_SB_DIRTY) &&
-	    (any_dirty(l, vol, l->durable) || any_dirty(l, vol, l->sent)))
+	    ((any_dirty(l, vol, l->durable) && !l->failed) || any_dirty(l, vol, l->sent)))
 		broken(l, "J10", "volume %u: dirty flag cleared, dirty records are durable",
 		       vol->id);
 }

@@ -325,8 +325,8 @@ static struct device *make_older(struct world *w)
 
 /*
  * An older origin concerns its own volume alone.  With an older cache device,
- * volumes that never were writeback are whole; others are refused, or read as
- * they were.
+ * volumes are whole or refused; but nothing tells it from the true one where the
+ * origin is in place.
  */
 void rot_explore_older(struct world *w)
 {
@@ -341,7 +341,9 @@ void rot_explore_older(struct world *w)
 		return;
 	trace(w, 18, d->nr, 0, "dev%u has older content", d->nr);
 	for (i = 0; i < w->nr_vol; i++)
-		w->vol[i]->unjudged = d->nr ? d->nr == i + 1 : w->vol[i]->ever_writeback;
+		w->vol[i]->unjudged = d->nr ? d->nr == i + 1 :
+				      w->vol[i]->ever_writeback &&
+				      (w->vol[i]->info.flags & HYBRID_VOLUME_INPLACE);
 	why = world_boot(w, &r);
 	if (why && !w->stop)
 		violation(w, "recovery", "load fails with %d: %s", r, why);

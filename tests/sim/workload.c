@@ -444,6 +444,12 @@ static bool settle_existence(struct world *w, struct volume *vol)
 				violation(w, "error", "forget of volume %u: %d", vol->id, r);
 		}
 		vol->unsure = false;
+		/* Deleted, and the tools had no time for a new superblock */
+		if (!vol->created) {
+			format_origin(w, vol);
+			if (w->lint)
+				linter_reformat(w->lint, vol);
+		}
 	}
 	return vol->created || create_volume(w, vol);
 }

@@ -988,6 +988,137 @@ static void cache_dies(void **state)
 	assert_true(status().counter[HYBRID_CACHE_ERRORS] > 0);
 }
 
+/* Nothing can be recorded any more: the pool fails. */
+static void kill_cache(void)
+{
+	fail_cache_writes = fail_cache_reads = true;
+	assert_int_equal(wait_checkpoint(e), -EIO);
+	assert_true(status().degraded);
+}
+
+/* Which of the volume's sectors are lost, by the list; the number of runs. */
+static u32 list_lost(u64 *sector, u32 *count)
+{
+	u64 cursor = 0;
+	u32 nr = 0;
+
+	while (hybrid_volume_lost(e, v, &cursor, &sector[nr], &count[nr]))
+		nr++;
+	return nr;
+}
+
+/* The map that the origin's superblock names; NULL: it names none. */
+static struct hybrid_lost_map *saved_map(u32 copy, struct hybrid_sb *sb)
+{
+	void *block = disk[1] + hybrid_sb_sector(ORIGIN_SECTORS, copy) * 512;
+	struct hybrid_lost_map *map = (void *)(disk[1] + hybrid_lost_sector(ORIGIN_SECTORS, copy) * 512);
+	const char *why;
+	int blocks;
+
+	assert_int_equal(hybrid_sb_decode(block, hybrid_sb_sector(ORIGIN_SECTORS, copy),
+					  ORIGIN_SECTORS, sb, &why), 0);
+	if (!sb->lost)
+		return NULL;
+	blocks = hybrid_lost_peek(map, sb, copy, &why);
+	assert_true(blocks > 0);
+	assert_int_equal(hybrid_lost_check(map, blocks, &why), 0);
+	return map;
+}
+
+/* Both copies name a map of the first block alone. */
+static void first_block_lost(void)
+{
+	struct hybrid_lost_map *map;
+	struct hybrid_sb sb;
+	u64 sector;
+	u32 copy;
+
+	for (copy = 0; copy < 2; copy++) {
+		map = saved_map(copy, &sb);
+		assert_non_null(map);
+		assert_true(sb.flags & HYBRID_SB_DIRTY);
+		sector = 0;
+		assert_int_equal(hybrid_lost_next(map, &sector), BLOCK);
+		assert_int_equal(sector, 0);
+		sector = BLOCK;
+		assert_int_equal(hybrid_lost_next(map, &sector), 0);
+	}
+}
+
+/* P5: what is lost is listed, and saved before the origin goes on alone. */
+static void lost_is_listed(void **state)
+{
+	struct hybrid_sb before, sb;
+	u64 sector[8];
+	u32 count[8], nr;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	assert_int_equal(list_lost(sector, count), 0);
+	assert_null(saved_map(0, &before));
+	kill_cache();
+	assert_int_equal(status().lost, 1);
+	nr = list_lost(sector, count);
+	assert_int_equal(nr, 1);
+	assert_int_equal(sector[0], 0);
+	assert_in_range(count[0], 1, BLOCK);
+	put(60 * BLOCK, BLOCK, 3);
+	first_block_lost();
+	saved_map(0, &sb);
+	assert_int_not_equal(sb.nonce, before.nonce);
+	/* Once in a life */
+	put(61 * BLOCK, BLOCK, 3);
+	saved_map(1, &before);
+	assert_int_equal(sb.lost, before.lost);
+}
+
+/* Not written since: the list is saved when the volume is closed, and dropped with the cache back. */
+static void lost_is_saved_on_close(void **state)
+{
+	struct hybrid_sb before, sb;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	saved_map(0, &before);
+	kill_cache();
+	assert_null(saved_map(0, &sb));
+	assert_int_equal(hybrid_volume_close(e, v), -EIO);
+	first_block_lost();
+	saved_map(0, &sb);
+	assert_true(sb.nonce == before.nonce);
+	fail_cache_writes = fail_cache_reads = false;
+	crash();
+	start();
+	open_volume();
+	assert_null(saved_map(0, &sb));
+	assert_null(saved_map(1, &sb));
+	assert_true(sb.flags & HYBRID_SB_DIRTY);
+	assert_int_equal(status().lost, 0);
+	assert_true(status().dirty > 0);
+}
+
+/* A volume with nothing dirty says that nothing is lost. */
+static void nothing_lost(void **state)
+{
+	struct hybrid_sb sb;
+	u64 sector[1];
+	u32 count[1];
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	while (status().dirty)
+		tick(1000);
+	saved_map(0, &sb);
+	assert_true(sb.flags & HYBRID_SB_DIRTY);
+	kill_cache();
+	put(60 * BLOCK, BLOCK, 3);
+	assert_null(saved_map(0, &sb));
+	assert_int_equal(sb.flags & HYBRID_SB_DIRTY, 0);
+	assert_int_equal(status().lost, 0);
+	assert_int_equal(list_lost(sector, count), 0);
+}
+
 static void origin_errors_pass_through(void **state)
 {
 	set_mode(HYBRID_MODE_WRITETHROUGH);
@@ -1089,6 +1220,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(drain_is_sorted, setup, teardown),
 		cmocka_unit_test_setup_teardown(sequential_bypass, setup, teardown),
 		cmocka_unit_test_setup_teardown(cache_dies, setup, teardown),
+		cmocka_unit_test_setup_teardown(lost_is_listed, setup, teardown),
+		cmocka_unit_test_setup_teardown(lost_is_saved_on_close, setup, teardown),
+		cmocka_unit_test_setup_teardown(nothing_lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(origin_errors_pass_through, setup, teardown),
 		cmocka_unit_test_setup_teardown(no_memory, setup_disks, teardown),
 	};

@@ -72,6 +72,7 @@ static void judge_nonce(struct check *c, const struct hybrid_superblocks *s,
 
 	if (!nonce_known(s, info))
 		hybrid_found(&c->f, dirty ? HYBRID_FOUND_ORIGIN_ALONE_DIRTY :
+			     sb->flags & HYBRID_SB_DIRTY ? HYBRID_FOUND_CACHE_OLDER :
 			     HYBRID_FOUND_ORIGIN_ALONE, NULL,
 			     "%s: the cache does not know its nonce; %llu blocks are dirty there",
 			     info->name, (unsigned long long)usage->dirty_blocks);

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What is lost with the cache (P5): granules that, when the pool failed, only the
+ * cache had.  They can be listed while their volume is active, and are saved to a
+ * formatted origin before its superblock says that it went on alone, or when the
+ * volume is closed:
+ *
+ *   1. Mark their chunks in a lost map: granules that are dirty, in RAM or on
+ *      record, and those of writes to the cache that are in flight.  No other
+ *      write begins once the pool has failed.
+ *   2. Write both copies of the map, durably.
+ *   3. Write the superblock that names it.
+ *
+ * No superblock of an open volume names a map, so that none in use is written
+ * over; and a map is made once in the life of a volume.  If neither copy can be
+ * written, the dirty flag alone says that something is lost.
+ */
+#include "engine-internal.h"
+
+int lost_create(struct hybrid_engine *e)
+{
+	/* Of the largest volume */
+	e->lost_map = vmalloc(hybrid_lost_blocks(HYBRID_LOST_CHUNKS, 0) * HYBRID_META_BLOCK_SIZE);
+	return e->lost_map ? 0 : -ENOMEM;
+}
+
+void lost_destroy(struct hybrid_engine *e)
+{
+	vfree(e->lost_map);
+}
+
+static u32 lost_shift(const struct hybrid_volume *v)
+{
+	return hybrid_lost_shift(v->info.data_sectors, v->e->g->block_sectors);
+}
+
+static u32 lost_blocks(const struct hybrid_volume *v)
+{
+	return hybrid_lost_blocks(v->info.data_sectors, lost_shift(v));
+}
+
+/* ---- collecting ---------------------------------------------------------- */
+
+static u64 lost_granules(const struct hybrid_engine *e, const struct hybrid_volume *v,
+			 const struct hybrid_set *s, u32 i)
+{
+	if (!(s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)) ||
+	    hybrid_key_volume(s->key[i]) != v->id)
+		return 0;
+	return block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i);
+}
+
+static void lost_mark(struct hybrid_engine *e, struct hybrid_lost_map *map, u32 shift, u64 key)
+{
+	u64 chunk = from_oblock(hybrid_key_block(key)) >> (shift - e->g->block_shift);
+
+	map->bitmap[chunk / 8] |= 1 << chunk % 8;
+}
+
+/*
+ * Mark what is lost in @map, and say so in the superblock to be written: if
+ * nothing is, its cache has nothing newer.  Not under a lock.
+ */
+static bool lost_collect(struct hybrid_engine *e, struct hybrid_volume *v,
+			 struct hybrid_lost_map *map)
+{
+	u32 shift = lost_shift(v), set, i;
+	struct hybrid_io *io;
+	unsigned long flags;
+	bool lost = false;
+
+	memset(map, 0, lost_blocks(v) * HYBRID_META_BLOCK_SIZE);
+	for (set = 0; set < e->map.nr_sets; set++) {
+		struct hybrid_set *s = &e->map.set[set];
+
+		spin_lock_irqsave(&s->lock, flags);
+		for (i = 0; i < e->map.set_size; i++) {
+			if (!lost_granules(e, v, s, i))
+				continue;
+			lost_mark(e, map, shift, s->key[i]);
+			lost = true;
+		}
+		list_for_each_entry(io, &s->inflight, link) {
+			if (io->volume != v || !(io->to_cache & ~io->to_origin))
+				continue;
+			lost_mark(e, map, shift, io->key);
+			lost = true;
+		}
+		spin_unlock_irqrestore(&s->lock, flags);
+		cond_resched();
+	}
+	v->lost_known = true;
+	if (lost)
+		v->sb.lost = e->ops->random(e);
+	else
+		v->sb.flags &= ~HYBRID_SB_DIRTY;
+	return lost;
+}
+
+/* ---- saving -------------------------------------------------------------- */
+
+static void lost_write(struct hybrid_volume *v, struct hybrid_lost_map *map, unsigned int copy,
+		       void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
+				    struct hybrid_actions *acts))
+{
+	struct hybrid_op *op = &v->sb_op;
+
+	hybrid_lost_seal(map, &v->sb, lost_shift(v), copy);
+	v->sb_copy = copy;
+	v->sb_segment.origin = true;
+	v->sb_segment.sector = hybrid_lost_sector(v->sb.member_sectors, copy);
+	v->sb_segment.offset = 0;
+	v->sb_segment.count = lost_blocks(v) * HYBRID_META_BLOCK_SECTORS;
+	op_begin(op, HYBRID_OP_META, true, v, done);
+	/* Not left to the flush before the superblock: should that fail, it were lost. */
+	op->fua = true;
+	op->mem = map;
+	op->segments = &v->sb_segment;
+	op->nr_segments = 1;
+}
+
+/* The next volume may have the scratch memory; this one's superblock follows. */
+static void lost_done(struct hybrid_engine *e, struct hybrid_volume *v,
+		      struct hybrid_actions *acts)
+{
+	struct hybrid_volume *next;
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	e->lost_volume = NULL;
+	next = list_first_entry_or_null(&e->lost_waiters, struct hybrid_volume, lost_link);
+	if (next) {
+		list_del_init(&next->lost_link);
+		lost_save(e, next, acts);
+	}
+	sb_update(e, v, acts);
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
+static void lost_copied(struct hybrid_volume *v, int error)
+{
+	if (!error)
+		v->lost_saved = true;
+	else
+		count(v, HYBRID_ORIGIN_ERRORS);
+}
+
+static void lost_written(struct hybrid_engine *e, struct hybrid_op *op,
+			 struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = op->volume;
+
+	lost_copied(v, op->error_origin);
+	if (!v->sb_copy) {
+		lost_write(v, e->lost_map, 1, lost_written);
+		act(acts, op);
+		return;
+	}
+	if (!v->lost_saved)
+		v->sb.lost = 0;
+	lost_done(e, v, acts);
+}
+
+static void lost_work(struct hybrid_engine *e, struct hybrid_op *op,
+		      struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = op->volume;
+
+	if (!lost_collect(e, v, e->lost_map)) {
+		lost_done(e, v, acts);
+		return;
+	}
+	lost_write(v, e->lost_map, 0, lost_written);
+	act(acts, op);
+}
+
+void lost_save(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
+{
+	if (e->lost_volume) {
+		list_add_tail(&v->lost_link, &e->lost_waiters);
+		return;
+	}
+	e->lost_volume = v;
+	op_begin(&v->sb_op, HYBRID_OP_WORK, false, NULL, lost_work);
+	v->sb_op.volume = v;
+	act(acts, &v->sb_op);
+}
+
+int lost_save_blocking(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	/* The pool's own may be in use for another volume. */
+	struct hybrid_lost_map *map = vmalloc(lost_blocks(v) * HYBRID_META_BLOCK_SIZE);
+	unsigned int copy;
+	int r = 0;
+
+	if (!map)
+		return -ENOMEM;
+	if (lost_collect(e, v, map)) {
+		for (copy = 0; copy < 2; copy++) {
+			lost_write(v, map, copy, NULL);
+			r = e->ops->do_op(e, &v->sb_op);
+			lost_copied(v, r);
+		}
+		if (!v->lost_saved)
+			v->sb.lost = 0;
+	}
+	vfree(map);
+	return v->lost_saved ? 0 : r;
+}
+
+/* ---- listing ------------------------------------------------------------- */
+
+bool hybrid_volume_lost(struct hybrid_engine *e, struct hybrid_volume *v, u64 *cursor,
+			u64 *sector, u32 *count)
+{
+	const u32 granules = e->g->granules;
+	u32 b, at, run = 0;
+	u64 rest;
+
+	if (!READ_ONCE(e->failed))
+		return false;
+	rest = div_u64_rem(*cursor, granules, &at);
+	for (; rest < e->g->nr_blocks && !run; rest++, at = 0) {
+		struct hybrid_set *s;
+		unsigned long flags;
+		u32 i;
+
+		b = rest;
+		s = &e->map.set[b / e->map.set_size];
+		i = b % e->map.set_size;
+		spin_lock_irqsave(&s->lock, flags);
+		run = next_run(lost_granules(e, v, s, i), &at);
+		if (run) {
+			*sector = origin_sector(e, v, s->key[i], at) - v->info.data_sector;
+			*count = min((u64)run << e->g->granule_shift,
+				     v->info.data_sectors - *sector);
+			*cursor = rest * granules + at + run;
+		}
+		spin_unlock_irqrestore(&s->lock, flags);
+		cond_resched();
+	}
+	return run;
+}
