@@ -290,7 +290,34 @@ static int set_mode(struct volume_object *object, u32 mode)
 	return 0;
 }
 
-static int run_volume_message(struct volume_object *object, unsigned int argc, char **argv)
+#define LOST_RUNS 1024	/* in one reply */
+
+/*
+ * Reply to "lost": what is lost with the pool.  A last line "more" says where to
+ * go on; where the reply does not fit, dm asks again with more room.
+ */
+static int list_lost(struct volume_object *object, unsigned int argc, char **argv, char *result,
+		     unsigned int maxlen)
+{
+	unsigned int sz = 0, i;
+	u64 cursor = 0, sector;
+	u32 count;
+
+	if (!maxlen || (argc && parse_number("cursor", argv[0], &cursor)))
+		return -EINVAL;
+	*result = '\0';
+	for (i = 0; i < LOST_RUNS; i++) {
+		if (!hybrid_volume_lost(object->pool->engine, object->handle, &cursor, &sector,
+					&count))
+			return 1;
+		DMEMIT("%llu %u\n", sector, count);
+	}
+	DMEMIT("more %llu\n", cursor);
+	return 1;
+}
+
+static int run_volume_message(struct volume_object *object, unsigned int argc, char **argv,
+			      char *result, unsigned int maxlen)
 {
 	struct hybrid_pool *pool = object->pool;
 	u64 cutoff;
@@ -316,6 +343,8 @@ static int run_volume_message(struct volume_object *object, unsigned int argc, c
 		hybrid_volume_reset_counters(object->handle);
 		return 0;
 	}
+	if (argc <= 2 && !strcmp(argv[0], "lost"))
+		return list_lost(object, argc - 1, argv + 1, result, maxlen);
 	DMWARN("unknown message '%s', or wrong number of arguments", argv[0]);
 	return -EINVAL;
 }
@@ -332,7 +361,7 @@ int hybrid_volume_message(struct dm_target *ti, unsigned int argc, char **argv, 
 		DMWARN("volume %u is not loaded, or its pool is suspended", object->id);
 		r = -EAGAIN;
 	} else {
-		r = run_volume_message(object, argc, argv);
+		r = run_volume_message(object, argc, argv, result, maxlen);
 	}
 	mutex_unlock(&object->pool->lock);
 	return r;

@@ -139,6 +139,7 @@ static void volume_info(struct volume_table *vt, char *result, unsigned int maxl
 	       st.draining, st.cached);
 	for (i = 0; i < HYBRID_NR_COUNTERS; i++)
 		DMEMIT(" %s %llu", counter_names[i], st.counter[i]);
+	DMEMIT(" lost %u", st.lost);
 }
 
 static void volume_table_line(struct volume_table *vt, char *result, unsigned int maxlen)

@@ -11,7 +11,8 @@ open_regions ram ram_per_block journal_used journal_blocks journal_writes journa
 checkpoints metadata_writes cache_flushes evictions errors draining""".split()
 VOLUME_KEYS = """state mode dirty draining cached read_hits read_misses write_hits write_misses
 bypass_sequential bypass_policy bypass_full bypass_busy bypass_mode bypass_partial fills
-writebacks discards flushes origin_flushes cache_errors origin_errors""".split()
+writebacks discards flushes origin_flushes cache_errors origin_errors
+lost""".split()
 
 
 def rc(stack, command):

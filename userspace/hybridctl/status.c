@@ -97,6 +97,9 @@ static void print_volume(const struct hybrid_node *node)
 		   size_text(a, node->dm.sectors * 512));
 	print_line("cached", "%s, %s dirty", size_text(a, s->cached * block),
 		   size_text(b, s->dirty * block));
+	if (s->lost)
+		print_line("lost", "up to %s: hybridctl lost lists it",
+			   size_text(a, s->lost * block));
 	print_hits("reads", s->read_hits, s->read_misses);
 	print_hits("writes", s->write_hits, s->write_misses);
 	print_bypass(s);

@@ -84,7 +84,8 @@ int hybrid_volume_table_parse(const char *params, struct hybrid_volume_table *ta
 	X(dirty) X(draining) X(cached) X(read_hits) X(read_misses) X(write_hits) \
 	X(write_misses) X(bypass_sequential) X(bypass_policy) X(bypass_full) \
 	X(bypass_busy) X(bypass_mode) X(bypass_partial) X(fills) X(writebacks) \
-	X(discards) X(flushes) X(origin_flushes) X(cache_errors) X(origin_errors)
+	X(discards) X(flushes) X(origin_flushes) X(cache_errors) X(origin_errors) \
+	X(lost)
 
 struct hybrid_pool_status {
 #define X(name) char name[HYBRID_WORD_MAX];
