@@ -43,8 +43,10 @@ def crashed(build, tmp_path_factory) -> Pool:
     pool = Pool(build, tmp_path_factory.mktemp("crashed") / "pool", block=8, origins=2)
     pool.write((0, 11000, 16, 1), end=("idle 5", "drain", "idle 20", "close 0", "close 1", "stop"))
     pool.write(*((0, 512 * n, 64, n) for n in range(20)))
-    pool.opened("write 0 40 16 7", "flush 0", "write 0 4000 16 8", "flush 0",
-                "write 0 8000 16 9", "flush 0", "write 0 11000 8 9", "flush 0")
+    late = [(0, 40, 16, 7), (0, 4000, 16, 8), (0, 8000, 16, 9), (0, 11000, 8, 9)]
+    pool.opened(*(line for w in late for line in ("write {} {} {} {}".format(*w), "flush 0")))
+    for w in late:
+        pool.note(*w)
     return pool
 
 

@@ -49,10 +49,14 @@ class Pool:
 
     def write(self, *writes: tuple[int, int, int, int], end: tuple[str, ...] = ()) -> None:
         """(volume, sector, count, seed) ..., all of it flushed."""
-        for n, sector, count, seed in writes:
-            self.want[n][sector * 512:(sector + count) * 512] = sectors(seed, sector, count)
+        for write in writes:
+            self.note(*write)
         self.opened(*("write {} {} {} {}".format(*w) for w in writes),
                     *(f"flush {n}" for n in range(len(self.origins))), *end)
+
+    def note(self, n: int, sector: int, count: int, seed: int) -> None:
+        """That this is what the volume now holds."""
+        self.want[n][sector * 512:(sector + count) * 512] = sectors(seed, sector, count)
 
     def on_origin(self, n: int) -> bytes:
         with open(self.origins[n], "rb") as f:
@@ -69,6 +73,7 @@ class Pool:
             subprocess.run(["cp", "--sparse=always", path, new.dir], check=True)
         new.cache = new.dir / "cache"
         new.origins = [new.dir / path.name for path in self.origins]
+        new.want = [bytearray(want) for want in self.want]
         return new
 
     def remove(self) -> None:

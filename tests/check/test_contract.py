@@ -46,6 +46,7 @@ TOOLS = {
     "hybrid_dump": Tool("{} --output {out}"),
     "hybrid_restore": Tool("--input {} --output {target} --yes --force --wipe-signatures",
                            dump=True),
+    "hybrid_repair": Tool("{} --yes"),	# undamaged: nothing to write
 }
 
 every_tool = pytest.mark.parametrize("name", TOOLS)

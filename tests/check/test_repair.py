@@ -1,0 +1,374 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""hybrid_repair: what it keeps is true, what it cannot keep it names, and a cut of it harms
+nothing."""
+import json
+import os
+import random
+
+import pytest
+from check.corrupt import Block, Cache, constant
+from check.pools import Pool, dump, random_pool, run
+from check.test_check import IMAGES, SEVERITY, FINDINGS
+
+BLOCK = 4096
+
+
+def repair(build, path, *args, **kw):
+    """Its report; it must have said what it did."""
+    r = run(build, "repair", path, "-y", "--json", *args, **kw)
+    assert r.returncode in (0, 6), (r.returncode, r.stderr)
+    report = json.loads(r.stdout) if r.stdout.startswith("{") else {}
+    lost = bool(report.get("may_be_stale") or report.get("lost_volume_leaves"))
+    assert (r.returncode == 6) == lost
+    return report
+
+
+class View:
+    """What volumes read as, by a dump: the cache where it is valid, else the origin."""
+
+    def __init__(self, build, pool: Pool, cache=None):
+        cache = cache or pool.cache
+        self.dump = json.loads(dump(build, cache))
+        self.names = {v["id"]: v["name"] for v in self.dump["volumes"]}
+        self.origin = {n: pool.on_origin(n) for n in range(len(pool.origins))}
+        self.cached = {n: {} for n in self.origin}	# granule -> data
+        self.dirty = {n: set() for n in self.origin}
+        self.granule = self.dump["pool"]["granule_sectors"] * 512
+        size = self.dump["pool"]["block_sectors"] * 512
+        per = size // self.granule
+        open_regions = {r["set"]: int(r["open"], 0) for r in self.dump["open_regions"]}
+        with open(cache, "rb") as f:
+            for m in self.dump["mappings"]:
+                for k in range(m["count"]):
+                    where, i = divmod(m["block"] + k, self.dump["pool"]["set_blocks"])
+                    is_open = open_regions.get(where, 0) >> i // constant("REGION_BLOCKS") & 1
+                    f.seek(self.dump["pool"]["data_sector"] * 512 + (m["block"] + k) * size)
+                    data = f.read(size)
+                    mask = int(m["dirty" if is_open else "valid"], 0)
+                    for g in range(per):
+                        if not mask >> g & 1:
+                            continue
+                        at = (m["origin_block"] + k) * per + g
+                        self.cached[m["volume"]][at] = data[g * self.granule:
+                                                            (g + 1) * self.granule]
+                        if int(m["dirty"], 0) >> g & 1:
+                            self.dirty[m["volume"]].add(at)
+
+    def wrong(self, n: int, want: bytes) -> set[int]:
+        """Granules that do not read as they should."""
+        g = self.granule
+        cached = self.cached[n]
+        return {k for k in range(len(want) // g)
+                if cached.get(k, self.origin[n][k * g:(k + 1) * g]) != want[k * g:(k + 1) * g]}
+
+
+def judge(build, pool: Pool, report, cache=None):
+    """Everything kept is true; what is not read as it was written is named."""
+    view = View(build, pool, cache)
+    for n in range(len(pool.origins)):
+        want, g = bytes(pool.want[n]), view.granule
+        for k, data in view.cached[n].items():
+            assert data == want[k * g:(k + 1) * g], f"volume {n}: granule {k} is kept, not true"
+        if n not in view.names:
+            assert report["lost_volume_leaves"]
+            continue
+        named = set()
+        for r in report.get("may_be_stale", []):
+            if r["volume"] == view.names[n]:
+                named |= set(range(r["offset"] // g, (r["offset"] + r["length"] - 1) // g + 1))
+        missing = view.wrong(n, want) - named
+        assert not missing, f"volume {n}: granules {sorted(missing)[:9]} are stale, not named"
+    return view
+
+
+def judge_engine(build, pool: Pool, view: View):
+    """The checker is content, the engine loads it, and drains what was kept."""
+    r = run(build, "check", pool.cache)
+    assert r.returncode in (0, 7), r.stdout
+    pool.run(f"load {pool.cache}")
+    r = run(build, "check", "--json", pool.cache, *pool.origins)
+    if json.loads(r.stdout)["verdict"] == "damaged":
+        return
+    pool.opened("drain", *(f"close {n}" for n in range(len(pool.origins))), "stop")
+    for n in range(len(pool.origins)):
+        want = bytearray(view.origin[n])
+        for k, data in view.cached[n].items():
+            want[k * view.granule:(k + 1) * view.granule] = data
+        assert pool.on_origin(n) == want
+
+
+# --- the corruption matrix --------------------------------------------------------------
+
+CACHE_ALONE = [name for name, image in IMAGES.items()
+               if image[2] == "cache" and "env" not in image[4]]
+# Nothing says any more what stands where
+HOPELESS = {"no-superblock", "superblock-bad", "superblock-members", "superblock-feature",
+            "device-shrunk"}
+
+
+@pytest.mark.parametrize("name", CACHE_ALONE)
+def test_after_a_repair_the_kernel_loads_it(build, request, tmp_path, name):
+    findings, base, _, function, _ = IMAGES[name]
+    pool = request.getfixturevalue(base).copy(tmp_path / "pool")
+    function(pool)
+    before = pool.cache.read_bytes()
+    if HOPELESS & set(findings):
+        r = run(build, "repair", pool.cache, "-y")
+        assert r.returncode == 4 and pool.cache.read_bytes() == before
+        return
+    r = run(build, "repair", pool.cache, "--test", "-y")
+    assert r.returncode in (0, 6) and pool.cache.read_bytes() == before, r.stderr
+    repair(build, pool.cache)
+    assert run(build, "check", pool.cache).returncode in (0, 7)
+    pool.run(f"load {pool.cache}")
+    if not any(FINDINGS[f][1] == "DAMAGE" for f in findings):
+        again = pool.cache.read_bytes()
+        repair(build, pool.cache)
+        assert pool.cache.read_bytes() == again
+
+
+# --- damage at random, and the truth ----------------------------------------------------
+
+def metadata_blocks(cache: Cache):
+    """Sectors of all metadata blocks that were ever written; the last entry is not among them:
+    its loss looks like a cut write."""
+    first, end = cache.geometry("root_sector"), cache.geometry("data_sector")
+    journal, ring = cache.geometry("journal_sector"), cache.geometry("journal_blocks")
+    found, entries = [], {}
+    with open(cache.path, "rb") as f:
+        for sector in range(first, end, 8):
+            f.seek(sector * 512)
+            data = f.read(BLOCK)
+            if not any(data):
+                continue
+            if sector >= journal:
+                number = int.from_bytes(data[8:16], "little")
+                if data[:4] == constant("JOURNAL_MAGIC").to_bytes(4, "little") and \
+                        number % ring == (sector - journal) // 8:
+                    entries[number] = sector
+            else:
+                found.append(sector)
+    numbers = sorted(entries)
+    return found, [entries[n] for n in numbers[:-1]]
+
+
+def spoil(cache: Cache, rng) -> str:
+    tree, entries = metadata_blocks(cache)
+    root = cache.geometry("root_sector")
+    kind = rng.choice(["leaf", "leaf", "leaf", "entry", "root", "index", "superblock", "many"])
+    if kind == "superblock":
+        with cache.superblock(0) as sb:	# not both: nothing would say what stands where
+            sb.spoil()
+        return kind
+    index, leaf = cache.geometry("index_sector"), cache.geometry("leaf_sector")
+    chosen = {"leaf": [s for s in tree if s >= leaf], "entry": entries,
+              "root": [s for s in tree if root <= s < index],
+              "index": [s for s in tree if index <= s < leaf], "many": tree + entries}[kind]
+    for sector in rng.sample(chosen, min(len(chosen), rng.randint(2, 6) if kind == "many" else 1)):
+        block = Block(cache.path, sector, "hybrid_root")
+        with block:
+            block.seal = False
+            how = rng.randrange(3)
+            if how == 0:
+                block.data[rng.randrange(BLOCK)] ^= 1 << rng.randrange(8)
+            elif how == 1:
+                block.data[:] = bytes(BLOCK)
+            else:
+                block.data[:] = Block(cache.path, rng.choice(tree), "hybrid_root").data
+    return kind
+
+
+@pytest.fixture(scope="session")
+def worked(build, tmp_path_factory):
+    """Pools with several generations of everything, and what their volumes hold."""
+    pools = []
+    for seed in range(8):
+        rng = random.Random(seed)
+        pool = random_pool(build, tmp_path_factory.mktemp("worked") / "pool", rng)
+        sectors = pool.size // 512
+        for life in range(rng.randint(1, 3)):
+            lines = []
+            # Enough, now and then, for checkpoints amid a life
+            for step in range(rng.choice([5, 40, 40, 400])):
+                n, count = rng.randrange(len(pool.origins)), 8 * rng.randint(1, 16)
+                at = 8 * rng.randrange((sectors - count) // 8 + 1)
+                value = 1000 * seed + 100 * life + step
+                lines += [f"write {n} {at} {count} {value}", f"flush {n}"]
+                pool.note(n, at, count, value)
+                if rng.random() < 0.1:
+                    lines.append(rng.choice(["drain", "idle 3", f"read {n} {at} {count}"]))
+            ends = [f"close {n}" for n in range(len(pool.origins))] + ["stop"]
+            pool.opened(*lines, *(ends if rng.random() < 0.3 else []))
+        pools.append(pool)
+    return pools
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_kept_is_true_and_the_rest_is_named(build, worked, tmp_path, seed):
+    rng = random.Random(1000 + seed)
+    pool = rng.choice(worked).copy(tmp_path / "pool")
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        spoil(Cache(pool.cache), rng)
+    report = repair(build, pool.cache)
+    judge_engine(build, pool, judge(build, pool, report))
+
+
+def test_the_oracle_itself(build, worked):
+    """Undamaged pools read as they were written; without their cache they do not."""
+    stale = 0
+    for pool in worked:
+        view = judge(build, pool, {})
+        for n in range(len(pool.origins)):
+            view.cached[n].clear()
+            stale += len(view.wrong(n, bytes(pool.want[n])))
+    assert stale > 200
+
+
+# --- what costs nothing -----------------------------------------------------------------
+
+def spoil_block(block):
+    with block:
+        block.spoil()
+
+
+@pytest.mark.parametrize("which", ["root", "superblock"])
+def test_a_lost_root_or_superblock_costs_nothing_dirty(build, crashed, tmp_path, which):
+    """The other root, and a journal that goes on across the epochs."""
+    pool = crashed.copy(tmp_path / "pool")
+    was = View(build, pool)
+    if which == "root":
+        spoil_block(Cache(pool.cache).root())
+    else:
+        spoil_block(Cache(pool.cache).superblock(1))
+    report = repair(build, pool.cache)
+    view = judge(build, pool, report)
+    assert not report.get("may_be_stale") and view.dirty == was.dirty
+    found = json.loads(run(build, "check", "--json", pool.cache).stdout)["counts"]
+    assert set(found) <= {"not-clean", "root-other", "volume-nonce"}
+
+
+def test_a_lost_entry_costs_what_has_no_record_behind_it(build, crashed, tmp_path):
+    pool = crashed.copy(tmp_path / "pool")
+    spoil_block(Cache(pool.cache).entries()[0])
+    report = repair(build, pool.cache)
+    view = judge(build, pool, report)
+    assert report["may_be_stale"] and view.dirty[0]
+    assert report["kept_dirty_blocks"] == len(view.dirty[0])
+
+
+# --- cuts ------------------------------------------------------------------------------
+
+def preload(build, **faults):
+    return {**os.environ, "LD_PRELOAD": str(build / "faults.so"),
+            **{f"FAULT_{k.upper()}": str(v) for k, v in faults.items()}}
+
+
+@pytest.mark.parametrize("what", ["leaf", "entry", "index"])
+def test_a_cut_at_any_write_leaves_the_old_state_or_the_new_one(build, crashed, tmp_path, what):
+    pool = crashed.copy(tmp_path / "pool")
+    cache = Cache(pool.cache)
+    spoil_block({"leaf": lambda: cache.map_leaf(cache.written_leaves()[0]),
+                 "entry": lambda: cache.entries()[0], "index": lambda: cache.index(0)}[what]())
+    before = pool.cache.read_bytes()
+    damage = json.loads(run(build, "check", "--json", pool.cache).stdout)["counts"]
+    count = tmp_path / "count"
+    want = repair(build, pool.cache, env=preload(build, count=count))
+    after, writes = dump(build, pool.cache), int(count.read_text())
+    assert writes > 4
+    states = set()
+    for cut in range(1, writes + 1):
+        for seed in range(3):
+            pool.cache.write_bytes(before)
+            r = run(build, "repair", pool.cache, "-y", env=preload(build, cut=f"{cut} {seed}"))
+            assert r.returncode == -9
+            found = json.loads(run(build, "check", "--json", pool.cache).stdout)
+            old = found["verdict"] == "damaged"
+            states.add(old)
+            if old:
+                assert found["counts"] == damage
+                again = repair(build, pool.cache)
+                assert {k: v for k, v in again.items() if "findings" not in k} == \
+                    {k: v for k, v in want.items() if "findings" not in k}
+            assert dump(build, pool.cache) == after
+    assert states == {True, False}
+
+
+# --- to another device --------------------------------------------------------------------
+
+@pytest.mark.parametrize("seed", range(8))
+def test_onto_another_device(build, worked, tmp_path, seed):
+    rng = random.Random(seed)
+    pool = worked[seed].copy(tmp_path / "pool")
+    if seed % 2:
+        spoil(Cache(pool.cache), rng)
+    before = pool.cache.read_bytes()
+    new = tmp_path / "new"
+    with open(new, "wb") as f:
+        f.truncate(pool.cache.stat().st_size + rng.choice([0, 1, 5]) * (1 << 20))
+    r = run(build, "repair", "-i", pool.cache, "-o", new, "-y", "--json")
+    assert pool.cache.read_bytes() == before
+    assert r.returncode in (0, 6), r.stderr
+    view = judge(build, pool, json.loads(r.stdout), new)
+    pool.cache = new
+    judge_engine(build, pool, view)
+
+
+def test_a_new_device_must_have_room_for_what_is_dirty(build, tmp_path):
+    pool = Pool(build, tmp_path / "pool", cache_mib=24, block=8)
+    pool.write((0, 0, 12288, 1))
+    new = tmp_path / "new"
+    with open(new, "wb") as f:
+        f.truncate(9 << 20)
+    r = run(build, "repair", "-i", pool.cache, "-o", new, "-y")
+    assert r.returncode == 2 and "no room" in r.stderr and not any(new.read_bytes())
+    pool.opened("drain", "close 0", "stop")
+    r = run(build, "repair", "-i", pool.cache, "-o", new, "-y", "--json")
+    assert r.returncode == 0 and json.loads(r.stdout)["forgotten_blocks"] > 100
+    judge(build, pool, json.loads(r.stdout), new)
+
+
+def test_data_that_the_old_device_does_not_give_back(build, crashed, tmp_path):
+    d = json.loads(dump(build, crashed.cache))
+    m = next(m for m in d["mappings"] if int(m["dirty"], 0))
+    sector = d["pool"]["data_sector"] + m["block"] * d["pool"]["block_sectors"]
+    new = tmp_path / "new"
+    with open(new, "wb") as f:
+        f.truncate(crashed.cache.stat().st_size)
+    r = run(build, "repair", "-i", crashed.cache, "-o", new, "-y", "--json",
+            env=preload(build, bad=f"read {crashed.cache} {sector} {sector + 8}"))
+    assert r.returncode == 6, r.stderr
+    report = json.loads(r.stdout)
+    size = d["pool"]["block_sectors"] * 512
+    assert [(x["volume"], x["offset"], x["length"]) for x in report["may_be_stale"]] == \
+        [("vol0", m["origin_block"] * size, size)]
+    judge(build, crashed, report, new)
+
+
+# --- refusals ------------------------------------------------------------------------------
+
+def test_refusals(build, clean, tmp_path):
+    pool = clean.copy(tmp_path / "pool")
+    r = run(build, "repair", pool.cache)
+    assert r.returncode == 0 and "nothing to repair" in r.stdout
+    spoil_block(Cache(pool.cache).map_leaf(0))
+    before = pool.bytes()
+    r = run(build, "repair", pool.cache, input="")
+    assert r.returncode == 2 and "kept" in r.stdout
+    assert run(build, "repair").returncode == 1
+    assert run(build, "repair", pool.cache, "-i", pool.cache).returncode == 1
+    assert run(build, "repair", "-i", pool.cache, "-o", pool.cache, "-y").returncode == 2
+    r = run(build, "repair", "-i", pool.cache, "-o", pool.origins[0], "-y")
+    assert r.returncode == 5 and "already" in r.stderr
+    small = tmp_path / "small"
+    small.write_bytes(bytes(1 << 20))
+    assert run(build, "repair", "-i", pool.cache, "-o", small, "-y").returncode == 4
+    assert pool.bytes() == before
+
+
+def test_an_origin_gets_its_superblock_back(build, clean, tmp_path):
+    from check.corrupt import Member
+    pool = clean.copy(tmp_path / "pool")
+    before = pool.origins[0].read_bytes()
+    spoil_block(Member(pool.origins[0]).superblock(0))
+    repair(build, pool.origins[0])
+    assert pool.origins[0].read_bytes() == before
