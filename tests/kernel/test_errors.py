@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Members that fail: what is on the other one is served, what is lost is said, nobody hangs."""
+import json
+
 import pytest
 
 from .stack import io
@@ -106,6 +108,41 @@ def test_dead_cache_leaves_clean_volumes_running(make_stack):
     s.guest.dm_remove("clean", "dirty", "pool")
     assert io(s.guest, "/dev/mapper/vhdd", "r:2048:256", "r:10240:300") == ["aca", "d"]
     s.guest.run("rmmod dm-hybrid-lru dm-hybrid")
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["written", "closed"])
+def test_what_is_lost_is_listed(stack, written):
+    """P5: by the volume while it is active, and by its origin from then on."""
+    dev = stack.create("vol", "--mode", "writeback", *ALL)
+    io(stack.guest, dev, "w:0:128:a", "w:1032:8:b", "f", "w:9000:16:c")
+    assert stack.message("lost") == ""
+    fail(stack, "ssd", "die")
+    assert stack.guest.run("dmsetup message pool 0 checkpoint", check=False).rc
+    stack.wait("state", "degraded")
+    assert stack.status()["lost"] == 3
+    assert sorted(stack.message("lost").split()) == sorted("0 128 1032 8 9000 16".split())
+    assert stack.message("lost", 1 << 40) == ""
+    assert "unknown" not in stack.refused("dmsetup message vol 0 lost x")
+    assert "up to 192" in stack.guest.run("hybridctl status vol", check=False).out
+    if written:
+        assert io(stack.guest, dev, "w:4096:8:d", "r:4096:8", "r:0:8") == ["d", "EIO"]
+    table = stack.table(), stack.table("pool")
+    stack.guest.dm_remove("vol", "pool")
+    r = stack.guest.run("hybridctl lost --json /dev/mapper/vhdd", check=False)
+    assert [(x["offset"] // 512, x["length"] // 512) for x in json.loads(r.out)["lost"]] == [
+        (0, 128), (1024, 128), (8960, 128)] and r.rc == 7, r.text
+    # The cache comes back: only where the origin is as it was, nothing is lost.
+    fail(stack, "ssd", "revive")
+    stack.guest.dm_create("pool", table[1])
+    if written:
+        assert "was written without its cache" in stack.create_refused(table[0])
+        return
+    stack.guest.dm_create("vol", table[0])
+    assert io(stack.guest, dev, "r:0:128", "r:1032:8") == ["a", "b"]
+    assert stack.status()["lost"] == 0 and stack.message("lost") == ""
+    stack.drain()
+    stack.guest.dm_remove("vol", "pool")
+    assert stack.guest.run("hybridctl lost /dev/mapper/vhdd").out == "nothing is lost\n"
 
 
 @pytest.mark.parametrize("how", ["dirty", "clean"])
