@@ -17,8 +17,13 @@ static int __init hybrid_init(void)
 	r = dm_register_target(&hybrid_volume_target);
 	if (r)
 		goto bad_volume;
+	r = hybrid_reboot_init();
+	if (r)
+		goto bad_reboot;
 	return 0;
 
+bad_reboot:
+	dm_unregister_target(&hybrid_volume_target);
 bad_volume:
 	dm_unregister_target(&hybrid_pool_target);
 bad_pool:
@@ -28,6 +33,7 @@ bad_pool:
 
 static void __exit hybrid_exit(void)
 {
+	hybrid_reboot_exit();
 	dm_unregister_target(&hybrid_volume_target);
 	dm_unregister_target(&hybrid_pool_target);
 	hybrid_io_module_exit();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The target hybrid-pool, and the pool objects behind it. */
+#include <linux/delay.h>
 #include <linux/module.h>
+#include <linux/reboot.h>
 #include <linux/slab.h>
 
 #include "calls.h"
@@ -457,6 +459,107 @@ static void pool_postsuspend(struct dm_target *ti)
 	hybrid_tick_stop(pool);
 	hybrid_queue_flush(&pool->queue);
 	pool->stopped = true;
+}
+
+/* ---- reboot --------------------------------------------------------------- */
+
+/* A member that does not answer holds up a reboot for this long, at most. */
+#define REBOOT_MS	5000
+
+static void reboot_waiter_done(struct hybrid_waiter *w)
+{
+	complete(&container_of(w, struct hybrid_pool, reboot_waiter)->reboot_done);
+}
+
+/* Who has the lock may wait for a member that does not answer. */
+static bool lock_before(struct mutex *lock, unsigned long deadline)
+{
+	while (!mutex_trylock(lock)) {
+		if (time_after(jiffies, deadline))
+			return false;
+		msleep(20);
+	}
+	return true;
+}
+
+/* Those that have not been asked before, with a reference to each. */
+static void reboot_collect(struct list_head *list, unsigned long deadline)
+{
+	struct hybrid_pool *pool;
+
+	if (!lock_before(&pools_lock, deadline))
+		return;
+	list_for_each_entry(pool, &pools, link) {
+		if (test_bit(HYBRID_POOL_REBOOT, &pool->flags))
+			continue;
+		pool->refs++;
+		list_add_tail(&pool->reboot_link, list);
+	}
+	mutex_unlock(&pools_lock);
+}
+
+static void reboot_start(struct hybrid_pool *pool, unsigned long deadline)
+{
+	struct hybrid_actions acts;
+
+	if (!lock_before(&pool->lock, deadline))
+		return;
+	if (pool->loaded && !pool->stopped) {
+		set_bit(HYBRID_POOL_REBOOT, &pool->flags);
+		INIT_LIST_HEAD(&pool->reboot_waiter.link);
+		INIT_LIST_HEAD(&pool->reboot_waiter.op.link);
+		pool->reboot_waiter.done = reboot_waiter_done;
+		init_completion(&pool->reboot_done);
+		hybrid_actions_init(&acts);
+		hybrid_call_checkpoint(pool, &pool->reboot_waiter, &acts);
+		hybrid_run(pool, &acts);
+	}
+	mutex_unlock(&pool->lock);
+}
+
+/* False: it is still at it, and keeps its reference. */
+static bool reboot_wait(struct hybrid_pool *pool, unsigned long deadline)
+{
+	long left = max_t(long, deadline - jiffies, 1);
+
+	if (!test_bit(HYBRID_POOL_REBOOT, &pool->flags) ||
+	    wait_for_completion_timeout(&pool->reboot_done, left))
+		return true;
+	DMWARN("%s: the reboot does not wait for it any longer", dm_device_name(pool->md));
+	return false;
+}
+
+/*
+ * Nobody takes down the volume of a root: record what there is, so that what was
+ * written last is not taken back. Nothing is drained.
+ */
+static int reboot_notify(struct notifier_block *nb, unsigned long action, void *data)
+{
+	unsigned long deadline = jiffies + msecs_to_jiffies(REBOOT_MS);
+	struct hybrid_pool *pool, *next;
+	LIST_HEAD(list);
+
+	reboot_collect(&list, deadline);
+	list_for_each_entry(pool, &list, reboot_link)
+		reboot_start(pool, deadline);
+	list_for_each_entry_safe(pool, next, &list, reboot_link)
+		if (reboot_wait(pool, deadline))
+			hybrid_pool_put(pool);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block reboot_notifier = {
+	.notifier_call = reboot_notify,
+};
+
+int hybrid_reboot_init(void)
+{
+	return register_reboot_notifier(&reboot_notifier);
+}
+
+void hybrid_reboot_exit(void)
+{
+	unregister_reboot_notifier(&reboot_notifier);
 }
 
 /* ---- the rest of the target ----------------------------------------------- */

@@ -64,12 +64,18 @@ struct hybrid_pool {
 	unsigned long passes;		/* of the worker */
 	struct delayed_work tick;
 	unsigned long flags;
+
+	/* pool.c, before a reboot */
+	struct list_head reboot_link;
+	struct hybrid_waiter reboot_waiter;
+	struct completion reboot_done;
 };
 
 /* hybrid_pool.flags */
 #define HYBRID_POOL_TICKING	0	/* the timer runs */
 #define HYBRID_POOL_TICKS	1	/* the timer may run */
 #define HYBRID_POOL_FAILED	2	/* the log says so */
+#define HYBRID_POOL_REBOOT	3	/* reboot_waiter has been used */
 
 /* What a table says of a pool. */
 struct pool_args {
@@ -181,6 +187,10 @@ void hybrid_pool_put(struct hybrid_pool *pool);
 
 /* Is @dev the cache device of any pool? */
 bool hybrid_is_cache_device(dev_t dev);
+
+/* What has to be done before a reboot: see pool.c. */
+int hybrid_reboot_init(void);
+void hybrid_reboot_exit(void);
 
 /* ---- volume.c ------------------------------------------------------------- */
 
