@@ -7,6 +7,7 @@ import subprocess
 import time
 
 import pytest
+from check.corrupt import Cache
 from check.pools import HEAD, Pool, sectors
 
 CUTS = 40	# of each kind; every one is a run that is killed, and another
@@ -251,6 +252,23 @@ def test_what_an_origin_does_not_flush_stays_dirty(pool, writeback, tool):
 def test_a_cache_device_that_cannot_be_written(pool, writeback, tool):
     r = writeback(pool, bad=f"write {pool.cache} 0 32768")
     assert r.returncode == 4 and "--copy-only" in r.err
+    assert writeback(pool).returncode == 0
+    check_drained(tool, pool)
+
+
+def test_a_cache_device_that_fails_meanwhile(pool, writeback, tool):
+    """The journal cannot be written: recovery can, but nothing can be recorded as clean."""
+    journal = Cache(pool.cache).geometry("journal_sector")
+    data = Cache(pool.cache).geometry("data_sector")
+    bad = f"write {pool.cache} {journal} {data}"
+    r = writeback(pool, "--json", bad=bad)
+    assert r.returncode == 6 and "cannot be written any more" in r.err and "--copy-only" in r.err
+    assert sum(u[2] for u in unwritten(r)) == 704 * 1024
+    assert {u[3] for u in unwritten(r)} == {"the cache device cannot be written"}
+    copied = writeback(pool, "--copy-only", bad=bad)
+    assert copied.returncode == 0, copied.err
+    for n in range(2):
+        assert pool.on_origin(n) == pool.want[n]
     assert writeback(pool).returncode == 0
     check_drained(tool, pool)
 
