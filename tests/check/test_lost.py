@@ -119,6 +119,8 @@ def test_what_an_origin_says_that_it_lost(pool, lost, copies):
     r = lost(origin.path, "--json")
     assert r.returncode == 7
     assert ranges(r) == [("vol0", 0, 4096, why), ("vol0", 8192, 3 * 4096, why)]
+    # Its cache is back, with all it had
+    assert lost(pool.cache, origin.path).stdout == "nothing is lost\n"
     # Neither copy is good: unknown
     for copy in copies:
         with Block(origin.path, origin.superblock(copy).sector + 8, "hybrid_lost_map", 8192) as map:
@@ -127,6 +129,18 @@ def test_what_an_origin_says_that_it_lost(pool, lost, copies):
     assert r.returncode == 4
     assert ranges(r) == [("vol0", None, None,
                           "unknown: the map of what was lost cannot be read")]
+
+
+def test_an_origin_that_went_on_without_its_cache(pool, lost):
+    Member(pool.origins[0]).set("origin.nonce", 12345)
+    r = lost(pool.cache, *pool.origins, "--json")
+    assert r.returncode == 4
+    assert ranges(r) == [("vol0", None, None,
+                          "unknown: it was written without its cache, which has newer data")]
+    for copy in range(2):
+        Member(pool.origins[0]).lost_map(copy, b"\x01")
+    assert ranges(lost(pool.cache, *pool.origins, "--json")) == [
+        ("vol0", 0, 4096, "its cache died")]
 
 
 # --- --files --------------------------------------------------------------------

@@ -491,11 +491,23 @@ static int pool_message(struct json_object *o, const char *message, char **reply
 	return refuse("pool", "unknown message");
 }
 
-static int volume_message(struct json_object *o, const char *message)
+/* What is lost stands in the state as lost_CURSOR, where tests put it. */
+static int list_lost(struct json_object *o, const char *message, char **reply)
+{
+	char key[64];
+
+	snprintf(key, sizeof(key), "lost_%s", message + 5);
+	*reply = strdup(field(o, key) ? text(o, key) : "");
+	return 0;
+}
+
+static int volume_message(struct json_object *o, const char *message, char **reply)
 {
 	struct hybrid_volume_table table;
 	char params[HYBRID_PARAMS_MAX];
 
+	if (!strncmp(message, "lost ", 5) && reply)
+		return list_lost(o, message, reply);
 	hybrid_volume_table_parse(text(o, "params"), &table);
 	if (!strncmp(message, "mode ", 5) && hybrid_mode_parse(message + 5) >= 0)
 		table.mode = hybrid_mode_parse(message + 5);
@@ -528,7 +540,7 @@ int hybrid_dm_message(const char *name, const char *message, char **reply)
 	if (json_object_get_boolean(field(o, "pool")))
 		r = pool_message(o, message, reply);
 	else
-		r = volume_message(o, message);
+		r = volume_message(o, message, reply);
 	if (!r && reply && !*reply)
 		*reply = strdup("");
 	save();

@@ -410,3 +410,16 @@ def test_concurrent_tools_wait(kernel, volume, build):
     r = subprocess.run([build / "hybridctl-fake", "set", "vol", "cutoff=0"], env=env)
     lock.wait()
     assert r.returncode == 0 and time.monotonic() - start > 0.5
+
+
+def test_what_is_lost_of_an_active_volume(kernel, volume):
+    """As the kernel lists it, in several replies."""
+    assert kernel("lost", "vol").stdout == "nothing is lost\n"
+    kernel.change_device("vol", lost_0="8 16\n64 8\nmore 77\n", lost_77="72 8\n128 8\n")
+    for what in ("vol", "vol-pool"):
+        r = kernel("lost", what, "--json")
+        assert r.returncode == 7
+        assert [(x["volume"], x["offset"], x["length"]) for x in json.loads(r.stdout)["lost"]] == [
+            ("vol", 8 * 512, 16 * 512), ("vol", 64 * 512, 16 * 512), ("vol", 128 * 512, 8 * 512)]
+    r = kernel("lost", "nothing")
+    assert r.returncode == 4 and "nothing: cannot open" in r.stderr

@@ -3,14 +3,16 @@
  * lost: what of the volumes is gone with a cache device.
  *
  * From a cache device: dirty data that it does not give back.  From an origin:
- * the map that was saved when its cache died.  Where neither tells, it is
- * unknown, and said to be: nothing is ever "none" for lack of knowledge.
+ * the map that was saved when its cache died.  From a volume that lives on without
+ * its cache: what the kernel says.  Where nothing tells, it is unknown, and said to
+ * be: nothing is ever "none" for lack of knowledge.
  */
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common.h"
 #include "errors.h"
@@ -25,6 +27,11 @@ struct known_place {
 	struct hybrid_place place;
 };
 
+struct told {
+	u8 uuid[HYBRID_UUID_SIZE];
+	u64 nonce, nonce_old;
+};
+
 struct lost {
 	const struct command_line *cl;
 	struct hybrid_ranges ranges;
@@ -32,11 +39,12 @@ struct lost {
 	struct hybrid_metadata md;	/* of the cache device at hand */
 	struct hybrid_device dev;
 	void *buf;			/* of a cache block */
-	/* Volumes whose cache device was looked at, or that can be looked at */
-	u8 (*told)[HYBRID_UUID_SIZE];
+	struct told *told;		/* volumes whose cache device was looked at */
 	unsigned int nr_told;
-	struct known_place *place;
+	struct known_place *place;	/* volumes that can be looked at */
 	unsigned int nr_places;
+	struct hybrid_inventory active;
+	bool active_loaded;
 };
 
 /* Names outlive what they were read from. */
@@ -107,10 +115,25 @@ static void damaged(struct lost *l, const char *path)
 		unknown(l, path, "unknown: the metadata of the cache device are damaged");
 }
 
+static void add_told(struct lost *l)
+{
+	const struct hybrid_volume_info *v = l->md.volume;
+	struct told *t;
+	u32 id;
+
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
+		if (v[id].state != HYBRID_VOLUME_ACTIVE)
+			continue;
+		t = &l->told[l->nr_told++];
+		memcpy(t->uuid, v[id].uuid, HYBRID_UUID_SIZE);
+		t->nonce = v[id].nonce;
+		t->nonce_old = v[id].nonce_old;
+	}
+}
+
 static int lost_cache(struct lost *l)
 {
 	struct hybrid_findings findings = { .device = l->dev.path };
-	u32 id;
 	int r;
 
 	r = hybrid_metadata_read(&l->md, &l->dev, &findings);
@@ -125,9 +148,8 @@ static int lost_cache(struct lost *l)
 		r = hybrid_nomem();
 	else
 		r = hybrid_dirty_each(&l->md, check_run, l);
-	for (id = 0; !r && l->md.volume && id < HYBRID_MAX_VOLUMES; id++)
-		if (l->md.volume[id].state == HYBRID_VOLUME_ACTIVE)
-			memcpy(l->told[l->nr_told++], l->md.volume[id].uuid, HYBRID_UUID_SIZE);
+	if (!r && l->md.volume)
+		add_told(l);
 	free(l->buf);
 out:
 	hybrid_metadata_free(&l->md);
@@ -137,43 +159,135 @@ out:
 
 /* ---- an origin ------------------------------------------------------------- */
 
-static bool was_told(const struct lost *l, const u8 *uuid)
+/* What its cache device said of the volume; NULL: that was not looked at. */
+static const struct told *find_told(const struct lost *l, const u8 *uuid)
 {
 	unsigned int i;
 
 	for (i = 0; i < l->nr_told; i++)
-		if (!memcmp(l->told[i], uuid, HYBRID_UUID_SIZE))
-			return true;
-	return false;
+		if (!memcmp(l->told[i].uuid, uuid, HYBRID_UUID_SIZE))
+			return &l->told[i];
+	return NULL;
 }
 
-static void add_place(struct lost *l, const struct hybrid_sb *sb)
+static int add_place(struct lost *l, const char *volume, const char *path, u64 offset, u64 size)
 {
-	struct known_place *p = &l->place[l->nr_places++];
+	struct known_place *list, *p;
 
-	snprintf(p->volume, sizeof(p->volume), "%s", sb->name);
-	snprintf(p->place.path, sizeof(p->place.path), "%s", l->dev.path);
-	p->place.offset = sb->data_sector * 512;
-	p->place.size = sb->data_sectors * 512;
+	list = reallocarray(l->place, l->nr_places + 1, sizeof(*list));
+	if (!list)
+		return hybrid_nomem();
+	l->place = list;
+	p = &list[l->nr_places++];
+	snprintf(p->volume, sizeof(p->volume), "%s", volume);
+	snprintf(p->place.path, sizeof(p->place.path), "%s", path);
+	p->place.offset = offset;
+	p->place.size = size;
+	return 0;
 }
 
 static int lost_origin(struct lost *l, const struct hybrid_sb *sb)
 {
 	const char *name = keep_name(sb->name);
+	const struct told *told = find_told(l, sb->volume_uuid);
 	struct hybrid_lost_map *map = NULL;
 	u64 sector = 0, count;
+	int r;
 
-	add_place(l, sb);
+	r = add_place(l, name, l->dev.path, sb->data_sector * 512, sb->data_sectors * 512);
+	/* One that its cache knows has lost what the cache says */
+	if (r || (told && (sb->nonce == told->nonce || sb->nonce == told->nonce_old)))
+		return r;
 	if (sb->lost && hybrid_lost_map_read(&l->dev, sb, &map)) {
 		unknown(l, name, "unknown: the map of what was lost cannot be read");
 	} else if (sb->lost) {
 		for (; (count = hybrid_lost_next(map, &sector)); sector += count)
 			hybrid_ranges_add(&l->ranges, name, sector, count, "its cache died");
-	} else if (sb->flags & HYBRID_SB_DIRTY && !was_told(l, sb->volume_uuid)) {
-		unknown(l, name, "unknown: its cache device is not here, and may have newer data");
+	} else if (sb->flags & HYBRID_SB_DIRTY) {
+		unknown(l, name, told ?
+			"unknown: it was written without its cache, which has newer data" :
+			"unknown: its cache device is not here, and may have newer data");
 	}
 	free(map);
 	return 0;
+}
+
+/* ---- an active volume ------------------------------------------------------ */
+
+/* Add the ranges of a reply; returns where to ask again, 0: that was all. */
+static u64 parse_reply(struct lost *l, const char *name, char *reply)
+{
+	unsigned long long sector, count, more = 0;
+	char *line, *save;
+
+	for (line = strtok_r(reply, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		if (sscanf(line, "%llu %llu", &sector, &count) == 2)
+			hybrid_ranges_add(&l->ranges, name, sector, count, "its cache died");
+		else if (sscanf(line, "more %llu", &more) != 1)
+			hybrid_warn("%s: the kernel's reply is not understood: %s", name, line);
+	return more;
+}
+
+static int lost_volume(struct lost *l, const struct hybrid_node *node)
+{
+	const char *name = keep_name(node->name);
+	char message[64], path[HYBRID_PATH_MAX], *reply;
+	u64 cursor = 0;
+	int r;
+
+	do {
+		snprintf(message, sizeof(message), "lost %llu", (unsigned long long)cursor);
+		r = hybrid_dm_message(name, message, &reply);
+		if (r)
+			return r;
+		cursor = parse_reply(l, name, reply);
+		free(reply);
+	} while (cursor);
+	hybrid_devno_path(node->dm.devno, path, sizeof(path));
+	return add_place(l, name, path, 0, 0);
+}
+
+/* Of a pool: each of its volumes. */
+static int lost_node(struct lost *l, const struct hybrid_node *node)
+{
+	const struct hybrid_node *v;
+	int r = 0;
+
+	if (node->kind == HYBRID_VOLUME)
+		return lost_volume(l, node);
+	for (v = l->active.nodes; !r && v < l->active.nodes + l->active.nr_nodes; v++)
+		if (v->kind == HYBRID_VOLUME && v->active && v->pool == node)
+			r = lost_volume(l, v);
+	return r;
+}
+
+/* A name, the device of a volume or pool, or a member that somebody holds. */
+static bool may_be_active(const char *what)
+{
+	bool mapped = !strncmp(what, "/dev/mapper/", 12) || !strncmp(what, "/dev/dm-", 8);
+	struct stat st;
+
+	if (stat(what, &st))
+		return mapped || !strchr(what, '/');
+	return S_ISBLK(st.st_mode) && (mapped || hybrid_devno_held(st.st_rdev, 0));
+}
+
+/* *node: NULL if nothing of that is active; then the device itself is looked at. */
+static int find_active(struct lost *l, const char *what, struct hybrid_node **node)
+{
+	int r = 0;
+
+	*node = NULL;
+	if (!may_be_active(what))
+		return 0;
+	if (!l->active_loaded)
+		r = hybrid_inventory_load(&l->active, HYBRID_LOAD_ACTIVE, NULL, 0);
+	l->active_loaded = true;
+	if (!r)
+		*node = hybrid_find(&l->active, what, HYBRID_ANY);
+	if (*node && !(*node)->active)
+		*node = NULL;
+	return r;
 }
 
 /* ---- all of them ----------------------------------------------------------- */
@@ -181,8 +295,14 @@ static int lost_origin(struct lost *l, const struct hybrid_sb *sb)
 static int lost_device(struct lost *l, const char *path, bool cache)
 {
 	struct hybrid_member m;
+	struct hybrid_node *node;
 	int r;
 
+	r = find_active(l, path, &node);
+	if (r || (node && cache))
+		return r;
+	if (node)
+		return lost_node(l, node);
 	r = hybrid_device_open(&l->dev, path, HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES);
 	if (r)
 		return r;
@@ -247,9 +367,8 @@ int command_lost(const struct command_line *cl)
 	int i, r = 0;
 
 	/* Each cache device tells of as many volumes as there can be */
-	l.told = calloc((size_t)cl->argc * HYBRID_MAX_VOLUMES, HYBRID_UUID_SIZE);
-	l.place = calloc(cl->argc, sizeof(*l.place));
-	if (!l.told || !l.place)
+	l.told = calloc((size_t)cl->argc * HYBRID_MAX_VOLUMES, sizeof(*l.told));
+	if (!l.told)
 		r = hybrid_nomem();
 	for (i = 0; !r && i < 2 * cl->argc; i++)
 		r = lost_device(&l, cl->argv[i % cl->argc], i < cl->argc);
@@ -257,6 +376,8 @@ int command_lost(const struct command_line *cl)
 		r = report(&l);
 	free(l.told);
 	free(l.place);
+	if (l.active_loaded)
+		hybrid_inventory_free(&l.active);
 	hybrid_ranges_free(&l.ranges);
 	return r;
 }
