@@ -9,6 +9,7 @@
  *	FAULT_FLUSH=<file>	its fsync fails
  *	FAULT_DELAY=<ms>	each write of more than 4 KiB takes so long
  *	FAULT_COUNT=<file>	how many writes there were goes there in the end
+ *	FAULT_READS=<file>	how many reads, and of how many bytes in all
  *
  * fsync does nothing else: the machine that runs this stays alive.
  */
@@ -47,6 +48,7 @@ static struct undo *undo;
 static struct bad bad[16];
 static int nr_bad;
 static long writes, cut, delay;
+static long reads, bytes_read;
 static ino_t bad_flush;
 
 static ino_t ino_of_path(const char *path)
@@ -94,15 +96,24 @@ __attribute__((constructor)) static void init(void)
 	delay = text ? atol(text) : 0;
 }
 
-__attribute__((destructor)) static void report(void)
+static void report_to(const char *path, const char *text)
 {
-	const char *path = getenv("FAULT_COUNT");
 	FILE *f = path ? fopen(path, "w") : NULL;
 
 	if (!f)
 		return;
-	fprintf(f, "%ld\n", writes);
+	fputs(text, f);
 	fclose(f);
+}
+
+__attribute__((destructor)) static void report(void)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%ld\n", writes);
+	report_to(getenv("FAULT_COUNT"), text);
+	snprintf(text, sizeof(text), "%ld %ld\n", reads, bytes_read);
+	report_to(getenv("FAULT_READS"), text);
 }
 
 static bool is_bad(char what, int fd, off_t at, size_t len)
@@ -148,6 +159,8 @@ static void cut_power(void)
 
 ssize_t pread64(int fd, void *buf, size_t len, off_t at)
 {
+	__atomic_add_fetch(&reads, 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&bytes_read, len, __ATOMIC_RELAXED);
 	if (!is_bad('r', fd, at, len))
 		return real_pread(fd, buf, len, at);
 	errno = EIO;

@@ -589,6 +589,17 @@ def test_a_full_cache_of_64_sets(build, tmp_path):
     fast = check(build, "--fast", path)
     assert fast.found == {"not-clean"} and fast.json["fast"]
 
+    def reads(*options):
+        check(build, *options, path, env={"FAULT_READS": str(tmp_path / "reads")})
+        return map(int, (tmp_path / "reads").read_text().split())
+
+    # The tree and the ring of the journal in large pieces; superblocks twice, roots, an index
+    number, amount = reads()
+    assert amount < Cache(path).geometry("data_sector") * 512
+    assert number < amount / (256 << 10) + 20
+    number, amount = reads("--fast")
+    assert number <= 7 and amount <= 512 << 10
+
 
 @pytest.mark.parametrize("name", ["clean", "crashed", "no_root", "superblock_both",
                                   "journal_short_of_the_first", "superblock_tail"])
