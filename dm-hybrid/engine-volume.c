@@ -287,11 +287,26 @@ static bool instances_left(struct hybrid_engine *e)
 	return READ_ONCE(e->next_instance) < U32_MAX;
 }
 
-/* Everything cached of the volume is forgotten: its records carry a dead instance. */
+/*
+ * The volume's records carry a dead instance: its blocks are free once both roots
+ * say so.  Should the newest be lost, the other one counts, and must not find
+ * another volume's data in them.
+ */
+static int free_dead(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	int r = e->ops->wait_checkpoint(e);
+
+	if (!r)
+		r = e->ops->wait_checkpoint(e);
+	if (!r)
+		volume_purge(e, v, true);
+	return r;
+}
+
+/* Everything cached of the volume is forgotten. */
 static int new_instance(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	unsigned long flags;
-	int r;
 
 	if (!instances_left(e))
 		return -ENOSPC;
@@ -300,10 +315,7 @@ static int new_instance(struct hybrid_engine *e, struct hybrid_volume *v)
 	v->info.instance = e->next_instance++;
 	mark_volume_leaf(e, v->id);
 	spin_unlock_irqrestore(&e->lock, flags);
-	r = e->ops->wait_checkpoint(e);
-	if (!r)
-		volume_purge(e, v, true);
-	return r;
+	return free_dead(e, v);
 }
 
 static const char no_cold_start[] =
@@ -681,7 +693,6 @@ int hybrid_volume_delete(struct hybrid_engine *e, u32 id, bool drop_dirty)
 {
 	struct hybrid_volume *v = id < HYBRID_MAX_VOLUMES ? e->volume[id] : NULL;
 	unsigned long flags;
-	int r;
 
 	if (!v)
 		return -ENOENT;
@@ -695,10 +706,7 @@ int hybrid_volume_delete(struct hybrid_engine *e, u32 id, bool drop_dirty)
 	v->info.state = HYBRID_VOLUME_TOMBSTONE;
 	mark_volume_leaf(e, id);
 	spin_unlock_irqrestore(&e->lock, flags);
-	r = e->ops->wait_checkpoint(e);
-	if (!r)
-		volume_purge(e, v, true);
-	return r;
+	return free_dead(e, v);
 }
 
 int hybrid_volume_forget(struct hybrid_engine *e, u32 id)
