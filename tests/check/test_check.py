@@ -574,6 +574,14 @@ def test_a_crash_with_open_regions(build, crashed):
     assert report["pool"]["open_regions"] and report["pool"]["journal_records"]
 
 
+def test_what_to_do_next_can_be_done():
+    commands = (TOP / "userspace/hybridctl/commands.def").read_text()
+    options = set(re.findall(r'^OPTION\(\w+, "([a-z-]+)"', commands, re.M))
+    names = set(re.findall(r'^COMMAND\(\w+, "([a-z-]+)"', commands, re.M))
+    assert set(re.findall(r"hybridctl ([a-z-]+)", DEF)) <= names
+    assert set(re.findall(r"--([a-z-]+)", DEF)) <= options
+
+
 def test_numbers_are_given_once():
     numbers = [number for number, _ in FINDINGS.values()]
     assert len(set(numbers)) == len(numbers) == DEF.count("\nFINDING(")
