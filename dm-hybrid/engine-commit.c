@@ -86,12 +86,21 @@ static bool needs_commit(struct hybrid_engine *e, const struct hybrid_volume *v)
 	return needed;
 }
 
+/* No record concerns an origin that went on alone: all but what is lost is there. */
+static bool whole_alone(const struct hybrid_volume *v)
+{
+	return READ_ONCE(v->sb_state) == SB_ALONE && v->has_sb && !atomic_read(&v->nr_dirty) &&
+	       !atomic_read(&v->nr_jdirty);
+}
+
 static void commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
 			       struct hybrid_actions *acts)
 {
 	bool needed = needs_commit(e, io->volume);
 
-	if (READ_ONCE(e->failed) && needed)
+	if (READ_ONCE(e->failed) && needed && whole_alone(io->volume))
+		complete_io(io, 0, acts);
+	else if (READ_ONCE(e->failed) && needed)
 		complete_io(io, -EIO, acts);
 	else if (needed)
 		join_commit(e, io, acts);
