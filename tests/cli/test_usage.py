@@ -16,7 +16,7 @@ OPTIONS = re.findall(r'^OPTION\(\w+, "([a-z-]+)"', DEF, re.M)
 def test_the_commands_of_the_issue_are_declared():
     assert [c[1] for c in COMMANDS] == [
         "create", "activate", "deactivate", "attach", "detach", "drain",
-        "set", "get", "list", "status", "table", "scan", "probe", "wipe", "check",
+        "set", "get", "list", "status", "table", "scan", "probe", "doctor", "wipe", "check",
         "metadata-size", "writeback", "lost", "dump", "restore", "repair"]
 
 
