@@ -466,6 +466,11 @@ def _member_twice(pool: Pool):
     subprocess.run(["cp", pool.origins[0], pool.dir / "twin"], check=True)
 
 
+@image("member-twice", members="cache origin0 twin")
+def _cache_twice(pool: Pool):
+    subprocess.run(["cp", pool.cache, pool.dir / "twin"], check=True)
+
+
 @image("no-cache", members="origin0 origin1")
 def _no_cache(pool: Pool):
     pass
@@ -684,3 +689,12 @@ def test_block_devices(build, crashed, tmp_path, loop):
     with open(os.open(device, os.O_RDONLY | os.O_EXCL), "rb"):
         r = run(build, "hybrid_check", device)
         assert r.returncode == 5 and f"{device} is in use" in r.stderr
+
+
+def test_one_pool_at_a_time(build, tmp_path):
+    pool, other = (Pool(build, tmp_path / name, origins=0) for name in "ab")
+    for options in ([], ["--fast"]):
+        r = run(build, "hybrid_check", *options, pool.cache, other.cache)
+        assert r.returncode == 1 and f"{other.cache} is a cache device, too" in r.stderr
+    r = run(build, "hybrid_check", pool.cache, pool.cache)
+    assert r.returncode == 2 and "are the same device" in r.stderr

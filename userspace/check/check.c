@@ -184,10 +184,21 @@ static void judge_lost(struct check *c, const struct member *m)
 		     sb->name, (unsigned long long)sum / 2, (unsigned long long)pieces);
 }
 
+/* A copy of the cache device was found already. */
+static int check_other_cache(const struct check *c, const struct member *m)
+{
+	if (!memcmp(m->s.sb.member_uuid, c->member[c->cache].s.sb.member_uuid, HYBRID_UUID_SIZE))
+		return 0;
+	return hybrid_fail(HYBRID_USAGE, "check one pool at a time", "%s is a cache device, too",
+			   m->dev.path);
+}
+
 static int check_origin(struct check *c, struct member *m)
 {
 	int r;
 
+	if (m->s.sb.role == HYBRID_ROLE_CACHE)
+		return check_other_cache(c, m);
 	if (!m->s.sb.role && is_inplace(c, &m->dev))
 		return 0;
 	c->f.device = m->dev.path;
