@@ -93,11 +93,16 @@ static u32 volume_of(struct pool *p, u32 origin, bool *gone)
 
 static void use(struct pool *p, struct outcome *out)
 {
+	struct hybrid_volume_info info;
 	const char *why;
 	u32 i, id;
 
 	for (i = 0; i < POOL_ORIGINS; i++) {
 		id = volume_of(p, i, &out->gone[i]);
+		out->id[i] = id;
+		if (!hybrid_volume_info(p->engine, id, &info) &&
+		    !(info.flags & HYBRID_VOLUME_INPLACE))
+			out->sectors[i] = info.data_sectors;
 		why = NULL;
 		out->open[i] = pool_open(p, id, i, &why);
 		if (!out->open[i])
@@ -140,6 +145,7 @@ void live(struct image *im, struct outcome *out)
 	u64 writes = im->disk[0].writes;
 	int r;
 
+	memset(out, 0, sizeof(*out));
 	image_pool(im, &p);
 	out->load = pool_load(&p, &out->why);
 	if (out->load) {

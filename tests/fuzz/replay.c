@@ -5,6 +5,7 @@
  * replay --seeds DIRECTORY [FILE...]	write inputs to begin with: one change of each
  *				field, and the files as bytes
  * replay --dump IMAGE [brief]	what hybridctl dump says of it; without mappings
+ * replay --export DIRECTORY NR SEED	damaged images for a guest
  * replay --matrix		the corruption matrix, to stdout
  */
 #include <malloc.h>
@@ -121,6 +122,10 @@ int main(int argc, char **argv)
 		write_seeds(argv[2]);
 		for (i = 3; i < argc; i++)
 			text_seed(argv[2], argv[i]);
+		return 0;
+	}
+	if (!strcmp(argv[1], "--export") && argc == 5) {
+		export_images(argv[2], atoi(argv[3]), atoi(argv[4]));
 		return 0;
 	}
 	if (!strcmp(argv[1], "--dump"))

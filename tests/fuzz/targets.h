@@ -37,6 +37,8 @@ struct outcome {
 	const char *why;
 	int open[POOL_ORIGINS];	/* of the origin's volume */
 	bool gone[POOL_ORIGINS];	/* there is no such volume, or no more */
+	u32 id[POOL_ORIGINS];
+	u64 sectors[POOL_ORIGINS];	/* of a formatted volume */
 };
 
 /*
@@ -53,6 +55,13 @@ const char *disagreement(struct image *im, int code[1 + POOL_ORIGINS]);
 
 /* hybridctl dump of it, to stdout; brief: without mappings. */
 int print_dump(struct image *im, bool brief);
+
+/*
+ * Write @nr damaged images to DIRECTORY/N.cache, .origin0, .origin1, and a line for
+ * each: N, block size, error of the load, and for each origin error, id and size
+ * of its volume (size 0: none that could be opened by its table); the reason.
+ */
+void export_images(const char *directory, u32 nr, u64 seed);
 
 /* Print the corruption matrix; returns 1 if check and module ever disagree. */
 int matrix(void);
