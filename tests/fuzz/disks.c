@@ -63,7 +63,7 @@ static bool within(const struct disk *d, u64 sector, size_t len)
 {
 	u64 sectors = min_t(u64, d->device.sectors, d->size);
 
-	return sector <= sectors && len <= (sectors - sector) * 512;
+	return !d->dead && sector <= sectors && len <= (sectors - sector) * 512;
 }
 
 void *disk_change(struct disk *d, u64 sector, size_t len)

@@ -20,6 +20,7 @@ struct disk {
 	u32 *touched, nr_touched;	/* blocks */
 	bool *is_touched;
 	u64 writes;
+	bool dead;			/* everything fails */
 };
 
 /* Its path is "image/name". */

@@ -14,7 +14,8 @@ TOP = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(TOP / "tests/format"))
 import layout
 
-BLOCKS = ("superblock", "root", "index", "volume_leaf", "map_leaf", "journal_entry")
+BLOCKS = ("superblock", "root", "index", "volume_leaf", "map_leaf", "journal_entry",
+          "lost_map")
 
 
 def rows(structs, block, struct, name="", member="", array=()):
@@ -25,7 +26,7 @@ def rows(structs, block, struct, name="", member="", array=()):
         if kind.startswith("struct "):
             yield from rows(structs, block, kind.removeprefix("struct "), f"{name}{field}.",
                             here + ("[0]." if elements else "."), inner)
-        elif elements and kind != "__u8":
+        elif elements and (kind != "__u8" or elements == "[]"):
             yield inner[0], block, name + field, here + "[0]", here
         elif array:
             yield array[0], block, name + field, here, array[1]

@@ -32,6 +32,7 @@ const struct fields fields_of[NR_PLACE_KINDS] = {
 	[PLACE_VOLUMES] = { volume_leaf_fields, ARRAY_SIZE(volume_leaf_fields) },
 	[PLACE_MAP] = { map_leaf_fields, ARRAY_SIZE(map_leaf_fields) },
 	[PLACE_JOURNAL] = { journal_entry_fields, ARRAY_SIZE(journal_entry_fields) },
+	[PLACE_LOST] = { lost_map_fields, ARRAY_SIZE(lost_map_fields) },
 };
 
 /* ---- places ------------------------------------------------------------------- */
@@ -126,6 +127,26 @@ static void add_journal(struct image *im, struct hybrid_ident *id)
 	im->journal_end = n;
 }
 
+/* Where an origin says what was lost when its cache died. */
+static void add_lost_maps(struct image *im)
+{
+	const struct hybrid_lost_map *map;
+	char name[24];
+	u32 disk, copy;
+	u64 sector;
+
+	for (disk = 1; disk <= POOL_ORIGINS; disk++)
+		for (copy = 0; copy < 2; copy++) {
+			sector = hybrid_lost_sector(im->disk[disk].size, copy);
+			map = block_at(im, disk, sector);
+			if (!map->header.magic)
+				continue;
+			snprintf(name, sizeof(name), "origin%u.lost%u", disk - 1, copy);
+			image_add_place(im, PLACE_LOST, disk, sector,
+					le32_to_cpu(map->header.blocks), name);
+		}
+}
+
 static void find_places(struct image *im)
 {
 	const struct hybrid_geometry *g = &im->sb.geometry;
@@ -143,6 +164,7 @@ static void find_places(struct image *im)
 	}
 	id.epoch = im->root.epoch;
 	add_superblocks(im);
+	add_lost_maps(im);
 	add_tree(im, PLACE_ROOT, "root", hybrid_root_sector(g, im->root.sequence),
 		 hybrid_root_sector(g, im->root.sequence + 1));
 	hybrid_root_decode(block_at(im, 0, hybrid_root_sector(g, im->root.sequence)), g, &id, &root,
@@ -269,7 +291,31 @@ void image_pool(struct image *im, struct pool *p)
 		p->origin[i] = &im->disk[1 + i];
 }
 
-static void make(struct image *im, const char *name, u32 block_sectors, u32 rounds, bool stop)
+/* The cache device dies with dirty data, and the origin goes on alone. */
+static void lose(struct image *im, struct pool *p)
+{
+	u8 data[HYBRID_META_BLOCK_SIZE] = { 0 };
+	u32 i;
+
+	im->disk[0].dead = true;
+	for (i = 0; i < POOL_ORIGINS; i++) {
+		/* What is dirty cannot be written any more, what is not cached can */
+		pool_io(p, i, HYBRID_IO_WRITE, hybrid_volume_sectors(p->volume[i]) - 8, 8, data,
+			true);
+		pool_close(p, i);
+	}
+	pool_drop(p);
+	im->disk[0].dead = false;
+}
+
+enum ending {
+	CRASH,
+	STOP,
+	LOSE,
+};
+
+static void make(struct image *im, const char *name, u32 block_sectors, u32 rounds,
+		 enum ending ending)
 {
 	struct pool p;
 	const char *why;
@@ -281,8 +327,10 @@ static void make(struct image *im, const char *name, u32 block_sectors, u32 roun
 	must(pool_load(&p, &why));
 	create_volumes(im, &p);
 	use(im, &p, rounds);
-	if (stop)
+	if (ending == STOP)
 		pool_stop(&p);
+	else if (ending == LOSE)
+		lose(im, &p);
 	else
 		pool_drop(&p);
 	find_places(im);
@@ -299,9 +347,10 @@ struct image *images(void)
 	if (all[0].name)
 		return all;
 	/* One set of four leaves and two sets; what a crash leaves, and a clean stop */
-	make(&all[0], "crashed", 32, 3, false);
-	make(&all[1], "clean", 8, 2, true);
-	make(&all[2], "small", 128, 2, false);
+	make(&all[0], "crashed", 32, 3, CRASH);
+	make(&all[1], "clean", 8, 2, STOP);
+	make(&all[2], "small", 128, 2, CRASH);
+	make(&all[3], "lost", 64, 2, LOSE);
 	return all;
 }
 

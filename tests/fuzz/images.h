@@ -15,6 +15,7 @@ enum place_kind {
 	PLACE_VOLUMES,
 	PLACE_MAP,
 	PLACE_JOURNAL,
+	PLACE_LOST,
 	NR_PLACE_KINDS
 };
 
@@ -54,7 +55,7 @@ struct image {
 	u32 nr_places, nr_kept;
 };
 
-#define NR_IMAGES	3
+#define NR_IMAGES	4
 
 /* All of them, made at the first call. */
 struct image *images(void);

@@ -160,7 +160,7 @@ static void place_lines(struct image *im, u32 place)
 
 int matrix(void)
 {
-	static const char * const names[] = { "crashed", "clean" };
+	static const char * const names[] = { "crashed", "clean", "lost" };
 	struct image *im;
 	u32 i, p;
 
@@ -171,7 +171,9 @@ int matrix(void)
 	for (i = 0; i < ARRAY_SIZE(names); i++) {
 		im = image_find(names[i]);
 		for (p = 0; p < im->nr_places; p++)
-			place_lines(im, p);
+			/* Of the third, what the others have not */
+			if (i < 2 || im->place[p].kind == PLACE_LOST)
+				place_lines(im, p);
 	}
 	return disagreements ? 1 : 0;
 }
