@@ -29,6 +29,8 @@ struct work_struct { };
 struct delayed_work { };
 struct bio_set { };
 struct mutex { };
+struct completion { };
+struct notifier_block { };
 struct bvec_iter { };
 struct mapped_device { };
 struct dm_dev { struct block_device *bdev; };
