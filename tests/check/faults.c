@@ -6,7 +6,7 @@
  *	FAULT_CUT=<n> <seed>	in the n-th write: of all that no fsync covers, each
  *				sector is as it was or as it was written; then SIGKILL
  *	FAULT_BAD=<read|write> <file> <first> <end>[;...]	sectors: EIO
- *	FAULT_FLUSH=<file>	its fsync fails
+ *	FAULT_FLUSH=<n> <file>	its fsync fails from the nth on
  *	FAULT_DELAY=<ms>	each write of more than 4 KiB takes so long
  *	FAULT_COUNT=<file>	how many writes there were goes there in the end
  *	FAULT_READS=<file>	how many reads, and of how many bytes in all
@@ -45,9 +45,9 @@ static ssize_t (*real_pwrite)(int fd, const void *buf, size_t len, off_t at);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct undo *undo;
-static struct bad bad[16];
+static struct bad bad[1024];
 static int nr_bad;
-static long writes, cut, delay;
+static long writes, cut, delay, flushes;
 static long reads, bytes_read;
 static ino_t bad_flush;
 
@@ -70,14 +70,14 @@ static void add_bad(char *spec)
 	char what[8], path[1024];
 	long long first, end;
 
-	if (nr_bad == 16 || sscanf(spec, "%7s %1023s %lld %lld", what, path, &first, &end) != 4)
+	if (nr_bad == 1024 || sscanf(spec, "%7s %1023s %lld %lld", what, path, &first, &end) != 4)
 		abort();
 	bad[nr_bad++] = (struct bad) { what[0], ino_of_path(path), first * 512, end * 512 };
 }
 
 __attribute__((constructor)) static void init(void)
 {
-	char *text, *save, *spec;
+	char *text, *save, *spec, path[1024];
 	unsigned int seed = 0;
 
 	real_pread = dlsym(RTLD_NEXT, "pread64");
@@ -91,7 +91,9 @@ __attribute__((constructor)) static void init(void)
 	     spec = strtok_r(NULL, ";", &save))
 		add_bad(spec);
 	text = getenv("FAULT_FLUSH");
-	bad_flush = text ? ino_of_path(text) : 0;
+	if (text && sscanf(text, "%ld %1023s", &flushes, path) != 2)
+		abort();
+	bad_flush = text ? ino_of_path(path) : 0;
 	text = getenv("FAULT_DELAY");
 	delay = text ? atol(text) : 0;
 }
@@ -192,11 +194,12 @@ int fsync(int fd)
 	struct undo **p = &undo, *u;
 	ino_t ino = ino_of(fd);
 
-	if (bad_flush && bad_flush == ino) {
+	pthread_mutex_lock(&lock);
+	if (bad_flush && bad_flush == ino && --flushes <= 0) {
+		pthread_mutex_unlock(&lock);
 		errno = EIO;
 		return -1;
 	}
-	pthread_mutex_lock(&lock);
 	while ((u = *p)) {
 		if (u->ino != ino) {
 			p = &u->next;

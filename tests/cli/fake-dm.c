@@ -579,6 +579,7 @@ static void volume_status(struct json_object *o, char *buf, size_t len)
 	strcpy(s.mode, hybrid_mode_name(table.mode));
 	s.dirty = step_dirty(o);
 	s.draining = number(o, "draining");
+	s.cache_errors = number(o, "cache_errors");
 	hybrid_volume_status_build(buf, len, &s);
 }
 

@@ -196,3 +196,36 @@ def test_a_copy_of_what_is_dirty_changes_nothing_for_the_kernel(guest):
     assert listed(guest)["vol"]["dirty"] > 0
     for name, digest in digests.items():
         assert text(guest, f"md5sum < /dev/mapper/{name}") == digest
+
+
+def test_what_is_lost_with_a_cache_device_and_whose_file_it_was(guest):
+    guest.modprobe("dm-testdisk")
+    sectors = text(guest, f"blockdev --getsz {SSD}").strip()
+    guest.dm_create("vssd", f"0 {sectors} volatile {SSD} 0")
+    guest.run(f"hybridctl create vol --cache /dev/mapper/vssd --origin {HDD} --mode writeback -y")
+    guest.run("mkfs.ext4 -q -b 4096 /dev/mapper/vol && mount /dev/mapper/vol /mnt")
+    guest.run("dd if=/dev/urandom of=/mnt/file bs=64k count=20 conv=fsync status=none; umount /mnt")
+    guest.run("hybridctl drain vol")
+    block = int(text(guest, "debugfs -R 'bmap /file 3' /dev/mapper/vol 2>/dev/null"))
+    guest.run(f"dd if=/dev/urandom of=/dev/mapper/vol bs=4k count=1 seek={block} oflag=direct "
+              "conv=fsync,notrunc status=none")
+    guest.dm_message("vssd", "die")
+    assert rc(guest, "dmsetup message vol-pool 0 checkpoint")
+
+    def lost(what):
+        r = guest.run(f"hybridctl lost --json {what}", check=False)
+        assert r.rc == 7, r.text
+        return [(x["volume"], x["offset"], x["length"]) for x in json.loads(r.out)["lost"]]
+
+    def covers(ranges):
+        return any(v == "vol" and o <= block * 4096 and block * 4096 + 4096 <= o + n
+                   for v, o, n in ranges)
+
+    assert covers(lost("vol")) and lost("vol") == lost("/dev/mapper/vol") == lost(HDD)
+    assert "\n  /file\n" in guest.run("hybridctl lost --files vol", check=False).out
+    # What is written now goes to the origin alone, which says what it lost.
+    guest.run("dd if=/dev/urandom of=/dev/mapper/vol bs=4k count=1 seek=41000 oflag=direct "
+              "conv=fsync,notrunc status=none")
+    guest.run("hybridctl deactivate --all", check=False)
+    assert covers(lost(HDD))
+    assert "\n  /file\n" in guest.run(f"hybridctl lost --files {HDD}", check=False).out

@@ -421,5 +421,11 @@ def test_what_is_lost_of_an_active_volume(kernel, volume):
         assert r.returncode == 7
         assert [(x["volume"], x["offset"], x["length"]) for x in json.loads(r.stdout)["lost"]] == [
             ("vol", 8 * 512, 16 * 512), ("vol", 64 * 512, 16 * 512), ("vol", 128 * 512, 8 * 512)]
+    # A pool that runs does not know what it could not read.
+    kernel.change_device("vol", lost_0="", cache_errors=3)
+    assert kernel("lost", "vol").returncode == 0
+    kernel.change(dirty_vol=5)
+    r = kernel("lost", "vol")
+    assert r.returncode == 4 and "unknown: I/O to its cache device failed" in r.stdout
     r = kernel("lost", "nothing")
     assert r.returncode == 4 and "nothing: cannot open" in r.stderr

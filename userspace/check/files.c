@@ -157,8 +157,9 @@ static int ncheck_line(struct search *s, char *text)
 	int n;
 
 	(void)s;
+	/* What stands in the root directory begins with two slashes */
 	if (sscanf(text, "%" SCNu64 " %n", &inode, &n) == 1)
-		printf("  %s", text + n);
+		printf("  %s", text + n + !strncmp(text + n, "//", 2));
 	return 0;
 }
 

@@ -230,11 +230,15 @@ static u64 parse_reply(struct lost *l, const char *name, char *reply)
 
 static int lost_volume(struct lost *l, const struct hybrid_node *node)
 {
+	const struct hybrid_volume_status *status = &node->v.status;
 	const char *name = keep_name(node->name);
 	char message[64], path[HYBRID_PATH_MAX], *reply;
 	u64 cursor = 0;
 	int r;
 
+	if (status->cache_errors && status->dirty && !status->lost)
+		unknown(l, name, "unknown: I/O to its cache device failed; drain, deactivate, and "
+			"look at that device");
 	do {
 		snprintf(message, sizeof(message), "lost %llu", (unsigned long long)cursor);
 		r = hybrid_dm_message(name, message, &reply);
