@@ -54,11 +54,13 @@ all: modules userspace man
 
 # $(call build-modules,<name under build/>,<kernel>,<source directories>,<make arguments>)
 # The lock: test runs beside each other all begin by bringing the modules up to date.
+# Copies get the time of copying: a file that was changed while it was compiled is newer
+# than its object.
 define build-modules
 	@test -n "$(2)" || { echo "no kernel headers: set KDIR=, or run 'make deps'" >&2; exit 1; }
 	@mkdir -p build/$(1)
 	+@flock build/$(1)/.lock sh -ec 'for d in $(3); do \
-		rsync -a --delete-excluded --exclude=Documentation --include="*/" \
+		rsync -rlpc --delete-excluded --exclude=Documentation --include="*/" \
 			--include="*.[ch]" --include=Kbuild --include=Kconfig \
 			--filter="P *.o" --filter="P *.ko" --filter="P *.mod" --filter="P *.mod.c" \
 			--filter="P .*" --filter="P Module.symvers" --filter="P modules.order" \
