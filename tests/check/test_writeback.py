@@ -174,14 +174,14 @@ def test_a_signal_stops_it_cleanly_and_another_run_goes_on(large, writeback, too
     check_drained(tool, large)
 
 
-def cut_everywhere(pool, writeback, tmp_path, *args):
+def cut_everywhere(pool, writeback, tmp_path, *args, cuts=CUTS, **faults):
     """The power is cut in the nth write, some ns; yields what is left each time."""
     whole = pool.copy(tmp_path / "whole")
-    assert writeback(whole, *args, count=tmp_path / "count").returncode == 0
+    assert writeback(whole, *args, count=tmp_path / "count", **faults).returncode == 0
     writes = number(tmp_path / "count")
-    for cut in sorted({1 + n * (writes - 1) // (CUTS - 1) for n in range(CUTS)}):
+    for cut in sorted({1 + n * (writes - 1) // (cuts - 1) for n in range(cuts)}):
         state = pool.copy(tmp_path / f"cut{cut}")
-        r = writeback(state, *args, cut=f"{cut} {cut}")
+        r = writeback(state, *args, cut=f"{cut} {cut}", **faults)
         # With threads one run may need fewer writes than another.
         assert r.returncode == -signal.SIGKILL or cut > writes * 3 / 4
         yield state
@@ -189,10 +189,26 @@ def cut_everywhere(pool, writeback, tmp_path, *args):
 
 
 def test_cut_anywhere_and_run_again(pool, writeback, tool, tmp_path):
-    for state in cut_everywhere(pool, writeback, tmp_path):
+    for n, state in enumerate(cut_everywhere(pool, writeback, tmp_path)):
         assert verdict(tool, state) in (0, 7)
+        # Some of them once more
+        if n % 3 == 0:
+            writeback(state, cut=f"{1 + n} {n}")
+            assert verdict(tool, state) in (0, 7)
         assert writeback(state).returncode == 0
         check_drained(tool, state)
+
+
+@pytest.mark.slow
+def test_cut_while_some_is_recorded_and_more_under_way(large, writeback, tool, tmp_path):
+    """Slow enough for the engine to record what is clean meanwhile."""
+    left = set()
+    for state in cut_everywhere(large, writeback, tmp_path, cuts=9, delay=400):
+        r = writeback(state, "--json")
+        assert r.returncode == 0
+        left.add(json.loads(r.out)["dirty_blocks_at_start"])
+        check_drained(tool, state)
+    assert len(left) >= 3	# another run did not begin anew
 
 
 # --- devices that fail --------------------------------------------------------------
