@@ -112,8 +112,10 @@ struct json_object *hybrid_ranges_json(const struct hybrid_ranges *ranges)
 {
 	struct json_object *array = json_object_new_array(), *o;
 	const struct hybrid_range *r;
+	size_t i;
 
-	for (r = ranges->list; array && r < ranges->list + ranges->nr; r++) {
+	for (i = 0; array && i < ranges->nr; i++) {
+		r = &ranges->list[i];
 		o = json_object_new_object();
 		json_object_object_add(o, "volume", json_object_new_string(r->volume));
 		json_object_object_add(o, "offset", json_object_new_uint64(r->sector * 512));
