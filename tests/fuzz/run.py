@@ -22,7 +22,7 @@ TOP = HERE.parent.parent
 BUILD = TOP / "build/fuzz"
 REPLAY = TOP / "build/fuzz-replay/replay"
 # Their input is a list of changes to an image; the others' is text, or a block.
-IMAGES = ("load", "check", "dump")
+IMAGES = ("load", "check", "dump", "repair")
 TEXTS = ("restore", "table", "status", "message")
 LONGEST = {"superblock": 4200, "restore": 12000, "table": 1200, "status": 2000, "message": 800}
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* dump, restore and repair: what they write the module takes, and it says the same. */
 #include "errors.h"
+#include "members.h"
 #include "options.h"
 #include "targets.h"
 
@@ -21,11 +22,17 @@ static struct disk *spare(void)
 
 int confirm_format(const struct command_line *cl, const struct hybrid_device * const *devs,
 		   unsigned int nr);
+int confirm(const struct command_line *cl, const char *question);
 int lock_tools(void);
 void hold_signals(void);
 
 int confirm_format(const struct command_line *cl, const struct hybrid_device * const *devs,
 		   unsigned int nr)
+{
+	return 0;
+}
+
+int confirm(const struct command_line *cl, const char *question)
 {
 	return 0;
 }
@@ -162,4 +169,64 @@ void fuzz_dump(const u8 *bytes, size_t len)
 {
 	spare();
 	with_damage(bytes, len, dump_and_restore);
+}
+
+/*
+ * In place, or (@to) onto another device.  Whatever it says that it did is good,
+ * and where it says that it did nothing it has written nothing.
+ */
+static int repair(struct disk *d, struct disk *to, bool json)
+{
+	char *argv[] = { d->device.path };
+	struct command_line cl = { .argv = argv };
+	u64 writes = d->writes;
+	int r;
+
+	cl.given[json ? OPT_JSON : OPT_QUIET] = true;
+	cl.argc = !to;
+	if (to) {
+		cl.value[OPT_INPUT] = d->device.path;
+		cl.value[OPT_OUTPUT] = to->device.path;
+	}
+	r = command_repair(&cl);
+	if (d->writes != writes && (to || (r && r != HYBRID_PARTIAL)))
+		found("%s was written to (%d)", d->device.path, r);
+	return r;
+}
+
+static void check_repaired(struct disk *d)
+{
+	char *argv[] = { d->device.path };
+	struct command_line cl = { .argc = 1, .argv = argv };
+	struct hybrid_pool_status st;
+	int r;
+
+	cl.given[OPT_QUIET] = true;
+	r = command_check(&cl);
+	if (r && r != HYBRID_DEGRADED)
+		found("%s: check says %d of what was repaired", d->device.path, r);
+	load(d, &st);
+}
+
+static void repair_both(struct damage *d)
+{
+	struct disk *cache = &d->image->disk[0], *to = spare();
+	struct hybrid_member m;
+	int r;
+
+	/* What is an origin by its superblocks is judged as one */
+	if (hybrid_member_read(&cache->device, &m) || m.sb.role != HYBRID_ROLE_CACHE)
+		return;
+	r = repair(cache, to, d->nr % 2);
+	if (!r || r == HYBRID_PARTIAL)
+		check_repaired(to);
+	r = repair(cache, NULL, d->nr % 2);
+	if (!r || r == HYBRID_PARTIAL)
+		check_repaired(cache);
+}
+
+void fuzz_repair(const u8 *bytes, size_t len)
+{
+	spare();
+	with_damage(bytes, len, repair_both);
 }
