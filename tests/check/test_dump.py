@@ -33,6 +33,11 @@ def test_a_dump_says_what_the_leaves_say(build, clean):
     assert len(want) > 100 and got == want
     assert {r["set"] for r in d["open_regions"]} == open_sets
 
+    for v in d["volumes"]:
+        mine = [m for m in d["mappings"] if m["volume"] == v["id"]]
+        assert v["blocks"] == sum(m["count"] for m in mine)
+        assert v["dirty_blocks"] == sum(m["count"] for m in mine if int(m["dirty"], 0))
+
     table = cache.volumes(0)
 
     def raw(field, index):
@@ -53,6 +58,25 @@ def test_the_journal_counts(build, crashed, tmp_path):
     seen = {(m["origin_block"] + k) * 8 for m in d["mappings"] for k in range(m["count"])}
     # Written last, and in no leaf
     assert {4000, 4008, 8000, 8008} <= seen
+
+
+def test_a_block_behind_eight_free_ones_is_not_passed_over(build, tmp_path):
+    """It was: it did not count, and the checker did not see that another one claims its place."""
+    pool = Pool(build, tmp_path / "pool", block=8)
+    pool.write((0, 0, 8 * 40, 1), end=("close 0", "stop"))
+    cache = Cache(pool.cache)
+    nr = cache.written_leaves()[0]
+    with cache.map_leaf(nr) as leaf:
+        first = next(n for n in range(100) if leaf["instance", n])
+        assert all(leaf["instance", n] for n in range(first, first + 11))
+        for n in range(first + 1, first + 9):
+            for field in ("instance", "oblock", "valid", "dirty"):
+                leaf[field, n] = 0
+    assert json.loads(dump(build, pool.cache))["volumes"][0]["blocks"] == 32
+    with cache.map_leaf(nr) as leaf:
+        leaf["oblock", first + 10] = leaf["oblock", first + 9]
+    r = run(build, "check", "--json", pool.cache)
+    assert r.returncode == 4 and "block-twice" in json.loads(r.stdout)["counts"]
 
 
 def test_runs_of_neighbours_are_one_line(build, tmp_path):

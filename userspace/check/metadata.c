@@ -591,13 +591,12 @@ static size_t next_used(const struct hybrid_metadata *md, size_t b)
 	size_t end = md->g->nr_blocks;
 	u64 eight;
 
-	for (; b < end && !md->block_state[b]; b++)
-		while (b + sizeof(eight) < end) {
+	while (b < end && !md->block_state[b]) {
+		eight = 1;
+		if (b + sizeof(eight) <= end)
 			memcpy(&eight, md->block_state + b, sizeof(eight));
-			if (eight)
-				break;
-			b += sizeof(eight);
-		}
+		b += eight ? 1 : sizeof(eight);
+	}
 	return b;
 }
 
