@@ -4,6 +4,7 @@ nothing."""
 import json
 import os
 import random
+import shutil
 
 import pytest
 from check.corrupt import Block, Cache, constant
@@ -152,6 +153,9 @@ def metadata_blocks(cache: Cache):
     return found, [entries[n] for n in numbers[:-1]]
 
 
+OLDER = ["older0", "older1"]
+
+
 def spoil(cache: Cache, rng) -> str:
     tree, entries = metadata_blocks(cache)
     root = cache.geometry("root_sector")
@@ -168,13 +172,16 @@ def spoil(cache: Cache, rng) -> str:
         block = Block(cache.path, sector, "hybrid_root")
         with block:
             block.seal = False
-            how = rng.randrange(3)
+            how = rng.randrange(4)
             if how == 0:
                 block.data[rng.randrange(BLOCK)] ^= 1 << rng.randrange(8)
             elif how == 1:
                 block.data[:] = bytes(BLOCK)
-            else:
+            elif how == 2:
                 block.data[:] = Block(cache.path, rng.choice(tree), "hybrid_root").data
+            else:			# its last writes were lost
+                block.data[:] = Block(cache.path.parent / rng.choice(OLDER), sector,
+                                      "hybrid_root").data
     return kind
 
 
@@ -186,8 +193,11 @@ def worked(build, tmp_path_factory):
         rng = random.Random(seed)
         pool = random_pool(build, tmp_path_factory.mktemp("worked") / "pool", rng)
         sectors = pool.size // 512
-        for life in range(rng.randint(1, 3)):
+        lives = rng.randint(1, 3)
+        for life in range(lives):
             lines = []
+            for name in OLDER[life > 0:]:
+                shutil.copyfile(pool.cache, pool.dir / name)
             # Enough, now and then, for checkpoints amid a life
             for step in range(rng.choice([5, 40, 40, 400])):
                 n, count = rng.randrange(len(pool.origins)), 8 * rng.randint(1, 16)
@@ -206,7 +216,10 @@ def worked(build, tmp_path_factory):
 @pytest.mark.parametrize("seed", range(60))
 def test_what_is_kept_is_true_and_the_rest_is_named(build, worked, tmp_path, seed):
     rng = random.Random(1000 + seed)
-    pool = rng.choice(worked).copy(tmp_path / "pool")
+    source = rng.choice(worked)
+    pool = source.copy(tmp_path / "pool")
+    for name in OLDER:
+        shutil.copyfile(source.dir / name, pool.dir / name)
     for _ in range(rng.choice([1, 1, 2, 4])):
         spoil(Cache(pool.cache), rng)
     report = repair(build, pool.cache)
@@ -247,13 +260,80 @@ def test_a_lost_root_or_superblock_costs_nothing_dirty(build, crashed, tmp_path,
     assert set(found) <= {"not-clean", "root-other", "volume-nonce"}
 
 
-def test_a_lost_entry_costs_what_has_no_record_behind_it(build, crashed, tmp_path):
-    pool = crashed.copy(tmp_path / "pool")
-    spoil_block(Cache(pool.cache).entries()[0])
+@pytest.fixture(scope="session")
+def journaled(build, tmp_path_factory):
+    """Each entry of its journal says something that no other one does."""
+    pool = Pool(build, tmp_path_factory.mktemp("journaled") / "pool", block=8)
+    pool.opened(*(line for n in range(12) for line in (f"write 0 {800 * n} 8 {n + 1}", "flush 0")))
+    for n in range(12):
+        pool.note(0, 800 * n, 8, n + 1)
+    assert len(Cache(pool.cache).entries()) >= 12
+    return pool
+
+
+@pytest.mark.parametrize("nr", range(0, 11, 2))
+def test_a_lost_entry_costs_what_has_no_record_behind_it(build, journaled, tmp_path, nr):
+    pool = journaled.copy(tmp_path / "pool")
+    spoil_block(Cache(pool.cache).entries()[nr])
     report = repair(build, pool.cache)
     view = judge(build, pool, report)
-    assert report["may_be_stale"] and view.dirty[0]
-    assert report["kept_dirty_blocks"] == len(view.dirty[0])
+    # One block is written, and recorded, for each entry
+    assert view.dirty[0] == {100 * n for n in range(12) if n > nr}
+    assert report["may_be_stale"] and report["kept_dirty_blocks"] == 11 - nr
+
+
+def test_a_journal_that_is_too_short_says_nothing(build, journaled, tmp_path):
+    pool = journaled.copy(tmp_path / "pool")
+    with Cache(pool.cache).root() as root:
+        root["journal_head"] += 100
+    report = repair(build, pool.cache)
+    assert not judge(build, pool, report).dirty[0] and report["kept_dirty_blocks"] == 0
+    assert [(r["offset"], r["length"]) for r in report["may_be_stale"]] == [(0, pool.size)]
+
+
+def test_what_was_clean_in_open_regions_is_forgotten(build, tmp_path):
+    """... and nothing clean elsewhere."""
+    pool = Pool(build, tmp_path / "pool", block=8)
+    pool.write((0, 0, 8 * 800, 1), end=("idle 5", "drain", "idle 20", "close 0", "stop"))
+    cache = Cache(pool.cache)
+    leaves = cache.written_leaves()
+    with cache.map_leaf(leaves[1]) as leaf:
+        leaf["open_regions"] = 3
+        leaf["dirty", 1] = leaf["valid", 1]
+    lost, was = cache.map_leaf(leaves[0]), cache.map_leaf(leaves[1])
+    spoil_block(cache.map_leaf(leaves[0]))
+    report = repair(build, pool.cache)
+    judge(build, pool, report)
+    leaf = Cache(pool.cache).map_leaf(leaves[1])
+    assert [n for n in range(16) if leaf["instance", n]] == [1]
+    kept = [n for n in range(16, constant("MAP_LEAF_BLOCKS")) if leaf["valid", n]]
+    assert kept and kept == [n for n in range(16, constant("MAP_LEAF_BLOCKS"))
+                             if was["valid", n]]
+    # The lost leaf's other generation is of an earlier life, whose clean blocks do not count
+    gone = sum(lost["instance", n] != 0 for n in range(constant("MAP_LEAF_BLOCKS")))
+    assert report["forgotten_blocks"] + report["unknown_blocks"] == 15 + gone
+    assert leaf["open_regions"] == 0
+
+
+def test_what_an_earlier_life_left_behind_is_not_taken(build, tmp_path):
+    """Restored over itself: old leaves still stand where later ones would be."""
+    pool = Pool(build, tmp_path / "pool", block=8)
+    pool.write((0, 0, 800, 1), end=("close 0", "stop"))
+    pool.write((0, 4000, 800, 2), end=("idle 5", "close 0", "stop"))
+    text = dump(build, pool.cache)
+    assert run(build, "restore", "-i", "-", "-o", pool.cache, "-y", "--force", "--wipe-signatures",
+               input=text).returncode == 0
+    cache = Cache(pool.cache)
+    leftover = [nr for nr in cache.written_leaves()
+                if Block(cache.path, cache._area("leaf_sector", constant("VOLUME_LEAVES") + nr,
+                                                 cache.geometry("nr_leaves"), 2),
+                         "hybrid_map_leaf")["generation"] == 2]
+    assert leftover
+    for nr in leftover:
+        spoil_block(cache.map_leaf(nr))
+    report = repair(build, pool.cache)
+    assert report["unknown_blocks"] and not judge(build, pool, report).cached[0] or \
+        len(leftover) < len(cache.written_leaves())
 
 
 # --- cuts ------------------------------------------------------------------------------
@@ -300,7 +380,7 @@ def test_onto_another_device(build, worked, tmp_path, seed):
     rng = random.Random(seed)
     pool = worked[seed].copy(tmp_path / "pool")
     if seed % 2:
-        spoil(Cache(pool.cache), rng)
+        spoil_block(Cache(pool.cache).map_leaf(0))
     before = pool.cache.read_bytes()
     new = tmp_path / "new"
     with open(new, "wb") as f:
