@@ -234,7 +234,7 @@ static int pool_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	}
 	pt->policy = hybrid_policy_get(args.policy);
 	if (!pt->policy) {
-		ti->error = "Unknown policy";
+		ti->error = "Unknown policy, or its module cannot be loaded";
 		r = -EINVAL;
 		goto bad_policy;
 	}
