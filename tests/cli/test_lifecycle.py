@@ -263,6 +263,8 @@ def test_drain_says_what_it_did(kernel, volume):
     assert re.fullmatch(r"vol: 100 dirty blocks at the start; up to 6\.25m written back in "
                         r"[0-9]+\.[0-9] s, nothing is dirty\n", out), out
     assert kernel.ok("drain", "vol") == "vol: nothing is dirty\n"
+    # What is written next is cached again.
+    assert kernel.log[-1] == "message vol drain_cancel"
     assert kernel.ok("drain", "vol", "-q") == ""
 
 

@@ -110,6 +110,9 @@ int command_drain(const struct command_line *cl)
 		r = hybrid_dm_message(node->name, "drain", NULL);
 	} else {
 		r = drain_and_wait(cl, node);
+		/* The kernel goes on until it is told: the next writes are cached again */
+		if (!r)
+			r = hybrid_dm_message(node->name, "drain_cancel", NULL);
 	}
 out:
 	hybrid_inventory_free(&inv);
