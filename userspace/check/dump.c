@@ -10,9 +10,10 @@
 #include "dump.h"
 #include "errors.h"
 #include "options.h"
+#include "salvage.h"
 #include "tables.h"
 
-/* ---- fields ----------------------------------------------------------------- */
+/* ---- fields ------------------------------------------------------------ */
 
 static const char * const states[] = { "free", "active", "detached", NULL };
 
@@ -99,7 +100,7 @@ const struct json_field dump_mapping_fields[] = {
 	{}
 };
 
-/* ---- printing ------------------------------------------------------------------ */
+/* ---- printing ---------------------------------------------------------- */
 
 struct dump {
 	const struct command_line *cl;
@@ -215,7 +216,7 @@ static void print_all(struct dump *d)
 	fputs("\n}\n", d->out);
 }
 
-/* ---- the command ------------------------------------------------------------------ */
+/* ---- the command ------------------------------------------------------- */
 
 /* Keys are in it: nobody else reads it.  A device is no place for a dump. */
 static FILE *open_output(const char *path)
@@ -266,11 +267,34 @@ static int read_whole(struct hybrid_metadata *md, const struct hybrid_device *de
 		goto out;
 	if (r || hybrid_findings_worst(&f) == HYBRID_DAMAGE) {
 		hybrid_findings_print(&f, stderr);
-		r = hybrid_fail(HYBRID_BADDEV, "see hybridctl check; hybridctl repair",
+		r = hybrid_fail(HYBRID_BADDEV, "see hybridctl check; --repair dumps what is certain",
 				"%s: the metadata are damaged", dev->path);
 	}
 out:
 	hybrid_findings_free(&f);
+	return r;
+}
+
+/* What repair would keep of it. */
+static int dump_salvaged(struct dump *d, const struct hybrid_device *dev)
+{
+	struct hybrid_ranges stale = {};
+	struct hybrid_salvage s;
+	int r;
+
+	r = hybrid_salvage_read(&s, dev);
+	if (!r) {
+		d->md = &s.md;
+		hybrid_salvage_stale(&s, &stale);
+		r = stale.nomem ? hybrid_nomem() : dump(d);
+	}
+	if (!r && (stale.nr || s.lost_volumes)) {
+		hybrid_warn("not all is in the dump: hybridctl repair --test %s says more",
+			    dev->path);
+		r = HYBRID_PARTIAL;
+	}
+	hybrid_ranges_free(&stale);
+	hybrid_salvage_free(&s);
 	return r;
 }
 
@@ -284,9 +308,13 @@ int command_dump(const struct command_line *cl)
 	r = hybrid_device_open(&dev, cl->argv[0], HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES);
 	if (r)
 		return r;
-	r = read_whole(&md, &dev);
-	if (!r)
-		r = dump(&d);
+	if (cl->given[OPT_REPAIR]) {
+		r = dump_salvaged(&d, &dev);
+	} else {
+		r = read_whole(&md, &dev);
+		if (!r)
+			r = dump(&d);
+	}
 	hybrid_metadata_free(&md);
 	hybrid_device_close(&dev);
 	return r;

@@ -7,7 +7,7 @@
 #include "json.h"
 #include "units.h"
 
-/* ---- characters and tokens ------------------------------------------------- */
+/* ---- characters and tokens --------------------------------------------- */
 
 static void advance(struct json *j)
 {
@@ -139,7 +139,7 @@ int json_end(struct json *j)
 	return j->next == EOF && !ferror(j->in) ? 0 : json_fail(j, "something follows the end");
 }
 
-/* ---- values ----------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------ */
 
 static int read_number(struct json *j, u64 *value)
 {
@@ -258,7 +258,7 @@ static int parse_field(struct json *j, const struct json_field *f, void *at)
 	return f->kind == JSON_BOOL ? parse_bool(j, f, at) : parse_string(j, f, at);
 }
 
-/* ---- records ------------------------------------------------------------------ */
+/* ---- records ----------------------------------------------------------- */
 
 int json_record(struct json *j, const struct json_field *fields, void *record)
 {

@@ -12,7 +12,7 @@
 #define FIRST_GENERATION	1
 #define FIRST_SEQUENCE		2	/* even: area A */
 
-/* ---- leaves ------------------------------------------------------------------ */
+/* ---- leaves ------------------------------------------------------------ */
 
 static bool encode_volumes(const struct hybrid_metadata *md, u32 nr, u16 generation, void *block)
 {
@@ -107,7 +107,7 @@ int hybrid_metadata_verify(const struct hybrid_metadata *md, const char **why)
 	return r ? -EINVAL : 0;
 }
 
-/* ---- the map as the engine would see it ------------------------------------------ */
+/* ---- the map as the engine would see it -------------------------------- */
 
 struct claim {
 	u64 key;
@@ -173,7 +173,7 @@ u64 hybrid_metadata_judge(struct hybrid_metadata *md)
 	return bad;
 }
 
-/* ---- writing ------------------------------------------------------------------------ */
+/* ---- writing ----------------------------------------------------------- */
 
 int hybrid_writer_begin(struct hybrid_writer *w, const struct hybrid_device *dev)
 {

@@ -33,7 +33,7 @@ struct repair {
 	u64 no_room;			/* clean blocks that were left behind */
 };
 
-/* ---- superblocks ------------------------------------------------------------- */
+/* ---- superblocks ------------------------------------------------------- */
 
 /* The bad one first: the other stays whole meanwhile. */
 static int write_superblocks(const struct hybrid_device *dev, const struct hybrid_sb *sb,
@@ -56,7 +56,7 @@ static int write_superblocks(const struct hybrid_device *dev, const struct hybri
 	return r ? r : hybrid_writer_end(&w);
 }
 
-/* ---- in place ------------------------------------------------------------------ */
+/* ---- in place ---------------------------------------------------------- */
 
 /* Is what stands at @sector, its header apart, what is in @block? */
 static bool same_block(const struct hybrid_device *dev, u64 sector, const void *block, void *mem)
@@ -167,7 +167,7 @@ static int write_in_place(struct repair *p)
 	return r ? r : write_superblocks(&p->dev, &p->s.md.sb, p->s.md.copies);
 }
 
-/* ---- to another device -------------------------------------------------------------- */
+/* ---- to another device ------------------------------------------------- */
 
 static int plan_new(struct repair *p)
 {
@@ -320,7 +320,7 @@ static int write_new(struct repair *p)
 	return r ? r : hybrid_metadata_write(&p->out, &p->new);
 }
 
-/* ---- what is said about it ------------------------------------------------------------- */
+/* ---- what is said about it --------------------------------------------- */
 
 static u64 sum(const struct repair *p, bool dirty)
 {
@@ -383,7 +383,7 @@ static void print_json(const struct repair *p, bool written)
 	json_object_put(o);
 }
 
-/* ---- the command -------------------------------------------------------------------------- */
+/* ---- the command ------------------------------------------------------- */
 
 static int plan(struct repair *p)
 {

@@ -23,7 +23,7 @@ struct restore {
 	bool mappings;				/* the dump has them */
 };
 
-/* ---- parsing ------------------------------------------------------------------- */
+/* ---- parsing ----------------------------------------------------------- */
 
 static int read_head(struct restore *t)
 {
@@ -317,7 +317,7 @@ static int read_input(struct restore *t)
 	return r;
 }
 
-/* ---- deciding and writing ----------------------------------------------------------- */
+/* ---- deciding and writing ---------------------------------------------- */
 
 static void forget_mappings(struct hybrid_metadata *md)
 {

@@ -42,7 +42,7 @@ struct salvager {
 	u8 *regions_known;		/* by leaf */
 };
 
-/* ---- reading ----------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------- */
 
 /* What cannot be read is zero. */
 static void read_blocks(struct salvager *v, u64 sector, u32 nr, void *mem)
@@ -86,7 +86,7 @@ static int read_roots(struct salvager *v)
 	return 0;
 }
 
-/* ---- the journal --------------------------------------------------------------- */
+/* ---- the journal ------------------------------------------------------- */
 
 static u64 place(const struct salvager *v, u64 n)
 {
@@ -162,9 +162,13 @@ static void find_first(struct salvager *v)
 	v->first = v->nr_entries;
 	if (v->root[0].good && journal_end(v) < v->root[0].info.journal_head)
 		return;
-	while (v->first > 0 && (v->first == v->nr_entries ||
-	       place(v, e[v->first - 1].number + e[v->first - 1].blocks) == e[v->first].number))
-		v->first--;
+	for (; v->first > 0; v->first--) {
+		const struct entry *before = &e[v->first - 1];
+
+		if (v->first < v->nr_entries &&
+		    place(v, before->number + before->blocks) != e[v->first].number)
+			break;
+	}
 }
 
 static void judge_source(struct salvager *v, struct source *root)
@@ -214,7 +218,7 @@ static void judge_journal(struct salvager *v)
 	v->s->journal_next = highest + v->md->g->journal_blocks;
 }
 
-/* ---- what roots name -------------------------------------------------------------- */
+/* ---- what roots name --------------------------------------------------- */
 
 /* Steps from generation @from to @to, if they are few; else 3. */
 static u32 steps(u16 from, u16 to)
@@ -347,7 +351,7 @@ static void read_index(struct salvager *v, u32 nr)
 					       found[found[0] < 0]);
 }
 
-/* ---- leaves ----------------------------------------------------------------------- */
+/* ---- leaves ------------------------------------------------------------ */
 
 static void load_volumes(struct salvager *v, u32 nr, const struct candidate *c, bool stale)
 {
@@ -465,23 +469,23 @@ static void read_leaves(struct salvager *v)
 		for (area = 0; area < 2; area++)
 			read_blocks(v, hybrid_leaf_sector(g, nr, area), n, v->mem[area]);
 		for (k = 0; k < n; k++) {
+			size_t at = (size_t)k * HYBRID_META_BLOCK_SIZE;
+
 			for (area = 0; area < 2; area++)
-				look_at(v, nr + k, v->mem[area] + (size_t)k * HYBRID_META_BLOCK_SIZE,
-					area, leaf_good, &c[area]);
+				look_at(v, nr + k, v->mem[area] + at, area, leaf_good, &c[area]);
 			choose_leaf(v, nr + k, c);
 		}
 	}
 }
 
-/* ---- replay --------------------------------------------------------------------------- */
+/* ---- replay ------------------------------------------------------------ */
 
 static void apply_regions(struct salvager *v, const struct entry *e, u32 set, u64 open)
 {
 	u32 nr = HYBRID_VOLUME_LEAVES + set * HYBRID_LEAVES_PER_SET, k;
+	u64 mask = GENMASK_ULL(HYBRID_MAP_LEAF_REGIONS - 1, 0);
 
-	for (k = 0; k < HYBRID_LEAVES_PER_SET; k++) {
-		u64 mask = GENMASK_ULL(HYBRID_MAP_LEAF_REGIONS - 1, 0) << k * HYBRID_MAP_LEAF_REGIONS;
-
+	for (k = 0; k < HYBRID_LEAVES_PER_SET; k++, mask <<= HYBRID_MAP_LEAF_REGIONS) {
 		if (e->number < v->from[nr + k])
 			continue;
 		v->md->open[set] = (v->md->open[set] & ~mask) | (open & mask);
@@ -528,7 +532,7 @@ static void replay(struct salvager *v)
 	}
 }
 
-/* ---- the result -------------------------------------------------------------------------- */
+/* ---- the result -------------------------------------------------------- */
 
 static void raise_instance(struct salvager *v, u32 instance)
 {
@@ -644,7 +648,7 @@ static void settle_blocks(struct salvager *v)
 	md->root.flags = 0;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------ */
+/* ---- all of it --------------------------------------------------------- */
 
 static int allocate(struct salvager *v)
 {
@@ -739,7 +743,7 @@ void hybrid_salvage_free(struct hybrid_salvage *s)
 	free(s->index_named);
 }
 
-/* ---- what may be stale ------------------------------------------------------------------------ */
+/* ---- what may be stale ------------------------------------------------- */
 
 struct live {
 	u32 volume;
@@ -792,15 +796,17 @@ static void add_stale(const struct hybrid_salvage *s, u32 id, const struct live 
 	u64 last = (info->data_sectors - 1) >> g->block_shift, o, sector;
 	size_t k = 0;
 
+	while (k < nr && live[k].volume < id)
+		k++;
 	for (o = 0; o <= last; o++) {
-		while (k < nr && (live[k].volume < id ||
-				  (live[k].volume == id && live[k].oblock < o)))
+		u32 set = hybrid_map_set_of(&map, hybrid_key(id, to_oblock(o)));
+
+		if (k < nr && live[k].volume == id && live[k].oblock == o) {
 			k++;
-		if (k < nr && live[k].volume == id && live[k].oblock == o)
 			continue;
+		}
 		sector = o << g->block_shift;
-		if (s->doubtful[id] || s->uncertain[hybrid_map_set_of(&map, hybrid_key(id,
-									       to_oblock(o)))])
+		if (s->doubtful[id] || s->uncertain[set])
 			hybrid_ranges_add(ranges, info->name, sector,
 					  min_t(u64, g->block_sectors, info->data_sectors - sector),
 					  "what the cache had of it is not known");
