@@ -633,10 +633,26 @@ static void volumes(void **state)
 	assert_int_equal(pool().volumes, 1);
 }
 
+/* Change one copy of the origin's superblock. */
+static void change_copy(u32 copy, void (*change)(struct hybrid_sb *sb))
+{
+	u64 at = hybrid_sb_sector(ORIGIN_SECTORS, copy);
+	void *block = disk[1] + at * 512;
+	struct hybrid_sb other;
+
+	assert_int_equal(hybrid_sb_decode(block, at, ORIGIN_SECTORS, &other, NULL), 0);
+	change(&other);
+	hybrid_sb_encode(block, &other, at);
+}
+
+static void other_nonce(struct hybrid_sb *sb)
+{
+	sb->nonce += 2;
+}
+
 static void written_without_its_cache(void **state)
 {
 	struct hybrid_volume *w;
-	struct hybrid_sb other;
 	const char *why;
 	u32 copy, dirty;
 
@@ -648,15 +664,8 @@ static void written_without_its_cache(void **state)
 		stop();
 		crash();
 		/* somebody gives the origin another nonce */
-		for (copy = 0; copy < 2; copy++) {
-			u64 at = hybrid_sb_sector(ORIGIN_SECTORS, copy);
-			void *block = disk[1] + at * 512;
-
-			assert_int_equal(hybrid_sb_decode(block, at, ORIGIN_SECTORS, &other,
-							  &why), 0);
-			other.nonce += 2;
-			hybrid_sb_encode(block, &other, at);
-		}
+		for (copy = 0; copy < 2; copy++)
+			change_copy(copy, other_nonce);
 		disk[1][(DATA + BLOCK) * 512 + 8] = 0x77;
 		start();
 		if (dirty) {
@@ -668,6 +677,48 @@ static void written_without_its_cache(void **state)
 		assert_int_equal(status().cached, 0);
 		reads(BLOCK, BLOCK, 0);
 	}
+}
+
+static void other_member(struct hybrid_sb *sb)
+{
+	sb->member_uuid[0]++;
+}
+
+static void read_only(struct hybrid_sb *sb)
+{
+	sb->ro_compat = 1;
+}
+
+static void origin_refused(const char *reason)
+{
+	const char *why;
+	u32 before;
+
+	start();
+	before = nr_log;
+	assert_int_equal(hybrid_volume_open(e, 1, ORIGIN_SECTORS, NULL, &v, &why), -EMEDIUMTYPE);
+	assert_string_equal(why, reason);
+	for (; before < nr_log; before++)
+		assert_false(op_log[before].origin && op_log[before].write);
+	crash();
+}
+
+static void superblocks_that_do_not_fit(void **state)
+{
+	stop();
+	crash();
+	change_copy(1, other_member);
+	origin_refused("has superblocks of two members");
+	change_copy(0, other_member);
+	origin_refused("is another member");
+	fresh_disks(BLOCK);
+	start();
+	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
+	stop();
+	crash();
+	change_copy(0, read_only);
+	change_copy(1, read_only);
+	origin_refused("has a feature that allows reading only");
 }
 
 /* ---- modes ---------------------------------------------------------------- */
@@ -1207,6 +1258,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(ram, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(volumes, setup, teardown),
 		cmocka_unit_test_setup_teardown(written_without_its_cache, setup, teardown),
+		cmocka_unit_test_setup_teardown(superblocks_that_do_not_fit, setup, teardown),
 		cmocka_unit_test_setup_teardown(modes, setup, teardown),
 		cmocka_unit_test_setup_teardown(mode_switch_drains, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_is_one_journal_write, setup, teardown),
