@@ -280,7 +280,7 @@ static u64 block_bytes(int fd, const struct hybrid_place *place, const char *typ
 	if (pread(fd, sb, sizeof(sb), place->offset) != sizeof(sb))
 		return 0;
 	if (!strcmp(type, "xfs"))
-		return sb[4] << 24 | sb[5] << 16 | sb[6] << 8 | sb[7];
+		return (u32)sb[4] << 24 | sb[5] << 16 | sb[6] << 8 | sb[7];
 	log = sb[1024 + 24];
 	return log < 7 ? 1024U << log : 0;
 }
@@ -312,7 +312,7 @@ int hybrid_files_print(const struct hybrid_ranges *ranges, const char *volume,
 {
 	struct search s = { .place = place };
 	char type[32];
-	u64 block;
+	u64 block = 0;
 	int r = 0;
 
 	if (!probe(place, type, &block)) {
