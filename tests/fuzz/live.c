@@ -29,6 +29,8 @@ void be_quiet(void)
 	hybrid_output.silent = true;
 	stdout = fopen("/dev/null", "w");
 	stderr = stdout;
+	/* No input's time is spent on them */
+	images();
 }
 
 static void too_long(int signal)

@@ -63,7 +63,9 @@ def run(target: str, limit: str, directory: Path, corpus: Path):
     crashes = BUILD / "crashes"
     for d in (corpus, crashes):
         d.mkdir(parents=True, exist_ok=True)
-    command = [BUILD / target, limit, "-seed=1", "-rss_limit_mb=1024", "-malloc_limit_mb=64",
+    # 0: another one each time
+    seed = f"-seed={int(limit.startswith('-runs'))}"
+    command = [BUILD / target, limit, seed, "-rss_limit_mb=1024", "-malloc_limit_mb=64",
                f"-max_len={LONGEST.get(target, 400)}", "-print_final_stats=1",
                f"-artifact_prefix={crashes}/{target}-", corpus, seeds(target, directory)]
     if target in TEXTS:
