@@ -10,6 +10,7 @@
 
 #define READ_BLOCKS	64
 #define MAX_EPOCHS	16
+#define MAX_ASKED	(1ULL << 28)	/* blocks of all volumes: 16 TiB of 64 KiB */
 
 /* A root that can be decoded, and what it names. */
 struct source {
@@ -787,15 +788,25 @@ static struct live *find_live(const struct hybrid_salvage *s, size_t *nr)
 	return live;
 }
 
+/*
+ * Which blocks would be cached in sets that are not certain?  So many are asked about;
+ * of what is beyond that, be its size a lie, all may be stale.
+ */
 static void add_stale(const struct hybrid_salvage *s, u32 id, const struct live *live, size_t nr,
-		      struct hybrid_ranges *ranges)
+		      u64 *to_ask, struct hybrid_ranges *ranges)
 {
+	static const char why[] = "what the cache had of it is not known";
 	const struct hybrid_volume_info *info = &s->md.volume[id];
 	const struct hybrid_geometry *g = s->md.g;
 	struct hybrid_map map = { .g = g, .nr_sets = g->nr_sets };
 	u64 last = (info->data_sectors - 1) >> g->block_shift, o, sector;
 	size_t k = 0;
 
+	if (last >= *to_ask) {
+		hybrid_ranges_add(ranges, info->name, 0, info->data_sectors, why);
+		return;
+	}
+	*to_ask -= last;
 	while (k < nr && live[k].volume < id)
 		k++;
 	for (o = 0; o <= last; o++) {
@@ -809,12 +820,13 @@ static void add_stale(const struct hybrid_salvage *s, u32 id, const struct live 
 		if (s->doubtful[id] || s->uncertain[set])
 			hybrid_ranges_add(ranges, info->name, sector,
 					  min_t(u64, g->block_sectors, info->data_sectors - sector),
-					  "what the cache had of it is not known");
+					  why);
 	}
 }
 
 void hybrid_salvage_stale(const struct hybrid_salvage *s, struct hybrid_ranges *ranges)
 {
+	u64 to_ask = MAX_ASKED;
 	bool any = false;
 	struct live *live;
 	size_t nr;
@@ -833,6 +845,6 @@ void hybrid_salvage_stale(const struct hybrid_salvage *s, struct hybrid_ranges *
 	}
 	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
 		if (s->md.volume[id].state == HYBRID_VOLUME_ACTIVE)
-			add_stale(s, id, live, nr, ranges);
+			add_stale(s, id, live, nr, &to_ask, ranges);
 	free(live);
 }
