@@ -16,6 +16,7 @@
 #   make check-debug-kernel
 #                       the tests in guests, in kernels with KASAN, lockdep, kmemleak, KCSAN
 #   make fuzz           hostile input: each target for FUZZ_SECONDS; FUZZ=name ...: only these
+#   make check-boot   Debian booted from a volume, in QEMU: prints a table of cases
 #   make headline       fsync, eviction, power cut: dm-hybrid and dm-cache, both outcomes
 #   make check-mutants  would the tests notice?  Seeded defects of the engine; MUTANTS=name ...
 #   make demo           a database on a slow disk, with and without a cache, and a power cut;
@@ -186,6 +187,12 @@ fuzz: deps
 headline: guest-modules userspace
 	@$(PYTHON) tests/kernel/headline.py $(GUEST_KDIR) build/guest-$(GUEST) build/userspace
 
+# The packages that a Debian is made of are fetched once, and what is made of them cached.
+check-boot: deps
+	$(MAKE) deps DEPS="mmdebstrap"
+	$(MAKE) userspace guest-modules
+	DM_HYBRID_BOOT=1 $(PYTHON) -m pytest -c tests/pytest.ini $(PYTEST_ARGS) tests/boot
+
 check-mutants:
 	$(PYTHON) tests/mutants/run.py $(MUTANTS)
 
@@ -212,4 +219,4 @@ clean:
 .PHONY: all modules modules-amd64 modules-amd64-clang modules-sparse guest-kernel guest-modules \
 	guest-test-modules userspace man \
 	install uninstall deps check lint check-tools bench-check check-sim check-mutants check-long coverage \
-	check-long-kernel check-debug-kernel $(FLAVOUR:%=check-%) fuzz headline demo clean
+	check-long-kernel check-debug-kernel $(FLAVOUR:%=check-%) fuzz check-boot headline demo clean

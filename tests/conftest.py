@@ -178,6 +178,8 @@ def pytest_runtest_makereport(item, call):
 def _runs_here(item) -> bool:
     if "long" in item.keywords and not os.environ.get("DM_HYBRID_LONG"):
         return False
+    if item.get_closest_marker("boot") and not os.environ.get("DM_HYBRID_BOOT"):
+        return False
     if FLAVOUR == "uml":
         return "thorough" not in item.keywords
     return ("qemu" in item.keywords) == X86

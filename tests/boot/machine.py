@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A machine that boots Debian in QEMU, without KVM, from its disks."""
+import os
+import re
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from guest import qemu
+
+from .debian import Image
+
+CPU_SECONDS = 240	# of QEMU, for whatever is waited for
+WALL_SECONDS = 1200	# for what waits by the clock, on a busy host
+
+
+def _tsc_khz() -> int:
+    mhz = re.search(r"^cpu MHz\s*: ([\d.]+)", Path("/proc/cpuinfo").read_text(), re.M)
+    return int(float(mhz[1]) * 1000)
+
+
+class BootError(Exception):
+    """It did not do what it should; carries the end of the console."""
+
+
+class Machine:
+    """`disks`: name -> file, a device each, by that serial. `late`: not plugged in yet."""
+
+    def __init__(self, workdir: Path, image: Image, kind: str, disks: dict[str, Path],
+                 late: tuple[str, ...] = (), removable: tuple[str, ...] = (),
+                 root: str = "/dev/mapper/root", append: str = ""):
+        self.workdir = workdir
+        self.image = image
+        self.kind = kind
+        self.disks = disks
+        self.late = late
+        self.removable = removable
+        self.append = append
+        self.root = root
+        self.console_path = workdir / "console.log"
+        self.seconds = 0.0
+        self._process: subprocess.Popen | None = None
+        self._rest = b""
+
+    def _command(self, agent: socket.socket) -> list[str]:
+        devices = []
+        for name, path in self.disks.items():
+            devices += ["-drive", f"if=none,id={name},file={path},format=raw,cache=unsafe,"
+                                  "aio=threads,discard=unmap,file.locking=off"]
+            if name in self.removable:
+                devices += ["-device", f"usb-storage,bus=usb.0,drive={name},removable=on"]
+            elif name not in self.late:
+                devices += ["-device", f"virtio-blk-pci,drive={name},serial={name}"]
+        # As dracut and Debian's scripts know them: what to do when the root does not come.
+        append = [f"root={self.root}", "ro", "console=ttyS0", "panic=2", "rd.shell=0",
+                  "rd.emergency=reboot", "no_timer_check", "mitigations=off",
+                  # The host's own; calibrated on a busy host time would run ten times too fast
+                  "tsc=reliable", f"tsc_early_khz={_tsc_khz()}",
+                  "cryptomgr.notests", "random.trust_cpu=on", "systemd.show_status=1",
+                  "loglevel=5", self.append]
+        # rep stosb is emulated byte by byte: without erms the kernel takes words
+        return [
+            qemu.PROGRAM, "-accel", "tcg,thread=multi", "-cpu", "max,-erms", "-M", "q35,hpet=off",
+            "-m", "768", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+            "-serial", f"file:{self.console_path}", "-kernel", str(self.image.kernel),
+            "-initrd", str(self.image.initrd(self.kind)), "-append", " ".join(append),
+            "-chardev", f"socket,id=agent,fd={agent.fileno()}",
+            "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=agent",
+            "-monitor", f"unix:{self.workdir / 'monitor'},server,nowait",
+            "-device", "virtio-scsi-pci,id=scsi", "-device", "qemu-xhci,id=usb", *devices]
+
+    def start(self) -> "Machine":
+        self._agent, theirs = socket.socketpair()
+        self.console_path.unlink(missing_ok=True)
+        self._began = time.monotonic()
+        self._rest = b""
+        self._process = subprocess.Popen(self._command(theirs), pass_fds=[theirs.fileno()],
+                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                         stderr=open(self.workdir / "qemu.log", "ab"))
+        theirs.close()
+        return self
+
+    def boot(self) -> "Machine":
+        """Until all that systemd starts has started."""
+        return self.start().booted()
+
+    def booted(self) -> "Machine":
+        self._until(rb"@@ready\n")
+        self.run("systemctl is-system-running --wait", check=False)
+        self.seconds = time.monotonic() - self._began
+        return self
+
+    @property
+    def console(self) -> str:
+        return self.console_path.read_text(errors="replace") if self.console_path.exists() else ""
+
+    def fail(self, why: str):
+        raise BootError(f"{why}\n--- console ---\n{self.console[-6000:]}")
+
+    def _cpu(self) -> float:
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _patience(self, what: str):
+        """A function to call while waiting, that fails in the end."""
+        begin, cpu = time.monotonic(), self._cpu()
+
+        def check():
+            if self._process.poll() is not None:
+                self.fail(f"the machine ended, waiting for {what}")
+            if self._cpu() - cpu > CPU_SECONDS or time.monotonic() - begin > WALL_SECONDS:
+                self.fail(f"too long: {what}")
+        return check
+
+    def _until(self, pattern: bytes, what: str = "boot") -> tuple[str, re.Match]:
+        check = self._patience(what)
+        self._agent.settimeout(1)
+        while not (m := re.search(pattern, self._rest)):
+            check()
+            try:
+                more = self._agent.recv(65536)
+            except TimeoutError:
+                continue
+            if not more:
+                time.sleep(0.1)
+            self._rest += more
+        text, self._rest = self._rest[:m.start()].decode(errors="replace"), self._rest[m.end():]
+        return text, m
+
+    def run(self, command: str, check: bool = True) -> str:
+        self._agent.sendall(command.encode() + b"\n")
+        text, m = self._until(rb"@@(\d+)\n", command)
+        if check and m[1] != b"0":
+            self.fail(f"exit status {m[1].decode()}: {command}\n{text}")
+        return text
+
+    def send(self, command: str) -> None:
+        """A command that does not come back."""
+        self._agent.sendall(command.encode() + b"\n")
+
+    def monitor(self, command: str) -> None:
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(str(self.workdir / "monitor"))
+            s.sendall(command.encode() + b"\n")
+            s.settimeout(2)
+            try:
+                while s.recv(4096):
+                    pass
+            except TimeoutError:
+                pass
+
+    def plug(self, name: str) -> None:
+        self.monitor(f"device_add scsi-hd,bus=scsi.0,drive={name},serial={name},id=dev-{name}")
+
+    def unplug(self, name: str) -> None:
+        self.monitor(f"device_del dev-{name}")
+
+    def wait_console(self, pattern: str) -> None:
+        check = self._patience(pattern)
+        while not re.search(pattern, self.console):
+            check()
+            time.sleep(0.5)
+
+    def wait_end(self) -> None:
+        """Until it is switched off, or would start anew."""
+        begin, cpu = time.monotonic(), self._cpu()
+        while self._process.poll() is None:
+            if self._cpu() - cpu > CPU_SECONDS or time.monotonic() - begin > WALL_SECONDS:
+                self.fail("it does not end")
+            time.sleep(0.2)
+
+    def power_cut(self) -> None:
+        if self._process and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+def copy(source: Path, target: Path) -> Path:
+    """Of an image, with its holes."""
+    subprocess.run(["cp", "--sparse=always", "--reflink=auto", source, target], check=True)
+    return target
