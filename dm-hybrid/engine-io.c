@@ -749,7 +749,8 @@ static void write_applied(struct hybrid_engine *e, struct hybrid_set *s, struct 
 		mark_must(e, io->set, i);
 	else if (set_unrecorded(&e->map, s, i))
 		mark_lazy(e, io->set, i);
-	if (cache_ok && newly)
+	/* What a write that failed left of dirty granules is read from now on, too. */
+	if (cache_ok ? newly : newly & dirty)
 		note_cache_written(io->volume);
 	/* Nothing came of it: give the block back. */
 	if (!valid && !(s->flags[i] & (BLOCK_JMAPPED | BLOCK_BUSY)) &&
