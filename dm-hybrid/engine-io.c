@@ -438,6 +438,7 @@ static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	again = io->to_cache & jdirty & ~dirty & valid;
 	if (again)
 		put_dirty(e, s, i, dirty | again);
+	io->again = again;
 	hybrid_set_invalidate(&e->map, s, i, io->mask & ~(dirty | again));
 	if (set_unrecorded(&e->map, s, i))
 		mark_lazy(e, io->set, i);
@@ -805,8 +806,9 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 		write_applied(e, s, io, !error_cache, !error_origin);
 	waiting = !list_empty(&s->waiting) || !list_empty(&s->waiting_ranges);
 	spin_unlock_irqrestore(&s->lock, flags);
+	/* No record will come of what this write made dirty again, and wake who waits for it. */
 	if (waiting)
-		wake_set(e, io->set, WAIT_OVERLAP, acts);
+		wake_set(e, io->set, WAIT_OVERLAP | (io->again ? WAIT_RECORD : 0), acts);
 	if (error_origin)
 		io->error = error_origin;
 	else if (error_cache && (io->to_cache & ~io->to_origin))

@@ -146,6 +146,7 @@ struct hybrid_io {
 	u8 wait;
 	u8 phase;
 	bool commit;		/* must join a commit before it ends */
+	bool again;		/* makes dirty again what was written back, not yet recorded */
 	bool counted;
 	u8 bypass;		/* enum hybrid_counter: why it was not cached; 0: no reason to */
 	int error;
@@ -174,6 +175,7 @@ static inline void hybrid_io_init(struct hybrid_io *io, struct hybrid_volume *vo
 	io->state = 0;
 	io->wait = 0;
 	io->commit = false;
+	io->again = false;
 	io->counted = false;
 	io->bypass = 0;
 	io->error = 0;
