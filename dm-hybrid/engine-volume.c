@@ -505,7 +505,7 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	if (v->info.data_sector + v->info.data_sectors > origin_sectors)
 		return -EMEDIUMTYPE;
 	*why = "belongs to a pool that has failed";
-	if (e->failed)
+	if (READ_ONCE(e->failed))
 		return -EIO;
 	v->context = context;
 	*why = "cannot be flushed";
