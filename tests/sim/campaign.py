@@ -159,7 +159,7 @@ def check(sim):
         units += [["--loop", loop, "--seed", seed + i, "--count", 3]
                   for i in range(0, 30, 3) for loop in ("alloc", "io")]
     campaign.work((None, [sim, *unit]) for unit in units)
-    sizes = {"A": 250, "B": 50}
+    sizes = {"A": 250, "B": 70}
     kinds = [(mode, options) for mode, options in SWARM + INTERLEAVED if mode in modes]
     if seeds:
         sizes = dict.fromkeys(sizes, min(20, max(1, seeds // CORES)))
