@@ -86,26 +86,34 @@ static bool needs_commit(struct hybrid_engine *e, const struct hybrid_volume *v)
 	return needed;
 }
 
-/* No record concerns an origin that went on alone: all but what is lost is there. */
-static bool whole_alone(const struct hybrid_volume *v)
+/*
+ * No commit will come.  Where nothing is dirty, on record or in RAM, the origin
+ * has everything; and once it says that it goes on alone, no record concerns it.
+ */
+static void complete_without_commit(struct hybrid_engine *e, struct hybrid_io *io,
+				    struct hybrid_actions *acts)
 {
-	return READ_ONCE(v->sb_state) == SB_ALONE && v->has_sb && !atomic_read(&v->nr_dirty) &&
-	       !atomic_read(&v->nr_jdirty);
+	struct hybrid_volume *v = io->volume;
+
+	if (!v->has_sb || atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty)) {
+		complete_io(io, -EIO, acts);
+	} else if (READ_ONCE(v->sb_state) == SB_ALONE) {
+		complete_io(io, 0, acts);
+	} else {
+		io->state = IO_COMMIT;
+		sb_wait(e, v, SB_ALONE, io, acts);
+	}
 }
 
-static void commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
-			       struct hybrid_actions *acts)
+void commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
+			struct hybrid_actions *acts)
 {
-	bool needed = needs_commit(e, io->volume);
-
-	if (READ_ONCE(e->failed) && needed && whole_alone(io->volume))
+	if (!needs_commit(e, io->volume))
 		complete_io(io, 0, acts);
-	else if (READ_ONCE(e->failed) && needed)
-		complete_io(io, -EIO, acts);
-	else if (needed)
-		join_commit(e, io, acts);
+	else if (READ_ONCE(e->failed))
+		complete_without_commit(e, io, acts);
 	else
-		complete_io(io, 0, acts);
+		join_commit(e, io, acts);
 }
 
 /*
@@ -587,24 +595,18 @@ static void commit_applied(struct hybrid_engine *e, struct hybrid_actions *acts)
 	hybrid_journal_advance(j);
 }
 
-static void complete_list(struct list_head *list, int error, struct hybrid_actions *acts)
-{
-	struct hybrid_io *io, *n;
-
-	list_for_each_entry_safe(io, n, list, link) {
-		list_del_init(&io->link);
-		complete_io(io, error, acts);
-	}
-}
-
 static void commit_end(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
+	struct hybrid_io *io, *n;
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
 	cache_flushing_end(e, false);
 	spin_unlock_irqrestore(&e->lock, flags);
-	complete_list(&e->commit_now, 0, acts);
+	list_for_each_entry_safe(io, n, &e->commit_now, link) {
+		list_del_init(&io->link);
+		complete_io(io, 0, acts);
+	}
 }
 
 static void wake_checkpoint(struct hybrid_engine *e, struct list_head *list, int error,
@@ -698,7 +700,7 @@ static void meta_fail(struct hybrid_engine *e, struct hybrid_actions *acts)
 	e->cp_phase = CP_NONE;
 	WRITE_ONCE(e->meta_state, META_IDLE);
 	spin_unlock_irqrestore(&e->lock, flags);
-	complete_list(&ios, -EIO, acts);
+	rerun_list(e, &ios, acts);
 	wake_checkpoint(e, &waiters, -EIO, acts);
 	for (set = 0; set < e->map.nr_sets; set++)
 		wake_set(e, set, WAIT_OPEN | WAIT_TRANSIT | WAIT_RECORD, acts);

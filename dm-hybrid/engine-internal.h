@@ -406,6 +406,8 @@ bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *a
 void want_commit(struct hybrid_engine *e, struct hybrid_actions *acts);
 void meta_kick_locked(struct hybrid_engine *e, struct hybrid_actions *acts);
 void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
+void commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
+			struct hybrid_actions *acts);
 void join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
 void flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
 void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,

@@ -609,7 +609,9 @@ void rerun(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions 
 	enum hybrid_map_result r = HYBRID_MAP_TAKEN;
 
 	io->wait = WAIT_NONE;
-	if (io->type == HYBRID_IO_DISCARD || io->type == HYBRID_IO_ZEROES)
+	if (io->state == IO_COMMIT)
+		commit_or_complete(e, io, acts);
+	else if (io->type == HYBRID_IO_DISCARD || io->type == HYBRID_IO_ZEROES)
 		r = range_io(e, io, acts);
 	else if (route(e, io, acts) == ROUTE_REMAP)
 		r = HYBRID_MAP_REMAP;
