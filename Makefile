@@ -37,7 +37,7 @@ GUEST ?= uml
 export prefix DESTDIR
 
 # $(call each,<target>): in every part
-each = +@for d in $(SUBDIRS); do $(MAKE) -C $$d $(1) || exit 1; done
+each = +@for f in $(PARTS); do $(MAKE) -C $$(dirname $$f) -f $$(basename $$f) $(1) || exit 1; done
 
 DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config rsync \
 	linux-source-6.1 linux-headers-amd64 sparse clang libclang-rt-14-dev \
@@ -45,8 +45,8 @@ DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config 
 	dmsetup fio e2fsprogs xfsprogs mount procps python3 python3-pytest python3-pytest-xdist \
 	udev systemd libcmocka-dev qemu-system-x86 linux-image-amd64 busybox-static cpio
 
-# The parts, as far as they are there.
-SUBDIRS := $(patsubst %/Makefile,%,$(wildcard userspace/Makefile boot/Makefile))
+# boot.mk: udev/, systemd/, dracut/, initramfs-tools/
+PARTS := userspace/Makefile boot.mk
 MODULE_DIRS := $(if $(shell grep -ls 'module\.o' dm-hybrid/Kbuild),dm-hybrid)
 
 all: modules userspace man
@@ -211,8 +211,8 @@ demo:
 	$(PYTHON) demo/demo.py $(DEMO_ARGS)
 
 clean:
-	@for d in $(SUBDIRS) $(patsubst %/Makefile,%,$(wildcard tests/*/Makefile)); do \
-		$(MAKE) -C $$d clean || exit 1; \
+	@for f in $(PARTS) $(wildcard tests/*/Makefile); do \
+		$(MAKE) -C $$(dirname $$f) -f $$(basename $$f) clean || exit 1; \
 	done
 	rm -rf build
 

@@ -138,8 +138,8 @@ def _make(*words) -> None:
 
 def _install(root: Path) -> None:
     """As `make install` does, into the tree of a package."""
-    for part in ("userspace", "boot"):
-        _make("-C", part, "install", f"DESTDIR={root}", "prefix=/usr")
+    for part in ("-C", "userspace"), ("-f", "boot.mk"):
+        _make(*part, "install", f"DESTDIR={root}", "prefix=/usr")
 
 
 def _configure(root: Path, release: str, modules) -> None:
@@ -201,7 +201,7 @@ def image() -> Image:
     release = packaged.release()
     _make("modules-amd64")
     _make("-C", "userspace", "tests")
-    _make("-C", "boot", "all", "prefix=/usr")
+    _make("-f", "boot.mk", "all", "prefix=/usr")
     tar = packages()
     modules = list((TOP / "build/modules-amd64/dm-hybrid").glob("*.ko"))
     boot = [p for p in (TOP / "build/boot").rglob("*") if p.is_file()]

@@ -20,7 +20,7 @@ def sh(*argv, **kw):
 @pytest.fixture
 def installed(build, tmp_path):
     """Everything, with hybridctl where it was built."""
-    r = sh("make", "-s", "-C", TOP / "boot", "install", f"O={tmp_path / 'o'}",
+    r = sh("make", "-s", "-f", TOP / "boot.mk", "install", f"O={tmp_path / 'o'}",
            f"DESTDIR={tmp_path / 'root'}", f"sbindir={build}")
     assert r.returncode == 0, r.stdout + r.stderr
     return tmp_path / "root"
@@ -34,14 +34,14 @@ def test_uninstall_takes_all_away(installed, tmp_path, build):
     names = [p.name for p in files(installed)]
     assert len(names) == 12 and "62-dm-hybrid-member.rules" in names
     assert not [p for p in files(installed) if re.search(r"@[a-z_]+@", p.read_text())]
-    r = sh("make", "-s", "-C", TOP / "boot", "uninstall", f"DESTDIR={installed}",
+    r = sh("make", "-s", "-f", TOP / "boot.mk", "uninstall", f"DESTDIR={installed}",
            f"O={tmp_path / 'o'}", f"sbindir={build}")
     assert r.returncode == 0 and files(installed) == []
 
 
 @pytest.mark.parametrize("number", ["11", "56"])
 def test_the_number_of_the_rules_for_pools(tmp_path, number):
-    r = sh("make", "-s", "-C", TOP / "boot", "install", f"O={tmp_path / 'o'}",
+    r = sh("make", "-s", "-f", TOP / "boot.mk", "install", f"O={tmp_path / 'o'}",
            f"DESTDIR={tmp_path / 'root'}", f"dm_number={number}")
     assert r.returncode == 0
     rules = f"{number}-dm-hybrid.rules"

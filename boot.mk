@@ -2,7 +2,7 @@
 # udev rules, systemd units, dracut module, initramfs-tools hook and scripts.  Everything
 # built goes to build/boot.  Targets: all, man, install, uninstall, clean.
 
-top := $(abspath $(dir $(lastword $(MAKEFILE_LIST)))/..)
+top := $(abspath $(dir $(lastword $(MAKEFILE_LIST))))
 O ?= $(top)/build/boot
 
 prefix ?= /usr
@@ -46,16 +46,16 @@ $(O)/where: FORCE
 	@echo '$(sbindir) $(udevdir) $(dm_rules)' | cmp -s - $@ || \
 		echo '$(sbindir) $(udevdir) $(dm_rules)' > $@
 
-$(O)/%: $(top)/boot/%.in $(O)/where
+$(O)/%: $(top)/%.in $(O)/where
 	@mkdir -p $(@D)
 	@sed -e 's|@sbindir@|$(sbindir)|g' -e 's|@udevdir@|$(udevdir)|g' \
 		-e 's|@dm_rules@|$(dm_rules)|g' $< > $@
 
-$(O)/udev/$(dm_rules): $(top)/boot/udev/dm-hybrid.rules
+$(O)/udev/$(dm_rules): $(top)/udev/dm-hybrid.rules
 	@mkdir -p $(@D)
 	@cp $< $@
 
-$(O)/%: $(top)/boot/%
+$(O)/%: $(top)/%
 	@mkdir -p $(@D)
 	@cp $< $@
 
