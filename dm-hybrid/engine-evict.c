@@ -54,7 +54,7 @@ void drop_block(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
 
-	e->policy->remove(s->policy, i);
+	e->policy->remove(s->policy, i, hybrid_key_print(s->key[i]), false);
 	put_dirty(e, s, i, 0);
 	put_jdirty(e, s, i, 0);
 	atomic_dec(&key_volume(e, s->key[i])->nr_cached);
@@ -69,7 +69,7 @@ bool evict_block(struct hybrid_engine *e, u32 set, u32 i)
 
 	if (!usable(&f, i))
 		return false;
-	e->policy->remove(s->policy, i);
+	e->policy->remove(s->policy, i, hybrid_key_print(s->key[i]), true);
 	atomic64_inc(&e->st_evictions);
 	atomic_dec(&key_volume(e, s->key[i])->nr_cached);
 	if (s->flags[i] & BLOCK_JMAPPED) {
@@ -84,7 +84,7 @@ bool evict_block(struct hybrid_engine *e, u32 set, u32 i)
 void resurrect(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
 {
 	hybrid_set_flags(s, i, BLOCK_MAPPED, BLOCK_REMOVED);
-	e->policy->insert(s->policy, i);
+	e->policy->insert(s->policy, i, hybrid_key_print(s->key[i]));
 	atomic_inc(&key_volume(e, s->key[i])->nr_cached);
 }
 

@@ -240,7 +240,7 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 	if (i < 0) {
 		i = hybrid_set_alloc(&e->map, s, io->key);
 		atomic_inc(&v->nr_cached);
-		e->policy->insert(s->policy, i);
+		e->policy->insert(s->policy, i, hybrid_key_print(io->key));
 	}
 	fill_start(e, job, io->set, i, io, acts);
 	if (s->nr_free < e->reserve)
@@ -531,7 +531,7 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 	if (i < 0 && io->to_cache) {
 		i = hybrid_set_alloc(&e->map, s, io->key);
 		atomic_inc(&v->nr_cached);
-		e->policy->insert(s->policy, i);
+		e->policy->insert(s->policy, i, hybrid_key_print(io->key));
 	} else if (i >= 0 && io->to_cache) {
 		e->policy->hit(s->policy, i);
 	}

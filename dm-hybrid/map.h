@@ -36,6 +36,14 @@ static inline oblock_t hybrid_key_block(u64 key)
 	return to_oblock(key & ((1ULL << HYBRID_KEY_SHIFT) - 1));
 }
 
+/* What a policy remembers of a key; has nothing to do with the set it lives in. */
+static inline u32 hybrid_key_print(u64 key)
+{
+	u64 h = hash_64(key, 64);
+
+	return hash_64(h ^ (h >> 32), 32);
+}
+
 /* hybrid_set.flags */
 #define BLOCK_MAPPED	BIT(0)	/* reads and writes find it */
 #define BLOCK_JMAPPED	BIT(1)	/* the journal says it is mapped */

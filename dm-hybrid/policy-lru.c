@@ -76,12 +76,12 @@ static struct lru_set *lru_update(void *state)
 	return s;
 }
 
-static void lru_insert(void *state, u32 i)
+static void lru_insert(void *state, u32 i, u32 print)
 {
 	hybrid_order_append(&lru_update(state)->order, i);
 }
 
-static void lru_remove(void *state, u32 i)
+static void lru_remove(void *state, u32 i, u32 print, bool evicted)
 {
 	hybrid_order_remove(&lru_update(state)->order, i);
 }

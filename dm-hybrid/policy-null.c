@@ -29,7 +29,7 @@ static void null_hit(void *state, u32 i)
 {
 }
 
-static void null_insert(void *state, u32 i)
+static void null_load(void *state, u32 i, u8 hint)
 {
 	struct null_set *s = state;
 
@@ -37,7 +37,12 @@ static void null_insert(void *state, u32 i)
 		__set_bit(i, s->present);
 }
 
-static void null_remove(void *state, u32 i)
+static void null_insert(void *state, u32 i, u32 print)
+{
+	null_load(state, i, 0);
+}
+
+static void null_remove(void *state, u32 i, u32 print, bool evicted)
 {
 	struct null_set *s = state;
 
@@ -69,11 +74,6 @@ static int null_victim(void *state, u32 scan, bool (*usable)(void *ctx, u32 i), 
 static u8 null_hint(void *state, u32 i)
 {
 	return 0;
-}
-
-static void null_load(void *state, u32 i, u8 hint)
-{
-	null_insert(state, i);
 }
 
 static struct hybrid_policy_type null_policy = {

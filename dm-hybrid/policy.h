@@ -36,11 +36,20 @@ struct hybrid_policy_type {
 	 */
 	void (*hit)(void *state, u32 i);
 
-	/* Block @i was filled, or written for the first time. */
-	void (*insert)(void *state, u32 i);
+	/*
+	 * Block @i was filled, or written for the first time.  @print, a hash of
+	 * its key, is all that a policy knows of what is in it.
+	 */
+	void (*insert)(void *state, u32 i, u32 print);
 
-	/* Block @i left the cache. */
-	void (*remove)(void *state, u32 i);
+	/* Block @i left the cache; @evicted: not because its data went. */
+	void (*remove)(void *state, u32 i, u32 print, bool evicted);
+
+	/*
+	 * Not cached: was it evicted, or asked for, not long ago?  From now on it
+	 * was.  NULL: the policy remembers nothing.
+	 */
+	bool (*again)(void *state, u32 print);
 
 	/*
 	 * The block to evict next, of those that usable(@ctx, i) accepts; it

@@ -518,7 +518,7 @@ static void set_policy(void **state)
 				/* every index up to 199 is taken, in order */
 				hybrid_set_alloc(&map, &map.set[set], key_in(set, k));
 				spin_unlock(&map.set[set].lock);
-				new->insert(map.set[set].policy, i);
+				new->insert(map.set[set].policy, i, 0);
 			}
 		if (n > 2)
 			continue;	/* null keeps no order */
@@ -567,7 +567,7 @@ static void no_memory(void **state)
 	}
 	assert_int_equal(n, 4);
 	/* a policy that cannot be: the old one stays */
-	lru->insert(map.set[1].policy, 3);
+	lru->insert(map.set[1].policy, 3, 0);
 	allocs = fail_at = 0;
 	assert_int_equal(hybrid_map_set_policy(&map, lru, hybrid_policy_get("fifo")), -ENOMEM);
 	assert_int_equal(lru->victim(map.set[1].policy, 512, not_yet, (bool[512]){ false }), 3);

@@ -141,10 +141,10 @@ static void random_ops(const char *policy, u32 size, bool hits_move, u64 seed)
 		if (what < 80) {
 			if (hits_move || model_find(&m, i) < 0)
 				model_append(&m, i);
-			s.type->insert(s.state, i);
+			s.type->insert(s.state, i, 0);
 		} else if (what < 90) {
 			model_remove(&m, i);
-			s.type->remove(s.state, i);
+			s.type->remove(s.state, i, 0, true);
 		} else if (what < 99) {
 			u32 scan = random_below(&seed, size + 4);
 
@@ -189,7 +189,7 @@ static void lru_ring_overflow(void **state)
 
 	set_open(&s, "lru", 512);
 	for (i = 0; i < 512; i++) {
-		s.type->insert(s.state, i);
+		s.type->insert(s.state, i, 0);
 		model_append(&m, i);
 	}
 	for (round = 0; round < 400; round++) {
@@ -211,7 +211,7 @@ static void lru_repeated_hit_is_free(void **state)
 	set_open(&s, "lru", 8);
 	bytes = s.type->set_bytes(8);
 	before = malloc(bytes);
-	s.type->insert(s.state, 3);
+	s.type->insert(s.state, 3, 0);
 	s.type->hit(s.state, 3);
 	memcpy(before, s.state, bytes);
 	s.type->hit(s.state, 3);
@@ -243,7 +243,7 @@ static void load_keeps_order(const char *policy)
 			k = (i * 5 + 3) % size;
 			if (model_find(&m, k) >= 0)
 				continue;
-			s.type->insert(s.state, k);
+			s.type->insert(s.state, k, 0);
 			model_append(&m, k);
 		}
 		if (m.nr <= 256) {
@@ -304,8 +304,8 @@ static void load_then_change(void **state)
 	s.type->load(s.state, 5, 50);
 	s.type->load(s.state, 1, 10);
 	s.type->load(s.state, 3, 30);
-	s.type->remove(s.state, 3);
-	s.type->insert(s.state, 1);
+	s.type->remove(s.state, 3, 0, true);
+	s.type->insert(s.state, 1, 0);
 	s.type->load(s.state, 7, 0);	/* too late: goes last */
 	model_append(&m, 5);
 	model_append(&m, 1);
@@ -328,25 +328,25 @@ static void hostile_indices(void **state)
 		set_open(&s, names[p], 8);
 		assert_int_equal(s.type->victim(s.state, 8, usable, &c), -1);
 		s.type->load(s.state, 8, 1);
-		s.type->insert(s.state, 5);
+		s.type->insert(s.state, 5, 0);
 		for (i = 0; i < ARRAY_SIZE(index); i++) {
 			s.type->hit(s.state, index[i]);
-			s.type->insert(s.state, index[i]);
+			s.type->insert(s.state, index[i], 0);
 			s.type->hint(s.state, index[i]);
-			s.type->remove(s.state, index[i]);
+			s.type->remove(s.state, index[i], 0, true);
 		}
 		assert_int_equal(s.type->victim(s.state, 8, usable, &c), 5);
-		s.type->remove(s.state, 5);
+		s.type->remove(s.state, 5, 0, true);
 		assert_int_equal(s.type->victim(s.state, 8, usable, &c), -1);
 		s.type->hit(s.state, 2);
 		assert_int_equal(s.type->victim(s.state, 8, usable, &c), -1);
-		s.type->insert(s.state, 2);
-		s.type->insert(s.state, 2);
+		s.type->insert(s.state, 2, 0);
+		s.type->insert(s.state, 2, 0);
 		s.type->hit(s.state, 2);
 		assert_int_equal(s.type->victim(s.state, 8, usable, &c), 2);
 		assert_int_equal(s.type->victim(s.state, 0, usable, &c), -1);
-		s.type->remove(s.state, 2);
-		s.type->remove(s.state, 2);
+		s.type->remove(s.state, 2, 0, true);
+		s.type->remove(s.state, 2, 0, true);
 		s.type->hit(s.state, 2);
 		assert_int_equal(s.type->victim(s.state, 8, usable, &c), -1);
 		set_close(&s);
@@ -362,7 +362,7 @@ static void lru_garbage_in_ring(void **state)
 
 	set_open(&s, "lru", 8);
 	for (i = 0; i < 8; i++) {
-		s.type->insert(s.state, i);
+		s.type->insert(s.state, i, 0);
 		model_append(&m, i);
 	}
 	/* hits noted, not seen; the ring itself full of an index that is none */
@@ -394,7 +394,7 @@ static void null_gives_up_all(void **state)
 		int victim = s.type->victim(s.state, 1, usable, &c);
 
 		assert_true(victim >= 0 && victim % 2 == 0);
-		s.type->remove(s.state, victim);
+		s.type->remove(s.state, victim, 0, true);
 	}
 	assert_int_equal(s.type->victim(s.state, 512, usable, &c), -1);
 	set_close(&s);
