@@ -87,7 +87,8 @@ void heap_drop(struct heap *h)
 
 	list_for_each_entry_safe(b, next, &h->blocks, link)
 		put_block(b);
-	heap_init(h);
+	INIT_LIST_HEAD(&h->blocks);
+	h->bytes = 0;
 }
 
 bool heap_empty(const struct heap *h)
