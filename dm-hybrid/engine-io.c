@@ -568,12 +568,15 @@ static enum route route_failed(struct hybrid_engine *e, struct hybrid_set *s,
 		sb_wait(e, v, SB_ALONE, io, acts);
 		return ROUTE_TAKEN;
 	}
+	io->to_cache = 0;
+	io->to_origin = io->mask;
+	/* One that began before the pool failed may go to the cache (J6). */
+	if (write_conflicts(s, io))
+		return wait_in_set(s, io, WAIT_OVERLAP);
 	if (i >= 0) {
 		hybrid_set_invalidate(&e->map, s, i, io->mask);
 		mark_lazy(e, io->set, i);
 	}
-	io->to_cache = 0;
-	io->to_origin = io->mask;
 	io->idx = -1;
 	io->state = IO_WRITE;
 	list_add_tail(&io->link, &s->inflight);

@@ -976,7 +976,22 @@ static void check_clean_write(struct linter *l, struct action *a, u32 b, u64 mas
 	       copy, (unsigned long long)(mask & o->valid & ~o->dirty), b);
 }
 
-/* J6: nobody else changes the origin's copy while both are written. */
+static bool writes_origin(const struct hybrid_op *op)
+{
+	u32 i;
+
+	if (op->type != HYBRID_OP_TRANSFER)
+		return false;
+	for (i = 0; i < op->nr_segments; i++)
+		if (op->segments[i].origin)
+			return true;
+	return false;
+}
+
+/*
+ * J6: nobody else changes the origin's copy while both are written, and no user's
+ * write goes to one while another's goes to the other: which is newer?
+ */
 static void check_serial(struct linter *l, struct action *a, struct dreq *r, struct volume *vol,
 			 u64 sector)
 {
@@ -990,22 +1005,37 @@ static void check_serial(struct linter *l, struct action *a, struct dreq *r, str
 			continue;
 		if (x->sector >= sector + r->count || sector >= x->sector + x->count)
 			continue;
-		broken(l, "J6", "both copies of %llu+%u are written while #%u writes the origin's",
+		if (!writes_origin(a->op) && !x->action->op->io)
+			continue;
+		broken(l, "J6", "the cache's copy of %llu+%u is written while #%u writes the origin's",
 		       (unsigned long long)(sector - d->data_from), r->count, x->action->nr);
 		return;
 	}
 }
 
-static bool writes_origin(const struct hybrid_op *op)
+/* The same, where the write to the cache was first. */
+static void check_serial_origin(struct linter *l, struct action *a, struct dreq *r,
+				struct volume *vol)
 {
+	struct device *d = l->w->dev[0];
+	u64 at = r->sector - r->dev->data_from;
 	u32 i;
 
-	if (op->type != HYBRID_OP_TRANSFER)
-		return false;
-	for (i = 0; i < op->nr_segments; i++)
-		if (op->segments[i].origin)
-			return true;
-	return false;
+	for (i = 0; a->op->io && i < d->v->nr_inflight; i++) {
+		struct dreq *x = d->v->inflight[i];
+		u64 start;
+
+		if (x->meta || x->action == a || x->kind != DREQ_WRITE || !x->action->op->io ||
+		    !x->owned || x->owner >= l->w->nr_vol || l->w->vol[x->owner] != vol)
+			continue;
+		start = (x->oblock << l->g->block_shift) +
+			((x->sector - l->g->data_sector) & (l->g->block_sectors - 1));
+		if (start >= at + r->count || at >= start + x->count)
+			continue;
+		broken(l, "J6", "the origin's copy of %llu+%u is written while #%u writes the cache's",
+		       (unsigned long long)at, r->count, x->action->nr);
+		return;
+	}
 }
 
 static void cache_write(struct linter *l, struct action *a, struct dreq *r)
@@ -1027,7 +1057,7 @@ static void cache_write(struct linter *l, struct action *a, struct dreq *r)
 		check_clean_write(l, a, b, mask, false, "the cache's");
 	if (volume_of_instance(l, l->sent[b].instance))
 		check_clean_write(l, a, b, mask, true, "the cache's");
-	if (a->op->io && writes_origin(a->op) && r->owner < l->w->nr_vol)
+	if (a->op->io && r->owner < l->w->nr_vol)
 		check_serial(l, a, r, l->w->vol[r->owner], l->w->vol[r->owner]->origin->data_from +
 			     (r->oblock << l->g->block_shift) + first);
 	if (a->op->io && !writes_origin(a->op) && r->owner < l->w->nr_vol &&
@@ -1065,6 +1095,7 @@ static void origin_write(struct linter *l, struct action *a, struct dreq *r)
 	u64 from = r->sector - r->dev->data_from, to = from + r->count;
 	u32 b, i;
 
+	check_serial_origin(l, a, r, vol);
 	if (alone(l, vol))
 		return;
 	for (b = 0; b < l->g->nr_blocks; b++) {
