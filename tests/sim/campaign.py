@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """campaign.py check|long: the simulator on all cores, added up in one last line.
 
-check   fresh seeds for SIM_SECONDS (285): mode C to LENGTH (3) and the loops of
+check   fresh seeds for SIM_SECONDS (275): mode C to LENGTH (3) and the loops of
         failing allocations and requests first, then modes A and B, each without
         and with faults and events, and with calls that overlap; never more than SEEDS seeds in all.
         SEED= is the first one, MODE= selects (of "A B C loop").
@@ -145,7 +145,7 @@ def swarm(sim, seed, sizes, kinds):
 
 
 def check(sim):
-    limit = float(os.environ.get("SIM_SECONDS") or 285)
+    limit = float(os.environ.get("SIM_SECONDS") or 275)
     seeds = int(float(os.environ.get("SEEDS") or 0))
     seed = int(os.environ.get("SEED") or random.randrange(1, 1 << 40))
     modes = (os.environ.get("MODE") or "A B C loop").split()
