@@ -17,7 +17,7 @@ def test_the_commands_of_the_issue_are_declared():
     assert [c[1] for c in COMMANDS] == [
         "create", "activate", "deactivate", "attach", "detach", "drain",
         "set", "get", "list", "status", "table", "scan", "probe", "doctor", "wipe", "check",
-        "metadata-size", "writeback", "lost", "dump", "restore", "repair"]
+        "metadata-size", "replay", "writeback", "lost", "dump", "restore", "repair"]
 
 
 def test_help_lists_every_command(hybridctl):

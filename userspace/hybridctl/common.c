@@ -14,7 +14,6 @@
 
 #define LOCK_DIR	"/run/hybrid"
 #define LOCK_FILE	LOCK_DIR "/lock"
-#define DEFAULT_CUTOFF	8192	/* sectors */
 
 int lock_tools(void)
 {
@@ -191,20 +190,13 @@ int start_volume(const struct hybrid_volume_line *entry, dev_t pool, dev_t origi
 
 /* A new volume ------------------------------------------------------------- */
 
-static int parse_mode(struct new_volume *nv, const struct command_line *cl)
+static int check_mode(const struct new_volume *nv, const struct command_line *cl)
 {
-	const char *text = cl->value[OPT_MODE];
-	int mode = text ? hybrid_mode_parse(text) : HYBRID_MODE_WRITETHROUGH;
-
-	if (mode < 0)
-		return hybrid_fail(HYBRID_USAGE,
-				   "use writethrough, writeback, writearound or passthrough",
-				   "no such mode: %s", text);
-	if (cl->given[OPT_IN_PLACE] && mode == HYBRID_MODE_WRITEBACK && !cl->given[OPT_FORCE])
+	if (cl->given[OPT_IN_PLACE] && nv->entry.mode == HYBRID_MODE_WRITEBACK &&
+	    !cl->given[OPT_FORCE])
 		return hybrid_fail(HYBRID_REFUSED,
 				   "use --mode writethrough or writearound, or --force",
 				   "an in-place origin does not show that its cache has newer data: writeback can lose it");
-	nv->entry.mode = mode;
 	return 0;
 }
 
@@ -215,16 +207,15 @@ int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const
 
 	memset(nv, 0, sizeof(*nv));
 	nv->origin.fd = -1;
-	nv->entry.cutoff_sectors = DEFAULT_CUTOFF;
 	nv->entry.inplace = cl->given[OPT_IN_PLACE];
 	if (!cl->value[OPT_ORIGIN])
 		return hybrid_fail(HYBRID_USAGE, "give the slow device: --origin DEVICE",
 				   "no origin given for %s", name);
 	r = check_new_name("volume", name, !cl->given[OPT_TEST]);
 	if (!r)
-		r = parse_mode(nv, cl);
-	if (!r && cl->value[OPT_CUTOFF])
-		r = parse_sectors("cutoff", cl->value[OPT_CUTOFF], &nv->entry.cutoff_sectors);
+		r = parse_volume_options(cl, &nv->entry.mode, &nv->entry.cutoff_sectors);
+	if (!r)
+		r = check_mode(nv, cl);
 	if (r)
 		return r;
 	strcpy(nv->entry.name, name);

@@ -6,7 +6,6 @@
 #include "common.h"
 #include "errors.h"
 
-#define DEFAULT_POLICY		"lru"
 
 /* A pool in the making. */
 struct new_pool {

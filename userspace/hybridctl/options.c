@@ -7,12 +7,12 @@
 #include "errors.h"
 #include "format.h"
 #include "options.h"
+#include "tables.h"
 #include "units.h"
 
 #define O(id)	(1ULL << OPT_##id)
 #define O_EVERYWHERE \
 	(O(HELP) | O(VERSION) | O(TEST) | O(YES) | O(QUIET) | O(VERBOSE))
-#define DEFAULT_BLOCK_SECTORS	128
 #define LONG_ONLY	256	/* getopt values of options without a letter */
 
 _Static_assert(NR_OPTIONS <= 64, "options are bits of a 64-bit mask");
@@ -220,6 +220,20 @@ int parse_pool_sizes(const struct command_line *cl, uint32_t *block_sectors,
 	*block_sectors = block;
 	*journal_blocks = journal;
 	return 0;
+}
+
+int parse_volume_options(const struct command_line *cl, uint32_t *mode, uint64_t *cutoff)
+{
+	const char *text = cl->value[OPT_MODE];
+	int parsed = text ? hybrid_mode_parse(text) : HYBRID_MODE_WRITETHROUGH;
+
+	if (parsed < 0)
+		return hybrid_fail(HYBRID_USAGE,
+				   "use writethrough, writeback, writearound or passthrough",
+				   "no such mode: %s", text);
+	*mode = parsed;
+	*cutoff = DEFAULT_CUTOFF_SECTORS;
+	return cl->value[OPT_CUTOFF] ? parse_sectors("cutoff", cl->value[OPT_CUTOFF], cutoff) : 0;
 }
 
 int report_options(const struct command_line *cl, struct hybrid_report_options *opts)

@@ -8,6 +8,10 @@
 
 #include "report.h"
 
+#define DEFAULT_BLOCK_SECTORS	128
+#define DEFAULT_CUTOFF_SECTORS	8192
+#define DEFAULT_POLICY		"lru"
+
 enum hybrid_option {
 #define OPTION(id, name, letter, arg, help) OPT_##id,
 #include "commands.def"
@@ -65,6 +69,9 @@ int parse_sectors(const char *option, const char *text, uint64_t *sectors);
 /* --block-size and --journal-size (0: as geometry chooses).  Returns 0 or an exit code. */
 int parse_pool_sizes(const struct command_line *cl, uint32_t *block_sectors,
 		     uint32_t *journal_blocks);
+
+/* --mode and --cutoff, or what they are by default.  Returns 0 or an exit code. */
+int parse_volume_options(const struct command_line *cl, uint32_t *mode, uint64_t *cutoff);
 
 /* What -o, -O, -S, --units, --noheadings, --json and --export ask for. */
 int report_options(const struct command_line *cl, struct hybrid_report_options *opts);

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What a disk takes for an operation: 8 ms, 0.5 ms where it goes on where one of the
+ * last ended, 5 ms for a run of a writeback, which comes sorted; and 150 MB/s.
+ */
+#ifndef HYBRID_REPLAY_MODEL_H
+#define HYBRID_REPLAY_MODEL_H
+
+#include <linux/types.h>
+#include <stdbool.h>
+
+#define MODEL_STREAMS	32
+
+struct model_disk {
+	u64 end[MODEL_STREAMS];		/* of the last operations, the newest first */
+	u64 ops[2];			/* reads, writes */
+	u64 sectors[2];
+	u64 runs;			/* of the writes: writeback's */
+	double ms;
+	u64 merge_at;			/* what begins here is part of the operation before */
+	bool merge_write;
+};
+
+/* Zero @d first.  A fresh request's operations are not those of the one before. */
+static inline void model_request(struct model_disk *d)
+{
+	d->merge_at = 0;
+}
+
+/* @writeback: by the cache, not for the request. */
+void model_op(struct model_disk *d, bool write, u64 sector, u32 count, bool writeback);
+
+#endif
