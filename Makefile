@@ -19,11 +19,16 @@
 #   make check-boot   Debian booted from a volume, in QEMU: prints a table of cases
 #   make headline       fsync, eviction, power cut: dm-hybrid and dm-cache, both outcomes
 #   make check-mutants  would the tests notice?  Seeded defects of the engine; MUTANTS=name ...
+#   make deb            Debian's packages, in build/packages
+#   make rpm            the same for RPM; rpm/kmod-dm-hybrid.spec: the module for one kernel
+#   make install-dkms   the module's sources, for DKMS
 #   make demo           a database on a slow disk, with and without a cache, and a power cut;
 #                       in a guest: needs no hardware
 #
 # Modules are built from copies under build/, one for each kernel: the sources stay
 # clean, and builds for different kernels never mix.
+
+include version.mk
 
 prefix ?= /usr/local
 DESTDIR ?=
@@ -120,6 +125,35 @@ install: modules userspace man
 		$(MAKE) -C $(KDIR) M=$(CURDIR)/build/modules/$$d INSTALL_MOD_PATH=$(DESTDIR) \
 			INSTALL_MOD_DIR=updates modules_install || exit 1; \
 	done
+
+# The module's sources, where DKMS looks for them
+dkms := $(DESTDIR)$(prefix)/src/dm-hybrid-$(version)
+
+install-dkms:
+	install -D -m 644 -t $(dkms) dm-hybrid/*.[ch] dm-hybrid/Kbuild dm-hybrid/Kconfig
+	{ sed 's/@version@/$(version)/' dkms.conf.in; \
+	  sed -n 's/^obj-.* += \(.*\)\.o$$/\1/p' dm-hybrid/Kbuild | awk '{ \
+		printf "BUILT_MODULE_NAME[%d]=\"%s\"\nDEST_MODULE_LOCATION[%d]=\"/updates/dkms\"\n", \
+			NR - 1, $$1, NR - 1 }'; } > $(dkms)/dkms.conf
+
+# Packages are made of what is committed.
+dist := build/packages/dm-hybrid-$(version)
+
+dist:
+	@mkdir -p build/packages
+	@git archive --prefix=dm-hybrid-$(version)/ -o $(dist).tar.gz HEAD
+
+# build/packages/*.deb
+deb: dist
+	rm -rf $(dist) build/packages/*.deb
+	tar -C build/packages -xzf $(dist).tar.gz
+	cd $(dist) && dpkg-buildpackage -us -uc -b
+	lintian --allow-root --fail-on error,warning build/packages/*.changes
+
+# build/packages/RPMS; RPMBUILD_ARGS=--nodeps where the libraries are not rpm's
+rpm: dist
+	rpmbuild -bb --define "_topdir $(CURDIR)/build/packages" \
+		--define "_sourcedir $(CURDIR)/build/packages" $(RPMBUILD_ARGS) rpm/dm-hybrid.spec
 
 uninstall:
 	$(call each,uninstall)
@@ -218,5 +252,5 @@ clean:
 
 .PHONY: all modules modules-amd64 modules-amd64-clang modules-sparse guest-kernel guest-modules \
 	guest-test-modules userspace man \
-	install uninstall deps check lint check-tools bench-check check-sim check-mutants check-long coverage \
+	install install-dkms uninstall dist deb rpm deps check lint check-tools bench-check check-sim check-mutants check-long coverage \
 	check-long-kernel check-debug-kernel $(FLAVOUR:%=check-%) fuzz check-boot headline demo clean

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Packages, as far as can be said without building them: `make check-packages` does the rest."""
+import fnmatch
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+VERSION = re.search(r"^version := (.*)$", (TOP / "version.mk").read_text(), re.M)[1]
+
+
+def sh(*argv, cwd=TOP):
+    r = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=300, cwd=cwd)
+    assert r.returncode == 0, r.stdout + r.stderr
+    return r.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """What `make install` and `make install-dkms` would put there, of a tarball outside git."""
+    where = tmp_path_factory.mktemp("packages")
+    subprocess.run(f"git -C {TOP} ls-files -z --cached --others --exclude-standard | "
+                   f"(cd {TOP} && xargs -0 cp --parents -t {where} 2>/dev/null; true)",
+                   shell=True, check=True)
+    to = f"DESTDIR={where / 'root'}", "prefix=/usr", "dm_number=56"
+    for words in ("-C", "userspace"), ("-f", "boot.mk"):
+        sh("make", "-s", *words, "install", *to, cwd=where)
+    sh("make", "-s", "install-dkms", *to, cwd=where)
+    return where / "root"
+
+
+@pytest.mark.parametrize("path, pattern", [
+    ("debian/changelog", r"^dm-hybrid \(([^)]+)\)"),
+    ("rpm/dm-hybrid.spec", r"^Version: +(.*)"),
+    ("rpm/kmod-dm-hybrid.spec", r"^Version: +(.*)")])
+def test_one_version(path, pattern):
+    assert re.search(pattern, (TOP / path).read_text(), re.M)[1] == VERSION
+
+
+def test_dkms_builds_every_module(installed):
+    conf, = installed.rglob("dkms.conf")
+    assert conf.parent.name == f"dm-hybrid-{VERSION}"
+    text = conf.read_text()
+    assert f'PACKAGE_VERSION="{VERSION}"' in text
+    modules = re.findall(r"^obj-\$\(\w+\) \+= (.*)\.o$", (TOP / "dm-hybrid/Kbuild").read_text(), re.M)
+    built = re.findall(r'^BUILT_MODULE_NAME\[(\d+)\]="(.*)"$', text, re.M)
+    assert [(int(n), m) for n, m in built] == list(enumerate(modules)) and len(modules) > 3
+    # All that the compiler reads is there
+    sources = {p.name for p in (TOP / "dm-hybrid").glob("*.[ch]")}
+    assert sources == {p.name for p in conf.parent.glob("*.[ch]")}
+
+
+@pytest.mark.parametrize("kernel, builds", [
+    ("5.10.0-28-amd64", False), ("6.0.12", False), ("6.1.0-56-amd64", True), ("6.12.95+deb12-amd64", True),
+    ("7.2.13+deb14-amd64", True), ("10.0.1", True)])
+def test_dkms_leaves_older_kernels_alone(kernel, builds):
+    pattern = re.search(r'^BUILD_EXCLUSIVE_KERNEL="(.*)"$', (TOP / "dkms.conf.in").read_text(), re.M)[1]
+    r = subprocess.run(["grep", "-qE", pattern], input=kernel, text=True)
+    assert (r.returncode == 0) == builds
+
+
+def test_each_file_is_in_one_package(installed):
+    globs = {p.stem: p.read_text().split() for p in (TOP / "debian").glob("*.install")}
+    assert set(globs) == set(re.findall(r"^Package: (.*)$", (TOP / "debian/control").read_text(), re.M))
+    for path in (p for p in installed.rglob("*") if not p.is_dir()):
+        name = str(path.relative_to(installed))
+        owners = [package for package, patterns in globs.items()
+                  if any(fnmatch.fnmatch(name, f"{glob}/*") for glob in patterns)]
+        assert len(owners) == 1, (name, owners)
