@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* doctor: will the root of this system come up at the next boot? */
 #define _GNU_SOURCE
+#include <blkid/blkid.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <mntent.h>
 #include <spawn.h>
@@ -12,21 +14,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common.h"
 #include "errors.h"
+#include "health.h"
 #include "sysfs.h"
 
 extern char **environ;
 
 #define RULES	"62-dm-hybrid-member.rules"
+#define REMAKE	"update-initramfs -u -k all, or dracut --regenerate-all --force"
 
 struct doctor {
 	const char *dir;		/* of the system, "" for this one */
 	struct hybrid_inventory inv;
-	struct hybrid_node *root;	/* volume under it; NULL: none */
+	dev_t root;			/* what its / is mounted from */
 	unsigned int problems;
 };
 
@@ -59,57 +64,80 @@ static void bad(struct doctor *d, const char *next, const char *fmt, ...)
 	va_end(ap);
 }
 
-static bool exists(const struct doctor *d, const char *dir, const char *name)
+static FILE *open_file(const struct doctor *d, const char *name)
 {
 	char path[PATH_MAX];
-
-	snprintf(path, sizeof(path), "%s%s/%s", d->dir, dir, name);
-	return !access(path, F_OK);
-}
-
-/* Whether a file has @word anywhere. */
-static bool file_has(FILE *f, const char *word)
-{
-	char *line = NULL;
-	bool found = false;
-	size_t size = 0;
-
-	while (!found && getline(&line, &size, f) > 0)
-		found = strstr(line, word);
-	free(line);
-	return found;
-}
-
-static bool path_has(const struct doctor *d, const char *name, const char *word)
-{
-	char path[PATH_MAX];
-	bool found;
-	FILE *f;
 
 	snprintf(path, sizeof(path), "%s%s", d->dir, name);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	found = file_has(f, word);
-	fclose(f);
+	return fopen(path, "re");
+}
+
+static bool is_volume(const struct hybrid_node *node)
+{
+	return node->kind == HYBRID_VOLUME && node->active;
+}
+
+/* Whether / lies on it, alone or among others. */
+static bool carries_root(const struct doctor *d, const struct hybrid_node *node)
+{
+	return is_volume(node) && (node->dm.devno == d->root ||
+				   hybrid_sysfs_built_on(d->root, node->dm.devno));
+}
+
+/* The volume, active or not, that a line of fstab or crypttab needs. */
+static struct hybrid_node *volume_of(struct doctor *d, const char *spec)
+{
+	char *path = blkid_evaluate_spec(spec, NULL);
+	struct hybrid_node *node, *found;
+	struct stat st;
+
+	found = hybrid_find(&d->inv, path ?: spec, 1U << HYBRID_VOLUME);
+	if (!path || stat(path, &st) || !S_ISBLK(st.st_mode))
+		goto out;
+	for (node = d->inv.nodes; node < d->inv.nodes + d->inv.nr_nodes; node++)
+		if (is_volume(node) && hybrid_sysfs_built_on(st.st_rdev, node->dm.devno))
+			found = node;
+out:
+	free(path);
 	return found;
 }
 
-/* The root's volume ---------------------------------------------------------- */
+/* The root's volumes --------------------------------------------------------- */
 
-static bool find_root(struct doctor *d)
+/* Filesystems like btrfs have numbers of their own: what was mounted? */
+static dev_t device_of_anonymous(dev_t devno)
 {
-	struct hybrid_node *node;
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	unsigned int maj, min;
+	char *line = NULL, *end, source[PATH_MAX];
+	size_t size = 0;
+	struct stat st;
+	dev_t found = 0;
+
+	while (f && !found && getline(&line, &size, f) > 0) {
+		end = strstr(line, " - ");
+		if (end && sscanf(line, "%*u %*u %u:%u", &maj, &min) == 2 &&
+		    makedev(maj, min) == devno &&
+		    sscanf(end, " - %*s %4095s", source) == 1 &&
+		    !stat(source, &st) && S_ISBLK(st.st_mode))
+			found = st.st_rdev;
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static int find_root(struct doctor *d)
+{
+	const char *dir = d->dir[0] ? d->dir : "/";
 	struct stat st;
 
-	if (stat(d->dir[0] ? d->dir : "/", &st))
-		return false;
-	for (node = d->inv.nodes; node < d->inv.nodes + d->inv.nr_nodes; node++)
-		if (node->kind == HYBRID_VOLUME && node->active &&
-		    (node->dm.devno == st.st_dev ||
-		     hybrid_sysfs_built_on(st.st_dev, node->dm.devno)))
-			d->root = node;
-	return d->root;
+	if (stat(dir, &st))
+		return hybrid_fail(HYBRID_USAGE, "give the directory where it is mounted",
+				   "%s: %s", dir, strerror(errno));
+	d->root = major(st.st_dev) ? st.st_dev : device_of_anonymous(st.st_dev);
+	return 0;
 }
 
 static void check_member(struct doctor *d, const struct hybrid_node *node)
@@ -130,42 +158,82 @@ static void check_member(struct doctor *d, const struct hybrid_node *node)
 		good("%s is found by its superblocks: %s", node->name, m->path);
 }
 
-static void check_volume(struct doctor *d)
+static void check_health(struct doctor *d, const struct hybrid_node *node)
 {
-	const struct hybrid_node *pool = d->root->pool;
+	struct health health;
 
-	if (d->root->dm.alone || !pool || !pool->active) {
-		bad(d, "connect the cache device", "%s runs without its pool", d->root->name);
+	judge(node, &health);
+	if (!health.healthy)
+		bad(d, health.action, "%s is %s: %s", node->name, health.state, health.reason);
+}
+
+static void check_volume(struct doctor *d, const struct hybrid_node *volume)
+{
+	const struct hybrid_node *pool = volume->pool;
+
+	good("the root is on volume %s", volume->name);
+	check_health(d, volume);
+	if (volume->dm.alone || !pool || !pool->active)
 		return;
-	}
-	if (d->root->v.table.inplace)
+	check_health(d, pool);
+	if (volume->v.table.inplace)
 		bad(d, "detach it and create it anew, not in place",
-		    "%s is in place: an initramfs would mount its origin itself", d->root->name);
+		    "%s is in place: an initramfs would mount its origin itself", volume->name);
 	else
-		check_member(d, d->root);
+		check_member(d, volume);
 	check_member(d, pool);
 }
 
 /* Kernels and images --------------------------------------------------------- */
 
-/* What `lsinitramfs` or `lsinitrd` says of it; NULL: neither is there. */
-static FILE *list_image(const char *path, pid_t *pid)
+/* The path of a module of a kernel, from modules.dep; empty: it has none. */
+static const char *module_path(const struct doctor *d, const char *release, const char *file,
+			       char *buf, size_t len)
 {
-	static const char * const tools[] = { "lsinitramfs", "lsinitrd" };
+	char dep[PATH_MAX], *line = NULL, *colon;
+	size_t size = 0;
+	FILE *f;
+
+	snprintf(dep, sizeof(dep), "/lib/modules/%s/modules.dep", release);
+	f = open_file(d, dep);
+	buf[0] = '\0';
+	while (f && !buf[0] && getline(&line, &size, f) > 0) {
+		colon = strchr(line, ':');
+		if (!colon)
+			continue;
+		*colon = '\0';
+		if (strstr(line, file))
+			snprintf(buf, len, "/lib/modules/%s/%s", release, line);
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	return buf;
+}
+
+#define WORDS_MAX	16
+
+/* What an image must have: one of two words in the list of its files. */
+struct wanted {
+	char word[HYBRID_WORD_MAX + 32];
+	const char *or;
+	const char *what;
+};
+
+/* Starts a program that lists an image; NULL: it is not there. */
+static FILE *start_list(const char *program, const char *path, pid_t *pid)
+{
+	char *argv[] = { (char *)program, (char *)path, NULL };
 	posix_spawn_file_actions_t actions;
-	unsigned int i;
 	int fds[2];
-	int r = -1;
+	int r;
 
 	if (pipe2(fds, O_CLOEXEC))
 		return NULL;
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
-	for (i = 0; i < sizeof(tools) / sizeof(tools[0]) && r; i++) {
-		char *argv[] = { (char *)tools[i], (char *)path, NULL };
-
-		r = posix_spawnp(pid, tools[i], &actions, NULL, argv, environ);
-	}
+	posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+	r = posix_spawnp(pid, program, &actions, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	close(fds[1]);
 	if (!r)
@@ -174,64 +242,129 @@ static FILE *list_image(const char *path, pid_t *pid)
 	return NULL;
 }
 
-/* One pass over the list for all @words; returns those that are not there. */
-static unsigned int missing_in(FILE *f, const char * const *words, unsigned int nr)
+/* Takes what is found off *missing; false: @program cannot read it. */
+static bool look_into(const char *program, const char *path, const struct wanted *wanted,
+		      unsigned int nr, unsigned int *missing)
 {
-	unsigned int i, missing = (1U << nr) - 1;
+	unsigned int i, found = 0, lines = 0;
 	char *line = NULL;
 	size_t size = 0;
-
-	while (getline(&line, &size, f) > 0)
-		for (i = 0; i < nr; i++)
-			if (strstr(line, words[i]))
-				missing &= ~(1U << i);
-	free(line);
-	return missing;
-}
-
-static void check_image(struct doctor *d, const char *path)
-{
-	char policy[HYBRID_WORD_MAX + 16];
-	const char *words[] = { "/hybridctl", "/dm-hybrid.ko", RULES, policy };
-	unsigned int nr = sizeof(words) / sizeof(words[0]), missing, i;
 	pid_t pid;
 	FILE *f;
 
-	snprintf(policy, sizeof(policy), "/dm-hybrid-%s.ko", d->root->pool && d->root->pool->active ?
-		 d->root->pool->p.status.policy : "lru");
-	f = list_image(path, &pid);
-	if (!f) {
-		bad(d, "install initramfs-tools or dracut", "cannot look into %s", path);
+	f = start_list(program, path, &pid);
+	if (!f)
+		return false;
+	for (; getline(&line, &size, f) > 0; lines++)
+		for (i = 0; i < nr; i++)
+			if (strstr(line, wanted[i].word) ||
+			    (wanted[i].or && strstr(line, wanted[i].or)))
+				found |= 1U << i;
+	free(line);
+	fclose(f);
+	/* lsinitramfs misses the end of what is not compressed: no matter what it returns */
+	waitpid(pid, NULL, 0);
+	*missing &= ~found;
+	return lines;
+}
+
+static void want(struct wanted *wanted, unsigned int *nr, const char *word, const char *or,
+		 const char *what)
+{
+	snprintf(wanted[*nr].word, sizeof(wanted[*nr].word), "%s", word);
+	wanted[*nr].or = or;
+	wanted[(*nr)++].what = what;
+}
+
+static unsigned int all_wanted(struct doctor *d, const char *release, struct wanted *wanted)
+{
+	char word[HYBRID_WORD_MAX + 16], path[PATH_MAX];
+	struct hybrid_node *node;
+	unsigned int nr = 0;
+
+	want(wanted, &nr, "/hybridctl", NULL, "the tool hybridctl");
+	want(wanted, &nr, "/dm-hybrid.ko", NULL, "the module dm-hybrid");
+	want(wanted, &nr, RULES, NULL, "the udev rules " RULES);
+	want(wanted, &nr, "/hybrid-activate", "/local-block/dm-hybrid",
+	     "the script that activates volumes");
+	if (module_path(d, release, "/crc32c_generic.ko", path, sizeof(path))[0])
+		want(wanted, &nr, "/crc32c", NULL, "the module crc32c_generic");
+	for (node = d->inv.nodes; node < d->inv.nodes + d->inv.nr_nodes; node++) {
+		if (!carries_root(d, node) || nr == WORDS_MAX)
+			continue;
+		snprintf(word, sizeof(word), "/dm-hybrid-%s.ko", node->pool && node->pool->active ?
+			 node->pool->p.status.policy : "lru");
+		want(wanted, &nr, word, NULL, "the module of the pool's policy");
+	}
+	return nr;
+}
+
+/* When the contents of a file changed or came to this place; 0: it is not there. */
+static time_t changed(const struct doctor *d, const char *name)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s%s", d->dir, name);
+	return stat(path, &st) ? 0 : st.st_ctime;
+}
+
+/* Of what is in the image, something was installed after it was made. */
+static void check_age(struct doctor *d, const char *path, const char *module)
+{
+	const char *files[] = { "/usr/sbin/hybridctl", "/usr/local/sbin/hybridctl", module };
+	struct stat st;
+	unsigned int i;
+
+	if (stat(path, &st))
+		return;
+	for (i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		if (changed(d, files[i]) > st.st_mtime)
+			bad(d, REMAKE, "%s is older than %s%s", path, d->dir, files[i]);
+}
+
+static void check_image(struct doctor *d, const char *path, const char *release)
+{
+	struct wanted wanted[WORDS_MAX];
+	unsigned int nr = all_wanted(d, release, wanted), missing = (1U << nr) - 1, i;
+	bool read;
+
+	/* Each knows more of its own */
+	read = look_into("lsinitramfs", path, wanted, nr, &missing);
+	if (missing)
+		read |= look_into("lsinitrd", path, wanted, nr, &missing);
+	if (!read) {
+		bad(d, "install lsinitramfs or lsinitrd, and what unpacks it; or make it anew",
+		    "cannot look into %s", path);
 		return;
 	}
-	missing = missing_in(f, words, nr);
-	fclose(f);
-	waitpid(pid, NULL, 0);
 	for (i = 0; i < nr; i++)
 		if (missing & (1U << i))
-			bad(d, "update-initramfs -u -k all, or dracut --regenerate-all --force",
-			    "%s has no %s", path, words[i] + (words[i][0] == '/'));
+			bad(d, REMAKE, "%s has no %s: %s", path, wanted[i].word, wanted[i].what);
 	if (!missing)
 		good("%s has all that is needed", path);
 }
 
-/* Of one kernel: its modules, and its image under either name. */
+/* Of one kernel: its modules, and its image under one of its names. */
 static void check_kernel(struct doctor *d, const char *release)
 {
-	static const char * const names[] = { "%s/boot/initrd.img-%s", "%s/boot/initramfs-%s.img" };
-	char path[PATH_MAX], dep[PATH_MAX];
+	static const char * const names[] = {
+		"%s/boot/initrd.img-%s", "%s/boot/initramfs-%s.img", "%s/boot/initrd-%s",
+		"%s/lib/modules/%s/initrd",
+	};
+	char path[PATH_MAX], module[PATH_MAX];
 	unsigned int i;
 
-	snprintf(dep, sizeof(dep), "/lib/modules/%s/modules.dep", release);
-	if (path_has(d, dep, "/dm-hybrid.ko"))
+	if (module_path(d, release, "/dm-hybrid.ko", module, sizeof(module))[0])
 		good("kernel %s has the module", release);
 	else
-		bad(d, "build it for this kernel (DKMS, or make install KDIR=...), or remove the kernel",
+		bad(d, "build it (DKMS, or make install KDIR=...), or remove that kernel",
 		    "kernel %s has no module dm-hybrid", release);
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		snprintf(path, sizeof(path), names[i], d->dir, release);
 		if (!access(path, R_OK)) {
-			check_image(d, path);
+			check_image(d, path, release);
+			check_age(d, path, module);
 			return;
 		}
 	}
@@ -261,61 +394,168 @@ static void check_kernels(struct doctor *d)
 
 static void check_rules(struct doctor *d)
 {
-	static const char * const dirs[] = {
-		"/etc/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d",
-		"/usr/local/lib/udev/rules.d",
+	static const char * const names[] = {
+		"/etc/udev/rules.d/" RULES, "/usr/lib/udev/rules.d/" RULES,
+		"/lib/udev/rules.d/" RULES, "/usr/local/lib/udev/rules.d/" RULES,
 	};
 	unsigned int i;
 
-	for (i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
-		if (exists(d, dirs[i], RULES)) {
-			good("udev knows members: %s/" RULES, dirs[i]);
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (changed(d, names[i])) {
+			good("udev knows members: %s", names[i]);
 			return;
 		}
 	}
-	bad(d, "make -C boot install", "the udev rules are not installed");
+	bad(d, "install them: make install, or the package", "the udev rules are not installed");
 }
 
+/* One command line of a kernel: it may keep the initramfs from bringing up the root. */
+static bool check_words(struct doctor *d, const char *where, char *line)
+{
+	const struct hybrid_node *node, *named;
+	bool limited = false, root = false;
+	char *word, *save;
+
+	for (word = strtok_r(line, " \t\n\"'", &save); word;
+	     word = strtok_r(NULL, " \t\n\"'", &save)) {
+		if (!strcmp(word, "rd.hybrid=0")) {
+			bad(d, "take it off the boot loader's configuration", "%s has rd.hybrid=0",
+			    where);
+			return false;
+		}
+		if (strncmp(word, "rd.hybrid.uuid=", 15) && strncmp(word, "rd.hybrid.name=", 15))
+			continue;
+		limited = true;
+		named = hybrid_find(&d->inv, word + 15, HYBRID_ANY);
+		for (node = d->inv.nodes; named && node < d->inv.nodes + d->inv.nr_nodes; node++)
+			root |= carries_root(d, node) && (node == named || node->pool == named);
+	}
+	if (limited && !root)
+		bad(d, "name the root's volume or pool there, too",
+		    "%s has rd.hybrid.uuid= or rd.hybrid.name= of others only", where);
+	return !limited || root;
+}
+
+static void check_arguments_in(struct doctor *d, const char *where)
+{
+	char *line = NULL;
+	size_t size = 0;
+	FILE *f;
+
+	f = fopen(where, "re");
+	while (f && getline(&line, &size, f) > 0)
+		if (line[strspn(line, " \t")] != '#' && !check_words(d, where, line))
+			break;
+	free(line);
+	if (f)
+		fclose(f);
+}
+
+/* Of this boot, and of the next. */
 static void check_arguments(struct doctor *d)
 {
-	if (!d->dir[0] && path_has(d, "/proc/cmdline", "rd.hybrid=0"))
-		bad(d, "take it off the boot loader's configuration",
-		    "this kernel was started with rd.hybrid=0");
+	static const char * const names[] = {
+		"/boot/grub/grub.cfg", "/boot/grub2/grub.cfg", "/etc/kernel/cmdline",
+		"/boot/loader/entries/*.conf",
+	};
+	char path[PATH_MAX];
+	unsigned int i;
+	glob_t found;
+	size_t n;
+
+	if (!d->dir[0])
+		check_arguments_in(d, "/proc/cmdline");
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(path, sizeof(path), "%s%s", d->dir, names[i]);
+		if (glob(path, 0, NULL, &found))
+			continue;
+		for (n = 0; n < found.gl_pathc; n++)
+			check_arguments_in(d, found.gl_pathv[n]);
+		globfree(&found);
+	}
 }
 
-/* A volume that is missing must not hold up the boot. */
+/* A volume that is missing must not hold up the boot; the root's are not missing. */
+static bool holds_up(struct doctor *d, const char *spec)
+{
+	const struct hybrid_node *node = volume_of(d, spec);
+
+	return node && !carries_root(d, node);
+}
+
 static void check_fstab(struct doctor *d)
 {
 	char path[PATH_MAX];
-	struct hybrid_node *node;
 	struct mntent *m;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "%s/etc/fstab", d->dir);
 	f = setmntent(path, "re");
-	while (f && (m = getmntent(f))) {
-		if (!strcmp(m->mnt_dir, "/") || strncmp(m->mnt_fsname, "/dev/mapper/", 12) ||
-		    hasmntopt(m, "nofail") || hasmntopt(m, "noauto"))
-			continue;
-		node = hybrid_find(&d->inv, m->mnt_fsname, 1U << HYBRID_VOLUME);
-		if (node && node != d->root)
+	while (f && (m = getmntent(f)))
+		if (strcmp(m->mnt_dir, "/") && !hasmntopt(m, "nofail") &&
+		    !hasmntopt(m, "noauto") && holds_up(d, m->mnt_fsname))
 			bad(d, "add nofail to its options", "%s: %s is mounted without nofail", path,
-			    m->mnt_dir);
-	}
+			    strcmp(m->mnt_dir, "none") ? m->mnt_dir : m->mnt_fsname);
 	if (f)
 		endmntent(f);
 }
 
+static bool has_option(const char *options, const char *name)
+{
+	size_t len = strlen(name);
+	const char *at;
+
+	for (at = options; (at = strstr(at, name)); at += len)
+		if ((at == options || at[-1] == ',') && (!at[len] || at[len] == ','))
+			return true;
+	return false;
+}
+
+static void check_crypttab(struct doctor *d)
+{
+	char name[256], spec[1024], options[1024];
+	char *line = NULL;
+	size_t size = 0;
+	FILE *f;
+
+	f = open_file(d, "/etc/crypttab");
+	while (f && getline(&line, &size, f) > 0) {
+		options[0] = '\0';
+		if (sscanf(line, " %255[^# \t\n] %1023s %*s %1023s", name, spec, options) < 2)
+			continue;
+		if (!has_option(options, "nofail") && !has_option(options, "noauto") &&
+		    holds_up(d, spec))
+			bad(d, "add nofail to its options",
+			    "%s/etc/crypttab: %s is opened without nofail", d->dir, name);
+	}
+	free(line);
+	if (f)
+		fclose(f);
+}
+
 static int diagnose(struct doctor *d)
 {
-	check_rules(d);
+	struct hybrid_node *node;
+	bool on_volume = false;
+	int r;
+
+	r = find_root(d);
+	if (r)
+		return r;
+	if (d->inv.nr_nodes)
+		check_rules(d);
 	check_fstab(d);
-	if (!find_root(d)) {
+	check_crypttab(d);
+	for (node = d->inv.nodes; node < d->inv.nodes + d->inv.nr_nodes; node++) {
+		if (!carries_root(d, node))
+			continue;
+		on_volume = true;
+		check_volume(d, node);
+	}
+	if (!on_volume) {
 		good("the root is on no volume of dm-hybrid: it needs nothing of it");
 		return d->problems ? HYBRID_DEGRADED : 0;
 	}
-	good("the root is on volume %s", d->root->name);
-	check_volume(d);
 	check_kernels(d);
 	check_arguments(d);
 	hybrid_note(d->problems ? "The root may not come up." : "The root will come up.");
