@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """hybridctl and the real targets, in a guest without udev and systemd."""
 import json
+import os
 import re
 from pathlib import Path
 
@@ -69,7 +70,10 @@ def test_check_of_what_the_kernel_left(guest):
     guest.run("dd if=/dev/urandom of=/dev/mapper/vol bs=1M count=8 oflag=direct conv=fsync "
               "status=none")
     ram = int(re.search(r" ram (\d+) ", text(guest, "dmsetup status vol-pool"))[1])
-    assert ram == json.loads(text(guest, f"hybrid_metadata_size --json {SSD}"))["memory"]
+    size = json.loads(text(guest, f"hybrid_metadata_size --json {SSD}"))["memory"]
+    # Locks are larger where the kernel watches them.
+    watched = "debug" in os.environ.get("DM_HYBRID_GUEST", "")
+    assert size <= ram < size * 1.02 if watched else ram == size
     for device, holder in ((SSD, "vol-pool"), (HDD, "vol")):
         r = guest.run(f"hybrid_check {device}", check=False)
         assert r.rc == 5 and f"{device} is in use by {holder}\n" in r.err
