@@ -6,12 +6,12 @@
 
 static size_t fifo_set_bytes(u32 set_size)
 {
-	return round_up(hybrid_order_bytes(set_size), sizeof(u64));
+	return round_up(hybrid_order_bytes(set_size, 1), sizeof(u64));
 }
 
 static void fifo_init(void *state, u32 set_size)
 {
-	hybrid_order_init(state, set_size);
+	hybrid_order_init(state, set_size, 1);
 }
 
 static void fifo_hit(void *state, u32 i)
@@ -25,7 +25,7 @@ static void fifo_insert(void *state, u32 i, u32 print)
 
 	hybrid_order_settle(o);
 	if (!hybrid_order_has(o, i))
-		hybrid_order_append(o, i);
+		hybrid_order_append(o, 0, i);
 }
 
 static void fifo_remove(void *state, u32 i, u32 print, bool evicted)
@@ -35,7 +35,7 @@ static void fifo_remove(void *state, u32 i, u32 print, bool evicted)
 
 static int fifo_victim(void *state, u32 scan, bool (*usable)(void *ctx, u32 i), void *ctx)
 {
-	return hybrid_order_find(state, scan, usable, ctx);
+	return hybrid_order_find(state, 0, scan, usable, ctx);
 }
 
 static u8 fifo_hint(void *state, u32 i)
@@ -45,7 +45,7 @@ static u8 fifo_hint(void *state, u32 i)
 
 static void fifo_load(void *state, u32 i, u8 hint)
 {
-	hybrid_order_load(state, i, hint);
+	hybrid_order_load(state, 0, i, hint);
 }
 
 static struct hybrid_policy_type fifo_policy = {

@@ -1,44 +1,49 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The blocks of one set in an order, for policies that keep one: a ring of
- * links around a sentinel, in 4 bytes a block.  The first block is the next to
- * evict.  An index outside the set, or of a block that is not in the order, is
- * ignored.  All under the set's lock.
+ * The blocks of one set in queues, for policies that keep an order: each a ring
+ * of links around a sentinel, in 4 bytes a block.  A block is in one queue or in
+ * none; the first of a queue is the next to evict.  An index outside the set, or
+ * of a block that is in no queue, is ignored.  All under the set's lock.
  */
 #ifndef DM_HYBRID_POLICY_ORDER_H
 #define DM_HYBRID_POLICY_ORDER_H
 
 #include "core.h"
 
-/* A block is its own neighbour while it is not in the order. */
+#define HYBRID_ORDER_QUEUES	3
+
+/* A block is its own neighbour while it is in no queue. */
 struct hybrid_order_link {
 	u32 prev : 10;
 	u32 next : 10;
 	u32 rank : 8;		/* of 255, when it was last counted */
+	u32 queue : 2;
 };
 
 struct hybrid_order {
-	u16 size;		/* of the set, and the sentinel's index */
-	u16 nr;			/* blocks in the order */
+	u16 size;		/* of the set, and the first sentinel's index */
+	u16 nr[HYBRID_ORDER_QUEUES];	/* blocks in each queue */
 	u16 moves;		/* since the ranks were counted, saturates */
+	u8 queues;
 	bool loading;		/* ranks are set, links are not */
-	struct hybrid_order_link link[];	/* size + 1 */
+	struct hybrid_order_link link[];	/* size + queues */
 };
 
-static_assert(HYBRID_MAX_SET_SIZE < 1 << 10);
+static_assert(HYBRID_MAX_SET_SIZE + HYBRID_ORDER_QUEUES <= 1 << 10);
 static_assert(sizeof(struct hybrid_order_link) == 4);
 
-static inline size_t hybrid_order_bytes(u32 size)
+static inline size_t hybrid_order_bytes(u32 size, u32 queues)
 {
-	return sizeof(struct hybrid_order) + (size + 1) * sizeof(struct hybrid_order_link);
+	return sizeof(struct hybrid_order) + (size + queues) * sizeof(struct hybrid_order_link);
 }
 
-static inline void hybrid_order_init(struct hybrid_order *o, u32 size)
+static inline void hybrid_order_init(struct hybrid_order *o, u32 size, u32 queues)
 {
 	u32 i;
 
 	o->size = size;
-	for (i = 0; i <= size; i++) {
+	o->queues = queues;
+	for (i = 0; i < size + queues; i++) {
 		o->link[i].prev = i;
 		o->link[i].next = i;
 	}
@@ -49,9 +54,10 @@ static inline bool hybrid_order_has(const struct hybrid_order *o, u32 i)
 	return i < o->size && o->link[i].next != i;
 }
 
-static inline u32 hybrid_order_first(const struct hybrid_order *o)
+/* The first block of queue @q, or what ends it: no block of the set. */
+static inline u32 hybrid_order_first(const struct hybrid_order *o, u32 q)
 {
-	return o->link[o->size].next;
+	return o->link[o->size + q].next;
 }
 
 static inline void hybrid_order_unlink(struct hybrid_order *o, u32 i)
@@ -62,18 +68,19 @@ static inline void hybrid_order_unlink(struct hybrid_order *o, u32 i)
 	o->link[l->next].prev = l->prev;
 	l->prev = i;
 	l->next = i;
-	o->nr--;
+	o->nr[l->queue]--;
 }
 
-static inline void hybrid_order_link_last(struct hybrid_order *o, u32 i)
+static inline void hybrid_order_link_last(struct hybrid_order *o, u32 q, u32 i)
 {
-	u32 last = o->link[o->size].prev;
+	u32 end = o->size + q, last = o->link[end].prev;
 
+	o->link[i].queue = q;
 	o->link[i].prev = last;
-	o->link[i].next = o->size;
+	o->link[i].next = end;
 	o->link[last].next = i;
-	o->link[o->size].prev = i;
-	o->nr++;
+	o->link[end].prev = i;
+	o->nr[q]++;
 }
 
 /*
@@ -100,7 +107,7 @@ static inline void hybrid_order_settle(struct hybrid_order *o)
 	for (rank = 0; rank <= U8_MAX; rank++) {
 		for (i = bucket[rank]; i != o->size; i = next) {
 			next = o->link[i].next;
-			hybrid_order_link_last(o, i);
+			hybrid_order_link_last(o, o->link[i].queue, i);
 		}
 	}
 	o->moves = U16_MAX;
@@ -113,66 +120,73 @@ static inline void hybrid_order_remove(struct hybrid_order *o, u32 i)
 		hybrid_order_unlink(o, i);
 }
 
-/* Put block @i last, whether or not it is in the order. */
-static inline void hybrid_order_append(struct hybrid_order *o, u32 i)
+/* Put block @i last in queue @q, whether or not it is in one. */
+static inline void hybrid_order_append(struct hybrid_order *o, u32 q, u32 i)
 {
 	hybrid_order_settle(o);
-	if (i >= o->size || o->link[o->size].prev == i)
+	if (i >= o->size || o->link[o->size + q].prev == i)
 		return;
 	if (hybrid_order_has(o, i))
 		hybrid_order_unlink(o, i);
-	hybrid_order_link_last(o, i);
+	hybrid_order_link_last(o, q, i);
 	o->link[i].rank = U8_MAX;
 	if (o->moves != U16_MAX)
 		o->moves++;
 }
 
 /* Once blocks are linked it is too late for ranks. */
-static inline void hybrid_order_load(struct hybrid_order *o, u32 i, u8 rank)
+static inline void hybrid_order_load(struct hybrid_order *o, u32 q, u32 i, u8 rank)
 {
-	if (o->nr) {
-		hybrid_order_append(o, i);
+	if (o->nr[0] || o->nr[1] || o->nr[2]) {
+		hybrid_order_append(o, q, i);
 		return;
 	}
 	if (i >= o->size)
 		return;
 	o->loading = true;
+	o->link[i].queue = q;
 	o->link[i].prev = o->size;
 	o->link[i].rank = rank;
 }
 
 static inline void hybrid_order_count(struct hybrid_order *o)
 {
-	u32 i, place = 0;
+	u32 q, i, place;
 
-	for (i = hybrid_order_first(o); i != o->size; i = o->link[i].next)
-		o->link[i].rank = o->nr > 1 ? place++ * U8_MAX / (o->nr - 1) : U8_MAX;
+	for (q = 0; q < o->queues; q++) {
+		place = 0;
+		for (i = hybrid_order_first(o, q); i < o->size; i = o->link[i].next)
+			o->link[i].rank = o->nr[q] > 1 ? place++ * U8_MAX / (o->nr[q] - 1) : U8_MAX;
+	}
 	o->moves = 0;
 }
 
 /*
- * Where block @i stands, 0 first, 255 last.  A rank may be out by an eighth of
- * the set: counting anew only after so many moves keeps this cheap when it is
- * asked for block after block.
+ * Where block @i stands in its queue, 0 first, 255 last.  A rank may be out by
+ * an eighth of the queue: counting anew only after so many moves keeps this cheap
+ * when it is asked for block after block.
  */
 static inline u8 hybrid_order_rank(struct hybrid_order *o, u32 i)
 {
 	hybrid_order_settle(o);
 	if (!hybrid_order_has(o, i))
 		return 0;
-	if (o->moves > o->nr / 8)
+	if (o->moves > o->nr[o->link[i].queue] / 8)
 		hybrid_order_count(o);
 	return o->link[i].rank;
 }
 
-/* The first of the first @scan blocks that @usable accepts, or -1. */
-static inline int hybrid_order_find(struct hybrid_order *o, u32 scan,
+/*
+ * The first block of queue @q that @usable accepts.  -1: there is none, or it
+ * refused the first @scan.
+ */
+static inline int hybrid_order_find(struct hybrid_order *o, u32 q, u32 scan,
 				    bool (*usable)(void *ctx, u32 i), void *ctx)
 {
 	u32 i;
 
 	hybrid_order_settle(o);
-	for (i = hybrid_order_first(o); i != o->size && scan; i = o->link[i].next, scan--)
+	for (i = hybrid_order_first(o, q); i < o->size && scan; i = o->link[i].next, scan--)
 		if (usable(ctx, i))
 			return i;
 	return -1;

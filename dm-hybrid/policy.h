@@ -53,8 +53,8 @@ struct hybrid_policy_type {
 
 	/*
 	 * The block to evict next, of those that usable(@ctx, i) accepts; it
-	 * stays in the policy until remove.  Looks at no more than @scan blocks.
-	 * Returns -1 if there is none.
+	 * stays in the policy until remove.  -1: there is none, or @scan blocks
+	 * were refused.
 	 */
 	int (*victim)(void *state, u32 scan, bool (*usable)(void *ctx, u32 i), void *ctx);
 

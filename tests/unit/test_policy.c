@@ -180,12 +180,15 @@ static void fifo_is_fifo(void **state)
 		random_ops("fifo", sizes[n], false, n + 1);
 }
 
-/* The newest hits count, the oldest are lost; also where the counters wrap. */
+/*
+ * The newest hits count in their order, the others in the order that was; also
+ * where the counters wrap.
+ */
 static void lru_ring_overflow(void **state)
 {
-	struct model m = { 0 };
+	struct model m = { 0 }, before;
+	u32 i, n, round, hit;
 	struct set s;
-	u32 i, round;
 
 	set_open(&s, "lru", 512);
 	for (i = 0; i < 512; i++) {
@@ -194,37 +197,333 @@ static void lru_ring_overflow(void **state)
 	}
 	for (round = 0; round < 400; round++) {
 		for (i = 0; i < 300; i++)
-			s.type->hit(s.state, (round + i) % 512);
+			s.type->hit(s.state, (round + i * 7) % 512);
+		before = m;
+		for (n = 0; n < 512; n++)
+			for (hit = 0; hit < 236; hit++)
+				if ((round + hit * 7) % 512 == before.block[n])
+					model_append(&m, before.block[n]);
 		for (i = 236; i < 300; i++)
-			model_append(&m, (round + i) % 512);
+			model_append(&m, (round + i * 7) % 512);
 		check_order(&s, &m);
 	}
 	set_close(&s);
 }
 
-static void lru_repeated_hit_is_free(void **state)
-{
-	size_t bytes;
-	struct set s;
-	void *before;
+static const struct {
+	const char *name;
+	u32 tenths;		/* of a byte for each block */
+	bool keeps_loop;	/* a part of a loop that is too large */
+	bool withstands_scan;
+} policies[] = {
+	{ "lru", 54, false, false },
+	{ "fifo", 41, false, false },
+	{ "null", 2, false, false },
+	{ "c2q", 88, true, true },
+	{ "s3fifo", 88, true, true },
+	{ "sieve", 51, false, true },
+	{ "arc", 100, false, true },
+};
 
-	set_open(&s, "lru", 8);
-	bytes = s.type->set_bytes(8);
-	before = malloc(bytes);
-	s.type->insert(s.state, 3, 0);
-	s.type->hit(s.state, 3);
-	memcpy(before, s.state, bytes);
-	s.type->hit(s.state, 3);
-	assert_memory_equal(before, s.state, bytes);
-	free(before);
-	set_close(&s);
+/* Some hits of a block are news, then no more. */
+static void repeated_hit_is_free(void **state)
+{
+	u32 p, n;
+
+	for (p = 0; p < ARRAY_SIZE(policies); p++) {
+		size_t bytes;
+		struct set s;
+		void *before;
+
+		set_open(&s, policies[p].name, 8);
+		bytes = s.type->set_bytes(8);
+		before = malloc(bytes);
+		s.type->insert(s.state, 3, 0);
+		for (n = 0; n < 3; n++)
+			s.type->hit(s.state, 3);
+		memcpy(before, s.state, bytes);
+		s.type->hit(s.state, 3);
+		assert_memory_equal(before, s.state, bytes);
+		free(before);
+		set_close(&s);
+	}
 }
 
 static void state_is_small(void **state)
 {
-	const struct hybrid_policy_type *lru = hybrid_policy_get("lru");
+	u32 p;
 
-	assert_true(lru->set_bytes(512) * 10 <= 43 * 512);
+	for (p = 0; p < ARRAY_SIZE(policies); p++)
+		assert_true(hybrid_policy_get(policies[p].name)->set_bytes(512) * 10 <=
+			    policies[p].tenths * 512);
+}
+
+/* ---- a set as a cache ------------------------------------------------------ */
+
+struct cache {
+	struct set s;
+	u32 nr;
+	u64 key[HYBRID_MAX_SET_SIZE];
+};
+
+static u32 print(u64 key)
+{
+	return (u32)(key * 2654435761U) ^ 0x5bd1e995;
+}
+
+static int cache_find(const struct cache *c, u64 key)
+{
+	u32 i;
+
+	for (i = 0; i < c->nr; i++)
+		if (c->key[i] == key)
+			return i;
+	return -1;
+}
+
+static bool cache_access(struct cache *c, u64 key)
+{
+	struct choice all = { 0 };
+	int i = cache_find(c, key);
+
+	if (i >= 0) {
+		c->s.type->hit(c->s.state, i);
+		return true;
+	}
+	i = c->nr;
+	if (c->nr < c->s.size) {
+		c->nr++;
+	} else {
+		i = c->s.type->victim(c->s.state, c->s.size, usable, &all);
+		assert_in_range(i, 0, c->s.size - 1);
+		c->s.type->remove(c->s.state, i, print(c->key[i]), true);
+	}
+	c->key[i] = key;
+	c->s.type->insert(c->s.state, i, print(key));
+	return false;
+}
+
+/* A loop of twice the cache: what cannot hold it all should hold a part. */
+static void loops(void **state)
+{
+	u32 p, n, hits;
+
+	for (p = 0; p < ARRAY_SIZE(policies); p++) {
+		struct cache c = { .nr = 0 };
+
+		set_open(&c.s, policies[p].name, 256);
+		if (c.s.type->admit) {
+			for (n = 0; n < 512; n++)
+				cache_access(&c, n);
+			for (n = hits = 0; n < 10 * 512; n++)
+				hits += cache_access(&c, n % 512);
+			if (policies[p].keeps_loop)
+				assert_true(hits > 10 * 256 * 8 / 10);
+			else
+				assert_int_equal(hits, 0);
+		}
+		set_close(&c.s);
+	}
+}
+
+/* Half a cache that is in use, then a scan of ten caches: what is left? */
+static void scans(void **state)
+{
+	u32 p, n, hits;
+
+	for (p = 0; p < ARRAY_SIZE(policies); p++) {
+		struct cache c = { .nr = 0 };
+
+		set_open(&c.s, policies[p].name, 256);
+		for (n = 0; c.s.type->admit && n < 10 * 256; n++) {
+			if (n % 2)
+				cache_access(&c, 1000 + n);
+			else
+				cache_access(&c, n / 2 % 100);
+		}
+		for (n = 0; c.s.type->admit && n < 10 * 256; n++)
+			cache_access(&c, 100000 + n);
+		for (n = hits = 0; n < 100; n++)
+			hits += cache_find(&c, n) >= 0;
+		if (policies[p].withstands_scan)
+			assert_true(hits >= 80);
+		else
+			assert_int_equal(hits, 0);
+		set_close(&c.s);
+	}
+}
+
+/* What was evicted and is asked for again stays longer than what is new. */
+static void ghosts(void **state)
+{
+	static const char * const names[] = { "c2q", "s3fifo", "arc" };
+	u32 p, n;
+
+	for (p = 0; p < ARRAY_SIZE(names); p++) {
+		struct cache c = { .nr = 0 };
+
+		set_open(&c.s, names[p], 256);
+		for (n = 0; n < 256; n++)
+			cache_access(&c, n);
+		for (n = 0; n < 128; n++)
+			cache_access(&c, n);
+		for (n = 256; n < 400; n++)
+			cache_access(&c, n);
+		for (n = 399; cache_find(&c, n) >= 0; n--)
+			;
+		assert_in_range(n, 256, 399);
+		cache_access(&c, n);
+		cache_access(&c, n + 10000);
+		/* one of each, and a scan */
+		for (u32 k = 1000; k < 1600; k++)
+			cache_access(&c, k);
+		assert_true(cache_find(&c, n) >= 0);
+		assert_true(cache_find(&c, n + 10000) < 0);
+		/* refused once, wanted the second time; of all that was refused, the newest */
+		assert_false(c.s.type->again(c.s.state, 77));
+		assert_true(c.s.type->again(c.s.state, 77));
+		for (u32 k = 0; k < 2000; k++)
+			assert_false(c.s.type->again(c.s.state, 100000000 + 2 * k));
+		assert_true(c.s.type->again(c.s.state, 100000000 + 2 * 1999));
+		assert_false(c.s.type->again(c.s.state, 77));
+		set_close(&c.s);
+	}
+}
+
+/* A victim is one that may go, if there is any; in the end all have gone. */
+static void victims(void **state)
+{
+	u32 p, z, op, i;
+
+	for (p = 0; p < ARRAY_SIZE(policies); p++) {
+		for (z = 0; z < ARRAY_SIZE(sizes); z++) {
+			u32 size = sizes[z], nr = 0;
+			bool has[HYBRID_MAX_SET_SIZE] = { 0 };
+			u64 seed = z + 100 * p + 1;
+			struct choice c;
+			struct set s;
+
+			set_open(&s, policies[p].name, size);
+			for (op = 0; op < 5000; op++) {
+				u32 what = random_below(&seed, 100), free = 0;
+				int victim;
+
+				i = random_below(&seed, size);
+				if (what < 50) {
+					s.type->hit(s.state, i);
+				} else if (what < 70 && !has[i]) {
+					s.type->insert(s.state, i, random_below(&seed, 2 * size));
+					has[i] = true;
+				} else if (what < 74 && has[i]) {
+					s.type->remove(s.state, i, 5, what < 72);
+					has[i] = false;
+				} else if (what < 80 && s.type->again) {
+					s.type->again(s.state, random_below(&seed, 2 * size));
+				} else if (what >= 80) {
+					for (i = 0; i < size; i++) {
+						c.busy[i] = random_below(&seed, 4);
+						free += has[i] && !c.busy[i];
+					}
+					victim = s.type->victim(s.state, size, usable, &c);
+					assert_int_equal(victim >= 0, free > 0);
+					if (victim < 0)
+						continue;
+					assert_true(has[victim] && !c.busy[victim]);
+					s.type->remove(s.state, victim, 5 + victim, true);
+					has[victim] = false;
+				}
+			}
+			memset(&c, 0, sizeof(c));
+			for (i = nr = 0; i < size; i++)
+				nr += has[i];
+			while (nr--) {
+				int victim = s.type->victim(s.state, size, usable, &c);
+
+				assert_true(victim >= 0 && has[victim]);
+				s.type->remove(s.state, victim, 0, true);
+				has[victim] = false;
+			}
+			assert_int_equal(s.type->victim(s.state, size, usable, &c), -1);
+			set_close(&s);
+		}
+	}
+}
+
+/* All are hit again and again, and one has to go. */
+static void all_hot(void **state)
+{
+	u32 p, n, i;
+
+	for (p = 0; p < ARRAY_SIZE(policies); p++) {
+		struct choice c = { 0 };
+		struct set s;
+
+		set_open(&s, policies[p].name, 512);
+		for (i = 0; i < 512; i++)
+			s.type->insert(s.state, i, i);
+		for (n = 0; n < 5; n++)
+			for (i = 0; i < 512; i++)
+				s.type->hit(s.state, i);
+		/* and but for one none may go: first, last, anywhere */
+		for (i = 0; i < 512; i++)
+			c.busy[i] = true;
+		for (i = 0; i < 512; i += 73) {
+			c.busy[i] = false;
+			assert_int_equal(s.type->victim(s.state, 512, usable, &c), i);
+			c.busy[i] = true;
+		}
+		assert_int_equal(s.type->victim(s.state, 512, usable, &c), -1);
+		set_close(&s);
+	}
+}
+
+/*
+ * Over a restart, and from any policy to any other: what was hit often stays longer than
+ * what came once.
+ */
+static void hints_keep_the_best(void **state)
+{
+	u32 p, q, i, n, kept;
+
+	for (p = 3; p < ARRAY_SIZE(policies); p++) {
+		for (q = 0; q < ARRAY_SIZE(policies); q++) {
+			struct choice c = { 0 };
+			struct set s, t;
+
+			if (!strcmp(policies[q].name, "null"))
+				continue;
+			set_open(&s, policies[p].name, 512);
+			for (i = 0; i < 512; i++)
+				s.type->insert(s.state, i, i);
+			/* not while they are new */
+			for (i = 0; i < 100; i++)
+				s.type->hit(s.state, i * 4 + 1);
+			for (n = 0; n < 30; n++) {
+				int victim = s.type->victim(s.state, 512, usable, &c);
+
+				assert_true(victim >= 0);
+				s.type->remove(s.state, victim, victim, true);
+				s.type->insert(s.state, victim, 10000 + n);
+			}
+			set_open(&t, policies[q].name, 512);
+			for (i = 0; i < 512; i++)
+				t.type->load(t.state, i, s.type->hint(s.state, i));
+			for (n = 0; n < 200; n++) {
+				int victim = t.type->victim(t.state, 512, usable, &c);
+
+				assert_true(victim >= 0);
+				t.type->remove(t.state, victim, victim, true);
+				t.type->insert(t.state, victim, 20000 + n);
+				c.busy[victim] = true;
+			}
+			for (i = kept = 0; i < 100; i++)
+				kept += !c.busy[i * 4 + 1];
+			if (kept < 85)
+				fail_msg("%s to %s: %u", policies[p].name, policies[q].name, kept);
+			set_close(&s);
+			set_close(&t);
+		}
+	}
 }
 
 /* A hint survives a restart, in whatever order blocks are loaded. */
@@ -314,8 +613,6 @@ static void load_then_change(void **state)
 	set_close(&s);
 }
 
-static const char * const names[] = { "lru", "fifo", "null" };
-
 /* Indices that no set has, blocks that are not there, everything twice. */
 static void hostile_indices(void **state)
 {
@@ -324,8 +621,8 @@ static void hostile_indices(void **state)
 	struct set s;
 	u32 p, i;
 
-	for (p = 0; p < ARRAY_SIZE(names); p++) {
-		set_open(&s, names[p], 8);
+	for (p = 0; p < ARRAY_SIZE(policies); p++) {
+		set_open(&s, policies[p].name, 8);
 		assert_int_equal(s.type->victim(s.state, 8, usable, &c), -1);
 		s.type->load(s.state, 8, 1);
 		s.type->insert(s.state, 5, 0);
@@ -407,11 +704,11 @@ static void registry(void **state)
 	struct hybrid_policy_type longer = { .name = "abcdefghijklmnop" };
 	u32 i;
 
-	for (i = 0; i < ARRAY_SIZE(names); i++) {
-		const struct hybrid_policy_type *type = hybrid_policy_get(names[i]);
+	for (i = 0; i < ARRAY_SIZE(policies); i++) {
+		const struct hybrid_policy_type *type = hybrid_policy_get(policies[i].name);
 
 		assert_non_null(type);
-		assert_string_equal(type->name, names[i]);
+		assert_string_equal(type->name, policies[i].name);
 		hybrid_policy_put(type);
 	}
 	assert_null(hybrid_policy_get("nosuch"));
@@ -431,8 +728,14 @@ int main(void)
 		cmocka_unit_test(lru_is_lru),
 		cmocka_unit_test(fifo_is_fifo),
 		cmocka_unit_test(lru_ring_overflow),
-		cmocka_unit_test(lru_repeated_hit_is_free),
+		cmocka_unit_test(repeated_hit_is_free),
 		cmocka_unit_test(state_is_small),
+		cmocka_unit_test(loops),
+		cmocka_unit_test(scans),
+		cmocka_unit_test(ghosts),
+		cmocka_unit_test(victims),
+		cmocka_unit_test(all_hot),
+		cmocka_unit_test(hints_keep_the_best),
 		cmocka_unit_test(lru_load),
 		cmocka_unit_test(fifo_load),
 		cmocka_unit_test(load_full_set),

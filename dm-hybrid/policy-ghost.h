@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a set remembers of blocks that it has not: their prints, oldest first, in
+ * 4 bytes each.  A print that two keys share costs a wrong guess, no more.  All
+ * under the set's lock.
+ */
+#ifndef DM_HYBRID_POLICY_GHOST_H
+#define DM_HYBRID_POLICY_GHOST_H
+
+#include "core.h"
+
+struct hybrid_ghost {
+	u16 nr;
+	u16 max;
+	u32 print[];
+};
+
+static inline size_t hybrid_ghost_bytes(u32 max)
+{
+	return sizeof(struct hybrid_ghost) + max * sizeof(u32);
+}
+
+static inline int hybrid_ghost_find(const struct hybrid_ghost *g, u32 print)
+{
+	u32 n;
+
+	for (n = 0; n < g->nr; n++)
+		if (g->print[n] == print)
+			return n;
+	return -1;
+}
+
+static inline void hybrid_ghost_forget(struct hybrid_ghost *g, u32 n)
+{
+	g->nr--;
+	memmove(&g->print[n], &g->print[n + 1], (g->nr - n) * sizeof(u32));
+}
+
+/* The newest; if there is no room, the oldest goes. */
+static inline void hybrid_ghost_add(struct hybrid_ghost *g, u32 print)
+{
+	if (!g->max)
+		return;
+	if (g->nr == g->max)
+		hybrid_ghost_forget(g, 0);
+	g->print[g->nr++] = print;
+}
+
+#endif
