@@ -37,7 +37,8 @@ VARIANTS = {
     "clang-O3": ("clang", "-O3"),
     "gcc-sanitizers": ("gcc", SANITIZERS),
 }
-OPTIONS = [[], ["--faults"], ["--events"], ["--faults", "--events"], ["--rot"]]
+OPTIONS = [[], ["--faults"], ["--events"], ["--faults", "--events"], ["--rot"],
+           ["--faults", "--events", "--policies"]]
 SWARM = [(mode, options) for options in OPTIONS for mode in "AB"]
 # Several CPUs, by a build of its own: make interleave.
 INTERLEAVED = [("A", ["--interleave"]), ("B", ["--interleave"]), ("A", ["--interleave", "--faults"])]

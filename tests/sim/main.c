@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--rot] [--events]
- *     [--hash] [--keep-going] [--no-linter] [--limit S] [--table] [--interleave]
+ *     [--policies] [--hash] [--keep-going] [--no-linter] [--limit S] [--table] [--interleave]
  * sim --loop alloc|io [--nth N] ...
  * sim --mode C [--length L] [--part I/N] [--time S]
  * sim --seed N ... --record|--shrink
@@ -43,6 +43,7 @@ static const struct option options[] = {
 	{ "faults", no_argument, NULL, 'f' },
 	{ "events", no_argument, NULL, 'e' },
 	{ "rot", no_argument, NULL, 'Z' },
+	{ "policies", no_argument, NULL, 'y' },
 	{ "hash", no_argument, NULL, 'h' },
 	{ "keep-going", no_argument, NULL, 'k' },
 	{ "no-linter", no_argument, NULL, 'l' },
@@ -128,6 +129,9 @@ static bool parse(int argc, char **argv)
 		case 'Z':
 			sim_rot = true;
 			break;
+		case 'y':
+			sim_policies = true;
+			break;
 		case 'h':
 			opt.hashes = true;
 			break;
@@ -181,10 +185,10 @@ static void report(u64 seed, u64 hash, u64 violations_before)
 		printf("seed=%llu hash=%016llx\n", (unsigned long long)seed,
 		       (unsigned long long)hash);
 	if (sim_violations != violations_before)
-		fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s%s%s --trace\n", opt.mode,
+		fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s%s%s%s --trace\n", opt.mode,
 			(unsigned long long)seed, sim_faults ? " --faults" : "",
 			sim_events ? " --events" : "", sim_rot ? " --rot" : "",
-			sim_interleave ? " --interleave" : "");
+			sim_policies ? " --policies" : "", sim_interleave ? " --interleave" : "");
 }
 
 static bool go_on(void)

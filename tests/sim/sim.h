@@ -538,7 +538,10 @@ enum event {
 	NR_EVENTS
 };
 
-extern bool sim_faults, sim_rot, sim_events, sim_lint;
+extern bool sim_faults, sim_rot, sim_events, sim_policies, sim_lint;
+
+/* workload.c: the name of any policy */
+const char *draw_policy(struct rng r);
 void run_seed(u64 seed, char mode, u64 *hash);
 void one_event(struct world *w);
 void do_event(struct world *w, enum event ev);

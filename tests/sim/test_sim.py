@@ -100,6 +100,7 @@ EVENTS = [
     ("--events", "--faults", "--count", 800),
     ("--mode", "B", "--events", "--count", 12),
     ("--mode", "B", "--events", "--faults", "--count", 12),
+    ("--events", "--faults", "--policies", "--count", 500),
 ]
 
 

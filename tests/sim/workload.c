@@ -8,7 +8,7 @@
 #include "coverage.h"
 #include "script.h"
 
-bool sim_faults, sim_rot, sim_events;
+bool sim_faults, sim_rot, sim_events, sim_policies;
 bool sim_lint = true;
 
 /* ---- Profile ------------------------------------------------------------------ */
@@ -148,6 +148,16 @@ static void draw_events(struct profile *p, struct rng *r)
 	draw_rare(p, rng_fork(r, 78));
 }
 
+/* One of all policies that cache anything, and now and then the one that does not. */
+const char *draw_policy(struct rng r)
+{
+	static const char * const policy[] = {
+		"c2q", "c2q", "s3fifo", "s3fifo", "sieve", "sieve", "arc", "arc", "lru", "fifo", "null"
+	};
+
+	return policy[rng_below(&r, ARRAY_SIZE(policy))];
+}
+
 static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 {
 	static const char * const policy[] = { "lru", "lru", "fifo" };
@@ -167,6 +177,8 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	p->episode = 150 + rng_below(r, 400);
 	p->overlap = rng_chance(r, 60);
 	p->policy = policy[rng_below(r, ARRAY_SIZE(policy))];
+	if (sim_policies)
+		p->policy = draw_policy(rng_fork(r, 101));
 	p->fail_alloc = rng_chance(r, 20) ? 20 : 0;
 	p->config = (struct hybrid_config)HYBRID_CONFIG_DEFAULT;
 	p->config.high_watermark = 20 + rng_below(r, 70);
