@@ -12,7 +12,7 @@ find . | cpio -o -H newc --quiet | "$@" >/mnt/boot/initrd.img-6.1
 SYSTEM = """
     mkdir -p /mnt/boot/grub /mnt/etc /mnt/lib/modules/6.1 /mnt/usr/lib/udev/rules.d /mnt/usr/sbin
     mkdir -p /image/sbin /image/lib /image/scripts/local-block
-    cd /image; touch sbin/hybridctl lib/dm-hybrid.ko lib/dm-hybrid-lru.ko lib/crc32c_generic.ko
+    cd /image; touch sbin/hybridctl lib/dm-hybrid.ko lib/dm-hybrid-c2q.ko lib/crc32c_generic.ko
     touch 62-dm-hybrid-member.rules scripts/local-block/dm-hybrid
     cd /mnt/lib/modules/6.1
     touch dm-hybrid.ko /mnt/usr/sbin/hybridctl
@@ -59,12 +59,12 @@ def check_good(guest, where="/mnt"):
 
 def test_what_an_image_must_have(guest):
     check_good(guest)
-    for file in ("sbin/hybridctl", "lib/dm-hybrid.ko", "lib/dm-hybrid-lru.ko", "lib/crc32c_generic.ko",
+    for file in ("sbin/hybridctl", "lib/dm-hybrid.ko", "lib/dm-hybrid-c2q.ko", "lib/crc32c_generic.ko",
                  "62-dm-hybrid-member.rules", "scripts/local-block/dm-hybrid"):
         is_noticed(guest, f"mv /image/{file} /tmp/away && {REMAKE}",
                    f"mv /tmp/away /image/{file} && {REMAKE}",
                    "has no " + {"sbin/hybridctl": "/hybridctl", "lib/dm-hybrid.ko": "/dm-hybrid.ko",
-                                "lib/dm-hybrid-lru.ko": "/dm-hybrid-lru.ko",
+                                "lib/dm-hybrid-c2q.ko": "/dm-hybrid-c2q.ko",
                                 "lib/crc32c_generic.ko": "/crc32c",
                                 "scripts/local-block/dm-hybrid": "/hybrid-activate"}.get(file, file))
     # dracut's script, another crc32c, and no such module where it is built in

@@ -41,7 +41,7 @@ def test_create_makes_pool_and_volume(kernel, devs):
     assert kernel.devices == ["vol-pool", "vol"]
     assert [re.sub("[0-9a-f]{8,}[-0-9a-f]*", "ID", line) for line in kernel.log] == [
         "check",
-        f"create vol-pool 131072 {os_dev(devs[0])} 128 2 uuid ID lru 0",
+        f"create vol-pool 131072 {os_dev(devs[0])} 128 2 uuid ID c2q 0",
         f"message vol-pool create_volume 0 ID vol ID ID 2048 200704 writethrough 8192",
         f"create vol 200704 4000:0 0 {os_dev(devs[1])} 3 writethrough cutoff 8192"]
     found = members(kernel, *devs)

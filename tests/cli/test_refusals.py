@@ -20,7 +20,7 @@ def test_test_mode_prints_tables_and_writes(hybridctl, image):
     assert lines[0].startswith(f"write {cache}: ")
     assert re.match(r"# \d+ blocks of 64 KiB, journal \d+ KiB, data from sector \d+ on", lines[1])
     assert re.match(rf"dmsetup create vol-pool --uuid HYBRID-\S+-pool --table "
-                    rf"'0 131072 hybrid-pool {cache} 128 2 uuid \S+ lru 0'", lines[2])
+                    rf"'0 131072 hybrid-pool {cache} 128 2 uuid \S+ c2q 0'", lines[2])
     assert lines[3].startswith(f"write {origin}: ")
     assert re.match(r"dmsetup message vol-pool 0 'create_volume 0 \S+ vol \S+ [0-9a-f]{32} "
                     r"2048 200704 writeback 8192'", lines[4])

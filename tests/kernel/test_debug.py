@@ -13,7 +13,7 @@ def test_a_life_without_a_report(make_stack):
     """Load of all kinds, switches, reloads, a power cut, recovery, the end: see Guest.FAREWELL."""
     s = make_stack(volatile="ssd hdd")
     dev = s.create("vol", "--mode", "writeback", "--cutoff", "64k")
-    lru = s.table("pool")
+    c2q = s.table("pool")
     load = s.guest.run_bg(
         ["fio", "--name=t", f"--filename={dev}", "--direct=1", "--thread", "--rw=randrw",
          "--bsrange=512-96k", "--ioengine=libaio", "--iodepth=8", "--size=48m", "--time_based",
@@ -22,7 +22,7 @@ def test_a_life_without_a_report(make_stack):
     for n, mode in enumerate((*MODES, "writeback")):
         s.message("mode", mode)
         s.guest.run("sleep 1.5; dmsetup suspend vol; dmsetup resume vol; dmsetup suspend pool")
-        s.load("pool", lru if n % 2 else lru.replace("lru", "fifo"))
+        s.load("pool", c2q if n % 2 else c2q.replace("c2q", "fifo"))
         s.message("drain")
     load.wait()
     st = s.status()

@@ -107,7 +107,7 @@ def test_dead_cache_leaves_clean_volumes_running(make_stack):
     assert io(s.guest, dirty, "r:0:8", "r:4096:8") == ["EIO", "e"]
     s.guest.dm_remove("clean", "dirty", "pool")
     assert io(s.guest, "/dev/mapper/vhdd", "r:2048:256", "r:10240:300") == ["aca", "d"]
-    s.guest.run("rmmod dm-hybrid-lru dm-hybrid")
+    s.guest.run("rmmod dm-hybrid-c2q dm-hybrid")
 
 
 @pytest.mark.parametrize("written", [True, False], ids=["written", "closed"])
@@ -198,7 +198,7 @@ def test_member_dies_under_load(stack, member):
     job.wait(timeout=60, check=False)
     stack.guest.run("dmsetup suspend vol && dmsetup resume vol", timeout=30)
     stack.guest.run("dmsetup remove vol && dmsetup remove pool", timeout=30)
-    stack.guest.run("rmmod dm-hybrid-lru dm-hybrid", timeout=30)
+    stack.guest.run("rmmod dm-hybrid-c2q dm-hybrid", timeout=30)
 
 
 def test_origin_errors_during_fills_and_writeback(stack):

@@ -70,7 +70,7 @@ def test_io_makes_progress_when_every_allocation_fails(make_stack):
     assert count > 1000, count
     # What needs memory says so; what is there stays.
     table = s.table("pool")
-    for what in (table, table.replace("lru", "fifo")):
+    for what in (table, table.replace("c2q", "fifo")):
         r = s.guest.run(["dmsetup", "load", "pool"], input=what + "\n", check=False)
         assert r.rc and "Cannot allocate memory" in r.text, r
     io(s.guest, dev, "w:0:128:a", "f")
@@ -139,7 +139,7 @@ def test_each_allocation_of_a_load_fails_once(make_stack):
         [["remove", "vol"], ["create", "vol"], ["load", "vol", vol], ["resume", "vol"]],
         [["resume", "vol"], ["suspend", "vol"]],
         [["suspend", "vol"], ["load", "vol", vol], ["resume", "vol"]],
-        [["load", "pool", pool.replace("lru", "fifo")], ["resume", "pool"]],
+        [["load", "pool", pool.replace("c2q", "fifo")], ["resume", "pool"]],
         [["load", "pool", pool], ["resume", "pool"]],
         [["resume", "pool"], ["suspend", "pool"]])
     s.guest.run("dmsetup resume pool; dmsetup mknodes")

@@ -151,7 +151,7 @@ def test_reload_under_load(make_stack, seed):
     s = make_stack(ssd=16, hdd=32)
     dev = s.create("vol", "--mode", "writeback", *ALL)
     pool, vol = s.table("pool"), s.table()
-    pools = [pool, pool.replace(" lru 0", " fifo 0").replace("low_watermark 10",
+    pools = [pool, pool.replace(" c2q 0", " fifo 0").replace("low_watermark 10",
                                                              "low_watermark 50")]
     vols = [vol, vol.replace("writeback cutoff 0", "writethrough cutoff 64")]
     for k in (0, 1):
@@ -164,7 +164,7 @@ def test_reload_under_load(make_stack, seed):
     s.load("pool", pools[1])
     assert s.status("pool")["policy"] == "fifo"
     s.load("pool", pools[0])
-    assert s.status("pool")["policy"] == "lru"
+    assert s.status("pool")["policy"] == "c2q"
 
 
 def test_stop_and_start_between_loads(make_stack, seed):

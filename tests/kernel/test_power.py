@@ -140,7 +140,7 @@ def test_cuts_while_suspending_and_reloading(make_stack, seed, rnd):
     c = Cutter(s, seed, rnd)
     for _ in range(3):
         c.start()
-        s.guest.write_file("/run/pool", s.table("pool").replace("lru", "fifo") + "\n")
+        s.guest.write_file("/run/pool", s.table("pool").replace("c2q", "fifo") + "\n")
         s.guest.run_bg("while :; do dmsetup suspend pool; dmsetup resume pool; "
                        "dmsetup load pool /run/pool; dmsetup resume pool; sleep 0.05; done")
         c.cut(rnd.uniform(0.4, 1.7))

@@ -208,7 +208,7 @@ def test_block_sizes(make_recording, make_guest, tmp_path, size, seed):
 def test_suspend_and_reload(make_recording, how, seed):
     s = make_recording()
     dev = recorded_volume(s)
-    s.guest.write_file("/run/pool", s.table("pool").replace(" lru 0", " fifo 0") + "\n")
+    s.guest.write_file("/run/pool", s.table("pool").replace(" c2q 0", " fifo 0") + "\n")
     every_100_ms(s.guest, f"for n in vol pool; do dmsetup suspend {how} $n; dmsetup resume $n; "
                           "done; dmsetup load pool /run/pool; dmsetup resume pool", 3)
     stress(s.guest, dev, seed, AREA, 2, **EVERYTHING)

@@ -12,7 +12,7 @@ CRC, VERSION, RO_COMPAT, INCOMPAT, SECTOR, SIZE, POOL, MEMBER, ROLE = \
     16, 20, 32, 40, 48, 56, 64, 80, 96
 BLOCK_SECTORS = 176		# of a cache device
 NONCE, PAIRING_KEY = 200, 224	# of an origin
-POOL_TABLE = "0 65536 hybrid-pool /dev/test/ssd 128 0 lru 0"
+POOL_TABLE = "0 65536 hybrid-pool /dev/test/ssd 128 0 c2q 0"
 VOLUME_TABLE = "0 61440 hybrid /dev/mapper/pool 0 /dev/test/hdd 0"
 
 
@@ -50,35 +50,35 @@ def stack(make_stack):
 
 BAD_POOLS = [
     ("", "No cache device given"),
-    ("/dev/test/none 128 0 lru 0", "Cannot open the cache device"),
+    ("/dev/test/none 128 0 c2q 0", "Cannot open the cache device"),
     ("/dev/test/ssd", "Block size must be a power of two, 8 to 2048 sectors"),
-    *((f"/dev/test/ssd {size} 0 lru 0", "Block size must be a power of two, 8 to 2048 sectors")
+    *((f"/dev/test/ssd {size} 0 c2q 0", "Block size must be a power of two, 8 to 2048 sectors")
       for size in ("x", "0", "4", "100", "4096", "-128", "99999999999999999999", "128k")),
-    ("/dev/test/ssd 64 0 lru 0", "Block size is not that of the superblock"),
+    ("/dev/test/ssd 64 0 c2q 0", "Block size is not that of the superblock"),
     ("/dev/test/ssd 128", "Bad number of feature arguments"),
-    ("/dev/test/ssd 128 x lru 0", "Bad number of feature arguments"),
-    ("/dev/test/ssd 128 11 lru 0", "Bad number of feature arguments"),
-    ("/dev/test/ssd 128 4 lru 0", "not enough arguments|Bad number of feature|Insufficient"),
-    ("/dev/test/ssd 128 1 nonsense lru 0", "Unknown feature of a pool"),
-    ("/dev/test/ssd 128 2 high_watermark 96 lru 0", "high_watermark must be 1 to 95"),
-    ("/dev/test/ssd 128 2 high_watermark x lru 0", "high_watermark must be 1 to 95"),
-    ("/dev/test/ssd 128 1 high_watermark lru 0", "high_watermark must be 1 to 95"),
-    ("/dev/test/ssd 128 2 low_watermark 80 lru 0", "low_watermark must be 0 to high_watermark"),
-    ("/dev/test/ssd 128 2 commit_interval 9 lru 0", "commit_interval must be 10 to 60000"),
-    ("/dev/test/ssd 128 2 writeback_rate -1 lru 0", "writeback_rate must be a number of KiB"),
-    ("/dev/test/ssd 128 2 uuid 1234 lru 0", "uuid must be 8-4-4-4-12 hex digits"),
-    ("/dev/test/ssd 128 2 uuid 11111111-2222-3333-4444-555555555555 lru 0",
+    ("/dev/test/ssd 128 x c2q 0", "Bad number of feature arguments"),
+    ("/dev/test/ssd 128 11 c2q 0", "Bad number of feature arguments"),
+    ("/dev/test/ssd 128 4 c2q 0", "not enough arguments|Bad number of feature|Insufficient"),
+    ("/dev/test/ssd 128 1 nonsense c2q 0", "Unknown feature of a pool"),
+    ("/dev/test/ssd 128 2 high_watermark 96 c2q 0", "high_watermark must be 1 to 95"),
+    ("/dev/test/ssd 128 2 high_watermark x c2q 0", "high_watermark must be 1 to 95"),
+    ("/dev/test/ssd 128 1 high_watermark c2q 0", "high_watermark must be 1 to 95"),
+    ("/dev/test/ssd 128 2 low_watermark 80 c2q 0", "low_watermark must be 0 to high_watermark"),
+    ("/dev/test/ssd 128 2 commit_interval 9 c2q 0", "commit_interval must be 10 to 60000"),
+    ("/dev/test/ssd 128 2 writeback_rate -1 c2q 0", "writeback_rate must be a number of KiB"),
+    ("/dev/test/ssd 128 2 uuid 1234 c2q 0", "uuid must be 8-4-4-4-12 hex digits"),
+    ("/dev/test/ssd 128 2 uuid 11111111-2222-3333-4444-555555555555 c2q 0",
      "Cache device belongs to a pool with another uuid"),
     ("/dev/test/ssd 128 0", "No policy given"),
     ("/dev/test/ssd 128 0 no-such-policy 0", "Unknown policy"),
     ("/dev/test/ssd 128 0 ../../x 0", "Unknown policy"),
-    ("/dev/test/ssd 128 0 lru", "The policy takes no arguments"),
-    ("/dev/test/ssd 128 0 lru 1 x", "The policy takes no arguments"),
-    ("/dev/test/ssd 128 0 lru 0 x", "Too many arguments"),
-    ("/dev/test/hdd2 128 0 lru 0", "Cache device is not a dm-hybrid member"),
-    ("/dev/test/hdd 128 0 lru 0", "Device is a dm-hybrid origin, not a cache device"),
-    ("/dev/test/tiny 128 0 lru 0", "Cache device is too small"),
-    ("/dev/test/small 128 0 lru 0", "Cache device is not a dm-hybrid member"),
+    ("/dev/test/ssd 128 0 c2q", "The policy takes no arguments"),
+    ("/dev/test/ssd 128 0 c2q 1 x", "The policy takes no arguments"),
+    ("/dev/test/ssd 128 0 c2q 0 x", "Too many arguments"),
+    ("/dev/test/hdd2 128 0 c2q 0", "Cache device is not a dm-hybrid member"),
+    ("/dev/test/hdd 128 0 c2q 0", "Device is a dm-hybrid origin, not a cache device"),
+    ("/dev/test/tiny 128 0 c2q 0", "Cache device is too small"),
+    ("/dev/test/small 128 0 c2q 0", "Cache device is not a dm-hybrid member"),
 ]
 SIZE_ERROR = "Volume id must be 0 to 4095"
 USAGE = "Usage: <pool dev> <volume id> <origin dev> <#feature args>"
@@ -205,7 +205,7 @@ def test_bad_volume_tables(stack):
     assert_nothing_held(before, holds(stack.guest), 3 * len(BAD_VOLUMES))
     stack.guest.dm_create("vol", VOLUME_TABLE)
     stack.guest.dm_remove("vol", "pool")
-    stack.guest.run("rmmod dm-hybrid-lru dm-hybrid")
+    stack.guest.run("rmmod dm-hybrid-c2q dm-hybrid")
 
 
 def test_bad_messages(stack):

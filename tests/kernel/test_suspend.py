@@ -56,7 +56,7 @@ def test_tables_are_loaded_while_suspended(make_stack):
     """Both suspended, both loaded, resumed from the bottom up: as lvm does it."""
     s = make_stack()
     dev = s.create("vol", "--mode", "writeback", "--cutoff", "0")
-    pool, vol = s.table("pool").replace("lru", "fifo"), s.table()
+    pool, vol = s.table("pool").replace("c2q", "fifo"), s.table()
     io(s.guest, dev, "w:0:128:a")
     s.guest.run("dmsetup suspend vol && dmsetup load vol", input=vol)
     s.guest.run("dmsetup suspend pool && dmsetup load pool", input=pool)

@@ -47,7 +47,7 @@ def test_targets_load_by_name(make_stack):
     s.create()
     tables = s.guest.run("hybridctl table").out
     s.deactivate()
-    s.guest.run("rmmod dm-hybrid-lru dm-hybrid")
+    s.guest.run("rmmod dm-hybrid-c2q dm-hybrid")
     s.guest.run(tables)
     assert s.status()["state"] == "running"
 
@@ -96,7 +96,7 @@ def test_status_has_exactly_the_documented_keys(make_stack, top):
     pool, vol = s.status("pool"), s.status()
     assert (pool["state"], pool["policy"], pool["block_sectors"], pool["granule_sectors"],
             pool["volumes"], pool["dirty"], pool["errors"], pool["draining"]) == (
-        "running", "lru", 128, 8, 1, 0, 0, 0)
+        "running", "c2q", 128, 8, 1, 0, 0, 0)
     assert pool["used"] + pool["free"] == pool["blocks"]
     assert 0 < pool["ram_per_block"] <= 32
     assert (vol["state"], vol["mode"], vol["dirty"], vol["draining"]) == (
@@ -116,7 +116,7 @@ def test_table_prints_current_values_and_reloads(make_stack):
     pool = s.table("pool").split()
     uuid = pool[7]
     assert pool == (f"0 65536 hybrid-pool {dev['ssd']} 128 10 uuid {uuid} high_watermark 70 "
-                    "low_watermark 10 writeback_rate 0 commit_interval 1000 lru 0").split()
+                    "low_watermark 10 writeback_rate 0 commit_interval 1000 c2q 0").split()
     # Messages change what the table prints.
     s.message("mode", "writearound")
     s.message("cutoff", 77)
@@ -125,7 +125,7 @@ def test_table_prints_current_values_and_reloads(make_stack):
         s.message("set", tunable, value, name="pool")
     assert s.table().endswith(" 3 writearound cutoff 77")
     assert s.table("pool").endswith("high_watermark 60 low_watermark 5 writeback_rate 12345 "
-                                    "commit_interval 500 lru 0")
+                                    "commit_interval 500 c2q 0")
     for name in ("pool", "vol"):
         line = s.table(name)
         s.load(name, line)
@@ -152,7 +152,7 @@ def test_tables_work_without_features(make_stack):
     s = make_stack()
     s.create("vol", "--policy", "null")
     s.deactivate()
-    s.guest.dm_create("p", "0 65536 hybrid-pool /dev/test/ssd 128 0 lru 0")
+    s.guest.dm_create("p", "0 65536 hybrid-pool /dev/test/ssd 128 0 c2q 0")
     s.guest.dm_create("v", "0 126976 hybrid /dev/mapper/p 0 /dev/test/hdd 0")
     assert io(s.guest, "/dev/mapper/v", "w:8:8:a", "r:0:16") == ["0a"]
     assert "high_watermark 70" in s.table("p") and " uuid " not in s.table("p")
@@ -305,7 +305,7 @@ def test_tables_that_were_never_resumed_go(make_stack):
     assert s.status("pool")["volumes"] == 0
     assert rc(s, "dmsetup remove pool")
     s.guest.dm_remove("vol", "pool")
-    s.guest.run("rmmod dm-hybrid-lru dm-hybrid")
+    s.guest.run("rmmod dm-hybrid-c2q dm-hybrid")
 
 
 def test_volume_does_not_resume_while_its_pool_is_not_loaded(make_stack):

@@ -75,7 +75,7 @@ int command_metadata_size(const struct command_line *cl)
 		{ "block_size", "one block", g.block_sectors * 512ULL },
 		{ "granule_size", "one granule", g.granule_sectors * 512ULL },
 		{ "memory", "memory in the kernel",
-		  hybrid_engine_ram(&g, hybrid_policy_get("lru")) },
+		  hybrid_engine_ram(&g, hybrid_policy_get(DEFAULT_POLICY)) },
 	};
 	struct json_object *o = json_object_new_object();
 	char size[32];

@@ -293,7 +293,7 @@ static unsigned int all_wanted(struct doctor *d, const char *release, struct wan
 		if (!carries_root(d, node) || nr == WORDS_MAX)
 			continue;
 		snprintf(word, sizeof(word), "/dm-hybrid-%s.ko", node->pool && node->pool->active ?
-			 node->pool->p.status.policy : "lru");
+			 node->pool->p.status.policy : DEFAULT_POLICY);
 		want(wanted, &nr, word, NULL, "the module of the pool's policy");
 	}
 	return nr;

@@ -10,7 +10,7 @@
 
 #define DEFAULT_BLOCK_SECTORS	128
 #define DEFAULT_CUTOFF_SECTORS	8192
-#define DEFAULT_POLICY		"lru"
+#define DEFAULT_POLICY		"c2q"
 
 enum hybrid_option {
 #define OPTION(id, name, letter, arg, help) OPT_##id,
