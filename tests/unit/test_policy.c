@@ -618,16 +618,23 @@ static void hostile_indices(void **state)
 {
 	static const u32 index[] = { 8, 9, 63, 64, 511, 512, 1023, 65535, 65536, 65539, ~0U };
 	struct choice c = { 0 };
+	char before[1024];
 	struct set s;
 	u32 p, i;
 
 	for (p = 0; p < ARRAY_SIZE(policies); p++) {
+		size_t bytes;
+
 		set_open(&s, policies[p].name, 8);
+		bytes = s.type->set_bytes(8);
+		assert_true(bytes <= sizeof(before));
 		assert_int_equal(s.type->victim(s.state, 8, usable, &c), -1);
 		s.type->load(s.state, 8, 1);
 		s.type->insert(s.state, 5, 0);
 		for (i = 0; i < ARRAY_SIZE(index); i++) {
+			memcpy(before, s.state, bytes);
 			s.type->hit(s.state, index[i]);
+			assert_memory_equal(before, s.state, bytes);
 			s.type->insert(s.state, index[i], 0);
 			s.type->hint(s.state, index[i]);
 			s.type->remove(s.state, index[i], 0, true);
