@@ -40,7 +40,7 @@ def test_chart(replay, tmp_path):
     assert text.isascii() and "href" not in text and "url(" not in text and "\x1b" not in text
     root = ElementTree.fromstring(text)
     words = [t.text for t in root.iter(SVG + "text")]
-    assert 'a<b>&"?.txt' in words and "lru 4 KiB" in words and "lru 64 KiB" in words
+    assert 'a<b>&"?.txt' in words and "c2q 4 KiB" in words and "c2q 64 KiB" in words
     lines = [[tuple(map(float, p.split(","))) for p in line.get("points").split()]
              for line in root.iter(SVG + "polyline")]
     assert len(lines) == 4

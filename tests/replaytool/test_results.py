@@ -155,7 +155,7 @@ def test_memory_is_the_footprints_alone(replay, tmp_path):
 # ---- curves ------------------------------------------------------------------
 
 def curve(replay, trace, sample):
-    result = replay.json(trace, "--curve", "--sample", sample, "--mode", "writeback",
+    result = replay.json(trace, "--curve", "--sample", sample, "--mode", "writeback", "--policy", "lru",
                          "--block-size", "16k")
     return {c["size"]: c for c in result["caches"]}
 
