@@ -23,8 +23,8 @@ BUILD = TOP / "build/fuzz"
 REPLAY = TOP / "build/fuzz-replay/replay"
 # Their input is a list of changes to an image; the others' is text, or a block.
 IMAGES = ("load", "check", "dump", "repair")
-TEXTS = ("restore", "table", "status", "message")
-LONGEST = {"superblock": 4200, "restore": 12000, "table": 1200, "status": 2000, "message": 800}
+TEXTS = ("restore", "table", "status", "message", "trace")
+LONGEST = {"superblock": 4200, "restore": 12000, "table": 1200, "status": 2000, "message": 800, "trace": 1200}
 
 
 def targets():

@@ -9,7 +9,8 @@
 #include "change.h"
 
 #define FUZZ_TARGETS(X) \
-	X(superblock) X(load) X(check) X(dump) X(restore) X(repair) X(table) X(status) X(message)
+	X(superblock) X(load) X(check) X(dump) X(restore) X(repair) X(table) X(status) X(message) \
+	X(trace)
 
 #define X(name) void fuzz_##name(const u8 *bytes, size_t len);
 FUZZ_TARGETS(X)

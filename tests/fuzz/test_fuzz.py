@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 REGRESSIONS = sorted((HERE / "regressions").iterdir())
 # Some seconds each; always the same ones.
 RUNS = {"superblock": 150_000, "load": 4000, "check": 2000, "dump": 800, "restore": 15_000,
-        "repair": 1200, "table": 80_000, "status": 40_000, "message": 800}
+        "repair": 1200, "table": 80_000, "status": 40_000, "message": 800, "trace": 4000}
 
 
 def make(target: str) -> None:
