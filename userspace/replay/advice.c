@@ -183,12 +183,7 @@ struct json_object *advice_json(const struct run *run, const struct endurance *e
 
 /* ---- words ----------------------------------------------------------------- */
 
-static const char *size_text(char buf[32], double bytes)
-{
-	return hybrid_format_size(buf, 32, bytes, 'h');
-}
-
-static const char *life_text(char buf[32], double years)
+const char *life_text(char buf[32], double years)
 {
 	if (years <= 0)
 		return "?";

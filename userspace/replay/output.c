@@ -7,7 +7,7 @@
 
 /* ---- a table --------------------------------------------------------------- */
 
-static const char *size_text(char buf[32], double bytes)
+const char *size_text(char buf[32], double bytes)
 {
 	return hybrid_format_size(buf, 32, bytes, 'h');
 }
@@ -17,19 +17,6 @@ static const char *ratio_text(char buf[16], double ratio)
 	if (ratio < 0)
 		return "-";
 	snprintf(buf, 16, "%.4f", ratio);
-	return buf;
-}
-
-static const char *life_text(char buf[16], double years)
-{
-	if (years <= 0)
-		return "-";
-	if (years >= 100)
-		return ">100 y";
-	if (years < 1)
-		snprintf(buf, 16, "%.1f d", years * 365);
-	else
-		snprintf(buf, 16, "%.1f y", years);
 	return buf;
 }
 
@@ -55,12 +42,12 @@ static void print_cache(const struct run *run, const struct cache *c, const stru
 {
 	const struct survey *s = &run->survey;
 	double requests = s->requests[0] + s->requests[1];
-	char text[4][16], block[32], size[32], fill[32], data[32], meta[32], life[16];
+	char text[4][16], block[32], size[32], fill[32], data[32], meta[32], life[32];
 	u32 i;
 
 	for (i = 0; i < 3; i++)
 		ratio_text(text[i], c->miss[0][i]);
-	printf("%-8s %7s %9s %6.1f %7s %7s %7s %7s %7.3f %8.3f %9s %9s %8s %8s\n", c->policy->name,
+	printf("%-8s %7s %9s %6.1f %7s %7s %7s %7s %7.3f %8.3f %9s %9s %8s  %s\n", c->policy->name,
 	       size_text(block, c->block_sectors * 512.0), size_text(size, c->bytes),
 	       100.0 * c->bytes / s->footprint, ratio_text(text[0], c->miss[0][0]),
 	       ratio_text(text[1], c->miss[0][1]), ratio_text(text[2], c->miss[0][2]),
@@ -74,8 +61,8 @@ void table_print(const struct run *run, const struct endurance *e)
 	u32 i;
 
 	print_survey(run);
-	printf("\n%33s %-31s %-16s %-28s\n", "", "miss ratio", "disk, a request", "written to the SSD");
-	printf("%-8s %7s %9s %6s %7s %7s %7s %7s %7s %8s %9s %9s %8s %8s\n", "policy", "block",
+	printf("\n%33s %-31s %-16s %s\n", "", "miss ratio", "disk, a request", "written to the SSD");
+	printf("%-8s %7s %9s %6s %7s %7s %7s %7s %7s %8s %9s %9s %8s  %s\n", "policy", "block",
 	       "size", "%", "all", "reads", "writes", "blocks", "ops", "ms", "fills", "writes",
 	       "metadata", "life");
 	for (i = 0; i < run->nr_caches; i++)

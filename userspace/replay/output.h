@@ -18,6 +18,10 @@ struct endurance {
 /* Years until it is worn out; 0: not known, for the trace has no time. */
 double cache_life(const struct survey *s, const struct cache *c, const struct endurance *e);
 
+/* In words: into @buf, or a constant. */
+const char *life_text(char buf[32], double years);
+const char *size_text(char buf[32], double bytes);
+
 /*
  * A series of caches that differ in size only, ascending: neighbours in run->cache[].
  * 0: there is none at @first.

@@ -31,6 +31,7 @@ struct chart {
 	double most;			/* at the top of the axis */
 	int digits;
 	double (*value)(const struct run *run, const struct cache *c);
+	double without;			/* a cache; 0: not drawn */
 };
 
 struct axis {
@@ -160,13 +161,17 @@ static void put_legend(FILE *f, const struct cache *c, u32 nr, const char *color
 static void put_chart(FILE *f, const struct run *run, struct chart *chart, const struct axis *axis)
 {
 	u32 first, n, nr = 0, i;
-	double most = 0;
+	double most = chart->without, y;
 
 	for (i = 0; i < run->nr_caches; i++)
 		most = fmax(most, chart->value(run, &run->cache[i]));
 	if (chart->most <= 0)
 		scale_axis(chart, most);
 	put_axes(f, chart, axis);
+	y = y_of(chart, chart->without);
+	if (chart->without > 0)
+		fprintf(f, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" class=\"n\"/>\n", LEFT, y,
+			RIGHT, y);
 	for (first = 0; first < run->nr_caches; first += n, nr++) {
 		n = series_length(run, first);
 		put_line(f, run, chart, axis, first, n, colors[nr % ARRAY_SIZE(colors)]);
@@ -176,16 +181,19 @@ static void put_chart(FILE *f, const struct run *run, struct chart *chart, const
 static void put_all(FILE *f, const struct run *run, const char *trace)
 {
 	struct chart charts[] = {
-		{ "Miss ratio, by requests", 60, 340, 1, 1, value_miss },
-		{ "Disk time, ms a request", 410, 640, 0, 0, value_time },
+		{ "Miss ratio, by requests", 60, 340, 1, 1, value_miss, 0 },
+		{ "Disk time, ms a request", 410, 640, 0, 0, value_time, 0 },
 	};
+	double requests = run->survey.requests[0] + run->survey.requests[1];
 	struct axis axis = size_axis(run);
 	u32 first, n, nr = 0;
+
+	charts[1].without = run->survey.disk_ms / requests;
 
 	fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
 		"font-family=\"sans-serif\" font-size=\"12\">\n", WIDTH, HEIGHT);
 	fputs("<style>.g{stroke:#ddd}.a{stroke:#444}.t{font-size:14px;font-weight:bold}"
-	      ".e{text-anchor:end}.m{text-anchor:middle}</style>\n"
+	      ".n{stroke:#888;stroke-dasharray:6 4}.e{text-anchor:end}.m{text-anchor:middle}</style>\n"
 	      "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", f);
 	fprintf(f, "<text x=\"%d\" y=\"24\" font-size=\"16\">", LEFT);
 	put_text(f, trace);
@@ -194,6 +202,9 @@ static void put_all(FILE *f, const struct run *run, const char *trace)
 	put_chart(f, run, &charts[1], &axis);
 	fprintf(f, "<text x=\"%d\" y=\"%d\" class=\"m\">size of the cache</text>\n",
 		(LEFT + RIGHT) / 2, HEIGHT - 16);
+	fprintf(f, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" class=\"n\"/>\n"
+		"<text x=\"%d\" y=\"%d\">no cache</text>\n", RIGHT + 20, charts[1].top, RIGHT + 44,
+		charts[1].top, RIGHT + 50, charts[1].top + 4);
 	for (first = 0; first < run->nr_caches; first += n, nr++) {
 		n = series_length(run, first);
 		put_legend(f, &run->cache[first], nr, colors[nr % ARRAY_SIZE(colors)]);
