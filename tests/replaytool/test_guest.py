@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the tool says of a trace is what the module in a kernel counts."""
+import random
+
+import pytest
+
+from . import traces
+
+KEYS = ("read_hits", "read_misses", "write_hits", "write_misses", "fills", "bypass_sequential", "bypass_policy",
+        "bypass_full", "bypass_mode", "bypass_partial")
+# Direct I/O, one request after the other, as far apart as in the trace, or further.
+PLAYER = """
+import mmap, os, time
+fd, buf = os.open("/dev/mapper/vol", os.O_RDWR | os.O_DIRECT), mmap.mmap(-1, 1 << 20)
+last = 0
+for line in open("/tmp/trace"):
+    us, direction, sector, count = line.split()
+    time.sleep((int(us) - last) / 1e6)
+    last = int(us)
+    move = os.preadv if direction == "R" else os.pwritev
+    move(fd, [memoryview(buf)[:int(count) * 512]], int(sector) * 512)
+"""
+
+
+def requests(seed=1):
+    """A popular part, read and written; then pages that are asked for once, and evict each other."""
+    rng = random.Random(seed)
+    for i in range(700):
+        page = int(200 * rng.random() ** 2)
+        yield i * 1000, rng.choice("RRW"), page * 8, rng.choice((8, 8, 8, 32, 1))
+    us = 1_000_000
+    for i in range(400):
+        # With time to make room, once there is none
+        us += 50_000 if i > 270 else 1000
+        yield us, "R", (1000 + 3 * i) * 8, 8
+        yield us, "R", rng.randrange(40) * 8, 8
+
+
+@pytest.mark.parametrize("mode,policy", [("writethrough", "c2q"), ("writeback", "lru")])
+def test_the_module_counts_the_same(replay, make_guest, disks, mode, policy):
+    text = traces.text(requests())
+    c = replay.json(text, "--size", "2m", "--block-size", "4k", "--policy", policy, "--mode", mode)["caches"][0]
+    guest = make_guest(disks=disks("ssd", 64, "hdd", 100), modprobe=["dm-hybrid"])
+    guest.dm_create("cache", f"0 {c['device_size'] // 512} linear /dev/test/ssd 0")
+    guest.run("hybridctl create vol --cache /dev/mapper/cache --origin /dev/test/hdd --block-size 4k "
+              f"--policy {policy} --mode {mode} -y")
+
+    def counted():
+        words = guest.dm_status("vol").split()
+        return {key: int(words[words.index(key) + 1]) for key in KEYS}
+
+    assert not any(counted().values())
+    guest.write_file("/tmp/trace", text)
+    guest.write_file("/tmp/player", PLAYER)
+    guest.run("python3 /tmp/player", timeout=120)
+    assert c["counters"]["evictions"] > 50
+    assert counted() == {key: c["counters"][key] for key in KEYS}
