@@ -4,9 +4,7 @@
 if getargbool 1 rd.hybrid; then
 	# Each time that udev has settled: members come in any order. Nothing to do is no work.
 	/sbin/initqueue --settled --unique --name hybrid-activate /sbin/hybrid-activate
-	getargbool 1 rd.hybrid.degraded &&
-		/sbin/initqueue --timeout --unique --onetime --name 51-hybrid-degraded \
-			/sbin/hybrid-activate --degraded
+	/sbin/initqueue --timeout --unique --onetime --name 51-hybrid-last /sbin/hybrid-activate --last
 else
 	info "rd.hybrid=0: no dm-hybrid"
 	rm -f /etc/udev/rules.d/62-dm-hybrid-member.rules /lib/udev/rules.d/62-dm-hybrid-member.rules \

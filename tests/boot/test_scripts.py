@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What an initramfs runs, over a hybridctl that only says how it was called."""
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+HYBRIDCTL = """#!/bin/sh
+echo "$@" >>/run/calls
+echo "error: volume root: its cache device is missing" >&2
+exit 7
+"""
+# Of dracut-lib.sh what is used; the arguments from where they always are
+LIB = """
+getargs() { for w in $(cat /proc/cmdline); do case $w in "$1"*) echo "${w#"$1"}" ;; esac; done; }
+getargbool() { case " $(cat /proc/cmdline) " in *" $2=0 "*) return 1 ;; esac; }
+vinfo() { cat >>/run/info; }
+need_shutdown() { :; }
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """run(kind, arguments, times): calls of hybridctl, and lines that the kernel's log got.
+
+    A time is that of the machine, for initramfs-tools; or the script's argument, for dracut.
+    """
+    if os.geteuid():
+        pytest.skip("mounting needs root")
+    subprocess.run(["make", "-s", "-f", TOP / "boot.mk", "install", f"O={tmp_path / 'o'}",
+                    f"DESTDIR={tmp_path / 'root'}", f"sbindir={tmp_path}"], check=True)
+    for name, text in ("hybridctl", HYBRIDCTL), ("lib.sh", LIB):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+
+    def do(kind, arguments, *times):
+        path = {"dracut": "90dm-hybrid/hybrid-activate.sh",
+                "initramfs-tools": "local-block/dm-hybrid"}[kind]
+        script, = (p for p in (tmp_path / "root").rglob("*") if str(p).endswith(path))
+        steps = {"dracut": lambda t: f"(set -- {t}; . {tmp_path}/lib.sh; . {script})",
+                 "initramfs-tools": lambda t: f"echo {t}.00 1.00 >uptime; {script}"}[kind]
+        (tmp_path / "cmdline").write_text(f"{arguments}\n")
+        (tmp_path / "uptime").touch()
+        lines = "\n".join(steps(t) for t in times)
+        subprocess.run(["unshare", "-m", "sh", "-c", f"""
+            mkfifo kmsg; exec 3<>kmsg
+            mount -t tmpfs none /run; mkdir -p /run/hybrid/members; : >/run/calls
+            mount --bind cmdline /proc/cmdline; mount --bind uptime /proc/uptime
+            mount --bind kmsg /dev/kmsg
+            {lines}
+            echo end >&3; while read -r line <&3 && [ "$line" != end ]; do echo "$line"; done >said
+            cp /run/calls ."""], check=True, timeout=60, cwd=tmp_path)
+        return [(tmp_path / name).read_text().splitlines() for name in ("calls", "said")]
+    return do
+
+
+CALL = "--quiet activate --auto"
+SAID = "<3>dm-hybrid: error: volume root: its cache device is missing"
+
+
+def test_dracut(run):
+    """Quiet while it waits; then without what is missing, and the console says it."""
+    assert run("dracut", "quiet", "", "", "--last") == [
+        [f"{CALL} --all"] * 2 + [f"{CALL} --degraded --all"], [SAID]]
+
+
+def test_initramfs_tools(run):
+    """The same; it is called on and on, and says it once."""
+    assert run("initramfs-tools", "quiet", 3, 22, 23, 24, 25) == [
+        [f"{CALL} --all"] * 2 + [f"{CALL} --degraded --all"] * 3, [SAID]]
+
+
+@pytest.mark.parametrize("kind,times", [("dracut", ["", "--last"]), ("initramfs-tools", [3, 23])])
+def test_arguments(run, kind, times):
+    """rd.hybrid.degraded=0 keeps it from running alone, not from saying why it does not."""
+    both = [f"{CALL} 42", f"{CALL} root"]
+    assert run(kind, "rd.hybrid.degraded=0 rd.hybrid.uuid=42 rd.hybrid.name=root", *times) == [
+        both * 2, [SAID] * 2]
+
+
+def test_not_at_all(run):
+    assert run("initramfs-tools", "rd.hybrid=0", 3, 23) == [[], []]
