@@ -117,6 +117,27 @@ def test_wipe_refuses_what_is_in_use(kernel, loop):
     assert kernel("probe", cache).returncode == 0
 
 
+def test_a_guard_until_it_is_wiped(kernel, loop):
+    """--guard-mbr: one entry of type 0xEE over the whole disk; nothing else changes."""
+    cache, origin = loop("c", 64), loop("o", 16)
+    args = ["create", "vol", "--cache", cache, "--origin", origin, "-y", "--guard-mbr"]
+    assert kernel.ok(*args, "--test").count("a protective MBR") == 2
+    kernel.ok(*args)
+    for dev, mib in (cache, 64), (origin, 16):
+        with open(dev, "rb") as f:
+            head = f.read(MIB)
+        assert head[510:512] == b"\x55\xaa" and head[450] == 0xee
+        assert int.from_bytes(head[454:458], "little") == 1
+        assert int.from_bytes(head[458:462], "little") == mib * 2048 - 1
+        assert not any(head[:446]) and not any(head[462:510]) and not any(head[512:HEAD_SB])
+        assert "PMBR" in subprocess.run(["blkid", "-p", dev], capture_output=True, text=True).stdout
+    kernel.ok("deactivate", "vol")
+    assert keys(kernel("probe", origin, "--export"))["HYBRID_NAME"] == "vol"
+    kernel.ok("wipe", origin, "-y", "--wipe-signatures")
+    with open(origin, "rb") as f:
+        assert not any(f.read(MIB))
+
+
 # scan --udev ----------------------------------------------------------------------
 
 @pytest.fixture

@@ -221,6 +221,7 @@ int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const
 	strcpy(nv->entry.name, name);
 	strcpy(nv->plan.name, name);
 	nv->plan.inplace = nv->entry.inplace;
+	nv->plan.guard = cl->given[OPT_GUARD_MBR];
 	if (cl->given[OPT_TEST])
 		flags |= HYBRID_OPEN_FILES;
 	return hybrid_device_open(&nv->origin, cl->value[OPT_ORIGIN], flags);
@@ -260,6 +261,19 @@ int new_volume_plan(struct new_volume *nv)
 	return 0;
 }
 
+void explain_guard(const struct hybrid_device *dev, bool guard)
+{
+	if (guard && !hybrid_can_guard(dev))
+		hybrid_note("%s is a partition; its type in a GPT tells others: sfdisk --part-type DISK NUMBER "
+			    HYBRID_GPT_TYPE, dev->path);
+}
+
+void print_guard_test(const struct hybrid_device *dev, bool guard)
+{
+	if (guard && hybrid_can_guard(dev))
+		printf("write %s: a protective MBR at sector 0\n", dev->path);
+}
+
 int new_volume_write(struct new_volume *nv)
 {
 	int r;
@@ -270,6 +284,7 @@ int new_volume_write(struct new_volume *nv)
 	if (r)
 		return r;
 	hybrid_verbose("format origin %s", nv->origin.path);
+	explain_guard(&nv->origin, nv->plan.guard);
 	r = hybrid_origin_format(&nv->origin, &nv->plan);
 	if (r)
 		hybrid_member_wipe(&nv->origin, &nv->plan.sb);
@@ -321,11 +336,13 @@ void print_volume_test(const struct new_volume *nv)
 	char params[HYBRID_PARAMS_MAX], message[HYBRID_PARAMS_MAX], pool[HYBRID_DEVICE_MAX];
 	char uuid[HYBRID_DM_UUID_TEXT];
 
-	if (!nv->plan.inplace)
+	if (!nv->plan.inplace) {
 		printf("write %s: zero the first and the last MiB, superblocks at sectors %llu and %llu\n",
 		       nv->origin.path,
 		       (unsigned long long)hybrid_sb_sector(nv->plan.sb.member_sectors, 0),
 		       (unsigned long long)hybrid_sb_sector(nv->plan.sb.member_sectors, 1));
+		print_guard_test(&nv->origin, nv->plan.guard);
+	}
 	hybrid_create_message_build(message, sizeof(message), &nv->entry,
 				    nv->plan.sb.pairing_key);
 	printf("dmsetup message %s 0 '%s'\n", nv->pool_name, message);

@@ -51,6 +51,9 @@ struct new_volume {
 int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const char *name);
 /* Places, UUIDs and key; pool_uuid, granule and id must be set in plan. */
 int new_volume_plan(struct new_volume *nv);
+/* --guard-mbr: what it does to a partition, which is nothing; and with --test. */
+void explain_guard(const struct hybrid_device *dev, bool guard);
+void print_guard_test(const struct hybrid_device *dev, bool guard);
 /* The origin's head and tail. */
 int new_volume_write(struct new_volume *nv);
 void undo_volume_write(struct new_volume *nv);

@@ -35,6 +35,7 @@ static int new_pool_parse(struct new_pool *np, const struct command_line *cl)
 
 	memset(np, 0, sizeof(*np));
 	np->cache.fd = -1;
+	np->plan.guard = cl->given[OPT_GUARD_MBR];
 	r = pool_name(np->plan.name, sizeof(np->plan.name), cl);
 	if (!r)
 		r = parse_pool_sizes(cl, &np->plan.block_sectors, &np->plan.journal_blocks);
@@ -60,6 +61,7 @@ static int new_pool_write(struct new_pool *np)
 	if (r)
 		return r;
 	hybrid_verbose("format cache device %s", np->cache.path);
+	explain_guard(&np->cache, np->plan.guard);
 	r = hybrid_cache_format(&np->cache, &np->plan);
 	if (r)
 		hybrid_member_wipe(&np->cache, &np->plan.sb);
@@ -85,6 +87,7 @@ static void print_pool_test(const struct new_pool *np)
 	       (unsigned long long)g->root_sector,
 	       (unsigned long long)hybrid_sb_sector(sb->member_sectors, 0),
 	       (unsigned long long)hybrid_sb_sector(sb->member_sectors, 1));
+	print_guard_test(&np->cache, np->plan.guard);
 	printf("# %u blocks of %u KiB, journal %u KiB, data from sector %llu on\n",
 	       g->nr_blocks, g->block_sectors / 2, g->journal_blocks * 4,
 	       (unsigned long long)g->data_sector);

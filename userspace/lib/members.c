@@ -6,6 +6,7 @@
 
 #include "errors.h"
 #include "members.h"
+#include "sysfs.h"
 #include "units.h"
 
 #define FIRST_ROOT_SEQUENCE	2	/* even: area A */
@@ -269,6 +270,42 @@ static int zero_bands(const struct hybrid_device *dev, uint64_t member_sectors)
 	return r ? r : hybrid_device_flush(dev);
 }
 
+bool hybrid_can_guard(const struct hybrid_device *dev)
+{
+	return dev->file || !hybrid_sysfs_partition(dev->devno);
+}
+
+/* A protective MBR, as GPT has it: all of the disk is taken, by none that others know. */
+static int write_guard(const struct hybrid_device *dev)
+{
+	static const uint8_t entry[] = { 0, 0, 2, 0, 0xee, 0xff, 0xff, 0xff, 1 };
+	uint64_t size = dev->sectors / dev->logical_sectors - 1;
+	uint8_t *mbr = hybrid_buffer(HYBRID_META_BLOCK_SIZE);
+	unsigned int i;
+	int r;
+
+	if (!mbr)
+		return -ENOMEM;
+	memcpy(mbr + 446, entry, sizeof(entry));
+	if (size > UINT32_MAX)
+		size = UINT32_MAX;
+	for (i = 0; i < 4; i++)
+		mbr[446 + 12 + i] = size >> 8 * i;
+	mbr[510] = 0x55;
+	mbr[511] = 0xaa;
+	r = hybrid_device_write(dev, 0, mbr, HYBRID_META_BLOCK_SIZE);
+	free(mbr);
+	return r;
+}
+
+/* An empty head, but for the guard, and an empty tail. */
+static int prepare_bands(const struct hybrid_device *dev, uint64_t member_sectors, bool guard)
+{
+	int r = zero_bands(dev, member_sectors);
+
+	return r || !guard || !hybrid_can_guard(dev) ? r : write_guard(dev);
+}
+
 static int write_root(const struct hybrid_device *dev, const struct hybrid_sb *sb)
 {
 	const struct hybrid_geometry *g = &sb->geometry;
@@ -307,7 +344,7 @@ int hybrid_cache_format(const struct hybrid_device *dev, const struct hybrid_cac
 {
 	int r;
 
-	r = zero_bands(dev, plan->sb.member_sectors);
+	r = prepare_bands(dev, plan->sb.member_sectors, plan->guard);
 	if (!r)
 		r = write_root(dev, &plan->sb);
 	if (!r)
@@ -321,7 +358,7 @@ int hybrid_origin_format(const struct hybrid_device *dev, const struct hybrid_or
 
 	if (plan->inplace)
 		return 0;
-	r = zero_bands(dev, plan->sb.member_sectors);
+	r = prepare_bands(dev, plan->sb.member_sectors, plan->guard);
 	if (!r)
 		r = write_superblocks(dev, &plan->sb);
 	return r ? fail_write(dev, r) : 0;

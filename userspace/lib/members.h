@@ -14,6 +14,9 @@
 
 #define HYBRID_WHY_MAX		160
 
+/* GPT type of partitions that are members: to other tools an inactive one looks empty. */
+#define HYBRID_GPT_TYPE		"32544467-74e4-4122-a528-2221570be82a"
+
 /* What stands in the places of a device's two superblocks. */
 struct hybrid_member {
 	char path[HYBRID_PATH_MAX];
@@ -44,6 +47,7 @@ struct hybrid_cache_plan {
 	char policy[HYBRID_POLICY_NAME_SIZE];
 	uint32_t block_sectors;
 	uint32_t journal_blocks;	/* 0: as geometry chooses */
+	bool guard;			/* a protective MBR, if it is a whole disk */
 
 	struct hybrid_sb sb;
 };
@@ -54,6 +58,7 @@ struct hybrid_origin_plan {
 	uint32_t volume_id;
 	uint32_t granule_sectors;	/* of the pool */
 	bool inplace;
+	bool guard;
 
 	struct hybrid_sb sb;		/* inplace: never written */
 };
@@ -65,8 +70,11 @@ struct hybrid_origin_plan {
 int hybrid_cache_plan(const struct hybrid_device *dev, struct hybrid_cache_plan *plan);
 int hybrid_origin_plan(const struct hybrid_device *dev, struct hybrid_origin_plan *plan);
 
+/* Whether a guard would be written: of a partition its GPT type tells others. */
+bool hybrid_can_guard(const struct hybrid_device *dev);
+
 /*
- * Write what was planned: zeroed head and tail, root, superblocks, in this
+ * Write what was planned: zeroed head and tail, guard, root, superblocks, in this
  * order, and flush.  Return 0 or an exit code; what was written by then is
  * wiped by hybrid_member_wipe().
  */

@@ -141,13 +141,18 @@ bool hybrid_devno_has_partitions(dev_t devno)
 	return found;
 }
 
+bool hybrid_sysfs_partition(dev_t devno)
+{
+	return has_attr(devno, "partition");
+}
+
 /* The disk of a partition; any other device itself. */
 static dev_t whole_disk(dev_t devno)
 {
 	char text[32];
 	dev_t disk;
 
-	if (has_attr(devno, "partition") && read_attr(devno, "../dev", text, sizeof(text)) &&
+	if (hybrid_sysfs_partition(devno) && read_attr(devno, "../dev", text, sizeof(text)) &&
 	    !hybrid_devno_parse(text, &disk))
 		return disk;
 	return devno;
