@@ -219,6 +219,19 @@ int hybrid_dm_list(struct hybrid_dm_device **devices, unsigned int *nr)
 	return 0;
 }
 
+dev_t hybrid_dm_find(const uint8_t uuid[16], bool pool)
+{
+	char mine[HYBRID_UUID_TEXT];
+	size_t i;
+
+	hybrid_uuid_text(mine, uuid);
+	for (i = 0; i < nr_devices(); i++)
+		if (!strcmp(text(device(i), "uuid"), mine) &&
+		    json_object_get_boolean(field(device(i), "pool")) == pool)
+			return makedev(FAKE_MAJOR, number(device(i), "minor"));
+	return 0;
+}
+
 bool hybrid_dm_name_taken(const char *name)
 {
 	return find(name);

@@ -156,7 +156,7 @@ def event(kernel, device):
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_complete_in_either_order(kernel, volume, order):
     first, second = (volume[n] for n in order)
-    assert event(kernel, first) == "degraded"
+    assert event(kernel, first) == ("degraded" if order[0] else "complete")
     assert event(kernel, second) == "complete"
     uuid = keys(kernel("scan", "--udev", second))["HYBRID_MEMBER_UUID"]
     kernel.ok("activate", "--auto", uuid)
@@ -243,6 +243,9 @@ def test_a_clone_is_refused_and_named(kernel, volume, loop):
     assert volume[1] in r.stderr
     assert kernel("activate", "--auto", "--all").returncode != 0
     assert "vol" not in kernel.devices
+    rows = json.loads(kernel.ok("list", "--json", "-o", "name,state,origin,why"))["volumes"]
+    assert {r["origin"]: r["why"] for r in rows if r["state"] == "refused"} == {
+        a: f"{b} has the same member UUID" for a, b in ((volume[1], clone), (clone, volume[1]))}
 
 
 def test_a_clone_of_what_runs_is_refused_alone(kernel, volume, loop):
@@ -257,7 +260,7 @@ def test_a_member_of_another_pool_stays_alone(kernel, volume, loop, driver):
     """Neither its volume nor ours is exposed with it."""
     foreign = loop("foreign.img", 16)
     assert driver("format-origin", foreign, "other", UUID).returncode == 0
-    assert event(kernel, volume[0]) == "degraded"
+    assert event(kernel, volume[0]) == "complete"
     assert event(kernel, foreign) == "degraded"
     assert kernel("activate", "--auto", "--all").returncode == 7
     assert kernel.devices == ["vol-pool"]
@@ -265,14 +268,16 @@ def test_a_member_of_another_pool_stays_alone(kernel, volume, loop, driver):
 
 def test_what_is_gone_does_not_count(kernel, volume):
     """Of a record of a device that is no member any more, nothing is believed."""
-    assert event(kernel, volume[0]) == "degraded"
+    assert event(kernel, volume[0]) == "complete"
     kernel.ok("wipe", volume[0], "-y", "--wipe-signatures")
     assert event(kernel, volume[1]) == "degraded"
     assert kernel("scan", "--udev", volume[0]).stdout == ""
     record = kernel.path.with_name("run") / "members"
-    (record / "4001:7").touch()
+    (record / f"4001:7.cache.{UUID}.{UUID}").touch()
     assert event(kernel, volume[1]) == "degraded"
-    assert sorted(p.name for p in record.iterdir()) == ["4001:7", number(volume[1])]
+    assert sorted(p.name.split(".")[0] for p in record.iterdir()) == ["4001:7", number(volume[1])]
+    kernel.ok("scan", "--udev", "--gone", "4001:7")
+    assert [p.name.split(".")[0] for p in record.iterdir()] == [number(volume[1])]
 
 
 def number(path):

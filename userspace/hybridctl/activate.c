@@ -41,6 +41,7 @@ struct identity_search {
 	dev_t found;
 	char path[HYBRID_PATH_MAX];
 	unsigned int hits;
+	bool automatic;
 };
 
 static void compare_identity(struct identity_search *search, const char *path)
@@ -64,11 +65,12 @@ static void compare_identity(struct identity_search *search, const char *path)
 
 static int compare_each(const char *kname, dev_t devno, void *arg)
 {
+	struct identity_search *search = arg;
 	char path[HYBRID_PATH_MAX];
 
 	(void)kname;
 	/* A device that others are made of shows what they show */
-	if (hybrid_devno_held(devno, 0))
+	if (hybrid_devno_held(devno, 0) || (search->automatic && hybrid_sysfs_removable(devno)))
 		return 0;
 	hybrid_devno_path(devno, path, sizeof(path));
 	if (path[0] == '/')
@@ -79,8 +81,16 @@ static int compare_each(const char *kname, dev_t devno, void *arg)
 static int find_inplace(struct activation *a, const struct hybrid_volume_line *entry,
 			dev_t *devno)
 {
-	struct identity_search search = { .uuid = entry->member_uuid };
+	struct identity_search search = {
+		.uuid = entry->member_uuid, .automatic = a->cl->given[OPT_AUTO],
+	};
 	unsigned int i;
+
+	/* Dirty data on what only looks like it would be the end of both */
+	if (search.automatic && entry->mode == HYBRID_MODE_WRITEBACK)
+		return hybrid_fail(HYBRID_REFUSED, "hybridctl activate, if its origin was used nowhere else",
+				   "volume %s: in place and writeback, never activated by itself",
+				   entry->name);
 
 	for (i = 0; i < a->cl->nr_devices; i++)
 		compare_identity(&search, a->cl->devices[i]);
@@ -160,6 +170,8 @@ static int activate_volume(struct activation *a, const struct hybrid_volume_line
 		char uuid[HYBRID_UUID_TEXT];
 
 		a->missing++;
+		if (entry->inplace && a->cl->given[OPT_AUTO])
+			await_origin(entry->member_uuid, a->pool_uuid);
 		return hybrid_fail(HYBRID_DEGRADED, "connect it, then activate again",
 				   "volume %s: its origin (member %s) is missing", entry->name,
 				   hybrid_uuid_text(uuid, entry->member_uuid));
@@ -171,6 +183,8 @@ static int activate_volume(struct activation *a, const struct hybrid_volume_line
 	r = start_volume(entry, a->pool, origin);
 	if (r)
 		return r;
+	if (entry->inplace)
+		await_no_longer(entry->member_uuid, a->pool_uuid);
 	a->started++;
 	hybrid_note("volume %s is active: /dev/mapper/%s", entry->name, entry->name);
 	return 0;
@@ -420,7 +434,7 @@ static int load_members(const struct command_line *cl, struct hybrid_inventory *
 
 	if (!cl->given[OPT_AUTO])
 		return hybrid_inventory_load(inv, HYBRID_LOAD_ALL, cl->devices, cl->nr_devices);
-	r = announced(&paths, &nr);
+	r = announced(NULL, &paths, &nr);
 	if (r)
 		return r;
 	r = hybrid_inventory_load(inv, HYBRID_LOAD_ALL | HYBRID_LOAD_QUIET, paths, nr);

@@ -9,38 +9,47 @@
 #include <unistd.h>
 
 #include "announce.h"
-#include "common.h"
 #include "errors.h"
-#include "probe.h"
 #include "sysfs.h"
+#include "units.h"
 
 #define MAX_ANNOUNCED	65536
+#define NOTE_MAX	128
 
-static void announced_dir(char *buf, size_t len)
+/* A member: "8:16.cache.<pool UUID>.<member UUID>"; the UUIDs are null if unknown. */
+struct note {
+	char name[NOTE_MAX];
+	dev_t devno;
+	bool cache;
+	uint8_t pool[16], member[16];
+};
+
+static void run_path(char *buf, size_t len, const char *what, const char *name)
 {
 	const char *run = getenv("HYBRID_RUN_DIR");
 
-	snprintf(buf, len, "%s/members", run && *run ? run : "/run/hybrid");
+	snprintf(buf, len, "%s/%s%s", run && *run ? run : "/run/hybrid", what, name);
+}
+
+static DIR *open_notes(const char *what)
+{
+	char path[HYBRID_PATH_MAX];
+
+	run_path(path, sizeof(path), what, "");
+	return opendir(path);
 }
 
 /* One file for each, so that events beside each other do not meet. */
-static void note_member(dev_t devno, bool there)
+static void make_note(const char *what, const char *name)
 {
-	char path[HYBRID_PATH_MAX], dir[HYBRID_PATH_MAX - 32], text[32];
-	char *slash;
+	char path[HYBRID_PATH_MAX + NOTE_MAX];
 	int fd;
 
-	announced_dir(dir, sizeof(dir));
-	snprintf(path, sizeof(path), "%s/%s", dir, hybrid_devno_text(devno, text, sizeof(text)));
-	if (!there) {
-		unlink(path);
-		return;
-	}
-	slash = strrchr(dir, '/');
-	*slash = '\0';
-	mkdir(dir, 0755);
-	*slash = '/';
-	mkdir(dir, 0755);
+	run_path(path, sizeof(path), "", "");
+	mkdir(path, 0755);
+	run_path(path, sizeof(path), what, "");
+	mkdir(path, 0755);
+	run_path(path, sizeof(path), what, name);
 	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
 	if (fd >= 0)
 		close(fd);
@@ -48,31 +57,105 @@ static void note_member(dev_t devno, bool there)
 		hybrid_warn("%s: %s", path, strerror(errno));
 }
 
-int announced(char ***paths, unsigned int *nr)
+/* Members ------------------------------------------------------------------ */
+
+static void name_note(struct note *n, dev_t devno, const struct hybrid_member *m)
 {
-	char dir[HYBRID_PATH_MAX], path[HYBRID_PATH_MAX];
+	char pool[HYBRID_UUID_TEXT], member[HYBRID_UUID_TEXT], text[32];
+
+	snprintf(n->name, sizeof(n->name), "%s.%s.%s.%s",
+		 hybrid_devno_text(devno, text, sizeof(text)), hybrid_role_name(m->sb.role),
+		 hybrid_uuid_text(pool, m->sb.pool_uuid),
+		 hybrid_uuid_text(member, m->sb.member_uuid));
+}
+
+static bool parse_note(const char *name, struct note *n)
+{
+	char devno[32], role[16], pool[HYBRID_UUID_TEXT], member[HYBRID_UUID_TEXT];
+
+	if (sscanf(name, "%31[0-9:].%15[a-z].%36[0-9a-f-].%36[0-9a-f-]", devno, role, pool,
+		   member) != 4)
+		return false;
+	snprintf(n->name, sizeof(n->name), "%.127s", name);
+	n->cache = !strcmp(role, hybrid_role_name(HYBRID_ROLE_CACHE));
+	return !hybrid_devno_parse(devno, &n->devno) && hybrid_uuid_parse(pool, n->pool) &&
+	       hybrid_uuid_parse(member, n->member);
+}
+
+static bool next_note(DIR *dir, struct note *n)
+{
 	struct dirent *e;
-	dev_t devno;
-	DIR *d;
+
+	while (dir && (e = readdir(dir)))
+		if (parse_note(e->d_name, n))
+			return true;
+	return false;
+}
+
+/* It was refused because of a copy, perhaps: as if it were plugged in now. */
+static void look_again(const struct note *gone)
+{
+	DIR *dir = open_notes("members/");
+	struct note n;
+
+	while (next_note(dir, &n))
+		if (n.devno != gone->devno && !hybrid_uuid_is_null(n.member) &&
+		    !memcmp(n.member, gone->member, 16))
+			hybrid_sysfs_uevent(n.devno, "add");
+	if (dir)
+		closedir(dir);
+}
+
+void announce(dev_t devno, const struct hybrid_member *m)
+{
+	DIR *dir = open_notes("members/");
+	struct note n, now = {};
+
+	if (m)
+		name_note(&now, devno, m);
+	while (next_note(dir, &n)) {
+		if (n.devno != devno || !strcmp(n.name, now.name))
+			continue;
+		unlinkat(dirfd(dir), n.name, 0);
+		if (!m || memcmp(n.member, m->sb.member_uuid, 16))
+			look_again(&n);
+	}
+	if (dir)
+		closedir(dir);
+	if (m)
+		make_note("members/", now.name);
+}
+
+static bool concerns(const struct note *n, const struct hybrid_member *m)
+{
+	return n->devno == m->devno ||
+	       (m->sb.role && !memcmp(n->member, m->sb.member_uuid, 16)) ||
+	       (m->sb.role && n->cache && !memcmp(n->pool, m->sb.pool_uuid, 16));
+}
+
+int announced(const struct hybrid_member *about, char ***paths, unsigned int *nr)
+{
+	char path[HYBRID_PATH_MAX];
+	struct note n;
+	DIR *dir;
 
 	*nr = 0;
 	*paths = calloc(MAX_ANNOUNCED, sizeof(**paths));
 	if (!*paths)
 		return hybrid_nomem();
-	announced_dir(dir, sizeof(dir));
-	d = opendir(dir);
-	while (d && *nr < MAX_ANNOUNCED && (e = readdir(d))) {
-		if (hybrid_devno_parse(e->d_name, &devno))
+	dir = open_notes("members/");
+	while (*nr < MAX_ANNOUNCED && next_note(dir, &n)) {
+		if (about && !concerns(&n, about))
 			continue;
 		/* A number if the device is gone */
-		if (hybrid_devno_path(devno, path, sizeof(path))[0] != '/')
+		if (hybrid_devno_path(n.devno, path, sizeof(path))[0] != '/')
 			continue;
 		(*paths)[*nr] = strdup(path);
 		if ((*paths)[*nr])
 			++*nr;
 	}
-	if (d)
-		closedir(d);
+	if (dir)
+		closedir(dir);
 	return 0;
 }
 
@@ -83,96 +166,61 @@ void announced_free(char **paths, unsigned int nr)
 	free(paths);
 }
 
-/* What is to be done ------------------------------------------------------- */
+/* Origins in place --------------------------------------------------------- */
 
-static bool has_origin(const struct hybrid_inventory *inv, const uint8_t pool[16])
+/* "<identity>.<pool UUID>" */
+static void name_awaited(char name[NOTE_MAX], const uint8_t identity[16],
+			 const uint8_t pool[16])
 {
-	const struct hybrid_node *node;
+	char a[HYBRID_UUID_TEXT], b[HYBRID_UUID_TEXT];
 
-	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++)
-		if (node->kind == HYBRID_VOLUME && node->member &&
-		    !memcmp(node->pool_uuid, pool, 16))
-			return true;
-	return false;
+	snprintf(name, NOTE_MAX, "%s.%s", hybrid_uuid_text(a, identity),
+		 hybrid_uuid_text(b, pool));
 }
 
-/* HYBRID_STATE; udev/62-dm-hybrid-member.rules says what each leads to. */
-static const char *decide(struct hybrid_inventory *inv, const struct hybrid_member *m)
+void await_origin(const uint8_t identity[16], const uint8_t pool[16])
 {
-	bool cache = m->sb.role == HYBRID_ROLE_CACHE;
-	const struct hybrid_node *node, *pool;
+	char name[NOTE_MAX];
 
-	if (!m->ok)
-		return "refused";
-	if (m->sb.role == HYBRID_ROLE_DETACHED)
-		return "detached";
-	if (hybrid_sysfs_removable(m->devno))
-		return "removable";
-	node = hybrid_find_uuid(inv, cache ? m->sb.pool_uuid : m->sb.volume_uuid,
-				cache ? HYBRID_POOL : HYBRID_VOLUME);
-	if (node && node->active)
-		return "active";
-	pool = hybrid_find_uuid(inv, m->sb.pool_uuid, HYBRID_POOL);
-	if (cache ? has_origin(inv, m->sb.pool_uuid) : pool && (pool->active || pool->member))
-		return "complete";
-	/* The timer brings up what can be: a pool for origins in place, an origin alone */
-	return cache || !(m->sb.flags & HYBRID_SB_DIRTY) ? "degraded" : "waiting";
+	name_awaited(name, identity, pool);
+	make_note("awaited/", name);
 }
 
-static const struct hybrid_member *find_devno(const struct hybrid_inventory *inv, dev_t devno)
+/* The directory goes with the last of them: udev rules look for it. */
+void await_no_longer(const uint8_t identity[16], const uint8_t pool[16])
 {
-	unsigned int i;
+	char path[HYBRID_PATH_MAX + NOTE_MAX], name[NOTE_MAX];
 
-	for (i = 0; i < inv->nr_members; i++)
-		if (inv->members[i].devno == devno)
-			return &inv->members[i];
-	return NULL;
+	name_awaited(name, identity, pool);
+	run_path(path, sizeof(path), "awaited/", name);
+	if (unlink(path))
+		return;
+	run_path(path, sizeof(path), "awaited/", "");
+	rmdir(path);
 }
 
-static int answer(const struct hybrid_member *m)
+bool awaits_any(void)
 {
-	const struct hybrid_member *seen;
-	struct hybrid_inventory inv;
-	char **paths;
-	unsigned int nr;
-	int r;
+	DIR *dir = open_notes("awaited/");
 
-	r = announced(&paths, &nr);
-	if (r)
-		return r;
-	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ALL | HYBRID_LOAD_QUIET, paths, nr);
-	/* If not there: one leg of a multipath that is there, too */
-	seen = find_devno(&inv, m->devno);
-	export_member(seen ? seen : m);
-	if (!r)
-		printf("HYBRID_STATE=%s\n", seen ? decide(&inv, seen) : "covered");
-	if (seen && !seen->ok)
-		hybrid_warn("%s is refused: %s", seen->path, seen->why);
-	hybrid_inventory_free(&inv);
-	announced_free(paths, nr);
-	/* With an error udev would forget what it is, too */
-	return 0;
+	if (dir)
+		closedir(dir);
+	return dir;
 }
 
-int scan_for_udev(const struct command_line *cl)
+bool awaited(const uint8_t identity[16], uint8_t pool[16])
 {
-	struct hybrid_device dev;
-	struct hybrid_member m;
-	int r;
+	char a[HYBRID_UUID_TEXT], b[HYBRID_UUID_TEXT];
+	DIR *dir = open_notes("awaited/");
+	bool found = false;
+	struct dirent *e;
+	uint8_t uuid[16];
 
-	if (cl->argc != 1)
-		return hybrid_fail(HYBRID_USAGE, NULL, "scan --udev needs one device");
-	r = hybrid_device_open(&dev, cl->argv[0], 0);
-	if (r)
-		return r;
-	r = hybrid_member_read(&dev, &m);
-	hybrid_device_close(&dev);
-	/* Before the others are looked at: of two events at once one sees both members */
-	note_member(dev.devno, !r);
-	if (r == -ENODATA)
-		return 0;
-	if (r)
-		return hybrid_fail(HYBRID_BADDEV, NULL, "%s: cannot read: %s", dev.path,
-				   strerror(-r));
-	return answer(&m);
+	while (dir && !found && (e = readdir(dir)))
+		found = sscanf(e->d_name, "%36[0-9a-f-].%36[0-9a-f-]", a, b) == 2 &&
+			hybrid_uuid_parse(a, uuid) && !memcmp(uuid, identity, 16) &&
+			hybrid_uuid_parse(b, pool);
+	if (dir)
+		closedir(dir);
+	return found;
 }

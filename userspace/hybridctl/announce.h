@@ -1,19 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The members that udev has announced: names in a directory under /run, which
- * survives the switch from the initramfs.  Only where to look is kept there; the
- * superblocks are read again each time.
+ * What udev has announced: names in directories under /run/hybrid, which survives
+ * the switch from the initramfs.  Only where to look is kept there, so that one
+ * event need not read every member; the superblocks are read again each time.
  */
 #ifndef HYBRIDCTL_ANNOUNCE_H
 #define HYBRIDCTL_ANNOUNCE_H
 
-#include "options.h"
+#include "members.h"
 
-/* Paths of those that are still there; free with announced_free(). */
-int announced(char ***paths, unsigned int *nr);
+/*
+ * Paths of the members that are still there: all, or those that decide what becomes
+ * of @about (itself, its copies, its pool's cache devices).  Returns 0 or an exit
+ * code; free with announced_free().
+ */
+int announced(const struct hybrid_member *about, char ***paths, unsigned int *nr);
 void announced_free(char **paths, unsigned int nr);
 
-/* scan --udev: announce one device, and say what is to be done. */
-int scan_for_udev(const struct command_line *cl);
+/*
+ * @devno is this member now, or (NULL) none.  If it was a copy of another one, udev
+ * is told to look at that again.
+ */
+void announce(dev_t devno, const struct hybrid_member *m);
+
+/*
+ * Origins in place that an active pool misses, by what recognises them
+ * (hybrid_uuid_of_identity()).
+ */
+void await_origin(const uint8_t identity[16], const uint8_t pool[16]);
+void await_no_longer(const uint8_t identity[16], const uint8_t pool[16]);
+bool awaits_any(void);
+/* By which pool; false: by none. */
+bool awaited(const uint8_t identity[16], uint8_t pool[16]);
 
 #endif

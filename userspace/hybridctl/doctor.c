@@ -147,7 +147,7 @@ static void check_member(struct doctor *d, const struct hybrid_node *node)
 	if (!m)
 		bad(d, "see hybridctl scan", "%s: its member is not found on any device", node->name);
 	else if (!m->ok)
-		bad(d, "disconnect the copy, or repair it", "%s is refused: %s", m->path, m->why);
+		;	/* check_refused() says so */
 	else if (m->copies != 3)
 		bad(d, "deactivate, and activate", "%s has one good superblock only: %s", m->path,
 		    m->why);
@@ -533,6 +533,17 @@ static void check_crypttab(struct doctor *d)
 		fclose(f);
 }
 
+/* Whoever's they are: of two clones one may have newer data. */
+static void check_refused(struct doctor *d)
+{
+	struct hybrid_member *m;
+
+	for (m = d->inv.members; m < d->inv.members + d->inv.nr_members; m++)
+		if (!m->ok)
+			bad(d, "disconnect the copy, or repair it", "%s is refused: %s", m->path,
+			    m->why);
+}
+
 static int diagnose(struct doctor *d)
 {
 	struct hybrid_node *node;
@@ -544,6 +555,7 @@ static int diagnose(struct doctor *d)
 		return r;
 	if (d->inv.nr_nodes)
 		check_rules(d);
+	check_refused(d);
 	check_fstab(d);
 	check_crypttab(d);
 	for (node = d->inv.nodes; node < d->inv.nodes + d->inv.nr_nodes; node++) {

@@ -3,17 +3,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "announce.h"
 #include "common.h"
 #include "errors.h"
 #include "health.h"
+#include "udev.h"
 
 /* list --------------------------------------------------------------------- */
 
 #define LIST_FIELDS(X) \
 	X(NAME, "name", "Name", TEXT, "name") \
 	X(KIND, "kind", "Kind", TEXT, "pool or volume") \
-	X(STATE, "state", "State", TEXT, "running, draining, inactive, degraded, failed, ...") \
+	X(STATE, "state", "State", TEXT, "running, draining, inactive, degraded, failed, refused, ...") \
 	X(MODE, "mode", "Mode", TEXT, "of a volume") \
 	X(POOL, "pool", "Pool", TEXT, "pool of a volume") \
 	X(CACHE, "cache", "Cache", TEXT, "cache device") \
@@ -30,7 +30,8 @@
 	X(ID, "id", "Id", NUMBER, "of a volume in its pool") \
 	X(UUID, "uuid", "UUID", TEXT, "of the pool or volume") \
 	X(POOL_UUID, "pool_uuid", "Pool UUID", TEXT, "of the pool") \
-	X(DEVICE, "device", "Device", TEXT, "kernel number of the active device")
+	X(DEVICE, "device", "Device", TEXT, "kernel number of the active device") \
+	X(WHY, "why", "Why", TEXT, "why a member is refused")
 
 enum {
 #define X(id, name, heading, type, text) LIST_##id,
@@ -135,6 +136,29 @@ static int list_node(struct hybrid_report *report, const struct hybrid_node *nod
 	return 0;
 }
 
+/* One that cannot be used, such as a clone: what it would be. */
+static int list_refused(struct hybrid_report *report, const struct hybrid_member *m)
+{
+	bool pool = m->sb.role == HYBRID_ROLE_CACHE;
+	char text[HYBRID_UUID_TEXT];
+	struct hybrid_value *row;
+
+	if (m->ok || !m->sb.role)
+		return 0;
+	row = hybrid_report_row(report);
+	if (!row)
+		return hybrid_nomem();
+	hybrid_set_text(&row[LIST_NAME], m->sb.name);
+	hybrid_set_text(&row[LIST_KIND], pool ? "pool" : "volume");
+	hybrid_set_text(&row[LIST_STATE], "refused");
+	hybrid_set_text(&row[pool ? LIST_CACHE : LIST_ORIGIN], m->path);
+	hybrid_set_text(&row[LIST_UUID],
+			hybrid_uuid_text(text, pool ? m->sb.pool_uuid : m->sb.volume_uuid));
+	hybrid_set_text(&row[LIST_POOL_UUID], hybrid_uuid_text(text, m->sb.pool_uuid));
+	hybrid_set_text(&row[LIST_WHY], m->why);
+	return 0;
+}
+
 static int list(const struct command_line *cl, struct hybrid_inventory *inv,
 		struct hybrid_report *report)
 {
@@ -144,6 +168,8 @@ static int list(const struct command_line *cl, struct hybrid_inventory *inv,
 
 	for (i = 0; i < inv->nr_nodes && !cl->argc && !r; i++)
 		r = list_node(report, &inv->nodes[i]);
+	for (i = 0; i < inv->nr_members && !cl->argc && !r; i++)
+		r = list_refused(report, &inv->members[i]);
 	for (a = 0; a < cl->argc && !r; a++) {
 		r = hybrid_find_or_fail(inv, cl->argv[a], HYBRID_ANY, &node);
 		if (!r)

@@ -312,6 +312,22 @@ int hybrid_dm_list(struct hybrid_dm_device **devices, unsigned int *nr)
 	return 0;
 }
 
+dev_t hybrid_dm_find(const uint8_t uuid[16], bool pool)
+{
+	struct dm_task *task = kernel_has_dm() ? dm_task_create(DM_DEVICE_INFO) : NULL;
+	char text[HYBRID_DM_UUID_TEXT];
+	struct dm_info info;
+	dev_t devno = 0;
+
+	if (!task)
+		return 0;
+	if (dm_task_set_uuid(task, hybrid_dm_uuid(text, uuid, pool)) && dm_task_run(task) &&
+	    dm_task_get_info(task, &info) && info.exists)
+		devno = makedev(info.major, info.minor);
+	dm_task_destroy(task);
+	return devno;
+}
+
 bool hybrid_dm_name_taken(const char *name)
 {
 	struct dm_task *task = kernel_has_dm() ? run_on(DM_DEVICE_INFO, name) : NULL;

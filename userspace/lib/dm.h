@@ -46,6 +46,9 @@ int hybrid_dm_check(void);
  */
 int hybrid_dm_list(struct hybrid_dm_device **devices, unsigned int *nr);
 
+/* The device of a pool or volume that is there; 0: it is not. */
+dev_t hybrid_dm_find(const uint8_t uuid[16], bool pool);
+
 /* Whether any device (not only ours) has this name. */
 bool hybrid_dm_name_taken(const char *name);
 

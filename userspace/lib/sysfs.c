@@ -258,6 +258,19 @@ bool hybrid_sysfs_removable(dev_t devno)
 	return false;
 }
 
+void hybrid_sysfs_uevent(dev_t devno, const char *action)
+{
+	char path[PATH_MAX];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/uevent", major(devno), minor(devno));
+	f = fopen(path, "we");
+	if (!f)
+		return;
+	fputs(action, f);
+	fclose(f);
+}
+
 /* @disk: that @lower is a partition of, or @lower.  multipath holds disks, not partitions. */
 static bool built_on(dev_t upper, dev_t lower, dev_t disk, int depth)
 {

@@ -29,6 +29,9 @@ bool hybrid_sysfs_partition(dev_t devno);
 /* Whether a disk at its bottom can be taken out (sticks, cards). */
 bool hybrid_sysfs_removable(dev_t devno);
 
+/* As if the kernel said so of it now: "add". */
+void hybrid_sysfs_uevent(dev_t devno, const char *action);
+
 /*
  * Whether @upper is made of @lower, directly or through any number of devices
  * between them (multipath, md, dm, and partitions of such).

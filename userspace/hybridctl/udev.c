@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* scan --udev: one event.  A few reads and ioctls, however many members there are. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "announce.h"
+#include "common.h"
+#include "errors.h"
+#include "probe.h"
+#include "sysfs.h"
+#include "udev.h"
+
+static const struct hybrid_member *find_devno(const struct hybrid_inventory *inv, dev_t devno)
+{
+	unsigned int i;
+
+	for (i = 0; i < inv->nr_members; i++)
+		if (inv->members[i].devno == devno)
+			return &inv->members[i];
+	return NULL;
+}
+
+static const struct hybrid_member *find_cache(const struct hybrid_inventory *inv,
+					      const uint8_t pool[16])
+{
+	unsigned int i;
+
+	for (i = 0; i < inv->nr_members; i++)
+		if (inv->members[i].sb.role == HYBRID_ROLE_CACHE &&
+		    !memcmp(inv->members[i].sb.pool_uuid, pool, 16))
+			return &inv->members[i];
+	return NULL;
+}
+
+/* An origin that is not in use. */
+static const char *decide_origin(const struct hybrid_inventory *inv,
+				 const struct hybrid_member *m)
+{
+	const struct hybrid_member *cache = find_cache(inv, m->sb.pool_uuid);
+
+	if (hybrid_dm_find(m->sb.pool_uuid, true) || (cache && cache->ok))
+		return "complete";
+	return cache || m->sb.flags & HYBRID_SB_DIRTY ? "waiting" : "degraded";
+}
+
+/* HYBRID_STATE; udev/62-dm-hybrid-member.rules says what each leads to. */
+static const char *decide(const struct hybrid_inventory *inv, const struct hybrid_member *m)
+{
+	bool cache = m->sb.role == HYBRID_ROLE_CACHE;
+	dev_t active = 0;
+
+	if (m->sb.role)
+		active = hybrid_dm_find(cache ? m->sb.pool_uuid : m->sb.volume_uuid, cache);
+	if (active && hybrid_devno_held(m->devno, active))
+		return "active";
+	if (!m->ok)
+		return "refused";
+	if (m->sb.role == HYBRID_ROLE_DETACHED)
+		return "detached";
+	if (hybrid_sysfs_removable(m->devno))
+		return "removable";
+	if (active)
+		return "active";
+	/* A pool comes up without origins, and each volume when its origin comes */
+	return cache ? "complete" : decide_origin(inv, m);
+}
+
+static int answer(const struct hybrid_member *m)
+{
+	const struct hybrid_member *seen;
+	struct hybrid_inventory inv;
+	const char *state;
+	char **paths;
+	unsigned int nr;
+	int r;
+
+	r = announced(m, &paths, &nr);
+	if (r)
+		return r;
+	r = hybrid_inventory_load(&inv, HYBRID_LOAD_MEMBERS | HYBRID_LOAD_QUIET, paths, nr);
+	if (!r) {
+		/* If not there: one leg of a multipath that is there, too */
+		seen = find_devno(&inv, m->devno);
+		state = seen ? decide(&inv, seen) : "covered";
+		export_member(seen ? seen : m);
+		printf("HYBRID_STATE=%s\n", state);
+		if (seen && !seen->ok)
+			hybrid_warn("%s is refused: %s", seen->path, seen->why);
+	}
+	hybrid_inventory_free(&inv);
+	announced_free(paths, nr);
+	/* With an error udev would forget what it is, too */
+	return 0;
+}
+
+/* No member: an origin in place that an active pool misses? */
+static void answer_inplace(const struct hybrid_device *dev)
+{
+	char identity[HYBRID_PATH_MAX + 64], text[HYBRID_UUID_TEXT];
+	uint8_t uuid[16], pool[16];
+
+	if (!awaits_any() || !hybrid_device_identity(dev, identity, sizeof(identity)))
+		return;
+	hybrid_uuid_of_identity(uuid, identity);
+	if (!awaited(uuid, pool) || !hybrid_dm_find(pool, true))
+		return;
+	printf("HYBRID_POOL_UUID=%s\n", hybrid_uuid_text(text, pool));
+	printf("HYBRID_STATE=%s\n",
+	       hybrid_sysfs_removable(dev->devno) ? "removable" : "in-place");
+}
+
+static int device_gone(const char *text)
+{
+	dev_t devno;
+
+	if (hybrid_devno_parse(text, &devno))
+		return hybrid_fail(HYBRID_USAGE, NULL, "--gone needs a device number, as 8:16");
+	announce(devno, NULL);
+	return 0;
+}
+
+int scan_for_udev(const struct command_line *cl)
+{
+	struct hybrid_device dev;
+	struct hybrid_member m;
+	int r;
+
+	if (cl->argc != 1)
+		return hybrid_fail(HYBRID_USAGE, NULL, "scan --udev needs one device");
+	if (cl->given[OPT_GONE])
+		return device_gone(cl->argv[0]);
+	r = hybrid_device_open(&dev, cl->argv[0], 0);
+	if (r)
+		return r;
+	r = hybrid_member_read(&dev, &m);
+	/* Before the others are looked at: of two events at once one sees both members */
+	announce(dev.devno, r ? NULL : &m);
+	if (!r)
+		r = answer(&m);
+	else if (r == -ENODATA)
+		answer_inplace(&dev);
+	else
+		hybrid_fail(HYBRID_BADDEV, NULL, "%s: cannot read: %s", dev.path, strerror(-r));
+	hybrid_device_close(&dev);
+	return r < 0 && r != -ENODATA ? HYBRID_BADDEV : r > 0 ? r : 0;
+}
