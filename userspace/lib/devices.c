@@ -311,6 +311,28 @@ int hybrid_device_signatures(const struct hybrid_device *dev, char **text)
 	return r;
 }
 
+bool hybrid_device_in_raid(const struct hybrid_device *dev, char *type, size_t len)
+{
+	char ours[] = "dm_hybrid_member";
+	char *names[] = { ours, NULL };
+	int fd = open_buffered(dev);
+	blkid_probe probe = fd >= 0 ? open_probe(fd) : NULL;
+	bool found = false;
+
+	if (probe) {
+		blkid_probe_enable_partitions(probe, 0);
+		blkid_probe_filter_superblocks_type(probe, BLKID_FLTR_NOTIN, names);
+		while (!found && blkid_do_probe(probe) == 0)
+			found = !strcmp(probe_value(probe, "USAGE") ?: "", "raid");
+		if (found)
+			snprintf(type, len, "%s", probe_value(probe, "TYPE") ?: "raid");
+		blkid_free_probe(probe);
+	}
+	if (fd >= 0)
+		close(fd);
+	return found;
+}
+
 /* Identity of in-place origins --------------------------------------------- */
 
 static bool filesystem_identity(const struct hybrid_device *dev, char *buf, size_t len)

@@ -66,6 +66,12 @@ void *hybrid_buffer(size_t len);
 int hybrid_device_signatures(const struct hybrid_device *dev, char **text);
 
 /*
+ * Whether libblkid takes it for a part of a RAID (md, IMSM ...): then what looks like a
+ * superblock of ours is that of the array.  @type: of which.
+ */
+bool hybrid_device_in_raid(const struct hybrid_device *dev, char *type, size_t len);
+
+/*
  * Refuse two names for one device (always), and two devices that share a disk
  * below them (unless @force): a cache on its own origin's disk speeds up
  * nothing.  Returns 0 or HYBRID_REFUSED.

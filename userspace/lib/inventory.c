@@ -24,8 +24,22 @@ static int add_member(struct hybrid_inventory *inv, const struct hybrid_member *
 	return 0;
 }
 
-/* @named: by the user, who wants to hear about what is wrong with it. */
-static int look_at(struct hybrid_inventory *inv, const char *path, bool named)
+/* The half of a mirror: the array may be of use, it alone never is. */
+static void refuse_part(const struct hybrid_device *dev, struct hybrid_member *m)
+{
+	char type[64];
+
+	if (!m->ok || dev->file || !hybrid_device_in_raid(dev, type, sizeof(type)))
+		return;
+	m->ok = false;
+	snprintf(m->why, sizeof(m->why), "it is a part of an array (%s)", type);
+}
+
+/*
+ * @named: by the user, who wants to hear about what is wrong with it.  @known: udev has
+ * looked at it.
+ */
+static int look_at(struct hybrid_inventory *inv, const char *path, bool named, bool known)
 {
 	struct hybrid_device dev;
 	struct hybrid_member m;
@@ -36,6 +50,8 @@ static int look_at(struct hybrid_inventory *inv, const char *path, bool named)
 	if (r)
 		return named ? r : 0;
 	r = hybrid_member_read(&dev, &m);
+	if (!r && !known)
+		refuse_part(&dev, &m);
 	hybrid_device_close(&dev);
 	if (r == -ENODATA)
 		return 0;
@@ -67,7 +83,7 @@ static int look_at_each(const char *kname, dev_t devno, void *arg)
 		if (scan->skip[i].devno == devno)
 			return 0;
 	hybrid_devno_path(devno, path, sizeof(path));
-	return path[0] == '/' ? look_at(scan->inv, path, false) : 0;
+	return path[0] == '/' ? look_at(scan->inv, path, false, false) : 0;
 }
 
 static void mark_twins(struct hybrid_member *a, struct hybrid_member *b)
@@ -143,12 +159,13 @@ static int scan_members(struct hybrid_inventory *inv, unsigned int flags,
 {
 	struct scan scan = { .inv = inv };
 	struct hybrid_dm_device *skip = NULL;
+	bool quiet = flags & HYBRID_LOAD_QUIET;
 	unsigned int i;
 	int r = 0;
 
 	for (i = 0; i < nr_paths && !r; i++)
-		r = look_at(inv, paths[i], !(flags & HYBRID_LOAD_QUIET));
-	if (!nr_paths && !(flags & HYBRID_LOAD_QUIET)) {
+		r = look_at(inv, paths[i], !quiet, quiet);
+	if (!nr_paths && !quiet) {
 		r = hybrid_dm_list(&skip, &scan.nr_skip);
 		scan.skip = skip;
 		if (!r)

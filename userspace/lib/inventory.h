@@ -48,7 +48,7 @@ struct hybrid_inventory {
 /* hybrid_inventory_load() flags */
 #define HYBRID_LOAD_MEMBERS	(1U << 0)	/* scan block devices */
 #define HYBRID_LOAD_ACTIVE	(1U << 1)	/* ask device-mapper */
-#define HYBRID_LOAD_QUIET	(1U << 2)	/* only the paths, and those that fail left out */
+#define HYBRID_LOAD_QUIET	(1U << 2)	/* only the paths, which udev announced */
 #define HYBRID_LOAD_ALL		(HYBRID_LOAD_MEMBERS | HYBRID_LOAD_ACTIVE)
 
 /*
