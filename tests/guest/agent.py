@@ -18,6 +18,7 @@ import ctypes
 import fcntl
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -27,6 +28,7 @@ import threading
 MS_RDONLY, MS_BIND, MS_MOVE = 1, 4096, 8192
 RB_POWER_OFF = 0x4321FEDC
 RNDADDENTROPY = 0x40085203
+SYSTEMD = ["/lib/systemd/systemd", "--unit=guest.target", "--show-status=no"]
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -189,6 +191,8 @@ def main():
     make_root()
     apply_config(config)
     if os.fork():
+        # On SIGUSR1 systemd goes on in this place: Guest.systemd().
+        signal.signal(signal.SIGUSR1, lambda *_: os.execv(SYSTEMD[0], SYSTEMD))
         # Orphans end here; the agent's own children are not ours to reap.
         while True:
             try:

@@ -27,6 +27,13 @@ COMPLAINT = re.compile(
     r"inconsistent lock state|INFO: trying to register|BUG \S+ \(|still has objects|"
     r"soft lockup|list_(?:add|del) corruption")
 
+# What systemd starts, of the host's units and in /etc.
+TARGET = """\
+[Unit]
+Requires=systemd-journald.service systemd-udevd.service systemd-udev-trigger.service
+After=systemd-journald.service systemd-udevd.service systemd-udev-trigger.service
+"""
+
 # In a kernel with lockdep and kmemleak, when a test is over: what is there goes, and nothing of
 # it stays. Prints what stays.
 FAREWELL = r"""
@@ -116,7 +123,7 @@ class Guest:
 
     def __init__(self, workdir: Path, disks: list[Disk] = (), memory: int = 512,
                  modules: Path | None = None, shares: list[Path] = (),
-                 path: list[Path] = (), append: str = ""):
+                 path: list[Path] = (), append: str = "", systemd: Path | None = None):
         self.workdir = Path(workdir)
         self.workdir.mkdir(parents=True, exist_ok=True)
         self.disks = list(disks)
@@ -133,9 +140,11 @@ class Guest:
             "PATH": ":".join([*map(str, path), "/usr/local/sbin:/usr/local/bin:"
                               "/usr/sbin:/usr/bin:/sbin:/bin"]),
             "HOME": "/root", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8",
-            # No udevd here: dmsetup must make the nodes.
-            "DM_DISABLE_UDEV": "1",
         }
+        self.systemd = systemd
+        if not systemd:
+            # No udevd here: dmsetup must make the nodes.
+            self.env["DM_DISABLE_UDEV"] = "1"
         self._process: subprocess.Popen | None = None
         self._ids = itertools.count(1)
         self._jobs: dict[int, Job] = {}
@@ -182,6 +191,8 @@ class Guest:
         self._wait(lambda: self._ready is not None, timeout, "boot")
         self.release = self._ready["release"]
         self.boots += 1
+        if self.systemd:
+            self._systemd()
         self.boot_seconds = time.monotonic() - started
         return self
 
@@ -252,6 +263,15 @@ class Guest:
     def modprobe(self, *modules: str) -> None:
         """By name, with dependencies and aliases, as request_module() does it."""
         self.run(["modprobe", "-a", *modules])
+
+    def _systemd(self) -> None:
+        """Init becomes systemd, with udevd and a journal."""
+        # The host may be a container; this is none
+        self.run("rm -rf /.dockerenv /etc/systemd/system/*.wants; : >/etc/fstab; "
+                 f"cp -r {self.systemd}/. /")
+        self.write_file("/etc/systemd/system/guest.target", TARGET)
+        self.run("kill -USR1 1; until systemctl -q is-active guest.target; do sleep 0.1; done; "
+                 "udevadm settle")
 
     # --- device-mapper ------------------------------------------------------------
 

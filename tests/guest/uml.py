@@ -2,9 +2,11 @@
 """A guest that is a User Mode Linux process: native speed, one CPU, no KVM."""
 import os
 import socket
+import struct
 from pathlib import Path
 
 from .base import Guest
+from .disk import Disk
 
 HERE = Path(__file__).resolve().parent
 
@@ -47,6 +49,28 @@ class UmlGuest(Guest):
             "random.trust_bootloader=on",
             *(f"ubd{n}={d.path}" for n, d in enumerate(self.disks)),
             *self.append.split()]
+
+    # --- disks that come and go -----------------------------------------------------
+
+    def _management(self, command: str) -> None:
+        """To the kernel's management console: one datagram each way."""
+        console, = self.workdir.glob("uml/*/mconsole")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+            s.bind("")
+            s.settimeout(60)
+            s.sendto(struct.pack("=III512s", 0xcafebabe, 2, len(command), command.encode()),
+                     str(console))
+            error, _, length = struct.unpack_from("=III", answer := s.recv(4096))
+        if error:
+            raise OSError(f"{command}: {answer[12:12 + length].decode()}")
+
+    def plug(self, disk: Disk, number: int) -> str:
+        """As the device that is returned."""
+        self._management(f"config ubd{number}={disk.path}")
+        return self._device(number)
+
+    def unplug(self, number: int) -> None:
+        self._management(f"remove ubd{number}")
 
     def _environment(self) -> dict[str, str]:
         """The guest's RAM is a file in TMPDIR: best in RAM; it must allow exec, and have room."""

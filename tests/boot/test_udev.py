@@ -1,0 +1,477 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Members under udevd and systemd: the host's, in a User Mode Linux guest.
+
+Disks are plugged in and out as ubd devices; partitions, loop, md, LUKS, LVM, nbd stand on them.
+"""
+import json
+import re
+import subprocess
+import time
+
+import pytest
+
+from cli.conftest import build	# noqa: F401 (fixture)
+from guest import Disk
+
+from .debian import TOP
+
+MIB = 1 << 20
+FS_UUID = "6a1b4a9e-6f3b-4c2e-b16e-30a4d1dcbd1f"
+RUNNING = {"vol-pool": "running", "vol": "running"}
+
+
+class System:
+    """A guest with systemd, and the disks that are plugged in."""
+
+    def __init__(self, guest, directory):
+        self.guest = guest
+        self.directory = directory
+        self.number = {}
+
+    def run(self, command, **kw):
+        return self.guest.run(command, **kw).out
+
+    def rc(self, command):
+        return self.guest.run(command, check=False).rc
+
+    def file(self, name, mib):
+        return Disk(self.directory / f"{name}.img", mib * MIB, name)
+
+    def plug(self, disk):
+        """Its device, and what follows has happened, but for timers."""
+        number = next(n for n in range(1, 16) if n not in self.number.values())
+        self.number[disk.name] = number
+        dev = self.guest.plug(disk, number)
+        self.settle()
+        return dev
+
+    def unplug(self, disk):
+        self.guest.unplug(self.number.pop(disk.name))
+        self.settle()
+
+    def settle(self):
+        """Events are handled, and the units that they want have run."""
+        self.run("""for i in 1 2; do
+                udevadm settle
+                until [ -z "$(systemctl list-jobs --no-legend)" ]; do sleep 0.1; done
+            done""")
+
+    def timers(self):
+        """The last resorts that wait for their 30 seconds."""
+        out = self.run("systemctl list-units --no-legend --plain --state=active 'hybrid-last*.timer'")
+        return [line.split()[0] for line in out.splitlines()]
+
+    def expire(self):
+        """As if the 30 seconds were over."""
+        for timer in self.timers():
+            self.run(f"systemctl start {timer.replace('.timer', '.service')}; systemctl stop {timer}")
+        self.settle()
+
+    def info(self, dev):
+        lines = self.run(f"udevadm info -q property {dev}").splitlines()
+        return dict(line.split("=", 1) for line in lines)
+
+    def links(self, dev):
+        return set(self.info(dev).get("DEVLINKS", "").split())
+
+    def state(self, dev):
+        """What udev was told to do about it; None: it is no member."""
+        return self.info(dev).get("HYBRID_STATE")
+
+    def rows(self):
+        rows = json.loads(self.run("hybridctl list --json -o all"))["volumes"]
+        return {row["name"]: row for row in rows}
+
+    def states(self):
+        return {name: row["state"] for name, row in self.rows().items()}
+
+    def becomes(self, states):
+        """What follows may take its time: LVM activates in a unit of its own."""
+        end = time.monotonic() + 30 * self.guest.slow
+        while self.states() != states and time.monotonic() < end:
+            time.sleep(0.2)
+        assert self.states() == states
+
+    def members(self):
+        return len(self.run("ls /run/hybrid/members").split())
+
+    def journal(self):
+        return self.run("journalctl -b --no-pager -o cat")
+
+    def create(self, cache, origin, name="vol", options=""):
+        self.run(f"hybridctl create {name} --cache {cache} --origin {origin} -y {options}")
+        self.settle()
+        assert self.states()[name] == "running"
+
+    def deactivate(self):
+        self.run("hybridctl deactivate --all")
+        self.settle()
+        assert "running" not in self.states().values()
+
+
+@pytest.fixture(scope="session")
+def installed(build, tmp_path_factory):	# noqa: F811
+    """Rules and units, with hybridctl where it was built."""
+    root = tmp_path_factory.mktemp("installed")
+    subprocess.run(["make", "-s", "-f", TOP / "boot.mk", "install", f"O={root / 'o'}",
+                    f"DESTDIR={root / 'root'}", f"sbindir={build}", "udevdir=/etc/udev",
+                    "unitdir=/etc/systemd/system"], check=True)
+    return root / "root"
+
+
+@pytest.fixture
+def system(make_guest, installed, tmp_path):
+    s = System(make_guest(modprobe=["dm-hybrid"], systemd=installed), tmp_path)
+    yield s
+    if s.guest.running:
+        assert "ordering cycle" not in s.journal()
+
+
+@pytest.fixture
+def volume(system):
+    """(cache, origin): disks of an inactive volume, not plugged in."""
+    disks = system.file("cache", 32), system.file("origin", 64)
+    system.create(*(system.plug(d) for d in disks))
+    system.deactivate()
+    for d in disks:
+        system.unplug(d)
+    assert system.members() == 0
+    return disks
+
+
+# Order, and what others see ---------------------------------------------------------
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["cache-first", "origin-first"])
+def test_disks_in_either_order(system, volume, order):
+    """Up with the second; members are hidden, the volume is a disk like any other."""
+    devs = [system.plug(volume[order[0]])]
+    assert system.states() == ({"vol": "incomplete"} if order[0] else {"vol-pool": "running"})
+    assert len(system.timers()) == order[0]
+    system.run("udevadm monitor --udev --subsystem-match=block >/run/monitor 2>&1 & sleep 0.5")
+    devs.append(system.plug(volume[order[1]]))
+    system.becomes(RUNNING)
+    # Scanned once: the event of its creation, before it is active, and one more
+    kernel_name = system.run("basename $(readlink /dev/mapper/vol)").strip()
+    assert re.findall(rf"(\w+) +/devices/virtual/block/{kernel_name} ",
+                      system.run("cat /run/monitor")) == ["add", "change"]
+    system.run(f"mkfs.ext4 -q -L inside -U {FS_UUID} /dev/mapper/vol")
+    system.settle()
+    for dev in devs:
+        k = system.info(dev)
+        assert (k["ID_FS_TYPE"], k["ID_FS_USAGE"], k["UDISKS_IGNORE"]) == (
+            "dm_hybrid_member", "raid", "1")
+        assert not [link for link in system.links(dev) if "/by-uuid/" in link or "/by-label/" in link]
+    assert {"/dev/mapper/vol", f"/dev/disk/by-uuid/{FS_UUID}",
+            "/dev/disk/by-label/inside"} <= system.links("/dev/mapper/vol")
+    pool = system.info("/dev/mapper/vol-pool")
+    assert system.links("/dev/mapper/vol-pool") == {"/dev/mapper/vol-pool"}
+    assert (pool["SYSTEMD_READY"], pool["UDISKS_IGNORE"], pool["DM_NOSCAN"]) == ("0", "1", "1")
+    # A volume's user may be LVM; members and pools are none of its business
+    system.run("pvcreate -y /dev/mapper/vol")
+    assert system.run("pvs --noheadings -o pv_name").split() == ["/dev/mapper/vol"]
+
+
+def test_partitions_and_several_origins(system):
+    """Three origins, two of them partitions, before the cache device; the disk is no member."""
+    cache, parts, disk = system.file("cache", 32), system.file("parts", 130), system.file("disk", 64)
+    dev = system.plug(parts)
+    system.run(f"printf 'label: gpt\n,64M\n,\n' | sfdisk -q {dev}")
+    system.settle()
+    first, second = (f"{dev}{n}" for n in (1, 2))
+    system.create(system.plug(cache), first)
+    for origin, name in (second, "two"), (system.plug(disk), "three"):
+        system.run(f"hybridctl attach vol-pool {name} --origin {origin} -y")
+    system.deactivate()
+    for d in (cache, parts, disk):
+        system.unplug(d)
+    system.plug(disk)
+    dev = system.plug(parts)
+    assert set(system.states().values()) == {"incomplete"} and system.members() == 3
+    assert system.state(dev) is None and system.info(dev)["ID_PART_TABLE_TYPE"] == "gpt"
+    system.plug(cache)
+    system.becomes({**RUNNING, "two": "running", "three": "running"})
+
+
+# What members may stand on ------------------------------------------------------------
+
+def test_loop_and_nbd(system):
+    """Found when they are connected, forgotten when they are not."""
+    system.run("truncate -s 32M /run/c; truncate -s 64M /run/o; modprobe nbd nbds_max=2")
+    system.run("printf '[generic]\nunixsock=/run/nbd\n[o]\nexportname=/run/o\n' >/run/nbd.conf && "
+               "nbd-server -C /run/nbd.conf")
+    connect = "nbd-client -unix /run/nbd -name o /dev/nbd0"
+    system.run(f"losetup /dev/loop0 /run/c; {connect}")
+    system.settle()
+    system.create("/dev/loop0", "/dev/nbd0")
+    system.deactivate()
+    # Written to, though not by us: it stays as the administrator left it
+    system.run("for d in loop0 nbd0; do dd if=/dev/$d of=/dev/$d bs=4k count=1 conv=fsync; done")
+    system.settle()
+    assert "running" not in system.states().values()
+    system.run("losetup -d /dev/loop0; nbd-client -d /dev/nbd0")
+    system.settle()
+    assert system.members() == 0 and system.state("/dev/loop0") is None
+    system.run(connect)
+    system.settle()
+    assert system.state("/dev/nbd0") == "degraded"
+    system.run("losetup /dev/loop0 /run/c")
+    system.settle()
+    system.becomes(RUNNING)
+
+
+def test_md(system):
+    """An array whose superblock is at its end: its halves look like members, and are none."""
+    halves, cache = [system.file(f"half{n}", 64) for n in (0, 1)], system.file("cache", 32)
+    devs = [system.plug(d) for d in halves]
+    system.run(f"yes | mdadm --create /dev/md/o --metadata=1.0 --level=1 -n 2 {' '.join(devs)} -z 60M")
+    system.settle()
+    system.create(system.plug(cache), "/dev/md/o")
+    system.deactivate()
+    system.run("mdadm --stop /dev/md/o")
+    for d in (cache, *halves):
+        system.unplug(d)
+    system.plug(cache)
+    dev = system.plug(halves[0])
+    assert system.info(dev)["ID_FS_TYPE"] == "linux_raid_member" and system.state(dev) is None
+    assert "inactive" in system.run("cat /proc/mdstat")
+    # Nor by hand: the other half would not be written
+    assert system.rc("hybridctl activate vol") == 4
+    assert system.states() == {"vol-pool": "running", "vol": "refused"} and system.members() == 1
+    system.plug(halves[1])
+    system.becomes(RUNNING)
+    assert system.members() == 2
+
+
+def test_luks_and_lvm(system):
+    """An origin in LUKS, the cache device a logical volume; one activated by hand, one by LVM."""
+    luks, lvm = system.file("luks", 96), system.file("lvm", 64)
+    dev = system.plug(luks)
+    key = "--key-file /run/key"
+    system.run(f"printf secret >/run/key; cryptsetup luksFormat -q --pbkdf pbkdf2 "
+               f"--pbkdf-force-iterations 1000 {key} {dev}; cryptsetup open {key} {dev} secret")
+    pv = system.plug(lvm)
+    system.run(f"vgcreate -qq vg {pv}; lvcreate -qq -y -n fast -l 100%FREE vg")
+    system.settle()
+    system.create("/dev/vg/fast", "/dev/mapper/secret")
+    system.deactivate()
+    system.run("vgchange -qq -an vg; cryptsetup close secret")
+    for d in (luks, lvm):
+        system.unplug(d)
+    assert system.members() == 0
+    dev = system.plug(luks)
+    system.plug(lvm)
+    system.becomes({"vol-pool": "running"})
+    system.run(f"cryptsetup open {key} {dev} secret")
+    system.settle()
+    system.becomes(RUNNING)
+    assert system.info(dev)["ID_FS_TYPE"] == "crypto_LUKS" and system.state(dev) is None
+
+
+def test_paths_of_a_multipath(system, volume):
+    """Ignored; what is above them is the member."""
+    cache, origin = volume
+    system.run("mkdir -p /run/udev/rules.d; echo 'KERNEL==\"ubdc\", ENV{DM_MULTIPATH_DEVICE_PATH}=\"1\"' "
+               ">/run/udev/rules.d/61-path.rules; udevadm control --reload")
+    system.plug(cache)
+    path = system.plug(origin)
+    assert system.states() == {"vol-pool": "running", "vol": "inactive"}
+    assert path == "/dev/ubdc" and system.state(path) is None
+    system.run(f"dmsetup create mpath --uuid mpath-0 --table '0 {origin.sectors} linear {path} 0'")
+    system.settle()
+    assert system.rows()["vol"]["origin"] == "/dev/mapper/mpath"
+    system.becomes(RUNNING)
+
+
+# Refused ------------------------------------------------------------------------------
+
+def test_clones(system, volume):
+    """Both are refused by name; when one is gone, the other comes up."""
+    cache, origin = volume
+    clone = Disk(system.directory / "clone.img", 0, "clone")
+    subprocess.run(["cp", "--sparse=always", origin.path, clone.path], check=True)
+    devs = [system.plug(d) for d in (origin, clone)]
+    before = [d.path.read_bytes() for d in (origin, clone)]
+    system.plug(cache)
+    system.expire()
+    assert system.states() == {"vol-pool": "running", "vol": "refused"}
+    rows = json.loads(system.run("hybridctl list --json -o all"))["volumes"]
+    refused = {row["origin"]: row["why"] for row in rows if row["state"] == "refused"}
+    assert refused == {a: f"{b} has the same member UUID" for a, b in (devs, devs[::-1])}
+    assert f"{devs[1]} is refused: {devs[0]} has the same member UUID" in system.journal()
+    r = system.guest.run("hybridctl doctor", check=False)
+    assert r.rc == 7 and devs[0] in r.out and devs[1] in r.out
+    assert [d.path.read_bytes() for d in (origin, clone)] == before
+    system.unplug(clone)
+    system.becomes(RUNNING)
+    # Of what runs a clone changes nothing
+    dev = system.plug(clone)
+    assert system.state(dev) == "refused" and system.rows()["vol"]["state"] == "refused"
+    assert system.run("dmsetup ls").count("vol") == 2
+
+
+def test_removable(system, volume):
+    """What can be taken out is never activated by itself."""
+    cache, origin = volume
+    system.plug(cache)
+    system.run("udevadm control --stop-exec-queue; echo 1 >/run/one")
+    dev = system.guest.plug(origin, 2)
+    system.run("mount --bind /run/one /sys/class/block/ubdc/removable; "
+               "udevadm control --start-exec-queue")
+    system.settle()
+    system.expire()
+    assert system.state(dev) == "removable"
+    assert system.states() == {"vol-pool": "running", "vol": "inactive"}
+    system.run("hybridctl activate vol")
+
+
+def test_cache_missing(system, volume):
+    """Clean: alone after 30 s; its cache then notices. Dirty: never, and nothing is written."""
+    cache, origin = volume
+    dev = system.plug(origin)
+    timer, = system.timers()
+    assert "OnActiveSec=30" in system.run(f"systemctl cat {timer}").replace("30s", "30")
+    assert system.states() == {"vol": "incomplete"} and system.state(dev) == "degraded"
+    system.expire()
+    assert system.states() == {"vol": "alone"}
+    system.deactivate()
+    system.plug(cache)
+    system.run("hybridctl activate vol; hybridctl set vol mode=writeback cutoff=0; "
+               "dd if=/dev/urandom of=/dev/mapper/vol bs=1M count=1 oflag=direct conv=fsync")
+    system.deactivate()
+    for d in volume:
+        system.unplug(d)
+    before = origin.path.read_bytes()
+    dev = system.plug(origin)
+    assert system.state(dev) == "waiting" and system.timers() == []
+    assert system.rc("hybridctl activate --auto --degraded --all") == 7
+    assert system.states() == {"vol": "incomplete"} and origin.path.read_bytes() == before
+    system.plug(cache)
+    system.becomes(RUNNING)
+
+
+# In place -----------------------------------------------------------------------------
+
+@pytest.fixture
+def inplace(system):
+    """(cache, origin): an origin with ext4 in place, its volume inactive, not plugged in."""
+    disks = system.file("cache", 32), system.file("origin", 64)
+    devs = [system.plug(d) for d in disks]
+    system.run(f"mkfs.ext4 -q -U {FS_UUID} {devs[1]}")
+    system.create(*devs, options="--in-place")
+    system.deactivate()
+    for d in disks:
+        system.unplug(d)
+    return disks
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["cache-first", "origin-first"])
+def test_in_place(system, inplace, order):
+    """Recognised by its filesystem; /dev/disk/by-uuid leads to the volume, not to the origin."""
+    for n in order:
+        system.plug(inplace[n])
+    system.becomes(RUNNING)
+    assert system.run(f"readlink -f /dev/disk/by-uuid/{FS_UUID}") == system.run(
+        "readlink -f /dev/mapper/vol")
+    assert system.rc("test -e /run/hybrid/awaited") == 1
+
+
+def test_in_place_not_by_itself(system, inplace):
+    """Not if two look like it, and not in writeback: said, and nothing touched."""
+    cache, origin = inplace
+    clone = Disk(system.directory / "clone.img", 0, "clone")
+    subprocess.run(["cp", "--sparse=always", origin.path, clone.path], check=True)
+    before = origin.path.read_bytes()
+    for d in (origin, clone, cache):
+        system.plug(d)
+    system.becomes({"vol-pool": "running"})
+    assert "more than one device looks like its origin" in system.journal()
+    system.unplug(clone)
+    system.run("hybridctl activate vol-pool; hybridctl set vol mode=writeback")
+    system.deactivate()
+    assert system.rc("hybridctl activate --auto --all") == 2
+    system.becomes({"vol-pool": "running"})
+    assert "never activated by itself" in system.guest.run(
+        "hybridctl activate --auto --all", check=False).err
+    assert origin.path.read_bytes() == before
+
+
+# Erased, guarded ------------------------------------------------------------------------
+
+def test_wipe(system, volume):
+    """Not while it is in use; then both copies are gone, and udev forgets it."""
+    cache, origin = volume
+    devs = [system.plug(d) for d in volume]
+    for dev in devs:
+        assert system.rc(f"hybridctl wipe {dev} -y --wipe-signatures") == 5
+    system.deactivate()
+    system.run(f"hybridctl wipe {devs[1]} -y --wipe-signatures")
+    system.settle()
+    assert not any(origin.read(0, MIB)) and not any(origin.read(63 * MIB, MIB))
+    k = system.info(devs[1])
+    assert not [key for key in k if "HYBRID" in key or key in ("ID_FS_TYPE", "UDISKS_IGNORE")]
+    assert system.members() == 1
+    # Another's filesystem on a member: it is none any more
+    system.run(f"mkfs.ext4 -qF {devs[0]}")
+    system.settle()
+    assert system.members() == 0 and system.info(devs[0])["ID_FS_TYPE"] == "ext4"
+
+
+def test_guard(system):
+    """Other tools ask or refuse where a guard stands; the kernel sees no partitions."""
+    cache, origin = system.file("cache", 32), system.file("origin", 64)
+    system.create(*(system.plug(d) for d in (cache, origin)), options="--guard-mbr")
+    system.deactivate()
+    for d in (cache, origin):
+        system.unplug(d)
+    devs = [system.plug(d) for d in (origin, cache)]
+    system.becomes(RUNNING)
+    assert system.info(devs[0])["ID_PART_TABLE_TYPE"] == "PMBR"
+    assert system.rc(f"ls /sys/class/block/*/{devs[0][5:]}?") == 2
+    system.deactivate()
+    for command in "mkfs.xfs", "pvcreate":
+        r = system.guest.run(f"{command} {devs[0]} </dev/null", check=False)
+        assert r.rc and re.search("PMBR|partition", r.text), r
+    system.run(f"hybrid_check {devs[1]} {devs[0]}")
+    system.run(f"hybridctl wipe {devs[0]} -y --wipe-signatures")
+    assert not any(origin.read(0, MIB))
+
+
+# What it costs --------------------------------------------------------------------------
+
+def test_an_event_costs_milliseconds(system, volume):
+    """A few reads, however many members there are; nothing runs in RUN."""
+    devs = [system.plug(d) for d in volume]
+    other = system.plug(system.file("other", 16))
+    system.run("dmsetup create broken --table '0 32768 error'")
+    system.settle()
+    # 50 more, on numbers that nobody has
+    system.run("cd /run/hybrid/members; for i in $(seq 50); do "
+               "touch 240:$i.origin.$(cat /proc/sys/kernel/random/uuid)."
+               "$(cat /proc/sys/kernel/random/uuid); done")
+    # Its own superblocks, twice, and those of its pool's cache device
+    for dev, reads in (devs[0], 4), (devs[1], 6), (other, 2), ("/dev/mapper/broken", 2):
+        scan = f"hybridctl scan --udev {dev}"
+        trace = system.guest.run(f"strace -e trace=pread64 {scan}", check=False).err
+        assert len(re.findall(r"^pread64\(.*, 4096, ", trace, re.M)) == reads, trace
+        spent = system.run(f"""sh -c 'for i in $(seq 100); do {scan} >/dev/null 2>&1; done; times' |
+                           tail -n 1""")
+        minutes = re.findall(r"(\d+)m([\d.]+)s", spent)
+        milliseconds = sum(60 * int(m) + float(s) for m, s in minutes) * 10
+        print(f"{dev}: {milliseconds:.1f} ms of CPU for each event")
+        assert milliseconds < 100 * system.guest.slow
+
+
+def test_shutdown(system, volume):
+    """Nothing of ours is waited for, with a volume in use and a last resort under way."""
+    other = system.file("other", 16)
+    subprocess.run([TOP / "build/userspace/lib-driver", "format-origin", other.path, "other",
+                    "0f5f9d6c-70f3-4b4e-9f0a-0d9a37b9b1aa"], check=True)
+    for d in (*volume, other):
+        system.plug(d)
+    assert len(system.timers()) == 1
+    system.run("mkfs.ext4 -q /dev/mapper/vol; mount /dev/mapper/vol /mnt; echo x >/mnt/x; sync /mnt/x")
+    begin = time.monotonic()
+    system.guest.run_bg("systemctl poweroff")
+    system.guest._process.wait(120)
+    assert "ordering cycle" not in system.guest.console
+    print(f"{time.monotonic() - begin:.1f} s")
