@@ -213,8 +213,8 @@ def test_an_origin_alone(kernel, volume):
     # Nothing that needs the pool is done to it
     for command in (["detach", "vol"], ["drain", "vol"], ["set", "vol", "cutoff=0"]):
         assert kernel(*command).returncode not in (0, -11)
-    kernel.ok("deactivate", "vol")
-    assert kernel.devices == ["vol-pool"]
+    kernel.ok("deactivate", "--all")
+    assert kernel.devices == []
 
 
 def test_no_origin_alone_beside_a_refused_cache(kernel, volume, loop, tmp_path):

@@ -545,9 +545,10 @@ static int deactivate_all(const struct command_line *cl, struct hybrid_inventory
 	int result = 0;
 
 	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
-		if (node->kind != HYBRID_POOL || !node->active)
+		if (!node->active || (node->kind == HYBRID_VOLUME && !node->dm.alone))
 			continue;
-		result = combine(result, deactivate_pool(cl, inv, node), first);
+		result = combine(result, node->kind == HYBRID_POOL ? deactivate_pool(cl, inv, node) :
+				 remove_node(cl, node), first);
 		first = false;
 	}
 	return result;
