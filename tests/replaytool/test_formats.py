@@ -92,6 +92,7 @@ HOSTILE = {
     "end-beyond": (f"0 R {(1 << 54) - 4} 8\n", "field 3 (sector)"),
     "zero-length": ("0 R 0 0\n", "field 4 (length): '0' is no length"),
     "endless-length": (f"0 W 0 {1 << 40}\n", "field 4 (length): '1099511627776' is too long"),
+    "longest-and-one": (f"0 W 0 {1 << 17}\n0 R 0 {(1 << 17) + 1}\n", "trace.txt:2: field 4 (length)"),
     "huge-time": (f"{(1 << 64) - 1} R 0 8\n", "field 1 (time)"),
     "word": ("0 R zero 8\n", "trace.txt:1: field 3 (sector): 'zero' is not a number"),
     "hex": ("0 R 0x10 8\n", "field 3 (sector): '0x10' is not a number"),

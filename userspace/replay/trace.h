@@ -16,7 +16,7 @@
 #define TRACE_MAX_SOURCES	64
 /* Sectors: of a device, and of one request (a discard may be longer). */
 #define TRACE_MAX_SECTOR	(1ULL << 54)
-#define TRACE_MAX_COUNT		(1U << 21)
+#define TRACE_MAX_COUNT		(1U << 17)
 
 enum trace_format {
 	TRACE_AUTO,
