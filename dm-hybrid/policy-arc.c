@@ -29,7 +29,7 @@ static size_t arc_head(u32 set_size)
 /* Some more than blocks: while one comes back, and while some are on their way out. */
 static u32 arc_ghosts(u32 set_size)
 {
-	return set_size + set_size / 8 + 1;
+	return set_size + set_size / 16 + 1;
 }
 
 static size_t arc_set_bytes(u32 set_size)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a set remembers of blocks that it has not: their prints, oldest first, in
- * 4 bytes each.  A print that two keys share costs a wrong guess, no more.  All
- * under the set's lock.
+ * What a set remembers of blocks that it has not: half of their prints, oldest
+ * first, in 2 bytes each.  Of new blocks one in a hundred seems to be known by
+ * chance, and that costs no more than a wrong guess.  All under the set's lock.
  */
 #ifndef DM_HYBRID_POLICY_GHOST_H
 #define DM_HYBRID_POLICY_GHOST_H
@@ -12,15 +12,15 @@
 struct hybrid_ghost {
 	u16 nr;
 	u16 max;
-	u32 print[];
+	u16 print[];
 };
 
 static inline size_t hybrid_ghost_bytes(u32 max)
 {
-	return sizeof(struct hybrid_ghost) + max * sizeof(u32);
+	return sizeof(struct hybrid_ghost) + max * sizeof(u16);
 }
 
-static inline int hybrid_ghost_find(const struct hybrid_ghost *g, u32 print)
+static inline int hybrid_ghost_find(const struct hybrid_ghost *g, u16 print)
 {
 	u32 n;
 
@@ -33,11 +33,11 @@ static inline int hybrid_ghost_find(const struct hybrid_ghost *g, u32 print)
 static inline void hybrid_ghost_forget(struct hybrid_ghost *g, u32 n)
 {
 	g->nr--;
-	memmove(&g->print[n], &g->print[n + 1], (g->nr - n) * sizeof(u32));
+	memmove(&g->print[n], &g->print[n + 1], (g->nr - n) * sizeof(u16));
 }
 
 /* The newest; if there is no room, the oldest goes. */
-static inline void hybrid_ghost_add(struct hybrid_ghost *g, u32 print)
+static inline void hybrid_ghost_add(struct hybrid_ghost *g, u16 print)
 {
 	if (!g->max)
 		return;
