@@ -47,6 +47,8 @@ static const struct {
 	  "writeback_rate must be a number of KiB a second" },
 	{ "commit_interval", offsetof(struct hybrid_config, commit_interval), 10, 60000,
 	  "commit_interval must be 10 to 60000" },
+	{ "endurance", offsetof(struct hybrid_config, endurance), 0, HYBRID_MAX_ENDURANCE,
+	  "endurance must be 0 to 33554432" },
 };
 
 int hybrid_tunable_parse(const char *name, const char *value, struct hybrid_config *config,
@@ -105,7 +107,7 @@ static int parse_block_size(struct dm_arg_set *as, u32 *block_sectors, char **er
 
 int hybrid_pool_parse(struct dm_arg_set *as, struct pool_args *args, char **error)
 {
-	static const struct dm_arg features = { 0, 10, "Bad number of feature arguments" };
+	static const struct dm_arg features = { 0, 12, "Bad number of feature arguments" };
 	static const struct dm_arg policy = { 0, 0, "The policy takes no arguments" };
 	unsigned int left;
 	int r;

@@ -147,6 +147,7 @@ struct hybrid_volume {
 
 struct hybrid_readers {
 	unsigned long enter[2], leave[2];	/* read whole by other CPUs */
+	unsigned long cache_written;	/* sectors */
 };
 
 enum meta_state {
@@ -155,6 +156,13 @@ enum meta_state {
 	META_COMMIT,
 	META_FLUSH,
 	META_CHECKPOINT,
+};
+
+/* What read misses may cost the cache device. */
+enum endurance {
+	ENDURANCE_PLENTY,
+	ENDURANCE_SHORT,		/* only what is asked for again is cached */
+	ENDURANCE_SPENT,		/* nothing is */
 };
 
 enum checkpoint_phase {
@@ -177,6 +185,9 @@ struct hybrid_engine {
 	struct list_head open_volumes;
 	u32 nr_open;
 	u32 reserve;			/* free blocks to keep in each set */
+	s64 endurance_left;		/* see endurance_tick() */
+	u64 endurance_seen;		/* sectors written, at the last tick */
+	u8 endurance;			/* enum endurance, READ_ONCE without the lock */
 	bool loaded, failed, stopping, stop_tried;
 	spinlock_t lock;		/* see above */
 	u64 now;			/* ms, of the last tick */
@@ -250,6 +261,12 @@ struct hybrid_engine {
 };
 
 /* ---- shared helpers ------------------------------------------------------ */
+
+/* Sectors are written to the cache device, metadata not counted. */
+static inline void cache_wears(struct hybrid_engine *e, u32 sectors)
+{
+	this_cpu_add(e->readers->cache_written, sectors);
+}
 
 static inline void act(struct hybrid_actions *acts, struct hybrid_op *op)
 {

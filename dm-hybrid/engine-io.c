@@ -206,6 +206,22 @@ static bool fill_forbidden(struct hybrid_engine *e, struct hybrid_set *s, int i)
 	return jclean & ~block_mask(e, s, MASK_VALID, i);
 }
 
+/*
+ * Is a block that is read worth what it costs the cache device?  Always while the
+ * set fills; else, where the budget is short, if it was asked for not long ago.
+ */
+static bool worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s,
+			   const struct hybrid_io *io)
+{
+	u8 endurance = READ_ONCE(e->endurance);
+	bool again;
+
+	if (endurance == ENDURANCE_PLENTY || s->nr_free > e->reserve)
+		return true;
+	again = e->policy->again && e->policy->again(s->policy, hybrid_key_print(io->key));
+	return again && endurance == ENDURANCE_SHORT;
+}
+
 /* A miss: fill the block if that can be, or go to the origin. */
 static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 			    int i, struct hybrid_actions *acts)
@@ -222,6 +238,10 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 	if (write_in_flight(s, io->key, e->map.granules) || fill_forbidden(e, s, i) ||
 	    range_blocks(v, io->sector & ~(u64)(e->g->block_sectors - 1), e->g->block_sectors)) {
 		bypass(io, HYBRID_BYPASS_BUSY);
+		return read_origin(io);
+	}
+	if (i < 0 && !worth_its_wear(e, s, io)) {
+		bypass(io, HYBRID_BYPASS_ENDURANCE);
 		return read_origin(io);
 	}
 	/* Half of the reserve is for writes. */
@@ -460,11 +480,13 @@ static enum route send_write(struct hybrid_engine *e, struct hybrid_io *io,
 		staged_start(e, job, io, acts);
 		return ROUTE_TAKEN;
 	}
-	/* The commit that follows makes the data durable, too. */
-	if (io->to_cache)
-		user_op(io, false, io_cache_sector(e, io), io->fua && !io->commit);
-	else
+	if (!io->to_cache) {
 		user_op(io, true, io_origin_sector(io), io->fua);
+		return ROUTE_REMAP;
+	}
+	cache_wears(e, io->count);
+	/* The commit that follows makes the data durable, too. */
+	user_op(io, false, io_cache_sector(e, io), io->fua && !io->commit);
 	return ROUTE_REMAP;
 }
 

@@ -163,6 +163,8 @@ void job_segment(struct hybrid_job *job, bool origin, u64 sector, u32 offset, u3
 	seg->sector = sector;
 	seg->offset = offset;
 	seg->count = sectors;
+	if (job->op.write && !origin)
+		cache_wears(job->volume->e, sectors);
 }
 
 /* Give @io its data from the job's buffer. */

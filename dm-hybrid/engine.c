@@ -252,6 +252,46 @@ void fail_pool(struct hybrid_engine *e, struct hybrid_actions *acts)
 
 /* ---- time ---------------------------------------------------------------- */
 
+/* Sectors written to the cache device since the pool was loaded. */
+static u64 cache_written(const struct hybrid_engine *e)
+{
+	u64 sectors = READ_ONCE(e->st_metadata_writes) * HYBRID_META_BLOCK_SECTORS;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sectors += READ_ONCE(per_cpu_ptr(e->readers, cpu)->cache_written);
+	return sectors;
+}
+
+#define DAY		(24 * 60 * 60 * 1000)	/* ms */
+#define HOUR		(DAY / 24)
+
+/*
+ * What was written is paid out of the budget, in sectors times the ms of a day, so
+ * that the smallest budget counts in the shortest tick.  An hour's can be saved up.
+ * An hour's can be owed before read misses write nothing any more; a day's is the
+ * most that writes can run up.
+ */
+static void endurance_tick(struct hybrid_engine *e, u64 passed)
+{
+	s64 budget = (s64)READ_ONCE(e->config.endurance) * 2048;
+	u64 written = cache_written(e);
+	s64 spent = min_t(u64, written - e->endurance_seen, 1ULL << 32);
+	s64 left = e->endurance_left;
+
+	e->endurance_seen = written;
+	if (!budget) {
+		e->endurance_left = 0;
+		WRITE_ONCE(e->endurance, ENDURANCE_PLENTY);
+		return;
+	}
+	left = min(left + budget * (s64)min_t(u64, passed, DAY), budget * HOUR);
+	left = max(left - spent * DAY, -budget * DAY);
+	e->endurance_left = left;
+	WRITE_ONCE(e->endurance, left >= 0 ? ENDURANCE_PLENTY :
+		   left >= -budget * HOUR ? ENDURANCE_SHORT : ENDURANCE_SPENT);
+}
+
 bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actions *acts)
 {
 	u64 passed;
@@ -262,13 +302,14 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 	e->now = now_ms;
 	reclaim(e);
 	writeback_tick(e, passed, acts);
+	endurance_tick(e, passed);
 	if (!READ_ONCE(e->failed) &&
 	    now_ms - e->last_interval >= READ_ONCE(e->config.commit_interval)) {
 		e->last_interval = now_ms;
 		lazy_interval(e, acts);
 	}
 	return unrecorded_left(e) || atomic_read(&e->nr_dirty) || READ_ONCE(e->grace_wanted) ||
-	       READ_ONCE(e->nr_busy_jobs);
+	       READ_ONCE(e->nr_busy_jobs) || READ_ONCE(e->endurance) != ENDURANCE_PLENTY;
 }
 
 void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,
@@ -396,6 +437,7 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	st->cache_flushes = e->st_cache_flushes;
 	st->evictions = atomic64_read(&e->st_evictions);
 	st->errors = atomic64_read(&e->st_errors);
+	st->cache_written = cache_written(e);
 }
 
 /* ---- for the simulator --------------------------------------------------- */

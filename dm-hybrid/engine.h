@@ -216,7 +216,10 @@ struct hybrid_config {
 	u32 low_watermark;
 	u32 writeback_rate;	/* KiB a second, 0: no limit */
 	u32 commit_interval;	/* ms */
+	u32 endurance;		/* MiB a day to the cache device, 0: no limit */
 };
+
+#define HYBRID_MAX_ENDURANCE	33554432	/* 32 TiB a day */
 
 #define HYBRID_CONFIG_DEFAULT { \
 	.high_watermark = 70, .low_watermark = 10, \
@@ -240,6 +243,7 @@ enum hybrid_counter {		/* of a volume, per CPU */
 	HYBRID_ORIGIN_FLUSHES,
 	HYBRID_CACHE_ERRORS,
 	HYBRID_ORIGIN_ERRORS,
+	HYBRID_BYPASS_ENDURANCE,
 	HYBRID_NR_COUNTERS
 };
 
@@ -413,6 +417,7 @@ struct hybrid_pool_status {
 	u64 ram;		/* bytes */
 	u64 journal_used, journal_blocks, journal_writes, journal_records;
 	u64 checkpoints, metadata_writes, cache_flushes, evictions, errors;
+	u64 cache_written;	/* sectors, metadata included */
 };
 
 struct hybrid_volume_status {

@@ -38,7 +38,8 @@ static void pool_info(struct pool_table *pt, char *result, unsigned int maxlen)
 	       st.journal_used, st.journal_blocks, st.journal_writes, st.journal_records);
 	DMEMIT(" checkpoints %llu metadata_writes %llu cache_flushes %llu evictions %llu",
 	       st.checkpoints, st.metadata_writes, st.cache_flushes, st.evictions);
-	DMEMIT(" errors %llu draining %d", st.errors, st.draining);
+	DMEMIT(" errors %llu draining %d cache_written %llu", st.errors, st.draining,
+	       st.cache_written);
 }
 
 /* The bound table prints what is so now, any other what it was given. */
@@ -51,12 +52,13 @@ static void pool_table_line(struct pool_table *pt, char *result, unsigned int ma
 	char dev[24];
 
 	print_dev(dev, sizeof(dev), pt->dev);
-	DMEMIT("%s %u %u", dev, pool->block_sectors, pt->has_uuid ? 10 : 8);
+	DMEMIT("%s %u %u", dev, pool->block_sectors, pt->has_uuid ? 12 : 10);
 	if (pt->has_uuid)
 		DMEMIT(" uuid %pU", pool->uuid);
 	DMEMIT(" high_watermark %u low_watermark %u writeback_rate %u commit_interval %u",
 	       config.high_watermark, config.low_watermark, config.writeback_rate,
 	       config.commit_interval);
+	DMEMIT(" endurance %u", config.endurance);
 	DMEMIT(" %s 0", pt->policy->name);
 }
 
@@ -109,6 +111,7 @@ static const char * const counter_names[HYBRID_NR_COUNTERS] = {
 	[HYBRID_ORIGIN_FLUSHES] = "origin_flushes",
 	[HYBRID_CACHE_ERRORS] = "cache_errors",
 	[HYBRID_ORIGIN_ERRORS] = "origin_errors",
+	[HYBRID_BYPASS_ENDURANCE] = "bypass_endurance",
 };
 
 /* False: the volume is not open, or not by this table. */
@@ -137,9 +140,12 @@ static void volume_info(struct volume_table *vt, char *result, unsigned int maxl
 	DMEMIT("state %s mode %s dirty %u draining %d cached %u",
 	       st.degraded ? "degraded" : "running", hybrid_mode_name(st.mode), st.dirty,
 	       st.draining, st.cached);
-	for (i = 0; i < HYBRID_NR_COUNTERS; i++)
+	for (i = 0; i < HYBRID_NR_COUNTERS; i++) {
+		/* New keys come last, also behind those that are no counters. */
+		if (i == HYBRID_BYPASS_ENDURANCE)
+			DMEMIT(" lost %u", st.lost);
 		DMEMIT(" %s %llu", counter_names[i], st.counter[i]);
-	DMEMIT(" lost %u", st.lost);
+	}
 }
 
 static void volume_table_line(struct volume_table *vt, char *result, unsigned int maxlen)

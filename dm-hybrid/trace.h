@@ -121,6 +121,7 @@ TRACE_DEFINE_ENUM(HYBRID_BYPASS_FULL);
 TRACE_DEFINE_ENUM(HYBRID_BYPASS_BUSY);
 TRACE_DEFINE_ENUM(HYBRID_BYPASS_MODE);
 TRACE_DEFINE_ENUM(HYBRID_BYPASS_PARTIAL);
+TRACE_DEFINE_ENUM(HYBRID_BYPASS_ENDURANCE);
 TRACE_DEFINE_ENUM(HYBRID_OP_USER);
 TRACE_DEFINE_ENUM(HYBRID_OP_TRANSFER);
 TRACE_DEFINE_ENUM(HYBRID_OP_META);
@@ -165,7 +166,8 @@ TRACE_DEFINE_ENUM(HYBRID_CALL_CUTOFF);
 	{ HYBRID_BYPASS_FULL, "full" },			\
 	{ HYBRID_BYPASS_BUSY, "busy" },			\
 	{ HYBRID_BYPASS_MODE, "mode" },			\
-	{ HYBRID_BYPASS_PARTIAL, "partial" })
+	{ HYBRID_BYPASS_PARTIAL, "partial" },		\
+	{ HYBRID_BYPASS_ENDURANCE, "endurance" })
 
 #define show_op_type(type) __print_symbolic(type,	\
 	{ HYBRID_OP_USER, "user" },			\
@@ -375,6 +377,7 @@ TRACE_EVENT(hybrid_config,
 			     __field(u32, low_watermark)
 			     __field(u32, writeback_rate)
 			     __field(u32, commit_interval)
+			     __field(u32, endurance)
 			     __field(u8, call)
 			     __array(char, policy, HYBRID_POLICY_NAME_SIZE)),
 	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
@@ -382,12 +385,13 @@ TRACE_EVENT(hybrid_config,
 			   __entry->low_watermark = config->low_watermark;
 			   __entry->writeback_rate = config->writeback_rate;
 			   __entry->commit_interval = config->commit_interval;
+			   __entry->endurance = config->endurance;
 			   __entry->call = call;
 			   strscpy(__entry->policy, policy, HYBRID_POLICY_NAME_SIZE);),
-	    TP_printk("pool=%d:%d call=%s policy=%s high_watermark=%u low_watermark=%u writeback_rate=%u commit_interval=%u",
+	    TP_printk("pool=%d:%d call=%s policy=%s high_watermark=%u low_watermark=%u writeback_rate=%u commit_interval=%u endurance=%u",
 		      MAJOR(__entry->pool), MINOR(__entry->pool), show_call(__entry->call),
 		      __entry->policy, __entry->high_watermark, __entry->low_watermark,
-		      __entry->writeback_rate, __entry->commit_interval));
+		      __entry->writeback_rate, __entry->commit_interval, __entry->endurance));
 
 TRACE_EVENT(hybrid_volume_create,
 	    TP_PROTO(const struct hybrid_pool *pool, u32 volume,

@@ -265,6 +265,8 @@ static void draw_tunables(struct world *w, struct hybrid_config *config)
 	config->low_watermark = rng_below(&w->rng, config->high_watermark);
 	config->commit_interval = 10 + rng_below(&w->rng, 2000);
 	config->writeback_rate = rng_below(&w->rng, 2) ? 4096 << rng_below(&w->rng, 4) : 0;
+	if (sim_policies)
+		config->endurance = draw_endurance(rng_fork(&w->rng, 102));
 }
 
 /* What a table may change while nothing is in flight. */

@@ -637,6 +637,7 @@ static void run_io(struct record *ev)
 		[HYBRID_BYPASS_SEQUENTIAL] = "sequential", [HYBRID_BYPASS_POLICY] = "policy",
 		[HYBRID_BYPASS_FULL] = "full", [HYBRID_BYPASS_BUSY] = "busy",
 		[HYBRID_BYPASS_MODE] = "mode", [HYBRID_BYPASS_PARTIAL] = "partial",
+		[HYBRID_BYPASS_ENDURANCE] = "endurance",
 	};
 	struct rio *io = xalloc(sizeof(*io));
 	struct hybrid_actions acts;
@@ -697,6 +698,7 @@ static void run_config(struct record *ev)
 		.low_watermark = number(ev, "low_watermark"),
 		.writeback_rate = number(ev, "writeback_rate"),
 		.commit_interval = number(ev, "commit_interval"),
+		.endurance = number(ev, "endurance"),
 	};
 	char policy[HYBRID_POLICY_NAME_SIZE];
 	int r = 0;

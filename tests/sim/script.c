@@ -358,7 +358,7 @@ static const struct {
 	FIELD(admin_percent), FIELD(load_percent), FIELD(inplace_percent), FIELD(aim),
 	FIELD(aims), FIELD(cut_every),
 	FIELD(cut_samples), FIELD(cut_writes), CONFIG(high_watermark), CONFIG(low_watermark),
-	CONFIG(writeback_rate), CONFIG(commit_interval),
+	CONFIG(writeback_rate), CONFIG(commit_interval), CONFIG(endurance),
 };
 
 static u32 *field(const struct profile *p, u32 i)

@@ -542,6 +542,7 @@ extern bool sim_faults, sim_rot, sim_events, sim_policies, sim_lint;
 
 /* workload.c: the name of any policy */
 const char *draw_policy(struct rng r);
+u32 draw_endurance(struct rng r);
 void run_seed(u64 seed, char mode, u64 *hash);
 void one_event(struct world *w);
 void do_event(struct world *w, enum event ev);

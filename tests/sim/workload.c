@@ -158,6 +158,12 @@ const char *draw_policy(struct rng r)
 	return policy[rng_below(&r, ARRAY_SIZE(policy))];
 }
 
+/* MiB a day: plenty, or so little that the simulator's hours use it up. */
+u32 draw_endurance(struct rng r)
+{
+	return rng_below(&r, 2) ? 1 << rng_below(&r, 20) : 0;
+}
+
 static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 {
 	static const char * const policy[] = { "lru", "lru", "fifo" };
@@ -179,6 +185,8 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	p->policy = policy[rng_below(r, ARRAY_SIZE(policy))];
 	if (sim_policies)
 		p->policy = draw_policy(rng_fork(r, 101));
+	if (sim_policies)
+		p->config.endurance = draw_endurance(rng_fork(r, 102));
 	p->fail_alloc = rng_chance(r, 20) ? 20 : 0;
 	p->config = (struct hybrid_config)HYBRID_CONFIG_DEFAULT;
 	p->config.high_watermark = 20 + rng_below(r, 70);

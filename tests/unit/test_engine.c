@@ -571,8 +571,10 @@ static void not_a_pool(void **state)
 
 static void ram(void **state)
 {
+	static const char * const policies[] = { "c2q", "s3fifo", "sieve", "arc", "lru", "fifo" };
 	struct hybrid_pool_status st;
 	int error;
+	u32 i;
 
 	assert_int_equal(hybrid_geometry_init(&sb.geometry, GIB, 128, 0, NULL), 0);
 	e = new_engine(&error);
@@ -581,6 +583,66 @@ static void ram(void **state)
 	assert_true(st.blocks > 16000);
 	assert_true(st.ram <= 32 * (u64)st.blocks);
 	assert_true(st.ram == hybrid_engine_ram(&sb.geometry, hybrid_engine_policy(e)));
+	/* 512 MiB for 1 TiB, with any policy */
+	assert_int_equal(hybrid_geometry_init(&sb.geometry, 1024ULL * GIB, 128, 0, NULL), 0);
+	for (i = 0; i < ARRAY_SIZE(policies); i++)
+		assert_true(hybrid_engine_ram(&sb.geometry, hybrid_policy_get(policies[i])) <=
+			    32 * (u64)sb.geometry.nr_blocks);
+}
+
+/* What a read adds to that counter. */
+static u64 read_moves(enum hybrid_counter c, u32 block)
+{
+	u64 before = status().counter[c];
+
+	assert_int_equal(read_io(block * BLOCK, 8), 0);
+	return status().counter[c] - before;
+}
+
+/* Reads are cached while there is room; then as the endurance budget says. */
+static void endurance(void **state)
+{
+	struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+	u32 n, k;
+
+	assert_int_equal(hybrid_geometry_init(&sb.geometry, 8 * MIB, BLOCK, 0, NULL), 0);
+	sb.member_sectors = 8 * MIB;
+	format();
+	start();
+	assert_int_equal(hybrid_engine_set_policy(e, hybrid_policy_get("c2q")), 0);
+	config.endurance = 1024;	/* MiB a day: 43 an hour */
+	hybrid_engine_configure(e, &config);
+	info.mode = HYBRID_MODE_WRITETHROUGH;
+	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
+	open_volume();
+	tick(100);
+	/* one block uses up what there is for now, but there is room */
+	for (n = 0; pool().free > pool().blocks / 8; n++) {
+		assert_true(n < 200);
+		assert_int_equal(read_moves(HYBRID_FILLS, n), 1);
+		tick(100);
+	}
+	assert_int_equal(pool().cache_written,
+			 n * BLOCK + pool().metadata_writes * HYBRID_META_BLOCK_SECTORS);
+	while (read_moves(HYBRID_FILLS, n))
+		assert_true(++n < 200);
+	/* no room: what is read once is not cached, what is read again is */
+	assert_int_equal(read_moves(HYBRID_BYPASS_ENDURANCE, 300), 1);
+	assert_int_equal(read_moves(HYBRID_FILLS, 301), 0);
+	assert_int_equal(read_moves(HYBRID_FILLS, 300), 1);
+	assert_int_equal(read_moves(HYBRID_READ_HITS, 300), 1);
+	/* writes are cached, and leave more than an hour's debt: no read is */
+	for (k = 0; k < 2000; k++)
+		assert_int_equal(write_io(300 * BLOCK, BLOCK, k, false), 0);
+	tick(100);
+	assert_int_equal(read_moves(HYBRID_BYPASS_ENDURANCE, 301), 1);
+	assert_int_equal(read_moves(HYBRID_BYPASS_ENDURANCE, 301), 1);
+	assert_int_equal(read_moves(HYBRID_READ_HITS, 300), 1);
+	/* it asks for more time until that is paid */
+	assert_true(tick(3600 * 1000));
+	for (k = 0; tick(3600 * 1000); k++)
+		assert_true(k < 48);
+	assert_int_equal(read_moves(HYBRID_FILLS, 302), 1);
 }
 
 /* ---- volumes -------------------------------------------------------------- */
@@ -1256,6 +1318,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(fresh_pool, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(not_a_pool, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(ram, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(endurance, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(volumes, setup, teardown),
 		cmocka_unit_test_setup_teardown(written_without_its_cache, setup, teardown),
 		cmocka_unit_test_setup_teardown(superblocks_that_do_not_fit, setup, teardown),

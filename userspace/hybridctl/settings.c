@@ -54,7 +54,8 @@ static int pool_message(char *message, size_t len, const char *key, const char *
 	HYBRID_POOL_TUNABLES(X)
 #undef X
 	return hybrid_fail(HYBRID_USAGE,
-			   "a pool has high_watermark, low_watermark, writeback_rate, commit_interval",
+			   "a pool has high_watermark, low_watermark, writeback_rate, commit_interval, "
+			   "endurance",
 			   "no such setting of a pool: %s", key);
 }
 

@@ -38,7 +38,8 @@ int hybrid_mode_parse(const char *name);
 	X(high_watermark, "percent", 1, 95, 70) \
 	X(low_watermark, "percent", 0, 95, 10) \
 	X(writeback_rate, "KiB/s", 0, UINT32_MAX, 0) \
-	X(commit_interval, "ms", 10, 60000, 1000)
+	X(commit_interval, "ms", 10, 60000, 1000) \
+	X(endurance, "MiB a day", 0, 33554432, 0)
 
 /* Parameters of a hybrid-pool table line.  A tunable of -1 is not given. */
 struct hybrid_pool_table {
@@ -77,7 +78,8 @@ int hybrid_volume_table_parse(const char *params, struct hybrid_volume_table *ta
 	X(block_sectors) X(granule_sectors) X(blocks) X(used) X(free) X(dirty) \
 	X(volumes) X(open_regions) X(ram) X(ram_per_block) X(journal_used) \
 	X(journal_blocks) X(journal_writes) X(journal_records) X(checkpoints) \
-	X(metadata_writes) X(cache_flushes) X(evictions) X(errors) X(draining)
+	X(metadata_writes) X(cache_flushes) X(evictions) X(errors) X(draining) \
+	X(cache_written)
 
 #define HYBRID_VOLUME_STATUS_WORDS(X) X(state) X(mode)
 #define HYBRID_VOLUME_STATUS_NUMBERS(X) \
@@ -85,7 +87,7 @@ int hybrid_volume_table_parse(const char *params, struct hybrid_volume_table *ta
 	X(write_misses) X(bypass_sequential) X(bypass_policy) X(bypass_full) \
 	X(bypass_busy) X(bypass_mode) X(bypass_partial) X(fills) X(writebacks) \
 	X(discards) X(flushes) X(origin_flushes) X(cache_errors) X(origin_errors) \
-	X(lost)
+	X(lost) X(bypass_endurance)
 
 struct hybrid_pool_status {
 #define X(name) char name[HYBRID_WORD_MAX];
