@@ -16,7 +16,7 @@
 #   make check-debug-kernel
 #                       the tests in guests, in kernels with KASAN, lockdep, kmemleak, KCSAN
 #   make fuzz           hostile input: each target for FUZZ_SECONDS; FUZZ=name ...: only these
-#   make check-boot   Debian booted from a volume, in QEMU: prints a table of cases
+#   make check-boot     Debian booted from a volume, in QEMU: prints a table of cases
 #   make check-policies each replacement policy and its paper: a table; TRACES=DIR: recorded traces too
 #   make headline       fsync, eviction, power cut: dm-hybrid and dm-cache, both outcomes
 #   make check-mutants  would the tests notice?  Seeded defects of the engine; MUTANTS=name ...
@@ -50,7 +50,7 @@ DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config 
 	libdevmapper-dev libblkid-dev libudev-dev libjson-c-dev uuid-dev scdoc python3-docutils \
 	dmsetup fio e2fsprogs xfsprogs mount procps python3 python3-pytest python3-pytest-xdist \
 	udev systemd libcmocka-dev qemu-system-x86 linux-image-amd64 busybox-static cpio zstd \
-	lvm2 mdadm cryptsetup-bin nbd-server nbd-client strace fdisk
+	lvm2 mdadm cryptsetup-bin nbd-server nbd-client strace fdisk mmdebstrap
 
 # boot.mk: udev/, systemd/, dracut/, initramfs-tools/
 PARTS := userspace/Makefile boot.mk
@@ -225,9 +225,8 @@ headline: guest-modules userspace
 
 # The packages that a Debian is made of are fetched once, and what is made of them cached.
 check-boot: deps
-	$(MAKE) deps DEPS="mmdebstrap"
 	$(MAKE) userspace guest-modules
-	DM_HYBRID_BOOT=1 $(PYTHON) -m pytest -c tests/pytest.ini $(PYTEST_ARGS) tests/boot
+	$(call pytest,tests/boot,DM_HYBRID_BOOT=1)
 
 check-policies: deps
 	$(if $(TRACES),$(MAKE) deps DEPS="zstd")

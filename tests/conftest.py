@@ -178,7 +178,8 @@ def pytest_runtest_makereport(item, call):
 def _runs_here(item) -> bool:
     if "long" in item.keywords and not os.environ.get("DM_HYBRID_LONG"):
         return False
-    if item.get_closest_marker("boot") and not os.environ.get("DM_HYBRID_BOOT"):
+    if item.get_closest_marker("boot") and not item.get_closest_marker("check") and \
+            not os.environ.get("DM_HYBRID_BOOT"):
         return False
     if FLAVOUR == "uml":
         return "thorough" not in item.keywords

@@ -4,12 +4,11 @@ import time
 
 import pytest
 
-from guest import Disk, UmlGuest, packaged
+from guest import UmlGuest, packaged
 
-from . import debian
+from . import debian, volumes
 from .machine import Machine, copy
 
-CACHE_MIB = 160
 ROWS = []
 
 
@@ -19,28 +18,6 @@ def image():
         return debian.image()
     except (debian.Missing, packaged.Missing) as e:
         pytest.fail(str(e), pytrace=False)
-
-
-def _make_root(directory, image, guest_of) -> None:
-    """Both members of a volume with the image's root; `directory`/{clean,dirty}-{cache,origin}."""
-    size = image.filesystem.stat().st_size / (1 << 20) + 64
-    disks = [Disk(directory / "cache.img", CACHE_MIB << 20, "cache"),
-             Disk(directory / "origin.img", int(size) << 20, "origin")]
-    guest = guest_of(disks)
-    guest.run("hybridctl create root --cache /dev/test/cache --origin /dev/test/origin "
-              "--mode writeback -y --cutoff 0")
-    guest.run(f"dd if={image.filesystem} of=/dev/mapper/root bs=1M oflag=direct status=none",
-              timeout=300)
-    for state in ("dirty", "clean"):
-        if state == "clean":
-            guest.run("hybridctl activate root && hybridctl drain root", timeout=300)
-            guest.run("hybridctl set root mode=writethrough")
-        guest.run("hybridctl deactivate root")
-        for d in disks:
-            copy(d.path, directory / f"{state}-{d.name}")
-    guest.close()
-    for d in disks:
-        d.path.unlink()
 
 
 @pytest.fixture(scope="session")
@@ -53,11 +30,7 @@ def roots(image, uml_kernel, guest_modules, tmp_path_factory):
         guest.modprobe("dm-hybrid")
         return guest
 
-    final = image.directory.with_name(image.directory.name.replace("boot-", "roots-"))
-    with debian._made(final) as new:
-        if new:
-            _make_root(new, image, guest_of)
-    return final
+    return volumes.roots(image, guest_of)
 
 
 @pytest.fixture(scope="session")
@@ -66,13 +39,20 @@ def guest_modules():
     return debian.TOP / "build/guest-uml"
 
 
+def _copies(directory, tmp_path, prefix, names):
+    return {name: copy(directory / f"{prefix}-{name}", tmp_path / name) for name in names}
+
+
 @pytest.fixture
 def members(roots, tmp_path):
     """members("dirty"): copies of both, to be used up."""
-    def make(state="dirty"):
-        return {name: copy(roots / f"{state}-{name}", tmp_path / name)
-                for name in ("cache", "origin")}
-    return make
+    return lambda state="dirty": _copies(roots, tmp_path, state, ("cache", "origin"))
+
+
+@pytest.fixture
+def data(roots, tmp_path):
+    """data("dirty"): the same of a volume beside it."""
+    return lambda state="dirty": _copies(roots, tmp_path, state, ("data-cache", "data-origin"))
 
 
 @pytest.fixture
@@ -106,7 +86,7 @@ def pytest_runtest_makereport(item, call):
         if report.failed:
             report.sections.append(("console", _console(item)))
     if report.when == "teardown" and hasattr(item, "outcome"):
-        report.user_properties = [("case", (item.obj.__doc__ or item.name).split("\n")[0]),
+        report.user_properties = [("case", item.obj.__doc__ or item.name),
                                   ("outcome", item.outcome), *item.user_properties]
 
 
@@ -123,6 +103,9 @@ def pytest_terminal_summary(terminalreporter):
     if not ROWS:
         return
     terminalreporter.section("boots")
-    for case, kind, outcome, boots, took in sorted(ROWS):
-        times = ", ".join(f"{s:.0f}" for s in boots) or "-"
-        terminalreporter.line(f"{case:<72} {kind:<16} {outcome:<7} {times:>9} s {took:5.0f} s")
+    for cases, kind, outcome, boots, took in sorted(ROWS):
+        times = f"{', '.join(f'{s:.0f}' for s in boots)} s" if boots else ""
+        first, *others = [line.strip() for line in cases.strip().splitlines()]
+        terminalreporter.line(f"{first:<80} {kind:<16} {outcome:<7} {times:>10} {took:5.0f} s")
+        for case in others:
+            terminalreporter.line(f"{case:<80} {kind:<16} {outcome}")

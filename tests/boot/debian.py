@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from guest import packaged
 HERE = Path(__file__).resolve().parent
 TOP = HERE.parents[1]
 SUITE = "bookworm"
+KEEP = 2	# of each kind in the cache
 PACKAGES = [
     "systemd", "systemd-sysv", "udev", "dbus", "dmsetup", "lvm2", "cryptsetup-bin",
     "cryptsetup-initramfs", "initramfs-tools", "dracut-core", "kmod", "e2fsprogs", "util-linux",
@@ -28,10 +30,11 @@ MMDEBSTRAP = [
     "mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--include={','.join(PACKAGES)}",
     '--aptopt=Apt::Install-Recommends "false"', "--dpkgopt=path-exclude=/usr/share/doc/*",
     "--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*", SUITE]
-# No machine of ours has such: without them images and initramfs are a third as large.
-NO_DRIVERS = ["drivers/gpu", "drivers/media", "drivers/net", "drivers/infiniband", "drivers/staging",
-              "drivers/iio", "drivers/hid", "drivers/input", "drivers/mtd", "drivers/isdn", "sound",
-              "net", "fs/ocfs2", "fs/gfs2", "fs/cifs", "fs/nfs", "fs/ceph"]
+# Of all the drivers what a machine of ours has: initramfs and images are a third as large.
+MODULES = ["arch/x86/crypto/*", "crypto/**/*", "lib/**/*", "fs/*", "fs/ext4/*", "fs/jbd2/*",
+           "fs/autofs/*", "drivers/block/**/*", "drivers/md/**/*", "drivers/virtio/*",
+           "drivers/char/**/*", "drivers/scsi/*", "drivers/usb/host/*", "drivers/usb/storage/*",
+           "drivers/usb/core/*", "drivers/usb/common/*"]
 QUIET = ["apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "e2scrub_reap.service",
          "fstrim.timer", "dpkg-db-backup.timer", "logrotate.timer", "getty@tty1.service",
          "serial-getty@ttyS0.service", "systemd-timesyncd.service", "mdmonitor.service",
@@ -40,8 +43,16 @@ QUIET = ["apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "e2s
          # Puts an initramfs of its own in the place of dracut's
          "mdadm-shutdown.service", "systemd-networkd.service"]
 FSTAB = """\
-LABEL=root / ext4 errors=remount-ro 0 1
-/dev/mapper/data /data ext4 nofail,x-systemd.device-timeout=8s 0 2
+LABEL=root / ext4 errors=remount-ro 0 0
+/dev/mapper/data /data ext4 nofail,x-systemd.device-timeout=30min 0 2
+/dev/mapper/never /never ext4 nofail,x-systemd.device-timeout=5s 0 2
+"""
+# A busy host makes everything slow.
+PATIENT = """\
+[Manager]
+DefaultTimeoutStartSec=30min
+DefaultTimeoutStopSec=5min
+DefaultDeviceTimeoutSec=30min
 """
 AGENT_UNIT = """\
 [Unit]
@@ -65,6 +76,9 @@ while read -r line <&3; do
 	echo "@@$rc" >&3
 done
 """
+
+
+_used = []	# locks, for as long as this process runs
 
 
 class Missing(Exception):
@@ -95,28 +109,55 @@ def run(*argv, **kw) -> str:
     return r.stdout
 
 
-@contextlib.contextmanager
-def _made(final: Path):
-    """A directory to fill, that becomes `final`; None if it is there already."""
-    final.parent.mkdir(parents=True, exist_ok=True)
-    with open(final.parent / f".{final.name}.lock", "w") as lock:
+def _lock_of(final: Path):
+    return open(final.parent / f".{final.name}.lock", "w")
+
+
+def _forget(kind: str, directory: Path) -> None:
+    """Of each kind two stay, and what somebody uses or did within the hour."""
+    with open(directory / ".forget.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if final.exists():
-            yield None
-            return
+        found = sorted(directory.glob(f"{kind}-*"), key=lambda p: p.stat().st_mtime)
+        for old in found[:-KEEP]:
+            if time.time() - old.stat().st_mtime < 3600:
+                continue
+            with _lock_of(old) as used, contextlib.suppress(BlockingIOError):
+                fcntl.flock(used, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(old)
+
+
+@contextlib.contextmanager
+def made(final: Path):
+    """A directory to fill, that becomes `final`; None if it is there already.
+
+    It is kept while this process runs. Others of its kind, the name up to the first "-", that
+    nobody uses any more go when a new one is made.
+    """
+    final.parent.mkdir(parents=True, exist_ok=True)
+    lock = _lock_of(final)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    if not final.exists():
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    if final.exists():
+        os.utime(final)
+        yield None
+    else:
         with tempfile.TemporaryDirectory(dir=final.parent) as tmp:
             os.chmod(tmp, 0o755)
             new = Path(tmp) / "new"
             new.mkdir()
             yield new
             os.rename(new, final)
+        _forget(final.name.partition("-")[0], final.parent)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    _used.append(lock)
 
 
 def packages() -> Path:
     """A tar of Debian's packages, configured; two minutes the first time."""
     key = hashlib.sha256(repr(MMDEBSTRAP).encode()).hexdigest()[:12]
     final = packaged.cache() / f"debian-{key}"
-    with _made(final) as new:
+    with made(final) as new:
         if new:
             if not shutil.which("mmdebstrap") or os.geteuid():
                 raise Missing("mmdebstrap, and root, are needed for a Debian to boot")
@@ -124,7 +165,7 @@ def packages() -> Path:
     return final / "root.tar"
 
 
-def _hash(paths) -> str:
+def digest(paths) -> str:
     h = hashlib.sha256()
     for path in sorted(paths):
         h.update(str(path.name).encode() + path.read_bytes())
@@ -144,17 +185,24 @@ def _install(root: Path) -> None:
 
 def _configure(root: Path, release: str, modules) -> None:
     """What an administrator and DKMS would have done."""
-    for name in NO_DRIVERS:
-        shutil.rmtree(root / f"usr/lib/modules/{release}/kernel/{name}", ignore_errors=True)
-    updates = root / f"usr/lib/modules/{release}/updates/dkms"
+    tree = root / f"usr/lib/modules/{release}"
+    names = [path.name.split(".ko")[0].replace("-", "_")
+             for pattern in MODULES for path in tree.glob(f"kernel/{pattern}.ko*")]
+    keep = set(packaged.with_dependencies(tree, names))
+    for path in tree.rglob("*.ko*"):
+        if path not in keep:
+            path.unlink()
+    updates = tree / "updates/dkms"
     updates.mkdir(parents=True)
     for module in modules:
         shutil.copy(module, updates)
     run("/sbin/depmod", "-b", root, release)
     (root / "etc/fstab").write_text(FSTAB)
     (root / "etc/hostname").write_text("hybrid\n")
-    (root / "data").mkdir()
+    for name in "data", "never":
+        (root / name).mkdir()
     (root / "etc/systemd/journald.conf").write_text("[Journal]\nStorage=volatile\n")
+    (root / "etc/systemd/system.conf").write_text(PATIENT)
     agent = root / "usr/local/sbin/agent"
     agent.write_text(AGENT)
     agent.chmod(0o755)
@@ -188,7 +236,7 @@ def _build(tar: Path, modules, release: str, new: Path) -> None:
     _install(root)
     _initrds(root, release, new)
     vmlinuz = (root / f"boot/vmlinuz-{release}").read_bytes()
-    (new / "vmlinux").write_bytes(packaged._elf(vmlinuz))
+    (new / "vmlinux").write_bytes(packaged.elf(vmlinuz))
     (new / "release").write_text(release)
     used = int(run("du", "-sm", root).split()[0])
     run("mke2fs", "-q", "-t", "ext4", "-L", "root", "-d", root, new / "root.ext4",
@@ -206,8 +254,8 @@ def image() -> Image:
     modules = list((TOP / "build/modules-amd64/dm-hybrid").glob("*.ko"))
     boot = [p for p in (TOP / "build/boot").rglob("*") if p.is_file()]
     ours = [*modules, TOP / "build/userspace/hybridctl", *boot, HERE / "debian.py"]
-    final = packaged.cache() / f"boot-{tar.parent.name[7:]}-{_hash(ours)}"
-    with _made(final) as new:
+    final = packaged.cache() / f"boot-{tar.parent.name[7:]}-{digest(ours)}"
+    with made(final) as new:
         if new:
             _build(tar, modules, release, new)
     return Image(final, release)

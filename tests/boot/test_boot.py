@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Debian, booted from a volume by its own initramfs, udev and systemd: `make check-boot`."""
+"""Debian, booted from a volume by its own initramfs, udev and systemd: `make check-boot`.
+
+A line of a test's description is a case of the table. Boots are dear: a test has many.
+"""
 import json
+import re
 import subprocess
 import time
 
@@ -11,20 +15,24 @@ from .machine import copy
 
 pytestmark = pytest.mark.boot
 both = pytest.mark.parametrize("kind", ["initramfs-tools", "dracut"])
+# The first is part of make check
+representative = pytest.mark.parametrize("kind", [
+    pytest.param("initramfs-tools", marks=pytest.mark.check), "dracut"])
+HYBRIDCTL = debian.TOP / "build/userspace/hybridctl"
 # Of dracut; initramfs-tools gives up after 30 s
 SOON = "rd.retry=24"
 
 
-def volumes(machine):
+def rows(machine):
     """Name -> row of `hybridctl list`."""
-    rows = json.loads(machine.run("hybridctl list --json -o all"))["volumes"]
-    return {row["name"]: row for row in rows}
+    found = json.loads(machine.run("hybridctl list --json -o all"))["volumes"]
+    return {row["name"]: row for row in found}
 
 
-def check_root(machine, state="running"):
+def check_root(machine, state="running", device="/dev/mapper/root", volume="root"):
     """The root is on its volume, and nothing failed on the way."""
-    assert machine.run("findmnt -no SOURCE /").strip() == "/dev/mapper/root"
-    row = volumes(machine)["root"]
+    assert machine.run("findmnt -no SOURCE /").strip() == device
+    row = rows(machine)[volume]
     assert row["state"] == state
     assert machine.run("systemctl --failed --no-legend --plain").strip() == ""
     return row
@@ -42,44 +50,115 @@ def members_of(machine):
     return found
 
 
+def uuids(member):
+    """What hybridctl probe says of a member's file."""
+    r = subprocess.run([HYBRIDCTL, "probe", "--export", member], capture_output=True, text=True,
+                       check=True)
+    return dict(line.split("=", 1) for line in r.stdout.splitlines())
+
+
+def brought_up(machine, unit):
+    """Member UUIDs for which systemd has run such a unit."""
+    journal = machine.run(f"journalctl -o cat -u '{unit}@*' JOB_TYPE=start")
+    return set(re.findall(rf"^Finished {unit}@(.*?)\.service", journal, re.M))
+
+
 def never_up(machine, says):
     """No root: the initramfs gives up. A machine that comes up does not end by itself."""
     machine.start().wait_end()
     assert says in machine.console, machine.console[-4000:]
 
 
-@both
-def test_clean_and_power_cut(machine, members, tmp_path, kind):
-    """dirty cache, beside foreign, damaged, removable members; power cut; cache 8 s late; shutdown"""
-    disks = members()
-    m = machine(kind, {**disks, **foreign(tmp_path)}, removable=("stick",)).boot()
+def end(machine, command="systemctl poweroff"):
+    """It does, and waits for nothing that never comes."""
+    before = len(machine.console)
+    machine.send(command)
+    machine.wait_end()
+    late = re.findall(r".*(?:timed out|blocked for more than|does not wait).*",
+                      machine.console[before:])
+    assert not late, late
+
+
+def check(disks):
+    """After an orderly end: taken down, or the kernel recorded what there was."""
+    verdict = subprocess.run([HYBRIDCTL, "check", disks["cache"], disks["origin"]],
+                             capture_output=True, text=True)
+    assert verdict.returncode == 0 or "0 journal records to replay" in verdict.stdout, verdict.stdout
+
+
+def foreign(directory):
+    """Three origins of pools that are not here, one of them damaged."""
+    made = {}
+    for n, name in enumerate(("foreign", "damaged", "stick")):
+        made[name] = directory / name
+        with open(made[name], "wb") as f:
+            f.truncate(16 << 20)
+        subprocess.run([debian.TOP / "build/userspace/lib-driver", "format-origin", made[name],
+                        f"other{n}", f"0f5f9d6c-70f3-4b4e-9f0a-0d9a37b9b1a{n}"], check=True)
+    with open(made["damaged"], "r+b") as f:
+        for at in (512 << 10, (16 << 20) - (512 << 10)):
+            f.seek(at + 200)
+            f.write(b"\xff" * 16)
+    return made
+
+
+WRITE = ("dd if=/dev/urandom of={0}/sum bs=64k count=16 conv=fsync status=none && "
+         "md5sum <{0}/sum >{0}/md5 && sync")
+SAME = '[ "$(md5sum <{0}/sum)" = "$(cat {0}/md5)" ]'
+
+
+@representative
+def test_power_cut(machine, members, data, tmp_path, kind):
+    """root on a volume, dirty, beside foreign, damaged and removable members
+    rd.hybrid.name=: only that one by the initramfs; a data volume by udev and systemd
+    a data volume in fstab that does not exist
+    power cut while both volumes are written; up again; shutdown
+    """
+    disks = {**members(), **data()}
+    known_data = {uuids(disks[name])["HYBRID_MEMBER_UUID"] for name in ("data-cache", "data-origin")}
+    m = machine(kind, {**disks, **foreign(tmp_path)}, removable=("stick",),
+                append="rd.hybrid.name=root").boot()
     assert check_root(m)["dirty"] > 0
     known = members_of(m)
-    assert sorted(k["HYBRID_STATE"] for k in known.values()) == [
-        "active", "active", "degraded", "refused", "removable"], known
+    states = {name: k["HYBRID_STATE"] for name, k in known.items()}
+    assert [states.pop(name) for name in ("cache", "origin", "data-cache", "data-origin")] == [
+        "active", "active", "complete", "complete"]
+    # Alone, but clean: the timer may have brought it up already
+    assert states.pop("foreign") in ("degraded", "active")
+    assert states.pop("damaged") == "refused" and list(states.values()) == ["removable"]
     assert {k["ID_FS_TYPE"] for k in known.values()} == {"dm_hybrid_member"}
     assert {k["UDISKS_IGNORE"] for k in known.values()} == {"1"}
-    # A data volume in fstab, with nofail, that does not exist: the boot went on
-    assert m.run("findmnt /data", check=False) == ""
-    m.run("dd if=/dev/urandom of=/root/sum bs=64k count=16 conv=fsync && md5sum </root/sum "
-          ">/root/md5 && sync")
-    m.send("while :; do dd if=/dev/zero of=/root/more bs=4k count=64 conv=fsync; done")
-    time.sleep(3)
+    ran = brought_up(m, "hybrid-activate")
+    assert ran and ran <= known_data
+    assert m.run("findmnt -no SOURCE /data").strip() == "/dev/mapper/data"
+    assert m.run("findmnt /never", check=False) == ""
+    for place in "/root", "/data":
+        m.run(WRITE.format(place))
+        m.run(f"while :; do dd if=/dev/zero of={place}/more bs=4k count=64 conv=fsync; done "
+              ">/dev/null 2>&1 &")
+    m.run("until [ -s /root/more -a -s /data/more ]; do sleep 1; done")
     m.power_cut()
 
+    m = machine(kind, disks).boot()
+    check_root(m)
+    for place in "/root", "/data":
+        m.run(SAME.format(place))
+    m.run("hybridctl doctor")
+    end(m)
+    check(disks)
+
+
+@both
+def test_cache_late(machine, members, kind):
+    """root's cache device 8 s late, dirty"""
+    disks = members()
     m = machine(kind, disks, late=("cache",)).start()
     m.wait_console("local-block|initqueue")
     time.sleep(8)
     m.plug("cache")
     check_root(m.booted())
-    assert m.run("md5sum </root/sum") == m.run("cat /root/md5")
-    m.run("hybridctl doctor")
-    m.send("systemctl poweroff")
-    m.wait_end()
-    # Nobody took down the root: the kernel recorded what there was
-    verdict = subprocess.run([debian.TOP / "build/userspace/hybridctl", "check", disks["cache"],
-                              disks["origin"]], capture_output=True, text=True)
-    assert verdict.returncode == 0 or "0 journal records to replay" in verdict.stdout
+    end(m)
+    check(disks)
 
 
 @both
@@ -120,19 +199,3 @@ def test_cloned(machine, members, tmp_path, kind):
     before = disks["clone"].read_bytes()
     never_up(machine(kind, disks, append=SOON), "has the same member UUID")
     assert disks["clone"].read_bytes() == before == disks["origin"].read_bytes()
-
-
-def foreign(directory):
-    """Three origins of pools that are not here, one of them damaged."""
-    made = {}
-    for n, name in enumerate(("foreign", "damaged", "stick")):
-        made[name] = directory / name
-        with open(made[name], "wb") as f:
-            f.truncate(16 << 20)
-        subprocess.run([debian.TOP / "build/userspace/lib-driver", "format-origin", made[name],
-                        f"other{n}", f"0f5f9d6c-70f3-4b4e-9f0a-0d9a37b9b1a{n}"], check=True)
-    with open(made["damaged"], "r+b") as f:
-        for at in (512 << 10, (16 << 20) - (512 << 10)):
-            f.seek(at + 200)
-            f.write(b"\xff" * 16)
-    return made

@@ -90,14 +90,14 @@ def _publish(new: Path, final: Path) -> None:
             raise
 
 
-def _elf(vmlinuz: bytes) -> bytes:
+def elf(vmlinuz: bytes) -> bytes:
     at = vmlinuz.find(b"\xfd7zXZ\0")
     if at < 0:
         raise Missing("the packaged kernel is not compressed with xz")
     return lzma.LZMADecompressor().decompress(vmlinuz[at:])
 
 
-def _with_dependencies(tree: Path, names: list[str]) -> list[Path]:
+def with_dependencies(tree: Path, names: list[str]) -> list[Path]:
     """The modules in an order in which insmod can load them."""
     needs = {}
     for line in (tree / "modules.dep").read_text().splitlines():
@@ -130,7 +130,7 @@ def _cpio(entries) -> bytes:
 
 
 def _initrd(tree: Path) -> bytes:
-    modules = _with_dependencies(tree, EARLY)
+    modules = with_dependencies(tree, EARLY)
     entries = [(d, 0o040755, b"") for d in ("bin", "dev", "proc", "root")]
     # Without it the first process has no console to complain on.
     entries += [("bin/busybox", 0o100755, BUSYBOX.read_bytes()),
@@ -158,7 +158,7 @@ def kernel() -> Kernel:
         with tempfile.TemporaryDirectory(dir=final.parent) as tmp:
             new = Path(tmp) / "new"
             new.mkdir()
-            (new / "vmlinux").write_bytes(_elf(vmlinuz))
+            (new / "vmlinux").write_bytes(elf(vmlinuz))
             (new / "initrd").write_bytes(initrd)
             _publish(new, final)
     return Kernel(rel, final / "vmlinux", final / "initrd", tree)

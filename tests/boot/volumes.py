@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Members with a root on them, made once and cached, by the image and this file."""
+from pathlib import Path
+
+from guest import Disk, packaged
+
+from . import debian
+from .machine import copy
+
+CACHE_MIB = 160
+
+
+def _final(kind: str, image: debian.Image) -> Path:
+    return packaged.cache() / f"{kind}-{image.directory.name.partition('-')[2]}-" \
+                              f"{debian.digest([Path(__file__)])}"
+
+
+def _size(image: debian.Image) -> int:
+    """MiB of an origin that has room for the root."""
+    return (image.filesystem.stat().st_size >> 20) + 64
+
+
+def roots(image: debian.Image, guest_of) -> Path:
+    """{clean,dirty}-[data-]{cache,origin}: a root, and a filesystem without one.
+
+    guest_of(disks): a guest with these.
+    """
+    final = _final("roots", image)
+    with debian.made(final) as new:
+        if new:
+            _make_roots(new, image, guest_of)
+    return final
+
+
+def _make_roots(directory: Path, image: debian.Image, guest_of) -> None:
+    sizes = {"cache": CACHE_MIB, "origin": _size(image), "data-cache": 32, "data-origin": 64}
+    disks = [Disk(directory / name, mib << 20, name) for name, mib in sizes.items()]
+    guest = guest_of(disks)
+    for name, prefix in ("root", ""), ("data", "data-"):
+        guest.run(f"hybridctl create {name} --cache /dev/test/{prefix}cache "
+                  f"--origin /dev/test/{prefix}origin --mode writeback -y --cutoff 0")
+    guest.run(f"dd if={image.filesystem} of=/dev/mapper/root bs=1M oflag=direct status=none",
+              timeout=300)
+    guest.run("mkfs.ext4 -q /dev/mapper/data")
+    for state in ("dirty", "clean"):
+        for name in ("root", "data"):
+            if state == "clean":
+                guest.run(f"hybridctl activate {name} && hybridctl drain {name}", timeout=300)
+                guest.run(f"hybridctl set {name} mode=writethrough")
+            guest.run(f"hybridctl deactivate {name}")
+        for d in disks:
+            copy(d.path, directory / f"{state}-{d.name}")
+    guest.close()
+    for d in disks:
+        d.path.unlink()
