@@ -13,9 +13,10 @@ ROWS = []
 
 
 @pytest.fixture(scope="session")
-def image():
+def image(request):
+    """Debian 12, or the suite that is asked for by parametrize(..., indirect=True)."""
     try:
-        return debian.image()
+        return debian.image(getattr(request, "param", "bookworm"))
     except (debian.Missing, packaged.Missing) as e:
         pytest.fail(str(e), pytrace=False)
 

@@ -19,17 +19,15 @@ from guest import packaged
 
 HERE = Path(__file__).resolve().parent
 TOP = HERE.parents[1]
-SUITE = "bookworm"
 KEEP = 2	# of each kind in the cache
 PACKAGES = [
     "systemd", "systemd-sysv", "udev", "dbus", "dmsetup", "lvm2", "cryptsetup-bin",
     "cryptsetup-initramfs", "initramfs-tools", "dracut-core", "kmod", "e2fsprogs", "util-linux",
     "mdadm", "libjson-c5", "libblkid1", "libuuid1", "linux-image-amd64", "busybox", "cpio", "zstd",
     "pigz"]
-MMDEBSTRAP = [
-    "mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--include={','.join(PACKAGES)}",
-    '--aptopt=Apt::Install-Recommends "false"', "--dpkgopt=path-exclude=/usr/share/doc/*",
-    "--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*", SUITE]
+# Of the newer, only what is around the kernel: the modules are built for bookworm's.
+SUITES = {"bookworm": PACKAGES,
+          "trixie": [p for p in PACKAGES if p != "linux-image-amd64"] + ["systemd-cryptsetup"]}
 # Of all the drivers what a machine of ours has: initramfs and images are a third as large.
 MODULES = ["arch/x86/crypto/*", "crypto/**/*", "lib/**/*", "fs/*", "fs/ext4/*", "fs/jbd2/*",
            "fs/autofs/*", "drivers/block/**/*", "drivers/md/**/*", "drivers/virtio/*",
@@ -153,15 +151,20 @@ def made(final: Path):
     _used.append(lock)
 
 
-def packages() -> Path:
+def packages(suite: str) -> Path:
     """A tar of Debian's packages, configured; two minutes the first time."""
-    key = hashlib.sha256(repr(MMDEBSTRAP).encode()).hexdigest()[:12]
+    command = [
+        "mmdebstrap", "--quiet", "--mode=root", "--variant=minbase",
+        f"--include={','.join(SUITES[suite])}", '--aptopt=Apt::Install-Recommends "false"',
+        "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
+        "--dpkgopt=path-exclude=/usr/share/locale/*", suite]
+    key = hashlib.sha256(repr(command).encode()).hexdigest()[:12]
     final = packaged.cache() / f"debian-{key}"
     with made(final) as new:
         if new:
             if not shutil.which("mmdebstrap") or os.geteuid():
                 raise Missing("mmdebstrap, and root, are needed for a Debian to boot")
-            run(*MMDEBSTRAP, new / "root.tar")
+            run(*command, new / "root.tar")
     return final / "root.tar"
 
 
@@ -201,6 +204,10 @@ def _configure(root: Path, release: str, modules) -> None:
     (root / "etc/hostname").write_text("hybrid\n")
     for name in "data", "never":
         (root / name).mkdir()
+    # Not its first boot, which would do much that is no business of ours
+    (root / "etc/machine-id").write_text("0f5f9d6c70f34b4e9f0a0d9a37b9b1aa\n")
+    for name in "etc", "var":
+        (root / name / ".updated").touch()
     (root / "etc/systemd/journald.conf").write_text("[Journal]\nStorage=volatile\n")
     (root / "etc/systemd/system.conf").write_text(PATIENT)
     agent = root / "usr/local/sbin/agent"
@@ -225,10 +232,22 @@ def _initrds(root: Path, release: str, out: Path) -> None:
     run("unshare", "-m", "sh", "-ec", script)
 
 
-def _build(tar: Path, modules, release: str, new: Path) -> None:
+def _kernel(root: Path, release: str) -> None:
+    """For a Debian that has none of its own of that release."""
+    tree = packaged.kernel().modules
+    shutil.copytree(tree, root / "usr/lib/modules" / release, symlinks=True,
+                    ignore=shutil.ignore_patterns("updates", "build", "source"))
+    for file in (tree.parents[2] / "boot").glob(f"*-{release}"):
+        if not file.name.startswith("initrd"):
+            shutil.copy(file, root / "boot")
+
+
+def _build(suite: str, tar: Path, modules, release: str, new: Path) -> None:
     root = new / "root"
     root.mkdir()
     run("tar", "-C", root, "--exclude=./dev/*", "-xf", tar)
+    if suite != "bookworm":
+        _kernel(root, release)
     if not (root / f"usr/lib/modules/{release}").is_dir():
         raise Missing(f"Debian's kernel there is not {release}, for which modules were built: "
                       "apt-get install linux-headers-amd64")
@@ -244,18 +263,18 @@ def _build(tar: Path, modules, release: str, new: Path) -> None:
     shutil.rmtree(root)
 
 
-def image() -> Image:
+def image(suite: str = "bookworm") -> Image:
     """Of this tree as it is; some 40 seconds after a change of it."""
     release = packaged.release()
     _make("modules-amd64")
     _make("-C", "userspace", "tests")
     _make("-f", "boot.mk", "all", "prefix=/usr")
-    tar = packages()
+    tar = packages(suite)
     modules = list((TOP / "build/modules-amd64/dm-hybrid").glob("*.ko"))
     boot = [p for p in (TOP / "build/boot").rglob("*") if p.is_file()]
     ours = [*modules, TOP / "build/userspace/hybridctl", *boot, HERE / "debian.py"]
     final = packaged.cache() / f"boot-{tar.parent.name[7:]}-{digest(ours)}"
     with made(final) as new:
         if new:
-            _build(tar, modules, release, new)
+            _build(suite, tar, modules, release, new)
     return Image(final, release)
