@@ -18,6 +18,7 @@
 #   make fuzz           hostile input: each target for FUZZ_SECONDS; FUZZ=name ...: only these
 #   make check-boot     Debian booted from a volume, in QEMU: prints a table of cases
 #   make check-policies each replacement policy and its paper: a table; TRACES=DIR: recorded traces too
+#   make check-packages  the packages built, installed in a Debian, booted, purged
 #   make headline       fsync, eviction, power cut: dm-hybrid and dm-cache, both outcomes
 #   make check-mutants  would the tests notice?  Seeded defects of the engine; MUTANTS=name ...
 #   make deb            Debian's packages, in build/packages
@@ -232,6 +233,13 @@ check-policies: deps
 	$(if $(TRACES),$(MAKE) deps DEPS="zstd")
 	@cd tests; TRACES="$(abspath $(TRACES))" $(PYTHON) -m policies.compare
 
+# Debian's packages installed, booted, purged; RPM's only built: no such system is at hand.
+check-packages: deps
+	$(MAKE) deps DEPS="mmdebstrap debhelper dh-dkms lintian rpm"
+	$(MAKE) deb
+	$(MAKE) rpm RPMBUILD_ARGS=--nodeps
+	DM_HYBRID_PACKAGES=1 $(PYTHON) -m pytest -c tests/pytest.ini $(PYTEST_ARGS) tests/packages
+
 check-mutants:
 	$(PYTHON) tests/mutants/run.py $(MUTANTS)
 
@@ -258,4 +266,4 @@ clean:
 .PHONY: all modules modules-amd64 modules-amd64-clang modules-sparse guest-kernel guest-modules \
 	guest-test-modules userspace man \
 	install install-dkms uninstall dist deb rpm deps check lint check-tools bench-check check-sim check-mutants check-long coverage \
-	check-long-kernel check-policies check-debug-kernel $(FLAVOUR:%=check-%) fuzz check-boot headline demo clean
+	check-long-kernel check-policies check-debug-kernel $(FLAVOUR:%=check-%) fuzz check-boot check-packages headline demo clean

@@ -181,6 +181,8 @@ def _runs_here(item) -> bool:
     if item.get_closest_marker("boot") and not item.get_closest_marker("check") and \
             not os.environ.get("DM_HYBRID_BOOT"):
         return False
+    if item.get_closest_marker("packages") and not os.environ.get("DM_HYBRID_PACKAGES"):
+        return False
     if FLAVOUR == "uml":
         return "thorough" not in item.keywords
     return ("qemu" in item.keywords) == X86

@@ -186,6 +186,16 @@ def _install(root: Path) -> None:
         _make(*part, "install", f"DESTDIR={root}", "prefix=/usr")
 
 
+def add_agent(root: Path) -> None:
+    """What Machine.run() talks to; and nothing that only costs time."""
+    agent = root / "usr/local/sbin/agent"
+    agent.write_text(AGENT)
+    agent.chmod(0o755)
+    (root / "etc/systemd/system/agent.service").write_text(AGENT_UNIT)
+    run("systemctl", f"--root={root}", "enable", "agent.service")
+    run("systemctl", f"--root={root}", "mask", *QUIET)
+
+
 def _configure(root: Path, release: str, modules) -> None:
     """What an administrator and DKMS would have done."""
     tree = root / f"usr/lib/modules/{release}"
@@ -210,12 +220,7 @@ def _configure(root: Path, release: str, modules) -> None:
         (root / name / ".updated").touch()
     (root / "etc/systemd/journald.conf").write_text("[Journal]\nStorage=volatile\n")
     (root / "etc/systemd/system.conf").write_text(PATIENT)
-    agent = root / "usr/local/sbin/agent"
-    agent.write_text(AGENT)
-    agent.chmod(0o755)
-    (root / "etc/systemd/system/agent.service").write_text(AGENT_UNIT)
-    run("systemctl", f"--root={root}", "enable", "agent.service")
-    run("systemctl", f"--root={root}", "mask", *QUIET)
+    add_agent(root)
 
 
 def _initrds(root: Path, release: str, out: Path) -> None:
