@@ -8,6 +8,7 @@ from guest import Guest
 from guest.oplog import Op
 
 HERE = Path(__file__).resolve().parent
+POLICIES = ("c2q", "s3fifo", "sieve", "arc", "lru", "fifo", "null")
 MODES = ("writeback", "writethrough", "writearound", "passthrough")
 DATA_SECTOR = 2048	# of a formatted origin: behind its head
 

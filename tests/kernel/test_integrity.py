@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from .stack import HERE, MODES, fio, io
+from .stack import HERE, MODES, POLICIES, fio, io
 
 ALL = ("--cutoff", "0")
 VERIFY = ("--ioengine=libaio", "--iodepth=16", "--serialize_overlap=1", "--norandommap",
@@ -151,20 +151,36 @@ def test_reload_under_load(make_stack, seed):
     s = make_stack(ssd=16, hdd=32)
     dev = s.create("vol", "--mode", "writeback", *ALL)
     pool, vol = s.table("pool"), s.table()
-    pools = [pool, pool.replace(" c2q 0", " fifo 0").replace("low_watermark 10",
-                                                             "low_watermark 50")]
+    pools = [pool.replace(" c2q 0", f" {policy} 0").replace("low_watermark 10", f"low_watermark {k}")
+             for k, policy in enumerate(POLICIES, 10)]
     vols = [vol, vol.replace("writeback cutoff 0", "writethrough cutoff 64")]
-    for k in (0, 1):
-        s.guest.write_file(f"/run/pool{k}", pools[k] + "\n")
-        s.guest.write_file(f"/run/vol{k}", vols[k] + "\n")
-    job = every_100_ms(s.guest, "dmsetup load pool /run/pool$((n % 2)) && dmsetup resume pool && "
+    for k, table in enumerate(pools):
+        s.guest.write_file(f"/run/pool{k}", table + "\n")
+    for k, table in enumerate(vols):
+        s.guest.write_file(f"/run/vol{k}", table + "\n")
+    job = every_100_ms(s.guest, f"dmsetup load pool /run/pool$((n % {len(pools)})) && dmsetup resume pool && "
                                 "dmsetup load vol /run/vol$((n / 2 % 2)) && dmsetup resume vol", 6)
     stress(s.guest, dev, seed, 61440, 5)
     assert int(job.wait().out) > 1
-    s.load("pool", pools[1])
-    assert s.status("pool")["policy"] == "fifo"
-    s.load("pool", pools[0])
-    assert s.status("pool")["policy"] == "c2q"
+    for policy, table in zip(POLICIES, pools):
+        s.load("pool", table)
+        assert s.status("pool")["policy"] == policy
+
+
+def test_policies_take_over(make_stack):
+    """What one policy cached the next one hits, also after a restart."""
+    s = make_stack(ssd=16, hdd=32)
+    dev = s.create("vol", *ALL)
+    pool, steps = s.table("pool"), [f"r:{128 * n}:8" for n in range(100)]
+    io(s.guest, dev, *steps)
+    for policy in POLICIES:
+        s.load("pool", pool.replace(" c2q 0", f" {policy} 0"))
+        assert s.status("pool")["policy"] == policy
+        assert s.moved(lambda: io(s.guest, dev, *steps)) == {"read_hits": 100}
+        assert s.status()["cached"] == 100
+    s.deactivate()
+    s.activate()
+    assert s.moved(lambda: io(s.guest, dev, *steps)) == {"read_hits": 100}
 
 
 def test_stop_and_start_between_loads(make_stack, seed):

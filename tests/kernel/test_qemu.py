@@ -10,7 +10,7 @@ import pytest
 
 from guest import GuestCrash
 
-from .stack import MODES, Stack
+from .stack import MODES, POLICIES, Stack
 
 pytestmark = [pytest.mark.qemu, pytest.mark.slow]
 
@@ -76,7 +76,7 @@ def test_races(tools, make_qemu_guest, disks):
     stack = Stack(guest)
     one = stack.create("one", "--mode", "writeback", "--cutoff", "0", "--block-size", "16k")
     two = stack.attach("two", "hdd2", "--cutoff", "64k")
-    c2q = stack.table("pool")
+    pool = stack.table("pool")
     # Each CPU has one that reads what is hot, one that verifies what it writes.
     loads = [guest.run_bg(
         ["fio", f"--filename={dev}", "--direct=1", "--thread", "--time_based", "--runtime=25",
@@ -95,7 +95,7 @@ def test_races(tools, make_qemu_guest, disks):
             dmsetup status one; dmsetup status pool; dmsetup message pool 0 checkpoint
             dmsetup suspend two; dmsetup resume two; dmsetup suspend --noflush one
             dmsetup resume one; dmsetup suspend pool
-            echo '{c2q.replace("c2q", "fifo") if rounds % 2 else c2q}' | dmsetup load pool
+            echo '{pool.replace("c2q", POLICIES[rounds % len(POLICIES)])}' | dmsetup load pool
             dmsetup resume pool
             """)
         rounds += 1
@@ -108,4 +108,4 @@ def test_races(tools, make_qemu_guest, disks):
     stack.message("drain", name="pool")
     stack.wait("dirty", 0, "pool", timeout=120)
     stack.deactivate()
-    guest.run("rmmod dm-hybrid-fifo; rmmod dm-hybrid-c2q; rmmod dm-hybrid dm-testdisk")
+    guest.run(f"for p in {' '.join(POLICIES)}; do rmmod dm-hybrid-$p; done; rmmod dm-hybrid dm-testdisk")

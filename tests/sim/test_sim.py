@@ -166,7 +166,7 @@ def test_sanitizers(sim_asan, mode, count):
     run(sim_asan, "--mode", mode, "--seed", 5001, "--count", count, "--faults")
 
 
-@pytest.mark.parametrize("faults", [[], ["--faults"]], ids=["plain", "faults"])
+@pytest.mark.parametrize("faults", [[], ["--faults"], ["--policies"]], ids=["plain", "faults", "policies"])
 @pytest.mark.parametrize("mode, count", [("A", 500), ("B", 10)])
 def test_interleaved(sim_interleave, mode, count, faults):
     """Engine calls overlap, as on several CPUs: the promises hold, and no data race."""
