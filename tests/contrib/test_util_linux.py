@@ -12,6 +12,7 @@ import pytest
 
 from cli.conftest import build, driver, image	# noqa: F401 (fixtures)
 from guest import packaged
+from guest.apt import Apt
 
 PROBER = Path(__file__).resolve().parents[2] / "contrib/util-linux/dm_hybrid.c"
 UUID = "0f5f9d6c-70f3-4b4e-9f0a-0d9a37b9b1aa"
@@ -30,17 +31,13 @@ def sh(*argv, **kw):
 
 def fetch(directory):
     """Debian's sources of util-linux; this machine's own apt stays as it is."""
-    apt = directory / "apt"
-    (apt / "lists/partial").mkdir(parents=True)
+    sources = Apt(directory / "apt")
     for kind, old, new in (("sources", r"^Types:.*", "Types: deb-src"), ("list", r"^deb ", "deb-src ")):
         found = [Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d/debian.sources")]
         text = "\n".join(p.read_text() for p in found if p.exists() and p.suffix == f".{kind}")
-        (apt / f"debian.{kind}").write_text(re.sub(old, new, text, flags=re.M) + "\n")
-    options = [f"-oDir::State={apt}", f"-oDir::State::Lists={apt}/lists", f"-oDir::Cache={apt}",
-               "-oDir::Etc::SourceList=/dev/null", f"-oDir::Etc::SourceParts={apt}",
-               "-oAPT::Sandbox::User=root"]
-    sh("apt-get", *options, "-qq", "update", timeout=300)
-    sh("apt-get", *options, "-qq", "source", "util-linux", cwd=directory, timeout=300)
+        (directory / f"apt/debian.{kind}").write_text(re.sub(old, new, text, flags=re.M) + "\n")
+    sources.update()
+    sources.run("apt-get", "source", "util-linux", cwd=directory)
     source, = directory.glob("util-linux-*/")
     return source
 
