@@ -19,6 +19,8 @@
 #   make check-boot     Debian booted from a volume, in QEMU: prints a table of cases
 #   make check-policies each replacement policy and its paper: a table; TRACES=DIR: recorded traces too
 #   make check-packages  the packages built, installed in a Debian, booted, purged
+#   make check-kernels  other kernels of Debian's: a table of what builds, loads and passes;
+#                       KERNELS="6.12 newest": only these
 #   make headline       fsync, eviction, power cut: dm-hybrid and dm-cache, both outcomes
 #   make check-mutants  would the tests notice?  Seeded defects of the engine; MUTANTS=name ...
 #   make deb            Debian's packages, in build/packages
@@ -85,6 +87,11 @@ modules:
 # For the tests of style: all modules, against Debian's kernel, as strictly as can be.
 modules-amd64:
 	$(call build-modules,modules-amd64,$(DEBIAN_HEADERS),$(MODULE_DIRS) tests/modules,W=1)
+
+# For another kernel of Debian's: tests/guest/kernels.py says which, and how.
+modules-debian:
+	$(call build-modules,modules-$(KERNEL),$(KERNEL_HEADERS),$(MODULE_DIRS) tests/modules,W=1 \
+		$(KERNEL_ARGS))
 
 modules-amd64-clang:
 	$(call build-modules,modules-amd64-clang,$(DEBIAN_HEADERS),$(MODULE_DIRS) tests/modules,W=1 \
@@ -240,6 +247,10 @@ check-packages: deps
 	$(MAKE) rpm RPMBUILD_ARGS=--nodeps
 	DM_HYBRID_PACKAGES=1 $(PYTHON) -m pytest -c tests/pytest.ini $(PYTEST_ARGS) tests/packages
 
+# Packages are fetched from the machine's mirror, by themselves, and cached.
+check-kernels: deps userspace
+	@cd tests && $(PYTHON) -m guest.kernels $(KERNELS) $(PYTEST_ARGS)
+
 check-mutants:
 	$(PYTHON) tests/mutants/run.py $(MUTANTS)
 
@@ -263,7 +274,7 @@ clean:
 	done
 	rm -rf build
 
-.PHONY: all modules modules-amd64 modules-amd64-clang modules-sparse guest-kernel guest-modules \
+.PHONY: all modules modules-amd64 modules-debian modules-amd64-clang modules-sparse guest-kernel guest-modules \
 	guest-test-modules userspace man \
 	install install-dkms uninstall dist deb rpm deps check lint check-tools bench-check check-sim check-mutants check-long coverage \
-	check-long-kernel check-policies check-debug-kernel $(FLAVOUR:%=check-%) fuzz check-boot check-packages headline demo clean
+	check-long-kernel check-policies check-debug-kernel $(FLAVOUR:%=check-%) fuzz check-boot check-packages check-kernels headline demo clean

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Fixtures for all tests. The ones for guests are explained in guest/README.md."""
 import contextlib
-import fcntl
 import functools
 import os
 import subprocess
@@ -9,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from guest import MIB, Disk, Guest, QemuGuest, UmlGuest, packaged, qemu
+from guest import MIB, Disk, Guest, QemuGuest, UmlGuest, kernels, packaged, qemu
 
 TOP = Path(__file__).resolve().parent.parent
 FLAVOUR = os.environ.get("DM_HYBRID_GUEST", "uml")
 X86 = FLAVOUR.startswith("x86-")
+DEBIAN = FLAVOUR.removeprefix("debian-") if FLAVOUR.startswith("debian-") else ""
 # How much longer things take in a kernel with checkers.
-SLOW = {"uml-debug": 8.0, "x86-debug": 6.0, "x86-kcsan": 6.0}
+SLOW = {"uml-debug": 8.0, "x86-debug": 6.0, "x86-kcsan": 6.0, "debian": 3.0}
 
 
 @pytest.fixture(scope="session")
@@ -92,7 +92,7 @@ def _guests(request):
 
 
 def _boot(guests: list[Guest], g: Guest, flavour: str, boot: bool, modprobe) -> Guest:
-    g.flavour, g.slow = flavour, SLOW.get(flavour, 1.0)
+    g.flavour, g.slow = flavour, SLOW.get("debian" if DEBIAN else flavour, 1.0)
     guests.append(g)
     if boot:
         g.boot()
@@ -103,37 +103,43 @@ def _boot(guests: list[Guest], g: Guest, flavour: str, boot: bool, modprobe) -> 
     return g
 
 
+def _uml_guest(workdir: Path, flavour: str, modprobe, memory: int = 512, **options) -> Guest:
+    ours = any("hybrid" in m for m in modprobe)
+    return UmlGuest(workdir, _kernel(flavour), memory=memory * (2 if flavour == "uml-debug" else 1),
+                    modules=_modules(flavour, "guest-modules" if ours else "guest-test-modules"),
+                    path=[TOP / "build" / "userspace"], **options)
+
+
+@functools.cache
+def _debian(name: str) -> tuple[packaged.Kernel, Path]:
+    try:
+        return kernels.ready(name)
+    except (packaged.Missing, kernels.Failed) as e:
+        pytest.fail(str(e), pytrace=False)
+
+
+def _qemu_guest(workdir: Path, flavour: str, **options) -> Guest:
+    if X86:
+        kernel, modules = qemu.built(_kernel(flavour)), _modules(flavour)
+    else:
+        kernel, modules = _debian(DEBIAN or packaged.OWN)
+    return QemuGuest(workdir, kernel, modules=modules, path=[TOP / "build" / "userspace"],
+                     **options)
+
+
 @pytest.fixture
 def make_guest(tmp_path: Path, request):
     """A function that boots guests: make_guest(disks=[...], modprobe=["dm-testdisk"])."""
     flavour = "uml-debug" if request.node.get_closest_marker("debug") else FLAVOUR
 
-    def make(disks=(), modprobe=("dm-testdisk",), boot=True, memory=512, **options) -> Guest:
-        ours = any("hybrid" in m for m in modprobe)
-        g = UmlGuest(tmp_path / f"guest{len(guests)}", _kernel(flavour), disks=list(disks),
-                     modules=_modules(flavour, "guest-modules" if ours else "guest-test-modules"),
-                     memory=memory * (2 if flavour == "uml-debug" else 1),
-                     path=[TOP / "build" / "userspace"], **options)
+    def make(disks=(), modprobe=("dm-testdisk",), boot=True, **options) -> Guest:
+        options |= {"workdir": tmp_path / f"guest{len(guests)}", "flavour": flavour,
+                    "disks": list(disks)}
+        g = _qemu_guest(**options) if DEBIAN else _uml_guest(modprobe=modprobe, **options)
         return _boot(guests, g, flavour, boot, modprobe)
 
     with _guests(request) as guests:
         yield make
-
-
-@functools.cache
-def _debian() -> tuple[packaged.Kernel, Path]:
-    """Debian's own kernel, fetched if this machine has only its headers, and modules for it."""
-    try:
-        kernel = packaged.kernel()
-    except packaged.Missing as e:
-        pytest.fail(str(e), pytrace=False)
-    _make("modules-amd64")
-    root = TOP / "build" / "guest-qemu"
-    root.mkdir(exist_ok=True)
-    with open(root / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        packaged.install_modules(TOP / "build" / "modules-amd64", kernel.modules, root)
-    return kernel, root
 
 
 @pytest.fixture
@@ -141,15 +147,10 @@ def make_qemu_guest(tmp_path: Path, request):
     """As make_guest: make_qemu_guest(disks=[...], cpus=2). Debian's kernel, or the flavour's."""
     if not qemu.available():
         pytest.skip(f"{qemu.PROGRAM} is not installed")
-    flavour = FLAVOUR if X86 else "qemu"
+    flavour = FLAVOUR if X86 or DEBIAN else "qemu"
 
     def make(disks=(), modprobe=("dm-testdisk",), boot=True, **options) -> Guest:
-        if X86:
-            kernel, modules = qemu.built(_kernel(flavour)), _modules(flavour)
-        else:
-            kernel, modules = _debian()
-        g = QemuGuest(tmp_path / f"guest{len(guests)}", kernel, disks=list(disks),
-                      modules=modules, path=[TOP / "build" / "userspace"], **options)
+        g = _qemu_guest(tmp_path / f"guest{len(guests)}", flavour, disks=list(disks), **options)
         return _boot(guests, g, flavour, boot, modprobe)
 
     with _guests(request) as guests:
@@ -183,6 +184,8 @@ def _runs_here(item) -> bool:
         return False
     if item.get_closest_marker("packages") and not os.environ.get("DM_HYBRID_PACKAGES"):
         return False
+    if DEBIAN:
+        return item.get_closest_marker("kernels") is not None
     if FLAVOUR == "uml":
         return "thorough" not in item.keywords
     return ("qemu" in item.keywords) == X86

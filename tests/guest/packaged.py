@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Debian's own kernel, ready for QEMU: an ELF image, an initrd, a tree of modules.
+"""Debian's kernels, ready for QEMU: an ELF image, an initrd, a tree of modules, headers.
 
 Nothing is installed: what the machine does not have is fetched as a package and
 unpacked in the cache. What is made from it is cached by a hash of all that it is made of.
 """
+import contextlib
 import hashlib
 import lzma
 import os
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
+
+from . import apt
+from .apt import Missing
 
 HERE = Path(__file__).resolve().parent
 BUSYBOX = Path("/bin/busybox")
@@ -34,8 +39,10 @@ exec /bin/busybox switch_root /root "$init"
 """
 
 
-class Missing(Exception):
-    """Something that only apt-get could bring."""
+# Which kernels there are beside the one of this machine's release: suites, and versions of them.
+OWN = "6.1"
+OTHERS = {"6.12": (["bookworm-backports"], r"6\.12\."),
+          "newest": (["trixie-backports", "sid"], "")}
 
 
 class Kernel(NamedTuple):
@@ -45,56 +52,149 @@ class Kernel(NamedTuple):
     modules: Path	# lib/modules/<release>
 
 
+class Headers(NamedTuple):
+    """What modules are built with: make -C <directory> <arguments>."""
+    release: str
+    version: str	# of the package
+    directory: Path
+    arguments: list[str] = []
+
+
 def cache() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("DM_HYBRID_CACHE") or Path(base) / "dm-hybrid")
 
 
+@contextlib.contextmanager
+def _made(final: Path):
+    """A new directory that becomes `final`, unless somebody else is faster; None: it is there."""
+    if final.exists():
+        yield None
+        return
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=final.parent) as tmp:
+        os.chmod(tmp, 0o755)	# or apt's own user cannot write here
+        new = Path(tmp) / "new"
+        new.mkdir()
+        yield new
+        with contextlib.suppress(OSError):
+            os.rename(new, final)
+        assert final.exists()
+
+
 def release() -> str:
     """Of the newest 6.1 that our modules can be built for."""
     names = [d.name.removeprefix("linux-headers-") for d in
-             HEADERS.glob("linux-headers-6.1.*-amd64")]
+             HEADERS.glob(f"linux-headers-{OWN}.*-amd64")]
     if not names:
         raise Missing("linux-headers-amd64 is not installed")
     return max(names, key=lambda n: [int(d) for d in re.findall(r"\d+", n)])
 
 
-def _unpacked(rel: str) -> Path:
-    """A root under which boot/ and lib/modules/ of that kernel lie."""
-    if os.access(f"/boot/vmlinuz-{rel}", os.R_OK) and Path(f"/lib/modules/{rel}/kernel").is_dir():
-        return Path("/")
-    root = cache() / f"image-{rel}"
-    if root.exists():
-        return root
-    root.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=root.parent) as tmp:
-        os.chmod(tmp, 0o755)	# or apt's own user cannot write here
-        get = subprocess.run(["apt-get", "download", f"linux-image-{rel}"], cwd=tmp,
-                             capture_output=True, text=True)
-        debs = list(Path(tmp).glob("*.deb"))
-        if get.returncode or not debs:
-            raise Missing(f"linux-image-{rel} cannot be downloaded: {get.stderr.strip()}")
-        subprocess.run(["dpkg-deb", "-x", debs[0], f"{tmp}/root"], check=True)
-        # No modules.dep in the package: its postinst makes it.
-        subprocess.run(["/sbin/depmod", "-b", f"{tmp}/root", rel], check=True)
-        _publish(Path(tmp) / "root", root)
-    return root
+def suites(name: str) -> apt.Apt:
+    return apt.suites(cache() / f"apt-{name}", OTHERS[name][0])
 
 
-def _publish(new: Path, final: Path) -> None:
-    """Somebody else may have made the same meanwhile: then theirs stays."""
-    try:
-        os.rename(new, final)
-    except OSError:
-        if not final.exists():
-            raise
+def _found(name: str) -> tuple[apt.Apt, str, str]:
+    """Where the newest kernel of that name comes from, its release and version."""
+    names, pattern = OTHERS[name]
+    source = suites(name)
+    for version in source.versions("linux-image-amd64"):
+        if re.match(pattern, version):
+            for package in source.depends("linux-image-amd64", version):
+                if re.fullmatch(r"linux-image-\d.*-amd64", package):
+                    return source, package.removeprefix("linux-image-"), version
+    raise Missing(f"no kernel {name} in {', '.join(names)}")
+
+
+# --- headers ------------------------------------------------------------------
+
+
+def headers(name: str = OWN) -> Headers:
+    """Makes what is not there yet; raises Missing with the reason why it cannot."""
+    if name == OWN:
+        rel = release()
+        version = subprocess.run(["dpkg-query", "-Wf", "${Version}", f"linux-headers-{rel}"],
+                                 capture_output=True, text=True).stdout
+        return Headers(rel, version, HEADERS / f"linux-headers-{rel}")
+    source, rel, version = _found(name)
+    root = cache() / f"headers-{rel}-{version}"
+    with _made(root) as new:
+        if new:
+            package = f"linux-headers-{rel}"
+            packages = source.closure(package, version, "linux-(headers|kbuild)-")
+            kbuild = next(p for p in packages if p.startswith("linux-kbuild-"))
+            libraries = _libraries(source, kbuild, packages[kbuild])
+            source.unpack(packages | libraries, new)
+            makefile = new / "usr/src" / package / "Makefile"
+            makefile.write_text(makefile.read_text().replace("/usr/src/", f"{root}/usr/src/"))
+            if libraries:
+                _use_libraries(new / "usr/lib" / kbuild, root / "usr/lib")
+    # Debian's compiler for it may be newer than ours; and there is no pahole.
+    return Headers(rel, version, root / "usr/src" / f"linux-headers-{rel}",
+                   [f"CC={HERE / 'as-newer-gcc'}", "CONFIG_DEBUG_INFO_BTF_MODULES="])
+
+
+def _libraries(source: apt.Apt, kbuild: str, version: str) -> dict[str, str]:
+    """Those that kbuild's tools were built for, if ours are older."""
+    needs = source.depends(kbuild, version)["libc6"].removeprefix(">= ")
+    ours = os.confstr("CS_GNU_LIBC_VERSION").split()[1]
+    if [int(n) for n in needs.split(".")] <= [int(n) for n in ours.split(".")]:
+        return {}
+    return source.closure(kbuild, version, "lib|zlib")
+
+
+def _use_libraries(tools: Path, final: Path) -> None:
+    """Makes a script of each program in `tools`, which will be in `final` as the libraries."""
+    libraries = final / "x86_64-linux-gnu"
+    for tool in [*tools.rglob("*")]:
+        if tool.is_file() and not tool.is_symlink() and tool.read_bytes()[:4] == b"\x7fELF" \
+                and os.access(tool, os.X_OK):
+            real = tool.rename(tool.with_name(tool.name + ".elf"))
+            # Some look for another program by their own name.
+            tool.write_text(f'#!/bin/sh\nexec {libraries}/ld-linux-x86-64.so.2 --argv0 "$0" '
+                            f'--library-path {libraries} '
+                            f'{final / real.relative_to(tools.parent)} "$@"\n')
+            tool.chmod(0o755)
+
+
+# --- images -------------------------------------------------------------------
+
+
+def _unpacked(name: str) -> tuple[str, Path]:
+    """A release, and a root under which boot/ and lib/modules/ of that kernel lie."""
+    if name == OWN:
+        rel, version = headers().release, headers().version
+        if os.access(f"/boot/vmlinuz-{rel}", os.R_OK) \
+                and Path(f"/lib/modules/{rel}/kernel").is_dir():
+            return rel, Path("/")
+        source = apt.Apt()
+    else:
+        source, rel, version = _found(name)
+    root = cache() / f"image-{rel}-{version}"
+    with _made(root) as new:
+        if new:
+            source.unpack(source.closure(f"linux-image-{rel}", "" if name == OWN else version,
+                                         r"linux-(image|binary|modules|base)-\d"), new)
+            if not (new / "lib").exists():
+                (new / "lib").symlink_to("usr/lib")
+            # No modules.dep in the package: its postinst makes it.
+            subprocess.run(["/sbin/depmod", "-b", new, rel], check=True)
+    return rel, root
 
 
 def elf(vmlinuz: bytes) -> bytes:
-    at = vmlinuz.find(b"\xfd7zXZ\0")
-    if at < 0:
-        raise Missing("the packaged kernel is not compressed with xz")
-    return lzma.LZMADecompressor().decompress(vmlinuz[at:])
+    """What a bzImage unpacks; its header (Documentation/arch/x86/boot.rst) says where it lies."""
+    setup = (vmlinuz[0x1F1] + 1) * 512
+    offset, length = struct.unpack_from("<II", vmlinuz, 0x248)
+    packed = vmlinuz[setup + offset:setup + offset + length]
+    if packed.startswith(b"\xfd7zXZ\0"):
+        return lzma.LZMADecompressor().decompress(packed)
+    if packed.startswith(b"\x28\xb5\x2f\xfd"):
+        # Behind the frame stands its length.
+        return subprocess.run(["zstd", "-dcq"], input=packed[:-4], stdout=subprocess.PIPE,
+                              check=True).stdout
+    raise Missing("the packaged kernel is compressed with neither xz nor zstd")
 
 
 def with_dependencies(tree: Path, names: list[str]) -> list[Path]:
@@ -142,25 +242,21 @@ def _initrd(tree: Path) -> bytes:
     return _cpio(entries)
 
 
-def kernel() -> Kernel:
+def kernel(name: str = OWN) -> Kernel:
     """Makes what is not there yet; raises Missing with the reason why it cannot."""
     if not BUSYBOX.exists():
         raise Missing("busybox-static is not installed")
-    rel = release()
-    root = _unpacked(rel)
+    rel, root = _unpacked(name)
     tree = root / "lib/modules" / rel
-    vmlinuz = (root / f"boot/vmlinuz-{rel}").read_bytes()
+    vmlinuz = next(p for p in (root / f"boot/vmlinuz-{rel}", tree / "vmlinuz")
+                   if p.exists()).read_bytes()
     initrd = _initrd(tree)
     key = hashlib.sha256(hashlib.sha256(vmlinuz).digest() + initrd).hexdigest()[:12]
     final = cache() / f"qemu-{key}"
-    if not final.exists():
-        final.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=final.parent) as tmp:
-            new = Path(tmp) / "new"
-            new.mkdir()
+    with _made(final) as new:
+        if new:
             (new / "vmlinux").write_bytes(elf(vmlinuz))
             (new / "initrd").write_bytes(initrd)
-            _publish(new, final)
     return Kernel(rel, final / "vmlinux", final / "initrd", tree)
 
 

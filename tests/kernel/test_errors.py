@@ -42,6 +42,7 @@ def test_cache_read_error_on_dirty_data_is_an_error(stack):
     assert io(stack.guest, dev, "r:0:8", "r:256:8") == ["a", "c"]
 
 
+@pytest.mark.kernels
 def test_cache_write_error_redirects(stack):
     """S7: never acknowledged from memory."""
     dev = stack.create("vol", "--mode", "writeback", *ALL)
@@ -82,6 +83,7 @@ def test_writethrough_write_error_of_the_origin(stack):
     assert io(stack.guest, dev, "r:0:8") == io(stack.guest, "/dev/mapper/vhdd", "r:2048:8")
 
 
+@pytest.mark.kernels
 def test_dead_cache_leaves_clean_volumes_running(make_stack):
     """P5: nothing but speed is lost, while it is mounted."""
     s = make_stack(volatile="ssd hdd hdd2", ssd=32, hdd=32, hdd2=64)
@@ -166,6 +168,7 @@ def test_cache_that_died_and_came_back(stack, how):
         assert io(stack.guest, dev, "r:0:8", "r:8:8") == ["b", "0"]
 
 
+@pytest.mark.kernels
 def test_dead_origin(stack):
     """Hits are served, the rest fails; everything can be removed and comes back."""
     dev = stack.create("vol", "--mode", "writeback", *ALL)

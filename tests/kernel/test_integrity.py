@@ -45,6 +45,7 @@ def test_fio_verify_block_sizes(make_stack, size, mode, seed):
     fio(s.guest, dev, *MIXED, "--size=48m", "--io_size=48m", "--fsync=40", f"--randseed={seed}")
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("mode", MODES)
 def test_every_sector_under_all_operations(make_stack, mode, seed):
     """Reads, writes, FUA, flush, zeroes, discards of any size and place, an exact model."""
@@ -60,6 +61,7 @@ def test_every_sector_with_other_block_sizes(make_stack, size, seed):
     stress(s.guest, dev, seed, 61440, 4, kinds="wwwwwwwwwwrrrrrWfzd", most=512)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("cache, origin", [(4096, 512), (512, 4096), (4096, 4096)])
 def test_sector_sizes(make_stack, cache, origin, seed):
     """The volume takes what both members take."""
@@ -210,6 +212,7 @@ def test_drain_under_load(make_stack, seed):
 # --- discard and zeroes -------------------------------------------------------
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("mode", ["writeback", "writethrough"])
 def test_zeroes(make_stack, mode):
     s = make_stack(volatile="ssd hdd")
@@ -245,6 +248,7 @@ def thin_used(s):
     return int(s.guest.dm_status("thin").split()[3])
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("mode", ["writeback", "writethrough"])
 def test_discard(thin, mode, seed):
     s = thin
@@ -267,6 +271,7 @@ def test_discard(thin, mode, seed):
     stress(s.guest, dev, seed, 61440, 4, kinds="wwwwwwwwwwrrrrrWfzdd")
 
 
+@pytest.mark.kernels
 def test_fstrim(thin):
     s = thin
     dev = s.create("vol", "--mode", "writeback", *ALL)

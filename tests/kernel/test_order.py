@@ -49,6 +49,7 @@ def story(stack, *steps, dev="/dev/mapper/vol"):
     return words, ops, said
 
 
+@pytest.mark.kernels
 def test_write_and_fsync_in_writeback(stack):
     """Data, then one journal write; the origin is left alone."""
     dev = stack.create("vol", "--mode", "writeback", *CUTOFF)
@@ -59,6 +60,7 @@ def test_write_and_fsync_in_writeback(stack):
     assert [op.event for op in ops] == ["S", "E"] * 3
 
 
+@pytest.mark.kernels
 def test_fua_write_in_writeback(stack):
     dev = stack.create("vol", "--mode", "writeback", *CUTOFF)
     io(stack.guest, dev, "w:4096:8:x", "f")
@@ -96,6 +98,7 @@ def test_rewriting_dirty_data_with_fua_is_one_fua_write(stack):
     assert not [w for w in words if "meta" in w or "hdd" in w]
 
 
+@pytest.mark.kernels
 def test_fsync_in_writethrough_flushes_the_origin_alone(stack):
     dev = stack.create("vol", "--mode", "writethrough", *CUTOFF)
     io(stack.guest, dev, "w:4096:8:x", "f")
@@ -142,6 +145,7 @@ def test_write_to_clean_cached_data_waits_for_an_open_record(stack, mode):
     assert sorted(w for w in words if w.endswith("data")) == sorted(2 * data)
 
 
+@pytest.mark.kernels
 def test_read_hit_is_one_read(stack):
     dev = stack.create("vol", *CUTOFF)
     io(stack.guest, dev, "r:0:128")
@@ -159,6 +163,7 @@ def test_miss_fills_the_whole_block(stack):
     assert ops[1].count == 128
 
 
+@pytest.mark.kernels
 def test_drain_is_sorted_and_merged(stack, rnd):
     """One pass over the origin, neighbours in one write, the origin complete after it."""
     dev = stack.create("vol", "--mode", "writeback", *CUTOFF)

@@ -71,6 +71,7 @@ def cut_stack(make_stack, seed, *options, features=(), ssd=16):
     return s
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("mode", ["writeback", "writethrough", "writearound"])
 def test_acknowledged_data_survives(make_stack, mode, seed, rnd):
     """More data than cache, so that fills, evictions and writeback are cut, too."""
@@ -188,6 +189,7 @@ def test_reset_without_power_loss_then_a_cut(make_stack, seed, rnd):
     c.check()
 
 
+@pytest.mark.kernels
 def test_cache_is_warm_after_a_cut(make_stack):
     s = make_stack(volatile="ssd hdd")
     dev = s.create("vol", "--mode", "writeback", *ALL)
@@ -203,6 +205,7 @@ def test_cache_is_warm_after_a_cut(make_stack):
     assert io(s.guest, dev, "r:65536:256", "r:0:128") == ["a", "0"]
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("mode", ["writeback", "writethrough"])
 def test_clean_stop_keeps_the_cache_warm_and_dirty_exact(make_stack, mode):
     s = make_stack(volatile="ssd hdd")

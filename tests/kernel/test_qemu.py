@@ -12,7 +12,7 @@ from guest import GuestCrash
 
 from .stack import MODES, POLICIES, Stack
 
-pytestmark = [pytest.mark.qemu, pytest.mark.slow]
+pytestmark = [pytest.mark.qemu, pytest.mark.slow, pytest.mark.kernels]
 
 
 def test_life_and_power_cut(tools, make_qemu_guest, disks):

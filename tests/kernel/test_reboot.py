@@ -42,6 +42,7 @@ def read(stack):
                            "md5sum").out
 
 
+@pytest.mark.kernels
 def test_what_was_written_last_is_recorded(stack):
     """Not flushed: a power cut loses it, switching off does not."""
     digest = write(stack)

@@ -281,6 +281,7 @@ def test_one_superblock_may_be_bad(stack):
     assert "Superblock of the cache device is damaged" in stack.create_refused(POOL_TABLE)
 
 
+@pytest.mark.kernels
 def test_damaged_metadata_is_refused_by_name(stack):
     """P6: never used, never repaired at boot."""
     stack.deactivate()
@@ -314,6 +315,7 @@ def test_foreign_origins(stack, field, value, why):
     stack.guest.dm_create("vol", VOLUME_TABLE)
 
 
+@pytest.mark.kernels
 def test_origin_written_without_its_cache(stack):
     """Another nonce: clean data is dropped, dirty data is refused."""
     dev = "/dev/mapper/vol"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Suspending pools and volumes in any order: nobody is lost, nobody waits for ever."""
+import pytest
+
 from .stack import io
 
 
@@ -7,6 +9,7 @@ def suspended(s, name):
     return "SUSPENDED" in s.guest.run(["dmsetup", "info", name]).out
 
 
+@pytest.mark.kernels
 def test_pool_takes_its_volumes_along(make_stack):
     """I/O to a volume of a suspended pool waits, and goes on after it."""
     s = make_stack(ssd=32, hdd=32, hdd2=32)
@@ -92,6 +95,7 @@ def test_flush_error_while_stopping(make_stack):
     assert io(s.guest, dev, "r:0:128") == ["a"]
 
 
+@pytest.mark.kernels
 def test_a_volume_as_part_of_a_device(make_stack):
     """A table of several targets, the volume not the first."""
     s = make_stack(ssd=32, hdd=32, hdd2=32)

@@ -27,6 +27,7 @@ def documented(top, section, title):
     return [r.split()[0] for r in rows if r and not r[0].isspace()]
 
 
+@pytest.mark.kernels
 def test_module_has_both_targets_and_loads_policies_by_name(make_stack):
     s = make_stack()
     out = s.guest.run("dmsetup targets").out
@@ -41,6 +42,7 @@ def test_module_has_both_targets_and_loads_policies_by_name(make_stack):
     s.guest.run("rmmod dm-hybrid-fifo dm-hybrid")
 
 
+@pytest.mark.kernels
 def test_targets_load_by_name(make_stack):
     """dm core asks for dm-hybrid-pool: the alias leads to the module."""
     s = make_stack()
@@ -52,6 +54,7 @@ def test_targets_load_by_name(make_stack):
     assert s.status()["state"] == "running"
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("mode", MODES)
 def test_reads_what_was_written(make_stack, mode):
     s = make_stack()
@@ -88,6 +91,7 @@ def test_several_volumes_share_a_pool(make_stack):
         ("2", "active", "three", "writearound", "2048", "94208", "0", "formatted")]
 
 
+@pytest.mark.kernels
 def test_status_has_exactly_the_documented_keys(make_stack, top):
     s = make_stack()
     s.create()
@@ -106,6 +110,7 @@ def test_status_has_exactly_the_documented_keys(make_stack, top):
     assert "read_hits" in json.dumps(got)
 
 
+@pytest.mark.kernels
 def test_table_prints_current_values_and_reloads(make_stack):
     s = make_stack()
     s.create("vol", "--mode", "writeback", "--cutoff", "1m")
@@ -193,6 +198,7 @@ def test_pool_device_takes_no_data(make_stack):
     assert s.status("pool")["state"] == "running"
 
 
+@pytest.mark.kernels
 def test_mode_switches_keep_data(make_stack):
     s = make_stack()
     dev = s.create("vol", "--mode", "writeback", "--cutoff", "0")
@@ -348,6 +354,7 @@ def test_wiped_volume(make_stack):
     assert io(s.guest, dev, "r:0:128") == ["a"]
 
 
+@pytest.mark.kernels
 def test_deferred_removal(make_stack):
     s = make_stack()
     dev = s.create("vol", "--mode", "writeback")
@@ -361,6 +368,7 @@ def test_deferred_removal(make_stack):
     assert "No devices found" in s.guest.run("dmsetup ls").out
 
 
+@pytest.mark.kernels
 def test_limits_of_both_members_are_stacked(make_stack):
     s = make_stack()
     dev = s.create("vol", "--block-size", "128k")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Many volumes that come and go: none sees another's data, or that of one who had its id."""
+import pytest
+
 from .stack import io
 
 SLICE = 2048	# sectors of an origin
@@ -58,6 +60,7 @@ def started(make_stack):
     return s, v, everyone
 
 
+@pytest.mark.kernels
 def test_each_volume_has_its_own_data_after_a_cut(make_stack):
     s, v, everyone = started(make_stack)
     table = s.table("pool")

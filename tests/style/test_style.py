@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from guest import kernels, packaged
+
 TOP = Path(__file__).resolve().parent.parent.parent
 MODULE = TOP / "dm-hybrid"
 KERNEL_FILES = sorted([*MODULE.glob("*.[ch]"), *(TOP / "tests/modules").glob("*.[ch]")])
@@ -111,6 +113,16 @@ def _make(target: str, *words: str) -> str:
 def test_builds_without_a_word(target):
     """gcc and clang with W=1, and sparse, against Debian's kernel."""
     assert _make(target) == ""
+
+
+def test_builds_for_backports():
+    """The next kernel that users of Debian 12 have; all others, and running them: check-kernels."""
+    try:
+        packaged.suites("6.12").update()
+        headers = packaged.headers("6.12")
+    except packaged.Missing as e:
+        pytest.skip(f"no headers: {e}")
+    assert kernels.build("6.12", headers) == []
 
 
 def tracked_files() -> list[Path]:
