@@ -26,6 +26,7 @@ def run(tmp_path):
     """run(kind, arguments, times): calls of hybridctl, and lines that the kernel's log got.
 
     A time is that of the machine, for initramfs-tools; or the script's argument, for dracut.
+    clock: what initramfs-tools exports.
     """
     if os.geteuid():
         pytest.skip("mounting needs root")
@@ -35,12 +36,12 @@ def run(tmp_path):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
 
-    def do(kind, arguments, *times):
+    def do(kind, arguments, *times, clock=""):
         path = {"dracut": "90dm-hybrid/hybrid-activate.sh",
                 "initramfs-tools": "local-block/dm-hybrid"}[kind]
         script, = (p for p in (tmp_path / "root").rglob("*") if str(p).endswith(path))
         steps = {"dracut": lambda t: f"(set -- {t}; . {tmp_path}/lib.sh; . {script})",
-                 "initramfs-tools": lambda t: f"echo {t}.00 1.00 >uptime; {script}"}[kind]
+                 "initramfs-tools": lambda t: f"echo {t}.00 1.00 >uptime; {clock} {script}"}[kind]
         (tmp_path / "cmdline").write_text(f"{arguments}\n")
         (tmp_path / "uptime").touch()
         lines = "\n".join(steps(t) for t in times)
@@ -70,6 +71,17 @@ def test_initramfs_tools(run):
     """The same; it is called on and on, and says it once."""
     assert run("initramfs-tools", "quiet", 3, 22, 23, 24, 25) == [
         [f"{CALL} --all"] * 2 + [f"{CALL} --degraded --all"] * 3, [SAID]]
+
+
+@pytest.mark.parametrize("clock,times", [
+    ("starttime=2", (20, 22, 31)),	# a slow machine: first called late
+    ("starttime=2 ROOTDELAY=90", (61, 62, 92)),
+    ("starttime=2 ROOTDELAY=5", (21, 22, 40))])
+def test_clock_of_initramfs_tools(run, clock, times):
+    """However late it is called first: the last calls bring up what there is."""
+    calls = [f"{CALL} --all", f"{CALL} --degraded --all", f"{CALL} --degraded --all"]
+    assert run("initramfs-tools", "quiet", *times, clock=clock) == [calls, [SAID]]
+    assert run("initramfs-tools", "quiet", times[-1], clock=clock) == [calls[2:], [SAID]]
 
 
 @pytest.mark.parametrize("kind,times", [("dracut", ["", "--last"]), ("initramfs-tools", [3, 23])])
