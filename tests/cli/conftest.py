@@ -64,12 +64,12 @@ class FakeKernel:
         self.path = path
         self.scan = []
 
-    def __call__(self, *args, stdin="", fail="", seconds=60):
+    def __call__(self, *args, stdin="", fail="", seconds=60, env=None):
         # Loop devices of tests that run beside this one are none of our business
         return run([self.tool, *args], stdin=stdin, seconds=seconds,
                    env={"HYBRID_FAKE_DM": str(self.path), "HYBRID_FAKE_FAIL": fail,
                         "HYBRID_RUN_DIR": str(self.path.with_name("run")),
-                        "HYBRID_SCAN_ONLY": " ".join(self.scan) or "none"})
+                        "HYBRID_SCAN_ONLY": " ".join(self.scan) or "none", **(env or {})})
 
     def ok(self, *args, **kw):
         r = self(*args, **kw)

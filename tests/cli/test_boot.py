@@ -290,6 +290,19 @@ def test_no_member_no_words(kernel, loop):
     assert (r.returncode, r.stdout, r.stderr) == (0, "", "")
 
 
+def test_what_blkid_knows_as_another_s_is_no_member(kernel, volume):
+    """Half of a mirror looks like the array's member; the rules ask about it while an origin is awaited."""
+    run = kernel.path.with_name("run")
+    (run / "awaited").mkdir(parents=True)
+    assert event(kernel, volume[0]) == "complete"
+    for device in volume:
+        r = kernel("scan", "--udev", device, env={"ID_FS_TYPE": "linux_raid_member"})
+        assert (r.returncode, r.stdout, r.stderr) == (0, "", "")
+    assert list((run / "members").iterdir()) == []
+    k = keys(kernel("scan", "--udev", volume[0], env={"ID_FS_TYPE": "dm_hybrid_member"}))
+    assert k["HYBRID_STATE"] == "complete"
+
+
 def test_udev_gets_its_answer_in_milliseconds(kernel, volume, loop):
     """With some members announced; the bound is wide, for busy machines."""
     for d in volume:

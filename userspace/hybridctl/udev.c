@@ -2,6 +2,7 @@
 /* scan --udev: one event.  A few reads and ioctls, however many members there are. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "announce.h"
@@ -110,6 +111,17 @@ static void answer_inplace(const struct hybrid_device *dev)
 	       hybrid_sysfs_removable(dev->devno) ? "removable" : "in-place");
 }
 
+/*
+ * What udev's blkid says comes with the event.  The half of a mirror shows the array's
+ * superblocks as its own: the rules ask about it only for the sake of origins in place.
+ */
+static bool of_another_type(void)
+{
+	const char *type = getenv("ID_FS_TYPE");
+
+	return type && *type && strcmp(type, "dm_hybrid_member");
+}
+
 static int device_gone(const char *text)
 {
 	dev_t devno;
@@ -133,7 +145,7 @@ int scan_for_udev(const struct command_line *cl)
 	r = hybrid_device_open(&dev, cl->argv[0], 0);
 	if (r)
 		return r;
-	r = hybrid_member_read(&dev, &m);
+	r = of_another_type() ? -ENODATA : hybrid_member_read(&dev, &m);
 	/* Before the others are looked at: of two events at once one sees both members */
 	announce(dev.devno, r ? NULL : &m);
 	if (!r)
