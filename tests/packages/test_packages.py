@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Packages, as far as can be said without building them: `make check-packages` does the rest."""
-import fnmatch
 import re
 import subprocess
 from pathlib import Path
@@ -61,11 +60,20 @@ def test_dkms_leaves_older_kernels_alone(kernel, builds):
     assert (r.returncode == 0) == builds
 
 
-def test_each_file_is_in_one_package(installed):
+def covers(glob, name):
+    """As dh_install reads it: a star stays within one directory."""
+    pattern = re.escape(glob).translate(str.maketrans("{,}", "(|)")).replace(r"\(", "(").replace(
+        r"\)", ")").replace(r"\*", "[^/]*")
+    return re.fullmatch(f"{pattern}(/.*)?", name)
+
+
+@pytest.mark.parametrize("lib", ["lib", "usr/lib"])
+def test_each_file_is_in_one_package(installed, lib):
+    """Also where udev and systemd say that they are in /usr/lib, as from Debian 13 on."""
     globs = {p.stem: p.read_text().split() for p in (TOP / "debian").glob("*.install")}
     assert set(globs) == set(re.findall(r"^Package: (.*)$", (TOP / "debian/control").read_text(), re.M))
     for path in (p for p in installed.rglob("*") if not p.is_dir()):
-        name = str(path.relative_to(installed))
+        name = re.sub("^(usr/)?lib/(udev|systemd)/", rf"{lib}/\2/", str(path.relative_to(installed)))
         owners = [package for package, patterns in globs.items()
-                  if any(fnmatch.fnmatch(name, f"{glob}/*") for glob in patterns)]
+                  if any(covers(glob, name) for glob in patterns)]
         assert len(owners) == 1, (name, owners)
