@@ -36,10 +36,14 @@ static inline oblock_t hybrid_key_block(u64 key)
 	return to_oblock(key & ((1ULL << HYBRID_KEY_SHIFT) - 1));
 }
 
-/* What a policy remembers of a key; has nothing to do with the set it lives in. */
+/*
+ * What a policy remembers of a key; has nothing to do with the set it lives in.
+ * All of the product: hash_64() never returns more than 32 bits, and the volume
+ * has no part in the lower ones.
+ */
 static inline u32 hybrid_key_print(u64 key)
 {
-	u64 h = hash_64(key, 64);
+	u64 h = key * GOLDEN_RATIO_64;
 
 	return hash_64(h ^ (h >> 32), 32);
 }

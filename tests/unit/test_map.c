@@ -61,6 +61,21 @@ static void keys(void **state)
 	assert_true(hybrid_key(4095, to_oblock((1ULL << 51) - 1)) != HYBRID_NO_KEY);
 }
 
+/* Of a print 16 bits are kept; what is another block, or another volume's, has others. */
+static void prints(void **state)
+{
+	u32 n = 20000, i, same[2] = { 0 };
+
+	for (i = 0; i < n; i++) {
+		u16 print = hybrid_key_print(hybrid_key(1, to_oblock(i)));
+
+		same[0] += print == (u16)hybrid_key_print(hybrid_key(1, to_oblock(i + 1)));
+		same[1] += print == (u16)hybrid_key_print(hybrid_key(2, to_oblock(i)));
+	}
+	/* by chance one in 65536 */
+	assert_true(same[0] < 10 && same[1] < 10);
+}
+
 /* Every set gets its share, of sequential keys and of many volumes' first blocks. */
 static void keys_spread(void **state)
 {
@@ -689,6 +704,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(keys),
+		cmocka_unit_test(prints),
 		cmocka_unit_test_teardown(keys_spread, teardown),
 		cmocka_unit_test_teardown(alloc_find_free, teardown),
 		cmocka_unit_test_teardown(fresh_block, teardown),
