@@ -185,13 +185,13 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	p->policy = policy[rng_below(r, ARRAY_SIZE(policy))];
 	if (sim_policies)
 		p->policy = draw_policy(rng_fork(r, 101));
-	if (sim_policies)
-		p->config.endurance = draw_endurance(rng_fork(r, 102));
 	p->fail_alloc = rng_chance(r, 20) ? 20 : 0;
 	p->config = (struct hybrid_config)HYBRID_CONFIG_DEFAULT;
 	p->config.high_watermark = 20 + rng_below(r, 70);
 	p->config.low_watermark = rng_below(r, p->config.high_watermark);
 	p->config.commit_interval = 10 + rng_below(r, 1000);
+	if (sim_policies)
+		p->config.endurance = draw_endurance(rng_fork(r, 102));
 	draw_weights(p, r);
 	if (rng_chance(r, 4))
 		fill_journal(p);
