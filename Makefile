@@ -137,7 +137,7 @@ install: modules userspace man
 	done
 
 # The module's sources, where DKMS looks for them
-dkms := $(DESTDIR)$(prefix)/src/dm-hybrid-$(version)
+dkms := $(DESTDIR)/usr/src/dm-hybrid-$(version)
 
 install-dkms:
 	install -D -m 644 -t $(dkms) dm-hybrid/*.[ch] dm-hybrid/Kbuild dm-hybrid/Kconfig

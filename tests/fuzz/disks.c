@@ -161,7 +161,7 @@ void *hybrid_buffer(size_t len)
 	return buf ? memset(buf, 0, len) : NULL;
 }
 
-/* No disk is another one, has partitions, or is recognised by what is on it. */
+/* No disk is another one, has or is a partition, or is recognised by what is on it. */
 int hybrid_devices_distinct(const struct hybrid_device *a, const struct hybrid_device *b,
 			    bool force)
 {
@@ -169,6 +169,11 @@ int hybrid_devices_distinct(const struct hybrid_device *a, const struct hybrid_d
 }
 
 bool hybrid_devno_has_partitions(dev_t devno)
+{
+	return false;
+}
+
+bool hybrid_sysfs_partition(dev_t devno)
 {
 	return false;
 }

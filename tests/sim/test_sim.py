@@ -211,7 +211,7 @@ def test_recorded_is_the_same_run(sim, tmp_path, options):
 # Defects: mode, file, what it says, what it says then.
 PLANTED = {
     "fua-ignored": ("B", "engine-io.c", "io->fua && !io->commit)", "false)"),
-    "flush-ignored": ("B", "engine-commit.c", "else if (needed)", "else if (0)"),
+    "flush-ignored": ("B", "engine-commit.c", "	else\n		join_commit(", "	else if (0)\n		join_commit("),
     "clean-without-flush": ("B", "engine-commit.c", "if (!settled(v, s->stamp[i]))", "if (0)"),
     "rewrite-stays-clean": ("B", "engine-io.c", "	if (again)\n", "	if (0)\n"),
     "removal-not-recorded": ("A", "engine-evict.c", "	if (s->flags[i] & BLOCK_JMAPPED) {", "	if (0) {"),
