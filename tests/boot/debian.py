@@ -234,7 +234,8 @@ def _initrds(root: Path, release: str, out: Path) -> None:
         chroot {root} dracut --no-hostonly --no-hostonly-cmdline --add 'dm-hybrid lvm crypt' \
             --omit 'network multipath plymouth' --compress 'zstd -3' --quiet --force {image} {release}
         cp {root}{image} {out}/initrd-dracut"""
-    run("unshare", "-m", "sh", "-ec", script)
+    # dracut puts its files below the "prefix" of its environment: that of `make check-boot`
+    run("unshare", "-m", "sh", "-ec", script, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
 
 
 def _kernel(root: Path, release: str) -> None:
