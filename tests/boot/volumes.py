@@ -32,6 +32,20 @@ def roots(image: debian.Image, guest_of) -> Path:
     return final
 
 
+def _write(guest, image: debian.Image, device: str) -> None:
+    """The root; its beginning again, as the pool has written back much of it meanwhile."""
+    dd = f"dd if={image.filesystem} of={device} bs=1M oflag=direct status=none"
+    guest.run(dd, timeout=300)
+    guest.run(f"{dd} count=8")
+
+
+def _down(guest, name: str, prefix: str) -> None:
+    """Deactivated, and dirty."""
+    guest.run(f"hybridctl deactivate {name}")
+    guest.run(f"hybridctl check /dev/test/{prefix}cache /dev/test/{prefix}origin | "
+              "grep '[1-9][0-9]* dirty'")
+
+
 def _make_roots(directory: Path, image: debian.Image, guest_of) -> None:
     sizes = {"cache": CACHE_MIB, "origin": _size(image), "data-cache": 32, "data-origin": 64}
     disks = [Disk(directory / name, mib << 20, name) for name, mib in sizes.items()]
@@ -39,15 +53,15 @@ def _make_roots(directory: Path, image: debian.Image, guest_of) -> None:
     for name, prefix in ("root", ""), ("data", "data-"):
         guest.run(f"hybridctl create {name} --cache /dev/test/{prefix}cache "
                   f"--origin /dev/test/{prefix}origin --mode writeback -y --cutoff 0")
-    guest.run(f"dd if={image.filesystem} of=/dev/mapper/root bs=1M oflag=direct status=none",
-              timeout=300)
     guest.run("mkfs.ext4 -q /dev/mapper/data")
+    _down(guest, "data", "data-")
+    _write(guest, image, "/dev/mapper/root")
+    _down(guest, "root", "")
     for state in ("dirty", "clean"):
-        for name in ("root", "data"):
-            if state == "clean":
+        if state == "clean":
+            for name in ("root", "data"):
                 guest.run(f"hybridctl activate {name} && hybridctl drain {name}", timeout=300)
-                guest.run(f"hybridctl set {name} mode=writethrough")
-            guest.run(f"hybridctl deactivate {name}")
+                guest.run(f"hybridctl set {name} mode=writethrough && hybridctl deactivate {name}")
         for d in disks:
             copy(d.path, directory / f"{state}-{d.name}")
     guest.close()
