@@ -22,16 +22,28 @@ def image(request):
 
 
 @pytest.fixture(scope="session")
-def roots(image, uml_kernel, guest_modules, tmp_path_factory):
-    """A directory with the members of a root; cached beside the image."""
-    def guest_of(disks):
+def guest_of(uml_kernel, guest_modules, tmp_path_factory):
+    """guest_of(disks): a guest that can make volumes of them."""
+    def make(disks):
         guest = UmlGuest(tmp_path_factory.mktemp("uml"), uml_kernel, disks=disks,
                          modules=guest_modules, path=[debian.TOP / "build/userspace"])
         guest.boot()
         guest.modprobe("dm-hybrid")
         return guest
 
+    return make
+
+
+@pytest.fixture(scope="session")
+def roots(image, guest_of):
+    """A directory with the members of a root; cached beside the image."""
     return volumes.roots(image, guest_of)
+
+
+@pytest.fixture(scope="session")
+def stacks(image, guest_of):
+    """The same of roots on LVM and on LUKS."""
+    return volumes.stacks(image, guest_of)
 
 
 @pytest.fixture(scope="session")
@@ -54,6 +66,12 @@ def members(roots, tmp_path):
 def data(roots, tmp_path):
     """data("dirty"): the same of a volume beside it."""
     return lambda state="dirty": _copies(roots, tmp_path, state, ("data-cache", "data-origin"))
+
+
+@pytest.fixture
+def stack(stacks, tmp_path):
+    """stack("lvm"): copies of both members."""
+    return lambda name, *more: _copies(stacks, tmp_path, name, ("cache", "origin", *more))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from . import debian
+from . import debian, volumes
 from .machine import copy
 
 pytestmark = pytest.mark.boot
@@ -18,6 +18,7 @@ both = pytest.mark.parametrize("kind", ["initramfs-tools", "dracut"])
 # The first is part of make check
 representative = pytest.mark.parametrize("kind", [
     pytest.param("initramfs-tools", marks=pytest.mark.check), "dracut"])
+initramfs_tools = pytest.mark.parametrize("kind", ["initramfs-tools"])
 HYBRIDCTL = debian.TOP / "build/userspace/hybridctl"
 # Of dracut; initramfs-tools gives up after 30 s
 SOON = "rd.retry=24"
@@ -203,3 +204,28 @@ def test_cloned(machine, members, tmp_path, kind):
     before = disks["clone"].read_bytes()
     never_up(machine(kind, disks, append=SOON), "has the same member UUID")
     assert disks["clone"].read_bytes() == before == disks["origin"].read_bytes()
+
+
+@initramfs_tools
+def test_lvm(machine, stack, kind):
+    """root on LVM on a volume, dirty; shutdown"""
+    disks = stack("lvm")
+    m = machine(kind, disks, root="/dev/mapper/vg-root", append="rd.lvm.lv=vg/root").boot()
+    assert check_root(m, device="/dev/mapper/vg-root", volume="lvm")["dirty"] > 0
+    m.run("hybridctl doctor")
+    end(m)
+    check(kind, disks)
+
+
+@initramfs_tools
+def test_luks(machine, stack, kind):
+    """root on LUKS on a volume, dirty, its key on another disk; shutdown"""
+    disks = stack("luks", "key")
+    key = "/dev/disk/by-id/virtio-key"
+    append = {"initramfs-tools": f"cryptopts=target=plain,source=/dev/mapper/luks,key={key}",
+              "dracut": f"rd.luks.name={volumes.LUKS}=plain rd.luks.key={volumes.LUKS}={key}"}[kind]
+    m = machine(kind, disks, root="/dev/mapper/plain", append=append).boot()
+    assert check_root(m, device="/dev/mapper/plain", volume="luks")["dirty"] > 0
+    m.run("hybridctl doctor")
+    end(m)
+    check(kind, disks)

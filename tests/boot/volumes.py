@@ -8,6 +8,7 @@ from . import debian
 from .machine import copy
 
 CACHE_MIB = 160
+LUKS = "7e0dcb16-2a38-4f5e-9d0c-5b8a4c3f2e10"
 
 
 def _final(kind: str, image: debian.Image) -> Path:
@@ -67,3 +68,37 @@ def _make_roots(directory: Path, image: debian.Image, guest_of) -> None:
     guest.close()
     for d in disks:
         d.path.unlink()
+
+
+def stacks(image: debian.Image, guest_of) -> Path:
+    """{lvm,luks}-{cache,origin}, dirty: a root on what is named so, on a volume; luks-key."""
+    final = _final("stacks", image)
+    with debian.made(final) as new:
+        if new:
+            _make_stacks(new, image, guest_of)
+    return final
+
+
+def _make_stacks(directory: Path, image: debian.Image, guest_of) -> None:
+    sizes = {"cache": CACHE_MIB, "origin": _size(image)}
+    disks = [Disk(directory / f"{stack}-{name}", mib << 20, f"{stack}-{name}")
+             for stack in ("lvm", "luks") for name, mib in sizes.items()]
+    key = directory / "luks-key"
+    key.write_bytes(b"open sesame".ljust(4096, b"."))
+    guest = guest_of(disks)
+    for stack in "lvm", "luks":
+        guest.run(f"hybridctl create {stack} --cache /dev/test/{stack}-cache "
+                  f"--origin /dev/test/{stack}-origin --mode writeback -y --cutoff 0")
+    # No udevd runs there
+    guest.run("export DM_DISABLE_UDEV=1; set -e; "
+              "o='--config devices{obtain_device_list_from_udev=0}'; "
+              "pvcreate $o /dev/mapper/lvm; vgcreate $o vg /dev/mapper/lvm; "
+              "lvcreate $o -y -Wn -l 100%FREE -n root vg")
+    guest.run(f"cryptsetup luksFormat -q --uuid {LUKS} --pbkdf pbkdf2 --pbkdf-force-iterations 1000 "
+              f"/dev/mapper/luks {key} && cryptsetup open -d {key} /dev/mapper/luks plain")
+    for stack, device, close in (("lvm", "/dev/mapper/vg-root", "dmsetup remove vg-root"),
+                                 ("luks", "/dev/mapper/plain", "cryptsetup close plain")):
+        _write(guest, image, device)
+        guest.run(close)
+        _down(guest, stack, f"{stack}-")
+    guest.close()
