@@ -67,7 +67,7 @@ def test_sector_sizes(make_stack, cache, origin, seed):
     """The volume takes what both members take."""
     s = make_stack(ssd=24, hdd=32)
     for name, size in (("ssd", cache), ("hdd", origin)):
-        s.guest.run(f"dev=$(losetup -f --show -b {size} $(readlink -f /dev/test/{name})) && "
+        s.guest.run(f"modprobe -q loop; dev=$(losetup -f --show -b {size} $(readlink -f /dev/test/{name})) && "
                     f"ln -sf $dev /dev/test/{name}")
     dev = s.create("vol", "--mode", "writeback", *ALL)
     size = max(cache, origin)
