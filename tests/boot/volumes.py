@@ -33,18 +33,19 @@ def roots(image: debian.Image, guest_of) -> Path:
     return final
 
 
-def _write(guest, image: debian.Image, device: str) -> None:
-    """The root; its beginning again, as the pool has written back much of it meanwhile."""
+def _write(guest, image: debian.Image, name: str, device: str) -> None:
+    """The root; its beginning once more, as a full cache may have written back all."""
     dd = f"dd if={image.filesystem} of={device} bs=1M oflag=direct status=none"
     guest.run(dd, timeout=300)
-    guest.run(f"{dd} count=8")
+    guest.run(f"sleep 1; until {dd} count=2; hybridctl list --noheadings -o dirty {name} | "
+              "grep -q '[1-9]'; do sleep 1; done", timeout=300)
 
 
 def _down(guest, name: str, prefix: str) -> None:
     """Deactivated, and dirty."""
     guest.run(f"hybridctl deactivate {name}")
     guest.run(f"hybridctl check /dev/test/{prefix}cache /dev/test/{prefix}origin | "
-              "grep '[1-9][0-9]* dirty'")
+              "grep ' [1-9][0-9]* dirty'")
 
 
 def _make_roots(directory: Path, image: debian.Image, guest_of) -> None:
@@ -56,7 +57,7 @@ def _make_roots(directory: Path, image: debian.Image, guest_of) -> None:
                   f"--origin /dev/test/{prefix}origin --mode writeback -y --cutoff 0")
     guest.run("mkfs.ext4 -q /dev/mapper/data")
     _down(guest, "data", "data-")
-    _write(guest, image, "/dev/mapper/root")
+    _write(guest, image, "root", "/dev/mapper/root")
     _down(guest, "root", "")
     for state in ("dirty", "clean"):
         if state == "clean":
@@ -98,7 +99,7 @@ def _make_stacks(directory: Path, image: debian.Image, guest_of) -> None:
               f"/dev/mapper/luks {key} && cryptsetup open -d {key} /dev/mapper/luks plain")
     for stack, device, close in (("lvm", "/dev/mapper/vg-root", "dmsetup remove vg-root"),
                                  ("luks", "/dev/mapper/plain", "cryptsetup close plain")):
-        _write(guest, image, device)
+        _write(guest, image, stack, device)
         guest.run(close)
         _down(guest, stack, f"{stack}-")
     guest.close()
