@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """campaign.py check|long: the simulator on all cores, added up in one last line.
 
-check   fresh seeds for SIM_SECONDS (275): mode C to LENGTH (3) and the loops of
+check   fresh seeds for SIM_SECONDS (285): mode C to LENGTH (3) and the loops of
         failing allocations and requests first, then modes A and B, each without
         and with faults and events, and with calls that overlap; never more than SEEDS seeds in all.
         SEED= is the first one, MODE= selects (of "A B C loop").
@@ -138,15 +138,16 @@ class Campaign:
 
 
 def swarm(sim, seed, sizes, kinds):
-    """Without end, @sizes[mode] seeds at a time."""
+    """Without end, @sizes[mode] seeds at a time, or sizes[mode+events]."""
     for mode, options in itertools.cycle(kinds):
         binary = BUILD / "sim-interleave" / "sim" if "--interleave" in options else sim
-        yield None, [binary, "--mode", mode, "--seed", seed, "--count", sizes[mode], *options]
-        seed += sizes[mode]
+        count = sizes.get(f"{mode}+events" if "--events" in options else mode, sizes[mode])
+        yield None, [binary, "--mode", mode, "--seed", seed, "--count", count, *options]
+        seed += count
 
 
 def check(sim):
-    limit = float(os.environ.get("SIM_SECONDS") or 275)
+    limit = float(os.environ.get("SIM_SECONDS") or 285)
     seeds = int(float(os.environ.get("SEEDS") or 0))
     seed = int(os.environ.get("SEED") or random.randrange(1, 1 << 40))
     modes = (os.environ.get("MODE") or "A B C loop").split()
@@ -160,7 +161,8 @@ def check(sim):
         units += [["--loop", loop, "--seed", seed + i, "--count", 3]
                   for i in range(0, 30, 3) for loop in ("alloc", "io")]
     campaign.work((None, [sim, *unit]) for unit in units)
-    sizes = {"A": 250, "B": 70}
+    # With events a seed of mode B takes a quarter of the time, and a state the same.
+    sizes = {"A": 250, "B": 70, "B+events": 140}
     kinds = [(mode, options) for mode, options in SWARM + INTERLEAVED if mode in modes]
     if seeds:
         sizes = dict.fromkeys(sizes, min(20, max(1, seeds // CORES)))
