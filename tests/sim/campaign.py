@@ -162,7 +162,7 @@ def check(sim):
                   for i in range(0, 30, 3) for loop in ("alloc", "io")]
     campaign.work((None, [sim, *unit]) for unit in units)
     # With events a seed of mode B takes a quarter of the time, and a state the same.
-    sizes = {"A": 250, "B": 70, "B+events": 140}
+    sizes = {"A": 250, "B": 70, "B+events": 105}
     kinds = [(mode, options) for mode, options in SWARM + INTERLEAVED if mode in modes]
     if seeds:
         sizes = dict.fromkeys(sizes, min(20, max(1, seeds // CORES)))
