@@ -154,6 +154,56 @@ static int load_leaves(struct loader *l, u32 first, u32 end,
 	return 0;
 }
 
+/* ---- instances ----------------------------------------------------------- */
+
+static int compare_pairs(const void *a, const void *b)
+{
+	u32 x = *(const u32 *)a, y = *(const u32 *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void note_instance(struct loader *l, u32 instance, u32 id)
+{
+	u32 *pair = l->volume_of + 2 * l->nr_volumes++;
+
+	pair[0] = instance;
+	pair[1] = id;
+}
+
+static int index_instances(struct loader *l)
+{
+	u32 k;
+
+	sort(l->volume_of, l->nr_volumes, 2 * sizeof(u32), compare_pairs, NULL);
+	for (k = 1; k < l->nr_volumes; k++)
+		if (l->volume_of[2 * k] == l->volume_of[2 * (k - 1)]) {
+			*l->why = "two volumes have one instance";
+			return -EUCLEAN;
+		}
+	return 0;
+}
+
+/* The volume whose blocks carry @instance; NULL: it is no more. */
+static struct hybrid_volume *find_instance(struct loader *l, u32 instance)
+{
+	u32 low = 0, high = l->nr_volumes;
+
+	while (low < high) {
+		u32 mid = (low + high) / 2;
+
+		if (l->volume_of[2 * mid] == instance)
+			return l->e->volume[l->volume_of[2 * mid + 1]];
+		if (l->volume_of[2 * mid] < instance)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return NULL;
+}
+
+/* ---- volumes -------------------------------------------------------------- */
+
 static int load_volumes(struct loader *l, u32 nr, void *block)
 {
 	struct hybrid_engine *e = l->e;
@@ -180,60 +230,11 @@ static int load_volumes(struct loader *l, u32 nr, void *block)
 		e->volume[id] = volume_alloc(e, id, &info[k]);
 		if (!e->volume[id])
 			r = -ENOMEM;
+		else if (info[k].state == HYBRID_VOLUME_ACTIVE)
+			note_instance(l, info[k].instance, id);
 	}
 	kfree(info);
 	return r;
-}
-
-/* ---- instances ----------------------------------------------------------- */
-
-static int compare_pairs(const void *a, const void *b)
-{
-	u32 x = *(const u32 *)a, y = *(const u32 *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static int index_instances(struct loader *l)
-{
-	struct hybrid_engine *e = l->e;
-	u32 id, k, *pair;
-
-	l->volume_of = vmalloc(array_size(HYBRID_MAX_VOLUMES, 2 * sizeof(u32)));
-	if (!l->volume_of)
-		return -ENOMEM;
-	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
-		if (!e->volume[id] || e->volume[id]->info.state != HYBRID_VOLUME_ACTIVE)
-			continue;
-		pair = l->volume_of + 2 * l->nr_volumes++;
-		pair[0] = e->volume[id]->info.instance;
-		pair[1] = id;
-	}
-	sort(l->volume_of, l->nr_volumes, 2 * sizeof(u32), compare_pairs, NULL);
-	for (k = 1; k < l->nr_volumes; k++)
-		if (l->volume_of[2 * k] == l->volume_of[2 * (k - 1)]) {
-			*l->why = "two volumes have one instance";
-			return -EUCLEAN;
-		}
-	return 0;
-}
-
-/* The volume whose blocks carry @instance; NULL: it is no more. */
-static struct hybrid_volume *find_instance(struct loader *l, u32 instance)
-{
-	u32 low = 0, high = l->nr_volumes;
-
-	while (low < high) {
-		u32 mid = (low + high) / 2;
-
-		if (l->volume_of[2 * mid] == instance)
-			return l->e->volume[l->volume_of[2 * mid + 1]];
-		if (l->volume_of[2 * mid] < instance)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return NULL;
 }
 
 /* ---- the map ------------------------------------------------------------- */
@@ -481,7 +482,8 @@ int hybrid_engine_load(struct hybrid_engine *e, const char **why)
 
 	*why = "the cache device cannot be read";
 	l.mem = vmalloc(LOAD_BLOCKS * HYBRID_META_BLOCK_SIZE);
-	if (l.mem)
+	l.volume_of = vmalloc(array_size(HYBRID_MAX_VOLUMES, 2 * sizeof(u32)));
+	if (l.mem && l.volume_of)
 		r = load(&l);
 	vfree(l.mem);
 	vfree(l.volume_of);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #if defined(__x86_64__)
-#define SHIM_CRC_LANE 1360	/* three make a metadata block, but for 16 bytes */
+#define SHIM_CRC_LANE 336	/* three are a quarter of a metadata block, but for 16 bytes */
 
 /* @crc after that many zeroes. */
 __attribute__((target("sse4.2")))
