@@ -397,8 +397,8 @@ void job_transfer(struct hybrid_job *job, bool write,
 			       struct hybrid_actions *acts));
 void job_segment(struct hybrid_job *job, bool origin, u64 sector, u32 offset, u32 sectors);
 struct hybrid_job *job_find(struct hybrid_engine *e, struct hybrid_set *s, u64 key);
-void fill_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set, u32 i,
-		struct hybrid_io *io, struct hybrid_actions *acts);
+void fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io, u32 i,
+		u64 mask, struct hybrid_actions *acts);
 /* Join a fill under way; false: it cannot serve this io. Caller holds the set's lock. */
 bool fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 	       struct hybrid_actions *acts);

@@ -222,6 +222,26 @@ static bool worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s,
 	return again && endurance == ENDURANCE_SHORT;
 }
 
+/* Would a fill of those granules of block @i, -1: that is not there, disturb something? */
+static bool fill_conflicts(struct hybrid_engine *e, struct hybrid_set *s,
+			   const struct hybrid_io *io, int i, u64 mask)
+{
+	u32 block = e->g->block_sectors;
+
+	return write_in_flight(s, io->key, mask) || fill_forbidden(e, s, i) ||
+	       range_blocks(io->volume, io->sector & ~(u64)(block - 1), block);
+}
+
+/* A free block becomes @io's.  Caller has seen that there is one. */
+static int take_block(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io)
+{
+	int i = hybrid_set_alloc(&e->map, s, io->key);
+
+	atomic_inc(&io->volume->nr_cached);
+	e->policy->insert(s->policy, i, hybrid_key_print(io->key));
+	return i;
+}
+
 /* A miss: fill the block if that can be, or go to the origin. */
 static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 			    int i, struct hybrid_actions *acts)
@@ -235,8 +255,7 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 	}
 	if (!admitted(e, io))
 		return read_origin(io);
-	if (write_in_flight(s, io->key, e->map.granules) || fill_forbidden(e, s, i) ||
-	    range_blocks(v, io->sector & ~(u64)(e->g->block_sectors - 1), e->g->block_sectors)) {
+	if (fill_conflicts(e, s, io, i, e->map.granules)) {
 		bypass(io, HYBRID_BYPASS_BUSY);
 		return read_origin(io);
 	}
@@ -257,12 +276,9 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 		bypass(io, HYBRID_BYPASS_BUSY);
 		return read_origin(io);
 	}
-	if (i < 0) {
-		i = hybrid_set_alloc(&e->map, s, io->key);
-		atomic_inc(&v->nr_cached);
-		e->policy->insert(s->policy, i, hybrid_key_print(io->key));
-	}
-	fill_start(e, job, io->set, i, io, acts);
+	if (i < 0)
+		i = take_block(e, s, io);
+	fill_start(e, job, io, i, e->map.granules, acts);
 	if (s->nr_free < e->reserve)
 		evict(e, io->set, acts);
 	return ROUTE_TAKEN;
@@ -346,7 +362,7 @@ static void split_write(struct hybrid_engine *e, struct hybrid_io *io, bool cach
 			u64 dirty)
 {
 	u64 d = dirty & io->mask;
-	/* J11: parts of granules that are not valid go to the origin. */
+	/* J11: parts of granules that are not valid, where fetch_rest() could not help. */
 	u64 partial = io->mask & ~io->full & ~valid & ~d;
 
 	switch (READ_ONCE(io->volume->mode)) {
@@ -375,7 +391,7 @@ static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struc
 		bypass(io, HYBRID_BYPASS_MODE);
 		return false;
 	}
-	if (!io->full) {
+	if (!io->full && mode != HYBRID_MODE_WRITEBACK) {
 		bypass(io, HYBRID_BYPASS_PARTIAL);
 		return false;
 	}
@@ -388,6 +404,29 @@ static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struc
 		return true;
 	bypass(io, HYBRID_BYPASS_FULL);
 	return false;
+}
+
+/*
+ * Before a write of @parts of granules that are not valid, what surrounds them is
+ * read (J11), and the rest of the block with it: the disk reads in place of writing,
+ * and where writes go on unaligned the next ones hit.  False: not now, so the parts
+ * go to the origin.
+ */
+static bool fetch_rest(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+		       int i, u64 parts, struct hybrid_actions *acts)
+{
+	u64 mask = e->map.granules;
+	struct hybrid_job *job;
+
+	if (write_in_flight(s, io->key, mask) || !worth_its_wear(e, s, io))
+		mask = parts;
+	if ((i < 0 && !s->nr_free) || fill_conflicts(e, s, io, i, mask))
+		return false;
+	job = job_get(e, JOB_FILL, io->volume, NULL);
+	if (!job)
+		return false;
+	fill_start(e, job, io, i < 0 ? take_block(e, s, io) : i, mask, acts);
+	return true;
 }
 
 /*
@@ -495,16 +534,16 @@ static bool write_needs_copy(const struct hybrid_io *io)
 	return io->to_cache && io->to_origin;
 }
 
-/* The block exists; is a job in the way? */
+/* The block exists; is a job in the way of the write, or of a fill of those @parts? */
 static bool busy_blocks_write(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
-			      int i)
+			      int i, u64 parts)
 {
 	struct hybrid_job *job;
 
 	if (!(s->flags[i] & BLOCK_BUSY))
 		return false;
 	job = job_find(e, s, io->key);
-	return !job || job->type != JOB_WRITEBACK || job->exclusive ||
+	return !job || job->type != JOB_WRITEBACK || job->exclusive || parts ||
 	       (io->to_origin && io->to_cache);
 }
 
@@ -513,7 +552,7 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 {
 	struct hybrid_volume *v = io->volume;
 	struct hybrid_job *job = NULL;
-	u64 valid = 0, dirty = 0;
+	u64 valid = 0, dirty = 0, parts;
 	int i = hybrid_set_find(&e->map, s, io->key);
 	bool alloc;
 
@@ -533,11 +572,20 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 		count(v, (io->mask & ~valid) ? HYBRID_WRITE_MISSES : HYBRID_WRITE_HITS);
 		/* Decided once, however often the write has to wait. */
 		io->cursor = i < 0 && write_allocates(e, s, io, acts);
+		io->fetch = (i >= 0 || io->cursor) &&
+			    READ_ONCE(v->mode) == HYBRID_MODE_WRITEBACK;
 	}
 	alloc = i < 0 && io->cursor && s->nr_free;
 	split_write(e, io, i >= 0 || alloc, valid, dirty);
-	if (i >= 0 && busy_blocks_write(e, s, io, i))
+	parts = io->fetch ? io->mask & ~io->full & ~valid : 0;
+	if (i >= 0 && busy_blocks_write(e, s, io, i, parts))
 		return wait_in_set(s, io, WAIT_BUSY);
+	if (parts) {
+		io->fetch = false;
+		if (fetch_rest(e, s, io, i, parts, acts))
+			return wait_in_set(s, io, WAIT_BUSY);
+		bypass(io, HYBRID_BYPASS_PARTIAL);
+	}
 	if (write_waits(e, s, io, i, acts))
 		return ROUTE_TAKEN;
 	if (i < 0 && (io->to_cache & ~io->to_origin) && v->has_sb &&
@@ -550,13 +598,10 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 		if (!job)
 			return ROUTE_TAKEN;
 	}
-	if (i < 0 && io->to_cache) {
-		i = hybrid_set_alloc(&e->map, s, io->key);
-		atomic_inc(&v->nr_cached);
-		e->policy->insert(s->policy, i, hybrid_key_print(io->key));
-	} else if (i >= 0 && io->to_cache) {
+	if (i < 0 && io->to_cache)
+		i = take_block(e, s, io);
+	else if (i >= 0 && io->to_cache)
 		e->policy->hit(s->policy, i);
-	}
 	write_started(e, s, io, i);
 	return send_write(e, io, job, acts);
 }

@@ -202,13 +202,13 @@ static u32 block_sectors(const struct hybrid_engine *e, const struct hybrid_volu
 }
 
 /*
- * Read what is not valid of the block, and what @io wants of it, whole from the
- * first granule to the last: clean granules are the same on both devices.
+ * Read those granules of the block that are not valid, and what @io is about, whole
+ * from the first to the last: clean granules are the same on both devices.
  */
-void fill_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set, u32 i,
-		struct hybrid_io *io, struct hybrid_actions *acts)
+void fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io, u32 i,
+		u64 mask, struct hybrid_actions *acts)
 {
-	struct hybrid_set *s = &e->map.set[set];
+	struct hybrid_set *s = &e->map.set[io->set];
 	struct hybrid_volume *v = io->volume;
 	u32 sectors = block_sectors(e, v, io->key);
 	u32 granules = DIV_ROUND_UP(sectors, e->g->granule_sectors);
@@ -217,16 +217,17 @@ void fill_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set, u32 i,
 	u64 dirty = block_mask(e, s, MASK_DIRTY, i);
 	u32 first, last;
 
-	job->set = set;
+	job->set = io->set;
 	job->key = io->key;
 	job->block[0] = i;
-	job->mask = whole & ~block_mask(e, s, MASK_VALID, i);
+	job->mask = mask & whole & ~block_mask(e, s, MASK_VALID, i);
 	first = __ffs64(job->mask | io->mask);
 	last = fls64(job->mask | io->mask) - 1;
 	job->readable = GENMASK_ULL(last, first) & ~dirty;
 	hybrid_set_flags(s, i, BLOCK_BUSY, 0);
 	list_add_tail(&job->link, &s->jobs);
-	list_add_tail(&io->link, &job->readers);
+	if (io->type == HYBRID_IO_READ)
+		list_add_tail(&io->link, &job->readers);
 	job_transfer(job, false, fill_read);
 	first <<= shift;
 	job_segment(job, true, origin_sector(e, v, job->key, 0) + first, first,
@@ -272,7 +273,8 @@ static void fill_end(struct hybrid_engine *e, struct hybrid_job *job, bool fille
 		set_put_mask(&e->map, s, MASK_VALID, i,
 			     block_mask(e, s, MASK_VALID, i) | job->mask);
 		mark_lazy(e, job->set, i);
-	} else if (!block_mask(e, s, MASK_VALID, i) && !(s->flags[i] & BLOCK_JMAPPED)) {
+	} else if (!block_mask(e, s, MASK_VALID, i) && !(s->flags[i] & BLOCK_JMAPPED) &&
+		   !write_in_flight(s, job->key, e->map.granules)) {
 		drop_block(e, job->set, i);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);

@@ -148,6 +148,7 @@ struct hybrid_io {
 	bool commit;		/* must join a commit before it ends */
 	bool again;		/* makes dirty again what was written back, not yet recorded */
 	bool counted;
+	bool fetch;		/* may read what surrounds its parts of granules */
 	u8 bypass;		/* enum hybrid_counter: why it was not cached; 0: no reason to */
 	int error;
 	s32 idx;		/* of the block in its set, -1: none */
@@ -177,6 +178,7 @@ static inline void hybrid_io_init(struct hybrid_io *io, struct hybrid_volume *vo
 	io->commit = false;
 	io->again = false;
 	io->counted = false;
+	io->fetch = false;
 	io->bypass = 0;
 	io->error = 0;
 	io->idx = -1;
