@@ -108,7 +108,7 @@ void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts)
 		if (i < 0) {
 			/* What stands in the way are dirty blocks. */
 			i = e->policy->victim(s->policy, e->map.set_size, usable, &f);
-			if (f.dirty_seen)
+			if (i < 0 && f.dirty_seen)
 				WRITE_ONCE(e->writeback_urgent, true);
 		}
 		if (i < 0 || !evict_block(e, set, i))
