@@ -120,8 +120,15 @@ struct hybrid_waiter {
 	struct list_head link;
 	struct hybrid_op op;
 	int error;
+	bool ended;		/* by hybrid_waiter_ended() */
 	void (*done)(struct hybrid_waiter *w);
 };
+
+/* A done() for those who look at the waiter instead of being called. */
+static inline void hybrid_waiter_ended(struct hybrid_waiter *w)
+{
+	w->ended = true;
+}
 
 enum hybrid_io_type {
 	HYBRID_IO_READ,

@@ -713,8 +713,6 @@ static int wait_checkpoint(struct hybrid_engine *e)
 	struct sync_waiter w = { .waiter.done = sync_waiter_done };
 	struct hybrid_actions acts;
 
-	INIT_LIST_HEAD(&w.waiter.link);
-	INIT_LIST_HEAD(&w.waiter.op.link);
 	init_completion(&w.done);
 	hybrid_actions_init(&acts);
 	hybrid_call_checkpoint(pool, &w.waiter, &acts);

@@ -506,8 +506,6 @@ static void reboot_start(struct hybrid_pool *pool, unsigned long deadline)
 		return;
 	if (pool->loaded && !pool->stopped) {
 		set_bit(HYBRID_POOL_REBOOT, &pool->flags);
-		INIT_LIST_HEAD(&pool->reboot_waiter.link);
-		INIT_LIST_HEAD(&pool->reboot_waiter.op.link);
 		pool->reboot_waiter.done = reboot_waiter_done;
 		init_completion(&pool->reboot_done);
 		hybrid_actions_init(&acts);

@@ -12,11 +12,6 @@ struct request {
 	bool done;
 };
 
-struct wait {
-	struct hybrid_waiter waiter;
-	bool done;
-};
-
 static struct pool *pool_of(struct hybrid_engine *e)
 {
 	return hybrid_engine_context(e);
@@ -155,22 +150,17 @@ static int do_op(struct hybrid_engine *e, struct hybrid_op *op)
 	return op->error_cache ? op->error_cache : op->error_origin;
 }
 
-static void wait_done(struct hybrid_waiter *w)
-{
-	container_of(w, struct wait, waiter)->done = true;
-}
-
 static int wait_checkpoint(struct hybrid_engine *e)
 {
-	struct wait w = { .waiter.done = wait_done };
+	struct hybrid_waiter w = { .done = hybrid_waiter_ended };
 	struct pool *p = pool_of(e);
 	struct hybrid_actions acts;
 
 	hybrid_actions_init(&acts);
-	hybrid_engine_checkpoint(e, &w.waiter, &acts);
+	hybrid_engine_checkpoint(e, &w, &acts);
 	pool_carry(p, &acts);
-	tick_until(p, &w.done);
-	return w.waiter.error;
+	tick_until(p, &w.ended);
+	return w.error;
 }
 
 static u64 next_random(struct hybrid_engine *e)

@@ -74,11 +74,6 @@ struct rio {
 	u64 name;		/* in the trace */
 };
 
-struct wait {
-	struct hybrid_waiter waiter;
-	bool done;
-};
-
 static struct record *records, *current;	/* current: the call being replayed */
 static u32 nr_records, pos, nr_calls, nr_ops, nr_overlaps;
 static struct member cache;
@@ -86,7 +81,7 @@ static struct vol vols[HYBRID_MAX_VOLUMES];
 static struct hybrid_sb sb;
 static struct hybrid_engine *engine;
 static u32 nr_blocks;		/* of the engine's memory */
-static struct wait *last_wait;
+static struct hybrid_waiter *last_wait;
 static bool muted;		/* an attempt: if it fails, there are others */
 static u32 places_left;		/* until the calls inside the current one come */
 
@@ -570,16 +565,11 @@ static int replay_do_op(struct hybrid_engine *e, struct hybrid_op *op)
 	return op->error_cache ? op->error_cache : op->error_origin;
 }
 
-static void wait_done(struct hybrid_waiter *w)
-{
-	container_of(w, struct wait, waiter)->done = true;
-}
-
 /* The call that asks for it is the next of this context in the trace. */
 static int replay_wait_checkpoint(struct hybrid_engine *e)
 {
 	struct record *call = current, *ev;
-	struct wait *w;
+	struct hybrid_waiter *w;
 	int error;
 
 	do {
@@ -592,11 +582,11 @@ static int replay_wait_checkpoint(struct hybrid_engine *e)
 	w = last_wait;
 	if (!w)
 		difference("a checkpoint was not asked for");
-	run_until(&w->waiter.op);
-	if (!w->done)
+	run_until(&w->op);
+	if (!w->ended)
 		difference("a checkpoint has not ended");
 	current = call;
-	error = w->waiter.error;
+	error = w->error;
 	free(w);
 	return error;
 }
@@ -782,10 +772,8 @@ static int run_blocking(struct record *ev)
 static void ask_checkpoint(struct hybrid_actions *acts)
 {
 	last_wait = xalloc(sizeof(*last_wait));
-	last_wait->waiter.done = wait_done;
-	INIT_LIST_HEAD(&last_wait->waiter.link);
-	INIT_LIST_HEAD(&last_wait->waiter.op.link);
-	hybrid_engine_checkpoint(engine, &last_wait->waiter, acts);
+	last_wait->done = hybrid_waiter_ended;
+	hybrid_engine_checkpoint(engine, last_wait, acts);
 }
 
 static int run_quick(struct record *ev, struct hybrid_actions *acts)

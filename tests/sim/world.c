@@ -888,32 +888,22 @@ static int sim_do_op(struct hybrid_engine *e, struct hybrid_op *op)
 	return op->error_cache ? op->error_cache : op->error_origin;
 }
 
-struct wait {
-	struct hybrid_waiter waiter;
-	bool done;
-};
-
-static void wait_done(struct hybrid_waiter *waiter)
-{
-	container_of(waiter, struct wait, waiter)->done = true;
-}
-
 static int sim_wait_checkpoint(struct hybrid_engine *e)
 {
 	struct world *w = world_of(e);
 	struct hybrid_actions acts;
 	/* What the engine remembers of it after a crash must not be the stack */
-	struct wait *wait = arena_alloc(&sim_arena, sizeof(*wait));
+	struct hybrid_waiter *wait = arena_alloc(&sim_arena, sizeof(*wait));
 	u32 ticks = 0;
 
 	if (w->crashed || w->stop)
 		return -EIO;
 	memset(wait, 0, sizeof(*wait));
-	wait->waiter.done = wait_done;
+	wait->done = hybrid_waiter_ended;
 	hybrid_actions_init(&acts);
-	hybrid_engine_checkpoint(w->e ? w->e : e, &wait->waiter, &acts);
+	hybrid_engine_checkpoint(w->e ? w->e : e, wait, &acts);
 	world_carry(w, &acts);
-	while (!wait->done) {
+	while (!wait->ended) {
 		if (world_step(w)) {
 			other_events(w);
 			continue;
@@ -926,7 +916,7 @@ static int sim_wait_checkpoint(struct hybrid_engine *e)
 		}
 		world_tick(w, 100);
 	}
-	return wait->waiter.error;
+	return wait->error;
 }
 
 static u64 sim_random(struct hybrid_engine *e)

@@ -200,32 +200,22 @@ static int do_op(struct hybrid_engine *engine, struct hybrid_op *op)
 	return op->error_cache ? op->error_cache : op->error_origin;
 }
 
-struct wait {
-	struct hybrid_waiter waiter;
-	bool done;
-};
-
-static void wait_done(struct hybrid_waiter *w)
-{
-	container_of(w, struct wait, waiter)->done = true;
-}
-
 static int wait_checkpoint(struct hybrid_engine *engine)
 {
-	struct wait w = { .waiter.done = wait_done };
+	struct hybrid_waiter w = { .done = hybrid_waiter_ended };
 	struct hybrid_actions acts;
 	u32 n;
 
 	/* also while the engine is being loaded, before create's caller has it */
 	e = engine;
 	hybrid_actions_init(&acts);
-	hybrid_engine_checkpoint(e, &w.waiter, &acts);
+	hybrid_engine_checkpoint(e, &w, &acts);
 	carry(&acts);
-	for (n = 0; !w.done; n++) {
+	for (n = 0; !w.ended; n++) {
 		assert_true(n < 100);
 		tick(100);
 	}
-	return w.waiter.error;
+	return w.error;
 }
 
 static u64 new_nonce(struct hybrid_engine *engine)

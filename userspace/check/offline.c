@@ -482,27 +482,15 @@ static int do_op(struct hybrid_engine *e, struct hybrid_op *op)
 	return carry_meta(hybrid_engine_context(e), op);
 }
 
-struct wait {
-	struct hybrid_waiter waiter;
-	bool done;
-};
-
-static void wait_done(struct hybrid_waiter *w)
-{
-	container_of(w, struct wait, waiter)->done = true;
-}
-
 static int wait_checkpoint(struct hybrid_engine *e)
 {
 	struct hybrid_offline *o = hybrid_engine_context(e);
-	struct wait w = { .waiter.done = wait_done };
+	struct hybrid_waiter w = { .done = hybrid_waiter_ended };
 
-	INIT_LIST_HEAD(&w.waiter.link);
-	INIT_LIST_HEAD(&w.waiter.op.link);
-	hybrid_engine_checkpoint(e, &w.waiter, &o->acts);
-	while (!w.done)
+	hybrid_engine_checkpoint(e, &w, &o->acts);
+	while (!w.ended)
 		step(o);
-	return w.waiter.error;
+	return w.error;
 }
 
 /* Without random numbers nothing may be written: they are what makes it ours. */

@@ -206,27 +206,15 @@ static int do_op(struct hybrid_engine *e, struct hybrid_op *op)
 	return carry_meta(hybrid_engine_context(e), op);
 }
 
-struct wait {
-	struct hybrid_waiter waiter;
-	bool done;
-};
-
-static void wait_done(struct hybrid_waiter *w)
-{
-	container_of(w, struct wait, waiter)->done = true;
-}
-
 static int wait_checkpoint(struct hybrid_engine *e)
 {
 	struct replay_pool *p = hybrid_engine_context(e);
-	struct wait w = { .waiter.done = wait_done };
+	struct hybrid_waiter w = { .done = hybrid_waiter_ended };
 	int r;
 
-	INIT_LIST_HEAD(&w.waiter.link);
-	INIT_LIST_HEAD(&w.waiter.op.link);
-	hybrid_engine_checkpoint(e, &w.waiter, &p->acts);
-	r = wait_for(p, &w.done);
-	return r ? r : w.waiter.error;
+	hybrid_engine_checkpoint(e, &w, &p->acts);
+	r = wait_for(p, &w.ended);
+	return r ? r : w.error;
 }
 
 /* The same each time: nothing here is a secret. */
