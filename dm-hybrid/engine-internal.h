@@ -147,7 +147,7 @@ struct hybrid_volume {
 
 struct hybrid_readers {
 	unsigned long enter[2], leave[2];	/* read whole by other CPUs */
-	unsigned long cache_written;	/* sectors */
+	unsigned long cache_written;	/* sectors; may wrap */
 };
 
 enum meta_state {
@@ -186,7 +186,7 @@ struct hybrid_engine {
 	u32 nr_open;
 	u32 reserve;			/* free blocks to keep in each set */
 	s64 endurance_left;		/* see endurance_tick() */
-	u64 endurance_seen;		/* sectors written, at the last tick */
+	u64 cache_written;		/* sectors, until the last tick */
 	u8 endurance;			/* enum endurance, READ_ONCE without the lock */
 	bool loaded, failed, stopping, stop_tried;
 	spinlock_t lock;		/* see above */

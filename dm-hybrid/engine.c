@@ -252,15 +252,18 @@ void fail_pool(struct hybrid_engine *e, struct hybrid_actions *acts)
 
 /* ---- time ---------------------------------------------------------------- */
 
-/* Sectors written to the cache device since the pool was loaded. */
-static u64 cache_written(const struct hybrid_engine *e)
+/*
+ * Sectors written to the cache device since the last tick: what CPUs count may
+ * wrap where a long has 32 bits, but not between two ticks.
+ */
+static unsigned long cache_written_since(const struct hybrid_engine *e)
 {
-	u64 sectors = READ_ONCE(e->st_metadata_writes) * HYBRID_META_BLOCK_SECTORS;
+	unsigned long sectors = READ_ONCE(e->st_metadata_writes) * HYBRID_META_BLOCK_SECTORS;
 	int cpu;
 
 	for_each_possible_cpu(cpu)
 		sectors += READ_ONCE(per_cpu_ptr(e->readers, cpu)->cache_written);
-	return sectors;
+	return sectors - (unsigned long)READ_ONCE(e->cache_written);
 }
 
 #define DAY		(24 * 60 * 60 * 1000)	/* ms */
@@ -275,11 +278,11 @@ static u64 cache_written(const struct hybrid_engine *e)
 static void endurance_tick(struct hybrid_engine *e, u64 passed)
 {
 	s64 budget = (s64)READ_ONCE(e->config.endurance) * 2048;
-	u64 written = cache_written(e);
-	s64 spent = min_t(u64, written - e->endurance_seen, 1ULL << 32);
+	unsigned long written = cache_written_since(e);
+	s64 spent = min_t(u64, written, 1ULL << 32);
 	s64 left = e->endurance_left;
 
-	e->endurance_seen = written;
+	WRITE_ONCE(e->cache_written, e->cache_written + written);
 	if (!budget) {
 		e->endurance_left = 0;
 		WRITE_ONCE(e->endurance, ENDURANCE_PLENTY);
@@ -437,7 +440,7 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	st->cache_flushes = e->st_cache_flushes;
 	st->evictions = atomic64_read(&e->st_evictions);
 	st->errors = atomic64_read(&e->st_errors);
-	st->cache_written = cache_written(e);
+	st->cache_written = e->cache_written + cache_written_since(e);
 }
 
 /* ---- for the simulator --------------------------------------------------- */
