@@ -21,6 +21,7 @@
 #   make check-packages  the packages built, installed in a Debian, booted, purged
 #   make check-kernels  other kernels of Debian's: a table of what builds, loads and passes;
 #                       KERNELS="6.12 newest": only these
+#   make check-stacks   the stacks of examples/: built, filled, power-cycled, verified, measured: a table
 #   make headline       fsync, eviction, power cut: dm-hybrid and dm-cache, both outcomes
 #   make check-mutants  would the tests notice?  Seeded defects of the engine; MUTANTS=name ...
 #   make deb            Debian's packages, in build/packages
@@ -251,6 +252,13 @@ check-packages: deps
 check-kernels: deps userspace
 	@cd tests && $(PYTHON) -m guest.kernels $(KERNELS) $(PYTEST_ARGS)
 
+# What the scripts in examples/ build, in guests on modelled disks. One guest after the other:
+# seconds are measured.
+check-stacks: deps
+	$(MAKE) deps DEPS="postgresql-15"
+	$(MAKE) userspace guest-modules
+	DM_HYBRID_STACKS=1 $(PYTHON) -m pytest -c tests/pytest.ini $(PYTEST_ARGS) tests/stacks
+
 check-mutants:
 	$(PYTHON) tests/mutants/run.py $(MUTANTS)
 
@@ -277,4 +285,4 @@ clean:
 .PHONY: all modules modules-amd64 modules-debian modules-amd64-clang modules-sparse guest-kernel guest-modules \
 	guest-test-modules userspace man \
 	install install-dkms uninstall dist deb rpm deps check lint check-tools bench-check check-sim check-mutants check-long coverage \
-	check-long-kernel check-policies check-debug-kernel $(FLAVOUR:%=check-%) fuzz check-boot check-packages check-kernels headline demo clean
+	check-long-kernel check-policies check-debug-kernel $(FLAVOUR:%=check-%) fuzz check-boot check-packages check-kernels check-stacks headline demo clean

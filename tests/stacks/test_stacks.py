@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Stacks of real users: built by the scripts in examples/, filled, power-cycled, verified.
+
+`make check-stacks`; each test says of which stack it is in its first line.
+"""
+
+import pytest
+
+from stacks.machine import random_reads
+
+pytestmark = pytest.mark.stacks
+
+
+def files(*names):
+    """For fio: what fill() made in each."""
+    return "--filename=" + ":".join(f"/srv/{name}/file{n}" for name in names for n in range(1, 5))
+
+
+VOLUMES = {"mail": "writeback", "photos": "writethrough", "video": "writearound",
+           "backup": "passthrough"}
+
+
+def four(m, script, lines, pools):
+    """Four volumes by a script: filled, measured, verified, cycled, verified, parted, verified."""
+    m.example(script, "create", VOLUMES="\n".join(lines), **pools)
+    m.example(script, "mount", VOLUMES="\n".join(lines))
+    modes = {name: m.rows()[name]["mode"] for name in VOLUMES}
+    sums = [m.fill(f"/srv/{name}", 24) for name in VOLUMES]
+    work = random_reads(files(*VOLUMES), 1600)
+    warm = m.warm(work)
+    hits = {name: int(m.run(f"hybridctl get {name} read_hits")) for name in VOLUMES}
+    m.power_cycle("hybridctl activate --all")
+    assert set(m.states().values()) == {"running"}
+    assert modes == {name: m.rows()[name]["mode"] for name in VOLUMES}
+    m.example(script, "mount", VOLUMES="\n".join(lines))
+    assert [m.sums(f"/srv/{name}") for name in VOLUMES] == sums
+    for name in VOLUMES:
+        m.run(f"umount /srv/{name}")
+        m.detach(name)
+    m.example(script, "mount", VOLUMES="\n".join(lines))
+    assert [m.sums(f"/srv/{name}") for name in VOLUMES] == sums
+    return modes, hits, m.measure(work), warm
+
+
+def test_four_volumes(machine):
+    """Four volumes with modes of their own on one pool"""
+    m = machine(hdd=4, hdd_mib=64, ssd_mib=160)
+    lines = [f"{name} /dev/mapper/hdd{n} {mode}" for n, (name, mode) in enumerate(VOLUMES.items())]
+    modes, hits, bare, warm = four(m, "four-volumes.sh", lines, {"CACHE": m.paths("ssd")})
+    assert modes == VOLUMES
+    # Nothing of the one in passthrough is cached, and most of what the others are asked for
+    assert not hits["backup"] and min(hits[n] for n in VOLUMES if n != "backup") > 300, hits
+    m.report("(d) four volumes, one pool", "1,600 random reads, 1/4 passthrough", bare, warm)
+
+
+def test_four_slices(machine):
+    """Four slices of an SSD, each the cache of one volume"""
+    m = machine(hdd=4, hdd_mib=64, ssd=4, ssd_mib=48)
+    lines = [f"{name} /dev/mapper/hdd{n} /dev/mapper/ssd{n}" for n, name in enumerate(VOLUMES)]
+    modes, hits, bare, warm = four(m, "four-slices.sh", lines, {})
+    assert set(modes.values()) == {"writeback"} and min(hits.values()) > 300, hits
+    m.report("(d) four slices, one volume each", "1,600 random reads", bare, warm)
+
+
+def lvm(m, script, names, last, up, **variables):
+    """As four(), of what LVM has a part in."""
+    m.example(script, "create", **variables)
+    m.example(script, "mount", **variables)
+    sums = [m.fill(f"/srv/{name}", 24) for name in names]
+    work = random_reads(files(*names), 1600)
+    warm = m.warm(work)
+    assert [m.sums(f"/srv/{name}") for name in names] == sums
+    m.power_cycle(*up)
+    m.run(f"until test -b {last}; do sleep 0.1; done")
+    assert set(m.states().values()) == {"running"}
+    m.example(script, "mount", **variables)
+    assert [m.sums(f"/srv/{name}") for name in names] == sums
+    return sums, work, warm
+
+
+@pytest.mark.check
+def test_lvm_on_volume(machine):
+    """LVM on a volume, brought up by udev and systemd; this one is in make check"""
+    m = machine(hdd_mib=160, ssd_mib=96, udev=True)
+    names, env = ["root", "home"], {"SIZES": "root=48m home=64m"}
+    sums, work, warm = lvm(m, "lvm-on-volume.sh", names, "/dev/vg0/home",
+                           ["hybridctl activate --all", "vgchange -ay vg0"], DISK="/dev/mapper/hdd0", CACHE="/dev/mapper/ssd0", **env)
+    assert m.run("pvs --noheadings -o pv_name").split() == ["/dev/mapper/lvmdisk"]
+    m.run("umount /srv/root /srv/home; vgchange -an vg0")
+    m.detach("lvmdisk")
+    m.run("vgchange -ay vg0")
+    m.example("lvm-on-volume.sh", "mount", **env)
+    assert [m.sums(f"/srv/{name}") for name in names] == sums
+    m.report("(e) LVM on a volume", "1,600 random reads", m.measure(work), warm)
+
+
+def test_volume_on_lvm(machine):
+    """A volume on LVM"""
+    m = machine(hdd_mib=160, ssd_mib=96)
+    m.run("vgcreate disks /dev/mapper/hdd0; vgcreate ssd /dev/mapper/ssd0")
+    sums, work, warm = lvm(m, "volume-on-lvm.sh", ["home"], "/dev/mapper/home",
+                           ["vgchange -ay", "hybridctl activate --all"], SIZE="120m", CACHE_SIZE="64m")
+    m.run("umount /srv/home")
+    m.detach("home")
+    m.example("volume-on-lvm.sh", "mount")
+    assert m.sums("/srv/home") == sums[0]
+    m.report("(e) a volume on LVM", "1,600 random reads", m.measure(work), warm)
+
+
+def test_big_files(machine):
+    """A file larger than RAM, read again and again"""
+    m = machine(hdd_mib=384, ssd_mib=384, memory=224)
+    m.example("big-files.sh", "create", DISK="/dev/mapper/hdd0", CACHE="/dev/mapper/ssd0")
+    m.example("big-files.sh", "mount")
+    sums = m.fill("/srv/media", 288, files=1)
+    assert int(m.run("awk '/MemTotal/ { print $2 }' /proc/meminfo")) < 288 << 10
+    work = "dd if=/srv/media/file1 of=/dev/null bs=1M"
+    warm = m.warm(work)
+    assert m.run("hybridctl get media bypass_sequential").strip() == "0"
+    m.power_cycle("hybridctl activate --all")
+    m.example("big-files.sh", "mount")
+    assert m.sums("/srv/media") == sums
+    m.run("umount /srv/media")
+    m.detach("media")
+    m.example("big-files.sh", "mount")
+    assert m.sums("/srv/media") == sums
+    m.report("(h) a file larger than RAM", "288 MiB in sequence, 224 MiB of RAM", m.measure(work), warm)
