@@ -106,7 +106,7 @@ void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts)
 	while (most-- && s->nr_free + leaving(e, s) < want) {
 		i = e->policy->victim(s->policy, 32, usable, &f);
 		if (i < 0) {
-			/* What stands in the way are dirty blocks. */
+			/* If nothing can go, dirty blocks stand in the way. */
 			i = e->policy->victim(s->policy, e->map.set_size, usable, &f);
 			if (i < 0 && f.dirty_seen)
 				WRITE_ONCE(e->writeback_urgent, true);

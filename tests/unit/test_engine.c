@@ -589,6 +589,40 @@ static u64 read_moves(enum hybrid_counter c, u32 block)
 	return status().counter[c] - before;
 }
 
+/* The newest blocks are the first that c2q would evict: if dirty, others go, in peace. */
+static void clean_goes_first(void **state)
+{
+	struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+	u32 n, k, few = 48;
+
+	assert_int_equal(hybrid_geometry_init(&sb.geometry, 32 * MIB, BLOCK, 0, NULL), 0);
+	sb.member_sectors = 32 * MIB;
+	format();
+	start();
+	assert_int_equal(hybrid_engine_set_policy(e, hybrid_policy_get("c2q")), 0);
+	config.low_watermark = 50;
+	config.high_watermark = 60;
+	hybrid_engine_configure(e, &config);
+	info.mode = HYBRID_MODE_WRITEBACK;
+	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
+	open_volume();
+	for (n = 0; n < 2 * pool().blocks; n++) {
+		read_moves(HYBRID_FILLS, n % 300);
+		tick(100);
+	}
+	for (k = 0; k < few; k++) {
+		put((310 + k) * BLOCK, BLOCK, 1);
+		tick(100);
+	}
+	for (n = 0; n < 100; n++) {
+		read_moves(HYBRID_FILLS, 360 + n);
+		tick(100);
+	}
+	assert_int_equal(status().dirty, few);
+	assert_int_equal(status().counter[HYBRID_WRITEBACKS], 0);
+	assert_int_equal(status().counter[HYBRID_BYPASS_FULL], 0);
+}
+
 /* Reads are cached while there is room; then as the endurance budget says. */
 static void endurance(void **state)
 {
@@ -1328,6 +1362,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(fresh_pool, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(not_a_pool, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(ram, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(clean_goes_first, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(endurance, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(volumes, setup, teardown),
 		cmocka_unit_test_setup_teardown(written_without_its_cache, setup, teardown),
