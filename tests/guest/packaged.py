@@ -218,7 +218,7 @@ def with_dependencies(tree: Path, names: list[str]) -> list[Path]:
     return [tree / m for m in order]
 
 
-def _cpio(entries) -> bytes:
+def cpio(entries) -> bytes:
     """(name, mode, data) in the format that the kernel unpacks."""
     out = bytearray()
     for ino, (name, mode, data) in enumerate([*entries, ("TRAILER!!!", 0, b"")], 1):
@@ -239,7 +239,7 @@ def _initrd(tree: Path) -> bytes:
     for m in modules:
         data = m.read_bytes()
         entries.append((m.name, 0o100644, lzma.decompress(data) if m.suffix == ".xz" else data))
-    return _cpio(entries)
+    return cpio(entries)
 
 
 def kernel(name: str = OWN) -> Kernel:

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the runs' raw counters say: figures, the table's rows, and the goals."""
+import statistics
+from typing import Callable, NamedTuple
+
+OURS, DISK, LIMIT = "hybrid", "disk", "limit"
+PEERS = ("dmcache-wb-64", "dmcache-wb-256", "dmcache-wt-64", "dmcache-wt-256", "bcache-wb",
+         "bcache-wb-tuned", "writecache")
+STACKS = (DISK, LIMIT, *PEERS, "hybrid-wt", OURS)
+# What has only one sense on one kind of stack, or takes time and has no peer.
+ONLY = {"ascending": (DISK,), "activate": (OURS, "dmcache-wb-64", "writecache"),
+        "memory": (OURS, *PEERS[:2], "writecache"),
+        "zipf": (DISK, *PEERS, OURS, "hybrid-wt"), "zoned": (DISK, *PEERS, OURS, "hybrid-wt")}
+# Whose figures depend on the moment: the median of more seeds counts.
+SEEDS = {"boot": 5}
+
+Runs = dict[tuple[str, str], list[dict]]	# (stack, workload) -> phases, one for each seed
+
+
+def delta(phase: dict, device: str, key: str) -> float:
+    return phase[f"{device}1"].get(key, 0) - phase[f"{device}0"].get(key, 0)
+
+
+def iops(phase: dict) -> float:
+    load = phase["load"]
+    return (load["read"]["ios"] + load["write"]["ios"]) * 1e9 / load["ns"]
+
+
+def written(phase: dict) -> float:
+    """SSD sectors written for each sector that the user wrote."""
+    return delta(phase, "ssd", "ws") / phase["load"]["write"]["sectors"]
+
+
+def disk_flushes(phase: dict) -> float:
+    """For each write."""
+    return delta(phase, "hdd", "f") / phase["load"]["write"]["ios"]
+
+
+def instructions(phase: dict) -> float:
+    return phase["load"]["ns"] / (phase["load"]["read"]["ios"] + phase["load"]["write"]["ios"])
+
+
+def busy(phase: dict) -> float:
+    return (phase["busy_ms"][1] - phase["busy_ms"][0]) / 1000
+
+
+def clock(phase: dict) -> float:
+    return phase["seconds"][1] - phase["seconds"][0]
+
+
+def mib(phase: dict) -> float:
+    return (phase["kib"][0] - phase["kib"][1]) / 1024
+
+
+class Row(NamedTuple):
+    """A line of the table: a figure of one phase of a workload."""
+    text: str
+    work: str
+    phase: str
+    figure: Callable[[dict], float] = iops
+    form: str = ",.0f"
+    lower: bool = False		# is better
+
+
+ROWS = {
+    "mixed": Row("random 75/25, 4k, laid out before", "mixed", "1"),
+    "mixed3": Row("... third time", "mixed", "3"),
+    "fsync": Row("fsync after each 4k random write", "fsync", "new"),
+    "fsync-again": Row("... of what is dirty", "fsync", "rewrite"),
+    "boot1": Row("boot storm, cold", "boot", "1"),
+    "boot2": Row("boot storm, second run", "boot", "2"),
+    "zipf1": Row("zipf 1.1 over 4x the cache, window 1", "zipf", "1"),
+    "zipf3": Row("... window 3", "zipf", "3"),
+    "zoned1": Row("zoned 80/5, window 1", "zoned", "1"),
+    "zoned3": Row("... window 3", "zoned", "3"),
+    "reread1": Row("sequential read of 400 MiB", "reread", "1"),
+    "reread2": Row("... again", "reread", "2"),
+    "yabs-4k": Row("YABS 4k", "yabs", "4k"),
+    "yabs-64k": Row("YABS 64k", "yabs", "64k"),
+    "yabs-512k": Row("YABS 512k", "yabs", "512k"),
+    "yabs-1m": Row("YABS 1m", "yabs", "1m"),
+    "oltp-data": Row("OLTP, data", "oltp", "data"),
+    "oltp-log": Row("OLTP, log", "oltp", "log"),
+    "burst": Row("burst of 4k writes, queue of 32", "burst", "burst"),
+}
+COSTS = {
+    "fsync-written": Row("SSD sectors for a user's: fsync", "fsync", "new", written, ".2f", True),
+    "fsync-again-written": Row("... fsync of what is dirty", "fsync", "rewrite", written, ".2f",
+                               True),
+    "burst-written": Row("... burst", "burst", "burst", written, ".2f", True),
+    "fsync-flushes": Row("disk flushes for an fsync", "fsync", "new", disk_flushes, ".2f", True),
+    "drain-busy": Row("drain of 8,000 blocks, disk busy, s", "burst", "drain", busy, ".2f", True),
+    "drain-clock": Row("... by the clock, s", "burst", "drain", clock, ".2f", True),
+    "hit-read": Row("instructions for a 4k read hit", "hit", "read", instructions, ",.0f", True),
+    "hit-write": Row("... 4k write hit", "hit", "write", instructions, ",.0f", True),
+    "memory": Row("RAM for 1 GiB of cache, MiB", "memory", "empty", mib, ".2f", True),
+    "active-empty": Row("activation of 16 GiB, empty, s", "activate", "empty", clock, ".2f", True),
+    "active-clean": Row("... every block in use", "activate", "clean", clock, ".2f", True),
+    "active-cut": Row("... and after a power cut", "activate", "cut", clock, ".2f", True),
+}
+ALL = ROWS | COSTS
+COLD = ("mixed", "fsync", "boot1", "zipf1", "zoned1", "reread1", "oltp-data", "oltp-log", "burst")
+
+
+def value(runs: Runs, stack: str, name: str) -> float | None:
+    """The median over the seeds; None: not measured, or the stack has no such thing."""
+    row = ALL[name]
+    found = runs.get((stack, row.work))
+    if not found or any(row.phase not in phases for phases in found):
+        return None
+    if row.figure in (busy, clock) and row.work == "burst":
+        # The bare disk has nothing to drain, the limit has no disk.
+        if stack in (DISK, LIMIT) or stack.split("-")[1:2] == ["wt"]:
+            return None
+    return statistics.median(row.figure(phases[row.phase]) for phases in found)
+
+
+class Goal(NamedTuple):
+    """One gating metric. What may be is a share of something that was measured, or a figure."""
+    name: str
+    value: float | None
+    peer: float | None
+    limit: float | None
+    goal: float | None
+    form: str = ",.0f"
+    lower: bool = False
+
+    @property
+    def verdict(self) -> str:
+        if self.value is None or self.goal is None:
+            return "-"
+        shown = [float(format(v, self.form).replace(",", "")) for v in (self.value, self.goal)]
+        return "ok" if (shown[0] <= shown[1] if self.lower else shown[0] >= shown[1]) else "short"
+
+
+def _share(share: float, of: float | None) -> float | None:
+    return None if of is None else share * of
+
+
+def peer(runs: Runs, known: dict, name: str) -> float | None:
+    """The best of those measured now, or else of the last run of all."""
+    found = [v for p in PEERS if (v := value(runs, p, name)) is not None]
+    if not found:
+        return known.get(name)
+    return min(found) if ALL[name].lower else max(found)
+
+
+def _hit(runs: Runs, name: str, stack: str) -> float | None:
+    """Instructions beyond dm-linear's, which the bare disk's volume is."""
+    own, linear = value(runs, stack, name), value(runs, DISK, name)
+    return None if own is None or linear is None else own - linear
+
+
+def _cold(runs: Runs) -> Goal:
+    """The workload that suffers most from a cache which has nothing yet."""
+    shares = {name: ours / bare for name in COLD
+              if (ours := value(runs, OURS, name)) and (bare := value(runs, DISK, name))}
+    worst = min(shares, key=shares.get, default="")
+    return Goal(f"cold, times the disk ({worst})", shares.get(worst), None, None, 0.98, ".2f")
+
+
+def goals(runs: Runs, known: dict) -> list[Goal]:
+    """The goals; `known` has the peers' best where they are not measured now."""
+    def goal(name, share=None, of=None, fixed=None):
+        row, limit = ALL[name], value(runs, LIMIT, name)
+        best = peer(runs, known, name)
+        base = {"limit": limit, "disk": value(runs, DISK, name), "peer": best}.get(of)
+        if of != "limit":
+            limit = None
+        return Goal(name, value(runs, OURS, name), best, limit,
+                    fixed if fixed is not None else _share(share, base), row.form, row.lower)
+
+    def hit(name, fixed):
+        best = [v for p in PEERS if (v := _hit(runs, name, p)) is not None]
+        return Goal(f"{name}, over dm-linear", _hit(runs, name, OURS),
+                    min(best) if best else known.get(f"{name}-over"), None, fixed, "+,.0f", True)
+
+    found = [
+        _cold(runs),
+        goal("boot1", 1.15, "disk"),
+        goal("mixed", 0.97, "limit"),
+        goal("fsync", 0.97, "limit"),
+        goal("fsync-written", fixed=2.0),
+        goal("fsync-again-written", fixed=1.0),
+        # Writeback in the background may have some of its own.
+        goal("fsync-flushes", fixed=0.01),
+        goal("boot2", 0.95, "limit"),
+        goal("zipf3", fixed=750),
+        goal("zoned3", fixed=2500),
+        goal("reread2", 2.0, "disk"),
+        *(goal(f"yabs-{size}", 0.95, "limit") for size in ("4k", "64k", "512k", "1m")),
+        goal("oltp-data", 1.2, "peer"),
+        goal("oltp-log", 1.2, "peer"),
+        goal("burst", 0.92, "limit"),
+        goal("burst-written", fixed=1.05),
+        goal("drain-busy", fixed=4.1),
+        goal("drain-clock", fixed=4.1),
+        hit("hit-read", 350),
+        hit("hit-write", 450),
+        goal("memory", fixed=0.5),
+        goal("active-empty", fixed=0.1),
+        goal("active-clean", fixed=0.1),
+        goal("active-cut", fixed=0.1),
+    ]
+    ascending = runs.get((DISK, "ascending"))
+    if ascending:
+        best = statistics.median(busy(p["drain"]) for p in ascending)
+        found = [g._replace(limit=best) if g.name.startswith("drain") else g for g in found]
+    return found
+
+
+def best_peers(runs: Runs) -> dict[str, float]:
+    """For runs without peers: what peers() would have found."""
+    found = {name: v for name in ALL if (v := peer(runs, {}, name)) is not None}
+    for name in ("hit-read", "hit-write"):
+        over = [v for p in PEERS if (v := _hit(runs, name, p)) is not None]
+        if over:
+            found[f"{name}-over"] = min(over)
+    return {name: round(v, 3) for name, v in found.items()}

@@ -1,0 +1,154 @@
+#!/bin/busybox sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# The init of a guest that measures one stack under one workload: STACK and SEED come from
+# the kernel's command line. All it finds is printed at the end, in lines
+#	bench <phase> <what> <value>
+/bin/busybox --install -s /bin
+export PATH=/bin DM_DISABLE_UDEV=1
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+mount -t tmpfs tmpfs /tmp
+
+HDD_MIB=2048
+CACHE_MIB=256
+META_MIB=16	# of the cache device, where a stack wants a device of its own for it
+# 7,200 rpm, 150 MB/s, queue of 32, write cache of 8 MiB; a SATA SSD: tests/guest/README.md
+HDDSIM="7200 150 1000 16000 32 8192 100"
+SSDSIM="16 80 30 500 450 1000"
+hdd=/dev/mapper/hdd
+ssd=/dev/mapper/ssd
+volume=/dev/mapper/volume
+
+die() {
+	echo "bench - failed $*"
+	dmesg | tail -n 20
+	poweroff -f
+}
+
+say() { echo "bench $*" >>/tmp/said; }
+
+# create <name> <MiB> <target and its arguments>
+create() {
+	dmsetup create "$1" --table "0 $(($2 * 2048)) $3" || die "create $1: $3"
+}
+
+# devices sim|ram|sparse: the disk and the SSD. In RAM they take no time; sparse ones forget
+# the data, but not what stands at either end
+devices() {
+	ssd_mib=$((CACHE_MIB + META_MIB))
+	[ "$STACK" != limit ] || ssd_mib=$HDD_MIB
+	case $1 in
+	sim)
+		create hdd $HDD_MIB "hddsim /dev/ram0 0 $HDDSIM"
+		create ssd $ssd_mib "ssdsim /dev/ram1 0 $SSDSIM"
+		;;
+	ram)
+		create hdd $HDD_MIB "linear /dev/ram0 0"
+		create ssd $ssd_mib "linear /dev/ram1 0"
+		;;
+	sparse)
+		create_sparse hdd $HDD_MIB ram0 8
+		create_sparse ssd $ssd_mib ram1 $META_MIB
+		;;
+	esac
+	# Stacks ask; a model says no.
+	echo 1 >"/sys/block/$(dmsetup info -c --noheadings -o blkdevname hdd)/queue/rotational"
+}
+
+# create_sparse <name> <MiB> <ram disk> <MiB that are kept at the beginning>
+create_sparse() {
+	dmsetup create "$1" <<-END || die "create $1"
+	0 $(($4 * 2048)) linear /dev/$3 0
+	$(($4 * 2048)) $((($2 - $4 - 2) * 2048)) zero
+	$((($2 - 2) * 2048)) 4096 linear /dev/$3 $(($4 * 2048))
+	END
+}
+
+fresh() {
+	devices sim
+	stack_up
+	quiesce
+}
+
+# --- what workloads are made of -----------------------------------------------------------------
+
+# wait_for <seconds> <command>: until it succeeds
+wait_for() {
+	tries=$(($1 * 10))
+	shift
+	until "$@"; do
+		tries=$((tries - 1))
+		[ $tries -gt 0 ] || return 1
+		sleep 0.1
+	done
+}
+
+seconds() { cut -d' ' -f1 /proc/uptime; }
+counters() {
+	say "$1" "hdd$2" "$(dmsetup status hdd)"
+	say "$1" "ssd$2" "$(dmsetup status ssd)"
+}
+busy() { dmsetup status hdd | sed 's/.* busy_ms //'; }
+
+# The disk has been idle for a second: its write cache is empty, and nobody has background work.
+quiesce() {
+	sync
+	was=
+	tries=120
+	while [ "$was" != "$(busy)" ] && [ $tries -gt 0 ]; do
+		was=$(busy)
+		tries=$((tries - 1))
+		sleep 1
+	done
+}
+
+# run <phase> <options of load>: a load, and what it did to the devices
+run() {
+	phase=$1
+	shift
+	counters "$phase" 0
+	said=$(load $volume "$@" 2>&1) || die "load $*: $said"
+	counters "$phase" 1
+	say "$phase" load "$said"
+}
+
+# What it takes after a start until the volume is there, and the memory for it.
+restart() {
+	stack_stop
+	[ $# = 1 ] || "$2"
+	sync
+	echo 3 >/proc/sys/vm/drop_caches
+	sleep 1
+	free=$(awk '/^MemFree/ { print $2 }' /proc/meminfo)
+	started=$(seconds)
+	stack_start
+	say "$1" seconds "$started $(seconds)"
+	sync
+	echo 3 >/proc/sys/vm/drop_caches
+	sleep 1
+	say "$1" kib "$free $(awk '/^MemFree/ { print $2 }' /proc/meminfo)"
+}
+
+. /stack.sh
+
+: "${SEED:=1}"
+set -- $(echo "$STACK" | tr - ' ')
+case ${2:-} in
+wt) MODE=writethrough ;;
+*) MODE=writeback ;;
+esac
+[ "${3:-}" != tuned ] || TUNED=1
+case ${3:-} in
+[0-9]*) BLOCK=$3 ;;
+esac
+while read -r module; do
+	insmod /modules/$module || die "insmod $module"
+done </modules/order
+
+. /work.sh
+dmesg | grep -E 'WARNING|BUG|Oops|I/O error' >/tmp/complaints && die "$(cat /tmp/complaints)"
+cat /tmp/said
+echo "bench - seconds $(seconds)"
+poweroff -f

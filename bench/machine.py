@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Runs one stack under one workload, in a machine where time is instructions.
+
+QEMU without KVM, -icount: a nanosecond of the guest is one instruction, waiting costs nothing, and
+what else the host does changes nothing: the same files give the same figures, to the last digit.
+So a result is kept, by what went into it, and never measured twice.
+"""
+import functools
+import hashlib
+import json
+import lzma
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+TOP = HERE.parent
+OUT = TOP / "build" / "bench"
+sys.path.insert(0, str(TOP / "tests"))
+
+from guest import apt, kernels, packaged  # noqa: E402
+
+QEMU = ["qemu-system-x86_64", "-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off",
+        "-rtc", "base=2026-01-01,clock=vm", "-seed", "1", "-smp", "1",
+        # The guest's copies and fills count as what they move.
+        "-cpu", "max,-erms,-fsrm", "-M", "q35,hpet=off", "-m", "3G", "-nodefaults",
+        "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot",
+        "-serial", "stdio"]
+APPEND = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable clocksource=tsc " \
+         "random.trust_cpu=on cryptomgr.notests"
+# Sparse: only what is written needs RAM.
+DISKS = "rd_nr=2 rd_size=17825792 max_part=0"
+MODULES = {
+    "": ["brd", "dm_mod", "dm_testdisk", "dm_zero"],
+    "hybrid": ["crc32c_generic", "libcrc32c", "dm_hybrid", "dm_hybrid_c2q"],
+    "dmcache": ["crc32c_generic", "libcrc32c", "dm_cache", "dm_cache_smq"],
+    "writecache": ["crc32c_generic", "libcrc32c", "dm_writecache"],
+    "bcache": ["crc64", "bcache"],
+}
+PROGRAMS = {
+    "": [Path("/sbin/dmsetup"), OUT / "load"],
+    "hybrid": [TOP / "build/userspace/hybridctl"],
+    "bcache": [OUT / "bcache-tools/usr/sbin/make-bcache"],
+}
+LINE = re.compile(r"^bench (\S+) (\S+) (.*?)\r?$", re.M)
+
+
+class Failed(Exception):
+    """A run that came to no figures: the text says why, with the end of the console."""
+
+
+@functools.cache
+def prepare() -> tuple[packaged.Kernel, Path]:
+    """Builds and fetches what guests are made of; a kernel, and a tree with its modules and ours."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    kernel, root = kernels.ready(packaged.OWN)
+    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", OUT / "load",
+                    HERE / "load.c", "-lm"], check=True)
+    tools = OUT / "bcache-tools"
+    if not tools.exists():
+        # Not installed: it would have udev look for bcache on this machine.
+        with tempfile.TemporaryDirectory(dir=OUT) as tmp:
+            unpacked = Path(tmp) / "root"
+            os.chmod(tmp, 0o755)
+            apt.Apt().unpack({"bcache-tools": ""}, unpacked)
+            unpacked.rename(tools)
+    return kernel, root / "lib/modules" / kernel.release
+
+
+def _libraries(program: Path) -> list[str]:
+    run = subprocess.run(["ldd", program], capture_output=True, text=True)
+    return re.findall(r"(/\S+) \(0x", run.stdout)
+
+
+@functools.cache
+def initrd(kind: str, work: Path) -> bytes:
+    """All that a guest for one kind of stack has."""
+    _, tree = prepare()
+    files = {"init": HERE / "guest.sh", "stack.sh": HERE / f"stacks/{kind}.sh",
+             "work.sh": work, "bin/busybox": packaged.BUSYBOX}
+    for program in [*PROGRAMS[""], *PROGRAMS.get(kind, [])]:
+        files[f"bin/{program.name}"] = program
+        files |= {name.lstrip("/"): Path(name) for name in _libraries(program)}
+    modules = packaged.with_dependencies(tree, [*MODULES[""], *MODULES.get(kind, [])])
+    order = "".join(f"{m.name} {DISKS}\n" if m.name == "brd.ko" else f"{m.name}\n" for m in modules)
+    entries = [(name, 0o040755, b"") for name in sorted(
+        {str(parent) for name in files for parent in Path(name).parents} - {"."}
+        | {"proc", "sys", "dev", "tmp", "modules"})]
+    entries += [(name, 0o100755, path.read_bytes()) for name, path in sorted(files.items())]
+    for m in modules:
+        data = m.read_bytes()
+        entries.append((f"modules/{m.name}", 0o100644,
+                        lzma.decompress(data) if m.suffix == ".xz" else data))
+    return packaged.cpio([*entries, ("modules/order", 0o100644, order.encode())])
+
+
+def _parse(console: str) -> dict:
+    """{phase: {what: value}}; counters, which stand in pairs, as numbers."""
+    result: dict = {}
+    for phase, what, value in LINE.findall(console):
+        if what == "failed":
+            raise Failed(console[-3000:])
+        if what == "load":
+            value = json.loads(value)
+        elif what[:3] in ("hdd", "ssd"):
+            words = value.split()[3:]
+            value = {k: int(v) for k, v in zip(words[::2], words[1::2])}
+        elif what in ("seconds", "busy_ms", "kib"):
+            value = [float(v) for v in value.split()]
+        result.setdefault(phase, {})[what] = value
+    if "-" not in result:
+        raise Failed(console[-3000:])
+    return result
+
+
+def run(stack: str, work: Path, seed: int, again: bool = False, timeout: float = 1800) -> dict:
+    """The result of a run: that of an earlier one with the same files, unless `again`."""
+    kernel, _ = prepare()
+    image = initrd(stack.split("-")[0], work)
+    append = f"{APPEND} STACK={stack} SEED={seed}"
+    version = subprocess.run([QEMU[0], "--version"], capture_output=True, text=True).stdout
+    key = hashlib.sha256(repr((QEMU, version, kernel.image, append)).encode() + image).hexdigest()
+    path = OUT / "runs" / f"{stack}.{work.stem}.{seed}.json"
+    if path.exists() and not again:
+        result = json.loads(path.read_text())
+        if result["key"] == key:
+            return result
+    path.parent.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    with tempfile.NamedTemporaryFile(dir=OUT, suffix=".cpio") as file:
+        file.write(image)
+        file.flush()
+        try:
+            console = subprocess.run(
+                [*QEMU, "-kernel", kernel.image, "-initrd", file.name, "-append", append],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                timeout=timeout).stdout.decode(errors="replace")
+        except subprocess.TimeoutExpired as e:
+            raise Failed(f"{stack} {work.stem}: after {timeout:.0f} s\n{(e.stdout or b'')[-3000:]!r}") from e
+    result = {"key": key, "stack": stack, "work": work.stem, "seed": seed, "phases": _parse(console),
+              "host_seconds": round(time.monotonic() - started, 1)}
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    return result

@@ -1,0 +1,113 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""make bench: dm-hybrid and its peers on modelled devices, in virtual time.
+
+Leaves build/bench/results.json, results.md and index.html, and a file for each run in
+build/bench/runs. Runs whose files have not changed are not repeated.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import figures  # noqa: E402
+import machine  # noqa: E402
+import report  # noqa: E402
+
+KNOWN = HERE / "peers.json"
+WORKLOADS = sorted(p.stem for p in (HERE / "workloads").glob("*.sh"))
+# The longest first: so that the CPUs end together.
+LONG = ("activate", "mixed", "yabs", "oltp")
+
+
+def plan(stacks: list[str], works: list[str], seed: int, quick: bool) -> list[tuple]:
+    """(stack, workload, seed), as they are begun."""
+    runs = [(stack, work, seed + n) for work in works for stack in stacks
+            if stack in figures.ONLY.get(work, figures.STACKS)
+            for n in range(1 if quick else figures.SEEDS.get(work, 1))]
+    return sorted(runs, key=lambda r: (r[1] not in LONG, r[1]))
+
+
+def measure(runs: list[tuple], jobs: int, again: bool) -> tuple[list[dict], list[str]]:
+    """The results, and what failed; says how far it is."""
+    machine.prepare()
+    results, failed, started = [], [], time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(machine.run, stack, HERE / f"workloads/{work}.sh", seed, again):
+                   (stack, work, seed) for stack, work, seed in runs}
+        for n, done in enumerate(concurrent.futures.as_completed(waiting), 1):
+            stack, work, seed = waiting[done]
+            try:
+                results.append(done.result())
+                says = f"{results[-1]['host_seconds']:.0f} s"
+            except machine.Failed as e:
+                failed.append(f"{stack} {work} {seed}: {e}")
+                says = "FAILED"
+            print(f"[{time.monotonic() - started:5.0f} s] {n}/{len(runs)} {work} on {stack}, seed "
+                  f"{seed}: {says}", file=sys.stderr, flush=True)
+    return results, failed
+
+
+def by_stack(results: list[dict]) -> figures.Runs:
+    runs: figures.Runs = {}
+    for r in sorted(results, key=lambda r: r["seed"]):
+        runs.setdefault((r["stack"], r["work"]), []).append(r["phases"])
+    return runs
+
+
+def about(command: str) -> str:
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=HERE,
+                            capture_output=True, text=True).stdout.strip()
+    kernel, _ = machine.prepare()
+    return (f"`{command}`, commit {commit or 'unknown'}, Linux {kernel.release}: in QEMU, in virtual "
+            "time (a nanosecond is an instruction), on models of a disk (7,200 rpm, 2 GiB full "
+            "stroke) and of a SATA SSD; the cache has 256 MiB. The same files give the same figures, on "
+            "whatever machine. Limit: the SSD alone.")
+
+
+def words(text: str, known) -> list[str]:
+    chosen = text.replace(",", " ").split()
+    for word in chosen:
+        if word not in known:
+            sys.exit(f"bench: no {word}; there are: {' '.join(known)}")
+    return chosen
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="only what the goals need")
+    parser.add_argument("--works", default="", help=" ".join(WORKLOADS))
+    parser.add_argument("--stacks", default="", help=" ".join(figures.STACKS))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--again", action="store_true", help="also what was measured before")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    args = parser.parse_args()
+    works = words(args.works, WORKLOADS) or WORKLOADS
+    stacks = words(args.stacks, figures.STACKS)
+    everything = not (args.works or stacks or args.quick)
+    if not stacks:
+        stacks = [figures.DISK, figures.LIMIT, figures.OURS] if args.quick else figures.STACKS
+    results, failed = measure(plan(stacks, works, args.seed, args.quick), args.jobs, args.again)
+    runs = by_stack(results)
+    known = json.loads(KNOWN.read_text()) if KNOWN.exists() else {}
+    goals = figures.goals(runs, known)
+    text = about("make bench" + ("-quick" if args.quick else ""))
+    machine.OUT.joinpath("results.json").write_text(json.dumps(results, indent=1) + "\n")
+    machine.OUT.joinpath("results.md").write_text(report.markdown(runs, goals, text))
+    machine.OUT.joinpath("index.html").write_text(report.html(runs, goals, text))
+    if everything and not failed:
+        KNOWN.write_text(json.dumps(figures.best_peers(runs), indent=1) + "\n")
+    print(*failed, sep="\n", end="\n" if failed else "", file=sys.stderr)
+    print(report.gate([g for g in goals if g.value is not None]))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=sh
+# fsync after each write; then the same blocks, which are dirty by then.
+
+fresh
+run new pattern=shuffled reads=0 fsync=1 size=512 ios=600 seed="$SEED"
+run rewrite pattern=shuffled reads=0 fsync=1 size=512 ios=600 seed="$SEED"

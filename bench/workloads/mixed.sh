@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=sh
+# Random, three quarters reads, over what was laid out before.
+
+fresh
+run layout pattern=sequential reads=0 bs=256 depth=4 size=32 ios=128
+quiesce
+for pass in 1 2 3; do
+	run $pass pattern=shuffled reads=75 depth=64 size=32 ios=8192 seed="$SEED"
+	quiesce
+done

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The benchmarks themselves: the load, what the tables say, and a small run of it all."""
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(TOP / "bench"), str(TOP)]
+
+import figures  # noqa: E402
+import machine  # noqa: E402
+import report  # noqa: E402
+import run as bench  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory):
+    """Runs load.c, built with sanitizers, on a file of zeroes of 16 MiB."""
+    directory = tmp_path_factory.mktemp("load")
+    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-g", "-fsanitize=address,undefined", "-o",
+                    directory / "load", TOP / "bench/load.c", "-lm"], check=True)
+    file = directory / "file"
+    file.write_bytes(bytes(16 << 20))
+
+    def go(*options):
+        # Its exit frees what it has.
+        found = subprocess.run([directory / "load", file, *options], capture_output=True, text=True,
+                               env={"ASAN_OPTIONS": "detect_leaks=0"})
+        return json.loads(found.stdout) if found.returncode == 0 else found.stderr
+    go.file = file
+    return go
+
+
+@pytest.mark.parametrize("pattern", ["sequential", "shuffled", "sorted", "uniform", "zipf",
+                                     "zoned"])
+def test_load_counts(load, pattern):
+    found = load(f"pattern={pattern}", "size=16", "bs=4/50:64/50", "reads=50", "depth=8", "ios=400")
+    read, write = found["read"], found["write"]
+    assert read["ios"] + write["ios"] == 400
+    assert 120 < read["ios"] < 280
+    assert 8 * 400 < read["sectors"] + write["sectors"] < 128 * 400
+    for side in (read, write):
+        assert 0 < side["p50_ns"] <= side["p99_ns"]
+
+
+def test_load_writes_each_block_once(load):
+    """Of 4,096 blocks the half that a shuffle takes, and as many with the next seed."""
+    load.file.write_bytes(bytes(16 << 20))
+    load("pattern=shuffled", "size=16", "reads=0", "depth=8", "ios=2048", "seed=5")
+    data = load.file.read_bytes()
+    blocks = {n for n in range(4096) if data[n * 4096]}
+    assert len(blocks) == 2048
+    assert 900 < len([n for n in blocks if n < 2048]) < 1150
+    load("pattern=sorted", "size=16", "reads=0", "ios=2048", "seed=5")
+    data = load.file.read_bytes()
+    assert {n for n in range(4096) if data[n * 4096]} == blocks
+
+
+def test_load_refuses(load):
+    assert "no option" in load("size=16", "ios=1", "speed=9")
+    assert "no pattern" in load("size=16", "ios=1", "pattern=circles")
+    assert "must make sense" in load("size=16")
+    assert "must make sense" in load("size=16", "ios=1", "fsync=1", "depth=2")
+
+
+# --- figures ------------------------------------------------------------------
+
+
+def phase(ios: int, seconds: float, ssd_sectors: int = 0) -> dict:
+    side = {"ios": ios, "sectors": 8 * ios, "mean_ns": 0, "p50_ns": 0, "p99_ns": 0}
+    return {"load": {"ns": seconds * 1e9, "read": side | {"ios": 0, "sectors": 0}, "write": side},
+            "hdd0": {"f": 1}, "hdd1": {"f": 1}, "ssd0": {"ws": 100}, "ssd1": {"ws": 100 + ssd_sectors}}
+
+
+def made_up(ours: int) -> figures.Runs:
+    """1,000 fsyncs in as many seconds as it takes; the limit does 1,000 a second."""
+    rates = {"disk": 100, "limit": 1000, "bcache-wb": 600, "writecache": 700, "hybrid": ours}
+    return {(stack, "fsync"): [{"new": phase(1000, 1000 / rate, 16000)}]
+            for stack, rate in rates.items()}
+
+
+def test_goals():
+    found = {g.name: g for g in figures.goals(made_up(970), {})}
+    assert found["fsync"] == ("fsync", 970, 700, 1000, 970, ",.0f", False)
+    assert found["fsync"].verdict == "ok"
+    assert found["fsync-written"][1:5] == (2.0, 2.0, None, 2.0)
+    assert found["fsync-written"].verdict == "ok"
+    assert found["burst"].verdict == "-"
+    found = {g.name: g for g in figures.goals(made_up(969), {})}
+    assert found["fsync"].verdict == "short"
+
+
+def test_peers_of_an_earlier_run():
+    runs = made_up(970)
+    known = figures.best_peers(runs)
+    assert known["fsync"] == 700
+    few = {key: phases for key, phases in runs.items() if key[0] in ("disk", "limit", "hybrid")}
+    assert figures.goals(few, known) == figures.goals(runs, {})
+
+
+def test_median_of_seeds():
+    runs = {("disk", "fsync"): [{"new": phase(1000, s)} for s in (1, 9, 2)]}
+    assert figures.value(runs, "disk", "fsync") == 500
+
+
+def test_reports():
+    runs = made_up(500)
+    goals = figures.goals(runs, {})
+    assert ["fsync", "500", "700", "1,000", "970", "short"] in \
+        [line.split() for line in report.gate(goals).splitlines()]
+    assert "| fsync after each 4k random write | 100 | 1,000 | 600 | 700 | 500 |" in \
+        report.markdown(runs, goals, "about")
+    page = report.html(runs, goals, "a <b>")
+    assert "a &lt;b&gt;" in page and page.count("<rect") == 15 and "nan" not in page
+
+
+def test_every_row_has_its_workload():
+    for row in figures.ALL.values():
+        assert row.work in bench.WORKLOADS
+        assert f"run {row.phase} " in (text := (TOP / f"bench/workloads/{row.work}.sh").read_text()) \
+            or f"say {row.phase} " in text or f"restart {row.phase}" in text \
+            or row.phase in "123" and "run $pass" in text
+
+
+# --- the guest ----------------------------------------------------------------
+
+
+@pytest.mark.qemu
+def test_a_small_run():
+    """The module as it is, on the models; once more, it does the same to the nanosecond."""
+    work = TOP / "tests/bench/tiny.sh"
+    first = machine.run("hybrid", work, 1, again=True)["phases"]
+    assert figures.written(first["new"]) >= 2
+    assert figures.written(first["again"]) < 1.5
+    for each in (first["new"], first["again"]):
+        assert each["load"]["write"]["ios"] == 40
+        assert figures.delta(each, "ssd", "f") >= 40
+        assert 300 < figures.iops(each) < 1000
+    assert machine.run("hybrid", work, 1, again=True)["phases"] == first
