@@ -48,6 +48,26 @@ def test_sizes(hybridctl, image, cache, origin, code, says):
     assert r.returncode == code and says in r.stderr and "next:" in r.stderr
 
 
+def test_block_size_by_memory(hybridctl, image):
+    """64 KiB; larger where the blocks would take more than a 32nd of the memory."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    gib = memory >> 30
+    if gib > 128:
+        pytest.skip("no file is large enough for a cache that is too large for this memory")
+    origin = image("o", 64)
+    r = create(hybridctl, image("small", 1024), origin, "--test", "-v")
+    assert re.search(r"blocks of 64 KiB, which take \S+k of the \S+ of memory", r.stderr)
+    assert "blocks of 64 KiB, journal" in r.stdout
+    large = image("large", max(1, gib) * 96 * 1024)
+    r = create(hybridctl, large, origin, "--test")
+    assert r.returncode == 0, r.stderr
+    assert re.search(r"^blocks of 128 KiB, which take \S+ of the \S+ of memory; "
+                     r"of 64 KiB they would take \S+$", r.stdout, re.MULTILINE), r.stdout
+    assert "blocks of 128 KiB, journal" in r.stdout
+    r = create(hybridctl, large, origin, "--test", "--block-size", "64k")
+    assert "of memory" not in r.stdout and "blocks of 64 KiB, journal" in r.stdout
+
+
 def test_one_device_twice(hybridctl, image, tmp_path):
     cache = image("c", 64)
     link = tmp_path / "link"

@@ -6,7 +6,6 @@
 #include "common.h"
 #include "errors.h"
 
-
 /* A pool in the making. */
 struct new_pool {
 	struct hybrid_device cache;
@@ -50,7 +49,11 @@ static int new_pool_parse(struct new_pool *np, const struct command_line *cl)
 	strcpy(np->plan.policy, policy);
 	if (cl->given[OPT_TEST])
 		flags |= HYBRID_OPEN_FILES;
-	return hybrid_device_open(&np->cache, cl->value[OPT_CACHE], flags);
+	r = hybrid_device_open(&np->cache, cl->value[OPT_CACHE], flags);
+	if (!r && !cl->value[OPT_BLOCK_SIZE])
+		np->plan.block_sectors = choose_block_size(np->plan.policy, np->cache.sectors,
+							   np->plan.journal_blocks);
+	return r;
 }
 
 static int new_pool_write(struct new_pool *np)

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* The block size of a new pool, where the user does not say. */
+#include <unistd.h>
+
+#include "engine.h"
+#include "errors.h"
+#include "options.h"
+#include "units.h"
+
+/* What the map may take of the machine's memory. */
+#define MEMORY_SHARE	32
+
+uint32_t choose_block_size(const char *policy_name, uint64_t cache_sectors,
+			   uint32_t journal_blocks)
+{
+	const struct hybrid_policy_type *policy = hybrid_policy_get(policy_name);
+	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+	char takes[32], would_take[32], all[32];
+	uint32_t block = DEFAULT_BLOCK_SECTORS;
+	uint64_t need, first = 0;
+	struct hybrid_geometry g;
+	const char *why;
+
+	if (!policy)
+		policy = hybrid_policy_get(DEFAULT_POLICY);
+	for (;; block *= 2) {
+		/* What does not fit at all, formatting says. */
+		if (hybrid_geometry_init(&g, cache_sectors, block, journal_blocks, &why))
+			return DEFAULT_BLOCK_SECTORS;
+		need = hybrid_engine_ram(&g, policy);
+		first = first ? first : need;
+		if (need <= memory / MEMORY_SHARE || block == HYBRID_MAX_BLOCK_SECTORS)
+			break;
+	}
+	hybrid_format_size(takes, sizeof(takes), need, 'h');
+	hybrid_format_size(would_take, sizeof(would_take), first, 'h');
+	hybrid_format_size(all, sizeof(all), memory, 'h');
+	if (block == DEFAULT_BLOCK_SECTORS)
+		hybrid_verbose("blocks of %u KiB, which take %s of the %s of memory", block / 2,
+			       takes, all);
+	else
+		hybrid_note("blocks of %u KiB, which take %s of the %s of memory; of %u KiB they would take %s",
+			    block / 2, takes, all, DEFAULT_BLOCK_SECTORS / 2, would_take);
+	return block;
+}
