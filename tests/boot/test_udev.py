@@ -49,6 +49,14 @@ class System:
         self.guest.unplug(self.number.pop(disk.name))
         self.settle()
 
+    def rule(self, number, text):
+        """One more for udev; nothing: no more."""
+        path = f"/run/udev/rules.d/{number}-test.rules"
+        self.run(f"mkdir -p /run/udev/rules.d; rm -f {path}")
+        if text:
+            self.guest.write_file(path, text + "\n")
+        self.run("udevadm control --reload")
+
     def settle(self):
         """Events are handled, and the units that they want have run."""
         self.run("""for i in 1 2; do
@@ -270,8 +278,7 @@ def test_luks_and_lvm(system):
 def test_paths_of_a_multipath(system, volume):
     """Ignored; what is above them is the member."""
     cache, origin = volume
-    system.run("mkdir -p /run/udev/rules.d; echo 'KERNEL==\"ubdc\", ENV{DM_MULTIPATH_DEVICE_PATH}=\"1\"' "
-               ">/run/udev/rules.d/61-path.rules; udevadm control --reload")
+    system.rule(61, 'KERNEL=="ubdc", ENV{DM_MULTIPATH_DEVICE_PATH}="1"')
     system.plug(cache)
     path = system.plug(origin)
     assert system.states() == {"vol-pool": "running", "vol": "inactive"}
@@ -402,6 +409,36 @@ def test_wipe(system, volume):
     cache, origin = volume
     devs = [system.plug(d) for d in volume]
     for dev in devs:
+def test_in_place_late_in_an_initramfs(system, inplace):
+    """Seen where no units are: they run once systemd hears of it, whoever else waits for it."""
+    cache, origin = inplace
+    system.rule(99, 'ENV{SYSTEMD_WANTS}=""')
+    system.plug(cache)
+    system.run("hybridctl activate --auto --all", check=False)
+    # Pools that are not here
+    system.run("cd /run/hybrid/awaited; i=$(ls | cut -c-36); for n in $(seq 20); do "
+               "touch $i.$(cat /proc/sys/kernel/random/uuid); done")
+    dev = system.plug(origin)
+    assert system.state(dev) == "in-place" and system.states() == {"vol-pool": "running"}
+    system.rule(99, "")
+    system.run("udevadm trigger --action=add --subsystem-match=block")
+    system.settle()
+    system.becomes(RUNNING)
+
+
+def test_in_place_below_a_multipath(system, inplace):
+    """A path of it is not taken for the origin, though nothing is above it yet."""
+    cache, origin = inplace
+    system.rule(61, 'KERNEL=="ubdb", ENV{DM_MULTIPATH_DEVICE_PATH}="1"')
+    path = system.plug(origin)
+    system.plug(cache)
+    assert path == "/dev/ubdb" and system.states() == {"vol-pool": "running"}
+    system.run(f"dmsetup create mpath --uuid mpath-0 --table '0 {origin.sectors} linear {path} 0'")
+    system.settle()
+    system.becomes(RUNNING)
+    assert system.rows()["vol"]["origin"] == "/dev/mapper/mpath"
+
+
         assert system.rc(f"hybridctl wipe {dev} -y --wipe-signatures") == 5
     system.deactivate()
     system.run(f"hybridctl wipe {devs[1]} -y --wipe-signatures")

@@ -69,8 +69,9 @@ static int compare_each(const char *kname, dev_t devno, void *arg)
 	char path[HYBRID_PATH_MAX];
 
 	(void)kname;
-	/* A device that others are made of shows what they show */
-	if (hybrid_devno_held(devno, 0) || (search->automatic && hybrid_sysfs_removable(devno)))
+	/* A device that others are, or will be, made of shows what they show */
+	if (hybrid_devno_held(devno, 0) || hybrid_udev_multipath(devno) ||
+	    (search->automatic && hybrid_sysfs_removable(devno)))
 		return 0;
 	hybrid_devno_path(devno, path, sizeof(path));
 	if (path[0] == '/')

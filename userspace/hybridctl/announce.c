@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "announce.h"
+#include "dm.h"
 #include "errors.h"
 #include "sysfs.h"
 #include "units.h"
@@ -219,7 +220,7 @@ bool awaited(const uint8_t identity[16], uint8_t pool[16])
 	while (dir && !found && (e = readdir(dir)))
 		found = sscanf(e->d_name, "%36[0-9a-f-].%36[0-9a-f-]", a, b) == 2 &&
 			hybrid_uuid_parse(a, uuid) && !memcmp(uuid, identity, 16) &&
-			hybrid_uuid_parse(b, pool);
+			hybrid_uuid_parse(b, pool) && hybrid_dm_find(pool, true);
 	if (dir)
 		closedir(dir);
 	return found;

@@ -30,7 +30,7 @@ void announce(dev_t devno, const struct hybrid_member *m);
 void await_origin(const uint8_t identity[16], const uint8_t pool[16]);
 void await_no_longer(const uint8_t identity[16], const uint8_t pool[16]);
 bool awaits_any(void);
-/* By which pool; false: by none. */
+/* By which pool of those that are active; false: by none. */
 bool awaited(const uint8_t identity[16], uint8_t pool[16]);
 
 #endif

@@ -104,7 +104,7 @@ static void answer_inplace(const struct hybrid_device *dev)
 	if (!awaits_any() || !hybrid_device_identity(dev, identity, sizeof(identity)))
 		return;
 	hybrid_uuid_of_identity(uuid, identity);
-	if (!awaited(uuid, pool) || !hybrid_dm_find(pool, true))
+	if (!awaited(uuid, pool))
 		return;
 	printf("HYBRID_POOL_UUID=%s\n", hybrid_uuid_text(text, pool));
 	printf("HYBRID_STATE=%s\n",

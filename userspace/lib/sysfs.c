@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
+#include <libudev.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -256,6 +257,20 @@ bool hybrid_sysfs_removable(dev_t devno)
 		if (read_attr(disks[i], "removable", text, sizeof(text)) && !strcmp(text, "1"))
 			return true;
 	return false;
+}
+
+bool hybrid_udev_multipath(dev_t devno)
+{
+	struct udev *udev = udev_new();
+	struct udev_device *dev = udev ? udev_device_new_from_devnum(udev, 'b', devno) : NULL;
+	const char *value;
+	bool path;
+
+	value = dev ? udev_device_get_property_value(dev, "DM_MULTIPATH_DEVICE_PATH") : NULL;
+	path = value && !strcmp(value, "1");
+	udev_device_unref(dev);
+	udev_unref(udev);
+	return path;
 }
 
 void hybrid_sysfs_uevent(dev_t devno, const char *action)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What sysfs and /proc know of a block device.  All answer "no" where sysfs is
+ * What sysfs, /proc and udev know of a block device.  All answer "no" where sysfs is
  * not mounted or the device is gone; none prints.  See devices.h for the rest
  * of the functions.
  */
@@ -28,6 +28,9 @@ bool hybrid_sysfs_partition(dev_t devno);
 
 /* Whether a disk at its bottom can be taken out (sticks, cards). */
 bool hybrid_sysfs_removable(dev_t devno);
+
+/* A path of a multipath, says udev; what is above it may not be there yet. */
+bool hybrid_udev_multipath(dev_t devno);
 
 /* As if the kernel said so of it now: "add". */
 void hybrid_sysfs_uevent(dev_t devno, const char *action);
