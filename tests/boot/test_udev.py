@@ -93,6 +93,9 @@ class System:
     def states(self):
         return {name: row["state"] for name, row in self.rows().items()}
 
+    def active(self, volume):
+        return self.rc(f"dmsetup info {volume}") == 0
+
     def becomes(self, states):
         """What follows may take its time: LVM activates in a unit of its own."""
         end = time.monotonic() + 30 * self.guest.slow
@@ -316,6 +319,30 @@ def test_clones(system, volume):
     assert system.run("dmsetup ls").count("vol") == 2
 
 
+def test_a_clone_of_what_cannot_be_read(system):
+    """It is not as if the original were gone; once it is, the clone comes up."""
+    cache, disk = system.file("cache", 32), system.file("disk", 65)
+    devs = [system.plug(d) for d in (cache, disk)]
+    # Not at the disk's own beginning: only above it there is a member
+    good, broken = f"0 {64 * MIB // 512} linear {devs[1]} 8", f"0 {64 * MIB // 512} error"
+    system.run(f"dmsetup create o --table '{good}'")
+    system.create(devs[0], "/dev/mapper/o")
+    system.deactivate()
+    clone = Disk(system.directory / "clone.img", 64 * MIB, "clone")
+    clone.path.write_bytes(disk.path.read_bytes()[4096:4096 + 64 * MIB])
+    system.unplug(cache)
+    system.run(f"dmsetup load o --table '{broken}' && dmsetup resume o")
+    system.settle()
+    for d in (clone, cache):
+        system.plug(d)
+    system.expire()
+    assert system.rows()["vol-pool"]["state"] == "running" and not system.active("vol")
+    assert "/dev/mapper/o has the same member UUID" in system.journal()
+    system.run("dmsetup remove o")
+    system.settle()
+    system.becomes(RUNNING)
+
+
 def test_removable(system, volume):
     """What can be taken out is never activated by itself."""
     cache, origin = volume
@@ -382,33 +409,6 @@ def test_in_place(system, inplace, order):
     assert system.rc("test -e /run/hybrid/awaited") == 1
 
 
-def test_in_place_not_by_itself(system, inplace):
-    """Not if two look like it, and not in writeback: said, and nothing touched."""
-    cache, origin = inplace
-    clone = Disk(system.directory / "clone.img", 0, "clone")
-    subprocess.run(["cp", "--sparse=always", origin.path, clone.path], check=True)
-    before = origin.path.read_bytes()
-    for d in (origin, clone, cache):
-        system.plug(d)
-    system.becomes({"vol-pool": "running"})
-    assert "more than one device looks like its origin" in system.journal()
-    system.unplug(clone)
-    system.run("hybridctl activate vol-pool; hybridctl set vol mode=writeback")
-    system.deactivate()
-    assert system.rc("hybridctl activate --auto --all") == 2
-    system.becomes({"vol-pool": "running"})
-    assert "never activated by itself" in system.guest.run(
-        "hybridctl activate --auto --all", check=False).err
-    assert origin.path.read_bytes() == before
-
-
-# Erased, guarded ------------------------------------------------------------------------
-
-def test_wipe(system, volume):
-    """Not while it is in use; then both copies are gone, and udev forgets it."""
-    cache, origin = volume
-    devs = [system.plug(d) for d in volume]
-    for dev in devs:
 def test_in_place_late_in_an_initramfs(system, inplace):
     """Seen where no units are: they run once systemd hears of it, whoever else waits for it."""
     cache, origin = inplace
@@ -439,6 +439,33 @@ def test_in_place_below_a_multipath(system, inplace):
     assert system.rows()["vol"]["origin"] == "/dev/mapper/mpath"
 
 
+def test_in_place_not_by_itself(system, inplace):
+    """Not if two look like it, and not in writeback: said, and nothing touched."""
+    cache, origin = inplace
+    clone = Disk(system.directory / "clone.img", 0, "clone")
+    subprocess.run(["cp", "--sparse=always", origin.path, clone.path], check=True)
+    before = origin.path.read_bytes()
+    for d in (origin, clone, cache):
+        system.plug(d)
+    system.becomes({"vol-pool": "running"})
+    assert "more than one device looks like its origin" in system.journal()
+    system.unplug(clone)
+    system.run("hybridctl activate vol-pool; hybridctl set vol mode=writeback")
+    system.deactivate()
+    assert system.rc("hybridctl activate --auto --all") == 2
+    system.becomes({"vol-pool": "running"})
+    assert "never activated by itself" in system.guest.run(
+        "hybridctl activate --auto --all", check=False).err
+    assert origin.path.read_bytes() == before
+
+
+# Erased, guarded ------------------------------------------------------------------------
+
+def test_wipe(system, volume):
+    """Not while it is in use; then both copies are gone, and udev forgets it."""
+    cache, origin = volume
+    devs = [system.plug(d) for d in volume]
+    for dev in devs:
         assert system.rc(f"hybridctl wipe {dev} -y --wipe-signatures") == 5
     system.deactivate()
     system.run(f"hybridctl wipe {devs[1]} -y --wipe-signatures")

@@ -429,17 +429,16 @@ static void warn_of_bad_copies(struct hybrid_inventory *inv)
 
 static int load_members(const struct command_line *cl, struct hybrid_inventory *inv)
 {
-	char **paths;
+	struct hybrid_member *known;
 	unsigned int nr;
 	int r;
 
 	if (!cl->given[OPT_AUTO])
 		return hybrid_inventory_load(inv, HYBRID_LOAD_ALL, cl->devices, cl->nr_devices);
-	r = announced(NULL, &paths, &nr);
-	if (r)
-		return r;
-	r = hybrid_inventory_load(inv, HYBRID_LOAD_ALL | HYBRID_LOAD_QUIET, paths, nr);
-	announced_free(paths, nr);
+	r = announced(NULL, &known, &nr);
+	if (!r)
+		r = hybrid_inventory_load_known(inv, HYBRID_LOAD_ALL, known, nr);
+	free(known);
 	return r;
 }
 

@@ -14,14 +14,13 @@
 #include "sysfs.h"
 #include "units.h"
 
-#define MAX_ANNOUNCED	65536
 #define NOTE_MAX	128
 
 /* A member: "8:16.cache.<pool UUID>.<member UUID>"; the UUIDs are null if unknown. */
 struct note {
 	char name[NOTE_MAX];
 	dev_t devno;
-	bool cache;
+	uint32_t role;
 	uint8_t pool[16], member[16];
 };
 
@@ -70,6 +69,19 @@ static void name_note(struct note *n, dev_t devno, const struct hybrid_member *m
 		 hybrid_uuid_text(member, m->sb.member_uuid));
 }
 
+static uint32_t parse_role(const char *name)
+{
+	static const uint32_t roles[] = {
+		HYBRID_ROLE_CACHE, HYBRID_ROLE_ORIGIN, HYBRID_ROLE_DETACHED,
+	};
+	unsigned int i;
+
+	for (i = 0; i < sizeof(roles) / sizeof(roles[0]); i++)
+		if (!strcmp(name, hybrid_role_name(roles[i])))
+			return roles[i];
+	return 0;
+}
+
 static bool parse_note(const char *name, struct note *n)
 {
 	char devno[32], role[16], pool[HYBRID_UUID_TEXT], member[HYBRID_UUID_TEXT];
@@ -78,7 +90,7 @@ static bool parse_note(const char *name, struct note *n)
 		   member) != 4)
 		return false;
 	snprintf(n->name, sizeof(n->name), "%.127s", name);
-	n->cache = !strcmp(role, hybrid_role_name(HYBRID_ROLE_CACHE));
+	n->role = parse_role(role);
 	return !hybrid_devno_parse(devno, &n->devno) && hybrid_uuid_parse(pool, n->pool) &&
 	       hybrid_uuid_parse(member, n->member);
 }
@@ -131,40 +143,45 @@ static bool concerns(const struct note *n, const struct hybrid_member *m)
 {
 	return n->devno == m->devno ||
 	       (m->sb.role && !memcmp(n->member, m->sb.member_uuid, 16)) ||
-	       (m->sb.role && n->cache && !memcmp(n->pool, m->sb.pool_uuid, 16));
+	       (m->sb.role && n->role == HYBRID_ROLE_CACHE && !memcmp(n->pool, m->sb.pool_uuid, 16));
 }
 
-int announced(const struct hybrid_member *about, char ***paths, unsigned int *nr)
+/* False: the device is gone. */
+static bool remember(const struct note *n, struct hybrid_member *m)
 {
-	char path[HYBRID_PATH_MAX];
-	struct note n;
-	DIR *dir;
+	memset(m, 0, sizeof(*m));
+	m->devno = n->devno;
+	m->sb.role = n->role;
+	memcpy(m->sb.pool_uuid, n->pool, 16);
+	memcpy(m->sb.member_uuid, n->member, 16);
+	/* Else a number */
+	return hybrid_devno_path(n->devno, m->path, sizeof(m->path))[0] == '/';
+}
 
+int announced(const struct hybrid_member *about, struct hybrid_member **known, unsigned int *nr)
+{
+	DIR *dir = open_notes("members/");
+	struct hybrid_member *array;
+	struct note n;
+	int r = 0;
+
+	*known = NULL;
 	*nr = 0;
-	*paths = calloc(MAX_ANNOUNCED, sizeof(**paths));
-	if (!*paths)
-		return hybrid_nomem();
-	dir = open_notes("members/");
-	while (*nr < MAX_ANNOUNCED && next_note(dir, &n)) {
+	while (!r && next_note(dir, &n)) {
 		if (about && !concerns(&n, about))
 			continue;
-		/* A number if the device is gone */
-		if (hybrid_devno_path(n.devno, path, sizeof(path))[0] != '/')
-			continue;
-		(*paths)[*nr] = strdup(path);
-		if ((*paths)[*nr])
+		array = realloc(*known, (*nr + 1) * sizeof(*array));
+		if (!array) {
+			r = hybrid_nomem();
+			break;
+		}
+		*known = array;
+		if (remember(&n, &array[*nr]))
 			++*nr;
 	}
 	if (dir)
 		closedir(dir);
-	return 0;
-}
-
-void announced_free(char **paths, unsigned int nr)
-{
-	while (nr)
-		free(paths[--nr]);
-	free(paths);
+	return r;
 }
 
 /* Origins in place --------------------------------------------------------- */

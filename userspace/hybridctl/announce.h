@@ -10,12 +10,11 @@
 #include "members.h"
 
 /*
- * Paths of the members that are still there: all, or those that decide what becomes
- * of @about (itself, its copies, its pool's cache devices).  Returns 0 or an exit
- * code; free with announced_free().
+ * The members that are still there, for hybrid_inventory_load_known(): all, or those
+ * that decide what becomes of @about (itself, its copies, its pool's cache devices).
+ * *known is allocated.  Returns 0 or an exit code.
  */
-int announced(const struct hybrid_member *about, char ***paths, unsigned int *nr);
-void announced_free(char **paths, unsigned int nr);
+int announced(const struct hybrid_member *about, struct hybrid_member **known, unsigned int *nr);
 
 /*
  * @devno is this member now, or (NULL) none.  If it was a copy of another one, udev

@@ -70,16 +70,15 @@ static const char *decide(const struct hybrid_inventory *inv, const struct hybri
 static int answer(const struct hybrid_member *m)
 {
 	const struct hybrid_member *seen;
-	struct hybrid_inventory inv;
+	struct hybrid_inventory inv = {};
+	struct hybrid_member *known;
 	const char *state;
-	char **paths;
 	unsigned int nr;
 	int r;
 
-	r = announced(m, &paths, &nr);
-	if (r)
-		return r;
-	r = hybrid_inventory_load(&inv, HYBRID_LOAD_MEMBERS | HYBRID_LOAD_QUIET, paths, nr);
+	r = announced(m, &known, &nr);
+	if (!r)
+		r = hybrid_inventory_load_known(&inv, 0, known, nr);
 	if (!r) {
 		/* If not there: one leg of a multipath that is there, too */
 		seen = find_devno(&inv, m->devno);
@@ -90,7 +89,7 @@ static int answer(const struct hybrid_member *m)
 			hybrid_warn("%s is refused: %s", seen->path, seen->why);
 	}
 	hybrid_inventory_free(&inv);
-	announced_free(paths, nr);
+	free(known);
 	/* With an error udev would forget what it is, too */
 	return 0;
 }
@@ -146,8 +145,12 @@ int scan_for_udev(const struct command_line *cl)
 	if (r)
 		return r;
 	r = of_another_type() ? -ENODATA : hybrid_member_read(&dev, &m);
-	/* Before the others are looked at: of two events at once one sees both members */
-	announce(dev.devno, r ? NULL : &m);
+	/*
+	 * Before the others are looked at: of two events at once one sees both members.
+	 * What cannot be read is still what it was.
+	 */
+	if (!r || r == -ENODATA)
+		announce(dev.devno, r ? NULL : &m);
 	if (!r)
 		r = answer(&m);
 	else if (r == -ENODATA)

@@ -35,11 +35,8 @@ static void refuse_part(const struct hybrid_device *dev, struct hybrid_member *m
 	snprintf(m->why, sizeof(m->why), "it is a part of an array (%s)", type);
 }
 
-/*
- * @named: by the user, who wants to hear about what is wrong with it.  @known: udev has
- * looked at it.
- */
-static int look_at(struct hybrid_inventory *inv, const char *path, bool named, bool known)
+/* @named: by the user, who wants to hear about what is wrong with it. */
+static int look_at(struct hybrid_inventory *inv, const char *path, bool named)
 {
 	struct hybrid_device dev;
 	struct hybrid_member m;
@@ -50,7 +47,7 @@ static int look_at(struct hybrid_inventory *inv, const char *path, bool named, b
 	if (r)
 		return named ? r : 0;
 	r = hybrid_member_read(&dev, &m);
-	if (!r && !known)
+	if (!r)
 		refuse_part(&dev, &m);
 	hybrid_device_close(&dev);
 	if (r == -ENODATA)
@@ -61,6 +58,26 @@ static int look_at(struct hybrid_inventory *inv, const char *path, bool named, b
 	if (r) {
 		hybrid_verbose("%s: cannot read: %s", path, strerror(-r));
 		return 0;
+	}
+	return add_member(inv, &m);
+}
+
+static int look_at_known(struct hybrid_inventory *inv, const struct hybrid_member *known)
+{
+	struct hybrid_device dev;
+	struct hybrid_member m;
+	int r;
+
+	if (hybrid_device_open(&dev, known->path, HYBRID_OPEN_QUIET))
+		return 0;
+	r = hybrid_member_read(&dev, &m);
+	hybrid_device_close(&dev);
+	if (r == -ENODATA)
+		return 0;
+	if (r) {
+		m = *known;
+		m.ok = false;
+		snprintf(m.why, sizeof(m.why), "it cannot be read: %s", strerror(-r));
 	}
 	return add_member(inv, &m);
 }
@@ -83,7 +100,7 @@ static int look_at_each(const char *kname, dev_t devno, void *arg)
 		if (scan->skip[i].devno == devno)
 			return 0;
 	hybrid_devno_path(devno, path, sizeof(path));
-	return path[0] == '/' ? look_at(scan->inv, path, false, false) : 0;
+	return path[0] == '/' ? look_at(scan->inv, path, false) : 0;
 }
 
 static void mark_twins(struct hybrid_member *a, struct hybrid_member *b)
@@ -154,26 +171,34 @@ static void refuse_twins(struct hybrid_inventory *inv)
 				mark_twins(a, b);
 }
 
-static int scan_members(struct hybrid_inventory *inv, unsigned int flags,
-			char * const *paths, unsigned int nr_paths)
+static int scan_all(struct hybrid_inventory *inv)
 {
 	struct scan scan = { .inv = inv };
-	struct hybrid_dm_device *skip = NULL;
-	bool quiet = flags & HYBRID_LOAD_QUIET;
+	struct hybrid_dm_device *skip;
+	int r;
+
+	r = hybrid_dm_list(&skip, &scan.nr_skip);
+	scan.skip = skip;
+	if (!r)
+		r = hybrid_sysfs_each(look_at_each, &scan);
+	free(skip);
+	return r;
+}
+
+static int scan_members(struct hybrid_inventory *inv, char * const *paths, unsigned int nr_paths)
+{
 	unsigned int i;
 	int r = 0;
 
 	for (i = 0; i < nr_paths && !r; i++)
-		r = look_at(inv, paths[i], !quiet, quiet);
-	if (!nr_paths && !quiet) {
-		r = hybrid_dm_list(&skip, &scan.nr_skip);
-		scan.skip = skip;
-		if (!r)
-			r = hybrid_sysfs_each(look_at_each, &scan);
-		free(skip);
-	}
-	if (!r)
-		r = drop_covered(inv);
+		r = look_at(inv, paths[i], true);
+	return nr_paths ? r : scan_all(inv);
+}
+
+static int settle_members(struct hybrid_inventory *inv)
+{
+	int r = drop_covered(inv);
+
 	refuse_twins(inv);
 	return r;
 }
@@ -367,6 +392,18 @@ static void connect_nodes(struct hybrid_inventory *inv)
 	}
 }
 
+static int load_nodes(struct hybrid_inventory *inv, unsigned int flags)
+{
+	int r = 0;
+
+	if (flags & HYBRID_LOAD_ACTIVE)
+		r = load_active(inv);
+	if (!r)
+		r = load_inactive(inv);
+	connect_nodes(inv);
+	return r;
+}
+
 int hybrid_inventory_load(struct hybrid_inventory *inv, unsigned int flags,
 			  char * const *paths, unsigned int nr_paths)
 {
@@ -377,13 +414,24 @@ int hybrid_inventory_load(struct hybrid_inventory *inv, unsigned int flags,
 		return hybrid_fail(HYBRID_REFUSED, "run this as root",
 				   "no permission to read block devices and device-mapper");
 	if (flags & HYBRID_LOAD_MEMBERS)
-		r = scan_members(inv, flags, paths, nr_paths);
-	if (!r && flags & HYBRID_LOAD_ACTIVE)
-		r = load_active(inv);
+		r = scan_members(inv, paths, nr_paths);
 	if (!r)
-		r = load_inactive(inv);
-	connect_nodes(inv);
-	return r;
+		r = settle_members(inv);
+	return r ?: load_nodes(inv, flags);
+}
+
+int hybrid_inventory_load_known(struct hybrid_inventory *inv, unsigned int flags,
+				const struct hybrid_member *known, unsigned int nr)
+{
+	unsigned int i;
+	int r = 0;
+
+	memset(inv, 0, sizeof(*inv));
+	for (i = 0; i < nr && !r; i++)
+		r = look_at_known(inv, &known[i]);
+	if (!r)
+		r = settle_members(inv);
+	return r ?: load_nodes(inv, flags);
 }
 
 void hybrid_inventory_free(struct hybrid_inventory *inv)

@@ -48,7 +48,6 @@ struct hybrid_inventory {
 /* hybrid_inventory_load() flags */
 #define HYBRID_LOAD_MEMBERS	(1U << 0)	/* scan block devices */
 #define HYBRID_LOAD_ACTIVE	(1U << 1)	/* ask device-mapper */
-#define HYBRID_LOAD_QUIET	(1U << 2)	/* only the paths, which udev announced */
 #define HYBRID_LOAD_ALL		(HYBRID_LOAD_MEMBERS | HYBRID_LOAD_ACTIVE)
 
 /*
@@ -59,6 +58,14 @@ struct hybrid_inventory {
  */
 int hybrid_inventory_load(struct hybrid_inventory *inv, unsigned int flags,
 			  char * const *paths, unsigned int nr_paths);
+
+/*
+ * The same, of what udev has announced: nothing is printed. @known has path, device number,
+ * role and UUIDs as they were then; a member that cannot be read now stays with these, not
+ * ok, so that neither a copy nor the rest of its pool is used as if it were gone.
+ */
+int hybrid_inventory_load_known(struct hybrid_inventory *inv, unsigned int flags,
+				const struct hybrid_member *known, unsigned int nr);
 void hybrid_inventory_free(struct hybrid_inventory *inv);
 
 /*

@@ -25,7 +25,7 @@ struct hybrid_member {
 	bool ok;			/* sb is valid and may be used */
 	uint32_t copies;		/* bit 0: head is good, bit 1: tail is good */
 	char why[HYBRID_WHY_MAX];	/* if not ok, or if a copy is bad: the reason */
-	struct hybrid_sb sb;		/* the current copy; zero unless ok */
+	struct hybrid_sb sb;		/* the current copy; else what is known of it */
 };
 
 /*
