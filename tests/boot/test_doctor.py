@@ -148,6 +148,15 @@ def test_what_holds_up_a_boot(guest):
     check_good(guest)
 
 
+def test_usr_on_another_volume(guest):
+    """As the root: it must come up, and nofail would be wrong."""
+    guest.run("mkdir -p /mnt/usr /new && mount /dev/mapper/data /new && cp -r /mnt/usr/. /new && "
+              "umount /new && mount /dev/mapper/data /mnt/usr && /mk gzip && "
+              "echo '/dev/mapper/data /usr ext4 defaults 0 0' >/mnt/etc/fstab")
+    check_good(guest)
+    assert "/usr is on volume data" in doctor(guest, 0)
+
+
 def test_members_that_are_not_trusted(guest):
     is_noticed(guest, "dd if=/dev/test/hdd of=/dev/test/hddc bs=1M count=1 status=none",
                "dd if=/dev/zero of=/dev/test/hddc bs=1M count=1 status=none", "is refused")

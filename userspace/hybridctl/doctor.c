@@ -31,7 +31,7 @@ extern char **environ;
 struct doctor {
 	const char *dir;		/* of the system, "" for this one */
 	struct hybrid_inventory inv;
-	dev_t root;			/* what its / is mounted from */
+	dev_t root[2];			/* what its / and /usr are mounted from */
 	unsigned int problems;
 };
 
@@ -77,11 +77,16 @@ static bool is_volume(const struct hybrid_node *node)
 	return node->kind == HYBRID_VOLUME && node->active;
 }
 
-/* Whether / lies on it, alone or among others. */
+static bool carries(const struct hybrid_node *node, dev_t devno)
+{
+	return is_volume(node) && (node->dm.devno == devno ||
+				   hybrid_sysfs_built_on(devno, node->dm.devno));
+}
+
+/* Whether / or /usr lies on it, alone or among others: an initramfs mounts both. */
 static bool carries_root(const struct doctor *d, const struct hybrid_node *node)
 {
-	return is_volume(node) && (node->dm.devno == d->root ||
-				   hybrid_sysfs_built_on(d->root, node->dm.devno));
+	return carries(node, d->root[0]) || carries(node, d->root[1]);
 }
 
 /* The volume, active or not, that a line of fstab or crypttab needs. */
@@ -128,15 +133,27 @@ static dev_t device_of_anonymous(dev_t devno)
 	return found;
 }
 
-static int find_root(struct doctor *d)
+/* 0: unknown */
+static dev_t device_of(const char *dir)
 {
-	const char *dir = d->dir[0] ? d->dir : "/";
 	struct stat st;
 
 	if (stat(dir, &st))
+		return 0;
+	return major(st.st_dev) ? st.st_dev : device_of_anonymous(st.st_dev);
+}
+
+static int find_root(struct doctor *d)
+{
+	const char *dir = d->dir[0] ? d->dir : "/";
+	char usr[PATH_MAX];
+
+	d->root[0] = device_of(dir);
+	if (!d->root[0] && access(dir, F_OK))
 		return hybrid_fail(HYBRID_USAGE, "give the directory where it is mounted",
 				   "%s: %s", dir, strerror(errno));
-	d->root = major(st.st_dev) ? st.st_dev : device_of_anonymous(st.st_dev);
+	snprintf(usr, sizeof(usr), "%s/usr", d->dir);
+	d->root[1] = device_of(usr);
 	return 0;
 }
 
@@ -171,7 +188,8 @@ static void check_volume(struct doctor *d, const struct hybrid_node *volume)
 {
 	const struct hybrid_node *pool = volume->pool;
 
-	good("the root is on volume %s", volume->name);
+	good("%s is on volume %s", carries(volume, d->root[0]) ? "the root" : "/usr",
+	     volume->name);
 	check_health(d, volume);
 	if (volume->dm.alone || !pool || !pool->active)
 		return;
@@ -226,10 +244,17 @@ static FILE *start_list(const char *program, const char *path, pid_t *pid)
 	char *argv[] = { (char *)program, (char *)path, NULL };
 	posix_spawn_file_actions_t actions;
 	int fds[2];
+	FILE *f;
 	int r;
 
 	if (pipe2(fds, O_CLOEXEC))
 		return NULL;
+	f = fdopen(fds[0], "r");
+	if (!f) {
+		close(fds[0]);
+		close(fds[1]);
+		return NULL;
+	}
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
 	posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
@@ -237,8 +262,8 @@ static FILE *start_list(const char *program, const char *path, pid_t *pid)
 	posix_spawn_file_actions_destroy(&actions);
 	close(fds[1]);
 	if (!r)
-		return fdopen(fds[0], "r");
-	close(fds[0]);
+		return f;
+	fclose(f);
 	return NULL;
 }
 
