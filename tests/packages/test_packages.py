@@ -77,3 +77,11 @@ def test_each_file_is_in_one_package(installed, lib):
         owners = [package for package, patterns in globs.items()
                   if any(covers(glob, name) for glob in patterns)]
         assert len(owners) == 1, (name, owners)
+
+
+def test_what_boots_is_made_anew():
+    """With the boot's files, and without them again. debhelper does so for initramfs-tools' hooks."""
+    assert "activate-noawait update-initramfs\n" in (TOP / "debian/dm-hybrid-dracut.triggers").read_text()
+    spec = (TOP / "rpm/dm-hybrid.spec").read_text()
+    for when in "posttrans", "postun":
+        assert "dracut --regenerate-all --force" in re.search(rf"^%{when} dracut\n(.*)$", spec, re.M)[1]
