@@ -68,8 +68,10 @@ const struct hybrid_policy_type *hybrid_policy_get(const char *name)
 	request_module("dm-hybrid-policy-%s", name);
 	return get_loaded(name);
 }
+EXPORT_SYMBOL_GPL(hybrid_policy_get);
 
 void hybrid_policy_put(const struct hybrid_policy_type *type)
 {
 	module_put(type->owner);
 }
+EXPORT_SYMBOL_GPL(hybrid_policy_put);
