@@ -137,6 +137,25 @@ def test_a_member_below_other_devices_is_no_clone(guest):
     assert scanned(guest) == before
 
 
+@pytest.mark.parametrize("make, undo", [
+    (f"yes | mdadm --create /dev/md0 --metadata=1.2 --level=1 -n 2 {HDD2} missing; ln -s /dev/md0 /dev/test/top",
+     "mdadm --stop /dev/md0"),
+    (f"dmsetup create top --table \"0 $(($(blockdev --getsz {HDD2}) - 4096)) linear {HDD2} 4096\"; "
+     "ln -s /dev/mapper/top /dev/test/top", "dmsetup remove top")], ids=["md", "linear"])
+def test_the_tail_of_what_is_above_a_disk(guest, make, undo):
+    """An array's, or another's, origin ends where its disk does: the disk is no damaged member."""
+    guest.run(make)
+    guest.run(f"hybridctl create vol --cache {SSD} --origin /dev/test/top -y")
+    assert json.loads(text(guest, "hybridctl scan --json -o all"))["members"]
+    for command in "scan", "activate --all":
+        r = guest.run(f"hybridctl {command}", check=False)
+        assert r.rc == 0 and "refused" not in r.text, r
+    guest.run(f"hybridctl deactivate --all && {undo}")
+    r = guest.run(f"hybridctl scan {HDD2}", check=False)
+    # Without a name of its own below, or anything above, it may be a copy that was cut
+    assert ("refused" in r.text) == ("dmsetup" in undo), r
+
+
 def test_what_the_kernel_refuses_is_undone_and_explained(guest):
     r = guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} --policy nosuch -y",
                   check=False)

@@ -62,18 +62,27 @@ static void set_why(struct hybrid_member *m, int head, const char *head_why, int
 		describe(m->why, sizeof(m->why), "tail", tail, tail_why);
 }
 
+/* Partitions, or an array or LVM, active or not, or any device that is built on it. */
+static bool has_others_above(const struct hybrid_device *dev)
+{
+	char text[HYBRID_WHY_MAX];
+
+	return !dev->file && (hybrid_devno_has_partitions(dev->devno) ||
+			      hybrid_sysfs_holders(dev->devno, text, sizeof(text)) ||
+			      hybrid_device_in_raid(dev, text, sizeof(text)));
+}
+
 /* Both copies were read: which one counts? */
-static int choose_copy(struct hybrid_member *m, const struct hybrid_sb sb[2], const int r[2],
-		       const char * const why[2])
+static int choose_copy(const struct hybrid_device *dev, struct hybrid_member *m,
+		       const struct hybrid_sb sb[2], const int r[2], const char * const why[2])
 {
 	if (r[0] == -ENODATA && r[1] == -ENODATA)
 		return -ENODATA;
 	set_why(m, r[0], why[0], r[1], why[1]);
 	m->copies = (r[0] ? 0 : 1) | (r[1] ? 0 : 2);
 	if (!m->copies) {
-		/* The tail of a disk may be that of its last partition */
-		if (r[0] == -ENODATA && r[1] == -ESTALE && m->devno &&
-		    hybrid_devno_has_partitions(m->devno))
+		/* The tail of a disk may be that of its last partition, array ... */
+		if (r[0] == -ENODATA && r[1] == -ESTALE && has_others_above(dev))
 			return -ENODATA;
 		return r[0] == -EIO ? -EIO : 0;
 	}
@@ -116,7 +125,7 @@ int hybrid_member_read(const struct hybrid_device *dev, struct hybrid_member *m)
 		size = sb[0].member_sectors;
 	r[1] = read_copy(dev, hybrid_sb_sector(size, 1), block, &sb[1], &why[1]);
 	free(block);
-	return choose_copy(m, sb, r, why);
+	return choose_copy(dev, m, sb, r, why);
 }
 
 const char *hybrid_role_name(uint32_t role)
