@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A machine that boots Debian in QEMU, without KVM, from its disks."""
-import contextlib
 import os
 import re
 import socket
@@ -9,6 +8,7 @@ import time
 from pathlib import Path
 
 from guest import qemu
+from guest.base import KeptWaiting
 
 from .debian import Image
 
@@ -111,22 +111,15 @@ class Machine:
     def fail(self, why: str):
         raise BootError(f"{why}\n--- console ---\n{self.console[-6000:]}")
 
-    def _given(self) -> float:
-        """Seconds for which it ran, or had nothing to do."""
-        kept_waiting = 0
-        for thread in Path(f"/proc/{self._process.pid}/task").iterdir():
-            with contextlib.suppress(OSError):	# it ended
-                kept_waiting = max(kept_waiting, int((thread / "schedstat").read_text().split()[1]))
-        return time.monotonic() - self._began - kept_waiting / 1e9
-
     def _patience(self, what: str):
         """A function to call while waiting: false once it ended; fails in the end."""
-        begin = self._given()
+        begin = time.monotonic()
+        kept = KeptWaiting(lambda: [self._process.pid])
 
         def running() -> bool:
             if self._process.poll() is not None:
                 return False
-            if self._given() - begin > SECONDS:
+            if time.monotonic() - begin - kept.seconds() > SECONDS:
                 self.fail(f"too long: {what}")
             return True
         return running
