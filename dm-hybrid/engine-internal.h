@@ -20,6 +20,8 @@
 #define MIN_JOBS		4
 #define NR_STREAMS		32
 #define NR_CANDIDATES		4096
+/* What a sweep holds before it sorts: more than one set beside the candidates. */
+#define SWEEP_ROOM		(2 * NR_CANDIDATES)
 #define CHECKPOINT_BLOCKS	16		/* metadata blocks in one write */
 
 /* hybrid_io.state */
@@ -240,6 +242,7 @@ struct hybrid_engine {
 	u8 writeback_paused;		/* for so many ticks, after an error */
 	bool draining;
 	u64 *candidate;
+	u64 candidate_limit;		/* keys from here on are too high for this sweep */
 	u32 nr_candidates, candidate_pos;
 	u64 writeback_cursor;
 	u64 writeback_credit;		/* sectors, with a rate limit */

@@ -3,7 +3,7 @@
  * Writeback: dirty blocks go to their origins in the order of their keys, that
  * is sorted by volume and address, a window of neighbours at a time.
  *
- * The keys come from sweeps: each gathers the NR_CANDIDATES lowest dirty keys
+ * The keys come from sweeps: each gathers the NR_CANDIDATES lowest keys of windows
  * at or above the cursor and sorts them; the cursor follows the last one.
  *
  * A job on a window:
@@ -255,10 +255,18 @@ static bool wanted(const struct hybrid_engine *e, const struct hybrid_volume *v,
 	       (all || READ_ONCE(v->draining));
 }
 
+/* Sorted, each once; of those that a full sweep has, no higher one is looked at again. */
 static void keep_lowest(struct hybrid_engine *e)
 {
+	u32 n, kept = 0;
+
 	sort(e->candidate, e->nr_candidates, sizeof(u64), compare_keys, NULL);
-	e->nr_candidates = min_t(u32, e->nr_candidates, NR_CANDIDATES);
+	for (n = 0; n < e->nr_candidates && kept < NR_CANDIDATES; n++)
+		if (!kept || e->candidate[n] != e->candidate[kept - 1])
+			e->candidate[kept++] = e->candidate[n];
+	e->nr_candidates = kept;
+	if (kept == NR_CANDIDATES)
+		e->candidate_limit = e->candidate[kept - 1];
 }
 
 static void sweep_set(struct hybrid_engine *e, u32 set, bool all)
@@ -272,8 +280,9 @@ static void sweep_set(struct hybrid_engine *e, u32 set, bool all)
 	for (i = 0; i < e->map.set_size; i++) {
 		u64 key = s->key[i] & windows;
 
-		if (!(s->flags[i] & BLOCK_MAPPED) || !block_mask(e, s, MASK_DIRTY, i) ||
-		    key < e->writeback_cursor || !wanted(e, key_volume(e, key), all))
+		if (key < e->writeback_cursor || key >= e->candidate_limit ||
+		    !(s->flags[i] & BLOCK_MAPPED) || !block_mask(e, s, MASK_DIRTY, i) ||
+		    !wanted(e, key_volume(e, key), all))
 			continue;
 		e->candidate[e->nr_candidates++] = key;
 	}
@@ -283,12 +292,13 @@ static void sweep_set(struct hybrid_engine *e, u32 set, bool all)
 /* Gather the next candidates; none above the cursor: from the start again. */
 static void sweep(struct hybrid_engine *e, bool all)
 {
-	u32 set, room = NR_CANDIDATES + HYBRID_MAX_SET_SIZE;
+	u32 set;
 
 	e->nr_candidates = 0;
 	e->candidate_pos = 0;
+	e->candidate_limit = HYBRID_NO_KEY;
 	for (set = 0; set < e->map.nr_sets; set++) {
-		if (e->nr_candidates + e->map.set_size > room)
+		if (e->nr_candidates + e->map.set_size > SWEEP_ROOM)
 			keep_lowest(e);
 		sweep_set(e, set, all);
 		cond_resched();
@@ -300,8 +310,6 @@ static void sweep(struct hybrid_engine *e, bool all)
 /* Next window's key, HYBRID_NO_KEY if there is none. */
 static u64 next_candidate(struct hybrid_engine *e, bool all)
 {
-	u64 key;
-
 	if (e->candidate_pos >= e->nr_candidates) {
 		bool from_start = !e->writeback_cursor;
 
@@ -311,10 +319,7 @@ static u64 next_candidate(struct hybrid_engine *e, bool all)
 	}
 	if (e->candidate_pos >= e->nr_candidates)
 		return HYBRID_NO_KEY;
-	key = e->candidate[e->candidate_pos++];
-	while (e->candidate_pos < e->nr_candidates && e->candidate[e->candidate_pos] == key)
-		e->candidate_pos++;
-	return key;
+	return e->candidate[e->candidate_pos++];
 }
 
 /* ---- how fast ------------------------------------------------------------ */

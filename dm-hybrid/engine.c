@@ -54,7 +54,7 @@ static int create_parts(struct hybrid_engine *e)
 	e->lazy_sets = alloc_bits(sets);
 	e->open_sets = alloc_bits(sets);
 	e->grace_sets = alloc_bits(sets);
-	e->candidate = vzalloc((NR_CANDIDATES + HYBRID_MAX_SET_SIZE) * sizeof(u64));
+	e->candidate = vzalloc(SWEEP_ROOM * sizeof(u64));
 	e->readers = alloc_percpu(struct hybrid_readers);
 	if (!e->must_sets || !e->lazy_sets || !e->open_sets || !e->grace_sets ||
 	    !e->candidate || !e->readers)
