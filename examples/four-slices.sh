@@ -35,7 +35,8 @@ END
 
 add() {
 	hybridctl create "$1" --origin "$2" --cache "$3" --mode "$MODE" $ASK
-	mkfs.ext4 -q "/dev/mapper/$1"
+	# 4 KiB, as it is anyway where it is not tiny: the cache's unit, too.
+	mkfs.ext4 -q -b 4096 "/dev/mapper/$1"
 }
 
 mount_one() {

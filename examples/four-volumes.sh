@@ -39,7 +39,8 @@ add() {
 	else
 		hybridctl create "$1" --origin "$2" --cache "$CACHE" --pool "$POOL" --mode "$3" $ASK
 	fi
-	mkfs.ext4 -q "/dev/mapper/$1"
+	# 4 KiB, as it is anyway where it is not tiny: the cache's unit, too.
+	mkfs.ext4 -q -b 4096 "/dev/mapper/$1"
 }
 
 mount_one() {

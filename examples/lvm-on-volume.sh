@@ -24,7 +24,8 @@ create)
 	vgcreate "$VG" "/dev/mapper/$NAME"
 	for lv in $SIZES; do
 		lvcreate --yes --name "${lv%=*}" --size "${lv#*=}" "$VG"
-		mkfs.ext4 -q "/dev/$VG/${lv%=*}"
+		# 4 KiB, as it is anyway where it is not tiny: the cache's unit, too.
+		mkfs.ext4 -q -b 4096 "/dev/$VG/${lv%=*}"
 	done
 	;;
 mount)

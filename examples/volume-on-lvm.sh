@@ -27,7 +27,8 @@ create)
 	lvcreate --yes --name "$NAME-cache" --size "$CACHE_SIZE" "$FAST_VG" $FAST_PV
 	hybridctl create "$NAME" --origin "/dev/$SLOW_VG/$NAME-disk" \
 		--cache "/dev/$FAST_VG/$NAME-cache" --mode "$MODE" $ASK
-	mkfs.ext4 -q "/dev/mapper/$NAME"
+	# 4 KiB, as it is anyway where it is not tiny: the cache's unit, too.
+	mkfs.ext4 -q -b 4096 "/dev/mapper/$NAME"
 	;;
 mount)
 	# In /etc/fstab: /dev/mapper/home /srv/home ext4 nofail 0 0

@@ -125,3 +125,27 @@ def test_big_files(machine):
     m.example("big-files.sh", "mount")
     assert m.sums("/srv/media") == sums
     m.report("(h) a file larger than RAM", "288 MiB in sequence, 224 MiB of RAM", m.measure(work), warm)
+
+
+def test_guests(machine):
+    """Images of 12 guests that start at once"""
+    m = machine(hdd_mib=320, ssd_mib=256)
+    m.example("guests.sh", "create", DISK="/dev/mapper/hdd0", CACHE="/dev/mapper/ssd0", MODE="passthrough")
+    m.example("guests.sh", "mount")
+    # Installed long ago: nothing of them is cached
+    sums = m.fill("/srv/images", 240, files=12)
+    m.run("hybridctl set images mode=writeback")
+    # Each reads 6 of its 20 MiB, in pieces of 4 to 128 KiB, one after the other
+    work = ("cd /tmp; fio --rw=randread --bsrange=4k-128k --direct=1 --io_size=6m --randseed=2026 " +
+            " ".join(f"--name=guest{n} --filename=/srv/images/file{n}" for n in range(1, 13)))
+    warm = m.warm(work)
+    m.power_cycle("hybridctl activate --all")
+    m.example("guests.sh", "mount")
+    warm_again = m.measure(work)
+    assert warm_again[1] < m.cold[1] / 4, (m.cold, warm, warm_again)
+    assert m.sums("/srv/images") == sums
+    m.run("umount /srv/images")
+    m.detach("images")
+    m.example("guests.sh", "mount")
+    assert m.sums("/srv/images") == sums
+    m.report("(g) 12 guests start at once", "6 MiB of each image, at random", m.measure(work), warm_again)
