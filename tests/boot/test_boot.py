@@ -17,7 +17,6 @@ both = pytest.mark.parametrize("kind", ["initramfs-tools", "dracut"])
 # The first is part of make check
 representative = pytest.mark.parametrize("kind", [
     pytest.param("initramfs-tools", marks=pytest.mark.check), "dracut"])
-initramfs_tools = pytest.mark.parametrize("kind", ["initramfs-tools"])
 HYBRIDCTL = debian.TOP / "build/userspace/hybridctl"
 # Of dracut; initramfs-tools gives up after 30 s
 SOON = "rd.retry=24"
@@ -215,7 +214,7 @@ def test_lvm(machine, stack, kind):
     check(kind, disks)
 
 
-@initramfs_tools
+@both
 def test_luks(machine, stack, kind):
     """root on LUKS on a volume, dirty, its key on another disk; shutdown"""
     disks = stack("luks", "key")
