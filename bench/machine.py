@@ -30,6 +30,8 @@ QEMU = ["qemu-system-x86_64", "-accel", "tcg,thread=single", "-icount", "shift=0
         "-cpu", "max,-erms,-fsrm", "-M", "q35,hpet=off", "-m", "3G", "-nodefaults",
         "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot",
         "-serial", "stdio"]
+# No machine outlives a run that is interrupted.
+TIED = ["setpriv", "--pdeathsig", "KILL"]
 APPEND = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable clocksource=tsc " \
          "random.trust_cpu=on cryptomgr.notests"
 # Sparse: only what is written needs RAM.
@@ -117,31 +119,40 @@ def _parse(console: str) -> dict:
     return result
 
 
-def run(stack: str, work: Path, seed: int, again: bool = False, timeout: float = 1800) -> dict:
-    """The result of a run: that of an earlier one with the same files, unless `again`."""
-    kernel, _ = prepare()
-    image = initrd(stack.split("-")[0], work)
-    append = f"{APPEND} STACK={stack} SEED={seed}"
-    version = subprocess.run([QEMU[0], "--version"], capture_output=True, text=True).stdout
-    key = hashlib.sha256(repr((QEMU, version, kernel.image, append)).encode() + image).hexdigest()
-    path = OUT / "runs" / f"{stack}.{work.stem}.{seed}.json"
-    if path.exists() and not again:
-        result = json.loads(path.read_text())
-        if result["key"] == key:
-            return result
-    path.parent.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
-    with tempfile.NamedTemporaryFile(dir=OUT, suffix=".cpio") as file:
-        file.write(image)
-        file.flush()
-        try:
-            console = subprocess.run(
-                [*QEMU, "-kernel", kernel.image, "-initrd", file.name, "-append", append],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                timeout=timeout).stdout.decode(errors="replace")
-        except subprocess.TimeoutExpired as e:
-            raise Failed(f"{stack} {work.stem}: after {timeout:.0f} s\n{(e.stdout or b'')[-3000:]!r}") from e
-    result = {"key": key, "stack": stack, "work": work.stem, "seed": seed, "phases": _parse(console),
-              "host_seconds": round(time.monotonic() - started, 1)}
-    path.write_text(json.dumps(result, indent=1) + "\n")
-    return result
+class Run:
+    """One stack under one workload with one seed."""
+
+    def __init__(self, stack: str, work: Path, seed: int):
+        self.stack, self.work, self.seed = stack, work, seed
+        kernel, _ = prepare()
+        self._initrd = initrd(stack.split("-")[0], work)
+        self._command = [*QEMU, "-kernel", str(kernel.image), "-append",
+                         f"{APPEND} STACK={stack} SEED={seed}"]
+        version = subprocess.run([QEMU[0], "--version"], capture_output=True, text=True).stdout
+        self._key = hashlib.sha256(repr((version, self._command)).encode()
+                                   + self._initrd).hexdigest()
+        self._path = OUT / "runs" / f"{stack}.{work.stem}.{seed}.json"
+
+    def known(self) -> dict | None:
+        """The result of an earlier run of the same files."""
+        if self._path.exists() and (found := json.loads(self._path.read_text()))["key"] == self._key:
+            return found
+        return None
+
+    def measure(self, timeout: float = 1800) -> dict:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        started = time.monotonic()
+        with tempfile.NamedTemporaryFile(dir=OUT, suffix=".cpio") as file:
+            file.write(self._initrd)
+            file.flush()
+            try:
+                console = subprocess.run(
+                    [*TIED, *self._command, "-initrd", file.name], stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout).stdout
+            except subprocess.TimeoutExpired as e:
+                raise Failed(f"after {timeout:.0f} s\n{(e.stdout or b'')[-3000:]!r}") from e
+        result = {"key": self._key, "stack": self.stack, "work": self.work.stem, "seed": self.seed,
+                  "phases": _parse(console.decode(errors="replace")),
+                  "host_seconds": round(time.monotonic() - started, 1)}
+        self._path.write_text(json.dumps(result, indent=1) + "\n")
+        return result

@@ -3,7 +3,7 @@
 """make bench: dm-hybrid and its peers on modelled devices, in virtual time.
 
 Leaves build/bench/results.json, results.md and index.html, and a file for each run in
-build/bench/runs. Runs whose files have not changed are not repeated.
+build/bench/runs. What has not changed is not measured again.
 """
 import argparse
 import concurrent.futures
@@ -35,23 +35,29 @@ def plan(stacks: list[str], works: list[str], seed: int, quick: bool) -> list[tu
     return sorted(runs, key=lambda r: (r[1] not in LONG, r[1]))
 
 
-def measure(runs: list[tuple], jobs: int, again: bool) -> tuple[list[dict], list[str]]:
+def result(stack: str, work: str, seed: int, args) -> dict | None:
+    run = machine.Run(stack, HERE / f"workloads/{work}.sh", seed)
+    found = None if args.again else run.known()
+    return found or (None if args.report else run.measure())
+
+
+def measure(runs: list[tuple], args) -> tuple[list[dict], list[str]]:
     """The results, and what failed; says how far it is."""
-    machine.prepare()
     results, failed, started = [], [], time.monotonic()
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(machine.run, stack, HERE / f"workloads/{work}.sh", seed, again):
-                   (stack, work, seed) for stack, work, seed in runs}
+    machine.prepare()
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        waiting = {pool.submit(result, *r, args): r for r in runs}
         for n, done in enumerate(concurrent.futures.as_completed(waiting), 1):
             stack, work, seed = waiting[done]
             try:
-                results.append(done.result())
-                says = f"{results[-1]['host_seconds']:.0f} s"
+                found = done.result()
             except machine.Failed as e:
                 failed.append(f"{stack} {work} {seed}: {e}")
-                says = "FAILED"
-            print(f"[{time.monotonic() - started:5.0f} s] {n}/{len(runs)} {work} on {stack}, seed "
-                  f"{seed}: {says}", file=sys.stderr, flush=True)
+            else:
+                results += [found] if found else []
+            if not args.report:
+                print(f"[{time.monotonic() - started:5.0f} s] {n}/{len(runs)} {work} on {stack}, seed "
+                      f"{seed}{'' if not done.exception() else ': FAILED'}", file=sys.stderr, flush=True)
     return results, failed
 
 
@@ -87,6 +93,7 @@ def main() -> int:
     parser.add_argument("--stacks", default="", help=" ".join(figures.STACKS))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--again", action="store_true", help="also what was measured before")
+    parser.add_argument("--report", action="store_true", help="only what was measured before")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
     works = words(args.works, WORKLOADS) or WORKLOADS
@@ -94,7 +101,7 @@ def main() -> int:
     everything = not (args.works or stacks or args.quick)
     if not stacks:
         stacks = [figures.DISK, figures.LIMIT, figures.OURS] if args.quick else figures.STACKS
-    results, failed = measure(plan(stacks, works, args.seed, args.quick), args.jobs, args.again)
+    results, failed = measure(plan(stacks, works, args.seed, args.quick), args)
     runs = by_stack(results)
     known = json.loads(KNOWN.read_text()) if KNOWN.exists() else {}
     goals = figures.goals(runs, known)
@@ -102,7 +109,7 @@ def main() -> int:
     machine.OUT.joinpath("results.json").write_text(json.dumps(results, indent=1) + "\n")
     machine.OUT.joinpath("results.md").write_text(report.markdown(runs, goals, text))
     machine.OUT.joinpath("index.html").write_text(report.html(runs, goals, text))
-    if everything and not failed:
+    if everything and not failed and not args.report:
         KNOWN.write_text(json.dumps(figures.best_peers(runs), indent=1) + "\n")
     print(*failed, sep="\n", end="\n" if failed else "", file=sys.stderr)
     print(report.gate([g for g in goals if g.value is not None]))

@@ -131,12 +131,13 @@ def test_every_row_has_its_workload():
 @pytest.mark.qemu
 def test_a_small_run():
     """The module as it is, on the models; once more, it does the same to the nanosecond."""
-    work = TOP / "tests/bench/tiny.sh"
-    first = machine.run("hybrid", work, 1, again=True)["phases"]
+    run = machine.Run("hybrid", TOP / "tests/bench/tiny.sh", 1)
+    first = run.measure()["phases"]
     assert figures.written(first["new"]) >= 2
     assert figures.written(first["again"]) < 1.5
     for each in (first["new"], first["again"]):
         assert each["load"]["write"]["ios"] == 40
         assert figures.delta(each, "ssd", "f") >= 40
         assert 300 < figures.iops(each) < 1000
-    assert machine.run("hybrid", work, 1, again=True)["phases"] == first
+    assert run.known()["phases"] == first
+    assert run.measure()["phases"] == first
