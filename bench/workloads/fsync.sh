@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=sh
-# fsync after each write; then the same blocks, which are dirty by then.
+# fsync after each write; then the same blocks, which are dirty by then. Before, what only the first
+# write of all has to wait for.
 
 fresh
+run first pattern=shuffled reads=0 fsync=1 size=512 ios=20 seed="9$SEED"
 run new pattern=shuffled reads=0 fsync=1 size=512 ios=600 seed="$SEED"
 run rewrite pattern=shuffled reads=0 fsync=1 size=512 ios=600 seed="$SEED"
