@@ -3,11 +3,16 @@
 
 `make check-stacks`; each test says of which stack it is in its first line.
 """
+import subprocess
+from pathlib import Path
 
 import pytest
 
+from boot import debian
+from guest import packaged
 from stacks.machine import random_reads
 
+HERE = Path(__file__).resolve().parent
 pytestmark = pytest.mark.stacks
 
 
@@ -149,3 +154,48 @@ def test_guests(machine):
     m.example("guests.sh", "mount")
     assert m.sums("/srv/images") == sums
     m.report("(g) 12 guests start at once", "6 MiB of each image, at random", m.measure(work), warm_again)
+
+
+@pytest.fixture(scope="session")
+def newer_blkid(tmp_path_factory):
+    """blkid of Debian 13 (libblkid 2.41), with the libraries that it wants."""
+    root = tmp_path_factory.mktemp("trixie")
+    try:
+        tar = debian.packages("trixie")
+    except (debian.Missing, packaged.Missing) as e:
+        pytest.fail(str(e), pytrace=False)
+    subprocess.run(["tar", "-C", root, "-xf", tar, "./usr/sbin/blkid", "--wildcards",
+                    "./usr/lib/x86_64-*/lib*.so*", "./usr/lib/x86_64-*/ld-*"], check=True)
+    lib = root / "usr/lib/x86_64-linux-gnu"
+    return f"{lib}/ld-linux-x86-64.so.2 --library-path {lib} {root}/usr/sbin/blkid"
+
+
+def test_raid10_zfs(machine, newer_blkid):
+    """RAID10, ZFS on the volume; its labels"""
+    m = machine(hdd=4, hdd_mib=64, ssd_mib=64)
+    zfs = {"PATH": f"{HERE}:{m.guest.env['PATH']}"}
+    m.example("raid10-zfs.sh", "create", DISKS=m.paths("hdd"), CACHE=m.paths("ssd"), **zfs)
+    expected = {**dict.fromkeys(m.paths("hdd").split(), "linux_raid_member"),
+                "/dev/md/tank": "", "/dev/mapper/ssd0": "", "/dev/mapper/tank-cached": "zfs_member"}
+
+    def seen_right():
+        """ZFS is on the volume, and on nothing else."""
+        for blkid in "blkid", newer_blkid:
+            assert "2.38" in m.run("blkid -V 2>&1") and "2.41" in m.run(f"{newer_blkid} -V 2>&1")
+            for dev, kind in expected.items():
+                r = m.guest.run(f"{blkid} -p -o value -s TYPE {dev}", check=False)
+                assert (r.out.strip(), r.rc) == (kind, 0 if kind else 2), (blkid, dev, r)
+
+    seen_right()
+    sums = m.run("sha256sum </dev/mapper/tank-cached")
+    m.power_cycle("mdadm --assemble --scan", "hybridctl activate --all")
+    seen_right()
+    assert m.run("sha256sum </dev/mapper/tank-cached") == sums
+    # Also from the disks alone
+    m.run("hybridctl drain tank-cached")
+    work = random_reads("--filename=/dev/mapper/tank-cached --readonly", 1600)
+    warm = m.warm(work)
+    m.detach("tank-cached")
+    seen_right()
+    assert m.run("sha256sum </dev/mapper/tank-cached") == sums
+    m.report("(b) RAID10 + ZFS", "1,600 random reads of the volume", m.measure(work), warm)
