@@ -156,6 +156,60 @@ def test_guests(machine):
     m.report("(g) 12 guests start at once", "6 MiB of each image, at random", m.measure(work), warm_again)
 
 
+def test_nbd(machine):
+    """A disk over the network, lost and back"""
+    m = machine(hdd_mib=160, ssd_mib=96)
+    # The server is the same machine: what it exports must not be seen twice, as hdd0 and as nbd0
+    only = {"HYBRID_SCAN_ONLY": "nbd0 " + m.run("dmsetup info -c --noheadings -o blkdevname ssd0").strip()}
+    m.guest.env |= only
+    where = {"SERVER": "-unix /run/nbd", "EXPORT": "disk", **only}
+
+    def server():
+        m.guest.write_file("/run/nbd.conf", "[generic]\nunixsock=/run/nbd\n"
+                           "[disk]\nexportname=/dev/mapper/hdd0\nflush=true\n")
+        m.run("nbd-server -C /run/nbd.conf; until test -S /run/nbd; do sleep 0.1; done")
+
+    server()
+    m.example("nbd.sh", "connect", **where)
+    m.example("nbd.sh", "create", CACHE="/dev/mapper/ssd0")
+    m.example("nbd.sh", "mount")
+    sums = m.fill("/srv/remote", 64)
+    work = random_reads(files("remote"), 1600)
+    warm = m.warm(work)
+    m.run(f"{work}; hybridctl drain remote")
+
+    # The server dies. What is cached can be read, and be written
+    m.run("pkill -9 -x nbd-server; rm -f /run/nbd")
+    assert m.guest.run("dd if=/dev/nbd0 of=/dev/null bs=4k count=1 iflag=direct", check=False).rc
+    m.run(work)
+    first = "dd if=/srv/remote/file1 bs=8k count=1 iflag=direct | sha256sum"
+    m.run("dd if=/dev/urandom of=/srv/remote/file1 bs=8k count=1 conv=notrunc,fsync")
+    new = m.run(first)
+    assert int(m.run("hybridctl get remote dirty")) > 0
+
+    # And is back: nothing was lost
+    server()
+    m.example("nbd.sh", "again", **where)
+    m.run("hybridctl drain remote")
+    assert m.run(first) == new
+    assert m.sums("/srv/remote").splitlines()[1:] == sums.splitlines()[1:]
+    sums = m.sums("/srv/remote")
+
+    # A boot without the server: the volume waits for it
+    m.power_cycle("hybridctl activate --all || test $? = 7")
+    assert m.states().get("remote") != "running"
+    server()
+    m.example("nbd.sh", "connect", **where)
+    m.run("hybridctl activate --all")
+    m.example("nbd.sh", "mount")
+    assert m.sums("/srv/remote") == sums
+    m.run("umount /srv/remote")
+    m.detach("remote")
+    m.example("nbd.sh", "mount")
+    assert m.sums("/srv/remote") == sums
+    m.report("(f) a disk over the network", "1,600 random reads", m.measure(work), warm)
+
+
 @pytest.fixture(scope="session")
 def newer_blkid(tmp_path_factory):
     """blkid of Debian 13 (libblkid 2.41), with the libraries that it wants."""
