@@ -64,15 +64,18 @@ def prepare() -> tuple[packaged.Kernel, Path]:
     kernel, root = kernels.ready(packaged.OWN)
     subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", OUT / "load",
                     HERE / "load.c", "-lm"], check=True)
+    return kernel, root / "lib/modules" / kernel.release
+
+
+def fetch_bcache_tools() -> None:
+    """Not installed: the package would have udev look for bcache on this machine."""
     tools = OUT / "bcache-tools"
     if not tools.exists():
-        # Not installed: it would have udev look for bcache on this machine.
         with tempfile.TemporaryDirectory(dir=OUT) as tmp:
             unpacked = Path(tmp) / "root"
             os.chmod(tmp, 0o755)
             apt.Apt().unpack({"bcache-tools": ""}, unpacked)
             unpacked.rename(tools)
-    return kernel, root / "lib/modules" / kernel.release
 
 
 def _libraries(program: Path) -> list[str]:

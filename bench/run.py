@@ -45,6 +45,8 @@ def measure(runs: list[tuple], args) -> tuple[list[dict], list[str]]:
     """The results, and what failed; says how far it is."""
     results, failed, started = [], [], time.monotonic()
     machine.prepare()
+    if any(stack.startswith("bcache") for stack, _, _ in runs):
+        machine.fetch_bcache_tools()
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         waiting = {pool.submit(result, *r, args): r for r in runs}
         for n, done in enumerate(concurrent.futures.as_completed(waiting), 1):
