@@ -1,0 +1,51 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck disable=SC2086
+#
+# Many disks striped (RAID0), one NVMe as their cache, XFS.
+#
+#	raid0-xfs.sh create	once; what is on the devices is lost
+#	raid0-xfs.sh mount	after a boot: array and volume come up by themselves
+#	raid0-xfs.sh pause	while it is in use: nothing more goes into the cache ...
+#	raid0-xfs.sh resume	... and again
+#	raid0-xfs.sh detach	give up the cache for good: unmounts, and says how to go on without
+#
+# Change these, or give them in the environment: DISKS="/dev/sdb /dev/sdc" raid0-xfs.sh create
+: "${DISKS:=/dev/sdb /dev/sdc /dev/sdd /dev/sde}"	# as many as there are
+: "${CACHE:=/dev/nvme0n1p3}"
+: "${NAME:=big}"
+: "${MOUNT:=/srv/big}"
+# One disk that fails takes the whole array with it. So the cache need not be the weak point:
+# in writethrough the disks alone have everything.
+: "${MODE:=writethrough}"
+: "${ASK:=}"		# --yes: do not ask
+set -eu
+
+case ${1:-} in
+create)
+	set -- $DISKS
+	mdadm --create "/dev/md/$NAME" --homehost=any --level=0 --chunk=256 --raid-devices=$# "$@"
+	udevadm settle
+	hybridctl create "$NAME" --origin "/dev/md/$NAME" --cache "$CACHE" --mode "$MODE" $ASK
+	# Stripe and chunk go through to the volume: mkfs finds them.
+	mkfs.xfs "/dev/mapper/$NAME"
+	;;
+mount)
+	# In /etc/fstab: /dev/mapper/big /srv/big xfs nofail 0 0
+	mkdir -p "$MOUNT"
+	mount "/dev/mapper/$NAME" "$MOUNT"
+	;;
+pause)
+	hybridctl set "$NAME" mode=passthrough
+	;;
+resume)
+	hybridctl set "$NAME" mode="$MODE"
+	;;
+detach)
+	umount "$MOUNT"
+	hybridctl detach "$NAME"
+	;;
+*)
+	echo "usage: $0 create|mount|pause|resume|detach" >&2
+	exit 1
+esac
