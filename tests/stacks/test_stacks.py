@@ -242,6 +242,91 @@ def test_nbd(machine):
     m.report("(f) a disk over the network", "1,600 random reads", m.measure(work), warm)
 
 
+PG = "/usr/lib/postgresql/15/bin"
+LEDGER = """select (select sum(abalance) from pgbench_accounts) = sum(delta) and
+    (select sum(tbalance) from pgbench_tellers) = sum(delta) and
+    (select sum(bbalance) from pgbench_branches) = sum(delta), count(*) from pgbench_history"""
+
+
+class Database:
+    """PostgreSQL in /srv/db, with checksums, and the load of pgbench: four clients, small commits."""
+
+    def __init__(self, m):
+        self.m = m
+
+    def run(self, command, **kw):
+        return self.m.run(["runuser", "-u", "postgres", "--", "sh", "-ec",
+                           f"cd /tmp; PATH={PG}:$PATH; export PGHOST=/tmp; {command}"], **kw)
+
+    def make(self):
+        self.m.run("install -d -o postgres /srv/db/pg")
+        self.run("initdb --data-checksums --no-sync -D /srv/db/pg >/dev/null; "
+                 "echo 'shared_buffers=16MB' >>/srv/db/pg/postgresql.conf", timeout=200)
+        self.start()
+        self.run("pgbench -q -i -s 3 postgres", timeout=200)
+
+    def start(self):
+        self.run("pg_ctl -D /srv/db/pg -l /tmp/pg.log -o '-k /tmp -h \"\"' -w -t 200 start", timeout=300)
+
+    def stop(self):
+        self.run("pg_ctl -D /srv/db/pg -w stop", timeout=200)
+
+    def load(self, transactions=800):
+        return (f"runuser -u postgres -- env PGHOST=/tmp {PG}/pgbench -n -c 4 -t {transactions // 4} "
+                f"--random-seed=2026 postgres")
+
+    def transactions(self):
+        """How many there are in the books, which must balance."""
+        balances, count = self.run(f'psql -At postgres -c "{LEDGER}"').strip().split("|")
+        assert balances == "t"
+        return int(count)
+
+
+def test_raid10_luks_ext4(machine):
+    """RAID10, LUKS, ext4, PostgreSQL"""
+    m = machine(hdd=4, hdd_mib=192, ssd_mib=256, memory=512)
+    m.run("printf secret >/run/key")
+    env = {"KEY": "/run/key", "LUKS": "--pbkdf pbkdf2 --pbkdf-force-iterations 1000"}
+    m.example("raid10-luks-ext4.sh", "create", DISKS=m.paths("hdd"), CACHE=m.paths("ssd"), **env)
+    m.example("raid10-luks-ext4.sh", "mount", **env)
+    m.run("mdadm --wait /dev/md/db", check=False, timeout=200)
+    sums = m.fill("/srv/db/files", 32)
+    db = Database(m)
+    db.make()
+    warm = m.warm(db.load())
+    assert db.transactions() == 1600
+
+    # The power goes while transactions are committed; what was acknowledged is there
+    acked = m.directory / "guest0/acked"
+    acked.mkdir(mode=0o777)
+    acked.chmod(0o777)
+    job = m.guest.run_bg(f"cd {acked}; while :; do {db.load(40)} >/dev/null && echo >>done; done")
+    m.guest.run(f"until test -s {acked}/done && test $(wc -l <{acked}/done) -ge 5; do sleep 0.1; done",
+                timeout=200)
+    assert not job.poll()
+    m.power_cycle("mdadm --assemble --scan", "hybridctl activate --all", "printf secret >/run/key")
+    m.example("raid10-luks-ext4.sh", "mount", **env)
+    assert m.sums("/srv/db/files") == sums
+    db.start()
+    assert db.transactions() >= 1600 + 40 * len((acked / "done").read_text().split("\n")[:-1])
+    db.stop()
+    db.run("pg_checksums --check -D /srv/db/pg", timeout=200)
+
+    # Its files, bit for bit, after another cut and from the disks alone
+    m.run("sync")
+    sums = m.sums("/srv/db")
+    m.power_cycle("mdadm --assemble --scan", "hybridctl activate --all", "printf secret >/run/key")
+    m.example("raid10-luks-ext4.sh", "mount", **env)
+    assert m.sums("/srv/db") == sums
+    m.run("umount /srv/db; cryptsetup close db")
+    m.detach("db-cached")
+    m.example("raid10-luks-ext4.sh", "mount", **env)
+    assert m.sums("/srv/db") == sums
+    db.start()
+    m.report("(a) RAID10 + LUKS + ext4 + PostgreSQL", "800 transactions of pgbench, 4 clients",
+             m.measure(db.load()), warm)
+
+
 @pytest.fixture(scope="session")
 def newer_blkid(tmp_path_factory):
     """blkid of Debian 13 (libblkid 2.41), with the libraries that it wants."""
