@@ -161,7 +161,7 @@ def test_members_that_are_not_trusted(guest):
     is_noticed(guest, "dd if=/dev/test/hdd of=/dev/test/hddc bs=1M count=1 status=none",
                "dd if=/dev/zero of=/dev/test/hddc bs=1M count=1 status=none", "is refused")
     guest.dm_message("fast", "die")
-    guest.run("until hybridctl status vol-pool | grep -q failed; do "
+    guest.run("until dmsetup status vol-pool | grep -q 'state failed'; do "
               "dd if=/dev/zero of=/mnt/file bs=4k count=4 conv=fsync; done", check=False)
     out = doctor(guest)
     assert "vol-pool is failed" in out, out

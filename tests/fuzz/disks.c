@@ -173,6 +173,16 @@ bool hybrid_devno_has_partitions(dev_t devno)
 	return false;
 }
 
+bool hybrid_sysfs_holders(dev_t devno, char *buf, size_t len)
+{
+	return false;
+}
+
+bool hybrid_device_in_raid(const struct hybrid_device *dev, char *type, size_t len)
+{
+	return false;
+}
+
 bool hybrid_sysfs_partition(dev_t devno)
 {
 	return false;
