@@ -719,6 +719,35 @@ static void volumes(void **state)
 	assert_int_equal(pool().volumes, 1);
 }
 
+/* Whichever root is lost, the other one knows that the volume is gone: its blocks are others'. */
+static void deleted_in_both_roots(void **state)
+{
+	u8 *kept = malloc(CACHE_SECTORS * 512);
+	struct hybrid_volume_info gone;
+	struct hybrid_actions acts;
+	u64 slot;
+
+	reads(BLOCK, BLOCK, 0);
+	hybrid_actions_init(&acts);
+	assert_true(hybrid_volume_suspend(e, v, &acts));
+	carry(&acts);
+	assert_int_equal(hybrid_volume_close(e, v), 0);
+	assert_int_equal(hybrid_volume_delete(e, 1, false), 0);
+	crash();
+	memcpy(kept, disk[0], CACHE_SECTORS * 512);
+	for (slot = 0; slot < 2; slot++) {
+		memcpy(disk[0], kept, CACHE_SECTORS * 512);
+		memset(disk[0] + 512 * hybrid_root_sector(&sb.geometry, slot), 0,
+		       HYBRID_META_BLOCK_SIZE);
+		start();
+		assert_int_equal(hybrid_volume_info(e, 1, &gone), 0);
+		assert_int_equal(gone.state, HYBRID_VOLUME_TOMBSTONE);
+		assert_int_equal(pool().used, 0);
+		crash();
+	}
+	free(kept);
+}
+
 /* Change one copy of the origin's superblock. */
 static void change_copy(u32 copy, void (*change)(struct hybrid_sb *sb))
 {
@@ -1365,6 +1394,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(clean_goes_first, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(endurance, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(volumes, setup, teardown),
+		cmocka_unit_test_setup_teardown(deleted_in_both_roots, setup, teardown),
 		cmocka_unit_test_setup_teardown(written_without_its_cache, setup, teardown),
 		cmocka_unit_test_setup_teardown(superblocks_that_do_not_fit, setup, teardown),
 		cmocka_unit_test_setup_teardown(modes, setup, teardown),
