@@ -95,8 +95,17 @@ static void bypass(struct hybrid_io *io, enum hybrid_counter why)
 	count(io->volume, why);
 }
 
-/* May this miss enter the cache?  Counts the reason if not. */
-static bool admitted(struct hybrid_engine *e, struct hybrid_io *io)
+/* Has the set blocks that nothing needs to leave for? */
+static bool set_fills(const struct hybrid_engine *e, const struct hybrid_set *s)
+{
+	return s->nr_free > e->reserve;
+}
+
+/*
+ * May this miss enter the cache?  Counts the reason if not.  A long run may while
+ * the set fills: what it could push out is not there yet.
+ */
+static bool admitted(struct hybrid_engine *e, const struct hybrid_set *s, struct hybrid_io *io)
 {
 	struct hybrid_volume *v = io->volume;
 	u64 cutoff = READ_ONCE(v->cutoff);
@@ -104,7 +113,7 @@ static bool admitted(struct hybrid_engine *e, struct hybrid_io *io)
 
 	if (!e->policy->admit)
 		bypass(io, HYBRID_BYPASS_POLICY);
-	else if (run > cutoff)
+	else if (run > cutoff && !set_fills(e, s))
 		bypass(io, HYBRID_BYPASS_SEQUENTIAL);
 	else
 		return true;
@@ -216,7 +225,7 @@ static bool worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s,
 	u8 endurance = READ_ONCE(e->endurance);
 	bool again;
 
-	if (endurance == ENDURANCE_PLENTY || s->nr_free > e->reserve)
+	if (endurance == ENDURANCE_PLENTY || set_fills(e, s))
 		return true;
 	again = e->policy->again && e->policy->again(s->policy, hybrid_key_print(io->key));
 	return again && endurance == ENDURANCE_SHORT;
@@ -253,7 +262,7 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 		bypass(io, HYBRID_BYPASS_MODE);
 		return read_origin(io);
 	}
-	if (!admitted(e, io))
+	if (!admitted(e, s, io))
 		return read_origin(io);
 	if (fill_conflicts(e, s, io, i, e->map.granules)) {
 		bypass(io, HYBRID_BYPASS_BUSY);
@@ -395,7 +404,7 @@ static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struc
 		bypass(io, HYBRID_BYPASS_PARTIAL);
 		return false;
 	}
-	if (!admitted(e, io))
+	if (!admitted(e, s, io))
 		return false;
 	/* Keep the reserve before it is needed. */
 	if (s->nr_free <= e->reserve)

@@ -589,23 +589,29 @@ static u64 read_moves(enum hybrid_counter c, u32 block)
 	return status().counter[c] - before;
 }
 
+/* One that is soon full, of c2q, with a volume open. */
+static void small_pool(u64 sectors, u32 mode, const struct hybrid_config *config)
+{
+	assert_int_equal(hybrid_geometry_init(&sb.geometry, sectors, BLOCK, 0, NULL), 0);
+	sb.member_sectors = sectors;
+	format();
+	start();
+	assert_int_equal(hybrid_engine_set_policy(e, hybrid_policy_get("c2q")), 0);
+	hybrid_engine_configure(e, config);
+	info.mode = mode;
+	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
+	open_volume();
+}
+
 /* The newest blocks are the first that c2q would evict: if dirty, others go, in peace. */
 static void clean_goes_first(void **state)
 {
 	struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
 	u32 n, k, few = 48;
 
-	assert_int_equal(hybrid_geometry_init(&sb.geometry, 32 * MIB, BLOCK, 0, NULL), 0);
-	sb.member_sectors = 32 * MIB;
-	format();
-	start();
-	assert_int_equal(hybrid_engine_set_policy(e, hybrid_policy_get("c2q")), 0);
 	config.low_watermark = 50;
 	config.high_watermark = 60;
-	hybrid_engine_configure(e, &config);
-	info.mode = HYBRID_MODE_WRITEBACK;
-	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
-	open_volume();
+	small_pool(32 * MIB, HYBRID_MODE_WRITEBACK, &config);
 	for (n = 0; n < 2 * pool().blocks; n++) {
 		read_moves(HYBRID_FILLS, n % 300);
 		tick(100);
@@ -629,16 +635,8 @@ static void endurance(void **state)
 	struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
 	u32 n, k;
 
-	assert_int_equal(hybrid_geometry_init(&sb.geometry, 8 * MIB, BLOCK, 0, NULL), 0);
-	sb.member_sectors = 8 * MIB;
-	format();
-	start();
-	assert_int_equal(hybrid_engine_set_policy(e, hybrid_policy_get("c2q")), 0);
 	config.endurance = 1024;	/* MiB a day: 43 an hour */
-	hybrid_engine_configure(e, &config);
-	info.mode = HYBRID_MODE_WRITETHROUGH;
-	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
-	open_volume();
+	small_pool(8 * MIB, HYBRID_MODE_WRITETHROUGH, &config);
 	tick(100);
 	/* one block uses up what there is for now, but there is room */
 	for (n = 0; pool().free > pool().blocks / 8; n++) {
@@ -1138,19 +1136,37 @@ static void drain_is_sorted(void **state)
 		assert_true(origin_has(order[n] * 4 * BLOCK, BLOCK, n + 1));
 }
 
+/* Reads so many blocks in sequence; what happened to them. */
+static u64 run_moves(enum hybrid_counter c, u32 block, u32 count)
+{
+	u64 before = status().counter[c];
+
+	while (count--) {
+		reads(block++ * BLOCK, BLOCK, 0);
+		tick(1000);
+	}
+	return status().counter[c] - before;
+}
+
+/* A long run is cached while there is room, and pushes nothing out later. */
 static void sequential_bypass(void **state)
 {
+	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
 	u32 n;
 
+	small_pool(8 * MIB, HYBRID_MODE_WRITETHROUGH, &config);
 	hybrid_volume_set_cutoff(e, v, 4 * BLOCK);
-	for (n = 0; n < 10; n++)
-		reads((100 + n) * BLOCK, BLOCK, 0);
-	assert_int_equal(status().counter[HYBRID_FILLS], 4);
-	assert_int_equal(status().counter[HYBRID_BYPASS_SEQUENTIAL], 6);
+	for (n = 0; pool().free > pool().blocks / 8; n++)
+		assert_int_equal(run_moves(HYBRID_FILLS, n, 1), 1);
+	assert_int_equal(status().counter[HYBRID_BYPASS_SEQUENTIAL], 0);
+	while (!run_moves(HYBRID_BYPASS_SEQUENTIAL, n++, 1))
+		assert_true(n < 200);
+	assert_int_equal(run_moves(HYBRID_BYPASS_SEQUENTIAL, n, 20), 20);
+	assert_int_equal(run_moves(HYBRID_READ_HITS, 0, 20), 20);
+	assert_int_equal(run_moves(HYBRID_FILLS, 300, 10), 4);
+	assert_int_equal(run_moves(HYBRID_BYPASS_SEQUENTIAL, 320, 10), 6);
 	hybrid_volume_set_cutoff(e, v, 0);
-	for (n = 10; n < 20; n++)
-		reads((100 + n) * BLOCK, BLOCK, 0);
-	assert_int_equal(status().counter[HYBRID_FILLS], 14);
+	assert_int_equal(run_moves(HYBRID_FILLS, 330, 10), 10);
 }
 
 /* ---- what fails ----------------------------------------------------------- */
@@ -1408,7 +1424,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(read_miss_fills_the_block, setup, teardown),
 		cmocka_unit_test_setup_teardown(writes_of_parts, setup, teardown),
 		cmocka_unit_test_setup_teardown(drain_is_sorted, setup, teardown),
-		cmocka_unit_test_setup_teardown(sequential_bypass, setup, teardown),
+		cmocka_unit_test_setup_teardown(sequential_bypass, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(cache_dies, setup, teardown),
 		cmocka_unit_test_setup_teardown(lost_is_listed, setup, teardown),
 		cmocka_unit_test_setup_teardown(lost_is_saved_on_close, setup, teardown),
