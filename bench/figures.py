@@ -151,6 +151,10 @@ def _hit(runs: Runs, name: str, stack: str) -> float | None:
     return None if own is None or linear is None else own - linear
 
 
+def _best_hit(runs: Runs, name: str) -> float | None:
+    return min((v for p in PEERS if (v := _hit(runs, name, p)) is not None), default=None)
+
+
 def _cold(runs: Runs) -> Goal:
     """The workload that suffers most from a cache which has nothing yet."""
     shares = {name: ours / bare for name in COLD
@@ -171,9 +175,9 @@ def goals(runs: Runs, known: dict) -> list[Goal]:
                     fixed if fixed is not None else _share(share, base), row.form, row.lower)
 
     def hit(name, fixed):
-        best = [v for p in PEERS if (v := _hit(runs, name, p)) is not None]
+        best = _best_hit(runs, name)
         return Goal(f"{name}, over dm-linear", _hit(runs, name, OURS),
-                    min(best) if best else known.get(f"{name}-over"), None, fixed, "+,.0f", True)
+                    known.get(f"{name}-over") if best is None else best, None, fixed, "+,.0f", True)
 
     found = [
         _cold(runs),
@@ -213,7 +217,7 @@ def best_peers(runs: Runs) -> dict[str, float]:
     """For runs without peers: what peers() would have found."""
     found = {name: v for name in ALL if (v := peer(runs, {}, name)) is not None}
     for name in ("hit-read", "hit-write"):
-        over = [v for p in PEERS if (v := _hit(runs, name, p)) is not None]
-        if over:
-            found[f"{name}-over"] = min(over)
+        over = _best_hit(runs, name)
+        if over is not None:
+            found[f"{name}-over"] = over
     return {name: round(v, 3) for name, v in found.items()}
