@@ -741,9 +741,9 @@ const struct hybrid_engine_ops hybrid_io_ops = {
 	.random = random_nonzero,
 };
 
-int hybrid_read_block(struct block_device *bdev, u64 sector, void *block)
+static int block_io(struct block_device *bdev, u64 sector, void *block, blk_opf_t opf)
 {
-	struct bio *bio = bio_alloc(bdev, 2, REQ_OP_READ | REQ_META | REQ_SYNC, GFP_KERNEL);
+	struct bio *bio = bio_alloc(bdev, 2, opf | REQ_META | REQ_SYNC, GFP_KERNEL);
 	size_t offset = offset_in_page(block);
 	size_t n = min_t(size_t, HYBRID_META_BLOCK_SIZE, PAGE_SIZE - offset);
 	int r;
@@ -755,6 +755,16 @@ int hybrid_read_block(struct block_device *bdev, u64 sector, void *block)
 	r = submit_bio_wait(bio);
 	bio_put(bio);
 	return r;
+}
+
+int hybrid_read_block(struct block_device *bdev, u64 sector, void *block)
+{
+	return block_io(bdev, sector, block, REQ_OP_READ);
+}
+
+int hybrid_write_block(struct block_device *bdev, u64 sector, void *block)
+{
+	return block_io(bdev, sector, block, REQ_OP_WRITE | REQ_PREFLUSH | REQ_FUA);
 }
 
 int hybrid_pool_io_init(struct hybrid_pool *pool)

@@ -47,10 +47,11 @@ void hybrid_tick_stop(struct hybrid_pool *pool);
 void hybrid_tick_kick(struct hybrid_pool *pool);
 
 /*
- * Read one metadata block; blocking.  @block: 4096 bytes of kernel memory.
- * Returns 0 or -errno.
+ * Read, or write durably, one metadata block; blocking.  @block: 4096 bytes of
+ * kernel memory.  Returns 0 or -errno.
  */
 int hybrid_read_block(struct block_device *bdev, u64 sector, void *block);
+int hybrid_write_block(struct block_device *bdev, u64 sector, void *block);
 
 /* map and end_io of a volume. */
 int hybrid_map_bio(struct dm_target *ti, struct bio *bio);

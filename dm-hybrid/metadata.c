@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Reads superblocks; everything else on the members is the engine's. */
+/*
+ * The cache device's superblock, and reading any; everything else on the members is
+ * the engine's.
+ */
 #include <linux/slab.h>
 
 #include "io.h"
@@ -92,5 +95,43 @@ int hybrid_cache_sb_read(struct block_device *bdev, struct hybrid_sb *sb, char *
 		*error = sb_error(r);
 	if (why)
 		*why = field;
+	return r;
+}
+
+/*
+ * The copy that is written first may be torn: not the only good one, nor the only
+ * one that is up to date.
+ */
+static unsigned int first_to_write(struct block_device *bdev, struct hybrid_superblock *block,
+				   const struct hybrid_sb *sb, struct hybrid_sb *tail)
+{
+	int r = read_copy(bdev, hybrid_sb_sector(sb->member_sectors, 1), bdev_nr_sectors(bdev),
+			  block, tail, NULL);
+
+	return r || tail->sequence != sb->sequence;
+}
+
+int hybrid_cache_sb_set_policy(struct block_device *bdev, const char *policy)
+{
+	struct hybrid_superblock *block = kmalloc(sizeof(*block), GFP_KERNEL);
+	struct hybrid_sb *sb = kmalloc(2 * sizeof(*sb), GFP_KERNEL);
+	unsigned int copy, n;
+	char *error;
+	int r = -ENOMEM;
+
+	if (block && sb)
+		r = hybrid_cache_sb_read(bdev, &sb[0], &error, NULL);
+	if (r)
+		goto out;
+	copy = first_to_write(bdev, block, &sb[0], &sb[1]);
+	strscpy(sb->policy, policy, sizeof(sb->policy));
+	sb->sequence++;
+	for (n = 0; n < 2 && !r; n++, copy ^= 1) {
+		hybrid_sb_encode(block, sb, hybrid_sb_sector(sb->member_sectors, copy));
+		r = hybrid_write_block(bdev, hybrid_sb_sector(sb->member_sectors, copy), block);
+	}
+out:
+	kfree(sb);
+	kfree(block);
 	return r;
 }

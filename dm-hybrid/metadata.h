@@ -15,4 +15,10 @@
 int hybrid_cache_sb_read(struct block_device *bdev, struct hybrid_sb *sb, char **error,
 			 const char **why);
 
+/*
+ * Record in both copies of the superblock that @policy is the one to activate the
+ * pool of the cache device @bdev with.  Blocking.  Returns 0 or -errno.
+ */
+int hybrid_cache_sb_set_policy(struct block_device *bdev, const char *policy);
+
 #endif

@@ -365,6 +365,7 @@ static int pool_load(struct hybrid_pool *pool, struct pool_table *pt)
 		pool->engine = NULL;
 		goto out;
 	}
+	strscpy(pool->recorded, sb->policy, sizeof(pool->recorded));
 	/* Pairs with the acquire in status.c: the engine is complete. */
 	smp_store_release(&pool->loaded, true);
 out:
@@ -391,6 +392,21 @@ static int pool_restart(struct hybrid_pool *pool)
 	return 0;
 }
 
+/* For the next activation, which reads it from the superblock. */
+static void pool_record_policy(struct hybrid_pool *pool)
+{
+	int r;
+
+	if (!strcmp(pool->recorded, pool->policy->name) || hybrid_engine_failed(pool->engine))
+		return;
+	r = hybrid_cache_sb_set_policy(pool->bdev, pool->policy->name);
+	if (r)
+		DMWARN("%s: cannot record policy %s in the superblock: %d",
+		       dm_device_name(pool->md), pool->policy->name, r);
+	else
+		strscpy(pool->recorded, pool->policy->name, sizeof(pool->recorded));
+}
+
 static int pool_preresume(struct dm_target *ti)
 {
 	struct pool_table *pt = ti->private;
@@ -405,6 +421,7 @@ static int pool_preresume(struct dm_target *ti)
 	else if (!r)
 		r = pool_restart(pool);
 	if (!r) {
+		pool_record_policy(pool);
 		WRITE_ONCE(pool->bound, pt);
 		pool->running = true;
 		hybrid_tick_start(pool);

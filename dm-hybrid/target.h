@@ -49,6 +49,7 @@ struct hybrid_pool {
 	struct pool_table *bound;
 	struct hybrid_engine *engine;	/* from the first resume on */
 	const struct hybrid_policy_type *policy;	/* the engine's */
+	char recorded[HYBRID_POLICY_NAME_SIZE];	/* the superblock's policy */
 	struct list_head volumes;	/* volume_object */
 	bool loaded;			/* the engine is usable for good */
 	bool stopped;			/* by suspend */

@@ -358,6 +358,19 @@ static bool in_use(struct json_object *pool)
 	return false;
 }
 
+int hybrid_dm_reload_pool(const char *name, uint64_t sectors, const char *params,
+			  const char *old)
+{
+	struct json_object *o = find(name);
+
+	(void)old;
+	if (!asked("load %s %llu %s", name, (unsigned long long)sectors, params) || !o)
+		return refuse(name, "cannot load");
+	set_text(o, "params", params);
+	save();
+	return 0;
+}
+
 int hybrid_dm_remove(const char *name)
 {
 	struct json_object *o = find(name);

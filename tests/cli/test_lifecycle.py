@@ -311,11 +311,24 @@ def test_set_and_get(kernel, volume):
     assert {"key": "commit_interval", "value": "1000"} in rows
 
 
+def test_set_another_policy(kernel, volume):
+    """By a reload, with what else the table says."""
+    kernel.ok("set", "vol-pool", "endurance=7", "policy=arc")
+    assert kernel.log[-1].startswith("load vol-pool ") and kernel.log[-1].endswith(" arc 0")
+    assert kernel.ok("get", "vol-pool", "policy") == "arc\n"
+    assert kernel.ok("get", "vol-pool", "endurance") == "7\n"
+    kernel.clear_log()
+    out = kernel.ok("set", "vol-pool", "policy=lru", "--test").splitlines()
+    assert out[0].startswith("dmsetup load vol-pool --table '0 ") and " lru 0'" in out[0]
+    assert out[1] == "dmsetup resume vol-pool" and kernel.log == ["check"]
+
+
 @pytest.mark.parametrize("args", [
     ["vol", "mode=fast"], ["vol", "colour=red"], ["vol", "cutoff=big"], ["vol", "mode"],
     ["vol", "cutoff=1m", "mode=fast"], ["vol-pool", "high_watermark=96"],
     ["vol-pool", "low_watermark=x"], ["vol-pool", "commit_interval=1"],
-    ["vol-pool", "mode=writeback"]])
+    ["vol-pool", "mode=writeback"], ["vol-pool", "policy=../x"], ["vol-pool", "policy="],
+    ["vol-pool", "policy=sixteen-letters-"], ["vol", "policy=lru"]])
 def test_a_bad_setting_changes_nothing(kernel, volume, args):
     kernel.clear_log()
     r = kernel("set", *args)

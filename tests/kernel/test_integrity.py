@@ -169,6 +169,53 @@ def test_reload_under_load(make_stack, seed):
         assert s.status("pool")["policy"] == policy
 
 
+def activate_as_at_boot(s):
+    for name in ("ssd", "hdd"):
+        s.guest.run(["hybridctl", "scan", "--udev", s.dev(name)])
+    s.guest.run("hybridctl activate --auto --all")
+
+
+def test_the_next_activation_has_the_policy_of_the_last_table(make_stack, seed):
+    """Reloaded under load by dmsetup, and set by hybridctl; features are not recorded."""
+    s = make_stack(ssd=16, hdd=32, volatile="ssd hdd")
+    dev = s.create("vol", "--mode", "writeback", *ALL)
+    table = s.table("pool").replace(" c2q 0", " sieve 0").replace("low_watermark 10", "low_watermark 3")
+    s.guest.write_file("/run/sieve", table + "\n")
+    s.guest.write_file("/run/lru", table.replace(" sieve 0", " lru 0") + "\n")
+    job = every_100_ms(s.guest, "for p in lru sieve; do dmsetup load pool /run/$p && dmsetup resume pool; done", 6)
+    stress(s.guest, dev, seed, 61440, 5)
+    assert int(job.wait().out) > 1
+    s.deactivate()
+    activate_as_at_boot(s)
+    assert s.status("pool")["policy"] == "sieve" and "low_watermark 10 " in s.table("pool")
+    s.guest.run("hybridctl set pool policy=arc")
+    # Durable, though nothing was flushed or deactivated.
+    s.guest.power_cut()
+    s.guest.boot()
+    s.guest.modprobe("dm-testdisk", "dm-hybrid")
+    s.members()
+    activate_as_at_boot(s)
+    assert s.status("pool")["policy"] == "arc"
+
+
+def test_a_policy_is_recorded_beside_a_damaged_superblock(make_stack):
+    """Whichever copy is good, both are afterwards."""
+    s = make_stack()
+    s.create("vol")
+
+    def activated():
+        return s.guest.run("hybridctl activate --all --device /dev/test/ssd --device /dev/test/hdd").err
+
+    for policy, sector in (("fifo", 1024), ("lru", 65536 - 1024)):
+        s.deactivate()
+        s.guest.run(f"dd if=/dev/zero of=/dev/test/ssd bs=512 seek={sector} count=8 conv=fsync status=none")
+        assert "one good superblock" in activated()
+        s.guest.run(["hybridctl", "set", "pool", f"policy={policy}"])
+        s.deactivate()
+        assert "one good superblock" not in activated()
+        assert s.status("pool")["policy"] == policy
+
+
 def test_policies_take_over(make_stack):
     """What one policy cached the next one hits, also after a restart."""
     s = make_stack(ssd=16, hdd=32)

@@ -398,6 +398,57 @@ int hybrid_dm_create_alone(const char *name, const uint8_t uuid[16], uint64_t se
 	return create(name, uuid, false, LINEAR_TARGET, sectors, params, NULL);
 }
 
+static int load_pool(const char *name, uint64_t sectors, const char *params, int kmsg)
+{
+	struct dm_task *task = dm_task_create(DM_DEVICE_RELOAD);
+	int r = 0;
+
+	hybrid_verbose("load %s: 0 %llu %s %s", name, (unsigned long long)sectors,
+		       HYBRID_POOL_TARGET, params);
+	if (!task || !dm_task_set_name(task, name) ||
+	    !dm_task_add_target(task, 0, sectors, HYBRID_POOL_TARGET, params) ||
+	    !dm_task_run(task))
+		r = fail_task("cannot load a table for", name,
+			      task ? dm_task_get_errno(task) : ENOMEM, kmsg);
+	if (task)
+		dm_task_destroy(task);
+	return r;
+}
+
+static int resume_pool(const char *name, int kmsg)
+{
+	struct dm_task *task = dm_task_create(DM_DEVICE_RESUME);
+	uint32_t cookie = 0;
+	int r = 0;
+
+	if (!task || !dm_task_set_name(task, name) ||
+	    !dm_task_set_cookie(task, &cookie, udev_flags(true)) || !dm_task_run(task))
+		r = fail_task("cannot resume", name, task ? dm_task_get_errno(task) : ENOMEM,
+			      kmsg);
+	dm_udev_wait(cookie);
+	if (task)
+		dm_task_destroy(task);
+	return r;
+}
+
+int hybrid_dm_reload_pool(const char *name, uint64_t sectors, const char *params,
+			  const char *old)
+{
+	int kmsg, r;
+
+	last_log[0] = '\0';
+	kmsg = kmsg_open();
+	r = load_pool(name, sectors, params, kmsg);
+	if (!r) {
+		r = resume_pool(name, kmsg);
+		/* It keeps the new table, suspended */
+		if (r && !load_pool(name, sectors, old, kmsg))
+			resume_pool(name, kmsg);
+	}
+	kmsg_close(kmsg);
+	return r;
+}
+
 int hybrid_dm_remove(const char *name)
 {
 	struct dm_task *task;

@@ -63,6 +63,13 @@ int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64
 int hybrid_dm_create_alone(const char *name, const uint8_t uuid[16], uint64_t sectors,
 			   dev_t origin, uint64_t data_sector);
 
+/*
+ * Another table for an active pool.  If the pool does not resume with it, @old is
+ * loaded again.
+ */
+int hybrid_dm_reload_pool(const char *name, uint64_t sectors, const char *params,
+			  const char *old);
+
 /* HYBRID_BUSY if it is open. */
 int hybrid_dm_remove(const char *name);
 
