@@ -246,7 +246,7 @@ check-boot: deps
 	$(MAKE) userspace guest-modules
 	$(call pytest,tests/boot,DM_HYBRID_BOOT=1)
 
-check-policies: deps
+check-policies: deps userspace
 	$(if $(TRACES),$(MAKE) deps DEPS="zstd")
 	@cd tests; TRACES="$(abspath $(TRACES))" $(PYTHON) -m policies.compare
 

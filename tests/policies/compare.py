@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Policy x trace x size: what ours misses, and what the policy of the paper does.
+"""Policy x trace x size: what ours misses, and what the policy of the paper does; disk time and smq's.
 
     cd tests; python3 -m policies.compare [TRACE...]      (make check-policies)
 """
@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import traces
+from . import disktime, traces
 
 HERE = Path(__file__).resolve().parent
 TOP = HERE.parents[1]
@@ -98,6 +98,11 @@ def main(names):
     bad = 0
     for name in names or [*traces.MADE, *traces.recorded()]:
         for row in rows(name):
+            print(row, flush=True)
+            bad += row.verdict == "off"
+    if not names:
+        print(f"\n{disktime.HEADER}")
+        for row in disktime.rows():
             print(row, flush=True)
             bad += row.verdict == "off"
     if not traces.recorded():

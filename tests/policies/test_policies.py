@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from . import compare, traces
+from . import compare, disktime, traces
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,6 +36,17 @@ def test_a_part_of_a_loop_stays(policy):
 @pytest.mark.parametrize("policy", ["c2q", "s3fifo", "sieve", "arc"])
 def test_a_scan_leaves_the_cache_as_it_was(policy):
     assert table("scans")[policy, 10].ours < table("scans")["lru", 10].ours - 2
+
+
+def test_less_disk_time_than_smq():
+    """On the recorded trace that smq was measured with, where TRACES names a directory with it."""
+    rows = list(disktime.rows())
+    if not rows:
+        pytest.skip(f"TRACES= names no directory with {disktime.TRACE}")
+    table = "\n".join(map(str, [disktime.HEADER, *rows]))
+    assert all(row.ours < 0.65 * row.smq for row in rows if row.block == "64k"), table
+    # Comparable: what was measured then comes out, but for the trace's length.
+    assert all(row.ours < 1.1 * row.then for row in rows if row.block != "16k" and row.cutoff == "0"), table
 
 
 def test_the_bad_case_is_known():

@@ -70,10 +70,13 @@ def recorded():
     return {p.name.split(".")[0]: p for p in sorted(Path(directory).glob("*.txt.zst"))} if directory else {}
 
 
-def read(path):
+def lines(path):
     text = subprocess.run(["zstd", "-dcq", path], capture_output=True, text=True, check=True).stdout
-    for line in text.splitlines():
-        _, _, sector, count = line.split()
+    return (line.split() for line in text.splitlines())
+
+
+def read(path):
+    for _, _, sector, count in lines(path):
         yield from range(int(sector) // SECTORS, (int(sector) + int(count) - 1) // SECTORS + 1)
 
 
