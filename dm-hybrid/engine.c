@@ -387,7 +387,12 @@ int hybrid_engine_configure(struct hybrid_engine *e, const struct hybrid_config 
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	e->config = *config;
+	e->config.high_watermark = config->high_watermark;
+	e->config.low_watermark = config->low_watermark;
+	e->config.writeback_rate = config->writeback_rate;
+	/* These two are read without the lock. */
+	WRITE_ONCE(e->config.commit_interval, config->commit_interval);
+	WRITE_ONCE(e->config.endurance, config->endurance);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return 0;
 }
