@@ -8,6 +8,7 @@
 #include <linux/delay.h>
 #include <linux/kthread.h>
 #include <linux/module.h>
+#include <linux/prandom.h>
 #include <linux/random.h>
 #include <linux/vmalloc.h>
 
@@ -16,6 +17,9 @@
 #define SIZE		HYBRID_MAX_SET_SIZE
 #define GUARD		64
 #define POISON		0x5a
+#define SEED		20260101
+#define RANDOM_SETS	8
+#define RANDOM_OPS	4000
 #define CONTENTION_MS	500
 
 /* A set as the engine has one: the lock is taken around all ops but hit. */
@@ -58,7 +62,7 @@ static struct set *open_set(struct kunit *test, u32 size)
 	KUNIT_ASSERT_NOT_NULL(test, s);
 	s->type = hybrid_policy_get(p->name);
 	KUNIT_ASSERT_NOT_NULL_MSG(test, s->type, "policy %s", p->name);
-	/* Given back by policy_exit(), also after a case that failed. */
+	/* Given back by close_set(), also after a case that failed. */
 	test->priv = s;
 	spin_lock_init(&s->lock);
 	s->size = size;
@@ -71,12 +75,13 @@ static struct set *open_set(struct kunit *test, u32 size)
 	return s;
 }
 
-static void policy_exit(struct kunit *test)
+static void close_set(struct kunit *test)
 {
 	struct set *s = test->priv;
 
 	if (!s)
 		return;
+	test->priv = NULL;
 	KUNIT_EXPECT_EQ(test, s->wrong, 0);
 	if (s->state)
 		KUNIT_EXPECT_NULL(test, memchr_inv(s->state + s->bytes, POISON, GUARD));
@@ -140,31 +145,30 @@ static void policy_victims(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, s->type->victim(s->state, SIZE, usable, s), -1);
 }
 
-/* Sets of all sizes, and any order of operations. */
-static void policy_random(struct kunit *test)
+static void random_ops(struct kunit *test, struct rnd_state *rnd, u32 size)
 {
-	struct set *s = open_set(test, 1 + get_random_u32() % SIZE);
+	struct set *s = open_set(test, size);
 	u32 op, i, nr = 0;
 
-	for (op = 0; op < 20000; op++) {
-		i = get_random_u32() % s->size;
-		switch (get_random_u32() % 8) {
+	for (op = 0; op < RANDOM_OPS; op++) {
+		i = prandom_u32_state(rnd) % s->size;
+		switch (prandom_u32_state(rnd) % 8) {
 		case 0:
 			if (!s->has[i]) {
-				insert(s, i, get_random_u32());
+				insert(s, i, prandom_u32_state(rnd));
 				nr++;
 			}
 			break;
 		case 1:
 			if (s->has[i]) {
-				s->type->remove(s->state, i, get_random_u32(), false);
+				s->type->remove(s->state, i, prandom_u32_state(rnd), false);
 				s->has[i] = false;
 				nr--;
 			}
 			break;
 		case 2:
 			if (s->type->again)
-				s->type->again(s->state, get_random_u32());
+				s->type->again(s->state, prandom_u32_state(rnd));
 			break;
 		case 3:
 			if (nr == s->size && evict(s))
@@ -175,6 +179,19 @@ static void policy_random(struct kunit *test)
 		}
 	}
 	KUNIT_EXPECT_EQ(test, evict_all(s), nr);
+}
+
+/* Sets of all sizes, and any order of operations; the same each time. */
+static void policy_random(struct kunit *test)
+{
+	struct rnd_state rnd;
+	u32 n;
+
+	prandom_seed_state(&rnd, SEED);
+	for (n = 0; n < RANDOM_SETS; n++) {
+		random_ops(test, &rnd, n ? 1 + prandom_u32_state(&rnd) % SIZE : 1);
+		close_set(test);
+	}
 }
 
 /* The places that a restart brings back: nobody gets lost, the first goes first. */
@@ -303,7 +320,7 @@ static struct kunit_case policy_test_cases[] = {
 
 static struct kunit_suite policy_suite = {
 	.name = "dm-hybrid-policy",
-	.exit = policy_exit,
+	.exit = close_set,
 	.test_cases = policy_test_cases,
 };
 
