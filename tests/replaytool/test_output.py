@@ -26,6 +26,13 @@ def test_words(replay):
     assert "nan" not in said and "inf" not in said
 
 
+def test_a_chart_of_tiny_caches(replay, tmp_path):
+    """Less than 1 KiB is bytes."""
+    replay.json(traces.text(traces.loop(10, 10)), "--size", "600,1200", "--block-size", "1m", "--svg", "out.svg")
+    words = [t.text for t in ElementTree.fromstring((tmp_path / "out.svg").read_text()).iter(SVG + "text")]
+    assert "512 B" in words and "2 KiB" in words and "c2q 1 MiB" in words
+
+
 def test_words_where_no_cache_helps(replay):
     said = replay.run(traces.text(traces.loop(4000, 4000)), "--curve", "--block-size", "4k").stdout
     assert b"No cache helps" in said

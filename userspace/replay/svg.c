@@ -19,6 +19,7 @@
 #define RIGHT		690		/* of the charts; the legend is beside them */
 #define X_TICKS		8
 #define Y_TICKS		5
+#define LABEL		16	/* bytes */
 
 /* Okabe and Ito's: can be told apart by everybody. */
 static const char * const colors[] = {
@@ -57,6 +58,18 @@ static double x_of(const struct axis *axis, double bytes)
 static double y_of(const struct chart *chart, double value)
 {
 	return chart->bottom - (chart->bottom - chart->top) * value / chart->most;
+}
+
+/* A power of two of bytes. */
+static const char *size_label(char buf[LABEL], u64 bytes)
+{
+	static const char * const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
+	u32 i;
+
+	for (i = 0; bytes >= 1024 && i < ARRAY_SIZE(units) - 1; i++)
+		bytes /= 1024;
+	snprintf(buf, LABEL, "%u %s", (u32)bytes, units[i]);
+	return buf;
 }
 
 /* Whole powers of two around all sizes. */
@@ -103,7 +116,7 @@ static void put_text(FILE *f, const char *text)
 static void put_axes(FILE *f, const struct chart *chart, const struct axis *axis)
 {
 	double step = ceil((axis->high - axis->low) / X_TICKS), at;
-	char buf[32];
+	char buf[LABEL];
 	int i;
 
 	fprintf(f, "<text x=\"%d\" y=\"%d\" class=\"t\">%s</text>\n", LEFT, chart->top - 12,
@@ -121,10 +134,8 @@ static void put_axes(FILE *f, const struct chart *chart, const struct axis *axis
 
 		fprintf(f, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" class=\"a\"/>\n", x,
 			chart->bottom, x, chart->bottom + 5);
-		hybrid_format_size(buf, sizeof(buf), exp2(at), 'h');
-		buf[strlen(buf) - 1] -= 'a' - 'A';
-		fprintf(f, "<text x=\"%.1f\" y=\"%d\" class=\"m\">%.0f %ciB</text>\n", x,
-			chart->bottom + 20, strtod(buf, NULL), buf[strlen(buf) - 1]);
+		fprintf(f, "<text x=\"%.1f\" y=\"%d\" class=\"m\">%s</text>\n", x, chart->bottom + 20,
+			size_label(buf, exp2(at)));
 	}
 }
 
@@ -146,16 +157,14 @@ static void put_line(FILE *f, const struct run *run, const struct chart *chart,
 
 static void put_legend(FILE *f, const struct cache *c, u32 nr, const char *color)
 {
-	char block[32];
+	char block[LABEL];
 	int y = 60 + 20 * nr;
 
 	fprintf(f, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"%s\" stroke-width=\"2\"/>\n",
 		RIGHT + 20, y, RIGHT + 44, y, color);
 	fprintf(f, "<text x=\"%d\" y=\"%d\">", RIGHT + 50, y + 4);
 	put_text(f, c->policy->name);
-	hybrid_format_size(block, sizeof(block), c->block_sectors * 512ULL, 'h');
-	fprintf(f, " %.0f %s</text>\n", strtod(block, NULL),
-		c->block_sectors >= 2048 ? "MiB" : "KiB");
+	fprintf(f, " %s</text>\n", size_label(block, c->block_sectors * 512ULL));
 }
 
 static void put_chart(FILE *f, const struct run *run, struct chart *chart, const struct axis *axis)
