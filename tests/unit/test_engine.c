@@ -1321,6 +1321,30 @@ static void nothing_lost(void **state)
 	assert_int_equal(list_lost(sector, count), 0);
 }
 
+/* All is written back: the origin has everything, and says that it goes alone. */
+static void flush_loses_nothing(void **state)
+{
+	struct hybrid_actions acts;
+	struct hybrid_sb sb, alone;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	rest();
+	put(50 * BLOCK, BLOCK, 3);
+	hybrid_actions_init(&acts);
+	hybrid_engine_drain(e, v, true, &acts);
+	carry(&acts);
+	while (status().dirty)
+		tick(10);
+	saved_map(0, &sb);
+	fail_cache_writes = fail_cache_reads = true;
+	assert_int_equal(flush_io(), 0);
+	assert_true(hybrid_engine_failed(e));
+	saved_map(0, &alone);
+	assert_true(alone.nonce != sb.nonce);
+	assert_int_equal(flush_io(), 0);
+}
+
 static void origin_errors_pass_through(void **state)
 {
 	set_mode(HYBRID_MODE_WRITETHROUGH);
@@ -1429,6 +1453,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(lost_is_listed, setup, teardown),
 		cmocka_unit_test_setup_teardown(lost_is_saved_on_close, setup, teardown),
 		cmocka_unit_test_setup_teardown(nothing_lost, setup, teardown),
+		cmocka_unit_test_setup_teardown(flush_loses_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(origin_errors_pass_through, setup, teardown),
 		cmocka_unit_test_setup_teardown(no_memory, setup_disks, teardown),
 	};
