@@ -10,6 +10,7 @@
 #   make check-sim      only the simulator, with fresh seeds, five minutes
 #   make check-tools    only the tests of the metadata tools: check, dump, repair ...
 #   make bench-check    what checking the metadata of 1 TiB of cache costs
+#   make bench-scale    what the engine costs at 1 TiB and 16 TiB of cache; SIZES="1024:64"
 #   make bench          dm-hybrid beside dm-cache, bcache, dm-writecache, in virtual time: tables,
 #                       plots; BENCH="zipf burst" STACKS="hybrid dmcache-wb-64" SEED=2
 #   make bench-quick    only what the goals are about: a line for each
@@ -205,6 +206,10 @@ bench-check:
 	@$(MAKE) -s -C userspace tests
 	@$(PYTHON) tests/check/bench.py build/userspace
 
+bench-scale:
+	@$(MAKE) -s -C userspace tests
+	@$(PYTHON) tests/check/scale.py build/userspace $(SIZES)
+
 # Nothing is measured again that has not changed; BENCH_ARGS=--again does.
 bench bench-quick: deps
 	@$(MAKE) -s userspace
@@ -293,5 +298,5 @@ clean:
 
 .PHONY: all modules modules-amd64 modules-debian modules-amd64-clang modules-sparse guest-kernel guest-modules \
 	guest-test-modules userspace man \
-	install install-dkms uninstall dist deb rpm deps check lint check-tools bench bench-quick bench-check check-sim check-mutants check-long coverage \
+	install install-dkms uninstall dist deb rpm deps check lint check-tools bench bench-quick bench-check bench-scale check-sim check-mutants check-long coverage \
 	check-long-kernel check-policies check-debug-kernel $(FLAVOUR:%=check-%) fuzz check-boot check-packages check-kernels check-stacks headline demo clean
