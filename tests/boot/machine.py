@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from guest import qemu
-from guest.base import KeptWaiting
+from guest.base import KeptWaiting, guard
 
 from .debian import Image
 
@@ -91,7 +91,8 @@ class Machine:
                 open(self.workdir / "qemu.log", "ab") as log:
             self._process = subprocess.Popen(
                 self._command(theirs), pass_fds=[theirs.fileno()],
-                stdin=subprocess.PIPE, stdout=console, stderr=log)
+                stdin=subprocess.PIPE, stdout=console, stderr=log, start_new_session=True)
+        self._guard = guard(self._process.pid)
         return self
 
     def boot(self) -> "Machine":
@@ -182,9 +183,11 @@ class Machine:
             time.sleep(0.2)
 
     def power_cut(self) -> None:
-        if self._process and self._process.poll() is None:
+        if self._process:
             self._process.kill()
             self._process.wait()
+            self._guard.communicate(b"\n")
+            self._process = None
 
 
 def copy(source: Path, target: Path) -> Path:

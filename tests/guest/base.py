@@ -226,6 +226,7 @@ class Guest:
                 self._command(theirs, config), stdin=subprocess.DEVNULL, stdout=console,
                 stderr=console, pass_fds=[theirs.fileno()], start_new_session=True,
                 preexec_fn=lambda: _in_child(self._cpu), env=self._environment(), cwd=self.workdir)
+        self._guard = guard(self._process.pid)
         self._channel = ours
         self._ready: dict | None = None
         self._jobs.clear()
@@ -251,6 +252,7 @@ class Guest:
         except ProcessLookupError:
             pass
         self._process.wait()
+        self._guard.communicate(b"\n")
         self._process = None
         self._channel.close()
 
@@ -455,13 +457,21 @@ class Guest:
         return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def guard(leader: int) -> subprocess.Popen:
+    """No guest outlives a killed test run; until it is told a line.
+
+    Of User Mode Linux there are processes that do not end with their kernel.
+    """
+    return subprocess.Popen(["sh", "-c", 'read -r _ || kill -KILL -"$0"', str(leader)],
+                            stdin=subprocess.PIPE, start_new_session=True)
+
+
 def _in_child(cpu: int | None) -> None:
-    """No core files, and no guest that outlives a killed test run."""
+    """No core files."""
     import ctypes
     import resource
     libc = ctypes.CDLL(None)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    libc.prctl(1, signal.SIGKILL)
     # User Mode Linux counts the random gap before the heap as RAM to manage.
     libc.personality(0x0040000)
     if cpu is not None:

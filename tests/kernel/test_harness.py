@@ -1,13 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The harness itself: a test that passes because its tools are broken proves nothing."""
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from guest import CommandError, GuestComplaint, GuestCrash, GuestTimeout
+from guest import CommandError, GuestComplaint, GuestCrash, GuestTimeout, base
 
 SECTOR = 512
+TESTS = Path(__file__).resolve().parents[1]
+# A test run that says which session its guest is, and waits
+RUN = """
+import sys
+from pathlib import Path
+from guest import UmlGuest
+guest = UmlGuest(*map(Path, sys.argv[1:])).boot()
+print(guest._process.pid, flush=True)
+input()
+"""
 HDD = "7200 150 1000 16000 32 8192 100"
 SSD = "16 80 30 500 450 1000"
 
@@ -110,6 +125,24 @@ def test_kernel_warning_is_a_complaint(make_guest):
     guest.tolerate.append("harmless")
     guest.run("echo 'WARNING: harmless' >/dev/kmsg")
     guest.check_console()
+
+
+def test_no_guest_outlives_a_killed_run(uml_kernel, tmp_path):
+    run = subprocess.Popen([sys.executable, "-c", RUN, tmp_path, uml_kernel], cwd=TESTS, text=True,
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    leader = int(run.stdout.readline())
+
+    def alive():
+        return [pid for pid, fields in base._processes(leader) if fields[0] != "Z"]
+
+    assert len(alive()) > 1
+    os.killpg(leader, signal.SIGSTOP)	# else it may notice, and end by itself
+    run.kill()
+    run.communicate()
+    end = time.monotonic() + 30
+    while alive() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not alive()
 
 
 def test_two_guests(make_guest):
