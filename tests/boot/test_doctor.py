@@ -110,7 +110,7 @@ def test_what_keeps_a_root_from_coming_up(guest):
              "grub.cfg has rd.hybrid=0"),
             ("mkdir -p boot/loader/entries && echo options rd.hybrid.name=data "
              ">boot/loader/entries/a.conf", "echo '#rd.hybrid=0' >boot/loader/entries/a.conf",
-             "of others only"),
+             "not of vol"),
             ("dd if=/dev/zero of=/dev/test/hdd bs=4k seek=128 count=1 conv=notrunc,fsync "
              "status=none", "true", "one good superblock")]:
         is_noticed(guest, do, undo, says)
@@ -155,6 +155,13 @@ def test_usr_on_another_volume(guest):
               "echo '/dev/mapper/data /usr ext4 defaults 0 0' >/mnt/etc/fstab")
     check_good(guest)
     assert "/usr is on volume data" in doctor(guest, 0)
+    # Both, or their pool
+    guest.run("mkdir -p /mnt/etc/kernel")
+    for name, other in ("vol", "data"), ("data", "vol"):
+        is_noticed(guest, f"echo rd.hybrid.name={name} >etc/kernel/cmdline", "true", f"not of {other}")
+    for names in "rd.hybrid.name=vol rd.hybrid.name=data", "rd.hybrid.name=vol-pool":
+        guest.run(f"echo {names} >/mnt/etc/kernel/cmdline")
+        check_good(guest)
 
 
 def test_members_that_are_not_trusted(guest):

@@ -32,6 +32,7 @@ struct doctor {
 	const char *dir;		/* of the system, "" for this one */
 	struct hybrid_inventory inv;
 	dev_t root[2];			/* what its / and /usr are mounted from */
+	bool *named;			/* nodes, by the command line that is looked at */
 	unsigned int problems;
 };
 
@@ -434,13 +435,35 @@ static void check_rules(struct doctor *d)
 	bad(d, "install them: make install, or the package", "the udev rules are not installed");
 }
 
+/* A volume, or all of a pool. */
+static void mark_named(struct doctor *d, const char *name)
+{
+	const struct hybrid_node *named = hybrid_find(&d->inv, name, HYBRID_ANY);
+	unsigned int i;
+
+	for (i = 0; named && i < d->inv.nr_nodes; i++)
+		if (&d->inv.nodes[i] == named || d->inv.nodes[i].pool == named)
+			d->named[i] = true;
+}
+
+static const struct hybrid_node *root_not_named(const struct doctor *d)
+{
+	unsigned int i;
+
+	for (i = 0; i < d->inv.nr_nodes; i++)
+		if (carries_root(d, &d->inv.nodes[i]) && !d->named[i])
+			return &d->inv.nodes[i];
+	return NULL;
+}
+
 /* One command line of a kernel: it may keep the initramfs from bringing up the root. */
 static bool check_words(struct doctor *d, const char *where, char *line)
 {
-	const struct hybrid_node *node, *named;
-	bool limited = false, root = false;
+	const struct hybrid_node *missing = NULL;
+	bool limited = false;
 	char *word, *save;
 
+	memset(d->named, 0, d->inv.nr_nodes * sizeof(*d->named));
 	for (word = strtok_r(line, " \t\n\"'", &save); word;
 	     word = strtok_r(NULL, " \t\n\"'", &save)) {
 		if (!strcmp(word, "rd.hybrid=0")) {
@@ -451,14 +474,15 @@ static bool check_words(struct doctor *d, const char *where, char *line)
 		if (strncmp(word, "rd.hybrid.uuid=", 15) && strncmp(word, "rd.hybrid.name=", 15))
 			continue;
 		limited = true;
-		named = hybrid_find(&d->inv, word + 15, HYBRID_ANY);
-		for (node = d->inv.nodes; named && node < d->inv.nodes + d->inv.nr_nodes; node++)
-			root |= carries_root(d, node) && (node == named || node->pool == named);
+		mark_named(d, word + 15);
 	}
-	if (limited && !root)
-		bad(d, "name the root's volume or pool there, too",
-		    "%s has rd.hybrid.uuid= or rd.hybrid.name= of others only", where);
-	return !limited || root;
+	if (limited)
+		missing = root_not_named(d);
+	if (missing)
+		bad(d, "name it there, or its pool",
+		    "%s has rd.hybrid.uuid= or rd.hybrid.name= of others, not of %s", where,
+		    missing->name);
+	return !missing;
 }
 
 static void check_arguments_in(struct doctor *d, const char *where)
@@ -605,8 +629,11 @@ int command_doctor(const struct command_line *cl)
 	int r;
 
 	r = hybrid_inventory_load(&d.inv, HYBRID_LOAD_ALL, NULL, 0);
-	if (!r)
-		r = diagnose(&d);
+	if (!r) {
+		d.named = calloc(d.inv.nr_nodes + 1, sizeof(*d.named));
+		r = d.named ? diagnose(&d) : hybrid_nomem();
+	}
+	free(d.named);
 	hybrid_inventory_free(&d.inv);
 	return r;
 }
