@@ -320,7 +320,7 @@ def test_clones(system, volume):
 
 
 def test_a_clone_of_what_cannot_be_read(system):
-    """It is not as if the original were gone; once it is, the clone comes up."""
+    """Still a member, not gone, and hidden; once it is gone, the clone comes up."""
     cache, disk = system.file("cache", 32), system.file("disk", 65)
     devs = [system.plug(d) for d in (cache, disk)]
     # Not at the disk's own beginning: only above it there is a member
@@ -333,6 +333,8 @@ def test_a_clone_of_what_cannot_be_read(system):
     system.unplug(cache)
     system.run(f"dmsetup load o --table '{broken}' && dmsetup resume o")
     system.settle()
+    known = system.info("/dev/mapper/o")
+    assert known["ID_FS_TYPE"] == "dm_hybrid_member" and known["HYBRID_STATE"] == "complete"
     for d in (clone, cache):
         system.plug(d)
     system.expire()
