@@ -75,6 +75,14 @@ def unwritten(disks, *names):
     return lambda: all(disks[name].read_bytes() == was for name, was in before.items())
 
 
+def kill(machine, cache, place):
+    """A cache device dies; until that is noticed, in what is mounted there."""
+    machine.run("hybridctl status -x")
+    machine.unplug(cache)
+    machine.run(f"while hybridctl status -x; do dd if=/dev/zero of={place}/more bs=4k count=64 conv=fsync; "
+                "sleep 1; done")
+
+
 def end(machine, command="systemctl poweroff"):
     """It does, and waits for nothing that never comes."""
     before = len(machine.console)
@@ -160,38 +168,52 @@ def test_power_cut(machine, members, data, tmp_path, kind):
 
 @both
 def test_cache_late(machine, members, kind):
-    """root's cache device plugged in after the first look for it, dirty"""
-    disks = members()
-    m = machine(kind, disks, late=("cache",)).start()
+    """root's cache device plugged in after the first look for it, dirty
+    shutdown with the root's cache device dead, dirty
+    """
+    m = machine(kind, members(), late=("cache",)).start()
     m.wait_console("local-block|initqueue")
     m.plug("cache")
-    check_root(m.booted())
+    assert check_root(m.booted())["dirty"] > 0
+    kill(m, "cache", "/root")
     end(m)
-    check(kind, disks)
+
+
+@both
+def test_cache_missing_clean(machine, members, data, kind):
+    """root's cache device missing, clean: up alone after the wait
+    a data volume's cache device missing, clean: up alone by systemd's timer, and mounted
+    rd.hybrid.uuid=: only that one by the initramfs
+    reboot
+    both cache devices there again: stale, not believed
+    shutdown with the root's cache device dead, clean
+    """
+    disks = {**members("clean"), **data("clean")}
+    known = {name: uuids(path) for name, path in disks.items()}
+    m = machine(kind, {name: disks[name] for name in ("origin", "data-origin")},
+                append=f"{SOON} rd.hybrid.uuid={known['origin']['HYBRID_VOLUME_UUID']}").boot()
+    check_root(m, "alone")
+    assert m.run("findmnt -no SOURCE /data").strip() == "/dev/mapper/data"
+    assert rows(m)["data"]["state"] == "alone"
+    assert brought_up(m, "hybrid-last-resort") == {known["data-origin"]["HYBRID_MEMBER_UUID"]}
+    m.run("for d in /root /data; do echo alone >$d/note; done; sync")
+    end(m, "systemctl reboot")
+
+    m = machine(kind, disks, loose=("cache",)).boot()
+    check_root(m)
+    m.run("for d in /root /data; do [ $(cat $d/note) = alone ] || exit; done")
+    m.run("e2fsck -fn /dev/mapper/root; [ $? -le 4 ]")
+    kill(m, "cache", "/root")
+    end(m)
 
 
 @both
 def test_cache_missing_dirty(machine, members, kind):
-    """cache device missing, dirty: the origin alone is never shown, nor written"""
+    """root's cache device missing, dirty: the origin alone is never shown, nor written"""
     disks = members()
     before = disks["origin"].read_bytes()
     never_up(machine(kind, {"origin": disks["origin"]}, append=SOON), "newer data than the origin")
     assert disks["origin"].read_bytes() == before
-
-
-@both
-def test_cache_missing_clean(machine, members, kind):
-    """cache device missing, clean: up alone after the wait; with it again: stale, not believed"""
-    disks = members("clean")
-    m = machine(kind, {"origin": disks["origin"]}, append=SOON).boot()
-    check_root(m, "alone")
-    m.run("echo alone >/root/note; sync")
-    m.send("systemctl poweroff")
-    m.wait_end()
-    m = machine(kind, disks).boot()
-    check_root(m)
-    assert m.run("cat /root/note") == "alone\n"
-    m.run("e2fsck -fn /dev/mapper/root; [ $? -le 4 ]")
 
 
 @both
@@ -216,6 +238,24 @@ def test_cloned(machine, members, tmp_path, kind):
     before = disks["clone"].read_bytes()
     never_up(machine(kind, disks, append=SOON), "has the same member UUID")
     assert disks["clone"].read_bytes() == before == disks["origin"].read_bytes()
+
+
+@both
+def test_none_by_the_initramfs(machine, image, members, data, tmp_path, kind):
+    """rd.hybrid=0, root on a plain disk: volumes come up later, by udev and systemd
+    shutdown with a data volume's cache device dead, dirty
+    """
+    disks = {**members(), **data(), "plain": copy(image.filesystem, tmp_path / "plain")}
+    m = machine(kind, disks, loose=("data-cache",), append="rd.hybrid=0",
+                root="/dev/disk/by-id/virtio-plain").boot()
+    assert "/dev/mapper" not in m.run("findmnt -no SOURCE /")
+    assert {row["state"] for row in rows(m).values()} == {"running"}
+    ran = brought_up(m, "hybrid-activate")
+    for pair in ("cache", "origin"), ("data-cache", "data-origin"):
+        assert ran & {uuids(disks[name])["HYBRID_MEMBER_UUID"] for name in pair}
+    assert m.run("findmnt -no SOURCE /data").strip() == "/dev/mapper/data"
+    kill(m, "data-cache", "/data")
+    end(m)
 
 
 @both
