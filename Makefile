@@ -249,7 +249,7 @@ headline: guest-modules userspace
 # The packages that a Debian is made of are fetched once, and what is made of them cached.
 check-boot: deps
 	$(MAKE) userspace guest-modules
-	$(call pytest,tests/boot,DM_HYBRID_BOOT=1)
+	$(call pytest,-m boot tests/boot,DM_HYBRID_BOOT=1)
 
 check-policies: deps userspace
 	$(if $(TRACES),$(MAKE) deps DEPS="zstd")
