@@ -52,6 +52,10 @@ DefaultTimeoutStartSec=30min
 DefaultTimeoutStopSec=5min
 DefaultDeviceTimeoutSec=30min
 """
+PATIENT_SERVICES = """\
+[Service]
+TimeoutStartSec=30min
+"""
 AGENT_UNIT = """\
 [Unit]
 After=local-fs.target
@@ -220,6 +224,9 @@ def _configure(root: Path, release: str, modules) -> None:
         (root / name / ".updated").touch()
     (root / "etc/systemd/journald.conf").write_text("[Journal]\nStorage=volatile\n")
     (root / "etc/systemd/system.conf").write_text(PATIENT)
+    drop_in = root / "etc/systemd/system/service.d/patient.conf"
+    drop_in.parent.mkdir()
+    drop_in.write_text(PATIENT_SERVICES)
     add_agent(root)
 
 
