@@ -282,9 +282,12 @@ static const struct hybrid_engine_ops ops = {
 
 static void create(void)
 {
-	const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+	struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
 	int error;
 
+	/* Nothing is written back unless it is asked for. */
+	config.low_watermark = 100;
+	config.high_watermark = 100;
 	hybrid_actions_init(&acts);
 	e = hybrid_engine_create(&disk.sb, &ops, NULL, hybrid_policy_get(disk.sb.policy), &config,
 				 &error);
