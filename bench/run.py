@@ -30,7 +30,7 @@ LONG = ("activate", "mixed", "yabs", "oltp")
 def plan(stacks: list[str], works: list[str], seed: int, quick: bool) -> list[tuple]:
     """(stack, workload, seed), as they are begun."""
     runs = [(stack, work, seed + n) for work in works for stack in stacks
-            if stack in figures.ONLY.get(work, figures.STACKS)
+            if stack in figures.ONLY.get(work, figures.STACKS) + figures.MORE
             for n in range(1 if quick else figures.SEEDS.get(work, 1))]
     return sorted(runs, key=lambda r: (r[1] not in LONG, r[1]))
 
@@ -92,14 +92,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="only what the goals need")
     parser.add_argument("--works", default="", help=" ".join(WORKLOADS))
-    parser.add_argument("--stacks", default="", help=" ".join(figures.STACKS))
+    parser.add_argument("--stacks", default="", help=" ".join(figures.STACKS + figures.MORE))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--again", action="store_true", help="also what was measured before")
     parser.add_argument("--report", action="store_true", help="only what was measured before")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
     works = words(args.works, WORKLOADS) or WORKLOADS
-    stacks = words(args.stacks, figures.STACKS)
+    stacks = words(args.stacks, figures.STACKS + figures.MORE)
     everything = not (args.works or stacks or args.quick)
     if not stacks:
         stacks = [figures.DISK, figures.LIMIT, figures.OURS] if args.quick else figures.STACKS
