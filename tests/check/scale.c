@@ -357,7 +357,7 @@ static double hits(u64 *sector)
 	return cpu() - t;
 }
 
-/* All over the cache; and again, of one set only: what of it is the distance. */
+/* All over the cache; and again and again the same 64 pages. */
 static void measure_hits(void)
 {
 	u64 *sector = malloc(HITS * sizeof(*sector));

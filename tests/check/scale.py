@@ -27,7 +27,7 @@ def measure(build: Path, gib: int, block: int, origin: int = ORIGIN) -> dict[str
 def size(number: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB"):
         if number < 1024 or unit == "GiB":
-            return f"{number:.3g} {unit}"
+            return f"{number:.0f} {unit}" if number >= 100 else f"{number:.3g} {unit}"
         number /= 1024
 
 
@@ -63,7 +63,7 @@ def rows(p: dict[str, dict]) -> dict[str, str]:
         "activation, full and clean": activation(clean),
         "activation, full, after a cut": activation(p["cut"]),
         "... and its checkpoint": size(p["cut"]["write_bytes"]),
-        "read hit: all over, on one set": " / ".join(
+        "read hit: all over, on 64 blocks": " / ".join(
             f"{hits[key] / hits['hits'] * 1e9:.0f} ns" for key in ("cpu", "near_cpu")),
         "journal": size(fill["journal_blocks"] * META),
         "journal a write of 4 KiB: alone, in 64, in 4096": " / ".join(
