@@ -135,7 +135,10 @@ static int delete_volume(struct pool_table *pt, unsigned int argc, char **argv)
 		DMWARN("unknown argument '%s'", argv[1]);
 		return -EINVAL;
 	}
-	r = hybrid_call_volume_delete(pt->pool, id, drop_dirty);
+	/* A volume in use is deleted while it is suspended: another table follows. */
+	r = hybrid_volume_release(pt->pool, id);
+	if (!r)
+		r = hybrid_call_volume_delete(pt->pool, id, drop_dirty);
 	if (r)
 		DMWARN("cannot delete volume %u: %s (%d)", id,
 		       r == -EBUSY ? "in use, or dirty" :

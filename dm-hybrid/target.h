@@ -116,6 +116,7 @@ struct volume_object {
 	unsigned int pins;		/* users of md that are no table */
 	bool pool_suspended;		/* md is suspended, by the pool */
 	bool suspended;			/* in the engine; md's suspend lock */
+	bool stopped;			/* md is suspended, by a user; pool->lock */
 	struct volume_table *bound;
 	struct block_device *origin;	/* of the bound table */
 	struct mutex handle_lock;	/* held briefly, to read handle without pool->lock */
@@ -194,6 +195,13 @@ int hybrid_reboot_init(void);
 void hybrid_reboot_exit(void);
 
 /* ---- volume.c ------------------------------------------------------------- */
+
+/*
+ * If the table of a volume is suspended, and nothing of it is dirty: close it, so
+ * that it can be deleted before anybody resumes.  Should it not be deleted, the next
+ * resume opens it again.  Caller holds pool->lock.  Returns what closing it said.
+ */
+int hybrid_volume_release(struct hybrid_pool *pool, u32 id);
 
 /*
  * Suspend all mapped devices that use volumes of @pool; undo that.  Caller

@@ -25,14 +25,17 @@ static void quiesce(struct volume_object *object)
 	object->suspended = true;
 }
 
-/* Caller holds pool->lock; no I/O of users is in flight. */
-static void close_volume(struct volume_object *object)
+/*
+ * Caller holds pool->lock; no I/O of users is in flight.  An error: what the
+ * origin was sent last may not be durable there, or not recorded.
+ */
+static int close_volume(struct volume_object *object)
 {
 	struct hybrid_volume *handle = object->handle;
 	int r;
 
 	if (!handle)
-		return;
+		return 0;
 	quiesce(object);
 	mutex_lock(&object->handle_lock);
 	object->handle = NULL;
@@ -41,6 +44,7 @@ static void close_volume(struct volume_object *object)
 	/* A pool that failed or is suspended cannot; the flag only errs on the safe side. */
 	if (r && object->pool->running && !hybrid_engine_failed(object->pool->engine))
 		DMWARN("volume %u: cannot mark the origin clean (%d)", object->id, r);
+	return r;
 }
 
 /* Caller holds pool->lock. */
@@ -141,6 +145,7 @@ static int volume_preresume(struct dm_target *ti)
 	int r = 0;
 
 	mutex_lock(&object->pool->lock);
+	object->stopped = false;
 	/* Without a pool all I/O fails, but nobody waits. */
 	if (object->pool->dead)
 		close_volume(object);
@@ -168,9 +173,15 @@ static void volume_resume(struct dm_target *ti)
 static void volume_postsuspend(struct dm_target *ti)
 {
 	struct volume_table *vt = ti->private;
+	struct volume_object *object = vt->object;
 
-	if (vt->object->bound == vt)
-		quiesce(vt->object);
+	if (object->bound != vt)
+		return;
+	quiesce(object);
+	mutex_lock(&object->pool->lock);
+	/* Not if the pool did it, which resumes us without asking. */
+	object->stopped = dm_suspended(ti);
+	mutex_unlock(&object->pool->lock);
 }
 
 /* ---- volume objects ------------------------------------------------------- */
@@ -183,6 +194,17 @@ static struct volume_object *find_object(struct hybrid_pool *pool, u32 id)
 		if (object->id == id)
 			return object;
 	return NULL;
+}
+
+int hybrid_volume_release(struct hybrid_pool *pool, u32 id)
+{
+	struct volume_object *object = find_object(pool, id);
+	struct hybrid_volume_status st;
+
+	if (!object || !object->handle || !object->stopped || hybrid_engine_failed(pool->engine))
+		return 0;
+	hybrid_volume_status(pool->engine, object->handle, &st);
+	return st.dirty ? 0 : close_volume(object);
 }
 
 /* Is @dev the origin of another volume of the pool? */
