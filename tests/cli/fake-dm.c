@@ -5,7 +5,7 @@
  * keep in the JSON file $HYBRID_FAKE_DM, appends what it is asked to do to that
  * file's name with ".log", and refuses what the kernel would refuse.
  *
- * $HYBRID_FAKE_FAIL: a prefix of the log line at which to fail.
+ * $HYBRID_FAKE_FAIL: prefixes of the log lines at which to fail, with "|" between.
  */
 #include <fcntl.h>
 #include <json-c/json.h>
@@ -83,7 +83,10 @@ static bool asked(const char *fmt, ...)
 		fprintf(f, "%s\n", line);
 		fclose(f);
 	}
-	return !(fail && fail[0] && !strncmp(line, fail, strlen(fail)));
+	for (; fail && *fail; fail += strcspn(fail, "|"), fail += *fail == '|')
+		if (!strncmp(line, fail, strcspn(fail, "|")))
+			return false;
+	return true;
 }
 
 static int refuse(const char *name, const char *why)
@@ -210,6 +213,7 @@ int hybrid_dm_list(struct hybrid_dm_device **devices, unsigned int *nr)
 		array[i].pool = json_object_get_boolean(field(o, "pool"));
 		array[i].devno = makedev(FAKE_MAJOR, number(o, "minor"));
 		array[i].open_count = number(o, "open_count");
+		array[i].suspended = number(o, "suspended");
 		array[i].alone = json_object_get_boolean(field(o, "alone"));
 		array[i].live = true;
 		array[i].sectors = number(o, "sectors");
@@ -371,6 +375,73 @@ int hybrid_dm_reload_pool(const char *name, uint64_t sectors, const char *params
 	return 0;
 }
 
+/* Live: a table of either target, and the device goes on under its name. */
+
+bool hybrid_dm_linear(const char *name, struct hybrid_dm_linear *linear)
+{
+	struct json_object *o = find(name);
+	char below[32];
+
+	memset(linear, 0, sizeof(*linear));
+	if (!o || !json_object_get_boolean(field(o, "alone")) ||
+	    sscanf(text(o, "params"), "%31s %llu", below, &linear->start) != 2)
+		return false;
+	linear->devno = makedev(FAKE_MAJOR, number(o, "minor"));
+	linear->sectors = number(o, "sectors");
+	return !hybrid_devno_parse(below, &linear->below);
+}
+
+int hybrid_dm_try(const char *name, const char *target, uint64_t sectors, const char *params)
+{
+	return asked("try %s %llu %s %s", name, (unsigned long long)sectors, target, params) ?
+	       0 : refuse(name, "injected");
+}
+
+int hybrid_dm_suspend(const char *name)
+{
+	if (!asked("suspend %s", name))
+		return refuse(name, "injected");
+	set_number(find(name), "suspended", 1);
+	save();
+	return 0;
+}
+
+static struct json_object *entry_of(struct json_object *o);
+
+int hybrid_dm_resume(const char *name)
+{
+	struct json_object *o = find(name);
+
+	if (!asked("resume %s", name) ||
+	    (!json_object_get_boolean(field(o, "alone")) && !entry_of(o)))
+		return refuse(name, "volume was deleted");
+	set_number(o, "suspended", 0);
+	save();
+	return 0;
+}
+
+int hybrid_dm_switch(const char *name, const char *target, uint64_t sectors, const char *params)
+{
+	struct json_object *o = find(name);
+
+	if (!asked("switch %s %llu %s %s", name, (unsigned long long)sectors, target, params))
+		return refuse(name, "injected");
+	json_object_object_add(o, "alone",
+			       json_object_new_boolean(!strcmp(target, HYBRID_LINEAR_TARGET)));
+	set_text(o, "params", params);
+	set_number(o, "suspended", 0);
+	save();
+	return 0;
+}
+
+int hybrid_dm_set_uuid(const char *name, const uint8_t uuid[16])
+{
+	char uuid_text[HYBRID_UUID_TEXT];
+
+	set_text(find(name), "uuid", hybrid_uuid_text(uuid_text, uuid));
+	return asked("set_uuid %s", name) ? 0 : refuse(name, "injected");
+}
+
 int hybrid_dm_remove(const char *name)
 {
 	struct json_object *o = find(name);
@@ -430,6 +501,21 @@ static struct json_object *active_volume(const struct hybrid_volume_line *entry)
 	return NULL;
 }
 
+/* The device of a volume that its pool knows. */
+static struct json_object *entry_of(struct json_object *o)
+{
+	struct hybrid_volume_table table;
+	struct hybrid_volume_line entry;
+	struct json_object *pool;
+
+	if (hybrid_volume_table_parse(text(o, "params"), &table))
+		return NULL;
+	pool = find_minor(table.pool_dev);
+	if (!pool || find_volume(volumes_of(pool), table.id, &entry) < 0 || entry.tombstone)
+		return NULL;
+	return o;
+}
+
 static int delete_volume(struct json_object *pool, const char *message)
 {
 	struct hybrid_volume_line entry;
@@ -442,7 +528,7 @@ static int delete_volume(struct json_object *pool, const char *message)
 	index = find_volume(volumes_of(pool), id, &entry);
 	if (index < 0 || entry.tombstone)
 		return refuse("pool", "no such volume");
-	if (active_volume(&entry))
+	if (active_volume(&entry) && !number(active_volume(&entry), "suspended"))
 		return hybrid_fail(HYBRID_BUSY, NULL, "fake kernel: volume in use");
 	snprintf(key, sizeof(key), "dirty_%s", entry.name);
 	if (number(state, key) && strcmp(word, "drop_dirty"))

@@ -444,3 +444,50 @@ def test_what_is_lost_of_an_active_volume(kernel, volume):
     assert r.returncode == 4 and "unknown: I/O to its cache device failed" in r.stdout
     r = kernel("lost", "nothing")
     assert r.returncode == 4 and "nothing: cannot open" in r.stderr
+
+
+def test_detach_live(kernel, volume):
+    """In use: another table under the same name, and the pool forgets it while nothing runs."""
+    kernel.change_device("vol", open_count=1)
+    kernel.change(dirty_vol=50)
+    r = kernel("detach", "vol")
+    assert r.returncode == 5 and "add --live" in r.stderr
+    kernel.clear_log()
+    out = kernel.ok("detach", "vol", "--live")
+    origin = f"linear {os_dev(volume[1])} 2048"
+    assert kernel.log == [
+        "check", "message vol-pool volumes", "message vol mode writethrough",
+        "message vol drain", f"try vol 200704 {origin}", "suspend vol",
+        "message vol-pool delete_volume 0", f"switch vol 200704 {origin}",
+        "message vol-pool forget_volume 0"]
+    assert "to reach it after a boot" in out and "dmsetup create vol" in out
+    assert kernel.devices == ["vol-pool", "vol"] and listed(kernel)["vol"]["state"] == "detached"
+    assert members(kernel, volume[1])[volume[1]]["role"] == "detached"
+    kernel.ok("status")
+    assert "detached already" in kernel("detach", "vol").stderr
+
+
+@pytest.mark.parametrize("step", ["try vol", "suspend vol", "message vol-pool delete_volume"])
+def test_detach_live_that_fails_changes_nothing(kernel, volume, step):
+    r = kernel("detach", "vol", "--live", fail=step)
+    assert r.returncode == 4, r
+    vol = listed(kernel)["vol"]
+    assert (vol["state"], vol["mode"]) == ("running", "writeback")
+    assert members(kernel, volume[1])[volume[1]]["role"] == "origin"
+    assert not kernel.state["devices"][1].get("suspended")
+    kernel.ok("detach", "vol", "--live")
+
+
+def test_detach_live_while_the_pool_fails(kernel, volume):
+    """Closed, so clean, but not recorded as deleted: the origin's mark counts, then and later."""
+    r = kernel("detach", "vol", "--live", fail="message vol-pool delete_volume|resume vol")
+    assert r.returncode == 4, r
+    assert kernel.log[-4:] == ["message vol-pool delete_volume 0", "resume vol",
+                               f"switch vol 200704 linear {os_dev(volume[1])} 2048",
+                               "message vol-pool forget_volume 0"]
+    assert members(kernel, volume[1])[volume[1]]["role"] == "detached"
+    kernel.ok("deactivate", "vol")
+    assert [len(v) for v in kernel.state["volumes"].values()] == [1]
+    kernel.ok("activate", "--all")
+    assert kernel.devices == ["vol-pool"]
+    assert [len(v) for v in kernel.state["volumes"].values()] == [0]

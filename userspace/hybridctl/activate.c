@@ -159,6 +159,25 @@ static int finish_detach(struct activation *a, const struct hybrid_volume_line *
 	return hybrid_dm_message(a->pool_name, message, NULL);
 }
 
+/* Its origin was detached when the pool could not record it: what it says counts. */
+static bool is_detached(const struct activation *a, const struct hybrid_volume_line *entry)
+{
+	const struct hybrid_member *m = hybrid_find_member(a->inv, entry->member_uuid);
+
+	return m && m->ok && m->sb.role == HYBRID_ROLE_DETACHED &&
+	       !memcmp(m->sb.volume_uuid, entry->uuid, 16);
+}
+
+static int delete_detached(struct activation *a, const struct hybrid_volume_line *entry)
+{
+	char message[64];
+	int r;
+
+	snprintf(message, sizeof(message), "delete_volume %u", entry->id);
+	r = hybrid_dm_message(a->pool_name, message, NULL);
+	return r ? r : finish_detach(a, entry);
+}
+
 static int activate_volume(struct activation *a, const struct hybrid_volume_line *entry)
 {
 	dev_t origin;
@@ -217,7 +236,8 @@ static int activate_volumes(struct activation *a)
 			continue;
 		if (volume_is_active(a->inv, entries[i].uuid))
 			continue;
-		r = activate_volume(a, &entries[i]);
+		r = is_detached(a, &entries[i]) ? delete_detached(a, &entries[i]) :
+		    activate_volume(a, &entries[i]);
 		if (r && r != HYBRID_DEGRADED) {
 			a->failed++;
 			worst = r;

@@ -178,12 +178,20 @@ static void volume_params(char params[HYBRID_PARAMS_MAX],
 	hybrid_volume_table_build(params, HYBRID_PARAMS_MAX, &table);
 }
 
-int start_volume(const struct hybrid_volume_line *entry, dev_t pool, dev_t origin)
+static void kernel_params(char params[HYBRID_PARAMS_MAX],
+			  const struct hybrid_volume_line *entry, dev_t pool, dev_t origin)
 {
-	char params[HYBRID_PARAMS_MAX], pool_dev[32], origin_dev[32];
+	char pool_dev[32], origin_dev[32];
 
 	volume_params(params, entry, hybrid_devno_text(pool, pool_dev, sizeof(pool_dev)),
 		      hybrid_devno_text(origin, origin_dev, sizeof(origin_dev)));
+}
+
+int start_volume(const struct hybrid_volume_line *entry, dev_t pool, dev_t origin)
+{
+	char params[HYBRID_PARAMS_MAX];
+
+	kernel_params(params, entry, pool, origin);
 	return hybrid_dm_create(entry->name, entry->uuid, false, entry->data_sectors, params,
 				NULL);
 }
@@ -211,7 +219,8 @@ int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const
 	if (!cl->value[OPT_ORIGIN])
 		return hybrid_fail(HYBRID_USAGE, "give the slow device: --origin DEVICE",
 				   "no origin given for %s", name);
-	r = check_new_name("volume", name, !cl->given[OPT_TEST]);
+	nv->live = cl->given[OPT_LIVE];
+	r = check_new_name("volume", name, !cl->given[OPT_TEST] && !nv->live);
 	if (!r)
 		r = parse_volume_options(cl, &nv->entry.mode, &nv->entry.cutoff_sectors);
 	if (!r)
@@ -224,7 +233,11 @@ int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const
 	nv->plan.guard = cl->given[OPT_GUARD_MBR];
 	if (cl->given[OPT_TEST])
 		flags |= HYBRID_OPEN_FILES;
-	return hybrid_device_open(&nv->origin, cl->value[OPT_ORIGIN], flags);
+	/* Else its device holds it: who else does is looked at by live_find() */
+	if (nv->live)
+		flags = 0;
+	r = hybrid_device_open(&nv->origin, cl->value[OPT_ORIGIN], flags);
+	return r || !nv->live ? r : live_find(nv);
 }
 
 /* What confirm_format() refuses, for an origin that is not formatted. */
@@ -252,6 +265,8 @@ int new_volume_plan(struct new_volume *nv)
 		return r;
 	nv->plan.volume_id = nv->entry.id;
 	r = hybrid_origin_plan(&nv->origin, &nv->plan);
+	if (!r && nv->live)
+		r = live_plan(nv);
 	if (r)
 		return r;
 	memcpy(nv->entry.uuid, nv->plan.sb.volume_uuid, 16);
@@ -274,20 +289,39 @@ void print_guard_test(const struct hybrid_device *dev, bool guard)
 		printf("write %s: a protective MBR at sector 0\n", dev->path);
 }
 
+static int reopen_origin(struct new_volume *nv)
+{
+	return hybrid_device_reopen(&nv->origin, HYBRID_OPEN_WRITE |
+				    (nv->live ? 0 : HYBRID_OPEN_EXCLUSIVE));
+}
+
+/* What can be undone of its superblock: live, it was detached before. */
+static void clear_origin(struct new_volume *nv)
+{
+	if (nv->live)
+		hybrid_member_mark_detached(&nv->origin);
+	else
+		hybrid_member_wipe(&nv->origin, &nv->plan.sb);
+}
+
 int new_volume_write(struct new_volume *nv)
 {
 	int r;
 
 	if (nv->plan.inplace)
 		return 0;
-	r = hybrid_device_reopen(&nv->origin, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE);
+	r = reopen_origin(nv);
 	if (r)
 		return r;
 	hybrid_verbose("format origin %s", nv->origin.path);
-	explain_guard(&nv->origin, nv->plan.guard);
-	r = hybrid_origin_format(&nv->origin, &nv->plan);
+	if (nv->live) {
+		r = hybrid_member_write(&nv->origin, &nv->plan.sb);
+	} else {
+		explain_guard(&nv->origin, nv->plan.guard);
+		r = hybrid_origin_format(&nv->origin, &nv->plan);
+	}
 	if (r)
-		hybrid_member_wipe(&nv->origin, &nv->plan.sb);
+		clear_origin(nv);
 	/* The kernel opens it exclusively next */
 	hybrid_device_close(&nv->origin);
 	return r;
@@ -297,9 +331,9 @@ void undo_volume_write(struct new_volume *nv)
 {
 	if (nv->plan.inplace)
 		return;
-	hybrid_verbose("undo: wipe %s", nv->origin.path);
-	if (!hybrid_device_reopen(&nv->origin, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE))
-		hybrid_member_wipe(&nv->origin, &nv->plan.sb);
+	hybrid_verbose("undo: %s %s", nv->live ? "mark" : "wipe", nv->origin.path);
+	if (!reopen_origin(nv))
+		clear_origin(nv);
 	hybrid_device_close(&nv->origin);
 }
 
@@ -316,7 +350,7 @@ static void undo_create_volume(const struct new_volume *nv)
 
 int new_volume_start(struct new_volume *nv)
 {
-	char message[HYBRID_PARAMS_MAX];
+	char message[HYBRID_PARAMS_MAX], params[HYBRID_PARAMS_MAX];
 	int r;
 
 	hybrid_device_close(&nv->origin);
@@ -325,7 +359,9 @@ int new_volume_start(struct new_volume *nv)
 	r = hybrid_dm_message(nv->pool_name, message, NULL);
 	if (r)
 		return r;
-	r = start_volume(&nv->entry, nv->pool, nv->origin.devno);
+	kernel_params(params, &nv->entry, nv->pool, nv->origin.devno);
+	r = nv->live ? live_start(nv, params) :
+	    start_volume(&nv->entry, nv->pool, nv->origin.devno);
 	if (r)
 		undo_create_volume(nv);
 	return r;
@@ -337,20 +373,28 @@ void print_volume_test(const struct new_volume *nv)
 	char uuid[HYBRID_DM_UUID_TEXT];
 
 	if (!nv->plan.inplace) {
-		printf("write %s: zero the first and the last MiB, superblocks at sectors %llu and %llu\n",
-		       nv->origin.path,
+		printf("write %s: %ssuperblocks at sectors %llu and %llu\n", nv->origin.path,
+		       nv->live ? "" : "zero the first and the last MiB, ",
 		       (unsigned long long)hybrid_sb_sector(nv->plan.sb.member_sectors, 0),
 		       (unsigned long long)hybrid_sb_sector(nv->plan.sb.member_sectors, 1));
-		print_guard_test(&nv->origin, nv->plan.guard);
+		print_guard_test(&nv->origin, nv->plan.guard && !nv->live);
 	}
 	hybrid_create_message_build(message, sizeof(message), &nv->entry,
 				    nv->plan.sb.pairing_key);
 	printf("dmsetup message %s 0 '%s'\n", nv->pool_name, message);
 	snprintf(pool, sizeof(pool), "/dev/mapper/%s", nv->pool_name);
 	volume_params(params, &nv->entry, pool, nv->origin.path);
-	printf("dmsetup create %s --uuid %s --table '0 %llu %s %s'\n", nv->entry.name,
-	       hybrid_dm_uuid(uuid, nv->entry.uuid, false),
-	       (unsigned long long)nv->entry.data_sectors, HYBRID_VOLUME_TARGET, params);
+	hybrid_dm_uuid(uuid, nv->entry.uuid, false);
+	if (nv->live && !nv->linear.uuid[0])
+		printf("dmsetup rename %s --setuuid %s\n", nv->entry.name, uuid);
+	if (nv->live)
+		printf("dmsetup load %s", nv->entry.name);
+	else
+		printf("dmsetup create %s --uuid %s", nv->entry.name, uuid);
+	printf(" --table '0 %llu %s %s'\n", (unsigned long long)nv->entry.data_sectors,
+	       HYBRID_VOLUME_TARGET, params);
+	if (nv->live)
+		printf("dmsetup resume --nolockfs %s\n", nv->entry.name);
 }
 
 void new_volume_close(struct new_volume *nv)

@@ -45,6 +45,10 @@ struct new_volume {
 	struct hybrid_origin_plan plan;
 	const char *pool_name;
 	dev_t pool;			/* the pool's device */
+	dev_t fast;			/* the pool's device, or the cache device of a new one */
+	bool live;			/* the device is there, in use, and goes on */
+	struct hybrid_dm_linear linear;	/* live: what it is now */
+	uint8_t live_uuid[16];		/* live: of its DM_UUID, if it has one */
 };
 
 /* Names, mode, cutoff, and the origin opened for checks. */
@@ -61,6 +65,23 @@ void undo_volume_write(struct new_volume *nv);
 int new_volume_start(struct new_volume *nv);
 void print_volume_test(const struct new_volume *nv);
 void new_volume_close(struct new_volume *nv);
+
+/*
+ * attach --live.  The steps: find the device, plan on what it is, and give it the
+ * volume's table; if that fails it is as before.  Return 0 or an exit code.
+ */
+int live_find(struct new_volume *nv);
+int live_plan(struct new_volume *nv);
+int live_start(const struct new_volume *nv, const char *params);
+
+/*
+ * Before a device in use is suspended: whatever we do until it is resumed must not
+ * need it, be it for our own pages or for the kernel's memory.
+ */
+int survive_suspend(void);
+
+/* Parameters of target linear. */
+char *linear_params(char params[HYBRID_PARAMS_MAX], dev_t origin, uint64_t data_sector);
 
 /* The lowest id that no entry has, and no entry with this name.  0 or exit code. */
 int choose_volume_id(const char *pool, const char *name, uint32_t *id);

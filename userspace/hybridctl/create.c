@@ -148,8 +148,9 @@ static int plan_both(struct new_pool *np, struct new_volume *nv,
 	nv->plan.granule_sectors = np->plan.sb.geometry.granule_sectors;
 	memcpy(nv->plan.pool_uuid, np->plan.sb.pool_uuid, 16);
 	nv->pool_name = np->plan.name;
+	nv->fast = np->cache.devno;
 	r = new_volume_plan(nv);
-	return r ? r : confirm_format(cl, devs, nv->plan.inplace ? 1 : 2);
+	return r ? r : confirm_format(cl, devs, nv->plan.inplace || nv->live ? 1 : 2);
 }
 
 static int create_with_cache(const struct command_line *cl)
@@ -195,6 +196,7 @@ static int find_pool(struct hybrid_inventory *inv, const char *name, struct new_
 		return r;
 	nv->pool_name = pool->name;
 	nv->pool = pool->dm.devno;
+	nv->fast = nv->pool;
 	nv->plan.granule_sectors = pool->p.status.granule_sectors;
 	memcpy(nv->plan.pool_uuid, pool->uuid, 16);
 	return choose_volume_id(pool->name, nv->entry.name, &nv->entry.id);
@@ -252,7 +254,7 @@ static int attach(const struct command_line *cl, const char *pool, const char *n
 	if (!r)
 		r = new_volume_plan(&nv);
 	devs[0] = &nv.origin;
-	if (!r && !nv.plan.inplace)
+	if (!r && !nv.plan.inplace && !nv.live)
 		r = confirm_format(cl, devs, 1);
 	if (r)
 		goto out;
@@ -263,7 +265,8 @@ static int attach(const struct command_line *cl, const char *pool, const char *n
 	hold_signals();
 	r = make_volume(&nv);
 	if (!r)
-		hybrid_note("volume %s is active: /dev/mapper/%s", name, name);
+		hybrid_note("volume %s is active%s: /dev/mapper/%s", name,
+			    nv.live ? ", and its users did not stop" : "", name);
 out:
 	new_volume_close(&nv);
 	hybrid_inventory_free(&inv);

@@ -36,10 +36,32 @@ static int find_entry(struct detach *d)
 			   "pool %s does not know volume %s", d->pool->name, d->volume->name);
 }
 
+/* What goes on being used must be sound. */
+static int check_live(struct detach *d)
+{
+	if (d->cl->given[OPT_DROP_DIRTY])
+		return hybrid_fail(HYBRID_USAGE, "stop what uses it, and leave out --live",
+				   "what only the cache has cannot be given up in use");
+	if (!d->volume->active)
+		return hybrid_fail(HYBRID_USAGE, "leave out --live", "%s is not active",
+				   d->volume->name);
+	if (d->volume->dm.suspended)
+		return hybrid_fail(HYBRID_BUSY, "dmsetup resume it first", "%s is suspended",
+				   d->volume->name);
+	/* One that lost something on its way must go on saying so (S9) */
+	if (d->volume->v.status.origin_errors)
+		return hybrid_fail(HYBRID_REFUSED, "see hybridctl status; detach it without --live",
+				   "I/O to the origin of %s failed", d->volume->name);
+	return 0;
+}
+
 static int check_detachable(struct detach *d)
 {
 	char where[HYBRID_PATH_MAX];
 
+	if (d->volume->active && !strcmp(d->volume->v.status.state, "detached"))
+		return hybrid_fail(HYBRID_USAGE, NULL, "%s is detached already",
+				   d->volume->name);
 	if (!d->pool || !d->pool->active)
 		return hybrid_fail(HYBRID_BADDEV, "hybridctl activate it first",
 				   "the pool of %s is not active", d->volume->name);
@@ -48,13 +70,26 @@ static int check_detachable(struct detach *d)
 	if (d->volume->dm.alone)
 		return hybrid_fail(HYBRID_BADDEV, "deactivate and activate it first",
 				   "%s runs without its pool", d->volume->name);
+	if (d->cl->given[OPT_LIVE])
+		return 0;
 	if (hybrid_devno_mounted(d->volume->dm.devno, where, sizeof(where)))
-		return hybrid_fail(HYBRID_BUSY, "unmount it first", "%s is mounted at %s",
-				   d->volume->name, where);
+		return hybrid_fail(HYBRID_BUSY, "unmount it first, or add --live",
+				   "%s is mounted at %s", d->volume->name, where);
 	if (d->volume->dm.open_count)
-		return hybrid_fail(HYBRID_BUSY, "stop what uses it first (lsblk, fuser)",
+		return hybrid_fail(HYBRID_BUSY,
+				   "stop what uses it first (lsblk, fuser), or add --live",
 				   "%s is in use", d->volume->name);
 	return 0;
+}
+
+static void restore_mode(const struct detach *d)
+{
+	char message[64];
+
+	if (d->entry.mode != HYBRID_MODE_WRITEBACK)
+		return;
+	snprintf(message, sizeof(message), "mode %s", hybrid_mode_name(d->entry.mode));
+	hybrid_dm_message(d->volume->name, message, NULL);
 }
 
 /*
@@ -63,7 +98,6 @@ static int check_detachable(struct detach *d)
  */
 static int make_clean(struct detach *d)
 {
-	char message[64];
 	int r;
 
 	if (!d->volume->active || d->cl->given[OPT_DROP_DIRTY])
@@ -74,10 +108,8 @@ static int make_clean(struct detach *d)
 			return r;
 	}
 	r = drain_and_wait(d->cl, d->volume);
-	if (r && d->entry.mode == HYBRID_MODE_WRITEBACK) {
-		snprintf(message, sizeof(message), "mode %s", hybrid_mode_name(d->entry.mode));
-		hybrid_dm_message(d->volume->name, message, NULL);
-	}
+	if (r)
+		restore_mode(d);
 	return r;
 }
 
@@ -93,33 +125,97 @@ static int mark_origin(struct detach *d)
 			    d->entry.name);
 		return HYBRID_DEGRADED;
 	}
-	r = hybrid_device_open(&dev, d->origin, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE);
+	r = hybrid_device_open(&dev, d->origin, HYBRID_OPEN_WRITE |
+			       (d->cl->given[OPT_LIVE] ? 0 : HYBRID_OPEN_EXCLUSIVE));
 	if (!r)
 		r = hybrid_member_mark_detached(&dev);
 	hybrid_device_close(&dev);
 	return r;
 }
 
-/* 2. the device  3. the pool's entry  4. the origin's mark  5. the id is free */
+static int delete_entry(const struct detach *d)
+{
+	char message[64];
+
+	snprintf(message, sizeof(message), "delete_volume %u%s", d->entry.id,
+		 d->cl->given[OPT_DROP_DIRTY] ? " drop_dirty" : "");
+	return hybrid_dm_message(d->pool->name, message, NULL);
+}
+
+/* 2. the device  3. the pool's entry */
+static int part(struct detach *d)
+{
+	int r = 0;
+
+	if (d->volume->active)
+		r = hybrid_dm_remove(d->volume->name);
+	if (r)
+		return r;
+	r = delete_entry(d);
+	if (r)
+		return hybrid_fail(r, "hybridctl activate it, drain it, and detach again",
+				   "%s was not detached; its device is gone for now",
+				   d->entry.name);
+	return 0;
+}
+
+/*
+ * The volume goes on, as if nothing had been.  If it does not, it is closed, so
+ * clean, and its pool failed meanwhile: the pool's record may be lost, and the origin's
+ * mark has to keep what is cached from ever being used again.
+ */
+static int part_failed(struct detach *d, int r)
+{
+	if (!hybrid_dm_resume(d->volume->name)) {
+		restore_mode(d);
+		return r;
+	}
+	r = mark_origin(d);
+	if (r)
+		return hybrid_fail(r, "see dmsetup table, dmsetup load",
+				   "%s is suspended: its origin cannot be marked",
+				   d->volume->name);
+	return 0;
+}
+
+/*
+ * 2. Suspended, 3. gone from the pool, durably, 4. another table: so the origin is
+ * not written past its cache while the pool would still use what it has.  Not loaded
+ * before: whoever resumes the device meanwhile gets the volume, or nothing.
+ */
+static int part_live(struct detach *d)
+{
+	const char *name = d->volume->name;
+	char params[HYBRID_PARAMS_MAX];
+	int r;
+
+	linear_params(params, d->volume->below, d->entry.data_sector);
+	r = hybrid_dm_try(name, HYBRID_LINEAR_TARGET, d->entry.data_sectors, params);
+	if (!r)
+		r = survive_suspend();
+	if (!r)
+		r = hybrid_dm_suspend(name);
+	if (r) {
+		restore_mode(d);
+		return r;
+	}
+	r = delete_entry(d);
+	if (r)
+		r = part_failed(d, r);
+	return r ? r : hybrid_dm_switch(name, HYBRID_LINEAR_TARGET, d->entry.data_sectors,
+					params);
+}
+
+/* ... then the origin's mark, and the id is free. */
 static int take_apart(struct detach *d)
 {
 	char message[64];
 	int r;
 
 	hold_signals();
-	if (d->volume->active) {
-		r = hybrid_dm_remove(d->volume->name);
-		if (r)
-			return r;
-	}
-	snprintf(message, sizeof(message), "delete_volume %u%s", d->entry.id,
-		 d->cl->given[OPT_DROP_DIRTY] ? " drop_dirty" : "");
-	r = hybrid_dm_message(d->pool->name, message, NULL);
-	if (r)
-		return hybrid_fail(r, "hybridctl activate it, drain it, and detach again",
-				   "%s was not detached; its device is gone for now",
-				   d->entry.name);
-	r = mark_origin(d);
+	r = d->cl->given[OPT_LIVE] ? part_live(d) : part(d);
+	if (!r)
+		r = mark_origin(d);
 	if (r)
 		return r;
 	snprintf(message, sizeof(message), "forget_volume %u", d->entry.id);
@@ -152,13 +248,18 @@ static void print_result(const struct detach *d)
 		print_result_json(d);
 		return;
 	}
-	hybrid_note("volume %s is detached", e->name);
+	if (d->cl->given[OPT_LIVE])
+		hybrid_note("volume %s is detached: /dev/mapper/%s goes on without a cache",
+			    e->name, e->name);
+	else
+		hybrid_note("volume %s is detached", e->name);
 	if (e->inplace) {
 		hybrid_note("its data is on %s, as before it was cached", origin);
 		return;
 	}
-	hybrid_note("its data is on %s, from sector %llu on (%llu sectors); to reach it:", origin,
-		    (unsigned long long)e->data_sector, (unsigned long long)e->data_sectors);
+	hybrid_note("its data is on %s, from sector %llu on (%llu sectors); to reach it%s:", origin,
+		    (unsigned long long)e->data_sector, (unsigned long long)e->data_sectors,
+		    d->cl->given[OPT_LIVE] ? " after a boot" : "");
 	hybrid_note("  dmsetup create %s --table '0 %llu linear %s %llu'", e->name,
 		    (unsigned long long)e->data_sectors, origin,
 		    (unsigned long long)e->data_sector);
@@ -171,9 +272,15 @@ static void print_test(const struct detach *d)
 	if (d->volume->active && !drop[0])
 		printf("dmsetup message %s 0 mode writethrough\ndmsetup message %s 0 drain\n",
 		       d->volume->name, d->volume->name);
-	if (d->volume->active)
+	if (d->cl->given[OPT_LIVE])
+		printf("dmsetup suspend --nolockfs %s\n", d->volume->name);
+	else if (d->volume->active)
 		printf("dmsetup remove %s\n", d->volume->name);
 	printf("dmsetup message %s 0 delete_volume %u%s\n", d->pool->name, d->entry.id, drop);
+	if (d->cl->given[OPT_LIVE])
+		printf("dmsetup load %s --table '0 %llu linear %s %llu'\ndmsetup resume %s\n",
+		       d->volume->name, (unsigned long long)d->entry.data_sectors, d->origin,
+		       (unsigned long long)d->entry.data_sector, d->volume->name);
 	if (!d->entry.inplace)
 		printf("write %s: superblocks with role detached\n",
 		       d->origin[0] ? d->origin : "the origin");
@@ -185,6 +292,8 @@ static int detach(struct detach *d)
 	int r;
 
 	r = check_detachable(d);
+	if (!r && d->cl->given[OPT_LIVE])
+		r = check_live(d);
 	if (!r)
 		r = find_entry(d);
 	if (r)

@@ -56,6 +56,8 @@ static void judge_volume(const struct hybrid_node *node, struct health *h)
 	if (!strcmp(s->state, "unloaded"))
 		say(h, false, "unloaded", "it was never resumed, or another table has its place",
 		    "dmsetup resume it, or deactivate and activate");
+	else if (!strcmp(s->state, "detached"))
+		say(h, true, "detached", "it is its origin alone", "");
 	else if (node->dm.alone)
 		say(h, false, "alone", "it runs without its pool, at the speed of its origin",
 		    "connect the cache device, then deactivate and activate");

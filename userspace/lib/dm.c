@@ -10,6 +10,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "devices.h"
 #include "dm.h"
 #include "errors.h"
 
@@ -19,7 +20,6 @@
 #define LOG_LEVEL_WARN	4
 #define LOG_STDERR	0x80
 
-#define LINEAR_TARGET	"linear"
 #define CONTROL_NODE	"/dev/mapper/control"
 
 /* The module must speak the tables, messages and status of this major. */
@@ -260,7 +260,7 @@ static bool device_info(const char *name, struct hybrid_dm_device *dev)
 		dev->suspended = info.suspended;
 		dev->live = info.live_table;
 		dev->sectors = length;
-		dev->alone = !dev->pool && target && !strcmp(target, LINEAR_TARGET);
+		dev->alone = !dev->pool && target && !strcmp(target, HYBRID_LINEAR_TARGET);
 	}
 	dm_task_destroy(task);
 	return ours;
@@ -395,19 +395,19 @@ int hybrid_dm_create_alone(const char *name, const uint8_t uuid[16], uint64_t se
 
 	snprintf(params, sizeof(params), "%u:%u %llu", major(origin), minor(origin),
 		 (unsigned long long)data_sector);
-	return create(name, uuid, false, LINEAR_TARGET, sectors, params, NULL);
+	return create(name, uuid, false, HYBRID_LINEAR_TARGET, sectors, params, NULL);
 }
 
-static int load_pool(const char *name, uint64_t sectors, const char *params, int kmsg)
+static int load(const char *name, const char *target, uint64_t sectors, const char *params,
+		int kmsg)
 {
 	struct dm_task *task = dm_task_create(DM_DEVICE_RELOAD);
 	int r = 0;
 
-	hybrid_verbose("load %s: 0 %llu %s %s", name, (unsigned long long)sectors,
-		       HYBRID_POOL_TARGET, params);
+	hybrid_verbose("load %s: 0 %llu %s %s", name, (unsigned long long)sectors, target,
+		       params);
 	if (!task || !dm_task_set_name(task, name) ||
-	    !dm_task_add_target(task, 0, sectors, HYBRID_POOL_TARGET, params) ||
-	    !dm_task_run(task))
+	    !dm_task_add_target(task, 0, sectors, target, params) || !dm_task_run(task))
 		r = fail_task("cannot load a table for", name,
 			      task ? dm_task_get_errno(task) : ENOMEM, kmsg);
 	if (task)
@@ -415,14 +415,16 @@ static int load_pool(const char *name, uint64_t sectors, const char *params, int
 	return r;
 }
 
-static int resume_pool(const char *name, int kmsg)
+static int resume(const char *name, bool pool, int kmsg)
 {
 	struct dm_task *task = dm_task_create(DM_DEVICE_RESUME);
 	uint32_t cookie = 0;
 	int r = 0;
 
-	if (!task || !dm_task_set_name(task, name) ||
-	    !dm_task_set_cookie(task, &cookie, udev_flags(true)) || !dm_task_run(task))
+	hybrid_verbose("resume %s", name);
+	/* A volume in use may be suspended by this: its file system is not to be frozen */
+	if (!task || !dm_task_set_name(task, name) || (!pool && !dm_task_skip_lockfs(task)) ||
+	    !dm_task_set_cookie(task, &cookie, udev_flags(pool)) || !dm_task_run(task))
 		r = fail_task("cannot resume", name, task ? dm_task_get_errno(task) : ENOMEM,
 			      kmsg);
 	dm_udev_wait(cookie);
@@ -438,13 +440,114 @@ int hybrid_dm_reload_pool(const char *name, uint64_t sectors, const char *params
 
 	last_log[0] = '\0';
 	kmsg = kmsg_open();
-	r = load_pool(name, sectors, params, kmsg);
+	r = load(name, HYBRID_POOL_TARGET, sectors, params, kmsg);
 	if (!r) {
-		r = resume_pool(name, kmsg);
+		r = resume(name, true, kmsg);
 		/* It keeps the new table, suspended */
-		if (r && !load_pool(name, sectors, old, kmsg))
-			resume_pool(name, kmsg);
+		if (r && !load(name, HYBRID_POOL_TARGET, sectors, old, kmsg))
+			resume(name, true, kmsg);
 	}
+	kmsg_close(kmsg);
+	return r;
+}
+
+/* Live --------------------------------------------------------------------- */
+
+bool hybrid_dm_linear(const char *name, struct hybrid_dm_linear *linear)
+{
+	struct dm_task *task = run_on(DM_DEVICE_TABLE, name);
+	uint64_t start = 0;
+	char *target = NULL, *params = NULL;
+	struct dm_info info;
+	void *next = NULL;
+	bool found = false;
+	char below[32];
+
+	memset(linear, 0, sizeof(*linear));
+	if (!task)
+		return false;
+	if (dm_task_get_info(task, &info) && info.exists && info.live_table)
+		next = dm_get_next_target(task, NULL, &start, &linear->sectors, &target, &params);
+	if (!next && target && !strcmp(target, HYBRID_LINEAR_TARGET) &&
+	    sscanf(params, "%31s %llu", below, &linear->start) == 2) {
+		linear->devno = makedev(info.major, info.minor);
+		linear->suspended = info.suspended;
+		snprintf(linear->uuid, sizeof(linear->uuid), "%s", dm_task_get_uuid(task));
+		found = !hybrid_devno_parse(below, &linear->below);
+	}
+	dm_task_destroy(task);
+	return found;
+}
+
+/* A task without arguments of its own. */
+static int simple_task(int type, const char *what, const char *name)
+{
+	struct dm_task *task = dm_task_create(type);
+	int kmsg = kmsg_open(), r = 0;
+
+	last_log[0] = '\0';
+	if (!task || !dm_task_set_name(task, name) || !dm_task_skip_lockfs(task) ||
+	    !dm_task_run(task))
+		r = fail_task(what, name, task ? dm_task_get_errno(task) : ENOMEM, kmsg);
+	if (task)
+		dm_task_destroy(task);
+	kmsg_close(kmsg);
+	return r;
+}
+
+int hybrid_dm_suspend(const char *name)
+{
+	return simple_task(DM_DEVICE_SUSPEND, "cannot suspend", name);
+}
+
+int hybrid_dm_try(const char *name, const char *target, uint64_t sectors, const char *params)
+{
+	int kmsg = kmsg_open(), r;
+
+	last_log[0] = '\0';
+	r = load(name, target, sectors, params, kmsg);
+	kmsg_close(kmsg);
+	return r ? r : simple_task(DM_DEVICE_CLEAR, "cannot clear the table of", name);
+}
+
+int hybrid_dm_resume(const char *name)
+{
+	int kmsg = kmsg_open(), r;
+
+	last_log[0] = '\0';
+	r = resume(name, false, kmsg);
+	kmsg_close(kmsg);
+	return r;
+}
+
+int hybrid_dm_switch(const char *name, const char *target, uint64_t sectors, const char *params)
+{
+	int kmsg = kmsg_open(), r;
+
+	last_log[0] = '\0';
+	r = load(name, target, sectors, params, kmsg);
+	if (!r)
+		r = resume(name, false, kmsg);
+	kmsg_close(kmsg);
+	return r;
+}
+
+int hybrid_dm_set_uuid(const char *name, const uint8_t uuid[16])
+{
+	struct dm_task *task = dm_task_create(DM_DEVICE_RENAME);
+	int kmsg = kmsg_open(), r = 0;
+	char text[HYBRID_DM_UUID_TEXT];
+	uint32_t cookie = 0;
+
+	last_log[0] = '\0';
+	if (!task || !dm_task_set_name(task, name) ||
+	    !dm_task_set_newuuid(task, hybrid_dm_uuid(text, uuid, false)) ||
+	    !dm_task_set_cookie(task, &cookie, udev_flags(false)) || !dm_task_run(task))
+		r = fail_task("cannot give a UUID to", name,
+			      task ? dm_task_get_errno(task) : ENOMEM, kmsg);
+	dm_udev_wait(cookie);
+	if (task)
+		dm_task_destroy(task);
 	kmsg_close(kmsg);
 	return r;
 }

@@ -17,6 +17,7 @@
 #include "tables.h"
 
 #define HYBRID_DM_NAME_MAX	128
+#define HYBRID_LINEAR_TARGET	"linear"
 
 struct hybrid_dm_device {
 	char name[HYBRID_DM_NAME_MAX];
@@ -69,6 +70,37 @@ int hybrid_dm_create_alone(const char *name, const uint8_t uuid[16], uint64_t se
  */
 int hybrid_dm_reload_pool(const char *name, uint64_t sectors, const char *params,
 			  const char *old);
+
+/*
+ * Other tables for a device that is in use; only I/O in flight is waited for, no
+ * file system is frozen.
+ */
+
+/* A device, ours or not, that is one piece of another and nothing else. */
+struct hybrid_dm_linear {
+	dev_t devno, below;
+	unsigned long long start;	/* on what is below */
+	uint64_t sectors;
+	bool suspended;
+	char uuid[HYBRID_DM_NAME_MAX + 1];	/* DM_UUID; empty: it has none */
+};
+
+/* False if no device @name is there, or if it is not linear. */
+bool hybrid_dm_linear(const char *name, struct hybrid_dm_linear *linear);
+
+/* Load a table and take it away again: whether the kernel would have it. */
+int hybrid_dm_try(const char *name, const char *target, uint64_t sectors, const char *params);
+
+/*
+ * Load a table and resume with it, suspending before if need be.  If that fails, the
+ * device is as before, or it has the new table and is suspended.
+ */
+int hybrid_dm_switch(const char *name, const char *target, uint64_t sectors, const char *params);
+int hybrid_dm_suspend(const char *name);
+int hybrid_dm_resume(const char *name);
+
+/* The DM_UUID of a volume, for a device that has none: for good. */
+int hybrid_dm_set_uuid(const char *name, const uint8_t uuid[16]);
 
 /* HYBRID_BUSY if it is open. */
 int hybrid_dm_remove(const char *name);

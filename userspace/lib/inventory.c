@@ -371,8 +371,16 @@ static struct hybrid_member *member_of(struct hybrid_inventory *inv,
 	return NULL;
 }
 
+/* Without its pool for good, and not for want of it: hybridctl detach --live. */
+static void name_detached(struct hybrid_node *node)
+{
+	if (node->active && node->dm.alone &&
+	    (!node->member || node->member->sb.role == HYBRID_ROLE_DETACHED))
+		snprintf(node->v.status.state, sizeof(node->v.status.state), "detached");
+}
+
 /* Once the arrays no longer move: who belongs to whom. */
-static void connect_nodes(struct hybrid_inventory *inv)
+static void connect_nodes(struct hybrid_inventory *inv, bool members)
 {
 	struct hybrid_node *node;
 	dev_t devno;
@@ -381,6 +389,8 @@ static void connect_nodes(struct hybrid_inventory *inv)
 		node->member = member_of(inv, node);
 		if (node->kind == HYBRID_POOL)
 			continue;
+		if (members)
+			name_detached(node);
 		if (node->active && node->dm.alone && node->member)
 			memcpy(node->pool_uuid, node->member->sb.pool_uuid, 16);
 		if (node->active && !hybrid_devno_parse(node->v.table.pool_dev, &devno))
@@ -400,7 +410,7 @@ static int load_nodes(struct hybrid_inventory *inv, unsigned int flags)
 		r = load_active(inv);
 	if (!r)
 		r = load_inactive(inv);
-	connect_nodes(inv);
+	connect_nodes(inv, flags & HYBRID_LOAD_MEMBERS);
 	return r;
 }
 

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The cache is attached and detached while its volume is in use."""
+import re
+import subprocess
+
+import pytest
+
+from .test_power import Cutter, cut_stack
+
+# Written, read and compared, again and again, until it is told to stop
+LOAD = ("cd /mnt; until test -e /tmp/stop; do fio --name=load --size=4m --rw=randrw --bs=4k --direct=1 "
+        "--ioengine=libaio --iodepth=8 --verify=crc32c --fsync=16 || exit 1; done")
+
+
+def linear(s, disk="hdd", start=0, sectors=None):
+    s.guest.dm_create("vol", f"0 {sectors or s.disk(disk).sectors} linear {s.dev(disk)} {start}")
+
+
+def target(s, name="vol"):
+    return s.table(name).split()[2]
+
+
+def sums(s):
+    s.guest.run("sync; echo 3 >/proc/sys/vm/drop_caches")
+    return s.guest.run("cd /mnt; sha256sum file*").out
+
+
+def fill(s, fs):
+    s.guest.run(f"mkfs.{fs} /dev/mapper/vol >&2; mount /dev/mapper/vol /mnt; cd /mnt; "
+                "for n in 1 2 3; do dd if=/dev/urandom of=file$n bs=1M count=3 conv=fsync; done")
+    return sums(s)
+
+
+def stop(s, load):
+    assert load.poll() is None, load.wait(0).text
+    s.guest.run("touch /tmp/stop")
+    r = load.wait(120)
+    assert r.rc == 0, r.text
+
+
+def states(s):
+    """What hybridctl says of each volume that is there."""
+    return dict(line.split() for line in
+                s.guest.run("hybridctl list --noheadings -o name,state").out.splitlines())
+
+
+@pytest.mark.kernels
+def test_in_place(make_stack):
+    """A file system that was made without a cache gets one, loses it, and gets it again."""
+    s = make_stack(ssd=24, hdd=48, other=16)
+    s.cache, s.origin = "ssd", "other"
+    s.create("two", "--cutoff", "0")
+    linear(s)
+    before = fill(s, "ext4")
+    load = s.guest.run_bg(LOAD)
+    for _ in range(2):
+        s.guest.run(f"hybridctl attach pool vol --origin {s.dev('hdd')} --in-place --live --cutoff 0")
+        assert target(s) == "hybrid" and states(s)["vol"] == "running"
+        assert sums(s) == before
+        assert s.status()["read_misses"] > 0 and s.status()["cached"] > 0
+        s.guest.run("hybridctl detach vol --live")
+        assert target(s) == "linear" and states(s)["vol"] == "detached"
+        assert s.guest.run("hybridctl status").rc == 0
+        assert sums(s) == before
+    stop(s, load)
+    # The disk alone has everything
+    s.guest.run(f"umount /mnt; dmsetup remove vol; e2fsck -fn {s.dev('hdd')}; mount {s.dev('hdd')} /mnt")
+    assert sums(s) == before
+    s.guest.run("umount /mnt")
+
+
+@pytest.mark.kernels
+def test_formatted(make_stack):
+    """With data that only the cache has, on an origin whose superblocks say whose it is."""
+    s = make_stack(ssd=24, hdd=48)
+    s.create("vol", "--cutoff", "0", "--mode", "writeback")
+    before = fill(s, "ext4")
+    load = s.guest.run_bg(LOAD)
+    for _ in range(2):
+        out = s.guest.run("hybridctl detach vol --live").out
+        assert target(s) == "linear" and states(s)["vol"] == "detached"
+        assert s.guest.run("hybridctl detach vol --live", check=False).rc == 1
+        assert sums(s) == before
+        s.guest.run(f"hybridctl attach pool vol --origin {s.dev('hdd')} --live --mode writeback --cutoff 0")
+        assert target(s) == "hybrid" and s.status()["mode"] == "writeback"
+        assert sums(s) == before
+    stop(s, load)
+    assert s.status()["dirty"] > 0
+    # A reboot finds the new volume; and the way back without it is as it is printed
+    s.guest.run("umount /mnt")
+    s.deactivate()
+    s.activate()
+    s.guest.run("mount /dev/mapper/vol /mnt")
+    assert sums(s) == before
+    s.guest.run("hybridctl detach vol --live; umount /mnt; hybridctl deactivate vol")
+    s.guest.run(re.search("dmsetup create .*", out)[0] + "; e2fsck -fn /dev/mapper/vol; mount /dev/mapper/vol /mnt")
+    assert sums(s) == before
+    s.guest.run("umount /mnt; dmsetup remove vol")
+
+
+def test_refusals(make_stack):
+    """What cannot be done live is refused, changes nothing, and says what to do."""
+    s = make_stack(ssd=16, hdd=32, other=32)
+    s.create("vol", "--mode", "writeback")
+    attach = f"hybridctl attach pool {{}} --origin {s.dev('other')} {{}}--live"
+
+    def refused(command, *words):
+        r = s.guest.run(command, check=False)
+        assert r.rc and all(w in r.err for w in words), r
+
+    other = s.disk("other").sectors
+    refused(attach.format("two", "--in-place "), "there is no device two")
+    s.guest.run(f"mkfs.ext4 -q {s.dev('other')}; mount {s.dev('other')} /mnt")
+    refused(attach.format("two", "--in-place "), "mounted at /mnt", "unmount it")
+    s.guest.run("umount /mnt")
+    s.guest.dm_create("two", f"0 {other} linear {s.dev('other')} 0")
+    refused(attach.format("two", ""), "add --in-place")
+    refused(attach.format("vol", "--in-place "), "there is no device vol")
+    s.guest.dm_create("three", f"0 8 linear {s.dev('other')} 0")
+    refused(attach.format("two", "--in-place "), "in use by others than two")
+    s.guest.run("dmsetup remove three; dmsetup remove two")
+    s.guest.dm_create("two", f"0 {other - 8} linear {s.dev('other')} 8")
+    refused(attach.format("two", "--in-place "), "only a part")
+    s.guest.run("dmsetup remove two; dmsetup create two --uuid LVM-x "
+                f"--table '0 {other} linear {s.dev('other')} 0'")
+    refused(attach.format("two", "--in-place "), "another's to change", "LVM-x")
+    assert target(s, "two") == "linear"
+    refused("hybridctl detach vol --live --drop-dirty")
+    refused("exec 3</dev/mapper/vol; hybridctl detach vol", "add --live")
+    # The pool's own message: not while the volume is used, nor while it is dirty
+    s.refused("dmsetup message pool 0 delete_volume 0")
+    s.guest.run("dd if=/dev/urandom of=/dev/mapper/vol bs=64k count=4 oflag=direct; dmsetup suspend vol")
+    s.refused("dmsetup message pool 0 delete_volume 0")
+    s.guest.run("dmsetup resume vol; dd if=/dev/mapper/vol of=/dev/null bs=64k count=4 iflag=direct")
+    s.drain()
+    s.guest.run("dmsetup suspend vol; dmsetup message pool 0 delete_volume 0")
+    assert "Volume was deleted" in s.refused("dmsetup resume vol")
+    s.guest.run(f"dmsetup load vol --table '0 61440 linear {s.dev('hdd')} 2048'; dmsetup resume vol; "
+                "dmsetup message pool 0 forget_volume 0; dmsetup remove vol")
+    s.guest.run("dmsetup remove two; dmsetup remove pool")
+
+
+def bring_up(s):
+    """What is there after a boot: the volume, or what hybridctl says of a detached one."""
+    s.guest.boot()
+    s.guest.modprobe("dm-testdisk", "dm-hybrid")
+    s.members()
+    s.guest.run(f"hybridctl activate --all --device {s.dev('ssd')} --device {s.dev('hdd')}", check=False)
+    if s.guest.run("dmsetup info vol", check=False).rc:
+        linear(s, start=2048, sectors=61440)
+
+
+ATTACH = ["format origin", "message pool: create_volume", "load vol", "resume vol"]
+DETACH = ["message vol: drain", "load vol: 0 61440 linear", "message pool: delete_volume",
+          "resume vol", "message pool: forget"]
+
+
+@pytest.fixture
+def mortal(tmp_path):
+    """To be preloaded: whoever prints when nobody listens any more is killed, hybridctl, too."""
+    (tmp_path / "mortal.c").write_text("""
+        #include <fcntl.h>
+        #include <signal.h>
+        #include <unistd.h>
+        static void die(int n)
+        {
+            int fd = open("/tmp/died", O_CREAT | O_WRONLY, 0600);
+            if (write(fd, "no reader", 9) == 9)
+                kill(getpid(), SIGKILL);
+        }
+        __sighandler_t signal(int n, __sighandler_t handler)
+        {
+            struct sigaction sa = { .sa_handler = n == SIGPIPE ? die : handler };
+            sigaction(n, &sa, NULL);
+            return SIG_DFL;
+        }
+    """)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "mortal.so", tmp_path / "mortal.c"], check=True)
+    return tmp_path / "mortal.so"
+
+
+@pytest.mark.parametrize("command, steps", [("attach", ATTACH), ("detach", DETACH)])
+def test_power_cut_at_each_step(make_stack, seed, rnd, mortal, command, steps):
+    """hybridctl is killed at a step, then the power goes, under writers."""
+    s = cut_stack(make_stack, seed, "--mode", "writeback")
+    attach = f"hybridctl attach pool vol --origin {s.dev('hdd')} --live --mode writeback --cutoff 0"
+    detach = "hybridctl detach vol --live"
+    doomed = attach if command == "attach" else detach
+    if command == "attach":
+        s.guest.run(detach)
+    c = Cutter(s, seed, rnd)
+    for step in steps:
+        assert target(s) == ("linear" if command == "attach" else "hybrid")
+        c.start()
+        said = s.guest.run(f"{doomed.replace('hybridctl', f'nice env LD_PRELOAD={mortal} hybridctl -v', 1)} 2>&1 | "
+                           f"nice -n -20 sed '/{step}/q'; cat /tmp/died", timeout=60 * s.guest.slow).out
+        assert re.search(f"{step}.*\nno reader$", said), said
+        c.cut(rnd.uniform(0, 0.3))
+        bring_up(s)
+        c.check()
+        if target(s) == "hybrid":
+            s.guest.run(detach)
+        # The disk alone
+        c.check()
+        if command == "detach":
+            s.guest.run(attach)
+    s.guest.run("dmsetup remove vol; hybridctl deactivate --all")
