@@ -8,7 +8,8 @@
 #	raid0-xfs.sh mount	after a boot: array and volume come up by themselves
 #	raid0-xfs.sh pause	while it is in use: nothing more goes into the cache ...
 #	raid0-xfs.sh resume	... and again
-#	raid0-xfs.sh detach	give up the cache for good: unmounts, and says how to go on without
+#	raid0-xfs.sh detach	while it is in use: without the cache; prints what to do after a boot
+#	raid0-xfs.sh attach	while it is in use: with the cache again
 #
 # Change these, or give them in the environment: DISKS="/dev/sdb /dev/sdc" raid0-xfs.sh create
 : "${DISKS:=/dev/sdb /dev/sdc /dev/sdd /dev/sde}"	# as many as there are
@@ -42,10 +43,12 @@ resume)
 	hybridctl set "$NAME" mode="$MODE"
 	;;
 detach)
-	umount "$MOUNT"
-	hybridctl detach "$NAME"
+	hybridctl detach "$NAME" --live
+	;;
+attach)
+	hybridctl attach "$NAME-pool" "$NAME" --origin "/dev/md/$NAME" --mode "$MODE" --live
 	;;
 *)
-	echo "usage: $0 create|mount|pause|resume|detach" >&2
+	echo "usage: $0 create|mount|pause|resume|detach|attach" >&2
 	exit 1
 esac

@@ -34,20 +34,30 @@ def test_raid0_xfs(machine):
     warm = m.warm(work)
 
     # The cache goes and comes while files are written and read
-    load = m.guest.run_bg("cd /tmp; fio --name=load --directory=/srv/big --size=16m --rw=randrw --bs=16k "
-                          "--direct=1 --ioengine=libaio --iodepth=8 --loops=4 --verify=crc32c")
-    for verb in "pause", "resume", "pause", "resume":
+    load = m.guest.run_bg("cd /tmp; until test -e stop; do fio --name=load --directory=/srv/big --size=8m "
+                          "--rw=randrw --bs=16k --direct=1 --ioengine=libaio --iodepth=8 --verify=crc32c "
+                          "|| exit 1; done")
+    for verb in "pause", "resume", "detach", "attach":
         m.run("sleep 1")
         m.example("raid0-xfs.sh", verb)
-    load.wait(300)
-    m.run("rm /srv/big/load*")
-    assert m.sums("/srv/big") == sums
+        assert m.states()["big"] == ("detached" if verb == "detach" else "running")
+        # ... and those of the load, behind
+        assert m.sums("/srv/big").startswith(sums)
+    assert load.poll() is None, load.wait(0).text
+    m.run("touch /tmp/stop")
+    done = load.wait(300)
+    assert done.rc == 0, done.text
+    m.run("rm /srv/big/load*; sync")
 
     m.power_cycle("mdadm --assemble --scan", "hybridctl activate --all")
     assert m.states() == {"big-pool": "running", "big": "running"}
     m.example("raid0-xfs.sh", "mount")
     assert m.sums("/srv/big") == sums
-    m.follow(m.example("raid0-xfs.sh", "detach"))
+    advice = m.example("raid0-xfs.sh", "detach")
+    assert m.sums("/srv/big") == sums
+    # The disks alone, after a boot
+    m.power_cycle("mdadm --assemble --scan", "hybridctl activate --all")
+    m.follow(advice)
     m.example("raid0-xfs.sh", "mount")
     assert m.sums("/srv/big") == sums
     m.report("(c) 14 disks RAID0 + XFS", "4,000 random reads", m.measure(work), warm)
