@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Fixtures for boots: an image, a root on a volume, machines; and the table of cases."""
-import time
-
 import pytest
 
 from guest import UmlGuest, packaged
@@ -83,12 +81,10 @@ def machine(image, tmp_path, request):
         made.append(Machine(tmp_path, image, kind, disks, **options))
         return made[-1]
 
-    begin = time.monotonic()
     yield make
     for m in made:
         m.power_cut()
-    request.node.user_properties += [("boot", [m.seconds for m in made if m.seconds]),
-                                     ("took", time.monotonic() - begin)]
+    request.node.user_properties.append(("boot", [m.seconds for m in made if m.seconds]))
 
 
 def _console(item):
@@ -101,12 +97,13 @@ def pytest_runtest_makereport(item, call):
     outcome = yield
     report = outcome.get_result()
     if report.when == "call" and item.get_closest_marker("boot"):
-        item.outcome = report.outcome
+        item.outcome, item.took = report.outcome, report.duration
         if report.failed:
             report.sections.append(("console", _console(item)))
     if report.when == "teardown" and hasattr(item, "outcome"):
         report.user_properties = [("case", item.obj.__doc__ or item.name),
-                                  ("outcome", item.outcome), *item.user_properties]
+                                  ("outcome", item.outcome), ("took", item.took),
+                                  *item.user_properties]
 
 
 def pytest_runtest_logreport(report):
@@ -114,7 +111,7 @@ def pytest_runtest_logreport(report):
     if report.when == "teardown" and "case" in properties:
         kind = report.nodeid.partition("[")[2].rstrip("]") or "-"
         ROWS.append((properties["case"], kind, properties["outcome"], properties.get("boot", []),
-                     properties.get("took", 0.0)))
+                     properties["took"]))
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -125,6 +122,6 @@ def pytest_terminal_summary(terminalreporter):
     for cases, kind, outcome, boots, took in sorted(ROWS):
         times = f"{', '.join(f'{s:.0f}' for s in boots)} s" if boots else ""
         first, *others = [line.strip() for line in cases.strip().splitlines()]
-        terminalreporter.line(f"{first:<80} {kind:<16} {outcome:<7} {times:>10} {took:5.0f} s")
+        terminalreporter.line(f"{first:<80} {kind:<24} {outcome:<7} {times:>10} {took:5.0f} s")
         for case in others:
-            terminalreporter.line(f"{case:<80} {kind:<16} {outcome}")
+            terminalreporter.line(f"{case:<80} {kind:<24} {outcome}")
