@@ -681,6 +681,25 @@ static void read_sb(void)
 	}
 }
 
+/* pool.c does, beside the engine. */
+static void record_policy(const char *policy)
+{
+	u32 i;
+
+	if (hybrid_engine_failed(engine))
+		return;
+	read_sb();
+	if (!strcmp(sb.policy, policy))
+		return;
+	snprintf(sb.policy, sizeof(sb.policy), "%s", policy);
+	sb.sequence++;
+	for (i = 0; i < 2; i++) {
+		u64 sector = hybrid_sb_sector(cache.sectors, i);
+
+		hybrid_sb_encode((void *)(cache.now + sector * 512), &sb, sector);
+	}
+}
+
 static void run_config(struct record *ev)
 {
 	struct hybrid_config config = {
@@ -700,6 +719,8 @@ static void run_config(struct record *ev)
 					      &config, &r);
 	} else if (is(ev, "call", "policy")) {
 		r = hybrid_engine_set_policy(engine, hybrid_policy_get(policy));
+		if (!r)
+			record_policy(policy);
 	} else {
 		r = hybrid_engine_configure(engine, &config);
 	}
