@@ -42,6 +42,12 @@ void hybrid_tick_kick(struct hybrid_pool *pool)
 {
 }
 
+/* No table has it. */
+int hybrid_volume_release(struct hybrid_pool *pool, u32 id)
+{
+	return 0;
+}
+
 void hybrid_trace_op(const struct hybrid_pool *pool, const struct hybrid_op *op)
 {
 }
