@@ -103,7 +103,7 @@ def test_all_operations(make_recording, make_guest, tmp_path, seed):
     activated(make_guest, states)
 
 
-@pytest.mark.parametrize("recorder, rc", [(CACHE, "recovery|S2"), (ORIGIN, "S2")])
+@pytest.mark.parametrize("recorder, rc", [(CACHE, "recovery|S2"), (ORIGIN, "drain|S2")])
 def test_a_member_that_does_not_flush_is_noticed(make_recording, recorder, rc, seed):
     """The replay has teeth: without the flushes of one member promises are broken."""
     s = make_recording()
