@@ -80,9 +80,6 @@ int live_start(const struct new_volume *nv, const char *params);
  */
 int survive_suspend(void);
 
-/* Parameters of target linear. */
-char *linear_params(char params[HYBRID_PARAMS_MAX], dev_t origin, uint64_t data_sector);
-
 /* The lowest id that no entry has, and no entry with this name.  0 or exit code. */
 int choose_volume_id(const char *pool, const char *name, uint32_t *id);
 

@@ -189,7 +189,7 @@ static int part_live(struct detach *d)
 	char params[HYBRID_PARAMS_MAX];
 	int r;
 
-	linear_params(params, d->volume->below, d->entry.data_sector);
+	hybrid_linear_params(params, d->volume->below, d->entry.data_sector);
 	r = hybrid_dm_try(name, HYBRID_LINEAR_TARGET, d->entry.data_sectors, params);
 	if (!r)
 		r = survive_suspend();

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/sysmacros.h>
 
 #include "common.h"
 #include "errors.h"
@@ -19,13 +18,6 @@ int survive_suspend(void)
 	/* Old kernels do not know it */
 	prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
 	return 0;
-}
-
-char *linear_params(char params[HYBRID_PARAMS_MAX], dev_t origin, uint64_t data_sector)
-{
-	snprintf(params, HYBRID_PARAMS_MAX, "%u:%u %llu", major(origin), minor(origin),
-		 (unsigned long long)data_sector);
-	return params;
 }
 
 /* What is there instead of a linear device over the origin, and what to do. */
@@ -155,6 +147,6 @@ int live_start(const struct new_volume *nv, const char *params)
 	r = hybrid_dm_switch(nv->entry.name, HYBRID_VOLUME_TARGET, l->sectors, params);
 	if (r)
 		hybrid_dm_switch(nv->entry.name, HYBRID_LINEAR_TARGET, l->sectors,
-				 linear_params(old, l->below, l->start));
+				 hybrid_linear_params(old, l->below, l->start));
 	return r;
 }

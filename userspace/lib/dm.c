@@ -391,11 +391,10 @@ int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64
 int hybrid_dm_create_alone(const char *name, const uint8_t uuid[16], uint64_t sectors,
 			   dev_t origin, uint64_t data_sector)
 {
-	char params[64];
+	char params[HYBRID_PARAMS_MAX];
 
-	snprintf(params, sizeof(params), "%u:%u %llu", major(origin), minor(origin),
-		 (unsigned long long)data_sector);
-	return create(name, uuid, false, HYBRID_LINEAR_TARGET, sectors, params, NULL);
+	return create(name, uuid, false, HYBRID_LINEAR_TARGET, sectors,
+		      hybrid_linear_params(params, origin, data_sector), NULL);
 }
 
 static int load(const char *name, const char *target, uint64_t sectors, const char *params,
@@ -433,21 +432,29 @@ static int resume(const char *name, bool pool, int kmsg)
 	return r;
 }
 
+/* *@loaded: the new table is there, running or (with an error) suspended. */
+static int exchange(const char *name, const char *target, uint64_t sectors, const char *params,
+		    bool *loaded)
+{
+	int kmsg = kmsg_open(), r;
+
+	last_log[0] = '\0';
+	r = load(name, target, sectors, params, kmsg);
+	*loaded = !r;
+	if (!r)
+		r = resume(name, !strcmp(target, HYBRID_POOL_TARGET), kmsg);
+	kmsg_close(kmsg);
+	return r;
+}
+
 int hybrid_dm_reload_pool(const char *name, uint64_t sectors, const char *params,
 			  const char *old)
 {
-	int kmsg, r;
+	bool loaded;
+	int r = exchange(name, HYBRID_POOL_TARGET, sectors, params, &loaded);
 
-	last_log[0] = '\0';
-	kmsg = kmsg_open();
-	r = load(name, HYBRID_POOL_TARGET, sectors, params, kmsg);
-	if (!r) {
-		r = resume(name, true, kmsg);
-		/* It keeps the new table, suspended */
-		if (r && !load(name, HYBRID_POOL_TARGET, sectors, old, kmsg))
-			resume(name, true, kmsg);
-	}
-	kmsg_close(kmsg);
+	if (r && loaded)
+		exchange(name, HYBRID_POOL_TARGET, sectors, old, &loaded);
 	return r;
 }
 
@@ -522,14 +529,9 @@ int hybrid_dm_resume(const char *name)
 
 int hybrid_dm_switch(const char *name, const char *target, uint64_t sectors, const char *params)
 {
-	int kmsg = kmsg_open(), r;
+	bool loaded;
 
-	last_log[0] = '\0';
-	r = load(name, target, sectors, params, kmsg);
-	if (!r)
-		r = resume(name, false, kmsg);
-	kmsg_close(kmsg);
-	return r;
+	return exchange(name, target, sectors, params, &loaded);
 }
 
 int hybrid_dm_set_uuid(const char *name, const uint8_t uuid[16])

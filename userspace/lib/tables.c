@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 
 #include "format.h"
 #include "tables.h"
@@ -541,4 +542,11 @@ bool hybrid_dm_uuid_parse(const char *text, uint8_t uuid[16], bool *pool)
 	text += prefix + HYBRID_UUID_TEXT - 1;
 	*pool = !strcmp(text, HYBRID_DM_POOL_SUFFIX);
 	return hybrid_uuid_parse(copy, uuid) && (*pool || !*text);
+}
+
+char *hybrid_linear_params(char params[HYBRID_PARAMS_MAX], dev_t below, uint64_t start)
+{
+	snprintf(params, HYBRID_PARAMS_MAX, "%u:%u %llu", major(below), minor(below),
+		 (unsigned long long)start);
+	return params;
 }

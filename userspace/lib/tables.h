@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "units.h"
 
@@ -143,6 +144,9 @@ int hybrid_volume_lines_parse(const char *reply, struct hybrid_volume_line **ent
 /* The message create_volume; state tombstone is ignored. */
 int hybrid_create_message_build(char *buf, size_t len, const struct hybrid_volume_line *entry,
 				const uint8_t pairing_key[16]);
+
+/* The table of a linear device over @below from sector @start on.  Returns @params. */
+char *hybrid_linear_params(char params[HYBRID_PARAMS_MAX], dev_t below, uint64_t start);
 
 /* DM_UUID of a pool or a volume, 0 terminated; and back. */
 #define HYBRID_DM_UUID_TEXT	64
