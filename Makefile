@@ -141,13 +141,13 @@ install: modules userspace man
 			INSTALL_MOD_DIR=updates modules_install || exit 1; \
 	done
 
-# The module's sources, where DKMS looks for them
+# The module's sources, where DKMS looks for them. Tests are built where the kernel has KUnit: not everywhere.
 dkms := $(DESTDIR)/usr/src/dm-hybrid-$(version)
 
 install-dkms:
 	install -D -m 644 -t $(dkms) dm-hybrid/*.[ch] dm-hybrid/Kbuild dm-hybrid/Kconfig
 	{ sed 's/@version@/$(version)/' dkms.conf.in; \
-	  sed -n 's/^obj-.* += \(.*\)\.o$$/\1/p' dm-hybrid/Kbuild | awk '{ \
+	  sed -n '/KUNIT_TEST/d; s/^obj-.* += \(.*\)\.o$$/\1/p' dm-hybrid/Kbuild | awk '{ \
 		printf "BUILT_MODULE_NAME[%d]=\"%s\"\nDEST_MODULE_LOCATION[%d]=\"/updates/dkms\"\n", \
 			NR - 1, $$1, NR - 1 }'; } > $(dkms)/dkms.conf
 

@@ -71,7 +71,7 @@ class Chroot:
 
 def _prepared() -> Path:
     """A tar of a Debian with a compiler and the present kernel's headers."""
-    tar = debian.packages()
+    tar = debian.packages("bookworm")
     key = hashlib.sha256((tar.parent.name + PREPARE).encode()).hexdigest()[:12]
     final = packaged.cache() / f"dkms-{key}"
     with debian.made(final) as new:

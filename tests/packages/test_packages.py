@@ -43,7 +43,9 @@ def test_dkms_builds_every_module(installed):
     assert conf.parent.name == f"dm-hybrid-{VERSION}"
     text = conf.read_text()
     assert f'PACKAGE_VERSION="{VERSION}"' in text
-    modules = re.findall(r"^obj-\$\(\w+\) \+= (.*)\.o$", (TOP / "dm-hybrid/Kbuild").read_text(), re.M)
+    # Not those of tests: where the kernel has no KUnit, DKMS would miss them and give up
+    modules = re.findall(r"^obj-\$\(\w+(?<!_KUNIT_TEST)\) \+= (.*)\.o$", (TOP / "dm-hybrid/Kbuild").read_text(),
+                         re.M)
     built = re.findall(r'^BUILT_MODULE_NAME\[(\d+)\]="(.*)"$', text, re.M)
     assert [(int(n), m) for n, m in built] == list(enumerate(modules)) and len(modules) > 3
     # All that the compiler reads is there
