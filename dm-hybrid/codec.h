@@ -80,6 +80,16 @@ int hybrid_lost_check(const struct hybrid_lost_map *map, u32 blocks, const char 
  */
 u64 hybrid_lost_next(const struct hybrid_lost_map *map, u64 *sector);
 
+/*
+ * Sequences and journal numbers only grow, and are read up to 2^62.  Who would go on
+ * from one that is more than half way there refuses it: nobody comes that far, and
+ * what was written next could be what nobody can read.
+ */
+static inline bool hybrid_number_ends(u64 n)
+{
+	return n > BIT_ULL(61);
+}
+
 /* What the headers of the other blocks of a pool have in common. */
 struct hybrid_ident {
 	u8 pool_uuid[HYBRID_UUID_SIZE];

@@ -450,6 +450,10 @@ static int load(struct loader *l)
 		r = load_root(l, &root);
 	if (r)
 		return r;
+	if (hybrid_number_ends(root.sequence) || hybrid_number_ends(root.journal_head)) {
+		*l->why = "no sequence or journal number is left";
+		return -EUCLEAN;
+	}
 	e->root_sequence = root.sequence;
 	e->id.epoch = root.epoch;
 	e->next_instance = root.next_instance;

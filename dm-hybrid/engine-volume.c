@@ -268,6 +268,8 @@ static int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume 
 		*why = "is not an origin";
 	else if (sb->ro_compat & ~HYBRID_RO_COMPAT_KNOWN)
 		*why = "has a feature that allows reading only";
+	else if (hybrid_number_ends(sb->sequence))
+		*why = "has no sequence left for its superblock";
 	else if (memcmp(sb->pool_uuid, e->sb.pool_uuid, HYBRID_UUID_SIZE))
 		*why = "belongs to another pool";
 	else if (memcmp(sb->volume_uuid, info->uuid, HYBRID_UUID_SIZE))

@@ -59,6 +59,8 @@ static char *sb_error(int r)
 		return "Cache device has an unknown format version or feature";
 	case -EROFS:
 		return "Cache device has a feature that allows reading only";
+	case -EOVERFLOW:
+		return "Superblock of the cache device has no sequence left";
 	case -EMEDIUMTYPE:
 		return "Device is a dm-hybrid origin, not a cache device";
 	case -EUCLEAN:
@@ -89,6 +91,8 @@ int hybrid_cache_sb_read(struct block_device *bdev, struct hybrid_sb *sb, char *
 		r = -EMEDIUMTYPE;
 	if (!r && (sb->ro_compat & ~HYBRID_RO_COMPAT_KNOWN))
 		r = -EROFS;
+	if (!r && hybrid_number_ends(sb->sequence))
+		r = -EOVERFLOW;
 	kfree(tail);
 	kfree(block);
 	if (r)

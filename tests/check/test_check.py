@@ -120,6 +120,11 @@ def _device_shrunk(pool: Pool):
     os.truncate(pool.cache, pool.cache.stat().st_size - 4096)
 
 
+@image("numbers-end")
+def _last_superblock(pool: Pool):
+    Cache(pool.cache).set("sequence", 1 << 62)
+
+
 # --- what the root names ---------------------------------------------------------
 
 def _bad(path: Path, sector: int) -> dict:
@@ -179,6 +184,12 @@ def _roots_in_the_wrong_places(pool: Pool):
     for root in (Cache(pool.cache).root(), Cache(pool.cache).root(other=True)):
         with root:
             root["generation"] += 1
+
+
+@image("numbers-end")
+def _last_root(pool: Pool):
+    with Cache(pool.cache).root() as root:
+        root["generation"] = (1 << 62) + root["generation"] % 2 - 2
 
 
 @image("root-other")
@@ -402,6 +413,7 @@ _origin("origin_volume", "origin.volume_uuid", b"another", "origin-volume")
 _origin("origin_member", "member_uuid", b"another", "origin-member")
 _origin("origin_key", "origin.pairing_key", b"another", "origin-key")
 _origin("origin_area", "origin.data_sectors", constant("ALIGN_SECTORS"), "origin-area")
+_origin("origin_last", "sequence", 1 << 62, "numbers-end")
 _origin("origin_alone_dirty", "origin.nonce", 4711, "origin-alone-dirty")
 _origin("origin_alone", "origin.nonce", 4711, "origin-alone", which=1)
 _origin("origin_is_detached", "role", constant("ROLE_DETACHED"), "origin-is-detached")

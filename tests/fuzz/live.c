@@ -7,6 +7,7 @@
 
 #include "errors.h"
 #include "members.h"
+#include "metadata.h"
 #include "targets.h"
 
 /* Of an engine of our small images, whatever is on them (measured: 13.3 MB). */
@@ -116,28 +117,26 @@ static void use(struct pool *p, struct outcome *out)
 	check_engine(p, "after use");
 }
 
-/*
- * Numbers that only grow have an end, beyond which no root is good.  Nobody gets
- * there; but one that claims to be about there may not survive its use.
- */
-static bool at_the_end(struct image *im, const struct hybrid_sb *sb)
+/* All that was accepted is accepted again, with what the module wrote meanwhile. */
+static void use_again(struct image *im, struct pool *p, struct outcome *out)
 {
-	const u64 end = BIT_ULL(62) - BIT_ULL(32);
-	struct hybrid_ident id = { .epoch = 0 };
-	struct hybrid_root_info root;
-	u16 index[HYBRID_ROOT_INDEXES];
-	u32 area;
+	const char *why = "";
+	u32 i;
+	int r;
 
-	memcpy(id.pool_uuid, sb->pool_uuid, sizeof(id.pool_uuid));
-	for (area = 0; area < 2; area++) {
-		const void *block = im->disk[0].bytes +
-				    hybrid_root_sector(&sb->geometry, area) * 512;
-
-		if (!hybrid_root_decode(block, &sb->geometry, &id, &root, index, NULL) &&
-		    (root.sequence > end || root.journal_head > end))
-			return true;
+	image_pool(im, p);
+	r = hybrid_cache_sb_set_policy((void *)p->cache, "fifo");
+	if (!r)
+		r = pool_load(p, &out->why);
+	if (r)
+		found("not activated again: %s (%d)", out->why, r);
+	check_engine(p, "after a clean stop");
+	for (i = 0; i < POOL_ORIGINS; i++) {
+		r = out->gone[i] || out->open[i] ? 0 : pool_open(p, out->id[i], i, &why);
+		if (r)
+			found("volume %u is not opened again: %s (%d)", out->id[i], why, r);
 	}
-	return false;
+	pool_drop(p);
 }
 
 void live(struct image *im, struct outcome *out)
@@ -145,7 +144,6 @@ void live(struct image *im, struct outcome *out)
 	size_t heap = fuzz_bytes;
 	struct pool p;
 	u64 writes = im->disk[0].writes;
-	int r;
 
 	memset(out, 0, sizeof(*out));
 	image_pool(im, &p);
@@ -160,21 +158,11 @@ void live(struct image *im, struct outcome *out)
 	if (fuzz_bytes > heap + MAX_HEAP)
 		found("%zu bytes of heap", fuzz_bytes - heap);
 	check_engine(&p, "after recovery");
-	if (at_the_end(im, &p.sb)) {
-		pool_drop(&p);
-		memset(out->gone, true, sizeof(out->gone));
-		return;
-	}
 	use(&p, out);
 	if (hybrid_engine_failed(p.engine))
 		found("the pool failed on good devices");
 	pool_stop(&p);
-	image_pool(im, &p);
-	r = pool_load(&p, &out->why);
-	if (r)
-		found("not activated again: %s (%d)", out->why, r);
-	check_engine(&p, "after a clean stop");
-	pool_drop(&p);
+	use_again(im, &p, out);
 }
 
 void with_damage(const u8 *bytes, size_t len, void (*run)(struct damage *d))

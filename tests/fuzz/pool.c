@@ -282,8 +282,7 @@ int hybrid_read_block(struct block_device *bdev, u64 sector, void *block)
 	return disk_read((struct disk *)bdev, sector, block, HYBRID_META_BLOCK_SIZE);
 }
 
-/* Only for a table that names another policy than the superblock. */
 int hybrid_write_block(struct block_device *bdev, u64 sector, void *block)
 {
-	abort();
+	return disk_write((struct disk *)bdev, sector, block, HYBRID_META_BLOCK_SIZE);
 }

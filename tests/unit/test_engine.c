@@ -240,21 +240,26 @@ static struct hybrid_engine *new_engine(int *error)
 	return hybrid_engine_create(&sb, &ops, NULL, hybrid_policy_get("lru"), &config, error);
 }
 
+static void write_root(const struct hybrid_root_info *root)
+{
+	u16 *generations = calloc(sb.geometry.nr_index, sizeof(u16));
+	struct hybrid_ident id = { .epoch = root->epoch };
+
+	memcpy(id.pool_uuid, sb.pool_uuid, sizeof(id.pool_uuid));
+	hybrid_root_encode((void *)disk[0] + 512 * hybrid_root_sector(&sb.geometry, root->sequence),
+			   &sb.geometry, &id, root, generations);
+	free(generations);
+}
+
 static void format(void)
 {
 	struct hybrid_root_info root = {
 		.sequence = 2, .epoch = 99, .flags = HYBRID_ROOT_CLEAN, .next_instance = 1,
 	};
-	u16 *generations = calloc(sb.geometry.nr_index, sizeof(u16));
-	struct hybrid_ident id = { .epoch = 99 };
 	struct hybrid_sb origin;
 	u32 copy;
 
-	memcpy(id.pool_uuid, sb.pool_uuid, sizeof(id.pool_uuid));
-	hybrid_root_encode((void *)disk[0] + 512 * hybrid_root_sector(&sb.geometry, 2),
-			   &sb.geometry, &id, &root, generations);
-	free(generations);
-
+	write_root(&root);
 	sample_volume(&info);
 	info.data_sector = DATA;
 	info.data_sectors = ORIGIN_SECTORS - 2 * DATA;
@@ -559,6 +564,30 @@ static void not_a_pool(void **state)
 	start();
 }
 
+/* What its successor would say, no reader would take. */
+static void last_root(void **state)
+{
+	struct hybrid_root_info root = { .sequence = BIT_ULL(62), .next_instance = 1 };
+	const char *why = NULL;
+	u32 round, n;
+	int error;
+
+	for (round = 0; round < 2; round++) {
+		write_root(&root);
+		e = new_engine(&error);
+		assert_non_null(e);
+		nr_log = 0;
+		assert_int_equal(hybrid_engine_load(e, &why), -EUCLEAN);
+		assert_string_equal(why, "no sequence or journal number is left");
+		for (n = 0; n < nr_log; n++)
+			assert_false(op_log[n].write);
+		crash();
+		root.sequence = 4;
+		root.journal_tail = root.journal_head = BIT_ULL(62);
+		memset(disk[0] + 512 * hybrid_root_sector(&sb.geometry, 0), 0, 4096);
+	}
+}
+
 static void ram(void **state)
 {
 	static const char * const policies[] = { "c2q", "s3fifo", "sieve", "arc", "lru", "fifo" };
@@ -802,6 +831,17 @@ static void read_only(struct hybrid_sb *sb)
 	sb->ro_compat = 1;
 }
 
+/* The highest that a reader takes: there is no next one. */
+static void last_sequence(struct hybrid_sb *sb)
+{
+	sb->sequence = BIT_ULL(62);
+}
+
+static void writable(struct hybrid_sb *sb)
+{
+	sb->ro_compat = 0;
+}
+
 static void origin_refused(const char *reason)
 {
 	const char *why;
@@ -832,6 +872,10 @@ static void superblocks_that_do_not_fit(void **state)
 	change_copy(0, read_only);
 	change_copy(1, read_only);
 	origin_refused("has a feature that allows reading only");
+	change_copy(0, writable);
+	change_copy(1, writable);
+	change_copy(1, last_sequence);
+	origin_refused("has no sequence left for its superblock");
 }
 
 /* ---- modes ---------------------------------------------------------------- */
@@ -1430,6 +1474,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(fresh_pool, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(not_a_pool, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(last_root, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(ram, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(clean_goes_first, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(endurance, setup_disks, teardown),

@@ -119,6 +119,11 @@ static int read_roots(struct reader *rd)
 	if (!md->roots)
 		hybrid_found(rd->f, HYBRID_FOUND_ROOT_NONE, NULL, "root A: %s; root B: %s",
 			     text[0][0] ? text[0] : "nothing", text[1][0] ? text[1] : "nothing");
+	if (hybrid_number_ends(md->root.sequence) || hybrid_number_ends(md->root.journal_head))
+		hybrid_found(rd->f, HYBRID_FOUND_NUMBERS, root_name[md->root.sequence & 1],
+			     "the sequence is %llu, the journal goes on from %llu",
+			     (unsigned long long)md->root.sequence,
+			     (unsigned long long)md->root.journal_head);
 	return 0;
 }
 

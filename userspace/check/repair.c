@@ -19,7 +19,6 @@
 #include "salvage.h"
 
 #define FIRST_SEQUENCE		2
-#define MAX_JOURNAL_NUMBER	BIT_ULL(61)	/* room for some years more */
 
 struct repair {
 	const struct command_line *cl;
@@ -177,7 +176,7 @@ static int plan_new(struct repair *p)
 
 	new->sb = p->s.md.sb;
 	new->sb.member_sectors = p->out.sectors;
-	new->sb.sequence++;
+	new->sb.sequence = hybrid_number_ends(new->sb.sequence) ? 1 : new->sb.sequence + 1;
 	if (hybrid_geometry_init(&new->sb.geometry, p->out.sectors, old->block_sectors,
 				 old->journal_blocks, &why) &&
 	    hybrid_geometry_init(&new->sb.geometry, p->out.sectors, old->block_sectors, 0, &why))
@@ -385,6 +384,13 @@ static void print_json(const struct repair *p, bool written)
 
 /* ---- the command ------------------------------------------------------- */
 
+/* In place they would go on. */
+static bool numbers_end(const struct hybrid_salvage *s)
+{
+	return hybrid_number_ends(s->md.sb.sequence) || hybrid_number_ends(s->md.root.sequence) ||
+	       hybrid_number_ends(s->journal_next);
+}
+
 static int plan(struct repair *p)
 {
 	const char *why;
@@ -396,9 +402,9 @@ static int plan(struct repair *p)
 	if (p->s.md.root.next_instance == U32_MAX)
 		return hybrid_fail(HYBRID_BADDEV, NULL,
 				   "%s: all instances of volumes are used up", p->dev.path);
-	if (!p->cl->value[OPT_OUTPUT] && p->s.journal_next > MAX_JOURNAL_NUMBER)
+	if (!p->cl->value[OPT_OUTPUT] && numbers_end(&p->s))
 		return hybrid_fail(HYBRID_REFUSED, "repair it onto another device, with --output",
-				   "%s: the journal's numbers are used up", p->dev.path);
+				   "%s: the numbers of its metadata are used up", p->dev.path);
 	if (hybrid_metadata_verify(&p->s.md, &why))
 		return hybrid_fail(HYBRID_BADDEV, "please report this",
 				   "%s: what was salvaged is not possible: %s", p->dev.path, why);

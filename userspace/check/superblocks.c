@@ -118,6 +118,9 @@ static int choose(const struct hybrid_device *dev, struct hybrid_findings *f,
 			     (unsigned long long)sb->ro_compat);
 		r = HYBRID_BADDEV;
 	}
+	if (hybrid_number_ends(sb->sequence))
+		hybrid_found(f, HYBRID_FOUND_NUMBERS, "superblocks", "the sequence is %llu",
+			     (unsigned long long)sb->sequence);
 	if (dev->sectors > sb->member_sectors)
 		hybrid_found(f, HYBRID_FOUND_SB_GROWN, NULL,
 			     "formatted with %llu sectors, has %llu",

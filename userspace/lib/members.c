@@ -98,6 +98,10 @@ static int choose_copy(const struct hybrid_device *dev, struct hybrid_member *m,
 		snprintf(m->why, sizeof(m->why), "only a newer version may write to it");
 		return 0;
 	}
+	if (hybrid_number_ends(m->sb.sequence)) {
+		snprintf(m->why, sizeof(m->why), "no sequence is left for its superblock");
+		return 0;
+	}
 	m->ok = true;
 	return 0;
 }
