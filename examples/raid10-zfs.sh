@@ -3,7 +3,8 @@
 # shellcheck disable=SC2086
 #
 # Four disks mirrored and striped (RAID10), one NVMe as their cache, ZFS directly on the volume:
-# nothing has to stand between to keep ZFS' labels apart from what dm-hybrid writes.
+# nothing has to stand between to keep ZFS' labels apart from what dm-hybrid writes. The redundancy
+# is md's: ZFS, which has one device, finds what is broken (zpool scrub), but cannot mend it.
 #
 #	raid10-zfs.sh create	once; what is on the devices is lost
 #	raid10-zfs.sh import	after a boot: array and volume come up by themselves
@@ -23,7 +24,7 @@ create)
 	udevadm settle
 	hybridctl create "$NAME-cached" --origin "/dev/md/$NAME" --cache "$CACHE" --mode "$MODE" $ASK
 	# 4 KiB: what the cache counts in, too.
-	zpool create -o ashift=12 "$NAME" "/dev/mapper/$NAME-cached"
+	zpool create -o ashift=12 -m "/srv/$NAME" "$NAME" "/dev/mapper/$NAME-cached"
 	;;
 import)
 	# zfs-import-cache.service does it at boot, if it is told to wait for the volume:

@@ -179,9 +179,13 @@ def digest(paths) -> str:
     return h.hexdigest()[:12]
 
 
+def without_make() -> dict[str, str]:
+    """The environment, but for what a make around this put there."""
+    return {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+
+
 def _make(*words) -> None:
-    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
-    run("make", "-s", "--no-print-directory", "-C", TOP, *words, env=env)
+    run("make", "-s", "--no-print-directory", "-C", TOP, *words, env=without_make())
 
 
 def _install(root: Path) -> None:

@@ -61,9 +61,9 @@ class Apt:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def update(self) -> None:
+    def update(self, *options: str) -> None:
         with self.locked():
-            self.run("apt-get", "update", timeout=300)
+            self.run("apt-get", "update", *options, timeout=300)
 
     def versions(self, package: str) -> list[str]:
         """All that there are, the newest first."""
@@ -109,10 +109,10 @@ def _compare(a: str, b: str) -> int:
     return 1 if not subprocess.run(["dpkg", "--compare-versions", a, "gt", b]).returncode else -1
 
 
-def suites(directory: Path, names: list[str]) -> Apt:
+def suites(directory: Path, names: list[str], components: str = "main") -> Apt:
     """These suites of the mirror, with their lists of packages fetched if there are none."""
     apt = Apt(directory)
-    text = "".join(f"deb [signed-by={KEYS}] {mirror()} {name} main\n" for name in names)
+    text = "".join(f"deb [signed-by={KEYS}] {mirror()} {name} {components}\n" for name in names)
     source = directory / "suites.list"
     if not source.exists() or source.read_text() != text:
         source.write_text(text)

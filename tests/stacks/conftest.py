@@ -9,12 +9,15 @@ from stacks.machine import Machine
 
 
 @pytest.fixture
-def machine(make_guest, installed, tmp_path, record_property):	# noqa: F811
-    """machine(hdd=4, hdd_mib=256, ssd=1, ssd_mib=128): switched on, with modelled disks."""
+def machine(request, installed, tmp_path, record_property):	# noqa: F811
+    """machine(hdd=4, hdd_mib=256, ssd=1, ssd_mib=128): switched on, with modelled disks.
+
+    In User Mode Linux; guest="make_qemu_guest": with Debian's own kernel.
+    """
     machines = []
 
-    def make(**options):
-        m = Machine(make_guest, installed, tmp_path, record_property, **options)
+    def make(guest="make_guest", **options):
+        m = Machine(request.getfixturevalue(guest), installed, tmp_path, record_property, **options)
         machines.append(m)
         return m
 
