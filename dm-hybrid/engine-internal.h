@@ -19,9 +19,7 @@
 #define MAX_JOB_MEMORY		(16U << 11)	/* sectors, for each kind: 16 MiB */
 #define MIN_JOBS		4
 #define NR_STREAMS		32
-#define NR_CANDIDATES		4096
-/* What a sweep holds before it sorts: more than one set beside the candidates. */
-#define SWEEP_ROOM		(2 * NR_CANDIDATES)
+#define SWEEP_ENDS		32
 #define CHECKPOINT_BLOCKS	16		/* metadata blocks in one write */
 
 /* hybrid_io.state */
@@ -174,6 +172,26 @@ enum checkpoint_phase {
 	CP_ROOT,
 };
 
+/* engine-sweep.c */
+struct hybrid_sweep {
+	unsigned long *dirty_sets;	/* none with dirty blocks is missing */
+	u64 *window;			/* keys; each is there once */
+	u32 room, nr;
+	u32 next;			/* to be handed out; those before ->sorted are sorted */
+	u32 sorted;
+	u32 end[SWEEP_ENDS];		/* all windows behind one are higher than those before */
+	u32 nr_ends;
+	u32 set;			/* that is looked at next, with a sweep under way */
+	bool under_way;
+	u64 cursor, limit;		/* keys from limit on are too high for this sweep */
+};
+
+enum sweep_result {
+	SWEEP_WINDOW,
+	SWEEP_NOTHING,
+	SWEEP_AGAIN,			/* not yet: ask again, after others had their turn */
+};
+
 struct hybrid_engine {
 	const struct hybrid_engine_ops *ops;
 	void *context;
@@ -241,10 +259,8 @@ struct hybrid_engine {
 	bool writeback_urgent;		/* a set has nothing clean to evict */
 	u8 writeback_paused;		/* for so many ticks, after an error */
 	bool draining;
-	u64 *candidate;
-	u64 candidate_limit;		/* keys from here on are too high for this sweep */
-	u32 nr_candidates, candidate_pos;
-	u64 writeback_cursor;
+	u32 writeback_misses;		/* windows in a row where nothing could go */
+	struct hybrid_sweep sweep;
 	u64 writeback_credit;		/* sectors, with a rate limit */
 	u32 nr_active_writebacks;
 	bool foreground;		/* I/Os in this interval; READ_ONCE without the lock */
@@ -421,6 +437,17 @@ void writeback_kick(struct hybrid_engine *e, struct hybrid_actions *acts);
 void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
 void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
 bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts);
+
+/*
+ * engine-sweep.c: the window to be written back next; of volumes that are being
+ * drained, or @all.  Only for the writeback worker.
+ */
+enum sweep_result sweep_next(struct hybrid_engine *e, bool all, u64 *key);
+/* A block of the set became dirty; caller holds its lock. */
+void sweep_note(struct hybrid_engine *e, const struct hybrid_set *s);
+int sweep_create(struct hybrid_engine *e);
+void sweep_destroy(struct hybrid_engine *e);
+u64 sweep_ram(const struct hybrid_geometry *g);
 
 /* engine-commit.c */
 void want_commit(struct hybrid_engine *e, struct hybrid_actions *acts);

@@ -3,9 +3,6 @@
  * Writeback: dirty blocks go to their origins in the order of their keys, that
  * is sorted by volume and address, a window of neighbours at a time.
  *
- * The keys come from sweeps: each gathers the NR_CANDIDATES lowest keys of windows
- * at or above the cursor and sorts them; the cursor follows the last one.
- *
  * A job on a window:
  *   1. its dirty blocks without a write in flight become BUSY; writes may go
  *      on (unless the job is exclusive), but what they touch stays dirty (J2);
@@ -20,6 +17,8 @@
 /* After an error, and where nothing of a window could be moved. */
 #define PAUSE_TICKS		1
 #define LONG_PAUSE_TICKS	10
+/* To be tried before others get the worker. */
+#define MAX_WINDOWS		256
 
 /* ---- one window ---------------------------------------------------------- */
 
@@ -239,89 +238,6 @@ static void window_written(struct hybrid_engine *e, struct hybrid_op *op,
 	part_done(e, job, !op->error_origin, acts);
 }
 
-/* ---- what to write back -------------------------------------------------- */
-
-static int compare_keys(const void *a, const void *b)
-{
-	u64 x = *(const u64 *)a, y = *(const u64 *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-/* Does anything want this volume's dirty blocks to go? */
-static bool wanted(const struct hybrid_engine *e, const struct hybrid_volume *v, bool all)
-{
-	return v && READ_ONCE(v->open) && !READ_ONCE(v->suspended) &&
-	       (all || READ_ONCE(v->draining));
-}
-
-/* Sorted, each once; of those that a full sweep has, no higher one is looked at again. */
-static void keep_lowest(struct hybrid_engine *e)
-{
-	u32 n, kept = 0;
-
-	sort(e->candidate, e->nr_candidates, sizeof(u64), compare_keys, NULL);
-	for (n = 0; n < e->nr_candidates && kept < NR_CANDIDATES; n++)
-		if (!kept || e->candidate[n] != e->candidate[kept - 1])
-			e->candidate[kept++] = e->candidate[n];
-	e->nr_candidates = kept;
-	if (kept == NR_CANDIDATES)
-		e->candidate_limit = e->candidate[kept - 1];
-}
-
-static void sweep_set(struct hybrid_engine *e, u32 set, bool all)
-{
-	struct hybrid_set *s = &e->map.set[set];
-	u64 windows = ~(u64)(window_blocks(e) - 1);
-	unsigned long flags;
-	u32 i;
-
-	spin_lock_irqsave(&s->lock, flags);
-	for (i = 0; i < e->map.set_size; i++) {
-		u64 key = s->key[i] & windows;
-
-		if (key < e->writeback_cursor || key >= e->candidate_limit ||
-		    !(s->flags[i] & BLOCK_MAPPED) || !block_mask(e, s, MASK_DIRTY, i) ||
-		    !wanted(e, key_volume(e, key), all))
-			continue;
-		e->candidate[e->nr_candidates++] = key;
-	}
-	spin_unlock_irqrestore(&s->lock, flags);
-}
-
-/* Gather the next candidates; none above the cursor: from the start again. */
-static void sweep(struct hybrid_engine *e, bool all)
-{
-	u32 set;
-
-	e->nr_candidates = 0;
-	e->candidate_pos = 0;
-	e->candidate_limit = HYBRID_NO_KEY;
-	for (set = 0; set < e->map.nr_sets; set++) {
-		if (e->nr_candidates + e->map.set_size > SWEEP_ROOM)
-			keep_lowest(e);
-		sweep_set(e, set, all);
-		cond_resched();
-	}
-	keep_lowest(e);
-	e->writeback_cursor = e->nr_candidates ? e->candidate[e->nr_candidates - 1] + 1 : 0;
-}
-
-/* Next window's key, HYBRID_NO_KEY if there is none. */
-static u64 next_candidate(struct hybrid_engine *e, bool all)
-{
-	if (e->candidate_pos >= e->nr_candidates) {
-		bool from_start = !e->writeback_cursor;
-
-		sweep(e, all);
-		if (!e->nr_candidates && !from_start)
-			sweep(e, all);
-	}
-	if (e->candidate_pos >= e->nr_candidates)
-		return HYBRID_NO_KEY;
-	return e->candidate[e->candidate_pos++];
-}
-
 /* ---- how fast ------------------------------------------------------------ */
 
 static bool any_draining(struct hybrid_engine *e)
@@ -377,36 +293,64 @@ void writeback_kick(struct hybrid_engine *e, struct hybrid_actions *acts)
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
-void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
+/* May one more job begin? */
+static bool room_for_job(struct hybrid_engine *e, bool *all)
 {
-	u32 depth, misses = 0, window = e->g->block_sectors << e->g->window_shift;
-	bool all, more = true;
+	unsigned long flags;
+	bool room;
+
+	spin_lock_irqsave(&e->lock, flags);
+	room = e->nr_active_writebacks < writeback_depth(e, all);
+	spin_unlock_irqrestore(&e->lock, flags);
+	return room;
+}
+
+/*
+ * Try the next window; false: there is nothing more to do, until somebody asks
+ * again.  *again is set where others get their turn first.
+ */
+static bool try_window(struct hybrid_engine *e, bool all, bool *again,
+		       struct hybrid_actions *acts)
+{
+	u32 window = e->g->block_sectors << e->g->window_shift;
 	unsigned long flags;
 	u64 key;
 
-	while (more) {
-		spin_lock_irqsave(&e->lock, flags);
-		depth = writeback_depth(e, &all);
-		more = e->nr_active_writebacks < depth;
-		spin_unlock_irqrestore(&e->lock, flags);
-		if (!more)
-			break;
-		key = next_candidate(e, all);
-		if (key == HYBRID_NO_KEY) {
-			WRITE_ONCE(e->writeback_urgent, false);
-			break;
-		}
-		if (writeback_window(e, key, acts)) {
-			misses = 0;
-			spin_lock_irqsave(&e->lock, flags);
-			e->writeback_credit -= min_t(u64, e->writeback_credit, window);
-			spin_unlock_irqrestore(&e->lock, flags);
-		} else if (++misses > e->nr_candidates) {
-			break;
-		}
+	switch (sweep_next(e, all, &key)) {
+	case SWEEP_AGAIN:
+		*again = true;
+		return false;
+	case SWEEP_NOTHING:
+		WRITE_ONCE(e->writeback_urgent, false);
+		return false;
+	case SWEEP_WINDOW:
+		break;
 	}
+	if (!writeback_window(e, key, acts))
+		return ++e->writeback_misses <= e->sweep.nr;
+	e->writeback_misses = 0;
 	spin_lock_irqsave(&e->lock, flags);
-	e->writeback_queued = false;
+	e->writeback_credit -= min_t(u64, e->writeback_credit, window);
+	spin_unlock_irqrestore(&e->lock, flags);
+	return true;
+}
+
+void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
+{
+	bool all, again = false;
+	unsigned long flags;
+	u32 n;
+
+	for (n = 0; n < MAX_WINDOWS; n++)
+		if (!room_for_job(e, &all) || !try_window(e, all, &again, acts))
+			break;
+	again |= n == MAX_WINDOWS;
+	if (!again)
+		e->writeback_misses = 0;
+	spin_lock_irqsave(&e->lock, flags);
+	e->writeback_queued = again;
+	if (again)
+		act(acts, op);
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 

@@ -29,7 +29,8 @@ static unsigned long *alloc_bits(u32 nr)
 /* The arrays beside the map's that grow with the cache device. */
 static u64 own_ram(const struct hybrid_geometry *g)
 {
-	return g->nr_leaves * sizeof(u16) + 2 * (g->nr_leaves / 8) + 4 * (g->nr_sets / 8);
+	return g->nr_leaves * sizeof(u16) + 2 * (g->nr_leaves / 8) + 4 * (g->nr_sets / 8) +
+	       sweep_ram(g);
 }
 
 static int create_parts(struct hybrid_engine *e)
@@ -47,6 +48,8 @@ static int create_parts(struct hybrid_engine *e)
 	if (!r)
 		r = jobs_create(e);
 	if (!r)
+		r = sweep_create(e);
+	if (!r)
 		r = lost_create(e);
 	if (r)
 		return r;
@@ -54,10 +57,8 @@ static int create_parts(struct hybrid_engine *e)
 	e->lazy_sets = alloc_bits(sets);
 	e->open_sets = alloc_bits(sets);
 	e->grace_sets = alloc_bits(sets);
-	e->candidate = vzalloc(SWEEP_ROOM * sizeof(u64));
 	e->readers = alloc_percpu(struct hybrid_readers);
-	if (!e->must_sets || !e->lazy_sets || !e->open_sets || !e->grace_sets ||
-	    !e->candidate || !e->readers)
+	if (!e->must_sets || !e->lazy_sets || !e->open_sets || !e->grace_sets || !e->readers)
 		return -ENOMEM;
 	e->ram = own_ram(e->g);
 	return 0;
@@ -104,6 +105,7 @@ void hybrid_engine_destroy(struct hybrid_engine *e)
 	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
 		volume_free(e->volume[id]);
 	lost_destroy(e);
+	sweep_destroy(e);
 	jobs_destroy(e);
 	checkpoint_destroy(e);
 	hybrid_journal_destroy(&e->journal);
@@ -113,7 +115,6 @@ void hybrid_engine_destroy(struct hybrid_engine *e)
 	vfree(e->lazy_sets);
 	vfree(e->open_sets);
 	vfree(e->grace_sets);
-	vfree(e->candidate);
 	vfree(e);
 }
 
@@ -137,6 +138,8 @@ void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty)
 	set_put_mask(&e->map, s, MASK_DIRTY, i, dirty);
 	if (!change)
 		return;
+	if (dirty)
+		sweep_note(e, s);
 	atomic_add(change, &e->nr_dirty);
 	atomic_add(change, &v->nr_dirty);
 }
@@ -452,15 +455,18 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 
 const char *hybrid_engine_check(struct hybrid_engine *e)
 {
-	u32 set, dirty = 0, i;
+	u32 set, dirty = 0, before, i;
 
 	for (set = 0; set < e->map.nr_sets; set++) {
 		const char *why = hybrid_set_check(&e->map, set);
 
 		if (why)
 			return why;
+		before = dirty;
 		for (i = 0; i < e->map.set_size; i++)
 			dirty += !!block_mask(e, &e->map.set[set], MASK_DIRTY, i);
+		if (dirty > before && !test_bit(set, e->sweep.dirty_sets))
+			return "no sweep finds a set's dirty blocks";
 	}
 	if (dirty != (u32)atomic_read(&e->nr_dirty))
 		return "the count of dirty blocks is wrong";

@@ -535,6 +535,14 @@ static void carry_out(struct hybrid_pool *pool, struct hybrid_op *op, struct hyb
 	}
 }
 
+/* Work may go on for long, and asks for itself again: others get their turn. */
+static bool gives_way(struct hybrid_pool *pool, const struct hybrid_op *op)
+{
+	const struct hybrid_queue *q = &pool->queue;
+
+	return op->type == HYBRID_OP_WORK && (!list_empty(&q->todo) || !list_empty(&q->done));
+}
+
 /* The pool's worker need not queue to itself. */
 static void run_in_worker(struct hybrid_pool *pool, struct hybrid_actions *acts)
 {
@@ -542,7 +550,7 @@ static void run_in_worker(struct hybrid_pool *pool, struct hybrid_actions *acts)
 
 	while ((op = hybrid_actions_pop(acts))) {
 		if (op->type == HYBRID_OP_COMPLETE || op->type == HYBRID_OP_WAKE ||
-		    op_queue(pool, op) != &pool->queue)
+		    op_queue(pool, op) != &pool->queue || gives_way(pool, op))
 			dispatch(pool, op);
 		else
 			carry_out(pool, op, acts);

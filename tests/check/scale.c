@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * scale CACHE-GIB BLOCK-KIB ORIGIN-GIB: the engine with a full cache of that size, over
+ * scale CACHE-GIB BLOCK-KIB ORIGIN-GIB SWEEPS: the engine with a full cache of that size, over
  * metadata that are made up as they are read.  Prints a line of JSON for each phase: what was
  * asked of the cache device, seconds of CPU that the engine took in all, and in the longest
- * of its calls.
+ * of its calls.  Of what is dirty, so many sweeps are written back.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -19,7 +19,6 @@
 #define SINGLES		256	/* writes, each with its flush */
 #define GROUP		64	/* ... with one for all */
 #define BULK		4096
-#define SWEEPS		4
 
 static struct scale_disk disk;
 static struct hybrid_engine *e;
@@ -36,8 +35,8 @@ static struct {
 } phase;
 
 static struct {
-	u32 nr;
-	double cpu, first;
+	u32 max, nr;
+	double cpu, longest;
 } sweeps;
 
 /* Calls that prepare a step of a checkpoint. */
@@ -157,8 +156,13 @@ static void note_origin(const struct hybrid_op *op)
 static void op_done(struct hybrid_op *op)
 {
 	double t = cpu();
-	u64 cursor = e->writeback_cursor;
 	u8 cp = e->cp_phase;
+	u32 set;
+
+	/* As the next one begins; so that it is seen. */
+	if (!e->sweep.under_way)
+		e->sweep.set = 0;
+	set = e->sweep.set;
 
 	hybrid_engine_op_done(e, op, &acts);
 	t = cpu() - t;
@@ -167,11 +171,11 @@ static void op_done(struct hybrid_op *op)
 		steps.cpu += t;
 		steps.longest = max(steps.longest, t);
 	}
-	if (e->writeback_cursor == cursor)
+	if (e->sweep.set == set)
 		return;
-	if (!sweeps.nr++)
-		sweeps.first = t;
+	sweeps.nr += !e->sweep.under_way;
 	sweeps.cpu += t;
+	sweeps.longest = max(sweeps.longest, t);
 }
 
 /* Data are not moved, and each operation ends before the next begins. */
@@ -507,9 +511,10 @@ static void make_dirty(u32 per_mille)
 			put_jdirty(e, s, i, dirty ? e->map.granules : 0);
 		}
 	}
-	e->writeback_cursor = 0;
-	e->nr_candidates = 0;
-	e->candidate_pos = 0;
+	e->sweep.cursor = 0;
+	e->sweep.nr = 0;
+	e->sweep.next = 0;
+	e->sweep.under_way = false;
 }
 
 static void measure_writeback(u32 per_mille)
@@ -521,11 +526,13 @@ static void measure_writeback(u32 per_mille)
 	make_dirty(per_mille);
 	made = atomic_read(&e->nr_dirty);
 	snprintf(name, sizeof(name), "writeback-%u", per_mille);
-	memset(&sweeps, 0, sizeof(sweeps));
+	sweeps.nr = 0;
+	sweeps.cpu = 0;
+	sweeps.longest = 0;
 	memset(&origin, 0, sizeof(origin));
 	begin(name);
 	hybrid_engine_drain(e, NULL, true, &acts);
-	while (sweeps.nr < SWEEPS && atomic_read(&e->nr_dirty) && (op = hybrid_actions_pop(&acts)))
+	while (sweeps.nr <= sweeps.max && atomic_read(&e->nr_dirty) && (op = hybrid_actions_pop(&acts)))
 		carry_out(op);
 	hybrid_engine_drain(e, NULL, false, &acts);
 	end();
@@ -533,7 +540,7 @@ static void measure_writeback(u32 per_mille)
 	field("dirty", atomic_read(&e->nr_dirty));
 	field("sweeps", sweeps.nr);
 	field("sweep_cpu", sweeps.cpu / sweeps.nr);
-	field("first_sweep_cpu", sweeps.first);
+	field("longest_slice", sweeps.longest);
 	field("origin_writes", origin.writes);
 	field("origin_bytes", origin.sectors * 512.0);
 	field("origin_back", origin.back);
@@ -544,8 +551,9 @@ static void measure_writeback(u32 per_mille)
 
 int main(int argc, char **argv)
 {
-	if (argc != 4)
-		die("scale", "CACHE-GIB BLOCK-KIB ORIGIN-GIB");
+	if (argc != 5)
+		die("scale", "CACHE-GIB BLOCK-KIB ORIGIN-GIB SWEEPS");
+	sweeps.max = atoi(argv[4]);
 	scale_disk_init(&disk, strtoull(argv[1], NULL, 0) << 21, atoi(argv[2]) * 2,
 			strtoull(argv[3], NULL, 0) << 21, "c2q");
 	scale_disk_format(&disk, false);

@@ -14,13 +14,15 @@ ORIGIN = 100 << 10	# GiB
 # The second: what `hybridctl create` takes with 64 GiB of memory.
 SIZES = ["1024:64", "16384:512", "16384:64"]
 META = 4096
+SWEEPS = 4	# of a drain; all of them: a large number
 DIRTY = {"0.1 %": "1", "10 %": "100", "70 %": "700"}
 
 
-def measure(build: Path, gib: int, block: int, origin: int = ORIGIN) -> dict[str, dict]:
+def measure(build: Path, gib: int, block: int, origin: int = ORIGIN,
+            sweeps: int = SWEEPS) -> dict[str, dict]:
     """The phases by name."""
-    out = subprocess.run([build / "scale", str(gib), str(block), str(origin)], check=True,
-                         capture_output=True, text=True).stdout
+    out = subprocess.run([build / "scale", str(gib), str(block), str(origin), str(sweeps)],
+                         check=True, capture_output=True, text=True).stdout
     return {phase["phase"]: phase for phase in map(json.loads, out.splitlines())}
 
 
@@ -48,9 +50,10 @@ def sweeps(p: dict[str, dict], per_mille: str) -> str:
     """Of the drain of all that is dirty, by what the first few sweeps took."""
     phase = p[f"writeback-{per_mille}"]
     moved = phase["made_dirty"] - phase["dirty"]
-    nr = max(1, round(phase["sweeps"] * phase["made_dirty"] / moved))
-    return (f"{seconds(phase['sweep_cpu'])}, {nr} for all of it, "
-            f"{size(phase['origin_gap'])} apart, {phase['origin_back']} back")
+    done = phase["sweeps"] - bool(phase["dirty"])	# the last one's windows are still there
+    nr = max(1, round(done * phase["made_dirty"] / moved))
+    return (f"{seconds(phase['sweep_cpu'])}, {seconds(phase['longest_slice'])} a slice, "
+            f"{nr} for all of it, {size(phase['origin_gap'])} apart, {phase['origin_back']} back")
 
 
 def rows(p: dict[str, dict]) -> dict[str, str]:

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Sweeps over the map: which window is to be written back next.
+ *
+ * A sweep gathers windows with dirty blocks, those with the lowest keys from the
+ * cursor on.  Where it has no room for more it keeps the lower half, about, and
+ * takes no higher ones any more.  Sets without dirty blocks cost it a bit each.
+ * The cursor follows the windows that are handed out.
+ *
+ * Whoever needs the pool's worker waits for one step of this.  So a sweep goes in
+ * slices, and its windows are not sorted before they are asked for, but always the
+ * next few: what was divided on the way to them stays divided.
+ *
+ * All of it is the writeback worker's alone, but for the sets' bits.
+ */
+#include "engine-internal.h"
+
+#define MIN_ROOM	8192U		/* windows; more than a set has blocks */
+#define MAX_ROOM	0x100000U
+#define SLICE_SETS	256
+#define SLICE_WINDOWS	4096
+#define SORT_WINDOWS	4096
+#define NR_SAMPLES	31
+
+static u32 sweep_room(const struct hybrid_geometry *g)
+{
+	return clamp(g->nr_blocks / 256, MIN_ROOM, MAX_ROOM);
+}
+
+/* Of what grows with the cache device. */
+u64 sweep_ram(const struct hybrid_geometry *g)
+{
+	return g->nr_sets / 8 + (sweep_room(g) - MIN_ROOM) * sizeof(u64);
+}
+
+int sweep_create(struct hybrid_engine *e)
+{
+	struct hybrid_sweep *w = &e->sweep;
+
+	w->room = sweep_room(e->g);
+	w->window = vzalloc(array_size(w->room, sizeof(u64)));
+	w->dirty_sets = vzalloc(BITS_TO_LONGS(e->g->nr_sets) * sizeof(long));
+	return w->window && w->dirty_sets ? 0 : -ENOMEM;
+}
+
+void sweep_destroy(struct hybrid_engine *e)
+{
+	vfree(e->sweep.window);
+	vfree(e->sweep.dirty_sets);
+}
+
+void sweep_note(struct hybrid_engine *e, const struct hybrid_set *s)
+{
+	u32 set = s - e->map.set;
+
+	if (!test_bit(set, e->sweep.dirty_sets))
+		set_bit(set, e->sweep.dirty_sets);
+}
+
+/* ---- order --------------------------------------------------------------- */
+
+static int compare_keys(const void *a, const void *b)
+{
+	u64 x = *(const u64 *)a, y = *(const u64 *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Sorted, each once; returns how many there are then. */
+static u32 sort_windows(u64 *key, u32 nr)
+{
+	u32 n, kept = 0;
+
+	sort(key, nr, sizeof(u64), compare_keys, NULL);
+	for (n = 0; n < nr; n++)
+		if (!kept || key[n] != key[kept - 1])
+			key[kept++] = key[n];
+	return kept;
+}
+
+/*
+ * The lower half, about, of keys that differ comes first; returns how many that are,
+ * at least one and not all, and in *pivot the lowest of the others.
+ */
+static u32 divide(u64 *key, u32 nr, u64 *pivot)
+{
+	u64 sample[NR_SAMPLES];
+	u32 n, low = 0;
+
+	for (n = 0; n < NR_SAMPLES; n++)
+		sample[n] = key[nr / NR_SAMPLES * n];
+	sort(sample, NR_SAMPLES, sizeof(u64), compare_keys, NULL);
+	*pivot = sample[NR_SAMPLES / 2];
+	for (n = 0; n < nr; n++) {
+		if (key[n] >= *pivot)
+			continue;
+		swap(key[n], key[low]);
+		low++;
+	}
+	return low;
+}
+
+/* ---- gathering ----------------------------------------------------------- */
+
+/* Does anything want this volume's dirty blocks to go? */
+static bool wanted(const struct hybrid_volume *v, bool all)
+{
+	return v && READ_ONCE(v->open) && !READ_ONCE(v->suspended) &&
+	       (all || READ_ONCE(v->draining));
+}
+
+static void sweep_set(struct hybrid_engine *e, u32 set, bool all)
+{
+	struct hybrid_sweep *w = &e->sweep;
+	struct hybrid_set *s = &e->map.set[set];
+	u64 windows = ~((1ULL << e->g->window_shift) - 1), *found = w->window + w->nr;
+	u64 cursor = w->cursor, limit = w->limit;
+	bool dirty = false;
+	unsigned long flags;
+	u32 i, n = 0;
+
+	spin_lock_irqsave(&s->lock, flags);
+	for (i = 0; i < e->map.set_size; i++) {
+		u64 key = s->key[i] & windows;
+		bool high_or_low = key < cursor || key >= limit;
+
+		/* Most are, where much is dirty: they cost one look. */
+		if ((high_or_low && dirty) || !block_mask(e, s, MASK_DIRTY, i))
+			continue;
+		dirty = true;
+		if (!high_or_low && (s->flags[i] & BLOCK_MAPPED) &&
+		    wanted(key_volume(e, key), all))
+			found[n++] = key;
+	}
+	if (!dirty)
+		clear_bit(set, w->dirty_sets);
+	spin_unlock_irqrestore(&s->lock, flags);
+	/* A window's blocks are all in one set. */
+	w->nr += n > 1 ? sort_windows(found, n) : n;
+}
+
+static void sweep_begin(struct hybrid_sweep *w)
+{
+	w->under_way = true;
+	w->set = 0;
+	w->limit = HYBRID_NO_KEY;
+	w->nr = 0;
+	w->next = 0;
+	w->sorted = 0;
+	w->nr_ends = 0;
+}
+
+/* Returns whether the sweep has ended. */
+static bool sweep_slice(struct hybrid_engine *e, bool all)
+{
+	struct hybrid_sweep *w = &e->sweep;
+	u32 had = w->nr, n;
+
+	for (n = 0; n < SLICE_SETS && w->nr - had < SLICE_WINDOWS; n++) {
+		w->set = find_next_bit(w->dirty_sets, e->map.nr_sets, w->set);
+		if (w->set >= e->map.nr_sets) {
+			w->under_way = false;
+			return true;
+		}
+		if (w->nr + e->map.set_size > w->room) {
+			w->nr = divide(w->window, w->nr, &w->limit);
+			return false;
+		}
+		sweep_set(e, w->set++, all);
+		cond_resched();
+	}
+	return false;
+}
+
+/* ---- handing out --------------------------------------------------------- */
+
+/* The ends of what was divided are kept, the nearest one last. */
+static void sort_next(struct hybrid_sweep *w)
+{
+	u32 end = w->nr_ends ? w->end[--w->nr_ends] : w->nr;
+	u64 pivot;
+
+	while (end - w->next > SORT_WINDOWS && w->nr_ends < SWEEP_ENDS) {
+		w->end[w->nr_ends++] = end;
+		end = w->next + divide(w->window + w->next, end - w->next, &pivot);
+	}
+	sort_windows(w->window + w->next, end - w->next);
+	w->sorted = end;
+}
+
+enum sweep_result sweep_next(struct hybrid_engine *e, bool all, u64 *key)
+{
+	struct hybrid_sweep *w = &e->sweep;
+
+	while (w->under_way || w->next == w->nr) {
+		if (!w->under_way)
+			sweep_begin(w);
+		if (!sweep_slice(e, all))
+			return SWEEP_AGAIN;
+		if (w->nr)
+			break;
+		if (!w->cursor)
+			return SWEEP_NOTHING;
+		/* None above the cursor: from the start again. */
+		w->cursor = 0;
+	}
+	if (w->next == w->sorted)
+		sort_next(w);
+	*key = w->window[w->next++];
+	w->cursor = *key + 1;
+	return SWEEP_WINDOW;
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Sweeps over a map with many more dirty windows than one of them has room for. */
+#include <stdlib.h>
+
+#include "unit.h"
+#include "samples.h"
+#include "engine-internal.h"
+
+#define NR_VOLUMES	2
+#define VOLUME_BLOCKS	(1U << 22)
+#define MAX_STEPS	100000
+
+static void *no_buffer(struct hybrid_engine *engine, u32 sectors)
+{
+	return engine;
+}
+
+static void no_free(struct hybrid_engine *engine, void *buffer)
+{
+}
+
+/* Nothing is moved. */
+static const struct hybrid_engine_ops ops = {
+	.alloc_buffer = no_buffer,
+	.free_buffer = no_free,
+};
+
+static struct hybrid_engine *e;
+static u64 *window;		/* with dirty blocks, sorted */
+static u32 nr_windows, nr_dirty;
+
+static int compare(const void *a, const void *b)
+{
+	u64 x = *(const u64 *)a, y = *(const u64 *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static u64 window_of(u64 key)
+{
+	return key & ~((1ULL << e->g->window_shift) - 1);
+}
+
+static struct hybrid_volume *volume(u32 nr)
+{
+	return e->volume[1 + nr];
+}
+
+/* Up to @nr dirty blocks, each third beside the one before, where there is room. */
+static void make_dirty(u32 nr)
+{
+	u64 seed = 5, key = 0;
+	u32 n;
+
+	window = calloc(nr, sizeof(u64));
+	assert_non_null(window);
+	for (n = 0; n < nr; n++) {
+		struct hybrid_set *s;
+		int i;
+
+		key = n % 3 == 1 ? key + 1 :
+		      hybrid_key(1 + random_below(&seed, NR_VOLUMES),
+				 to_oblock(random_below(&seed, VOLUME_BLOCKS)));
+		s = &e->map.set[hybrid_map_set_of(&e->map, key)];
+		spin_lock(&s->lock);
+		i = hybrid_set_find(&e->map, s, key) < 0 ? hybrid_set_alloc(&e->map, s, key) : -1;
+		if (i >= 0) {
+			put_dirty(e, s, i, 1);
+			window[nr_dirty++] = window_of(key);
+		}
+		spin_unlock(&s->lock);
+	}
+	qsort(window, nr_dirty, sizeof(u64), compare);
+	for (n = 0; n < nr_dirty; n++)
+		if (!n || window[n] != window[nr_windows - 1])
+			window[nr_windows++] = window[n];
+}
+
+static int setup(void **state)
+{
+	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+	struct hybrid_volume_info info;
+	struct hybrid_sb sb;
+	int error;
+	u32 n;
+
+	sample_sb(&sb, HYBRID_ROLE_CACHE);
+	sample_volume(&info);
+	assert_int_equal(hybrid_geometry_init(&sb.geometry, 16 * GIB, 128, 0, NULL), 0);
+	e = hybrid_engine_create(&sb, &ops, NULL, hybrid_policy_get("fifo"), &config, &error);
+	assert_non_null(e);
+	for (n = 0; n < NR_VOLUMES; n++) {
+		e->volume[1 + n] = volume_alloc(e, 1 + n, &info);
+		assert_non_null(volume(n));
+		volume(n)->open = true;
+	}
+	nr_windows = 0;
+	nr_dirty = 0;
+	make_dirty(200000);
+	assert_true(nr_windows > 100000 && nr_windows < nr_dirty);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	hybrid_engine_destroy(e);
+	free(window);
+	return 0;
+}
+
+/* The next window, or HYBRID_NO_KEY; no step looks at many sets. */
+static u64 next(bool all)
+{
+	u32 n, set;
+	u64 key;
+
+	for (n = 0; n < MAX_STEPS; n++) {
+		set = e->sweep.under_way ? e->sweep.set : 0;
+		switch (sweep_next(e, all, &key)) {
+		case SWEEP_WINDOW:
+			return key;
+		case SWEEP_NOTHING:
+			return HYBRID_NO_KEY;
+		case SWEEP_AGAIN:
+			assert_true(e->sweep.set <= set + 256);
+		}
+	}
+	fail();
+	return 0;
+}
+
+/* Each window once, in the order of their keys; then from the start again. */
+static void ascending(void **state)
+{
+	u32 round, n;
+
+	assert_true(nr_windows > 4 * e->sweep.room);
+	for (round = 0; round < 2; round++)
+		for (n = 0; n < nr_windows; n++)
+			assert_true(next(true) == window[n]);
+}
+
+/* What becomes dirty behind the cursor has its turn in the next round. */
+static void behind_the_cursor(void **state)
+{
+	struct hybrid_set *s;
+	u64 key = 0;
+	u32 n;
+	int i;
+
+	for (n = 0; n < nr_windows; n++) {
+		assert_true(next(true) == window[n]);
+		if (n != 3 * nr_windows / 4)
+			continue;
+		s = &e->map.set[hybrid_map_set_of(&e->map, window[0])];
+		spin_lock(&s->lock);
+		for (key = window[0] + 1; hybrid_set_find(&e->map, s, key) >= 0; key++)
+			;
+		i = hybrid_set_alloc(&e->map, s, key);
+		assert_true(i >= 0);
+		put_dirty(e, s, i, 1);
+		spin_unlock(&s->lock);
+	}
+	assert_true(next(true) == window_of(key));
+}
+
+static void only_what_is_wanted(void **state)
+{
+	u32 n, first;
+
+	for (first = 0; hybrid_key_volume(window[first]) == 1; first++)
+		;
+	assert_true(next(false) == HYBRID_NO_KEY);
+	volume(1)->draining = true;
+	for (n = first; n < nr_windows; n++)
+		assert_true(next(false) == window[n]);
+	volume(1)->suspended = true;
+	assert_true(next(false) == HYBRID_NO_KEY);
+	for (n = 0; n < first; n++)
+		assert_true(next(true) == window[n]);
+	volume(0)->open = false;
+	assert_true(next(true) == HYBRID_NO_KEY);
+	/* Whom nobody asked for was not forgotten. */
+	volume(1)->suspended = false;
+	assert_true(next(true) == window[first]);
+}
+
+static void clean_sets_cost_nothing(void **state)
+{
+	struct hybrid_set *s;
+	u32 set, i, n;
+
+	for (n = 0; n < 100; n++)
+		assert_true(next(true) == window[n]);
+	for (set = 0; set < e->map.nr_sets; set++) {
+		s = &e->map.set[set];
+		spin_lock(&s->lock);
+		for (i = 0; i < e->map.set_size; i++)
+			if (s->flags[i] & BLOCK_MAPPED)
+				put_dirty(e, s, i, 0);
+		spin_unlock(&s->lock);
+	}
+	assert_int_equal(atomic_read(&e->nr_dirty), 0);
+	while (next(true) != HYBRID_NO_KEY)
+		;
+	assert_true(find_next_bit(e->sweep.dirty_sets, e->map.nr_sets, 0) == e->map.nr_sets);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(ascending, setup, teardown),
+		cmocka_unit_test_setup_teardown(behind_the_cursor, setup, teardown),
+		cmocka_unit_test_setup_teardown(only_what_is_wanted, setup, teardown),
+		cmocka_unit_test_setup_teardown(clean_sets_cost_nothing, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
