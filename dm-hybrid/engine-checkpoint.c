@@ -40,14 +40,16 @@ void mark_leaf(struct hybrid_engine *e, u32 set, u32 i)
 {
 	set_bit(HYBRID_VOLUME_LEAVES + set * HYBRID_LEAVES_PER_SET + i / HYBRID_MAP_LEAF_BLOCKS,
 		e->leaf_dirty);
-	/* Region records are of a whole set. */
-	if (!i) {
-		u32 k;
+}
 
-		for (k = 1; k * HYBRID_MAP_LEAF_BLOCKS < e->map.set_size; k++)
-			set_bit(HYBRID_VOLUME_LEAVES + set * HYBRID_LEAVES_PER_SET + k,
-				e->leaf_dirty);
-	}
+/* Those that say whether these regions are open. */
+void mark_region_leaves(struct hybrid_engine *e, u32 set, u64 regions)
+{
+	u32 i;
+
+	for (i = 0; i < e->map.set_size; i += HYBRID_REGION_BLOCKS)
+		if (regions & region_bit(i))
+			mark_leaf(e, set, i);
 }
 
 void mark_volume_leaf(struct hybrid_engine *e, u32 id)

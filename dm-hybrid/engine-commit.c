@@ -358,7 +358,7 @@ static void record_regions(struct hybrid_engine *e, u32 set)
 	if (open == s->jopen)
 		return;
 	hybrid_journal_regions(&e->journal, set, open);
-	mark_leaf(e, set, 0);
+	mark_region_leaves(e, set, s->jopen ^ open);
 	s->jopen = open;
 	s->dopen &= open;
 	if (open)

@@ -473,6 +473,7 @@ bool unrecorded_left(struct hybrid_engine *e);
 int checkpoint_create(struct hybrid_engine *e);
 void checkpoint_destroy(struct hybrid_engine *e);
 void mark_leaf(struct hybrid_engine *e, u32 set, u32 i);
+void mark_region_leaves(struct hybrid_engine *e, u32 set, u64 regions);
 void mark_volume_leaf(struct hybrid_engine *e, u32 id);
 void checkpoint_begin(struct hybrid_engine *e);
 /* Add the next write to meta_op, which the caller began. */

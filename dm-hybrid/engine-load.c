@@ -350,8 +350,10 @@ static int replay_apply(void *context, const struct hybrid_record *r)
 	u32 where = le32_to_cpu(r->where), set = where / e->map.set_size;
 
 	if (le32_to_cpu(r->type) == HYBRID_RECORD_REGIONS) {
-		e->map.set[where].jopen = le64_to_cpu(r->valid);
-		mark_leaf(e, where, 0);
+		u64 open = le64_to_cpu(r->valid);
+
+		mark_region_leaves(e, where, e->map.set[where].jopen ^ open);
+		e->map.set[where].jopen = open;
 		return 0;
 	}
 	mark_leaf(e, set, where % e->map.set_size);
@@ -390,8 +392,7 @@ static void forget_open(struct hybrid_engine *e, u32 set)
 		if (!dirty)
 			unload(e, set, i);
 	}
-	if (s->jopen)
-		mark_leaf(e, set, 0);
+	mark_region_leaves(e, set, s->jopen);
 	s->jopen = 0;
 	/* The stamps held the policy's hints meanwhile. */
 	for (i = 0; i < e->map.set_size; i++) {
