@@ -17,10 +17,9 @@ int checkpoint_create(struct hybrid_engine *e)
 	e->leaf_generation = vzalloc(array_size(leaves, sizeof(u16)));
 	e->index_generation = vzalloc(array_size(e->g->nr_index, sizeof(u16)));
 	e->leaf_dirty = vzalloc(BITS_TO_LONGS(leaves) * sizeof(long));
-	e->cp_leaves = vzalloc(BITS_TO_LONGS(leaves) * sizeof(long));
 	e->cp_indexes = vzalloc(BITS_TO_LONGS(e->g->nr_index) * sizeof(long));
 	e->cp_mem = vmalloc(CHECKPOINT_BLOCKS * HYBRID_META_BLOCK_SIZE);
-	if (!e->leaf_generation || !e->index_generation || !e->leaf_dirty || !e->cp_leaves ||
+	if (!e->leaf_generation || !e->index_generation || !e->leaf_dirty ||
 	    !e->cp_indexes || !e->cp_mem)
 		return -ENOMEM;
 	return 0;
@@ -31,7 +30,6 @@ void checkpoint_destroy(struct hybrid_engine *e)
 	vfree(e->leaf_generation);
 	vfree(e->index_generation);
 	vfree(e->leaf_dirty);
-	vfree(e->cp_leaves);
 	vfree(e->cp_indexes);
 	vfree(e->cp_mem);
 }
@@ -60,8 +58,6 @@ void mark_volume_leaf(struct hybrid_engine *e, u32 id)
 /* Under the engine's lock, with no metadata operation in flight. */
 void checkpoint_begin(struct hybrid_engine *e)
 {
-	u32 leaf;
-
 	/* Those who wait for more than this one will cover get the next. */
 	if (!e->lazy_wanted) {
 		e->cp_wanted = false;
@@ -70,13 +66,7 @@ void checkpoint_begin(struct hybrid_engine *e)
 	e->cp_tail = e->journal.head;
 	e->cp_pos = 0;
 	e->cp_phase = CP_LEAVES;
-	bitmap_zero(e->cp_leaves, e->g->nr_leaves);
 	bitmap_zero(e->cp_indexes, e->g->nr_index);
-	for_each_set_bit(leaf, e->leaf_dirty, e->g->nr_leaves) {
-		clear_bit(leaf, e->leaf_dirty);
-		__set_bit(leaf, e->cp_leaves);
-		__set_bit(leaf / HYBRID_INDEX_LEAVES, e->cp_indexes);
-	}
 }
 
 static void capture_map(struct hybrid_engine *e, u32 leaf, u16 generation, void *mem)
@@ -144,10 +134,13 @@ static void step_leaves(struct hybrid_engine *e)
 {
 	u32 leaf, n = 0;
 
-	for (leaf = find_next_bit(e->cp_leaves, e->g->nr_leaves, e->cp_pos);
+	for (leaf = find_next_bit(e->leaf_dirty, e->g->nr_leaves, e->cp_pos);
 	     leaf < e->g->nr_leaves && n < CHECKPOINT_BLOCKS; n++) {
 		u16 gen = hybrid_next_generation(e->leaf_generation[leaf]);
 
+		/* Before it is captured: what changes after that is for the next checkpoint. */
+		clear_bit(leaf, e->leaf_dirty);
+		__set_bit(leaf / HYBRID_INDEX_LEAVES, e->cp_indexes);
 		if (leaf < HYBRID_VOLUME_LEAVES)
 			capture_volumes(e, leaf, gen, next_block(e));
 		else
@@ -155,7 +148,7 @@ static void step_leaves(struct hybrid_engine *e)
 		e->leaf_generation[leaf] = gen;
 		add_block(e, hybrid_leaf_sector(e->g, leaf, gen));
 		e->cp_pos = leaf + 1;
-		leaf = find_next_bit(e->cp_leaves, e->g->nr_leaves, e->cp_pos);
+		leaf = find_next_bit(e->leaf_dirty, e->g->nr_leaves, e->cp_pos);
 	}
 }
 

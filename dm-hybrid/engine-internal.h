@@ -242,7 +242,7 @@ struct hybrid_engine {
 	u64 root_sequence;
 	u32 next_instance;
 	u16 *leaf_generation, *index_generation;
-	unsigned long *leaf_dirty, *cp_leaves, *cp_indexes;
+	unsigned long *leaf_dirty, *cp_indexes;
 	void *cp_mem;			/* CHECKPOINT_BLOCKS metadata blocks */
 	struct list_head cp_waiters, cp_now;	/* hybrid_waiter */
 

@@ -29,7 +29,7 @@ static unsigned long *alloc_bits(u32 nr)
 /* The arrays beside the map's that grow with the cache device. */
 static u64 own_ram(const struct hybrid_geometry *g)
 {
-	return g->nr_leaves * sizeof(u16) + 2 * (g->nr_leaves / 8) + 4 * (g->nr_sets / 8) +
+	return g->nr_leaves * sizeof(u16) + g->nr_leaves / 8 + 4 * (g->nr_sets / 8) +
 	       sweep_ram(g);
 }
 
