@@ -15,7 +15,9 @@
  * A commit writes the records of regions marked *must* (granules that became
  * dirty, blocks that left).  Those marked *lazy* go out once an interval, after
  * flushes of the origins that have writes outstanding (J2, J5), so that no
- * user's flush waits for an origin on their behalf.
+ * user's flush waits for an origin on their behalf.  Where nothing is wanted but
+ * open regions, an entry says just that: it vouches for no data, so it flushes
+ * nothing, and passes all the writes that the device has yet to do.
  */
 #include "engine-internal.h"
 
@@ -228,11 +230,38 @@ void want_commit(struct hybrid_engine *e, struct hybrid_actions *acts)
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
+/*
+ * Where writes are scattered the next ones go to regions that are still closed, and
+ * each wait costs a commit: so with one region as many more are opened as the set
+ * has had written of late, those that follow.  What is not written closes soon.
+ */
+static u64 regions_ahead(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
+{
+	u32 last = (e->map.set_size - 1) / HYBRID_REGION_BLOCKS;
+	u32 n = hweight64(s->recent & s->jopen), r = i / HYBRID_REGION_BLOCKS, k;
+	u64 ahead = 0;
+
+	for (k = 0; n && k < last; k++) {
+		r = r < last ? r + 1 : 0;
+		if ((s->jopen | s->wanted) & BIT_ULL(r))
+			continue;
+		ahead |= BIT_ULL(r);
+		n--;
+	}
+	return ahead;
+}
+
 void open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
 {
-	e->map.set[set].wanted |= region_bit(i);
+	struct hybrid_set *s = &e->map.set[set];
+	unsigned long flags;
+
+	s->wanted |= region_bit(i) | regions_ahead(e, s, i);
 	set_bit(set, e->must_sets);
-	want_commit(e, acts);
+	spin_lock_irqsave(&e->lock, flags);
+	e->opens_wanted = true;
+	meta_kick_locked(e, acts);
+	spin_unlock_irqrestore(&e->lock, flags);
 }
 
 /* ---- assembling an entry ------------------------------------------------- */
@@ -377,7 +406,7 @@ static bool record_set(struct hybrid_engine *e, u32 set)
 	u32 r;
 
 	spin_lock_irqsave(&s->lock, flags);
-	regions = s->must | (e->commit_lazy ? s->lazy : 0);
+	regions = e->commit_opens ? 0 : s->must | (e->commit_lazy ? s->lazy : 0);
 	if (hybrid_journal_space(&e->journal) < hweight64(regions) * HYBRID_REGION_BLOCKS + 1) {
 		room = false;
 		goto out;
@@ -433,7 +462,7 @@ static void commit_write(struct hybrid_engine *e)
 	struct hybrid_op *op = &e->meta_op;
 
 	meta_op(e, HYBRID_OP_META, META_COMMIT);
-	op->preflush = true;
+	op->preflush = !e->commit_opens;
 	op->fua = true;
 	op->mem = e->journal.entry;
 	op->segments = e->meta_segment;
@@ -482,7 +511,8 @@ static void cache_flushing_end(struct hybrid_engine *e, bool again)
 
 static bool commit_needed(struct hybrid_engine *e)
 {
-	return e->commit_wanted || e->lazy_wanted || !list_empty(&e->commit_next);
+	return e->commit_wanted || e->opens_wanted || e->lazy_wanted ||
+	       !list_empty(&e->commit_next);
 }
 
 static bool waits_for_commit(struct hybrid_engine *e, const struct hybrid_volume *v)
@@ -533,7 +563,9 @@ static bool commit_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 	list_splice_tail_init(&e->commit_next, &e->commit_now);
 	waiters = !list_empty(&e->commit_now);
 	e->commit_lazy = e->lazy_wanted;
+	e->commit_opens = !waiters && !e->commit_wanted && !e->lazy_wanted;
 	e->commit_wanted = false;
+	e->opens_wanted = false;
 	e->lazy_wanted = false;
 	if (waiters)
 		cache_written_to_flushing(e);
@@ -545,7 +577,8 @@ static bool commit_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 		/* They wait for the last of the entries that it takes. */
 		cache_flushing_end(e, true);
 		list_splice_init(&e->commit_now, &e->commit_next);
-		e->commit_wanted = true;
+		e->commit_wanted |= !e->commit_opens;
+		e->opens_wanted |= e->commit_opens;
 		e->lazy_wanted |= e->commit_lazy;
 	}
 	if (e->gated && waiters)
@@ -695,6 +728,7 @@ static void meta_fail(struct hybrid_engine *e, struct hybrid_actions *acts)
 	list_splice_tail_init(&e->cp_now, &waiters);
 	list_splice_tail_init(&e->cp_waiters, &waiters);
 	e->commit_wanted = false;
+	e->opens_wanted = false;
 	e->lazy_wanted = false;
 	e->cp_wanted = false;
 	e->cp_phase = CP_NONE;

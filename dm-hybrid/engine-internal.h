@@ -229,8 +229,10 @@ struct hybrid_engine {
 	struct list_head commit_gated;	/* ios that wait for a flush of an origin first */
 	bool gated;			/* the assembly found such records */
 	bool commit_wanted;		/* something waits, or is urgent */
+	bool opens_wanted;		/* somebody waits for open regions */
 	bool lazy_wanted;
 	bool commit_lazy;		/* the present assembly */
+	bool commit_opens;		/* ... has nothing but open regions */
 	bool flush_now;			/* the present commit flushes the cache device */
 	unsigned long *must_sets, *lazy_sets, *open_sets, *grace_sets;
 

@@ -437,6 +437,21 @@ static void trace_entry(struct linter *l, struct entry_seen *e)
 	}
 }
 
+/* Does the entry say anything of data?  All but that regions are open. */
+static bool vouches(const struct linter *l, const struct entry_seen *e)
+{
+	u32 i;
+
+	for (i = 0; i < e->nr; i++) {
+		const struct hybrid_record *r = &e->record[i];
+
+		if (le32_to_cpu(r->type) != HYBRID_RECORD_REGIONS ||
+		    (l->open_sent[le32_to_cpu(r->where)] & ~le64_to_cpu(r->valid)))
+			return true;
+	}
+	return false;
+}
+
 static void journal_submitted(struct linter *l, struct action *a, u64 sector, const void *bytes,
 			      u32 count)
 {
@@ -450,8 +465,8 @@ static void journal_submitted(struct linter *l, struct action *a, u64 sector, co
 	trace_entry(l, e);
 	list_add_tail(&e->link, &l->entries);
 	e->action = a;
-	if (!a->op->preflush || !a->op->fua)
-		broken(l, "J3", "journal write without preflush or fua");
+	if (!a->op->fua)
+		broken(l, "J3", "journal write without fua");
 	if (hybrid_journal_sector(l->g, e->n) != sector)
 		broken(l, "format", "journal entry %llu stands elsewhere", (unsigned long long)e->n);
 	if (e->n + e->blocks > l->root.journal_tail + l->g->journal_blocks)
@@ -459,6 +474,8 @@ static void journal_submitted(struct linter *l, struct action *a, u64 sector, co
 		       (unsigned long long)e->n, (unsigned long long)l->root.journal_tail);
 	if (l->w->stop)
 		return;
+	if (!a->op->preflush && vouches(l, e))
+		broken(l, "J5", "journal write without preflush");
 	old = xalloc(l->g->nr_blocks * sizeof(*old));
 	old_open = xalloc(l->g->nr_sets * sizeof(u64));
 	memcpy(old, l->sent, l->g->nr_blocks * sizeof(*old));

@@ -1213,6 +1213,30 @@ static void sequential_bypass(void **state)
 	assert_int_equal(run_moves(HYBRID_FILLS, 330, 10), 10);
 }
 
+/* Scattered writes to what is clean open regions for each other, and flush nothing. */
+static void opens_ahead(void **state)
+{
+	u64 before;
+	u32 n, k;
+
+	for (n = 0; n < 110; n++)
+		reads(n * 4 * BLOCK, 8, 0);
+	rest();
+	first_dirty();
+	before = pool().journal_writes;
+	for (n = 0; n < 110; n++) {
+		put(n * 4 * BLOCK, 8, 2);
+		for (k = 0; k < nr_log; k++)
+			assert_false(op_log[k].preflush || op_log[k].flush);
+	}
+	assert_int_equal(status().counter[HYBRID_WRITE_MISSES], 0);
+	assert_in_range(pool().journal_writes - before, 2, 9);
+	/* What nobody wrote to is closed again. */
+	rest();
+	rest();
+	assert_int_equal(pool().open_regions, 0);
+}
+
 /* ---- what fails ----------------------------------------------------------- */
 
 static void cache_dies(void **state)
@@ -1494,6 +1518,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(writes_of_parts, setup, teardown),
 		cmocka_unit_test_setup_teardown(drain_is_sorted, setup, teardown),
 		cmocka_unit_test_setup_teardown(sequential_bypass, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(opens_ahead, setup, teardown),
 		cmocka_unit_test_setup_teardown(cache_dies, setup, teardown),
 		cmocka_unit_test_setup_teardown(lost_is_listed, setup, teardown),
 		cmocka_unit_test_setup_teardown(lost_is_saved_on_close, setup, teardown),
