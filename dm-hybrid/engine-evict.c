@@ -105,6 +105,8 @@ void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts)
 
 	while (most-- && s->nr_free + leaving(e, s) < want) {
 		i = e->policy->victim(s->policy, 32, usable, &f);
+		if (f.dirty_seen)
+			WRITE_ONCE(e->writeback_passed, true);
 		if (i < 0) {
 			/* If nothing can go, dirty blocks stand in the way. */
 			i = e->policy->victim(s->policy, e->map.set_size, usable, &f);

@@ -259,13 +259,15 @@ struct hybrid_engine {
 	struct hybrid_op writeback_op;
 	bool writeback_queued;
 	bool writeback_urgent;		/* a set has nothing clean to evict */
+	bool writeback_passed;		/* a set passed over dirty blocks to evict clean ones */
 	u8 writeback_paused;		/* for so many ticks, after an error */
 	bool draining;
 	u32 writeback_misses;		/* windows in a row where nothing could go */
 	struct hybrid_sweep sweep;
 	u64 writeback_credit;		/* sectors, with a rate limit */
 	u32 nr_active_writebacks;
-	bool foreground;		/* I/Os in this interval; READ_ONCE without the lock */
+	bool foreground;		/* I/O in this interval; READ_ONCE without the lock */
+	bool foreground_before;		/* ... in the one before */
 
 	/* What is lost with the cache: room for one volume's map at a time */
 	struct hybrid_lost_map *lost_map;

@@ -754,6 +754,13 @@ static bool read_hit(struct hybrid_engine *e, struct hybrid_io *io)
 	return true;
 }
 
+/* Not for read hits.  Written once in an interval. */
+static void note_foreground(struct hybrid_engine *e)
+{
+	if (!READ_ONCE(e->foreground))
+		WRITE_ONCE(e->foreground, true);
+}
+
 enum hybrid_map_result hybrid_engine_map(struct hybrid_engine *e, struct hybrid_io *io,
 					 struct hybrid_actions *acts)
 {
@@ -772,8 +779,7 @@ enum hybrid_map_result hybrid_engine_map(struct hybrid_engine *e, struct hybrid_
 	prepare(e, io);
 	if (io->type == HYBRID_IO_READ && read_hit(e, io))
 		return HYBRID_MAP_REMAP;
-	if (!READ_ONCE(e->foreground))
-		WRITE_ONCE(e->foreground, true);
+	note_foreground(e);
 	return route(e, io, acts) == ROUTE_REMAP ? HYBRID_MAP_REMAP : HYBRID_MAP_TAKEN;
 }
 
@@ -903,6 +909,8 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 bool hybrid_engine_io_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
 			   struct hybrid_actions *acts)
 {
+	if (io->state != IO_READ_CACHE)
+		note_foreground(e);
 	switch (io->state) {
 	case IO_READ_CACHE:
 		epoch_leave(e, io->phase);

@@ -252,27 +252,37 @@ static bool any_draining(struct hybrid_engine *e)
 	return false;
 }
 
-/* Jobs that may run now; *all: not only of draining volumes. */
+/* As many jobs as there are windows above the limit. */
+static u32 depth_above(const struct hybrid_engine *e, u64 excess)
+{
+	return min_t(u64, e->nr_writeback_jobs, 1 + div_u64(excess, 100 * window_blocks(e)));
+}
+
+/*
+ * Jobs that may run now; *all: not only of draining volumes.  Up to the high
+ * watermark users' I/O has the devices to itself while there is room for all it
+ * brings; where dirty blocks stay in the place of clean ones that are worth more, two
+ * jobs run beside it.  Idle are two intervals without any: the first of them may have
+ * only just begun.
+ */
 static u32 writeback_depth(struct hybrid_engine *e, bool *all)
 {
 	u64 dirty = (u64)atomic_read(&e->nr_dirty) * 100;
-	u64 total = e->g->nr_blocks, low = total * e->config.low_watermark;
-	u32 depth;
+	u64 low = (u64)e->g->nr_blocks * e->config.low_watermark;
+	u64 high = (u64)e->g->nr_blocks * e->config.high_watermark;
+	bool idle = !READ_ONCE(e->foreground) && !READ_ONCE(e->foreground_before);
 
 	*all = true;
 	if (!dirty || e->writeback_paused || READ_ONCE(e->failed) || !READ_ONCE(e->loaded) ||
 	    READ_ONCE(e->stopping))
 		return 0;
-	if (e->draining || READ_ONCE(e->writeback_urgent) ||
-	    dirty > total * e->config.high_watermark)
+	if (e->draining || READ_ONCE(e->writeback_urgent))
 		return e->nr_writeback_jobs;
-	if (dirty > low) {
-		if (e->config.writeback_rate && !e->writeback_credit)
-			return any_draining(e) ? e->nr_writeback_jobs : 0;
-		/* Yield to foreground I/O, use idle time, and stop at the watermark. */
-		depth = READ_ONCE(e->foreground) ? 2 : e->nr_writeback_jobs;
-		return min_t(u64, depth, 1 + div_u64(dirty - low, 100 * window_blocks(e)));
-	}
+	if (dirty > high)
+		return depth_above(e, dirty - high);
+	if (dirty > low && (idle || READ_ONCE(e->writeback_passed)) &&
+	    (!e->config.writeback_rate || e->writeback_credit))
+		return min(idle ? e->nr_writeback_jobs : 2, depth_above(e, dirty - low));
 	*all = false;
 	return any_draining(e) ? e->nr_writeback_jobs : 0;
 }
@@ -368,6 +378,8 @@ void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts
 	writeback_kick(e, acts);
 	/* Whoever still finds nothing clean to evict says so again. */
 	WRITE_ONCE(e->writeback_urgent, false);
+	WRITE_ONCE(e->writeback_passed, false);
+	WRITE_ONCE(e->foreground_before, READ_ONCE(e->foreground));
 	WRITE_ONCE(e->foreground, false);
 }
 

@@ -1237,6 +1237,32 @@ static void opens_ahead(void **state)
 	assert_int_equal(pool().open_regions, 0);
 }
 
+/* Between the watermarks writeback waits until nobody else does anything. */
+static void writeback_yields(void **state)
+{
+	struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+	u32 n = 0;
+
+	small_pool(8 * MIB, HYBRID_MODE_WRITEBACK, &config);
+	while (status().dirty * 100 < pool().blocks * 60) {
+		put(n++ * 4 * BLOCK, 8, 1);
+		tick(100);
+	}
+	for (n = 0; n < 40; n++) {
+		put(0, 8, 2);
+		tick(100);
+		assert_int_equal(flush_io(), 0);
+	}
+	assert_int_equal(status().counter[HYBRID_WRITEBACKS], 0);
+	for (n = 0; n < 4; n++)
+		tick(100);
+	assert_true(status().counter[HYBRID_WRITEBACKS]);
+	for (; status().dirty * 100 > pool().blocks * 11; n++) {
+		tick(100);
+		assert_true(n < 100);
+	}
+}
+
 /* ---- what fails ----------------------------------------------------------- */
 
 static void cache_dies(void **state)
@@ -1519,6 +1545,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(drain_is_sorted, setup, teardown),
 		cmocka_unit_test_setup_teardown(sequential_bypass, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(opens_ahead, setup, teardown),
+		cmocka_unit_test_setup_teardown(writeback_yields, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(cache_dies, setup, teardown),
 		cmocka_unit_test_setup_teardown(lost_is_listed, setup, teardown),
 		cmocka_unit_test_setup_teardown(lost_is_saved_on_close, setup, teardown),
