@@ -20,6 +20,14 @@
 #define MIN_JOBS		4
 #define NR_STREAMS		32
 #define SWEEP_ENDS		32
+/*
+ * Blocks are filled ahead on credit.  Each costs AHEAD_COST, and brings AHEAD_USED
+ * when it is read; each miss brings 1.  So it goes on where a third of them are
+ * read, and is tried now and then where they are not.
+ */
+#define AHEAD_COST		64
+#define AHEAD_USED		(3 * AHEAD_COST)
+#define AHEAD_MOST		(64 * AHEAD_COST)
 #define CHECKPOINT_BLOCKS	16		/* metadata blocks in one write */
 
 /* hybrid_io.state */
@@ -140,6 +148,7 @@ struct hybrid_volume {
 	struct list_head range_queue;	/* ranges for which there is no room */
 	u32 nr_ranges;			/* READ_ONCE without the lock */
 	u32 nr_jobs;
+	atomic_t ahead;			/* credit for fills ahead: see AHEAD_COST */
 	spinlock_t stream_lock;		/* the streams */
 	u64 stream_clock;
 	struct hybrid_stream stream[NR_STREAMS];
@@ -420,8 +429,12 @@ void job_transfer(struct hybrid_job *job, bool write,
 			       struct hybrid_actions *acts));
 void job_segment(struct hybrid_job *job, bool origin, u64 sector, u32 offset, u32 sectors);
 struct hybrid_job *job_find(struct hybrid_engine *e, struct hybrid_set *s, u64 key);
-void fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io, u32 i,
-		u64 mask, struct hybrid_actions *acts);
+/*
+ * Fill granules @mask of block @i, that holds @key, in @set.  @io, which may be
+ * NULL, is about that block: a read is served from the buffer.
+ */
+void fill_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set, u64 key, u32 i,
+		u64 mask, struct hybrid_io *io, struct hybrid_actions *acts);
 /* Join a fill under way; false: it cannot serve this io. Caller holds the set's lock. */
 bool fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 	       struct hybrid_actions *acts);

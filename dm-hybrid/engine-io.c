@@ -101,23 +101,30 @@ static bool set_fills(const struct hybrid_engine *e, const struct hybrid_set *s)
 	return s->nr_free > e->reserve;
 }
 
-/*
- * May this miss enter the cache?  Counts the reason if not.  A long run may while
- * the set fills: what it could push out is not there yet.
- */
-static bool admitted(struct hybrid_engine *e, const struct hybrid_set *s, struct hybrid_io *io)
+enum admission {
+	REFUSED,
+	WHILE_FILLING,	/* a long run: what it could push out is not there yet */
+	ADMITTED,
+};
+
+/* May this miss enter the cache?  Counts the reason if not. */
+static enum admission admission(struct hybrid_engine *e, const struct hybrid_set *s,
+				struct hybrid_io *io)
 {
 	struct hybrid_volume *v = io->volume;
 	u64 cutoff = READ_ONCE(v->cutoff);
 	u64 run = cutoff ? stream_run(v, io) : 0;
 
-	if (!e->policy->admit)
+	if (!e->policy->admit) {
 		bypass(io, HYBRID_BYPASS_POLICY);
-	else if (run > cutoff && !set_fills(e, s))
-		bypass(io, HYBRID_BYPASS_SEQUENTIAL);
-	else
-		return true;
-	return false;
+		return REFUSED;
+	}
+	if (run <= cutoff)
+		return ADMITTED;
+	if (set_fills(e, s))
+		return WHILE_FILLING;
+	bypass(io, HYBRID_BYPASS_SEQUENTIAL);
+	return REFUSED;
 }
 
 /*
@@ -231,24 +238,116 @@ static bool worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s,
 	return again && endurance == ENDURANCE_SHORT;
 }
 
-/* Would a fill of those granules of block @i, -1: that is not there, disturb something? */
-static bool fill_conflicts(struct hybrid_engine *e, struct hybrid_set *s,
-			   const struct hybrid_io *io, int i, u64 mask)
+/* First sector of the block of @key, on its volume. */
+static u64 key_sector(const struct hybrid_engine *e, u64 key)
 {
-	u32 block = e->g->block_sectors;
-
-	return write_in_flight(s, io->key, mask) || fill_forbidden(e, s, i) ||
-	       range_blocks(io->volume, io->sector & ~(u64)(block - 1), block);
+	return from_oblock(hybrid_key_block(key)) << e->g->block_shift;
 }
 
-/* A free block becomes @io's.  Caller has seen that there is one. */
-static int take_block(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io)
+/*
+ * Would a fill of those granules of @key's block @i, -1: that is not there,
+ * disturb something?
+ */
+static bool fill_conflicts(struct hybrid_engine *e, struct hybrid_set *s,
+			   struct hybrid_volume *v, u64 key, int i, u64 mask)
 {
-	int i = hybrid_set_alloc(&e->map, s, io->key);
+	return write_in_flight(s, key, mask) || fill_forbidden(e, s, i) ||
+	       range_blocks(v, key_sector(e, key), e->g->block_sectors);
+}
 
-	atomic_inc(&io->volume->nr_cached);
-	e->policy->insert(s->policy, i, hybrid_key_print(io->key));
+/* A free block becomes @key's.  Caller has seen that there is one. */
+static int take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+		      u64 key)
+{
+	int i = hybrid_set_alloc(&e->map, s, key);
+
+	atomic_inc(&v->nr_cached);
+	e->policy->insert(s->policy, i, hybrid_key_print(key));
 	return i;
+}
+
+/* Is there a free block for a read miss?  Half of the reserve is for writes. */
+static bool room_to_fill(struct hybrid_engine *e, struct hybrid_set *s, u32 set,
+			 struct hybrid_actions *acts)
+{
+	if (s->nr_free <= e->reserve / 2)
+		evict(e, set, acts);
+	return s->nr_free > e->reserve / 2;
+}
+
+/* ---- fills ahead ---------------------------------------------------------- */
+
+static void ahead_earns(struct hybrid_volume *v, int credit)
+{
+	if (atomic_read(&v->ahead) < AHEAD_MOST)
+		atomic_add(credit, &v->ahead);
+}
+
+/*
+ * The first read of a block that was filled ahead: what would have been a miss, to
+ * a run and to the policy.
+ */
+static void ahead_used(struct hybrid_set *s, const struct hybrid_io *io, u32 i)
+{
+	hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
+	ahead_earns(io->volume, AHEAD_USED);
+	stream_run(io->volume, io);
+}
+
+/* Is the block of @key one that could be filled, and would not disturb anything? */
+static bool is_missing(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+		       u64 key)
+{
+	return key_sector(e, key) < v->info.data_sectors &&
+	       hybrid_set_find(&e->map, s, key) < 0 &&
+	       !fill_conflicts(e, s, v, key, -1, e->map.granules);
+}
+
+/*
+ * What to fill around @key, whose block is missed: with it all that is missing
+ * next to it in its window, if something else of the window is there.
+ */
+static void ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+			u64 key, u64 *from, u64 *to)
+{
+	u64 blocks = 1ULL << e->g->window_shift, first = key & ~(blocks - 1), end = first + blocks;
+
+	*from = key;
+	*to = key + 1;
+	if (READ_ONCE(e->endurance) != ENDURANCE_PLENTY)
+		return;
+	while (*from > first && is_missing(e, s, v, *from - 1))
+		--*from;
+	while (*to < end && is_missing(e, s, v, *to))
+		++*to;
+	if (*to - *from == blocks) {
+		*from = key;
+		*to = key + 1;
+	}
+}
+
+/* Fill missing blocks @from ... @to - 1 on credit: the disk is near them now. */
+static void fill_ahead(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
+		       u64 from, u64 to, enum admission admitted, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+	struct hybrid_job *job;
+	u64 key;
+	int i;
+
+	for (key = from; key < to; key++) {
+		if (atomic_read(&v->ahead) < AHEAD_COST ||
+		    (admitted == WHILE_FILLING && !set_fills(e, s)) ||
+		    !room_to_fill(e, s, io->set, acts))
+			return;
+		job = job_get(e, JOB_FILL, v, NULL);
+		if (!job)
+			return;
+		atomic_sub(AHEAD_COST, &v->ahead);
+		i = take_block(e, s, v, key);
+		hybrid_set_flags(s, i, BLOCK_AHEAD, 0);
+		fill_start(e, job, io->set, key, i, e->map.granules, NULL, acts);
+	}
 }
 
 /* A miss: fill the block if that can be, or go to the origin. */
@@ -256,15 +355,18 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 			    int i, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = io->volume;
+	enum admission admitted;
 	struct hybrid_job *job;
+	u64 from, to;
 
 	if (READ_ONCE(v->mode) == HYBRID_MODE_PASSTHROUGH) {
 		bypass(io, HYBRID_BYPASS_MODE);
 		return read_origin(io);
 	}
-	if (!admitted(e, s, io))
+	admitted = admission(e, s, io);
+	if (admitted == REFUSED)
 		return read_origin(io);
-	if (fill_conflicts(e, s, io, i, e->map.granules)) {
+	if (fill_conflicts(e, s, v, io->key, i, e->map.granules)) {
 		bypass(io, HYBRID_BYPASS_BUSY);
 		return read_origin(io);
 	}
@@ -272,26 +374,30 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 		bypass(io, HYBRID_BYPASS_ENDURANCE);
 		return read_origin(io);
 	}
-	/* Half of the reserve is for writes. */
-	if (i < 0 && s->nr_free <= e->reserve / 2) {
-		evict(e, io->set, acts);
-		if (s->nr_free <= e->reserve / 2) {
-			bypass(io, HYBRID_BYPASS_FULL);
-			return read_origin(io);
-		}
+	if (i < 0 && !room_to_fill(e, s, io->set, acts)) {
+		bypass(io, HYBRID_BYPASS_FULL);
+		return read_origin(io);
 	}
 	job = job_get(e, JOB_FILL, v, NULL);
 	if (!job) {
 		bypass(io, HYBRID_BYPASS_BUSY);
 		return read_origin(io);
 	}
+	ahead_earns(v, 1);
+	ahead_range(e, s, v, io->key, &from, &to);
 	if (i < 0)
-		i = take_block(e, s, io);
-	fill_start(e, job, io, i, e->map.granules, acts);
+		i = take_block(e, s, v, io->key);
+	/* Room is made for others: this one stays. */
+	hybrid_set_flags(s, i, BLOCK_BUSY, 0);
+	/* In the order in which they lie on the disk */
+	fill_ahead(e, s, io, from, io->key, admitted, acts);
+	fill_start(e, job, io->set, io->key, i, e->map.granules, io, acts);
+	fill_ahead(e, s, io, io->key + 1, to, admitted, acts);
 	if (s->nr_free < e->reserve)
 		evict(e, io->set, acts);
 	return ROUTE_TAKEN;
 }
+
 
 static enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 			     struct hybrid_actions *acts)
@@ -299,6 +405,7 @@ static enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 	struct hybrid_volume *v = io->volume;
 	int i = hybrid_set_find(&e->map, s, io->key);
 	u64 valid = 0, dirty = 0;
+	bool first;
 
 	if (i >= 0 && (s->flags[i] & BLOCK_REMOVED)) {
 		if (s->flags[i] & BLOCK_TRANSIT) {
@@ -312,9 +419,13 @@ static enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 		valid = block_mask(e, s, MASK_VALID, i);
 		dirty = block_mask(e, s, MASK_DIRTY, i);
 	}
+	first = i >= 0 && (s->flags[i] & BLOCK_AHEAD);
+	if (first)
+		ahead_used(s, io, i);
 	if (!(io->mask & ~valid)) {
 		io->phase = epoch_enter(e);
-		e->policy->hit(s->policy, i);
+		if (!first)
+			e->policy->hit(s->policy, i);
 		count(v, HYBRID_READ_HITS);
 		return read_cache(e, io, i);
 	}
@@ -404,7 +515,7 @@ static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struc
 		bypass(io, HYBRID_BYPASS_PARTIAL);
 		return false;
 	}
-	if (!admitted(e, s, io))
+	if (admission(e, s, io) == REFUSED)
 		return false;
 	/* Keep the reserve before it is needed. */
 	if (s->nr_free <= e->reserve)
@@ -429,12 +540,14 @@ static bool fetch_rest(struct hybrid_engine *e, struct hybrid_set *s, struct hyb
 
 	if (write_in_flight(s, io->key, mask) || !worth_its_wear(e, s, io))
 		mask = parts;
-	if ((i < 0 && !s->nr_free) || fill_conflicts(e, s, io, i, mask))
+	if ((i < 0 && !s->nr_free) || fill_conflicts(e, s, io->volume, io->key, i, mask))
 		return false;
 	job = job_get(e, JOB_FILL, io->volume, NULL);
 	if (!job)
 		return false;
-	fill_start(e, job, io, i < 0 ? take_block(e, s, io) : i, mask, acts);
+	if (i < 0)
+		i = take_block(e, s, io->volume, io->key);
+	fill_start(e, job, io->set, io->key, i, mask, io, acts);
 	return true;
 }
 
@@ -608,7 +721,7 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 			return ROUTE_TAKEN;
 	}
 	if (i < 0 && io->to_cache)
-		i = take_block(e, s, io);
+		i = take_block(e, s, v, io->key);
 	else if (i >= 0 && io->to_cache)
 		e->policy->hit(s->policy, i);
 	write_started(e, s, io, i);

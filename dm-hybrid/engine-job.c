@@ -205,28 +205,29 @@ static u32 block_sectors(const struct hybrid_engine *e, const struct hybrid_volu
  * Read those granules of the block that are not valid, and what @io is about, whole
  * from the first to the last: clean granules are the same on both devices.
  */
-void fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io, u32 i,
-		u64 mask, struct hybrid_actions *acts)
+void fill_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set, u64 key, u32 i,
+		u64 mask, struct hybrid_io *io, struct hybrid_actions *acts)
 {
-	struct hybrid_set *s = &e->map.set[io->set];
-	struct hybrid_volume *v = io->volume;
-	u32 sectors = block_sectors(e, v, io->key);
+	struct hybrid_set *s = &e->map.set[set];
+	struct hybrid_volume *v = job->volume;
+	u32 sectors = block_sectors(e, v, key);
 	u32 granules = DIV_ROUND_UP(sectors, e->g->granule_sectors);
 	u32 shift = e->g->granule_shift;
 	u64 whole = GENMASK_ULL(granules - 1, 0);
-	u64 dirty = block_mask(e, s, MASK_DIRTY, i);
+	u64 dirty = block_mask(e, s, MASK_DIRTY, i), read;
 	u32 first, last;
 
-	job->set = io->set;
-	job->key = io->key;
+	job->set = set;
+	job->key = key;
 	job->block[0] = i;
 	job->mask = mask & whole & ~block_mask(e, s, MASK_VALID, i);
-	first = __ffs64(job->mask | io->mask);
-	last = fls64(job->mask | io->mask) - 1;
+	read = job->mask | (io ? io->mask : 0);
+	first = __ffs64(read);
+	last = fls64(read) - 1;
 	job->readable = GENMASK_ULL(last, first) & ~dirty;
 	hybrid_set_flags(s, i, BLOCK_BUSY, 0);
 	list_add_tail(&job->link, &s->jobs);
-	if (io->type == HYBRID_IO_READ)
+	if (io && io->type == HYBRID_IO_READ)
 		list_add_tail(&io->link, &job->readers);
 	job_transfer(job, false, fill_read);
 	first <<= shift;

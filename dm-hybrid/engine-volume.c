@@ -42,6 +42,7 @@ struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 	INIT_LIST_HEAD(&v->ranges);
 	INIT_LIST_HEAD(&v->range_waiters);
 	INIT_LIST_HEAD(&v->range_queue);
+	atomic_set(&v->ahead, AHEAD_MOST);
 	spin_lock_init(&v->stream_lock);
 	return v;
 }

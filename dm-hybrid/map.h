@@ -56,6 +56,7 @@ static inline u32 hybrid_key_print(u64 key)
 #define BLOCK_GRACE	BIT(4)	/* removed; reads may still be in flight */
 #define BLOCK_BUSY	BIT(5)	/* a job works on it */
 #define BLOCK_UNRESOLVED BIT(6)	/* loading: the log must say what it is */
+#define BLOCK_AHEAD	BIT(7)	/* filled with its neighbours, not read yet */
 
 enum hybrid_mask {
 	MASK_VALID,	/* the cache copy can be read */
@@ -192,7 +193,8 @@ static inline int hybrid_set_find(const struct hybrid_map *map, const struct hyb
 
 /*
  * The read hit, without a lock: are all granules of @mask of @key valid?
- * Returns the block's index or -1 (no, or somebody was changing the set).
+ * Returns the block's index or -1: no, or somebody was changing the set, or it
+ * is the first read of a block that was filled ahead, which has to be noted.
  */
 static inline int hybrid_set_read_hit(const struct hybrid_map *map, const struct hybrid_set *s,
 				      u64 key, u64 mask)
@@ -205,7 +207,7 @@ static inline int hybrid_set_read_hit(const struct hybrid_map *map, const struct
 	if (seq & 1)
 		return -1;
 	i = hybrid_set_find(map, s, key);
-	if (i < 0 || !(READ_ONCE(s->flags[i]) & BLOCK_MAPPED))
+	if (i < 0 || (READ_ONCE(s->flags[i]) & (BLOCK_MAPPED | BLOCK_AHEAD)) != BLOCK_MAPPED)
 		return -1;
 	if (mask & ~set_mask(map, s, MASK_VALID, i))
 		return -1;

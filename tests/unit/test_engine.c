@@ -1201,8 +1201,8 @@ static void sequential_bypass(void **state)
 	small_pool(8 * MIB, HYBRID_MODE_WRITETHROUGH, &config);
 	hybrid_volume_set_cutoff(e, v, 4 * BLOCK);
 	for (n = 0; pool().free > pool().blocks / 8; n++)
-		assert_int_equal(run_moves(HYBRID_FILLS, n, 1), 1);
-	assert_int_equal(status().counter[HYBRID_BYPASS_SEQUENTIAL], 0);
+		assert_int_equal(run_moves(HYBRID_BYPASS_SEQUENTIAL, n, 1), 0);
+	assert_int_equal(status().cached, round_up(n, 4));
 	while (!run_moves(HYBRID_BYPASS_SEQUENTIAL, n++, 1))
 		assert_true(n < 200);
 	assert_int_equal(run_moves(HYBRID_BYPASS_SEQUENTIAL, n, 20), 20);
@@ -1210,7 +1210,61 @@ static void sequential_bypass(void **state)
 	assert_int_equal(run_moves(HYBRID_FILLS, 300, 10), 4);
 	assert_int_equal(run_moves(HYBRID_BYPASS_SEQUENTIAL, 320, 10), 6);
 	hybrid_volume_set_cutoff(e, v, 0);
-	assert_int_equal(run_moves(HYBRID_FILLS, 330, 10), 10);
+	assert_int_equal(run_moves(HYBRID_FILLS, 332, 8), 8);
+}
+
+/* Reads one block of the window, then another: what it adds to what is cached. */
+static u32 window_moves(u32 window)
+{
+	u32 before = status().cached;
+
+	reads((window * 4 + 1) * BLOCK, 8, 0);
+	assert_int_equal(status().cached, before + 1);
+	reads((window * 4 + 2) * BLOCK, 8, 0);
+	return status().cached - before;
+}
+
+/* Where one block of a window is there, a miss brings all that is missing beside it. */
+static void fills_ahead(void **state)
+{
+	u64 hits = HYBRID_READ_HITS;
+	u32 n, k;
+
+	assert_int_equal(window_moves(0), 3);
+	assert_int_equal(read_moves(hits, 3), 1);
+	/* ... not across what is there */
+	assert_int_equal(read_moves(HYBRID_FILLS, 0), 1);
+	reads(4 * BLOCK, 8, 0);
+	reads(6 * BLOCK, 8, 0);
+	assert_int_equal(status().cached, 4 + 4);
+	/* Nobody reads them: it ends. */
+	for (n = 0; window_moves(3 + n) > 2; n++)
+		assert_true(n < 100);
+	assert_in_range(n, 60, 70);
+	/* ... and is tried again, now and then */
+	for (k = 0; window_moves(3 + ++n) == 2; k++)
+		assert_true(k < 40);
+	assert_in_range(k, 20, 32);
+	/* Those that are read bring others. */
+	for (k = 0; k < 5; k++)
+		assert_int_equal(read_moves(hits, (3 + k) * 4 + 3), 1);
+	for (k = 0; window_moves(3 + ++n) == 3; k++)
+		assert_true(k < 20);
+	assert_int_equal(k, 15);
+}
+
+/* A block that was filled ahead is as good as one that was missed: for a run, and later. */
+static void ahead_ends_at_the_volume(void **state)
+{
+	u32 last = info.data_sectors / BLOCK - 1;
+
+	assert_int_equal(last % 4, 3);
+	reads((last - 1) * BLOCK, 8, 0);
+	reads(last * BLOCK, 8, 0);
+	reads((last - 2) * BLOCK, BLOCK, 0);
+	assert_int_equal(status().cached, 4);
+	reads((last - 3) * BLOCK, BLOCK, 0);
+	assert_int_equal(status().counter[HYBRID_READ_HITS], 1);
 }
 
 /* Scattered writes to what is clean open regions for each other, and flush nothing. */
@@ -1544,6 +1598,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(writes_of_parts, setup, teardown),
 		cmocka_unit_test_setup_teardown(drain_is_sorted, setup, teardown),
 		cmocka_unit_test_setup_teardown(sequential_bypass, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(fills_ahead, setup, teardown),
+		cmocka_unit_test_setup_teardown(ahead_ends_at_the_volume, setup, teardown),
 		cmocka_unit_test_setup_teardown(opens_ahead, setup, teardown),
 		cmocka_unit_test_setup_teardown(writeback_yields, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(cache_dies, setup, teardown),
