@@ -398,6 +398,21 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 	return ROUTE_TAKEN;
 }
 
+/*
+ * Granules of @key that writes in flight replace in the cache.  Who reads them
+ * meanwhile gets what was there or what comes, as from any device; they are not
+ * valid, for the write may fail.
+ */
+static u64 overwritten(const struct hybrid_set *s, u64 key)
+{
+	struct hybrid_io *w;
+	u64 over = 0;
+
+	list_for_each_entry(w, &s->inflight, link)
+		if (w->key == key)
+			over |= w->over;
+	return over;
+}
 
 static enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 			     struct hybrid_actions *acts)
@@ -422,7 +437,7 @@ static enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 	first = i >= 0 && (s->flags[i] & BLOCK_AHEAD);
 	if (first)
 		ahead_used(s, io, i);
-	if (!(io->mask & ~valid)) {
+	if (!(io->mask & ~valid) || !(io->mask & ~(valid | overwritten(s, io->key)))) {
 		io->phase = epoch_enter(e);
 		if (!first)
 			e->policy->hit(s->policy, i);
@@ -620,6 +635,7 @@ static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	if (again)
 		put_dirty(e, s, i, dirty | again);
 	io->again = again;
+	io->over = io->to_cache & valid;
 	hybrid_set_invalidate(&e->map, s, i, io->mask & ~(dirty | again));
 	if (set_unrecorded(&e->map, s, i))
 		mark_lazy(e, io->set, i);
@@ -995,6 +1011,7 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 		list_add_tail(&io->link, &s->inflight);
 		io->to_origin = io->mask;
 		io->to_cache = 0;
+		io->over = 0;
 		io->commit = false;
 		spin_unlock_irqrestore(&s->lock, flags);
 		user_op(io, true, io_origin_sector(io), io->fua);

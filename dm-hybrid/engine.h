@@ -165,6 +165,7 @@ struct hybrid_io {
 	u64 full;		/* granules covered whole */
 	u64 to_cache;		/* granules that go to (come from) the cache */
 	u64 to_origin;
+	u64 over;		/* a write: those of to_cache that were valid before */
 	u64 cursor;
 	struct list_head link;
 	struct list_head wait_link;	/* ranges: link is in use already */
@@ -186,6 +187,7 @@ static inline void hybrid_io_init(struct hybrid_io *io, struct hybrid_volume *vo
 	io->again = false;
 	io->counted = false;
 	io->fetch = false;
+	io->over = 0;
 	io->bypass = 0;
 	io->error = 0;
 	io->idx = -1;

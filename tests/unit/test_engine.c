@@ -1267,6 +1267,29 @@ static void ahead_ends_at_the_volume(void **state)
 	assert_int_equal(status().counter[HYBRID_READ_HITS], 1);
 }
 
+/* Who reads what is just being written gets it from the cache; but not once the write failed. */
+static void reads_beside_a_write(void **state)
+{
+	struct hybrid_actions acts;
+	u64 sector = 8 * BLOCK;
+
+	first_dirty();
+	reads(sector, BLOCK, 0);
+	hybrid_actions_init(&acts);
+	fill_data(&writer, sector, 8, 2);
+	writer.done = false;
+	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, 8, false);
+	assert_int_equal(hybrid_engine_map(e, &writer.io, &acts), HYBRID_MAP_REMAP);
+	assert_int_equal(read_io(sector, 16), 0);
+	moved(16, 0, 0, 0);
+	assert_false(hybrid_engine_io_done(e, &writer.io, -EIO, &acts));
+	assert_int_equal(read_io(sector, 16), 0);
+	moved(0, 0, 16, 0);
+	carry(&acts);
+	assert_true(writer.done);
+	reads(sector, 8, 2);
+}
+
 /* Scattered writes to what is clean open regions for each other, and flush nothing. */
 static void opens_ahead(void **state)
 {
@@ -1600,6 +1623,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(sequential_bypass, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(fills_ahead, setup, teardown),
 		cmocka_unit_test_setup_teardown(ahead_ends_at_the_volume, setup, teardown),
+		cmocka_unit_test_setup_teardown(reads_beside_a_write, setup, teardown),
 		cmocka_unit_test_setup_teardown(opens_ahead, setup, teardown),
 		cmocka_unit_test_setup_teardown(writeback_yields, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(cache_dies, setup, teardown),
