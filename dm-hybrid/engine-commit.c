@@ -283,10 +283,12 @@ static void record(struct hybrid_engine *e, u32 set, u32 i, const struct hybrid_
 	u64 jdirty = block_mask(e, s, MASK_JDIRTY, i);
 	u64 jclean = block_mask(e, s, MASK_JVALID, i) & ~jdirty;
 
+	if (jdirty & ~dirty) {
+		set_bit(e->journal.nr, e->ended);
+		s->ending |= region_bit(i);
+	}
 	hybrid_journal_block(&e->journal, hybrid_map_cblock(&e->map, set, i),
 			     v ? v->info.instance : 0, hybrid_key_block(s->key[i]), valid, dirty);
-	if (jdirty & ~dirty)
-		s->ending |= region_bit(i);
 	/* A block that leaves is in TRANSIT; that says the same of it alone. */
 	if (v && (jclean & ~valid) && !(s->dopen & region_bit(i)))
 		s->dropping |= region_bit(i);
@@ -436,6 +438,7 @@ static bool assemble(struct hybrid_engine *e)
 {
 	u32 set;
 
+	bitmap_zero(e->ended, HYBRID_ENTRY_RECORDS(e->journal.max_blocks));
 	e->journal.nr = 0;
 	for_each_set_bit(set, e->must_sets, e->map.nr_sets)
 		if (!record_set(e, set))
@@ -664,17 +667,17 @@ static void commit_lost(struct hybrid_engine *e)
 {
 	u32 k;
 
-	for (k = 0; k < e->journal.nr; k++) {
+	for_each_set_bit(k, e->ended, e->journal.nr) {
 		const struct hybrid_record *r = &e->journal.entry->record[k];
 		u32 where = le32_to_cpu(r->where), set = where / e->map.set_size;
 		u32 i = where % e->map.set_size;
 		struct hybrid_set *s = &e->map.set[set];
 		unsigned long flags;
 
-		if (le32_to_cpu(r->type) != HYBRID_RECORD_BLOCK || !r->instance)
+		if (!r->instance)
 			continue;
 		spin_lock_irqsave(&s->lock, flags);
-		if ((s->ending & region_bit(i)) && !key_volume(e, s->key[i])->has_sb) {
+		if (!key_volume(e, s->key[i])->has_sb) {
 			set_put_mask(&e->map, s, MASK_JVALID, i, e->map.granules);
 			put_jdirty(e, s, i, e->map.granules);
 			mark_lazy(e, set, i);

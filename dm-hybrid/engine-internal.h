@@ -244,6 +244,7 @@ struct hybrid_engine {
 	bool commit_opens;		/* ... has nothing but open regions */
 	bool flush_now;			/* the present commit flushes the cache device */
 	unsigned long *must_sets, *lazy_sets, *open_sets, *grace_sets;
+	unsigned long *ended;		/* records of the present entry that end dirty granules */
 
 	/* Checkpoint */
 	u8 cp_phase;

@@ -57,8 +57,10 @@ static int create_parts(struct hybrid_engine *e)
 	e->lazy_sets = alloc_bits(sets);
 	e->open_sets = alloc_bits(sets);
 	e->grace_sets = alloc_bits(sets);
+	e->ended = alloc_bits(HYBRID_ENTRY_RECORDS(e->journal.max_blocks));
 	e->readers = alloc_percpu(struct hybrid_readers);
-	if (!e->must_sets || !e->lazy_sets || !e->open_sets || !e->grace_sets || !e->readers)
+	if (!e->must_sets || !e->lazy_sets || !e->open_sets || !e->grace_sets || !e->ended ||
+	    !e->readers)
 		return -ENOMEM;
 	e->ram = own_ram(e->g);
 	return 0;
@@ -115,6 +117,7 @@ void hybrid_engine_destroy(struct hybrid_engine *e)
 	vfree(e->lazy_sets);
 	vfree(e->open_sets);
 	vfree(e->grace_sets);
+	vfree(e->ended);
 	vfree(e);
 }
 
