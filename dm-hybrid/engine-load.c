@@ -473,6 +473,7 @@ static int load(struct loader *l)
 	if (r)
 		return damaged(r);
 	for (set = 0; !r && set < e->map.nr_sets; set++) {
+		hybrid_set_loaded(&e->map, &e->map.set[set]);
 		r = check_resolved(l, set);
 		forget_open(e, set);
 		cond_resched();

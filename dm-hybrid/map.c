@@ -245,14 +245,8 @@ void hybrid_set_invalidate(const struct hybrid_map *map, struct hybrid_set *s, u
 void hybrid_set_load(const struct hybrid_map *map, struct hybrid_set *s, u32 i, u64 key,
 		     u64 valid, u64 dirty)
 {
-	u16 *link = &s->free;
-	u32 steps;
-
-	for (steps = 0; *link < map->set_size && *link != i && steps < map->set_size; steps++)
-		link = &s->next[*link];
-	if (*link != i)
+	if (s->key[i] != HYBRID_NO_KEY)
 		return;
-	*link = s->next[i];
 	s->nr_free--;
 	s->nr_mapped++;
 	hash_insert(map, s, i, key);
@@ -261,6 +255,19 @@ void hybrid_set_load(const struct hybrid_map *map, struct hybrid_set *s, u32 i, 
 	set_put_mask(map, s, MASK_DIRTY, i, dirty);
 	set_put_mask(map, s, MASK_JDIRTY, i, dirty);
 	s->flags[i] = BLOCK_MAPPED | BLOCK_JMAPPED;
+}
+
+void hybrid_set_loaded(const struct hybrid_map *map, struct hybrid_set *s)
+{
+	u32 i;
+
+	s->free = map->set_size;
+	for (i = map->set_size; i-- > 0;) {
+		if (s->key[i] != HYBRID_NO_KEY)
+			continue;
+		s->next[i] = s->free;
+		s->free = i;
+	}
 }
 
 static const char *check_block(const struct hybrid_map *map, u32 nr, u32 i)

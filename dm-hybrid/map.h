@@ -232,9 +232,15 @@ void hybrid_set_flags(struct hybrid_set *s, u32 i, u8 set, u8 clear);
 /* Granules of @mask can be read no more. */
 void hybrid_set_invalidate(const struct hybrid_map *map, struct hybrid_set *s, u32 i, u64 mask);
 
-/* Put block @i under @key with these masks, as read from disk; it must be free. */
+/*
+ * Put block @i under @key with these masks, as read from disk; it must be free.
+ * Nothing can be taken from the set before all is loaded.
+ */
 void hybrid_set_load(const struct hybrid_map *map, struct hybrid_set *s, u32 i, u64 key,
 		     u64 valid, u64 dirty);
+
+/* All of the set is loaded: list what is free, in order. */
+void hybrid_set_loaded(const struct hybrid_map *map, struct hybrid_set *s);
 
 /* Does RAM know of block @i what the journal does not? */
 static inline bool set_unrecorded(const struct hybrid_map *map, const struct hybrid_set *s, u32 i)

@@ -379,6 +379,7 @@ static void load(void **state)
 	assert_int_equal(hybrid_set_find(&map, s, key_in(0, i)), i);
 	assert_int_equal(s->nr_mapped, size / 2);
 	/* what is left can be taken, and is what was not loaded */
+	hybrid_set_loaded(&map, s);
 	for (n = 0; n < size - size / 2; n++) {
 		int k = hybrid_set_alloc(&map, s, key_in(0, size - 1 + n));
 
