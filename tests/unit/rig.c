@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* see rig.h */
+#include "samples.h"
+#include "rig.h"
+
+u8 *disk[2];
+static u64 disk_sectors[2];
+struct hybrid_sb sb;
+struct hybrid_engine *e;
+struct hybrid_volume *v;
+struct hybrid_volume_info info;
+static u64 now, nonces;
+u32 nr_buffers;
+bool fail_cache_writes, fail_cache_reads, fail_origin;
+
+struct logged_op op_log[MAX_LOG];
+u32 nr_log;
+
+struct user writer, reader, flusher;
+
+static int io_error(bool origin, bool write)
+{
+	if (origin)
+		return fail_origin ? -EIO : 0;
+	return (write ? fail_cache_writes : fail_cache_reads) ? -EIO : 0;
+}
+
+static int dev_io(bool origin, bool write, u64 sector, u32 count, void *mem,
+		  const struct hybrid_op *op)
+{
+	bool meta = op->type == HYBRID_OP_META;
+
+	assert_true(sector + count <= disk_sectors[origin]);
+	assert_true(count);
+	assert_true(nr_log < MAX_LOG);
+	op_log[nr_log++] = (struct logged_op){
+		.origin = origin, .write = write, .sector = sector, .count = count,
+		.meta = meta, .fua = op->fua, .preflush = meta && op->preflush,
+	};
+	if (io_error(origin, write))
+		return -EIO;
+	if (write)
+		memcpy(disk[origin] + sector * 512, mem, count * 512);
+	else
+		memcpy(mem, disk[origin] + sector * 512, count * 512);
+	return 0;
+}
+
+static int dev_flush(bool origin)
+{
+	assert_true(nr_log < MAX_LOG);
+	op_log[nr_log++] = (struct logged_op){ .origin = origin, .flush = true };
+	return io_error(origin, true);
+}
+
+static struct user *user_of(struct hybrid_io *io)
+{
+	return container_of(io, struct user, io);
+}
+
+static void segments(struct hybrid_op *op, void *mem)
+{
+	u32 k;
+
+	for (k = 0; k < op->nr_segments; k++) {
+		const struct hybrid_segment *s = &op->segments[k];
+		int r = dev_io(s->origin, op->write, s->sector, s->count, mem + s->offset * 512,
+			       op);
+
+		if (r && s->origin)
+			op->error_origin = r;
+		else if (r)
+			op->error_cache = r;
+	}
+}
+
+static void finish(struct hybrid_io *io)
+{
+	assert_false(user_of(io)->done);
+	user_of(io)->done = true;
+	user_of(io)->nr_log = nr_log;
+}
+
+static void user_op(struct hybrid_op *op, struct hybrid_actions *acts)
+{
+	struct hybrid_io *io = op->io;
+	int r = dev_io(op->origin, op->write, op->sector, op->count, user_of(io)->data, op);
+
+	if (hybrid_engine_io_done(e, io, r, acts))
+		finish(io);
+}
+
+static void carry_one(struct hybrid_op *op, struct hybrid_actions *acts)
+{
+	switch (op->type) {
+	case HYBRID_OP_USER:
+		user_op(op, acts);
+		return;
+	case HYBRID_OP_TRANSFER:
+		if (op->io)
+			memcpy(op->buffer + op->buffer_offset * 512, user_of(op->io)->data,
+			       op->io->count * 512);
+		segments(op, op->buffer);
+		break;
+	case HYBRID_OP_META:
+		segments(op, op->mem);
+		break;
+	case HYBRID_OP_FLUSH:
+		if (op->origin)
+			op->error_origin = dev_flush(ORIGIN);
+		else
+			op->error_cache = dev_flush(CACHE);
+		break;
+	case HYBRID_OP_COPY_OUT:
+		memcpy(user_of(op->io)->data, op->buffer + op->buffer_offset * 512,
+		       op->io->count * 512);
+		break;
+	case HYBRID_OP_COMPLETE:
+		finish(op->io);
+		return;
+	case HYBRID_OP_WAKE:
+		op->waiter->done(op->waiter);
+		return;
+	default:
+		assert_int_equal(op->type, HYBRID_OP_WORK);
+	}
+	hybrid_engine_op_done(e, op, acts);
+}
+
+void carry(struct hybrid_actions *acts)
+{
+	struct hybrid_op *op;
+
+	while ((op = hybrid_actions_pop(acts)))
+		carry_one(op, acts);
+}
+
+bool tick(u32 ms)
+{
+	struct hybrid_actions acts;
+	bool more;
+
+	hybrid_actions_init(&acts);
+	now += ms;
+	more = hybrid_engine_tick(e, now, &acts);
+	carry(&acts);
+	return more;
+}
+
+/* ---- what the engine needs ----------------------------------------------- */
+
+static void *alloc_buffer(struct hybrid_engine *engine, u32 sectors)
+{
+	void *p = vmalloc(sectors * 512);
+
+	nr_buffers += !!p;
+	return p;
+}
+
+static void free_buffer(struct hybrid_engine *engine, void *buffer)
+{
+	nr_buffers -= !!buffer;
+	vfree(buffer);
+}
+
+static int do_op(struct hybrid_engine *engine, struct hybrid_op *op)
+{
+	op->error_cache = 0;
+	op->error_origin = 0;
+	if (op->type == HYBRID_OP_META) {
+		segments(op, op->mem);
+	} else {
+		assert_int_equal(op->type, HYBRID_OP_FLUSH);
+		return dev_flush(op->origin);
+	}
+	return op->error_cache ? op->error_cache : op->error_origin;
+}
+
+int wait_checkpoint(struct hybrid_engine *engine)
+{
+	struct hybrid_waiter w = { .done = hybrid_waiter_ended };
+	struct hybrid_actions acts;
+	u32 n;
+
+	/* also while the engine is being loaded, before create's caller has it */
+	e = engine;
+	hybrid_actions_init(&acts);
+	hybrid_engine_checkpoint(e, &w, &acts);
+	carry(&acts);
+	for (n = 0; !w.ended; n++) {
+		assert_true(n < 100);
+		tick(100);
+	}
+	return w.error;
+}
+
+static u64 new_nonce(struct hybrid_engine *engine)
+{
+	return ++nonces * 0x9e3779b97f4a7c15ULL | 1;
+}
+
+static const struct hybrid_engine_ops ops = {
+	.alloc_buffer = alloc_buffer,
+	.free_buffer = free_buffer,
+	.do_op = do_op,
+	.wait_checkpoint = wait_checkpoint,
+	.random = new_nonce,
+};
+
+/* ---- lives ---------------------------------------------------------------- */
+
+struct hybrid_engine *new_engine(int *error)
+{
+	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+
+	return hybrid_engine_create(&sb, &ops, NULL, hybrid_policy_get("lru"), &config, error);
+}
+
+void write_root(const struct hybrid_root_info *root)
+{
+	u16 *generations = calloc(sb.geometry.nr_index, sizeof(u16));
+	struct hybrid_ident id = { .epoch = root->epoch };
+
+	memcpy(id.pool_uuid, sb.pool_uuid, sizeof(id.pool_uuid));
+	hybrid_root_encode((void *)disk[0] + 512 * hybrid_root_sector(&sb.geometry, root->sequence),
+			   &sb.geometry, &id, root, generations);
+	free(generations);
+}
+
+static void format(void)
+{
+	struct hybrid_root_info root = {
+		.sequence = 2, .epoch = 99, .flags = HYBRID_ROOT_CLEAN, .next_instance = 1,
+	};
+	struct hybrid_sb origin;
+	u32 copy;
+
+	write_root(&root);
+	sample_volume(&info);
+	info.data_sector = DATA;
+	info.data_sectors = ORIGIN_SECTORS - 2 * DATA;
+	info.nonce = 0;
+	info.nonce_old = 0;
+	info.cutoff_sectors = 0;
+	sample_sb(&origin, HYBRID_ROLE_ORIGIN);
+	origin.flags = 0;
+	origin.ro_compat = 0;
+	origin.volume_id = 1;
+	origin.instance = 0;
+	origin.nonce = 0;
+	origin.member_sectors = ORIGIN_SECTORS;
+	origin.data_sectors = info.data_sectors;
+	memcpy(origin.member_uuid, info.member_uuid, sizeof(origin.member_uuid));
+	for (copy = 0; copy < 2; copy++) {
+		u64 sector = hybrid_sb_sector(ORIGIN_SECTORS, copy);
+
+		hybrid_sb_encode((void *)disk[1] + 512 * sector, &origin, sector);
+	}
+}
+
+void fresh_disks(u32 block_sectors)
+{
+	u64 i, seed = 7;
+
+	disk_sectors[0] = CACHE_SECTORS;
+	disk_sectors[1] = ORIGIN_SECTORS;
+	for (i = 0; i < 2; i++) {
+		free(disk[i]);
+		disk[i] = calloc(disk_sectors[i], 512);
+		assert_non_null(disk[i]);
+	}
+	/* every sector of the origin's data is another */
+	for (i = DATA; i < ORIGIN_SECTORS - DATA; i++)
+		*(u64 *)(disk[1] + i * 512) = next_random(&seed);
+	sample_sb(&sb, HYBRID_ROLE_CACHE);
+	assert_int_equal(hybrid_geometry_init(&sb.geometry, CACHE_SECTORS, block_sectors, 0,
+					      NULL), 0);
+	sb.member_sectors = CACHE_SECTORS;
+	format();
+}
+
+int setup_disks(void **state)
+{
+	fresh_disks(BLOCK);
+	fail_cache_writes = fail_cache_reads = fail_origin = false;
+	now = 1000;
+	v = NULL;
+	e = NULL;
+	return 0;
+}
+
+void start(void)
+{
+	const char *why = NULL;
+	int error;
+
+	e = new_engine(&error);
+	assert_non_null(e);
+	assert_int_equal(hybrid_engine_load(e, &why), 0);
+	assert_null(hybrid_engine_check(e));
+}
+
+void open_volume(void)
+{
+	const char *why;
+
+	assert_int_equal(hybrid_volume_open(e, 1, ORIGIN_SECTORS, NULL, &v, &why), 0);
+}
+
+int setup(void **state)
+{
+	setup_disks(state);
+	start();
+	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
+	open_volume();
+	return 0;
+}
+
+void crash(void)
+{
+	hybrid_engine_destroy(e);
+	e = NULL;
+	v = NULL;
+	assert_int_equal(nr_buffers, 0);
+}
+
+void stop(void)
+{
+	struct hybrid_actions acts;
+	u32 n;
+
+	hybrid_actions_init(&acts);
+	if (v) {
+		assert_true(hybrid_volume_suspend(e, v, &acts));
+		carry(&acts);
+		assert_int_equal(hybrid_volume_close(e, v), 0);
+	}
+	v = NULL;
+	for (n = 0; !hybrid_engine_stop(e, &acts); n++) {
+		assert_true(n < 100);
+		carry(&acts);
+	}
+	carry(&acts);
+}
+
+int teardown(void **state)
+{
+	shim_alloc_fails = NULL;
+	if (e)
+		crash();
+	free(disk[0]);
+	free(disk[1]);
+	disk[0] = disk[1] = NULL;
+	return 0;
+}
+
+/* ---- I/O ------------------------------------------------------------------ */
+
+int submit(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, bool fua)
+{
+	struct hybrid_actions acts;
+	u32 n;
+
+	hybrid_actions_init(&acts);
+	u->done = false;
+	hybrid_io_init(&u->io, v, type, sector, count, fua);
+	if (hybrid_engine_map(e, &u->io, &acts) == HYBRID_MAP_REMAP)
+		user_op(&u->io.op, &acts);
+	carry(&acts);
+	for (n = 0; !u->done; n++) {
+		assert_true(n < 100);
+		tick(100);
+	}
+	assert_null(hybrid_engine_check(e));
+	return u->io.error;
+}
+
+void fill_data(struct user *u, u64 sector, u32 count, u32 version)
+{
+	u32 k;
+
+	memset(u->data, version, count * 512);
+	for (k = 0; k < count; k++)
+		*(u64 *)(u->data + k * 512) = (u64)version << 32 | (sector + k);
+}
+
+int write_io(u64 sector, u32 count, u32 version, bool fua)
+{
+	nr_log = 0;
+	fill_data(&writer, sector, count, version);
+	return submit(&writer, HYBRID_IO_WRITE, sector, count, fua);
+}
+
+int flush_volume(void)
+{
+	nr_log = 0;
+	return submit(&flusher, HYBRID_IO_FLUSH, 0, 0, false);
+}
+
+int read_io(u64 sector, u32 count)
+{
+	nr_log = 0;
+	memset(reader.data, 0xee, sizeof(reader.data));
+	return submit(&reader, HYBRID_IO_READ, sector, count, false);
+}
+
+void put(u64 sector, u32 count, u32 version)
+{
+	assert_int_equal(write_io(sector, count, version, false), 0);
+}
+
+void reads(u64 sector, u32 count, u32 version)
+{
+	assert_int_equal(read_io(sector, count), 0);
+	if (version)
+		fill_data(&writer, sector, count, version);
+	else
+		memcpy(writer.data, disk[1] + (DATA + sector) * 512, count * 512);
+	assert_memory_equal(reader.data, writer.data, count * 512);
+}
+
+bool origin_has(u64 sector, u32 count, u32 version)
+{
+	fill_data(&writer, sector, count, version);
+	return !memcmp(writer.data, disk[1] + (DATA + sector) * 512, count * 512);
+}
+
+void set_mode(u32 mode)
+{
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	hybrid_volume_set_mode(e, v, mode, &acts);
+	carry(&acts);
+}
+
+struct hybrid_volume_status status(void)
+{
+	struct hybrid_volume_status st;
+
+	hybrid_volume_status(e, v, &st);
+	return st;
+}
+
+struct hybrid_pool_status pool(void)
+{
+	struct hybrid_pool_status st;
+
+	hybrid_engine_status(e, &st);
+	return st;
+}
+
+u32 sectors_of(bool origin, bool write)
+{
+	u32 k, n = 0;
+
+	for (k = 0; k < nr_log; k++)
+		if (op_log[k].origin == origin && op_log[k].write == write && !op_log[k].flush &&
+		    !op_log[k].meta)
+			n += op_log[k].count;
+	return n;
+}
+
+void moved(u32 cache_read, u32 cache_written, u32 origin_read, u32 origin_written)
+{
+	u32 k;
+
+	for (k = 0; k < nr_log; k++)
+		assert_false(op_log[k].meta || op_log[k].flush);
+	assert_int_equal(sectors_of(CACHE, false), cache_read);
+	assert_int_equal(sectors_of(CACHE, true), cache_written);
+	assert_int_equal(sectors_of(ORIGIN, false), origin_read);
+	assert_int_equal(sectors_of(ORIGIN, true), origin_written);
+}
+
+void rest(void)
+{
+	u32 n;
+
+	for (n = 0; n < 8; n++)
+		tick(1000);
+	assert_int_equal(wait_checkpoint(e), 0);
+}
+
+void first_dirty(void)
+{
+	put(0, 8, 1);
+	assert_int_equal(flush_volume(), 0);
+}
+
+void small_pool(u64 sectors, u32 mode, const struct hybrid_config *config)
+{
+	assert_int_equal(hybrid_geometry_init(&sb.geometry, sectors, BLOCK, 0, NULL), 0);
+	sb.member_sectors = sectors;
+	format();
+	start();
+	assert_int_equal(hybrid_engine_set_policy(e, hybrid_policy_get("c2q")), 0);
+	hybrid_engine_configure(e, config);
+	info.mode = mode;
+	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
+	open_volume();
+}

@@ -1,0 +1,567 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* The engine: what I/O moves where, what each event costs, and who waits for whom. */
+#include "rig.h"
+
+/* ---- modes ---------------------------------------------------------------- */
+
+static void modes(void **state)
+{
+	static const struct { u32 mode; bool cache, origin; } row[] = {
+		{ HYBRID_MODE_WRITEBACK, true, false },
+		{ HYBRID_MODE_WRITETHROUGH, true, true },
+		{ HYBRID_MODE_WRITEAROUND, false, true },
+		{ HYBRID_MODE_PASSTHROUGH, false, true },
+	};
+	u32 n, k;
+
+	first_dirty();
+	for (n = 0; n < ARRAY_SIZE(row); n++) {
+		u64 at = (n + 1) * 16 * BLOCK;
+
+		set_mode(row[n].mode);
+		rest();
+		put(at, BLOCK, n + 1);
+		moved(0, row[n].cache ? BLOCK : 0, 0, row[n].origin ? BLOCK : 0);
+		assert_int_equal(origin_has(at, BLOCK, n + 1), row[n].origin);
+		reads(at, BLOCK, n + 1);
+		moved(row[n].cache ? BLOCK : 0, !row[n].cache && n == 2 ? BLOCK : 0,
+		      row[n].cache ? 0 : BLOCK, 0);
+		/* a second write, to what is cached now or not */
+		put(at + 8, 8, n + 10);
+		reads(at, 8, n + 1);
+		reads(at + 8, 8, n + 10);
+		reads(at + 16, 8, n + 1);
+		assert_int_equal(status().mode, row[n].mode);
+	}
+	assert_int_equal(flush_volume(), 0);
+	for (k = 0; k < 2; k++) {
+		if (k)
+			stop();
+		crash();
+		start();
+		open_volume();
+		for (n = 0; n < ARRAY_SIZE(row); n++) {
+			u64 at = (n + 1) * 16 * BLOCK;
+
+			reads(at, 8, n + 1);
+			reads(at + 8, 8, n + 10);
+			reads(at + 16, BLOCK - 16, n + 1);
+		}
+	}
+}
+
+/* Out of writeback nothing stays dirty, and the origin has it all. */
+static void mode_switch_drains(void **state)
+{
+	u32 n;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	for (n = 0; n < 20; n++)
+		put(n * BLOCK, BLOCK, n + 1);
+	assert_int_equal(status().dirty, 20);
+	assert_false(origin_has(0, BLOCK, 1));
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	rest();
+	assert_int_equal(status().dirty, 0);
+	for (n = 0; n < 20; n++) {
+		assert_true(origin_has(n * BLOCK, BLOCK, n + 1));
+		reads(n * BLOCK, BLOCK, n + 1);
+		moved(BLOCK, 0, 0, 0);
+	}
+}
+
+/* ---- what each event costs ------------------------------------------------ */
+
+static void flush_is_one_journal_write(void **state)
+{
+	u64 journal = sb.geometry.journal_sector;
+	u64 writes;
+
+	first_dirty();
+	rest();
+	/* new blocks, and nothing of the kind on the origin */
+	put(64 * BLOCK, BLOCK, 5);
+	moved(0, BLOCK, 0, 0);
+	put(99 * BLOCK + 8, 8, 6);
+	moved(0, 8, 0, 0);
+	writes = pool().journal_writes;
+	assert_int_equal(flush_volume(), 0);
+	assert_int_equal(nr_log, 1);
+	assert_true(op_log[0].meta && op_log[0].write && !op_log[0].origin);
+	assert_true(op_log[0].preflush && op_log[0].fua);
+	assert_true(op_log[0].sector >= journal && op_log[0].sector < sb.geometry.data_sector);
+	assert_int_equal(op_log[0].count, HYBRID_META_BLOCK_SECTORS);
+	assert_true(pool().journal_writes == writes + 1);
+	/* and nothing is left for the next */
+	assert_int_equal(flush_volume(), 0);
+	assert_int_equal(nr_log, 0);
+}
+
+/* More records than one journal write holds: the flush waits for the last of them. */
+static void flush_of_two_entries(void **state)
+{
+	u32 records, n, journal = 0;
+
+	fresh_disks(8);
+	start();
+	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
+	open_volume();
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	records = HYBRID_ENTRY_RECORDS(HYBRID_JOURNAL_ENTRY_LIMIT(sb.geometry.journal_blocks));
+	for (n = 0; n < records; n++)
+		put(8 + n * 8, 8, 5);
+	assert_int_equal(flush_volume(), 0);
+	for (n = 0; n < flusher.nr_log; n++)
+		journal += op_log[n].meta && op_log[n].preflush && op_log[n].fua;
+	assert_int_equal(journal, 2);
+	crash();
+	start();
+	open_volume();
+	reads(8 + (records - 1) * 8, 8, 5);
+}
+
+/* A flush under way must find dirty data on one of the devices: recorded first, then replaced. */
+static void zeroes_replace_recorded_data(void **state)
+{
+	static const enum hybrid_io_type type[] = { HYBRID_IO_ZEROES, HYBRID_IO_DISCARD };
+	u32 k;
+
+	first_dirty();
+	for (k = 0; k < ARRAY_SIZE(type); k++) {
+		rest();
+		put((64 + k) * BLOCK, BLOCK, 5);
+		nr_log = 0;
+		assert_int_equal(submit(&writer, type[k], (64 + k) * BLOCK, BLOCK, false), 0);
+		assert_true(nr_log >= 2);
+		assert_true(op_log[0].meta && op_log[0].preflush && op_log[0].fua);
+	}
+}
+
+static void rewrite_of_dirty_is_free(void **state)
+{
+	u64 writes;
+
+	first_dirty();
+	put(64 * BLOCK, BLOCK, 5);
+	assert_int_equal(flush_volume(), 0);
+	writes = pool().metadata_writes;
+	put(64 * BLOCK, BLOCK, 6);
+	moved(0, BLOCK, 0, 0);
+	put(64 * BLOCK + 3, 1, 7);	/* a part of a granule, too */
+	moved(0, 1, 0, 0);
+	assert_int_equal(flush_volume(), 0);
+	assert_int_equal(nr_log, 1);
+	assert_true(op_log[0].flush && !op_log[0].origin);
+	assert_true(pool().metadata_writes == writes);
+	reads(64 * BLOCK + 3, 1, 7);
+	reads(64 * BLOCK + 4, 100, 6);
+}
+
+static void fua_write(void **state)
+{
+	u32 k, journal = 0;
+
+	first_dirty();
+	rest();
+	assert_int_equal(write_io(64 * BLOCK, 8, 5, true), 0);
+	for (k = 0; k < nr_log; k++)
+		journal += op_log[k].meta && op_log[k].preflush && op_log[k].fua;
+	assert_int_equal(nr_log, 2);
+	assert_int_equal(journal, 1);
+	assert_true(op_log[1].meta);
+	/* durably dirty already: the data alone */
+	assert_int_equal(write_io(64 * BLOCK, 8, 6, true), 0);
+	assert_int_equal(nr_log, 1);
+	assert_true(op_log[0].fua && !op_log[0].meta && !op_log[0].origin);
+	set_mode(HYBRID_MODE_WRITEAROUND);
+	rest();
+	assert_int_equal(write_io(70 * BLOCK, 8, 7, true), 0);
+	assert_int_equal(nr_log, 1);
+	assert_true(op_log[0].fua && op_log[0].origin);
+}
+
+static void flush_of_writethrough(void **state)
+{
+	u32 k;
+
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	rest();
+	put(64 * BLOCK, BLOCK, 5);
+	assert_int_equal(flush_volume(), 0);
+	assert_int_equal(nr_log, 1);
+	assert_true(op_log[0].flush && op_log[0].origin);
+	for (k = 0; k < 3; k++)
+		assert_int_equal(flush_volume(), 0);
+	assert_int_equal(nr_log, 0);
+	assert_int_equal(status().dirty, 0);
+}
+
+/* ---- fills and writeback -------------------------------------------------- */
+
+static void read_miss_fills_the_block(void **state)
+{
+	u64 at = 33 * BLOCK;
+
+	reads(at + 40, 8, 0);
+	assert_int_equal(nr_log, 2);
+	assert_false(op_log[0].write);
+	assert_true(op_log[0].origin && op_log[0].sector == DATA + at);
+	assert_int_equal(op_log[0].count, BLOCK);
+	assert_true(op_log[1].write && !op_log[1].origin);
+	assert_int_equal(op_log[1].count, BLOCK);
+	reads(at, 8, 0);
+	moved(8, 0, 0, 0);
+	reads(at, BLOCK, 0);
+	moved(BLOCK, 0, 0, 0);
+	assert_int_equal(status().counter[HYBRID_FILLS], 1);
+	assert_int_equal(status().counter[HYBRID_READ_MISSES], 1);
+	assert_int_equal(status().counter[HYBRID_READ_HITS], 2);
+	/* the cache survives a crash warm, once it is recorded */
+	rest();
+	crash();
+	start();
+	open_volume();
+	reads(at, BLOCK, 0);
+	moved(BLOCK, 0, 0, 0);
+}
+
+/* Whole granules are written without reading; of parts the block is filled first (J11). */
+static void writes_of_parts(void **state)
+{
+	static const struct {
+		u32 offset, count;
+		bool whole;
+	} row[] = {
+		{ 0, 8, true }, { 8, 16, true }, { 120, 8, true }, { 0, BLOCK, true },
+		{ 3, 1, false }, { 0, 7, false }, { 4, 8, false }, { 4, 16, false },
+		{ 1, BLOCK - 1, false },
+	};
+	u32 n, mode;
+
+	first_dirty();
+	for (mode = 0; mode < 2; mode++) {	/* writethrough, writeback */
+		assert_int_equal(HYBRID_MODE_WRITEBACK, 1);
+		set_mode(mode);
+		rest();
+		for (n = 0; n < ARRAY_SIZE(row); n++) {
+			u64 at = (20 * (mode + 1) + n) * 4 * BLOCK;
+			u32 count = row[n].count;
+
+			put(at + row[n].offset, count, n + 1);
+			if (row[n].whole)
+				moved(0, count, 0, mode ? 0 : count);
+			else if (mode)
+				moved(0, BLOCK + count, BLOCK, 0);
+			else
+				assert_int_equal(sectors_of(ORIGIN, true), count);
+			reads(at + row[n].offset, count, n + 1);
+			if (row[n].offset)
+				reads(at, row[n].offset, 0);
+			if (row[n].offset + count < BLOCK)
+				reads(at + row[n].offset + count,
+				      BLOCK - row[n].offset - count, 0);
+		}
+	}
+	/* What is there is a hit. */
+	put(24 * 8 * BLOCK + 5, 1, 9);
+	moved(0, 1, 0, 0);
+	/* Only what is not valid is fetched, with what lies between. */
+	put(90 * BLOCK, 64, 9);
+	moved(0, 64, 0, 0);
+	put(90 * BLOCK + 66, 2, 10);
+	moved(0, 64 + 2, 64, 0);
+	reads(90 * BLOCK, 64, 9);
+	reads(90 * BLOCK + 64, 2, 0);
+	reads(90 * BLOCK + 66, 2, 10);
+}
+
+/* From low addresses to high ones, like a lift: it may begin anywhere. */
+static void drain_is_sorted(void **state)
+{
+	static const u32 order[] = { 9, 2, 30, 5, 17, 1, 28, 11, 3, 40 };
+	struct hybrid_actions acts;
+	u64 last = 0;
+	u32 n, k = 0, descents = 0;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	for (n = 0; n < ARRAY_SIZE(order); n++)
+		put(order[n] * 4 * BLOCK, BLOCK, n + 1);
+	hybrid_actions_init(&acts);
+	nr_log = 0;
+	hybrid_engine_drain(e, v, true, &acts);
+	carry(&acts);
+	for (n = 0; status().dirty && n < 50; n++)
+		tick(500);
+	assert_int_equal(status().dirty, 0);
+	for (n = 0; n < nr_log; n++)
+		if (op_log[n].origin && op_log[n].write && !op_log[n].meta) {
+			descents += op_log[n].sector < last;
+			last = op_log[n].sector;
+			k++;
+		}
+	assert_int_equal(k, ARRAY_SIZE(order));
+	assert_in_range(descents, 0, 1);
+	for (n = 0; n < ARRAY_SIZE(order); n++)
+		assert_true(origin_has(order[n] * 4 * BLOCK, BLOCK, n + 1));
+}
+
+/* What a read adds to that counter. */
+static u64 read_moves(enum hybrid_counter c, u32 block)
+{
+	u64 before = status().counter[c];
+
+	assert_int_equal(read_io(block * BLOCK, 8), 0);
+	return status().counter[c] - before;
+}
+
+/* Reads so many blocks in sequence; what happened to them. */
+static u64 run_moves(enum hybrid_counter c, u32 block, u32 count)
+{
+	u64 before = status().counter[c];
+
+	while (count--) {
+		reads(block++ * BLOCK, BLOCK, 0);
+		tick(1000);
+	}
+	return status().counter[c] - before;
+}
+
+/* A long run is cached while there is room, and pushes nothing out later. */
+static void sequential_bypass(void **state)
+{
+	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+	u32 n;
+
+	small_pool(8 * MIB, HYBRID_MODE_WRITETHROUGH, &config);
+	hybrid_volume_set_cutoff(e, v, 4 * BLOCK);
+	for (n = 0; pool().free > pool().blocks / 8; n++)
+		assert_int_equal(run_moves(HYBRID_BYPASS_SEQUENTIAL, n, 1), 0);
+	assert_int_equal(status().cached, round_up(n, 4));
+	while (!run_moves(HYBRID_BYPASS_SEQUENTIAL, n++, 1))
+		assert_true(n < 200);
+	assert_int_equal(run_moves(HYBRID_BYPASS_SEQUENTIAL, n, 20), 20);
+	assert_int_equal(run_moves(HYBRID_READ_HITS, 0, 20), 20);
+	assert_int_equal(run_moves(HYBRID_FILLS, 300, 10), 4);
+	assert_int_equal(run_moves(HYBRID_BYPASS_SEQUENTIAL, 320, 10), 6);
+	hybrid_volume_set_cutoff(e, v, 0);
+	assert_int_equal(run_moves(HYBRID_FILLS, 332, 8), 8);
+}
+
+/* Reads one block of the window, then another: what it adds to what is cached. */
+static u32 window_moves(u32 window)
+{
+	u32 before = status().cached;
+
+	reads((window * 4 + 1) * BLOCK, 8, 0);
+	assert_int_equal(status().cached, before + 1);
+	reads((window * 4 + 2) * BLOCK, 8, 0);
+	return status().cached - before;
+}
+
+/* Where one block of a window is there, a miss brings all that is missing beside it. */
+static void fills_ahead(void **state)
+{
+	u64 hits = HYBRID_READ_HITS;
+	u32 n, k;
+
+	assert_int_equal(window_moves(0), 3);
+	assert_int_equal(read_moves(hits, 3), 1);
+	/* ... not across what is there */
+	assert_int_equal(read_moves(HYBRID_FILLS, 0), 1);
+	reads(4 * BLOCK, 8, 0);
+	reads(6 * BLOCK, 8, 0);
+	assert_int_equal(status().cached, 4 + 4);
+	/* Nobody reads them: it ends. */
+	for (n = 0; window_moves(3 + n) > 2; n++)
+		assert_true(n < 100);
+	assert_in_range(n, 60, 70);
+	/* ... and is tried again, now and then */
+	for (k = 0; window_moves(3 + ++n) == 2; k++)
+		assert_true(k < 40);
+	assert_in_range(k, 20, 32);
+	/* Those that are read bring others. */
+	for (k = 0; k < 5; k++)
+		assert_int_equal(read_moves(hits, (3 + k) * 4 + 3), 1);
+	for (k = 0; window_moves(3 + ++n) == 3; k++)
+		assert_true(k < 20);
+	assert_int_equal(k, 15);
+}
+
+/* The last window: nothing is filled behind the volume; what lies in front of a miss is. */
+static void ahead_ends_at_the_volume(void **state)
+{
+	u32 last = info.data_sectors / BLOCK - 1;
+
+	assert_int_equal(last % 4, 3);
+	reads((last - 1) * BLOCK, 8, 0);
+	reads(last * BLOCK, 8, 0);
+	reads((last - 2) * BLOCK, BLOCK, 0);
+	assert_int_equal(status().cached, 4);
+	reads((last - 3) * BLOCK, BLOCK, 0);
+	assert_int_equal(status().counter[HYBRID_READ_HITS], 1);
+}
+
+/* Who reads what is just being written gets it from the cache; but not once the write failed. */
+static void reads_beside_a_write(void **state)
+{
+	struct hybrid_actions acts;
+	u64 sector = 8 * BLOCK;
+
+	first_dirty();
+	reads(sector, BLOCK, 0);
+	hybrid_actions_init(&acts);
+	fill_data(&writer, sector, 8, 2);
+	writer.done = false;
+	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, 8, false);
+	assert_int_equal(hybrid_engine_map(e, &writer.io, &acts), HYBRID_MAP_REMAP);
+	assert_int_equal(read_io(sector, 16), 0);
+	moved(16, 0, 0, 0);
+	assert_false(hybrid_engine_io_done(e, &writer.io, -EIO, &acts));
+	assert_int_equal(read_io(sector, 16), 0);
+	moved(0, 0, 16, 0);
+	carry(&acts);
+	assert_true(writer.done);
+	reads(sector, 8, 2);
+}
+
+/* Scattered writes to what is clean open regions for each other, and flush nothing. */
+static void opens_ahead(void **state)
+{
+	u64 before;
+	u32 n, k;
+
+	for (n = 0; n < 110; n++)
+		reads(n * 4 * BLOCK, 8, 0);
+	rest();
+	first_dirty();
+	before = pool().journal_writes;
+	for (n = 0; n < 110; n++) {
+		put(n * 4 * BLOCK, 8, 2);
+		for (k = 0; k < nr_log; k++)
+			assert_false(op_log[k].preflush || op_log[k].flush);
+	}
+	assert_int_equal(status().counter[HYBRID_WRITE_MISSES], 0);
+	assert_in_range(pool().journal_writes - before, 2, 9);
+	/* What nobody wrote to is closed again. */
+	rest();
+	rest();
+	assert_int_equal(pool().open_regions, 0);
+}
+
+/* Between the watermarks writeback waits until nobody else does anything. */
+static void writeback_yields(void **state)
+{
+	struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+	u32 n = 0;
+
+	small_pool(8 * MIB, HYBRID_MODE_WRITEBACK, &config);
+	while (status().dirty * 100 < pool().blocks * 60) {
+		put(n++ * 4 * BLOCK, 8, 1);
+		tick(100);
+	}
+	for (n = 0; n < 40; n++) {
+		put(0, 8, 2);
+		tick(100);
+		assert_int_equal(flush_volume(), 0);
+	}
+	assert_int_equal(status().counter[HYBRID_WRITEBACKS], 0);
+	for (n = 0; n < 4; n++)
+		tick(100);
+	assert_true(status().counter[HYBRID_WRITEBACKS]);
+	for (; status().dirty * 100 > pool().blocks * 11; n++) {
+		tick(100);
+		assert_true(n < 100);
+	}
+}
+
+/* The newest blocks are the first that c2q would evict: if dirty, others go, in peace. */
+static void clean_goes_first(void **state)
+{
+	struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+	u32 n, k, few = 48;
+
+	config.low_watermark = 50;
+	config.high_watermark = 60;
+	small_pool(32 * MIB, HYBRID_MODE_WRITEBACK, &config);
+	for (n = 0; n < 2 * pool().blocks; n++) {
+		read_moves(HYBRID_FILLS, n % 300);
+		tick(100);
+	}
+	for (k = 0; k < few; k++) {
+		put((310 + k) * BLOCK, BLOCK, 1);
+		tick(100);
+	}
+	for (n = 0; n < 100; n++) {
+		read_moves(HYBRID_FILLS, 360 + n);
+		tick(100);
+	}
+	assert_int_equal(status().dirty, few);
+	assert_int_equal(status().counter[HYBRID_WRITEBACKS], 0);
+	assert_int_equal(status().counter[HYBRID_BYPASS_FULL], 0);
+}
+
+/* Reads are cached while there is room; then as the endurance budget says. */
+static void endurance(void **state)
+{
+	struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+	u32 n, k;
+
+	config.endurance = 1024;	/* MiB a day: 43 an hour */
+	small_pool(8 * MIB, HYBRID_MODE_WRITETHROUGH, &config);
+	tick(100);
+	/* one block uses up what there is for now, but there is room */
+	for (n = 0; pool().free > pool().blocks / 8; n++) {
+		assert_true(n < 200);
+		assert_int_equal(read_moves(HYBRID_FILLS, n), 1);
+		tick(100);
+	}
+	assert_int_equal(pool().cache_written,
+			 n * BLOCK + pool().metadata_writes * HYBRID_META_BLOCK_SECTORS);
+	while (read_moves(HYBRID_FILLS, n))
+		assert_true(++n < 200);
+	/* no room: what is read once is not cached, what is read again is */
+	assert_int_equal(read_moves(HYBRID_BYPASS_ENDURANCE, 300), 1);
+	assert_int_equal(read_moves(HYBRID_FILLS, 301), 0);
+	assert_int_equal(read_moves(HYBRID_FILLS, 300), 1);
+	assert_int_equal(read_moves(HYBRID_READ_HITS, 300), 1);
+	/* writes are cached, and leave more than an hour's debt: no read is */
+	for (k = 0; k < 2000; k++)
+		assert_int_equal(write_io(300 * BLOCK, BLOCK, k, false), 0);
+	tick(100);
+	assert_int_equal(read_moves(HYBRID_BYPASS_ENDURANCE, 301), 1);
+	assert_int_equal(read_moves(HYBRID_BYPASS_ENDURANCE, 301), 1);
+	assert_int_equal(read_moves(HYBRID_READ_HITS, 300), 1);
+	/* it asks for more time until that is paid */
+	assert_true(tick(3600 * 1000));
+	for (k = 0; tick(3600 * 1000); k++)
+		assert_true(k < 48);
+	assert_int_equal(read_moves(HYBRID_FILLS, 302), 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(modes, setup, teardown),
+		cmocka_unit_test_setup_teardown(mode_switch_drains, setup, teardown),
+		cmocka_unit_test_setup_teardown(flush_is_one_journal_write, setup, teardown),
+		cmocka_unit_test_setup_teardown(flush_of_two_entries, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(zeroes_replace_recorded_data, setup, teardown),
+		cmocka_unit_test_setup_teardown(rewrite_of_dirty_is_free, setup, teardown),
+		cmocka_unit_test_setup_teardown(fua_write, setup, teardown),
+		cmocka_unit_test_setup_teardown(flush_of_writethrough, setup, teardown),
+		cmocka_unit_test_setup_teardown(read_miss_fills_the_block, setup, teardown),
+		cmocka_unit_test_setup_teardown(writes_of_parts, setup, teardown),
+		cmocka_unit_test_setup_teardown(drain_is_sorted, setup, teardown),
+		cmocka_unit_test_setup_teardown(sequential_bypass, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(fills_ahead, setup, teardown),
+		cmocka_unit_test_setup_teardown(ahead_ends_at_the_volume, setup, teardown),
+		cmocka_unit_test_setup_teardown(reads_beside_a_write, setup, teardown),
+		cmocka_unit_test_setup_teardown(opens_ahead, setup, teardown),
+		cmocka_unit_test_setup_teardown(writeback_yields, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(clean_goes_first, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(endurance, setup_disks, teardown),
+	};
+
+	return cmocka_run_group_tests_name("traffic", tests, NULL, NULL);
+}
