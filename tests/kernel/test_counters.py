@@ -113,24 +113,27 @@ def test_sequential_cutoff(make_stack):
 
     pool = s.status("pool")
     there = [f"r:{128 * n}:128" for n in range(pool["blocks"] - 16 * pool["blocks"] // 512)]
-    assert s.moved(lambda: io(s.guest, dev, *there[:100])) == {
-        "read_misses": 100, "fills": 100, "cached": 100}
+    # Of the four blocks of a window the second brings the others: hits, once they are there.
+    moved = s.moved(lambda: io(s.guest, dev, *there[:100]))
+    assert moved["fills"] == moved["cached"] == moved["read_misses"] + moved["read_hits"] == 100
+    assert 50 <= moved["read_misses"] < 100
     io(s.guest, dev, *there[100:])
     # What is cached is a hit, in a stream or not.
     assert s.moved(lambda: io(s.guest, dev, *there[:100])) == {"read_hits": 100}
     s.message("checkpoint", name="pool")
-    assert kept(*[f"r:{110592 + 128 * n}:128" for n in range(10)]) == (8, 2)
+    # Two blocks are kept; the second brings the rest of its window where there is room.
+    assert kept(*[f"r:{110592 + 128 * n}:128" for n in range(10)])[1] in range(2, 5)
     assert kept(*[f"w:{112640 + 128 * n}:128:a" for n in range(10)]) == (8, 2)
-    assert kept(*[f"r:{114688 + 4096 * (n % 3) + 128 * (n // 3)}:128" for n in range(12)]) == (6, 6)
+    assert kept(*[f"r:{114688 + 4096 * (n % 3) + 128 * (n // 3)}:128" for n in range(24)])[1] in range(6, 13)
 
 
 def test_cutoff_zero_caches_everything(make_stack):
     s = make_stack()
     dev = s.create("vol", *ALL)
-    steps = [f"r:{128 * n}:128" for n in range(100)]
+    steps = [f"r:{512 * n}:128" for n in range(30)]
     assert s.moved(lambda: io(s.guest, dev, *steps)) == {
-        "read_misses": 100, "fills": 100, "cached": 100}
-    assert s.moved(lambda: io(s.guest, dev, *steps)) == {"read_hits": 100}
+        "read_misses": 30, "fills": 30, "cached": 30}
+    assert s.moved(lambda: io(s.guest, dev, *steps)) == {"read_hits": 30}
 
 
 def test_null_policy_caches_nothing(make_stack):
@@ -143,18 +146,18 @@ def test_null_policy_caches_nothing(make_stack):
 @pytest.mark.parametrize("policy", ["lru", "fifo", "c2q", "s3fifo", "sieve", "arc"])
 def test_evictions(make_stack, policy):
     """A cache that is full goes on; but for FIFO all keep what is read again and again."""
-    s = make_stack()
+    s = make_stack(ssd=32, hdd=256)
     dev = s.create("vol", "--policy", policy, *ALL)
     blocks = s.status("pool")["blocks"]
     more = 300		# the first blocks must be gone long before the end
     steps = [step for n in range(1, blocks + more + 1)
-             for step in (f"r:{128 * n}:8", *["r:0:8"] * (n % 50 == 0))]
+             for step in (f"r:{512 * n}:8", *["r:0:8"] * (n % 50 == 0))]
     io(s.guest, dev, *steps)
     pool, status = s.status("pool"), s.status()
     assert pool["evictions"] >= more - status["bypass_full"]
     assert pool["used"] <= blocks and pool["used"] + pool["free"] <= blocks
     assert status["read_hits"] + status["read_misses"] == len(steps)
-    assert status["bypass_full"] < more / 10	# reads faster than records are written
+    assert status["bypass_full"] < more / 4	# reads faster than records are written
     again = len(steps) - blocks - more - 1	# reads of block 0 but the first
     assert (status["read_hits"] == again) == (policy != "fifo"), (status, again)
 
