@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "engine-internal.h"
 #include "pool.h"
 
 #define TICK_MS		100
@@ -417,6 +418,23 @@ int replay_pool_request(struct replay_pool *p, const struct trace_request *r)
 	if (r->op == TRACE_FLUSH)
 		return one_io(p, r->source, HYBRID_IO_FLUSH, 0, 0, false);
 	return read_or_write(p, r);
+}
+
+void replay_pool_pass(struct replay_pool *p, const struct trace_request *r)
+{
+	struct hybrid_volume *v = p->volume[r->source];
+	u32 k;
+
+	for (k = 0; v && k < NR_STREAMS; k++) {
+		struct hybrid_stream *st = &v->stream[k];
+
+		if (!st->sectors || st->next != r->sector)
+			continue;
+		st->next += r->count;
+		st->sectors += r->count;
+		st->used = ++v->stream_clock;
+		return;
+	}
 }
 
 int replay_pool_finish(struct replay_pool *p)

@@ -47,6 +47,12 @@ const struct hybrid_geometry *replay_pool_geometry(const struct replay_pool *p);
 /* A request arrives, and ends.  0, or -ENOMEM, -EDEADLK: the engine does not go on. */
 int replay_pool_request(struct replay_pool *p, const struct trace_request *r);
 
+/*
+ * Part of the trace goes by that is not simulated.  A run of misses that it continues
+ * goes on behind it: it is taken to be missed, too.
+ */
+void replay_pool_pass(struct replay_pool *p, const struct trace_request *r);
+
 /* Write back what is dirty, and count that, too. */
 int replay_pool_finish(struct replay_pool *p);
 

@@ -203,26 +203,34 @@ static int give(struct group *g, const struct trace_request *r)
 	return 0;
 }
 
-/* The runs of units of @r that are in the sample. */
+static void pass(struct group *g, const struct trace_request *r)
+{
+	u32 k;
+
+	for (k = 0; k < g->nr; k++)
+		replay_pool_pass(g->pool[k], r);
+}
+
+/* The runs of units of @r that are in the sample; the others pass. */
 static int give_sampled(struct group *g, const struct trace_request *r)
 {
-	u64 end = r->sector + r->count, at, next, from = 0;
+	u64 end = r->sector + r->count, next = r->sector;
 	struct trace_request part = *r;
-	bool in, was = false;
+	bool in, after = sample_has(&g->sample, r->source, next);
 	int e = 0;
 
-	for (at = r->sector; !e && at < end; at = next) {
-		next = min(((at >> g->sample.shift) + 1) << g->sample.shift, end);
-		in = sample_has(&g->sample, r->source, at);
-		if (in && !was)
-			from = at;
-		was = in;
-		if (!in || (next < end && sample_has(&g->sample, r->source, next)))
-			continue;
-		part.sector = from;
-		part.count = next - from;
-		e = give(g, &part);
-		was = false;
+	while (!e && next < end) {
+		part.sector = next;
+		in = after;
+		do {
+			next = min(((next >> g->sample.shift) + 1) << g->sample.shift, end);
+			after = next < end && sample_has(&g->sample, r->source, next);
+		} while (next < end && after == in);
+		part.count = next - part.sector;
+		if (in)
+			e = give(g, &part);
+		else
+			pass(g, &part);
 	}
 	return e;
 }
@@ -246,19 +254,23 @@ static int give_all(struct group *group, const struct trace_request *r)
 
 /*
  * By how much the real cache's hit ratio differs from the simulation's.  How many of all
- * requests' blocks come again, and so can be hit, is known: the sample errs in that if the
- * most popular windows are in it, or are not.  What is estimated is the part of these that
- * hits.
+ * requests' blocks come again is known: the sample errs in that if the most popular windows
+ * are in it, or are not.  What is estimated is the part of these that hits.  Hits are more
+ * than these where a miss brings blocks beside it that nobody asked for before: the rest is
+ * estimated as a part of the blocks that are asked for the first time.
  */
 static double hits_correction(const struct cache *c, const struct survey *s)
 {
 	u32 class = block_class(c->block_sectors);
 	double all = s->parts[class], again = all - s->blocks[class];
 	double seen = c->count.blocks[0] + c->count.blocks[1], seen_again = seen - c->sampled;
+	double hits = seen - c->count.block_misses[0] - c->count.block_misses[1];
+	double old = min(hits, seen_again);
 
-	if (c->rate >= 1 || seen_again <= 0)
+	if (c->rate >= 1 || seen_again <= 0 || hits <= 0)
 		return 1;
-	return again / all / (seen_again / seen);
+	return (again * old / seen_again + s->blocks[class] * (hits - old) / c->sampled) / all /
+	       (hits / seen);
 }
 
 static double miss_ratio(u64 missed, u64 seen, double correction)
