@@ -34,7 +34,8 @@ def test_a_chart_of_tiny_caches(replay, tmp_path):
 
 
 def test_words_where_no_cache_helps(replay):
-    said = replay.run(traces.text(traces.loop(4000, 4000)), "--curve", "--block-size", "4k").stdout
+    said = replay.run(traces.text(traces.apart(traces.loop(4000, 4000))), "--curve",
+                      "--block-size", "4k").stdout
     assert b"No cache helps" in said
 
 

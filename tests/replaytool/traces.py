@@ -6,6 +6,7 @@ import random
 import sys
 
 PAGE = 8
+WINDOW = 512
 
 
 def text(requests) -> str:
@@ -26,6 +27,13 @@ def zipf(n, blocks, seed=1, skew=0.9, unit=PAGE, writes=0.0, us=1000, direction=
 def loop(n, blocks, us=1000, start=0, unit=PAGE):
     for i in range(n):
         yield i * us, "R", start + i % blocks * unit, unit
+
+
+def apart(requests, block=PAGE):
+    """Each block in a window of 256 KiB of its own: nothing is filled beside it.  Requests end with their block."""
+    for us, direction, sector, count in requests:
+        number, at = divmod(sector, block)
+        yield us, direction, number * max(block, WINDOW) + at, min(count, block - at)
 
 
 def mixed(n, seed=1, sectors=1 << 22, us=500):
