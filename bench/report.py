@@ -9,6 +9,8 @@ TEXT = {DISK: "disk", LIMIT: "limit", OURS: "**dm-hybrid**", "hybrid-wt": "dm-hy
         "dmcache-wb-64": "dm-cache wb 64k", "dmcache-wb-256": "dm-cache wb 256k",
         "dmcache-wt-64": "dm-cache wt 64k", "dmcache-wt-256": "dm-cache wt 256k",
         "bcache-wb": "bcache wb", "bcache-wb-tuned": "bcache wb tuned", "writecache": "writecache"}
+# What the Markdown has as bars, too
+PLOTTED = ("mixed", "fsync", "boot2", "zipf3", "zoned3", "reread2", "yabs-4k", "oltp-data", "oltp-log", "burst")
 COLOUR = {DISK: "var(--bare)", LIMIT: "var(--line)", OURS: "var(--warm)", "hybrid-wt": "var(--warm)"}
 
 
@@ -48,13 +50,29 @@ def markdown(runs: Runs, goals: list[Goal], about: str) -> str:
     for g in goals:
         cells = " | ".join(shown(v, g.form) for v in (g.value, g.peer, g.limit, g.goal))
         out.append(f"| {g.name} | {cells} | {g.verdict} |")
-    return "\n".join(out) + "\n"
+    out += ["", "## As bars", "", "Logarithmic; `build/bench/index.html` has all of them.", "", "```"]
+    for name in PLOTTED:
+        out += text_bars(runs, name) + [""] if _values(runs, name) else []
+    return "\n".join(out).rstrip() + "\n```\n"
+
+
+def _values(runs: Runs, name: str) -> list[tuple[str, float]]:
+    """One row of the table."""
+    return [(s, v) for s in _stacks(runs) if (v := value(runs, s, name)) is not None]
+
+
+def text_bars(runs: Runs, name: str, width: int = 40) -> list[str]:
+    """One row as bars of text, logarithmic."""
+    row, values = ALL[name], _values(runs, name)
+    axis = Log([v for _, v in values], 0, width)
+    return [_titles()[name]] + [
+        f"  {TEXT[stack].strip('*'):17}{shown(v, row.form):>8}  {'#' * max(1, round(axis.at(v)))}"
+        for stack, v in values]
 
 
 def _bars(runs: Runs, name: str) -> str:
     """One row of the table as bars, logarithmic."""
-    row = ALL[name]
-    values = [(s, v) for s in _stacks(runs) if (v := value(runs, s, name)) is not None]
+    row, values = ALL[name], _values(runs, name)
     left, right, height = 140, 560, 20
     axis = Log([v for _, v in values], left, right)
     parts = []

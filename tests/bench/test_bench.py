@@ -113,6 +113,8 @@ def test_reports():
         [line.split() for line in report.gate(goals).splitlines()]
     assert "| fsync after each 4k random write | 100 | 1,000 | 600 | 700 | 500 |" in \
         report.markdown(runs, goals, "about")
+    bars = {line[:19].strip(): line.count("#") for line in report.text_bars(runs, "fsync")[1:]}
+    assert bars["limit"] > bars["dm-hybrid"] > bars["disk"] > 0
     page = report.html(runs, goals, "a <b>")
     assert "a &lt;b&gt;" in page and page.count("<rect") == 15 and "nan" not in page
 
