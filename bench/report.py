@@ -92,7 +92,7 @@ def _titles() -> dict[str, str]:
     found, last = {}, ""
     for name, row in ALL.items():
         if row.text.startswith("... "):
-            found[name] = f"{last}: {row.text[4:]}"
+            found[name] = f"{last.removesuffix(', window 1')}: {row.text[4:]}"
         else:
             found[name] = last = row.text
     return found
