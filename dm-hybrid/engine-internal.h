@@ -365,6 +365,12 @@ static inline bool settled(const struct hybrid_volume *v, u32 stamp)
 	return (s32)((u32)READ_ONCE(v->flushed) - stamp) >= 0;
 }
 
+/* First sector of the block of @key, on its volume. */
+static inline u64 key_sector(const struct hybrid_engine *e, u64 key)
+{
+	return from_oblock(hybrid_key_block(key)) << e->g->block_shift;
+}
+
 /* First sector, on its device, of granule @g of a block. */
 static inline u64 cache_sector(const struct hybrid_engine *e, u32 set, u32 i, u32 granule)
 {
@@ -375,8 +381,7 @@ static inline u64 cache_sector(const struct hybrid_engine *e, u32 set, u32 i, u3
 static inline u64 origin_sector(const struct hybrid_engine *e, const struct hybrid_volume *v,
 				u64 key, u32 granule)
 {
-	return v->info.data_sector + (from_oblock(hybrid_key_block(key)) << e->g->block_shift) +
-	       ((u64)granule << e->g->granule_shift);
+	return v->info.data_sector + key_sector(e, key) + ((u64)granule << e->g->granule_shift);
 }
 
 /* Next run of set bits of @mask at or after *at: its start in *at, returns its length or 0. */

@@ -238,12 +238,6 @@ static bool worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s,
 	return again && endurance == ENDURANCE_SHORT;
 }
 
-/* First sector of the block of @key, on its volume. */
-static u64 key_sector(const struct hybrid_engine *e, u64 key)
-{
-	return from_oblock(hybrid_key_block(key)) << e->g->block_shift;
-}
-
 /*
  * Would a fill of those granules of @key's block @i, -1: that is not there,
  * disturb something?

@@ -196,9 +196,7 @@ static void fill_written(struct hybrid_engine *e, struct hybrid_op *op,
 /* Sectors of the block that exist: the last block of a volume may be short. */
 static u32 block_sectors(const struct hybrid_engine *e, const struct hybrid_volume *v, u64 key)
 {
-	u64 start = from_oblock(hybrid_key_block(key)) << e->g->block_shift;
-
-	return min_t(u64, e->g->block_sectors, v->info.data_sectors - start);
+	return min_t(u64, e->g->block_sectors, v->info.data_sectors - key_sector(e, key));
 }
 
 /*

@@ -42,8 +42,7 @@ static u64 job_mask(const struct hybrid_engine *e, u64 mask, u32 k)
 static u32 window_sectors(const struct hybrid_engine *e, const struct hybrid_job *job, u32 at,
 			  u32 n)
 {
-	u64 start = (from_oblock(hybrid_key_block(job->key)) << e->g->block_shift) +
-		    ((u64)at << e->g->granule_shift);
+	u64 start = key_sector(e, job->key) + ((u64)at << e->g->granule_shift);
 
 	return min_t(u64, (u64)n << e->g->granule_shift, job->volume->info.data_sectors - start);
 }
