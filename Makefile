@@ -11,8 +11,8 @@
 #   make check-tools    only the tests of the metadata tools: check, dump, repair ...
 #   make bench-check    what checking the metadata of 1 TiB of cache costs
 #   make bench-scale    what the engine costs at 1 TiB and 16 TiB of cache; SIZES="1024:64"
-#   make bench          dm-hybrid beside dm-cache, bcache, dm-writecache, in virtual time: tables,
-#                       plots; BENCH="zipf burst" STACKS="hybrid dmcache-wb-64" SEED=2
+#   make bench          dm-hybrid beside dm-cache, bcache, dm-writecache, dm-writeboost, in virtual time:
+#                       tables, plots; BENCH="zipf burst" STACKS="hybrid dmcache-wb-64" SEED=2
 #   make bench-quick    only what the goals are about: a line for each
 #   make check-long     the simulator for hours; can be interrupted, and goes on
 #   make coverage       which lines and branches of the pure files tests and simulator reach

@@ -5,13 +5,13 @@ from typing import Callable, NamedTuple
 
 OURS, DISK, LIMIT = "hybrid", "disk", "limit"
 PEERS = ("dmcache-wb-64", "dmcache-wb-256", "dmcache-wt-64", "dmcache-wt-256", "bcache-wb",
-         "bcache-wb-tuned", "writecache")
+         "bcache-wb-tuned", "writecache", "writeboost")
 STACKS = (DISK, LIMIT, *PEERS, "hybrid-wt", OURS)
 # Measured only where they are asked for.
 MORE = ("hybrid-wb-16", "hybrid-wb-32")
 # What has only one sense on one kind of stack, or takes time and has no peer.
-ONLY = {"ascending": (DISK,), "activate": (OURS, "dmcache-wb-64", "writecache"),
-        "memory": (OURS, *PEERS[:2], "writecache"),
+ONLY = {"ascending": (DISK,), "activate": (OURS, "dmcache-wb-64", "writecache", "writeboost"),
+        "memory": (OURS, *PEERS[:2], "writecache", "writeboost"),
         "zipf": (DISK, *PEERS, OURS, "hybrid-wt"), "zoned": (DISK, *PEERS, OURS, "hybrid-wt")}
 # Whose figures depend on the moment: the median of more seeds counts.
 SEEDS = {"boot": 5}

@@ -11,6 +11,7 @@ import json
 import lzma
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,9 @@ TOP = HERE.parent
 OUT = TOP / "build" / "bench"
 sys.path.insert(0, str(TOP / "tests"))
 
+from boot import debian  # noqa: E402
 from guest import apt, kernels, packaged  # noqa: E402
+from guest.apt import Missing  # noqa: E402
 
 QEMU = ["qemu-system-x86_64", "-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off",
         "-rtc", "base=2026-01-01,clock=vm", "-seed", "1", "-smp", "1",
@@ -44,6 +47,7 @@ MODULES = {
     "dmcache": [*CRC, "dm_cache", "dm_cache_smq"],
     "writecache": [*CRC, "dm_writecache"],
     "bcache": ["crc64", "bcache"],
+    "writeboost": CRC,
 }
 PROGRAMS = {
     "": [Path("/sbin/dmsetup"), OUT / "load"],
@@ -78,6 +82,32 @@ def fetch_bcache_tools() -> None:
             unpacked.rename(tools)
 
 
+@functools.cache
+def writeboost() -> Path:
+    """dm-writeboost.ko for the guests' kernel: not Linux's, but Debian's package has its sources."""
+    package, source, headers = "dm-writeboost-dkms", apt.Apt(), packaged.headers()
+    versions = source.versions(package)
+    if not versions:
+        raise Missing(f"apt has no {package}")
+    key = hashlib.sha256(repr((versions[0], headers)).encode()).hexdigest()
+    final = packaged.cache() / f"writeboost-{key[:12]}"
+    with debian.made(final) as new:
+        if new:
+            source.unpack({package: versions[0]}, new / "root")
+            built, = (new / "root/usr/src").iterdir()
+            debian.run("make", "-s", "-C", headers.directory, f"M={built}", "modules",
+                       env=debian.without_make())
+            # What would say where it was built
+            debian.run("strip", "--strip-debug", "--remove-section=.note.gnu.build-id", "-o",
+                       new / "dm-writeboost.ko", built / "dm-writeboost.ko")
+            shutil.rmtree(new / "root")
+    return final / "dm-writeboost.ko"
+
+
+# What some stacks need that neither the guests' kernel nor this tree has; raises Missing.
+FETCHED = {"bcache": fetch_bcache_tools, "writeboost": writeboost}
+
+
 def _libraries(program: Path) -> list[str]:
     run = subprocess.run(["ldd", program], capture_output=True, text=True)
     return re.findall(r"(/\S+) \(0x", run.stdout)
@@ -93,6 +123,7 @@ def initrd(kind: str, work: Path) -> bytes:
         files[f"bin/{program.name}"] = program
         files |= {name.lstrip("/"): Path(name) for name in _libraries(program)}
     modules = packaged.with_dependencies(tree, [*MODULES[""], *MODULES.get(kind, [])])
+    modules += [writeboost()] if kind == "writeboost" else []
     order = "".join(f"{m.name} {DISKS}\n" if m.name == "brd.ko" else f"{m.name}\n" for m in modules)
     entries = [(name, 0o040755, b"") for name in sorted(
         {str(parent) for name in files for parent in Path(name).parents} - {"."}

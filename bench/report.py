@@ -8,7 +8,8 @@ from figures import ALL, COSTS, DISK, LIMIT, OURS, ROWS, STACKS, Goal, Runs, val
 TEXT = {DISK: "disk", LIMIT: "limit", OURS: "**dm-hybrid**", "hybrid-wt": "dm-hybrid wt",
         "dmcache-wb-64": "dm-cache wb 64k", "dmcache-wb-256": "dm-cache wb 256k",
         "dmcache-wt-64": "dm-cache wt 64k", "dmcache-wt-256": "dm-cache wt 256k",
-        "bcache-wb": "bcache wb", "bcache-wb-tuned": "bcache wb tuned", "writecache": "writecache"}
+        "bcache-wb": "bcache wb", "bcache-wb-tuned": "bcache wb tuned", "writecache": "writecache",
+        "writeboost": "writeboost"}
 # What the Markdown has as bars, too
 PLOTTED = ("mixed", "fsync", "boot2", "zipf3", "zoned3", "reread2", "yabs-4k", "oltp-data", "oltp-log", "burst")
 COLOUR = {DISK: "var(--bare)", LIMIT: "var(--line)", OURS: "var(--warm)", "hybrid-wt": "var(--warm)"}

@@ -41,12 +41,23 @@ def result(stack: str, work: str, seed: int, args) -> dict | None:
     return found or (None if args.report else run.measure())
 
 
+def missing(stacks: list[str]) -> set[str]:
+    """Those that cannot be had here; says why."""
+    machine.prepare()
+    found = set()
+    for kind, fetch in machine.FETCHED.items():
+        if those := {s for s in stacks if s.split("-")[0] == kind}:
+            try:
+                fetch()
+            except machine.Missing as e:
+                found |= those
+                print(f"bench: without {', '.join(sorted(those))}: {e}", file=sys.stderr)
+    return found
+
+
 def measure(runs: list[tuple], args) -> tuple[list[dict], list[str]]:
     """The results, and what failed; says how far it is."""
     results, failed, started = [], [], time.monotonic()
-    machine.prepare()
-    if any(stack.startswith("bcache") for stack, _, _ in runs):
-        machine.fetch_bcache_tools()
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         waiting = {pool.submit(result, *r, args): r for r in runs}
         for n, done in enumerate(concurrent.futures.as_completed(waiting), 1):
@@ -100,9 +111,10 @@ def main() -> int:
     args = parser.parse_args()
     works = words(args.works, WORKLOADS) or WORKLOADS
     stacks = words(args.stacks, figures.STACKS + figures.MORE)
-    everything = not (args.works or stacks or args.quick)
     if not stacks:
         stacks = [figures.DISK, figures.LIMIT, figures.OURS] if args.quick else figures.STACKS
+    without = missing(stacks)
+    stacks = [s for s in stacks if s not in without]
     results, failed = measure(plan(stacks, works, args.seed, args.quick), args)
     runs = by_stack(results)
     known = json.loads(KNOWN.read_text()) if KNOWN.exists() else {}
@@ -111,7 +123,8 @@ def main() -> int:
     machine.OUT.joinpath("results.json").write_text(json.dumps(results, indent=1) + "\n")
     machine.OUT.joinpath("results.md").write_text(report.markdown(runs, goals, text))
     machine.OUT.joinpath("index.html").write_text(report.html(runs, goals, text))
-    if everything and not failed and not args.report:
+    everything = args.seed == 1 and {*works} >= {*WORKLOADS} and {*stacks} >= {*figures.STACKS}
+    if everything and not (failed or args.quick or args.report):
         KNOWN.write_text(json.dumps(figures.best_peers(runs), indent=1) + "\n")
     print(*failed, sep="\n", end="\n" if failed else "", file=sys.stderr)
     print(report.gate([g for g in goals if g.value is not None]))

@@ -119,6 +119,15 @@ def test_reports():
     assert "a &lt;b&gt;" in page and page.count("<rect") == 15 and "nan" not in page
 
 
+def test_without_what_cannot_be_had(monkeypatch, capsys):
+    def fetch():
+        raise machine.Missing("no such package")
+    monkeypatch.setattr(machine, "prepare", lambda: None)
+    monkeypatch.setitem(machine.FETCHED, "writeboost", fetch)
+    assert bench.missing(["disk", "writeboost"]) == {"writeboost"}
+    assert "without writeboost: no such package" in capsys.readouterr().err
+
+
 def test_every_row_has_its_workload():
     for row in figures.ALL.values():
         assert row.work in bench.WORKLOADS
