@@ -56,7 +56,7 @@ def mib(phase: dict) -> float:
 
 class Row(NamedTuple):
     """A line of the table: a figure of one phase of a workload."""
-    text: str
+    text: str			# what is before ": " some have in common
     work: str
     phase: str
     figure: Callable[[dict], float] = iops
@@ -65,40 +65,40 @@ class Row(NamedTuple):
 
 
 ROWS = {
-    "mixed": Row("random 75/25, 4k, laid out before", "mixed", "1"),
-    "mixed3": Row("... third time", "mixed", "3"),
-    "fsync": Row("fsync after each 4k random write", "fsync", "new"),
-    "fsync-again": Row("... of what is dirty", "fsync", "rewrite"),
-    "boot1": Row("boot storm, cold", "boot", "1"),
-    "boot2": Row("boot storm, second run", "boot", "2"),
-    "zipf1": Row("zipf 1.1 over 4x the cache, window 1", "zipf", "1"),
-    "zipf3": Row("... window 3", "zipf", "3"),
-    "zoned1": Row("zoned 80/5, window 1", "zoned", "1"),
-    "zoned3": Row("... window 3", "zoned", "3"),
-    "reread1": Row("sequential read of 400 MiB", "reread", "1"),
-    "reread2": Row("... again", "reread", "2"),
-    "yabs-4k": Row("YABS 4k", "yabs", "4k"),
-    "yabs-64k": Row("YABS 64k", "yabs", "64k"),
-    "yabs-512k": Row("YABS 512k", "yabs", "512k"),
-    "yabs-1m": Row("YABS 1m", "yabs", "1m"),
-    "oltp-data": Row("OLTP, data", "oltp", "data"),
-    "oltp-log": Row("OLTP, log", "oltp", "log"),
+    "mixed": Row("random 75/25, 4k, laid out before: once", "mixed", "1"),
+    "mixed3": Row("random 75/25, 4k, laid out before: third time", "mixed", "3"),
+    "fsync": Row("fsync after each 4k random write: of new blocks", "fsync", "new"),
+    "fsync-again": Row("fsync after each 4k random write: of what is dirty", "fsync", "rewrite"),
+    "boot1": Row("boot storm: cold", "boot", "1"),
+    "boot2": Row("boot storm: second run", "boot", "2"),
+    "zipf1": Row("zipf 1.1 over 4x the cache: window 1", "zipf", "1"),
+    "zipf3": Row("zipf 1.1 over 4x the cache: window 3", "zipf", "3"),
+    "zoned1": Row("zoned 80/5: window 1", "zoned", "1"),
+    "zoned3": Row("zoned 80/5: window 3", "zoned", "3"),
+    "reread1": Row("sequential read of 400 MiB: once", "reread", "1"),
+    "reread2": Row("sequential read of 400 MiB: again", "reread", "2"),
+    "yabs-4k": Row("YABS: 4k", "yabs", "4k"),
+    "yabs-64k": Row("YABS: 64k", "yabs", "64k"),
+    "yabs-512k": Row("YABS: 512k", "yabs", "512k"),
+    "yabs-1m": Row("YABS: 1m", "yabs", "1m"),
+    "oltp-data": Row("OLTP: data", "oltp", "data"),
+    "oltp-log": Row("OLTP: log", "oltp", "log"),
     "burst": Row("burst of 4k writes, queue of 32", "burst", "burst"),
 }
 COSTS = {
     "fsync-written": Row("SSD sectors for a user's: fsync", "fsync", "new", written, ".2f", True),
-    "fsync-again-written": Row("... fsync of what is dirty", "fsync", "rewrite", written, ".2f",
-                               True),
-    "burst-written": Row("... burst", "burst", "burst", written, ".2f", True),
+    "fsync-again-written": Row("SSD sectors for a user's: fsync of what is dirty", "fsync",
+                               "rewrite", written, ".2f", True),
+    "burst-written": Row("SSD sectors for a user's: burst", "burst", "burst", written, ".2f", True),
     "fsync-flushes": Row("disk flushes for an fsync", "fsync", "new", disk_flushes, ".2f", True),
-    "drain-busy": Row("drain of 8,000 blocks, disk busy, s", "burst", "drain", busy, ".2f", True),
-    "drain-clock": Row("... by the clock, s", "burst", "drain", clock, ".2f", True),
-    "hit-read": Row("instructions for a 4k read hit", "hit", "read", instructions, ",.0f", True),
-    "hit-write": Row("... 4k write hit", "hit", "write", instructions, ",.0f", True),
+    "drain-busy": Row("drain of 8,000 blocks: disk busy, s", "burst", "drain", busy, ".2f", True),
+    "drain-clock": Row("drain of 8,000 blocks: by the clock, s", "burst", "drain", clock, ".2f", True),
+    "hit-read": Row("instructions for a 4k hit: read", "hit", "read", instructions, ",.0f", True),
+    "hit-write": Row("instructions for a 4k hit: write", "hit", "write", instructions, ",.0f", True),
     "memory": Row("RAM for 1 GiB of cache, MiB", "memory", "empty", mib, ".2f", True),
-    "active-empty": Row("activation of 16 GiB, empty, s", "activate", "empty", clock, ".2f", True),
-    "active-clean": Row("... every block in use", "activate", "clean", clock, ".2f", True),
-    "active-cut": Row("... and after a power cut", "activate", "cut", clock, ".2f", True),
+    "active-empty": Row("activation of 16 GiB: empty, s", "activate", "empty", clock, ".2f", True),
+    "active-clean": Row("activation of 16 GiB: every block in use, s", "activate", "clean", clock, ".2f", True),
+    "active-cut": Row("activation of 16 GiB: after a power cut, s", "activate", "cut", clock, ".2f", True),
 }
 ALL = ROWS | COSTS
 COLD = ("mixed", "fsync", "boot1", "zipf1", "zoned1", "reread1", "oltp-data", "oltp-log", "burst")

@@ -1,18 +1,34 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Results as text, as Markdown, and as a page with plots. Nothing is fetched."""
 import html as escape
+import re
 
 from demo.report import STYLE, Log
-from figures import ALL, COSTS, DISK, LIMIT, OURS, ROWS, STACKS, Goal, Runs, value
+from figures import ALL, COSTS, DISK, LIMIT, MORE, OURS, ROWS, STACKS, Goal, Runs, value
 
 TEXT = {DISK: "disk", LIMIT: "limit", OURS: "**dm-hybrid**", "hybrid-wt": "dm-hybrid wt",
+        "hybrid-wb-16": "dm-hybrid 16k", "hybrid-wb-32": "dm-hybrid 32k",
         "dmcache-wb-64": "dm-cache wb 64k", "dmcache-wb-256": "dm-cache wb 256k",
         "dmcache-wt-64": "dm-cache wt 64k", "dmcache-wt-256": "dm-cache wt 256k",
         "bcache-wb": "bcache wb", "bcache-wb-tuned": "bcache wb tuned", "writecache": "writecache",
         "writeboost": "writeboost"}
 # What the Markdown has as bars, too
 PLOTTED = ("mixed", "fsync", "boot2", "zipf3", "zoned3", "reread2", "yabs-4k", "oltp-data", "oltp-log", "burst")
-COLOUR = {DISK: "var(--bare)", LIMIT: "var(--line)", OURS: "var(--warm)", "hybrid-wt": "var(--warm)"}
+# What a bar stands for: its class, the text of the legend
+LEGEND = {"bare": "the disk alone", "limit": "the SSD alone: the limit", "peer": "other caches",
+          "variant": "dm-hybrid, other modes and block sizes", "ours": "dm-hybrid as it is by default",
+          "goal": "the goal"}
+KINDS = {DISK: "bare", LIMIT: "limit", OURS: "ours"}
+PAGE_STYLE = """
+main { max-width: 80rem; } h3 { font-size: .95rem; margin: 0 0 .6rem; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); gap: 1rem; }
+.plots svg { min-width: 0; } svg .tick { font-size: 11px; }
+.bare { fill: var(--bare); } .limit { fill: var(--after); } .peer { fill: var(--cold); }
+.ours { fill: var(--warm); } .variant { fill: var(--warm); fill-opacity: .45; }
+line.goal { stroke: var(--ink); stroke-width: 1.5; stroke-dasharray: 4 3; }
+.legend { display: flex; flex-wrap: wrap; gap: .3rem 1.4rem; margin: .8rem 0; font-size: .9rem; }
+.legend svg { display: inline; width: 1rem; min-width: 0; margin-right: .4rem; vertical-align: -.1rem; }
+"""
 
 
 def shown(v: float | None, form: str) -> str:
@@ -28,29 +44,43 @@ def gate(goals: list[Goal]) -> str:
     return "\n".join(out)
 
 
+def _label(goal: Goal) -> str:
+    """What the goal is about, in the words of the tables."""
+    name, _, rest = goal.name.partition(", ")
+    return f"{ALL[name].text}{rest and ', '}{rest}" if name in ALL else goal.name
+
+
+def _cells(goal: Goal) -> list[str]:
+    wanted = shown(goal.goal, goal.form)
+    return [*(shown(v, goal.form) for v in (goal.value, goal.peer, goal.limit)),
+            wanted if goal.goal is None else f"{'≤' if goal.lower else '≥'} {wanted}"]
+
+
 def _stacks(runs: Runs) -> list[str]:
-    return [s for s in STACKS if any(stack == s for stack, _ in runs)]
+    return [s for s in STACKS + MORE if any(stack == s for stack, _ in runs)]
 
 
-def _table(runs: Runs, rows: dict) -> list[str]:
+def table(runs: Runs, rows: dict) -> list[str]:
     stacks = _stacks(runs)
     out = ["| | " + " | ".join(TEXT[s] for s in stacks) + " |",
            "|---|" + "---:|" * len(stacks)]
+    last = ""
     for name, row in rows.items():
         cells = [value(runs, s, name) for s in stacks]
         if any(c is not None for c in cells):
-            out.append(f"| {row.text} | " + " | ".join(shown(c, row.form) for c in cells) + " |")
+            common, _, rest = row.text.partition(": ")
+            text = f"... {rest}" if rest and common == last else row.text
+            last = common
+            out.append(f"| {text} | " + " | ".join(shown(c, row.form) for c in cells) + " |")
     return out
 
 
 def markdown(runs: Runs, goals: list[Goal], about: str) -> str:
     out = ["<!-- SPDX-License-Identifier: GPL-2.0-or-later -->", "# Measured", "", about, "",
-           "## I/O a second", "", *_table(runs, ROWS), "", "## What it costs", "",
-           *_table(runs, COSTS), "", "## Goals", "",
+           "## I/O a second", "", *table(runs, ROWS), "", "## What it costs", "",
+           *table(runs, COSTS), "", "## Goals", "",
            "| | dm-hybrid | best peer | limit | goal | |", "|---|---:|---:|---:|---:|---|"]
-    for g in goals:
-        cells = " | ".join(shown(v, g.form) for v in (g.value, g.peer, g.limit, g.goal))
-        out.append(f"| {g.name} | {cells} | {g.verdict} |")
+    out += [f"| {_label(g)} | {' | '.join(_cells(g))} | {g.verdict} |" for g in goals]
     out += ["", "## As bars", "", "Logarithmic; `build/bench/index.html` has all of them.", "", "```"]
     for name in PLOTTED:
         out += text_bars(runs, name) + [""] if _values(runs, name) else []
@@ -66,57 +96,84 @@ def text_bars(runs: Runs, name: str, width: int = 40) -> list[str]:
     """One row as bars of text, logarithmic."""
     row, values = ALL[name], _values(runs, name)
     axis = Log([v for _, v in values], 0, width)
-    return [_titles()[name]] + [
+    return [row.text] + [
         f"  {TEXT[stack].strip('*'):17}{shown(v, row.form):>8}  {'#' * max(1, round(axis.at(v)))}"
         for stack, v in values]
 
 
-def _bars(runs: Runs, name: str) -> str:
-    """One row of the table as bars, logarithmic."""
+class Linear:
+    """An axis from 0."""
+
+    def __init__(self, values, start: float, end: float):
+        self.start, self.scale = start, (end - start) / (max(values) or 1)
+
+    def at(self, value: float) -> float:
+        return self.start + value * self.scale
+
+    def ticks(self):
+        return [0]
+
+
+def kind(stack: str) -> str:
+    return KINDS.get(stack) or ("variant" if stack.startswith(OURS) else "peer")
+
+
+def _plot(runs: Runs, name: str, goal: float | None) -> str:
+    """One row of the table as bars."""
     row, values = ALL[name], _values(runs, name)
-    left, right, height = 140, 560, 20
-    axis = Log([v for _, v in values], left, right)
-    parts = []
+    left, right, end, height = 140, 470, 536, 20
+    bottom = len(values) * height
+    axis = (Linear if name in COSTS else Log)(
+        [v for _, v in values] + [goal or 0], left, right)
+    parts = [f'<line class="grid" x1="{x}" y1="0" x2="{x}" y2="{bottom}"/><text class="soft tick" '
+             f'x="{x}" y="{bottom + 14}" text-anchor="middle">{t:,}</text>'
+             for t in axis.ticks() for x in [round(axis.at(t))]]
     for n, (stack, v) in enumerate(values):
-        width = max(axis.at(v) - left, 2)
+        width, y = max(axis.at(v) - left, 2), n * height
+        weight = ' font-weight="600"' if stack == OURS else ' class="soft"'
         parts.append(
-            f'<text class="soft" x="{left - 8}" y="{n * height + 14}" text-anchor="end">'
-            f'{TEXT[stack].strip("*")}</text><rect x="{left}" y="{n * height}" width="{width:.1f}" '
-            f'height="{height - 3}" rx="2" fill="{COLOUR.get(stack, "var(--cold)")}"/>'
-            f'<text x="{left + width + 8:.1f}" y="{n * height + 14}">{shown(v, row.form)}</text>')
-    return (f'<figure><svg viewBox="0 0 700 {len(values) * height + 4}" role="img" '
-            f'aria-label="{escape.escape(row.text)}">{"".join(parts)}</svg></figure>')
+            f'<text{weight} x="{left - 8}" y="{y + 14}" text-anchor="end">{TEXT[stack].strip("*")}</text>'
+            f'<rect class="{kind(stack)}" x="{left}" y="{y}" width="{width:.1f}" '
+            f'height="{height - 3}" rx="2"/>'
+            f'<text x="{end}" y="{y + 14}" text-anchor="end">{shown(v, row.form)}</text>')
+    if goal is not None:
+        parts.append(f'<line class="goal" x1="{axis.at(goal):.1f}" y1="0" '
+                     f'x2="{axis.at(goal):.1f}" y2="{bottom}"/>')
+    title = escape.escape(row.text)
+    return (f'<figure><h3>{title}</h3><svg viewBox="0 0 540 {bottom + 20}" role="img" '
+            f'aria-label="{title}">{"".join(parts)}</svg></figure>')
 
 
-def _titles() -> dict[str, str]:
-    """Rows' texts, where "..." goes on with the one before."""
-    found, last = {}, ""
-    for name, row in ALL.items():
-        if row.text.startswith("... "):
-            found[name] = f"{last.removesuffix(', window 1')}: {row.text[4:]}"
-        else:
-            found[name] = last = row.text
-    return found
+def _legend() -> str:
+    def sample(name):
+        return '<line class="goal" x1="5" y1="0" x2="5" y2="10"/>' if name == "goal" else \
+            f'<rect class="{name}" width="10" height="10" rx="2"/>'
+    return "".join(f'<span><svg viewBox="0 0 10 10" aria-hidden="true">{sample(name)}</svg>{text}</span>'
+                   for name, text in LEGEND.items())
 
 
 def html(runs: Runs, goals: list[Goal], about: str) -> str:
-    titles = _titles()
-    plots = "".join(f"<h3>{escape.escape(titles[name])}</h3>{_bars(runs, name)}" for name in ALL
-                    if any(value(runs, s, name) is not None for s in _stacks(runs)))
+    wanted = {g.name: g.goal for g in goals}
+    plots = {rows: "".join(_plot(runs, name, wanted.get(name)) for name in names if _values(runs, name))
+             for rows, names in (("rows", ROWS), ("costs", COSTS))}
     lines = "".join(
-        f"<tr><td>{escape.escape(g.name)}<td>"
-        + "".join(f"<td>{shown(v, g.form)}" for v in (g.value, g.peer, g.limit, g.goal))
-        + f'<td class="{"good" if g.verdict == "ok" else "bad"}">{g.verdict}</tr>' for g in goals)
+        f"<tr><td>{escape.escape(_label(g))}<td>" + "".join(f"<td>{c}" for c in _cells(g))
+        + f'<td class="{"good" if g.verdict == "ok" else "bad"}">{g.verdict}</tr>' for g in goals
+        if g.value is not None)
+    about = re.sub("`(.*?)`", r"<code>\1</code>", escape.escape(about))
     return f"""<!DOCTYPE html>
 <!-- SPDX-License-Identifier: GPL-2.0-or-later -->
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>dm-hybrid and its peers</title><style>{STYLE}</style></head><body><main>
+<title>dm-hybrid and its peers</title><style>{STYLE}{PAGE_STYLE}</style></head><body><main>
 <h1>dm-hybrid and its peers</h1>
-<p class="soft">{escape.escape(about)}</p>
+<p class="soft">{about}</p>
+<p class="legend">{_legend()}</p>
+<h2>I/O a second: more is better</h2><p class="soft">Logarithmic: a bar that is a little longer stands for a lot.</p>
+<div class="plots">{plots["rows"]}</div>
+<h2>What it costs: less is better</h2><p class="soft">Linear, from zero.</p>
+<div class="plots">{plots["costs"]}</div>
 <h2>Goals</h2><div class="wide"><table>
 <tr><th>Metric<th><th>dm-hybrid<th>best peer<th>limit<th>goal<th></tr>{lines}</table></div>
-<h2>Side by side</h2><p class="soft">Bars are logarithmic. Limit: the SSD alone.</p>
-{plots}
 </main></body></html>
 """

@@ -81,12 +81,15 @@ def by_stack(results: list[dict]) -> figures.Runs:
     return runs
 
 
-def about(command: str) -> str:
+def about(args) -> str:
+    command = ["make bench" + ("-quick" if args.quick else ""),
+             *(f'{name}="{v}"' for name, v in (("BENCH", args.works), ("STACKS", args.stacks)) if v),
+             *([f"SEED={args.seed}"] if args.seed != 1 else [])]
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=HERE,
                             capture_output=True, text=True).stdout.strip()
     kernel, _ = machine.prepare()
-    return (f"`{command}`, commit {commit or 'unknown'}, Linux {kernel.release}: in QEMU, in virtual "
-            "time (a nanosecond is an instruction), on models of a disk (7,200 rpm, 2 GiB full "
+    return (f"`{' '.join(command)}`, commit {commit or 'unknown'}, Linux {kernel.release}: in QEMU, in "
+            "virtual time (a nanosecond is an instruction), on models of a disk (7,200 rpm, 2 GiB full "
             "stroke) and of a SATA SSD; the cache has 256 MiB. The same files give the same figures, on "
             "whatever machine. Limit: the SSD alone.")
 
@@ -119,7 +122,7 @@ def main() -> int:
     runs = by_stack(results)
     known = json.loads(KNOWN.read_text()) if KNOWN.exists() else {}
     goals = figures.goals(runs, known)
-    text = about("make bench" + ("-quick" if args.quick else ""))
+    text = about(args)
     machine.OUT.joinpath("results.json").write_text(json.dumps(results, indent=1) + "\n")
     machine.OUT.joinpath("results.md").write_text(report.markdown(runs, goals, text))
     machine.OUT.joinpath("index.html").write_text(report.html(runs, goals, text))
@@ -127,7 +130,10 @@ def main() -> int:
     if everything and not (failed or args.quick or args.report):
         KNOWN.write_text(json.dumps(figures.best_peers(runs), indent=1) + "\n")
     print(*failed, sep="\n", end="\n" if failed else "", file=sys.stderr)
+    if args.works or args.stacks:
+        print(*report.table(runs, figures.ALL), "", sep="\n")
     print(report.gate([g for g in goals if g.value is not None]))
+    print(f"All of it: {machine.OUT}/index.html, results.md, results.json")
     return 1 if failed else 0
 
 

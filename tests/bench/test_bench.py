@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The benchmarks themselves: the load, what the tables say, and a small run of it all."""
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -111,12 +112,33 @@ def test_reports():
     goals = figures.goals(runs, {})
     assert ["fsync", "500", "700", "1,000", "970", "short"] in \
         [line.split() for line in report.gate(goals).splitlines()]
-    assert "| fsync after each 4k random write | 100 | 1,000 | 600 | 700 | 500 |" in \
+    assert "| fsync after each 4k random write: of new blocks | 100 | 1,000 | 600 | 700 | 500 |" in \
         report.markdown(runs, goals, "about")
     bars = {line[:19].strip(): line.count("#") for line in report.text_bars(runs, "fsync")[1:]}
     assert bars["limit"] > bars["dm-hybrid"] > bars["disk"] > 0
-    page = report.html(runs, goals, "a <b>")
-    assert "a &lt;b&gt;" in page and page.count("<rect") == 15 and "nan" not in page
+    page = report.html(runs, goals, "a <b> of `c`")
+    assert "a &lt;b&gt; of <code>c</code>" in page and "nan" not in page
+    rows = [name for name in figures.ALL if figures.value(runs, "hybrid", name) is not None]
+    assert page.count("<figure>") == len(rows) == 3
+    samples = len(report.LEGEND) - 1
+    assert page.count("<rect") == 5 * len(rows) + samples
+    assert page.count('<line class="goal"') == len(rows) + 1
+    assert not re.search(r"(src|href)=|url\(|@import", page)
+
+
+def test_table_says_what_rows_have_in_common_once():
+    runs = made_up(500)
+    for phases in runs.values():
+        phases[0]["rewrite"] = phases[0]["new"]
+    lines = report.table(runs, figures.ROWS)
+    assert [line.split(" | ")[0] for line in lines[2:]] == [
+        "| fsync after each 4k random write: of new blocks", "| ... of what is dirty"]
+
+
+def test_every_stack_is_shown():
+    assert {*report.TEXT} == {*figures.STACKS, *figures.MORE}
+    runs = {(stack, "fsync"): [{"new": phase(1000, 1)}] for stack in report.TEXT}
+    assert report.html(runs, [], "").count("<rect") == 3 * len(report.TEXT) + len(report.LEGEND) - 1
 
 
 def test_without_what_cannot_be_had(monkeypatch, capsys):
