@@ -101,12 +101,29 @@ COSTS = {
     "active-cut": Row("activation of 16 GiB: after a power cut, s", "activate", "cut", clock, ".2f", True),
 }
 ALL = ROWS | COSTS
+
+
+def moved(device: str, key: str, unit: float = 1) -> Callable[[dict], float]:
+    return lambda phase: delta(phase, device, key) / unit
+
+
+SECTORS = 2048	# of a MiB
+# What the devices had to do meanwhile: a table each, with the same rows as that of the I/O.
+DEVICES = {
+    "disk busy, s": (moved("hdd", "busy_ms", 1000), ",.2f"),
+    "disk read, MiB": (moved("hdd", "rs", SECTORS), ",.1f"),
+    "disk written, MiB": (moved("hdd", "ws", SECTORS), ",.1f"),
+    "disk flushes": (moved("hdd", "f"), ",.0f"),
+    "SSD read, MiB": (moved("ssd", "rs", SECTORS), ",.1f"),
+    "SSD written, MiB": (moved("ssd", "ws", SECTORS), ",.1f"),
+    "SSD flushes": (moved("ssd", "f"), ",.0f"),
+}
 COLD = ("mixed", "fsync", "boot1", "zipf1", "zoned1", "reread1", "oltp-data", "oltp-log", "burst")
 
 
-def value(runs: Runs, stack: str, name: str) -> float | None:
+def value(runs: Runs, stack: str, name: str | Row) -> float | None:
     """The median over the seeds; None: not measured, or the stack has no such thing."""
-    row = ALL[name]
+    row = name if isinstance(name, Row) else ALL[name]
     found = runs.get((stack, row.work))
     if not found or any(row.phase not in phases for phases in found):
         return None

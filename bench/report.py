@@ -4,7 +4,7 @@ import html as escape
 import re
 
 from demo.report import STYLE, Log
-from figures import ALL, COSTS, DISK, LIMIT, MORE, OURS, ROWS, STACKS, Goal, Runs, value
+from figures import ALL, COSTS, DEVICES, DISK, LIMIT, MORE, OURS, ROWS, STACKS, Goal, Row, Runs, value
 
 TEXT = {DISK: "disk", LIMIT: "limit", OURS: "**dm-hybrid**", "hybrid-wt": "dm-hybrid wt",
         "hybrid-wb-16": "dm-hybrid 16k", "hybrid-wb-32": "dm-hybrid 32k",
@@ -26,6 +26,8 @@ main { max-width: 80rem; } h3 { font-size: .95rem; margin: 0 0 .6rem; }
 .bare { fill: var(--bare); } .limit { fill: var(--after); } .peer { fill: var(--cold); }
 .ours { fill: var(--warm); } .variant { fill: var(--warm); fill-opacity: .45; }
 line.goal { stroke: var(--ink); stroke-width: 1.5; stroke-dasharray: 4 3; }
+details { margin: .4rem 0; } summary { cursor: pointer; } details table { font-size: .85rem; }
+details th { white-space: normal; vertical-align: bottom; }
 .legend { display: flex; flex-wrap: wrap; gap: .3rem 1.4rem; margin: .8rem 0; font-size: .9rem; }
 .legend svg { display: inline; width: 1rem; min-width: 0; margin-right: .4rem; vertical-align: -.1rem; }
 """
@@ -60,19 +62,23 @@ def _stacks(runs: Runs) -> list[str]:
     return [s for s in STACKS + MORE if any(stack == s for stack, _ in runs)]
 
 
-def table(runs: Runs, rows: dict) -> list[str]:
-    stacks = _stacks(runs)
-    out = ["| | " + " | ".join(TEXT[s] for s in stacks) + " |",
-           "|---|" + "---:|" * len(stacks)]
-    last = ""
-    for name, row in rows.items():
-        cells = [value(runs, s, name) for s in stacks]
+def _lines(runs: Runs, rows: list[Row]) -> list[list[str]]:
+    """What the row says, without what the one before said, too, and its figures for each stack."""
+    out, last = [], ""
+    for row in rows:
+        cells = [value(runs, s, row) for s in _stacks(runs)]
         if any(c is not None for c in cells):
             common, _, rest = row.text.partition(": ")
-            text = f"... {rest}" if rest and common == last else row.text
+            out.append([f"... {rest}" if rest and common == last else row.text,
+                        *(shown(c, row.form) for c in cells)])
             last = common
-            out.append(f"| {text} | " + " | ".join(shown(c, row.form) for c in cells) + " |")
     return out
+
+
+def table(runs: Runs, rows: dict[str, Row]) -> list[str]:
+    lines = [["", *(TEXT[s] for s in _stacks(runs))], *_lines(runs, rows.values())]
+    out = [f"| {' | '.join(line)} |" for line in lines]
+    return [out[0], "|---|" + "---:|" * (len(lines[0]) - 1), *out[1:]]
 
 
 def markdown(runs: Runs, goals: list[Goal], about: str) -> str:
@@ -152,6 +158,19 @@ def _legend() -> str:
                    for name, text in LEGEND.items())
 
 
+def _devices(runs: Runs) -> str:
+    """What the devices did, a table for each kind."""
+    head = "".join(f"<th>{TEXT[s].strip('*')}" for s in _stacks(runs))
+    out = []
+    for text, (figure, form) in DEVICES.items():
+        rows = [row._replace(figure=figure, form=form) for row in ROWS.values()]
+        body = "".join(f"<tr><td>{escape.escape(line[0])}<td>{''.join(f'<td>{c}' for c in line[1:])}</tr>"
+                       for line in _lines(runs, rows))
+        out.append(f'<details><summary>{text}</summary><div class="wide"><table><tr><th><th>{head}</tr>'
+                   f"{body}</table></div></details>")
+    return "".join(out)
+
+
 def html(runs: Runs, goals: list[Goal], about: str) -> str:
     wanted = {g.name: g.goal for g in goals}
     plots = {rows: "".join(_plot(runs, name, wanted.get(name)) for name in names if _values(runs, name))
@@ -173,6 +192,7 @@ def html(runs: Runs, goals: list[Goal], about: str) -> str:
 <div class="plots">{plots["rows"]}</div>
 <h2>What it costs: less is better</h2><p class="soft">Linear, from zero.</p>
 <div class="plots">{plots["costs"]}</div>
+<h2>What the devices did</h2>{_devices(runs)}
 <h2>Goals</h2><div class="wide"><table>
 <tr><th>Metric<th><th>dm-hybrid<th>best peer<th>limit<th>goal<th></tr>{lines}</table></div>
 </main></body></html>

@@ -123,6 +123,8 @@ def test_reports():
     samples = len(report.LEGEND) - 1
     assert page.count("<rect") == 5 * len(rows) + samples
     assert page.count('<line class="goal"') == len(rows) + 1
+    assert page.count("<details>") == len(figures.DEVICES)
+    assert "SSD written, MiB" in page and "<td>7.8<" in page	# 16,000 sectors
     assert not re.search(r"(src|href)=|url\(|@import", page)
 
 
