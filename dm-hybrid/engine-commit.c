@@ -159,6 +159,7 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 		list_splice_tail_init(&e->commit_gated, &e->commit_next);
 		meta_kick_locked(e, acts);
 	}
+	sb_next_locked(e, v, acts);
 	origin_flush_next_locked(e, v, acts);
 	if (!error && v->flush_lazy) {
 		v->flush_lazy = false;

@@ -511,6 +511,9 @@ void volume_free(struct hybrid_volume *v);
 void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wanted,
 	     struct hybrid_io *io, struct hybrid_actions *acts);
 void volume_purge(struct hybrid_engine *e, struct hybrid_volume *v, bool free);
+/* Under the engine's lock: the flush ended that the superblock waited for. */
+void sb_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
+		    struct hybrid_actions *acts);
 /* Under the engine's lock: write both copies for what is wanted now. */
 void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
 

@@ -144,6 +144,13 @@ static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 	}
 }
 
+/* What ours loses, a flush that is under way would not miss: after that. */
+void sb_next_locked(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
+{
+	if (!list_empty(&v->sb_waiters) && !v->sb_busy && !v->flush_busy)
+		sb_update(e, v, acts);
+}
+
 void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wanted,
 	     struct hybrid_io *io, struct hybrid_actions *acts)
 {
@@ -155,8 +162,7 @@ void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wan
 	if (!ready) {
 		list_add_tail(&io->link, &v->sb_waiters);
 		v->sb_wanted = max_t(u8, v->sb_wanted, wanted);
-		if (!v->sb_busy)
-			sb_update(e, v, acts);
+		sb_next_locked(e, v, acts);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	/* Became so meanwhile: run it again from a fresh start. */
