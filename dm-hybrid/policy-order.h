@@ -17,7 +17,7 @@ struct hybrid_order_link {
 	u32 prev : 10;
 	u32 next : 10;
 	u32 rank : 8;		/* of 255, when it was last counted */
-	u32 queue : 2;
+	u32 queue : 4;	/* not less: all 32 bits are written at once */
 };
 
 struct hybrid_order {
@@ -43,10 +43,8 @@ static inline void hybrid_order_init(struct hybrid_order *o, u32 size, u32 queue
 
 	o->size = size;
 	o->queues = queues;
-	for (i = 0; i < size + queues; i++) {
-		o->link[i].prev = i;
-		o->link[i].next = i;
-	}
+	for (i = 0; i < size + queues; i++)
+		o->link[i] = (struct hybrid_order_link){ .prev = i, .next = i };
 }
 
 static inline bool hybrid_order_has(const struct hybrid_order *o, u32 i)
@@ -83,23 +81,18 @@ static inline void hybrid_order_link_last(struct hybrid_order *o, u32 q, u32 i)
 	o->nr[q]++;
 }
 
-/*
- * Blocks were loaded in any order: link them by rank, those of one rank by
- * index.  Called first by every op that looks at the links.
- */
-static inline void hybrid_order_settle(struct hybrid_order *o)
+/* Blocks were loaded in any order: link them by rank, those of one rank by index. */
+static noinline void hybrid_order_link_loaded(struct hybrid_order *o)
 {
 	u16 bucket[U8_MAX + 1];
 	u32 i, next, rank;
 
-	if (likely(!o->loading))
-		return;
 	o->loading = false;
 	for (rank = 0; rank <= U8_MAX; rank++)
 		bucket[rank] = o->size;
-	/* A loaded block has the sentinel as prev; chain each rank through next. */
+	/* Chain each rank through next. */
 	for (i = o->size; i-- > 0; ) {
-		if (o->link[i].prev != o->size)
+		if (!hybrid_order_has(o, i))
 			continue;
 		o->link[i].next = bucket[o->link[i].rank];
 		bucket[o->link[i].rank] = i;
@@ -111,6 +104,13 @@ static inline void hybrid_order_settle(struct hybrid_order *o)
 		}
 	}
 	o->moves = U16_MAX;
+}
+
+/* Called first by every op that looks at links or counts. */
+static inline void hybrid_order_settle(struct hybrid_order *o)
+{
+	if (unlikely(o->loading))
+		hybrid_order_link_loaded(o);
 }
 
 static inline void hybrid_order_remove(struct hybrid_order *o, u32 i)
@@ -144,12 +144,12 @@ static inline void hybrid_order_load(struct hybrid_order *o, u32 q, u32 i, u8 ra
 	if (i >= o->size)
 		return;
 	o->loading = true;
-	o->link[i].queue = q;
-	o->link[i].prev = o->size;
-	o->link[i].rank = rank;
+	o->link[i] = (struct hybrid_order_link){
+		.prev = o->size, .next = o->size, .rank = rank, .queue = q
+	};
 }
 
-static inline void hybrid_order_count(struct hybrid_order *o)
+static noinline void hybrid_order_count(struct hybrid_order *o)
 {
 	u32 q, i, place;
 
@@ -168,10 +168,10 @@ static inline void hybrid_order_count(struct hybrid_order *o)
  */
 static inline u8 hybrid_order_rank(struct hybrid_order *o, u32 i)
 {
-	hybrid_order_settle(o);
 	if (!hybrid_order_has(o, i))
 		return 0;
-	if (o->moves > o->nr[o->link[i].queue] / 8)
+	/* What was loaded is known as it stands. */
+	if (!o->loading && o->moves > o->nr[o->link[i].queue] / 8)
 		hybrid_order_count(o);
 	return o->link[i].rank;
 }
