@@ -22,6 +22,11 @@ struct loader {
 	void *mem;
 	u32 *volume_of;		/* sorted pairs: instance, volume id */
 	u32 nr_volumes;
+	u32 nr_unresolved;	/* blocks */
+	/* What was looked up last */
+	u32 instance;
+	struct hybrid_volume *volume;	/* NULL: it is no more */
+	u64 oblocks;		/* of it */
 };
 
 static int read_blocks(struct hybrid_engine *e, u64 sector, u32 blocks, void *mem)
@@ -184,7 +189,6 @@ static int index_instances(struct loader *l)
 	return 0;
 }
 
-/* The volume whose blocks carry @instance; NULL: it is no more. */
 static struct hybrid_volume *find_instance(struct loader *l, u32 instance)
 {
 	u32 low = 0, high = l->nr_volumes;
@@ -200,6 +204,20 @@ static struct hybrid_volume *find_instance(struct loader *l, u32 instance)
 			high = mid;
 	}
 	return NULL;
+}
+
+/* Whose blocks carry @instance? */
+static int look_up(struct loader *l, u32 instance)
+{
+	if (instance >= l->e->next_instance) {
+		*l->why = "a block's volume instance was never given out";
+		return -EUCLEAN;
+	}
+	l->instance = instance;
+	l->volume = find_instance(l, instance);
+	if (l->volume)
+		l->oblocks = ((l->volume->info.data_sectors - 1) >> l->e->g->block_shift) + 1;
+	return 0;
 }
 
 /* ---- volumes -------------------------------------------------------------- */
@@ -239,54 +257,55 @@ static int load_volumes(struct loader *l, u32 nr, void *block)
 
 /* ---- the map ------------------------------------------------------------- */
 
-static void unload(struct hybrid_engine *e, u32 set, u32 i)
+/* Nothing of the block is dirty. */
+static void drop(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
 {
-	struct hybrid_set *s = &e->map.set[set];
-
-	if (!(s->flags[i] & BLOCK_MAPPED))
-		return;
-	put_dirty(e, s, i, 0);
-	put_jdirty(e, s, i, 0);
 	atomic_dec(&key_volume(e, s->key[i])->nr_cached);
-	hybrid_set_unhash(&e->map, s, i);
-	hybrid_set_flags(s, i, 0, BLOCK_MAPPED);
-	hybrid_set_free(&e->map, s, i);
+	hybrid_set_unload(&e->map, s, i);
 }
 
-/* Make block @i what a leaf or a record says it is. */
-static int load_block(struct loader *l, u32 set, u32 i, u32 instance, u64 oblock, u64 valid,
-		      u64 dirty)
+static void unload(struct loader *l, struct hybrid_set *s, u32 i)
+{
+	if (s->flags[i] & BLOCK_MAPPED) {
+		put_dirty(l->e, s, i, 0);
+		put_jdirty(l->e, s, i, 0);
+		drop(l->e, s, i);
+	}
+	if (s->flags[i] & BLOCK_UNRESOLVED)
+		l->nr_unresolved--;
+	s->flags[i] = 0;
+}
+
+/*
+ * Make block @i what a leaf or a record says it is; caller holds the set's lock.
+ * Inline: of all there is to an activation this is what grows with the cache.
+ */
+static __always_inline int load_block(struct loader *l, u32 set, u32 i, u32 instance, u64 oblock,
+				      u64 valid, u64 dirty)
 {
 	struct hybrid_engine *e = l->e;
 	struct hybrid_set *s = &e->map.set[set];
-	struct hybrid_volume *v = instance ? find_instance(l, instance) : NULL;
-	unsigned long flags;
+	int r = instance == l->instance ? 0 : look_up(l, instance), other;
 	u64 key;
-	int r = 0, other;
 
-	if (instance >= e->next_instance) {
-		*l->why = "a block's volume instance was never given out";
-		return -EUCLEAN;
-	}
-	spin_lock_irqsave(&s->lock, flags);
-	unload(e, set, i);
-	s->flags[i] = 0;
+	if (r)
+		return r;
+	if (s->flags[i])
+		unload(l, s, i);
 	/* A block of a volume that is no more is free; its leaf still says otherwise. */
-	if (!v) {
+	if (!l->volume) {
 		if (instance)
 			mark_leaf(e, set, i);
-		goto out;
+		return 0;
 	}
-	key = hybrid_key(v->id, to_oblock(oblock));
-	if (oblock > (v->info.data_sectors - 1) >> e->g->block_shift) {
+	key = hybrid_key(l->volume->id, to_oblock(oblock));
+	if (oblock >= l->oblocks) {
 		*l->why = "a block lies beyond its volume's end";
-		r = -EUCLEAN;
-		goto out;
+		return -EUCLEAN;
 	}
 	if (hybrid_map_set_of(&e->map, key) != set) {
 		*l->why = "a block is in the wrong set";
-		r = -EUCLEAN;
-		goto out;
+		return -EUCLEAN;
 	}
 	/*
 	 * Leaves are captured one by one while the log goes on, so that two may
@@ -295,16 +314,17 @@ static int load_block(struct loader *l, u32 set, u32 i, u32 instance, u64 oblock
 	 */
 	other = hybrid_set_find(&e->map, s, key);
 	if (other >= 0) {
-		unload(e, set, other);
+		unload(l, s, other);
 		s->flags[other] = BLOCK_UNRESOLVED;
+		l->nr_unresolved++;
 	}
-	hybrid_set_load(&e->map, s, i, key, valid, 0);
-	put_dirty(e, s, i, dirty);
-	put_jdirty(e, s, i, dirty);
-	atomic_inc(&v->nr_cached);
-out:
-	spin_unlock_irqrestore(&s->lock, flags);
-	return r;
+	hybrid_set_load(&e->map, s, i, key, valid);
+	if (dirty) {
+		put_dirty(e, s, i, dirty);
+		put_jdirty(e, s, i, dirty);
+	}
+	atomic_inc(&l->volume->nr_cached);
+	return 0;
 }
 
 static int load_map(struct loader *l, u32 nr, void *mem)
@@ -316,24 +336,25 @@ static int load_map(struct loader *l, u32 nr, void *mem)
 		    min_t(u32, e->map.set_size - first, HYBRID_MAP_LEAF_BLOCKS) : 0;
 	struct hybrid_set *s = &e->map.set[set];
 	struct hybrid_map_leaf *leaf = mem;
+	unsigned long flags;
 	int r;
 	u32 k;
 
 	r = hybrid_map_check(leaf, e->g, &e->id, nr, e->leaf_generation[nr], count, l->why);
 	if (r)
 		return damaged(r);
+	spin_lock_irqsave(&s->lock, flags);
 	s->jopen |= (u64)le16_to_cpu(leaf->open_regions) << first / HYBRID_REGION_BLOCKS;
-	for (k = 0; k < count; k++) {
+	for (k = 0; !r && k < count; k++) {
 		if (!leaf->instance[k])
 			continue;
 		r = load_block(l, set, first + k, le32_to_cpu(leaf->instance[k]),
 			       le64_to_cpu(leaf->oblock[k]), le64_to_cpu(leaf->valid[k]),
 			       le64_to_cpu(leaf->dirty[k]));
-		if (r)
-			return r;
 		s->stamp[first + k] = leaf->hint[k];
 	}
-	return 0;
+	spin_unlock_irqrestore(&s->lock, flags);
+	return r;
 }
 
 static int replay_read(void *context, u64 sector, u32 blocks, void *mem)
@@ -343,63 +364,66 @@ static int replay_read(void *context, u64 sector, u32 blocks, void *mem)
 	return read_blocks(l->e, sector, blocks, mem);
 }
 
-static int replay_apply(void *context, const struct hybrid_record *r)
+static int replay_apply(void *context, const struct hybrid_record *record)
 {
 	struct loader *l = context;
 	struct hybrid_engine *e = l->e;
-	u32 where = le32_to_cpu(r->where), set = where / e->map.set_size;
+	u32 where = le32_to_cpu(record->where), set = where / e->map.set_size;
+	unsigned long flags;
+	int r;
 
-	if (le32_to_cpu(r->type) == HYBRID_RECORD_REGIONS) {
-		u64 open = le64_to_cpu(r->valid);
+	if (le32_to_cpu(record->type) == HYBRID_RECORD_REGIONS) {
+		u64 open = le64_to_cpu(record->valid);
 
 		mark_region_leaves(e, where, e->map.set[where].jopen ^ open);
 		e->map.set[where].jopen = open;
 		return 0;
 	}
 	mark_leaf(e, set, where % e->map.set_size);
-	return load_block(l, set, where % e->map.set_size, le32_to_cpu(r->instance),
-			  le64_to_cpu(r->oblock), le64_to_cpu(r->valid), le64_to_cpu(r->dirty));
-}
-
-static int check_resolved(struct loader *l, u32 set)
-{
-	struct hybrid_engine *e = l->e;
-	u32 i;
-
-	for (i = 0; i < e->map.set_size; i++)
-		if (e->map.set[set].flags[i] & BLOCK_UNRESOLVED) {
-			*l->why = "two cache blocks hold one block of a volume";
-			return -EUCLEAN;
-		}
-	return 0;
+	spin_lock_irqsave(&e->map.set[set].lock, flags);
+	r = load_block(l, set, where % e->map.set_size, le32_to_cpu(record->instance),
+		       le64_to_cpu(record->oblock), le64_to_cpu(record->valid),
+		       le64_to_cpu(record->dirty));
+	spin_unlock_irqrestore(&e->map.set[set].lock, flags);
+	return r;
 }
 
 /* In open regions the origin wins: what is clean there is forgotten. */
-static void forget_open(struct hybrid_engine *e, u32 set)
+static void forget_region(struct hybrid_engine *e, struct hybrid_set *s, u32 first)
+{
+	u32 end = min(first + HYBRID_REGION_BLOCKS, e->map.set_size), i;
+
+	for (i = first; i < end; i++) {
+		u64 dirty = block_mask(e, s, MASK_JDIRTY, i);
+
+		if (dirty) {
+			set_put_mask(&e->map, s, MASK_VALID, i, dirty);
+			set_put_mask(&e->map, s, MASK_JVALID, i, dirty);
+		} else if (s->flags[i] & BLOCK_MAPPED) {
+			drop(e, s, i);
+		}
+	}
+}
+
+/* All has been read. */
+static void set_loaded(struct hybrid_engine *e, u32 set)
 {
 	struct hybrid_set *s = &e->map.set[set];
 	unsigned long flags;
 	u32 i;
 
 	spin_lock_irqsave(&s->lock, flags);
-	for (i = 0; s->jopen && i < e->map.set_size; i++) {
-		u64 dirty = block_mask(e, s, MASK_JDIRTY, i);
-
-		if (!(s->jopen & region_bit(i)) || !(s->flags[i] & BLOCK_MAPPED))
-			continue;
-		hybrid_set_invalidate(&e->map, s, i, ~dirty);
-		set_put_mask(&e->map, s, MASK_JVALID, i, dirty);
-		if (!dirty)
-			unload(e, set, i);
-	}
+	for (i = 0; s->jopen && i < e->map.set_size; i += HYBRID_REGION_BLOCKS)
+		if (s->jopen & region_bit(i))
+			forget_region(e, s, i);
 	mark_region_leaves(e, set, s->jopen);
 	s->jopen = 0;
 	/* The stamps held the policy's hints meanwhile. */
-	for (i = 0; i < e->map.set_size; i++) {
+	for (i = 0; i < e->map.set_size; i++)
 		if (s->flags[i] & BLOCK_MAPPED)
 			e->policy->load(s->policy, i, s->stamp[i]);
-		s->stamp[i] = 0;
-	}
+	memset(s->stamp, 0, e->map.set_size * sizeof(*s->stamp));
+	hybrid_set_loaded(&e->map, s);
 	spin_unlock_irqrestore(&s->lock, flags);
 }
 
@@ -472,13 +496,15 @@ static int load(struct loader *l)
 					  replay_apply, l, l->why);
 	if (r)
 		return damaged(r);
-	for (set = 0; !r && set < e->map.nr_sets; set++) {
-		hybrid_set_loaded(&e->map, &e->map.set[set]);
-		r = check_resolved(l, set);
-		forget_open(e, set);
+	if (l->nr_unresolved) {
+		*l->why = "two cache blocks hold one block of a volume";
+		return -EUCLEAN;
+	}
+	for (set = 0; set < e->map.nr_sets; set++) {
+		set_loaded(e, set);
 		cond_resched();
 	}
-	return r;
+	return 0;
 }
 
 int hybrid_engine_load(struct hybrid_engine *e, const char **why)

@@ -55,10 +55,9 @@ static void set_init(struct hybrid_map *map, struct hybrid_set *s)
 	INIT_LIST_HEAD(&s->jobs);
 	for (i = 0; i < map->nr_buckets; i++)
 		s->bucket[i] = map->set_size;
-	for (i = 0; i < map->set_size; i++) {
-		s->key[i] = HYBRID_NO_KEY;
+	memset(s->key, 0xff, map->set_size * sizeof(u64));	/* HYBRID_NO_KEY */
+	for (i = 0; i < map->set_size; i++)
 		s->next[i] = i + 1;
-	}
 	s->free = 0;
 	s->nr_free = map->set_size;
 }
@@ -120,8 +119,8 @@ static void set_move_policy(struct hybrid_map *map, struct hybrid_set *s, void *
 	u32 i;
 
 	new->init(state, map->set_size);
-	for (i = 0; i < map->set_size; i++)
-		if (old && (s->flags[i] & BLOCK_MAPPED))
+	for (i = 0; old && i < map->set_size; i++)
+		if (s->flags[i] & BLOCK_MAPPED)
 			new->load(state, i, old->hint(s->policy, i));
 	s->policy = state;
 }
@@ -155,15 +154,6 @@ void hybrid_map_destroy(struct hybrid_map *map)
 	map->set = NULL;
 }
 
-static void hash_insert(const struct hybrid_map *map, struct hybrid_set *s, u32 i, u64 key)
-{
-	u16 *bucket = &s->bucket[set_hash(map, key)];
-
-	WRITE_ONCE(s->key[i], key);
-	WRITE_ONCE(s->next[i], *bucket);
-	WRITE_ONCE(*bucket, i);
-}
-
 int hybrid_set_alloc(const struct hybrid_map *map, struct hybrid_set *s, u64 key)
 {
 	u32 i = s->free;
@@ -179,19 +169,17 @@ int hybrid_set_alloc(const struct hybrid_map *map, struct hybrid_set *s, u64 key
 	for (m = 0; m < NR_MASKS; m++)
 		set_put_mask(map, s, m, i, 0);
 	s->stamp[i] = 0;
-	hash_insert(map, s, i, key);
+	set_hash_insert(map, s, i, key);
 	WRITE_ONCE(s->flags[i], BLOCK_MAPPED);
 	raw_write_seqcount_end(&s->seq);
 	return i;
 }
 
-void hybrid_set_unhash(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
+static void unhash(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
 {
 	u16 *link = &s->bucket[set_hash(map, s->key[i])];
 	u32 steps;
 
-	lockdep_assert_held(&s->lock);
-	raw_write_seqcount_begin(&s->seq);
 	for (steps = 0; *link < map->set_size && steps < map->set_size; steps++) {
 		if (*link == i) {
 			WRITE_ONCE(*link, s->next[i]);
@@ -199,6 +187,13 @@ void hybrid_set_unhash(const struct hybrid_map *map, struct hybrid_set *s, u32 i
 		}
 		link = &s->next[*link];
 	}
+}
+
+void hybrid_set_unhash(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
+{
+	lockdep_assert_held(&s->lock);
+	raw_write_seqcount_begin(&s->seq);
+	unhash(map, s, i);
 	raw_write_seqcount_end(&s->seq);
 }
 
@@ -242,19 +237,15 @@ void hybrid_set_invalidate(const struct hybrid_map *map, struct hybrid_set *s, u
 	raw_write_seqcount_end(&s->seq);
 }
 
-void hybrid_set_load(const struct hybrid_map *map, struct hybrid_set *s, u32 i, u64 key,
-		     u64 valid, u64 dirty)
+void hybrid_set_unload(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
 {
-	if (s->key[i] != HYBRID_NO_KEY)
-		return;
-	s->nr_free--;
-	s->nr_mapped++;
-	hash_insert(map, s, i, key);
-	set_put_mask(map, s, MASK_VALID, i, valid);
-	set_put_mask(map, s, MASK_JVALID, i, valid);
-	set_put_mask(map, s, MASK_DIRTY, i, dirty);
-	set_put_mask(map, s, MASK_JDIRTY, i, dirty);
-	s->flags[i] = BLOCK_MAPPED | BLOCK_JMAPPED;
+	s->nr_free++;
+	s->nr_mapped--;
+	unhash(map, s, i);
+	s->key[i] = HYBRID_NO_KEY;
+	set_put_mask(map, s, MASK_VALID, i, 0);
+	set_put_mask(map, s, MASK_JVALID, i, 0);
+	s->flags[i] = 0;
 }
 
 void hybrid_set_loaded(const struct hybrid_map *map, struct hybrid_set *s)

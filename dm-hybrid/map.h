@@ -232,12 +232,33 @@ void hybrid_set_flags(struct hybrid_set *s, u32 i, u8 set, u8 clear);
 /* Granules of @mask can be read no more. */
 void hybrid_set_invalidate(const struct hybrid_map *map, struct hybrid_set *s, u32 i, u64 mask);
 
+static inline void set_hash_insert(const struct hybrid_map *map, struct hybrid_set *s, u32 i,
+				   u64 key)
+{
+	u16 *bucket = &s->bucket[set_hash(map, key)];
+
+	WRITE_ONCE(s->key[i], key);
+	WRITE_ONCE(s->next[i], *bucket);
+	WRITE_ONCE(*bucket, i);
+}
+
 /*
- * Put block @i under @key with these masks, as read from disk; it must be free.
- * Nothing can be taken from the set before all is loaded.
+ * While a set is loaded nobody reads it, and nothing can be taken from it.  Put
+ * block @i, which is free, under @key, which has none, with nothing dirty.
  */
-void hybrid_set_load(const struct hybrid_map *map, struct hybrid_set *s, u32 i, u64 key,
-		     u64 valid, u64 dirty);
+static inline void hybrid_set_load(const struct hybrid_map *map, struct hybrid_set *s, u32 i,
+				   u64 key, u64 valid)
+{
+	s->nr_free--;
+	s->nr_mapped++;
+	set_hash_insert(map, s, i, key);
+	set_put_mask(map, s, MASK_VALID, i, valid);
+	set_put_mask(map, s, MASK_JVALID, i, valid);
+	s->flags[i] = BLOCK_MAPPED | BLOCK_JMAPPED;
+}
+
+/* Take it out again; nothing of it is dirty any more. */
+void hybrid_set_unload(const struct hybrid_map *map, struct hybrid_set *s, u32 i);
 
 /* All of the set is loaded: list what is free, in order. */
 void hybrid_set_loaded(const struct hybrid_map *map, struct hybrid_set *s);

@@ -356,6 +356,13 @@ static void chains_end(void **state)
 
 /* ---- loading, records ---------------------------------------------------- */
 
+static void load_as(struct hybrid_set *s, u32 i, u64 key, u64 valid, u64 dirty)
+{
+	hybrid_set_load(&map, s, i, key, valid);
+	set_put_mask(&map, s, MASK_DIRTY, i, dirty);
+	set_put_mask(&map, s, MASK_JDIRTY, i, dirty);
+}
+
 static void load(void **state)
 {
 	struct hybrid_set *s;
@@ -366,18 +373,25 @@ static void load(void **state)
 	s = lock_set(0);
 	for (n = 0; n < size / 2; n++) {
 		i = n * 5 % (size - 1);
-		hybrid_set_load(&map, s, i, key_in(0, i), 0xff, i & 1 ? 0x0f : 0);
+		load_as(s, i, key_in(0, i), 0xff, i & 1 ? 0x0f : 0);
 		assert_int_equal(s->flags[i], BLOCK_MAPPED | BLOCK_JMAPPED);
 		assert_false(set_unrecorded(&map, s, i));
 	}
 	assert_int_equal(s->nr_mapped, size / 2);
 	assert_int_equal(s->nr_free, size - size / 2);
 	assert_null(hybrid_set_check(&map, 0));
-	/* a block that is not free stays what it is */
+	/* what is taken out is as it was */
 	i = 5;
-	hybrid_set_load(&map, s, i, key_in(0, 1), 1, 0);
 	assert_int_equal(hybrid_set_find(&map, s, key_in(0, i)), i);
-	assert_int_equal(s->nr_mapped, size / 2);
+	set_put_mask(&map, s, MASK_DIRTY, i, 0);
+	set_put_mask(&map, s, MASK_JDIRTY, i, 0);
+	hybrid_set_unload(&map, s, i);
+	assert_int_equal(hybrid_set_find(&map, s, key_in(0, i)), -1);
+	assert_int_equal(s->nr_mapped, size / 2 - 1);
+	assert_null(hybrid_set_check(&map, 0));
+	load_as(s, size - 1, key_in(0, i), 1, 0);
+	hybrid_set_unload(&map, s, size - 1);
+	load_as(s, i, key_in(0, i), 0xff, 0);
 	/* what is left can be taken, and is what was not loaded */
 	hybrid_set_loaded(&map, s);
 	for (n = 0; n < size - size / 2; n++) {
@@ -442,7 +456,7 @@ static struct hybrid_set *healthy(void)
 	map_open(128, 64 * MIB);
 	s = lock_set(0);
 	for (i = 0; i < 100; i++)
-		hybrid_set_load(&map, s, i, key_in(0, i), 0xff, i & 1 ? 0x10 : 0);
+		load_as(s, i, key_in(0, i), 0xff, i & 1 ? 0x10 : 0);
 	hybrid_set_flags(s, 90, BLOCK_REMOVED, BLOCK_MAPPED);
 	s->must = region_bit(90);
 	hybrid_set_flags(s, 91, BLOCK_REMOVED | BLOCK_TRANSIT | BLOCK_GRACE,
