@@ -14,12 +14,13 @@
  */
 #include "engine-internal.h"
 
-#define LOAD_BLOCKS 64	/* metadata blocks in one read */
+#define LOAD_BLOCKS 128	/* metadata blocks in one read, of up to as many runs */
 
 struct loader {
 	struct hybrid_engine *e;
 	const char **why;
 	void *mem;
+	struct hybrid_segment *run;	/* LOAD_BLOCKS */
 	u32 *volume_of;		/* sorted pairs: instance, volume id */
 	u32 nr_volumes;
 	u32 nr_unresolved;	/* blocks */
@@ -29,18 +30,24 @@ struct loader {
 	u64 oblocks;		/* of it */
 };
 
-static int read_blocks(struct hybrid_engine *e, u64 sector, u32 blocks, void *mem)
+static int read_runs(struct hybrid_engine *e, struct hybrid_segment *run, u32 nr, void *mem)
 {
-	struct hybrid_segment seg = {
-		.sector = sector,
-		.count = blocks * HYBRID_META_BLOCK_SECTORS,
-	};
-	struct hybrid_op op = { .mem = mem, .segments = &seg };
+	struct hybrid_op op = { .mem = mem, .segments = run };
 
 	INIT_LIST_HEAD(&op.link);
 	op_begin(&op, HYBRID_OP_META, false, NULL, NULL);
-	op.nr_segments = 1;
+	op.nr_segments = nr;
 	return e->ops->do_op(e, &op);
+}
+
+static int read_blocks(struct hybrid_engine *e, u64 sector, u32 blocks, void *mem)
+{
+	struct hybrid_segment run = {
+		.sector = sector,
+		.count = blocks * HYBRID_META_BLOCK_SECTORS,
+	};
+
+	return read_runs(e, &run, 1, mem);
 }
 
 static int flush_cache(struct hybrid_engine *e)
@@ -112,51 +119,54 @@ static int load_indexes(struct loader *l)
 	return 0;
 }
 
-/* The leaves are read in large runs of one area and handed out one by one. */
-static int load_run(struct loader *l, u32 first, u32 n, u16 area,
-		    int (*leaf)(struct loader *l, u32 nr, void *block))
+/*
+ * Where @n leaves from @first on stand, each in the area that its generation names:
+ * neighbours in one run, and nothing else.  Returns how many runs there are.
+ */
+static u32 find_runs(struct loader *l, u32 first, u32 n)
 {
-	struct hybrid_engine *e = l->e;
-	u32 k, from = n, to = 0;
-	int r;
+	const u16 *gen = l->e->leaf_generation + first;
+	u32 k, nr = 0;
 
 	for (k = 0; k < n; k++) {
-		u16 gen = e->leaf_generation[first + k];
+		struct hybrid_segment *run = &l->run[nr];
+		u64 sector = hybrid_leaf_sector(l->e->g, first + k, gen[k]);
 
-		if (!gen || (gen & 1) != area)
+		if (!gen[k])
 			continue;
-		from = min(from, k);
-		to = k + 1;
+		if (nr && run[-1].sector + run[-1].count == sector) {
+			run[-1].count += HYBRID_META_BLOCK_SECTORS;
+			continue;
+		}
+		*run = (struct hybrid_segment){
+			.sector = sector,
+			.offset = k * HYBRID_META_BLOCK_SECTORS,
+			.count = HYBRID_META_BLOCK_SECTORS,
+		};
+		nr++;
 	}
-	if (from >= to)
-		return 0;
-	r = read_blocks(e, hybrid_leaf_sector(e->g, first + from, area), to - from, l->mem);
-	for (k = from; !r && k < to; k++) {
-		u16 gen = e->leaf_generation[first + k];
-
-		if (gen && (gen & 1) == area)
-			r = leaf(l, first + k, l->mem + (k - from) * HYBRID_META_BLOCK_SIZE);
-	}
-	return r;
+	return nr;
 }
 
 static int load_leaves(struct loader *l, u32 first, u32 end,
 		       int (*leaf)(struct loader *l, u32 nr, void *block))
 {
-	u16 area;
-	u32 n;
-	int r;
+	struct hybrid_engine *e = l->e;
+	u32 k, n, nr;
+	int r = 0;
 
-	for (; first < end; first += n) {
+	for (; !r && first < end; first += n) {
 		n = min_t(u32, end - first, LOAD_BLOCKS);
-		for (area = 0; area < 2; area++) {
-			r = load_run(l, first, n, area, leaf);
-			if (r)
-				return r;
+		nr = find_runs(l, first, n);
+		if (nr)
+			r = read_runs(e, l->run, nr, l->mem);
+		for (k = 0; !r && k < n; k++) {
+			if (e->leaf_generation[first + k])
+				r = leaf(l, first + k, l->mem + k * HYBRID_META_BLOCK_SIZE);
+			cond_resched();
 		}
-		cond_resched();
 	}
-	return 0;
+	return r;
 }
 
 /* ---- instances ----------------------------------------------------------- */
@@ -514,10 +524,12 @@ int hybrid_engine_load(struct hybrid_engine *e, const char **why)
 
 	*why = "the cache device cannot be read";
 	l.mem = vmalloc(LOAD_BLOCKS * HYBRID_META_BLOCK_SIZE);
+	l.run = vmalloc(array_size(LOAD_BLOCKS, sizeof(*l.run)));
 	l.volume_of = vmalloc(array_size(HYBRID_MAX_VOLUMES, 2 * sizeof(u32)));
-	if (l.mem && l.volume_of)
+	if (l.mem && l.run && l.volume_of)
 		r = load(&l);
 	vfree(l.mem);
+	vfree(l.run);
 	vfree(l.volume_of);
 	/* What was decoded before may have left a reason of its own. */
 	if (r == -EIO)

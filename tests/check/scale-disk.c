@@ -157,18 +157,27 @@ static void move_block(struct scale_disk *d, bool write, u64 sector, void *block
 		memcpy(block, at(d, sector), LEAF_BYTES);
 }
 
-static void count_segment(struct scale_disk *d, bool write, const struct hybrid_segment *s)
+/* What an operation reads is asked for at once, and waited for once. */
+static void count_op(struct scale_disk *d, const struct hybrid_op *op)
 {
-	if (write) {
-		d->writes++;
-		d->write_bytes += (u64)s->count * 512;
-		if (s->sector >= d->sb.geometry.journal_sector)
+	u64 sectors = 0;
+	u32 i;
+
+	for (i = 0; i < op->nr_segments; i++) {
+		const struct hybrid_segment *s = &op->segments[i];
+
+		sectors += s->count;
+		if (op->write && s->sector >= d->sb.geometry.journal_sector)
 			d->journal_bytes += (u64)s->count * 512;
+	}
+	if (op->write) {
+		d->writes += op->nr_segments;
+		d->write_bytes += sectors * 512;
 		return;
 	}
 	d->reads++;
-	d->read_bytes += (u64)s->count * 512;
-	d->small_reads += s->count < SCALE_SMALL_READ * HYBRID_META_BLOCK_SECTORS;
+	d->read_bytes += sectors * 512;
+	d->small_reads += sectors < SCALE_SMALL_READ * HYBRID_META_BLOCK_SECTORS;
 }
 
 static void origin_op(struct scale_disk *d, struct hybrid_op *op)
@@ -195,10 +204,10 @@ void scale_disk_op(struct scale_disk *d, struct hybrid_op *op)
 		origin_op(d, op);
 		return;
 	}
+	count_op(d, op);
 	for (i = 0; i < op->nr_segments; i++) {
 		const struct hybrid_segment *s = &op->segments[i];
 
-		count_segment(d, op->write, s);
 		for (k = 0; k < s->count; k += HYBRID_META_BLOCK_SECTORS)
 			move_block(d, op->write, s->sector + k,
 				   op->mem + (u64)(s->offset + k) * 512);
