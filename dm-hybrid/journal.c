@@ -77,26 +77,60 @@ void hybrid_journal_advance(struct hybrid_journal *j)
 }
 
 /*
- * Read the entry at number @n into j->entry.  Returns its number of records,
- * -ENODATA if there is no whole entry, or an error.
+ * What is read goes through j->entry, as much as that holds at a time: an entry alone
+ * is too little to ask a device for.
+ */
+struct reader {
+	hybrid_read_fn read;
+	void *context;
+	const char **why;
+	u64 from;		/* the first block number that is there */
+	u32 nr;			/* how many are */
+};
+
+/* Have @blocks, no more than an entry's, from number @n on, without a wrap among them. */
+static int have(struct hybrid_journal *j, struct reader *in, u64 n, u32 blocks)
+{
+	u64 wrap = hybrid_journal_place(j->g, n + 1, j->g->journal_blocks);
+	int r;
+
+	if (n >= in->from && n + blocks <= in->from + in->nr)
+		return 0;
+	in->from = n;
+	in->nr = min_t(u64, HYBRID_JOURNAL_ENTRY_BLOCKS, wrap - n);
+	r = in->read(in->context, hybrid_journal_sector(j->g, n), in->nr, j->entry);
+	if (r)
+		in->nr = 0;
+	return r;
+}
+
+static const void *block_at(const struct hybrid_journal *j, const struct reader *in, u64 n)
+{
+	return (const void *)j->entry + (n - in->from) * HYBRID_META_BLOCK_SIZE;
+}
+
+/*
+ * Read the entry at number @n.  Returns its number of records, -ENODATA if there
+ * is no whole entry, or an error.
  */
 static int read_entry(struct hybrid_journal *j, const struct hybrid_ident *id, u64 n,
-		      hybrid_read_fn read, void *context, const char **why)
+		      struct reader *in, const struct hybrid_journal_entry **entry)
 {
 	u64 sector = hybrid_journal_sector(j->g, n);
 	u32 place = (sector - j->g->journal_sector) / HYBRID_META_BLOCK_SECTORS;
-	int r = read(context, sector, 1, j->entry), blocks;
+	int r = have(j, in, n, 1), blocks;
 
 	if (r)
 		return r;
-	blocks = hybrid_entry_peek(&j->entry->header, id, n);
+	blocks = hybrid_entry_peek(block_at(j, in, n), id, n);
 	if (blocks <= 0 || blocks > HYBRID_JOURNAL_ENTRY_BLOCKS ||
 	    place + blocks > j->g->journal_blocks)
 		return -ENODATA;
-	r = read(context, sector, blocks, j->entry);
+	r = have(j, in, n, blocks);
 	if (r)
 		return r;
-	r = hybrid_entry_check(j->entry, j->g, blocks, why);
+	*entry = block_at(j, in, n);
+	r = hybrid_entry_check(*entry, j->g, blocks, in->why);
 	if (r == -EBADMSG)
 		return -ENODATA;
 	j->blocks = blocks;
@@ -107,24 +141,18 @@ static int read_entry(struct hybrid_journal *j, const struct hybrid_ident *id, u
  * The entry that follows.  Where it stands does not depend on its size, so that
  * one that was lost before the wrap cannot be taken for a gap.
  */
-static int read_next(struct hybrid_journal *j, const struct hybrid_ident *id,
-		     hybrid_read_fn read, void *context, const char **why)
+static int read_next(struct hybrid_journal *j, const struct hybrid_ident *id, struct reader *in,
+		     const struct hybrid_journal_entry **entry)
 {
 	j->place = hybrid_journal_place(j->g, j->head, j->max_blocks);
-	return read_entry(j, id, j->place, read, context, why);
+	return read_entry(j, id, j->place, in, entry);
 }
 
-/*
- * Does the block at number @n of the chunk in j->entry begin an entry of that
- * number?  Of whichever epoch: @id gets it.
- */
-static bool looks_valid(struct hybrid_journal *j, struct hybrid_ident *id, u64 n, u32 k)
+/* Does @block begin entry @n?  Of whichever epoch: @id gets it. */
+static bool looks_valid(const struct hybrid_block_header *block, struct hybrid_ident *id, u64 n)
 {
-	const void *block = (const void *)j->entry + k * HYBRID_META_BLOCK_SIZE;
-	const struct hybrid_block_header *header = block;
-
-	id->epoch = le64_to_cpu(header->epoch);
-	return hybrid_entry_peek(header, id, n) > 0;
+	id->epoch = le64_to_cpu(block->epoch);
+	return hybrid_entry_peek(block, id, n) > 0;
 }
 
 /*
@@ -132,36 +160,29 @@ static bool looks_valid(struct hybrid_journal *j, struct hybrid_ident *id, u64 n
  * next: a valid one behind the end means that an entry between was lost or
  * damaged, or the root of a newer epoch (J7).
  */
-static int check_end(struct hybrid_journal *j, const struct hybrid_ident *pool,
-		     hybrid_read_fn read, void *context, const char **why)
+static int check_end(struct hybrid_journal *j, const struct hybrid_ident *pool, struct reader *in)
 {
+	u64 n, end = j->tail + j->g->journal_blocks;
+	const struct hybrid_journal_entry *entry;
 	struct hybrid_ident id = *pool;
-	u64 n = j->head, end = j->tail + j->g->journal_blocks;
-	u32 k, chunk;
 	int r;
 
-	while (n < end) {
-		u64 wrap = hybrid_journal_place(j->g, n + 1, j->g->journal_blocks);
-
-		chunk = min3((u64)HYBRID_JOURNAL_ENTRY_BLOCKS, end - n, wrap - n);
-		r = read(context, hybrid_journal_sector(j->g, n), chunk, j->entry);
+	for (n = j->head; n < end; n++) {
+		r = have(j, in, n, 1);
 		if (r)
 			return r;
-		for (k = 0; k < chunk && !looks_valid(j, &id, n + k, k); k++)
-			;
-		n += k;
-		if (k == chunk)
+		if (!looks_valid(block_at(j, in, n), &id, n))
 			continue;
-		r = read_entry(j, &id, n++, read, context, why);
+		r = read_entry(j, &id, n, in, &entry);
 		if (r == -ENODATA)
 			continue;
 		if (r < 0 && r != -EINVAL)
 			return r;
 		if (id.epoch != pool->epoch) {
-			*why = "the journal goes on from a newer root";
+			*in->why = "the journal goes on from a newer root";
 			return -ESTALE;
 		}
-		*why = "the journal goes on behind a damaged entry";
+		*in->why = "the journal goes on behind a damaged entry";
 		return -EBADMSG;
 	}
 	return 0;
@@ -172,17 +193,19 @@ int hybrid_journal_replay(struct hybrid_journal *j, const struct hybrid_ident *i
 							    const struct hybrid_record *r),
 			  void *context, const char **why)
 {
+	struct reader in = { .read = read, .context = context, .why = why };
+	const struct hybrid_journal_entry *entry;
 	int r, nr, i;
 
 	j->head = j->tail;
 	while (j->head - j->tail < j->g->journal_blocks) {
-		nr = read_next(j, id, read, context, why);
+		nr = read_next(j, id, &in, &entry);
 		if (nr == -ENODATA)
 			break;
 		if (nr < 0)
 			return nr;
 		for (i = 0; i < nr; i++) {
-			r = apply(context, &j->entry->record[i]);
+			r = apply(context, &entry->record[i]);
 			if (r)
 				return r;
 		}
@@ -194,5 +217,5 @@ int hybrid_journal_replay(struct hybrid_journal *j, const struct hybrid_ident *i
 		*why = "the journal ends before the last checkpoint";
 		return -ENODATA;
 	}
-	return check_end(j, id, read, context, why);
+	return check_end(j, id, &in);
 }
