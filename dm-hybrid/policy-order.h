@@ -44,7 +44,9 @@ static inline void hybrid_order_init(struct hybrid_order *o, u32 size, u32 queue
 	o->size = size;
 	o->queues = queues;
 	for (i = 0; i < size + queues; i++)
-		o->link[i] = (struct hybrid_order_link){ .prev = i, .next = i };
+		o->link[i] = (struct hybrid_order_link){
+			.prev = i, .next = i, .rank = 0, .queue = 0
+		};
 }
 
 static inline bool hybrid_order_has(const struct hybrid_order *o, u32 i)
