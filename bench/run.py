@@ -43,6 +43,7 @@ def result(stack: str, work: str, seed: int, args) -> dict | None:
 
 def missing(stacks: list[str]) -> set[str]:
     """Those that cannot be had here; says why."""
+    print("bench: making what the guests need", file=sys.stderr, flush=True)
     machine.prepare()
     found = set()
     for kind, fetch in machine.FETCHED.items():
@@ -91,7 +92,9 @@ def about(args) -> str:
     return (f"`{' '.join(command)}`, commit {commit or 'unknown'}, Linux {kernel.release}: in QEMU, in "
             "virtual time (a nanosecond is an instruction), on models of a disk (7,200 rpm, 2 GiB full "
             "stroke) and of a SATA SSD; the cache has 256 MiB. The same files give the same figures, on "
-            "whatever machine. Limit: the SSD alone.")
+            f"whatever machine. Limit: the SSD alone. Seed {args.seed}"
+            + "".join(f"; {work}: the median of {n} seeds" for work, n in figures.SEEDS.items()
+                      if not args.quick) + ".")
 
 
 def words(text: str, known) -> list[str]:
