@@ -370,7 +370,7 @@ static bool closable(struct hybrid_engine *e, struct hybrid_set *s, u32 region)
 		    !settled(key_volume(e, s->key[i]), s->stamp[i]))
 			return false;
 	}
-	list_for_each_entry(w, &s->inflight, link)
+	hlist_for_each_entry(w, &s->inflight, inflight)
 		if (w->idx >= 0 && w->idx / HYBRID_REGION_BLOCKS == region)
 			return false;
 	return true;

@@ -402,7 +402,7 @@ static u64 overwritten(const struct hybrid_set *s, u64 key)
 	struct hybrid_io *w;
 	u64 over = 0;
 
-	list_for_each_entry(w, &s->inflight, link)
+	hlist_for_each_entry(w, &s->inflight, inflight)
 		if (w->key == key)
 			over |= w->over;
 	return over;
@@ -461,7 +461,7 @@ bool write_in_flight(const struct hybrid_set *s, u64 key, u64 mask)
 {
 	struct hybrid_io *w;
 
-	list_for_each_entry(w, &s->inflight, link)
+	hlist_for_each_entry(w, &s->inflight, inflight)
 		if (w->key == key && (w->mask & mask))
 			return true;
 	return false;
@@ -475,7 +475,7 @@ static bool write_conflicts(const struct hybrid_set *s, const struct hybrid_io *
 {
 	struct hybrid_io *w;
 
-	list_for_each_entry(w, &s->inflight, link) {
+	hlist_for_each_entry(w, &s->inflight, inflight) {
 		u64 both = w->mask & io->mask;
 
 		if (w->key != io->key || !both)
@@ -614,7 +614,7 @@ static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct 
 
 	io->idx = i;
 	io->state = IO_WRITE;
-	list_add_tail(&io->link, &s->inflight);
+	hlist_add_head(&io->inflight, &s->inflight);
 	if (i < 0)
 		return;
 	s->recent |= region_bit(i);
@@ -778,7 +778,7 @@ static enum route route_failed(struct hybrid_engine *e, struct hybrid_set *s,
 	}
 	io->idx = -1;
 	io->state = IO_WRITE;
-	list_add_tail(&io->link, &s->inflight);
+	hlist_add_head(&io->inflight, &s->inflight);
 	user_op(io, true, io_origin_sector(io), io->fua);
 	return ROUTE_REMAP;
 }
@@ -995,14 +995,14 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 	}
 	spin_lock_irqsave(&s->lock, flags);
 	if (error_cache && !READ_ONCE(e->failed) && write_redirects(e, s, io)) {
-		list_del_init(&io->link);
+		hlist_del(&io->inflight);
 		/* Others write parts of the same granules to the cache: after them. */
 		if (write_in_flight(s, io->key, io->mask)) {
 			wait_in_set(s, io, WAIT_OVERLAP);
 			spin_unlock_irqrestore(&s->lock, flags);
 			return false;
 		}
-		list_add_tail(&io->link, &s->inflight);
+		hlist_add_head(&io->inflight, &s->inflight);
 		io->to_origin = io->mask;
 		io->to_cache = 0;
 		io->over = 0;
@@ -1012,7 +1012,7 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 		act(acts, &io->op);
 		return false;
 	}
-	list_del_init(&io->link);
+	hlist_del(&io->inflight);
 	if (io->idx >= 0)
 		write_applied(e, s, io, !error_cache, !error_origin);
 	waiting = !list_empty(&s->waiting) || !list_empty(&s->waiting_ranges);

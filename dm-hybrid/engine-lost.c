@@ -80,7 +80,7 @@ static bool lost_collect(struct hybrid_engine *e, struct hybrid_volume *v,
 			lost_mark(e, map, shift, s->key[i]);
 			lost = true;
 		}
-		list_for_each_entry(io, &s->inflight, link) {
+		hlist_for_each_entry(io, &s->inflight, inflight) {
 			if (io->volume != v || !(io->to_cache & ~io->to_origin))
 				continue;
 			lost_mark(e, map, shift, io->key);

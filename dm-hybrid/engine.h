@@ -168,6 +168,7 @@ struct hybrid_io {
 	u64 over;		/* a write: those of to_cache that were valid before */
 	u64 cursor;
 	struct list_head link;
+	struct hlist_node inflight;	/* a write: its set's */
 	struct list_head wait_link;	/* ranges: link is in use already */
 	struct hybrid_job *job;
 	struct hybrid_op op;

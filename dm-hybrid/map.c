@@ -49,7 +49,7 @@ static void set_init(struct hybrid_map *map, struct hybrid_set *s)
 
 	spin_lock_init(&s->lock);
 	seqcount_init(&s->seq);
-	INIT_LIST_HEAD(&s->inflight);
+	INIT_HLIST_HEAD(&s->inflight);
 	INIT_LIST_HEAD(&s->waiting);
 	INIT_LIST_HEAD(&s->waiting_ranges);
 	INIT_LIST_HEAD(&s->jobs);
@@ -280,7 +280,7 @@ static const char *check_block(const struct hybrid_map *map, u32 nr, u32 i)
 	if (set_mask(map, s, MASK_JDIRTY, i) & ~set_mask(map, s, MASK_JVALID, i))
 		return "recorded dirty is not within recorded valid";
 	if (set_unrecorded(map, s, i) && !((s->must | s->lazy) & region_bit(i)) &&
-	    list_empty(&s->inflight) && !(flags & (BLOCK_BUSY | BLOCK_TRANSIT)))
+	    hlist_empty(&s->inflight) && !(flags & (BLOCK_BUSY | BLOCK_TRANSIT)))
 		return "an unrecorded change is not listed";
 	return NULL;
 }

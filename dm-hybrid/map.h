@@ -89,7 +89,7 @@ struct hybrid_set {
 	u64 aged;		/* ... in the interval before */
 	u64 must;		/* regions with records that a flush needs */
 	u64 lazy;		/* regions with other unrecorded changes */
-	struct list_head inflight;	/* writes: hybrid_io.link */
+	struct hlist_head inflight;	/* writes: hybrid_io.inflight */
 	struct list_head waiting;	/* ios that wait for something here */
 	struct list_head waiting_ranges;	/* the same, hybrid_io.wait_link */
 	struct list_head jobs;		/* hybrid_job.link */

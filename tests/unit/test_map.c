@@ -506,15 +506,15 @@ static void check_finds(void **state)
 static void check_allows(void **state)
 {
 	struct hybrid_set *s = healthy();
-	struct list_head write;
+	struct hlist_node write;
 
 	set_put_mask(&map, s, MASK_VALID, 5, 0x1f);
 	s->flags[5] |= BLOCK_BUSY;
 	assert_null(hybrid_set_check(&map, 0));
 	s->flags[5] &= ~BLOCK_BUSY;
-	list_add(&write, &s->inflight);
+	hlist_add_head(&write, &s->inflight);
 	assert_null(hybrid_set_check(&map, 0));
-	list_del(&write);
+	hlist_del(&write);
 	assert_non_null(hybrid_set_check(&map, 0));
 	s->lazy = region_bit(5);
 	assert_null(hybrid_set_check(&map, 0));
