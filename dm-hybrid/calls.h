@@ -31,15 +31,28 @@ static inline void hybrid_trace_end(const struct hybrid_pool *pool,
 
 /* ---- events --------------------------------------------------------------- */
 
-static inline enum hybrid_map_result hybrid_call_map(struct volume_object *object,
-						     struct hybrid_io *io,
-						     struct hybrid_actions *acts)
+static inline bool hybrid_call_hit(struct volume_object *object, struct hybrid_io *io)
 {
 	struct hybrid_pool *pool = object->pool;
-	enum hybrid_map_result r;
 
 	trace_hybrid_io(object, io);
-	r = hybrid_engine_map(pool->engine, io, acts);
+	if (!hybrid_engine_hit(pool->engine, io))
+		return false;
+	if (trace_hybrid_op_enabled())
+		hybrid_engine_hit_op(io);
+	trace_hybrid_op(pool, &io->op);
+	trace_hybrid_io_mapped(pool, io, true);
+	return true;
+}
+
+/* After hybrid_call_hit() */
+static inline enum hybrid_map_result hybrid_call_miss(struct hybrid_pool *pool,
+						      struct hybrid_io *io,
+						      struct hybrid_actions *acts)
+{
+	enum hybrid_map_result r;
+
+	r = hybrid_engine_miss(pool->engine, io, acts);
 	hybrid_trace_acts(pool, acts, &acts->list);
 	if (r == HYBRID_MAP_REMAP)
 		trace_hybrid_op(pool, &io->op);
@@ -47,12 +60,21 @@ static inline enum hybrid_map_result hybrid_call_map(struct volume_object *objec
 	return r;
 }
 
+static inline bool hybrid_call_hit_done(struct hybrid_pool *pool, struct hybrid_io *io, int error)
+{
+	trace_hybrid_io_done(pool, io, error);
+	if (error || !hybrid_engine_hit_done(pool->engine, io))
+		return false;
+	trace_hybrid_return(pool, 0);
+	return true;
+}
+
+/* After hybrid_call_hit_done() */
 static inline bool hybrid_call_io_done(struct hybrid_pool *pool, struct hybrid_io *io, int error,
 				       struct hybrid_actions *acts)
 {
 	bool ended;
 
-	trace_hybrid_io_done(pool, io, error);
 	ended = hybrid_engine_io_done(pool->engine, io, error, acts);
 	/* What its user is told, or 1: an action follows. */
 	hybrid_trace_end(pool, acts, ended ? io->error : 1);

@@ -36,6 +36,7 @@ enum io_state {
 	IO_READ_CACHE,		/* in flight to the cache device, in an epoch */
 	IO_READ_ORIGIN,
 	IO_WRITE,		/* in flight, on its set's list */
+	IO_REWRITE,		/* ... of what is dirty: write_hit() */
 	IO_RANGE,		/* discard, zeroes: in flight */
 	IO_COMMIT,		/* waits for a commit */
 };
@@ -396,6 +397,49 @@ static inline u32 next_run(u64 mask, u32 *at)
 	return n;
 }
 
+/* Where the data of @io are on the cache device, which has them in block @i. */
+static inline u64 io_cache_sector(const struct hybrid_engine *e, const struct hybrid_io *io, u32 i)
+{
+	return cache_sector(e, io->set, i, 0) + (io->sector & (e->g->block_sectors - 1));
+}
+
+/* Key, set and granules of an I/O within one block. */
+static inline void io_locate(const struct hybrid_engine *e, struct hybrid_io *io)
+{
+	const struct hybrid_geometry *g = e->g;
+	u32 start = io->sector & (g->block_sectors - 1);
+
+	io->key = hybrid_key(io->volume->id, to_oblock(io->sector >> g->block_shift));
+	io->set = hybrid_map_set_of(&e->map, io->key);
+	io->mask = GENMASK_ULL((start + io->count - 1) >> g->granule_shift,
+			       start >> g->granule_shift);
+}
+
+/* Not for read hits.  Written once in an interval. */
+static inline void note_foreground(struct hybrid_engine *e)
+{
+	if (!READ_ONCE(e->foreground))
+		WRITE_ONCE(e->foreground, true);
+}
+
+/* Epochs of lock-free readers: engine.c.  Returns the phase, for epoch_leave(). */
+static inline u32 epoch_enter(struct hybrid_engine *e)
+{
+	u32 phase = READ_ONCE(e->phase) & 1;
+
+	this_cpu_inc(e->readers->enter[phase]);
+	/* Entered before anything is looked up. */
+	smp_mb();
+	return phase;
+}
+
+static inline void epoch_leave(struct hybrid_engine *e, u32 phase)
+{
+	/* What was read is read before it may go; pairs with phase_empty(). */
+	smp_mb();
+	this_cpu_inc(e->readers->leave[phase]);
+}
+
 /* engine.c: dirty masks and their counts; caller holds the set's lock */
 void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty);
 void put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 jdirty);
@@ -403,8 +447,6 @@ void mark_must(struct hybrid_engine *e, u32 set, u32 i);
 void mark_lazy(struct hybrid_engine *e, u32 set, u32 i);
 void fail_pool(struct hybrid_engine *e, struct hybrid_actions *acts);
 void grace_poll(struct hybrid_engine *e);
-u32 epoch_enter(struct hybrid_engine *e);
-void epoch_leave(struct hybrid_engine *e, u32 phase);
 
 /* engine-io.c */
 void rerun(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);

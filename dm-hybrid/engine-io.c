@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Which way each user I/O goes, and what its end means. */
+/* Which way each user I/O goes that is no hit (engine-hit.c), and what its end means. */
 #include "engine-internal.h"
 
 /* What a route came to. */
@@ -24,34 +24,43 @@ void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua)
 	op->nr_segments = 0;
 }
 
-static u64 io_cache_sector(const struct hybrid_engine *e, const struct hybrid_io *io)
-{
-	return cache_sector(e, io->set, io->idx, 0) + (io->sector & (e->g->block_sectors - 1));
-}
-
 static u64 io_origin_sector(const struct hybrid_io *io)
 {
 	return io->volume->info.data_sector + io->sector;
 }
 
-/* Key, set and granules of an I/O within one block. */
+/* What hybrid_io_init() leaves to the engine. */
 static void prepare(struct hybrid_engine *e, struct hybrid_io *io)
 {
 	const struct hybrid_geometry *g = e->g;
 	u32 start = io->sector & (g->block_sectors - 1), end = start + io->count;
-	u32 first = start >> g->granule_shift;
-	u32 last = (end - 1) >> g->granule_shift;
 	u32 from = (start + g->granule_sectors - 1) >> g->granule_shift;
 	u32 to = end >> g->granule_shift;
 
 	/* The last granule of an origin in place may be cut off. */
 	if (io->sector + io->count == io->volume->info.data_sectors)
-		to = last + 1;
-	io->key = hybrid_key(io->volume->id, to_oblock(io->sector >> g->block_shift));
-	io->set = hybrid_map_set_of(&e->map, io->key);
-	io->mask = GENMASK_ULL(last, first);
+		to = ((end - 1) >> g->granule_shift) + 1;
+	io_locate(e, io);
 	io->full = to > from ? GENMASK_ULL(to - 1, from) : 0;
+}
+
+static void begin(struct hybrid_io *io)
+{
+	io->state = IO_NEW;
+	io->wait = WAIT_NONE;
+	io->commit = false;
+	io->again = false;
+	io->counted = false;
+	io->fetch = false;
+	io->over = 0;
 	io->idx = -1;
+	io->job = NULL;
+	io->to_cache = 0;
+	io->to_origin = 0;
+	io->cursor = 0;
+	INIT_LIST_HEAD(&io->link);
+	INIT_LIST_HEAD(&io->wait_link);
+	INIT_LIST_HEAD(&io->op.link);
 }
 
 static enum route wait_in_set(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why)
@@ -176,7 +185,7 @@ static enum route read_cache(struct hybrid_engine *e, struct hybrid_io *io, int 
 {
 	io->idx = i;
 	io->state = IO_READ_CACHE;
-	user_op(io, false, io_cache_sector(e, io), false);
+	user_op(io, false, io_cache_sector(e, io, i), false);
 	return ROUTE_REMAP;
 }
 
@@ -657,7 +666,7 @@ static enum route send_write(struct hybrid_engine *e, struct hybrid_io *io,
 	}
 	cache_wears(e, io->count);
 	/* The commit that follows makes the data durable, too. */
-	user_op(io, false, io_cache_sector(e, io), io->fua && !io->commit);
+	user_op(io, false, io_cache_sector(e, io, io->idx), io->fua && !io->commit);
 	return ROUTE_REMAP;
 }
 
@@ -859,34 +868,10 @@ void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *ac
 	}
 }
 
-/* The read hit: no lock, no allocation, nothing shared written. */
-static bool read_hit(struct hybrid_engine *e, struct hybrid_io *io)
+enum hybrid_map_result hybrid_engine_miss(struct hybrid_engine *e, struct hybrid_io *io,
+					  struct hybrid_actions *acts)
 {
-	struct hybrid_set *s = &e->map.set[io->set];
-	int i;
-
-	io->phase = epoch_enter(e);
-	i = hybrid_set_read_hit(&e->map, s, io->key, io->mask);
-	if (i < 0 || READ_ONCE(e->failed)) {
-		epoch_leave(e, io->phase);
-		return false;
-	}
-	e->policy->hit(s->policy, i);
-	count(io->volume, HYBRID_READ_HITS);
-	read_cache(e, io, i);
-	return true;
-}
-
-/* Not for read hits.  Written once in an interval. */
-static void note_foreground(struct hybrid_engine *e)
-{
-	if (!READ_ONCE(e->foreground))
-		WRITE_ONCE(e->foreground, true);
-}
-
-enum hybrid_map_result hybrid_engine_map(struct hybrid_engine *e, struct hybrid_io *io,
-					 struct hybrid_actions *acts)
-{
+	begin(io);
 	switch (io->type) {
 	case HYBRID_IO_FLUSH:
 		count(io->volume, HYBRID_FLUSHES);
@@ -900,8 +885,6 @@ enum hybrid_map_result hybrid_engine_map(struct hybrid_engine *e, struct hybrid_
 		break;
 	}
 	prepare(e, io);
-	if (io->type == HYBRID_IO_READ && read_hit(e, io))
-		return HYBRID_MAP_REMAP;
 	note_foreground(e);
 	return route(e, io, acts) == ROUTE_REMAP ? HYBRID_MAP_REMAP : HYBRID_MAP_TAKEN;
 }
@@ -1033,18 +1016,19 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 bool hybrid_engine_io_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
 			   struct hybrid_actions *acts)
 {
+	if (!error && hybrid_engine_hit_done(e, io))
+		return true;
 	if (io->state != IO_READ_CACHE)
 		note_foreground(e);
 	switch (io->state) {
 	case IO_READ_CACHE:
 		epoch_leave(e, io->phase);
-		if (!error)
-			return true;
 		if (read_failed(e, io, error))
 			return true;
 		act(acts, &io->op);
 		return false;
 	case IO_WRITE:
+	case IO_REWRITE:
 		return finish_write(e, io, io->to_cache ? error : 0, io->to_origin ? error : 0,
 				    acts);
 	case IO_RANGE:

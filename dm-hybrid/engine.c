@@ -183,24 +183,6 @@ void mark_lazy(struct hybrid_engine *e, u32 set, u32 i)
 
 /* ---- shared: epochs of lock-free readers --------------------------------- */
 
-/* Returns the phase, for epoch_leave(). */
-u32 epoch_enter(struct hybrid_engine *e)
-{
-	u32 phase = READ_ONCE(e->phase) & 1;
-
-	this_cpu_inc(e->readers->enter[phase]);
-	/* Entered before anything is looked up. */
-	smp_mb();
-	return phase;
-}
-
-void epoch_leave(struct hybrid_engine *e, u32 phase)
-{
-	/* What was read is read before it may go; pairs with phase_empty(). */
-	smp_mb();
-	this_cpu_inc(e->readers->leave[phase]);
-}
-
 static bool phase_empty(struct hybrid_engine *e, u32 phase)
 {
 	unsigned long enter = 0, leave = 0;
@@ -456,24 +438,77 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 
 /* ---- for the simulator --------------------------------------------------- */
 
+/* What write_hit() relies on: of what is dirty ... */
+static const char *check_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
+{
+	u64 left = block_mask(e, s, MASK_DIRTY, i) & ~block_mask(e, s, MASK_JDIRTY, i);
+
+	if (left && !(s->must & region_bit(i)))
+		return "what is dirty is neither recorded nor listed";
+	if ((left & block_mask(e, s, MASK_JVALID, i)) && !(s->dopen & region_bit(i)))
+		return "what is dirty is clean on record, and its region not open";
+	return NULL;
+}
+
+/* ... of writes in flight ... */
+static const char *check_writes(struct hybrid_engine *e, struct hybrid_set *s)
+{
+	struct hybrid_io *w;
+	u64 dirty;
+	int i;
+
+	hlist_for_each_entry(w, &s->inflight, inflight) {
+		i = hybrid_set_find(&e->map, s, w->key);
+		dirty = i < 0 ? 0 : block_mask(e, s, MASK_DIRTY, i);
+		if (w->to_origin & dirty)
+			return "a write to the origin is under way beside what is dirty";
+		if (w->state == IO_REWRITE && (w->mask & ~dirty))
+			return "what is being written again is dirty no more";
+	}
+	return NULL;
+}
+
+/* ... and of origins. */
+static const char *check_volumes(struct hybrid_engine *e)
+{
+	struct hybrid_volume *v;
+
+	list_for_each_entry(v, &e->open_volumes, open_link)
+		if (v->has_sb && v->sb_state == SB_CLEAN && atomic_read(&v->nr_dirty))
+			return "a volume has dirty blocks, and its origin is marked clean";
+	return NULL;
+}
+
+static const char *check_set(struct hybrid_engine *e, u32 set, u32 *dirty)
+{
+	struct hybrid_set *s = &e->map.set[set];
+	const char *why = hybrid_set_check(&e->map, set);
+	u32 i, before = *dirty;
+
+	for (i = 0; !why && i < e->map.set_size; i++) {
+		why = check_dirty(e, s, i);
+		*dirty += !!block_mask(e, s, MASK_DIRTY, i);
+	}
+	if (!why)
+		why = check_writes(e, s);
+	if (!why && *dirty > before && !test_bit(set, e->sweep.dirty_sets))
+		return "no sweep finds a set's dirty blocks";
+	return why;
+}
+
 const char *hybrid_engine_check(struct hybrid_engine *e)
 {
-	u32 set, dirty = 0, before, i;
+	u32 set, dirty = 0;
 
 	for (set = 0; set < e->map.nr_sets; set++) {
-		const char *why = hybrid_set_check(&e->map, set);
+		const char *why = check_set(e, set, &dirty);
 
 		if (why)
 			return why;
-		before = dirty;
-		for (i = 0; i < e->map.set_size; i++)
-			dirty += !!block_mask(e, &e->map.set[set], MASK_DIRTY, i);
-		if (dirty > before && !test_bit(set, e->sweep.dirty_sets))
-			return "no sweep finds a set's dirty blocks";
 	}
 	if (dirty != (u32)atomic_read(&e->nr_dirty))
 		return "the count of dirty blocks is wrong";
-	return NULL;
+	return check_volumes(e);
 }
 
 void hybrid_engine_evict(struct hybrid_engine *e, struct hybrid_volume *v, oblock_t b,

@@ -148,6 +148,8 @@ struct hybrid_io {
 	u32 count;		/* sectors */
 	u8 type;		/* enum hybrid_io_type */
 	bool fua;
+	u8 bypass;		/* enum hybrid_counter: why it was not cached; 0: no reason to */
+	int error;
 	/* The engine's from here on */
 	u8 state;
 	u8 wait;
@@ -156,8 +158,6 @@ struct hybrid_io {
 	bool again;		/* makes dirty again what was written back, not yet recorded */
 	bool counted;
 	bool fetch;		/* may read what surrounds its parts of granules */
-	u8 bypass;		/* enum hybrid_counter: why it was not cached; 0: no reason to */
-	int error;
 	s32 idx;		/* of the block in its set, -1: none */
 	u32 set;
 	u64 key;
@@ -178,27 +178,12 @@ static inline void hybrid_io_init(struct hybrid_io *io, struct hybrid_volume *vo
 				  enum hybrid_io_type type, u64 sector, u32 count, bool fua)
 {
 	io->volume = volume;
-	io->type = type;
 	io->sector = sector;
 	io->count = count;
+	io->type = type;
 	io->fua = fua;
-	io->state = 0;
-	io->wait = 0;
-	io->commit = false;
-	io->again = false;
-	io->counted = false;
-	io->fetch = false;
-	io->over = 0;
 	io->bypass = 0;
 	io->error = 0;
-	io->idx = -1;
-	io->job = NULL;
-	io->to_cache = 0;
-	io->to_origin = 0;
-	io->cursor = 0;
-	INIT_LIST_HEAD(&io->link);
-	INIT_LIST_HEAD(&io->wait_link);
-	INIT_LIST_HEAD(&io->op.link);
 }
 
 /* What the engine needs of its surroundings. */
@@ -320,9 +305,34 @@ enum hybrid_map_result {
 	HYBRID_MAP_TAKEN,	/* actions follow, now or later */
 };
 
-/* A user's I/O arrives. */
-enum hybrid_map_result hybrid_engine_map(struct hybrid_engine *e, struct hybrid_io *io,
-					 struct hybrid_actions *acts);
+/*
+ * A user's I/O arrives.  Is it a hit that goes the short way?  True: its data are
+ * at io->op.sector of the cache device, and no action follows.  False: call
+ * hybrid_engine_miss().
+ */
+bool hybrid_engine_hit(struct hybrid_engine *e, struct hybrid_io *io);
+enum hybrid_map_result hybrid_engine_miss(struct hybrid_engine *e, struct hybrid_io *io,
+					  struct hybrid_actions *acts);
+
+/* A hit as a USER operation: all of io->op. */
+void hybrid_engine_hit_op(struct hybrid_io *io);
+
+/* For who carries out all operations alike. */
+static inline enum hybrid_map_result hybrid_engine_map(struct hybrid_engine *e,
+						       struct hybrid_io *io,
+						       struct hybrid_actions *acts)
+{
+	if (!hybrid_engine_hit(e, io))
+		return hybrid_engine_miss(e, io, acts);
+	hybrid_engine_hit_op(io);
+	return HYBRID_MAP_REMAP;
+}
+
+/*
+ * A USER operation ended without an error.  True: end the io now, without one.
+ * False: nothing was done; call hybrid_engine_io_done().
+ */
+bool hybrid_engine_hit_done(struct hybrid_engine *e, struct hybrid_io *io);
 
 /*
  * A USER operation ended with @error.  Returns true: end the io now with

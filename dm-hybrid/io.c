@@ -396,13 +396,28 @@ void hybrid_tick_kick(struct hybrid_pool *pool)
 		queue_delayed_work(pool->wq, &pool->tick, msecs_to_jiffies(TICK_MS));
 }
 
+/* Apart from hybrid_map_bio(): what a hit does not need would cost it a frame. */
+static noinline int map_miss(struct hybrid_pool *pool, struct hybrid_bio *b, struct bio *bio)
+{
+	struct hybrid_actions acts;
+	int r = DM_MAPIO_SUBMITTED;
+
+	hybrid_actions_init(&acts);
+	if (hybrid_call_miss(pool, &b->io, &acts) == HYBRID_MAP_REMAP) {
+		remap_bio(pool, &b->io.op, bio);
+		r = DM_MAPIO_REMAPPED;
+	}
+	/* A bio that was not remapped may have ended meanwhile. */
+	hybrid_run(pool, &acts);
+	hybrid_tick_kick(pool);
+	return r;
+}
+
 int hybrid_map_bio(struct dm_target *ti, struct bio *bio)
 {
 	struct hybrid_bio *b = dm_per_bio_data(bio, sizeof(*b));
 	struct volume_table *vt = ti->private;
 	struct volume_object *object = vt->object;
-	struct hybrid_pool *pool = object->pool;
-	struct hybrid_actions acts;
 	int type = bio_type(bio);
 	u64 sector = 0;
 
@@ -415,19 +430,27 @@ int hybrid_map_bio(struct dm_target *ti, struct bio *bio)
 	b->completing = false;
 	hybrid_io_init(&b->io, object->handle, type, sector, bio_sectors(bio),
 		       bio->bi_opf & REQ_FUA);
+	if (!hybrid_call_hit(object, &b->io))
+		return map_miss(object->pool, b, bio);
+	/* What is dirty keeps the timer running. */
+	bio_set_dev(bio, object->pool->bdev);
+	bio->bi_iter.bi_sector = b->io.op.sector;
+	return DM_MAPIO_REMAPPED;
+}
+
+static noinline int end_miss(struct hybrid_pool *pool, struct hybrid_io *io, blk_status_t *error)
+{
+	struct hybrid_actions acts;
+	bool ended;
+
 	hybrid_actions_init(&acts);
-	if (hybrid_call_map(object, &b->io, &acts) == HYBRID_MAP_REMAP) {
-		remap_bio(pool, &b->io.op, bio);
-		if (type != HYBRID_IO_READ || !list_empty(&acts.list)) {
-			hybrid_run(pool, &acts);
-			hybrid_tick_kick(pool);
-		}
-		return DM_MAPIO_REMAPPED;
-	}
-	/* The bio may have ended meanwhile. */
-	hybrid_run(pool, &acts);
+	ended = hybrid_call_io_done(pool, io, blk_status_to_errno(*error), &acts);
+	if (ended)
+		*error = errno_to_blk_status(io->error);
+	/* Until its actions are carried out, the bio keeps the pool. */
 	hybrid_tick_kick(pool);
-	return DM_MAPIO_SUBMITTED;
+	hybrid_run(pool, &acts);
+	return ended ? DM_ENDIO_DONE : DM_ENDIO_INCOMPLETE;
 }
 
 int hybrid_end_bio(struct dm_target *ti, struct bio *bio, blk_status_t *error)
@@ -435,22 +458,11 @@ int hybrid_end_bio(struct dm_target *ti, struct bio *bio, blk_status_t *error)
 	struct hybrid_bio *b = dm_per_bio_data(bio, sizeof(*b));
 	struct volume_table *vt = ti->private;
 	struct hybrid_pool *pool = vt->object->pool;
-	struct hybrid_actions acts;
-	bool read, ended;
 
-	if (b->completing)
+	if (b->completing ||
+	    hybrid_call_hit_done(pool, &b->io, *error ? blk_status_to_errno(*error) : 0))
 		return DM_ENDIO_DONE;
-	read = b->io.type == HYBRID_IO_READ;
-	hybrid_actions_init(&acts);
-	ended = hybrid_call_io_done(pool, &b->io, blk_status_to_errno(*error), &acts);
-	if (ended)
-		*error = errno_to_blk_status(b->io.error);
-	if (!read || !list_empty(&acts.list)) {
-		/* Until its actions are carried out, the bio keeps the pool. */
-		hybrid_tick_kick(pool);
-		hybrid_run(pool, &acts);
-	}
-	return ended ? DM_ENDIO_DONE : DM_ENDIO_INCOMPLETE;
+	return end_miss(pool, &b->io, error);
 }
 
 /* ---- queues --------------------------------------------------------------- */

@@ -425,6 +425,66 @@ static void reads_beside_a_write(void **state)
 	reads(sector, 8, 2);
 }
 
+static bool goes_short(enum hybrid_io_type type, u64 sector, u32 count, bool fua)
+{
+	hybrid_io_init(&writer.io, v, type, sector, count, fua);
+	if (!hybrid_engine_hit(e, &writer.io))
+		return false;
+	assert_int_equal(writer.io.op.sector % BLOCK, sector % BLOCK);
+	assert_null(hybrid_engine_check(e));
+	assert_true(hybrid_engine_hit_done(e, &writer.io));
+	assert_null(hybrid_engine_check(e));
+	return true;
+}
+
+/* A hit goes the short way where all of it is valid, to be read, or dirty, to be written. */
+static void short_way(void **state)
+{
+	u64 sector = 8 * BLOCK;
+
+	first_dirty();
+	assert_false(goes_short(HYBRID_IO_READ, sector, 8, false));
+	assert_false(goes_short(HYBRID_IO_WRITE, sector, 8, false));
+	reads(sector, BLOCK, 0);
+	assert_true(goes_short(HYBRID_IO_READ, sector, BLOCK, false));
+	assert_false(goes_short(HYBRID_IO_WRITE, sector, 8, false));
+	put(sector, 8, 2);
+	assert_true(goes_short(HYBRID_IO_WRITE, sector, 8, false));
+	assert_true(goes_short(HYBRID_IO_WRITE, sector + 2, 3, false));
+	assert_false(goes_short(HYBRID_IO_WRITE, sector, 9, false));
+	assert_false(goes_short(HYBRID_IO_WRITE, sector, 8, true));
+	assert_int_equal(flush_volume(), 0);
+	assert_true(goes_short(HYBRID_IO_WRITE, sector, 8, false));
+	assert_int_equal(status().counter[HYBRID_WRITE_HITS], 4);
+	assert_false(goes_short(HYBRID_IO_FLUSH, 0, 0, false));
+	assert_false(goes_short(HYBRID_IO_DISCARD, sector, 8, false));
+}
+
+/* Who waits for a write that went the short way is woken by its end. */
+static void short_way_awaited(void **state)
+{
+	struct hybrid_actions acts;
+	u64 sector = 8 * BLOCK;
+
+	first_dirty();
+	put(sector, 8, 2);
+	assert_int_equal(flush_volume(), 0);
+	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, 8, false);
+	assert_true(hybrid_engine_hit(e, &writer.io));
+	hybrid_actions_init(&acts);
+	reader.done = false;
+	hybrid_io_init(&reader.io, v, HYBRID_IO_DISCARD, sector, 8, false);
+	assert_int_equal(hybrid_engine_map(e, &reader.io, &acts), HYBRID_MAP_TAKEN);
+	carry(&acts);
+	assert_false(reader.done);
+	assert_null(hybrid_engine_check(e));
+	assert_false(hybrid_engine_hit_done(e, &writer.io));
+	assert_true(hybrid_engine_io_done(e, &writer.io, 0, &acts));
+	assert_int_equal(writer.io.error, 0);
+	carry(&acts);
+	assert_true(reader.done);
+}
+
 /* Scattered writes to what is clean open regions for each other, and flush nothing. */
 static void opens_ahead(void **state)
 {
@@ -557,6 +617,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(fills_ahead, setup, teardown),
 		cmocka_unit_test_setup_teardown(ahead_ends_at_the_volume, setup, teardown),
 		cmocka_unit_test_setup_teardown(reads_beside_a_write, setup, teardown),
+		cmocka_unit_test_setup_teardown(short_way, setup, teardown),
+		cmocka_unit_test_setup_teardown(short_way_awaited, setup, teardown),
 		cmocka_unit_test_setup_teardown(opens_ahead, setup, teardown),
 		cmocka_unit_test_setup_teardown(writeback_yields, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(clean_goes_first, setup_disks, teardown),

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The short way of hits: reads of what is valid, writes to what is dirty.  Of the
+ * block nothing changes, so there is nothing to wait for, and no action follows.
+ */
+#include "engine-internal.h"
+
+/* No lock, no allocation, nothing shared written. */
+static bool read_hit(struct hybrid_engine *e, struct hybrid_io *io)
+{
+	struct hybrid_set *s = &e->map.set[io->set];
+	int i;
+
+	io->phase = epoch_enter(e);
+	i = hybrid_set_read_hit(&e->map, s, io->key, io->mask);
+	if (i < 0 || READ_ONCE(e->failed)) {
+		epoch_leave(e, io->phase);
+		return false;
+	}
+	io->state = IO_READ_CACHE;
+	io->op.sector = io_cache_sector(e, io, i);
+	count(io->volume, HYBRID_READ_HITS);
+	e->policy->hit(s->policy, i);
+	return true;
+}
+
+/*
+ * Does the write only replace granules that are dirty?  Then it goes to the cache
+ * alone, in any mode, and waits for nothing that route_write() waits for:
+ *
+ * - what is dirty is dirty on record, too, or not clean there, or its region is open
+ *   (J4), and the origin's dirty flag is durable (J10);
+ * - overlapping writes in flight go to the cache alone, too (J6);
+ * - while it is listed as in flight, its granules stay dirty (J2);
+ * - what is dirty and not recorded is marked for the next commit already.
+ *
+ * hybrid_engine_check() says whether all this is so.  Caller holds the set's lock.
+ */
+static bool rewrites(struct hybrid_engine *e, const struct hybrid_set *s,
+		     const struct hybrid_io *io, int i)
+{
+	return i >= 0 && (s->flags[i] & (BLOCK_MAPPED | BLOCK_BUSY)) == BLOCK_MAPPED &&
+	       !(io->mask & ~block_mask(e, s, MASK_DIRTY, i));
+}
+
+static bool write_hit(struct hybrid_engine *e, struct hybrid_io *io)
+{
+	struct hybrid_set *s = &e->map.set[io->set];
+	unsigned long flags;
+	bool hit;
+	int i;
+
+	spin_lock_irqsave(&s->lock, flags);
+	i = hybrid_set_find(&e->map, s, io->key);
+	hit = rewrites(e, s, io, i) && !READ_ONCE(e->failed) && !READ_ONCE(io->volume->nr_ranges);
+	if (hit) {
+		io->idx = i;
+		io->to_cache = io->mask;
+		io->to_origin = 0;
+		io->over = io->mask;
+		io->again = false;
+		io->commit = false;
+		io->state = IO_REWRITE;
+		s->recent |= region_bit(i);
+		hlist_add_head(&io->inflight, &s->inflight);
+	}
+	spin_unlock_irqrestore(&s->lock, flags);
+	if (!hit)
+		return false;
+	note_foreground(e);
+	io->op.sector = io_cache_sector(e, io, i);
+	cache_wears(e, io->count);
+	count(io->volume, HYBRID_WRITE_HITS);
+	e->policy->hit(s->policy, i);
+	return true;
+}
+
+bool hybrid_engine_hit(struct hybrid_engine *e, struct hybrid_io *io)
+{
+	if (io->type > HYBRID_IO_WRITE || io->fua)
+		return false;
+	io_locate(e, io);
+	return io->type == HYBRID_IO_READ ? read_hit(e, io) : write_hit(e, io);
+}
+
+void hybrid_engine_hit_op(struct hybrid_io *io)
+{
+	user_op(io, false, io->op.sector, false);
+}
+
+/* False: somebody waits, and must be woken. */
+static bool rewritten(struct hybrid_engine *e, struct hybrid_io *io)
+{
+	struct hybrid_set *s = &e->map.set[io->set];
+	unsigned long flags;
+	bool alone;
+
+	spin_lock_irqsave(&s->lock, flags);
+	alone = list_empty(&s->waiting) && list_empty(&s->waiting_ranges);
+	if (alone) {
+		hlist_del(&io->inflight);
+		note_cache_written(io->volume);
+	}
+	spin_unlock_irqrestore(&s->lock, flags);
+	return alone;
+}
+
+bool hybrid_engine_hit_done(struct hybrid_engine *e, struct hybrid_io *io)
+{
+	if (io->state == IO_READ_CACHE) {
+		epoch_leave(e, io->phase);
+		return true;
+	}
+	return io->state == IO_REWRITE && rewritten(e, io);
+}
