@@ -96,6 +96,38 @@ static u32 leaving(const struct hybrid_engine *e, const struct hybrid_set *s)
 	return e->map.set_size - used;
 }
 
+/*
+ * What was filled ahead and not been read goes first, the oldest before others,
+ * where fills ahead do not pay; but some may always wait for their readers.
+ */
+static int ahead_victim(struct hybrid_engine *e, struct hybrid_set *s)
+{
+	struct victim_filter f = { .e = e, .s = s };
+	u32 size = e->map.set_size, some = size / 16, n, i;
+	int victim = -1;
+
+	for (n = 0, i = READ_ONCE(e->ahead_next); n < size; n++, i++) {
+		if (i >= size)
+			i = 0;
+		if (!(s->flags[i] & BLOCK_AHEAD))
+			continue;
+		if (victim < 0 && usable(&f, i) &&
+		    atomic_read(ahead_credit(e, s->key[i])) < AHEAD_PAYS)
+			victim = i;
+		if (some)
+			some--;
+		else if (victim >= 0)
+			break;
+	}
+	return n < size ? victim : -1;
+}
+
+/* Has the set a block that could go, and nobody has ever asked for? */
+bool can_spare(struct hybrid_engine *e, struct hybrid_set *s)
+{
+	return ahead_victim(e, s) >= 0;
+}
+
 void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts)
 {
 	struct hybrid_set *s = &e->map.set[set];
@@ -104,7 +136,11 @@ void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts)
 	int i;
 
 	while (most-- && s->nr_free + leaving(e, s) < want) {
-		i = e->policy->victim(s->policy, 32, usable, &f);
+		i = ahead_victim(e, s);
+		if (i >= 0)
+			WRITE_ONCE(e->ahead_next, i + 1);
+		else
+			i = e->policy->victim(s->policy, 32, usable, &f);
 		if (f.dirty_seen)
 			WRITE_ONCE(e->writeback_passed, true);
 		if (i < 0) {

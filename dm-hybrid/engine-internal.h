@@ -15,19 +15,30 @@
 #include "journal.h"
 
 #define NR_FILL_JOBS		64
+#define NR_AHEAD_JOBS		16
 #define NR_WRITEBACK_JOBS	32
 #define MAX_JOB_MEMORY		(16U << 11)	/* sectors, for each kind: 16 MiB */
 #define MIN_JOBS		4
 #define NR_STREAMS		32
 #define SWEEP_ENDS		32
 /*
- * Blocks are filled ahead on credit.  Each costs AHEAD_COST, and brings AHEAD_USED
- * when it is read; each miss brings 1.  So it goes on where a third of them are
- * read, and is tried now and then where they are not.
+ * Blocks are filled ahead on credit, which each part of a volume has of its own.
+ * Each costs AHEAD_COST, and brings AHEAD_USED when it is read; each miss brings 1,
+ * and AHEAD_LENT is lent at first.  So it goes on where a third of them are read,
+ * and is tried now and then where they are not.  It pays where the credit has come
+ * to AHEAD_PAYS.
+ *
+ * While a set has free blocks, a fill ahead takes nobody's place, and costs a 15th
+ * of the disk's time that a hit saves: so hits pay for as many.
  */
 #define AHEAD_COST		64
 #define AHEAD_USED		(3 * AHEAD_COST)
 #define AHEAD_MOST		(64 * AHEAD_COST)
+#define AHEAD_PAYS		(AHEAD_MOST / 2)
+#define AHEAD_LENT		(AHEAD_MOST / 8)
+#define AHEAD_PARTS		64
+#define AHEAD_PART_SHIFT	7	/* windows in turn that are of one part */
+#define AHEAD_HITS		64	/* the newest, that pay */
 #define CHECKPOINT_BLOCKS	16		/* metadata blocks in one write */
 
 /* hybrid_io.state */
@@ -53,6 +64,7 @@ enum io_wait {
 
 enum job_type {
 	JOB_FILL,
+	JOB_AHEAD,		/* a fill of several blocks of a window */
 	JOB_STAGED,		/* a user's I/O with a private copy of the data */
 	JOB_WRITEBACK,
 };
@@ -69,8 +81,8 @@ struct hybrid_job {
 	bool exclusive;			/* writeback: writes wait for it */
 	bool done;
 	u32 set;
-	u64 key;			/* of the window's first block, or of the block */
-	u64 mask;			/* granules of the window (of the block) it moves */
+	u64 key;			/* of its first block; writeback: of the window's */
+	u64 mask;			/* granules it moves, from there on */
 	u64 readable;			/* fill: granules that the buffer will hold */
 	u64 touched;			/* writeback: written meanwhile */
 	u64 part;			/* writeback: of mask, under way now */
@@ -80,7 +92,7 @@ struct hybrid_job {
 	struct hybrid_io *io;		/* staged */
 	struct list_head readers;	/* fill: ios to be served */
 	void *buffer;
-	s16 block[HYBRID_MAX_GRANULES];	/* writeback: index of each block or -1 */
+	s16 block[HYBRID_MAX_GRANULES];	/* index of each block or -1 */
 	struct hybrid_segment segment[HYBRID_MAX_SEGMENTS];
 };
 
@@ -92,6 +104,7 @@ struct hybrid_stream {
 
 struct hybrid_counters {
 	u64 c[HYBRID_NR_COUNTERS];
+	u64 hits_spent;			/* of HYBRID_READ_HITS: on fills ahead */
 };
 
 enum sb_state {
@@ -149,7 +162,7 @@ struct hybrid_volume {
 	struct list_head range_queue;	/* ranges for which there is no room */
 	u32 nr_ranges;			/* READ_ONCE without the lock */
 	u32 nr_jobs;
-	atomic_t ahead;			/* credit for fills ahead: see AHEAD_COST */
+	atomic_t ahead[AHEAD_PARTS];	/* credit for fills ahead: see AHEAD_COST */
 	spinlock_t stream_lock;		/* the streams */
 	u64 stream_clock;
 	struct hybrid_stream stream[NR_STREAMS];
@@ -215,6 +228,7 @@ struct hybrid_engine {
 	struct list_head open_volumes;
 	u32 nr_open;
 	u32 reserve;			/* free blocks to keep in each set */
+	u32 ahead_next;			/* of a set: the next to be looked at by ahead_victim() */
 	s64 endurance_left;		/* see endurance_tick() */
 	u64 cache_written;		/* sectors, until the last tick */
 	u8 endurance;			/* enum endurance, READ_ONCE without the lock */
@@ -260,9 +274,9 @@ struct hybrid_engine {
 	struct list_head cp_waiters, cp_now;	/* hybrid_waiter */
 
 	/* Jobs */
-	u32 nr_fill_jobs, nr_writeback_jobs;
+	u32 nr_fill_jobs, nr_ahead_jobs, nr_writeback_jobs;
 	struct hybrid_job *jobs;
-	struct list_head free_fills, free_writebacks;
+	struct list_head free_fills, free_aheads, free_writebacks;
 	struct list_head job_waiters;	/* ios */
 	u32 nr_busy_jobs;
 
@@ -360,6 +374,14 @@ static inline struct hybrid_volume *key_volume(struct hybrid_engine *e, u64 key)
 	return e->volume[hybrid_key_volume(key)];
 }
 
+/* The credit for fills ahead where @key is. */
+static inline atomic_t *ahead_credit(struct hybrid_engine *e, u64 key)
+{
+	u64 part = key >> (e->g->window_shift + AHEAD_PART_SHIFT);
+
+	return &key_volume(e, key)->ahead[part % AHEAD_PARTS];
+}
+
 /* Has every origin write that @stamp stands for been flushed? */
 static inline bool settled(const struct hybrid_volume *v, u32 stamp)
 {
@@ -370,6 +392,31 @@ static inline bool settled(const struct hybrid_volume *v, u32 stamp)
 static inline u64 key_sector(const struct hybrid_engine *e, u64 key)
 {
 	return from_oblock(hybrid_key_block(key)) << e->g->block_shift;
+}
+
+static inline u32 window_blocks(const struct hybrid_engine *e)
+{
+	return 1U << e->g->window_shift;
+}
+
+/* Granules of a job's block @k among those of @mask. */
+static inline u64 job_mask(const struct hybrid_engine *e, u64 mask, u32 k)
+{
+	return (mask >> (k * e->g->granules)) & e->map.granules;
+}
+
+/* Sectors from a job's granule @at on, @n granules, cut at the volume's end. */
+static inline u32 job_sectors(const struct hybrid_engine *e, const struct hybrid_job *job, u32 at,
+			      u32 n)
+{
+	u64 start = key_sector(e, job->key) + ((u64)at << e->g->granule_shift);
+
+	return min_t(u64, (u64)n << e->g->granule_shift, job->volume->info.data_sectors - start);
+}
+
+static inline bool is_fill(const struct hybrid_job *job)
+{
+	return job->type == JOB_FILL || job->type == JOB_AHEAD;
 }
 
 /* First sector, on its device, of granule @g of a block. */
@@ -478,11 +525,19 @@ void job_transfer(struct hybrid_job *job, bool write,
 void job_segment(struct hybrid_job *job, bool origin, u64 sector, u32 offset, u32 sectors);
 struct hybrid_job *job_find(struct hybrid_engine *e, struct hybrid_set *s, u64 key);
 /*
- * Fill granules @mask of block @i, that holds @key, in @set.  @io, which may be
- * NULL, is about that block: a read is served from the buffer.
+ * Begin a fill of what was added to it.  @io is about one of the blocks: a read is
+ * served from the buffer.
  */
-void fill_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set, u64 key, u32 i,
-		u64 mask, struct hybrid_io *io, struct hybrid_actions *acts);
+void fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+		struct hybrid_actions *acts);
+/* For a fill of blocks from @key on, NULL: there is none free. */
+struct hybrid_job *fill_get(struct hybrid_engine *e, enum job_type type,
+			    struct hybrid_volume *v, u64 key);
+/* Fill those granules of @key's block @i, too.  Caller holds the set's lock. */
+void fill_add(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *job, u64 key,
+	      u32 i, u64 mask);
+/* The granules that the job moves, where they are on the cache device. */
+void job_cache_segments(struct hybrid_engine *e, struct hybrid_job *job, u64 mask);
 /* Join a fill under way; false: it cannot serve this io. Caller holds the set's lock. */
 bool fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 	       struct hybrid_actions *acts);
@@ -492,6 +547,7 @@ void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid
 /* engine-evict.c: keep the set's reserve; caller holds its lock */
 void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts);
 void drop_block(struct hybrid_engine *e, u32 set, u32 i);
+bool can_spare(struct hybrid_engine *e, struct hybrid_set *s);
 bool evict_block(struct hybrid_engine *e, u32 set, u32 i);
 void resurrect(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
 void removal_durable(struct hybrid_engine *e, u32 set, u32 i);

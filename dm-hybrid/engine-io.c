@@ -117,7 +117,7 @@ enum admission {
 };
 
 /* May this miss enter the cache?  Counts the reason if not. */
-static enum admission admission(struct hybrid_engine *e, const struct hybrid_set *s,
+static enum admission admission(struct hybrid_engine *e, struct hybrid_set *s,
 				struct hybrid_io *io)
 {
 	struct hybrid_volume *v = io->volume;
@@ -130,7 +130,7 @@ static enum admission admission(struct hybrid_engine *e, const struct hybrid_set
 	}
 	if (run <= cutoff)
 		return ADMITTED;
-	if (set_fills(e, s))
+	if (set_fills(e, s) || can_spare(e, s))
 		return WHILE_FILLING;
 	bypass(io, HYBRID_BYPASS_SEQUENTIAL);
 	return REFUSED;
@@ -280,20 +280,55 @@ static bool room_to_fill(struct hybrid_engine *e, struct hybrid_set *s, u32 set,
 
 /* ---- fills ahead ---------------------------------------------------------- */
 
-static void ahead_earns(struct hybrid_volume *v, int credit)
+static void ahead_earns(struct hybrid_engine *e, u64 key, int credit)
 {
-	if (atomic_read(&v->ahead) < AHEAD_MOST)
-		atomic_add(credit, &v->ahead);
+	atomic_t *ahead = ahead_credit(e, key);
+
+	if (atomic_read(ahead) < AHEAD_MOST)
+		atomic_add(credit, ahead);
+}
+
+/* Hits on this CPU that pay for a fill ahead.  Caller holds a set's lock. */
+static u32 ahead_hits(struct hybrid_volume *v)
+{
+	struct hybrid_counters *c = this_cpu_ptr(v->counters);
+	u64 hits = c->c[HYBRID_READ_HITS] - c->hits_spent;
+
+	if (hits > AHEAD_HITS) {
+		hits = AHEAD_HITS;
+		c->hits_spent = c->c[HYBRID_READ_HITS] - hits;
+	}
+	return hits;
+}
+
+/* How many blocks may be filled ahead beside @key?  @alone: of whose window nothing is there. */
+static u32 ahead_most(struct hybrid_engine *e, struct hybrid_set *s, u64 key, bool alone)
+{
+	u32 most = alone ? 0 : max(atomic_read(ahead_credit(e, key)), 0) / AHEAD_COST;
+
+	return most + (set_fills(e, s) ? ahead_hits(key_volume(e, key)) : 0);
+}
+
+static void ahead_costs(struct hybrid_engine *e, u64 key)
+{
+	struct hybrid_volume *v = key_volume(e, key);
+	atomic_t *ahead = ahead_credit(e, key);
+
+	if (atomic_read(ahead) >= AHEAD_COST)
+		atomic_sub(AHEAD_COST, ahead);
+	else if (ahead_hits(v))
+		this_cpu_inc(v->counters->hits_spent);
 }
 
 /*
  * The first read of a block that was filled ahead: what would have been a miss, to
  * a run and to the policy.
  */
-static void ahead_used(struct hybrid_set *s, const struct hybrid_io *io, u32 i)
+static void ahead_used(struct hybrid_engine *e, struct hybrid_set *s,
+		       const struct hybrid_io *io, u32 i)
 {
 	hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
-	ahead_earns(io->volume, AHEAD_USED);
+	ahead_earns(e, io->key, AHEAD_USED);
 	stream_run(io->volume, io);
 }
 
@@ -307,13 +342,15 @@ static bool is_missing(struct hybrid_engine *e, struct hybrid_set *s, struct hyb
 }
 
 /*
- * What to fill around @key, whose block is missed: with it all that is missing
- * next to it in its window, if something else of the window is there.
+ * What to fill around @key, whose block is missed: with it what is missing next to
+ * it in its window, without a gap, if something else of the window is there or the
+ * set has free blocks.
  */
 static void ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
 			u64 key, u64 *from, u64 *to)
 {
 	u64 blocks = 1ULL << e->g->window_shift, first = key & ~(blocks - 1), end = first + blocks;
+	u32 most;
 
 	*from = key;
 	*to = key + 1;
@@ -323,33 +360,29 @@ static void ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 		--*from;
 	while (*to < end && is_missing(e, s, v, *to))
 		++*to;
-	if (*to - *from == blocks) {
-		*from = key;
-		*to = key + 1;
-	}
+	most = ahead_most(e, s, key, *to - *from == blocks);
+	*to = min(*to, key + 1 + most);
+	*from = max(*from + most, *to - 1) - most;
 }
 
-/* Fill missing blocks @from ... @to - 1 on credit: the disk is near them now. */
+/* Add to a fill, on credit, what is missing from @from to @to: the disk is there now. */
 static void fill_ahead(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
-		       u64 from, u64 to, enum admission admitted, struct hybrid_actions *acts)
+		       struct hybrid_job *job, u64 from, u64 to, enum admission admitted,
+		       struct hybrid_actions *acts)
 {
-	struct hybrid_volume *v = io->volume;
-	struct hybrid_job *job;
 	u64 key;
 	int i;
 
 	for (key = from; key < to; key++) {
-		if (atomic_read(&v->ahead) < AHEAD_COST ||
-		    (admitted == WHILE_FILLING && !set_fills(e, s)) ||
+		if (key == io->key)
+			continue;
+		if ((admitted == WHILE_FILLING && !set_fills(e, s)) ||
 		    !room_to_fill(e, s, io->set, acts))
 			return;
-		job = job_get(e, JOB_FILL, v, NULL);
-		if (!job)
-			return;
-		atomic_sub(AHEAD_COST, &v->ahead);
-		i = take_block(e, s, v, key);
+		ahead_costs(e, key);
+		i = take_block(e, s, io->volume, key);
 		hybrid_set_flags(s, i, BLOCK_AHEAD, 0);
-		fill_start(e, job, io->set, key, i, e->map.granules, NULL, acts);
+		fill_add(e, s, job, key, i, e->map.granules);
 	}
 }
 
@@ -381,21 +414,23 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 		bypass(io, HYBRID_BYPASS_FULL);
 		return read_origin(io);
 	}
-	job = job_get(e, JOB_FILL, v, NULL);
+	ahead_earns(e, io->key, 1);
+	ahead_range(e, s, v, io->key, &from, &to);
+	job = to - from > 1 ? fill_get(e, JOB_AHEAD, v, from) : NULL;
+	if (!job) {
+		from = to;
+		job = fill_get(e, JOB_FILL, v, io->key);
+	}
 	if (!job) {
 		bypass(io, HYBRID_BYPASS_BUSY);
 		return read_origin(io);
 	}
-	ahead_earns(v, 1);
-	ahead_range(e, s, v, io->key, &from, &to);
 	if (i < 0)
 		i = take_block(e, s, v, io->key);
-	/* Room is made for others: this one stays. */
-	hybrid_set_flags(s, i, BLOCK_BUSY, 0);
-	/* In the order in which they lie on the disk */
-	fill_ahead(e, s, io, from, io->key, admitted, acts);
-	fill_start(e, job, io->set, io->key, i, e->map.granules, io, acts);
-	fill_ahead(e, s, io, io->key + 1, to, admitted, acts);
+	/* First: room that is made for others must not be this one's. */
+	fill_add(e, s, job, io->key, i, e->map.granules);
+	fill_ahead(e, s, io, job, from, to, admitted, acts);
+	fill_start(e, job, io, acts);
 	if (s->nr_free < e->reserve)
 		evict(e, io->set, acts);
 	return ROUTE_TAKEN;
@@ -439,7 +474,7 @@ static enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 	}
 	first = i >= 0 && (s->flags[i] & BLOCK_AHEAD);
 	if (first)
-		ahead_used(s, io, i);
+		ahead_used(e, s, io, i);
 	if (!(io->mask & ~valid) || !(io->mask & ~(valid | overwritten(s, io->key)))) {
 		io->phase = epoch_enter(e);
 		if (!first)
@@ -456,7 +491,7 @@ static enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 	if (i >= 0 && (s->flags[i] & BLOCK_BUSY)) {
 		struct hybrid_job *job = job_find(e, s, io->key);
 
-		if (job && job->type == JOB_FILL && fill_join(e, job, io, acts))
+		if (job && is_fill(job) && fill_join(e, job, io, acts))
 			return ROUTE_TAKEN;
 		bypass(io, HYBRID_BYPASS_BUSY);
 		return read_origin(io);
@@ -560,12 +595,13 @@ static bool fetch_rest(struct hybrid_engine *e, struct hybrid_set *s, struct hyb
 		mask = parts;
 	if ((i < 0 && !s->nr_free) || fill_conflicts(e, s, io->volume, io->key, i, mask))
 		return false;
-	job = job_get(e, JOB_FILL, io->volume, NULL);
+	job = fill_get(e, JOB_FILL, io->volume, io->key);
 	if (!job)
 		return false;
 	if (i < 0)
 		i = take_block(e, s, io->volume, io->key);
-	fill_start(e, job, io->set, io->key, i, mask, io, acts);
+	fill_add(e, s, job, io->key, i, mask);
+	fill_start(e, job, io, acts);
 	return true;
 }
 
@@ -743,6 +779,8 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 		i = take_block(e, s, v, io->key);
 	else if (i >= 0 && io->to_cache)
 		e->policy->hit(s->policy, i);
+	if (i >= 0 && (s->flags[i] & BLOCK_AHEAD))
+		hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
 	write_started(e, s, io, i);
 	return send_write(e, io, job, acts);
 }

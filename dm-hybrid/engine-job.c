@@ -30,6 +30,24 @@ static int job_init(struct hybrid_engine *e, struct hybrid_job *job, u32 sectors
 	return 0;
 }
 
+static u32 nr_jobs(const struct hybrid_engine *e)
+{
+	return e->nr_fill_jobs + e->nr_ahead_jobs + e->nr_writeback_jobs;
+}
+
+/* Where the jobs are that nobody uses. */
+static struct list_head *free_jobs(struct hybrid_engine *e, enum job_type type)
+{
+	switch (type) {
+	case JOB_WRITEBACK:
+		return &e->free_writebacks;
+	case JOB_AHEAD:
+		return &e->free_aheads;
+	default:
+		return &e->free_fills;
+	}
+}
+
 int jobs_create(struct hybrid_engine *e)
 {
 	u32 block = e->g->block_sectors, window = block << e->g->window_shift;
@@ -37,13 +55,16 @@ int jobs_create(struct hybrid_engine *e)
 	int r = 0;
 
 	e->nr_fill_jobs = jobs_for(e, NR_FILL_JOBS, block);
+	e->nr_ahead_jobs = window > block ? jobs_for(e, NR_AHEAD_JOBS, window) : 0;
 	e->nr_writeback_jobs = jobs_for(e, NR_WRITEBACK_JOBS, window);
-	e->jobs = kvcalloc(e->nr_fill_jobs + e->nr_writeback_jobs, sizeof(*e->jobs), GFP_KERNEL);
+	e->jobs = kvcalloc(nr_jobs(e), sizeof(*e->jobs), GFP_KERNEL);
 	if (!e->jobs)
 		return -ENOMEM;
 	for (k = 0; !r && k < e->nr_fill_jobs; k++)
 		r = job_init(e, &e->jobs[k], block, &e->free_fills);
-	for (; !r && k < e->nr_fill_jobs + e->nr_writeback_jobs; k++)
+	for (; !r && k < e->nr_fill_jobs + e->nr_ahead_jobs; k++)
+		r = job_init(e, &e->jobs[k], window, &e->free_aheads);
+	for (; !r && k < nr_jobs(e); k++)
 		r = job_init(e, &e->jobs[k], window, &e->free_writebacks);
 	return r;
 }
@@ -52,7 +73,7 @@ void jobs_destroy(struct hybrid_engine *e)
 {
 	u32 k;
 
-	for (k = 0; e->jobs && k < e->nr_fill_jobs + e->nr_writeback_jobs; k++)
+	for (k = 0; e->jobs && k < nr_jobs(e); k++)
 		if (e->jobs[k].buffer)
 			e->ops->free_buffer(e, e->jobs[k].buffer);
 	kvfree(e->jobs);
@@ -69,7 +90,7 @@ static bool may_write_back(const struct hybrid_engine *e, const struct hybrid_vo
 struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type,
 			   struct hybrid_volume *v, struct hybrid_io *io)
 {
-	struct list_head *list = type == JOB_WRITEBACK ? &e->free_writebacks : &e->free_fills;
+	struct list_head *list = free_jobs(e, type);
 	struct hybrid_job *job = NULL;
 	unsigned long flags;
 
@@ -116,17 +137,17 @@ static struct hybrid_io *next_job_waiter(struct hybrid_engine *e)
 /* The job is on no list of its set any more.  May run waiting ios again. */
 void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts)
 {
-	bool writeback = job->type == JOB_WRITEBACK;
+	struct list_head *list = free_jobs(e, job->type);
 	struct hybrid_io *io;
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
 	e->nr_busy_jobs--;
 	job->volume->nr_jobs--;
-	list_add(&job->link, writeback ? &e->free_writebacks : &e->free_fills);
+	list_add(&job->link, list);
 	spin_unlock_irqrestore(&e->lock, flags);
 	/* One that runs again may need no job now: then it is the next one's. */
-	while (!writeback && (io = next_job_waiter(e)))
+	while (list == &e->free_fills && (io = next_job_waiter(e)))
 		rerun(e, io, acts);
 }
 
@@ -134,15 +155,10 @@ void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_acti
 struct hybrid_job *job_find(struct hybrid_engine *e, struct hybrid_set *s, u64 key)
 {
 	struct hybrid_job *job;
-	u64 window = key >> e->g->window_shift;
 
-	list_for_each_entry(job, &s->jobs, link) {
-		if (job->type != JOB_WRITEBACK && job->key == key)
+	list_for_each_entry(job, &s->jobs, link)
+		if (key - job->key < window_blocks(e) && job->block[key - job->key] >= 0)
 			return job;
-		if (job->type == JOB_WRITEBACK && job->key >> e->g->window_shift == window &&
-		    job->block[key - job->key] >= 0)
-			return job;
-	}
 	return NULL;
 }
 
@@ -167,6 +183,21 @@ void job_segment(struct hybrid_job *job, bool origin, u64 sector, u32 offset, u3
 		cache_wears(job->volume->e, sectors);
 }
 
+void job_cache_segments(struct hybrid_engine *e, struct hybrid_job *job, u64 mask)
+{
+	u32 k, at, n;
+
+	for (k = 0; k < window_blocks(e); k++) {
+		u32 base = k * e->g->granules;
+		u64 part = job_mask(e, mask, k);
+
+		for (at = 0; (n = next_run(part, &at)); at += n)
+			job_segment(job, false, cache_sector(e, job->set, job->block[k], at),
+				    (base + at) << e->g->granule_shift,
+				    job_sectors(e, job, base + at, n));
+	}
+}
+
 /* Give @io its data from the job's buffer. */
 static void copy_out(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 		     void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
@@ -180,7 +211,7 @@ static void copy_out(struct hybrid_engine *e, struct hybrid_job *job, struct hyb
 	op->io = io;
 	op->volume = io->volume;
 	op->buffer = job->buffer;
-	op->buffer_offset = io->sector & (e->g->block_sectors - 1);
+	op->buffer_offset = io->sector - key_sector(e, job->key);
 	op->count = io->count;
 	act(acts, op);
 }
@@ -193,44 +224,62 @@ static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 static void fill_written(struct hybrid_engine *e, struct hybrid_op *op,
 			 struct hybrid_actions *acts);
 
-/* Sectors of the block that exist: the last block of a volume may be short. */
-static u32 block_sectors(const struct hybrid_engine *e, const struct hybrid_volume *v, u64 key)
+struct hybrid_job *fill_get(struct hybrid_engine *e, enum job_type type,
+			    struct hybrid_volume *v, u64 key)
 {
-	return min_t(u64, e->g->block_sectors, v->info.data_sectors - key_sector(e, key));
+	struct hybrid_job *job = job_get(e, type, v, NULL);
+	u32 k;
+
+	if (!job)
+		return NULL;
+	job->key = key;
+	job->mask = 0;
+	for (k = 0; k < window_blocks(e); k++)
+		job->block[k] = -1;
+	return job;
+}
+
+/* The granules of an I/O, as its fill counts them. */
+static u64 fill_mask(const struct hybrid_engine *e, const struct hybrid_job *job,
+		     const struct hybrid_io *io)
+{
+	return io->mask << ((io->key - job->key) * e->g->granules);
+}
+
+void fill_add(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *job, u64 key,
+	      u32 i, u64 mask)
+{
+	u64 left = job->volume->info.data_sectors - key_sector(e, key);
+	u32 k = key - job->key;
+
+	/* The last block of a volume may be short. */
+	if (left < e->g->block_sectors)
+		mask &= GENMASK_ULL((left - 1) >> e->g->granule_shift, 0);
+	job->block[k] = i;
+	job->mask |= (mask & ~block_mask(e, s, MASK_VALID, i)) << (k * e->g->granules);
+	hybrid_set_flags(s, i, BLOCK_BUSY, 0);
 }
 
 /*
- * Read those granules of the block that are not valid, and what @io is about, whole
- * from the first to the last: clean granules are the same on both devices.
+ * Read the granules that are not valid, and what @io is about, whole from the first
+ * to the last: clean granules are the same on both devices.
  */
-void fill_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set, u64 key, u32 i,
-		u64 mask, struct hybrid_io *io, struct hybrid_actions *acts)
+void fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+		struct hybrid_actions *acts)
 {
-	struct hybrid_set *s = &e->map.set[set];
-	struct hybrid_volume *v = job->volume;
-	u32 sectors = block_sectors(e, v, key);
-	u32 granules = DIV_ROUND_UP(sectors, e->g->granule_sectors);
-	u32 shift = e->g->granule_shift;
-	u64 whole = GENMASK_ULL(granules - 1, 0);
-	u64 dirty = block_mask(e, s, MASK_DIRTY, i), read;
-	u32 first, last;
+	struct hybrid_set *s = &e->map.set[io->set];
+	u64 read = job->mask | fill_mask(e, job, io), dirty;
+	u32 first = __ffs64(read), last = fls64(read) - 1, k = io->key - job->key;
 
-	job->set = set;
-	job->key = key;
-	job->block[0] = i;
-	job->mask = mask & whole & ~block_mask(e, s, MASK_VALID, i);
-	read = job->mask | (io ? io->mask : 0);
-	first = __ffs64(read);
-	last = fls64(read) - 1;
+	job->set = io->set;
+	dirty = block_mask(e, s, MASK_DIRTY, job->block[k]) << (k * e->g->granules);
 	job->readable = GENMASK_ULL(last, first) & ~dirty;
-	hybrid_set_flags(s, i, BLOCK_BUSY, 0);
 	list_add_tail(&job->link, &s->jobs);
-	if (io && io->type == HYBRID_IO_READ)
+	if (io->type == HYBRID_IO_READ)
 		list_add_tail(&io->link, &job->readers);
 	job_transfer(job, false, fill_read);
-	first <<= shift;
-	job_segment(job, true, origin_sector(e, v, job->key, 0) + first, first,
-		    min((last + 1) << shift, sectors) - first);
+	job_segment(job, true, origin_sector(e, job->volume, job->key, first),
+		    first << e->g->granule_shift, job_sectors(e, job, first, last + 1 - first));
 	act(acts, &job->op);
 }
 
@@ -245,7 +294,7 @@ static void fill_serve(struct hybrid_engine *e, struct hybrid_job *job, struct h
 bool fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 	       struct hybrid_actions *acts)
 {
-	if (io->mask & ~job->readable)
+	if (fill_mask(e, job, io) & ~job->readable)
 		return false;
 	if (job->in_buffer)
 		fill_serve(e, job, io, acts);
@@ -254,28 +303,38 @@ bool fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io
 	return true;
 }
 
-/* The block has what it will get from this fill, or nothing. */
-static void fill_end(struct hybrid_engine *e, struct hybrid_job *job, bool filled,
-		     struct hybrid_actions *acts)
+/* Block @k has what it will get from this fill, or nothing. */
+static void block_filled(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *job,
+			 u32 k, bool filled)
 {
-	struct hybrid_set *s = &e->map.set[job->set];
 	struct hybrid_volume *v = job->volume;
-	u32 i = job->block[0];
-	unsigned long flags;
+	u32 i = job->block[k];
 
-	spin_lock_irqsave(&s->lock, flags);
 	hybrid_set_flags(s, i, 0, BLOCK_BUSY);
-	list_del_init(&job->link);
 	if (filled) {
 		count(v, HYBRID_FILLS);
 		s->stamp[i] = (u32)READ_ONCE(v->last_write);
 		set_put_mask(&e->map, s, MASK_VALID, i,
-			     block_mask(e, s, MASK_VALID, i) | job->mask);
+			     block_mask(e, s, MASK_VALID, i) | job_mask(e, job->mask, k));
 		mark_lazy(e, job->set, i);
 	} else if (!block_mask(e, s, MASK_VALID, i) && !(s->flags[i] & BLOCK_JMAPPED) &&
-		   !write_in_flight(s, job->key, e->map.granules)) {
+		   !write_in_flight(s, job->key + k, e->map.granules)) {
 		drop_block(e, job->set, i);
 	}
+}
+
+static void fill_end(struct hybrid_engine *e, struct hybrid_job *job, bool filled,
+		     struct hybrid_actions *acts)
+{
+	struct hybrid_set *s = &e->map.set[job->set];
+	unsigned long flags;
+	u32 k;
+
+	spin_lock_irqsave(&s->lock, flags);
+	list_del_init(&job->link);
+	for (k = 0; k < window_blocks(e); k++)
+		if (job->block[k] >= 0)
+			block_filled(e, s, job, k, filled);
 	spin_unlock_irqrestore(&s->lock, flags);
 	wake_set(e, job->set, WAIT_BUSY, acts);
 }
@@ -324,7 +383,6 @@ static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 {
 	struct hybrid_job *job = container_of(op, struct hybrid_job, op);
 	struct hybrid_set *s = &e->map.set[job->set];
-	u32 at = 0, n, shift = e->g->granule_shift, sectors;
 	struct hybrid_io *io, *next;
 	unsigned long flags;
 
@@ -339,11 +397,8 @@ static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 		fill_serve(e, job, io, acts);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
-	sectors = block_sectors(e, job->volume, job->key);
 	job_transfer(job, true, fill_written);
-	for (; (n = next_run(job->mask, &at)); at += n)
-		job_segment(job, false, cache_sector(e, job->set, job->block[0], at), at << shift,
-			    min(n << shift, sectors - (at << shift)));
+	job_cache_segments(e, job, job->mask);
 	act(acts, &job->op);
 }
 

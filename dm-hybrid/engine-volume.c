@@ -18,6 +18,7 @@ struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 				   const struct hybrid_volume_info *info)
 {
 	struct hybrid_volume *v = kzalloc(sizeof(*v), GFP_KERNEL);
+	u32 k;
 
 	if (!v)
 		return NULL;
@@ -42,7 +43,8 @@ struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 	INIT_LIST_HEAD(&v->ranges);
 	INIT_LIST_HEAD(&v->range_waiters);
 	INIT_LIST_HEAD(&v->range_queue);
-	atomic_set(&v->ahead, AHEAD_MOST);
+	for (k = 0; k < AHEAD_PARTS; k++)
+		atomic_set(&v->ahead[k], AHEAD_LENT);
 	spin_lock_init(&v->stream_lock);
 	return v;
 }

@@ -27,26 +27,6 @@ static void window_read(struct hybrid_engine *e, struct hybrid_op *op,
 static void window_written(struct hybrid_engine *e, struct hybrid_op *op,
 			   struct hybrid_actions *acts);
 
-static u32 window_blocks(const struct hybrid_engine *e)
-{
-	return 1U << e->g->window_shift;
-}
-
-/* Granules of the window's block @k that the job moves. */
-static u64 job_mask(const struct hybrid_engine *e, u64 mask, u32 k)
-{
-	return (mask >> (k * e->g->granules)) & e->map.granules;
-}
-
-/* Sectors from granule @at of the window, @n granules, cut at the volume's end. */
-static u32 window_sectors(const struct hybrid_engine *e, const struct hybrid_job *job, u32 at,
-			  u32 n)
-{
-	u64 start = key_sector(e, job->key) + ((u64)at << e->g->granule_shift);
-
-	return min_t(u64, (u64)n << e->g->granule_shift, job->volume->info.data_sectors - start);
-}
-
 /*
  * The window's blocks that can go now; returns whether there are more that must
  * be recorded first.  A granule whose dirty state is not recorded must not be
@@ -89,17 +69,8 @@ static bool window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct
 static void part_read(struct hybrid_engine *e, struct hybrid_job *job,
 		      struct hybrid_actions *acts)
 {
-	u32 shift = e->g->granule_shift, k, at, n;
-
 	job_transfer(job, false, window_read);
-	for (k = 0; k < window_blocks(e); k++) {
-		u32 base = k * e->g->granules;
-		u64 mask = job_mask(e, job->part, k);
-
-		for (at = 0; (n = next_run(mask, &at)); at += n)
-			job_segment(job, false, cache_sector(e, job->set, job->block[k], at),
-				    (base + at) << shift, window_sectors(e, job, base + at, n));
-	}
+	job_cache_segments(e, job, job->part);
 	act(acts, &job->op);
 }
 
@@ -222,7 +193,7 @@ static void window_read(struct hybrid_engine *e, struct hybrid_op *op,
 	job_transfer(job, true, window_written);
 	for (at = 0; (n = next_run(job->part, &at)); at += n)
 		job_segment(job, true, origin_sector(e, job->volume, job->key, at), at << shift,
-			    window_sectors(e, job, at, n));
+			    job_sectors(e, job, at, n));
 	act(acts, &job->op);
 }
 

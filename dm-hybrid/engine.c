@@ -13,6 +13,7 @@ static void init_lists(struct hybrid_engine *e)
 	INIT_LIST_HEAD(&e->cp_waiters);
 	INIT_LIST_HEAD(&e->cp_now);
 	INIT_LIST_HEAD(&e->free_fills);
+	INIT_LIST_HEAD(&e->free_aheads);
 	INIT_LIST_HEAD(&e->free_writebacks);
 	INIT_LIST_HEAD(&e->job_waiters);
 	INIT_LIST_HEAD(&e->lost_waiters);

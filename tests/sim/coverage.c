@@ -49,6 +49,7 @@ static u32 job_phase(const struct dreq *r)
 		return 0;
 	switch (container_of(op, struct hybrid_job, op)->type) {
 	case JOB_FILL:
+	case JOB_AHEAD:
 		return BIT(PHASE_FILL);
 	case JOB_STAGED:
 		return BIT(PHASE_STAGED);
