@@ -501,6 +501,13 @@ static void short_way(void **state)
 	assert_int_equal(status().counter[HYBRID_WRITE_HITS], 4);
 	assert_false(goes_short(HYBRID_IO_FLUSH, 0, 0, false));
 	assert_false(goes_short(HYBRID_IO_DISCARD, sector, 8, false));
+	/* A pool that failed has no hits. */
+	put(0, 16, 3);
+	fail_cache_writes = true;
+	assert_int_equal(flush_volume(), -EIO);
+	assert_false(goes_short(HYBRID_IO_READ, sector, 8, false));
+	assert_false(goes_short(HYBRID_IO_WRITE, sector, 8, false));
+	fail_cache_writes = false;
 }
 
 /* Who waits for a write that went the short way is woken by its end. */
