@@ -288,4 +288,12 @@ static inline void hybrid_call_set_cutoff(struct hybrid_pool *pool, struct hybri
 	trace_hybrid_return(pool, 0);
 }
 
+static inline void hybrid_call_set_seeks(struct hybrid_pool *pool, struct hybrid_volume *v,
+					 bool seeks)
+{
+	trace_hybrid_call(pool, HYBRID_CALL_SEEKS, hybrid_trace_volume(v), seeks);
+	hybrid_volume_set_seeks(v, seeks);
+	trace_hybrid_return(pool, 0);
+}
+
 #endif

@@ -16,6 +16,16 @@
 #define HYBRID_OPEN_RW	(FMODE_READ | FMODE_WRITE)
 #endif
 
+/* Does the device, or any that it is made of, seek? */
+static inline bool hybrid_bdev_seeks(struct block_device *bdev)
+{
+#ifdef BLK_FEAT_ROTATIONAL
+	return bdev_get_queue(bdev)->limits.features & BLK_FEAT_ROTATIONAL;
+#else
+	return !blk_queue_nonrot(bdev_get_queue(bdev));
+#endif
+}
+
 /*
  * Exported to modules, but declared in drivers/md/dm.h, which is not among the
  * headers that a kernel installs.

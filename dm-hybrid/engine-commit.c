@@ -701,6 +701,7 @@ static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
 	switch (e->meta_state) {
 	case META_COMMIT:
 		commit_applied(e, acts);
+		room_committed(e, acts);
 		/* What is dirty on record can be written back now. */
 		writeback_kick(e, acts);
 		fallthrough;
@@ -785,7 +786,7 @@ void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_acti
 			meta_fail(e, acts);
 			return;
 		}
-		reclaim(e);
+		reclaim(e, acts);
 		if (meta_next(e, acts)) {
 			act(acts, &e->meta_op);
 			return;
@@ -808,15 +809,9 @@ bool unrecorded_left(struct hybrid_engine *e)
 	       find_first_bit(e->open_sets, e->map.nr_sets) < e->map.nr_sets;
 }
 
-/*
- * Record what nobody waits for: after a flush of each origin with writes
- * outstanding, whose end asks for the lazy commit; at once if there is none.
- */
 void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
-	struct hybrid_volume *v;
 	unsigned long flags;
-	bool flushing = false;
 	u32 set;
 
 	for_each_set_bit(set, e->open_sets, e->map.nr_sets) {
@@ -827,8 +822,17 @@ void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts)
 		s->recent = 0;
 		spin_unlock_irqrestore(&s->lock, flags);
 	}
-	if (!unrecorded_left(e))
-		return;
+	if (unrecorded_left(e))
+		record_lazily(e, acts);
+}
+
+/* The end of the flushes asks for the commit; at once if there is nothing to flush. */
+void record_lazily(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v;
+	unsigned long flags;
+	bool flushing = false;
+
 	spin_lock_irqsave(&e->lock, flags);
 	list_for_each_entry(v, &e->open_volumes, open_link) {
 		if (v->suspended || v->flush_error || v->last_write <= v->flushed)

@@ -88,8 +88,7 @@ void resurrect(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
 	atomic_inc(&key_volume(e, s->key[i])->nr_cached);
 }
 
-/* Blocks of the set on their way to be free. */
-static u32 leaving(const struct hybrid_engine *e, const struct hybrid_set *s)
+u32 leaving(const struct hybrid_engine *e, const struct hybrid_set *s)
 {
 	u32 used = s->nr_mapped + s->nr_free;
 
@@ -178,6 +177,7 @@ static void reclaim_set(struct hybrid_engine *e, u32 set, u32 done)
 		if (!(s->flags[i] & BLOCK_GRACE) || (s32)(done - s->stamp[i]) <= 0)
 			continue;
 		hybrid_set_free(&e->map, s, i);
+		WRITE_ONCE(e->room.freed, true);
 		s->nr_grace--;
 	}
 	if (!s->nr_grace)
@@ -190,7 +190,7 @@ static void reclaim_set(struct hybrid_engine *e, u32 set, u32 done)
  * begin and end here: all readers of one phase, then all of the other, have
  * left since (the scheme of SRCU).
  */
-void reclaim(struct hybrid_engine *e)
+void reclaim(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	unsigned long flags;
 	u32 set, before, done;
@@ -208,4 +208,5 @@ void reclaim(struct hybrid_engine *e)
 		reclaim_set(e, set, done);
 	if (find_first_bit(e->grace_sets, e->map.nr_sets) < e->map.nr_sets)
 		WRITE_ONCE(e->grace_wanted, true);
+	room_wake(e, acts);
 }

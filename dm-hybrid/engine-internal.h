@@ -117,6 +117,7 @@ struct hybrid_volume {
 	struct hybrid_engine *e;
 	u32 id;
 	bool open, suspended;
+	bool seeks;			/* the origin does; READ_ONCE without the lock */
 	struct hybrid_volume_info info;
 	u32 mode;			/* READ_ONCE without the lock */
 	u64 cutoff;
@@ -209,6 +210,14 @@ struct hybrid_sweep {
 	u64 cursor, limit;		/* keys from limit on are too high for this sweep */
 };
 
+/* engine-room.c: writes that find no room */
+struct hybrid_room {
+	struct list_head waiters;	/* ios */
+	u32 windows;			/* written back since the last flush for them began */
+	u32 stalled;			/* ticks in which they waited, and no block became free */
+	bool freed;			/* one did, in this tick; READ_ONCE without the lock */
+};
+
 enum sweep_result {
 	SWEEP_WINDOW,
 	SWEEP_NOTHING,
@@ -291,6 +300,7 @@ struct hybrid_engine {
 	struct hybrid_sweep sweep;
 	u64 writeback_credit;		/* sectors, with a rate limit */
 	u32 nr_active_writebacks;
+	struct hybrid_room room;
 	bool foreground;		/* I/O in this interval; READ_ONCE without the lock */
 	bool foreground_before;		/* ... in the one before */
 
@@ -551,11 +561,29 @@ bool can_spare(struct hybrid_engine *e, struct hybrid_set *s);
 bool evict_block(struct hybrid_engine *e, u32 set, u32 i);
 void resurrect(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
 void removal_durable(struct hybrid_engine *e, u32 set, u32 i);
-void reclaim(struct hybrid_engine *e);
+/* Blocks of the set on their way to be free. */
+u32 leaving(const struct hybrid_engine *e, const struct hybrid_set *s);
+void reclaim(struct hybrid_engine *e, struct hybrid_actions *acts);
+
+/*
+ * engine-room.c: a write found no free block in its set, whose lock the caller holds.
+ * False: it need not wait for one.
+ */
+bool room_wait(struct hybrid_engine *e, const struct hybrid_set *s, struct hybrid_io *io);
+/* Blocks became free, or can be evicted. */
+void room_wake(struct hybrid_engine *e, struct hybrid_actions *acts);
+/* Under the engine's lock: must writeback wait for a flush of what it wrote? */
+bool room_batch_full(struct hybrid_engine *e);
+void room_window_ended(struct hybrid_engine *e, struct hybrid_actions *acts);
+/* What it recorded as clean can be evicted. */
+void room_committed(struct hybrid_engine *e, struct hybrid_actions *acts);
+void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts);
 
 /* engine-writeback.c */
 void writeback_kick(struct hybrid_engine *e, struct hybrid_actions *acts);
 void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
+/* Under the engine's lock: is anything to become clean that is not, on record too? */
+bool any_draining(struct hybrid_engine *e);
 void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
 bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts);
 
@@ -588,6 +616,8 @@ void origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user)
 /* Ask for the region to be opened; caller holds the set's lock. */
 void open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
 void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts);
+/* Flush all origins with writes outstanding, then record what nobody waits for. */
+void record_lazily(struct hybrid_engine *e, struct hybrid_actions *acts);
 bool unrecorded_left(struct hybrid_engine *e);
 
 /* engine-checkpoint.c */

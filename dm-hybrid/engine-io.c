@@ -554,8 +554,7 @@ static void split_write(struct hybrid_engine *e, struct hybrid_io *io, bool cach
 }
 
 /* Should a write to a block that is not cached make it so? */
-static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
-			    struct hybrid_actions *acts)
+static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io)
 {
 	struct hybrid_volume *v = io->volume;
 	u32 mode = READ_ONCE(v->mode);
@@ -568,15 +567,16 @@ static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struc
 		bypass(io, HYBRID_BYPASS_PARTIAL);
 		return false;
 	}
-	if (admission(e, s, io) == REFUSED)
-		return false;
-	/* Keep the reserve before it is needed. */
+	return admission(e, s, io) != REFUSED;
+}
+
+/* Is there a free block for a write?  Keeps the reserve before it is needed. */
+static bool room_to_write(struct hybrid_engine *e, struct hybrid_set *s, u32 set,
+			  struct hybrid_actions *acts)
+{
 	if (s->nr_free <= e->reserve)
-		evict(e, io->set, acts);
-	if (s->nr_free)
-		return true;
-	bypass(io, HYBRID_BYPASS_FULL);
-	return false;
+		evict(e, set, acts);
+	return s->nr_free;
 }
 
 /*
@@ -748,11 +748,18 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 		io->counted = true;
 		count(v, (io->mask & ~valid) ? HYBRID_WRITE_MISSES : HYBRID_WRITE_HITS);
 		/* Decided once, however often the write has to wait. */
-		io->cursor = i < 0 && write_allocates(e, s, io, acts);
+		io->cursor = i < 0 && write_allocates(e, s, io);
 		io->fetch = (i >= 0 || io->cursor) &&
 			    READ_ONCE(v->mode) == HYBRID_MODE_WRITEBACK;
 	}
-	alloc = i < 0 && io->cursor && s->nr_free;
+	alloc = i < 0 && io->cursor && io->bypass != HYBRID_BYPASS_FULL;
+	if (alloc && !room_to_write(e, s, io->set, acts)) {
+		if (room_wait(e, s, io))
+			return ROUTE_TAKEN;
+		bypass(io, HYBRID_BYPASS_FULL);
+		io->fetch = false;
+		alloc = false;
+	}
 	split_write(e, io, i >= 0 || alloc, valid, dirty);
 	parts = io->fetch ? io->mask & ~io->full & ~valid : 0;
 	if (i >= 0 && busy_blocks_write(e, s, io, i, parts))

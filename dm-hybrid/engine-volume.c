@@ -799,6 +799,11 @@ void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, 
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
+void hybrid_volume_set_seeks(struct hybrid_volume *v, bool seeks)
+{
+	WRITE_ONCE(v->seeks, seeks);
+}
+
 void hybrid_volume_reset_counters(struct hybrid_volume *v)
 {
 	int cpu;

@@ -143,11 +143,13 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 	spin_unlock_irqrestore(&s->lock, flags);
 	spin_lock_irqsave(&e->lock, flags);
 	e->nr_active_writebacks--;
+	e->room.windows++;
 	if (job->failed)
 		e->writeback_paused = job->failed == job->mask ? LONG_PAUSE_TICKS : PAUSE_TICKS;
 	spin_unlock_irqrestore(&e->lock, flags);
 	wake_set(e, job->set, WAIT_BUSY, acts);
 	job_put(e, job, acts);
+	room_window_ended(e, acts);
 	writeback_kick(e, acts);
 }
 
@@ -210,14 +212,14 @@ static void window_written(struct hybrid_engine *e, struct hybrid_op *op,
 
 /* ---- how fast ------------------------------------------------------------ */
 
-static bool any_draining(struct hybrid_engine *e)
+bool any_draining(struct hybrid_engine *e)
 {
 	struct hybrid_volume *v;
 
 	if (e->draining)
 		return true;
 	list_for_each_entry(v, &e->open_volumes, open_link)
-		if (v->draining && atomic_read(&v->nr_dirty))
+		if (v->draining && (atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty)))
 			return true;
 	return false;
 }
@@ -244,7 +246,7 @@ static u32 writeback_depth(struct hybrid_engine *e, bool *all)
 
 	*all = true;
 	if (!dirty || e->writeback_paused || READ_ONCE(e->failed) || !READ_ONCE(e->loaded) ||
-	    READ_ONCE(e->stopping))
+	    READ_ONCE(e->stopping) || room_batch_full(e))
 		return 0;
 	if (e->draining || READ_ONCE(e->writeback_urgent))
 		return e->nr_writeback_jobs;

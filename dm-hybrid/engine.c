@@ -16,6 +16,7 @@ static void init_lists(struct hybrid_engine *e)
 	INIT_LIST_HEAD(&e->free_aheads);
 	INIT_LIST_HEAD(&e->free_writebacks);
 	INIT_LIST_HEAD(&e->job_waiters);
+	INIT_LIST_HEAD(&e->room.waiters);
 	INIT_LIST_HEAD(&e->lost_waiters);
 	INIT_LIST_HEAD(&e->meta_op.link);
 	INIT_LIST_HEAD(&e->writeback_op.link);
@@ -292,8 +293,9 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 		return false;
 	passed = e->now ? now_ms - e->now : 0;
 	e->now = now_ms;
-	reclaim(e);
+	reclaim(e, acts);
 	writeback_tick(e, passed, acts);
+	room_tick(e, acts);
 	endurance_tick(e, passed);
 	if (!READ_ONCE(e->failed) &&
 	    now_ms - e->last_interval >= READ_ONCE(e->config.commit_interval)) {
@@ -350,7 +352,7 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 		WRITE_ONCE(e->loaded, false);
 		return true;
 	}
-	reclaim(e);
+	reclaim(e, acts);
 	if (e->is_clean && e->cp_clean) {
 		WRITE_ONCE(e->loaded, false);
 		return true;

@@ -426,6 +426,11 @@ int hybrid_volume_info(struct hybrid_engine *e, u32 id, struct hybrid_volume_inf
 void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u32 mode,
 			    struct hybrid_actions *acts);
 void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors);
+/*
+ * Whether the origin is a disk that seeks; false at first.  Then writes to a full cache
+ * wait for blocks that are written back in order.  Any time while it is open.
+ */
+void hybrid_volume_set_seeks(struct hybrid_volume *v, bool seeks);
 void hybrid_volume_reset_counters(struct hybrid_volume *v);
 
 /* ---- Reports ------------------------------------------------------------- */

@@ -38,6 +38,7 @@ enum hybrid_call {
 	HYBRID_CALL_RESUME,
 	HYBRID_CALL_MODE,		/* value: HYBRID_MODE_* */
 	HYBRID_CALL_CUTOFF,		/* value: sectors */
+	HYBRID_CALL_SEEKS,		/* value: whether the origin does */
 };
 
 enum hybrid_trace_device {
@@ -151,6 +152,7 @@ TRACE_DEFINE_ENUM(HYBRID_CALL_SUSPEND);
 TRACE_DEFINE_ENUM(HYBRID_CALL_RESUME);
 TRACE_DEFINE_ENUM(HYBRID_CALL_MODE);
 TRACE_DEFINE_ENUM(HYBRID_CALL_CUTOFF);
+TRACE_DEFINE_ENUM(HYBRID_CALL_SEEKS);
 
 #define show_io_type(type) __print_symbolic(type,	\
 	{ HYBRID_IO_READ, "read" },			\
@@ -202,7 +204,8 @@ TRACE_DEFINE_ENUM(HYBRID_CALL_CUTOFF);
 	{ HYBRID_CALL_SUSPEND, "suspend" },		\
 	{ HYBRID_CALL_RESUME, "resume" },		\
 	{ HYBRID_CALL_MODE, "mode" },			\
-	{ HYBRID_CALL_CUTOFF, "cutoff" })
+	{ HYBRID_CALL_CUTOFF, "cutoff" },		\
+	{ HYBRID_CALL_SEEKS, "seeks" })
 
 /* ---- the life of a user's I/O --------------------------------------------- */
 

@@ -63,6 +63,7 @@ static int open_volume(struct volume_object *object, struct volume_table *vt)
 		      dm_device_name(object->md), object->id, bdev, why, r);
 		return r;
 	}
+	hybrid_call_set_seeks(object->pool, handle, hybrid_bdev_seeks(bdev));
 	mutex_lock(&object->handle_lock);
 	object->handle = handle;
 	mutex_unlock(&object->handle_lock);

@@ -253,6 +253,7 @@ static void simpler_pool(void)
 	u32 i;
 
 	set_number(&best->p.slow_percent, 0);
+	set_number(&best->p.seeks, 0);
 	set_number(&best->p.reset_percent, 0);
 	set_number(&best->p.fail_alloc, 0);
 	set_number(&best->p.fault_kind, 0);

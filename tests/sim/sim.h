@@ -408,6 +408,7 @@ struct profile {
 	u32 crash_percent;	/* of episodes that end in a crash */
 	u32 reset_percent;	/* of these without power loss */
 	u32 slow_percent;	/* of requests that others overtake */
+	u32 seeks;		/* origins do */
 	u32 episode;		/* steps */
 	u32 cut_writes;		/* up to so many volatile ones every subset is tried */
 	u32 cut_samples;	/* crash states at each cut point */

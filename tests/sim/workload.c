@@ -159,6 +159,11 @@ const char *draw_policy(struct rng r)
 }
 
 /* MiB a day: plenty, or so little that the simulator's hours use it up. */
+static u32 draw_seeks(struct rng r)
+{
+	return rng_chance(&r, 60);
+}
+
 u32 draw_endurance(struct rng r)
 {
 	return rng_below(&r, 2) ? 1 << rng_below(&r, 20) : 0;
@@ -192,6 +197,7 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	p->config.commit_interval = 10 + rng_below(r, 1000);
 	if (sim_policies)
 		p->config.endurance = draw_endurance(rng_fork(r, 102));
+	p->seeks = draw_seeks(rng_fork(r, 103));
 	draw_weights(p, r);
 	if (rng_chance(r, 4))
 		fill_journal(p);

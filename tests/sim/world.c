@@ -998,6 +998,8 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 						     &vol->v, why));
 	if (r)
 		vol->v = NULL;
+	else
+		hybrid_volume_set_seeks(vol->v, w->p.seeks);
 	vol->closing = false;
 	vol->suspended = false;
 	trace(w, T_LIFE, 2, r, "open of volume %u: %d %s", vol->id, r, *why ? *why : "");

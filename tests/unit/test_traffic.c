@@ -649,6 +649,56 @@ static void endurance(void **state)
 	assert_int_equal(read_moves(HYBRID_FILLS, 302), 1);
 }
 
+/* Dirty blocks, until there is room for no other; how many. */
+static u32 fill_with_dirty(void)
+{
+	static const struct hybrid_config lazy = {
+		.high_watermark = 100, .low_watermark = 100, .commit_interval = 1000,
+	};
+	u32 n;
+
+	small_pool(8 * MIB, HYBRID_MODE_WRITEBACK, &lazy);
+	for (n = 0; pool().free; n++)
+		put(n * BLOCK, 8, n + 1);
+	assert_int_equal(status().dirty, pool().blocks);
+	return n;
+}
+
+/* What a disk takes in order makes room sooner than it takes one by one what finds none. */
+static void full_of_dirty_blocks(void **state)
+{
+	u32 blocks = fill_with_dirty(), n = blocks, k;
+	u64 bypasses;
+
+	hybrid_volume_set_seeks(v, true);
+	for (; n < 2 * blocks; n++)
+		put(n * BLOCK, 8, n + 1);
+	assert_int_equal(status().counter[HYBRID_BYPASS_FULL], 0);
+	assert_false(origin_has((n - 1) * BLOCK, 8, n));
+	for (k = 0; k < n; k++)
+		reads(k * BLOCK, 8, k + 1);
+	/* ... unless that fails: then nobody waits for it */
+	for (; pool().free || status().dirty < pool().blocks; n++)
+		put(n * BLOCK, 8, n + 1);
+	fail_origin = true;
+	for (k = 0; k < 20; k++)
+		tick(100);
+	bypasses = status().counter[HYBRID_BYPASS_FULL];
+	assert_int_equal(write_io(n * BLOCK, 8, 1, false), -EIO);
+	assert_int_equal(status().counter[HYBRID_BYPASS_FULL], bypasses + 1);
+	fail_origin = false;
+}
+
+/* Where nothing seeks they go to the origin. */
+static void full_beside_an_ssd(void **state)
+{
+	u32 n = fill_with_dirty();
+
+	put(n * BLOCK, 8, n + 1);
+	assert_int_equal(status().counter[HYBRID_BYPASS_FULL], 1);
+	assert_true(origin_has(n * BLOCK, 8, n + 1));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -675,6 +725,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(writeback_yields, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(clean_goes_first, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(endurance, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(full_of_dirty_blocks, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(full_beside_an_ssd, setup_disks, teardown),
 	};
 
 	return cmocka_run_group_tests_name("traffic", tests, NULL, NULL);
