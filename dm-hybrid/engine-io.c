@@ -292,11 +292,11 @@ static void ahead_earns(struct hybrid_engine *e, u64 key, int credit)
 static u32 ahead_hits(struct hybrid_volume *v)
 {
 	struct hybrid_counters *c = this_cpu_ptr(v->counters);
-	u64 hits = c->c[HYBRID_READ_HITS] - c->hits_spent;
+	u64 all = READ_ONCE(c->c[HYBRID_READ_HITS]), hits = all - READ_ONCE(c->hits_spent);
 
 	if (hits > AHEAD_HITS) {
 		hits = AHEAD_HITS;
-		c->hits_spent = c->c[HYBRID_READ_HITS] - hits;
+		WRITE_ONCE(c->hits_spent, all - hits);
 	}
 	return hits;
 }
