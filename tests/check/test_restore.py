@@ -167,6 +167,7 @@ def test_every_field_is_checked(build, crashed, text, tmp_path):
     (("pool", "data_sector"), 0, "follow"), (("pool", "name"), "../x", "name"),
     (("pool", "policy"), "x" * 16, "too long"), (("pool", "next_instance"), 0, "next_instance"),
     (("pool", "incompat"), "0x0000000000000001", "incompat"),
+    (("pool", "ro_compat"), "0x0000000000000001", "ro_compat"),
     (("volumes", 0, "id"), 4096, "more than"), (("volumes", 0, "id"), 1, "twice"),
     (("volumes", 0, "state"), "free", "free"), (("volumes", 0, "instance"), 0, "instance"),
     (("volumes", 0, "instance"), 2, "one instance"),

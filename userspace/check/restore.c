@@ -107,6 +107,8 @@ static int read_pool(struct restore *t)
 	hybrid_sb_encode(block, &t->md.sb, sector);
 	if (hybrid_sb_decode(block, sector, t->dev.sectors, &t->md.sb, &why))
 		r = json_fail(&t->j, "%s is not possible", why);
+	else if (t->md.sb.ro_compat & ~HYBRID_RO_COMPAT_KNOWN)
+		r = json_fail(&t->j, "ro_compat is not possible: a newer version wrote this");
 	else if (!t->md.root.next_instance)
 		r = json_fail(&t->j, "next_instance is not possible");
 	free(block);
