@@ -24,9 +24,9 @@ def test_reads_and_writes(make_stack):
     assert moved["read_misses"] >= 1 and "dirty" not in moved
     assert s.moved(lambda: io(s.guest, dev, "f", "f"))["flushes"] == 2
     s.message("reset_counters")
-    # Those are states, not counters.
+    # Those are states, not counters. Hits have paid for the rest of the last window.
     assert {k: v for k, v in s.status().items() if v} == {
-        "state": "running", "mode": "writeback", "dirty": 3, "cached": 3}
+        "state": "running", "mode": "writeback", "dirty": 3, "cached": 6}
 
 
 def test_whole_granules_never_fetch(make_stack):
@@ -113,10 +113,10 @@ def test_sequential_cutoff(make_stack):
 
     pool = s.status("pool")
     there = [f"r:{128 * n}:128" for n in range(pool["blocks"] - 16 * pool["blocks"] // 512)]
-    # Of the four blocks of a window the second brings the others: hits, once they are there.
+    # A block of a window brings the others, as soon as hits have paid for that: hits, once they are there.
     moved = s.moved(lambda: io(s.guest, dev, *there[:100]))
     assert moved["fills"] == moved["cached"] == moved["read_misses"] + moved["read_hits"] == 100
-    assert 50 <= moved["read_misses"] < 100
+    assert 25 <= moved["read_misses"] < 100
     io(s.guest, dev, *there[100:])
     # What is cached is a hit, in a stream or not.
     assert s.moved(lambda: io(s.guest, dev, *there[:100])) == {"read_hits": 100}
