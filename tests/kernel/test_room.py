@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A cache full of dirty blocks: writes wait for room, and are as durable and as whole as others."""
+import pytest
+
+# Direct writes of 4 KiB, eight at a time, each to a block of its own; then all is read.
+WRITER = """
+import mmap, os, random, sys, threading
+fd, blocks = os.open("/dev/mapper/vol", os.O_RDWR | os.O_DIRECT), int(sys.argv[1])
+order = list(range(blocks))
+random.Random(1).shuffle(order)
+
+def page(n):
+    buf = mmap.mmap(-1, 4096)
+    buf.write(n.to_bytes(8, "little") * 512)
+    return buf
+
+def write(mine):
+    for n in mine:
+        assert os.pwritev(fd, [page(n)], n << 16) == 4096
+
+def read(mine):
+    buf = mmap.mmap(-1, 4096)
+    for n in mine:
+        assert os.preadv(fd, [buf], n << 16) == 4096
+        assert buf[:] == page(n)[:], n
+
+def all(what):
+    failed = []
+    def one(mine):
+        try:
+            what(mine)
+        except BaseException as e:
+            failed.append(e)
+    threads = [threading.Thread(target=one, args=(order[k::8],)) for k in range(8)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert not failed, failed
+
+all(write if sys.argv[2] == "write" else read)
+os.fsync(fd)
+"""
+
+
+@pytest.mark.parametrize("rotational", [1, 0])
+def test_full_of_dirty_blocks(make_stack, rotational):
+    s = make_stack(ssd=24, hdd=256)
+    # User Mode Linux takes its disks for SSDs again, each time they are opened.
+    s.guest.run("sleep 600 </dev/test/hdd >/dev/null 2>&1 & "
+                f"echo {rotational} >/sys/class/block/$(basename $(readlink -f /dev/test/hdd))/queue/rotational")
+    s.create("vol", "--mode", "writeback", "--cutoff", "0")
+    blocks = 6 * s.status("pool")["blocks"]
+    s.guest.write_file("/tmp/writer", WRITER)
+    # Suspended in between: what waits ends, or goes on later.
+    s.guest.run(f"python3 /tmp/writer {blocks} write & writer=$!; "
+                "while kill -0 $writer 2>/dev/null; do dmsetup suspend vol; dmsetup resume vol; sleep 0.3; done; "
+                "wait $writer", timeout=120)
+    status = s.status()
+    assert status["write_misses"] == blocks
+    assert (status["bypass_full"] > blocks / 20) == (not rotational)
+    # What is in the cache, and what is not
+    s.guest.run(f"python3 /tmp/writer {blocks} read", timeout=60)
+    s.drain()
+    s.guest.run(f"python3 /tmp/writer {blocks} read", timeout=60)
+    assert s.status()["origin_errors"] == s.status()["cache_errors"] == 0
