@@ -77,9 +77,11 @@ static bool write_hit(struct hybrid_engine *e, struct hybrid_io *io)
 
 bool hybrid_engine_hit(struct hybrid_engine *e, struct hybrid_io *io)
 {
-	if (io->type > HYBRID_IO_WRITE || io->fua)
+	if (io->type > HYBRID_IO_WRITE)
 		return false;
 	io_locate(e, io);
+	if (io->fua)
+		return false;
 	return io->type == HYBRID_IO_READ ? read_hit(e, io) : write_hit(e, io);
 }
 

@@ -29,8 +29,8 @@ static u64 io_origin_sector(const struct hybrid_io *io)
 	return io->volume->info.data_sector + io->sector;
 }
 
-/* What hybrid_io_init() leaves to the engine. */
-static void prepare(struct hybrid_engine *e, struct hybrid_io *io)
+/* The granules that an I/O covers whole. */
+static void note_whole(struct hybrid_engine *e, struct hybrid_io *io)
 {
 	const struct hybrid_geometry *g = e->g;
 	u32 start = io->sector & (g->block_sectors - 1), end = start + io->count;
@@ -40,10 +40,10 @@ static void prepare(struct hybrid_engine *e, struct hybrid_io *io)
 	/* The last granule of an origin in place may be cut off. */
 	if (io->sector + io->count == io->volume->info.data_sectors)
 		to = ((end - 1) >> g->granule_shift) + 1;
-	io_locate(e, io);
 	io->full = to > from ? GENMASK_ULL(to - 1, from) : 0;
 }
 
+/* What hybrid_io_init() and hybrid_engine_hit() leave to who takes the long way. */
 static void begin(struct hybrid_io *io)
 {
 	io->state = IO_NEW;
@@ -929,7 +929,7 @@ enum hybrid_map_result hybrid_engine_miss(struct hybrid_engine *e, struct hybrid
 	default:
 		break;
 	}
-	prepare(e, io);
+	note_whole(e, io);
 	note_foreground(e);
 	return route(e, io, acts) == ROUTE_REMAP ? HYBRID_MAP_REMAP : HYBRID_MAP_TAKEN;
 }

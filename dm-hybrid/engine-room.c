@@ -78,7 +78,8 @@ static void flush_batch(struct hybrid_engine *e, u32 least, struct hybrid_action
 	bool flush;
 
 	spin_lock_irqsave(&e->lock, flags);
-	flush = is_urgent(e) && e->room.windows >= least && !any_flush(e);
+	/* The rest looks at all volumes, and this is asked for each window. */
+	flush = e->room.windows >= least && is_urgent(e) && !any_flush(e);
 	if (flush)
 		e->room.windows = 0;
 	spin_unlock_irqrestore(&e->lock, flags);
