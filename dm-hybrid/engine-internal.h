@@ -18,7 +18,6 @@
 #define NR_AHEAD_JOBS		16
 #define NR_WRITEBACK_JOBS	32
 #define MAX_JOB_MEMORY		(16U << 11)	/* sectors, for each kind: 16 MiB */
-#define MIN_JOBS		4
 #define NR_STREAMS		32
 #define SWEEP_ENDS		32
 /*
@@ -67,6 +66,19 @@ enum job_type {
 	JOB_AHEAD,		/* a fill of several blocks of a window */
 	JOB_STAGED,		/* a user's I/O with a private copy of the data */
 	JOB_WRITEBACK,
+};
+
+/*
+ * Jobs with buffers of one size.  Those that are kept for good are enough to go on;
+ * others come where memory is to be had at once, and go when they were not needed
+ * for a while.
+ */
+struct hybrid_job_pool {
+	struct list_head free;		/* used last, first */
+	u32 sectors;			/* of a buffer */
+	u32 kept, most;
+	u32 nr;				/* READ_ONCE without the lock */
+	u32 nr_free, spare;		/* now, and the fewest since the last tick */
 };
 
 /*
@@ -283,9 +295,7 @@ struct hybrid_engine {
 	struct list_head cp_waiters, cp_now;	/* hybrid_waiter */
 
 	/* Jobs */
-	u32 nr_fill_jobs, nr_ahead_jobs, nr_writeback_jobs;
-	struct hybrid_job *jobs;
-	struct list_head free_fills, free_aheads, free_writebacks;
+	struct hybrid_job_pool fills, aheads, writebacks;
 	struct list_head job_waiters;	/* ios */
 	u32 nr_busy_jobs;
 
@@ -306,6 +316,7 @@ struct hybrid_engine {
 
 	/* What is lost with the cache: room for one volume's map at a time */
 	struct hybrid_lost_map *lost_map;
+	u32 lost_blocks;		/* metadata blocks of it */
 	struct hybrid_volume *lost_volume;	/* whose it is */
 	struct list_head lost_waiters;	/* volumes */
 
@@ -521,6 +532,9 @@ bool write_in_flight(const struct hybrid_set *s, u64 key, u64 mask);
 /* engine-job.c */
 int jobs_create(struct hybrid_engine *e);
 void jobs_destroy(struct hybrid_engine *e);
+/* Give back memory of jobs that were not needed; may there be more to give, later? */
+void jobs_tick(struct hybrid_engine *e);
+bool jobs_spare(const struct hybrid_engine *e);
 /*
  * NULL: all are in use; then @io, if there is one, runs again when one is free.
  * None for a writeback that may not begin now.
@@ -646,8 +660,9 @@ void sb_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
 
 /* engine-lost.c */
-int lost_create(struct hybrid_engine *e);
 void lost_destroy(struct hybrid_engine *e);
+/* Blocking, before @v is open: have memory for its map. -ENOMEM, or -EIO: the pool failed. */
+int lost_reserve(struct hybrid_engine *e, const struct hybrid_volume *v);
 /*
  * The pool failed: save what is lost of @v, then call sb_update().  Under the
  * engine's lock; the volume's superblock is busy.

@@ -13,71 +13,136 @@
  */
 #include "engine-internal.h"
 
-static u32 jobs_for(const struct hybrid_engine *e, u32 most, u32 sectors)
+static void job_free(struct hybrid_engine *e, struct hybrid_job *job)
 {
-	return clamp_t(u32, MAX_JOB_MEMORY / sectors, MIN_JOBS, most);
+	e->ops->free_buffer(e, job->buffer);
+	kfree(job);
 }
 
-static int job_init(struct hybrid_engine *e, struct hybrid_job *job, u32 sectors,
-		    struct list_head *list)
+/* One more job, to the free ones.  False: there is no memory, or there are enough. */
+static bool pool_grow(struct hybrid_engine *e, struct hybrid_job_pool *p, gfp_t gfp)
 {
+	struct hybrid_job *job;
+
+	if (p->nr == p->most)
+		return false;
+	job = kzalloc(sizeof(*job), gfp);
+	if (!job)
+		return false;
+	job->buffer = e->ops->alloc_buffer(e, p->sectors, gfp);
+	if (!job->buffer) {
+		kfree(job);
+		return false;
+	}
 	INIT_LIST_HEAD(&job->op.link);
 	INIT_LIST_HEAD(&job->readers);
-	job->buffer = e->ops->alloc_buffer(e, sectors);
-	if (!job->buffer)
-		return -ENOMEM;
-	list_add_tail(&job->link, list);
+	list_add(&job->link, &p->free);
+	p->nr_free++;
+	WRITE_ONCE(p->nr, p->nr + 1);
+	return true;
+}
+
+static int pool_create(struct hybrid_engine *e, struct hybrid_job_pool *p, u32 sectors, u32 kept,
+		       u32 most)
+{
+	p->sectors = sectors;
+	p->kept = kept;
+	p->most = min(most, MAX_JOB_MEMORY / sectors);
+	while (p->nr < kept)
+		if (!pool_grow(e, p, GFP_KERNEL))
+			return -ENOMEM;
 	return 0;
 }
 
-static u32 nr_jobs(const struct hybrid_engine *e)
+/* Under the engine's lock. */
+static struct hybrid_job *pool_take(struct hybrid_engine *e, struct hybrid_job_pool *p)
 {
-	return e->nr_fill_jobs + e->nr_ahead_jobs + e->nr_writeback_jobs;
+	struct hybrid_job *job;
+
+	if (list_empty(&p->free) && !pool_grow(e, p, GFP_NOWAIT | __GFP_NOWARN))
+		return NULL;
+	job = list_first_entry(&p->free, struct hybrid_job, link);
+	list_del_init(&job->link);
+	p->nr_free--;
+	p->spare = min(p->spare, p->nr_free);
+	return job;
 }
 
-/* Where the jobs are that nobody uses. */
-static struct list_head *free_jobs(struct hybrid_engine *e, enum job_type type)
+/* The @nr that were not used for longest, or as many as there are.  Under the engine's lock. */
+static void pool_shrink(struct hybrid_job_pool *p, u32 nr, struct list_head *out)
+{
+	for (nr = min(nr, p->nr_free); nr; nr--) {
+		list_move(p->free.prev, out);
+		p->nr_free--;
+		WRITE_ONCE(p->nr, p->nr - 1);
+	}
+}
+
+/* An eighth of what nobody needed since the last tick: all of it in some seconds. */
+static void pool_tick(struct hybrid_job_pool *p, struct list_head *out)
+{
+	pool_shrink(p, min(DIV_ROUND_UP(p->spare, 8), p->nr - p->kept), out);
+	p->spare = p->nr_free;
+}
+
+static void free_list(struct hybrid_engine *e, struct list_head *list)
+{
+	struct hybrid_job *job, *next;
+
+	list_for_each_entry_safe(job, next, list, link)
+		job_free(e, job);
+}
+
+void jobs_tick(struct hybrid_engine *e)
+{
+	unsigned long flags;
+	LIST_HEAD(out);
+
+	spin_lock_irqsave(&e->lock, flags);
+	pool_tick(&e->fills, &out);
+	pool_tick(&e->aheads, &out);
+	pool_tick(&e->writebacks, &out);
+	spin_unlock_irqrestore(&e->lock, flags);
+	free_list(e, &out);
+}
+
+bool jobs_spare(const struct hybrid_engine *e)
+{
+	return READ_ONCE(e->fills.nr) > e->fills.kept ||
+	       READ_ONCE(e->aheads.nr) > e->aheads.kept ||
+	       READ_ONCE(e->writebacks.nr) > e->writebacks.kept;
+}
+
+static struct hybrid_job_pool *job_pool(struct hybrid_engine *e, enum job_type type)
 {
 	switch (type) {
 	case JOB_WRITEBACK:
-		return &e->free_writebacks;
+		return &e->writebacks;
 	case JOB_AHEAD:
-		return &e->free_aheads;
+		return &e->aheads;
 	default:
-		return &e->free_fills;
+		return &e->fills;
 	}
 }
 
 int jobs_create(struct hybrid_engine *e)
 {
 	u32 block = e->g->block_sectors, window = block << e->g->window_shift;
-	u32 k;
-	int r = 0;
+	int r;
 
-	e->nr_fill_jobs = jobs_for(e, NR_FILL_JOBS, block);
-	e->nr_ahead_jobs = window > block ? jobs_for(e, NR_AHEAD_JOBS, window) : 0;
-	e->nr_writeback_jobs = jobs_for(e, NR_WRITEBACK_JOBS, window);
-	e->jobs = kvcalloc(nr_jobs(e), sizeof(*e->jobs), GFP_KERNEL);
-	if (!e->jobs)
-		return -ENOMEM;
-	for (k = 0; !r && k < e->nr_fill_jobs; k++)
-		r = job_init(e, &e->jobs[k], block, &e->free_fills);
-	for (; !r && k < e->nr_fill_jobs + e->nr_ahead_jobs; k++)
-		r = job_init(e, &e->jobs[k], window, &e->free_aheads);
-	for (; !r && k < nr_jobs(e); k++)
-		r = job_init(e, &e->jobs[k], window, &e->free_writebacks);
+	r = pool_create(e, &e->fills, block, 1, NR_FILL_JOBS);
+	if (!r)
+		r = pool_create(e, &e->aheads, window, 0, window > block ? NR_AHEAD_JOBS : 0);
+	if (!r)
+		r = pool_create(e, &e->writebacks, window, 1, NR_WRITEBACK_JOBS);
 	return r;
 }
 
 void jobs_destroy(struct hybrid_engine *e)
 {
-	u32 k;
-
-	for (k = 0; e->jobs && k < nr_jobs(e); k++)
-		if (e->jobs[k].buffer)
-			e->ops->free_buffer(e, e->jobs[k].buffer);
-	kvfree(e->jobs);
-	e->jobs = NULL;
+	free_list(e, &e->fills.free);
+	free_list(e, &e->aheads.free);
+	free_list(e, &e->writebacks.free);
 }
 
 /* Caller holds the engine's lock: so nothing begins once a suspend or stop was told yes. */
@@ -90,15 +155,13 @@ static bool may_write_back(const struct hybrid_engine *e, const struct hybrid_vo
 struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type,
 			   struct hybrid_volume *v, struct hybrid_io *io)
 {
-	struct list_head *list = free_jobs(e, type);
 	struct hybrid_job *job = NULL;
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
 	if (type != JOB_WRITEBACK || may_write_back(e, v))
-		job = list_first_entry_or_null(list, struct hybrid_job, link);
+		job = pool_take(e, job_pool(e, type));
 	if (job) {
-		list_del_init(&job->link);
 		e->nr_busy_jobs++;
 		v->nr_jobs++;
 	} else if (io) {
@@ -126,7 +189,7 @@ static struct hybrid_io *next_job_waiter(struct hybrid_engine *e)
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	if (!list_empty(&e->free_fills))
+	if (!list_empty(&e->fills.free))
 		io = list_first_entry_or_null(&e->job_waiters, struct hybrid_io, link);
 	if (io)
 		list_del_init(&io->link);
@@ -137,17 +200,18 @@ static struct hybrid_io *next_job_waiter(struct hybrid_engine *e)
 /* The job is on no list of its set any more.  May run waiting ios again. */
 void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts)
 {
-	struct list_head *list = free_jobs(e, job->type);
+	struct hybrid_job_pool *p = job_pool(e, job->type);
 	struct hybrid_io *io;
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
 	e->nr_busy_jobs--;
 	job->volume->nr_jobs--;
-	list_add(&job->link, list);
+	list_add(&job->link, &p->free);
+	p->nr_free++;
 	spin_unlock_irqrestore(&e->lock, flags);
 	/* One that runs again may need no job now: then it is the next one's. */
-	while (list == &e->free_fills && (io = next_job_waiter(e)))
+	while (p == &e->fills && (io = next_job_waiter(e)))
 		rerun(e, io, acts);
 }
 

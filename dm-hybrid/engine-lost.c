@@ -17,13 +17,6 @@
  */
 #include "engine-internal.h"
 
-int lost_create(struct hybrid_engine *e)
-{
-	/* Of the largest volume */
-	e->lost_map = vmalloc(hybrid_lost_blocks(HYBRID_LOST_CHUNKS, 0) * HYBRID_META_BLOCK_SIZE);
-	return e->lost_map ? 0 : -ENOMEM;
-}
-
 void lost_destroy(struct hybrid_engine *e)
 {
 	vfree(e->lost_map);
@@ -37,6 +30,31 @@ static u32 lost_shift(const struct hybrid_volume *v)
 static u32 lost_blocks(const struct hybrid_volume *v)
 {
 	return hybrid_lost_blocks(v->info.data_sectors, lost_shift(v));
+}
+
+/* The map stays as large as the largest volume that was open needs it. */
+int lost_reserve(struct hybrid_engine *e, const struct hybrid_volume *v)
+{
+	u32 blocks = lost_blocks(v);
+	struct hybrid_lost_map *map;
+	unsigned long flags;
+	bool in_use;
+
+	if (blocks <= e->lost_blocks)
+		return 0;
+	map = vmalloc(blocks * HYBRID_META_BLOCK_SIZE);
+	if (!map)
+		return -ENOMEM;
+	spin_lock_irqsave(&e->lock, flags);
+	in_use = e->lost_volume;
+	if (!in_use) {
+		swap(e->lost_map, map);
+		e->lost_blocks = blocks;
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	vfree(map);
+	/* Only a pool that has failed uses it. */
+	return in_use ? -EIO : 0;
 }
 
 /* ---- collecting ---------------------------------------------------------- */

@@ -227,7 +227,7 @@ bool any_draining(struct hybrid_engine *e)
 /* As many jobs as there are windows above the limit. */
 static u32 depth_above(const struct hybrid_engine *e, u64 excess)
 {
-	return min_t(u64, e->nr_writeback_jobs, 1 + div_u64(excess, 100 * window_blocks(e)));
+	return min_t(u64, e->writebacks.most, 1 + div_u64(excess, 100 * window_blocks(e)));
 }
 
 /*
@@ -249,14 +249,14 @@ static u32 writeback_depth(struct hybrid_engine *e, bool *all)
 	    READ_ONCE(e->stopping) || room_batch_full(e))
 		return 0;
 	if (e->draining || READ_ONCE(e->writeback_urgent))
-		return e->nr_writeback_jobs;
+		return e->writebacks.most;
 	if (dirty > high)
 		return depth_above(e, dirty - high);
 	if (dirty > low && (idle || READ_ONCE(e->writeback_passed)) &&
 	    (!e->config.writeback_rate || e->writeback_credit))
-		return min(idle ? e->nr_writeback_jobs : 2, depth_above(e, dirty - low));
+		return min(idle ? e->writebacks.most : 2, depth_above(e, dirty - low));
 	*all = false;
-	return any_draining(e) ? e->nr_writeback_jobs : 0;
+	return any_draining(e) ? e->writebacks.most : 0;
 }
 
 void writeback_kick(struct hybrid_engine *e, struct hybrid_actions *acts)

@@ -12,9 +12,9 @@ static void init_lists(struct hybrid_engine *e)
 	INIT_LIST_HEAD(&e->commit_gated);
 	INIT_LIST_HEAD(&e->cp_waiters);
 	INIT_LIST_HEAD(&e->cp_now);
-	INIT_LIST_HEAD(&e->free_fills);
-	INIT_LIST_HEAD(&e->free_aheads);
-	INIT_LIST_HEAD(&e->free_writebacks);
+	INIT_LIST_HEAD(&e->fills.free);
+	INIT_LIST_HEAD(&e->aheads.free);
+	INIT_LIST_HEAD(&e->writebacks.free);
 	INIT_LIST_HEAD(&e->job_waiters);
 	INIT_LIST_HEAD(&e->room.waiters);
 	INIT_LIST_HEAD(&e->lost_waiters);
@@ -51,8 +51,6 @@ static int create_parts(struct hybrid_engine *e)
 		r = jobs_create(e);
 	if (!r)
 		r = sweep_create(e);
-	if (!r)
-		r = lost_create(e);
 	if (r)
 		return r;
 	e->must_sets = alloc_bits(sets);
@@ -297,13 +295,15 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 	writeback_tick(e, passed, acts);
 	room_tick(e, acts);
 	endurance_tick(e, passed);
+	jobs_tick(e);
 	if (!READ_ONCE(e->failed) &&
 	    now_ms - e->last_interval >= READ_ONCE(e->config.commit_interval)) {
 		e->last_interval = now_ms;
 		lazy_interval(e, acts);
 	}
 	return unrecorded_left(e) || atomic_read(&e->nr_dirty) || READ_ONCE(e->grace_wanted) ||
-	       READ_ONCE(e->nr_busy_jobs) || READ_ONCE(e->endurance) != ENDURANCE_PLENTY;
+	       READ_ONCE(e->nr_busy_jobs) || jobs_spare(e) ||
+	       READ_ONCE(e->endurance) != ENDURANCE_PLENTY;
 }
 
 void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,

@@ -6,8 +6,8 @@
  * simulator, carries the actions out, in the order of the list, after the call.
  *
  * Context: every function may be called from any context, interrupts included,
- * on any CPU at the same time, unless its comment says "blocking".  None sleeps
- * or allocates memory, but those.  One tick at a time.
+ * on any CPU at the same time, unless its comment says "blocking".  None sleeps,
+ * but those; what others would allocate they can do without.  One tick at a time.
  *
  * Units: sectors of 512 bytes.  Sectors of a volume count from its first, those
  * of operations from the start of the device.
@@ -189,10 +189,10 @@ static inline void hybrid_io_init(struct hybrid_io *io, struct hybrid_volume *vo
 /* What the engine needs of its surroundings. */
 struct hybrid_engine_ops {
 	/*
-	 * Blocking.  A buffer for @sectors of data, for TRANSFER and COPY_OUT;
-	 * NULL if there is no memory.
+	 * A buffer for @sectors of data, for TRANSFER and COPY_OUT; NULL if there
+	 * is no memory.  Blocking if @gfp says so, else from any context.
 	 */
-	void *(*alloc_buffer)(struct hybrid_engine *e, u32 sectors);
+	void *(*alloc_buffer)(struct hybrid_engine *e, u32 sectors, gfp_t gfp);
 	void (*free_buffer)(struct hybrid_engine *e, void *buffer);
 	/*
 	 * Blocking.  Carry out one META or FLUSH operation to its end; returns 0

@@ -22,8 +22,8 @@
 #include "io.h"
 
 #define TICK_MS		100
-#define MIN_BIOS	64
-#define MIN_TRANSFERS	64
+#define MIN_BIOS	4
+#define MIN_TRANSFERS	16
 
 /* One operation on its way through the devices. */
 struct transfer {
@@ -67,15 +67,15 @@ static void free_buffer(struct hybrid_engine *e, void *buffer)
 	kfree(b);
 }
 
-static void *alloc_buffer(struct hybrid_engine *e, u32 sectors)
+static void *alloc_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp)
 {
 	u32 nr = DIV_ROUND_UP(sectors, PAGE_SECTORS);
-	struct buffer *b = kzalloc(struct_size(b, page, nr), GFP_KERNEL);
+	struct buffer *b = kzalloc(struct_size(b, page, nr), gfp);
 
 	if (!b)
 		return NULL;
 	while (b->nr_pages < nr) {
-		b->page[b->nr_pages] = alloc_page(GFP_KERNEL | __GFP_NOWARN);
+		b->page[b->nr_pages] = alloc_page(gfp | __GFP_NOWARN);
 		if (!b->page[b->nr_pages]) {
 			free_buffer(e, b);
 			return NULL;

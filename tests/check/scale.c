@@ -237,7 +237,7 @@ static void wait_for(const bool *done)
 
 /* ---- what the engine needs ----------------------------------------------- */
 
-static void *alloc_buffer(struct hybrid_engine *engine, u32 sectors)
+static void *alloc_buffer(struct hybrid_engine *engine, u32 sectors, gfp_t gfp)
 {
 	(void)sectors;
 	return engine;

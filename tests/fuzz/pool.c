@@ -131,7 +131,7 @@ static void tick_until(struct pool *p, const bool *done)
 
 /* ---- what the engine needs -------------------------------------------------- */
 
-static void *alloc_buffer(struct hybrid_engine *e, u32 sectors)
+static void *alloc_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp)
 {
 	return vmalloc(sectors * 512ULL);
 }

@@ -545,7 +545,7 @@ static struct record *run_until(const struct hybrid_op *op)
 	return NULL;
 }
 
-static void *replay_alloc_buffer(struct hybrid_engine *e, u32 sectors)
+static void *replay_alloc_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp)
 {
 	return xalloc(1);
 }

@@ -836,7 +836,7 @@ static struct world *world_of(struct hybrid_engine *e)
 	return hybrid_engine_context(e);
 }
 
-static void *sim_alloc_buffer(struct hybrid_engine *e, u32 sectors)
+static void *sim_alloc_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp)
 {
 	struct world *w = world_of(e);
 

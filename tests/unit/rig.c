@@ -149,9 +149,9 @@ bool tick(u32 ms)
 
 /* ---- what the engine needs ----------------------------------------------- */
 
-static void *alloc_buffer(struct hybrid_engine *engine, u32 sectors)
+static void *alloc_buffer(struct hybrid_engine *engine, u32 sectors, gfp_t gfp)
 {
-	void *p = vmalloc(sectors * 512);
+	void *p = kmalloc(sectors * 512, gfp);
 
 	nr_buffers += !!p;
 	return p;
@@ -160,7 +160,7 @@ static void *alloc_buffer(struct hybrid_engine *engine, u32 sectors)
 static void free_buffer(struct hybrid_engine *engine, void *buffer)
 {
 	nr_buffers -= !!buffer;
-	vfree(buffer);
+	kfree(buffer);
 }
 
 static int do_op(struct hybrid_engine *engine, struct hybrid_op *op)
@@ -356,23 +356,35 @@ int teardown(void **state)
 
 /* ---- I/O ------------------------------------------------------------------ */
 
-int submit(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, bool fua)
+void arrive(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, bool fua,
+	    struct hybrid_actions *acts)
 {
-	struct hybrid_actions acts;
-	u32 n;
-
-	hybrid_actions_init(&acts);
 	u->done = false;
 	hybrid_io_init(&u->io, v, type, sector, count, fua);
-	if (hybrid_engine_map(e, &u->io, &acts) == HYBRID_MAP_REMAP)
-		user_op(&u->io.op, &acts);
-	carry(&acts);
+	if (hybrid_engine_map(e, &u->io, acts) == HYBRID_MAP_REMAP)
+		user_op(&u->io.op, acts);
+}
+
+int wait_for(struct user *u)
+{
+	u32 n;
+
 	for (n = 0; !u->done; n++) {
 		assert_true(n < 100);
 		tick(100);
 	}
 	assert_null(hybrid_engine_check(e));
 	return u->io.error;
+}
+
+int submit(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, bool fua)
+{
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	arrive(u, type, sector, count, fua, &acts);
+	carry(&acts);
+	return wait_for(u);
 }
 
 void fill_data(struct user *u, u64 sector, u32 count, u32 version)

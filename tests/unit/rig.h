@@ -79,7 +79,11 @@ void small_pool(u64 sectors, u32 mode, const struct hybrid_config *config);
 
 /* ---- I/O to the volume ---------------------------------------------------- */
 
-/* Waits for it; returns its error. */
+/* Arrives, and no more: carry() what it asks for; wait_for() returns its error. */
+void arrive(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, bool fua,
+	    struct hybrid_actions *acts);
+int wait_for(struct user *u);
+/* Both. */
 int submit(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, bool fua);
 int write_io(u64 sector, u32 count, u32 version, bool fua);
 int read_io(u64 sector, u32 count);

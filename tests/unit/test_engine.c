@@ -473,6 +473,30 @@ static bool fail_nth(size_t size, gfp_t gfp)
 	return allocs++ == fail_at;
 }
 
+static bool fail_large(size_t size, gfp_t gfp)
+{
+	return size > 2 * HYBRID_META_BLOCK_SIZE;
+}
+
+/* What a volume of 16 TiB needs memory for, one of some MiB did not. */
+static void no_memory_for_a_larger_volume(void **state)
+{
+	struct hybrid_volume_info large = info;
+	struct hybrid_volume *w;
+	const char *why;
+
+	large.uuid[0]++;
+	large.member_uuid[0]++;
+	strcpy(large.name, "large");
+	large.data_sectors = 1ULL << 35;
+	assert_int_equal(hybrid_volume_create(e, 2, &large), 0);
+	shim_alloc_fails = fail_large;
+	assert_int_equal(hybrid_volume_open(e, 2, 1ULL << 36, NULL, &w, &why), -ENOMEM);
+	assert_non_null(strstr(why, "memory"));
+	shim_alloc_fails = NULL;
+	reads(0, 8, 0);
+}
+
 /* Every allocation in turn fails: nothing leaks (the sanitizer looks), and the next try works. */
 static void no_memory(void **state)
 {
@@ -547,6 +571,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(flush_loses_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(origin_errors_pass_through, setup, teardown),
 		cmocka_unit_test_setup_teardown(no_memory, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(no_memory_for_a_larger_volume, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("engine", tests, NULL, NULL);

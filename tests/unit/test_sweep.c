@@ -10,7 +10,7 @@
 #define VOLUME_BLOCKS	(1U << 22)
 #define MAX_STEPS	100000
 
-static void *no_buffer(struct hybrid_engine *engine, u32 sectors)
+static void *no_buffer(struct hybrid_engine *engine, u32 sectors, gfp_t gfp)
 {
 	return engine;
 }

@@ -699,6 +699,66 @@ static void full_beside_an_ssd(void **state)
 	assert_true(origin_has(n * BLOCK, 8, n + 1));
 }
 
+static bool no_memory_now(size_t size, gfp_t gfp)
+{
+	return gfp & GFP_NOWAIT;
+}
+
+/* Reads of as many blocks, far from each other, that are all under way at once. */
+static void misses_at_once(u32 nr)
+{
+	struct user *u = calloc(nr, sizeof(*u));
+	struct hybrid_actions acts;
+	u32 k;
+
+	hybrid_actions_init(&acts);
+	for (k = 0; k < nr; k++)
+		arrive(&u[k], HYBRID_IO_READ, k * 8 * BLOCK, 8, false, &acts);
+	carry(&acts);
+	for (k = 0; k < nr; k++) {
+		assert_int_equal(wait_for(&u[k]), 0);
+		assert_memory_equal(u[k].data, disk[1] + (DATA + k * 8 * BLOCK) * 512, 8 * 512);
+	}
+	free(u);
+}
+
+static void memory_comes_and_goes(void **state)
+{
+	u32 kept = nr_buffers, most, n;
+
+	misses_at_once(24);
+	most = nr_buffers;
+	assert_int_equal(most, kept + 23);
+	assert_int_equal(status().counter[HYBRID_FILLS], 24);
+	/* What is needed again and again stays. */
+	for (n = 0; n < 20; n++) {
+		misses_at_once(24);
+		assert_int_equal(nr_buffers, most);
+	}
+	for (n = 0; tick(100); n++) {
+		assert_true(n < 100);
+		assert_true(nr_buffers <= most);
+	}
+	assert_int_equal(nr_buffers, kept);
+}
+
+static void memory_does_not_come(void **state)
+{
+	u32 kept = nr_buffers;
+
+	shim_alloc_fails = no_memory_now;
+	misses_at_once(24);
+	assert_int_equal(nr_buffers, kept);
+	assert_int_equal(status().counter[HYBRID_FILLS], 1);
+	put(0, 8, 1);
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	rest();
+	put(8, 8, 2);
+	reads(0, 8, 1);
+	assert_true(origin_has(0, 8, 1));
+	assert_int_equal(nr_buffers, kept);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -727,6 +787,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(endurance, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(full_of_dirty_blocks, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(full_beside_an_ssd, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(memory_comes_and_goes, setup, teardown),
+		cmocka_unit_test_setup_teardown(memory_does_not_come, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("traffic", tests, NULL, NULL);

@@ -465,7 +465,7 @@ void hybrid_offline_run(struct hybrid_offline *o,
 
 /* ---- what the engine needs ------------------------------------------------- */
 
-static void *alloc_buffer(struct hybrid_engine *e, u32 sectors)
+static void *alloc_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp)
 {
 	(void)e;
 	return hybrid_buffer((size_t)sectors * 512);

@@ -190,7 +190,7 @@ static int wait_for(struct replay_pool *p, const bool *done)
 /* ---- what the engine needs ------------------------------------------------- */
 
 /* Nobody looks at data. */
-static void *alloc_buffer(struct hybrid_engine *e, u32 sectors)
+static void *alloc_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp)
 {
 	(void)sectors;
 	return e;
