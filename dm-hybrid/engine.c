@@ -337,7 +337,7 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v;
 	unsigned long flags;
-	bool busy;
+	bool busy, clean;
 
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(e->stopping, true);
@@ -345,6 +345,8 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 	busy = e->nr_busy_jobs || READ_ONCE(e->meta_state) != META_IDLE || e->writeback_queued;
 	list_for_each_entry(v, &e->open_volumes, open_link)
 		busy |= v->flush_busy || v->sb_busy;
+	/* A checkpoint that a tick begins from here on may change this. */
+	clean = !busy && e->is_clean && e->cp_clean;
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (busy)
 		return false;
@@ -353,7 +355,7 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 		return true;
 	}
 	reclaim(e, acts);
-	if (e->is_clean && e->cp_clean) {
+	if (clean) {
 		WRITE_ONCE(e->loaded, false);
 		return true;
 	}
