@@ -97,15 +97,23 @@ def writeboost() -> Path:
             built, = (new / "root/usr/src").iterdir()
             debian.run("make", "-s", "-C", headers.directory, f"M={built}", "modules",
                        env=debian.without_make())
-            # What would say where it was built
-            debian.run("strip", "--strip-debug", "--remove-section=.note.gnu.build-id", "-o",
-                       new / "dm-writeboost.ko", built / "dm-writeboost.ko")
+            (built / "dm-writeboost.ko").rename(new / "dm-writeboost.ko")
             shutil.rmtree(new / "root")
     return final / "dm-writeboost.ko"
 
 
 # What some stacks need that neither the guests' kernel nor this tree has; raises Missing.
 FETCHED = {"bcache": fetch_bcache_tools, "writeboost": writeboost}
+
+
+def _module(path: Path) -> bytes:
+    """Without what says where it was built: what was measured elsewhere need not be again."""
+    if path.suffix == ".xz":
+        return lzma.decompress(path.read_bytes())
+    with tempfile.NamedTemporaryFile() as out:
+        debian.run("strip", "--strip-debug", "--remove-section=.note.gnu.build-id", "-o", out.name,
+                   path)
+        return Path(out.name).read_bytes()
 
 
 def _libraries(program: Path) -> list[str]:
@@ -129,10 +137,7 @@ def initrd(kind: str, work: Path) -> bytes:
         {str(parent) for name in files for parent in Path(name).parents} - {"."}
         | {"proc", "sys", "dev", "tmp", "modules"})]
     entries += [(name, 0o100755, path.read_bytes()) for name, path in sorted(files.items())]
-    for m in modules:
-        data = m.read_bytes()
-        entries.append((f"modules/{m.name}", 0o100644,
-                        lzma.decompress(data) if m.suffix == ".xz" else data))
+    entries += [(f"modules/{m.name}", 0o100644, _module(m)) for m in modules]
     return packaged.cpio([*entries, ("modules/order", 0o100644, order.encode())])
 
 
