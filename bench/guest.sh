@@ -85,7 +85,8 @@ wait_for() {
 	done
 }
 
-seconds() { cut -d' ' -f1 /proc/uptime; }
+# /proc/uptime has but hundredths.
+seconds() { awk '/^now at/ { printf "%.6f\n", $3 / 1e9; exit }' /proc/timer_list; }
 counters() {
 	say "$1" "hdd$2" "$(dmsetup status hdd)"
 	say "$1" "ssd$2" "$(dmsetup status ssd)"
