@@ -114,20 +114,26 @@ static void capture_volumes(struct hybrid_engine *e, u32 leaf, u16 generation, v
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
+/* What next_block() gave, to @sector.  Neighbours are one write. */
 static void add_block(struct hybrid_engine *e, u64 sector)
 {
 	struct hybrid_segment *seg = &e->meta_segment[e->meta_op.nr_segments];
 
-	seg->origin = false;
-	seg->sector = sector;
-	seg->offset = e->meta_op.nr_segments * HYBRID_META_BLOCK_SECTORS;
-	seg->count = HYBRID_META_BLOCK_SECTORS;
-	e->meta_op.nr_segments++;
+	if (e->cp_blocks && seg[-1].sector + seg[-1].count == sector) {
+		seg[-1].count += HYBRID_META_BLOCK_SECTORS;
+	} else {
+		seg->origin = false;
+		seg->sector = sector;
+		seg->offset = e->cp_blocks * HYBRID_META_BLOCK_SECTORS;
+		seg->count = HYBRID_META_BLOCK_SECTORS;
+		e->meta_op.nr_segments++;
+	}
+	e->cp_blocks++;
 }
 
 static void *next_block(struct hybrid_engine *e)
 {
-	return e->cp_mem + e->meta_op.nr_segments * HYBRID_META_BLOCK_SIZE;
+	return e->cp_mem + e->cp_blocks * HYBRID_META_BLOCK_SIZE;
 }
 
 static void step_leaves(struct hybrid_engine *e)
@@ -190,6 +196,7 @@ void checkpoint_step(struct hybrid_engine *e)
 {
 	struct hybrid_op *op = &e->meta_op;
 
+	e->cp_blocks = 0;
 	op->mem = e->cp_mem;
 	op->segments = e->meta_segment;
 	if (e->cp_phase == CP_LEAVES) {
@@ -206,7 +213,7 @@ void checkpoint_step(struct hybrid_engine *e)
 	}
 	if (e->cp_phase == CP_ROOT)
 		step_root(e);
-	e->st_metadata_writes += op->nr_segments;
+	e->st_metadata_writes += e->cp_blocks;
 }
 
 /* The write that the last step prepared has ended. */

@@ -292,6 +292,7 @@ struct hybrid_engine {
 	u16 *leaf_generation, *index_generation;
 	unsigned long *leaf_dirty, *cp_indexes;
 	void *cp_mem;			/* CHECKPOINT_BLOCKS metadata blocks */
+	u32 cp_blocks;			/* of them, in the present step */
 	struct list_head cp_waiters, cp_now;	/* hybrid_waiter */
 
 	/* Jobs */
