@@ -127,6 +127,25 @@ bool can_spare(struct hybrid_engine *e, struct hybrid_set *s)
 	return ahead_victim(e, s) >= 0;
 }
 
+/* A block that can go, -1: there is none. */
+static int find_victim(struct hybrid_engine *e, struct hybrid_set *s, struct victim_filter *f)
+{
+	int i;
+
+	/* Where writes fill the cache, each of them would look at all in vain. */
+	if (s->nr_dirty == s->nr_mapped) {
+		f->dirty_seen = s->nr_dirty;
+		return -1;
+	}
+	i = ahead_victim(e, s);
+	if (i >= 0) {
+		WRITE_ONCE(e->ahead_next, i + 1);
+		return i;
+	}
+	i = e->policy->victim(s->policy, 32, usable, f);
+	return i >= 0 ? i : e->policy->victim(s->policy, e->map.set_size, usable, f);
+}
+
 void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts)
 {
 	struct hybrid_set *s = &e->map.set[set];
@@ -135,19 +154,12 @@ void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts)
 	int i;
 
 	while (most-- && s->nr_free + leaving(e, s) < want) {
-		i = ahead_victim(e, s);
-		if (i >= 0)
-			WRITE_ONCE(e->ahead_next, i + 1);
-		else
-			i = e->policy->victim(s->policy, 32, usable, &f);
+		i = find_victim(e, s, &f);
 		if (f.dirty_seen)
 			WRITE_ONCE(e->writeback_passed, true);
-		if (i < 0) {
-			/* If nothing can go, dirty blocks stand in the way. */
-			i = e->policy->victim(s->policy, e->map.set_size, usable, &f);
-			if (i < 0 && f.dirty_seen)
-				WRITE_ONCE(e->writeback_urgent, true);
-		}
+		/* If nothing can go, dirty blocks stand in the way. */
+		if (i < 0 && f.dirty_seen)
+			WRITE_ONCE(e->writeback_urgent, true);
 		if (i < 0 || !evict_block(e, set, i))
 			break;
 	}

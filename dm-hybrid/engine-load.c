@@ -267,19 +267,13 @@ static int load_volumes(struct loader *l, u32 nr, void *block)
 
 /* ---- the map ------------------------------------------------------------- */
 
-/* Nothing of the block is dirty. */
-static void drop(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
-{
-	atomic_dec(&key_volume(e, s->key[i])->nr_cached);
-	hybrid_set_unload(&e->map, s, i);
-}
-
 static void unload(struct loader *l, struct hybrid_set *s, u32 i)
 {
 	if (s->flags[i] & BLOCK_MAPPED) {
 		put_dirty(l->e, s, i, 0);
 		put_jdirty(l->e, s, i, 0);
-		drop(l->e, s, i);
+		atomic_dec(&key_volume(l->e, s->key[i])->nr_cached);
+		hybrid_set_unload(&l->e->map, s, i);
 	}
 	if (s->flags[i] & BLOCK_UNRESOLVED)
 		l->nr_unresolved--;
@@ -410,7 +404,8 @@ static void forget_region(struct hybrid_engine *e, struct hybrid_set *s, u32 fir
 			set_put_mask(&e->map, s, MASK_VALID, i, dirty);
 			set_put_mask(&e->map, s, MASK_JVALID, i, dirty);
 		} else if (s->flags[i] & BLOCK_MAPPED) {
-			drop(e, s, i);
+			atomic_dec(&key_volume(e, s->key[i])->nr_cached);
+			hybrid_set_forget(&e->map, s, i);
 		}
 	}
 }
@@ -420,10 +415,12 @@ static void set_loaded(struct hybrid_engine *e, u32 set)
 {
 	struct hybrid_set *s = &e->map.set[set];
 	unsigned long flags;
+	bool forget;
 	u32 i;
 
 	spin_lock_irqsave(&s->lock, flags);
-	for (i = 0; s->jopen && i < e->map.set_size; i += HYBRID_REGION_BLOCKS)
+	forget = s->jopen;
+	for (i = 0; forget && i < e->map.set_size; i += HYBRID_REGION_BLOCKS)
 		if (s->jopen & region_bit(i))
 			forget_region(e, s, i);
 	mark_region_leaves(e, set, s->jopen);
@@ -433,7 +430,7 @@ static void set_loaded(struct hybrid_engine *e, u32 set)
 		if (s->flags[i] & BLOCK_MAPPED)
 			e->policy->load(s->policy, i, s->stamp[i]);
 	memset(s->stamp, 0, e->map.set_size * sizeof(*s->stamp));
-	hybrid_set_loaded(&e->map, s);
+	hybrid_set_loaded(&e->map, s, forget);
 	spin_unlock_irqrestore(&s->lock, flags);
 }
 

@@ -143,6 +143,7 @@ void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty)
 		return;
 	if (dirty)
 		sweep_note(e, s);
+	s->nr_dirty += change;
 	atomic_add(change, &e->nr_dirty);
 	atomic_add(change, &v->nr_dirty);
 }

@@ -237,27 +237,36 @@ void hybrid_set_invalidate(const struct hybrid_map *map, struct hybrid_set *s, u
 	raw_write_seqcount_end(&s->seq);
 }
 
-void hybrid_set_unload(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
+void hybrid_set_forget(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
 {
 	s->nr_free++;
 	s->nr_mapped--;
-	unhash(map, s, i);
 	s->key[i] = HYBRID_NO_KEY;
 	set_put_mask(map, s, MASK_VALID, i, 0);
 	set_put_mask(map, s, MASK_JVALID, i, 0);
 	s->flags[i] = 0;
 }
 
-void hybrid_set_loaded(const struct hybrid_map *map, struct hybrid_set *s)
+void hybrid_set_unload(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
+{
+	unhash(map, s, i);
+	hybrid_set_forget(map, s, i);
+}
+
+void hybrid_set_loaded(const struct hybrid_map *map, struct hybrid_set *s, bool hash)
 {
 	u32 i;
 
+	for (i = 0; hash && i < map->nr_buckets; i++)
+		s->bucket[i] = map->set_size;
 	s->free = map->set_size;
 	for (i = map->set_size; i-- > 0;) {
-		if (s->key[i] != HYBRID_NO_KEY)
-			continue;
-		s->next[i] = s->free;
-		s->free = i;
+		if (s->key[i] == HYBRID_NO_KEY) {
+			s->next[i] = s->free;
+			s->free = i;
+		} else if (hash) {
+			set_hash_insert(map, s, i, s->key[i]);
+		}
 	}
 }
 
@@ -288,7 +297,7 @@ static const char *check_block(const struct hybrid_map *map, u32 nr, u32 i)
 const char *hybrid_set_check(const struct hybrid_map *map, u32 nr)
 {
 	struct hybrid_set *s = &map->set[nr];
-	u32 i, mapped = 0, grace = 0, free = 0;
+	u32 i, mapped = 0, dirty = 0, grace = 0, free = 0;
 
 	for (i = 0; i < map->set_size; i++) {
 		const char *why = check_block(map, nr, i);
@@ -296,10 +305,12 @@ const char *hybrid_set_check(const struct hybrid_map *map, u32 nr)
 		if (why)
 			return why;
 		mapped += !!(s->flags[i] & BLOCK_MAPPED);
+		dirty += !!set_mask(map, s, MASK_DIRTY, i);
 		grace += !!(s->flags[i] & BLOCK_GRACE);
 		free += !s->flags[i];
 	}
-	if (mapped != s->nr_mapped || grace != s->nr_grace || free != s->nr_free)
+	if (mapped != s->nr_mapped || dirty != s->nr_dirty || grace != s->nr_grace ||
+	    free != s->nr_free)
 		return "a set's counts are wrong";
 	if (s->dopen & ~s->jopen)
 		return "a region is durably open that was recorded closed";

@@ -73,6 +73,7 @@ struct hybrid_set {
 	u16 nr_free;
 	u16 nr_grace;
 	u16 nr_mapped;
+	u16 nr_dirty;		/* of those, in RAM */
 	u64 *key;
 	void *mask[NR_MASKS];	/* arrays of mask_bytes wide elements */
 	u32 *stamp;		/* origin epoch of the last origin write; grace period */
@@ -260,8 +261,11 @@ static inline void hybrid_set_load(const struct hybrid_map *map, struct hybrid_s
 /* Take it out again; nothing of it is dirty any more. */
 void hybrid_set_unload(const struct hybrid_map *map, struct hybrid_set *s, u32 i);
 
-/* All of the set is loaded: list what is free, in order. */
-void hybrid_set_loaded(const struct hybrid_map *map, struct hybrid_set *s);
+/* The same, but the block is still in the hash: hybrid_set_loaded() is to make that anew. */
+void hybrid_set_forget(const struct hybrid_map *map, struct hybrid_set *s, u32 i);
+
+/* All of the set is loaded: list what is free, in order.  @hash: and make the hash anew. */
+void hybrid_set_loaded(const struct hybrid_map *map, struct hybrid_set *s, bool hash);
 
 /* Does RAM know of block @i what the journal does not? */
 static inline bool set_unrecorded(const struct hybrid_map *map, const struct hybrid_set *s, u32 i)

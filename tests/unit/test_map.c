@@ -356,10 +356,17 @@ static void chains_end(void **state)
 
 /* ---- loading, records ---------------------------------------------------- */
 
+/* As the engine's put_dirty() */
+static void put_dirty(struct hybrid_set *s, u32 i, u64 dirty)
+{
+	s->nr_dirty += !!dirty - !!set_mask(&map, s, MASK_DIRTY, i);
+	set_put_mask(&map, s, MASK_DIRTY, i, dirty);
+}
+
 static void load_as(struct hybrid_set *s, u32 i, u64 key, u64 valid, u64 dirty)
 {
 	hybrid_set_load(&map, s, i, key, valid);
-	set_put_mask(&map, s, MASK_DIRTY, i, dirty);
+	put_dirty(s, i, dirty);
 	set_put_mask(&map, s, MASK_JDIRTY, i, dirty);
 }
 
@@ -383,7 +390,7 @@ static void load(void **state)
 	/* what is taken out is as it was */
 	i = 5;
 	assert_int_equal(hybrid_set_find(&map, s, key_in(0, i)), i);
-	set_put_mask(&map, s, MASK_DIRTY, i, 0);
+	put_dirty(s, i, 0);
 	set_put_mask(&map, s, MASK_JDIRTY, i, 0);
 	hybrid_set_unload(&map, s, i);
 	assert_int_equal(hybrid_set_find(&map, s, key_in(0, i)), -1);
@@ -392,8 +399,17 @@ static void load(void **state)
 	load_as(s, size - 1, key_in(0, i), 1, 0);
 	hybrid_set_unload(&map, s, size - 1);
 	load_as(s, i, key_in(0, i), 0xff, 0);
+	/* what is forgotten is so once the hash was made anew; nothing else is */
+	hybrid_set_forget(&map, s, i);
+	hybrid_set_loaded(&map, s, true);
+	assert_int_equal(hybrid_set_find(&map, s, key_in(0, i)), -1);
+	for (n = 0; n < size / 2; n++)
+		assert_true(n * 5 % (size - 1) == i ||
+			    hybrid_set_find(&map, s, key_in(0, n * 5 % (size - 1))) >= 0);
+	assert_null(hybrid_set_check(&map, 0));
+	load_as(s, i, key_in(0, i), 0xff, 0);
 	/* what is left can be taken, and is what was not loaded */
-	hybrid_set_loaded(&map, s);
+	hybrid_set_loaded(&map, s, false);
 	for (n = 0; n < size - size / 2; n++) {
 		int k = hybrid_set_alloc(&map, s, key_in(0, size - 1 + n));
 
@@ -496,6 +512,7 @@ static void check_finds(void **state)
 	PLANT(set_put_mask(&map, s, MASK_DIRTY, 6, 1), "an unrecorded change is not listed");
 	PLANT(s->must = 0, "an unrecorded change is not listed");
 	PLANT(s->nr_mapped++, "a set's counts are wrong");
+	PLANT(s->nr_dirty--, "a set's counts are wrong");
 	PLANT(s->nr_free--, "a set's counts are wrong");
 	PLANT(s->nr_grace = 0, "a set's counts are wrong");
 	PLANT(s->flags[300] = BLOCK_BUSY, "a set's counts are wrong");
@@ -659,7 +676,7 @@ static void random_step(struct hybrid_set *s, struct model_block *m, const u64 *
 		m[i].mask[MASK_VALID] |= mask;
 		set_put_mask(&map, s, MASK_VALID, i, m[i].mask[MASK_VALID]);
 		m[i].mask[MASK_DIRTY] = m[i].mask[MASK_VALID] & next_random(seed);
-		set_put_mask(&map, s, MASK_DIRTY, i, m[i].mask[MASK_DIRTY]);
+		put_dirty(s, i, m[i].mask[MASK_DIRTY]);
 	} else if (what < 60) {
 		mask &= ~m[i].mask[MASK_DIRTY];
 		hybrid_set_invalidate(&map, s, i, mask);
@@ -670,6 +687,7 @@ static void random_step(struct hybrid_set *s, struct model_block *m, const u64 *
 				 m[i].removed ? BLOCK_MAPPED : BLOCK_REMOVED);
 	} else if (what < 85) {
 		hybrid_set_flags(s, i, BLOCK_REMOVED, BLOCK_MAPPED);
+		put_dirty(s, i, 0);
 		hybrid_set_unhash(&map, s, i);
 		hybrid_set_free(&map, s, i);
 		memset(&m[i], 0, sizeof(m[i]));
