@@ -32,6 +32,13 @@ static bool usable(void *ctx, u32 i)
 	return !write_in_flight(s, s->key[i], e->map.granules);
 }
 
+bool may_evict(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
+{
+	struct victim_filter f = { .e = e, .s = s };
+
+	return usable(&f, i);
+}
+
 static void enter_grace(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
@@ -65,9 +72,8 @@ void drop_block(struct hybrid_engine *e, u32 set, u32 i)
 bool evict_block(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
-	struct victim_filter f = { .e = e, .s = s };
 
-	if (!usable(&f, i))
+	if (!may_evict(e, s, i))
 		return false;
 	e->policy->remove(s->policy, i, hybrid_key_print(s->key[i]), true);
 	atomic64_inc(&e->st_evictions);

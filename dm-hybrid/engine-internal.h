@@ -66,6 +66,21 @@ enum job_type {
 	JOB_AHEAD,		/* a fill of several blocks of a window */
 	JOB_STAGED,		/* a user's I/O with a private copy of the data */
 	JOB_WRITEBACK,
+	JOB_HOLD,		/* data of the origin in memory, ahead of a run */
+};
+
+/* Why granules that were held are held no more: engine-stream.c */
+enum hold_end {
+	HOLD_READ,
+	HOLD_WRITTEN,
+	HOLD_DISCARDED,
+	HOLD_CACHED,		/* a block was made for it */
+	HOLD_MODE,
+	HOLD_SUSPENDED,		/* volume or pool */
+	HOLD_UNUSED,		/* for too long */
+	HOLD_YIELDED,		/* to a fill */
+	HOLD_FAILED,		/* it could not be read */
+	NR_HOLD_ENDS
 };
 
 /*
@@ -95,14 +110,17 @@ struct hybrid_job {
 	u32 set;
 	u64 key;			/* of its first block; writeback: of the window's */
 	u64 mask;			/* granules it moves, from there on */
-	u64 readable;			/* fill: granules that the buffer will hold */
+	u64 readable;			/* fill, hold: granules that the buffer will hold */
 	u64 touched;			/* writeback: written meanwhile */
 	u64 part;			/* writeback: of mask, under way now */
 	u64 left, failed;		/* ... not tried yet, and could not be moved */
 	u32 copies;			/* COPY_OUT under way, under the set's lock */
+	u32 age;			/* hold: ticks */
+	u64 hole;			/* hold: sector at which the run will come to it */
+	struct list_head held;		/* hold: of the engine */
 	struct hybrid_volume *volume;
 	struct hybrid_io *io;		/* staged */
-	struct list_head readers;	/* fill: ios to be served */
+	struct list_head readers;	/* fill, hold: ios to be served */
 	void *buffer;
 	s16 block[HYBRID_MAX_GRANULES];	/* index of each block or -1 */
 	struct hybrid_segment segment[HYBRID_MAX_SEGMENTS];
@@ -110,7 +128,8 @@ struct hybrid_job {
 
 struct hybrid_stream {
 	u64 next;
-	u64 sectors;
+	u64 from;		/* nothing was cached from there to next */
+	u64 sectors;		/* of the run, what was cached not counted */
 	u64 used;
 };
 
@@ -299,6 +318,14 @@ struct hybrid_engine {
 	struct hybrid_job_pool fills, aheads, writebacks;
 	struct list_head job_waiters;	/* ios */
 	u32 nr_busy_jobs;
+
+	/* Runs: engine-stream.c */
+	struct list_head holds;		/* jobs, the oldest first */
+	u32 nr_holds;			/* READ_ONCE without the lock */
+	bool holds_unwanted;		/* fills need the jobs; READ_ONCE without the lock */
+	u32 shortest_run;		/* sectors */
+	u8 segment_shift;		/* log2(blocks) */
+	u64 st_holds[NR_HOLD_ENDS];
 
 	/* Writeback */
 	struct hybrid_op writeback_op;
@@ -529,6 +556,32 @@ void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua);
 u64 replaced_granules(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i);
 bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
 bool write_in_flight(const struct hybrid_set *s, u64 key, u64 mask);
+/* Is the block of @key one that could be filled, and would not disturb anything? */
+bool block_missing(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+		   u64 key);
+
+/*
+ * engine-stream.c: sectors of the sequential run that this miss continues.  From *from
+ * on nothing of it was cached.
+ */
+u64 stream_run(struct hybrid_volume *v, const struct hybrid_io *io, u64 *from);
+void stream_create(struct hybrid_engine *e);
+bool stream_spreads(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
+		    u64 from, u64 run, struct hybrid_actions *acts);
+/* Serve a read from what is held; false: not all of it is.  Caller holds the set's lock. */
+bool hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+		struct hybrid_actions *acts);
+/* Those granules are held no more.  Caller holds the set's lock. */
+void hold_forget(struct hybrid_engine *e, struct hybrid_set *s, u64 key, u64 mask,
+		 enum hold_end why);
+/* A read ended at @sector that was no hit.  Caller holds no lock. */
+void stream_ahead(struct hybrid_engine *e, struct hybrid_volume *v, u64 sector,
+		  struct hybrid_actions *acts);
+/* Nothing of one volume, or (NULL) of all, is held any more.  Caller holds no lock. */
+void holds_drop(struct hybrid_engine *e, const struct hybrid_volume *v, enum hold_end why);
+void holds_tick(struct hybrid_engine *e);
+/* NULL, or what is wrong.  Caller holds the set's lock. */
+const char *holds_check(struct hybrid_engine *e, struct hybrid_set *s);
 
 /* engine-job.c */
 int jobs_create(struct hybrid_engine *e);
@@ -566,6 +619,9 @@ void job_cache_segments(struct hybrid_engine *e, struct hybrid_job *job, u64 mas
 /* Join a fill under way; false: it cannot serve this io. Caller holds the set's lock. */
 bool fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 	       struct hybrid_actions *acts);
+/* A fill, or hold, gives @io its data.  Caller holds the set's lock. */
+void job_serve(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+	       struct hybrid_actions *acts);
 void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 		  struct hybrid_actions *acts);
 
@@ -573,6 +629,7 @@ void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid
 void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts);
 void drop_block(struct hybrid_engine *e, u32 set, u32 i);
 bool can_spare(struct hybrid_engine *e, struct hybrid_set *s);
+bool may_evict(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
 bool evict_block(struct hybrid_engine *e, u32 set, u32 i);
 void resurrect(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
 void removal_durable(struct hybrid_engine *e, u32 set, u32 i);

@@ -70,33 +70,7 @@ static enum route wait_in_set(struct hybrid_set *s, struct hybrid_io *io, enum i
 	return ROUTE_TAKEN;
 }
 
-/* ---- sequential streams -------------------------------------------------- */
-
-/* Sectors of the sequential run that this miss continues. */
-static u64 stream_run(struct hybrid_volume *v, const struct hybrid_io *io)
-{
-	struct hybrid_stream *st, *oldest = &v->stream[0];
-	unsigned long flags;
-	u64 run = io->count;
-	u32 k;
-
-	spin_lock_irqsave(&v->stream_lock, flags);
-	for (k = 0; k < NR_STREAMS; k++) {
-		st = &v->stream[k];
-		if (st->sectors && st->next == io->sector) {
-			run += st->sectors;
-			oldest = st;
-			break;
-		}
-		if (st->used < oldest->used)
-			oldest = st;
-	}
-	oldest->next = io->sector + io->count;
-	oldest->sectors = run;
-	oldest->used = ++v->stream_clock;
-	spin_unlock_irqrestore(&v->stream_lock, flags);
-	return run;
-}
+/* ---- admission ------------------------------------------------------------ */
 
 static void bypass(struct hybrid_io *io, enum hybrid_counter why)
 {
@@ -113,16 +87,17 @@ static bool set_fills(const struct hybrid_engine *e, const struct hybrid_set *s)
 enum admission {
 	REFUSED,
 	WHILE_FILLING,	/* a long run: what it could push out is not there yet */
+	IN_PLACE,	/* ... of what the run itself brought */
 	ADMITTED,
 };
 
 /* May this miss enter the cache?  Counts the reason if not. */
 static enum admission admission(struct hybrid_engine *e, struct hybrid_set *s,
-				struct hybrid_io *io)
+				struct hybrid_io *io, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = io->volume;
-	u64 cutoff = READ_ONCE(v->cutoff);
-	u64 run = cutoff ? stream_run(v, io) : 0;
+	u64 cutoff = READ_ONCE(v->cutoff), from;
+	u64 run = cutoff ? stream_run(v, io, &from) : 0;
 
 	if (!e->policy->admit) {
 		bypass(io, HYBRID_BYPASS_POLICY);
@@ -132,6 +107,8 @@ static enum admission admission(struct hybrid_engine *e, struct hybrid_set *s,
 		return ADMITTED;
 	if (set_fills(e, s) || can_spare(e, s))
 		return WHILE_FILLING;
+	if (io->type == HYBRID_IO_READ && stream_spreads(e, s, io, from, run, acts))
+		return IN_PLACE;
 	bypass(io, HYBRID_BYPASS_SEQUENTIAL);
 	return REFUSED;
 }
@@ -264,6 +241,7 @@ static int take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybr
 {
 	int i = hybrid_set_alloc(&e->map, s, key);
 
+	hold_forget(e, s, key, e->map.granules, HOLD_CACHED);
 	atomic_inc(&v->nr_cached);
 	e->policy->insert(s->policy, i, hybrid_key_print(key));
 	return i;
@@ -327,14 +305,15 @@ static void ahead_costs(struct hybrid_engine *e, u64 key)
 static void ahead_used(struct hybrid_engine *e, struct hybrid_set *s,
 		       const struct hybrid_io *io, u32 i)
 {
+	u64 from;
+
 	hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
 	ahead_earns(e, io->key, AHEAD_USED);
-	stream_run(io->volume, io);
+	stream_run(io->volume, io, &from);
 }
 
-/* Is the block of @key one that could be filled, and would not disturb anything? */
-static bool is_missing(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
-		       u64 key)
+bool block_missing(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+		   u64 key)
 {
 	return key_sector(e, key) < v->info.data_sectors &&
 	       hybrid_set_find(&e->map, s, key) < 0 &&
@@ -356,9 +335,9 @@ static void ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	*to = key + 1;
 	if (READ_ONCE(e->endurance) != ENDURANCE_PLENTY)
 		return;
-	while (*from > first && is_missing(e, s, v, *from - 1))
+	while (*from > first && block_missing(e, s, v, *from - 1))
 		--*from;
-	while (*to < end && is_missing(e, s, v, *to))
+	while (*to < end && block_missing(e, s, v, *to))
 		++*to;
 	most = ahead_most(e, s, key, *to - *from == blocks);
 	*to = min(*to, key + 1 + most);
@@ -399,7 +378,12 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 		bypass(io, HYBRID_BYPASS_MODE);
 		return read_origin(io);
 	}
-	admitted = admission(e, s, io);
+	if (i < 0 && hold_serve(e, s, io, acts)) {
+		stream_run(v, io, &from);
+		bypass(io, HYBRID_BYPASS_SEQUENTIAL);
+		return ROUTE_TAKEN;
+	}
+	admitted = admission(e, s, io, acts);
 	if (admitted == REFUSED)
 		return read_origin(io);
 	if (fill_conflicts(e, s, v, io->key, i, e->map.granules)) {
@@ -415,9 +399,14 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 		return read_origin(io);
 	}
 	ahead_earns(e, io->key, 1);
-	ahead_range(e, s, v, io->key, &from, &to);
+	from = io->key;
+	to = from + 1;
+	if (admitted != IN_PLACE)
+		ahead_range(e, s, v, io->key, &from, &to);
 	job = to - from > 1 ? fill_get(e, JOB_AHEAD, v, from) : NULL;
 	if (!job) {
+		if (to - from > 1 && READ_ONCE(e->nr_holds))
+			WRITE_ONCE(e->holds_unwanted, true);
 		from = to;
 		job = fill_get(e, JOB_FILL, v, io->key);
 	}
@@ -554,7 +543,8 @@ static void split_write(struct hybrid_engine *e, struct hybrid_io *io, bool cach
 }
 
 /* Should a write to a block that is not cached make it so? */
-static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io)
+static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			    struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = io->volume;
 	u32 mode = READ_ONCE(v->mode);
@@ -567,7 +557,7 @@ static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struc
 		bypass(io, HYBRID_BYPASS_PARTIAL);
 		return false;
 	}
-	return admission(e, s, io) != REFUSED;
+	return admission(e, s, io, acts) != REFUSED;
 }
 
 /* Is there a free block for a write?  Keeps the reserve before it is needed. */
@@ -660,6 +650,7 @@ static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	io->idx = i;
 	io->state = IO_WRITE;
 	hlist_add_head(&io->inflight, &s->inflight);
+	hold_forget(e, s, io->key, io->mask, HOLD_WRITTEN);
 	if (i < 0)
 		return;
 	s->recent |= region_bit(i);
@@ -748,7 +739,7 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 		io->counted = true;
 		count(v, (io->mask & ~valid) ? HYBRID_WRITE_MISSES : HYBRID_WRITE_HITS);
 		/* Decided once, however often the write has to wait. */
-		io->cursor = i < 0 && write_allocates(e, s, io);
+		io->cursor = i < 0 && write_allocates(e, s, io, acts);
 		io->fetch = (i >= 0 || io->cursor) &&
 			    READ_ONCE(v->mode) == HYBRID_MODE_WRITEBACK;
 	}
@@ -833,6 +824,7 @@ static enum route route_failed(struct hybrid_engine *e, struct hybrid_set *s,
 	io->idx = -1;
 	io->state = IO_WRITE;
 	hlist_add_head(&io->inflight, &s->inflight);
+	hold_forget(e, s, io->key, io->mask, HOLD_WRITTEN);
 	user_op(io, true, io_origin_sector(io), io->fua);
 	return ROUTE_REMAP;
 }
@@ -857,6 +849,10 @@ static enum route route(struct hybrid_engine *e, struct hybrid_io *io,
 	else
 		r = route_write(e, s, io, acts);
 	spin_unlock_irqrestore(&s->lock, flags);
+	if (READ_ONCE(e->holds_unwanted)) {
+		WRITE_ONCE(e->holds_unwanted, false);
+		holds_drop(e, NULL, HOLD_YIELDED);
+	}
 	return r;
 }
 
@@ -916,6 +912,10 @@ void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *ac
 enum hybrid_map_result hybrid_engine_miss(struct hybrid_engine *e, struct hybrid_io *io,
 					  struct hybrid_actions *acts)
 {
+	struct hybrid_volume *v = io->volume;
+	enum hybrid_map_result r;
+	u64 end = 0;
+
 	begin(io);
 	switch (io->type) {
 	case HYBRID_IO_FLUSH:
@@ -926,12 +926,19 @@ enum hybrid_map_result hybrid_engine_miss(struct hybrid_engine *e, struct hybrid
 	case HYBRID_IO_ZEROES:
 		count(io->volume, HYBRID_DISCARDS);
 		return range_io(e, io, acts);
+	case HYBRID_IO_READ:
+		end = io->sector + io->count;
+		break;
 	default:
 		break;
 	}
 	note_whole(e, io);
 	note_foreground(e);
-	return route(e, io, acts) == ROUTE_REMAP ? HYBRID_MAP_REMAP : HYBRID_MAP_TAKEN;
+	r = route(e, io, acts) == ROUTE_REMAP ? HYBRID_MAP_REMAP : HYBRID_MAP_TAKEN;
+	/* What was taken may be gone; but the volume is not closed before this returns. */
+	if (end)
+		stream_ahead(e, v, end, acts);
+	return r;
 }
 
 /*

@@ -36,6 +36,7 @@ static bool pool_grow(struct hybrid_engine *e, struct hybrid_job_pool *p, gfp_t 
 	}
 	INIT_LIST_HEAD(&job->op.link);
 	INIT_LIST_HEAD(&job->readers);
+	INIT_LIST_HEAD(&job->held);
 	list_add(&job->link, &p->free);
 	p->nr_free++;
 	WRITE_ONCE(p->nr, p->nr + 1);
@@ -119,6 +120,7 @@ static struct hybrid_job_pool *job_pool(struct hybrid_engine *e, enum job_type t
 	case JOB_WRITEBACK:
 		return &e->writebacks;
 	case JOB_AHEAD:
+	case JOB_HOLD:
 		return &e->aheads;
 	default:
 		return &e->fills;
@@ -146,7 +148,7 @@ void jobs_destroy(struct hybrid_engine *e)
 }
 
 /* Caller holds the engine's lock: so nothing begins once a suspend or stop was told yes. */
-static bool may_write_back(const struct hybrid_engine *e, const struct hybrid_volume *v)
+static bool may_begin(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
 	return v->open && !v->suspended && !e->stopping && !READ_ONCE(e->failed);
 }
@@ -159,7 +161,7 @@ struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type,
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	if (type != JOB_WRITEBACK || may_write_back(e, v))
+	if ((type != JOB_WRITEBACK && type != JOB_HOLD) || may_begin(e, v))
 		job = pool_take(e, job_pool(e, type));
 	if (job) {
 		e->nr_busy_jobs++;
@@ -347,9 +349,8 @@ void fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_i
 	act(acts, &job->op);
 }
 
-/* Caller holds the set's lock. */
-static void fill_serve(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
-		       struct hybrid_actions *acts)
+void job_serve(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+	       struct hybrid_actions *acts)
 {
 	job->copies++;
 	copy_out(e, job, io, fill_copied, acts);
@@ -361,7 +362,7 @@ bool fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io
 	if (fill_mask(e, job, io) & ~job->readable)
 		return false;
 	if (job->in_buffer)
-		fill_serve(e, job, io, acts);
+		job_serve(e, job, io, acts);
 	else
 		list_add_tail(&io->link, &job->readers);
 	return true;
@@ -458,7 +459,7 @@ static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 	job->in_buffer = true;
 	list_for_each_entry_safe(io, next, &job->readers, link) {
 		list_del_init(&io->link);
-		fill_serve(e, job, io, acts);
+		job_serve(e, job, io, acts);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
 	job_transfer(job, true, fill_written);

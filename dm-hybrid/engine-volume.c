@@ -616,6 +616,9 @@ bool hybrid_volume_suspend(struct hybrid_engine *e, struct hybrid_volume *v,
 
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(v->suspended, true);
+	spin_unlock_irqrestore(&e->lock, flags);
+	holds_drop(e, v, HOLD_SUSPENDED);
+	spin_lock_irqsave(&e->lock, flags);
 	done = !v->nr_jobs && !v->flush_busy && !v->sb_busy;
 	spin_unlock_irqrestore(&e->lock, flags);
 	return done;
@@ -789,6 +792,7 @@ void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u3
 	}
 	WRITE_ONCE(v->draining, mode != HYBRID_MODE_WRITEBACK);
 	spin_unlock_irqrestore(&e->lock, flags);
+	holds_drop(e, v, HOLD_MODE);
 	writeback_kick(e, acts);
 }
 

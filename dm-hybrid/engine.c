@@ -92,6 +92,7 @@ struct hybrid_engine *hybrid_engine_create(const struct hybrid_sb *sb,
 	/* Tiny sets evict on demand. */
 	e->reserve = min(16U, e->g->set_size / 16);
 	init_lists(e);
+	stream_create(e);
 	*error = create_parts(e);
 	if (*error) {
 		hybrid_engine_destroy(e);
@@ -104,6 +105,8 @@ void hybrid_engine_destroy(struct hybrid_engine *e)
 {
 	u32 id;
 
+	/* A pool that is given up in the midst of its life holds data still. */
+	holds_drop(e, NULL, HOLD_SUSPENDED);
 	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
 		volume_free(e->volume[id]);
 	lost_destroy(e);
@@ -295,6 +298,7 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 	reclaim(e, acts);
 	writeback_tick(e, passed, acts);
 	room_tick(e, acts);
+	holds_tick(e);
 	endurance_tick(e, passed);
 	jobs_tick(e);
 	if (!READ_ONCE(e->failed) &&
@@ -343,6 +347,9 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(e->stopping, true);
 	WRITE_ONCE(e->draining, false);
+	spin_unlock_irqrestore(&e->lock, flags);
+	holds_drop(e, NULL, HOLD_SUSPENDED);
+	spin_lock_irqsave(&e->lock, flags);
 	busy = e->nr_busy_jobs || READ_ONCE(e->meta_state) != META_IDLE || e->writeback_queued;
 	list_for_each_entry(v, &e->open_volumes, open_link)
 		busy |= v->flush_busy || v->sb_busy;
@@ -497,6 +504,8 @@ static const char *check_set(struct hybrid_engine *e, u32 set, u32 *dirty)
 	}
 	if (!why)
 		why = check_writes(e, s);
+	if (!why)
+		why = holds_check(e, s);
 	if (!why && *dirty > before && !test_bit(set, e->sweep.dirty_sets))
 		return "no sweep finds a set's dirty blocks";
 	return why;

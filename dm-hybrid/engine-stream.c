@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Sequential runs: how long one is, what stays in the cache of one that does not
+ * fit, and what is read ahead of it.
+ *
+ * A disk reads in order a third as fast as an SSD or faster, so that a loop that
+ * is larger than the cache gains little as long as one device waits while the
+ * other works.  Two things have both at work:
+ *
+ * - Of a run that is longer than the cutoff whole segments stay, evenly spread:
+ *   each has a rank, and once a set is full a block of the run takes the place
+ *   of one of the same run with a higher rank, if there is one.  The ranks are
+ *   multiples of the golden ratio: any few of a run's lowest are spread evenly.
+ *
+ * - Where a run comes to what is cached, the origin has nothing to do.  Then the
+ *   next hole's beginning is read into memory, and held until the run gets there:
+ *
+ *   1. a job of a window's missing blocks, JOB_HOLD, is listed in their set, and
+ *      the origin is read into its buffer;
+ *   2. reads of what is ->readable are served from there, each granule once, as
+ *      by a fill.  Nothing becomes valid, and nothing is written;
+ *   3. a write, a discard, or a block that is made for a granule takes it out of
+ *      ->readable.  Reads that came before may get what was there before;
+ *   4. where nothing is readable any more the job is retired: off all lists, and
+ *      free once its read and the copies have ended.
+ *
+ *   So what is readable is in no block, no write to it is under way, and the
+ *   origin has not changed since it was read: a read of the origin would return
+ *   the same.  hybrid_engine_check() looks after that.
+ */
+#include "engine-internal.h"
+
+#define SEGMENT_SECTORS	16384	/* 8 MiB: far more than the disk passes in a seek */
+#define LONGEST_SPREAD	4	/* ... is a run, in caches: it would gain nothing */
+#define SHORTEST_RUN	512	/* sectors; no other is looked for behind what is cached */
+#define HOLD_FAR	131072	/* sectors of what is cached, before a hole */
+#define HOLD_TICKS	20	/* until it is no use any more */
+
+/* ---- runs ---------------------------------------------------------------- */
+
+u64 stream_run(struct hybrid_volume *v, const struct hybrid_io *io, u64 *from)
+{
+	struct hybrid_stream *st, *oldest = &v->stream[0];
+	unsigned long flags;
+	u64 run = io->count;
+	bool found = false;
+	u32 k;
+
+	spin_lock_irqsave(&v->stream_lock, flags);
+	for (k = 0; k < NR_STREAMS && !found; k++) {
+		st = &v->stream[k];
+		found = st->sectors && st->next == io->sector;
+		if (found || st->used < oldest->used)
+			oldest = st;
+	}
+	if (found)
+		run += oldest->sectors;
+	else
+		oldest->from = io->sector;
+	oldest->next = io->sector + io->count;
+	oldest->sectors = run;
+	oldest->used = ++v->stream_clock;
+	*from = oldest->from;
+	spin_unlock_irqrestore(&v->stream_lock, flags);
+	return run;
+}
+
+/* How long the run is that has come to @sector: 0, if there is none. */
+static u64 stream_length(struct hybrid_volume *v, u64 sector)
+{
+	struct hybrid_stream *st;
+	unsigned long flags;
+	u64 run = 0;
+
+	spin_lock_irqsave(&v->stream_lock, flags);
+	for (st = v->stream; st < v->stream + NR_STREAMS && !run; st++)
+		if (st->next == sector)
+			run = st->sectors;
+	spin_unlock_irqrestore(&v->stream_lock, flags);
+	return run;
+}
+
+/* It will go on at @next: what is between is cached. */
+static void stream_skip(struct hybrid_volume *v, u64 sector, u64 next)
+{
+	struct hybrid_stream *st;
+	unsigned long flags;
+
+	spin_lock_irqsave(&v->stream_lock, flags);
+	for (st = v->stream; st < v->stream + NR_STREAMS; st++) {
+		if (!st->sectors || st->next != sector)
+			continue;
+		st->next = next;
+		st->from = next;
+		break;
+	}
+	spin_unlock_irqrestore(&v->stream_lock, flags);
+}
+
+/* ---- what stays ---------------------------------------------------------- */
+
+void stream_create(struct hybrid_engine *e)
+{
+	u64 cache = (u64)e->g->nr_blocks << e->g->block_shift;
+	u32 window = e->g->block_sectors << e->g->window_shift;
+	u32 segment = clamp_t(u64, cache / 32, window, max_t(u32, window, SEGMENT_SECTORS));
+
+	INIT_LIST_HEAD(&e->holds);
+	e->segment_shift = ilog2(segment) - e->g->block_shift;
+	e->shortest_run = min_t(u64, SHORTEST_RUN, cache / 8);
+}
+
+static u32 segment_rank(const struct hybrid_engine *e, u64 key)
+{
+	return ((key >> e->segment_shift) * GOLDEN_RATIO_64) >> 32;
+}
+
+/* Of the blocks from @first to @key the one with the highest rank, above @key's own. */
+static int spread_victim(struct hybrid_engine *e, struct hybrid_set *s, u64 first, u64 key)
+{
+	u32 highest = segment_rank(e, key), rank, i;
+	int victim = -1;
+
+	for (i = 0; i < e->map.set_size; i++) {
+		if (s->key[i] < first || s->key[i] >= key)
+			continue;
+		rank = segment_rank(e, s->key[i]);
+		if (rank > highest && may_evict(e, s, i)) {
+			highest = rank;
+			victim = i;
+		}
+	}
+	return victim;
+}
+
+/*
+ * Does @io, a read miss of a run that began at @from and is @run long, take the place
+ * of another block of it?  Then that one leaves.  Caller holds the set's lock.
+ */
+bool stream_spreads(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
+		    u64 from, u64 run, struct hybrid_actions *acts)
+{
+	u64 cache = (u64)e->g->nr_blocks << e->g->block_shift, first;
+	int i;
+
+	if (run > LONGEST_SPREAD * cache || READ_ONCE(e->endurance) != ENDURANCE_PLENTY ||
+	    s->nr_free <= e->reserve / 2)
+		return false;
+	first = hybrid_key(io->volume->id, to_oblock((from + e->g->block_sectors - 1) >>
+						     e->g->block_shift));
+	i = spread_victim(e, s, first, io->key);
+	if (i < 0 || !evict_block(e, io->set, i))
+		return false;
+	/* What leaves is free with the next commit; half of the reserve is for writes. */
+	if (s->nr_free <= e->reserve / 4 * 3)
+		want_commit(e, acts);
+	return true;
+}
+
+/* ---- what is held -------------------------------------------------------- */
+
+static void hold_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
+
+static u64 next_window(const struct hybrid_engine *e, u64 key)
+{
+	return (key | (window_blocks(e) - 1)) + 1;
+}
+
+/* Granules of @mask of @key's block, as the job counts them. */
+static u64 hold_mask(const struct hybrid_engine *e, const struct hybrid_job *job, u64 key, u64 mask)
+{
+	u64 k = key - job->key;
+
+	return k < window_blocks(e) ? mask << (k * e->g->granules) : 0;
+}
+
+/* The job that holds any of the granules.  Caller holds the set's lock. */
+static struct hybrid_job *hold_find(struct hybrid_engine *e, struct hybrid_set *s,
+				    u64 key, u64 mask)
+{
+	struct hybrid_job *job;
+
+	list_for_each_entry(job, &s->jobs, link)
+		if (job->type == JOB_HOLD && (hold_mask(e, job, key, mask) & job->readable))
+			return job;
+	return NULL;
+}
+
+/* Those granules can be read from it no more.  Caller holds the set's lock. */
+static void hold_ends(struct hybrid_engine *e, struct hybrid_job *job, u64 mask, enum hold_end why)
+{
+	unsigned long flags;
+
+	job->readable &= ~mask;
+	if (!job->readable)
+		list_del_init(&job->link);
+	spin_lock_irqsave(&e->lock, flags);
+	e->st_holds[why]++;
+	if (!job->readable) {
+		list_del_init(&job->held);
+		WRITE_ONCE(e->nr_holds, e->nr_holds - 1);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	job->done = job->in_buffer && !job->readable;
+}
+
+/* ... and the job may be free now. */
+static void hold_drop(struct hybrid_engine *e, struct hybrid_job *job, u64 mask, enum hold_end why)
+{
+	hold_ends(e, job, mask, why);
+	/* No io waits for a job of this kind: no action follows. */
+	if (job->done && !job->copies)
+		job_put(e, job, NULL);
+}
+
+void hold_forget(struct hybrid_engine *e, struct hybrid_set *s, u64 key, u64 mask,
+		 enum hold_end why)
+{
+	struct hybrid_job *job;
+
+	while ((job = hold_find(e, s, key, mask)))
+		hold_drop(e, job, hold_mask(e, job, key, mask), why);
+}
+
+bool hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+		struct hybrid_actions *acts)
+{
+	struct hybrid_job *job = hold_find(e, s, io->key, io->mask);
+	u64 mask;
+
+	if (!job)
+		return false;
+	mask = hold_mask(e, job, io->key, io->mask);
+	if (mask & ~job->readable)
+		return false;
+	if (job->in_buffer)
+		job_serve(e, job, io, acts);
+	else
+		list_add_tail(&io->link, &job->readers);
+	hold_ends(e, job, mask, HOLD_READ);
+	return true;
+}
+
+static void hold_failed(struct hybrid_job *job, struct hybrid_actions *acts)
+{
+	struct hybrid_io *io, *next;
+
+	list_for_each_entry_safe(io, next, &job->readers, link) {
+		list_del_init(&io->link);
+		io->state = IO_READ_ORIGIN;
+		user_op(io, true, io->volume->info.data_sector + io->sector, false);
+		act(acts, &io->op);
+	}
+}
+
+/* Some are left to fills. */
+static bool hold_allowed(const struct hybrid_engine *e, const struct hybrid_volume *v)
+{
+	return READ_ONCE(e->nr_holds) < e->aheads.most / 4 * 3 && !READ_ONCE(e->failed) &&
+	       READ_ONCE(v->mode) != HYBRID_MODE_PASSTHROUGH;
+}
+
+/* @n blocks from the job's key on.  Caller holds the set's lock. */
+static void hold_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set, u32 n,
+		       struct hybrid_actions *acts)
+{
+	u32 granules = n * e->g->granules, sectors = job_sectors(e, job, 0, granules);
+	unsigned long flags;
+
+	job->set = set;
+	/* The last block of a volume may be short. */
+	job->readable = GENMASK_ULL((sectors - 1) >> e->g->granule_shift, 0);
+	list_add_tail(&job->link, &e->map.set[set].jobs);
+	WRITE_ONCE(job->age, 0);
+	spin_lock_irqsave(&e->lock, flags);
+	list_add_tail(&job->held, &e->holds);
+	WRITE_ONCE(e->nr_holds, e->nr_holds + 1);
+	spin_unlock_irqrestore(&e->lock, flags);
+	job_transfer(job, false, hold_read);
+	job_segment(job, true, origin_sector(e, job->volume, job->key, 0), 0, sectors);
+	act(acts, &job->op);
+}
+
+/* Hold what is missing of @key's window from there on. */
+static void hold_window(struct hybrid_engine *e, struct hybrid_volume *v, u64 hole, u64 key,
+			struct hybrid_actions *acts)
+{
+	u64 end = next_window(e, key), next = key;
+	u32 set = hybrid_map_set_of(&e->map, key);
+	struct hybrid_set *s = &e->map.set[set];
+	struct hybrid_job *job = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&s->lock, flags);
+	while (next < end && block_missing(e, s, v, next) &&
+	       !hold_find(e, s, next, e->map.granules))
+		next++;
+	if (next > key && hold_allowed(e, v))
+		job = fill_get(e, JOB_HOLD, v, key);
+	if (job) {
+		job->hole = hole;
+		hold_start(e, job, set, next - key, acts);
+	}
+	spin_unlock_irqrestore(&s->lock, flags);
+}
+
+/*
+ * One window after the other: a disk would read several in an order of its own.  Once
+ * the run is there it goes on by itself.
+ */
+static void hold_next(struct hybrid_engine *e, struct hybrid_job *job,
+		      struct hybrid_actions *acts)
+{
+	struct hybrid_set *s = &e->map.set[job->set];
+	unsigned long flags;
+	bool held;
+
+	spin_lock_irqsave(&s->lock, flags);
+	held = job->readable;
+	spin_unlock_irqrestore(&s->lock, flags);
+	if (held && stream_length(job->volume, job->hole))
+		hold_window(e, job->volume, job->hole, next_window(e, job->key), acts);
+}
+
+static void hold_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
+{
+	struct hybrid_job *job = container_of(op, struct hybrid_job, op);
+	struct hybrid_set *s = &e->map.set[job->set];
+	struct hybrid_io *io, *next;
+	unsigned long flags;
+	bool last;
+
+	/* As long as it is not in the buffer, nobody else gives job and volume up. */
+	if (!op->error_origin)
+		hold_next(e, job, acts);
+	spin_lock_irqsave(&s->lock, flags);
+	job->in_buffer = true;
+	if (op->error_origin) {
+		count(job->volume, HYBRID_ORIGIN_ERRORS);
+		hold_failed(job, acts);
+		if (job->readable)
+			hold_ends(e, job, job->readable, HOLD_FAILED);
+	}
+	list_for_each_entry_safe(io, next, &job->readers, link) {
+		list_del_init(&io->link);
+		job_serve(e, job, io, acts);
+	}
+	job->done = !job->readable;
+	last = job->done && !job->copies;
+	spin_unlock_irqrestore(&s->lock, flags);
+	if (last)
+		job_put(e, job, acts);
+}
+
+/* Is the block of @key there, so that reads of it are seen here no more?  A hint. */
+static bool is_cached(const struct hybrid_engine *e, u64 key)
+{
+	const struct hybrid_set *s = &e->map.set[hybrid_map_set_of(&e->map, key)];
+	int i = hybrid_set_find(&e->map, s, key);
+
+	return i >= 0 && !(READ_ONCE(s->flags[i]) & BLOCK_AHEAD);
+}
+
+static u64 next_hole(const struct hybrid_engine *e, u64 key, u64 end)
+{
+	while (key < end && is_cached(e, key))
+		key++;
+	return key;
+}
+
+/*
+ * Hits are not seen here: so a run that comes to what is cached is expected behind it.
+ * What was read of its holes is its length.
+ */
+void stream_ahead(struct hybrid_engine *e, struct hybrid_volume *v, u64 sector,
+		  struct hybrid_actions *acts)
+{
+	u64 first = sector >> e->g->block_shift, blocks = v->info.data_sectors >> e->g->block_shift;
+	u64 key = hybrid_key(v->id, to_oblock(first)), cutoff = READ_ONCE(v->cutoff);
+	u64 end, hole, run;
+
+	if ((sector & (e->g->block_sectors - 1)) || first >= blocks || !cutoff ||
+	    !is_cached(e, key))
+		return;
+	run = stream_length(v, sector);
+	if (!run || run < e->shortest_run)
+		return;
+	end = hybrid_key(v->id, to_oblock(min(blocks, first + (HOLD_FAR >> e->g->block_shift))));
+	hole = next_hole(e, key, end);
+	if (hole >= end)
+		return;
+	stream_skip(v, sector, key_sector(e, hole));
+	if (run > cutoff)
+		hold_window(e, v, key_sector(e, hole), hole, acts);
+}
+
+/* One that is old enough: its set, or -1. */
+static s64 hold_of_age(struct hybrid_engine *e, const struct hybrid_volume *v, u32 age)
+{
+	struct hybrid_job *job;
+	unsigned long flags;
+	s64 set = -1;
+
+	spin_lock_irqsave(&e->lock, flags);
+	list_for_each_entry(job, &e->holds, held)
+		if ((!v || job->volume == v) && READ_ONCE(job->age) >= age) {
+			set = job->set;
+			break;
+		}
+	spin_unlock_irqrestore(&e->lock, flags);
+	return set;
+}
+
+static void drop_holds(struct hybrid_engine *e, const struct hybrid_volume *v, u32 age,
+		       enum hold_end why)
+{
+	struct hybrid_job *job, *next;
+	struct hybrid_set *s;
+	unsigned long flags;
+	s64 set;
+
+	while (READ_ONCE(e->nr_holds) && (set = hold_of_age(e, v, age)) >= 0) {
+		s = &e->map.set[set];
+		spin_lock_irqsave(&s->lock, flags);
+		list_for_each_entry_safe(job, next, &s->jobs, link)
+			if (job->type == JOB_HOLD && (!v || job->volume == v) &&
+			    READ_ONCE(job->age) >= age)
+				hold_drop(e, job, job->readable, why);
+		spin_unlock_irqrestore(&s->lock, flags);
+	}
+}
+
+void holds_drop(struct hybrid_engine *e, const struct hybrid_volume *v, enum hold_end why)
+{
+	drop_holds(e, v, 0, why);
+}
+
+void holds_tick(struct hybrid_engine *e)
+{
+	struct hybrid_job *job;
+	unsigned long flags;
+
+	if (!READ_ONCE(e->nr_holds))
+		return;
+	spin_lock_irqsave(&e->lock, flags);
+	list_for_each_entry(job, &e->holds, held)
+		WRITE_ONCE(job->age, READ_ONCE(job->age) + 1);
+	spin_unlock_irqrestore(&e->lock, flags);
+	drop_holds(e, NULL, READ_ONCE(e->failed) ? 0 : HOLD_TICKS, HOLD_UNUSED);
+}
+
+/* ---- for the simulator --------------------------------------------------- */
+
+const char *holds_check(struct hybrid_engine *e, struct hybrid_set *s)
+{
+	struct hybrid_job *job;
+	u32 k;
+
+	list_for_each_entry(job, &s->jobs, link) {
+		if (job->type != JOB_HOLD)
+			continue;
+		if (!job->readable)
+			return "what holds nothing is not retired";
+		for (k = 0; k < window_blocks(e); k++) {
+			u64 mask = job_mask(e, job->readable, k);
+
+			if (mask && hybrid_set_find(&e->map, s, job->key + k) >= 0)
+				return "what is held is in a block, too";
+			if (mask && write_in_flight(s, job->key + k, mask))
+				return "what is held is being written";
+		}
+	}
+	return NULL;
+}

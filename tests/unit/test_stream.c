@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Long runs: what stays of them, and what is held ahead of them. */
+#include "rig.h"
+#include "engine-internal.h"
+
+#define RUN 240			/* blocks: more than the pool has */
+#define LAST (ORIGIN_SECTORS / BLOCK - 32)	/* a block near the volume's end */
+
+static bool is_cached(u32 block)
+{
+	u64 key = hybrid_key(1, to_oblock(block));
+
+	return hybrid_set_find(&e->map, &e->map.set[hybrid_map_set_of(&e->map, key)], key) >= 0;
+}
+
+static u64 counter(enum hybrid_counter c)
+{
+	return status().counter[c];
+}
+
+/* Reads blocks in order, as a disk would take its time over them. */
+static void run(u32 from, u32 to)
+{
+	for (; from < to; from++) {
+		reads((u64)from * BLOCK, BLOCK, 0);
+		tick(10);
+	}
+}
+
+/* The first block from @block on that is cached, or is not. */
+static u32 next(u32 block, bool cached)
+{
+	while (block < RUN && is_cached(block) != cached)
+		block++;
+	return block;
+}
+
+static void set_cutoff(void)
+{
+	hybrid_volume_set_cutoff(e, v, 2 * BLOCK);
+}
+
+static void read_once(void)
+{
+	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+
+	small_pool(16 * MIB, HYBRID_MODE_WRITEBACK, &config);
+	set_cutoff();
+	run(0, RUN);
+}
+
+/* A second run, up to where something is held: the block where that begins. */
+static u32 read_up_to_a_hole(void)
+{
+	u32 hole;
+
+	read_once();
+	/* Long from its first block on: nothing changes any more. */
+	hybrid_volume_set_cutoff(e, v, 1);
+	hole = next(0, false);
+	run(hole, next(hole, true));
+	assert_true(e->nr_holds);
+	hole = next(next(hole, true), false);
+	assert_true(hole < RUN);
+	return hole;
+}
+
+/* ---- what stays ---------------------------------------------------------- */
+
+static u32 holes(void)
+{
+	u32 n = 0, k;
+
+	for (k = next(0, false); k < RUN; k = next(next(k, true), false))
+		n++;
+	return n;
+}
+
+/* Not the run's beginning: what stays of it is in parts, whole windows, and stays so. */
+static void run_is_spread(void **state)
+{
+	u64 fills, evictions;
+	u32 k, parts, longest = 0;
+
+	read_once();
+	assert_in_range(pool().used, pool().blocks - 32, pool().blocks);
+	parts = holes();
+	assert_in_range(parts, 10, 30);
+	for (k = next(0, false); k < RUN; k = next(next(k, true), false))
+		longest = max(longest, next(k, true) - k);
+	assert_in_range(longest, 4, 16);
+	/* The second time little changes: a run's first blocks are as any. */
+	fills = counter(HYBRID_FILLS);
+	evictions = pool().evictions;
+	run(0, RUN);
+	assert_in_range(counter(HYBRID_FILLS) - fills, 0, 8);
+	assert_in_range(pool().evictions - evictions, 0, 8);
+	assert_in_range(holes(), parts - 2, parts + 4);
+}
+
+/* Only its own: what others brought stays, whatever its rank. */
+static void run_leaves_others_alone(void **state)
+{
+	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+	u32 k, n = 0;
+
+	small_pool(16 * MIB, HYBRID_MODE_WRITEBACK, &config);
+	for (k = 0; pool().free > pool().blocks / 2; k++)
+		reads((u64)(260 + k / 4 * 8 + k % 4) * BLOCK, BLOCK, 0);
+	set_cutoff();
+	run(0, 200);
+	for (k = 260; k < 480; k++)
+		n += is_cached(k);
+	assert_in_range(n, pool().blocks / 2 - 16, pool().blocks);
+}
+
+/* A run of many times the cache wears it no more: it would not be found again. */
+static void too_long_a_run(void **state)
+{
+	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+	u64 fills;
+	u32 n;
+
+	small_pool(8 * MIB, HYBRID_MODE_WRITEBACK, &config);
+	set_cutoff();
+	n = 4 * pool().blocks;
+	assert_true(n + 20 < LAST);
+	run(0, n / 2);
+	fills = counter(HYBRID_FILLS);
+	run(n / 2, n);
+	assert_true(counter(HYBRID_FILLS) > fills);
+	fills = counter(HYBRID_FILLS);
+	run(n + 1, n + 2);
+	run(n, n + 1);
+	assert_in_range(counter(HYBRID_FILLS), fills, fills + 2);
+}
+
+/* Where its budget is short, nothing is exchanged. */
+static void spread_costs_wear(void **state)
+{
+	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+	u64 evictions;
+	u32 k;
+
+	small_pool(16 * MIB, HYBRID_MODE_WRITEBACK, &config);
+	set_cutoff();
+	for (k = 0; pool().free > pool().blocks / 8; k++)
+		run(k, k + 1);
+	run(k, k + 24);
+	e->endurance = ENDURANCE_SHORT;
+	evictions = pool().evictions;
+	for (k += 24; k < RUN; k++)
+		reads((u64)k * BLOCK, BLOCK, 0);
+	assert_int_equal(pool().evictions, evictions);
+}
+
+/* ---- what is held -------------------------------------------------------- */
+
+/* Where the run comes to what is cached, the next hole is read at once, and once. */
+static void holes_are_held(void **state)
+{
+	u64 hits, misses, bypassed;
+	u32 hole, end, k, n = 0;
+
+	hole = read_up_to_a_hole();
+	end = next(hole, true);
+	for (k = 0; k < nr_log; k++)
+		if (op_log[k].origin && op_log[k].sector >= DATA + hole * BLOCK) {
+			assert_false(op_log[k].write);
+			assert_in_range(op_log[k].sector + op_log[k].count, 0, DATA + end * BLOCK);
+			n += op_log[k].count;
+		}
+	assert_int_equal(n, (end - hole) * BLOCK);
+	hits = counter(HYBRID_READ_HITS);
+	misses = counter(HYBRID_READ_MISSES);
+	bypassed = counter(HYBRID_BYPASS_SEQUENTIAL);
+	for (k = hole; k < end; k++) {
+		reads((u64)k * BLOCK, 8, 0);
+		assert_int_equal(sectors_of(CACHE, false), 0);
+		/* With the last of it the next is read. */
+		reads((u64)k * BLOCK + 8, BLOCK - 8, 0);
+		assert_true(k == end - 1 || !sectors_of(ORIGIN, false));
+		assert_int_equal(sectors_of(CACHE, true), 0);
+	}
+	/* To a user it was a miss. */
+	assert_int_equal(counter(HYBRID_READ_HITS), hits);
+	assert_int_equal(counter(HYBRID_READ_MISSES), misses + 2 * (end - hole));
+	assert_int_equal(counter(HYBRID_BYPASS_SEQUENTIAL), bypassed + 2 * (end - hole));
+	/* Another time it is read from the origin. */
+	reads((u64)hole * BLOCK, 8, 0);
+	assert_true(sectors_of(ORIGIN, false) >= 8);
+}
+
+/* What replaces the origin's data, or may. */
+static void never_what_was(void **state)
+{
+	static const enum hybrid_io_type type[] = { HYBRID_IO_DISCARD, HYBRID_IO_ZEROES };
+	u32 hole = read_up_to_a_hole(), mode, n = 0;
+	u64 at = (u64)hole * BLOCK;
+
+	assert_true(next(hole, true) - hole >= 4);
+	for (mode = 0; mode < HYBRID_NR_MODES; mode++) {
+		/* Not by a switch: that would drop it all. */
+		v->mode = mode;
+		put(at + n * 8, 8, 5 + mode);
+		reads(at + n * 8, 8, 5 + mode);
+		assert_int_equal(sectors_of(CACHE, false) + sectors_of(ORIGIN, false), 8);
+		n += BLOCK / 8 * (mode < 2);
+		n++;
+	}
+	v->mode = HYBRID_MODE_WRITEBACK;
+	for (n = 0; n < 2; n++) {
+		u64 sector = at + 3 * BLOCK + n * 16;
+
+		assert_int_equal(submit(&writer, type[n], sector, 8, false), 0);
+		memset(disk[1] + (DATA + sector) * 512, 0, 8 * 512);
+		assert_int_equal(read_io(sector, 8), 0);
+		for (mode = 0; mode < 8 * 512; mode++)
+			assert_int_equal(reader.data[mode], 0);
+		/* What is beside it is held still. */
+		reads(sector + 8, 8, 0);
+		moved(0, 0, 0, 0);
+	}
+}
+
+static bool suspend(void)
+{
+	struct hybrid_actions acts;
+	bool done;
+
+	hybrid_actions_init(&acts);
+	done = hybrid_volume_suspend(e, v, &acts);
+	carry(&acts);
+	return done;
+}
+
+/* Suspended, a volume holds nothing: its origin may be changed by others. */
+static void suspend_drops(void **state)
+{
+	u32 hole = read_up_to_a_hole();
+	struct hybrid_actions acts;
+
+	assert_true(suspend());
+	assert_int_equal(e->nr_holds, 0);
+	fill_data(&writer, (u64)hole * BLOCK, BLOCK, 9);
+	memcpy(disk[1] + (DATA + (u64)hole * BLOCK) * 512, writer.data, BLOCK * 512);
+	hybrid_actions_init(&acts);
+	hybrid_volume_resume(e, v, &acts);
+	carry(&acts);
+	reads((u64)hole * BLOCK, BLOCK, 9);
+}
+
+static void mode_drops(void **state)
+{
+	read_up_to_a_hole();
+	set_mode(HYBRID_MODE_PASSTHROUGH);
+	assert_int_equal(e->nr_holds, 0);
+}
+
+static void stop_drops(void **state)
+{
+	read_up_to_a_hole();
+	stop();
+	assert_int_equal(e->nr_holds, 0);
+	assert_int_equal(e->nr_busy_jobs, 0);
+}
+
+/* Nobody came: after two seconds the memory is free, and time need not pass any more. */
+static void time_drops(void **state)
+{
+	u32 k;
+
+	read_up_to_a_hole();
+	for (k = 0; e->nr_holds; k++) {
+		assert_true(k < 20);
+		tick(100);
+	}
+	assert_in_range(k, 18, 20);
+	assert_int_equal(e->nr_busy_jobs, 0);
+}
+
+/* A part is for fills, and where they need more they get it. */
+static void fills_come_first(void **state)
+{
+	struct hybrid_job *job[NR_AHEAD_JOBS];
+	u32 n, hole = read_up_to_a_hole();
+
+	assert_in_range(e->nr_holds, 1, NR_AHEAD_JOBS / 4 * 3);
+	for (n = 0; (job[n] = fill_get(e, JOB_AHEAD, v, 0)); n++)
+		;
+	assert_in_range(n, NR_AHEAD_JOBS / 4, NR_AHEAD_JOBS - 1);
+	/* Two neighbours of what is cached, to be filled with one miss */
+	atomic_set(&v->ahead[0], AHEAD_MOST);
+	hybrid_volume_set_cutoff(e, v, 0);
+	reads((u64)(RUN + 41) * BLOCK, 8, 0);
+	reads((u64)(RUN + 42) * BLOCK, 8, 0);
+	assert_int_equal(e->nr_holds, 0);
+	assert_int_equal(e->st_holds[HOLD_YIELDED] > 0, 1);
+	reads((u64)hole * BLOCK, 8, 0);
+	while (n--)
+		job_put(e, job[n], NULL);
+}
+
+/* An origin that cannot be read fails those who ask, not those who do not. */
+static void error_ahead(void **state)
+{
+	u32 hole, end;
+
+	read_once();
+	hole = next(0, false);
+	end = next(hole, true);
+	run(hole, end - 1);
+	reads((u64)(end - 1) * BLOCK, 8, 0);
+	fail_origin = true;
+	assert_int_equal(read_io((u64)(end - 1) * BLOCK + 8, BLOCK - 8), -EIO);
+	fail_origin = false;
+	assert_int_equal(e->nr_holds, 0);
+	assert_true(e->st_holds[HOLD_FAILED]);
+	reads((u64)next(end, false) * BLOCK, BLOCK, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(run_is_spread, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(run_leaves_others_alone, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(too_long_a_run, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(spread_costs_wear, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(holes_are_held, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(never_what_was, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(suspend_drops, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(mode_drops, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(stop_drops, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(time_drops, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(fills_come_first, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(error_ahead, setup_disks, teardown),
+	};
+
+	return cmocka_run_group_tests_name("stream", tests, NULL, NULL);
+}
