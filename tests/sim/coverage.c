@@ -5,13 +5,20 @@
 #include "engine-internal.h"
 
 static u64 hits[NR_PHASES][NR_FAULTS];
+static u64 held[NR_HOLD_ENDS];
+
+static const char * const hold_name[NR_HOLD_ENDS] = {
+	[HOLD_READ] = "read", [HOLD_WRITTEN] = "written", [HOLD_DISCARDED] = "discarded",
+	[HOLD_CACHED] = "cached", [HOLD_MODE] = "mode", [HOLD_SUSPENDED] = "suspended",
+	[HOLD_UNUSED] = "unused", [HOLD_YIELDED] = "yielded", [HOLD_FAILED] = "failed",
+};
 
 static const char * const phase_name[NR_PHASES] = {
 	[PHASE_LOAD] = "load", [PHASE_RECOVER] = "recover", [PHASE_CREATE] = "create",
 	[PHASE_OPEN] = "open", [PHASE_CLOSE] = "close", [PHASE_DELETE] = "delete",
 	[PHASE_FORGET] = "forget", [PHASE_SUSPEND] = "suspend", [PHASE_STOP] = "stop",
 	[PHASE_RESTART] = "restart", [PHASE_POLICY] = "policy", [PHASE_RUN] = "run",
-	[PHASE_FILL] = "fill", [PHASE_STAGED] = "staged", [PHASE_RANGE] = "range",
+	[PHASE_FILL] = "fill", [PHASE_STAGED] = "staged", [PHASE_HOLD] = "hold", [PHASE_RANGE] = "range",
 	[PHASE_WRITEBACK] = "writeback", [PHASE_EVICT] = "evict", [PHASE_COMMIT] = "commit",
 	[PHASE_CHECKPOINT] = "checkpoint", [PHASE_JOURNAL_FULL] = "journal-full",
 	[PHASE_FLUSH] = "origin-flush", [PHASE_MARK] = "mark-origin", [PHASE_MODE] = "mode",
@@ -53,6 +60,8 @@ static u32 job_phase(const struct dreq *r)
 		return BIT(PHASE_FILL);
 	case JOB_STAGED:
 		return BIT(PHASE_STAGED);
+	case JOB_HOLD:
+		return BIT(PHASE_HOLD);
 	default:
 		return BIT(PHASE_WRITEBACK);
 	}
@@ -97,6 +106,8 @@ static u32 engine_phases(struct hybrid_engine *e)
 {
 	u32 p = 0;
 
+	if (e->nr_holds)
+		p |= BIT(PHASE_HOLD);
 	if (e->nr_ranges)
 		p |= BIT(PHASE_RANGE);
 	if (e->meta_state == META_COMMIT || e->meta_state == META_FLUSH)
@@ -189,10 +200,20 @@ static u32 impossible(enum sim_phase p)
 	}
 }
 
+void coverage_holds(struct world *w)
+{
+	u32 k;
+
+	for (k = 0; w->e && k < NR_HOLD_ENDS; k++)
+		held[k] += w->e->st_holds[k];
+}
+
 void coverage_print(void)
 {
 	u32 p, f;
 
+	for (f = 0; f < NR_HOLD_ENDS; f++)
+		printf("held-%s %llu\n", hold_name[f], (unsigned long long)held[f]);
 	printf("%-14s", "phase");
 	for (f = 0; f < NR_FAULTS; f++)
 		printf(" %12s", fault_name[f]);

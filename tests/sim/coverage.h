@@ -24,6 +24,7 @@ enum sim_phase {
 	PHASE_RUN,		/* users' I/O is in flight */
 	PHASE_FILL,
 	PHASE_STAGED,		/* a user's I/O goes through a buffer */
+	PHASE_HOLD,		/* data are in memory, or on the way there, ahead of a run */
 	PHASE_RANGE,		/* discard, write-zeroes */
 	PHASE_WRITEBACK,
 	PHASE_EVICT,		/* a removed block is not free yet */
@@ -64,7 +65,10 @@ void coverage_error(const struct dreq *r);
 /* The machine dies @times in this state, or did when w->crashed was set. */
 void coverage_death(struct world *w, bool reset, u32 times);
 
-/* Phases by faults; "-" where a pair cannot be hit. */
+/* This engine dies: what became of all that it held counts. */
+void coverage_holds(struct world *w);
+
+/* What was held; then phases by faults, "-" where a pair cannot be hit. */
 void coverage_print(void);
 
 /* The value of @call, which is phase @p as long as it runs. */

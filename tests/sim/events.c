@@ -39,6 +39,14 @@ static bool overlaps(struct world *w, struct volume *vol, u64 sector, u32 count)
 	return false;
 }
 
+/* What a run will come to next. */
+static u64 soon_in_run(struct world *w, struct volume *vol)
+{
+	u64 block = vol->run_at / w->p.block_sectors + rng_below(&w->rng, 8);
+
+	return block % DIV_ROUND_UP(vol->hot, w->p.block_sectors);
+}
+
 /* A range within one block, often of whole granules, often the whole block. */
 static void pick_range(struct world *w, struct volume *vol, u64 *sector, u32 *count)
 {
@@ -48,6 +56,8 @@ static void pick_range(struct world *w, struct volume *vol, u64 *sector, u32 *co
 	/* Half of all I/O goes to few blocks */
 	if (rng_below(&w->rng, 2))
 		block = min(block, (u64)rng_below(&w->rng, 4));
+	if (w->p.run_percent && rng_below(&w->rng, 2))
+		block = soon_in_run(w, vol);
 	switch (rng_below(&w->rng, 4)) {
 	case 0:
 		*sector = block * bs;
@@ -63,6 +73,18 @@ static void pick_range(struct world *w, struct volume *vol, u64 *sector, u32 *co
 	first = rng_below(&w->rng, bs / unit);
 	*count = unit * (1 + rng_below(&w->rng, min(bs / unit - first, 16U)));
 	*sector = block * w->p.block_sectors + first * unit;
+}
+
+/* The next block of the volume's run, seldom another one. */
+static void next_of_run(struct world *w, struct volume *vol, u64 *sector, u32 *count)
+{
+	if (vol->run_at >= vol->hot)
+		vol->run_at = 0;
+	if (!rng_below(&w->rng, 100))
+		vol->run_at = round_down(rng_below(&w->rng, vol->hot), w->p.block_sectors);
+	*sector = vol->run_at;
+	*count = min_t(u64, w->p.block_sectors, vol->hot - *sector);
+	vol->run_at += *count;
 }
 
 void user_io(struct world *w, enum event ev, struct volume *vol, u64 sector, u32 count)
@@ -85,7 +107,9 @@ static void user_event(struct world *w, enum event ev)
 
 	if (!vol || w->nr_uios >= w->p.max_ios)
 		return;
-	if (ev != EV_FLUSH)
+	if (ev == EV_READ && w->p.run_percent && rng_chance(&w->rng, w->p.run_percent))
+		next_of_run(w, vol, &sector, &count);
+	else if (ev != EV_FLUSH)
 		pick_range(w, vol, &sector, &count);
 	if ((ev == EV_DISCARD || ev == EV_ZEROES) && rng_below(&w->rng, 3) == 0)
 		count = min_t(u64, vol->hot - sector, count + rng_below(&w->rng, 4 * w->p.block_sectors));

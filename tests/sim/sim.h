@@ -360,6 +360,7 @@ struct volume {
 	struct hybrid_volume_info info;
 	struct oracle *oracle;
 	u64 hot;		/* sectors that are used */
+	u64 run_at;		/* where the run goes on that is read in order */
 	bool created;
 	bool unsure;		/* the crash came while created was changing */
 	bool closing;		/* no I/O of users' arrives until it is open again */
@@ -420,6 +421,7 @@ struct profile {
 	u32 admin_percent;	/* of events: suspend, reload, tunables */
 	u32 load_percent;	/* others' I/O while somebody waits for a call */
 	u32 inplace_percent;	/* of volumes */
+	u32 run_percent;	/* of reads that are part of a run through all of a volume */
 	u32 aim;		/* phase in which something goes wrong ... */
 	u32 aims;		/* ... so many times */
 	bool overlap;

@@ -133,6 +133,18 @@ def pairs(output):
     }
 
 
+def test_held(sim):
+    """What is held ahead of a run is read, and dropped for each reason but one."""
+    held = {}
+    for args in EVENTS:
+        for why, n in re.findall(r"^held-(\w+) (\d+)$", tabled(sim, *args), re.M):
+            held[why] = held.get(why, 0) + int(n)
+    # More fills at once than the simulator begins: tests/unit/test_stream.c
+    del held["yielded"]
+    assert len(held) == 8 and held["read"] > 1000
+    assert [why for why, n in held.items() if n == 0] == []
+
+
 # Too rare for a bounded run: a journal without room lasts for some operations of one
 # commit in a hundred, in one run of forty; damage is test_rot's.
 RARE = re.compile(r"journal-full .*-(read|write|flush)|.* rot")

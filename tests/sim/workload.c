@@ -123,6 +123,23 @@ static void draw_rare(struct profile *p, struct rng r)
 	}
 }
 
+/* Volumes that do not fit are read in order, again and again. */
+static void draw_runs(struct profile *p, struct rng r)
+{
+	if (!rng_chance(&r, 12))
+		return;
+	p->run_percent = 60 + rng_below(&r, 40);
+	p->block_sectors = 8 << rng_below(&r, 6);
+	p->cache_blocks = 8 * (1 + rng_below(&r, 6));
+	p->hot_blocks = p->cache_blocks * (3 + rng_below(&r, 4)) / 2;
+	p->max_ios += 3;
+	p->weight[EV_READ] += 150 << rng_below(&r, 3);
+	if (rng_below(&r, 2))
+		p->weight[EV_DISCARD] += 4;
+	if (rng_below(&r, 2))
+		p->weight[EV_TICK] += 40;
+}
+
 /* What --events adds. */
 static void draw_events(struct profile *p, struct rng *r)
 {
@@ -331,6 +348,8 @@ void name_volume(struct world *w, struct volume *vol)
 	info->state = HYBRID_VOLUME_ACTIVE;
 	info->mode = draw_mode(&w->rng);
 	info->cutoff_sectors = rng_chance(&w->rng, 30) ? 8 << rng_below(&w->rng, 8) : 0;
+	if (w->p.run_percent)
+		info->cutoff_sectors = w->p.block_sectors * (1 + rng_below(&w->rng, 3));
 	vol->ever_writeback |= info->mode == HYBRID_MODE_WRITEBACK;
 }
 
@@ -516,6 +535,7 @@ bool open_volume(struct world *w, struct volume *vol)
 
 static void destroy(struct world *w)
 {
+	coverage_holds(w);
 	hybrid_engine_destroy(w->e);
 	w->e = NULL;
 	if (!heap_empty(&w->heap))
@@ -826,6 +846,8 @@ void run_seed(u64 seed, char mode, u64 *hash)
 	draw_profile(&w->p, seed, mode, &w->rng);
 	faults_draw(w);
 	fibers_profile(w);
+	if (mode == 'A')
+		draw_runs(&w->p, rng_fork(&w->rng, 104));
 	script_begin(w);
 	format(w);
 	faults_devices(w);
