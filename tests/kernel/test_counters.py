@@ -127,6 +127,25 @@ def test_sequential_cutoff(make_stack):
     assert kept(*[f"r:{115072 + 4096 * (n % 3) + 128 * (n // 3)}:128" for n in range(12)]) == (6, 6)
 
 
+def test_run_that_does_not_fit(make_stack):
+    """Parts of it stay, what is between is read ahead; and writes meanwhile are seen."""
+    s = make_stack()
+    dev = s.create("vol", "--cutoff", "64k")
+    blocks = s.status("pool")["blocks"] * 5 // 4
+    run = [f"r:{128 * n}:128" for n in range(blocks)]
+    io(s.guest, dev, *run)
+    again = s.moved(lambda: io(s.guest, dev, *run))
+    assert again["read_hits"] > blocks // 2 and again["bypass_sequential"] > blocks // 10
+    # Nothing changes any more, but for the beginning of each run.
+    assert again.get("fills", 0) < 16
+    # A granule ahead of each block that is read: in what is held, being read, or cached.
+    steps = [step for n in range(blocks - 3)
+             for step in (f"r:{128 * n}:8", f"w:{128 * (n + 2) + 8 * (n % 16)}:8:a", f"r:{128 * n}:128")]
+    said = io(s.guest, dev, *steps)[1::2]
+    wrong = [n for n, text in enumerate(said) if n >= 2 and "a" not in text]
+    assert not wrong
+
+
 def test_cutoff_zero_caches_everything(make_stack):
     s = make_stack()
     dev = s.create("vol", *ALL)
