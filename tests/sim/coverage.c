@@ -151,9 +151,17 @@ void coverage_count(u32 phases, enum sim_fault fault, u32 times)
 			hits[p][fault] += times;
 }
 
+/* Of the calls that somebody waits for, these allocate; else it is I/O, which needs a job. */
+static bool allocates(enum sim_phase p)
+{
+	return p == PHASE_LOAD || p == PHASE_CREATE || p == PHASE_OPEN || p == PHASE_POLICY;
+}
+
 void coverage_alloc(void)
 {
-	coverage_count(BIT(sim_world->doing), FAULT_ALLOC, 1);
+	enum sim_phase doing = sim_world->doing;
+
+	coverage_count(BIT(allocates(doing) ? doing : PHASE_RUN), FAULT_ALLOC, 1);
 }
 
 void coverage_error(const struct dreq *r)
@@ -181,8 +189,7 @@ void coverage_death(struct world *w, bool reset, u32 times)
 /* Faults that cannot happen in a phase, and why. */
 static u32 impossible(enum sim_phase p)
 {
-	/* engine.h: what allocates is blocking; of that, only these do */
-	u32 no = p == PHASE_LOAD || p == PHASE_CREATE || p == PHASE_POLICY ? 0 : BIT(FAULT_ALLOC);
+	u32 no = allocates(p) || p == PHASE_RUN ? 0 : BIT(FAULT_ALLOC);
 
 	switch (p) {
 	case PHASE_LOAD:	/* reads and flushes the cache device, no more */
