@@ -58,8 +58,6 @@ static bool write_hit(struct hybrid_engine *e, struct hybrid_io *io)
 		io->to_cache = io->mask;
 		io->to_origin = 0;
 		io->over = io->mask;
-		io->again = false;
-		io->commit = false;
 		io->state = IO_REWRITE;
 		s->recent |= region_bit(i);
 		hlist_add_head(&io->inflight, &s->inflight);

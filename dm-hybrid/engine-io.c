@@ -1079,8 +1079,12 @@ bool hybrid_engine_io_done(struct hybrid_engine *e, struct hybrid_io *io, int er
 			return true;
 		act(acts, &io->op);
 		return false;
-	case IO_WRITE:
 	case IO_REWRITE:
+		/* What write_hit() leaves to who takes the long way */
+		io->again = false;
+		io->commit = false;
+		fallthrough;
+	case IO_WRITE:
 		return finish_write(e, io, io->to_cache ? error : 0, io->to_origin ? error : 0,
 				    acts);
 	case IO_RANGE:

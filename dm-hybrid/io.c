@@ -15,6 +15,7 @@
 #include <linux/completion.h>
 #include <linux/highmem.h>
 #include <linux/ktime.h>
+#include <linux/pagemap.h>
 #include <linux/random.h>
 #include <linux/slab.h>
 
@@ -58,12 +59,10 @@ void hybrid_io_module_exit(void)
 static void free_buffer(struct hybrid_engine *e, void *buffer)
 {
 	struct buffer *b = buffer;
-	u32 i;
 
 	if (!b)
 		return;
-	for (i = 0; i < b->nr_pages; i++)
-		__free_page(b->page[i]);
+	release_pages(b->page, b->nr_pages);
 	kfree(b);
 }
 
