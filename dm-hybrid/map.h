@@ -73,7 +73,6 @@ struct hybrid_set {
 	u16 nr_free;
 	u16 nr_grace;
 	u16 nr_mapped;
-	u16 nr_dirty;		/* of those, in RAM */
 	u64 *key;
 	void *mask[NR_MASKS];	/* arrays of mask_bytes wide elements */
 	u32 *stamp;		/* origin epoch of the last origin write; grace period */
@@ -90,6 +89,7 @@ struct hybrid_set {
 	u64 aged;		/* ... in the interval before */
 	u64 must;		/* regions with records that a flush needs */
 	u64 lazy;		/* regions with other unrecorded changes */
+	u16 nr_dirty;		/* blocks, in RAM */
 	struct hlist_head inflight;	/* writes: hybrid_io.inflight */
 	struct list_head waiting;	/* ios that wait for something here */
 	struct list_head waiting_ranges;	/* the same, hybrid_io.wait_link */
