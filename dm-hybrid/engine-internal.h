@@ -622,6 +622,14 @@ bool fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io
 /* A fill, or hold, gives @io its data.  Caller holds the set's lock. */
 void job_serve(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 	       struct hybrid_actions *acts);
+/* The origin was read: so for all that wait for it.  Caller holds the set's lock. */
+void job_serve_readers(struct hybrid_engine *e, struct hybrid_job *job,
+		       struct hybrid_actions *acts);
+/*
+ * The origin could not be read.  One bad sector must not fail a read of others: each goes
+ * on its own.  Caller holds the set's lock, or nobody can find the job.
+ */
+void job_fail_readers(struct hybrid_job *job, struct hybrid_actions *acts);
 void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 		  struct hybrid_actions *acts);
 

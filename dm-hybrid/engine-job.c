@@ -356,6 +356,31 @@ void job_serve(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io
 	copy_out(e, job, io, fill_copied, acts);
 }
 
+void job_serve_readers(struct hybrid_engine *e, struct hybrid_job *job,
+		       struct hybrid_actions *acts)
+{
+	struct hybrid_io *io, *next;
+
+	job->in_buffer = true;
+	list_for_each_entry_safe(io, next, &job->readers, link) {
+		list_del_init(&io->link);
+		job_serve(e, job, io, acts);
+	}
+}
+
+void job_fail_readers(struct hybrid_job *job, struct hybrid_actions *acts)
+{
+	struct hybrid_io *io, *next;
+
+	count(job->volume, HYBRID_ORIGIN_ERRORS);
+	list_for_each_entry_safe(io, next, &job->readers, link) {
+		list_del_init(&io->link);
+		io->state = IO_READ_ORIGIN;
+		user_op(io, true, io->volume->info.data_sector + io->sector, false);
+		act(acts, &io->op);
+	}
+}
+
 bool fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 	       struct hybrid_actions *acts)
 {
@@ -421,46 +446,21 @@ static void fill_copied(struct hybrid_engine *e, struct hybrid_op *op,
 		job_put(e, job, acts);
 }
 
-/* One bad sector must not fail a read of others: each goes on its own. */
-static void fill_failed(struct hybrid_engine *e, struct hybrid_job *job,
-			struct hybrid_actions *acts)
-{
-	struct hybrid_set *s = &e->map.set[job->set];
-	struct hybrid_io *io, *n;
-	unsigned long flags;
-	LIST_HEAD(readers);
-
-	count(job->volume, HYBRID_ORIGIN_ERRORS);
-	fill_end(e, job, false, acts);
-	spin_lock_irqsave(&s->lock, flags);
-	list_splice_init(&job->readers, &readers);
-	spin_unlock_irqrestore(&s->lock, flags);
-	list_for_each_entry_safe(io, n, &readers, link) {
-		list_del_init(&io->link);
-		io->state = IO_READ_ORIGIN;
-		user_op(io, true, io->volume->info.data_sector + io->sector, false);
-		act(acts, &io->op);
-	}
-	job_put(e, job, acts);
-}
-
 static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
 {
 	struct hybrid_job *job = container_of(op, struct hybrid_job, op);
 	struct hybrid_set *s = &e->map.set[job->set];
-	struct hybrid_io *io, *next;
 	unsigned long flags;
 
 	if (op->error_origin) {
-		fill_failed(e, job, acts);
+		fill_end(e, job, false, acts);
+		/* Off its set's list: nobody joins any more. */
+		job_fail_readers(job, acts);
+		job_put(e, job, acts);
 		return;
 	}
 	spin_lock_irqsave(&s->lock, flags);
-	job->in_buffer = true;
-	list_for_each_entry_safe(io, next, &job->readers, link) {
-		list_del_init(&io->link);
-		job_serve(e, job, io, acts);
-	}
+	job_serve_readers(e, job, acts);
 	spin_unlock_irqrestore(&s->lock, flags);
 	job_transfer(job, true, fill_written);
 	job_cache_segments(e, job, job->mask);

@@ -241,18 +241,6 @@ bool hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io 
 	return true;
 }
 
-static void hold_failed(struct hybrid_job *job, struct hybrid_actions *acts)
-{
-	struct hybrid_io *io, *next;
-
-	list_for_each_entry_safe(io, next, &job->readers, link) {
-		list_del_init(&io->link);
-		io->state = IO_READ_ORIGIN;
-		user_op(io, true, io->volume->info.data_sector + io->sector, false);
-		act(acts, &io->op);
-	}
-}
-
 /* Some are left to fills. */
 static bool hold_allowed(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
@@ -326,7 +314,6 @@ static void hold_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 {
 	struct hybrid_job *job = container_of(op, struct hybrid_job, op);
 	struct hybrid_set *s = &e->map.set[job->set];
-	struct hybrid_io *io, *next;
 	unsigned long flags;
 	bool last;
 
@@ -334,17 +321,12 @@ static void hold_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 	if (!op->error_origin)
 		hold_next(e, job, acts);
 	spin_lock_irqsave(&s->lock, flags);
-	job->in_buffer = true;
 	if (op->error_origin) {
-		count(job->volume, HYBRID_ORIGIN_ERRORS);
-		hold_failed(job, acts);
+		job_fail_readers(job, acts);
 		if (job->readable)
 			hold_ends(e, job, job->readable, HOLD_FAILED);
 	}
-	list_for_each_entry_safe(io, next, &job->readers, link) {
-		list_del_init(&io->link);
-		job_serve(e, job, io, acts);
-	}
+	job_serve_readers(e, job, acts);
 	job->done = !job->readable;
 	last = job->done && !job->copies;
 	spin_unlock_irqrestore(&s->lock, flags);
