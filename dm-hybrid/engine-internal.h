@@ -560,12 +560,18 @@ bool write_in_flight(const struct hybrid_set *s, u64 key, u64 mask);
 bool block_missing(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
 		   u64 key);
 
+/* engine-stream.c: the run that goes on at @sector, or NULL.  Under the stream lock. */
+struct hybrid_stream *stream_find(struct hybrid_volume *v, u64 sector);
 /*
- * engine-stream.c: sectors of the sequential run that this miss continues.  From *from
- * on nothing of it was cached.
+ * Sectors of the sequential run that this miss continues, with its own.  From *from on
+ * nothing of it was cached; NULL: who calls does not care.
  */
 u64 stream_run(struct hybrid_volume *v, const struct hybrid_io *io, u64 *from);
 void stream_create(struct hybrid_engine *e);
+/*
+ * Does @io, a read miss of a run that began at @from and is @run sectors long, take the
+ * place of another block of it?  Then that one leaves.  Caller holds the set's lock.
+ */
 bool stream_spreads(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
 		    u64 from, u64 run, struct hybrid_actions *acts);
 /* Serve a read from what is held; false: not all of it is.  Caller holds the set's lock. */

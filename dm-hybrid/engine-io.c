@@ -305,11 +305,9 @@ static void ahead_costs(struct hybrid_engine *e, u64 key)
 static void ahead_used(struct hybrid_engine *e, struct hybrid_set *s,
 		       const struct hybrid_io *io, u32 i)
 {
-	u64 from;
-
 	hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
 	ahead_earns(e, io->key, AHEAD_USED);
-	stream_run(io->volume, io, &from);
+	stream_run(io->volume, io, NULL);
 }
 
 bool block_missing(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
@@ -379,7 +377,7 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 		return read_origin(io);
 	}
 	if (i < 0 && hold_serve(e, s, io, acts)) {
-		stream_run(v, io, &from);
+		stream_run(v, io, NULL);
 		bypass(io, HYBRID_BYPASS_SEQUENTIAL);
 		return ROUTE_TAKEN;
 	}

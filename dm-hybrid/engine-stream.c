@@ -38,29 +38,45 @@
 
 /* ---- runs ---------------------------------------------------------------- */
 
+struct hybrid_stream *stream_find(struct hybrid_volume *v, u64 sector)
+{
+	struct hybrid_stream *st;
+
+	for (st = v->stream; st < v->stream + NR_STREAMS; st++)
+		if (st->sectors && st->next == sector)
+			return st;
+	return NULL;
+}
+
+static struct hybrid_stream *oldest_stream(struct hybrid_volume *v)
+{
+	struct hybrid_stream *st, *oldest = v->stream;
+
+	for (st = v->stream; st < v->stream + NR_STREAMS; st++)
+		if (st->used < oldest->used)
+			oldest = st;
+	return oldest;
+}
+
 u64 stream_run(struct hybrid_volume *v, const struct hybrid_io *io, u64 *from)
 {
-	struct hybrid_stream *st, *oldest = &v->stream[0];
+	struct hybrid_stream *st;
 	unsigned long flags;
 	u64 run = io->count;
-	bool found = false;
-	u32 k;
 
 	spin_lock_irqsave(&v->stream_lock, flags);
-	for (k = 0; k < NR_STREAMS && !found; k++) {
-		st = &v->stream[k];
-		found = st->sectors && st->next == io->sector;
-		if (found || st->used < oldest->used)
-			oldest = st;
+	st = stream_find(v, io->sector);
+	if (st) {
+		run += st->sectors;
+	} else {
+		st = oldest_stream(v);
+		st->from = io->sector;
 	}
-	if (found)
-		run += oldest->sectors;
-	else
-		oldest->from = io->sector;
-	oldest->next = io->sector + io->count;
-	oldest->sectors = run;
-	oldest->used = ++v->stream_clock;
-	*from = oldest->from;
+	st->next = io->sector + io->count;
+	st->sectors = run;
+	st->used = ++v->stream_clock;
+	if (from)
+		*from = st->from;
 	spin_unlock_irqrestore(&v->stream_lock, flags);
 	return run;
 }
@@ -70,12 +86,11 @@ static u64 stream_length(struct hybrid_volume *v, u64 sector)
 {
 	struct hybrid_stream *st;
 	unsigned long flags;
-	u64 run = 0;
+	u64 run;
 
 	spin_lock_irqsave(&v->stream_lock, flags);
-	for (st = v->stream; st < v->stream + NR_STREAMS && !run; st++)
-		if (st->next == sector)
-			run = st->sectors;
+	st = stream_find(v, sector);
+	run = st ? st->sectors : 0;
 	spin_unlock_irqrestore(&v->stream_lock, flags);
 	return run;
 }
@@ -87,12 +102,10 @@ static void stream_skip(struct hybrid_volume *v, u64 sector, u64 next)
 	unsigned long flags;
 
 	spin_lock_irqsave(&v->stream_lock, flags);
-	for (st = v->stream; st < v->stream + NR_STREAMS; st++) {
-		if (!st->sectors || st->next != sector)
-			continue;
+	st = stream_find(v, sector);
+	if (st) {
 		st->next = next;
 		st->from = next;
-		break;
 	}
 	spin_unlock_irqrestore(&v->stream_lock, flags);
 }
@@ -133,10 +146,6 @@ static int spread_victim(struct hybrid_engine *e, struct hybrid_set *s, u64 firs
 	return victim;
 }
 
-/*
- * Does @io, a read miss of a run that began at @from and is @run long, take the place
- * of another block of it?  Then that one leaves.  Caller holds the set's lock.
- */
 bool stream_spreads(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
 		    u64 from, u64 run, struct hybrid_actions *acts)
 {

@@ -425,18 +425,13 @@ int replay_pool_request(struct replay_pool *p, const struct trace_request *r)
 void replay_pool_pass(struct replay_pool *p, const struct trace_request *r)
 {
 	struct hybrid_volume *v = p->volume[r->source];
-	u32 k;
+	struct hybrid_stream *st = v ? stream_find(v, r->sector) : NULL;
 
-	for (k = 0; v && k < NR_STREAMS; k++) {
-		struct hybrid_stream *st = &v->stream[k];
-
-		if (!st->sectors || st->next != r->sector)
-			continue;
-		st->next += r->count;
-		st->sectors += r->count;
-		st->used = ++v->stream_clock;
+	if (!st)
 		return;
-	}
+	st->next += r->count;
+	st->sectors += r->count;
+	st->used = ++v->stream_clock;
 }
 
 int replay_pool_finish(struct replay_pool *p)
