@@ -189,6 +189,9 @@ static struct hybrid_job *hold_find(struct hybrid_engine *e, struct hybrid_set *
 {
 	struct hybrid_job *job;
 
+	/* What begins to be held in this set is counted under its lock. */
+	if (!READ_ONCE(e->nr_holds))
+		return NULL;
 	list_for_each_entry(job, &s->jobs, link)
 		if (job->type == JOB_HOLD && (hold_mask(e, job, key, mask) & job->readable))
 			return job;
