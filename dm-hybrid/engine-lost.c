@@ -38,7 +38,6 @@ int lost_reserve(struct hybrid_engine *e, const struct hybrid_volume *v)
 	u32 blocks = lost_blocks(v);
 	struct hybrid_lost_map *map;
 	unsigned long flags;
-	bool in_use;
 
 	if (blocks <= e->lost_blocks)
 		return 0;
@@ -46,15 +45,14 @@ int lost_reserve(struct hybrid_engine *e, const struct hybrid_volume *v)
 	if (!map)
 		return -ENOMEM;
 	spin_lock_irqsave(&e->lock, flags);
-	in_use = e->lost_volume;
-	if (!in_use) {
+	/* Only a pool that has failed uses it, and opens nothing any more. */
+	if (!e->lost_volume) {
 		swap(e->lost_map, map);
 		e->lost_blocks = blocks;
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	vfree(map);
-	/* Only a pool that has failed uses it. */
-	return in_use ? -EIO : 0;
+	return 0;
 }
 
 /* ---- collecting ---------------------------------------------------------- */

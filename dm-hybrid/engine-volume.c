@@ -515,13 +515,13 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	*why = "is smaller than its volume";
 	if (v->info.data_sector + v->info.data_sectors > origin_sectors)
 		return -EMEDIUMTYPE;
-	*why = "belongs to a pool that has failed";
-	if (READ_ONCE(e->failed))
-		return -EIO;
 	*why = "needs more memory than there is";
 	r = lost_reserve(e, v);
 	if (r)
 		return r;
+	*why = "belongs to a pool that has failed";
+	if (READ_ONCE(e->failed))
+		return -EIO;
 	v->context = context;
 	*why = "cannot be flushed";
 	r = flush_origin(v);
