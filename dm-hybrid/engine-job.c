@@ -13,12 +13,6 @@
  */
 #include "engine-internal.h"
 
-static void job_free(struct hybrid_engine *e, struct hybrid_job *job)
-{
-	e->ops->free_buffer(e, job->buffer);
-	kfree(job);
-}
-
 /* One more job, to the free ones.  False: there is no memory, or there are enough. */
 static bool pool_grow(struct hybrid_engine *e, struct hybrid_job_pool *p, gfp_t gfp)
 {
@@ -69,20 +63,19 @@ static struct hybrid_job *pool_take(struct hybrid_engine *e, struct hybrid_job_p
 	return job;
 }
 
-/* The @nr that were not used for longest, or as many as there are.  Under the engine's lock. */
-static void pool_shrink(struct hybrid_job_pool *p, u32 nr, struct list_head *out)
+/*
+ * An eighth of what nobody needed since the last tick, those first that were not used for
+ * longest: all of it in some seconds.  Under the engine's lock.
+ */
+static void pool_tick(struct hybrid_job_pool *p, struct list_head *out)
 {
-	for (nr = min(nr, p->nr_free); nr; nr--) {
+	u32 nr;
+
+	for (nr = min(DIV_ROUND_UP(p->spare, 8), p->nr - p->kept); nr; nr--) {
 		list_move(p->free.prev, out);
 		p->nr_free--;
 		WRITE_ONCE(p->nr, p->nr - 1);
 	}
-}
-
-/* An eighth of what nobody needed since the last tick: all of it in some seconds. */
-static void pool_tick(struct hybrid_job_pool *p, struct list_head *out)
-{
-	pool_shrink(p, min(DIV_ROUND_UP(p->spare, 8), p->nr - p->kept), out);
 	p->spare = p->nr_free;
 }
 
@@ -90,8 +83,10 @@ static void free_list(struct hybrid_engine *e, struct list_head *list)
 {
 	struct hybrid_job *job, *next;
 
-	list_for_each_entry_safe(job, next, list, link)
-		job_free(e, job);
+	list_for_each_entry_safe(job, next, list, link) {
+		e->ops->free_buffer(e, job->buffer);
+		kfree(job);
+	}
 }
 
 void jobs_tick(struct hybrid_engine *e)
