@@ -91,7 +91,7 @@ enum admission {
 	ADMITTED,
 };
 
-/* May this miss enter the cache?  Counts the reason if not. */
+/* May this miss enter the cache?  IN_PLACE: another block left.  Counts the reason if not. */
 static enum admission admission(struct hybrid_engine *e, struct hybrid_set *s,
 				struct hybrid_io *io, struct hybrid_actions *acts)
 {
