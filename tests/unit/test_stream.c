@@ -35,6 +35,13 @@ static u32 next(u32 block, bool cached)
 	return block;
 }
 
+static void pool_of(u64 cache)
+{
+	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+
+	small_pool(cache, HYBRID_MODE_WRITEBACK, &config);
+}
+
 static void set_cutoff(void)
 {
 	hybrid_volume_set_cutoff(e, v, 2 * BLOCK);
@@ -42,9 +49,7 @@ static void set_cutoff(void)
 
 static void read_once(void)
 {
-	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
-
-	small_pool(16 * MIB, HYBRID_MODE_WRITEBACK, &config);
+	pool_of(16 * MIB);
 	set_cutoff();
 	run(0, RUN);
 }
@@ -101,10 +106,9 @@ static void run_is_spread(void **state)
 /* Only its own: what others brought stays, whatever its rank. */
 static void run_leaves_others_alone(void **state)
 {
-	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
 	u32 k, n = 0;
 
-	small_pool(16 * MIB, HYBRID_MODE_WRITEBACK, &config);
+	pool_of(16 * MIB);
 	for (k = 0; pool().free > pool().blocks / 2; k++)
 		reads((u64)(260 + k / 4 * 8 + k % 4) * BLOCK, BLOCK, 0);
 	set_cutoff();
@@ -117,11 +121,10 @@ static void run_leaves_others_alone(void **state)
 /* A run of many times the cache wears it no more: it would not be found again. */
 static void too_long_a_run(void **state)
 {
-	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
 	u64 fills;
 	u32 n;
 
-	small_pool(8 * MIB, HYBRID_MODE_WRITEBACK, &config);
+	pool_of(8 * MIB);
 	set_cutoff();
 	n = 4 * pool().blocks;
 	assert_true(n + 20 < LAST);
@@ -138,11 +141,10 @@ static void too_long_a_run(void **state)
 /* Where its budget is short, nothing is exchanged. */
 static void spread_costs_wear(void **state)
 {
-	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
 	u64 evictions;
 	u32 k;
 
-	small_pool(16 * MIB, HYBRID_MODE_WRITEBACK, &config);
+	pool_of(16 * MIB);
 	set_cutoff();
 	for (k = 0; pool().free > pool().blocks / 8; k++)
 		run(k, k + 1);
