@@ -40,6 +40,7 @@ void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 		return;
 	}
 	v->flush_busy = true;
+	e->nr_flushes++;
 	v->flush_again = false;
 	v->flush_target = v->epoch;
 	WRITE_ONCE(v->epoch, v->epoch + 1);
@@ -149,6 +150,7 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 
 	spin_lock_irqsave(&e->lock, flags);
 	v->flush_busy = false;
+	e->nr_flushes--;
 	if (failed)
 		origin_flush_failed(v, failed);
 	error = v->flush_error;
@@ -169,6 +171,8 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (failed)
 		wake_records(e, acts);
+	/* It may have waited for this. */
+	writeback_kick(e, acts);
 	list_for_each_entry_safe(io, n, &done, link) {
 		list_del_init(&io->link);
 		if (error)

@@ -244,7 +244,7 @@ struct hybrid_sweep {
 /* engine-room.c: writes that find no room */
 struct hybrid_room {
 	struct list_head waiters;	/* ios */
-	u32 windows;			/* written back since the last flush for them began */
+	u32 windows;			/* that no flush for them covers: begun, or written */
 	u32 stalled;			/* ticks in which they waited, and no block became free */
 	bool freed;			/* one did, in this tick; READ_ONCE without the lock */
 };
@@ -338,6 +338,7 @@ struct hybrid_engine {
 	struct hybrid_sweep sweep;
 	u64 writeback_credit;		/* sectors, with a rate limit */
 	u32 nr_active_writebacks;
+	u32 nr_flushes;			/* of origins, under way */
 	struct hybrid_room room;
 	bool foreground;		/* I/O in this interval; READ_ONCE without the lock */
 	bool foreground_before;		/* ... in the one before */
@@ -518,6 +519,12 @@ static inline void note_foreground(struct hybrid_engine *e)
 		WRITE_ONCE(e->foreground, true);
 }
 
+/* Two intervals without users' I/O: the first of them may have only just begun. */
+static inline bool users_idle(const struct hybrid_engine *e)
+{
+	return !READ_ONCE(e->foreground) && !READ_ONCE(e->foreground_before);
+}
+
 /* Epochs of lock-free readers: engine.c.  Returns the phase, for epoch_leave(). */
 static inline u32 epoch_enter(struct hybrid_engine *e)
 {
@@ -661,6 +668,8 @@ void room_wake(struct hybrid_engine *e, struct hybrid_actions *acts);
 /* Under the engine's lock: must writeback wait for a flush of what it wrote? */
 bool room_batch_full(struct hybrid_engine *e);
 void room_window_ended(struct hybrid_engine *e, struct hybrid_actions *acts);
+/* No more windows can be written back now. */
+void room_last_window(struct hybrid_engine *e, struct hybrid_actions *acts);
 /* What it recorded as clean can be evicted. */
 void room_committed(struct hybrid_engine *e, struct hybrid_actions *acts);
 void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts);

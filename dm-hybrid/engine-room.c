@@ -8,21 +8,29 @@
  * write waits for a block to be written back and evicted, as long as that goes on.
  *
  * What is written back is free after a flush of its origin and two commits.  Where room
- * is short that does not happen once an interval, but for each batch of windows.  No
- * more are written back meanwhile: the flush would take as much longer, and on a disk
- * that takes writes during a flush it would not end at all.
+ * is short that does not happen once an interval, but for each batch of windows, when all
+ * of them are written.  In a larger one the disk finds shorter ways; but whoever waits for
+ * room, or for the disk, waits for the flush.
+ *
+ * No windows are written back during such a flush: it would take as much longer, and on a
+ * disk that takes writes during a flush it would not end at all.
  */
 #include "engine-internal.h"
 
-#define BATCH 64
+/* Windows; the second where nobody but a drain uses the disk. */
+#define BATCH		64
+#define DRAIN_BATCH	256
 #define STALLED_TICKS	8
 
-static bool any_flush(struct hybrid_engine *e)
+/* Is an origin flushed of what was written back?  Users' flushes alone do not count. */
+static bool flushing(const struct hybrid_engine *e)
 {
 	struct hybrid_volume *v;
 
+	if (!e->nr_flushes)
+		return false;
 	list_for_each_entry(v, &e->open_volumes, open_link)
-		if (v->flush_busy)
+		if (v->flush_busy && v->flush_lazy)
 			return true;
 	return false;
 }
@@ -34,6 +42,15 @@ static bool is_urgent(struct hybrid_engine *e)
 
 	return !list_empty(&e->room.waiters) ||
 	       dirty > (u64)e->g->nr_blocks * e->config.high_watermark || any_draining(e);
+}
+
+/* This is asked for each window, and few come to where all volumes are looked at. */
+static bool is_full(struct hybrid_engine *e)
+{
+	if (e->room.windows < BATCH)
+		return false;
+	return e->room.windows >= DRAIN_BATCH || !list_empty(&e->room.waiters) ||
+	       !users_idle(e) || !any_draining(e);
 }
 
 bool room_wait(struct hybrid_engine *e, const struct hybrid_set *s, struct hybrid_io *io)
@@ -69,19 +86,24 @@ void room_wake(struct hybrid_engine *e, struct hybrid_actions *acts)
 
 bool room_batch_full(struct hybrid_engine *e)
 {
-	return is_urgent(e) && (e->room.windows >= BATCH || any_flush(e));
+	return flushing(e) || (is_full(e) && is_urgent(e));
 }
 
-static void flush_batch(struct hybrid_engine *e, u32 least, struct hybrid_actions *acts)
+/* At a tick those who wait get what there is, should the rest take long. */
+static void flush_batch(struct hybrid_engine *e, bool full, bool tick,
+			struct hybrid_actions *acts)
 {
+	struct hybrid_room *r = &e->room;
 	unsigned long flags;
 	bool flush;
+	u32 active;
 
 	spin_lock_irqsave(&e->lock, flags);
-	/* The rest looks at all volumes, and this is asked for each window. */
-	flush = e->room.windows >= least && is_urgent(e) && !any_flush(e);
+	active = e->nr_active_writebacks;
+	flush = r->windows > active && (!active || (tick && !list_empty(&r->waiters))) &&
+		(!full || is_full(e)) && is_urgent(e) && !flushing(e);
 	if (flush)
-		e->room.windows = 0;
+		r->windows = active;
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (flush)
 		record_lazily(e, acts);
@@ -89,13 +111,18 @@ static void flush_batch(struct hybrid_engine *e, u32 least, struct hybrid_action
 
 void room_window_ended(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
-	flush_batch(e, BATCH, acts);
+	flush_batch(e, true, false, acts);
+}
+
+void room_last_window(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	flush_batch(e, false, false, acts);
 }
 
 void room_committed(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	room_wake(e, acts);
-	flush_batch(e, BATCH, acts);
+	flush_batch(e, true, false, acts);
 }
 
 void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
@@ -111,5 +138,5 @@ void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 	WRITE_ONCE(r->freed, false);
 	spin_unlock_irqrestore(&e->lock, flags);
 	room_wake(e, acts);
-	flush_batch(e, 1, acts);
+	flush_batch(e, false, true, acts);
 }

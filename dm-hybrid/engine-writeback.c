@@ -105,6 +105,7 @@ bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *a
 	}
 	spin_lock_irqsave(&e->lock, flags);
 	e->nr_active_writebacks++;
+	e->room.windows++;
 	spin_unlock_irqrestore(&e->lock, flags);
 	job->part = job->mask;
 	job->left = job->mask;
@@ -143,7 +144,6 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 	spin_unlock_irqrestore(&s->lock, flags);
 	spin_lock_irqsave(&e->lock, flags);
 	e->nr_active_writebacks--;
-	e->room.windows++;
 	if (job->failed)
 		e->writeback_paused = job->failed == job->mask ? LONG_PAUSE_TICKS : PAUSE_TICKS;
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -234,15 +234,14 @@ static u32 depth_above(const struct hybrid_engine *e, u64 excess)
  * Jobs that may run now; *all: not only of draining volumes.  Up to the high
  * watermark users' I/O has the devices to itself while there is room for all it
  * brings; where dirty blocks stay in the place of clean ones that are worth more, two
- * jobs run beside it.  Idle are two intervals without any: the first of them may have
- * only just begun.
+ * jobs run beside it.
  */
 static u32 writeback_depth(struct hybrid_engine *e, bool *all)
 {
 	u64 dirty = (u64)atomic_read(&e->nr_dirty) * 100;
 	u64 low = (u64)e->g->nr_blocks * e->config.low_watermark;
 	u64 high = (u64)e->g->nr_blocks * e->config.high_watermark;
-	bool idle = !READ_ONCE(e->foreground) && !READ_ONCE(e->foreground_before);
+	bool idle = users_idle(e);
 
 	*all = true;
 	if (!dirty || e->writeback_paused || READ_ONCE(e->failed) || !READ_ONCE(e->loaded) ||
@@ -334,6 +333,8 @@ void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	if (again)
 		act(acts, op);
 	spin_unlock_irqrestore(&e->lock, flags);
+	if (!again)
+		room_last_window(e, acts);
 }
 
 void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts)

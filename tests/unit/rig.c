@@ -11,7 +11,9 @@ struct hybrid_volume *v;
 struct hybrid_volume_info info;
 static u64 now, nonces;
 u32 nr_buffers;
-bool fail_cache_writes, fail_cache_reads, fail_origin;
+bool fail_cache_writes, fail_cache_reads, fail_origin, hold_flush;
+struct hybrid_op *held_flush;
+u32 held_log;
 
 struct logged_op op_log[MAX_LOG];
 u32 nr_log;
@@ -106,6 +108,12 @@ static void carry_one(struct hybrid_op *op, struct hybrid_actions *acts)
 		segments(op, op->mem);
 		break;
 	case HYBRID_OP_FLUSH:
+		if (op->origin && hold_flush) {
+			assert_null(held_flush);
+			held_flush = op;
+			held_log = nr_log;
+			return;
+		}
 		if (op->origin)
 			op->error_origin = dev_flush(ORIGIN);
 		else
@@ -133,6 +141,18 @@ void carry(struct hybrid_actions *acts)
 
 	while ((op = hybrid_actions_pop(acts)))
 		carry_one(op, acts);
+}
+
+void let_flush_go(void)
+{
+	struct hybrid_op *op = held_flush;
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	held_flush = NULL;
+	op->error_origin = dev_flush(ORIGIN);
+	hybrid_engine_op_done(e, op, &acts);
+	carry(&acts);
 }
 
 bool tick(u32 ms)
@@ -346,6 +366,8 @@ void stop(void)
 int teardown(void **state)
 {
 	shim_alloc_fails = NULL;
+	hold_flush = false;
+	held_flush = NULL;
 	if (e)
 		crash();
 	free(disk[0]);

@@ -24,6 +24,11 @@ extern struct hybrid_volume *v;		/* NULL: not open */
 extern struct hybrid_volume_info info;	/* of volume 1 */
 extern u32 nr_buffers;		/* of the engine, alive */
 extern bool fail_cache_writes, fail_cache_reads, fail_origin;
+/* Flushes of the origin do not end; the one that has come is kept until it is let go. */
+extern bool hold_flush;
+extern struct hybrid_op *held_flush;
+extern u32 held_log;		/* what had reached the devices then */
+void let_flush_go(void);
 
 /* What reached the devices; each of write_io(), read_io() and flush_volume() begins it anew. */
 struct logged_op {

@@ -704,6 +704,54 @@ static void full_beside_an_ssd(void **state)
 	assert_true(origin_has(n * BLOCK, 8, n + 1));
 }
 
+/* A drain of windows, each with one write, begins; how many go before the first flush. */
+static u32 first_batch(u32 windows, u32 version, bool idle)
+{
+	struct hybrid_actions acts;
+	u32 n;
+
+	hybrid_actions_init(&acts);
+	hybrid_engine_drain(e, v, false, &acts);
+	for (n = 0; n < windows; n++)
+		put(n * 4 * BLOCK, 8, version);
+	assert_int_equal(flush_volume(), 0);
+	for (n = 0; idle && n < 3; n++)
+		tick(100);
+	hold_flush = true;
+	nr_log = 0;
+	hybrid_engine_drain(e, v, true, &acts);
+	carry(&acts);
+	assert_non_null(held_flush);
+	hold_flush = false;
+	for (n = nr_log; n > held_log; n--)
+		assert_false(op_log[n - 1].origin);
+	return sectors_of(ORIGIN, true) / 8;
+}
+
+/*
+ * A drain's flush comes when its windows are written, and none is written beside it.
+ * There are more windows to a flush where nobody could be waiting.
+ */
+static void drain_in_batches(void **state)
+{
+	static const struct hybrid_config lazy = {
+		.high_watermark = 100, .low_watermark = 100, .commit_interval = 1000,
+	};
+	u32 all = 120;
+
+	small_pool(CACHE_SECTORS, HYBRID_MODE_WRITEBACK, &lazy);
+	assert_int_equal(first_batch(all, 1, false), 64);
+	tick(100);
+	assert_int_equal(sectors_of(ORIGIN, true), 64 * 8);
+	let_flush_go();
+	assert_int_equal(sectors_of(ORIGIN, true), all * 8);
+	/* the last ones are no whole batch: nothing waits for the tick either */
+	assert_int_equal(status().dirty, 0);
+	assert_int_equal(first_batch(all, 2, true), all);
+	let_flush_go();
+	assert_int_equal(status().dirty, 0);
+}
+
 static bool no_memory_now(size_t size, gfp_t gfp)
 {
 	return gfp & GFP_NOWAIT;
@@ -792,6 +840,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(endurance, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(full_of_dirty_blocks, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(full_beside_an_ssd, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(drain_in_batches, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(memory_comes_and_goes, setup, teardown),
 		cmocka_unit_test_setup_teardown(memory_does_not_come, setup, teardown),
 	};
