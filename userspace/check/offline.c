@@ -468,6 +468,7 @@ void hybrid_offline_run(struct hybrid_offline *o,
 static void *alloc_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp)
 {
 	(void)e;
+	(void)gfp;
 	return hybrid_buffer((size_t)sectors * 512);
 }
 

@@ -193,6 +193,7 @@ static int wait_for(struct replay_pool *p, const bool *done)
 static void *alloc_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp)
 {
 	(void)sectors;
+	(void)gfp;
 	return e;
 }
 
