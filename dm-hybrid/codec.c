@@ -87,6 +87,11 @@ static void sb_cache_encode(struct hybrid_sb_cache *c, const struct hybrid_sb *s
 	c->journal_sector = cpu_to_le64(g->journal_sector);
 	c->data_sector = cpu_to_le64(g->data_sector);
 	name_encode(c->policy, sb->policy, sizeof(c->policy));
+	c->high_watermark = cpu_to_le64(sb->settings.high_watermark);
+	c->low_watermark = cpu_to_le64(sb->settings.low_watermark);
+	c->writeback_rate = cpu_to_le64(sb->settings.writeback_rate);
+	c->commit_interval = cpu_to_le64(sb->settings.commit_interval);
+	c->endurance = cpu_to_le64(sb->settings.endurance);
 }
 
 static void sb_origin_encode(struct hybrid_sb_origin *o, const struct hybrid_sb *sb)
@@ -260,6 +265,16 @@ static void sb_origin_fill(const struct hybrid_sb_origin *o, struct hybrid_sb *s
 	sb->lost = le64_to_cpu(o->lost);
 }
 
+static void sb_cache_fill(const struct hybrid_sb_cache *c, struct hybrid_sb *sb)
+{
+	name_decode(sb->policy, c->policy, sizeof(sb->policy));
+	sb->settings.high_watermark = le64_to_cpu(c->high_watermark);
+	sb->settings.low_watermark = le64_to_cpu(c->low_watermark);
+	sb->settings.writeback_rate = le64_to_cpu(c->writeback_rate);
+	sb->settings.commit_interval = le64_to_cpu(c->commit_interval);
+	sb->settings.endurance = le64_to_cpu(c->endurance);
+}
+
 int hybrid_sb_decode(const struct hybrid_superblock *block, u64 sector,
 		     u64 device_sectors, struct hybrid_sb *sb, const char **why)
 {
@@ -280,7 +295,7 @@ int hybrid_sb_decode(const struct hybrid_superblock *block, u64 sector,
 			return r;
 		sb_fill(block, sb);
 		sb->geometry = g;
-		name_decode(sb->policy, block->cache.policy, sizeof(sb->policy));
+		sb_cache_fill(&block->cache, sb);
 		return 0;
 	}
 	r = sb_origin_check(&block->origin, member_sectors, why);

@@ -22,6 +22,17 @@
 u32 hybrid_crc(const void *data, size_t len, size_t skip);
 
 /* A superblock in native form; both roles. */
+/*
+ * Settings of a pool for its next activation: value + 1, or 0 for the default.  Any
+ * number may stand on the disk: the caller knows what fits.
+ */
+struct hybrid_settings {
+	u64 high_watermark, low_watermark;
+	u64 writeback_rate;
+	u64 commit_interval;
+	u64 endurance;
+};
+
 struct hybrid_sb {
 	u64 compat, ro_compat, incompat;
 	u64 member_sectors;
@@ -34,6 +45,7 @@ struct hybrid_sb {
 	/* cache device */
 	struct hybrid_geometry geometry;
 	char policy[HYBRID_POLICY_NAME_SIZE];
+	struct hybrid_settings settings;
 	/* origin */
 	u32 volume_id, instance;
 	u64 data_sector, data_sectors;

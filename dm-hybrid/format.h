@@ -126,6 +126,12 @@ struct hybrid_sb_cache {
 	__le64 journal_sector;
 	__le64 data_sector;
 	__u8 policy[HYBRID_POLICY_NAME_SIZE];	/* for the next activation */
+	/* So are these: value + 1, 0 for the default */
+	__le64 high_watermark;		/* percent */
+	__le64 low_watermark;
+	__le64 writeback_rate;		/* KiB a second */
+	__le64 commit_interval;		/* ms */
+	__le64 endurance;		/* MiB a day */
 };
 
 struct hybrid_sb_origin {

@@ -201,6 +201,8 @@ static int set_tunable(struct pool_table *pt, unsigned int argc, char **argv)
 		return r;
 	}
 	r = hybrid_call_configure(pt->pool, &config);
+	if (!r)
+		hybrid_pool_record(pt->pool);
 	hybrid_tick_kick(pt->pool);
 	return r;
 }

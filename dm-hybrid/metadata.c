@@ -115,7 +115,8 @@ static unsigned int first_to_write(struct block_device *bdev, struct hybrid_supe
 	return r || tail->sequence != sb->sequence;
 }
 
-int hybrid_cache_sb_set_policy(struct block_device *bdev, const char *policy)
+int hybrid_cache_sb_record(struct block_device *bdev, const char *policy,
+			   const struct hybrid_settings *settings)
 {
 	struct hybrid_superblock *block = kmalloc(sizeof(*block), GFP_KERNEL);
 	struct hybrid_sb *sb = kmalloc(2 * sizeof(*sb), GFP_KERNEL);
@@ -129,6 +130,7 @@ int hybrid_cache_sb_set_policy(struct block_device *bdev, const char *policy)
 		goto out;
 	copy = first_to_write(bdev, block, &sb[0], &sb[1]);
 	strscpy(sb->policy, policy, sizeof(sb->policy));
+	sb->settings = *settings;
 	sb->sequence++;
 	for (n = 0; n < 2 && !r; n++, copy ^= 1) {
 		hybrid_sb_encode(block, sb, hybrid_sb_sector(sb->member_sectors, copy));

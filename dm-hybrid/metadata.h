@@ -16,9 +16,10 @@ int hybrid_cache_sb_read(struct block_device *bdev, struct hybrid_sb *sb, char *
 			 const char **why);
 
 /*
- * Record in both copies of the superblock that @policy is the one to activate the
- * pool of the cache device @bdev with.  Blocking.  Returns 0 or -errno.
+ * Record in both copies of the superblock what to activate the pool of the cache
+ * device @bdev with.  Blocking.  Returns 0 or -errno.
  */
-int hybrid_cache_sb_set_policy(struct block_device *bdev, const char *policy);
+int hybrid_cache_sb_record(struct block_device *bdev, const char *policy,
+			   const struct hybrid_settings *settings);
 
 #endif

@@ -365,7 +365,8 @@ static int pool_load(struct hybrid_pool *pool, struct pool_table *pt)
 		pool->engine = NULL;
 		goto out;
 	}
-	strscpy(pool->recorded, sb->policy, sizeof(pool->recorded));
+	strscpy(pool->recorded_policy, sb->policy, sizeof(pool->recorded_policy));
+	pool->recorded = sb->settings;
 	/* Pairs with the acquire in status.c: the engine is complete. */
 	smp_store_release(&pool->loaded, true);
 out:
@@ -392,19 +393,44 @@ static int pool_restart(struct hybrid_pool *pool)
 	return 0;
 }
 
-/* For the next activation, which reads it from the superblock. */
-static void pool_record_policy(struct hybrid_pool *pool)
+static u64 setting(u32 value, u32 def)
 {
+	return value == def ? 0 : (u64)value + 1;
+}
+
+/* A default stays one: it may be another in the next version. */
+static struct hybrid_settings pool_settings(const struct hybrid_pool *pool)
+{
+	static const struct hybrid_config def = HYBRID_CONFIG_DEFAULT;
+	struct hybrid_config c = *hybrid_engine_config(pool->engine);
+	struct hybrid_settings s = {
+		.high_watermark = setting(c.high_watermark, def.high_watermark),
+		.low_watermark = setting(c.low_watermark, def.low_watermark),
+		.writeback_rate = setting(c.writeback_rate, def.writeback_rate),
+		.commit_interval = setting(c.commit_interval, def.commit_interval),
+		.endurance = setting(c.endurance, def.endurance),
+	};
+
+	return s;
+}
+
+void hybrid_pool_record(struct hybrid_pool *pool)
+{
+	struct hybrid_settings settings = pool_settings(pool);
 	int r;
 
-	if (!strcmp(pool->recorded, pool->policy->name) || hybrid_engine_failed(pool->engine))
+	if ((!strcmp(pool->recorded_policy, pool->policy->name) &&
+	     !memcmp(&pool->recorded, &settings, sizeof(settings))) ||
+	    hybrid_engine_failed(pool->engine))
 		return;
-	r = hybrid_cache_sb_set_policy(pool->bdev, pool->policy->name);
-	if (r)
-		DMWARN("%s: cannot record policy %s in the superblock: %d",
+	r = hybrid_cache_sb_record(pool->bdev, pool->policy->name, &settings);
+	if (r) {
+		DMWARN("%s: cannot record policy %s and settings in the superblock: %d",
 		       dm_device_name(pool->md), pool->policy->name, r);
-	else
-		strscpy(pool->recorded, pool->policy->name, sizeof(pool->recorded));
+		return;
+	}
+	strscpy(pool->recorded_policy, pool->policy->name, sizeof(pool->recorded_policy));
+	pool->recorded = settings;
 }
 
 static int pool_preresume(struct dm_target *ti)
@@ -421,7 +447,7 @@ static int pool_preresume(struct dm_target *ti)
 	else if (!r)
 		r = pool_restart(pool);
 	if (!r) {
-		pool_record_policy(pool);
+		hybrid_pool_record(pool);
 		WRITE_ONCE(pool->bound, pt);
 		pool->running = true;
 		hybrid_tick_start(pool);

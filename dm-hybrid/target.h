@@ -49,7 +49,8 @@ struct hybrid_pool {
 	struct pool_table *bound;
 	struct hybrid_engine *engine;	/* from the first resume on */
 	const struct hybrid_policy_type *policy;	/* the engine's */
-	char recorded[HYBRID_POLICY_NAME_SIZE];	/* the superblock's policy */
+	char recorded_policy[HYBRID_POLICY_NAME_SIZE];	/* in the superblock */
+	struct hybrid_settings recorded;
 	struct list_head volumes;	/* volume_object */
 	bool loaded;			/* the engine is usable for good */
 	bool stopped;			/* by suspend */
@@ -186,6 +187,12 @@ void hybrid_volume_status_print(struct dm_target *ti, status_type_t type, unsign
  */
 struct hybrid_pool *hybrid_pool_get(dev_t dev);
 void hybrid_pool_put(struct hybrid_pool *pool);
+
+/*
+ * Record in the superblock, for the next activation, what policy and settings the pool has
+ * now, if another stands there.  Blocking, under the pool's lock, with the engine loaded.
+ */
+void hybrid_pool_record(struct hybrid_pool *pool);
 
 /* Is @dev the cache device of any pool? */
 bool hybrid_is_cache_device(dev_t dev);

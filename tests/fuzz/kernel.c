@@ -42,6 +42,10 @@ void hybrid_tick_kick(struct hybrid_pool *pool)
 {
 }
 
+void hybrid_pool_record(struct hybrid_pool *pool)
+{
+}
+
 /* No table has it. */
 int hybrid_volume_release(struct hybrid_pool *pool, u32 id)
 {

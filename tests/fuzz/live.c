@@ -120,12 +120,13 @@ static void use(struct pool *p, struct outcome *out)
 /* All that was accepted is accepted again, with what the module wrote meanwhile. */
 static void use_again(struct image *im, struct pool *p, struct outcome *out)
 {
+	static const struct hybrid_settings settings = { .endurance = 8 };
 	const char *why = "";
 	u32 i;
 	int r;
 
 	image_pool(im, p);
-	r = hybrid_cache_sb_set_policy((void *)p->cache, "fifo");
+	r = hybrid_cache_sb_record((void *)p->cache, "fifo", &settings);
 	if (!r)
 		r = pool_load(p, &out->why);
 	if (r)

@@ -9,6 +9,8 @@ from .stack import HERE, MODES, POLICIES, fio, io
 ALL = ("--cutoff", "0")
 VERIFY = ("--ioengine=libaio", "--iodepth=16", "--serialize_overlap=1", "--norandommap",
           "--verify=crc32c", "--verify_fatal=1", "--do_verify=1")
+SETTINGS = {"high_watermark": 70, "low_watermark": 10, "writeback_rate": 0, "commit_interval": 1000,
+            "endurance": 0}
 MIXED = ("--rw=randwrite", "--bsrange=512-1m", "--blockalign=512", *VERIFY)
 
 
@@ -176,7 +178,7 @@ def activate_as_at_boot(s):
 
 
 def test_the_next_activation_has_the_policy_of_the_last_table(make_stack, seed):
-    """Reloaded under load by dmsetup, and set by hybridctl; features are not recorded."""
+    """Reloaded under load by dmsetup, and set by hybridctl."""
     s = make_stack(ssd=16, hdd=32, volatile="ssd hdd")
     dev = s.create("vol", "--mode", "writeback", *ALL)
     table = s.table("pool").replace(" c2q 0", " sieve 0").replace("low_watermark 10", "low_watermark 3")
@@ -187,7 +189,7 @@ def test_the_next_activation_has_the_policy_of_the_last_table(make_stack, seed):
     assert int(job.wait().out) > 0	# two reloads each, of all that a busy host has time for
     s.deactivate()
     activate_as_at_boot(s)
-    assert s.status("pool")["policy"] == "sieve" and "low_watermark 10 " in s.table("pool")
+    assert s.status("pool")["policy"] == "sieve" and "low_watermark 3 " in s.table("pool")
     s.guest.run("hybridctl set pool policy=arc")
     # Durable, though nothing was flushed or deactivated.
     s.guest.power_cut()
@@ -196,6 +198,45 @@ def test_the_next_activation_has_the_policy_of_the_last_table(make_stack, seed):
     s.members()
     activate_as_at_boot(s)
     assert s.status("pool")["policy"] == "arc"
+
+
+def test_the_next_activation_has_the_settings_of_the_last(make_stack):
+    """Set by hybridctl, by a message, by a table; a default stays one. Durable at once."""
+    s = make_stack(volatile="ssd hdd")
+    s.create("vol")
+
+    def settings(again):
+        again()
+        words = s.table("pool").split()
+        return {k: int(words[words.index(k) + 1]) for k in SETTINGS}
+
+    def after_cut():
+        s.guest.power_cut()
+        s.guest.boot()
+        s.guest.modprobe("dm-testdisk", "dm-hybrid")
+        s.members()
+        activate_as_at_boot(s)
+
+    def after_deactivation():
+        s.deactivate()
+        activate_as_at_boot(s)
+
+    assert settings(after_deactivation) == SETTINGS
+    s.guest.run("hybridctl set pool endurance=4096 commit_interval=250")
+    s.message("set", "writeback_rate", 0xffffffff, name="pool")
+    want = SETTINGS | {"endurance": 4096, "commit_interval": 250, "writeback_rate": 0xffffffff}
+    assert settings(after_cut) == want
+    s.load("pool", s.table("pool").replace("high_watermark 70", "high_watermark 20"))
+    s.guest.run("hybridctl set pool endurance=0")
+    want |= {"endurance": 0, "high_watermark": 20}
+    assert settings(after_cut) == want
+    # As an admin's own table has it: the defaults, then
+    uuid = s.guest.run("dmsetup info -c --noheadings -o uuid pool").out
+    table = s.table("pool").split()
+    first = table.index("uuid")
+    s.load("pool", " ".join([*table[:first - 1], "2", *table[first:first + 2], "c2q", "0"]))
+    assert settings(after_deactivation) == SETTINGS
+    assert s.guest.run("dmsetup info -c --noheadings -o uuid pool").out == uuid
 
 
 def test_a_policy_is_recorded_beside_a_damaged_superblock(make_stack):

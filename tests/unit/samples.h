@@ -40,6 +40,11 @@ static inline void sample_sb(struct hybrid_sb *sb, u32 role)
 	if (role == HYBRID_ROLE_CACHE) {
 		sample_geometry(&sb->geometry);
 		strcpy(sb->policy, "c2q");
+		sb->settings.high_watermark = 81;
+		sb->settings.low_watermark = 1;
+		sb->settings.writeback_rate = 1ULL << 32;
+		sb->settings.commit_interval = 0;
+		sb->settings.endurance = ~0ULL;
 		return;
 	}
 	sb->flags = HYBRID_SB_DIRTY;

@@ -42,6 +42,13 @@ int hybrid_mode_parse(const char *name);
 	X(commit_interval, "ms", 10, 60000, 1000) \
 	X(endurance, "MiB a day", 0, 33554432, 0)
 
+/* Their defaults: HYBRID_DEFAULT_high_watermark and so on. */
+enum {
+#define X(name, unit, lowest, highest, def) HYBRID_DEFAULT_##name = (def),
+	HYBRID_POOL_TUNABLES(X)
+#undef X
+};
+
 /* Parameters of a hybrid-pool table line.  A tunable of -1 is not given. */
 struct hybrid_pool_table {
 	char cache_dev[HYBRID_DEVICE_MAX];
