@@ -739,6 +739,29 @@ static int map_entry_check(const struct hybrid_map_leaf *block,
 			     le64_to_cpu(block->dirty[i]), why);
 }
 
+/* As map_entry_check() of all of them, without the name of what is wrong. */
+static bool map_entries_ok(const struct hybrid_map_leaf *block, const struct hybrid_geometry *g,
+			   u32 count)
+{
+	u64 valid = 0, beyond = 0, oblock = 0;
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		u64 v = le64_to_cpu(block->valid[i]), d = le64_to_cpu(block->dirty[i]);
+
+		beyond |= d & ~v;
+		if (block->instance[i]) {
+			valid |= v;
+			oblock |= le64_to_cpu(block->oblock[i]);
+		} else {
+			beyond |= v;
+		}
+	}
+	/* Both limits are powers of two. */
+	beyond |= valid & ~GENMASK_ULL(g->granules - 1, 0);
+	return !beyond && oblock < MAX_SECTORS >> g->block_shift;
+}
+
 void hybrid_map_seal(struct hybrid_map_leaf *block, const struct hybrid_ident *id,
 		     u32 nr, u16 generation)
 {
@@ -754,6 +777,7 @@ int hybrid_map_check(const struct hybrid_map_leaf *block, const struct hybrid_ge
 		     const char **why)
 {
 	u32 regions = DIV_ROUND_UP(count, HYBRID_REGION_BLOCKS);
+	bool ok;
 	u32 i;
 	int r;
 
@@ -766,12 +790,13 @@ int hybrid_map_check(const struct hybrid_map_leaf *block, const struct hybrid_ge
 		return r;
 	if (le16_to_cpu(block->open_regions) >> regions)
 		return bad(why, "open_regions");
-	for (i = 0; i < count; i++) {
+	ok = map_entries_ok(block, g, count);
+	for (i = 0; !ok && i < count; i++) {
 		r = map_entry_check(block, g, i, why);
 		if (r)
 			return r;
 	}
-	for (; i < HYBRID_MAP_LEAF_BLOCKS; i++)
+	for (i = count; i < HYBRID_MAP_LEAF_BLOCKS; i++)
 		if (block->instance[i])
 			return bad(why, "instance");
 	return 0;
