@@ -13,11 +13,14 @@
 #define HYBRID_ORDER_QUEUES	3
 
 /* A block is its own neighbour while it is in no queue. */
-struct hybrid_order_link {
-	u32 prev : 10;
-	u32 next : 10;
-	u32 rank : 8;		/* of 255, when it was last counted */
-	u32 queue : 4;	/* not less: all 32 bits are written at once */
+union hybrid_order_link {
+	struct {
+		u32 prev : 10;
+		u32 next : 10;
+		u32 rank : 8;	/* of 255, when it was last counted */
+		u32 queue : 4;
+	};
+	u32 all;
 };
 
 struct hybrid_order {
@@ -26,15 +29,24 @@ struct hybrid_order {
 	u16 moves;		/* since the ranks were counted, saturates */
 	u8 queues;
 	bool loading;		/* ranks are set, links are not */
-	struct hybrid_order_link link[];	/* size + queues */
+	union hybrid_order_link link[];	/* size + queues */
 };
 
 static_assert(HYBRID_MAX_SET_SIZE + HYBRID_ORDER_QUEUES <= 1 << 10);
-static_assert(sizeof(struct hybrid_order_link) == 4);
+static_assert(sizeof(union hybrid_order_link) == 4);
 
 static inline size_t hybrid_order_bytes(u32 size, u32 queues)
 {
-	return sizeof(struct hybrid_order) + (size + queues) * sizeof(struct hybrid_order_link);
+	return sizeof(struct hybrid_order) + (size + queues) * sizeof(union hybrid_order_link);
+}
+
+/* Block @i on either side. */
+static inline union hybrid_order_link hybrid_order_both(u32 i)
+{
+	union hybrid_order_link link = { .prev = 1, .next = 1 };
+
+	link.all *= i;
+	return link;
 }
 
 static inline void hybrid_order_init(struct hybrid_order *o, u32 size, u32 queues)
@@ -44,9 +56,7 @@ static inline void hybrid_order_init(struct hybrid_order *o, u32 size, u32 queue
 	o->size = size;
 	o->queues = queues;
 	for (i = 0; i < size + queues; i++)
-		o->link[i] = (struct hybrid_order_link){
-			.prev = i, .next = i, .rank = 0, .queue = 0
-		};
+		o->link[i] = hybrid_order_both(i);
 }
 
 static inline bool hybrid_order_has(const struct hybrid_order *o, u32 i)
@@ -62,7 +72,7 @@ static inline u32 hybrid_order_first(const struct hybrid_order *o, u32 q)
 
 static inline void hybrid_order_unlink(struct hybrid_order *o, u32 i)
 {
-	struct hybrid_order_link *l = &o->link[i];
+	union hybrid_order_link *l = &o->link[i];
 
 	o->link[l->prev].next = l->next;
 	o->link[l->next].prev = l->prev;
@@ -139,16 +149,17 @@ static inline void hybrid_order_append(struct hybrid_order *o, u32 q, u32 i)
 /* Once blocks are linked it is too late for ranks. */
 static inline void hybrid_order_load(struct hybrid_order *o, u32 q, u32 i, u8 rank)
 {
-	if (o->nr[0] || o->nr[1] || o->nr[2]) {
+	const union hybrid_order_link link = { .rank = rank, .queue = q };
+
+	if (!o->loading && (o->nr[0] || o->nr[1] || o->nr[2])) {
 		hybrid_order_append(o, q, i);
 		return;
 	}
 	if (i >= o->size)
 		return;
+	/* Until it is settled, nothing is linked. */
 	o->loading = true;
-	o->link[i] = (struct hybrid_order_link){
-		.prev = o->size, .next = o->size, .rank = rank, .queue = q
-	};
+	o->link[i].all = link.all | hybrid_order_both(o->size).all;
 }
 
 static noinline void hybrid_order_count(struct hybrid_order *o)
@@ -163,6 +174,13 @@ static noinline void hybrid_order_count(struct hybrid_order *o)
 	o->moves = 0;
 }
 
+/* Have so many blocks moved that those of block @i's queue need to be counted? */
+static inline bool hybrid_order_stale(const struct hybrid_order *o, u32 i)
+{
+	/* What was loaded is known as it stands. */
+	return !o->loading && o->moves > o->nr[o->link[i].queue] / 8;
+}
+
 /*
  * Where block @i stands in its queue, 0 first, 255 last.  A rank may be out by
  * an eighth of the queue: counting anew only after so many moves keeps this cheap
@@ -172,8 +190,7 @@ static inline u8 hybrid_order_rank(struct hybrid_order *o, u32 i)
 {
 	if (!hybrid_order_has(o, i))
 		return 0;
-	/* What was loaded is known as it stands. */
-	if (!o->loading && o->moves > o->nr[o->link[i].queue] / 8)
+	if (hybrid_order_stale(o, i))
 		hybrid_order_count(o);
 	return o->link[i].rank;
 }

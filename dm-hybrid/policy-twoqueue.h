@@ -212,16 +212,28 @@ static inline int hybrid_twoqueue_victim(void *state, u32 scan, bool (*usable)(v
 }
 
 /* Two bits for the queue, 3 for a block of the main one that was hit; six for the place. */
+static inline u8 hybrid_twoqueue_counted(const struct hybrid_twoqueue *t, u32 i)
+{
+	u8 place = t->order->link[i].rank / 4, q = t->order->link[i].queue;
+
+	return (q == TWOQUEUE_MAIN && READ_ONCE(t->hits[i]) ? 3 : q) << 6 | place;
+}
+
+static noinline u8 hybrid_twoqueue_count(const struct hybrid_twoqueue *t, u32 i)
+{
+	hybrid_order_count(t->order);
+	return hybrid_twoqueue_counted(t, i);
+}
+
 static inline u8 hybrid_twoqueue_hint(void *state, u32 i)
 {
-	struct hybrid_twoqueue *t = state;
-	u8 place = hybrid_order_rank(t->order, i) / 4;
-	u8 q;
+	const struct hybrid_twoqueue *t = state;
 
 	if (!hybrid_order_has(t->order, i))
 		return 0;
-	q = t->order->link[i].queue;
-	return (q == TWOQUEUE_MAIN && READ_ONCE(t->hits[i]) ? 3 : q) << 6 | place;
+	if (hybrid_order_stale(t->order, i))
+		return hybrid_twoqueue_count(t, i);
+	return hybrid_twoqueue_counted(t, i);
 }
 
 static inline void hybrid_twoqueue_load(void *state, u32 i, u8 hint)
