@@ -45,9 +45,11 @@ void mark_region_leaves(struct hybrid_engine *e, u32 set, u64 regions)
 {
 	u32 i;
 
-	for (i = 0; i < e->map.set_size; i += HYBRID_REGION_BLOCKS)
-		if (regions & region_bit(i))
+	for (i = 0; regions; i += HYBRID_MAP_LEAF_BLOCKS) {
+		if (regions & GENMASK_ULL(HYBRID_MAP_LEAF_REGIONS - 1, 0))
 			mark_leaf(e, set, i);
+		regions >>= HYBRID_MAP_LEAF_REGIONS;
+	}
 }
 
 void mark_volume_leaf(struct hybrid_engine *e, u32 id)
@@ -69,10 +71,44 @@ void checkpoint_begin(struct hybrid_engine *e)
 	bitmap_zero(e->cp_indexes, e->g->nr_index);
 }
 
+/* Copies of map and set, or each store would make the compiler read them again. */
+static void capture_blocks(struct hybrid_engine *e, u32 set, u32 first, u32 count,
+			   struct hybrid_map_leaf *block)
+{
+	const struct hybrid_map map = e->map;
+	const struct hybrid_set s = map.set[set];
+	u8 (*hint)(void *state, u32 i) = e->policy->hint;
+	const u8 recorded = BLOCK_JMAPPED | BLOCK_TRANSIT;
+	u32 k, volume = HYBRID_MAX_VOLUMES;
+	__le32 instance = 0;
+
+	for (k = 0; k < count; k++) {
+		u32 i = first + k;
+		u64 key = s.key[i];
+
+		if ((s.flags[i] & recorded) != BLOCK_JMAPPED)
+			continue;
+		if (hybrid_key_volume(key) != volume) {
+			volume = hybrid_key_volume(key);
+			instance = cpu_to_le32(key_volume(e, key)->info.instance);
+		}
+		block->oblock[k] = cpu_to_le64(from_oblock(hybrid_key_block(key)));
+		block->instance[k] = instance;
+		block->valid[k] = cpu_to_le64(set_mask(&map, &s, MASK_JVALID, i));
+		block->dirty[k] = cpu_to_le64(set_mask(&map, &s, MASK_JDIRTY, i));
+	}
+	for (k = 0; k < count; k++)
+		if ((s.flags[first + k] & (recorded | BLOCK_MAPPED)) ==
+		    (BLOCK_JMAPPED | BLOCK_MAPPED))
+			block->hint[k] = hint(s.policy, first + k);
+}
+
 static void capture_map(struct hybrid_engine *e, u32 leaf, u16 generation, void *mem)
 {
 	u32 nr = leaf - HYBRID_VOLUME_LEAVES, set = nr / HYBRID_LEAVES_PER_SET;
-	u32 first = nr % HYBRID_LEAVES_PER_SET * HYBRID_MAP_LEAF_BLOCKS, k;
+	u32 first = nr % HYBRID_LEAVES_PER_SET * HYBRID_MAP_LEAF_BLOCKS;
+	u32 count = first < e->map.set_size ?
+		    min_t(u32, e->map.set_size - first, HYBRID_MAP_LEAF_BLOCKS) : 0;
 	struct hybrid_set *s = &e->map.set[set];
 	struct hybrid_map_leaf *block = mem;
 	unsigned long flags;
@@ -80,18 +116,7 @@ static void capture_map(struct hybrid_engine *e, u32 leaf, u16 generation, void 
 	memset(block, 0, sizeof(*block));
 	spin_lock_irqsave(&s->lock, flags);
 	block->open_regions = cpu_to_le16(s->jopen >> first / HYBRID_REGION_BLOCKS);
-	for (k = 0; k < HYBRID_MAP_LEAF_BLOCKS && first + k < e->map.set_size; k++) {
-		u32 i = first + k;
-
-		if (!(s->flags[i] & BLOCK_JMAPPED) || (s->flags[i] & BLOCK_TRANSIT))
-			continue;
-		block->oblock[k] = cpu_to_le64(from_oblock(hybrid_key_block(s->key[i])));
-		block->instance[k] = cpu_to_le32(key_volume(e, s->key[i])->info.instance);
-		block->valid[k] = cpu_to_le64(block_mask(e, s, MASK_JVALID, i));
-		block->dirty[k] = cpu_to_le64(block_mask(e, s, MASK_JDIRTY, i));
-		if (s->flags[i] & BLOCK_MAPPED)
-			block->hint[k] = e->policy->hint(s->policy, i);
-	}
+	capture_blocks(e, set, first, count, block);
 	spin_unlock_irqrestore(&s->lock, flags);
 	hybrid_map_seal(block, &e->id, leaf, generation);
 }
