@@ -27,7 +27,7 @@ struct loader {
 	/* What was looked up last */
 	u32 instance;
 	struct hybrid_volume *volume;	/* NULL: it is no more */
-	u64 oblocks;		/* of it */
+	u64 key, oblocks;	/* of its first block, and how many it has */
 };
 
 static int read_runs(struct hybrid_engine *e, struct hybrid_segment *run, u32 nr, void *mem)
@@ -225,8 +225,11 @@ static int look_up(struct loader *l, u32 instance)
 	}
 	l->instance = instance;
 	l->volume = find_instance(l, instance);
-	if (l->volume)
+	l->oblocks = 0;
+	if (l->volume) {
+		l->key = hybrid_key(l->volume->id, to_oblock(0));
 		l->oblocks = ((l->volume->info.data_sectors - 1) >> l->e->g->block_shift) + 1;
+	}
 	return 0;
 }
 
@@ -281,54 +284,120 @@ static void unload(struct loader *l, struct hybrid_set *s, u32 i)
 }
 
 /*
- * Make block @i what a leaf or a record says it is; caller holds the set's lock.
- * Inline: of all there is to an activation this is what grows with the cache.
+ * What follows is done for each block of the cache, which is what an activation
+ * takes: inline, in loops of few variables, on copies of map and set, or each store
+ * would make the compiler read them again.
  */
-static __always_inline int load_block(struct loader *l, u32 set, u32 i, u32 instance, u64 oblock,
-				      u64 valid, u64 dirty)
+
+/* Whose block is it?  1, and *key, or 0: a volume's that is no more. */
+static __always_inline int find_key(struct loader *l, const struct hybrid_map *map, u32 set,
+				    u32 instance, u64 oblock, u64 *key)
 {
-	struct hybrid_engine *e = l->e;
-	struct hybrid_set *s = &e->map.set[set];
-	int r = instance == l->instance ? 0 : look_up(l, instance), other;
-	u64 key;
+	int r = instance == l->instance ? 0 : look_up(l, instance);
 
 	if (r)
 		return r;
-	if (s->flags[i])
-		unload(l, s, i);
-	/* A block of a volume that is no more is free; its leaf still says otherwise. */
-	if (!l->volume) {
-		if (instance)
-			mark_leaf(e, set, i);
-		return 0;
-	}
-	key = hybrid_key(l->volume->id, to_oblock(oblock));
 	if (oblock >= l->oblocks) {
+		if (!l->volume)
+			return 0;
 		*l->why = "a block lies beyond its volume's end";
 		return -EUCLEAN;
 	}
-	if (hybrid_map_set_of(&e->map, key) != set) {
+	*key = l->key | oblock;
+	if (hybrid_map_set_of(map, *key) != set) {
 		*l->why = "a block is in the wrong set";
 		return -EUCLEAN;
 	}
-	/*
-	 * Leaves are captured one by one while the log goes on, so that two may
-	 * claim one block; the log must resolve that with a record of the one
-	 * that lost here.
-	 */
-	other = hybrid_set_find(&e->map, s, key);
-	if (other >= 0) {
-		unload(l, s, other);
-		s->flags[other] = BLOCK_UNRESOLVED;
-		l->nr_unresolved++;
-	}
-	hybrid_set_load(&e->map, s, i, key, valid);
-	if (dirty) {
-		put_dirty(e, s, i, dirty);
-		put_jdirty(e, s, i, dirty);
-	}
 	atomic_inc(&l->volume->nr_cached);
+	return 1;
+}
+
+/* Block @i's key is known, and no more.  Caller holds the set's lock. */
+static noinline void load_dirty(struct hybrid_engine *e, u32 set, u32 i, u64 dirty)
+{
+	put_dirty(e, &e->map.set[set], i, dirty);
+	put_jdirty(e, &e->map.set[set], i, dirty);
+}
+
+/*
+ * Leaves are captured one by one while the log goes on, so that two may claim one
+ * block; the log must resolve that with a record of the one that lost here.
+ */
+static noinline void outdo(struct loader *l, u32 set, u32 other)
+{
+	struct hybrid_set *s = &l->e->map.set[set];
+
+	unload(l, s, other);
+	s->flags[other] = BLOCK_UNRESOLVED;
+	l->nr_unresolved++;
+}
+
+/* The last step: who looks for @key finds block @i. */
+static __always_inline void load_block(struct loader *l, const struct hybrid_map *map,
+				       struct hybrid_set *s, u32 set, u32 i, u64 key)
+{
+	int other = hybrid_set_find_alone(map, s, key);
+
+	if (other >= 0)
+		outdo(l, set, other);
+	hybrid_set_load(map, s, i, key);
+}
+
+static int load_keys(struct loader *l, u32 set, u32 first, u32 count,
+		     struct hybrid_map_leaf *leaf)
+{
+	const struct hybrid_map map = l->e->map;
+	u64 *set_key = map.set[set].key + first, key = HYBRID_NO_KEY;
+	u32 k;
+	int r;
+
+	for (k = 0; k < count; k++) {
+		u32 instance = le32_to_cpu(leaf->instance[k]);
+
+		if (!instance)
+			continue;
+		r = find_key(l, &map, set, instance, le64_to_cpu(leaf->oblock[k]), &key);
+		if (r < 0)
+			return r;
+		if (r) {
+			set_key[k] = key;
+			continue;
+		}
+		/* Such a block is free; what is on the disk still says otherwise. */
+		leaf->valid[k] = 0;
+		leaf->dirty[k] = 0;
+		mark_leaf(l->e, set, first + k);
+	}
 	return 0;
+}
+
+static void load_masks(struct loader *l, u32 set, u32 first, u32 count,
+		       const struct hybrid_map_leaf *leaf)
+{
+	struct hybrid_map *map = &l->e->map;
+	u32 *stamp = map->set[set].stamp + first, k;
+
+	hybrid_set_load_valid(map, &map->set[set], first, count, leaf->valid);
+	for (k = 0; k < count; k++) {
+		stamp[k] = leaf->hint[k];
+		if (leaf->dirty[k])
+			load_dirty(l->e, set, first + k, le64_to_cpu(leaf->dirty[k]));
+	}
+}
+
+static noinline void load_blocks(struct loader *l, u32 set, u32 first, u32 count)
+{
+	const struct hybrid_map map = l->e->map;
+	struct hybrid_set s = map.set[set];
+	u32 i, nr = 0;
+
+	for (i = first; i < first + count; i++) {
+		if (s.key[i] == HYBRID_NO_KEY)
+			continue;
+		load_block(l, &map, &s, set, i, s.key[i]);
+		nr++;
+	}
+	hybrid_set_count(&map.set[set], nr);
 }
 
 static int load_map(struct loader *l, u32 nr, void *mem)
@@ -342,20 +411,16 @@ static int load_map(struct loader *l, u32 nr, void *mem)
 	struct hybrid_map_leaf *leaf = mem;
 	unsigned long flags;
 	int r;
-	u32 k;
 
 	r = hybrid_map_check(leaf, e->g, &e->id, nr, e->leaf_generation[nr], count, l->why);
 	if (r)
 		return damaged(r);
 	spin_lock_irqsave(&s->lock, flags);
 	s->jopen |= (u64)le16_to_cpu(leaf->open_regions) << first / HYBRID_REGION_BLOCKS;
-	for (k = 0; !r && k < count; k++) {
-		if (!leaf->instance[k])
-			continue;
-		r = load_block(l, set, first + k, le32_to_cpu(leaf->instance[k]),
-			       le64_to_cpu(leaf->oblock[k]), le64_to_cpu(leaf->valid[k]),
-			       le64_to_cpu(leaf->dirty[k]));
-		s->stamp[first + k] = leaf->hint[k];
+	r = load_keys(l, set, first, count, leaf);
+	if (!r) {
+		load_masks(l, set, first, count, leaf);
+		load_blocks(l, set, first, count);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
 	return r;
@@ -373,7 +438,10 @@ static int replay_apply(void *context, const struct hybrid_record *record)
 	struct loader *l = context;
 	struct hybrid_engine *e = l->e;
 	u32 where = le32_to_cpu(record->where), set = where / e->map.set_size;
+	u32 i = where % e->map.set_size;
+	struct hybrid_set *s = &e->map.set[set];
 	unsigned long flags;
+	u64 key = HYBRID_NO_KEY;
 	int r;
 
 	if (le32_to_cpu(record->type) == HYBRID_RECORD_REGIONS) {
@@ -383,13 +451,21 @@ static int replay_apply(void *context, const struct hybrid_record *record)
 		e->map.set[where].jopen = open;
 		return 0;
 	}
-	mark_leaf(e, set, where % e->map.set_size);
-	spin_lock_irqsave(&e->map.set[set].lock, flags);
-	r = load_block(l, set, where % e->map.set_size, le32_to_cpu(record->instance),
-		       le64_to_cpu(record->oblock), le64_to_cpu(record->valid),
-		       le64_to_cpu(record->dirty));
-	spin_unlock_irqrestore(&e->map.set[set].lock, flags);
-	return r;
+	mark_leaf(e, set, i);
+	spin_lock_irqsave(&s->lock, flags);
+	if (s->flags[i])
+		unload(l, s, i);
+	r = find_key(l, &e->map, set, le32_to_cpu(record->instance),
+		     le64_to_cpu(record->oblock), &key);
+	if (r > 0) {
+		s->key[i] = key;
+		hybrid_set_load_valid(&e->map, s, i, 1, &record->valid);
+		load_dirty(e, set, i, le64_to_cpu(record->dirty));
+		load_block(l, &e->map, s, set, i, key);
+		hybrid_set_count(s, 1);
+	}
+	spin_unlock_irqrestore(&s->lock, flags);
+	return min(r, 0);
 }
 
 /* In open regions the origin wins: what is clean there is forgotten. */
@@ -405,9 +481,23 @@ static void forget_region(struct hybrid_engine *e, struct hybrid_set *s, u32 fir
 			set_put_mask(&e->map, s, MASK_JVALID, i, dirty);
 		} else if (s->flags[i] & BLOCK_MAPPED) {
 			atomic_dec(&key_volume(e, s->key[i])->nr_cached);
-			hybrid_set_forget(&e->map, s, i);
+			hybrid_set_unload(&e->map, s, i);
 		}
 	}
+}
+
+/* The stamps held the policy's hints until now. */
+static void load_policy(struct hybrid_engine *e, struct hybrid_set *s)
+{
+	void (*load)(void *state, u32 i, u8 hint) = e->policy->load;
+	u32 i, n = s->nr_mapped ? e->map.set_size : 0;
+	const u32 *stamp = s->stamp;
+	const u8 *flags = s->flags;
+
+	for (i = 0; i < n; i++)
+		if (flags[i] & BLOCK_MAPPED)
+			load(s->policy, i, stamp[i]);
+	memset(s->stamp, 0, e->map.set_size * sizeof(*s->stamp));
 }
 
 /* All has been read. */
@@ -415,22 +505,16 @@ static void set_loaded(struct hybrid_engine *e, u32 set)
 {
 	struct hybrid_set *s = &e->map.set[set];
 	unsigned long flags;
-	bool forget;
 	u32 i;
 
 	spin_lock_irqsave(&s->lock, flags);
-	forget = s->jopen;
-	for (i = 0; forget && i < e->map.set_size; i += HYBRID_REGION_BLOCKS)
+	for (i = 0; s->jopen && i < e->map.set_size; i += HYBRID_REGION_BLOCKS)
 		if (s->jopen & region_bit(i))
 			forget_region(e, s, i);
 	mark_region_leaves(e, set, s->jopen);
 	s->jopen = 0;
-	/* The stamps held the policy's hints meanwhile. */
-	for (i = 0; i < e->map.set_size; i++)
-		if (s->flags[i] & BLOCK_MAPPED)
-			e->policy->load(s->policy, i, s->stamp[i]);
-	memset(s->stamp, 0, e->map.set_size * sizeof(*s->stamp));
-	hybrid_set_loaded(&e->map, s, forget);
+	load_policy(e, s);
+	hybrid_set_loaded(&e->map, s);
 	spin_unlock_irqrestore(&s->lock, flags);
 }
 

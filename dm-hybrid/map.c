@@ -45,7 +45,8 @@ static size_t set_layout(struct hybrid_map *map, struct hybrid_set *s, void *bas
 
 static void set_init(struct hybrid_map *map, struct hybrid_set *s)
 {
-	u32 i;
+	u32 i, n = map->set_size, buckets = map->nr_buckets;
+	u16 *next = s->next, *bucket = s->bucket;
 
 	spin_lock_init(&s->lock);
 	seqcount_init(&s->seq);
@@ -53,13 +54,13 @@ static void set_init(struct hybrid_map *map, struct hybrid_set *s)
 	INIT_LIST_HEAD(&s->waiting);
 	INIT_LIST_HEAD(&s->waiting_ranges);
 	INIT_LIST_HEAD(&s->jobs);
-	for (i = 0; i < map->nr_buckets; i++)
-		s->bucket[i] = map->set_size;
-	memset(s->key, 0xff, map->set_size * sizeof(u64));	/* HYBRID_NO_KEY */
-	for (i = 0; i < map->set_size; i++)
-		s->next[i] = i + 1;
+	for (i = 0; i < buckets; i++)
+		bucket[i] = n;
+	memset(s->key, 0xff, n * sizeof(u64));	/* HYBRID_NO_KEY */
+	for (i = 0; i < n; i++)
+		next[i] = i + 1;
 	s->free = 0;
-	s->nr_free = map->set_size;
+	s->nr_free = n;
 }
 
 /* What everything is sized by; returns the bytes of one set's arrays. */
@@ -175,7 +176,7 @@ int hybrid_set_alloc(const struct hybrid_map *map, struct hybrid_set *s, u64 key
 	return i;
 }
 
-static void unhash(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
+static __always_inline void unhash(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
 {
 	u16 *link = &s->bucket[set_hash(map, s->key[i])];
 	u32 steps;
@@ -237,8 +238,40 @@ void hybrid_set_invalidate(const struct hybrid_map *map, struct hybrid_set *s, u
 	raw_write_seqcount_end(&s->seq);
 }
 
-void hybrid_set_forget(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
+static void load_masks(const struct hybrid_map *map, void *mask, u32 first, u32 count,
+		       const __le64 *from)
 {
+	u16 *mask2 = mask;
+	u32 *mask4 = mask;
+	u64 *mask8 = mask;
+	u32 k;
+
+	switch (map->mask_bytes) {
+	case 2:
+		for (k = 0; k < count; k++)
+			mask2[first + k] = le64_to_cpu(from[k]);
+		break;
+	case 4:
+		for (k = 0; k < count; k++)
+			mask4[first + k] = le64_to_cpu(from[k]);
+		break;
+	default:
+		for (k = 0; k < count; k++)
+			mask8[first + k] = le64_to_cpu(from[k]);
+	}
+}
+
+void hybrid_set_load_valid(const struct hybrid_map *map, struct hybrid_set *s, u32 first,
+			   u32 count, const __le64 *valid)
+{
+	load_masks(map, s->mask[MASK_VALID], first, count, valid);
+	memcpy(s->mask[MASK_JVALID] + first * map->mask_bytes,
+	       s->mask[MASK_VALID] + first * map->mask_bytes, count * map->mask_bytes);
+}
+
+void hybrid_set_unload(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
+{
+	unhash(map, s, i);
 	s->nr_free++;
 	s->nr_mapped--;
 	s->key[i] = HYBRID_NO_KEY;
@@ -247,27 +280,20 @@ void hybrid_set_forget(const struct hybrid_map *map, struct hybrid_set *s, u32 i
 	s->flags[i] = 0;
 }
 
-void hybrid_set_unload(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
+void hybrid_set_loaded(const struct hybrid_map *map, struct hybrid_set *s)
 {
-	unhash(map, s, i);
-	hybrid_set_forget(map, s, i);
-}
+	u32 i, left = s->nr_free, free = map->set_size;
+	const u64 *key = s->key;
+	u16 *next = s->next;
 
-void hybrid_set_loaded(const struct hybrid_map *map, struct hybrid_set *s, bool hash)
-{
-	u32 i;
-
-	for (i = 0; hash && i < map->nr_buckets; i++)
-		s->bucket[i] = map->set_size;
-	s->free = map->set_size;
-	for (i = map->set_size; i-- > 0;) {
-		if (s->key[i] == HYBRID_NO_KEY) {
-			s->next[i] = s->free;
-			s->free = i;
-		} else if (hash) {
-			set_hash_insert(map, s, i, s->key[i]);
-		}
+	for (i = map->set_size; left && i-- > 0;) {
+		if (key[i] != HYBRID_NO_KEY)
+			continue;
+		next[i] = free;
+		free = i;
+		left--;
 	}
+	s->free = free;
 }
 
 static const char *check_block(const struct hybrid_map *map, u32 nr, u32 i)

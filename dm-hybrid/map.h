@@ -192,6 +192,18 @@ static inline int hybrid_set_find(const struct hybrid_map *map, const struct hyb
 	return -1;
 }
 
+/* The same, while nobody else is there. */
+static inline int hybrid_set_find_alone(const struct hybrid_map *map, const struct hybrid_set *s,
+					u64 key)
+{
+	u32 i;
+
+	for (i = s->bucket[set_hash(map, key)]; i < map->set_size; i = s->next[i])
+		if (s->key[i] == key)
+			return i;
+	return -1;
+}
+
 /*
  * The read hit, without a lock: are all granules of @mask of @key valid?
  * Returns the block's index or -1: no, or somebody was changing the set, or it
@@ -244,28 +256,38 @@ static inline void set_hash_insert(const struct hybrid_map *map, struct hybrid_s
 }
 
 /*
- * While a set is loaded nobody reads it, and nothing can be taken from it.  Put
- * block @i, which is free, under @key, which has none, with nothing dirty.
+ * While a set is loaded nobody reads it, and nothing can be taken from it.  @s may be
+ * a copy: its counts are hybrid_set_count()'s.
  */
+
+/* What is valid of @count blocks from @first on; the rest of their masks stays. */
+void hybrid_set_load_valid(const struct hybrid_map *map, struct hybrid_set *s, u32 first,
+			   u32 count, const __le64 *valid);
+
+/* Put block @i, which is free, under @key, which has none. */
 static inline void hybrid_set_load(const struct hybrid_map *map, struct hybrid_set *s, u32 i,
-				   u64 key, u64 valid)
+				   u64 key)
 {
-	s->nr_free--;
-	s->nr_mapped++;
-	set_hash_insert(map, s, i, key);
-	set_put_mask(map, s, MASK_VALID, i, valid);
-	set_put_mask(map, s, MASK_JVALID, i, valid);
+	u16 *bucket = &s->bucket[set_hash(map, key)];
+
+	s->key[i] = key;
+	s->next[i] = *bucket;
+	*bucket = i;
 	s->flags[i] = BLOCK_MAPPED | BLOCK_JMAPPED;
 }
 
-/* Take it out again; nothing of it is dirty any more. */
+/* So many blocks were loaded. */
+static inline void hybrid_set_count(struct hybrid_set *s, u32 nr)
+{
+	s->nr_free -= nr;
+	s->nr_mapped += nr;
+}
+
+/* Take one out again, counted or not; nothing of it is dirty any more. */
 void hybrid_set_unload(const struct hybrid_map *map, struct hybrid_set *s, u32 i);
 
-/* The same, but the block is still in the hash: hybrid_set_loaded() is to make that anew. */
-void hybrid_set_forget(const struct hybrid_map *map, struct hybrid_set *s, u32 i);
-
-/* All of the set is loaded: list what is free, in order.  @hash: and make the hash anew. */
-void hybrid_set_loaded(const struct hybrid_map *map, struct hybrid_set *s, bool hash);
+/* All of the set is loaded: list what is free, in order. */
+void hybrid_set_loaded(const struct hybrid_map *map, struct hybrid_set *s);
 
 /* Does RAM know of block @i what the journal does not? */
 static inline bool set_unrecorded(const struct hybrid_map *map, const struct hybrid_set *s, u32 i)

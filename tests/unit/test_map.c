@@ -365,7 +365,11 @@ static void put_dirty(struct hybrid_set *s, u32 i, u64 dirty)
 
 static void load_as(struct hybrid_set *s, u32 i, u64 key, u64 valid, u64 dirty)
 {
-	hybrid_set_load(&map, s, i, key, valid);
+	__le64 mask = cpu_to_le64(valid);
+
+	hybrid_set_load_valid(&map, s, i, 1, &mask);
+	hybrid_set_load(&map, s, i, key);
+	hybrid_set_count(s, 1);
 	put_dirty(s, i, dirty);
 	set_put_mask(&map, s, MASK_JDIRTY, i, dirty);
 }
@@ -399,9 +403,9 @@ static void load(void **state)
 	load_as(s, size - 1, key_in(0, i), 1, 0);
 	hybrid_set_unload(&map, s, size - 1);
 	load_as(s, i, key_in(0, i), 0xff, 0);
-	/* what is forgotten is so once the hash was made anew; nothing else is */
-	hybrid_set_forget(&map, s, i);
-	hybrid_set_loaded(&map, s, true);
+	/* what is taken out is found no more; all else is */
+	hybrid_set_unload(&map, s, i);
+	hybrid_set_loaded(&map, s);
 	assert_int_equal(hybrid_set_find(&map, s, key_in(0, i)), -1);
 	for (n = 0; n < size / 2; n++)
 		assert_true(n * 5 % (size - 1) == i ||
@@ -409,7 +413,7 @@ static void load(void **state)
 	assert_null(hybrid_set_check(&map, 0));
 	load_as(s, i, key_in(0, i), 0xff, 0);
 	/* what is left can be taken, and is what was not loaded */
-	hybrid_set_loaded(&map, s, false);
+	hybrid_set_loaded(&map, s);
 	for (n = 0; n < size - size / 2; n++) {
 		int k = hybrid_set_alloc(&map, s, key_in(0, size - 1 + n));
 
