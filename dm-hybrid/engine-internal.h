@@ -245,6 +245,7 @@ struct hybrid_sweep {
 struct hybrid_room {
 	struct list_head waiters;	/* ios */
 	u32 windows;			/* that no flush for them covers: begun, or written */
+	u32 tick;			/* of now; never 0 */
 	u32 stalled;			/* ticks in which they waited, and no block became free */
 	bool freed;			/* one did, in this tick; READ_ONCE without the lock */
 };

@@ -53,6 +53,7 @@ static void begin(struct hybrid_io *io)
 	io->counted = false;
 	io->fetch = false;
 	io->over = 0;
+	io->room_since = 0;
 	io->idx = -1;
 	io->job = NULL;
 	io->to_cache = 0;

@@ -5,7 +5,9 @@
  *
  * Written back in order, blocks go to a disk several times as fast as the same writes
  * one by one, and those in between cost the order.  So where the origin seeks such a
- * write waits for a block to be written back and evicted, as long as that goes on.
+ * write waits for a block to be written back and evicted, as long as that goes on, and
+ * not for ever: blocks become free as the sweep comes by, and it may take minutes until it
+ * has come to a block of the write's own set where there are thousands.
  *
  * What is written back is free after a flush of its origin and two commits.  Where room
  * is short that does not happen once an interval, but for each batch of windows, when all
@@ -21,6 +23,7 @@
 #define BATCH		64
 #define DRAIN_BATCH	256
 #define STALLED_TICKS	8
+#define WAIT_TICKS	20	/* for each write */
 
 /* Is an origin flushed of what was written back?  Users' flushes alone do not count. */
 static bool flushing(const struct hybrid_engine *e)
@@ -65,8 +68,10 @@ bool room_wait(struct hybrid_engine *e, const struct hybrid_set *s, struct hybri
 	if (!READ_ONCE(e->writeback_urgent) && !leaving(e, s))
 		return false;
 	spin_lock_irqsave(&e->lock, flags);
+	if (!io->room_since)
+		io->room_since = r->tick;
 	waits = r->stalled < STALLED_TICKS && !e->writeback_paused && !v->suspended &&
-		!e->stopping;
+		!e->stopping && r->tick - io->room_since < WAIT_TICKS;
 	if (waits)
 		list_add_tail(&io->link, &r->waiters);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -131,6 +136,7 @@ void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
+	r->tick = max(r->tick + 1, 1U);
 	if (READ_ONCE(r->freed))
 		r->stalled = 0;
 	else if (r->stalled < STALLED_TICKS && !list_empty(&r->waiters))

@@ -17,6 +17,7 @@ static void init_lists(struct hybrid_engine *e)
 	INIT_LIST_HEAD(&e->writebacks.free);
 	INIT_LIST_HEAD(&e->job_waiters);
 	INIT_LIST_HEAD(&e->room.waiters);
+	e->room.tick = 1;
 	INIT_LIST_HEAD(&e->lost_waiters);
 	INIT_LIST_HEAD(&e->meta_op.link);
 	INIT_LIST_HEAD(&e->writeback_op.link);

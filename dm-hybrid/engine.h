@@ -160,6 +160,7 @@ struct hybrid_io {
 	bool fetch;		/* may read what surrounds its parts of granules */
 	s32 idx;		/* of the block in its set, -1: none */
 	u32 set;
+	u32 room_since;		/* a write: the tick from which on it waits for room, or 0 */
 	u64 key;
 	u64 mask;		/* granules touched */
 	u64 full;		/* granules covered whole */

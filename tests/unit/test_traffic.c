@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* The engine: what I/O moves where, what each event costs, and who waits for whom. */
 #include "rig.h"
+#include "engine-internal.h"
 
 /* ---- modes ---------------------------------------------------------------- */
 
@@ -694,6 +695,31 @@ static void full_of_dirty_blocks(void **state)
 	fail_origin = false;
 }
 
+/* Others get room all the time, and this one does not: it waits two seconds. */
+static void full_for_one_write(void **state)
+{
+	u32 n = fill_with_dirty(), k;
+	struct hybrid_actions acts;
+
+	hybrid_volume_set_seeks(v, true);
+	hold_flush = true;
+	hybrid_actions_init(&acts);
+	fill_data(&writer, n * BLOCK, 8, n + 1);
+	arrive(&writer, HYBRID_IO_WRITE, n * BLOCK, 8, false, &acts);
+	carry(&acts);
+	for (k = 0; !writer.done && k < 100; k++) {
+		e->room.freed = true;
+		tick(100);
+	}
+	assert_in_range(k, 18, 22);
+	assert_int_equal(status().counter[HYBRID_BYPASS_FULL], 1);
+	assert_true(origin_has(n * BLOCK, 8, n + 1));
+	hold_flush = false;
+	let_flush_go();
+	put((n + 1) * BLOCK, 8, n + 2);
+	assert_int_equal(status().counter[HYBRID_BYPASS_FULL], 1);
+}
+
 /* Where nothing seeks they go to the origin. */
 static void full_beside_an_ssd(void **state)
 {
@@ -839,6 +865,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(clean_goes_first, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(endurance, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(full_of_dirty_blocks, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(full_for_one_write, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(full_beside_an_ssd, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(drain_in_batches, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(memory_comes_and_goes, setup, teardown),
