@@ -79,7 +79,8 @@ def test_sweeps_gather_thousands_of_windows_in_order(scale, per_mille):
     dirty = writeback["made_dirty"]
     assert dirty == pytest.approx(blocks * per_mille / 1000, rel=0.5)
     assert writeback["dirty"] == 0 and writeback["origin_back"] == 0
-    assert writeback["sweeps"] <= 1 + dirty // 3000
+    # One that finds what is still being written, and one that finds nothing
+    assert writeback["sweeps"] <= 2 + dirty // 3000
     assert writeback["origin_bytes"] == dirty * (BLOCK << 10)
     # Neighbours together
     assert writeback["origin_writes"] < dirty or per_mille == 1
