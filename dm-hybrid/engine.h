@@ -223,6 +223,26 @@ struct hybrid_config {
 	.high_watermark = 70, .low_watermark = 10, \
 	.writeback_rate = 0, .commit_interval = 1000 }
 
+static inline u64 hybrid_setting(u32 value, u32 def)
+{
+	return value == def ? 0 : (u64)value + 1;
+}
+
+/* As they are recorded.  A default stays one: it may be another in the next version. */
+static inline struct hybrid_settings hybrid_settings(const struct hybrid_config *c)
+{
+	static const struct hybrid_config def = HYBRID_CONFIG_DEFAULT;
+	struct hybrid_settings s = {
+		.high_watermark = hybrid_setting(c->high_watermark, def.high_watermark),
+		.low_watermark = hybrid_setting(c->low_watermark, def.low_watermark),
+		.writeback_rate = hybrid_setting(c->writeback_rate, def.writeback_rate),
+		.commit_interval = hybrid_setting(c->commit_interval, def.commit_interval),
+		.endurance = hybrid_setting(c->endurance, def.endurance),
+	};
+
+	return s;
+}
+
 enum hybrid_counter {		/* of a volume, per CPU */
 	HYBRID_READ_HITS,
 	HYBRID_READ_MISSES,

@@ -393,30 +393,9 @@ static int pool_restart(struct hybrid_pool *pool)
 	return 0;
 }
 
-static u64 setting(u32 value, u32 def)
-{
-	return value == def ? 0 : (u64)value + 1;
-}
-
-/* A default stays one: it may be another in the next version. */
-static struct hybrid_settings pool_settings(const struct hybrid_pool *pool)
-{
-	static const struct hybrid_config def = HYBRID_CONFIG_DEFAULT;
-	struct hybrid_config c = *hybrid_engine_config(pool->engine);
-	struct hybrid_settings s = {
-		.high_watermark = setting(c.high_watermark, def.high_watermark),
-		.low_watermark = setting(c.low_watermark, def.low_watermark),
-		.writeback_rate = setting(c.writeback_rate, def.writeback_rate),
-		.commit_interval = setting(c.commit_interval, def.commit_interval),
-		.endurance = setting(c.endurance, def.endurance),
-	};
-
-	return s;
-}
-
 void hybrid_pool_record(struct hybrid_pool *pool)
 {
-	struct hybrid_settings settings = pool_settings(pool);
+	struct hybrid_settings settings = hybrid_settings(hybrid_engine_config(pool->engine));
 	int r;
 
 	if ((!strcmp(pool->recorded_policy, pool->policy->name) &&

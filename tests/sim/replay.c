@@ -681,17 +681,23 @@ static void read_sb(void)
 	}
 }
 
-/* pool.c does, beside the engine. */
-static void record_policy(const char *policy)
+/*
+ * pool.c does, beside the engine: with each configuration, which follows a new policy, and
+ * after the load.
+ */
+static void record_settings(void)
 {
+	struct hybrid_settings settings = hybrid_settings(hybrid_engine_config(engine));
+	const char *policy = hybrid_engine_policy(engine)->name;
 	u32 i;
 
 	if (hybrid_engine_failed(engine))
 		return;
 	read_sb();
-	if (!strcmp(sb.policy, policy))
+	if (!strcmp(sb.policy, policy) && !memcmp(&sb.settings, &settings, sizeof(settings)))
 		return;
 	snprintf(sb.policy, sizeof(sb.policy), "%s", policy);
+	sb.settings = settings;
 	sb.sequence++;
 	for (i = 0; i < 2; i++) {
 		u64 sector = hybrid_sb_sector(cache.sectors, i);
@@ -719,10 +725,10 @@ static void run_config(struct record *ev)
 					      &config, &r);
 	} else if (is(ev, "call", "policy")) {
 		r = hybrid_engine_set_policy(engine, hybrid_policy_get(policy));
-		if (!r)
-			record_policy(policy);
 	} else {
 		r = hybrid_engine_configure(engine, &config);
+		if (!r)
+			record_settings();
 	}
 	check_end("result=%d", r);
 }
@@ -771,9 +777,14 @@ static int destroy(void)
 static int run_blocking(struct record *ev)
 {
 	const char *why;
+	int r;
 
-	if (is(ev, "call", "load"))
-		return hybrid_engine_load(engine, &why);
+	if (is(ev, "call", "load")) {
+		r = hybrid_engine_load(engine, &why);
+		if (!r)
+			record_settings();
+		return r;
+	}
 	if (is(ev, "call", "restart"))
 		return hybrid_engine_restart(engine, &why);
 	if (is(ev, "call", "destroy"))
