@@ -21,7 +21,6 @@
 /* CRC-32C of @len bytes with the 4 bytes at @skip taken as zero. */
 u32 hybrid_crc(const void *data, size_t len, size_t skip);
 
-/* A superblock in native form; both roles. */
 /*
  * Settings of a pool for its next activation: value + 1, or 0 for the default.  Any
  * number may stand on the disk: the caller knows what fits.
@@ -33,6 +32,7 @@ struct hybrid_settings {
 	u64 endurance;
 };
 
+/* A superblock in native form; both roles. */
 struct hybrid_sb {
 	u64 compat, ro_compat, incompat;
 	u64 member_sectors;

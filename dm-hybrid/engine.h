@@ -223,12 +223,13 @@ struct hybrid_config {
 	.high_watermark = 70, .low_watermark = 10, \
 	.writeback_rate = 0, .commit_interval = 1000 }
 
+/* One of them, as it is recorded: see struct hybrid_settings. */
 static inline u64 hybrid_setting(u32 value, u32 def)
 {
 	return value == def ? 0 : (u64)value + 1;
 }
 
-/* As they are recorded.  A default stays one: it may be another in the next version. */
+/* All of them.  A default stays one: it may be another in the next version. */
 static inline struct hybrid_settings hybrid_settings(const struct hybrid_config *c)
 {
 	static const struct hybrid_config def = HYBRID_CONFIG_DEFAULT;
