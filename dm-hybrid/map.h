@@ -268,11 +268,7 @@ void hybrid_set_load_valid(const struct hybrid_map *map, struct hybrid_set *s, u
 static inline void hybrid_set_load(const struct hybrid_map *map, struct hybrid_set *s, u32 i,
 				   u64 key)
 {
-	u16 *bucket = &s->bucket[set_hash(map, key)];
-
-	s->key[i] = key;
-	s->next[i] = *bucket;
-	*bucket = i;
+	set_hash_insert(map, s, i, key);
 	s->flags[i] = BLOCK_MAPPED | BLOCK_JMAPPED;
 }
 
