@@ -42,6 +42,8 @@ void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 	v->flush_busy = true;
 	e->nr_flushes++;
 	v->flush_again = false;
+	v->flushing_lazy = v->flush_lazy;
+	v->flush_lazy = false;
 	v->flush_target = v->epoch;
 	WRITE_ONCE(v->epoch, v->epoch + 1);
 	list_splice_tail_init(&v->flush_next, &v->flush_now);
@@ -156,6 +158,10 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 	error = v->flush_error;
 	if (!error)
 		WRITE_ONCE(v->flushed, v->flush_target);
+	if (!error && v->flushing_lazy) {
+		e->lazy_wanted = true;
+		meta_kick_locked(e, acts);
+	}
 	list_splice_init(&v->flush_now, &done);
 	if (!list_empty(&e->commit_gated)) {
 		list_splice_tail_init(&e->commit_gated, &e->commit_next);
@@ -163,11 +169,6 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 	}
 	sb_next_locked(e, v, acts);
 	origin_flush_next_locked(e, v, acts);
-	if (!error && v->flush_lazy) {
-		v->flush_lazy = false;
-		e->lazy_wanted = true;
-		meta_kick_locked(e, acts);
-	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (failed)
 		wake_records(e, acts);

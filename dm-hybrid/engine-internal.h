@@ -165,7 +165,8 @@ struct hybrid_volume {
 	u64 epoch, last_write, flushed;
 	u64 last_user_write;		/* not by writeback: users' flushes cover it */
 	bool flush_busy, flush_again;
-	bool flush_lazy;		/* lazy records wait for it */
+	bool flush_lazy;		/* lazy records wait for the next one */
+	bool flushing_lazy;		/* ... for the present one */
 	bool gated;			/* records that a user's flush needs wait for it */
 	int flush_error;
 	u64 flush_target;

@@ -33,7 +33,7 @@ static bool flushing(const struct hybrid_engine *e)
 	if (!e->nr_flushes)
 		return false;
 	list_for_each_entry(v, &e->open_volumes, open_link)
-		if (v->flush_busy && v->flush_lazy)
+		if (v->flush_busy && (v->flushing_lazy || v->flush_lazy))
 			return true;
 	return false;
 }

@@ -200,6 +200,33 @@ static void flush_of_writethrough(void **state)
 	assert_int_equal(status().dirty, 0);
 }
 
+/* What is to be recorded after a flush waits for one that begins then, and not for one more interval. */
+static void records_wait_for_the_next_flush(void **state)
+{
+	struct hybrid_actions acts;
+
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	rest();
+	put(64 * BLOCK, BLOCK, 5);
+	hybrid_actions_init(&acts);
+	hold_flush = true;
+	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, false, &acts);
+	carry(&acts);
+	assert_non_null(held_flush);
+	put(70 * BLOCK, BLOCK, 6);
+	tick(10000);
+	let_flush_go();
+	assert_int_equal(wait_for(&flusher), 0);
+	assert_non_null(held_flush);
+	hold_flush = false;
+	let_flush_go();
+	crash();
+	start();
+	open_volume();
+	reads(70 * BLOCK, BLOCK, 6);
+	moved(BLOCK, 0, 0, 0);
+}
+
 /* ---- fills and writeback -------------------------------------------------- */
 
 static void read_miss_fills_the_block(void **state)
@@ -849,6 +876,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(rewrite_of_dirty_is_free, setup, teardown),
 		cmocka_unit_test_setup_teardown(fua_write, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_of_writethrough, setup, teardown),
+		cmocka_unit_test_setup_teardown(records_wait_for_the_next_flush, setup, teardown),
 		cmocka_unit_test_setup_teardown(read_miss_fills_the_block, setup, teardown),
 		cmocka_unit_test_setup_teardown(writes_of_parts, setup, teardown),
 		cmocka_unit_test_setup_teardown(drain_is_sorted, setup, teardown),
