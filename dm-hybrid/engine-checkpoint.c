@@ -14,24 +14,21 @@ int checkpoint_create(struct hybrid_engine *e)
 {
 	u32 leaves = e->g->nr_leaves;
 
-	e->leaf_generation = vzalloc(array_size(leaves, sizeof(u16)));
-	e->index_generation = vzalloc(array_size(e->g->nr_index, sizeof(u16)));
-	e->leaf_dirty = vzalloc(BITS_TO_LONGS(leaves) * sizeof(long));
-	e->cp_indexes = vzalloc(BITS_TO_LONGS(e->g->nr_index) * sizeof(long));
-	e->cp_mem = vmalloc(CHECKPOINT_BLOCKS * HYBRID_META_BLOCK_SIZE);
-	if (!e->leaf_generation || !e->index_generation || !e->leaf_dirty ||
-	    !e->cp_indexes || !e->cp_mem)
+	e->leaf_generation = alloc_zeroes(array_size(leaves, sizeof(u16)));
+	e->index_generation = alloc_zeroes(array_size(e->g->nr_index, sizeof(u16)));
+	e->leaf_dirty = alloc_bits(leaves);
+	e->cp_indexes = alloc_bits(e->g->nr_index);
+	if (!e->leaf_generation || !e->index_generation || !e->leaf_dirty || !e->cp_indexes)
 		return -ENOMEM;
 	return 0;
 }
 
 void checkpoint_destroy(struct hybrid_engine *e)
 {
-	vfree(e->leaf_generation);
-	vfree(e->index_generation);
-	vfree(e->leaf_dirty);
-	vfree(e->cp_indexes);
-	vfree(e->cp_mem);
+	kvfree(e->leaf_generation);
+	kvfree(e->index_generation);
+	kvfree(e->leaf_dirty);
+	kvfree(e->cp_indexes);
 }
 
 void mark_leaf(struct hybrid_engine *e, u32 set, u32 i)
@@ -133,7 +130,9 @@ static void capture_volumes(struct hybrid_engine *e, u32 leaf, u16 generation, v
 	for (k = 0; k < HYBRID_VOLUMES_PER_LEAF; k++) {
 		u32 id = leaf * HYBRID_VOLUMES_PER_LEAF + k;
 
-		info[k] = id < HYBRID_MAX_VOLUMES && e->volume[id] ? &e->volume[id]->info : &none;
+		struct hybrid_volume *v = volume_of(e, id);
+
+		info[k] = v ? &v->info : &none;
 	}
 	hybrid_volumes_encode(block, &e->id, leaf, generation, info);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -156,17 +155,25 @@ static void add_block(struct hybrid_engine *e, u64 sector)
 	e->cp_blocks++;
 }
 
+/* Is there room for one more block in this write? */
+static bool has_room(struct hybrid_engine *e)
+{
+	return e->cp_blocks < min_t(u32, e->journal.room, CHECKPOINT_BLOCKS) ||
+	       hybrid_journal_grow(&e->journal, CHECKPOINT_BLOCKS);
+}
+
+/* No entry is being built: the memory for it is free. */
 static void *next_block(struct hybrid_engine *e)
 {
-	return e->cp_mem + e->cp_blocks * HYBRID_META_BLOCK_SIZE;
+	return (void *)e->journal.entry + e->cp_blocks * HYBRID_META_BLOCK_SIZE;
 }
 
 static void step_leaves(struct hybrid_engine *e)
 {
-	u32 leaf, n = 0;
+	u32 leaf;
 
 	for (leaf = find_next_bit(e->leaf_dirty, e->g->nr_leaves, e->cp_pos);
-	     leaf < e->g->nr_leaves && n < CHECKPOINT_BLOCKS; n++) {
+	     leaf < e->g->nr_leaves && has_room(e);) {
 		u16 gen = hybrid_next_generation(e->leaf_generation[leaf]);
 
 		/* Before it is captured: what changes after that is for the next checkpoint. */
@@ -185,10 +192,10 @@ static void step_leaves(struct hybrid_engine *e)
 
 static void step_indexes(struct hybrid_engine *e)
 {
-	u32 nr, n = 0;
+	u32 nr;
 
 	for (nr = find_next_bit(e->cp_indexes, e->g->nr_index, e->cp_pos);
-	     nr < e->g->nr_index && n < CHECKPOINT_BLOCKS; n++) {
+	     nr < e->g->nr_index && has_room(e);) {
 		u16 gen = hybrid_next_generation(e->index_generation[nr]);
 
 		hybrid_index_encode(next_block(e), e->g, &e->id, nr, gen,
@@ -222,7 +229,6 @@ void checkpoint_step(struct hybrid_engine *e)
 	struct hybrid_op *op = &e->meta_op;
 
 	e->cp_blocks = 0;
-	op->mem = e->cp_mem;
 	op->segments = e->meta_segment;
 	if (e->cp_phase == CP_LEAVES) {
 		step_leaves(e);
@@ -238,6 +244,7 @@ void checkpoint_step(struct hybrid_engine *e)
 	}
 	if (e->cp_phase == CP_ROOT)
 		step_root(e);
+	op->mem = e->journal.entry;
 	e->st_metadata_writes += e->cp_blocks;
 }
 
@@ -246,6 +253,7 @@ void checkpoint_step_done(struct hybrid_engine *e)
 {
 	if (e->cp_phase != CP_ROOT)
 		return;
+	hybrid_journal_shrink(&e->journal);
 	e->root_sequence++;
 	e->journal.tail = e->cp_tail;
 	e->is_clean = e->cp_clean;

@@ -439,6 +439,15 @@ out:
 	return room;
 }
 
+/* The same; a full entry grows first, where there is memory. */
+static bool record_or_grow(struct hybrid_engine *e, u32 set)
+{
+	struct hybrid_journal *j = &e->journal;
+
+	return record_set(e, set) ||
+	       (hybrid_journal_grow(j, j->max_blocks) && record_set(e, set));
+}
+
 /* Fill the entry; false: there is more. */
 static bool assemble(struct hybrid_engine *e)
 {
@@ -447,13 +456,13 @@ static bool assemble(struct hybrid_engine *e)
 	bitmap_zero(e->ended, HYBRID_ENTRY_RECORDS(e->journal.max_blocks));
 	e->journal.nr = 0;
 	for_each_set_bit(set, e->must_sets, e->map.nr_sets)
-		if (!record_set(e, set))
+		if (!record_or_grow(e, set))
 			return false;
 	if (!e->commit_lazy)
 		return true;
 	for (set = 0; set < e->map.nr_sets; set++)
 		if ((test_bit(set, e->lazy_sets) || test_bit(set, e->open_sets)) &&
-		    !record_set(e, set))
+		    !record_or_grow(e, set))
 			return false;
 	return true;
 }

@@ -18,6 +18,7 @@
 #define NR_AHEAD_JOBS		16
 #define NR_WRITEBACK_JOBS	32
 #define MAX_JOB_MEMORY		(16U << 11)	/* sectors, for each kind: 16 MiB */
+#define LAST_JOB_SECTORS	32		/* of the last buffer for writeback: any granule */
 #define NR_STREAMS		32
 #define SWEEP_ENDS		32
 /*
@@ -38,7 +39,8 @@
 #define AHEAD_PARTS		64
 #define AHEAD_PART_SHIFT	7	/* windows in turn that are of one part */
 #define AHEAD_HITS		64	/* the newest, that pay */
-#define CHECKPOINT_BLOCKS	16		/* metadata blocks in one write */
+#define CHECKPOINT_BLOCKS	16		/* metadata blocks in one write, at most */
+#define VOLUMES_TOGETHER	64
 
 /* hybrid_io.state */
 enum io_state {
@@ -84,15 +86,16 @@ enum hold_end {
 };
 
 /*
- * Jobs with buffers of one size.  Those that are kept for good are enough to go on;
- * others come where memory is to be had at once, and go when they were not needed
- * for a while.
+ * Jobs with buffers of one size, which come where memory is to be had at once, and go
+ * when they were not needed for a while.  What is kept for good is enough to go on: a
+ * few of them, or one with less of a buffer, which is taken where there is no other.
  */
 struct hybrid_job_pool {
 	struct list_head free;		/* used last, first */
+	struct hybrid_job *last;	/* the one with less, if it is free */
 	u32 sectors;			/* of a buffer */
 	u32 kept, most;
-	u32 nr;				/* READ_ONCE without the lock */
+	u32 nr;				/* without the last one; READ_ONCE without the lock */
 	u32 nr_free, spare;		/* now, and the fewest since the last tick */
 };
 
@@ -114,6 +117,9 @@ struct hybrid_job {
 	u64 touched;			/* writeback: written meanwhile */
 	u64 part;			/* writeback: of mask, under way now */
 	u64 left, failed;		/* ... not tried yet, and could not be moved */
+	bool one_by_one;		/* ... since a part of many could not be */
+	u32 from;			/* granule that the buffer begins with */
+	u32 sectors;			/* of the buffer */
 	u32 copies;			/* COPY_OUT under way, under the set's lock */
 	u32 age;			/* hold: ticks */
 	u64 hole;			/* hold: sector at which the run will come to it */
@@ -266,7 +272,7 @@ struct hybrid_engine {
 	struct hybrid_geometry *g;	/* &sb.geometry */
 	struct hybrid_ident id;
 	struct hybrid_map map;
-	struct hybrid_volume *volume[HYBRID_MAX_VOLUMES];
+	struct hybrid_volume **volumes[HYBRID_MAX_VOLUMES / VOLUMES_TOGETHER];	/* volume_of() */
 	struct list_head open_volumes;
 	u32 nr_open;
 	u32 reserve;			/* free blocks to keep in each set */
@@ -312,8 +318,7 @@ struct hybrid_engine {
 	u32 next_instance;
 	u16 *leaf_generation, *index_generation;
 	unsigned long *leaf_dirty, *cp_indexes;
-	void *cp_mem;			/* CHECKPOINT_BLOCKS metadata blocks */
-	u32 cp_blocks;			/* of them, in the present step */
+	u32 cp_blocks;			/* in the present step */
 	struct list_head cp_waiters, cp_now;	/* hybrid_waiter */
 
 	/* Jobs */
@@ -361,6 +366,17 @@ struct hybrid_engine {
 };
 
 /* ---- shared helpers ------------------------------------------------------ */
+
+/* Blocking.  What grows with the cache device, and of a small one is no page; for kvfree(). */
+static inline void *alloc_zeroes(size_t bytes)
+{
+	return bytes <= HYBRID_META_BLOCK_SIZE / 2 ? kzalloc(bytes, GFP_KERNEL) : vzalloc(bytes);
+}
+
+static inline unsigned long *alloc_bits(u32 nr)
+{
+	return alloc_zeroes(BITS_TO_LONGS(nr) * sizeof(long));
+}
 
 /* Sectors are written to the cache device, metadata not counted. */
 static inline void cache_wears(struct hybrid_engine *e, u32 sectors)
@@ -421,9 +437,20 @@ static inline u64 block_mask(const struct hybrid_engine *e, const struct hybrid_
 	return set_mask(&e->map, s, m, i);
 }
 
-static inline struct hybrid_volume *key_volume(struct hybrid_engine *e, u64 key)
+/* Volume @id, or NULL. */
+static inline struct hybrid_volume *volume_of(const struct hybrid_engine *e, u32 id)
 {
-	return e->volume[hybrid_key_volume(key)];
+	struct hybrid_volume **some;
+
+	if (id >= HYBRID_MAX_VOLUMES)
+		return NULL;
+	some = e->volumes[id / VOLUMES_TOGETHER];
+	return some ? some[id % VOLUMES_TOGETHER] : NULL;
+}
+
+static inline struct hybrid_volume *key_volume(const struct hybrid_engine *e, u64 key)
+{
+	return volume_of(e, hybrid_key_volume(key));
 }
 
 /* The credit for fills ahead where @key is. */
@@ -732,6 +759,9 @@ void checkpoint_step_done(struct hybrid_engine *e);
 struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 				   const struct hybrid_volume_info *info);
 void volume_free(struct hybrid_volume *v);
+/* What volume_of() gives from now on, of one for which volume_alloc() was called. */
+void volume_put(struct hybrid_engine *e, u32 id, struct hybrid_volume *v);
+void volumes_destroy(struct hybrid_engine *e);
 /* The superblock must be in state @wanted before @io goes on. */
 void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wanted,
 	     struct hybrid_io *io, struct hybrid_actions *acts);

@@ -13,24 +13,38 @@
  */
 #include "engine-internal.h"
 
-/* One more job, to the free ones.  False: there is no memory, or there are enough. */
-static bool pool_grow(struct hybrid_engine *e, struct hybrid_job_pool *p, gfp_t gfp)
+static struct hybrid_job *job_alloc(struct hybrid_engine *e, u32 sectors, gfp_t gfp)
 {
-	struct hybrid_job *job;
+	struct hybrid_job *job = kzalloc(sizeof(*job), gfp);
 
-	if (p->nr == p->most)
-		return false;
-	job = kzalloc(sizeof(*job), gfp);
 	if (!job)
-		return false;
-	job->buffer = e->ops->alloc_buffer(e, p->sectors, gfp);
+		return NULL;
+	job->sectors = sectors;
+	job->buffer = e->ops->alloc_buffer(e, sectors, gfp);
 	if (!job->buffer) {
 		kfree(job);
-		return false;
+		return NULL;
 	}
+	INIT_LIST_HEAD(&job->link);
 	INIT_LIST_HEAD(&job->op.link);
 	INIT_LIST_HEAD(&job->readers);
 	INIT_LIST_HEAD(&job->held);
+	return job;
+}
+
+static void job_free(struct hybrid_engine *e, struct hybrid_job *job)
+{
+	e->ops->free_buffer(e, job->buffer);
+	kfree(job);
+}
+
+/* One more job, to the free ones.  False: there is no memory, or there are enough. */
+static bool pool_grow(struct hybrid_engine *e, struct hybrid_job_pool *p, gfp_t gfp)
+{
+	struct hybrid_job *job = p->nr < p->most ? job_alloc(e, p->sectors, gfp) : NULL;
+
+	if (!job)
+		return false;
 	list_add(&job->link, &p->free);
 	p->nr_free++;
 	WRITE_ONCE(p->nr, p->nr + 1);
@@ -52,10 +66,12 @@ static int pool_create(struct hybrid_engine *e, struct hybrid_job_pool *p, u32 s
 /* Under the engine's lock. */
 static struct hybrid_job *pool_take(struct hybrid_engine *e, struct hybrid_job_pool *p)
 {
-	struct hybrid_job *job;
+	struct hybrid_job *job = p->last;
 
-	if (list_empty(&p->free) && !pool_grow(e, p, GFP_NOWAIT | __GFP_NOWARN))
-		return NULL;
+	if (list_empty(&p->free) && !pool_grow(e, p, GFP_NOWAIT | __GFP_NOWARN)) {
+		p->last = NULL;
+		return job;
+	}
 	job = list_first_entry(&p->free, struct hybrid_job, link);
 	list_del_init(&job->link);
 	p->nr_free--;
@@ -83,10 +99,8 @@ static void free_list(struct hybrid_engine *e, struct list_head *list)
 {
 	struct hybrid_job *job, *next;
 
-	list_for_each_entry_safe(job, next, list, link) {
-		e->ops->free_buffer(e, job->buffer);
-		kfree(job);
-	}
+	list_for_each_entry_safe(job, next, list, link)
+		job_free(e, job);
 }
 
 void jobs_tick(struct hybrid_engine *e)
@@ -131,8 +145,11 @@ int jobs_create(struct hybrid_engine *e)
 	if (!r)
 		r = pool_create(e, &e->aheads, window, 0, window > block ? NR_AHEAD_JOBS : 0);
 	if (!r)
-		r = pool_create(e, &e->writebacks, window, 1, NR_WRITEBACK_JOBS);
-	return r;
+		r = pool_create(e, &e->writebacks, window, 0, NR_WRITEBACK_JOBS);
+	if (r)
+		return r;
+	e->writebacks.last = job_alloc(e, LAST_JOB_SECTORS, GFP_KERNEL);
+	return e->writebacks.last ? 0 : -ENOMEM;
 }
 
 void jobs_destroy(struct hybrid_engine *e)
@@ -140,6 +157,8 @@ void jobs_destroy(struct hybrid_engine *e)
 	free_list(e, &e->fills.free);
 	free_list(e, &e->aheads.free);
 	free_list(e, &e->writebacks.free);
+	if (e->writebacks.last)
+		job_free(e, e->writebacks.last);
 }
 
 /* Caller holds the engine's lock: so nothing begins once a suspend or stop was told yes. */
@@ -171,7 +190,9 @@ struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type,
 	job->volume = v;
 	job->in_buffer = false;
 	job->exclusive = false;
+	job->one_by_one = false;
 	job->done = false;
+	job->from = 0;
 	job->touched = 0;
 	job->copies = 0;
 	job->io = NULL;
@@ -204,8 +225,12 @@ void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_acti
 	spin_lock_irqsave(&e->lock, flags);
 	e->nr_busy_jobs--;
 	job->volume->nr_jobs--;
-	list_add(&job->link, &p->free);
-	p->nr_free++;
+	if (job->sectors == p->sectors) {
+		list_add(&job->link, &p->free);
+		p->nr_free++;
+	} else {
+		p->last = job;
+	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	/* One that runs again may need no job now: then it is the next one's. */
 	while (p == &e->fills && (io = next_job_waiter(e)))
@@ -254,7 +279,7 @@ void job_cache_segments(struct hybrid_engine *e, struct hybrid_job *job, u64 mas
 
 		for (at = 0; (n = next_run(part, &at)); at += n)
 			job_segment(job, false, cache_sector(e, job->set, job->block[k], at),
-				    (base + at) << e->g->granule_shift,
+				    (base + at - job->from) << e->g->granule_shift,
 				    job_sectors(e, job, base + at, n));
 	}
 }

@@ -207,7 +207,7 @@ static struct hybrid_volume *find_instance(struct loader *l, u32 instance)
 		u32 mid = (low + high) / 2;
 
 		if (l->volume_of[2 * mid] == instance)
-			return l->e->volume[l->volume_of[2 * mid + 1]];
+			return volume_of(l->e, l->volume_of[2 * mid + 1]);
 		if (l->volume_of[2 * mid] < instance)
 			low = mid + 1;
 		else
@@ -239,6 +239,7 @@ static int load_volumes(struct loader *l, u32 nr, void *block)
 {
 	struct hybrid_engine *e = l->e;
 	struct hybrid_volume_info *info;
+	struct hybrid_volume *v;
 	int r;
 	u32 k;
 
@@ -258,10 +259,13 @@ static int load_volumes(struct loader *l, u32 nr, void *block)
 			r = -EUCLEAN;
 			break;
 		}
-		e->volume[id] = volume_alloc(e, id, &info[k]);
-		if (!e->volume[id])
+		v = volume_alloc(e, id, &info[k]);
+		if (!v) {
 			r = -ENOMEM;
-		else if (info[k].state == HYBRID_VOLUME_ACTIVE)
+			break;
+		}
+		volume_put(e, id, v);
+		if (info[k].state == HYBRID_VOLUME_ACTIVE)
 			note_instance(l, info[k].instance, id);
 	}
 	kfree(info);

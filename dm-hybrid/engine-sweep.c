@@ -15,7 +15,8 @@
  */
 #include "engine-internal.h"
 
-#define MIN_ROOM	8192U		/* windows; more than a set has blocks */
+#define MIN_ROOM	1024U		/* windows; more than a set has blocks */
+#define FULL_ROOM	8192U		/* from 16 GiB of blocks of 64 KiB on */
 #define MAX_ROOM	0x100000U
 #define SLICE_SETS	256
 #define SLICE_WINDOWS	4096
@@ -24,13 +25,14 @@
 
 static u32 sweep_room(const struct hybrid_geometry *g)
 {
-	return clamp(g->nr_blocks / 256, MIN_ROOM, MAX_ROOM);
+	return clamp(max(g->nr_blocks / 256, min(g->nr_blocks / 32, FULL_ROOM)),
+		     MIN_ROOM, MAX_ROOM);
 }
 
-/* Of what grows with the cache device. */
+/* Of what grows with the cache device, whatever its size. */
 u64 sweep_ram(const struct hybrid_geometry *g)
 {
-	return g->nr_sets / 8 + (sweep_room(g) - MIN_ROOM) * sizeof(u64);
+	return g->nr_sets / 8 + (max(sweep_room(g), FULL_ROOM) - FULL_ROOM) * sizeof(u64);
 }
 
 int sweep_create(struct hybrid_engine *e)
@@ -39,14 +41,14 @@ int sweep_create(struct hybrid_engine *e)
 
 	w->room = sweep_room(e->g);
 	w->window = vzalloc(array_size(w->room, sizeof(u64)));
-	w->dirty_sets = vzalloc(BITS_TO_LONGS(e->g->nr_sets) * sizeof(long));
+	w->dirty_sets = alloc_bits(e->g->nr_sets);
 	return w->window && w->dirty_sets ? 0 : -ENOMEM;
 }
 
 void sweep_destroy(struct hybrid_engine *e)
 {
 	vfree(e->sweep.window);
-	vfree(e->sweep.dirty_sets);
+	kvfree(e->sweep.dirty_sets);
 }
 
 void sweep_note(struct hybrid_engine *e, const struct hybrid_set *s)

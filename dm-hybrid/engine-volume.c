@@ -14,10 +14,32 @@
  */
 #include "engine-internal.h"
 
+/* A place for volume @id. */
+static bool have_place(struct hybrid_engine *e, u32 id)
+{
+	struct hybrid_volume ***some = &e->volumes[id / VOLUMES_TOGETHER], **new;
+	unsigned long flags;
+
+	if (*some)
+		return true;
+	new = kcalloc(VOLUMES_TOGETHER, sizeof(*new), GFP_KERNEL);
+	if (!new)
+		return false;
+	spin_lock_irqsave(&e->lock, flags);
+	*some = new;
+	spin_unlock_irqrestore(&e->lock, flags);
+	return true;
+}
+
+void volume_put(struct hybrid_engine *e, u32 id, struct hybrid_volume *v)
+{
+	e->volumes[id / VOLUMES_TOGETHER][id % VOLUMES_TOGETHER] = v;
+}
+
 struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 				   const struct hybrid_volume_info *info)
 {
-	struct hybrid_volume *v = kzalloc(sizeof(*v), GFP_KERNEL);
+	struct hybrid_volume *v = have_place(e, id) ? kzalloc(sizeof(*v), GFP_KERNEL) : NULL;
 	u32 k;
 
 	if (!v)
@@ -56,6 +78,16 @@ void volume_free(struct hybrid_volume *v)
 	free_percpu(v->counters);
 	kfree(v->sb_block);
 	kfree(v);
+}
+
+void volumes_destroy(struct hybrid_engine *e)
+{
+	u32 id;
+
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
+		volume_free(volume_of(e, id));
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id += VOLUMES_TOGETHER)
+		kfree(e->volumes[id / VOLUMES_TOGETHER]);
 }
 
 /* ---- the origin's superblock, while the volume is open ------------------- */
@@ -502,7 +534,7 @@ static void distrust_origin(struct hybrid_engine *e, u32 set, u32 i)
 int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void *context,
 		       struct hybrid_volume **volume, const char **why)
 {
-	struct hybrid_volume *v = id < HYBRID_MAX_VOLUMES ? e->volume[id] : NULL;
+	struct hybrid_volume *v = volume_of(e, id);
 	unsigned long flags;
 	int r;
 
@@ -653,9 +685,11 @@ int hybrid_volume_create(struct hybrid_engine *e, u32 id, const struct hybrid_vo
 
 	if (id >= HYBRID_MAX_VOLUMES)
 		return -EINVAL;
-	for (k = 0; k < HYBRID_MAX_VOLUMES; k++)
-		if (e->volume[k] && (k == id || same_volume(&e->volume[k]->info, info)))
+	for (k = 0; k < HYBRID_MAX_VOLUMES; k++) {
+		v = volume_of(e, k);
+		if (v && (k == id || same_volume(&v->info, info)))
 			return -EEXIST;
+	}
 	if (!instances_left(e))
 		return -ENOSPC;
 	v = volume_alloc(e, id, info);
@@ -671,7 +705,7 @@ int hybrid_volume_create(struct hybrid_engine *e, u32 id, const struct hybrid_vo
 	}
 	spin_lock_irqsave(&e->lock, flags);
 	v->info.instance = e->next_instance++;
-	e->volume[id] = v;
+	volume_put(e, id, v);
 	mark_volume_leaf(e, id);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return e->ops->wait_checkpoint(e);
@@ -709,7 +743,7 @@ void volume_purge(struct hybrid_engine *e, struct hybrid_volume *v, bool free)
 
 int hybrid_volume_delete(struct hybrid_engine *e, u32 id, bool drop_dirty)
 {
-	struct hybrid_volume *v = id < HYBRID_MAX_VOLUMES ? e->volume[id] : NULL;
+	struct hybrid_volume *v = volume_of(e, id);
 	unsigned long flags;
 
 	if (!v)
@@ -729,7 +763,7 @@ int hybrid_volume_delete(struct hybrid_engine *e, u32 id, bool drop_dirty)
 
 int hybrid_volume_forget(struct hybrid_engine *e, u32 id)
 {
-	struct hybrid_volume *v = id < HYBRID_MAX_VOLUMES ? e->volume[id] : NULL;
+	struct hybrid_volume *v = volume_of(e, id);
 	unsigned long flags;
 	int r;
 
@@ -738,7 +772,7 @@ int hybrid_volume_forget(struct hybrid_engine *e, u32 id)
 	if (v->info.state != HYBRID_VOLUME_TOMBSTONE)
 		return -EBUSY;
 	spin_lock_irqsave(&e->lock, flags);
-	e->volume[id] = NULL;
+	volume_put(e, id, NULL);
 	mark_volume_leaf(e, id);
 	spin_unlock_irqrestore(&e->lock, flags);
 	r = e->ops->wait_checkpoint(e);
@@ -748,12 +782,14 @@ int hybrid_volume_forget(struct hybrid_engine *e, u32 id)
 
 int hybrid_volume_info(struct hybrid_engine *e, u32 id, struct hybrid_volume_info *info)
 {
+	const struct hybrid_volume *v;
 	unsigned long flags;
 	int r = -ENOENT;
 
 	spin_lock_irqsave(&e->lock, flags);
-	if (id < HYBRID_MAX_VOLUMES && e->volume[id]) {
-		*info = e->volume[id]->info;
+	v = volume_of(e, id);
+	if (v) {
+		*info = v->info;
 		r = 0;
 	}
 	spin_unlock_irqrestore(&e->lock, flags);

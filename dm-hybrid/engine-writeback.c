@@ -7,8 +7,9 @@
  *   1. its dirty blocks without a write in flight become BUSY; writes may go
  *      on (unless the job is exclusive), but what they touch stays dirty (J2);
  *   2. the dirty granules are read from the cache, then written to the origin
- *      in runs.  If that fails, one granule after the other: what is bad of a
- *      device keeps nothing else from being written back;
+ *      in runs; in parts, if there is no memory for all.  If that fails, one
+ *      granule after the other: what is bad of a device keeps nothing else from
+ *      being written back;
  *   3. granules that were moved and not touched become clean in RAM.  The
  *      journal hears of it after an origin flush, with the next lazy commit.
  */
@@ -65,10 +66,15 @@ static bool window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct
 	return unrecorded;
 }
 
-/* Read the job's part from the cache. */
-static void part_read(struct hybrid_engine *e, struct hybrid_job *job,
+/* Read the next part from the cache: what is left, as far as the buffer can hold it. */
+static void part_next(struct hybrid_engine *e, struct hybrid_job *job,
 		      struct hybrid_actions *acts)
 {
+	u32 n = job->one_by_one ? 1 : job->sectors >> e->g->granule_shift;
+	u32 from = __ffs64(job->left);
+
+	job->from = from;
+	job->part = job->left & GENMASK_ULL(min(from + n, 64U) - 1, from);
 	job_transfer(job, false, window_read);
 	job_cache_segments(e, job, job->part);
 	act(acts, &job->op);
@@ -107,10 +113,9 @@ bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *a
 	e->nr_active_writebacks++;
 	e->room.windows++;
 	spin_unlock_irqrestore(&e->lock, flags);
-	job->part = job->mask;
 	job->left = job->mask;
 	job->failed = 0;
-	part_read(e, job, acts);
+	part_next(e, job, acts);
 	return true;
 }
 
@@ -169,13 +174,14 @@ static void part_done(struct hybrid_engine *e, struct hybrid_job *job, bool ok,
 		job->left &= ~job->part;
 	if (!ok && single)
 		job->failed |= job->part;
+	if (!ok)
+		job->one_by_one = true;
 	if (job->left && !may_try_again(e, job->volume)) {
 		job->failed |= job->left;
 		job->left = 0;
 	}
-	job->part = job->left & -job->left;
-	if (job->part)
-		part_read(e, job, acts);
+	if (job->left)
+		part_next(e, job, acts);
 	else
 		window_end(e, job, acts);
 }
@@ -194,8 +200,8 @@ static void window_read(struct hybrid_engine *e, struct hybrid_op *op,
 	}
 	job_transfer(job, true, window_written);
 	for (at = 0; (n = next_run(job->part, &at)); at += n)
-		job_segment(job, true, origin_sector(e, job->volume, job->key, at), at << shift,
-			    job_sectors(e, job, at, n));
+		job_segment(job, true, origin_sector(e, job->volume, job->key, at),
+			    (at - job->from) << shift, job_sectors(e, job, at, n));
 	act(acts, &job->op);
 }
 

@@ -24,11 +24,6 @@ static void init_lists(struct hybrid_engine *e)
 	spin_lock_init(&e->lock);
 }
 
-static unsigned long *alloc_bits(u32 nr)
-{
-	return vzalloc(BITS_TO_LONGS(nr) * sizeof(long));
-}
-
 /* The arrays beside the map's that grow with the cache device. */
 static u64 own_ram(const struct hybrid_geometry *g)
 {
@@ -104,12 +99,9 @@ struct hybrid_engine *hybrid_engine_create(const struct hybrid_sb *sb,
 
 void hybrid_engine_destroy(struct hybrid_engine *e)
 {
-	u32 id;
-
 	/* A pool that is given up in the midst of its life holds data still. */
 	holds_drop(e, NULL, HOLD_SUSPENDED);
-	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
-		volume_free(e->volume[id]);
+	volumes_destroy(e);
 	lost_destroy(e);
 	sweep_destroy(e);
 	jobs_destroy(e);
@@ -117,11 +109,11 @@ void hybrid_engine_destroy(struct hybrid_engine *e)
 	hybrid_journal_destroy(&e->journal);
 	hybrid_map_destroy(&e->map);
 	free_percpu(e->readers);
-	vfree(e->must_sets);
-	vfree(e->lazy_sets);
-	vfree(e->open_sets);
-	vfree(e->grace_sets);
-	vfree(e->ended);
+	kvfree(e->must_sets);
+	kvfree(e->lazy_sets);
+	kvfree(e->open_sets);
+	kvfree(e->grace_sets);
+	kvfree(e->ended);
 	vfree(e);
 }
 

@@ -1,19 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "journal.h"
 
+static_assert(HYBRID_ENTRY_RECORDS(HYBRID_JOURNAL_KEPT_BLOCKS) > HYBRID_MAX_SET_SIZE);
+static_assert(HYBRID_JOURNAL_ENTRY_LIMIT(HYBRID_JOURNAL_MIN_BLOCKS) >= HYBRID_JOURNAL_KEPT_BLOCKS);
+
 int hybrid_journal_create(struct hybrid_journal *j, const struct hybrid_geometry *g)
 {
 	memset(j, 0, sizeof(*j));
 	j->g = g;
 	j->max_blocks = HYBRID_JOURNAL_ENTRY_LIMIT(g->journal_blocks);
-	j->entry = vmalloc(HYBRID_JOURNAL_ENTRY_BLOCKS * HYBRID_META_BLOCK_SIZE);
-	return j->entry ? 0 : -ENOMEM;
+	j->room = HYBRID_JOURNAL_KEPT_BLOCKS;
+	j->kept = vmalloc(HYBRID_JOURNAL_KEPT_BLOCKS * HYBRID_META_BLOCK_SIZE);
+	j->entry = j->kept;
+	return j->kept ? 0 : -ENOMEM;
 }
 
 void hybrid_journal_destroy(struct hybrid_journal *j)
 {
-	vfree(j->entry);
+	hybrid_journal_shrink(j);
+	vfree(j->kept);
 	j->entry = NULL;
+	j->kept = NULL;
+}
+
+bool hybrid_journal_grow(struct hybrid_journal *j, u32 blocks)
+{
+	void *mem = NULL;
+
+	if (j->entry != j->kept)
+		return false;
+	for (blocks *= 2; !mem; ) {
+		blocks /= 2;
+		if (blocks <= j->room)
+			return false;
+		mem = kmalloc(blocks * HYBRID_META_BLOCK_SIZE, GFP_NOWAIT | __GFP_NOWARN);
+	}
+	memcpy(mem, j->kept, j->room * HYBRID_META_BLOCK_SIZE);
+	j->entry = mem;
+	j->room = blocks;
+	return true;
+}
+
+void hybrid_journal_shrink(struct hybrid_journal *j)
+{
+	if (j->entry == j->kept)
+		return;
+	kfree(j->entry);
+	j->entry = j->kept;
+	j->room = HYBRID_JOURNAL_KEPT_BLOCKS;
 }
 
 bool hybrid_journal_has_room(const struct hybrid_journal *j)
@@ -30,7 +64,7 @@ bool hybrid_journal_half_full(const struct hybrid_journal *j)
 
 u32 hybrid_journal_space(const struct hybrid_journal *j)
 {
-	return HYBRID_ENTRY_RECORDS(j->max_blocks) - j->nr;
+	return HYBRID_ENTRY_RECORDS(j->room) - j->nr;
 }
 
 static struct hybrid_record *add(struct hybrid_journal *j, u32 type, u32 where)
@@ -74,16 +108,15 @@ void hybrid_journal_advance(struct hybrid_journal *j)
 {
 	j->head = j->place + j->blocks;
 	j->nr = 0;
+	hybrid_journal_shrink(j);
 }
 
-/*
- * What is read goes through j->entry, as much as that holds at a time: an entry alone
- * is too little to ask a device for.
- */
+/* An entry alone is too little to ask a device for: as much is read as the largest has. */
 struct reader {
 	hybrid_read_fn read;
 	void *context;
 	const char **why;
+	void *mem;		/* HYBRID_JOURNAL_ENTRY_BLOCKS */
 	u64 from;		/* the first block number that is there */
 	u32 nr;			/* how many are */
 };
@@ -98,15 +131,15 @@ static int have(struct hybrid_journal *j, struct reader *in, u64 n, u32 blocks)
 		return 0;
 	in->from = n;
 	in->nr = min_t(u64, HYBRID_JOURNAL_ENTRY_BLOCKS, wrap - n);
-	r = in->read(in->context, hybrid_journal_sector(j->g, n), in->nr, j->entry);
+	r = in->read(in->context, hybrid_journal_sector(j->g, n), in->nr, in->mem);
 	if (r)
 		in->nr = 0;
 	return r;
 }
 
-static const void *block_at(const struct hybrid_journal *j, const struct reader *in, u64 n)
+static const void *block_at(const struct reader *in, u64 n)
 {
-	return (const void *)j->entry + (n - in->from) * HYBRID_META_BLOCK_SIZE;
+	return in->mem + (n - in->from) * HYBRID_META_BLOCK_SIZE;
 }
 
 /*
@@ -122,14 +155,14 @@ static int read_entry(struct hybrid_journal *j, const struct hybrid_ident *id, u
 
 	if (r)
 		return r;
-	blocks = hybrid_entry_peek(block_at(j, in, n), id, n);
+	blocks = hybrid_entry_peek(block_at(in, n), id, n);
 	if (blocks <= 0 || blocks > HYBRID_JOURNAL_ENTRY_BLOCKS ||
 	    place + blocks > j->g->journal_blocks)
 		return -ENODATA;
 	r = have(j, in, n, blocks);
 	if (r)
 		return r;
-	*entry = block_at(j, in, n);
+	*entry = block_at(in, n);
 	r = hybrid_entry_check(*entry, j->g, blocks, in->why);
 	if (r == -EBADMSG)
 		return -ENODATA;
@@ -171,7 +204,7 @@ static int check_end(struct hybrid_journal *j, const struct hybrid_ident *pool, 
 		r = have(j, in, n, 1);
 		if (r)
 			return r;
-		if (!looks_valid(block_at(j, in, n), &id, n))
+		if (!looks_valid(block_at(in, n), &id, n))
 			continue;
 		r = read_entry(j, &id, n, in, &entry);
 		if (r == -ENODATA)
@@ -188,24 +221,21 @@ static int check_end(struct hybrid_journal *j, const struct hybrid_ident *pool, 
 	return 0;
 }
 
-int hybrid_journal_replay(struct hybrid_journal *j, const struct hybrid_ident *id, u64 head,
-			  hybrid_read_fn read, int (*apply)(void *context,
-							    const struct hybrid_record *r),
-			  void *context, const char **why)
+static int replay(struct hybrid_journal *j, const struct hybrid_ident *id, u64 head,
+		  struct reader *in, int (*apply)(void *context, const struct hybrid_record *r))
 {
-	struct reader in = { .read = read, .context = context, .why = why };
 	const struct hybrid_journal_entry *entry;
 	int r, nr, i;
 
 	j->head = j->tail;
 	while (j->head - j->tail < j->g->journal_blocks) {
-		nr = read_next(j, id, &in, &entry);
+		nr = read_next(j, id, in, &entry);
 		if (nr == -ENODATA)
 			break;
 		if (nr < 0)
 			return nr;
 		for (i = 0; i < nr; i++) {
-			r = apply(context, &entry->record[i]);
+			r = apply(in->context, &entry->record[i]);
 			if (r)
 				return r;
 		}
@@ -214,8 +244,24 @@ int hybrid_journal_replay(struct hybrid_journal *j, const struct hybrid_ident *i
 		cond_resched();
 	}
 	if (j->head < head) {
-		*why = "the journal ends before the last checkpoint";
+		*in->why = "the journal ends before the last checkpoint";
 		return -ENODATA;
 	}
-	return check_end(j, id, &in);
+	return check_end(j, id, in);
+}
+
+int hybrid_journal_replay(struct hybrid_journal *j, const struct hybrid_ident *id, u64 head,
+			  hybrid_read_fn read, int (*apply)(void *context,
+							    const struct hybrid_record *r),
+			  void *context, const char **why)
+{
+	struct reader in = { .read = read, .context = context, .why = why };
+	int r;
+
+	in.mem = vmalloc(HYBRID_JOURNAL_ENTRY_BLOCKS * HYBRID_META_BLOCK_SIZE);
+	if (!in.mem)
+		return -ENOMEM;
+	r = replay(j, id, head, &in, apply);
+	vfree(in.mem);
+	return r;
 }

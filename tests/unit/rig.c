@@ -38,6 +38,7 @@ static int dev_io(bool origin, bool write, u64 sector, u32 count, void *mem,
 	op_log[nr_log++] = (struct logged_op){
 		.origin = origin, .write = write, .sector = sector, .count = count,
 		.meta = meta, .fua = op->fua, .preflush = meta && op->preflush,
+		.nr_segments = op->nr_segments,
 	};
 	if (io_error(origin, write))
 		return -EIO;

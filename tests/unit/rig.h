@@ -35,6 +35,7 @@ struct logged_op {
 	bool origin, write, flush, preflush, fua, meta;
 	u64 sector;
 	u32 count;
+	u32 nr_segments;	/* of its operation */
 };
 
 #define MAX_LOG 4096

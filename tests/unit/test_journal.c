@@ -69,7 +69,7 @@ static void put(u32 nr)
 	u32 k;
 
 	for (k = 0; k < nr; k++, next_record++) {
-		assert_true(hybrid_journal_space(&j));
+		assert_true(hybrid_journal_space(&j) || hybrid_journal_grow(&j, MAX_BLOCKS));
 		if (k % 5 == 4)
 			hybrid_journal_regions(&j, 1, next_record);
 		else
@@ -87,7 +87,8 @@ static void put(u32 nr)
 	first[nr_entries] = next_record;
 	hybrid_journal_advance(&j);
 	assert_true(j.head == n + j.blocks);
-	assert_int_equal(hybrid_journal_space(&j), records_in(MAX_BLOCKS));
+	/* What it grew by is given back. */
+	assert_int_equal(hybrid_journal_space(&j), records_in(HYBRID_JOURNAL_KEPT_BLOCKS));
 }
 
 static void put_blocks(u32 blocks)
@@ -202,6 +203,9 @@ static void create(void **state)
 		assert_int_equal(k.max_blocks, row[n].max);
 		assert_true(hybrid_journal_has_room(&k));
 		assert_false(hybrid_journal_half_full(&k));
+		assert_int_equal(hybrid_journal_space(&k),
+				 records_in(HYBRID_JOURNAL_KEPT_BLOCKS));
+		assert_true(hybrid_journal_grow(&k, k.max_blocks));
 		assert_int_equal(hybrid_journal_space(&k), records_in(row[n].max));
 		hybrid_journal_destroy(&k);
 	}
@@ -225,6 +229,7 @@ static void space(void **state)
 {
 	u32 most = records_in(MAX_BLOCKS), n;
 
+	assert_true(hybrid_journal_grow(&j, MAX_BLOCKS));
 	for (n = 0; n < most; n++) {
 		assert_int_equal(hybrid_journal_space(&j), most - n);
 		hybrid_journal_regions(&j, 0, 0);
@@ -238,7 +243,41 @@ static void space(void **state)
 	assert_true(j.head == 0 && j.place == 0);
 	hybrid_journal_advance(&j);
 	assert_true(j.head == MAX_BLOCKS);
-	assert_int_equal(hybrid_journal_space(&j), most);
+	assert_int_equal(hybrid_journal_space(&j), records_in(HYBRID_JOURNAL_KEPT_BLOCKS));
+}
+
+static size_t most_bytes;
+
+static bool no_memory_for_more(size_t size, gfp_t gfp)
+{
+	assert_true(gfp == (GFP_NOWAIT | __GFP_NOWARN));
+	return size > most_bytes;
+}
+
+/* An entry grows as far as there is memory, and keeps what is in it. */
+static void grows(void **state)
+{
+	u32 kept = records_in(HYBRID_JOURNAL_KEPT_BLOCKS), n;
+
+	for (n = 0; n < kept; n++)
+		hybrid_journal_regions(&j, n, n);
+	shim_alloc_fails = no_memory_for_more;
+	most_bytes = (HYBRID_JOURNAL_KEPT_BLOCKS + 1) * HYBRID_META_BLOCK_SIZE - 1;
+	assert_false(hybrid_journal_grow(&j, MAX_BLOCKS));
+	assert_int_equal(hybrid_journal_space(&j), 0);
+	most_bytes = MAX_BLOCKS / 2 * HYBRID_META_BLOCK_SIZE;
+	assert_true(hybrid_journal_grow(&j, MAX_BLOCKS));
+	shim_alloc_fails = NULL;
+	assert_int_equal(hybrid_journal_space(&j), records_in(MAX_BLOCKS / 2) - kept);
+	assert_false(hybrid_journal_grow(&j, MAX_BLOCKS));
+	for (; n < records_in(MAX_BLOCKS / 2); n++)
+		hybrid_journal_regions(&j, n, n);
+	for (n = 0; n < records_in(MAX_BLOCKS / 2); n++)
+		assert_true(le64_to_cpu(j.entry->record[n].valid) == n);
+	hybrid_journal_seal(&j, &id);
+	assert_int_equal(j.blocks, MAX_BLOCKS / 2);
+	hybrid_journal_advance(&j);
+	assert_int_equal(hybrid_journal_space(&j), kept);
 }
 
 static void records(void **state)
@@ -721,6 +760,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(create, setup, teardown),
 		cmocka_unit_test_setup_teardown(no_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(space, setup, teardown),
+		cmocka_unit_test_setup_teardown(grows, setup, teardown),
 		cmocka_unit_test_setup_teardown(records, setup, teardown),
 		cmocka_unit_test_setup_teardown(half_full, setup, teardown),
 		cmocka_unit_test_setup_teardown(has_room, setup, teardown),

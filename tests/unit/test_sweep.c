@@ -43,7 +43,7 @@ static u64 window_of(u64 key)
 
 static struct hybrid_volume *volume(u32 nr)
 {
-	return e->volume[1 + nr];
+	return volume_of(e, 1 + nr);
 }
 
 /* Up to @nr dirty blocks, each third beside the one before, where there is room. */
@@ -90,7 +90,7 @@ static int setup(void **state)
 	e = hybrid_engine_create(&sb, &ops, NULL, hybrid_policy_get("fifo"), &config, &error);
 	assert_non_null(e);
 	for (n = 0; n < NR_VOLUMES; n++) {
-		e->volume[1 + n] = volume_alloc(e, 1 + n, &info);
+		volume_put(e, 1 + n, volume_alloc(e, 1 + n, &info));
 		assert_non_null(volume(n));
 		volume(n)->open = true;
 	}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* The engine: what I/O moves where, what each event costs, and who waits for whom. */
+#include "journal.h"
 #include "rig.h"
 #include "engine-internal.h"
 
@@ -865,6 +866,143 @@ static void memory_does_not_come(void **state)
 	assert_int_equal(nr_buffers, kept);
 }
 
+/* A window of 64 granules, each but the seventh dirty. */
+static void dirty_window(void)
+{
+	u32 n;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	for (n = 0; n < 64; n++)
+		if (n != 6)
+			put(n * 8, 8, n + 1);
+	rest();
+	assert_int_equal(status().dirty, 4);
+}
+
+/* In runs of @most sectors, and with so many more buffers; how many runs reach the origin. */
+static u32 drain_window(u32 most, u32 more_buffers)
+{
+	u32 n, written = 0, buffers = nr_buffers;
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	nr_log = 0;
+	hybrid_engine_drain(e, v, true, &acts);
+	carry(&acts);
+	for (n = 0; n < nr_log; n++)
+		if (!op_log[n].meta && !op_log[n].flush) {
+			assert_true(op_log[n].origin == op_log[n].write);
+			assert_true(op_log[n].count <= most);
+			written += op_log[n].origin;
+		}
+	assert_int_equal(nr_buffers, buffers + more_buffers);
+	for (n = 0; status().dirty && n < 50; n++)
+		tick(500);
+	assert_int_equal(status().dirty, 0);
+	for (n = 0; n < 64; n++)
+		assert_true(origin_has(n * 8, 8, n + 1) == (n != 6));
+	return written;
+}
+
+/* What is kept for writeback has less of a buffer: a window goes in parts. */
+static void writeback_in_parts(void **state)
+{
+	dirty_window();
+	shim_alloc_fails = no_memory_now;
+	/* 16 parts of four granules, one of them of two runs */
+	assert_int_equal(drain_window(32, 0), 17);
+}
+
+static void writeback_in_one_part(void **state)
+{
+	dirty_window();
+	/* a second job finds nothing more to be done */
+	assert_int_equal(drain_window(64 * 8, 2), 2);
+}
+
+/* A part fails: the rest goes one by one, and nothing is called clean that is not. */
+static void parts_that_fail(void **state)
+{
+	struct hybrid_actions acts;
+	u32 n;
+
+	dirty_window();
+	shim_alloc_fails = no_memory_now;
+	fail_origin = true;
+	hybrid_actions_init(&acts);
+	hybrid_engine_drain(e, v, true, &acts);
+	carry(&acts);
+	assert_int_equal(status().dirty, 4);
+	fail_origin = false;
+	for (n = 0; n < 64; n++)
+		if (n != 6)
+			reads(n * 8, 8, n + 1);
+	for (n = 0; status().dirty && n < 50; n++)
+		tick(500);
+	assert_int_equal(status().dirty, 0);
+	for (n = 0; n < 64; n++)
+		assert_true(origin_has(n * 8, 8, n + 1) == (n != 6));
+}
+
+/* Metadata writes that begin with a flush; and of all the largest, of one run or of single blocks. */
+static u32 durable_writes(u32 *most)
+{
+	u32 n, nr = 0;
+
+	*most = 0;
+	for (n = 0; n < nr_log; n++) {
+		if (!op_log[n].meta || !op_log[n].write)
+			continue;
+		nr += op_log[n].preflush && op_log[n].fua;
+		*most = max(*most, op_log[n].count / HYBRID_META_BLOCK_SECTORS);
+		*most = max(*most, op_log[n].nr_segments);
+	}
+	return nr;
+}
+
+/* An entry, and a write of a checkpoint, grow where there is memory; else there are more. */
+static void metadata_memory(u32 most, u32 checkpoint, u32 entries)
+{
+	u32 n, records = 2000, largest;
+
+	fresh_disks(8);
+	start();
+	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
+	open_volume();
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	shim_alloc_fails = most == HYBRID_JOURNAL_KEPT_BLOCKS ? no_memory_now : NULL;
+	for (n = 0; n < records; n++)
+		put(8 + n * 8, 8, 5);
+	assert_int_equal(flush_volume(), 0);
+	assert_int_equal(durable_writes(&largest), entries);
+	assert_int_equal(largest, most);
+	crash();
+	/* Loading ends with a checkpoint. */
+	nr_log = 0;
+	start();
+	assert_int_equal(durable_writes(&largest), 1);
+	assert_int_equal(largest, checkpoint);
+	open_volume();
+	for (n = 0; n < records; n++)
+		reads(8 + n * 8, 8, 5);
+	stop();
+	crash();
+	start();
+	open_volume();
+	reads(8 + (records - 1) * 8, 8, 5);
+}
+
+static void metadata_with_memory(void **state)
+{
+	metadata_memory(20, 16, 1);
+}
+
+static void metadata_without_memory(void **state)
+{
+	metadata_memory(HYBRID_JOURNAL_KEPT_BLOCKS, HYBRID_JOURNAL_KEPT_BLOCKS, 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -898,6 +1036,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(drain_in_batches, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(memory_comes_and_goes, setup, teardown),
 		cmocka_unit_test_setup_teardown(memory_does_not_come, setup, teardown),
+		cmocka_unit_test_setup_teardown(writeback_in_parts, setup, teardown),
+		cmocka_unit_test_setup_teardown(writeback_in_one_part, setup, teardown),
+		cmocka_unit_test_setup_teardown(parts_that_fail, setup, teardown),
+		cmocka_unit_test_setup_teardown(metadata_with_memory, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(metadata_without_memory, setup_disks, teardown),
 	};
 
 	return cmocka_run_group_tests_name("traffic", tests, NULL, NULL);
