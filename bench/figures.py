@@ -12,9 +12,10 @@ MORE = ("hybrid-wb-16", "hybrid-wb-32")
 # What has only one sense on one kind of stack, or takes time and has no peer.
 ONLY = {"ascending": (DISK,), "activate": (OURS, "dmcache-wb-64", "writecache", "writeboost"),
         "memory": (OURS, *PEERS[:2], "writecache", "writeboost"),
-        "zipf": (DISK, *PEERS, OURS, "hybrid-wt"), "zoned": (DISK, *PEERS, OURS, "hybrid-wt")}
+        "zipf": (DISK, *PEERS, OURS, "hybrid-wt"), "uniform": (DISK, *PEERS, OURS, "hybrid-wt"),
+        "zoned": (DISK, *PEERS, OURS, "hybrid-wt")}
 # Whose figures depend on the moment: the median of more seeds counts.
-SEEDS = {"boot": 5}
+SEEDS = {"boot": 5, "uniform": 3}
 
 Runs = dict[tuple[str, str], list[dict]]	# (stack, workload) -> phases, one for each seed
 
@@ -71,6 +72,9 @@ ROWS = {
     "fsync-again": Row("fsync after each 4k random write: of what is dirty", "fsync", "rewrite"),
     "boot1": Row("boot storm: cold", "boot", "1"),
     "boot2": Row("boot storm: second run", "boot", "2"),
+    "uniform1": Row("uniform reads of the whole disk, cold: first 1,000", "uniform", "1"),
+    "uniform2": Row("uniform reads of the whole disk, cold: next 1,000", "uniform", "2"),
+    "uniform3": Row("uniform reads of the whole disk, cold: third 1,000", "uniform", "3"),
     "zipf1": Row("zipf 1.1 over 4x the cache: window 1", "zipf", "1"),
     "zipf3": Row("zipf 1.1 over 4x the cache: window 3", "zipf", "3"),
     "zoned1": Row("zoned 80/5: window 1", "zoned", "1"),
@@ -118,7 +122,7 @@ DEVICES = {
     "SSD written, MiB": (moved("ssd", "ws", SECTORS), ",.1f"),
     "SSD flushes": (moved("ssd", "f"), ",.0f"),
 }
-COLD = ("mixed", "fsync", "boot1", "zipf1", "zoned1", "reread1", "oltp-data", "oltp-log", "burst")
+COLD = ("mixed", "fsync", "boot1", "uniform1", "uniform2", "uniform3", "zipf1", "zoned1", "reread1", "oltp-data", "oltp-log", "burst")
 
 
 def value(runs: Runs, stack: str, name: str | Row) -> float | None:

@@ -90,6 +90,7 @@ enum admission {
 	WHILE_FILLING,	/* a long run: what it could push out is not there yet */
 	IN_PLACE,	/* ... of what the run itself brought */
 	ADMITTED,
+	SINGLE,		/* ... and goes on no run */
 };
 
 /* May this miss enter the cache?  IN_PLACE: another block left.  Counts the reason if not. */
@@ -105,7 +106,7 @@ static enum admission admission(struct hybrid_engine *e, struct hybrid_set *s,
 		return REFUSED;
 	}
 	if (run <= cutoff)
-		return ADMITTED;
+		return run == io->count ? SINGLE : ADMITTED;
 	if (set_fills(e, s) || can_spare(e, s))
 		return WHILE_FILLING;
 	if (io->type == HYBRID_IO_READ && stream_spreads(e, s, io, from, run, acts))
@@ -257,7 +258,22 @@ static bool room_to_fill(struct hybrid_engine *e, struct hybrid_set *s, u32 set,
 	return s->nr_free > e->reserve / 2;
 }
 
-/* ---- fills ahead ---------------------------------------------------------- */
+/* ---- what was not asked for ------------------------------------------------ */
+
+/* May a miss bring more than it needs?  Caller holds a set's lock. */
+static bool rest_is_paid(struct hybrid_volume *v)
+{
+	struct hybrid_counters *c = this_cpu_ptr(v->counters);
+	u64 hits = READ_ONCE(c->c[HYBRID_READ_HITS]);
+	u64 brings = min_t(u64, hits - c->hits_paid, REST_MOST) * REST_HIT + 1;
+
+	c->hits_paid = hits;
+	c->rest_debt -= min_t(u64, c->rest_debt, brings);
+	if (c->rest_debt + REST_COST > REST_MOST)
+		return false;
+	c->rest_debt += REST_COST;
+	return true;
+}
 
 static void ahead_earns(struct hybrid_engine *e, u64 key, int credit)
 {
@@ -364,14 +380,14 @@ static void fill_ahead(struct hybrid_engine *e, struct hybrid_set *s, const stru
 	}
 }
 
-/* A miss: fill the block if that can be, or go to the origin. */
+/* A miss: fill the block, or of it what is asked for, if that can be, or go to the origin. */
 static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 			    int i, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = io->volume;
 	enum admission admitted;
+	u64 from, to, mask = e->map.granules;
 	struct hybrid_job *job;
-	u64 from, to;
 
 	if (READ_ONCE(v->mode) == HYBRID_MODE_PASSTHROUGH) {
 		bypass(io, HYBRID_BYPASS_MODE);
@@ -402,6 +418,11 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 	to = from + 1;
 	if (admitted != IN_PLACE)
 		ahead_range(e, s, v, io->key, &from, &to);
+	if (admitted == SINGLE && i < 0 && (to - from > 1 || io->mask != mask) && !rest_is_paid(v)) {
+		from = io->key;
+		to = from + 1;
+		mask = io->mask;
+	}
 	job = to - from > 1 ? fill_get(e, JOB_AHEAD, v, from) : NULL;
 	if (!job) {
 		if (to - from > 1 && READ_ONCE(e->nr_holds))
@@ -416,7 +437,7 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 	if (i < 0)
 		i = take_block(e, s, v, io->key);
 	/* First: room that is made for others must not be this one's. */
-	fill_add(e, s, job, io->key, i, e->map.granules);
+	fill_add(e, s, job, io->key, i, mask);
 	fill_ahead(e, s, io, job, from, to, admitted, acts);
 	fill_start(e, job, io, acts);
 	if (s->nr_free < e->reserve)

@@ -40,7 +40,7 @@ VARIANTS = {
     "gcc-sanitizers": ("gcc", SANITIZERS),
 }
 OPTIONS = [[], ["--faults"], ["--events"], ["--faults", "--events"], ["--rot"],
-           ["--faults", "--events", "--policies"]]
+           ["--faults", "--events", "--policies"], ["--faults", "--events", "--lean"]]
 SWARM = [(mode, options) for options in OPTIONS for mode in "AB"]
 # Several CPUs, by a build of its own: make interleave.
 INTERLEAVED = [("A", ["--interleave"]), ("B", ["--interleave"]), ("A", ["--interleave", "--faults"])]

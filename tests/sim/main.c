@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--rot] [--events]
- *     [--policies] [--hash] [--keep-going] [--no-linter] [--limit S] [--table] [--interleave]
+ *     [--policies] [--lean] [--hash] [--keep-going] [--no-linter] [--limit S] [--table] [--interleave]
  * sim --loop alloc|io [--nth N] ...
  * sim --mode C [--length L] [--part I/N] [--time S]
  * sim --seed N ... --record|--shrink
@@ -11,6 +11,7 @@
  * counts; the exit code is 1 if a promise or a rule was broken.  --limit: a seed
  * that takes more CPU seconds than that never ends.  --table: which faults
  * happened in which phases.  --interleave: engine calls overlap, as on several CPUs.
+ * --lean: fills bring only what was asked for, unless it goes on a run.
  *
  * --loop: a short run of each seed again and again, in which the first, the second,
  * ... allocation (request to a device) fails; with --nth, only the N-th.  -N: and
@@ -46,6 +47,7 @@ static const struct option options[] = {
 	{ "events", no_argument, NULL, 'e' },
 	{ "rot", no_argument, NULL, 'Z' },
 	{ "policies", no_argument, NULL, 'y' },
+	{ "lean", no_argument, NULL, 'b' },
 	{ "hash", no_argument, NULL, 'h' },
 	{ "keep-going", no_argument, NULL, 'k' },
 	{ "no-linter", no_argument, NULL, 'l' },
@@ -134,6 +136,9 @@ static bool parse(int argc, char **argv)
 		case 'y':
 			sim_policies = true;
 			break;
+		case 'b':
+			sim_lean = true;
+			break;
 		case 'h':
 			opt.hashes = true;
 			break;
@@ -187,10 +192,11 @@ static void report(u64 seed, u64 hash, u64 violations_before)
 		printf("seed=%llu hash=%016llx\n", (unsigned long long)seed,
 		       (unsigned long long)hash);
 	if (sim_violations != violations_before)
-		fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s%s%s%s --trace\n", opt.mode,
+		fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s%s%s%s%s --trace\n", opt.mode,
 			(unsigned long long)seed, sim_faults ? " --faults" : "",
 			sim_events ? " --events" : "", sim_rot ? " --rot" : "",
-			sim_policies ? " --policies" : "", sim_interleave ? " --interleave" : "");
+			sim_policies ? " --policies" : "", sim_lean ? " --lean" : "",
+			sim_interleave ? " --interleave" : "");
 }
 
 static bool go_on(void)

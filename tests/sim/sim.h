@@ -541,7 +541,7 @@ enum event {
 	NR_EVENTS
 };
 
-extern bool sim_faults, sim_rot, sim_events, sim_policies, sim_lint;
+extern bool sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_lint;
 
 /* workload.c: the name of any policy */
 const char *draw_policy(struct rng r);

@@ -101,6 +101,7 @@ EVENTS = [
     ("--mode", "B", "--events", "--count", 12),
     ("--mode", "B", "--events", "--faults", "--count", 12),
     ("--events", "--faults", "--policies", "--count", 500),
+    ("--events", "--faults", "--lean", "--count", 300),
 ]
 
 

@@ -8,7 +8,7 @@
 #include "coverage.h"
 #include "script.h"
 
-bool sim_faults, sim_rot, sim_events, sim_policies;
+bool sim_faults, sim_rot, sim_events, sim_policies, sim_lean;
 bool sim_lint = true;
 
 /* ---- Profile ------------------------------------------------------------------ */

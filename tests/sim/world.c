@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "sim.h"
+#include "engine-internal.h"
 #include "script.h"
 #include "coverage.h"
 #include "fibers.h"
@@ -989,6 +990,15 @@ const char *world_boot(struct world *w, int *error)
 	return NULL;
 }
 
+/* No read will ever pay for the rest of its block. */
+static void never_pays(struct hybrid_volume *v)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		per_cpu_ptr(v->counters, cpu)->rest_debt = U32_MAX / 2;
+}
+
 int world_open(struct world *w, struct volume *vol, const char **why)
 {
 	int r;
@@ -1001,6 +1011,8 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 		vol->v = NULL;
 	else
 		hybrid_volume_set_seeks(vol->v, w->p.seeks);
+	if (!r && sim_lean)
+		never_pays(vol->v);
 	vol->closing = false;
 	vol->suspended = false;
 	trace(w, T_LIFE, 2, r, "open of volume %u: %d %s", vol->id, r, *why ? *why : "");

@@ -396,6 +396,56 @@ static u32 window_moves(u32 window)
 	return status().cached - before;
 }
 
+/* A read that misses, goes on no run, and is the first in its window; what it took from the origin. */
+static u32 single_miss(u32 window)
+{
+	u32 sectors = window_blocks(e) * e->g->block_sectors;
+
+	reads((u64)window * sectors + 8, 8, 0);
+	return sectors_of(ORIGIN, false);
+}
+
+/*
+ * Who reads what was never read before is lent so much, and pays with hits: a cold cache
+ * must not take the disk's time for what nobody asks for.
+ */
+static void rest_is_on_credit(void **state)
+{
+	u32 rest = 32, k = 0, end, whole = 0;
+
+	fresh_disks(rest);
+	start();
+	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
+	open_volume();
+	hybrid_volume_set_cutoff(e, v, 8192);
+	while (single_miss(k) == rest)
+		k++;
+	assert_in_range(k, REST_MOST / REST_COST, REST_MOST / (REST_COST - 1) + 1);
+	moved(0, 8, 8, 0);
+	/* nothing is read again: one in so many */
+	for (end = ++k + REST_COST; k < end; k++)
+		whole += single_miss(k) == rest;
+	assert_int_equal(whole, 1);
+	/* ... and of those the rest, once more of it is read */
+	reads((u64)(k - 1) * 512 + 16, 8, 0);
+	moved(0, 24, 32, 0);
+	/* a hit pays for so many, and its neighbour */
+	reads((u64)(k - 1) * 512 + 8, 8, 0);
+	moved(8, 0, 0, 0);
+	for (end = k + REST_HIT / REST_COST; k < end; k++)
+		assert_true(single_miss(k) >= rest);
+	assert_int_equal(single_miss(k++), 8);
+	/* a run has the whole of its next block */
+	reads((u64)k * 512 + 24, 8, 0);
+	moved(0, 8, 8, 0);
+	reads((u64)k * 512 + 32, 8, 0);
+	assert_true(sectors_of(ORIGIN, false) >= rest);
+	/* nothing is held back where everything is to be cached */
+	hybrid_volume_set_cutoff(e, v, 0);
+	for (end = ++k + 4; k < end; k++)
+		assert_int_equal(single_miss(k), rest);
+}
+
 /* Where one block of a window is there, a miss brings all that is missing beside it. */
 static void fills_ahead(void **state)
 {
@@ -1019,6 +1069,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(writes_of_parts, setup, teardown),
 		cmocka_unit_test_setup_teardown(drain_is_sorted, setup, teardown),
 		cmocka_unit_test_setup_teardown(sequential_bypass, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(rest_is_on_credit, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(fills_ahead, setup, teardown),
 		cmocka_unit_test_setup_teardown(hits_pay, setup, teardown),
 		cmocka_unit_test_setup_teardown(ahead_goes_first, setup_disks, teardown),

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=sh
+# Reads of which hardly one comes again: all that a cache brings beyond them takes time.
+
+fresh
+for pass in 1 2 3 4; do
+	run $pass pattern=uniform depth=16 size=2000 ios=1000 seed="$pass$SEED"
+done
