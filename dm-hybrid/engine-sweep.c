@@ -16,7 +16,7 @@
 #include "engine-internal.h"
 
 #define MIN_ROOM	1024U		/* windows; more than a set has blocks */
-#define FULL_ROOM	8192U		/* from 16 GiB of blocks of 64 KiB on */
+#define FULL_ROOM	8192U		/* from 4 GiB of blocks of 64 KiB on */
 #define MAX_ROOM	0x100000U
 #define SLICE_SETS	256
 #define SLICE_WINDOWS	4096
@@ -25,7 +25,7 @@
 
 static u32 sweep_room(const struct hybrid_geometry *g)
 {
-	return clamp(max(g->nr_blocks / 256, min(g->nr_blocks / 32, FULL_ROOM)),
+	return clamp(max(g->nr_blocks / 256, min(g->nr_blocks / 8, FULL_ROOM)),
 		     MIN_ROOM, MAX_ROOM);
 }
 
