@@ -10,6 +10,9 @@
  */
 #include "engine-internal.h"
 
+/* Commits in between are built in the same memory. */
+static_assert(HYBRID_JOURNAL_ENTRY_LIMIT(HYBRID_JOURNAL_MIN_BLOCKS) >= CHECKPOINT_BLOCKS);
+
 int checkpoint_create(struct hybrid_engine *e)
 {
 	u32 leaves = e->g->nr_leaves;
@@ -129,7 +132,6 @@ static void capture_volumes(struct hybrid_engine *e, u32 leaf, u16 generation, v
 	spin_lock_irqsave(&e->lock, flags);
 	for (k = 0; k < HYBRID_VOLUMES_PER_LEAF; k++) {
 		u32 id = leaf * HYBRID_VOLUMES_PER_LEAF + k;
-
 		struct hybrid_volume *v = volume_of(e, id);
 
 		info[k] = v ? &v->info : &none;

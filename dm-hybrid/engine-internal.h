@@ -317,7 +317,6 @@ struct hybrid_engine {
 	bool lazy_wanted;
 	bool commit_lazy;		/* the present assembly */
 	bool commit_opens;		/* ... has nothing but open regions */
-	bool flush_now;			/* the present commit flushes the cache device */
 	unsigned long *must_sets, *lazy_sets, *open_sets, *grace_sets;
 	unsigned long *ended;		/* records of the present entry that end dirty granules */
 

@@ -23,7 +23,7 @@
 #include "io.h"
 
 #define TICK_MS		100
-#define MIN_BIOS	1
+#define MIN_BIOS	4
 #define MIN_TRANSFERS	16
 
 /* One operation on its way through the devices. */

@@ -64,7 +64,7 @@ bool hybrid_journal_half_full(const struct hybrid_journal *j)
 
 u32 hybrid_journal_space(const struct hybrid_journal *j)
 {
-	return HYBRID_ENTRY_RECORDS(j->room) - j->nr;
+	return HYBRID_ENTRY_RECORDS(min(j->room, j->max_blocks)) - j->nr;
 }
 
 static struct hybrid_record *add(struct hybrid_journal *j, u32 type, u32 where)

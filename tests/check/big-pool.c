@@ -115,6 +115,8 @@ static void fill_journal(u32 entries)
 	if (hybrid_journal_create(&j, g))
 		die("memory");
 	while (entries--) {
+		if (!hybrid_journal_grow(&j, j.max_blocks))
+			die("memory");
 		while (hybrid_journal_space(&j)) {
 			struct hybrid_map_leaf *leaf = leaf_of(b / g->set_size, b % g->set_size);
 			u32 k = b % g->set_size % HYBRID_MAP_LEAF_BLOCKS;
