@@ -260,6 +260,12 @@ static bool room_to_fill(struct hybrid_engine *e, struct hybrid_set *s, u32 set,
 
 /* ---- what was not asked for ------------------------------------------------ */
 
+/* Would a miss now do without, if no hit had come?  Caller holds a set's lock. */
+static bool rest_is_owed(struct hybrid_volume *v)
+{
+	return this_cpu_ptr(v->counters)->rest_debt + REST_COST > REST_MOST;
+}
+
 /* May a miss bring more than it needs?  Caller holds a set's lock. */
 static bool rest_is_paid(struct hybrid_volume *v)
 {
@@ -269,7 +275,7 @@ static bool rest_is_paid(struct hybrid_volume *v)
 
 	c->hits_paid = hits;
 	c->rest_debt -= min_t(u64, c->rest_debt, brings);
-	if (c->rest_debt + REST_COST > REST_MOST)
+	if (rest_is_owed(v))
 		return false;
 	c->rest_debt += REST_COST;
 	return true;
@@ -380,7 +386,7 @@ static void fill_ahead(struct hybrid_engine *e, struct hybrid_set *s, const stru
 	}
 }
 
-/* A miss: fill the block, or of it what is asked for, if that can be, or go to the origin. */
+/* A miss: fill the block, or what is asked for of it, if that can be; or go to the origin. */
 static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 			    int i, struct hybrid_actions *acts)
 {
@@ -418,7 +424,8 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 	to = from + 1;
 	if (admitted != IN_PLACE)
 		ahead_range(e, s, v, io->key, &from, &to);
-	if (admitted == SINGLE && i < 0 && (to - from > 1 || io->mask != mask) && !rest_is_paid(v)) {
+	if (admitted == SINGLE && i < 0 && (to - from > 1 || io->mask != mask) &&
+	    !rest_is_paid(v)) {
 		from = io->key;
 		to = from + 1;
 		mask = io->mask;
@@ -500,6 +507,9 @@ static enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 	if (i >= 0 && (s->flags[i] & BLOCK_BUSY)) {
 		struct hybrid_job *job = job_find(e, s, io->key);
 
+		/* Where a run must be known as one, also one whose reads come many at once. */
+		if (rest_is_owed(v))
+			stream_run(v, io, NULL);
 		if (job && is_fill(job) && fill_join(e, job, io, acts))
 			return ROUTE_TAKEN;
 		bypass(io, HYBRID_BYPASS_BUSY);

@@ -446,6 +446,35 @@ static void rest_is_on_credit(void **state)
 		assert_int_equal(single_miss(k), rest);
 }
 
+/* A run whose reads come many at once has whole blocks, too, whatever else was paid. */
+static void rest_of_a_run_at_once(void **state)
+{
+	struct user *u = calloc(16, sizeof(*u));
+	struct hybrid_actions acts;
+	u32 n, k;
+
+	hybrid_volume_set_cutoff(e, v, 8192);
+	this_cpu_ptr(v->counters)->rest_debt = REST_MOST + 100 * REST_COST;
+	nr_log = 0;
+	for (n = 0; n < 20; n++) {
+		hybrid_actions_init(&acts);
+		for (k = 0; k < 16; k++)
+			arrive(&u[k], HYBRID_IO_READ, n * BLOCK + k * 8, 8, false, &acts);
+		carry(&acts);
+		for (k = 0; k < 16; k++)
+			assert_int_equal(wait_for(&u[k]), 0);
+	}
+	/* the first block comes in its 16 parts */
+	for (n = 0, k = 0; n < nr_log; n++)
+		k += op_log[n].origin;
+	assert_in_range(k, 1, 16 + 20);
+	for (n = BLOCK; n < 20 * BLOCK; n += 8) {
+		reads(n, 8, 0);
+		moved(8, 0, 0, 0);
+	}
+	free(u);
+}
+
 /* Where one block of a window is there, a miss brings all that is missing beside it. */
 static void fills_ahead(void **state)
 {
@@ -1070,6 +1099,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(drain_is_sorted, setup, teardown),
 		cmocka_unit_test_setup_teardown(sequential_bypass, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(rest_is_on_credit, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(rest_of_a_run_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(fills_ahead, setup, teardown),
 		cmocka_unit_test_setup_teardown(hits_pay, setup, teardown),
 		cmocka_unit_test_setup_teardown(ahead_goes_first, setup_disks, teardown),
