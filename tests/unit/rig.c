@@ -328,12 +328,23 @@ void open_volume(void)
 	assert_int_equal(hybrid_volume_open(e, 1, ORIGIN_SECTORS, NULL, &v, &why), 0);
 }
 
-int setup(void **state)
+static void create_volume(void)
 {
-	setup_disks(state);
 	start();
 	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
 	open_volume();
+}
+
+void fresh_volume(u32 block_sectors)
+{
+	fresh_disks(block_sectors);
+	create_volume();
+}
+
+int setup(void **state)
+{
+	setup_disks(state);
+	create_volume();
 	return 0;
 }
 

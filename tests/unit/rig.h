@@ -67,6 +67,9 @@ int setup(void **state);
 /* After it, whatever still lives. */
 int teardown(void **state);
 
+/* After setup_disks(), other disks of that block size: volume 1 made and open. */
+void fresh_volume(u32 block_sectors);
+
 /* A formatted pool without volumes, an origin of random data. */
 void fresh_disks(u32 block_sectors);
 /* Writes it to its place; of the index it names nothing is there. */

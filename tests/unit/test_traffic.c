@@ -106,10 +106,7 @@ static void flush_of_two_entries(void **state)
 {
 	u32 records, n, journal = 0;
 
-	fresh_disks(8);
-	start();
-	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
-	open_volume();
+	fresh_volume(8);
 	set_mode(HYBRID_MODE_WRITEBACK);
 	first_dirty();
 	records = HYBRID_ENTRY_RECORDS(HYBRID_JOURNAL_ENTRY_LIMIT(sb.geometry.journal_blocks));
@@ -413,10 +410,7 @@ static void rest_is_on_credit(void **state)
 {
 	u32 rest = 32, k = 0, end, whole = 0;
 
-	fresh_disks(rest);
-	start();
-	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
-	open_volume();
+	fresh_volume(rest);
 	hybrid_volume_set_cutoff(e, v, 8192);
 	while (single_miss(k) == rest)
 		k++;
@@ -1044,10 +1038,7 @@ static void metadata_memory(u32 most, u32 checkpoint, u32 entries)
 {
 	u32 n, records = 2000, largest;
 
-	fresh_disks(8);
-	start();
-	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
-	open_volume();
+	fresh_volume(8);
 	set_mode(HYBRID_MODE_WRITEBACK);
 	first_dirty();
 	shim_alloc_fails = most == HYBRID_JOURNAL_KEPT_BLOCKS ? no_memory_now : NULL;
