@@ -216,6 +216,9 @@ bench bench-quick: deps
 	@$(PYTHON) bench/run.py $(if $(filter %-quick,$@),--quick) --works "$(BENCH)" --stacks "$(STACKS)" \
 		--seed $(or $(SEED),1) $(BENCH_ARGS)
 
+bench-bounds:
+	@$(PYTHON) bench/bounds.py --seed $(or $(SEED),1)
+
 check-sim:
 	+@$(MAKE) -s -C tests/sim check
 
@@ -298,5 +301,5 @@ clean:
 
 .PHONY: all modules modules-amd64 modules-debian modules-amd64-clang modules-sparse guest-kernel guest-modules \
 	guest-test-modules userspace man \
-	install install-dkms uninstall dist deb rpm deps check lint check-tools bench bench-quick bench-check bench-scale check-sim check-mutants check-long coverage \
+	install install-dkms uninstall dist deb rpm deps check lint check-tools bench bench-quick bench-bounds bench-check bench-scale check-sim check-mutants check-long coverage \
 	check-long-kernel check-policies check-debug-kernel $(FLAVOUR:%=check-%) fuzz check-boot check-packages check-kernels check-stacks headline demo clean

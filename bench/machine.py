@@ -61,13 +61,17 @@ class Failed(Exception):
     """A run that came to no figures: the text says why, with the end of the console."""
 
 
+def compile(program: str) -> None:
+    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", OUT / program,
+                    HERE / f"{program}.c", "-lm"], check=True)
+
+
 @functools.cache
 def prepare() -> tuple[packaged.Kernel, Path]:
     """Builds and fetches what guests are made of; a kernel, and a tree with its modules and ours."""
     OUT.mkdir(parents=True, exist_ok=True)
     kernel, root = kernels.ready(packaged.OWN)
-    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", OUT / "load",
-                    HERE / "load.c", "-lm"], check=True)
+    compile("load")
     return kernel, root / "lib/modules" / kernel.release
 
 

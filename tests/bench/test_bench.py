@@ -11,6 +11,7 @@ import pytest
 TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP / "bench"), str(TOP)]
 
+import bounds  # noqa: E402
 import figures  # noqa: E402
 import machine  # noqa: E402
 import report  # noqa: E402
@@ -58,6 +59,62 @@ def test_load_writes_each_block_once(load):
     load("pattern=sorted", "size=16", "reads=0", "ios=2048", "seed=5")
     data = load.file.read_bytes()
     assert {n for n in range(4096) if data[n * 4096]} == blocks
+
+
+def test_sequence_is_what_a_load_does(load, tmp_path):
+    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-o", tmp_path / "sequence",
+                    TOP / "bench/sequence.c", "-lm"], check=True)
+
+    def sequence(*options):
+        run = subprocess.run([tmp_path / "sequence", *options], capture_output=True, text=True,
+                             check=True)
+        return [(kind, int(at), int(n)) for kind, at, n in map(str.split, run.stdout.splitlines())]
+
+    options = ["pattern=zipf", "size=15", "offset=1", "ios=800", "seed=3", "reads=0"]
+    load.file.write_bytes(bytes(16 << 20))
+    load(*options, "depth=8")
+    data = load.file.read_bytes()
+    assert {at // 4096 for _, at, _ in sequence(*options)} == \
+        {n for n in range(4096) if data[n * 4096]}
+    options = ["pattern=zoned", "size=16", "ios=800", "bs=4/50:64/50", "reads=70"]
+    found, listed = load(*options), sequence(*options)
+    for kind, name in (("r", "read"), ("w", "write")):
+        sizes = [n // 512 for k, _, n in listed if k == kind]
+        assert (found[name]["ios"], found[name]["sectors"]) == (len(sizes), sum(sizes))
+
+
+def reads(*blocks):
+    return [bounds.IO(False, block, 0) for block in blocks]
+
+
+@pytest.mark.parametrize("cache, piece, seeks", [
+    (bounds.Recent, 1, 7),	# each is just gone when it comes again
+    (bounds.Oracle, 1, 4),	# does not keep 3
+    (bounds.Recent, 2, 6),	# 1 is there when it is read, 3 gone before
+    (bounds.Oracle, 2, 3),	# gives up 2, which is read last
+])
+def test_bounds(monkeypatch, cache, piece, seeks):
+    monkeypatch.setattr(bounds, "CAPACITY", 3)
+    ios = reads(0, 1, 2, 3, 0, 1, 2)
+    disk = bounds.Disk(seek=9, block=1)
+    speed, found = bounds.reads_a_second(ios, 0, 0, cache(ios), piece, disk)
+    assert found == seeks
+    assert speed <= 7 / (seeks * 10) * 1000
+
+
+def test_bounds_of_a_part(monkeypatch):
+    """Only from a number on, or for a time; what was written is there, its block is not."""
+    disk = bounds.Disk(seek=9, block=1)
+    ios = [bounds.IO(True, 5, 0), *reads(5, 1, 1), bounds.IO(False, 5, 4096), *reads(7, 8)]
+    assert bounds.reads_a_second(ios, 0, 0, bounds.Recent(ios), 1, disk) == (7 / 40 * 1000, 4)
+    assert bounds.reads_a_second(ios, 4, 0, bounds.Recent(ios), 1, disk) == (3 / 30 * 1000, 3)
+    assert bounds.reads_a_second(ios, 0, 0.02, bounds.Recent(ios), 1, disk) == (5 / 20 * 1000, 2)
+
+
+def test_bounds_know_the_workloads():
+    assert list(bounds.loads("zipf", 1)) == ["1", "2", "3"]
+    assert "seed=31" in bounds.loads("zipf", 1)["3"]
+    assert "ios=8000" in bounds.loads("burst", 2)["burst"]
 
 
 def test_load_refuses(load):
