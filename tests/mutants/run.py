@@ -92,11 +92,24 @@ class DoesNotApply(Exception):
     """The engine has changed: the patch must follow it."""
 
 
+def _name(line: str) -> str:
+    """Of the function, or the type, that begins so."""
+    found = re.search(r"(\w+)\s*\(", line) or re.search(r"(\w+) \{", line)
+    return found[1] if found else line
+
+
+def _function_at(text: str, at: int) -> str:
+    """As diff -p finds it."""
+    before = text[:at].splitlines()
+    return next((_name(x) for x in reversed(before) if re.match(r"[A-Za-z_]", x) and
+                 not x.endswith(":")), "")
+
+
 @dataclass
 class Mutant:
     name: str
     header: dict = field(default_factory=dict)
-    hunks: list = field(default_factory=list)	# (file, what stands there, what shall)
+    hunks: list = field(default_factory=list)	# (file, function, what stands there, what shall)
 
     @classmethod
     def read(cls, path: Path) -> "Mutant":
@@ -106,22 +119,25 @@ class Mutant:
             self.header[name] = " ".join(text.split())
         for part in files:
             file = re.match(r"--- a/dm-hybrid/(.*)", part)[1]
-            for hunk in re.split(r"^@@.*\n", part, flags=re.M)[1:]:
+            _, *hunks = re.split(r"^@@ .* @@ ?(.*)\n", part, flags=re.M)
+            for where, hunk in zip(hunks[::2], hunks[1::2]):
                 lines = hunk.splitlines(keepends=True)
-                self.hunks.append((file, "".join(x[1:] for x in lines if x[0] in " -"),
+                self.hunks.append((file, _name(where), "".join(x[1:] for x in lines if x[0] in " -"),
                                    "".join(x[1:] for x in lines if x[0] in " +")))
         return self
 
     def apply(self, directory: Path) -> None:
         """By what stands there, once, and not by line numbers: others edit these files, too."""
-        for file, old, new in self.hunks:
+        for file, function, old, new in self.hunks:
             text = (directory / file).read_text()
             if text.count(old) != 1:
                 raise DoesNotApply(f"{self.name}: found {text.count(old)} times in {file}:\n{old}")
+            if (found := _function_at(text, text.index(old))) != function:
+                raise DoesNotApply(f"{self.name}: stands in {found}() of {file}, not in {function}()")
             (directory / file).write_text(text.replace(old, new))
 
     def checks(self) -> tuple:
-        if any(LOW.fullmatch(file) for file, _, _ in self.hunks):
+        if any(LOW.fullmatch(file) for file, *_ in self.hunks):
             return (UNIT, *SHORT, *LONG)
         return (*SHORT, UNIT, *LONG)
 

@@ -23,6 +23,15 @@ def test_applies(name, tmp_path):
     run.write_engine(mutant, tmp_path)
 
 
+def test_refused_elsewhere(tmp_path):
+    """What a function did may stand in another one today, where the same change is no defect."""
+    mutant = MUTANTS["045-fill-valid-before-written"]
+    (file, _, old, new), = mutant.hunks
+    moved = run.Mutant("moved", hunks=[(file, "fill_end", old, new)])
+    with pytest.raises(run.DoesNotApply, match=r"stands in fill_read\(\)"):
+        run.write_engine(moved, tmp_path)
+
+
 @pytest.mark.parametrize("name", SAMPLE)
 def test_noticed(name):
     mutant = next(m for m in MUTANTS.values() if m.name.endswith(f"-{name}"))
