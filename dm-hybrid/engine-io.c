@@ -1061,6 +1061,9 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 	spin_lock_irqsave(&s->lock, flags);
 	if (error_cache && !READ_ONCE(e->failed) && write_redirects(e, s, io)) {
 		hlist_del(&io->inflight);
+		/* When it goes out again, the block may be gone. */
+		io->over = 0;
+		io->commit = false;
 		/* Others write parts of the same granules to the cache: after them. */
 		if (write_in_flight(s, io->key, io->mask)) {
 			wait_in_set(s, io, WAIT_OVERLAP);
@@ -1070,8 +1073,6 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 		hlist_add_head(&io->inflight, &s->inflight);
 		io->to_origin = io->mask;
 		io->to_cache = 0;
-		io->over = 0;
-		io->commit = false;
 		spin_unlock_irqrestore(&s->lock, flags);
 		user_op(io, true, io_origin_sector(io), io->fua);
 		act(acts, &io->op);

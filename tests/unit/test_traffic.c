@@ -575,6 +575,38 @@ static void reads_beside_a_write(void **state)
 	reads(sector, 8, 2);
 }
 
+/* Two writes of one block fail in the cache, and it goes; the first goes out to the origin then. */
+static void reads_beside_writes_that_failed(void **state)
+{
+	struct user *first = calloc(1, sizeof(*first));
+	struct hybrid_actions acts;
+	u64 sector = 8 * BLOCK;
+
+	first_dirty();
+	reads(sector, BLOCK, 0);
+	hybrid_actions_init(&acts);
+	fill_data(first, sector, BLOCK, 2);
+	fill_data(&writer, sector, BLOCK, 2);
+	writer.done = false;
+	hybrid_io_init(&first->io, v, HYBRID_IO_WRITE, sector, BLOCK, false);
+	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, BLOCK, false);
+	assert_int_equal(hybrid_engine_map(e, &first->io, &acts), HYBRID_MAP_REMAP);
+	assert_int_equal(hybrid_engine_map(e, &writer.io, &acts), HYBRID_MAP_REMAP);
+	assert_false(hybrid_engine_io_done(e, &first->io, -EIO, &acts));
+	assert_null(hybrid_actions_pop(&acts));
+	assert_false(hybrid_engine_io_done(e, &writer.io, -EIO, &acts));
+	assert_ptr_equal(hybrid_actions_pop(&acts), &writer.io.op);
+	assert_true(writer.io.op.origin);
+	assert_true(hybrid_engine_io_done(e, &writer.io, 0, &acts));
+	assert_null(hybrid_engine_check(e));
+	assert_int_equal(read_io(sector, BLOCK), 0);
+	moved(0, 0, BLOCK, 0);
+	carry(&acts);
+	assert_true(first->done);
+	reads(sector, BLOCK, 2);
+	free(first);
+}
+
 static bool goes_short(enum hybrid_io_type type, u64 sector, u32 count, bool fua)
 {
 	hybrid_io_init(&writer.io, v, type, sector, count, fua);
@@ -1096,6 +1128,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(ahead_goes_first, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(ahead_ends_at_the_volume, setup, teardown),
 		cmocka_unit_test_setup_teardown(reads_beside_a_write, setup, teardown),
+		cmocka_unit_test_setup_teardown(reads_beside_writes_that_failed, setup, teardown),
 		cmocka_unit_test_setup_teardown(short_way, setup, teardown),
 		cmocka_unit_test_setup_teardown(short_way_awaited, setup, teardown),
 		cmocka_unit_test_setup_teardown(opens_ahead, setup, teardown),
