@@ -40,7 +40,8 @@ VARIANTS = {
     "gcc-sanitizers": ("gcc", SANITIZERS),
 }
 OPTIONS = [[], ["--faults"], ["--events"], ["--faults", "--events"], ["--rot"],
-           ["--faults", "--events", "--policies"], ["--faults", "--events", "--lean"]]
+           ["--faults", "--events", "--policies"], ["--faults", "--events", "--lean"],
+           ["--scarce"], ["--faults", "--events", "--scarce"]]
 SWARM = [(mode, options) for options in OPTIONS for mode in "AB"]
 # Several CPUs, by a build of its own: make interleave.
 INTERLEAVED = [("A", ["--interleave"]), ("B", ["--interleave"]), ("A", ["--interleave", "--faults"])]

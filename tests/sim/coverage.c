@@ -7,6 +7,12 @@
 static u64 hits[NR_PHASES][NR_FAULTS];
 static u64 held[NR_HOLD_ENDS];
 
+/* Who asks for memory without waiting for it. */
+enum asker { ASKER_JOB, ASKER_ENTRY, ASKER_CHECKPOINT, NR_ASKERS };
+
+static const char * const asker_name[NR_ASKERS] = { "job", "entry", "checkpoint" };
+static u64 asked[NR_ASKERS][2];
+
 static const char * const hold_name[NR_HOLD_ENDS] = {
 	[HOLD_READ] = "read", [HOLD_WRITTEN] = "written", [HOLD_DISCARDED] = "discarded",
 	[HOLD_CACHED] = "cached", [HOLD_MODE] = "mode", [HOLD_SUSPENDED] = "suspended",
@@ -164,6 +170,20 @@ void coverage_alloc(void)
 	coverage_count(BIT(allocates(doing) ? doing : PHASE_RUN), FAULT_ALLOC, 1);
 }
 
+#define KEPT_BYTES (HYBRID_JOURNAL_KEPT_BLOCKS * HYBRID_META_BLOCK_SIZE)
+
+void coverage_nowait(struct world *w, size_t bytes, bool fails)
+{
+	enum asker who = ASKER_JOB;
+
+	/* The journal asks for less before it does without. */
+	if (fails && bytes / 2 > KEPT_BYTES)
+		return;
+	if (bytes > KEPT_BYTES)
+		who = w->e->journal.nr ? ASKER_ENTRY : ASKER_CHECKPOINT;
+	asked[who][fails]++;
+}
+
 void coverage_error(const struct dreq *r)
 {
 	u32 kind = r->kind == DREQ_READ ? 0 : r->kind == DREQ_FLUSH ? 2 : 1;
@@ -221,6 +241,9 @@ void coverage_print(void)
 
 	for (f = 0; f < NR_HOLD_ENDS; f++)
 		printf("held-%s %llu\n", hold_name[f], (unsigned long long)held[f]);
+	for (f = 0; f < NR_ASKERS; f++)
+		printf("memory-%s %llu refused %llu\n", asker_name[f],
+		       (unsigned long long)asked[f][0], (unsigned long long)asked[f][1]);
 	printf("%-14s", "phase");
 	for (f = 0; f < NR_FAULTS; f++)
 		printf(" %12s", fault_name[f]);

@@ -60,6 +60,8 @@ u32 coverage_phases(struct world *w);
 void coverage_count(u32 phases, enum sim_fault fault, u32 times);
 /* An allocation of the call under way fails. */
 void coverage_alloc(void);
+/* One that is not waited for: a job's, its buffer's (@bytes 0), or the journal's. */
+void coverage_nowait(struct world *w, size_t bytes, bool fails);
 /* The request fails. */
 void coverage_error(const struct dreq *r);
 /* The machine dies @times in this state, or did when w->crashed was set. */
@@ -68,7 +70,7 @@ void coverage_death(struct world *w, bool reset, u32 times);
 /* This engine dies: what became of all that it held counts. */
 void coverage_holds(struct world *w);
 
-/* What was held; then phases by faults, "-" where a pair cannot be hit. */
+/* What was held; what memory came at once; then phases by faults, "-" where a pair cannot be hit. */
 void coverage_print(void);
 
 /* The value of @call, which is phase @p as long as it runs. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--rot] [--events]
- *     [--policies] [--lean] [--hash] [--keep-going] [--no-linter] [--limit S] [--table] [--interleave]
+ *     [--policies] [--lean] [--scarce] [--hash] [--keep-going] [--no-linter] [--limit S] [--table]
+ *     [--interleave]
  * sim --loop alloc|io [--nth N] ...
  * sim --mode C [--length L] [--part I/N] [--time S]
  * sim --seed N ... --record|--shrink
@@ -12,6 +13,7 @@
  * that takes more CPU seconds than that never ends.  --table: which faults
  * happened in which phases.  --interleave: engine calls overlap, as on several CPUs.
  * --lean: fills bring only what was asked for, unless it goes on a run.
+ * --scarce: memory that is not waited for may not be there.
  *
  * --loop: a short run of each seed again and again, in which the first, the second,
  * ... allocation (request to a device) fails; with --nth, only the N-th.  -N: and
@@ -48,6 +50,7 @@ static const struct option options[] = {
 	{ "rot", no_argument, NULL, 'Z' },
 	{ "policies", no_argument, NULL, 'y' },
 	{ "lean", no_argument, NULL, 'b' },
+	{ "scarce", no_argument, NULL, 'M' },
 	{ "hash", no_argument, NULL, 'h' },
 	{ "keep-going", no_argument, NULL, 'k' },
 	{ "no-linter", no_argument, NULL, 'l' },
@@ -139,6 +142,9 @@ static bool parse(int argc, char **argv)
 		case 'b':
 			sim_lean = true;
 			break;
+		case 'M':
+			sim_scarce = true;
+			break;
 		case 'h':
 			opt.hashes = true;
 			break;
@@ -192,11 +198,11 @@ static void report(u64 seed, u64 hash, u64 violations_before)
 		printf("seed=%llu hash=%016llx\n", (unsigned long long)seed,
 		       (unsigned long long)hash);
 	if (sim_violations != violations_before)
-		fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s%s%s%s%s --trace\n", opt.mode,
+		fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s%s%s%s%s%s --trace\n", opt.mode,
 			(unsigned long long)seed, sim_faults ? " --faults" : "",
 			sim_events ? " --events" : "", sim_rot ? " --rot" : "",
 			sim_policies ? " --policies" : "", sim_lean ? " --lean" : "",
-			sim_interleave ? " --interleave" : "");
+			sim_scarce ? " --scarce" : "", sim_interleave ? " --interleave" : "");
 }
 
 static bool go_on(void)

@@ -354,9 +354,9 @@ static const struct {
 	size_t at;
 } fields[] = {
 	FIELD(block_sectors), FIELD(cache_blocks), FIELD(hot_blocks), FIELD(slow_percent),
-	FIELD(reset_percent), FIELD(fail_alloc), FIELD(fault_kind),
+	FIELD(reset_percent), FIELD(fail_alloc), FIELD(scarce), FIELD(fault_kind),
 	FIELD(admin_percent), FIELD(load_percent), FIELD(inplace_percent), FIELD(aim),
-	FIELD(aims), FIELD(cut_every), FIELD(run_percent),
+	FIELD(aims), FIELD(cut_every), FIELD(run_percent), FIELD(journal_blocks),
 	FIELD(cut_samples), FIELD(cut_writes), FIELD(seeks), CONFIG(high_watermark), CONFIG(low_watermark),
 	CONFIG(writeback_rate), CONFIG(commit_interval), CONFIG(endurance),
 };
@@ -372,6 +372,7 @@ void script_defaults(struct script *s)
 	s->p.block_sectors = 8;
 	s->p.cache_blocks = 2;
 	s->p.hot_blocks = 2;
+	s->p.journal_blocks = HYBRID_JOURNAL_MIN_BLOCKS;
 	s->p.volumes = 0;
 	s->p.policy = "lru";
 	s->p.cut_samples = 4;

@@ -415,6 +415,8 @@ struct profile {
 	u32 cut_samples;	/* crash states at each cut point */
 	u32 cut_every;		/* changes of the disks */
 	u32 fail_alloc;
+	u32 scarce;		/* percent of allocations that do not wait which fail */
+	u32 journal_blocks;
 	u32 fault_kind;		/* 0: none */
 #define FAULTS_PLANNED	6	/* faults.c draws them, of all kinds */
 	u32 weight[16];
@@ -498,6 +500,8 @@ void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type,
 void world_read_block(struct world *w, struct volume *vol, u64 b);
 u64 world_oldest_read(struct world *w, struct volume *vol);
 void world_check(struct world *w);
+/* For shim_alloc_fails: what may fail at any time does, now and then. */
+bool world_memory_scarce(size_t bytes, gfp_t gfp);
 const char *world_boot(struct world *w, int *error);
 int world_open(struct world *w, struct volume *vol, const char **why);
 void world_close(struct world *w, struct volume *vol);
@@ -541,7 +545,7 @@ enum event {
 	NR_EVENTS
 };
 
-extern bool sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_lint;
+extern bool sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce, sim_lint;
 
 /* workload.c: the name of any policy */
 const char *draw_policy(struct rng r);

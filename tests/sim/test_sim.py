@@ -146,6 +146,15 @@ def test_held(sim):
     assert [why for why, n in held.items() if n == 0] == []
 
 
+def test_scarce(sim):
+    """Jobs, entries and checkpoints get the memory that they do not wait for, and do without."""
+    output = tabled(sim, "--scarce", "--count", 100)
+    assert counts(output)["seeds"] == 100
+    asked = re.findall(r"^memory-(\w+) (\d+) refused (\d+)$", output, re.M)
+    assert [who for who, _, _ in asked] == ["job", "entry", "checkpoint"]
+    assert all(int(n) > 10 for _, *both in asked for n in both)
+
+
 # Too rare for a bounded run: a journal without room lasts for some operations of one
 # commit in a hundred, in one run of forty; damage is test_rot's.
 RARE = re.compile(r"journal-full .*-(read|write|flush)|.* rot")
@@ -208,7 +217,7 @@ def test_same_seed_same_hash(sim, sim_interleave, mode, faults):
 
 @pytest.mark.parametrize(
     "options",
-    [["A"], ["B"], ["A", "--faults", "--events"], ["B", "--faults", "--events"]],
+    [["A"], ["B"], ["A", "--faults", "--events"], ["B", "--faults", "--events"], ["A", "--scarce"]],
     ids=" ".join,
 )
 def test_recorded_is_the_same_run(sim, tmp_path, options):

@@ -8,7 +8,7 @@
 #include "coverage.h"
 #include "script.h"
 
-bool sim_faults, sim_rot, sim_events, sim_policies, sim_lean;
+bool sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce;
 bool sim_lint = true;
 
 /* ---- Profile ------------------------------------------------------------------ */
@@ -140,6 +140,37 @@ static void draw_runs(struct profile *p, struct rng r)
 		p->weight[EV_TICK] += 40;
 }
 
+/*
+ * Several sets, in which so much changes between two flushes that the records are
+ * more than what is kept for an entry has room for.
+ */
+static void crowd_entries(struct profile *p, struct rng *r)
+{
+	p->block_sectors = 8;
+	p->cache_blocks = HYBRID_MAX_SET_SIZE * (2 + rng_below(r, 3));
+	p->hot_blocks = p->cache_blocks;
+	p->journal_blocks <<= rng_below(r, 3);
+	p->scarce = 40 + rng_below(r, 61);	/* several tries must fail */
+	p->run_percent = 0;
+	p->steps = 8000;
+	p->episode = 4000;
+	p->max_ios = 64;
+	p->cut_every = 50;
+	p->config.commit_interval += 1000;
+	p->weight[EV_READ] += 200;
+	p->weight[EV_WRITE] += 600;
+	p->weight[EV_FUA] = 0;
+	p->weight[EV_FLUSH] = 1;
+}
+
+/* What --scarce adds. */
+static void draw_scarce(struct profile *p, struct rng r, char mode)
+{
+	p->scarce = 1 + rng_below(&r, 100);
+	if (mode == 'A' && rng_chance(&r, 12))
+		crowd_entries(p, &r);
+}
+
 /* What --events adds. */
 static void draw_events(struct profile *p, struct rng *r)
 {
@@ -197,6 +228,7 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	p->cache_blocks = rng_chance(r, 30) ? 1 + rng_below(r, 8) : 8 * (1 + rng_below(r, 8));
 	p->volumes = 1 + (rng_below(r, 3) ? 0 : rng_below(r, SIM_MAX_VOLUMES));
 	p->hot_blocks = 16 << rng_below(r, 3);
+	p->journal_blocks = HYBRID_JOURNAL_MIN_BLOCKS;
 	p->steps = 600 + rng_below(r, 1200);
 	p->max_ios = 1 + rng_below(r, 12);
 	p->crash_percent = rng_chance(r, 70) ? 50 : 0;
@@ -281,13 +313,14 @@ static void format_cache(struct world *w)
 	snprintf(w->sb.name, sizeof(w->sb.name), "pool");
 	snprintf(w->sb.policy, sizeof(w->sb.policy), "%s", w->p.policy);
 	/* How much stands in front of the data depends on the number of sets alone */
-	if (hybrid_geometry_init(g, 1 << 20, w->p.block_sectors, 128, &why))
+	if (hybrid_geometry_init(g, 1 << 20, w->p.block_sectors, w->p.journal_blocks, &why))
 		goto bad;
 	sectors = HYBRID_HEAD_SECTORS + HYBRID_META_BLOCK_SECTORS *
-		  (2 + 2 + 2 * (HYBRID_VOLUME_LEAVES + HYBRID_LEAVES_PER_SET * sets) + 128);
+		  (2 + 2 + 2 * (HYBRID_VOLUME_LEAVES + HYBRID_LEAVES_PER_SET * sets) +
+		   w->p.journal_blocks);
 	sectors = round_up(sectors, (u64)HYBRID_ALIGN_SECTORS) +
 		  (u64)w->p.cache_blocks * w->p.block_sectors + HYBRID_TAIL_SECTORS;
-	if (hybrid_geometry_init(g, sectors, w->p.block_sectors, 128, &why))
+	if (hybrid_geometry_init(g, sectors, w->p.block_sectors, w->p.journal_blocks, &why))
 		goto bad;
 	w->g = g;
 	w->sb.member_sectors = sectors;
@@ -801,6 +834,7 @@ static struct world *begin(u64 seed, u64 state)
 	sim_now = 1;
 	shim_cpu = 0;
 	sim_world = w;
+	shim_alloc_fails = world_memory_scarce;
 	heap_init(&w->heap);
 	sim_heap = &w->heap;
 	INIT_LIST_HEAD(&w->ready);
@@ -848,6 +882,8 @@ void run_seed(u64 seed, char mode, u64 *hash)
 	fibers_profile(w);
 	if (mode == 'A')
 		draw_runs(&w->p, rng_fork(&w->rng, 104));
+	if (sim_scarce)
+		draw_scarce(&w->p, rng_fork(&w->rng, 105), mode);
 	script_begin(w);
 	format(w);
 	faults_devices(w);

@@ -837,6 +837,18 @@ static struct world *world_of(struct hybrid_engine *e)
 	return hybrid_engine_context(e);
 }
 
+bool world_memory_scarce(size_t bytes, gfp_t gfp)
+{
+	struct world *w = sim_world;
+	bool fails;
+
+	if (!(gfp & GFP_NOWAIT) || !w->p.scarce)
+		return false;
+	fails = rng_chance(&w->rng, w->p.scarce);
+	coverage_nowait(w, bytes, fails);
+	return fails;
+}
+
 static void *sim_alloc_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp)
 {
 	struct world *w = world_of(e);
@@ -845,7 +857,7 @@ static void *sim_alloc_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp)
 		coverage_alloc();
 		return NULL;
 	}
-	if (loop_alloc_fails())
+	if (loop_alloc_fails() || world_memory_scarce(0, gfp))
 		return NULL;
 	/* A crash state drops its engine without a word: nothing would see a leak. */
 	if (w->branch)
