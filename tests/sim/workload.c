@@ -148,7 +148,7 @@ static void crowd_entries(struct profile *p, struct rng *r)
 {
 	p->block_sectors = 8;
 	p->cache_blocks = HYBRID_MAX_SET_SIZE * (2 + rng_below(r, 3));
-	p->hot_blocks = p->cache_blocks;
+	p->hot_blocks = p->cache_blocks / 2;
 	p->journal_blocks <<= rng_below(r, 3);
 	p->scarce = 40 + rng_below(r, 61);	/* several tries must fail */
 	p->run_percent = 0;
@@ -156,11 +156,12 @@ static void crowd_entries(struct profile *p, struct rng *r)
 	p->episode = 4000;
 	p->max_ios = 64;
 	p->cut_every = 50;
-	p->config.commit_interval += 1000;
-	p->weight[EV_READ] += 200;
+	p->config.commit_interval = 60000;
 	p->weight[EV_WRITE] += 600;
 	p->weight[EV_FUA] = 0;
 	p->weight[EV_FLUSH] = 1;
+	p->aim = PHASE_COMMIT;
+	p->aims = 40;
 }
 
 /* What --scarce adds. */
