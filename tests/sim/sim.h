@@ -416,6 +416,7 @@ struct profile {
 	u32 cut_every;		/* changes of the disks */
 	u32 fail_alloc;
 	u32 scarce;		/* percent of allocations that do not wait which fail */
+	u32 lean;		/* fills bring only what was asked for, unless it goes on a run */
 	u32 journal_blocks;
 	u32 fault_kind;		/* 0: none */
 #define FAULTS_PLANNED	6	/* faults.c draws them, of all kinds */

@@ -883,6 +883,7 @@ void run_seed(u64 seed, char mode, u64 *hash)
 	fibers_profile(w);
 	if (mode == 'A')
 		draw_runs(&w->p, rng_fork(&w->rng, 104));
+	w->p.lean = sim_lean;
 	if (sim_scarce)
 		draw_scarce(&w->p, rng_fork(&w->rng, 105), mode);
 	script_begin(w);

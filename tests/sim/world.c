@@ -1023,7 +1023,7 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 		vol->v = NULL;
 	else
 		hybrid_volume_set_seeks(vol->v, w->p.seeks);
-	if (!r && sim_lean)
+	if (!r && w->p.lean)
 		never_pays(vol->v);
 	vol->closing = false;
 	vol->suspended = false;
