@@ -335,31 +335,25 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v;
 	unsigned long flags;
-	bool busy, clean;
+	bool busy, ended;
 
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(e->stopping, true);
 	WRITE_ONCE(e->draining, false);
 	spin_unlock_irqrestore(&e->lock, flags);
 	holds_drop(e, NULL, HOLD_SUSPENDED);
+	reclaim(e, acts);
 	spin_lock_irqsave(&e->lock, flags);
 	busy = e->nr_busy_jobs || READ_ONCE(e->meta_state) != META_IDLE || e->writeback_queued;
 	list_for_each_entry(v, &e->open_volumes, open_link)
 		busy |= v->flush_busy || v->sb_busy;
-	/* A checkpoint that a tick begins from here on may change this. */
-	clean = !busy && e->is_clean && e->cp_clean;
+	ended = !busy && (READ_ONCE(e->failed) || !e->loaded || (e->is_clean && e->cp_clean));
+	/* From here on nobody's checkpoint begins. */
+	if (ended)
+		WRITE_ONCE(e->loaded, false);
 	spin_unlock_irqrestore(&e->lock, flags);
-	if (busy)
-		return false;
-	if (READ_ONCE(e->failed) || !e->loaded) {
-		WRITE_ONCE(e->loaded, false);
-		return true;
-	}
-	reclaim(e, acts);
-	if (clean) {
-		WRITE_ONCE(e->loaded, false);
-		return true;
-	}
+	if (busy || ended)
+		return ended;
 	if (unrecorded_left(e) && !e->stop_tried) {
 		e->stop_tried = true;
 		lazy_interval(e, acts);
