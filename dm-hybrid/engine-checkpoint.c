@@ -216,10 +216,13 @@ static void step_root(struct hybrid_engine *e)
 		.epoch = e->id.epoch,
 		.journal_tail = e->cp_tail,
 		.journal_head = e->journal.head,
-		.flags = e->cp_clean ? HYBRID_ROOT_CLEAN : 0,
 		.next_instance = e->next_instance,
 	};
 
+	/* Clean is what needs no replay: nothing was recorded since it began. */
+	e->is_clean = e->cp_clean && e->cp_tail == e->journal.head;
+	if (e->is_clean)
+		root.flags |= HYBRID_ROOT_CLEAN;
 	hybrid_root_encode(next_block(e), e->g, &e->id, &root, e->index_generation);
 	add_block(e, hybrid_root_sector(e->g, root.sequence));
 	e->meta_op.preflush = true;
@@ -258,7 +261,6 @@ void checkpoint_step_done(struct hybrid_engine *e)
 	hybrid_journal_shrink(&e->journal);
 	e->root_sequence++;
 	e->journal.tail = e->cp_tail;
-	e->is_clean = e->cp_clean;
 	e->cp_phase = CP_NONE;
 	e->st_checkpoints++;
 }

@@ -14,6 +14,8 @@ u32 nr_buffers;
 bool fail_cache_writes, fail_cache_reads, fail_origin, hold_flush;
 struct hybrid_op *held_flush;
 u32 held_log;
+bool hold_meta;
+struct hybrid_op *held_meta;
 
 struct logged_op op_log[MAX_LOG];
 u32 nr_log;
@@ -106,6 +108,11 @@ static void carry_one(struct hybrid_op *op, struct hybrid_actions *acts)
 		segments(op, op->buffer);
 		break;
 	case HYBRID_OP_META:
+		if (hold_meta) {
+			assert_null(held_meta);
+			held_meta = op;
+			return;
+		}
 		segments(op, op->mem);
 		break;
 	case HYBRID_OP_FLUSH:
@@ -154,6 +161,16 @@ void let_flush_go(void)
 	op->error_origin = dev_flush(ORIGIN);
 	hybrid_engine_op_done(e, op, &acts);
 	carry(&acts);
+}
+
+static void let_meta_go(struct hybrid_actions *acts)
+{
+	struct hybrid_op *op = held_meta;
+
+	hold_meta = false;
+	held_meta = NULL;
+	carry_one(op, acts);
+	carry(acts);
 }
 
 bool tick(u32 ms)
@@ -208,6 +225,8 @@ int wait_checkpoint(struct hybrid_engine *engine)
 	hybrid_actions_init(&acts);
 	hybrid_engine_checkpoint(e, &w, &acts);
 	carry(&acts);
+	if (held_meta)
+		let_meta_go(&acts);
 	for (n = 0; !w.ended; n++) {
 		assert_true(n < 100);
 		tick(100);
@@ -380,6 +399,8 @@ int teardown(void **state)
 	shim_alloc_fails = NULL;
 	hold_flush = false;
 	held_flush = NULL;
+	hold_meta = false;
+	held_meta = NULL;
 	if (e)
 		crash();
 	free(disk[0]);

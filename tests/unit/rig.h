@@ -29,6 +29,9 @@ extern bool hold_flush;
 extern struct hybrid_op *held_flush;
 extern u32 held_log;		/* what had reached the devices then */
 void let_flush_go(void);
+/* The same of metadata; wait_checkpoint() lets go what has come. */
+extern bool hold_meta;
+extern struct hybrid_op *held_meta;
 
 /* What reached the devices; each of write_io(), read_io() and flush_volume() begins it anew. */
 struct logged_op {

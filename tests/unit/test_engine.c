@@ -141,6 +141,46 @@ static void volumes(void **state)
 	assert_int_equal(pool().volumes, 1);
 }
 
+/* Sequence of the root in area @area. */
+static u64 root_sequence(u32 area)
+{
+	const struct hybrid_root *root = (void *)disk[0] +
+					 512 * hybrid_root_sector(&sb.geometry, area);
+
+	return le64_to_cpu(root->header.generation);
+}
+
+/*
+ * A volume is closed while the clean checkpoint is written.  What it records makes that
+ * checkpoint unclean, but its root is one still: the next one may be torn.
+ */
+static void closed_while_it_stops(void **state)
+{
+	struct hybrid_actions acts;
+
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	reads(BLOCK, BLOCK, 0);
+	rest();
+	put(BLOCK, BLOCK, 2);
+	hybrid_actions_init(&acts);
+	assert_true(hybrid_volume_suspend(e, v, &acts));
+	/* The region stays open: nobody flushes the origin. */
+	assert_false(hybrid_engine_stop(e, &acts));
+	carry(&acts);
+	hold_meta = true;
+	assert_false(hybrid_engine_stop(e, &acts));
+	carry(&acts);
+	assert_non_null(held_meta);
+	assert_int_equal(hybrid_volume_close(e, v), 0);
+	assert_null(held_meta);
+	crash();
+	memset(disk[0] + 512 * hybrid_root_sector(&sb.geometry, root_sequence(1) > root_sequence(0)),
+	       0, HYBRID_META_BLOCK_SIZE);
+	start();
+	open_volume();
+	reads(BLOCK, BLOCK, 2);
+}
+
 /* Whichever root is lost, the other one knows that the volume is gone: its blocks are others'. */
 static void deleted_in_both_roots(void **state)
 {
@@ -562,6 +602,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(ram, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(volumes, setup, teardown),
 		cmocka_unit_test_setup_teardown(deleted_in_both_roots, setup, teardown),
+		cmocka_unit_test_setup_teardown(closed_while_it_stops, setup, teardown),
 		cmocka_unit_test_setup_teardown(written_without_its_cache, setup, teardown),
 		cmocka_unit_test_setup_teardown(superblocks_that_do_not_fit, setup, teardown),
 		cmocka_unit_test_setup_teardown(cache_dies, setup, teardown),
