@@ -615,6 +615,8 @@ static void close_failed(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	if (!v->has_sb || v->sb_state == SB_ALONE || !(v->sb.flags & HYBRID_SB_DIRTY))
 		return;
+	/* The one that was to go with it alone may have failed half way. */
+	v->sb.nonce = v->info.nonce;
 	if (v->lost_known || !lost_save_blocking(e, v))
 		sb_write_both(v);
 }

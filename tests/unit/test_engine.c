@@ -443,6 +443,32 @@ static void lost_is_saved_on_close(void **state)
 	assert_true(status().dirty > 0);
 }
 
+/* The origin could not be told that it goes on alone, so it never did: its nonce stays. */
+static void never_alone(void **state)
+{
+	struct hybrid_sb before, sb;
+	u32 copy;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	saved_map(0, &before);
+	kill_cache();
+	fail_origin = true;
+	assert_int_equal(write_io(60 * BLOCK, BLOCK, 3, false), -EIO);
+	fail_origin = false;
+	assert_int_equal(hybrid_volume_close(e, v), -EIO);
+	for (copy = 0; copy < 2; copy++) {
+		saved_map(copy, &sb);
+		assert_true(sb.nonce == before.nonce);
+		assert_true(sb.flags & HYBRID_SB_DIRTY);
+	}
+	fail_cache_writes = fail_cache_reads = false;
+	crash();
+	start();
+	open_volume();
+	reads(0, 8, 1);
+}
+
 /* A volume with nothing dirty says that nothing is lost. */
 static void nothing_lost(void **state)
 {
@@ -608,6 +634,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(cache_dies, setup, teardown),
 		cmocka_unit_test_setup_teardown(lost_is_listed, setup, teardown),
 		cmocka_unit_test_setup_teardown(lost_is_saved_on_close, setup, teardown),
+		cmocka_unit_test_setup_teardown(never_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(nothing_lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_loses_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(origin_errors_pass_through, setup, teardown),
