@@ -752,8 +752,9 @@ int hybrid_volume_delete(struct hybrid_engine *e, u32 id, bool drop_dirty)
 		return -ENOENT;
 	if (v->open)
 		return -EBUSY;
+	/* One that could not be recorded is none. */
 	if (v->info.state == HYBRID_VOLUME_TOMBSTONE)
-		return 0;
+		return READ_ONCE(e->failed) ? -EIO : 0;
 	if (!drop_dirty && (atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty)))
 		return -EBUSY;
 	spin_lock_irqsave(&e->lock, flags);

@@ -210,6 +210,26 @@ static void deleted_in_both_roots(void **state)
 	free(kept);
 }
 
+/* What could not be recorded is not done, however often it is asked for. */
+static void not_deleted(void **state)
+{
+	struct hybrid_volume_info other = info;
+	u32 n;
+
+	other.uuid[0]++;
+	other.member_uuid[0]++;
+	strcpy(other.name, "other");
+	assert_int_equal(hybrid_volume_create(e, 2, &other), 0);
+	fail_cache_writes = true;
+	for (n = 0; n < 3; n++)
+		assert_int_equal(hybrid_volume_delete(e, 2, false), -EIO);
+	fail_cache_writes = false;
+	crash();
+	start();
+	assert_int_equal(hybrid_volume_info(e, 2, &other), 0);
+	assert_int_equal(other.state, HYBRID_VOLUME_ACTIVE);
+}
+
 /* Change one copy of the origin's superblock. */
 static void change_copy(u32 copy, void (*change)(struct hybrid_sb *sb))
 {
@@ -629,6 +649,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(volumes, setup, teardown),
 		cmocka_unit_test_setup_teardown(deleted_in_both_roots, setup, teardown),
 		cmocka_unit_test_setup_teardown(closed_while_it_stops, setup, teardown),
+		cmocka_unit_test_setup_teardown(not_deleted, setup, teardown),
 		cmocka_unit_test_setup_teardown(written_without_its_cache, setup, teardown),
 		cmocka_unit_test_setup_teardown(superblocks_that_do_not_fit, setup, teardown),
 		cmocka_unit_test_setup_teardown(cache_dies, setup, teardown),
