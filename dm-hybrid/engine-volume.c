@@ -135,6 +135,8 @@ void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_a
 static void sb_failed(struct hybrid_volume *v, int error)
 {
 	v->sb_oldest = v->sb_copy;
+	/* What is lost, and could not be saved, gets another try. */
+	v->lost_known = v->lost_saved;
 	origin_flush_failed(v, error);
 }
 
@@ -613,7 +615,7 @@ static int clear_dirty_flag(struct hybrid_volume *v)
 /* The pool failed, and the volume was not written since: its nonce stays. */
 static void close_failed(struct hybrid_engine *e, struct hybrid_volume *v)
 {
-	if (!v->has_sb || v->sb_state == SB_ALONE || !(v->sb.flags & HYBRID_SB_DIRTY))
+	if (!v->has_sb || v->sb_state == SB_ALONE || v->sb_wanted == SB_CLEAN)
 		return;
 	/* The one that was to go with it alone may have failed half way. */
 	v->sb.nonce = v->info.nonce;

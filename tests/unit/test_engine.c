@@ -477,16 +477,48 @@ static void never_alone(void **state)
 	assert_int_equal(write_io(60 * BLOCK, BLOCK, 3, false), -EIO);
 	fail_origin = false;
 	assert_int_equal(hybrid_volume_close(e, v), -EIO);
+	/* What could not be saved then either, is now. */
+	first_block_lost();
 	for (copy = 0; copy < 2; copy++) {
 		saved_map(copy, &sb);
 		assert_true(sb.nonce == before.nonce);
-		assert_true(sb.flags & HYBRID_SB_DIRTY);
 	}
 	fail_cache_writes = fail_cache_reads = false;
 	crash();
 	start();
 	open_volume();
 	reads(0, 8, 1);
+}
+
+/* Its pool fails, and nothing is dirty; but it was. */
+static void clean_again(struct hybrid_sb *sb)
+{
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	while (status().dirty)
+		tick(1000);
+	saved_map(0, sb);
+	assert_true(sb->flags & HYBRID_SB_DIRTY);
+	kill_cache();
+}
+
+/* The same, where the origin could not be told that nothing is lost. */
+static void never_alone_and_clean(void **state)
+{
+	struct hybrid_sb before, sb;
+	u32 copy;
+
+	clean_again(&before);
+	fail_origin = true;
+	assert_int_equal(write_io(60 * BLOCK, BLOCK, 3, false), -EIO);
+	fail_origin = false;
+	assert_int_equal(hybrid_volume_close(e, v), -EIO);
+	for (copy = 0; copy < 2; copy++) {
+		assert_null(saved_map(copy, &sb));
+		assert_true(sb.nonce == before.nonce);
+		assert_int_equal(sb.flags & HYBRID_SB_DIRTY, 0);
+	}
 }
 
 /* A volume with nothing dirty says that nothing is lost. */
@@ -496,14 +528,7 @@ static void nothing_lost(void **state)
 	u64 sector[1];
 	u32 count[1];
 
-	set_mode(HYBRID_MODE_WRITEBACK);
-	first_dirty();
-	set_mode(HYBRID_MODE_WRITETHROUGH);
-	while (status().dirty)
-		tick(1000);
-	saved_map(0, &sb);
-	assert_true(sb.flags & HYBRID_SB_DIRTY);
-	kill_cache();
+	clean_again(&sb);
 	put(60 * BLOCK, BLOCK, 3);
 	assert_null(saved_map(0, &sb));
 	assert_int_equal(sb.flags & HYBRID_SB_DIRTY, 0);
@@ -656,6 +681,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(lost_is_listed, setup, teardown),
 		cmocka_unit_test_setup_teardown(lost_is_saved_on_close, setup, teardown),
 		cmocka_unit_test_setup_teardown(never_alone, setup, teardown),
+		cmocka_unit_test_setup_teardown(never_alone_and_clean, setup, teardown),
 		cmocka_unit_test_setup_teardown(nothing_lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_loses_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(origin_errors_pass_through, setup, teardown),
