@@ -270,14 +270,14 @@ int hybrid_pool_message(struct dm_target *ti, unsigned int argc, char **argv, ch
 	struct pool_table *pt = ti->private;
 	int r;
 
-	mutex_lock(&pt->pool->lock);
+	hybrid_pool_lock(pt->pool);
 	if (!pt->pool->running) {
 		DMWARN("%s: the pool is suspended", dm_device_name(pt->pool->md));
 		r = -EAGAIN;
 	} else {
 		r = run_pool_message(pt, argc, argv, result, maxlen);
 	}
-	mutex_unlock(&pt->pool->lock);
+	hybrid_pool_unlock(pt->pool);
 	return r;
 }
 
@@ -361,13 +361,13 @@ int hybrid_volume_message(struct dm_target *ti, unsigned int argc, char **argv, 
 	struct volume_object *object = vt->object;
 	int r;
 
-	mutex_lock(&object->pool->lock);
+	hybrid_pool_lock(object->pool);
 	if (!object->pool->running || !object->handle || object->bound != vt) {
 		DMWARN("volume %u is not loaded, or its pool is suspended", object->id);
 		r = -EAGAIN;
 	} else {
 		r = run_volume_message(object, argc, argv, result, maxlen);
 	}
-	mutex_unlock(&object->pool->lock);
+	hybrid_pool_unlock(object->pool);
 	return r;
 }

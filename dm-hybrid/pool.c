@@ -264,10 +264,10 @@ bad_policy:
  */
 static void pool_died(struct hybrid_pool *pool)
 {
-	mutex_lock(&pool->lock);
+	hybrid_pool_lock(pool);
 	pool->dead = true;
 	pool->running = false;
-	mutex_unlock(&pool->lock);
+	hybrid_pool_unlock(pool);
 	hybrid_volumes_resume(pool);
 }
 
@@ -277,10 +277,10 @@ static void pool_dtr(struct dm_target *ti)
 	struct hybrid_pool *pool = pt->pool;
 	bool last;
 
-	mutex_lock(&pool->lock);
+	hybrid_pool_lock(pool);
 	if (pool->bound == pt)
 		WRITE_ONCE(pool->bound, NULL);
-	mutex_unlock(&pool->lock);
+	hybrid_pool_unlock(pool);
 	mutex_lock(&pools_lock);
 	last = !--pool->tables;
 	mutex_unlock(&pools_lock);
@@ -418,20 +418,24 @@ static int pool_preresume(struct dm_target *ti)
 	struct hybrid_pool *pool = pt->pool;
 	int r;
 
-	mutex_lock(&pool->lock);
+	hybrid_pool_lock(pool);
 	pool->bdev = pt->dev->bdev;
 	r = pool_apply(pool, pt);
-	if (!r && !pool->loaded)
+	if (!r && !pool->loaded) {
+		/* It has no volumes yet, and needs all of its memory now. */
+		memalloc_noio_restore(pool->noio);
 		r = pool_load(pool, pt);
-	else if (!r)
+		pool->noio = memalloc_noio_save();
+	} else if (!r) {
 		r = pool_restart(pool);
+	}
 	if (!r) {
 		hybrid_pool_record(pool);
 		WRITE_ONCE(pool->bound, pt);
 		pool->running = true;
 		hybrid_tick_start(pool);
 	}
-	mutex_unlock(&pool->lock);
+	hybrid_pool_unlock(pool);
 	return r;
 }
 
@@ -448,9 +452,9 @@ static void pool_presuspend(struct dm_target *ti)
 	struct hybrid_pool *pool = pt->pool;
 
 	/* No volume resumes from here on, and no message gets in. */
-	mutex_lock(&pool->lock);
+	hybrid_pool_lock(pool);
 	pool->running = false;
-	mutex_unlock(&pool->lock);
+	hybrid_pool_unlock(pool);
 	hybrid_volumes_suspend(pool);
 }
 
@@ -459,9 +463,9 @@ static void pool_presuspend_undo(struct dm_target *ti)
 	struct pool_table *pt = ti->private;
 	struct hybrid_pool *pool = pt->pool;
 
-	mutex_lock(&pool->lock);
+	hybrid_pool_lock(pool);
 	pool->running = pool->loaded && !pool->stopped;
-	mutex_unlock(&pool->lock);
+	hybrid_pool_unlock(pool);
 	hybrid_volumes_resume(pool);
 }
 

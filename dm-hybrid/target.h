@@ -9,7 +9,8 @@
  *
  * Locks, in this order: a mapped device's suspend lock (of a pool, then of its
  * volumes), hybrid_pool.lock, the list of pools.  The worker takes none of
- * them, so whoever holds them may wait for I/O.
+ * them, so whoever holds them may wait for I/O to the members; not to a volume,
+ * which may be suspended until hybrid_pool.lock is free.
  */
 #ifndef DM_HYBRID_TARGET_H
 #define DM_HYBRID_TARGET_H
@@ -17,6 +18,7 @@
 #include <linux/device-mapper.h>
 #include <linux/mempool.h>
 #include <linux/mutex.h>
+#include <linux/sched/mm.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
@@ -44,7 +46,8 @@ struct hybrid_pool {
 	u32 granule_sectors;
 	u8 uuid[HYBRID_UUID_SIZE];
 
-	struct mutex lock;		/* the rest down to io.c's */
+	struct mutex lock;		/* the rest down to io.c's: hybrid_pool_lock() */
+	unsigned int noio;		/* of who has it: from before */
 	struct block_device *bdev;	/* of the bound table */
 	struct pool_table *bound;
 	struct hybrid_engine *engine;	/* from the first resume on */
@@ -187,6 +190,19 @@ void hybrid_volume_status_print(struct dm_target *ti, status_type_t type, unsign
  */
 struct hybrid_pool *hybrid_pool_get(dev_t dev);
 void hybrid_pool_put(struct hybrid_pool *pool);
+
+/* Memory does not wait for I/O until it is unlocked: that may be to a suspended volume. */
+static inline void hybrid_pool_lock(struct hybrid_pool *pool)
+{
+	mutex_lock(&pool->lock);
+	pool->noio = memalloc_noio_save();
+}
+
+static inline void hybrid_pool_unlock(struct hybrid_pool *pool)
+{
+	memalloc_noio_restore(pool->noio);
+	mutex_unlock(&pool->lock);
+}
 
 /*
  * Record in the superblock, for the next activation, what policy and settings the pool has

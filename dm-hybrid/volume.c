@@ -145,14 +145,14 @@ static int volume_preresume(struct dm_target *ti)
 	struct volume_object *object = vt->object;
 	int r = 0;
 
-	mutex_lock(&object->pool->lock);
+	hybrid_pool_lock(object->pool);
 	object->stopped = false;
 	/* Without a pool all I/O fails, but nobody waits. */
 	if (object->pool->dead)
 		close_volume(object);
 	else
 		r = bind_volume(object, vt);
-	mutex_unlock(&object->pool->lock);
+	hybrid_pool_unlock(object->pool);
 	return r;
 }
 
@@ -179,10 +179,10 @@ static void volume_postsuspend(struct dm_target *ti)
 	if (object->bound != vt)
 		return;
 	quiesce(object);
-	mutex_lock(&object->pool->lock);
+	hybrid_pool_lock(object->pool);
 	/* Not if the pool did it, which resumes us without asking. */
 	object->stopped = dm_suspended(ti);
-	mutex_unlock(&object->pool->lock);
+	hybrid_pool_unlock(object->pool);
 }
 
 /* ---- volume objects ------------------------------------------------------- */
@@ -294,19 +294,19 @@ static void leave_object(struct volume_table *vt)
 	struct hybrid_pool *pool = object->pool;
 	bool last;
 
-	mutex_lock(&pool->lock);
+	hybrid_pool_lock(pool);
 	list_del(&vt->link);
 	unbind(object, vt);
 	last = list_empty(&object->tables);
 	if (last)
 		list_del(&object->link);
-	mutex_unlock(&pool->lock);
+	hybrid_pool_unlock(pool);
 	if (!last)
 		return;
 	wait_event(pool->wait, !READ_ONCE(object->pins));
 	/* Whoever dropped the last pin is done with the object now. */
-	mutex_lock(&pool->lock);
-	mutex_unlock(&pool->lock);
+	hybrid_pool_lock(pool);
+	hybrid_pool_unlock(pool);
 	/* The pool will not find it any more. */
 	if (object->pool_suspended)
 		dm_internal_resume(object->md);
@@ -322,24 +322,24 @@ static struct volume_object *pin_next(struct hybrid_pool *pool, bool suspended)
 {
 	struct volume_object *object;
 
-	mutex_lock(&pool->lock);
+	hybrid_pool_lock(pool);
 	list_for_each_entry(object, &pool->volumes, link) {
 		if (object->pool_suspended == suspended) {
 			object->pool_suspended = !suspended;
 			object->pins++;
-			mutex_unlock(&pool->lock);
+			hybrid_pool_unlock(pool);
 			return object;
 		}
 	}
-	mutex_unlock(&pool->lock);
+	hybrid_pool_unlock(pool);
 	return NULL;
 }
 
 static void unpin(struct hybrid_pool *pool, struct volume_object *object)
 {
-	mutex_lock(&pool->lock);
+	hybrid_pool_lock(pool);
 	WRITE_ONCE(object->pins, object->pins - 1);
-	mutex_unlock(&pool->lock);
+	hybrid_pool_unlock(pool);
 	wake_up_all(&pool->wait);
 }
 
@@ -439,11 +439,11 @@ static int volume_table_init(struct dm_target *ti, struct volume_table *vt)
 		r = dm_set_target_max_io_len(ti, pool->block_sectors);
 	if (r)
 		goto bad;
-	mutex_lock(&pool->lock);
+	hybrid_pool_lock(pool);
 	r = check_entry(ti, vt, pool);
 	if (!r)
 		r = join_object(ti, vt, pool);
-	mutex_unlock(&pool->lock);
+	hybrid_pool_unlock(pool);
 	if (r)
 		goto bad;
 	init_target(ti, vt->origin->bdev);

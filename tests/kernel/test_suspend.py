@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Suspending pools and volumes in any order: nobody is lost, nobody waits for ever."""
+import re
+
 import pytest
 
 from .stack import io
@@ -109,3 +111,20 @@ def test_a_volume_as_part_of_a_device(make_stack):
     s.guest.dm_remove("vol")
     s.guest.dm_create("vol", f"0 61440 {line}")
     assert io(s.guest, "/dev/mapper/vol", "r:0:200", "r:61390:50") == ["a0", "0b0"]
+
+
+def test_memory_while_volumes_are_suspended(make_stack):
+    """Whoever resumes a pool must not wait for I/O to its volumes, as who needs memory may."""
+    s = make_stack()
+    s.create("vol")
+    table = s.table("pool").replace("c2q", "fifo")
+    s.guest.run("dmsetup suspend pool && dmsetup load pool", input=table)
+    s.guest.run("mountpoint -q /sys/kernel/tracing || mount -t tracefs none /sys/kernel/tracing;"
+                " cd /sys/kernel/tracing/events &&"
+                " echo 1 | tee dm_hybrid/enable kmem/mm_page_alloc/enable >/dev/null &&"
+                " dmsetup resume pool && echo 0 > enable")
+    trace = s.guest.read_file("/sys/kernel/tracing/trace")
+    policy = re.search(r"hybrid_config: .*?hybrid_return:", trace, re.S).group()
+    pages = re.findall(r"dmsetup-.*mm_page_alloc: .*gfp_flags=(.*)", policy)
+    assert pages
+    assert not [gfp for gfp in pages if "GFP_NOIO" not in gfp]
