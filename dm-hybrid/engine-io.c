@@ -613,7 +613,9 @@ static bool fetch_rest(struct hybrid_engine *e, struct hybrid_set *s, struct hyb
 
 	if (write_in_flight(s, io->key, mask) || !worth_its_wear(e, s, io))
 		mask = parts;
-	if ((i < 0 && !s->nr_free) || fill_conflicts(e, s, io->volume, io->key, i, mask))
+	/* What lies between the parts is read, too, and reads of it are served. */
+	if ((i < 0 && !s->nr_free) ||
+	    fill_conflicts(e, s, io->volume, io->key, i, mask | io->mask))
 		return false;
 	job = fill_get(e, JOB_FILL, io->volume, io->key);
 	if (!job)

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* The engine: users' I/O that meet, in orders that take more than one CPU, or luck. */
+#include "rig.h"
+#include "engine-internal.h"
+
+/* What a device would do with the data of an operation of one segment, or of a user's. */
+static void move(struct hybrid_op *op)
+{
+	const struct hybrid_segment *seg = op->segments;
+
+	if (op->type == HYBRID_OP_USER)
+		memcpy(disk[op->origin] + op->sector * 512,
+		       container_of(op->io, struct user, io)->data, op->count * 512);
+	else
+		memcpy(op->buffer + seg->offset * 512, disk[seg->origin] + seg->sector * 512,
+		       seg->count * 512);
+}
+
+/*
+ * A write of part of a granule, and of the next one, to which a write is under way: what is
+ * read for the first must be given to nobody once that one has ended.
+ */
+static void read_beside_a_fetch(void **state)
+{
+	struct user *first = calloc(1, sizeof(*first));
+	struct hybrid_actions acts, later;
+	struct hybrid_op *fetch;
+	u64 sector = 8 * BLOCK;
+
+	first_dirty();
+	set_mode(HYBRID_MODE_WRITEAROUND);
+	rest();
+	hybrid_actions_init(&acts);
+	hybrid_actions_init(&later);
+	fill_data(first, sector + 8, 8, 2);
+	hybrid_io_init(&first->io, v, HYBRID_IO_WRITE, sector + 8, 8, false);
+	assert_int_equal(hybrid_engine_map(e, &first->io, &acts), HYBRID_MAP_REMAP);
+	set_mode(HYBRID_MODE_WRITEBACK);
+	fill_data(&writer, sector + 4, 12, 3);
+	arrive(&writer, HYBRID_IO_WRITE, sector + 4, 12, false, &later);
+	fetch = hybrid_actions_pop(&later);
+	if (fetch)
+		move(fetch);
+	move(&first->io.op);
+	assert_true(hybrid_engine_io_done(e, &first->io, 0, &later));
+	/* The other write has not begun. */
+	arrive(&reader, HYBRID_IO_READ, sector + 8, 8, false, &acts);
+	carry(&acts);
+	if (fetch)
+		hybrid_engine_op_done(e, fetch, &acts);
+	carry(&acts);
+	assert_true(reader.done);
+	assert_memory_equal(reader.data, first->data, 8 * 512);
+	carry(&later);
+	assert_int_equal(wait_for(&writer), 0);
+	reads(sector + 8, 8, 3);
+	reads(sector + 4, 4, 3);
+	free(first);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(read_beside_a_fetch, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
