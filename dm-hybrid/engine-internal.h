@@ -593,7 +593,8 @@ void grace_poll(struct hybrid_engine *e);
 
 /* engine-io.c */
 void rerun(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
-void rerun_op(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
+/* ... from a fresh start: not below whoever calls this. */
+void rerun_later(struct hybrid_io *io, struct hybrid_actions *acts);
 void rerun_list(struct hybrid_engine *e, struct list_head *list, struct hybrid_actions *acts);
 /* Wake the ios in set @nr that wait for any of @why. */
 void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *acts);

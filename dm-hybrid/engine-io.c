@@ -903,9 +903,16 @@ void rerun(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions 
 		act(acts, &io->op);
 }
 
-void rerun_op(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
+static void rerun_op(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
 {
 	rerun(e, op->io, acts);
+}
+
+void rerun_later(struct hybrid_io *io, struct hybrid_actions *acts)
+{
+	op_begin(&io->op, HYBRID_OP_WORK, false, NULL, rerun_op);
+	io->op.io = io;
+	act(acts, &io->op);
 }
 
 void rerun_list(struct hybrid_engine *e, struct list_head *list, struct hybrid_actions *acts)

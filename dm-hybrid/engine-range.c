@@ -211,8 +211,13 @@ static void range_leave(struct hybrid_engine *e, struct hybrid_io *io,
 	list_splice_init(&v->range_waiters, &waiters);
 	spin_unlock_irqrestore(&e->lock, flags);
 	rerun_list(e, &waiters, acts);
-	while ((next = next_queued(e, v)))
-		rerun(e, next, acts);
+	/*
+	 * Each that leaves makes room for one.  In a pool that failed that one may leave at
+	 * once, and so may all that are queued: not one below the other.
+	 */
+	next = next_queued(e, v);
+	if (next)
+		rerun_later(next, acts);
 }
 
 /* Phase 2, from io->cursor on; false: it waits, by io->wait_link. */

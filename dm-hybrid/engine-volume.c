@@ -201,12 +201,9 @@ void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wan
 		sb_next_locked(e, v, acts);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
-	/* Became so meanwhile: run it again from a fresh start. */
-	if (ready) {
-		op_begin(&io->op, HYBRID_OP_WORK, false, NULL, rerun_op);
-		io->op.io = io;
-		act(acts, &io->op);
-	}
+	/* Became so meanwhile; the caller may hold a set's lock. */
+	if (ready)
+		rerun_later(io, acts);
 }
 
 /* ---- blocking superblock I/O, while a volume is opened or closed --------- */

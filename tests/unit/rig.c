@@ -95,7 +95,7 @@ static void user_op(struct hybrid_op *op, struct hybrid_actions *acts)
 		finish(io);
 }
 
-static void carry_one(struct hybrid_op *op, struct hybrid_actions *acts)
+void carry_one(struct hybrid_op *op, struct hybrid_actions *acts)
 {
 	switch (op->type) {
 	case HYBRID_OP_USER:

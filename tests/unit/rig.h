@@ -57,6 +57,8 @@ extern struct user writer, reader, flusher;
 
 /* Does all that @acts asks for, and what follows of it. */
 void carry(struct hybrid_actions *acts);
+/* One of them. */
+void carry_one(struct hybrid_op *op, struct hybrid_actions *acts);
 /* So much time goes by; returns whether the engine asks for more. */
 bool tick(u32 ms);
 /* Returns 0 or the error of the checkpoint; takes up to ten seconds. */

@@ -58,10 +58,51 @@ static void read_beside_a_fetch(void **state)
 	free(first);
 }
 
+/*
+ * Discards for which there is no room, and the pool fails: each is given up when it is its
+ * turn, because the superblock must say so first.  No stack is deep enough for all of them.
+ */
+static void many_ranges_of_a_pool_that_failed(void **state)
+{
+	enum { IN_FLIGHT = 64, ALL = 100000 };
+	struct hybrid_io *io = calloc(ALL, sizeof(*io));
+	struct hybrid_actions acts;
+	struct hybrid_op *op;
+	u32 n, ended = 0;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	hybrid_actions_init(&acts);
+	for (n = 0; n < ALL; n++) {
+		hybrid_io_init(&io[n], v, HYBRID_IO_DISCARD, (1 + min_t(u32, n, IN_FLIGHT)) * BLOCK,
+			       BLOCK, false);
+		assert_int_equal(hybrid_engine_map(e, &io[n], &acts),
+				 n < IN_FLIGHT ? HYBRID_MAP_REMAP : HYBRID_MAP_TAKEN);
+	}
+	assert_null(hybrid_actions_pop(&acts));
+	put(0, 16, 3);
+	fail_cache_writes = true;
+	assert_int_equal(flush_volume(), -EIO);
+	for (n = 0; n < IN_FLIGHT; n++) {
+		assert_true(hybrid_engine_io_done(e, &io[n], 0, &acts));
+		ended++;
+	}
+	while ((op = hybrid_actions_pop(&acts))) {
+		if (op->type == HYBRID_OP_USER)
+			ended += hybrid_engine_io_done(e, op->io, 0, &acts);
+		else
+			carry_one(op, &acts);
+	}
+	assert_int_equal(ended, ALL);
+	fail_cache_writes = false;
+	free(io);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(read_beside_a_fetch, setup, teardown),
+		cmocka_unit_test_setup_teardown(many_ranges_of_a_pool_that_failed, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
