@@ -602,6 +602,9 @@ static bool commit_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 	if (e->gated && waiters)
 		commit_wait_origins(e, acts);
 	waiters = !list_empty(&e->commit_now);
+	/* All wait for origins: nothing goes out, and the next to go need not flush. */
+	if (!waiters && !e->journal.nr)
+		cache_flushing_end(e, true);
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (e->journal.nr) {
 		commit_write(e);

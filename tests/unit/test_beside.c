@@ -98,11 +98,85 @@ static void many_ranges_of_a_pool_that_failed(void **state)
 	free(io);
 }
 
+static void open_other(struct hybrid_volume **other)
+{
+	struct hybrid_volume_info info2 = info;
+	const char *why;
+
+	info2.flags = HYBRID_VOLUME_INPLACE;
+	info2.data_sector = 0;
+	info2.uuid[0]++;
+	info2.member_uuid[0]++;
+	info2.name[0]++;
+	assert_int_equal(hybrid_volume_create(e, 2, &info2), 0);
+	assert_int_equal(hybrid_volume_open(e, 2, ORIGIN_SECTORS, NULL, other, &why), 0);
+}
+
+/*
+ * A commit that all have to wait for makes nothing durable, nor does one of open regions
+ * alone: what another volume wrote to the cache meanwhile needs its flush all the same.
+ */
+static void flush_beside_a_commit_that_waits(void **state)
+{
+	struct user *first = calloc(1, sizeof(*first));
+	struct hybrid_volume *mine, *other;
+	struct hybrid_actions acts;
+	u64 sector = 8 * BLOCK;
+
+	mine = v;
+	open_other(&other);
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	put(sector, 8, 1);
+	reads(16 * BLOCK, BLOCK, 0);
+	v = other;
+	set_mode(HYBRID_MODE_WRITEBACK);
+	put(0, 8, 1);
+	v = mine;
+	rest();
+	/* A write that fails in the cache is on its way to the origin ... */
+	hybrid_actions_init(&acts);
+	fill_data(first, sector + 64, 8, 2);
+	hybrid_io_init(&first->io, v, HYBRID_IO_WRITE, sector + 64, 8, false);
+	assert_int_equal(hybrid_engine_map(e, &first->io, &acts), HYBRID_MAP_REMAP);
+	assert_false(hybrid_engine_io_done(e, &first->io, -EIO, &acts));
+	assert_ptr_equal(hybrid_actions_pop(&acts), &first->io.op);
+	/* ... when zeroes replace what is dirty of the block, and ends during a flush. */
+	assert_int_equal(submit(&writer, HYBRID_IO_ZEROES, sector, 8, false), 0);
+	hold_flush = true;
+	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, false, &acts);
+	carry(&acts);
+	assert_non_null(held_flush);
+	assert_true(hybrid_engine_io_done(e, &first->io, 0, &acts));
+	/* The other volume writes again what is dirty on record. */
+	v = other;
+	put(0, 8, 2);
+	v = mine;
+	/* The record has to wait for the next flush of the origin. */
+	let_flush_go();
+	assert_non_null(held_flush);
+	assert_false(flusher.done);
+	/* A region is opened meanwhile. */
+	put(16 * BLOCK, 8, 2);
+	v = other;
+	nr_log = 0;
+	assert_int_equal(submit(&reader, HYBRID_IO_FLUSH, 0, 0, false), 0);
+	v = mine;
+	assert_int_equal(nr_log, 1);
+	assert_false(flusher.done);
+	assert_true(op_log[0].flush || op_log[0].preflush);
+	hold_flush = false;
+	let_flush_go();
+	assert_true(flusher.done);
+	free(first);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(read_beside_a_fetch, setup, teardown),
 		cmocka_unit_test_setup_teardown(many_ranges_of_a_pool_that_failed, setup, teardown),
+		cmocka_unit_test_setup_teardown(flush_beside_a_commit_that_waits, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
