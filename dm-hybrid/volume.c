@@ -538,6 +538,9 @@ static int volume_iterate_devices(struct dm_target *ti, iterate_devices_callout_
 	return fn(ti, vt->origin, vt->data_sector, ti->len, data);
 }
 
+/* Blocks of a discard or write-zeroes, at most: whoever ends it looks at each of them in a row. */
+#define MAX_RANGE_BLOCKS	16384
+
 static void volume_io_hints(struct dm_target *ti, struct queue_limits *limits)
 {
 	struct volume_table *vt = ti->private;
@@ -545,16 +548,18 @@ static void volume_io_hints(struct dm_target *ti, struct queue_limits *limits)
 	struct block_device *cache = vt->pool_dev->bdev;
 	unsigned int zeroes = limits->max_write_zeroes_sectors;
 	unsigned int discard = bdev_max_discard_sectors(vt->origin->bdev);
+	unsigned int range = min_t(unsigned int, pool->block_sectors * MAX_RANGE_BLOCKS,
+				   SZ_1G >> SECTOR_SHIFT);
 	u32 block = pool->block_sectors << SECTOR_SHIFT;
 	u32 granule = pool->granule_sectors << SECTOR_SHIFT;
 
 	/* The pool device has the limits of the cache device. */
 	if (blk_stack_limits(limits, &bdev_get_queue(cache)->limits, 0) < 0)
 		DMWARN("%pg: alignment does not fit that of the origin", cache);
-	limits->max_write_zeroes_sectors = zeroes;
+	limits->max_write_zeroes_sectors = min(zeroes, range);
 	hybrid_stack_stable_writes(ti, limits, cache);
 	if (discard) {
-		discard = min_t(unsigned int, discard, SZ_1G >> SECTOR_SHIFT);
+		discard = min(discard, range);
 		limits->discard_granularity = max(limits->discard_granularity, granule);
 		limits->max_discard_sectors = discard;
 		limits->max_hw_discard_sectors = discard;

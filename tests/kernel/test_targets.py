@@ -380,3 +380,16 @@ def test_limits_of_both_members_are_stacked(make_stack):
     assert limit("minimum_io_size") == limit("optimal_io_size") == 128 << 10
     if limit("discard_max_bytes"):
         assert limit("discard_granularity") >= 4096
+
+
+def test_ranges_are_bounded(make_stack):
+    """A discard or write-zeroes has 16,384 blocks at most, whatever the origin takes at once."""
+    s = make_stack()
+    s.guest.run("modprobe -q loop; mount -t tmpfs none /mnt && truncate -s 32M /mnt/disk && "
+                "ln -sf $(losetup -f --show /mnt/disk) /dev/test/hdd")
+    dev = s.create("vol", "--block-size", "4k")
+    for key in ("discard_max_bytes", "write_zeroes_max_bytes"):
+        for device, most in (("/dev/test/hdd", 4 << 30), (dev, 16384 * 4096)):
+            number = f"$(stat -Lc %Hr:%Lr {device})"
+            value = int(s.guest.run(f"cat /sys/dev/block/{number}/queue/{key}").out)
+            assert most / 2 <= value <= most
