@@ -263,7 +263,7 @@ static bool room_to_fill(struct hybrid_engine *e, struct hybrid_set *s, u32 set,
 /* Would a miss now do without, if no hit had come?  Caller holds a set's lock. */
 static bool rest_is_owed(struct hybrid_volume *v)
 {
-	return this_cpu_ptr(v->counters)->rest_debt + REST_COST > REST_MOST;
+	return READ_ONCE(this_cpu_ptr(v->counters)->rest_debt) + REST_COST > REST_MOST;
 }
 
 /* May a miss bring more than it needs?  Caller holds a set's lock. */
@@ -272,13 +272,15 @@ static bool rest_is_paid(struct hybrid_volume *v)
 	struct hybrid_counters *c = this_cpu_ptr(v->counters);
 	u64 hits = READ_ONCE(c->c[HYBRID_READ_HITS]);
 	u64 brings = min_t(u64, hits - c->hits_paid, REST_MOST) * REST_HIT + 1;
+	/* Read once: all may become zero meanwhile, and this must not fall below it. */
+	u32 debt = READ_ONCE(c->rest_debt);
+	bool owed;
 
 	c->hits_paid = hits;
-	c->rest_debt -= min_t(u64, c->rest_debt, brings);
-	if (rest_is_owed(v))
-		return false;
-	c->rest_debt += REST_COST;
-	return true;
+	debt -= min_t(u64, debt, brings);
+	owed = debt + REST_COST > REST_MOST;
+	WRITE_ONCE(c->rest_debt, owed ? debt : debt + REST_COST);
+	return !owed;
 }
 
 static void ahead_earns(struct hybrid_engine *e, u64 key, int credit)
