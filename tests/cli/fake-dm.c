@@ -526,8 +526,10 @@ static int delete_volume(struct json_object *pool, const char *message)
 	if (sscanf(message, "delete_volume %u %31s", &id, word) < 1)
 		return refuse("pool", "bad delete_volume");
 	index = find_volume(volumes_of(pool), id, &entry);
-	if (index < 0 || entry.tombstone)
+	if (index < 0)
 		return refuse("pool", "no such volume");
+	if (entry.tombstone)
+		return 0;
 	if (active_volume(&entry) && !number(active_volume(&entry), "suspended"))
 		return hybrid_fail(HYBRID_BUSY, NULL, "fake kernel: volume in use");
 	snprintf(key, sizeof(key), "dirty_%s", entry.name);

@@ -491,3 +491,58 @@ def test_detach_live_while_the_pool_fails(kernel, volume):
     kernel.ok("activate", "--all")
     assert kernel.devices == ["vol-pool"]
     assert [len(v) for v in kernel.state["volumes"].values()] == [0]
+
+
+def test_activating_a_volume_that_its_pool_does_not_know_fails(kernel, volume):
+    """Not a word and success would be taken for a volume that is there."""
+    kernel.ok("deactivate", "vol", "--keep-pool")
+    kernel.change(volumes={})
+    r = kernel("activate", "vol")
+    assert r.returncode == 4 and "vol" in r.stderr and "next: " in r.stderr
+    assert kernel.devices == ["vol-pool"]
+
+
+def detach_with_origin_in_use(kernel, origin):
+    fd = os.open(origin, os.O_RDONLY | os.O_EXCL)
+    try:
+        r = kernel("detach", "vol")
+    finally:
+        os.close(fd)
+    assert r.returncode == 5, r
+    assert "tombstone" in json.dumps(kernel.state["volumes"])
+    assert members(kernel, origin)[origin]["role"] == "origin"
+
+
+@pytest.mark.parametrize("again", ["detach", "activate"])
+def test_detach_cut_short_is_finished_by_its_name(kernel, volume, again):
+    """By whichever command names the volume next."""
+    detach_with_origin_in_use(kernel, volume[1])
+    r = kernel(again, "vol")
+    assert members(kernel, volume[1])[volume[1]]["role"] == "detached", r
+    assert [len(v) for v in kernel.state["volumes"].values()] == [0]
+    assert kernel.devices == ["vol-pool"]
+    assert "detached" in r.stdout + r.stderr
+    assert r.returncode == (0 if again == "detach" else 4)
+
+
+def test_a_detach_that_cannot_be_finished_is_no_success(kernel, volume):
+    detach_with_origin_in_use(kernel, volume[1])
+    fd = os.open(volume[1], os.O_RDONLY | os.O_EXCL)
+    try:
+        r = kernel("activate", "vol-pool")
+    finally:
+        os.close(fd)
+    assert r.returncode == 5 and volume[1] in r.stderr
+    kernel.ok("activate", "vol-pool")
+    assert members(kernel, volume[1])[volume[1]]["role"] == "detached"
+
+
+def test_a_refused_origin_keeps_its_tombstone(kernel, volume, loop):
+    """Two look like it: neither is marked, so what tells of it stays."""
+    detach_with_origin_in_use(kernel, volume[1])
+    clone = loop("clone.img", 100)
+    subprocess.run(["dd", f"if={volume[1]}", f"of={clone}", "bs=1M", "status=none",
+                    "conv=fsync"], check=True)
+    r = kernel("activate", "vol-pool")
+    assert "tombstone" in json.dumps(kernel.state["volumes"]), r
+    assert r.returncode == 4 and clone in r.stderr

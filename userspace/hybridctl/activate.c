@@ -16,7 +16,7 @@ struct activation {
 	const char *pool_name;
 	const uint8_t *pool_uuid;
 	dev_t pool;
-	const uint8_t *only;		/* volume UUID; NULL: all */
+	const struct hybrid_node *only;	/* a volume; NULL: all */
 	unsigned int started, missing, failed;
 };
 
@@ -107,6 +107,14 @@ static int find_inplace(struct activation *a, const struct hybrid_volume_line *e
 
 /* Volumes ------------------------------------------------------------------ */
 
+static int fail_refused_origin(const struct hybrid_volume_line *entry,
+			       const struct hybrid_member *m)
+{
+	return hybrid_fail(HYBRID_BADDEV,
+			   "disconnect the copy, or name the right one with --device",
+			   "volume %s: its origin %s is refused: %s", entry->name, m->path, m->why);
+}
+
 /* *devno 0: the origin is missing, which is no error. */
 static int find_origin(struct activation *a, const struct hybrid_volume_line *entry,
 		       dev_t *devno)
@@ -120,10 +128,7 @@ static int find_origin(struct activation *a, const struct hybrid_volume_line *en
 	if (!m)
 		return 0;
 	if (!m->ok)
-		return hybrid_fail(HYBRID_BADDEV,
-				   "disconnect the copy, or name the right one with --device",
-				   "volume %s: its origin %s is refused: %s", entry->name, m->path,
-				   m->why);
+		return fail_refused_origin(entry, m);
 	if (memcmp(m->sb.pool_uuid, a->pool_uuid, 16) ||
 	    memcmp(m->sb.volume_uuid, entry->uuid, 16))
 		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
@@ -134,7 +139,7 @@ static int find_origin(struct activation *a, const struct hybrid_volume_line *en
 }
 
 /* A detach that was cut short: mark its origin now, then the id is free. */
-static int finish_detach(struct activation *a, const struct hybrid_volume_line *entry)
+static int mark_and_forget(struct activation *a, const struct hybrid_volume_line *entry)
 {
 	struct hybrid_member *m = hybrid_find_member(a->inv, entry->member_uuid);
 	struct hybrid_device dev;
@@ -146,7 +151,9 @@ static int finish_detach(struct activation *a, const struct hybrid_volume_line *
 			       entry->name);
 		return 0;
 	}
-	if (m && m->ok && m->sb.role == HYBRID_ROLE_ORIGIN) {
+	if (m && !m->ok)
+		return fail_refused_origin(entry, m);
+	if (m && m->sb.role == HYBRID_ROLE_ORIGIN) {
 		r = hybrid_device_open(&dev, m->path,
 				       HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE);
 		if (!r)
@@ -168,14 +175,22 @@ static bool is_detached(const struct activation *a, const struct hybrid_volume_l
 	       !memcmp(m->sb.volume_uuid, entry->uuid, 16);
 }
 
-static int delete_detached(struct activation *a, const struct hybrid_volume_line *entry)
+/* Who asked for just this volume does not get it. */
+static int finish_detach(struct activation *a, const struct hybrid_volume_line *entry)
 {
 	char message[64];
-	int r;
+	int r = 0;
 
-	snprintf(message, sizeof(message), "delete_volume %u", entry->id);
-	r = hybrid_dm_message(a->pool_name, message, NULL);
-	return r ? r : finish_detach(a, entry);
+	if (!entry->tombstone) {
+		snprintf(message, sizeof(message), "delete_volume %u", entry->id);
+		r = hybrid_dm_message(a->pool_name, message, NULL);
+	}
+	if (!r)
+		r = mark_and_forget(a, entry);
+	if (r || !a->only)
+		return r;
+	return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
+			   "volume %s was detached: it has no cache any more", entry->name);
 }
 
 static int activate_volume(struct activation *a, const struct hybrid_volume_line *entry)
@@ -217,33 +232,38 @@ static bool volume_is_active(struct hybrid_inventory *inv, const uint8_t uuid[16
 	return node && node->active;
 }
 
+static int activate_entry(struct activation *a, const struct hybrid_volume_line *entry)
+{
+	if (entry->tombstone || is_detached(a, entry))
+		return finish_detach(a, entry);
+	return activate_volume(a, entry);
+}
+
 static int activate_volumes(struct activation *a)
 {
 	struct hybrid_volume_line *entries;
-	unsigned int nr, i;
+	unsigned int nr, i, wanted = 0;
 	int r, worst = 0;
 
 	r = hybrid_pool_volumes(a->pool_name, &entries, &nr);
 	if (r)
 		return r;
 	for (i = 0; i < nr; i++) {
-		if (entries[i].tombstone) {
-			if (!a->only)
-				finish_detach(a, &entries[i]);
+		if (a->only && memcmp(a->only->uuid, entries[i].uuid, 16))
 			continue;
-		}
-		if (a->only && memcmp(a->only, entries[i].uuid, 16))
+		wanted++;
+		if (!entries[i].tombstone && volume_is_active(a->inv, entries[i].uuid))
 			continue;
-		if (volume_is_active(a->inv, entries[i].uuid))
-			continue;
-		r = is_detached(a, &entries[i]) ? delete_detached(a, &entries[i]) :
-		    activate_volume(a, &entries[i]);
+		r = activate_entry(a, &entries[i]);
 		if (r && r != HYBRID_DEGRADED) {
 			a->failed++;
 			worst = r;
 		}
 	}
 	free(entries);
+	if (a->only && !wanted)
+		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
+				   "pool %s does not know volume %s", a->pool_name, a->only->name);
 	if (worst)
 		return a->started ? HYBRID_PARTIAL : worst;
 	return a->missing ? HYBRID_DEGRADED : 0;
@@ -278,7 +298,7 @@ static int print_activation(const struct activation *a, const struct hybrid_node
 
 /* @only: one volume of it. */
 static int activate_pool(const struct command_line *cl, struct hybrid_inventory *inv,
-			 struct hybrid_node *pool, const uint8_t *only)
+			 struct hybrid_node *pool, const struct hybrid_node *only)
 {
 	struct activation a = {
 		.cl = cl, .inv = inv, .only = only,
@@ -400,7 +420,7 @@ static int activate_one(const struct command_line *cl, struct hybrid_inventory *
 	}
 	if (!node->pool)
 		return without_pool(cl, inv, node);
-	return activate_pool(cl, inv, node->pool, node->uuid);
+	return activate_pool(cl, inv, node->pool, node);
 }
 
 /* The worse of two results; partly done if they differ. */
