@@ -546,3 +546,13 @@ def test_a_refused_origin_keeps_its_tombstone(kernel, volume, loop):
     r = kernel("activate", "vol-pool")
     assert "tombstone" in json.dumps(kernel.state["volumes"]), r
     assert r.returncode == 4 and clone in r.stderr
+
+
+@pytest.mark.parametrize("step", ["remove vol", "message vol-pool delete_volume"])
+def test_detach_that_fails_changes_nothing(kernel, volume, step):
+    r = kernel("detach", "vol", fail=step)
+    assert r.returncode == 4, r
+    vol = listed(kernel)["vol"]
+    assert (vol["state"], vol["mode"]) == ("running", "writeback")
+    assert members(kernel, volume[1])[volume[1]]["role"] == "origin"
+    kernel.ok("detach", "vol")

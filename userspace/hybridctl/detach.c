@@ -142,21 +142,32 @@ static int delete_entry(const struct detach *d)
 	return hybrid_dm_message(d->pool->name, message, NULL);
 }
 
+/* The volume comes back, with the mode that it had, if it can. */
+static int put_back(const struct detach *d, int r)
+{
+	if (d->volume->active &&
+	    start_volume(&d->entry, d->pool->dm.devno, d->volume->below))
+		return hybrid_fail(r, "hybridctl activate it, set its mode, and detach it again",
+				   "%s was not detached; its device is gone for now",
+				   d->entry.name);
+	return hybrid_fail(r, "hybridctl activate it, drain it, and detach it again",
+			   "%s was not detached", d->entry.name);
+}
+
 /* 2. the device  3. the pool's entry */
 static int part(struct detach *d)
 {
-	int r = 0;
+	int r;
 
-	if (d->volume->active)
+	if (d->volume->active) {
 		r = hybrid_dm_remove(d->volume->name);
-	if (r)
-		return r;
+		if (r) {
+			restore_mode(d);
+			return r;
+		}
+	}
 	r = delete_entry(d);
-	if (r)
-		return hybrid_fail(r, "hybridctl activate it, drain it, and detach again",
-				   "%s was not detached; its device is gone for now",
-				   d->entry.name);
-	return 0;
+	return r ? put_back(d, r) : 0;
 }
 
 /*
