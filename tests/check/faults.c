@@ -5,7 +5,8 @@
  *
  *	FAULT_CUT=<n> <seed>	in the n-th write: of all that no fsync covers, each
  *				sector is as it was or as it was written; then SIGKILL
- *	FAULT_BAD=<read|write> <file> <first> <end>[;...]	sectors: EIO
+ *	FAULT_BAD=<read|write> <file> <first> <end>[;...]	sectors: EIO, or
+ *	FAULT_ERRNO=<errno>	another one
  *	FAULT_FLUSH=<n> <file>	its fsync fails from the nth on
  *	FAULT_DELAY=<ms>	each write of more than 4 KiB takes so long
  *	FAULT_COUNT=<file>	how many writes there were goes there in the end
@@ -46,7 +47,7 @@ static ssize_t (*real_pwrite)(int fd, const void *buf, size_t len, off_t at);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct undo *undo;
 static struct bad bad[1024];
-static int nr_bad;
+static int nr_bad, bad_errno = EIO;
 static long writes, cut, delay, flushes;
 static long reads, bytes_read;
 static ino_t bad_flush;
@@ -90,6 +91,9 @@ __attribute__((constructor)) static void init(void)
 	for (spec = text ? strtok_r(text, ";", &save) : NULL; spec;
 	     spec = strtok_r(NULL, ";", &save))
 		add_bad(spec);
+	text = getenv("FAULT_ERRNO");
+	if (text)
+		bad_errno = atoi(text);
 	text = getenv("FAULT_FLUSH");
 	if (text && sscanf(text, "%ld %1023s", &flushes, path) != 2)
 		abort();
@@ -165,7 +169,7 @@ ssize_t pread64(int fd, void *buf, size_t len, off_t at)
 	__atomic_add_fetch(&bytes_read, len, __ATOMIC_RELAXED);
 	if (!is_bad('r', fd, at, len))
 		return real_pread(fd, buf, len, at);
-	errno = EIO;
+	errno = bad_errno;
 	return -1;
 }
 
@@ -176,7 +180,7 @@ ssize_t pwrite64(int fd, const void *buf, size_t len, off_t at)
 	if (delay && len > 4096)
 		usleep(delay * 1000);
 	if (is_bad('w', fd, at, len)) {
-		errno = EIO;
+		errno = bad_errno;
 		return -1;
 	}
 	pthread_mutex_lock(&lock);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What udev, units and initramfs call: probe, wipe, scan --udev, activate --auto."""
+import errno
 import json
 import os
 import subprocess
@@ -348,3 +349,39 @@ def test_udev_gets_its_answer_in_milliseconds(kernel, volume, loop):
     end = os.times()
     spent = end[2] + end[3] - begin[2] - begin[3]
     assert spent / 10 < 0.05, f"{spent * 100:.1f} ms of CPU for each event"
+
+
+def unreadable(build, path, *ranges):
+    return {"LD_PRELOAD": str(build / "faults.so"),
+            "FAULT_BAD": ";".join(f"read {path} {a} {b}" for a, b in ranges)}
+
+
+@pytest.mark.parametrize("content", [b"", b"somebody's"])
+def test_what_cannot_be_read_makes_no_member(hybridctl, build, image, content):
+    """A bad sector at the end of a stranger's disk: udev would hide it, wipe would take it."""
+    disk = image("disk", 16)
+    disk.write_bytes(content.ljust(16 * MIB, b"\0"))
+    env = unreadable(build, disk, (15 * 2048, 16 * 2048))
+    r = hybridctl("probe", disk, "--export", env=env)
+    assert r.returncode == 4 and r.stdout == "" and "cannot read" in r.stderr, r
+    r = hybridctl("wipe", disk, "-y", "--wipe-signatures", env=env)
+    assert r.returncode == 4 and disk.read_bytes()[:len(content)] == content
+    r = hybridctl("scan", disk, "--json", env=env)
+    assert r.returncode == 4 and "cannot read" in r.stderr, r
+
+
+@pytest.mark.parametrize("bad", ["head", "tail"])
+def test_one_copy_that_cannot_be_read_is_a_member(hybridctl, build, origin, bad):
+    first = {"head": 0, "tail": 15 * 2048}[bad]
+    r = hybridctl("probe", origin, env=unreadable(build, origin, (first, first + 2048)))
+    assert r.returncode == 0 and "one copy" in r.stdout and bad in r.stdout, r
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENODATA, errno.ETIMEDOUT])
+def test_what_cannot_be_read_is_not_empty(hybridctl, build, origin, error):
+    """As the kernel calls it: a bad medium, no data; a path that is gone, a timeout."""
+    env = unreadable(build, origin, (0, 2048), (15 * 2048, 16 * 2048))
+    r = hybridctl("probe", origin, "--export", env={**env, "FAULT_ERRNO": str(error)})
+    assert r.returncode == 4 and r.stdout == "" and "cannot read" in r.stderr, r
+    r = hybridctl("scan", origin, env={**env, "FAULT_ERRNO": str(error)})
+    assert r.returncode == 4 and "cannot read" in r.stderr, r

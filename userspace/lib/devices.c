@@ -176,8 +176,9 @@ int hybrid_device_read(const struct hybrid_device *dev, uint64_t sector, void *b
 {
 	ssize_t n = pread(dev->fd, buf, len, sector * 512);
 
+	/* Of a device's errors one is ENODATA (a bad medium), and ours means "nothing there" */
 	if (n < 0)
-		return -errno;
+		return errno == ENOMEM ? -ENOMEM : -EIO;
 	return (size_t)n == len ? 0 : -EIO;
 }
 

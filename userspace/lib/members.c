@@ -84,7 +84,8 @@ static int choose_copy(const struct hybrid_device *dev, struct hybrid_member *m,
 		/* The tail of a disk may be that of its last partition, array ... */
 		if (r[0] == -ENODATA && r[1] == -ESTALE && has_others_above(dev))
 			return -ENODATA;
-		return r[0] == -EIO ? -EIO : 0;
+		/* What could be read is not ours, nor does it claim to be */
+		return r[0] == -EIO || (r[0] == -ENODATA && r[1] == -EIO) ? -EIO : 0;
 	}
 	if (m->copies == 3 && memcmp(sb[0].member_uuid, sb[1].member_uuid, 16)) {
 		snprintf(m->why, sizeof(m->why), "head and tail belong to different members");
