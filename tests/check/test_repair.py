@@ -481,3 +481,16 @@ def test_an_origin_gets_its_superblock_back(build, clean, tmp_path):
     spoil_block(Member(pool.origins[0]).superblock(0))
     repair(build, pool.origins[0])
     assert pool.origins[0].read_bytes() == before
+
+
+def test_an_origin_is_not_repaired_onto_another_device(build, clean, tmp_path):
+    """Who names another device wants this one to stay as it is."""
+    from check.corrupt import Member
+    pool = clean.copy(tmp_path / "pool")
+    spoil_block(Member(pool.origins[0]).superblock(0))
+    before = pool.bytes()
+    other = tmp_path / "other"
+    other.write_bytes(bytes(64 << 20))
+    r = run(build, "repair", pool.origins[0], "--output", other, "-y")
+    assert r.returncode == 1 and "--output" in r.stderr, r
+    assert pool.bytes() == before

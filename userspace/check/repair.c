@@ -511,6 +511,10 @@ static int repair(struct repair *p)
 				   "%s: no superblock is good: nothing says what stands where",
 				   p->dev.path);
 	}
+	if (!r && sbs.sb.role != HYBRID_ROLE_CACHE && p->cl->value[OPT_OUTPUT])
+		return hybrid_fail(HYBRID_USAGE, "leave out --output to have it written in place",
+				   "%s is no cache device: it is not repaired onto another with --output",
+				   p->dev.path);
 	if (!r && sbs.sb.role != HYBRID_ROLE_CACHE)
 		return repair_superblocks(p, &sbs);
 	hybrid_findings_free(&p->f);
