@@ -158,7 +158,7 @@ def large(build, tmp_path):
     return pool
 
 
-@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_it_cleanly_and_another_run_goes_on(large, writeback, tool, sig):
     process = writeback.start(large, "--progress-json", delay=150)
     json.loads(process.stdout.readline())

@@ -6,10 +6,12 @@
  * file's name with ".log", and refuses what the kernel would refuse.
  *
  * $HYBRID_FAKE_FAIL: prefixes of the log lines at which to fail, with "|" between.
+ * $HYBRID_FAKE_SIGNAL: "1 prefix", the signal that comes at a line of the log.
  */
 #include <fcntl.h>
 #include <json-c/json.h>
 #include <libdevmapper.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,6 +68,16 @@ void hybrid_dm_init(void)
 	json_object_object_add(state, "volumes", json_object_new_object());
 }
 
+static void disturb(const char *line)
+{
+	const char *when = getenv("HYBRID_FAKE_SIGNAL");
+	int number, n;
+
+	if (when && sscanf(when, "%d %n", &number, &n) == 1 &&
+	    !strncmp(line, when + n, strlen(when + n)))
+		raise(number);
+}
+
 /* Log a request; false if it is to fail. */
 static bool asked(const char *fmt, ...)
 {
@@ -83,6 +95,7 @@ static bool asked(const char *fmt, ...)
 		fprintf(f, "%s\n", line);
 		fclose(f);
 	}
+	disturb(line);
 	for (; fail && *fail; fail += strcspn(fail, "|"), fail += *fail == '|')
 		if (!strncmp(line, fail, strcspn(fail, "|")))
 			return false;

@@ -556,3 +556,44 @@ def test_detach_that_fails_changes_nothing(kernel, volume, step):
     assert (vol["state"], vol["mode"]) == ("running", "writeback")
     assert members(kernel, volume[1])[volume[1]]["role"] == "origin"
     kernel.ok("detach", "vol")
+
+
+@pytest.mark.parametrize("args, step", [
+    (["detach", "vol", "--live"], "suspend vol"), (["detach", "vol"], "remove vol"),
+    (["detach", "vol", "--live"], "message vol-pool delete_volume"),
+    (["detach", "vol"], "message vol-pool delete_volume")])
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGTERM", "SIGINT", "SIGQUIT", "SIGTSTP"])
+def test_a_detach_that_has_begun_is_not_cut_by_a_terminal(kernel, volume, args, step, name):
+    """The connection that is lost, above all, leaves no root file system suspended."""
+    r = kernel(*args, env={"HYBRID_FAKE_SIGNAL": f"{int(getattr(signal, name))} {step}"},
+               seconds=10)
+    assert r.returncode == 0, r
+    assert not any(d.get("suspended") for d in kernel.state["devices"])
+    assert members(kernel, volume[1])[volume[1]]["role"] == "detached"
+
+
+@pytest.mark.parametrize("step", ["create vol-pool", "message vol-pool create_volume"])
+def test_a_create_that_has_begun_is_not_cut_by_a_terminal(kernel, devs, step):
+    kernel.ok("create", "vol", "--cache", devs[0], "--origin", devs[1], "-y",
+              env={"HYBRID_FAKE_SIGNAL": f"{int(signal.SIGHUP)} {step}"})
+    assert kernel.devices == ["vol-pool", "vol"]
+
+
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGTERM", "SIGINT"])
+def test_a_detach_that_drains_is_undone_if_the_terminal_goes(kernel, volume, name):
+    kernel.change(dirty_vol=1 << 30)
+    r = kernel("detach", "vol", seconds=20,
+               env={"HYBRID_FAKE_SIGNAL": f"{int(getattr(signal, name))} message vol drain"})
+    assert r.returncode == 6, r
+    assert listed(kernel)["vol"]["mode"] == "writeback"
+    assert kernel.log.count("message vol drain_cancel") == 1
+
+
+def test_a_drain_under_nohup_goes_on(kernel, volume, build):
+    kernel.change(dirty_vol=200)
+    env = {"HYBRID_FAKE_SIGNAL": f"{int(signal.SIGHUP)} message vol drain",
+           "HYBRID_FAKE_DM": str(kernel.path)}
+    subprocess.run(["nohup", build / "hybridctl-fake", "drain", "vol"], check=True,
+                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL, env={**os.environ, **env})
+    assert listed(kernel)["vol"]["dirty"] == 0

@@ -34,11 +34,14 @@ int lock_tools(void)
 
 void hold_signals(void)
 {
+	/* All that a terminal sends, and one that is gone: a device may be suspended meanwhile */
+	static const int held[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP };
 	sigset_t set;
+	unsigned int i;
 
 	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
+	for (i = 0; i < sizeof(held) / sizeof(held[0]); i++)
+		sigaddset(&set, held[i]);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 }
 

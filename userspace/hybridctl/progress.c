@@ -11,6 +11,7 @@
 
 #define BAR_WIDTH	30
 
+static const int interrupts[] = { SIGHUP, SIGINT, SIGTERM };
 static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int signal)
@@ -19,19 +20,31 @@ static void on_interrupt(int signal)
 	interrupted = 1;
 }
 
+/* But for what is ignored, as SIGHUP is by nohup. */
+static void handle_interrupts(void (*handler)(int signal))
+{
+	struct sigaction action;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(interrupts) / sizeof(interrupts[0]); i++) {
+		sigaction(interrupts[i], NULL, &action);
+		if (action.sa_handler == SIG_IGN)
+			continue;
+		action = (struct sigaction) { .sa_handler = handler };
+		sigaction(interrupts[i], &action, NULL);
+	}
+}
+
 void progress_begin(struct progress *p, const struct command_line *cl, const char *name,
 		    uint64_t block_bytes, uint64_t dirty)
 {
-	struct sigaction action = { .sa_handler = on_interrupt };
-
 	*p = (struct progress) {
 		.cl = cl, .name = name, .block_bytes = block_bytes, .at_start = dirty,
 		.total = dirty, .dirty = dirty,
 		.bar = isatty(STDERR_FILENO) && !hybrid_output.quiet,
 	};
 	clock_gettime(CLOCK_MONOTONIC, &p->start);
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
+	handle_interrupts(on_interrupt);
 }
 
 bool progress_interrupted(void)
@@ -122,8 +135,7 @@ void progress_end(struct progress *p, const char *state)
 	bool clean = state && !strcmp(state, "clean");
 	bool json = p->cl->given[OPT_PROGRESS_JSON] || p->cl->given[OPT_JSON];
 
-	signal(SIGINT, SIG_DFL);
-	signal(SIGTERM, SIG_DFL);
+	handle_interrupts(SIG_DFL);
 	if (clean)
 		p->dirty = 0;
 	if (json && state)
