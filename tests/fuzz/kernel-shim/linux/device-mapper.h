@@ -47,6 +47,8 @@ typedef enum { STATUSTYPE_INFO } status_type_t;
 
 #define mutex_lock(lock) ((void)(lock))
 #define mutex_unlock(lock) ((void)(lock))
+#define memalloc_noio_save() (0U)
+#define memalloc_noio_restore(flags) ((void)(flags))
 #define bdev_stable_writes(bdev) (!(bdev))
 #define dm_device_name(md) ((void)(md), "device")
 #define dm_disk(md) (md)
