@@ -252,3 +252,33 @@ def test_what_is_lost_with_a_cache_device_and_whose_file_it_was(guest):
     guest.run("hybridctl deactivate --all", check=False)
     assert covers(lost(HDD))
     assert "\n  /file\n" in guest.run(f"hybridctl lost --files {HDD}", check=False).out
+
+
+@pytest.mark.parametrize("what", ["vol", "vol-pool"])
+@pytest.mark.parametrize("loaded", [False, True])
+def test_an_activation_that_was_killed_is_done_again(guest, what, loaded):
+    """It left a device without a table, or with one that was never resumed."""
+    guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} -y")
+    uuid = text(guest, f"dmsetup info -c --noheadings -o uuid {what}").strip()
+    table = text(guest, f"dmsetup table {what}").strip()
+    guest.run("hybridctl deactivate vol" + (" --keep-pool" if what == "vol" else ""))
+    guest.run(f"dmsetup create {what} --uuid {uuid} --notable")
+    if loaded:
+        guest.run(f"dmsetup load {what} --table '{table}'")
+    guest.run("hybridctl activate vol")
+    guest.run("dd if=/dev/mapper/vol of=/dev/null bs=1M count=1 status=none")
+    assert listed(guest)["vol"]["state"] == listed(guest)["vol-pool"]["state"] == "running"
+
+
+def test_a_device_that_was_forced_out_does_not_stop_the_others(guest):
+    """dmsetup remove --force leaves the table of an error to who has it open."""
+    guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} -y")
+    guest.run(f"hybridctl attach vol-pool two --origin {HDD2} -y")
+    guest.run("sleep 1000 < /dev/mapper/vol > /dev/null 2>&1 & echo $! > /run/sleeper")
+    guest.run("dmsetup remove --force vol", check=False)
+    assert " error " in text(guest, "dmsetup table vol")
+    assert listed(guest)["two"]["state"] == "running"
+    guest.run("hybridctl get two mode && hybridctl deactivate two --keep-pool && hybridctl activate two")
+    assert rc(guest, "hybridctl activate vol") == 5
+    guest.run("kill $(cat /run/sleeper); sleep 0.2; hybridctl activate vol")
+    assert listed(guest)["vol"]["state"] == "running"

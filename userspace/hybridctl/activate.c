@@ -225,15 +225,31 @@ static int activate_volume(struct activation *a, const struct hybrid_volume_line
 	return 0;
 }
 
-static bool volume_is_active(struct hybrid_inventory *inv, const uint8_t uuid[16])
+/* What an activation that was killed left behind, or dmsetup remove --force. */
+static int remove_empty(struct hybrid_node *node)
 {
-	struct hybrid_node *node = hybrid_find_uuid(inv, uuid, HYBRID_VOLUME);
+	int r;
 
-	return node && node->active;
+	if (!node->active || node->dm.live)
+		return 0;
+	if (node->dm.open_count)
+		return hybrid_fail(HYBRID_BUSY, "stop what uses it first (lsblk, fuser)",
+				   "%s has no table, or an error for one, and is in use", node->name);
+	r = hybrid_dm_remove(node->name);
+	if (!r)
+		node->active = false;
+	return r;
 }
 
 static int activate_entry(struct activation *a, const struct hybrid_volume_line *entry)
 {
+	struct hybrid_node *node = hybrid_find_uuid(a->inv, entry->uuid, HYBRID_VOLUME);
+	int r = node ? remove_empty(node) : 0;
+
+	if (r)
+		return r;
+	if (node && node->active && !entry->tombstone)
+		return 0;
 	if (entry->tombstone || is_detached(a, entry))
 		return finish_detach(a, entry);
 	return activate_volume(a, entry);
@@ -252,8 +268,6 @@ static int activate_volumes(struct activation *a)
 		if (a->only && memcmp(a->only->uuid, entries[i].uuid, 16))
 			continue;
 		wanted++;
-		if (!entries[i].tombstone && volume_is_active(a->inv, entries[i].uuid))
-			continue;
 		r = activate_entry(a, &entries[i]);
 		if (r && r != HYBRID_DEGRADED) {
 			a->failed++;
@@ -276,6 +290,9 @@ static int start_inactive_pool(struct activation *a, struct hybrid_node *pool)
 	struct hybrid_member *m = pool->member;
 	int r;
 
+	if (!m)
+		return hybrid_fail(HYBRID_DEGRADED, "connect it, then activate again",
+				   "pool %s: its cache device is missing", pool->name);
 	if (hybrid_dm_name_taken(pool->name))
 		return hybrid_fail(HYBRID_BUSY, "rename or remove that device",
 				   "pool %s: a device-mapper device of this name exists",
@@ -308,6 +325,9 @@ static int activate_pool(const struct command_line *cl, struct hybrid_inventory 
 
 	if (cl->given[OPT_TEST])
 		return print_activation(&a, pool);
+	r = remove_empty(pool);
+	if (r)
+		return r;
 	if (!pool->active) {
 		r = start_inactive_pool(&a, pool);
 		if (r)
@@ -414,7 +434,7 @@ static int activate_one(const struct command_line *cl, struct hybrid_inventory *
 		return fail_refused(inv, what);
 	if (node->kind == HYBRID_POOL)
 		return activate_pool(cl, inv, node, NULL);
-	if (node->active) {
+	if (node->active && node->dm.live) {
 		hybrid_note("%s is active already", node->name);
 		return 0;
 	}

@@ -84,7 +84,7 @@ void judge(const struct hybrid_node *node, struct health *h)
 		return;
 	}
 	if (!node->dm.live)
-		say(h, false, "empty", "it has no table", "deactivate and activate it");
+		say(h, false, "empty", "it has no table, or an error for one", "deactivate and activate it");
 	else if (node->kind == HYBRID_POOL)
 		judge_pool(node, h);
 	else

@@ -258,9 +258,12 @@ static bool device_info(const char *name, struct hybrid_dm_device *dev)
 		dev->devno = makedev(info.major, info.minor);
 		dev->open_count = info.open_count;
 		dev->suspended = info.suspended;
-		dev->live = info.live_table;
 		dev->sectors = length;
 		dev->alone = !dev->pool && target && !strcmp(target, HYBRID_LINEAR_TARGET);
+		/* dmsetup remove --force leaves the target "error" to who has it open */
+		dev->live = info.live_table && target &&
+			    (dev->alone || !strcmp(target, dev->pool ? HYBRID_POOL_TARGET :
+						   HYBRID_VOLUME_TARGET));
 	}
 	dm_task_destroy(task);
 	return ours;

@@ -26,7 +26,7 @@ struct hybrid_dm_device {
 	dev_t devno;
 	int open_count;
 	bool suspended;
-	bool live;		/* has a table */
+	bool live;		/* has a table, of ours or of its origin alone */
 	bool alone;		/* a volume without its pool: see hybrid_dm_create_alone() */
 	uint64_t sectors;
 };

@@ -391,7 +391,7 @@ static void connect_nodes(struct hybrid_inventory *inv, bool members)
 			continue;
 		if (members)
 			name_detached(node);
-		if (node->active && node->dm.alone && node->member)
+		if (node->active && (node->dm.alone || !node->dm.live) && node->member)
 			memcpy(node->pool_uuid, node->member->sb.pool_uuid, 16);
 		if (node->active && !hybrid_devno_parse(node->v.table.pool_dev, &devno))
 			node->pool = find_devno(inv, devno);
