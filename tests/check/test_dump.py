@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """hybrid_dump: all that the metadata say, once, and never of damaged ones."""
 import json
+import os
 import re
 import stat
 import subprocess
@@ -153,3 +154,13 @@ def test_an_empty_cache_of_a_tebibyte_takes_no_time_and_no_memory(build, tmp_pat
     assert d["pool"]["blocks"] > 16e6 and not d["mappings"]
     assert int(used["ru_maxrss"]) < 128 << 10
     assert float(used["ru_utime"]) + float(used["ru_stime"]) < 5
+
+
+def test_a_dump_that_is_not_durable_is_none(build, clean, tmp_path):
+    """The device that it is of may be repaired next: a cut must not take both."""
+    path = tmp_path / "dump"
+    path.touch()
+    env = {**os.environ, "LD_PRELOAD": str(build / "faults.so"), "FAULT_FLUSH": f"1 {path}"}
+    r = run(build, "dump", clean.cache, "-o", path, env=env)
+    assert r.returncode == 6 and "could not be written whole" in r.stderr, r
+    assert run(build, "dump", clean.cache, "-o", "/dev/stdout").returncode == 0

@@ -250,6 +250,9 @@ static int dump(struct dump *d)
 		return HYBRID_REFUSED;
 	print_all(d);
 	r = fflush(d->out) || ferror(d->out);
+	/* What it is of may be repaired, or replaced, next; a pipe says EINVAL */
+	if (path && !r)
+		r = fsync(fileno(d->out)) && errno != EINVAL;
 	if (path)
 		r |= fclose(d->out);
 	return !r ? 0 : hybrid_fail(HYBRID_PARTIAL, "look for space",
