@@ -274,13 +274,13 @@ static bool rest_is_paid(struct hybrid_volume *v)
 	u64 brings = min_t(u64, hits - c->hits_paid, REST_MOST) * REST_HIT + 1;
 	/* Read once: all may become zero meanwhile, and this must not fall below it. */
 	u32 debt = READ_ONCE(c->rest_debt);
-	bool owed;
 
 	c->hits_paid = hits;
-	debt -= min_t(u64, debt, brings);
-	owed = debt + REST_COST > REST_MOST;
-	WRITE_ONCE(c->rest_debt, owed ? debt : debt + REST_COST);
-	return !owed;
+	WRITE_ONCE(c->rest_debt, debt - min_t(u64, debt, brings));
+	if (rest_is_owed(v))
+		return false;
+	c->rest_debt += REST_COST;
+	return true;
 }
 
 static void ahead_earns(struct hybrid_engine *e, u64 key, int credit)
