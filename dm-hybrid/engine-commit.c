@@ -94,13 +94,15 @@ static bool needs_commit(struct hybrid_engine *e, const struct hybrid_volume *v)
 /*
  * No commit will come.  Where nothing is dirty, on record or in RAM, the origin
  * has everything; and once it says that it goes on alone, no record concerns it.
+ * One in place cannot say so, and need not: what records of it were lost ended is
+ * dirty on record again (commit_lost()).
  */
 static void complete_without_commit(struct hybrid_engine *e, struct hybrid_io *io,
 				    struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = io->volume;
 
-	if (!v->has_sb || atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty)) {
+	if (atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty)) {
 		complete_io(io, -EIO, acts);
 	} else if (READ_ONCE(v->sb_state) == SB_ALONE) {
 		complete_io(io, 0, acts);
@@ -115,7 +117,7 @@ void commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
 {
 	if (!needs_commit(e, io->volume))
 		complete_io(io, 0, acts);
-	else if (READ_ONCE(e->failed))
+	else if (smp_load_acquire(&e->failed)) /* fail_pool() */
 		complete_without_commit(e, io, acts);
 	else
 		join_commit(e, io, acts);
@@ -712,7 +714,7 @@ static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
 	if (error) {
 		if (e->meta_state == META_COMMIT)
 			commit_lost(e);
-		fail_pool(e, acts);
+		fail_pool(e);
 		return;
 	}
 	switch (e->meta_state) {

@@ -588,7 +588,7 @@ void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty);
 void put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 jdirty);
 void mark_must(struct hybrid_engine *e, u32 set, u32 i);
 void mark_lazy(struct hybrid_engine *e, u32 set, u32 i);
-void fail_pool(struct hybrid_engine *e, struct hybrid_actions *acts);
+void fail_pool(struct hybrid_engine *e);
 void grace_poll(struct hybrid_engine *e);
 
 /* engine-io.c */

@@ -229,10 +229,11 @@ void grace_poll(struct hybrid_engine *e)
 /* ---- failure ------------------------------------------------------------- */
 
 /* The metadata cannot be written any more: no new dirty data (P5). */
-void fail_pool(struct hybrid_engine *e, struct hybrid_actions *acts)
+void fail_pool(struct hybrid_engine *e)
 {
 	atomic64_inc(&e->st_errors);
-	WRITE_ONCE(e->failed, true);
+	/* What was lost is counted before: commit_or_complete() */
+	smp_store_release(&e->failed, true);
 }
 
 /* ---- time ---------------------------------------------------------------- */
