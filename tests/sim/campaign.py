@@ -41,7 +41,8 @@ VARIANTS = {
 }
 OPTIONS = [[], ["--faults"], ["--events"], ["--faults", "--events"], ["--rot"],
            ["--faults", "--events", "--policies"], ["--faults", "--events", "--lean"],
-           ["--scarce"], ["--faults", "--events", "--scarce"]]
+           ["--scarce"], ["--faults", "--events", "--scarce"],
+           ["--crowd"], ["--faults", "--events", "--crowd"]]
 SWARM = [(mode, options) for options in OPTIONS for mode in "AB"]
 # Several CPUs, by a build of its own: make interleave.
 INTERLEAVED = [("A", ["--interleave"]), ("B", ["--interleave"]), ("A", ["--interleave", "--faults"])]

@@ -51,8 +51,11 @@ static u64 soon_in_run(struct world *w, struct volume *vol)
 static void pick_range(struct world *w, struct volume *vol, u64 *sector, u32 *count)
 {
 	u32 bs = w->p.block_sectors, gs = w->g->granule_sectors, first, unit = 1;
-	u64 block = rng_below(&w->rng, DIV_ROUND_UP(vol->hot, bs));
+	u64 block;
 
+	if (crowd_range(w, vol, sector, count))
+		return;
+	block = rng_below(&w->rng, DIV_ROUND_UP(vol->hot, bs));
 	/* Half of all I/O goes to few blocks */
 	if (rng_below(&w->rng, 2))
 		block = min(block, (u64)rng_below(&w->rng, 4));
@@ -340,8 +343,9 @@ void reload(struct world *w)
 	if (r && !(w->faulty && hybrid_engine_failed(w->e)))
 		violation(w, "error", "restart fails with %d: %s", r, why ? why : "");
 	for (i = 0; i < w->nr_vol; i++)
-		if (!suspended[i])
+		if (!suspended[i] && !w->vol[i]->taken)
 			world_resume(w, w->vol[i]);
+	crowd_restarted(w);
 }
 
 /* What is asked for by hand. */
@@ -513,7 +517,8 @@ void one_event(struct world *w)
 	}
 	ev = draw_event(w);
 	shim_cpu = rng_below(&w->rng, SHIM_NR_CPUS);
-	do_event(w, ev);
+	if (!crowd_event(w))
+		do_event(w, ev);
 }
 
 /* One request of some kind to some device fails. */

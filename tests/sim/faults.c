@@ -59,7 +59,7 @@ static u64 used_sector(struct world *w, const struct device *d)
 	return d->data_from + rng_below(&w->frng, n);
 }
 
-void faults_deal(struct world *w)
+static void deal_any(struct world *w)
 {
 	u64 state = w->frng.state;
 	struct device *d = w->dev[rng_below(&w->frng, w->nr_dev)];
@@ -107,6 +107,12 @@ void faults_deal(struct world *w)
 	f->dealt |= what != 7 && !bad;
 	trace(w, 16, d->nr, what, "fault %u of dev%u, %u%%, %u times, at %llu to %llu", what,
 	      d->nr, percent, f->left, (unsigned long long)f->from, (unsigned long long)f->to);
+}
+
+void faults_deal(struct world *w)
+{
+	if (!crowd_deal(w))
+		deal_any(w);
 }
 
 void faults_replay(struct world *w, u64 state)

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "sim.h"
+#include "coverage.h"
 #include "fibers.h"
 
 struct owner {
@@ -908,6 +909,10 @@ static void origin_sb_submitted(struct linter *l, struct action *a, struct devic
 	    !nonce_known(t, sb.nonce) && !l->failed)
 		broken(l, "J9", "the origin gets nonce %llx, the cache durably has %llx",
 		       (unsigned long long)sb.nonce, (unsigned long long)t->nonce);
+	/* One that is closed went alone before, and is left as it is, or never did. */
+	if (a->finished && l->w->doing == PHASE_CLOSE && !nonce_known(t, sb.nonce))
+		broken(l, "J9", "the origin is closed with nonce %llx, and did not go alone",
+		       (unsigned long long)sb.nonce);
 	if (l->origin_dirty[vol->nr] && !(sb.flags & HYBRID_SB_DIRTY) &&
 	    ((any_dirty(l, vol, l->durable) && !l->failed) || any_dirty(l, vol, l->sent)))
 		broken(l, "J10", "volume %u: dirty flag cleared, dirty records are durable",

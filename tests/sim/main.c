@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--rot] [--events]
- *     [--policies] [--lean] [--scarce] [--hash] [--keep-going] [--no-linter] [--limit S] [--table]
- *     [--interleave]
+ *     [--policies] [--lean] [--scarce] [--crowd] [--hash] [--keep-going] [--no-linter] [--limit S]
+ *     [--table] [--interleave]
  * sim --loop alloc|io [--nth N] ...
  * sim --mode C [--length L] [--part I/N] [--time S]
  * sim --seed N ... --record|--shrink
@@ -14,6 +14,7 @@
  * happened in which phases.  --interleave: engine calls overlap, as on several CPUs.
  * --lean: fills bring only what was asked for, unless it goes on a run.
  * --scarce: memory that is not waited for may not be there.
+ * --crowd: what meets seldom (see crowd.c) meets often.
  *
  * --loop: a short run of each seed again and again, in which the first, the second,
  * ... allocation (request to a device) fails; with --nth, only the N-th.  -N: and
@@ -51,6 +52,7 @@ static const struct option options[] = {
 	{ "policies", no_argument, NULL, 'y' },
 	{ "lean", no_argument, NULL, 'b' },
 	{ "scarce", no_argument, NULL, 'M' },
+	{ "crowd", no_argument, NULL, 'W' },
 	{ "hash", no_argument, NULL, 'h' },
 	{ "keep-going", no_argument, NULL, 'k' },
 	{ "no-linter", no_argument, NULL, 'l' },
@@ -145,6 +147,9 @@ static bool parse(int argc, char **argv)
 		case 'M':
 			sim_scarce = true;
 			break;
+		case 'W':
+			sim_crowd = true;
+			break;
 		case 'h':
 			opt.hashes = true;
 			break;
@@ -198,11 +203,12 @@ static void report(u64 seed, u64 hash, u64 violations_before)
 		printf("seed=%llu hash=%016llx\n", (unsigned long long)seed,
 		       (unsigned long long)hash);
 	if (sim_violations != violations_before)
-		fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s%s%s%s%s%s --trace\n", opt.mode,
+		fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s%s%s%s%s%s%s --trace\n", opt.mode,
 			(unsigned long long)seed, sim_faults ? " --faults" : "",
 			sim_events ? " --events" : "", sim_rot ? " --rot" : "",
 			sim_policies ? " --policies" : "", sim_lean ? " --lean" : "",
-			sim_scarce ? " --scarce" : "", sim_interleave ? " --interleave" : "");
+			sim_scarce ? " --scarce" : "", sim_crowd ? " --crowd" : "",
+			sim_interleave ? " --interleave" : "");
 }
 
 static bool go_on(void)

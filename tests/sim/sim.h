@@ -367,6 +367,7 @@ struct volume {
 	bool ever_writeback;
 	bool unjudged;		/* it may read as anything */
 	bool suspended;		/* no I/O of the engine's own to the origin */
+	bool taken;		/* closed while the pool stopped */
 	u32 ios;
 	u32 calls;		/* of the engine on its behalf, that have not returned */
 };
@@ -416,6 +417,7 @@ struct profile {
 	u32 cut_every;		/* changes of the disks */
 	u32 fail_alloc;
 	u32 scarce;		/* percent of allocations that do not wait which fail */
+	u32 crowd;		/* what meets often; 0: nothing that need not */
 	u32 lean;		/* fills bring only what was asked for, unless it goes on a run */
 	u32 journal_blocks;
 	u32 fault_kind;		/* 0: none */
@@ -464,6 +466,11 @@ struct world {
 	bool faulty;			/* errors may be returned */
 	bool pool_faulty;
 	bool no_submit;
+	u32 look;			/* at so many crash states before the next change */
+	struct volume *ask;		/* somebody reads what was written here */
+	u64 ask_sector;
+	u32 ask_count;
+	u64 gated_at;			/* journal writes, before flushes waited for an origin */
 	u64 changes;			/* of the disks */
 	u64 crash_at;			/* change before which the power goes */
 	u32 next_version;
@@ -546,7 +553,7 @@ enum event {
 	NR_EVENTS
 };
 
-extern bool sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce, sim_lint;
+extern bool sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce, sim_crowd, sim_lint;
 
 /* workload.c: the name of any policy */
 const char *draw_policy(struct rng r);
@@ -580,6 +587,25 @@ void finish(struct world *w);
 void reload(struct world *w);
 /* No more I/O of users' to the volume; what there was has ended. */
 bool quiet(struct world *w, struct volume *vol);
+
+/* ---- Crowds ---------------------------------------------------------------- */
+
+void crowd_draw(struct profile *p, struct rng r, char mode);
+/* False: any range will do. */
+bool crowd_range(struct world *w, struct volume *vol, u64 *sector, u32 *count);
+void crowd_submitted(struct world *w, const struct uio *u);
+void crowd_written(struct world *w, const struct uio *u);
+void crowd_flushed(struct world *w, struct volume *vol);
+bool crowd_slow(struct world *w, const struct dreq *r);
+/* What happens next; false: anything may. */
+bool crowd_event(struct world *w);
+void crowd_before_change(struct world *w);
+void crowd_stop(struct world *w);	/* at each step of the pool's */
+void crowd_restarted(struct world *w);
+bool crowd_deal(struct world *w);	/* a fault; false: any */
+void crowd_closes(struct world *w, const struct volume *vol);
+/* How often what was to meet did. */
+void crowd_print(void);
 
 /* ---- Loops ----------------------------------------------------------------- */
 

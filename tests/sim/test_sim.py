@@ -155,6 +155,19 @@ def test_scarce(sim):
     assert all(int(n) > 10 for _, *both in asked for n in both)
 
 
+def test_crowd(sim):
+    """What --crowd is there for meets: in which seeds, decides the seed."""
+    met = dict.fromkeys(("parts", "flushes", "stops", "alone"), 0)
+    for args in ((), ("--faults", "--events")):
+        output = tabled(sim, "--crowd", "--count", 300, *args)
+        assert counts(output)["seeds"] == 300
+        for what, n in re.findall(r"^crowd-(\w+) (\d+)$", output, re.M):
+            met[what] += int(n)
+    assert all(n >= 5 for n in met.values()), met
+    output = tabled(sim, "--faults", "--events", "--count", 100)
+    assert re.findall(r"^crowd-(?:flushes|stops) (\d+)$", output, re.M) == ["0", "0"]
+
+
 # Too rare for a bounded run: a journal without room lasts for some operations of one
 # commit in a hundred, in one run of forty; damage is test_rot's.
 RARE = re.compile(r"journal-full .*-(read|write|flush)|.* rot")
@@ -218,7 +231,7 @@ def test_same_seed_same_hash(sim, sim_interleave, mode, faults):
 @pytest.mark.parametrize(
     "options",
     [["A"], ["B"], ["A", "--faults", "--events"], ["B", "--faults", "--events"], ["A", "--scarce"],
-     ["A", "--lean"]],
+     ["A", "--lean"], ["A", "--crowd"], ["A", "--faults", "--events", "--crowd"]],
     ids=" ".join,
 )
 def test_recorded_is_the_same_run(sim, tmp_path, options):

@@ -8,7 +8,7 @@
 #include "coverage.h"
 #include "script.h"
 
-bool sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce;
+bool sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce, sim_crowd;
 bool sim_lint = true;
 
 /* ---- Profile ------------------------------------------------------------------ */
@@ -886,6 +886,8 @@ void run_seed(u64 seed, char mode, u64 *hash)
 	w->p.lean = sim_lean;
 	if (sim_scarce)
 		draw_scarce(&w->p, rng_fork(&w->rng, 105), mode);
+	if (sim_crowd && mode != 'L')
+		crowd_draw(&w->p, rng_fork(&w->rng, 106), mode);
 	script_begin(w);
 	format(w);
 	faults_devices(w);

@@ -104,6 +104,7 @@ void world_before_change(struct world *w)
 		w->crashed = true;
 		return;
 	}
+	crowd_before_change(w);
 	if (!w->branch && w->p.cut_every && w->changes % w->p.cut_every == 0)
 		crash_explore(w, w->p.cut_samples);
 }
@@ -119,6 +120,7 @@ static void submit(struct world *w, struct dreq *r)
 		return;
 	dreq_submit(r, &w->rng);
 	r->slow = !w->branch && w->p.slow_percent && rng_chance(&w->rng, w->p.slow_percent);
+	r->slow |= crowd_slow(w, r);
 	trace(w, T_SUBMIT, r->sector, r->count << 8 | r->kind, "#%u %s %s dev%u %llu+%u%s%s %s",
 	      a->nr, op_name[a->op->type], kind_name[r->kind], r->dev->nr,
 	      (unsigned long long)r->sector, r->count, r->fua ? " fua" : "",
@@ -554,11 +556,14 @@ static void end_uio(struct world *w, struct uio *u, int error)
 			check_read(w, u);
 		break;
 	case HYBRID_IO_FLUSH:
-		if (!error)
+		if (!error) {
 			oracle_flush(o, u->started, oldest);
+			crowd_flushed(w, u->vol);
+		}
 		break;
 	default:
 		oracle_done(o, u->sector, u->count, u->version, error, u->io.fua, oldest);
+		crowd_written(w, u);
 		if (error == -EOPNOTSUPP)
 			oracle_withdraw(o, u->sector, u->count, u->version);
 	}
@@ -598,6 +603,8 @@ void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type,
 	u->clean = w->faulty && type == HYBRID_IO_READ && faults_clean(w, u);
 	sim_ios++;
 	list_add_tail(&u->link, &w->uios);
+	if (!w->branch)
+		crowd_submitted(w, u);
 	w->nr_uios++;
 	vol->ios++;
 	if (type == HYBRID_IO_READ || type == HYBRID_IO_WRITE)
@@ -967,7 +974,10 @@ void world_drop(struct world *w)
 		w->vol[i]->calls = 0;
 		w->vol[i]->closing = false;
 		w->vol[i]->suspended = false;
+		w->vol[i]->taken = false;
 	}
+	w->look = 0;
+	w->ask = NULL;
 	heap_drop(&w->heap);
 	w->crashed = false;
 	w->ticking = false;
@@ -1082,6 +1092,7 @@ void world_close(struct world *w, struct volume *vol)
 	if (w->crashed || w->stop)
 		return;
 	trace(w, T_LIFE, 3, vol->id, "close volume %u", vol->id);
+	crowd_closes(w, vol);
 	r = DURING(w, PHASE_CLOSE, hybrid_volume_close(w->e, vol->v));
 	if (w->crashed || w->stop)
 		return;
@@ -1113,6 +1124,7 @@ static bool stop(struct world *w)
 			world_tick(w, 100);
 			ticks++;
 		}
+		crowd_stop(w);
 	}
 	violation(w, "liveness", "the pool does not stop");
 	return false;

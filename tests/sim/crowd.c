@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * --crowd: what meets seldom is made to meet.
+ *
+ * Each of these orders once hid a defect from many thousand seeds: writes that
+ * begin or end within a granule beside others of the same granules; flushes
+ * that find nothing to wait for while those of other volumes wait for an origin;
+ * volumes that are closed while their pool stops; origins whose superblock cannot
+ * be written when the pool has just failed.
+ */
+#include <stdio.h>
+
+#include "sim.h"
+#include "engine-internal.h"
+#include "coverage.h"
+#include "fibers.h"
+#include "script.h"
+
+/* What a seed has too much of: profile.crowd. */
+enum crowd { CROWD_NONE, CROWD_PARTS, CROWD_FLUSHES, CROWD_STOPS, CROWD_ALONE, NR_CROWDS };
+
+static const char * const crowd_name[NR_CROWDS] = {
+	[CROWD_PARTS] = "parts", [CROWD_FLUSHES] = "flushes", [CROWD_STOPS] = "stops",
+	[CROWD_ALONE] = "alone",
+};
+static u64 met[NR_CROWDS];
+
+/* ---- Profile ------------------------------------------------------------------ */
+
+static void crowd_parts(struct profile *p, struct rng *r)
+{
+	p->block_sectors = 16 << rng_below(r, 4);
+	p->overlap = true;
+	p->max_ios += 6;
+	p->weight[EV_READ] += 60;
+	p->weight[EV_WRITE] += 100;
+	p->weight[EV_MODE] += 5 << rng_below(r, 4);
+	p->weight[EV_EVICT] += 10 << rng_below(r, 4);
+}
+
+static void crowd_flushes(struct profile *p, struct rng *r)
+{
+	p->block_sectors = 16 << rng_below(r, 3);
+	p->cache_blocks = 64 << rng_below(r, 3);
+	p->hot_blocks = 16 << rng_below(r, 3);
+	p->volumes = 2 + rng_below(r, SIM_MAX_VOLUMES - 1);
+	p->max_ios += 6;
+	p->run_percent = 0;
+	p->config.commit_interval = 100 << rng_below(r, 4);
+	p->weight[EV_READ] += 100;
+	p->weight[EV_WRITE] += 200;
+	p->weight[EV_ZEROES] += 20 << rng_below(r, 3);
+	p->weight[EV_FLUSH] += 10 << rng_below(r, 3);
+	p->weight[EV_TICK] += 5 << rng_below(r, 3);
+	p->weight[EV_FUA] = 0;
+}
+
+static void crowd_stops(struct profile *p, struct rng *r)
+{
+	p->volumes = 1 + rng_below(r, SIM_MAX_VOLUMES);
+	p->steps = min(p->steps, 800U);
+	p->weight[EV_WRITE] += 60;
+	p->weight[EV_RESTART] = 10 + rng_below(r, 20);
+	p->aim = PHASE_CLOSE;
+	p->aims = 40;
+}
+
+static void crowd_alone(struct profile *p, struct rng *r)
+{
+	p->volumes = 1 + rng_below(r, SIM_MAX_VOLUMES);
+	p->fault_kind = FAULTS_PLANNED;
+	p->weight[EV_WRITE] += 60;
+	p->weight[EV_REOPEN] = 5 + rng_below(r, 20);
+}
+
+void crowd_draw(struct profile *p, struct rng r, char mode)
+{
+	static void (*const draw[NR_CROWDS])(struct profile *p, struct rng *r) = {
+		[CROWD_PARTS] = crowd_parts, [CROWD_FLUSHES] = crowd_flushes,
+		[CROWD_STOPS] = crowd_stops, [CROWD_ALONE] = crowd_alone,
+	};
+	u32 steps = p->steps;
+
+	/* The last one needs faults. */
+	p->crowd = 1 + rng_below(&r, sim_faults ? NR_CROWDS - 1 : NR_CROWDS - 2);
+	draw[p->crowd](p, &r);
+	if (mode == 'B')
+		p->steps = min(p->steps, steps);
+}
+
+/* ---- Parts of granules ---------------------------------------------------------- */
+
+/* Some granules of one of few blocks, without a part of the first, or of the last. */
+bool crowd_range(struct world *w, struct volume *vol, u64 *sector, u32 *count)
+{
+	u32 bs = w->p.block_sectors, gs = w->g->granule_sectors, first, cut;
+
+	if (w->p.crowd != CROWD_PARTS || rng_below(&w->rng, 8) == 0)
+		return false;
+	first = rng_below(&w->rng, bs / gs);
+	*sector = (u64)rng_below(&w->rng, 3) * bs + first * gs;
+	*count = gs * (1 + rng_below(&w->rng, min(bs / gs - first, 3U)));
+	if (rng_below(&w->rng, 2)) {
+		cut = 1 + rng_below(&w->rng, gs - 1);
+		*sector += cut;
+		*count -= cut;
+	}
+	if (*count > 1 && rng_below(&w->rng, 4) == 0)
+		*count -= rng_below(&w->rng, min(gs, *count));
+	return *sector + *count <= vol->hot;
+}
+
+/* A write of a part of one granule, and of another one to which a write is under way? */
+void crowd_submitted(struct world *w, const struct uio *u)
+{
+	u64 mask = w->g->granule_sectors - 1, from = u->sector & ~mask;
+	u64 to = (u->sector + u->count + mask) & ~mask;
+	const struct uio *x;
+
+	if (u->io.type != HYBRID_IO_WRITE || to - from <= mask + 1 || !((u->sector | u->count) & mask))
+		return;
+	list_for_each_entry(x, &w->uios, link)
+		if (x != u && x->vol == u->vol && x->io.type == HYBRID_IO_WRITE && x->sector < to &&
+		    from < x->sector + x->count) {
+			met[CROWD_PARTS]++;
+			return;
+		}
+}
+
+/* It was acknowledged: whoever reads now must see it, or what came later. */
+void crowd_written(struct world *w, const struct uio *u)
+{
+	if (w->branch || w->p.crowd != CROWD_PARTS || u->io.type != HYBRID_IO_WRITE)
+		return;
+	w->ask = u->vol;
+	w->ask_sector = u->sector;
+	w->ask_count = u->count;
+}
+
+static bool ask(struct world *w)
+{
+	struct volume *vol = w->ask;
+	u32 at, count;
+
+	w->ask = NULL;
+	if (!vol->v || vol->closing || vol->suspended || rng_below(&w->rng, 3) == 0)
+		return false;
+	at = rng_below(&w->rng, w->ask_count);
+	count = 1 + rng_below(&w->rng, min(w->ask_count - at, w->g->granule_sectors));
+	user_io(w, EV_READ, vol, w->ask_sector + at, count);
+	return true;
+}
+
+/* ---- Flushes -------------------------------------------------------------------- */
+
+/* A flush was acknowledged: what it promises is looked at before the disks change again. */
+void crowd_flushed(struct world *w, struct volume *vol)
+{
+	struct hybrid_io *io;
+
+	if (w->branch || w->p.crowd != CROWD_FLUSHES)
+		return;
+	w->look = max(w->look, 1U);
+	list_for_each_entry(io, &w->e->commit_gated, link)
+		if (io->volume != vol->v) {
+			met[CROWD_FLUSHES]++;
+			w->look = 4;
+			return;
+		}
+}
+
+/* Writes take long, so that reads come first; or flushes of origins: others' come meanwhile. */
+bool crowd_slow(struct world *w, const struct dreq *r)
+{
+	if (w->branch)
+		return false;
+	if (w->p.crowd == CROWD_PARTS)
+		return r->kind == DREQ_WRITE && rng_below(&w->rng, 2);
+	return w->p.crowd == CROWD_FLUSHES && r->kind == DREQ_FLUSH && r->dev->nr;
+}
+
+/* Where the volume has a clean granule in a closed region: a write there opens that. */
+static bool find_clean(struct world *w, const struct hybrid_volume *v, u64 *sector)
+{
+	struct hybrid_engine *e = w->e;
+	u32 n = e->map.set_size, from = rng_below(&w->rng, n), k;
+	bool fibers = fibers_stop(), found = false;
+
+	for (k = 0; k < n && !found; k++) {
+		struct hybrid_set *s = &e->map.set[0];
+		u32 i = (from + k) % n;
+		u64 clean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
+
+		found = (s->flags[i] & BLOCK_MAPPED) && clean && !(s->jopen & region_bit(i)) &&
+			hybrid_key_volume(s->key[i]) == v->id;
+		if (found)
+			*sector = (from_oblock(hybrid_key_block(s->key[i])) << w->g->block_shift) +
+				  __ffs64(clean) * w->g->granule_sectors;
+	}
+	fibers_go_on(fibers);
+	return found;
+}
+
+/* A flush waits for its origin: first its volume opens a region, then another one flushes. */
+static void beside_gated(struct world *w)
+{
+	struct hybrid_io *io = list_first_entry(&w->e->commit_gated, struct hybrid_io, link);
+	struct volume *vol = container_of(io, struct uio, io)->vol;
+	bool opened = w->e->st_journal_writes != w->gated_at;
+	u32 what = rng_below(&w->rng, 8);
+	bool flush = opened ? what > 2 : !what;
+	u64 sector;
+
+	if (flush)
+		vol = w->vol[rng_below(&w->rng, w->nr_vol)];
+	if (!vol->v || vol->closing || vol->suspended)
+		do_event(w, EV_STEP);
+	else if (flush)
+		user_io(w, EV_FLUSH, vol, 0, 0);
+	else if (what > 3 && find_clean(w, vol->v, &sector) &&
+		 sector + w->g->granule_sectors <= vol->hot)
+		user_io(w, EV_WRITE, vol, sector, w->g->granule_sectors);
+	else
+		do_event(w, EV_STEP);
+}
+
+bool crowd_event(struct world *w)
+{
+	if (w->ask)
+		return ask(w);
+	if (w->p.crowd != CROWD_FLUSHES || list_empty(&w->e->commit_gated)) {
+		w->gated_at = w->e->st_journal_writes;
+		return false;
+	}
+	beside_gated(w);
+	return true;
+}
+
+void crowd_before_change(struct world *w)
+{
+	u32 samples = w->look;
+
+	if (!samples || w->branch)
+		return;
+	w->look = 0;
+	crash_explore(w, samples);
+}
+
+/* ---- Stops ---------------------------------------------------------------------- */
+
+/* The pool stops, and somebody takes a volume away meanwhile. */
+void crowd_stop(struct world *w)
+{
+	struct volume *vol;
+
+	if (w->p.crowd != CROWD_STOPS || w->branch || rng_below(&w->rng, 4))
+		return;
+	vol = w->vol[rng_below(&w->rng, w->nr_vol)];
+	if (!vol->v || !vol->suspended)
+		return;
+	met[CROWD_STOPS] += w->e->cp_phase != CP_NONE;
+	vol->taken = true;
+	world_close(w, vol);
+}
+
+/* It runs again: they come back. */
+void crowd_restarted(struct world *w)
+{
+	u32 i;
+
+	for (i = 0; i < w->nr_vol && !w->crashed && !w->stop; i++) {
+		struct volume *vol = w->vol[i];
+
+		if (!vol->taken)
+			continue;
+		vol->taken = false;
+		faults_reopen(w, vol);
+		open_volume(w, vol);
+	}
+}
+
+/* ---- Origins that cannot go on alone ---------------------------------------------- */
+
+/* The cache dies, and then an origin does not take what has to be said first. */
+bool crowd_deal(struct world *w)
+{
+	struct device *d = w->dev[0];
+
+	if (w->p.crowd != CROWD_ALONE)
+		return false;
+	script_log(w, LINE_FAULT, NULL, w->frng.state, 0);
+	w->faulty = true;
+	if (!rng_below(&w->frng, 8)) {
+		device_heal(w->dev[rng_below(&w->frng, w->nr_dev)], false);
+	} else if (!d->fault.dead && rng_below(&w->frng, 2)) {
+		d->fault.dead = true;
+		d->fault.dealt = true;
+		w->pool_faulty = true;
+	} else {
+		d = w->dev[1 + rng_below(&w->frng, w->nr_vol)];
+		d->fault.write = 100;
+		d->fault.left = 1 + rng_below(&w->frng, 3);
+		d->fault.from = rng_below(&w->frng, 2) ? d->data_to : 0;
+		d->fault.to = d->fault.from ? d->sectors : d->data_from;
+		d->fault.dealt = true;
+	}
+	trace(w, 16, d->nr, d->fault.dead, "fault of dev%u", d->nr);
+	return true;
+}
+
+/* Closed in a failed pool, and what it was to do alone could not be said? */
+void crowd_closes(struct world *w, const struct volume *vol)
+{
+	const struct hybrid_volume *v = vol->v;
+
+	met[CROWD_ALONE] += hybrid_engine_failed(w->e) && v->has_sb &&
+			    v->sb_wanted == SB_ALONE && v->sb_state != SB_ALONE;
+}
+
+void crowd_print(void)
+{
+	u32 c;
+
+	for (c = 1; c < NR_CROWDS; c++)
+		printf("crowd-%s %llu\n", crowd_name[c], (unsigned long long)met[c]);
+}
