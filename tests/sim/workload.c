@@ -903,6 +903,16 @@ void run_seed(u64 seed, char mode, u64 *hash)
 		one_episode(w);
 	if (!w->stop)
 		finish(w);
+	/* An aimed one ended that, as an episode. */
+	w->crash_at = SIM_NEVER;
+	if (w->crashed && !w->stop) {
+		crash(w, false);
+		boot(w);
+		if (!w->stop) {
+			script_log(w, LINE_READALL, NULL, 0, 0);
+			read_all(w);
+		}
+	}
 	end(w, mark, hash);
 }
 
