@@ -984,13 +984,15 @@ enum hybrid_map_result hybrid_engine_miss(struct hybrid_engine *e, struct hybrid
 
 /*
  * The cache could not be read.  A clean granule is read from the origin and
- * dropped from the cache; a dirty one is lost (S8).
+ * dropped from the cache; a dirty one is lost (S8).  Of both, any may be the one:
+ * each is read where it is then.  Returns whether the io ends.
  */
-static bool read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error)
+static bool read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error,
+			struct hybrid_actions *acts)
 {
 	struct hybrid_set *s = &e->map.set[io->set];
 	unsigned long flags;
-	bool lost = false;
+	u64 dirty = 0;
 	int i;
 
 	atomic64_inc(&e->st_errors);
@@ -998,18 +1000,25 @@ static bool read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error
 	spin_lock_irqsave(&s->lock, flags);
 	i = hybrid_set_find(&e->map, s, io->key);
 	if (i >= 0) {
-		lost = block_mask(e, s, MASK_DIRTY, i) & io->mask;
-		if (!lost && (s->flags[i] & BLOCK_MAPPED)) {
-			hybrid_set_invalidate(&e->map, s, i, io->mask);
+		dirty = block_mask(e, s, MASK_DIRTY, i) & io->mask;
+		if (dirty != io->mask && (s->flags[i] & BLOCK_MAPPED)) {
+			hybrid_set_invalidate(&e->map, s, i, io->mask & ~dirty);
 			mark_lazy(e, io->set, i);
 		}
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
-	if (lost)
+	if (dirty == io->mask) {
 		io->error = error;
-	else
+		return true;
+	}
+	if (dirty) {
+		begin(io);
+		rerun_later(io, acts);
+	} else {
 		read_origin(io);
-	return lost;
+		act(acts, &io->op);
+	}
+	return false;
 }
 
 /* Make what a write that ended means true in RAM.  Caller holds the set's lock. */
@@ -1117,10 +1126,7 @@ bool hybrid_engine_io_done(struct hybrid_engine *e, struct hybrid_io *io, int er
 	switch (io->state) {
 	case IO_READ_CACHE:
 		epoch_leave(e, io->phase);
-		if (read_failed(e, io, error))
-			return true;
-		act(acts, &io->op);
-		return false;
+		return read_failed(e, io, error, acts);
 	case IO_REWRITE:
 		/* What write_hit() leaves to who takes the long way */
 		io->again = false;

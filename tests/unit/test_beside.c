@@ -171,12 +171,45 @@ static void flush_beside_a_commit_that_waits(void **state)
 	free(first);
 }
 
+/*
+ * A read of what is dirty, and of what is clean and cannot be read from the cache: the
+ * origin has that.
+ */
+static void bad_sector_beside_what_is_dirty(void **state)
+{
+	struct hybrid_actions acts;
+	u64 sector = 8 * BLOCK;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	reads(sector, BLOCK, 0);
+	put(sector, 8, 1);
+	hybrid_actions_init(&acts);
+	hybrid_io_init(&reader.io, v, HYBRID_IO_READ, sector, 16, false);
+	assert_int_equal(hybrid_engine_map(e, &reader.io, &acts), HYBRID_MAP_REMAP);
+	assert_false(reader.io.op.origin);
+	reader.done = false;
+	assert_false(hybrid_engine_io_done(e, &reader.io, -EIO, &acts));
+	carry(&acts);
+	assert_int_equal(wait_for(&reader), 0);
+	fill_data(&writer, sector, 8, 1);
+	assert_memory_equal(reader.data, writer.data, 8 * 512);
+	assert_memory_equal(reader.data + 8 * 512, disk[ORIGIN] + (DATA + sector + 8) * 512,
+			    8 * 512);
+	/* What is dirty is bad: that is lost, and the origin's is not given for it. */
+	fail_cache_reads = true;
+	assert_int_equal(read_io(sector, 16), -EIO);
+	assert_int_equal(read_io(sector, 8), -EIO);
+	fail_cache_reads = false;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(read_beside_a_fetch, setup, teardown),
 		cmocka_unit_test_setup_teardown(many_ranges_of_a_pool_that_failed, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_beside_a_commit_that_waits, setup, teardown),
+		cmocka_unit_test_setup_teardown(bad_sector_beside_what_is_dirty, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
