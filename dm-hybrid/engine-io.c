@@ -1059,13 +1059,31 @@ static bool write_redirects(struct hybrid_engine *e, struct hybrid_set *s, struc
 {
 	u64 dirty = block_mask(e, s, MASK_DIRTY, io->idx) | block_mask(e, s, MASK_JDIRTY, io->idx);
 
-	return !(dirty & io->mask) && !io->to_origin && !(s->ending & region_bit(io->idx));
+	return !(dirty & io->mask) && !io->to_origin;
+}
+
+/*
+ * It goes out anew: when a record that may end one of its granules is durable, or in a
+ * pool that failed, to an origin that says so first.  Caller holds the set's lock.
+ * Returns whether it does.
+ */
+static bool write_anew(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+		       struct hybrid_actions *acts)
+{
+	if (READ_ONCE(e->failed))
+		rerun_later(io, acts);
+	else if (s->ending & region_bit(io->idx))
+		wait_in_set(s, io, WAIT_RECORD);
+	else
+		return false;
+	return true;
 }
 
 bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
 		  int error_origin, struct hybrid_actions *acts)
 {
-	struct hybrid_set *s = &e->map.set[io->set];
+	u32 set = io->set;
+	struct hybrid_set *s = &e->map.set[set];
 	bool commit = io->commit, waiting;
 	unsigned long flags;
 
@@ -1079,7 +1097,7 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 		count(io->volume, HYBRID_CACHE_ERRORS);
 	}
 	spin_lock_irqsave(&s->lock, flags);
-	if (error_cache && !READ_ONCE(e->failed) && write_redirects(e, s, io)) {
+	if (error_cache && write_redirects(e, s, io)) {
 		hlist_del(&io->inflight);
 		/* When it goes out again, the block may be gone. */
 		io->over = 0;
@@ -1088,6 +1106,12 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 		if (write_in_flight(s, io->key, io->mask)) {
 			wait_in_set(s, io, WAIT_OVERLAP);
 			spin_unlock_irqrestore(&s->lock, flags);
+			return false;
+		}
+		if (write_anew(e, s, io, acts)) {
+			spin_unlock_irqrestore(&s->lock, flags);
+			/* It is in nobody's way now. */
+			wake_set(e, set, WAIT_OVERLAP, acts);
 			return false;
 		}
 		hlist_add_head(&io->inflight, &s->inflight);

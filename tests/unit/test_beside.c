@@ -203,6 +203,73 @@ static void bad_sector_beside_what_is_dirty(void **state)
 	fail_cache_reads = false;
 }
 
+/* A write that the cache will fail is on its way there. */
+static void write_begins(u64 sector, struct hybrid_actions *acts)
+{
+	fill_data(&writer, sector, 8, 2);
+	writer.done = false;
+	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, 8, false);
+	assert_int_equal(hybrid_engine_map(e, &writer.io, acts), HYBRID_MAP_REMAP);
+	assert_false(writer.io.op.origin);
+}
+
+/*
+ * ... while a record that ends what is dirty in its region is written: it waits for that,
+ * and nobody waits for it.
+ */
+static void bad_sector_beside_a_record(void **state)
+{
+	struct hybrid_actions acts;
+	u64 sector = 8 * BLOCK;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	put(sector, 8, 1);
+	assert_int_equal(flush_volume(), 0);
+	rest();
+	hybrid_actions_init(&acts);
+	write_begins(sector + BLOCK, &acts);
+	hold_meta = true;
+	hybrid_engine_drain(e, v, true, &acts);
+	carry(&acts);
+	while (!held_meta)
+		tick(100);
+	arrive(&flusher, HYBRID_IO_DISCARD, sector + BLOCK, 8, false, &acts);
+	assert_false(hybrid_engine_io_done(e, &writer.io, -EIO, &acts));
+	carry(&acts);
+	assert_false(writer.done || flusher.done);
+	assert_int_equal(wait_checkpoint(e), 0);
+	assert_int_equal(wait_for(&flusher), 0);
+	assert_int_equal(wait_for(&writer), 0);
+	reads(sector + BLOCK, 8, 2);
+}
+
+/* ... when the pool fails: nothing of the volume is lost with it, so it goes to the origin. */
+static void write_beside_the_end_of_the_pool(void **state)
+{
+	struct hybrid_actions acts;
+	u64 sector = 8 * BLOCK;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	hybrid_actions_init(&acts);
+	hybrid_engine_drain(e, v, true, &acts);
+	carry(&acts);
+	rest();
+	assert_int_equal(status().dirty, 0);
+	reads(sector, BLOCK, 0);
+	write_begins(sector + BLOCK, &acts);
+	fail_cache_writes = true;
+	while (!hybrid_engine_failed(e))
+		tick(1000);
+	assert_false(hybrid_engine_io_done(e, &writer.io, -EIO, &acts));
+	carry(&acts);
+	assert_int_equal(wait_for(&writer), 0);
+	assert_true(origin_has(sector + BLOCK, 8, 2));
+	assert_int_equal(flush_volume(), 0);
+	fail_cache_writes = false;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -210,6 +277,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(many_ranges_of_a_pool_that_failed, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_beside_a_commit_that_waits, setup, teardown),
 		cmocka_unit_test_setup_teardown(bad_sector_beside_what_is_dirty, setup, teardown),
+		cmocka_unit_test_setup_teardown(bad_sector_beside_a_record, setup, teardown),
+		cmocka_unit_test_setup_teardown(write_beside_the_end_of_the_pool, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
