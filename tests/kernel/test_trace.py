@@ -33,8 +33,10 @@ JOBS = ("vol --rw=randrw --fsync=16 --size=24m --number_ios=3000",
 
 @pytest.fixture(scope="session")
 def sim_dir(top):
-    subprocess.run(["make", "-s", "-C", top / "tests/sim"], check=True)
-    return top / "build/sim"
+    directory = top / "build/sim"
+    directory.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["flock", directory / ".lock", "make", "-s", "-C", top / "tests/sim"], check=True)
+    return directory
 
 
 class Recording(NamedTuple):

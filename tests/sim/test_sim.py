@@ -17,22 +17,27 @@ HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build"
 
 
+def built(name, *target):
+    """One at a time: each worker of pytest asks for it."""
+    lock = BUILD / name / ".lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["flock", lock, "make", "-s", "-C", HERE, *target], check=True)
+    return BUILD / name / "sim"
+
+
 @pytest.fixture(scope="session")
 def sim():
-    subprocess.run(["make", "-s", "-C", str(HERE)], check=True)
-    return BUILD / "sim" / "sim"
+    return built("sim")
 
 
 @pytest.fixture(scope="session")
 def sim_asan():
-    subprocess.run(["make", "-s", "-C", str(HERE), "asan"], check=True)
-    return BUILD / "sim-asan" / "sim"
+    return built("sim-asan", "asan")
 
 
 @pytest.fixture(scope="session")
 def sim_interleave():
-    subprocess.run(["make", "-s", "-C", str(HERE), "interleave"], check=True)
-    return BUILD / "sim-interleave" / "sim"
+    return built("sim-interleave", "interleave")
 
 
 def run(binary, *args):
