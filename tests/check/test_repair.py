@@ -402,6 +402,37 @@ def test_a_cut_at_any_write_leaves_the_old_state_or_the_new_one(build, crashed, 
     assert states == {True, False}
 
 
+def written_again(build, pool: Pool, at: int) -> int:
+    """A granule's sector, in the set of the one at @at, but in another of its regions."""
+    d = json.loads(dump(build, pool.cache))["mappings"]
+    blocks = {m["origin_block"] + k: m["block"] + k for m in d for k in range(m["count"])}
+    size, region = constant("MAX_SET_SIZE"), constant("REGION_BLOCKS")
+    mine = blocks[at // 8]
+    return next(8 * o for o, b in blocks.items()
+                if b // size == mine // size and b // region != mine // region)
+
+
+def test_what_a_recovery_forgot_is_not_kept(build, tmp_path):
+    """The newest root is damaged, and the tree is one from before the recovery: later entries
+    say which regions were open since, not which had been until then."""
+    pool = Pool(build, tmp_path / "pool", block=8)
+    pool.write((0, 0, 8 * 800, 1), end=("idle 5", "drain", "idle 20", "close 0", "stop"))
+    other = written_again(build, pool, 0)
+    pool.opened("write 0 0 8 2")	# never flushed: the origin wins
+    before = Cache(pool.copy(tmp_path / "before").cache)
+    pool.write((0, other, 8, 3))
+    roots = [Cache(pool.cache).root(older) for older in (False, True)]
+    newest = next(r for r in roots if r.sector != before.root().sector)
+    spoil_block(newest)
+    for block in (before.root(), before.index(0)):	# writes that were lost
+        with Block(pool.cache, block.sector, block.struct) as lost:
+            lost.data[:] = block.data
+    report = repair(build, pool.cache)
+    view = judge(build, pool, report)
+    assert view.dirty[0] == {other // 8}
+    judge_engine(build, pool, view)
+
+
 # --- to another device --------------------------------------------------------------------
 
 @pytest.mark.parametrize("seed", range(8))

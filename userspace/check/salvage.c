@@ -12,6 +12,13 @@
 #define MAX_EPOCHS	16
 #define MAX_ASKED	(1ULL << 28)	/* blocks of all volumes: 16 TiB of 64 KiB */
 
+/* What is certain of a cache block. */
+enum known {
+	NOT_KNOWN,
+	DIRTY_KNOWN,	/* ... of an earlier epoch: a recovery since may have forgotten the rest */
+	ALL_KNOWN,
+};
+
 /* A root that can be decoded, and what it names. */
 struct source {
 	bool good;
@@ -38,7 +45,7 @@ struct salvager {
 	u64 epoch;			/* the newest */
 	u64 epochs[MAX_EPOCHS];		/* those in which newer blocks may be written */
 	u32 nr_epochs;
-	u8 *known;			/* by cache block */
+	u8 *known;			/* by cache block: enum known */
 	u64 *from;			/* by leaf: the journal counts from here on */
 	u8 *regions_known;		/* by leaf */
 };
@@ -412,10 +419,13 @@ static void load_map(struct salvager *v, u32 nr, const void *block, const struct
 	struct hybrid_metadata *md = v->md;
 	u32 set, first, k, count = leaf_count(md->g, nr, &set, &first);
 	size_t b = (size_t)set * md->g->set_size + first;
+	bool now;
 
 	v->from[nr] = root->info.journal_tail;
 	v->regions_known[nr] = root->quiet;
-	memset(v->known + b, 1, count);
+	now = root->info.epoch == v->epoch || !leaf ||
+	      le64_to_cpu(leaf->header.epoch) == v->epoch;
+	memset(v->known + b, now ? ALL_KNOWN : DIRTY_KNOWN, count);
 	if (!leaf)
 		return;
 	md->open[set] |= (u64)le16_to_cpu(leaf->open_regions) << first / HYBRID_REGION_BLOCKS;
@@ -502,14 +512,11 @@ static void apply_block(struct salvager *v, const struct entry *e, const struct 
 
 	if (e->number < v->from[nr])
 		return;
-	v->known[b] = 1;
+	v->known[b] = e->epoch == v->epoch ? ALL_KNOWN : DIRTY_KNOWN;
 	md->instance[b] = le32_to_cpu(r->instance);
 	md->oblock[b] = le64_to_cpu(r->oblock);
 	md->valid[b] = le64_to_cpu(r->valid);
 	md->dirty[b] = le64_to_cpu(r->dirty);
-	/* A recovery since may have forgotten what was clean */
-	if (e->epoch != v->epoch)
-		md->valid[b] = md->dirty[b];
 }
 
 static void replay(struct salvager *v)
@@ -601,7 +608,8 @@ static void forget(struct salvager *v, u32 set, u32 i)
 	u32 nr = HYBRID_VOLUME_LEAVES + set * HYBRID_LEAVES_PER_SET + i / HYBRID_MAP_LEAF_BLOCKS;
 	size_t b = (size_t)set * md->g->set_size + i;
 
-	if (v->regions_known[nr] && !(md->open[set] & region_bit(i)))
+	if (v->known[b] != DIRTY_KNOWN && v->regions_known[nr] &&
+	    !(md->open[set] & region_bit(i)))
 		return;
 	v->s->forgotten_blocks += md->instance[b] && md->valid[b] != md->dirty[b];
 	md->valid[b] = md->dirty[b];
