@@ -484,6 +484,23 @@ def test_data_that_the_old_device_does_not_give_back(build, crashed, tmp_path):
     judge(build, crashed, report, new)
 
 
+def test_data_that_is_not_given_back_is_named_in_words_too(build, crashed, tmp_path):
+    """What was lost while it was copied was counted in the exit status alone."""
+    d = json.loads(dump(build, crashed.cache))
+    m = next(m for m in d["mappings"] if int(m["dirty"], 0))
+    sector = d["pool"]["data_sector"] + m["block"] * d["pool"]["block_sectors"]
+    new = tmp_path / "new"
+    with open(new, "wb") as f:
+        f.truncate(crashed.cache.stat().st_size)
+    r = run(build, "repair", "-i", crashed.cache, "-o", new, "-y",
+            env=preload(build, bad=f"read {crashed.cache} {sector} {sector + 8}"))
+    assert r.returncode == 6, r.stderr
+    size = d["pool"]["block_sectors"] * 512
+    assert f"({size} bytes)" in r.stdout
+    assert ["vol0", str(m["origin_block"] * size), str(size)] in \
+        [line.split()[:3] for line in r.stdout.splitlines()]
+
+
 # --- refusals ------------------------------------------------------------------------------
 
 def test_refusals(build, clean, tmp_path):

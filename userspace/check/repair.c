@@ -336,9 +336,23 @@ static bool something_lost(const struct repair *p)
 	return p->stale.nr || p->s.lost_volumes;
 }
 
-static int print_text(const struct repair *p)
+/* Those from the @first-th on. */
+static int print_stale(const struct repair *p, size_t first, const char *what)
 {
 	struct hybrid_report_options opts = { .unit = 'h' };
+	struct hybrid_ranges stale = p->stale;
+
+	stale.list += first;
+	stale.nr -= first;
+	if (p->cl->given[OPT_QUIET] || !stale.nr)
+		return 0;
+	printf("may be stale: %s (%llu bytes)\n", what,
+	       (unsigned long long)hybrid_ranges_bytes(&stale));
+	return hybrid_ranges_print(&stale, "may_be_stale", &opts);
+}
+
+static int print_text(const struct repair *p)
+{
 	const struct hybrid_salvage *s = &p->s;
 
 	if (p->cl->given[OPT_QUIET])
@@ -351,11 +365,7 @@ static int print_text(const struct repair *p)
 	if (s->lost_volumes)
 		printf("%llu blocks of the volume table are lost, or older ones: volumes may be missing, and all that was dirty of them\n",
 		       (unsigned long long)s->lost_volumes);
-	if (!p->stale.nr)
-		return 0;
-	printf("may be stale: the origins may be older here than what was written (%llu bytes)\n",
-	       (unsigned long long)hybrid_ranges_bytes(&p->stale));
-	return hybrid_ranges_print(&p->stale, "may_be_stale", &opts);
+	return print_stale(p, 0, "the origins may be older here than what was written");
 }
 
 static void add_u64(struct json_object *o, const char *key, u64 value)
@@ -452,6 +462,7 @@ static int write_repaired(struct repair *p)
 static int repair_pool(struct repair *p)
 {
 	bool json = p->cl->given[OPT_JSON];
+	size_t planned;
 	int r;
 
 	r = plan(p);
@@ -459,8 +470,11 @@ static int repair_pool(struct repair *p)
 		r = plan_output(p);
 	if (!r && !json)
 		r = print_text(p);
+	planned = p->stale.nr;
 	if (!r)
 		r = write_repaired(p);
+	if (!r && !json)
+		r = print_stale(p, planned, "the origins may be older here, too");
 	if (!r && json)
 		print_json(p, !p->cl->given[OPT_TEST]);
 	if (!r && something_lost(p))
