@@ -18,7 +18,7 @@ def repair(build, path, *args, **kw):
     """Its report; it must have said what it did."""
     r = run(build, "repair", path, "-y", "--json", *args, **kw)
     assert r.returncode in (0, 6), (r.returncode, r.stderr)
-    report = json.loads(r.stdout) if r.stdout.startswith("{") else {}
+    report = json.loads(r.stdout)
     lost = bool(report.get("may_be_stale") or report.get("lost_volume_leaves"))
     assert (r.returncode == 6) == lost
     return report
@@ -235,7 +235,7 @@ def test_what_is_kept_is_true_and_the_rest_is_named(build, worked, tmp_path, see
         spoil(Cache(pool.cache), rng)
     first = run(build, "dump", pool.cache, "--repair")
     report = repair(build, pool.cache)
-    if report:
+    if report["verdict"] == "damaged":
         assert first.returncode == (6 if report["may_be_stale"] or report["lost_volume_leaves"] else 0)
         assert first.stdout == dump(build, pool.cache)
     judge_engine(build, pool, judge(build, pool, report))
@@ -499,6 +499,29 @@ def test_data_that_is_not_given_back_is_named_in_words_too(build, crashed, tmp_p
     assert f"({size} bytes)" in r.stdout
     assert ["vol0", str(m["origin_block"] * size), str(size)] in \
         [line.split()[:3] for line in r.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("base", ["clean", "crashed"])
+@pytest.mark.parametrize("lost", [None, "cache", "origin"])
+def test_json_is_one_object_whatever_there_is_to_repair(build, request, tmp_path, base, lost):
+    """Where the metadata were good, there was none."""
+    from check.corrupt import Member
+    pool = request.getfixturevalue(base).copy(tmp_path / "pool")
+    path = pool.origins[0] if lost == "origin" else pool.cache
+    if lost:
+        spoil_block(Member(path).superblock(1))
+    checked = json.loads(run(build, "check", "--json", pool.cache).stdout)
+    for test in (True, False):
+        r = run(build, "repair", path, "-y", "--json", *["--test"] * test)
+        assert r.returncode == 0, r.stderr
+        report = json.loads(r.stdout)
+        assert report["written"] == (bool(lost) and not test) and not report["may_be_stale"]
+        assert ("superblock-copy" in report["counts"]) == (lost is not None), report
+        if lost != "origin":
+            assert report["counts"] == checked["counts"]
+            dirty = sum(int(m["dirty"], 0).bit_count() and m["count"]
+                        for m in json.loads(dump(build, pool.cache))["mappings"])
+            assert report["kept_dirty_blocks"] == dirty and report["volumes"] == 2
 
 
 # --- refusals ------------------------------------------------------------------------------

@@ -326,7 +326,7 @@ static u64 sum(const struct repair *p, bool dirty)
 	u64 n = 0;
 	u32 id;
 
-	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
+	for (id = 0; p->s.md.usage && id < HYBRID_MAX_VOLUMES; id++)
 		n += dirty ? p->s.md.usage[id].dirty_blocks : p->s.md.usage[id].blocks;
 	return n;
 }
@@ -482,22 +482,10 @@ static int repair_pool(struct repair *p)
 	return r;
 }
 
-/*
- * The tree is good, or it is an origin's: all there is to repair are superblocks.  Two
- * good ones of an origin are both right: one of them may be of the session before.
- */
-static int repair_superblocks(struct repair *p, const struct hybrid_superblocks *sbs)
+static int replace_superblocks(struct repair *p, const struct hybrid_superblocks *sbs)
 {
-	bool differ = sbs->sb.role == HYBRID_ROLE_CACHE && p->f.count[HYBRID_FOUND_SB_DIFFER];
-	int r = 0;
+	int r;
 
-	if (sbs->good == 3 && !differ) {
-		hybrid_note("%s: nothing to repair", p->dev.path);
-		return 0;
-	}
-	hybrid_note("%s: superblocks: one is written from the other", p->dev.path);
-	if (p->cl->given[OPT_TEST])
-		return 0;
 	r = confirm(p->cl, "A superblock will be replaced.");
 	if (!r)
 		r = lock_tools();
@@ -510,10 +498,31 @@ static int repair_superblocks(struct repair *p, const struct hybrid_superblocks 
 	return write_superblocks(&p->dev, &sbs->sb, sbs->good);
 }
 
+/*
+ * The tree is good, or it is an origin's: all there is to repair are superblocks.  Two
+ * good ones of an origin are both right: one of them may be of the session before.
+ */
+static int repair_superblocks(struct repair *p, const struct hybrid_superblocks *sbs)
+{
+	bool differ = sbs->sb.role == HYBRID_ROLE_CACHE && p->f.count[HYBRID_FOUND_SB_DIFFER];
+	bool write = sbs->good != 3 || differ, json = p->cl->given[OPT_JSON];
+	int r = 0;
+
+	if (!json && write)
+		hybrid_note("%s: superblocks: one is written from the other", p->dev.path);
+	else if (!json)
+		hybrid_note("%s: nothing to repair", p->dev.path);
+	write &= !p->cl->given[OPT_TEST];
+	if (write)
+		r = replace_superblocks(p, sbs);
+	if (!r && json)
+		print_json(p, write);
+	return r;
+}
+
 static int repair(struct repair *p)
 {
 	struct hybrid_superblocks sbs;
-	struct hybrid_metadata md;
 	int r;
 
 	p->f.device = p->dev.path;
@@ -533,12 +542,12 @@ static int repair(struct repair *p)
 		return repair_superblocks(p, &sbs);
 	hybrid_findings_free(&p->f);
 	if (!r)
-		r = hybrid_metadata_read(&md, &p->dev, &p->f);
+		r = hybrid_metadata_read(&p->s.md, &p->dev, &p->f);
 	if (r)
 		return r;
-	hybrid_metadata_free(&md);
 	if (!p->cl->value[OPT_OUTPUT] && hybrid_findings_worst(&p->f) != HYBRID_DAMAGE)
 		return repair_superblocks(p, &sbs);
+	hybrid_metadata_free(&p->s.md);
 	return repair_pool(p);
 }
 
