@@ -5,6 +5,7 @@ import json
 import os
 import random
 import shutil
+import subprocess
 
 import pytest
 from check.corrupt import Block, Cache, constant
@@ -318,6 +319,26 @@ def test_a_volume_of_any_size_takes_no_time(build, crashed, tmp_path):
     assert {"volume": "vol1", "offset": 0, "length": 1 << 59} in \
         [{k: r[k] for k in ("volume", "offset", "length")} for r in report["may_be_stale"]]
     judge(build, pool, report)
+
+
+def test_a_volume_of_many_pieces_takes_no_memory(build, tmp_path):
+    """Of a large one, be its size a lie, every fourth block or so was a range of its own."""
+    pool = Pool(build, tmp_path / "pool", block=512, cache_mib=400)
+    pool.write((0, 0, 4096, 1), (0, 8192, 4096, 2), end=("close 0", "stop"))
+    cache = Cache(pool.cache)
+    assert cache.geometry("nr_sets") > 1
+    with cache.volumes(0) as leaf:
+        leaf["entry.data_sectors", 0] = size = 512 << 27
+    spoil_block(cache.map_leaf(cache.written_leaves()[0]))
+    for sector in metadata_blocks(cache)[1]:	# else all is known by the root before
+        spoil_block(Block(pool.cache, sector, "hybrid_root"))
+    r = subprocess.run(["prlimit", f"--as={1 << 30}", build / "hybrid_repair", pool.cache, "-y",
+                        "--json"], capture_output=True, text=True, timeout=300)
+    assert r.returncode == 6, (r.returncode, r.stderr)
+    stale = json.loads(r.stdout)["may_be_stale"]
+    ends = [(s["offset"], s["offset"] + s["length"]) for s in stale]
+    assert 1000 < len(stale) < 1 << 18 and ends[-1][1] == 512 * size
+    assert all(a[1] < b[0] for a, b in zip(ends, ends[1:]))
 
 
 def test_what_was_clean_in_open_regions_is_forgotten(build, tmp_path):

@@ -11,6 +11,7 @@
 #define READ_BLOCKS	64
 #define MAX_EPOCHS	16
 #define MAX_ASKED	(1ULL << 28)	/* blocks of all volumes: 16 TiB of 64 KiB */
+#define MAX_RANGES	(1U << 17)	/* that are said one by one */
 
 /* What is certain of a cache block. */
 enum known {
@@ -797,8 +798,9 @@ static struct live *find_live(const struct hybrid_salvage *s, size_t *nr)
 }
 
 /*
- * Which blocks would be cached in sets that are not certain?  So many are asked about;
- * of what is beyond that, be its size a lie, all may be stale.
+ * Which blocks would be cached in sets that are not certain?  So many are asked about,
+ * and so many ranges are told apart; of what is beyond that, be its size a lie, all may
+ * be stale.
  */
 static void add_stale(const struct hybrid_salvage *s, u32 id, const struct live *live, size_t nr,
 		      u64 *to_ask, struct hybrid_ranges *ranges)
@@ -817,7 +819,7 @@ static void add_stale(const struct hybrid_salvage *s, u32 id, const struct live 
 	*to_ask -= last;
 	while (k < nr && live[k].volume < id)
 		k++;
-	for (o = 0; o <= last; o++) {
+	for (o = 0; o <= last && ranges->nr < MAX_RANGES; o++) {
 		u32 set = hybrid_map_set_of(&map, hybrid_key(id, to_oblock(o)));
 
 		if (k < nr && live[k].volume == id && live[k].oblock == o) {
@@ -830,6 +832,9 @@ static void add_stale(const struct hybrid_salvage *s, u32 id, const struct live 
 					  min_t(u64, g->block_sectors, info->data_sectors - sector),
 					  why);
 	}
+	sector = o << g->block_shift;
+	if (o <= last)
+		hybrid_ranges_add(ranges, info->name, sector, info->data_sectors - sector, why);
 }
 
 void hybrid_salvage_stale(const struct hybrid_salvage *s, struct hybrid_ranges *ranges)
