@@ -545,6 +545,18 @@ def test_json_is_one_object_whatever_there_is_to_repair(build, request, tmp_path
             assert report["kept_dirty_blocks"] == dirty and report["volumes"] == 2
 
 
+def test_instances_that_are_used_up(build, crashed, tmp_path):
+    """Who was to get a new one got 0, and whoever saw it was asked to report that."""
+    pool = crashed.copy(tmp_path / "pool")
+    with Cache(pool.cache).volumes(0) as leaf:
+        for n in range(2):
+            leaf["entry.instance", n] = 0xffffffff
+    before = pool.bytes()
+    r = run(build, "repair", pool.cache, "-y")
+    assert r.returncode == 4 and "are used up" in r.stderr, r.stderr
+    assert pool.bytes() == before
+
+
 # --- refusals ------------------------------------------------------------------------------
 
 def test_refusals(build, clean, tmp_path):

@@ -551,6 +551,16 @@ static void raise_instance(struct salvager *v, u32 instance)
 		*next = instance == U32_MAX ? U32_MAX : instance + 1;
 }
 
+/* Again and again the last one, where none is left: repair refuses that. */
+static u32 new_instance(struct hybrid_metadata *md)
+{
+	u32 instance = md->root.next_instance;
+
+	if (instance != U32_MAX)
+		md->root.next_instance++;
+	return instance;
+}
+
 /* Of two volumes with one instance neither can be told from the other. */
 static void part_twins(struct salvager *v)
 {
@@ -565,7 +575,7 @@ static void part_twins(struct salvager *v)
 		for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
 			if (md->volume[id].state == HYBRID_VOLUME_ACTIVE &&
 			    md->volume[id].instance == instance) {
-				md->volume[id].instance = md->root.next_instance++;
+				md->volume[id].instance = new_instance(md);
 				v->s->doubtful[id] = 2;
 			}
 	}
@@ -588,7 +598,7 @@ static void settle_volumes(struct salvager *v)
 			continue;
 		v->s->doubtful[id] = md->volume[id].flags & HYBRID_VOLUME_INPLACE;
 		if (v->s->doubtful[id])
-			md->volume[id].instance = md->root.next_instance++;
+			md->volume[id].instance = new_instance(md);
 	}
 	hybrid_metadata_index(md);
 }
