@@ -342,10 +342,10 @@ static int print_stale(const struct repair *p, size_t first, const char *what)
 	struct hybrid_report_options opts = { .unit = 'h' };
 	struct hybrid_ranges stale = p->stale;
 
+	if (p->cl->given[OPT_QUIET] || first >= stale.nr)
+		return 0;
 	stale.list += first;
 	stale.nr -= first;
-	if (p->cl->given[OPT_QUIET] || !stale.nr)
-		return 0;
 	printf("may be stale: %s (%llu bytes)\n", what,
 	       (unsigned long long)hybrid_ranges_bytes(&stale));
 	return hybrid_ranges_print(&stale, "may_be_stale", &opts);
