@@ -40,9 +40,10 @@ After=systemd-journald.service systemd-udevd.service systemd-udev-trigger.servic
 # it stays. Prints what stays.
 FAREWELL = r"""
 exec 2>&1
-umount -qR /mnt
+umount -qR /mnt 2>/dev/null	# what lies on volumes; below, what they lie on
 losetup -D
 dmsetup remove_all
+umount -qR /mnt
 for m in $(sed -n 's/^\(dm_hybrid_[^ ]*\) .*/\1/p' /proc/modules) dm-hybrid dm-testdisk; do
 	modprobe -qr $m
 done
