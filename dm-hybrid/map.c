@@ -92,7 +92,7 @@ u64 hybrid_map_ram(const struct hybrid_geometry *g, const struct hybrid_policy_t
 int hybrid_map_create(struct hybrid_map *map, const struct hybrid_geometry *g)
 {
 	size_t stride = map_shape(map, g);
-	u64 bytes = (u64)stride * map->nr_sets;
+	size_t bytes = array_size(map->nr_sets, stride);
 	u32 nr;
 
 	map->set = vzalloc(array_size(map->nr_sets, sizeof(*map->set)));
@@ -101,11 +101,11 @@ int hybrid_map_create(struct hybrid_map *map, const struct hybrid_geometry *g)
 		hybrid_map_destroy(map);
 		return -ENOMEM;
 	}
-	map->ram = bytes + (u64)map->nr_sets * sizeof(*map->set);
+	map->ram = (u64)bytes + map->nr_sets * sizeof(*map->set);
 	for (nr = 0; nr < map->nr_sets; nr++) {
 		struct hybrid_set *s = &map->set[nr];
 
-		set_layout(map, s, map->arrays + (u64)nr * stride);
+		set_layout(map, s, map->arrays + nr * stride);
 		set_init(map, s);
 		cond_resched();
 	}
