@@ -52,6 +52,11 @@ TOOLS = {
 every_tool = pytest.mark.parametrize("name", TOOLS)
 
 
+def command_of(name: str) -> str:
+    """hybridctl's."""
+    return dict(re.findall(r'^TOOL\("(\w+)", "([\w-]+)"', DEF, re.M))[name]
+
+
 def test_every_tool_has_a_row():
     # hybrid_replay reads traces: tests/replaytool
     assert set(re.findall(r'^TOOL\("(\w+)"', DEF, re.M)) - {"hybrid_replay"} == set(TOOLS)
@@ -91,9 +96,8 @@ def test_help(run, name):
         r = run(name, option)
         assert r.returncode == 0 and not r.stderr
         assert r.stdout.startswith(f"Usage: {name} ")
-    command = next(c for p, c in re.findall(r'^TOOL\("(\w+)", "([\w-]+)"', DEF, re.M) if p == name)
-    assert run("hybridctl", command, "--help").stdout == r.stdout.replace(
-        f"Usage: {name}", f"Usage: hybridctl {command}")
+    assert run("hybridctl", command_of(name), "--help").stdout == r.stdout.replace(
+        f"Usage: {name}", f"Usage: hybridctl {command_of(name)}")
 
 
 @every_tool
@@ -134,6 +138,8 @@ def test_bad_input(run, name, bad, place):
     assert r.returncode == code, r.stdout + r.stderr
     assert str(bad) in r.stdout + r.stderr or code == 0
     r = run(name, "-q", *argv)
+    assert (r.returncode, r.stdout, r.stderr) == (code, "", "")
+    r = run("hybridctl", "-q", command_of(name), *argv)
     assert (r.returncode, r.stdout, r.stderr) == (code, "", "")
     assert not bad.is_file() or bad.read_bytes() == before
 

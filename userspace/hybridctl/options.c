@@ -161,6 +161,8 @@ int parse_options(struct command_line *cl, const struct command *cmd, int argc, 
 	uint64_t allowed = cmd ? cmd->options : O_EVERYWHERE;
 	int c, id;
 
+	/* --quiet may have been given before the command */
+	hybrid_output.silent = hybrid_output.quiet && cmd && is_tool(cmd);
 	describe_options(longs, shorts, !cmd);
 	opterr = 0;
 	optind = 0;
