@@ -192,3 +192,11 @@ def test_sizes(run):
     (["8000p"], 4)])
 def test_sizes_that_cannot_be(run, args, code):
     assert run("hybrid_metadata_size", *args).returncode == code
+
+
+def test_the_example_of_sizes_is_the_smallest_that_fits(run):
+    text = (TOP / "man/hybrid_metadata_size.8.scd.in").read_text()
+    size, block = re.search(r"smallest block size that fits\?\n\n\thybrid_metadata_size (\w+) --block-size (\d+)k$",
+                            text, re.M).groups()
+    assert run("hybrid_metadata_size", size, "--block-size", f"{block}k").returncode == 0
+    assert run("hybrid_metadata_size", size, "--block-size", f"{int(block) // 2}k").returncode == 4

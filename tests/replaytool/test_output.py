@@ -2,9 +2,13 @@
 """The table, the advice in words, the chart."""
 import re
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
 
 from . import traces
 
+PAGE = Path(__file__).resolve().parents[2] / "man/hybrid_replay.8.scd.in"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -66,3 +70,32 @@ def test_chart(replay, tmp_path):
             assert abs(x - (x0 + at * (x1 - x0))) < 0.2
             miss = c["miss_ratio_requests"]["all"]
             assert abs(y - (ys[0] + miss * (ys[5] - ys[0]))) < 0.2
+
+
+def figure(word: str) -> float | None:
+    """None: it is no figure."""
+    m = re.fullmatch(r"\(?([\d.]*\d)([bkmgt%]?)[,.:)]?", word)
+    return float(m[1]) * 1024 ** ("bkmgt".find(m[2] or "b") if m[2] != "%" else 0) if m else None
+
+
+EXAMPLES = re.findall(r"^```\n\$ hybrid_replay trace.txt (.*)\n((?s:.*?))^```", PAGE.read_text(), re.M)
+
+
+@pytest.mark.parametrize("args,shown", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_examples_of_the_page(replay, args, shown):
+    """What it shows is what is printed, give or take a tenth: the engine may learn."""
+    r = replay.run(traces.text(traces.EXAMPLES["mail"]()), *args.split())
+    assert r.returncode == 0, r.stderr.decode()
+    said = r.stdout.decode()
+    said = said[said.index(shown.split(None, 1)[0] + " "):]
+    pairs = list(zip(shown.split(), said.split(), strict=True))
+    assert len(pairs) > 50
+    for old, new in pairs:
+        if figure(old) is None:
+            assert old == new, (old, new)
+        else:
+            assert figure(new) == pytest.approx(figure(old), rel=0.1), (old, new)
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) == 2
