@@ -57,6 +57,13 @@ def command_of(name: str) -> str:
     return dict(re.findall(r'^TOOL\("(\w+)", "([\w-]+)"', DEF, re.M))[name]
 
 
+def exit_codes(name: str) -> set[int]:
+    """Those that its manual explains."""
+    text = (TOP / f"man/{name}.8.scd.in").read_text()
+    section = re.search(r"^# EXIT STATUS$(.*?)^# ", text, re.M | re.S)[1]
+    return {int(code) for code in re.findall(r"^\*(\d)\*$", section, re.M)}
+
+
 def test_every_tool_has_a_row():
     # hybrid_replay reads traces: tests/replaytool
     assert set(re.findall(r'^TOOL\("(\w+)"', DEF, re.M)) - {"hybrid_replay"} == set(TOOLS)
@@ -76,7 +83,9 @@ def run(build, place):
         program = place / name
         if not program.exists():
             shutil.copy(build / "hybridctl", program)
-        return subprocess.run([*prefix, program, *args], capture_output=True, text=True, timeout=60)
+        r = subprocess.run([*prefix, program, *args], capture_output=True, text=True, timeout=60)
+        assert r.returncode in exit_codes(name)
+        return r
     return run
 
 
@@ -142,6 +151,16 @@ def test_bad_input(run, name, bad, place):
     r = run("hybridctl", "-q", command_of(name), *argv)
     assert (r.returncode, r.stdout, r.stderr) == (code, "", "")
     assert not bad.is_file() or bad.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", [name for name in TOOLS if not TOOLS[name].writes])
+def test_output_that_cannot_be_written(build, name, good, place):
+    argv = TOOLS[name].argv(good, place)
+    if name == "hybrid_dump":
+        argv = argv[:1]
+    with open("/dev/full", "w", encoding="ascii") as full:
+        r = subprocess.run([build / name, *argv], stdout=full, stderr=subprocess.PIPE, timeout=60)
+    assert r.returncode == 6 and 6 in exit_codes(name), r.stderr
 
 
 @every_tool
