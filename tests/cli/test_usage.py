@@ -182,6 +182,17 @@ def test_completion(build):
     assert complete(build, "hybridctl", "create", "--mode", "writet") == ["writethrough"]
 
 
+@pytest.mark.parametrize("name", [c[1] for c in COMMANDS if re.search("DEVICE|CACHE|TRACE|DIRECTORY", c[2])
+                                  and not re.match("NAME|POOL", c[2])])
+def test_completion_of_files(build, tmp_path, name):
+    """Where a command takes devices or image files, not names of what is active."""
+    (tmp_path / "an-image").touch()
+    path = str(tmp_path / "an-image")
+    assert complete(build, "hybridctl", name, path[:-4]) == [path]
+    for option in ("--input", "--output"):
+        assert complete(build, "hybridctl", name, option, path[:-4]) == [path]
+
+
 def test_install(build, tmp_path):
     r = subprocess.run(["make", "-C", str(TOP / "userspace"), "install",
                         f"DESTDIR={tmp_path}", "prefix=/usr/local"],
