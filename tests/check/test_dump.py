@@ -164,3 +164,7 @@ def test_a_dump_that_is_not_durable_is_none(build, clean, tmp_path):
     r = run(build, "dump", clean.cache, "-o", path, env=env)
     assert r.returncode == 6 and "could not be written whole" in r.stderr, r
     assert run(build, "dump", clean.cache, "-o", "/dev/stdout").returncode == 0
+
+
+def test_quiet_is_no_empty_dump(build, clean):
+    assert dump(build, clean.cache, "--quiet") == dump(build, clean.cache)
