@@ -311,6 +311,22 @@ def test_set_and_get(kernel, volume):
     assert {"key": "commit_interval", "value": "1000"} in rows
 
 
+@pytest.mark.parametrize("high,low,first", [(95, 80, "high"), (70, 70, "high"), (60, 5, "low"),
+                                            (8, 3, "low"), (8, 0, "low")])
+@pytest.mark.parametrize("turned", [False, True])
+def test_set_both_watermarks(kernel, volume, high, low, first, turned):
+    """From 70 and 10; the kernel refuses what would have low above high in between."""
+    words = [f"high_watermark={high}", f"low_watermark={low}", "endurance=7"]
+    kernel.ok("set", "vol-pool", *(reversed(words) if turned else words))
+    sent = [line.split()[-2:] for line in kernel.log if " set " in line and "watermark" in line]
+    now = {"high_watermark": 70, "low_watermark": 10}
+    for key, value in sent:
+        now[key] = int(value)
+        assert now["low_watermark"] <= now["high_watermark"]
+    assert sent[0][0] == f"{first}_watermark"
+    assert now == {"high_watermark": high, "low_watermark": low}
+
+
 def test_set_another_policy(kernel, volume):
     """By a reload, with what else the table says."""
     kernel.ok("set", "vol-pool", "endurance=7", "policy=arc")

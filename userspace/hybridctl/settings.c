@@ -122,6 +122,38 @@ static int set_one(const struct command_line *cl, const struct hybrid_node *node
 	return hybrid_dm_message(node->name, message, NULL);
 }
 
+/* Of those of @key, the last assignment; 0: there is none. */
+static int find_assignment(const struct command_line *cl, const char *key)
+{
+	size_t len = strlen(key);
+	int i;
+
+	for (i = cl->argc - 1; i > 0; i--)
+		if (!strncmp(cl->argv[i], key, len) && cl->argv[i][len] == '=')
+			break;
+	return i;
+}
+
+/* The kernel takes one after the other, and low must not be above high in between. */
+static void order_watermarks(const struct command_line *cl, const struct hybrid_node *pool)
+{
+	int high = find_assignment(cl, "high_watermark"), low = find_assignment(cl, "low_watermark");
+	int64_t now = pool->p.table.high_watermark;
+	bool rises;
+	char *arg;
+
+	if (!high || !low)
+		return;
+	if (now < 0)
+		now = HYBRID_DEFAULT_high_watermark;
+	arg = cl->argv[high];
+	rises = strtoll(strchr(arg, '=') + 1, NULL, 10) >= now;
+	if (rises == (high < low))
+		return;
+	cl->argv[high] = cl->argv[low];
+	cl->argv[low] = arg;
+}
+
 int command_set(const struct command_line *cl)
 {
 	struct hybrid_inventory inv;
@@ -139,6 +171,8 @@ int command_set(const struct command_line *cl)
 	/* All are checked before the first is sent */
 	for (i = 1; i < cl->argc && !r; i++)
 		r = set_one(cl, node, cl->argv[i], false);
+	if (!r && node->kind == HYBRID_POOL)
+		order_watermarks(cl, node);
 	for (i = 1; i < cl->argc && !r; i++) {
 		r = set_one(cl, node, cl->argv[i], true);
 		if (r && i > 1)
