@@ -130,6 +130,20 @@ def test_dm_hybrid_page_is_built(build):
     assert "hybrid-pool" in man_text(build, "dm-hybrid.7")
 
 
+def test_dm_hybrid_page_explains_every_state(build):
+    """Of those that udev gets to see."""
+    text = man_text(build, "dm-hybrid.7")
+    section = text[text.index("HYBRID_STATE"):text.index("dracut (module")]
+    explained = set(re.findall(r"^([a-z-]+)$", section, re.M))
+    source = (TOP / "userspace/hybridctl/udev.c").read_text()
+    source = source[source.index("decide_origin(const"):source.index("of_another_type")]
+    states = {word for line in re.findall(r"^.*(?:return|\?).*\".*$", source, re.M)
+              for word in re.findall(r'"([a-z-]+)"', line)}
+    assert explained == states and len(states) == 9
+    scan = DEF[DEF.index("COMMAND(scan"):DEF.index("COMMAND(probe")]
+    assert all(re.search(rf"\b{state}\b", scan) for state in states)
+
+
 @pytest.mark.parametrize("tool", TOOLS)
 def test_every_tool_has_a_page(build, tool):
     text = man_text(build, f"{tool}.8")
