@@ -428,6 +428,15 @@ def test_in_place_late_in_an_initramfs(system, inplace):
     system.becomes(RUNNING)
 
 
+def test_in_place_looked_for_again(system, inplace):
+    """Once udev knows that it is awaited: what came before that is found, what comes later announced."""
+    system.plug(inplace[0])
+    system.run("rm -r /run/hybrid/awaited")
+    trace = system.guest.run("strace -e trace=openat hybridctl activate --auto vol-pool", check=False).err
+    told, looked = (trace.rindex(path) for path in ("/run/hybrid/awaited/", '"/sys/class/block", '))
+    assert told < looked, trace
+
+
 def test_in_place_below_a_multipath(system, inplace):
     """A path of it is not taken for the origin, though nothing is above it yet."""
     cache, origin = inplace

@@ -105,6 +105,24 @@ static int find_inplace(struct activation *a, const struct hybrid_volume_line *e
 	return 0;
 }
 
+/*
+ * A device that comes while others are looked at is missed by this search; and by udev's rules,
+ * where they do not see yet that it is awaited.  So once they do: look again.
+ */
+static int find_awaited(struct activation *a, const struct hybrid_volume_line *entry,
+			dev_t *devno)
+{
+	int r = find_inplace(a, entry, devno);
+
+	if (r || *devno || !a->cl->given[OPT_AUTO])
+		return r;
+	await_origin(entry->member_uuid, a->pool_uuid);
+	r = find_inplace(a, entry, devno);
+	if (r)
+		await_no_longer(entry->member_uuid, a->pool_uuid);
+	return r;
+}
+
 /* Volumes ------------------------------------------------------------------ */
 
 static int fail_refused_origin(const struct hybrid_volume_line *entry,
@@ -123,7 +141,7 @@ static int find_origin(struct activation *a, const struct hybrid_volume_line *en
 
 	*devno = 0;
 	if (entry->inplace)
-		return find_inplace(a, entry, devno);
+		return find_awaited(a, entry, devno);
 	m = hybrid_find_member(a->inv, entry->member_uuid);
 	if (!m)
 		return 0;
@@ -205,8 +223,6 @@ static int activate_volume(struct activation *a, const struct hybrid_volume_line
 		char uuid[HYBRID_UUID_TEXT];
 
 		a->missing++;
-		if (entry->inplace && a->cl->given[OPT_AUTO])
-			await_origin(entry->member_uuid, a->pool_uuid);
 		return hybrid_fail(HYBRID_DEGRADED, "connect it, then activate again",
 				   "volume %s: its origin (member %s) is missing", entry->name,
 				   hybrid_uuid_text(uuid, entry->member_uuid));
