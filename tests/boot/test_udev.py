@@ -437,6 +437,39 @@ def test_in_place_looked_for_again(system, inplace):
     assert told < looked, trace
 
 
+def test_in_place_one_after_the_other(system):
+    """Each has a unit of its own: one that comes while another's runs is not lost, nor the sixth."""
+    cache, disk = system.file("cache", 32), system.file("disk", 200)
+    devs = [system.plug(d) for d in (cache, disk)]
+    names = [f"vol{n}" for n in range(7)]
+    tables = {name: f"dmsetup create {name}-o --uuid TEST-{name} --table "
+              f"'0 40960 linear {devs[1]} {n * 40960}'" for n, name in enumerate(names)}
+    for name in names:
+        system.run(f"{tables[name]}; mkfs.ext4 -q /dev/mapper/{name}-o")
+    system.create(devs[0], "/dev/mapper/vol0-o", "vol0", "--in-place")
+    for name in names[1:]:
+        system.run(f"hybridctl attach vol0-pool {name} --in-place --origin /dev/mapper/{name}-o -y")
+    system.deactivate()
+    system.run(f"for v in {' '.join(names)}; do dmsetup remove $v-o; done")
+    system.unplug(cache)
+    # Machines are slow: the five starts that a unit has in ten seconds, for as long as this takes
+    system.run("d=/run/systemd/system/hybrid-activate@.service.d; mkdir -p $d; "
+               "printf '[Unit]\\nStartLimitIntervalSec=1h\\n' >$d/limit.conf; "
+               "printf '[Service]\\nExecStartPost=/bin/sh -c \"while [ -e /run/held ]; do sleep 0.1; done\"\\n' "
+               ">$d/held.conf; systemctl daemon-reload")
+    system.plug(cache)
+    system.run("touch /run/held")
+    for name in names[:2]:
+        system.run(f"{tables[name]}; udevadm settle; sleep 3")
+    system.run("rm /run/held")
+    system.settle()
+    assert system.states() == {"vol0-pool": "running", "vol0": "running", "vol1": "running"}
+    for name in names[2:]:
+        system.run(tables[name])
+        system.settle()
+    system.becomes({"vol0-pool": "running", **dict.fromkeys(names, "running")})
+
+
 def test_in_place_below_a_multipath(system, inplace):
     """A path of it is not taken for the origin, though nothing is above it yet."""
     cache, origin = inplace

@@ -441,11 +441,38 @@ static int without_pool(const struct command_line *cl, struct hybrid_inventory *
 	return start_alone(inv, volume);
 }
 
+/* The active pool that an origin in place belongs to, by what recognises it: nothing on it does. */
+static struct hybrid_node *pool_of_inplace(struct hybrid_inventory *inv, const char *what)
+{
+	struct hybrid_volume_line *entries;
+	struct hybrid_node *node;
+	unsigned int nr, i;
+	uint8_t uuid[16];
+	bool found = false;
+
+	if (!hybrid_uuid_parse(what, uuid))
+		return NULL;
+	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
+		if (node->kind != HYBRID_POOL || !node->active || !node->dm.live ||
+		    hybrid_pool_volumes(node->name, &entries, &nr))
+			continue;
+		for (i = 0; i < nr && !found; i++)
+			found = entries[i].inplace && !entries[i].tombstone &&
+				!memcmp(entries[i].member_uuid, uuid, 16);
+		free(entries);
+		if (found)
+			return node;
+	}
+	return NULL;
+}
+
 static int activate_one(const struct command_line *cl, struct hybrid_inventory *inv,
 			const char *what)
 {
 	struct hybrid_node *node = hybrid_find(inv, what, HYBRID_ANY);
 
+	if (!node)
+		node = pool_of_inplace(inv, what);
 	if (!node)
 		return fail_refused(inv, what);
 	if (node->kind == HYBRID_POOL)

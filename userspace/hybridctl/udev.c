@@ -106,6 +106,8 @@ static void answer_inplace(const struct hybrid_device *dev)
 	if (!awaited(uuid, pool))
 		return;
 	printf("HYBRID_POOL_UUID=%s\n", hybrid_uuid_text(text, pool));
+	/* What it is recognised by: a unit of its own, as for any member */
+	printf("HYBRID_MEMBER_UUID=%s\n", hybrid_uuid_text(text, uuid));
 	printf("HYBRID_STATE=%s\n",
 	       hybrid_sysfs_removable(dev->devno) ? "removable" : "in-place");
 }
