@@ -385,6 +385,17 @@ def test_cache_missing(system, volume):
     system.becomes(RUNNING)
 
 
+def test_cache_missing_again(system, volume):
+    """An origin that comes a second time is waited with, and brought up alone, as the first time."""
+    system.run("d=/run/systemd/system/hybrid-last-resort@.timer.d; mkdir -p $d; "
+               "printf '[Timer]\\nOnActiveSec=\\nOnActiveSec=1\\n' >$d/soon.conf; systemctl daemon-reload")
+    for _ in range(2):
+        system.plug(volume[1])
+        system.becomes({"vol": "alone"})
+        system.deactivate()
+        system.unplug(volume[1])
+
+
 # In place -----------------------------------------------------------------------------
 
 @pytest.fixture
