@@ -577,6 +577,23 @@ def test_an_event_costs_little(system, volume):
         assert calls < 300, trace
 
 
+def test_what_is_no_disk_is_not_opened(system):
+    """A drive may close its tray, or take seconds to find no medium: neither an event nor a list does that."""
+    system.run("""modprobe dm-mod; cd /run; mkdir class dev
+        for d in fd0=2:0 sr0=11:0 mtdblock0=31:0; do
+            mknod /dev/${d%=*} b $(echo ${d#*=} | tr : ' ')
+            mkdir class/${d%=*}; echo ${d#*=} >class/${d%=*}/dev
+            ln -s ../../block/${d%=*} dev/${d#*=}
+        done
+        ln -s /sys/devices/virtual/block/loop0 class; ln -s ../../devices/virtual/block/loop0 dev/7:0
+        mount --bind class /sys/class/block; mount --bind dev /sys/dev/block""")
+    for command in [f"scan --udev /dev/{name}" for name in ("fd0", "sr0", "mtdblock0")] + ["scan", "list"]:
+        r = system.guest.run(f"strace -e trace=openat hybridctl {command}", check=False)
+        assert r.rc == 0 and "KERNEL" not in r.out, r.text
+        assert not re.search(r'openat\([^)]*"/dev/(fd|sr|mtdblock)0"', r.err), r.err
+        assert command[-1] == "0" or '"/dev/loop0"' in r.err, r.err
+
+
 def test_shutdown(system, volume):
     """Nothing of ours is waited for, with a volume in use and a last resort under way."""
     other = system.file("other", 16)

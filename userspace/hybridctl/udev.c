@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "announce.h"
 #include "common.h"
@@ -137,12 +138,15 @@ int scan_for_udev(const struct command_line *cl)
 {
 	struct hybrid_device dev;
 	struct hybrid_member m;
+	struct stat st;
 	int r;
 
 	if (cl->argc != 1)
 		return hybrid_fail(HYBRID_USAGE, NULL, "scan --udev needs one device");
 	if (cl->given[OPT_GONE])
 		return device_gone(cl->argv[0]);
+	if (!stat(cl->argv[0], &st) && S_ISBLK(st.st_mode) && hybrid_devno_no_disk(st.st_rdev))
+		return 0;
 	r = hybrid_device_open(&dev, cl->argv[0], 0);
 	if (r)
 		return r;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <libudev.h>
 #include <limits.h>
+#include <linux/major.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,6 +274,17 @@ bool hybrid_udev_multipath(dev_t devno)
 	return path;
 }
 
+bool hybrid_devno_no_disk(dev_t devno)
+{
+	switch (major(devno)) {
+	case FLOPPY_MAJOR:
+	case SCSI_CDROM_MAJOR:
+	case MTD_BLOCK_MAJOR:
+		return true;
+	}
+	return false;
+}
+
 void hybrid_sysfs_uevent(dev_t devno, const char *action)
 {
 	char path[PATH_MAX];
@@ -333,7 +345,7 @@ int hybrid_sysfs_each(int (*fn)(const char *kname, dev_t devno, void *arg), void
 	n = scandir("/sys/class/block", &entries, NULL, versionsort);
 	for (i = 0; i < n; i++) {
 		if (!r && entries[i]->d_name[0] != '.' && scan_allowed(entries[i]->d_name) &&
-		    kname_devno(entries[i]->d_name, &devno))
+		    kname_devno(entries[i]->d_name, &devno) && !hybrid_devno_no_disk(devno))
 			r = fn(entries[i]->d_name, devno, arg);
 		free(entries[i]);
 	}

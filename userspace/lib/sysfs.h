@@ -29,6 +29,12 @@ bool hybrid_sysfs_partition(dev_t devno);
 /* Whether a disk at its bottom can be taken out (sticks, cards). */
 bool hybrid_sysfs_removable(dev_t devno);
 
+/*
+ * A floppy, a CD, raw flash: never a member, and only to open it may close a tray, start a
+ * motor and wait for it, or log errors.  Nothing opens one that nobody has named.
+ */
+bool hybrid_devno_no_disk(dev_t devno);
+
 /* A path of a multipath, says udev; what is above it may not be there yet. */
 bool hybrid_udev_multipath(dev_t devno);
 
@@ -42,7 +48,7 @@ void hybrid_sysfs_uevent(dev_t devno, const char *action);
 bool hybrid_sysfs_built_on(dev_t upper, dev_t lower);
 
 /*
- * Call @fn for each block device, or for those that $HYBRID_SCAN_ONLY names;
+ * Call @fn for each block device that may be a disk, or for those that $HYBRID_SCAN_ONLY names;
  * stops at, and returns, the first non-zero.
  */
 int hybrid_sysfs_each(int (*fn)(const char *kname, dev_t devno, void *arg), void *arg);
