@@ -172,7 +172,11 @@ rpm: dist
 
 uninstall:
 	$(call each,uninstall)
-	rm -f $(DESTDIR)/lib/modules/*/updates/dm-hybrid*.ko
+	@for d in $(DESTDIR)/lib/modules/*; do \
+		ls $$d/updates/dm-hybrid*.ko* >/dev/null 2>&1 || continue; \
+		rm -f $$d/updates/dm-hybrid*.ko*; \
+		test ! -e $$d/modules.dep || depmod -b "$(DESTDIR)/" $${d##*/} || exit 1; \
+	done
 
 # --- tests --------------------------------------------------------------------
 

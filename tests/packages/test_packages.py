@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Packages, as far as can be said without building them: `make check-packages` does the rest."""
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -28,6 +29,25 @@ def installed(tmp_path_factory):
         sh("make", "-s", *words, "install", *to, cwd=where)
     sh("make", "-s", "install-dkms", *to, cwd=where)
     return where / "root"
+
+
+def test_uninstall(installed, tmp_path):
+    """Nothing is left, also where the kernel compresses modules; DKMS's are its own."""
+    root = tmp_path / "root"
+    shutil.copytree(installed, root, symlinks=True)
+    shutil.rmtree(root / "usr/src")
+    modules = root / "lib/modules/6.1"
+    (modules / "updates/dkms").mkdir(parents=True)
+    for name in "dm-hybrid.ko.xz", "dm-hybrid-lru.ko.zst", "dm-hybrid-null.ko", "dkms/dm-hybrid.ko", "other.ko":
+        (modules / "updates" / name).touch()
+    (modules / "modules.dep").write_text("updates/dm-hybrid-null.ko:\n")
+    (root / "lib/modules/6.2/updates").mkdir(parents=True)
+    sh("make", "-s", "uninstall", f"DESTDIR={root}", "prefix=/usr", "dm_number=56")
+    left = {str(p.relative_to(root)) for p in root.rglob("*") if not p.is_dir() or p.is_symlink()}
+    assert {p for p in left if "/modules." not in p} == {
+        "lib/modules/6.1/updates/dkms/dm-hybrid.ko", "lib/modules/6.1/updates/other.ko"}
+    assert "dm-hybrid-null" not in (modules / "modules.dep").read_text()
+    assert not list((root / "lib/modules/6.2").glob("modules.*"))
 
 
 @pytest.mark.parametrize("path, pattern", [
