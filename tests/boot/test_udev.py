@@ -422,6 +422,23 @@ def test_in_place(system, inplace, order):
     assert system.rc("test -e /run/hybrid/awaited") == 1
 
 
+def test_in_place_on_md(system):
+    """Arrays, too, claim the filesystem's name, and more than disks do."""
+    parts, cache = [system.file(f"part{n}", 48) for n in (0, 1)], system.file("cache", 32)
+    devs = [system.plug(d) for d in parts]
+    system.run(f"yes | mdadm --create /dev/md/o --metadata=1.2 --level=0 -n 2 {' '.join(devs)}")
+    system.run(f"mkfs.ext4 -q -U {FS_UUID} /dev/md/o")
+    system.settle()
+    link = f"/dev/disk/by-uuid/{FS_UUID}"
+    assert system.run(f"readlink -f {link}") == system.run("readlink -f /dev/md/o")
+    system.create(system.plug(cache), "/dev/md/o", options="--in-place")
+    for _ in range(2):
+        assert system.run(f"readlink -f {link}") == system.run("readlink -f /dev/mapper/vol")
+        # Coldplugged, as after the switch from an initramfs
+        system.run("udevadm trigger --action=add --subsystem-match=block")
+        system.settle()
+
+
 def test_in_place_late_in_an_initramfs(system, inplace):
     """Seen where no units are: they run once systemd hears of it, whoever else waits for it."""
     cache, origin = inplace
