@@ -148,6 +148,22 @@ def test_what_holds_up_a_boot(guest):
     check_good(guest)
 
 
+def test_an_origin_in_place_that_is_named(guest):
+    """At a boot it is there before its volume, with the same UUID and label."""
+    uuid = "6a1b4a9e-6f3b-4c2e-b16e-30a4d1dcbd1f"
+    guest.run(f"mkfs.ext4 -q -U {uuid} -L photos /dev/test/hddc && "
+              "hybridctl attach vol-pool photos --in-place --origin /dev/test/hddc -y")
+    for spec in f"UUID={uuid}", "LABEL=photos":
+        is_noticed(guest, f"echo '{spec} /photos ext4 nofail 0 0' >etc/fstab", "echo >etc/fstab",
+                   f"/mnt/etc/fstab: {spec} may be taken from the origin of photos")
+        is_noticed(guest, f"echo 'crypt {spec} none nofail' >etc/crypttab", "rm etc/crypttab",
+                   f"/mnt/etc/crypttab: {spec} may be taken from the origin of photos")
+    guest.run(f"printf '%s\\n' '/dev/mapper/photos /photos ext4 nofail 0 0' "
+              f"'UUID={uuid} /by-hand ext4 noauto 0 0' "
+              "'UUID=0f5f9d6c-70f3-4b4e-9f0a-0d9a37b9b1aa /data ext4 nofail 0 0' >/mnt/etc/fstab")
+    check_good(guest)
+
+
 def test_usr_on_another_volume(guest):
     """As the root: it must come up, and nofail would be wrong."""
     guest.run("mkdir -p /mnt/usr /new && mount /dev/mapper/data /new && cp -r /mnt/usr/. /new && "

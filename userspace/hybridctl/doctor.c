@@ -532,6 +532,43 @@ static bool holds_up(struct doctor *d, const char *spec)
 	return node && !carries_root(d, node);
 }
 
+/*
+ * The origin of a volume in place shows what is inside, too, and at a boot it is there before
+ * the volume: who waits for a UUID or a label gets it.
+ */
+static void check_in_place(struct doctor *d, const char *path, const char *spec)
+{
+	struct hybrid_node *node;
+	char *device, next[HYBRID_NAME_SIZE + 32];
+	struct stat st;
+
+	if (!strchr(spec, '=') && strncmp(spec, "/dev/disk/", 10))
+		return;
+	device = blkid_evaluate_spec(spec, NULL);
+	if (!device || stat(device, &st) || !S_ISBLK(st.st_mode))
+		goto out;
+	for (node = d->inv.nodes; node < d->inv.nodes + d->inv.nr_nodes; node++) {
+		if (!is_volume(node) || !node->v.table.inplace || node->dm.devno != st.st_rdev ||
+		    carries_root(d, node))
+			continue;
+		snprintf(next, sizeof(next), "write /dev/mapper/%s", node->name);
+		bad(d, next, "%s: %s may be taken from the origin of %s, beside its cache", path, spec,
+		    node->name);
+	}
+out:
+	free(device);
+}
+
+static void check_mount(struct doctor *d, const char *path, const struct mntent *m)
+{
+	if (!strcmp(m->mnt_dir, "/") || hasmntopt(m, "noauto"))
+		return;
+	if (!hasmntopt(m, "nofail") && holds_up(d, m->mnt_fsname))
+		bad(d, "add nofail to its options", "%s: %s is mounted without nofail", path,
+		    strcmp(m->mnt_dir, "none") ? m->mnt_dir : m->mnt_fsname);
+	check_in_place(d, path, m->mnt_fsname);
+}
+
 static void check_fstab(struct doctor *d)
 {
 	char path[PATH_MAX];
@@ -541,10 +578,7 @@ static void check_fstab(struct doctor *d)
 	snprintf(path, sizeof(path), "%s/etc/fstab", d->dir);
 	f = setmntent(path, "re");
 	while (f && (m = getmntent(f)))
-		if (strcmp(m->mnt_dir, "/") && !hasmntopt(m, "nofail") &&
-		    !hasmntopt(m, "noauto") && holds_up(d, m->mnt_fsname))
-			bad(d, "add nofail to its options", "%s: %s is mounted without nofail", path,
-			    strcmp(m->mnt_dir, "none") ? m->mnt_dir : m->mnt_fsname);
+		check_mount(d, path, m);
 	if (f)
 		endmntent(f);
 }
@@ -562,20 +596,23 @@ static bool has_option(const char *options, const char *name)
 
 static void check_crypttab(struct doctor *d)
 {
-	char name[256], spec[1024], options[1024];
+	char path[PATH_MAX], name[256], spec[1024], options[1024];
 	char *line = NULL;
 	size_t size = 0;
 	FILE *f;
 
-	f = open_file(d, "/etc/crypttab");
+	snprintf(path, sizeof(path), "%s/etc/crypttab", d->dir);
+	f = fopen(path, "re");
 	while (f && getline(&line, &size, f) > 0) {
 		options[0] = '\0';
 		if (sscanf(line, " %255[^# \t\n] %1023s %*s %1023s", name, spec, options) < 2)
 			continue;
-		if (!has_option(options, "nofail") && !has_option(options, "noauto") &&
-		    holds_up(d, spec))
-			bad(d, "add nofail to its options",
-			    "%s/etc/crypttab: %s is opened without nofail", d->dir, name);
+		if (has_option(options, "noauto"))
+			continue;
+		if (!has_option(options, "nofail") && holds_up(d, spec))
+			bad(d, "add nofail to its options", "%s: %s is opened without nofail", path,
+			    name);
+		check_in_place(d, path, spec);
 	}
 	free(line);
 	if (f)
