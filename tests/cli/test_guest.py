@@ -137,6 +137,19 @@ def test_a_member_below_other_devices_is_no_clone(guest):
     assert scanned(guest) == before
 
 
+def test_a_volume_is_no_member(guest):
+    """Neither a boot nor activate would find it again: refused before anything is written."""
+    guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} -y")
+    before = text(guest, "md5sum </dev/mapper/vol")
+    for words in (f"create two --cache {HDD2} --origin /dev/mapper/vol",
+                  f"create two --cache {HDD2} --origin /dev/mapper/vol --in-place",
+                  f"create two --cache /dev/mapper/vol --origin {HDD2}",
+                  "attach vol-pool two --origin /dev/mapper/vol --force"):
+        r = guest.run(f"hybridctl {words} --wipe-signatures -y", check=False)
+        assert r.rc == 2 and "/dev/mapper/vol is a volume or pool itself" in r.err, (words, r.text)
+    assert set(listed(guest)) == {"vol", "vol-pool"} and text(guest, "md5sum </dev/mapper/vol") == before
+
+
 @pytest.mark.parametrize("make, undo", [
     (f"yes | mdadm --create /dev/md0 --metadata=1.2 --level=1 -n 2 {HDD2} missing; ln -s /dev/md0 /dev/test/top",
      "mdadm --stop /dev/md0"),

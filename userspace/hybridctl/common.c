@@ -11,6 +11,7 @@
 
 #include "common.h"
 #include "errors.h"
+#include "sysfs.h"
 
 #define LOCK_DIR	"/run/hybrid"
 #define LOCK_FILE	LOCK_DIR "/lock"
@@ -67,6 +68,16 @@ static void show(const struct hybrid_device *dev, const char *what, unsigned int
 		fprintf(stderr, "  %s: %s\n", dev->path, what);
 }
 
+/* Neither a boot nor activate looks for members inside volumes. */
+static int check_below(const struct hybrid_device *dev)
+{
+	if (dev->file || !hybrid_sysfs_ours(dev->devno))
+		return 0;
+	return hybrid_fail(HYBRID_REFUSED, "give a disk, or put LVM between",
+			   "%s is a volume or pool itself: what is on it would not be found again",
+			   dev->path);
+}
+
 /* What is on one device; ours are refused.  *found counts lines. */
 static int show_contents(const struct command_line *cl, const struct hybrid_device *dev,
 			 unsigned int *found)
@@ -75,6 +86,9 @@ static int show_contents(const struct command_line *cl, const struct hybrid_devi
 	struct hybrid_member m;
 	int r;
 
+	r = check_below(dev);
+	if (r)
+		return r;
 	r = hybrid_member_read(dev, &m);
 	if (r && r != -ENODATA)
 		return hybrid_fail(HYBRID_BADDEV, "check the device and the kernel log",
@@ -280,7 +294,11 @@ int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const
 static int check_inplace(const struct new_volume *nv)
 {
 	struct hybrid_member m;
+	int r;
 
+	r = check_below(&nv->origin);
+	if (r)
+		return r;
 	if (hybrid_member_read(&nv->origin, &m))
 		return 0;
 	if (m.sb.role == HYBRID_ROLE_DETACHED)

@@ -274,6 +274,13 @@ bool hybrid_udev_multipath(dev_t devno)
 	return path;
 }
 
+bool hybrid_sysfs_ours(dev_t devno)
+{
+	char uuid[192];
+
+	return read_attr(devno, "dm/uuid", uuid, sizeof(uuid)) && !strncmp(uuid, "HYBRID-", 7);
+}
+
 bool hybrid_devno_no_disk(dev_t devno)
 {
 	switch (major(devno)) {

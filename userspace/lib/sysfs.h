@@ -29,6 +29,9 @@ bool hybrid_sysfs_partition(dev_t devno);
 /* Whether a disk at its bottom can be taken out (sticks, cards). */
 bool hybrid_sysfs_removable(dev_t devno);
 
+/* Whether it is a pool, or a volume: what is inside those nobody looks for. */
+bool hybrid_sysfs_ours(dev_t devno);
+
 /*
  * A floppy, a CD, raw flash: never a member, and only to open it may close a tray, start a
  * motor and wait for it, or log errors.  Nothing opens one that nobody has named.
