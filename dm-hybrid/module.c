@@ -17,12 +17,12 @@ static int __init hybrid_init(void)
 	r = dm_register_target(&hybrid_volume_target);
 	if (r)
 		goto bad_volume;
-	r = hybrid_reboot_init();
+	r = hybrid_notifiers_init();
 	if (r)
-		goto bad_reboot;
+		goto bad_notifiers;
 	return 0;
 
-bad_reboot:
+bad_notifiers:
 	dm_unregister_target(&hybrid_volume_target);
 bad_volume:
 	dm_unregister_target(&hybrid_pool_target);
@@ -33,7 +33,7 @@ bad_pool:
 
 static void __exit hybrid_exit(void)
 {
-	hybrid_reboot_exit();
+	hybrid_notifiers_exit();
 	dm_unregister_target(&hybrid_volume_target);
 	dm_unregister_target(&hybrid_pool_target);
 	hybrid_io_module_exit();

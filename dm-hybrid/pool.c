@@ -4,6 +4,7 @@
 #include <linux/module.h>
 #include <linux/reboot.h>
 #include <linux/slab.h>
+#include <linux/suspend.h>
 
 #include "calls.h"
 #include "io.h"
@@ -576,13 +577,48 @@ static struct notifier_block reboot_notifier = {
 	.notifier_call = reboot_notify,
 };
 
-int hybrid_reboot_init(void)
+/* ---- hibernation ---------------------------------------------------------- */
+
+/*
+ * An initramfs brings up the pools before it resumes an image.  The image goes on where it was,
+ * with numbers that are older than what it finds then on the cache device: the next recovery would
+ * not believe its records, nor what they acknowledge.  So as long as there is a pool: none.
+ */
+static int hibernation_notify(struct notifier_block *nb, unsigned long action, void *data)
 {
-	return register_reboot_notifier(&reboot_notifier);
+	struct hybrid_pool *pool;
+	bool none;
+
+	if (action != PM_HIBERNATION_PREPARE)
+		return NOTIFY_DONE;
+	mutex_lock(&pools_lock);
+	list_for_each_entry(pool, &pools, link)
+		DMERR("no hibernation while the pool on %u:%u is active: deactivate it first",
+		      MAJOR(pool->dev), MINOR(pool->dev));
+	none = list_empty(&pools);
+	mutex_unlock(&pools_lock);
+	return none ? NOTIFY_DONE : notifier_from_errno(-EBUSY);
 }
 
-void hybrid_reboot_exit(void)
+static struct notifier_block hibernation_notifier = {
+	.notifier_call = hibernation_notify,
+};
+
+int hybrid_notifiers_init(void)
 {
+	int r = register_reboot_notifier(&reboot_notifier);
+
+	if (r)
+		return r;
+	r = register_pm_notifier(&hibernation_notifier);
+	if (r)
+		unregister_reboot_notifier(&reboot_notifier);
+	return r;
+}
+
+void hybrid_notifiers_exit(void)
+{
+	unregister_pm_notifier(&hibernation_notifier);
 	unregister_reboot_notifier(&reboot_notifier);
 }
 

@@ -213,9 +213,9 @@ void hybrid_pool_record(struct hybrid_pool *pool);
 /* Is @dev the cache device of any pool? */
 bool hybrid_is_cache_device(dev_t dev);
 
-/* What has to be done before a reboot: see pool.c. */
-int hybrid_reboot_init(void);
-void hybrid_reboot_exit(void);
+/* What has to be done before a reboot, and that there is no hibernation: see pool.c. */
+int hybrid_notifiers_init(void);
+void hybrid_notifiers_exit(void);
 
 /* ---- volume.c ------------------------------------------------------------- */
 

@@ -38,6 +38,22 @@ def test_life_and_power_cut(tools, make_qemu_guest, disks):
         guest.run("echo c >/proc/sysrq-trigger")
 
 
+def test_hibernation_is_refused(tools, make_qemu_guest, disks):
+    """The boot that resumes an image changes the pool beneath it; without a pool all is well."""
+    guest = make_qemu_guest(disks=disks("ssd", 32, "hdd", 64), modprobe=["dm-testdisk", "dm-hybrid"])
+    if guest.run("grep -qw disk /sys/power/state", check=False).rc:
+        pytest.skip("this kernel cannot hibernate")
+    guest.run("echo freezer >/sys/power/pm_test")
+    hibernate = "echo disk >/sys/power/state"
+    stack = Stack(guest)
+    vol = stack.create("vol", "--mode", "writeback")
+    assert guest.run(hibernate, check=False).rc
+    assert "no hibernation while the pool on" in guest.run("dmesg").out
+    guest.run(f"dd if=/dev/zero of={vol} bs=64k count=4 oflag=direct status=none")
+    stack.deactivate()
+    guest.run(hibernate)
+
+
 def test_two_cpus(tools, make_qemu_guest, disks):
     """Verified writes from both CPUs into a cache too small for them, while the mode changes."""
     guest = make_qemu_guest(disks=disks("ssd", 32, "hdd", 160), cpus=2,
