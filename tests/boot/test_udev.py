@@ -278,6 +278,45 @@ def test_luks_and_lvm(system):
     assert system.info(dev)["ID_FS_TYPE"] == "crypto_LUKS" and system.state(dev) is None
 
 
+def test_snapshots_of_lvm(system):
+    """Of members in use, and when both come up together: what it was taken of is meant, not a clone."""
+    cache, lvm = system.file("cache", 32), system.file("lvm", 300)
+    pv = system.plug(lvm)
+    system.run(f"vgcreate -qq vg {pv}; lvcreate -qq -y -n o -L 64M vg; lvcreate -qq -y -n p -L 64M vg")
+    system.settle()
+    system.run("mkfs.ext4 -qF /dev/vg/p")
+    system.create(system.plug(cache), "/dev/vg/o")
+    system.run("hybridctl attach vol-pool inplace --origin /dev/vg/p --in-place --mode writethrough -y")
+    system.run("for v in o p; do lvcreate -qq -y -s -n s$v -L 16M vg/$v; done")
+    system.settle()
+    running = RUNNING | {"inplace": "running"}
+    assert system.state("/dev/vg/so") == "covered" and system.states() == running
+    system.run("echo new | dd of=/dev/mapper/vol bs=4k conv=sync,fsync status=none")
+    system.deactivate()
+    system.run("vgchange -qq -an vg")
+    for d in (cache, lvm):
+        system.unplug(d)
+    system.plug(cache)
+    system.plug(lvm)
+    system.becomes(running)
+    assert system.rows()["vol"]["origin"] == "/dev/mapper/vg-o"
+    assert system.rows()["inplace"]["origin"] == "/dev/mapper/vg-p"
+    assert system.run("head -c 4 /dev/mapper/vol").strip() == "new"
+    # In place nothing tells a snapshot from its like
+    system.run("hybridctl detach inplace -y")
+    r = system.guest.run("hybridctl attach vol-pool inplace --origin /dev/vg/sp --in-place -y", check=False)
+    assert r.rc == 2 and "is a snapshot" in r.err
+    # A member of its own it can be; and the merged one is as if there had never been another
+    system.run("hybridctl attach vol-pool own --origin /dev/vg/sp -y --wipe-signatures; hybridctl deactivate own; hybridctl activate own")
+    assert system.rows()["own"]["origin"] == "/dev/mapper/vg-sp"
+    system.run("hybridctl detach own -y")
+    system.deactivate()
+    system.run("lvconvert -qq -i 1 --merge vg/so")
+    system.settle()
+    system.run("hybridctl activate vol-pool")
+    assert system.states()["vol"] == "running" and system.rows()["vol"]["origin"] == "/dev/mapper/vg-o"
+
+
 def test_paths_of_a_multipath(system, volume):
     """Ignored; what is above them is the member."""
     cache, origin = volume

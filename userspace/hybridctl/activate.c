@@ -69,8 +69,9 @@ static int compare_each(const char *kname, dev_t devno, void *arg)
 	char path[HYBRID_PATH_MAX];
 
 	(void)kname;
-	/* A device that others are, or will be, made of shows what they show */
+	/* A device that others are, or will be, made of shows what they show; so do snapshots */
 	if (hybrid_devno_held(devno, 0) || hybrid_udev_multipath(devno) ||
+	    hybrid_sysfs_snapshot_of(devno) ||
 	    (search->automatic && hybrid_sysfs_removable(devno)))
 		return 0;
 	hybrid_devno_path(devno, path, sizeof(path));

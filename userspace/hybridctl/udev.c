@@ -81,7 +81,7 @@ static int answer(const struct hybrid_member *m)
 	if (!r)
 		r = hybrid_inventory_load_known(&inv, 0, known, nr);
 	if (!r) {
-		/* If not there: one leg of a multipath that is there, too */
+		/* If not there: one leg of a multipath that is there, too, or a snapshot */
 		seen = find_devno(&inv, m->devno);
 		state = seen ? decide(&inv, seen) : "covered";
 		export_member(seen ? seen : m);
@@ -101,7 +101,8 @@ static void answer_inplace(const struct hybrid_device *dev)
 	char identity[HYBRID_PATH_MAX + 64], text[HYBRID_UUID_TEXT];
 	uint8_t uuid[16], pool[16];
 
-	if (!awaits_any() || !hybrid_device_identity(dev, identity, sizeof(identity)))
+	if (!awaits_any() || hybrid_sysfs_snapshot_of(dev->devno) ||
+	    !hybrid_device_identity(dev, identity, sizeof(identity)))
 		return;
 	hybrid_uuid_of_identity(uuid, identity);
 	if (!awaited(uuid, pool))
@@ -156,7 +157,7 @@ int scan_for_udev(const struct command_line *cl)
 	 * What cannot be read is still what it was.
 	 */
 	if (!r || r == -ENODATA)
-		announce(dev.devno, r ? NULL : &m);
+		announce(dev.devno, r || hybrid_member_snapshot(&dev, &m) ? NULL : &m);
 	if (!r)
 		r = answer(&m);
 	else if (r == -ENODATA)

@@ -49,6 +49,10 @@ static int look_at(struct hybrid_inventory *inv, const char *path, bool named)
 	r = hybrid_member_read(&dev, &m);
 	if (!r)
 		refuse_part(&dev, &m);
+	if (!r && !named && hybrid_member_snapshot(&dev, &m)) {
+		hybrid_verbose("%s: a snapshot of a member", path);
+		r = -ENODATA;
+	}
 	hybrid_device_close(&dev);
 	if (r == -ENODATA)
 		return 0;

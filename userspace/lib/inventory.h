@@ -54,7 +54,8 @@ struct hybrid_inventory {
  * Read it.  With @nr_paths, only these devices (and files) are looked at instead
  * of all.  Returns 0 or an exit code; free with hybrid_inventory_free() either
  * way.  Of a member that is seen through devices built on each other only the
- * topmost is listed; otherwise one that appears twice is not ok, both times.
+ * topmost is listed, and no snapshot of LVM unless it is in @paths; otherwise one
+ * that appears twice is not ok, both times.
  */
 int hybrid_inventory_load(struct hybrid_inventory *inv, unsigned int flags,
 			  char * const *paths, unsigned int nr_paths);

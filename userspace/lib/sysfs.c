@@ -327,6 +327,46 @@ bool hybrid_sysfs_built_on(dev_t upper, dev_t lower)
 	return upper && lower && built_on(upper, lower, whole_disk(lower), 0);
 }
 
+/* Whether the DM_UUID of @layer is @uuid and @suffix. */
+static bool is_layer(const char *layer, const char *uuid, const char *suffix)
+{
+	size_t len = strlen(uuid);
+
+	return !strncmp(layer, uuid, len) && !strcmp(layer + len, suffix);
+}
+
+/*
+ * LVM names what is below a snapshot by UUIDs: "LVM-<its own>-cow", where both differ, and
+ * "LVM-<the other volume's>-real".  The other volume is made of the latter, too; while a
+ * snapshot is merged into it of both, but then the UUID that goes with "-cow" is not its own.
+ */
+dev_t hybrid_sysfs_snapshot_of(dev_t devno)
+{
+	char uuid[192], layer[192];
+	bool snapshot = false;
+	dev_t slave, real = 0;
+	const char *name;
+	size_t len;
+	DIR *dir;
+
+	if (!read_attr(devno, "dm/uuid", uuid, sizeof(uuid)) || strncmp(uuid, "LVM-", 4))
+		return 0;
+	dir = open_subdir(devno, "slaves");
+	while (dir && (name = next_entry(dir))) {
+		if (!kname_devno(name, &slave) ||
+		    !read_attr(slave, "dm/uuid", layer, sizeof(layer)))
+			continue;
+		len = strlen(layer);
+		if (is_layer(layer, uuid, "-cow"))
+			snapshot = true;
+		else if (len > 5 && !strcmp(layer + len - 5, "-real"))
+			real = slave;
+	}
+	if (dir)
+		closedir(dir);
+	return snapshot ? real : 0;
+}
+
 /* Whether $HYBRID_SCAN_ONLY, kernel names with blanks between, allows it. */
 static bool scan_allowed(const char *kname)
 {

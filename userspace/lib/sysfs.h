@@ -51,6 +51,12 @@ void hybrid_sysfs_uevent(dev_t devno, const char *action);
 bool hybrid_sysfs_built_on(dev_t upper, dev_t lower);
 
 /*
+ * What a snapshot of LVM (not a thin one) was taken of: the device below the logical volume
+ * that has its data.  0: it is none, or is being merged and gone.
+ */
+dev_t hybrid_sysfs_snapshot_of(dev_t devno);
+
+/*
  * Call @fn for each block device that may be a disk, or for those that $HYBRID_SCAN_ONLY names;
  * stops at, and returns, the first non-zero.
  */
