@@ -54,6 +54,50 @@ def test_life_of_a_volume(guest):
     guest.run("umount /mnt && dmsetup remove vol")
 
 
+def test_a_detach_that_drains_holds_up_nobody(guest):
+    """Others change things meanwhile; it looks again before it goes on."""
+    sectors = int(text(guest, f"blockdev --getsz {HDD}"))
+    fast, slow = f"0 {sectors} linear {HDD} 0", f"0 {sectors} delay {HDD} 0 0 {HDD} 0 150"
+    guest.run(f"dmsetup create slow --table '{fast}'")
+    guest.run(f"hybridctl create vol --cache {SSD} --origin /dev/mapper/slow --mode writeback -y")
+    guest.run("mkfs.ext4 -qF /dev/mapper/vol")
+
+    def become(table):
+        guest.run(f"dmsetup suspend slow; dmsetup load slow --table '{table}'; dmsetup resume slow")
+
+    def detach():
+        become(fast)
+        guest.run("for i in $(seq 200); do echo $i; done | while read i; do dd if=/dev/zero of=/dev/mapper/vol "
+                  "bs=64k count=1 seek=$((700 + 11 * i)) oflag=direct status=none; done")
+        become(slow)
+        guest.run("{ hybridctl detach vol; echo $? >/run/rc; } </dev/null >/run/out 2>&1 & "
+                  "until hybridctl get vol mode | grep writethrough; do sleep 0.1; done")
+
+    def ended():
+        guest.run("until [ -s /run/rc ]; do sleep 0.1; done")
+        return int(text(guest, "cat /run/rc; rm /run/rc")), text(guest, "cat /run/out")
+
+    detach()
+    guest.run(f"hybridctl attach vol-pool two --origin {HDD2} -y; mount -o ro /dev/mapper/vol /mnt")
+    assert listed(guest)["vol"]["dirty"] and rc(guest, "test -e /run/rc")
+    code, out = ended()
+    assert code == 5 and "mounted at /mnt" in out
+    assert text(guest, "hybridctl get vol mode") == "writeback\n"
+    guest.run("umount /mnt")
+    detach()
+    guest.run("hybridctl detach two")
+    assert listed(guest)["vol"]["dirty"] and rc(guest, "test -e /run/rc")
+    assert ended()[0] == 0 and "vol" not in listed(guest)
+
+
+def test_who_waits_for_another_is_told(guest):
+    guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} -y")
+    guest.run("flock /run/hybrid/lock sleep 2 </dev/null >/dev/null 2>&1 & sleep 0.5")
+    r = guest.run("hybridctl set vol cutoff=0")
+    assert "warning: another tool of dm-hybrid is at work" in r.err
+    assert guest.run("hybridctl set vol cutoff=0").err == ""
+
+
 def test_comes_back_after_a_power_cut(guest):
     guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} --mode writeback -y")
     guest.run("dd if=/dev/urandom of=/dev/mapper/vol bs=1M count=8 oflag=direct conv=fsync "

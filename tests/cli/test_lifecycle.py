@@ -183,7 +183,7 @@ def test_detach(kernel, volume):
     assert f"its data is on {volume[1]}, from sector 2048 on (200704 sectors)" in out
     assert f"dmsetup create vol --table '0 200704 linear {volume[1]} 2048'" in out
     assert kernel.log == ["check", "message vol-pool volumes", "message vol mode writethrough",
-                          "message vol drain", "remove vol",
+                          "message vol drain", "message vol-pool volumes", "remove vol",
                           "message vol-pool delete_volume 0", "message vol-pool forget_volume 0"]
     m = members(kernel, volume[1])[volume[1]]
     assert (m["role"], m["sequence"], m["state"]) == ("detached", 2, "ok")
@@ -473,7 +473,7 @@ def test_detach_live(kernel, volume):
     origin = f"linear {os_dev(volume[1])} 2048"
     assert kernel.log == [
         "check", "message vol-pool volumes", "message vol mode writethrough",
-        "message vol drain", f"try vol 200704 {origin}", "suspend vol",
+        "message vol drain", "message vol-pool volumes", f"try vol 200704 {origin}", "suspend vol",
         "message vol-pool delete_volume 0", f"switch vol 200704 {origin}",
         "message vol-pool forget_volume 0"]
     assert "to reach it after a boot" in out and "dmsetup create vol" in out

@@ -16,21 +16,35 @@
 #define LOCK_DIR	"/run/hybrid"
 #define LOCK_FILE	LOCK_DIR "/lock"
 
+static int lock_fd = -1;
+
 int lock_tools(void)
 {
-	static int fd = -1;
-
-	if (fd >= 0)
-		return 0;
-	mkdir(LOCK_DIR, 0755);
-	fd = open(LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (lock_fd < 0) {
+		mkdir(LOCK_DIR, 0755);
+		lock_fd = open(LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	}
 	/* Early in a boot /run may be read-only: then nobody else is there */
-	if (fd < 0)
+	if (lock_fd < 0) {
 		hybrid_verbose("no lock: %s: %s", LOCK_FILE, strerror(errno));
-	else if (flock(fd, LOCK_EX))
-		return hybrid_fail(HYBRID_BUSY, "wait for the other hybridctl", "%s: %s",
-				   LOCK_FILE, strerror(errno));
-	return 0;
+		return 0;
+	}
+	if (!flock(lock_fd, LOCK_EX | LOCK_NB))
+		return 0;
+	if (errno == EWOULDBLOCK) {
+		hybrid_warn("another tool of dm-hybrid is at work: waiting for it (fuser %s)",
+			    LOCK_FILE);
+		if (!flock(lock_fd, LOCK_EX))
+			return 0;
+	}
+	return hybrid_fail(HYBRID_BUSY, "wait for the other tool", "%s: %s", LOCK_FILE,
+			   strerror(errno));
+}
+
+void unlock_tools(void)
+{
+	if (lock_fd >= 0)
+		flock(lock_fd, LOCK_UN);
 }
 
 void hold_signals(void)

@@ -7,10 +7,13 @@
 #include "options.h"
 
 /*
- * One hybridctl at a time changes things: take the lock and keep it until exit.
- * Returns 0 or an exit code.
+ * One tool at a time changes things: take the lock, waiting for who has it, and keep
+ * it until exit.  Returns 0 or an exit code.
  */
 int lock_tools(void);
+
+/* For a long wait.  What was found out under the lock may be wrong after it. */
+void unlock_tools(void);
 
 /* From here on SIGINT and SIGTERM wait, so that no step is left half done. */
 void hold_signals(void);

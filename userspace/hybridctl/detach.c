@@ -10,6 +10,7 @@
 /* A volume on its way out. */
 struct detach {
 	const struct command_line *cl;
+	struct hybrid_inventory inv;
 	struct hybrid_node *volume, *pool;
 	struct hybrid_volume_line entry;
 	char origin[HYBRID_PATH_MAX];	/* empty: not here */
@@ -82,11 +83,43 @@ static int check_detachable(struct detach *d)
 	return 0;
 }
 
+/* What is there, and whether it may be detached. */
+static int look(struct detach *d, const char *what)
+{
+	int r;
+
+	d->volume = NULL;
+	/* An inactive volume's origin is found by its superblock */
+	r = hybrid_inventory_load(&d->inv, HYBRID_LOAD_ALL, NULL, 0);
+	if (!r)
+		r = hybrid_find_or_fail(&d->inv, what, 1U << HYBRID_VOLUME, &d->volume);
+	if (r)
+		return r;
+	d->pool = d->volume->pool;
+	r = check_detachable(d);
+	if (!r && d->cl->given[OPT_LIVE])
+		r = check_live(d);
+	return r ? r : find_entry(d);
+}
+
+/* The same volume, whatever others did to it, but for the mode that make_clean() set. */
+static int look_again(struct detach *d)
+{
+	uint32_t mode = d->entry.mode;
+	char uuid[HYBRID_UUID_TEXT];
+	int r;
+
+	hybrid_inventory_free(&d->inv);
+	r = look(d, hybrid_uuid_text(uuid, d->entry.uuid));
+	d->entry.mode = mode;
+	return r;
+}
+
 static void restore_mode(const struct detach *d)
 {
 	char message[64];
 
-	if (d->entry.mode != HYBRID_MODE_WRITEBACK)
+	if (d->entry.mode != HYBRID_MODE_WRITEBACK || !d->volume || !d->volume->active)
 		return;
 	snprintf(message, sizeof(message), "mode %s", hybrid_mode_name(d->entry.mode));
 	hybrid_dm_message(d->volume->name, message, NULL);
@@ -94,7 +127,8 @@ static void restore_mode(const struct detach *d)
 
 /*
  * 1. No new dirty data, and what there is goes to the origin.  Undone if it does
- * not end well: the volume stays as it was.
+ * not end well: the volume stays as it was.  It may take hours, in which others are not
+ * to wait: what they did meanwhile is found out after it.
  */
 static int make_clean(struct detach *d)
 {
@@ -107,7 +141,12 @@ static int make_clean(struct detach *d)
 		if (r)
 			return r;
 	}
+	unlock_tools();
 	r = drain_and_wait(d->cl, d->volume);
+	if (!r)
+		r = lock_tools();
+	if (!r)
+		r = look_again(d);
 	if (r)
 		restore_mode(d);
 	return r;
@@ -300,15 +339,8 @@ static void print_test(const struct detach *d)
 
 static int detach(struct detach *d)
 {
-	int r;
+	int r = 0;
 
-	r = check_detachable(d);
-	if (!r && d->cl->given[OPT_LIVE])
-		r = check_live(d);
-	if (!r)
-		r = find_entry(d);
-	if (r)
-		return r;
 	hybrid_node_device(d->volume, d->origin, sizeof(d->origin));
 	if (d->origin[0] != '/')
 		d->origin[0] = '\0';
@@ -330,7 +362,6 @@ static int detach(struct detach *d)
 int command_detach(const struct command_line *cl)
 {
 	struct detach d = { .cl = cl };
-	struct hybrid_inventory inv;
 	int r;
 
 	r = hybrid_dm_check();
@@ -338,14 +369,9 @@ int command_detach(const struct command_line *cl)
 		r = lock_tools();
 	if (r)
 		return r;
-	/* An inactive volume's origin is found by its superblock */
-	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ALL, NULL, 0);
+	r = look(&d, cl->argv[0]);
 	if (!r)
-		r = hybrid_find_or_fail(&inv, cl->argv[0], 1U << HYBRID_VOLUME, &d.volume);
-	if (!r) {
-		d.pool = d.volume->pool;
 		r = detach(&d);
-	}
-	hybrid_inventory_free(&inv);
+	hybrid_inventory_free(&d.inv);
 	return r;
 }
