@@ -343,6 +343,8 @@ def test_set_another_policy(kernel, volume):
     ["vol", "mode=fast"], ["vol", "colour=red"], ["vol", "cutoff=big"], ["vol", "mode"],
     ["vol", "cutoff=1m", "mode=fast"], ["vol-pool", "high_watermark=96"],
     ["vol-pool", "low_watermark=x"], ["vol-pool", "commit_interval=1"],
+    ["vol-pool", "endurance=7", "low_watermark=71"], ["vol-pool", "endurance=7", "high_watermark=9"],
+    ["vol-pool", "high_watermark=75", "low_watermark=80"],
     ["vol-pool", "mode=writeback"], ["vol-pool", "policy=../x"], ["vol-pool", "policy="],
     ["vol-pool", "policy=sixteen-letters-"], ["vol", "policy=lru"]])
 def test_a_bad_setting_changes_nothing(kernel, volume, args):

@@ -134,24 +134,37 @@ static int find_assignment(const struct command_line *cl, const char *key)
 	return i;
 }
 
-/* The kernel takes one after the other, and low must not be above high in between. */
-static void order_watermarks(const struct command_line *cl, const struct hybrid_node *pool)
+/* @at: where it is assigned, or 0; @now: as in the table, negative for the default. */
+static int64_t value_after(const struct command_line *cl, int at, int64_t now, int64_t def)
+{
+	if (at)
+		return strtoll(strchr(cl->argv[at], '=') + 1, NULL, 10);
+	return now < 0 ? def : now;
+}
+
+/*
+ * Low must not be above high: in the end, and in between, as the kernel takes one after
+ * the other.
+ */
+static int order_watermarks(const struct command_line *cl, const struct hybrid_node *pool)
 {
 	int high = find_assignment(cl, "high_watermark"), low = find_assignment(cl, "low_watermark");
-	int64_t now = pool->p.table.high_watermark;
-	bool rises;
+	const struct hybrid_pool_table *t = &pool->p.table;
+	int64_t high_now = value_after(cl, 0, t->high_watermark, HYBRID_DEFAULT_high_watermark);
+	int64_t high_then = value_after(cl, high, t->high_watermark, HYBRID_DEFAULT_high_watermark);
+	int64_t low_then = value_after(cl, low, t->low_watermark, HYBRID_DEFAULT_low_watermark);
 	char *arg;
 
-	if (!high || !low)
-		return;
-	if (now < 0)
-		now = HYBRID_DEFAULT_high_watermark;
+	if ((high || low) && low_then > high_then)
+		return hybrid_fail(HYBRID_USAGE, "give both in one command",
+				   "low_watermark %lld would be above high_watermark %lld",
+				   (long long)low_then, (long long)high_then);
+	if (!high || !low || (high_then >= high_now) == (high < low))
+		return 0;
 	arg = cl->argv[high];
-	rises = strtoll(strchr(arg, '=') + 1, NULL, 10) >= now;
-	if (rises == (high < low))
-		return;
 	cl->argv[high] = cl->argv[low];
 	cl->argv[low] = arg;
+	return 0;
 }
 
 int command_set(const struct command_line *cl)
@@ -172,7 +185,7 @@ int command_set(const struct command_line *cl)
 	for (i = 1; i < cl->argc && !r; i++)
 		r = set_one(cl, node, cl->argv[i], false);
 	if (!r && node->kind == HYBRID_POOL)
-		order_watermarks(cl, node);
+		r = order_watermarks(cl, node);
 	for (i = 1; i < cl->argc && !r; i++) {
 		r = set_one(cl, node, cl->argv[i], true);
 		if (r && i > 1)
