@@ -1054,12 +1054,15 @@ static void write_applied(struct hybrid_engine *e, struct hybrid_set *s, struct 
 		drop_block(e, io->set, i);
 }
 
-/* A granule that only the cache would have held could not be written there. */
+/*
+ * A granule that only the cache would have held could not be written there: may all of the
+ * write go to the origin, parts that did so already again?
+ */
 static bool write_redirects(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io)
 {
 	u64 dirty = block_mask(e, s, MASK_DIRTY, io->idx) | block_mask(e, s, MASK_JDIRTY, io->idx);
 
-	return !(dirty & io->mask) && !io->to_origin;
+	return !(dirty & io->mask) && (io->to_cache & ~io->to_origin);
 }
 
 /*
@@ -1097,7 +1100,7 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 		count(io->volume, HYBRID_CACHE_ERRORS);
 	}
 	spin_lock_irqsave(&s->lock, flags);
-	if (error_cache && write_redirects(e, s, io)) {
+	if (error_cache && !error_origin && write_redirects(e, s, io)) {
 		hlist_del(&io->inflight);
 		/* When it goes out again, the block may be gone. */
 		io->over = 0;

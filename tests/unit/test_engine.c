@@ -345,10 +345,13 @@ static void cache_dies(void **state)
 	reads(50 * BLOCK, BLOCK, 0);
 	assert_int_equal(read_io(0, 8), -EIO);
 	put(60 * BLOCK, BLOCK, 3);
+	/* One granule whole and a part of the next, which cannot be made whole */
+	put(70 * BLOCK, 12, 4);
 	tick(1000);
 	assert_int_equal(flush_volume(), 0);
 	reads(60 * BLOCK, BLOCK, 3);
 	assert_true(origin_has(60 * BLOCK, BLOCK, 3));
+	assert_true(origin_has(70 * BLOCK, 12, 4));
 	reads(50 * BLOCK, BLOCK, 0);
 	assert_int_equal(read_io(0, 8), -EIO);
 	assert_true(status().counter[HYBRID_CACHE_ERRORS] > 0);
