@@ -570,6 +570,7 @@ def test_a_refused_origin_keeps_its_tombstone(kernel, volume, loop):
 def test_detach_that_fails_changes_nothing(kernel, volume, step):
     r = kernel("detach", "vol", fail=step)
     assert r.returncode == 4, r
+    assert "next: hybridctl activate" not in r.stderr
     vol = listed(kernel)["vol"]
     assert (vol["state"], vol["mode"]) == ("running", "writeback")
     assert members(kernel, volume[1])[volume[1]]["role"] == "origin"

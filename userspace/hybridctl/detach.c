@@ -184,13 +184,15 @@ static int delete_entry(const struct detach *d)
 /* The volume comes back, with the mode that it had, if it can. */
 static int put_back(const struct detach *d, int r)
 {
-	if (d->volume->active &&
-	    start_volume(&d->entry, d->pool->dm.devno, d->volume->below))
+	if (!d->volume->active)
+		return hybrid_fail(r, "hybridctl activate it, drain it, and detach it again",
+				   "%s was not detached", d->entry.name);
+	if (start_volume(&d->entry, d->pool->dm.devno, d->volume->below))
 		return hybrid_fail(r, "hybridctl activate it, set its mode, and detach it again",
 				   "%s was not detached; its device is gone for now",
 				   d->entry.name);
-	return hybrid_fail(r, "hybridctl activate it, drain it, and detach it again",
-			   "%s was not detached", d->entry.name);
+	return hybrid_fail(r, "detach it again, when the reason above is gone",
+			   "%s was not detached, and is active again", d->entry.name);
 }
 
 /* 2. the device  3. the pool's entry */
