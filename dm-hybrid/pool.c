@@ -13,6 +13,7 @@
 
 static LIST_HEAD(pools);
 static DEFINE_MUTEX(pools_lock);
+static bool hibernating;	/* under pools_lock: there is no pool, nor shall there be */
 
 /* ---- pool objects --------------------------------------------------------- */
 
@@ -141,6 +142,9 @@ static struct hybrid_pool *pool_bind_table(struct mapped_device *md, struct bloc
 		*error = pool_conflict(pool, md, bdev->bd_dev, sb);
 		if (*error)
 			pool = ERR_PTR(-EBUSY);
+	} else if (hibernating) {
+		*error = "The system hibernates";
+		pool = ERR_PTR(-EBUSY);
 	} else {
 		*error = "Cannot allocate the pool";
 		pool = pool_alloc(md, bdev, sb);
@@ -582,22 +586,27 @@ static struct notifier_block reboot_notifier = {
 /*
  * An initramfs brings up the pools before it resumes an image.  The image goes on where it was,
  * with numbers that are older than what it finds then on the cache device: the next recovery would
- * not believe its records, nor what they acknowledge.  So as long as there is a pool: none.
+ * not believe its records, nor what they acknowledge.  So as long as there is a pool: none; and
+ * from here until the image is written, or has been resumed, no pool.
  */
 static int hibernation_notify(struct notifier_block *nb, unsigned long action, void *data)
 {
 	struct hybrid_pool *pool;
-	bool none;
+	int r = 0;
 
-	if (action != PM_HIBERNATION_PREPARE)
+	if (action != PM_HIBERNATION_PREPARE && action != PM_POST_HIBERNATION)
 		return NOTIFY_DONE;
 	mutex_lock(&pools_lock);
-	list_for_each_entry(pool, &pools, link)
-		DMERR("no hibernation while the pool on %u:%u is active: deactivate it first",
-		      MAJOR(pool->dev), MINOR(pool->dev));
-	none = list_empty(&pools);
+	if (action == PM_HIBERNATION_PREPARE) {
+		list_for_each_entry(pool, &pools, link) {
+			DMERR("no hibernation while the pool on %u:%u is active: deactivate it",
+			      MAJOR(pool->dev), MINOR(pool->dev));
+			r = -EBUSY;
+		}
+	}
+	hibernating = action == PM_HIBERNATION_PREPARE && !r;
 	mutex_unlock(&pools_lock);
-	return none ? NOTIFY_DONE : notifier_from_errno(-EBUSY);
+	return notifier_from_errno(r);
 }
 
 static struct notifier_block hibernation_notifier = {

@@ -52,6 +52,11 @@ def test_hibernation_is_refused(tools, make_qemu_guest, disks):
     guest.run(f"dd if=/dev/zero of={vol} bs=64k count=4 oflag=direct status=none")
     stack.deactivate()
     guest.run(hibernate)
+    # From its beginning to its end no pool comes up that would be in the image
+    activate = "hybridctl activate --all --device /dev/test/ssd --device /dev/test/hdd"
+    r = guest.run(f"exec 3</dev/snapshot; {activate}", check=False)
+    assert r.rc and "The system hibernates" in r.err
+    stack.activate()
 
 
 def test_two_cpus(tools, make_qemu_guest, disks):
