@@ -35,6 +35,23 @@ static void refuse_part(const struct hybrid_device *dev, struct hybrid_member *m
 	snprintf(m->why, sizeof(m->why), "it is a part of an array (%s)", type);
 }
 
+bool hybrid_member_snapshot(const struct hybrid_device *dev, const struct hybrid_member *member)
+{
+	dev_t real = hybrid_sysfs_snapshot_of(dev->devno);
+	struct hybrid_device below;
+	char path[HYBRID_PATH_MAX];
+	struct hybrid_member m;
+	bool same;
+
+	if (!real ||
+	    hybrid_device_open(&below, hybrid_devno_path(real, path, sizeof(path)), HYBRID_OPEN_QUIET))
+		return false;
+	same = !hybrid_member_read(&below, &m) && m.sb.role && member->sb.role &&
+	       !memcmp(m.sb.member_uuid, member->sb.member_uuid, 16);
+	hybrid_device_close(&below);
+	return same;
+}
+
 /* @named: by the user, who wants to hear about what is wrong with it. */
 static int look_at(struct hybrid_inventory *inv, const char *path, bool named)
 {

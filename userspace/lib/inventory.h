@@ -61,6 +61,13 @@ int hybrid_inventory_load(struct hybrid_inventory *inv, unsigned int flags,
 			  char * const *paths, unsigned int nr_paths);
 
 /*
+ * Whether @member, read from @dev, is what a snapshot of LVM has of another logical volume:
+ * not a clone of which nobody knows which is meant.  False for a snapshot that was made a
+ * member itself.
+ */
+bool hybrid_member_snapshot(const struct hybrid_device *dev, const struct hybrid_member *member);
+
+/*
  * The same, of what udev has announced: nothing is printed. @known has path, device number,
  * role and UUIDs as they were then; a member that cannot be read now stays with these, not
  * ok, so that neither a copy nor the rest of its pool is used as if it were gone.

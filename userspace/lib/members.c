@@ -133,23 +133,6 @@ int hybrid_member_read(const struct hybrid_device *dev, struct hybrid_member *m)
 	return choose_copy(dev, m, sb, r, why);
 }
 
-bool hybrid_member_snapshot(const struct hybrid_device *dev, const struct hybrid_member *member)
-{
-	dev_t real = hybrid_sysfs_snapshot_of(dev->devno);
-	struct hybrid_device below;
-	char path[HYBRID_PATH_MAX];
-	struct hybrid_member m;
-	bool same;
-
-	if (!real ||
-	    hybrid_device_open(&below, hybrid_devno_path(real, path, sizeof(path)), HYBRID_OPEN_QUIET))
-		return false;
-	same = !hybrid_member_read(&below, &m) && m.sb.role && member->sb.role &&
-	       !memcmp(m.sb.member_uuid, member->sb.member_uuid, 16);
-	hybrid_device_close(&below);
-	return same;
-}
-
 const char *hybrid_role_name(uint32_t role)
 {
 	switch (role) {
@@ -206,9 +189,10 @@ static int inplace_identity(const struct hybrid_device *dev, struct hybrid_sb *s
 {
 	char identity[HYBRID_PATH_MAX + 64];
 
+	/* It has the UUID of the filesystem that it was taken of */
 	if (hybrid_sysfs_snapshot_of(dev->devno))
 		return hybrid_fail(HYBRID_REFUSED, "leave out --in-place, or copy it to a volume of its own",
-				   "%s is a snapshot: nothing tells it from what it was taken of",
+				   "%s is a snapshot: no origin in place is looked for on one",
 				   dev->path);
 	if (!hybrid_device_identity(dev, identity, sizeof(identity)))
 		return hybrid_fail(HYBRID_BADDEV,

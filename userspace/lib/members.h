@@ -35,13 +35,6 @@ struct hybrid_member {
  */
 int hybrid_member_read(const struct hybrid_device *dev, struct hybrid_member *member);
 
-/*
- * Whether @member, read from @dev, is what a snapshot of LVM has of another logical volume:
- * not a clone of which nobody knows which is meant.  False for a snapshot that was made a
- * member itself.
- */
-bool hybrid_member_snapshot(const struct hybrid_device *dev, const struct hybrid_member *member);
-
 /* "cache", "origin", "detached", or "unknown". */
 const char *hybrid_role_name(uint32_t role);
 
