@@ -122,7 +122,7 @@ static int set_one(const struct command_line *cl, const struct hybrid_node *node
 	return hybrid_dm_message(node->name, message, NULL);
 }
 
-/* Of those of @key, the last assignment; 0: there is none. */
+/* Where @key is assigned; 0: nowhere. */
 static int find_assignment(const struct command_line *cl, const char *key)
 {
 	size_t len = strlen(key);
@@ -132,6 +132,16 @@ static int find_assignment(const struct command_line *cl, const char *key)
 		if (!strncmp(cl->argv[i], key, len) && cl->argv[i][len] == '=')
 			break;
 	return i;
+}
+
+static int check_once(const struct command_line *cl, int at)
+{
+	char key[64];
+
+	snprintf(key, sizeof(key), "%.*s", (int)strcspn(cl->argv[at], "="), cl->argv[at]);
+	if (find_assignment(cl, key) == at)
+		return 0;
+	return hybrid_fail(HYBRID_USAGE, "leave one of them out", "%s is given twice", key);
 }
 
 /* @at: where it is assigned, or 0; @now: as in the table, negative for the default. */
@@ -156,7 +166,8 @@ static int order_watermarks(const struct command_line *cl, const struct hybrid_n
 	char *arg;
 
 	if ((high || low) && low_then > high_then)
-		return hybrid_fail(HYBRID_USAGE, "give both in one command",
+		return hybrid_fail(HYBRID_USAGE, high && low ? "give a lower low_watermark" :
+				   "give both in one command",
 				   "low_watermark %lld would be above high_watermark %lld",
 				   (long long)low_then, (long long)high_then);
 	if (!high || !low || (high_then >= high_now) == (high < low))
@@ -182,8 +193,11 @@ int command_set(const struct command_line *cl)
 	if (!r)
 		r = hybrid_find_active(&inv, cl->argv[0], HYBRID_ANY, &node);
 	/* All are checked before the first is sent */
-	for (i = 1; i < cl->argc && !r; i++)
+	for (i = 1; i < cl->argc && !r; i++) {
 		r = set_one(cl, node, cl->argv[i], false);
+		if (!r)
+			r = check_once(cl, i);
+	}
 	if (!r && node->kind == HYBRID_POOL)
 		r = order_watermarks(cl, node);
 	for (i = 1; i < cl->argc && !r; i++) {
