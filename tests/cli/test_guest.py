@@ -85,6 +85,11 @@ def test_a_detach_that_drains_holds_up_nobody(guest):
     assert text(guest, "hybridctl get vol mode") == "writeback\n"
     guest.run("umount /mnt")
     detach()
+    guest.run("hybridctl deactivate vol")
+    code, out = ended()
+    assert code and "vol is left in mode writethrough" in out and "set vol mode=writeback" in out
+    guest.run("hybridctl activate vol; hybridctl set vol mode=writeback")
+    detach()
     guest.run("hybridctl detach two")
     assert listed(guest)["vol"]["dirty"] and rc(guest, "test -e /run/rc")
     assert ended()[0] == 0 and "vol" not in listed(guest)
@@ -92,7 +97,7 @@ def test_a_detach_that_drains_holds_up_nobody(guest):
 
 def test_who_waits_for_another_is_told(guest):
     guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} -y")
-    guest.run("flock /run/hybrid/lock sleep 2 </dev/null >/dev/null 2>&1 & sleep 0.5")
+    guest.run("flock /run/hybrid/lock sleep 4 </dev/null >/dev/null 2>&1 & sleep 0.5")
     r = guest.run("hybridctl set vol cutoff=0")
     assert "warning: another tool of dm-hybrid is at work" in r.err
     assert guest.run("hybridctl set vol cutoff=0").err == ""

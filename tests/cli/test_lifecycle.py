@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Whole lives of volumes, on loop devices over a model of device-mapper."""
+import fcntl
 import json
 import os
 import re
@@ -345,6 +346,7 @@ def test_set_another_policy(kernel, volume):
     ["vol-pool", "low_watermark=x"], ["vol-pool", "commit_interval=1"],
     ["vol-pool", "endurance=7", "low_watermark=71"], ["vol-pool", "endurance=7", "high_watermark=9"],
     ["vol-pool", "high_watermark=75", "low_watermark=80"],
+    ["vol-pool", "endurance=7", "low_watermark=80", "low_watermark=5"],
     ["vol-pool", "mode=writeback"], ["vol-pool", "policy=../x"], ["vol-pool", "policy="],
     ["vol-pool", "policy=sixteen-letters-"], ["vol", "policy=lru"]])
 def test_a_bad_setting_changes_nothing(kernel, volume, args):
@@ -606,6 +608,25 @@ def test_a_detach_that_drains_is_undone_if_the_terminal_goes(kernel, volume, nam
     assert r.returncode == 6, r
     assert listed(kernel)["vol"]["mode"] == "writeback"
     assert kernel.log.count("message vol drain_cancel") == 1
+
+
+def test_a_detach_that_waits_for_another_tool_is_undone_if_the_terminal_goes(kernel, volume, build):
+    """Once it has drained, when somebody else has the lock that it gave away."""
+    kernel.change(dirty_vol=200)
+    env = {**os.environ, "HYBRID_FAKE_DM": str(kernel.path), "HYBRID_SCAN_ONLY": "none"}
+    tool = subprocess.Popen([build / "hybridctl-fake", "detach", "vol", "--progress-json"], env=env, text=True,
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert "draining" in tool.stdout.readline()
+    with open("/run/hybrid/lock", "r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        said = "-"
+        while said and "waiting for it" not in said:
+            said = tool.stderr.readline()
+        assert said
+        tool.send_signal(signal.SIGINT)
+        assert tool.wait(timeout=20) == 5
+    tool.communicate()
+    assert "message vol mode writeback" in kernel.log and "remove vol" not in kernel.log
 
 
 def test_a_drain_under_nohup_goes_on(kernel, volume, build):

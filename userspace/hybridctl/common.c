@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -15,8 +16,48 @@
 
 #define LOCK_DIR	"/run/hybrid"
 #define LOCK_FILE	LOCK_DIR "/lock"
+#define LOCK_POLL_MS	50
+/* Polls before we say what we wait for: activations at boot are beside each other */
+#define LOCK_QUIET_POLLS	20
 
 static int lock_fd = -1;
+
+/* A signal that hold_signals() keeps, and that would have ended us. */
+static bool ending(void)
+{
+	static const int ends[] = { SIGHUP, SIGINT, SIGTERM };
+	struct sigaction action;
+	sigset_t pending;
+	unsigned int i;
+
+	sigpending(&pending);
+	for (i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		sigaction(ends[i], NULL, &action);
+		if (sigismember(&pending, ends[i]) && action.sa_handler != SIG_IGN)
+			return true;
+	}
+	return false;
+}
+
+/* Signals that are held do not end a wait in the kernel. */
+static int wait_for_lock(void)
+{
+	struct timespec pause = { .tv_nsec = LOCK_POLL_MS * 1000000L };
+	unsigned int polls;
+
+	for (polls = 0; !ending(); polls++) {
+		if (polls == LOCK_QUIET_POLLS)
+			hybrid_warn("another tool of dm-hybrid is at work: waiting for it (fuser %s)",
+				    LOCK_FILE);
+		if (!flock(lock_fd, LOCK_EX | LOCK_NB))
+			return 0;
+		if (errno != EWOULDBLOCK)
+			break;
+		nanosleep(&pause, NULL);
+	}
+	return hybrid_fail(HYBRID_BUSY, "wait for the other tool",
+			   "%s is held by another tool", LOCK_FILE);
+}
 
 int lock_tools(void)
 {
@@ -29,16 +70,7 @@ int lock_tools(void)
 		hybrid_verbose("no lock: %s: %s", LOCK_FILE, strerror(errno));
 		return 0;
 	}
-	if (!flock(lock_fd, LOCK_EX | LOCK_NB))
-		return 0;
-	if (errno == EWOULDBLOCK) {
-		hybrid_warn("another tool of dm-hybrid is at work: waiting for it (fuser %s)",
-			    LOCK_FILE);
-		if (!flock(lock_fd, LOCK_EX))
-			return 0;
-	}
-	return hybrid_fail(HYBRID_BUSY, "wait for the other tool", "%s: %s", LOCK_FILE,
-			   strerror(errno));
+	return flock(lock_fd, LOCK_EX | LOCK_NB) ? wait_for_lock() : 0;
 }
 
 void unlock_tools(void)

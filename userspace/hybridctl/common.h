@@ -8,7 +8,8 @@
 
 /*
  * One tool at a time changes things: take the lock, waiting for who has it, and keep
- * it until exit.  Returns 0 or an exit code.
+ * it until exit.  Returns 0 or an exit code: HYBRID_BUSY if one of the signals comes that
+ * hold_signals() holds.
  */
 int lock_tools(void);
 

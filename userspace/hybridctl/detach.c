@@ -14,6 +14,7 @@ struct detach {
 	struct hybrid_node *volume, *pool;
 	struct hybrid_volume_line entry;
 	char origin[HYBRID_PATH_MAX];	/* empty: not here */
+	bool was_writeback;		/* before make_clean() */
 };
 
 static int find_entry(struct detach *d)
@@ -99,7 +100,12 @@ static int look(struct detach *d, const char *what)
 	r = check_detachable(d);
 	if (!r && d->cl->given[OPT_LIVE])
 		r = check_live(d);
-	return r ? r : find_entry(d);
+	if (r)
+		return r;
+	hybrid_node_device(d->volume, d->origin, sizeof(d->origin));
+	if (d->origin[0] != '/')
+		d->origin[0] = '\0';
+	return find_entry(d);
 }
 
 /* The same volume, whatever others did to it, but for the mode that make_clean() set. */
@@ -115,14 +121,15 @@ static int look_again(struct detach *d)
 	return r;
 }
 
+/* Others may have taken its device away. */
 static void restore_mode(const struct detach *d)
 {
-	char message[64];
-
-	if (d->entry.mode != HYBRID_MODE_WRITEBACK || !d->volume || !d->volume->active)
+	if (!d->was_writeback)
 		return;
-	snprintf(message, sizeof(message), "mode %s", hybrid_mode_name(d->entry.mode));
-	hybrid_dm_message(d->volume->name, message, NULL);
+	if (!hybrid_dm_find(d->entry.uuid, false) ||
+	    hybrid_dm_message(d->entry.name, "mode writeback", NULL))
+		hybrid_warn("%s is left in mode writethrough; once it is active: hybridctl set %s mode=writeback",
+			    d->entry.name, d->entry.name);
 }
 
 /*
@@ -140,9 +147,11 @@ static int make_clean(struct detach *d)
 		r = hybrid_dm_message(d->volume->name, "mode writethrough", NULL);
 		if (r)
 			return r;
+		d->was_writeback = true;
 	}
 	unlock_tools();
 	r = drain_and_wait(d->cl, d->volume);
+	hold_signals();
 	if (!r)
 		r = lock_tools();
 	if (!r)
@@ -150,6 +159,17 @@ static int make_clean(struct detach *d)
 	if (r)
 		restore_mode(d);
 	return r;
+}
+
+/* By its path: not what bears the name now. */
+static int check_origin(const struct detach *d, const struct hybrid_device *dev)
+{
+	struct hybrid_member m;
+
+	if (hybrid_member_read(dev, &m) || !m.ok || !memcmp(m.sb.volume_uuid, d->entry.uuid, 16))
+		return 0;
+	return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan", "%s is not the origin of %s",
+			   dev->path, d->entry.name);
 }
 
 static int mark_origin(struct detach *d)
@@ -166,6 +186,8 @@ static int mark_origin(struct detach *d)
 	}
 	r = hybrid_device_open(&dev, d->origin, HYBRID_OPEN_WRITE |
 			       (d->cl->given[OPT_LIVE] ? 0 : HYBRID_OPEN_EXCLUSIVE));
+	if (!r)
+		r = check_origin(d, &dev);
 	if (!r)
 		r = hybrid_member_mark_detached(&dev);
 	hybrid_device_close(&dev);
@@ -184,9 +206,11 @@ static int delete_entry(const struct detach *d)
 /* The volume comes back, with the mode that it had, if it can. */
 static int put_back(const struct detach *d, int r)
 {
-	if (!d->volume->active)
+	if (!d->volume->active) {
+		restore_mode(d);
 		return hybrid_fail(r, "hybridctl activate it, drain it, and detach it again",
 				   "%s was not detached", d->entry.name);
+	}
 	if (start_volume(&d->entry, d->pool->dm.devno, d->volume->below))
 		return hybrid_fail(r, "hybridctl activate it, set its mode, and detach it again",
 				   "%s was not detached; its device is gone for now",
@@ -343,9 +367,6 @@ static int detach(struct detach *d)
 {
 	int r = 0;
 
-	hybrid_node_device(d->volume, d->origin, sizeof(d->origin));
-	if (d->origin[0] != '/')
-		d->origin[0] = '\0';
 	if (d->cl->given[OPT_TEST]) {
 		print_test(d);
 		return 0;
