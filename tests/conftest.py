@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -16,6 +17,13 @@ X86 = FLAVOUR.startswith("x86-")
 DEBIAN = FLAVOUR.removeprefix("debian-") if FLAVOUR.startswith("debian-") else ""
 # How much longer things take in a kernel with checkers.
 SLOW = {"uml-debug": 8.0, "x86-debug": 6.0, "x86-kcsan": 6.0, "debian": 3.0}
+
+
+# Tests send signals. Who was started by nohup, or by a shell in the background, ignores some,
+# and what it starts would, too; what has a handler instead is as usual after an exec.
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
 
 
 @pytest.fixture(scope="session")
