@@ -32,7 +32,8 @@ static bool read_all(struct trace *t)
 		if (r.sector + r.count > TRACE_MAX_SECTOR)
 			found("a sector beyond all devices: %llu", r.sector + r.count);
 		us = r.us;
-		sectors += r.op == TRACE_DISCARD ? 64 : r.count;
+		/* Each block of a discard is looked at, if no more */
+		sectors += r.op == TRACE_DISCARD ? 64 + r.count / 256 : r.count;
 	}
 }
 
