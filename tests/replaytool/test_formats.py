@@ -167,6 +167,7 @@ def test_time_may_leap(replay):
     (["--mode", "fast"], "no such mode"), (["--endurance", "long"], "is neither"),
     (["--sample", "100"], "needs --curve"), (["--curve", "--sample", "1"], "is neither"),
     (["--curve", "--size", "1g"], "exclude each other"), (["--cutoff", "1"], "not a size"),
+    (["--size", "1.2.3%"], "not a size"), (["--endurance", "0.3.1dwpd"], "is neither"),
     (["--svg", "/nowhere/x.svg"], "cannot be written"),
 ])
 def test_bad_options(replay, args, said):

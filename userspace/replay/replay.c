@@ -57,9 +57,9 @@ static int get_words(struct words *w, const char *option, const char *text)
 static double get_decimal(const char *text, char **end)
 {
 	size_t n = strspn(text, "0123456789.");
+	double value = strtod(text, end);
 
-	*end = (char *)text + n;
-	return n && n < 16 && isdigit((unsigned char)*text) ? strtod(text, NULL) : -1;
+	return isdigit((unsigned char)*text) && n < 16 && *end == text + n ? value : -1;
 }
 
 static int get_size(const struct survey *s, const char *text, uint64_t *bytes)
