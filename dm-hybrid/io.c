@@ -253,8 +253,6 @@ static blk_opf_t op_opf(const struct hybrid_op *op)
 		opf |= REQ_META | REQ_SYNC;
 	else if (op->io)
 		opf |= REQ_SYNC;
-	if (op->preflush)
-		opf |= REQ_PREFLUSH;
 	if (op->fua)
 		opf |= REQ_FUA;
 	return opf;
@@ -783,7 +781,7 @@ int hybrid_read_block(struct block_device *bdev, u64 sector, void *block)
 
 int hybrid_write_block(struct block_device *bdev, u64 sector, void *block)
 {
-	return block_io(bdev, sector, block, REQ_OP_WRITE | REQ_PREFLUSH | REQ_FUA);
+	return block_io(bdev, sector, block, REQ_OP_WRITE | REQ_FUA);
 }
 
 int hybrid_pool_io_init(struct hybrid_pool *pool)

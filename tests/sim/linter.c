@@ -39,6 +39,9 @@ struct linter {
 	bool known;		/* the state on disk, since the first root of this life */
 	bool flushed[SIM_MAX_DEVICES];
 	bool unsettled[SIM_MAX_DEVICES];	/* a flush failed: some records wait for ever */
+	bool data_flushed;	/* the cache device was, since the last journal entry */
+	u64 assembled;		/* when its last flush began: an entry was assembled before */
+	bool tree_flushed;	/* ... since the last leaf or index block */
 	struct owner *durable, *sent;	/* of each cache block */
 	struct owner *leaf;		/* ... as the leaves written last say */
 	u64 *open_durable, *open_sent, *open_leaf;	/* of each set */
@@ -106,6 +109,8 @@ void linter_boot(struct linter *l)
 {
 	memset(l->flushed, 0, sizeof(l->flushed));
 	memset(l->unsettled, 0, sizeof(l->unsettled));
+	l->data_flushed = false;
+	l->tree_flushed = false;
 	l->known = false;
 	l->failed = false;
 	l->leaves_in_flight = 0;
@@ -240,7 +245,14 @@ static bool find_granule(struct linter *l, u32 b, const struct owner *o, u32 nr,
 	return gr->origin + l->g->granule_sectors <= gr->vol->origin->data_to;
 }
 
-/* J3: what the record calls valid has been written to the cache, completely. */
+/* Is @val one that the volume wrote, or zeroed, at sector @i of the granule? */
+static bool is_sector_of(const struct granule *gr, u32 i, val_t val)
+{
+	return val == VAL_ZERO || (val_owner(val) == gr->vol->oracle->owner &&
+				   val_sector(val) == gr->sector + i);
+}
+
+/* J3, J5: what the record calls valid has been written to the cache, and is durable there. */
 static void check_written(struct linter *l, struct action *a, u32 b, const struct owner *o, u32 nr)
 {
 	struct granule gr;
@@ -250,12 +262,13 @@ static void check_written(struct linter *l, struct action *a, u32 b, const struc
 		return;
 	for (i = 0; i < l->g->granule_sectors; i++) {
 		val_t v = device_completed(l->w->dev[0], gr.cache + i);
+		val_t durable = device_durable(l->w->dev[0], gr.cache + i);
 
-		if (v == VAL_ZERO || (val_owner(v) == gr.vol->oracle->owner &&
-				      val_sector(v) == gr.sector + i))
+		if (is_sector_of(&gr, i, durable))
 			continue;
-		broken(l, "J3", "record of block %u calls granule %u valid, its sector %llu has %s",
-		       b, nr, (unsigned long long)gr.sector + i, val_name(v));
+		broken(l, is_sector_of(&gr, i, v) ? "J5" : "J3",
+		       "record of block %u calls granule %u valid, its sector %llu has %s, durable is %s",
+		       b, nr, (unsigned long long)gr.sector + i, val_name(v), val_name(durable));
 		return;
 	}
 }
@@ -309,7 +322,7 @@ static void check_replaced(struct linter *l, struct action *a, u32 b, const stru
 		if (oracle_wild(or, s))
 			continue;
 		if (is_open(l, b) ? oracle_crash_allows(or, s, durable) :
-				    !oracle_before(or, s, durable, c))
+				    !oracle_before(or, s, durable, c, l->assembled))
 			continue;
 		broken(l, "J2", "record ends dirty block %u granule %u: sector %llu is %s in the cache, durable on the origin is %s",
 		       b, nr, (unsigned long long)s, val_name(c), val_name(durable));
@@ -475,8 +488,9 @@ static void journal_submitted(struct linter *l, struct action *a, u64 sector, co
 		       (unsigned long long)e->n, (unsigned long long)l->root.journal_tail);
 	if (l->w->stop)
 		return;
-	if (!a->op->preflush && vouches(l, e))
-		broken(l, "J5", "journal write without preflush");
+	if (!l->data_flushed && vouches(l, e))
+		broken(l, "J5", "journal write without a flush before it");
+	l->data_flushed = false;
 	old = xalloc(l->g->nr_blocks * sizeof(*old));
 	old_open = xalloc(l->g->nr_sets * sizeof(u64));
 	memcpy(old, l->sent, l->g->nr_blocks * sizeof(*old));
@@ -679,8 +693,8 @@ static void root_submitted(struct linter *l, struct action *a, u64 sector, const
 			(unsigned long long)root.sequence, (unsigned long long)root.journal_tail,
 			(unsigned long long)root.journal_head, root.flags,
 			(unsigned long long)root.epoch);
-	if (!a->op->preflush || !a->op->fua)
-		broken(l, "J7", "root without preflush or fua");
+	if (!l->tree_flushed || !a->op->fua)
+		broken(l, "J7", "root without fua, or a flush before it");
 	if (l->leaves_in_flight)
 		broken(l, "J7", "root while %u leaves are in flight", l->leaves_in_flight);
 	if (hybrid_root_sector(l->g, root.sequence) != sector)
@@ -810,6 +824,7 @@ static void cache_meta_submitted(struct linter *l, struct action *a, u64 sector,
 	case AREA_INDEX:
 	case AREA_LEAF:
 		l->leaves_in_flight++;
+		l->tree_flushed = false;
 		for (i = 0; i < count; i += HYBRID_META_BLOCK_SECTORS)
 			if (area == AREA_LEAF)
 				leaf_submitted(l, a, sector + i, bytes + i * 512);
@@ -834,6 +849,48 @@ static bool any_dirty(struct linter *l, struct volume *vol, const struct owner *
 		if (o[b].dirty && volume_of_instance(l, o[b].instance) == vol)
 			return true;
 	return false;
+}
+
+/* Has the origin all that a crash may not lose? */
+static void check_alone(struct linter *l, struct action *a, u32 b, const struct owner *o, u32 nr)
+{
+	struct granule gr;
+	u32 i;
+
+	if (!find_granule(l, b, o, nr, &gr))
+		return;
+	for (i = 0; i < l->g->granule_sectors; i++) {
+		val_t durable = device_durable(gr.vol->origin, gr.origin + i);
+
+		if (oracle_crash_allows(gr.vol->oracle, gr.sector + i, durable))
+			continue;
+		broken(l, "J10", "volume %u: dirty flag cleared, sector %llu of the origin is %s",
+		       gr.vol->id, (unsigned long long)gr.sector + i, val_name(durable));
+		return;
+	}
+}
+
+/*
+ * J10: no record calls anything dirty.  The last ones may not have got out of a pool that
+ * failed; then the origin has all that those on disk call dirty.
+ */
+static void check_flag_cleared(struct linter *l, struct action *a, struct volume *vol)
+{
+	u32 b, nr;
+
+	if (!l->failed) {
+		if (any_dirty(l, vol, l->durable) || any_dirty(l, vol, l->sent))
+			broken(l, "J10", "volume %u: dirty flag cleared, dirty records are durable",
+			       vol->id);
+		return;
+	}
+	for (b = 0; b < l->g->nr_blocks; b++) {
+		if (volume_of_instance(l, l->sent[b].instance) != vol)
+			continue;
+		for (nr = 0; nr < l->g->granules && !l->w->stop; nr++)
+			if (l->sent[b].dirty >> nr & 1)
+				check_alone(l, a, b, &l->sent[b], nr);
+	}
 }
 
 /* No superblock that could be found may name what is written over. */
@@ -913,10 +970,8 @@ static void origin_sb_submitted(struct linter *l, struct action *a, struct devic
 	if (a->finished && l->w->doing == PHASE_CLOSE && !nonce_known(t, sb.nonce))
 		broken(l, "J9", "the origin is closed with nonce %llx, and did not go alone",
 		       (unsigned long long)sb.nonce);
-	if (l->origin_dirty[vol->nr] && !(sb.flags & HYBRID_SB_DIRTY) &&
-	    ((any_dirty(l, vol, l->durable) && !l->failed) || any_dirty(l, vol, l->sent)))
-		broken(l, "J10", "volume %u: dirty flag cleared, dirty records are durable",
-		       vol->id);
+	if (l->origin_dirty[vol->nr] && !(sb.flags & HYBRID_SB_DIRTY))
+		check_flag_cleared(l, a, vol);
 }
 
 /* ---- Data ------------------------------------------------------------------------------------- */
@@ -1195,6 +1250,8 @@ void linter_submit(struct linter *l, struct action *a, struct dreq *r)
 		return;
 	if (r->kind == DREQ_READ && !l->flushed[r->dev->nr])
 		broken(l, "J8", "dev%u is read before it was flushed", r->dev->nr);
+	if (r->kind == DREQ_FLUSH && cache)
+		l->assembled = sim_now;
 	if (r->meta || r->kind == DREQ_FLUSH)
 		return;
 	if (!l->known) {
@@ -1239,6 +1296,8 @@ void linter_complete(struct linter *l, struct action *a, struct dreq *r)
 	}
 	if (r->kind == DREQ_FLUSH) {
 		l->flushed[r->dev->nr] = true;
+		l->data_flushed |= !r->dev->nr;
+		l->tree_flushed |= !r->dev->nr;
 		return;
 	}
 	if (!r->meta || r->kind != DREQ_WRITE)

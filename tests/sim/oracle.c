@@ -506,14 +506,14 @@ static struct entry *find_value(struct oracle *o, u64 sector, val_t val)
 	return NULL;
 }
 
-bool oracle_before(struct oracle *o, u64 sector, val_t a, val_t b)
+bool oracle_before(struct oracle *o, u64 sector, val_t a, val_t b, u64 then)
 {
 	struct entry *ea, *eb = find_value(o, sector, b);
 
 	if (a == b || !eb)
 		return false;
-	/* Nobody was told of @b yet */
-	if (eb->complete == SIM_NEVER)
+	/* Nobody had been told of @b */
+	if (eb->complete > then)
 		return !oracle_crash_allows(o, sector, a);
 	/* Zeroes may have been written more than once */
 	for_each_entry(o, sector, ea)

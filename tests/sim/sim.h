@@ -338,8 +338,11 @@ void oracle_crash(struct oracle *o);
 void oracle_forget(struct oracle *o);	/* dirty data dropped by the admin */
 const char *oracle_crash_read(struct oracle *o, u64 sector, val_t val, bool pin);
 void oracle_unpin(struct oracle *o);
-/* Does value @a stand strictly before @b?  A value unknown is older than all. */
-bool oracle_before(struct oracle *o, u64 sector, val_t a, val_t b);
+/*
+ * Does value @a stand strictly before @b, as far as users had been told at time @then?
+ * A value unknown is older than all.
+ */
+bool oracle_before(struct oracle *o, u64 sector, val_t a, val_t b, u64 then);
 bool oracle_wild(struct oracle *o, u64 sector);
 bool oracle_crash_allows(struct oracle *o, u64 sector, val_t val);
 /* A copy of the sector holds @val now, and may be seen until it is written again. */
@@ -392,7 +395,6 @@ struct action {
 	struct hybrid_op *op;
 	struct uio *uio;	/* USER */
 	u32 left;		/* device requests */
-	bool flushing;		/* META: preflush first */
 	u64 started;
 	int error_cache, error_origin;
 	bool *finished;		/* do_op waits */
@@ -626,7 +628,7 @@ struct linter *linter_new(struct world *w);
 void linter_free(struct linter *l);
 void linter_boot(struct linter *l);	/* a new life of the engine begins */
 void linter_crash(struct linter *l);
-/* A metadata write begins, with its preflush: what it says is decided now. */
+/* A metadata write begins: what it says is decided now. */
 void linter_meta(struct linter *l, struct action *a, struct device *d);
 void linter_submit(struct linter *l, struct action *a, struct dreq *r);
 void linter_complete(struct linter *l, struct action *a, struct dreq *r);

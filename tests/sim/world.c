@@ -313,12 +313,7 @@ static void carry_meta(struct world *w, struct action *a)
 
 	if (w->lint && op->write)
 		linter_meta(w->lint, a, op->origin ? origin_of(w, op) : w->dev[0]);
-	if (!op->preflush) {
-		carry_segments(w, a);
-		return;
-	}
-	a->flushing = true;
-	submit(w, new_request(a, op->origin ? origin_of(w, op) : w->dev[0], DREQ_FLUSH, 0, 0));
+	carry_segments(w, a);
 }
 
 static void end_uio(struct world *w, struct uio *u, int error);
@@ -403,6 +398,13 @@ void world_carry(struct world *w, struct hybrid_actions *acts)
 
 /* ---- Ends ------------------------------------------------------------------ */
 
+static bool writes_sb(const struct dreq *r)
+{
+	return r->meta && r->kind == DREQ_WRITE &&
+	       (r->sector == hybrid_sb_sector(r->dev->sectors, 0) ||
+		r->sector == hybrid_sb_sector(r->dev->sectors, 1));
+}
+
 static void request_ended(struct world *w, struct dreq *r)
 {
 	struct action *a = r->action;
@@ -410,23 +412,15 @@ static void request_ended(struct world *w, struct dreq *r)
 	if (w->lint)
 		linter_complete(w->lint, a, r);
 	if (r->error) {
-		/* Nobody can tell the flush before a write from that write */
-		r->dev->flush_failed |= a->op->preflush;
+		/* Where FUA is a flush after the write, nobody can tell which of them failed. */
+		r->dev->flush_failed |= r->dev->nr && writes_sb(r);
 		if (r->dev->nr)
 			a->error_origin = r->error;
 		else
 			a->error_cache = r->error;
 	}
-	if (--a->left)
-		return;
-	if (a->flushing) {
-		a->flushing = false;
-		if (!r->error) {
-			carry_segments(w, a);
-			return;
-		}
-	}
-	end_action(w, a);
+	if (!--a->left)
+		end_action(w, a);
 }
 
 static void call_done(struct world *w, void *arg)
