@@ -344,8 +344,8 @@ bool oracle_wild(struct oracle *o, u64 sector);
 bool oracle_crash_allows(struct oracle *o, u64 sector, val_t val);
 /* A copy of the sector holds @val now, and may be seen until it is written again. */
 void oracle_rot(struct oracle *o, u64 sector, val_t val);
-/* Is @val all that a read from now on may return? */
-bool oracle_settled(struct oracle *o, u64 sector, val_t val);
+/* Is @val all that a read from now on may return?  The write of version @but has not begun. */
+bool oracle_settled(struct oracle *o, u64 sector, val_t val, u32 but);
 void oracle_explain(struct oracle *o, u64 sector);
 
 /* ---- World ---------------------------------------------------------------- */
@@ -368,6 +368,7 @@ struct volume {
 	bool unjudged;		/* it may read as anything */
 	bool suspended;		/* no I/O of the engine's own to the origin */
 	bool taken;		/* closed while the pool stopped */
+	bool flush_told;	/* the last flush that ended did so with an error */
 	u32 ios;
 	u32 calls;		/* of the engine on its behalf, that have not returned */
 };
@@ -383,7 +384,9 @@ struct uio {
 	u32 version;
 	val_t *data;
 	bool user_op;		/* a USER operation is under way */
-	bool clean;		/* read: the origin had all of it at the start */
+	bool clean;		/* the origin had all of it at the start */
+	bool flush_told;	/* a flush of the volume had failed by then, no later one passed */
+	bool cached;		/* some of it went to the cache device */
 };
 
 /* An operation being carried out. */
@@ -645,7 +648,7 @@ void faults_reopen(struct world *w, struct volume *vol);
 void faults_boot(struct world *w);	/* ... before the pool is loaded */
 /* Has an error been dealt that opening, closing ... the volume may meet? */
 bool faults_of_volume(const struct world *w, const struct volume *vol);
-/* Does the origin alone have what this read may return? */
+/* Does the origin alone have what is around this I/O, and the cache nothing dirty? */
 bool faults_clean(const struct world *w, const struct uio *u);
 /* May this I/O end with an error? */
 bool faults_excuse(const struct world *w, const struct uio *u);

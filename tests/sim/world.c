@@ -121,6 +121,8 @@ static void submit(struct world *w, struct dreq *r)
 	dreq_submit(r, &w->rng);
 	r->slow = !w->branch && w->p.slow_percent && rng_chance(&w->rng, w->p.slow_percent);
 	r->slow |= crowd_slow(w, r);
+	if (a->op->io && !r->dev->nr)
+		container_of(a->op->io, struct uio, io)->cached = true;
 	trace(w, T_SUBMIT, r->sector, r->count << 8 | r->kind, "#%u %s %s dev%u %llu+%u%s%s %s",
 	      a->nr, op_name[a->op->type], kind_name[r->kind], r->dev->nr,
 	      (unsigned long long)r->sector, r->count, r->fua ? " fua" : "",
@@ -556,6 +558,7 @@ static void end_uio(struct world *w, struct uio *u, int error)
 			check_read(w, u);
 		break;
 	case HYBRID_IO_FLUSH:
+		u->vol->flush_told = error;
 		if (!error) {
 			oracle_flush(o, u->started, oldest);
 			crowd_flushed(w, u->vol);
@@ -600,7 +603,9 @@ void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type,
 	u->sector = sector;
 	u->count = count;
 	u->started = ++sim_now;
-	u->clean = w->faulty && type == HYBRID_IO_READ && faults_clean(w, u);
+	u->flush_told = vol->flush_told;
+	u->clean = (type == HYBRID_IO_READ || type == HYBRID_IO_WRITE) && w->faulty &&
+		   faults_clean(w, u);
 	sim_ios++;
 	list_add_tail(&u->link, &w->uios);
 	if (!w->branch)
@@ -1037,6 +1042,7 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 		never_pays(vol->v);
 	vol->closing = false;
 	vol->suspended = false;
+	vol->flush_told = false;
 	trace(w, T_LIFE, 2, r, "open of volume %u: %d %s", vol->id, r, *why ? *why : "");
 	world_check(w);
 	return r;
