@@ -9,6 +9,7 @@
 #include "sim.h"
 #include "fibers.h"
 #include "coverage.h"
+#include "recovery.h"
 
 /* ---- The state of the disks ------------------------------------------------- */
 
@@ -196,10 +197,12 @@ static void check_drained_origins(struct world *w)
 
 bool crash_boot(struct world *w)
 {
+	struct rng look = rng_fork(&w->rng, 6);
 	const char *why;
 	u32 i;
 	int r;
 
+	w->found = rng_below(&look, 3) ? NULL : found_read(w);
 	why = world_boot(w, &r);
 	if (w->crashed || w->stop)
 		return false;
@@ -223,6 +226,7 @@ bool crash_boot(struct world *w)
 			  why ? why : "(no reason given)");
 		return false;
 	}
+	w->found = NULL;
 	return true;
 }
 

@@ -15,6 +15,7 @@
 #include "sim.h"
 #include "coverage.h"
 #include "fibers.h"
+#include "recovery.h"
 
 struct owner {
 	u32 instance;
@@ -44,8 +45,9 @@ struct linter {
 	u64 *open_durable, *open_sent, *open_leaf;	/* of each set */
 	struct list_head entries;	/* since the durable root's tail, in order */
 	struct hybrid_root_info root;	/* durable */
-	struct hybrid_root_info old_root;	/* of the life before */
+	const struct found *before;	/* what the life before left; NULL: not known */
 	u16 *generation;		/* of leaves, by the durable root */
+	u16 *index;			/* of index blocks */
 	u32 leaves_in_flight;
 	struct hybrid_volume_info table[HYBRID_MAX_VOLUMES];	/* as leaves say */
 	struct hybrid_volume_info table_durable[SIM_MAX_VOLUMES];
@@ -72,6 +74,7 @@ struct linter *linter_new(struct world *w)
 	l->open_sent = xalloc(w->g->nr_sets * sizeof(u64));
 	l->open_leaf = xalloc(w->g->nr_sets * sizeof(u64));
 	l->generation = xalloc(w->g->nr_leaves * sizeof(u16));
+	l->index = xalloc(HYBRID_ROOT_INDEXES * sizeof(u16));
 	l->block = xalloc(HYBRID_JOURNAL_ENTRY_BLOCKS * BLOCK_BYTES);
 	INIT_LIST_HEAD(&l->entries);
 	return l;
@@ -98,20 +101,26 @@ void linter_free(struct linter *l)
 	free(l->open_sent);
 	free(l->open_leaf);
 	free(l->generation);
+	free(l->index);
 	free(l->block);
 	free(l);
 }
 
-void linter_boot(struct linter *l)
+void linter_boot(struct linter *l, const struct found *f)
 {
 	memset(l->flushed, 0, sizeof(l->flushed));
 	memset(l->unsettled, 0, sizeof(l->unsettled));
 	l->known = false;
 	l->failed = false;
 	l->leaves_in_flight = 0;
-	l->old_root = l->root;
+	l->before = f;
 	memset(l->table, 0, sizeof(l->table));
 	memset(l->generation, 0, l->g->nr_leaves * sizeof(u16));
+	memset(l->index, 0, l->g->nr_index * sizeof(u16));
+	if (f) {
+		memcpy(l->generation, f->generation, l->g->nr_leaves * sizeof(u16));
+		memcpy(l->index, f->index, l->g->nr_index * sizeof(u16));
+	}
 	drop_entries(l, SIM_NEVER);
 }
 
@@ -574,9 +583,21 @@ static void leaf_submitted(struct linter *l, struct action *a, u64 sector, const
 
 	if (le64_to_cpu(h->number) != nr || hybrid_leaf_sector(l->g, nr, generation) != sector)
 		broken(l, "format", "leaf %u is written to the place of another", nr);
-	if (l->known && l->generation[nr] && (l->generation[nr] & 1) == (generation & 1))
+	if (l->generation[nr] && (l->generation[nr] & 1) == (generation & 1))
 		broken(l, "J7", "leaf %u is written over the one in use", nr);
 	take_leaf(l, a, nr, bytes);
+}
+
+static void index_submitted(struct linter *l, struct action *a, u64 sector, const void *bytes)
+{
+	const struct hybrid_block_header *h = bytes;
+	u32 nr = (sector - l->g->index_sector) / HYBRID_META_BLOCK_SECTORS % l->g->nr_index;
+	u64 generation = le64_to_cpu(h->generation);
+
+	if (le64_to_cpu(h->number) != nr || hybrid_index_sector(l->g, nr, generation) != sector)
+		broken(l, "format", "index block %u is written to the place of another", nr);
+	if (l->index[nr] && (l->index[nr] & 1) == (generation & 1))
+		broken(l, "J7", "index block %u is written over the one in use", nr);
 }
 
 /*
@@ -686,8 +707,12 @@ static void root_submitted(struct linter *l, struct action *a, u64 sector, const
 	if (hybrid_root_sector(l->g, root.sequence) != sector)
 		broken(l, "J7", "root is written over the one in use");
 	if (!l->known) {
-		if (l->old_root.epoch && root.epoch == l->old_root.epoch)
+		if (l->before && root.epoch == l->before->root.epoch)
 			broken(l, "J8", "the first root of a life has the old epoch");
+		if (l->before && root.sequence != l->before->root.sequence + 1)
+			broken(l, "J7", "root %llu of a new life follows %llu",
+			       (unsigned long long)root.sequence,
+			       (unsigned long long)l->before->root.sequence);
 		return;
 	}
 	if (root.sequence != l->root.sequence + 1)
@@ -702,6 +727,7 @@ static void read_leaves(struct linter *l, const u16 *index_generation)
 	u32 i, nr;
 
 	memset(l->generation, 0, l->g->nr_leaves * sizeof(u16));
+	memcpy(l->index, index_generation, l->g->nr_index * sizeof(u16));
 	for (i = 0; i < l->g->nr_index; i++) {
 		struct hybrid_index *index = (void *)l->block;
 		u32 n = min_t(u32, HYBRID_INDEX_LEAVES,
@@ -715,6 +741,42 @@ static void read_leaves(struct linter *l, const u16 *index_generation)
 			l->generation[i * HYBRID_INDEX_LEAVES + nr] =
 				le16_to_cpu(index->leaf_generation[nr]);
 	}
+}
+
+static bool same_volume(const struct hybrid_volume_info *a, const struct hybrid_volume_info *b)
+{
+	return a->state == b->state && a->instance == b->instance && a->flags == b->flags &&
+	       a->nonce == b->nonce && a->nonce_old == b->nonce_old &&
+	       !memcmp(a->uuid, b->uuid, HYBRID_UUID_SIZE);
+}
+
+/* What the life before made durable is so for good: a recovery makes nothing else of it. */
+static void check_kept(struct linter *l, struct action *a)
+{
+	const struct found *f = l->before;
+	u32 b, i;
+
+	for (i = 0; i < l->w->nr_vol && !l->w->stop; i++)
+		if (!same_volume(&f->table[i], &l->table[l->w->vol[i]->id]))
+			broken(l, "J8", "recovery records another entry of volume %u",
+			       l->w->vol[i]->id);
+	for (b = 0; b < l->g->nr_blocks && !l->w->stop; b++) {
+		const struct found_block *o = &f->block[b];
+		const struct owner *n = &l->leaf[b];
+
+		if (volume_of_instance(l, n->instance) || o->instance ?
+		    n->instance != o->instance || n->oblock != o->oblock ||
+		    n->valid != o->valid || n->dirty != o->dirty : 0)
+			broken(l, "J8", "recovery finds block %u as %u.%llu %llx/%llx, and records %u.%llu %llx/%llx",
+			       b, o->instance, (unsigned long long)o->oblock,
+			       (unsigned long long)o->valid, (unsigned long long)o->dirty,
+			       n->instance, (unsigned long long)n->oblock,
+			       (unsigned long long)n->valid, (unsigned long long)n->dirty);
+	}
+	for (i = 0; i < l->g->nr_sets; i++)
+		if (l->open_leaf[i])
+			broken(l, "J8", "recovery leaves regions %llx of set %u open",
+			       (unsigned long long)l->open_leaf[i], i);
 }
 
 /* The first root of a life: from here on the state on disk is known. */
@@ -744,6 +806,8 @@ static void learn(struct linter *l, struct action *a)
 	for (nr = 0; nr < l->w->nr_vol; nr++)
 		read_origin(l, l->w->vol[nr]);
 	l->known = true;
+	if (l->before)
+		check_kept(l, a);
 }
 
 static void root_completed(struct linter *l, struct action *a, struct dreq *r)
@@ -813,6 +877,8 @@ static void cache_meta_submitted(struct linter *l, struct action *a, u64 sector,
 		for (i = 0; i < count; i += HYBRID_META_BLOCK_SECTORS)
 			if (area == AREA_LEAF)
 				leaf_submitted(l, a, sector + i, bytes + i * 512);
+			else
+				index_submitted(l, a, sector + i, bytes + i * 512);
 		break;
 	case AREA_SB:
 		break;

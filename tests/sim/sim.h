@@ -10,6 +10,7 @@
  * rot.c	metadata that are damaged when the engine recovers
  * oracle.c	which values each sector may hold (promises P1 to P4)
  * linter.c	rules J1 to J11 on the stream of device operations
+ * recovery.c	what recovery must find, read from the disk beside it
  * coverage.c	which faults happened in which phases
  * loops.c	the N-th allocation, or request, fails, for every N
  * script.c	a run as a list of decisions, recorded or replayed
@@ -481,6 +482,7 @@ struct world {
 	u64 hash;
 	bool stop;
 	struct linter *lint;
+	struct found *found;		/* what this life's recovery must find; NULL: not looked at */
 	struct rng brng;
 	struct rng arng;		/* of what is aimed at a phase */
 	struct rng frng;		/* of faults.c */
@@ -627,7 +629,8 @@ void loop_heal(void);
 
 struct linter *linter_new(struct world *w);
 void linter_free(struct linter *l);
-void linter_boot(struct linter *l);	/* a new life of the engine begins */
+/* A new life of the engine begins, on what the one before left; NULL: nobody looked. */
+void linter_boot(struct linter *l, const struct found *f);
 void linter_crash(struct linter *l);
 /* A metadata write begins, with its preflush: what it says is decided now. */
 void linter_meta(struct linter *l, struct action *a, struct device *d);

@@ -6,6 +6,7 @@
 #include "sim.h"
 #include "fibers.h"
 #include "coverage.h"
+#include "recovery.h"
 #include "script.h"
 
 bool sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce, sim_crowd;
@@ -584,8 +585,9 @@ static bool boot_once(struct world *w)
 	int r;
 
 	rot_keep(w);
+	w->found = w->rotting || w->lying ? NULL : found_read(w);
 	if (w->lint)
-		linter_boot(w->lint);
+		linter_boot(w->lint, w->found);
 	why = world_boot(w, &r);
 	if (w->crashed || w->stop)
 		return false;
@@ -606,6 +608,7 @@ static bool boot_once(struct world *w)
 	for (i = 0; i < w->nr_vol; i++)
 		if (!settle_existence(w, w->vol[i]) || !open_volume(w, w->vol[i]))
 			return false;
+	w->found = NULL;
 	return true;
 }
 

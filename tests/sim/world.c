@@ -10,6 +10,7 @@
 #include "engine-internal.h"
 #include "script.h"
 #include "coverage.h"
+#include "recovery.h"
 #include "fibers.h"
 
 bool sim_trace;
@@ -983,6 +984,7 @@ void world_drop(struct world *w)
 	}
 	w->look = 0;
 	w->ask = NULL;
+	w->found = NULL;
 	heap_drop(&w->heap);
 	w->crashed = false;
 	w->ticking = false;
@@ -1014,6 +1016,8 @@ const char *world_boot(struct world *w, int *error)
 	if (*error)
 		return why ? why : "(no reason given)";
 	world_check(w);
+	if (w->found && !w->crashed && !w->stop)
+		found_check(w, w->found, NULL);
 	return NULL;
 }
 
@@ -1043,6 +1047,9 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 	vol->closing = false;
 	vol->suspended = false;
 	vol->flush_told = false;
+	/* Others may evict its blocks while it is opened */
+	if (!r && w->found && (w->branch || !w->p.load_percent) && !w->crashed && !w->stop)
+		found_check(w, w->found, vol);
 	trace(w, T_LIFE, 2, r, "open of volume %u: %d %s", vol->id, r, *why ? *why : "");
 	world_check(w);
 	return r;
