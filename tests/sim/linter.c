@@ -55,6 +55,7 @@ struct linter {
 	u64 origin_nonce[SIM_MAX_VOLUMES];
 	u64 copy_nonce[SIM_MAX_VOLUMES][2];	/* 0: no good copy */
 	bool origin_lost[SIM_MAX_VOLUMES];	/* some copy names a lost map */
+	u32 cold[SIM_MAX_VOLUMES];	/* the instance that was left behind, 0: none */
 	u8 *block;			/* one metadata block or entry */
 };
 
@@ -110,6 +111,7 @@ void linter_boot(struct linter *l, const struct found *f)
 {
 	memset(l->flushed, 0, sizeof(l->flushed));
 	memset(l->unsettled, 0, sizeof(l->unsettled));
+	memset(l->cold, 0, sizeof(l->cold));
 	l->known = false;
 	l->failed = false;
 	l->leaves_in_flight = 0;
@@ -185,6 +187,16 @@ static bool nonce_known(const struct hybrid_volume_info *t, u64 nonce)
 void linter_reformat(struct linter *l, struct volume *vol)
 {
 	read_origin(l, vol);
+}
+
+/* Only an origin that may have been written without its cache starts cold. */
+void linter_open(struct linter *l, struct volume *vol)
+{
+	const struct hybrid_volume_info *t = &l->table[vol->id];
+
+	read_origin(l, vol);
+	l->cold[vol->nr] = vol->info.flags & HYBRID_VOLUME_INPLACE ||
+			   !nonce_known(t, l->origin_nonce[vol->nr]) ? t->instance : 0;
 }
 
 /* ---- Granules ---------------------------------------------------------------------- */
@@ -607,10 +619,8 @@ static void index_submitted(struct linter *l, struct action *a, u64 sector, cons
 static bool starts_cold(struct linter *l, const struct owner *o)
 {
 	struct volume *vol = volume_of_instance(l, o->instance);
-	struct hybrid_volume_info info;
 
-	return vol && l->w->e && !hybrid_volume_info(l->w->e, vol->id, &info) &&
-	       info.instance != o->instance && !o->dirty;
+	return vol && o->instance == l->cold[vol->nr] && !o->dirty;
 }
 
 /* What a recovery from this root and the durable journal would find is what is so. */
@@ -746,6 +756,7 @@ static void read_leaves(struct linter *l, const u16 *index_generation)
 static bool same_volume(const struct hybrid_volume_info *a, const struct hybrid_volume_info *b)
 {
 	return a->state == b->state && a->instance == b->instance && a->flags == b->flags &&
+	       a->mode == b->mode && a->cutoff_sectors == b->cutoff_sectors &&
 	       a->nonce == b->nonce && a->nonce_old == b->nonce_old &&
 	       !memcmp(a->uuid, b->uuid, HYBRID_UUID_SIZE);
 }

@@ -632,6 +632,7 @@ void linter_free(struct linter *l);
 /* A new life of the engine begins, on what the one before left; NULL: nobody looked. */
 void linter_boot(struct linter *l, const struct found *f);
 void linter_crash(struct linter *l);
+void linter_open(struct linter *l, struct volume *vol);	/* it is about to be opened */
 /* A metadata write begins, with its preflush: what it says is decided now. */
 void linter_meta(struct linter *l, struct action *a, struct device *d);
 void linter_submit(struct linter *l, struct action *a, struct dreq *r);

@@ -1036,6 +1036,8 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 
 	*why = NULL;
 	trace(w, T_LIFE, 1, vol->id, "open volume %u", vol->id);
+	if (w->lint)
+		linter_open(w->lint, vol);
 	r = DURING(w, PHASE_OPEN, hybrid_volume_open(w->e, vol->id, vol->origin->sectors, vol,
 						     &vol->v, why));
 	if (r)
