@@ -219,6 +219,13 @@ u32 draw_endurance(struct rng r)
 	return rng_below(&r, 2) ? 1 << rng_below(&r, 20) : 0;
 }
 
+/* Blocks of 128 KiB have the only masks of four bytes; those of 256 KiB the most granules. */
+static void draw_large_blocks(struct profile *p, struct rng r)
+{
+	if (p->cache_blocks <= 64 && p->hot_blocks <= 64 && rng_chance(&r, 15))
+		p->block_sectors = rng_below(&r, 3) ? 256 : 512;
+}
+
 static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 {
 	static const char * const policy[] = { "lru", "lru", "fifo" };
@@ -274,6 +281,7 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	}
 	if (mode == 'L')
 		loop_profile(p, r);
+	draw_large_blocks(p, rng_fork(r, 107));
 }
 
 /* ---- Formatting ----------------------------------------------------------------- */
