@@ -145,7 +145,7 @@ static struct volume *volume_at(struct world *w, const struct device *d, u64 sec
 		return NULL;
 	key = s->key[b % w->g->set_size];
 	*at = (from_oblock(hybrid_key_block(key)) << w->g->block_shift) +
-	      (offset & (w->g->block_sectors - 1));
+	      (offset & (w->g->block_sectors - 1)) - w->hole;
 	for (i = 0; i < w->nr_vol; i++)
 		if (w->vol[i]->id == hybrid_key_volume(key))
 			return w->vol[i];

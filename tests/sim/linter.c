@@ -56,10 +56,11 @@ struct linter {
 	u64 copy_nonce[SIM_MAX_VOLUMES][2];	/* 0: no good copy */
 	bool origin_lost[SIM_MAX_VOLUMES];	/* some copy names a lost map */
 	u32 cold[SIM_MAX_VOLUMES];	/* the instance that was left behind, 0: none */
-	u8 *block;			/* one metadata block or entry */
+	u8 *block;			/* one metadata block or entry, or both lost maps */
 };
 
 #define BLOCK_BYTES ((size_t)HYBRID_META_BLOCK_SIZE)
+#define LOST_BYTES (HYBRID_LOST_CHUNKS / 8 + BLOCK_BYTES)
 
 struct linter *linter_new(struct world *w)
 {
@@ -76,7 +77,8 @@ struct linter *linter_new(struct world *w)
 	l->open_leaf = xalloc(w->g->nr_sets * sizeof(u64));
 	l->generation = xalloc(w->g->nr_leaves * sizeof(u16));
 	l->index = xalloc(HYBRID_ROOT_INDEXES * sizeof(u16));
-	l->block = xalloc(HYBRID_JOURNAL_ENTRY_BLOCKS * BLOCK_BYTES);
+	BUILD_BUG_ON(2 * LOST_BYTES < HYBRID_JOURNAL_ENTRY_BLOCKS * BLOCK_BYTES);
+	l->block = xalloc(2 * LOST_BYTES);
 	INIT_LIST_HEAD(&l->entries);
 	return l;
 }
@@ -154,7 +156,6 @@ static struct volume *volume_of_instance(struct linter *l, u32 instance)
 static void read_origin(struct linter *l, struct volume *vol)
 {
 	struct hybrid_sb sb, best = {};
-	const char *why;
 	u32 copy;
 
 	if (vol->info.flags & HYBRID_VOLUME_INPLACE) {
@@ -163,11 +164,8 @@ static void read_origin(struct linter *l, struct volume *vol)
 	}
 	l->origin_lost[vol->nr] = false;
 	for (copy = 0; copy < 2; copy++) {
-		u64 sector = hybrid_sb_sector(vol->origin->sectors, copy);
-
 		l->copy_nonce[vol->nr][copy] = 0;
-		device_get_bytes(vol->origin, sector, l->block, BLOCK_BYTES, true);
-		if (hybrid_sb_decode((void *)l->block, sector, vol->origin->sectors, &sb, &why))
+		if (!device_get_sb(vol->origin, copy, &sb, true))
 			continue;
 		l->copy_nonce[vol->nr][copy] = sb.nonce;
 		l->origin_lost[vol->nr] |= sb.lost;
@@ -386,10 +384,16 @@ static void check_close(struct linter *l, struct action *a, u32 set, u64 closed)
 	}
 }
 
+/* Which block of those that the simulator has: what a volume has in front is nowhere. */
+static u64 oblock_of(__le64 oblock)
+{
+	return le64_to_cpu(oblock) - sim_world->hole / sim_world->g->block_sectors;
+}
+
 static void take_record(struct owner *o, const struct hybrid_record *r)
 {
 	o->instance = le32_to_cpu(r->instance);
-	o->oblock = le64_to_cpu(r->oblock);
+	o->oblock = oblock_of(r->oblock);
 	o->valid = le64_to_cpu(r->valid);
 	o->dirty = le64_to_cpu(r->dirty);
 	if (!o->instance)
@@ -546,7 +550,7 @@ static void take_map_leaf(struct linter *l, u32 nr, const struct hybrid_map_leaf
 		struct owner *o = &l->leaf[first + i];
 
 		o->instance = le32_to_cpu(m->instance[i]);
-		o->oblock = le64_to_cpu(m->oblock[i]);
+		o->oblock = oblock_of(m->oblock[i]);
 		o->valid = le64_to_cpu(m->valid[i]);
 		o->dirty = le64_to_cpu(m->dirty[i]);
 		if (!o->instance)
@@ -775,9 +779,9 @@ static void check_kept(struct linter *l, struct action *a)
 		const struct found_block *o = &f->block[b];
 		const struct owner *n = &l->leaf[b];
 
-		if (volume_of_instance(l, n->instance) || o->instance ?
-		    n->instance != o->instance || n->oblock != o->oblock ||
-		    n->valid != o->valid || n->dirty != o->dirty : 0)
+		if ((volume_of_instance(l, n->instance) || o->instance) &&
+		    (n->instance != o->instance || n->valid != o->valid || n->dirty != o->dirty ||
+		     (o->instance && n->oblock != oblock_of(cpu_to_le64(o->oblock)))))
 			broken(l, "J8", "recovery finds block %u as %u.%llu %llx/%llx, and records %u.%llu %llx/%llx",
 			       b, o->instance, (unsigned long long)o->oblock,
 			       (unsigned long long)o->valid, (unsigned long long)o->dirty,
@@ -935,16 +939,15 @@ static void lost_map_submitted(struct linter *l, struct action *a, struct device
 static void check_lost_named(struct linter *l, struct action *a, struct device *d,
 			     const struct hybrid_sb *sb)
 {
-	u32 size = hybrid_lost_blocks(sb->data_sectors, l->g->block_shift) * BLOCK_BYTES, copy;
+	u32 shift = hybrid_lost_shift(sb->data_sectors, l->g->block_sectors);
+	u32 size = hybrid_lost_blocks(sb->data_sectors, shift) * BLOCK_BYTES, copy;
 	struct hybrid_lost_map *map[2];
 	u32 good = 0;
 
-	if (2 * size > HYBRID_JOURNAL_ENTRY_BLOCKS * BLOCK_BYTES)
-		return;
 	for (copy = 0; copy < 2; copy++) {
 		map[copy] = (void *)l->block + copy * size;
-		device_get_bytes(d, hybrid_lost_sector(sb->member_sectors, copy), map[copy], size,
-				 true);
+		device_get_bytes(d, device_place(d, hybrid_lost_sector(sb->member_sectors, copy)),
+				 map[copy], size, true);
 		if (hybrid_lost_peek(map[copy], sb, copy, NULL) > 0 &&
 		    !hybrid_lost_check(map[copy], size / BLOCK_BYTES, NULL))
 			good++;
@@ -965,13 +968,13 @@ static void origin_sb_submitted(struct linter *l, struct action *a, struct devic
 	struct hybrid_sb sb;
 	const char *why = "";
 
-	if (sector == hybrid_lost_sector(d->sectors, 0) ||
-	    sector == hybrid_lost_sector(d->sectors, 1)) {
+	if (sector == hybrid_lost_sector(device_size(d), 0) ||
+	    sector == hybrid_lost_sector(device_size(d), 1)) {
 		lost_map_submitted(l, a, d, sector, bytes, count);
 		return;
 	}
 	if (count != HYBRID_META_BLOCK_SECTORS ||
-	    hybrid_sb_decode(bytes, sector, d->sectors, &sb, &why)) {
+	    hybrid_sb_decode(bytes, sector, device_size(d), &sb, &why)) {
 		broken(l, "format", "origin superblock: %s", why);
 		return;
 	}

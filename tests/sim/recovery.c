@@ -180,17 +180,13 @@ static bool nonces_known(struct reader *in, u32 nr)
 {
 	const struct hybrid_volume_info *t = &in->f->table[nr];
 	const struct volume *vol = in->w->vol[nr];
-	struct device *d = vol->origin;
 	struct hybrid_sb sb;
 	u32 copy;
 
 	if (vol->info.flags & HYBRID_VOLUME_INPLACE)
 		return false;
 	for (copy = 0; copy < 2; copy++) {
-		u64 sector = hybrid_sb_sector(d->sectors, copy);
-
-		device_get_bytes(d, sector, in->mem, BLOCK_BYTES, false);
-		if (hybrid_sb_decode((void *)in->mem, sector, d->sectors, &sb, NULL) ||
+		if (!device_get_sb(vol->origin, copy, &sb, false) ||
 		    (sb.nonce != t->nonce && sb.nonce != t->nonce_old))
 			return false;
 	}

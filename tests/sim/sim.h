@@ -32,7 +32,8 @@
 
 #include "engine.h"
 
-#define SIM_MAX_VOLUMES	3
+#define SIM_FEW_VOLUMES	3	/* most seeds have no more */
+#define SIM_MAX_VOLUMES	8
 #define SIM_MAX_DEVICES	(1 + SIM_MAX_VOLUMES)
 #define SIM_NEVER	U64_MAX
 
@@ -217,7 +218,8 @@ enum device_profile {
 
 struct device {
 	u32 nr;			/* 0: the cache device, else origin nr - 1 */
-	u64 sectors;
+	u64 sectors;		/* ... without the hole */
+	u64 hole;		/* sectors in front of the data that are nowhere: see far in profile */
 	u64 data_from, data_to;
 	val_t *durable;
 	struct volatiles vol[2];
@@ -250,6 +252,23 @@ static inline bool device_is_data(const struct device *d, u64 sector)
 {
 	return sector >= d->data_from && sector < d->data_to;
 }
+
+/* Its size, as the engine is told. */
+static inline u64 device_size(const struct device *d)
+{
+	return d->sectors + d->hole;
+}
+
+/* Where sector @sector of the engine's stands; SIM_NEVER: in the hole. */
+static inline u64 device_place(const struct device *d, u64 sector)
+{
+	if (sector < d->data_from)
+		return sector;
+	return sector < d->data_from + d->hole ? SIM_NEVER : sector - d->hole;
+}
+
+/* Copy @copy of its superblock, as it is durable or reads now; false: it is not good. */
+bool device_get_sb(const struct device *d, u32 copy, struct hybrid_sb *sb, bool durable);
 
 val_t device_durable(const struct device *d, u64 sector);
 val_t device_read(const struct device *d, u64 sector);	/* newest carried out */
@@ -424,6 +443,7 @@ struct profile {
 	u32 crowd;		/* what meets often; 0: nothing that need not */
 	u32 lean;		/* fills bring only what was asked for, unless it goes on a run */
 	u32 journal_blocks;
+	u32 far;		/* volumes' data are so far behind their first block: see world.hole */
 	u32 fault_kind;		/* 0: none */
 #define FAULTS_PLANNED	6	/* faults.c draws them, of all kinds */
 	u32 weight[16];
@@ -450,6 +470,7 @@ struct world {
 	u32 nr_dev;
 	struct volume *vol[SIM_MAX_VOLUMES];
 	u32 nr_vol;
+	u64 hole;		/* sectors of each volume that nobody uses: block_sectors << far */
 	struct list_head ready;		/* actions that ended, to be told */
 	u32 nr_ready;
 	struct list_head uios;

@@ -168,6 +168,7 @@ static void data_request(struct world *w, struct action *a, struct device *d,
 {
 	struct dreq *r;
 
+	sector = device_place(d, sector);
 	if (!in_bounds(w, d, sector, count, true))
 		return;
 	r = new_request(a, d, kind, sector, count);
@@ -186,11 +187,12 @@ static void meta_request(struct world *w, struct action *a, struct device *d,
 	struct hybrid_op *op = a->op;
 	struct dreq *r;
 	char *mem = (char *)op->mem + s->offset * 512;
+	u64 sector = device_place(d, s->sector);
 	u32 i;
 
-	if (!in_bounds(w, d, s->sector, s->count, false))
+	if (!in_bounds(w, d, sector, s->count, false))
 		return;
-	r = new_request(a, d, op->write ? DREQ_WRITE : DREQ_READ, s->sector, s->count);
+	r = new_request(a, d, op->write ? DREQ_WRITE : DREQ_READ, sector, s->count);
 	r->meta = true;
 	r->fua = op->fua;
 	r->bytes = mem;
@@ -600,7 +602,7 @@ void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type,
 	u->vol = vol;
 	u->version = ++w->next_version;
 	u->data = arena_alloc(&sim_arena, (count + 1) * sizeof(val_t));
-	hybrid_io_init(&u->io, vol->v, type, sector, count, fua);
+	hybrid_io_init(&u->io, vol->v, type, sector + w->hole, count, fua);
 	u->sector = sector;
 	u->count = count;
 	u->started = ++sim_now;
@@ -1038,7 +1040,7 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 	trace(w, T_LIFE, 1, vol->id, "open volume %u", vol->id);
 	if (w->lint)
 		linter_open(w->lint, vol);
-	r = DURING(w, PHASE_OPEN, hybrid_volume_open(w->e, vol->id, vol->origin->sectors, vol,
+	r = DURING(w, PHASE_OPEN, hybrid_volume_open(w->e, vol->id, device_size(vol->origin), vol,
 						     &vol->v, why));
 	if (r)
 		vol->v = NULL;
