@@ -338,13 +338,20 @@ const char *oracle_read(struct oracle *o, u64 sector, val_t val, u64 started)
 	return NULL;
 }
 
-bool oracle_settled(struct oracle *o, u64 sector, val_t val)
+bool oracle_settled(struct oracle *o, u64 sector, val_t val, u32 but)
 {
-	u32 h = o->head[sector];
+	const struct entry *e, *only = NULL;
 
-	if (!h)
+	if (!o->head[sector])
 		return val == initial(o, sector);
-	return !o->pool[h].next && o->pool[h].val == val && o->pool[h].complete < sim_now;
+	for_each_entry(o, sector, e) {
+		if (e->version == but)
+			continue;
+		if (only)
+			return false;
+		only = e;
+	}
+	return only && only->val == val && only->complete < sim_now;
 }
 
 /* ---- Crashes -------------------------------------------------------------- */
