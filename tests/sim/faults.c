@@ -11,8 +11,7 @@
  *   - of the cache device: those of volumes that ever were writeback (P5); of
  *     reads and writes only where the origin does not durably have what is there,
  *     or the cache has something dirty on record (S8).  A write with FUA also fails
- *     if it went to the cache, and its commit cannot end; and after a flush of its
- *     volume that failed, until one passes.
+ *     if it went to the cache, and its commit cannot end.
  * What is read and written without an error is judged as ever (S1, S2, S7, S9).
  *
  * Data that rot (bits flipped, writes lost, or gone elsewhere) excuse one value of
@@ -348,7 +347,7 @@ bool faults_excuse(const struct world *w, const struct uio *u)
 		return false;
 	if (!read && u->io.type != HYBRID_IO_WRITE)
 		return true;
-	if (u->io.fua && (u->cached || u->flush_told || u->vol->flush_told))
+	if (u->io.fua && u->cached)
 		return true;
 	return !u->clean || !faults_clean(w, u);
 }

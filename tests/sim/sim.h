@@ -391,7 +391,6 @@ struct volume {
 	bool unjudged;		/* it may read as anything */
 	bool suspended;		/* no I/O of the engine's own to the origin */
 	bool taken;		/* closed while the pool stopped */
-	bool flush_told;	/* the last flush that ended did so with an error */
 	u32 ios;
 	u32 calls;		/* of the engine on its behalf, that have not returned */
 };
@@ -408,7 +407,6 @@ struct uio {
 	val_t *data;
 	bool user_op;		/* a USER operation is under way */
 	bool clean;		/* the origin had all of it at the start */
-	bool flush_told;	/* a flush of the volume had failed by then, no later one passed */
 	bool cached;		/* some of it went to the cache device */
 };
 

@@ -557,7 +557,6 @@ static void end_uio(struct world *w, struct uio *u, int error)
 			check_read(w, u);
 		break;
 	case HYBRID_IO_FLUSH:
-		u->vol->flush_told = error;
 		if (!error) {
 			oracle_flush(o, u->started, oldest);
 			crowd_flushed(w, u->vol);
@@ -602,7 +601,6 @@ void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type,
 	u->sector = sector;
 	u->count = count;
 	u->started = ++sim_now;
-	u->flush_told = vol->flush_told;
 	u->clean = (type == HYBRID_IO_READ || type == HYBRID_IO_WRITE) && w->faulty &&
 		   faults_clean(w, u);
 	sim_ios++;
@@ -1046,7 +1044,6 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 		never_pays(vol->v);
 	vol->closing = false;
 	vol->suspended = false;
-	vol->flush_told = false;
 	/* Others may evict its blocks while it is opened */
 	if (!r && w->found && (w->branch || !w->p.load_percent) && !w->crashed && !w->stop)
 		found_check(w, w->found, vol);
