@@ -481,6 +481,7 @@ struct world {
 	bool branch;			/* a crash state: in order, no linter */
 	bool blocking;			/* inside a blocking call */
 	bool ticking;
+	bool timer;			/* it runs: else no tick comes until something is asked for */
 	u8 doing;			/* enum sim_phase of a call under way, 0: none */
 	u32 deaths;			/* since the last clean stop */
 	u32 crash_phases;		/* when crashed was set */
@@ -527,7 +528,12 @@ void world_apply(struct world *w, struct dreq *r, bool part);
 void world_tell(struct world *w, struct action *a);
 void world_idle(struct world *w);	/* until nothing is under way */
 void world_settle(struct world *w);	/* until no user's I/O is left: liveness */
+/* Time passes; the engine hears of it while its timer runs. */
 void world_tick(struct world *w, u32 ms);
+/* As hybrid_tick_kick(): a call may have left something that waits for time to pass. */
+void world_kick(struct world *w);
+/* Nothing is under way: the timer must stop, and leave nothing unrecorded. */
+void world_rest(struct world *w);
 void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type, u64 sector,
 		  u32 count, bool fua);
 /* Read block @b of the volume, or as much as there is of it. */
@@ -659,6 +665,9 @@ void linter_meta(struct linter *l, struct action *a, struct device *d);
 void linter_submit(struct linter *l, struct action *a, struct dreq *r);
 void linter_complete(struct linter *l, struct action *a, struct dreq *r);
 void linter_reformat(struct linter *l, struct volume *vol);
+/* Nothing waits for time to pass: then RAM knows nothing that the disk does not. */
+void linter_rest(struct linter *l);
+bool linter_any_dirty(struct linter *l);
 /* Is anything around these sectors dirty on record? */
 bool linter_dirty(struct linter *l, struct volume *vol, u64 sector, u32 count);
 

@@ -445,14 +445,21 @@ static void call_done(struct world *w, void *arg)
 		int error = a->error_cache ? a->error_cache : a->error_origin;
 
 		u->user_op = false;
-		if (hybrid_engine_io_done(w->e, &u->io, error, &acts))
-			end_uio(w, u, u->io.error);
+		if (!error && hybrid_engine_hit_done(w->e, &u->io)) {
+			end_uio(w, u, 0);
+		} else {
+			if (hybrid_engine_io_done(w->e, &u->io, error, &acts))
+				end_uio(w, u, u->io.error);
+			world_kick(w);
+		}
+		world_carry(w, &acts);
 	} else {
 		a->op->error_cache = a->error_cache;
 		a->op->error_origin = a->error_origin;
 		hybrid_engine_op_done(w->e, a->op, &acts);
+		world_carry(w, &acts);
+		world_kick(w);
 	}
-	world_carry(w, &acts);
 	if (u)
 		u->vol->calls--;
 	world_check(w);
@@ -581,11 +588,18 @@ static void call_map(struct world *w, void *arg)
 	struct hybrid_actions acts;
 
 	hybrid_actions_init(&acts);
-	if (hybrid_engine_map(w->e, &u->io, &acts) == HYBRID_MAP_REMAP) {
+	if (hybrid_engine_hit(w->e, &u->io)) {
+		hybrid_engine_hit_op(&u->io);
 		fiber_pause();
 		carry(w, &u->io.op);
+	} else {
+		if (hybrid_engine_miss(w->e, &u->io, &acts) == HYBRID_MAP_REMAP) {
+			fiber_pause();
+			carry(w, &u->io.op);
+		}
+		world_carry(w, &acts);
+		world_kick(w);
 	}
-	world_carry(w, &acts);
 	u->vol->calls--;
 	world_check(w);
 }
@@ -799,13 +813,33 @@ void world_idle(struct world *w)
 		}
 }
 
-static void call_tick(struct world *w, void *arg)
+void world_kick(struct world *w)
+{
+	w->timer = true;
+}
+
+static bool do_tick(struct world *w, u64 now)
 {
 	struct hybrid_actions acts;
+	bool again;
 
 	hybrid_actions_init(&acts);
-	hybrid_engine_tick(w->e, *(u64 *)arg, &acts);
+	again = hybrid_engine_tick(w->e, now, &acts);
 	world_carry(w, &acts);
+	return again;
+}
+
+/* As tick_work() of the glue: who kicks from here on starts the timer; what was before, a second look sees. */
+static void call_tick(struct world *w, void *arg)
+{
+	u64 now = *(u64 *)arg;
+
+	if (!do_tick(w, now)) {
+		w->timer = false;
+		fiber_pause();
+		if (!w->crashed && !w->stop && do_tick(w, now))
+			w->timer = true;
+	}
 	w->ticking = false;
 	world_check(w);
 }
@@ -816,6 +850,8 @@ void world_tick(struct world *w, u32 ms)
 	if (w->crashed || w->stop || w->ticking)
 		return;
 	w->ms += ms;
+	if (!w->timer)
+		return;
 	w->ticking = true;
 	trace(w, T_TICK, w->ms, 0, "tick %llu", (unsigned long long)w->ms);
 	fiber_call(w, call_tick, &w->ms, sizeof(w->ms));
@@ -843,6 +879,28 @@ void world_settle(struct world *w)
 		world_tick(w, 100);
 	}
 	report_stuck(w);
+}
+
+/* More than it takes to record all, to give back memory and to come up with the wear. */
+#define REST_TICKS 600
+
+void world_rest(struct world *w)
+{
+	u32 ms = w->e && hybrid_engine_config(w->e)->endurance ? 3600 * 1000 : 1000, ticks;
+
+	for (ticks = 0; ticks < REST_TICKS && w->timer; ticks++) {
+		world_tick(w, ms);
+		world_idle(w);
+		if (w->crashed || w->stop)
+			return;
+	}
+	/* What a failed flush holds back is never recorded. */
+	if (!w->lint || w->faulty || w->nr_uios)
+		return;
+	if (!w->timer)
+		linter_rest(w->lint);
+	else if (!linter_any_dirty(w->lint))
+		violation(w, "rest", "nothing is dirty, nothing under way, and the timer never stops");
 }
 
 /* ---- The engine's surroundings ---------------------------------------------- */
@@ -931,6 +989,7 @@ static int sim_wait_checkpoint(struct hybrid_engine *e)
 	hybrid_actions_init(&acts);
 	hybrid_engine_checkpoint(w->e ? w->e : e, wait, &acts);
 	world_carry(w, &acts);
+	world_kick(w);
 	while (!wait->ended) {
 		if (world_step(w)) {
 			other_events(w);
@@ -1017,6 +1076,7 @@ const char *world_boot(struct world *w, int *error)
 	*error = DURING(w, PHASE_LOAD, hybrid_engine_load(w->e, &why));
 	if (*error)
 		return why ? why : "(no reason given)";
+	world_kick(w);
 	world_check(w);
 	if (w->found && !w->crashed && !w->stop)
 		found_check(w, w->found, NULL);
@@ -1046,6 +1106,7 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 		vol->v = NULL;
 	else
 		hybrid_volume_set_seeks(vol->v, w->p.seeks);
+	world_kick(w);
 	if (!r && w->p.lean)
 		never_pays(vol->v);
 	vol->closing = false;
@@ -1097,6 +1158,7 @@ void world_resume(struct world *w, struct volume *vol)
 	hybrid_actions_init(&acts);
 	hybrid_volume_resume(w->e, vol->v, &acts);
 	world_carry(w, &acts);
+	world_kick(w);
 	world_check(w);
 }
 
