@@ -307,6 +307,8 @@ static void new_settings(struct world *w)
 
 	if (sim_policies)
 		name = draw_policy(rng_fork(&w->rng, 101));
+	if (draw_contract(rng_fork(&w->rng, 109)))
+		name = "contract";
 	trace(w, 18, name[0], 0, "policy %s", name);
 	r = DURING(w, PHASE_POLICY, hybrid_engine_set_policy(w->e, hybrid_policy_get(name)));
 	if (r == -ENOMEM && loop_alloc_failed())

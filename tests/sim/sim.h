@@ -10,6 +10,7 @@
  * rot.c	metadata that are damaged when the engine recovers
  * oracle.c	which values each sector may hold (promises P1 to P4)
  * linter.c	rules J1 to J11 on the stream of device operations
+ * policy-contract.c	a policy that checks what the engine tells it
  * recovery.c	what recovery must find, read from the disk beside it
  * coverage.c	which faults happened in which phases
  * loops.c	the N-th allocation, or request, fails, for every N
@@ -589,6 +590,7 @@ extern bool sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce,
 
 /* workload.c: the name of any policy */
 const char *draw_policy(struct rng r);
+bool draw_contract(struct rng r);
 u32 draw_endurance(struct rng r);
 void run_seed(u64 seed, char mode, u64 *hash);
 void one_event(struct world *w);

@@ -208,6 +208,12 @@ const char *draw_policy(struct rng r)
 	return policy[rng_below(&r, ARRAY_SIZE(policy))];
 }
 
+/* ... or the simulator's own, that finds fault with what it is told. */
+bool draw_contract(struct rng r)
+{
+	return rng_chance(&r, 15);
+}
+
 /* MiB a day: plenty, or so little that the simulator's hours use it up. */
 static u32 draw_seeks(struct rng r)
 {
@@ -257,6 +263,8 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	p->policy = policy[rng_below(r, ARRAY_SIZE(policy))];
 	if (sim_policies)
 		p->policy = draw_policy(rng_fork(r, 101));
+	if (draw_contract(rng_fork(r, 109)))
+		p->policy = "contract";
 	p->fail_alloc = rng_chance(r, 20) ? 20 : 0;
 	p->config = (struct hybrid_config)HYBRID_CONFIG_DEFAULT;
 	p->config.high_watermark = 20 + rng_below(r, 70);
