@@ -316,6 +316,7 @@ static void carry_meta(struct world *w, struct action *a)
 {
 	struct hybrid_op *op = a->op;
 
+	coverage_commit(w, op);
 	if (w->lint && op->write)
 		linter_meta(w->lint, a, op->origin ? origin_of(w, op) : w->dev[0]);
 	if (!op->preflush) {
@@ -915,6 +916,9 @@ bool world_memory_scarce(size_t bytes, gfp_t gfp)
 	struct world *w = sim_world;
 	bool fails;
 
+	/* Entries stay as small as they are. */
+	if ((gfp & GFP_NOWAIT) && w->p.small && bytes > HYBRID_META_BLOCK_SIZE)
+		return true;
 	if (!(gfp & GFP_NOWAIT) || !w->p.scarce)
 		return false;
 	fails = rng_chance(&w->rng, w->p.scarce);
@@ -1073,6 +1077,8 @@ const char *world_boot(struct world *w, int *error)
 	}
 	if (!w->e)
 		return "create failed";
+	if (w->p.small)
+		w->e->journal.room = 1;
 	*error = DURING(w, PHASE_LOAD, hybrid_engine_load(w->e, &why));
 	if (*error)
 		return why ? why : "(no reason given)";
