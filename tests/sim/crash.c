@@ -277,6 +277,7 @@ static void drain_and_stop(struct world *w)
 	hybrid_actions_init(&acts);
 	hybrid_engine_drain(w->e, NULL, true, &acts);
 	world_carry(w, &acts);
+	world_kick(w);
 	for (ticks = 0; !w->stop && !w->crashed; ticks++) {
 		world_idle(w);
 		hybrid_engine_status(w->e, &st);

@@ -158,7 +158,7 @@ void crowd_flushed(struct world *w, struct volume *vol)
 {
 	struct hybrid_io *io;
 
-	if (w->branch || w->p.crowd != CROWD_FLUSHES)
+	if (w->branch || (w->p.crowd != CROWD_FLUSHES && !w->p.small))
 		return;
 	w->look = max(w->look, 1U);
 	list_for_each_entry(io, &w->e->commit_gated, link)

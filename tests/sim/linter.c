@@ -1286,6 +1286,40 @@ static void origin_write(struct linter *l, struct action *a, struct dreq *r)
 	}
 }
 
+bool linter_any_dirty(struct linter *l)
+{
+	u32 b;
+
+	for (b = 0; b < l->g->nr_blocks; b++)
+		if (l->durable[b].dirty | l->sent[b].dirty)
+			return true;
+	return false;
+}
+
+void linter_rest(struct linter *l)
+{
+	u32 b, set;
+
+	for (b = 0; b < l->g->nr_blocks && !l->w->stop; b++) {
+		struct found_block ram = found_in_ram(l->w->e, b);
+		const struct owner *o = &l->durable[b];
+		bool same = ram.instance == o->instance;
+
+		if (!(ram.valid | o->valid) || !(ram.instance || volume_of_instance(l, o->instance)))
+			continue;
+		if (!same || ram.valid != o->valid || ram.dirty != o->dirty)
+			violation(l->w, "rest", "nothing waits for time to pass, and block %u is %u.%llu %llx/%llx in RAM, %u.%llu %llx/%llx on disk",
+				  b, ram.instance, (unsigned long long)ram.oblock,
+				  (unsigned long long)ram.valid, (unsigned long long)ram.dirty,
+				  o->instance, (unsigned long long)o->oblock,
+				  (unsigned long long)o->valid, (unsigned long long)o->dirty);
+	}
+	for (set = 0; set < l->g->nr_sets && !l->w->stop; set++)
+		if (l->open_durable[set])
+			violation(l->w, "rest", "nothing waits for time to pass, and regions %llx of set %u are open",
+				  (unsigned long long)l->open_durable[set], set);
+}
+
 bool linter_dirty(struct linter *l, struct volume *vol, u64 sector, u32 count)
 {
 	u64 first = sector >> l->g->block_shift, last = (sector + count - 1) >> l->g->block_shift;

@@ -223,8 +223,7 @@ struct found *found_read(struct world *w)
 
 /* ---- Comparing --------------------------------------------------------------- */
 
-/* What the engine has of block @b. */
-static struct found_block in_ram(struct hybrid_engine *e, u32 b)
+struct found_block found_in_ram(struct hybrid_engine *e, u32 b)
 {
 	struct hybrid_set *s = &e->map.set[b / e->map.set_size];
 	struct found_block o = {};
@@ -269,7 +268,7 @@ void found_check(struct world *w, const struct found *f, const struct volume *on
 
 		if (only && !found_of(f, b, only->nr))
 			continue;
-		ram = in_ram(w->e, b);
+		ram = found_in_ram(w->e, b);
 		check_block(w, b, &f->block[b], &ram, !only || f->warm[only->nr]);
 	}
 }

@@ -25,6 +25,8 @@ struct found {
 
 /* NULL: there is no pool that could be loaded.  Lives as long as sim_arena does. */
 struct found *found_read(struct world *w);
+/* What the engine has of block @b, that anybody could read. */
+struct found_block found_in_ram(struct hybrid_engine *e, u32 b);
 /* The volume has block @b of this. */
 bool found_of(const struct found *f, u32 b, u32 volume_nr);
 /* The pool was loaded: is this what it found?  Whose blocks: one volume's, or NULL: all. */

@@ -10,6 +10,7 @@
  * rot.c	metadata that are damaged when the engine recovers
  * oracle.c	which values each sector may hold (promises P1 to P4)
  * linter.c	rules J1 to J11 on the stream of device operations
+ * policy-contract.c	a policy that checks what the engine tells it
  * recovery.c	what recovery must find, read from the disk beside it
  * coverage.c	which faults happened in which phases
  * loops.c	the N-th allocation, or request, fails, for every N
@@ -443,6 +444,7 @@ struct profile {
 	u32 crowd;		/* what meets often; 0: nothing that need not */
 	u32 lean;		/* fills bring only what was asked for, unless it goes on a run */
 	u32 journal_blocks;
+	u32 small;		/* blocks of a set, and entries of one block; 0: as they come */
 	u32 far;		/* volumes' data are so far behind their first block: see world.hole */
 	u32 fault_kind;		/* 0: none */
 #define FAULTS_PLANNED	6	/* faults.c draws them, of all kinds */
@@ -481,6 +483,7 @@ struct world {
 	bool branch;			/* a crash state: in order, no linter */
 	bool blocking;			/* inside a blocking call */
 	bool ticking;
+	bool timer;			/* it runs: else no tick comes until something is asked for */
 	u8 doing;			/* enum sim_phase of a call under way, 0: none */
 	u32 deaths;			/* since the last clean stop */
 	u32 crash_phases;		/* when crashed was set */
@@ -527,7 +530,12 @@ void world_apply(struct world *w, struct dreq *r, bool part);
 void world_tell(struct world *w, struct action *a);
 void world_idle(struct world *w);	/* until nothing is under way */
 void world_settle(struct world *w);	/* until no user's I/O is left: liveness */
+/* Time passes; the engine hears of it while its timer runs. */
 void world_tick(struct world *w, u32 ms);
+/* As hybrid_tick_kick(): a call may have left something that waits for time to pass. */
+void world_kick(struct world *w);
+/* Nothing is under way: the timer must stop, and leave nothing unrecorded. */
+void world_rest(struct world *w);
 void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type, u64 sector,
 		  u32 count, bool fua);
 /* Read block @b of the volume, or as much as there is of it. */
@@ -583,6 +591,7 @@ extern bool sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce,
 
 /* workload.c: the name of any policy */
 const char *draw_policy(struct rng r);
+bool draw_contract(struct rng r);
 u32 draw_endurance(struct rng r);
 void run_seed(u64 seed, char mode, u64 *hash);
 void one_event(struct world *w);
@@ -659,6 +668,9 @@ void linter_meta(struct linter *l, struct action *a, struct device *d);
 void linter_submit(struct linter *l, struct action *a, struct dreq *r);
 void linter_complete(struct linter *l, struct action *a, struct dreq *r);
 void linter_reformat(struct linter *l, struct volume *vol);
+/* Nothing waits for time to pass: then RAM knows nothing that the disk does not. */
+void linter_rest(struct linter *l);
+bool linter_any_dirty(struct linter *l);
 /* Is anything around these sectors dirty on record? */
 bool linter_dirty(struct linter *l, struct volume *vol, u64 sector, u32 count);
 

@@ -160,6 +160,12 @@ def test_scarce(sim):
     assert all(int(n) > 10 for _, *both in asked for n in both)
 
 
+def test_several_entries(sim):
+    """A commit takes several entries, and a flush waits for the last of them."""
+    output = run(sim, "--script", HERE / "seeds/several-entries.script", "--table")
+    assert int(re.search(r"^entries-of-several (\d+)$", output, re.M)[1]) > 0
+
+
 def test_crowd(sim):
     """What --crowd is there for meets: in which seeds, decides the seed."""
     met = dict.fromkeys(("parts", "flushes", "stops", "alone"), 0)

@@ -165,6 +165,35 @@ static void crowd_entries(struct profile *p, struct rng *r)
 	p->aims = 40;
 }
 
+/*
+ * Small sets, and entries of one block: a commit takes several, and the flushes that
+ * wait for it the last of them.
+ */
+static void draw_small(struct profile *p, struct rng r, char mode)
+{
+	if (mode != 'A' || sim_rot || !rng_chance(&r, 2))
+		return;
+	p->small = 64;
+	p->block_sectors = 32;	/* a window of neighbours is a quarter of a set */
+	p->cache_blocks = p->small * (3 + rng_below(&r, 4));
+	p->hot_blocks = p->cache_blocks / 2;
+	p->volumes = 1;
+	p->run_percent = 0;
+	p->steps = 6000;
+	p->episode = 3000;
+	p->max_ios = 100;
+	p->cut_every = 200;
+	p->admin_percent = 0;
+	p->config.commit_interval = 60000;
+	p->config.high_watermark = 100;
+	p->config.low_watermark = 90;
+	memset(p->weight, 0, sizeof(p->weight));
+	p->weight[EV_STEP] = 800;
+	p->weight[EV_WRITE] = 400;
+	p->weight[EV_FLUSH] = 4;
+	p->weight[EV_RESTART] = 1;
+}
+
 /* What --scarce adds. */
 static void draw_scarce(struct profile *p, struct rng r, char mode)
 {
@@ -206,6 +235,12 @@ const char *draw_policy(struct rng r)
 	};
 
 	return policy[rng_below(&r, ARRAY_SIZE(policy))];
+}
+
+/* ... or the simulator's own, that finds fault with what it is told. */
+bool draw_contract(struct rng r)
+{
+	return rng_chance(&r, 15);
 }
 
 /* MiB a day: plenty, or so little that the simulator's hours use it up. */
@@ -257,6 +292,8 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	p->policy = policy[rng_below(r, ARRAY_SIZE(policy))];
 	if (sim_policies)
 		p->policy = draw_policy(rng_fork(r, 101));
+	if (draw_contract(rng_fork(r, 109)))
+		p->policy = "contract";
 	p->fail_alloc = rng_chance(r, 20) ? 20 : 0;
 	p->config = (struct hybrid_config)HYBRID_CONFIG_DEFAULT;
 	p->config.high_watermark = 20 + rng_below(r, 70);
@@ -315,6 +352,13 @@ static void write_sb(struct device *d, struct hybrid_sb *sb)
 	}
 }
 
+/* As many sets as the geometry has room for, but of few blocks: no tool makes such a pool. */
+static void shrink_sets(struct hybrid_geometry *g, u32 size)
+{
+	g->set_size = size;
+	g->nr_blocks = g->nr_sets * size;
+}
+
 static void format_cache(struct world *w)
 {
 	struct hybrid_geometry *g = &w->sb.geometry;
@@ -322,7 +366,8 @@ static void format_cache(struct world *w)
 	struct hybrid_root_info root = {};
 	struct hybrid_root block;
 	const char *why = "";
-	u32 sets = DIV_ROUND_UP(w->p.cache_blocks, HYBRID_MAX_SET_SIZE);
+	u32 sets = DIV_ROUND_UP(w->p.cache_blocks, w->p.small ? w->p.small : HYBRID_MAX_SET_SIZE);
+	u32 blocks = w->p.small ? sets * HYBRID_MAX_SET_SIZE : w->p.cache_blocks;
 	u16 *generations;
 	u64 sectors;
 
@@ -339,9 +384,11 @@ static void format_cache(struct world *w)
 		  (2 + 2 + 2 * (HYBRID_VOLUME_LEAVES + HYBRID_LEAVES_PER_SET * sets) +
 		   w->p.journal_blocks);
 	sectors = round_up(sectors, (u64)HYBRID_ALIGN_SECTORS) +
-		  (u64)w->p.cache_blocks * w->p.block_sectors + HYBRID_TAIL_SECTORS;
+		  (u64)blocks * w->p.block_sectors + HYBRID_TAIL_SECTORS;
 	if (hybrid_geometry_init(g, sectors, w->p.block_sectors, w->p.journal_blocks, &why))
 		goto bad;
+	if (w->p.small)
+		shrink_sets(g, w->p.small);
 	w->g = g;
 	w->sb.member_sectors = sectors;
 	w->dev[0] = xalloc(sizeof(struct device));
@@ -400,6 +447,8 @@ void name_volume(struct world *w, struct volume *vol)
 	snprintf(info->name, sizeof(info->name), "volume%u", vol->nr);
 	info->state = HYBRID_VOLUME_ACTIVE;
 	info->mode = draw_mode(&w->rng);
+	if (w->p.small)
+		info->mode = HYBRID_MODE_WRITEBACK;
 	info->cutoff_sectors = rng_chance(&w->rng, 30) ? 8 << rng_below(&w->rng, 8) : 0;
 	if (w->p.run_percent)
 		info->cutoff_sectors = w->p.block_sectors * (1 + rng_below(&w->rng, 3));
@@ -761,6 +810,22 @@ static void check_origins(struct world *w)
 		}
 }
 
+/*
+ * Half of all runs end with commits that come late, and a drain that waits for its
+ * rate: then the timer has nothing else to run for.
+ */
+static void slow_end(struct world *w)
+{
+	struct hybrid_config config = *hybrid_engine_config(w->e);
+
+	if (w->p.config.commit_interval & 1)
+		return;
+	config.commit_interval = 60000;
+	config.writeback_rate = 1 + (w->g->nr_blocks << w->g->block_shift) / 40;
+	hybrid_engine_configure(w->e, &config);
+	world_kick(w);
+}
+
 static void drain_all(struct world *w)
 {
 	struct hybrid_pool_status st;
@@ -770,6 +835,7 @@ static void drain_all(struct world *w)
 	hybrid_actions_init(&acts);
 	hybrid_engine_drain(w->e, NULL, true, &acts);
 	world_carry(w, &acts);
+	world_kick(w);
 	for (ticks = 0; !w->stop && !w->crashed; ticks++) {
 		world_idle(w);
 		hybrid_engine_status(w->e, &st);
@@ -795,8 +861,12 @@ void finish(struct world *w)
 		if (w->vol[i]->suspended)
 			world_resume(w, w->vol[i]);
 	quiesce(w);
+	if (!w->stop && !w->crashed)
+		slow_end(w);
 	if (!w->stop)
 		read_all(w);
+	if (!w->stop && !w->crashed)
+		world_rest(w);
 	if (w->stop)
 		return;
 	if (w->lying || w->p.fault_kind || w->faulty || rng_below(&w->rng, 2)) {
@@ -808,6 +878,8 @@ void finish(struct world *w)
 			return;
 	}
 	drain_all(w);
+	if (!w->stop && !w->crashed)
+		world_rest(w);
 	if (!w->stop)
 		close_all(w);
 	if (w->stop || !world_stop(w))
@@ -906,6 +978,7 @@ void run_seed(u64 seed, char mode, u64 *hash)
 	fibers_profile(w);
 	if (mode == 'A')
 		draw_runs(&w->p, rng_fork(&w->rng, 104));
+	draw_small(&w->p, rng_fork(&w->rng, 110), mode);
 	w->p.lean = sim_lean;
 	if (sim_scarce)
 		draw_scarce(&w->p, rng_fork(&w->rng, 105), mode);

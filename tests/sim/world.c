@@ -316,6 +316,7 @@ static void carry_meta(struct world *w, struct action *a)
 {
 	struct hybrid_op *op = a->op;
 
+	coverage_commit(w, op);
 	if (w->lint && op->write)
 		linter_meta(w->lint, a, op->origin ? origin_of(w, op) : w->dev[0]);
 	carry_segments(w, a);
@@ -441,14 +442,21 @@ static void call_done(struct world *w, void *arg)
 		int error = a->error_cache ? a->error_cache : a->error_origin;
 
 		u->user_op = false;
-		if (hybrid_engine_io_done(w->e, &u->io, error, &acts))
-			end_uio(w, u, u->io.error);
+		if (!error && hybrid_engine_hit_done(w->e, &u->io)) {
+			end_uio(w, u, 0);
+		} else {
+			if (hybrid_engine_io_done(w->e, &u->io, error, &acts))
+				end_uio(w, u, u->io.error);
+			world_kick(w);
+		}
+		world_carry(w, &acts);
 	} else {
 		a->op->error_cache = a->error_cache;
 		a->op->error_origin = a->error_origin;
 		hybrid_engine_op_done(w->e, a->op, &acts);
+		world_carry(w, &acts);
+		world_kick(w);
 	}
-	world_carry(w, &acts);
 	if (u)
 		u->vol->calls--;
 	world_check(w);
@@ -576,11 +584,18 @@ static void call_map(struct world *w, void *arg)
 	struct hybrid_actions acts;
 
 	hybrid_actions_init(&acts);
-	if (hybrid_engine_map(w->e, &u->io, &acts) == HYBRID_MAP_REMAP) {
+	if (hybrid_engine_hit(w->e, &u->io)) {
+		hybrid_engine_hit_op(&u->io);
 		fiber_pause();
 		carry(w, &u->io.op);
+	} else {
+		if (hybrid_engine_miss(w->e, &u->io, &acts) == HYBRID_MAP_REMAP) {
+			fiber_pause();
+			carry(w, &u->io.op);
+		}
+		world_carry(w, &acts);
+		world_kick(w);
 	}
-	world_carry(w, &acts);
 	u->vol->calls--;
 	world_check(w);
 }
@@ -793,13 +808,33 @@ void world_idle(struct world *w)
 		}
 }
 
-static void call_tick(struct world *w, void *arg)
+void world_kick(struct world *w)
+{
+	w->timer = true;
+}
+
+static bool do_tick(struct world *w, u64 now)
 {
 	struct hybrid_actions acts;
+	bool again;
 
 	hybrid_actions_init(&acts);
-	hybrid_engine_tick(w->e, *(u64 *)arg, &acts);
+	again = hybrid_engine_tick(w->e, now, &acts);
 	world_carry(w, &acts);
+	return again;
+}
+
+/* As tick_work() of the glue: who kicks from here on starts the timer; what was before, a second look sees. */
+static void call_tick(struct world *w, void *arg)
+{
+	u64 now = *(u64 *)arg;
+
+	if (!do_tick(w, now)) {
+		w->timer = false;
+		fiber_pause();
+		if (!w->crashed && !w->stop && do_tick(w, now))
+			w->timer = true;
+	}
 	w->ticking = false;
 	world_check(w);
 }
@@ -810,6 +845,8 @@ void world_tick(struct world *w, u32 ms)
 	if (w->crashed || w->stop || w->ticking)
 		return;
 	w->ms += ms;
+	if (!w->timer)
+		return;
 	w->ticking = true;
 	trace(w, T_TICK, w->ms, 0, "tick %llu", (unsigned long long)w->ms);
 	fiber_call(w, call_tick, &w->ms, sizeof(w->ms));
@@ -839,6 +876,28 @@ void world_settle(struct world *w)
 	report_stuck(w);
 }
 
+/* More than it takes to record all, to give back memory and to come up with the wear. */
+#define REST_TICKS 600
+
+void world_rest(struct world *w)
+{
+	u32 ms = w->e && hybrid_engine_config(w->e)->endurance ? 3600 * 1000 : 1000, ticks;
+
+	for (ticks = 0; ticks < REST_TICKS && w->timer; ticks++) {
+		world_tick(w, ms);
+		world_idle(w);
+		if (w->crashed || w->stop)
+			return;
+	}
+	/* What a failed flush holds back is never recorded. */
+	if (!w->lint || w->faulty || w->nr_uios)
+		return;
+	if (!w->timer)
+		linter_rest(w->lint);
+	else if (!linter_any_dirty(w->lint))
+		violation(w, "rest", "nothing is dirty, nothing under way, and the timer never stops");
+}
+
 /* ---- The engine's surroundings ---------------------------------------------- */
 
 static struct world *world_of(struct hybrid_engine *e)
@@ -851,6 +910,9 @@ bool world_memory_scarce(size_t bytes, gfp_t gfp)
 	struct world *w = sim_world;
 	bool fails;
 
+	/* Entries stay as small as they are. */
+	if ((gfp & GFP_NOWAIT) && w->p.small && bytes > HYBRID_META_BLOCK_SIZE)
+		return true;
 	if (!(gfp & GFP_NOWAIT) || !w->p.scarce)
 		return false;
 	fails = rng_chance(&w->rng, w->p.scarce);
@@ -925,6 +987,7 @@ static int sim_wait_checkpoint(struct hybrid_engine *e)
 	hybrid_actions_init(&acts);
 	hybrid_engine_checkpoint(w->e ? w->e : e, wait, &acts);
 	world_carry(w, &acts);
+	world_kick(w);
 	while (!wait->ended) {
 		if (world_step(w)) {
 			other_events(w);
@@ -1008,9 +1071,12 @@ const char *world_boot(struct world *w, int *error)
 	}
 	if (!w->e)
 		return "create failed";
+	if (w->p.small)
+		w->e->journal.room = 1;
 	*error = DURING(w, PHASE_LOAD, hybrid_engine_load(w->e, &why));
 	if (*error)
 		return why ? why : "(no reason given)";
+	world_kick(w);
 	world_check(w);
 	if (w->found && !w->crashed && !w->stop)
 		found_check(w, w->found, NULL);
@@ -1040,6 +1106,7 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 		vol->v = NULL;
 	else
 		hybrid_volume_set_seeks(vol->v, w->p.seeks);
+	world_kick(w);
 	if (!r && w->p.lean)
 		never_pays(vol->v);
 	vol->closing = false;
@@ -1090,6 +1157,7 @@ void world_resume(struct world *w, struct volume *vol)
 	hybrid_actions_init(&acts);
 	hybrid_volume_resume(w->e, vol->v, &acts);
 	world_carry(w, &acts);
+	world_kick(w);
 	world_check(w);
 }
 
