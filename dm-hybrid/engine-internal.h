@@ -227,8 +227,9 @@ struct hybrid_readers {
 enum meta_state {
 	META_IDLE,
 	META_WORK,		/* meta_op is queued as work */
+	META_COMMIT_FLUSH,	/* of the cache device, before the entry is written */
 	META_COMMIT,
-	META_FLUSH,
+	META_FLUSH,		/* a commit without records */
 	META_CHECKPOINT,
 };
 
@@ -243,6 +244,7 @@ enum checkpoint_phase {
 	CP_NONE,
 	CP_LEAVES,
 	CP_INDEX,
+	CP_FLUSH,		/* both are durable before the root names them */
 	CP_ROOT,
 };
 
@@ -411,7 +413,6 @@ static inline void op_begin(struct hybrid_op *op, enum hybrid_op_type type, bool
 	op->origin = v;
 	op->volume = v;
 	op->fua = false;
-	op->preflush = false;
 	op->io = NULL;
 	op->nr_segments = 0;
 	op->buffer_offset = 0;

@@ -106,7 +106,6 @@ static void sb_write_copy(struct hybrid_volume *v, struct hybrid_op *op)
 	v->sb_segment.count = HYBRID_META_BLOCK_SECTORS;
 	op_begin(op, HYBRID_OP_META, true, v, sb_written);
 	op->fua = true;
-	op->preflush = true;
 	op->mem = v->sb_block;
 	op->segments = &v->sb_segment;
 	op->nr_segments = 1;
@@ -131,7 +130,10 @@ void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_a
 	act(acts, &v->sb_op);
 }
 
-/* The copy is not written, or torn; and the flush before it may have failed. */
+/*
+ * The copy is not written, or torn; and where the block layer emulates FUA by a flush,
+ * that flush may have failed.
+ */
 static void sb_failed(struct hybrid_volume *v, int error)
 {
 	v->sb_oldest = v->sb_copy;
@@ -219,7 +221,6 @@ static int sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool w
 	sb_write_copy(v, op);
 	op->write = write;
 	op->fua = write;
-	op->preflush = write;
 	r = e->ops->do_op(e, op);
 	if (r && write)
 		sb_failed(v, r);

@@ -52,12 +52,16 @@ enum hybrid_op_type {
 	HYBRID_OP_TRANSFER,
 	/*
 	 * op->segments between op->mem and a device (op->origin: that of
-	 * op->volume).  With preflush, what was written before is durable before
-	 * any of it; with fua it is durable itself when the operation ends.
+	 * op->volume).  With fua it is durable when the operation ends.
 	 * Ends with hybrid_engine_op_done().
 	 */
 	HYBRID_OP_META,
-	/* Flush the origin of op->volume, or the cache device.  Ends with op_done. */
+	/*
+	 * Flush the origin of op->volume, or the cache device.  Ends with op_done.
+	 * No other operation flushes first: where a bio has both REQ_PREFLUSH and
+	 * data, dm and md drop the error of the flush (dm_io_complete() in
+	 * drivers/md/dm.c).
+	 */
 	HYBRID_OP_FLUSH,
 	/*
 	 * Copy sectors of op->buffer from op->buffer_offset into op->io's data.
@@ -88,7 +92,6 @@ struct hybrid_op {
 	bool write;
 	bool origin;
 	bool fua;
-	bool preflush;
 	u8 nr_segments;
 	/* Set by whoever carries the operation out: 0 or -errno */
 	int error_cache, error_origin;

@@ -125,6 +125,7 @@ struct volume_object {
 	struct block_device *origin;	/* of the bound table */
 	struct mutex handle_lock;	/* held briefly, to read handle without pool->lock */
 	struct hybrid_volume *handle;	/* NULL: not open */
+	bool flush_failed;		/* since it was opened: see follows_failed_flush() */
 	struct hybrid_queue queue;	/* for what may wait for the origin */
 };
 

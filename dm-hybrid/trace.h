@@ -280,8 +280,7 @@ TRACE_EVENT(hybrid_op,
 			     __field(u8, segments)
 			     __field(bool, write)
 			     __field(u8, device)
-			     __field(bool, fua)
-			     __field(bool, preflush)),
+			     __field(bool, fua)),
 	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
 			   __entry->op = op;
 			   __entry->io = hybrid_trace_io(op);
@@ -293,14 +292,12 @@ TRACE_EVENT(hybrid_op,
 			   __entry->segments = hybrid_trace_moves(op) ? op->nr_segments : 0;
 			   __entry->write = hybrid_trace_moves(op) && op->write;
 			   __entry->device = hybrid_trace_op_device(op);
-			   __entry->fua = hybrid_trace_moves(op) && op->fua;
-			   __entry->preflush = hybrid_trace_moves(op) && op->preflush;),
-	    TP_printk("pool=%d:%d op=%p type=%s io=%p volume=%d device=%s write=%d sector=%llu count=%u fua=%d preflush=%d segments=%u error=%d",
+			   __entry->fua = hybrid_trace_moves(op) && op->fua;),
+	    TP_printk("pool=%d:%d op=%p type=%s io=%p volume=%d device=%s write=%d sector=%llu count=%u fua=%d segments=%u error=%d",
 		      MAJOR(__entry->pool), MINOR(__entry->pool), __entry->op,
 		      show_op_type(__entry->type), __entry->io, __entry->volume,
 		      show_device(__entry->device), __entry->write, __entry->sector,
-		      __entry->count, __entry->fua, __entry->preflush, __entry->segments,
-		      __entry->error));
+		      __entry->count, __entry->fua, __entry->segments, __entry->error));
 
 TRACE_EVENT(hybrid_segment,
 	    TP_PROTO(const struct hybrid_pool *pool, const struct hybrid_op *op,

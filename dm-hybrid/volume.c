@@ -64,6 +64,7 @@ static int open_volume(struct volume_object *object, struct volume_table *vt)
 		return r;
 	}
 	hybrid_call_set_seeks(object->pool, handle, hybrid_bdev_seeks(bdev));
+	WRITE_ONCE(object->flush_failed, false);
 	mutex_lock(&object->handle_lock);
 	object->handle = handle;
 	mutex_unlock(&object->handle_lock);

@@ -6,7 +6,7 @@ from mutants import run
 
 MUTANTS = {m.name: m for m in run.all_mutants()}
 # One of each kind: order, P1, J1 and the lock-free hit, recovery, overlap, faults, codec, detach.
-SAMPLE = ("journal-without-preflush", "clean-without-flush", "reuse-under-a-hit",
+SAMPLE = ("journal-without-flush", "clean-without-flush", "reuse-under-a-hit",
           "dirty-forgotten", "overlap-not-serialised", "failed-write-acknowledged",
           "entry-crc-of-first-block", "instance-reused")
 

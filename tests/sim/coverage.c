@@ -116,7 +116,8 @@ static u32 engine_phases(struct hybrid_engine *e)
 		p |= BIT(PHASE_HOLD);
 	if (e->nr_ranges)
 		p |= BIT(PHASE_RANGE);
-	if (e->meta_state == META_COMMIT || e->meta_state == META_FLUSH)
+	if (e->meta_state == META_COMMIT_FLUSH || e->meta_state == META_COMMIT ||
+	    e->meta_state == META_FLUSH)
 		p |= BIT(PHASE_COMMIT);
 	if (e->cp_phase != CP_NONE)
 		p |= BIT(PHASE_CHECKPOINT);

@@ -204,7 +204,7 @@ static void call_evict(struct world *w, void *arg)
 
 void evict_sector(struct world *w, struct volume *vol, u64 sector)
 {
-	struct request r = { .vol = vol, .what = sector / w->p.block_sectors };
+	struct request r = { .vol = vol, .what = (sector + w->hole) / w->p.block_sectors };
 
 	script_log(w, EV_EVICT, vol, sector, 0);
 	trace(w, 13, vol->id, sector, "evict volume %u block %llu", vol->id,

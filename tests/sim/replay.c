@@ -427,12 +427,12 @@ static void check_op(struct hybrid_op *op)
 	u32 i;
 
 	nr_ops++;
-	ev = expect(REC_OP, "type=%s io=%016llx volume=%d device=%s write=%d sector=%llu count=%u fua=%d preflush=%d segments=%u error=%d",
+	ev = expect(REC_OP, "type=%s io=%016llx volume=%d device=%s write=%d sector=%llu count=%u fua=%d segments=%u error=%d",
 		    type[op->type], (unsigned long long)(io ? io->name : 0),
 		    moves ? volume_of(op) : -1, one ? op->origin ? "origin" : "cache" : "-",
 		    moves && op->write, (unsigned long long)(user ? op->sector : 0),
 		    user || op->type == HYBRID_OP_COPY_OUT ? op->count : 0, moves && op->fua,
-		    moves && op->preflush, moves ? op->nr_segments : 0,
+		    moves ? op->nr_segments : 0,
 		    complete ? op->io->error : 0);
 	find_name(pointer(ev, "op"))->here = op;
 	for (i = 0; moves && i < op->nr_segments; i++) {

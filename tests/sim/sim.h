@@ -10,6 +10,7 @@
  * rot.c	metadata that are damaged when the engine recovers
  * oracle.c	which values each sector may hold (promises P1 to P4)
  * linter.c	rules J1 to J11 on the stream of device operations
+ * recovery.c	what recovery must find, read from the disk beside it
  * coverage.c	which faults happened in which phases
  * loops.c	the N-th allocation, or request, fails, for every N
  * script.c	a run as a list of decisions, recorded or replayed
@@ -31,7 +32,8 @@
 
 #include "engine.h"
 
-#define SIM_MAX_VOLUMES	3
+#define SIM_FEW_VOLUMES	3	/* most seeds have no more */
+#define SIM_MAX_VOLUMES	8
 #define SIM_MAX_DEVICES	(1 + SIM_MAX_VOLUMES)
 #define SIM_NEVER	U64_MAX
 
@@ -216,7 +218,8 @@ enum device_profile {
 
 struct device {
 	u32 nr;			/* 0: the cache device, else origin nr - 1 */
-	u64 sectors;
+	u64 sectors;		/* ... without the hole */
+	u64 hole;		/* sectors in front of the data that are nowhere: see far in profile */
 	u64 data_from, data_to;
 	val_t *durable;
 	struct volatiles vol[2];
@@ -249,6 +252,23 @@ static inline bool device_is_data(const struct device *d, u64 sector)
 {
 	return sector >= d->data_from && sector < d->data_to;
 }
+
+/* Its size, as the engine is told. */
+static inline u64 device_size(const struct device *d)
+{
+	return d->sectors + d->hole;
+}
+
+/* Where sector @sector of the engine's stands; SIM_NEVER: in the hole. */
+static inline u64 device_place(const struct device *d, u64 sector)
+{
+	if (sector < d->data_from)
+		return sector;
+	return sector < d->data_from + d->hole ? SIM_NEVER : sector - d->hole;
+}
+
+/* Copy @copy of its superblock, as it is durable or reads now; false: it is not good. */
+bool device_get_sb(const struct device *d, u32 copy, struct hybrid_sb *sb, bool durable);
 
 val_t device_durable(const struct device *d, u64 sector);
 val_t device_read(const struct device *d, u64 sector);	/* newest carried out */
@@ -338,14 +358,17 @@ void oracle_crash(struct oracle *o);
 void oracle_forget(struct oracle *o);	/* dirty data dropped by the admin */
 const char *oracle_crash_read(struct oracle *o, u64 sector, val_t val, bool pin);
 void oracle_unpin(struct oracle *o);
-/* Does value @a stand strictly before @b?  A value unknown is older than all. */
-bool oracle_before(struct oracle *o, u64 sector, val_t a, val_t b);
+/*
+ * Does value @a stand strictly before @b, as far as users had been told at time @then?
+ * A value unknown is older than all.
+ */
+bool oracle_before(struct oracle *o, u64 sector, val_t a, val_t b, u64 then);
 bool oracle_wild(struct oracle *o, u64 sector);
 bool oracle_crash_allows(struct oracle *o, u64 sector, val_t val);
 /* A copy of the sector holds @val now, and may be seen until it is written again. */
 void oracle_rot(struct oracle *o, u64 sector, val_t val);
-/* Is @val all that a read from now on may return? */
-bool oracle_settled(struct oracle *o, u64 sector, val_t val);
+/* Is @val all that a read from now on may return?  The write of version @but has not begun. */
+bool oracle_settled(struct oracle *o, u64 sector, val_t val, u32 but);
 void oracle_explain(struct oracle *o, u64 sector);
 
 /* ---- World ---------------------------------------------------------------- */
@@ -383,7 +406,8 @@ struct uio {
 	u32 version;
 	val_t *data;
 	bool user_op;		/* a USER operation is under way */
-	bool clean;		/* read: the origin had all of it at the start */
+	bool clean;		/* the origin had all of it at the start */
+	bool cached;		/* some of it went to the cache device */
 };
 
 /* An operation being carried out. */
@@ -392,7 +416,6 @@ struct action {
 	struct hybrid_op *op;
 	struct uio *uio;	/* USER */
 	u32 left;		/* device requests */
-	bool flushing;		/* META: preflush first */
 	u64 started;
 	int error_cache, error_origin;
 	bool *finished;		/* do_op waits */
@@ -420,6 +443,7 @@ struct profile {
 	u32 crowd;		/* what meets often; 0: nothing that need not */
 	u32 lean;		/* fills bring only what was asked for, unless it goes on a run */
 	u32 journal_blocks;
+	u32 far;		/* volumes' data are so far behind their first block: see world.hole */
 	u32 fault_kind;		/* 0: none */
 #define FAULTS_PLANNED	6	/* faults.c draws them, of all kinds */
 	u32 weight[16];
@@ -446,6 +470,7 @@ struct world {
 	u32 nr_dev;
 	struct volume *vol[SIM_MAX_VOLUMES];
 	u32 nr_vol;
+	u64 hole;		/* sectors of each volume that nobody uses: block_sectors << far */
 	struct list_head ready;		/* actions that ended, to be told */
 	u32 nr_ready;
 	struct list_head uios;
@@ -478,6 +503,7 @@ struct world {
 	u64 hash;
 	bool stop;
 	struct linter *lint;
+	struct found *found;		/* what this life's recovery must find; NULL: not looked at */
 	struct rng brng;
 	struct rng arng;		/* of what is aimed at a phase */
 	struct rng frng;		/* of faults.c */
@@ -624,9 +650,11 @@ void loop_heal(void);
 
 struct linter *linter_new(struct world *w);
 void linter_free(struct linter *l);
-void linter_boot(struct linter *l);	/* a new life of the engine begins */
+/* A new life of the engine begins, on what the one before left; NULL: nobody looked. */
+void linter_boot(struct linter *l, const struct found *f);
 void linter_crash(struct linter *l);
-/* A metadata write begins, with its preflush: what it says is decided now. */
+void linter_open(struct linter *l, struct volume *vol);	/* it is about to be opened */
+/* A metadata write begins: what it says is decided now. */
 void linter_meta(struct linter *l, struct action *a, struct device *d);
 void linter_submit(struct linter *l, struct action *a, struct dreq *r);
 void linter_complete(struct linter *l, struct action *a, struct dreq *r);
@@ -645,7 +673,7 @@ void faults_reopen(struct world *w, struct volume *vol);
 void faults_boot(struct world *w);	/* ... before the pool is loaded */
 /* Has an error been dealt that opening, closing ... the volume may meet? */
 bool faults_of_volume(const struct world *w, const struct volume *vol);
-/* Does the origin alone have what this read may return? */
+/* Does the origin alone have what is around this I/O, and the cache nothing dirty? */
 bool faults_clean(const struct world *w, const struct uio *u);
 /* May this I/O end with an error? */
 bool faults_excuse(const struct world *w, const struct uio *u);

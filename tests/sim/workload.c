@@ -6,6 +6,7 @@
 #include "sim.h"
 #include "fibers.h"
 #include "coverage.h"
+#include "recovery.h"
 #include "script.h"
 
 bool sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce, sim_crowd;
@@ -218,6 +219,22 @@ u32 draw_endurance(struct rng r)
 	return rng_below(&r, 2) ? 1 << rng_below(&r, 20) : 0;
 }
 
+/* Blocks of 128 KiB have the only masks of four bytes; those of 256 KiB the most granules. */
+static void draw_large_blocks(struct profile *p, struct rng r)
+{
+	if (p->cache_blocks <= 64 && p->hot_blocks <= 64 && rng_chance(&r, 15))
+		p->block_sectors = rng_below(&r, 3) ? 256 : 512;
+}
+
+/* Many volumes; block numbers that 32 bits do not hold. */
+static void draw_size(struct profile *p, struct rng r, char mode)
+{
+	if (p->hot_blocks <= 64 && rng_chance(&r, 5) && mode == 'A')
+		p->volumes = SIM_FEW_VOLUMES + 1 + rng_below(&r, SIM_MAX_VOLUMES - SIM_FEW_VOLUMES);
+	if (rng_chance(&r, 12))
+		p->far = 32 + rng_below(&r, 8);
+}
+
 static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 {
 	static const char * const policy[] = { "lru", "lru", "fifo" };
@@ -227,7 +244,7 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	p->seed = seed;
 	p->block_sectors = pick_block(r);
 	p->cache_blocks = rng_chance(r, 30) ? 1 + rng_below(r, 8) : 8 * (1 + rng_below(r, 8));
-	p->volumes = 1 + (rng_below(r, 3) ? 0 : rng_below(r, SIM_MAX_VOLUMES));
+	p->volumes = 1 + (rng_below(r, 3) ? 0 : rng_below(r, SIM_FEW_VOLUMES));
 	p->hot_blocks = 16 << rng_below(r, 3);
 	p->journal_blocks = HYBRID_JOURNAL_MIN_BLOCKS;
 	p->steps = 600 + rng_below(r, 1200);
@@ -273,6 +290,8 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	}
 	if (mode == 'L')
 		loop_profile(p, r);
+	draw_large_blocks(p, rng_fork(r, 107));
+	draw_size(p, rng_fork(r, 108), mode);
 }
 
 /* ---- Formatting ----------------------------------------------------------------- */
@@ -289,10 +308,10 @@ static void write_sb(struct device *d, struct hybrid_sb *sb)
 	u32 copy;
 
 	for (copy = 0; copy < 2; copy++) {
-		u64 sector = hybrid_sb_sector(d->sectors, copy);
+		u64 sector = hybrid_sb_sector(device_size(d), copy);
 
 		hybrid_sb_encode(&block, sb, sector);
-		device_set_bytes(d, sector, &block, sizeof(block));
+		device_set_bytes(d, device_place(d, sector), &block, sizeof(block));
 	}
 }
 
@@ -354,7 +373,7 @@ void format_origin(struct world *w, struct volume *vol)
 		return;
 	sb.role = HYBRID_ROLE_ORIGIN;
 	sb.sequence = 1;
-	sb.member_sectors = vol->origin->sectors;
+	sb.member_sectors = device_size(vol->origin);
 	memcpy(sb.pool_uuid, w->sb.pool_uuid, HYBRID_UUID_SIZE);
 	memcpy(sb.member_uuid, vol->info.member_uuid, HYBRID_UUID_SIZE);
 	memcpy(sb.name, vol->info.name, HYBRID_NAME_SIZE);
@@ -392,8 +411,8 @@ static u64 place_data(struct world *w, struct volume *vol)
 {
 	vol->info.flags = HYBRID_VOLUME_INPLACE;
 	vol->info.data_sector = 0;
-	vol->info.data_sectors = vol->hot - rng_below(&w->rng, w->p.block_sectors / 8) * 8;
-	vol->hot = vol->info.data_sectors;
+	vol->hot -= rng_below(&w->rng, w->p.block_sectors / 8) * 8;
+	vol->info.data_sectors = w->hole + vol->hot;
 	return vol->info.data_sectors;
 }
 
@@ -401,7 +420,7 @@ static void add_volume(struct world *w, u32 nr)
 {
 	struct volume *vol = xalloc(sizeof(*vol));
 	u64 hot = (u64)w->p.hot_blocks * w->p.block_sectors;
-	u64 sectors = HYBRID_HEAD_SECTORS + round_up(hot, (u64)HYBRID_ALIGN_SECTORS) +
+	u64 sectors = HYBRID_HEAD_SECTORS + w->hole + round_up(hot, (u64)HYBRID_ALIGN_SECTORS) +
 		      HYBRID_TAIL_SECTORS;
 
 	vol->nr = nr;
@@ -412,11 +431,12 @@ static void add_volume(struct world *w, u32 nr)
 	else if (hybrid_origin_data(sectors, 0, &vol->info.data_sector, &vol->info.data_sectors))
 		abort();
 	vol->origin = xalloc(sizeof(struct device));
-	device_init(vol->origin, nr + 1, sectors, vol->info.data_sector,
-		    vol->info.data_sector + vol->info.data_sectors);
+	device_init(vol->origin, nr + 1, sectors - w->hole, vol->info.data_sector,
+		    vol->info.data_sector + vol->info.data_sectors - w->hole);
+	vol->origin->hole = w->hole;
 	vol->origin->discard = rng_below(&w->rng, 3);
 	vol->oracle = xalloc(sizeof(*vol->oracle));
-	oracle_init(vol->oracle, nr, vol->info.data_sectors, ilog2(w->p.block_sectors));
+	oracle_init(vol->oracle, nr, vol->info.data_sectors - w->hole, ilog2(w->p.block_sectors));
 	name_volume(w, vol);
 	format_origin(w, vol);
 	w->dev[w->nr_dev++] = vol->origin;
@@ -584,8 +604,9 @@ static bool boot_once(struct world *w)
 	int r;
 
 	rot_keep(w);
+	w->found = w->rotting || w->lying ? NULL : found_read(w);
 	if (w->lint)
-		linter_boot(w->lint);
+		linter_boot(w->lint, w->found);
 	why = world_boot(w, &r);
 	if (w->crashed || w->stop)
 		return false;
@@ -606,6 +627,7 @@ static bool boot_once(struct world *w)
 	for (i = 0; i < w->nr_vol; i++)
 		if (!settle_existence(w, w->vol[i]) || !open_volume(w, w->vol[i]))
 			return false;
+	w->found = NULL;
 	return true;
 }
 
@@ -726,7 +748,7 @@ static void check_origins(struct world *w)
 
 	sim_now++;
 	for (i = 0; i < w->nr_vol && !w->stop; i++)
-		for (s = 0; s < w->vol[i]->info.data_sectors && !w->stop; s++) {
+		for (s = 0; s < w->vol[i]->oracle->sectors && !w->stop; s++) {
 			struct volume *vol = w->vol[i];
 			val_t v = device_durable(vol->origin, vol->origin->data_from + s);
 			const char *why = oracle_read(vol->oracle, s, v, sim_now);
@@ -849,6 +871,7 @@ static void format(struct world *w)
 
 	w->arng = rng_fork(&w->brng, 5);
 	format_cache(w);
+	w->hole = w->p.far ? (u64)w->p.block_sectors << w->p.far : 0;
 	for (i = 0; i < w->p.volumes; i++)
 		add_volume(w, i);
 	if (sim_lint && !w->rotting && !w->lying)

@@ -10,6 +10,7 @@
 #include "engine-internal.h"
 #include "script.h"
 #include "coverage.h"
+#include "recovery.h"
 #include "fibers.h"
 
 bool sim_trace;
@@ -121,6 +122,8 @@ static void submit(struct world *w, struct dreq *r)
 	dreq_submit(r, &w->rng);
 	r->slow = !w->branch && w->p.slow_percent && rng_chance(&w->rng, w->p.slow_percent);
 	r->slow |= crowd_slow(w, r);
+	if (a->op->io && !r->dev->nr)
+		container_of(a->op->io, struct uio, io)->cached = true;
 	trace(w, T_SUBMIT, r->sector, r->count << 8 | r->kind, "#%u %s %s dev%u %llu+%u%s%s %s",
 	      a->nr, op_name[a->op->type], kind_name[r->kind], r->dev->nr,
 	      (unsigned long long)r->sector, r->count, r->fua ? " fua" : "",
@@ -165,6 +168,7 @@ static void data_request(struct world *w, struct action *a, struct device *d,
 {
 	struct dreq *r;
 
+	sector = device_place(d, sector);
 	if (!in_bounds(w, d, sector, count, true))
 		return;
 	r = new_request(a, d, kind, sector, count);
@@ -183,11 +187,12 @@ static void meta_request(struct world *w, struct action *a, struct device *d,
 	struct hybrid_op *op = a->op;
 	struct dreq *r;
 	char *mem = (char *)op->mem + s->offset * 512;
+	u64 sector = device_place(d, s->sector);
 	u32 i;
 
-	if (!in_bounds(w, d, s->sector, s->count, false))
+	if (!in_bounds(w, d, sector, s->count, false))
 		return;
-	r = new_request(a, d, op->write ? DREQ_WRITE : DREQ_READ, s->sector, s->count);
+	r = new_request(a, d, op->write ? DREQ_WRITE : DREQ_READ, sector, s->count);
 	r->meta = true;
 	r->fua = op->fua;
 	r->bytes = mem;
@@ -313,12 +318,7 @@ static void carry_meta(struct world *w, struct action *a)
 
 	if (w->lint && op->write)
 		linter_meta(w->lint, a, op->origin ? origin_of(w, op) : w->dev[0]);
-	if (!op->preflush) {
-		carry_segments(w, a);
-		return;
-	}
-	a->flushing = true;
-	submit(w, new_request(a, op->origin ? origin_of(w, op) : w->dev[0], DREQ_FLUSH, 0, 0));
+	carry_segments(w, a);
 }
 
 static void end_uio(struct world *w, struct uio *u, int error);
@@ -403,6 +403,15 @@ void world_carry(struct world *w, struct hybrid_actions *acts)
 
 /* ---- Ends ------------------------------------------------------------------ */
 
+static bool writes_sb(const struct dreq *r)
+{
+	const struct device *d = r->dev;
+
+	return r->meta && r->kind == DREQ_WRITE &&
+	       (r->sector == device_place(d, hybrid_sb_sector(device_size(d), 0)) ||
+		r->sector == device_place(d, hybrid_sb_sector(device_size(d), 1)));
+}
+
 static void request_ended(struct world *w, struct dreq *r)
 {
 	struct action *a = r->action;
@@ -410,23 +419,15 @@ static void request_ended(struct world *w, struct dreq *r)
 	if (w->lint)
 		linter_complete(w->lint, a, r);
 	if (r->error) {
-		/* Nobody can tell the flush before a write from that write */
-		r->dev->flush_failed |= a->op->preflush;
+		/* Where FUA is a flush after the write, nobody can tell which of them failed. */
+		r->dev->flush_failed |= r->dev->nr && writes_sb(r);
 		if (r->dev->nr)
 			a->error_origin = r->error;
 		else
 			a->error_cache = r->error;
 	}
-	if (--a->left)
-		return;
-	if (a->flushing) {
-		a->flushing = false;
-		if (!r->error) {
-			carry_segments(w, a);
-			return;
-		}
-	}
-	end_action(w, a);
+	if (!--a->left)
+		end_action(w, a);
 }
 
 static void call_done(struct world *w, void *arg)
@@ -596,11 +597,12 @@ void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type,
 	u->vol = vol;
 	u->version = ++w->next_version;
 	u->data = arena_alloc(&sim_arena, (count + 1) * sizeof(val_t));
-	hybrid_io_init(&u->io, vol->v, type, sector, count, fua);
+	hybrid_io_init(&u->io, vol->v, type, sector + w->hole, count, fua);
 	u->sector = sector;
 	u->count = count;
 	u->started = ++sim_now;
-	u->clean = w->faulty && type == HYBRID_IO_READ && faults_clean(w, u);
+	u->clean = (type == HYBRID_IO_READ || type == HYBRID_IO_WRITE) && w->faulty &&
+		   faults_clean(w, u);
 	sim_ios++;
 	list_add_tail(&u->link, &w->uios);
 	if (!w->branch)
@@ -978,6 +980,7 @@ void world_drop(struct world *w)
 	}
 	w->look = 0;
 	w->ask = NULL;
+	w->found = NULL;
 	heap_drop(&w->heap);
 	w->crashed = false;
 	w->ticking = false;
@@ -1009,6 +1012,8 @@ const char *world_boot(struct world *w, int *error)
 	if (*error)
 		return why ? why : "(no reason given)";
 	world_check(w);
+	if (w->found && !w->crashed && !w->stop)
+		found_check(w, w->found, NULL);
 	return NULL;
 }
 
@@ -1027,7 +1032,9 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 
 	*why = NULL;
 	trace(w, T_LIFE, 1, vol->id, "open volume %u", vol->id);
-	r = DURING(w, PHASE_OPEN, hybrid_volume_open(w->e, vol->id, vol->origin->sectors, vol,
+	if (w->lint)
+		linter_open(w->lint, vol);
+	r = DURING(w, PHASE_OPEN, hybrid_volume_open(w->e, vol->id, device_size(vol->origin), vol,
 						     &vol->v, why));
 	if (r)
 		vol->v = NULL;
@@ -1037,6 +1044,9 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 		never_pays(vol->v);
 	vol->closing = false;
 	vol->suspended = false;
+	/* Others may evict its blocks while it is opened */
+	if (!r && w->found && (w->branch || !w->p.load_percent) && !w->crashed && !w->stop)
+		found_check(w, w->found, vol);
 	trace(w, T_LIFE, 2, r, "open of volume %u: %d %s", vol->id, r, *why ? *why : "");
 	world_check(w);
 	return r;

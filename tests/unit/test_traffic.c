@@ -90,15 +90,40 @@ static void flush_is_one_journal_write(void **state)
 	moved(0, 8, 0, 0);
 	writes = pool().journal_writes;
 	assert_int_equal(flush_volume(), 0);
-	assert_int_equal(nr_log, 1);
-	assert_true(op_log[0].meta && op_log[0].write && !op_log[0].origin);
-	assert_true(op_log[0].preflush && op_log[0].fua);
-	assert_true(op_log[0].sector >= journal && op_log[0].sector < sb.geometry.data_sector);
-	assert_int_equal(op_log[0].count, HYBRID_META_BLOCK_SECTORS);
+	assert_int_equal(nr_log, 2);
+	assert_true(flushed_entry(0));
+	assert_true(op_log[1].sector >= journal && op_log[1].sector < sb.geometry.data_sector);
+	assert_int_equal(op_log[1].count, HYBRID_META_BLOCK_SECTORS);
 	assert_true(pool().journal_writes == writes + 1);
 	/* and nothing is left for the next */
 	assert_int_equal(flush_volume(), 0);
 	assert_int_equal(nr_log, 0);
+}
+
+/* Nothing that says it is durable is written where it may not be. */
+static void failed_flush_of_the_cache(void **state)
+{
+	first_dirty();
+	rest();
+	put(64 * BLOCK, BLOCK, 5);
+	fail_cache_flushes = true;
+	assert_int_equal(flush_volume(), -EIO);
+	assert_int_equal(nr_log, 1);
+	assert_true(op_log[0].flush);
+	assert_true(hybrid_engine_failed(e));
+	fail_cache_flushes = false;
+}
+
+static void failed_flush_before_the_root(void **state)
+{
+	first_dirty();
+	rest();
+	fail_cache_flushes = true;
+	nr_log = 0;
+	assert_int_equal(wait_checkpoint(e), -EIO);
+	assert_true(nr_log && op_log[nr_log - 1].flush);
+	assert_true(hybrid_engine_failed(e));
+	fail_cache_flushes = false;
 }
 
 /* More records than one journal write holds: the flush waits for the last of them. */
@@ -114,7 +139,7 @@ static void flush_of_two_entries(void **state)
 		put(8 + n * 8, 8, 5);
 	assert_int_equal(flush_volume(), 0);
 	for (n = 0; n < flusher.nr_log; n++)
-		journal += op_log[n].meta && op_log[n].preflush && op_log[n].fua;
+		journal += flushed_entry(n);
 	assert_int_equal(journal, 2);
 	crash();
 	start();
@@ -135,7 +160,7 @@ static void zeroes_replace_recorded_data(void **state)
 		nr_log = 0;
 		assert_int_equal(submit(&writer, type[k], (64 + k) * BLOCK, BLOCK, false), 0);
 		assert_true(nr_log >= 2);
-		assert_true(op_log[0].meta && op_log[0].preflush && op_log[0].fua);
+		assert_true(flushed_entry(0));
 	}
 }
 
@@ -167,10 +192,10 @@ static void fua_write(void **state)
 	rest();
 	assert_int_equal(write_io(64 * BLOCK, 8, 5, true), 0);
 	for (k = 0; k < nr_log; k++)
-		journal += op_log[k].meta && op_log[k].preflush && op_log[k].fua;
-	assert_int_equal(nr_log, 2);
+		journal += flushed_entry(k);
+	assert_int_equal(nr_log, 3);
 	assert_int_equal(journal, 1);
-	assert_true(op_log[1].meta);
+	assert_true(op_log[2].meta);
 	/* durably dirty already: the data alone */
 	assert_int_equal(write_io(64 * BLOCK, 8, 6, true), 0);
 	assert_int_equal(nr_log, 1);
@@ -688,7 +713,7 @@ static void opens_ahead(void **state)
 	for (n = 0; n < 110; n++) {
 		put(n * 4 * BLOCK, 8, 2);
 		for (k = 0; k < nr_log; k++)
-			assert_false(op_log[k].preflush || op_log[k].flush);
+			assert_false(op_log[k].flush);
 	}
 	assert_int_equal(status().counter[HYBRID_WRITE_MISSES], 0);
 	assert_in_range(pool().journal_writes - before, 2, 9);
@@ -1049,7 +1074,7 @@ static void parts_that_fail(void **state)
 		assert_true(origin_has(n * 8, 8, n + 1) == (n != 6));
 }
 
-/* Metadata writes that begin with a flush; and of all the largest, of one run or of single blocks. */
+/* Metadata writes that a flush goes before; and of all the largest, of one run or of single blocks. */
 static u32 durable_writes(u32 *most)
 {
 	u32 n, nr = 0;
@@ -1058,7 +1083,7 @@ static u32 durable_writes(u32 *most)
 	for (n = 0; n < nr_log; n++) {
 		if (!op_log[n].meta || !op_log[n].write)
 			continue;
-		nr += op_log[n].preflush && op_log[n].fua;
+		nr += n && flushed_entry(n - 1);
 		*most = max(*most, op_log[n].count / HYBRID_META_BLOCK_SECTORS);
 		*most = max(*most, op_log[n].nr_segments);
 	}
@@ -1111,6 +1136,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(modes, setup, teardown),
 		cmocka_unit_test_setup_teardown(mode_switch_drains, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_is_one_journal_write, setup, teardown),
+		cmocka_unit_test_setup_teardown(failed_flush_of_the_cache, setup, teardown),
+		cmocka_unit_test_setup_teardown(failed_flush_before_the_root, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_of_two_entries, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(zeroes_replace_recorded_data, setup, teardown),
 		cmocka_unit_test_setup_teardown(rewrite_of_dirty_is_free, setup, teardown),
