@@ -244,6 +244,17 @@ static inline int hybrid_call_open(struct volume_object *object, u64 origin_sect
 	return r;
 }
 
+static inline int hybrid_call_settle(struct volume_object *object)
+{
+	struct hybrid_pool *pool = object->pool;
+	int r;
+
+	trace_hybrid_call(pool, HYBRID_CALL_SETTLE, object->id, 0);
+	r = hybrid_volume_settle(pool->engine, object->handle);
+	trace_hybrid_return(pool, r);
+	return r;
+}
+
 static inline int hybrid_call_close(struct volume_object *object, struct hybrid_volume *v)
 {
 	struct hybrid_pool *pool = object->pool;

@@ -593,10 +593,17 @@ static int settle_volume(struct hybrid_engine *e, struct hybrid_volume *v)
 		WRITE_ONCE(v->epoch, v->epoch + 1);
 		spin_unlock_irqrestore(&e->lock, flags);
 		r = flush_origin(v);
-		if (!r)
+		if (r)
+			origin_flush_failed(v, r);
+		else
 			WRITE_ONCE(v->flushed, v->flush_target);
 	}
 	return r ? r : e->ops->wait_checkpoint(e);
+}
+
+int hybrid_volume_settle(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	return READ_ONCE(e->failed) ? -EIO : settle_volume(e, v);
 }
 
 /* A clean volume's origin says so (J10): its clean records are durable. */

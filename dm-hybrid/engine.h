@@ -423,6 +423,13 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v);
 
 /*
+ * What close does first, for a volume that stays open if it fails: its users hear of the
+ * error with their next flush, which they would not of a volume that was opened again.
+ * When and from where: as hybrid_volume_close().
+ */
+int hybrid_volume_settle(struct hybrid_engine *e, struct hybrid_volume *v);
+
+/*
  * No I/O of the engine's own to this origin until resume: call again until it
  * returns true.  Users' I/O is the caller's affair.
  */

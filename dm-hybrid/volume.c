@@ -202,11 +202,20 @@ int hybrid_volume_release(struct hybrid_pool *pool, u32 id)
 {
 	struct volume_object *object = find_object(pool, id);
 	struct hybrid_volume_status st;
+	int r;
 
 	if (!object || !object->handle || !object->stopped || hybrid_engine_failed(pool->engine))
 		return 0;
 	hybrid_volume_status(pool->engine, object->handle, &st);
-	return st.dirty ? 0 : close_volume(object);
+	if (st.dirty)
+		return 0;
+	/* Its users go on with it: an error of the origin is for their next flush to say. */
+	r = hybrid_call_settle(object);
+	if (r) {
+		DMWARN("volume %u: cannot flush the origin (%d)", id, r);
+		return r;
+	}
+	return close_volume(object);
 }
 
 /* Is @dev the origin of another volume of the pool? */

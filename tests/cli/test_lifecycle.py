@@ -498,6 +498,25 @@ def test_detach_live_that_fails_changes_nothing(kernel, volume, step):
     kernel.ok("detach", "vol", "--live")
 
 
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_detach_live_of_an_origin_that_fails(kernel, volume, when):
+    """Who uses it would not hear of what is lost: it stays a volume, as it was."""
+    kernel.change(dirty_vol=200)
+    kernel.change_device("vol", **{"origin_errors" if when == "before" else "drain_errors": 1})
+    kernel.clear_log()
+    r = kernel("detach", "vol", "--live")
+    assert r.returncode == 2 and "I/O to the origin of vol failed" in r.stderr, r
+    assert not [line for line in kernel.log if line.startswith(("suspend", "switch"))
+                or "delete_volume" in line]
+    if when == "before":
+        assert not [line for line in kernel.log if line.startswith("message vol ")]
+    vol = listed(kernel)["vol"]
+    assert vol["mode"] == "writeback"
+    assert members(kernel, volume[1])[volume[1]]["role"] == "origin"
+    kernel.change_device("vol", origin_errors=0, drain_errors=0)
+    kernel.ok("detach", "vol", "--live")
+
+
 def test_detach_live_while_the_pool_fails(kernel, volume):
     """Closed, so clean, but not recorded as deleted: the origin's mark counts, then and later."""
     r = kernel("detach", "vol", "--live", fail="message vol-pool delete_volume|resume vol")
@@ -577,6 +596,33 @@ def test_detach_that_fails_changes_nothing(kernel, volume, step):
     assert (vol["state"], vol["mode"]) == ("running", "writeback")
     assert members(kernel, volume[1])[volume[1]]["role"] == "origin"
     kernel.ok("detach", "vol")
+
+
+DETACH_STEPS = [
+    ([], "message vol drain"), ([], "remove vol"), (["--live"], "message vol drain"),
+    (["--live"], "try vol"), (["--live"], "suspend vol"), (["--live"], "message vol-pool delete_volume")]
+
+
+@pytest.mark.parametrize("args, step", DETACH_STEPS)
+def test_a_detach_that_fails_puts_the_mode_back(kernel, volume, args, step):
+    kernel.change(dirty_vol=100)
+    r = kernel("detach", "vol", *args, fail=step)
+    assert r.returncode == 4, r
+    assert listed(kernel)["vol"]["mode"] == "writeback"
+    assert "left in mode" not in r.stderr
+
+
+@pytest.mark.parametrize("args, step", DETACH_STEPS)
+def test_a_detach_that_cannot_put_the_mode_back_says_so(kernel, volume, args, step):
+    """And how to do it."""
+    kernel.change(dirty_vol=100)
+    r = kernel("detach", "vol", *args, fail=f"{step}|message vol mode writeback")
+    assert r.returncode == 4, r
+    assert listed(kernel)["vol"]["mode"] == "writethrough"
+    assert "vol is left in mode writethrough" in r.stderr
+    again, = re.findall(r"hybridctl (set vol mode=\w+)", r.stderr)
+    kernel.ok(*again.split())
+    assert listed(kernel)["vol"]["mode"] == "writeback"
 
 
 @pytest.mark.parametrize("args, step", [

@@ -795,6 +795,8 @@ static int run_blocking(struct record *ev)
 		return hybrid_volume_forget(engine, number(ev, "volume"));
 	if (is(ev, "call", "open"))
 		return run_open(ev);
+	if (is(ev, "call", "settle"))
+		return hybrid_volume_settle(engine, volume(ev)->v);
 	if (is(ev, "call", "close"))
 		return hybrid_volume_close(engine, volume(ev)->v);
 	difference("unknown call");

@@ -181,6 +181,27 @@ static void closed_while_it_stops(void **state)
 	reads(BLOCK, BLOCK, 2);
 }
 
+/* A volume that stays open: what its origin lost when it was to be closed is its users' to know. */
+static void settling_that_fails_is_said(void **state)
+{
+	struct hybrid_actions acts;
+
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	put(0, BLOCK, 2);
+	hybrid_actions_init(&acts);
+	assert_true(hybrid_volume_suspend(e, v, &acts));
+	carry(&acts);
+	fail_origin = true;
+	assert_int_equal(hybrid_volume_settle(e, v), -EIO);
+	fail_origin = false;
+	assert_int_equal(hybrid_volume_settle(e, v), -EIO);
+	hybrid_actions_init(&acts);
+	hybrid_volume_resume(e, v, &acts);
+	carry(&acts);
+	assert_int_equal(flush_volume(), -EIO);
+	reads(0, BLOCK, 2);
+}
+
 /* Whichever root is lost, the other one knows that the volume is gone: its blocks are others'. */
 static void deleted_in_both_roots(void **state)
 {
@@ -675,6 +696,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(last_root, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(ram, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(volumes, setup, teardown),
+		cmocka_unit_test_setup_teardown(settling_that_fails_is_said, setup, teardown),
 		cmocka_unit_test_setup_teardown(deleted_in_both_roots, setup, teardown),
 		cmocka_unit_test_setup_teardown(closed_while_it_stops, setup, teardown),
 		cmocka_unit_test_setup_teardown(not_deleted, setup, teardown),
