@@ -824,7 +824,10 @@ static bool do_tick(struct world *w, u64 now)
 	return again;
 }
 
-/* As tick_work() of the glue: who kicks from here on starts the timer; what was before, a second look sees. */
+/*
+ * As tick_work() of the glue: whoever kicks from here on starts the timer; what was
+ * changed before, the second look sees.
+ */
 static void call_tick(struct world *w, void *arg)
 {
 	u64 now = *(u64 *)arg;
