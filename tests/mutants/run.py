@@ -23,6 +23,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ThreadPoolExecutor
@@ -339,10 +340,11 @@ class Tree(Copy):
             if path.read_text() != text:
                 path.write_text(text)
 
-    def build(self, what: str = "") -> None:
+    def build(self, what: str = "all") -> None:
         """What the fixtures would build: here, where a failure is no test's."""
-        make(self.dir, "userspace", "guest-modules")
-        make(self.dir / "userspace", "tests")
+        make(self.dir / "userspace", "all", "tests")
+        if what == "all":
+            make(self.dir, "guest-modules")
 
     def test(self, nodes: list[str], *options: str) -> tuple[int, str, list[str], float]:
         """pytest's exit code, its output, the tests whose call failed, seconds of CPU."""
@@ -352,24 +354,22 @@ class Tree(Copy):
                if not k.startswith(("PYTEST_", "MAKE", "MFLAGS")) or k == "PYTEST_XDIST_WORKER"}
         command = [sys.executable, "-m", "pytest", "-c", "tests/pytest.ini", "-p", "no:cacheprovider",
                    "-p", "no:xdist", "-q", *options, f"--junitxml={report}", *nodes]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         with tempfile.TemporaryFile("w+", errors="replace") as out:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out,
                                        stderr=subprocess.STDOUT, cwd=self.dir, env=env,
                                        start_new_session=True)
-            try:
-                code = process.wait(OUTER_LIMIT)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                code = process.wait()
+            limit = threading.Timer(OUTER_LIMIT, os.killpg, (process.pid, signal.SIGKILL))
+            limit.start()
+            _, status, usage = os.wait4(process.pid, 0)
+            limit.cancel()
+            code = process.returncode = os.waitstatus_to_exitcode(status)
             out.seek(0)
             output = out.read()
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         failed = []
         if report.exists():
             failed = [case.get("name") for case in ElementTree.parse(report).iter("testcase")
                       if case.find("failure") is not None]
-        return code, output, failed, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return code, output, failed, usage.ru_utime + usage.ru_stime
 
 
 def judge_outer(mutant: OuterMutant) -> list[Result]:
@@ -377,7 +377,7 @@ def judge_outer(mutant: OuterMutant) -> list[Result]:
     fixture, nor because there is no such test."""
     result = Result(Check("pytest"))
     with Tree(mutant) as tree:
-        tree.build()
+        tree.build("all" if any(file.startswith("dm-hybrid/") for file, *_ in mutant.hunks) else "tools")
         code, result.output, failed, result.cpu = tree.test(mutant.tests(), "-x")
     if code == FAILED and failed:
         result.killer = failed[0]
@@ -416,12 +416,12 @@ def judge(mutant: Mutant, survey: bool = False) -> list[Result]:
 def row(mutant: Mutant, results: list[Result]) -> str:
     last = results[-1]
     promise = mutant.header.get("Promise", "")
-    return (f"{mutant.name:<34} {promise:<12} {str(last):<46} "
+    return (f"{mutant.name:<44} {promise:<20} {str(last):<60} "
             f"{last.seed or '':>6} {sum(r.cpu for r in results):>6.1f}")
 
 
 def run(mutants: list[Mutant], jobs: int, survey: bool, control: bool) -> int:
-    print(f"{'mutant':<34} {'promise':<12} {'noticed by':<46} {'seed':>6} {'CPU s':>6}")
+    print(f"{'mutant':<44} {'promise':<20} {'noticed by':<60} {'seed':>6} {'CPU s':>6}")
     killed = failures = 0
     start = time.monotonic()
     outer = [m for m in mutants if isinstance(m, OuterMutant)]
@@ -468,7 +468,7 @@ def main() -> int:
                if not args.names or any(m.name.startswith(n) for n in args.names)]
     if args.list:
         for m in mutants:
-            print(f"{m.name:<34} {m.header['Promise']:<12} {m.header['Stands for']}")
+            print(f"{m.name:<44} {m.header['Promise']:<20} {m.header['Stands for']}")
         return 0
     if not mutants:
         parser.error("no mutant of that name")
