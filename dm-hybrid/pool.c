@@ -398,23 +398,24 @@ static int pool_restart(struct hybrid_pool *pool)
 	return 0;
 }
 
-void hybrid_pool_record(struct hybrid_pool *pool)
+int hybrid_pool_record(struct hybrid_pool *pool)
 {
 	struct hybrid_settings settings = hybrid_settings(hybrid_engine_config(pool->engine));
 	int r;
 
-	if ((!strcmp(pool->recorded_policy, pool->policy->name) &&
-	     !memcmp(&pool->recorded, &settings, sizeof(settings))) ||
-	    hybrid_engine_failed(pool->engine))
-		return;
-	r = hybrid_cache_sb_record(pool->bdev, pool->policy->name, &settings);
+	if (!strcmp(pool->recorded_policy, pool->policy->name) &&
+	    !memcmp(&pool->recorded, &settings, sizeof(settings)))
+		return 0;
+	r = hybrid_engine_failed(pool->engine) ? -EIO :
+	    hybrid_cache_sb_record(pool->bdev, pool->policy->name, &settings);
 	if (r) {
 		DMWARN("%s: cannot record policy %s and settings in the superblock: %d",
 		       dm_device_name(pool->md), pool->policy->name, r);
-		return;
+		return r;
 	}
 	strscpy(pool->recorded_policy, pool->policy->name, sizeof(pool->recorded_policy));
 	pool->recorded = settings;
+	return 0;
 }
 
 static int pool_preresume(struct dm_target *ti)

@@ -206,9 +206,10 @@ static inline void hybrid_pool_unlock(struct hybrid_pool *pool)
 
 /*
  * Record in the superblock, for the next activation, what policy and settings the pool has
- * now, if another stands there.  Blocking, under the pool's lock, with the engine loaded.
+ * now, if another stands there; durable when this returns 0.  Blocking, under the pool's
+ * lock, with the engine loaded.
  */
-void hybrid_pool_record(struct hybrid_pool *pool);
+int hybrid_pool_record(struct hybrid_pool *pool);
 
 /* Is @dev the cache device of any pool? */
 bool hybrid_is_cache_device(dev_t dev);

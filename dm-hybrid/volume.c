@@ -88,11 +88,15 @@ static char *entry_mismatch(const struct volume_table *vt, const struct hybrid_v
 	return NULL;
 }
 
-/* Mode and cutoff of the table become the volume's, once. */
-static void apply_args(struct volume_object *object, struct volume_table *vt)
+/* Mode and cutoff of the table become the volume's, once, and durable where they are new. */
+static void apply_args(struct volume_object *object, struct volume_table *vt,
+		       const struct hybrid_volume_info *info)
 {
 	struct hybrid_pool *pool = object->pool;
+	bool new = (vt->args.has_mode && vt->args.mode != info->mode) ||
+		   (vt->args.has_cutoff && vt->args.cutoff != info->cutoff_sectors);
 	struct hybrid_actions acts;
+	int r = 0;
 
 	if (vt->applied)
 		return;
@@ -100,9 +104,14 @@ static void apply_args(struct volume_object *object, struct volume_table *vt)
 	if (vt->args.has_mode)
 		hybrid_call_set_mode(pool, object->handle, vt->args.mode, &acts);
 	if (vt->args.has_cutoff)
-		hybrid_call_set_cutoff(pool, object->handle, vt->args.cutoff);
+		hybrid_call_set_cutoff(pool, object->handle, vt->args.cutoff, &acts);
 	hybrid_run(pool, &acts);
 	vt->applied = true;
+	if (new)
+		r = hybrid_io_ops.wait_checkpoint(pool->engine);
+	if (r)
+		DMWARN("%s: cannot record mode and cutoff of volume %u (%d)",
+		       dm_device_name(object->md), object->id, r);
 }
 
 /* Caller holds pool->lock. */
@@ -134,7 +143,7 @@ static int bind_volume(struct volume_object *object, struct volume_table *vt)
 	}
 	object->origin = vt->origin->bdev;
 	object->bound = vt;
-	apply_args(object, vt);
+	apply_args(object, vt, &info);
 	hybrid_tick_kick(pool);
 	return 0;
 }
