@@ -435,6 +435,32 @@ def test_in_place(kernel, loop):
         assert f.read() == before
 
 
+def test_writeback_in_place_is_forced(kernel, loop):
+    """By each command that sets a mode; without --force nothing is done."""
+    cache, origin, two = loop("cache.img", 64), loop("fs.img", 100), loop("two.img", 100)
+    for device in (origin, two):
+        subprocess.run(["mkfs.ext4", "-q", device], check=True)
+    wish = ["--in-place", "-y", "--mode", "writeback"]
+
+    def needs_force(*command):
+        devices, state = kernel.devices, kernel.state
+        r = kernel(*command)
+        assert r.returncode == 2 and "writeback can lose it" in r.stderr and "--force" in r.stderr
+        assert (kernel.devices, kernel.state) == (devices, state)
+        kernel.ok(*command, "--force")
+
+    needs_force("create", "vol", "--cache", cache, "--origin", origin, *wish)
+    assert kernel.log[-1].endswith("4 writeback cutoff 8192 inplace")
+    needs_force("attach", "vol-pool", "two", "--origin", two, *wish)
+    kernel.ok("set", "vol", "mode=writearound", "cutoff=1m")
+    needs_force("set", "vol", "mode=writeback")
+    assert kernel.ok("get", "vol", "mode") == "writeback\n"
+    # Of all settings of a command, none is sent
+    kernel.ok("set", "vol", "mode=passthrough")
+    r = kernel("set", "vol", "cutoff=2m", "mode=writeback")
+    assert r.returncode == 2 and kernel.ok("get", "vol", "cutoff") == f"{MIB}\n"
+
+
 def test_concurrent_tools_wait(kernel, volume, build):
     """The second tool waits for the lock; nothing is done twice."""
     env = dict(os.environ, HYBRID_FAKE_DM=str(kernel.path),

@@ -248,14 +248,15 @@ def test_bad_reloads_leave_the_table_as_it_is(stack):
 
 
 @pytest.mark.parametrize("field, value, why", [
-    (VERSION, struct.pack("<I", 2), "unknown format version or feature"),
+    (VERSION, struct.pack("<I", 1), "unknown format version or feature"),
+    (VERSION, struct.pack("<I", 3), "unknown format version or feature"),
     (INCOMPAT, struct.pack("<Q", 1), "unknown format version or feature"),
     (RO_COMPAT, struct.pack("<Q", 1), "feature that allows reading only"),
     (BLOCK_SECTORS, struct.pack("<I", 100), "Superblock of the cache device is damaged|does not fit"),
     (SIZE, struct.pack("<Q", 1 << 40), "does not fit the device|damaged"),
     (SECTOR, struct.pack("<Q", 8), "damaged|does not fit the device"),
     (ROLE, struct.pack("<I", 77), "superblock: role"),
-], ids=["version", "incompat", "ro_compat", "block_size", "size", "place", "role"])
+], ids=["older", "newer", "incompat", "ro_compat", "block_size", "size", "place", "role"])
 def test_bad_superblocks_of_the_cache_device(stack, field, value, why):
     stack.deactivate()
     disk = stack.disk("ssd")

@@ -294,12 +294,11 @@ int start_volume(const struct hybrid_volume_line *entry, dev_t pool, dev_t origi
 
 /* A new volume ------------------------------------------------------------- */
 
-static int check_mode(const struct new_volume *nv, const struct command_line *cl)
+int check_mode(const struct command_line *cl, bool in_place, uint32_t mode)
 {
-	if (cl->given[OPT_IN_PLACE] && nv->entry.mode == HYBRID_MODE_WRITEBACK &&
-	    !cl->given[OPT_FORCE])
+	if (in_place && mode == HYBRID_MODE_WRITEBACK && !cl->given[OPT_FORCE])
 		return hybrid_fail(HYBRID_REFUSED,
-				   "use --mode writethrough or writearound, or --force",
+				   "use mode writethrough or writearound, or --force",
 				   "an in-place origin does not show that its cache has newer data: writeback can lose it");
 	return 0;
 }
@@ -320,7 +319,7 @@ int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const
 	if (!r)
 		r = parse_volume_options(cl, &nv->entry.mode, &nv->entry.cutoff_sectors);
 	if (!r)
-		r = check_mode(nv, cl);
+		r = check_mode(cl, cl->given[OPT_IN_PLACE], nv->entry.mode);
 	if (r)
 		return r;
 	strcpy(nv->entry.name, name);

@@ -55,6 +55,8 @@ struct new_volume {
 	uint8_t live_uuid[16];		/* live: of its DM_UUID, if it has one */
 };
 
+/* Refuses writeback in place without --force. */
+int check_mode(const struct command_line *cl, bool in_place, uint32_t mode);
 /* Names, mode, cutoff, and the origin opened for checks. */
 int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const char *name);
 /* Places, UUIDs and key; pool_uuid, granule and id must be set in plan. */
