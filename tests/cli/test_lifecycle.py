@@ -435,6 +435,27 @@ def test_in_place(kernel, loop):
         assert f.read() == before
 
 
+def test_sectors_of_a_cache_in_front_of_data(kernel, loop):
+    """The volume has the larger sectors of both: what is on an origin may not work with them."""
+    cache, origin, large = loop("cache.img", 64, 4096), loop("fs.img", 100), loop("large.img", 100, 4096)
+    for device in (origin, large):
+        subprocess.run(["mkfs.ext4", "-q", device], check=True)
+    before = open(origin, "rb").read()
+    wish = ["--cache", cache, "--in-place", "-y"]
+    r = kernel("create", "vol", "--origin", origin, *wish)
+    assert r.returncode == 2 and f"{origin} is used in sectors of 512 bytes" in r.stderr
+    assert "smaller sectors, or --force" in r.stderr and kernel.devices == []
+    assert members(kernel, cache) == {}
+    kernel.ok("create", "vol", "--origin", origin, *wish, "--force")
+    assert open(origin, "rb").read() == before
+    # What is formatted has nothing on it yet, and where the sectors are as large nothing changes
+    for device, more in (large, ["--in-place"]), (origin, ["--wipe-signatures"]):
+        kernel.ok("detach", "vol")
+        kernel.ok("deactivate", "vol-pool")
+        kernel.ok("wipe", cache, "-y", "--wipe-signatures")
+        kernel.ok("create", "vol", "--cache", cache, "--origin", device, "-y", *more)
+
+
 def test_writeback_in_place_is_forced(kernel, loop):
     """By each command that sets a mode; without --force nothing is done."""
     cache, origin, two = loop("cache.img", 64), loop("fs.img", 100), loop("two.img", 100)
