@@ -823,6 +823,15 @@ u64 hybrid_volume_sectors(struct hybrid_volume *v)
 	return v->info.data_sectors;
 }
 
+/* A setting in the volume's entry has changed; caller holds the engine's lock. */
+static void record_entry(struct hybrid_engine *e, struct hybrid_volume *v,
+			 struct hybrid_actions *acts)
+{
+	mark_volume_leaf(e, v->id);
+	e->cp_wanted = true;
+	meta_kick_locked(e, acts);
+}
+
 void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u32 mode,
 			    struct hybrid_actions *acts)
 {
@@ -832,9 +841,7 @@ void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u3
 	if (v->mode != mode || v->info.mode != mode) {
 		WRITE_ONCE(v->mode, mode);
 		v->info.mode = mode;
-		mark_volume_leaf(e, v->id);
-		e->cp_wanted = true;
-		meta_kick_locked(e, acts);
+		record_entry(e, v, acts);
 	}
 	WRITE_ONCE(v->draining, mode != HYBRID_MODE_WRITEBACK);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -842,14 +849,17 @@ void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u3
 	writeback_kick(e, acts);
 }
 
-void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors)
+void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
+			      struct hybrid_actions *acts)
 {
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	WRITE_ONCE(v->cutoff, sectors);
-	v->info.cutoff_sectors = sectors;
-	mark_volume_leaf(e, v->id);
+	if (v->cutoff != sectors || v->info.cutoff_sectors != sectors) {
+		WRITE_ONCE(v->cutoff, sectors);
+		v->info.cutoff_sectors = sectors;
+		record_entry(e, v, acts);
+	}
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 

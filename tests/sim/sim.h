@@ -600,6 +600,7 @@ void do_event(struct world *w, enum event ev);
 void recreate(struct world *w, struct volume *vol, bool drop);
 void user_io(struct world *w, enum event ev, struct volume *vol, u64 sector, u32 count);
 void set_mode(struct world *w, struct volume *vol, u32 mode);
+void set_cutoff(struct world *w, struct volume *vol);	/* to what its info says */
 void drain(struct world *w, struct volume *vol, bool on);
 void evict_sector(struct world *w, struct volume *vol, u64 sector);
 void tick(struct world *w, u32 ms);

@@ -632,7 +632,7 @@ bool open_volume(struct world *w, struct volume *vol)
 		violation(w, "recovery", "open of volume %u fails with %d: %s", vol->id, r,
 			  why ? why : "(no reason given)");
 	if (!r)
-		hybrid_volume_set_cutoff(w->e, vol->v, vol->info.cutoff_sectors);
+		set_cutoff(w, vol);
 	return !w->stop;
 }
 
