@@ -720,7 +720,11 @@ int hybrid_volume_create(struct hybrid_engine *e, u32 id, const struct hybrid_vo
 	return e->ops->wait_checkpoint(e);
 }
 
-/* A block of a closed volume: gone from RAM; not free before the disk knows. */
+/*
+ * A block of a closed volume: gone from RAM; not free before the disk knows.  Its leaf
+ * need not be written for it: its instance is dead, and a leaf changes only with a
+ * record, or in a recovery (engine-checkpoint.c).
+ */
 static void purge_block(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
@@ -731,7 +735,6 @@ static void purge_block(struct hybrid_engine *e, u32 set, u32 i)
 	}
 	put_dirty(e, s, i, 0);
 	put_jdirty(e, s, i, 0);
-	mark_leaf(e, set, i);
 	hybrid_set_flags(s, i, BLOCK_REMOVED | BLOCK_TRANSIT, BLOCK_MAPPED | BLOCK_JMAPPED);
 }
 

@@ -204,6 +204,7 @@ static void meta_request(struct world *w, struct action *a, struct device *d,
 		r->vals = arena_alloc(&sim_arena, s->count * sizeof(val_t));
 		for (i = 0; i < s->count; i++)
 			r->vals[i] = (val_t)(copy + i * 512);
+		generations_check(w, r);
 	}
 	submit(w, r);
 }
