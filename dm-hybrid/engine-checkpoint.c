@@ -7,6 +7,21 @@
  * captured no journal write is in flight, and captured are the j-masks.  A leaf
  * may hold records from after the checkpoint began; replaying them once more is
  * harmless, because records are absolute.
+ *
+ * A lost write is noticed because what stands there has another generation than
+ * the one named.  So no block may get a generation that may stand there already,
+ * with other content: a checkpoint that was cut before its root leaves such blocks.
+ *   - The checkpoint of a recovery makes generations by three steps, all others by one.
+ *   - It writes at least the blocks that a checkpoint cut since the last durable
+ *     root can have left: a map leaf is written only for a record of the journal,
+ *     which is replayed, or by a recovery; of the leaves of the volume table it
+ *     writes all there are.
+ *   - A recovery that was cut leaves blocks by three steps.  The next one begins
+ *     with the same root and the same journal, of which nothing was written since:
+ *     it writes the same blocks again, but for their epoch, and the hints of
+ *     another policy.
+ *   - A block that was never written begins with a number of the root's sequence,
+ *     since a recovery does not write leaves of the volume table that are not there.
  */
 #include "engine-internal.h"
 
@@ -55,6 +70,24 @@ void mark_region_leaves(struct hybrid_engine *e, u32 set, u64 regions)
 void mark_volume_leaf(struct hybrid_engine *e, u32 id)
 {
 	set_bit(id / HYBRID_VOLUMES_PER_LEAF, e->leaf_dirty);
+}
+
+/* The generation of a block that follows @g, in the other area: see above. */
+static u16 next_generation(const struct hybrid_engine *e, u16 g)
+{
+	if (!g)
+		return hybrid_first_generation(e->root_sequence + 1, e->cp_recovery);
+	return hybrid_later_generation(g, e->cp_recovery ? 3 : 1);
+}
+
+void checkpoint_recovery(struct hybrid_engine *e)
+{
+	u32 leaf;
+
+	e->cp_recovery = true;
+	for (leaf = 0; leaf < HYBRID_VOLUME_LEAVES; leaf++)
+		if (e->leaf_generation[leaf])
+			set_bit(leaf, e->leaf_dirty);
 }
 
 /* Under the engine's lock, with no metadata operation in flight. */
@@ -176,7 +209,7 @@ static void step_leaves(struct hybrid_engine *e)
 
 	for (leaf = find_next_bit(e->leaf_dirty, e->g->nr_leaves, e->cp_pos);
 	     leaf < e->g->nr_leaves && has_room(e);) {
-		u16 gen = hybrid_next_generation(e->leaf_generation[leaf]);
+		u16 gen = next_generation(e, e->leaf_generation[leaf]);
 
 		/* Before it is captured: what changes after that is for the next checkpoint. */
 		clear_bit(leaf, e->leaf_dirty);
@@ -198,7 +231,7 @@ static void step_indexes(struct hybrid_engine *e)
 
 	for (nr = find_next_bit(e->cp_indexes, e->g->nr_index, e->cp_pos);
 	     nr < e->g->nr_index && has_room(e);) {
-		u16 gen = hybrid_next_generation(e->index_generation[nr]);
+		u16 gen = next_generation(e, e->index_generation[nr]);
 
 		hybrid_index_encode(next_block(e), e->g, &e->id, nr, gen,
 				    e->leaf_generation + nr * HYBRID_INDEX_LEAVES);
@@ -261,6 +294,7 @@ static void checkpoint_done(struct hybrid_engine *e)
 	e->root_sequence++;
 	e->journal.tail = e->cp_tail;
 	e->cp_phase = CP_NONE;
+	e->cp_recovery = false;
 	e->st_checkpoints++;
 }
 

@@ -325,6 +325,7 @@ struct hybrid_engine {
 	/* Checkpoint */
 	u8 cp_phase;
 	bool cp_wanted, cp_clean, is_clean;
+	bool cp_recovery;		/* the one that makes a recovery durable */
 	u32 cp_pos;
 	u64 cp_tail;
 	u64 root_sequence;
@@ -764,6 +765,8 @@ void mark_leaf(struct hybrid_engine *e, u32 set, u32 i);
 void mark_region_leaves(struct hybrid_engine *e, u32 set, u64 regions);
 void mark_volume_leaf(struct hybrid_engine *e, u32 id);
 void checkpoint_begin(struct hybrid_engine *e);
+/* The next one makes a recovery durable. */
+void checkpoint_recovery(struct hybrid_engine *e);
 /* Add the next write to meta_op, which the caller began. */
 void checkpoint_step(struct hybrid_engine *e);
 void checkpoint_step_done(struct hybrid_engine *e);

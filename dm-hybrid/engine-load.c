@@ -10,7 +10,8 @@
  *      volumes that are no more;
  *   5. write a checkpoint under a new epoch, without the clean mark.  Only then
  *      may anything else happen.
- * Doing it again after a crash half way comes to the same.
+ * Doing it again after a crash half way comes to the same: to the same blocks, in
+ * the same generations (engine-checkpoint.c).
  */
 #include "engine-internal.h"
 
@@ -621,7 +622,10 @@ int hybrid_engine_load(struct hybrid_engine *e, const char **why)
 		*why = "the cache device cannot be read";
 	if (r == -ENOMEM)
 		*why = "there is not enough memory";
-	return r ? r : start(e, why);
+	if (r)
+		return r;
+	checkpoint_recovery(e);
+	return start(e, why);
 }
 
 int hybrid_engine_restart(struct hybrid_engine *e, const char **why)

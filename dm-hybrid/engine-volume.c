@@ -720,7 +720,11 @@ int hybrid_volume_create(struct hybrid_engine *e, u32 id, const struct hybrid_vo
 	return e->ops->wait_checkpoint(e);
 }
 
-/* A block of a closed volume: gone from RAM; not free before the disk knows. */
+/*
+ * A block of a closed volume: gone from RAM; not free before the disk knows.  Its leaf
+ * need not be written for it: its instance is dead, and a leaf changes only with a
+ * record, or in a recovery (engine-checkpoint.c).
+ */
 static void purge_block(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
@@ -731,7 +735,6 @@ static void purge_block(struct hybrid_engine *e, u32 set, u32 i)
 	}
 	put_dirty(e, s, i, 0);
 	put_jdirty(e, s, i, 0);
-	mark_leaf(e, set, i);
 	hybrid_set_flags(s, i, BLOCK_REMOVED | BLOCK_TRANSIT, BLOCK_MAPPED | BLOCK_JMAPPED);
 }
 
@@ -823,6 +826,15 @@ u64 hybrid_volume_sectors(struct hybrid_volume *v)
 	return v->info.data_sectors;
 }
 
+/* A setting in the volume's entry has changed; caller holds the engine's lock. */
+static void record_entry(struct hybrid_engine *e, struct hybrid_volume *v,
+			 struct hybrid_actions *acts)
+{
+	mark_volume_leaf(e, v->id);
+	e->cp_wanted = true;
+	meta_kick_locked(e, acts);
+}
+
 void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u32 mode,
 			    struct hybrid_actions *acts)
 {
@@ -832,9 +844,7 @@ void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u3
 	if (v->mode != mode || v->info.mode != mode) {
 		WRITE_ONCE(v->mode, mode);
 		v->info.mode = mode;
-		mark_volume_leaf(e, v->id);
-		e->cp_wanted = true;
-		meta_kick_locked(e, acts);
+		record_entry(e, v, acts);
 	}
 	WRITE_ONCE(v->draining, mode != HYBRID_MODE_WRITEBACK);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -842,14 +852,17 @@ void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u3
 	writeback_kick(e, acts);
 }
 
-void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors)
+void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
+			      struct hybrid_actions *acts)
 {
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	WRITE_ONCE(v->cutoff, sectors);
-	v->info.cutoff_sectors = sectors;
-	mark_volume_leaf(e, v->id);
+	if (v->cutoff != sectors || v->info.cutoff_sectors != sectors) {
+		WRITE_ONCE(v->cutoff, sectors);
+		v->info.cutoff_sectors = sectors;
+		record_entry(e, v, acts);
+	}
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 

@@ -454,10 +454,15 @@ bool hybrid_volume_lost(struct hybrid_engine *e, struct hybrid_volume *v, u64 *c
 /* Volume @id's entry in the table; -ENOENT. */
 int hybrid_volume_info(struct hybrid_engine *e, u32 id, struct hybrid_volume_info *info);
 
-/* Switch the mode, set the cutoff; with I/O running. Recorded by the next checkpoint. */
+/*
+ * Switch the mode, set the cutoff; with I/O running.  Where that changes anything a
+ * checkpoint is begun, which records it: wait_checkpoint() afterwards waits until it is
+ * durable.
+ */
 void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u32 mode,
 			    struct hybrid_actions *acts);
-void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors);
+void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
+			      struct hybrid_actions *acts);
 /*
  * Whether the origin is a disk that seeks; false at first.  Then writes to a full cache
  * wait for blocks that are written back in order.  Any time while it is open.

@@ -65,6 +65,24 @@ static inline u16 hybrid_next_generation(u16 g)
 	return g == U16_MAX ? 2 : g + 1;
 }
 
+/* @steps generations after @g: in the other area if @steps is odd. */
+static inline u16 hybrid_later_generation(u16 g, u32 steps)
+{
+	while (steps--)
+		g = hybrid_next_generation(g);
+	return g;
+}
+
+/*
+ * The first generation of a block that was never written.  It depends on the
+ * sequence of the root that is to name it, so that a block left by a checkpoint
+ * that was cut has another one, and on whether that is the root of a recovery.
+ */
+static inline u16 hybrid_first_generation(u64 sequence, bool recovery)
+{
+	return (u16)(sequence & 0x1fff) << 2 | (recovery ? 3 : 1);
+}
+
 /*
  * Where the two superblocks of a member stand.  copy: 0 head, 1 tail.  The
  * member has room for a head and a tail.

@@ -335,6 +335,16 @@ def test_copy_only_touches_no_metadata(pool, writeback, tool):
     check_drained(tool, pool)
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("options", [[], ["--copy-only"]], ids=["all", "copy-only"])
+def test_what_ended_well_is_durable(pool, writeback, options, seed):
+    """The power is cut when the tool has ended: of what no fsync covers sectors are lost."""
+    r = writeback(pool, *options, power=seed)
+    assert r.returncode == 0, r.err
+    for n in range(2):
+        assert pool.on_origin(n) == pool.want[n]
+
+
 def test_copy_only_from_a_device_that_is_read_only(pool, writeback):
     pool.cache.chmod(0o444)
     r = writeback(pool, "--copy-only", bad=f"write {pool.cache} 0 32768")

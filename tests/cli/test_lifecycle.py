@@ -436,6 +436,53 @@ def test_in_place(kernel, loop):
         assert f.read() == before
 
 
+def test_sectors_of_a_cache_in_front_of_data(kernel, loop):
+    """The volume has the larger sectors of both: what is on an origin may not work with them."""
+    cache, origin, large = loop("cache.img", 64, 4096), loop("fs.img", 100), loop("large.img", 100, 4096)
+    for device in (origin, large):
+        subprocess.run(["mkfs.ext4", "-q", device], check=True)
+    before = open(origin, "rb").read()
+    wish = ["--cache", cache, "--in-place", "-y"]
+    r = kernel("create", "vol", "--origin", origin, *wish)
+    assert r.returncode == 2 and f"{origin} is used in sectors of 512 bytes" in r.stderr
+    assert "smaller sectors, or --force" in r.stderr and kernel.devices == []
+    assert members(kernel, cache) == {}
+    kernel.ok("create", "vol", "--origin", origin, *wish, "--force")
+    assert open(origin, "rb").read() == before
+    # What is formatted has nothing on it yet, and where the sectors are as large nothing changes
+    for device, more in (large, ["--in-place"]), (origin, ["--wipe-signatures"]):
+        kernel.ok("detach", "vol")
+        kernel.ok("deactivate", "vol-pool")
+        kernel.ok("wipe", cache, "-y", "--wipe-signatures")
+        kernel.ok("create", "vol", "--cache", cache, "--origin", device, "-y", *more)
+
+
+def test_writeback_in_place_is_forced(kernel, loop):
+    """By each command that sets a mode; without --force nothing is done."""
+    cache, origin, two = loop("cache.img", 64), loop("fs.img", 100), loop("two.img", 100)
+    for device in (origin, two):
+        subprocess.run(["mkfs.ext4", "-q", device], check=True)
+    wish = ["--in-place", "-y", "--mode", "writeback"]
+
+    def needs_force(*command):
+        devices, state = kernel.devices, kernel.state
+        r = kernel(*command)
+        assert r.returncode == 2 and "writeback can lose it" in r.stderr and "--force" in r.stderr
+        assert (kernel.devices, kernel.state) == (devices, state)
+        kernel.ok(*command, "--force")
+
+    needs_force("create", "vol", "--cache", cache, "--origin", origin, *wish)
+    assert kernel.log[-1].endswith("4 writeback cutoff 8192 inplace")
+    needs_force("attach", "vol-pool", "two", "--origin", two, *wish)
+    kernel.ok("set", "vol", "mode=writearound", "cutoff=1m")
+    needs_force("set", "vol", "mode=writeback")
+    assert kernel.ok("get", "vol", "mode") == "writeback\n"
+    # Of all settings of a command, none is sent
+    kernel.ok("set", "vol", "mode=passthrough")
+    r = kernel("set", "vol", "cutoff=2m", "mode=writeback")
+    assert r.returncode == 2 and kernel.ok("get", "vol", "cutoff") == f"{MIB}\n"
+
+
 def test_concurrent_tools_wait(kernel, volume, build):
     """The second tool waits for the lock; nothing is done twice."""
     env = dict(os.environ, HYBRID_FAKE_DM=str(kernel.path),

@@ -89,10 +89,17 @@ SHORT = (
 LONG = (
     Check("pinned+interleave", pinned(True), "sim-interleave"),
     seeds("A+interleave", 1, 300, "--interleave", build="sim-interleave"),
-    seeds("A", 301, 3000),
-    seeds("A+faults", 301, 5000, "--faults"),
-    seeds("A+events", 301, 3000, "--events", "--faults"),
-    seeds("B", 21, 100),
+    seeds("A+interleave+events", 1, 60, "--interleave", "--events", build="sim-interleave"),
+    seeds("A+crowd", 1, 150, "--crowd"),
+    seeds("A+crowd+faults", 1, 150, "--crowd", "--faults", "--events"),
+    seeds("A+scarce", 1, 40, "--scarce"),
+    seeds("A+rot", 1, 300, "--rot"),
+    seeds("B+rot", 1, 6, "--rot"),
+    Check("loop", tuple(("--loop", what, "--seed", "1", "--count", "3") for what in ("alloc", "io"))),
+    seeds("A", 301, 2000),
+    seeds("A+faults", 301, 3200, "--faults"),
+    seeds("A+events", 301, 1700, "--events", "--faults"),
+    seeds("B", 21, 60),
     seeds("B+faults", 1, 40, "--faults"),
 )
 

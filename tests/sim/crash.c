@@ -521,6 +521,11 @@ void crash_explore(struct world *w, u32 samples)
 		return;
 	}
 
+	if (w->lost_meta) {
+		for (i = 0; i < samples && !w->stop; i++)
+			crash_explore_one(w, i, CRASH_BY_CHANCE, rot_explore_lost);
+		return;
+	}
 	if (w->p.cut_writes && n <= w->p.cut_writes)
 		for (i = 0; i < 1U << n && !w->stop; i++)
 			crash_explore_one(w, i, CRASH_BY_MASK, explore);

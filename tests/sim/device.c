@@ -376,6 +376,8 @@ void dreq_submit(struct dreq *r, struct rng *rng)
 		coverage_error(r);
 	else if (r->kind == DREQ_WRITE && !r->meta)
 		r->lost = r->dev->fault.lose || r->dev->fault.misdirect;
+	else if (r->kind == DREQ_WRITE && r->dev->fault.lose_meta)
+		r->lost = r->dev->fault.lose_meta == meta_kind(sim_world, r);
 	if (v->nr_inflight == v->cap_inflight) {
 		v->cap_inflight = max_t(u32, 2 * v->cap_inflight, 64);
 		v->inflight = xrealloc(v->inflight, v->cap_inflight * sizeof(*v->inflight));

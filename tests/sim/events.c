@@ -158,6 +158,23 @@ void set_mode(struct world *w, struct volume *vol, u32 mode)
 	request(w, call_mode, &r);
 }
 
+static void call_cutoff(struct world *w, void *arg)
+{
+	struct request *r = arg;
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	hybrid_volume_set_cutoff(w->e, r->vol->v, r->vol->info.cutoff_sectors, &acts);
+	carry_request(w, r, &acts);
+}
+
+void set_cutoff(struct world *w, struct volume *vol)
+{
+	struct request r = { .vol = vol };
+
+	request(w, call_cutoff, &r);
+}
+
 static void mode_event(struct world *w)
 {
 	struct volume *vol = pick_volume(w);
@@ -444,8 +461,7 @@ static void cutoff_event(struct world *w)
 	if (!vol)
 		return;
 	vol->info.cutoff_sectors = rng_below(&w->rng, 2) ? 0 : 8 << rng_below(&w->rng, 8);
-	hybrid_volume_set_cutoff(w->e, vol->v, vol->info.cutoff_sectors);
-	world_kick(w);
+	set_cutoff(w, vol);
 }
 
 static enum event draw_event(struct world *w)

@@ -17,7 +17,8 @@
  * Data that rot (bits flipped, writes lost, or gone elsewhere) excuse one value of
  * one sector: what that copy holds now, until the sector is durably written
  * again.  A device that lies about flushes excuses nothing before the power goes,
- * and everything afterwards.
+ * and everything afterwards.  A write of metadata that is lost excuses nothing in
+ * this life, and what rot.c says in the next, with which the run ends.
  */
 #include <stdlib.h>
 
@@ -194,6 +195,55 @@ static void excuse_content(struct world *w, const struct device *d, u64 sector)
 		excuse_sector(w, d, sector, d->v->pool[i].val);
 }
 
+enum meta_kind meta_kind(const struct world *w, const struct dreq *r)
+{
+	const struct hybrid_geometry *g = w->g;
+
+	if (r->dev->nr || r->sector < g->root_sector || r->sector >= g->data_sector)
+		return r->sector == hybrid_sb_sector(r->dev->sectors, 0) ||
+		       r->sector == hybrid_sb_sector(r->dev->sectors, 1) ?
+		       META_SUPERBLOCK : META_NOTHING;
+	if (r->sector < g->index_sector)
+		return META_ROOT;
+	if (r->sector < g->leaf_sector)
+		return META_INDEX;
+	if (r->sector >= g->journal_sector)
+		return META_JOURNAL;
+	return (r->sector - g->leaf_sector) / HYBRID_META_BLOCK_SECTORS % g->nr_leaves <
+	       HYBRID_VOLUME_LEAVES ? META_VOLUMES : META_MAP;
+}
+
+void faults_lose(struct world *w, enum meta_kind kind)
+{
+	u32 i;
+
+	script_log(w, LINE_LOSE, NULL, 0, kind);
+	for (i = 0; i < w->nr_dev; i++)
+		w->dev[i]->fault.lose_meta = kind;
+	trace(w, 19, kind, 0, "a write of metadata will be lost, of kind %u", kind);
+}
+
+/* No other one will be.  From now on crash states are looked at more often. */
+static void meta_lost(struct world *w, struct dreq *r)
+{
+	const struct hybrid_block_header *header = r->bytes;
+	u32 i;
+
+	for (i = 0; i < w->nr_dev; i++)
+		w->dev[i]->fault.lose_meta = META_NOTHING;
+	w->lost_meta = meta_kind(w, r);
+	if (w->lost_meta == META_JOURNAL) {
+		w->lost_entry = le64_to_cpu(header->number);
+		w->lost_epoch = le64_to_cpu(header->epoch);
+	}
+	/* It takes what was acknowledged for what is on the disks. */
+	if (w->lint)
+		linter_free(w->lint);
+	w->lint = NULL;
+	if (w->p.cut_every)
+		w->p.cut_every = min(w->p.cut_every, 4U);
+}
+
 /* A write that was acknowledged and not done, or done elsewhere. */
 void faults_write_lost(struct world *w, struct dreq *r)
 {
@@ -202,12 +252,18 @@ void faults_write_lost(struct world *w, struct dreq *r)
 	bool elsewhere = d->fault.misdirect;
 	u32 i;
 
-	if (elsewhere)
+	if (r->meta)
+		elsewhere = false;
+	else if (elsewhere)
 		d->fault.misdirect--;
 	else if (d->fault.lose)
 		d->fault.lose--;
 	trace(w, 19, d->nr, r->sector, "dev%u %llu+%u is not written", d->nr,
 	      (unsigned long long)r->sector, r->count);
+	if (r->meta) {
+		meta_lost(w, r);
+		return;
+	}
 	for (i = 0; i < r->count; i++) {
 		excuse_content(w, d, r->sector + i);
 		if (elsewhere)
@@ -236,6 +292,10 @@ void faults_event(struct world *w)
 {
 	if (w->rotting && !rng_below(&w->frng, 40))
 		damage_data(w);
+	if (w->losing && !rng_below(&w->frng, 60)) {
+		w->losing = false;
+		faults_lose(w, 1 + rng_below(&w->frng, NR_META_KINDS - 1));
+	}
 	if (w->p.fault_kind == FAULTS_PLANNED) {
 		if (!rng_below(&w->frng, 80))
 			faults_deal(w);
@@ -270,6 +330,11 @@ void faults_boot(struct world *w)
 	}
 	if (w->p.fault_kind == FAULTS_PLANNED && rng_chance(&w->frng, 15))
 		faults_deal(w);
+	/* What a recovery writes, and an activation. */
+	if (w->losing && w->step && rng_chance(&w->frng, 30)) {
+		w->losing = false;
+		faults_lose(w, 1 + rng_below(&w->frng, NR_META_KINDS - 1));
+	}
 }
 
 /* Which kind of device each is. */
@@ -289,6 +354,7 @@ static void draw_rot(struct world *w)
 
 	w->rotting = what < 3;
 	w->lying = what == 3;
+	w->losing = what == 4;
 }
 
 void faults_draw(struct world *w)

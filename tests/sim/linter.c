@@ -4,8 +4,9 @@
  *
  * It keeps its own copy of what the metadata on disk say, decoded from the
  * journal entries, leaves and roots as they are written: once as it is durable,
- * once as the last submitted write says.  It asks the engine nothing.  A broken
- * rule is found here without an unlucky cut.
+ * once as the last submitted write says.  It asks the engine nothing, but at rest,
+ * when RAM must know what the disk does, and no more.  A broken rule is found here
+ * without an unlucky cut.
  *
  * What a granule's copies hold is read from the devices: a record is compared
  * with what was written, not with what the engine thinks.

@@ -830,7 +830,7 @@ static int run_quick(struct record *ev, struct hybrid_actions *acts)
 	else if (is(ev, "call", "seeks"))
 		hybrid_volume_set_seeks(volume(ev)->v, arg);
 	else
-		hybrid_volume_set_cutoff(engine, volume(ev)->v, arg);
+		hybrid_volume_set_cutoff(engine, volume(ev)->v, arg, acts);
 	return 0;
 }
 

@@ -13,6 +13,8 @@
  *   - A device that comes back with older content: see rot_explore_older().
  *   - The last entry of the journal cannot be told from one that a power cut
  *     tore: without it anything may be lost, but nothing may crash or hang.
+ *   - A write of metadata that was acknowledged, and not done, while the pool ran,
+ *     is as damage: see rot_explore_lost().
  */
 #include <string.h>
 
@@ -59,8 +61,11 @@ static bool newest_root(struct world *w, struct hybrid_ident *id, struct hybrid_
 	return found;
 }
 
-/* Its first sector; 0: no entry counts.  It has *count sectors. */
-static u64 last_entry(struct world *w, u32 *count)
+/*
+ * Its first sector; 0: no entry counts.  It has *count sectors; the next one, of that
+ * *epoch, would have number *next.
+ */
+static u64 last_entry(struct world *w, u32 *count, u64 *next, u64 *epoch)
 {
 	u32 max = HYBRID_JOURNAL_ENTRY_LIMIT(w->g->journal_blocks);
 	char *bytes = arena_alloc(&sim_arena, HYBRID_JOURNAL_ENTRY_BLOCKS * HYBRID_META_BLOCK_SIZE);
@@ -71,9 +76,13 @@ static u64 last_entry(struct world *w, u32 *count)
 
 	memcpy(id.pool_uuid, w->sb.pool_uuid, HYBRID_UUID_SIZE);
 	*count = 0;
+	*next = 0;
+	*epoch = 0;
 	if (!newest_root(w, &id, &root) || (root.flags & HYBRID_ROOT_CLEAN))
 		return 0;
 	id.epoch = root.epoch;
+	*epoch = root.epoch;
+	*next = hybrid_journal_place(w->g, root.journal_tail, max);
 	for (n = root.journal_tail; n < root.journal_tail + w->g->journal_blocks;) {
 		u64 place = hybrid_journal_place(w->g, n, max);
 		u64 sector = hybrid_journal_sector(w->g, place);
@@ -89,6 +98,7 @@ static u64 last_entry(struct world *w, u32 *count)
 		last = sector;
 		*count = blocks * BLOCK;
 		n = place + blocks;
+		*next = hybrid_journal_place(w->g, n, max);
 	}
 	return last;
 }
@@ -126,10 +136,10 @@ static void damage(struct world *w, struct device *d, u64 sector, u64 other)
 static void damage_one(struct world *w, struct rot *rot, u64 from, u32 n)
 {
 	u64 sector = from + (u64)rng_below(&w->frng, n) * BLOCK;
-	u64 other = from + (u64)rng_below(&w->frng, n) * BLOCK, last;
+	u64 other = from + (u64)rng_below(&w->frng, n) * BLOCK, last, next, epoch;
 	u32 count;
 
-	last = last_entry(w, &count);
+	last = last_entry(w, &count, &next, &epoch);
 	rot->last |= last && sector + BLOCK > last && sector < last + count;
 	rot->cache = true;
 	damage(w, w->dev[0], sector, other);
@@ -289,6 +299,55 @@ void rot_explore_lies(struct world *w)
 		r = world_open(w, w->vol[i], &why);
 		if (r && !named(why))
 			violation(w, "P6", "open fails with %d and no reason", r);
+	}
+	if (!w->stop)
+		crash_read_back(w);
+}
+
+/*
+ * A write of metadata was acknowledged, and not done, while the pool ran.  The life in
+ * which that happened knows better; in the next one all is there, or the pool is
+ * refused by name (P6).  A superblock has another copy: the pool is taken, and all
+ * volumes; but one copy alone cannot say that the origin was written while its cache
+ * was dead (J9).  If an entry of the journal is missing, and is the last one, anything
+ * goes.
+ */
+void rot_explore_lost(struct world *w)
+{
+	bool root = w->lost_meta == META_ROOT;
+	u64 next, epoch;
+	const char *why;
+	u32 count, i;
+	int r;
+
+	last_entry(w, &count, &next, &epoch);
+	w->unjudged = w->lost_meta == META_JOURNAL ?
+		      epoch == w->lost_epoch && next == w->lost_entry :
+		      w->lost_meta == META_SUPERBLOCK && w->pool_faulty;
+	why = world_boot(w, &r);
+	if (w->stop || w->crashed)
+		return;
+	if (why && r == -EIO && w->dev[0]->fault.dealt)
+		return;
+	if (why) {
+		if (w->lost_meta == META_SUPERBLOCK || !named(why) || r != -EUCLEAN)
+			violation(w, "P6", "after a lost write of metadata load fails with %d: %s",
+				  r, why);
+		return;
+	}
+	for (i = 0; i < w->nr_vol && !w->stop; i++) {
+		struct volume *vol = w->vol[i];
+
+		if (!vol->created && !vol->unsure)
+			continue;
+		r = world_open(w, vol, &why);
+		if (w->crashed)
+			return;
+		if (!r || (r == -ENOENT && vol->unsure) || w->unjudged || w->pool_faulty ||
+		    faults_of_volume(w, vol) || (root && named(why)))
+			continue;
+		violation(w, "P6", "after a lost write of metadata open of volume %u fails with %d: %s",
+			  vol->id, r, why ? why : "(no reason given)");
 	}
 	if (!w->stop)
 		crash_read_back(w);

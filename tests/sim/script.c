@@ -18,7 +18,8 @@
 
 struct script *script_record, *script_play;
 
-/* What follows the name: v volume, s sector, + count of sectors, n number, x hex, m mode, h how */
+/* What follows the name: v volume, s sector, + count of sectors, n number, x hex, m mode, h how,
+ * k kind of metadata */
 static const struct {
 	const char *name, *args;
 } kinds[NR_LINES] = {
@@ -40,6 +41,7 @@ static const struct {
 	[EV_CUTOFF] = { "cutoff", "" },
 	[LINE_BOOT] = { "boot", "" },
 	[LINE_FAULT] = { "fault", "x" },
+	[LINE_LOSE] = { "lose", "k" },
 	[LINE_POWER] = { "power", "n" },
 	[LINE_AGAIN] = { "again", "n" },
 	[LINE_CUT] = { "cut", "h" },
@@ -68,6 +70,16 @@ static const char * const modes[HYBRID_NR_MODES] = {
 
 static const char * const hows[NR_CUTS + 1] = {
 	"drawn", "none", "all", "completed", "sectors", "writes",
+};
+
+static const char * const meta_kinds[NR_META_KINDS] = {
+	[META_NOTHING] = "nothing",
+	[META_SUPERBLOCK] = "superblock",
+	[META_ROOT] = "root",
+	[META_INDEX] = "index",
+	[META_VOLUMES] = "volumes",
+	[META_MAP] = "map",
+	[META_JOURNAL] = "journal",
 };
 
 #define NO_VOLUME 255
@@ -270,6 +282,9 @@ static void carry_out(struct world *w, const struct line *l)
 	case LINE_FAULT:
 		faults_replay(w, l->sector);
 		break;
+	case LINE_LOSE:
+		faults_lose(w, l->count);
+		break;
 	case LINE_POWER:
 		w->crash_at = l->count ? w->changes + l->count : SIM_NEVER;
 		break;
@@ -412,6 +427,9 @@ static void print_line(const struct line *l, FILE *f)
 			break;
 		case 'h':
 			fprintf(f, " %s", hows[l->count]);
+			break;
+		case 'k':
+			fprintf(f, " %s", meta_kinds[l->count]);
 		}
 	if (l->meanwhile)
 		fprintf(f, " meanwhile");
@@ -526,6 +544,10 @@ static bool read_arg(struct line *l, char arg, char *word)
 		return n >= 0;
 	case 'h':
 		n = find_name(hows, NR_CUTS + 1, word);
+		l->count = n;
+		return n >= 0;
+	case 'k':
+		n = find_name(meta_kinds, NR_META_KINDS, word);
 		l->count = n;
 		return n >= 0;
 	}

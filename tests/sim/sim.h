@@ -12,6 +12,7 @@
  * linter.c	rules J1 to J11 on the stream of device operations
  * policy-contract.c	a policy that checks what the engine tells it
  * recovery.c	what recovery must find, read from the disk beside it
+ * generations.c	no block of the tree is written over one that could pass for it
  * coverage.c	which faults happened in which phases
  * loops.c	the N-th allocation, or request, fails, for every N
  * script.c	a run as a list of decisions, recorded or replayed
@@ -199,6 +200,18 @@ struct volatiles {
 
 #define SIM_MAX_BAD	8
 
+/* What a write of metadata can be of. */
+enum meta_kind {
+	META_NOTHING,
+	META_SUPERBLOCK,
+	META_ROOT,
+	META_INDEX,
+	META_VOLUMES,		/* leaves of the volume table, and of the map */
+	META_MAP,
+	META_JOURNAL,
+	NR_META_KINDS
+};
+
 struct fault {
 	bool dealt;		/* errors may be seen */
 	bool dead;
@@ -208,6 +221,7 @@ struct fault {
 	u64 from, to;		/* sectors */
 	u64 bad[SIM_MAX_BAD];	/* sectors that cannot be read until rewritten */
 	u32 lose, misdirect;	/* writes of data that go nowhere, or elsewhere */
+	u8 lose_meta;		/* enum meta_kind: the next write of it goes nowhere */
 	u32 nr_bad, nr_were_bad;	/* those that are, then those that were in this life */
 };
 
@@ -490,6 +504,10 @@ struct world {
 	bool crashed;
 	bool rotting;			/* data are damaged: the linter cannot judge */
 	bool lying;			/* a device is: after a cut anything goes */
+	bool losing;			/* a write of metadata will be lost */
+	u8 lost_meta;			/* enum meta_kind: one was */
+	u64 lost_entry;			/* ... of the journal: its number ... */
+	u64 lost_epoch;
 	bool unjudged;			/* what users are told may be anything */
 	bool faulty;			/* errors may be returned */
 	bool pool_faulty;
@@ -577,6 +595,9 @@ void rot_keep(struct world *w);
 void rot_explore_older(struct world *w);
 /* A state of devices that lied: refused by name, or mounted, with whatever data. */
 void rot_explore_lies(struct world *w);
+/* A state after a write of metadata that was acknowledged and not done. */
+void rot_explore_lost(struct world *w);
+enum meta_kind meta_kind(const struct world *w, const struct dreq *r);
 
 /* ---- Workload ------------------------------------------------------------- */
 
@@ -600,6 +621,7 @@ void do_event(struct world *w, enum event ev);
 void recreate(struct world *w, struct volume *vol, bool drop);
 void user_io(struct world *w, enum event ev, struct volume *vol, u64 sector, u32 count);
 void set_mode(struct world *w, struct volume *vol, u32 mode);
+void set_cutoff(struct world *w, struct volume *vol);	/* to what its info says */
 void drain(struct world *w, struct volume *vol, bool on);
 void evict_sector(struct world *w, struct volume *vol, u64 sector);
 void tick(struct world *w, u32 ms);
@@ -674,11 +696,17 @@ bool linter_any_dirty(struct linter *l);
 /* Is anything around these sectors dirty on record? */
 bool linter_dirty(struct linter *l, struct volume *vol, u64 sector, u32 count);
 
+/* ---- Generations ---------------------------------------------------------- */
+
+void generations_check(struct world *w, const struct dreq *r);	/* a write begins */
+
 /* ---- Faults --------------------------------------------------------------- */
 
 void faults_draw(struct world *w);
 void faults_devices(struct world *w);	/* when they have been made */
 void faults_write_lost(struct world *w, struct dreq *r);
+/* The next write of metadata of that kind, to whichever device, is lost. */
+void faults_lose(struct world *w, enum meta_kind kind);
 void faults_event(struct world *w);	/* perhaps one, at this step */
 void faults_replay(struct world *w, u64 state);	/* the one that @state led to */
 void faults_reopen(struct world *w, struct volume *vol);

@@ -632,7 +632,7 @@ bool open_volume(struct world *w, struct volume *vol)
 		violation(w, "recovery", "open of volume %u fails with %d: %s", vol->id, r,
 			  why ? why : "(no reason given)");
 	if (!r)
-		hybrid_volume_set_cutoff(w->e, vol->v, vol->info.cutoff_sectors);
+		set_cutoff(w, vol);
 	return !w->stop;
 }
 
@@ -695,9 +695,16 @@ void boot(struct world *w)
 			return;
 		}
 
+		if (w->lost_meta) {	/* the run ends with what it comes to */
+			rot_explore_lost(w);
+			w->stop = true;
+			return;
+		}
 		if (script_play) {
 			if (script_take(w, LINE_AGAIN, LINE_AGAIN, &l))
 				w->crash_at = w->changes + l.count;
+			if (script_take(w, LINE_LOSE, LINE_LOSE, &l))
+				faults_lose(w, l.count);
 		} else if (again) {
 			w->crash_at = w->changes + 1 + rng_below(&w->rng, 40);
 			script_log(w, LINE_AGAIN, NULL, 0, w->crash_at - w->changes);

@@ -204,6 +204,7 @@ static void meta_request(struct world *w, struct action *a, struct device *d,
 		r->vals = arena_alloc(&sim_arena, s->count * sizeof(val_t));
 		for (i = 0; i < s->count; i++)
 			r->vals[i] = (val_t)(copy + i * 512);
+		generations_check(w, r);
 	}
 	submit(w, r);
 }
@@ -824,7 +825,10 @@ static bool do_tick(struct world *w, u64 now)
 	return again;
 }
 
-/* As tick_work() of the glue: who kicks from here on starts the timer; what was before, a second look sees. */
+/*
+ * As tick_work() of the glue: whoever kicks from here on starts the timer; what was
+ * changed before, the second look sees.
+ */
 static void call_tick(struct world *w, void *arg)
 {
 	u64 now = *(u64 *)arg;

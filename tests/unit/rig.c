@@ -503,6 +503,15 @@ void set_mode(u32 mode)
 	carry(&acts);
 }
 
+void set_cutoff_to(u64 sectors)
+{
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	hybrid_volume_set_cutoff(e, v, sectors, &acts);
+	carry(&acts);
+}
+
 struct hybrid_volume_status status(void)
 {
 	struct hybrid_volume_status st;

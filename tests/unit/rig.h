@@ -118,6 +118,7 @@ u32 sectors_of(bool origin, bool write);
 void moved(u32 cache_read, u32 cache_written, u32 origin_read, u32 origin_written);
 
 void set_mode(u32 mode);
+void set_cutoff_to(u64 sectors);
 struct hybrid_volume_status status(void);
 struct hybrid_pool_status pool(void);
 /* Record everything, close regions: what follows starts from rest. */

@@ -231,6 +231,126 @@ static void deleted_in_both_roots(void **state)
 	free(kept);
 }
 
+static u64 generation_at(u64 sector)
+{
+	const struct hybrid_block_header *header = (void *)disk[0] + 512 * sector;
+
+	return le64_to_cpu(header->generation);
+}
+
+/*
+ * Volume @id is made, and the power goes before the root that names it is written.  None
+ * of the blocks written may have the generation of what stood there: a lost write would
+ * not be missed.
+ */
+static void create_and_cut(u32 id)
+{
+	const struct hybrid_geometry *g = &sb.geometry;
+	size_t bytes = 2 * HYBRID_META_BLOCK_SIZE;
+	void *roots = disk[0] + 512 * g->root_sector, *kept = malloc(bytes);
+	u64 leaf = hybrid_leaf_sector(g, id / HYBRID_VOLUMES_PER_LEAF, 1);
+	u64 left = generation_at(leaf), index[2];
+	struct hybrid_volume_info other = info;
+	u32 area, written = 0;
+
+	other.uuid[0] += id;
+	other.member_uuid[0] += id;
+	snprintf(other.name, sizeof(other.name), "other-%u", id);
+	memcpy(kept, roots, bytes);
+	for (area = 0; area < 2; area++)
+		index[area] = generation_at(hybrid_index_sector(g, 0, area));
+	assert_int_equal(hybrid_volume_create(e, id, &other), 0);
+	assert_true(generation_at(leaf) != left);
+	for (area = 0; area < 2; area++)
+		written += generation_at(hybrid_index_sector(g, 0, area)) != index[area];
+	assert_int_equal(written, 1);
+	memcpy(roots, kept, bytes);
+	free(kept);
+	crash();
+	start();
+	assert_int_equal(hybrid_volume_info(e, id, &other), -ENOENT);
+}
+
+/* Of a leaf of the volume table that no recovery writes, since it was never written. */
+static void cut_before_its_root(void **state)
+{
+	u32 n;
+
+	for (n = 0; n < 4; n++)
+		create_and_cut(20 + n);
+}
+
+/* What may be cached of volume 1 is forgotten: it is in place, and opened again. */
+static void open_cold(int error)
+{
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	assert_true(hybrid_volume_suspend(e, v, &acts));
+	carry(&acts);
+	assert_int_equal(hybrid_volume_close(e, v), error);
+	open_volume();
+}
+
+/*
+ * Blocks that no record knows go with their volume's instance.  Their leaf must not be
+ * written for that: a recovery would not know that a checkpoint may have been cut.
+ */
+static void leaf_without_records(void **state)
+{
+	const struct hybrid_geometry *g = &sb.geometry;
+	size_t bytes = 2 * HYBRID_META_BLOCK_SIZE, nr = 2 * g->nr_leaves, k;
+	u64 *left = calloc(nr, sizeof(*left));
+	void *roots = disk[0] + 512 * g->root_sector, *kept = malloc(bytes);
+
+	info.flags = HYBRID_VOLUME_INPLACE;
+	info.data_sector = 0;
+	info.mode = HYBRID_MODE_WRITEAROUND;
+	start();
+	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
+	open_volume();
+	/* its leaves have been written, and say nothing of it any more */
+	read_io(0, BLOCK);
+	rest();
+	open_cold(0);
+	crash();
+	start();
+	open_volume();
+	fail_origin = true;
+	assert_int_equal(write_io(8 * BLOCK, 8, 1, false), -EIO);
+	assert_int_equal(flush_volume(), -EIO);
+	fail_origin = false;
+	read_io(0, BLOCK);
+	assert_int_equal(status().cached, 1);
+	open_cold(-EIO);
+	assert_int_equal(status().cached, 0);
+	memcpy(kept, roots, bytes);
+	assert_int_equal(wait_checkpoint(e), 0);
+	memcpy(roots, kept, bytes);
+	crash();
+	for (k = 0; k < nr; k++)
+		left[k] = generation_at(g->leaf_sector + k * HYBRID_META_BLOCK_SECTORS);
+	start();
+	open_volume();
+	read_io(0, BLOCK);
+	nr_log = 0;
+	rest();
+	for (k = 0; k < nr_log; k++) {
+		const struct logged_op *op = &op_log[k];
+		u64 at = (op->sector - g->leaf_sector) / HYBRID_META_BLOCK_SECTORS;
+
+		if (!op->meta || op->sector < g->leaf_sector || op->sector >= g->journal_sector)
+			continue;
+		assert_int_equal(op->count, HYBRID_META_BLOCK_SECTORS);
+		assert_true(at % g->nr_leaves >= HYBRID_VOLUME_LEAVES);
+		assert_true(generation_at(op->sector) != left[at]);
+		break;
+	}
+	assert_true(k < nr_log);
+	free(left);
+	free(kept);
+}
+
 /* What could not be recorded is not done, however often it is asked for. */
 static void not_deleted(void **state)
 {
@@ -698,6 +818,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(volumes, setup, teardown),
 		cmocka_unit_test_setup_teardown(settling_that_fails_is_said, setup, teardown),
 		cmocka_unit_test_setup_teardown(deleted_in_both_roots, setup, teardown),
+		cmocka_unit_test_setup_teardown(cut_before_its_root, setup, teardown),
+		cmocka_unit_test_setup_teardown(leaf_without_records, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(closed_while_it_stops, setup, teardown),
 		cmocka_unit_test_setup_teardown(not_deleted, setup, teardown),
 		cmocka_unit_test_setup_teardown(written_without_its_cache, setup, teardown),

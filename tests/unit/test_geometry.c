@@ -303,6 +303,54 @@ static void generations(void **state)
 	}
 }
 
+/* Over the wrap, too: areas alternate, and nothing that may stand there comes again. */
+static void generations_of_steps(void **state)
+{
+	static const u16 from[] = { 65530, 65531, 65532, 65533, 65534, 65535 };
+	static const u16 by_one[] = { 65531, 65532, 65533, 65534, 65535, 2 };
+	static const u16 by_three[] = { 65533, 65534, 65535, 2, 3, 4 };
+	u32 g, steps, k;
+
+	for (k = 0; k < ARRAY_SIZE(from); k++) {
+		assert_int_equal(hybrid_later_generation(from[k], 0), from[k]);
+		assert_int_equal(hybrid_later_generation(from[k], 1), by_one[k]);
+		assert_int_equal(hybrid_later_generation(from[k], 3), by_three[k]);
+	}
+	for (g = 1; g <= U16_MAX; g++) {
+		u16 cut = hybrid_later_generation(g, 1), recovered = hybrid_later_generation(g, 3);
+
+		for (steps = 1; steps <= 7; steps++) {
+			u16 later = hybrid_later_generation(g, steps);
+
+			assert_true(later);
+			assert_int_not_equal(later, g);
+			assert_int_equal((later ^ g) & 1, steps & 1);
+		}
+		/* What is cut after the recovery stands beside, not in its place. */
+		assert_int_not_equal(cut, recovered);
+		assert_int_equal((cut ^ recovered) & 1, 0);
+		assert_int_not_equal(hybrid_later_generation(recovered, 1), g);
+	}
+}
+
+/* Of blocks never written: not one generation for two roots, or a recovery and no recovery. */
+static void first_generations(void **state)
+{
+	static bool seen[U16_MAX + 1];
+	u64 sequence;
+	u32 recovery;
+
+	memset(seen, 0, sizeof(seen));
+	for (sequence = (1ULL << 40) + 5; sequence < (1ULL << 40) + 5 + 8192; sequence++)
+		for (recovery = 0; recovery < 2; recovery++) {
+			u16 g = hybrid_first_generation(sequence, recovery);
+
+			assert_int_equal(g & 1, 1);
+			assert_false(seen[g]);
+			seen[g] = true;
+		}
+}
+
 static void superblock_sectors(void **state)
 {
 	u64 sectors;
@@ -388,6 +436,8 @@ int main(void)
 		cmocka_unit_test(sector_products),
 		cmocka_unit_test(journal_ring),
 		cmocka_unit_test(generations),
+		cmocka_unit_test(generations_of_steps),
+		cmocka_unit_test(first_generations),
 		cmocka_unit_test(superblock_sectors),
 		cmocka_unit_test(lost_map),
 		cmocka_unit_test(origin_data),

@@ -74,6 +74,46 @@ static void mode_switch_drains(void **state)
 	}
 }
 
+static void crash_and_open(void)
+{
+	crash();
+	start();
+	open_volume();
+}
+
+/* By itself: nobody waits, and no other setting's checkpoint takes it along. */
+static void settings_are_recorded(void **state)
+{
+	u32 mode;
+
+	rest();
+	for (mode = HYBRID_NR_MODES; mode--;) {
+		set_mode(mode);
+		tick(1000);
+		crash_and_open();
+		assert_int_equal(status().mode, mode);
+		set_cutoff_to(640 + mode);
+		tick(1000);
+		crash_and_open();
+		assert_true(status().cutoff == 640 + mode);
+	}
+}
+
+/* A table or a message that says what is so already writes nothing. */
+static void settings_that_stay(void **state)
+{
+	u32 checkpoints;
+
+	set_mode(HYBRID_MODE_WRITEAROUND);
+	set_cutoff_to(640);
+	rest();
+	checkpoints = pool().checkpoints;
+	set_mode(HYBRID_MODE_WRITEAROUND);
+	set_cutoff_to(640);
+	tick(1000);
+	assert_int_equal(pool().checkpoints, checkpoints);
+}
+
 /* ---- what each event costs ------------------------------------------------ */
 
 static void flush_is_one_journal_write(void **state)
@@ -388,7 +428,7 @@ static void sequential_bypass(void **state)
 	u32 n;
 
 	small_pool(8 * MIB, HYBRID_MODE_WRITETHROUGH, &config);
-	hybrid_volume_set_cutoff(e, v, 4 * BLOCK);
+	set_cutoff_to(4 * BLOCK);
 	assert_int_equal(run_moves(HYBRID_BYPASS_SEQUENTIAL, 400, 8), 0);
 	for (n = 0; pool().free > pool().blocks / 8; n++)
 		assert_int_equal(run_moves(HYBRID_BYPASS_SEQUENTIAL, n, 1), 0);
@@ -403,7 +443,7 @@ static void sequential_bypass(void **state)
 	/* Four, and as many in their place */
 	assert_in_range(run_moves(HYBRID_FILLS, 300, 10), 4, 8);
 	assert_in_range(run_moves(HYBRID_BYPASS_SEQUENTIAL, 320, 10), 2, 6);
-	hybrid_volume_set_cutoff(e, v, 0);
+	set_cutoff_to(0);
 	assert_int_equal(run_moves(HYBRID_FILLS, 332, 8), 8);
 }
 
@@ -436,7 +476,7 @@ static void rest_is_on_credit(void **state)
 	u32 rest = 32, k = 0, end, whole = 0;
 
 	fresh_volume(rest);
-	hybrid_volume_set_cutoff(e, v, 8192);
+	set_cutoff_to(8192);
 	while (single_miss(k) == rest)
 		k++;
 	assert_in_range(k, REST_MOST / REST_COST, REST_MOST / (REST_COST - 1) + 1);
@@ -460,7 +500,7 @@ static void rest_is_on_credit(void **state)
 	reads((u64)k * 512 + 32, 8, 0);
 	assert_true(sectors_of(ORIGIN, false) >= rest);
 	/* nothing is held back where everything is to be cached */
-	hybrid_volume_set_cutoff(e, v, 0);
+	set_cutoff_to(0);
 	for (end = ++k + 4; k < end; k++)
 		assert_int_equal(single_miss(k), rest);
 }
@@ -472,7 +512,7 @@ static void rest_of_a_run_at_once(void **state)
 	struct hybrid_actions acts;
 	u32 n, k;
 
-	hybrid_volume_set_cutoff(e, v, 8192);
+	set_cutoff_to(8192);
 	this_cpu_ptr(v->counters)->rest_debt = REST_MOST + 100 * REST_COST;
 	nr_log = 0;
 	for (n = 0; n < 20; n++) {
@@ -1135,6 +1175,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(modes, setup, teardown),
 		cmocka_unit_test_setup_teardown(mode_switch_drains, setup, teardown),
+		cmocka_unit_test_setup_teardown(settings_are_recorded, setup, teardown),
+		cmocka_unit_test_setup_teardown(settings_that_stay, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_is_one_journal_write, setup, teardown),
 		cmocka_unit_test_setup_teardown(failed_flush_of_the_cache, setup, teardown),
 		cmocka_unit_test_setup_teardown(failed_flush_before_the_root, setup, teardown),

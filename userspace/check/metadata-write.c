@@ -248,29 +248,55 @@ static void erase(struct hybrid_writer *w, const struct hybrid_metadata *md)
 	hybrid_writer_flush(w);
 }
 
+/*
+ * The first generation for a block of area B at @sector: another one than what stands
+ * there, of a pool of the same UUID, has.  So a lost write does not go unnoticed.
+ */
+static u16 first_generation(const struct hybrid_writer *w, u64 sector,
+			    struct hybrid_block_header *header)
+{
+	u16 generation = FIRST_GENERATION;
+
+	if (!hybrid_device_read(w->dev, sector, header, HYBRID_META_BLOCK_SIZE) &&
+	    le64_to_cpu(header->generation) == generation)
+		generation = hybrid_later_generation(generation, 2);
+	return generation;
+}
+
 static void write_tree(struct hybrid_writer *w, struct hybrid_metadata *md)
 {
+	void *mem = hybrid_buffer(HYBRID_META_BLOCK_SIZE);
 	const struct hybrid_geometry *g = md->g;
 	u32 nr, index;
+	u16 gen;
+
+	if (!mem) {
+		w->error = -ENOMEM;
+		return;
+	}
 
 	memset(md->index_generation, 0, g->nr_index * sizeof(u16));
 	for (nr = 0; nr < g->nr_leaves; nr++) {
-		bool used = hybrid_leaf_encode(md, nr, FIRST_GENERATION, hybrid_writer_next(w));
-
-		md->leaf_generation[nr] = used ? FIRST_GENERATION : 0;
-		if (!used)
+		md->leaf_generation[nr] = 0;
+		if (!hybrid_leaf_encode(md, nr, FIRST_GENERATION, hybrid_writer_next(w)))
 			continue;
-		hybrid_writer_put(w, hybrid_leaf_sector(g, nr, FIRST_GENERATION));
+		gen = first_generation(w, hybrid_leaf_sector(g, nr, FIRST_GENERATION), mem);
+		hybrid_leaf_encode(md, nr, gen, hybrid_writer_next(w));
+		hybrid_writer_put(w, hybrid_leaf_sector(g, nr, gen));
+		md->leaf_generation[nr] = gen;
 		md->index_generation[nr / HYBRID_INDEX_LEAVES] = FIRST_GENERATION;
 	}
 	for (index = 0; index < g->nr_index; index++) {
 		if (!md->index_generation[index])
 			continue;
-		hybrid_index_encode(hybrid_writer_next(w), g, &md->id, index, FIRST_GENERATION,
+		gen = first_generation(w, hybrid_index_sector(g, index, FIRST_GENERATION), mem);
+		hybrid_index_encode(hybrid_writer_next(w), g, &md->id, index, gen,
 				    md->leaf_generation + index * HYBRID_INDEX_LEAVES);
-		hybrid_writer_put(w, hybrid_index_sector(g, index, FIRST_GENERATION));
+		hybrid_writer_put(w, hybrid_index_sector(g, index, gen));
+		md->index_generation[index] = gen;
 	}
 	hybrid_writer_flush(w);
+	free(mem);
 }
 
 int hybrid_metadata_write(const struct hybrid_device *dev, struct hybrid_metadata *md)

@@ -229,14 +229,17 @@ static void judge_journal(struct salvager *v)
 
 /* ---- what roots name --------------------------------------------------- */
 
-/* Steps from generation @from to @to, if they are few; else 3. */
-static u32 steps(u16 from, u16 to)
+/* A recovery takes three steps; one may have been cut after the root's successor. */
+#define LATER_STEPS	6
+
+/* Is @to generation @from, or a later one? */
+static bool same_or_later(u16 from, u16 to)
 {
 	u32 n;
 
-	for (n = 0; n < 3 && from != to; n++)
+	for (n = 0; n < LATER_STEPS && from != to; n++)
 		from = hybrid_next_generation(from);
-	return n;
+	return from == to;
 }
 
 /* A block of one area: its generation, 0 if it is no good one. */
@@ -301,7 +304,7 @@ static int match(const struct candidate c[2], u16 named)
 	int area, found = -1;
 
 	for (area = 0; area < 2; area++) {
-		if (!c[area].generation || steps(named, c[area].generation) > 2)
+		if (!c[area].generation || !same_or_later(named, c[area].generation))
 			continue;
 		if (c[area].generation == named)
 			return area;
@@ -313,7 +316,9 @@ static int match(const struct candidate c[2], u16 named)
 
 /*
  * Generation of the block that is written instead of the one that the current root
- * names: what is good of that, or else what was found (-1: nothing), stays.
+ * names: what is good of that, or else what was found (-1: nothing), stays.  Not by
+ * as many steps as the engine takes, nor one that stands there already, from a
+ * checkpoint or a repair that was cut: a lost write must not go unnoticed.
  */
 static u16 next_generation(u16 named, bool good, const struct candidate c[2], int found)
 {
@@ -323,9 +328,11 @@ static u16 next_generation(u16 named, bool good, const struct candidate c[2], in
 		keep = found >= 0 ? c[found].generation : named;
 	if (!keep)
 		keep = c[0].generation ? c[0].generation : c[1].generation;
-	next = hybrid_next_generation(keep);
-	if (!good && (next == named || (found < 0 && named)))
-		next = hybrid_next_generation(hybrid_next_generation(named));
+	next = hybrid_later_generation(keep, 5);
+	if (!good && named && ((next & 1) == (named & 1) || found < 0))
+		next = hybrid_later_generation(named, 6);
+	while (next == c[next & 1].generation || next == named)
+		next = hybrid_later_generation(next, 2);
 	return next;
 }
 
@@ -382,7 +389,7 @@ static int latest(const struct candidate c[2])
 {
 	if (!c[0].generation || !c[1].generation)
 		return c[0].generation ? 0 : c[1].generation ? 1 : -1;
-	return steps(c[0].generation, c[1].generation) < 3;
+	return same_or_later(c[0].generation, c[1].generation);
 }
 
 /*
