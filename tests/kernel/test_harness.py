@@ -88,9 +88,21 @@ def test_commands_run_beside_each_other(guest):
 
 
 def test_hung_command_times_out(guest):
-    with pytest.raises(GuestTimeout, match="sleep 100"):
+    with pytest.raises(GuestTimeout, match="sleep 100(?s:.*)the agent answers"):
         guest.run("sleep 100", timeout=1)
     assert guest.run("echo alive").out == "alive\n"
+
+
+def test_hung_guest_is_told_from_a_hung_command(guest):
+    """It does not answer; what its processes do then is seen on the host only."""
+    leader = guest._process.pid
+    for pid in sorted(pid for pid, _ in base._processes(leader)):
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(GuestTimeout, match=f"agent does not answer(?s:.*)\n{leader} T (?s:.*)console"):
+            guest.run("true", timeout=1)
+    finally:
+        guest.power_cut()
 
 
 def test_modprobe_finds_modules(guest):
