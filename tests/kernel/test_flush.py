@@ -50,7 +50,7 @@ def test_failed_flush_of_the_cache_fails_a_checkpoint(make_stack):
     io(s.guest, dev, "w:4096:8:x", "f")
     s.message("set", "commit_interval", 60000, name="pool")
     fail(s, "ssd", "fail", "flush", "once")
-    s.message("mode", "writethrough")
+    assert "cannot be recorded" in s.refused("dmsetup message vol 0 mode writethrough")
     s.wait("state", "failed", "pool")
     after_power_cut(s)
     assert io(s.guest, dev, "r:4096:8") == ["x"]
