@@ -121,7 +121,12 @@ def test_origin_error_at_close_before_a_deletion(stack, mode):
     fail(stack, "hdd", "fail", "flush", "off")
     stack.guest.run("dmsetup resume vol")
     assert io(stack.guest, dev, "r:0:8") == ["a"]
-    stack.guest.run("dmsetup suspend vol; dmsetup message pool 0 delete_volume 0")
+    # As long as anybody has it open who has not heard of it (S9)
+    stack.guest.run("dmsetup suspend vol")
+    assert "cannot delete volume 0" in stack.refused("dmsetup message pool 0 delete_volume 0")
+    stack.guest.run("dmsetup resume vol")
+    assert io(stack.guest, dev, "f", "f") == ["EIO", "EIO"]
+    stack.guest.run("dmsetup remove vol; dmsetup message pool 0 delete_volume 0")
 
 
 @pytest.mark.parametrize("mode", ["writethrough", "writeback"])
