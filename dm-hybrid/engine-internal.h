@@ -357,7 +357,7 @@ struct hybrid_engine {
 	bool draining;
 	u32 writeback_misses;		/* windows in a row where nothing could go */
 	struct hybrid_sweep sweep;
-	u64 writeback_credit;		/* sectors, with a rate limit */
+	s64 writeback_credit;		/* sectors times ms, with a rate limit */
 	u32 nr_active_writebacks;
 	u32 nr_flushes;			/* of origins, under way */
 	struct hybrid_room room;

@@ -77,7 +77,7 @@ def test_pinned_script(sim, script):
 
 
 @pytest.mark.parametrize("faults", [[], ["--faults"]], ids=["plain", "faults"])
-@pytest.mark.parametrize("mode, count", [("A", 1500), ("B", 30)])
+@pytest.mark.parametrize("mode, count", [("A", 1250), ("B", 25)])
 def test_swarm(sim, mode, count, faults):
     output = run(sim, "--mode", mode, "--seed", 1, "--count", count, *faults)
     assert counts(output)["seeds"] == count

@@ -74,6 +74,69 @@ static void mode_switch_drains(void **state)
 	}
 }
 
+/* Back in writeback the drain is over: what becomes dirty then stays so. */
+static void switch_back_ends_the_drain(void **state)
+{
+	u32 n;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	for (n = 0; n < 20; n++)
+		put(n * BLOCK, BLOCK, n + 1);
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	set_mode(HYBRID_MODE_WRITEBACK);
+	for (n = 0; n < 20; n++)
+		put(n * BLOCK, BLOCK, n + 101);
+	assert_int_equal(flush_volume(), 0);
+	assert_int_equal(status().dirty, 20);
+	assert_false(status().draining);
+	rest();
+	assert_int_equal(status().dirty, 20);
+	assert_false(status().draining);
+	assert_false(origin_has(0, BLOCK, 101));
+}
+
+/*
+ * By the engine's clock, whatever a tick's length: no more than the rate, and the second
+ * that can be saved up, and no less where there is something to write back.
+ */
+static void written_back_at(u32 rate, u32 tick_ms)
+{
+	struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+	u64 first, moved, want = (u64)rate * 2 * 20;
+	u32 n, blocks = 400;
+
+	config.high_watermark = 95;
+	config.low_watermark = 0;
+	config.writeback_rate = rate;
+	fresh_disks(BLOCK);
+	small_pool(64 * MIB, HYBRID_MODE_WRITEBACK, &config);
+	for (n = 0; n < blocks; n++)
+		put(n * BLOCK, BLOCK, n + 1);
+	assert_int_equal(flush_volume(), 0);
+	for (n = 0; n < 3000; n += tick_ms)
+		tick(tick_ms);
+	first = status().counter[HYBRID_WRITEBACKS];
+	assert_true(first > 0 || rate < 64);
+	for (n = 0; n < 20000; n += tick_ms)
+		tick(tick_ms);
+	moved = (status().counter[HYBRID_WRITEBACKS] - first) * BLOCK;
+	assert_true(status().counter[HYBRID_WRITEBACKS] < blocks);
+	/* A window, of four blocks, is begun as a whole. */
+	assert_in_range(moved, want < 8 * BLOCK ? 0 : want - 8 * BLOCK, want + 8 * BLOCK);
+	crash();
+}
+
+static void writeback_rate(void **state)
+{
+	static const u32 rates[] = { 3, 64, 200, 512, 1000 };
+	u32 n;
+
+	for (n = 0; n < ARRAY_SIZE(rates); n++) {
+		written_back_at(rates[n], 100);
+		written_back_at(rates[n], 1000);
+	}
+}
+
 static void crash_and_open(void)
 {
 	crash();
@@ -1175,6 +1238,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(modes, setup, teardown),
 		cmocka_unit_test_setup_teardown(mode_switch_drains, setup, teardown),
+		cmocka_unit_test_setup_teardown(switch_back_ends_the_drain, setup, teardown),
+		cmocka_unit_test_setup_teardown(writeback_rate, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(settings_are_recorded, setup, teardown),
 		cmocka_unit_test_setup_teardown(settings_that_stay, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_is_one_journal_write, setup, teardown),
