@@ -54,6 +54,21 @@ def test_cache_write_error_redirects(stack):
     assert io(stack.guest, dev, "f", "r:0:8", "r:1024:8") == ["a", "x"]
 
 
+def test_cache_write_error_of_a_disk_redirects(stack):
+    """A disk's driver gives a bio back used up, its error notwithstanding; device-mapper does not."""
+    stack.guest.run("modprobe -q loop; "
+                    "ln -s $(losetup -f --show --direct-io=on /dev/mapper/vssd) /dev/test/fast")
+    stack.cache = "fast"
+    dev = stack.create("vol", "--mode", "writeback", *ALL)
+    io(stack.guest, dev, "w:1024:8:x", "f")
+    stack.message("set", "commit_interval", 60000, name="pool")
+    fail(stack, "ssd", "fail", "write", "once")
+    assert io(stack.guest, dev, "w:0:64:a", "r:0:64") == ["a"]
+    assert stack.status()["cache_errors"] == 1
+    assert io(stack.guest, "/dev/mapper/vhdd", "r:2048:64") == ["a"]
+    assert io(stack.guest, dev, "f", "r:0:64", "r:1024:8") == ["a", "x"]
+
+
 @pytest.mark.parametrize("what, step", [("read", "r:0:8"), ("write", "w:0:8:a")])
 def test_origin_errors_pass_through(stack, what, step):
     dev = stack.create("vol", "--mode", "writearound", *ALL)
@@ -121,7 +136,12 @@ def test_origin_error_at_close_before_a_deletion(stack, mode):
     fail(stack, "hdd", "fail", "flush", "off")
     stack.guest.run("dmsetup resume vol")
     assert io(stack.guest, dev, "r:0:8") == ["a"]
-    stack.guest.run("dmsetup suspend vol; dmsetup message pool 0 delete_volume 0")
+    # As long as anybody has it open who has not heard of it (S9)
+    stack.guest.run("dmsetup suspend vol")
+    assert "cannot delete volume 0" in stack.refused("dmsetup message pool 0 delete_volume 0")
+    stack.guest.run("dmsetup resume vol")
+    assert io(stack.guest, dev, "f", "f") == ["EIO", "EIO"]
+    stack.guest.run("dmsetup remove vol; dmsetup message pool 0 delete_volume 0")
 
 
 @pytest.mark.parametrize("mode", ["writethrough", "writeback"])

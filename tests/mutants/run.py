@@ -179,7 +179,7 @@ class OuterMutant(Mutant):
 
     def tests(self) -> list[str]:
         """The node ids in the header, relative to the tree's top."""
-        return self.header["Noticed by"].split()
+        return re.split(r"\s+(?=tests/)", self.header["Noticed by"])
 
 
 CONTROL = Mutant("(none)")
