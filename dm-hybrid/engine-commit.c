@@ -47,7 +47,9 @@ void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 	v->flushing_lazy = v->flush_lazy;
 	v->flush_lazy = false;
 	v->flush_target = v->epoch;
-	WRITE_ONCE(v->epoch, v->epoch + 1);
+	/* After an error no flush covers anything: stamps must not get ahead of the last that did. */
+	if (!v->flush_error)
+		WRITE_ONCE(v->epoch, v->epoch + 1);
 	list_splice_tail_init(&v->flush_next, &v->flush_now);
 	op_begin(op, HYBRID_OP_FLUSH, true, v, origin_flushed);
 	count(v, HYBRID_ORIGIN_FLUSHES);
@@ -144,6 +146,37 @@ void wake_records(struct hybrid_engine *e, struct hybrid_actions *acts)
 		wake_set(e, set, WAIT_RECORD, acts);
 }
 
+static_assert((u64)HYBRID_ROOT_INDEXES * HYBRID_INDEX_LEAVES / HYBRID_LEAVES_PER_SET *
+	      LIFT_FLUSHES <= BIT(30));
+
+/*
+ * A stamp is settled for good once a flush covered it; but it has 32 bits, and 2^31
+ * flushes later it would no longer look so.  So settled ones are brought up to now, set
+ * after set.
+ */
+void lift_stamps(struct hybrid_engine *e)
+{
+	const struct hybrid_volume *v;
+	struct hybrid_set *s;
+	unsigned long flags;
+	u32 i;
+
+	spin_lock_irqsave(&e->lock, flags);
+	s = &e->map.set[e->lift_set++];
+	if (e->lift_set == e->map.nr_sets)
+		e->lift_set = 0;
+	spin_unlock_irqrestore(&e->lock, flags);
+	spin_lock_irqsave(&s->lock, flags);
+	for (i = 0; i < e->map.set_size; i++) {
+		if (!(s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)))
+			continue;
+		v = key_volume(e, s->key[i]);
+		if (settled(v, s->stamp[i]))
+			s->stamp[i] = (u32)READ_ONCE(v->flushed);
+	}
+	spin_unlock_irqrestore(&s->lock, flags);
+}
+
 static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 			   struct hybrid_actions *acts)
 {
@@ -153,6 +186,7 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 	unsigned long flags;
 	LIST_HEAD(done);
 	int error;
+	bool lift;
 
 	spin_lock_irqsave(&e->lock, flags);
 	v->flush_busy = false;
@@ -162,6 +196,10 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 	error = v->flush_error;
 	if (!error)
 		WRITE_ONCE(v->flushed, v->flush_target);
+	/* What takes it for a stamp is settled, however long ago it was. */
+	if (v->last_write < v->flushed)
+		WRITE_ONCE(v->last_write, v->flushed);
+	lift = !(++e->flushes_ended % LIFT_FLUSHES);
 	if (!error && v->flushing_lazy) {
 		e->lazy_wanted = true;
 		meta_kick_locked(e, acts);
@@ -174,6 +212,8 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 	sb_next_locked(e, v, acts);
 	origin_flush_next_locked(e, v, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
+	if (lift)
+		lift_stamps(e);
 	if (failed)
 		wake_records(e, acts);
 	/* It may have waited for this. */

@@ -49,6 +49,11 @@
 #define REST_COST		32
 #define REST_HIT		(6 * REST_COST)
 #define REST_MOST		(64 * REST_COST)
+/*
+ * With each so many flushes of origins, the stamps of one set that are settled are brought
+ * up to now.  There are fewer than 2^20 sets: after 2^30 flushes all had their turn.
+ */
+#define LIFT_FLUSHES		1024
 #define CHECKPOINT_BLOCKS	16		/* metadata blocks in one write, at most */
 #define VOLUMES_TOGETHER	64
 
@@ -360,6 +365,8 @@ struct hybrid_engine {
 	s64 writeback_credit;		/* sectors times ms, with a rate limit */
 	u32 nr_active_writebacks;
 	u32 nr_flushes;			/* of origins, under way */
+	u32 flushes_ended;		/* see LIFT_FLUSHES; may wrap */
+	u32 lift_set;			/* whose stamps are lifted next */
 	struct hybrid_room room;
 	bool foreground;		/* I/O in this interval; READ_ONCE without the lock */
 	bool foreground_before;		/* ... in the one before */
@@ -474,7 +481,10 @@ static inline atomic_t *ahead_credit(struct hybrid_engine *e, u64 key)
 	return &key_volume(e, key)->ahead[part % AHEAD_PARTS];
 }
 
-/* Has every origin write that @stamp stands for been flushed? */
+/*
+ * Has every origin write that @stamp stands for been flushed?  Stamps are compared
+ * modulo 2^32: none is ever 2^31 flushes behind (lift_stamps()).
+ */
 static inline bool settled(const struct hybrid_volume *v, u32 stamp)
 {
 	return (s32)((u32)READ_ONCE(v->flushed) - stamp) >= 0;
@@ -750,6 +760,8 @@ void origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 			      struct hybrid_actions *acts);
 void origin_flush_failed(struct hybrid_volume *v, int error);
 void wake_records(struct hybrid_engine *e, struct hybrid_actions *acts);
+/* Caller holds no lock. */
+void lift_stamps(struct hybrid_engine *e);
 void origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user);
 /* Ask for the region to be opened; caller holds the set's lock. */
 void open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);

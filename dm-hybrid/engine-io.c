@@ -242,6 +242,8 @@ static int take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybr
 {
 	int i = hybrid_set_alloc(&e->map, s, key);
 
+	/* Nothing of it was written: settled. */
+	s->stamp[i] = (u32)READ_ONCE(v->flushed);
 	hold_forget(e, s, key, e->map.granules, HOLD_CACHED);
 	atomic_inc(&v->nr_cached);
 	e->policy->insert(s->policy, i, hybrid_key_print(key));

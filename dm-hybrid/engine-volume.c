@@ -55,7 +55,7 @@ struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 	v->info = *info;
 	v->mode = info->mode;
 	v->cutoff = info->cutoff_sectors;
-	/* Epoch 0 is flushed: stamps of blocks never written count as settled. */
+	/* Epoch 0 is flushed: stamps of blocks that were loaded count as settled. */
 	v->epoch = 1;
 	INIT_LIST_HEAD(&v->open_link);
 	INIT_LIST_HEAD(&v->flush_now);

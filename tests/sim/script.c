@@ -41,6 +41,7 @@ static const struct {
 	[EV_CUTOFF] = { "cutoff", "" },
 	[LINE_BOOT] = { "boot", "" },
 	[LINE_FAULT] = { "fault", "x" },
+	[LINE_AGE] = { "age", "" },
 	[LINE_LOSE] = { "lose", "k" },
 	[LINE_POWER] = { "power", "n" },
 	[LINE_AGAIN] = { "again", "n" },
@@ -282,6 +283,9 @@ static void carry_out(struct world *w, const struct line *l)
 	case LINE_FAULT:
 		faults_replay(w, l->sector);
 		break;
+	case LINE_AGE:
+		age_flushes(w);
+		break;
 	case LINE_LOSE:
 		faults_lose(w, l->count);
 		break;
@@ -372,7 +376,8 @@ static const struct {
 	FIELD(reset_percent), FIELD(fail_alloc), FIELD(scarce), FIELD(crowd), FIELD(lean), FIELD(fault_kind),
 	FIELD(admin_percent), FIELD(load_percent), FIELD(inplace_percent), FIELD(aim),
 	FIELD(aims), FIELD(cut_every), FIELD(run_percent), FIELD(journal_blocks), FIELD(far), FIELD(small),
-	FIELD(cut_samples), FIELD(cut_writes), FIELD(seeks), CONFIG(high_watermark), CONFIG(low_watermark),
+	FIELD(cut_samples), FIELD(cut_writes), FIELD(seeks), FIELD(aged),
+	CONFIG(high_watermark), CONFIG(low_watermark),
 	CONFIG(writeback_rate), CONFIG(commit_interval), CONFIG(endurance),
 };
 

@@ -13,6 +13,7 @@
 enum line_kind {
 	LINE_BOOT = NR_EVENTS,
 	LINE_FAULT,
+	LINE_AGE,		/* as after 2^30 flushes of each origin */
 	LINE_LOSE,		/* the next write of metadata of kind count is lost */
 	LINE_POWER,		/* goes before the count-th change of a disk; 0: never */
 	LINE_AGAIN,		/* ... of the recovery that follows */

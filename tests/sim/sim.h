@@ -7,6 +7,7 @@
  * workload.c	a run: profile, formatting, lives and deaths, all of it drawn from the seed
  * events.c	what users and admins do meanwhile
  * faults.c	what goes wrong with the devices, and what may be lost by it
+ * age.c	counters near their wrap
  * rot.c	metadata that are damaged when the engine recovers
  * oracle.c	which values each sector may hold (promises P1 to P4)
  * linter.c	rules J1 to J11 on the stream of device operations
@@ -469,6 +470,7 @@ struct profile {
 	u32 run_percent;	/* of reads that are part of a run through all of a volume */
 	u32 aim;		/* phase in which something goes wrong ... */
 	u32 aims;		/* ... so many times */
+	u32 aged;		/* 1, 2: counters are near 2^31, 2^32 */
 	bool overlap;
 	const char *policy;
 	struct hybrid_config config;
@@ -528,6 +530,7 @@ struct world {
 	struct rng brng;
 	struct rng arng;		/* of what is aimed at a phase */
 	struct rng frng;		/* of faults.c */
+	struct rng agerng;		/* of age.c */
 	struct world *main;
 };
 
@@ -548,6 +551,8 @@ void world_apply(struct world *w, struct dreq *r, bool part);
 void world_tell(struct world *w, struct action *a);
 void world_idle(struct world *w);	/* until nothing is under way */
 void world_settle(struct world *w);	/* until no user's I/O is left: liveness */
+/* Without users' I/O: blocks that are on their way to be free get there. */
+void world_check_grace(struct world *w);
 /* Time passes; the engine hears of it while its timer runs. */
 void world_tick(struct world *w, u32 ms);
 /* As hybrid_tick_kick(): a call may have left something that waits for time to pass. */
@@ -695,6 +700,12 @@ void linter_rest(struct linter *l);
 bool linter_any_dirty(struct linter *l);
 /* Is anything around these sectors dirty on record? */
 bool linter_dirty(struct linter *l, struct volume *vol, u64 sector, u32 count);
+
+/* ---- Age ------------------------------------------------------------------ */
+
+void age_pool(struct world *w);			/* that was loaded */
+void age_volume(struct world *w, struct hybrid_volume *v);	/* that was opened */
+void age_flushes(struct world *w);
 
 /* ---- Generations ---------------------------------------------------------- */
 

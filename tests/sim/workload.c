@@ -249,6 +249,11 @@ static u32 draw_seeks(struct rng r)
 	return rng_chance(&r, 60);
 }
 
+static u32 draw_aged(struct rng r)
+{
+	return rng_chance(&r, 30) ? 1 + rng_below(&r, 2) : 0;
+}
+
 u32 draw_endurance(struct rng r)
 {
 	return rng_below(&r, 2) ? 1 << rng_below(&r, 20) : 0;
@@ -302,6 +307,7 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	if (sim_policies)
 		p->config.endurance = draw_endurance(rng_fork(r, 102));
 	p->seeks = draw_seeks(rng_fork(r, 103));
+	p->aged = draw_aged(rng_fork(r, 107));
 	draw_weights(p, r);
 	if (rng_chance(r, 4))
 		fill_journal(p);
@@ -398,14 +404,16 @@ static void format_cache(struct world *w)
 	write_sb(w->dev[0], &w->sb);
 	memcpy(id.pool_uuid, w->sb.pool_uuid, HYBRID_UUID_SIZE);
 	id.epoch = rng_next(&w->rng) | 1;
-	root.sequence = 2;
+	root.sequence = w->p.aged ? (u64)w->p.aged * BIT_ULL(31) - 6 : 2;
+	root.journal_head = w->p.aged ? root.sequence + 1 : 0;
+	root.journal_tail = root.journal_head;
 	root.epoch = id.epoch;
 	root.flags = HYBRID_ROOT_CLEAN;
 	root.next_instance = 1;
 	generations = xalloc(g->nr_index * sizeof(u16));
 	hybrid_root_encode(&block, g, &id, &root, generations);
 	free(generations);
-	device_set_bytes(w->dev[0], hybrid_root_sector(g, 2), &block, sizeof(block));
+	device_set_bytes(w->dev[0], hybrid_root_sector(g, root.sequence), &block, sizeof(block));
 	return;
 bad:
 	fprintf(stderr, "seed %llu: geometry: %s\n", (unsigned long long)w->seed, why);
@@ -888,6 +896,8 @@ void finish(struct world *w)
 	if (!w->stop && !w->crashed)
 		world_rest(w);
 	if (!w->stop)
+		world_check_grace(w);
+	if (!w->stop)
 		close_all(w);
 	if (w->stop || !world_stop(w))
 		return;
@@ -949,6 +959,7 @@ static void format(struct world *w)
 	u32 i;
 
 	w->arng = rng_fork(&w->brng, 5);
+	w->agerng = rng_fork(&w->brng, 6);
 	format_cache(w);
 	w->hole = w->p.far ? (u64)w->p.block_sectors << w->p.far : 0;
 	for (i = 0; i < w->p.volumes; i++)

@@ -867,12 +867,62 @@ static void report_stuck(struct world *w)
 			u->count, u->version, u->io.state, u->io.wait, u->io.phase);
 }
 
+/* No user's I/O is left: no reader is in its epoch. */
+static void check_readers(struct world *w)
+{
+	unsigned long inside;
+	u32 i, phase;
+	int cpu;
+
+	if (w->crashed || w->stop || !w->e)
+		return;
+	for (i = 0; i < w->nr_vol; i++)
+		if (w->vol[i]->calls)
+			return;
+	for (phase = 0; phase < 2; phase++) {
+		inside = 0;
+		for_each_possible_cpu(cpu) {
+			inside += per_cpu_ptr(w->e->readers, cpu)->enter[phase];
+			inside -= per_cpu_ptr(w->e->readers, cpu)->leave[phase];
+		}
+		if (inside)
+			violation(w, "J1", "%ld readers never leave their epoch", (long)inside);
+	}
+}
+
+static u32 nr_grace(const struct world *w)
+{
+	u32 set, nr = 0;
+
+	for (set = 0; set < w->e->map.nr_sets; set++)
+		nr += w->e->map.set[set].nr_grace;
+	return nr;
+}
+
+void world_check_grace(struct world *w)
+{
+	u32 ticks;
+
+	for (ticks = 0; nr_grace(w); ticks++) {
+		world_idle(w);
+		if (w->crashed || w->stop)
+			return;
+		if (ticks == 20) {
+			violation(w, "J1", "%u blocks are never free again", nr_grace(w));
+			return;
+		}
+		world_tick(w, 100);
+	}
+}
+
 void world_settle(struct world *w)
 {
 	u32 ticks;
 
 	for (ticks = 0; ticks < 300; ticks++) {
 		world_idle(w);
+		if (!w->nr_uios)
+			check_readers(w);
 		if (!w->nr_uios || w->crashed || w->stop)
 			return;
 		world_tick(w, 100);
@@ -1080,6 +1130,7 @@ const char *world_boot(struct world *w, int *error)
 	*error = DURING(w, PHASE_LOAD, hybrid_engine_load(w->e, &why));
 	if (*error)
 		return why ? why : "(no reason given)";
+	age_pool(w);
 	world_kick(w);
 	world_check(w);
 	if (w->found && !w->crashed && !w->stop)
@@ -1113,6 +1164,8 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 	world_kick(w);
 	if (!r && w->p.lean)
 		never_pays(vol->v);
+	if (!r)
+		age_volume(w, vol->v);
 	vol->closing = false;
 	vol->suspended = false;
 	/* Others may evict its blocks while it is opened */

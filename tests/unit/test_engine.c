@@ -2,6 +2,8 @@
 /* The engine: pools, lives and volumes, and what fails.  What it moves where: test_traffic.c. */
 #include "rig.h"
 
+#include "engine-internal.h"
+
 /* ---- pools ---------------------------------------------------------------- */
 
 static void fresh_pool(void **state)
@@ -278,6 +280,42 @@ static void cut_before_its_root(void **state)
 
 	for (n = 0; n < 4; n++)
 		create_and_cut(20 + n);
+}
+
+/* Stamps have 32 bits: what is settled does not fall behind, and what is not, not ahead. */
+static void stamps_are_lifted(void **state)
+{
+	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+	struct hybrid_set *s;
+	u32 n, i;
+	u64 epoch;
+
+	small_pool(16 * MIB, HYBRID_MODE_WRITEAROUND, &config);
+	assert_int_equal(e->map.nr_sets, 1);
+	s = &e->map.set[0];
+	read_io(0, BLOCK);
+	for (i = 0; !(s->flags[i] & BLOCK_MAPPED); i++)
+		;
+	for (n = 0; n < 2 * LIFT_FLUSHES; n++) {
+		assert_int_equal(write_io(8 * BLOCK, 8, n, false), 0);
+		assert_int_equal(flush_volume(), 0);
+		assert_true(settled(v, s->stamp[i]));
+		assert_true(v->flushed - s->stamp[i] <= LIFT_FLUSHES);
+		assert_true(v->last_write >= v->flushed);
+	}
+	/* a flush without a write */
+	v->last_write = 1;
+	v->last_user_write = v->epoch;
+	assert_int_equal(flush_volume(), 0);
+	assert_true(v->last_write == v->flushed);
+	epoch = v->epoch;
+	fail_origin = true;
+	for (n = 0; n < 3; n++) {
+		v->last_user_write = v->epoch;
+		assert_int_equal(flush_volume(), -EIO);
+	}
+	assert_true(v->epoch <= epoch + 1);
+	fail_origin = false;
 }
 
 /* What may be cached of volume 1 is forgotten: it is in place, and opened again. */
@@ -853,6 +891,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(deleted_in_both_roots, setup, teardown),
 		cmocka_unit_test_setup_teardown(cut_before_its_root, setup, teardown),
 		cmocka_unit_test_setup_teardown(leaf_without_records, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(stamps_are_lifted, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(closed_while_it_stops, setup, teardown),
 		cmocka_unit_test_setup_teardown(not_deleted, setup, teardown),
 		cmocka_unit_test_setup_teardown(written_without_its_cache, setup, teardown),

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Counters near their wrap.  What a life of months would have counted is added when
+ * nothing is under way: to each counter, and to all that is compared with it.
+ */
+#include "sim.h"
+#include "engine-internal.h"
+#include "script.h"
+
+#define CYCLE	(1U << 30)	/* flushes of an origin: all stamps are lifted in fewer */
+
+/* So many before the wrap that a run gets there. */
+static u32 few(struct world *w)
+{
+	return 1 + rng_below(&w->agerng, 12);
+}
+
+static void age_stamps(struct hybrid_engine *e, const struct hybrid_volume *v, u32 by)
+{
+	u32 set, i;
+
+	for (set = 0; set < e->map.nr_sets; set++) {
+		struct hybrid_set *s = &e->map.set[set];
+
+		for (i = 0; i < e->map.set_size; i++)
+			if ((s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)) &&
+			    hybrid_key_volume(s->key[i]) == v->id)
+				s->stamp[i] += by;
+	}
+}
+
+/* A volume was opened. */
+void age_volume(struct world *w, struct hybrid_volume *v)
+{
+	u64 by;
+
+	if (!w->p.aged || v->epoch > CYCLE)
+		return;
+	by = (w->p.aged == 1 ? BIT_ULL(31) : BIT_ULL(32)) - few(w) - v->epoch;
+	v->epoch += by;
+	v->flushed += by;
+	v->last_write += by;
+	v->last_user_write += by;
+	v->stream_clock = U32_MAX - few(w);
+	age_stamps(w->e, v, by);
+}
+
+/* The pool was loaded: no block is on its way out yet. */
+void age_pool(struct world *w)
+{
+	struct hybrid_engine *e = w->e;
+	unsigned long readers = ULONG_MAX - few(w), written = ULONG_MAX - 1000 * few(w);
+	u32 phase;
+
+	if (!w->p.aged || e->grace_started > CYCLE)
+		return;
+	e->grace_started = (w->p.aged == 1 ? (u32)BIT(31) : 0) - few(w);
+	e->grace_done = e->grace_started;
+	e->room.tick = U32_MAX - few(w);
+	for (phase = 0; phase < 2; phase++) {
+		per_cpu_ptr(e->readers, 0)->enter[phase] += readers;
+		per_cpu_ptr(e->readers, 0)->leave[phase] += readers;
+	}
+	per_cpu_ptr(e->readers, 0)->cache_written += written;
+	e->cache_written += written;
+}
+
+/* The word: each origin was flushed so often, but those with something to be flushed. */
+void age_flushes(struct world *w)
+{
+	struct hybrid_engine *e = w->e;
+	u32 i;
+
+	for (i = 0; i < e->map.nr_sets; i++)
+		lift_stamps(e);
+	for (i = 0; i < w->nr_vol; i++) {
+		struct hybrid_volume *v = w->vol[i]->v;
+
+		if (!v || v->flush_busy || v->sb_busy || v->last_write > v->flushed)
+			continue;
+		v->epoch += CYCLE - 1;
+		v->flushed = v->epoch - 1;
+		v->last_write = v->flushed;
+	}
+}
