@@ -47,7 +47,7 @@ void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 	v->flushing_lazy = v->flush_lazy;
 	v->flush_lazy = false;
 	v->flush_target = v->epoch;
-	/* After an error no flush covers anything: stamps must not get ahead of the last that did. */
+	/* After an error no flush covers anything: stamps must not get ahead of the last one. */
 	if (!v->flush_error)
 		WRITE_ONCE(v->epoch, v->epoch + 1);
 	list_splice_tail_init(&v->flush_next, &v->flush_now);
@@ -146,8 +146,9 @@ void wake_records(struct hybrid_engine *e, struct hybrid_actions *acts)
 		wake_set(e, set, WAIT_RECORD, acts);
 }
 
-static_assert((u64)HYBRID_ROOT_INDEXES * HYBRID_INDEX_LEAVES / HYBRID_LEAVES_PER_SET *
-	      LIFT_FLUSHES <= BIT(30));
+#define MOST_SETS	(HYBRID_ROOT_INDEXES * HYBRID_INDEX_LEAVES / HYBRID_LEAVES_PER_SET)
+
+static_assert(BIT(30) / LIFT_FLUSHES >= MOST_SETS);
 
 /*
  * A stamp is settled for good once a flush covered it; but it has 32 bits, and 2^31

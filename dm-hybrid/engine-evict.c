@@ -46,10 +46,14 @@ static void enter_grace(struct hybrid_engine *e, u32 set, u32 i)
 	hybrid_set_unhash(&e->map, s, i);
 	hybrid_set_flags(s, i, BLOCK_GRACE, (u8)~BLOCK_GRACE);
 	s->nr_grace++;
-	/* It cannot be found in a period that this does not see begun; pairs with grace_poll(). */
+	set_bit(set, e->grace_sets);
+	/*
+	 * Pairs with grace_poll(), twice: the block cannot be found in a period that this
+	 * does not see begun; and where that period takes the wish below for an older one,
+	 * its end finds the set.
+	 */
 	smp_mb();
 	s->stamp[i] = READ_ONCE(e->grace_started);
-	set_bit(set, e->grace_sets);
 	WRITE_ONCE(e->grace_wanted, true);
 }
 

@@ -207,7 +207,11 @@ void grace_poll(struct hybrid_engine *e)
 			return;
 		WRITE_ONCE(e->grace_wanted, false);
 		WRITE_ONCE(e->grace_started, e->grace_started + 1);
-		/* What was removed cannot be found before the phase is flipped. */
+		/*
+		 * Pairs with enter_grace().  What was removed cannot be found before the
+		 * phase is flipped; and a set whose wish was taken back above, in whichever
+		 * order the two were seen, is found when the period has ended: reclaim().
+		 */
 		smp_mb();
 		e->grace_stage = 1;
 		WRITE_ONCE(e->phase, e->phase + 1);

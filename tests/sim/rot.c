@@ -103,6 +103,31 @@ static u64 last_entry(struct world *w, u32 *count, u64 *next, u64 *epoch)
 	return last;
 }
 
+/* Is there an entry, of whichever epoch, behind number @n, which is missing? */
+static bool entry_behind(struct world *w, u64 n)
+{
+	char *bytes = arena_alloc(&sim_arena, HYBRID_JOURNAL_ENTRY_BLOCKS * HYBRID_META_BLOCK_SIZE);
+	u64 end = n + w->g->journal_blocks;
+	struct hybrid_ident id = {};
+	const char *why;
+	int blocks;
+
+	memcpy(id.pool_uuid, w->sb.pool_uuid, HYBRID_UUID_SIZE);
+	while (++n < end) {
+		u64 sector = hybrid_journal_sector(w->g, n);
+
+		device_get_bytes(w->dev[0], sector, bytes, HYBRID_META_BLOCK_SIZE, true);
+		id.epoch = le64_to_cpu(((struct hybrid_block_header *)bytes)->epoch);
+		blocks = hybrid_entry_peek((void *)bytes, &id, n);
+		if (blocks <= 0 || n % w->g->journal_blocks + blocks > w->g->journal_blocks)
+			continue;
+		device_get_bytes(w->dev[0], sector, bytes, blocks * HYBRID_META_BLOCK_SIZE, true);
+		if (hybrid_entry_check((void *)bytes, w->g, blocks, &why) >= 0)
+			return true;
+	}
+	return false;
+}
+
 /* ---- Damage ---------------------------------------------------------------------- */
 
 static void flip(struct world *w, struct device *d, u64 sector)
@@ -322,7 +347,8 @@ void rot_explore_lost(struct world *w)
 
 	last_entry(w, &count, &next, &epoch);
 	w->unjudged = w->lost_meta == META_JOURNAL ?
-		      epoch == w->lost_epoch && next == w->lost_entry :
+		      epoch == w->lost_epoch && next == w->lost_entry &&
+		      !entry_behind(w, next) :
 		      w->lost_meta == META_SUPERBLOCK && w->pool_faulty;
 	why = world_boot(w, &r);
 	if (w->stop || w->crashed)
