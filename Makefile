@@ -27,7 +27,8 @@
 #                       KERNELS="6.12 newest": only these
 #   make check-stacks   the stacks of examples/: built, filled, power-cycled, verified, measured: a table
 #   make headline       fsync, eviction, power cut: dm-hybrid and dm-cache, both outcomes
-#   make check-mutants  would the tests notice?  Seeded defects of the engine; MUTANTS=name ...
+#   make check-mutants  would the tests notice?  Seeded defects; MUTANTS=name ...: only these,
+#                       MUTANTS=outer: those outside of the engine
 #   make deb            Debian's packages, in build/packages
 #   make rpm            the same for RPM; rpm/kmod-dm-hybrid.spec: the module for one kernel
 #   make install-dkms   the module's sources, for DKMS
@@ -280,7 +281,7 @@ check-stacks: deps
 	$(MAKE) userspace guest-modules
 	DM_HYBRID_STACKS=1 $(PYTHON) -m pytest -c tests/pytest.ini $(PYTEST_ARGS) tests/stacks
 
-check-mutants:
+check-mutants: deps
 	$(PYTHON) tests/mutants/run.py $(MUTANTS)
 
 # Less than all the rest needs: neither headers of this kernel nor compilers and emulators

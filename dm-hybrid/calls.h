@@ -244,6 +244,17 @@ static inline int hybrid_call_open(struct volume_object *object, u64 origin_sect
 	return r;
 }
 
+static inline int hybrid_call_settle(struct volume_object *object)
+{
+	struct hybrid_pool *pool = object->pool;
+	int r;
+
+	trace_hybrid_call(pool, HYBRID_CALL_SETTLE, object->id, 0);
+	r = hybrid_volume_settle(pool->engine, object->handle);
+	trace_hybrid_return(pool, r);
+	return r;
+}
+
 static inline int hybrid_call_close(struct volume_object *object, struct hybrid_volume *v)
 {
 	struct hybrid_pool *pool = object->pool;
@@ -283,11 +294,11 @@ static inline void hybrid_call_set_mode(struct hybrid_pool *pool, struct hybrid_
 }
 
 static inline void hybrid_call_set_cutoff(struct hybrid_pool *pool, struct hybrid_volume *v,
-					  u64 sectors)
+					  u64 sectors, struct hybrid_actions *acts)
 {
 	trace_hybrid_call(pool, HYBRID_CALL_CUTOFF, hybrid_trace_volume(v), sectors);
-	hybrid_volume_set_cutoff(pool->engine, v, sectors);
-	trace_hybrid_return(pool, 0);
+	hybrid_volume_set_cutoff(pool->engine, v, sectors, acts);
+	hybrid_trace_end(pool, acts, 0);
 }
 
 static inline void hybrid_call_set_seeks(struct hybrid_pool *pool, struct hybrid_volume *v,

@@ -609,7 +609,6 @@ static void volume_encode(struct hybrid_volume_entry *e,
 	e->nonce = cpu_to_le64(v->nonce);
 	e->nonce_old = cpu_to_le64(v->nonce_old);
 	e->cutoff_sectors = cpu_to_le64(v->cutoff_sectors);
-	e->fingerprint = cpu_to_le64(v->fingerprint);
 	name_encode(e->name, v->name, sizeof(e->name));
 }
 
@@ -631,7 +630,6 @@ static void volume_decode(struct hybrid_volume_info *v,
 	v->nonce = le64_to_cpu(e->nonce);
 	v->nonce_old = le64_to_cpu(e->nonce_old);
 	v->cutoff_sectors = le64_to_cpu(e->cutoff_sectors);
-	v->fingerprint = le64_to_cpu(e->fingerprint);
 	name_decode(v->name, e->name, sizeof(v->name));
 }
 

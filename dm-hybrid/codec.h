@@ -151,7 +151,6 @@ struct hybrid_volume_info {
 	u64 data_sector, data_sectors;
 	u64 nonce, nonce_old;
 	u64 cutoff_sectors;
-	u64 fingerprint;
 	char name[HYBRID_NAME_SIZE];
 };
 

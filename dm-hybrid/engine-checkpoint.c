@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Checkpoints: the leaves that changed, then the index blocks that name them,
- * then the root, which flushes what was written before and makes it count.
+ * then a flush, which makes both durable, then the root, which makes them count.
  *
  * Leaves say what the journal says, not what RAM knows: while a leaf is
  * captured no journal write is in flight, and captured are the j-masks.  A leaf
@@ -258,7 +258,6 @@ static void step_root(struct hybrid_engine *e)
 		root.flags |= HYBRID_ROOT_CLEAN;
 	hybrid_root_encode(next_block(e), e->g, &e->id, &root, e->index_generation);
 	add_block(e, hybrid_root_sector(e->g, root.sequence));
-	e->meta_op.preflush = true;
 	e->meta_op.fua = true;
 }
 
@@ -278,23 +277,32 @@ void checkpoint_step(struct hybrid_engine *e)
 	if (e->cp_phase == CP_INDEX) {
 		step_indexes(e);
 		if (!op->nr_segments)
-			e->cp_phase = CP_ROOT;
+			e->cp_phase = CP_FLUSH;
 	}
+	if (e->cp_phase == CP_FLUSH)
+		op->type = HYBRID_OP_FLUSH;
 	if (e->cp_phase == CP_ROOT)
 		step_root(e);
 	op->mem = e->journal.entry;
 	e->st_metadata_writes += e->cp_blocks;
 }
 
-/* The write that the last step prepared has ended. */
-void checkpoint_step_done(struct hybrid_engine *e)
+/* The root is durable. */
+static void checkpoint_done(struct hybrid_engine *e)
 {
-	if (e->cp_phase != CP_ROOT)
-		return;
 	hybrid_journal_shrink(&e->journal);
 	e->root_sequence++;
 	e->journal.tail = e->cp_tail;
 	e->cp_phase = CP_NONE;
 	e->cp_recovery = false;
 	e->st_checkpoints++;
+}
+
+/* The operation that the last step prepared has ended. */
+void checkpoint_step_done(struct hybrid_engine *e)
+{
+	if (e->cp_phase == CP_FLUSH)
+		e->cp_phase = CP_ROOT;
+	else if (e->cp_phase == CP_ROOT)
+		checkpoint_done(e);
 }

@@ -4,7 +4,9 @@
  *
  * One metadata operation is in flight at a time: a journal write, a flush of
  * the cache device, or a step of a checkpoint.  All who need a commit while one
- * is in flight share the next.
+ * is in flight share the next.  An entry is assembled, the cache device flushed,
+ * so that the data the records describe are durable (J5), then the entry is
+ * written.
  *
  * A user's flush:
  *   1. if the volume has origin writes that no flush covers: flush the origin;
@@ -523,7 +525,6 @@ static void commit_write(struct hybrid_engine *e)
 	struct hybrid_op *op = &e->meta_op;
 
 	meta_op(e, HYBRID_OP_META, META_COMMIT);
-	op->preflush = !e->commit_opens;
 	op->fua = true;
 	op->mem = e->journal.entry;
 	op->segments = e->meta_segment;
@@ -535,6 +536,13 @@ static void commit_write(struct hybrid_engine *e)
 	e->st_journal_writes++;
 	e->st_journal_records += e->journal.nr;
 	e->st_metadata_writes += e->journal.blocks;
+}
+
+/* A commit without records. */
+static void commit_flush(struct hybrid_engine *e)
+{
+	meta_op(e, HYBRID_OP_FLUSH, META_FLUSH);
+	e->st_cache_flushes++;
 }
 
 /*
@@ -649,14 +657,14 @@ static bool commit_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 	if (!waiters && !e->journal.nr)
 		cache_flushing_end(e, true);
 	spin_unlock_irqrestore(&e->lock, flags);
-	if (e->journal.nr) {
+	if (e->journal.nr && e->commit_opens)
 		commit_write(e);
-		return true;
-	}
-	if (!waiters)
+	else if (e->journal.nr)
+		meta_op(e, HYBRID_OP_FLUSH, META_COMMIT_FLUSH);
+	else if (waiters)
+		commit_flush(e);
+	else
 		return false;
-	meta_op(e, HYBRID_OP_FLUSH, META_FLUSH);
-	e->st_cache_flushes++;
 	return true;
 }
 
@@ -753,7 +761,7 @@ static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
 	int error = e->meta_op.error_cache;
 
 	if (error) {
-		if (e->meta_state == META_COMMIT)
+		if (e->meta_state == META_COMMIT || e->meta_state == META_COMMIT_FLUSH)
 			commit_lost(e);
 		fail_pool(e);
 		return;
@@ -839,6 +847,12 @@ void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_acti
 	unsigned long flags;
 	bool more;
 
+	/* What the records describe is durable. */
+	if (e->meta_state == META_COMMIT_FLUSH && !op->error_cache) {
+		commit_write(e);
+		act(acts, &e->meta_op);
+		return;
+	}
 	if (e->meta_state != META_WORK)
 		meta_done(e, acts);
 	do {

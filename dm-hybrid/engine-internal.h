@@ -232,8 +232,9 @@ struct hybrid_readers {
 enum meta_state {
 	META_IDLE,
 	META_WORK,		/* meta_op is queued as work */
+	META_COMMIT_FLUSH,	/* of the cache device, before the entry is written */
 	META_COMMIT,
-	META_FLUSH,
+	META_FLUSH,		/* a commit without records */
 	META_CHECKPOINT,
 };
 
@@ -248,6 +249,7 @@ enum checkpoint_phase {
 	CP_NONE,
 	CP_LEAVES,
 	CP_INDEX,
+	CP_FLUSH,		/* both are durable before the root names them */
 	CP_ROOT,
 };
 
@@ -360,7 +362,7 @@ struct hybrid_engine {
 	bool draining;
 	u32 writeback_misses;		/* windows in a row where nothing could go */
 	struct hybrid_sweep sweep;
-	u64 writeback_credit;		/* sectors, with a rate limit */
+	s64 writeback_credit;		/* sectors times ms, with a rate limit */
 	u32 nr_active_writebacks;
 	u32 nr_flushes;			/* of origins, under way */
 	u32 flushes_ended;		/* see LIFT_FLUSHES; may wrap */
@@ -419,7 +421,6 @@ static inline void op_begin(struct hybrid_op *op, enum hybrid_op_type type, bool
 	op->origin = v;
 	op->volume = v;
 	op->fua = false;
-	op->preflush = false;
 	op->io = NULL;
 	op->nr_segments = 0;
 	op->buffer_offset = 0;

@@ -16,7 +16,6 @@ void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua)
 	op->write = io->type != HYBRID_IO_READ;
 	op->origin = origin;
 	op->fua = fua;
-	op->preflush = false;
 	op->volume = io->volume;
 	op->io = io;
 	op->sector = sector;

@@ -106,7 +106,6 @@ static void sb_write_copy(struct hybrid_volume *v, struct hybrid_op *op)
 	v->sb_segment.count = HYBRID_META_BLOCK_SECTORS;
 	op_begin(op, HYBRID_OP_META, true, v, sb_written);
 	op->fua = true;
-	op->preflush = true;
 	op->mem = v->sb_block;
 	op->segments = &v->sb_segment;
 	op->nr_segments = 1;
@@ -131,7 +130,10 @@ void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_a
 	act(acts, &v->sb_op);
 }
 
-/* The copy is not written, or torn; and the flush before it may have failed. */
+/*
+ * The copy is not written, or torn; and where the block layer emulates FUA by a flush,
+ * that flush may have failed.
+ */
 static void sb_failed(struct hybrid_volume *v, int error)
 {
 	v->sb_oldest = v->sb_copy;
@@ -219,7 +221,6 @@ static int sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool w
 	sb_write_copy(v, op);
 	op->write = write;
 	op->fua = write;
-	op->preflush = write;
 	r = e->ops->do_op(e, op);
 	if (r && write)
 		sb_failed(v, r);
@@ -592,10 +593,17 @@ static int settle_volume(struct hybrid_engine *e, struct hybrid_volume *v)
 		WRITE_ONCE(v->epoch, v->epoch + 1);
 		spin_unlock_irqrestore(&e->lock, flags);
 		r = flush_origin(v);
-		if (!r)
+		if (r)
+			origin_flush_failed(v, r);
+		else
 			WRITE_ONCE(v->flushed, v->flush_target);
 	}
 	return r ? r : e->ops->wait_checkpoint(e);
+}
+
+int hybrid_volume_settle(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	return READ_ONCE(e->failed) ? -EIO : settle_volume(e, v);
 }
 
 /* A clean volume's origin says so (J10): its clean records are durable. */
@@ -818,6 +826,15 @@ u64 hybrid_volume_sectors(struct hybrid_volume *v)
 	return v->info.data_sectors;
 }
 
+/* A setting in the volume's entry has changed; caller holds the engine's lock. */
+static void record_entry(struct hybrid_engine *e, struct hybrid_volume *v,
+			 struct hybrid_actions *acts)
+{
+	mark_volume_leaf(e, v->id);
+	e->cp_wanted = true;
+	meta_kick_locked(e, acts);
+}
+
 void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u32 mode,
 			    struct hybrid_actions *acts)
 {
@@ -827,9 +844,7 @@ void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u3
 	if (v->mode != mode || v->info.mode != mode) {
 		WRITE_ONCE(v->mode, mode);
 		v->info.mode = mode;
-		mark_volume_leaf(e, v->id);
-		e->cp_wanted = true;
-		meta_kick_locked(e, acts);
+		record_entry(e, v, acts);
 	}
 	WRITE_ONCE(v->draining, mode != HYBRID_MODE_WRITEBACK);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -837,14 +852,17 @@ void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u3
 	writeback_kick(e, acts);
 }
 
-void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors)
+void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
+			      struct hybrid_actions *acts)
 {
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	WRITE_ONCE(v->cutoff, sectors);
-	v->info.cutoff_sectors = sectors;
-	mark_volume_leaf(e, v->id);
+	if (v->cutoff != sectors || v->info.cutoff_sectors != sectors) {
+		WRITE_ONCE(v->cutoff, sectors);
+		v->info.cutoff_sectors = sectors;
+		record_entry(e, v, acts);
+	}
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 

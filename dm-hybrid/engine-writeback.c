@@ -20,6 +20,7 @@
 #define LONG_PAUSE_TICKS	10
 /* To be tried before others get the worker. */
 #define MAX_WINDOWS		256
+#define MS_PER_SECOND		1000ULL
 
 /* ---- one window ---------------------------------------------------------- */
 
@@ -80,6 +81,19 @@ static void part_next(struct hybrid_engine *e, struct hybrid_job *job,
 	act(acts, &job->op);
 }
 
+/*
+ * A window is begun while there is credit, and paid for as a whole: what it takes beyond that
+ * is debt, which the next waits for.  Drains and the high watermark need no credit, so they
+ * make no more debt than one window can.
+ */
+static void pay_window(struct hybrid_engine *e, u64 mask)
+{
+	s64 most = (s64)(MS_PER_SECOND * e->g->block_sectors) << e->g->window_shift;
+	s64 price = (s64)(MS_PER_SECOND * hweight64(mask)) << e->g->granule_shift;
+
+	e->writeback_credit = max(e->writeback_credit - price, -most);
+}
+
 /* Begin to write back the window of @key; false: nothing there can go now. */
 bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts)
 {
@@ -111,6 +125,7 @@ bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *a
 	}
 	spin_lock_irqsave(&e->lock, flags);
 	e->nr_active_writebacks++;
+	pay_window(e, job->mask);
 	e->room.windows++;
 	spin_unlock_irqrestore(&e->lock, flags);
 	job->left = job->mask;
@@ -258,7 +273,7 @@ static u32 writeback_depth(struct hybrid_engine *e, bool *all)
 	if (dirty > high)
 		return depth_above(e, dirty - high);
 	if (dirty > low && (idle || READ_ONCE(e->writeback_passed)) &&
-	    (!e->config.writeback_rate || e->writeback_credit))
+	    (!e->config.writeback_rate || e->writeback_credit > 0))
 		return min(idle ? e->writebacks.most : 2, depth_above(e, dirty - low));
 	*all = false;
 	return any_draining(e) ? e->writebacks.most : 0;
@@ -299,8 +314,6 @@ static bool room_for_job(struct hybrid_engine *e, bool *all)
 static bool try_window(struct hybrid_engine *e, bool all, bool *again,
 		       struct hybrid_actions *acts)
 {
-	u32 window = e->g->block_sectors << e->g->window_shift;
-	unsigned long flags;
 	u64 key;
 
 	switch (sweep_next(e, all, &key)) {
@@ -316,9 +329,6 @@ static bool try_window(struct hybrid_engine *e, bool all, bool *again,
 	if (!writeback_window(e, key, acts))
 		return ++e->writeback_misses <= e->sweep.nr;
 	e->writeback_misses = 0;
-	spin_lock_irqsave(&e->lock, flags);
-	e->writeback_credit -= min_t(u64, e->writeback_credit, window);
-	spin_unlock_irqrestore(&e->lock, flags);
 	return true;
 }
 
@@ -346,11 +356,13 @@ void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts)
 {
 	unsigned long flags;
-	u64 per_second;
+	s64 per_second;
 
 	spin_lock_irqsave(&e->lock, flags);
-	per_second = (u64)e->config.writeback_rate * 2;
-	e->writeback_credit = min(e->writeback_credit + div_u64(per_second * ms, 1000), per_second);
+	/* In sectors times ms, so that the lowest rate counts in the shortest tick. */
+	per_second = (s64)e->config.writeback_rate * 2;
+	e->writeback_credit = min(e->writeback_credit + per_second * (s64)min(ms, MS_PER_SECOND),
+				  per_second * (s64)MS_PER_SECOND);
 	if (e->writeback_paused)
 		e->writeback_paused--;
 	spin_unlock_irqrestore(&e->lock, flags);

@@ -52,12 +52,16 @@ enum hybrid_op_type {
 	HYBRID_OP_TRANSFER,
 	/*
 	 * op->segments between op->mem and a device (op->origin: that of
-	 * op->volume).  With preflush, what was written before is durable before
-	 * any of it; with fua it is durable itself when the operation ends.
+	 * op->volume).  With fua it is durable when the operation ends.
 	 * Ends with hybrid_engine_op_done().
 	 */
 	HYBRID_OP_META,
-	/* Flush the origin of op->volume, or the cache device.  Ends with op_done. */
+	/*
+	 * Flush the origin of op->volume, or the cache device.  Ends with op_done.
+	 * No other operation flushes first: where a bio has both REQ_PREFLUSH and
+	 * data, dm and md drop the error of the flush (dm_io_complete() in
+	 * drivers/md/dm.c).
+	 */
 	HYBRID_OP_FLUSH,
 	/*
 	 * Copy sectors of op->buffer from op->buffer_offset into op->io's data.
@@ -88,7 +92,6 @@ struct hybrid_op {
 	bool write;
 	bool origin;
 	bool fua;
-	bool preflush;
 	u8 nr_segments;
 	/* Set by whoever carries the operation out: 0 or -errno */
 	int error_cache, error_origin;
@@ -420,6 +423,13 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v);
 
 /*
+ * What close does first, for a volume that stays open if it fails: its users hear of the
+ * error with their next flush, which they would not of a volume that was opened again.
+ * When and from where: as hybrid_volume_close().
+ */
+int hybrid_volume_settle(struct hybrid_engine *e, struct hybrid_volume *v);
+
+/*
  * No I/O of the engine's own to this origin until resume: call again until it
  * returns true.  Users' I/O is the caller's affair.
  */
@@ -444,10 +454,15 @@ bool hybrid_volume_lost(struct hybrid_engine *e, struct hybrid_volume *v, u64 *c
 /* Volume @id's entry in the table; -ENOENT. */
 int hybrid_volume_info(struct hybrid_engine *e, u32 id, struct hybrid_volume_info *info);
 
-/* Switch the mode, set the cutoff; with I/O running. Recorded by the next checkpoint. */
+/*
+ * Switch the mode, set the cutoff; with I/O running.  Where that changes anything a
+ * checkpoint is begun, which records it: wait_checkpoint() afterwards waits until it is
+ * durable.
+ */
 void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u32 mode,
 			    struct hybrid_actions *acts);
-void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors);
+void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
+			      struct hybrid_actions *acts);
 /*
  * Whether the origin is a disk that seeks; false at first.  Then writes to a full cache
  * wait for blocks that are written back in order.  Any time while it is open.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The on-disk format of dm-hybrid, version 1.  Nothing else is in this file,
+ * The on-disk format of dm-hybrid, version 2.  Nothing else is in this file,
  * and nobody retypes what is: the kernel module, the tools and the tests
  * include it.
  *
@@ -66,7 +66,7 @@
 
 #include <linux/types.h>
 
-#define HYBRID_FORMAT_VERSION		1
+#define HYBRID_FORMAT_VERSION		2
 #define HYBRID_META_BLOCK_SIZE		4096	/* bytes */
 #define HYBRID_META_BLOCK_SECTORS	8
 #define HYBRID_HEAD_SECTORS		2048	/* 1 MiB */
@@ -265,7 +265,7 @@ struct hybrid_volume_entry {
 	__le64 nonce;		/* session nonce; the origin has this one ... */
 	__le64 nonce_old;	/* ... or this one; 0: none */
 	__le64 cutoff_sectors;	/* sequential cutoff, 0: cache everything */
-	__le64 fingerprint;	/* in-place origins: of their content */
+	__le64 reserved64;
 	__u8 name[HYBRID_NAME_SIZE];
 	__u8 reserved[80];
 };

@@ -253,8 +253,6 @@ static blk_opf_t op_opf(const struct hybrid_op *op)
 		opf |= REQ_META | REQ_SYNC;
 	else if (op->io)
 		opf |= REQ_SYNC;
-	if (op->preflush)
-		opf |= REQ_PREFLUSH;
 	if (op->fua)
 		opf |= REQ_FUA;
 	return opf;
@@ -355,11 +353,35 @@ static void submit_user(struct hybrid_pool *pool, struct hybrid_op *op)
 	dm_submit_bio_remap(bio, NULL);
 }
 
+/*
+ * dm sends a bio with REQ_PREFLUSH and data in two parts, a flush and then the data, and
+ * drops the error of the flush (dm_io_complete() in drivers/md/dm.c); so does any dm or md
+ * device above the volume.  A filesystem would take its commit block for durable.  After a
+ * flush has failed, each later one fails until the volume is opened again, so the writes
+ * that rely on one fail, too.  Commit blocks are FUA writes.  XFS also sends log writes with
+ * REQ_PREFLUSH alone, before it overwrites the tail of its log; writes to the log are
+ * REQ_META and REQ_SYNC.
+ */
+static bool follows_failed_flush(const struct volume_object *object, const struct bio *bio)
+{
+	const blk_opf_t journal = REQ_META | REQ_SYNC;
+
+	return unlikely(READ_ONCE(object->flush_failed)) && bio_op(bio) == REQ_OP_WRITE &&
+	       !(bio->bi_opf & REQ_PREFLUSH) &&
+	       ((bio->bi_opf & REQ_FUA) || (bio->bi_opf & journal) == journal);
+}
+
 static void complete_user(struct hybrid_op *op)
 {
 	struct hybrid_bio *b = container_of(op->io, struct hybrid_bio, io);
 	struct bio *bio = io_bio(op->io);
 
+	if (op->io->type == HYBRID_IO_FLUSH && op->io->error) {
+		struct volume_object *object = hybrid_volume_context(op->io->volume);
+
+		/* Before dm hears of the error, and sends the data. */
+		WRITE_ONCE(object->flush_failed, true);
+	}
 	b->completing = true;
 	bio->bi_status = errno_to_blk_status(op->io->error);
 	bio_endio(bio);
@@ -420,7 +442,7 @@ int hybrid_map_bio(struct dm_target *ti, struct bio *bio)
 	int type = bio_type(bio);
 	u64 sector = 0;
 
-	if (unlikely(type < 0 || !object->handle))
+	if (unlikely(type < 0 || !object->handle) || follows_failed_flush(object, bio))
 		return DM_MAPIO_KILL;
 	if (type != HYBRID_IO_FLUSH)
 		sector = dm_target_offset(ti, bio->bi_iter.bi_sector);
@@ -783,7 +805,7 @@ int hybrid_read_block(struct block_device *bdev, u64 sector, void *block)
 
 int hybrid_write_block(struct block_device *bdev, u64 sector, void *block)
 {
-	return block_io(bdev, sector, block, REQ_OP_WRITE | REQ_PREFLUSH | REQ_FUA);
+	return block_io(bdev, sector, block, REQ_OP_WRITE | REQ_FUA);
 }
 
 int hybrid_pool_io_init(struct hybrid_pool *pool)

@@ -202,7 +202,7 @@ static int set_tunable(struct pool_table *pt, unsigned int argc, char **argv)
 	}
 	r = hybrid_call_configure(pt->pool, &config);
 	if (!r)
-		hybrid_pool_record(pt->pool);
+		r = hybrid_pool_record(pt->pool);
 	hybrid_tick_kick(pt->pool);
 	return r;
 }
@@ -283,16 +283,57 @@ int hybrid_pool_message(struct dm_target *ti, unsigned int argc, char **argv, ch
 
 /* ---- to a volume ---------------------------------------------------------- */
 
-static int set_mode(struct volume_object *object, u32 mode)
+/* A setting of a volume: a message of one value, and what it does; hybrid_pool.lock is held. */
+struct volume_setting {
+	const char *name;
+	int (*set)(struct volume_object *object, const char *value, struct hybrid_actions *acts);
+};
+
+static int set_mode(struct volume_object *object, const char *value, struct hybrid_actions *acts)
+{
+	u32 mode;
+
+	if (parse_mode(value, &mode))
+		return -EINVAL;
+	hybrid_call_set_mode(object->pool, object->handle, mode, acts);
+	return 0;
+}
+
+static int set_cutoff(struct volume_object *object, const char *value,
+		      struct hybrid_actions *acts)
+{
+	u64 cutoff;
+
+	if (parse_number("cutoff", value, &cutoff))
+		return -EINVAL;
+	hybrid_call_set_cutoff(object->pool, object->handle, cutoff, acts);
+	return 0;
+}
+
+static const struct volume_setting volume_settings[] = {
+	{ "mode", set_mode },
+	{ "cutoff", set_cutoff },
+};
+
+/* Durable when this returns 0. */
+static int change_setting(struct volume_object *object, const struct volume_setting *setting,
+			  const char *value)
 {
 	struct hybrid_pool *pool = object->pool;
 	struct hybrid_actions acts;
+	int r;
 
 	hybrid_actions_init(&acts);
-	hybrid_call_set_mode(pool, object->handle, mode, &acts);
+	r = setting->set(object, value, &acts);
+	if (r)
+		return r;
 	hybrid_run(pool, &acts);
 	hybrid_tick_kick(pool);
-	return 0;
+	r = hybrid_io_ops.wait_checkpoint(pool->engine);
+	if (r)
+		DMWARN("volume %u: %s is in effect, but cannot be recorded (%d)", object->id,
+		       setting->name, r);
+	return r;
 }
 
 #define LOST_RUNS 1024	/* in one reply */
@@ -325,21 +366,11 @@ static int run_volume_message(struct volume_object *object, unsigned int argc, c
 			      char *result, unsigned int maxlen)
 {
 	struct hybrid_pool *pool = object->pool;
-	u64 cutoff;
-	u32 mode;
+	unsigned int i;
 
-	if (argc == 2 && !strcmp(argv[0], "mode")) {
-		if (parse_mode(argv[1], &mode))
-			return -EINVAL;
-		return set_mode(object, mode);
-	}
-	if (argc == 2 && !strcmp(argv[0], "cutoff")) {
-		if (parse_number("cutoff", argv[1], &cutoff))
-			return -EINVAL;
-		hybrid_call_set_cutoff(pool, object->handle, cutoff);
-		hybrid_tick_kick(pool);
-		return 0;
-	}
+	for (i = 0; i < ARRAY_SIZE(volume_settings); i++)
+		if (argc == 2 && !strcmp(argv[0], volume_settings[i].name))
+			return change_setting(object, &volume_settings[i], argv[1]);
 	if (argc == 1 && !strcmp(argv[0], "drain"))
 		return drain_pool(pool, object->handle, true);
 	if (argc == 1 && !strcmp(argv[0], "drain_cancel"))

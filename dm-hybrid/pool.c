@@ -12,6 +12,7 @@
 #include "target.h"
 
 static LIST_HEAD(pools);
+static LIST_HEAD(origins);	/* hybrid_claim: of all volumes' tables, in all pools */
 static DEFINE_MUTEX(pools_lock);
 static bool hibernating;	/* under pools_lock: there is no pool, nor shall there be */
 
@@ -37,14 +38,39 @@ static struct hybrid_pool *find_dev(dev_t dev)
 	return NULL;
 }
 
-bool hybrid_is_cache_device(dev_t dev)
+static struct hybrid_claim *find_claim(dev_t dev)
 {
-	bool found;
+	struct hybrid_claim *claim;
+
+	list_for_each_entry(claim, &origins, link)
+		if (claim->dev == dev)
+			return claim;
+	return NULL;
+}
+
+char *hybrid_origin_claim(struct hybrid_claim *claim)
+{
+	struct hybrid_claim *other;
+	char *error = NULL;
 
 	mutex_lock(&pools_lock);
-	found = find_dev(dev);
+	/* All that have a device are one volume's: the first stands for them. */
+	other = find_claim(claim->dev);
+	if (find_dev(claim->dev))
+		error = "Origin is a pool or a cache device";
+	else if (other && (other->pool != claim->pool || other->id != claim->id))
+		error = "Origin is in use by another volume";
+	else
+		list_add(&claim->link, &origins);
 	mutex_unlock(&pools_lock);
-	return found;
+	return error;
+}
+
+void hybrid_origin_release(struct hybrid_claim *claim)
+{
+	mutex_lock(&pools_lock);
+	list_del(&claim->link);
+	mutex_unlock(&pools_lock);
 }
 
 struct hybrid_pool *hybrid_pool_get(dev_t dev)
@@ -133,8 +159,11 @@ static struct hybrid_pool *pool_bind_table(struct mapped_device *md, struct bloc
 					   const struct hybrid_sb *sb, char **error)
 {
 	struct hybrid_pool *pool;
+	unsigned int noio;
 
 	mutex_lock(&pools_lock);
+	/* Who waits for the lock may have a pool's: memory must not wait for its volumes. */
+	noio = memalloc_noio_save();
 	pool = find_dev(bdev->bd_dev);
 	if (!pool)
 		pool = find_md(md);
@@ -144,6 +173,9 @@ static struct hybrid_pool *pool_bind_table(struct mapped_device *md, struct bloc
 			pool = ERR_PTR(-EBUSY);
 	} else if (hibernating) {
 		*error = "The system hibernates";
+		pool = ERR_PTR(-EBUSY);
+	} else if (find_claim(bdev->bd_dev)) {
+		*error = "Cache device is the origin of a volume";
 		pool = ERR_PTR(-EBUSY);
 	} else {
 		*error = "Cannot allocate the pool";
@@ -155,6 +187,7 @@ static struct hybrid_pool *pool_bind_table(struct mapped_device *md, struct bloc
 		pool->refs++;
 		pool->tables++;
 	}
+	memalloc_noio_restore(noio);
 	mutex_unlock(&pools_lock);
 	return pool;
 }
@@ -398,23 +431,24 @@ static int pool_restart(struct hybrid_pool *pool)
 	return 0;
 }
 
-void hybrid_pool_record(struct hybrid_pool *pool)
+int hybrid_pool_record(struct hybrid_pool *pool)
 {
 	struct hybrid_settings settings = hybrid_settings(hybrid_engine_config(pool->engine));
 	int r;
 
-	if ((!strcmp(pool->recorded_policy, pool->policy->name) &&
-	     !memcmp(&pool->recorded, &settings, sizeof(settings))) ||
-	    hybrid_engine_failed(pool->engine))
-		return;
-	r = hybrid_cache_sb_record(pool->bdev, pool->policy->name, &settings);
+	if (!strcmp(pool->recorded_policy, pool->policy->name) &&
+	    !memcmp(&pool->recorded, &settings, sizeof(settings)))
+		return 0;
+	r = hybrid_engine_failed(pool->engine) ? -EIO :
+	    hybrid_cache_sb_record(pool->bdev, pool->policy->name, &settings);
 	if (r) {
 		DMWARN("%s: cannot record policy %s and settings in the superblock: %d",
 		       dm_device_name(pool->md), pool->policy->name, r);
-		return;
+		return r;
 	}
 	strscpy(pool->recorded_policy, pool->policy->name, sizeof(pool->recorded_policy));
 	pool->recorded = settings;
+	return 0;
 }
 
 static int pool_preresume(struct dm_target *ti)

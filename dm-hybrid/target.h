@@ -125,12 +125,22 @@ struct volume_object {
 	struct block_device *origin;	/* of the bound table */
 	struct mutex handle_lock;	/* held briefly, to read handle without pool->lock */
 	struct hybrid_volume *handle;	/* NULL: not open */
+	bool flush_failed;		/* since it was opened: see follows_failed_flush() */
 	struct hybrid_queue queue;	/* for what may wait for the origin */
+};
+
+/* A table's hold on its origin, which no other volume of any pool may have. */
+struct hybrid_claim {
+	struct list_head link;
+	dev_t dev;
+	struct hybrid_pool *pool;	/* with id: the volume */
+	u32 id;
 };
 
 /* A volume's line in a table. */
 struct volume_table {
 	struct list_head link;
+	struct hybrid_claim claim;
 	struct dm_target *ti;
 	struct volume_object *object;
 	struct dm_dev *pool_dev;
@@ -206,12 +216,18 @@ static inline void hybrid_pool_unlock(struct hybrid_pool *pool)
 
 /*
  * Record in the superblock, for the next activation, what policy and settings the pool has
- * now, if another stands there.  Blocking, under the pool's lock, with the engine loaded.
+ * now, if another stands there; durable when this returns 0.  Blocking, under the pool's
+ * lock, with the engine loaded.
  */
-void hybrid_pool_record(struct hybrid_pool *pool);
+int hybrid_pool_record(struct hybrid_pool *pool);
 
-/* Is @dev the cache device of any pool? */
-bool hybrid_is_cache_device(dev_t dev);
+/*
+ * Claim an origin, with the rest of @claim filled in; tables of one volume may share it.
+ * Returns NULL, or why not: another volume has it, of this pool or another, or it is a
+ * cache device.  Nothing can come in between: no pool gets a device that is claimed.
+ */
+char *hybrid_origin_claim(struct hybrid_claim *claim);
+void hybrid_origin_release(struct hybrid_claim *claim);
 
 /* What has to be done before a reboot, and that there is no hibernation: see pool.c. */
 int hybrid_notifiers_init(void);

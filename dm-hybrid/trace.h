@@ -33,6 +33,7 @@ enum hybrid_call {
 	HYBRID_CALL_VOLUME_DELETE,	/* value: drop_dirty */
 	HYBRID_CALL_VOLUME_FORGET,
 	HYBRID_CALL_OPEN,		/* value: sectors of the origin */
+	HYBRID_CALL_SETTLE,
 	HYBRID_CALL_CLOSE,
 	HYBRID_CALL_SUSPEND,
 	HYBRID_CALL_RESUME,
@@ -147,6 +148,7 @@ TRACE_DEFINE_ENUM(HYBRID_CALL_VOLUME_CREATE);
 TRACE_DEFINE_ENUM(HYBRID_CALL_VOLUME_DELETE);
 TRACE_DEFINE_ENUM(HYBRID_CALL_VOLUME_FORGET);
 TRACE_DEFINE_ENUM(HYBRID_CALL_OPEN);
+TRACE_DEFINE_ENUM(HYBRID_CALL_SETTLE);
 TRACE_DEFINE_ENUM(HYBRID_CALL_CLOSE);
 TRACE_DEFINE_ENUM(HYBRID_CALL_SUSPEND);
 TRACE_DEFINE_ENUM(HYBRID_CALL_RESUME);
@@ -200,6 +202,7 @@ TRACE_DEFINE_ENUM(HYBRID_CALL_SEEKS);
 	{ HYBRID_CALL_VOLUME_DELETE, "volume_delete" },	\
 	{ HYBRID_CALL_VOLUME_FORGET, "volume_forget" },	\
 	{ HYBRID_CALL_OPEN, "open" },			\
+	{ HYBRID_CALL_SETTLE, "settle" },		\
 	{ HYBRID_CALL_CLOSE, "close" },			\
 	{ HYBRID_CALL_SUSPEND, "suspend" },		\
 	{ HYBRID_CALL_RESUME, "resume" },		\
@@ -280,8 +283,7 @@ TRACE_EVENT(hybrid_op,
 			     __field(u8, segments)
 			     __field(bool, write)
 			     __field(u8, device)
-			     __field(bool, fua)
-			     __field(bool, preflush)),
+			     __field(bool, fua)),
 	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
 			   __entry->op = op;
 			   __entry->io = hybrid_trace_io(op);
@@ -293,14 +295,12 @@ TRACE_EVENT(hybrid_op,
 			   __entry->segments = hybrid_trace_moves(op) ? op->nr_segments : 0;
 			   __entry->write = hybrid_trace_moves(op) && op->write;
 			   __entry->device = hybrid_trace_op_device(op);
-			   __entry->fua = hybrid_trace_moves(op) && op->fua;
-			   __entry->preflush = hybrid_trace_moves(op) && op->preflush;),
-	    TP_printk("pool=%d:%d op=%p type=%s io=%p volume=%d device=%s write=%d sector=%llu count=%u fua=%d preflush=%d segments=%u error=%d",
+			   __entry->fua = hybrid_trace_moves(op) && op->fua;),
+	    TP_printk("pool=%d:%d op=%p type=%s io=%p volume=%d device=%s write=%d sector=%llu count=%u fua=%d segments=%u error=%d",
 		      MAJOR(__entry->pool), MINOR(__entry->pool), __entry->op,
 		      show_op_type(__entry->type), __entry->io, __entry->volume,
 		      show_device(__entry->device), __entry->write, __entry->sector,
-		      __entry->count, __entry->fua, __entry->preflush, __entry->segments,
-		      __entry->error));
+		      __entry->count, __entry->fua, __entry->segments, __entry->error));
 
 TRACE_EVENT(hybrid_segment,
 	    TP_PROTO(const struct hybrid_pool *pool, const struct hybrid_op *op,

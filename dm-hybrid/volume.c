@@ -64,6 +64,7 @@ static int open_volume(struct volume_object *object, struct volume_table *vt)
 		return r;
 	}
 	hybrid_call_set_seeks(object->pool, handle, hybrid_bdev_seeks(bdev));
+	WRITE_ONCE(object->flush_failed, false);
 	mutex_lock(&object->handle_lock);
 	object->handle = handle;
 	mutex_unlock(&object->handle_lock);
@@ -88,11 +89,15 @@ static char *entry_mismatch(const struct volume_table *vt, const struct hybrid_v
 	return NULL;
 }
 
-/* Mode and cutoff of the table become the volume's, once. */
-static void apply_args(struct volume_object *object, struct volume_table *vt)
+/* Mode and cutoff of the table become the volume's, once, and durable where they are new. */
+static void apply_args(struct volume_object *object, struct volume_table *vt,
+		       const struct hybrid_volume_info *info)
 {
 	struct hybrid_pool *pool = object->pool;
+	bool new = (vt->args.has_mode && vt->args.mode != info->mode) ||
+		   (vt->args.has_cutoff && vt->args.cutoff != info->cutoff_sectors);
 	struct hybrid_actions acts;
+	int r = 0;
 
 	if (vt->applied)
 		return;
@@ -100,9 +105,14 @@ static void apply_args(struct volume_object *object, struct volume_table *vt)
 	if (vt->args.has_mode)
 		hybrid_call_set_mode(pool, object->handle, vt->args.mode, &acts);
 	if (vt->args.has_cutoff)
-		hybrid_call_set_cutoff(pool, object->handle, vt->args.cutoff);
+		hybrid_call_set_cutoff(pool, object->handle, vt->args.cutoff, &acts);
 	hybrid_run(pool, &acts);
 	vt->applied = true;
+	if (new)
+		r = hybrid_io_ops.wait_checkpoint(pool->engine);
+	if (r)
+		DMWARN("%s: cannot record mode and cutoff of volume %u (%d)",
+		       dm_device_name(object->md), object->id, r);
 }
 
 /* Caller holds pool->lock. */
@@ -134,7 +144,7 @@ static int bind_volume(struct volume_object *object, struct volume_table *vt)
 	}
 	object->origin = vt->origin->bdev;
 	object->bound = vt;
-	apply_args(object, vt);
+	apply_args(object, vt, &info);
 	hybrid_tick_kick(pool);
 	return 0;
 }
@@ -201,24 +211,61 @@ int hybrid_volume_release(struct hybrid_pool *pool, u32 id)
 {
 	struct volume_object *object = find_object(pool, id);
 	struct hybrid_volume_status st;
+	int r;
 
 	if (!object || !object->handle || !object->stopped || hybrid_engine_failed(pool->engine))
 		return 0;
 	hybrid_volume_status(pool->engine, object->handle, &st);
-	return st.dirty ? 0 : close_volume(object);
+	if (st.dirty)
+		return 0;
+	/* Its users go on with it: an error of the origin is for their next flush to say. */
+	r = hybrid_call_settle(object);
+	if (r) {
+		DMWARN("volume %u: cannot flush the origin (%d)", id, r);
+		return r;
+	}
+	return close_volume(object);
 }
 
-/* Is @dev the origin of another volume of the pool? */
-static bool origin_in_use(struct hybrid_pool *pool, u32 id, dev_t dev)
+static dev_t md_dev(struct mapped_device *md)
+{
+	return disk_devt(dm_disk(md));
+}
+
+/*
+ * A volume on a volume of its own pool would wait for itself: for room, for a job, or
+ * while the pool is suspended.  Either may be the first of both to get its table.
+ */
+static char *stacked(struct hybrid_pool *pool, struct mapped_device *md, dev_t origin)
 {
 	struct volume_object *object;
 	struct volume_table *vt;
 
-	list_for_each_entry(object, &pool->volumes, link)
+	if (md_dev(md) == origin)
+		return "Origin is the volume itself";
+	list_for_each_entry(object, &pool->volumes, link) {
+		if (md_dev(object->md) == origin)
+			return "Origin is a volume of the same pool";
 		list_for_each_entry(vt, &object->tables, link)
-			if (object->id != id && vt->origin->bdev->bd_dev == dev)
-				return true;
-	return false;
+			if (vt->claim.dev == md_dev(md))
+				return "Device is the origin of a volume of the same pool";
+	}
+	return NULL;
+}
+
+/* Caller holds pool->lock. */
+static int claim_origin(struct dm_target *ti, struct volume_table *vt, struct hybrid_pool *pool)
+{
+	dev_t origin = vt->origin->bdev->bd_dev;
+	char *error = stacked(pool, dm_table_get_md(ti->table), origin);
+
+	vt->claim = (struct hybrid_claim) { .dev = origin, .pool = pool, .id = vt->args.id };
+	if (!error)
+		error = hybrid_origin_claim(&vt->claim);
+	if (!error)
+		return 0;
+	ti->error = error;
+	return -EBUSY;
 }
 
 static struct volume_object *alloc_object(struct hybrid_pool *pool, u32 id,
@@ -245,10 +292,6 @@ static int join_object(struct dm_target *ti, struct volume_table *vt, struct hyb
 	struct volume_object *object = find_object(pool, vt->args.id);
 	struct volume_table *other;
 
-	if (origin_in_use(pool, vt->args.id, vt->origin->bdev->bd_dev)) {
-		ti->error = "Origin is in use by another volume";
-		return -EBUSY;
-	}
 	if (object && object->md != md) {
 		ti->error = "Volume is in use by another device";
 		return -EBUSY;
@@ -369,7 +412,7 @@ static int check_origin(struct dm_target *ti, struct volume_table *vt, struct hy
 {
 	struct block_device *bdev = vt->origin->bdev;
 
-	if (bdev->bd_dev == vt->pool_dev->bdev->bd_dev || hybrid_is_cache_device(bdev->bd_dev)) {
+	if (bdev->bd_dev == vt->pool_dev->bdev->bd_dev) {
 		ti->error = "Origin is a pool or a cache device";
 		return -EINVAL;
 	}
@@ -442,7 +485,12 @@ static int volume_table_init(struct dm_target *ti, struct volume_table *vt)
 	hybrid_pool_lock(pool);
 	r = check_entry(ti, vt, pool);
 	if (!r)
+		r = claim_origin(ti, vt, pool);
+	if (!r) {
 		r = join_object(ti, vt, pool);
+		if (r)
+			hybrid_origin_release(&vt->claim);
+	}
 	hybrid_pool_unlock(pool);
 	if (r)
 		goto bad;
@@ -517,6 +565,7 @@ static void volume_dtr(struct dm_target *ti)
 	struct hybrid_pool *pool = vt->object->pool;
 
 	leave_object(vt);
+	hybrid_origin_release(&vt->claim);
 	hybrid_pool_put(pool);
 	dm_put_device(ti, vt->origin);
 	dm_put_device(ti, vt->pool_dev);

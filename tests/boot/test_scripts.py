@@ -92,5 +92,33 @@ def test_arguments(run, kind, times):
         both * 2, [SAID] * 2]
 
 
+SHUTDOWN = """
+info() { :; }
+vinfo() { cat; }
+PATH=$PWD:$PATH
+script=$2
+set -- $1
+. "$script"
+"""
+
+
+@pytest.mark.parametrize("left,last,ends", [
+    ([], "", 0), (["HYBRID-42"], "", 1), (["LVM-7", "HYBRID-42-pool"], "", 1), (["HYBRID-42"], "final", 0),
+    (["LVM-7"], "", 0)])
+def test_shutdown(tmp_path, left, last, ends):
+    """No udevd is asked that does not run any more; tried again while anything of ours is left."""
+    subprocess.run(["make", "-s", "-f", TOP / "boot.mk", "install", f"O={tmp_path / 'o'}",
+                    f"DESTDIR={tmp_path / 'root'}", f"sbindir={tmp_path}"], check=True)
+    for name, text in (("hybridctl", 'echo "$DM_DISABLE_UDEV $*" >>calls'),
+                       ("dmsetup", "\n".join(f"echo {uuid}" for uuid in left))):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    script, = (tmp_path / "root").rglob("90dm-hybrid/hybrid-shutdown.sh")
+    env = {k: v for k, v in os.environ.items() if k != "DM_DISABLE_UDEV"}
+    r = subprocess.run(["sh", "-c", SHUTDOWN, "sh", last, script], cwd=tmp_path, env=env, timeout=60)
+    assert r.returncode == ends
+    assert (tmp_path / "calls").read_text() == "1 --quiet deactivate --all\n"
+
+
 def test_not_at_all(run):
     assert run("initramfs-tools", "rd.hybrid=0", 3, 23) == [[], []]

@@ -5,6 +5,7 @@
  *
  *	FAULT_CUT=<n> <seed>	in the n-th write: of all that no fsync covers, each
  *				sector is as it was or as it was written; then SIGKILL
+ *	FAULT_POWER=<seed>	the same when the tool has ended, however well
  *	FAULT_BAD=<read|write> <file> <first> <end>[;...]	sectors: EIO, or
  *	FAULT_ERRNO=<errno>	another one
  *	FAULT_FLUSH=<n> <file>	its fsync fails from the nth on
@@ -35,6 +36,12 @@ struct undo {
 	char old[];
 };
 
+/* A file that was written; open for as long as we are, for what is undone. */
+struct written {
+	ino_t ino;
+	int fd;
+};
+
 struct bad {
 	char what;
 	ino_t ino;
@@ -46,6 +53,9 @@ static ssize_t (*real_pwrite)(int fd, const void *buf, size_t len, off_t at);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct undo *undo;
+static struct written written[64];
+static int nr_written;
+static bool power;
 static struct bad bad[1024];
 static int nr_bad, bad_errno = EIO;
 static long writes, cut, delay, flushes;
@@ -86,6 +96,10 @@ __attribute__((constructor)) static void init(void)
 	text = getenv("FAULT_CUT");
 	if (text && sscanf(text, "%ld %u", &cut, &seed) != 2)
 		abort();
+	text = getenv("FAULT_POWER");
+	if (text && sscanf(text, "%u", &seed) != 1)
+		abort();
+	power = text;
 	srandom(seed);
 	text = getenv("FAULT_BAD");
 	for (spec = text ? strtok_r(text, ";", &save) : NULL; spec;
@@ -102,6 +116,8 @@ __attribute__((constructor)) static void init(void)
 	delay = text ? atol(text) : 0;
 }
 
+static void lose(void);
+
 static void report_to(const char *path, const char *text)
 {
 	FILE *f = path ? fopen(path, "w") : NULL;
@@ -116,6 +132,8 @@ __attribute__((destructor)) static void report(void)
 {
 	char text[64];
 
+	if (power)
+		lose();
 	snprintf(text, sizeof(text), "%ld\n", writes);
 	report_to(getenv("FAULT_COUNT"), text);
 	snprintf(text, sizeof(text), "%ld %ld\n", reads, bytes_read);
@@ -134,14 +152,28 @@ static bool is_bad(char what, int fd, off_t at, size_t len)
 	return false;
 }
 
+/* A descriptor of the file that stays. */
+static int fd_of(ino_t ino, int fd)
+{
+	int i;
+
+	for (i = 0; i < nr_written; i++)
+		if (written[i].ino == ino)
+			return written[i].fd;
+	if (nr_written == 64)
+		abort();
+	written[nr_written] = (struct written) { ino, dup(fd) };
+	return written[nr_written++].fd;
+}
+
 static void remember(int fd, off_t at, size_t len)
 {
 	struct undo *u = malloc(sizeof(*u) + len);
 
 	if (!u)
 		abort();
-	u->fd = fd;
 	u->ino = ino_of(fd);
+	u->fd = fd_of(u->ino, fd);
 	u->at = at;
 	u->len = len;
 	if (real_pread(fd, u->old, len, at) != (ssize_t)len)
@@ -150,7 +182,7 @@ static void remember(int fd, off_t at, size_t len)
 	undo = u;
 }
 
-static void cut_power(void)
+static void lose(void)
 {
 	size_t i;
 
@@ -158,6 +190,11 @@ static void cut_power(void)
 		for (i = 0; i < undo->len; i += 512)
 			if (random() & 1)
 				real_pwrite(undo->fd, undo->old + i, 512, undo->at + i);
+}
+
+static void cut_power(void)
+{
+	lose();
 	kill(getpid(), SIGKILL);
 	for (;;)
 		pause();
@@ -184,7 +221,7 @@ ssize_t pwrite64(int fd, const void *buf, size_t len, off_t at)
 		return -1;
 	}
 	pthread_mutex_lock(&lock);
-	if (cut)
+	if (cut || power)
 		remember(fd, at, len);
 	n = real_pwrite(fd, buf, len, at);
 	if (++writes == cut)

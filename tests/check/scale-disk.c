@@ -196,10 +196,10 @@ void scale_disk_op(struct scale_disk *d, struct hybrid_op *op)
 
 	op->error_cache = 0;
 	op->error_origin = 0;
-	if (op->type == HYBRID_OP_FLUSH || op->preflush)
+	if (op->type == HYBRID_OP_FLUSH) {
 		d->flushes += !op->origin;
-	if (op->type == HYBRID_OP_FLUSH)
 		return;
+	}
 	if (op->origin) {
 		origin_op(d, op);
 		return;

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from check.corrupt import Block, Cache, constant
-from check.pools import Pool, dump, random_pool, run
+from check.pools import Pool, dump, random_pool, run, sectors
 from check.test_check import IMAGES, SEVERITY, FINDINGS
 
 BLOCK = 4096
@@ -457,6 +457,87 @@ def test_what_a_recovery_forgot_is_not_kept(build, tmp_path):
     view = judge(build, pool, report)
     assert view.dirty[0] == {other // 8}
     judge_engine(build, pool, view)
+
+
+# --- a volume whose last block is short --------------------------------------------------
+
+ODD = 8 * 2048 - 67	# sectors: neither whole blocks nor whole granules
+TAIL = 45		# of these, dirty at its end
+
+
+@pytest.fixture(scope="session")
+def odd(build, tmp_path_factory):
+    """An origin in place; the newest data of its last block is in the cache alone."""
+    pool = Pool(build, tmp_path_factory.mktemp("odd") / "pool")
+    disk = pool.dir / "disk"
+    with open(disk, "wb") as f:
+        f.truncate(ODD * 512)
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", disk], check=True)
+    pool.run(f"load {pool.cache}", f"create 1 place writeback {disk} inplace", f"open 1 {disk}",
+             f"write 1 {ODD - TAIL} {TAIL} 7", "write 1 1024 16 8", "flush 1")
+    return pool
+
+
+def last_block(build, path):
+    """What a dump says of it."""
+    block, = (m for m in json.loads(dump(build, path))["mappings"]
+              if m["volume"] == 1 and m["origin_block"] + m["count"] > ODD // 128)
+    return {k: block[k] for k in ("origin_block", "valid", "dirty")}
+
+
+def drains(build, pool, cache, tmp_path):
+    """To a copy of the origin: it is drained more than once."""
+    disk = tmp_path / "disk"
+    shutil.copy(pool.dir / "disk", disk)
+    want = bytearray(disk.read_bytes())
+    for first, count, seed in ((ODD - TAIL, TAIL, 7), (1024, 16, 8)):
+        want[first * 512:(first + count) * 512] = sectors(seed, first, count)
+    pool.run(f"load {cache}", f"open 1 {disk}", "drain", "close 1", "stop")
+    assert disk.read_bytes() == want
+
+
+@pytest.mark.parametrize("how", ["in-place", "onto-another", "restored"])
+def test_a_short_last_block_is_kept(build, odd, tmp_path, how):
+    """By repair and by restore, as the engine has it; the checker finds nothing wrong with it."""
+    pool = odd.copy(tmp_path / "pool")
+    shutil.copy(odd.dir / "disk", pool.dir / "disk")
+    was, new = last_block(build, pool.cache), tmp_path / "new"
+    assert run(build, "check", pool.cache).returncode == 7
+    if how == "restored":
+        shutil.copy(pool.cache, new)
+        r = run(build, "restore", "-i", "-", "-o", new, "-y", "--force",
+                "--wipe-signatures", input=dump(build, pool.cache))
+        assert r.returncode == 0, r.stderr
+    else:
+        spoil_block(Cache(pool.cache).root())
+        if how == "in-place":
+            words = [new]
+            shutil.copy(pool.cache, new)
+        else:
+            pool._image("../new", 16)
+            words = ["-i", pool.cache, "-o", new]
+        r = run(build, "repair", *words, "-y", "--json")
+        assert r.returncode == 0 and not json.loads(r.stdout).get("may_be_stale"), r.stderr
+    assert last_block(build, new) == was
+    assert run(build, "check", new).returncode in (0, 7)
+    drains(build, pool, new, tmp_path)
+
+
+def test_a_short_last_block_that_is_lost_is_named(build, odd, tmp_path):
+    """To the last sector, and not beyond."""
+    pool = odd.copy(tmp_path / "pool")
+    shutil.copy(odd.dir / "disk", pool.dir / "disk")
+    pool.run(f"load {pool.cache}", f"open 1 {pool.dir / 'disk'}", "close 1", "stop")
+    cache = Cache(pool.cache)
+    for leaf in cache.written_leaves():
+        spoil_block(cache.map_leaf(leaf))
+    first, end = (cache.geometry(k) * 512 for k in ("journal_sector", "data_sector"))
+    with open(pool.cache, "r+b") as f:
+        f.seek(first)
+        f.write(bytes(end - first))
+    stale = [(r["offset"], r["offset"] + r["length"]) for r in
+             repair(build, pool.cache)["may_be_stale"] if r["volume"] == "place"]
+    assert stale and stale[-1][0] <= (ODD - TAIL) * 512 and stale[-1][1] == ODD * 512
 
 
 # --- to another device --------------------------------------------------------------------

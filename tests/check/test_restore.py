@@ -160,7 +160,8 @@ def test_every_field_is_checked(build, crashed, text, tmp_path):
 
 
 @pytest.mark.parametrize("path, value, word", [
-    (("dm_hybrid_dump", "version"), 2, "version"),
+    (("dm_hybrid_dump", "version"), 1, "version"),
+    (("dm_hybrid_dump", "version"), 3, "version"),
     (("pool", "member_sectors"), 2**63, "sectors"), (("pool", "member_sectors"), 8, "layout"),
     (("pool", "block_sectors"), 24, "layout"), (("pool", "journal_blocks"), 0, "layout"),
     (("pool", "journal_blocks"), 2**32 - 1, "layout"), (("pool", "blocks"), 1, "follow"),
@@ -215,7 +216,7 @@ def test_the_map_must_be_injective_and_in_its_sets(build, crashed, text, tmp_pat
 
 
 @pytest.mark.parametrize("spoil, word", [
-    (lambda t: "", "expected"), (lambda t: t[:len(t) // 2], "ends"), (lambda t: t[:-3], "ends"),
+    (lambda t: "", "expected"), (lambda t: t[:t.index('"', len(t) // 2)], "ends"), (lambda t: t[:-3], "ends"),
     (lambda t: t + "{}", "follows"), (lambda t: t + "\0", "follows"),
     (lambda t: "[" * 100000, "expected"), (lambda t: '{"' + "a" * 100000, "too long"),
     (lambda t: t.replace('"clean"', '"clean": true, "clean"', 1), "twice"),

@@ -112,12 +112,12 @@ def kernel(build, tmp_path):
 
 @pytest.fixture
 def loop(image, kernel):
-    """loop(name, mib): a loop device over a new image file."""
+    """loop(name, mib, sector=512): a loop device over a new image file."""
     made = []
 
-    def make(name, mib):
+    def make(name, mib, sector=512):
         path = image(name, mib)
-        r = subprocess.run(["losetup", "--find", "--show", str(path)],
+        r = subprocess.run(["losetup", "--find", "--show", "--sector-size", str(sector), str(path)],
                            capture_output=True, text=True)
         if r.returncode:
             pytest.skip(f"no loop device: {r.stderr.strip()}")

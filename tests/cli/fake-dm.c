@@ -689,6 +689,9 @@ static uint64_t step_dirty(struct json_object *o)
 		set_number(state, key, dirty);
 		if (!dirty)
 			set_number(o, "draining", 0);
+		/* What an origin fails of it */
+		set_number(o, "origin_errors",
+			   number(o, "origin_errors") + number(o, "drain_errors"));
 		save();
 	}
 	return dirty;
@@ -707,6 +710,7 @@ static void volume_status(struct json_object *o, char *buf, size_t len)
 	s.dirty = step_dirty(o);
 	s.draining = number(o, "draining");
 	s.cache_errors = number(o, "cache_errors");
+	s.origin_errors = number(o, "origin_errors");
 	hybrid_volume_status_build(buf, len, &s);
 }
 

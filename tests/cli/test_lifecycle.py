@@ -272,11 +272,12 @@ def test_drain_says_what_it_did(kernel, volume):
 @pytest.mark.parametrize("option", ["--json", "--progress-json"])
 def test_drain_says_what_it_did_in_json(kernel, volume, option):
     kernel.change(dirty_vol=100)
+    begin = time.monotonic()
     lines = [json.loads(line) for line in kernel.ok("drain", "vol", option).splitlines()]
     assert len(lines) == (1 if option == "--json" else 3)
     assert all("written_bytes" not in line for line in lines[:-1])
     seconds = lines[-1].pop("seconds")
-    assert 0.25 <= seconds < 20
+    assert 0.25 <= seconds <= time.monotonic() - begin
     assert lines[-1] == {"name": "vol", "state": "clean", "dirty_blocks": 0, "dirty_bytes": 0,
                          "total_blocks": 100, "dirty_blocks_at_start": 100,
                          "written_bytes": 100 * 65536}
@@ -296,7 +297,7 @@ def test_interrupt_cancels_a_drain(kernel, volume, build):
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     p.stdout.readline()
     p.send_signal(signal.SIGINT)
-    _, err = p.communicate(timeout=20)
+    _, err = p.communicate(timeout=60)
     assert p.returncode == 6 and "cancelled" in err
     assert kernel.log[-1] == "message vol drain_cancel"
 
@@ -435,16 +436,66 @@ def test_in_place(kernel, loop):
         assert f.read() == before
 
 
+def test_sectors_of_a_cache_in_front_of_data(kernel, loop):
+    """The volume has the larger sectors of both: what is on an origin may not work with them."""
+    cache, origin, large = loop("cache.img", 64, 4096), loop("fs.img", 100), loop("large.img", 100, 4096)
+    for device in (origin, large):
+        subprocess.run(["mkfs.ext4", "-q", device], check=True)
+    before = open(origin, "rb").read()
+    wish = ["--cache", cache, "--in-place", "-y"]
+    r = kernel("create", "vol", "--origin", origin, *wish)
+    assert r.returncode == 2 and f"{origin} is used in sectors of 512 bytes" in r.stderr
+    assert "smaller sectors, or --force" in r.stderr and kernel.devices == []
+    assert members(kernel, cache) == {}
+    kernel.ok("create", "vol", "--origin", origin, *wish, "--force")
+    assert open(origin, "rb").read() == before
+    # What is formatted has nothing on it yet, and where the sectors are as large nothing changes
+    for device, more in (large, ["--in-place"]), (origin, ["--wipe-signatures"]):
+        kernel.ok("detach", "vol")
+        kernel.ok("deactivate", "vol-pool")
+        kernel.ok("wipe", cache, "-y", "--wipe-signatures")
+        kernel.ok("create", "vol", "--cache", cache, "--origin", device, "-y", *more)
+
+
+def test_writeback_in_place_is_forced(kernel, loop):
+    """By each command that sets a mode; without --force nothing is done."""
+    cache, origin, two = loop("cache.img", 64), loop("fs.img", 100), loop("two.img", 100)
+    for device in (origin, two):
+        subprocess.run(["mkfs.ext4", "-q", device], check=True)
+    wish = ["--in-place", "-y", "--mode", "writeback"]
+
+    def needs_force(*command):
+        devices, state = kernel.devices, kernel.state
+        r = kernel(*command)
+        assert r.returncode == 2 and "writeback can lose it" in r.stderr and "--force" in r.stderr
+        assert (kernel.devices, kernel.state) == (devices, state)
+        kernel.ok(*command, "--force")
+
+    needs_force("create", "vol", "--cache", cache, "--origin", origin, *wish)
+    assert kernel.log[-1].endswith("4 writeback cutoff 8192 inplace")
+    needs_force("attach", "vol-pool", "two", "--origin", two, *wish)
+    kernel.ok("set", "vol", "mode=writearound", "cutoff=1m")
+    needs_force("set", "vol", "mode=writeback")
+    assert kernel.ok("get", "vol", "mode") == "writeback\n"
+    # Of all settings of a command, none is sent
+    kernel.ok("set", "vol", "mode=passthrough")
+    r = kernel("set", "vol", "cutoff=2m", "mode=writeback")
+    assert r.returncode == 2 and kernel.ok("get", "vol", "cutoff") == f"{MIB}\n"
+
+
 def test_concurrent_tools_wait(kernel, volume, build):
     """The second tool waits for the lock; nothing is done twice."""
     env = dict(os.environ, HYBRID_FAKE_DM=str(kernel.path),
                HYBRID_SCAN_ONLY=" ".join(kernel.scan))
-    lock = subprocess.Popen(["flock", "/run/hybrid/lock", "sleep", "1"])
-    time.sleep(0.2)
-    start = time.monotonic()
-    r = subprocess.run([build / "hybridctl-fake", "set", "vol", "cutoff=0"], env=env)
-    lock.wait()
-    assert r.returncode == 0 and time.monotonic() - start > 0.5
+    with open("/run/hybrid/lock", "r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        kernel.clear_log()
+        tool = subprocess.Popen([build / "hybridctl-fake", "set", "vol", "cutoff=0"], env=env, text=True,
+                                stderr=subprocess.PIPE)
+        assert "waiting for it" in tool.stderr.readline()
+        assert tool.poll() is None and not [line for line in kernel.log if "cutoff" in line]
+    tool.communicate(timeout=60)
+    assert tool.returncode == 0 and kernel.log.count("message vol cutoff 0") == 1
 
 
 def test_what_is_lost_of_an_active_volume(kernel, volume):
@@ -495,6 +546,25 @@ def test_detach_live_that_fails_changes_nothing(kernel, volume, step):
     assert (vol["state"], vol["mode"]) == ("running", "writeback")
     assert members(kernel, volume[1])[volume[1]]["role"] == "origin"
     assert not kernel.state["devices"][1].get("suspended")
+    kernel.ok("detach", "vol", "--live")
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_detach_live_of_an_origin_that_fails(kernel, volume, when):
+    """Who uses it would not hear of what is lost: it stays a volume, as it was."""
+    kernel.change(dirty_vol=200)
+    kernel.change_device("vol", **{"origin_errors" if when == "before" else "drain_errors": 1})
+    kernel.clear_log()
+    r = kernel("detach", "vol", "--live")
+    assert r.returncode == 2 and "I/O to the origin of vol failed" in r.stderr, r
+    assert not [line for line in kernel.log if line.startswith(("suspend", "switch"))
+                or "delete_volume" in line]
+    if when == "before":
+        assert not [line for line in kernel.log if line.startswith("message vol ")]
+    vol = listed(kernel)["vol"]
+    assert vol["mode"] == "writeback"
+    assert members(kernel, volume[1])[volume[1]]["role"] == "origin"
+    kernel.change_device("vol", origin_errors=0, drain_errors=0)
     kernel.ok("detach", "vol", "--live")
 
 
@@ -579,6 +649,33 @@ def test_detach_that_fails_changes_nothing(kernel, volume, step):
     kernel.ok("detach", "vol")
 
 
+DETACH_STEPS = [
+    ([], "message vol drain"), ([], "remove vol"), (["--live"], "message vol drain"),
+    (["--live"], "try vol"), (["--live"], "suspend vol"), (["--live"], "message vol-pool delete_volume")]
+
+
+@pytest.mark.parametrize("args, step", DETACH_STEPS)
+def test_a_detach_that_fails_puts_the_mode_back(kernel, volume, args, step):
+    kernel.change(dirty_vol=100)
+    r = kernel("detach", "vol", *args, fail=step)
+    assert r.returncode == 4, r
+    assert listed(kernel)["vol"]["mode"] == "writeback"
+    assert "left in mode" not in r.stderr
+
+
+@pytest.mark.parametrize("args, step", DETACH_STEPS)
+def test_a_detach_that_cannot_put_the_mode_back_says_so(kernel, volume, args, step):
+    """And how to do it."""
+    kernel.change(dirty_vol=100)
+    r = kernel("detach", "vol", *args, fail=f"{step}|message vol mode writeback")
+    assert r.returncode == 4, r
+    assert listed(kernel)["vol"]["mode"] == "writethrough"
+    assert "vol is left in mode writethrough" in r.stderr
+    again, = re.findall(r"hybridctl (set vol mode=\w+)", r.stderr)
+    kernel.ok(*again.split())
+    assert listed(kernel)["vol"]["mode"] == "writeback"
+
+
 @pytest.mark.parametrize("args, step", [
     (["detach", "vol", "--live"], "suspend vol"), (["detach", "vol"], "remove vol"),
     (["detach", "vol", "--live"], "message vol-pool delete_volume"),
@@ -587,7 +684,7 @@ def test_detach_that_fails_changes_nothing(kernel, volume, step):
 def test_a_detach_that_has_begun_is_not_cut_by_a_terminal(kernel, volume, args, step, name):
     """The connection that is lost, above all, leaves no root file system suspended."""
     r = kernel(*args, env={"HYBRID_FAKE_SIGNAL": f"{int(getattr(signal, name))} {step}"},
-               seconds=10)
+               seconds=60)
     assert r.returncode == 0, r
     assert not any(d.get("suspended") for d in kernel.state["devices"])
     assert members(kernel, volume[1])[volume[1]]["role"] == "detached"
@@ -603,7 +700,7 @@ def test_a_create_that_has_begun_is_not_cut_by_a_terminal(kernel, devs, step):
 @pytest.mark.parametrize("name", ["SIGHUP", "SIGTERM", "SIGINT"])
 def test_a_detach_that_drains_is_undone_if_the_terminal_goes(kernel, volume, name):
     kernel.change(dirty_vol=1 << 30)
-    r = kernel("detach", "vol", seconds=20,
+    r = kernel("detach", "vol", seconds=60,
                env={"HYBRID_FAKE_SIGNAL": f"{int(getattr(signal, name))} message vol drain"})
     assert r.returncode == 6, r
     assert listed(kernel)["vol"]["mode"] == "writeback"
@@ -624,7 +721,7 @@ def test_a_detach_that_waits_for_another_tool_is_undone_if_the_terminal_goes(ker
             said = tool.stderr.readline()
         assert said
         tool.send_signal(signal.SIGINT)
-        assert tool.wait(timeout=20) == 5
+        assert tool.wait(timeout=60) == 5
     tool.communicate()
     assert "message vol mode writeback" in kernel.log and "remove vol" not in kernel.log
 

@@ -168,6 +168,15 @@ def test_detached(origin, driver, scan):
     assert m["name"] == "data" and m["data_offset"] == MIB
 
 
+def test_one_superblock_after_the_other(origin, build, tmp_path):
+    """Each is durable before the other one is written: no power cut tears both."""
+    trace = tmp_path / "trace"
+    subprocess.run(["strace", "-e", "trace=pwrite64,fsync,fdatasync", "-o", trace, build / "lib-driver",
+                    "mark-detached", origin], check=True)
+    calls = [line.split("(")[0] for line in trace.read_text().splitlines() if " = " in line]
+    assert calls == ["pwrite64", "fsync"] * 2
+
+
 def test_wiped(origin, driver, scan):
     assert driver("wipe", origin).returncode == 0
     assert scan(origin) == (0, [])

@@ -42,8 +42,9 @@ void hybrid_tick_kick(struct hybrid_pool *pool)
 {
 }
 
-void hybrid_pool_record(struct hybrid_pool *pool)
+int hybrid_pool_record(struct hybrid_pool *pool)
 {
+	return 0;
 }
 
 /* No table has it. */

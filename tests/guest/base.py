@@ -440,17 +440,39 @@ class Guest:
                                      f"{self.console_tail()}")
                 elapsed = time.monotonic() - started
                 if elapsed > timeout / 4 and elapsed - kept.seconds() > timeout:
-                    self._report_hang()
-                    raise GuestTimeout(f"after {elapsed:.0f} s: {what}\n--- console ---\n"
+                    said = self._report_hang()
+                    raise GuestTimeout(f"after {elapsed:.0f} s: {what}\n{said}\n--- console ---\n"
                                        f"{self.console_tail(120)}")
 
-    def _report_hang(self) -> None:
-        """The stacks of all blocked tasks on the console."""
-        if self._ready is None:
-            return
-        self._send({"id": 0, "argv": ["/bin/sh", "-c", "echo w >/proc/sysrq-trigger"]})
-        self._changed.wait(1)
+    def _report_hang(self) -> str:
+        """The stacks of all blocked tasks on the console; returns what the host sees of the guest."""
+        answers = "is not there yet"
+        if self._ready is not None:
+            job = self.run_bg("echo w >/proc/sysrq-trigger")
+            self._changed.wait_for(lambda: job.answer is not None, 5 * self._patience * self.slow)
+            answers = "answers" if job.answer is not None else "does not answer"
+        before, _ = self._host_view()
         time.sleep(0.5)
+        ticks, lines = self._host_view()
+        moved = {pid: n - before.get(pid, 0) for pid, n in ticks.items()}
+        return "\n".join([f"--- the agent {answers}; processes on the host: pid, state, system call, where "
+                          "it sleeps, ticks of CPU in the last half second ---",
+                          *(f"{line} {moved[pid]}" for pid, line in lines.items())])
+
+    def _host_view(self) -> tuple[dict[int, int], dict[int, str]]:
+        """By pid: CPU time so far, and a line about it."""
+        ticks, lines = {}, {}
+        for pid, fields in _processes(self._process.pid):
+            ticks[pid] = int(fields[11]) + int(fields[12])
+            words = [str(pid), fields[0]]
+            for name in ("syscall", "wchan"):
+                try:
+                    text = Path(f"/proc/{pid}/{name}").read_text()
+                except OSError:		# it ended, or is not ours to see
+                    text = ""
+                words.append((text.split() or ["?"])[0])
+            lines[pid] = " ".join(words)
+        return ticks, lines
 
     def cpu_seconds(self) -> float:
         """CPU time of all processes of the guest."""

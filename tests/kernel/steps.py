@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Single I/Os to a block device, in a guest: steps.py <dev>, and on stdin, a line each:
 
-    w:<sector>:<count>:<letter>	write that letter; W: with O_DSYNC (FUA)
+    w:<sector>:<count>:<letter>	write that letter; W: with O_DSYNC (FUA, and a flush behind it)
+    u:<sector>:<count>:<letter>	write that letter with FUA, and no flush behind it
     r:<sector>:<count>		read; prints the letters that it saw, each run of sectors as one
     f				fsync
     d:<sector>:<count>		discard;  z: write zeroes (BLKZEROOUT, which may fall back)
@@ -30,6 +31,26 @@ def letter_of(sector):
     return chr(sector[0]) if sector[0] else "0"
 
 
+def fua(fd, buf, start):
+    """An asynchronous write: behind others with O_DSYNC the kernel sends a flush by itself."""
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    io_setup, io_submit, io_getevents, pwrite = 206, 209, 208, 1
+    context = ctypes.c_ulong()
+    control = ctypes.create_string_buffer(struct.pack(
+        "=QIIHhIQQqQII", 0, 0, 0, pwrite, 0, fd, ctypes.addressof(ctypes.c_char.from_buffer(buf)),
+        len(buf), start, 0, 0, 0))
+    pointer = ctypes.c_void_p(ctypes.addressof(control))
+    event = (ctypes.c_int64 * 4)()
+    for call in ((io_setup, 1, ctypes.byref(context)),
+                 (io_submit, context, ctypes.c_long(1), ctypes.byref(pointer)),
+                 (io_getevents, context, ctypes.c_long(1), ctypes.c_long(1), event, None)):
+        if libc.syscall(*call) < 0:
+            raise OSError(ctypes.get_errno(), "asynchronous I/O")
+    if event[2] != len(buf):
+        raise OSError(-event[2], "write")
+
+
 def step(fd, sync_fd, word):
     what, *numbers = word.split(":")
     if what == "f":
@@ -48,6 +69,8 @@ def step(fd, sync_fd, word):
                 return "".join(letter for letter, _ in itertools.groupby(
                     letter_of(buf[n:n + 512]) for n in range(0, count, 512)))
             buf[:] = numbers[2].encode() * count
+            if what == "u":
+                return fua(sync_fd, buf, start)
             assert os.pwritev(sync_fd if what == "W" else fd, [buf], start) == count
     return None
 

@@ -54,6 +54,21 @@ def test_cache_write_error_redirects(stack):
     assert io(stack.guest, dev, "f", "r:0:8", "r:1024:8") == ["a", "x"]
 
 
+def test_cache_write_error_of_a_disk_redirects(stack):
+    """A disk's driver gives a bio back used up, its error notwithstanding; device-mapper does not."""
+    stack.guest.run("modprobe -q loop; "
+                    "ln -s $(losetup -f --show --direct-io=on /dev/mapper/vssd) /dev/test/fast")
+    stack.cache = "fast"
+    dev = stack.create("vol", "--mode", "writeback", *ALL)
+    io(stack.guest, dev, "w:1024:8:x", "f")
+    stack.message("set", "commit_interval", 60000, name="pool")
+    fail(stack, "ssd", "fail", "write", "once")
+    assert io(stack.guest, dev, "w:0:64:a", "r:0:64") == ["a"]
+    assert stack.status()["cache_errors"] == 1
+    assert io(stack.guest, "/dev/mapper/vhdd", "r:2048:64") == ["a"]
+    assert io(stack.guest, dev, "f", "r:0:64", "r:1024:8") == ["a", "x"]
+
+
 @pytest.mark.parametrize("what, step", [("read", "r:0:8"), ("write", "w:0:8:a")])
 def test_origin_errors_pass_through(stack, what, step):
     dev = stack.create("vol", "--mode", "writearound", *ALL)
@@ -70,6 +85,85 @@ def test_failed_origin_flush_is_reported(stack):
     assert io(stack.guest, dev, "w:0:8:a", "f") == ["EIO"]
     # The origin could not be flushed under that data: later flushes say so, too (S9).
     assert io(stack.guest, dev, "f") == ["EIO"]
+
+
+@pytest.mark.parametrize("what, why", [("flush", "cannot be flushed"), ("read", "cannot be read"),
+                                       ("write", "cannot be written")])
+def test_origin_error_at_open(stack, what, why):
+    """No volume comes up on an origin that does not do what an activation needs."""
+    dev = stack.create("vol", *ALL)
+    io(stack.guest, dev, "w:0:8:a", "f")
+    table = stack.table()
+    stack.guest.dm_remove("vol")
+    fail(stack, "hdd", "fail", what, "on")
+    assert why in stack.create_refused(table)
+    fail(stack, "hdd", "fail", what, "off")
+    stack.guest.dm_create("vol", table)
+    assert io(stack.guest, dev, "r:0:8") == ["a"]
+
+
+def test_origin_error_at_open_in_place(stack):
+    """Nothing is read or written there, and what was written must be durable all the same."""
+    size = stack.disk("hdd").sectors
+    stack.guest.run("mkfs.ext4 -q /dev/mapper/vhdd")
+    stack.create("vol", "--in-place")
+    table = stack.table()
+    assert table.endswith(" inplace") and f"0 {size} " in table
+    stack.guest.dm_remove("vol")
+    fail(stack, "hdd", "fail", "flush", "on")
+    assert "cannot be flushed" in stack.create_refused(table)
+    fail(stack, "hdd", "fail", "flush", "off")
+    stack.guest.dm_create("vol", table)
+
+
+def unflushed(stack, mode):
+    """A volume whose origin has a write that no flush covers, and none comes by itself."""
+    dev = stack.create("vol", "--mode", mode, *ALL)
+    stack.message("set", "commit_interval", 60000, name="pool")
+    stack.guest.run("sleep 1.5")
+    io(stack.guest, dev, "w:0:8:a")
+    fail(stack, "hdd", "fail", "flush", "on")
+    return dev
+
+
+@pytest.mark.parametrize("mode", ["writethrough", "writearound"])
+def test_origin_error_at_close_before_a_deletion(stack, mode):
+    """What the origin was sent last may be lost there: the volume is not deleted."""
+    dev = unflushed(stack, mode)
+    stack.guest.run("dmsetup suspend vol")
+    assert "cannot delete volume 0" in stack.refused("dmsetup message pool 0 delete_volume 0")
+    assert stack.message("volumes", name="pool").split()[:2] == ["0", "active"]
+    fail(stack, "hdd", "fail", "flush", "off")
+    stack.guest.run("dmsetup resume vol")
+    assert io(stack.guest, dev, "r:0:8") == ["a"]
+    # As long as anybody has it open who has not heard of it (S9)
+    stack.guest.run("dmsetup suspend vol")
+    assert "cannot delete volume 0" in stack.refused("dmsetup message pool 0 delete_volume 0")
+    stack.guest.run("dmsetup resume vol")
+    assert io(stack.guest, dev, "f", "f") == ["EIO", "EIO"]
+    stack.guest.run("dmsetup remove vol; dmsetup message pool 0 delete_volume 0")
+
+
+@pytest.mark.parametrize("mode", ["writethrough", "writeback"])
+def test_origin_error_at_close_is_said(stack, mode):
+    """And what the volume is not sure of stays as it is: no flag is taken off."""
+    if mode == "writeback":
+        dev = stack.create("vol", "--mode", mode, *ALL)
+        io(stack.guest, dev, "w:0:8:a", "f")
+        stack.drain()
+        fail(stack, "hdd", "fail", "write", "on")
+    else:
+        unflushed(stack, mode)
+    table = stack.table()
+    said = stack.guest.run("dmesg -C; dmsetup remove vol; dmesg").out
+    assert "volume 0: cannot mark the origin clean" in said
+    for what in "flush", "write":
+        fail(stack, "hdd", "fail", what, "off")
+    at = (512 << 10) + 100	# the flags of the first superblock
+    flags = stack.guest.run(f"od -An -tu4 -j{at} -N4 /dev/mapper/vhdd").out
+    assert int(flags) == (mode == "writeback")
+    stack.guest.dm_create("vol", table)
+    assert io(stack.guest, "/dev/mapper/vol", "r:0:8") == ["a"]
 
 
 def test_writethrough_write_error_of_the_origin(stack):

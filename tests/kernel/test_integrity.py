@@ -359,6 +359,53 @@ def test_discard(thin, mode, seed):
     stress(s.guest, dev, seed, 61440, 4, kinds="wwwwwwwwwwrrrrrWfzdd")
 
 
+@pytest.mark.parametrize("cached", ["written", "read", "absent"])
+@pytest.mark.parametrize("mode", MODES)
+def test_discard_of_any_sectors(make_stack, mode, cached):
+    """Only whole granules go, and nothing beside them.
+
+    The block layer lets no discard begin within a granule: but what lies on a volume, and not
+    at its beginning, is cut into granules of its own.
+    """
+    shift, room = 3, 640
+    s = make_stack(ssd=32, hdd=64)
+    vol = s.create("vol", "--mode", mode if cached == "written" else "passthrough", *ALL)
+    dev = s.guest.dm_create("part", f"0 61440 linear {vol} {shift}")
+    ranges = [(0, 8), (1, 7), (0, 9), (5, 11), (3, 16), (8, 32), (7, 30), (121, 16), (64, 64),
+              (100, 300), (13, 500)]
+    places = [(room * n + 128, room * n + 128 + start, count)
+              for n, (start, count) in enumerate(ranges)]
+    io(s.guest, dev, *(f"w:{first - 64}:640:a" for first, _, _ in places), "f")
+    if cached != "written":
+        s.message("mode", mode)
+    if cached == "read":
+        io(s.guest, dev, *(f"r:{first - 64}:640" for first, _, _ in places))
+    s.guest.run("sleep 0.3")
+    assert (s.status()["cached"] > 0) == (mode != "passthrough" and (cached == "read" or (
+        cached == "written" and mode != "writearound")))
+    moved = s.moved(lambda: io(s.guest, dev, *(f"d:{start}:{count}" for _, start, count in places)))
+    assert moved["discards"] >= len(ranges)
+
+    steps, want = [], []
+    for first, start, count in places:
+        end = start + count
+        # Whole granules of the volume, in the sectors of what lies on it.
+        gone = -(-(start + shift) // 8) * 8 - shift, (end + shift) // 8 * 8 - shift
+        steps += [f"r:{first - 64}:{start - first + 64}", f"r:{end}:{first + 576 - end}"]
+        want += ["a", "a"]
+        if gone[0] + 8 < gone[1]:
+            # The request may have been cut in two within the first granule.
+            steps.append(f"r:{gone[0] + 8}:{gone[1] - gone[0] - 8}")
+            want.append("0")
+    assert io(s.guest, dev, *steps) == want
+    s.drain()
+    s.guest.dm_remove("part")
+    s.deactivate()
+    s.activate()
+    s.guest.dm_create("part", f"0 61440 linear {vol} {shift}")
+    assert io(s.guest, dev, *steps) == want
+
+
 @pytest.mark.kernels
 def test_fstrim(thin):
     s = thin

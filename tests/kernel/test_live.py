@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from .stack import io
 from .test_power import Cutter, cut_stack
 
 # Written, read and compared, again and again, until it is told to stop
@@ -67,6 +68,39 @@ def test_in_place(make_stack):
     s.guest.run(f"umount /mnt; dmsetup remove vol; e2fsck -fn {s.dev('hdd')}; mount {s.dev('hdd')} /mnt")
     assert sums(s) == before
     s.guest.run("umount /mnt")
+
+
+@pytest.mark.parametrize("what", ["write", "flush"])
+def test_detach_from_an_origin_that_fails(make_stack, what):
+    """It stays a volume, in the mode that it had, and what fails is said."""
+    s = make_stack(volatile="ssd hdd", ssd=24, hdd=48)
+    dev = s.create("vol", "--cutoff", "0", "--mode", "writeback")
+    io(s.guest, dev, "w:0:128:a", "w:1024:8:b", "f")
+    s.guest.dm_message("vhdd", "fail", what, "on")
+    # Nothing but errors is drained: it waits until it is interrupted
+    r = s.guest.run("timeout -s INT 3 hybridctl detach vol --live", check=False)
+    assert r.rc and target(s) == "hybrid", r.text
+    assert s.status()["mode"] == "writeback"
+    s.guest.dm_message("vhdd", "fail", what, "off")
+    if what == "write":
+        r = s.guest.run("hybridctl detach vol --live", check=False)
+        assert r.rc == 2 and "I/O to the origin of vol failed" in r.err
+    assert s.guest.run("dmsetup info -c --noheadings -o suspended vol").out.strip() == "Active"
+    flushed = [] if what == "write" else ["EIO"]
+    assert io(s.guest, dev, "r:0:128", "r:1024:8", "w:8:8:c", "f", "r:0:24") == ["a", "b", *flushed, "aca"]
+
+
+def test_detach_from_an_origin_that_fails_its_last_flush(make_stack):
+    """Who wrote last hears of it with the next fsync, as without the attempt to detach."""
+    s = make_stack(volatile="ssd hdd", ssd=24, hdd=48)
+    dev = s.create("vol", "--cutoff", "0", "--mode", "writethrough")
+    s.message("set", "commit_interval", 60000, name="pool")
+    io(s.guest, dev, "w:0:8:a")
+    s.guest.dm_message("vhdd", "fail", "flush", "once")
+    r = s.guest.run("hybridctl detach vol --live", check=False)
+    print(r)
+    assert r.rc and target(s) == "hybrid", r.text
+    assert io(s.guest, dev, "f") == ["EIO"]
 
 
 @pytest.mark.kernels

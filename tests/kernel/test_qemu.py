@@ -51,6 +51,10 @@ def test_hibernation_is_refused(tools, make_qemu_guest, disks):
     assert "no hibernation while the pool on" in guest.run("dmesg").out
     guest.run(f"dd if=/dev/zero of={vol} bs=64k count=4 oflag=direct status=none")
     stack.deactivate()
+    # Who refused is not told that it is over: pools come up as before
+    stack.activate()
+    assert stack.status()["dirty"] == 4
+    stack.deactivate()
     guest.run(hibernate)
     # From its beginning to its end no pool comes up that would be in the image
     activate = "hybridctl activate --all --device /dev/test/ssd --device /dev/test/hdd"

@@ -248,14 +248,15 @@ def test_bad_reloads_leave_the_table_as_it_is(stack):
 
 
 @pytest.mark.parametrize("field, value, why", [
-    (VERSION, struct.pack("<I", 2), "unknown format version or feature"),
+    (VERSION, struct.pack("<I", 1), "unknown format version or feature"),
+    (VERSION, struct.pack("<I", 3), "unknown format version or feature"),
     (INCOMPAT, struct.pack("<Q", 1), "unknown format version or feature"),
     (RO_COMPAT, struct.pack("<Q", 1), "feature that allows reading only"),
     (BLOCK_SECTORS, struct.pack("<I", 100), "Superblock of the cache device is damaged|does not fit"),
     (SIZE, struct.pack("<Q", 1 << 40), "does not fit the device|damaged"),
     (SECTOR, struct.pack("<Q", 8), "damaged|does not fit the device"),
     (ROLE, struct.pack("<I", 77), "superblock: role"),
-], ids=["version", "incompat", "ro_compat", "block_size", "size", "place", "role"])
+], ids=["older", "newer", "incompat", "ro_compat", "block_size", "size", "place", "role"])
 def test_bad_superblocks_of_the_cache_device(stack, field, value, why):
     stack.deactivate()
     disk = stack.disk("ssd")
@@ -332,3 +333,122 @@ def test_origin_written_without_its_cache(stack):
     patch(stack.disk("hdd"), NONCE, b"\1\2\3\4\5\6\7\6")
     assert "was written without its cache, which holds newer data of it" in \
         stack.create_refused(VOLUME_TABLE)
+
+
+def in_place(pool, number, sectors, mode="writethrough"):
+    """dmsetup's message for a volume in place."""
+    ident = f"0000000{number}-{{}}-2222-3333-000000000000"
+    return (f"dmsetup message {pool} 0 create_volume {number} {ident.format(1111)} v{number} "
+            f"{ident.format(4444)} {KEY} 0 {sectors} {mode} 0 inplace")
+
+
+def test_an_origin_in_two_pools(make_stack):
+    """In place nothing on it says whose it is: neither pool would know of the other's writes."""
+    s = make_stack(ssd=32, ssd2=32, a=32, b=32, hdd=32)
+    s.origin = "a"
+    s.create("one")
+    s.cache, s.origin, s.pool = "ssd2", "b", "pool2"
+    s.create("two")
+    size = s.disk("hdd").sectors
+    for pool in "pool", "pool2":
+        s.guest.run(in_place(pool, 5, size))
+    tables = [f"0 {size} hybrid /dev/mapper/{pool} 5 /dev/test/hdd 1 inplace" for pool in ("pool", "pool2")]
+    s.guest.dm_create("vol", tables[0])
+    used = "Origin is in use by another volume"
+    assert used in s.create_refused(tables[1])
+    # Nor by a table that nobody resumes, nor by a reload; one of the same volume is taken.
+    assert used in s.refused("dmsetup load vol", input=tables[1] + "\n")
+    s.load("vol", tables[0])
+    s.guest.run("dmsetup create idle --notable")
+    assert used in s.refused("dmsetup load idle", input=tables[1] + "\n")
+    assert used in s.create_refused(tables[0].replace("pool 5", "pool2 5"))
+    s.guest.dm_remove("vol", "idle")
+    # Free again: a table that is only loaded holds it, too.
+    s.guest.run("dmsetup create idle --notable; dmsetup load idle", input=tables[1] + "\n")
+    assert used in s.create_refused(tables[0])
+    s.guest.dm_remove("idle")
+    # And a pool does not get what a volume has.
+    s.guest.dm_create("vol", tables[1])
+    s.guest.run("dd if=/dev/test/ssd of=/dev/test/hdd bs=1M count=1 conv=fsync,notrunc status=none")
+    s.guest.run("dd if=/dev/test/ssd of=/dev/test/hdd bs=1M skip=31 seek=31 conv=fsync,notrunc status=none")
+    assert "Cache device is the origin of a volume" in s.create_refused(
+        f"0 {size} hybrid-pool /dev/test/hdd 128 0 c2q 0")
+    s.guest.dm_remove("vol")
+
+
+def test_two_pools_race_for_an_origin(make_stack):
+    """However they meet, one of them gets it."""
+    s = make_stack(ssd=32, ssd2=32, a=32, b=32, hdd=32)
+    s.origin = "a"
+    s.create("one")
+    s.cache, s.origin, s.pool = "ssd2", "b", "pool2"
+    s.create("two")
+    size = s.disk("hdd").sectors
+    for pool in "pool", "pool2":
+        s.guest.run(in_place(pool, 5, size))
+    s.script(f"""for n in $(seq 20); do
+        for p in pool pool2; do
+            dmsetup create race-$p --table "0 {size} hybrid /dev/mapper/$p 5 /dev/test/hdd 1 inplace" 2>/dev/null &
+        done
+        wait
+        [ $(dmsetup ls | grep -c race-) = 1 ]
+        dmsetup remove $(dmsetup ls | grep -o 'race-[a-z0-9]*')
+    done""")
+
+
+def test_a_volume_on_a_volume(make_stack):
+    """Not on one of its own pool; on another pool's it may stand."""
+    s = make_stack(ssd=32, ssd2=32, hdd=32, b=32)
+    dev = s.create("vol")
+    size = int(s.guest.run(f"blockdev --getsz {dev}").out)
+    s.cache, s.origin, s.pool = "ssd2", "b", "pool2"
+    s.create("two")
+    for pool in "pool", "pool2":
+        s.guest.run(in_place(pool, 5, size))
+    table = f"0 {size} hybrid /dev/mapper/{{}} 5 {dev} 1 inplace"
+    why = "Origin is a volume of the same pool"
+    assert why in s.create_refused(table.format("pool"))
+    s.guest.run("dmsetup create idle --notable")
+    assert why in s.refused("dmsetup load idle", input=table.format("pool") + "\n")
+    s.guest.dm_remove("idle")
+    top = s.guest.dm_create("top", table.format("pool2"))
+    assert io(s.guest, top, "w:0:64:a", "f", "r:0:64") == ["a"]
+    assert io(s.guest, dev, "r:0:64") == ["a"]
+    s.guest.dm_remove("top")
+    # The upper one first: the lower device is not yet a volume.
+    s.guest.dm_create("low", f"0 {size} linear /dev/test/b 2048")
+    s.guest.dm_remove("two")
+    s.guest.run("dmsetup message pool 0 delete_volume 5; dmsetup message pool 0 forget_volume 5")
+    s.guest.run(in_place("pool", 6, size) + "; " + in_place("pool", 7, size))
+    s.guest.dm_create("upper", f"0 {size} hybrid /dev/mapper/pool 6 /dev/mapper/low 1 inplace")
+    assert "Device is the origin of a volume of the same pool" in s.refused(
+        "dmsetup load low", input=f"0 {size} hybrid /dev/mapper/pool 7 /dev/test/b 1 inplace\n")
+    assert "Origin is the volume itself" in s.refused(
+        "dmsetup load upper", input=f"0 {size} hybrid /dev/mapper/pool 6 /dev/mapper/upper 1 inplace\n")
+    assert io(s.guest, "/dev/mapper/upper", "w:0:8:b", "r:0:8") == ["b"]
+    s.guest.dm_remove("upper", "low")
+
+
+@pytest.mark.parametrize("command", ["create", "attach"])
+def test_sectors_of_the_cache_in_front_of_a_filesystem(make_stack, command):
+    """It was made for those of its disk, and could not be mounted by the volume."""
+    s = make_stack(ssd=32, b=32, hdd=32)
+    s.guest.run("modprobe -q loop; dev=$(losetup -f --show -b 4096 $(readlink -f /dev/test/ssd)) && "
+                "ln -sf $dev /dev/test/ssd && mkfs.ext4 -q -b 1024 /dev/test/hdd")
+    words = ["--origin", "/dev/test/hdd", "--in-place", "--yes", "--wipe-signatures"]
+    before = s.guest.run("md5sum </dev/test/hdd").out
+    if command == "attach":
+        s.origin = "b"
+        s.create("other")
+        words = ["attach", "pool", "vol", *words]
+    else:
+        words = ["create", "vol", "--cache", "/dev/test/ssd", *words]
+    r = s.guest.run(["hybridctl", *words], check=False)
+    assert r.rc == 2 and "/dev/test/hdd is used in sectors of 512 bytes" in r.err, r.text
+    assert "vol" not in s.guest.run("dmsetup ls").out.split()
+    # What the refusal is about
+    s.guest.run(["hybridctl", *words, "--force"])
+    assert s.guest.run("mount /dev/mapper/vol /mnt", check=False).rc
+    assert s.guest.run("md5sum </dev/test/hdd").out == before
+    s.guest.dm_remove("vol")
+    s.guest.run("mount /dev/test/hdd /mnt && umount /mnt")

@@ -57,6 +57,38 @@ def test_messages_to_a_suspended_pool_are_refused(make_stack):
     s.message("mode", "writeback")
 
 
+def test_nothing_gets_in_while_a_pool_suspends(make_stack):
+    """From the moment on at which the pool begins to suspend its volumes, and not only after it."""
+    s = make_stack(ssd=32, hdd=32, hdd2=32)
+    s.guest.dm_create("slow", "0 65536 linear /dev/test/hdd 0")
+    s.guest.run("ln -sf /dev/mapper/slow /dev/test/hdd")
+    dev = s.create("one", "--mode", "passthrough")
+    s.attach("two", "hdd2", "--mode", "writeback")
+    two = s.table("two")
+    s.guest.dm_remove("two")
+    # A request that the origin does not answer holds up the suspend of its volume, and so the pool's
+    s.guest.run("dmsetup suspend --noflush slow")
+    read = s.guest.run_bg(f"dd if={dev} of=/dev/null bs=4k count=1 iflag=direct status=none")
+    s.guest.run("until grep -q 1 /sys/dev/block/$(stat -Lc %Hr:%Lr /dev/mapper/one)/inflight; do "
+                "sleep 0.1; done", timeout=20)
+    suspend = s.guest.run_bg("dmsetup suspend pool")
+    s.guest.run("for i in $(seq 50); do dmsetup message pool 0 set commit_interval 1000 2>/dev/null || "
+                "exit 0; sleep 0.1; done")
+    s.guest.run("sleep 0.5")
+    assert suspend.poll() is None and read.poll() is None
+    for command in ("pool 0 set commit_interval 500", "pool 0 checkpoint", "one 0 mode writeback",
+                    "pool 0 create_volume 7 " + " ".join(4 * ["0"])):
+        assert "suspended" in s.refused(f"dmsetup message {command}"), command
+    assert "is suspended" in s.create_refused(two)
+    s.guest.run("dmsetup resume slow")
+    read.wait(timeout=20)
+    suspend.wait(timeout=20)
+    s.guest.run("dmsetup resume pool")
+    assert "commit_interval 1000" in s.table("pool")
+    s.guest.dm_create("two", two)
+    assert io(s.guest, "/dev/mapper/two", "w:0:8:a", "r:0:8") == ["a"]
+
+
 def test_tables_are_loaded_while_suspended(make_stack):
     """Both suspended, both loaded, resumed from the bottom up: as lvm does it."""
     s = make_stack()

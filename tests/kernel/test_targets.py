@@ -152,6 +152,27 @@ def test_settings_by_message_stay_after_a_stop(make_stack):
     assert s.table().endswith(" 3 writeback cutoff 640")
 
 
+def test_settings_are_durable_in_both_superblocks(make_stack):
+    """When the message returns: not even a power cut, and then a lost superblock, take them back."""
+    s = make_stack(volatile="ssd hdd")
+    s.create("vol")
+    s.message("set", "high_watermark", 60, name="pool")
+    s.message("set", "endurance", 77, name="pool")
+    s.guest.power_cut()
+    disk = s.disk("ssd")
+    places = 512 << 10, disk.size - (512 << 10)
+    head, tail = (disk.read(at, 4096) for at in places)
+    # All but the checksum and the place of each
+    one, other = (b[:16] + b[20:48] + b[56:] for b in (head, tail))
+    assert one == other
+    for at, block in zip(places, (head, tail)):
+        disk.write(at, bytes(4096))
+        s.after_cut()
+        assert " high_watermark 60 " in s.table("pool") and " endurance 77 " in s.table("pool")
+        s.guest.power_cut()
+        disk.write(at, block)
+
+
 def test_tables_work_without_features(make_stack):
     """The shortest tables that dmsetup can load."""
     s = make_stack()

@@ -7,7 +7,8 @@
  * fixed latency for each operation, and one link that they share, whose speed
  * limits throughput. A flush starts when the last write has ended.
  *
- * Status: r <reads> rs <sectors> w <writes> ws <sectors> f <flushes>
+ * Status: r <reads> rs <sectors> w <writes> ws <sectors> f <flushes> busy_ns <n>
+ * busy_ns: from arrival to completion, of all reads and writes, as the model has it.
  */
 #include <linux/hrtimer.h>
 #include <linux/kthread.h>
@@ -39,7 +40,7 @@ struct ssd {
 	u64 *channel_free;		/* when each channel becomes free */
 	u64 link_free;
 	u64 last_write;
-	u64 reads, read_sectors, writes, write_sectors, nr_flushes;
+	u64 reads, read_sectors, writes, write_sectors, nr_flushes, busy_ns;
 
 	wait_queue_head_t wait;
 	struct task_struct *thread;
@@ -140,6 +141,7 @@ static int ssd_map(struct dm_target *ti, struct bio *bio)
 			s->read_sectors += count;
 		}
 		rq->due = data_due(s, now, count, write);
+		s->busy_ns += rq->due - now;
 	}
 	insert_sorted(s, rq);
 	spin_unlock_irq(&s->lock);
@@ -253,8 +255,9 @@ static void ssd_status(struct dm_target *ti, status_type_t type, unsigned int st
 
 	switch (type) {
 	case STATUSTYPE_INFO:
-		DMEMIT("r %llu rs %llu w %llu ws %llu f %llu",
-		       s->reads, s->read_sectors, s->writes, s->write_sectors, s->nr_flushes);
+		DMEMIT("r %llu rs %llu w %llu ws %llu f %llu busy_ns %llu",
+		       s->reads, s->read_sectors, s->writes, s->write_sectors, s->nr_flushes,
+		       s->busy_ns);
 		break;
 	case STATUSTYPE_TABLE:
 		DMEMIT("%s %llu %llu %llu %llu %llu %llu %llu", s->td.dev->name,

@@ -3,11 +3,13 @@
 """The mutation gate: would the tests notice?
 
 Each NAME.patch is one defect of the engine.  It is built into the simulator and the unit tests,
-which must find it; README.md says more.
+which must find it.  Each outer/NAME.patch is one of the glue, the tools or the scripts: in a copy of
+the tree the tests that its header names must fail; README.md says more.
 
-    run.py                      all of them, and the engine as it is, which must pass
+    run.py                      all of them, and the tree as it is, which must pass
     run.py --list               names and promises
     run.py NAME...              these; one alone shows what the check that found it printed
+    run.py outer                all that are not of the engine
     run.py --survey NAME...     all checks, also behind the first that finds it
 """
 import argparse
@@ -21,7 +23,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +41,11 @@ LOW = re.compile(r"(codec|format|geometry|journal|map|policy).*\.[ch]")
 BUDGET = 240
 SEED_LIMIT = 15
 USAGE = 2	# the simulator's exit code
+
+# pytest's exit codes.
+PASSED, FAILED = 0, 1
+# Seconds of wall clock after which the tests of one outer mutant are ended: they hang.
+OUTER_LIMIT = 1800
 
 
 @dataclass(frozen=True)
@@ -80,16 +89,23 @@ SHORT = (
 LONG = (
     Check("pinned+interleave", pinned(True), "sim-interleave"),
     seeds("A+interleave", 1, 300, "--interleave", build="sim-interleave"),
-    seeds("A", 301, 3000),
-    seeds("A+faults", 301, 5000, "--faults"),
-    seeds("A+events", 301, 3000, "--events", "--faults"),
-    seeds("B", 21, 100),
+    seeds("A+interleave+events", 1, 60, "--interleave", "--events", build="sim-interleave"),
+    seeds("A+crowd", 1, 150, "--crowd"),
+    seeds("A+crowd+faults", 1, 150, "--crowd", "--faults", "--events"),
+    seeds("A+scarce", 1, 40, "--scarce"),
+    seeds("A+rot", 1, 300, "--rot"),
+    seeds("B+rot", 1, 6, "--rot"),
+    Check("loop", tuple(("--loop", what, "--seed", "1", "--count", "3") for what in ("alloc", "io"))),
+    seeds("A", 301, 2000),
+    seeds("A+faults", 301, 3200, "--faults"),
+    seeds("A+events", 301, 1700, "--events", "--faults"),
+    seeds("B", 21, 60),
     seeds("B+faults", 1, 40, "--faults"),
 )
 
 
 class DoesNotApply(Exception):
-    """The engine has changed: the patch must follow it."""
+    """The source has changed: the patch must follow it."""
 
 
 def _name(line: str) -> str:
@@ -107,18 +123,22 @@ def _function_at(text: str, at: int) -> str:
 
 @dataclass
 class Mutant:
+    """A defect of the engine; its files are relative to ROOT."""
     name: str
     header: dict = field(default_factory=dict)
     hunks: list = field(default_factory=list)	# (file, function, what stands there, what shall)
 
+    ROOT = "dm-hybrid/"
+    PREFIX = ""		# of the name
+
     @classmethod
     def read(cls, path: Path) -> "Mutant":
-        self = cls(path.stem)
+        self = cls(cls.PREFIX + path.stem)
         head, *files = re.split(r"^(?=--- a/)", path.read_text(), flags=re.M)
         for name, text in re.findall(r"^([A-Z][a-z ]+): (.*(?:\n[ \t]+.*)*)", head, re.M):
             self.header[name] = " ".join(text.split())
         for part in files:
-            file = re.match(r"--- a/dm-hybrid/(.*)", part)[1]
+            file = re.match(f"--- a/{cls.ROOT}(.*)", part)[1]
             _, *hunks = re.split(r"^@@ .* @@ ?(.*)\n", part, flags=re.M)
             for where, hunk in zip(hunks[::2], hunks[1::2]):
                 lines = hunk.splitlines(keepends=True)
@@ -126,15 +146,25 @@ class Mutant:
                                    "".join(x[1:] for x in lines if x[0] in " +")))
         return self
 
-    def apply(self, directory: Path) -> None:
-        """By what stands there, once, and not by line numbers: others edit these files, too."""
+    def mutated(self, directory: Path) -> dict[str, str]:
+        """The files of @directory that it changes, as it makes them.
+
+        By what stands there, once, and not by line numbers: others edit these files, too."""
+        texts = {}
         for file, function, old, new in self.hunks:
-            text = (directory / file).read_text()
+            text = texts.get(file) or (directory / file).read_text()
             if text.count(old) != 1:
                 raise DoesNotApply(f"{self.name}: found {text.count(old)} times in {file}:\n{old}")
-            if (found := _function_at(text, text.index(old))) != function:
+            # Only C has functions that a hunk's header names.
+            if file.endswith((".c", ".h")) and \
+                    (found := _function_at(text, text.index(old))) != function:
                 raise DoesNotApply(f"{self.name}: stands in {found}() of {file}, not in {function}()")
-            (directory / file).write_text(text.replace(old, new))
+            texts[file] = text.replace(old, new)
+        return texts
+
+    def apply(self, directory: Path) -> None:
+        for file, text in self.mutated(directory).items():
+            (directory / file).write_text(text)
 
     def checks(self) -> tuple:
         if any(LOW.fullmatch(file) for file, *_ in self.hunks):
@@ -142,11 +172,26 @@ class Mutant:
         return (*SHORT, UNIT, *LONG)
 
 
+class OuterMutant(Mutant):
+    """A defect of the glue, the tools or the scripts, found by tests of pytest."""
+    ROOT = ""
+    PREFIX = "outer/"
+
+    def tests(self) -> list[str]:
+        """The node ids in the header, relative to the tree's top."""
+        return re.split(r"\s+(?=tests/)", self.header["Noticed by"])
+
+
 CONTROL = Mutant("(none)")
+OUTER_CONTROL = Mutant("(none, outer)")
 
 
 def all_mutants() -> list[Mutant]:
     return [Mutant.read(p) for p in sorted(HERE.glob("*.patch"))]
+
+
+def outer_mutants() -> list[OuterMutant]:
+    return [OuterMutant.read(p) for p in sorted((HERE / "outer").glob("*.patch"))]
 
 
 @dataclass
@@ -198,14 +243,19 @@ class Copy:
 
     The directory, and what was built of the mutant before, is one that nobody else uses now."""
 
+    PREFIX = ""
+
     def __init__(self, mutant: Mutant):
         self.dir, self.lock = next(filter(None, map(self.take, itertools.count())))
+        self.write(mutant)
+
+    def write(self, mutant: Mutant) -> None:
         self.engine = self.dir / "dm-hybrid"
         write_engine(mutant, self.engine)
 
-    @staticmethod
-    def take(number: int):
-        directory = BUILD / str(number)
+    @classmethod
+    def take(cls, number: int):
+        directory = BUILD / f"{cls.PREFIX}{number}"
         directory.mkdir(parents=True, exist_ok=True)
         lock = open(directory / ".lock", "w")
         try:
@@ -268,8 +318,90 @@ class Copy:
         return result
 
 
+class Tree(Copy):
+    """The whole tree with one outer mutant in it, or with none.
+
+    What was built stays; what is the same as before keeps its time stamp."""
+
+    PREFIX = "outer-"
+    # Of a tree nothing that was built, and not the lock.
+    SKIPPED = ("/build", "/.git", "/.lock", "__pycache__", ".pytest_cache", "/debian/.debhelper")
+
+    def write(self, mutant: Mutant) -> None:
+        texts = mutant.mutated(TOP)
+        skipped = [*self.SKIPPED, *(f"/{file}" for file in texts)]
+        subprocess.run(["rsync", "-rlpc", "--delete", *(f"--exclude={x}" for x in skipped),
+                        f"{TOP}/", self.dir], check=True)
+        for file, text in texts.items():
+            path = self.dir / file
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(TOP / file, path)
+            if path.read_text() != text:
+                path.write_text(text)
+
+    def build(self, what: str = "all") -> None:
+        """What the fixtures would build: here, where a failure is no test's."""
+        make(self.dir / "userspace", "all", "tests")
+        if what == "all":
+            make(self.dir, "guest-modules")
+
+    def test(self, nodes: list[str], *options: str) -> tuple[int, str, list[str], float]:
+        """pytest's exit code, its output, the tests whose call failed, seconds of CPU."""
+        report = self.dir / "build" / "junit.xml"
+        report.unlink(missing_ok=True)
+        env = {k: v for k, v in os.environ.items()
+               if not k.startswith(("PYTEST_", "MAKE", "MFLAGS")) or k == "PYTEST_XDIST_WORKER"}
+        command = [sys.executable, "-m", "pytest", "-c", "tests/pytest.ini", "-p", "no:cacheprovider",
+                   "-p", "no:xdist", "-q", *options, f"--junitxml={report}", *nodes]
+        with tempfile.TemporaryFile("w+", errors="replace") as out:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out,
+                                       stderr=subprocess.STDOUT, cwd=self.dir, env=env,
+                                       start_new_session=True)
+            limit = threading.Timer(OUTER_LIMIT, os.killpg, (process.pid, signal.SIGKILL))
+            limit.start()
+            _, status, usage = os.wait4(process.pid, 0)
+            limit.cancel()
+            code = process.returncode = os.waitstatus_to_exitcode(status)
+            out.seek(0)
+            output = out.read()
+        failed = []
+        if report.exists():
+            failed = [case.get("name") for case in ElementTree.parse(report).iter("testcase")
+                      if case.find("failure") is not None]
+        return code, output, failed, usage.ru_utime + usage.ru_stime
+
+
+def judge_outer(mutant: OuterMutant) -> list[Result]:
+    """Noticed where a test that the header names fails by itself: pytest's exit code 1, and not for a
+    fixture, nor because there is no such test."""
+    result = Result(Check("pytest"))
+    with Tree(mutant) as tree:
+        tree.build("all" if any(file.startswith("dm-hybrid/") for file, *_ in mutant.hunks) else "tools")
+        code, result.output, failed, result.cpu = tree.test(mutant.tests(), "-x")
+    if code == FAILED and failed:
+        result.killer = failed[0]
+    elif code != PASSED:
+        raise RuntimeError(f"pytest ends with {code}\n{result.output[-6000:]}")
+    return [result]
+
+
+def control_outer(mutants: list[OuterMutant]) -> list[Result]:
+    """All the tests that are to notice something, in a tree without a mutant."""
+    result = Result(Check("pytest"))
+    with Tree(CONTROL) as tree:
+        tree.build()
+        nodes = sorted({node for m in mutants for node in m.tests()})
+        code, result.output, failed, result.cpu = tree.test(nodes)
+    if code != PASSED:
+        result.killer = ", ".join(failed) or f"exit code {code}"
+    return [result]
+
+
 def judge(mutant: Mutant, survey: bool = False) -> list[Result]:
     """The results of the checks, up to the first that finds something, or of all."""
+    if isinstance(mutant, OuterMutant):
+        return judge_outer(mutant)
     left = BUDGET
     results = []
     with Copy(mutant) as copy:
@@ -284,17 +416,22 @@ def judge(mutant: Mutant, survey: bool = False) -> list[Result]:
 def row(mutant: Mutant, results: list[Result]) -> str:
     last = results[-1]
     promise = mutant.header.get("Promise", "")
-    return (f"{mutant.name:<34} {promise:<12} {str(last):<46} "
+    return (f"{mutant.name:<44} {promise:<20} {str(last):<60} "
             f"{last.seed or '':>6} {sum(r.cpu for r in results):>6.1f}")
 
 
 def run(mutants: list[Mutant], jobs: int, survey: bool, control: bool) -> int:
-    print(f"{'mutant':<34} {'promise':<12} {'noticed by':<46} {'seed':>6} {'CPU s':>6}")
+    print(f"{'mutant':<44} {'promise':<20} {'noticed by':<60} {'seed':>6} {'CPU s':>6}")
     killed = failures = 0
     start = time.monotonic()
-    todo = [CONTROL, *mutants] if control else mutants
+    outer = [m for m in mutants if isinstance(m, OuterMutant)]
+    todo = [(m, judge, (m, survey)) for m in mutants]
+    if outer:
+        todo.insert(0, (OUTER_CONTROL, control_outer, (outer,)))
+    if control:
+        todo.insert(0, (CONTROL, judge, (CONTROL, survey)))
     with ThreadPoolExecutor(jobs) as pool:
-        for mutant, future in [(m, pool.submit(judge, m, survey)) for m in todo]:
+        for mutant, future in [(m, pool.submit(call, *args)) for m, call, args in todo]:
             try:
                 results = future.result()
             except (DoesNotApply, RuntimeError) as error:
@@ -308,9 +445,11 @@ def run(mutants: list[Mutant], jobs: int, survey: bool, control: bool) -> int:
                     print(f"    {r.check.name:<10} {r.killer or '-':<40} {r.seed or '':>6} {r.cpu:6.1f}")
             if mutant is CONTROL:
                 failures += bool(found) or results[-1].check is not mutant.checks()[-1]
+            elif mutant is OUTER_CONTROL:
+                failures += bool(found)
             else:
                 killed += bool(found)
-            if found and (mutant is CONTROL or len(mutants) == 1):
+            if found and (mutant in (CONTROL, OUTER_CONTROL) or len(mutants) == 1):
                 print(found[0].output[-6000:])
     print(f"{time.monotonic() - start:.0f} seconds")
     print(f"mutants: killed={killed}/{len(mutants)}")
@@ -325,11 +464,11 @@ def main() -> int:
     parser.add_argument("--survey", action="store_true", help="do not stop at the first check")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
-    mutants = [m for m in all_mutants()
+    mutants = [m for m in [*all_mutants(), *outer_mutants()]
                if not args.names or any(m.name.startswith(n) for n in args.names)]
     if args.list:
         for m in mutants:
-            print(f"{m.name:<34} {m.header['Promise']:<12} {m.header['Stands for']}")
+            print(f"{m.name:<44} {m.header['Promise']:<20} {m.header['Stands for']}")
         return 0
     if not mutants:
         parser.error("no mutant of that name")

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A sample of the mutants; `make check-mutants` runs all of them."""
+import re
+
 import pytest
 
 from mutants import run
 
 MUTANTS = {m.name: m for m in run.all_mutants()}
 # One of each kind: order, P1, J1 and the lock-free hit, recovery, overlap, faults, codec, detach.
-SAMPLE = ("journal-without-preflush", "clean-without-flush", "reuse-under-a-hit",
+SAMPLE = ("journal-without-flush", "clean-without-flush", "reuse-under-a-hit",
           "dirty-forgotten", "overlap-not-serialised", "failed-write-acknowledged",
           "entry-crc-of-first-block", "instance-reused")
+OUTER = {m.name: m for m in run.outer_mutants()}
+# One of each kind.
+OUTER_SAMPLE = ("errors-of-origins-are-the-caches", "mode-changed-and-not-said", "shutdown-asks-udev")
 
 
 def test_enough():
@@ -35,5 +40,35 @@ def test_refused_elsewhere(tmp_path):
 @pytest.mark.parametrize("name", SAMPLE)
 def test_noticed(name):
     mutant = next(m for m in MUTANTS.values() if m.name.endswith(f"-{name}"))
+    results = run.judge(mutant)
+    assert results[-1].killer, run.row(mutant, results)
+
+
+# Of the glue, the tools and the scripts ---------------------------------------------------
+
+
+def test_enough_outside_of_the_engine():
+    files = [file for m in OUTER.values() for file, *_ in m.hunks]
+    for directory, least in ("dm-hybrid/", 12), ("userspace/", 10), ("", 30):
+        assert len([f for f in files if f.startswith(directory)]) >= least
+    assert len([f for f in files if f.split("/")[0] in ("udev", "systemd", "dracut", "initramfs-tools")]) >= 8
+
+
+@pytest.mark.parametrize("name", OUTER)
+def test_applies_outside_of_the_engine(name, top):
+    """To the tree as it is, and the tests that it names are there."""
+    mutant = OUTER[name]
+    assert set(mutant.header) == set(run.FIELDS)
+    for file, text in mutant.mutated(top).items():
+        assert text != (top / file).read_text()
+    for node in mutant.tests():
+        file, test = re.fullmatch(r"(tests/[^:]+\.py)::(\w+)(?:\[.*\])?", node).groups()
+        assert f"\ndef {test}(" in (top / file).read_text(), node
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OUTER_SAMPLE)
+def test_noticed_outside_of_the_engine(name):
+    mutant = next(m for m in OUTER.values() if m.name.endswith(f"-{name}"))
     results = run.judge(mutant)
     assert results[-1].killer, run.row(mutant, results)

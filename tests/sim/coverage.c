@@ -116,7 +116,8 @@ static u32 engine_phases(struct hybrid_engine *e)
 		p |= BIT(PHASE_HOLD);
 	if (e->nr_ranges)
 		p |= BIT(PHASE_RANGE);
-	if (e->meta_state == META_COMMIT || e->meta_state == META_FLUSH)
+	if (e->meta_state == META_COMMIT_FLUSH || e->meta_state == META_COMMIT ||
+	    e->meta_state == META_FLUSH)
 		p |= BIT(PHASE_COMMIT);
 	if (e->cp_phase != CP_NONE)
 		p |= BIT(PHASE_CHECKPOINT);
@@ -235,9 +236,27 @@ void coverage_holds(struct world *w)
 		held[k] += w->e->st_holds[k];
 }
 
+static u64 entries_of_several;
+
+void coverage_commit(struct world *w, const struct hybrid_op *op)
+{
+	struct hybrid_engine *e = w->e;
+	bool fibers;
+
+	if (!e || op != &e->meta_op)
+		return;
+	fibers = fibers_stop();
+	/* Those who wait for the rest were taken off the list, and put on it again. */
+	entries_of_several += e->meta_state == META_COMMIT && e->commit_wanted &&
+			      !list_empty(&e->commit_next);
+	fibers_go_on(fibers);
+}
+
 void coverage_print(void)
 {
 	u32 p, f;
+
+	printf("entries-of-several %llu\n", (unsigned long long)entries_of_several);
 
 	for (f = 0; f < NR_HOLD_ENDS; f++)
 		printf("held-%s %llu\n", hold_name[f], (unsigned long long)held[f]);

@@ -67,6 +67,9 @@ void coverage_error(const struct dreq *r);
 /* The machine dies @times in this state, or did when w->crashed was set. */
 void coverage_death(struct world *w, bool reset, u32 times);
 
+/* A write of metadata begins: is it an entry of a commit that takes more of them? */
+void coverage_commit(struct world *w, const struct hybrid_op *op);
+
 /* This engine dies: what became of all that it held counts. */
 void coverage_holds(struct world *w);
 

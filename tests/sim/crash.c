@@ -9,6 +9,7 @@
 #include "sim.h"
 #include "fibers.h"
 #include "coverage.h"
+#include "recovery.h"
 
 /* ---- The state of the disks ------------------------------------------------- */
 
@@ -53,17 +54,12 @@ static void cut_by_chance(struct world *w, struct rng *rng)
 /* What an origin says of itself: the newer good copy of its superblock. */
 static bool read_origin_sb(struct volume *vol, struct hybrid_sb *best)
 {
-	struct hybrid_superblock *block = arena_alloc(&sim_arena, sizeof(*block));
-	struct device *d = vol->origin;
 	struct hybrid_sb sb;
 	bool found = false;
 	u32 copy;
 
 	for (copy = 0; copy < 2; copy++) {
-		u64 sector = hybrid_sb_sector(d->sectors, copy);
-
-		device_get_bytes(d, sector, block, sizeof(*block), true);
-		if (hybrid_sb_decode(block, sector, d->sectors, &sb, NULL) ||
+		if (!device_get_sb(vol->origin, copy, &sb, true) ||
 		    (found && sb.sequence < best->sequence))
 			continue;
 		*best = sb;
@@ -80,7 +76,7 @@ static struct hybrid_lost_map *read_lost_map(struct volume *vol, const struct hy
 	int blocks;
 
 	for (copy = 0; copy < 2; copy++) {
-		u64 sector = hybrid_lost_sector(sb->member_sectors, copy);
+		u64 sector = device_place(vol->origin, hybrid_lost_sector(sb->member_sectors, copy));
 
 		map = arena_alloc(&sim_arena, HYBRID_META_BLOCK_SIZE);
 		device_get_bytes(vol->origin, sector, map, HYBRID_META_BLOCK_SIZE, true);
@@ -114,7 +110,7 @@ static void check_origin_alone(struct world *w, struct volume *vol, const char *
 		val_t v = device_durable(vol->origin, vol->origin->data_from + s);
 		const char *why = oracle_crash_read(o, s, v, false);
 
-		if (!why || lost(map, s))
+		if (!why || lost(map, s + w->hole))
 			continue;
 		violation(w, rule, "the origin alone of volume %u (%s) holds %s at %llu: %s",
 			  vol->id, vol->ever_writeback ? "nothing lost there" : "never writeback",
@@ -196,10 +192,12 @@ static void check_drained_origins(struct world *w)
 
 bool crash_boot(struct world *w)
 {
+	struct rng look = rng_fork(&w->rng, 6);
 	const char *why;
 	u32 i;
 	int r;
 
+	w->found = rng_below(&look, 3) ? NULL : found_read(w);
 	why = world_boot(w, &r);
 	if (w->crashed || w->stop)
 		return false;
@@ -223,6 +221,7 @@ bool crash_boot(struct world *w)
 			  why ? why : "(no reason given)");
 		return false;
 	}
+	w->found = NULL;
 	return true;
 }
 
@@ -278,6 +277,7 @@ static void drain_and_stop(struct world *w)
 	hybrid_actions_init(&acts);
 	hybrid_engine_drain(w->e, NULL, true, &acts);
 	world_carry(w, &acts);
+	world_kick(w);
 	for (ticks = 0; !w->stop && !w->crashed; ticks++) {
 		world_idle(w);
 		hybrid_engine_status(w->e, &st);
@@ -396,6 +396,7 @@ static void copy_world(struct world *b, struct world *w, u32 sample)
 	b->main = w;
 	b->branch = true;
 	b->lint = NULL;
+	b->found = NULL;
 	b->p.cut_every = 0;
 	b->crashed = false;
 	b->blocking = false;

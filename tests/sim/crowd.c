@@ -43,7 +43,7 @@ static void crowd_flushes(struct profile *p, struct rng *r)
 	p->block_sectors = 16 << rng_below(r, 3);
 	p->cache_blocks = 64 << rng_below(r, 3);
 	p->hot_blocks = 16 << rng_below(r, 3);
-	p->volumes = 2 + rng_below(r, SIM_MAX_VOLUMES - 1);
+	p->volumes = 2 + rng_below(r, SIM_FEW_VOLUMES - 1);
 	p->max_ios += 6;
 	p->run_percent = 0;
 	p->config.commit_interval = 100 << rng_below(r, 4);
@@ -57,7 +57,7 @@ static void crowd_flushes(struct profile *p, struct rng *r)
 
 static void crowd_stops(struct profile *p, struct rng *r)
 {
-	p->volumes = 1 + rng_below(r, SIM_MAX_VOLUMES);
+	p->volumes = 1 + rng_below(r, SIM_FEW_VOLUMES);
 	p->steps = min(p->steps, 800U);
 	p->weight[EV_WRITE] += 60;
 	p->weight[EV_RESTART] = 10 + rng_below(r, 20);
@@ -67,7 +67,7 @@ static void crowd_stops(struct profile *p, struct rng *r)
 
 static void crowd_alone(struct profile *p, struct rng *r)
 {
-	p->volumes = 1 + rng_below(r, SIM_MAX_VOLUMES);
+	p->volumes = 1 + rng_below(r, SIM_FEW_VOLUMES);
 	p->fault_kind = FAULTS_PLANNED;
 	p->weight[EV_WRITE] += 60;
 	p->weight[EV_REOPEN] = 5 + rng_below(r, 20);
@@ -158,7 +158,7 @@ void crowd_flushed(struct world *w, struct volume *vol)
 {
 	struct hybrid_io *io;
 
-	if (w->branch || w->p.crowd != CROWD_FLUSHES)
+	if (w->branch || (w->p.crowd != CROWD_FLUSHES && !w->p.small))
 		return;
 	w->look = max(w->look, 1U);
 	list_for_each_entry(io, &w->e->commit_gated, link)
@@ -195,7 +195,7 @@ static bool find_clean(struct world *w, const struct hybrid_volume *v, u64 *sect
 			hybrid_key_volume(s->key[i]) == v->id;
 		if (found)
 			*sector = (from_oblock(hybrid_key_block(s->key[i])) << w->g->block_shift) +
-				  __ffs64(clean) * w->g->granule_sectors;
+				  __ffs64(clean) * w->g->granule_sectors - w->hole;
 	}
 	fibers_go_on(fibers);
 	return found;

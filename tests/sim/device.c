@@ -150,6 +150,15 @@ void device_get_bytes(const struct device *d, u64 sector, void *bytes, u32 len, 
 	}
 }
 
+bool device_get_sb(const struct device *d, u32 copy, struct hybrid_sb *sb, bool durable)
+{
+	static struct hybrid_superblock block;
+	u64 sector = hybrid_sb_sector(device_size(d), copy);
+
+	device_get_bytes(d, device_place(d, sector), &block, sizeof(block), durable);
+	return !hybrid_sb_decode(&block, sector, device_size(d), sb, NULL);
+}
+
 /* ---- Versions ------------------------------------------------------------- */
 
 static u32 new_version(struct volatiles *v)

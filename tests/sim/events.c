@@ -132,6 +132,7 @@ static void request(struct world *w, void (*fn)(struct world *w, void *arg),
 static void carry_request(struct world *w, const struct request *r, struct hybrid_actions *acts)
 {
 	world_carry(w, acts);
+	world_kick(w);
 	if (r->vol)
 		r->vol->calls--;
 }
@@ -155,6 +156,23 @@ void set_mode(struct world *w, struct volume *vol, u32 mode)
 	vol->ever_writeback |= mode == HYBRID_MODE_WRITEBACK;
 	vol->info.mode = mode;
 	request(w, call_mode, &r);
+}
+
+static void call_cutoff(struct world *w, void *arg)
+{
+	struct request *r = arg;
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	hybrid_volume_set_cutoff(w->e, r->vol->v, r->vol->info.cutoff_sectors, &acts);
+	carry_request(w, r, &acts);
+}
+
+void set_cutoff(struct world *w, struct volume *vol)
+{
+	struct request r = { .vol = vol };
+
+	request(w, call_cutoff, &r);
 }
 
 static void mode_event(struct world *w)
@@ -204,7 +222,7 @@ static void call_evict(struct world *w, void *arg)
 
 void evict_sector(struct world *w, struct volume *vol, u64 sector)
 {
-	struct request r = { .vol = vol, .what = sector / w->p.block_sectors };
+	struct request r = { .vol = vol, .what = (sector + w->hole) / w->p.block_sectors };
 
 	script_log(w, EV_EVICT, vol, sector, 0);
 	trace(w, 13, vol->id, sector, "evict volume %u block %llu", vol->id,
@@ -306,6 +324,8 @@ static void new_settings(struct world *w)
 
 	if (sim_policies)
 		name = draw_policy(rng_fork(&w->rng, 101));
+	if (draw_contract(rng_fork(&w->rng, 109)))
+		name = "contract";
 	trace(w, 18, name[0], 0, "policy %s", name);
 	r = DURING(w, PHASE_POLICY, hybrid_engine_set_policy(w->e, hybrid_policy_get(name)));
 	if (r == -ENOMEM && loop_alloc_failed())
@@ -342,6 +362,7 @@ void reload(struct world *w)
 	/* A pool that has failed serves what it can (P5) */
 	if (r && !(w->faulty && hybrid_engine_failed(w->e)))
 		violation(w, "error", "restart fails with %d: %s", r, why ? why : "");
+	world_kick(w);
 	for (i = 0; i < w->nr_vol; i++)
 		if (!suspended[i] && !w->vol[i]->taken)
 			world_resume(w, w->vol[i]);
@@ -365,6 +386,7 @@ void admin_event(struct world *w)
 		draw_tunables(w, &config);
 		trace(w, 17, config.high_watermark, config.writeback_rate, "tunables");
 		hybrid_engine_configure(w->e, &config);
+		world_kick(w);
 		world_tick(w, 1);
 		break;
 	default:
@@ -439,7 +461,7 @@ static void cutoff_event(struct world *w)
 	if (!vol)
 		return;
 	vol->info.cutoff_sectors = rng_below(&w->rng, 2) ? 0 : 8 << rng_below(&w->rng, 8);
-	hybrid_volume_set_cutoff(w->e, vol->v, vol->info.cutoff_sectors);
+	set_cutoff(w, vol);
 }
 
 static enum event draw_event(struct world *w)

@@ -9,7 +9,9 @@
  *   - of the origin: those of its own volume;
  *   - a bad sector of it: those of reads of this sector;
  *   - of the cache device: those of volumes that ever were writeback (P5); of
- *     reads only where the origin does not durably have what may be read (S8).
+ *     reads and writes only where the origin does not durably have what is there,
+ *     or the cache has something dirty on record (S8).  A write with FUA also fails
+ *     if it went to the cache, and its commit cannot end.
  * What is read and written without an error is judged as ever (S1, S2, S7, S9).
  *
  * Data that rot (bits flipped, writes lost, or gone elsewhere) excuse one value of
@@ -143,7 +145,7 @@ static struct volume *volume_at(struct world *w, const struct device *d, u64 sec
 		return NULL;
 	key = s->key[b % w->g->set_size];
 	*at = (from_oblock(hybrid_key_block(key)) << w->g->block_shift) +
-	      (offset & (w->g->block_sectors - 1));
+	      (offset & (w->g->block_sectors - 1)) - w->hole;
 	for (i = 0; i < w->nr_vol; i++)
 		if (w->vol[i]->id == hybrid_key_volume(key))
 			return w->vol[i];
@@ -389,7 +391,8 @@ bool faults_clean(const struct world *w, const struct uio *u)
 	const struct device *d = u->vol->origin;
 
 	for (; s < end; s++)
-		if (!oracle_settled(u->vol->oracle, s, device_durable(d, d->data_from + s)))
+		if (!oracle_settled(u->vol->oracle, s, device_durable(d, d->data_from + s),
+				    u->version))
 			return false;
 	return w->lint && !linter_dirty(w->lint, u->vol, u->sector, u->count);
 }
@@ -406,5 +409,11 @@ bool faults_excuse(const struct world *w, const struct uio *u)
 		return true;
 	if (!cache->fault.dealt && !cache->fault.nr_were_bad)
 		return false;
-	return u->vol->ever_writeback && !(read && u->clean && faults_clean(w, u));
+	if (!u->vol->ever_writeback)
+		return false;
+	if (!read && u->io.type != HYBRID_IO_WRITE)
+		return true;
+	if (u->io.fua && u->cached)
+		return true;
+	return !u->clean || !faults_clean(w, u);
 }

@@ -4,8 +4,9 @@
  *
  * It keeps its own copy of what the metadata on disk say, decoded from the
  * journal entries, leaves and roots as they are written: once as it is durable,
- * once as the last submitted write says.  It asks the engine nothing.  A broken
- * rule is found here without an unlucky cut.
+ * once as the last submitted write says.  It asks the engine nothing, but at rest,
+ * when RAM must know what the disk does, and no more.  A broken rule is found here
+ * without an unlucky cut.
  *
  * What a granule's copies hold is read from the devices: a record is compared
  * with what was written, not with what the engine thinks.
@@ -15,6 +16,7 @@
 #include "sim.h"
 #include "coverage.h"
 #include "fibers.h"
+#include "recovery.h"
 
 struct owner {
 	u32 instance;
@@ -39,13 +41,17 @@ struct linter {
 	bool known;		/* the state on disk, since the first root of this life */
 	bool flushed[SIM_MAX_DEVICES];
 	bool unsettled[SIM_MAX_DEVICES];	/* a flush failed: some records wait for ever */
+	bool data_flushed;	/* the cache device was, since the last journal entry */
+	u64 assembled;		/* when its last flush began: an entry was assembled before */
+	bool tree_flushed;	/* ... since the last leaf or index block */
 	struct owner *durable, *sent;	/* of each cache block */
 	struct owner *leaf;		/* ... as the leaves written last say */
 	u64 *open_durable, *open_sent, *open_leaf;	/* of each set */
 	struct list_head entries;	/* since the durable root's tail, in order */
 	struct hybrid_root_info root;	/* durable */
-	struct hybrid_root_info old_root;	/* of the life before */
+	const struct found *before;	/* what the life before left; NULL: not known */
 	u16 *generation;		/* of leaves, by the durable root */
+	u16 *index;			/* of index blocks */
 	u32 leaves_in_flight;
 	struct hybrid_volume_info table[HYBRID_MAX_VOLUMES];	/* as leaves say */
 	struct hybrid_volume_info table_durable[SIM_MAX_VOLUMES];
@@ -53,10 +59,12 @@ struct linter {
 	u64 origin_nonce[SIM_MAX_VOLUMES];
 	u64 copy_nonce[SIM_MAX_VOLUMES][2];	/* 0: no good copy */
 	bool origin_lost[SIM_MAX_VOLUMES];	/* some copy names a lost map */
-	u8 *block;			/* one metadata block or entry */
+	u32 cold[SIM_MAX_VOLUMES];	/* the instance that was left behind, 0: none */
+	u8 *block;			/* one metadata block or entry, or both lost maps */
 };
 
 #define BLOCK_BYTES ((size_t)HYBRID_META_BLOCK_SIZE)
+#define LOST_BYTES (HYBRID_LOST_CHUNKS / 8 + BLOCK_BYTES)
 
 struct linter *linter_new(struct world *w)
 {
@@ -72,7 +80,9 @@ struct linter *linter_new(struct world *w)
 	l->open_sent = xalloc(w->g->nr_sets * sizeof(u64));
 	l->open_leaf = xalloc(w->g->nr_sets * sizeof(u64));
 	l->generation = xalloc(w->g->nr_leaves * sizeof(u16));
-	l->block = xalloc(HYBRID_JOURNAL_ENTRY_BLOCKS * BLOCK_BYTES);
+	l->index = xalloc(HYBRID_ROOT_INDEXES * sizeof(u16));
+	BUILD_BUG_ON(2 * LOST_BYTES < HYBRID_JOURNAL_ENTRY_BLOCKS * BLOCK_BYTES);
+	l->block = xalloc(2 * LOST_BYTES);
 	INIT_LIST_HEAD(&l->entries);
 	return l;
 }
@@ -98,20 +108,29 @@ void linter_free(struct linter *l)
 	free(l->open_sent);
 	free(l->open_leaf);
 	free(l->generation);
+	free(l->index);
 	free(l->block);
 	free(l);
 }
 
-void linter_boot(struct linter *l)
+void linter_boot(struct linter *l, const struct found *f)
 {
 	memset(l->flushed, 0, sizeof(l->flushed));
 	memset(l->unsettled, 0, sizeof(l->unsettled));
+	l->data_flushed = false;
+	l->tree_flushed = false;
+	memset(l->cold, 0, sizeof(l->cold));
 	l->known = false;
 	l->failed = false;
 	l->leaves_in_flight = 0;
-	l->old_root = l->root;
+	l->before = f;
 	memset(l->table, 0, sizeof(l->table));
 	memset(l->generation, 0, l->g->nr_leaves * sizeof(u16));
+	memset(l->index, 0, l->g->nr_index * sizeof(u16));
+	if (f) {
+		memcpy(l->generation, f->generation, l->g->nr_leaves * sizeof(u16));
+		memcpy(l->index, f->index, l->g->nr_index * sizeof(u16));
+	}
 	drop_entries(l, SIM_NEVER);
 }
 
@@ -143,7 +162,6 @@ static struct volume *volume_of_instance(struct linter *l, u32 instance)
 static void read_origin(struct linter *l, struct volume *vol)
 {
 	struct hybrid_sb sb, best = {};
-	const char *why;
 	u32 copy;
 
 	if (vol->info.flags & HYBRID_VOLUME_INPLACE) {
@@ -152,11 +170,8 @@ static void read_origin(struct linter *l, struct volume *vol)
 	}
 	l->origin_lost[vol->nr] = false;
 	for (copy = 0; copy < 2; copy++) {
-		u64 sector = hybrid_sb_sector(vol->origin->sectors, copy);
-
 		l->copy_nonce[vol->nr][copy] = 0;
-		device_get_bytes(vol->origin, sector, l->block, BLOCK_BYTES, true);
-		if (hybrid_sb_decode((void *)l->block, sector, vol->origin->sectors, &sb, &why))
+		if (!device_get_sb(vol->origin, copy, &sb, true))
 			continue;
 		l->copy_nonce[vol->nr][copy] = sb.nonce;
 		l->origin_lost[vol->nr] |= sb.lost;
@@ -176,6 +191,16 @@ static bool nonce_known(const struct hybrid_volume_info *t, u64 nonce)
 void linter_reformat(struct linter *l, struct volume *vol)
 {
 	read_origin(l, vol);
+}
+
+/* Only an origin that may have been written without its cache starts cold. */
+void linter_open(struct linter *l, struct volume *vol)
+{
+	const struct hybrid_volume_info *t = &l->table[vol->id];
+
+	read_origin(l, vol);
+	l->cold[vol->nr] = vol->info.flags & HYBRID_VOLUME_INPLACE ||
+			   !nonce_known(t, l->origin_nonce[vol->nr]) ? t->instance : 0;
 }
 
 /* ---- Granules ---------------------------------------------------------------------- */
@@ -240,7 +265,14 @@ static bool find_granule(struct linter *l, u32 b, const struct owner *o, u32 nr,
 	return gr->origin + l->g->granule_sectors <= gr->vol->origin->data_to;
 }
 
-/* J3: what the record calls valid has been written to the cache, completely. */
+/* Is @val one that the volume wrote, or zeroed, at sector @i of the granule? */
+static bool is_sector_of(const struct granule *gr, u32 i, val_t val)
+{
+	return val == VAL_ZERO || (val_owner(val) == gr->vol->oracle->owner &&
+				   val_sector(val) == gr->sector + i);
+}
+
+/* J3, J5: what the record calls valid has been written to the cache, and is durable there. */
 static void check_written(struct linter *l, struct action *a, u32 b, const struct owner *o, u32 nr)
 {
 	struct granule gr;
@@ -250,12 +282,13 @@ static void check_written(struct linter *l, struct action *a, u32 b, const struc
 		return;
 	for (i = 0; i < l->g->granule_sectors; i++) {
 		val_t v = device_completed(l->w->dev[0], gr.cache + i);
+		val_t durable = device_durable(l->w->dev[0], gr.cache + i);
 
-		if (v == VAL_ZERO || (val_owner(v) == gr.vol->oracle->owner &&
-				      val_sector(v) == gr.sector + i))
+		if (is_sector_of(&gr, i, durable))
 			continue;
-		broken(l, "J3", "record of block %u calls granule %u valid, its sector %llu has %s",
-		       b, nr, (unsigned long long)gr.sector + i, val_name(v));
+		broken(l, is_sector_of(&gr, i, v) ? "J5" : "J3",
+		       "record of block %u calls granule %u valid, its sector %llu has %s, durable is %s",
+		       b, nr, (unsigned long long)gr.sector + i, val_name(v), val_name(durable));
 		return;
 	}
 }
@@ -309,7 +342,7 @@ static void check_replaced(struct linter *l, struct action *a, u32 b, const stru
 		if (oracle_wild(or, s))
 			continue;
 		if (is_open(l, b) ? oracle_crash_allows(or, s, durable) :
-				    !oracle_before(or, s, durable, c))
+				    !oracle_before(or, s, durable, c, l->assembled))
 			continue;
 		broken(l, "J2", "record ends dirty block %u granule %u: sector %llu is %s in the cache, durable on the origin is %s",
 		       b, nr, (unsigned long long)s, val_name(c), val_name(durable));
@@ -365,10 +398,16 @@ static void check_close(struct linter *l, struct action *a, u32 set, u64 closed)
 	}
 }
 
+/* Which block of those that the simulator has: what a volume has in front is nowhere. */
+static u64 oblock_of(__le64 oblock)
+{
+	return le64_to_cpu(oblock) - sim_world->hole / sim_world->g->block_sectors;
+}
+
 static void take_record(struct owner *o, const struct hybrid_record *r)
 {
 	o->instance = le32_to_cpu(r->instance);
-	o->oblock = le64_to_cpu(r->oblock);
+	o->oblock = oblock_of(r->oblock);
 	o->valid = le64_to_cpu(r->valid);
 	o->dirty = le64_to_cpu(r->dirty);
 	if (!o->instance)
@@ -475,8 +514,9 @@ static void journal_submitted(struct linter *l, struct action *a, u64 sector, co
 		       (unsigned long long)e->n, (unsigned long long)l->root.journal_tail);
 	if (l->w->stop)
 		return;
-	if (!a->op->preflush && vouches(l, e))
-		broken(l, "J5", "journal write without preflush");
+	if (!l->data_flushed && vouches(l, e))
+		broken(l, "J5", "journal write without a flush before it");
+	l->data_flushed = false;
 	old = xalloc(l->g->nr_blocks * sizeof(*old));
 	old_open = xalloc(l->g->nr_sets * sizeof(u64));
 	memcpy(old, l->sent, l->g->nr_blocks * sizeof(*old));
@@ -525,7 +565,7 @@ static void take_map_leaf(struct linter *l, u32 nr, const struct hybrid_map_leaf
 		struct owner *o = &l->leaf[first + i];
 
 		o->instance = le32_to_cpu(m->instance[i]);
-		o->oblock = le64_to_cpu(m->oblock[i]);
+		o->oblock = oblock_of(m->oblock[i]);
 		o->valid = le64_to_cpu(m->valid[i]);
 		o->dirty = le64_to_cpu(m->dirty[i]);
 		if (!o->instance)
@@ -574,9 +614,21 @@ static void leaf_submitted(struct linter *l, struct action *a, u64 sector, const
 
 	if (le64_to_cpu(h->number) != nr || hybrid_leaf_sector(l->g, nr, generation) != sector)
 		broken(l, "format", "leaf %u is written to the place of another", nr);
-	if (l->known && l->generation[nr] && (l->generation[nr] & 1) == (generation & 1))
+	if (l->generation[nr] && (l->generation[nr] & 1) == (generation & 1))
 		broken(l, "J7", "leaf %u is written over the one in use", nr);
 	take_leaf(l, a, nr, bytes);
+}
+
+static void index_submitted(struct linter *l, struct action *a, u64 sector, const void *bytes)
+{
+	const struct hybrid_block_header *h = bytes;
+	u32 nr = (sector - l->g->index_sector) / HYBRID_META_BLOCK_SECTORS % l->g->nr_index;
+	u64 generation = le64_to_cpu(h->generation);
+
+	if (le64_to_cpu(h->number) != nr || hybrid_index_sector(l->g, nr, generation) != sector)
+		broken(l, "format", "index block %u is written to the place of another", nr);
+	if (l->index[nr] && (l->index[nr] & 1) == (generation & 1))
+		broken(l, "J7", "index block %u is written over the one in use", nr);
 }
 
 /*
@@ -586,10 +638,8 @@ static void leaf_submitted(struct linter *l, struct action *a, u64 sector, const
 static bool starts_cold(struct linter *l, const struct owner *o)
 {
 	struct volume *vol = volume_of_instance(l, o->instance);
-	struct hybrid_volume_info info;
 
-	return vol && l->w->e && !hybrid_volume_info(l->w->e, vol->id, &info) &&
-	       info.instance != o->instance && !o->dirty;
+	return vol && o->instance == l->cold[vol->nr] && !o->dirty;
 }
 
 /* What a recovery from this root and the durable journal would find is what is so. */
@@ -679,15 +729,19 @@ static void root_submitted(struct linter *l, struct action *a, u64 sector, const
 			(unsigned long long)root.sequence, (unsigned long long)root.journal_tail,
 			(unsigned long long)root.journal_head, root.flags,
 			(unsigned long long)root.epoch);
-	if (!a->op->preflush || !a->op->fua)
-		broken(l, "J7", "root without preflush or fua");
+	if (!l->tree_flushed || !a->op->fua)
+		broken(l, "J7", "root without fua, or a flush before it");
 	if (l->leaves_in_flight)
 		broken(l, "J7", "root while %u leaves are in flight", l->leaves_in_flight);
 	if (hybrid_root_sector(l->g, root.sequence) != sector)
 		broken(l, "J7", "root is written over the one in use");
 	if (!l->known) {
-		if (l->old_root.epoch && root.epoch == l->old_root.epoch)
+		if (l->before && root.epoch == l->before->root.epoch)
 			broken(l, "J8", "the first root of a life has the old epoch");
+		if (l->before && root.sequence != l->before->root.sequence + 1)
+			broken(l, "J7", "root %llu of a new life follows %llu",
+			       (unsigned long long)root.sequence,
+			       (unsigned long long)l->before->root.sequence);
 		return;
 	}
 	if (root.sequence != l->root.sequence + 1)
@@ -702,6 +756,7 @@ static void read_leaves(struct linter *l, const u16 *index_generation)
 	u32 i, nr;
 
 	memset(l->generation, 0, l->g->nr_leaves * sizeof(u16));
+	memcpy(l->index, index_generation, l->g->nr_index * sizeof(u16));
 	for (i = 0; i < l->g->nr_index; i++) {
 		struct hybrid_index *index = (void *)l->block;
 		u32 n = min_t(u32, HYBRID_INDEX_LEAVES,
@@ -715,6 +770,43 @@ static void read_leaves(struct linter *l, const u16 *index_generation)
 			l->generation[i * HYBRID_INDEX_LEAVES + nr] =
 				le16_to_cpu(index->leaf_generation[nr]);
 	}
+}
+
+static bool same_volume(const struct hybrid_volume_info *a, const struct hybrid_volume_info *b)
+{
+	return a->state == b->state && a->instance == b->instance && a->flags == b->flags &&
+	       a->mode == b->mode && a->cutoff_sectors == b->cutoff_sectors &&
+	       a->nonce == b->nonce && a->nonce_old == b->nonce_old &&
+	       !memcmp(a->uuid, b->uuid, HYBRID_UUID_SIZE);
+}
+
+/* What the life before made durable is so for good: a recovery makes nothing else of it. */
+static void check_kept(struct linter *l, struct action *a)
+{
+	const struct found *f = l->before;
+	u32 b, i;
+
+	for (i = 0; i < l->w->nr_vol && !l->w->stop; i++)
+		if (!same_volume(&f->table[i], &l->table[l->w->vol[i]->id]))
+			broken(l, "J8", "recovery records another entry of volume %u",
+			       l->w->vol[i]->id);
+	for (b = 0; b < l->g->nr_blocks && !l->w->stop; b++) {
+		const struct found_block *o = &f->block[b];
+		const struct owner *n = &l->leaf[b];
+
+		if ((volume_of_instance(l, n->instance) || o->instance) &&
+		    (n->instance != o->instance || n->valid != o->valid || n->dirty != o->dirty ||
+		     (o->instance && n->oblock != oblock_of(cpu_to_le64(o->oblock)))))
+			broken(l, "J8", "recovery finds block %u as %u.%llu %llx/%llx, and records %u.%llu %llx/%llx",
+			       b, o->instance, (unsigned long long)o->oblock,
+			       (unsigned long long)o->valid, (unsigned long long)o->dirty,
+			       n->instance, (unsigned long long)n->oblock,
+			       (unsigned long long)n->valid, (unsigned long long)n->dirty);
+	}
+	for (i = 0; i < l->g->nr_sets; i++)
+		if (l->open_leaf[i])
+			broken(l, "J8", "recovery leaves regions %llx of set %u open",
+			       (unsigned long long)l->open_leaf[i], i);
 }
 
 /* The first root of a life: from here on the state on disk is known. */
@@ -744,6 +836,8 @@ static void learn(struct linter *l, struct action *a)
 	for (nr = 0; nr < l->w->nr_vol; nr++)
 		read_origin(l, l->w->vol[nr]);
 	l->known = true;
+	if (l->before)
+		check_kept(l, a);
 }
 
 static void root_completed(struct linter *l, struct action *a, struct dreq *r)
@@ -810,9 +904,12 @@ static void cache_meta_submitted(struct linter *l, struct action *a, u64 sector,
 	case AREA_INDEX:
 	case AREA_LEAF:
 		l->leaves_in_flight++;
+		l->tree_flushed = false;
 		for (i = 0; i < count; i += HYBRID_META_BLOCK_SECTORS)
 			if (area == AREA_LEAF)
 				leaf_submitted(l, a, sector + i, bytes + i * 512);
+			else
+				index_submitted(l, a, sector + i, bytes + i * 512);
 		break;
 	case AREA_SB:
 		break;
@@ -834,6 +931,48 @@ static bool any_dirty(struct linter *l, struct volume *vol, const struct owner *
 		if (o[b].dirty && volume_of_instance(l, o[b].instance) == vol)
 			return true;
 	return false;
+}
+
+/* Has the origin all that a crash may not lose? */
+static void check_alone(struct linter *l, struct action *a, u32 b, const struct owner *o, u32 nr)
+{
+	struct granule gr;
+	u32 i;
+
+	if (!find_granule(l, b, o, nr, &gr))
+		return;
+	for (i = 0; i < l->g->granule_sectors; i++) {
+		val_t durable = device_durable(gr.vol->origin, gr.origin + i);
+
+		if (oracle_crash_allows(gr.vol->oracle, gr.sector + i, durable))
+			continue;
+		broken(l, "J10", "volume %u: dirty flag cleared, sector %llu of the origin is %s",
+		       gr.vol->id, (unsigned long long)gr.sector + i, val_name(durable));
+		return;
+	}
+}
+
+/*
+ * J10: no record calls anything dirty.  The last ones may not have got out of a pool that
+ * failed; then the origin has all that those on disk call dirty.
+ */
+static void check_flag_cleared(struct linter *l, struct action *a, struct volume *vol)
+{
+	u32 b, nr;
+
+	if (!l->failed) {
+		if (any_dirty(l, vol, l->durable) || any_dirty(l, vol, l->sent))
+			broken(l, "J10", "volume %u: dirty flag cleared, dirty records are durable",
+			       vol->id);
+		return;
+	}
+	for (b = 0; b < l->g->nr_blocks; b++) {
+		if (volume_of_instance(l, l->sent[b].instance) != vol)
+			continue;
+		for (nr = 0; nr < l->g->granules && !l->w->stop; nr++)
+			if (l->sent[b].dirty >> nr & 1)
+				check_alone(l, a, b, &l->sent[b], nr);
+	}
 }
 
 /* No superblock that could be found may name what is written over. */
@@ -858,16 +997,15 @@ static void lost_map_submitted(struct linter *l, struct action *a, struct device
 static void check_lost_named(struct linter *l, struct action *a, struct device *d,
 			     const struct hybrid_sb *sb)
 {
-	u32 size = hybrid_lost_blocks(sb->data_sectors, l->g->block_shift) * BLOCK_BYTES, copy;
+	u32 shift = hybrid_lost_shift(sb->data_sectors, l->g->block_sectors);
+	u32 size = hybrid_lost_blocks(sb->data_sectors, shift) * BLOCK_BYTES, copy;
 	struct hybrid_lost_map *map[2];
 	u32 good = 0;
 
-	if (2 * size > HYBRID_JOURNAL_ENTRY_BLOCKS * BLOCK_BYTES)
-		return;
 	for (copy = 0; copy < 2; copy++) {
 		map[copy] = (void *)l->block + copy * size;
-		device_get_bytes(d, hybrid_lost_sector(sb->member_sectors, copy), map[copy], size,
-				 true);
+		device_get_bytes(d, device_place(d, hybrid_lost_sector(sb->member_sectors, copy)),
+				 map[copy], size, true);
 		if (hybrid_lost_peek(map[copy], sb, copy, NULL) > 0 &&
 		    !hybrid_lost_check(map[copy], size / BLOCK_BYTES, NULL))
 			good++;
@@ -888,13 +1026,13 @@ static void origin_sb_submitted(struct linter *l, struct action *a, struct devic
 	struct hybrid_sb sb;
 	const char *why = "";
 
-	if (sector == hybrid_lost_sector(d->sectors, 0) ||
-	    sector == hybrid_lost_sector(d->sectors, 1)) {
+	if (sector == hybrid_lost_sector(device_size(d), 0) ||
+	    sector == hybrid_lost_sector(device_size(d), 1)) {
 		lost_map_submitted(l, a, d, sector, bytes, count);
 		return;
 	}
 	if (count != HYBRID_META_BLOCK_SECTORS ||
-	    hybrid_sb_decode(bytes, sector, d->sectors, &sb, &why)) {
+	    hybrid_sb_decode(bytes, sector, device_size(d), &sb, &why)) {
 		broken(l, "format", "origin superblock: %s", why);
 		return;
 	}
@@ -913,10 +1051,8 @@ static void origin_sb_submitted(struct linter *l, struct action *a, struct devic
 	if (a->finished && l->w->doing == PHASE_CLOSE && !nonce_known(t, sb.nonce))
 		broken(l, "J9", "the origin is closed with nonce %llx, and did not go alone",
 		       (unsigned long long)sb.nonce);
-	if (l->origin_dirty[vol->nr] && !(sb.flags & HYBRID_SB_DIRTY) &&
-	    ((any_dirty(l, vol, l->durable) && !l->failed) || any_dirty(l, vol, l->sent)))
-		broken(l, "J10", "volume %u: dirty flag cleared, dirty records are durable",
-		       vol->id);
+	if (l->origin_dirty[vol->nr] && !(sb.flags & HYBRID_SB_DIRTY))
+		check_flag_cleared(l, a, vol);
 }
 
 /* ---- Data ------------------------------------------------------------------------------------- */
@@ -1151,6 +1287,42 @@ static void origin_write(struct linter *l, struct action *a, struct dreq *r)
 	}
 }
 
+bool linter_any_dirty(struct linter *l)
+{
+	u32 b;
+
+	for (b = 0; b < l->g->nr_blocks; b++)
+		if (l->durable[b].dirty | l->sent[b].dirty)
+			return true;
+	return false;
+}
+
+void linter_rest(struct linter *l)
+{
+	u32 b, set;
+
+	for (b = 0; b < l->g->nr_blocks && !l->w->stop; b++) {
+		struct found_block ram = found_in_ram(l->w->e, b);
+		const struct owner *o = &l->durable[b];
+		bool same = ram.instance == o->instance;
+		/* What a dead instance has on disk is nobody's: no leaf is written for it. */
+		u64 valid = volume_of_instance(l, o->instance) ? o->valid : 0;
+
+		if (!(ram.valid | valid))
+			continue;
+		if (!same || ram.valid != o->valid || ram.dirty != o->dirty)
+			violation(l->w, "rest", "nothing waits for time to pass, and block %u is %u.%llu %llx/%llx in RAM, %u.%llu %llx/%llx on disk",
+				  b, ram.instance, (unsigned long long)ram.oblock,
+				  (unsigned long long)ram.valid, (unsigned long long)ram.dirty,
+				  o->instance, (unsigned long long)o->oblock,
+				  (unsigned long long)o->valid, (unsigned long long)o->dirty);
+	}
+	for (set = 0; set < l->g->nr_sets && !l->w->stop; set++)
+		if (l->open_durable[set])
+			violation(l->w, "rest", "nothing waits for time to pass, and regions %llx of set %u are open",
+				  (unsigned long long)l->open_durable[set], set);
+}
+
 bool linter_dirty(struct linter *l, struct volume *vol, u64 sector, u32 count)
 {
 	u64 first = sector >> l->g->block_shift, last = (sector + count - 1) >> l->g->block_shift;
@@ -1195,6 +1367,8 @@ void linter_submit(struct linter *l, struct action *a, struct dreq *r)
 		return;
 	if (r->kind == DREQ_READ && !l->flushed[r->dev->nr])
 		broken(l, "J8", "dev%u is read before it was flushed", r->dev->nr);
+	if (r->kind == DREQ_FLUSH && cache)
+		l->assembled = sim_now;
 	if (r->meta || r->kind == DREQ_FLUSH)
 		return;
 	if (!l->known) {
@@ -1239,6 +1413,8 @@ void linter_complete(struct linter *l, struct action *a, struct dreq *r)
 	}
 	if (r->kind == DREQ_FLUSH) {
 		l->flushed[r->dev->nr] = true;
+		l->data_flushed |= !r->dev->nr;
+		l->tree_flushed |= !r->dev->nr;
 		return;
 	}
 	if (!r->meta || r->kind != DREQ_WRITE)

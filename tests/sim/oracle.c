@@ -338,13 +338,20 @@ const char *oracle_read(struct oracle *o, u64 sector, val_t val, u64 started)
 	return NULL;
 }
 
-bool oracle_settled(struct oracle *o, u64 sector, val_t val)
+bool oracle_settled(struct oracle *o, u64 sector, val_t val, u32 but)
 {
-	u32 h = o->head[sector];
+	const struct entry *e, *only = NULL;
 
-	if (!h)
+	if (!o->head[sector])
 		return val == initial(o, sector);
-	return !o->pool[h].next && o->pool[h].val == val && o->pool[h].complete < sim_now;
+	for_each_entry(o, sector, e) {
+		if (e->version == but)
+			continue;
+		if (only)
+			return false;
+		only = e;
+	}
+	return only && only->val == val && only->complete < sim_now;
 }
 
 /* ---- Crashes -------------------------------------------------------------- */
@@ -506,14 +513,14 @@ static struct entry *find_value(struct oracle *o, u64 sector, val_t val)
 	return NULL;
 }
 
-bool oracle_before(struct oracle *o, u64 sector, val_t a, val_t b)
+bool oracle_before(struct oracle *o, u64 sector, val_t a, val_t b, u64 then)
 {
 	struct entry *ea, *eb = find_value(o, sector, b);
 
 	if (a == b || !eb)
 		return false;
-	/* Nobody was told of @b yet */
-	if (eb->complete == SIM_NEVER)
+	/* Nobody had been told of @b */
+	if (eb->complete > then)
 		return !oracle_crash_allows(o, sector, a);
 	/* Zeroes may have been written more than once */
 	for_each_entry(o, sector, ea)

@@ -427,12 +427,12 @@ static void check_op(struct hybrid_op *op)
 	u32 i;
 
 	nr_ops++;
-	ev = expect(REC_OP, "type=%s io=%016llx volume=%d device=%s write=%d sector=%llu count=%u fua=%d preflush=%d segments=%u error=%d",
+	ev = expect(REC_OP, "type=%s io=%016llx volume=%d device=%s write=%d sector=%llu count=%u fua=%d segments=%u error=%d",
 		    type[op->type], (unsigned long long)(io ? io->name : 0),
 		    moves ? volume_of(op) : -1, one ? op->origin ? "origin" : "cache" : "-",
 		    moves && op->write, (unsigned long long)(user ? op->sector : 0),
 		    user || op->type == HYBRID_OP_COPY_OUT ? op->count : 0, moves && op->fua,
-		    moves && op->preflush, moves ? op->nr_segments : 0,
+		    moves ? op->nr_segments : 0,
 		    complete ? op->io->error : 0);
 	find_name(pointer(ev, "op"))->here = op;
 	for (i = 0; moves && i < op->nr_segments; i++) {
@@ -795,6 +795,8 @@ static int run_blocking(struct record *ev)
 		return hybrid_volume_forget(engine, number(ev, "volume"));
 	if (is(ev, "call", "open"))
 		return run_open(ev);
+	if (is(ev, "call", "settle"))
+		return hybrid_volume_settle(engine, volume(ev)->v);
 	if (is(ev, "call", "close"))
 		return hybrid_volume_close(engine, volume(ev)->v);
 	difference("unknown call");
@@ -828,7 +830,7 @@ static int run_quick(struct record *ev, struct hybrid_actions *acts)
 	else if (is(ev, "call", "seeks"))
 		hybrid_volume_set_seeks(volume(ev)->v, arg);
 	else
-		hybrid_volume_set_cutoff(engine, volume(ev)->v, arg);
+		hybrid_volume_set_cutoff(engine, volume(ev)->v, arg, acts);
 	return 0;
 }
 

@@ -177,7 +177,7 @@ static void damage_sb(struct world *w, struct rot *rot, struct device *d)
 
 	for (copy = 0; copy < 2; copy++)
 		if (copies >> copy & 1)
-			damage(w, d, hybrid_sb_sector(d->sectors, copy), 0);
+			damage(w, d, device_place(d, hybrid_sb_sector(device_size(d), copy)), 0);
 	rot->sb[d->nr] |= copies;
 }
 

@@ -375,8 +375,9 @@ static const struct {
 	FIELD(block_sectors), FIELD(cache_blocks), FIELD(hot_blocks), FIELD(slow_percent),
 	FIELD(reset_percent), FIELD(fail_alloc), FIELD(scarce), FIELD(crowd), FIELD(lean), FIELD(fault_kind),
 	FIELD(admin_percent), FIELD(load_percent), FIELD(inplace_percent), FIELD(aim),
-	FIELD(aims), FIELD(cut_every), FIELD(run_percent), FIELD(journal_blocks),
-	FIELD(cut_samples), FIELD(cut_writes), FIELD(seeks), FIELD(aged), CONFIG(high_watermark), CONFIG(low_watermark),
+	FIELD(aims), FIELD(cut_every), FIELD(run_percent), FIELD(journal_blocks), FIELD(far), FIELD(small),
+	FIELD(cut_samples), FIELD(cut_writes), FIELD(seeks), FIELD(aged),
+	CONFIG(high_watermark), CONFIG(low_watermark),
 	CONFIG(writeback_rate), CONFIG(commit_interval), CONFIG(endurance),
 };
 

@@ -11,6 +11,8 @@
  * rot.c	metadata that are damaged when the engine recovers
  * oracle.c	which values each sector may hold (promises P1 to P4)
  * linter.c	rules J1 to J11 on the stream of device operations
+ * policy-contract.c	a policy that checks what the engine tells it
+ * recovery.c	what recovery must find, read from the disk beside it
  * generations.c	no block of the tree is written over one that could pass for it
  * coverage.c	which faults happened in which phases
  * loops.c	the N-th allocation, or request, fails, for every N
@@ -33,7 +35,8 @@
 
 #include "engine.h"
 
-#define SIM_MAX_VOLUMES	3
+#define SIM_FEW_VOLUMES	3	/* most seeds have no more */
+#define SIM_MAX_VOLUMES	8
 #define SIM_MAX_DEVICES	(1 + SIM_MAX_VOLUMES)
 #define SIM_NEVER	U64_MAX
 
@@ -231,7 +234,8 @@ enum device_profile {
 
 struct device {
 	u32 nr;			/* 0: the cache device, else origin nr - 1 */
-	u64 sectors;
+	u64 sectors;		/* ... without the hole */
+	u64 hole;		/* sectors in front of the data that are nowhere: see far in profile */
 	u64 data_from, data_to;
 	val_t *durable;
 	struct volatiles vol[2];
@@ -264,6 +268,23 @@ static inline bool device_is_data(const struct device *d, u64 sector)
 {
 	return sector >= d->data_from && sector < d->data_to;
 }
+
+/* Its size, as the engine is told. */
+static inline u64 device_size(const struct device *d)
+{
+	return d->sectors + d->hole;
+}
+
+/* Where sector @sector of the engine's stands; SIM_NEVER: in the hole. */
+static inline u64 device_place(const struct device *d, u64 sector)
+{
+	if (sector < d->data_from)
+		return sector;
+	return sector < d->data_from + d->hole ? SIM_NEVER : sector - d->hole;
+}
+
+/* Copy @copy of its superblock, as it is durable or reads now; false: it is not good. */
+bool device_get_sb(const struct device *d, u32 copy, struct hybrid_sb *sb, bool durable);
 
 val_t device_durable(const struct device *d, u64 sector);
 val_t device_read(const struct device *d, u64 sector);	/* newest carried out */
@@ -353,14 +374,17 @@ void oracle_crash(struct oracle *o);
 void oracle_forget(struct oracle *o);	/* dirty data dropped by the admin */
 const char *oracle_crash_read(struct oracle *o, u64 sector, val_t val, bool pin);
 void oracle_unpin(struct oracle *o);
-/* Does value @a stand strictly before @b?  A value unknown is older than all. */
-bool oracle_before(struct oracle *o, u64 sector, val_t a, val_t b);
+/*
+ * Does value @a stand strictly before @b, as far as users had been told at time @then?
+ * A value unknown is older than all.
+ */
+bool oracle_before(struct oracle *o, u64 sector, val_t a, val_t b, u64 then);
 bool oracle_wild(struct oracle *o, u64 sector);
 bool oracle_crash_allows(struct oracle *o, u64 sector, val_t val);
 /* A copy of the sector holds @val now, and may be seen until it is written again. */
 void oracle_rot(struct oracle *o, u64 sector, val_t val);
-/* Is @val all that a read from now on may return? */
-bool oracle_settled(struct oracle *o, u64 sector, val_t val);
+/* Is @val all that a read from now on may return?  The write of version @but has not begun. */
+bool oracle_settled(struct oracle *o, u64 sector, val_t val, u32 but);
 void oracle_explain(struct oracle *o, u64 sector);
 
 /* ---- World ---------------------------------------------------------------- */
@@ -398,7 +422,8 @@ struct uio {
 	u32 version;
 	val_t *data;
 	bool user_op;		/* a USER operation is under way */
-	bool clean;		/* read: the origin had all of it at the start */
+	bool clean;		/* the origin had all of it at the start */
+	bool cached;		/* some of it went to the cache device */
 };
 
 /* An operation being carried out. */
@@ -407,7 +432,6 @@ struct action {
 	struct hybrid_op *op;
 	struct uio *uio;	/* USER */
 	u32 left;		/* device requests */
-	bool flushing;		/* META: preflush first */
 	u64 started;
 	int error_cache, error_origin;
 	bool *finished;		/* do_op waits */
@@ -435,6 +459,8 @@ struct profile {
 	u32 crowd;		/* what meets often; 0: nothing that need not */
 	u32 lean;		/* fills bring only what was asked for, unless it goes on a run */
 	u32 journal_blocks;
+	u32 small;		/* blocks of a set, and entries of one block; 0: as they come */
+	u32 far;		/* volumes' data are so far behind their first block: see world.hole */
 	u32 fault_kind;		/* 0: none */
 #define FAULTS_PLANNED	6	/* faults.c draws them, of all kinds */
 	u32 weight[16];
@@ -462,6 +488,7 @@ struct world {
 	u32 nr_dev;
 	struct volume *vol[SIM_MAX_VOLUMES];
 	u32 nr_vol;
+	u64 hole;		/* sectors of each volume that nobody uses: block_sectors << far */
 	struct list_head ready;		/* actions that ended, to be told */
 	u32 nr_ready;
 	struct list_head uios;
@@ -472,6 +499,7 @@ struct world {
 	bool branch;			/* a crash state: in order, no linter */
 	bool blocking;			/* inside a blocking call */
 	bool ticking;
+	bool timer;			/* it runs: else no tick comes until something is asked for */
 	u8 doing;			/* enum sim_phase of a call under way, 0: none */
 	u32 deaths;			/* since the last clean stop */
 	u32 crash_phases;		/* when crashed was set */
@@ -498,6 +526,7 @@ struct world {
 	u64 hash;
 	bool stop;
 	struct linter *lint;
+	struct found *found;		/* what this life's recovery must find; NULL: not looked at */
 	struct rng brng;
 	struct rng arng;		/* of what is aimed at a phase */
 	struct rng frng;		/* of faults.c */
@@ -524,7 +553,12 @@ void world_idle(struct world *w);	/* until nothing is under way */
 void world_settle(struct world *w);	/* until no user's I/O is left: liveness */
 /* Without users' I/O: blocks that are on their way to be free get there. */
 void world_check_grace(struct world *w);
+/* Time passes; the engine hears of it while its timer runs. */
 void world_tick(struct world *w, u32 ms);
+/* As hybrid_tick_kick(): a call may have left something that waits for time to pass. */
+void world_kick(struct world *w);
+/* Nothing is under way: the timer must stop, and leave nothing unrecorded. */
+void world_rest(struct world *w);
 void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type, u64 sector,
 		  u32 count, bool fua);
 /* Read block @b of the volume, or as much as there is of it. */
@@ -583,6 +617,7 @@ extern bool sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce,
 
 /* workload.c: the name of any policy */
 const char *draw_policy(struct rng r);
+bool draw_contract(struct rng r);
 u32 draw_endurance(struct rng r);
 void run_seed(u64 seed, char mode, u64 *hash);
 void one_event(struct world *w);
@@ -591,6 +626,7 @@ void do_event(struct world *w, enum event ev);
 void recreate(struct world *w, struct volume *vol, bool drop);
 void user_io(struct world *w, enum event ev, struct volume *vol, u64 sector, u32 count);
 void set_mode(struct world *w, struct volume *vol, u32 mode);
+void set_cutoff(struct world *w, struct volume *vol);	/* to what its info says */
 void drain(struct world *w, struct volume *vol, bool on);
 void evict_sector(struct world *w, struct volume *vol, u64 sector);
 void tick(struct world *w, u32 ms);
@@ -650,13 +686,18 @@ void loop_heal(void);
 
 struct linter *linter_new(struct world *w);
 void linter_free(struct linter *l);
-void linter_boot(struct linter *l);	/* a new life of the engine begins */
+/* A new life of the engine begins, on what the one before left; NULL: nobody looked. */
+void linter_boot(struct linter *l, const struct found *f);
 void linter_crash(struct linter *l);
-/* A metadata write begins, with its preflush: what it says is decided now. */
+void linter_open(struct linter *l, struct volume *vol);	/* it is about to be opened */
+/* A metadata write begins: what it says is decided now. */
 void linter_meta(struct linter *l, struct action *a, struct device *d);
 void linter_submit(struct linter *l, struct action *a, struct dreq *r);
 void linter_complete(struct linter *l, struct action *a, struct dreq *r);
 void linter_reformat(struct linter *l, struct volume *vol);
+/* Nothing waits for time to pass: then RAM knows nothing that the disk does not. */
+void linter_rest(struct linter *l);
+bool linter_any_dirty(struct linter *l);
 /* Is anything around these sectors dirty on record? */
 bool linter_dirty(struct linter *l, struct volume *vol, u64 sector, u32 count);
 
@@ -683,7 +724,7 @@ void faults_reopen(struct world *w, struct volume *vol);
 void faults_boot(struct world *w);	/* ... before the pool is loaded */
 /* Has an error been dealt that opening, closing ... the volume may meet? */
 bool faults_of_volume(const struct world *w, const struct volume *vol);
-/* Does the origin alone have what this read may return? */
+/* Does the origin alone have what is around this I/O, and the cache nothing dirty? */
 bool faults_clean(const struct world *w, const struct uio *u);
 /* May this I/O end with an error? */
 bool faults_excuse(const struct world *w, const struct uio *u);

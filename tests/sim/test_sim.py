@@ -77,7 +77,7 @@ def test_pinned_script(sim, script):
 
 
 @pytest.mark.parametrize("faults", [[], ["--faults"]], ids=["plain", "faults"])
-@pytest.mark.parametrize("mode, count", [("A", 1500), ("B", 30)])
+@pytest.mark.parametrize("mode, count", [("A", 1250), ("B", 25)])
 def test_swarm(sim, mode, count, faults):
     output = run(sim, "--mode", mode, "--seed", 1, "--count", count, *faults)
     assert counts(output)["seeds"] == count
@@ -158,6 +158,12 @@ def test_scarce(sim):
     asked = re.findall(r"^memory-(\w+) (\d+) refused (\d+)$", output, re.M)
     assert [who for who, _, _ in asked] == ["job", "entry", "checkpoint"]
     assert all(int(n) > 10 for _, *both in asked for n in both)
+
+
+def test_several_entries(sim):
+    """A commit takes several entries, and a flush waits for the last of them."""
+    output = run(sim, "--script", HERE / "seeds/several-entries.script", "--table")
+    assert int(re.search(r"^entries-of-several (\d+)$", output, re.M)[1]) > 0
 
 
 def test_crowd(sim):

@@ -6,6 +6,7 @@
 #include "sim.h"
 #include "fibers.h"
 #include "coverage.h"
+#include "recovery.h"
 #include "script.h"
 
 bool sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce, sim_crowd;
@@ -164,6 +165,35 @@ static void crowd_entries(struct profile *p, struct rng *r)
 	p->aims = 40;
 }
 
+/*
+ * Small sets, and entries of one block: a commit takes several, and the flushes that
+ * wait for it the last of them.
+ */
+static void draw_small(struct profile *p, struct rng r, char mode)
+{
+	if (mode != 'A' || sim_rot || !rng_chance(&r, 2))
+		return;
+	p->small = 64;
+	p->block_sectors = 32;	/* a window of neighbours is a quarter of a set */
+	p->cache_blocks = p->small * (3 + rng_below(&r, 4));
+	p->hot_blocks = p->cache_blocks / 2;
+	p->volumes = 1;
+	p->run_percent = 0;
+	p->steps = 6000;
+	p->episode = 3000;
+	p->max_ios = 100;
+	p->cut_every = 200;
+	p->admin_percent = 0;
+	p->config.commit_interval = 60000;
+	p->config.high_watermark = 100;
+	p->config.low_watermark = 90;
+	memset(p->weight, 0, sizeof(p->weight));
+	p->weight[EV_STEP] = 800;
+	p->weight[EV_WRITE] = 400;
+	p->weight[EV_FLUSH] = 4;
+	p->weight[EV_RESTART] = 1;
+}
+
 /* What --scarce adds. */
 static void draw_scarce(struct profile *p, struct rng r, char mode)
 {
@@ -207,6 +237,12 @@ const char *draw_policy(struct rng r)
 	return policy[rng_below(&r, ARRAY_SIZE(policy))];
 }
 
+/* ... or the simulator's own, that finds fault with what it is told. */
+bool draw_contract(struct rng r)
+{
+	return rng_chance(&r, 15);
+}
+
 /* MiB a day: plenty, or so little that the simulator's hours use it up. */
 static u32 draw_seeks(struct rng r)
 {
@@ -223,6 +259,22 @@ u32 draw_endurance(struct rng r)
 	return rng_below(&r, 2) ? 1 << rng_below(&r, 20) : 0;
 }
 
+/* Blocks of 128 KiB have the only masks of four bytes; those of 256 KiB the most granules. */
+static void draw_large_blocks(struct profile *p, struct rng r)
+{
+	if (p->cache_blocks <= 64 && p->hot_blocks <= 64 && rng_chance(&r, 15))
+		p->block_sectors = rng_below(&r, 3) ? 256 : 512;
+}
+
+/* Many volumes; block numbers that 32 bits do not hold. */
+static void draw_size(struct profile *p, struct rng r, char mode)
+{
+	if (p->hot_blocks <= 64 && rng_chance(&r, 5) && mode == 'A')
+		p->volumes = SIM_FEW_VOLUMES + 1 + rng_below(&r, SIM_MAX_VOLUMES - SIM_FEW_VOLUMES);
+	if (rng_chance(&r, 12))
+		p->far = 32 + rng_below(&r, 8);
+}
+
 static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 {
 	static const char * const policy[] = { "lru", "lru", "fifo" };
@@ -232,7 +284,7 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	p->seed = seed;
 	p->block_sectors = pick_block(r);
 	p->cache_blocks = rng_chance(r, 30) ? 1 + rng_below(r, 8) : 8 * (1 + rng_below(r, 8));
-	p->volumes = 1 + (rng_below(r, 3) ? 0 : rng_below(r, SIM_MAX_VOLUMES));
+	p->volumes = 1 + (rng_below(r, 3) ? 0 : rng_below(r, SIM_FEW_VOLUMES));
 	p->hot_blocks = 16 << rng_below(r, 3);
 	p->journal_blocks = HYBRID_JOURNAL_MIN_BLOCKS;
 	p->steps = 600 + rng_below(r, 1200);
@@ -245,6 +297,8 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	p->policy = policy[rng_below(r, ARRAY_SIZE(policy))];
 	if (sim_policies)
 		p->policy = draw_policy(rng_fork(r, 101));
+	if (draw_contract(rng_fork(r, 109)))
+		p->policy = "contract";
 	p->fail_alloc = rng_chance(r, 20) ? 20 : 0;
 	p->config = (struct hybrid_config)HYBRID_CONFIG_DEFAULT;
 	p->config.high_watermark = 20 + rng_below(r, 70);
@@ -279,6 +333,8 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	}
 	if (mode == 'L')
 		loop_profile(p, r);
+	draw_large_blocks(p, rng_fork(r, 107));
+	draw_size(p, rng_fork(r, 108), mode);
 }
 
 /* ---- Formatting ----------------------------------------------------------------- */
@@ -295,11 +351,18 @@ static void write_sb(struct device *d, struct hybrid_sb *sb)
 	u32 copy;
 
 	for (copy = 0; copy < 2; copy++) {
-		u64 sector = hybrid_sb_sector(d->sectors, copy);
+		u64 sector = hybrid_sb_sector(device_size(d), copy);
 
 		hybrid_sb_encode(&block, sb, sector);
-		device_set_bytes(d, sector, &block, sizeof(block));
+		device_set_bytes(d, device_place(d, sector), &block, sizeof(block));
 	}
+}
+
+/* As many sets as the geometry has room for, but of few blocks: no tool makes such a pool. */
+static void shrink_sets(struct hybrid_geometry *g, u32 size)
+{
+	g->set_size = size;
+	g->nr_blocks = g->nr_sets * size;
 }
 
 static void format_cache(struct world *w)
@@ -309,7 +372,8 @@ static void format_cache(struct world *w)
 	struct hybrid_root_info root = {};
 	struct hybrid_root block;
 	const char *why = "";
-	u32 sets = DIV_ROUND_UP(w->p.cache_blocks, HYBRID_MAX_SET_SIZE);
+	u32 sets = DIV_ROUND_UP(w->p.cache_blocks, w->p.small ? w->p.small : HYBRID_MAX_SET_SIZE);
+	u32 blocks = w->p.small ? sets * HYBRID_MAX_SET_SIZE : w->p.cache_blocks;
 	u16 *generations;
 	u64 sectors;
 
@@ -326,9 +390,11 @@ static void format_cache(struct world *w)
 		  (2 + 2 + 2 * (HYBRID_VOLUME_LEAVES + HYBRID_LEAVES_PER_SET * sets) +
 		   w->p.journal_blocks);
 	sectors = round_up(sectors, (u64)HYBRID_ALIGN_SECTORS) +
-		  (u64)w->p.cache_blocks * w->p.block_sectors + HYBRID_TAIL_SECTORS;
+		  (u64)blocks * w->p.block_sectors + HYBRID_TAIL_SECTORS;
 	if (hybrid_geometry_init(g, sectors, w->p.block_sectors, w->p.journal_blocks, &why))
 		goto bad;
+	if (w->p.small)
+		shrink_sets(g, w->p.small);
 	w->g = g;
 	w->sb.member_sectors = sectors;
 	w->dev[0] = xalloc(sizeof(struct device));
@@ -362,7 +428,7 @@ void format_origin(struct world *w, struct volume *vol)
 		return;
 	sb.role = HYBRID_ROLE_ORIGIN;
 	sb.sequence = 1;
-	sb.member_sectors = vol->origin->sectors;
+	sb.member_sectors = device_size(vol->origin);
 	memcpy(sb.pool_uuid, w->sb.pool_uuid, HYBRID_UUID_SIZE);
 	memcpy(sb.member_uuid, vol->info.member_uuid, HYBRID_UUID_SIZE);
 	memcpy(sb.name, vol->info.name, HYBRID_NAME_SIZE);
@@ -389,6 +455,8 @@ void name_volume(struct world *w, struct volume *vol)
 	snprintf(info->name, sizeof(info->name), "volume%u", vol->nr);
 	info->state = HYBRID_VOLUME_ACTIVE;
 	info->mode = draw_mode(&w->rng);
+	if (w->p.small)
+		info->mode = HYBRID_MODE_WRITEBACK;
 	info->cutoff_sectors = rng_chance(&w->rng, 30) ? 8 << rng_below(&w->rng, 8) : 0;
 	if (w->p.run_percent)
 		info->cutoff_sectors = w->p.block_sectors * (1 + rng_below(&w->rng, 3));
@@ -400,8 +468,8 @@ static u64 place_data(struct world *w, struct volume *vol)
 {
 	vol->info.flags = HYBRID_VOLUME_INPLACE;
 	vol->info.data_sector = 0;
-	vol->info.data_sectors = vol->hot - rng_below(&w->rng, w->p.block_sectors / 8) * 8;
-	vol->hot = vol->info.data_sectors;
+	vol->hot -= rng_below(&w->rng, w->p.block_sectors / 8) * 8;
+	vol->info.data_sectors = w->hole + vol->hot;
 	return vol->info.data_sectors;
 }
 
@@ -409,7 +477,7 @@ static void add_volume(struct world *w, u32 nr)
 {
 	struct volume *vol = xalloc(sizeof(*vol));
 	u64 hot = (u64)w->p.hot_blocks * w->p.block_sectors;
-	u64 sectors = HYBRID_HEAD_SECTORS + round_up(hot, (u64)HYBRID_ALIGN_SECTORS) +
+	u64 sectors = HYBRID_HEAD_SECTORS + w->hole + round_up(hot, (u64)HYBRID_ALIGN_SECTORS) +
 		      HYBRID_TAIL_SECTORS;
 
 	vol->nr = nr;
@@ -420,11 +488,12 @@ static void add_volume(struct world *w, u32 nr)
 	else if (hybrid_origin_data(sectors, 0, &vol->info.data_sector, &vol->info.data_sectors))
 		abort();
 	vol->origin = xalloc(sizeof(struct device));
-	device_init(vol->origin, nr + 1, sectors, vol->info.data_sector,
-		    vol->info.data_sector + vol->info.data_sectors);
+	device_init(vol->origin, nr + 1, sectors - w->hole, vol->info.data_sector,
+		    vol->info.data_sector + vol->info.data_sectors - w->hole);
+	vol->origin->hole = w->hole;
 	vol->origin->discard = rng_below(&w->rng, 3);
 	vol->oracle = xalloc(sizeof(*vol->oracle));
-	oracle_init(vol->oracle, nr, vol->info.data_sectors, ilog2(w->p.block_sectors));
+	oracle_init(vol->oracle, nr, vol->info.data_sectors - w->hole, ilog2(w->p.block_sectors));
 	name_volume(w, vol);
 	format_origin(w, vol);
 	w->dev[w->nr_dev++] = vol->origin;
@@ -571,7 +640,7 @@ bool open_volume(struct world *w, struct volume *vol)
 		violation(w, "recovery", "open of volume %u fails with %d: %s", vol->id, r,
 			  why ? why : "(no reason given)");
 	if (!r)
-		hybrid_volume_set_cutoff(w->e, vol->v, vol->info.cutoff_sectors);
+		set_cutoff(w, vol);
 	return !w->stop;
 }
 
@@ -592,8 +661,9 @@ static bool boot_once(struct world *w)
 	int r;
 
 	rot_keep(w);
+	w->found = w->rotting || w->lying ? NULL : found_read(w);
 	if (w->lint)
-		linter_boot(w->lint);
+		linter_boot(w->lint, w->found);
 	why = world_boot(w, &r);
 	if (w->crashed || w->stop)
 		return false;
@@ -614,6 +684,7 @@ static bool boot_once(struct world *w)
 	for (i = 0; i < w->nr_vol; i++)
 		if (!settle_existence(w, w->vol[i]) || !open_volume(w, w->vol[i]))
 			return false;
+	w->found = NULL;
 	return true;
 }
 
@@ -741,7 +812,7 @@ static void check_origins(struct world *w)
 
 	sim_now++;
 	for (i = 0; i < w->nr_vol && !w->stop; i++)
-		for (s = 0; s < w->vol[i]->info.data_sectors && !w->stop; s++) {
+		for (s = 0; s < w->vol[i]->oracle->sectors && !w->stop; s++) {
 			struct volume *vol = w->vol[i];
 			val_t v = device_durable(vol->origin, vol->origin->data_from + s);
 			const char *why = oracle_read(vol->oracle, s, v, sim_now);
@@ -754,6 +825,22 @@ static void check_origins(struct world *w)
 		}
 }
 
+/*
+ * Half of all runs end with commits that come late, and a drain that waits for its
+ * rate: then the timer has nothing else to run for.
+ */
+static void slow_end(struct world *w)
+{
+	struct hybrid_config config = *hybrid_engine_config(w->e);
+
+	if (w->p.config.commit_interval & 1)
+		return;
+	config.commit_interval = 60000;
+	config.writeback_rate = 1 + (w->g->nr_blocks << w->g->block_shift) / 40;
+	hybrid_engine_configure(w->e, &config);
+	world_kick(w);
+}
+
 static void drain_all(struct world *w)
 {
 	struct hybrid_pool_status st;
@@ -763,6 +850,7 @@ static void drain_all(struct world *w)
 	hybrid_actions_init(&acts);
 	hybrid_engine_drain(w->e, NULL, true, &acts);
 	world_carry(w, &acts);
+	world_kick(w);
 	for (ticks = 0; !w->stop && !w->crashed; ticks++) {
 		world_idle(w);
 		hybrid_engine_status(w->e, &st);
@@ -788,8 +876,12 @@ void finish(struct world *w)
 		if (w->vol[i]->suspended)
 			world_resume(w, w->vol[i]);
 	quiesce(w);
+	if (!w->stop && !w->crashed)
+		slow_end(w);
 	if (!w->stop)
 		read_all(w);
+	if (!w->stop && !w->crashed)
+		world_rest(w);
 	if (w->stop)
 		return;
 	if (w->lying || w->p.fault_kind || w->faulty || rng_below(&w->rng, 2)) {
@@ -801,6 +893,8 @@ void finish(struct world *w)
 			return;
 	}
 	drain_all(w);
+	if (!w->stop && !w->crashed)
+		world_rest(w);
 	if (!w->stop)
 		world_check_grace(w);
 	if (!w->stop)
@@ -867,6 +961,7 @@ static void format(struct world *w)
 	w->arng = rng_fork(&w->brng, 5);
 	w->agerng = rng_fork(&w->brng, 6);
 	format_cache(w);
+	w->hole = w->p.far ? (u64)w->p.block_sectors << w->p.far : 0;
 	for (i = 0; i < w->p.volumes; i++)
 		add_volume(w, i);
 	if (sim_lint && !w->rotting && !w->lying)
@@ -901,6 +996,7 @@ void run_seed(u64 seed, char mode, u64 *hash)
 	fibers_profile(w);
 	if (mode == 'A')
 		draw_runs(&w->p, rng_fork(&w->rng, 104));
+	draw_small(&w->p, rng_fork(&w->rng, 110), mode);
 	w->p.lean = sim_lean;
 	if (sim_scarce)
 		draw_scarce(&w->p, rng_fork(&w->rng, 105), mode);

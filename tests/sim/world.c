@@ -10,6 +10,7 @@
 #include "engine-internal.h"
 #include "script.h"
 #include "coverage.h"
+#include "recovery.h"
 #include "fibers.h"
 
 bool sim_trace;
@@ -121,6 +122,8 @@ static void submit(struct world *w, struct dreq *r)
 	dreq_submit(r, &w->rng);
 	r->slow = !w->branch && w->p.slow_percent && rng_chance(&w->rng, w->p.slow_percent);
 	r->slow |= crowd_slow(w, r);
+	if (a->op->io && !r->dev->nr)
+		container_of(a->op->io, struct uio, io)->cached = true;
 	trace(w, T_SUBMIT, r->sector, r->count << 8 | r->kind, "#%u %s %s dev%u %llu+%u%s%s %s",
 	      a->nr, op_name[a->op->type], kind_name[r->kind], r->dev->nr,
 	      (unsigned long long)r->sector, r->count, r->fua ? " fua" : "",
@@ -165,6 +168,7 @@ static void data_request(struct world *w, struct action *a, struct device *d,
 {
 	struct dreq *r;
 
+	sector = device_place(d, sector);
 	if (!in_bounds(w, d, sector, count, true))
 		return;
 	r = new_request(a, d, kind, sector, count);
@@ -183,11 +187,12 @@ static void meta_request(struct world *w, struct action *a, struct device *d,
 	struct hybrid_op *op = a->op;
 	struct dreq *r;
 	char *mem = (char *)op->mem + s->offset * 512;
+	u64 sector = device_place(d, s->sector);
 	u32 i;
 
-	if (!in_bounds(w, d, s->sector, s->count, false))
+	if (!in_bounds(w, d, sector, s->count, false))
 		return;
-	r = new_request(a, d, op->write ? DREQ_WRITE : DREQ_READ, s->sector, s->count);
+	r = new_request(a, d, op->write ? DREQ_WRITE : DREQ_READ, sector, s->count);
 	r->meta = true;
 	r->fua = op->fua;
 	r->bytes = mem;
@@ -312,14 +317,10 @@ static void carry_meta(struct world *w, struct action *a)
 {
 	struct hybrid_op *op = a->op;
 
+	coverage_commit(w, op);
 	if (w->lint && op->write)
 		linter_meta(w->lint, a, op->origin ? origin_of(w, op) : w->dev[0]);
-	if (!op->preflush) {
-		carry_segments(w, a);
-		return;
-	}
-	a->flushing = true;
-	submit(w, new_request(a, op->origin ? origin_of(w, op) : w->dev[0], DREQ_FLUSH, 0, 0));
+	carry_segments(w, a);
 }
 
 static void end_uio(struct world *w, struct uio *u, int error);
@@ -404,6 +405,15 @@ void world_carry(struct world *w, struct hybrid_actions *acts)
 
 /* ---- Ends ------------------------------------------------------------------ */
 
+static bool writes_sb(const struct dreq *r)
+{
+	const struct device *d = r->dev;
+
+	return r->meta && r->kind == DREQ_WRITE &&
+	       (r->sector == device_place(d, hybrid_sb_sector(device_size(d), 0)) ||
+		r->sector == device_place(d, hybrid_sb_sector(device_size(d), 1)));
+}
+
 static void request_ended(struct world *w, struct dreq *r)
 {
 	struct action *a = r->action;
@@ -411,23 +421,15 @@ static void request_ended(struct world *w, struct dreq *r)
 	if (w->lint)
 		linter_complete(w->lint, a, r);
 	if (r->error) {
-		/* Nobody can tell the flush before a write from that write */
-		r->dev->flush_failed |= a->op->preflush;
+		/* Where FUA is a flush after the write, nobody can tell which of them failed. */
+		r->dev->flush_failed |= r->dev->nr && writes_sb(r);
 		if (r->dev->nr)
 			a->error_origin = r->error;
 		else
 			a->error_cache = r->error;
 	}
-	if (--a->left)
-		return;
-	if (a->flushing) {
-		a->flushing = false;
-		if (!r->error) {
-			carry_segments(w, a);
-			return;
-		}
-	}
-	end_action(w, a);
+	if (!--a->left)
+		end_action(w, a);
 }
 
 static void call_done(struct world *w, void *arg)
@@ -441,14 +443,21 @@ static void call_done(struct world *w, void *arg)
 		int error = a->error_cache ? a->error_cache : a->error_origin;
 
 		u->user_op = false;
-		if (hybrid_engine_io_done(w->e, &u->io, error, &acts))
-			end_uio(w, u, u->io.error);
+		if (!error && hybrid_engine_hit_done(w->e, &u->io)) {
+			end_uio(w, u, 0);
+		} else {
+			if (hybrid_engine_io_done(w->e, &u->io, error, &acts))
+				end_uio(w, u, u->io.error);
+			world_kick(w);
+		}
+		world_carry(w, &acts);
 	} else {
 		a->op->error_cache = a->error_cache;
 		a->op->error_origin = a->error_origin;
 		hybrid_engine_op_done(w->e, a->op, &acts);
+		world_carry(w, &acts);
+		world_kick(w);
 	}
-	world_carry(w, &acts);
 	if (u)
 		u->vol->calls--;
 	world_check(w);
@@ -576,11 +585,18 @@ static void call_map(struct world *w, void *arg)
 	struct hybrid_actions acts;
 
 	hybrid_actions_init(&acts);
-	if (hybrid_engine_map(w->e, &u->io, &acts) == HYBRID_MAP_REMAP) {
+	if (hybrid_engine_hit(w->e, &u->io)) {
+		hybrid_engine_hit_op(&u->io);
 		fiber_pause();
 		carry(w, &u->io.op);
+	} else {
+		if (hybrid_engine_miss(w->e, &u->io, &acts) == HYBRID_MAP_REMAP) {
+			fiber_pause();
+			carry(w, &u->io.op);
+		}
+		world_carry(w, &acts);
+		world_kick(w);
 	}
-	world_carry(w, &acts);
 	u->vol->calls--;
 	world_check(w);
 }
@@ -597,11 +613,12 @@ void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type,
 	u->vol = vol;
 	u->version = ++w->next_version;
 	u->data = arena_alloc(&sim_arena, (count + 1) * sizeof(val_t));
-	hybrid_io_init(&u->io, vol->v, type, sector, count, fua);
+	hybrid_io_init(&u->io, vol->v, type, sector + w->hole, count, fua);
 	u->sector = sector;
 	u->count = count;
 	u->started = ++sim_now;
-	u->clean = w->faulty && type == HYBRID_IO_READ && faults_clean(w, u);
+	u->clean = (type == HYBRID_IO_READ || type == HYBRID_IO_WRITE) && w->faulty &&
+		   faults_clean(w, u);
 	sim_ios++;
 	list_add_tail(&u->link, &w->uios);
 	if (!w->branch)
@@ -792,13 +809,36 @@ void world_idle(struct world *w)
 		}
 }
 
-static void call_tick(struct world *w, void *arg)
+void world_kick(struct world *w)
+{
+	w->timer = true;
+}
+
+static bool do_tick(struct world *w, u64 now)
 {
 	struct hybrid_actions acts;
+	bool again;
 
 	hybrid_actions_init(&acts);
-	hybrid_engine_tick(w->e, *(u64 *)arg, &acts);
+	again = hybrid_engine_tick(w->e, now, &acts);
 	world_carry(w, &acts);
+	return again;
+}
+
+/*
+ * As tick_work() of the glue: whoever kicks from here on starts the timer; what was
+ * changed before, the second look sees.
+ */
+static void call_tick(struct world *w, void *arg)
+{
+	u64 now = *(u64 *)arg;
+
+	if (!do_tick(w, now)) {
+		w->timer = false;
+		fiber_pause();
+		if (!w->crashed && !w->stop && do_tick(w, now))
+			w->timer = true;
+	}
 	w->ticking = false;
 	world_check(w);
 }
@@ -809,6 +849,8 @@ void world_tick(struct world *w, u32 ms)
 	if (w->crashed || w->stop || w->ticking)
 		return;
 	w->ms += ms;
+	if (!w->timer)
+		return;
 	w->ticking = true;
 	trace(w, T_TICK, w->ms, 0, "tick %llu", (unsigned long long)w->ms);
 	fiber_call(w, call_tick, &w->ms, sizeof(w->ms));
@@ -888,6 +930,28 @@ void world_settle(struct world *w)
 	report_stuck(w);
 }
 
+/* More than it takes to record all, to give back memory and to come up with the wear. */
+#define REST_TICKS 600
+
+void world_rest(struct world *w)
+{
+	u32 ms = w->e && hybrid_engine_config(w->e)->endurance ? 3600 * 1000 : 1000, ticks;
+
+	for (ticks = 0; ticks < REST_TICKS && w->timer; ticks++) {
+		world_tick(w, ms);
+		world_idle(w);
+		if (w->crashed || w->stop)
+			return;
+	}
+	/* What a failed flush holds back is never recorded. */
+	if (!w->lint || w->faulty || w->nr_uios)
+		return;
+	if (!w->timer)
+		linter_rest(w->lint);
+	else if (!linter_any_dirty(w->lint))
+		violation(w, "rest", "nothing is dirty, nothing under way, and the timer never stops");
+}
+
 /* ---- The engine's surroundings ---------------------------------------------- */
 
 static struct world *world_of(struct hybrid_engine *e)
@@ -900,6 +964,9 @@ bool world_memory_scarce(size_t bytes, gfp_t gfp)
 	struct world *w = sim_world;
 	bool fails;
 
+	/* Entries stay as small as they are. */
+	if ((gfp & GFP_NOWAIT) && w->p.small && bytes > HYBRID_META_BLOCK_SIZE)
+		return true;
 	if (!(gfp & GFP_NOWAIT) || !w->p.scarce)
 		return false;
 	fails = rng_chance(&w->rng, w->p.scarce);
@@ -974,6 +1041,7 @@ static int sim_wait_checkpoint(struct hybrid_engine *e)
 	hybrid_actions_init(&acts);
 	hybrid_engine_checkpoint(w->e ? w->e : e, wait, &acts);
 	world_carry(w, &acts);
+	world_kick(w);
 	while (!wait->ended) {
 		if (world_step(w)) {
 			other_events(w);
@@ -1029,6 +1097,7 @@ void world_drop(struct world *w)
 	}
 	w->look = 0;
 	w->ask = NULL;
+	w->found = NULL;
 	heap_drop(&w->heap);
 	w->crashed = false;
 	w->ticking = false;
@@ -1056,11 +1125,16 @@ const char *world_boot(struct world *w, int *error)
 	}
 	if (!w->e)
 		return "create failed";
+	if (w->p.small)
+		w->e->journal.room = 1;
 	*error = DURING(w, PHASE_LOAD, hybrid_engine_load(w->e, &why));
 	if (*error)
 		return why ? why : "(no reason given)";
 	age_pool(w);
+	world_kick(w);
 	world_check(w);
+	if (w->found && !w->crashed && !w->stop)
+		found_check(w, w->found, NULL);
 	return NULL;
 }
 
@@ -1079,18 +1153,24 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 
 	*why = NULL;
 	trace(w, T_LIFE, 1, vol->id, "open volume %u", vol->id);
-	r = DURING(w, PHASE_OPEN, hybrid_volume_open(w->e, vol->id, vol->origin->sectors, vol,
+	if (w->lint)
+		linter_open(w->lint, vol);
+	r = DURING(w, PHASE_OPEN, hybrid_volume_open(w->e, vol->id, device_size(vol->origin), vol,
 						     &vol->v, why));
 	if (r)
 		vol->v = NULL;
 	else
 		hybrid_volume_set_seeks(vol->v, w->p.seeks);
+	world_kick(w);
 	if (!r && w->p.lean)
 		never_pays(vol->v);
 	if (!r)
 		age_volume(w, vol->v);
 	vol->closing = false;
 	vol->suspended = false;
+	/* Others may evict its blocks while it is opened */
+	if (!r && w->found && (w->branch || !w->p.load_percent) && !w->crashed && !w->stop)
+		found_check(w, w->found, vol);
 	trace(w, T_LIFE, 2, r, "open of volume %u: %d %s", vol->id, r, *why ? *why : "");
 	world_check(w);
 	return r;
@@ -1134,6 +1214,7 @@ void world_resume(struct world *w, struct volume *vol)
 	hybrid_actions_init(&acts);
 	hybrid_volume_resume(w->e, vol->v, &acts);
 	world_carry(w, &acts);
+	world_kick(w);
 	world_check(w);
 }
 

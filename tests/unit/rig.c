@@ -11,7 +11,7 @@ struct hybrid_volume *v;
 struct hybrid_volume_info info;
 static u64 now, nonces;
 u32 nr_buffers;
-bool fail_cache_writes, fail_cache_reads, fail_origin, hold_flush;
+bool fail_cache_writes, fail_cache_reads, fail_cache_flushes, fail_origin, hold_flush;
 struct hybrid_op *held_flush;
 u32 held_log;
 bool hold_meta;
@@ -39,7 +39,7 @@ static int dev_io(bool origin, bool write, u64 sector, u32 count, void *mem,
 	assert_true(nr_log < MAX_LOG);
 	op_log[nr_log++] = (struct logged_op){
 		.origin = origin, .write = write, .sector = sector, .count = count,
-		.meta = meta, .fua = op->fua, .preflush = meta && op->preflush,
+		.meta = meta, .fua = op->fua,
 		.nr_segments = op->nr_segments,
 	};
 	if (io_error(origin, write))
@@ -55,6 +55,8 @@ static int dev_flush(bool origin)
 {
 	assert_true(nr_log < MAX_LOG);
 	op_log[nr_log++] = (struct logged_op){ .origin = origin, .flush = true };
+	if (!origin && fail_cache_flushes)
+		return -EIO;
 	return io_error(origin, true);
 }
 
@@ -322,7 +324,7 @@ void fresh_disks(u32 block_sectors)
 int setup_disks(void **state)
 {
 	fresh_disks(BLOCK);
-	fail_cache_writes = fail_cache_reads = fail_origin = false;
+	fail_cache_writes = fail_cache_reads = fail_cache_flushes = fail_origin = false;
 	now = 1000;
 	v = NULL;
 	e = NULL;
@@ -501,6 +503,15 @@ void set_mode(u32 mode)
 	carry(&acts);
 }
 
+void set_cutoff_to(u64 sectors)
+{
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	hybrid_volume_set_cutoff(e, v, sectors, &acts);
+	carry(&acts);
+}
+
 struct hybrid_volume_status status(void)
 {
 	struct hybrid_volume_status st;
@@ -515,6 +526,14 @@ struct hybrid_pool_status pool(void)
 
 	hybrid_engine_status(e, &st);
 	return st;
+}
+
+bool flushed_entry(u32 n)
+{
+	const struct logged_op *op = &op_log[n];
+
+	return n + 1 < nr_log && op[0].flush && !op[0].origin &&
+	       op[1].meta && op[1].write && op[1].fua && !op[1].origin;
 }
 
 u32 sectors_of(bool origin, bool write)

@@ -23,7 +23,7 @@ extern struct hybrid_engine *e;		/* NULL: none lives */
 extern struct hybrid_volume *v;		/* NULL: not open */
 extern struct hybrid_volume_info info;	/* of volume 1 */
 extern u32 nr_buffers;		/* of the engine, alive */
-extern bool fail_cache_writes, fail_cache_reads, fail_origin;
+extern bool fail_cache_writes, fail_cache_reads, fail_cache_flushes, fail_origin;
 /* Flushes of the origin do not end; the one that has come is kept until it is let go. */
 extern bool hold_flush;
 extern struct hybrid_op *held_flush;
@@ -35,7 +35,7 @@ extern struct hybrid_op *held_meta;
 
 /* What reached the devices; each of write_io(), read_io() and flush_volume() begins it anew. */
 struct logged_op {
-	bool origin, write, flush, preflush, fua, meta;
+	bool origin, write, flush, fua, meta;
 	u64 sector;
 	u32 count;
 	u32 nr_segments;	/* of its operation */
@@ -110,12 +110,15 @@ void reads(u64 sector, u32 count, u32 version);
 void fill_data(struct user *u, u64 sector, u32 count, u32 version);
 bool origin_has(u64 sector, u32 count, u32 version);
 
+/* Entry @n of the log is a flush of the cache device, the next a write of metadata to it. */
+bool flushed_entry(u32 n);
 /* User data in the log, in sectors. */
 u32 sectors_of(bool origin, bool write);
 /* The log holds user data of so many sectors, and nothing else. */
 void moved(u32 cache_read, u32 cache_written, u32 origin_read, u32 origin_written);
 
 void set_mode(u32 mode);
+void set_cutoff_to(u64 sectors);
 struct hybrid_volume_status status(void);
 struct hybrid_pool_status pool(void);
 /* Record everything, close regions: what follows starts from rest. */

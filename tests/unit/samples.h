@@ -103,7 +103,6 @@ static inline void sample_volume(struct hybrid_volume_info *v)
 	v->nonce = 3;
 	v->nonce_old = 2;
 	v->cutoff_sectors = 8192;
-	v->fingerprint = 0xfedcba9876543210ULL;
 	strcpy(v->name, "home");
 }
 

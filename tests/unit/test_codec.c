@@ -123,7 +123,8 @@ static void sb_features(void **state)
 	u32 bit;
 
 	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(0), -EPROTONOSUPPORT, "version");
-	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(2), -EPROTONOSUPPORT, "version");
+	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(1), -EPROTONOSUPPORT, "version");
+	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(3), -EPROTONOSUPPORT, "version");
 	for (bit = 0; bit < 64; bit++) {
 		SB_CASE(HYBRID_ROLE_ORIGIN, incompat, cpu_to_le64(1ULL << bit),
 			-EPROTONOSUPPORT, "incompat");
@@ -719,7 +720,7 @@ static void random_blocks(void **state)
 			assert_true(decode(&p, kind, kind_number[kind], 9, &why) <= 0);
 		}
 		memcpy(sb.magic, HYBRID_SB_MAGIC, 16);
-		sb.version = cpu_to_le32(1);
+		sb.version = cpu_to_le32(HYBRID_FORMAT_VERSION);
 		sb.incompat = 0;
 		sb.sector = cpu_to_le64(1024);
 		sb.member_sectors = cpu_to_le64(next_random(&seed) % (1ULL << 42));

@@ -183,6 +183,27 @@ static void closed_while_it_stops(void **state)
 	reads(BLOCK, BLOCK, 2);
 }
 
+/* A volume that stays open: what its origin lost when it was to be closed is its users' to know. */
+static void settling_that_fails_is_said(void **state)
+{
+	struct hybrid_actions acts;
+
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	put(0, BLOCK, 2);
+	hybrid_actions_init(&acts);
+	assert_true(hybrid_volume_suspend(e, v, &acts));
+	carry(&acts);
+	fail_origin = true;
+	assert_int_equal(hybrid_volume_settle(e, v), -EIO);
+	fail_origin = false;
+	assert_int_equal(hybrid_volume_settle(e, v), -EIO);
+	hybrid_actions_init(&acts);
+	hybrid_volume_resume(e, v, &acts);
+	carry(&acts);
+	assert_int_equal(flush_volume(), -EIO);
+	reads(0, BLOCK, 2);
+}
+
 /* Whichever root is lost, the other one knows that the volume is gone: its blocks are others'. */
 static void deleted_in_both_roots(void **state)
 {
@@ -599,6 +620,39 @@ static void lost_is_listed(void **state)
 	assert_int_equal(sb.lost, before.lost);
 }
 
+/* What is on the origin must not be lost later: without a flush there is no activation (J8). */
+static void origin_fails_at_open(void **state)
+{
+	const char *why = NULL;
+
+	stop();
+	crash();
+	start();
+	fail_origin = true;
+	assert_int_equal(hybrid_volume_open(e, 1, ORIGIN_SECTORS, NULL, &v, &why), -EIO);
+	assert_string_equal(why, "cannot be flushed");
+	fail_origin = false;
+	open_volume();
+}
+
+/* What it was sent last may be lost: whoever closes the volume hears of it. */
+static void origin_fails_at_close(void **state)
+{
+	struct hybrid_actions acts;
+
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	rest();
+	put(0, 8, 1);
+	hybrid_actions_init(&acts);
+	assert_true(hybrid_volume_suspend(e, v, &acts));
+	carry(&acts);
+	fail_origin = true;
+	assert_int_equal(hybrid_volume_close(e, v), -EIO);
+	fail_origin = false;
+	open_volume();
+	reads(0, 8, 1);
+}
+
 /* Not written since: the list is saved when the volume is closed, and dropped with the cache back. */
 static void lost_is_saved_on_close(void **state)
 {
@@ -833,6 +887,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(last_root, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(ram, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(volumes, setup, teardown),
+		cmocka_unit_test_setup_teardown(settling_that_fails_is_said, setup, teardown),
 		cmocka_unit_test_setup_teardown(deleted_in_both_roots, setup, teardown),
 		cmocka_unit_test_setup_teardown(cut_before_its_root, setup, teardown),
 		cmocka_unit_test_setup_teardown(leaf_without_records, setup_disks, teardown),
@@ -843,6 +898,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(superblocks_that_do_not_fit, setup, teardown),
 		cmocka_unit_test_setup_teardown(cache_dies, setup, teardown),
 		cmocka_unit_test_setup_teardown(lost_is_listed, setup, teardown),
+		cmocka_unit_test_setup_teardown(origin_fails_at_open, setup, teardown),
+		cmocka_unit_test_setup_teardown(origin_fails_at_close, setup, teardown),
 		cmocka_unit_test_setup_teardown(lost_is_saved_on_close, setup, teardown),
 		cmocka_unit_test_setup_teardown(never_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(never_alone_and_clean, setup, teardown),

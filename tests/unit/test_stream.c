@@ -44,7 +44,7 @@ static void pool_of(u64 cache)
 
 static void set_cutoff(void)
 {
-	hybrid_volume_set_cutoff(e, v, 2 * BLOCK);
+	set_cutoff_to(2 * BLOCK);
 }
 
 static void read_once(void)
@@ -61,7 +61,7 @@ static u32 read_up_to_a_hole(void)
 
 	read_once();
 	/* Long from its first block on: nothing changes any more. */
-	hybrid_volume_set_cutoff(e, v, 1);
+	set_cutoff_to(1);
 	hole = next(0, false);
 	run(hole, next(hole, true));
 	assert_true(e->nr_holds);
@@ -293,7 +293,7 @@ static void fills_come_first(void **state)
 	assert_in_range(n, NR_AHEAD_JOBS / 4, NR_AHEAD_JOBS - 1);
 	/* Two neighbours of what is cached, to be filled with one miss */
 	atomic_set(&v->ahead[0], AHEAD_MOST);
-	hybrid_volume_set_cutoff(e, v, 0);
+	set_cutoff_to(0);
 	reads((u64)(RUN + 41) * BLOCK, 8, 0);
 	reads((u64)(RUN + 42) * BLOCK, 8, 0);
 	assert_int_equal(e->nr_holds, 0);

@@ -74,6 +74,109 @@ static void mode_switch_drains(void **state)
 	}
 }
 
+/* Back in writeback the drain is over: what becomes dirty then stays so. */
+static void switch_back_ends_the_drain(void **state)
+{
+	u32 n;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	for (n = 0; n < 20; n++)
+		put(n * BLOCK, BLOCK, n + 1);
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	set_mode(HYBRID_MODE_WRITEBACK);
+	for (n = 0; n < 20; n++)
+		put(n * BLOCK, BLOCK, n + 101);
+	assert_int_equal(flush_volume(), 0);
+	assert_int_equal(status().dirty, 20);
+	assert_false(status().draining);
+	rest();
+	assert_int_equal(status().dirty, 20);
+	assert_false(status().draining);
+	assert_false(origin_has(0, BLOCK, 101));
+}
+
+/*
+ * By the engine's clock, whatever a tick's length: no more than the rate, and the second
+ * that can be saved up, and no less where there is something to write back.
+ */
+static void written_back_at(u32 rate, u32 tick_ms)
+{
+	struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+	u64 first, moved, want = (u64)rate * 2 * 20;
+	u32 n, blocks = 400;
+
+	config.high_watermark = 95;
+	config.low_watermark = 0;
+	config.writeback_rate = rate;
+	fresh_disks(BLOCK);
+	small_pool(64 * MIB, HYBRID_MODE_WRITEBACK, &config);
+	for (n = 0; n < blocks; n++)
+		put(n * BLOCK, BLOCK, n + 1);
+	assert_int_equal(flush_volume(), 0);
+	for (n = 0; n < 3000; n += tick_ms)
+		tick(tick_ms);
+	first = status().counter[HYBRID_WRITEBACKS];
+	assert_true(first > 0 || rate < 64);
+	for (n = 0; n < 20000; n += tick_ms)
+		tick(tick_ms);
+	moved = (status().counter[HYBRID_WRITEBACKS] - first) * BLOCK;
+	assert_true(status().counter[HYBRID_WRITEBACKS] < blocks);
+	/* A window, of four blocks, is begun as a whole. */
+	assert_in_range(moved, want < 8 * BLOCK ? 0 : want - 8 * BLOCK, want + 8 * BLOCK);
+	crash();
+}
+
+static void writeback_rate(void **state)
+{
+	static const u32 rates[] = { 3, 64, 200, 512, 1000 };
+	u32 n;
+
+	for (n = 0; n < ARRAY_SIZE(rates); n++) {
+		written_back_at(rates[n], 100);
+		written_back_at(rates[n], 1000);
+	}
+}
+
+static void crash_and_open(void)
+{
+	crash();
+	start();
+	open_volume();
+}
+
+/* By itself: nobody waits, and no other setting's checkpoint takes it along. */
+static void settings_are_recorded(void **state)
+{
+	u32 mode;
+
+	rest();
+	for (mode = HYBRID_NR_MODES; mode--;) {
+		set_mode(mode);
+		tick(1000);
+		crash_and_open();
+		assert_int_equal(status().mode, mode);
+		set_cutoff_to(640 + mode);
+		tick(1000);
+		crash_and_open();
+		assert_true(status().cutoff == 640 + mode);
+	}
+}
+
+/* A table or a message that says what is so already writes nothing. */
+static void settings_that_stay(void **state)
+{
+	u32 checkpoints;
+
+	set_mode(HYBRID_MODE_WRITEAROUND);
+	set_cutoff_to(640);
+	rest();
+	checkpoints = pool().checkpoints;
+	set_mode(HYBRID_MODE_WRITEAROUND);
+	set_cutoff_to(640);
+	tick(1000);
+	assert_int_equal(pool().checkpoints, checkpoints);
+}
+
 /* ---- what each event costs ------------------------------------------------ */
 
 static void flush_is_one_journal_write(void **state)
@@ -90,15 +193,40 @@ static void flush_is_one_journal_write(void **state)
 	moved(0, 8, 0, 0);
 	writes = pool().journal_writes;
 	assert_int_equal(flush_volume(), 0);
-	assert_int_equal(nr_log, 1);
-	assert_true(op_log[0].meta && op_log[0].write && !op_log[0].origin);
-	assert_true(op_log[0].preflush && op_log[0].fua);
-	assert_true(op_log[0].sector >= journal && op_log[0].sector < sb.geometry.data_sector);
-	assert_int_equal(op_log[0].count, HYBRID_META_BLOCK_SECTORS);
+	assert_int_equal(nr_log, 2);
+	assert_true(flushed_entry(0));
+	assert_true(op_log[1].sector >= journal && op_log[1].sector < sb.geometry.data_sector);
+	assert_int_equal(op_log[1].count, HYBRID_META_BLOCK_SECTORS);
 	assert_true(pool().journal_writes == writes + 1);
 	/* and nothing is left for the next */
 	assert_int_equal(flush_volume(), 0);
 	assert_int_equal(nr_log, 0);
+}
+
+/* Nothing that says it is durable is written where it may not be. */
+static void failed_flush_of_the_cache(void **state)
+{
+	first_dirty();
+	rest();
+	put(64 * BLOCK, BLOCK, 5);
+	fail_cache_flushes = true;
+	assert_int_equal(flush_volume(), -EIO);
+	assert_int_equal(nr_log, 1);
+	assert_true(op_log[0].flush);
+	assert_true(hybrid_engine_failed(e));
+	fail_cache_flushes = false;
+}
+
+static void failed_flush_before_the_root(void **state)
+{
+	first_dirty();
+	rest();
+	fail_cache_flushes = true;
+	nr_log = 0;
+	assert_int_equal(wait_checkpoint(e), -EIO);
+	assert_true(nr_log && op_log[nr_log - 1].flush);
+	assert_true(hybrid_engine_failed(e));
+	fail_cache_flushes = false;
 }
 
 /* More records than one journal write holds: the flush waits for the last of them. */
@@ -114,7 +242,7 @@ static void flush_of_two_entries(void **state)
 		put(8 + n * 8, 8, 5);
 	assert_int_equal(flush_volume(), 0);
 	for (n = 0; n < flusher.nr_log; n++)
-		journal += op_log[n].meta && op_log[n].preflush && op_log[n].fua;
+		journal += flushed_entry(n);
 	assert_int_equal(journal, 2);
 	crash();
 	start();
@@ -135,7 +263,7 @@ static void zeroes_replace_recorded_data(void **state)
 		nr_log = 0;
 		assert_int_equal(submit(&writer, type[k], (64 + k) * BLOCK, BLOCK, false), 0);
 		assert_true(nr_log >= 2);
-		assert_true(op_log[0].meta && op_log[0].preflush && op_log[0].fua);
+		assert_true(flushed_entry(0));
 	}
 }
 
@@ -167,10 +295,10 @@ static void fua_write(void **state)
 	rest();
 	assert_int_equal(write_io(64 * BLOCK, 8, 5, true), 0);
 	for (k = 0; k < nr_log; k++)
-		journal += op_log[k].meta && op_log[k].preflush && op_log[k].fua;
-	assert_int_equal(nr_log, 2);
+		journal += flushed_entry(k);
+	assert_int_equal(nr_log, 3);
 	assert_int_equal(journal, 1);
-	assert_true(op_log[1].meta);
+	assert_true(op_log[2].meta);
 	/* durably dirty already: the data alone */
 	assert_int_equal(write_io(64 * BLOCK, 8, 6, true), 0);
 	assert_int_equal(nr_log, 1);
@@ -363,7 +491,7 @@ static void sequential_bypass(void **state)
 	u32 n;
 
 	small_pool(8 * MIB, HYBRID_MODE_WRITETHROUGH, &config);
-	hybrid_volume_set_cutoff(e, v, 4 * BLOCK);
+	set_cutoff_to(4 * BLOCK);
 	assert_int_equal(run_moves(HYBRID_BYPASS_SEQUENTIAL, 400, 8), 0);
 	for (n = 0; pool().free > pool().blocks / 8; n++)
 		assert_int_equal(run_moves(HYBRID_BYPASS_SEQUENTIAL, n, 1), 0);
@@ -378,7 +506,7 @@ static void sequential_bypass(void **state)
 	/* Four, and as many in their place */
 	assert_in_range(run_moves(HYBRID_FILLS, 300, 10), 4, 8);
 	assert_in_range(run_moves(HYBRID_BYPASS_SEQUENTIAL, 320, 10), 2, 6);
-	hybrid_volume_set_cutoff(e, v, 0);
+	set_cutoff_to(0);
 	assert_int_equal(run_moves(HYBRID_FILLS, 332, 8), 8);
 }
 
@@ -411,7 +539,7 @@ static void rest_is_on_credit(void **state)
 	u32 rest = 32, k = 0, end, whole = 0;
 
 	fresh_volume(rest);
-	hybrid_volume_set_cutoff(e, v, 8192);
+	set_cutoff_to(8192);
 	while (single_miss(k) == rest)
 		k++;
 	assert_in_range(k, REST_MOST / REST_COST, REST_MOST / (REST_COST - 1) + 1);
@@ -435,7 +563,7 @@ static void rest_is_on_credit(void **state)
 	reads((u64)k * 512 + 32, 8, 0);
 	assert_true(sectors_of(ORIGIN, false) >= rest);
 	/* nothing is held back where everything is to be cached */
-	hybrid_volume_set_cutoff(e, v, 0);
+	set_cutoff_to(0);
 	for (end = ++k + 4; k < end; k++)
 		assert_int_equal(single_miss(k), rest);
 }
@@ -447,7 +575,7 @@ static void rest_of_a_run_at_once(void **state)
 	struct hybrid_actions acts;
 	u32 n, k;
 
-	hybrid_volume_set_cutoff(e, v, 8192);
+	set_cutoff_to(8192);
 	this_cpu_ptr(v->counters)->rest_debt = REST_MOST + 100 * REST_COST;
 	nr_log = 0;
 	for (n = 0; n < 20; n++) {
@@ -688,7 +816,7 @@ static void opens_ahead(void **state)
 	for (n = 0; n < 110; n++) {
 		put(n * 4 * BLOCK, 8, 2);
 		for (k = 0; k < nr_log; k++)
-			assert_false(op_log[k].preflush || op_log[k].flush);
+			assert_false(op_log[k].flush);
 	}
 	assert_int_equal(status().counter[HYBRID_WRITE_MISSES], 0);
 	assert_in_range(pool().journal_writes - before, 2, 9);
@@ -1049,7 +1177,7 @@ static void parts_that_fail(void **state)
 		assert_true(origin_has(n * 8, 8, n + 1) == (n != 6));
 }
 
-/* Metadata writes that begin with a flush; and of all the largest, of one run or of single blocks. */
+/* Metadata writes that a flush goes before; and of all the largest, of one run or of single blocks. */
 static u32 durable_writes(u32 *most)
 {
 	u32 n, nr = 0;
@@ -1058,7 +1186,7 @@ static u32 durable_writes(u32 *most)
 	for (n = 0; n < nr_log; n++) {
 		if (!op_log[n].meta || !op_log[n].write)
 			continue;
-		nr += op_log[n].preflush && op_log[n].fua;
+		nr += n && flushed_entry(n - 1);
 		*most = max(*most, op_log[n].count / HYBRID_META_BLOCK_SECTORS);
 		*most = max(*most, op_log[n].nr_segments);
 	}
@@ -1110,7 +1238,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(modes, setup, teardown),
 		cmocka_unit_test_setup_teardown(mode_switch_drains, setup, teardown),
+		cmocka_unit_test_setup_teardown(switch_back_ends_the_drain, setup, teardown),
+		cmocka_unit_test_setup_teardown(writeback_rate, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(settings_are_recorded, setup, teardown),
+		cmocka_unit_test_setup_teardown(settings_that_stay, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_is_one_journal_write, setup, teardown),
+		cmocka_unit_test_setup_teardown(failed_flush_of_the_cache, setup, teardown),
+		cmocka_unit_test_setup_teardown(failed_flush_before_the_root, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_of_two_entries, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(zeroes_replace_recorded_data, setup, teardown),
 		cmocka_unit_test_setup_teardown(rewrite_of_dirty_is_free, setup, teardown),

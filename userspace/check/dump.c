@@ -77,7 +77,6 @@ const struct json_field dump_volume_fields[] = {
 	VOLUME("nonce", JSON_HEX, nonce),
 	VOLUME("nonce_old", JSON_HEX, nonce_old),
 	VOLUME_NUMBER("cutoff_sectors", info.cutoff_sectors, U64_MAX),
-	VOLUME("fingerprint", JSON_HEX, fingerprint),
 	VOLUME_NUMBER("blocks", usage.blocks, U64_MAX),
 	VOLUME_NUMBER("dirty_blocks", usage.dirty_blocks, U64_MAX),
 	{}

@@ -276,7 +276,7 @@ static int carry_meta(struct hybrid_offline *o, struct hybrid_op *op)
 	u32 i;
 	int r = 0;
 
-	if (op->preflush || op->type == HYBRID_OP_FLUSH)
+	if (op->type == HYBRID_OP_FLUSH)
 		r = flush(o, dev);
 	for (i = 0; !r && op->type == HYBRID_OP_META && i < op->nr_segments; i++)
 		r = carry_segment(o, op, &op->segments[i], dev);

@@ -294,12 +294,11 @@ int start_volume(const struct hybrid_volume_line *entry, dev_t pool, dev_t origi
 
 /* A new volume ------------------------------------------------------------- */
 
-static int check_mode(const struct new_volume *nv, const struct command_line *cl)
+int check_mode(const struct command_line *cl, bool in_place, uint32_t mode)
 {
-	if (cl->given[OPT_IN_PLACE] && nv->entry.mode == HYBRID_MODE_WRITEBACK &&
-	    !cl->given[OPT_FORCE])
+	if (in_place && mode == HYBRID_MODE_WRITEBACK && !cl->given[OPT_FORCE])
 		return hybrid_fail(HYBRID_REFUSED,
-				   "use --mode writethrough or writearound, or --force",
+				   "use mode writethrough or writearound, or --force",
 				   "an in-place origin does not show that its cache has newer data: writeback can lose it");
 	return 0;
 }
@@ -316,11 +315,12 @@ int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const
 		return hybrid_fail(HYBRID_USAGE, "give the slow device: --origin DEVICE",
 				   "no origin given for %s", name);
 	nv->live = cl->given[OPT_LIVE];
+	nv->force = cl->given[OPT_FORCE];
 	r = check_new_name("volume", name, !cl->given[OPT_TEST] && !nv->live);
 	if (!r)
 		r = parse_volume_options(cl, &nv->entry.mode, &nv->entry.cutoff_sectors);
 	if (!r)
-		r = check_mode(nv, cl);
+		r = check_mode(cl, cl->given[OPT_IN_PLACE], nv->entry.mode);
 	if (r)
 		return r;
 	strcpy(nv->entry.name, name);
@@ -356,11 +356,26 @@ static int check_inplace(const struct new_volume *nv)
 			   hybrid_role_name(m.sb.role), m.ok ? m.sb.name : m.why);
 }
 
+int check_sectors(const struct new_volume *nv, dev_t used, const char *name, const char *next)
+{
+	unsigned int fast, now;
+
+	if (hybrid_sysfs_queue(nv->fast, "logical_block_size", &fast) &&
+	    hybrid_sysfs_queue(used, "logical_block_size", &now) && fast > now)
+		return hybrid_fail(HYBRID_REFUSED, next,
+				   "%s is used in sectors of %u bytes, and those of the cache device have %u",
+				   name, now, fast);
+	return 0;
+}
+
 int new_volume_plan(struct new_volume *nv)
 {
 	int r;
 
 	r = nv->plan.inplace ? check_inplace(nv) : 0;
+	if (!r && nv->plan.inplace && !nv->live && !nv->force)
+		r = check_sectors(nv, nv->origin.devno, nv->origin.path,
+				  "use a cache device with smaller sectors, or --force if all on it has larger ones");
 	if (r)
 		return r;
 	nv->plan.volume_id = nv->entry.id;

@@ -50,11 +50,19 @@ struct new_volume {
 	const char *pool_name;
 	dev_t pool;			/* the pool's device */
 	dev_t fast;			/* the pool's device, or the cache device of a new one */
+	bool force;			/* --force was given */
 	bool live;			/* the device is there, in use, and goes on */
 	struct hybrid_dm_linear linear;	/* live: what it is now */
 	uint8_t live_uuid[16];		/* live: of its DM_UUID, if it has one */
 };
 
+/*
+ * A file system, say, was made for the sectors of the device @used, called @name: those of
+ * the cache device, which the volume gets, must not be larger.  @next: what to do about it.
+ */
+int check_sectors(const struct new_volume *nv, dev_t used, const char *name, const char *next);
+/* Refuses writeback in place without --force. */
+int check_mode(const struct command_line *cl, bool in_place, uint32_t mode);
 /* Names, mode, cutoff, and the origin opened for checks. */
 int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const char *name);
 /* Places, UUIDs and key; pool_uuid, granule and id must be set in plan. */

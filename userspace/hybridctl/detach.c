@@ -144,10 +144,13 @@ static int make_clean(struct detach *d)
 	if (!d->volume->active || d->cl->given[OPT_DROP_DIRTY])
 		return 0;
 	if (d->volume->v.table.mode == HYBRID_MODE_WRITEBACK) {
-		r = hybrid_dm_message(d->volume->name, "mode writethrough", NULL);
-		if (r)
-			return r;
 		d->was_writeback = true;
+		r = hybrid_dm_message(d->volume->name, "mode writethrough", NULL);
+		/* It may be in effect all the same, only not recorded. */
+		if (r) {
+			restore_mode(d);
+			return r;
+		}
 	}
 	unlock_tools();
 	r = drain_and_wait(d->cl, d->volume);

@@ -115,15 +115,10 @@ static int plan_formatted(struct new_volume *nv)
 int live_plan(struct new_volume *nv)
 {
 	const struct hybrid_dm_linear *l = &nv->linear;
-	unsigned int fast, now;
-	int r = 0;
+	int r = check_sectors(nv, l->devno, nv->entry.name, "use a cache device with smaller sectors");
 
-	/* Its file system, say, was made for the sectors it has now */
-	if (hybrid_sysfs_queue(nv->fast, "logical_block_size", &fast) &&
-	    hybrid_sysfs_queue(l->devno, "logical_block_size", &now) && fast > now)
-		return hybrid_fail(HYBRID_REFUSED, "use a cache device with smaller sectors",
-				   "%s is used in sectors of %u bytes, and those of the cache device have %u",
-				   nv->entry.name, now, fast);
+	if (r)
+		return r;
 	if (!nv->plan.inplace)
 		r = plan_formatted(nv);
 	else if (l->start || l->sectors != nv->origin.sectors)

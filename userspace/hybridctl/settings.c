@@ -113,6 +113,8 @@ static int set_one(const struct command_line *cl, const struct hybrid_node *node
 		r = pool_message(message, sizeof(message), key, value);
 	else
 		r = volume_message(message, sizeof(message), key, value);
+	if (!r && node->kind != HYBRID_POOL && !strcmp(key, "mode"))
+		r = check_mode(cl, node->v.table.inplace, hybrid_mode_parse(value));
 	if (r || !send)
 		return r;
 	if (cl->given[OPT_TEST]) {

@@ -75,7 +75,7 @@ static void count_meta(struct replay_pool *p, const struct hybrid_op *op)
 {
 	u32 i;
 
-	if (op->type == HYBRID_OP_FLUSH || op->preflush || op->fua)
+	if (op->type == HYBRID_OP_FLUSH || op->fua)
 		op->origin ? p->count.disk_flushes++ : p->count.ssd_flushes++;
 	if (op->type == HYBRID_OP_FLUSH || !op->write || op->origin)
 		return;

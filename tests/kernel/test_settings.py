@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Every setting that a message or a table changes is there after a power cut at once.
+
+The lists are the parser's own, so that a new setting is cut, too, or fails here.
+"""
+import re
+
+import pytest
+
+from .stack import MODES, POLICIES
+from .test_targets import documented
+
+LAST = 2 ** 32 - 1
+
+
+def rows(top, source, table):
+    """The rows of an array of the module, each the text between its braces."""
+    text = (top / "dm-hybrid" / source).read_text()
+    text = re.search(rf"\b{table}\[\] = \{{\n(.*?)\n\}};", text, re.S)[1]
+    return [r.strip() for r in re.findall(r"\{(.*?)\}", text, re.S)]
+
+
+def tunables(top):
+    """Name, lowest and highest value, as ctr.c has them."""
+    number = {"U32_MAX": LAST, "HYBRID_MAX_ENDURANCE": 33554432}
+    for row in rows(top, "ctr.c", "tunables"):
+        name, _, low, high = re.match(r'"(\w+)", (.*), (\w+), (\w+),\s*"', row).groups()
+        yield name, *(number[w] if w in number else int(w) for w in (low, high))
+
+
+def volume_settings(top):
+    return [re.match(r'"(\w+)"', row)[1] for row in rows(top, "message.c", "volume_settings")]
+
+
+def values(setting):
+    """Two values of a volume's setting; any but a mode is a number."""
+    return ("writearound", "writeback") if setting == "mode" else (640, 0)
+
+
+def after_cut(s):
+    s.guest.power_cut()
+    s.after_cut()
+
+
+def has(table, setting, value):
+    """Does a table line say so?  A mode is a word by itself."""
+    words = table.split()
+    if setting == "mode":
+        return [w for w in words if w in MODES] == [value]
+    return words[words.index(setting) + 1] == str(value)
+
+
+def test_every_setting_is_documented(top):
+    names = [name for name, *_ in tunables(top)]
+    assert len(names) == 5 and volume_settings(top) == ["mode", "cutoff"]
+    text = (top / "dm-hybrid/Documentation/dm-hybrid.rst").read_text()
+    listed = re.search(r"returns; tunable:\n(.*?)\ncheckpoint ", text, re.S)[1]
+    assert re.findall(r"\w+", listed) == names
+    assert set(volume_settings(top)) < set(documented(top, "Messages", "To a volume"))
+
+
+@pytest.mark.kernels
+def test_a_volume_setting_survives_a_cut(make_stack, top):
+    """Each alone: the checkpoint that one asks for must not hide that another asks for none."""
+    s = make_stack(volatile="ssd hdd")
+    s.create("vol", "--mode", "writethrough")
+    s.guest.run("sync")
+    for setting in volume_settings(top):
+        for value in values(setting):
+            s.message(setting, value)
+            assert has(s.table(), setting, value)
+            after_cut(s)
+            assert has(s.table(), setting, value), f"{setting} {value}: {s.table()}"
+
+
+def test_a_volume_table_survives_a_cut(make_stack, top):
+    s = make_stack(volatile="ssd hdd")
+    s.create("vol", "--mode", "writethrough")
+    for setting in volume_settings(top):
+        for value in values(setting):
+            words = [value] if setting == "mode" else [setting, value]
+            line = " ".join(map(str, (*s.table().split()[:6], len(words), *words)))
+            s.load("vol", line)
+            after_cut(s)
+            assert has(s.table(), setting, value), f"{line}: {s.table()}"
+
+
+@pytest.mark.kernels
+def test_a_pool_setting_survives_a_cut(make_stack, top):
+    s = make_stack(volatile="ssd hdd")
+    s.create("vol")
+    want = {}
+    # The watermarks: up from the higher one, down from the lower one.
+    for bound, settings in ((2, list(tunables(top))), (1, list(tunables(top))[::-1])):
+        for setting in settings:
+            s.message("set", setting[0], setting[bound], name="pool")
+            want[setting[0]] = setting[bound]
+            after_cut(s)
+            for name, value in want.items():
+                assert has(s.table("pool"), name, value), f"{name} {value}: {s.table('pool')}"
+
+
+def test_a_policy_survives_a_cut(make_stack):
+    s = make_stack(volatile="ssd hdd")
+    s.create("vol")
+    for policy in POLICIES[1:]:
+        table = s.table("pool").split()
+        s.load("pool", " ".join([*table[:-2], policy, "0"]))
+        after_cut(s)
+        assert s.status("pool")["policy"] == policy
+        assert s.table("pool").split()[-2:] == [policy, "0"]
+
+
+def test_what_cannot_be_recorded_is_said(make_stack):
+    """A pool that has failed: the setting holds, the message fails."""
+    s = make_stack(volatile="ssd hdd")
+    s.create("vol", "--mode", "writethrough")
+    s.guest.dm_message("vssd", "fail", "write")
+    for name, words in (("vol", "cutoff 640"), ("vol", "mode writearound"),
+                        ("pool", "set high_watermark 20")):
+        assert "cannot" in s.refused(f"dmsetup message {name} 0 {words}")
+    assert has(s.table(), "cutoff", 640) and has(s.table(), "mode", "writearound")
+    assert has(s.table("pool"), "high_watermark", 20)
+    assert s.status("pool")["state"] == "failed"
