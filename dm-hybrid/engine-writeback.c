@@ -82,9 +82,9 @@ static void part_next(struct hybrid_engine *e, struct hybrid_job *job,
 }
 
 /*
- * A window is begun while there is credit, and paid for as a whole: what it takes beyond that
- * is debt, which the next waits for.  Drains and the high watermark need no credit, so they
- * make no more debt than one window can.
+ * A window may begin while there is any credit, and pays its whole price: the difference is
+ * debt, and the next window waits until it is paid.  Drains and the high watermark need no
+ * credit, so debt is limited to the price of one window.
  */
 static void pay_window(struct hybrid_engine *e, u64 mask)
 {

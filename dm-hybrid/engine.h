@@ -423,9 +423,9 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v);
 
 /*
- * What close does first, for a volume that stays open if it fails: its users hear of the
- * error with their next flush, which they would not of a volume that was opened again.
- * When and from where: as hybrid_volume_close().
+ * Blocking.  The first half of hybrid_volume_close(), under the same conditions: flush the
+ * origin and record the result.  The volume stays open; after an error its users' next
+ * flush fails, which opening it again would hide.
  */
 int hybrid_volume_settle(struct hybrid_engine *e, struct hybrid_volume *v);
 

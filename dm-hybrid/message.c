@@ -283,7 +283,7 @@ int hybrid_pool_message(struct dm_target *ti, unsigned int argc, char **argv, ch
 
 /* ---- to a volume ---------------------------------------------------------- */
 
-/* A setting of a volume: a message of one value, and what it does; hybrid_pool.lock is held. */
+/* A setting of a volume: a message with one value.  set() runs under hybrid_pool.lock. */
 struct volume_setting {
 	const char *name;
 	int (*set)(struct volume_object *object, const char *value, struct hybrid_actions *acts);

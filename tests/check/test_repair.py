@@ -479,7 +479,7 @@ def odd(build, tmp_path_factory):
 
 
 def last_block(build, path):
-    """What a dump says of it."""
+    """Its entry in a dump."""
     block, = (m for m in json.loads(dump(build, path))["mappings"]
               if m["volume"] == 1 and m["origin_block"] + m["count"] > ODD // 128)
     return {k: block[k] for k in ("origin_block", "valid", "dirty")}

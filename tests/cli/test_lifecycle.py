@@ -449,7 +449,7 @@ def test_sectors_of_a_cache_in_front_of_data(kernel, loop):
     assert members(kernel, cache) == {}
     kernel.ok("create", "vol", "--origin", origin, *wish, "--force")
     assert open(origin, "rb").read() == before
-    # What is formatted has nothing on it yet, and where the sectors are as large nothing changes
+    # A formatted volume is empty, and where the sectors are as large nothing changes
     for device, more in (large, ["--in-place"]), (origin, ["--wipe-signatures"]):
         kernel.ok("detach", "vol")
         kernel.ok("deactivate", "vol-pool")
@@ -551,7 +551,7 @@ def test_detach_live_that_fails_changes_nothing(kernel, volume, step):
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_detach_live_of_an_origin_that_fails(kernel, volume, when):
-    """Who uses it would not hear of what is lost: it stays a volume, as it was."""
+    """Its users must hear of the lost writes: it stays a volume, as it was."""
     kernel.change(dirty_vol=200)
     kernel.change_device("vol", **{"origin_errors" if when == "before" else "drain_errors": 1})
     kernel.clear_log()

@@ -342,16 +342,22 @@ def in_place(pool, number, sectors, mode="writethrough"):
             f"{ident.format(4444)} {KEY} 0 {sectors} {mode} 0 inplace")
 
 
-def test_an_origin_in_two_pools(make_stack):
-    """In place nothing on it says whose it is: neither pool would know of the other's writes."""
+def two_pools(make_stack):
+    """Both have a volume 5 in place, of the same disk."""
     s = make_stack(ssd=32, ssd2=32, a=32, b=32, hdd=32)
     s.origin = "a"
     s.create("one")
     s.cache, s.origin, s.pool = "ssd2", "b", "pool2"
     s.create("two")
-    size = s.disk("hdd").sectors
     for pool in "pool", "pool2":
-        s.guest.run(in_place(pool, 5, size))
+        s.guest.run(in_place(pool, 5, s.disk("hdd").sectors))
+    return s
+
+
+def test_an_origin_in_two_pools(make_stack):
+    """In place nothing on it says whose it is: neither pool would know of the other's writes."""
+    s = two_pools(make_stack)
+    size = s.disk("hdd").sectors
     tables = [f"0 {size} hybrid /dev/mapper/{pool} 5 /dev/test/hdd 1 inplace" for pool in ("pool", "pool2")]
     s.guest.dm_create("vol", tables[0])
     used = "Origin is in use by another volume"
@@ -378,14 +384,8 @@ def test_an_origin_in_two_pools(make_stack):
 
 def test_two_pools_race_for_an_origin(make_stack):
     """However they meet, one of them gets it."""
-    s = make_stack(ssd=32, ssd2=32, a=32, b=32, hdd=32)
-    s.origin = "a"
-    s.create("one")
-    s.cache, s.origin, s.pool = "ssd2", "b", "pool2"
-    s.create("two")
+    s = two_pools(make_stack)
     size = s.disk("hdd").sectors
-    for pool in "pool", "pool2":
-        s.guest.run(in_place(pool, 5, size))
     s.script(f"""for n in $(seq 20); do
         for p in pool pool2; do
             dmsetup create race-$p --table "0 {size} hybrid /dev/mapper/$p 5 /dev/test/hdd 1 inplace" 2>/dev/null &
