@@ -561,7 +561,7 @@ def test_in_place_not_by_itself(system, inplace):
     system.becomes({"vol-pool": "running"})
     assert "more than one device looks like its origin" in system.journal()
     system.unplug(clone)
-    system.run("hybridctl activate vol-pool; hybridctl set vol mode=writeback")
+    system.run("hybridctl activate vol-pool; hybridctl set vol mode=writeback --force")
     system.deactivate()
     assert system.rc("hybridctl activate --auto --all") == 2
     system.becomes({"vol-pool": "running"})

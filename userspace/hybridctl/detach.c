@@ -128,8 +128,8 @@ static void restore_mode(const struct detach *d)
 		return;
 	if (!hybrid_dm_find(d->entry.uuid, false) ||
 	    hybrid_dm_message(d->entry.name, "mode writeback", NULL))
-		hybrid_warn("%s is left in mode writethrough; once it is active: hybridctl set %s mode=writeback",
-			    d->entry.name, d->entry.name);
+		hybrid_warn("%s is left in mode writethrough; once it is active: hybridctl set %s mode=writeback%s",
+			    d->entry.name, d->entry.name, d->entry.inplace ? " --force" : "");
 }
 
 /*
