@@ -136,7 +136,7 @@ def test_origin_error_at_close_before_a_deletion(stack, mode):
     fail(stack, "hdd", "fail", "flush", "off")
     stack.guest.run("dmsetup resume vol")
     assert io(stack.guest, dev, "r:0:8") == ["a"]
-    # As long as anybody has it open who has not heard of it (S9)
+    # And again: no later flush makes good what this one may have lost (S9)
     stack.guest.run("dmsetup suspend vol")
     assert "cannot delete volume 0" in stack.refused("dmsetup message pool 0 delete_volume 0")
     stack.guest.run("dmsetup resume vol")
@@ -146,7 +146,7 @@ def test_origin_error_at_close_before_a_deletion(stack, mode):
 
 @pytest.mark.parametrize("mode", ["writethrough", "writeback"])
 def test_origin_error_at_close_is_said(stack, mode):
-    """And what the volume is not sure of stays as it is: no flag is taken off."""
+    """And no flag is taken off the origin, whose last writes may be lost."""
     if mode == "writeback":
         dev = stack.create("vol", "--mode", mode, *ALL)
         io(stack.guest, dev, "w:0:8:a", "f")

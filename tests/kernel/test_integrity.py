@@ -389,7 +389,7 @@ def test_discard_of_any_sectors(make_stack, mode, cached):
     steps, want = [], []
     for first, start, count in places:
         end = start + count
-        # Whole granules of the volume, in the sectors of what lies on it.
+        # Whole granules of the volume, in sectors of the linear device on it.
         gone = -(-(start + shift) // 8) * 8 - shift, (end + shift) // 8 * 8 - shift
         steps += [f"r:{first - 64}:{start - first + 64}", f"r:{end}:{first + 576 - end}"]
         want += ["a", "a"]

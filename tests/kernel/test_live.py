@@ -91,7 +91,7 @@ def test_detach_from_an_origin_that_fails(make_stack, what):
 
 
 def test_detach_from_an_origin_that_fails_its_last_flush(make_stack):
-    """Who wrote last hears of it with the next fsync, as without the attempt to detach."""
+    """The next fsync fails, as it would without the attempt to detach."""
     s = make_stack(volatile="ssd hdd", ssd=24, hdd=48)
     dev = s.create("vol", "--cutoff", "0", "--mode", "writethrough")
     s.message("set", "commit_interval", 60000, name="pool")

@@ -94,7 +94,7 @@ def test_rewriting_dirty_data_with_fua_is_one_fua_write(stack):
     assert not [w for w in words if "meta" in w or "hdd" in w]
 
 
-# What there is of a block, and what is written to it with FUA: names, steps, a range.
+# A name, the steps that prepare a block, and the range of it that a FUA write covers.
 SHAPES = {
     "a granule of nothing": ([], 0, 8),
     "a part of nothing": ([], 1, 3),

@@ -51,7 +51,7 @@ def test_hibernation_is_refused(tools, make_qemu_guest, disks):
     assert "no hibernation while the pool on" in guest.run("dmesg").out
     guest.run(f"dd if=/dev/zero of={vol} bs=64k count=4 oflag=direct status=none")
     stack.deactivate()
-    # Who refused is not told that it is over: pools come up as before
+    # No second notification follows a refusal: pools come up as before
     stack.activate()
     assert stack.status()["dirty"] == 4
     stack.deactivate()
