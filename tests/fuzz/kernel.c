@@ -42,6 +42,16 @@ void hybrid_tick_kick(struct hybrid_pool *pool)
 {
 }
 
+/* pool.c's: the policies linked in have no modules. */
+int hybrid_pool_set_policy(struct hybrid_pool *pool, const struct hybrid_policy_type *policy)
+{
+	int r = pool->policy != policy ? hybrid_engine_set_policy(pool->engine, policy) : 0;
+
+	if (!r)
+		pool->policy = policy;
+	return r;
+}
+
 int hybrid_pool_record(struct hybrid_pool *pool)
 {
 	return 0;
