@@ -34,9 +34,14 @@ static inline void hybrid_trace_end(const struct hybrid_pool *pool,
 static inline bool hybrid_call_hit(struct volume_object *object, struct hybrid_io *io)
 {
 	struct hybrid_pool *pool = object->pool;
+	bool hit;
 
 	trace_hybrid_io(object, io);
-	if (!hybrid_engine_hit(pool->engine, io))
+	/* For wait_hits() in io.c */
+	rcu_read_lock();
+	hit = hybrid_engine_hit(pool->engine, io);
+	rcu_read_unlock();
+	if (!hit)
 		return false;
 	/* Nobody looks at the rest of the operation: filled in for the trace alone. */
 	if (trace_hybrid_op_enabled()) {

@@ -110,7 +110,8 @@ static void capture_blocks(struct hybrid_engine *e, u32 set, u32 first, u32 coun
 {
 	const struct hybrid_map map = e->map;
 	const struct hybrid_set s = map.set[set];
-	u8 (*hint)(void *state, u32 i) = e->policy->hint;
+	u8 (*hint)(void *state, u32 i) = s.policy->type->hint;
+	void *state = set_policy_state(&map, s.policy, &map.set[set]);
 	const u8 recorded = BLOCK_JMAPPED | BLOCK_TRANSIT;
 	u32 k, volume = HYBRID_MAX_VOLUMES;
 	__le32 instance = 0;
@@ -133,7 +134,7 @@ static void capture_blocks(struct hybrid_engine *e, u32 set, u32 first, u32 coun
 	for (k = 0; k < count; k++)
 		if ((s.flags[first + k] & (recorded | BLOCK_MAPPED)) ==
 		    (BLOCK_JMAPPED | BLOCK_MAPPED))
-			block->hint[k] = hint(s.policy, first + k);
+			block->hint[k] = hint(state, first + k);
 }
 
 static void capture_map(struct hybrid_engine *e, u32 leaf, u16 generation, void *mem)

@@ -65,7 +65,7 @@ void drop_block(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
 
-	e->policy->remove(s->policy, i, hybrid_key_print(s->key[i]), false);
+	hybrid_set_note_remove(&e->map, s, i, false);
 	put_dirty(e, s, i, 0);
 	put_jdirty(e, s, i, 0);
 	atomic_dec(&key_volume(e, s->key[i])->nr_cached);
@@ -79,7 +79,7 @@ bool evict_block(struct hybrid_engine *e, u32 set, u32 i)
 
 	if (!may_evict(e, s, i))
 		return false;
-	e->policy->remove(s->policy, i, hybrid_key_print(s->key[i]), true);
+	hybrid_set_note_remove(&e->map, s, i, true);
 	atomic64_inc(&e->st_evictions);
 	atomic_dec(&key_volume(e, s->key[i])->nr_cached);
 	if (s->flags[i] & BLOCK_JMAPPED) {
@@ -94,7 +94,7 @@ bool evict_block(struct hybrid_engine *e, u32 set, u32 i)
 void resurrect(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
 {
 	hybrid_set_flags(s, i, BLOCK_MAPPED, BLOCK_REMOVED);
-	e->policy->insert(s->policy, i, hybrid_key_print(s->key[i]));
+	hybrid_set_note_insert(&e->map, s, i);
 	atomic_inc(&key_volume(e, s->key[i])->nr_cached);
 }
 
@@ -140,6 +140,8 @@ bool can_spare(struct hybrid_engine *e, struct hybrid_set *s)
 /* A block that can go, -1: there is none. */
 static int find_victim(struct hybrid_engine *e, struct hybrid_set *s, struct victim_filter *f)
 {
+	struct hybrid_policy_states *p = s->policy;
+	void *state = set_policy_state(&e->map, p, s);
 	int i;
 
 	/* Where writes fill the cache, each of them would look at all in vain. */
@@ -152,8 +154,8 @@ static int find_victim(struct hybrid_engine *e, struct hybrid_set *s, struct vic
 		WRITE_ONCE(e->ahead_next, i + 1);
 		return i;
 	}
-	i = e->policy->victim(s->policy, 32, usable, f);
-	return i >= 0 ? i : e->policy->victim(s->policy, e->map.set_size, usable, f);
+	i = p->type->victim(state, 32, usable, f);
+	return i >= 0 ? i : p->type->victim(state, e->map.set_size, usable, f);
 }
 
 void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts)

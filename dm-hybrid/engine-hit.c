@@ -20,7 +20,7 @@ static bool read_hit(struct hybrid_engine *e, struct hybrid_io *io)
 	io->state = IO_READ_CACHE;
 	io->op.sector = io_cache_sector(e, io, i);
 	count(io->volume, HYBRID_READ_HITS);
-	e->policy->hit(s->policy, i);
+	hybrid_set_note_hit(&e->map, s, i);
 	return true;
 }
 
@@ -69,7 +69,7 @@ static bool write_hit(struct hybrid_engine *e, struct hybrid_io *io)
 	io->op.sector = io_cache_sector(e, io, i);
 	cache_wears(e, io->count);
 	count(io->volume, HYBRID_WRITE_HITS);
-	e->policy->hit(s->policy, i);
+	hybrid_set_note_hit(&e->map, s, i);
 	return true;
 }
 

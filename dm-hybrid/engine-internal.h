@@ -285,7 +285,6 @@ enum sweep_result {
 struct hybrid_engine {
 	const struct hybrid_engine_ops *ops;
 	void *context;
-	const struct hybrid_policy_type *policy;
 	struct hybrid_config config;
 	struct hybrid_sb sb;
 	struct hybrid_geometry *g;	/* &sb.geometry */

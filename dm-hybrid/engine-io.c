@@ -100,7 +100,7 @@ static enum admission admission(struct hybrid_engine *e, struct hybrid_set *s,
 	u64 cutoff = READ_ONCE(v->cutoff), from;
 	u64 run = cutoff ? stream_run(v, io, &from) : 0;
 
-	if (!e->policy->admit) {
+	if (!s->policy->type->admit) {
 		bypass(io, HYBRID_BYPASS_POLICY);
 		return REFUSED;
 	}
@@ -216,12 +216,14 @@ static bool fill_forbidden(struct hybrid_engine *e, struct hybrid_set *s, int i)
 static bool worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s,
 			   const struct hybrid_io *io)
 {
+	struct hybrid_policy_states *p = s->policy;
 	u8 endurance = READ_ONCE(e->endurance);
 	bool again;
 
 	if (endurance == ENDURANCE_PLENTY || set_fills(e, s))
 		return true;
-	again = e->policy->again && e->policy->again(s->policy, hybrid_key_print(io->key));
+	again = p->type->again && p->type->again(set_policy_state(&e->map, p, s),
+						 hybrid_key_print(io->key));
 	return again && endurance == ENDURANCE_SHORT;
 }
 
@@ -246,7 +248,7 @@ static int take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybr
 	s->stamp[i] = (u32)READ_ONCE(v->flushed);
 	hold_forget(e, s, key, e->map.granules, HOLD_CACHED);
 	atomic_inc(&v->nr_cached);
-	e->policy->insert(s->policy, i, hybrid_key_print(key));
+	hybrid_set_note_insert(&e->map, s, i);
 	return i;
 }
 
@@ -497,7 +499,7 @@ static enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 	if (!(io->mask & ~valid) || !(io->mask & ~(valid | overwritten(s, io->key)))) {
 		io->phase = epoch_enter(e);
 		if (!first)
-			e->policy->hit(s->policy, i);
+			hybrid_set_note_hit(&e->map, s, i);
 		count(v, HYBRID_READ_HITS);
 		return read_cache(e, io, i);
 	}
@@ -811,7 +813,7 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 	if (i < 0 && io->to_cache)
 		i = take_block(e, s, v, io->key);
 	else if (i >= 0 && io->to_cache)
-		e->policy->hit(s->policy, i);
+		hybrid_set_note_hit(&e->map, s, i);
 	if (i >= 0 && (s->flags[i] & BLOCK_AHEAD))
 		hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
 	write_started(e, s, io, i);

@@ -494,14 +494,15 @@ static void forget_region(struct hybrid_engine *e, struct hybrid_set *s, u32 fir
 /* The stamps held the policy's hints until now. */
 static void load_policy(struct hybrid_engine *e, struct hybrid_set *s)
 {
-	void (*load)(void *state, u32 i, u8 hint) = e->policy->load;
+	void (*load)(void *state, u32 i, u8 hint) = s->policy->type->load;
+	void *state = set_policy_state(&e->map, s->policy, s);
 	u32 i, n = s->nr_mapped ? e->map.set_size : 0;
 	const u32 *stamp = s->stamp;
 	const u8 *flags = s->flags;
 
 	for (i = 0; i < n; i++)
 		if (flags[i] & BLOCK_MAPPED)
-			load(s->policy, i, stamp[i]);
+			load(state, i, stamp[i]);
 	memset(s->stamp, 0, e->map.set_size * sizeof(*s->stamp));
 }
 

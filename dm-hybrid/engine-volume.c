@@ -730,7 +730,7 @@ static void purge_block(struct hybrid_engine *e, u32 set, u32 i)
 	struct hybrid_set *s = &e->map.set[set];
 
 	if (s->flags[i] & BLOCK_MAPPED) {
-		e->policy->remove(s->policy, i, hybrid_key_print(s->key[i]), false);
+		hybrid_set_note_remove(&e->map, s, i, false);
 		atomic_dec(&key_volume(e, s->key[i])->nr_cached);
 	}
 	put_dirty(e, s, i, 0);

@@ -31,14 +31,15 @@ static u64 own_ram(const struct hybrid_geometry *g)
 	       sweep_ram(g);
 }
 
-static int create_parts(struct hybrid_engine *e)
+static int create_parts(struct hybrid_engine *e, const struct hybrid_policy_type *policy)
 {
 	u32 sets = e->g->nr_sets;
+	void *none;
 	int r;
 
 	r = hybrid_map_create(&e->map, e->g);
 	if (!r)
-		r = hybrid_map_set_policy(&e->map, NULL, e->policy);
+		r = hybrid_map_set_policy(&e->map, policy, &none);
 	if (!r)
 		r = hybrid_journal_create(&e->journal, e->g);
 	if (!r)
@@ -79,7 +80,6 @@ struct hybrid_engine *hybrid_engine_create(const struct hybrid_sb *sb,
 		return NULL;
 	e->ops = ops;
 	e->context = context;
-	e->policy = policy;
 	e->config = *config;
 	e->sb = *sb;
 	e->g = &e->sb.geometry;
@@ -89,7 +89,7 @@ struct hybrid_engine *hybrid_engine_create(const struct hybrid_sb *sb,
 	e->reserve = min(16U, e->g->set_size / 16);
 	init_lists(e);
 	stream_create(e);
-	*error = create_parts(e);
+	*error = create_parts(e, policy);
 	if (*error) {
 		hybrid_engine_destroy(e);
 		return NULL;
@@ -392,16 +392,26 @@ int hybrid_engine_configure(struct hybrid_engine *e, const struct hybrid_config 
 
 int hybrid_engine_set_policy(struct hybrid_engine *e, const struct hybrid_policy_type *policy)
 {
-	int r = hybrid_map_set_policy(&e->map, e->policy, policy);
+	void *old;
+	int r = hybrid_map_set_policy(&e->map, policy, &old);
 
-	if (!r)
-		e->policy = policy;
-	return r;
+	if (r)
+		return r;
+	/* A hit that began before may still be noted in the old state. */
+	e->ops->wait_hits(e);
+	vfree(old);
+	return 0;
 }
 
-const struct hybrid_policy_type *hybrid_engine_policy(struct hybrid_engine *e)
+void hybrid_engine_policy_name(struct hybrid_engine *e, char name[HYBRID_POLICY_NAME_SIZE])
 {
-	return e->policy;
+	struct hybrid_set *s = &e->map.set[0];
+	unsigned long flags;
+
+	spin_lock_irqsave(&s->lock, flags);
+	/* The policy of a set does not go before the set has another. */
+	strscpy(name, s->policy->type->name, HYBRID_POLICY_NAME_SIZE);
+	spin_unlock_irqrestore(&s->lock, flags);
 }
 
 const struct hybrid_config *hybrid_engine_config(struct hybrid_engine *e)
@@ -428,7 +438,7 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 		st->open_regions += hweight64(READ_ONCE(s->jopen));
 	}
 	st->volumes = e->nr_open;
-	st->ram = e->ram + e->map.ram + e->map.policy_ram;
+	st->ram = e->ram + e->map.ram + READ_ONCE(e->map.policy_ram);
 	st->journal_used = e->journal.head - e->journal.tail;
 	st->journal_blocks = e->g->journal_blocks;
 	st->journal_writes = e->st_journal_writes;

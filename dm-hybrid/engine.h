@@ -208,6 +208,11 @@ struct hybrid_engine_ops {
 	 * durable (hybrid_engine_checkpoint with a waiter); 0 or -errno.
 	 */
 	int (*wait_checkpoint)(struct hybrid_engine *e);
+	/*
+	 * Blocking.  Wait until each call of hybrid_engine_hit() that has begun by now
+	 * has returned; none of them sleeps.  Only for hybrid_engine_set_policy().
+	 */
+	void (*wait_hits)(struct hybrid_engine *e);
 	u64 (*random)(struct hybrid_engine *e);	/* never 0; unpredictable */
 };
 
@@ -317,10 +322,15 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts);
 
 bool hybrid_engine_failed(struct hybrid_engine *e);
 
-/* Blocking.  Change tunables or, with no I/O in flight, the policy. */
+/*
+ * Blocking, with I/O running; the caller lets only one of these run at a time.  Change
+ * tunables; change the policy.  Once the latter returns 0 nothing uses the one before;
+ * -ENOMEM: that stays.
+ */
 int hybrid_engine_configure(struct hybrid_engine *e, const struct hybrid_config *config);
 int hybrid_engine_set_policy(struct hybrid_engine *e, const struct hybrid_policy_type *policy);
-const struct hybrid_policy_type *hybrid_engine_policy(struct hybrid_engine *e);
+/* What the policy is called; any time, any context. */
+void hybrid_engine_policy_name(struct hybrid_engine *e, char name[HYBRID_POLICY_NAME_SIZE]);
 const struct hybrid_config *hybrid_engine_config(struct hybrid_engine *e);
 
 /* ---- Events -------------------------------------------------------------- */

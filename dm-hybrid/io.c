@@ -763,6 +763,12 @@ static int wait_checkpoint(struct hybrid_engine *e)
 	return w.waiter.error;
 }
 
+/* Pairs with hybrid_call_hit() */
+static void wait_hits(struct hybrid_engine *e)
+{
+	synchronize_rcu();
+}
+
 static u64 random_nonzero(struct hybrid_engine *e)
 {
 	u64 r;
@@ -779,6 +785,7 @@ const struct hybrid_engine_ops hybrid_io_ops = {
 	.free_buffer = free_buffer,
 	.do_op = do_op,
 	.wait_checkpoint = wait_checkpoint,
+	.wait_hits = wait_hits,
 	.random = random_nonzero,
 };
 

@@ -112,45 +112,57 @@ int hybrid_map_create(struct hybrid_map *map, const struct hybrid_geometry *g)
 	return 0;
 }
 
-/* What the old policy knew of the set's blocks, to the new one. */
-static void set_move_policy(struct hybrid_map *map, struct hybrid_set *s, void *state,
-			    const struct hybrid_policy_type *old,
-			    const struct hybrid_policy_type *new)
+/* The set's policy becomes @new, with what the present one knows of the set's blocks. */
+static void set_change_policy(const struct hybrid_map *map, struct hybrid_set *s,
+			      struct hybrid_policy_states *new)
 {
+	void *to = set_policy_state(map, new, s), *from;
+	struct hybrid_policy_states *old;
+	unsigned long flags;
 	u32 i;
 
-	new->init(state, map->set_size);
-	for (i = 0; old && i < map->set_size; i++)
-		if (s->flags[i] & BLOCK_MAPPED)
-			new->load(state, i, old->hint(s->policy, i));
-	s->policy = state;
+	new->type->init(to, map->set_size);
+	spin_lock_irqsave(&s->lock, flags);
+	old = s->policy;
+	if (old) {
+		from = set_policy_state(map, old, s);
+		for (i = 0; i < map->set_size; i++)
+			if (s->flags[i] & BLOCK_MAPPED)
+				new->type->load(to, i, old->type->hint(from, i));
+	}
+	/* All of it before a hit without the lock; pairs with hybrid_set_note_hit(). */
+	smp_store_release(&s->policy, new);
+	spin_unlock_irqrestore(&s->lock, flags);
 }
 
-int hybrid_map_set_policy(struct hybrid_map *map, const struct hybrid_policy_type *old,
-			  const struct hybrid_policy_type *new)
+int hybrid_map_set_policy(struct hybrid_map *map, const struct hybrid_policy_type *type,
+			  void **old)
 {
-	size_t bytes = policy_bytes(map->set_size, new);
-	void *states = vzalloc(array_size(map->nr_sets, bytes));
+	size_t bytes = policy_bytes(map->set_size, type);
+	size_t all = array_size(map->nr_sets, bytes);
+	struct hybrid_policy_states *new = vzalloc(struct_size(new, state, all));
 	u32 nr;
 
-	if (!states)
+	if (!new)
 		return -ENOMEM;
+	new->type = type;
+	new->bytes = bytes;
 	for (nr = 0; nr < map->nr_sets; nr++) {
-		set_move_policy(map, &map->set[nr], states + nr * bytes, old, new);
+		set_change_policy(map, &map->set[nr], new);
 		cond_resched();
 	}
-	vfree(map->policies);
-	map->policies = states;
-	map->policy_ram = map->nr_sets * bytes;
+	*old = map->policy;
+	map->policy = new;
+	WRITE_ONCE(map->policy_ram, all);
 	return 0;
 }
 
 void hybrid_map_destroy(struct hybrid_map *map)
 {
-	vfree(map->policies);
+	vfree(map->policy);
 	vfree(map->arrays);
 	vfree(map->set);
-	map->policies = NULL;
+	map->policy = NULL;
 	map->arrays = NULL;
 	map->set = NULL;
 }

@@ -5,9 +5,10 @@
  *
  * Cache blocks are divided into sets of set_size.  A key always lives in the
  * set that its hash names, anywhere within it.  Everything about a set lies in
- * arrays of its own; nothing is allocated or freed after create.
+ * arrays of its own; after create only a change of the policy allocates or frees.
  *
- * Locking: all functions on a set need its lock, but hybrid_set_read_hit().
+ * Locking: all functions on a set need its lock, but hybrid_set_read_hit() and
+ * hybrid_set_note_hit().
  * Whoever makes a granule invalid, or changes keys, chains or flags, does so
  * inside the set's sequence count, so that a lock-free reader notices.
  */
@@ -66,6 +67,16 @@ enum hybrid_mask {
 	NR_MASKS
 };
 
+/*
+ * A policy and what it knows of each set.  Sets find both by one pointer, so that who
+ * looks without the lock has the calls and the state of the same policy.
+ */
+struct hybrid_policy_states {
+	const struct hybrid_policy_type *type;
+	size_t bytes;			/* of a set's state */
+	u8 state[] __aligned(8);	/* the sets' in order: set_policy_state() */
+};
+
 struct hybrid_set {
 	spinlock_t lock;	/* everything in here */
 	seqcount_t seq;		/* what lock-free readers look at */
@@ -79,7 +90,7 @@ struct hybrid_set {
 	u16 *next;		/* hash chain, or free list; set_size ends it */
 	u16 *bucket;
 	u8 *flags;
-	void *policy;
+	struct hybrid_policy_states *policy;	/* hits read it without the lock */
 	u64 jopen;		/* regions open, as the last submitted record says */
 	u64 dopen;		/* regions durably open that no submitted record closes */
 	u64 ending;		/* regions with a record on its way that ends a dirty granule */
@@ -104,7 +115,8 @@ struct hybrid_map {
 	u8 mask_bytes;		/* 2, 4 or 8 */
 	u64 granules;		/* mask of all granules of a block */
 	struct hybrid_set *set;
-	void *arrays, *policies;
+	void *arrays;
+	struct hybrid_policy_states *policy;	/* the sets', but during a change */
 	u64 ram, policy_ram;	/* bytes allocated */
 };
 
@@ -116,11 +128,20 @@ void hybrid_map_destroy(struct hybrid_map *map);
 u64 hybrid_map_ram(const struct hybrid_geometry *g, const struct hybrid_policy_type *policy);
 
 /*
- * Blocking, with nothing in flight and nobody else looking.  Give every set the
- * state of policy @new; @old, unless NULL, tells it what it knew.  0 or -ENOMEM.
+ * Blocking, one call at a time, with I/O running; the caller holds no set's lock.  Give
+ * every set policy @type, which learns what the set's present one, if any, knows of its
+ * blocks.  0: *@old is for vfree() once every hit that began before has noted itself;
+ * -ENOMEM: nothing changed.
  */
-int hybrid_map_set_policy(struct hybrid_map *map, const struct hybrid_policy_type *old,
-			  const struct hybrid_policy_type *new);
+int hybrid_map_set_policy(struct hybrid_map *map, const struct hybrid_policy_type *type,
+			  void **old);
+
+/* What the policy @p knows of set @s, which is the map's own, no copy. */
+static inline void *set_policy_state(const struct hybrid_map *map, struct hybrid_policy_states *p,
+				     const struct hybrid_set *s)
+{
+	return p->state + (s - map->set) * p->bytes;
+}
 
 /* Number of the set in which @key lives. */
 static inline u32 hybrid_map_set_of(const struct hybrid_map *map, u64 key)
@@ -229,6 +250,33 @@ static inline int hybrid_set_read_hit(const struct hybrid_map *map, const struct
 	if (READ_ONCE(s->seq.sequence) != seq)
 		return -1;
 	return i;
+}
+
+/* Block @i was read or written: tell the policy.  Also without the lock, as policy.h says. */
+static inline void hybrid_set_note_hit(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
+{
+	/* What it points to was there before it; pairs with set_change_policy(). */
+	struct hybrid_policy_states *p = READ_ONCE(s->policy);
+
+	p->type->hit(set_policy_state(map, p, s), i);
+}
+
+/* Block @i has a new owner, or its old one again: tell the policy. */
+static inline void hybrid_set_note_insert(const struct hybrid_map *map, struct hybrid_set *s,
+					  u32 i)
+{
+	struct hybrid_policy_states *p = s->policy;
+
+	p->type->insert(set_policy_state(map, p, s), i, hybrid_key_print(s->key[i]));
+}
+
+/* ... loses it. */
+static inline void hybrid_set_note_remove(const struct hybrid_map *map, struct hybrid_set *s,
+					  u32 i, bool evicted)
+{
+	struct hybrid_policy_states *p = s->policy;
+
+	p->type->remove(set_policy_state(map, p, s), i, hybrid_key_print(s->key[i]), evicted);
 }
 
 /* Take a free block for @key, which has none: mapped, nothing valid.  -1: none free. */

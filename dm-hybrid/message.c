@@ -81,6 +81,17 @@ static int parse_mode(const char *text, u32 *mode)
 
 /* ---- to the pool ---------------------------------------------------------- */
 
+/* Lock a pool that takes messages; -EAGAIN. */
+static int lock_running(struct hybrid_pool *pool)
+{
+	hybrid_pool_lock(pool);
+	if (pool->running)
+		return 0;
+	hybrid_pool_unlock(pool);
+	DMWARN("%s: the pool is suspended", dm_device_name(pool->md));
+	return -EAGAIN;
+}
+
 /* A pool message: handler, arguments after the name; caller holds the lock. */
 struct pool_message {
 	const char *name;
@@ -207,6 +218,32 @@ static int set_tunable(struct pool_table *pt, unsigned int argc, char **argv)
 	return r;
 }
 
+/* Durable when this returns 0.  Unlike the other messages it takes the lock itself. */
+static int change_policy(struct hybrid_pool *pool, const char *name)
+{
+	const struct hybrid_policy_type *policy;
+	int r;
+
+	/* Not under the lock: the module may be on a volume that is suspended until it is free. */
+	policy = hybrid_policy_get(name);
+	if (!policy) {
+		DMWARN("unknown policy '%s', or its module cannot be loaded", name);
+		return -EINVAL;
+	}
+	r = lock_running(pool);
+	if (r) {
+		hybrid_policy_put(policy);
+		return r;
+	}
+	r = hybrid_pool_set_policy(pool, policy);
+	if (r)
+		hybrid_policy_put(policy);
+	else
+		r = hybrid_pool_record(pool);
+	hybrid_pool_unlock(pool);
+	return r;
+}
+
 static int checkpoint(struct pool_table *pt, unsigned int argc, char **argv)
 {
 	return hybrid_io_ops.wait_checkpoint(pt->pool->engine);
@@ -270,13 +307,12 @@ int hybrid_pool_message(struct dm_target *ti, unsigned int argc, char **argv, ch
 	struct pool_table *pt = ti->private;
 	int r;
 
-	hybrid_pool_lock(pt->pool);
-	if (!pt->pool->running) {
-		DMWARN("%s: the pool is suspended", dm_device_name(pt->pool->md));
-		r = -EAGAIN;
-	} else {
-		r = run_pool_message(pt, argc, argv, result, maxlen);
-	}
+	if (argc == 2 && !strcmp(argv[0], "policy"))
+		return change_policy(pt->pool, argv[1]);
+	r = lock_running(pt->pool);
+	if (r)
+		return r;
+	r = run_pool_message(pt, argc, argv, result, maxlen);
 	hybrid_pool_unlock(pt->pool);
 	return r;
 }

@@ -276,6 +276,7 @@ static int pool_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 		r = -EINVAL;
 		goto bad_policy;
 	}
+	strscpy(pt->policy_name, args.policy, sizeof(pt->policy_name));
 	r = dm_get_device(ti, path, HYBRID_OPEN_RW, &pt->dev);
 	if (r) {
 		ti->error = "Cannot open the cache device";
@@ -326,31 +327,24 @@ static void pool_dtr(struct dm_target *ti)
 		pool_died(pool);
 	hybrid_pool_put(pool);
 	dm_put_device(ti, pt->dev);
-	hybrid_policy_put(pt->policy);
+	if (!pt->applied)
+		hybrid_policy_put(pt->policy);
 	kfree(pt);
 }
 
 /* ---- suspend and resume --------------------------------------------------- */
 
-static int pool_set_policy(struct hybrid_pool *pool, const struct hybrid_policy_type *policy)
+int hybrid_pool_set_policy(struct hybrid_pool *pool, const struct hybrid_policy_type *policy)
 {
-	const struct hybrid_policy_type *mine;
-	int r;
+	int r = pool->engine && pool->policy != policy ? hybrid_call_set_policy(pool, policy) : 0;
 
-	if (pool->policy == policy)
-		return 0;
-	/* A second reference: the table's goes with the table. */
-	mine = hybrid_policy_get(policy->name);
-	if (!mine)
-		return -EINVAL;
-	r = pool->engine ? hybrid_call_set_policy(pool, mine) : 0;
 	if (r) {
-		hybrid_policy_put(mine);
+		DMERR("%s: cannot use policy %s: %d", dm_device_name(pool->md), policy->name, r);
 		return r;
 	}
 	if (pool->policy)
 		hybrid_policy_put(pool->policy);
-	pool->policy = mine;
+	pool->policy = policy;
 	return 0;
 }
 
@@ -361,17 +355,11 @@ static int pool_apply(struct hybrid_pool *pool, struct pool_table *pt)
 
 	if (pt->applied)
 		return 0;
-	r = pool_set_policy(pool, pt->policy);
-	if (r) {
-		DMERR("%s: cannot use policy %s: %d", dm_device_name(pool->md),
-		      pt->policy->name, r);
+	r = hybrid_pool_set_policy(pool, pt->policy);
+	if (r)
 		return r;
-	}
-	if (pool->engine)
-		r = hybrid_call_configure(pool, &pt->config);
-	if (!r)
-		pt->applied = true;
-	return r;
+	pt->applied = true;
+	return pool->engine ? hybrid_call_configure(pool, &pt->config) : 0;
 }
 
 static int pool_load(struct hybrid_pool *pool, struct pool_table *pt)

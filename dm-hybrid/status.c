@@ -16,9 +16,24 @@ static bool pool_loaded(struct hybrid_pool *pool)
 	return smp_load_acquire(&pool->loaded);
 }
 
+/* The bound table prints what is so now, any other what it was given. */
+static bool is_bound(struct pool_table *pt)
+{
+	return pool_loaded(pt->pool) && READ_ONCE(pt->pool->bound) == pt;
+}
+
+static void policy_now(struct pool_table *pt, char name[HYBRID_POLICY_NAME_SIZE])
+{
+	if (is_bound(pt))
+		hybrid_engine_policy_name(pt->pool->engine, name);
+	else
+		strscpy(name, pt->policy_name, HYBRID_POLICY_NAME_SIZE);
+}
+
 static void pool_info(struct pool_table *pt, char *result, unsigned int maxlen)
 {
 	struct hybrid_pool *pool = pt->pool;
+	char policy[HYBRID_POLICY_NAME_SIZE];
 	struct hybrid_pool_status st;
 	unsigned int sz = 0;
 
@@ -27,8 +42,9 @@ static void pool_info(struct pool_table *pt, char *result, unsigned int maxlen)
 		return;
 	}
 	hybrid_engine_status(pool->engine, &st);
+	hybrid_engine_policy_name(pool->engine, policy);
 	DMEMIT("state %s policy %s block_sectors %u granule_sectors %u",
-	       st.failed ? "failed" : "running", pt->policy->name, st.block_sectors,
+	       st.failed ? "failed" : "running", policy, st.block_sectors,
 	       st.granule_sectors);
 	DMEMIT(" blocks %u used %u free %u dirty %u volumes %u open_regions %u",
 	       st.blocks, st.used, st.free, st.dirty, st.volumes, st.open_regions);
@@ -42,15 +58,16 @@ static void pool_info(struct pool_table *pt, char *result, unsigned int maxlen)
 	       st.cache_written);
 }
 
-/* The bound table prints what is so now, any other what it was given. */
 static void pool_table_line(struct pool_table *pt, char *result, unsigned int maxlen)
 {
 	struct hybrid_pool *pool = pt->pool;
-	bool bound = pool_loaded(pool) && READ_ONCE(pool->bound) == pt;
+	bool bound = is_bound(pt);
 	struct hybrid_config config = bound ? *hybrid_engine_config(pool->engine) : pt->config;
+	char policy[HYBRID_POLICY_NAME_SIZE];
 	unsigned int sz = 0;
 	char dev[24];
 
+	policy_now(pt, policy);
 	print_dev(dev, sizeof(dev), pt->dev);
 	DMEMIT("%s %u %u", dev, pool->block_sectors, pt->has_uuid ? 12 : 10);
 	if (pt->has_uuid)
@@ -59,18 +76,20 @@ static void pool_table_line(struct pool_table *pt, char *result, unsigned int ma
 	       config.high_watermark, config.low_watermark, config.writeback_rate,
 	       config.commit_interval);
 	DMEMIT(" endurance %u", config.endurance);
-	DMEMIT(" %s 0", pt->policy->name);
+	DMEMIT(" %s 0", policy);
 }
 
 static void pool_ima(struct pool_table *pt, char *result, unsigned int maxlen)
 {
+	char policy[HYBRID_POLICY_NAME_SIZE];
 	unsigned int sz = 0;
 	char dev[24];
 
+	policy_now(pt, policy);
 	print_dev(dev, sizeof(dev), pt->dev);
 	DMEMIT_TARGET_NAME_VERSION(pt->ti->type);
 	DMEMIT(",cache_device=%s,pool_uuid=%pU,block_size=%u,policy=%s;", dev,
-	       pt->pool->uuid, pt->pool->block_sectors, pt->policy->name);
+	       pt->pool->uuid, pt->pool->block_sectors, policy);
 }
 
 void hybrid_pool_status_print(struct dm_target *ti, status_type_t type, unsigned int flags,

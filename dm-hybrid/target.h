@@ -96,7 +96,8 @@ struct pool_table {
 	struct dm_target *ti;
 	struct hybrid_pool *pool;
 	struct dm_dev *dev;
-	const struct hybrid_policy_type *policy;
+	char policy_name[HYBRID_POLICY_NAME_SIZE];
+	const struct hybrid_policy_type *policy;	/* the table's until it is applied */
 	bool has_uuid;
 	struct hybrid_config config;
 	bool applied;			/* its values have been the pool's */
@@ -213,6 +214,12 @@ static inline void hybrid_pool_unlock(struct hybrid_pool *pool)
 	memalloc_noio_restore(pool->noio);
 	mutex_unlock(&pool->lock);
 }
+
+/*
+ * The policy of the pool becomes @policy, while I/O runs; on success the reference to it is
+ * the pool's.  Blocking, under the pool's lock.  -ENOMEM: the policy stays.
+ */
+int hybrid_pool_set_policy(struct hybrid_pool *pool, const struct hybrid_policy_type *policy);
 
 /*
  * Record in the superblock, for the next activation, what policy and settings the pool has

@@ -326,7 +326,7 @@ static void activate(const char *name)
 	field("leaves", e->g->nr_leaves);
 	field("indexes", e->g->nr_index);
 	field("journal_blocks", e->g->journal_blocks);
-	field("ram", hybrid_engine_ram(e->g, e->policy));
+	field("ram", st.ram);
 	field("resident", resident() - before);
 	finish();
 	now = 0;

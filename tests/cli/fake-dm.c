@@ -375,19 +375,6 @@ static bool in_use(struct json_object *pool)
 	return false;
 }
 
-int hybrid_dm_reload_pool(const char *name, uint64_t sectors, const char *params,
-			  const char *old)
-{
-	struct json_object *o = find(name);
-
-	(void)old;
-	if (!asked("load %s %llu %s", name, (unsigned long long)sectors, params) || !o)
-		return refuse(name, "cannot load");
-	set_text(o, "params", params);
-	save();
-	return 0;
-}
-
 /* Live: a table of either target, and the device goes on under its name. */
 
 bool hybrid_dm_linear(const char *name, struct hybrid_dm_linear *linear)
@@ -569,16 +556,18 @@ static int forget_volume(struct json_object *pool, const char *message)
 	return 0;
 }
 
-static int set_tunable(struct json_object *pool, const char *message)
+/* What a message sets, the table prints. */
+static int set_in_table(struct json_object *pool, const char *message)
 {
 	struct hybrid_pool_table table;
 	char params[HYBRID_PARAMS_MAX];
-	char key[32];
+	char key[32] = "";
 	long long value;
 
-	if (sscanf(message, "set %31s %lld", key, &value) != 2)
-		return refuse("pool", "bad set");
 	hybrid_pool_table_parse(text(pool, "params"), &table);
+	if (sscanf(message, "policy %15s", table.policy) != 1 &&
+	    sscanf(message, "set %31s %lld", key, &value) != 2)
+		return refuse("pool", "bad set");
 #define X(name, unit, lowest, highest, def) \
 	if (!strcmp(key, #name)) \
 		table.name = value;
@@ -611,8 +600,8 @@ static int pool_message(struct json_object *o, const char *message, char **reply
 		return delete_volume(o, message);
 	if (!strncmp(message, "forget_volume ", 14))
 		return forget_volume(o, message);
-	if (!strncmp(message, "set ", 4))
-		return set_tunable(o, message);
+	if (!strncmp(message, "set ", 4) || !strncmp(message, "policy ", 7))
+		return set_in_table(o, message);
 	if (!strcmp(message, "drain") || !strcmp(message, "drain_cancel"))
 		return 0;
 	return refuse("pool", "unknown message");
@@ -742,14 +731,12 @@ int hybrid_dm_status(const char *name, char **params)
 	return 0;
 }
 
-int hybrid_dm_table(const char *name, char **params, uint64_t *sectors)
+int hybrid_dm_table(const char *name, char **params)
 {
 	struct json_object *o = find(name);
 
 	if (!o)
 		return refuse(name, "no such device");
 	*params = strdup(text(o, "params"));
-	if (sectors)
-		*sectors = number(o, "sectors");
 	return 0;
 }

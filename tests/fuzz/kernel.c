@@ -42,6 +42,16 @@ void hybrid_tick_kick(struct hybrid_pool *pool)
 {
 }
 
+/* pool.c's: the policies linked in have no modules. */
+int hybrid_pool_set_policy(struct hybrid_pool *pool, const struct hybrid_policy_type *policy)
+{
+	int r = pool->policy != policy ? hybrid_engine_set_policy(pool->engine, policy) : 0;
+
+	if (!r)
+		pool->policy = policy;
+	return r;
+}
+
 int hybrid_pool_record(struct hybrid_pool *pool)
 {
 	return 0;
@@ -92,6 +102,7 @@ void fuzz_message(const u8 *bytes, size_t len)
 	struct hybrid_pool pool = { .running = true };
 	struct volume_object object = { .pool = &pool };
 	char *text = text_of(bytes, len), *line, *rest;
+	char policy[HYBRID_POLICY_NAME_SIZE];
 	struct outcome out;
 	const char *why;
 	struct pool p;
@@ -102,7 +113,8 @@ void fuzz_message(const u8 *bytes, size_t len)
 		found("no pool: %s", why);
 	used = &p;
 	pool.engine = p.engine;
-	pool.policy = hybrid_engine_policy(p.engine);
+	hybrid_engine_policy_name(p.engine, policy);
+	pool.policy = hybrid_policy_get(policy);
 	object.handle = p.volume[0];
 	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
 		message(&pool, &object, line);

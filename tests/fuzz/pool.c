@@ -163,6 +163,11 @@ static int wait_checkpoint(struct hybrid_engine *e)
 	return w.error;
 }
 
+/* Nothing runs beside another call. */
+static void wait_hits(struct hybrid_engine *e)
+{
+}
+
 static u64 next_random(struct hybrid_engine *e)
 {
 	return ++pool_of(e)->random * 0x9e3779b97f4a7c15ULL | 1;
@@ -173,6 +178,7 @@ const struct hybrid_engine_ops hybrid_io_ops = {
 	.free_buffer = free_buffer,
 	.do_op = do_op,
 	.wait_checkpoint = wait_checkpoint,
+	.wait_hits = wait_hits,
 	.random = next_random,
 };
 

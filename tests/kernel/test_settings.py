@@ -100,12 +100,15 @@ def test_a_pool_setting_survives_a_cut(make_stack, top):
                 assert has(s.table("pool"), name, value), f"{name} {value}: {s.table('pool')}"
 
 
-def test_a_policy_survives_a_cut(make_stack):
+@pytest.mark.parametrize("by", ["table", "message"])
+def test_a_policy_survives_a_cut(make_stack, by):
     s = make_stack(volatile="ssd hdd")
     s.create("vol")
     for policy in POLICIES[1:]:
-        table = s.table("pool").split()
-        s.load("pool", " ".join([*table[:-2], policy, "0"]))
+        if by == "message":
+            s.message("policy", policy, name="pool")
+        else:
+            s.load("pool", " ".join([*s.table("pool").split()[:-2], policy, "0"]))
         after_cut(s)
         assert s.status("pool")["policy"] == policy
         assert s.table("pool").split()[-2:] == [policy, "0"]
@@ -117,7 +120,8 @@ def test_what_cannot_be_recorded_is_said(make_stack):
     s.create("vol", "--mode", "writethrough")
     s.guest.dm_message("vssd", "fail", "write")
     for name, words in (("vol", "cutoff 640"), ("vol", "mode writearound"),
-                        ("pool", "set high_watermark 20")):
+                        ("pool", "set high_watermark 20"),
+                        ("pool", "policy lru")):
         assert "cannot" in s.refused(f"dmsetup message {name} 0 {words}")
     assert has(s.table(), "cutoff", 640) and has(s.table(), "mode", "writearound")
     assert has(s.table("pool"), "high_watermark", 20)

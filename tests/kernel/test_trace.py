@@ -92,7 +92,8 @@ def mixed_load(s):
     io(s.guest, "/dev/mapper/vol", "r:70016:128")
     s.message("checkpoint", name="pool")
     s.guest.run("dmsetup suspend vol && dmsetup resume vol")
-    s.load("pool", s.table("pool").replace("c2q", "fifo"))
+    s.message("policy", "sieve", name="pool")
+    s.load("pool", s.table("pool").replace("sieve", "fifo"))
     s.message("create_volume", 7, "00000007-0000-0000-0000-000000000001", "seven",
               "00000007-0000-0000-0000-000000000002", f"{7:032x}", 0, 2048, "writeback", 0,
               "inplace", name="pool")

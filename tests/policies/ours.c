@@ -27,13 +27,13 @@ static bool usable(void *ctx, u32 i)
 
 static void evict(struct hybrid_set *s)
 {
-	int i = policy->victim(s->policy, map.set_size, usable, NULL);
+	int i = policy->victim(set_policy_state(&map, s->policy, s), map.set_size, usable, NULL);
 
 	if (i < 0) {
 		fprintf(stderr, "no victim in a full set\n");
 		exit(1);
 	}
-	policy->remove(s->policy, i, hybrid_key_print(s->key[i]), true);
+	hybrid_set_note_remove(&map, s, i, true);
 	hybrid_set_unhash(&map, s, i);
 	hybrid_set_free(&map, s, i);
 }
@@ -45,26 +45,28 @@ static bool access_block(u64 block)
 	int i = hybrid_set_find(&map, s, key);
 
 	if (i >= 0) {
-		policy->hit(s->policy, i);
+		hybrid_set_note_hit(&map, s, i);
 		return true;
 	}
 	spin_lock(&s->lock);
 	if (!s->nr_free)
 		evict(s);
 	i = hybrid_set_alloc(&map, s, key);
-	policy->insert(s->policy, i, hybrid_key_print(key));
+	hybrid_set_note_insert(&map, s, i);
 	spin_unlock(&s->lock);
 	return false;
 }
 
 static bool open_map(u32 blocks)
 {
+	void *none;
+
 	g.nr_sets = DIV_ROUND_UP(blocks, HYBRID_MAX_SET_SIZE);
 	g.set_size = blocks / g.nr_sets;
 	g.nr_blocks = g.nr_sets * g.set_size;
 	g.granules = 1;
 	g.window_shift = WINDOW_SHIFT;
-	return !hybrid_map_create(&map, &g) && !hybrid_map_set_policy(&map, NULL, policy);
+	return !hybrid_map_create(&map, &g) && !hybrid_map_set_policy(&map, policy, &none);
 }
 
 static u64 with_set(u64 block)

@@ -5,6 +5,7 @@
 
 #include "sim.h"
 #include "alloc.h"
+#include "fibers.h"
 
 #undef malloc
 #undef calloc
@@ -110,6 +111,21 @@ void *sim_calloc(size_t n, size_t bytes)
 	return heap_alloc(sim_heap, n * bytes, 0);
 }
 
+/* What was freed last: whoever overlaps the free may still look there. */
+static struct block *freed[8];
+static u32 nr_freed;
+
+bool heap_freed(const void *p)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(freed); i++)
+		if (freed[i] && p >= (void *)(freed[i] + 1) &&
+		    p < (void *)(freed[i] + 1) + freed[i]->bytes)
+			return true;
+	return false;
+}
+
 void sim_free(void *p)
 {
 	struct block *b = p;
@@ -119,7 +135,10 @@ void sim_free(void *p)
 	b--;
 	b->heap->bytes -= b->bytes;
 	list_del(&b->link);
-	put_block(b);
+	if (sim_interleave)
+		swap(b, freed[nr_freed++ % ARRAY_SIZE(freed)]);
+	if (b)
+		put_block(b);
 }
 
 /* ---- Arenas --------------------------------------------------------------- */

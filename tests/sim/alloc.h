@@ -8,6 +8,7 @@
 void *sim_malloc(size_t bytes);
 void *sim_calloc(size_t n, size_t bytes);
 void sim_free(void *p);
+_Bool heap_freed(const void *p);	/* with --interleave: not long ago */
 
 #define malloc(n) sim_malloc(n)
 #define calloc(n, bytes) sim_calloc(n, bytes)

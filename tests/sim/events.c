@@ -314,24 +314,55 @@ static void draw_tunables(struct world *w, struct hybrid_config *config)
 		config->endurance = draw_endurance(rng_fork(&w->rng, 102));
 }
 
-/* What a table may change while nothing is in flight. */
-static void new_settings(struct world *w)
+static const char *draw_next_policy(struct world *w)
 {
 	static const char * const policy[] = { "lru", "lru", "fifo", "fifo", "null" };
 	const char *name = policy[rng_below(&w->rng, ARRAY_SIZE(policy))];
-	struct hybrid_config config;
-	int r;
 
 	if (sim_policies)
 		name = draw_policy(rng_fork(&w->rng, 101));
 	if (draw_contract(rng_fork(&w->rng, 109)))
 		name = "contract";
 	trace(w, 18, name[0], 0, "policy %s", name);
-	r = DURING(w, PHASE_POLICY, hybrid_engine_set_policy(w->e, hybrid_policy_get(name)));
+	return name;
+}
+
+static int set_policy(struct world *w, const char *name)
+{
+	int r = hybrid_engine_set_policy(w->e, hybrid_policy_get(name));
+
 	if (r == -ENOMEM && loop_alloc_failed())
 		r = hybrid_engine_set_policy(w->e, hybrid_policy_get(name));
 	if (r)
 		violation(w, "error", "policy %s: %d", name, r);
+	return r;
+}
+
+static void call_policy(struct world *w, void *arg)
+{
+	set_policy(w, *(const char **)arg);
+	w->switching = false;
+}
+
+/* As a message does it: I/O goes on, but nobody else switches meanwhile. */
+static void policy_event(struct world *w)
+{
+	const char *name;
+
+	if (w->switching)
+		return;
+	name = draw_next_policy(w);
+	w->switching = true;
+	fiber_call(w, call_policy, &name, sizeof(name));
+}
+
+/* As a reload does it, while nothing is in flight. */
+static void new_settings(struct world *w)
+{
+	const char *name = draw_next_policy(w);
+	struct hybrid_config config;
+
+	DURING(w, PHASE_POLICY, set_policy(w, name));
 	draw_tunables(w, &config);
 	hybrid_engine_configure(w->e, &config);
 }
@@ -523,6 +554,9 @@ void do_event(struct world *w, enum event ev)
 		break;
 	case EV_CUTOFF:
 		cutoff_event(w);
+		break;
+	case EV_POLICY:
+		policy_event(w);
 		break;
 	default:
 		break;

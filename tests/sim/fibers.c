@@ -5,6 +5,7 @@
 #include <ucontext.h>
 
 #include "fibers.h"
+#include "alloc.h"
 
 #define NR_FIBERS	5		/* the first is the main flow */
 #define STACK_BYTES	(512 << 10)
@@ -32,6 +33,8 @@ struct fiber {
 	u64 budget;			/* accesses until it is suspended */
 	struct access next;
 	const spinlock_t *wants;	/* waits for it */
+	bool hits;			/* is in hybrid_engine_hit() */
+	u32 awaits;			/* bits of fibers: until they are not */
 	unsigned int cpu;
 	int locks;			/* held */
 	unsigned long irqs_off;
@@ -158,6 +161,8 @@ static void fiber_create(struct fiber *f)
 	f->busy = false;
 	f->next.at = NULL;
 	f->wants = NULL;
+	f->hits = false;
+	f->awaits = 0;
 	f->locks = 0;
 }
 
@@ -209,6 +214,7 @@ void fibers_profile(struct world *w)
 	p->weight[EV_READ] += 100;
 	p->weight[EV_EVICT] += 20;
 	p->weight[EV_TICK] += 20;
+	p->weight[EV_POLICY] *= 4;
 	if (rng_below(&rng, 2))
 		p->cut_every = 0;
 }
@@ -288,7 +294,7 @@ void fiber_call(struct world *w, void (*fn)(struct world *w, void *arg), const v
 
 static bool runnable(const struct fiber *f)
 {
-	return f->busy && f != self && (!f->wants || !READ_ONCE(f->wants->held));
+	return f->busy && f != self && !f->awaits && (!f->wants || !READ_ONCE(f->wants->held));
 }
 
 static bool run_one(bool slow)
@@ -325,26 +331,55 @@ void fiber_pause(void)
 		suspend(&none);
 }
 
-/* ---- Hooks of the engine ------------------------------------------------------ */
+/* ---- Waits -------------------------------------------------------------------- */
 
-/* Somebody else has the lock. */
-void shim_contended(spinlock_t *lock)
+/* Let others run until this one may go on. */
+static void wait_for_others(const char *whom)
 {
 	static const struct access none;
 
-	if (!on)
-		WARN(true, "a lock is taken twice");
 	if (self != main_flow) {
-		self->wants = lock;
 		suspend(&none);
 		return;
 	}
 	nested = true;
 	main_locks = shim_locks;
-	WARN(!run_one(true), "a lock that nobody gives back");
+	WARN(!run_one(true), whom);
 	nested = false;
 	main_locks = 0;
 }
+
+/* Somebody else has the lock. */
+void shim_contended(spinlock_t *lock)
+{
+	if (!on)
+		WARN(true, "a lock is taken twice");
+	if (self != main_flow)
+		self->wants = lock;
+	wait_for_others("a lock that nobody gives back");
+}
+
+void fiber_hit(bool begins)
+{
+	u32 i;
+
+	self->hits = begins;
+	for (i = 0; !begins && i < NR_FIBERS; i++)
+		fiber[i].awaits &= ~BIT(self - fiber);
+}
+
+void fibers_wait_hits(void)
+{
+	u32 i;
+
+	for (i = 0; on && i < NR_FIBERS; i++)
+		if (fiber[i].hits)
+			self->awaits |= BIT(i);
+	while (self->awaits)
+		wait_for_others("a hit that does not return");
+}
+
+/* ---- Hooks of the engine ------------------------------------------------------ */
 
 static const char *what(const struct access *a)
 {
@@ -372,6 +407,9 @@ static void accessed(const struct access *a)
 	if (a->at == (void *)&shim_cpu || a->at == (void *)&shim_locks ||
 	    a->at == (void *)&shim_irqs_off || a->at == (void *)&shim_irqs_on)
 		return;
+	if (heap_freed(a->at))
+		violation(sim_world, "freed", "%s of %u bytes at %#lx, in memory that was freed (addr2line -ie)",
+			  what(a), a->bytes, (unsigned long)(a->pc - &__executable_start));
 	if (nr_suspended || nested)
 		for (i = 0; i < NR_FIBERS; i++)
 			if (fiber[i].next.at && &fiber[i] != self)

@@ -8,7 +8,8 @@
  *
  * A fiber that is suspended before an access also watches it, as KCSAN does: if
  * another makes one to the same bytes, one of them writes and a plain read is
- * among them, that is a data race and a violation.
+ * among them, that is a data race and a violation.  So is an access to what the engine
+ * has freed.
  *
  * Needs an engine compiled with -fsanitize=thread (make interleave), whose
  * hooks are in fibers.c instead of a library.
@@ -31,6 +32,9 @@ void fibers_drop(struct world *w);	/* the machine is gone, and what ran on it */
  */
 void fiber_call(struct world *w, void (*fn)(struct world *w, void *arg), const void *arg,
 		size_t bytes);
+/* A call of hybrid_engine_hit() begins, or has returned; wait for those that have begun. */
+void fiber_hit(bool begins);
+void fibers_wait_hits(void);
 /* Another CPU may be faster here.  Nothing happens outside of fibers. */
 void fiber_pause(void);
 /* Let a fiber go on instead of one of @others things that could happen; false: none did. */

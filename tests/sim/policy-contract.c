@@ -8,7 +8,10 @@
 #include "fibers.h"
 #include "policy-module.h"
 
+#define CONTRACT 0xc0117ac7
+
 struct contract {
+	u32 magic;		/* no other policy's state */
 	u32 size;
 	u32 clock;
 	u32 since[];		/* when block i was inserted, 0: it is not here */
@@ -16,7 +19,7 @@ struct contract {
 
 static void expect(const struct contract *c, bool ok, const char *what, u32 i)
 {
-	if ((!ok || i >= c->size) && sim_world)
+	if ((!ok || i >= c->size || c->magic != CONTRACT) && sim_world)
 		violation(sim_world, "policy", "%s block %u of %u", what, i, c->size);
 }
 
@@ -29,6 +32,7 @@ static void contract_init(void *state, u32 set_size)
 {
 	struct contract *c = state;
 
+	c->magic = CONTRACT;
 	c->size = set_size;
 	c->clock = 256;		/* behind all that is loaded */
 }
@@ -38,8 +42,7 @@ static void contract_hit(void *state, u32 i)
 {
 	const struct contract *c = state;
 
-	if (!sim_interleave)
-		expect(c, c->since[i], "hit of unknown", i);
+	expect(c, sim_interleave || c->since[i], "hit of unknown", i);
 }
 
 static void contract_insert(void *state, u32 i, u32 print)

@@ -591,6 +591,11 @@ static int replay_wait_checkpoint(struct hybrid_engine *e)
 	return error;
 }
 
+/* Nothing runs beside another call. */
+static void replay_wait_hits(struct hybrid_engine *e)
+{
+}
+
 static u64 replay_random(struct hybrid_engine *e)
 {
 	struct record *ev = current->random;
@@ -606,6 +611,7 @@ static const struct hybrid_engine_ops replay_ops = {
 	.free_buffer = replay_free_buffer,
 	.do_op = replay_do_op,
 	.wait_checkpoint = replay_wait_checkpoint,
+	.wait_hits = replay_wait_hits,
 	.random = replay_random,
 };
 
@@ -681,18 +687,21 @@ static void read_sb(void)
 	}
 }
 
+static bool stopped;
+
 /*
- * pool.c does, beside the engine: with each configuration, which follows a new policy, and
- * after the load.
+ * pool.c does, beside the engine: after the load, with each configuration, and with each
+ * policy of a message.  That of a table is for a pool that was stopped; a configuration follows.
  */
 static void record_settings(void)
 {
 	struct hybrid_settings settings = hybrid_settings(hybrid_engine_config(engine));
-	const char *policy = hybrid_engine_policy(engine)->name;
+	char policy[HYBRID_POLICY_NAME_SIZE];
 	u32 i;
 
 	if (hybrid_engine_failed(engine))
 		return;
+	hybrid_engine_policy_name(engine, policy);
 	read_sb();
 	if (!strcmp(sb.policy, policy) && !memcmp(&sb.settings, &settings, sizeof(settings)))
 		return;
@@ -725,6 +734,8 @@ static void run_config(struct record *ev)
 					      &config, &r);
 	} else if (is(ev, "call", "policy")) {
 		r = hybrid_engine_set_policy(engine, hybrid_policy_get(policy));
+		if (!r && !stopped)
+			record_settings();
 	} else {
 		r = hybrid_engine_configure(engine, &config);
 		if (!r)
@@ -785,8 +796,10 @@ static int run_blocking(struct record *ev)
 			record_settings();
 		return r;
 	}
-	if (is(ev, "call", "restart"))
+	if (is(ev, "call", "restart")) {
+		stopped = false;
 		return hybrid_engine_restart(engine, &why);
+	}
 	if (is(ev, "call", "destroy"))
 		return destroy();
 	if (is(ev, "call", "volume_delete"))
@@ -814,8 +827,10 @@ static int run_quick(struct record *ev, struct hybrid_actions *acts)
 {
 	u64 arg = number(ev, "value");
 
-	if (is(ev, "call", "stop"))
-		return hybrid_engine_stop(engine, acts);
+	if (is(ev, "call", "stop")) {
+		stopped = hybrid_engine_stop(engine, acts);
+		return stopped;
+	}
 	if (is(ev, "call", "checkpoint"))
 		ask_checkpoint(acts);
 	else if (is(ev, "call", "drain"))

@@ -39,6 +39,7 @@ static const struct {
 	[EV_RESTART] = { "restart", "" },
 	[EV_RECREATE] = { "recreate", "" },
 	[EV_CUTOFF] = { "cutoff", "" },
+	[EV_POLICY] = { "policy", "" },
 	[LINE_BOOT] = { "boot", "" },
 	[LINE_FAULT] = { "fault", "x" },
 	[LINE_AGE] = { "age", "" },

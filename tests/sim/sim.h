@@ -463,7 +463,7 @@ struct profile {
 	u32 far;		/* volumes' data are so far behind their first block: see world.hole */
 	u32 fault_kind;		/* 0: none */
 #define FAULTS_PLANNED	6	/* faults.c draws them, of all kinds */
-	u32 weight[16];
+	u32 weight[17];
 	u32 admin_percent;	/* of events: suspend, reload, tunables */
 	u32 load_percent;	/* others' I/O while somebody waits for a call */
 	u32 inplace_percent;	/* of volumes */
@@ -499,6 +499,7 @@ struct world {
 	bool branch;			/* a crash state: in order, no linter */
 	bool blocking;			/* inside a blocking call */
 	bool ticking;
+	bool switching;			/* to another policy: a call for that is under way */
 	bool timer;			/* it runs: else no tick comes until something is asked for */
 	u8 doing;			/* enum sim_phase of a call under way, 0: none */
 	u32 deaths;			/* since the last clean stop */
@@ -609,7 +610,7 @@ enum meta_kind meta_kind(const struct world *w, const struct dreq *r);
 enum event {
 	EV_STEP, EV_READ, EV_WRITE, EV_FUA, EV_FLUSH, EV_DISCARD, EV_ZEROES, EV_TICK,
 	EV_MODE, EV_DRAIN, EV_EVICT, EV_CHECKPOINT, EV_REOPEN, EV_RESTART, EV_RECREATE,
-	EV_CUTOFF,
+	EV_CUTOFF, EV_POLICY,
 	NR_EVENTS
 };
 

@@ -33,7 +33,7 @@ static void draw_weights(struct profile *p, struct rng *r)
 
 	BUILD_BUG_ON(NR_EVENTS != ARRAY_SIZE(p->weight));
 	/* A swarm: each seed leaves some kinds out and stresses others */
-	for (i = 0; i < NR_EVENTS; i++) {
+	for (i = 0; i < EV_POLICY; i++) {
 		p->weight[i] = base[i] * (1 + rng_below(r, 4));
 		if (i > EV_WRITE && rng_chance(r, 30))
 			p->weight[i] = 0;
@@ -203,6 +203,13 @@ static void draw_scarce(struct profile *p, struct rng r, char mode)
 }
 
 /* What --events adds. */
+/* Other policies, beside I/O. */
+static void draw_switches(struct profile *p, struct rng r)
+{
+	if (rng_chance(&r, 25))
+		p->weight[EV_POLICY] = 1 << rng_below(&r, 6);
+}
+
 static void draw_events(struct profile *p, struct rng *r)
 {
 	struct rng a = rng_fork(r, 9);
@@ -225,6 +232,7 @@ static void draw_events(struct profile *p, struct rng *r)
 		fill_sets(p, r);
 	}
 	draw_rare(p, rng_fork(r, 78));
+	draw_switches(p, rng_fork(r, 79));
 }
 
 /* One of all policies that cache anything, and now and then the one that does not. */

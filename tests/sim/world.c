@@ -583,9 +583,13 @@ static void call_map(struct world *w, void *arg)
 {
 	struct uio *u = *(struct uio **)arg;
 	struct hybrid_actions acts;
+	bool hit;
 
 	hybrid_actions_init(&acts);
-	if (hybrid_engine_hit(w->e, &u->io)) {
+	fiber_hit(true);
+	hit = hybrid_engine_hit(w->e, &u->io);
+	fiber_hit(false);
+	if (hit) {
 		hybrid_engine_hit_op(&u->io);
 		fiber_pause();
 		carry(w, &u->io.op);
@@ -1058,6 +1062,11 @@ static int sim_wait_checkpoint(struct hybrid_engine *e)
 	return wait->error;
 }
 
+static void sim_wait_hits(struct hybrid_engine *e)
+{
+	fibers_wait_hits();
+}
+
 static u64 sim_random(struct hybrid_engine *e)
 {
 	return rng_next(&world_of(e)->rng) | 1;
@@ -1068,6 +1077,7 @@ static const struct hybrid_engine_ops sim_ops = {
 	.free_buffer = sim_free_buffer,
 	.do_op = sim_do_op,
 	.wait_checkpoint = sim_wait_checkpoint,
+	.wait_hits = sim_wait_hits,
 	.random = sim_random,
 };
 
@@ -1101,6 +1111,7 @@ void world_drop(struct world *w)
 	heap_drop(&w->heap);
 	w->crashed = false;
 	w->ticking = false;
+	w->switching = false;
 	w->crash_at = SIM_NEVER;
 	fibers_drop(w);
 }

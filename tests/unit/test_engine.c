@@ -75,6 +75,7 @@ static void last_root(void **state)
 static void ram(void **state)
 {
 	static const char * const policies[] = { "c2q", "s3fifo", "sieve", "arc", "lru", "fifo" };
+	char name[HYBRID_POLICY_NAME_SIZE];
 	struct hybrid_pool_status st;
 	int error;
 	u32 i;
@@ -85,7 +86,9 @@ static void ram(void **state)
 	st = pool();
 	assert_true(st.blocks > 16000);
 	assert_true(st.ram <= 32 * (u64)st.blocks);
-	assert_true(st.ram == hybrid_engine_ram(&sb.geometry, hybrid_engine_policy(e)));
+	hybrid_engine_policy_name(e, name);
+	assert_string_equal(name, "lru");
+	assert_true(st.ram == hybrid_engine_ram(&sb.geometry, hybrid_policy_get(name)));
 	/* 512 MiB for 1 TiB, with any policy */
 	assert_int_equal(hybrid_geometry_init(&sb.geometry, 1024ULL * GIB, 128, 0, NULL), 0);
 	for (i = 0; i < ARRAY_SIZE(policies); i++)

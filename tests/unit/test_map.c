@@ -549,19 +549,27 @@ static bool not_yet(void *ctx, u32 i)
 	return !((bool *)ctx)[i];
 }
 
+static void *state_of(u32 set)
+{
+	return set_policy_state(&map, map.set[set].policy, &map.set[set]);
+}
+
 static void set_policy(void **state)
 {
 	static const char *const names[] = { "lru", "fifo", "lru", "null", "lru" };
-	const struct hybrid_policy_type *old = NULL, *new;
+	const struct hybrid_policy_type *new;
+	void *old = NULL;
 	u32 n, k, set;
 	int victim;
 
 	map_open(128, 64 * MIB);
-	for (n = 0; n < ARRAY_SIZE(names); n++, old = new) {
+	for (n = 0; n < ARRAY_SIZE(names); n++) {
 		new = hybrid_policy_get(names[n]);
-		assert_int_equal(hybrid_map_set_policy(&map, old, new), 0);
+		assert_int_equal(hybrid_map_set_policy(&map, new, &old), 0);
+		assert_true(!old == !n);
+		vfree(old);
 		assert_true(map.policy_ram >= map.nr_sets * new->set_bytes(map.set_size));
-		for (set = 0; !old && set < map.nr_sets; set++)
+		for (set = 0; !n && set < map.nr_sets; set++)
 			for (k = 0; k < 200; k++) {
 				u32 i = (k * 7 + set) % 200;
 
@@ -569,7 +577,7 @@ static void set_policy(void **state)
 				/* every index up to 199 is taken, in order */
 				hybrid_set_alloc(&map, &map.set[set], key_in(set, k));
 				spin_unlock(&map.set[set].lock);
-				new->insert(map.set[set].policy, i, 0);
+				new->insert(state_of(set), i, 0);
 			}
 		if (n > 2)
 			continue;	/* null keeps no order */
@@ -577,13 +585,12 @@ static void set_policy(void **state)
 			bool taken[HYBRID_MAX_SET_SIZE] = { false };
 
 			for (k = 0; k < 200; k++) {
-				victim = new->victim(map.set[set].policy, map.set_size, not_yet,
-						     taken);
+				victim = new->victim(state_of(set), map.set_size, not_yet, taken);
 				assert_int_equal(victim, (k * 7 + set) % 200);
 				taken[victim] = true;
 			}
-			assert_int_equal(new->victim(map.set[set].policy, map.set_size, not_yet,
-						     taken), -1);
+			assert_int_equal(new->victim(state_of(set), map.set_size, not_yet, taken),
+					 -1);
 		}
 	}
 }
@@ -598,6 +605,7 @@ static bool fail_nth(size_t size, gfp_t gfp)
 static void no_memory(void **state)
 {
 	const struct hybrid_policy_type *lru = hybrid_policy_get("lru");
+	void *old, *before;
 	u32 n;
 	int r = -1;
 
@@ -610,7 +618,7 @@ static void no_memory(void **state)
 		if (r)
 			assert_int_equal(r, -ENOMEM);
 		if (!r)
-			r = hybrid_map_set_policy(&map, NULL, lru);
+			r = hybrid_map_set_policy(&map, lru, &old);
 		if (r)
 			assert_int_equal(r, -ENOMEM);
 		if (r)
@@ -618,10 +626,12 @@ static void no_memory(void **state)
 	}
 	assert_int_equal(n, 4);
 	/* a policy that cannot be: the old one stays */
-	lru->insert(map.set[1].policy, 3, 0);
+	before = state_of(1);
+	lru->insert(before, 3, 0);
 	allocs = fail_at = 0;
-	assert_int_equal(hybrid_map_set_policy(&map, lru, hybrid_policy_get("fifo")), -ENOMEM);
-	assert_int_equal(lru->victim(map.set[1].policy, 512, not_yet, (bool[512]){ false }), 3);
+	assert_int_equal(hybrid_map_set_policy(&map, hybrid_policy_get("fifo"), &old), -ENOMEM);
+	assert_ptr_equal(state_of(1), before);
+	assert_int_equal(lru->victim(before, 512, not_yet, (bool[512]){ false }), 3);
 }
 
 /* ---- against a naive model ----------------------------------------------- */

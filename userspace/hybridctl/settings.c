@@ -41,6 +41,12 @@ static int pool_message(char *message, size_t len, const char *key, const char *
 	uint64_t number;
 	char next[80];
 
+	if (!strcmp(key, "policy")) {
+		if (!hybrid_name_valid(value) || strlen(value) >= HYBRID_POLICY_NAME_SIZE)
+			return fail_value(key, value, "dm-hybrid(7) names them");
+		snprintf(message, len, "policy %s", value);
+		return 0;
+	}
 #define X(name, unit, lowest, highest, def) \
 	if (!strcmp(key, #name)) { \
 		if (hybrid_parse_u64(value, &number) || number > (highest) || \
@@ -60,40 +66,6 @@ static int pool_message(char *message, size_t len, const char *key, const char *
 			   "no such setting of a pool: %s", key);
 }
 
-/* By a reload; the kernel records it for the next activation. */
-static int set_policy(const struct command_line *cl, const char *pool, const char *policy,
-		      bool send)
-{
-	struct hybrid_pool_table table;
-	char params[HYBRID_PARAMS_MAX];
-	uint64_t sectors;
-	char *old;
-	int r;
-
-	if (!hybrid_name_valid(policy) || strlen(policy) >= HYBRID_POLICY_NAME_SIZE)
-		return fail_value("policy", policy, "dm-hybrid(7) names them");
-	if (!send)
-		return 0;
-	r = hybrid_dm_table(pool, &old, &sectors);
-	if (r)
-		return r;
-	if (hybrid_pool_table_parse(old, &table)) {
-		r = hybrid_fail(HYBRID_NOTARGET, "install module and tools of one release",
-				"%s: its table cannot be read", pool);
-		goto out;
-	}
-	strcpy(table.policy, policy);
-	hybrid_pool_table_build(params, sizeof(params), &table);
-	if (cl->given[OPT_TEST])
-		printf("dmsetup load %s --table '0 %llu %s %s'\ndmsetup resume %s\n", pool,
-		       (unsigned long long)sectors, HYBRID_POOL_TARGET, params, pool);
-	else
-		r = hybrid_dm_reload_pool(pool, sectors, params, old);
-out:
-	free(old);
-	return r;
-}
-
 /* @send false: only check. */
 static int set_one(const struct command_line *cl, const struct hybrid_node *node,
 		   const char *assignment, bool send)
@@ -107,8 +79,6 @@ static int set_one(const struct command_line *cl, const struct hybrid_node *node
 				   "%s is no KEY=VALUE", assignment);
 	snprintf(key, sizeof(key), "%.*s", (int)(value - assignment), assignment);
 	value++;
-	if (node->kind == HYBRID_POOL && !strcmp(key, "policy"))
-		return set_policy(cl, node->name, value, send);
 	if (node->kind == HYBRID_POOL)
 		r = pool_message(message, sizeof(message), key, value);
 	else

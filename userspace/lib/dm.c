@@ -417,7 +417,8 @@ static int load(const char *name, const char *target, uint64_t sectors, const ch
 	return r;
 }
 
-static int resume(const char *name, bool pool, int kmsg)
+/* Only of volumes. */
+static int resume(const char *name, int kmsg)
 {
 	struct dm_task *task = dm_task_create(DM_DEVICE_RESUME);
 	uint32_t cookie = 0;
@@ -425,39 +426,13 @@ static int resume(const char *name, bool pool, int kmsg)
 
 	hybrid_verbose("resume %s", name);
 	/* A volume in use may be suspended by this: its file system is not to be frozen */
-	if (!task || !dm_task_set_name(task, name) || (!pool && !dm_task_skip_lockfs(task)) ||
-	    !dm_task_set_cookie(task, &cookie, udev_flags(pool)) || !dm_task_run(task))
+	if (!task || !dm_task_set_name(task, name) || !dm_task_skip_lockfs(task) ||
+	    !dm_task_set_cookie(task, &cookie, udev_flags(false)) || !dm_task_run(task))
 		r = fail_task("cannot resume", name, task ? dm_task_get_errno(task) : ENOMEM,
 			      kmsg);
 	dm_udev_wait(cookie);
 	if (task)
 		dm_task_destroy(task);
-	return r;
-}
-
-/* *@loaded: the new table is there, running or (with an error) suspended. */
-static int exchange(const char *name, const char *target, uint64_t sectors, const char *params,
-		    bool *loaded)
-{
-	int kmsg = kmsg_open(), r;
-
-	last_log[0] = '\0';
-	r = load(name, target, sectors, params, kmsg);
-	*loaded = !r;
-	if (!r)
-		r = resume(name, !strcmp(target, HYBRID_POOL_TARGET), kmsg);
-	kmsg_close(kmsg);
-	return r;
-}
-
-int hybrid_dm_reload_pool(const char *name, uint64_t sectors, const char *params,
-			  const char *old)
-{
-	bool loaded;
-	int r = exchange(name, HYBRID_POOL_TARGET, sectors, params, &loaded);
-
-	if (r && loaded)
-		exchange(name, HYBRID_POOL_TARGET, sectors, old, &loaded);
 	return r;
 }
 
@@ -525,16 +500,21 @@ int hybrid_dm_resume(const char *name)
 	int kmsg = kmsg_open(), r;
 
 	last_log[0] = '\0';
-	r = resume(name, false, kmsg);
+	r = resume(name, kmsg);
 	kmsg_close(kmsg);
 	return r;
 }
 
 int hybrid_dm_switch(const char *name, const char *target, uint64_t sectors, const char *params)
 {
-	bool loaded;
+	int kmsg = kmsg_open(), r;
 
-	return exchange(name, target, sectors, params, &loaded);
+	last_log[0] = '\0';
+	r = load(name, target, sectors, params, kmsg);
+	if (!r)
+		r = resume(name, kmsg);
+	kmsg_close(kmsg);
+	return r;
 }
 
 int hybrid_dm_set_uuid(const char *name, const uint8_t uuid[16])
@@ -611,7 +591,7 @@ int hybrid_dm_message(const char *name, const char *message, char **reply)
 	return r;
 }
 
-static int first_target(int type, const char *name, char **params, uint64_t *sectors)
+static int first_target(int type, const char *name, char **params)
 {
 	uint64_t start = 0, length = 0;
 	char *target = NULL, *text = NULL;
@@ -636,8 +616,6 @@ static int first_target(int type, const char *name, char **params, uint64_t *sec
 	*params = strdup(text ? text : "");
 	if (!*params)
 		r = hybrid_nomem();
-	if (sectors)
-		*sectors = length;
 out:
 	if (task)
 		dm_task_destroy(task);
@@ -646,10 +624,10 @@ out:
 
 int hybrid_dm_status(const char *name, char **params)
 {
-	return first_target(DM_DEVICE_STATUS, name, params, NULL);
+	return first_target(DM_DEVICE_STATUS, name, params);
 }
 
-int hybrid_dm_table(const char *name, char **params, uint64_t *sectors)
+int hybrid_dm_table(const char *name, char **params)
 {
-	return first_target(DM_DEVICE_TABLE, name, params, sectors);
+	return first_target(DM_DEVICE_TABLE, name, params);
 }

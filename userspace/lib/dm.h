@@ -65,13 +65,6 @@ int hybrid_dm_create_alone(const char *name, const uint8_t uuid[16], uint64_t se
 			   dev_t origin, uint64_t data_sector);
 
 /*
- * Another table for an active pool.  If the pool does not resume with it, @old is
- * loaded again.
- */
-int hybrid_dm_reload_pool(const char *name, uint64_t sectors, const char *params,
-			  const char *old);
-
-/*
  * Other tables for a device that is in use; only I/O in flight is waited for, no
  * file system is frozen.
  */
@@ -111,11 +104,8 @@ int hybrid_dm_remove(const char *name);
  */
 int hybrid_dm_message(const char *name, const char *message, char **reply);
 
-/*
- * Parameters of target 0's status or table line; *params is allocated.
- * *sectors, unless NULL: the length of the line.
- */
+/* Parameters of target 0's status or table line; *params is allocated. */
 int hybrid_dm_status(const char *name, char **params);
-int hybrid_dm_table(const char *name, char **params, uint64_t *sectors);
+int hybrid_dm_table(const char *name, char **params);
 
 #endif

@@ -281,7 +281,7 @@ int hybrid_node_refresh(struct hybrid_node *node)
 	char *text;
 	int r;
 
-	r = hybrid_dm_table(node->dm.name, &text, NULL);
+	r = hybrid_dm_table(node->dm.name, &text);
 	if (r)
 		return r;
 	if (node->dm.alone)

@@ -47,6 +47,8 @@ typedef enum { STATUSTYPE_INFO } status_type_t;
 
 #define mutex_lock(lock) ((void)(lock))
 #define mutex_unlock(lock) ((void)(lock))
+#define rcu_read_lock() ((void)0)
+#define rcu_read_unlock() ((void)0)
 #define memalloc_noio_save() (0U)
 #define memalloc_noio_restore(flags) ((void)(flags))
 #define bdev_stable_writes(bdev) (!(bdev))
