@@ -42,10 +42,10 @@ void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 		return;
 	}
 	v->flush_busy = true;
-	e->nr_flushes++;
 	v->flush_again = false;
 	v->flushing_lazy = v->flush_lazy;
 	v->flush_lazy = false;
+	room_flush_begins(v);
 	v->flush_target = v->epoch;
 	/* After an error no flush covers anything: stamps must not get ahead of the last one. */
 	if (!v->flush_error)
@@ -191,7 +191,6 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 
 	spin_lock_irqsave(&e->lock, flags);
 	v->flush_busy = false;
-	e->nr_flushes--;
 	if (failed)
 		origin_flush_failed(v, failed);
 	error = v->flush_error;
@@ -211,6 +210,7 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 		meta_kick_locked(e, acts);
 	}
 	sb_next_locked(e, v, acts);
+	room_flush_ended(e, v, op->elapsed_ms, acts);
 	origin_flush_next_locked(e, v, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (lift)
@@ -218,7 +218,7 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 	if (failed)
 		wake_records(e, acts);
 	/* It may have waited for this. */
-	writeback_kick(e, acts);
+	writeback_kick(e, v, acts);
 	list_for_each_entry_safe(io, n, &done, link) {
 		list_del_init(&io->link);
 		if (error)
@@ -769,9 +769,10 @@ static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
 	switch (e->meta_state) {
 	case META_COMMIT:
 		commit_applied(e, acts);
-		room_committed(e, acts);
+		/* What it recorded as clean can be evicted. */
+		room_wake(e, acts);
 		/* What is dirty on record can be written back now. */
-		writeback_kick(e, acts);
+		writeback_kick(e, NULL, acts);
 		fallthrough;
 	case META_FLUSH:
 		commit_end(e, acts);
@@ -883,6 +884,35 @@ bool unrecorded_left(struct hybrid_engine *e)
 	       find_first_bit(e->open_sets, e->map.nr_sets) < e->map.nr_sets;
 }
 
+/* The end of the flush asks for the commit. */
+bool origin_settle_locked(struct hybrid_engine *e, struct hybrid_volume *v, bool record,
+			  struct hybrid_actions *acts)
+{
+	if (v->suspended || v->flush_error || v->last_write <= v->flushed)
+		return false;
+	v->writeback.flush_batch = true;
+	v->flush_lazy |= record;
+	origin_flush_locked(e, v, acts);
+	return true;
+}
+
+/* A commit at once if there is nothing to flush. */
+static void record_lazily(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v;
+	unsigned long flags;
+	bool flushing = false;
+
+	spin_lock_irqsave(&e->lock, flags);
+	list_for_each_entry(v, &e->open_volumes, open_link)
+		flushing |= origin_settle_locked(e, v, true, acts);
+	if (!flushing) {
+		e->lazy_wanted = true;
+		meta_kick_locked(e, acts);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
 void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	unsigned long flags;
@@ -898,26 +928,4 @@ void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts)
 	}
 	if (unrecorded_left(e))
 		record_lazily(e, acts);
-}
-
-/* The end of the flushes asks for the commit; at once if there is nothing to flush. */
-void record_lazily(struct hybrid_engine *e, struct hybrid_actions *acts)
-{
-	struct hybrid_volume *v;
-	unsigned long flags;
-	bool flushing = false;
-
-	spin_lock_irqsave(&e->lock, flags);
-	list_for_each_entry(v, &e->open_volumes, open_link) {
-		if (v->suspended || v->flush_error || v->last_write <= v->flushed)
-			continue;
-		v->flush_lazy = true;
-		origin_flush_locked(e, v, acts);
-		flushing = true;
-	}
-	if (!flushing) {
-		e->lazy_wanted = true;
-		meta_kick_locked(e, acts);
-	}
-	spin_unlock_irqrestore(&e->lock, flags);
 }

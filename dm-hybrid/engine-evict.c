@@ -176,7 +176,7 @@ void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts)
 			break;
 	}
 	if (READ_ONCE(e->writeback_urgent))
-		writeback_kick(e, acts);
+		writeback_kick(e, NULL, acts);
 	if (s->nr_free <= e->reserve / 2 && leaving(e, s))
 		want_commit(e, acts);
 }

@@ -167,6 +167,36 @@ enum sb_state {
 	SB_ALONE,		/* written without its cache: a fresh nonce is durable */
 };
 
+/* engine-sweep.c: of one volume */
+struct hybrid_sweep {
+	u64 *window;			/* keys; each is there once */
+	u32 room, nr;
+	u32 next;			/* to be handed out; those before ->sorted are sorted */
+	u32 sorted;
+	u32 end[SWEEP_ENDS];		/* all windows behind one are higher than those before */
+	u32 nr_ends;
+	u32 set;			/* that is looked at next, with a sweep under way */
+	bool under_way;
+	u64 cursor, limit;		/* keys from limit on are too high for this sweep */
+};
+
+/*
+ * Writeback of one volume.  A slow origin delays no other's: nothing of this is shared.
+ * Its windows are a batch until the origin is flushed: engine-room.c.
+ */
+struct hybrid_writeback {
+	struct list_head turn;		/* in writeback_turns: the worker looks for windows */
+	struct hybrid_sweep sweep;	/* the worker's alone */
+	u32 misses;			/* windows in a row where nothing could go; the same */
+	u32 nr_active;			/* windows */
+	u8 paused;			/* for so many ticks, after an error */
+	u32 windows;			/* that no flush covers: begun, or written */
+	u32 bound;			/* on these, beside users */
+	u32 flushing;			/* windows that the present flush covers */
+	bool flush_batch;		/* the next flush is for the batch */
+	bool flushing_batch;		/* ... and the present one */
+};
+
 struct hybrid_volume {
 	struct hybrid_engine *e;
 	u32 id;
@@ -218,6 +248,7 @@ struct hybrid_volume {
 	struct list_head range_queue;	/* ranges for which there is no room */
 	u32 nr_ranges;			/* READ_ONCE without the lock */
 	u32 nr_jobs;
+	struct hybrid_writeback writeback;
 	atomic_t ahead[AHEAD_PARTS];	/* credit for fills ahead: see AHEAD_COST */
 	spinlock_t stream_lock;		/* the streams */
 	u64 stream_clock;
@@ -253,24 +284,9 @@ enum checkpoint_phase {
 	CP_ROOT,
 };
 
-/* engine-sweep.c */
-struct hybrid_sweep {
-	unsigned long *dirty_sets;	/* none with dirty blocks is missing */
-	u64 *window;			/* keys; each is there once */
-	u32 room, nr;
-	u32 next;			/* to be handed out; those before ->sorted are sorted */
-	u32 sorted;
-	u32 end[SWEEP_ENDS];		/* all windows behind one are higher than those before */
-	u32 nr_ends;
-	u32 set;			/* that is looked at next, with a sweep under way */
-	bool under_way;
-	u64 cursor, limit;		/* keys from limit on are too high for this sweep */
-};
-
 /* engine-room.c: writes that find no room */
 struct hybrid_room {
 	struct list_head waiters;	/* ios */
-	u32 windows;			/* that no flush for them covers: begun, or written */
 	u32 tick;			/* of now; never 0 */
 	u32 stalled;			/* ticks in which they waited, and no block became free */
 	bool freed;			/* one did, in this tick; READ_ONCE without the lock */
@@ -355,15 +371,12 @@ struct hybrid_engine {
 	/* Writeback */
 	struct hybrid_op writeback_op;
 	bool writeback_queued;
+	struct list_head writeback_turns;	/* volumes */
 	bool writeback_urgent;		/* a set has nothing clean to evict */
 	bool writeback_passed;		/* a set passed over dirty blocks to evict clean ones */
-	u8 writeback_paused;		/* for so many ticks, after an error */
 	bool draining;
-	u32 writeback_misses;		/* windows in a row where nothing could go */
-	struct hybrid_sweep sweep;
 	s64 writeback_credit;		/* sectors times ms, with a rate limit */
-	u32 nr_active_writebacks;
-	u32 nr_flushes;			/* of origins, under way */
+	unsigned long *dirty_sets;	/* none with dirty blocks is missing */
 	u32 flushes_ended;		/* see LIFT_FLUSHES; may wrap */
 	u32 lift_set;			/* whose stamps are lifted next */
 	struct hybrid_room room;
@@ -425,6 +438,7 @@ static inline void op_begin(struct hybrid_op *op, enum hybrid_op_type type, bool
 	op->buffer_offset = 0;
 	op->error_cache = 0;
 	op->error_origin = 0;
+	op->elapsed_ms = 0;
 	op->done = done;
 }
 
@@ -715,34 +729,35 @@ void reclaim(struct hybrid_engine *e, struct hybrid_actions *acts);
  * False: it need not wait for one.
  */
 bool room_wait(struct hybrid_engine *e, const struct hybrid_set *s, struct hybrid_io *io);
+void room_create(struct hybrid_volume *v);
 /* Blocks became free, or can be evicted. */
 void room_wake(struct hybrid_engine *e, struct hybrid_actions *acts);
-/* Under the engine's lock: must writeback wait for a flush of what it wrote? */
-bool room_batch_full(struct hybrid_engine *e);
-void room_window_ended(struct hybrid_engine *e, struct hybrid_actions *acts);
-/* No more windows can be written back now. */
-void room_last_window(struct hybrid_engine *e, struct hybrid_actions *acts);
-/* What it recorded as clean can be evicted. */
-void room_committed(struct hybrid_engine *e, struct hybrid_actions *acts);
+/* Under the engine's lock: must writeback of @v wait for a flush of what it wrote? */
+bool room_batch_full(const struct hybrid_engine *e, const struct hybrid_volume *v);
+/* Under the lock: a window ended, or no more can be written back now. */
+void room_flush_batch(struct hybrid_engine *e, struct hybrid_volume *v,
+		      struct hybrid_actions *acts);
+/* Under the lock: a flush of the origin begins, and one that took so many ms has ended. */
+void room_flush_begins(struct hybrid_volume *v);
+void room_flush_ended(struct hybrid_engine *e, struct hybrid_volume *v, u32 elapsed_ms,
+		      struct hybrid_actions *acts);
 void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts);
 
-/* engine-writeback.c */
-void writeback_kick(struct hybrid_engine *e, struct hybrid_actions *acts);
+/* engine-writeback.c: windows of one volume, or (NULL) of all, may be able to go */
+void writeback_kick(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
 void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
-/* Under the engine's lock: is anything to become clean that is not, on record too? */
-bool any_draining(struct hybrid_engine *e);
+/* Is anything of @v to become clean that is not, on record too? */
+bool is_draining(const struct hybrid_engine *e, const struct hybrid_volume *v);
 void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
-bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts);
+void writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts);
 
-/*
- * engine-sweep.c: the window to be written back next; of volumes that are being
- * drained, or @all.  Only for the writeback worker.
- */
-enum sweep_result sweep_next(struct hybrid_engine *e, bool all, u64 *key);
+/* engine-sweep.c: @v's window to be written back next.  Only for the writeback worker. */
+enum sweep_result sweep_next(struct hybrid_engine *e, struct hybrid_volume *v, u64 *key);
 /* A block of the set became dirty; caller holds its lock. */
 void sweep_note(struct hybrid_engine *e, const struct hybrid_set *s);
-int sweep_create(struct hybrid_engine *e);
-void sweep_destroy(struct hybrid_engine *e);
+/* Blocking.  @volumes are in the table: all of them together have one pool's room. */
+int sweep_create(struct hybrid_engine *e, struct hybrid_volume *v, u32 volumes);
+void sweep_destroy(struct hybrid_volume *v);
 u64 sweep_ram(const struct hybrid_geometry *g);
 
 /* engine-commit.c */
@@ -765,8 +780,12 @@ void origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user)
 /* Ask for the region to be opened; caller holds the set's lock. */
 void open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
 void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts);
-/* Flush all origins with writes outstanding, then record what nobody waits for. */
-void record_lazily(struct hybrid_engine *e, struct hybrid_actions *acts);
+/*
+ * Flush the origin if it has writes outstanding; then, if @record says so, record what
+ * nobody waits for.  False: there is nothing to flush.  Under the engine's lock.
+ */
+bool origin_settle_locked(struct hybrid_engine *e, struct hybrid_volume *v, bool record,
+			  struct hybrid_actions *acts);
 bool unrecorded_left(struct hybrid_engine *e);
 
 /* engine-checkpoint.c */

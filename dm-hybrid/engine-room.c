@@ -14,46 +14,50 @@
  * of them are written.  In a larger one the disk finds shorter ways; but whoever waits for
  * room, or for the disk, waits for the flush.
  *
+ * So beside users a batch is no larger than what the origin has flushed in FLUSH_MS of late,
+ * whether room is short or not: a disk serves no reads during a flush.
+ *
  * No windows are written back during such a flush: it would take as much longer, and on a
  * disk that takes writes during a flush it would not end at all.
  */
 #include "engine-internal.h"
 
 /* Windows; the second where nobody but a drain uses the disk. */
-#define BATCH		64
+#define BATCH		64U
 #define DRAIN_BATCH	256
+#define FLUSH_MS	50
 #define STALLED_TICKS	8
 #define WAIT_TICKS	20	/* for each write */
 
-/* Is an origin flushed of what was written back?  Users' flushes alone do not count. */
-static bool flushing(const struct hybrid_engine *e)
+void room_create(struct hybrid_volume *v)
 {
-	struct hybrid_volume *v;
+	v->writeback.bound = BATCH;
+}
 
-	if (!e->nr_flushes)
-		return false;
-	list_for_each_entry(v, &e->open_volumes, open_link)
-		if (v->flush_busy && (v->flushing_lazy || v->flush_lazy))
-			return true;
-	return false;
+/* Is the origin flushed of what was written back?  Users' flushes alone do not count. */
+static bool flushing(const struct hybrid_volume *v)
+{
+	const struct hybrid_writeback *w = &v->writeback;
+
+	return v->flush_busy && (w->flushing_batch || w->flush_batch || v->flush_lazy);
 }
 
 /* Is what was written back to be free, or said to be clean, soon? */
-static bool is_urgent(struct hybrid_engine *e)
+static bool is_urgent(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
 	u64 dirty = (u64)atomic_read(&e->nr_dirty) * 100;
 
 	return !list_empty(&e->room.waiters) ||
-	       dirty > (u64)e->g->nr_blocks * e->config.high_watermark || any_draining(e);
+	       dirty > (u64)e->g->nr_blocks * e->config.high_watermark || is_draining(e, v);
 }
 
-/* This is asked for each window, and few come to where all volumes are looked at. */
-static bool is_full(struct hybrid_engine *e)
+static bool is_full(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	if (e->room.windows < BATCH)
-		return false;
-	return e->room.windows >= DRAIN_BATCH || !list_empty(&e->room.waiters) ||
-	       !users_idle(e) || !any_draining(e);
+	const struct hybrid_writeback *w = &v->writeback;
+
+	if (list_empty(&e->room.waiters) && users_idle(e) && is_draining(e, v))
+		return w->windows >= DRAIN_BATCH;
+	return w->windows >= w->bound;
 }
 
 bool room_wait(struct hybrid_engine *e, const struct hybrid_set *s, struct hybrid_io *io)
@@ -70,7 +74,7 @@ bool room_wait(struct hybrid_engine *e, const struct hybrid_set *s, struct hybri
 	spin_lock_irqsave(&e->lock, flags);
 	if (!io->room_since)
 		io->room_since = r->tick;
-	waits = r->stalled < STALLED_TICKS && !e->writeback_paused && !v->suspended &&
+	waits = r->stalled < STALLED_TICKS && !v->writeback.paused && !v->suspended &&
 		!e->stopping && r->tick - io->room_since < WAIT_TICKS;
 	if (waits)
 		list_add_tail(&io->link, &r->waiters);
@@ -89,50 +93,70 @@ void room_wake(struct hybrid_engine *e, struct hybrid_actions *acts)
 	rerun_list(e, &woken, acts);
 }
 
-bool room_batch_full(struct hybrid_engine *e)
+bool room_batch_full(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	return flushing(e) || (is_full(e) && is_urgent(e));
+	return flushing(v) || is_full(e, v);
 }
 
 /* At a tick those who wait get what there is, should the rest take long. */
-static void flush_batch(struct hybrid_engine *e, bool full, bool tick,
+static void flush_batch(struct hybrid_engine *e, struct hybrid_volume *v, bool tick,
 			struct hybrid_actions *acts)
 {
-	struct hybrid_room *r = &e->room;
-	unsigned long flags;
-	bool flush;
-	u32 active;
+	struct hybrid_writeback *w = &v->writeback;
+	bool urgent = is_urgent(e, v);
 
-	spin_lock_irqsave(&e->lock, flags);
-	active = e->nr_active_writebacks;
-	flush = r->windows > active && (!active || (tick && !list_empty(&r->waiters))) &&
-		(!full || is_full(e)) && is_urgent(e) && !flushing(e);
-	if (flush)
-		r->windows = active;
-	spin_unlock_irqrestore(&e->lock, flags);
-	if (flush)
-		record_lazily(e, acts);
+	if (w->windows == w->nr_active || flushing(v))
+		return;
+	if (w->nr_active && !(tick && !list_empty(&e->room.waiters)))
+		return;
+	if (!is_full(e, v) && !(urgent && list_empty(&w->turn)))
+		return;
+	if (origin_settle_locked(e, v, urgent, acts))
+		return;
+	/* Another flush had them all, or none ever will. */
+	w->windows = w->nr_active;
+	if (urgent) {
+		e->lazy_wanted = true;
+		meta_kick_locked(e, acts);
+	}
 }
 
-void room_window_ended(struct hybrid_engine *e, struct hybrid_actions *acts)
+void room_flush_batch(struct hybrid_engine *e, struct hybrid_volume *v,
+		      struct hybrid_actions *acts)
 {
-	flush_batch(e, true, false, acts);
+	flush_batch(e, v, false, acts);
 }
 
-void room_last_window(struct hybrid_engine *e, struct hybrid_actions *acts)
+void room_flush_begins(struct hybrid_volume *v)
 {
-	flush_batch(e, false, false, acts);
+	struct hybrid_writeback *w = &v->writeback;
+
+	w->flushing_batch = w->flush_batch || v->flushing_lazy;
+	w->flush_batch = false;
+	w->flushing = w->windows - w->nr_active;
+	if (w->flushing_batch)
+		w->windows = w->nr_active;
 }
 
-void room_committed(struct hybrid_engine *e, struct hybrid_actions *acts)
+void room_flush_ended(struct hybrid_engine *e, struct hybrid_volume *v, u32 elapsed_ms,
+		      struct hybrid_actions *acts)
 {
-	room_wake(e, acts);
-	flush_batch(e, true, false, acts);
+	struct hybrid_writeback *w = &v->writeback;
+	u32 bound = w->bound;
+
+	if (w->flushing && !users_idle(e)) {
+		if (elapsed_ms > FLUSH_MS)
+			w->bound = max(bound / 2, 1U);
+		else if (w->flushing >= bound)
+			w->bound = min(bound + bound / 4 + 1, BATCH);
+	}
+	flush_batch(e, v, false, acts);
 }
 
 void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_room *r = &e->room;
+	struct hybrid_volume *v;
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
@@ -144,5 +168,8 @@ void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 	WRITE_ONCE(r->freed, false);
 	spin_unlock_irqrestore(&e->lock, flags);
 	room_wake(e, acts);
-	flush_batch(e, false, true, acts);
+	spin_lock_irqsave(&e->lock, flags);
+	list_for_each_entry(v, &e->open_volumes, open_link)
+		flush_batch(e, v, true, acts);
+	spin_unlock_irqrestore(&e->lock, flags);
 }

@@ -5,7 +5,7 @@
  * A sweep gathers windows with dirty blocks, those with the lowest keys from the
  * cursor on.  Where it has no room for more it keeps the lower half, about, and
  * takes no higher ones any more.  Sets without dirty blocks cost it a bit each.
- * The cursor follows the windows that are handed out.
+ * The cursor follows the windows that are handed out.  Each volume has a sweep of its own.
  *
  * Whoever needs the pool's worker waits for one step of this.  So a sweep goes in
  * slices, and its windows are not sorted before they are asked for, but always the
@@ -35,28 +35,29 @@ u64 sweep_ram(const struct hybrid_geometry *g)
 	return g->nr_sets / 8 + (max(sweep_room(g), FULL_ROOM) - FULL_ROOM) * sizeof(u64);
 }
 
-int sweep_create(struct hybrid_engine *e)
+int sweep_create(struct hybrid_engine *e, struct hybrid_volume *v, u32 volumes)
 {
-	struct hybrid_sweep *w = &e->sweep;
+	struct hybrid_sweep *w = &v->writeback.sweep;
 
-	w->room = sweep_room(e->g);
+	memset(w, 0, sizeof(*w));
+	w->cursor = hybrid_key(v->id, to_oblock(0));
+	w->room = max(sweep_room(e->g) / volumes, MIN_ROOM);
 	w->window = vzalloc(array_size(w->room, sizeof(u64)));
-	w->dirty_sets = alloc_bits(e->g->nr_sets);
-	return w->window && w->dirty_sets ? 0 : -ENOMEM;
+	return w->window ? 0 : -ENOMEM;
 }
 
-void sweep_destroy(struct hybrid_engine *e)
+void sweep_destroy(struct hybrid_volume *v)
 {
-	vfree(e->sweep.window);
-	kvfree(e->sweep.dirty_sets);
+	vfree(v->writeback.sweep.window);
+	v->writeback.sweep.window = NULL;
 }
 
 void sweep_note(struct hybrid_engine *e, const struct hybrid_set *s)
 {
 	u32 set = s - e->map.set;
 
-	if (!test_bit(set, e->sweep.dirty_sets))
-		set_bit(set, e->sweep.dirty_sets);
+	if (!test_bit(set, e->dirty_sets))
+		set_bit(set, e->dirty_sets);
 }
 
 /* ---- order --------------------------------------------------------------- */
@@ -104,16 +105,8 @@ static u32 divide(u64 *key, u32 nr, u64 *pivot)
 
 /* ---- gathering ----------------------------------------------------------- */
 
-/* Does anything want this volume's dirty blocks to go? */
-static bool wanted(const struct hybrid_volume *v, bool all)
+static void sweep_set(struct hybrid_engine *e, struct hybrid_sweep *w, u32 set)
 {
-	return v && READ_ONCE(v->open) && !READ_ONCE(v->suspended) &&
-	       (all || READ_ONCE(v->draining));
-}
-
-static void sweep_set(struct hybrid_engine *e, u32 set, bool all)
-{
-	struct hybrid_sweep *w = &e->sweep;
 	struct hybrid_set *s = &e->map.set[set];
 	u64 windows = ~((1ULL << e->g->window_shift) - 1), *found = w->window + w->nr;
 	u64 cursor = w->cursor, limit = w->limit;
@@ -130,22 +123,21 @@ static void sweep_set(struct hybrid_engine *e, u32 set, bool all)
 		if ((high_or_low && dirty) || !block_mask(e, s, MASK_DIRTY, i))
 			continue;
 		dirty = true;
-		if (!high_or_low && (s->flags[i] & BLOCK_MAPPED) &&
-		    wanted(key_volume(e, key), all))
+		if (!high_or_low && (s->flags[i] & BLOCK_MAPPED))
 			found[n++] = key;
 	}
 	if (!dirty)
-		clear_bit(set, w->dirty_sets);
+		clear_bit(set, e->dirty_sets);
 	spin_unlock_irqrestore(&s->lock, flags);
 	/* A window's blocks are all in one set. */
 	w->nr += n > 1 ? sort_windows(found, n) : n;
 }
 
-static void sweep_begin(struct hybrid_sweep *w)
+static void sweep_begin(struct hybrid_sweep *w, u64 end)
 {
 	w->under_way = true;
 	w->set = 0;
-	w->limit = HYBRID_NO_KEY;
+	w->limit = end;
 	w->nr = 0;
 	w->next = 0;
 	w->sorted = 0;
@@ -153,13 +145,12 @@ static void sweep_begin(struct hybrid_sweep *w)
 }
 
 /* Returns whether the sweep has ended. */
-static bool sweep_slice(struct hybrid_engine *e, bool all)
+static bool sweep_slice(struct hybrid_engine *e, struct hybrid_sweep *w)
 {
-	struct hybrid_sweep *w = &e->sweep;
 	u32 had = w->nr, n;
 
 	for (n = 0; n < SLICE_SETS && w->nr - had < SLICE_WINDOWS; n++) {
-		w->set = find_next_bit(w->dirty_sets, e->map.nr_sets, w->set);
+		w->set = find_next_bit(e->dirty_sets, e->map.nr_sets, w->set);
 		if (w->set >= e->map.nr_sets) {
 			w->under_way = false;
 			return true;
@@ -168,7 +159,7 @@ static bool sweep_slice(struct hybrid_engine *e, bool all)
 			w->nr = divide(w->window, w->nr, &w->limit);
 			return false;
 		}
-		sweep_set(e, w->set++, all);
+		sweep_set(e, w, w->set++);
 		cond_resched();
 	}
 	return false;
@@ -190,21 +181,24 @@ static void sort_next(struct hybrid_sweep *w)
 	w->sorted = end;
 }
 
-enum sweep_result sweep_next(struct hybrid_engine *e, bool all, u64 *key)
+enum sweep_result sweep_next(struct hybrid_engine *e, struct hybrid_volume *v, u64 *key)
 {
-	struct hybrid_sweep *w = &e->sweep;
+	u64 first = hybrid_key(v->id, to_oblock(0));
+	/* Behind the last block that there can be; the next volume's first key may be no u64. */
+	u64 end = first + GENMASK_ULL(HYBRID_KEY_SHIFT - 1, 0);
+	struct hybrid_sweep *w = &v->writeback.sweep;
 
 	while (w->under_way || w->next == w->nr) {
 		if (!w->under_way)
-			sweep_begin(w);
-		if (!sweep_slice(e, all))
+			sweep_begin(w, end);
+		if (!sweep_slice(e, w))
 			return SWEEP_AGAIN;
 		if (w->nr)
 			break;
-		if (!w->cursor)
+		if (w->cursor == first)
 			return SWEEP_NOTHING;
 		/* None above the cursor: from the start again. */
-		w->cursor = 0;
+		w->cursor = first;
 	}
 	if (w->next == w->sorted)
 		sort_next(w);

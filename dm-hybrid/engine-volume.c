@@ -65,6 +65,8 @@ struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 	INIT_LIST_HEAD(&v->ranges);
 	INIT_LIST_HEAD(&v->range_waiters);
 	INIT_LIST_HEAD(&v->range_queue);
+	INIT_LIST_HEAD(&v->writeback.turn);
+	room_create(v);
 	for (k = 0; k < AHEAD_PARTS; k++)
 		atomic_set(&v->ahead[k], AHEAD_LENT);
 	spin_lock_init(&v->stream_lock);
@@ -75,6 +77,7 @@ void volume_free(struct hybrid_volume *v)
 {
 	if (!v)
 		return;
+	sweep_destroy(v);
 	free_percpu(v->counters);
 	kfree(v->sb_block);
 	kfree(v);
@@ -507,6 +510,15 @@ static int open_inplace(struct hybrid_engine *e, struct hybrid_volume *v, const 
 static int open_origin(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
 		       const char **why)
 {
+	int r;
+
+	*why = "belongs to a pool that has failed";
+	if (READ_ONCE(e->failed))
+		return -EIO;
+	*why = "cannot be flushed";
+	r = flush_origin(v);
+	if (r)
+		return r;
 	if (v->info.flags & HYBRID_VOLUME_INPLACE)
 		return open_inplace(e, v, why);
 	return open_formatted(e, v, sectors, why);
@@ -531,6 +543,15 @@ static void distrust_origin(struct hybrid_engine *e, u32 set, u32 i)
 	mark_lazy(e, set, i);
 }
 
+static u32 nr_volumes(const struct hybrid_engine *e)
+{
+	u32 id, nr = 0;
+
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
+		nr += !!volume_of(e, id);
+	return nr;
+}
+
 int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void *context,
 		       struct hybrid_volume **volume, const char **why)
 {
@@ -549,18 +570,16 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 		return -EMEDIUMTYPE;
 	*why = "needs more memory than there is";
 	r = lost_reserve(e, v);
-	if (r)
-		return r;
-	*why = "belongs to a pool that has failed";
-	if (READ_ONCE(e->failed))
-		return -EIO;
-	v->context = context;
-	*why = "cannot be flushed";
-	r = flush_origin(v);
 	if (!r)
-		r = open_origin(e, v, origin_sectors, why);
+		r = sweep_create(e, v, nr_volumes(e));
 	if (r)
 		return r;
+	v->context = context;
+	r = open_origin(e, v, origin_sectors, why);
+	if (r) {
+		sweep_destroy(v);
+		return r;
+	}
 	if (v->flush_error)
 		each_block(e, v, distrust_origin);
 	spin_lock_irqsave(&e->lock, flags);
@@ -646,6 +665,7 @@ int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v)
 	e->nr_open--;
 	list_del_init(&v->open_link);
 	spin_unlock_irqrestore(&e->lock, flags);
+	sweep_destroy(v);
 	return r;
 }
 
@@ -660,7 +680,7 @@ bool hybrid_volume_suspend(struct hybrid_engine *e, struct hybrid_volume *v,
 	spin_unlock_irqrestore(&e->lock, flags);
 	holds_drop(e, v, HOLD_SUSPENDED);
 	spin_lock_irqsave(&e->lock, flags);
-	done = !v->nr_jobs && !v->flush_busy && !v->sb_busy;
+	done = !v->nr_jobs && !v->flush_busy && !v->sb_busy && list_empty(&v->writeback.turn);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return done;
 }
@@ -673,7 +693,7 @@ void hybrid_volume_resume(struct hybrid_engine *e, struct hybrid_volume *v,
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(v->suspended, false);
 	spin_unlock_irqrestore(&e->lock, flags);
-	writeback_kick(e, acts);
+	writeback_kick(e, v, acts);
 }
 
 /* ---- the table ----------------------------------------------------------- */
@@ -849,7 +869,7 @@ void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u3
 	WRITE_ONCE(v->draining, mode != HYBRID_MODE_WRITEBACK);
 	spin_unlock_irqrestore(&e->lock, flags);
 	holds_drop(e, v, HOLD_MODE);
-	writeback_kick(e, acts);
+	writeback_kick(e, v, acts);
 }
 
 void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,

@@ -28,6 +28,8 @@ static void window_read(struct hybrid_engine *e, struct hybrid_op *op,
 			struct hybrid_actions *acts);
 static void window_written(struct hybrid_engine *e, struct hybrid_op *op,
 			   struct hybrid_actions *acts);
+static void take_turn(struct hybrid_engine *e, struct hybrid_volume *v,
+		      struct hybrid_actions *acts);
 
 /*
  * The window's blocks that can go now; returns whether there are more that must
@@ -94,21 +96,16 @@ static void pay_window(struct hybrid_engine *e, u64 mask)
 	e->writeback_credit = max(e->writeback_credit - price, -most);
 }
 
-/* Begin to write back the window of @key; false: nothing there can go now. */
-bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts)
+/* Begin to write back the window of @key; false: nothing there can go now.  Takes the job. */
+static bool window_begin(struct hybrid_engine *e, struct hybrid_job *job, u64 key,
+			 struct hybrid_actions *acts)
 {
 	u32 set = hybrid_map_set_of(&e->map, key);
-	struct hybrid_volume *v = key_volume(e, key);
 	struct hybrid_set *s = &e->map.set[set];
-	struct hybrid_job *job;
+	struct hybrid_volume *v = job->volume;
 	unsigned long flags;
 	bool unrecorded;
 
-	if (!v)
-		return false;
-	job = job_get(e, JOB_WRITEBACK, v, NULL);
-	if (!job)
-		return false;
 	job->set = set;
 	job->key = key & ~(u64)(window_blocks(e) - 1);
 	job->exclusive = READ_ONCE(v->draining) || READ_ONCE(e->draining);
@@ -124,14 +121,23 @@ bool writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *a
 		return false;
 	}
 	spin_lock_irqsave(&e->lock, flags);
-	e->nr_active_writebacks++;
+	v->writeback.nr_active++;
+	v->writeback.windows++;
 	pay_window(e, job->mask);
-	e->room.windows++;
 	spin_unlock_irqrestore(&e->lock, flags);
 	job->left = job->mask;
 	job->failed = 0;
 	part_next(e, job, acts);
 	return true;
+}
+
+void writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = key_volume(e, key);
+	struct hybrid_job *job = v ? job_get(e, JOB_WRITEBACK, v, NULL) : NULL;
+
+	if (job)
+		window_begin(e, job, key, acts);
 }
 
 /* Give the blocks back; what was moved, and not touched, is clean now. */
@@ -162,15 +168,18 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 		count(v, HYBRID_WRITEBACKS);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
-	spin_lock_irqsave(&e->lock, flags);
-	e->nr_active_writebacks--;
-	if (job->failed)
-		e->writeback_paused = job->failed == job->mask ? LONG_PAUSE_TICKS : PAUSE_TICKS;
-	spin_unlock_irqrestore(&e->lock, flags);
 	wake_set(e, job->set, WAIT_BUSY, acts);
+	spin_lock_irqsave(&e->lock, flags);
+	v->writeback.nr_active--;
+	if (job->failed) {
+		/* The next tick is early enough for a flush, too. */
+		v->writeback.paused = job->failed == job->mask ? LONG_PAUSE_TICKS : PAUSE_TICKS;
+	} else {
+		take_turn(e, v, acts);
+		room_flush_batch(e, v, acts);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
 	job_put(e, job, acts);
-	room_window_ended(e, acts);
-	writeback_kick(e, acts);
 }
 
 /* Nobody who waits for the job waits for more than one more operation. */
@@ -233,16 +242,10 @@ static void window_written(struct hybrid_engine *e, struct hybrid_op *op,
 
 /* ---- how fast ------------------------------------------------------------ */
 
-bool any_draining(struct hybrid_engine *e)
+bool is_draining(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	struct hybrid_volume *v;
-
-	if (e->draining)
-		return true;
-	list_for_each_entry(v, &e->open_volumes, open_link)
-		if (v->draining && (atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty)))
-			return true;
-	return false;
+	return e->draining ||
+	       (v->draining && (atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty)));
 }
 
 /* As many jobs as there are windows above the limit. */
@@ -252,109 +255,150 @@ static u32 depth_above(const struct hybrid_engine *e, u64 excess)
 }
 
 /*
- * Jobs that may run now; *all: not only of draining volumes.  Up to the high
- * watermark users' I/O has the devices to itself while there is room for all it
- * brings; where dirty blocks stay in the place of clean ones that are worth more, two
- * jobs run beside it.
+ * Jobs of @v that may run now.  Up to the high watermark users' I/O has the devices to
+ * itself while there is room for all it brings; where dirty blocks stay in the place of
+ * clean ones that are worth more, two jobs run beside it.
  */
-static u32 writeback_depth(struct hybrid_engine *e, bool *all)
+static u32 writeback_depth(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
 	u64 dirty = (u64)atomic_read(&e->nr_dirty) * 100;
 	u64 low = (u64)e->g->nr_blocks * e->config.low_watermark;
 	u64 high = (u64)e->g->nr_blocks * e->config.high_watermark;
 	bool idle = users_idle(e);
 
-	*all = true;
-	if (!dirty || e->writeback_paused || READ_ONCE(e->failed) || !READ_ONCE(e->loaded) ||
-	    READ_ONCE(e->stopping) || room_batch_full(e))
+	if (!atomic_read(&v->nr_dirty) || !v->open || v->suspended || v->writeback.paused ||
+	    READ_ONCE(e->failed) || !READ_ONCE(e->loaded) || READ_ONCE(e->stopping) ||
+	    room_batch_full(e, v))
 		return 0;
-	if (e->draining || READ_ONCE(e->writeback_urgent))
+	if (is_draining(e, v) || READ_ONCE(e->writeback_urgent))
 		return e->writebacks.most;
 	if (dirty > high)
 		return depth_above(e, dirty - high);
 	if (dirty > low && (idle || READ_ONCE(e->writeback_passed)) &&
 	    (!e->config.writeback_rate || e->writeback_credit > 0))
 		return min(idle ? e->writebacks.most : 2, depth_above(e, dirty - low));
-	*all = false;
-	return any_draining(e) ? e->writebacks.most : 0;
+	return 0;
 }
 
-void writeback_kick(struct hybrid_engine *e, struct hybrid_actions *acts)
+/* ---- whose turn it is ---------------------------------------------------- */
+
+/* The worker looks for windows of @v, if they can go.  Under the engine's lock. */
+static void take_turn(struct hybrid_engine *e, struct hybrid_volume *v,
+		      struct hybrid_actions *acts)
 {
+	struct hybrid_writeback *w = &v->writeback;
 	struct hybrid_op *op = &e->writeback_op;
+
+	if (!list_empty(&w->turn) || w->nr_active >= writeback_depth(e, v))
+		return;
+	list_add_tail(&w->turn, &e->writeback_turns);
+	if (e->writeback_queued)
+		return;
+	e->writeback_queued = true;
+	op->type = HYBRID_OP_WORK;
+	op->done = writeback_work;
+	act(acts, op);
+}
+
+void writeback_kick(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
+{
 	unsigned long flags;
-	bool all;
 
 	spin_lock_irqsave(&e->lock, flags);
-	if (!e->writeback_queued && e->nr_active_writebacks < writeback_depth(e, &all)) {
-		e->writeback_queued = true;
-		op->type = HYBRID_OP_WORK;
-		op->done = writeback_work;
-		act(acts, op);
+	if (v)
+		take_turn(e, v, acts);
+	else
+		list_for_each_entry(v, &e->open_volumes, open_link)
+			take_turn(e, v, acts);
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
+/* No more windows of @v, for now.  Under the engine's lock. */
+static void end_turn(struct hybrid_engine *e, struct hybrid_volume *v,
+		     struct hybrid_actions *acts)
+{
+	v->writeback.misses = 0;
+	list_del_init(&v->writeback.turn);
+	room_flush_batch(e, v, acts);
+}
+
+/* Who comes next, of those that may begin a window; NULL: nobody. */
+static struct hybrid_volume *whose_turn(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v, *next = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	while (!next && !list_empty(&e->writeback_turns)) {
+		v = list_first_entry(&e->writeback_turns, struct hybrid_volume, writeback.turn);
+		if (v->writeback.nr_active < writeback_depth(e, v))
+			next = v;
+		else
+			end_turn(e, v, acts);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
+	return next;
 }
 
-/* May one more job begin? */
-static bool room_for_job(struct hybrid_engine *e, bool *all)
-{
-	unsigned long flags;
-	bool room;
+/* What comes after a window. */
+enum turn {
+	TURN_GOES_ON,
+	TURN_OVER,		/* nothing more to do, until there is a reason to look again */
+	TURN_LATER,		/* after others had the worker */
+};
 
-	spin_lock_irqsave(&e->lock, flags);
-	room = e->nr_active_writebacks < writeback_depth(e, all);
-	spin_unlock_irqrestore(&e->lock, flags);
-	return room;
-}
-
-/*
- * Try the next window; false: there is nothing more to do, until somebody asks
- * again.  *again is set where others get their turn first.
- */
-static bool try_window(struct hybrid_engine *e, bool all, bool *again,
-		       struct hybrid_actions *acts)
+static enum turn try_window(struct hybrid_engine *e, struct hybrid_volume *v,
+			    struct hybrid_actions *acts)
 {
+	struct hybrid_job *job = job_get(e, JOB_WRITEBACK, v, NULL);
+	struct hybrid_writeback *w = &v->writeback;
+	enum sweep_result r;
 	u64 key;
 
-	switch (sweep_next(e, all, &key)) {
-	case SWEEP_AGAIN:
-		*again = true;
-		return false;
-	case SWEEP_NOTHING:
-		WRITE_ONCE(e->writeback_urgent, false);
-		return false;
-	case SWEEP_WINDOW:
-		break;
+	if (!job)
+		return TURN_OVER;
+	r = sweep_next(e, v, &key);
+	if (r != SWEEP_WINDOW) {
+		job_put(e, job, acts);
+		return r == SWEEP_AGAIN ? TURN_LATER : TURN_OVER;
 	}
-	if (!writeback_window(e, key, acts))
-		return ++e->writeback_misses <= e->sweep.nr;
-	e->writeback_misses = 0;
-	return true;
+	if (!window_begin(e, job, key, acts))
+		return ++w->misses <= w->sweep.nr ? TURN_GOES_ON : TURN_OVER;
+	w->misses = 0;
+	return TURN_GOES_ON;
 }
 
+/* A volume keeps its turn as long as it may begin windows; then others have theirs. */
 void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
 {
-	bool all, again = false;
+	enum turn t = TURN_GOES_ON;
+	struct hybrid_volume *v;
 	unsigned long flags;
 	u32 n;
 
-	for (n = 0; n < MAX_WINDOWS; n++)
-		if (!room_for_job(e, &all) || !try_window(e, all, &again, acts))
+	for (n = 0; n < MAX_WINDOWS && t != TURN_LATER; n++) {
+		v = whose_turn(e, acts);
+		if (!v)
 			break;
-	again |= n == MAX_WINDOWS;
-	if (!again)
-		e->writeback_misses = 0;
+		t = try_window(e, v, acts);
+		if (t == TURN_OVER) {
+			spin_lock_irqsave(&e->lock, flags);
+			end_turn(e, v, acts);
+			spin_unlock_irqrestore(&e->lock, flags);
+		}
+	}
 	spin_lock_irqsave(&e->lock, flags);
-	e->writeback_queued = again;
-	if (again)
+	/* Who could not come to an end begins again as the last. */
+	list_rotate_left(&e->writeback_turns);
+	e->writeback_queued = !list_empty(&e->writeback_turns);
+	if (e->writeback_queued)
 		act(acts, op);
 	spin_unlock_irqrestore(&e->lock, flags);
-	if (!again)
-		room_last_window(e, acts);
 }
 
 void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts)
 {
+	struct hybrid_volume *v;
 	unsigned long flags;
 	s64 per_second;
 
@@ -363,10 +407,11 @@ void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts
 	per_second = (s64)e->config.writeback_rate * 2;
 	e->writeback_credit = min(e->writeback_credit + per_second * (s64)min(ms, MS_PER_SECOND),
 				  per_second * (s64)MS_PER_SECOND);
-	if (e->writeback_paused)
-		e->writeback_paused--;
+	list_for_each_entry(v, &e->open_volumes, open_link)
+		if (v->writeback.paused)
+			v->writeback.paused--;
 	spin_unlock_irqrestore(&e->lock, flags);
-	writeback_kick(e, acts);
+	writeback_kick(e, NULL, acts);
 	/* Whoever still finds nothing clean to evict says so again. */
 	WRITE_ONCE(e->writeback_urgent, false);
 	WRITE_ONCE(e->writeback_passed, false);
@@ -385,5 +430,5 @@ void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool 
 	else
 		WRITE_ONCE(e->draining, on);
 	spin_unlock_irqrestore(&e->lock, flags);
-	writeback_kick(e, acts);
+	writeback_kick(e, v, acts);
 }

@@ -21,6 +21,7 @@ static void init_lists(struct hybrid_engine *e)
 	INIT_LIST_HEAD(&e->lost_waiters);
 	INIT_LIST_HEAD(&e->meta_op.link);
 	INIT_LIST_HEAD(&e->writeback_op.link);
+	INIT_LIST_HEAD(&e->writeback_turns);
 	spin_lock_init(&e->lock);
 }
 
@@ -46,18 +47,17 @@ static int create_parts(struct hybrid_engine *e, const struct hybrid_policy_type
 		r = checkpoint_create(e);
 	if (!r)
 		r = jobs_create(e);
-	if (!r)
-		r = sweep_create(e);
 	if (r)
 		return r;
 	e->must_sets = alloc_bits(sets);
 	e->lazy_sets = alloc_bits(sets);
 	e->open_sets = alloc_bits(sets);
 	e->grace_sets = alloc_bits(sets);
+	e->dirty_sets = alloc_bits(sets);
 	e->ended = alloc_bits(HYBRID_ENTRY_RECORDS(e->journal.max_blocks));
 	e->readers = alloc_percpu(struct hybrid_readers);
-	if (!e->must_sets || !e->lazy_sets || !e->open_sets || !e->grace_sets || !e->ended ||
-	    !e->readers)
+	if (!e->must_sets || !e->lazy_sets || !e->open_sets || !e->grace_sets ||
+	    !e->dirty_sets || !e->ended || !e->readers)
 		return -ENOMEM;
 	e->ram = own_ram(e->g);
 	return 0;
@@ -103,7 +103,6 @@ void hybrid_engine_destroy(struct hybrid_engine *e)
 	holds_drop(e, NULL, HOLD_SUSPENDED);
 	volumes_destroy(e);
 	lost_destroy(e);
-	sweep_destroy(e);
 	jobs_destroy(e);
 	checkpoint_destroy(e);
 	hybrid_journal_destroy(&e->journal);
@@ -113,6 +112,7 @@ void hybrid_engine_destroy(struct hybrid_engine *e)
 	kvfree(e->lazy_sets);
 	kvfree(e->open_sets);
 	kvfree(e->grace_sets);
+	kvfree(e->dirty_sets);
 	kvfree(e->ended);
 	vfree(e);
 }
@@ -510,7 +510,7 @@ static const char *check_set(struct hybrid_engine *e, u32 set, u32 *dirty)
 		why = check_writes(e, s);
 	if (!why)
 		why = holds_check(e, s);
-	if (!why && *dirty > before && !test_bit(set, e->sweep.dirty_sets))
+	if (!why && *dirty > before && !test_bit(set, e->dirty_sets))
 		return "no sweep finds a set's dirty blocks";
 	return why;
 }

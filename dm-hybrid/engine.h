@@ -95,6 +95,7 @@ struct hybrid_op {
 	u8 nr_segments;
 	/* Set by whoever carries the operation out: 0 or -errno */
 	int error_cache, error_origin;
+	u32 elapsed_ms;			/* a FLUSH: how long it took; 0 where that is not known */
 	struct hybrid_volume *volume;	/* whose origin; NULL if only the cache */
 	struct hybrid_io *io;
 	struct hybrid_segment *segments;

@@ -31,6 +31,7 @@ struct transfer {
 	struct hybrid_pool *pool;
 	struct hybrid_op *op;
 	struct completion *wait;	/* of a blocking caller, else NULL */
+	ktime_t begun;
 	atomic_t pending;		/* bios, and one while they are submitted */
 };
 
@@ -146,6 +147,8 @@ static void transfer_put(struct transfer *t)
 
 	if (!atomic_dec_and_test(&t->pending))
 		return;
+	if (op->type == HYBRID_OP_FLUSH)
+		op->elapsed_ms = min_t(s64, ktime_ms_delta(ktime_get(), t->begun), U32_MAX);
 	if (t->wait) {
 		complete(t->wait);
 		return;
@@ -267,6 +270,7 @@ static void submit_transfer(struct transfer *t)
 
 	op->error_cache = 0;
 	op->error_origin = 0;
+	t->begun = ktime_get();
 	atomic_set(&t->pending, 1);
 	if (op->type == HYBRID_OP_FLUSH) {
 		submit_data(t, op->origin, REQ_OP_WRITE | REQ_PREFLUSH | REQ_SYNC, 0, 0, 0);

@@ -334,15 +334,18 @@ TRACE_EVENT(hybrid_op_done,
 			     __field(const void *, op)
 			     __field(int, error_cache)
 			     __field(int, error_origin)
+			     __field(u32, elapsed_ms)
 			     __field(u8, type)),
 	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
 			   __entry->op = op;
 			   __entry->type = op->type;
+			   __entry->elapsed_ms = op->type == HYBRID_OP_FLUSH ? op->elapsed_ms : 0;
 			   __entry->error_cache = op->error_cache;
 			   __entry->error_origin = op->error_origin;),
-	    TP_printk("pool=%d:%d op=%p type=%s error_cache=%d error_origin=%d",
+	    TP_printk("pool=%d:%d op=%p type=%s error_cache=%d error_origin=%d elapsed_ms=%u",
 		      MAJOR(__entry->pool), MINOR(__entry->pool), __entry->op,
-		      show_op_type(__entry->type), __entry->error_cache, __entry->error_origin));
+		      show_op_type(__entry->type), __entry->error_cache, __entry->error_origin,
+		      __entry->elapsed_ms));
 
 /* ---- the rest that the engine is told, and what it answers ----------------- */
 

@@ -155,14 +155,16 @@ static void note_origin(const struct hybrid_op *op)
 
 static void op_done(struct hybrid_op *op)
 {
+	static struct hybrid_sweep none;
 	double t = cpu();
+	struct hybrid_sweep *w = v ? &v->writeback.sweep : &none;
 	u8 cp = e->cp_phase;
 	u32 set;
 
 	/* As the next one begins; so that it is seen. */
-	if (!e->sweep.under_way)
-		e->sweep.set = 0;
-	set = e->sweep.set;
+	if (!w->under_way)
+		w->set = 0;
+	set = w->set;
 
 	hybrid_engine_op_done(e, op, &acts);
 	t = cpu() - t;
@@ -171,9 +173,9 @@ static void op_done(struct hybrid_op *op)
 		steps.cpu += t;
 		steps.longest = max(steps.longest, t);
 	}
-	if (e->sweep.set == set)
+	if (w->set == set)
 		return;
-	sweeps.nr += !e->sweep.under_way;
+	sweeps.nr += !w->under_way;
 	sweeps.cpu += t;
 	sweeps.longest = max(sweeps.longest, t);
 }
@@ -509,6 +511,7 @@ static void measure_delete(void)
 /* As if the full cache had been loaded so: that much is dirty, blocks at random. */
 static void make_dirty(u32 per_mille)
 {
+	struct hybrid_sweep *w = &v->writeback.sweep;
 	u32 set, i;
 
 	for (set = 0; set < e->map.nr_sets; set++) {
@@ -521,10 +524,10 @@ static void make_dirty(u32 per_mille)
 			put_jdirty(e, s, i, dirty ? e->map.granules : 0);
 		}
 	}
-	e->sweep.cursor = 0;
-	e->sweep.nr = 0;
-	e->sweep.next = 0;
-	e->sweep.under_way = false;
+	w->cursor = 0;
+	w->nr = 0;
+	w->next = 0;
+	w->under_way = false;
 }
 
 static void measure_writeback(u32 per_mille)

@@ -471,6 +471,7 @@ static void op_ended(const struct record *ev, struct hybrid_op *op)
 {
 	op->error_cache = number(ev, "error_cache");
 	op->error_origin = number(ev, "error_origin");
+	op->elapsed_ms = number(ev, "elapsed_ms");
 	carry_meta(op);
 }
 

@@ -454,6 +454,8 @@ static void call_done(struct world *w, void *arg)
 	} else {
 		a->op->error_cache = a->error_cache;
 		a->op->error_origin = a->error_origin;
+		/* Each event takes a ms. */
+		a->op->elapsed_ms = sim_now - a->started;
 		hybrid_engine_op_done(w->e, a->op, &acts);
 		world_carry(w, &acts);
 		world_kick(w);

@@ -13,6 +13,7 @@ static u64 now, nonces;
 u32 nr_buffers;
 bool fail_cache_writes, fail_cache_reads, fail_cache_flushes, fail_origin, hold_flush;
 struct hybrid_op *held_flush;
+u32 flush_ms;
 u32 held_log;
 bool hold_meta;
 struct hybrid_op *held_meta;
@@ -124,6 +125,7 @@ void carry_one(struct hybrid_op *op, struct hybrid_actions *acts)
 			held_log = nr_log;
 			return;
 		}
+		op->elapsed_ms = flush_ms;
 		if (op->origin)
 			op->error_origin = dev_flush(ORIGIN);
 		else
@@ -161,6 +163,7 @@ void let_flush_go(void)
 	hybrid_actions_init(&acts);
 	held_flush = NULL;
 	op->error_origin = dev_flush(ORIGIN);
+	op->elapsed_ms = flush_ms;
 	hybrid_engine_op_done(e, op, &acts);
 	carry(&acts);
 }
@@ -407,6 +410,7 @@ int teardown(void **state)
 	shim_alloc_fails = NULL;
 	hold_flush = false;
 	held_flush = NULL;
+	flush_ms = 0;
 	hold_meta = false;
 	held_meta = NULL;
 	if (e)

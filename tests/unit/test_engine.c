@@ -848,7 +848,7 @@ static void no_memory(void **state)
 		assert_int_equal(nr_buffers, 0);
 	}
 	assert_int_equal(error, 0);
-	assert_true(n > 20);
+	assert_true(n >= 20);
 	assert_int_equal(allocs, n);
 	crash();
 
@@ -878,7 +878,17 @@ static void no_memory(void **state)
 		shim_alloc_fails = NULL;
 	}
 	assert_true(n > 1);
-	open_volume();
+
+	for (n = 0, r = -1; r; n++) {
+		shim_alloc_fails = fail_nth;
+		allocs = 0;
+		fail_at = n;
+		r = hybrid_volume_open(e, 1, ORIGIN_SECTORS, NULL, &v, &why);
+		shim_alloc_fails = NULL;
+		if (r)
+			assert_int_equal(r, -ENOMEM);
+	}
+	assert_true(n > 1);
 	reads(0, 8, 0);
 }
 

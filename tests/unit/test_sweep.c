@@ -28,6 +28,7 @@ static const struct hybrid_engine_ops ops = {
 static struct hybrid_engine *e;
 static u64 *window;		/* with dirty blocks, sorted */
 static u32 nr_windows, nr_dirty;
+static u32 first[NR_VOLUMES + 1];	/* of each volume's windows, and the end */
 
 static int compare(const void *a, const void *b)
 {
@@ -41,9 +42,17 @@ static u64 window_of(u64 key)
 	return key & ~((1ULL << e->g->window_shift) - 1);
 }
 
+/* Also the last that there can be: nothing is behind it. */
+static const u32 ids[NR_VOLUMES] = { 1, HYBRID_MAX_VOLUMES - 1 };
+
 static struct hybrid_volume *volume(u32 nr)
 {
-	return volume_of(e, 1 + nr);
+	return volume_of(e, ids[nr]);
+}
+
+static struct hybrid_sweep *sweep(u32 nr)
+{
+	return &volume(nr)->writeback.sweep;
 }
 
 /* Up to @nr dirty blocks, each third beside the one before, where there is room. */
@@ -59,7 +68,7 @@ static void make_dirty(u32 nr)
 		int i;
 
 		key = n % 3 == 1 ? key + 1 :
-		      hybrid_key(1 + random_below(&seed, NR_VOLUMES),
+		      hybrid_key(ids[random_below(&seed, NR_VOLUMES)],
 				 to_oblock(random_below(&seed, VOLUME_BLOCKS)));
 		s = &e->map.set[hybrid_map_set_of(&e->map, key)];
 		spin_lock(&s->lock);
@@ -74,6 +83,9 @@ static void make_dirty(u32 nr)
 	for (n = 0; n < nr_dirty; n++)
 		if (!n || window[n] != window[nr_windows - 1])
 			window[nr_windows++] = window[n];
+	first[NR_VOLUMES] = nr_windows;
+	for (first[1] = 0; hybrid_key_volume(window[first[1]]) == ids[0]; first[1]++)
+		;
 }
 
 static int setup(void **state)
@@ -90,9 +102,9 @@ static int setup(void **state)
 	e = hybrid_engine_create(&sb, &ops, NULL, hybrid_policy_get("fifo"), &config, &error);
 	assert_non_null(e);
 	for (n = 0; n < NR_VOLUMES; n++) {
-		volume_put(e, 1 + n, volume_alloc(e, 1 + n, &info));
+		volume_put(e, ids[n], volume_alloc(e, ids[n], &info));
 		assert_non_null(volume(n));
-		volume(n)->open = true;
+		assert_int_equal(sweep_create(e, volume(n), NR_VOLUMES), 0);
 	}
 	nr_windows = 0;
 	nr_dirty = 0;
@@ -108,36 +120,65 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* The next window, or HYBRID_NO_KEY; no step looks at many sets. */
-static u64 next(bool all)
+/* The volume's next window, or HYBRID_NO_KEY; no step looks at many sets. */
+static u64 next(u32 nr)
 {
+	struct hybrid_sweep *w = sweep(nr);
 	u32 n, set;
 	u64 key;
 
 	for (n = 0; n < MAX_STEPS; n++) {
-		set = e->sweep.under_way ? e->sweep.set : 0;
-		switch (sweep_next(e, all, &key)) {
+		set = w->under_way ? w->set : 0;
+		switch (sweep_next(e, volume(nr), &key)) {
 		case SWEEP_WINDOW:
 			return key;
 		case SWEEP_NOTHING:
 			return HYBRID_NO_KEY;
 		case SWEEP_AGAIN:
-			assert_true(e->sweep.set <= set + 256);
+			assert_true(w->set <= set + 256);
 		}
 	}
 	fail();
 	return 0;
 }
 
-/* Each window once, in the order of their keys; then from the start again. */
+/* Each window of a volume once, in the order of their keys; then from the start again. */
 static void ascending(void **state)
 {
-	u32 round, n;
+	u32 round, nr, n;
 
-	assert_true(nr_windows > 4 * e->sweep.room);
-	for (round = 0; round < 2; round++)
-		for (n = 0; n < nr_windows; n++)
-			assert_true(next(true) == window[n]);
+	for (nr = 0; nr < NR_VOLUMES; nr++) {
+		assert_true(first[nr + 1] - first[nr] > 4 * sweep(nr)->room);
+		for (round = 0; round < 2; round++)
+			for (n = first[nr]; n < first[nr + 1]; n++)
+				assert_true(next(nr) == window[n]);
+	}
+}
+
+/* The volumes in turn: none has another's windows, and none keeps another from its own. */
+static void side_by_side(void **state)
+{
+	u32 at[NR_VOLUMES] = { first[0], first[1] }, n, nr;
+
+	for (n = 0; n < 2 * nr_windows; n++) {
+		nr = n % NR_VOLUMES;
+		assert_true(next(nr) == window[at[nr]]);
+		if (++at[nr] == first[nr + 1])
+			at[nr] = first[nr];
+	}
+}
+
+/* All volumes' sweeps have the room of one, and each has enough for a set. */
+static void room_is_divided(void **state)
+{
+	u32 one, nr;
+
+	for (nr = 1, one = 0; nr <= HYBRID_MAX_VOLUMES; nr *= 2) {
+		sweep_destroy(volume(0));
+		assert_int_equal(sweep_create(e, volume(0), nr), 0);
+		one = one ? one : sweep(0)->room;
+		assert_true(sweep(0)->room == max(one / nr, 1024U));
+	}
 }
 
 /* What becomes dirty behind the cursor has its turn in the next round. */
@@ -148,9 +189,9 @@ static void behind_the_cursor(void **state)
 	u32 n;
 	int i;
 
-	for (n = 0; n < nr_windows; n++) {
-		assert_true(next(true) == window[n]);
-		if (n != 3 * nr_windows / 4)
+	for (n = 0; n < first[1]; n++) {
+		assert_true(next(0) == window[n]);
+		if (n != 3 * first[1] / 4)
 			continue;
 		s = &e->map.set[hybrid_map_set_of(&e->map, window[0])];
 		spin_lock(&s->lock);
@@ -161,28 +202,7 @@ static void behind_the_cursor(void **state)
 		put_dirty(e, s, i, 1);
 		spin_unlock(&s->lock);
 	}
-	assert_true(next(true) == window_of(key));
-}
-
-static void only_what_is_wanted(void **state)
-{
-	u32 n, first;
-
-	for (first = 0; hybrid_key_volume(window[first]) == 1; first++)
-		;
-	assert_true(next(false) == HYBRID_NO_KEY);
-	volume(1)->draining = true;
-	for (n = first; n < nr_windows; n++)
-		assert_true(next(false) == window[n]);
-	volume(1)->suspended = true;
-	assert_true(next(false) == HYBRID_NO_KEY);
-	for (n = 0; n < first; n++)
-		assert_true(next(true) == window[n]);
-	volume(0)->open = false;
-	assert_true(next(true) == HYBRID_NO_KEY);
-	/* Whom nobody asked for was not forgotten. */
-	volume(1)->suspended = false;
-	assert_true(next(true) == window[first]);
+	assert_true(next(0) == window_of(key));
 }
 
 static void clean_sets_cost_nothing(void **state)
@@ -191,7 +211,7 @@ static void clean_sets_cost_nothing(void **state)
 	u32 set, i, n;
 
 	for (n = 0; n < 100; n++)
-		assert_true(next(true) == window[n]);
+		assert_true(next(0) == window[n]);
 	for (set = 0; set < e->map.nr_sets; set++) {
 		s = &e->map.set[set];
 		spin_lock(&s->lock);
@@ -201,9 +221,10 @@ static void clean_sets_cost_nothing(void **state)
 		spin_unlock(&s->lock);
 	}
 	assert_int_equal(atomic_read(&e->nr_dirty), 0);
-	while (next(true) != HYBRID_NO_KEY)
-		;
-	assert_true(find_next_bit(e->sweep.dirty_sets, e->map.nr_sets, 0) == e->map.nr_sets);
+	for (n = 0; n < NR_VOLUMES; n++)
+		while (next(n) != HYBRID_NO_KEY)
+			;
+	assert_true(find_next_bit(e->dirty_sets, e->map.nr_sets, 0) == e->map.nr_sets);
 }
 
 int main(void)
@@ -211,7 +232,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(ascending, setup, teardown),
 		cmocka_unit_test_setup_teardown(behind_the_cursor, setup, teardown),
-		cmocka_unit_test_setup_teardown(only_what_is_wanted, setup, teardown),
+		cmocka_unit_test_setup_teardown(side_by_side, setup, teardown),
+		cmocka_unit_test_setup_teardown(room_is_divided, setup, teardown),
 		cmocka_unit_test_setup_teardown(clean_sets_cost_nothing, setup, teardown),
 	};
 

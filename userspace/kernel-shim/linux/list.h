@@ -78,6 +78,12 @@ static inline int list_empty(const struct list_head *head)
 	return READ_ONCE(head->next) == head;
 }
 
+static inline void list_rotate_left(struct list_head *head)
+{
+	if (!list_empty(head))
+		list_move_tail(head->next, head);
+}
+
 static inline int list_is_singular(const struct list_head *head)
 {
 	return !list_empty(head) && head->next == head->prev;

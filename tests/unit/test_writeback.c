@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Writeback of one volume beside another's, and how much of it goes to a flush. */
+#include "rig.h"
+#include "engine-internal.h"
+
+#define WINDOW		(4 * BLOCK)
+#define OTHER_FROM	(64 * BLOCK)
+#define FEW		6
+
+static struct hybrid_volume *other;
+
+/* Nothing is written back unless a test asks for it. */
+static int setup_two(void **state)
+{
+	static const struct hybrid_config lazy = {
+		.high_watermark = 100, .low_watermark = 100, .commit_interval = 60000,
+	};
+	struct hybrid_volume_info info2;
+	const char *why;
+
+	setup(state);
+	info2 = info;
+	info2.flags = HYBRID_VOLUME_INPLACE;
+	info2.data_sector = 0;
+	info2.uuid[0]++;
+	info2.member_uuid[0]++;
+	info2.name[0]++;
+	assert_int_equal(hybrid_volume_create(e, 2, &info2), 0);
+	assert_int_equal(hybrid_volume_open(e, 2, ORIGIN_SECTORS, NULL, &other, &why), 0);
+	assert_int_equal(hybrid_engine_configure(e, &lazy), 0);
+	set_mode(HYBRID_MODE_WRITEBACK);
+	return 0;
+}
+
+/* One write to each of as many windows, recorded. */
+static void dirty_windows(u64 from, u32 nr, u32 version)
+{
+	u32 n;
+
+	for (n = 0; n < nr; n++)
+		put(from + n * WINDOW, 8, version);
+	assert_int_equal(flush_volume(), 0);
+}
+
+static void both_dirty(void)
+{
+	struct hybrid_volume *mine = v;
+
+	dirty_windows(0, FEW, 1);
+	v = other;
+	set_mode(HYBRID_MODE_WRITEBACK);
+	dirty_windows(OTHER_FROM, FEW, 1);
+	v = mine;
+}
+
+static void drain(struct hybrid_volume *which, bool on)
+{
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	hybrid_engine_drain(e, which, on, &acts);
+	carry(&acts);
+}
+
+/* The flush of one origin does not end: the other volume is drained all the same. */
+static void flush_of_another_origin(void **state)
+{
+	both_dirty();
+	hold_flush = true;
+	drain(other, true);
+	assert_non_null(held_flush);
+	hold_flush = false;
+	drain(v, true);
+	assert_int_equal(status().dirty, 0);
+	assert_non_null(held_flush);
+	let_flush_go();
+	assert_int_equal(pool().dirty, 0);
+}
+
+/* Two windows may be under way beside users: another volume's do not count. */
+static void windows_of_another_origin(void **state)
+{
+	static const struct hybrid_config beside = {
+		.high_watermark = 100, .low_watermark = 0, .commit_interval = 60000,
+	};
+	struct hybrid_actions acts, held;
+	struct hybrid_op *op;
+	u32 nr_held = 0;
+
+	both_dirty();
+	assert_int_equal(hybrid_engine_configure(e, &beside), 0);
+	e->writeback_passed = true;
+	hybrid_actions_init(&acts);
+	hybrid_actions_init(&held);
+	writeback_kick(e, other, &acts);
+	writeback_kick(e, v, &acts);
+	while ((op = hybrid_actions_pop(&acts))) {
+		if (op->type == HYBRID_OP_TRANSFER && op->volume == other) {
+			list_add_tail(&op->link, &held.list);
+			nr_held++;
+		} else {
+			carry_one(op, &acts);
+		}
+	}
+	assert_int_equal(nr_held, 2);
+	assert_int_equal(atomic_read(&v->nr_dirty), 0);
+	assert_int_equal(atomic_read(&other->nr_dirty), FEW);
+	carry(&held);
+	assert_int_equal(atomic_read(&other->nr_dirty), 0);
+}
+
+/* What a drain of so many windows writes before its first flush, beside users. */
+static u32 first_batch(u32 windows, u32 version)
+{
+	drain(v, false);
+	dirty_windows(0, windows, version);
+	hold_flush = true;
+	nr_log = 0;
+	drain(v, true);
+	assert_non_null(held_flush);
+	hold_flush = false;
+	return sectors_of(ORIGIN, true) / 8;
+}
+
+/* Beside users a batch is what is flushed in 50 ms: half after a flush that took longer. */
+static void batch_by_the_last_flush(void **state)
+{
+	u32 n, batch;
+
+	assert_int_equal(first_batch(65, 1), 64);
+	flush_ms = 51;
+	/* 64, and what is left */
+	let_flush_go();
+	assert_int_equal(v->writeback.bound, 16);
+	assert_int_equal(first_batch(65, 2), 16);
+	for (n = 3; n < 6; n++) {
+		let_flush_go();
+		batch = first_batch(20, n);
+	}
+	assert_int_equal(batch, 1);
+	/* It is raised by full batches that were flushed in less, and has an end. */
+	flush_ms = 50;
+	let_flush_go();
+	batch = first_batch(100, n++);
+	assert_in_range(batch, 3, 20);
+	let_flush_go();
+	for (; n < 12; n++) {
+		batch = first_batch(100, n);
+		let_flush_go();
+	}
+	assert_int_equal(batch, 64);
+	assert_int_equal(status().dirty, 0);
+}
+
+/* A user's flush says nothing where it takes nothing along that was written back. */
+static void flush_of_users_data_alone(void **state)
+{
+	u32 n;
+
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	flush_ms = 1000;
+	for (n = 0; n < 4; n++) {
+		put(n * BLOCK, 8, 1);
+		assert_int_equal(flush_volume(), 0);
+	}
+	assert_int_equal(v->writeback.bound, 64);
+}
+
+/* As where eviction passes over dirty blocks. */
+static void write_back(void)
+{
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	e->writeback_passed = true;
+	writeback_kick(e, v, &acts);
+	carry(&acts);
+}
+
+/* Also where nobody needs the room: then the flush is not followed by a commit. */
+static void batch_beside_users(void **state)
+{
+	static const struct hybrid_config beside = {
+		.high_watermark = 100, .low_watermark = 0, .commit_interval = 60000,
+	};
+	u32 windows = 20;
+
+	dirty_windows(0, windows, 1);
+	assert_int_equal(hybrid_engine_configure(e, &beside), 0);
+	v->writeback.bound = 4;
+	hold_flush = true;
+	nr_log = 0;
+	write_back();
+	assert_non_null(held_flush);
+	assert_int_equal(sectors_of(ORIGIN, true), 4 * 8);
+	put(0, 8, 2);
+	nr_log = 0;
+	write_back();
+	assert_int_equal(sectors_of(ORIGIN, true), 0);
+	hold_flush = false;
+	nr_log = 0;
+	let_flush_go();
+	assert_true(sectors_of(ORIGIN, true) >= 8 * 8);
+	/* on record all are still dirty */
+	assert_int_equal(status().dirty, windows);
+	assert_int_equal(sectors_of(CACHE, true), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(flush_of_another_origin, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(windows_of_another_origin, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(batch_by_the_last_flush, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(flush_of_users_data_alone, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(batch_beside_users, setup_two, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
