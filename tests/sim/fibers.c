@@ -30,6 +30,7 @@ struct fiber {
 	bool slow;			/* others overtake it */
 	bool drowsy;			/* sleeps again and again */
 	bool overlapped;		/* others ran since fn began */
+	u64 began;			/* when fn did */
 	u64 budget;			/* accesses until it is suspended */
 	struct access next;
 	const spinlock_t *wants;	/* waits for it */
@@ -249,6 +250,11 @@ bool fiber_overlapped(void)
 	return on && self->overlapped;
 }
 
+u64 fiber_began(void)
+{
+	return fiber_overlapped() ? self->began : sim_now;
+}
+
 bool fibers_idle(void)
 {
 	return !nr_suspended;
@@ -281,12 +287,14 @@ void fiber_call(struct world *w, void (*fn)(struct world *w, void *arg), const v
 		f->locks = 0;
 		f->irqs_off = 0;
 		f->overlapped = false;
+		f->began = sim_now;
 		f->drowsy = !rng_below(&rng, 8);
 		run(f);
 		return;
 	}
 	main_flow->budget = NEVER;
 	main_flow->overlapped = false;
+	main_flow->began = sim_now;
 	fn(w, (void *)arg);
 	if (on)
 		main_flow->budget = draw_budget();

@@ -43,6 +43,7 @@ bool fiber_step(struct world *w, u32 others);
 bool fibers_room(void);
 bool fibers_idle(void);			/* none is suspended */
 bool fiber_overlapped(void);		/* did others run since this call began? */
+u64 fiber_began(void);			/* when it began, if they did, else now */
 bool fibers_locked(void);		/* one of them has a lock */
 
 /* For crash states, which have one CPU. */

@@ -42,7 +42,7 @@ struct linter {
 	bool flushed[SIM_MAX_DEVICES];
 	bool unsettled[SIM_MAX_DEVICES];	/* a flush failed: some records wait for ever */
 	bool data_flushed;	/* the cache device was, since the last journal entry */
-	u64 assembled;		/* when its last flush began: an entry was assembled before */
+	u64 assembled;		/* no later than this was the entry that its last flush is for */
 	bool tree_flushed;	/* ... since the last leaf or index block */
 	struct owner *durable, *sent;	/* of each cache block */
 	struct owner *leaf;		/* ... as the leaves written last say */
@@ -1367,8 +1367,13 @@ void linter_submit(struct linter *l, struct action *a, struct dreq *r)
 		return;
 	if (r->kind == DREQ_READ && !l->flushed[r->dev->nr])
 		broken(l, "J8", "dev%u is read before it was flushed", r->dev->nr);
+	/*
+	 * The call that assembles an entry sends the flush for it, but another CPU may hold
+	 * it up between the two.  A write that replaces in the cache what the entry ends, and
+	 * is acknowledged meanwhile, has a record of its own; no flush has promised it.
+	 */
 	if (r->kind == DREQ_FLUSH && cache)
-		l->assembled = sim_now;
+		l->assembled = fiber_began();
 	if (r->meta || r->kind == DREQ_FLUSH)
 		return;
 	if (!l->known) {
