@@ -135,8 +135,11 @@ void sim_free(void *p)
 	b--;
 	b->heap->bytes -= b->bytes;
 	list_del(&b->link);
-	if (sim_interleave)
-		swap(b, freed[nr_freed++ % ARRAY_SIZE(freed)]);
+	if (sim_interleave) {
+		u32 i = nr_freed++ % ARRAY_SIZE(freed);
+
+		swap(b, freed[i]);
+	}
 	if (b)
 		put_block(b);
 }
