@@ -390,7 +390,6 @@ struct hybrid_engine {
 	struct list_head lost_waiters;	/* volumes */
 
 	atomic_t nr_dirty, nr_jdirty;
-	u32 nr_ranges;			/* discards in flight, all volumes */
 
 	u64 st_journal_writes, st_journal_records, st_checkpoints;
 	u64 st_metadata_writes, st_cache_flushes;

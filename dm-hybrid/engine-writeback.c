@@ -43,15 +43,18 @@ static bool window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct
 	bool unrecorded = false;
 
 	job->mask = 0;
-	/* A range that enters later finds the blocks BUSY, and waits. */
-	if (READ_ONCE(job->volume->nr_ranges))
-		return false;
 	for (k = 0; k < last; k++) {
 		int i = hybrid_set_find(&e->map, s, job->key + k);
 		u64 dirty;
 
 		job->block[k] = -1;
 		if (i < 0 || (s->flags[i] & BLOCK_BUSY) || !(s->flags[i] & BLOCK_MAPPED))
+			continue;
+		/*
+		 * A range lists itself, then looks at its blocks under their sets' locks: one
+		 * that is not listed yet will find the block BUSY, and wait.
+		 */
+		if (range_blocks(job->volume, key_sector(e, job->key + k), e->g->block_sectors))
 			continue;
 		dirty = block_mask(e, s, MASK_DIRTY, i);
 		unrecorded |= dirty & ~block_mask(e, s, MASK_JDIRTY, i);
