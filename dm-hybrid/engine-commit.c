@@ -698,7 +698,7 @@ static void commit_applied(struct hybrid_engine *e, struct hybrid_actions *acts)
 			removal_durable(e, set, i);
 		s->ending = 0;
 		s->dropping = 0;
-		waiting = !list_empty(&s->waiting) || !list_empty(&s->waiting_ranges);
+		waiting = somebody_waits(s);
 		spin_unlock_irqrestore(&s->lock, flags);
 		if (waiting)
 			wake_set(e, set, WAIT_OPEN | WAIT_TRANSIT | WAIT_RECORD, acts);
