@@ -402,7 +402,13 @@ static bool record_region(struct hybrid_engine *e, u32 set, u32 region)
 	return left;
 }
 
-/* Nothing in flight, nothing unrecorded, both copies durable (J4)? */
+/*
+ * Nothing in flight, nothing unrecorded, both copies durable (J4)?
+ *
+ * A range in flight needs no more than that: what is clean of a block that it has looked at is
+ * invalid and unrecorded, until a record says so that is durable no later than the region is
+ * closed; and where it has yet to look, it finds the region closed, and opens it.
+ */
 static bool closable(struct hybrid_engine *e, struct hybrid_set *s, u32 region)
 {
 	u32 i = region * HYBRID_REGION_BLOCKS;
@@ -432,7 +438,7 @@ static void record_regions(struct hybrid_engine *e, u32 set)
 	u64 open = s->jopen | s->wanted;
 	u32 r;
 
-	if (e->commit_lazy && !READ_ONCE(e->nr_ranges))
+	if (e->commit_lazy)
 		for (r = 0; r < 64; r++)
 			if ((open & BIT_ULL(r)) && closable(e, s, r))
 				open &= ~BIT_ULL(r);
@@ -692,7 +698,7 @@ static void commit_applied(struct hybrid_engine *e, struct hybrid_actions *acts)
 			removal_durable(e, set, i);
 		s->ending = 0;
 		s->dropping = 0;
-		waiting = !list_empty(&s->waiting) || !list_empty(&s->waiting_ranges);
+		waiting = somebody_waits(s);
 		spin_unlock_irqrestore(&s->lock, flags);
 		if (waiting)
 			wake_set(e, set, WAIT_OPEN | WAIT_TRANSIT | WAIT_RECORD, acts);

@@ -96,7 +96,7 @@ static bool rewritten(struct hybrid_engine *e, struct hybrid_io *io)
 	bool alone;
 
 	spin_lock_irqsave(&s->lock, flags);
-	alone = list_empty(&s->waiting) && list_empty(&s->waiting_ranges);
+	alone = !somebody_waits(s);
 	if (alone) {
 		hlist_del(&io->inflight);
 		note_cache_written(io->volume);

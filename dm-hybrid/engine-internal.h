@@ -124,6 +124,7 @@ struct hybrid_job {
 	u8 type;
 	bool in_buffer;			/* fill: the data can be copied out */
 	bool exclusive;			/* writeback: writes wait for it */
+	bool closing;			/* ... and it for those in flight */
 	bool done;
 	u32 set;
 	u64 key;			/* of its first block; writeback: of the window's */
@@ -390,7 +391,6 @@ struct hybrid_engine {
 	struct list_head lost_waiters;	/* volumes */
 
 	atomic_t nr_dirty, nr_jdirty;
-	u32 nr_ranges;			/* discards in flight, all volumes */
 
 	u64 st_journal_writes, st_journal_records, st_checkpoints;
 	u64 st_metadata_writes, st_cache_flushes;
@@ -527,6 +527,29 @@ static inline u32 job_sectors(const struct hybrid_engine *e, const struct hybrid
 	u64 start = key_sector(e, job->key) + ((u64)at << e->g->granule_shift);
 
 	return min_t(u64, (u64)n << e->g->granule_shift, job->volume->info.data_sectors - start);
+}
+
+/*
+ * Is all that is dirty of @v to be written back, and nothing to become dirty?  READ_ONCE
+ * without the lock.
+ */
+static inline bool drains(const struct hybrid_engine *e, const struct hybrid_volume *v)
+{
+	return READ_ONCE(v->draining) || READ_ONCE(e->draining);
+}
+
+/* The mode that writes follow. */
+static inline u32 write_mode(const struct hybrid_engine *e, const struct hybrid_volume *v)
+{
+	u32 mode = READ_ONCE(v->mode);
+
+	return mode == HYBRID_MODE_WRITEBACK && drains(e, v) ? HYBRID_MODE_WRITETHROUGH : mode;
+}
+
+/* Does anybody wait for a write in the set to end?  Caller holds its lock. */
+static inline bool somebody_waits(const struct hybrid_set *s)
+{
+	return !list_empty(&s->waiting) || !list_empty(&s->waiting_ranges) || s->nr_closing;
 }
 
 static inline bool is_fill(const struct hybrid_job *job)
@@ -750,6 +773,9 @@ void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 bool is_draining(const struct hybrid_engine *e, const struct hybrid_volume *v);
 void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
 void writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts);
+/* A write to the block of @key is in flight no more.  Caller holds the set's lock. */
+void writeback_written(struct hybrid_engine *e, struct hybrid_set *s, u64 key,
+		       struct hybrid_actions *acts);
 
 /* engine-sweep.c: @v's window to be written back next.  Only for the writeback worker. */
 enum sweep_result sweep_next(struct hybrid_engine *e, struct hybrid_volume *v, u64 *key);

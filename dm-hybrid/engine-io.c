@@ -140,7 +140,7 @@ bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions
 
 	if (s->ending & region_bit(i))
 		return false;
-	if (READ_ONCE(v->draining))
+	if (drains(e, v))
 		left |= block_mask(e, s, MASK_JDIRTY, i) & ~block_mask(e, s, MASK_DIRTY, i);
 	if (!left || READ_ONCE(v->flush_error))
 		return true;
@@ -562,7 +562,7 @@ static void split_write(struct hybrid_engine *e, struct hybrid_io *io, bool cach
 	/* J11: parts of granules that are not valid, where fetch_rest() could not help. */
 	u64 partial = io->mask & ~io->full & ~valid & ~d;
 
-	switch (READ_ONCE(io->volume->mode)) {
+	switch (write_mode(e, io->volume)) {
 	case HYBRID_MODE_WRITEBACK:
 		io->to_cache = cached ? io->mask & ~partial : 0;
 		io->to_origin = io->mask & ~io->to_cache;
@@ -582,7 +582,7 @@ static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struc
 			    struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = io->volume;
-	u32 mode = READ_ONCE(v->mode);
+	u32 mode = write_mode(e, v);
 
 	if (mode == HYBRID_MODE_WRITEAROUND || mode == HYBRID_MODE_PASSTHROUGH) {
 		bypass(io, HYBRID_BYPASS_MODE);
@@ -633,6 +633,21 @@ static bool fetch_rest(struct hybrid_engine *e, struct hybrid_set *s, struct hyb
 }
 
 /*
+ * Must this write wait for the record of what ended granules of the block?  If it goes to
+ * the origin, or replaces what was replaced there; and in a drain, if it would make dirty
+ * again what was written back, which would go on for ever where writes do.
+ */
+static bool needs_record(const struct hybrid_engine *e, const struct hybrid_set *s,
+			 const struct hybrid_io *io, int i)
+{
+	u64 ended = replaced_granules(e, s, i);
+
+	if (drains(e, io->volume))
+		ended |= block_mask(e, s, MASK_JDIRTY, i) & ~block_mask(e, s, MASK_DIRTY, i);
+	return io->to_origin || (ended & io->mask);
+}
+
+/*
  * Something that this write must wait for?  Caller has set to_cache and
  * to_origin.
  */
@@ -659,8 +674,7 @@ static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 		complete_io(io, READ_ONCE(v->flush_error), acts);
 		return true;
 	}
-	if ((io->to_origin || (replaced_granules(e, s, i) & io->mask)) &&
-	    !record_first(e, io->set, i, acts)) {
+	if (needs_record(e, s, io, i) && !record_first(e, io->set, i, acts)) {
 		wait_in_set(s, io, WAIT_RECORD);
 		return true;
 	}
@@ -778,7 +792,7 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 		/* Decided once, however often the write has to wait. */
 		io->cursor = i < 0 && write_allocates(e, s, io, acts);
 		io->fetch = (i >= 0 || io->cursor) &&
-			    READ_ONCE(v->mode) == HYBRID_MODE_WRITEBACK;
+			    write_mode(e, v) == HYBRID_MODE_WRITEBACK;
 	}
 	alloc = i < 0 && io->cursor && io->bypass != HYBRID_BYPASS_FULL;
 	if (alloc && !room_to_write(e, s, io->set, acts)) {
@@ -1082,6 +1096,7 @@ static bool write_anew(struct hybrid_engine *e, struct hybrid_set *s, struct hyb
 		wait_in_set(s, io, WAIT_RECORD);
 	else
 		return false;
+	writeback_written(e, s, io->key, acts);
 	return true;
 }
 
@@ -1131,7 +1146,8 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 	hlist_del(&io->inflight);
 	if (io->idx >= 0)
 		write_applied(e, s, io, !error_cache, !error_origin);
-	waiting = !list_empty(&s->waiting) || !list_empty(&s->waiting_ranges);
+	writeback_written(e, s, io->key, acts);
+	waiting = somebody_waits(s);
 	spin_unlock_irqrestore(&s->lock, flags);
 	/* No record will come of what this write made dirty again, and wake who waits for it. */
 	if (waiting)

@@ -190,6 +190,7 @@ struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type,
 	job->volume = v;
 	job->in_buffer = false;
 	job->exclusive = false;
+	job->closing = false;
 	job->one_by_one = false;
 	job->done = false;
 	job->from = 0;

@@ -171,7 +171,6 @@ static bool range_enter(struct hybrid_engine *e, struct hybrid_io *io)
 	} else if (entered) {
 		list_add_tail(&io->link, &v->ranges);
 		WRITE_ONCE(v->nr_ranges, v->nr_ranges + 1);
-		WRITE_ONCE(e->nr_ranges, e->nr_ranges + 1);
 		io->state = IO_RANGE;
 		io->cursor = first_block(e, io);
 	} else {
@@ -207,7 +206,6 @@ static void range_leave(struct hybrid_engine *e, struct hybrid_io *io,
 	spin_lock_irqsave(&e->lock, flags);
 	list_del_init(&io->link);
 	WRITE_ONCE(v->nr_ranges, v->nr_ranges - 1);
-	WRITE_ONCE(e->nr_ranges, e->nr_ranges - 1);
 	list_splice_init(&v->range_waiters, &waiters);
 	spin_unlock_irqrestore(&e->lock, flags);
 	rerun_list(e, &waiters, acts);

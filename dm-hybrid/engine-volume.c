@@ -906,7 +906,7 @@ void hybrid_volume_status(struct hybrid_engine *e, struct hybrid_volume *v,
 
 	memset(st, 0, sizeof(*st));
 	st->degraded = READ_ONCE(e->failed);
-	st->draining = (READ_ONCE(v->draining) || READ_ONCE(e->draining)) &&
+	st->draining = drains(e, v) &&
 		       (atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty));
 	st->mode = READ_ONCE(v->mode);
 	st->cutoff = READ_ONCE(v->cutoff);

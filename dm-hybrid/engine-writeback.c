@@ -5,7 +5,8 @@
  *
  * A job on a window:
  *   1. its dirty blocks without a write in flight become BUSY; writes may go
- *      on (unless the job is exclusive), but what they touch stays dirty (J2);
+ *      on, but what they touch stays dirty (J2).  In a drain all its dirty blocks
+ *      do, and are closed: writes wait for the job, and it for those in flight;
  *   2. the dirty granules are read from the cache, then written to the origin
  *      in runs; in parts, if there is no memory for all.  If that fails, one
  *      granule after the other: what is bad of a device keeps nothing else from
@@ -24,6 +25,8 @@
 
 /* ---- one window ---------------------------------------------------------- */
 
+static void window_closed(struct hybrid_engine *e, struct hybrid_op *op,
+			  struct hybrid_actions *acts);
 static void window_read(struct hybrid_engine *e, struct hybrid_op *op,
 			struct hybrid_actions *acts);
 static void window_written(struct hybrid_engine *e, struct hybrid_op *op,
@@ -32,10 +35,23 @@ static void take_turn(struct hybrid_engine *e, struct hybrid_volume *v,
 		      struct hybrid_actions *acts);
 
 /*
+ * The granules of block @i that may be written back; *unrecorded: there are more that must be
+ * recorded first.  One whose dirty state is not recorded would be clean in RAM before a flush
+ * could make it durable on either device.
+ */
+static u64 movable(struct hybrid_engine *e, struct hybrid_set *s, int i, bool *unrecorded)
+{
+	u64 dirty = block_mask(e, s, MASK_DIRTY, i), jdirty = block_mask(e, s, MASK_JDIRTY, i);
+	bool replaced = replaced_granules(e, s, i);
+
+	*unrecorded |= replaced || (dirty & ~jdirty);
+	return replaced ? 0 : dirty & jdirty;
+}
+
+/*
  * The window's blocks that can go now; returns whether there are more that must
- * be recorded first.  A granule whose dirty state is not recorded must not be
- * written back: it would be clean in RAM before a flush could make it durable
- * on either device.  Caller holds the set's lock.
+ * be recorded first.  A block with writes in flight cannot, unless writes to it wait for
+ * the job: then the job waits for those in flight.  Caller holds the set's lock.
  */
 static bool window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *job)
 {
@@ -43,9 +59,6 @@ static bool window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct
 	bool unrecorded = false;
 
 	job->mask = 0;
-	/* A range that enters later finds the blocks BUSY, and waits. */
-	if (READ_ONCE(job->volume->nr_ranges))
-		return false;
 	for (k = 0; k < last; k++) {
 		int i = hybrid_set_find(&e->map, s, job->key + k);
 		u64 dirty;
@@ -53,15 +66,20 @@ static bool window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct
 		job->block[k] = -1;
 		if (i < 0 || (s->flags[i] & BLOCK_BUSY) || !(s->flags[i] & BLOCK_MAPPED))
 			continue;
-		dirty = block_mask(e, s, MASK_DIRTY, i);
-		unrecorded |= dirty & ~block_mask(e, s, MASK_JDIRTY, i);
-		if (replaced_granules(e, s, i)) {
-			unrecorded = true;
+		/*
+		 * A range lists itself, then looks at its blocks under their sets' locks: one
+		 * that is not listed yet will find the block BUSY, and wait.
+		 */
+		if (range_blocks(job->volume, key_sector(e, job->key + k), e->g->block_sectors))
 			continue;
+		dirty = movable(e, s, i, &unrecorded);
+		if (!dirty)
+			continue;
+		if (write_in_flight(s, job->key + k, e->map.granules)) {
+			if (!job->exclusive)
+				continue;
+			job->closing = true;
 		}
-		dirty &= block_mask(e, s, MASK_JDIRTY, i);
-		if (!dirty || write_in_flight(s, job->key + k, e->map.granules))
-			continue;
 		job->block[k] = i;
 		job->mask |= dirty << (k * e->g->granules);
 		hybrid_set_flags(s, i, BLOCK_BUSY, 0);
@@ -96,39 +114,60 @@ static void pay_window(struct hybrid_engine *e, u64 mask)
 	e->writeback_credit = max(e->writeback_credit - price, -most);
 }
 
+/* Begin to move what the window has. */
+static void window_copy(struct hybrid_engine *e, struct hybrid_job *job,
+			struct hybrid_actions *acts)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	pay_window(e, job->mask);
+	spin_unlock_irqrestore(&e->lock, flags);
+	job->left = job->mask;
+	part_next(e, job, acts);
+}
+
+/* Under the set's lock: the job has its blocks. */
+static void window_enter(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *job)
+{
+	struct hybrid_writeback *w = &job->volume->writeback;
+
+	job->failed = 0;
+	s->nr_closing += job->closing;
+	list_add_tail(&job->link, &s->jobs);
+	spin_lock(&e->lock);
+	w->nr_active++;
+	w->windows++;
+	spin_unlock(&e->lock);
+}
+
 /* Begin to write back the window of @key; false: nothing there can go now.  Takes the job. */
 static bool window_begin(struct hybrid_engine *e, struct hybrid_job *job, u64 key,
 			 struct hybrid_actions *acts)
 {
 	u32 set = hybrid_map_set_of(&e->map, key);
 	struct hybrid_set *s = &e->map.set[set];
-	struct hybrid_volume *v = job->volume;
+	bool unrecorded, taken, closing;
 	unsigned long flags;
-	bool unrecorded;
 
 	job->set = set;
 	job->key = key & ~(u64)(window_blocks(e) - 1);
-	job->exclusive = READ_ONCE(v->draining) || READ_ONCE(e->draining);
+	job->exclusive = drains(e, job->volume);
 	spin_lock_irqsave(&s->lock, flags);
 	unrecorded = window_collect(e, s, job);
-	if (job->mask)
-		list_add_tail(&job->link, &s->jobs);
+	taken = job->mask;
+	closing = job->closing;
+	if (taken)
+		window_enter(e, s, job);
 	spin_unlock_irqrestore(&s->lock, flags);
+	/* From here on a job that waits for writes may have begun, and even ended. */
 	if (unrecorded)
 		want_commit(e, acts);
-	if (!job->mask) {
+	if (!taken)
 		job_put(e, job, acts);
-		return false;
-	}
-	spin_lock_irqsave(&e->lock, flags);
-	v->writeback.nr_active++;
-	v->writeback.windows++;
-	pay_window(e, job->mask);
-	spin_unlock_irqrestore(&e->lock, flags);
-	job->left = job->mask;
-	job->failed = 0;
-	part_next(e, job, acts);
-	return true;
+	else if (!closing)
+		window_copy(e, job, acts);
+	return taken;
 }
 
 void writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts)
@@ -186,6 +225,50 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 static bool may_try_again(struct hybrid_engine *e, const struct hybrid_volume *v)
 {
 	return !READ_ONCE(v->suspended) && !READ_ONCE(e->stopping) && !READ_ONCE(e->failed);
+}
+
+void writeback_written(struct hybrid_engine *e, struct hybrid_set *s, u64 key,
+		       struct hybrid_actions *acts)
+{
+	struct hybrid_job *job = s->nr_closing ? job_find(e, s, key) : NULL;
+	u32 k;
+
+	if (!job || !job->closing)
+		return;
+	for (k = 0; k < window_blocks(e); k++)
+		if (job->block[k] >= 0 && write_in_flight(s, job->key + k, e->map.granules))
+			return;
+	job->closing = false;
+	s->nr_closing--;
+	op_begin(&job->op, HYBRID_OP_WORK, false, NULL, window_closed);
+	act(acts, &job->op);
+}
+
+/* No write to the window's blocks is in flight any more: what they left can be moved. */
+static void window_closed(struct hybrid_engine *e, struct hybrid_op *op,
+			  struct hybrid_actions *acts)
+{
+	struct hybrid_job *job = container_of(op, struct hybrid_job, op);
+	struct hybrid_set *s = &e->map.set[job->set];
+	bool unrecorded = false;
+	unsigned long flags;
+	u32 k;
+
+	job->mask = 0;
+	spin_lock_irqsave(&s->lock, flags);
+	for (k = 0; k < window_blocks(e); k++)
+		if (job->block[k] >= 0)
+			job->mask |= movable(e, s, job->block[k], &unrecorded) <<
+				     (k * e->g->granules);
+	spin_unlock_irqrestore(&s->lock, flags);
+	if (unrecorded)
+		want_commit(e, acts);
+	if (!may_try_again(e, job->volume))
+		job->mask = 0;
+	if (job->mask)
+		window_copy(e, job, acts);
+	else
+		window_end(e, job, acts);
 }
 
 /* The job's part was moved, or was not: what comes next? */

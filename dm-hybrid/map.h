@@ -101,6 +101,7 @@ struct hybrid_set {
 	u64 must;		/* regions with records that a flush needs */
 	u64 lazy;		/* regions with other unrecorded changes */
 	u16 nr_dirty;		/* blocks, in RAM */
+	u16 nr_closing;		/* jobs that wait for writes in flight to end */
 	struct hlist_head inflight;	/* writes: hybrid_io.inflight */
 	struct list_head waiting;	/* ios that wait for something here */
 	struct list_head waiting_ranges;	/* the same, hybrid_io.wait_link */

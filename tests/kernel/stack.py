@@ -113,6 +113,7 @@ class Stack:
         self.message("drain", name=name)
         self.wait("dirty", 0, name)
         self.wait("draining", 0, name)
+        self.message("drain_cancel", name=name)
 
     def load(self, name: str, table: str) -> None:
         """Another table, in force when this returns."""

@@ -98,6 +98,8 @@ static u32 volume_phases(struct world *w)
 			p |= BIT(PHASE_FLUSH);
 		if (v->sb_busy)
 			p |= BIT(PHASE_MARK);
+		if (v->nr_ranges)
+			p |= BIT(PHASE_RANGE);
 		if (!atomic_read(&v->nr_dirty) && !atomic_read(&v->nr_jdirty))
 			continue;
 		if (v->mode != HYBRID_MODE_WRITEBACK)
@@ -114,8 +116,6 @@ static u32 engine_phases(struct hybrid_engine *e)
 
 	if (e->nr_holds)
 		p |= BIT(PHASE_HOLD);
-	if (e->nr_ranges)
-		p |= BIT(PHASE_RANGE);
 	if (e->meta_state == META_COMMIT_FLUSH || e->meta_state == META_COMMIT ||
 	    e->meta_state == META_FLUSH)
 		p |= BIT(PHASE_COMMIT);

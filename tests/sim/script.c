@@ -14,6 +14,7 @@
  */
 #include <stdlib.h>
 
+#include "engine-internal.h"
 #include "script.h"
 
 struct script *script_record, *script_play;
@@ -53,6 +54,8 @@ static const struct {
 	[LINE_RUN] = { "run", "" },
 	[LINE_RELOAD] = { "reload", "" },
 	[LINE_ADMIN] = { "admin", "" },
+	[LINE_CLEAN] = { "clean", "v" },
+	[LINE_CLOSED] = { "closed", "" },
 	[LINE_EXPLORE] = { "explore", "" },
 	[LINE_NOTHING] = { "nothing", "" },
 	[LINE_COMPLETE] = { "complete", "n" },
@@ -231,7 +234,7 @@ bool script_step(struct world *w)
 	return true;
 }
 
-static struct volume *volume_of(struct world *w, const struct line *l)
+static struct volume *line_volume(struct world *w, const struct line *l)
 {
 	return l->volume < w->nr_vol ? w->vol[l->volume] : NULL;
 }
@@ -239,7 +242,7 @@ static struct volume *volume_of(struct world *w, const struct line *l)
 static bool possible(struct world *w, const struct line *l)
 {
 	const char *args = kinds[l->kind].args;
-	struct volume *vol = volume_of(w, l);
+	struct volume *vol = line_volume(w, l);
 	u32 bs = w->p.block_sectors;
 
 	if (l->kind == EV_DRAIN && l->volume == NO_VOLUME)
@@ -258,9 +261,26 @@ static bool possible(struct world *w, const struct line *l)
 			    l->sector % bs + l->count <= bs);
 }
 
+static void check_clean(struct world *w, const struct volume *vol)
+{
+	struct hybrid_volume_status st;
+
+	hybrid_volume_status(w->e, vol->v, &st);
+	if (st.dirty)
+		violation(w, "liveness", "volume %u has %u dirty blocks", vol->id, st.dirty);
+}
+
+static void check_closed(struct world *w)
+{
+	u32 set = find_first_bit(w->e->open_sets, w->e->map.nr_sets);
+
+	if (set < w->e->map.nr_sets)
+		violation(w, "liveness", "set %u has open regions", set);
+}
+
 static void carry_out(struct world *w, const struct line *l)
 {
-	struct volume *vol = volume_of(w, l);
+	struct volume *vol = line_volume(w, l);
 
 	switch (l->kind) {
 	case EV_READ ... EV_ZEROES:
@@ -315,6 +335,12 @@ static void carry_out(struct world *w, const struct line *l)
 		break;
 	case LINE_ADMIN:
 		admin_event(w);
+		break;
+	case LINE_CLEAN:
+		check_clean(w, vol);
+		break;
+	case LINE_CLOSED:
+		check_closed(w);
 		break;
 	case LINE_EXPLORE:
 		w->p.cut_every = 1;

@@ -24,6 +24,8 @@ enum line_kind {
 	LINE_RUN,		/* until nothing is under way */
 	LINE_RELOAD,		/* suspend all, stop, restart, resume */
 	LINE_ADMIN,
+	LINE_CLEAN,		/* nothing of the volume is dirty, in RAM or on record */
+	LINE_CLOSED,		/* no region is open */
 	LINE_EXPLORE,		/* crash states from here on */
 	LINE_NOTHING,		/* could have happened while somebody waited, and did not */
 	/* Choices, also in the midst of a blocking call */

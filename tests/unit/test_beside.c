@@ -298,6 +298,7 @@ static void write_beside_the_end_of_the_pool(void **state)
 	carry(&acts);
 	rest();
 	assert_int_equal(status().dirty, 0);
+	hybrid_engine_drain(e, v, false, &acts);
 	reads(sector, BLOCK, 0);
 	write_begins(sector + BLOCK, &acts);
 	fail_cache_writes = true;
