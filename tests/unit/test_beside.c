@@ -312,6 +312,39 @@ static void write_beside_the_end_of_the_pool(void **state)
 	fail_cache_writes = false;
 }
 
+/*
+ * ... and while a drain waits for the write, to write back what is dirty of its block: the
+ * write lets that go first, then waits for the record.
+ */
+static void bad_sector_beside_a_drain(void **state)
+{
+	u64 sector = 8 * BLOCK, other = 40 * BLOCK;
+	struct hybrid_actions acts;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	put(sector, 8, 1);
+	put(other, 8, 1);
+	assert_int_equal(flush_volume(), 0);
+	rest();
+	hybrid_actions_init(&acts);
+	write_begins(other + 8, &acts);
+	hold_meta = true;
+	hybrid_engine_drain(e, v, true, &acts);
+	carry(&acts);
+	while (!held_meta)
+		tick(100);
+	assert_false(hybrid_engine_io_done(e, &writer.io, -EIO, &acts));
+	carry(&acts);
+	assert_false(writer.done);
+	assert_int_equal(wait_checkpoint(e), 0);
+	assert_int_equal(wait_for(&writer), 0);
+	reads(other + 8, 8, 2);
+	rest();
+	assert_true(origin_has(other, 8, 1));
+	assert_true(origin_has(other + 8, 8, 2));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -322,6 +355,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(bad_sector_beside_what_is_dirty, setup, teardown),
 		cmocka_unit_test_setup_teardown(bad_sector_beside_a_record, setup, teardown),
 		cmocka_unit_test_setup_teardown(write_beside_the_end_of_the_pool, setup, teardown),
+		cmocka_unit_test_setup_teardown(bad_sector_beside_a_drain, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
