@@ -32,6 +32,7 @@
 /* Operations on their way between the engine and the devices: io.c. */
 struct hybrid_queue {
 	struct hybrid_pool *pool;
+	struct workqueue_struct *wq;
 	spinlock_t lock;		/* both lists */
 	struct list_head todo;		/* to be carried out */
 	struct list_head done;		/* ended, the engine is to be told */
@@ -66,8 +67,8 @@ struct hybrid_pool {
 	/* io.c */
 	struct bio_set bios;
 	mempool_t transfers;
-	struct workqueue_struct *wq;
-	struct hybrid_queue queue;
+	struct workqueue_struct *volumes_wq;	/* of all volumes' queues */
+	struct hybrid_queue queue;	/* its workqueue is also the tick's */
 	wait_queue_head_t wait;
 	unsigned long passes;		/* of the worker */
 	struct delayed_work tick;
