@@ -201,6 +201,7 @@ struct hybrid_writeback {
 struct hybrid_volume {
 	struct hybrid_engine *e;
 	u32 id;
+	bool claimed;			/* open, or being opened or closed */
 	bool open, suspended;
 	bool seeks;			/* the origin does; READ_ONCE without the lock */
 	struct hybrid_volume_info info;

@@ -45,8 +45,11 @@ int lost_reserve(struct hybrid_engine *e, const struct hybrid_volume *v)
 	if (!map)
 		return -ENOMEM;
 	spin_lock_irqsave(&e->lock, flags);
-	/* Only a pool that has failed uses it, and opens nothing any more. */
-	if (!e->lost_volume) {
+	/*
+	 * Only a pool that has failed uses it, and opens nothing any more.  Another volume that
+	 * is being opened may have got a larger one meanwhile.
+	 */
+	if (!e->lost_volume && blocks > e->lost_blocks) {
 		swap(e->lost_map, map);
 		e->lost_blocks = blocks;
 	}

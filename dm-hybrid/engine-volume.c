@@ -327,10 +327,19 @@ static int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume 
 	return *why ? -EMEDIUMTYPE : 0;
 }
 
-/* The last one is never given out, so that there always is a next one. */
-static bool instances_left(struct hybrid_engine *e)
+/* The last one is never given out, so that there always is a next one: -ENOSPC. */
+static int take_instance(struct hybrid_engine *e, u32 *instance)
 {
-	return READ_ONCE(e->next_instance) < U32_MAX;
+	unsigned long flags;
+	int r = -ENOSPC;
+
+	spin_lock_irqsave(&e->lock, flags);
+	if (e->next_instance < U32_MAX) {
+		*instance = e->next_instance++;
+		r = 0;
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	return r;
 }
 
 /*
@@ -353,12 +362,14 @@ static int free_dead(struct hybrid_engine *e, struct hybrid_volume *v)
 static int new_instance(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	unsigned long flags;
+	u32 instance;
+	int r = take_instance(e, &instance);
 
-	if (!instances_left(e))
-		return -ENOSPC;
+	if (r)
+		return r;
 	volume_purge(e, v, false);
 	spin_lock_irqsave(&e->lock, flags);
-	v->info.instance = e->next_instance++;
+	v->info.instance = instance;
 	mark_volume_leaf(e, v->id);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return free_dead(e, v);
@@ -552,19 +563,46 @@ static u32 nr_volumes(const struct hybrid_engine *e)
 	return nr;
 }
 
-int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void *context,
-		       struct hybrid_volume **volume, const char **why)
+/* From here to volume_release() the volume is neither opened again nor deleted. */
+static int volume_claim(struct hybrid_engine *e, u32 id, struct hybrid_volume **volume,
+			const char **why)
 {
-	struct hybrid_volume *v = volume_of(e, id);
+	struct hybrid_volume *v;
 	unsigned long flags;
+	int r = 0;
+
+	spin_lock_irqsave(&e->lock, flags);
+	v = volume_of(e, id);
+	if (!v || v->info.state != HYBRID_VOLUME_ACTIVE) {
+		*why = "is not in the pool's volume table";
+		r = -ENOENT;
+	} else if (v->claimed) {
+		*why = "is in use";
+		r = -EBUSY;
+	} else {
+		v->claimed = true;
+		*volume = v;
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	return r;
+}
+
+static void volume_release(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	unsigned long flags;
+
+	sweep_destroy(v);
+	spin_lock_irqsave(&e->lock, flags);
+	v->claimed = false;
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
+/* All of opening it that may fail. */
+static int open_claimed(struct hybrid_engine *e, struct hybrid_volume *v, u64 origin_sectors,
+			const char **why)
+{
 	int r;
 
-	*why = "is not in the pool's volume table";
-	if (!v || v->info.state != HYBRID_VOLUME_ACTIVE)
-		return -ENOENT;
-	*why = "is in use";
-	if (v->open)
-		return -EBUSY;
 	*why = "is smaller than its volume";
 	if (v->info.data_sector + v->info.data_sectors > origin_sectors)
 		return -EMEDIUMTYPE;
@@ -572,12 +610,22 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	r = lost_reserve(e, v);
 	if (!r)
 		r = sweep_create(e, v, nr_volumes(e));
+	return r ? r : open_origin(e, v, origin_sectors, why);
+}
+
+int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void *context,
+		       struct hybrid_volume **volume, const char **why)
+{
+	struct hybrid_volume *v = NULL;
+	unsigned long flags;
+	int r = volume_claim(e, id, &v, why);
+
 	if (r)
 		return r;
 	v->context = context;
-	r = open_origin(e, v, origin_sectors, why);
+	r = open_claimed(e, v, origin_sectors, why);
 	if (r) {
-		sweep_destroy(v);
+		volume_release(e, v);
 		return r;
 	}
 	if (v->flush_error)
@@ -665,7 +713,7 @@ int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v)
 	e->nr_open--;
 	list_del_init(&v->open_link);
 	spin_unlock_irqrestore(&e->lock, flags);
-	sweep_destroy(v);
+	volume_release(e, v);
 	return r;
 }
 
@@ -719,21 +767,19 @@ int hybrid_volume_create(struct hybrid_engine *e, u32 id, const struct hybrid_vo
 		if (v && (k == id || same_volume(&v->info, info)))
 			return -EEXIST;
 	}
-	if (!instances_left(e))
-		return -ENOSPC;
 	v = volume_alloc(e, id, info);
 	if (!v)
 		return -ENOMEM;
 	v->info.state = HYBRID_VOLUME_ACTIVE;
-	v->info.instance = e->next_instance;
+	r = take_instance(e, &v->info.instance);
 	/* Whatever could not be loaded again must not get into the table. */
-	r = hybrid_volume_check(&v->info, id, NULL);
+	if (!r)
+		r = hybrid_volume_check(&v->info, id, NULL);
 	if (r) {
 		volume_free(v);
 		return r;
 	}
 	spin_lock_irqsave(&e->lock, flags);
-	v->info.instance = e->next_instance++;
 	volume_put(e, id, v);
 	mark_volume_leaf(e, id);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -777,21 +823,22 @@ int hybrid_volume_delete(struct hybrid_engine *e, u32 id, bool drop_dirty)
 {
 	struct hybrid_volume *v = volume_of(e, id);
 	unsigned long flags;
+	bool busy;
 
 	if (!v)
 		return -ENOENT;
-	if (v->open)
-		return -EBUSY;
 	/* One that could not be recorded is none. */
 	if (v->info.state == HYBRID_VOLUME_TOMBSTONE)
 		return READ_ONCE(e->failed) ? -EIO : 0;
-	if (!drop_dirty && (atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty)))
-		return -EBUSY;
 	spin_lock_irqsave(&e->lock, flags);
-	v->info.state = HYBRID_VOLUME_TOMBSTONE;
-	mark_volume_leaf(e, id);
+	busy = v->claimed ||
+	       (!drop_dirty && (atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty)));
+	if (!busy) {
+		v->info.state = HYBRID_VOLUME_TOMBSTONE;
+		mark_volume_leaf(e, id);
+	}
 	spin_unlock_irqrestore(&e->lock, flags);
-	return free_dead(e, v);
+	return busy ? -EBUSY : free_dead(e, v);
 }
 
 int hybrid_volume_forget(struct hybrid_engine *e, u32 id)

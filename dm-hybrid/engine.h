@@ -420,6 +420,8 @@ int hybrid_volume_forget(struct hybrid_engine *e, u32 id);
  * volume, -EBUSY open already, -EMEDIUMTYPE not this volume's origin (foreign,
  * cloned, written without its cache while the cache holds newer data), -EIO.
  * @context: for hybrid_volume_context().
+ * May wait for the origin for as long as that does not answer, like settle and close; all
+ * three may run for several volumes at once, and beside everything but load, stop and restart.
  */
 int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void *context,
 		       struct hybrid_volume **volume, const char **why);

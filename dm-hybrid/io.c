@@ -5,7 +5,10 @@
  * Completions and wake-ups are done where they arise.  Whatever may sleep goes
  * to a queue: the pool's, or, where it needs an origin, that of its volume, so
  * that an origin with a full request queue holds up nobody else.  Each queue
- * has one work item; operations that ended return by the pool's.
+ * has one work item; operations that ended return by the pool's.  That one and the
+ * tick have a workqueue of their own: where there is no memory for another kworker, a
+ * workqueue has one rescuer, which a volume's item may keep for as long as its origin
+ * takes, and so may as many as the workqueue lets run at once.
  *
  * Forward progress: a transfer needs one struct transfer, and bios one after
  * the other, each submitted before the next is allocated.  All come from
@@ -157,7 +160,7 @@ static void transfer_put(struct transfer *t)
 	/* Once the lock is dropped, the pool may go. */
 	spin_lock_irqsave(&q->lock, flags);
 	list_add_tail(&op->link, &q->done);
-	queue_work(pool->wq, &q->work);
+	queue_work(q->wq, &q->work);
 	spin_unlock_irqrestore(&q->lock, flags);
 }
 
@@ -418,7 +421,7 @@ void hybrid_tick_kick(struct hybrid_pool *pool)
 	if (!test_bit(HYBRID_POOL_TICKING, &pool->flags) &&
 	    test_bit(HYBRID_POOL_TICKS, &pool->flags) &&
 	    !test_and_set_bit(HYBRID_POOL_TICKING, &pool->flags))
-		queue_delayed_work(pool->wq, &pool->tick, msecs_to_jiffies(TICK_MS));
+		queue_delayed_work(pool->queue.wq, &pool->tick, msecs_to_jiffies(TICK_MS));
 }
 
 /* Apart from hybrid_map_bio(): what a hit does not need would cost it a frame. */
@@ -498,7 +501,7 @@ static void enqueue(struct hybrid_queue *q, struct hybrid_op *op)
 
 	spin_lock_irqsave(&q->lock, flags);
 	list_add_tail(&op->link, &q->todo);
-	queue_work(q->pool->wq, &q->work);
+	queue_work(q->wq, &q->work);
 	spin_unlock_irqrestore(&q->lock, flags);
 }
 
@@ -652,9 +655,11 @@ static void volume_work(struct work_struct *work)
 	blk_finish_plug(&plug);
 }
 
-static void queue_init(struct hybrid_queue *q, struct hybrid_pool *pool, work_func_t fn)
+static void queue_init(struct hybrid_queue *q, struct hybrid_pool *pool,
+		       struct workqueue_struct *wq, work_func_t fn)
 {
 	q->pool = pool;
+	q->wq = wq;
 	spin_lock_init(&q->lock);
 	INIT_LIST_HEAD(&q->todo);
 	INIT_LIST_HEAD(&q->done);
@@ -663,7 +668,7 @@ static void queue_init(struct hybrid_queue *q, struct hybrid_pool *pool, work_fu
 
 void hybrid_queue_init(struct hybrid_queue *q, struct hybrid_pool *pool)
 {
-	queue_init(q, pool, volume_work);
+	queue_init(q, pool, pool->volumes_wq, volume_work);
 }
 
 void hybrid_queue_flush(struct hybrid_queue *q)
@@ -724,7 +729,7 @@ static void tick_work(struct work_struct *work)
 			return;
 	}
 	if (test_bit(HYBRID_POOL_TICKS, &pool->flags))
-		queue_delayed_work(pool->wq, &pool->tick, msecs_to_jiffies(TICK_MS));
+		queue_delayed_work(pool->queue.wq, &pool->tick, msecs_to_jiffies(TICK_MS));
 }
 
 void hybrid_tick_start(struct hybrid_pool *pool)
@@ -819,26 +824,37 @@ int hybrid_write_block(struct block_device *bdev, u64 sector, void *block)
 	return block_io(bdev, sector, block, REQ_OP_WRITE | REQ_FUA);
 }
 
+/* Unbound: on the CPU that is free.  Each has a rescuer, for one item at a time. */
+static struct workqueue_struct *alloc_wq(const char *name)
+{
+	return alloc_workqueue(name, WQ_MEM_RECLAIM | WQ_HIGHPRI | WQ_UNBOUND, 0);
+}
+
 int hybrid_pool_io_init(struct hybrid_pool *pool)
 {
+	struct workqueue_struct *wq;
 	int r;
 
-	queue_init(&pool->queue, pool, pool_work);
-	INIT_DELAYED_WORK(&pool->tick, tick_work);
-	init_waitqueue_head(&pool->wait);
 	r = bioset_init(&pool->bios, MIN_BIOS, 0, BIOSET_NEED_BVECS);
 	if (r)
 		return r;
 	r = mempool_init_slab_pool(&pool->transfers, MIN_TRANSFERS, transfer_cache);
 	if (r)
 		goto bad_transfers;
-	pool->wq = alloc_workqueue("dm-hybrid", WQ_MEM_RECLAIM | WQ_HIGHPRI | WQ_UNBOUND, 0);
-	if (!pool->wq) {
-		r = -ENOMEM;
+	r = -ENOMEM;
+	wq = alloc_wq("dm-hybrid");
+	if (!wq)
 		goto bad_wq;
-	}
+	pool->volumes_wq = alloc_wq("dm-hybrid-volumes");
+	if (!pool->volumes_wq)
+		goto bad_volumes_wq;
+	queue_init(&pool->queue, pool, wq, pool_work);
+	INIT_DELAYED_WORK(&pool->tick, tick_work);
+	init_waitqueue_head(&pool->wait);
 	return 0;
 
+bad_volumes_wq:
+	destroy_workqueue(wq);
 bad_wq:
 	mempool_exit(&pool->transfers);
 bad_transfers:
@@ -849,7 +865,9 @@ bad_transfers:
 void hybrid_pool_io_exit(struct hybrid_pool *pool)
 {
 	hybrid_tick_stop(pool);
-	destroy_workqueue(pool->wq);
+	/* An operation of a volume ends in the pool's. */
+	destroy_workqueue(pool->volumes_wq);
+	destroy_workqueue(pool->queue.wq);
 	mempool_exit(&pool->transfers);
 	bioset_exit(&pool->bios);
 }

@@ -446,6 +446,8 @@ static int pool_preresume(struct dm_target *ti)
 	int r;
 
 	hybrid_pool_lock(pool);
+	/* Volumes may be removed while the pool is suspended: that must not run into a restart. */
+	hybrid_volumes_settle(pool);
 	pool->bdev = pt->dev->bdev;
 	r = pool_apply(pool, pt);
 	if (!r && !pool->loaded) {
@@ -481,6 +483,8 @@ static void pool_presuspend(struct dm_target *ti)
 	/* No volume resumes from here on, and no message gets in. */
 	hybrid_pool_lock(pool);
 	pool->running = false;
+	/* None is frozen for the time that another's origin takes to answer. */
+	hybrid_volumes_settle(pool);
 	hybrid_pool_unlock(pool);
 	hybrid_volumes_suspend(pool);
 }

@@ -9,8 +9,10 @@
  *
  * Locks, in this order: a mapped device's suspend lock (of a pool, then of its
  * volumes), hybrid_pool.lock, the list of pools.  The worker takes none of
- * them, so whoever holds them may wait for I/O to the members; not to a volume,
- * which may be suspended until hybrid_pool.lock is free.
+ * them, so whoever holds hybrid_pool.lock may wait for I/O to the cache device;
+ * not to a volume, which may be suspended until the lock is free, nor to an
+ * origin, which may never answer: that concerns its volume alone.  A volume is
+ * opened and closed by who manages it (volume.c), with the lock dropped.
  */
 #ifndef DM_HYBRID_TARGET_H
 #define DM_HYBRID_TARGET_H
@@ -30,6 +32,7 @@
 /* Operations on their way between the engine and the devices: io.c. */
 struct hybrid_queue {
 	struct hybrid_pool *pool;
+	struct workqueue_struct *wq;
 	spinlock_t lock;		/* both lists */
 	struct list_head todo;		/* to be carried out */
 	struct list_head done;		/* ended, the engine is to be told */
@@ -55,6 +58,7 @@ struct hybrid_pool {
 	char recorded_policy[HYBRID_POLICY_NAME_SIZE];	/* in the superblock */
 	struct hybrid_settings recorded;
 	struct list_head volumes;	/* volume_object */
+	u32 managed;			/* of them: see there */
 	bool loaded;			/* the engine is usable for good */
 	bool stopped;			/* by suspend */
 	bool running;			/* volumes may resume */
@@ -63,8 +67,8 @@ struct hybrid_pool {
 	/* io.c */
 	struct bio_set bios;
 	mempool_t transfers;
-	struct workqueue_struct *wq;
-	struct hybrid_queue queue;
+	struct workqueue_struct *volumes_wq;	/* of all volumes' queues */
+	struct hybrid_queue queue;	/* its workqueue is also the tick's */
 	wait_queue_head_t wait;
 	unsigned long passes;		/* of the worker */
 	struct delayed_work tick;
@@ -119,6 +123,7 @@ struct volume_object {
 	struct mapped_device *md;
 	struct list_head tables;	/* volume_table.link */
 	unsigned int pins;		/* users of md that are no table */
+	bool managed;			/* being opened, closed or settled: manage() */
 	bool pool_suspended;		/* md is suspended, by the pool */
 	bool suspended;			/* in the engine; md's suspend lock */
 	bool stopped;			/* md is suspended, by a user; pool->lock */
@@ -245,9 +250,16 @@ void hybrid_notifiers_exit(void);
 /*
  * If the table of a volume is suspended, and nothing of it is dirty: close it, so
  * that it can be deleted before anybody resumes.  Should it not be deleted, the next
- * resume opens it again.  Caller holds pool->lock.  Returns what closing it said.
+ * resume opens it again.  Caller holds pool->lock, which is dropped meanwhile.  Returns
+ * what closing it said; -EAGAIN: the pool was suspended in between.
  */
 int hybrid_volume_release(struct hybrid_pool *pool, u32 id);
+
+/*
+ * Wait until no volume of @pool is being opened or closed; caller holds pool->lock, which is
+ * dropped meanwhile.
+ */
+void hybrid_volumes_settle(struct hybrid_pool *pool);
 
 /*
  * Suspend all mapped devices that use volumes of @pool; undo that.  Caller

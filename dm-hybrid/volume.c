@@ -15,49 +15,97 @@ static bool suspend_step(struct hybrid_pool *pool, void *what, struct hybrid_act
 	return hybrid_call_suspend(pool, what, acts);
 }
 
-/* No I/O of the engine's own to the origin from here on. */
-static void quiesce(struct volume_object *object)
+/* No I/O of the engine's own to the origin from here on.  May wait for the origin. */
+static void quiesce(struct volume_object *object, struct hybrid_volume *handle)
 {
-	if (!object->handle || object->suspended)
+	if (!handle || object->suspended)
 		return;
-	hybrid_run_until(object->pool, suspend_step, object->handle);
+	hybrid_run_until(object->pool, suspend_step, handle);
 	hybrid_queue_flush(&object->queue);
 	object->suspended = true;
 }
 
 /*
- * Caller holds pool->lock; no I/O of users is in flight.  An error: what the
+ * Open, settle and close wait for the origin, which may never answer.  So they run between
+ * origin_wait() and origin_waited(), without pool->lock; and whoever calls for them has the
+ * volume to itself from manage() to manage_done(), both under pool->lock.  The pool neither
+ * stops nor restarts meanwhile: hybrid_volumes_settle().
+ */
+static void manage(struct volume_object *object)
+{
+	struct hybrid_pool *pool = object->pool;
+
+	while (object->managed) {
+		hybrid_pool_unlock(pool);
+		wait_event(pool->wait, !READ_ONCE(object->managed));
+		hybrid_pool_lock(pool);
+	}
+	WRITE_ONCE(object->managed, true);
+	WRITE_ONCE(pool->managed, pool->managed + 1);
+}
+
+static void manage_done(struct volume_object *object)
+{
+	struct hybrid_pool *pool = object->pool;
+
+	WRITE_ONCE(object->managed, false);
+	WRITE_ONCE(pool->managed, pool->managed - 1);
+	wake_up_all(&pool->wait);
+}
+
+/* Returns what origin_waited() wants: memory must not wait for a suspended volume, either. */
+static unsigned int origin_wait(struct hybrid_pool *pool)
+{
+	hybrid_pool_unlock(pool);
+	return memalloc_noio_save();
+}
+
+static void origin_waited(struct hybrid_pool *pool, unsigned int noio)
+{
+	memalloc_noio_restore(noio);
+	hybrid_pool_lock(pool);
+}
+
+/*
+ * Caller manages the volume; no I/O of users is in flight.  An error: what the
  * origin was sent last may not be durable there, or not recorded.
  */
 static int close_volume(struct volume_object *object)
 {
 	struct hybrid_volume *handle = object->handle;
+	struct hybrid_pool *pool = object->pool;
+	unsigned int noio;
 	int r;
 
 	if (!handle)
 		return 0;
-	quiesce(object);
 	mutex_lock(&object->handle_lock);
 	object->handle = NULL;
 	mutex_unlock(&object->handle_lock);
+	noio = origin_wait(pool);
+	quiesce(object, handle);
 	r = hybrid_call_close(object, handle);
+	origin_waited(pool, noio);
 	/* A pool that failed or is suspended cannot; the flag only errs on the safe side. */
-	if (r && object->pool->running && !hybrid_engine_failed(object->pool->engine))
+	if (r && pool->running && !hybrid_engine_failed(pool->engine))
 		DMWARN("volume %u: cannot mark the origin clean (%d)", object->id, r);
 	return r;
 }
 
-/* Caller holds pool->lock. */
+/* Caller manages the volume. */
 static int open_volume(struct volume_object *object, struct volume_table *vt)
 {
 	struct block_device *bdev = vt->origin->bdev;
 	struct hybrid_volume *handle;
 	const char *why = "";
+	unsigned int noio;
 	int r;
 
 	object->origin = bdev;
 	object->suspended = false;
+	noio = origin_wait(object->pool);
 	r = hybrid_call_open(object, bdev_nr_sectors(bdev), &handle, &why);
+	origin_waited(object->pool, noio);
 	if (r) {
 		DMERR("%s: cannot open volume %u on %pg: %s (%d)",
 		      dm_device_name(object->md), object->id, bdev, why, r);
@@ -115,7 +163,7 @@ static void apply_args(struct volume_object *object, struct volume_table *vt,
 		       dm_device_name(object->md), object->id, r);
 }
 
-/* Caller holds pool->lock. */
+/* Caller manages the volume. */
 static int bind_volume(struct volume_object *object, struct volume_table *vt)
 {
 	struct hybrid_pool *pool = object->pool;
@@ -156,12 +204,14 @@ static int volume_preresume(struct dm_target *ti)
 	int r = 0;
 
 	hybrid_pool_lock(object->pool);
+	manage(object);
 	object->stopped = false;
 	/* Without a pool all I/O fails, but nobody waits. */
 	if (object->pool->dead)
 		close_volume(object);
 	else
 		r = bind_volume(object, vt);
+	manage_done(object);
 	hybrid_pool_unlock(object->pool);
 	return r;
 }
@@ -188,7 +238,7 @@ static void volume_postsuspend(struct dm_target *ti)
 
 	if (object->bound != vt)
 		return;
-	quiesce(object);
+	quiesce(object, object->handle);
 	hybrid_pool_lock(object->pool);
 	/* Not if the pool did it, which resumes us without asking. */
 	object->stopped = dm_suspended(ti);
@@ -207,24 +257,43 @@ static struct volume_object *find_object(struct hybrid_pool *pool, u32 id)
 	return NULL;
 }
 
-int hybrid_volume_release(struct hybrid_pool *pool, u32 id)
+/* Caller manages the volume. */
+static int release_volume(struct volume_object *object)
 {
-	struct volume_object *object = find_object(pool, id);
+	struct hybrid_pool *pool = object->pool;
 	struct hybrid_volume_status st;
+	unsigned int noio;
 	int r;
 
-	if (!object || !object->handle || !object->stopped || hybrid_engine_failed(pool->engine))
+	if (!object->handle || !object->stopped || hybrid_engine_failed(pool->engine))
 		return 0;
 	hybrid_volume_status(pool->engine, object->handle, &st);
 	if (st.dirty)
 		return 0;
 	/* Its users go on with it: an error of the origin is for their next flush to say. */
+	noio = origin_wait(pool);
 	r = hybrid_call_settle(object);
-	if (r) {
-		DMWARN("volume %u: cannot flush the origin (%d)", id, r);
-		return r;
-	}
-	return close_volume(object);
+	origin_waited(pool, noio);
+	if (!r)
+		return close_volume(object);
+	DMWARN("volume %u: cannot flush the origin (%d)", object->id, r);
+	return r;
+}
+
+int hybrid_volume_release(struct hybrid_pool *pool, u32 id)
+{
+	struct volume_object *object = find_object(pool, id);
+	int r;
+
+	if (!object)
+		return 0;
+	/* Its last table may go as soon as pool->lock is dropped. */
+	object->pins++;
+	manage(object);
+	r = release_volume(object);
+	WRITE_ONCE(object->pins, object->pins - 1);
+	manage_done(object);
+	return r ? r : pool->running ? 0 : -EAGAIN;
 }
 
 static dev_t md_dev(struct mapped_device *md)
@@ -323,7 +392,7 @@ static void unbind(struct volume_object *object, struct volume_table *vt)
 		return;
 	object->bound = NULL;
 	list_for_each_entry(other, &object->tables, link) {
-		if (other->origin->bdev == object->origin) {
+		if (other != vt && other->origin->bdev == object->origin) {
 			object->bound = other;
 			return;
 		}
@@ -338,11 +407,14 @@ static void leave_object(struct volume_table *vt)
 	bool last;
 
 	hybrid_pool_lock(pool);
-	list_del(&vt->link);
+	/* Until it is closed, no other device gets the volume. */
+	manage(object);
 	unbind(object, vt);
+	list_del(&vt->link);
 	last = list_empty(&object->tables);
 	if (last)
 		list_del(&object->link);
+	manage_done(object);
 	hybrid_pool_unlock(pool);
 	if (!last)
 		return;
@@ -384,6 +456,15 @@ static void unpin(struct hybrid_pool *pool, struct volume_object *object)
 	WRITE_ONCE(object->pins, object->pins - 1);
 	hybrid_pool_unlock(pool);
 	wake_up_all(&pool->wait);
+}
+
+void hybrid_volumes_settle(struct hybrid_pool *pool)
+{
+	while (pool->managed) {
+		hybrid_pool_unlock(pool);
+		wait_event(pool->wait, !READ_ONCE(pool->managed));
+		hybrid_pool_lock(pool);
+	}
 }
 
 void hybrid_volumes_suspend(struct hybrid_pool *pool)

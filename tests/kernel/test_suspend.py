@@ -161,3 +161,70 @@ def test_memory_while_volumes_are_suspended(make_stack):
     assert pages
     # Neither waits for I/O; a debug kernel's own books are kept by the latter.
     assert not [gfp for gfp in pages if "GFP_NOIO" not in gfp and "GFP_NOWAIT" not in gfp]
+
+
+# --- an origin that does not answer holds up its own volume alone ------------
+
+OTHERS = ["dmsetup message pool 0 checkpoint",
+          "dmsetup message one 0 drain",
+          "dmsetup message pool 0 create_volume 7 00000000-0000-0000-0000-000000000007 seven "
+          f"00000000-0000-0000-0000-000000000008 {'1' * 32} 2048 8192 writeback 0",
+          "dmsetup message pool 0 delete_volume 7",
+          "dmsetup message pool 0 forget_volume 7",
+          "dmsetup suspend one; dmsetup resume one",
+          "dmsetup status; dmsetup table"]
+
+
+def hang(make_stack, what):
+    """Volume two, whose origin has stopped, is being opened or closed: the stack, and that job."""
+    s = make_stack(ssd=32, hdd=32, hdd2=32)
+    s.guest.dm_create("slow", f"0 {s.disk('hdd2').sectors} linear {s.dev('hdd2')} 0")
+    s.create("one", "--mode", "writeback", "--cutoff", "0")
+    s.guest.run(["hybridctl", "attach", "pool", "two", "--origin", "/dev/mapper/slow", "--yes",
+                 "--wipe-signatures", "--mode", "writethrough", "--cutoff", "0"])
+    io(s.guest, "/dev/mapper/two", "w:0:8:a", "f")
+    if what == "open":
+        table = s.table("two")
+        s.guest.run("dmsetup remove two; dmsetup create two --notable")
+        s.guest.run(["dmsetup", "load", "two"], input=table + "\n")
+    else:
+        io(s.guest, "/dev/mapper/two", "w:8:8:b")
+    s.guest.run("dmsetup suspend --noflush slow")
+    job = s.guest.run_bg("dmsetup resume two" if what == "open" else "dmsetup remove two")
+    s.guest.run("sleep 0.3")
+    return s, job
+
+
+@pytest.mark.parametrize("what", ["open", "close"])
+def test_hung_origin_beside_management(make_stack, what):
+    s, job = hang(make_stack, what)
+    for command in OTHERS:
+        s.guest.run(command, timeout=10)
+    assert io(s.guest, "/dev/mapper/one", "w:0:8:c", "f", "r:0:8") == ["c"]
+    # Who manages the same volume waits
+    if what == "open":
+        delete = s.guest.run_bg("dmsetup message pool 0 delete_volume 1")
+        s.guest.run("sleep 0.3")
+        assert delete.poll() is None
+    assert job.poll() is None
+    s.guest.run("dmsetup resume slow")
+    job.wait()
+    if what == "open":
+        assert delete.wait(check=False).rc
+        assert io(s.guest, "/dev/mapper/two", "r:0:8") == ["a"]
+
+
+@pytest.mark.parametrize("what", ["open", "close"])
+def test_hung_origin_while_the_pool_suspends(make_stack, what):
+    """It waits before it suspends anybody: until then the I/O of the others goes on."""
+    s, job = hang(make_stack, what)
+    suspend = s.guest.run_bg("dmsetup suspend pool")
+    s.guest.run("sleep 0.3")
+    s.guest.run("dd if=/dev/zero of=/dev/mapper/one bs=4k count=1 oflag=direct status=none", timeout=10)
+    assert job.poll() is None and suspend.poll() is None
+    s.guest.run("dmsetup resume slow")
+    job.wait()
+    suspend.wait()
+    assert suspended(s, "pool")
+    s.guest.run("dmsetup resume pool")
+    assert io(s.guest, "/dev/mapper/one", "w:0:8:c", "f", "r:0:8") == ["c"]
