@@ -231,6 +231,8 @@ def dirty_volume(guest):
     """Two volumes, one with a filesystem, both with data that only the cache has; digests."""
     guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} --mode writeback -y")
     guest.run(f"hybridctl attach vol-pool two --origin {HDD2} --mode writeback -y")
+    # Nothing is written back while nobody uses the volumes.
+    guest.run("hybridctl set vol-pool high_watermark=95 low_watermark=90")
     guest.run("mkfs.ext4 -q /dev/mapper/vol && mount /dev/mapper/vol /mnt")
     guest.run("dd if=/dev/urandom of=/mnt/f bs=64k count=20 conv=fsync status=none; umount /mnt")
     guest.run("dd if=/dev/urandom of=/dev/mapper/two bs=4k count=100 seek=777 oflag=direct "
