@@ -109,7 +109,10 @@ struct hybrid_job_pool {
 	struct list_head free;		/* used last, first */
 	struct hybrid_job *last;	/* the one with less, if it is free */
 	u32 sectors;			/* of a buffer */
-	u32 kept, most;
+	u32 kept;
+	u32 most;			/* a volume may have, in use */
+	u32 lent;			/* in use, the first of each volume not counted */
+	u32 nr_claims;			/* volumes that were refused less than their share */
 	u32 nr;				/* without the last one; READ_ONCE without the lock */
 	u32 nr_free, spare;		/* now, and the fewest since the last tick */
 };
@@ -198,6 +201,12 @@ struct hybrid_writeback {
 	bool flushing_batch;		/* ... and the present one */
 };
 
+/* Of one pool: what a volume has of it.  Its first job is its own, others are lent. */
+struct hybrid_job_share {
+	u32 nr;				/* in use */
+	bool claims;			/* counted in nr_claims */
+};
+
 struct hybrid_volume {
 	struct hybrid_engine *e;
 	u32 id;
@@ -250,6 +259,8 @@ struct hybrid_volume {
 	struct list_head range_queue;	/* ranges for which there is no room */
 	u32 nr_ranges;			/* READ_ONCE without the lock */
 	u32 nr_jobs;
+	struct hybrid_job_share fills, aheads, writebacks;
+	struct list_head job_waiters;	/* ios */
 	struct hybrid_writeback writeback;
 	atomic_t ahead[AHEAD_PARTS];	/* credit for fills ahead: see AHEAD_COST */
 	spinlock_t stream_lock;		/* the streams */
@@ -359,8 +370,8 @@ struct hybrid_engine {
 
 	/* Jobs */
 	struct hybrid_job_pool fills, aheads, writebacks;
-	struct list_head job_waiters;	/* ios */
 	u32 nr_busy_jobs;
+	u32 nr_job_waiters;		/* ios, all volumes; READ_ONCE without the lock */
 
 	/* Runs: engine-stream.c */
 	struct list_head holds;		/* jobs, the oldest first */
@@ -689,16 +700,23 @@ const char *holds_check(struct hybrid_engine *e, struct hybrid_set *s);
 /* engine-job.c */
 int jobs_create(struct hybrid_engine *e);
 void jobs_destroy(struct hybrid_engine *e);
-/* Give back memory of jobs that were not needed; may there be more to give, later? */
-void jobs_tick(struct hybrid_engine *e);
+/*
+ * Give back memory of jobs that were not needed; may there be more to give, later?
+ * Ends all claims, and runs again what waits for jobs.
+ */
+void jobs_tick(struct hybrid_engine *e, struct hybrid_actions *acts);
+/* A volume is closed; under the engine's lock. */
+void jobs_unclaim(struct hybrid_engine *e, struct hybrid_volume *v);
 bool jobs_spare(const struct hybrid_engine *e);
 /*
- * NULL: all are in use; then @io, if there is one, runs again when one is free.
- * None for a writeback that may not begin now.
+ * NULL: all that @v may have are in use, or there is no memory; then @io, if there is one,
+ * runs again when a job of @v ends, or at a tick.  None for a writeback that may not begin now.
  */
 struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type,
 			   struct hybrid_volume *v, struct hybrid_io *io);
 void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts);
+/* Has @v as many fills in use as there are for each volume?  Caller may hold a set's lock. */
+bool fills_has_share(struct hybrid_engine *e, struct hybrid_volume *v);
 /* The job's next operation: between its buffer and the devices, no segments yet. */
 void job_transfer(struct hybrid_job *job, bool write,
 		  void (*done)(struct hybrid_engine *e, struct hybrid_op *op,

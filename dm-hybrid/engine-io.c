@@ -820,9 +820,18 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 		return ROUTE_TAKEN;
 	}
 	if (write_needs_copy(io)) {
-		job = job_get(e, JOB_STAGED, io->volume, io);
-		if (!job)
+		bool waits = (dirty & io->mask) || fills_has_share(e, v);
+
+		job = job_get(e, JOB_STAGED, v, waits ? io : NULL);
+		if (!job && waits)
 			return ROUTE_TAKEN;
+	}
+	if (write_needs_copy(io) && !job) {
+		/* Others have the jobs: to the origin alone. */
+		io->to_cache = 0;
+		if (write_waits(e, s, io, i, acts))
+			return ROUTE_TAKEN;
+		bypass(io, HYBRID_BYPASS_BUSY);
 	}
 	if (i < 0 && io->to_cache)
 		i = take_block(e, s, v, io->key);

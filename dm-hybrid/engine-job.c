@@ -41,8 +41,10 @@ static void job_free(struct hybrid_engine *e, struct hybrid_job *job)
 /* One more job, to the free ones.  False: there is no memory, or there are enough. */
 static bool pool_grow(struct hybrid_engine *e, struct hybrid_job_pool *p, gfp_t gfp)
 {
-	struct hybrid_job *job = p->nr < p->most ? job_alloc(e, p->sectors, gfp) : NULL;
+	struct hybrid_job *job = NULL;
 
+	if (p->nr < p->most + max(e->nr_open, 1U) - 1)
+		job = job_alloc(e, p->sectors, gfp);
 	if (!job)
 		return false;
 	list_add(&job->link, &p->free);
@@ -103,17 +105,47 @@ static void free_list(struct hybrid_engine *e, struct list_head *list)
 		job_free(e, job);
 }
 
-void jobs_tick(struct hybrid_engine *e)
+static void claim_end(struct hybrid_job_pool *p, struct hybrid_job_share *share)
 {
+	p->nr_claims -= share->claims;
+	share->claims = false;
+}
+
+void jobs_unclaim(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	claim_end(&e->fills, &v->fills);
+	claim_end(&e->aheads, &v->aheads);
+	claim_end(&e->writebacks, &v->writebacks);
+}
+
+/* No claim is older than a tick.  Under the engine's lock. */
+static void volume_tick(struct hybrid_engine *e, struct hybrid_volume *v,
+			struct list_head *woken)
+{
+	struct hybrid_io *io;
+
+	jobs_unclaim(e, v);
+	list_for_each_entry(io, &v->job_waiters, link)
+		WRITE_ONCE(e->nr_job_waiters, e->nr_job_waiters - 1);
+	list_splice_tail_init(&v->job_waiters, woken);
+}
+
+void jobs_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v;
 	unsigned long flags;
+	LIST_HEAD(woken);
 	LIST_HEAD(out);
 
 	spin_lock_irqsave(&e->lock, flags);
 	pool_tick(&e->fills, &out);
 	pool_tick(&e->aheads, &out);
 	pool_tick(&e->writebacks, &out);
+	list_for_each_entry(v, &e->open_volumes, open_link)
+		volume_tick(e, v, &woken);
 	spin_unlock_irqrestore(&e->lock, flags);
 	free_list(e, &out);
+	rerun_list(e, &woken, acts);
 }
 
 bool jobs_spare(const struct hybrid_engine *e)
@@ -134,6 +166,66 @@ static struct hybrid_job_pool *job_pool(struct hybrid_engine *e, enum job_type t
 	default:
 		return &e->fills;
 	}
+}
+
+static struct hybrid_job_share *job_share(struct hybrid_volume *v, enum job_type type)
+{
+	switch (type) {
+	case JOB_WRITEBACK:
+		return &v->writebacks;
+	case JOB_AHEAD:
+	case JOB_HOLD:
+		return &v->aheads;
+	default:
+		return &v->fills;
+	}
+}
+
+static bool has_share(const struct hybrid_engine *e, const struct hybrid_job_pool *p,
+		      const struct hybrid_job_share *share)
+{
+	return share->nr >= max(p->most / max(e->nr_open, 1U), 1U);
+}
+
+bool fills_has_share(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	unsigned long flags;
+	bool has;
+
+	spin_lock_irqsave(&e->lock, flags);
+	has = has_share(e, &e->fills, &v->fills);
+	spin_unlock_irqrestore(&e->lock, flags);
+	return has;
+}
+
+/* May a volume with that share take another job?  Under the engine's lock. */
+static bool may_take(const struct hybrid_engine *e, const struct hybrid_job_pool *p,
+		     const struct hybrid_job_share *share)
+{
+	if (!p->most || !share->nr)
+		return p->most;
+	return p->lent < p->most - 1 && !(p->nr_claims && has_share(e, p, share));
+}
+
+/* The same; one that is refused less than its share claims it. */
+static struct hybrid_job *share_take(struct hybrid_engine *e, struct hybrid_job_pool *p,
+				     struct hybrid_job_share *share)
+{
+	struct hybrid_job *job = NULL;
+
+	if (may_take(e, p, share)) {
+		job = pool_take(e, p);
+	} else if (p->most && !share->claims && !has_share(e, p, share)) {
+		share->claims = true;
+		p->nr_claims++;
+	}
+	if (!job)
+		return NULL;
+	if (share->nr++)
+		p->lent++;
+	if (has_share(e, p, share))
+		claim_end(p, share);
+	return job;
 }
 
 int jobs_create(struct hybrid_engine *e)
@@ -176,12 +268,13 @@ struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type,
 
 	spin_lock_irqsave(&e->lock, flags);
 	if ((type != JOB_WRITEBACK && type != JOB_HOLD) || may_begin(e, v))
-		job = pool_take(e, job_pool(e, type));
+		job = share_take(e, job_pool(e, type), job_share(v, type));
 	if (job) {
 		e->nr_busy_jobs++;
 		v->nr_jobs++;
 	} else if (io) {
-		list_add_tail(&io->link, &e->job_waiters);
+		list_add_tail(&io->link, &v->job_waiters);
+		WRITE_ONCE(e->nr_job_waiters, e->nr_job_waiters + 1);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (!job)
@@ -201,17 +294,25 @@ struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type,
 	return job;
 }
 
-/* The io that has waited longest for a job, if one is free. */
-static struct hybrid_io *next_job_waiter(struct hybrid_engine *e)
+/*
+ * The io of @v that has waited longest for a job, if one is free that @v may have.  NULL:
+ * a job of @v has ended, and @v may be gone.
+ */
+static struct hybrid_io *next_job_waiter(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	struct hybrid_io *io = NULL;
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	if (!list_empty(&e->fills.free))
-		io = list_first_entry_or_null(&e->job_waiters, struct hybrid_io, link);
-	if (io)
+	if (!list_empty(&e->fills.free) && may_take(e, &e->fills, &v->fills))
+		io = list_first_entry_or_null(&v->job_waiters, struct hybrid_io, link);
+	if (io) {
 		list_del_init(&io->link);
+		WRITE_ONCE(e->nr_job_waiters, e->nr_job_waiters - 1);
+	} else {
+		e->nr_busy_jobs--;
+		v->nr_jobs--;
+	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	return io;
 }
@@ -220,12 +321,14 @@ static struct hybrid_io *next_job_waiter(struct hybrid_engine *e)
 void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts)
 {
 	struct hybrid_job_pool *p = job_pool(e, job->type);
+	struct hybrid_volume *v = job->volume;
+	struct hybrid_job_share *share = job_share(v, job->type);
 	struct hybrid_io *io;
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	e->nr_busy_jobs--;
-	job->volume->nr_jobs--;
+	if (--share->nr)
+		p->lent--;
 	if (job->sectors == p->sectors) {
 		list_add(&job->link, &p->free);
 		p->nr_free++;
@@ -234,7 +337,7 @@ void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_acti
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	/* One that runs again may need no job now: then it is the next one's. */
-	while (p == &e->fills && (io = next_job_waiter(e)))
+	while ((io = next_job_waiter(e, v)))
 		rerun(e, io, acts);
 }
 

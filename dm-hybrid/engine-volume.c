@@ -65,6 +65,7 @@ struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 	INIT_LIST_HEAD(&v->ranges);
 	INIT_LIST_HEAD(&v->range_waiters);
 	INIT_LIST_HEAD(&v->range_queue);
+	INIT_LIST_HEAD(&v->job_waiters);
 	INIT_LIST_HEAD(&v->writeback.turn);
 	room_create(v);
 	for (k = 0; k < AHEAD_PARTS; k++)
@@ -710,6 +711,7 @@ int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v)
 	WRITE_ONCE(v->open, false);
 	v->cache_written = false;
 	v->cache_flushing = false;
+	jobs_unclaim(e, v);
 	e->nr_open--;
 	list_del_init(&v->open_link);
 	spin_unlock_irqrestore(&e->lock, flags);

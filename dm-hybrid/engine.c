@@ -15,7 +15,6 @@ static void init_lists(struct hybrid_engine *e)
 	INIT_LIST_HEAD(&e->fills.free);
 	INIT_LIST_HEAD(&e->aheads.free);
 	INIT_LIST_HEAD(&e->writebacks.free);
-	INIT_LIST_HEAD(&e->job_waiters);
 	INIT_LIST_HEAD(&e->room.waiters);
 	e->room.tick = 1;
 	INIT_LIST_HEAD(&e->lost_waiters);
@@ -298,7 +297,7 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 	room_tick(e, acts);
 	holds_tick(e);
 	endurance_tick(e, passed);
-	jobs_tick(e);
+	jobs_tick(e, acts);
 	if (!READ_ONCE(e->failed) &&
 	    now_ms - e->last_interval >= READ_ONCE(e->config.commit_interval)) {
 		e->last_interval = now_ms;
@@ -306,6 +305,7 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 	}
 	return unrecorded_left(e) || atomic_read(&e->nr_dirty) || READ_ONCE(e->grace_wanted) ||
 	       READ_ONCE(e->nr_busy_jobs) || jobs_spare(e) ||
+	       READ_ONCE(e->nr_job_waiters) ||
 	       READ_ONCE(e->endurance) != ENDURANCE_PLENTY;
 }
 

@@ -303,6 +303,36 @@ static void fills_come_first(void **state)
 		job_put(e, job[n], NULL);
 }
 
+/* Who holds all jobs that are lent leaves another volume its own, and gives way to a claim. */
+static void jobs_are_shared(void **state)
+{
+	struct hybrid_job *job[NR_FILL_JOBS], *own, *claimed;
+	struct hybrid_volume *other;
+	u32 n;
+
+	pool_of(16 * MIB);
+	other = volume_alloc(e, 2, &info);
+	e->nr_open++;
+	for (n = 0; n < NR_FILL_JOBS && (job[n] = fill_get(e, JOB_FILL, v, 0)); n++)
+		;
+	assert_int_equal(n, e->fills.most);
+	own = fill_get(e, JOB_FILL, other, 0);
+	assert_non_null(own);
+	assert_null(fill_get(e, JOB_FILL, other, 0));
+	job_put(e, job[--n], NULL);
+	assert_null(fill_get(e, JOB_FILL, v, 0));
+	claimed = fill_get(e, JOB_FILL, other, 0);
+	assert_non_null(claimed);
+	job_put(e, claimed, NULL);
+	job_put(e, own, NULL);
+	while (n--)
+		job_put(e, job[n], NULL);
+	assert_int_equal(e->fills.lent, 0);
+	jobs_unclaim(e, other);
+	e->nr_open--;
+	volume_free(other);
+}
+
 /* An origin that cannot be read fails those who ask, not those who do not. */
 static void error_ahead(void **state)
 {
@@ -335,6 +365,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(stop_drops, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(time_drops, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(fills_come_first, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(jobs_are_shared, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(error_ahead, setup_disks, teardown),
 	};
 
