@@ -24,6 +24,8 @@ enum line_kind {
 	LINE_RUN,		/* until nothing is under way */
 	LINE_RELOAD,		/* suspend all, stop, restart, resume */
 	LINE_ADMIN,
+	LINE_HANG,		/* requests of some kinds to one origin stay under way */
+	LINE_ANSWER,		/* ... until here, where others must have got theirs */
 	LINE_EXPLORE,		/* crash states from here on */
 	LINE_NOTHING,		/* could have happened while somebody waited, and did not */
 	/* Choices, also in the midst of a blocking call */
