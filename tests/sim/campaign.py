@@ -43,7 +43,9 @@ OPTIONS = [[], ["--faults"], ["--events"], ["--faults", "--events"], ["--rot"],
            ["--faults", "--events", "--policies"], ["--faults", "--events", "--lean"],
            ["--scarce"], ["--faults", "--events", "--scarce"],
            ["--crowd"], ["--faults", "--events", "--crowd"]]
-SWARM = [(mode, options) for options in OPTIONS for mode in "AB"]
+# Origins that do not answer: of many volumes, for a while.
+HANGS = [("A", ["--hang"]), ("A", ["--hang", "--events"]), ("A", ["--hang", "--faults", "--events"])]
+SWARM = [(mode, options) for options in OPTIONS for mode in "AB"] + HANGS
 # Several CPUs, by a build of its own: make interleave.
 INTERLEAVED = [("A", ["--interleave"]), ("B", ["--interleave"]), ("A", ["--interleave", "--faults"])]
 GOAL = {"seeds": 20000, "crash_states": 5000000}

@@ -27,7 +27,7 @@ static struct volume *pick_running(struct world *w)
 	return vol && !vol->suspended ? vol : NULL;
 }
 
-static bool overlaps(struct world *w, struct volume *vol, u64 sector, u32 count)
+bool users_overlap(struct world *w, struct volume *vol, u64 sector, u32 count)
 {
 	struct uio *u;
 
@@ -116,7 +116,7 @@ static void user_event(struct world *w, enum event ev)
 		pick_range(w, vol, &sector, &count);
 	if ((ev == EV_DISCARD || ev == EV_ZEROES) && rng_below(&w->rng, 3) == 0)
 		count = min_t(u64, vol->hot - sector, count + rng_below(&w->rng, 4 * w->p.block_sectors));
-	if (ev != EV_READ && ev != EV_FLUSH && !w->p.overlap && overlaps(w, vol, sector, count))
+	if (ev != EV_READ && ev != EV_FLUSH && !w->p.overlap && users_overlap(w, vol, sector, count))
 		return;
 	user_io(w, ev, vol, sector, count);
 }
@@ -563,10 +563,25 @@ void do_event(struct world *w, enum event ev)
 	}
 }
 
+/* Who calls for anything else may wait for what does not answer. */
+static void easy_event(struct world *w)
+{
+	enum event ev = draw_event(w);
+
+	if (ev <= EV_EVICT || ev == EV_CHECKPOINT)
+		do_event(w, ev);
+	else
+		do_event(w, EV_STEP);
+}
+
 void one_event(struct world *w)
 {
 	enum event ev;
 
+	if (hang_any(w)) {
+		easy_event(w);
+		return;
+	}
 	if (w->p.admin_percent && rng_chance(&w->rng, w->p.admin_percent)) {
 		admin_event(w);
 		return;

@@ -2,7 +2,7 @@
 /*
  * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--rot] [--events]
  *     [--policies] [--lean] [--scarce] [--crowd] [--hash] [--keep-going] [--no-linter] [--limit S]
- *     [--table] [--interleave]
+ *     [--table] [--interleave] [--hang]
  * sim --loop alloc|io [--nth N] ...
  * sim --mode C [--length L] [--part I/N] [--time S]
  * sim --seed N ... --record|--shrink
@@ -14,6 +14,7 @@
  * happened in which phases.  --interleave: engine calls overlap, as on several CPUs.
  * --lean: fills bring only what was asked for, unless it goes on a run.
  * --scarce: memory that is not waited for may not be there.
+ * --hang: origins do not answer for a while, and other volumes must go on.
  * --crowd: what meets seldom (see crowd.c) meets often.
  *
  * --loop: a short run of each seed again and again, in which the first, the second,
@@ -48,6 +49,7 @@ static const struct option options[] = {
 	{ "trace", no_argument, NULL, 'v' },
 	{ "faults", no_argument, NULL, 'f' },
 	{ "events", no_argument, NULL, 'e' },
+	{ "hang", no_argument, NULL, 'H' },
 	{ "rot", no_argument, NULL, 'Z' },
 	{ "policies", no_argument, NULL, 'y' },
 	{ "lean", no_argument, NULL, 'b' },
@@ -150,6 +152,9 @@ static bool parse(int argc, char **argv)
 		case 'W':
 			sim_crowd = true;
 			break;
+		case 'H':
+			sim_hang = true;
+			break;
 		case 'h':
 			opt.hashes = true;
 			break;
@@ -203,12 +208,12 @@ static void report(u64 seed, u64 hash, u64 violations_before)
 		printf("seed=%llu hash=%016llx\n", (unsigned long long)seed,
 		       (unsigned long long)hash);
 	if (sim_violations != violations_before)
-		fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s%s%s%s%s%s%s --trace\n", opt.mode,
+		fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s%s%s%s%s%s%s%s --trace\n", opt.mode,
 			(unsigned long long)seed, sim_faults ? " --faults" : "",
 			sim_events ? " --events" : "", sim_rot ? " --rot" : "",
 			sim_policies ? " --policies" : "", sim_lean ? " --lean" : "",
 			sim_scarce ? " --scarce" : "", sim_crowd ? " --crowd" : "",
-			sim_interleave ? " --interleave" : "");
+			sim_hang ? " --hang" : "", sim_interleave ? " --interleave" : "");
 }
 
 static bool go_on(void)

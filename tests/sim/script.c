@@ -20,7 +20,7 @@
 struct script *script_record, *script_play;
 
 /* What follows the name: v volume, s sector, + count of sectors, n number, x hex, m mode, h how,
- * k kind of metadata */
+ * k kind of metadata, d what does not answer */
 static const struct {
 	const char *name, *args;
 } kinds[NR_LINES] = {
@@ -56,6 +56,8 @@ static const struct {
 	[LINE_ADMIN] = { "admin", "" },
 	[LINE_CLEAN] = { "clean", "v" },
 	[LINE_CLOSED] = { "closed", "" },
+	[LINE_HANG] = { "hang", "vd" },
+	[LINE_ANSWER] = { "answer", "" },
 	[LINE_EXPLORE] = { "explore", "" },
 	[LINE_NOTHING] = { "nothing", "" },
 	[LINE_COMPLETE] = { "complete", "n" },
@@ -342,6 +344,12 @@ static void carry_out(struct world *w, const struct line *l)
 	case LINE_CLOSED:
 		check_closed(w);
 		break;
+	case LINE_HANG:
+		hang_begin(w, vol, l->count);
+		break;
+	case LINE_ANSWER:
+		hang_end(w);
+		break;
 	case LINE_EXPLORE:
 		w->p.cut_every = 1;
 		break;
@@ -462,6 +470,9 @@ static void print_line(const struct line *l, FILE *f)
 			break;
 		case 'k':
 			fprintf(f, " %s", meta_kinds[l->count]);
+			break;
+		case 'd':
+			fprintf(f, " %s", hang_kinds[l->count]);
 		}
 	if (l->meanwhile)
 		fprintf(f, " meanwhile");
@@ -580,6 +591,10 @@ static bool read_arg(struct line *l, char arg, char *word)
 		return n >= 0;
 	case 'k':
 		n = find_name(meta_kinds, NR_META_KINDS, word);
+		l->count = n;
+		return n >= 0;
+	case 'd':
+		n = find_name(hang_kinds, NR_HANGS, word);
 		l->count = n;
 		return n >= 0;
 	}

@@ -26,6 +26,8 @@ enum line_kind {
 	LINE_ADMIN,
 	LINE_CLEAN,		/* nothing of the volume is dirty, in RAM or on record */
 	LINE_CLOSED,		/* no region is open */
+	LINE_HANG,		/* requests of some kinds to one origin stay under way */
+	LINE_ANSWER,		/* ... until here, where others must have got theirs */
 	LINE_EXPLORE,		/* crash states from here on */
 	LINE_NOTHING,		/* could have happened while somebody waited, and did not */
 	/* Choices, also in the midst of a blocking call */

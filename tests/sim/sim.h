@@ -8,6 +8,7 @@
  * events.c	what users and admins do meanwhile
  * faults.c	what goes wrong with the devices, and what may be lost by it
  * age.c	counters near their wrap
+ * hang.c	origins that do not answer, and others that must go on
  * rot.c	metadata that are damaged when the engine recovers
  * oracle.c	which values each sector may hold (promises P1 to P4)
  * linter.c	rules J1 to J11 on the stream of device operations
@@ -223,6 +224,7 @@ struct fault {
 	u64 bad[SIM_MAX_BAD];	/* sectors that cannot be read until rewritten */
 	u32 lose, misdirect;	/* writes of data that go nowhere, or elsewhere */
 	u8 lose_meta;		/* enum meta_kind: the next write of it goes nowhere */
+	u8 hangs;		/* requests that stay under way: a bit for each kind */
 	u32 nr_bad, nr_were_bad;	/* those that are, then those that were in this life */
 };
 
@@ -532,6 +534,8 @@ struct world {
 	struct rng arng;		/* of what is aimed at a phase */
 	struct rng frng;		/* of faults.c */
 	struct rng agerng;		/* of age.c */
+	struct rng hrng;		/* of hang.c */
+	u32 hang_left;			/* steps until all origins answer again; 0: all do */
 	struct world *main;
 };
 
@@ -614,7 +618,7 @@ enum event {
 	NR_EVENTS
 };
 
-extern bool sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce, sim_crowd, sim_lint;
+extern bool sim_hang, sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce, sim_crowd, sim_lint;
 
 /* workload.c: the name of any policy */
 const char *draw_policy(struct rng r);
@@ -625,6 +629,8 @@ void one_event(struct world *w);
 void do_event(struct world *w, enum event ev);
 /* Delete, forget, create and open; @drop: whatever is dirty. */
 void recreate(struct world *w, struct volume *vol, bool drop);
+/* Does a write of users, or a range, that is under way touch these sectors? */
+bool users_overlap(struct world *w, struct volume *vol, u64 sector, u32 count);
 void user_io(struct world *w, enum event ev, struct volume *vol, u64 sector, u32 count);
 void set_mode(struct world *w, struct volume *vol, u32 mode);
 void set_cutoff(struct world *w, struct volume *vol);	/* to what its info says */
@@ -707,6 +713,26 @@ bool linter_dirty(struct linter *l, struct volume *vol, u64 sector, u32 count);
 void age_pool(struct world *w);			/* that was loaded */
 void age_volume(struct world *w, struct hybrid_volume *v);	/* that was opened */
 void age_flushes(struct world *w);
+
+/* ---- Origins that do not answer: hang.c ------------------------------------- */
+
+enum hang {
+	HANG_ALL,
+	HANG_READ,
+	HANG_WRITE,
+	HANG_FLUSH,
+	HANG_DISCARD,
+	NR_HANGS
+};
+
+extern const char * const hang_kinds[NR_HANGS];
+bool hang_holds(const struct dreq *r);
+bool hang_any(const struct world *w);
+void hang_begin(struct world *w, struct volume *vol, u32 what);
+/* All others must have got theirs; then all answer. */
+void hang_end(struct world *w);
+void hang_profile(struct profile *p, struct rng r);
+void hang_event(struct world *w);	/* perhaps one begins, or ends, at this step */
 
 /* ---- Generations ---------------------------------------------------------- */
 

@@ -242,7 +242,8 @@ def test_same_seed_same_hash(sim, sim_interleave, mode, faults):
 @pytest.mark.parametrize(
     "options",
     [["A"], ["B"], ["A", "--faults", "--events"], ["B", "--faults", "--events"], ["A", "--scarce"],
-     ["A", "--lean"], ["A", "--crowd"], ["A", "--faults", "--events", "--crowd"]],
+     ["A", "--lean"], ["A", "--crowd"], ["A", "--faults", "--events", "--crowd"],
+     ["A", "--hang", "--events"]],
     ids=" ".join,
 )
 def test_recorded_is_the_same_run(sim, tmp_path, options):

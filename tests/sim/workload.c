@@ -9,7 +9,7 @@
 #include "recovery.h"
 #include "script.h"
 
-bool sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce, sim_crowd;
+bool sim_hang, sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce, sim_crowd;
 bool sim_lint = true;
 
 /* ---- Profile ------------------------------------------------------------------ */
@@ -343,6 +343,7 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 		loop_profile(p, r);
 	draw_large_blocks(p, rng_fork(r, 107));
 	draw_size(p, rng_fork(r, 108), mode);
+	hang_profile(p, rng_fork(r, 110));
 }
 
 /* ---- Formatting ----------------------------------------------------------------- */
@@ -555,6 +556,7 @@ void crash(struct world *w, bool reset)
 	trace(w, 10, reset, 0, reset ? "RESET" : "POWER CUT");
 	coverage_death(w, reset, 1);
 	w->deaths++;
+	w->hang_left = 0;
 	loop_heal();
 	for (i = 0; i < w->nr_dev; i++) {
 		device_heal(w->dev[i], true);
@@ -925,7 +927,12 @@ static void one_episode(struct world *w)
 	while (w->step < end && w->step < w->p.steps && !w->crashed && !w->stop) {
 		w->step++;
 		faults_event(w);
+		hang_event(w);
 		one_event(w);
+	}
+	if (w->hang_left) {
+		w->hang_left = 0;
+		hang_end(w);
 	}
 	if (w->crash_at != SIM_NEVER && !w->crashed)
 		script_log(w, LINE_POWER, NULL, 0, 0);
@@ -968,6 +975,7 @@ static void format(struct world *w)
 
 	w->arng = rng_fork(&w->brng, 5);
 	w->agerng = rng_fork(&w->brng, 6);
+	w->hrng = rng_fork(&w->brng, 7);
 	format_cache(w);
 	w->hole = w->p.far ? (u64)w->p.block_sectors << w->p.far : 0;
 	for (i = 0; i < w->p.volumes; i++)

@@ -654,12 +654,19 @@ void world_read_block(struct world *w, struct volume *vol, u64 b)
 
 /* ---- Steps ----------------------------------------------------------------- */
 
+/* A crash state's devices always answer. */
+static bool answers(const struct world *w, const struct dreq *r)
+{
+	return w->branch || !hang_holds(r);
+}
+
 static u32 nr_inflight(struct world *w)
 {
-	u32 i, n = 0;
+	u32 i, j, n = 0;
 
 	for (i = 0; i < w->nr_dev; i++)
-		n += w->dev[i]->v->nr_inflight;
+		for (j = 0; j < w->dev[i]->v->nr_inflight; j++)
+			n += answers(w, w->dev[i]->v->inflight[j]);
 	return n;
 }
 
@@ -678,11 +685,13 @@ void world_complete(struct world *w, struct dreq *r)
 
 static struct dreq *pick_request(struct world *w)
 {
-	u32 n = rng_below(&w->rng, nr_inflight(w)), i;
+	u32 n = rng_below(&w->rng, nr_inflight(w)), i, j;
 
-	for (i = 0; n >= w->dev[i]->v->nr_inflight; i++)
-		n -= w->dev[i]->v->nr_inflight;
-	return w->dev[i]->v->inflight[n];
+	for (i = 0; i < w->nr_dev; i++)
+		for (j = 0; j < w->dev[i]->v->nr_inflight; j++)
+			if (answers(w, w->dev[i]->v->inflight[j]) && !n--)
+				return w->dev[i]->v->inflight[j];
+	return NULL;
 }
 
 void world_apply(struct world *w, struct dreq *r, bool part)
@@ -749,7 +758,7 @@ struct dreq *world_inflight(struct world *w, u32 n)
 			for (j = 0; j < w->dev[i]->v->nr_inflight; j++) {
 				struct dreq *r = w->dev[i]->v->inflight[j];
 
-				if (r->submitted > after &&
+				if (answers(w, r) && r->submitted > after &&
 				    (!found || r->submitted < found->submitted))
 					found = r;
 			}
