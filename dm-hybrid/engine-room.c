@@ -34,12 +34,16 @@ void room_create(struct hybrid_volume *v)
 	v->writeback.bound = BATCH;
 }
 
-/* Is the origin flushed of what was written back?  Users' flushes alone do not count. */
+/*
+ * Is the origin flushed of what was written back, or about to be?  Users' flushes alone do not
+ * count, nor what users alone wrote: beside them one flush may follow the other.
+ */
 static bool flushing(const struct hybrid_volume *v)
 {
 	const struct hybrid_writeback *w = &v->writeback;
 
-	return v->flush_busy && (w->flushing_batch || w->flush_batch || v->flush_lazy);
+	return v->flush_busy && (w->flushing_batch ||
+				 (w->windows && (w->flush_batch || v->flush_lazy)));
 }
 
 /* Is what was written back to be free, or said to be clean, soon? */
@@ -131,7 +135,7 @@ void room_flush_begins(struct hybrid_volume *v)
 {
 	struct hybrid_writeback *w = &v->writeback;
 
-	w->flushing_batch = w->flush_batch || v->flushing_lazy;
+	w->flushing_batch = w->windows && (w->flush_batch || v->flushing_lazy);
 	w->flush_batch = false;
 	w->flushing = w->windows - w->nr_active;
 	if (w->flushing_batch)

@@ -206,6 +206,33 @@ static void batch_beside_users(void **state)
 	assert_int_equal(sectors_of(CACHE, true), 0);
 }
 
+/*
+ * A flush of what users alone wrote holds up no window: beside them the next may follow at
+ * once, for as long as they write.
+ */
+static void window_beside_a_flush(void **state)
+{
+	u32 n;
+
+	dirty_windows(0, 2, 1);
+	assert_int_equal(submit(&writer, HYBRID_IO_DISCARD, 64 * BLOCK, BLOCK, false), 0);
+	/* To be recorded as clean */
+	reads(128 * BLOCK, 8, 0);
+	hold_flush = true;
+	for (n = 0; n < 61 && !held_flush; n++)
+		tick(1000);
+	assert_non_null(held_flush);
+	nr_log = 0;
+	drain(v, true);
+	assert_int_equal(sectors_of(ORIGIN, true), 2 * 8);
+	/* The next covers them; beside that none is written back. */
+	let_flush_go();
+	assert_non_null(held_flush);
+	hold_flush = false;
+	let_flush_go();
+	assert_int_equal(status().dirty, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -214,6 +241,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(batch_by_the_last_flush, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(flush_of_users_data_alone, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(batch_beside_users, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(window_beside_a_flush, setup_two, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
