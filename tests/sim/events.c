@@ -147,15 +147,20 @@ static void call_mode(struct world *w, void *arg)
 	carry_request(w, r, &acts);
 }
 
-void set_mode(struct world *w, struct volume *vol, u32 mode)
+void ask_mode(struct world *w, struct volume *vol, u32 mode)
 {
 	struct request r = { .vol = vol, .what = mode };
 
-	script_log(w, EV_MODE, vol, 0, mode);
 	trace(w, 11, vol->id, mode, "mode of volume %u: %u", vol->id, mode);
 	vol->ever_writeback |= mode == HYBRID_MODE_WRITEBACK;
 	vol->info.mode = mode;
 	request(w, call_mode, &r);
+}
+
+void set_mode(struct world *w, struct volume *vol, u32 mode)
+{
+	script_log(w, EV_MODE, vol, 0, mode);
+	ask_mode(w, vol, mode);
 }
 
 static void call_cutoff(struct world *w, void *arg)
@@ -194,13 +199,18 @@ static void call_drain(struct world *w, void *arg)
 	carry_request(w, r, &acts);
 }
 
-void drain(struct world *w, struct volume *vol, bool on)
+void ask_drain(struct world *w, struct volume *vol, bool on)
 {
 	struct request r = { .vol = vol, .what = on };
 
-	script_log(w, EV_DRAIN, vol, 0, on);
 	trace(w, 12, vol ? vol->id : 9999, on, "drain %d", on);
 	request(w, call_drain, &r);
+}
+
+void drain(struct world *w, struct volume *vol, bool on)
+{
+	script_log(w, EV_DRAIN, vol, 0, on);
+	ask_drain(w, vol, on);
 }
 
 static void drain_event(struct world *w)

@@ -635,6 +635,9 @@ void user_io(struct world *w, enum event ev, struct volume *vol, u64 sector, u32
 void set_mode(struct world *w, struct volume *vol, u32 mode);
 void set_cutoff(struct world *w, struct volume *vol);	/* to what its info says */
 void drain(struct world *w, struct volume *vol, bool on);
+/* The same without a line in a script. */
+void ask_mode(struct world *w, struct volume *vol, u32 mode);
+void ask_drain(struct world *w, struct volume *vol, bool on);
 void evict_sector(struct world *w, struct volume *vol, u64 sector);
 void tick(struct world *w, u32 ms);
 void admin_event(struct world *w);
@@ -653,6 +656,8 @@ void boot(struct world *w);
 void crash(struct world *w, bool reset);
 void read_all(struct world *w);
 void finish(struct world *w);
+/* hot.c: of a pool without faults, that users go on writing to */
+void drain_beside_users(struct world *w);
 void reload(struct world *w);
 /* No more I/O of users' to the volume; what there was has ended. */
 bool quiet(struct world *w, struct volume *vol);

@@ -902,7 +902,9 @@ void finish(struct world *w)
 		if (w->stop || w->p.fault_kind || w->faulty)
 			return;
 	}
-	drain_all(w);
+	drain_beside_users(w);
+	if (!w->stop)
+		drain_all(w);
 	if (!w->stop && !w->crashed)
 		world_rest(w);
 	if (!w->stop)
