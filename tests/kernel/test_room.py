@@ -62,3 +62,30 @@ def test_full_of_dirty_blocks(make_stack, rotational):
     s.drain()
     s.guest.run(f"python3 /tmp/writer {blocks} read", timeout=60)
     assert s.status()["origin_errors"] == s.status()["cache_errors"] == 0
+
+
+# 7,200 rpm, 32 requests in its queue, 8 MiB of write cache
+DRIVE = "7200 150 1000 16000 32 8192 100"
+
+
+@pytest.mark.parametrize("command", [
+    "hybridctl drain vol", "hybridctl drain pool", "hybridctl set vol mode=writethrough",
+    "hybridctl detach --live vol -y"])
+def test_a_block_that_is_always_written_is_drained(make_stack, command):
+    """32 writes to one block are in flight for as long as it takes."""
+    s = make_stack(ssd=24, hdd=64)
+    # The model's flush waits for an empty write cache: detach's own would not end beside writes.
+    if "detach" not in command:
+        s.guest.dm_create("vhdd", f"0 {s.disk('hdd').sectors} hddsim /dev/test/hdd 0 {DRIVE}")
+        s.volatile["hdd"] = ""	# its name is taken
+    s.create("vol", "--mode", "writeback")
+    writer = s.guest.run_bg("exec fio --thread --name=t --filename=/dev/mapper/vol --direct=1 --rw=randwrite "
+                            "--bs=512 --size=4k --ioengine=libaio --iodepth=32 --runtime=600 --time_based")
+    s.wait("dirty", 1)
+    s.guest.run(command, timeout=120)
+    if "mode" in command:
+        s.wait("dirty", 0)
+        s.wait("draining", 0)
+    assert writer.poll() is None
+    writer.kill()
+    writer.wait(check=False)
