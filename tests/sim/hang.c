@@ -108,7 +108,8 @@ void hang_end(struct world *w)
 {
 	u32 ticks;
 
-	script_log(w, LINE_ANSWER, NULL, 0, 0);
+	if (!w->crashed)
+		script_log(w, LINE_ANSWER, NULL, 0, 0);
 	for (ticks = 0; ticks < GO_ON_TICKS && !w->crashed && !w->stop; ticks++) {
 		world_idle(w);
 		if (!others_wait(w))

@@ -930,7 +930,8 @@ static void one_episode(struct world *w)
 		w->step++;
 		faults_event(w);
 		hang_event(w);
-		one_event(w);
+		if (!w->crashed && !w->stop)
+			one_event(w);
 	}
 	if (w->hang_left) {
 		w->hang_left = 0;
