@@ -490,6 +490,21 @@ void dreq_apply(struct dreq *r, struct rng *rng, bool part)
 	apply_range(r, low, high, rng);
 }
 
+static bool writes_sb(const struct dreq *r)
+{
+	const struct device *d = r->dev;
+
+	return r->meta && r->kind == DREQ_WRITE &&
+	       (r->sector == device_place(d, hybrid_sb_sector(device_size(d), 0)) ||
+		r->sector == device_place(d, hybrid_sb_sector(device_size(d), 1)));
+}
+
+/* Where FUA is a flush after the write, nobody can tell which of them failed. */
+static bool flush_failed(const struct dreq *r)
+{
+	return r->kind == DREQ_FLUSH || (r->dev->nr && writes_sb(r));
+}
+
 /* A failed flush: some of what it covered never becomes durable. */
 static void doom(struct dreq *r, struct rng *rng)
 {
@@ -519,10 +534,10 @@ void dreq_complete(struct dreq *r, struct rng *rng)
 		if (changes(r) && rng_below(rng, 2))
 			dreq_apply(r, rng, true);
 		/* One that lies loses nothing before the power goes */
-		if (r->kind == DREQ_FLUSH && r->dev->fault.dooms &&
+		if (flush_failed(r) && r->dev->fault.dooms &&
 		    r->dev->profile != DEVICE_LYING)
 			doom(r, rng);
-		r->dev->flush_failed |= r->kind == DREQ_FLUSH;
+		r->dev->flush_failed |= flush_failed(r);
 		leave_flight(r);
 		/* The next flush covers what landed */
 		r->done = ++sim_now;

@@ -405,15 +405,6 @@ void world_carry(struct world *w, struct hybrid_actions *acts)
 
 /* ---- Ends ------------------------------------------------------------------ */
 
-static bool writes_sb(const struct dreq *r)
-{
-	const struct device *d = r->dev;
-
-	return r->meta && r->kind == DREQ_WRITE &&
-	       (r->sector == device_place(d, hybrid_sb_sector(device_size(d), 0)) ||
-		r->sector == device_place(d, hybrid_sb_sector(device_size(d), 1)));
-}
-
 static void request_ended(struct world *w, struct dreq *r)
 {
 	struct action *a = r->action;
@@ -421,8 +412,6 @@ static void request_ended(struct world *w, struct dreq *r)
 	if (w->lint)
 		linter_complete(w->lint, a, r);
 	if (r->error) {
-		/* Where FUA is a flush after the write, nobody can tell which of them failed. */
-		r->dev->flush_failed |= r->dev->nr && writes_sb(r);
 		if (r->dev->nr)
 			a->error_origin = r->error;
 		else
