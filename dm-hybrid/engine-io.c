@@ -827,8 +827,9 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 			return ROUTE_TAKEN;
 	}
 	if (write_needs_copy(io) && !job) {
-		/* Others have the jobs: to the origin alone. */
+		/* Others have the jobs: all of it to the origin alone. */
 		io->to_cache = 0;
+		io->to_origin = io->mask;
 		if (write_waits(e, s, io, i, acts))
 			return ROUTE_TAKEN;
 		bypass(io, HYBRID_BYPASS_BUSY);
