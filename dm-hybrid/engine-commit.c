@@ -455,6 +455,16 @@ static void record_regions(struct hybrid_engine *e, u32 set)
 		clear_bit(set, e->open_sets);
 }
 
+/* Blocks of @regions that have something to record.  Caller holds the set's lock. */
+static u32 nr_unrecorded(const struct hybrid_engine *e, const struct hybrid_set *s, u64 regions)
+{
+	u32 i, n = 0;
+
+	for (i = 0; regions && i < e->map.set_size; i++)
+		n += (regions & region_bit(i)) && set_unrecorded(&e->map, s, i);
+	return n;
+}
+
 /* Record what there is of one set; false: the entry is full. */
 static bool record_set(struct hybrid_engine *e, u32 set)
 {
@@ -466,7 +476,7 @@ static bool record_set(struct hybrid_engine *e, u32 set)
 
 	spin_lock_irqsave(&s->lock, flags);
 	regions = e->commit_opens ? 0 : s->must | (e->commit_lazy ? s->lazy : 0);
-	if (hybrid_journal_space(&e->journal) < hweight64(regions) * HYBRID_REGION_BLOCKS + 1) {
+	if (hybrid_journal_space(&e->journal) < nr_unrecorded(e, s, regions) + 1) {
 		room = false;
 		goto out;
 	}
