@@ -201,7 +201,7 @@ struct hybrid_writeback {
 	bool flushing_batch;		/* ... and the present one */
 };
 
-/* Of one pool: what a volume has of it.  Its first job is its own, others are lent. */
+/* A volume's share of one pool of jobs.  The first job is its own, others are lent to it. */
 struct hybrid_job_share {
 	u32 nr;				/* in use */
 	bool claims;			/* counted in nr_claims */

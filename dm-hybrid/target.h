@@ -12,7 +12,7 @@
  * them, so whoever holds hybrid_pool.lock may wait for I/O to the cache device;
  * not to a volume, which may be suspended until the lock is free, nor to an
  * origin, which may never answer: that concerns its volume alone.  A volume is
- * opened and closed by who manages it (volume.c), with the lock dropped.
+ * opened and closed by its own table or message (volume.c), with the lock dropped.
  */
 #ifndef DM_HYBRID_TARGET_H
 #define DM_HYBRID_TARGET_H
@@ -251,7 +251,7 @@ void hybrid_notifiers_exit(void);
  * If the table of a volume is suspended, and nothing of it is dirty: close it, so
  * that it can be deleted before anybody resumes.  Should it not be deleted, the next
  * resume opens it again.  Caller holds pool->lock, which is dropped meanwhile.  Returns
- * what closing it said; -EAGAIN: the pool was suspended in between.
+ * the error of closing it; -EAGAIN: the pool was suspended in between.
  */
 int hybrid_volume_release(struct hybrid_pool *pool, u32 id);
 

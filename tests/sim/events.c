@@ -573,7 +573,7 @@ void do_event(struct world *w, enum event ev)
 	}
 }
 
-/* Who calls for anything else may wait for what does not answer. */
+/* Any other event may wait for the origin that hangs. */
 static void easy_event(struct world *w)
 {
 	enum event ev = draw_event(w);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* A drain beside users who write to the same few blocks without a pause: it ends all the same. */
+/* A drain ends although users write to the same few blocks without a pause. */
 #include "sim.h"
 #include "engine-internal.h"
 #include "fibers.h"
@@ -67,7 +67,7 @@ static void drain_begins(struct world *w, struct rng r)
 			ask_mode(w, w->vol[i], clean[rng_below(&r, ARRAY_SIZE(clean))]);
 }
 
-/* What a volume that is not open has dirty stays so. */
+/* Nothing drains the dirty data of a volume that is not open. */
 static bool all_clean(struct world *w)
 {
 	u32 i;

@@ -303,7 +303,7 @@ static void fills_come_first(void **state)
 		job_put(e, job[n], NULL);
 }
 
-/* Who holds all jobs that are lent leaves another volume its own, and gives way to a claim. */
+/* A volume that holds all lent jobs leaves another its own one, and gives way to a claim. */
 static void jobs_are_shared(void **state)
 {
 	struct hybrid_job *job[NR_FILL_JOBS], *own, *claimed;
