@@ -701,12 +701,13 @@ const char *holds_check(struct hybrid_engine *e, struct hybrid_set *s);
 int jobs_create(struct hybrid_engine *e);
 void jobs_destroy(struct hybrid_engine *e);
 /*
- * Give back memory of jobs that were not needed; may there be more to give, later?
- * Ends all claims, and runs again what waits for jobs.
+ * Give back memory of jobs that were not needed, end all claims, and run again the ios
+ * that wait for jobs.  At each tick.
  */
 void jobs_tick(struct hybrid_engine *e, struct hybrid_actions *acts);
 /* A volume is closed; under the engine's lock. */
 void jobs_unclaim(struct hybrid_engine *e, struct hybrid_volume *v);
+/* Is there more memory to give back at later ticks? */
 bool jobs_spare(const struct hybrid_engine *e);
 /*
  * NULL: all that @v may have are in use, or there is no memory; then @io, if there is one,
