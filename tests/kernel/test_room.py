@@ -2,6 +2,8 @@
 """A cache full of dirty blocks: writes wait for room, and are as durable and as whole as others."""
 import pytest
 
+from .test_harness import HDD
+
 # Direct writes of 4 KiB, eight at a time, each to a block of its own; then all is read.
 WRITER = """
 import mmap, os, random, sys, threading
@@ -64,10 +66,6 @@ def test_full_of_dirty_blocks(make_stack, rotational):
     assert s.status()["origin_errors"] == s.status()["cache_errors"] == 0
 
 
-# 7,200 rpm, 32 requests in its queue, 8 MiB of write cache
-DRIVE = "7200 150 1000 16000 32 8192 100"
-
-
 @pytest.mark.parametrize("command", [
     "hybridctl drain vol", "hybridctl drain pool", "hybridctl set vol mode=writethrough",
     "hybridctl detach --live vol -y"])
@@ -76,7 +74,7 @@ def test_a_block_that_is_always_written_is_drained(make_stack, command):
     s = make_stack(ssd=24, hdd=64)
     # The model's flush waits for an empty write cache: detach's own would not end beside writes.
     if "detach" not in command:
-        s.guest.dm_create("vhdd", f"0 {s.disk('hdd').sectors} hddsim /dev/test/hdd 0 {DRIVE}")
+        s.guest.dm_create("vhdd", f"0 {s.disk('hdd').sectors} hddsim /dev/test/hdd 0 {HDD}")
         s.volatile["hdd"] = ""	# its name is taken
     s.create("vol", "--mode", "writeback")
     writer = s.guest.run_bg("exec fio --thread --name=t --filename=/dev/mapper/vol --direct=1 --rw=randwrite "
