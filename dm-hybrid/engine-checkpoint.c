@@ -20,8 +20,11 @@
  *     with the same root and the same journal, of which nothing was written since:
  *     it writes the same blocks again, but for their epoch, and the hints of
  *     another policy.
- *   - A block that was never written begins with a number of the root's sequence,
- *     since a recovery does not write leaves of the volume table that are not there.
+ *   - A leaf that was never written begins with the generation of the index block that
+ *     is to name it, an index block with a number of the root's sequence: a recovery does
+ *     not write leaves of the volume table that are not there.  The root's sequence does
+ *     not do for leaves: should the newest root be damaged, the one before it, of the same
+ *     tree, would name other leaves in an index block of the same generation.
  */
 #include "engine-internal.h"
 
@@ -73,11 +76,28 @@ void mark_volume_leaf(struct hybrid_engine *e, u32 id)
 }
 
 /* The generation of a block that follows @g, in the other area: see above. */
-static u16 next_generation(const struct hybrid_engine *e, u16 g)
+static u16 later_generation(const struct hybrid_engine *e, u16 g)
 {
+	return hybrid_later_generation(g, e->cp_recovery ? 3 : 1);
+}
+
+static u16 next_index_generation(const struct hybrid_engine *e, u32 nr)
+{
+	u16 g = e->index_generation[nr];
+
 	if (!g)
 		return hybrid_first_generation(e->root_sequence + 1, e->cp_recovery);
-	return hybrid_later_generation(g, e->cp_recovery ? 3 : 1);
+	return later_generation(e, g);
+}
+
+/* Before the index block of @leaf is written. */
+static u16 next_leaf_generation(const struct hybrid_engine *e, u32 leaf)
+{
+	u16 g = e->leaf_generation[leaf];
+
+	if (!g)
+		return next_index_generation(e, leaf / HYBRID_INDEX_LEAVES);
+	return later_generation(e, g);
 }
 
 void checkpoint_recovery(struct hybrid_engine *e)
@@ -210,7 +230,7 @@ static void step_leaves(struct hybrid_engine *e)
 
 	for (leaf = find_next_bit(e->leaf_dirty, e->g->nr_leaves, e->cp_pos);
 	     leaf < e->g->nr_leaves && has_room(e);) {
-		u16 gen = next_generation(e, e->leaf_generation[leaf]);
+		u16 gen = next_leaf_generation(e, leaf);
 
 		/* Before it is captured: what changes after that is for the next checkpoint. */
 		clear_bit(leaf, e->leaf_dirty);
@@ -232,7 +252,7 @@ static void step_indexes(struct hybrid_engine *e)
 
 	for (nr = find_next_bit(e->cp_indexes, e->g->nr_index, e->cp_pos);
 	     nr < e->g->nr_index && has_room(e);) {
-		u16 gen = next_generation(e, e->index_generation[nr]);
+		u16 gen = next_index_generation(e, nr);
 
 		hybrid_index_encode(next_block(e), e->g, &e->id, nr, gen,
 				    e->leaf_generation + nr * HYBRID_INDEX_LEAVES);

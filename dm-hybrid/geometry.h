@@ -74,7 +74,7 @@ static inline u16 hybrid_later_generation(u16 g, u32 steps)
 }
 
 /*
- * The first generation of a block that was never written.  It depends on the
+ * The first generation of an index block that was never written.  It depends on the
  * sequence of the root that is to name it, so that a block left by a checkpoint
  * that was cut has another one, and on whether that is the root of a recovery.
  */
