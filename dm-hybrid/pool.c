@@ -480,10 +480,11 @@ static void pool_presuspend(struct dm_target *ti)
 	struct pool_table *pt = ti->private;
 	struct hybrid_pool *pool = pt->pool;
 
+	/* No volume is frozen for the time that another's origin takes to answer. */
+	hybrid_volumes_wait_for_origins(pool);
 	/* No volume resumes from here on, and no message gets in. */
 	hybrid_pool_lock(pool);
 	pool->running = false;
-	/* None is frozen for the time that another's origin takes to answer. */
 	hybrid_volumes_settle(pool);
 	hybrid_pool_unlock(pool);
 	hybrid_volumes_suspend(pool);

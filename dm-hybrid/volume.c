@@ -467,6 +467,43 @@ void hybrid_volumes_settle(struct hybrid_pool *pool)
 	}
 }
 
+/* The volume in use with the lowest id from @id on; NULL.  Caller holds pool->lock. */
+static struct volume_object *next_object(struct hybrid_pool *pool, u32 id)
+{
+	struct volume_object *object, *next = NULL;
+
+	list_for_each_entry(object, &pool->volumes, link)
+		if (object->id >= id && (!next || object->id < next->id))
+			next = object;
+	return next;
+}
+
+void hybrid_volumes_wait_for_origins(struct hybrid_pool *pool)
+{
+	void *block = kmalloc(HYBRID_META_BLOCK_SIZE, GFP_KERNEL);
+	struct volume_object *object;
+	unsigned int noio;
+	u32 id = 0;
+
+	hybrid_pool_lock(pool);
+	while (block && (object = next_object(pool, id))) {
+		id = object->id + 1;
+		/* Its last table may go as soon as pool->lock is dropped. */
+		object->pins++;
+		manage(object);
+		if (object->handle) {
+			noio = origin_wait(pool);
+			/* Not a flush: that would take an error that the volume has to see. */
+			hybrid_read_block(object->origin, 0, block);
+			origin_waited(pool, noio);
+		}
+		WRITE_ONCE(object->pins, object->pins - 1);
+		manage_done(object);
+	}
+	hybrid_pool_unlock(pool);
+	kfree(block);
+}
+
 void hybrid_volumes_suspend(struct hybrid_pool *pool)
 {
 	struct volume_object *object;

@@ -60,15 +60,17 @@ def test_messages_to_a_suspended_pool_are_refused(make_stack):
 def test_nothing_gets_in_while_a_pool_suspends(make_stack):
     """From the moment on at which the pool begins to suspend its volumes, and not only after it."""
     s = make_stack(ssd=32, hdd=32, hdd2=32)
-    s.guest.dm_create("slow", "0 65536 linear /dev/test/hdd 0")
-    s.guest.run("ln -sf /dev/mapper/slow /dev/test/hdd")
+    s.guest.dm_create("slow", "0 32768 linear /dev/test/hdd 32768")
+    s.guest.dm_create("hdd", "0 32768 linear /dev/test/hdd 0\n32768 32768 linear /dev/mapper/slow 0")
+    s.guest.run("ln -sf /dev/mapper/hdd /dev/test/hdd")
     dev = s.create("one", "--mode", "passthrough")
     s.attach("two", "hdd2", "--mode", "writeback")
     two = s.table("two")
     s.guest.dm_remove("two")
-    # A request that the origin does not answer holds up the suspend of its volume, and so the pool's
+    # A request that the origin does not answer holds up the suspend of its volume, and so the
+    # pool's, which only sees that it answers others
     s.guest.run("dmsetup suspend --noflush slow")
-    read = s.guest.run_bg(f"dd if={dev} of=/dev/null bs=4k count=1 iflag=direct status=none")
+    read = s.guest.run_bg(f"dd if={dev} of=/dev/null bs=4k skip=5000 count=1 iflag=direct status=none")
     s.guest.run("until grep -q 1 /sys/dev/block/$(stat -Lc %Hr:%Lr /dev/mapper/one)/inflight; do "
                 "sleep 0.1; done", timeout=20)
     suspend = s.guest.run_bg("dmsetup suspend pool")
@@ -176,13 +178,17 @@ OTHERS = ["dmsetup message pool 0 checkpoint",
 
 
 def hang(make_stack, what):
-    """Volume two, whose origin has stopped, is being opened or closed: the stack, and that job."""
+    """Volume two, whose origin has stopped, is being opened, closed or read: the stack, and that job."""
     s = make_stack(ssd=32, hdd=32, hdd2=32)
     s.guest.dm_create("slow", f"0 {s.disk('hdd2').sectors} linear {s.dev('hdd2')} 0")
     s.create("one", "--mode", "writeback", "--cutoff", "0")
     s.guest.run(["hybridctl", "attach", "pool", "two", "--origin", "/dev/mapper/slow", "--yes",
                  "--wipe-signatures", "--mode", "writethrough", "--cutoff", "0"])
     io(s.guest, "/dev/mapper/two", "w:0:8:a", "f")
+    # The pool suspends its newest volume first: that is not the one with the hung origin
+    one = s.table("one")
+    s.guest.dm_remove("one")
+    s.guest.dm_create("one", one)
     if what == "open":
         table = s.table("two")
         s.guest.run("dmsetup remove two; dmsetup create two --notable")
@@ -190,12 +196,14 @@ def hang(make_stack, what):
     else:
         io(s.guest, "/dev/mapper/two", "w:8:8:b")
     s.guest.run("dmsetup suspend --noflush slow")
-    job = s.guest.run_bg("dmsetup resume two" if what == "open" else "dmsetup remove two")
+    job = s.guest.run_bg({
+        "open": "dmsetup resume two", "close": "dmsetup remove two",
+        "read": "dd if=/dev/mapper/two bs=4k skip=64 count=1 iflag=direct of=/dev/null status=none"}[what])
     s.guest.run("sleep 0.3")
     return s, job
 
 
-@pytest.mark.parametrize("what", ["open", "close"])
+@pytest.mark.parametrize("what", ["open", "close", "read"])
 def test_hung_origin_beside_management(make_stack, what):
     s, job = hang(make_stack, what)
     for command in OTHERS:
@@ -214,7 +222,7 @@ def test_hung_origin_beside_management(make_stack, what):
         assert io(s.guest, "/dev/mapper/two", "r:0:8") == ["a"]
 
 
-@pytest.mark.parametrize("what", ["open", "close"])
+@pytest.mark.parametrize("what", ["open", "close", "read"])
 def test_hung_origin_while_the_pool_suspends(make_stack, what):
     """It waits before it suspends anybody: until then the I/O of the others goes on."""
     s, job = hang(make_stack, what)
