@@ -220,6 +220,7 @@ struct hybrid_volume {
 	struct hybrid_counters __percpu *counters;
 	atomic_t nr_dirty;		/* blocks dirty in RAM */
 	atomic_t nr_jdirty;		/* blocks dirty in the journal */
+	u32 most_dirty;			/* nr_dirty from which on no more become so; READ_ONCE */
 	atomic_t nr_cached;
 	bool draining;			/* asked for, or a mode switch */
 	struct list_head open_link;	/* of open_volumes */
@@ -550,6 +551,12 @@ static inline bool drains(const struct hybrid_engine *e, const struct hybrid_vol
 	return READ_ONCE(v->draining) || READ_ONCE(e->draining);
 }
 
+/* Has @v all the dirty blocks that it may have: see room_share()? */
+static inline bool room_used_up(const struct hybrid_volume *v)
+{
+	return (u32)atomic_read(&v->nr_dirty) >= READ_ONCE(v->most_dirty);
+}
+
 /* The mode that writes follow. */
 static inline u32 write_mode(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
@@ -768,11 +775,13 @@ u32 leaving(const struct hybrid_engine *e, const struct hybrid_set *s);
 void reclaim(struct hybrid_engine *e, struct hybrid_actions *acts);
 
 /*
- * engine-room.c: a write found no free block in its set, whose lock the caller holds.
- * False: it need not wait for one.
+ * engine-room.c: a write found no free block in its set, whose lock the caller holds, or
+ * may not make it dirty.  False: it need not wait.
  */
 bool room_wait(struct hybrid_engine *e, const struct hybrid_set *s, struct hybrid_io *io);
 void room_create(struct hybrid_volume *v);
+/* Under the engine's lock: how many dirty blocks each open volume may have. */
+void room_share(struct hybrid_engine *e);
 /* Blocks became free, or can be evicted. */
 void room_wake(struct hybrid_engine *e, struct hybrid_actions *acts);
 /* Under the engine's lock: must writeback of @v wait for a flush of what it wrote? */

@@ -558,11 +558,14 @@ static bool write_conflicts(const struct hybrid_set *s, const struct hybrid_io *
 static void split_write(struct hybrid_engine *e, struct hybrid_io *io, bool cached, u64 valid,
 			u64 dirty)
 {
+	u32 mode = write_mode(e, io->volume);
 	u64 d = dirty & io->mask;
 	/* J11: parts of granules that are not valid, where fetch_rest() could not help. */
 	u64 partial = io->mask & ~io->full & ~valid & ~d;
 
-	switch (write_mode(e, io->volume)) {
+	if (mode == HYBRID_MODE_WRITEBACK && !dirty && room_used_up(io->volume))
+		mode = HYBRID_MODE_WRITETHROUGH;
+	switch (mode) {
 	case HYBRID_MODE_WRITEBACK:
 		io->to_cache = cached ? io->mask & ~partial : 0;
 		io->to_origin = io->mask & ~io->to_cache;
@@ -596,11 +599,17 @@ static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struc
 }
 
 /* Is there a free block for a write?  Keeps the reserve before it is needed. */
-static bool room_to_write(struct hybrid_engine *e, struct hybrid_set *s, u32 set,
-			  struct hybrid_actions *acts)
+static bool room_to_write(struct hybrid_engine *e, struct hybrid_set *s,
+			  const struct hybrid_io *io, struct hybrid_actions *acts)
 {
+	struct hybrid_volume *v = io->volume;
+
+	if (write_mode(e, v) == HYBRID_MODE_WRITEBACK && room_used_up(v)) {
+		writeback_kick(e, v, acts);
+		return false;
+	}
 	if (s->nr_free <= e->reserve)
-		evict(e, set, acts);
+		evict(e, io->set, acts);
 	return s->nr_free;
 }
 
@@ -795,7 +804,7 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 			    write_mode(e, v) == HYBRID_MODE_WRITEBACK;
 	}
 	alloc = i < 0 && io->cursor && io->bypass != HYBRID_BYPASS_FULL;
-	if (alloc && !room_to_write(e, s, io->set, acts)) {
+	if (alloc && !room_to_write(e, s, io, acts)) {
 		if (room_wait(e, s, io))
 			return ROUTE_TAKEN;
 		bypass(io, HYBRID_BYPASS_FULL);

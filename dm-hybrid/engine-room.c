@@ -19,9 +19,16 @@
  *
  * No windows are written back during such a flush: it would take as much longer, and on a
  * disk that takes writes during a flush it would not end at all.
+ *
+ * A volume whose origin is slow, or does not answer, must not fill the cache with dirty
+ * blocks: nobody else could cache anything.  So each open volume has a share that others
+ * leave free, of a quarter of the cache in all.  One that has used up its room finds none,
+ * and its writes to clean blocks go to both devices.
  */
 #include "engine-internal.h"
 
+/* Of what part of the cache all volumes together have shares. */
+#define KEPT_FREE	4
 /* Windows; the second where nobody but a drain uses the disk. */
 #define BATCH		64U
 #define DRAIN_BATCH	256
@@ -32,6 +39,25 @@
 void room_create(struct hybrid_volume *v)
 {
 	v->writeback.bound = BATCH;
+}
+
+void room_share(struct hybrid_engine *e)
+{
+	u32 nr = e->g->nr_blocks, share = nr / (KEPT_FREE * max(e->nr_open, 1U)), dirty;
+	struct hybrid_volume *v;
+	/* Volumes that are closed have theirs, too. */
+	u64 taken = atomic_read(&e->nr_dirty);
+
+	list_for_each_entry(v, &e->open_volumes, open_link) {
+		dirty = atomic_read(&v->nr_dirty);
+		taken += share - min(share, dirty);
+	}
+	list_for_each_entry(v, &e->open_volumes, open_link) {
+		u64 mine = max_t(u32, atomic_read(&v->nr_dirty), share);
+		u64 others = taken - min(taken, mine);
+
+		WRITE_ONCE(v->most_dirty, max_t(u64, nr - min_t(u64, nr, others), share));
+	}
 }
 
 /*
@@ -73,7 +99,7 @@ bool room_wait(struct hybrid_engine *e, const struct hybrid_set *s, struct hybri
 
 	if (!READ_ONCE(v->seeks) || write_mode(e, v) != HYBRID_MODE_WRITEBACK)
 		return false;
-	if (!READ_ONCE(e->writeback_urgent) && !leaving(e, s))
+	if (!READ_ONCE(e->writeback_urgent) && !leaving(e, s) && !room_used_up(v))
 		return false;
 	spin_lock_irqsave(&e->lock, flags);
 	if (!io->room_since)
@@ -175,5 +201,6 @@ void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 	spin_lock_irqsave(&e->lock, flags);
 	list_for_each_entry(v, &e->open_volumes, open_link)
 		flush_batch(e, v, true, acts);
+	room_share(e);
 	spin_unlock_irqrestore(&e->lock, flags);
 }

@@ -641,6 +641,7 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	v->draining = v->mode != HYBRID_MODE_WRITEBACK;
 	e->nr_open++;
 	list_add_tail(&v->open_link, &e->open_volumes);
+	room_share(e);
 	spin_unlock_irqrestore(&e->lock, flags);
 	*volume = v;
 	return 0;
@@ -714,6 +715,7 @@ int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v)
 	jobs_unclaim(e, v);
 	e->nr_open--;
 	list_del_init(&v->open_link);
+	room_share(e);
 	spin_unlock_irqrestore(&e->lock, flags);
 	volume_release(e, v);
 	return r;

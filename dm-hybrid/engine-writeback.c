@@ -353,7 +353,7 @@ static u32 writeback_depth(const struct hybrid_engine *e, const struct hybrid_vo
 	    READ_ONCE(e->failed) || !READ_ONCE(e->loaded) || READ_ONCE(e->stopping) ||
 	    room_batch_full(e, v))
 		return 0;
-	if (is_draining(e, v) || READ_ONCE(e->writeback_urgent))
+	if (is_draining(e, v) || READ_ONCE(e->writeback_urgent) || room_used_up(v))
 		return e->writebacks.most;
 	if (dirty > high)
 		return depth_above(e, dirty - high);

@@ -10,16 +10,15 @@
 static struct hybrid_volume *other;
 
 /* Nothing is written back unless a test asks for it. */
-static int setup_two(void **state)
+static const struct hybrid_config lazy = {
+	.high_watermark = 100, .low_watermark = 100, .commit_interval = 60000,
+};
+
+static void open_other(void)
 {
-	static const struct hybrid_config lazy = {
-		.high_watermark = 100, .low_watermark = 100, .commit_interval = 60000,
-	};
-	struct hybrid_volume_info info2;
+	struct hybrid_volume_info info2 = info;
 	const char *why;
 
-	setup(state);
-	info2 = info;
 	info2.flags = HYBRID_VOLUME_INPLACE;
 	info2.data_sector = 0;
 	info2.uuid[0]++;
@@ -27,6 +26,12 @@ static int setup_two(void **state)
 	info2.name[0]++;
 	assert_int_equal(hybrid_volume_create(e, 2, &info2), 0);
 	assert_int_equal(hybrid_volume_open(e, 2, ORIGIN_SECTORS, NULL, &other, &why), 0);
+}
+
+static int setup_two(void **state)
+{
+	setup(state);
+	open_other();
 	assert_int_equal(hybrid_engine_configure(e, &lazy), 0);
 	set_mode(HYBRID_MODE_WRITEBACK);
 	return 0;
@@ -233,6 +238,78 @@ static void window_beside_a_flush(void **state)
 	assert_int_equal(status().dirty, 0);
 }
 
+/* Writes to so many blocks that were not written before. */
+static void write_blocks(u64 from, u32 nr)
+{
+	u32 n;
+
+	for (n = 0; n < nr; n++)
+		put(from + (u64)n * BLOCK, 8, n);
+}
+
+/* A volume that cannot write back leaves the other its share of the cache. */
+static void room_for_another(void **state)
+{
+	struct hybrid_volume *mine;
+	u32 share, dirty;
+
+	small_pool(16 * MIB, HYBRID_MODE_WRITEBACK, &lazy);
+	open_other();
+	assert_int_equal(e->map.nr_sets, 1);
+	share = e->g->nr_blocks / 8;
+	dirty = e->g->nr_blocks - share;
+	assert_true(share > 4);
+	mine = v;
+	mine->writeback.paused = other->writeback.paused = U8_MAX;
+	write_blocks(0, dirty + share + 4);
+	assert_int_equal(atomic_read(&mine->nr_dirty), dirty);
+	assert_true(status().counter[HYBRID_BYPASS_FULL]);
+
+	v = other;
+	write_blocks(0, share);
+	assert_int_equal(atomic_read(&other->nr_dirty), share);
+
+	/* Once it has written back, what the other has counts */
+	v = mine;
+	mine->writeback.paused = 0;
+	drain(mine, true);
+	assert_int_equal(flush_volume(), 0);
+	wait_checkpoint(e);
+	drain(mine, false);
+	assert_int_equal(atomic_read(&mine->nr_dirty), 0);
+	v = other;
+	write_blocks(share * BLOCK, 8);
+	assert_true(atomic_read(&other->nr_dirty) > share);
+	tick(1000);
+	assert_int_equal(mine->most_dirty, e->g->nr_blocks - atomic_read(&other->nr_dirty));
+	v = mine;
+}
+
+/* Nor does it get more by writes to what it has read. */
+static void room_used_up_by_hits(void **state)
+{
+	u32 dirty;
+
+	small_pool(16 * MIB, HYBRID_MODE_WRITEBACK, &lazy);
+	open_other();
+	reads(300 * BLOCK, BLOCK, 0);
+	reads(300 * BLOCK, BLOCK, 0);
+	v->writeback.paused = U8_MAX;
+	write_blocks(0, 2);
+	WRITE_ONCE(v->most_dirty, 2);
+	dirty = atomic_read(&v->nr_dirty);
+	nr_log = 0;
+	put(300 * BLOCK, 8, 7);
+	assert_int_equal(atomic_read(&v->nr_dirty), dirty);
+	assert_int_equal(sectors_of(ORIGIN, true), 8);
+	assert_int_equal(sectors_of(CACHE, true), 8);
+	reads(300 * BLOCK, 8, 7);
+	/* A dirty block stays the cache's. */
+	nr_log = 0;
+	put(0, 8, 8);
+	assert_int_equal(sectors_of(ORIGIN, true), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -242,6 +319,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(flush_of_users_data_alone, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(batch_beside_users, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(window_beside_a_flush, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(room_for_another, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(room_used_up_by_hits, setup_disks, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
