@@ -65,7 +65,7 @@ static bool write_hit(struct hybrid_engine *e, struct hybrid_io *io)
 	spin_unlock_irqrestore(&s->lock, flags);
 	if (!hit)
 		return false;
-	note_foreground(e);
+	note_foreground(io->volume);
 	io->op.sector = io_cache_sector(e, io, i);
 	cache_wears(e, io->count);
 	count(io->volume, HYBRID_WRITE_HITS);

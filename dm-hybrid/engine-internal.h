@@ -216,6 +216,8 @@ struct hybrid_volume {
 	struct hybrid_volume_info info;
 	u32 mode;			/* READ_ONCE without the lock */
 	u64 cutoff;
+	bool foreground;		/* users' I/O in this interval; READ_ONCE without lock */
+	bool foreground_before;		/* ... in the one before */
 	void *context;
 	struct hybrid_counters __percpu *counters;
 	atomic_t nr_dirty;		/* blocks dirty in RAM */
@@ -394,8 +396,6 @@ struct hybrid_engine {
 	u32 flushes_ended;		/* see LIFT_FLUSHES; may wrap */
 	u32 lift_set;			/* whose stamps are lifted next */
 	struct hybrid_room room;
-	bool foreground;		/* I/O in this interval; READ_ONCE without the lock */
-	bool foreground_before;		/* ... in the one before */
 
 	/* What is lost with the cache: room for one volume's map at a time */
 	struct hybrid_lost_map *lost_map;
@@ -620,16 +620,19 @@ static inline void io_locate(const struct hybrid_engine *e, struct hybrid_io *io
 }
 
 /* Not for read hits.  Written once in an interval. */
-static inline void note_foreground(struct hybrid_engine *e)
+static inline void note_foreground(struct hybrid_volume *v)
 {
-	if (!READ_ONCE(e->foreground))
-		WRITE_ONCE(e->foreground, true);
+	if (!READ_ONCE(v->foreground))
+		WRITE_ONCE(v->foreground, true);
 }
 
-/* Two intervals without users' I/O: the first of them may have only just begun. */
-static inline bool users_idle(const struct hybrid_engine *e)
+/*
+ * Two intervals without users' I/O to the volume: the first of them may have only just begun.
+ * Users of other volumes do not use its origin.
+ */
+static inline bool users_idle(const struct hybrid_volume *v)
 {
-	return !READ_ONCE(e->foreground) && !READ_ONCE(e->foreground_before);
+	return !READ_ONCE(v->foreground) && !READ_ONCE(v->foreground_before);
 }
 
 /* Epochs of lock-free readers: engine.c.  Returns the phase, for epoch_leave(). */

@@ -1010,7 +1010,7 @@ enum hybrid_map_result hybrid_engine_miss(struct hybrid_engine *e, struct hybrid
 		break;
 	}
 	note_whole(e, io);
-	note_foreground(e);
+	note_foreground(v);
 	r = route(e, io, acts) == ROUTE_REMAP ? HYBRID_MAP_REMAP : HYBRID_MAP_TAKEN;
 	/* What was taken may be gone; but the volume is not closed before this returns. */
 	if (end)
@@ -1187,7 +1187,7 @@ bool hybrid_engine_io_done(struct hybrid_engine *e, struct hybrid_io *io, int er
 	if (!error && hybrid_engine_hit_done(e, io))
 		return true;
 	if (io->state != IO_READ_CACHE)
-		note_foreground(e);
+		note_foreground(io->volume);
 	switch (io->state) {
 	case IO_READ_CACHE:
 		epoch_leave(e, io->phase);

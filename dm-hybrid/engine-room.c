@@ -85,7 +85,7 @@ static bool is_full(const struct hybrid_engine *e, const struct hybrid_volume *v
 {
 	const struct hybrid_writeback *w = &v->writeback;
 
-	if (list_empty(&e->room.waiters) && users_idle(e) && is_draining(e, v))
+	if (list_empty(&e->room.waiters) && users_idle(v) && is_draining(e, v))
 		return w->windows >= DRAIN_BATCH;
 	return w->windows >= w->bound;
 }
@@ -174,7 +174,7 @@ void room_flush_ended(struct hybrid_engine *e, struct hybrid_volume *v, u32 elap
 	struct hybrid_writeback *w = &v->writeback;
 	u32 bound = w->bound;
 
-	if (w->flushing && !users_idle(e)) {
+	if (w->flushing && !users_idle(v)) {
 		if (elapsed_ms > FLUSH_MS)
 			w->bound = max(bound / 2, 1U);
 		else if (w->flushing >= bound)

@@ -347,7 +347,7 @@ static u32 writeback_depth(const struct hybrid_engine *e, const struct hybrid_vo
 	u64 dirty = (u64)atomic_read(&e->nr_dirty) * 100;
 	u64 low = (u64)e->g->nr_blocks * e->config.low_watermark;
 	u64 high = (u64)e->g->nr_blocks * e->config.high_watermark;
-	bool idle = users_idle(e);
+	bool idle = users_idle(v);
 
 	if (!atomic_read(&v->nr_dirty) || !v->open || v->suspended || v->writeback.paused ||
 	    READ_ONCE(e->failed) || !READ_ONCE(e->loaded) || READ_ONCE(e->stopping) ||
@@ -498,8 +498,12 @@ void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts
 	/* Whoever still finds nothing clean to evict says so again. */
 	WRITE_ONCE(e->writeback_urgent, false);
 	WRITE_ONCE(e->writeback_passed, false);
-	WRITE_ONCE(e->foreground_before, READ_ONCE(e->foreground));
-	WRITE_ONCE(e->foreground, false);
+	spin_lock_irqsave(&e->lock, flags);
+	list_for_each_entry(v, &e->open_volumes, open_link) {
+		WRITE_ONCE(v->foreground_before, READ_ONCE(v->foreground));
+		WRITE_ONCE(v->foreground, false);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
 }
 
 void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool on,

@@ -114,6 +114,27 @@ static void windows_of_another_origin(void **state)
 	assert_int_equal(atomic_read(&other->nr_dirty), 0);
 }
 
+/* Background writeback makes way for users of its own disk, not for those of another. */
+static void users_of_another_origin(void **state)
+{
+	static const struct hybrid_config background = {
+		.high_watermark = 100, .low_watermark = 0, .commit_interval = 60000,
+	};
+	struct hybrid_volume *mine = v;
+	u32 n;
+
+	both_dirty();
+	assert_int_equal(hybrid_engine_configure(e, &background), 0);
+	for (n = 0; n < 3; n++) {
+		v = other;
+		put(OTHER_FROM, 8, 2 + n);
+		v = mine;
+		tick(1000);
+	}
+	assert_int_equal(atomic_read(&mine->nr_dirty), 0);
+	assert_int_equal(atomic_read(&other->nr_dirty), FEW);
+}
+
 /* What a drain of so many windows writes before its first flush, beside users. */
 static u32 first_batch(u32 windows, u32 version)
 {
@@ -315,6 +336,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(flush_of_another_origin, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(windows_of_another_origin, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(users_of_another_origin, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(batch_by_the_last_flush, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(flush_of_users_data_alone, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(batch_beside_users, setup_two, teardown),
