@@ -864,6 +864,24 @@ int hybrid_volume_forget(struct hybrid_engine *e, u32 id)
 	return r;
 }
 
+static u32 dirty_blocks(const struct hybrid_volume *v)
+{
+	return max(atomic_read(&v->nr_dirty), atomic_read(&v->nr_jdirty));
+}
+
+u32 hybrid_volume_dirty(struct hybrid_engine *e, u32 id)
+{
+	const struct hybrid_volume *v;
+	unsigned long flags;
+	u32 dirty;
+
+	spin_lock_irqsave(&e->lock, flags);
+	v = volume_of(e, id);
+	dirty = v ? dirty_blocks(v) : 0;
+	spin_unlock_irqrestore(&e->lock, flags);
+	return dirty;
+}
+
 int hybrid_volume_info(struct hybrid_engine *e, u32 id, struct hybrid_volume_info *info)
 {
 	const struct hybrid_volume *v;
@@ -961,7 +979,7 @@ void hybrid_volume_status(struct hybrid_engine *e, struct hybrid_volume *v,
 		       (atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty));
 	st->mode = READ_ONCE(v->mode);
 	st->cutoff = READ_ONCE(v->cutoff);
-	st->dirty = max(atomic_read(&v->nr_dirty), atomic_read(&v->nr_jdirty));
+	st->dirty = dirty_blocks(v);
 	st->cached = atomic_read(&v->nr_cached);
 	st->lost = st->degraded ? st->dirty : 0;
 	for_each_possible_cpu(cpu)

@@ -467,6 +467,9 @@ bool hybrid_volume_lost(struct hybrid_engine *e, struct hybrid_volume *v, u64 *c
 /* Volume @id's entry in the table; -ENOENT. */
 int hybrid_volume_info(struct hybrid_engine *e, u32 id, struct hybrid_volume_info *info);
 
+/* Blocks of volume @id that are dirty, open or not; 0 if there is no such volume. */
+u32 hybrid_volume_dirty(struct hybrid_engine *e, u32 id);
+
 /*
  * Switch the mode, set the cutoff; with I/O running.  Where that changes anything a
  * checkpoint is begun, which records it: wait_checkpoint() afterwards waits until it is

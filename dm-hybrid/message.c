@@ -272,11 +272,12 @@ static int list_volumes(struct hybrid_pool *pool, char *result, unsigned int max
 	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
 		if (hybrid_volume_info(pool->engine, id, &info))
 			continue;
-		DMEMIT("%u %s %pU %s %pU %s %llu %llu %llu %s\n", id,
+		DMEMIT("%u %s %pU %s %pU %s %llu %llu %llu %s %u\n", id,
 		       info.state == HYBRID_VOLUME_TOMBSTONE ? "tombstone" : "active",
 		       info.uuid, info.name, info.member_uuid, hybrid_mode_name(info.mode),
 		       info.data_sector, info.data_sectors, info.cutoff_sectors,
-		       info.flags & HYBRID_VOLUME_INPLACE ? "inplace" : "formatted");
+		       info.flags & HYBRID_VOLUME_INPLACE ? "inplace" : "formatted",
+		       hybrid_volume_dirty(pool->engine, id));
 	}
 	return 1;
 }

@@ -20,9 +20,13 @@ static void judge_inactive(const struct hybrid_node *node, struct health *h)
 
 	say(h, false, "inactive", "its members are here, but it is not active", "");
 	snprintf(h->action, sizeof(h->action), "hybridctl activate %s", node->name);
-	if (node->kind != HYBRID_VOLUME || (node->pool && node->pool->member))
-		return;
-	if (node->pool && node->pool->active)
+	if (node->closed && !m)
+		say(h, false, "incomplete", node->v.status.dirty ?
+		    "its origin is missing; the pool keeps its dirty data" :
+		    "its origin is missing",
+		    "connect the origin; hybridctl activate brings it up");
+	if (node->kind != HYBRID_VOLUME ||
+	    (node->pool && (node->pool->member || node->pool->active)))
 		return;
 	say(h, false, "incomplete", m && m->sb.flags & HYBRID_SB_DIRTY ?
 	    "its cache device is missing, and holds newer data than the origin" :

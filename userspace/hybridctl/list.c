@@ -82,7 +82,7 @@ static void list_volume(struct hybrid_value *row, const struct hybrid_node *node
 		hybrid_set_text(&row[LIST_CACHE],
 				hybrid_node_device(pool, path, sizeof(path)));
 	}
-	if (!node->active) {
+	if (!node->active && !node->closed) {
 		if (node->member)
 			hybrid_set_number(&row[LIST_SIZE],
 					  node->member->sb.data_sectors * 512);
@@ -97,7 +97,8 @@ static void list_volume(struct hybrid_value *row, const struct hybrid_node *node
 				  (uint64_t)node->v.table.cutoff_sectors * 512);
 	if (pool && pool->active) {
 		block = (uint64_t)pool->p.table.block_sectors * 512;
-		hybrid_set_number(&row[LIST_USED], s->cached * block);
+		if (!node->closed)
+			hybrid_set_number(&row[LIST_USED], s->cached * block);
 		hybrid_set_number(&row[LIST_DIRTY], s->dirty * block);
 		hybrid_set_number(&row[LIST_BLOCK], block);
 		hybrid_set_text(&row[LIST_POLICY], pool->p.status.policy);
@@ -194,7 +195,7 @@ int command_list(const struct command_line *cl)
 				   "name,kind,state,mode,pool,cache,origin,size,dirty,hit_ratio");
 	if (!report)
 		return hybrid_nomem();
-	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ALL, NULL, 0);
+	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ALL | HYBRID_LOAD_CLOSED, NULL, 0);
 	if (!r)
 		r = list(cl, &inv, report);
 	if (!r)

@@ -113,6 +113,17 @@ static void print_volume(const struct hybrid_node *node)
 			   (unsigned long long)s->origin_errors);
 }
 
+static void print_closed(const struct hybrid_node *node)
+{
+	uint64_t block = node->pool ? node->pool->p.status.block_sectors * 512 : 0;
+	char a[32];
+
+	print_line("mode", "%s", node->v.status.mode);
+	print_line("pool", "%s, volume %u", node->pool ? node->pool->name : "?",
+		   node->v.table.id);
+	print_line("cached", "%s dirty", size_text(a, node->v.status.dirty * block));
+}
+
 static void print_text(const struct hybrid_node *node, const struct health *h)
 {
 	printf("%s %s\n", node->kind == HYBRID_POOL ? "pool" : "volume", node->name);
@@ -121,6 +132,8 @@ static void print_text(const struct hybrid_node *node, const struct health *h)
 		print_line("reason", "%s", h->reason);
 	if (h->action[0])
 		print_line("action", "%s", h->action);
+	if (node->closed)
+		print_closed(node);
 	if (!node->active || !node->dm.live)
 		return;
 	if (node->kind == HYBRID_POOL)
@@ -180,6 +193,8 @@ static struct json_object *node_json(const struct hybrid_node *node, const struc
 	}
 	if (node->active && node->dm.live)
 		add_counters(o, node);
+	else if (node->closed)
+		json_object_object_add(o, "dirty", json_object_new_uint64(node->v.status.dirty));
 	return o;
 }
 
@@ -240,7 +255,7 @@ int command_status(const struct command_line *cl)
 	struct hybrid_inventory inv;
 	int r;
 
-	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ALL, NULL, 0);
+	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ALL | HYBRID_LOAD_CLOSED, NULL, 0);
 	if (!r && cl->argc)
 		r = hybrid_find_or_fail(&inv, cl->argv[0], HYBRID_ANY, &node);
 	if (!r) {

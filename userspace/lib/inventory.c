@@ -365,6 +365,63 @@ static int load_inactive(struct hybrid_inventory *inv)
 	return r;
 }
 
+/* What an active pool says of a volume that no device uses, be its origin here or not. */
+static int add_closed(struct hybrid_inventory *inv, const uint8_t pool_uuid[16],
+		      const struct hybrid_volume_line *entry)
+{
+	struct hybrid_node *node = hybrid_find_uuid(inv, entry->uuid, HYBRID_VOLUME);
+
+	if (entry->tombstone || (node && node->active && node->dm.live))
+		return 0;
+	if (!node)
+		node = add_node(inv);
+	if (!node)
+		return hybrid_nomem();
+	node->kind = HYBRID_VOLUME;
+	node->closed = true;
+	snprintf(node->name, sizeof(node->name), "%.63s", entry->name);
+	memcpy(node->uuid, entry->uuid, 16);
+	memcpy(node->pool_uuid, pool_uuid, 16);
+	node->dm.sectors = entry->data_sectors;
+	node->v.table.id = entry->id;
+	node->v.table.cutoff_sectors = (int64_t)entry->cutoff_sectors;
+	node->v.status.dirty = entry->dirty;
+	snprintf(node->v.status.mode, sizeof(node->v.status.mode), "%s",
+		 hybrid_mode_name(entry->mode));
+	return 0;
+}
+
+static int load_closed_of(struct hybrid_inventory *inv, const struct hybrid_node *pool)
+{
+	struct hybrid_volume_line *entries;
+	uint8_t uuid[16];
+	unsigned int nr, i;
+	int r;
+
+	if (pool->kind != HYBRID_POOL || !pool->active || !pool->dm.live || pool->dm.suspended ||
+	    !strcmp(pool->p.status.state, "unloaded"))
+		return 0;
+	r = hybrid_pool_volumes(pool->name, &entries, &nr);
+	if (r)
+		return r;
+	/* Nodes move when one is added. */
+	memcpy(uuid, pool->uuid, 16);
+	for (i = 0; i < nr && !r; i++)
+		r = add_closed(inv, uuid, &entries[i]);
+	free(entries);
+	return r;
+}
+
+static int load_closed(struct hybrid_inventory *inv)
+{
+	unsigned int i, nr = inv->nr_nodes;
+	int r = 0;
+
+	for (i = 0; i < nr && !r; i++)
+		r = load_closed_of(inv, &inv->nodes[i]);
+	return r;
+}
+
 static struct hybrid_node *find_devno(struct hybrid_inventory *inv, dev_t devno)
 {
 	unsigned int i;
@@ -431,6 +488,8 @@ static int load_nodes(struct hybrid_inventory *inv, unsigned int flags)
 		r = load_active(inv);
 	if (!r)
 		r = load_inactive(inv);
+	if (!r && (flags & HYBRID_LOAD_CLOSED))
+		r = load_closed(inv);
 	connect_nodes(inv, flags & HYBRID_LOAD_MEMBERS);
 	return r;
 }

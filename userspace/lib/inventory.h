@@ -21,6 +21,11 @@ struct hybrid_node {
 	uint8_t uuid[16];
 	uint8_t pool_uuid[16];		/* of a pool: its own; null: unknown */
 	bool active;
+	/*
+	 * A volume that is not in use, of a pool that is active; of dm, table and status these
+	 * are set then: sectors, id, cutoff, mode, dirty.
+	 */
+	bool closed;
 	struct hybrid_member *member;	/* cache device or origin; NULL: not found */
 
 	struct hybrid_dm_device dm;			/* active */
@@ -49,6 +54,7 @@ struct hybrid_inventory {
 #define HYBRID_LOAD_MEMBERS	(1U << 0)	/* scan block devices */
 #define HYBRID_LOAD_ACTIVE	(1U << 1)	/* ask device-mapper */
 #define HYBRID_LOAD_ALL		(HYBRID_LOAD_MEMBERS | HYBRID_LOAD_ACTIVE)
+#define HYBRID_LOAD_CLOSED	(1U << 2)	/* ask active pools for volumes not in use */
 
 /*
  * Read it.  With @nr_paths, only these devices (and files) are looked at instead

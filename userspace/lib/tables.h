@@ -136,6 +136,7 @@ struct hybrid_volume_line {
 	uint64_t data_sector, data_sectors;
 	uint64_t cutoff_sectors;
 	bool inplace;
+	uint32_t dirty;			/* blocks */
 };
 
 int hybrid_volume_line_parse(const char *line, struct hybrid_volume_line *entry);
