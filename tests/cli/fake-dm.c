@@ -442,6 +442,14 @@ int hybrid_dm_set_uuid(const char *name, const uint8_t uuid[16])
 	return asked("set_uuid %s", name) ? 0 : refuse(name, "injected");
 }
 
+/* Here nobody has it open. */
+int hybrid_dm_give_up(const char *name, uint64_t sectors)
+{
+	int r = hybrid_dm_switch(name, HYBRID_ERROR_TARGET, sectors, "");
+
+	return r ? r : hybrid_dm_remove(name);
+}
+
 int hybrid_dm_remove(const char *name)
 {
 	struct json_object *o = find(name);

@@ -334,6 +334,56 @@ def test_an_activation_that_was_killed_is_done_again(guest, what, loaded):
     assert listed(guest)["vol"]["state"] == listed(guest)["vol-pool"]["state"] == "running"
 
 
+def dying(guest, kind):
+    """vol in use, one block of it dirty, on an origin that fails, or does not answer, from here on."""
+    sectors = int(text(guest, f"blockdev --getsz {HDD}")) - 8
+    # Not what another device shows, too
+    guest.dm_create("disk", f"0 {sectors} linear {HDD} 8")
+    guest.run(f"hybridctl create vol --cache {SSD} --origin /dev/mapper/disk --mode writeback -y")
+    guest.run(f"hybridctl attach vol-pool two --origin {HDD2} -y")
+    guest.run("dd if=/dev/zero of=/dev/mapper/vol bs=64k count=1 oflag=direct conv=fsync status=none;"
+              "sleep 1000 < /dev/mapper/vol > /dev/null 2>&1 & echo $! > /run/sleeper; sleep 0.5")
+    guest.run("dmsetup suspend --noflush disk")
+    if kind == "fails":
+        guest.run(f"dmsetup load disk --table '0 {sectors} error'; dmsetup resume disk")
+    return sectors
+
+
+def test_a_dead_origin_parts_from_its_pool(guest):
+    """Its dirty data stay there, named, and are there again when it comes back."""
+    sectors = dying(guest, "fails")
+    assert rc(guest, "hybridctl deactivate vol") == 5
+    assert rc(guest, "hybridctl deactivate --force vol < /dev/null") == 2
+    assert " error " not in text(guest, "dmsetup table vol")
+    guest.run("hybridctl deactivate --force vol -y")
+    assert " error " in text(guest, "dmsetup table vol")
+    row = listed(guest)
+    assert row["vol"]["state"] == "empty" and row["two"]["state"] == "running"
+    assert row["vol"]["dirty"] == 65536
+    guest.run("kill $(cat /run/sleeper); udevadm settle; ! dmsetup info vol")
+    row = listed(guest)["vol"]
+    assert row["state"] == "incomplete" and row["dirty"] == 65536 and row["mode"] == "writeback"
+    status = guest.run("hybridctl status vol", check=False)
+    assert status.rc == 7 and "64.00k dirty" in status.text and "keeps its dirty data" in status.text
+    assert [s["dirty"] for s in json.loads(guest.run("hybridctl status vol --json", check=False).text)
+            ["status"]] == [1]
+    assert rc(guest, "hybridctl activate vol") == 4
+    guest.run(f"dmsetup suspend --noflush disk; dmsetup load disk --table '0 {sectors} linear {HDD} 8';"
+              " dmsetup resume disk; udevadm settle; hybridctl activate vol")
+    row = listed(guest)["vol"]
+    assert row["state"] == "running" and row["dirty"] == 65536
+
+
+def test_an_origin_that_does_not_answer(guest):
+    """Deactivation says so, and does not keep the lock."""
+    dying(guest, "hangs")
+    down = guest.run("hybridctl deactivate --force vol -y", check=False, timeout=50)
+    assert down.rc == 5 and "/dev/mapper/disk does not answer" in down.text
+    guest.run("hybridctl deactivate two --keep-pool", timeout=50)
+    guest.run("dmsetup resume disk; hybridctl deactivate --force vol -y --keep-pool;"
+              "hybridctl activate two")
+
+
 def test_a_device_that_was_forced_out_does_not_stop_the_others(guest):
     """dmsetup remove --force leaves the table of an error to who has it open."""
     guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} -y")

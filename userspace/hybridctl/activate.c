@@ -570,11 +570,55 @@ int command_activate(const struct command_line *cl)
 
 /* Deactivation ------------------------------------------------------------- */
 
+/* A disk that has to spin up first takes 10 seconds, or 20. */
+#define ANSWER_SECONDS	30
+
+/* device-mapper waits for what is in flight before it takes a device down, for ever if need be. */
+static int check_origin(const struct hybrid_node *node)
+{
+	char path[HYBRID_PATH_MAX];
+
+	if (node->kind != HYBRID_VOLUME || !node->below ||
+	    hybrid_device_answers(hybrid_node_device(node, path, sizeof(path)), ANSWER_SECONDS))
+		return 0;
+	return hybrid_fail(HYBRID_BUSY,
+			   "wait for it, or have its driver give it up: of a SCSI disk, "
+			   "echo offline > /sys/block/NAME/device/state",
+			   "%s: its origin %s does not answer", node->name, path);
+}
+
+/* It is in use. */
+static int give_up_volume(const struct command_line *cl, struct hybrid_node *node)
+{
+	char question[HYBRID_PATH_MAX];
+	int r;
+
+	snprintf(question, sizeof(question), "All I/O to %s fails from now on: its users lose "
+		 "what they have not written yet.", node->name);
+	r = confirm(cl, question);
+	if (!r)
+		r = hybrid_dm_give_up(node->name, node->dm.sectors);
+	if (r)
+		return r;
+	node->active = false;
+	hybrid_note("%s fails all I/O, and goes with its last user", node->name);
+	return 0;
+}
+
 static int remove_node(const struct command_line *cl, struct hybrid_node *node)
 {
+	bool force = cl->given[OPT_FORCE] && node->kind == HYBRID_VOLUME && node->dm.open_count;
 	char where[HYBRID_PATH_MAX];
 	int r;
 
+	if (force && cl->given[OPT_TEST]) {
+		printf("dmsetup remove --force --deferred %s\n", node->name);
+		return 0;
+	}
+	if (force) {
+		r = check_origin(node);
+		return r ? r : give_up_volume(cl, node);
+	}
 	if (hybrid_devno_mounted(node->dm.devno, where, sizeof(where)))
 		return hybrid_fail(HYBRID_BUSY, "unmount it first", "%s is mounted at %s",
 				   node->name, where);
@@ -585,7 +629,9 @@ static int remove_node(const struct command_line *cl, struct hybrid_node *node)
 		printf("dmsetup remove %s\n", node->name);
 		return 0;
 	}
-	r = hybrid_dm_remove(node->name);
+	r = check_origin(node);
+	if (!r)
+		r = hybrid_dm_remove(node->name);
 	if (r)
 		return r;
 	node->active = false;

@@ -55,6 +55,12 @@ int hybrid_device_write(const struct hybrid_device *dev, uint64_t sector, const 
 int hybrid_device_zero(const struct hybrid_device *dev, uint64_t sector, uint64_t sectors);
 int hybrid_device_flush(const struct hybrid_device *dev);
 
+/*
+ * Does a block device answer a read within @seconds?  An error is an answer, too.  If not, a
+ * process without open files stays behind until the read ends.
+ */
+bool hybrid_device_answers(const char *path, int seconds);
+
 /* An aligned, zeroed buffer for the above; free() it.  NULL: no memory. */
 void *hybrid_buffer(size_t len);
 

@@ -537,7 +537,7 @@ int hybrid_dm_set_uuid(const char *name, const uint8_t uuid[16])
 	return r;
 }
 
-int hybrid_dm_remove(const char *name)
+static int remove_device(const char *name, bool deferred)
 {
 	struct dm_task *task;
 	uint32_t cookie = 0;
@@ -548,7 +548,8 @@ int hybrid_dm_remove(const char *name)
 	kmsg = kmsg_open();
 	task = dm_task_create(DM_DEVICE_REMOVE);
 	/* udev may still have it open for a moment after a change */
-	if (!task || !dm_task_set_name(task, name) || !dm_task_retry_remove(task) ||
+	if (!task || !dm_task_set_name(task, name) ||
+	    !(deferred ? dm_task_deferred_remove(task) : dm_task_retry_remove(task)) ||
 	    !dm_task_set_cookie(task, &cookie, 0) || !dm_task_run(task))
 		r = fail_task("cannot remove", name, task ? dm_task_get_errno(task) : ENOMEM,
 			      kmsg);
@@ -558,6 +559,18 @@ int hybrid_dm_remove(const char *name)
 		dm_task_destroy(task);
 	kmsg_close(kmsg);
 	return r;
+}
+
+int hybrid_dm_remove(const char *name)
+{
+	return remove_device(name, false);
+}
+
+int hybrid_dm_give_up(const char *name, uint64_t sectors)
+{
+	int r = hybrid_dm_switch(name, HYBRID_ERROR_TARGET, sectors, "");
+
+	return r ? r : remove_device(name, true);
 }
 
 /* Messages, status, tables ------------------------------------------------- */

@@ -18,6 +18,7 @@
 
 #define HYBRID_DM_NAME_MAX	128
 #define HYBRID_LINEAR_TARGET	"linear"
+#define HYBRID_ERROR_TARGET	"error"
 
 struct hybrid_dm_device {
 	char name[HYBRID_DM_NAME_MAX];
@@ -97,6 +98,12 @@ int hybrid_dm_set_uuid(const char *name, const uint8_t uuid[16]);
 
 /* HYBRID_BUSY if it is open. */
 int hybrid_dm_remove(const char *name);
+
+/*
+ * The device fails all I/O from now on, and is removed when its last user closes it.  I/O in
+ * flight is waited for.
+ */
+int hybrid_dm_give_up(const char *name, uint64_t sectors);
 
 /*
  * Send a message to target 0.  *reply, unless reply is NULL, is allocated; empty
