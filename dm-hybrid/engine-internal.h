@@ -199,6 +199,8 @@ struct hybrid_writeback {
 	u32 flushing;			/* windows that the present flush covers */
 	bool flush_batch;		/* the next flush is for the batch */
 	bool flushing_batch;		/* ... and the present one */
+	u32 reads_first;		/* of users, to end before the next batch; READ_ONCE */
+	u8 reads_ticks;			/* ... or so many ticks */
 };
 
 /* A volume's share of one pool of jobs.  The first job is its own, others are lent to it. */
@@ -265,6 +267,7 @@ struct hybrid_volume {
 	struct hybrid_job_share fills, aheads, writebacks;
 	struct list_head job_waiters;	/* ios */
 	struct hybrid_writeback writeback;
+	atomic_t nr_reads;		/* of the origin, for users, in flight */
 	atomic_t ahead[AHEAD_PARTS];	/* credit for fills ahead: see AHEAD_COST */
 	spinlock_t stream_lock;		/* the streams */
 	u64 stream_clock;
@@ -796,6 +799,10 @@ void room_flush_batch(struct hybrid_engine *e, struct hybrid_volume *v,
 void room_flush_begins(struct hybrid_volume *v);
 void room_flush_ended(struct hybrid_engine *e, struct hybrid_volume *v, u32 elapsed_ms,
 		      struct hybrid_actions *acts);
+/* A read of the origin that users wait for begins; it has ended. */
+void room_read_begins(struct hybrid_volume *v);
+void room_read_ended(struct hybrid_engine *e, struct hybrid_volume *v,
+		     struct hybrid_actions *acts);
 void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts);
 
 /* engine-writeback.c: windows of one volume, or (NULL) of all, may be able to go */

@@ -169,6 +169,7 @@ static enum route read_cache(struct hybrid_engine *e, struct hybrid_io *io, int 
 
 static enum route read_origin(struct hybrid_io *io)
 {
+	room_read_begins(io->volume);
 	io->state = IO_READ_ORIGIN;
 	user_op(io, true, io_origin_sector(io), false);
 	return ROUTE_REMAP;
@@ -1202,6 +1203,9 @@ bool hybrid_engine_io_done(struct hybrid_engine *e, struct hybrid_io *io, int er
 				    acts);
 	case IO_RANGE:
 		return range_done(e, io, error, acts);
+	case IO_READ_ORIGIN:
+		room_read_ended(e, io->volume, acts);
+		fallthrough;
 	default:
 		if (error)
 			count(io->volume, HYBRID_ORIGIN_ERRORS);

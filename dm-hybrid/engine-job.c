@@ -467,6 +467,7 @@ void fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_i
 	list_add_tail(&job->link, &s->jobs);
 	if (io->type == HYBRID_IO_READ)
 		list_add_tail(&io->link, &job->readers);
+	room_read_begins(job->volume);
 	job_transfer(job, false, fill_read);
 	job_segment(job, true, origin_sector(e, job->volume, job->key, first),
 		    first << e->g->granule_shift, job_sectors(e, job, first, last + 1 - first));
@@ -499,6 +500,7 @@ void job_fail_readers(struct hybrid_job *job, struct hybrid_actions *acts)
 	count(job->volume, HYBRID_ORIGIN_ERRORS);
 	list_for_each_entry_safe(io, next, &job->readers, link) {
 		list_del_init(&io->link);
+		room_read_begins(io->volume);
 		io->state = IO_READ_ORIGIN;
 		user_op(io, true, io->volume->info.data_sector + io->sector, false);
 		act(acts, &io->op);
@@ -576,6 +578,7 @@ static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 	struct hybrid_set *s = &e->map.set[job->set];
 	unsigned long flags;
 
+	room_read_ended(e, job->volume, acts);
 	if (op->error_origin) {
 		fill_end(e, job, false, acts);
 		/* Off its set's list: nobody joins any more. */

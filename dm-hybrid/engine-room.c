@@ -15,7 +15,9 @@
  * room, or for the disk, waits for the flush.
  *
  * So beside users a batch is no larger than what the origin has flushed in FLUSH_MS of late,
- * whether room is short or not: a disk serves no reads during a flush.
+ * or in READS_FLUSH_MS, whether room is short or not: a disk serves no reads during a flush.
+ * After it as many reads end as waited then, before the next batch begins: else one flush would
+ * follow the other.
  *
  * No windows are written back during such a flush: it would take as much longer, and on a
  * disk that takes writes during a flush it would not end at all.
@@ -33,6 +35,8 @@
 #define BATCH		64U
 #define DRAIN_BATCH	256
 #define FLUSH_MS	50
+#define READS_FLUSH_MS	25	/* where reads wait for it */
+#define READS_TICKS	2	/* that reads may take after a flush */
 #define STALLED_TICKS	8
 #define WAIT_TICKS	20	/* for each write */
 
@@ -125,7 +129,7 @@ void room_wake(struct hybrid_engine *e, struct hybrid_actions *acts)
 
 bool room_batch_full(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	return flushing(v) || is_full(e, v);
+	return flushing(v) || v->writeback.reads_first || is_full(e, v);
 }
 
 /* At a tick those who wait get what there is, should the rest take long. */
@@ -175,12 +179,50 @@ void room_flush_ended(struct hybrid_engine *e, struct hybrid_volume *v, u32 elap
 	u32 bound = w->bound;
 
 	if (w->flushing && !users_idle(v)) {
-		if (elapsed_ms > FLUSH_MS)
+		u32 reads = atomic_read(&v->nr_reads);
+
+		if (elapsed_ms > (reads ? READS_FLUSH_MS : FLUSH_MS))
 			w->bound = max(bound / 2, 1U);
 		else if (w->flushing >= bound)
 			w->bound = min(bound + bound / 4 + 1, BATCH);
+		WRITE_ONCE(w->reads_first, reads);
+		w->reads_ticks = READS_TICKS;
 	}
 	flush_batch(e, v, false, acts);
+}
+
+void room_read_begins(struct hybrid_volume *v)
+{
+	atomic_inc(&v->nr_reads);
+}
+
+void room_read_ended(struct hybrid_engine *e, struct hybrid_volume *v,
+		     struct hybrid_actions *acts)
+{
+	struct hybrid_writeback *w = &v->writeback;
+	bool last = false;
+	unsigned long flags;
+
+	atomic_dec(&v->nr_reads);
+	if (!READ_ONCE(w->reads_first))
+		return;
+	spin_lock_irqsave(&e->lock, flags);
+	if (w->reads_first) {
+		WRITE_ONCE(w->reads_first, w->reads_first - 1);
+		last = !w->reads_first;
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	if (last)
+		writeback_kick(e, v, acts);
+}
+
+/* Reads that take as long as this wait for something else.  Under the engine's lock. */
+static void reads_tick(struct hybrid_volume *v)
+{
+	struct hybrid_writeback *w = &v->writeback;
+
+	if (w->reads_ticks && !--w->reads_ticks)
+		WRITE_ONCE(w->reads_first, 0);
 }
 
 void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
@@ -199,8 +241,10 @@ void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 	spin_unlock_irqrestore(&e->lock, flags);
 	room_wake(e, acts);
 	spin_lock_irqsave(&e->lock, flags);
-	list_for_each_entry(v, &e->open_volumes, open_link)
+	list_for_each_entry(v, &e->open_volumes, open_link) {
+		reads_tick(v);
 		flush_batch(e, v, true, acts);
+	}
 	room_share(e);
 	spin_unlock_irqrestore(&e->lock, flags);
 }

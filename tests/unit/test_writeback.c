@@ -178,6 +178,48 @@ static void batch_by_the_last_flush(void **state)
 	assert_int_equal(status().dirty, 0);
 }
 
+/* As many reads as waited during a flush end before the next batch; or two ticks go by. */
+static void reads_before_the_next_batch(void **state)
+{
+	struct hybrid_actions acts;
+	u32 n, dirty;
+
+	dirty_windows(0, 4, 1);
+	v->writeback.bound = 1;
+	hold_flush = true;
+	drain(v, true);
+	assert_non_null(held_flush);
+	room_read_begins(v);
+	room_read_begins(v);
+	v->writeback.bound = 2;
+	flush_ms = 26;
+	nr_log = 0;
+	let_flush_go();
+	assert_int_equal(v->writeback.bound, 1);
+	assert_null(held_flush);
+	assert_int_equal(sectors_of(ORIGIN, true), 0);
+	hybrid_actions_init(&acts);
+	room_read_ended(e, v, &acts);
+	carry(&acts);
+	assert_int_equal(sectors_of(ORIGIN, true), 0);
+	/* Not those that began after it */
+	room_read_begins(v);
+	hybrid_actions_init(&acts);
+	room_read_ended(e, v, &acts);
+	carry(&acts);
+	assert_non_null(held_flush);
+	assert_in_range(sectors_of(ORIGIN, true), 1, 2 * 8);
+	/* One that does not end holds up no drain. */
+	hold_flush = false;
+	let_flush_go();
+	dirty = atomic_read(&v->nr_dirty);
+	tick(100);
+	assert_int_equal(atomic_read(&v->nr_dirty), dirty);
+	for (n = 0; n < 8; n++)
+		tick(100);
+	assert_int_equal(status().dirty, 0);
+}
+
 /* A user's flush says nothing where it takes nothing along that was written back. */
 static void flush_of_users_data_alone(void **state)
 {
@@ -338,6 +380,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(windows_of_another_origin, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(users_of_another_origin, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(batch_by_the_last_flush, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(reads_before_the_next_batch, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(flush_of_users_data_alone, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(batch_beside_users, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(window_beside_a_flush, setup_two, teardown),
