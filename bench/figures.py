@@ -13,7 +13,8 @@ MORE = ("hybrid-wb-16", "hybrid-wb-32")
 ONLY = {"ascending": (DISK,), "activate": (OURS, "dmcache-wb-64", "writecache", "writeboost"),
         "memory": (OURS, *PEERS[:2], "writecache", "writeboost"),
         "zipf": (DISK, *PEERS, OURS, "hybrid-wt"), "uniform": (DISK, *PEERS, OURS, "hybrid-wt"),
-        "zoned": (DISK, *PEERS, OURS, "hybrid-wt")}
+        "zoned": (DISK, *PEERS, OURS, "hybrid-wt"), "beside": (DISK, *PEERS, OURS),
+        "neighbour": (OURS,)}
 # Whose figures depend on the moment: the median of more seeds counts.
 SEEDS = {"boot": 5, "uniform": 3}
 
@@ -55,6 +56,11 @@ def mib(phase: dict) -> float:
     return (phase["kib"][0] - phase["kib"][1]) / 1024
 
 
+def waited(key: str) -> Callable[[dict], float]:
+    """Milliseconds, of reads."""
+    return lambda phase: phase["load"]["read"][f"{key}_ns"] / 1e6
+
+
 class Row(NamedTuple):
     """A line of the table: a figure of one phase of a workload."""
     text: str			# what is before ": " some have in common
@@ -87,7 +93,10 @@ ROWS = {
     "yabs-1m": Row("YABS: 1m", "yabs", "1m"),
     "oltp-data": Row("OLTP: data", "oltp", "data"),
     "oltp-log": Row("OLTP: log", "oltp", "log"),
+    "pages": Row("OLTP: pages of 16k, no log", "pages", "pages"),
     "burst": Row("burst of 4k writes, queue of 32", "burst", "burst"),
+    "neighbour-alone": Row("4k writes through to a fast origin: alone in the pool", "neighbour", "alone"),
+    "neighbour": Row("4k writes through to a fast origin: beside 128 to a disk", "neighbour", "beside"),
 }
 COSTS = {
     "fsync-written": Row("SSD sectors for a user's: fsync", "fsync", "new", written, ".2f", True),
@@ -97,6 +106,11 @@ COSTS = {
     "fsync-flushes": Row("disk flushes for an fsync", "fsync", "new", disk_flushes, ".2f", True),
     "drain-busy": Row("drain of 8,000 blocks: disk busy, s", "burst", "drain", busy, ".2f", True),
     "drain-clock": Row("drain of 8,000 blocks: by the clock, s", "burst", "drain", clock, ".2f", True),
+    **{f"reads-{phase}-{key}": Row(f"ms, reads of the disk, queue of 4: {text}, {name}", "beside", phase,
+                                   waited(key), ",.1f", True)
+       for phase, text in (("alone", "alone"), ("background", "beside writeback"), ("drain", "beside a drain"))
+       for key, name in (("p50", "median"), ("p99", "p99"), ("max", "worst"))},
+    "pages-max": Row("ms, OLTP's pages of 16k: worst read", "pages", "pages", waited("max"), ",.1f", True),
     "hit-read": Row("instructions for a 4k hit: read", "hit", "read", instructions, ",.0f", True),
     "hit-write": Row("instructions for a 4k hit: write", "hit", "write", instructions, ",.0f", True),
     "memory": Row("RAM for 1 GiB of cache, MiB", "memory", "empty", mib, ".2f", True),
@@ -191,7 +205,9 @@ def goals(runs: Runs, known: dict) -> list[Goal]:
     def goal(name, share=None, of=None, fixed=None):
         row, limit = ALL[name], value(runs, LIMIT, name)
         best = peer(runs, known, name)
-        base = {"limit": limit, "disk": value(runs, DISK, name), "peer": best}.get(of)
+        base = {"limit": limit, "disk": value(runs, DISK, name), "peer": best,
+                "disk's reads": value(runs, DISK, "reads-alone-p99"),
+                "alone": value(runs, OURS, "neighbour-alone")}.get(of)
         if of != "limit":
             limit = None
         return Goal(name, value(runs, OURS, name), best, limit,
@@ -218,6 +234,9 @@ def goals(runs: Runs, known: dict) -> list[Goal]:
         *(goal(f"yabs-{size}", 0.95, "limit") for size in ("4k", "64k", "512k", "1m")),
         goal("oltp-data", 1.2, "peer"),
         goal("oltp-log", 1.2, "peer"),
+        goal("reads-background-p99", 1.5, "disk's reads"),
+        goal("reads-drain-p99", 1.5, "disk's reads"),
+        goal("neighbour", 0.5, "alone"),
         goal("burst", 0.92, "limit"),
         goal("burst-written", fixed=1.05),
         goal("drain-busy", fixed=4.1),

@@ -28,7 +28,7 @@ struct slot {
 };
 
 struct latencies {
-	uint64_t count, sum, bytes;
+	uint64_t count, sum, max, bytes;
 	uint64_t bucket[NR_BUCKETS];
 };
 
@@ -64,6 +64,7 @@ static void account(struct slot *s, uint64_t now)
 
 	l->count++;
 	l->sum += ns;
+	l->max = ns > l->max ? ns : l->max;
 	l->bytes += s->cb.aio_nbytes;
 	l->bucket[power * 64 + (ns >> power)]++;
 }
@@ -161,10 +162,11 @@ static void run_async(int fd, struct slot *slots, uint64_t end)
 static void print_latencies(const char *name, struct latencies *l)
 {
 	printf("\"%s\": {\"ios\": %llu, \"sectors\": %llu, \"mean_ns\": %llu, \"p50_ns\": %llu, "
-	       "\"p99_ns\": %llu}", name, (unsigned long long)l->count,
+	       "\"p99_ns\": %llu, \"max_ns\": %llu}", name, (unsigned long long)l->count,
 	       (unsigned long long)l->bytes / 512,
 	       (unsigned long long)(l->count ? l->sum / l->count : 0),
-	       (unsigned long long)percentile(l, 50), (unsigned long long)percentile(l, 99));
+	       (unsigned long long)percentile(l, 50), (unsigned long long)percentile(l, 99),
+	       (unsigned long long)l->max);
 }
 
 int main(int argc, char **argv)

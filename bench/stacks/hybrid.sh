@@ -14,3 +14,9 @@ stack_stop() { hybridctl deactivate --all >/tmp/hybridctl 2>&1 || die "$(cat /tm
 stack_drain() { dmsetup message volume 0 drain; }
 
 stack_clean() { dmsetup status volume | grep -q ' dirty 0 draining 0 '; }
+
+# stack_attach <name> <origin>: another volume, of the same pool
+stack_attach() {
+	hybridctl attach volume-pool "$1" --origin "$2" --mode "$MODE" --yes >/tmp/hybridctl 2>&1 ||
+		die "$(cat /tmp/hybridctl)"
+}

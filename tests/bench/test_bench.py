@@ -45,7 +45,7 @@ def test_load_counts(load, pattern):
     assert 120 < read["ios"] < 280
     assert 8 * 400 < read["sectors"] + write["sectors"] < 128 * 400
     for side in (read, write):
-        assert 0 < side["p50_ns"] <= side["p99_ns"]
+        assert 0 < side["p50_ns"] <= side["p99_ns"] <= side["max_ns"]
 
 
 def test_load_writes_each_block_once(load):
@@ -149,6 +149,19 @@ def test_goals():
     assert found["burst"].verdict == "-"
     found = {g.name: g for g in figures.goals(made_up(969), {})}
     assert found["fsync"].verdict == "short"
+
+
+def test_reads_are_held_against_those_of_the_disk_alone():
+    def waiting(ms):
+        return {"load": {"read": {"p50_ns": ms * 5e5, "p99_ns": ms * 1e6, "max_ns": ms * 2e6}}}
+
+    runs = {("disk", "beside"): [{"alone": waiting(80), "drain": waiting(200)}],
+            ("hybrid", "beside"): [{"alone": waiting(90), "background": waiting(120), "drain": waiting(121)}]}
+    found = {g.name: g for g in figures.goals(runs, {})}
+    assert found["reads-background-p99"][1:5] == (120, None, None, 120)
+    assert found["reads-background-p99"].verdict == "ok"
+    assert found["reads-drain-p99"].verdict == "short"
+    assert figures.value(runs, "hybrid", "reads-drain-max") == 242
 
 
 def test_peers_of_an_earlier_run():
