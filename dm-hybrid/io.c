@@ -251,14 +251,22 @@ static void flush_vmap(struct hybrid_op *op, const struct hybrid_segment *seg, b
 		invalidate_kernel_vmap_range(p, size);
 }
 
+/*
+ * Metadata and flushes: users wait for them, and writeback throttling, which has no part in
+ * them, lets writes pass that are both (wbt_should_throttle() in block/blk-wbt.c).
+ */
+#define AWAITED		(REQ_SYNC | REQ_IDLE)
+/* What a user's bio says of how it is to be treated, for a copy of it. */
+#define TREATMENT	(REQ_SYNC | REQ_IDLE | REQ_META | REQ_PRIO)
+
 static blk_opf_t op_opf(const struct hybrid_op *op)
 {
 	blk_opf_t opf = op->write ? REQ_OP_WRITE : REQ_OP_READ;
 
 	if (op->type == HYBRID_OP_META)
-		opf |= REQ_META | REQ_SYNC;
+		opf |= REQ_META | AWAITED;
 	else if (op->io)
-		opf |= REQ_SYNC;
+		opf |= io_bio(op->io)->bi_opf & TREATMENT;
 	if (op->fua)
 		opf |= REQ_FUA;
 	return opf;
@@ -276,7 +284,7 @@ static void submit_transfer(struct transfer *t)
 	t->begun = ktime_get();
 	atomic_set(&t->pending, 1);
 	if (op->type == HYBRID_OP_FLUSH) {
-		submit_data(t, op->origin, REQ_OP_WRITE | REQ_PREFLUSH | REQ_SYNC, 0, 0, 0);
+		submit_data(t, op->origin, REQ_OP_WRITE | REQ_PREFLUSH | AWAITED, 0, 0, 0);
 	} else {
 		if (op->type == HYBRID_OP_TRANSFER && op->io)
 			copy_bio(op->io, op->buffer, op->buffer_offset, false);
@@ -800,7 +808,7 @@ const struct hybrid_engine_ops hybrid_io_ops = {
 
 static int block_io(struct block_device *bdev, u64 sector, void *block, blk_opf_t opf)
 {
-	struct bio *bio = bio_alloc(bdev, 2, opf | REQ_META | REQ_SYNC, GFP_KERNEL);
+	struct bio *bio = bio_alloc(bdev, 2, opf | REQ_META | AWAITED, GFP_KERNEL);
 	size_t offset = offset_in_page(block);
 	size_t n = min_t(size_t, HYBRID_META_BLOCK_SIZE, PAGE_SIZE - offset);
 	int r;

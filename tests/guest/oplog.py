@@ -11,7 +11,7 @@ class Op(NamedTuple):
     device: str
     event: str		# S arrival, E completion
     op: str		# R W F D Z
-    flags: str		# P preflush, F FUA, - none
+    flags: str		# P preflush, F FUA, I sync and idle, - none
     sector: int
     count: int
     id: int
@@ -24,6 +24,11 @@ class Op(NamedTuple):
     @property
     def preflush(self) -> bool:
         return "P" in self.flags
+
+    @property
+    def passes(self) -> bool:
+        """Writeback throttling does not hold it back."""
+        return "I" in self.flags
 
 
 def parse(text: str) -> list[Op]:

@@ -122,3 +122,18 @@ def test_only_writes_that_rely_on_a_flush_fail_with_it(make_stack):
     s.deactivate()
     s.activate()
     assert io(s.guest, dev, "W:16:8:c", "f", "r:16:8") == ["c"]
+
+
+def test_metadata_and_flushes_pass_writeback_throttling(make_stack):
+    """A device that is throttled for what one volume writes back serves the commits of all."""
+    s = make_stack(volatile="ssd hdd")
+    dev = s.create("vol", "--mode", "writeback", *ALL)
+    ops = s.logged(lambda: (io(s.guest, dev, "w:0:8:a", "f"), s.message("mode", "writethrough"),
+                            s.wait("dirty", 0)))
+    begun = [op for op in ops if op.event == "S" and op.op in "WF"]
+    back = [op for op in begun if op.device == "vhdd" and op.op == "W" and op.sector == 2048]
+    metadata = [op for op in begun if op.sector < 8192 and op not in back]
+    assert {"W", "F"} <= {op.op for op in metadata if op.device == "vssd"}
+    assert all(op.passes for op in metadata), [op for op in metadata if not op.passes]
+    # What is written back has no such claim
+    assert back and not any(op.passes for op in back)

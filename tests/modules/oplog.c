@@ -9,14 +9,17 @@
  *
  * S is the arrival of an operation, E its completion, joined by the id (the
  * seq of the S record). op is R, W, F (empty flush), D, Z or ?; flags are P
- * (preflush), F (FUA) or "-". The log keeps the newest records and is off
- * until "log on" is sent to any test device.
+ * (preflush), F (FUA), I (sync and idle: writeback throttling lets it pass) or
+ * "-". The log keeps the newest records and is off until "log on" is sent to
+ * any test device.
  */
 #include <linux/debugfs.h>
 #include <linux/module.h>
 #include <linux/seq_file.h>
 #include <linux/vmalloc.h>
 #include "testdisk.h"
+
+#define PASSES (REQ_SYNC | REQ_IDLE)
 
 struct record {
 	u64 seq;
@@ -27,7 +30,7 @@ struct record {
 	int error;
 	char name[32];
 	char op;
-	bool end, preflush, fua;
+	bool end, preflush, fua, passes;
 };
 
 static unsigned int log_records = 65536;
@@ -87,6 +90,7 @@ void td_log_start(struct td_dev *td, struct bio *bio)
 		.count = bio_sectors(bio),
 		.preflush = bio->bi_opf & REQ_PREFLUSH,
 		.fua = bio->bi_opf & REQ_FUA,
+		.passes = (bio->bi_opf & PASSES) == PASSES,
 	};
 
 	/* The bio's own fields are gone by the time that it ends. */
@@ -108,6 +112,7 @@ void td_log_end(struct td_dev *td, struct bio *bio, blk_status_t status)
 		.count = io->count,
 		.preflush = bio->bi_opf & REQ_PREFLUSH,
 		.fua = bio->bi_opf & REQ_FUA,
+		.passes = (bio->bi_opf & PASSES) == PASSES,
 		.error = blk_status_to_errno(status),
 	};
 
@@ -166,10 +171,10 @@ static int log_seq_show(struct seq_file *m, void *v)
 {
 	struct record *rec = v;
 
-	seq_printf(m, "%llu %llu %s %c %c %s%s%s %llu %u %llu %d\n",
+	seq_printf(m, "%llu %llu %s %c %c %s%s%s%s %llu %u %llu %d\n",
 		   rec->seq, rec->ns / NSEC_PER_USEC, rec->name, rec->end ? 'E' : 'S',
 		   rec->op, rec->preflush ? "P" : "", rec->fua ? "F" : "",
-		   rec->preflush || rec->fua ? "" : "-",
+		   rec->passes ? "I" : "", rec->preflush || rec->fua || rec->passes ? "" : "-",
 		   (unsigned long long)rec->sector, rec->count, rec->id, rec->error);
 	return 0;
 }
