@@ -18,6 +18,8 @@ from .debian import TOP
 MIB = 1 << 20
 FS_UUID = "6a1b4a9e-6f3b-4c2e-b16e-30a4d1dcbd1f"
 RUNNING = {"vol-pool": "running", "vol": "running"}
+WAITING = {"vol-pool": "running", "vol": "incomplete"}	# for the origin
+INACTIVE = {"vol-pool": "running", "vol": "inactive"}
 
 
 class System:
@@ -156,7 +158,7 @@ def volume(system):
 def test_disks_in_either_order(system, volume, order):
     """Up with the second; members are hidden, the volume is a disk like any other."""
     devs = [system.plug(volume[order[0]])]
-    assert system.states() == ({"vol": "incomplete"} if order[0] else {"vol-pool": "running"})
+    assert system.states() == ({"vol": "incomplete"} if order[0] else WAITING)
     assert len(system.timers()) == order[0]
     system.run("udevadm monitor --udev --subsystem-match=block >/run/monitor 2>&1 & sleep 0.5")
     devs.append(system.plug(volume[order[1]]))
@@ -271,7 +273,7 @@ def test_luks_and_lvm(system):
     assert system.members() == 0
     dev = system.plug(luks)
     system.plug(lvm)
-    system.becomes({"vol-pool": "running"})
+    system.becomes(WAITING)
     system.run(f"cryptsetup open {key} {dev} secret")
     system.settle()
     system.becomes(RUNNING)
@@ -488,7 +490,7 @@ def test_in_place_late_in_an_initramfs(system, inplace):
     system.run("cd /run/hybrid/awaited; i=$(ls | cut -c-36); for n in $(seq 20); do "
                "touch $i.$(cat /proc/sys/kernel/random/uuid); done")
     dev = system.plug(origin)
-    assert system.state(dev) == "in-place" and system.states() == {"vol-pool": "running"}
+    assert system.state(dev) == "in-place" and system.states() == INACTIVE
     system.rule(99, "")
     system.run("udevadm trigger --action=add --subsystem-match=block")
     system.settle()
@@ -530,7 +532,8 @@ def test_in_place_one_after_the_other(system):
         system.run(f"{tables[name]}; udevadm settle; sleep 3")
     system.run("rm /run/held")
     system.settle()
-    assert system.states() == {"vol0-pool": "running", "vol0": "running", "vol1": "running"}
+    assert system.states() == {"vol0-pool": "running", **dict.fromkeys(names, "inactive"),
+                               **dict.fromkeys(names[:2], "running")}
     for name in names[2:]:
         system.run(tables[name])
         system.settle()
@@ -543,7 +546,7 @@ def test_in_place_below_a_multipath(system, inplace):
     system.rule(61, 'KERNEL=="ubdb", ENV{DM_MULTIPATH_DEVICE_PATH}="1"')
     path = system.plug(origin)
     system.plug(cache)
-    assert path == "/dev/ubdb" and system.states() == {"vol-pool": "running"}
+    assert path == "/dev/ubdb" and system.states() == INACTIVE
     system.run(f"dmsetup create mpath --uuid mpath-0 --table '0 {origin.sectors} linear {path} 0'")
     system.settle()
     system.becomes(RUNNING)
@@ -558,13 +561,13 @@ def test_in_place_not_by_itself(system, inplace):
     before = origin.path.read_bytes()
     for d in (origin, clone, cache):
         system.plug(d)
-    system.becomes({"vol-pool": "running"})
+    system.becomes(INACTIVE)
     assert "more than one device looks like its origin" in system.journal()
     system.unplug(clone)
     system.run("hybridctl activate vol-pool; hybridctl set vol mode=writeback --force")
     system.deactivate()
     assert system.rc("hybridctl activate --auto --all") == 2
-    system.becomes({"vol-pool": "running"})
+    system.becomes(INACTIVE)
     assert "never activated by itself" in system.guest.run(
         "hybridctl activate --auto --all", check=False).err
     assert origin.path.read_bytes() == before

@@ -20,7 +20,10 @@ static void judge_inactive(const struct hybrid_node *node, struct health *h)
 
 	say(h, false, "inactive", "its members are here, but it is not active", "");
 	snprintf(h->action, sizeof(h->action), "hybridctl activate %s", node->name);
-	if (node->closed && !m)
+	/* Nothing on the origin of a volume in place says that it is one. */
+	if (node->closed && node->v.table.inplace)
+		snprintf(h->reason, sizeof(h->reason), "it is not active");
+	else if (node->closed && !m)
 		say(h, false, "incomplete", node->v.status.dirty ?
 		    "its origin is missing; the pool keeps its dirty data" :
 		    "its origin is missing",

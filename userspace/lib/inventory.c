@@ -384,6 +384,7 @@ static int add_closed(struct hybrid_inventory *inv, const uint8_t pool_uuid[16],
 	memcpy(node->pool_uuid, pool_uuid, 16);
 	node->dm.sectors = entry->data_sectors;
 	node->v.table.id = entry->id;
+	node->v.table.inplace = entry->inplace;
 	node->v.table.cutoff_sectors = (int64_t)entry->cutoff_sectors;
 	node->v.status.dirty = entry->dirty;
 	snprintf(node->v.status.mode, sizeof(node->v.status.mode), "%s",

@@ -23,7 +23,7 @@ struct hybrid_node {
 	bool active;
 	/*
 	 * A volume that is not in use, of a pool that is active; of dm, table and status these
-	 * are set then: sectors, id, cutoff, mode, dirty.
+	 * are set then: sectors, id, inplace, cutoff, mode, dirty.
 	 */
 	bool closed;
 	struct hybrid_member *member;	/* cache device or origin; NULL: not found */
