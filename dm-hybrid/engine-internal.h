@@ -674,6 +674,8 @@ void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *ac
 bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
 		  int error_origin, struct hybrid_actions *acts);
 void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua);
+/* Make @io->op a read of the origin; it has yet to go out. */
+void io_read_origin(struct hybrid_io *io);
 u64 replaced_granules(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i);
 bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
 bool write_in_flight(const struct hybrid_set *s, u64 key, u64 mask);

@@ -167,11 +167,16 @@ static enum route read_cache(struct hybrid_engine *e, struct hybrid_io *io, int 
 	return ROUTE_REMAP;
 }
 
-static enum route read_origin(struct hybrid_io *io)
+void io_read_origin(struct hybrid_io *io)
 {
 	room_read_begins(io->volume);
 	io->state = IO_READ_ORIGIN;
 	user_op(io, true, io_origin_sector(io), false);
+}
+
+static enum route read_origin(struct hybrid_io *io)
+{
+	io_read_origin(io);
 	return ROUTE_REMAP;
 }
 
@@ -1052,7 +1057,7 @@ static bool read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error
 		begin(io);
 		rerun_later(io, acts);
 	} else {
-		read_origin(io);
+		io_read_origin(io);
 		act(acts, &io->op);
 	}
 	return false;

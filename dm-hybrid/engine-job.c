@@ -500,9 +500,7 @@ void job_fail_readers(struct hybrid_job *job, struct hybrid_actions *acts)
 	count(job->volume, HYBRID_ORIGIN_ERRORS);
 	list_for_each_entry_safe(io, next, &job->readers, link) {
 		list_del_init(&io->link);
-		room_read_begins(io->volume);
-		io->state = IO_READ_ORIGIN;
-		user_op(io, true, io->volume->info.data_sector + io->sector, false);
+		io_read_origin(io);
 		act(acts, &io->op);
 	}
 }
