@@ -106,7 +106,7 @@ static void complete_without_commit(struct hybrid_engine *e, struct hybrid_io *i
 {
 	struct hybrid_volume *v = io->volume;
 
-	if (atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty)) {
+	if (dirty_blocks(v)) {
 		complete_io(io, -EIO, acts);
 	} else if (READ_ONCE(v->sb_state) == SB_ALONE) {
 		complete_io(io, 0, acts);

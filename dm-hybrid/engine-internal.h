@@ -554,6 +554,12 @@ static inline bool drains(const struct hybrid_engine *e, const struct hybrid_vol
 	return READ_ONCE(v->draining) || READ_ONCE(e->draining);
 }
 
+/* Blocks of @v that are dirty in RAM or on record; 0: none is, in either. */
+static inline u32 dirty_blocks(const struct hybrid_volume *v)
+{
+	return max(atomic_read(&v->nr_dirty), atomic_read(&v->nr_jdirty));
+}
+
 /* Has @v all the dirty blocks that it may have: see room_share()? */
 static inline bool room_used_up(const struct hybrid_volume *v)
 {

@@ -680,7 +680,7 @@ static int clear_dirty_flag(struct hybrid_volume *v)
 {
 	if (!v->has_sb || v->sb_state != SB_DIRTY)
 		return 0;
-	if (atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty))
+	if (dirty_blocks(v))
 		return 0;
 	v->sb.flags &= ~HYBRID_SB_DIRTY;
 	return sb_write_both(v);
@@ -835,8 +835,7 @@ int hybrid_volume_delete(struct hybrid_engine *e, u32 id, bool drop_dirty)
 	if (v->info.state == HYBRID_VOLUME_TOMBSTONE)
 		return READ_ONCE(e->failed) ? -EIO : 0;
 	spin_lock_irqsave(&e->lock, flags);
-	busy = v->claimed ||
-	       (!drop_dirty && (atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty)));
+	busy = v->claimed || (!drop_dirty && dirty_blocks(v));
 	if (!busy) {
 		v->info.state = HYBRID_VOLUME_TOMBSTONE;
 		mark_volume_leaf(e, id);
@@ -862,11 +861,6 @@ int hybrid_volume_forget(struct hybrid_engine *e, u32 id)
 	r = e->ops->wait_checkpoint(e);
 	volume_free(v);
 	return r;
-}
-
-static u32 dirty_blocks(const struct hybrid_volume *v)
-{
-	return max(atomic_read(&v->nr_dirty), atomic_read(&v->nr_jdirty));
 }
 
 u32 hybrid_volume_dirty(struct hybrid_engine *e, u32 id)
@@ -975,8 +969,7 @@ void hybrid_volume_status(struct hybrid_engine *e, struct hybrid_volume *v,
 
 	memset(st, 0, sizeof(*st));
 	st->degraded = READ_ONCE(e->failed);
-	st->draining = drains(e, v) &&
-		       (atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty));
+	st->draining = drains(e, v) && dirty_blocks(v);
 	st->mode = READ_ONCE(v->mode);
 	st->cutoff = READ_ONCE(v->cutoff);
 	st->dirty = dirty_blocks(v);

@@ -327,8 +327,7 @@ static void window_written(struct hybrid_engine *e, struct hybrid_op *op,
 
 bool is_draining(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	return e->draining ||
-	       (v->draining && (atomic_read(&v->nr_dirty) || atomic_read(&v->nr_jdirty)));
+	return e->draining || (v->draining && dirty_blocks(v));
 }
 
 /* As many jobs as there are windows above the limit. */
