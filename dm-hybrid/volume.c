@@ -53,6 +53,22 @@ static void manage_done(struct volume_object *object)
 	wake_up_all(&pool->wait);
 }
 
+/*
+ * The same for a caller without a table of the volume: the last one may go while pool->lock
+ * is dropped, but the object stays until manage_done_pinned().
+ */
+static void manage_pinned(struct volume_object *object)
+{
+	object->pins++;
+	manage(object);
+}
+
+static void manage_done_pinned(struct volume_object *object)
+{
+	WRITE_ONCE(object->pins, object->pins - 1);
+	manage_done(object);
+}
+
 /* Returns what origin_waited() wants: memory must not wait for a suspended volume, either. */
 static unsigned int origin_wait(struct hybrid_pool *pool)
 {
@@ -287,12 +303,9 @@ int hybrid_volume_release(struct hybrid_pool *pool, u32 id)
 
 	if (!object)
 		return 0;
-	/* Its last table may go as soon as pool->lock is dropped. */
-	object->pins++;
-	manage(object);
+	manage_pinned(object);
 	r = release_volume(object);
-	WRITE_ONCE(object->pins, object->pins - 1);
-	manage_done(object);
+	manage_done_pinned(object);
 	return r ? r : pool->running ? 0 : -EAGAIN;
 }
 
@@ -488,17 +501,14 @@ void hybrid_volumes_wait_for_origins(struct hybrid_pool *pool)
 	hybrid_pool_lock(pool);
 	while (block && (object = next_object(pool, id))) {
 		id = object->id + 1;
-		/* Its last table may go as soon as pool->lock is dropped. */
-		object->pins++;
-		manage(object);
+		manage_pinned(object);
 		if (object->handle) {
 			noio = origin_wait(pool);
-			/* Not a flush: that would take an error that the volume has to see. */
+			/* A flush could consume an error that the volume's own must report. */
 			hybrid_read_block(object->origin, 0, block);
 			origin_waited(pool, noio);
 		}
-		WRITE_ONCE(object->pins, object->pins - 1);
-		manage_done(object);
+		manage_done_pinned(object);
 	}
 	hybrid_pool_unlock(pool);
 	kfree(block);
