@@ -596,13 +596,7 @@ static int give_up_volume(const struct command_line *cl, struct hybrid_node *nod
 	snprintf(question, sizeof(question), "All I/O to %s fails from now on: its users lose "
 		 "what they have not written yet.", node->name);
 	r = confirm(cl, question);
-	if (!r)
-		r = hybrid_dm_give_up(node->name, node->dm.sectors);
-	if (r)
-		return r;
-	node->active = false;
-	hybrid_note("%s fails all I/O, and goes with its last user", node->name);
-	return 0;
+	return r ? r : hybrid_dm_give_up(node->name, node->dm.sectors);
 }
 
 static int remove_node(const struct command_line *cl, struct hybrid_node *node)
@@ -611,31 +605,24 @@ static int remove_node(const struct command_line *cl, struct hybrid_node *node)
 	char where[HYBRID_PATH_MAX];
 	int r;
 
-	if (force && cl->given[OPT_TEST]) {
-		printf("dmsetup remove --force --deferred %s\n", node->name);
-		return 0;
-	}
-	if (force) {
-		r = check_origin(node);
-		return r ? r : give_up_volume(cl, node);
-	}
-	if (hybrid_devno_mounted(node->dm.devno, where, sizeof(where)))
+	if (!force && hybrid_devno_mounted(node->dm.devno, where, sizeof(where)))
 		return hybrid_fail(HYBRID_BUSY, "unmount it first", "%s is mounted at %s",
 				   node->name, where);
-	if (node->dm.open_count)
+	if (!force && node->dm.open_count)
 		return hybrid_fail(HYBRID_BUSY, "stop what uses it first (lsblk, fuser)",
 				   "%s is in use", node->name);
 	if (cl->given[OPT_TEST]) {
-		printf("dmsetup remove %s\n", node->name);
+		printf("dmsetup remove %s%s\n", force ? "--force --deferred " : "", node->name);
 		return 0;
 	}
 	r = check_origin(node);
 	if (!r)
-		r = hybrid_dm_remove(node->name);
+		r = force ? give_up_volume(cl, node) : hybrid_dm_remove(node->name);
 	if (r)
 		return r;
 	node->active = false;
-	hybrid_note("%s is no longer active", node->name);
+	hybrid_note(force ? "%s fails all I/O, and is removed when its last user closes it" :
+		    "%s is no longer active", node->name);
 	return 0;
 }
 

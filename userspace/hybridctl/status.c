@@ -84,16 +84,27 @@ static void print_bypass(const struct hybrid_volume_status *s)
 				   reasons[i].why);
 }
 
+/* Bytes; 0: its pool is not active. */
+static uint64_t block_of(const struct hybrid_node *volume)
+{
+	return volume->pool && volume->pool->active ?
+	       volume->pool->p.status.block_sectors * 512 : 0;
+}
+
+static void print_pool_of(const struct hybrid_node *volume)
+{
+	print_line("pool", "%s, volume %u", volume->pool ? volume->pool->name : "?",
+		   volume->v.table.id);
+}
+
 static void print_volume(const struct hybrid_node *node)
 {
 	const struct hybrid_volume_status *s = &node->v.status;
-	uint64_t block = node->pool && node->pool->active ?
-			 node->pool->p.status.block_sectors * 512 : 0;
+	uint64_t block = block_of(node);
 	char path[HYBRID_PATH_MAX], a[32], b[32];
 
 	print_line("mode", "%s%s", s->mode, node->v.table.inplace ? ", in place" : "");
-	print_line("pool", "%s, volume %u", node->pool ? node->pool->name : "?",
-		   node->v.table.id);
+	print_pool_of(node);
 	print_line("origin", "%s, %s", hybrid_node_device(node, path, sizeof(path)),
 		   size_text(a, node->dm.sectors * 512));
 	print_line("cached", "%s, %s dirty", size_text(a, s->cached * block),
@@ -115,13 +126,12 @@ static void print_volume(const struct hybrid_node *node)
 
 static void print_closed(const struct hybrid_node *node)
 {
-	uint64_t block = node->pool ? node->pool->p.status.block_sectors * 512 : 0;
 	char a[32];
 
 	print_line("mode", "%s", node->v.status.mode);
-	print_line("pool", "%s, volume %u", node->pool ? node->pool->name : "?",
-		   node->v.table.id);
-	print_line("cached", "%s dirty", size_text(a, node->v.status.dirty * block));
+	print_pool_of(node);
+	print_line("cached", "%s dirty",
+		   size_text(a, node->v.status.dirty * block_of(node)));
 }
 
 static void print_text(const struct hybrid_node *node, const struct health *h)
