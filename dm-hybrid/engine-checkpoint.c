@@ -21,10 +21,11 @@
  *     it writes the same blocks again, but for their epoch, and the hints of
  *     another policy.
  *   - A leaf that was never written begins with the generation of the index block that
- *     is to name it, an index block with a number of the root's sequence: a recovery does
- *     not write leaves of the volume table that are not there.  The root's sequence does
- *     not do for leaves: should the newest root be damaged, the one before it, of the same
- *     tree, would name other leaves in an index block of the same generation.
+ *     is to name it, and such an index block with a number of the root's sequence: a recovery
+ *     does not write leaves of the volume table that do not exist.  A number of the root's
+ *     sequence would not serve for leaves: two roots in a row may name the same tree, and if
+ *     the newer one is damaged, a recovery from the older one would write an index block
+ *     of the same generation that names other generations of leaves.
  */
 #include "engine-internal.h"
 

@@ -199,8 +199,8 @@ struct hybrid_writeback {
 	u32 flushing;			/* windows that the present flush covers */
 	bool flush_batch;		/* the next flush is for the batch */
 	bool flushing_batch;		/* ... and the present one */
-	u32 reads_first;		/* of users, to end before the next batch; READ_ONCE */
-	u8 reads_ticks;			/* ... or so many ticks */
+	u32 reads_first;		/* users' reads that end before the next batch; READ_ONCE */
+	u8 reads_ticks;			/* ticks after which it waits for them no longer */
 };
 
 /* A volume's share of one pool of jobs.  The first job is its own, others are lent to it. */
@@ -224,7 +224,7 @@ struct hybrid_volume {
 	struct hybrid_counters __percpu *counters;
 	atomic_t nr_dirty;		/* blocks dirty in RAM */
 	atomic_t nr_jdirty;		/* blocks dirty in the journal */
-	u32 most_dirty;			/* nr_dirty from which on no more become so; READ_ONCE */
+	u32 most_dirty;			/* limit on nr_dirty; READ_ONCE without the lock */
 	atomic_t nr_cached;
 	bool draining;			/* asked for, or a mode switch */
 	struct list_head open_link;	/* of open_volumes */
@@ -267,7 +267,7 @@ struct hybrid_volume {
 	struct hybrid_job_share fills, aheads, writebacks;
 	struct list_head job_waiters;	/* ios */
 	struct hybrid_writeback writeback;
-	atomic_t nr_reads;		/* of the origin, for users, in flight */
+	atomic_t nr_reads;		/* users' reads of the origin in flight */
 	atomic_t ahead[AHEAD_PARTS];	/* credit for fills ahead: see AHEAD_COST */
 	spinlock_t stream_lock;		/* the streams */
 	u64 stream_clock;
@@ -554,13 +554,13 @@ static inline bool drains(const struct hybrid_engine *e, const struct hybrid_vol
 	return READ_ONCE(v->draining) || READ_ONCE(e->draining);
 }
 
-/* Blocks of @v that are dirty in RAM or on record; 0: none is, in either. */
+/* How many blocks of @v are dirty, in RAM or on record, whichever is more. */
 static inline u32 dirty_blocks(const struct hybrid_volume *v)
 {
 	return max(atomic_read(&v->nr_dirty), atomic_read(&v->nr_jdirty));
 }
 
-/* Has @v all the dirty blocks that it may have: see room_share()? */
+/* Has @v reached its limit of dirty blocks, which room_share() sets? */
 static inline bool room_used_up(const struct hybrid_volume *v)
 {
 	return (u32)atomic_read(&v->nr_dirty) >= READ_ONCE(v->most_dirty);
@@ -680,7 +680,7 @@ void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *ac
 bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
 		  int error_origin, struct hybrid_actions *acts);
 void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua);
-/* Make @io->op a read of the origin; it has yet to go out. */
+/* Make @io->op a read of the origin; the caller sends it. */
 void io_read_origin(struct hybrid_io *io);
 u64 replaced_granules(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i);
 bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
@@ -794,7 +794,7 @@ void reclaim(struct hybrid_engine *e, struct hybrid_actions *acts);
  */
 bool room_wait(struct hybrid_engine *e, const struct hybrid_set *s, struct hybrid_io *io);
 void room_create(struct hybrid_volume *v);
-/* Under the engine's lock: how many dirty blocks each open volume may have. */
+/* Under the engine's lock: set the limit of dirty blocks of each open volume. */
 void room_share(struct hybrid_engine *e);
 /* Blocks became free, or can be evicted. */
 void room_wake(struct hybrid_engine *e, struct hybrid_actions *acts);
@@ -807,7 +807,7 @@ void room_flush_batch(struct hybrid_engine *e, struct hybrid_volume *v,
 void room_flush_begins(struct hybrid_volume *v);
 void room_flush_ended(struct hybrid_engine *e, struct hybrid_volume *v, u32 elapsed_ms,
 		      struct hybrid_actions *acts);
-/* A read of the origin that users wait for begins; it has ended. */
+/* A read of the origin that a user waits for begins, or has ended; any context. */
 void room_read_begins(struct hybrid_volume *v);
 void room_read_ended(struct hybrid_engine *e, struct hybrid_volume *v,
 		     struct hybrid_actions *acts);

@@ -16,20 +16,20 @@
  *
  * So beside users a batch is no larger than what the origin has flushed in FLUSH_MS of late,
  * or in READS_FLUSH_MS, whether room is short or not: a disk serves no reads during a flush.
- * After it as many reads end as waited then, before the next batch begins: else one flush would
- * follow the other.
+ * The next batch waits until as many reads have ended as were in flight at the end of the
+ * flush; otherwise the disk would go from one flush straight to the next.
  *
  * No windows are written back during such a flush: it would take as much longer, and on a
  * disk that takes writes during a flush it would not end at all.
  *
  * A volume whose origin is slow, or does not answer, must not fill the cache with dirty
- * blocks: nobody else could cache anything.  So each open volume has a share that others
- * leave free, of a quarter of the cache in all.  One that has used up its room finds none,
- * and its writes to clean blocks go to both devices.
+ * blocks: nobody else could cache anything.  So the others leave each open volume a share;
+ * all shares together are a quarter of the cache.  A volume that has reached its limit finds no
+ * room for new blocks, and its writes to clean blocks go to both devices.
  */
 #include "engine-internal.h"
 
-/* Of what part of the cache all volumes together have shares. */
+/* All shares together are one part in so many of the cache. */
 #define KEPT_FREE	4
 /* Windows; the second where nobody but a drain uses the disk. */
 #define BATCH		64U
@@ -49,7 +49,7 @@ void room_share(struct hybrid_engine *e)
 {
 	u32 nr = e->g->nr_blocks, share = nr / (KEPT_FREE * max(e->nr_open, 1U)), dirty;
 	struct hybrid_volume *v;
-	/* Volumes that are closed have theirs, too. */
+	/* Closed volumes have dirty blocks, too. */
 	u64 taken = atomic_read(&e->nr_dirty);
 
 	list_for_each_entry(v, &e->open_volumes, open_link) {
@@ -216,7 +216,7 @@ void room_read_ended(struct hybrid_engine *e, struct hybrid_volume *v,
 		writeback_kick(e, v, acts);
 }
 
-/* Reads that take as long as this wait for something else.  Under the engine's lock. */
+/* A read that takes longer must not hold up writeback.  Under the engine's lock. */
 static void reads_tick(struct hybrid_volume *v)
 {
 	struct hybrid_writeback *w = &v->writeback;

@@ -252,12 +252,12 @@ static void flush_vmap(struct hybrid_op *op, const struct hybrid_segment *seg, b
 }
 
 /*
- * Metadata and flushes: users wait for them, and writeback throttling, which has no part in
- * them, lets writes pass that are both (wbt_should_throttle() in block/blk-wbt.c).
+ * Users wait for metadata writes and flushes.  Writeback throttling exempts writes that carry
+ * both flags (wbt_should_throttle() in block/blk-wbt.c).
  */
 #define AWAITED		(REQ_SYNC | REQ_IDLE)
-/* What a user's bio says of how it is to be treated, for a copy of it. */
-#define TREATMENT	(REQ_SYNC | REQ_IDLE | REQ_META | REQ_PRIO)
+/* Request flags that a copy inherits from the user's bio. */
+#define INHERITED	(REQ_SYNC | REQ_IDLE | REQ_META | REQ_PRIO)
 
 static blk_opf_t op_opf(const struct hybrid_op *op)
 {
@@ -266,7 +266,7 @@ static blk_opf_t op_opf(const struct hybrid_op *op)
 	if (op->type == HYBRID_OP_META)
 		opf |= REQ_META | AWAITED;
 	else if (op->io)
-		opf |= io_bio(op->io)->bi_opf & TREATMENT;
+		opf |= io_bio(op->io)->bi_opf & INHERITED;
 	if (op->fua)
 		opf |= REQ_FUA;
 	return opf;

@@ -480,7 +480,7 @@ static void pool_presuspend(struct dm_target *ti)
 	struct pool_table *pt = ti->private;
 	struct hybrid_pool *pool = pt->pool;
 
-	/* No volume is frozen for the time that another's origin takes to answer. */
+	/* An origin that does not answer must not freeze the other volumes. */
 	hybrid_volumes_wait_for_origins(pool);
 	/* No volume resumes from here on, and no message gets in. */
 	hybrid_pool_lock(pool);

@@ -262,8 +262,9 @@ int hybrid_volume_release(struct hybrid_pool *pool, u32 id);
 void hybrid_volumes_settle(struct hybrid_pool *pool);
 
 /*
- * Wait until the origin of each open volume of @pool has answered one read, or an error.
- * Caller does not hold pool->lock; blocking.
+ * Wait until the origin of each open volume of @pool has answered one read, with data or an
+ * error; without memory for the read it does not wait.  Caller does not hold pool->lock;
+ * blocking.
  */
 void hybrid_volumes_wait_for_origins(struct hybrid_pool *pool);
 

@@ -480,7 +480,7 @@ void hybrid_volumes_settle(struct hybrid_pool *pool)
 	}
 }
 
-/* The volume in use with the lowest id from @id on; NULL.  Caller holds pool->lock. */
+/* The volume in use with the lowest id that is not below @id, or NULL.  Caller holds pool->lock. */
 static struct volume_object *next_object(struct hybrid_pool *pool, u32 id)
 {
 	struct volume_object *object, *next = NULL;

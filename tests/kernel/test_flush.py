@@ -137,5 +137,5 @@ def test_metadata_and_flushes_pass_writeback_throttling(make_stack):
     metadata = [op for op in begun if op.sector < 8192 and op not in back]
     assert {"W", "F"} <= {op.op for op in metadata if op.device == "vssd"}
     assert all(op.passes for op in metadata), [op for op in metadata if not op.passes]
-    # What is written back has no such claim
+    # Writeback stays throttled
     assert back and not any(op.passes for op in back)

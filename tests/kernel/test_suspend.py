@@ -68,7 +68,7 @@ def test_nothing_gets_in_while_a_pool_suspends(make_stack):
     two = s.table("two")
     s.guest.dm_remove("two")
     # A request that the origin does not answer holds up the suspend of its volume, and so the
-    # pool's, which only sees that it answers others
+    # pool's: the origin answers the pool's own read
     s.guest.run("dmsetup suspend --noflush slow")
     read = s.guest.run_bg(f"dd if={dev} of=/dev/null bs=4k skip=5000 count=1 iflag=direct status=none")
     s.guest.run("until grep -q 1 /sys/dev/block/$(stat -Lc %Hr:%Lr /dev/mapper/one)/inflight; do "
@@ -185,7 +185,7 @@ def hang(make_stack, what):
     s.guest.run(["hybridctl", "attach", "pool", "two", "--origin", "/dev/mapper/slow", "--yes",
                  "--wipe-signatures", "--mode", "writethrough", "--cutoff", "0"])
     io(s.guest, "/dev/mapper/two", "w:0:8:a", "f")
-    # The pool suspends its newest volume first: that is not the one with the hung origin
+    # The pool suspends its newest volume first: the one with the hung origin must not be it
     one = s.table("one")
     s.guest.dm_remove("one")
     s.guest.dm_create("one", one)

@@ -178,7 +178,7 @@ static void batch_by_the_last_flush(void **state)
 	assert_int_equal(status().dirty, 0);
 }
 
-/* As many reads as waited during a flush end before the next batch; or two ticks go by. */
+/* The next batch waits for as many reads as the flush held up, or for two ticks. */
 static void reads_before_the_next_batch(void **state)
 {
 	struct hybrid_actions acts;
@@ -202,14 +202,14 @@ static void reads_before_the_next_batch(void **state)
 	room_read_ended(e, v, &acts);
 	carry(&acts);
 	assert_int_equal(sectors_of(ORIGIN, true), 0);
-	/* Not those that began after it */
+	/* The second read to end counts, whenever it began. */
 	room_read_begins(v);
 	hybrid_actions_init(&acts);
 	room_read_ended(e, v, &acts);
 	carry(&acts);
 	assert_non_null(held_flush);
 	assert_in_range(sectors_of(ORIGIN, true), 1, 2 * 8);
-	/* One that does not end holds up no drain. */
+	/* A read that does not end holds up no drain. */
 	hold_flush = false;
 	let_flush_go();
 	dirty = atomic_read(&v->nr_dirty);
@@ -301,7 +301,7 @@ static void window_beside_a_flush(void **state)
 	assert_int_equal(status().dirty, 0);
 }
 
-/* Writes to so many blocks that were not written before. */
+/* Write to @nr blocks that were not written before. */
 static void write_blocks(u64 from, u32 nr)
 {
 	u32 n;
@@ -332,7 +332,7 @@ static void room_for_another(void **state)
 	write_blocks(0, share);
 	assert_int_equal(atomic_read(&other->nr_dirty), share);
 
-	/* Once it has written back, what the other has counts */
+	/* Once a volume has written back, the dirty blocks of the other lower its limit. */
 	v = mine;
 	mine->writeback.paused = 0;
 	drain(mine, true);
@@ -348,7 +348,7 @@ static void room_for_another(void **state)
 	v = mine;
 }
 
-/* Nor does it get more by writes to what it has read. */
+/* Writes to clean blocks do not take a volume beyond its limit of dirty blocks, either. */
 static void room_used_up_by_hits(void **state)
 {
 	u32 dirty;

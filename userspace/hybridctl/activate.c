@@ -570,10 +570,10 @@ int command_activate(const struct command_line *cl)
 
 /* Deactivation ------------------------------------------------------------- */
 
-/* A disk that has to spin up first takes 10 seconds, or 20. */
+/* A disk may need 20 seconds to spin up. */
 #define ANSWER_SECONDS	30
 
-/* device-mapper waits for what is in flight before it takes a device down, for ever if need be. */
+/* device-mapper removes a device when all its I/O has ended: an origin that hangs blocks that. */
 static int check_origin(const struct hybrid_node *node)
 {
 	char path[HYBRID_PATH_MAX];
@@ -587,7 +587,7 @@ static int check_origin(const struct hybrid_node *node)
 			   "%s: its origin %s does not answer", node->name, path);
 }
 
-/* It is in use. */
+/* Take down a volume that is in use. */
 static int give_up_volume(const struct command_line *cl, struct hybrid_node *node)
 {
 	char question[HYBRID_PATH_MAX];

@@ -379,13 +379,13 @@ bool hybrid_device_identity(const struct hybrid_device *dev, char *buf, size_t l
 
 #define ANSWER_BYTES	4096
 
-/* Ends when the read does; @done is closed then. */
+/* Read one block and exit, which closes @done. */
 static void read_in_child(const char *path, int done)
 {
 	void *buf = hybrid_buffer(ANSWER_BYTES);
 	int fd;
 
-	/* No lock, terminal or pipe of ours waits for it. */
+	/* Locks, terminals and pipes of the parent must not wait for the read. */
 	if (dup2(done, 0) < 0 || close_range(1, ~0U, 0))
 		_exit(1);
 	fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);

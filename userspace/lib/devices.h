@@ -56,8 +56,8 @@ int hybrid_device_zero(const struct hybrid_device *dev, uint64_t sector, uint64_
 int hybrid_device_flush(const struct hybrid_device *dev);
 
 /*
- * Does a block device answer a read within @seconds?  An error is an answer, too.  If not, a
- * process without open files stays behind until the read ends.
+ * Does a block device answer a read within @seconds?  An error is an answer, too.  If it does
+ * not, a child process that holds no file of ours waits for the read to end.
  */
 bool hybrid_device_answers(const char *path, int seconds);
 

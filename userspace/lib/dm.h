@@ -100,8 +100,8 @@ int hybrid_dm_set_uuid(const char *name, const uint8_t uuid[16]);
 int hybrid_dm_remove(const char *name);
 
 /*
- * The device fails all I/O from now on, and is removed when its last user closes it.  I/O in
- * flight is waited for.
+ * Make the device fail all I/O, and remove it when its last user closes it.  Waits for the
+ * I/O in flight.
  */
 int hybrid_dm_give_up(const char *name, uint64_t sectors);
 

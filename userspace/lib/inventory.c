@@ -365,7 +365,7 @@ static int load_inactive(struct hybrid_inventory *inv)
 	return r;
 }
 
-/* What an active pool says of a volume that no device uses, be its origin here or not. */
+/* Add a volume of an active pool that no device maps, whether or not its origin is found. */
 static int add_closed(struct hybrid_inventory *inv, const uint8_t pool_uuid[16],
 		      const struct hybrid_volume_line *entry)
 {

@@ -22,8 +22,8 @@ struct hybrid_node {
 	uint8_t pool_uuid[16];		/* of a pool: its own; null: unknown */
 	bool active;
 	/*
-	 * A volume that is not in use, of a pool that is active; of dm, table and status these
-	 * are set then: sectors, id, inplace, cutoff, mode, dirty.
+	 * A volume of an active pool that no device maps.  dm, table and status then have
+	 * nothing but its sectors, id, inplace, cutoff, mode and dirty.
 	 */
 	bool closed;
 	struct hybrid_member *member;	/* cache device or origin; NULL: not found */
