@@ -18,7 +18,7 @@
 #define NR_AHEAD_JOBS		16
 #define NR_WRITEBACK_JOBS	32
 #define MAX_JOB_MEMORY		(16U << 11)	/* sectors, for each kind: 16 MiB */
-#define LAST_JOB_SECTORS	32		/* of the last buffer for writeback: any granule */
+#define OWN_WRITEBACK_SECTORS	32		/* of a volume's own buffer: any granule */
 #define NR_STREAMS		32
 #define SWEEP_ENDS		32
 /*
@@ -100,21 +100,29 @@ enum hold_end {
 	NR_HOLD_ENDS
 };
 
+/* Jobs of one kind have buffers of one size, and a pool. */
+enum job_kind {
+	FILLS,			/* JOB_FILL and JOB_STAGED: a block */
+	AHEADS,			/* JOB_AHEAD and JOB_HOLD: a window */
+	WRITEBACKS,		/* a window */
+	NR_JOB_KINDS
+};
+
 /*
- * Jobs with buffers of one size, which come where memory is to be had at once, and go
- * when they were not needed for a while.  What is kept for good is enough to go on: a
- * few of them, or one with less of a buffer, which is taken where there is no other.
+ * Jobs of one kind.  They are allocated where memory is to be had at once, and freed when they
+ * were not needed for a while.  Each open volume has one more of its own for good, which may
+ * have a smaller buffer, and which it takes where there is no other.
  */
 struct hybrid_job_pool {
 	struct list_head free;		/* used last, first */
-	struct hybrid_job *last;	/* the one with less, if it is free */
 	u32 sectors;			/* of a buffer */
-	u32 kept;
+	u32 own_sectors;		/* ... of a volume's own job; 0: it has none */
 	u32 most;			/* a volume may have, in use */
 	u32 lent;			/* in use, the first of each volume not counted */
 	u32 nr_claims;			/* volumes that were refused less than their share */
-	u32 nr;				/* without the last one; READ_ONCE without the lock */
-	u32 nr_free, spare;		/* now, and the fewest since the last tick */
+	u32 nr;				/* volumes' own not counted; READ_ONCE without the lock */
+	u32 nr_free;			/* READ_ONCE without the lock */
+	u32 spare;			/* the fewest free since the last tick */
 };
 
 /*
@@ -203,8 +211,10 @@ struct hybrid_writeback {
 	u8 reads_ticks;			/* ticks after which it waits for them no longer */
 };
 
-/* A volume's share of one pool of jobs.  The first job is its own, others are lent to it. */
+/* A volume's share of one pool of jobs.  It may always have one; others are lent to it. */
 struct hybrid_job_share {
+	struct hybrid_job *own;		/* for where there is no memory; NULL: none */
+	bool own_busy;
 	u32 nr;				/* in use */
 	bool claims;			/* counted in nr_claims */
 };
@@ -264,7 +274,7 @@ struct hybrid_volume {
 	struct list_head range_queue;	/* ranges for which there is no room */
 	u32 nr_ranges;			/* READ_ONCE without the lock */
 	u32 nr_jobs;
-	struct hybrid_job_share fills, aheads, writebacks;
+	struct hybrid_job_share jobs[NR_JOB_KINDS];
 	struct list_head job_waiters;	/* ios */
 	struct hybrid_writeback writeback;
 	atomic_t nr_reads;		/* users' reads of the origin in flight */
@@ -375,7 +385,7 @@ struct hybrid_engine {
 	struct list_head cp_waiters, cp_now;	/* hybrid_waiter */
 
 	/* Jobs */
-	struct hybrid_job_pool fills, aheads, writebacks;
+	struct hybrid_job_pool jobs[NR_JOB_KINDS];
 	u32 nr_busy_jobs;
 	u32 nr_job_waiters;		/* ios, all volumes; READ_ONCE without the lock */
 
@@ -719,8 +729,11 @@ void holds_tick(struct hybrid_engine *e);
 const char *holds_check(struct hybrid_engine *e, struct hybrid_set *s);
 
 /* engine-job.c */
-int jobs_create(struct hybrid_engine *e);
+void jobs_create(struct hybrid_engine *e);
 void jobs_destroy(struct hybrid_engine *e);
+/* The volume's own jobs, while it is open.  Sleeps.  -ENOMEM: release frees what there is. */
+int jobs_reserve(struct hybrid_engine *e, struct hybrid_volume *v);
+void jobs_release(struct hybrid_volume *v);
 /*
  * Give back memory of jobs that were not needed, end all claims, and run again the ios
  * that wait for jobs.  At each tick.
@@ -731,14 +744,23 @@ void jobs_unclaim(struct hybrid_engine *e, struct hybrid_volume *v);
 /* Is there more memory to give back at later ticks? */
 bool jobs_spare(const struct hybrid_engine *e);
 /*
- * NULL: all that @v may have are in use, or there is no memory; then @io, if there is one,
- * runs again when a job of @v ends, or at a tick.  None for a writeback that may not begin now.
+ * Allocate a job of that kind if none is free, for the caller or for whoever comes first.  It
+ * does not sleep, but it may allocate many pages: not under a lock.
  */
-struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type,
-			   struct hybrid_volume *v, struct hybrid_io *io);
+void job_prepare(struct hybrid_engine *e, enum job_kind kind);
+/*
+ * NULL: all that @v may have are in use, or none is free; or it is for a writeback, or a hold,
+ * that may not begin now.  Caller may hold a set's lock.
+ */
+struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type, struct hybrid_volume *v);
+/*
+ * *job: for staged I/O, as above.  False: there is none and @io waits, which runs again when
+ * a job of its volume ends, or at a tick: if it @must have a job, or if its volume has as many
+ * in use as there are for each.  Caller may hold a set's lock.
+ */
+bool job_get_staged(struct hybrid_engine *e, struct hybrid_io *io, bool must,
+		    struct hybrid_job **job);
 void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts);
-/* Has @v as many fills in use as there are for each volume?  Caller may hold a set's lock. */
-bool fills_has_share(struct hybrid_engine *e, struct hybrid_volume *v);
 /* The job's next operation: between its buffer and the devices, no segments yet. */
 void job_transfer(struct hybrid_job *job, bool write,
 		  void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
@@ -751,7 +773,7 @@ struct hybrid_job *job_find(struct hybrid_engine *e, struct hybrid_set *s, u64 k
  */
 void fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 		struct hybrid_actions *acts);
-/* For a fill of blocks from @key on, NULL: there is none free. */
+/* For a fill, or hold, of blocks from @key on; NULL: as above. */
 struct hybrid_job *fill_get(struct hybrid_engine *e, enum job_type type,
 			    struct hybrid_volume *v, u64 key);
 /* Fill those granules of @key's block @i, too.  Caller holds the set's lock. */

@@ -184,9 +184,9 @@ static enum route read_origin(struct hybrid_io *io)
 static enum route read_mixed(struct hybrid_engine *e, struct hybrid_io *io, int i, u64 dirty,
 			     struct hybrid_actions *acts)
 {
-	struct hybrid_job *job = job_get(e, JOB_STAGED, io->volume, io);
+	struct hybrid_job *job;
 
-	if (!job)
+	if (!job_get_staged(e, io, true, &job))
 		return ROUTE_TAKEN;
 	io->idx = i;
 	io->to_cache = io->mask & dirty;
@@ -834,13 +834,8 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 		sb_wait(e, v, SB_DIRTY, io, acts);
 		return ROUTE_TAKEN;
 	}
-	if (write_needs_copy(io)) {
-		bool waits = (dirty & io->mask) || fills_has_share(e, v);
-
-		job = job_get(e, JOB_STAGED, v, waits ? io : NULL);
-		if (!job && waits)
-			return ROUTE_TAKEN;
-	}
+	if (write_needs_copy(io) && !job_get_staged(e, io, dirty & io->mask, &job))
+		return ROUTE_TAKEN;
 	if (write_needs_copy(io) && !job) {
 		/* Others have the jobs: all of it to the origin alone. */
 		io->to_cache = 0;
@@ -915,6 +910,9 @@ static enum route route(struct hybrid_engine *e, struct hybrid_io *io,
 	unsigned long flags;
 	enum route r;
 
+	job_prepare(e, FILLS);
+	if (io->type == HYBRID_IO_READ)
+		job_prepare(e, AHEADS);
 	spin_lock_irqsave(&s->lock, flags);
 	if (io->type == HYBRID_IO_WRITE && READ_ONCE(v->nr_ranges) && range_wait(v, io))
 		r = ROUTE_TAKEN;

@@ -38,45 +38,64 @@ static void job_free(struct hybrid_engine *e, struct hybrid_job *job)
 	kfree(job);
 }
 
-/* One more job, to the free ones.  False: there is no memory, or there are enough. */
-static bool pool_grow(struct hybrid_engine *e, struct hybrid_job_pool *p, gfp_t gfp)
+static void pool_create(struct hybrid_job_pool *p, u32 sectors, u32 own_sectors, u32 most)
 {
-	struct hybrid_job *job = NULL;
-
-	if (p->nr < p->most + max(e->nr_open, 1U) - 1)
-		job = job_alloc(e, p->sectors, gfp);
-	if (!job)
-		return false;
-	list_add(&job->link, &p->free);
-	p->nr_free++;
-	WRITE_ONCE(p->nr, p->nr + 1);
-	return true;
+	INIT_LIST_HEAD(&p->free);
+	p->sectors = sectors;
+	p->own_sectors = own_sectors;
+	p->most = min(most, MAX_JOB_MEMORY / sectors);
 }
 
-static int pool_create(struct hybrid_engine *e, struct hybrid_job_pool *p, u32 sectors, u32 kept,
-		       u32 most)
+static bool may_grow(const struct hybrid_engine *e, const struct hybrid_job_pool *p)
 {
-	p->sectors = sectors;
-	p->kept = kept;
-	p->most = min(most, MAX_JOB_MEMORY / sectors);
-	while (p->nr < kept)
-		if (!pool_grow(e, p, GFP_KERNEL))
-			return -ENOMEM;
-	return 0;
+	u32 nr_open = max(READ_ONCE(e->nr_open), 1U);
+
+	return !READ_ONCE(p->nr_free) && p->most && READ_ONCE(p->nr) < p->most + nr_open - 1;
 }
 
 /* Under the engine's lock. */
-static struct hybrid_job *pool_take(struct hybrid_engine *e, struct hybrid_job_pool *p)
+static void pool_add(struct hybrid_job_pool *p, struct hybrid_job *job)
 {
-	struct hybrid_job *job = p->last;
+	list_add(&job->link, &p->free);
+	WRITE_ONCE(p->nr_free, p->nr_free + 1);
+}
 
-	if (list_empty(&p->free) && !pool_grow(e, p, GFP_NOWAIT | __GFP_NOWARN)) {
-		p->last = NULL;
-		return job;
+void job_prepare(struct hybrid_engine *e, enum job_kind kind)
+{
+	struct hybrid_job_pool *p = &e->jobs[kind];
+	struct hybrid_job *job;
+	unsigned long flags;
+
+	if (!may_grow(e, p))
+		return;
+	job = job_alloc(e, p->sectors, GFP_NOWAIT | __GFP_NOWARN);
+	if (!job)
+		return;
+	spin_lock_irqsave(&e->lock, flags);
+	if (may_grow(e, p)) {
+		pool_add(p, job);
+		WRITE_ONCE(p->nr, p->nr + 1);
+		job = NULL;
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	if (job)
+		job_free(e, job);
+}
+
+/* NULL: none is free, nor the volume's own.  Under the engine's lock. */
+static struct hybrid_job *pool_take(struct hybrid_job_pool *p, struct hybrid_job_share *share)
+{
+	struct hybrid_job *job;
+
+	if (list_empty(&p->free)) {
+		if (share->own_busy)
+			return NULL;
+		share->own_busy = share->own;
+		return share->own;
 	}
 	job = list_first_entry(&p->free, struct hybrid_job, link);
 	list_del_init(&job->link);
-	p->nr_free--;
+	WRITE_ONCE(p->nr_free, p->nr_free - 1);
 	p->spare = min(p->spare, p->nr_free);
 	return job;
 }
@@ -89,9 +108,9 @@ static void pool_tick(struct hybrid_job_pool *p, struct list_head *out)
 {
 	u32 nr;
 
-	for (nr = min(DIV_ROUND_UP(p->spare, 8), p->nr - p->kept); nr; nr--) {
+	for (nr = DIV_ROUND_UP(p->spare, 8); nr; nr--) {
 		list_move(p->free.prev, out);
-		p->nr_free--;
+		WRITE_ONCE(p->nr_free, p->nr_free - 1);
 		WRITE_ONCE(p->nr, p->nr - 1);
 	}
 	p->spare = p->nr_free;
@@ -113,9 +132,10 @@ static void claim_end(struct hybrid_job_pool *p, struct hybrid_job_share *share)
 
 void jobs_unclaim(struct hybrid_engine *e, struct hybrid_volume *v)
 {
-	claim_end(&e->fills, &v->fills);
-	claim_end(&e->aheads, &v->aheads);
-	claim_end(&e->writebacks, &v->writebacks);
+	u32 k;
+
+	for (k = 0; k < NR_JOB_KINDS; k++)
+		claim_end(&e->jobs[k], &v->jobs[k]);
 }
 
 /* No claim is older than a tick.  Under the engine's lock. */
@@ -136,11 +156,11 @@ void jobs_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 	unsigned long flags;
 	LIST_HEAD(woken);
 	LIST_HEAD(out);
+	u32 k;
 
 	spin_lock_irqsave(&e->lock, flags);
-	pool_tick(&e->fills, &out);
-	pool_tick(&e->aheads, &out);
-	pool_tick(&e->writebacks, &out);
+	for (k = 0; k < NR_JOB_KINDS; k++)
+		pool_tick(&e->jobs[k], &out);
 	list_for_each_entry(v, &e->open_volumes, open_link)
 		volume_tick(e, v, &woken);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -150,52 +170,27 @@ void jobs_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 
 bool jobs_spare(const struct hybrid_engine *e)
 {
-	return READ_ONCE(e->fills.nr) > e->fills.kept ||
-	       READ_ONCE(e->aheads.nr) > e->aheads.kept ||
-	       READ_ONCE(e->writebacks.nr) > e->writebacks.kept;
+	u32 k, nr = 0;
+
+	for (k = 0; k < NR_JOB_KINDS; k++)
+		nr += READ_ONCE(e->jobs[k].nr);
+	return nr;
 }
 
-static struct hybrid_job_pool *job_pool(struct hybrid_engine *e, enum job_type type)
+static enum job_kind kind_of(enum job_type type)
 {
-	switch (type) {
-	case JOB_WRITEBACK:
-		return &e->writebacks;
-	case JOB_AHEAD:
-	case JOB_HOLD:
-		return &e->aheads;
-	default:
-		return &e->fills;
-	}
-}
+	static const u8 kind[] = {
+		[JOB_FILL] = FILLS, [JOB_STAGED] = FILLS, [JOB_AHEAD] = AHEADS, [JOB_HOLD] = AHEADS,
+		[JOB_WRITEBACK] = WRITEBACKS,
+	};
 
-static struct hybrid_job_share *job_share(struct hybrid_volume *v, enum job_type type)
-{
-	switch (type) {
-	case JOB_WRITEBACK:
-		return &v->writebacks;
-	case JOB_AHEAD:
-	case JOB_HOLD:
-		return &v->aheads;
-	default:
-		return &v->fills;
-	}
+	return kind[type];
 }
 
 static bool has_share(const struct hybrid_engine *e, const struct hybrid_job_pool *p,
 		      const struct hybrid_job_share *share)
 {
 	return share->nr >= max(p->most / max(e->nr_open, 1U), 1U);
-}
-
-bool fills_has_share(struct hybrid_engine *e, struct hybrid_volume *v)
-{
-	unsigned long flags;
-	bool has;
-
-	spin_lock_irqsave(&e->lock, flags);
-	has = has_share(e, &e->fills, &v->fills);
-	spin_unlock_irqrestore(&e->lock, flags);
-	return has;
 }
 
 /* May a volume with that share take another job?  Under the engine's lock. */
@@ -214,7 +209,7 @@ static struct hybrid_job *share_take(struct hybrid_engine *e, struct hybrid_job_
 	struct hybrid_job *job = NULL;
 
 	if (may_take(e, p, share)) {
-		job = pool_take(e, p);
+		job = pool_take(p, share);
 	} else if (p->most && !share->claims && !has_share(e, p, share)) {
 		share->claims = true;
 		p->nr_claims++;
@@ -228,29 +223,46 @@ static struct hybrid_job *share_take(struct hybrid_engine *e, struct hybrid_job_
 	return job;
 }
 
-int jobs_create(struct hybrid_engine *e)
+void jobs_create(struct hybrid_engine *e)
 {
 	u32 block = e->g->block_sectors, window = block << e->g->window_shift;
-	int r;
 
-	r = pool_create(e, &e->fills, block, 1, NR_FILL_JOBS);
-	if (!r)
-		r = pool_create(e, &e->aheads, window, 0, window > block ? NR_AHEAD_JOBS : 0);
-	if (!r)
-		r = pool_create(e, &e->writebacks, window, 0, NR_WRITEBACK_JOBS);
-	if (r)
-		return r;
-	e->writebacks.last = job_alloc(e, LAST_JOB_SECTORS, GFP_KERNEL);
-	return e->writebacks.last ? 0 : -ENOMEM;
+	pool_create(&e->jobs[FILLS], block, block, NR_FILL_JOBS);
+	pool_create(&e->jobs[AHEADS], window, 0, window > block ? NR_AHEAD_JOBS : 0);
+	pool_create(&e->jobs[WRITEBACKS], window, OWN_WRITEBACK_SECTORS, NR_WRITEBACK_JOBS);
 }
 
 void jobs_destroy(struct hybrid_engine *e)
 {
-	free_list(e, &e->fills.free);
-	free_list(e, &e->aheads.free);
-	free_list(e, &e->writebacks.free);
-	if (e->writebacks.last)
-		job_free(e, e->writebacks.last);
+	u32 k;
+
+	for (k = 0; k < NR_JOB_KINDS; k++)
+		free_list(e, &e->jobs[k].free);
+}
+
+int jobs_reserve(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	u32 k;
+
+	for (k = 0; k < NR_JOB_KINDS; k++) {
+		if (!e->jobs[k].own_sectors)
+			continue;
+		v->jobs[k].own = job_alloc(e, e->jobs[k].own_sectors, GFP_KERNEL);
+		if (!v->jobs[k].own)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+void jobs_release(struct hybrid_volume *v)
+{
+	u32 k;
+
+	for (k = 0; k < NR_JOB_KINDS; k++) {
+		if (v->jobs[k].own)
+			job_free(v->e, v->jobs[k].own);
+		v->jobs[k].own = NULL;
+	}
 }
 
 /* Caller holds the engine's lock: so nothing begins once a suspend or stop was told yes. */
@@ -259,26 +271,20 @@ static bool may_begin(const struct hybrid_engine *e, const struct hybrid_volume 
 	return v->open && !v->suspended && !e->stopping && !READ_ONCE(e->failed);
 }
 
-/* Also under a set's lock. */
-struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type,
-			   struct hybrid_volume *v, struct hybrid_io *io)
+/* Under the engine's lock. */
+static struct hybrid_job *get_locked(struct hybrid_engine *e, enum job_type type,
+				     struct hybrid_volume *v)
 {
-	struct hybrid_job *job = NULL;
-	unsigned long flags;
+	enum job_kind k = kind_of(type);
+	struct hybrid_job *job;
 
-	spin_lock_irqsave(&e->lock, flags);
-	if ((type != JOB_WRITEBACK && type != JOB_HOLD) || may_begin(e, v))
-		job = share_take(e, job_pool(e, type), job_share(v, type));
-	if (job) {
-		e->nr_busy_jobs++;
-		v->nr_jobs++;
-	} else if (io) {
-		list_add_tail(&io->link, &v->job_waiters);
-		WRITE_ONCE(e->nr_job_waiters, e->nr_job_waiters + 1);
-	}
-	spin_unlock_irqrestore(&e->lock, flags);
+	if ((type == JOB_WRITEBACK || type == JOB_HOLD) && !may_begin(e, v))
+		return NULL;
+	job = share_take(e, &e->jobs[k], &v->jobs[k]);
 	if (!job)
 		return NULL;
+	e->nr_busy_jobs++;
+	v->nr_jobs++;
 	job->type = type;
 	job->volume = v;
 	job->in_buffer = false;
@@ -294,17 +300,48 @@ struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type,
 	return job;
 }
 
+struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type, struct hybrid_volume *v)
+{
+	struct hybrid_job *job;
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	job = get_locked(e, type, v);
+	spin_unlock_irqrestore(&e->lock, flags);
+	return job;
+}
+
+bool job_get_staged(struct hybrid_engine *e, struct hybrid_io *io, bool must,
+		    struct hybrid_job **job)
+{
+	struct hybrid_volume *v = io->volume;
+	unsigned long flags;
+	bool waits;
+
+	spin_lock_irqsave(&e->lock, flags);
+	*job = get_locked(e, JOB_STAGED, v);
+	waits = !*job && (must || has_share(e, &e->jobs[FILLS], &v->jobs[FILLS]));
+	if (waits) {
+		list_add_tail(&io->link, &v->job_waiters);
+		WRITE_ONCE(e->nr_job_waiters, e->nr_job_waiters + 1);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	return !waits;
+}
+
 /*
  * The io of @v that has waited longest for a job, if one is free that @v may have.  NULL:
  * a job of @v has ended, and @v may be gone.
  */
 static struct hybrid_io *next_job_waiter(struct hybrid_engine *e, struct hybrid_volume *v)
 {
+	struct hybrid_job_pool *p = &e->jobs[FILLS];
+	struct hybrid_job_share *share = &v->jobs[FILLS];
 	struct hybrid_io *io = NULL;
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	if (!list_empty(&e->fills.free) && may_take(e, &e->fills, &v->fills))
+	if ((p->nr_free || !share->own_busy) && may_take(e, p, share))
 		io = list_first_entry_or_null(&v->job_waiters, struct hybrid_io, link);
 	if (io) {
 		list_del_init(&io->link);
@@ -320,21 +357,20 @@ static struct hybrid_io *next_job_waiter(struct hybrid_engine *e, struct hybrid_
 /* The job is on no list of its set any more.  May run waiting ios again. */
 void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts)
 {
-	struct hybrid_job_pool *p = job_pool(e, job->type);
+	enum job_kind k = kind_of(job->type);
+	struct hybrid_job_pool *p = &e->jobs[k];
 	struct hybrid_volume *v = job->volume;
-	struct hybrid_job_share *share = job_share(v, job->type);
+	struct hybrid_job_share *share = &v->jobs[k];
 	struct hybrid_io *io;
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
 	if (--share->nr)
 		p->lent--;
-	if (job->sectors == p->sectors) {
-		list_add(&job->link, &p->free);
-		p->nr_free++;
-	} else {
-		p->last = job;
-	}
+	if (job == share->own)
+		share->own_busy = false;
+	else
+		pool_add(p, job);
 	spin_unlock_irqrestore(&e->lock, flags);
 	/* One that runs again may need no job now: then it is the next one's. */
 	while ((io = next_job_waiter(e, v)))
@@ -417,7 +453,7 @@ static void fill_written(struct hybrid_engine *e, struct hybrid_op *op,
 struct hybrid_job *fill_get(struct hybrid_engine *e, enum job_type type,
 			    struct hybrid_volume *v, u64 key)
 {
-	struct hybrid_job *job = job_get(e, type, v, NULL);
+	struct hybrid_job *job = job_get(e, type, v);
 	u32 k;
 
 	if (!job)

@@ -256,7 +256,7 @@ bool hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io 
 /* Some are left to fills. */
 static bool hold_allowed(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	return READ_ONCE(e->nr_holds) < e->aheads.most / 4 * 3 && !READ_ONCE(e->failed) &&
+	return READ_ONCE(e->nr_holds) < e->jobs[AHEADS].most / 4 * 3 && !READ_ONCE(e->failed) &&
 	       READ_ONCE(v->mode) != HYBRID_MODE_PASSTHROUGH;
 }
 
@@ -291,6 +291,7 @@ static void hold_window(struct hybrid_engine *e, struct hybrid_volume *v, u64 ho
 	struct hybrid_job *job = NULL;
 	unsigned long flags;
 
+	job_prepare(e, AHEADS);
 	spin_lock_irqsave(&s->lock, flags);
 	while (next < end && block_missing(e, s, v, next) &&
 	       !hold_find(e, s, next, e->map.granules))

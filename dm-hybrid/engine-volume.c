@@ -78,6 +78,7 @@ void volume_free(struct hybrid_volume *v)
 {
 	if (!v)
 		return;
+	jobs_release(v);
 	sweep_destroy(v);
 	free_percpu(v->counters);
 	kfree(v->sb_block);
@@ -592,6 +593,7 @@ static void volume_release(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	unsigned long flags;
 
+	jobs_release(v);
 	sweep_destroy(v);
 	spin_lock_irqsave(&e->lock, flags);
 	v->claimed = false;
@@ -609,6 +611,8 @@ static int open_claimed(struct hybrid_engine *e, struct hybrid_volume *v, u64 or
 		return -EMEDIUMTYPE;
 	*why = "needs more memory than there is";
 	r = lost_reserve(e, v);
+	if (!r)
+		r = jobs_reserve(e, v);
 	if (!r)
 		r = sweep_create(e, v, nr_volumes(e));
 	return r ? r : open_origin(e, v, origin_sectors, why);
@@ -639,7 +643,7 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	v->lost_saved = false;
 	/* A mode that keeps nothing dirty gets rid of what there is (S14). */
 	v->draining = v->mode != HYBRID_MODE_WRITEBACK;
-	e->nr_open++;
+	WRITE_ONCE(e->nr_open, e->nr_open + 1);
 	list_add_tail(&v->open_link, &e->open_volumes);
 	room_share(e);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -713,7 +717,7 @@ int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v)
 	v->cache_written = false;
 	v->cache_flushing = false;
 	jobs_unclaim(e, v);
-	e->nr_open--;
+	WRITE_ONCE(e->nr_open, e->nr_open - 1);
 	list_del_init(&v->open_link);
 	room_share(e);
 	spin_unlock_irqrestore(&e->lock, flags);

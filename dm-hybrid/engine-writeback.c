@@ -170,10 +170,16 @@ static bool window_begin(struct hybrid_engine *e, struct hybrid_job *job, u64 ke
 	return taken;
 }
 
+static struct hybrid_job *window_get(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	job_prepare(e, WRITEBACKS);
+	return job_get(e, JOB_WRITEBACK, v);
+}
+
 void writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = key_volume(e, key);
-	struct hybrid_job *job = v ? job_get(e, JOB_WRITEBACK, v, NULL) : NULL;
+	struct hybrid_job *job = v ? window_get(e, v) : NULL;
 
 	if (job)
 		window_begin(e, job, key, acts);
@@ -333,7 +339,7 @@ bool is_draining(const struct hybrid_engine *e, const struct hybrid_volume *v)
 /* As many jobs as there are windows above the limit. */
 static u32 depth_above(const struct hybrid_engine *e, u64 excess)
 {
-	return min_t(u64, e->writebacks.most, 1 + div_u64(excess, 100 * window_blocks(e)));
+	return min_t(u64, e->jobs[WRITEBACKS].most, 1 + div_u64(excess, 100 * window_blocks(e)));
 }
 
 /*
@@ -353,12 +359,12 @@ static u32 writeback_depth(const struct hybrid_engine *e, const struct hybrid_vo
 	    room_batch_full(e, v))
 		return 0;
 	if (is_draining(e, v) || READ_ONCE(e->writeback_urgent) || room_used_up(v))
-		return e->writebacks.most;
+		return e->jobs[WRITEBACKS].most;
 	if (dirty > high)
 		return depth_above(e, dirty - high);
 	if (dirty > low && (idle || READ_ONCE(e->writeback_passed)) &&
 	    (!e->config.writeback_rate || e->writeback_credit > 0))
-		return min(idle ? e->writebacks.most : 2, depth_above(e, dirty - low));
+		return min(idle ? e->jobs[WRITEBACKS].most : 2, depth_above(e, dirty - low));
 	return 0;
 }
 
@@ -432,7 +438,7 @@ enum turn {
 static enum turn try_window(struct hybrid_engine *e, struct hybrid_volume *v,
 			    struct hybrid_actions *acts)
 {
-	struct hybrid_job *job = job_get(e, JOB_WRITEBACK, v, NULL);
+	struct hybrid_job *job = window_get(e, v);
 	struct hybrid_writeback *w = &v->writeback;
 	enum sweep_result r;
 	u64 key;

@@ -12,9 +12,6 @@ static void init_lists(struct hybrid_engine *e)
 	INIT_LIST_HEAD(&e->commit_gated);
 	INIT_LIST_HEAD(&e->cp_waiters);
 	INIT_LIST_HEAD(&e->cp_now);
-	INIT_LIST_HEAD(&e->fills.free);
-	INIT_LIST_HEAD(&e->aheads.free);
-	INIT_LIST_HEAD(&e->writebacks.free);
 	INIT_LIST_HEAD(&e->room.waiters);
 	e->room.tick = 1;
 	INIT_LIST_HEAD(&e->lost_waiters);
@@ -44,8 +41,6 @@ static int create_parts(struct hybrid_engine *e, const struct hybrid_policy_type
 		r = hybrid_journal_create(&e->journal, e->g);
 	if (!r)
 		r = checkpoint_create(e);
-	if (!r)
-		r = jobs_create(e);
 	if (r)
 		return r;
 	e->must_sets = alloc_bits(sets);
@@ -88,6 +83,7 @@ struct hybrid_engine *hybrid_engine_create(const struct hybrid_sb *sb,
 	e->reserve = min(16U, e->g->set_size / 16);
 	init_lists(e);
 	stream_create(e);
+	jobs_create(e);
 	*error = create_parts(e, policy);
 	if (*error) {
 		hybrid_engine_destroy(e);

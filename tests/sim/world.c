@@ -1127,11 +1127,10 @@ const char *world_boot(struct world *w, int *error)
 	w->e = DURING(w, PHASE_LOAD,
 		      hybrid_engine_create(&w->sb, &sim_ops, w, hybrid_policy_get(w->p.policy),
 					   &w->p.config, error));
-	if (!w->e && (w->p.fail_alloc || loop_alloc_failed())) {
+	if (!w->e && loop_alloc_failed()) {
 		if (*error != -ENOMEM || !heap_empty(&w->heap))
 			violation(w, "memory", "create without memory: %d, %llu bytes left",
 				  *error, (unsigned long long)w->heap.bytes);
-		w->p.fail_alloc = 0;
 		return world_boot(w, error);
 	}
 	if (!w->e)

@@ -851,7 +851,7 @@ static void no_memory(void **state)
 		assert_int_equal(nr_buffers, 0);
 	}
 	assert_int_equal(error, 0);
-	assert_true(n >= 20);
+	assert_true(n >= 15);
 	assert_int_equal(allocs, n);
 	crash();
 

@@ -281,6 +281,12 @@ static void time_drops(void **state)
 	assert_int_equal(e->nr_busy_jobs, 0);
 }
 
+static struct hybrid_job *get_job(enum job_type type, struct hybrid_volume *volume)
+{
+	job_prepare(e, type == JOB_FILL ? FILLS : type == JOB_AHEAD ? AHEADS : WRITEBACKS);
+	return type == JOB_WRITEBACK ? job_get(e, type, volume) : fill_get(e, type, volume, 0);
+}
+
 /* A part is for fills, and where they need more they get it. */
 static void fills_come_first(void **state)
 {
@@ -288,7 +294,7 @@ static void fills_come_first(void **state)
 	u32 n, hole = read_up_to_a_hole();
 
 	assert_in_range(e->nr_holds, 1, NR_AHEAD_JOBS / 4 * 3);
-	for (n = 0; (job[n] = fill_get(e, JOB_AHEAD, v, 0)); n++)
+	for (n = 0; (job[n] = get_job(JOB_AHEAD, v)); n++)
 		;
 	assert_in_range(n, NR_AHEAD_JOBS / 4, NR_AHEAD_JOBS - 1);
 	/* Two neighbours of what is cached, to be filled with one miss */
@@ -313,21 +319,58 @@ static void jobs_are_shared(void **state)
 	pool_of(16 * MIB);
 	other = volume_alloc(e, 2, &info);
 	e->nr_open++;
-	for (n = 0; n < NR_FILL_JOBS && (job[n] = fill_get(e, JOB_FILL, v, 0)); n++)
+	for (n = 0; n < NR_FILL_JOBS && (job[n] = get_job(JOB_FILL, v)); n++)
 		;
-	assert_int_equal(n, e->fills.most);
-	own = fill_get(e, JOB_FILL, other, 0);
+	assert_int_equal(n, e->jobs[FILLS].most);
+	own = get_job(JOB_FILL, other);
 	assert_non_null(own);
-	assert_null(fill_get(e, JOB_FILL, other, 0));
+	assert_null(get_job(JOB_FILL, other));
 	job_put(e, job[--n], NULL);
-	assert_null(fill_get(e, JOB_FILL, v, 0));
-	claimed = fill_get(e, JOB_FILL, other, 0);
+	assert_null(get_job(JOB_FILL, v));
+	claimed = get_job(JOB_FILL, other);
 	assert_non_null(claimed);
 	job_put(e, claimed, NULL);
 	job_put(e, own, NULL);
 	while (n--)
 		job_put(e, job[n], NULL);
-	assert_int_equal(e->fills.lent, 0);
+	assert_int_equal(e->jobs[FILLS].lent, 0);
+	jobs_unclaim(e, other);
+	e->nr_open--;
+	volume_free(other);
+}
+
+static bool no_memory_now(size_t size, gfp_t gfp)
+{
+	return gfp & GFP_NOWAIT;
+}
+
+/* Where there is no memory each volume still has a job of each kind that I/O may wait for. */
+static void own_jobs(void **state)
+{
+	static const enum job_type type[] = { JOB_FILL, JOB_WRITEBACK };
+	struct hybrid_job *mine, *its;
+	struct hybrid_volume *other;
+	u32 k;
+
+	pool_of(16 * MIB);
+	other = volume_alloc(e, 2, &info);
+	assert_int_equal(jobs_reserve(e, other), 0);
+	other->open = true;
+	e->nr_open++;
+	shim_alloc_fails = no_memory_now;
+	for (k = 0; k < 2; k++) {
+		mine = get_job(type[k], v);
+		assert_non_null(mine);
+		assert_null(get_job(type[k], v));
+		its = get_job(type[k], other);
+		assert_non_null(its);
+		assert_null(get_job(type[k], other));
+		job_put(e, mine, NULL);
+		mine = get_job(type[k], v);
+		assert_non_null(mine);
+		job_put(e, its, NULL);
+		job_put(e, mine, NULL);
+	}
 	jobs_unclaim(e, other);
 	e->nr_open--;
 	volume_free(other);
@@ -366,6 +409,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(time_drops, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(fills_come_first, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(jobs_are_shared, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(own_jobs, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(error_ahead, setup_disks, teardown),
 	};
 
