@@ -11,6 +11,7 @@ struct hybrid_volume *v;
 struct hybrid_volume_info info;
 static u64 now, nonces;
 u32 nr_buffers;
+void (*on_wait_hits)(void);
 bool fail_cache_writes, fail_cache_reads, fail_cache_flushes, fail_origin, hold_flush;
 struct hybrid_op *held_flush;
 u32 flush_ms;
@@ -242,6 +243,8 @@ int wait_checkpoint(struct hybrid_engine *engine)
 /* Each hit has returned before anything else is called. */
 static void wait_hits(struct hybrid_engine *engine)
 {
+	if (on_wait_hits)
+		on_wait_hits();
 }
 
 static u64 new_nonce(struct hybrid_engine *engine)
@@ -409,6 +412,7 @@ int teardown(void **state)
 {
 	shim_alloc_fails = NULL;
 	hold_flush = false;
+	on_wait_hits = NULL;
 	held_flush = NULL;
 	flush_ms = 0;
 	hold_meta = false;

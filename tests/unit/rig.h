@@ -30,6 +30,8 @@ extern struct hybrid_op *held_flush;
 extern u32 held_log;		/* what had reached the devices then */
 void let_flush_go(void);
 extern u32 flush_ms;		/* that each flush takes */
+/* Called instead of waiting for hits, if it is not NULL; setup() makes it NULL. */
+extern void (*on_wait_hits)(void);
 /* The same of metadata; wait_checkpoint() lets go what has come. */
 extern bool hold_meta;
 extern struct hybrid_op *held_meta;

@@ -345,6 +345,86 @@ static void bad_sector_beside_a_drain(void **state)
 	assert_true(origin_has(other + 8, 8, 2));
 }
 
+/*
+ * A flush that is under way does not miss what a failed one before it loses; so no superblock,
+ * whose FUA may be such a flush, is written beside it.
+ */
+static void superblock_beside_a_flush(void **state)
+{
+	struct hybrid_actions acts;
+
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	put(0, 8, 1);
+	set_mode(HYBRID_MODE_WRITEBACK);
+	hybrid_actions_init(&acts);
+	hold_flush = true;
+	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, false, &acts);
+	carry(&acts);
+	assert_non_null(held_flush);
+	fill_data(&writer, 8 * BLOCK, 8, 2);
+	nr_log = 0;
+	/* The first dirty write: the origin must say first that it may be behind. */
+	arrive(&writer, HYBRID_IO_WRITE, 8 * BLOCK, 8, false, &acts);
+	carry(&acts);
+	assert_int_equal(nr_log, 0);
+	assert_false(writer.done);
+	hold_flush = false;
+	let_flush_go();
+	assert_int_equal(wait_for(&flusher), 0);
+	assert_int_equal(wait_for(&writer), 0);
+	assert_true(op_log[1].origin && op_log[1].meta && op_log[1].write && op_log[1].fua);
+	reads(8 * BLOCK, 8, 2);
+}
+
+/*
+ * A write that waits for the record of what zeroes have replaced goes on when the flush of the
+ * origin fails, without which that record never comes.
+ */
+static void write_beside_a_flush_that_fails(void **state)
+{
+	struct hybrid_actions acts;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	rest();
+	assert_int_equal(submit(&writer, HYBRID_IO_ZEROES, 0, 8, false), 0);
+	set_mode(HYBRID_MODE_WRITEAROUND);
+	hybrid_actions_init(&acts);
+	hold_flush = true;
+	fill_data(&writer, 0, 8, 2);
+	arrive(&writer, HYBRID_IO_WRITE, 0, 8, false, &acts);
+	carry(&acts);
+	while (!held_flush)
+		tick(100);
+	assert_false(writer.done);
+	fail_origin = true;
+	hold_flush = false;
+	let_flush_go();
+	fail_origin = false;
+	assert_true(writer.done);
+}
+
+static struct hybrid_policy_states *left;	/* those of the policy that went */
+static u32 waits;
+
+static void hit_that_began_before(void)
+{
+	waits++;
+	assert_ptr_not_equal(left, e->map.set[0].policy);
+	left->type->hit(set_policy_state(&e->map, left, &e->map.set[0]), 0);
+}
+
+/* A hit that had begun is still noted in the state of the policy that went: it stays until then. */
+static void hit_beside_another_policy(void **state)
+{
+	put(0, 8, 1);
+	left = e->map.set[0].policy;
+	waits = 0;
+	on_wait_hits = hit_that_began_before;
+	assert_int_equal(hybrid_engine_set_policy(e, hybrid_policy_get("c2q")), 0);
+	assert_int_equal(waits, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -356,6 +436,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(bad_sector_beside_a_record, setup, teardown),
 		cmocka_unit_test_setup_teardown(write_beside_the_end_of_the_pool, setup, teardown),
 		cmocka_unit_test_setup_teardown(bad_sector_beside_a_drain, setup, teardown),
+		cmocka_unit_test_setup_teardown(superblock_beside_a_flush, setup, teardown),
+		cmocka_unit_test_setup_teardown(write_beside_a_flush_that_fails, setup, teardown),
+		cmocka_unit_test_setup_teardown(hit_beside_another_policy, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
