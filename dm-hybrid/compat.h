@@ -6,8 +6,16 @@
 #ifndef DM_HYBRID_COMPAT_H
 #define DM_HYBRID_COMPAT_H
 
+#include <linux/bio.h>
 #include <linux/blkdev.h>
 #include <linux/device-mapper.h>
+
+/* Bios have a write hint (again) since the hint has a header of its own: <linux/rw_hint.h>. */
+#ifdef _LINUX_RW_HINT_H
+#define hybrid_copy_write_hint(to, from)	((to)->bi_write_hint = (from)->bi_write_hint)
+#else
+#define hybrid_copy_write_hint(to, from)	((void)0)
+#endif
 
 /* How members are opened: fmode_t became blk_mode_t. */
 #ifdef BLK_OPEN_WRITE

@@ -460,6 +460,7 @@ static inline void op_begin(struct hybrid_op *op, enum hybrid_op_type type, bool
 	op->volume = v;
 	op->fua = false;
 	op->io = NULL;
+	op->user = NULL;
 	op->nr_segments = 0;
 	op->buffer_offset = 0;
 	op->error_cache = 0;

@@ -501,10 +501,13 @@ void fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_i
 	dirty = block_mask(e, s, MASK_DIRTY, job->block[k]) << (k * e->g->granules);
 	job->readable = GENMASK_ULL(last, first) & ~dirty;
 	list_add_tail(&job->link, &s->jobs);
-	if (io->type == HYBRID_IO_READ)
-		list_add_tail(&io->link, &job->readers);
 	room_read_begins(job->volume);
 	job_transfer(job, false, fill_read);
+	/* A write is no reader: where the pool fails it may end first. */
+	if (io->type == HYBRID_IO_READ) {
+		list_add_tail(&io->link, &job->readers);
+		job->op.user = io;
+	}
 	job_segment(job, true, origin_sector(e, job->volume, job->key, first),
 		    first << e->g->granule_shift, job_sectors(e, job, first, last + 1 - first));
 	act(acts, &job->op);
@@ -687,6 +690,7 @@ void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid
 	job->io = io;
 	INIT_LIST_HEAD(&job->link);
 	job_transfer(job, write, write ? staged_write_done : staged_read_done);
+	job->op.user = io;
 	for (at = 0; (n = next_run(io->to_cache, &at)); at += n)
 		staged_segment(e, job, io, false, at, n);
 	for (at = 0; (n = next_run(io->to_origin, &at)); at += n)

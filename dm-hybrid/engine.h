@@ -47,7 +47,8 @@ enum hybrid_op_type {
 	/*
 	 * op->segments between op->buffer and the devices, all in parallel.  If
 	 * op->io is set, write is set too: first copy that io's data into the
-	 * buffer at op->buffer_offset.  Ends with hybrid_engine_op_done().
+	 * buffer at op->buffer_offset.  op->user, if set, is the I/O that caused the
+	 * transfer, and does not end before it.  Ends with hybrid_engine_op_done().
 	 */
 	HYBRID_OP_TRANSFER,
 	/*
@@ -98,6 +99,7 @@ struct hybrid_op {
 	u32 elapsed_ms;			/* a FLUSH: how long it took; 0 where that is not known */
 	struct hybrid_volume *volume;	/* whose origin; NULL if only the cache */
 	struct hybrid_io *io;
+	struct hybrid_io *user;			/* TRANSFER */
 	struct hybrid_segment *segments;
 	u64 sector;			/* USER */
 	u32 count;

@@ -3,8 +3,9 @@
  * Carries the engine's actions out.
  *
  * Completions and wake-ups are done where they arise.  Whatever may sleep goes
- * to a queue: the pool's, or, where it needs an origin, that of its volume, so
- * that an origin with a full request queue holds up nobody else.  Each queue
+ * to a queue: the pool's, or that of its volume, where it needs an origin or is a
+ * user's bio.  So an origin with a full request queue holds up no other volume, and
+ * neither does a user whose cgroup the block layer makes wait.  Each queue
  * has one work item; operations that ended return by the pool's.  That one and the
  * tick have a workqueue of their own: where there is no memory for another kworker, a
  * workqueue has one rescuer, which a volume's item may keep for as long as its origin
@@ -12,7 +13,8 @@
  *
  * Forward progress: a transfer needs one struct transfer, and bios one after
  * the other, each submitted before the next is allocated.  All come from
- * mempools of the pool, and return to them from interrupt context.
+ * mempools of the queue, and return to them from interrupt context: an origin that
+ * does not answer keeps nothing that the pool or another volume needs.
  */
 #include <linux/bio.h>
 #include <linux/completion.h>
@@ -26,12 +28,13 @@
 #include "io.h"
 
 #define TICK_MS		100
-#define MIN_BIOS	4
-#define MIN_TRANSFERS	16
+/* Of each queue. */
+#define MIN_BIOS	2
+#define MIN_TRANSFERS	4
 
 /* One operation on its way through the devices. */
 struct transfer {
-	struct hybrid_pool *pool;
+	struct hybrid_queue *q;		/* whose mempools it uses */
 	struct hybrid_op *op;
 	struct completion *wait;	/* of a blocking caller, else NULL */
 	ktime_t begun;
@@ -141,10 +144,35 @@ static struct block_device *op_bdev(struct hybrid_pool *pool, struct hybrid_op *
 	return object->origin;
 }
 
+/* Does the operation need an origin? */
+static bool wants_origin(const struct hybrid_op *op)
+{
+	u32 i;
+
+	if (op->type != HYBRID_OP_TRANSFER)
+		return op->origin;
+	for (i = 0; i < op->nr_segments; i++)
+		if (op->segments[i].origin)
+			return true;
+	return false;
+}
+
+/* Whose worker carries the operation out, and whose mempools it uses. */
+static struct hybrid_queue *op_queue(struct hybrid_pool *pool, struct hybrid_op *op)
+{
+	struct volume_object *object;
+
+	if (op->type == HYBRID_OP_WORK || op->type == HYBRID_OP_COPY_OUT)
+		return &pool->queue;
+	if (op->type != HYBRID_OP_USER && !wants_origin(op))
+		return &pool->queue;
+	object = hybrid_volume_context(op->volume);
+	return &object->queue;
+}
+
 static void transfer_put(struct transfer *t)
 {
-	struct hybrid_pool *pool = t->pool;
-	struct hybrid_queue *q = &pool->queue;
+	struct hybrid_queue *q = &t->q->pool->queue;
 	struct hybrid_op *op = t->op;
 	unsigned long flags;
 
@@ -156,7 +184,7 @@ static void transfer_put(struct transfer *t)
 		complete(t->wait);
 		return;
 	}
-	mempool_free(t, &pool->transfers);
+	mempool_free(t, &t->q->transfers);
 	/* Once the lock is dropped, the pool may go. */
 	spin_lock_irqsave(&q->lock, flags);
 	list_add_tail(&op->link, &q->done);
@@ -215,17 +243,33 @@ static u32 fill_bio(struct bio *bio, struct hybrid_op *op, u32 from, u32 count)
 	return count - (left >> SECTOR_SHIFT);
 }
 
+/* Submit @bio for @user, NULL: for all, with the cgroup, priority and write hint of his bio. */
+static void submit_for(struct bio *bio, struct hybrid_io *user)
+{
+	struct bio *from;
+
+	if (!user) {
+		submit_bio(bio);
+		return;
+	}
+	from = io_bio(user);
+	bio->bi_ioprio = from->bi_ioprio;
+	hybrid_copy_write_hint(bio, from);
+	/* The cgroup is dm's to tell: the one of the bio that dm has cloned. */
+	dm_submit_bio_remap(from, bio);
+}
+
 static void submit_data(struct transfer *t, bool origin, blk_opf_t opf, u64 sector, u32 from,
 			u32 count)
 {
-	struct block_device *bdev = op_bdev(t->pool, t->op, origin);
+	struct block_device *bdev = op_bdev(t->q->pool, t->op, origin);
 	struct bio *bio;
 	u32 n;
 
 	/* A flush has no data, but goes out once. */
 	do {
 		bio = bio_alloc_bioset(bdev, bio_max_segs(DIV_ROUND_UP(count, PAGE_SECTORS) + 1),
-				       opf, GFP_NOIO, &t->pool->bios);
+				       opf, GFP_NOIO, &t->q->bios);
 		bio->bi_iter.bi_sector = sector;
 		bio->bi_private = t;
 		bio->bi_end_io = origin ? end_origin_bio : end_cache_bio;
@@ -234,7 +278,7 @@ static void submit_data(struct transfer *t, bool origin, blk_opf_t opf, u64 sect
 		from += n;
 		count -= n;
 		atomic_inc(&t->pending);
-		submit_bio(bio);
+		submit_for(bio, t->op->user);
 	} while (count);
 }
 
@@ -265,8 +309,8 @@ static blk_opf_t op_opf(const struct hybrid_op *op)
 
 	if (op->type == HYBRID_OP_META)
 		opf |= REQ_META | AWAITED;
-	else if (op->io)
-		opf |= io_bio(op->io)->bi_opf & INHERITED;
+	else if (op->user)
+		opf |= io_bio(op->user)->bi_opf & INHERITED;
 	if (op->fua)
 		opf |= REQ_FUA;
 	return opf;
@@ -302,9 +346,10 @@ static void submit_transfer(struct transfer *t)
 
 static void start_transfer(struct hybrid_pool *pool, struct hybrid_op *op)
 {
-	struct transfer *t = mempool_alloc(&pool->transfers, GFP_NOIO);
+	struct hybrid_queue *q = op_queue(pool, op);
+	struct transfer *t = mempool_alloc(&q->transfers, GFP_NOIO);
 
-	t->pool = pool;
+	t->q = q;
 	t->op = op;
 	t->wait = NULL;
 	submit_transfer(t);
@@ -322,17 +367,18 @@ static void end_transfer(struct hybrid_op *op)
 static int do_op(struct hybrid_engine *e, struct hybrid_op *op)
 {
 	DECLARE_COMPLETION_ONSTACK(wait);
+	struct hybrid_pool *pool = hybrid_engine_context(e);
 	struct transfer t = {
-		.pool = hybrid_engine_context(e),
+		.q = op_queue(pool, op),
 		.op = op,
 		.wait = &wait,
 	};
 
-	hybrid_trace_op(t.pool, op);
+	hybrid_trace_op(pool, op);
 	submit_transfer(&t);
 	wait_for_completion_io(&wait);
 	end_transfer(op);
-	trace_hybrid_op_done(t.pool, op);
+	trace_hybrid_op_done(pool, op);
 	return op->error_cache ? op->error_cache : op->error_origin;
 }
 
@@ -513,29 +559,6 @@ static void enqueue(struct hybrid_queue *q, struct hybrid_op *op)
 	spin_unlock_irqrestore(&q->lock, flags);
 }
 
-/* Does the operation need an origin? */
-static bool wants_origin(const struct hybrid_op *op)
-{
-	u32 i;
-
-	if (op->type != HYBRID_OP_TRANSFER)
-		return op->origin;
-	for (i = 0; i < op->nr_segments; i++)
-		if (op->segments[i].origin)
-			return true;
-	return false;
-}
-
-static struct hybrid_queue *op_queue(struct hybrid_pool *pool, struct hybrid_op *op)
-{
-	struct volume_object *object;
-
-	if (op->type == HYBRID_OP_WORK || op->type == HYBRID_OP_COPY_OUT || !wants_origin(op))
-		return &pool->queue;
-	object = hybrid_volume_context(op->volume);
-	return &object->queue;
-}
-
 /* What needs no sleep is done; the rest is queued. */
 static void dispatch(struct hybrid_pool *pool, struct hybrid_op *op)
 {
@@ -663,20 +686,37 @@ static void volume_work(struct work_struct *work)
 	blk_finish_plug(&plug);
 }
 
-static void queue_init(struct hybrid_queue *q, struct hybrid_pool *pool,
-		       struct workqueue_struct *wq, work_func_t fn)
+static int queue_init(struct hybrid_queue *q, struct hybrid_pool *pool,
+		      struct workqueue_struct *wq, work_func_t fn)
 {
+	int r;
+
+	r = bioset_init(&q->bios, MIN_BIOS, 0, BIOSET_NEED_BVECS);
+	if (r)
+		return r;
+	r = mempool_init_slab_pool(&q->transfers, MIN_TRANSFERS, transfer_cache);
+	if (r) {
+		bioset_exit(&q->bios);
+		return r;
+	}
 	q->pool = pool;
 	q->wq = wq;
 	spin_lock_init(&q->lock);
 	INIT_LIST_HEAD(&q->todo);
 	INIT_LIST_HEAD(&q->done);
 	INIT_WORK(&q->work, fn);
+	return 0;
 }
 
-void hybrid_queue_init(struct hybrid_queue *q, struct hybrid_pool *pool)
+int hybrid_queue_init(struct hybrid_queue *q, struct hybrid_pool *pool)
 {
-	queue_init(q, pool, pool->volumes_wq, volume_work);
+	return queue_init(q, pool, pool->volumes_wq, volume_work);
+}
+
+void hybrid_queue_exit(struct hybrid_queue *q)
+{
+	mempool_exit(&q->transfers);
+	bioset_exit(&q->bios);
 }
 
 void hybrid_queue_flush(struct hybrid_queue *q)
@@ -840,33 +880,25 @@ static struct workqueue_struct *alloc_wq(const char *name)
 
 int hybrid_pool_io_init(struct hybrid_pool *pool)
 {
-	struct workqueue_struct *wq;
-	int r;
+	struct workqueue_struct *wq = alloc_wq("dm-hybrid");
+	int r = -ENOMEM;
 
-	r = bioset_init(&pool->bios, MIN_BIOS, 0, BIOSET_NEED_BVECS);
-	if (r)
-		return r;
-	r = mempool_init_slab_pool(&pool->transfers, MIN_TRANSFERS, transfer_cache);
-	if (r)
-		goto bad_transfers;
-	r = -ENOMEM;
-	wq = alloc_wq("dm-hybrid");
 	if (!wq)
-		goto bad_wq;
+		return r;
 	pool->volumes_wq = alloc_wq("dm-hybrid-volumes");
 	if (!pool->volumes_wq)
 		goto bad_volumes_wq;
-	queue_init(&pool->queue, pool, wq, pool_work);
+	r = queue_init(&pool->queue, pool, wq, pool_work);
+	if (r)
+		goto bad_queue;
 	INIT_DELAYED_WORK(&pool->tick, tick_work);
 	init_waitqueue_head(&pool->wait);
 	return 0;
 
+bad_queue:
+	destroy_workqueue(pool->volumes_wq);
 bad_volumes_wq:
 	destroy_workqueue(wq);
-bad_wq:
-	mempool_exit(&pool->transfers);
-bad_transfers:
-	bioset_exit(&pool->bios);
 	return r;
 }
 
@@ -876,6 +908,5 @@ void hybrid_pool_io_exit(struct hybrid_pool *pool)
 	/* An operation of a volume ends in the pool's. */
 	destroy_workqueue(pool->volumes_wq);
 	destroy_workqueue(pool->queue.wq);
-	mempool_exit(&pool->transfers);
-	bioset_exit(&pool->bios);
+	hybrid_queue_exit(&pool->queue);
 }

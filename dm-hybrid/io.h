@@ -23,7 +23,9 @@ void hybrid_io_module_exit(void);
 int hybrid_pool_io_init(struct hybrid_pool *pool);
 void hybrid_pool_io_exit(struct hybrid_pool *pool);
 
-void hybrid_queue_init(struct hybrid_queue *q, struct hybrid_pool *pool);
+/* A volume's queue; may sleep.  0 or -ENOMEM.  exit: nothing may be in flight. */
+int hybrid_queue_init(struct hybrid_queue *q, struct hybrid_pool *pool);
+void hybrid_queue_exit(struct hybrid_queue *q);
 /* Wait until the queue's worker has done all it was given; may sleep. */
 void hybrid_queue_flush(struct hybrid_queue *q);
 

@@ -37,6 +37,8 @@ struct hybrid_queue {
 	struct list_head todo;		/* to be carried out */
 	struct list_head done;		/* ended, the engine is to be told */
 	struct work_struct work;
+	struct bio_set bios;
+	mempool_t transfers;
 };
 
 struct hybrid_pool {
@@ -65,8 +67,6 @@ struct hybrid_pool {
 	bool dead;			/* replaced by force: volumes fail I/O */
 
 	/* io.c */
-	struct bio_set bios;
-	mempool_t transfers;
 	struct workqueue_struct *volumes_wq;	/* of all volumes' queues */
 	struct hybrid_queue queue;	/* its workqueue is also the tick's */
 	wait_queue_head_t wait;
@@ -132,7 +132,7 @@ struct volume_object {
 	struct mutex handle_lock;	/* held briefly, to read handle without pool->lock */
 	struct hybrid_volume *handle;	/* NULL: not open */
 	bool flush_failed;		/* since it was opened: see follows_failed_flush() */
-	struct hybrid_queue queue;	/* for what may wait for the origin */
+	struct hybrid_queue queue;	/* what waits for the origin, or as its user must */
 };
 
 /* A table's hold on its origin, which no other volume of any pool may have. */

@@ -357,12 +357,15 @@ static struct volume_object *alloc_object(struct hybrid_pool *pool, u32 id,
 
 	if (!object)
 		return NULL;
+	if (hybrid_queue_init(&object->queue, pool)) {
+		kfree(object);
+		return NULL;
+	}
 	object->pool = pool;
 	object->id = id;
 	object->md = md;
 	INIT_LIST_HEAD(&object->tables);
 	mutex_init(&object->handle_lock);
-	hybrid_queue_init(&object->queue, pool);
 	list_add(&object->link, &pool->volumes);
 	return object;
 }
@@ -439,6 +442,7 @@ static void leave_object(struct volume_table *vt)
 	if (object->pool_suspended)
 		dm_internal_resume(object->md);
 	hybrid_queue_flush(&object->queue);
+	hybrid_queue_exit(&object->queue);
 	mutex_destroy(&object->handle_lock);
 	kfree(object);
 }

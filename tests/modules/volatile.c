@@ -19,6 +19,8 @@
  *   die, revive	the device is gone (EIO for everything) and back; what
  *			its cache holds survives
  *   lose		power cut of this device alone: forget the cache
+ *   throttle on|off	who submits a write that writeback throttling would not let pass
+ *			sleeps until it is off
  *   log on|off|clear	see oplog.c
  *
  * Status: dirty <pages> r <reads> w <writes> f <flushes> failed <errors>
@@ -72,6 +74,8 @@ struct vdisk {
 	struct rnd_state rnd;
 	enum fail_mode fail[NR_FAIL];
 	bool dead;
+	bool throttle;		/* READ_ONCE without the lock */
+	wait_queue_head_t throttled;
 	u64 reads, writes, flushes, failed;
 
 	/*
@@ -514,6 +518,14 @@ done:
 	return DM_MAPIO_KILL;
 }
 
+/* As wbt_should_throttle() in block/blk-wbt.c */
+static bool must_wait(const struct bio *bio)
+{
+	const blk_opf_t passes = REQ_SYNC | REQ_IDLE;
+
+	return bio_op(bio) == REQ_OP_WRITE && (bio->bi_opf & passes) != passes;
+}
+
 static int v_map(struct dm_target *ti, struct bio *bio)
 {
 	struct vdisk *v = ti->private;
@@ -521,6 +533,8 @@ static int v_map(struct dm_target *ti, struct bio *bio)
 	int r;
 
 	td_log_start(&v->td, bio);
+	if (must_wait(bio))
+		wait_event(v->throttled, !READ_ONCE(v->throttle));
 	bio_set_dev(bio, v->td.dev->bdev);
 	if (bio_sectors(bio))
 		bio->bi_iter.bi_sector = td_remap(&v->td, bio->bi_iter.bi_sector);
@@ -607,6 +621,7 @@ static int v_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	mutex_init(&v->lock);
 	xa_init(&v->pages);
 	init_completion(&v->batch_done);
+	init_waitqueue_head(&v->throttled);
 	INIT_DELAYED_WORK(&v->destager, destage_work);
 	r = parse_features(ti, v, argc - 2, argv + 2);
 	if (r)
@@ -675,6 +690,15 @@ static int fail_message(struct vdisk *v, unsigned int argc, char **argv)
 	return 0;
 }
 
+static int throttle_message(struct vdisk *v, const char *word)
+{
+	if (strcmp(word, "on") && strcmp(word, "off"))
+		return -EINVAL;
+	WRITE_ONCE(v->throttle, !strcmp(word, "on"));
+	wake_up_all(&v->throttled);
+	return 0;
+}
+
 static int v_message(struct dm_target *ti, unsigned int argc, char **argv,
 		     char *result, unsigned int maxlen)
 {
@@ -690,6 +714,8 @@ static int v_message(struct dm_target *ti, unsigned int argc, char **argv,
 		v->dead = false;
 	else if (argc == 1 && !strcmp(argv[0], "lose"))
 		forget(v, 0, ti->len);
+	else if (argc == 2 && !strcmp(argv[0], "throttle"))
+		r = throttle_message(v, argv[1]);
 	else
 		r = td_log_message(argc, argv);
 	mutex_unlock(&v->lock);
