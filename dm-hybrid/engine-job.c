@@ -667,12 +667,22 @@ static void staged_segment(struct hybrid_engine *e, struct hybrid_job *job, stru
 	job_segment(job, origin, base + from, from, to - from);
 }
 
-static void staged_read_done(struct hybrid_engine *e, struct hybrid_op *op,
-			     struct hybrid_actions *acts);
+static void staged_cache_read(struct hybrid_engine *e, struct hybrid_op *op,
+			      struct hybrid_actions *acts);
 static void staged_copied(struct hybrid_engine *e, struct hybrid_op *op,
 			  struct hybrid_actions *acts);
 static void staged_write_done(struct hybrid_engine *e, struct hybrid_op *op,
 			      struct hybrid_actions *acts);
+
+static void staged_segments(struct hybrid_engine *e, struct hybrid_job *job, bool origin)
+{
+	struct hybrid_io *io = job->io;
+	u64 granules = origin ? io->to_origin : io->to_cache;
+	u32 at, n;
+
+	for (at = 0; (n = next_run(granules, &at)); at += n)
+		staged_segment(e, job, io, origin, at, n);
+}
 
 /*
  * io->to_cache and to_origin say what goes where, or comes from where.  A write
@@ -683,19 +693,16 @@ void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid
 		  struct hybrid_actions *acts)
 {
 	bool write = io->type == HYBRID_IO_WRITE;
-	u32 at, n;
 
 	job->set = io->set;
 	job->key = io->key;
 	job->io = io;
 	INIT_LIST_HEAD(&job->link);
-	job_transfer(job, write, write ? staged_write_done : staged_read_done);
+	job_transfer(job, write, write ? staged_write_done : staged_cache_read);
 	job->op.user = io;
-	for (at = 0; (n = next_run(io->to_cache, &at)); at += n)
-		staged_segment(e, job, io, false, at, n);
-	for (at = 0; (n = next_run(io->to_origin, &at)); at += n)
-		staged_segment(e, job, io, true, at, n);
+	staged_segments(e, job, false);
 	if (write) {
+		staged_segments(e, job, true);
 		job->op.io = io;
 		job->op.fua = io->fua;
 		job->op.buffer_offset = io->sector & (e->g->block_sectors - 1);
@@ -724,24 +731,41 @@ static void staged_copied(struct hybrid_engine *e, struct hybrid_op *op,
 	job_put(e, job, acts);
 }
 
-static void staged_read_done(struct hybrid_engine *e, struct hybrid_op *op,
-			     struct hybrid_actions *acts)
+static void staged_origin_read(struct hybrid_engine *e, struct hybrid_op *op,
+			       struct hybrid_actions *acts)
 {
 	struct hybrid_job *job = container_of(op, struct hybrid_job, op);
 	struct hybrid_io *io = job->io;
-	int error = op->error_cache ? op->error_cache : op->error_origin;
+
+	if (op->error_origin) {
+		count(io->volume, HYBRID_ORIGIN_ERRORS);
+		complete_io(io, op->error_origin, acts);
+		job_put(e, job, acts);
+		return;
+	}
+	copy_out(e, job, io, staged_copied, acts);
+}
+
+/*
+ * The read leaves its epoch before it goes to the origin: no block of any volume becomes free
+ * meanwhile (J1), and the origin may never answer.
+ */
+static void staged_cache_read(struct hybrid_engine *e, struct hybrid_op *op,
+			      struct hybrid_actions *acts)
+{
+	struct hybrid_job *job = container_of(op, struct hybrid_job, op);
+	struct hybrid_io *io = job->io;
 
 	epoch_leave(e, io->phase);
 	if (op->error_cache) {
 		atomic64_inc(&e->st_errors);
 		count(io->volume, HYBRID_CACHE_ERRORS);
-	}
-	if (op->error_origin)
-		count(io->volume, HYBRID_ORIGIN_ERRORS);
-	if (error) {
-		complete_io(io, error, acts);
+		complete_io(io, op->error_cache, acts);
 		job_put(e, job, acts);
 		return;
 	}
-	copy_out(e, job, io, staged_copied, acts);
+	job_transfer(job, false, staged_origin_read);
+	job->op.user = io;
+	staged_segments(e, job, true);
+	act(acts, &job->op);
 }
