@@ -90,6 +90,7 @@ LONG = (
     Check("pinned+interleave", pinned(True), "sim-interleave"),
     seeds("A+interleave", 1, 300, "--interleave", build="sim-interleave"),
     seeds("A+interleave+events", 1, 60, "--interleave", "--events", build="sim-interleave"),
+    Check("isolation", (("--isolation", "--hang-of", "1 of 2"),)),
     seeds("A+hang", 1, 200, "--hang"),
     seeds("A+crowd", 1, 150, "--crowd"),
     seeds("A+crowd+faults", 1, 150, "--crowd", "--faults", "--events"),

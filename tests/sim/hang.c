@@ -46,10 +46,15 @@ bool hang_any(const struct world *w)
 	return false;
 }
 
+void hang_device(struct device *d, enum hang what)
+{
+	d->fault.hangs = kinds_of[what];
+}
+
 void hang_begin(struct world *w, struct volume *vol, u32 what)
 {
 	script_log(w, LINE_HANG, vol, 0, what);
-	vol->origin->fault.hangs = kinds_of[what];
+	hang_device(vol->origin, what);
 	trace(w, 21, vol->id, what, "v%u: %s of its origin hangs", vol->id, hang_kinds[what]);
 }
 
@@ -147,7 +152,7 @@ void hang_profile(struct profile *p, struct rng r)
 		return;
 	p->volumes = 2 + rng_below(&r, SIM_FEW_VOLUMES - 1);
 	if (!rng_below(&r, 4))
-		p->volumes = SIM_MAX_VOLUMES;
+		p->volumes = SIM_MANY_VOLUMES;
 	if (rng_below(&r, 2)) {
 		p->hot_blocks = 128;
 		p->cache_blocks = 64 + rng_below(&r, 200);

@@ -3,6 +3,7 @@
  * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--rot] [--events]
  *     [--policies] [--lean] [--scarce] [--crowd] [--hash] [--keep-going] [--no-linter] [--limit S]
  *     [--table] [--interleave] [--hang]
+ * sim --isolation [--hang-of TEXT] [--operation TEXT]
  * sim --loop alloc|io [--nth N] ...
  * sim --mode C [--length L] [--part I/N] [--time S]
  * sim --seed N ... --record|--shrink
@@ -15,6 +16,8 @@
  * --lean: fills bring only what was asked for, unless it goes on a run.
  * --scarce: memory that is not waited for may not be there.
  * --hang: origins do not answer for a while, and other volumes must go on.
+ * --isolation: what each hang costs each operation of a volume whose origin answers, as a table;
+ * --hang-of, --operation: only rows, columns with TEXT in their names.
  * --crowd: what meets seldom (see crowd.c) meets often.
  *
  * --loop: a short run of each seed again and again, in which the first, the second,
@@ -63,6 +66,9 @@ static const struct option options[] = {
 	{ "part", required_argument, NULL, 'P' },
 	{ "loop", required_argument, NULL, 'L' },
 	{ "nth", required_argument, NULL, 'N' },
+	{ "isolation", no_argument, NULL, 'I' },
+	{ "hang-of", required_argument, NULL, 'G' },
+	{ "operation", required_argument, NULL, 'O' },
 	{ "table", no_argument, NULL, 'T' },
 	{ "interleave", no_argument, NULL, 'i' },
 	{ "script", required_argument, NULL, 'p' },
@@ -99,8 +105,8 @@ static double seconds(void)
 static struct {
 	u64 seed, count;
 	double limit;
-	bool hashes, keep_going, table, record, shrink;
-	const char *script, *loop;
+	bool hashes, keep_going, isolation, table, record, shrink;
+	const char *script, *loop, *hang_of, *operation;
 	u64 runs;		/* of loops */
 	s64 nth;
 	u32 length, part, parts;
@@ -182,6 +188,15 @@ static bool parse(int argc, char **argv)
 			break;
 		case 'N':
 			opt.nth = strtoll(optarg, NULL, 0);
+			break;
+		case 'I':
+			opt.isolation = true;
+			break;
+		case 'G':
+			opt.hang_of = optarg;
+			break;
+		case 'O':
+			opt.operation = optarg;
 			break;
 		case 'T':
 			opt.table = true;
@@ -294,7 +309,9 @@ int main(int argc, char **argv)
 	signal(SIGBUS, died);
 	signal(SIGFPE, died);
 	signal(SIGVTALRM, died);
-	if (opt.script || opt.record || opt.shrink) {
+	if (opt.isolation) {
+		sim_seeds = isolation_run(opt.hang_of, opt.operation);
+	} else if (opt.script || opt.record || opt.shrink) {
 		int r = play_script();
 
 		if (r || opt.record || opt.shrink)

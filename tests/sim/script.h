@@ -58,6 +58,7 @@ struct script {
 	} volume[SIM_MAX_VOLUMES];
 	struct line *line;
 	u32 nr, cap, next;
+	void (*body)(struct world *w);	/* instead of the lines, if it is not NULL */
 };
 
 /* Where decisions are written down, and where they come from; or NULL. */

@@ -9,6 +9,7 @@
  * faults.c	what goes wrong with the devices, and what may be lost by it
  * age.c	counters near their wrap
  * hang.c	origins that do not answer, and others that must go on
+ * isolation.c	what that costs the others, as a table
  * rot.c	metadata that are damaged when the engine recovers
  * oracle.c	which values each sector may hold (promises P1 to P4)
  * linter.c	rules J1 to J11 on the stream of device operations
@@ -37,7 +38,8 @@
 #include "engine.h"
 
 #define SIM_FEW_VOLUMES	3	/* most seeds have no more */
-#define SIM_MAX_VOLUMES	8
+#define SIM_MANY_VOLUMES 8	/* ... and none more */
+#define SIM_MAX_VOLUMES	16	/* but for --isolation */
 #define SIM_MAX_DEVICES	(1 + SIM_MAX_VOLUMES)
 #define SIM_NEVER	U64_MAX
 
@@ -411,6 +413,7 @@ struct volume {
 	bool taken;		/* closed while the pool stopped */
 	u32 ios;
 	u32 calls;		/* of the engine on its behalf, that have not returned */
+	u64 requests;		/* to devices, on its behalf */
 };
 
 /* A user's I/O. */
@@ -522,12 +525,14 @@ struct world {
 	u64 ask_sector;
 	u32 ask_count;
 	u64 gated_at;			/* journal writes, before flushes waited for an origin */
+	u64 requests;			/* to devices, of the pool's own */
 	u64 changes;			/* of the disks */
 	u64 crash_at;			/* change before which the power goes */
 	u32 next_version;
 	u32 step;
 	u64 hash;
 	bool stop;
+	bool may_hang;			/* the run ends, and that is no violation */
 	struct linter *lint;
 	struct found *found;		/* what this life's recovery must find; NULL: not looked at */
 	struct rng brng;
@@ -734,10 +739,16 @@ extern const char * const hang_kinds[NR_HANGS];
 bool hang_holds(const struct dreq *r);
 bool hang_any(const struct world *w);
 void hang_begin(struct world *w, struct volume *vol, u32 what);
+void hang_device(struct device *d, enum hang what);
 /* All others must have got theirs; then all answer. */
 void hang_end(struct world *w);
 void hang_profile(struct profile *p, struct rng r);
 void hang_event(struct world *w);	/* perhaps one begins, or ends, at this step */
+
+/* ---- Isolation ------------------------------------------------------------- */
+
+/* HANG, OPERATION: parts of names, or NULL.  Returns how many cells of the table were measured. */
+u64 isolation_run(const char *hang, const char *operation);
 
 /* ---- Generations ---------------------------------------------------------- */
 

@@ -99,6 +99,15 @@ def tabled(sim, *args):
     return run(sim, "--seed", 1, "--table", *args)
 
 
+@pytest.mark.parametrize("hangs", ["1 of 2", "15 of 16 origins: all"])
+def test_isolation(sim, hangs):
+    """An origin that hangs costs no operation of another volume much, or makes it wait."""
+    output = run(sim, "--isolation", "--hang-of", hangs)
+    rows = [line for line in output.splitlines() if hangs in line]
+    assert len(rows) == (10 if hangs == "1 of 2" else 1)
+    assert not [row for row in rows if "!" in row or "HANGS" in row]
+
+
 LOOPS = [("--loop", what, "--count", 30) for what in ("alloc", "io")]
 EVENTS = [
     ("--events", "--count", 500),

@@ -278,7 +278,7 @@ static void draw_large_blocks(struct profile *p, struct rng r)
 static void draw_size(struct profile *p, struct rng r, char mode)
 {
 	if (p->hot_blocks <= 64 && rng_chance(&r, 5) && mode == 'A')
-		p->volumes = SIM_FEW_VOLUMES + 1 + rng_below(&r, SIM_MAX_VOLUMES - SIM_FEW_VOLUMES);
+		p->volumes = SIM_FEW_VOLUMES + 1 + rng_below(&r, SIM_MANY_VOLUMES - SIM_FEW_VOLUMES);
 	if (rng_chance(&r, 12))
 		p->far = 32 + rng_below(&r, 8);
 }
@@ -1058,7 +1058,10 @@ void run_script(struct script *s, u64 *hash)
 	script_begin(w);
 	format(w);
 	script_volumes(w);
-	script_run(w);
+	if (s->body)
+		s->body(w);
+	else
+		script_run(w);
 	script_play = NULL;
 	end(w, mark, hash);
 }

@@ -70,6 +70,10 @@ void violation(struct world *w, const char *rule, const char *fmt, ...)
 	struct world *top = w->main ? w->main : w;
 	va_list args;
 
+	if (w->may_hang) {
+		w->stop = true;
+		return;
+	}
 	if (!top->stop)
 		sim_rule = rule;
 	sim_violations++;
@@ -110,6 +114,16 @@ void world_before_change(struct world *w)
 		crash_explore(w, w->p.cut_samples);
 }
 
+static void count_request(struct world *w, const struct action *a)
+{
+	if (a->uio)
+		a->uio->vol->requests++;
+	else if (a->op->volume)
+		((struct volume *)hybrid_volume_context(a->op->volume))->requests++;
+	else
+		w->requests++;
+}
+
 static void submit(struct world *w, struct dreq *r)
 {
 	struct action *a = r->action;
@@ -119,6 +133,7 @@ static void submit(struct world *w, struct dreq *r)
 	a->left++;
 	if (w->crashed)
 		return;
+	count_request(w, a);
 	dreq_submit(r, &w->rng);
 	r->slow = !w->branch && w->p.slow_percent && rng_chance(&w->rng, w->p.slow_percent);
 	r->slow |= crowd_slow(w, r);
