@@ -189,8 +189,9 @@ def test_crowd(sim):
 
 
 # Too rare for a bounded run: a journal without room lasts for some operations of one
-# commit in a hundred, in one run of forty; damage is test_rot's.
-RARE = re.compile(r"journal-full .*-(read|write|flush)|.* rot")
+# commit in a hundred, in one run of forty, and three cuts in a row meet it once in 2,000
+# seeds; damage is test_rot's.
+RARE = re.compile(r"journal-full (.*-(read|write|flush)|cut3)|.* rot")
 
 
 def test_every_pair(sim):

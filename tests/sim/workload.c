@@ -644,8 +644,6 @@ bool open_volume(struct world *w, struct volume *vol)
 	if (w->crashed || w->stop)
 		return false;
 	check_reason(w, "open", r, why);
-	if (r == -ENOMEM && (w->p.fail_alloc || loop_alloc_failed()))
-		return open_volume(w, vol);
 	if (r && !w->pool_faulty && !faults_of_volume(w, vol))
 		violation(w, "recovery", "open of volume %u fails with %d: %s", vol->id, r,
 			  why ? why : "(no reason given)");

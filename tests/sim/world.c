@@ -1172,16 +1172,30 @@ static void never_pays(struct hybrid_volume *v)
 		per_cpu_ptr(v->counters, cpu)->rest_debt = U32_MAX / 2;
 }
 
-int world_open(struct world *w, struct volume *vol, const char **why)
+static int open_once(struct world *w, struct volume *vol, const char **why)
 {
-	int r;
-
 	*why = NULL;
 	trace(w, T_LIFE, 1, vol->id, "open volume %u", vol->id);
 	if (w->lint)
 		linter_open(w->lint, vol);
-	r = DURING(w, PHASE_OPEN, hybrid_volume_open(w->e, vol->id, device_size(vol->origin), vol,
-						     &vol->v, why));
+	return DURING(w, PHASE_OPEN, hybrid_volume_open(w->e, vol->id, device_size(vol->origin),
+							vol, &vol->v, why));
+}
+
+/* Was the open refused, by name, for memory that is there the next time? */
+static bool memory_was_short(const struct world *w, int r, const char *why)
+{
+	return r == -ENOMEM && why && strstr(why, "memory") && !w->crashed && !w->stop &&
+	       (w->p.fail_alloc || loop_alloc_failed());
+}
+
+int world_open(struct world *w, struct volume *vol, const char **why)
+{
+	int r;
+
+	do
+		r = open_once(w, vol, why);
+	while (memory_was_short(w, r, *why));
 	if (r)
 		vol->v = NULL;
 	else
