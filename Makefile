@@ -21,6 +21,9 @@
 #                       the tests in guests, in kernels with KASAN, lockdep, kmemleak, KCSAN
 #   make fuzz           hostile input: each target for FUZZ_SECONDS; FUZZ=name ...: only these
 #   make check-boot     Debian booted from a volume, in QEMU: prints a table of cases
+#   make check-isolation
+#                       a member that does not answer: what that costs each operation of a
+#                       healthy volume, in the simulator and in guests: two tables
 #   make check-policies each replacement policy and its paper: a table; TRACES=DIR: recorded traces too
 #   make check-packages  the packages built, installed in a Debian, booted, purged
 #   make check-kernels  other kernels of Debian's: a table of what builds, loads and passes;
@@ -259,6 +262,11 @@ check-boot: deps
 	$(MAKE) userspace guest-modules
 	$(call pytest,-m boot tests/boot,DM_HYBRID_BOOT=1)
 
+check-isolation: deps userspace
+	+@$(MAKE) -s -C tests/sim isolation
+	$(MAKE) guest-modules
+	$(call pytest,tests/kernel/test_isolation.py,DM_HYBRID_ISOLATION=1)
+
 check-policies: deps userspace
 	$(if $(TRACES),$(MAKE) deps DEPS="zstd")
 	@cd tests; TRACES="$(abspath $(TRACES))" $(PYTHON) -m policies.compare
@@ -307,4 +315,4 @@ clean:
 .PHONY: all modules modules-amd64 modules-debian modules-amd64-clang modules-sparse guest-kernel guest-modules \
 	guest-test-modules userspace man \
 	install install-dkms uninstall dist deb rpm deps check lint check-tools bench bench-quick bench-bounds bench-check bench-scale check-sim check-mutants check-long coverage \
-	check-long-kernel check-policies check-debug-kernel $(FLAVOUR:%=check-%) fuzz check-boot check-packages check-kernels check-stacks headline demo clean
+	check-long-kernel check-policies check-debug-kernel $(FLAVOUR:%=check-%) fuzz check-boot check-isolation check-packages check-kernels check-stacks headline demo clean

@@ -7,6 +7,8 @@ import pytest
 
 from .stack import Stack
 
+ISOLATION = []		# (what hangs, {operation: how it ended})
+
 
 @pytest.fixture(scope="session")
 def tools(top):
@@ -43,3 +45,19 @@ def seed(request):
 @pytest.fixture
 def rnd(seed):
     return random.Random(seed)
+
+
+def pytest_runtest_logreport(report):
+    if report.when == "teardown":
+        ISOLATION.extend(value for key, value in report.user_properties if key == "isolation")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What hangs beside which operations do not end, or how far the row came."""
+    if not ISOLATION:
+        return
+    terminalreporter.section("members that hang")
+    for name, found in sorted(ISOLATION):
+        hang = [operation for operation, how in found.items() if how != "ends"]
+        terminalreporter.line(f"{name:<28} {len(found) - len(hang):>2} of {len(found)} operations end"
+                              f"{'; until it answers wait: ' if hang else ''}{', '.join(hang)}")

@@ -19,6 +19,7 @@
  *   die, revive	the device is gone (EIO for everything) and back; what
  *			its cache holds survives
  *   lose		power cut of this device alone: forget the cache
+ *   hang read|write|flush|discard|all on|off	requests wait until it is off
  *   throttle on|off	who submits a write that writeback throttling would not let pass
  *			sleeps until it is off
  *   log on|off|clear	see oplog.c
@@ -42,7 +43,7 @@
 #define MAX_ZEROES_SECTORS	2048
 #define BATCH			64
 
-enum { FAIL_READ, FAIL_WRITE, FAIL_FLUSH, NR_FAIL };
+enum kind { KIND_READ, KIND_WRITE, KIND_FLUSH, NR_FAIL, KIND_DISCARD = NR_FAIL, NR_HANG };
 enum fail_mode { FAIL_OFF, FAIL_ON, FAIL_ONCE };
 
 /* A cached page; it exists as long as a sector of it is dirty or being written. */
@@ -73,6 +74,8 @@ struct vdisk {
 	struct xarray pages;	/* of struct vpage */
 	struct rnd_state rnd;
 	enum fail_mode fail[NR_FAIL];
+	bool hang[NR_HANG];
+	struct bio_list hung;
 	bool dead;
 	bool throttle;		/* READ_ONCE without the lock */
 	wait_queue_head_t throttled;
@@ -459,11 +462,27 @@ static void ordered_work(struct work_struct *work)
 	bio_endio(bio);
 }
 
+static enum kind kind_of(const struct bio *bio)
+{
+	if (bio->bi_opf & REQ_PREFLUSH)
+		return KIND_FLUSH;
+	switch (bio_op(bio)) {
+	case REQ_OP_READ:
+		return KIND_READ;
+	case REQ_OP_DISCARD:
+	case REQ_OP_WRITE_ZEROES:
+		return KIND_DISCARD;
+	default:
+		return KIND_WRITE;
+	}
+}
+
 static bool must_fail(struct vdisk *v, struct bio *bio)
 {
-	unsigned int kind = bio->bi_opf & REQ_PREFLUSH ? FAIL_FLUSH :
-			    op_is_write(bio_op(bio)) ? FAIL_WRITE : FAIL_READ;
+	enum kind kind = kind_of(bio);
 
+	if (kind == KIND_DISCARD)
+		kind = KIND_WRITE;
 	if (!v->dead && v->fail[kind] == FAIL_OFF)
 		return false;
 	if (v->fail[kind] == FAIL_ONCE)
@@ -478,6 +497,10 @@ static int map_locked(struct vdisk *v, struct vio *vio, struct bio *bio)
 	unsigned int count = vio->io.count;
 	int r;
 
+	if (v->hang[kind_of(bio)]) {
+		bio_list_add(&v->hung, bio);
+		return DM_MAPIO_SUBMITTED;
+	}
 	if (must_fail(v, bio))
 		return -EIO;
 	if (bio->bi_opf & REQ_PREFLUSH) {
@@ -526,11 +549,25 @@ static bool must_wait(const struct bio *bio)
 	return bio_op(bio) == REQ_OP_WRITE && (bio->bi_opf & passes) != passes;
 }
 
+static int do_map(struct vdisk *v, struct vio *vio, struct bio *bio)
+{
+	int r;
+
+	mutex_lock(&v->lock);
+	r = map_locked(v, vio, bio);
+	mutex_unlock(&v->lock);
+	if (r == DM_MAPIO_REMAPPED || r == DM_MAPIO_SUBMITTED)
+		return r;
+	if (r < 0)
+		bio->bi_status = errno_to_blk_status(r);
+	bio_endio(bio);
+	return DM_MAPIO_SUBMITTED;
+}
+
 static int v_map(struct dm_target *ti, struct bio *bio)
 {
 	struct vdisk *v = ti->private;
 	struct vio *vio = dm_per_bio_data(bio, sizeof(*vio));
-	int r;
 
 	td_log_start(&v->td, bio);
 	if (must_wait(bio))
@@ -543,16 +580,23 @@ static int v_map(struct dm_target *ti, struct bio *bio)
 	vio->snapshot = NULL;
 	vio->cached = NULL;
 	INIT_WORK(&vio->work, ordered_work);
+	return do_map(v, vio, bio);
+}
+
+/* What hung goes on, or hangs again. */
+static void go_on(struct vdisk *v)
+{
+	struct bio_list bios;
+	struct bio *bio;
 
 	mutex_lock(&v->lock);
-	r = map_locked(v, vio, bio);
+	bios = v->hung;
+	bio_list_init(&v->hung);
 	mutex_unlock(&v->lock);
-	if (r == DM_MAPIO_REMAPPED || r == DM_MAPIO_SUBMITTED)
-		return r;
-	if (r < 0)
-		bio->bi_status = errno_to_blk_status(r);
-	bio_endio(bio);
-	return DM_MAPIO_SUBMITTED;
+	while ((bio = bio_list_pop(&bios))) {
+		if (do_map(v, dm_per_bio_data(bio, sizeof(struct vio)), bio) == DM_MAPIO_REMAPPED)
+			submit_bio_noacct(bio);
+	}
 }
 
 static int v_end_io(struct dm_target *ti, struct bio *bio, blk_status_t *error)
@@ -619,6 +663,7 @@ static int v_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 		return -ENOMEM;
 	}
 	mutex_init(&v->lock);
+	bio_list_init(&v->hung);
 	xa_init(&v->pages);
 	init_completion(&v->batch_done);
 	init_waitqueue_head(&v->throttled);
@@ -669,24 +714,37 @@ static void v_dtr(struct dm_target *ti)
 	kvfree(v);
 }
 
+static const char * const kinds[] = { "read", "write", "flush", "discard", "all" };
+
 static int fail_message(struct vdisk *v, unsigned int argc, char **argv)
 {
-	static const char * const kinds[] = { "read", "write", "flush", "all" };
 	static const char * const modes[] = { "off", "on", "once" };
 	int kind, mode = FAIL_ON, i;
 
 	if (argc < 2 || argc > 3)
 		return -EINVAL;
 	kind = match_string(kinds, ARRAY_SIZE(kinds), argv[1]);
-	if (kind < 0)
-		return kind;
+	if (kind < 0 || kind == KIND_DISCARD)
+		return -EINVAL;
 	if (argc == 3)
 		mode = match_string(modes, ARRAY_SIZE(modes), argv[2]);
 	if (mode < 0)
 		return mode;
 	for (i = 0; i < NR_FAIL; i++)
-		if (kind == i || kind == NR_FAIL)
+		if (kind == i || kind == NR_HANG)
 			v->fail[i] = mode;
+	return 0;
+}
+
+static int hang_message(struct vdisk *v, char **argv)
+{
+	int kind = match_string(kinds, ARRAY_SIZE(kinds), argv[1]), i;
+
+	if (kind < 0 || (strcmp(argv[2], "on") && strcmp(argv[2], "off")))
+		return -EINVAL;
+	for (i = 0; i < NR_HANG; i++)
+		if (kind == i || kind == NR_HANG)
+			v->hang[i] = !strcmp(argv[2], "on");
 	return 0;
 }
 
@@ -708,6 +766,8 @@ static int v_message(struct dm_target *ti, unsigned int argc, char **argv,
 	mutex_lock(&v->lock);
 	if (!strcmp(argv[0], "fail"))
 		r = fail_message(v, argc, argv);
+	else if (argc == 3 && !strcmp(argv[0], "hang"))
+		r = hang_message(v, argv);
 	else if (argc == 1 && !strcmp(argv[0], "die"))
 		v->dead = true;
 	else if (argc == 1 && !strcmp(argv[0], "revive"))
@@ -719,6 +779,7 @@ static int v_message(struct dm_target *ti, unsigned int argc, char **argv,
 	else
 		r = td_log_message(argc, argv);
 	mutex_unlock(&v->lock);
+	go_on(v);
 	return r;
 }
 
@@ -773,7 +834,7 @@ static void v_io_hints(struct dm_target *ti, struct queue_limits *limits)
 
 struct target_type td_volatile_target = {
 	.name = "volatile",
-	.version = {1, 0, 0},
+	.version = {1, 1, 0},
 	.module = THIS_MODULE,
 	.ctr = v_ctr,
 	.dtr = v_dtr,
