@@ -807,7 +807,7 @@ static bool fail_nth(size_t size, gfp_t gfp)
 
 static bool fail_large(size_t size, gfp_t gfp)
 {
-	return size > 2 * HYBRID_META_BLOCK_SIZE;
+	return size > 2 * BLOCK * 512;	/* more than the buffer of a job */
 }
 
 /* What a volume of 16 TiB needs memory for, one of some MiB did not. */

@@ -339,6 +339,38 @@ static void jobs_are_shared(void **state)
 	volume_free(other);
 }
 
+/*
+ * A write of which some would go to the cache device gets no job, and goes to the origin whole:
+ * whoever looks for what it overlaps is told so (J6).
+ */
+static void write_without_a_job(void **state)
+{
+	struct hybrid_job *job[NR_FILL_JOBS], *own;
+	struct hybrid_volume *other;
+	u32 n;
+
+	pool_of(16 * MIB);
+	set_mode(HYBRID_MODE_WRITEBACK);
+	put(64, 8, 1);
+	other = volume_alloc(e, 2, &info);
+	e->nr_open++;
+	own = get_job(JOB_FILL, v);
+	assert_non_null(own);
+	for (n = 0; n < NR_FILL_JOBS && (job[n] = get_job(JOB_FILL, other)); n++)
+		;
+	put(4, 16, 2);
+	assert_int_equal(writer.io.to_cache, 0);
+	assert_int_equal(writer.io.to_origin, 7);
+	assert_true(origin_has(4, 16, 2));
+	while (n--)
+		job_put(e, job[n], NULL);
+	job_put(e, own, NULL);
+	jobs_unclaim(e, v);
+	jobs_unclaim(e, other);
+	e->nr_open--;
+	volume_free(other);
+}
+
 static bool no_memory_now(size_t size, gfp_t gfp)
 {
 	return gfp & GFP_NOWAIT;
@@ -409,6 +441,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(time_drops, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(fills_come_first, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(jobs_are_shared, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(write_without_a_job, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(own_jobs, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(error_ahead, setup_disks, teardown),
 	};
