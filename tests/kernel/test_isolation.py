@@ -148,6 +148,7 @@ def test_cache_that_hangs(make_stack, request, kind):
 
 
 @pytest.mark.debug
+@pytest.mark.isolation
 def test_origins_that_hang_without_memory(make_stack):
     """All that hung volumes have set aside is in use, and no allocation succeeds."""
     s, names = volumes(make_stack, 3)

@@ -354,6 +354,8 @@ class Tree(Copy):
         report.unlink(missing_ok=True)
         env = {k: v for k, v in os.environ.items()
                if not k.startswith(("PYTEST_", "MAKE", "MFLAGS")) or k == "PYTEST_XDIST_WORKER"}
+        # Tests named by a mutant run, those of a check of their own, too.
+        env["DM_HYBRID_ISOLATION"] = "1"
         command = [sys.executable, "-m", "pytest", "-c", "tests/pytest.ini", "-p", "no:cacheprovider",
                    "-p", "no:xdist", "-q", *options, f"--junitxml={report}", *nodes]
         with tempfile.TemporaryFile("w+", errors="replace") as out:
