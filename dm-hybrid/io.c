@@ -872,20 +872,24 @@ int hybrid_write_block(struct block_device *bdev, u64 sector, void *block)
 	return block_io(bdev, sector, block, REQ_OP_WRITE | REQ_FUA);
 }
 
-/* Unbound: on the CPU that is free.  Each has a rescuer, for one item at a time. */
-static struct workqueue_struct *alloc_wq(const char *name)
+/*
+ * Unbound: on the CPU that is free.  Each has a rescuer, for one item at a time.
+ * The name, with the pool's device number, fits into 24 bytes (WQ_NAME_LEN).
+ */
+static struct workqueue_struct *alloc_wq(const char *name, struct hybrid_pool *pool)
 {
-	return alloc_workqueue(name, WQ_MEM_RECLAIM | WQ_HIGHPRI | WQ_UNBOUND, 0);
+	return alloc_workqueue("%s/%s", WQ_MEM_RECLAIM | WQ_HIGHPRI | WQ_UNBOUND, 0, name,
+			       dm_device_name(pool->md));
 }
 
 int hybrid_pool_io_init(struct hybrid_pool *pool)
 {
-	struct workqueue_struct *wq = alloc_wq("dm-hybrid");
+	struct workqueue_struct *wq = alloc_wq("dm-hybrid", pool);
 	int r = -ENOMEM;
 
 	if (!wq)
 		return r;
-	pool->volumes_wq = alloc_wq("dm-hybrid-volumes");
+	pool->volumes_wq = alloc_wq("dm-hybrid-vol", pool);
 	if (!pool->volumes_wq)
 		goto bad_volumes_wq;
 	r = queue_init(&pool->queue, pool, wq, pool_work);

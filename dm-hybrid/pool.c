@@ -121,6 +121,7 @@ static struct hybrid_pool *pool_alloc(struct mapped_device *md, struct block_dev
 
 	if (!pool)
 		return ERR_PTR(-ENOMEM);
+	pool->md = md;
 	r = hybrid_pool_io_init(pool);
 	if (r) {
 		kfree(pool);
@@ -128,7 +129,6 @@ static struct hybrid_pool *pool_alloc(struct mapped_device *md, struct block_dev
 	}
 	mutex_init(&pool->lock);
 	INIT_LIST_HEAD(&pool->volumes);
-	pool->md = md;
 	pool->bdev = bdev;
 	pool->dev = bdev->bd_dev;
 	pool->block_sectors = sb->geometry.block_sectors;

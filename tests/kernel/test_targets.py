@@ -111,6 +111,15 @@ def test_status_has_exactly_the_documented_keys(make_stack, top):
     assert "read_hits" in json.dumps(got)
 
 
+def test_workqueues_carry_the_pools_number(make_stack):
+    s = make_stack()
+    s.create("vol")
+    number = s.guest.run("stat -Lc %Hr:%Lr /dev/mapper/pool").out.strip()
+    names = s.guest.run("cat /proc/[0-9]*/comm").out.split()
+    # A thread's name ends after 15 characters.
+    assert f"dm-hybrid/{number}"[:15] in names
+
+
 @pytest.mark.kernels
 def test_table_prints_current_values_and_reloads(make_stack):
     s = make_stack()
