@@ -128,7 +128,7 @@ static int create_volume(struct pool_table *pt, unsigned int argc, char **argv)
 	}
 	r = hybrid_call_volume_create(pt->pool, id, &info);
 	if (r)
-		DMWARN("cannot create volume %u: %s (%d)", id,
+		DMWARN("%s: cannot create volume %u: %s (%d)", dm_device_name(pt->pool->md), id,
 		       r == -EEXIST ? "id, uuid or name is in use" :
 		       r == -EINVAL ? "name or data area is out of bounds" : "error", r);
 	return r;
@@ -151,7 +151,7 @@ static int delete_volume(struct pool_table *pt, unsigned int argc, char **argv)
 	if (!r)
 		r = hybrid_call_volume_delete(pt->pool, id, drop_dirty);
 	if (r)
-		DMWARN("cannot delete volume %u: %s (%d)", id,
+		DMWARN("%s: cannot delete volume %u: %s (%d)", dm_device_name(pt->pool->md), id,
 		       r == -EBUSY ? "in use, or dirty" :
 		       r == -ENOENT ? "no such volume" : "error", r);
 	return r;
@@ -166,7 +166,7 @@ static int forget_volume(struct pool_table *pt, unsigned int argc, char **argv)
 		return -EINVAL;
 	r = hybrid_call_volume_forget(pt->pool, id);
 	if (r)
-		DMWARN("cannot forget volume %u: %s (%d)", id,
+		DMWARN("%s: cannot forget volume %u: %s (%d)", dm_device_name(pt->pool->md), id,
 		       r == -EBUSY ? "not deleted" :
 		       r == -ENOENT ? "no such volume" : "error", r);
 	return r;
@@ -368,8 +368,8 @@ static int change_setting(struct volume_object *object, const struct volume_sett
 	hybrid_tick_kick(pool);
 	r = hybrid_io_ops.wait_checkpoint(pool->engine);
 	if (r)
-		DMWARN("volume %u: %s is in effect, but cannot be recorded (%d)", object->id,
-		       setting->name, r);
+		DMWARN("%s: volume %u: %s is in effect, but cannot be recorded (%d)",
+		       dm_device_name(object->md), object->id, setting->name, r);
 	return r;
 }
 
@@ -431,7 +431,8 @@ int hybrid_volume_message(struct dm_target *ti, unsigned int argc, char **argv, 
 
 	hybrid_pool_lock(object->pool);
 	if (!object->pool->running || !object->handle || object->bound != vt) {
-		DMWARN("volume %u is not loaded, or its pool is suspended", object->id);
+		DMWARN("%s: volume %u is not loaded, or its pool is suspended",
+		       dm_device_name(object->md), object->id);
 		r = -EAGAIN;
 	} else {
 		r = run_volume_message(object, argc, argv, result, maxlen);

@@ -104,7 +104,8 @@ static int close_volume(struct volume_object *object)
 	origin_waited(pool, noio);
 	/* A pool that failed or is suspended cannot; the flag only errs on the safe side. */
 	if (r && pool->running && !hybrid_engine_failed(pool->engine))
-		DMWARN("volume %u: cannot mark the origin clean (%d)", object->id, r);
+		DMWARN("%s: volume %u: cannot mark the origin clean (%d)",
+		       dm_device_name(object->md), object->id, r);
 	return r;
 }
 
@@ -292,7 +293,8 @@ static int release_volume(struct volume_object *object)
 	origin_waited(pool, noio);
 	if (!r)
 		return close_volume(object);
-	DMWARN("volume %u: cannot flush the origin (%d)", object->id, r);
+	DMWARN("%s: volume %u: cannot flush the origin (%d)", dm_device_name(object->md),
+	       object->id, r);
 	return r;
 }
 
