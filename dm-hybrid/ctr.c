@@ -35,21 +35,39 @@ int hybrid_uuid_parse(const char *text, u8 uuid[HYBRID_UUID_SIZE])
 
 static const struct {
 	const char *name;
-	size_t offset;		/* in struct hybrid_config */
+	size_t config, settings;	/* offsets in the structs */
 	u32 min, max;
 	char *error;
 } tunables[] = {
-	{ "high_watermark", offsetof(struct hybrid_config, high_watermark), 1, 95,
+	{ "high_watermark", offsetof(struct hybrid_config, high_watermark),
+	  offsetof(struct hybrid_settings, high_watermark), 1, 95,
 	  "high_watermark must be 1 to 95" },
-	{ "low_watermark", offsetof(struct hybrid_config, low_watermark), 0, 95,
+	{ "low_watermark", offsetof(struct hybrid_config, low_watermark),
+	  offsetof(struct hybrid_settings, low_watermark), 0, 95,
 	  "low_watermark must be 0 to high_watermark" },
-	{ "writeback_rate", offsetof(struct hybrid_config, writeback_rate), 0, U32_MAX,
+	{ "writeback_rate", offsetof(struct hybrid_config, writeback_rate),
+	  offsetof(struct hybrid_settings, writeback_rate), 0, U32_MAX,
 	  "writeback_rate must be a number of KiB a second" },
-	{ "commit_interval", offsetof(struct hybrid_config, commit_interval), 10, 60000,
+	{ "commit_interval", offsetof(struct hybrid_config, commit_interval),
+	  offsetof(struct hybrid_settings, commit_interval), 10, 60000,
 	  "commit_interval must be 10 to 60000" },
-	{ "endurance", offsetof(struct hybrid_config, endurance), 0, HYBRID_MAX_ENDURANCE,
+	{ "endurance", offsetof(struct hybrid_config, endurance),
+	  offsetof(struct hybrid_settings, endurance), 0, HYBRID_MAX_ENDURANCE,
 	  "endurance must be 0 to 33554432" },
 };
+
+static_assert(ARRAY_SIZE(tunables) == sizeof(struct hybrid_config) / sizeof(u32));
+static_assert(ARRAY_SIZE(tunables) == sizeof(struct hybrid_settings) / sizeof(u64));
+
+static u32 *tunable(struct hybrid_config *config, unsigned int i)
+{
+	return (u32 *)((char *)config + tunables[i].config);
+}
+
+static bool tunable_fits(unsigned int i, u64 value)
+{
+	return value >= tunables[i].min && value <= tunables[i].max;
+}
 
 int hybrid_tunable_parse(const char *name, const char *value, struct hybrid_config *config,
 			 char **error)
@@ -63,10 +81,62 @@ int hybrid_tunable_parse(const char *name, const char *value, struct hybrid_conf
 	if (i == ARRAY_SIZE(tunables))
 		return -ENOENT;
 	*error = tunables[i].error;
-	if (!value || kstrtou32(value, 10, &v) || v < tunables[i].min || v > tunables[i].max)
+	if (!value || kstrtou32(value, 10, &v) || !tunable_fits(i, v))
 		return -EINVAL;
-	*(u32 *)((char *)config + tunables[i].offset) = v;
-	return 0;
+	*tunable(config, i) = v;
+	return i;
+}
+
+char *hybrid_tunables_contradict(const struct hybrid_config *config)
+{
+	return config->low_watermark > config->high_watermark ?
+		"low_watermark must be 0 to high_watermark" : NULL;
+}
+
+void hybrid_tunables_merge(struct hybrid_config *config, const struct tunable_words *words)
+{
+	struct hybrid_config given = words->config;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(tunables); i++)
+		if (words->given & BIT(i))
+			*tunable(config, i) = *tunable(&given, i);
+}
+
+const char *hybrid_tunable_print(const struct hybrid_config *config, unsigned int i, u32 *value)
+{
+	struct hybrid_config copy = *config;
+
+	if (i >= ARRAY_SIZE(tunables))
+		return NULL;
+	*value = *tunable(&copy, i);
+	return tunables[i].name;
+}
+
+const char *hybrid_tunables_recorded(const struct hybrid_settings *settings,
+				     struct hybrid_config *config)
+{
+	static const struct hybrid_config defaults = HYBRID_CONFIG_DEFAULT;
+	const char *bad = NULL;
+	unsigned int i;
+	u64 recorded;
+
+	*config = defaults;
+	for (i = 0; i < ARRAY_SIZE(tunables); i++) {
+		recorded = *(const u64 *)((const char *)settings + tunables[i].settings);
+		if (!recorded)
+			continue;
+		if (tunable_fits(i, recorded - 1))
+			*tunable(config, i) = recorded - 1;
+		else
+			bad = tunables[i].error;
+	}
+	if (hybrid_tunables_contradict(config)) {
+		config->high_watermark = defaults.high_watermark;
+		config->low_watermark = defaults.low_watermark;
+		bad = "low_watermark must be 0 to high_watermark";
+	}
+	return bad;
 }
 
 /* ---- the pool's table ----------------------------------------------------- */
@@ -84,11 +154,12 @@ static int parse_pool_feature(struct dm_arg_set *as, unsigned int *left, struct 
 			return -EINVAL;
 		args->has_uuid = true;
 	} else {
-		r = hybrid_tunable_parse(name, value, &args->config, error);
+		r = hybrid_tunable_parse(name, value, &args->words.config, error);
 		if (r == -ENOENT)
 			*error = "Unknown feature of a pool";
-		if (r)
+		if (r < 0)
 			return -EINVAL;
+		args->words.given |= BIT(r);
 	}
 	--*left;
 	return 0;
@@ -112,7 +183,7 @@ int hybrid_pool_parse(struct dm_arg_set *as, struct pool_args *args, char **erro
 	unsigned int left;
 	int r;
 
-	*args = (struct pool_args) { .config = HYBRID_CONFIG_DEFAULT };
+	*args = (struct pool_args) {};
 	r = parse_block_size(as, &args->block_sectors, error);
 	if (r)
 		return r;
@@ -121,9 +192,6 @@ int hybrid_pool_parse(struct dm_arg_set *as, struct pool_args *args, char **erro
 		r = parse_pool_feature(as, &left, args, error);
 	if (r)
 		return r;
-	*error = "low_watermark must be 0 to high_watermark";
-	if (args->config.low_watermark > args->config.high_watermark)
-		return -EINVAL;
 	*error = "No policy given";
 	args->policy = dm_shift_arg(as);
 	if (!args->policy)

@@ -203,9 +203,9 @@ static int set_tunable(struct pool_table *pt, unsigned int argc, char **argv)
 		DMWARN("unknown tunable '%s'", argv[0]);
 		return -EINVAL;
 	}
-	if (!r && config.low_watermark > config.high_watermark) {
-		error = "low_watermark must be 0 to high_watermark";
-		r = -EINVAL;
+	if (r >= 0) {
+		error = hybrid_tunables_contradict(&config);
+		r = error ? -EINVAL : 0;
 	}
 	if (r) {
 		DMWARN("%s", error);

@@ -221,6 +221,18 @@ static int check_device(struct dm_target *ti, struct block_device *bdev,
 	return 0;
 }
 
+/* Do the tunables in the table fit those that are recorded, and that it does not name? */
+static int check_tunables(struct dm_target *ti, const struct tunable_words *words,
+			  const struct hybrid_sb *sb)
+{
+	struct hybrid_config config;
+
+	hybrid_tunables_recorded(&sb->settings, &config);
+	hybrid_tunables_merge(&config, words);
+	ti->error = hybrid_tunables_contradict(&config);
+	return ti->error ? -EINVAL : 0;
+}
+
 /* Everything of a pool table but its device and policy, which @pt has. */
 static int pool_table_init(struct dm_target *ti, struct pool_table *pt,
 			   const struct pool_args *args)
@@ -238,6 +250,8 @@ static int pool_table_init(struct dm_target *ti, struct pool_table *pt,
 		DMERR("%pg: superblock: %s", pt->dev->bdev, why);
 	if (!r)
 		r = check_device(ti, pt->dev->bdev, args, sb);
+	if (!r)
+		r = check_tunables(ti, &args->words, sb);
 	if (!r) {
 		pt->pool = pool_bind_table(dm_table_get_md(ti->table), pt->dev->bdev, sb,
 					   &ti->error);
@@ -246,7 +260,7 @@ static int pool_table_init(struct dm_target *ti, struct pool_table *pt,
 	kfree(sb);
 	pt->ti = ti;
 	pt->has_uuid = args->has_uuid;
-	pt->config = args->config;
+	pt->words = args->words;
 	return r;
 }
 
@@ -348,23 +362,47 @@ int hybrid_pool_set_policy(struct hybrid_pool *pool, const struct hybrid_policy_
 	return 0;
 }
 
-/* What is in the table becomes the pool's, once: messages may change it later. */
+/* What the table names becomes the pool's, once: messages may change it later. */
 static int pool_apply(struct hybrid_pool *pool, struct pool_table *pt)
 {
+	struct hybrid_config config;
+	const char *error = NULL;
 	int r;
 
 	if (pt->applied)
 		return 0;
+	if (pool->engine) {
+		config = *hybrid_engine_config(pool->engine);
+		hybrid_tunables_merge(&config, &pt->words);
+		error = hybrid_tunables_contradict(&config);
+	}
+	if (error) {
+		DMERR("%s: %s", dm_device_name(pool->md), error);
+		return -EINVAL;
+	}
 	r = hybrid_pool_set_policy(pool, pt->policy);
 	if (r)
 		return r;
 	pt->applied = true;
-	return pool->engine ? hybrid_call_configure(pool, &pt->config) : 0;
+	return pool->engine ? hybrid_call_configure(pool, &config) : 0;
+}
+
+/* Tunables of a pool that starts: those recorded, and those of the table. */
+static void first_config(struct hybrid_pool *pool, struct pool_table *pt,
+			 const struct hybrid_sb *sb, struct hybrid_config *config)
+{
+	const char *bad = hybrid_tunables_recorded(&sb->settings, config);
+
+	if (bad)
+		DMWARN("%s: recorded in the superblock of %pg, and replaced by the default: %s",
+		       dm_device_name(pool->md), pool->bdev, bad);
+	hybrid_tunables_merge(config, &pt->words);
 }
 
 static int pool_load(struct hybrid_pool *pool, struct pool_table *pt)
 {
 	struct hybrid_sb *sb = kmalloc(sizeof(*sb), GFP_KERNEL);
+	struct hybrid_config config;
 	const char *why = NULL;
 	char *error = "cannot allocate memory";
 	int r = -ENOMEM;
@@ -380,7 +418,8 @@ static int pool_load(struct hybrid_pool *pool, struct pool_table *pt)
 		r = -EINVAL;
 		goto out;
 	}
-	pool->engine = hybrid_call_create(pool, sb, &hybrid_io_ops, &pt->config, &r);
+	first_config(pool, pt, sb, &config);
+	pool->engine = hybrid_call_create(pool, sb, &hybrid_io_ops, &config, &r);
 	if (!pool->engine)
 		goto out;
 	r = hybrid_call_load(pool, &why);

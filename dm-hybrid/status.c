@@ -16,7 +16,7 @@ static bool pool_loaded(struct hybrid_pool *pool)
 	return smp_load_acquire(&pool->loaded);
 }
 
-/* The bound table prints what is so now, any other what it was given. */
+/* The bound table's words have the values of now, any other's those that it was given. */
 static bool is_bound(struct pool_table *pt)
 {
 	return pool_loaded(pt->pool) && READ_ONCE(pt->pool->bound) == pt;
@@ -35,7 +35,10 @@ static void pool_info(struct pool_table *pt, char *result, unsigned int maxlen)
 	struct hybrid_pool *pool = pt->pool;
 	char policy[HYBRID_POLICY_NAME_SIZE];
 	struct hybrid_pool_status st;
-	unsigned int sz = 0;
+	struct hybrid_config config;
+	unsigned int sz = 0, i;
+	const char *name;
+	u32 value;
 
 	if (!pool_loaded(pool)) {
 		DMEMIT("state unloaded");
@@ -43,6 +46,7 @@ static void pool_info(struct pool_table *pt, char *result, unsigned int maxlen)
 	}
 	hybrid_engine_status(pool->engine, &st);
 	hybrid_engine_policy_name(pool->engine, policy);
+	config = *hybrid_engine_config(pool->engine);
 	DMEMIT("state %s policy %s block_sectors %u granule_sectors %u",
 	       st.failed ? "failed" : "running", policy, st.block_sectors,
 	       st.granule_sectors);
@@ -56,26 +60,31 @@ static void pool_info(struct pool_table *pt, char *result, unsigned int maxlen)
 	       st.checkpoints, st.metadata_writes, st.cache_flushes, st.evictions);
 	DMEMIT(" errors %llu draining %d cache_written %llu", st.errors, st.draining,
 	       st.cache_written);
+	for (i = 0; (name = hybrid_tunable_print(&config, i, &value)); i++)
+		DMEMIT(" %s %u", name, value);
 }
 
 static void pool_table_line(struct pool_table *pt, char *result, unsigned int maxlen)
 {
 	struct hybrid_pool *pool = pt->pool;
 	bool bound = is_bound(pt);
-	struct hybrid_config config = bound ? *hybrid_engine_config(pool->engine) : pt->config;
+	struct hybrid_config config = bound ? *hybrid_engine_config(pool->engine) :
+				      pt->words.config;
 	char policy[HYBRID_POLICY_NAME_SIZE];
-	unsigned int sz = 0;
+	unsigned int sz = 0, i;
+	const char *name;
 	char dev[24];
+	u32 value;
 
 	policy_now(pt, policy);
 	print_dev(dev, sizeof(dev), pt->dev);
-	DMEMIT("%s %u %u", dev, pool->block_sectors, pt->has_uuid ? 12 : 10);
+	DMEMIT("%s %u %u", dev, pool->block_sectors,
+	       2 * (pt->has_uuid + hweight32(pt->words.given)));
 	if (pt->has_uuid)
 		DMEMIT(" uuid %pU", pool->uuid);
-	DMEMIT(" high_watermark %u low_watermark %u writeback_rate %u commit_interval %u",
-	       config.high_watermark, config.low_watermark, config.writeback_rate,
-	       config.commit_interval);
-	DMEMIT(" endurance %u", config.endurance);
+	for (i = 0; (name = hybrid_tunable_print(&config, i, &value)); i++)
+		if (pt->words.given & BIT(i))
+			DMEMIT(" %s %u", name, value);
 	DMEMIT(" %s 0", policy);
 }
 
@@ -165,6 +174,7 @@ static void volume_info(struct volume_table *vt, char *result, unsigned int maxl
 			DMEMIT(" lost %u", st.lost);
 		DMEMIT(" %s %llu", counter_names[i], st.counter[i]);
 	}
+	DMEMIT(" cutoff %llu", st.cutoff);
 }
 
 static void volume_table_line(struct volume_table *vt, char *result, unsigned int maxlen)
@@ -175,9 +185,7 @@ static void volume_table_line(struct volume_table *vt, char *result, unsigned in
 	unsigned int sz = 0;
 
 	if (volume_status(vt, &st)) {
-		args.has_mode = true;
 		args.mode = st.mode;
-		args.has_cutoff = true;
 		args.cutoff = st.cutoff;
 	}
 	print_dev(pool, sizeof(pool), vt->pool_dev);

@@ -86,12 +86,18 @@ struct hybrid_pool {
 #define HYBRID_POOL_FAILED	2	/* the log says so */
 #define HYBRID_POOL_REBOOT	3	/* reboot_waiter has been used */
 
+/* Tunables that a table names, bit i of @given: the i-th; the others are not the table's to say. */
+struct tunable_words {
+	u32 given;
+	struct hybrid_config config;
+};
+
 /* What a table says of a pool. */
 struct pool_args {
 	u32 block_sectors;
 	bool has_uuid;
 	u8 uuid[HYBRID_UUID_SIZE];
-	struct hybrid_config config;
+	struct tunable_words words;
 	const char *policy;		/* in the table's text */
 };
 
@@ -103,7 +109,7 @@ struct pool_table {
 	char policy_name[HYBRID_POLICY_NAME_SIZE];
 	const struct hybrid_policy_type *policy;	/* the table's until it is applied */
 	bool has_uuid;
-	struct hybrid_config config;
+	struct tunable_words words;
 	bool applied;			/* its values have been the pool's */
 };
 
@@ -166,11 +172,27 @@ const char *hybrid_mode_name(u32 mode);
 int hybrid_mode_parse(const char *name);
 
 /*
- * Set the tunable called @name in @config.  -ENOENT: no such tunable;
- * -EINVAL: a bad value, or one that contradicts the others.  *error says which.
+ * Set the tunable called @name in @config.  Returns its number, from 0 on; -ENOENT: no such
+ * tunable; -EINVAL: its value is out of range, *error says which is not.
  */
 int hybrid_tunable_parse(const char *name, const char *value, struct hybrid_config *config,
 			 char **error);
+
+/* NULL, or which two tunables contradict each other. */
+char *hybrid_tunables_contradict(const struct hybrid_config *config);
+
+/* Tunables that a table names replace those in @config. */
+void hybrid_tunables_merge(struct hybrid_config *config, const struct tunable_words *words);
+
+/*
+ * What a superblock records.  Values that do not fit become the defaults; returns NULL, or
+ * the rule that one of them breaks.
+ */
+const char *hybrid_tunables_recorded(const struct hybrid_settings *settings,
+				     struct hybrid_config *config);
+
+/* Name and value of the tunable numbered @i; NULL: there are not that many. */
+const char *hybrid_tunable_print(const struct hybrid_config *config, unsigned int i, u32 *value);
 
 /*
  * The arguments after the devices.  Return 0, or -EINVAL and *error says what

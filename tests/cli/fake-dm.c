@@ -564,23 +564,31 @@ static int forget_volume(struct json_object *pool, const char *message)
 	return 0;
 }
 
-/* What a message sets, the table prints. */
+static const char *tunable_key(char key[64], const char *name)
+{
+	snprintf(key, 64, "tunable_%s", name);
+	return key;
+}
+
+/* What a message sets, the status prints; and the table, if it has the word. */
 static int set_in_table(struct json_object *pool, const char *message)
 {
 	struct hybrid_pool_table table;
 	char params[HYBRID_PARAMS_MAX];
-	char key[32] = "";
+	char key[32] = "", stored[64];
 	long long value;
 
 	hybrid_pool_table_parse(text(pool, "params"), &table);
 	if (sscanf(message, "policy %15s", table.policy) != 1 &&
 	    sscanf(message, "set %31s %lld", key, &value) != 2)
 		return refuse("pool", "bad set");
-#define X(name, unit, lowest, highest, def) \
-	if (!strcmp(key, #name)) \
+#define X(name, unit, lowest, highest) \
+	if (!strcmp(key, #name) && table.name >= 0) \
 		table.name = value;
 	HYBRID_POOL_TUNABLES(X)
 #undef X
+	if (key[0])
+		set_number(pool, tunable_key(stored, key), value);
 	hybrid_pool_table_build(params, sizeof(params), &table);
 	set_text(pool, "params", params);
 	return 0;
@@ -703,7 +711,8 @@ static void volume_status(struct json_object *o, char *buf, size_t len)
 
 	hybrid_volume_table_parse(text(o, "params"), &table);
 	strcpy(s.state, field(o, "state") ? text(o, "state") : "running");
-	strcpy(s.mode, hybrid_mode_name(table.mode));
+	strcpy(s.mode, hybrid_mode_name(table.mode < 0 ? HYBRID_MODE_WRITETHROUGH : table.mode));
+	s.cutoff = table.cutoff_sectors < 0 ? 8192 : table.cutoff_sectors;
 	s.dirty = step_dirty(o);
 	s.draining = number(o, "draining");
 	s.cache_errors = number(o, "cache_errors");
@@ -714,10 +723,18 @@ static void volume_status(struct json_object *o, char *buf, size_t len)
 static void pool_status(struct json_object *o, char *buf, size_t len)
 {
 	struct hybrid_pool_status s = { .granule_sectors = GRANULE, .blocks = 1000, .used = 500,
-					.free = 500, .ram = 32000, .ram_per_block = 32 };
+					.free = 500, .ram = 32000, .ram_per_block = 32,
+					.high_watermark = 70, .low_watermark = 10,
+					.commit_interval = 1000 };
 	struct hybrid_pool_table table;
+	char key[64];
 
 	hybrid_pool_table_parse(text(o, "params"), &table);
+#define X(name, unit, lowest, highest) \
+	if (field(o, tunable_key(key, #name))) \
+		s.name = number(o, key);
+	HYBRID_POOL_TUNABLES(X)
+#undef X
 	strcpy(s.state, field(o, "state") ? text(o, "state") : "running");
 	strcpy(s.policy, table.policy);
 	s.block_sectors = table.block_sectors;

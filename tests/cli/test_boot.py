@@ -201,35 +201,6 @@ def edit_superblocks(device, fields):
         os.fsync(f.fileno())
 
 
-HIGH, LOW, RATE, INTERVAL, ENDURANCE = range(176 + 88, 176 + 128, 8)	# in a cache device's superblock
-
-
-@pytest.mark.parametrize("stored,features,warnings", [
-    ({}, "", []),
-    ({HIGH: 31, LOW: 6, RATE: 1 << 32, INTERVAL: 251, ENDURANCE: 8},
-     " high_watermark 30 low_watermark 5 writeback_rate 4294967295 commit_interval 250 endurance 7", []),
-    ({LOW: 1, ENDURANCE: 33554433}, " low_watermark 0 endurance 33554432", []),
-    # What does not fit stops no boot
-    ({HIGH: 97, RATE: (1 << 32) + 1, INTERVAL: 10, ENDURANCE: 1 << 63}, "",
-     ["96 for high_watermark", "4294967296 for writeback_rate", "9 for commit_interval", "for endurance"]),
-    ({HIGH: 1, ENDURANCE: (1 << 64) - 1, LOW: 4}, " low_watermark 3", ["0 for high_watermark", "for endurance"]),
-    ({HIGH: 6}, "", ["above the high one"]),
-    ({HIGH: 21, LOW: 22, INTERVAL: 101}, " commit_interval 100", ["above the high one"]),
-])
-def test_recorded_settings(kernel, volume, stored, features, warnings):
-    """A pool is activated with what it had, by its superblock: value + 1, or 0 for the default."""
-    edit_superblocks(volume[0], {at: value.to_bytes(8, "little") for at, value in stored.items()})
-    r = kernel("activate", "--all")
-    assert r.returncode == 0, r.stderr
-    table = next(line for line in reversed(kernel.log) if line.startswith("create vol-pool "))
-    words = table.split(" uuid ")
-    assert int(words[0].split()[-1]) == 2 + len(features.split())
-    assert words[1].split(maxsplit=1)[1] == f"{features} c2q 0".lstrip()
-    for text in warnings:
-        assert text in r.stderr
-    assert r.stderr.count("superblock has") == len(warnings)
-
-
 def nonces(device):
     with open(device, "rb") as f:
         for at in (HEAD_SB, 100 * MIB - HEAD_SB):

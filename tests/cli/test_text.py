@@ -46,6 +46,8 @@ VOLUME_TABLES = [
     "253:1 4095 8:16 3 writeback cutoff 0",
     "253:1 7 8:16 4 writearound cutoff 8192 inplace",
     "253:1 7 8:16 2 passthrough inplace",
+    "253:1 7 8:16 0",
+    "253:1 7 8:16 3 cutoff 64 inplace",
 ]
 BAD_VOLUME_TABLES = [
     "", "253:1", "253:1 x 8:16 0", "253:1 0 8:16", "253:1 0 8:16 1", "253:1 0 8:16 1 fast",
@@ -63,11 +65,6 @@ def test_tables_round_trip(driver, kind, lines):
                                         ("volume-table", BAD_VOLUME_TABLES)])
 def test_bad_tables_are_refused(driver, kind, lines):
     assert through(driver, kind, lines) == ["invalid"] * len(lines)
-
-
-def test_a_volume_table_without_mode_is_writethrough(driver):
-    assert through(driver, "volume-table", ["253:1 7 8:16 0"]) == \
-        ["253:1 7 8:16 1 writethrough"]
 
 
 @pytest.mark.parametrize("kind,heading,words", [

@@ -19,7 +19,7 @@ void kernel_table(const char *text)
 	if (hybrid_pool_parse(&as, &pool, &error)) {
 		if (!error)
 			found("refused without a reason");
-	} else if (pool.config.low_watermark > pool.config.high_watermark || !pool.policy) {
+	} else if (!pool.policy) {
 		found("accepted a bad pool table");
 	}
 	as = (struct dm_arg_set){ argc, argv };

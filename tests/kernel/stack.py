@@ -82,6 +82,10 @@ class Stack:
     def table(self, name: str = "vol") -> str:
         return self.guest.run(["dmsetup", "table", name]).out.strip()
 
+    def pool_table(self, *words, policy: str = "c2q") -> str:
+        """A table line of the pool with these features, and no others."""
+        return " ".join(map(str, (*self.table(self.pool).split()[:5], len(words), *words, policy, 0)))
+
     def moved(self, action, name: str = "vol") -> dict[str, int]:
         """How far the counters moved during action(); only those that did.
 

@@ -181,15 +181,15 @@ def test_the_next_activation_has_the_policy_of_the_last_table(make_stack, seed):
     """Reloaded under load by dmsetup, and set by hybridctl."""
     s = make_stack(ssd=16, hdd=32, volatile="ssd hdd")
     dev = s.create("vol", "--mode", "writeback", *ALL)
-    table = s.table("pool").replace(" c2q 0", " sieve 0").replace("low_watermark 10", "low_watermark 3")
-    s.guest.write_file("/run/sieve", table + "\n")
-    s.guest.write_file("/run/lru", table.replace(" sieve 0", " lru 0") + "\n")
+    for policy in ("sieve", "lru"):
+        table = s.pool_table("low_watermark", 3, policy=policy)
+        s.guest.write_file(f"/run/{policy}", table + "\n")
     job = every_100_ms(s.guest, "for p in lru sieve; do dmsetup load pool /run/$p && dmsetup resume pool; done", 6)
     stress(s.guest, dev, seed, 61440, 5)
     assert int(job.wait().out) > 0	# two reloads each, of all that a busy host has time for
     s.deactivate()
     activate_as_at_boot(s)
-    assert s.status("pool")["policy"] == "sieve" and "low_watermark 3 " in s.table("pool")
+    assert s.status("pool")["policy"] == "sieve" and s.status("pool")["low_watermark"] == 3
     s.guest.run("hybridctl set pool policy=arc")
     # Durable, though nothing was flushed or deactivated.
     s.guest.power_cut()
@@ -207,8 +207,8 @@ def test_the_next_activation_has_the_settings_of_the_last(make_stack):
 
     def settings(again):
         again()
-        words = s.table("pool").split()
-        return {k: int(words[words.index(k) + 1]) for k in SETTINGS}
+        status = s.status("pool")
+        return {k: status[k] for k in SETTINGS}
 
     def after_cut():
         s.guest.power_cut()
@@ -226,16 +226,14 @@ def test_the_next_activation_has_the_settings_of_the_last(make_stack):
     s.message("set", "writeback_rate", 0xffffffff, name="pool")
     want = SETTINGS | {"endurance": 4096, "commit_interval": 250, "writeback_rate": 0xffffffff}
     assert settings(after_cut) == want
-    s.load("pool", s.table("pool").replace("high_watermark 70", "high_watermark 20"))
+    s.load("pool", s.pool_table("high_watermark", 20))
     s.guest.run("hybridctl set pool endurance=0")
     want |= {"endurance": 0, "high_watermark": 20}
     assert settings(after_cut) == want
-    # As an admin's own table has it: the defaults, then
+    # As an admin's own table has it, who does not know of them
     uuid = s.guest.run("dmsetup info -c --noheadings -o uuid pool").out
-    table = s.table("pool").split()
-    first = table.index("uuid")
-    s.load("pool", " ".join([*table[:first - 1], "2", *table[first:first + 2], "c2q", "0"]))
-    assert settings(after_deactivation) == SETTINGS
+    s.load("pool", s.pool_table())
+    assert settings(after_deactivation) == want
     assert s.guest.run("dmsetup info -c --noheadings -o uuid pool").out == uuid
 
 

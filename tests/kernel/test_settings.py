@@ -8,6 +8,7 @@ import re
 import pytest
 
 from .stack import MODES, POLICIES
+from .test_refusals import crc32c
 from .test_targets import documented
 
 LAST = 2 ** 32 - 1
@@ -24,7 +25,7 @@ def tunables(top):
     """Name, lowest and highest value, as ctr.c has them."""
     number = {"U32_MAX": LAST, "HYBRID_MAX_ENDURANCE": 33554432}
     for row in rows(top, "ctr.c", "tunables"):
-        name, _, low, high = re.match(r'"(\w+)", (.*), (\w+), (\w+),\s*"', row).groups()
+        name, low, high = re.match(r'"(\w+)", .*, (\w+), (\w+),\s*"', row, re.S).groups()
         yield name, *(number[w] if w in number else int(w) for w in (low, high))
 
 
@@ -96,8 +97,8 @@ def test_a_pool_setting_survives_a_cut(make_stack, top):
             s.message("set", setting[0], setting[bound], name="pool")
             want[setting[0]] = setting[bound]
             after_cut(s)
-            for name, value in want.items():
-                assert has(s.table("pool"), name, value), f"{name} {value}: {s.table('pool')}"
+            status = s.status("pool")
+            assert {name: status[name] for name in want} == want
 
 
 @pytest.mark.parametrize("by", ["table", "message"])
@@ -124,5 +125,37 @@ def test_what_cannot_be_recorded_is_said(make_stack):
                         ("pool", "policy lru")):
         assert "cannot" in s.refused(f"dmsetup message {name} 0 {words}")
     assert has(s.table(), "cutoff", 640) and has(s.table(), "mode", "writearound")
-    assert has(s.table("pool"), "high_watermark", 20)
+    assert s.status("pool")["high_watermark"] == 20
     assert s.status("pool")["state"] == "failed"
+
+
+HIGH, LOW, RATE, INTERVAL, ENDURANCE = range(264, 304, 8)	# in a cache device's superblock
+
+
+@pytest.mark.parametrize("stored,want,replaced", [
+    ({HIGH: 31, LOW: 6, RATE: 1 << 32, INTERVAL: 251, ENDURANCE: 8}, (30, 5, LAST, 250, 7), False),
+    ({LOW: 1, ENDURANCE: 33554433}, (70, 0, 0, 1000, 33554432), False),
+    # What does not fit stops no boot.
+    ({HIGH: 97, RATE: (1 << 32) + 1, INTERVAL: 10, ENDURANCE: 1 << 63}, (70, 10, 0, 1000, 0), True),
+    ({HIGH: 1, ENDURANCE: (1 << 64) - 1, LOW: 4}, (70, 3, 0, 1000, 0), True),
+    ({HIGH: 6}, (70, 10, 0, 1000, 0), True),
+    ({HIGH: 21, LOW: 22, INTERVAL: 101}, (70, 10, 0, 100, 0), True),
+])
+def test_recorded_tunables(make_stack, top, stored, want, replaced):
+    """As the superblock has them: value + 1, or 0 for the default."""
+    s = make_stack(volatile="ssd hdd")
+    s.create("vol")
+    s.deactivate()
+    s.guest.power_cut()
+    disk = s.disk("ssd")
+    for at in (512 << 10, disk.size - (512 << 10)):
+        sb = bytearray(disk.read(at, 4096))
+        for offset in range(HIGH, ENDURANCE + 8, 8):
+            sb[offset:offset + 8] = stored.get(offset, 0).to_bytes(8, "little")
+        sb[16:20] = bytes(4)
+        sb[16:20] = crc32c(bytes(sb)).to_bytes(4, "little")
+        disk.write(at, bytes(sb))
+    s.after_cut()
+    status = s.status("pool")
+    assert tuple(status[name] for name, *_ in tunables(top)) == want
+    assert ("replaced by the default" in s.guest.run("dmesg").out) == replaced

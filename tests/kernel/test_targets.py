@@ -8,11 +8,12 @@ from .stack import MODES, io
 
 POOL_KEYS = """state policy block_sectors granule_sectors blocks used free dirty volumes
 open_regions ram ram_per_block journal_used journal_blocks journal_writes journal_records
-checkpoints metadata_writes cache_flushes evictions errors draining cache_written""".split()
+checkpoints metadata_writes cache_flushes evictions errors draining cache_written
+high_watermark low_watermark writeback_rate commit_interval endurance""".split()
 VOLUME_KEYS = """state mode dirty draining cached read_hits read_misses write_hits write_misses
 bypass_sequential bypass_policy bypass_full bypass_busy bypass_mode bypass_partial fills
 writebacks discards flushes origin_flushes cache_errors origin_errors
-lost bypass_endurance""".split()
+lost bypass_endurance cutoff""".split()
 
 
 def rc(stack, command):
@@ -121,35 +122,57 @@ def test_workqueues_carry_the_pools_number(make_stack):
 
 
 @pytest.mark.kernels
-def test_table_prints_current_values_and_reloads(make_stack):
+def test_table_prints_the_words_given_with_current_values(make_stack):
     s = make_stack()
     s.create("vol", "--mode", "writeback", "--cutoff", "1m")
     dev = {n: s.guest.run(f"stat -Lc %Hr:%Lr {p}").out.strip()
            for n, p in (("ssd", "/dev/test/ssd"), ("hdd", "/dev/test/hdd"),
                         ("pool", "/dev/mapper/pool"))}
     assert s.table() == f"0 126976 hybrid {dev['pool']} 0 {dev['hdd']} 3 writeback cutoff 2048"
-    pool = s.table("pool").split()
-    uuid = pool[7]
-    assert pool == (f"0 65536 hybrid-pool {dev['ssd']} 128 12 uuid {uuid} high_watermark 70 "
-                    "low_watermark 10 writeback_rate 0 commit_interval 1000 endurance 0 c2q 0").split()
-    # Messages change what the table prints.
+    uuid = s.table("pool").split()[7]
+    assert s.table("pool") == f"0 65536 hybrid-pool {dev['ssd']} 128 2 uuid {uuid} c2q 0"
+    s.load("pool", s.pool_table("uuid", uuid, "endurance", 5, "high_watermark", 65))
+    # Messages change the values of words that the table has, and add none.
     s.message("mode", "writearound")
     s.message("cutoff", 77)
-    for tunable, value in (("high_watermark", 60), ("low_watermark", 5),
-                           ("writeback_rate", 12345), ("commit_interval", 500), ("endurance", 77)):
+    want = {"high_watermark": 60, "low_watermark": 5, "writeback_rate": 12345, "commit_interval": 500,
+            "endurance": 77}
+    for tunable, value in want.items():
         s.message("set", tunable, value, name="pool")
     assert s.table().endswith(" 3 writearound cutoff 77")
-    assert s.table("pool").endswith("high_watermark 60 low_watermark 5 writeback_rate 12345 "
-                                    "commit_interval 500 endurance 77 c2q 0")
+    assert s.table("pool").endswith(f" 6 uuid {uuid} high_watermark 60 endurance 77 c2q 0")
     for name in ("pool", "vol"):
         line = s.table(name)
         s.load(name, line)
         assert s.table(name) == line
-    # Where the table says nothing, what is recorded holds.
+    # A reload takes nothing back of what it does not name.
+    s.load("pool", s.pool_table("low_watermark", 7))
+    assert s.table("pool").endswith(" 128 2 low_watermark 7 c2q 0")
+    want["low_watermark"] = 7
+    assert {key: s.status("pool")[key] for key in want} == want
     s.load("vol", " ".join(s.table().split()[:6]) + " 0")
-    assert s.table().endswith(" 3 writearound cutoff 77")
+    assert s.table().endswith(f" {dev['hdd']} 0")
+    assert s.status()["mode"] == "writearound" and s.status()["cutoff"] == 77
+    s.message("mode", "writeback")
+    assert s.table().endswith(f" {dev['hdd']} 0") and s.status()["mode"] == "writeback"
     s.load("vol", " ".join(s.table().split()[:6]) + " 1 passthrough")
-    assert s.table().endswith(" 3 passthrough cutoff 77")
+    assert s.table().endswith(" 1 passthrough") and s.status()["cutoff"] == 77
+
+
+def test_a_table_contradicts_a_recorded_tunable(make_stack):
+    """Which it does not name: refused when loaded, or at resume if a message came in between."""
+    s = make_stack()
+    s.create("vol")
+    refused = s.refused("dmsetup load pool", input=s.pool_table("low_watermark", 71) + "\n")
+    assert "low_watermark must be 0 to high_watermark" in refused
+    s.guest.run(["dmsetup", "load", "pool"], input=s.pool_table("low_watermark", 30) + "\n")
+    s.message("set", "high_watermark", 20, name="pool")
+    assert "low_watermark must be 0 to high_watermark" in s.refused("dmsetup resume pool")
+    status = s.status("pool")
+    assert (status["state"], status["low_watermark"], status["high_watermark"]) == ("running", 10, 20)
+    s.load("pool", s.pool_table("low_watermark", 15))
+    assert s.status("pool")["low_watermark"] == 15
+    assert io(s.guest, "/dev/mapper/vol", "w:8:8:a", "r:0:16") == ["0a"]
 
 
 def test_settings_by_message_stay_after_a_stop(make_stack):
@@ -159,7 +182,7 @@ def test_settings_by_message_stay_after_a_stop(make_stack):
     s.message("cutoff", 640)
     s.deactivate()
     s.activate()
-    assert s.table().endswith(" 3 writeback cutoff 640")
+    assert s.status()["mode"] == "writeback" and s.status()["cutoff"] == 640
 
 
 def test_settings_are_durable_in_both_superblocks(make_stack):
@@ -178,7 +201,8 @@ def test_settings_are_durable_in_both_superblocks(make_stack):
     for at, block in zip(places, (head, tail)):
         disk.write(at, bytes(4096))
         s.after_cut()
-        assert " high_watermark 60 " in s.table("pool") and " endurance 77 " in s.table("pool")
+        status = s.status("pool")
+        assert status["high_watermark"] == 60 and status["endurance"] == 77
         s.guest.power_cut()
         disk.write(at, block)
 
@@ -191,7 +215,8 @@ def test_tables_work_without_features(make_stack):
     s.guest.dm_create("p", "0 65536 hybrid-pool /dev/test/ssd 128 0 c2q 0")
     s.guest.dm_create("v", "0 126976 hybrid /dev/mapper/p 0 /dev/test/hdd 0")
     assert io(s.guest, "/dev/mapper/v", "w:8:8:a", "r:0:16") == ["0a"]
-    assert "high_watermark 70" in s.table("p") and " uuid " not in s.table("p")
+    assert s.table("p").endswith(" 128 0 c2q 0") and s.table("v").endswith(" 0")
+    assert s.status("p")["high_watermark"] == 70
 
 
 def test_volumes_by_message_alone(make_stack):

@@ -193,38 +193,7 @@ int check_new_name(const char *what, const char *name, bool ask_kernel)
 
 /* Starting ----------------------------------------------------------------- */
 
-/* Value + 1, or 0 for the default: so is what does not fit, as no boot should stop for it. */
-static int64_t recorded(const char *pool, const char *key, uint64_t stored, int64_t lowest,
-			int64_t highest)
-{
-	if (!stored)
-		return -1;
-	if (stored - 1 <= (uint64_t)highest && (int64_t)(stored - 1) >= lowest)
-		return stored - 1;
-	hybrid_warn("%s: its superblock has %llu for %s, which does not fit: the default is used", pool,
-		    (unsigned long long)(stored - 1), key);
-	return -1;
-}
-
-static void pool_settings(struct hybrid_pool_table *table, const struct hybrid_sb *sb)
-{
-	const char *pool = sb->name;
-	int64_t high, low;
-
-#define X(name, unit, lowest, highest, def) \
-	table->name = recorded(pool, #name, sb->settings.name, lowest, highest);
-	HYBRID_POOL_TUNABLES(X)
-#undef X
-	high = table->high_watermark < 0 ? HYBRID_DEFAULT_high_watermark : table->high_watermark;
-	low = table->low_watermark < 0 ? HYBRID_DEFAULT_low_watermark : table->low_watermark;
-	if (low <= high)
-		return;
-	hybrid_warn("%s: its superblock has a low_watermark above the high one: the defaults are used",
-		    pool);
-	table->high_watermark = -1;
-	table->low_watermark = -1;
-}
-
+/* Tunables are left out: the pool has them as they are recorded. */
 static void pool_params(char params[HYBRID_PARAMS_MAX], const struct hybrid_sb *sb,
 			const char *cache)
 {
@@ -235,7 +204,6 @@ static void pool_params(char params[HYBRID_PARAMS_MAX], const struct hybrid_sb *
 	table.block_sectors = sb->geometry.block_sectors;
 	hybrid_uuid_text(table.uuid, sb->pool_uuid);
 	snprintf(table.policy, sizeof(table.policy), "%s", sb->policy);
-	pool_settings(&table, sb);
 	hybrid_pool_table_build(params, HYBRID_PARAMS_MAX, &table);
 }
 

@@ -143,7 +143,7 @@ static int make_clean(struct detach *d)
 
 	if (!d->volume->active || d->cl->given[OPT_DROP_DIRTY])
 		return 0;
-	if (d->volume->v.table.mode == HYBRID_MODE_WRITEBACK) {
+	if (hybrid_mode_parse(d->volume->v.status.mode) == HYBRID_MODE_WRITEBACK) {
 		d->was_writeback = true;
 		r = hybrid_dm_message(d->volume->name, "mode writethrough", NULL);
 		/* It may be in effect all the same, only not recorded. */

@@ -92,9 +92,9 @@ static void list_volume(struct hybrid_value *row, const struct hybrid_node *node
 	hybrid_set_text(&row[LIST_MODE], s->mode);
 	if (!node->dm.alone)
 		hybrid_set_number(&row[LIST_ID], node->v.table.id);
-	if (node->v.table.cutoff_sectors >= 0)
-		hybrid_set_number(&row[LIST_CUTOFF],
-				  (uint64_t)node->v.table.cutoff_sectors * 512);
+	/* Neither mode nor cutoff, alone or not yet resumed */
+	if (!node->dm.alone && s->mode[0])
+		hybrid_set_number(&row[LIST_CUTOFF], s->cutoff * 512);
 	if (pool && pool->active) {
 		block = (uint64_t)pool->p.table.block_sectors * 512;
 		if (!node->closed)

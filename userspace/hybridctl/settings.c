@@ -47,7 +47,7 @@ static int pool_message(char *message, size_t len, const char *key, const char *
 		snprintf(message, len, "policy %s", value);
 		return 0;
 	}
-#define X(name, unit, lowest, highest, def) \
+#define X(name, unit, lowest, highest) \
 	if (!strcmp(key, #name)) { \
 		if (hybrid_parse_u64(value, &number) || number > (highest) || \
 		    (int64_t)number < (lowest)) { \
@@ -116,12 +116,10 @@ static int check_once(const struct command_line *cl, int at)
 	return hybrid_fail(HYBRID_USAGE, "leave one of them out", "%s is given twice", key);
 }
 
-/* @at: where it is assigned, or 0; @now: as in the table, negative for the default. */
-static int64_t value_after(const struct command_line *cl, int at, int64_t now, int64_t def)
+/* @at: where it is assigned, or 0; @now: what it is. */
+static int64_t value_after(const struct command_line *cl, int at, int64_t now)
 {
-	if (at)
-		return strtoll(strchr(cl->argv[at], '=') + 1, NULL, 10);
-	return now < 0 ? def : now;
+	return at ? strtoll(strchr(cl->argv[at], '=') + 1, NULL, 10) : now;
 }
 
 /*
@@ -131,10 +129,9 @@ static int64_t value_after(const struct command_line *cl, int at, int64_t now, i
 static int order_watermarks(const struct command_line *cl, const struct hybrid_node *pool)
 {
 	int high = find_assignment(cl, "high_watermark"), low = find_assignment(cl, "low_watermark");
-	const struct hybrid_pool_table *t = &pool->p.table;
-	int64_t high_now = value_after(cl, 0, t->high_watermark, HYBRID_DEFAULT_high_watermark);
-	int64_t high_then = value_after(cl, high, t->high_watermark, HYBRID_DEFAULT_high_watermark);
-	int64_t low_then = value_after(cl, low, t->low_watermark, HYBRID_DEFAULT_low_watermark);
+	int64_t high_now = pool->p.status.high_watermark;
+	int64_t high_then = value_after(cl, high, high_now);
+	int64_t low_then = value_after(cl, low, pool->p.status.low_watermark);
 	char *arg;
 
 	if ((high || low) && low_then > high_then)
@@ -227,10 +224,6 @@ static void get_pool(struct getter *g, const struct hybrid_node *node)
 {
 	const struct hybrid_pool_status *s = &node->p.status;
 
-#define X(name, unit, lowest, highest, def) \
-	get_number(g, #name, node->p.table.name < 0 ? (def) : node->p.table.name);
-	HYBRID_POOL_TUNABLES(X)
-#undef X
 #define X(name) get_text(g, #name, s->name);
 	HYBRID_POOL_STATUS_WORDS(X)
 #undef X
@@ -241,14 +234,10 @@ static void get_pool(struct getter *g, const struct hybrid_node *node)
 
 static void get_volume(struct getter *g, const struct hybrid_node *node)
 {
-	const struct hybrid_volume_status *s = &node->v.status;
-	char cutoff[32];
+	struct hybrid_volume_status copy = node->v.status, *s = &copy;
 
 	/* In bytes, as set takes it */
-	snprintf(cutoff, sizeof(cutoff), "%lld",
-		 node->v.table.cutoff_sectors < 0 ? 8192LL * 512 :
-		 (long long)node->v.table.cutoff_sectors * 512);
-	get_text(g, "cutoff", cutoff);
+	s->cutoff *= 512;
 #define X(name) get_text(g, #name, s->name);
 	HYBRID_VOLUME_STATUS_WORDS(X)
 #undef X

@@ -272,7 +272,6 @@ static int refresh_alone(struct hybrid_node *node, char *table)
 	free(table);
 	snprintf(node->v.status.state, sizeof(node->v.status.state), "alone");
 	snprintf(node->v.status.mode, sizeof(node->v.status.mode), "passthrough");
-	node->v.table.cutoff_sectors = -1;
 	return 0;
 }
 
@@ -385,7 +384,7 @@ static int add_closed(struct hybrid_inventory *inv, const uint8_t pool_uuid[16],
 	node->dm.sectors = entry->data_sectors;
 	node->v.table.id = entry->id;
 	node->v.table.inplace = entry->inplace;
-	node->v.table.cutoff_sectors = (int64_t)entry->cutoff_sectors;
+	node->v.status.cutoff = entry->cutoff_sectors;
 	node->v.status.dirty = entry->dirty;
 	snprintf(node->v.status.mode, sizeof(node->v.status.mode), "%s",
 		 hybrid_mode_name(entry->mode));

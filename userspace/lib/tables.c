@@ -129,7 +129,7 @@ static int word_uuid(struct words *w, uint8_t uuid[16])
 void hybrid_pool_table_init(struct hybrid_pool_table *table)
 {
 	memset(table, 0, sizeof(*table));
-#define X(name, unit, lowest, highest, def) table->name = -1;
+#define X(name, unit, lowest, highest) table->name = -1;
 	HYBRID_POOL_TUNABLES(X)
 #undef X
 }
@@ -150,13 +150,13 @@ int hybrid_pool_table_build(char *buf, size_t len, const struct hybrid_pool_tabl
 	struct text t = { .buf = buf, .len = len };
 	unsigned int nr = table->uuid[0] ? 2 : 0;
 
-#define X(name, unit, lowest, highest, def) nr += table->name >= 0 ? 2 : 0;
+#define X(name, unit, lowest, highest) nr += table->name >= 0 ? 2 : 0;
 	HYBRID_POOL_TUNABLES(X)
 #undef X
 	text_add(&t, "%s %u %u", table->cache_dev, table->block_sectors, nr);
 	if (table->uuid[0])
 		text_add(&t, " uuid %s", table->uuid);
-#define X(name, unit, lowest, highest, def) \
+#define X(name, unit, lowest, highest) \
 	if (table->name >= 0) \
 		text_add(&t, " " #name " %lld", (long long)table->name);
 	HYBRID_POOL_TUNABLES(X)
@@ -175,7 +175,7 @@ static int pool_feature(struct words *w, const char *name, struct hybrid_pool_ta
 		return word_copy(table->uuid, sizeof(table->uuid), words_next(w));
 	if (word_u64(w, &value) || value > UINT32_MAX)
 		return -EINVAL;
-#define X(tunable, unit, lowest, highest, def) \
+#define X(tunable, unit, lowest, highest) \
 	if (!strcmp(name, #tunable)) { \
 		table->tunable = value; \
 		return 0; \
@@ -247,10 +247,12 @@ int hybrid_volume_table_build(char *buf, size_t len,
 			      const struct hybrid_volume_table *table)
 {
 	struct text t = { .buf = buf, .len = len };
-	unsigned int nr = 1 + (table->cutoff_sectors >= 0 ? 2 : 0) + table->inplace;
+	unsigned int nr = (table->mode >= 0) + (table->cutoff_sectors >= 0 ? 2 : 0) +
+			  table->inplace;
 
-	text_add(&t, "%s %u %s %u %s", table->pool_dev, table->id, table->origin_dev, nr,
-		 hybrid_mode_name(table->mode));
+	text_add(&t, "%s %u %s %u", table->pool_dev, table->id, table->origin_dev, nr);
+	if (table->mode >= 0)
+		text_add(&t, " %s", hybrid_mode_name(table->mode));
 	if (table->cutoff_sectors >= 0)
 		text_add(&t, " cutoff %lld", (long long)table->cutoff_sectors);
 	if (table->inplace)
@@ -293,7 +295,7 @@ int hybrid_volume_table_parse(const char *params, struct hybrid_volume_table *ta
 	int r;
 
 	memset(table, 0, sizeof(*table));
-	table->mode = HYBRID_MODE_WRITETHROUGH;
+	table->mode = -1;
 	table->cutoff_sectors = -1;
 	r = words_open(&w, params);
 	if (r)

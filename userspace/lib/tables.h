@@ -34,27 +34,20 @@ const char *hybrid_mode_name(uint32_t mode);
 /* HYBRID_MODE_*, or -EINVAL. */
 int hybrid_mode_parse(const char *name);
 
-/* The tunables of a pool: name, unit for people, lowest, highest, default. */
+/* The tunables of a pool: name, unit for people, lowest, highest. */
 #define HYBRID_POOL_TUNABLES(X) \
-	X(high_watermark, "percent", 1, 95, 70) \
-	X(low_watermark, "percent", 0, 95, 10) \
-	X(writeback_rate, "KiB/s", 0, UINT32_MAX, 0) \
-	X(commit_interval, "ms", 10, 60000, 1000) \
-	X(endurance, "MiB a day", 0, 33554432, 0)
-
-/* Their defaults: HYBRID_DEFAULT_high_watermark and so on. */
-enum {
-#define X(name, unit, lowest, highest, def) HYBRID_DEFAULT_##name = (def),
-	HYBRID_POOL_TUNABLES(X)
-#undef X
-};
+	X(high_watermark, "percent", 1, 95) \
+	X(low_watermark, "percent", 0, 95) \
+	X(writeback_rate, "KiB/s", 0, UINT32_MAX) \
+	X(commit_interval, "ms", 10, 60000) \
+	X(endurance, "MiB a day", 0, 33554432)
 
 /* Parameters of a hybrid-pool table line.  A tunable of -1 is not given. */
 struct hybrid_pool_table {
 	char cache_dev[HYBRID_DEVICE_MAX];
 	uint32_t block_sectors;
 	char uuid[HYBRID_UUID_TEXT];	/* empty: not given */
-#define X(name, unit, lowest, highest, def) int64_t name;
+#define X(name, unit, lowest, highest) int64_t name;
 	HYBRID_POOL_TUNABLES(X)
 #undef X
 	char policy[HYBRID_WORD_MAX];
@@ -71,8 +64,8 @@ struct hybrid_volume_table {
 	char pool_dev[HYBRID_DEVICE_MAX];
 	uint32_t id;
 	char origin_dev[HYBRID_DEVICE_MAX];
-	uint32_t mode;		/* HYBRID_MODE_* */
-	int64_t cutoff_sectors;	/* -1: not given */
+	int mode;		/* HYBRID_MODE_*; -1: not given */
+	int64_t cutoff_sectors;	/* the same */
 	bool inplace;
 };
 
@@ -87,7 +80,8 @@ int hybrid_volume_table_parse(const char *params, struct hybrid_volume_table *ta
 	X(volumes) X(open_regions) X(ram) X(ram_per_block) X(journal_used) \
 	X(journal_blocks) X(journal_writes) X(journal_records) X(checkpoints) \
 	X(metadata_writes) X(cache_flushes) X(evictions) X(errors) X(draining) \
-	X(cache_written)
+	X(cache_written) X(high_watermark) X(low_watermark) X(writeback_rate) \
+	X(commit_interval) X(endurance)
 
 #define HYBRID_VOLUME_STATUS_WORDS(X) X(state) X(mode)
 #define HYBRID_VOLUME_STATUS_NUMBERS(X) \
@@ -95,7 +89,7 @@ int hybrid_volume_table_parse(const char *params, struct hybrid_volume_table *ta
 	X(write_misses) X(bypass_sequential) X(bypass_policy) X(bypass_full) \
 	X(bypass_busy) X(bypass_mode) X(bypass_partial) X(fills) X(writebacks) \
 	X(discards) X(flushes) X(origin_flushes) X(cache_errors) X(origin_errors) \
-	X(lost) X(bypass_endurance)
+	X(lost) X(bypass_endurance) X(cutoff)
 
 struct hybrid_pool_status {
 #define X(name) char name[HYBRID_WORD_MAX];
