@@ -306,11 +306,11 @@ static inline void hybrid_call_set_cutoff(struct hybrid_pool *pool, struct hybri
 	hybrid_trace_end(pool, acts, 0);
 }
 
-static inline void hybrid_call_set_seeks(struct hybrid_pool *pool, struct hybrid_volume *v,
-					 bool seeks)
+static inline void hybrid_call_set_origin(struct hybrid_pool *pool, struct hybrid_volume *v,
+					  u32 traits)
 {
-	trace_hybrid_call(pool, HYBRID_CALL_SEEKS, hybrid_trace_volume(v), seeks);
-	hybrid_volume_set_seeks(v, seeks);
+	trace_hybrid_call(pool, HYBRID_CALL_ORIGIN, hybrid_trace_volume(v), traits);
+	hybrid_volume_set_origin(v, traits);
 	trace_hybrid_return(pool, 0);
 }
 

@@ -224,7 +224,7 @@ struct hybrid_volume {
 	u32 id;
 	bool claimed;			/* open, or being opened or closed */
 	bool open, suspended;
-	bool seeks;			/* the origin does; READ_ONCE without the lock */
+	u32 origin_traits;		/* HYBRID_ORIGIN_*; READ_ONCE without the lock */
 	struct hybrid_volume_info info;
 	u32 mode;			/* READ_ONCE without the lock */
 	u64 cutoff;

@@ -6,9 +6,12 @@
  *      wait, no fill of it begins, nothing of it is written back;
  *   2. block by block: wait for writes and jobs in flight, and (J4) for the
  *      region of a clean granule to be open;
- *   3. the origin carries the operation out;
+ *   3. the origin carries the operation out, unless it takes no discards;
  *   4. the granules are dropped from the cache.  Zeroes replace dirty data, so
  *      the record of that waits for an origin flush (J2); a discard need not.
+ *
+ * After a discard a granule reads as its last value or as the origin's, and as the same one
+ * from the next flush on, which makes the record of the drop durable.
  *
  * A range that does not begin or end with a granule is cut down (discard) or
  * refused (zeroes: the block layer then writes them).
@@ -90,6 +93,13 @@ static void range_block(struct hybrid_engine *e, struct hybrid_io *io, u64 b)
 	io->mask = GENMASK_ULL(last, first);
 }
 
+/* Does the operation change the origin? */
+static bool range_to_origin(const struct hybrid_io *io)
+{
+	return io->type == HYBRID_IO_ZEROES ||
+	       !(READ_ONCE(io->volume->origin_traits) & HYBRID_ORIGIN_NO_DISCARD);
+}
+
 /* Must the range wait for something in this block? */
 static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 			struct hybrid_actions *acts)
@@ -134,7 +144,7 @@ static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	}
 	s->recent |= region_bit(i);
 	jclean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
-	if ((jclean & io->mask) && !(s->dopen & region_bit(i))) {
+	if ((jclean & io->mask) && !(s->dopen & region_bit(i)) && range_to_origin(io)) {
 		open_region(e, io->set, i, acts);
 		io->wait = WAIT_OPEN;
 		return true;
@@ -240,37 +250,6 @@ static bool prepare_blocks(struct hybrid_engine *e, struct hybrid_io *io,
 	return true;
 }
 
-enum hybrid_map_result range_io(struct hybrid_engine *e, struct hybrid_io *io,
-				struct hybrid_actions *acts)
-{
-	struct hybrid_volume *v = io->volume;
-
-	if (io->state != IO_RANGE) {
-		if (!align_range(e, io)) {
-			complete_io(io, io->type == HYBRID_IO_ZEROES ? -EOPNOTSUPP : 0, acts);
-			return HYBRID_MAP_TAKEN;
-		}
-		if (!range_enter(e, io))
-			return HYBRID_MAP_TAKEN;
-	}
-	if (!prepare_blocks(e, io, acts))
-		return HYBRID_MAP_TAKEN;
-	if (io->error) {
-		range_leave(e, io, acts);
-		complete_io(io, io->error, acts);
-		return HYBRID_MAP_TAKEN;
-	}
-	if (READ_ONCE(e->failed) && v->has_sb && READ_ONCE(v->sb_state) != SB_ALONE) {
-		/* Rare enough: the range is given up and begins anew. */
-		io->state = IO_NEW;
-		range_leave(e, io, acts);
-		sb_wait(e, v, SB_ALONE, io, acts);
-		return HYBRID_MAP_TAKEN;
-	}
-	user_op(io, true, v->info.data_sector + io->sector, false);
-	return HYBRID_MAP_REMAP;
-}
-
 /* May a record that ends a dirty granule of the region have to become durable still? */
 static bool record_ends(struct hybrid_engine *e, struct hybrid_set *s, int i,
 			struct hybrid_volume *v)
@@ -310,20 +289,63 @@ static void drop_granules(struct hybrid_engine *e, struct hybrid_io *io, int err
 	spin_unlock_irqrestore(&s->lock, flags);
 }
 
-bool range_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
-		struct hybrid_actions *acts)
+static void drop_range(struct hybrid_engine *e, struct hybrid_io *io, int error)
 {
 	u64 b;
 
+	for (b = first_block(e, io); b <= last_block(e, io); b++) {
+		range_block(e, io, b);
+		drop_granules(e, io, error);
+	}
+}
+
+enum hybrid_map_result range_io(struct hybrid_engine *e, struct hybrid_io *io,
+				struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+
+	if (io->state != IO_RANGE) {
+		if (!align_range(e, io)) {
+			complete_io(io, io->type == HYBRID_IO_ZEROES ? -EOPNOTSUPP : 0, acts);
+			return HYBRID_MAP_TAKEN;
+		}
+		if (!range_enter(e, io))
+			return HYBRID_MAP_TAKEN;
+	}
+	if (!prepare_blocks(e, io, acts))
+		return HYBRID_MAP_TAKEN;
+	if (io->error) {
+		range_leave(e, io, acts);
+		complete_io(io, io->error, acts);
+		return HYBRID_MAP_TAKEN;
+	}
+	if (!range_to_origin(io)) {
+		if (!READ_ONCE(e->failed))
+			drop_range(e, io, 0);
+		range_leave(e, io, acts);
+		complete_io(io, 0, acts);
+		return HYBRID_MAP_TAKEN;
+	}
+	if (READ_ONCE(e->failed) && v->has_sb && READ_ONCE(v->sb_state) != SB_ALONE) {
+		/* Rare enough: the range is given up and begins anew. */
+		io->state = IO_NEW;
+		range_leave(e, io, acts);
+		sb_wait(e, v, SB_ALONE, io, acts);
+		return HYBRID_MAP_TAKEN;
+	}
+	user_op(io, true, v->info.data_sector + io->sector, false);
+	return HYBRID_MAP_REMAP;
+}
+
+bool range_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
+		struct hybrid_actions *acts)
+{
 	origin_written(e, io->volume, true);
 	if (error) {
 		count(io->volume, HYBRID_ORIGIN_ERRORS);
 		io->error = error;
 	}
-	for (b = first_block(e, io); b <= last_block(e, io); b++) {
-		range_block(e, io, b);
-		drop_granules(e, io, error);
-	}
+	drop_range(e, io, error);
 	range_leave(e, io, acts);
 	return true;
 }

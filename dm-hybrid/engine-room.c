@@ -101,7 +101,8 @@ bool room_wait(struct hybrid_engine *e, const struct hybrid_set *s, struct hybri
 	unsigned long flags;
 	bool waits;
 
-	if (!READ_ONCE(v->seeks) || write_mode(e, v) != HYBRID_MODE_WRITEBACK)
+	if (!(READ_ONCE(v->origin_traits) & HYBRID_ORIGIN_SEEKS) ||
+	    write_mode(e, v) != HYBRID_MODE_WRITEBACK)
 		return false;
 	if (!READ_ONCE(e->writeback_urgent) && !leaving(e, s) && !room_used_up(v))
 		return false;

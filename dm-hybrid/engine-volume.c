@@ -953,9 +953,9 @@ void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, 
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
-void hybrid_volume_set_seeks(struct hybrid_volume *v, bool seeks)
+void hybrid_volume_set_origin(struct hybrid_volume *v, u32 traits)
 {
-	WRITE_ONCE(v->seeks, seeks);
+	WRITE_ONCE(v->origin_traits, traits);
 }
 
 void hybrid_volume_reset_counters(struct hybrid_volume *v)

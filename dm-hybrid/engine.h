@@ -481,11 +481,10 @@ void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u3
 			    struct hybrid_actions *acts);
 void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
 			      struct hybrid_actions *acts);
-/*
- * Whether the origin is a disk that seeks; false at first.  Then writes to a full cache
- * wait for blocks that are written back in order.  Any time while it is open.
- */
-void hybrid_volume_set_seeks(struct hybrid_volume *v, bool seeks);
+/* What kind of device the origin is; neither at first.  Any time while the volume is open. */
+#define HYBRID_ORIGIN_SEEKS		0x1 /* writes to a full cache wait for writeback in order */
+#define HYBRID_ORIGIN_NO_DISCARD	0x2 /* discards only free what is cached */
+void hybrid_volume_set_origin(struct hybrid_volume *v, u32 traits);
 void hybrid_volume_reset_counters(struct hybrid_volume *v);
 
 /* ---- Reports ------------------------------------------------------------- */

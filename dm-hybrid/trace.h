@@ -39,7 +39,7 @@ enum hybrid_call {
 	HYBRID_CALL_RESUME,
 	HYBRID_CALL_MODE,		/* value: HYBRID_MODE_* */
 	HYBRID_CALL_CUTOFF,		/* value: sectors */
-	HYBRID_CALL_SEEKS,		/* value: whether the origin does */
+	HYBRID_CALL_ORIGIN,		/* value: whether the origin does */
 };
 
 enum hybrid_trace_device {
@@ -154,7 +154,7 @@ TRACE_DEFINE_ENUM(HYBRID_CALL_SUSPEND);
 TRACE_DEFINE_ENUM(HYBRID_CALL_RESUME);
 TRACE_DEFINE_ENUM(HYBRID_CALL_MODE);
 TRACE_DEFINE_ENUM(HYBRID_CALL_CUTOFF);
-TRACE_DEFINE_ENUM(HYBRID_CALL_SEEKS);
+TRACE_DEFINE_ENUM(HYBRID_CALL_ORIGIN);
 
 #define show_io_type(type) __print_symbolic(type,	\
 	{ HYBRID_IO_READ, "read" },			\
@@ -208,7 +208,7 @@ TRACE_DEFINE_ENUM(HYBRID_CALL_SEEKS);
 	{ HYBRID_CALL_RESUME, "resume" },		\
 	{ HYBRID_CALL_MODE, "mode" },			\
 	{ HYBRID_CALL_CUTOFF, "cutoff" },		\
-	{ HYBRID_CALL_SEEKS, "seeks" })
+	{ HYBRID_CALL_ORIGIN, "origin" })
 
 /* ---- the life of a user's I/O --------------------------------------------- */
 

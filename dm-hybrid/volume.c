@@ -128,7 +128,9 @@ static int open_volume(struct volume_object *object, struct volume_table *vt)
 		      dm_device_name(object->md), object->id, bdev, why, r);
 		return r;
 	}
-	hybrid_call_set_seeks(object->pool, handle, hybrid_bdev_seeks(bdev));
+	hybrid_call_set_origin(object->pool, handle,
+			       (hybrid_bdev_seeks(bdev) ? HYBRID_ORIGIN_SEEKS : 0) |
+			       (bdev_max_discard_sectors(bdev) ? 0 : HYBRID_ORIGIN_NO_DISCARD));
 	WRITE_ONCE(object->flush_failed, false);
 	mutex_lock(&object->handle_lock);
 	object->handle = handle;
@@ -592,10 +594,9 @@ static void init_target(struct dm_target *ti, struct block_device *origin)
 	ti->accounts_remapped_io = true;
 	ti->limit_swap_bios = true;
 	ti->per_io_data_size = sizeof(struct hybrid_bio);
-	if (bdev_max_discard_sectors(origin)) {
-		ti->num_discard_bios = 1;
-		ti->discards_supported = true;
-	}
+	/* An origin that takes none is not asked: what is cached is freed. */
+	ti->num_discard_bios = 1;
+	ti->discards_supported = true;
 	if (bdev_write_zeroes_sectors(origin))
 		ti->num_write_zeroes_bios = 1;
 }
@@ -741,12 +742,10 @@ static void volume_io_hints(struct dm_target *ti, struct queue_limits *limits)
 		DMWARN("%pg: alignment does not fit that of the origin", cache);
 	limits->max_write_zeroes_sectors = min(zeroes, range);
 	hybrid_stack_stable_writes(ti, limits, cache);
-	if (discard) {
-		discard = min(discard, range);
-		limits->discard_granularity = max(limits->discard_granularity, granule);
-		limits->max_discard_sectors = discard;
-		limits->max_hw_discard_sectors = discard;
-	}
+	discard = discard ? min(discard, range) : range;
+	limits->discard_granularity = max(limits->discard_granularity, granule);
+	limits->max_discard_sectors = discard;
+	limits->max_hw_discard_sectors = discard;
 	/* An origin with stripes knows better, if blocks divide them. */
 	if (limits->io_opt < block || limits->io_opt % block) {
 		limits->io_min = block;

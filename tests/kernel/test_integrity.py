@@ -357,6 +357,40 @@ def test_discard(thin, mode, seed):
     stress(s.guest, dev, seed, 61440, 4, kinds="wwwwwwwwwwrrrrrWfzdd")
 
 
+@pytest.mark.kernels
+@pytest.mark.parametrize("mode", ["writeback", "writethrough"])
+def test_discard_of_a_disk_that_takes_none(make_stack, mode):
+    """Nothing of it reaches the disk; what is cached goes, and is not written back."""
+    s = make_stack(ssd=32, hdd=64, volatile="ssd hdd")
+    limit = f"/sys/dev/block/$(stat -Lc %Hr:%Lr {s.dev('hdd')})/queue/discard_max_bytes"
+    s.guest.run(f"echo 0 >{limit}")
+    dev = s.create("vol", "--mode", mode, *ALL)
+    io(s.guest, dev, "w:0:1024:a", "f")
+    s.drain()
+    io(s.guest, dev, "w:0:1024:b", "f")
+    assert s.status()["cached"] >= 8 and (s.status()["dirty"] == 8) == (mode == "writeback")
+
+    log = s.logged(lambda: s.guest.run(f"blkdiscard {dev}"))
+    assert not [op for op in log if "hdd" in op.device and op.op in "WDZ" and op.count]
+    s.wait("dirty", 0)
+    now = ["a" if mode == "writeback" else "b"]
+    assert s.moved(lambda: io(s.guest, dev, "r:0:1024"))["read_misses"] == 8
+    assert io(s.guest, dev, "r:0:1024", "f") == now
+    s.guest.power_cut()
+    s.after_cut()
+    assert io(s.guest, dev, "r:0:1024") == now
+    s.guest.run(f"echo 0 >{limit}")
+    s.guest.run(f"mkfs.ext4 -q {dev} && mount {dev} /mnt && "
+                "dd if=/dev/urandom of=/mnt/a bs=1M count=8 status=none && cp /mnt/a /mnt/b && "
+                "sync && rm /mnt/a && sync")
+    before = s.status()["dirty"]
+    s.guest.run("fstrim /mnt && dmsetup message pool 0 checkpoint")
+    assert mode != "writeback" or s.status()["dirty"] < before - 64
+    s.guest.run("md5sum /mnt/b >/run/sum && echo 3 >/proc/sys/vm/drop_caches && "
+                "md5sum -c /run/sum && umount /mnt")
+    s.guest.run(f"e2fsck -fn {dev}")
+
+
 @pytest.mark.parametrize("cached", ["written", "read", "absent"])
 @pytest.mark.parametrize("mode", MODES)
 def test_discard_of_any_sectors(make_stack, mode, cached):

@@ -247,7 +247,7 @@ static void load_trace(const char *path)
 static bool blocks(const struct record *ev)
 {
 	static const char * const quick[] = {
-		"stop", "checkpoint", "drain", "suspend", "resume", "mode", "cutoff", "seeks",
+		"stop", "checkpoint", "drain", "suspend", "resume", "mode", "cutoff", "origin",
 	};
 	u32 i;
 
@@ -843,8 +843,8 @@ static int run_quick(struct record *ev, struct hybrid_actions *acts)
 		hybrid_volume_resume(engine, volume(ev)->v, acts);
 	else if (is(ev, "call", "mode"))
 		hybrid_volume_set_mode(engine, volume(ev)->v, arg, acts);
-	else if (is(ev, "call", "seeks"))
-		hybrid_volume_set_seeks(volume(ev)->v, arg);
+	else if (is(ev, "call", "origin"))
+		hybrid_volume_set_origin(volume(ev)->v, arg);
 	else
 		hybrid_volume_set_cutoff(engine, volume(ev)->v, arg, acts);
 	return 0;

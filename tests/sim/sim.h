@@ -247,7 +247,8 @@ struct device {
 	struct fault fault;
 	u8 profile;		/* enum device_profile */
 	bool flush_failed;	/* since the volume was opened */
-	u8 discard;		/* 0: ignores it, 1: zeroes, 2: some of both */
+	u8 discard;		/* 0: ignores it, 1: zeroes, 2: some of both, or: */
+#define ORIGIN_TAKES_NONE 3
 	u64 writes;
 	val_t *older;		/* what was durable when an earlier life began */
 };

@@ -482,6 +482,11 @@ static u64 place_data(struct world *w, struct volume *vol)
 	return vol->info.data_sectors;
 }
 
+static u8 draw_discard(u8 effect, struct rng r)
+{
+	return rng_chance(&r, 20) ? ORIGIN_TAKES_NONE : effect;
+}
+
 static void add_volume(struct world *w, u32 nr)
 {
 	struct volume *vol = xalloc(sizeof(*vol));
@@ -500,7 +505,7 @@ static void add_volume(struct world *w, u32 nr)
 	device_init(vol->origin, nr + 1, sectors - w->hole, vol->info.data_sector,
 		    vol->info.data_sector + vol->info.data_sectors - w->hole);
 	vol->origin->hole = w->hole;
-	vol->origin->discard = rng_below(&w->rng, 3);
+	vol->origin->discard = draw_discard(rng_below(&w->rng, 3), rng_fork(&w->rng, 113));
 	vol->oracle = xalloc(sizeof(*vol->oracle));
 	oracle_init(vol->oracle, nr, vol->info.data_sectors - w->hole, ilog2(w->p.block_sectors));
 	name_volume(w, vol);

@@ -281,6 +281,8 @@ static void carry_user(struct world *w, struct action *a)
 		data_request(w, a, d, DREQ_WRITE, op->sector, u->count, u->data, op->fua);
 		break;
 	case HYBRID_IO_DISCARD:
+		if (u->vol->origin->discard == ORIGIN_TAKES_NONE)
+			violation(w, "contract", "discard on an origin that takes none");
 		data_request(w, a, u->vol->origin, DREQ_DISCARD, op->sector, op->count, NULL,
 			     op->fua);
 		break;
@@ -1189,6 +1191,12 @@ static bool memory_was_short(const struct world *w, int r, const char *why)
 	       (w->p.fail_alloc || loop_alloc_failed());
 }
 
+static u32 origin_traits(const struct world *w, const struct volume *vol)
+{
+	return (w->p.seeks ? HYBRID_ORIGIN_SEEKS : 0) |
+	       (vol->origin->discard == ORIGIN_TAKES_NONE ? HYBRID_ORIGIN_NO_DISCARD : 0);
+}
+
 int world_open(struct world *w, struct volume *vol, const char **why)
 {
 	int r;
@@ -1199,7 +1207,7 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 	if (r)
 		vol->v = NULL;
 	else
-		hybrid_volume_set_seeks(vol->v, w->p.seeks);
+		hybrid_volume_set_origin(vol->v, origin_traits(w, vol));
 	world_kick(w);
 	if (!r && w->p.lean)
 		never_pays(vol->v);

@@ -139,6 +139,50 @@ static void queued_discards_side_by_side(void **state)
 	free(io);
 }
 
+/*
+ * An origin that takes no discards is not asked: what is cached goes, dirty or clean, and what
+ * was replaced is final with the next flush.  In a pool that failed nothing of it is lost.
+ */
+static void discard_that_the_origin_does_not_take(void **state)
+{
+	const u64 dirty = BLOCK, clean = 2 * BLOCK, unrecorded = 3 * BLOCK;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	hybrid_volume_set_origin(v, HYBRID_ORIGIN_NO_DISCARD);
+	put(dirty, BLOCK, 1);
+	assert_int_equal(flush_volume(), 0);
+	reads(clean, BLOCK, 0);
+	reads(clean, BLOCK, 0);
+	rest();
+	put(unrecorded, 16, 2);
+	assert_int_equal(status().dirty, 2);
+	assert_int_equal(status().cached, 3);
+	nr_log = 0;
+	/* The origin's beginning of the first granule and end of the last stay. */
+	assert_int_equal(submit(&writer, HYBRID_IO_DISCARD, dirty + 1, 2 * BLOCK + 16, false), 0);
+	assert_int_equal(sectors_of(ORIGIN, true), 0);
+	assert_int_equal(status().dirty, 2);
+	reads(dirty, 8, 1);
+	reads(dirty + 8, BLOCK - 8, 0);
+	reads(clean, BLOCK, 0);
+	reads(unrecorded, 16, 0);
+	assert_int_equal(flush_volume(), 0);
+	crash();
+	start();
+	open_volume();
+	reads(dirty, 8, 1);
+	reads(dirty + 8, BLOCK - 8, 0);
+	reads(unrecorded, 16, 0);
+	hybrid_volume_set_origin(v, HYBRID_ORIGIN_NO_DISCARD);
+	put(clean, 16, 3);
+	fail_cache_writes = true;
+	assert_int_equal(flush_volume(), -EIO);
+	assert_int_equal(submit(&writer, HYBRID_IO_DISCARD, clean, 16, false), -EIO);
+	assert_int_equal(submit(&writer, HYBRID_IO_DISCARD, 5 * BLOCK, 16, false), 0);
+	assert_int_equal(status().dirty, 2);
+	fail_cache_writes = false;
+}
+
 static void open_other(struct hybrid_volume **other)
 {
 	struct hybrid_volume_info info2 = info;
@@ -484,6 +528,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(read_beside_a_fetch, setup, teardown),
 		cmocka_unit_test_setup_teardown(many_ranges_of_a_pool_that_failed, setup, teardown),
 		cmocka_unit_test_setup_teardown(queued_discards_side_by_side, setup, teardown),
+		cmocka_unit_test_setup_teardown(discard_that_the_origin_does_not_take, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_beside_a_commit_that_waits, setup, teardown),
 		cmocka_unit_test_setup_teardown(bad_sector_beside_what_is_dirty, setup, teardown),
 		cmocka_unit_test_setup_teardown(bad_sector_beside_a_record, setup, teardown),

@@ -937,7 +937,7 @@ static void full_of_dirty_blocks(void **state)
 	u32 blocks = fill_with_dirty(), n = blocks, k;
 	u64 bypasses;
 
-	hybrid_volume_set_seeks(v, true);
+	hybrid_volume_set_origin(v, HYBRID_ORIGIN_SEEKS);
 	for (; n < 2 * blocks; n++)
 		put(n * BLOCK, 8, n + 1);
 	assert_int_equal(status().counter[HYBRID_BYPASS_FULL], 0);
@@ -962,7 +962,7 @@ static void full_for_one_write(void **state)
 	u32 n = fill_with_dirty(), k;
 	struct hybrid_actions acts;
 
-	hybrid_volume_set_seeks(v, true);
+	hybrid_volume_set_origin(v, HYBRID_ORIGIN_SEEKS);
 	hold_flush = true;
 	hybrid_actions_init(&acts);
 	fill_data(&writer, n * BLOCK, 8, n + 1);

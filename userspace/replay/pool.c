@@ -351,7 +351,7 @@ static int add_volume(struct replay_pool *p, u32 id)
 		r = hybrid_volume_open(p->engine, id, VOLUME_SECTORS, p->disk[id], &p->volume[id],
 				       &why);
 	if (!r)
-		hybrid_volume_set_seeks(p->volume[id], true);
+		hybrid_volume_set_origin(p->volume[id], HYBRID_ORIGIN_SEEKS);
 	/* What setting it up took is nothing of the trace. */
 	p->count = before;
 	return r;
