@@ -194,6 +194,8 @@ def hang(make_stack, what):
         s.guest.run("dmsetup remove two; dmsetup create two --notable")
         s.guest.run(["dmsetup", "load", "two"], input=table + "\n")
     else:
+        # The close is to have something to flush, however long the host takes until then.
+        s.message("set", "commit_interval", 60000, name="pool")
         io(s.guest, "/dev/mapper/two", "w:8:8:b")
     s.guest.run("dmsetup suspend --noflush slow")
     job = s.guest.run_bg({
