@@ -67,21 +67,30 @@ static inline enum hybrid_map_result hybrid_call_miss(struct hybrid_pool *pool,
 	return r;
 }
 
-static inline bool hybrid_call_hit_done(struct hybrid_pool *pool, struct hybrid_io *io, int error)
+/* After hybrid_call_hit(), in place of a miss: the I/O ends with -EAGAIN. */
+static inline void hybrid_call_not_now(struct hybrid_pool *pool)
 {
-	trace_hybrid_io_done(pool, io, error);
-	if (error || !hybrid_engine_hit_done(pool->engine, io))
+	trace_hybrid_return(pool, -EAGAIN);
+}
+
+/* Without an error. */
+static inline bool hybrid_call_hit_done(struct hybrid_pool *pool, struct hybrid_io *io)
+{
+	trace_hybrid_io_done(pool, io, 0);
+	if (!hybrid_engine_hit_done(pool->engine, io))
 		return false;
 	trace_hybrid_return(pool, 0);
 	return true;
 }
 
-/* After hybrid_call_hit_done() */
+/* With an error, or after hybrid_call_hit_done() */
 static inline bool hybrid_call_io_done(struct hybrid_pool *pool, struct hybrid_io *io, int error,
 				       struct hybrid_actions *acts)
 {
 	bool ended;
 
+	if (error)
+		trace_hybrid_io_done(pool, io, error);
 	ended = hybrid_engine_io_done(pool->engine, io, error, acts);
 	/* What its user is told, or 1: an action follows. */
 	hybrid_trace_end(pool, acts, ended ? io->error : 1);

@@ -9,6 +9,7 @@
 #include <linux/bio.h>
 #include <linux/blkdev.h>
 #include <linux/device-mapper.h>
+#include <linux/sched.h>
 
 /* Bios have a write hint (again) since the hint has a header of its own: <linux/rw_hint.h>. */
 #ifdef _LINUX_RW_HINT_H
@@ -23,6 +24,17 @@
 #else
 #define HYBRID_OPEN_RW	(FMODE_READ | FMODE_WRITE)
 #endif
+
+/*
+ * Does who sent the bio want to hear that it would wait?  Linux 6.1 sets REQ_NOWAIT on each
+ * polled bio as well, and takes REQ_POLLED away again where the volume cannot be polled; that
+ * io_uring sends a refused one anew until it passes, from a thread of its own that may wait.
+ */
+static inline bool hybrid_bio_nowait(const struct bio *bio)
+{
+	return (bio->bi_opf & (REQ_NOWAIT | REQ_POLLED)) == REQ_NOWAIT &&
+	       !(current->flags & PF_IO_WORKER);
+}
 
 /* Does the device, or any that it is made of, seek? */
 static inline bool hybrid_bdev_seeks(struct block_device *bdev)

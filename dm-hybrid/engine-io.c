@@ -1123,6 +1123,18 @@ static bool write_anew(struct hybrid_engine *e, struct hybrid_set *s, struct hyb
 	return true;
 }
 
+/* Errors but for -EAGAIN, which says nothing about the device. */
+static void count_errors(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+			 int error_origin)
+{
+	if (error_origin && error_origin != -EAGAIN)
+		count(io->volume, HYBRID_ORIGIN_ERRORS);
+	if (error_cache && error_cache != -EAGAIN) {
+		atomic64_inc(&e->st_errors);
+		count(io->volume, HYBRID_CACHE_ERRORS);
+	}
+}
+
 bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
 		  int error_origin, struct hybrid_actions *acts)
 {
@@ -1131,17 +1143,11 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 	bool commit = io->commit, waiting;
 	unsigned long flags;
 
-	if (io->to_origin) {
-		if (error_origin)
-			count(io->volume, HYBRID_ORIGIN_ERRORS);
+	if (io->to_origin)
 		origin_written(e, io->volume, true);
-	}
-	if (error_cache) {
-		atomic64_inc(&e->st_errors);
-		count(io->volume, HYBRID_CACHE_ERRORS);
-	}
+	count_errors(e, io, error_cache, error_origin);
 	spin_lock_irqsave(&s->lock, flags);
-	if (error_cache && !error_origin && write_redirects(e, s, io)) {
+	if (error_cache && error_cache != -EAGAIN && !error_origin && write_redirects(e, s, io)) {
 		hlist_del(&io->inflight);
 		/* When it goes out again, the block may be gone. */
 		io->over = 0;
@@ -1195,7 +1201,10 @@ bool hybrid_engine_io_done(struct hybrid_engine *e, struct hybrid_io *io, int er
 	switch (io->state) {
 	case IO_READ_CACHE:
 		epoch_leave(e, io->phase);
-		return read_failed(e, io, error, acts);
+		if (error != -EAGAIN)
+			return read_failed(e, io, error, acts);
+		io->error = error;
+		return true;
 	case IO_REWRITE:
 		/* What write_hit() leaves to who takes the long way */
 		io->again = false;
@@ -1210,8 +1219,7 @@ bool hybrid_engine_io_done(struct hybrid_engine *e, struct hybrid_io *io, int er
 		room_read_ended(e, io->volume, acts);
 		fallthrough;
 	default:
-		if (error)
-			count(io->volume, HYBRID_ORIGIN_ERRORS);
+		count_errors(e, io, 0, error);
 		io->error = error;
 		return true;
 	}

@@ -375,6 +375,9 @@ bool hybrid_engine_hit_done(struct hybrid_engine *e, struct hybrid_io *io);
 /*
  * A USER operation ended with @error.  Returns true: end the io now with
  * io->error.  False: the engine keeps it; an action follows.
+ * -EAGAIN, of an operation that hybrid_engine_hit() or _miss() asked for: the io must not
+ * wait, and its device would have had to, so it did nothing.  This is the user's to know: it
+ * is no error of the device, and the io ends with it.
  */
 bool hybrid_engine_io_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
 			   struct hybrid_actions *acts);

@@ -192,12 +192,25 @@ static void transfer_put(struct transfer *t)
 	spin_unlock_irqrestore(&q->lock, flags);
 }
 
+/*
+ * What the engine is told of an error.  -EAGAIN is the answer to how the bio was sent, not to
+ * what it asks for: a device that would have to wait, or can neither say so nor be polled.
+ */
+static int bio_error(const struct bio *bio, blk_status_t status)
+{
+	bool refused = status == BLK_STS_AGAIN || status == BLK_STS_NOTSUPP;
+
+	if (refused && (bio->bi_opf & (REQ_NOWAIT | REQ_POLLED)))
+		return -EAGAIN;
+	return status == BLK_STS_AGAIN ? -EIO : blk_status_to_errno(status);
+}
+
 static void end_cache_bio(struct bio *bio)
 {
 	struct transfer *t = bio->bi_private;
 
 	if (bio->bi_status)
-		WRITE_ONCE(t->op->error_cache, blk_status_to_errno(bio->bi_status));
+		WRITE_ONCE(t->op->error_cache, bio_error(bio, bio->bi_status));
 	bio_put(bio);
 	transfer_put(t);
 }
@@ -207,7 +220,7 @@ static void end_origin_bio(struct bio *bio)
 	struct transfer *t = bio->bi_private;
 
 	if (bio->bi_status)
-		WRITE_ONCE(t->op->error_origin, blk_status_to_errno(bio->bi_status));
+		WRITE_ONCE(t->op->error_origin, bio_error(bio, bio->bi_status));
 	bio_put(bio);
 	transfer_put(t);
 }
@@ -408,8 +421,6 @@ static void submit_user(struct hybrid_pool *pool, struct hybrid_op *op)
 	bio->bi_flags = b->flags;
 	bio->bi_status = BLK_STS_OK;
 	atomic_set(&bio->__bi_remaining, 1);
-	/* Nobody who polls knows of this submission. */
-	bio->bi_opf &= ~REQ_POLLED;
 	remap_bio(pool, op, bio);
 	dm_submit_bio_remap(bio, NULL);
 }
@@ -478,12 +489,29 @@ void hybrid_tick_kick(struct hybrid_pool *pool)
 		queue_delayed_work(pool->queue.wq, &pool->tick, msecs_to_jiffies(TICK_MS));
 }
 
-/* Apart from hybrid_map_bio(): what a hit does not need would cost it a frame. */
+/* No hit, or one that failed: from here on the bio may wait, and nobody finds it by polling. */
+static void may_wait(struct bio *bio)
+{
+	bio_clear_polled(bio);
+	bio->bi_opf &= ~REQ_NOWAIT;
+}
+
+/*
+ * Apart from hybrid_map_bio(): what a hit does not need would cost it a frame.  Only a hit is
+ * certain to wait for nothing: whatever else must not wait ends here, unknown to the engine.
+ */
 static noinline int map_miss(struct hybrid_pool *pool, struct hybrid_bio *b, struct bio *bio)
 {
 	struct hybrid_actions acts;
 	int r = DM_MAPIO_SUBMITTED;
 
+	if (hybrid_bio_nowait(bio)) {
+		hybrid_call_not_now(pool);
+		b->completing = true;
+		bio_wouldblock_error(bio);
+		return r;
+	}
+	may_wait(bio);
 	hybrid_actions_init(&acts);
 	if (hybrid_call_miss(pool, &b->io, &acts) == HYBRID_MAP_REMAP) {
 		remap_bio(pool, &b->io.op, bio);
@@ -520,31 +548,33 @@ int hybrid_map_bio(struct dm_target *ti, struct bio *bio)
 	return DM_MAPIO_REMAPPED;
 }
 
-static noinline int end_miss(struct hybrid_pool *pool, struct hybrid_io *io, blk_status_t *error)
+static noinline int end_miss(struct hybrid_pool *pool, struct hybrid_io *io, blk_status_t *status)
 {
+	struct bio *bio = io_bio(io);
 	struct hybrid_actions acts;
+	int error = *status ? bio_error(bio, *status) : 0;
 	bool ended;
 
+	may_wait(bio);
 	hybrid_actions_init(&acts);
-	ended = hybrid_call_io_done(pool, io, blk_status_to_errno(*error), &acts);
+	ended = hybrid_call_io_done(pool, io, error, &acts);
 	if (ended)
-		*error = errno_to_blk_status(io->error);
+		*status = errno_to_blk_status(io->error);
 	/* Until its actions are carried out, the bio keeps the pool. */
 	hybrid_tick_kick(pool);
 	hybrid_run(pool, &acts);
 	return ended ? DM_ENDIO_DONE : DM_ENDIO_INCOMPLETE;
 }
 
-int hybrid_end_bio(struct dm_target *ti, struct bio *bio, blk_status_t *error)
+int hybrid_end_bio(struct dm_target *ti, struct bio *bio, blk_status_t *status)
 {
 	struct hybrid_bio *b = dm_per_bio_data(bio, sizeof(*b));
 	struct volume_table *vt = ti->private;
 	struct hybrid_pool *pool = vt->object->pool;
 
-	if (b->completing ||
-	    hybrid_call_hit_done(pool, &b->io, *error ? blk_status_to_errno(*error) : 0))
+	if (b->completing || (!*status && hybrid_call_hit_done(pool, &b->io)))
 		return DM_ENDIO_DONE;
-	return end_miss(pool, &b->io, error);
+	return end_miss(pool, &b->io, status);
 }
 
 /* ---- queues --------------------------------------------------------------- */

@@ -57,6 +57,6 @@ int hybrid_write_block(struct block_device *bdev, u64 sector, void *block);
 
 /* map and end_io of a volume. */
 int hybrid_map_bio(struct dm_target *ti, struct bio *bio);
-int hybrid_end_bio(struct dm_target *ti, struct bio *bio, blk_status_t *error);
+int hybrid_end_bio(struct dm_target *ti, struct bio *bio, blk_status_t *status);
 
 #endif

@@ -713,7 +713,9 @@ static int pool_iterate_devices(struct dm_target *ti, iterate_devices_callout_fn
 
 struct target_type hybrid_pool_target = {
 	.name = "hybrid-pool",
-	.features = DM_TARGET_SINGLETON | DM_TARGET_ALWAYS_WRITEABLE | DM_TARGET_IMMUTABLE,
+	/* NOWAIT: for its limits, which volumes stack as those of the cache device. */
+	.features = DM_TARGET_SINGLETON | DM_TARGET_ALWAYS_WRITEABLE | DM_TARGET_IMMUTABLE |
+		    DM_TARGET_NOWAIT,
 	.version = { 1, 0, 0 },
 	.module = THIS_MODULE,
 	.ctr = pool_ctr,

@@ -755,6 +755,7 @@ static void volume_io_hints(struct dm_target *ti, struct queue_limits *limits)
 
 struct target_type hybrid_volume_target = {
 	.name = "hybrid",
+	.features = DM_TARGET_NOWAIT,
 	.version = { 1, 0, 0 },
 	.module = THIS_MODULE,
 	.ctr = volume_ctr,

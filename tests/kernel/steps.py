@@ -5,6 +5,7 @@
     w:<sector>:<count>:<letter>	write that letter; W: with O_DSYNC (FUA, and a flush behind it)
     u:<sector>:<count>:<letter>	write that letter with FUA, and no flush behind it
     r:<sector>:<count>		read; prints the letters that it saw, each run of sectors as one
+    nw:<sector>:<count>:<letter>	write, and nr:<sector>:<count> read, with RWF_NOWAIT
     f				fsync
     d:<sector>:<count>		discard;  z: write zeroes (BLKZEROOUT, which may fall back)
     t:<seconds>			sleep
@@ -64,14 +65,15 @@ def step(fd, sync_fd, word):
     else:
         start, count = (512 * int(n) for n in numbers[:2])
         with mmap.mmap(-1, count) as buf:
-            if what == "r":
-                os.preadv(fd, [buf], start)
+            nowait = os.RWF_NOWAIT if what[0] == "n" else 0
+            if what in ("r", "nr"):
+                os.preadv(fd, [buf], start, nowait)
                 return "".join(letter for letter, _ in itertools.groupby(
                     letter_of(buf[n:n + 512]) for n in range(0, count, 512)))
             buf[:] = numbers[2].encode() * count
             if what == "u":
                 return fua(sync_fd, buf, start)
-            assert os.pwritev(sync_fd if what == "W" else fd, [buf], start) == count
+            assert os.pwritev(sync_fd if what == "W" else fd, [buf], start, nowait) == count
     return None
 
 

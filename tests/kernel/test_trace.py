@@ -111,6 +111,15 @@ def failing_members(s):
         io(s.guest, "/dev/mapper/two", "r:0:8", "r:24000:8", "w:28000:8:a", "f")
 
 
+def nowait(s):
+    """The volume refuses what is no hit, the cache device what is one."""
+    assert io(s.guest, "/dev/mapper/two", "nr:30000:8", "nw:30000:8:a", "r:0:8", "nr:0:8")[:2] == \
+        ["EAGAIN"] * 2
+    s.guest.dm_message("vssd", "busy", "on")
+    assert io(s.guest, "/dev/mapper/two", "nr:0:8") == ["EAGAIN"]
+    s.guest.dm_message("vssd", "busy", "off")
+
+
 def reopen(s, name):
     table, uuid = s.table(name), s.guest.run(f"dmsetup info -c --noheadings -o uuid {name}").out
     s.guest.dm_remove(name)
@@ -120,6 +129,7 @@ def reopen(s, name):
 def all_of_it(s):
     mixed_load(s)
     failing_members(s)
+    nowait(s)
     s.drain()
     s.message("drain", name="pool")
     s.message("drain_cancel", name="pool")

@@ -22,6 +22,7 @@
  *   hang read|write|flush|discard|all on|off	requests wait until it is off
  *   throttle on|off	who submits a write that writeback throttling would not let pass
  *			sleeps until it is off
+ *   busy on|off	who will not wait (REQ_NOWAIT) is answered with EAGAIN until it is off
  *   log on|off|clear	see oplog.c
  *
  * Status: dirty <pages> r <reads> w <writes> f <flushes> failed <errors>
@@ -77,6 +78,7 @@ struct vdisk {
 	bool hang[NR_HANG];
 	struct bio_list hung;
 	bool dead;
+	bool busy;
 	bool throttle;		/* READ_ONCE without the lock */
 	wait_queue_head_t throttled;
 	u64 reads, writes, flushes, failed;
@@ -497,6 +499,8 @@ static int map_locked(struct vdisk *v, struct vio *vio, struct bio *bio)
 	unsigned int count = vio->io.count;
 	int r;
 
+	if (v->busy && (bio->bi_opf & REQ_NOWAIT))
+		return -EAGAIN;
 	if (v->hang[kind_of(bio)]) {
 		bio_list_add(&v->hung, bio);
 		return DM_MAPIO_SUBMITTED;
@@ -774,6 +778,8 @@ static int v_message(struct dm_target *ti, unsigned int argc, char **argv,
 		v->dead = false;
 	else if (argc == 1 && !strcmp(argv[0], "lose"))
 		forget(v, 0, ti->len);
+	else if (argc == 2 && !strcmp(argv[0], "busy"))
+		r = kstrtobool(argv[1], &v->busy);
 	else if (argc == 2 && !strcmp(argv[0], "throttle"))
 		r = throttle_message(v, argv[1]);
 	else
@@ -834,6 +840,7 @@ static void v_io_hints(struct dm_target *ti, struct queue_limits *limits)
 
 struct target_type td_volatile_target = {
 	.name = "volatile",
+	.features = DM_TARGET_NOWAIT,
 	.version = {1, 1, 0},
 	.module = THIS_MODULE,
 	.ctr = v_ctr,

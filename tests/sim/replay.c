@@ -649,6 +649,13 @@ static void run_io(struct record *ev)
 	find_name(io->name)->here = io;
 	hybrid_io_init(&io->io, volume(ev)->v, t, number(ev, "sector"), number(ev, "count"),
 		       number(ev, "fua"));
+	if (current->end && current->end->kind == REC_RETURN) {
+		if (hybrid_engine_hit(engine, &io->io))
+			difference("  recorded: no hit, and it would not wait\n  replayed: a hit");
+		check_end("result=%d", -EAGAIN);
+		end_io(io);
+		return;
+	}
 	hybrid_actions_init(&acts);
 	remap = hybrid_engine_map(engine, &io->io, &acts) == HYBRID_MAP_REMAP;
 	why = remap ? io->io.bypass : 0;

@@ -735,6 +735,94 @@ static void reads_beside_writes_that_failed(void **state)
 	free(first);
 }
 
+/* Goes to a device, @origin, that would have to wait and says so: the user hears of it. */
+static void refused(enum hybrid_io_type type, u64 sector, u32 count, bool origin)
+{
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	fill_data(&writer, sector, count, 99);
+	hybrid_io_init(&writer.io, v, type, sector, count, false);
+	assert_int_equal(hybrid_engine_map(e, &writer.io, &acts), HYBRID_MAP_REMAP);
+	assert_int_equal(writer.io.op.origin, origin);
+	assert_true(hybrid_engine_io_done(e, &writer.io, -EAGAIN, &acts));
+	assert_int_equal(writer.io.error, -EAGAIN);
+	assert_null(hybrid_actions_pop(&acts));
+	assert_null(hybrid_engine_check(e));
+}
+
+/* What a device refuses goes nowhere else, is no error of the device's, and changes nothing. */
+static void refused_by_a_device(void **state)
+{
+	struct hybrid_volume_status before;
+	u64 clean = 8 * BLOCK, dirty = 16 * BLOCK, none = 24 * BLOCK;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	reads(clean, BLOCK, 0);
+	put(clean + 64, 8, 1);
+	put(dirty, BLOCK, 1);
+	assert_int_equal(flush_volume(), 0);
+	before = status();
+	/* Hits: what is there stays there. */
+	refused(HYBRID_IO_READ, clean, 8, CACHE);
+	refused(HYBRID_IO_READ, clean + 56, 24, CACHE);
+	refused(HYBRID_IO_READ, dirty, BLOCK, CACHE);
+	refused(HYBRID_IO_WRITE, dirty + 8, 16, CACHE);
+	assert_int_equal(status().dirty, before.dirty);
+	assert_int_equal(status().cached, before.cached);
+	reads(clean, 64, 0);
+	moved(64, 0, 0, 0);
+	reads(dirty, BLOCK, 1);
+	moved(BLOCK, 0, 0, 0);
+	/* Others: of what would have been replaced the origin has the only copy, or the cache. */
+	put(clean + 72, 8, 2);
+	refused(HYBRID_IO_WRITE, clean, 8, CACHE);
+	refused(HYBRID_IO_WRITE, none, BLOCK, CACHE);
+	assert_int_equal(status().dirty, before.dirty);
+	assert_int_equal(status().cached, before.cached);
+	reads(clean, 64, 0);
+	reads(clean + 64, 8, 1);
+	set_mode(HYBRID_MODE_PASSTHROUGH);
+	rest();
+	refused(HYBRID_IO_READ, none, 8, ORIGIN);
+	refused(HYBRID_IO_WRITE, none, 8, ORIGIN);
+	reads(none, 8, 0);
+	assert_int_equal(status().counter[HYBRID_CACHE_ERRORS], 0);
+	assert_int_equal(status().counter[HYBRID_ORIGIN_ERRORS], 0);
+	assert_int_equal(pool().errors, 0);
+	/* Nothing is in the way of what follows. */
+	put(dirty + 8, 16, 3);
+	rest();
+	assert_int_equal(status().dirty, 0);
+	assert_true(origin_has(dirty, 8, 1));
+	assert_true(origin_has(dirty + 8, 16, 3));
+}
+
+/* Who waits for a write goes on when a device has refused that. */
+static void refused_and_waited_for(void **state)
+{
+	struct hybrid_actions acts;
+	u64 sector = 8 * BLOCK;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	put(sector, BLOCK, 1);
+	assert_int_equal(flush_volume(), 0);
+	hybrid_actions_init(&acts);
+	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, 8, false);
+	assert_true(hybrid_engine_hit(e, &writer.io));
+	reader.done = false;
+	hybrid_io_init(&reader.io, v, HYBRID_IO_DISCARD, sector, BLOCK, false);
+	assert_int_equal(hybrid_engine_map(e, &reader.io, &acts), HYBRID_MAP_TAKEN);
+	carry(&acts);
+	assert_false(reader.done);
+	assert_true(hybrid_engine_io_done(e, &writer.io, -EAGAIN, &acts));
+	assert_int_equal(writer.io.error, -EAGAIN);
+	carry(&acts);
+	assert_int_equal(wait_for(&reader), 0);
+}
+
 static bool goes_short(enum hybrid_io_type type, u64 sector, u32 count, bool fua)
 {
 	hybrid_io_init(&writer.io, v, type, sector, count, fua);
@@ -1264,6 +1352,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(ahead_ends_at_the_volume, setup, teardown),
 		cmocka_unit_test_setup_teardown(reads_beside_a_write, setup, teardown),
 		cmocka_unit_test_setup_teardown(reads_beside_writes_that_failed, setup, teardown),
+		cmocka_unit_test_setup_teardown(refused_by_a_device, setup, teardown),
+		cmocka_unit_test_setup_teardown(refused_and_waited_for, setup, teardown),
 		cmocka_unit_test_setup_teardown(short_way, setup, teardown),
 		cmocka_unit_test_setup_teardown(short_way_awaited, setup, teardown),
 		cmocka_unit_test_setup_teardown(opens_ahead, setup, teardown),
