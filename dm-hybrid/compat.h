@@ -47,6 +47,20 @@ static inline bool hybrid_bdev_seeks(struct block_device *bdev)
 }
 
 /*
+ * Only hits are polled, or must not wait: the cache device says whether the volume takes such
+ * I/O.  Where limits have no such features, dm asks the origin (volume_iterate_devices()).
+ */
+static inline void hybrid_stack_hits(struct queue_limits *limits, struct block_device *cache)
+{
+#ifdef BLK_FEAT_POLL
+	const blk_features_t hits = BLK_FEAT_NOWAIT | BLK_FEAT_POLL;
+
+	limits->features &= ~hits;
+	limits->features |= bdev_get_queue(cache)->limits.features & hits;
+#endif
+}
+
+/*
  * Exported to modules, but declared in drivers/md/dm.h, which is not among the
  * headers that a kernel installs.
  */

@@ -489,11 +489,16 @@ void hybrid_tick_kick(struct hybrid_pool *pool)
 		queue_delayed_work(pool->queue.wq, &pool->tick, msecs_to_jiffies(TICK_MS));
 }
 
-/* No hit, or one that failed: from here on the bio may wait, and nobody finds it by polling. */
+/*
+ * No hit, or one that failed: from here on the bio may wait, and nobody finds it by polling.
+ * The cookie, of the device that it has been to, may name a queue that another device lacks.  It
+ * goes here, long before bi_bdev changes: bio_poll() reads the one and then the other.
+ */
 static void may_wait(struct bio *bio)
 {
 	bio_clear_polled(bio);
 	bio->bi_opf &= ~REQ_NOWAIT;
+	WRITE_ONCE(bio->bi_cookie, BLK_QC_T_NONE);
 }
 
 /*

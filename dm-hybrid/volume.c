@@ -742,6 +742,7 @@ static void volume_io_hints(struct dm_target *ti, struct queue_limits *limits)
 		DMWARN("%pg: alignment does not fit that of the origin", cache);
 	limits->max_write_zeroes_sectors = min(zeroes, range);
 	hybrid_stack_stable_writes(ti, limits, cache);
+	hybrid_stack_hits(limits, cache);
 	discard = discard ? min(discard, range) : range;
 	limits->discard_granularity = max(limits->discard_granularity, granule);
 	limits->max_discard_sectors = discard;

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""I/O that must not wait: a hit at once, or the user hears that it is none."""
+"""I/O that must not wait, and I/O that is polled: a hit at once, or the user hears that it is none."""
+import re
+
 import pytest
 
-from .stack import fio, io
+from .stack import Stack, fio, io
 
 ALL = ("--cutoff", "0")
 WRITEBACK = ("--mode", "writeback", *ALL)
@@ -129,3 +131,128 @@ def test_io_uring_fills_and_verifies(stack):
     assert stack.moved(lambda: fio(stack.guest, dev, "--ioengine=io_uring", "--rw=read", "--bs=64k",
                                    "--offset=8m", "--size=2m")).get("read_misses", 0) == 0
     unharmed(stack)
+
+
+# --- polled: in QEMU, since null_blk has queues for it --------------------------
+
+def null_blk(guest, name, **options):
+    """A disk in RAM, of 64 MiB."""
+    where = f"/sys/kernel/config/nullb/{name}"
+    guest.run("modprobe null_blk nr_devices=0 && { mountpoint -q /sys/kernel/config || "
+              "mount -t configfs none /sys/kernel/config; }")
+    guest.run(f"mkdir {where}")
+    for option, value in {"size": 64, "memory_backed": 1, **options, "power": 1}.items():
+        guest.write_file(f"{where}/{option}", str(value))
+    guest.run(f"ln -s /dev/{name} /dev/test/{name}")
+
+
+class Polled(Stack):
+    """A volume on disks that can be polled, or not; dm-linear beside it."""
+
+    def __init__(self, guest, cache, origin):
+        super().__init__(guest, "fast", "slow")
+        # More queues than the origin: one's cookie is no queue of the other's.
+        null_blk(guest, "fast", irqmode=0, submit_queues=2, poll_queues=cache)
+        # By a timer, so that whoever polls has the time to.
+        null_blk(guest, "slow", irqmode=2, completion_nsec=2000000, submit_queues=1, poll_queues=origin)
+
+    def can_be_polled(self, name):
+        minor = self.guest.run(f"dmsetup info -c --noheadings -o minor {name}").out.strip()
+        return self.guest.read_file(f"/sys/block/dm-{minor}/queue/io_poll").strip() == "1"
+
+    def polls(self, action):
+        """How often the driver was asked during action()."""
+        tracing = "/sys/kernel/tracing"
+        self.guest.run(f"mountpoint -q {tracing} || mount -t tracefs none {tracing}")
+        self.guest.run(f"echo p:polled null_poll >{tracing}/kprobe_events && "
+                       f"echo 1 >{tracing}/events/kprobes/polled/enable")
+        action()
+        hits = int(self.guest.run(f"cat {tracing}/kprobe_profile").out.split()[1])
+        self.guest.run(f"echo 0 >{tracing}/events/kprobes/polled/enable && echo >{tracing}/kprobe_events")
+        return hits
+
+
+@pytest.fixture
+def polled(tools, make_qemu_guest):
+    def make(cache, origin):
+        guest = make_qemu_guest(cpus=2, modprobe=["dm-testdisk", "dm-hybrid"])
+        if guest.run("modprobe -n null_blk", check=False).rc:
+            pytest.skip("no null_blk")
+        return Polled(guest, cache, origin)
+    return make
+
+
+def decides(stack, cache, origin):
+    """Which of both says whether a volume is polled: the origin before Linux 6.11."""
+    release = tuple(map(int, re.match(r"(\d+)\.(\d+)", stack.guest.run("uname -r").out).groups()))
+    return cache if release >= (6, 11) else origin
+
+
+URING = ("--ioengine=io_uring", "--bs=4k", "--size=4m", "--iodepth=4")
+
+
+@pytest.mark.qemu
+@pytest.mark.kernels
+def test_hits_are_polled(polled):
+    s = polled(cache=2, origin=1)
+    dev = s.create("vol", *WRITEBACK)
+    s.guest.dm_create("lin", "0 65536 linear /dev/fast 65536")
+    assert s.can_be_polled("vol") and s.can_be_polled("lin")
+    fio(s.guest, dev, *URING, "--rw=write", "--bs=64k", "--end_fsync=1")
+    for name in ("lin", "vol"):
+        for rw in ("randread", "randwrite"):
+            def job(*options, name=name, rw=rw):
+                return fio(s.guest, f"/dev/mapper/{name}", *URING, f"--rw={rw}", *options)
+            assert s.polls(lambda: job("--hipri")) > 0, (name, rw)
+            assert s.polls(job) == 0, (name, rw)
+    fio(s.guest, dev, *URING, "--hipri", "--rw=randrw", "--verify=crc32c", "--do_verify=1")
+    unharmed(s)
+
+
+@pytest.mark.qemu
+@pytest.mark.kernels
+def test_what_is_no_hit_is_not_polled_and_completes(polled):
+    s = polled(cache=2, origin=1)
+    dev = s.create("vol", *WRITEBACK)
+    jobs = [("--rw=randread", "--offset=8m"), ("--rw=randwrite", "--offset=16m"),
+            ("--rw=randrw", "--offset=24m", "--verify=crc32c", "--do_verify=1"),
+            ("--ioengine=pvsync2", "--rw=randread", "--offset=32m")]
+    for job in jobs:
+        fio(s.guest, dev, *URING, "--hipri", *job)
+    s.drain()
+    # A record must come before each write to what is clean.
+    fio(s.guest, dev, *URING, "--hipri", "--rw=randrw", "--offset=24m", "--verify=crc32c", "--do_verify=1")
+    s.message("mode", "passthrough")
+    s.wait("draining", 0)
+    assert s.polls(lambda: fio(s.guest, dev, *URING, "--hipri", "--rw=randread", "--offset=40m")) == 0
+    unharmed(s)
+
+
+@pytest.mark.qemu
+@pytest.mark.kernels
+def test_a_polled_hit_that_fails_goes_to_the_origin(polled):
+    """By a worker, while its user still polls: that has to end."""
+    s = polled(cache=2, origin=1)
+    s.guest.dm_create("vfast", f"0 {64 << 11} volatile /dev/fast 0")
+    s.volatile["fast"] = "0"
+    dev = s.create("vol", "--mode", "writethrough", *ALL)
+    fio(s.guest, dev, *URING, "--rw=randwrite", "--verify=crc32c", "--do_verify=1")
+    assert s.can_be_polled("vfast")
+    s.guest.dm_message("vfast", "fail", "read", "on")
+    fio(s.guest, dev, *URING, "--hipri", "--rw=randwrite", "--verify=crc32c", "--verify_only=1")
+    assert s.status()["cache_errors"] > 0
+    assert s.status()["origin_errors"] == 0
+
+
+@pytest.mark.qemu
+@pytest.mark.kernels
+@pytest.mark.parametrize("cache, origin", [(0, 1), (2, 0)])
+def test_one_of_both_cannot_be_polled(polled, cache, origin):
+    s = polled(cache, origin)
+    dev = s.create("vol", *WRITEBACK)
+    polls = decides(s, cache, origin) > 0
+    assert s.can_be_polled("vol") == polls
+    options = ["--hipri"] if polls else []
+    for job in (("--rw=randrw", "--verify=crc32c", "--do_verify=1"), ("--rw=randread", "--offset=8m")):
+        fio(s.guest, dev, *URING, *options, *job)
+    unharmed(s)
