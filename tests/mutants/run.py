@@ -95,6 +95,7 @@ LONG = (
     seeds("A+crowd", 1, 150, "--crowd"),
     seeds("A+crowd+faults", 1, 150, "--crowd", "--faults", "--events"),
     seeds("A+scarce", 1, 40, "--scarce"),
+    seeds("A+nowait", 1, 60, "--nowait"),
     seeds("A+rot", 1, 300, "--rot"),
     seeds("B+rot", 1, 6, "--rot"),
     Check("loop", tuple(("--loop", what, "--seed", "1", "--count", "3") for what in ("alloc", "io"))),

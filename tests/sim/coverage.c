@@ -236,7 +236,7 @@ void coverage_holds(struct world *w)
 		held[k] += w->e->st_holds[k];
 }
 
-static u64 entries_of_several;
+static u64 entries_of_several, refused[2];
 
 void coverage_commit(struct world *w, const struct hybrid_op *op)
 {
@@ -252,12 +252,18 @@ void coverage_commit(struct world *w, const struct hybrid_op *op)
 	fibers_go_on(fibers);
 }
 
+void coverage_refused(bool device)
+{
+	refused[device]++;
+}
+
 void coverage_print(void)
 {
 	u32 p, f;
 
 	printf("entries-of-several %llu\n", (unsigned long long)entries_of_several);
-
+	printf("refused %llu by-device %llu\n", (unsigned long long)refused[false],
+	       (unsigned long long)refused[true]);
 	for (f = 0; f < NR_HOLD_ENDS; f++)
 		printf("held-%s %llu\n", hold_name[f], (unsigned long long)held[f]);
 	for (f = 0; f < NR_ASKERS; f++)

@@ -62,6 +62,8 @@ void coverage_count(u32 phases, enum sim_fault fault, u32 times);
 void coverage_alloc(void);
 /* One that is not waited for: a job's, its buffer's (@bytes 0), or the journal's. */
 void coverage_nowait(struct world *w, size_t bytes, bool fails);
+/* I/O that must not wait ends, as it is no hit or (@device) its device would have to. */
+void coverage_refused(bool device);
 /* The request fails. */
 void coverage_error(const struct dreq *r);
 /* The machine dies @times in this state, or did when w->crashed was set. */

@@ -21,7 +21,7 @@ SIM = TOP / "build/sim-coverage"
 UNIT = TOP / "build/unit-coverage"
 FLAGS = "-O0 -g --coverage"
 OPTIONS = ([], ["--faults"], ["--events"], ["--faults", "--events"], ["--lean"], ["--scarce"],
-           ["--faults", "--crowd"])
+           ["--faults", "--crowd"], ["--faults", "--nowait"])
 RUNS = [
     *(["--mode", "A", "--seed", "1", "--count", "400", *options] for options in OPTIONS),
     *(["--mode", "B", "--seed", "1", "--count", "15", *options] for options in OPTIONS),

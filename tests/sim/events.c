@@ -99,7 +99,10 @@ void user_io(struct world *w, enum event ev, struct volume *vol, u64 sector, u32
 	};
 
 	script_log(w, ev, vol, sector, count);
-	world_submit(w, vol, type[ev], sector, count, ev == EV_FUA);
+	if (ev != EV_FLUSH && w->p.nowait && rng_chance(&w->nrng, w->p.nowait))
+		world_submit_nowait(w, vol, type[ev], sector, count, ev == EV_FUA);
+	else
+		world_submit(w, vol, type[ev], sector, count, ev == EV_FUA);
 }
 
 static void user_event(struct world *w, enum event ev)

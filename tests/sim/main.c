@@ -2,7 +2,7 @@
 /*
  * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--rot] [--events]
  *     [--policies] [--lean] [--scarce] [--crowd] [--hash] [--keep-going] [--no-linter] [--limit S]
- *     [--table] [--interleave] [--hang]
+ *     [--table] [--interleave] [--hang] [--nowait]
  * sim --isolation [--hang-of TEXT] [--operation TEXT]
  * sim --loop alloc|io [--nth N] ...
  * sim --mode C [--length L] [--part I/N] [--time S]
@@ -15,6 +15,7 @@
  * happened in which phases.  --interleave: engine calls overlap, as on several CPUs.
  * --lean: fills bring only what was asked for, unless it goes on a run.
  * --scarce: memory that is not waited for may not be there.
+ * --nowait: users' I/O that must not wait, and devices that would have to.
  * --hang: origins do not answer for a while, and other volumes must go on.
  * --isolation: what each hang costs each operation of a volume whose origin answers, as a table;
  * --hang-of, --operation: only rows, columns with TEXT in their names.
@@ -58,6 +59,7 @@ static const struct option options[] = {
 	{ "lean", no_argument, NULL, 'b' },
 	{ "scarce", no_argument, NULL, 'M' },
 	{ "crowd", no_argument, NULL, 'W' },
+	{ "nowait", no_argument, NULL, 'w' },
 	{ "hash", no_argument, NULL, 'h' },
 	{ "keep-going", no_argument, NULL, 'k' },
 	{ "no-linter", no_argument, NULL, 'l' },
@@ -158,6 +160,9 @@ static bool parse(int argc, char **argv)
 		case 'W':
 			sim_crowd = true;
 			break;
+		case 'w':
+			sim_nowait = true;
+			break;
 		case 'H':
 			sim_hang = true;
 			break;
@@ -223,12 +228,13 @@ static void report(u64 seed, u64 hash, u64 violations_before)
 		printf("seed=%llu hash=%016llx\n", (unsigned long long)seed,
 		       (unsigned long long)hash);
 	if (sim_violations != violations_before)
-		fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s%s%s%s%s%s%s%s --trace\n", opt.mode,
+		fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s%s%s%s%s%s%s%s%s --trace\n", opt.mode,
 			(unsigned long long)seed, sim_faults ? " --faults" : "",
 			sim_events ? " --events" : "", sim_rot ? " --rot" : "",
 			sim_policies ? " --policies" : "", sim_lean ? " --lean" : "",
 			sim_scarce ? " --scarce" : "", sim_crowd ? " --crowd" : "",
-			sim_hang ? " --hang" : "", sim_interleave ? " --interleave" : "");
+			sim_hang ? " --hang" : "", sim_nowait ? " --nowait" : "",
+			sim_interleave ? " --interleave" : "");
 }
 
 static bool go_on(void)

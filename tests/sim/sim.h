@@ -430,6 +430,7 @@ struct uio {
 	bool user_op;		/* a USER operation is under way */
 	bool clean;		/* the origin had all of it at the start */
 	bool cached;		/* some of it went to the cache device */
+	bool nowait;		/* it ends with -EAGAIN rather than wait */
 };
 
 /* An operation being carried out. */
@@ -462,6 +463,8 @@ struct profile {
 	u32 cut_every;		/* changes of the disks */
 	u32 fail_alloc;
 	u32 scarce;		/* percent of allocations that do not wait which fail */
+	u32 nowait;		/* percent of users' I/O that must not wait ... */
+	u32 busy;		/* ... and of these, of what devices would have to wait for */
 	u32 crowd;		/* what meets often; 0: nothing that need not */
 	u32 lean;		/* fills bring only what was asked for, unless it goes on a run */
 	u32 journal_blocks;
@@ -541,6 +544,7 @@ struct world {
 	struct rng frng;		/* of faults.c */
 	struct rng agerng;		/* of age.c */
 	struct rng hrng;		/* of hang.c */
+	struct rng nrng;		/* of what must not wait */
 	u32 hang_left;			/* steps until all origins answer again; 0: all do */
 	struct world *main;
 };
@@ -572,6 +576,9 @@ void world_kick(struct world *w);
 void world_rest(struct world *w);
 void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type, u64 sector,
 		  u32 count, bool fua);
+/* It must not wait: a hit, or the user is told; or, now and then, not by the engine. */
+void world_submit_nowait(struct world *w, struct volume *vol, enum hybrid_io_type type,
+			 u64 sector, u32 count, bool fua);
 /* Read block @b of the volume, or as much as there is of it. */
 void world_read_block(struct world *w, struct volume *vol, u64 b);
 u64 world_oldest_read(struct world *w, struct volume *vol);
@@ -625,6 +632,7 @@ enum event {
 };
 
 extern bool sim_hang, sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce, sim_crowd, sim_lint;
+extern bool sim_nowait;
 
 /* workload.c: the name of any policy */
 const char *draw_policy(struct rng r);

@@ -169,6 +169,22 @@ def test_scarce(sim):
     assert all(int(n) > 10 for _, *both in asked for n in both)
 
 
+NOWAIT = [
+    ("--nowait", "--count", 200),
+    ("--nowait", "--events", "--faults", "--count", 200),
+    ("--mode", "B", "--nowait", "--count", 6),
+]
+
+
+@pytest.mark.parametrize("args", NOWAIT, ids=lambda args: " ".join(map(str, args)))
+def test_nowait(sim, args):
+    """What must not wait is refused, here or by a device, and data are as before."""
+    output = tabled(sim, *args)
+    assert counts(output)["seeds"] == args[-1]
+    refused = re.search(r"^refused (\d+) by-device (\d+)$", output, re.M)
+    assert all(int(n) > args[-1] for n in refused.groups())
+
+
 def test_several_entries(sim):
     """A commit takes several entries, and a flush waits for the last of them."""
     output = run(sim, "--script", HERE / "seeds/several-entries.script", "--table")

@@ -10,6 +10,7 @@
 #include "script.h"
 
 bool sim_hang, sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce, sim_crowd;
+bool sim_nowait;
 bool sim_lint = true;
 
 /* ---- Profile ------------------------------------------------------------------ */
@@ -200,6 +201,13 @@ static void draw_scarce(struct profile *p, struct rng r, char mode)
 	p->scarce = 1 + rng_below(&r, 100);
 	if (mode == 'A' && rng_chance(&r, 12))
 		crowd_entries(p, &r);
+}
+
+/* What --nowait adds. */
+static void draw_nowait(struct profile *p, struct rng r)
+{
+	p->nowait = 1 + rng_below(&r, 80);
+	p->busy = rng_chance(&r, 80) ? 1 + rng_below(&r, 60) : 0;
 }
 
 /* What --events adds. */
@@ -982,6 +990,7 @@ static void format(struct world *w)
 	w->arng = rng_fork(&w->brng, 5);
 	w->agerng = rng_fork(&w->brng, 6);
 	w->hrng = rng_fork(&w->brng, 7);
+	w->nrng = rng_fork(&w->brng, 8);
 	format_cache(w);
 	w->hole = w->p.far ? (u64)w->p.block_sectors << w->p.far : 0;
 	for (i = 0; i < w->p.volumes; i++)
@@ -1022,6 +1031,8 @@ void run_seed(u64 seed, char mode, u64 *hash)
 	w->p.lean = sim_lean;
 	if (sim_scarce)
 		draw_scarce(&w->p, rng_fork(&w->rng, 105), mode);
+	if (sim_nowait)
+		draw_nowait(&w->p, rng_fork(&w->rng, 111));
 	if (sim_crowd && mode != 'L')
 		crowd_draw(&w->p, rng_fork(&w->rng, 106), mode);
 	script_begin(w);

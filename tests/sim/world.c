@@ -264,6 +264,24 @@ static void end_action(struct world *w, struct action *a)
 	w->nr_ready++;
 }
 
+/* Would the device have to wait for an I/O that must not? */
+static bool refuses(struct world *w, struct action *a)
+{
+	struct hybrid_op *op = a->op;
+	struct uio *u = container_of(op->io, struct uio, io);
+
+	if (!u->nowait || !w->p.busy || !rng_chance(&w->nrng, w->p.busy))
+		return false;
+	a->uio = u;
+	u->user_op = true;
+	*(op->origin ? &a->error_origin : &a->error_cache) = -EAGAIN;
+	coverage_refused(true);
+	trace(w, T_SUBMIT, op->sector, op->type, "#%u USER dev%u %llu+%u refused", a->nr,
+	      op->origin ? u->vol->origin->nr : 0, (unsigned long long)op->sector, op->count);
+	end_action(w, a);
+	return true;
+}
+
 static void carry_user(struct world *w, struct action *a)
 {
 	struct hybrid_op *op = a->op;
@@ -384,6 +402,8 @@ static void carry(struct world *w, struct hybrid_op *op)
 	a = new_action(w, op);
 	switch (op->type) {
 	case HYBRID_OP_USER:
+		if (refuses(w, a))
+			return;
 		carry_user(w, a);
 		break;
 	case HYBRID_OP_TRANSFER:
@@ -452,8 +472,12 @@ static void call_done(struct world *w, void *arg)
 		if (!error && hybrid_engine_hit_done(w->e, &u->io)) {
 			end_uio(w, u, 0);
 		} else {
+			/* What goes out again may wait. */
+			u->nowait &= error == -EAGAIN;
 			if (hybrid_engine_io_done(w->e, &u->io, error, &acts))
 				end_uio(w, u, u->io.error);
+			else if (error == -EAGAIN)
+				violation(w, "contract", "an I/O that must not wait goes on");
 			world_kick(w);
 		}
 		world_carry(w, &acts);
@@ -564,7 +588,8 @@ static void end_uio(struct world *w, struct uio *u, int error)
 	      error);
 	if (u->user_op)
 		violation(w, "contract", "an io ended while its USER operation is under way");
-	if (error && !faults_excuse(w, u) && !(u->io.type == HYBRID_IO_ZEROES && error == -EOPNOTSUPP))
+	if (error && !(u->nowait && error == -EAGAIN) && !faults_excuse(w, u) &&
+	    !(u->io.type == HYBRID_IO_ZEROES && error == -EOPNOTSUPP))
 		violation(w, "error", "%s %llu+%u of volume %u ends with %d and no fault excuses it",
 			  io_name[u->io.type], (unsigned long long)u->sector, u->count,
 			  u->vol->id, error);
@@ -582,7 +607,7 @@ static void end_uio(struct world *w, struct uio *u, int error)
 	default:
 		oracle_done(o, u->sector, u->count, u->version, error, u->io.fua, oldest);
 		crowd_written(w, u);
-		if (error == -EOPNOTSUPP)
+		if (error == -EOPNOTSUPP || error == -EAGAIN)
 			oracle_withdraw(o, u->sector, u->count, u->version);
 	}
 }
@@ -591,7 +616,7 @@ static void call_map(struct world *w, void *arg)
 {
 	struct uio *u = *(struct uio **)arg;
 	struct hybrid_actions acts;
-	bool hit;
+	bool hit, nowait = u->nowait;
 
 	hybrid_actions_init(&acts);
 	fiber_hit(true);
@@ -601,8 +626,14 @@ static void call_map(struct world *w, void *arg)
 		hybrid_engine_hit_op(&u->io);
 		fiber_pause();
 		carry(w, &u->io.op);
+	} else if (nowait && rng_chance(&w->nrng, 75)) {
+		coverage_refused(false);
+		end_uio(w, u, -EAGAIN);
 	} else {
+		/* Whoever takes it may wait. */
+		u->nowait = false;
 		if (hybrid_engine_miss(w->e, &u->io, &acts) == HYBRID_MAP_REMAP) {
+			u->nowait = nowait;
 			fiber_pause();
 			carry(w, &u->io.op);
 		}
@@ -613,8 +644,8 @@ static void call_map(struct world *w, void *arg)
 	world_check(w);
 }
 
-void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type, u64 sector,
-		  u32 count, bool fua)
+static void submit_io(struct world *w, struct volume *vol, enum hybrid_io_type type, u64 sector,
+		      u32 count, bool fua, bool nowait)
 {
 	struct uio *u = arena_alloc(&sim_arena, sizeof(*u));
 	u32 i;
@@ -628,6 +659,7 @@ void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type,
 	hybrid_io_init(&u->io, vol->v, type, sector + w->hole, count, fua);
 	u->sector = sector;
 	u->count = count;
+	u->nowait = nowait;
 	u->started = ++sim_now;
 	u->clean = (type == HYBRID_IO_READ || type == HYBRID_IO_WRITE) && w->faulty &&
 		   faults_clean(w, u);
@@ -644,10 +676,23 @@ void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type,
 	if (type != HYBRID_IO_READ && type != HYBRID_IO_FLUSH)
 		oracle_submit(vol->oracle, sector, count, u->version,
 			      type == HYBRID_IO_ZEROES, type == HYBRID_IO_DISCARD);
-	trace(w, T_IO, sector, count << 8 | type, "io v%u %s %llu+%u%s v%u", vol->id,
-	      io_name[type], (unsigned long long)sector, count, fua ? " fua" : "", u->version);
+	trace(w, T_IO, sector, count << 8 | type, "io v%u %s %llu+%u%s%s v%u", vol->id,
+	      io_name[type], (unsigned long long)sector, count, fua ? " fua" : "",
+	      nowait ? " nowait" : "", u->version);
 	vol->calls++;
 	fiber_call(w, call_map, &u, sizeof(u));
+}
+
+void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type, u64 sector,
+		  u32 count, bool fua)
+{
+	submit_io(w, vol, type, sector, count, fua, false);
+}
+
+void world_submit_nowait(struct world *w, struct volume *vol, enum hybrid_io_type type,
+			 u64 sector, u32 count, bool fua)
+{
+	submit_io(w, vol, type, sector, count, fua, true);
 }
 
 void world_read_block(struct world *w, struct volume *vol, u64 b)
