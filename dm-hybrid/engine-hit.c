@@ -78,7 +78,7 @@ bool hybrid_engine_hit(struct hybrid_engine *e, struct hybrid_io *io)
 	if (io->type > HYBRID_IO_WRITE)
 		return false;
 	io_locate(e, io);
-	if (io->fua)
+	if (io->flags & HYBRID_IO_FUA)
 		return false;
 	return io->type == HYBRID_IO_READ ? read_hit(e, io) : write_hit(e, io);
 }

@@ -684,7 +684,7 @@ static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 		return true;
 	}
 	/* Nothing can make a write durable under a record that will never end. */
-	if (io->fua && READ_ONCE(v->flush_error) &&
+	if ((io->flags & HYBRID_IO_FUA) && READ_ONCE(v->flush_error) &&
 	    (io->to_origin & block_mask(e, s, MASK_JDIRTY, i))) {
 		complete_io(io, READ_ONCE(v->flush_error), acts);
 		return true;
@@ -712,6 +712,7 @@ static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct 
 {
 	struct hybrid_job *job;
 	u64 dirty, jdirty, again, valid;
+	bool fua = io->flags & HYBRID_IO_FUA;
 
 	io->idx = i;
 	io->state = IO_WRITE;
@@ -741,25 +742,27 @@ static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct 
 			job->touched |= io->mask << ((io->key - job->key) * e->g->granules);
 	}
 	/* A record must follow, unless the granules are dirty on disk already. */
-	io->commit = io->fua && (io->to_cache & ~io->to_origin & ~(jdirty & valid));
-	if (io->fua && READ_ONCE(e->meta_state) != META_IDLE)
+	io->commit = fua && (io->to_cache & ~io->to_origin & ~(jdirty & valid));
+	if (fua && READ_ONCE(e->meta_state) != META_IDLE)
 		io->commit |= !!(io->to_cache & ~io->to_origin);
 }
 
 static enum route send_write(struct hybrid_engine *e, struct hybrid_io *io,
 			     struct hybrid_job *job, struct hybrid_actions *acts)
 {
+	bool fua = io->flags & HYBRID_IO_FUA;
+
 	if (job) {
 		staged_start(e, job, io, acts);
 		return ROUTE_TAKEN;
 	}
 	if (!io->to_cache) {
-		user_op(io, true, io_origin_sector(io), io->fua);
+		user_op(io, true, io_origin_sector(io), fua);
 		return ROUTE_REMAP;
 	}
 	cache_wears(e, io->count);
 	/* The commit that follows makes the data durable, too. */
-	user_op(io, false, io_cache_sector(e, io, io->idx), io->fua && !io->commit);
+	user_op(io, false, io_cache_sector(e, io, io->idx), fua && !io->commit);
 	return ROUTE_REMAP;
 }
 
@@ -896,7 +899,7 @@ static enum route route_failed(struct hybrid_engine *e, struct hybrid_set *s,
 	io->state = IO_WRITE;
 	hlist_add_head(&io->inflight, &s->inflight);
 	hold_forget(e, s, io->key, io->mask, HOLD_WRITTEN);
-	user_op(io, true, io_origin_sector(io), io->fua);
+	user_op(io, true, io_origin_sector(io), io->flags & HYBRID_IO_FUA);
 	return ROUTE_REMAP;
 }
 
@@ -1168,7 +1171,7 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 		io->to_origin = io->mask;
 		io->to_cache = 0;
 		spin_unlock_irqrestore(&s->lock, flags);
-		user_op(io, true, io_origin_sector(io), io->fua);
+		user_op(io, true, io_origin_sector(io), io->flags & HYBRID_IO_FUA);
 		act(acts, &io->op);
 		return false;
 	}

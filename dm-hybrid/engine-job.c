@@ -704,7 +704,7 @@ void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid
 	if (write) {
 		staged_segments(e, job, true);
 		job->op.io = io;
-		job->op.fua = io->fua;
+		job->op.fua = io->flags & HYBRID_IO_FUA;
 		job->op.buffer_offset = io->sector & (e->g->block_sectors - 1);
 	}
 	act(acts, &job->op);

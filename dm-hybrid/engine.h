@@ -144,6 +144,10 @@ enum hybrid_io_type {
 	HYBRID_IO_ZEROES,	/* may span blocks; ends with -EOPNOTSUPP if not aligned */
 };
 
+/* hybrid_io.flags: what its user says of it */
+#define HYBRID_IO_FUA	BIT(0)
+#define HYBRID_IO_META	BIT(1)	/* a read of a filesystem's metadata */
+
 /*
  * One user I/O, embedded in the caller's own structure.  READ and WRITE lie
  * within one block.
@@ -153,7 +157,7 @@ struct hybrid_io {
 	u64 sector;		/* of the volume */
 	u32 count;		/* sectors */
 	u8 type;		/* enum hybrid_io_type */
-	bool fua;
+	u8 flags;		/* HYBRID_IO_* */
 	u8 bypass;		/* enum hybrid_counter: why it was not cached; 0: no reason to */
 	int error;
 	/* The engine's from here on */
@@ -182,13 +186,13 @@ struct hybrid_io {
 };
 
 static inline void hybrid_io_init(struct hybrid_io *io, struct hybrid_volume *volume,
-				  enum hybrid_io_type type, u64 sector, u32 count, bool fua)
+				  enum hybrid_io_type type, u64 sector, u32 count, u8 flags)
 {
 	io->volume = volume;
 	io->sector = sector;
 	io->count = count;
 	io->type = type;
-	io->fua = fua;
+	io->flags = flags;
 	io->bypass = 0;
 	io->error = 0;
 }

@@ -544,7 +544,7 @@ int hybrid_map_bio(struct dm_target *ti, struct bio *bio)
 	b->flags = bio->bi_flags;
 	b->completing = false;
 	hybrid_io_init(&b->io, object->handle, type, sector, bio_sectors(bio),
-		       bio->bi_opf & REQ_FUA);
+		       bio->bi_opf & REQ_FUA ? HYBRID_IO_FUA : 0);
 	if (!hybrid_call_hit(object, &b->io))
 		return map_miss(object->pool, b, bio);
 	/* What is dirty keeps the timer running. */

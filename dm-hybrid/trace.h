@@ -232,7 +232,7 @@ TRACE_EVENT(hybrid_io,
 			   __entry->volume = object->id;
 			   __entry->count = io->count;
 			   __entry->type = io->type;
-			   __entry->fua = io->fua;),
+			   __entry->fua = io->flags & HYBRID_IO_FUA;),
 	    TP_printk("pool=%d:%d dev=%d:%d volume=%u io=%p type=%s sector=%llu count=%u block=%llu fua=%d",
 		      MAJOR(__entry->pool), MINOR(__entry->pool), MAJOR(__entry->dev),
 		      MINOR(__entry->dev), __entry->volume, __entry->io,

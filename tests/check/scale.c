@@ -355,7 +355,7 @@ static double hits(u64 *sector)
 	u32 n;
 
 	for (n = 0; n < HITS; n++) {
-		hybrid_io_init(&q.io, v, HYBRID_IO_READ, sector[n], PAGE_SECTORS, false);
+		hybrid_io_init(&q.io, v, HYBRID_IO_READ, sector[n], PAGE_SECTORS, 0);
 		if (hybrid_engine_map(e, &q.io, &acts) != HYBRID_MAP_REMAP ||
 		    !hybrid_engine_io_done(e, &q.io, 0, &acts))
 			die("hits", "one was none");
@@ -391,7 +391,7 @@ static void map_io(struct request *q, enum hybrid_io_type type, u64 sector, u32 
 	double t = cpu();
 
 	q->done = false;
-	hybrid_io_init(&q->io, v, type, sector, count, false);
+	hybrid_io_init(&q->io, v, type, sector, count, 0);
 	if (hybrid_engine_map(e, &q->io, &acts) == HYBRID_MAP_REMAP)
 		carry_out(&q->io.op);
 	spent(cpu() - t);

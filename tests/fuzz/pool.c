@@ -219,7 +219,8 @@ int pool_io(struct pool *p, u32 origin, enum hybrid_io_type type, u64 sector, u3
 	struct request r = { .data = data };
 	struct hybrid_actions acts;
 
-	hybrid_io_init(&r.io, p->volume[origin], type, sector, count, fua);
+	hybrid_io_init(&r.io, p->volume[origin], type, sector, count,
+		       fua ? HYBRID_IO_FUA : 0);
 	hybrid_actions_init(&acts);
 	if (hybrid_engine_map(p->engine, &r.io, &acts) == HYBRID_MAP_REMAP)
 		user_op(p, &r.io.op, &acts);

@@ -97,12 +97,13 @@ void user_io(struct world *w, enum event ev, struct volume *vol, u64 sector, u32
 		[EV_FUA] = HYBRID_IO_WRITE, [EV_FLUSH] = HYBRID_IO_FLUSH,
 		[EV_DISCARD] = HYBRID_IO_DISCARD, [EV_ZEROES] = HYBRID_IO_ZEROES,
 	};
+	static const u8 flags[NR_EVENTS] = { [EV_FUA] = HYBRID_IO_FUA };
 
 	script_log(w, ev, vol, sector, count);
 	if (ev != EV_FLUSH && w->p.nowait && rng_chance(&w->nrng, w->p.nowait))
-		world_submit_nowait(w, vol, type[ev], sector, count, ev == EV_FUA);
+		world_submit_nowait(w, vol, type[ev], sector, count, flags[ev]);
 	else
-		world_submit(w, vol, type[ev], sector, count, ev == EV_FUA);
+		world_submit(w, vol, type[ev], sector, count, flags[ev]);
 }
 
 static void user_event(struct world *w, enum event ev)

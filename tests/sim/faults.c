@@ -413,7 +413,7 @@ bool faults_excuse(const struct world *w, const struct uio *u)
 		return false;
 	if (!read && u->io.type != HYBRID_IO_WRITE)
 		return true;
-	if (u->io.fua && u->cached)
+	if ((u->io.flags & HYBRID_IO_FUA) && u->cached)
 		return true;
 	return !u->clean || !faults_clean(w, u);
 }

@@ -31,7 +31,7 @@ static void write_again(struct world *w, struct volume *vol, u64 block)
 		u64 sector = block * w->p.block_sectors + n * half;
 
 		if (sector + half <= vol->hot && !under_way(w, vol, sector))
-			world_submit(w, vol, HYBRID_IO_WRITE, sector, half, false);
+			world_submit(w, vol, HYBRID_IO_WRITE, sector, half, 0);
 	}
 }
 

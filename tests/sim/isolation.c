@@ -88,7 +88,7 @@ static bool clean(struct world *w, struct volume *vol)
 
 static void block_io(struct world *w, struct volume *vol, enum hybrid_io_type type, u32 block)
 {
-	world_submit(w, vol, type, (u64)block * w->p.block_sectors, w->p.block_sectors / 2, false);
+	world_submit(w, vol, type, (u64)block * w->p.block_sectors, w->p.block_sectors / 2, 0);
 }
 
 static bool read_hit(struct world *w, struct volume *vol)
@@ -107,7 +107,7 @@ static bool read_miss(struct world *w, struct volume *vol)
 static bool read_mixed(struct world *w, struct volume *vol)
 {
 	world_submit(w, vol, HYBRID_IO_READ, (u64)(DIRTY + 1) * w->p.block_sectors,
-		     w->p.block_sectors, false);
+		     w->p.block_sectors, 0);
 	return wait_until(w, vol, no_io);
 }
 
@@ -140,7 +140,7 @@ static bool read_many(struct world *w, struct volume *vol)
 
 static bool flush(struct world *w, struct volume *vol)
 {
-	world_submit(w, vol, HYBRID_IO_FLUSH, 0, 0, false);
+	world_submit(w, vol, HYBRID_IO_FLUSH, 0, 0, 0);
 	return wait_until(w, vol, no_io);
 }
 
@@ -151,7 +151,7 @@ static bool fsync_one(struct world *w, struct volume *vol)
 
 static bool discard(struct world *w, struct volume *vol)
 {
-	world_submit(w, vol, HYBRID_IO_DISCARD, 0, (MISSING + SOME) * w->p.block_sectors, false);
+	world_submit(w, vol, HYBRID_IO_DISCARD, 0, (MISSING + SOME) * w->p.block_sectors, 0);
 	return wait_until(w, vol, no_io);
 }
 
@@ -320,9 +320,9 @@ static void load(struct world *w, struct volume *vol)
 	}
 	for (k = 0; k < SOME; k++)
 		block_io(w, vol, HYBRID_IO_WRITE, CLEAN + k);
-	world_submit(w, vol, HYBRID_IO_FLUSH, 0, 0, false);
+	world_submit(w, vol, HYBRID_IO_FLUSH, 0, 0, 0);
 	world_submit(w, vol, HYBRID_IO_DISCARD, (u64)(CLEAN + SOME) * w->p.block_sectors,
-		     w->p.block_sectors, false);
+		     w->p.block_sectors, 0);
 	ask_drain(w, vol, true);
 }
 

@@ -574,11 +574,12 @@ void world_tick(struct world *w, u32 ms);
 void world_kick(struct world *w);
 /* Nothing is under way: the timer must stop, and leave nothing unrecorded. */
 void world_rest(struct world *w);
+/* @flags: HYBRID_IO_* */
 void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type, u64 sector,
-		  u32 count, bool fua);
+		  u32 count, u8 flags);
 /* It must not wait: a hit, or the user is told; or, now and then, not by the engine. */
 void world_submit_nowait(struct world *w, struct volume *vol, enum hybrid_io_type type,
-			 u64 sector, u32 count, bool fua);
+			 u64 sector, u32 count, u8 flags);
 /* Read block @b of the volume, or as much as there is of it. */
 void world_read_block(struct world *w, struct volume *vol, u64 b);
 u64 world_oldest_read(struct world *w, struct volume *vol);

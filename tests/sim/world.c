@@ -605,7 +605,8 @@ static void end_uio(struct world *w, struct uio *u, int error)
 		}
 		break;
 	default:
-		oracle_done(o, u->sector, u->count, u->version, error, u->io.fua, oldest);
+		oracle_done(o, u->sector, u->count, u->version, error, u->io.flags & HYBRID_IO_FUA,
+			    oldest);
 		crowd_written(w, u);
 		if (error == -EOPNOTSUPP || error == -EAGAIN)
 			oracle_withdraw(o, u->sector, u->count, u->version);
@@ -645,7 +646,7 @@ static void call_map(struct world *w, void *arg)
 }
 
 static void submit_io(struct world *w, struct volume *vol, enum hybrid_io_type type, u64 sector,
-		      u32 count, bool fua, bool nowait)
+		      u32 count, u8 flags, bool nowait)
 {
 	struct uio *u = arena_alloc(&sim_arena, sizeof(*u));
 	u32 i;
@@ -656,7 +657,7 @@ static void submit_io(struct world *w, struct volume *vol, enum hybrid_io_type t
 	u->vol = vol;
 	u->version = ++w->next_version;
 	u->data = arena_alloc(&sim_arena, (count + 1) * sizeof(val_t));
-	hybrid_io_init(&u->io, vol->v, type, sector + w->hole, count, fua);
+	hybrid_io_init(&u->io, vol->v, type, sector + w->hole, count, flags);
 	u->sector = sector;
 	u->count = count;
 	u->nowait = nowait;
@@ -677,22 +678,23 @@ static void submit_io(struct world *w, struct volume *vol, enum hybrid_io_type t
 		oracle_submit(vol->oracle, sector, count, u->version,
 			      type == HYBRID_IO_ZEROES, type == HYBRID_IO_DISCARD);
 	trace(w, T_IO, sector, count << 8 | type, "io v%u %s %llu+%u%s%s v%u", vol->id,
-	      io_name[type], (unsigned long long)sector, count, fua ? " fua" : "",
+	      io_name[type], (unsigned long long)sector, count,
+	      flags & HYBRID_IO_FUA ? " fua" : flags & HYBRID_IO_META ? " meta" : "",
 	      nowait ? " nowait" : "", u->version);
 	vol->calls++;
 	fiber_call(w, call_map, &u, sizeof(u));
 }
 
 void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type, u64 sector,
-		  u32 count, bool fua)
+		  u32 count, u8 flags)
 {
-	submit_io(w, vol, type, sector, count, fua, false);
+	submit_io(w, vol, type, sector, count, flags, false);
 }
 
 void world_submit_nowait(struct world *w, struct volume *vol, enum hybrid_io_type type,
-			 u64 sector, u32 count, bool fua)
+			 u64 sector, u32 count, u8 flags)
 {
-	submit_io(w, vol, type, sector, count, fua, true);
+	submit_io(w, vol, type, sector, count, flags, true);
 }
 
 void world_read_block(struct world *w, struct volume *vol, u64 b)
@@ -700,7 +702,7 @@ void world_read_block(struct world *w, struct volume *vol, u64 b)
 	u64 sector = b * w->p.block_sectors;
 
 	world_submit(w, vol, HYBRID_IO_READ, sector,
-		     min_t(u64, w->p.block_sectors, vol->hot - sector), false);
+		     min_t(u64, w->p.block_sectors, vol->hot - sector), 0);
 }
 
 /* ---- Steps ----------------------------------------------------------------- */

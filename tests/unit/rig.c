@@ -431,7 +431,7 @@ void arrive(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, boo
 	    struct hybrid_actions *acts)
 {
 	u->done = false;
-	hybrid_io_init(&u->io, v, type, sector, count, fua);
+	hybrid_io_init(&u->io, v, type, sector, count, fua ? HYBRID_IO_FUA : 0);
 	if (hybrid_engine_map(e, &u->io, acts) == HYBRID_MAP_REMAP)
 		user_op(&u->io.op, acts);
 }

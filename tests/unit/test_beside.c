@@ -33,7 +33,7 @@ static void read_beside_a_fetch(void **state)
 	hybrid_actions_init(&acts);
 	hybrid_actions_init(&later);
 	fill_data(first, sector + 8, 8, 2);
-	hybrid_io_init(&first->io, v, HYBRID_IO_WRITE, sector + 8, 8, false);
+	hybrid_io_init(&first->io, v, HYBRID_IO_WRITE, sector + 8, 8, 0);
 	assert_int_equal(hybrid_engine_map(e, &first->io, &acts), HYBRID_MAP_REMAP);
 	set_mode(HYBRID_MODE_WRITEBACK);
 	fill_data(&writer, sector + 4, 12, 3);
@@ -75,7 +75,7 @@ static void many_ranges_of_a_pool_that_failed(void **state)
 	hybrid_actions_init(&acts);
 	for (n = 0; n < ALL; n++) {
 		hybrid_io_init(&io[n], v, HYBRID_IO_DISCARD, (1 + min_t(u32, n, IN_FLIGHT)) * BLOCK,
-			       BLOCK, false);
+			       BLOCK, 0);
 		assert_int_equal(hybrid_engine_map(e, &io[n], &acts),
 				 n < IN_FLIGHT ? HYBRID_MAP_REMAP : HYBRID_MAP_TAKEN);
 	}
@@ -123,7 +123,7 @@ static void queued_discards_side_by_side(void **state)
 
 	hybrid_actions_init(&acts);
 	for (n = 0; n < IN_FLIGHT + QUEUED; n++) {
-		hybrid_io_init(&io[n], v, HYBRID_IO_DISCARD, (1 + n) * BLOCK, BLOCK, false);
+		hybrid_io_init(&io[n], v, HYBRID_IO_DISCARD, (1 + n) * BLOCK, BLOCK, 0);
 		assert_int_equal(hybrid_engine_map(e, &io[n], &acts),
 				 n < IN_FLIGHT ? HYBRID_MAP_REMAP : HYBRID_MAP_TAKEN);
 	}
@@ -222,7 +222,7 @@ static void flush_beside_a_commit_that_waits(void **state)
 	/* A write that fails in the cache is on its way to the origin ... */
 	hybrid_actions_init(&acts);
 	fill_data(first, sector + 64, 8, 2);
-	hybrid_io_init(&first->io, v, HYBRID_IO_WRITE, sector + 64, 8, false);
+	hybrid_io_init(&first->io, v, HYBRID_IO_WRITE, sector + 64, 8, 0);
 	assert_int_equal(hybrid_engine_map(e, &first->io, &acts), HYBRID_MAP_REMAP);
 	assert_false(hybrid_engine_io_done(e, &first->io, -EIO, &acts));
 	assert_ptr_equal(hybrid_actions_pop(&acts), &first->io.op);
@@ -270,7 +270,7 @@ static void bad_sector_beside_what_is_dirty(void **state)
 	reads(sector, BLOCK, 0);
 	put(sector, 8, 1);
 	hybrid_actions_init(&acts);
-	hybrid_io_init(&reader.io, v, HYBRID_IO_READ, sector, 16, false);
+	hybrid_io_init(&reader.io, v, HYBRID_IO_READ, sector, 16, 0);
 	assert_int_equal(hybrid_engine_map(e, &reader.io, &acts), HYBRID_MAP_REMAP);
 	assert_false(reader.io.op.origin);
 	reader.done = false;
@@ -293,7 +293,7 @@ static void write_begins(u64 sector, struct hybrid_actions *acts)
 {
 	fill_data(&writer, sector, 8, 2);
 	writer.done = false;
-	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, 8, false);
+	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, 8, 0);
 	assert_int_equal(hybrid_engine_map(e, &writer.io, acts), HYBRID_MAP_REMAP);
 	assert_false(writer.io.op.origin);
 }

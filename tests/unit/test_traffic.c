@@ -691,7 +691,7 @@ static void reads_beside_a_write(void **state)
 	hybrid_actions_init(&acts);
 	fill_data(&writer, sector, 8, 2);
 	writer.done = false;
-	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, 8, false);
+	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, 8, 0);
 	assert_int_equal(hybrid_engine_map(e, &writer.io, &acts), HYBRID_MAP_REMAP);
 	assert_int_equal(read_io(sector, 16), 0);
 	moved(16, 0, 0, 0);
@@ -716,8 +716,8 @@ static void reads_beside_writes_that_failed(void **state)
 	fill_data(first, sector, BLOCK, 2);
 	fill_data(&writer, sector, BLOCK, 2);
 	writer.done = false;
-	hybrid_io_init(&first->io, v, HYBRID_IO_WRITE, sector, BLOCK, false);
-	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, BLOCK, false);
+	hybrid_io_init(&first->io, v, HYBRID_IO_WRITE, sector, BLOCK, 0);
+	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, BLOCK, 0);
 	assert_int_equal(hybrid_engine_map(e, &first->io, &acts), HYBRID_MAP_REMAP);
 	assert_int_equal(hybrid_engine_map(e, &writer.io, &acts), HYBRID_MAP_REMAP);
 	assert_false(hybrid_engine_io_done(e, &first->io, -EIO, &acts));
@@ -825,7 +825,7 @@ static void refused_and_waited_for(void **state)
 
 static bool goes_short(enum hybrid_io_type type, u64 sector, u32 count, bool fua)
 {
-	hybrid_io_init(&writer.io, v, type, sector, count, fua);
+	hybrid_io_init(&writer.io, v, type, sector, count, fua ? HYBRID_IO_FUA : 0);
 	if (!hybrid_engine_hit(e, &writer.io))
 		return false;
 	assert_int_equal(writer.io.op.sector % BLOCK, sector % BLOCK);
@@ -874,11 +874,11 @@ static void short_way_awaited(void **state)
 	first_dirty();
 	put(sector, 8, 2);
 	assert_int_equal(flush_volume(), 0);
-	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, 8, false);
+	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, 8, 0);
 	assert_true(hybrid_engine_hit(e, &writer.io));
 	hybrid_actions_init(&acts);
 	reader.done = false;
-	hybrid_io_init(&reader.io, v, HYBRID_IO_DISCARD, sector, 8, false);
+	hybrid_io_init(&reader.io, v, HYBRID_IO_DISCARD, sector, 8, 0);
 	assert_int_equal(hybrid_engine_map(e, &reader.io, &acts), HYBRID_MAP_TAKEN);
 	carry(&acts);
 	assert_false(reader.done);

@@ -621,7 +621,7 @@ static int one_io(struct hybrid_offline *o, struct hybrid_volume *v, enum hybrid
 {
 	struct user_io u = { .data = data };
 
-	hybrid_io_init(&u.io, v, type, sector, count, false);
+	hybrid_io_init(&u.io, v, type, sector, count, 0);
 	if (hybrid_engine_map(o->engine, &u.io, &o->acts) == HYBRID_MAP_REMAP)
 		carry_user(o, &u.io.op);
 	while (!u.done)

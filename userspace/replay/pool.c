@@ -364,7 +364,8 @@ static int one_io(struct replay_pool *p, u32 source, enum hybrid_io_type type, u
 {
 	struct request q = { .done = false };
 
-	hybrid_io_init(&q.io, p->volume[source], type, sector, count, fua);
+	hybrid_io_init(&q.io, p->volume[source], type, sector, count,
+		       fua ? HYBRID_IO_FUA : 0);
 	if (hybrid_engine_map(p->engine, &q.io, &p->acts) == HYBRID_MAP_REMAP)
 		carry_out(p, &q.io.op);
 	p->ticking = true;
