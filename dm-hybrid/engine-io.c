@@ -217,7 +217,8 @@ static bool fill_forbidden(struct hybrid_engine *e, struct hybrid_set *s, int i)
 
 /*
  * Is a block that is read worth what it costs the cache device?  Always while the
- * set fills; else, where the budget is short, if it was asked for not long ago.
+ * set fills, and if it is metadata; else, where the budget is short, if it was asked
+ * for not long ago.
  */
 static bool worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s,
 			   const struct hybrid_io *io)
@@ -226,7 +227,7 @@ static bool worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s,
 	u8 endurance = READ_ONCE(e->endurance);
 	bool again;
 
-	if (endurance == ENDURANCE_PLENTY || set_fills(e, s))
+	if (endurance == ENDURANCE_PLENTY || set_fills(e, s) || (io->flags & HYBRID_IO_META))
 		return true;
 	again = p->type->again && p->type->again(set_policy_state(&e->map, p, s),
 						 hybrid_key_print(io->key));

@@ -64,6 +64,8 @@ u64 stream_run(struct hybrid_volume *v, const struct hybrid_io *io, u64 *from)
 	unsigned long flags;
 	u64 run = io->count;
 
+	if (io->flags & HYBRID_IO_META)
+		return 0;
 	spin_lock_irqsave(&v->stream_lock, flags);
 	st = stream_find(v, io->sector);
 	if (st) {
@@ -240,7 +242,8 @@ bool hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io 
 	struct hybrid_job *job = hold_find(e, s, io->key, io->mask);
 	u64 mask;
 
-	if (!job)
+	/* Metadata are to be cached, not only read. */
+	if (!job || (io->flags & HYBRID_IO_META))
 		return false;
 	mask = hold_mask(e, job, io->key, io->mask);
 	if (mask & ~job->readable)

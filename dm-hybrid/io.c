@@ -478,6 +478,28 @@ static int bio_type(struct bio *bio)
 	}
 }
 
+/* Filesystems mark reads of their metadata with one of these, most of them with both. */
+#define METADATA	(REQ_META | REQ_PRIO)
+
+static bool is_metadata(const struct bio *bio)
+{
+	return bio_op(bio) == REQ_OP_READ && (bio->bi_opf & METADATA);
+}
+
+/* HYBRID_IO_*; most bios have none of them. */
+static u8 io_flags(const struct bio *bio)
+{
+	u8 flags = 0;
+
+	if (likely(!(bio->bi_opf & (REQ_FUA | METADATA))))
+		return 0;
+	if (bio->bi_opf & REQ_FUA)
+		flags |= HYBRID_IO_FUA;
+	if (is_metadata(bio))
+		flags |= HYBRID_IO_META;
+	return flags;
+}
+
 /* The state that the timer looks at was changed before, by this CPU. */
 void hybrid_tick_kick(struct hybrid_pool *pool)
 {
@@ -544,7 +566,7 @@ int hybrid_map_bio(struct dm_target *ti, struct bio *bio)
 	b->flags = bio->bi_flags;
 	b->completing = false;
 	hybrid_io_init(&b->io, object->handle, type, sector, bio_sectors(bio),
-		       bio->bi_opf & REQ_FUA ? HYBRID_IO_FUA : 0);
+		       io_flags(bio));
 	if (!hybrid_call_hit(object, &b->io))
 		return map_miss(object->pool, b, bio);
 	/* What is dirty keeps the timer running. */

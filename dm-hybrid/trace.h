@@ -223,7 +223,8 @@ TRACE_EVENT(hybrid_io,
 			     __field(u32, volume)
 			     __field(u32, count)
 			     __field(u8, type)
-			     __field(bool, fua)),
+			     __field(bool, fua)
+			     __field(bool, meta)),
 	    TP_fast_assign(__entry->pool = hybrid_trace_dev(object->pool->md);
 			   __entry->dev = hybrid_trace_dev(object->md);
 			   __entry->io = io;
@@ -232,12 +233,13 @@ TRACE_EVENT(hybrid_io,
 			   __entry->volume = object->id;
 			   __entry->count = io->count;
 			   __entry->type = io->type;
-			   __entry->fua = io->flags & HYBRID_IO_FUA;),
-	    TP_printk("pool=%d:%d dev=%d:%d volume=%u io=%p type=%s sector=%llu count=%u block=%llu fua=%d",
+			   __entry->fua = io->flags & HYBRID_IO_FUA;
+			   __entry->meta = io->flags & HYBRID_IO_META;),
+	    TP_printk("pool=%d:%d dev=%d:%d volume=%u io=%p type=%s sector=%llu count=%u block=%llu fua=%d meta=%d",
 		      MAJOR(__entry->pool), MINOR(__entry->pool), MAJOR(__entry->dev),
 		      MINOR(__entry->dev), __entry->volume, __entry->io,
 		      show_io_type(__entry->type), __entry->sector, __entry->count, __entry->block,
-		      __entry->fua));
+		      __entry->fua, __entry->meta));
 
 TRACE_EVENT(hybrid_io_mapped,
 	    TP_PROTO(const struct hybrid_pool *pool, const struct hybrid_io *io, bool remapped),

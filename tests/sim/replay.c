@@ -648,7 +648,8 @@ static void run_io(struct record *ev)
 	io->name = pointer(ev, "io");
 	find_name(io->name)->here = io;
 	hybrid_io_init(&io->io, volume(ev)->v, t, number(ev, "sector"), number(ev, "count"),
-		       number(ev, "fua") ? HYBRID_IO_FUA : 0);
+		       (number(ev, "fua") ? HYBRID_IO_FUA : 0) |
+		       (number(ev, "meta") ? HYBRID_IO_META : 0));
 	if (current->end && current->end->kind == REC_RETURN) {
 		if (hybrid_engine_hit(engine, &io->io))
 			difference("  recorded: no hit, and it would not wait\n  replayed: a hit");

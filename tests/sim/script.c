@@ -41,6 +41,7 @@ static const struct {
 	[EV_RECREATE] = { "recreate", "" },
 	[EV_CUTOFF] = { "cutoff", "" },
 	[EV_POLICY] = { "policy", "" },
+	[EV_META] = { "meta", "vs+" },
 	[LINE_BOOT] = { "boot", "" },
 	[LINE_FAULT] = { "fault", "x" },
 	[LINE_AGE] = { "age", "" },
@@ -286,6 +287,7 @@ static void carry_out(struct world *w, const struct line *l)
 
 	switch (l->kind) {
 	case EV_READ ... EV_ZEROES:
+	case EV_META:
 		user_io(w, l->kind, vol, l->sector, l->count);
 		break;
 	case EV_TICK:

@@ -275,6 +275,13 @@ u32 draw_endurance(struct rng r)
 	return rng_below(&r, 2) ? 1 << rng_below(&r, 20) : 0;
 }
 
+/* A filesystem reads its metadata, too. */
+static void draw_metadata(struct profile *p, struct rng r)
+{
+	if (rng_chance(&r, 30))
+		p->weight[EV_META] = 1 << rng_below(&r, 8);
+}
+
 /* Blocks of 128 KiB have the only masks of four bytes; those of 256 KiB the most granules. */
 static void draw_large_blocks(struct profile *p, struct rng r)
 {
@@ -351,6 +358,7 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 		loop_profile(p, r);
 	draw_large_blocks(p, rng_fork(r, 107));
 	draw_size(p, rng_fork(r, 108), mode);
+	draw_metadata(p, rng_fork(r, 111));
 	hang_profile(p, rng_fork(r, 110));
 }
 

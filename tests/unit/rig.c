@@ -427,11 +427,11 @@ int teardown(void **state)
 
 /* ---- I/O ------------------------------------------------------------------ */
 
-void arrive(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, bool fua,
+void arrive(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, u8 flags,
 	    struct hybrid_actions *acts)
 {
 	u->done = false;
-	hybrid_io_init(&u->io, v, type, sector, count, fua ? HYBRID_IO_FUA : 0);
+	hybrid_io_init(&u->io, v, type, sector, count, flags);
 	if (hybrid_engine_map(e, &u->io, acts) == HYBRID_MAP_REMAP)
 		user_op(&u->io.op, acts);
 }
@@ -448,12 +448,12 @@ int wait_for(struct user *u)
 	return u->io.error;
 }
 
-int submit(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, bool fua)
+int submit(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, u8 flags)
 {
 	struct hybrid_actions acts;
 
 	hybrid_actions_init(&acts);
-	arrive(u, type, sector, count, fua, &acts);
+	arrive(u, type, sector, count, flags, &acts);
 	carry(&acts);
 	return wait_for(u);
 }
@@ -471,20 +471,26 @@ int write_io(u64 sector, u32 count, u32 version, bool fua)
 {
 	nr_log = 0;
 	fill_data(&writer, sector, count, version);
-	return submit(&writer, HYBRID_IO_WRITE, sector, count, fua);
+	return submit(&writer, HYBRID_IO_WRITE, sector, count, fua ? HYBRID_IO_FUA : 0);
 }
 
 int flush_volume(void)
 {
 	nr_log = 0;
-	return submit(&flusher, HYBRID_IO_FLUSH, 0, 0, false);
+	return submit(&flusher, HYBRID_IO_FLUSH, 0, 0, 0);
 }
 
 int read_io(u64 sector, u32 count)
 {
 	nr_log = 0;
 	memset(reader.data, 0xee, sizeof(reader.data));
-	return submit(&reader, HYBRID_IO_READ, sector, count, false);
+	return submit(&reader, HYBRID_IO_READ, sector, count, 0);
+}
+
+int read_meta(u64 sector, u32 count)
+{
+	nr_log = 0;
+	return submit(&reader, HYBRID_IO_READ, sector, count, HYBRID_IO_META);
 }
 
 void put(u64 sector, u32 count, u32 version)

@@ -36,7 +36,7 @@ extern void (*on_wait_hits)(void);
 extern bool hold_meta;
 extern struct hybrid_op *held_meta;
 
-/* What reached the devices; each of write_io(), read_io() and flush_volume() begins it anew. */
+/* What reached the devices; each of write_io(), read_io(), read_meta() and flush_volume() begins it anew. */
 struct logged_op {
 	bool origin, write, flush, fua, meta;
 	u64 sector;
@@ -97,13 +97,15 @@ void small_pool(u64 sectors, u32 mode, const struct hybrid_config *config);
 /* ---- I/O to the volume ---------------------------------------------------- */
 
 /* Arrives, and no more: carry() what it asks for; wait_for() returns its error. */
-void arrive(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, bool fua,
+void arrive(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, u8 flags,
 	    struct hybrid_actions *acts);
 int wait_for(struct user *u);
 /* Both. */
-int submit(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, bool fua);
+int submit(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, u8 flags);
 int write_io(u64 sector, u32 count, u32 version, bool fua);
 int read_io(u64 sector, u32 count);
+/* ... of a filesystem's metadata */
+int read_meta(u64 sector, u32 count);
 int flush_volume(void);
 /* A write of @version that must succeed. */
 void put(u64 sector, u32 count, u32 version);

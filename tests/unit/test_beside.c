@@ -37,14 +37,14 @@ static void read_beside_a_fetch(void **state)
 	assert_int_equal(hybrid_engine_map(e, &first->io, &acts), HYBRID_MAP_REMAP);
 	set_mode(HYBRID_MODE_WRITEBACK);
 	fill_data(&writer, sector + 4, 12, 3);
-	arrive(&writer, HYBRID_IO_WRITE, sector + 4, 12, false, &later);
+	arrive(&writer, HYBRID_IO_WRITE, sector + 4, 12, 0, &later);
 	fetch = hybrid_actions_pop(&later);
 	if (fetch)
 		move(fetch);
 	move(&first->io.op);
 	assert_true(hybrid_engine_io_done(e, &first->io, 0, &later));
 	/* The other write has not begun. */
-	arrive(&reader, HYBRID_IO_READ, sector + 8, 8, false, &acts);
+	arrive(&reader, HYBRID_IO_READ, sector + 8, 8, 0, &acts);
 	carry(&acts);
 	if (fetch)
 		hybrid_engine_op_done(e, fetch, &acts);
@@ -227,9 +227,9 @@ static void flush_beside_a_commit_that_waits(void **state)
 	assert_false(hybrid_engine_io_done(e, &first->io, -EIO, &acts));
 	assert_ptr_equal(hybrid_actions_pop(&acts), &first->io.op);
 	/* ... when zeroes replace what is dirty of the block, and ends during a flush. */
-	assert_int_equal(submit(&writer, HYBRID_IO_ZEROES, sector, 8, false), 0);
+	assert_int_equal(submit(&writer, HYBRID_IO_ZEROES, sector, 8, 0), 0);
 	hold_flush = true;
-	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, false, &acts);
+	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
 	carry(&acts);
 	assert_non_null(held_flush);
 	assert_true(hybrid_engine_io_done(e, &first->io, 0, &acts));
@@ -245,7 +245,7 @@ static void flush_beside_a_commit_that_waits(void **state)
 	put(16 * BLOCK, 8, 2);
 	v = other;
 	nr_log = 0;
-	assert_int_equal(submit(&reader, HYBRID_IO_FLUSH, 0, 0, false), 0);
+	assert_int_equal(submit(&reader, HYBRID_IO_FLUSH, 0, 0, 0), 0);
 	v = mine;
 	assert_int_equal(nr_log, 2);
 	assert_false(flusher.done);
@@ -319,7 +319,7 @@ static void bad_sector_beside_a_record(void **state)
 	carry(&acts);
 	while (!held_meta)
 		tick(100);
-	arrive(&flusher, HYBRID_IO_DISCARD, sector + BLOCK, 8, false, &acts);
+	arrive(&flusher, HYBRID_IO_DISCARD, sector + BLOCK, 8, 0, &acts);
 	assert_false(hybrid_engine_io_done(e, &writer.io, -EIO, &acts));
 	carry(&acts);
 	assert_false(writer.done || flusher.done);
@@ -402,13 +402,13 @@ static void superblock_beside_a_flush(void **state)
 	set_mode(HYBRID_MODE_WRITEBACK);
 	hybrid_actions_init(&acts);
 	hold_flush = true;
-	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, false, &acts);
+	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
 	carry(&acts);
 	assert_non_null(held_flush);
 	fill_data(&writer, 8 * BLOCK, 8, 2);
 	nr_log = 0;
 	/* The first dirty write: the origin must say first that it may be behind. */
-	arrive(&writer, HYBRID_IO_WRITE, 8 * BLOCK, 8, false, &acts);
+	arrive(&writer, HYBRID_IO_WRITE, 8 * BLOCK, 8, 0, &acts);
 	carry(&acts);
 	assert_int_equal(nr_log, 0);
 	assert_false(writer.done);
@@ -431,12 +431,12 @@ static void write_beside_a_flush_that_fails(void **state)
 	set_mode(HYBRID_MODE_WRITEBACK);
 	first_dirty();
 	rest();
-	assert_int_equal(submit(&writer, HYBRID_IO_ZEROES, 0, 8, false), 0);
+	assert_int_equal(submit(&writer, HYBRID_IO_ZEROES, 0, 8, 0), 0);
 	set_mode(HYBRID_MODE_WRITEAROUND);
 	hybrid_actions_init(&acts);
 	hold_flush = true;
 	fill_data(&writer, 0, 8, 2);
-	arrive(&writer, HYBRID_IO_WRITE, 0, 8, false, &acts);
+	arrive(&writer, HYBRID_IO_WRITE, 0, 8, 0, &acts);
 	carry(&acts);
 	while (!held_flush)
 		tick(100);
@@ -507,7 +507,7 @@ static void eviction_beside_a_mixed_read(void **state)
 	rest();
 	first_dirty();
 	hybrid_actions_init(&acts);
-	arrive(&reader, HYBRID_IO_READ, 0, BLOCK, false, &acts);
+	arrive(&reader, HYBRID_IO_READ, 0, BLOCK, 0, &acts);
 	while ((op = hybrid_actions_pop(&acts)) && !op->segments[0].origin)
 		carry_one(op, &acts);
 	assert_non_null(op);

@@ -193,6 +193,18 @@ static void holes_are_held(void **state)
 	assert_true(sectors_of(ORIGIN, false) >= 8);
 }
 
+/* Metadata are cached, not only read from there. */
+static void metadata_are_not_held(void **state)
+{
+	u64 fills, sector = (u64)read_up_to_a_hole() * BLOCK;
+
+	fills = counter(HYBRID_FILLS);
+	assert_int_equal(read_meta(sector, 8), 0);
+	assert_int_equal(counter(HYBRID_FILLS), fills + 1);
+	assert_int_equal(read_meta(sector, 8), 0);
+	moved(8, 0, 0, 0);
+}
+
 /* What replaces the origin's data, or may. */
 static void never_what_was(void **state)
 {
@@ -214,7 +226,7 @@ static void never_what_was(void **state)
 	for (n = 0; n < 2; n++) {
 		u64 sector = at + 3 * BLOCK + n * 16;
 
-		assert_int_equal(submit(&writer, type[n], sector, 8, false), 0);
+		assert_int_equal(submit(&writer, type[n], sector, 8, 0), 0);
 		memset(disk[1] + (DATA + sector) * 512, 0, 8 * 512);
 		assert_int_equal(read_io(sector, 8), 0);
 		for (mode = 0; mode < 8 * 512; mode++)
@@ -434,6 +446,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(too_long_a_run, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(spread_costs_wear, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(holes_are_held, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(metadata_are_not_held, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(never_what_was, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(suspend_drops, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(mode_drops, setup_disks, teardown),

@@ -261,7 +261,7 @@ static void zeroes_replace_recorded_data(void **state)
 		rest();
 		put((64 + k) * BLOCK, BLOCK, 5);
 		nr_log = 0;
-		assert_int_equal(submit(&writer, type[k], (64 + k) * BLOCK, BLOCK, false), 0);
+		assert_int_equal(submit(&writer, type[k], (64 + k) * BLOCK, BLOCK, 0), 0);
 		assert_true(nr_log >= 2);
 		assert_true(flushed_entry(0));
 	}
@@ -336,7 +336,7 @@ static void records_wait_for_the_next_flush(void **state)
 	put(64 * BLOCK, BLOCK, 5);
 	hybrid_actions_init(&acts);
 	hold_flush = true;
-	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, false, &acts);
+	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
 	carry(&acts);
 	assert_non_null(held_flush);
 	put(70 * BLOCK, BLOCK, 6);
@@ -581,7 +581,7 @@ static void rest_of_a_run_at_once(void **state)
 	for (n = 0; n < 20; n++) {
 		hybrid_actions_init(&acts);
 		for (k = 0; k < 16; k++)
-			arrive(&u[k], HYBRID_IO_READ, n * BLOCK + k * 8, 8, false, &acts);
+			arrive(&u[k], HYBRID_IO_READ, n * BLOCK + k * 8, 8, 0, &acts);
 		carry(&acts);
 		for (k = 0; k < 16; k++)
 			assert_int_equal(wait_for(&u[k]), 0);
@@ -1054,7 +1054,7 @@ static void full_for_one_write(void **state)
 	hold_flush = true;
 	hybrid_actions_init(&acts);
 	fill_data(&writer, n * BLOCK, 8, n + 1);
-	arrive(&writer, HYBRID_IO_WRITE, n * BLOCK, 8, false, &acts);
+	arrive(&writer, HYBRID_IO_WRITE, n * BLOCK, 8, 0, &acts);
 	carry(&acts);
 	for (k = 0; !writer.done && k < 100; k++) {
 		e->room.freed = true;
@@ -1141,7 +1141,7 @@ static void misses_at_once(u32 nr)
 
 	hybrid_actions_init(&acts);
 	for (k = 0; k < nr; k++)
-		arrive(&u[k], HYBRID_IO_READ, k * 8 * BLOCK, 8, false, &acts);
+		arrive(&u[k], HYBRID_IO_READ, k * 8 * BLOCK, 8, 0, &acts);
 	carry(&acts);
 	for (k = 0; k < nr; k++) {
 		assert_int_equal(wait_for(&u[k]), 0);

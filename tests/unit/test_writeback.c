@@ -283,7 +283,7 @@ static void window_beside_a_flush(void **state)
 	u32 n;
 
 	dirty_windows(0, 2, 1);
-	assert_int_equal(submit(&writer, HYBRID_IO_DISCARD, 64 * BLOCK, BLOCK, false), 0);
+	assert_int_equal(submit(&writer, HYBRID_IO_DISCARD, 64 * BLOCK, BLOCK, 0), 0);
 	/* To be recorded as clean */
 	reads(128 * BLOCK, 8, 0);
 	hold_flush = true;
