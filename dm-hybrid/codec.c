@@ -92,6 +92,7 @@ static void sb_cache_encode(struct hybrid_sb_cache *c, const struct hybrid_sb *s
 	c->writeback_rate = cpu_to_le64(sb->settings.writeback_rate);
 	c->commit_interval = cpu_to_le64(sb->settings.commit_interval);
 	c->endurance = cpu_to_le64(sb->settings.endurance);
+	c->metadata_share = cpu_to_le64(sb->settings.metadata_share);
 }
 
 static void sb_origin_encode(struct hybrid_sb_origin *o, const struct hybrid_sb *sb)
@@ -273,6 +274,7 @@ static void sb_cache_fill(const struct hybrid_sb_cache *c, struct hybrid_sb *sb)
 	sb->settings.writeback_rate = le64_to_cpu(c->writeback_rate);
 	sb->settings.commit_interval = le64_to_cpu(c->commit_interval);
 	sb->settings.endurance = le64_to_cpu(c->endurance);
+	sb->settings.metadata_share = le64_to_cpu(c->metadata_share);
 }
 
 int hybrid_sb_decode(const struct hybrid_superblock *block, u64 sector,

@@ -30,6 +30,7 @@ struct hybrid_settings {
 	u64 writeback_rate;
 	u64 commit_interval;
 	u64 endurance;
+	u64 metadata_share;
 };
 
 /* A superblock in native form; both roles. */

@@ -54,6 +54,9 @@ static const struct {
 	{ "endurance", offsetof(struct hybrid_config, endurance),
 	  offsetof(struct hybrid_settings, endurance), 0, HYBRID_MAX_ENDURANCE,
 	  "endurance must be 0 to 33554432" },
+	{ "metadata_share", offsetof(struct hybrid_config, metadata_share),
+	  offsetof(struct hybrid_settings, metadata_share), 0, 90,
+	  "metadata_share must be 0 to 90" },
 };
 
 static_assert(ARRAY_SIZE(tunables) == sizeof(struct hybrid_config) / sizeof(u32));
@@ -178,7 +181,7 @@ static int parse_block_size(struct dm_arg_set *as, u32 *block_sectors, char **er
 
 int hybrid_pool_parse(struct dm_arg_set *as, struct pool_args *args, char **error)
 {
-	static const struct dm_arg features = { 0, 12, "Bad number of feature arguments" };
+	static const struct dm_arg features = { 0, 14, "Bad number of feature arguments" };
 	static const struct dm_arg policy = { 0, 0, "The policy takes no arguments" };
 	unsigned int left;
 	int r;

@@ -8,14 +8,71 @@
  *      still be in flight.
  *   4. free.
  * Only blocks that are clean, in RAM and in the journal, are evicted.
+ *
+ * Metadata of filesystems leave last: a block that is read as such is kept, up to a
+ * share of its set (metadata_share).  What is kept goes only where nothing else can.
  */
 #include "engine-internal.h"
+
+#define KEPT_TURNS	16	/* of the whole set, until what is not read is kept no more */
+#define KEPT_TRIES	8	/* victims that a policy may name in vain */
 
 struct victim_filter {
 	struct hybrid_engine *e;
 	struct hybrid_set *s;
 	bool dirty_seen;
+	bool spare;		/* what is kept */
 };
+
+/* ---- metadata ------------------------------------------------------------- */
+
+static u32 kept_most(const struct hybrid_engine *e)
+{
+	return e->map.set_size * READ_ONCE(e->config.metadata_share) / 100;
+}
+
+/*
+ * Is it to leave last?  Where the share was more before, all may go until it is kept; and
+ * so may a block of which nothing is left.
+ */
+static bool is_kept(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
+{
+	return (s->flags[i] & BLOCK_KEPT) && s->nr_kept <= kept_most(e) &&
+	       block_mask(e, s, MASK_VALID, i);
+}
+
+bool metadata_noted(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
+{
+	return (READ_ONCE(s->flags[i]) & BLOCK_KEPT) || READ_ONCE(s->nr_kept) >= kept_most(e);
+}
+
+void metadata_read(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
+{
+	if (metadata_noted(e, s, i))
+		return;
+	WRITE_ONCE(s->nr_kept, s->nr_kept + 1);
+	hybrid_set_flags(s, i, BLOCK_KEPT, 0);
+}
+
+/*
+ * A block is evicted: with every KEPT_TURNS of these one more block, in turn, is marked if it
+ * is kept, so that its next read is noted; and if none was since the last time, it is as any other.
+ */
+static void metadata_ages(struct hybrid_engine *e, struct hybrid_set *s)
+{
+	u32 i;
+
+	s->aging = (s->aging + 1) % (KEPT_TURNS * e->map.set_size);
+	i = s->aging / KEPT_TURNS;
+	if (s->aging % KEPT_TURNS || !(s->flags[i] & BLOCK_KEPT))
+		return;
+	if (s->flags[i] & BLOCK_AHEAD)
+		hybrid_set_unkeep(s, i);
+	else
+		hybrid_set_flags(s, i, BLOCK_AHEAD, 0);
+}
+
+/* ---- eviction ------------------------------------------------------------- */
 
 static bool usable(void *ctx, u32 i)
 {
@@ -24,6 +81,8 @@ static bool usable(void *ctx, u32 i)
 	struct hybrid_set *s = f->s;
 
 	if (!(s->flags[i] & BLOCK_MAPPED) || (s->flags[i] & BLOCK_BUSY))
+		return false;
+	if (f->spare && is_kept(e, s, i))
 		return false;
 	if (block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i)) {
 		f->dirty_seen = true;
@@ -34,7 +93,7 @@ static bool usable(void *ctx, u32 i)
 
 bool may_evict(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
 {
-	struct victim_filter f = { .e = e, .s = s };
+	struct victim_filter f = { .e = e, .s = s, .spare = true };
 
 	return usable(&f, i);
 }
@@ -76,10 +135,12 @@ void drop_block(struct hybrid_engine *e, u32 set, u32 i)
 bool evict_block(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
+	struct victim_filter f = { .e = e, .s = s };
 
-	if (!may_evict(e, s, i))
+	if (!usable(&f, i))
 		return false;
 	hybrid_set_note_remove(&e->map, s, i, true);
+	metadata_ages(e, s);
 	atomic64_inc(&e->st_evictions);
 	atomic_dec(&key_volume(e, s->key[i])->nr_cached);
 	if (s->flags[i] & BLOCK_JMAPPED) {
@@ -118,7 +179,7 @@ static int ahead_victim(struct hybrid_engine *e, struct hybrid_set *s)
 	for (n = 0, i = READ_ONCE(e->ahead_next); n < size; n++, i++) {
 		if (i >= size)
 			i = 0;
-		if (!(s->flags[i] & BLOCK_AHEAD))
+		if ((s->flags[i] & (BLOCK_AHEAD | BLOCK_KEPT)) != BLOCK_AHEAD)
 			continue;
 		if (victim < 0 && usable(&f, i) &&
 		    atomic_read(ahead_credit(e, s->key[i])) < AHEAD_PAYS)
@@ -137,11 +198,41 @@ bool can_spare(struct hybrid_engine *e, struct hybrid_set *s)
 	return ahead_victim(e, s) >= 0;
 }
 
-/* A block that can go, -1: there is none. */
-static int find_victim(struct hybrid_engine *e, struct hybrid_set *s, struct victim_filter *f)
+/* A block that the policy can do without, -1: none can go. */
+static int policy_victim(struct hybrid_engine *e, struct hybrid_set *s, struct victim_filter *f)
 {
 	struct hybrid_policy_states *p = s->policy;
 	void *state = set_policy_state(&e->map, p, s);
+	int i = p->type->victim(state, 32, usable, f);
+
+	return i >= 0 ? i : p->type->victim(state, e->map.set_size, usable, f);
+}
+
+/*
+ * ... that is not kept, if there is one.  To the policy a block that is kept was hit, so
+ * that it gets out of the way of others.
+ */
+static int unkept_victim(struct hybrid_engine *e, struct hybrid_set *s, struct victim_filter *f)
+{
+	int i, kept = -1;
+	u32 tries;
+
+	for (tries = 0; tries < KEPT_TRIES; tries++) {
+		i = policy_victim(e, s, f);
+		if (i < 0 || !is_kept(e, s, i))
+			return i;
+		kept = i;
+		hybrid_set_note_hit(&e->map, s, i);
+	}
+	f->spare = true;
+	i = policy_victim(e, s, f);
+	f->spare = false;
+	return i >= 0 ? i : kept;
+}
+
+/* A block that can go, -1: there is none. */
+static int find_victim(struct hybrid_engine *e, struct hybrid_set *s, struct victim_filter *f)
+{
 	int i;
 
 	/* Where writes fill the cache, each of them would look at all in vain. */
@@ -154,8 +245,7 @@ static int find_victim(struct hybrid_engine *e, struct hybrid_set *s, struct vic
 		WRITE_ONCE(e->ahead_next, i + 1);
 		return i;
 	}
-	i = p->type->victim(state, 32, usable, f);
-	return i >= 0 ? i : p->type->victim(state, e->map.set_size, usable, f);
+	return unkept_victim(e, s, f);
 }
 
 void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts)

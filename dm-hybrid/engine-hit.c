@@ -73,12 +73,27 @@ static bool write_hit(struct hybrid_engine *e, struct hybrid_io *io)
 	return true;
 }
 
+/*
+ * May it go the short way, if it hits?  A read of metadata for which that is noted
+ * already: without the lock a hint, which may be wrong for one read.
+ */
+static bool flags_allow(const struct hybrid_engine *e, const struct hybrid_io *io)
+{
+	const struct hybrid_set *s = &e->map.set[io->set];
+	int i;
+
+	if (io->flags & HYBRID_IO_FUA)
+		return false;
+	i = hybrid_set_find(&e->map, s, io->key);
+	return i >= 0 && metadata_noted(e, s, i);
+}
+
 bool hybrid_engine_hit(struct hybrid_engine *e, struct hybrid_io *io)
 {
 	if (io->type > HYBRID_IO_WRITE)
 		return false;
 	io_locate(e, io);
-	if (io->flags & HYBRID_IO_FUA)
+	if (unlikely(io->flags) && !flags_allow(e, io))
 		return false;
 	return io->type == HYBRID_IO_READ ? read_hit(e, io) : write_hit(e, io);
 }

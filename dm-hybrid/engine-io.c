@@ -453,8 +453,11 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 		bypass(io, HYBRID_BYPASS_BUSY);
 		return read_origin(io);
 	}
-	if (i < 0)
+	if (i < 0) {
 		i = take_block(e, s, v, io->key);
+		if (io->flags & HYBRID_IO_META)
+			metadata_read(e, s, i);
+	}
 	/* First: room that is made for others must not be this one's. */
 	fill_add(e, s, job, io->key, i, mask);
 	fill_ahead(e, s, io, job, from, to, admitted, acts);
@@ -500,9 +503,13 @@ static enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 		valid = block_mask(e, s, MASK_VALID, i);
 		dirty = block_mask(e, s, MASK_DIRTY, i);
 	}
-	first = i >= 0 && (s->flags[i] & BLOCK_AHEAD);
+	first = i >= 0 && (s->flags[i] & (BLOCK_AHEAD | BLOCK_KEPT)) == BLOCK_AHEAD;
 	if (first)
 		ahead_used(e, s, io, i);
+	else if (i >= 0 && (s->flags[i] & BLOCK_AHEAD))
+		hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
+	if (i >= 0 && (io->flags & HYBRID_IO_META))
+		metadata_read(e, s, i);
 	if (!(io->mask & ~valid) || !(io->mask & ~(valid | overwritten(s, io->key)))) {
 		io->phase = epoch_enter(e);
 		if (!first)

@@ -381,6 +381,7 @@ int hybrid_engine_configure(struct hybrid_engine *e, const struct hybrid_config 
 	e->config.writeback_rate = config->writeback_rate;
 	/* These two are read without the lock. */
 	WRITE_ONCE(e->config.commit_interval, config->commit_interval);
+	WRITE_ONCE(e->config.metadata_share, config->metadata_share);
 	WRITE_ONCE(e->config.endurance, config->endurance);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return 0;
@@ -432,6 +433,7 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 		st->used += READ_ONCE(s->nr_mapped);
 		st->free += READ_ONCE(s->nr_free);
 		st->open_regions += hweight64(READ_ONCE(s->jopen));
+		st->metadata += READ_ONCE(s->nr_kept);
 	}
 	st->volumes = e->nr_open;
 	st->ram = e->ram + e->map.ram + READ_ONCE(e->map.policy_ram);

@@ -230,13 +230,14 @@ struct hybrid_config {
 	u32 writeback_rate;	/* KiB a second, 0: no limit */
 	u32 commit_interval;	/* ms */
 	u32 endurance;		/* MiB a day to the cache device, 0: no limit */
+	u32 metadata_share;	/* percent of blocks that are kept for metadata, 0: none */
 };
 
 #define HYBRID_MAX_ENDURANCE	33554432	/* 32 TiB a day */
 
 #define HYBRID_CONFIG_DEFAULT { \
 	.high_watermark = 70, .low_watermark = 10, \
-	.writeback_rate = 0, .commit_interval = 1000 }
+	.writeback_rate = 0, .commit_interval = 1000, .metadata_share = 25 }
 
 /* One of them, as it is recorded: see struct hybrid_settings. */
 static inline u64 hybrid_setting(u32 value, u32 def)
@@ -254,6 +255,7 @@ static inline struct hybrid_settings hybrid_settings(const struct hybrid_config 
 		.writeback_rate = hybrid_setting(c->writeback_rate, def.writeback_rate),
 		.commit_interval = hybrid_setting(c->commit_interval, def.commit_interval),
 		.endurance = hybrid_setting(c->endurance, def.endurance),
+		.metadata_share = hybrid_setting(c->metadata_share, def.metadata_share),
 	};
 
 	return s;
@@ -506,6 +508,7 @@ struct hybrid_pool_status {
 	u64 journal_used, journal_blocks, journal_writes, journal_records;
 	u64 checkpoints, metadata_writes, cache_flushes, evictions, errors;
 	u64 cache_written;	/* sectors, metadata included */
+	u32 metadata;		/* blocks that are kept for filesystems' metadata */
 };
 
 struct hybrid_volume_status {

@@ -132,6 +132,7 @@ struct hybrid_sb_cache {
 	__le64 writeback_rate;		/* KiB a second */
 	__le64 commit_interval;		/* ms */
 	__le64 endurance;		/* MiB a day */
+	__le64 metadata_share;		/* percent */
 };
 
 struct hybrid_sb_origin {

@@ -238,6 +238,14 @@ void hybrid_set_flags(struct hybrid_set *s, u32 i, u8 set, u8 clear)
 	raw_write_seqcount_end(&s->seq);
 }
 
+void hybrid_set_unkeep(struct hybrid_set *s, u32 i)
+{
+	if (!(s->flags[i] & BLOCK_KEPT))
+		return;
+	WRITE_ONCE(s->nr_kept, s->nr_kept - 1);
+	hybrid_set_flags(s, i, 0, BLOCK_KEPT | BLOCK_AHEAD);
+}
+
 void hybrid_set_invalidate(const struct hybrid_map *map, struct hybrid_set *s, u32 i, u64 mask)
 {
 	u64 valid = set_mask(map, s, MASK_VALID, i);
@@ -314,6 +322,8 @@ static const char *check_block(const struct hybrid_map *map, u32 nr, u32 i)
 	u8 flags = s->flags[i];
 	u64 dirty = set_mask(map, s, MASK_DIRTY, i);
 
+	if (!(flags & BLOCK_MAPPED) && (flags & BLOCK_KEPT))
+		return "a block that is not mapped is kept";
 	if (!(flags & (BLOCK_MAPPED | BLOCK_REMOVED)))
 		return dirty ? "a block that is not mapped is dirty" : NULL;
 	if ((flags & (BLOCK_MAPPED | BLOCK_REMOVED)) == (BLOCK_MAPPED | BLOCK_REMOVED))
@@ -335,7 +345,7 @@ static const char *check_block(const struct hybrid_map *map, u32 nr, u32 i)
 const char *hybrid_set_check(const struct hybrid_map *map, u32 nr)
 {
 	struct hybrid_set *s = &map->set[nr];
-	u32 i, mapped = 0, dirty = 0, grace = 0, free = 0;
+	u32 i, mapped = 0, dirty = 0, grace = 0, free = 0, kept = 0;
 
 	for (i = 0; i < map->set_size; i++) {
 		const char *why = check_block(map, nr, i);
@@ -346,9 +356,10 @@ const char *hybrid_set_check(const struct hybrid_map *map, u32 nr)
 		dirty += !!set_mask(map, s, MASK_DIRTY, i);
 		grace += !!(s->flags[i] & BLOCK_GRACE);
 		free += !s->flags[i];
+		kept += !!(s->flags[i] & BLOCK_KEPT);
 	}
 	if (mapped != s->nr_mapped || dirty != s->nr_dirty || grace != s->nr_grace ||
-	    free != s->nr_free)
+	    free != s->nr_free || kept != s->nr_kept)
 		return "a set's counts are wrong";
 	if (s->dopen & ~s->jopen)
 		return "a region is durably open that was recorded closed";

@@ -57,7 +57,8 @@ static inline u32 hybrid_key_print(u64 key)
 #define BLOCK_GRACE	BIT(4)	/* removed; reads may still be in flight */
 #define BLOCK_BUSY	BIT(5)	/* a job works on it */
 #define BLOCK_UNRESOLVED BIT(6)	/* loading: the log must say what it is */
-#define BLOCK_AHEAD	BIT(7)	/* filled with its neighbours, not read yet */
+#define BLOCK_KEPT	BIT(6)	/* once loaded: read as metadata, leaves last */
+#define BLOCK_AHEAD	BIT(7)	/* filled with its neighbours, or kept, and not read since */
 
 enum hybrid_mask {
 	MASK_VALID,	/* the cache copy can be read */
@@ -102,6 +103,8 @@ struct hybrid_set {
 	u64 lazy;		/* regions with other unrecorded changes */
 	u16 nr_dirty;		/* blocks, in RAM */
 	u16 nr_closing;		/* jobs that wait for writes in flight to end */
+	u16 nr_kept;		/* blocks; READ_ONCE without the lock */
+	u16 aging;		/* evictions, in turn: metadata_ages() */
 	struct hlist_head inflight;	/* writes: hybrid_io.inflight */
 	struct list_head waiting;	/* ios that wait for something here */
 	struct list_head waiting_ranges;	/* the same, hybrid_io.wait_link */
@@ -271,12 +274,16 @@ static inline void hybrid_set_note_insert(const struct hybrid_map *map, struct h
 	p->type->insert(set_policy_state(map, p, s), i, hybrid_key_print(s->key[i]));
 }
 
-/* ... loses it. */
+/* Block @i, kept or not, leaves as others do from now on. */
+void hybrid_set_unkeep(struct hybrid_set *s, u32 i);
+
+/* Block @i loses its owner: tell the policy. */
 static inline void hybrid_set_note_remove(const struct hybrid_map *map, struct hybrid_set *s,
 					  u32 i, bool evicted)
 {
 	struct hybrid_policy_states *p = s->policy;
 
+	hybrid_set_unkeep(s, i);
 	p->type->remove(set_policy_state(map, p, s), i, hybrid_key_print(s->key[i]), evicted);
 }
 

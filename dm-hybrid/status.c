@@ -62,6 +62,7 @@ static void pool_info(struct pool_table *pt, char *result, unsigned int maxlen)
 	       st.cache_written);
 	for (i = 0; (name = hybrid_tunable_print(&config, i, &value)); i++)
 		DMEMIT(" %s %u", name, value);
+	DMEMIT(" metadata %u", st.metadata);
 }
 
 static void pool_table_line(struct pool_table *pt, char *result, unsigned int maxlen)

@@ -386,6 +386,7 @@ TRACE_EVENT(hybrid_config,
 			     __field(u32, writeback_rate)
 			     __field(u32, commit_interval)
 			     __field(u32, endurance)
+			     __field(u32, metadata_share)
 			     __field(u8, call)
 			     __array(char, policy, HYBRID_POLICY_NAME_SIZE)),
 	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
@@ -394,12 +395,14 @@ TRACE_EVENT(hybrid_config,
 			   __entry->writeback_rate = config->writeback_rate;
 			   __entry->commit_interval = config->commit_interval;
 			   __entry->endurance = config->endurance;
+			   __entry->metadata_share = config->metadata_share;
 			   __entry->call = call;
 			   strscpy(__entry->policy, policy, HYBRID_POLICY_NAME_SIZE);),
-	    TP_printk("pool=%d:%d call=%s policy=%s high_watermark=%u low_watermark=%u writeback_rate=%u commit_interval=%u endurance=%u",
+	    TP_printk("pool=%d:%d call=%s policy=%s high_watermark=%u low_watermark=%u writeback_rate=%u commit_interval=%u endurance=%u metadata_share=%u",
 		      MAJOR(__entry->pool), MINOR(__entry->pool), show_call(__entry->call),
 		      __entry->policy, __entry->high_watermark, __entry->low_watermark,
-		      __entry->writeback_rate, __entry->commit_interval, __entry->endurance));
+		      __entry->writeback_rate, __entry->commit_interval, __entry->endurance,
+		      __entry->metadata_share));
 
 TRACE_EVENT(hybrid_volume_create,
 	    TP_PROTO(const struct hybrid_pool *pool, u32 volume,

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from .stack import fio
 from .test_trace import TRACING, record, sim_dir	# noqa: F401
 
 TREE = ("mkdir $(seq -f /mnt/d%g 40); for d in /mnt/d*; do "
@@ -64,3 +65,33 @@ def test_metadata_in_a_recorded_run(make_stack, sim_dir, tmp_path):	# noqa: F811
     (*_, differences), text = recording.replay(sim_dir / "replay", tmp_path,
                                                recording.text.replace(" meta=1", " meta=0"))
     assert differences == 1, text
+
+
+@pytest.mark.parametrize("share", [25, 0])
+@pytest.mark.parametrize("fs", ["ext4", "xfs"])
+def test_find_after_a_churn_of_data(make_stack, fs, share):
+    """A tree that was walked before is still in the cache; without a share for metadata it is not."""
+    s = make_stack(ssd=32, hdd=330)
+    s.create("vol", "--mode", "writearound", "--cutoff", "0")
+    s.message("set", "metadata_share", share, name="pool")
+    s.script(f"mkfs.{fs} -q /dev/mapper/vol; mount -t {fs} /dev/mapper/vol /mnt; {TREE}\n"
+             "dd if=/dev/zero of=/mnt/file bs=1M count=64 2>/dev/null")
+
+    def find():
+        """How many reads of the origin it needs."""
+        s.script(f"umount /mnt; {DROP}; mount -t {fs} -o noatime /dev/mapper/vol /mnt")
+        return s.moved(lambda: s.guest.run("find /mnt -ls >/dev/null")).get("read_misses", 0)
+
+    cold = find()
+    before = s.status("pool")
+    assert bool(before["metadata"]) == bool(share)
+    for turn in range(40):
+        fio(s.guest, "/mnt/file", "--rw=randread", "--bs=4k", "--number_ios=2000", "--norandommap",
+            f"--randseed={turn}")
+        if s.status("pool")["evictions"] - before["evictions"] > 8 * before["blocks"]:
+            break
+    else:
+        raise AssertionError("the cache is not full")
+    again = find()
+    print(f"{fs}, share {share} %: reads of the origin {cold}, after a churn of data {again}")
+    assert again < cold / 4 if share else again > cold / 2

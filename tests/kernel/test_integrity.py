@@ -10,7 +10,7 @@ ALL = ("--cutoff", "0")
 VERIFY = ("--ioengine=libaio", "--iodepth=16", "--serialize_overlap=1", "--norandommap",
           "--verify=crc32c", "--verify_fatal=1", "--do_verify=1")
 SETTINGS = {"high_watermark": 70, "low_watermark": 10, "writeback_rate": 0, "commit_interval": 1000,
-            "endurance": 0}
+            "endurance": 0, "metadata_share": 25}
 MIXED = ("--rw=randwrite", "--bsrange=512-1m", "--blockalign=512", *VERIFY)
 
 
@@ -222,9 +222,10 @@ def test_the_next_activation_has_the_settings_of_the_last(make_stack):
         activate_as_at_boot(s)
 
     assert settings(after_deactivation) == SETTINGS
-    s.guest.run("hybridctl set pool endurance=4096 commit_interval=250")
+    s.guest.run("hybridctl set pool endurance=4096 commit_interval=250 metadata_share=0")
     s.message("set", "writeback_rate", 0xffffffff, name="pool")
-    want = SETTINGS | {"endurance": 4096, "commit_interval": 250, "writeback_rate": 0xffffffff}
+    want = SETTINGS | {"endurance": 4096, "commit_interval": 250, "writeback_rate": 0xffffffff,
+                       "metadata_share": 0}
     assert settings(after_cut) == want
     s.load("pool", s.pool_table("high_watermark", 20))
     s.guest.run("hybridctl set pool endurance=0")

@@ -9,7 +9,8 @@ from .stack import MODES, io
 POOL_KEYS = """state policy block_sectors granule_sectors blocks used free dirty volumes
 open_regions ram ram_per_block journal_used journal_blocks journal_writes journal_records
 checkpoints metadata_writes cache_flushes evictions errors draining cache_written
-high_watermark low_watermark writeback_rate commit_interval endurance""".split()
+high_watermark low_watermark writeback_rate commit_interval endurance
+metadata_share metadata""".split()
 VOLUME_KEYS = """state mode dirty draining cached read_hits read_misses write_hits write_misses
 bypass_sequential bypass_policy bypass_full bypass_busy bypass_mode bypass_partial fills
 writebacks discards flushes origin_flushes cache_errors origin_errors
@@ -136,7 +137,7 @@ def test_table_prints_the_words_given_with_current_values(make_stack):
     s.message("mode", "writearound")
     s.message("cutoff", 77)
     want = {"high_watermark": 60, "low_watermark": 5, "writeback_rate": 12345, "commit_interval": 500,
-            "endurance": 77}
+            "endurance": 77, "metadata_share": 30}
     for tunable, value in want.items():
         s.message("set", tunable, value, name="pool")
     assert s.table().endswith(" 3 writearound cutoff 77")
@@ -191,6 +192,7 @@ def test_settings_are_durable_in_both_superblocks(make_stack):
     s.create("vol")
     s.message("set", "high_watermark", 60, name="pool")
     s.message("set", "endurance", 77, name="pool")
+    s.message("set", "metadata_share", 0, name="pool")
     s.guest.power_cut()
     disk = s.disk("ssd")
     places = 512 << 10, disk.size - (512 << 10)
@@ -203,6 +205,7 @@ def test_settings_are_durable_in_both_superblocks(make_stack):
         s.after_cut()
         status = s.status("pool")
         assert status["high_watermark"] == 60 and status["endurance"] == 77
+        assert status["metadata_share"] == 0
         s.guest.power_cut()
         disk.write(at, block)
 

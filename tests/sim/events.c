@@ -329,6 +329,7 @@ static void draw_tunables(struct world *w, struct hybrid_config *config)
 	config->writeback_rate = rng_below(&w->rng, 2) ? 4096 << rng_below(&w->rng, 4) : 0;
 	if (sim_policies)
 		config->endurance = draw_endurance(rng_fork(&w->rng, 102));
+	config->metadata_share = draw_share(rng_fork(&w->rng, 111));
 }
 
 static const char *draw_next_policy(struct world *w)

@@ -732,6 +732,7 @@ static void run_config(struct record *ev)
 		.writeback_rate = number(ev, "writeback_rate"),
 		.commit_interval = number(ev, "commit_interval"),
 		.endurance = number(ev, "endurance"),
+		.metadata_share = number(ev, "metadata_share"),
 	};
 	char policy[HYBRID_POLICY_NAME_SIZE];
 	int r = 0;

@@ -416,6 +416,7 @@ static const struct {
 	FIELD(cut_samples), FIELD(cut_writes), FIELD(seeks), FIELD(aged),
 	CONFIG(high_watermark), CONFIG(low_watermark),
 	CONFIG(writeback_rate), CONFIG(commit_interval), CONFIG(endurance),
+	CONFIG(metadata_share),
 };
 
 static u32 *field(const struct profile *p, u32 i)

@@ -273,6 +273,7 @@ static void simpler_pool(void)
 	set_number(&best->p.config.low_watermark, 10);
 	set_number(&best->p.config.commit_interval, 1000);
 	set_number(&best->p.config.endurance, 0);
+	set_number(&best->p.config.metadata_share, 25);
 	for (i = best->p.volumes; i > 1 && set_number(&best->p.volumes, i - 1); i--)
 		;
 	for (i = 0; i < best->p.volumes; i++) {

@@ -639,6 +639,7 @@ extern bool sim_nowait;
 const char *draw_policy(struct rng r);
 bool draw_contract(struct rng r);
 u32 draw_endurance(struct rng r);
+u32 draw_share(struct rng r);
 void run_seed(u64 seed, char mode, u64 *hash);
 void one_event(struct world *w);
 void do_event(struct world *w, enum event ev);

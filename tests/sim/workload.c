@@ -275,11 +275,17 @@ u32 draw_endurance(struct rng r)
 	return rng_below(&r, 2) ? 1 << rng_below(&r, 20) : 0;
 }
 
+u32 draw_share(struct rng r)
+{
+	return rng_chance(&r, 50) ? 25 : rng_below(&r, 91);
+}
+
 /* A filesystem reads its metadata, too. */
 static void draw_metadata(struct profile *p, struct rng r)
 {
 	if (rng_chance(&r, 30))
 		p->weight[EV_META] = 1 << rng_below(&r, 8);
+	p->config.metadata_share = draw_share(r);
 }
 
 /* Blocks of 128 KiB have the only masks of four bytes; those of 256 KiB the most granules. */

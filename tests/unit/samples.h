@@ -45,6 +45,7 @@ static inline void sample_sb(struct hybrid_sb *sb, u32 role)
 		sb->settings.writeback_rate = 1ULL << 32;
 		sb->settings.commit_interval = 0;
 		sb->settings.endurance = ~0ULL;
+		sb->settings.metadata_share = 91;
 		return;
 	}
 	sb->flags = HYBRID_SB_DIRTY;

@@ -41,6 +41,9 @@ static void print_pool(const struct hybrid_node *node)
 		   (unsigned long long)s->blocks, size_text(a, block), s->policy);
 	print_line("data", "%s used, %s dirty, of %s", size_text(a, s->used * block),
 		   size_text(b, s->dirty * block), size_text(c, s->blocks * block));
+	if (s->metadata)
+		print_line("metadata", "%s of what is used leave last",
+			   size_text(a, s->metadata * block));
 	print_line("volumes", "%llu active", (unsigned long long)s->volumes);
 	print_line("journal", "%llu of %llu blocks used, %llu writes, %llu checkpoints",
 		   (unsigned long long)s->journal_used, (unsigned long long)s->journal_blocks,
