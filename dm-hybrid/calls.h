@@ -48,7 +48,7 @@ static inline bool hybrid_call_hit(struct volume_object *object, struct hybrid_i
 		hybrid_engine_hit_op(io);
 		trace_hybrid_op(pool, &io->op);
 	}
-	trace_hybrid_io_mapped(pool, io, true);
+	trace_hybrid_io_mapped(pool, io, io->flags, true);
 	return true;
 }
 
@@ -57,13 +57,14 @@ static inline enum hybrid_map_result hybrid_call_miss(struct hybrid_pool *pool,
 						      struct hybrid_io *io,
 						      struct hybrid_actions *acts)
 {
+	const u8 flags = io->flags;
 	enum hybrid_map_result r;
 
 	r = hybrid_engine_miss(pool->engine, io, acts);
 	hybrid_trace_acts(pool, acts, &acts->list);
 	if (r == HYBRID_MAP_REMAP)
 		trace_hybrid_op(pool, &io->op);
-	trace_hybrid_io_mapped(pool, io, r == HYBRID_MAP_REMAP);
+	trace_hybrid_io_mapped(pool, io, flags, r == HYBRID_MAP_REMAP);
 	return r;
 }
 

@@ -22,6 +22,7 @@ struct victim_filter {
 	struct hybrid_set *s;
 	bool dirty_seen;
 	bool spare;		/* what is kept */
+	bool ahead;		/* for a read ahead: nothing goes that is worth more */
 };
 
 /* ---- metadata ------------------------------------------------------------- */
@@ -227,7 +228,7 @@ static int unkept_victim(struct hybrid_engine *e, struct hybrid_set *s, struct v
 	f->spare = true;
 	i = policy_victim(e, s, f);
 	f->spare = false;
-	return i >= 0 ? i : kept;
+	return i >= 0 || f->ahead ? i : kept;
 }
 
 /* A block that can go, -1: there is none. */
@@ -248,10 +249,11 @@ static int find_victim(struct hybrid_engine *e, struct hybrid_set *s, struct vic
 	return unkept_victim(e, s, f);
 }
 
-void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts)
+void evict(struct hybrid_engine *e, const struct hybrid_io *io, struct hybrid_actions *acts)
 {
+	u32 set = io->set;
 	struct hybrid_set *s = &e->map.set[set];
-	struct victim_filter f = { .e = e, .s = s };
+	struct victim_filter f = { .e = e, .s = s, .ahead = io->flags & HYBRID_IO_AHEAD };
 	u32 most = 4, want = max(e->reserve, 1U);
 	int i;
 
@@ -259,8 +261,8 @@ void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts)
 		i = find_victim(e, s, &f);
 		if (f.dirty_seen)
 			WRITE_ONCE(e->writeback_passed, true);
-		/* If nothing can go, dirty blocks stand in the way. */
-		if (i < 0 && f.dirty_seen)
+		/* If nothing can go, dirty blocks stand in the way: of who waits, that is. */
+		if (i < 0 && f.dirty_seen && !f.ahead)
 			WRITE_ONCE(e->writeback_urgent, true);
 		if (i < 0 || !evict_block(e, set, i))
 			break;

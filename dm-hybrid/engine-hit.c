@@ -84,6 +84,8 @@ static bool flags_allow(const struct hybrid_engine *e, const struct hybrid_io *i
 
 	if (io->flags & HYBRID_IO_FUA)
 		return false;
+	if (!(io->flags & HYBRID_IO_META))
+		return true;
 	i = hybrid_set_find(&e->map, s, io->key);
 	return i >= 0 && metadata_noted(e, s, i);
 }

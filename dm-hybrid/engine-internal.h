@@ -799,8 +799,8 @@ void job_fail_readers(struct hybrid_job *job, struct hybrid_actions *acts);
 void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 		  struct hybrid_actions *acts);
 
-/* engine-evict.c: keep the set's reserve; caller holds its lock */
-void evict(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts);
+/* engine-evict.c: keep the reserve of the set of @io, which needs room; caller holds its lock */
+void evict(struct hybrid_engine *e, const struct hybrid_io *io, struct hybrid_actions *acts);
 void drop_block(struct hybrid_engine *e, u32 set, u32 i);
 bool can_spare(struct hybrid_engine *e, struct hybrid_set *s);
 bool may_evict(struct hybrid_engine *e, struct hybrid_set *s, u32 i);

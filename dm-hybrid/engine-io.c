@@ -260,11 +260,11 @@ static int take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybr
 }
 
 /* Is there a free block for a read miss?  Half of the reserve is for writes. */
-static bool room_to_fill(struct hybrid_engine *e, struct hybrid_set *s, u32 set,
-			 struct hybrid_actions *acts)
+static bool room_to_fill(struct hybrid_engine *e, struct hybrid_set *s,
+			 const struct hybrid_io *io, struct hybrid_actions *acts)
 {
 	if (s->nr_free <= e->reserve / 2)
-		evict(e, set, acts);
+		evict(e, io, acts);
 	return s->nr_free > e->reserve / 2;
 }
 
@@ -389,7 +389,7 @@ static void fill_ahead(struct hybrid_engine *e, struct hybrid_set *s, const stru
 		if (key == io->key)
 			continue;
 		if ((admitted == WHILE_FILLING && !set_fills(e, s)) ||
-		    !room_to_fill(e, s, io->set, acts))
+		    !room_to_fill(e, s, io, acts))
 			return;
 		ahead_costs(e, key);
 		i = take_block(e, s, io->volume, key);
@@ -427,7 +427,7 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 		bypass(io, HYBRID_BYPASS_ENDURANCE);
 		return read_origin(io);
 	}
-	if (i < 0 && !room_to_fill(e, s, io->set, acts)) {
+	if (i < 0 && !room_to_fill(e, s, io, acts)) {
 		bypass(io, HYBRID_BYPASS_FULL);
 		return read_origin(io);
 	}
@@ -463,7 +463,7 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 	fill_ahead(e, s, io, job, from, to, admitted, acts);
 	fill_start(e, job, io, acts);
 	if (s->nr_free < e->reserve)
-		evict(e, io->set, acts);
+		evict(e, io, acts);
 	return ROUTE_TAKEN;
 }
 
@@ -623,7 +623,7 @@ static bool room_to_write(struct hybrid_engine *e, struct hybrid_set *s,
 		return false;
 	}
 	if (s->nr_free <= e->reserve)
-		evict(e, io->set, acts);
+		evict(e, io, acts);
 	return s->nr_free;
 }
 

@@ -147,6 +147,7 @@ enum hybrid_io_type {
 /* hybrid_io.flags: what its user says of it */
 #define HYBRID_IO_FUA	BIT(0)
 #define HYBRID_IO_META	BIT(1)	/* a read of a filesystem's metadata */
+#define HYBRID_IO_AHEAD	BIT(2)	/* a read ahead; may be set after hybrid_engine_hit(), too */
 
 /*
  * One user I/O, embedded in the caller's own structure.  READ and WRITE lie

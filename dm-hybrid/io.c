@@ -539,6 +539,9 @@ static noinline int map_miss(struct hybrid_pool *pool, struct hybrid_bio *b, str
 		return r;
 	}
 	may_wait(bio);
+	/* No hit asks for it, so that it costs none anything. */
+	if (bio->bi_opf & REQ_RAHEAD)
+		b->io.flags |= HYBRID_IO_AHEAD;
 	hybrid_actions_init(&acts);
 	if (hybrid_call_miss(pool, &b->io, &acts) == HYBRID_MAP_REMAP) {
 		remap_bio(pool, &b->io.op, bio);

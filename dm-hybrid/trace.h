@@ -242,20 +242,23 @@ TRACE_EVENT(hybrid_io,
 		      __entry->fua, __entry->meta));
 
 TRACE_EVENT(hybrid_io_mapped,
-	    TP_PROTO(const struct hybrid_pool *pool, const struct hybrid_io *io, bool remapped),
-	    TP_ARGS(pool, io, remapped),
+	    TP_PROTO(const struct hybrid_pool *pool, const struct hybrid_io *io, u8 flags,
+		     bool remapped),
+	    TP_ARGS(pool, io, flags, remapped),
 	    TP_STRUCT__entry(__field(dev_t, pool)
 			     __field(const void *, io)
 			     __field(bool, remapped)
-			     __field(u8, bypass)),
+			     __field(u8, bypass)
+			     __field(bool, ahead)),
 	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
 			   __entry->io = io;
 			   __entry->remapped = remapped;
 			   /* Whoever took an I/O may have ended it. */
-			   __entry->bypass = remapped ? io->bypass : 0;),
-	    TP_printk("pool=%d:%d io=%p remapped=%d bypass=%s", MAJOR(__entry->pool),
+			   __entry->bypass = remapped ? io->bypass : 0;
+			   __entry->ahead = flags & HYBRID_IO_AHEAD;),
+	    TP_printk("pool=%d:%d io=%p remapped=%d bypass=%s ahead=%d", MAJOR(__entry->pool),
 		      MINOR(__entry->pool), __entry->io, __entry->remapped,
-		      show_bypass(__entry->bypass)));
+		      show_bypass(__entry->bypass), __entry->ahead));
 
 TRACE_EVENT(hybrid_io_done,
 	    TP_PROTO(const struct hybrid_pool *pool, const struct hybrid_io *io, int error),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What file systems say of their reads: which of them are of metadata."""
+"""What is said of reads: which are of a file system's metadata, and which are ahead."""
 import re
 
 import pytest
@@ -95,3 +95,19 @@ def test_find_after_a_churn_of_data(make_stack, fs, share):
     again = find()
     print(f"{fs}, share {share} %: reads of the origin {cold}, after a churn of data {again}")
     assert again < cold / 4 if share else again > cold / 2
+
+
+def test_files_are_read_ahead_and_cached(make_stack):
+    """Linux says so of all that ->readahead() reads, also of what read() waits for."""
+    s = make_stack(ssd=32, hdd=64)
+    s.create("vol", "--mode", "writearound")
+    s.script("mkfs.ext4 -q /dev/mapper/vol; mount /dev/mapper/vol /mnt\n"
+             f"dd if=/dev/urandom of=/mnt/file bs=64k count=32 2>/dev/null; {DROP}\n"
+             f"mount -t tracefs none {TRACING}; echo 1 >{TRACING}/events/dm_hybrid/hybrid_io_mapped/enable")
+    s.guest.run("cat /mnt/file >/dev/null")
+    s.script(f"echo 0 >{TRACING}/tracing_on")
+    trace = s.guest.run(f"cat {TRACING}/trace").out
+    marked = re.findall(r"hybrid_io_mapped: .* ahead=(\d)", trace)
+    assert "1" in marked
+    again = s.moved(lambda: s.script(f"{DROP}; cat /mnt/file >/dev/null"))
+    assert again["read_hits"] and "read_misses" not in again

@@ -96,10 +96,11 @@ void user_io(struct world *w, enum event ev, struct volume *vol, u64 sector, u32
 		[EV_READ] = HYBRID_IO_READ, [EV_WRITE] = HYBRID_IO_WRITE,
 		[EV_FUA] = HYBRID_IO_WRITE, [EV_FLUSH] = HYBRID_IO_FLUSH,
 		[EV_DISCARD] = HYBRID_IO_DISCARD, [EV_ZEROES] = HYBRID_IO_ZEROES,
-		[EV_META] = HYBRID_IO_READ,
+		[EV_META] = HYBRID_IO_READ, [EV_AHEAD] = HYBRID_IO_READ,
 	};
 	static const u8 flags[NR_EVENTS] = {
 		[EV_FUA] = HYBRID_IO_FUA, [EV_META] = HYBRID_IO_META,
+		[EV_AHEAD] = HYBRID_IO_AHEAD,
 	};
 
 	script_log(w, ev, vol, sector, count);
@@ -123,7 +124,8 @@ static void user_event(struct world *w, enum event ev)
 		pick_range(w, vol, &sector, &count);
 	if ((ev == EV_DISCARD || ev == EV_ZEROES) && rng_below(&w->rng, 3) == 0)
 		count = min_t(u64, vol->hot - sector, count + rng_below(&w->rng, 4 * w->p.block_sectors));
-	if (ev != EV_READ && ev != EV_META && ev != EV_FLUSH && !w->p.overlap && users_overlap(w, vol, sector, count))
+	if (ev != EV_READ && ev != EV_META && ev != EV_AHEAD && ev != EV_FLUSH && !w->p.overlap &&
+	    users_overlap(w, vol, sector, count))
 		return;
 	user_io(w, ev, vol, sector, count);
 }
@@ -552,7 +554,7 @@ void do_event(struct world *w, enum event ev)
 		evict_event(w);
 		return;
 	case EV_READ ... EV_ZEROES:
-	case EV_META:
+	case EV_META ... EV_AHEAD:
 		user_event(w, ev);
 		return;
 	default:

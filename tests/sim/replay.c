@@ -657,6 +657,8 @@ static void run_io(struct record *ev)
 		end_io(io);
 		return;
 	}
+	if (ev->end && number(ev->end, "ahead"))
+		io->io.flags |= HYBRID_IO_AHEAD;
 	hybrid_actions_init(&acts);
 	remap = hybrid_engine_map(engine, &io->io, &acts) == HYBRID_MAP_REMAP;
 	why = remap ? io->io.bypass : 0;

@@ -42,6 +42,7 @@ static const struct {
 	[EV_CUTOFF] = { "cutoff", "" },
 	[EV_POLICY] = { "policy", "" },
 	[EV_META] = { "meta", "vs+" },
+	[EV_AHEAD] = { "ahead", "vs+" },
 	[LINE_BOOT] = { "boot", "" },
 	[LINE_FAULT] = { "fault", "x" },
 	[LINE_AGE] = { "age", "" },
@@ -287,7 +288,7 @@ static void carry_out(struct world *w, const struct line *l)
 
 	switch (l->kind) {
 	case EV_READ ... EV_ZEROES:
-	case EV_META:
+	case EV_META ... EV_AHEAD:
 		user_io(w, l->kind, vol, l->sector, l->count);
 		break;
 	case EV_TICK:

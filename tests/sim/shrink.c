@@ -290,7 +290,8 @@ static void simpler_pool(void)
 static bool has_sector(const struct line *l)
 {
 	return (l->kind >= EV_READ && l->kind <= EV_ZEROES && l->kind != EV_FLUSH) ||
-	       l->kind == EV_META || l->kind == EV_EVICT;
+	       l->kind == EV_META || l->kind == EV_AHEAD ||
+	       l->kind == EV_EVICT;
 }
 
 /* Blocks of 8 sectors, numbered as they come. */
@@ -354,7 +355,7 @@ static void simpler_lines(void)
 
 		switch (l->kind) {
 		case EV_READ ... EV_FUA:
-		case EV_META:
+		case EV_META ... EV_AHEAD:
 		case EV_DISCARD:
 		case EV_ZEROES:
 		case EV_EVICT:

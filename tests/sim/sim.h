@@ -472,7 +472,7 @@ struct profile {
 	u32 far;		/* volumes' data are so far behind their first block: see world.hole */
 	u32 fault_kind;		/* 0: none */
 #define FAULTS_PLANNED	6	/* faults.c draws them, of all kinds */
-	u32 weight[18];
+	u32 weight[19];
 	u32 admin_percent;	/* of events: suspend, reload, tunables */
 	u32 load_percent;	/* others' I/O while somebody waits for a call */
 	u32 inplace_percent;	/* of volumes */
@@ -628,7 +628,7 @@ enum meta_kind meta_kind(const struct world *w, const struct dreq *r);
 enum event {
 	EV_STEP, EV_READ, EV_WRITE, EV_FUA, EV_FLUSH, EV_DISCARD, EV_ZEROES, EV_TICK,
 	EV_MODE, EV_DRAIN, EV_EVICT, EV_CHECKPOINT, EV_REOPEN, EV_RESTART, EV_RECREATE,
-	EV_CUTOFF, EV_POLICY, EV_META,
+	EV_CUTOFF, EV_POLICY, EV_META, EV_AHEAD,
 	NR_EVENTS
 };
 

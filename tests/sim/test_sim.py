@@ -284,7 +284,7 @@ def test_recorded_is_the_same_run(sim, tmp_path, options):
 
 # Defects: mode, file, what it says, what it says then.
 PLANTED = {
-    "fua-ignored": ("B", "engine-io.c", "io->fua && !io->commit)", "false)"),
+    "fua-ignored": ("B", "engine-io.c", " fua && !io->commit)", " false)"),
     "flush-ignored": ("B", "engine-commit.c", "	else\n		join_commit(", "	else if (0)\n		join_commit("),
     "clean-without-flush": ("B", "engine-commit.c", "if (!settled(v, s->stamp[i]))", "if (0)"),
     "rewrite-stays-clean": ("B", "engine-io.c", "	if (again)\n", "	if (0)\n"),

@@ -280,11 +280,13 @@ u32 draw_share(struct rng r)
 	return rng_chance(&r, 50) ? 25 : rng_below(&r, 91);
 }
 
-/* A filesystem reads its metadata, too. */
+/* A filesystem reads its metadata, too, and the kernel ahead. */
 static void draw_metadata(struct profile *p, struct rng r)
 {
 	if (rng_chance(&r, 30))
 		p->weight[EV_META] = 1 << rng_below(&r, 8);
+	if (rng_chance(&r, 30))
+		p->weight[EV_AHEAD] = 1 << rng_below(&r, 8);
 	p->config.metadata_share = draw_share(r);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* What filesystems say of their reads: which are of metadata. */
+/* What is said of reads: which are of metadata, and which are ahead. */
 #include "rig.h"
 #include "engine-internal.h"
 
@@ -294,6 +294,78 @@ static void metadata_discarded(void **state)
 	assert_int_equal(pool().metadata, METADATA - 1);
 }
 
+/* ---- reads ahead ----------------------------------------------------------- */
+
+static int read_ahead(u64 sector, u32 count)
+{
+	return submit(&reader, HYBRID_IO_READ, sector, count, HYBRID_IO_AHEAD);
+}
+
+/* Most reads of files are marked so: they are cached as others, and what leaves for them is, too. */
+static void ahead_is_cached(void **state)
+{
+	u64 evictions;
+	u32 k;
+
+	pool_of("lru");
+	churn(1);
+	evictions = pool().evictions;
+	for (k = 0; k < 20; k++) {
+		assert_int_equal(read_ahead(k * 4 * BLOCK, 8), 0);
+		assert_true(is_cached(k * 4));
+		tick(100);
+	}
+	assert_true(pool().evictions > evictions);
+	assert_int_equal(counter(HYBRID_BYPASS_FULL), 0);
+}
+
+/* A pool of dirty blocks, of metadata, and of no more free blocks than its reserve. */
+static void no_room(u32 metadata)
+{
+	static const struct hybrid_config lazy = {
+		.high_watermark = 100, .low_watermark = 100, .commit_interval = 1000,
+		.metadata_share = 25,
+	};
+	u32 k;
+
+	setup_disks(NULL);
+	small_pool(12 * MIB, HYBRID_MODE_WRITEBACK, &lazy);
+	set_cutoff_to(0);
+	read_metadata(0, metadata);
+	for (k = DATA_FROM; pool().free > e->reserve; k++)
+		put(k * BLOCK, 8, k);
+	assert_int_equal(nr_cached(0, metadata), metadata);
+	assert_int_equal(counter(HYBRID_WRITEBACKS), 0);
+}
+
+/* Nobody may ever ask for it: for its sake no metadata leave. */
+static void ahead_spares_metadata(void **state)
+{
+	no_room(METADATA);
+	assert_int_equal(read_ahead(40 * BLOCK, 8), 0);
+	assert_true(is_cached(40));
+	assert_int_equal(pool().metadata, METADATA);
+	teardown(state);
+	no_room(METADATA);
+	reads(40 * BLOCK, 8, 0);
+	assert_true(pool().metadata < METADATA);
+}
+
+/* ... and nothing is written back out of turn. */
+static void ahead_spares_the_disk(void **state)
+{
+	no_room(0);
+	assert_int_equal(read_ahead(40 * BLOCK, 8), 0);
+	assert_true(is_cached(40));
+	tick(100);
+	assert_int_equal(counter(HYBRID_WRITEBACKS), 0);
+	teardown(state);
+	no_room(0);
+	reads(40 * BLOCK, 8, 0);
+	tick(100);
+	assert_true(counter(HYBRID_WRITEBACKS));
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -308,6 +380,9 @@ int main(void)
 		cmocka_unit_test_teardown(metadata_stay_in_a_run, teardown),
 		cmocka_unit_test_teardown(metadata_go_short, teardown),
 		cmocka_unit_test_teardown(metadata_discarded, teardown),
+		cmocka_unit_test_teardown(ahead_is_cached, teardown),
+		cmocka_unit_test_teardown(ahead_spares_metadata, teardown),
+		cmocka_unit_test_teardown(ahead_spares_the_disk, teardown),
 	};
 
 	return cmocka_run_group_tests_name("hints", tests, NULL, NULL);
