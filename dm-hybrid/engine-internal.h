@@ -237,6 +237,7 @@ struct hybrid_volume {
 	u32 most_dirty;			/* limit on nr_dirty; READ_ONCE without the lock */
 	atomic_t nr_cached;
 	bool draining;			/* asked for, or a mode switch */
+	bool healthy_again;			/* since it was opened: see HYBRID_STATE_HEALTHY_AGAIN */
 	struct list_head open_link;	/* of open_volumes */
 	bool cache_written;		/* since the last flush: note_cache_written() */
 	bool cache_flushing;		/* the present commit makes that durable */
@@ -343,6 +344,7 @@ struct hybrid_engine {
 	s64 endurance_left;		/* see endurance_tick() */
 	u64 cache_written;		/* sectors, until the last tick */
 	u8 endurance;			/* enum endurance, READ_ONCE without the lock */
+	u32 state;			/* enum hybrid_state: what has a memory; by the tick */
 	bool loaded, failed, stopping, stop_tried;
 	spinlock_t lock;		/* see above */
 	u64 now;			/* ms, of the last tick */

@@ -454,8 +454,10 @@ static int open_formatted(struct hybrid_engine *e, struct hybrid_volume *v, u64 
 		*why = "cannot be read";
 	if (!r)
 		r = sb_matches(e, v, why);
-	if (!r)
+	if (!r) {
+		v->healthy_again = v->sb.lost || !nonce_known(v, v->sb.nonce);
 		r = check_nonce(e, v, why);
+	}
 	if (!r) {
 		r = exchange_nonce(e, v);
 		if (r)
@@ -525,6 +527,7 @@ static int open_origin(struct hybrid_engine *e, struct hybrid_volume *v, u64 sec
 {
 	int r;
 
+	v->healthy_again = false;
 	*why = "belongs to a pool that has failed";
 	if (READ_ONCE(e->failed))
 		return -EIO;
@@ -982,4 +985,11 @@ void hybrid_volume_status(struct hybrid_engine *e, struct hybrid_volume *v,
 	for_each_possible_cpu(cpu)
 		for (c = 0; c < HYBRID_NR_COUNTERS; c++)
 			st->counter[c] += READ_ONCE(per_cpu_ptr(v->counters, cpu)->c[c]);
+}
+
+u32 hybrid_volume_state(const struct hybrid_volume *v)
+{
+	return (READ_ONCE(v->e->failed) ? HYBRID_STATE_FAILED : 0) |
+	       (READ_ONCE(v->draining) && !dirty_blocks(v) ? HYBRID_STATE_DRAINED : 0) |
+	       (v->healthy_again ? HYBRID_STATE_HEALTHY_AGAIN : 0);
 }

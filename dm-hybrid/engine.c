@@ -255,6 +255,26 @@ static unsigned long cache_written_since(const struct hybrid_engine *e)
 #define HOUR		(DAY / 24)
 
 /*
+ * A state of the pool that @begins, or @ends; what lies between leaves it as it is, or
+ * there would be an event every second.
+ */
+static void put_state(struct hybrid_engine *e, u32 state, bool begins, bool ends)
+{
+	if (begins)
+		WRITE_ONCE(e->state, e->state | state);
+	else if (ends)
+		WRITE_ONCE(e->state, e->state & ~state);
+}
+
+static void watermark_tick(struct hybrid_engine *e)
+{
+	u64 dirty = (u64)atomic_read(&e->nr_dirty) * 100, blocks = e->g->nr_blocks;
+
+	put_state(e, HYBRID_STATE_OVER_WATERMARK, dirty > blocks * READ_ONCE(e->config.high_watermark),
+		  dirty <= blocks * READ_ONCE(e->config.low_watermark));
+}
+
+/*
  * What was written is paid out of the budget, in sectors times the ms of a day, so
  * that the smallest budget counts in the shortest tick.  An hour's can be saved up.
  * An hour's can be owed before read misses write nothing any more; a day's is the
@@ -271,6 +291,7 @@ static void endurance_tick(struct hybrid_engine *e, u64 passed)
 	if (!budget) {
 		e->endurance_left = 0;
 		WRITE_ONCE(e->endurance, ENDURANCE_PLENTY);
+		put_state(e, HYBRID_STATE_ENDURANCE_USED, false, true);
 		return;
 	}
 	left = min(left + budget * (s64)min_t(u64, passed, DAY), budget * HOUR);
@@ -278,6 +299,8 @@ static void endurance_tick(struct hybrid_engine *e, u64 passed)
 	e->endurance_left = left;
 	WRITE_ONCE(e->endurance, left >= 0 ? ENDURANCE_PLENTY :
 		   left >= -budget * HOUR ? ENDURANCE_SHORT : ENDURANCE_SPENT);
+	/* Nothing has been saved up at first, so a few writes raise no event. */
+	put_state(e, HYBRID_STATE_ENDURANCE_USED, left < -budget * HOUR / 6, left >= budget * HOUR / 2);
 }
 
 bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actions *acts)
@@ -292,6 +315,7 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 	writeback_tick(e, passed, acts);
 	room_tick(e, acts);
 	holds_tick(e);
+	watermark_tick(e);
 	endurance_tick(e, passed);
 	jobs_tick(e, acts);
 	if (!READ_ONCE(e->failed) &&
@@ -376,10 +400,10 @@ int hybrid_engine_configure(struct hybrid_engine *e, const struct hybrid_config 
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	e->config.high_watermark = config->high_watermark;
-	e->config.low_watermark = config->low_watermark;
 	e->config.writeback_rate = config->writeback_rate;
-	/* These two are read without the lock. */
+	/* These are read without the lock. */
+	WRITE_ONCE(e->config.high_watermark, config->high_watermark);
+	WRITE_ONCE(e->config.low_watermark, config->low_watermark);
 	WRITE_ONCE(e->config.commit_interval, config->commit_interval);
 	WRITE_ONCE(e->config.metadata_share, config->metadata_share);
 	WRITE_ONCE(e->config.endurance, config->endurance);
@@ -416,13 +440,19 @@ const struct hybrid_config *hybrid_engine_config(struct hybrid_engine *e)
 	return &e->config;
 }
 
+/* How many blocks are dirty, in RAM or on record, whichever is more. */
+static u32 dirty_in_all(const struct hybrid_engine *e)
+{
+	return max(atomic_read(&e->nr_dirty), atomic_read(&e->nr_jdirty));
+}
+
 void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st)
 {
 	u32 set;
 
 	memset(st, 0, sizeof(*st));
 	st->failed = READ_ONCE(e->failed);
-	st->dirty = max(atomic_read(&e->nr_dirty), atomic_read(&e->nr_jdirty));
+	st->dirty = dirty_in_all(e);
 	st->draining = READ_ONCE(e->draining) && st->dirty;
 	st->block_sectors = e->g->block_sectors;
 	st->granule_sectors = e->g->granule_sectors;
@@ -447,6 +477,13 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	st->evictions = atomic64_read(&e->st_evictions);
 	st->errors = atomic64_read(&e->st_errors);
 	st->cache_written = e->cache_written + cache_written_since(e);
+}
+
+u32 hybrid_engine_state(const struct hybrid_engine *e)
+{
+	return READ_ONCE(e->state) |
+	       (READ_ONCE(e->failed) ? HYBRID_STATE_FAILED : 0) |
+	       (READ_ONCE(e->draining) && !dirty_in_all(e) ? HYBRID_STATE_DRAINED : 0);
 }
 
 /* ---- for the simulator --------------------------------------------------- */

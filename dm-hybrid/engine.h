@@ -525,6 +525,27 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 void hybrid_volume_status(struct hybrid_engine *e, struct hybrid_volume *v,
 			  struct hybrid_volume_status *st);
 
+/* States that an admin hears of when they begin: bits. */
+enum hybrid_state {
+	/* The pool failed. */
+	HYBRID_STATE_FAILED = 1 << 0,
+	/* A drain is complete, or the switch to a mode that keeps nothing dirty. */
+	HYBRID_STATE_DRAINED = 1 << 1,
+	/*
+	 * The share of dirty blocks was above the high watermark, and has not been down at
+	 * the low one since.
+	 */
+	HYBRID_STATE_OVER_WATERMARK = 1 << 2,
+	/* Ten minutes' endurance was owed, and half an hour's has not been saved since. */
+	HYBRID_STATE_ENDURANCE_USED = 1 << 3,
+	/* The origin had been written without its cache, or what it lost with it was listed. */
+	HYBRID_STATE_HEALTHY_AGAIN = 1 << 4,
+};
+
+/* Those of the pool (all but HEALED), as of the last tick; those of a volume that is open. */
+u32 hybrid_engine_state(const struct hybrid_engine *e);
+u32 hybrid_volume_state(const struct hybrid_volume *v);
+
 /* ---- For the simulator and the tests ------------------------------------- */
 
 /*
