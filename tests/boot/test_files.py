@@ -140,3 +140,14 @@ def test_pools_are_hidden_volumes_are_not(installed, loop):
     assert k["DM_NOSCAN"] == "1"
     k = udev(installed, device, "change", f'ENV{{DM_UUID}}="HYBRID-{UUID}"')
     assert not {"SYSTEMD_READY", "DM_NOSCAN", "UDISKS_IGNORE"} & set(k)
+
+
+def test_an_event_of_a_volume_is_no_reason_to_scan(installed, loop):
+    """What the module tells of itself; a pool stays hidden."""
+    device = loop(False)
+    k = udev(installed, device, "change",
+             f'ENV{{DM_UUID}}="HYBRID-{UUID}", ENV{{HYBRID_EVENT}}="drained"')
+    assert k["DM_NOSCAN"] == "1" and not {"SYSTEMD_READY", "UDISKS_IGNORE"} & set(k)
+    k = udev(installed, device, "change",
+             f'ENV{{DM_UUID}}="HYBRID-{UUID}-pool", ENV{{HYBRID_EVENT}}="failed"')
+    assert (k["DM_NOSCAN"], k["SYSTEMD_READY"], k["UDISKS_IGNORE"]) == ("1", "0", "1")
