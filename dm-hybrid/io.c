@@ -25,6 +25,7 @@
 #include <linux/slab.h>
 
 #include "calls.h"
+#include "events.h"
 #include "io.h"
 
 #define TICK_MS		100
@@ -689,16 +690,6 @@ static void run_in_worker(struct hybrid_pool *pool, struct hybrid_actions *acts)
 	}
 }
 
-/* Once, and from the worker: there may be nobody else to notice. */
-static void report_failure(struct hybrid_pool *pool)
-{
-	if (!hybrid_engine_failed(pool->engine) ||
-	    test_and_set_bit(HYBRID_POOL_FAILED, &pool->flags))
-		return;
-	DMERR("%s: pool failed: clean data is served from the origins, dirty data fails",
-	      dm_device_name(pool->md));
-}
-
 static void pool_work(struct work_struct *work)
 {
 	struct hybrid_queue *q = container_of(work, struct hybrid_queue, work);
@@ -718,7 +709,8 @@ static void pool_work(struct work_struct *work)
 		hybrid_call_op_done(pool, op, &acts);
 	}
 	run_in_worker(pool, &acts);
-	report_failure(pool);
+	/* There may be nobody else to notice. */
+	hybrid_report_failure(pool);
 	hybrid_tick_kick(pool);
 	WRITE_ONCE(pool->passes, pool->passes + 1);
 	if (wq_has_sleeper(&pool->wait))

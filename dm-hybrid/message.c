@@ -3,6 +3,7 @@
 #include <linux/ctype.h>
 
 #include "calls.h"
+#include "events.h"
 #include "io.h"
 #include "target.h"
 
@@ -172,14 +173,16 @@ static int forget_volume(struct pool_table *pt, unsigned int argc, char **argv)
 	return r;
 }
 
-static int drain_pool(struct hybrid_pool *pool, struct hybrid_volume *v, bool on)
+/* @object: NULL for all volumes */
+static int drain_pool(struct hybrid_pool *pool, struct volume_object *object, bool on)
 {
 	struct hybrid_actions acts;
 
 	hybrid_actions_init(&acts);
-	hybrid_call_drain(pool, v, on, &acts);
+	hybrid_call_drain(pool, object ? object->handle : NULL, on, &acts);
 	hybrid_run(pool, &acts);
 	hybrid_tick_kick(pool);
+	hybrid_events_expect_drained(pool, object ? &object->reported : &pool->reported);
 	return 0;
 }
 
@@ -333,6 +336,7 @@ static int set_mode(struct volume_object *object, const char *value, struct hybr
 	if (parse_mode(value, &mode))
 		return -EINVAL;
 	hybrid_call_set_mode(object->pool, object->handle, mode, acts);
+	hybrid_events_expect_drained(object->pool, &object->reported);
 	return 0;
 }
 
@@ -409,9 +413,9 @@ static int run_volume_message(struct volume_object *object, unsigned int argc, c
 		if (argc == 2 && !strcmp(argv[0], volume_settings[i].name))
 			return change_setting(object, &volume_settings[i], argv[1]);
 	if (argc == 1 && !strcmp(argv[0], "drain"))
-		return drain_pool(pool, object->handle, true);
+		return drain_pool(pool, object, true);
 	if (argc == 1 && !strcmp(argv[0], "drain_cancel"))
-		return drain_pool(pool, object->handle, false);
+		return drain_pool(pool, object, false);
 	if (argc == 1 && !strcmp(argv[0], "reset_counters")) {
 		hybrid_volume_reset_counters(object->handle);
 		return 0;

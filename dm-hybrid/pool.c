@@ -7,6 +7,7 @@
 #include <linux/suspend.h>
 
 #include "calls.h"
+#include "events.h"
 #include "io.h"
 #include "metadata.h"
 #include "target.h"
@@ -92,6 +93,7 @@ struct hybrid_pool *hybrid_pool_get(dev_t dev)
 static void pool_free(struct hybrid_pool *pool)
 {
 	hybrid_pool_io_exit(pool);
+	hybrid_events_exit(pool);
 	if (pool->engine)
 		hybrid_call_destroy(pool);
 	if (pool->policy)
@@ -127,6 +129,7 @@ static struct hybrid_pool *pool_alloc(struct mapped_device *md, struct block_dev
 		kfree(pool);
 		return ERR_PTR(r);
 	}
+	hybrid_events_init(pool);
 	mutex_init(&pool->lock);
 	INIT_LIST_HEAD(&pool->volumes);
 	pool->bdev = bdev;
@@ -339,6 +342,7 @@ static void pool_dtr(struct dm_target *ti)
 	mutex_unlock(&pools_lock);
 	if (last)
 		pool_died(pool);
+	hybrid_events_flush(pool);
 	hybrid_pool_put(pool);
 	dm_put_device(ti, pt->dev);
 	if (!pt->applied)
@@ -502,6 +506,7 @@ static int pool_preresume(struct dm_target *ti)
 		WRITE_ONCE(pool->bound, pt);
 		pool->running = true;
 		hybrid_tick_start(pool);
+		hybrid_events_look(pool);
 	}
 	hybrid_pool_unlock(pool);
 	return r;
@@ -536,6 +541,7 @@ static void pool_presuspend_undo(struct dm_target *ti)
 
 	hybrid_pool_lock(pool);
 	pool->running = pool->loaded && !pool->stopped;
+	hybrid_events_look(pool);
 	hybrid_pool_unlock(pool);
 	hybrid_volumes_resume(pool);
 }

@@ -60,6 +60,7 @@ struct hybrid_pool {
 	char recorded_policy[HYBRID_POLICY_NAME_SIZE];	/* in the superblock */
 	struct hybrid_settings recorded;
 	struct list_head volumes;	/* volume_object */
+	u32 reported;			/* enum hybrid_state: events.c */
 	u32 managed;			/* of them: see there */
 	bool loaded;			/* the engine is usable for good */
 	bool stopped;			/* by suspend */
@@ -73,6 +74,8 @@ struct hybrid_pool {
 	unsigned long passes;		/* of the worker */
 	struct delayed_work tick;
 	unsigned long flags;
+
+	struct delayed_work look;	/* events.c */
 
 	/* pool.c, before a reboot */
 	struct list_head reboot_link;
@@ -137,6 +140,7 @@ struct volume_object {
 	struct block_device *origin;	/* of the bound table */
 	struct mutex handle_lock;	/* held briefly, to read handle without pool->lock */
 	struct hybrid_volume *handle;	/* NULL: not open */
+	u32 reported;			/* enum hybrid_state: events.c */
 	bool flush_failed;		/* since it was opened: see follows_failed_flush() */
 	struct hybrid_queue queue;	/* what waits for the origin, or as its user must */
 };

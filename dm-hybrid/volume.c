@@ -5,6 +5,7 @@
 #include <linux/slab.h>
 
 #include "calls.h"
+#include "events.h"
 #include "io.h"
 #include "target.h"
 
@@ -188,6 +189,7 @@ static int bind_volume(struct volume_object *object, struct volume_table *vt)
 	struct hybrid_pool *pool = object->pool;
 	const char *name = dm_device_name(object->md);
 	struct hybrid_volume_info info;
+	bool opened = false;
 	char *error;
 	int r;
 
@@ -208,10 +210,13 @@ static int bind_volume(struct volume_object *object, struct volume_table *vt)
 		r = open_volume(object, vt);
 		if (r)
 			return r;
+		opened = true;
 	}
 	object->origin = vt->origin->bdev;
 	object->bound = vt;
 	apply_args(object, vt, &info);
+	if (opened)
+		hybrid_events_opened(object);
 	hybrid_tick_kick(pool);
 	return 0;
 }
@@ -436,6 +441,7 @@ static void leave_object(struct volume_table *vt)
 		list_del(&object->link);
 	manage_done(object);
 	hybrid_pool_unlock(pool);
+	hybrid_events_flush(pool);
 	if (!last)
 		return;
 	wait_event(pool->wait, !READ_ONCE(object->pins));

@@ -614,6 +614,34 @@ def test_guard(system):
     assert not any(origin.read(0, MIB))
 
 
+# What the module tells of itself ----------------------------------------------------------
+
+def test_event_of_a_volume(system, volume):
+    """Nobody reads the volume for it, and what was known of its data still is."""
+    for d in volume:
+        system.plug(d)
+    system.becomes(RUNNING)
+    system.run(f"mkfs.ext4 -q -L inside -U {FS_UUID} /dev/mapper/vol")
+    system.settle()
+    links, info = system.links("/dev/mapper/vol"), system.info("/dev/mapper/vol")
+    assert f"/dev/disk/by-uuid/{FS_UUID}" in links and "DM_NOSCAN" not in info
+    reads = system.run("cut -c 1-9 /sys/block/$(basename $(readlink /dev/mapper/vol))/stat")
+    system.run("udevadm monitor --udev --property --subsystem-match=block >/run/monitor 2>&1 & sleep 0.5")
+    system.run("dmsetup message vol 0 drain; "
+               "until grep -q HYBRID_EVENT=drained /run/monitor; do sleep 0.1; done")
+    system.settle()
+    assert reads == system.run(
+        "cut -c 1-9 /sys/block/$(basename $(readlink /dev/mapper/vol))/stat")
+    after = system.info("/dev/mapper/vol")
+    assert system.links("/dev/mapper/vol") == links and after["DM_NOSCAN"] == "1"
+    assert {k: v for k, v in after.items() if k.startswith("ID_FS")} == {
+        k: v for k, v in info.items() if k.startswith("ID_FS")}
+    # ... until somebody writes to it
+    system.run("e2label /dev/mapper/vol other")
+    system.settle()
+    assert "/dev/disk/by-label/other" in system.links("/dev/mapper/vol")
+
+
 # What it costs --------------------------------------------------------------------------
 
 def test_an_event_costs_little(system, volume):

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Tells who manages a pool and its volumes what became of them: a line in the log, an event of
+ * the mapped device (dmsetup wait), and a uevent.
+ *
+ * An event is a state of the engine that has begun since the last look (enum hybrid_state).  A look
+ * is a work item of its own, every second and whenever there is a reason, as long as the pool
+ * runs.  Nothing waits for it but the end of a table, because who takes uevents and events of
+ * device-mapper may wait for memory, and so for a volume: hence not in the worker, and not under
+ * hybrid_pool.lock.
+ */
+#include <linux/blkdev.h>
+#include <linux/kobject.h>
+
+#include "events.h"
+#include "io.h"
+
+#define LOOK_MS		1000
+
+struct event {
+	struct dm_table *table;		/* of the pool, or of a volume */
+	u32 state;			/* one bit of enum hybrid_state */
+};
+
+/* ---- what is said of it --------------------------------------------------- */
+
+/* The name by which users know a mapped device; its number, once it is being removed. */
+static const char *md_name(struct mapped_device *md, char name[DM_NAME_LEN])
+{
+	if (dm_copy_name_and_uuid(md, name, NULL))
+		strscpy(name, dm_device_name(md), DM_NAME_LEN);
+	return name;
+}
+
+static u64 kib_of(const struct hybrid_pool *pool, u32 blocks)
+{
+	return (u64)blocks * pool->block_sectors / 2;
+}
+
+void hybrid_report_failure(struct hybrid_pool *pool)
+{
+	struct hybrid_pool_status st;
+	char name[DM_NAME_LEN];
+
+	if (!hybrid_engine_failed(pool->engine) ||
+	    test_and_set_bit(HYBRID_POOL_FAILED, &pool->flags))
+		return;
+	hybrid_engine_status(pool->engine, &st);
+	DMERR("%s: pool %s failed: no metadata can be written to %pg: up to %llu KiB are lost",
+	      dm_device_name(pool->md), md_name(pool->md, name), pool->bdev,
+	      kib_of(pool, st.dirty));
+	hybrid_events_look(pool);
+}
+
+static void log_pool(struct hybrid_pool *pool, u32 state)
+{
+	const struct hybrid_config *config = hybrid_engine_config(pool->engine);
+	const char *dev = dm_device_name(pool->md);
+	char name[DM_NAME_LEN];
+
+	md_name(pool->md, name);
+	switch (state) {
+	case HYBRID_STATE_FAILED:
+		hybrid_report_failure(pool);
+		break;
+	case HYBRID_STATE_DRAINED:
+		DMINFO("%s: pool %s is drained", dev, name);
+		break;
+	case HYBRID_STATE_OVER_WATERMARK:
+		DMWARN("%s: pool %s: more than %u%% of cache device %pg is dirty", dev, name,
+		       config->high_watermark, pool->bdev);
+		break;
+	case HYBRID_STATE_ENDURANCE_USED:
+		DMWARN("%s: pool %s: endurance of cache device %pg is used up (%u MiB a day)",
+		       dev, name, pool->bdev, config->endurance);
+		break;
+	}
+}
+
+static void log_degraded(struct volume_object *object, const char *name)
+{
+	struct hybrid_pool *pool = object->pool;
+	struct hybrid_volume_status st;
+
+	hybrid_volume_status(pool->engine, object->handle, &st);
+	if (st.lost)
+		DMERR("%s: volume %s on %pg is degraded: up to %llu KiB are lost with %pg",
+		      dm_device_name(object->md), name, object->origin, kib_of(pool, st.lost),
+		      pool->bdev);
+	else
+		DMWARN("%s: volume %s on %pg is degraded: nothing is lost with %pg",
+		       dm_device_name(object->md), name, object->origin, pool->bdev);
+}
+
+static void log_volume(struct volume_object *object, u32 state)
+{
+	const char *dev = dm_device_name(object->md);
+	char name[DM_NAME_LEN];
+
+	md_name(object->md, name);
+	switch (state) {
+	case HYBRID_STATE_FAILED:
+		log_degraded(object, name);
+		break;
+	case HYBRID_STATE_DRAINED:
+		DMINFO("%s: volume %s on %pg is drained", dev, name, object->origin);
+		break;
+	case HYBRID_STATE_HEALTHY_AGAIN:
+		DMINFO("%s: volume %s on %pg is healthy again: cache device %pg is back", dev,
+		       name, object->origin, object->pool->bdev);
+		break;
+	}
+}
+
+/* ---- finding it ----------------------------------------------------------- */
+
+/* The first state of @now that was not reported, or 0; from here on it is. */
+static u32 next_state(u32 *reported, u32 now)
+{
+	u32 state = now & ~*reported;
+
+	state &= -state;
+	*reported = (*reported & now) | state;
+	return state;
+}
+
+static bool pool_event(struct hybrid_pool *pool, struct event *event)
+{
+	event->state = next_state(&pool->reported, hybrid_engine_state(pool->engine));
+	if (!event->state)
+		return false;
+	event->table = pool->bound->ti->table;
+	log_pool(pool, event->state);
+	return true;
+}
+
+static bool volume_event(struct volume_object *object, struct event *event)
+{
+	if (!object->bound || !object->handle)
+		return false;
+	event->state = next_state(&object->reported, hybrid_volume_state(object->handle));
+	if (!event->state)
+		return false;
+	event->table = object->bound->ti->table;
+	log_volume(object, event->state);
+	return true;
+}
+
+/* Caller holds pool->lock, as for all above but hybrid_report_failure(). */
+static bool next_event(struct hybrid_pool *pool, struct event *event)
+{
+	struct volume_object *object;
+
+	if (pool_event(pool, event))
+		return true;
+	list_for_each_entry(object, &pool->volumes, link)
+		if (volume_event(object, event))
+			return true;
+	return false;
+}
+
+/* ---- telling -------------------------------------------------------------- */
+
+static const char *event_name(const struct hybrid_pool *pool, const struct event *event)
+{
+	bool of_pool = dm_table_get_md(event->table) == pool->md;
+
+	switch (event->state) {
+	case HYBRID_STATE_FAILED:
+		return of_pool ? "failed" : "degraded";
+	case HYBRID_STATE_DRAINED:
+		return "drained";
+	case HYBRID_STATE_OVER_WATERMARK:
+		return "high_watermark";
+	case HYBRID_STATE_ENDURANCE_USED:
+		return "endurance";
+	default:
+		return "healthy";
+	}
+}
+
+/* DM_NAME and DM_UUID, as device-mapper's own uevents have them, and ours. */
+static void send_uevent(struct hybrid_pool *pool, const struct event *event)
+{
+	struct mapped_device *md = dm_table_get_md(event->table);
+	char name[sizeof("DM_NAME=") + DM_NAME_LEN] = "DM_NAME=";
+	char uuid[sizeof("DM_UUID=") + DM_UUID_LEN] = "DM_UUID=";
+	char of_pool[sizeof("HYBRID_POOL=") + DM_NAME_LEN] = "HYBRID_POOL=";
+	char kind[32];
+	char *env[5] = { name, uuid, of_pool, kind, NULL };
+
+	/* One of them is being removed: nobody will ask. */
+	if (dm_copy_name_and_uuid(md, name + strlen(name), uuid + strlen(uuid)) ||
+	    dm_copy_name_and_uuid(pool->md, of_pool + strlen(of_pool), NULL))
+		return;
+	snprintf(kind, sizeof(kind), "HYBRID_EVENT=%s", event_name(pool, event));
+	kobject_uevent_env(&disk_to_dev(dm_disk(md))->kobj, KOBJ_CHANGE, env);
+}
+
+/* The table stays: hybrid_events_flush(). */
+static void tell(struct hybrid_pool *pool, const struct event *event)
+{
+	unsigned int noio = memalloc_noio_save();
+
+	dm_table_event(event->table);
+	send_uevent(pool, event);
+	memalloc_noio_restore(noio);
+}
+
+static void look_work(struct work_struct *work)
+{
+	struct hybrid_pool *pool = container_of(to_delayed_work(work), struct hybrid_pool, look);
+	struct event event;
+
+	hybrid_pool_lock(pool);
+	while (pool->running && next_event(pool, &event)) {
+		hybrid_pool_unlock(pool);
+		tell(pool, &event);
+		hybrid_pool_lock(pool);
+	}
+	if (pool->running)
+		queue_delayed_work(system_long_wq, &pool->look,
+				   round_jiffies_relative(msecs_to_jiffies(LOOK_MS)));
+	hybrid_pool_unlock(pool);
+}
+
+/* ---- when ----------------------------------------------------------------- */
+
+void hybrid_events_init(struct hybrid_pool *pool)
+{
+	INIT_DELAYED_WORK(&pool->look, look_work);
+}
+
+void hybrid_events_exit(struct hybrid_pool *pool)
+{
+	cancel_delayed_work_sync(&pool->look);
+}
+
+void hybrid_events_look(struct hybrid_pool *pool)
+{
+	mod_delayed_work(system_long_wq, &pool->look, 0);
+}
+
+void hybrid_events_flush(struct hybrid_pool *pool)
+{
+	flush_delayed_work(&pool->look);
+}
+
+void hybrid_events_expect_drained(struct hybrid_pool *pool, u32 *reported)
+{
+	*reported &= ~HYBRID_STATE_DRAINED;
+	hybrid_events_look(pool);
+}
+
+void hybrid_events_opened(struct volume_object *object)
+{
+	object->reported = hybrid_volume_state(object->handle) & ~HYBRID_STATE_HEALTHY_AGAIN;
+}
