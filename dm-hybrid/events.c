@@ -5,9 +5,9 @@
  *
  * An event is a state of the engine that has begun since the last look (enum hybrid_state).  A look
  * is a work item of its own, every second and whenever there is a reason, as long as the pool
- * runs.  Nothing waits for it but the end of a table, because who takes uevents and events of
- * device-mapper may wait for memory, and so for a volume: hence not in the worker, and not under
- * hybrid_pool.lock.
+ * runs: a pool without I/O has no tick, but its cache device may be unplugged.  Nothing waits for
+ * it but the end of a table, because who takes uevents and events of device-mapper may wait for
+ * memory, and so for a volume: hence not in the worker, and not under hybrid_pool.lock.
  */
 #include <linux/blkdev.h>
 #include <linux/kobject.h>
@@ -207,12 +207,30 @@ static void tell(struct hybrid_pool *pool, const struct event *event)
 	memalloc_noio_restore(noio);
 }
 
+/* Unplugged, or its driver has given it up; not what lies below another device. */
+static bool device_gone(const struct hybrid_pool *pool)
+{
+	return test_bit(GD_DEAD, &pool->bdev->bd_disk->state);
+}
+
+/* A checkpoint fails now, and so the pool does, as with any metadata that cannot be written. */
+static void give_up_device(struct hybrid_pool *pool)
+{
+	char name[DM_NAME_LEN];
+
+	DMERR("%s: pool %s: cache device %pg is unplugged", dm_device_name(pool->md),
+	      md_name(pool->md, name), pool->bdev);
+	hybrid_io_ops.wait_checkpoint(pool->engine);
+}
+
 static void look_work(struct work_struct *work)
 {
 	struct hybrid_pool *pool = container_of(to_delayed_work(work), struct hybrid_pool, look);
 	struct event event;
 
 	hybrid_pool_lock(pool);
+	if (pool->running && device_gone(pool) && !hybrid_engine_failed(pool->engine))
+		give_up_device(pool);
 	while (pool->running && next_event(pool, &event)) {
 		hybrid_pool_unlock(pool);
 		tell(pool, &event);

@@ -3,7 +3,9 @@
 import re
 import time
 
-from .stack import io
+import pytest
+
+from .stack import Stack, io
 
 WRITEBACK = ("--mode", "writeback", "--cutoff", "0")
 BLOCK = 128
@@ -211,3 +213,28 @@ done
     io(stack.guest, dev, "w:0:8:a", "f")
     stack.guest.dm_remove("vol", "clean", "pool")
     stack.guest.run("rmmod dm-hybrid-c2q dm-hybrid", timeout=30)
+
+
+@pytest.mark.qemu
+@pytest.mark.slow
+def test_a_cache_device_is_unplugged(tools, make_qemu_guest, disks):
+    """At once, though nothing is recorded, read or written."""
+    guest = make_qemu_guest(disks=disks("hdd", 64), modprobe=["dm-testdisk", "dm-hybrid"])
+    if guest.run("modprobe -a sd_mod scsi_debug && modprobe -r scsi_debug && "
+                 "modprobe scsi_debug dev_size_mb=48", check=False).rc:
+        pytest.skip("a kernel without scsi_debug")
+    guest.run("until [ -b /dev/sda ]; do sleep 0.1; done; mkdir -p /dev/test; ln -s /dev/sda /dev/test/ssd")
+    stack = Stack(guest)
+    dev = stack.create("vol", *WRITEBACK)
+    io(guest, dev, "w:0:8:a", "f", "r:1024:8")
+    stack.message("mode", "writethrough")
+    stack.wait("dirty", 0)
+    guest.run("sleep 5")
+    watch = Watch(stack)
+    guest.run("echo 1 >/sys/block/sda/device/delete")
+    watch.wait("pool", "vol")
+    assert stack.status("pool")["state"] == "failed"
+    assert "is unplugged" in "\n".join(watch.log())
+    assert io(guest, dev, "r:0:8", "w:0:8:b", "r:0:8") == ["a", "b"]
+    guest.dm_remove("vol", "pool")
+    guest.run("rmmod scsi_debug")
