@@ -237,7 +237,7 @@ struct hybrid_volume {
 	u32 most_dirty;			/* limit on nr_dirty; READ_ONCE without the lock */
 	atomic_t nr_cached;
 	bool draining;			/* asked for, or a mode switch */
-	bool healthy_again;			/* since it was opened: see HYBRID_STATE_HEALTHY_AGAIN */
+	bool healthy_again;		/* since it was opened: HYBRID_STATE_HEALTHY_AGAIN */
 	struct list_head open_link;	/* of open_volumes */
 	bool cache_written;		/* since the last flush: note_cache_written() */
 	bool cache_flushing;		/* the present commit makes that durable */

@@ -270,7 +270,8 @@ static void watermark_tick(struct hybrid_engine *e)
 {
 	u64 dirty = (u64)atomic_read(&e->nr_dirty) * 100, blocks = e->g->nr_blocks;
 
-	put_state(e, HYBRID_STATE_OVER_WATERMARK, dirty > blocks * READ_ONCE(e->config.high_watermark),
+	put_state(e, HYBRID_STATE_OVER_WATERMARK,
+		  dirty > blocks * READ_ONCE(e->config.high_watermark),
 		  dirty <= blocks * READ_ONCE(e->config.low_watermark));
 }
 
@@ -300,7 +301,8 @@ static void endurance_tick(struct hybrid_engine *e, u64 passed)
 	WRITE_ONCE(e->endurance, left >= 0 ? ENDURANCE_PLENTY :
 		   left >= -budget * HOUR ? ENDURANCE_SHORT : ENDURANCE_SPENT);
 	/* Nothing has been saved up at first, so a few writes raise no event. */
-	put_state(e, HYBRID_STATE_ENDURANCE_USED, left < -budget * HOUR / 6, left >= budget * HOUR / 2);
+	put_state(e, HYBRID_STATE_ENDURANCE_USED, left < -budget * HOUR / 6,
+		  left >= budget * HOUR / 2);
 }
 
 bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actions *acts)

@@ -22,7 +22,7 @@ struct event {
 	u32 state;			/* one bit of enum hybrid_state */
 };
 
-/* ---- what is said of it --------------------------------------------------- */
+/* ---- the log -------------------------------------------------------------- */
 
 /* The name by which users know a mapped device; its number, once it is being removed. */
 static const char *md_name(struct mapped_device *md, char name[DM_NAME_LEN])
