@@ -315,33 +315,36 @@ bad_policy:
 }
 
 /*
- * The last table of a pool that volumes still use: an administrator replaced
- * it by force.  Its volumes are suspended; they go on, and fail all I/O.
+ * A table goes.  Returns true if it was the last one of a pool that volumes still use: an
+ * administrator replaced it by force.  Such a pool is dead from here on.  Both locks, so that
+ * a constructor joins the pool before its last table goes, or finds it dead.
  */
-static void pool_died(struct hybrid_pool *pool)
+static bool unbind_table(struct hybrid_pool *pool, struct pool_table *pt)
 {
+	bool dead;
+
 	hybrid_pool_lock(pool);
-	pool->dead = true;
-	pool->running = false;
+	if (pool->bound == pt)
+		WRITE_ONCE(pool->bound, NULL);
+	mutex_lock(&pools_lock);
+	dead = !--pool->tables && pool->refs > 1;
+	if (dead) {
+		pool->dead = true;
+		pool->running = false;
+	}
+	mutex_unlock(&pools_lock);
 	hybrid_pool_unlock(pool);
-	hybrid_volumes_resume(pool);
+	return dead;
 }
 
 static void pool_dtr(struct dm_target *ti)
 {
 	struct pool_table *pt = ti->private;
 	struct hybrid_pool *pool = pt->pool;
-	bool last;
 
-	hybrid_pool_lock(pool);
-	if (pool->bound == pt)
-		WRITE_ONCE(pool->bound, NULL);
-	hybrid_pool_unlock(pool);
-	mutex_lock(&pools_lock);
-	last = !--pool->tables;
-	mutex_unlock(&pools_lock);
-	if (last)
-		pool_died(pool);
+	/* Volumes of a dead pool are suspended; they go on, and fail all I/O. */
+	if (unbind_table(pool, pt))
+		hybrid_volumes_resume(pool);
 	hybrid_events_flush(pool);
 	hybrid_pool_put(pool);
 	dm_put_device(ti, pt->dev);
