@@ -14,7 +14,7 @@
  * from the next flush on, which makes the record of the drop durable.
  *
  * A range that does not begin or end with a granule is cut down (discard) or
- * refused (zeroes: the block layer then writes them).
+ * refused (zeroes, of which the caller has to write such parts as data).
  */
 #include "engine-internal.h"
 

@@ -49,9 +49,12 @@ struct buffer {
 };
 
 static struct kmem_cache *transfer_cache;
+/* Data of writes of zeroes. */
+static struct bio_vec zero_vec __ro_after_init;
 
 int hybrid_io_module_init(void)
 {
+	zero_vec = (struct bio_vec){ .bv_page = ZERO_PAGE(0), .bv_len = PAGE_SIZE };
 	transfer_cache = kmem_cache_create("dm_hybrid_transfer", sizeof(struct transfer), 0, 0,
 					   NULL);
 	return transfer_cache ? 0 : -ENOMEM;
@@ -460,7 +463,34 @@ static void complete_user(struct hybrid_op *op)
 	bio_endio(bio);
 }
 
-static int bio_type(struct bio *bio)
+/*
+ * Write-zeroes of part of a granule become a write of the zero page.  A bio that begins or ends
+ * within a granule is cut there; dm sends the rest of it after this part.  A bio that dm has
+ * cloned has no bio_vecs of its own, so that they can be others.
+ */
+static noinline int zeroes_type(struct dm_target *ti, struct bio *bio)
+{
+	struct volume_table *vt = ti->private;
+	u64 granule = vt->object->pool->granule_sectors;
+	u64 from = dm_target_offset(ti, bio->bi_iter.bi_sector), end = from + bio_sectors(bio);
+	u64 to = end == ti->len ? end : round_down(end, granule);
+	int type = HYBRID_IO_ZEROES;
+
+	if (!IS_ALIGNED(from, granule) || to <= from) {
+		type = HYBRID_IO_WRITE;
+		to = min3(end, round_down(from, granule) + granule, from + PAGE_SECTORS);
+		bio->bi_opf = (bio->bi_opf & ~(REQ_OP_MASK | REQ_NOUNMAP)) | REQ_OP_WRITE;
+		bio->bi_io_vec = &zero_vec;
+		bio->bi_vcnt = 1;
+		bio->bi_iter.bi_idx = 0;
+		bio->bi_iter.bi_bvec_done = 0;
+	}
+	if (to < end)
+		dm_accept_partial_bio(bio, to - from);
+	return type;
+}
+
+static int bio_type(struct dm_target *ti, struct bio *bio)
 {
 	switch (bio_op(bio)) {
 	case REQ_OP_READ:
@@ -473,7 +503,7 @@ static int bio_type(struct bio *bio)
 	case REQ_OP_DISCARD:
 		return HYBRID_IO_DISCARD;
 	case REQ_OP_WRITE_ZEROES:
-		return HYBRID_IO_ZEROES;
+		return zeroes_type(ti, bio);
 	default:
 		return -EOPNOTSUPP;
 	}
@@ -559,7 +589,7 @@ int hybrid_map_bio(struct dm_target *ti, struct bio *bio)
 	struct hybrid_bio *b = dm_per_bio_data(bio, sizeof(*b));
 	struct volume_table *vt = ti->private;
 	struct volume_object *object = vt->object;
-	int type = bio_type(bio);
+	int type = bio_type(ti, bio);
 	u64 sector = 0;
 
 	if (unlikely(type < 0 || !object->handle) || follows_failed_flush(object, bio))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What was written is read, whatever happens to the volume meanwhile."""
+import itertools
 import json
 
 import pytest
@@ -317,6 +318,36 @@ def test_zeroes(make_stack, mode):
         s.drain()
         assert io(s.guest, "/dev/mapper/vhdd", "r:2048:128", "r:2176:256", "r:2432:128",
                   "r:2560:8", "r:2568:8", "r:2576:1") == want[:6]
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("block", ["64k", "1m"])	# 1m: granules of more than a page
+@pytest.mark.parametrize("mode", MODES)
+def test_zeroes_of_any_sectors(make_stack, mode, block):
+    """fallocate -p takes what the bare disk takes: ranges that begin and end within a granule."""
+    s = make_stack(ssd=32, hdd=32)
+    s.guest.run("modprobe -q loop; mount -t tmpfs none /mnt && truncate -s 32M /mnt/disk && "
+                "ln -sf $(losetup -f --show /mnt/disk) /dev/test/hdd")
+    dev = s.create("vol", "--mode", mode, "--block-size", block, *ALL)
+    size = int(s.guest.run(f"blockdev --getsz {dev}").out)
+    areas = [(0, 12288), (size - 128, 128)]
+    ranges = [(1, 1), (8, 8), (15, 2), (129, 6), (257, 300), (1000, 1000), (2051, 2048),
+              (6005, 4099), (size - 35, 20), (size - 9, 9)]
+    io(s.guest, dev, *(f"w:{at}:{count}:a" for at, count in areas), "f")
+    if mode == "passthrough":
+        s.message("mode", "writeback")
+        io(s.guest, dev, *(f"r:{at}:{count}" for at, count in areas))
+        s.message("mode", "passthrough")
+    s.guest.run(["sh", "-e"], input="".join(f"fallocate -p -o {512 * at} -l {512 * count} {dev}\n"
+                                            for at, count in ranges))
+    zero = {sector for at, count in ranges for sector in range(at, at + count)}
+    reads = [f"r:{at}:{count}" for at, count in areas]
+    want = ["".join(letter for letter, _ in itertools.groupby(
+        "0" if sector in zero else "a" for sector in range(at, at + count))) for at, count in areas]
+    assert io(s.guest, dev, *reads) == want
+    s.deactivate()
+    s.activate()
+    assert io(s.guest, dev, *reads) == want
 
 
 @pytest.fixture
