@@ -290,6 +290,14 @@ struct hybrid_readers {
 	unsigned long cache_written;	/* sectors; may wrap */
 };
 
+/* What failed of the cache device, metadata included. */
+enum cache_error {
+	CACHE_READ_ERRORS,
+	CACHE_WRITE_ERRORS,
+	CACHE_FLUSH_ERRORS,
+	NR_CACHE_ERRORS,
+};
+
 enum meta_state {
 	META_IDLE,
 	META_WORK,		/* meta_op is queued as work */
@@ -422,7 +430,7 @@ struct hybrid_engine {
 
 	u64 st_journal_writes, st_journal_records, st_checkpoints;
 	u64 st_metadata_writes, st_cache_flushes;
-	atomic64_t st_evictions, st_errors;
+	atomic64_t st_evictions, st_errors[NR_CACHE_ERRORS];
 	u64 ram;
 };
 
@@ -474,6 +482,14 @@ static inline void op_begin(struct hybrid_op *op, enum hybrid_op_type type, bool
 static inline void count(struct hybrid_volume *v, enum hybrid_counter c)
 {
 	this_cpu_inc(v->counters->c[c]);
+}
+
+/* I/O of the volume to the cache device failed; of metadata: fail_pool() */
+static inline void count_cache_error(struct hybrid_engine *e, struct hybrid_volume *v,
+				     enum cache_error kind)
+{
+	atomic64_inc(&e->st_errors[kind]);
+	count(v, HYBRID_CACHE_ERRORS);
 }
 
 static inline void complete_io(struct hybrid_io *io, int error, struct hybrid_actions *acts)

@@ -1046,8 +1046,7 @@ static bool read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error
 	u64 dirty = 0;
 	int i;
 
-	atomic64_inc(&e->st_errors);
-	count(io->volume, HYBRID_CACHE_ERRORS);
+	count_cache_error(e, io->volume, CACHE_READ_ERRORS);
 	spin_lock_irqsave(&s->lock, flags);
 	i = hybrid_set_find(&e->map, s, io->key);
 	if (i >= 0) {
@@ -1134,16 +1133,14 @@ static bool write_anew(struct hybrid_engine *e, struct hybrid_set *s, struct hyb
 	return true;
 }
 
-/* Errors but for -EAGAIN, which says nothing about the device. */
+/* Errors of a write, or of the origin, but for -EAGAIN, which says nothing about the device. */
 static void count_errors(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
 			 int error_origin)
 {
 	if (error_origin && error_origin != -EAGAIN)
 		count(io->volume, HYBRID_ORIGIN_ERRORS);
-	if (error_cache && error_cache != -EAGAIN) {
-		atomic64_inc(&e->st_errors);
-		count(io->volume, HYBRID_CACHE_ERRORS);
-	}
+	if (error_cache && error_cache != -EAGAIN)
+		count_cache_error(e, io->volume, CACHE_WRITE_ERRORS);
 }
 
 bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,

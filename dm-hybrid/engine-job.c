@@ -639,10 +639,8 @@ static void fill_written(struct hybrid_engine *e, struct hybrid_op *op,
 	unsigned long flags;
 	bool last;
 
-	if (op->error_cache) {
-		atomic64_inc(&e->st_errors);
-		count(job->volume, HYBRID_CACHE_ERRORS);
-	}
+	if (op->error_cache)
+		count_cache_error(e, job->volume, CACHE_WRITE_ERRORS);
 	fill_end(e, job, !op->error_cache, acts);
 	spin_lock_irqsave(&s->lock, flags);
 	job->done = true;
@@ -758,8 +756,7 @@ static void staged_cache_read(struct hybrid_engine *e, struct hybrid_op *op,
 
 	epoch_leave(e, io->phase);
 	if (op->error_cache) {
-		atomic64_inc(&e->st_errors);
-		count(io->volume, HYBRID_CACHE_ERRORS);
+		count_cache_error(e, io->volume, CACHE_READ_ERRORS);
 		complete_io(io, op->error_cache, acts);
 		job_put(e, job, acts);
 		return;

@@ -306,8 +306,7 @@ static void window_read(struct hybrid_engine *e, struct hybrid_op *op,
 	u32 at, n, shift = e->g->granule_shift;
 
 	if (op->error_cache) {
-		atomic64_inc(&e->st_errors);
-		count(job->volume, HYBRID_CACHE_ERRORS);
+		count_cache_error(e, job->volume, CACHE_READ_ERRORS);
 		part_done(e, job, false, acts);
 		return;
 	}

@@ -230,7 +230,8 @@ void grace_poll(struct hybrid_engine *e)
 /* The metadata cannot be written any more: no new dirty data (P5). */
 void fail_pool(struct hybrid_engine *e)
 {
-	atomic64_inc(&e->st_errors);
+	atomic64_inc(&e->st_errors[e->meta_op.type == HYBRID_OP_FLUSH ? CACHE_FLUSH_ERRORS :
+				   CACHE_WRITE_ERRORS]);
 	/* What was lost is counted before: commit_or_complete() */
 	smp_store_release(&e->failed, true);
 }
@@ -477,7 +478,9 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	st->metadata_writes = e->st_metadata_writes;
 	st->cache_flushes = e->st_cache_flushes;
 	st->evictions = atomic64_read(&e->st_evictions);
-	st->errors = atomic64_read(&e->st_errors);
+	st->read_errors = atomic64_read(&e->st_errors[CACHE_READ_ERRORS]);
+	st->write_errors = atomic64_read(&e->st_errors[CACHE_WRITE_ERRORS]);
+	st->flush_errors = atomic64_read(&e->st_errors[CACHE_FLUSH_ERRORS]);
 	st->cache_written = e->cache_written + cache_written_since(e);
 }
 

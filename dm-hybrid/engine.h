@@ -507,7 +507,8 @@ struct hybrid_pool_status {
 	u32 open_regions;
 	u64 ram;		/* bytes */
 	u64 journal_used, journal_blocks, journal_writes, journal_records;
-	u64 checkpoints, metadata_writes, cache_flushes, evictions, errors;
+	u64 checkpoints, metadata_writes, cache_flushes, evictions;
+	u64 read_errors, write_errors, flush_errors;	/* of the cache device */
 	u64 cache_written;	/* sectors, metadata included */
 	u32 metadata;		/* blocks that are kept for filesystems' metadata */
 };

@@ -58,11 +58,13 @@ static void pool_info(struct pool_table *pt, char *result, unsigned int maxlen)
 	       st.journal_used, st.journal_blocks, st.journal_writes, st.journal_records);
 	DMEMIT(" checkpoints %llu metadata_writes %llu cache_flushes %llu evictions %llu",
 	       st.checkpoints, st.metadata_writes, st.cache_flushes, st.evictions);
-	DMEMIT(" errors %llu draining %d cache_written %llu", st.errors, st.draining,
+	DMEMIT(" errors %llu draining %d cache_written %llu",
+	       st.read_errors + st.write_errors + st.flush_errors, st.draining,
 	       st.cache_written);
 	for (i = 0; (name = hybrid_tunable_print(&config, i, &value)); i++)
 		DMEMIT(" %s %u", name, value);
-	DMEMIT(" metadata %u", st.metadata);
+	DMEMIT(" metadata %u read_errors %llu write_errors %llu flush_errors %llu", st.metadata,
+	       st.read_errors, st.write_errors, st.flush_errors);
 }
 
 static void pool_table_line(struct pool_table *pt, char *result, unsigned int maxlen)

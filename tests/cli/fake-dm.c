@@ -738,6 +738,10 @@ static void pool_status(struct json_object *o, char *buf, size_t len)
 	strcpy(s.state, field(o, "state") ? text(o, "state") : "running");
 	strcpy(s.policy, table.policy);
 	s.block_sectors = table.block_sectors;
+	s.errors = number(o, "errors");
+	s.read_errors = number(o, "read_errors");
+	s.write_errors = number(o, "write_errors");
+	s.flush_errors = number(o, "flush_errors");
 	hybrid_pool_status_build(buf, len, &s);
 }
 

@@ -388,6 +388,20 @@ def test_status_of_the_sick(kernel, volume, name, state, says):
     assert [(n["name"], n["healthy"]) for n in rows] == [(name, False)]
 
 
+def test_status_of_a_cache_device_with_errors(kernel, volume):
+    """By kind where the kernel says it, while the pool runs and when it has failed."""
+    kernel.change_device("vol-pool", errors=4)
+    r = kernel("status", "-x")
+    assert r.returncode == 7 and "I/O to the cache device failed\n" in r.stdout
+    assert "4 errors" in r.stdout and "reads: " not in r.stdout
+    kernel.change_device("vol-pool", read_errors=3, flush_errors=1)
+    kinds = "reads: 3, writes: 0, flushes: 1"
+    assert f"I/O to the cache device failed ({kinds})\n" in kernel("status", "-x").stdout
+    kernel.change_device("vol-pool", state="failed")
+    assert f"errors: {kinds}\n" in kernel("status", "-x").stdout
+    assert kernel.ok("get", "vol-pool", "read_errors") == "3\n"
+
+
 def test_status_of_the_inactive(kernel, volume):
     kernel.ok("deactivate", "vol")
     r = kernel("status", "vol")

@@ -18,13 +18,18 @@ def fail(stack, disk, *words):
     stack.guest.dm_message(f"v{disk}", *words)
 
 
+def errors(stack):
+    pool = stack.status("pool")
+    return tuple(pool[kind] for kind in ("errors", "read_errors", "write_errors", "flush_errors"))
+
+
 def test_cache_read_error_on_clean_data_is_served_from_the_origin(stack):
     dev = stack.create("vol", *ALL)
     io(stack.guest, dev, "w:0:128:a")
     fail(stack, "ssd", "fail", "read", "once")
     assert stack.moved(lambda: io(stack.guest, dev, "r:0:8"))["cache_errors"] == 1
     assert io(stack.guest, dev, "r:0:128") == ["a"]
-    assert stack.status("pool")["errors"] == 1
+    assert errors(stack) == (1, 1, 0, 0)
     fail(stack, "ssd", "fail", "read", "on")
     assert io(stack.guest, dev, "r:0:128", "r:8:8") == ["a", "a"]
     fail(stack, "ssd", "fail", "read", "off")
@@ -50,6 +55,7 @@ def test_cache_write_error_redirects(stack):
     fail(stack, "ssd", "fail", "write", "once")
     assert io(stack.guest, dev, "w:0:8:a", "r:0:8") == ["a"]
     assert stack.status()["cache_errors"] == 1
+    assert errors(stack) == (1, 0, 1, 0)
     assert io(stack.guest, "/dev/mapper/vhdd", "r:2048:8") == ["a"]
     assert io(stack.guest, dev, "f", "r:0:8", "r:1024:8") == ["a", "x"]
 

@@ -751,6 +751,16 @@ static void refused(enum hybrid_io_type type, u64 sector, u32 count, bool origin
 	assert_null(hybrid_engine_check(e));
 }
 
+/* So many reads, writes and flushes of the cache device have failed. */
+static void cache_errors(u64 nr_reads, u64 nr_writes, u64 nr_flushes)
+{
+	struct hybrid_pool_status st = pool();
+
+	assert_int_equal(st.read_errors, nr_reads);
+	assert_int_equal(st.write_errors, nr_writes);
+	assert_int_equal(st.flush_errors, nr_flushes);
+}
+
 /* What a device refuses goes nowhere else, is no error of the device's, and changes nothing. */
 static void refused_by_a_device(void **state)
 {
@@ -790,13 +800,100 @@ static void refused_by_a_device(void **state)
 	reads(none, 8, 0);
 	assert_int_equal(status().counter[HYBRID_CACHE_ERRORS], 0);
 	assert_int_equal(status().counter[HYBRID_ORIGIN_ERRORS], 0);
-	assert_int_equal(pool().errors, 0);
+	cache_errors(0, 0, 0);
 	/* Nothing is in the way of what follows. */
 	put(dirty + 8, 16, 3);
 	rest();
 	assert_int_equal(status().dirty, 0);
 	assert_true(origin_has(dirty, 8, 1));
 	assert_true(origin_has(dirty + 8, 16, 3));
+}
+
+/* What fails of the cache device counts as what it was: data here, metadata below. */
+static void errors_by_kind(void **state)
+{
+	u64 clean = 8 * BLOCK, dirty = 16 * BLOCK, none = 24 * BLOCK, nr;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	reads(clean, BLOCK, 0);
+	put(dirty, 8, 1);
+	assert_int_equal(flush_volume(), 0);
+	cache_errors(0, 0, 0);
+	/* A hit, and a read from both devices */
+	fail_cache_reads = true;
+	reads(clean, 8, 0);
+	cache_errors(1, 0, 0);
+	assert_int_equal(read_io(dirty, 16), -EIO);
+	cache_errors(2, 0, 0);
+	/* Writeback */
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	rest();
+	nr = pool().read_errors;
+	assert_true(nr > 2);
+	cache_errors(nr, 0, 0);
+	set_mode(HYBRID_MODE_WRITEBACK);
+	rest();
+	nr = pool().read_errors;
+	fail_cache_reads = false;
+	/* A fill, a write to the cache and one to both devices */
+	fail_cache_writes = true;
+	reads(none, BLOCK, 0);
+	cache_errors(nr, 1, 0);
+	put(none + 4 * BLOCK, BLOCK, 2);
+	cache_errors(nr, 2, 0);
+	fail_cache_writes = false;
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	rest();
+	/* Its region is open then. */
+	put(clean, BLOCK, 2);
+	fail_cache_writes = true;
+	put(clean, 8, 3);
+	cache_errors(nr, 3, 0);
+	fail_cache_writes = false;
+	/* Users' I/O counts for its volume, too. */
+	assert_int_equal(status().counter[HYBRID_CACHE_ERRORS], nr + 3);
+	assert_int_equal(status().counter[HYBRID_ORIGIN_ERRORS], 0);
+	assert_false(hybrid_engine_failed(e));
+}
+
+static void metadata_errors_by_kind(void **state)
+{
+	struct hybrid_actions acts;
+
+	/* A flush before an entry */
+	put(0, 8, 1);
+	fail_cache_flushes = true;
+	assert_int_equal(flush_volume(), -EIO);
+	assert_true(hybrid_engine_failed(e));
+	cache_errors(0, 0, 1);
+	/* A flush without one */
+	fail_cache_flushes = false;
+	crash();
+	fresh_volume(BLOCK);
+	first_dirty();
+	put(0, 8, 2);
+	fail_cache_flushes = true;
+	assert_int_equal(flush_volume(), -EIO);
+	cache_errors(0, 0, 1);
+	/* An entry, whose flush went well */
+	fail_cache_flushes = false;
+	crash();
+	fresh_volume(BLOCK);
+	put(0, 8, 1);
+	hold_meta = true;
+	hybrid_actions_init(&acts);
+	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
+	carry(&acts);
+	assert_non_null(held_meta);
+	fail_cache_writes = true;
+	assert_int_equal(wait_checkpoint(e), -EIO);
+	assert_int_equal(wait_for(&flusher), -EIO);
+	cache_errors(0, 1, 0);
+	/* Nothing goes to a device that failed. */
+	assert_int_equal(read_io(0, 8), -EIO);
+	cache_errors(0, 1, 0);
+	fail_cache_writes = false;
 }
 
 /* Who waits for a write goes on when a device has refused that. */
@@ -1353,6 +1450,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(reads_beside_a_write, setup, teardown),
 		cmocka_unit_test_setup_teardown(reads_beside_writes_that_failed, setup, teardown),
 		cmocka_unit_test_setup_teardown(refused_by_a_device, setup, teardown),
+		cmocka_unit_test_setup_teardown(errors_by_kind, setup, teardown),
+		cmocka_unit_test_setup_teardown(metadata_errors_by_kind, setup, teardown),
 		cmocka_unit_test_setup_teardown(refused_and_waited_for, setup, teardown),
 		cmocka_unit_test_setup_teardown(short_way, setup, teardown),
 		cmocka_unit_test_setup_teardown(short_way_awaited, setup, teardown),

@@ -36,6 +36,26 @@ static void judge_inactive(const struct hybrid_node *node, struct health *h)
 	    "its cache device is missing", "connect the cache device; do not use the origin alone");
 }
 
+bool errors_by_kind(const struct hybrid_node *pool, char *buf, size_t len)
+{
+	const struct hybrid_pool_status *s = &pool->p.status;
+
+	snprintf(buf, len, "reads: %llu, writes: %llu, flushes: %llu",
+		 (unsigned long long)s->read_errors, (unsigned long long)s->write_errors,
+		 (unsigned long long)s->flush_errors);
+	return s->read_errors || s->write_errors || s->flush_errors;
+}
+
+static void judge_errors(const struct hybrid_node *pool, struct health *h)
+{
+	char kinds[128];
+
+	say(h, false, "running", "I/O to the cache device failed",
+	    "check the cache device (dmesg, smartctl)");
+	if (errors_by_kind(pool, kinds, sizeof(kinds)))
+		snprintf(h->reason, sizeof(h->reason), "I/O to the cache device failed (%s)", kinds);
+}
+
 static void judge_pool(const struct hybrid_node *node, struct health *h)
 {
 	const struct hybrid_pool_status *s = &node->p.status;
@@ -50,8 +70,7 @@ static void judge_pool(const struct hybrid_node *node, struct health *h)
 	else if (s->draining)
 		say(h, true, "draining", "dirty data is being written back", "");
 	else if (s->errors)
-		say(h, false, "running", "I/O to the cache device failed",
-		    "check the cache device (dmesg, smartctl)");
+		judge_errors(node, h);
 	else
 		say(h, true, "running", "", "");
 }

@@ -14,6 +14,9 @@ struct health {
 
 void judge(const struct hybrid_node *node, struct health *health);
 
+/* What failed of a pool's cache device, in words; false: nothing, or its kernel does not say. */
+bool errors_by_kind(const struct hybrid_node *pool, char *buf, size_t len);
+
 /* Hits of all requests in hundredths of a percent; false without requests. */
 bool hit_ratio(const struct hybrid_node *node, bool reads, bool writes, uint64_t *ratio);
 

@@ -34,7 +34,7 @@ static void print_pool(const struct hybrid_node *node)
 {
 	const struct hybrid_pool_status *s = &node->p.status;
 	uint64_t block = s->block_sectors * 512;
-	char path[HYBRID_PATH_MAX], a[32], b[32], c[32];
+	char path[HYBRID_PATH_MAX], kinds[128], a[32], b[32], c[32];
 
 	print_line("cache", "%s, %llu blocks of %s, policy %s",
 		   hybrid_node_device(node, path, sizeof(path)),
@@ -53,6 +53,8 @@ static void print_pool(const struct hybrid_node *node)
 	if (s->evictions || s->errors)
 		print_line("counts", "%llu evictions, %llu errors of the cache device",
 			   (unsigned long long)s->evictions, (unsigned long long)s->errors);
+	if (errors_by_kind(node, kinds, sizeof(kinds)))
+		print_line("errors", "%s", kinds);
 }
 
 static void print_hits(const char *key, uint64_t hits, uint64_t misses)
