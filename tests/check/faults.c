@@ -6,9 +6,10 @@
  *	FAULT_CUT=<n> <seed>	in the n-th write: of all that no fsync covers, each
  *				sector is as it was or as it was written; then SIGKILL
  *	FAULT_POWER=<seed>	the same when the tool has ended, however well
- *	FAULT_BAD=<read|write> <file> <first> <end>[;...]	sectors: EIO, or
+ *	FAULT_BAD=<read|write|discard> <file> <first> <end>[;...]	sectors: EIO, or
  *	FAULT_ERRNO=<errno>	another one
  *	FAULT_FLUSH=<n> <file>	its fsync fails from the nth on
+ *	FAULT_SIGNAL=<signal>	comes with each discard, which is done
  *	FAULT_DELAY=<ms>	each write of more than 4 KiB takes so long
  *	FAULT_COUNT=<file>	how many writes there were goes there in the end
  *	FAULT_READS=<file>	how many reads, and of how many bytes in all
@@ -18,12 +19,15 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <linux/fs.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,6 +55,8 @@ struct bad {
 static ssize_t (*real_pread)(int fd, void *buf, size_t len, off_t at);
 static ssize_t (*real_pwrite)(int fd, const void *buf, size_t len, off_t at);
 
+static int (*real_ioctl)(int fd, unsigned long request, ...);
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct undo *undo;
 static struct written written[64];
@@ -60,6 +66,7 @@ static struct bad bad[1024];
 static int nr_bad, bad_errno = EIO;
 static long writes, cut, delay, flushes;
 static long reads, bytes_read;
+static int discard_signal;
 static ino_t bad_flush;
 
 static ino_t ino_of_path(const char *path)
@@ -92,6 +99,7 @@ __attribute__((constructor)) static void init(void)
 	unsigned int seed = 0;
 
 	real_pread = dlsym(RTLD_NEXT, "pread64");
+	real_ioctl = dlsym(RTLD_NEXT, "ioctl");
 	real_pwrite = dlsym(RTLD_NEXT, "pwrite64");
 	text = getenv("FAULT_CUT");
 	if (text && sscanf(text, "%ld %u", &cut, &seed) != 2)
@@ -112,6 +120,8 @@ __attribute__((constructor)) static void init(void)
 	if (text && sscanf(text, "%ld %1023s", &flushes, path) != 2)
 		abort();
 	bad_flush = text ? ino_of_path(path) : 0;
+	text = getenv("FAULT_SIGNAL");
+	discard_signal = text ? atoi(text) : 0;
 	text = getenv("FAULT_DELAY");
 	delay = text ? atol(text) : 0;
 }
@@ -228,6 +238,25 @@ ssize_t pwrite64(int fd, const void *buf, size_t len, off_t at)
 		cut_power();
 	pthread_mutex_unlock(&lock);
 	return n;
+}
+
+int ioctl(int fd, unsigned long request, ...)
+{
+	unsigned long long *range;
+	va_list ap;
+
+	va_start(ap, request);
+	range = va_arg(ap, void *);
+	va_end(ap);
+	if (request != BLKDISCARD)
+		return real_ioctl(fd, request, range);
+	if (is_bad('d', fd, range[0], range[1])) {
+		errno = bad_errno;
+		return -1;
+	}
+	if (discard_signal)
+		raise(discard_signal);
+	return real_ioctl(fd, request, range);
 }
 
 int fsync(int fd)

@@ -54,6 +54,45 @@ def test_life_of_a_volume(guest):
     guest.run("umount /mnt && dmsetup remove vol")
 
 
+def test_create_discards_the_data_area_and_no_metadata(build, make_guest, disks):
+    """By the log of the cache device; and before there is anything of the pool on it."""
+    g = make_guest(disks=disks("ssd", 64, "hdd", 100), modprobe=["dm-testdisk", "dm-hybrid"])
+    g.dm_create("vssd", f"0 {g.disks[0].sectors} volatile {SSD} 0")
+    create = f"hybridctl create vol --cache /dev/mapper/vssd --origin {HDD} -y"
+    found = re.search(r"discard /dev/mapper/vssd: (\d+) sectors from sector (\d+) on\n",
+                      text(g, f"{create} --discard --test"))
+    first, end = int(found[2]), int(found[1]) + int(found[2])
+
+    def logged(command):
+        for word in ("clear", "on"):
+            g.dm_message("vssd", "log", word)
+        g.run(command)
+        g.dm_message("vssd", "log", "off")
+        return [op for op in g.op_log() if op.event == "S" and op.op in "WD"]
+
+    log = logged(f"{create} --discard")
+    discards = [op for op in log if op.op == "D"]
+    at = first
+    for op in discards:
+        assert op.sector == at, discards
+        at += op.count
+    assert at == end
+    # The first and the last MiB are written before, for what was there to be gone
+    before = [op for op in log if op.seq < discards[0].seq]
+    assert before and all(op.sector < 2048 or op.sector >= g.disks[0].sectors - 2048 for op in before)
+    assert not [op for op in log if op.seq > discards[0].seq and op.op == "W" and op.seq < discards[-1].seq]
+    assert [op for op in log if op.seq > discards[-1].seq and op.op == "W"]
+    g.run("mkfs.ext4 -q /dev/mapper/vol && e2fsck -fn /dev/mapper/vol && hybridctl deactivate vol")
+    # Not unasked, and not of a device that takes none
+    again = f"{create} --force --wipe-signatures"
+    assert not [op for op in logged(again) if op.op == "D"]
+    g.run("hybridctl deactivate vol; "
+          "echo 0 >/sys/dev/block/$(stat -Lc %Hr:%Lr /dev/mapper/vssd)/queue/discard_max_bytes")
+    r = g.run(f"{again} --discard")
+    assert "takes no discards" in r.err
+    g.run("mkfs.ext4 -q /dev/mapper/vol")
+
+
 def test_a_detach_that_drains_holds_up_nobody(guest):
     """Others change things meanwhile; it looks again before it goes on."""
     sectors = int(text(guest, f"blockdev --getsz {HDD}"))

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* create and attach: new pools, new volumes. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common.h"
 #include "errors.h"
+#include "progress.h"
+
+#define DISCARD_SECTORS	(1U << 21)	/* at once: what a signal may have to wait for */
 
 /* A pool in the making. */
 struct new_pool {
@@ -56,6 +60,63 @@ static int new_pool_parse(struct new_pool *np, const struct command_line *cl)
 	return r;
 }
 
+static int fail_discard(const struct new_pool *np, int r)
+{
+	if (!r)
+		return hybrid_fail(HYBRID_PARTIAL, "create it again, with or without --discard",
+				   "discard of %s interrupted: nothing was created, and what was on it is lost",
+				   np->cache.path);
+	return hybrid_fail(hybrid_exit_of_errno(-r),
+			   "check the device and the kernel log, or leave out --discard",
+			   "%s: cannot discard: %s; nothing was created", np->cache.path,
+			   strerror(-r));
+}
+
+static int discard_blocks(const struct command_line *cl, const struct new_pool *np)
+{
+	const struct hybrid_geometry *g = &np->plan.sb.geometry;
+	uint64_t left = (uint64_t)g->nr_blocks << g->block_shift, n;
+	uint64_t sector = g->data_sector;
+	char name[HYBRID_PATH_MAX + 16];
+	bool interrupted = false;
+	struct progress p;
+	int r = 0;
+
+	snprintf(name, sizeof(name), "discard %s", np->cache.path);
+	progress_begin(&p, cl, name, 512, left);
+	while (left && !r && !interrupted) {
+		n = left < DISCARD_SECTORS ? left : DISCARD_SECTORS;
+		r = hybrid_device_discard(&np->cache, sector, n);
+		sector += n;
+		left -= n;
+		progress_show(&p, left);
+		interrupted = progress_interrupted();
+	}
+	progress_end(&p, NULL);
+	if (r != -EOPNOTSUPP)
+		return r || interrupted ? fail_discard(np, r) : 0;
+	hybrid_warn("%s takes no discards: the pool is made without", np->cache.path);
+	return 0;
+}
+
+/*
+ * Before there is anything of the pool.  What the device belonged to must not find it whole,
+ * with holes in its data, if this does not end.
+ */
+static int new_pool_discard(const struct command_line *cl, struct new_pool *np)
+{
+	int r;
+
+	r = hybrid_device_reopen(&np->cache, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE);
+	if (r)
+		return r;
+	hybrid_verbose("wipe and discard cache device %s", np->cache.path);
+	r = hybrid_member_wipe(&np->cache, &np->plan.sb);
+	if (!r)
+		r = discard_blocks(cl, np);
+	return r;
+}
+
 static int new_pool_write(struct new_pool *np)
 {
 	int r;
@@ -80,11 +141,15 @@ static void undo_pool_write(struct new_pool *np)
 	hybrid_device_close(&np->cache);
 }
 
-static void print_pool_test(const struct new_pool *np)
+static void print_pool_test(const struct new_pool *np, bool discard)
 {
 	const struct hybrid_sb *sb = &np->plan.sb;
 	const struct hybrid_geometry *g = &sb->geometry;
 
+	if (discard)
+		printf("discard %s: %llu sectors from sector %llu on\n", np->cache.path,
+		       (unsigned long long)g->nr_blocks << g->block_shift,
+		       (unsigned long long)g->data_sector);
 	printf("write %s: zero the first and the last MiB, root at sector %llu, superblocks at sectors %llu and %llu\n",
 	       np->cache.path,
 	       (unsigned long long)g->root_sector,
@@ -170,11 +235,15 @@ static int create_with_cache(const struct command_line *cl)
 	if (r)
 		goto out;
 	if (cl->given[OPT_TEST]) {
-		print_pool_test(&np);
+		print_pool_test(&np, cl->given[OPT_DISCARD]);
 		print_volume_test(&nv);
 		goto out;
 	}
-	r = make_both(&np, &nv);
+	/* Without the lock: for others it may be long. */
+	if (cl->given[OPT_DISCARD])
+		r = new_pool_discard(cl, &np);
+	if (!r)
+		r = make_both(&np, &nv);
 	if (!r)
 		hybrid_note("pool %s and volume %s are active: /dev/mapper/%s", np.plan.name,
 			    nv.entry.name, nv.entry.name);
@@ -280,7 +349,8 @@ int command_attach(const struct command_line *cl)
 
 int command_create(const struct command_line *cl)
 {
-	static const int pool_only[] = { OPT_BLOCK_SIZE, OPT_POLICY, OPT_JOURNAL_SIZE };
+	static const int pool_only[] = { OPT_BLOCK_SIZE, OPT_POLICY, OPT_JOURNAL_SIZE,
+					 OPT_DISCARD };
 	unsigned int i;
 
 	if (cl->value[OPT_CACHE])

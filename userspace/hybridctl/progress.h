@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* How far a drain is: a bar on a terminal, or lines of JSON; and its end. */
+/* How far a drain, or a discard, is: a bar on a terminal, or lines of JSON; and its end. */
 #ifndef HYBRIDCTL_PROGRESS_H
 #define HYBRIDCTL_PROGRESS_H
 
@@ -15,7 +15,7 @@ struct progress {
 	uint64_t block_bytes;
 	uint64_t at_start;	/* dirty blocks */
 	uint64_t total;		/* the most seen */
-	uint64_t dirty;		/* last seen */
+	uint64_t dirty;		/* last seen; of a discard: what is left */
 	struct timespec start;
 	bool bar;
 	struct json_object *unwritten;	/* an array for the last line, which takes it; or NULL */
@@ -29,8 +29,8 @@ bool progress_interrupted(void);
 void progress_show(struct progress *p, uint64_t dirty);
 
 /*
- * It is over.  @state is for JSON; "clean" is told in words, too.  NULL: it failed,
- * and the caller says how.  The signals do again what they did.
+ * It is over.  @state is for JSON; "clean" is told in words, too.  NULL: the caller says
+ * how it ended.  The signals do again what they did.
  */
 void progress_end(struct progress *p, const char *state);
 

@@ -3,12 +3,12 @@
 #include <blkid/blkid.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -213,6 +213,13 @@ int hybrid_device_zero(const struct hybrid_device *dev, uint64_t sector, uint64_
 int hybrid_device_flush(const struct hybrid_device *dev)
 {
 	return fsync(dev->fd) ? -errno : 0;
+}
+
+int hybrid_device_discard(const struct hybrid_device *dev, uint64_t sector, uint64_t sectors)
+{
+	uint64_t range[2] = { sector * 512, sectors * 512 };
+
+	return ioctl(dev->fd, BLKDISCARD, range) ? -errno : 0;
 }
 
 void *hybrid_buffer(size_t len)

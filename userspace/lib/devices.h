@@ -56,6 +56,12 @@ int hybrid_device_zero(const struct hybrid_device *dev, uint64_t sector, uint64_
 int hybrid_device_flush(const struct hybrid_device *dev);
 
 /*
+ * Tell a block device that what it has there is not needed.  Returns 0 or -errno, which is
+ * -EOPNOTSUPP if it takes no discards.
+ */
+int hybrid_device_discard(const struct hybrid_device *dev, uint64_t sector, uint64_t sectors);
+
+/*
  * Does a block device answer a read within @seconds?  An error is an answer, too.  If it does
  * not, a child process that holds no file of ours waits for the read to end.
  */
