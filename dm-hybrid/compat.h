@@ -26,9 +26,9 @@
 #endif
 
 /*
- * Does who sent the bio want to hear that it would wait?  Linux 6.1 sets REQ_NOWAIT on each
- * polled bio as well, and takes REQ_POLLED away again where the volume cannot be polled; that
- * io_uring sends a refused one anew until it passes, from a thread of its own that may wait.
+ * Is the bio to fail with EAGAIN rather than wait?  Linux 6.1 also sets REQ_NOWAIT on each
+ * polled bio, and clears REQ_POLLED again where the volume cannot be polled.  Its io_uring
+ * sends a bio that was refused again and again, from a worker thread that may wait.
  */
 static inline bool hybrid_bio_nowait(const struct bio *bio)
 {

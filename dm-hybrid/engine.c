@@ -256,8 +256,8 @@ static unsigned long cache_written_since(const struct hybrid_engine *e)
 #define HOUR		(DAY / 24)
 
 /*
- * A state of the pool that @begins, or @ends; what lies between leaves it as it is, or
- * there would be an event every second.
+ * Enter or leave a state of the pool.  Between the two thresholds the state stays as it is:
+ * otherwise there would be an event every second.
  */
 static void put_state(struct hybrid_engine *e, u32 state, bool begins, bool ends)
 {

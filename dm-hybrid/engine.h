@@ -144,7 +144,7 @@ enum hybrid_io_type {
 	HYBRID_IO_ZEROES,	/* may span blocks; ends with -EOPNOTSUPP if not aligned */
 };
 
-/* hybrid_io.flags: what its user says of it */
+/* hybrid_io.flags */
 #define HYBRID_IO_FUA	BIT(0)
 #define HYBRID_IO_META	BIT(1)	/* a read of a filesystem's metadata */
 #define HYBRID_IO_AHEAD	BIT(2)	/* a read ahead; may be set after hybrid_engine_hit(), too */
@@ -543,8 +543,9 @@ enum hybrid_state {
 	HYBRID_STATE_HEALTHY_AGAIN = 1 << 4,
 };
 
-/* Those of the pool (all but HEALED), as of the last tick; those of a volume that is open. */
+/* States of the pool (all but HEALTHY_AGAIN), as of the last tick. */
 u32 hybrid_engine_state(const struct hybrid_engine *e);
+/* States of an open volume: FAILED, DRAINED and HEALTHY_AGAIN. */
 u32 hybrid_volume_state(const struct hybrid_volume *v);
 
 /* ---- For the simulator and the tests ------------------------------------- */

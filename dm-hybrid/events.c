@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tells who manages a pool and its volumes what became of them: a line in the log, an event of
- * the mapped device (dmsetup wait), and a uevent.
+ * Reports changes of a pool and its volumes to the administrator: a line in the log, an event
+ * of device-mapper (dmsetup wait), and a uevent.
  *
- * An event is a state of the engine that has begun since the last look (enum hybrid_state).  A look
- * is a work item of its own, every second and whenever there is a reason, as long as the pool
- * runs: a pool without I/O has no tick, but its cache device may be unplugged.  Nothing waits for
- * it but the end of a table, because who takes uevents and events of device-mapper may wait for
- * memory, and so for a volume: hence not in the worker, and not under hybrid_pool.lock.
+ * An event is a state of the engine (enum hybrid_state) that has begun since the last look.  A
+ * work item looks every second while the pool runs, and at once where there is a reason: a pool
+ * without I/O has no tick, but its cache device may be unplugged.  Raising an event may wait for
+ * memory, and so for a volume.  So neither the worker raises it, nor a holder of
+ * hybrid_pool.lock, and only the destructor of a table waits for it.
  */
 #include <linux/blkdev.h>
 #include <linux/kobject.h>
