@@ -482,8 +482,9 @@ static noinline int zeroes_type(struct dm_target *ti, struct bio *bio)
 		bio->bi_opf = (bio->bi_opf & ~(REQ_OP_MASK | REQ_NOUNMAP)) | REQ_OP_WRITE;
 		bio->bi_io_vec = &zero_vec;
 		bio->bi_vcnt = 1;
-		bio->bi_iter.bi_idx = 0;
-		bio->bi_iter.bi_bvec_done = 0;
+		/* At the beginning of the bio_vec, by whatever members */
+		bio->bi_iter = (struct bvec_iter){ .bi_sector = bio->bi_iter.bi_sector,
+						   .bi_size = bio->bi_iter.bi_size };
 	}
 	if (to < end)
 		dm_accept_partial_bio(bio, to - from);
