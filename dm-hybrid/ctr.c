@@ -120,7 +120,7 @@ const char *hybrid_tunables_recorded(const struct hybrid_settings *settings,
 				     struct hybrid_config *config)
 {
 	static const struct hybrid_config defaults = HYBRID_CONFIG_DEFAULT;
-	const char *bad = NULL;
+	const char *bad = NULL, *error;
 	unsigned int i;
 	u64 recorded;
 
@@ -134,10 +134,11 @@ const char *hybrid_tunables_recorded(const struct hybrid_settings *settings,
 		else
 			bad = tunables[i].error;
 	}
-	if (hybrid_tunables_contradict(config)) {
+	error = hybrid_tunables_contradict(config);
+	if (error) {
 		config->high_watermark = defaults.high_watermark;
 		config->low_watermark = defaults.low_watermark;
-		bad = "low_watermark must be 0 to high_watermark";
+		bad = error;
 	}
 	return bad;
 }

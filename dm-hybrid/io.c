@@ -197,8 +197,8 @@ static void transfer_put(struct transfer *t)
 }
 
 /*
- * What the engine is told of an error.  -EAGAIN is the answer to how the bio was sent, not to
- * what it asks for: a device that would have to wait, or can neither say so nor be polled.
+ * The error code for the engine.  -EAGAIN: the device refused the bio because it would have had
+ * to wait, or because it supports neither REQ_NOWAIT nor polling; it is no error of the device.
  */
 static int bio_error(const struct bio *bio, blk_status_t status)
 {

@@ -224,7 +224,7 @@ static int check_device(struct dm_target *ti, struct block_device *bdev,
 	return 0;
 }
 
-/* Do the tunables in the table fit those that are recorded, and that it does not name? */
+/* Do the tunables in the table fit the recorded values of all others? */
 static int check_tunables(struct dm_target *ti, const struct tunable_words *words,
 			  const struct hybrid_sb *sb)
 {
@@ -369,7 +369,7 @@ int hybrid_pool_set_policy(struct hybrid_pool *pool, const struct hybrid_policy_
 	return 0;
 }
 
-/* What the table names becomes the pool's, once: messages may change it later. */
+/* Apply the table's policy and tunables, once: messages may change them later. */
 static int pool_apply(struct hybrid_pool *pool, struct pool_table *pt)
 {
 	struct hybrid_config config;

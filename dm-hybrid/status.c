@@ -16,7 +16,7 @@ static bool pool_loaded(struct hybrid_pool *pool)
 	return smp_load_acquire(&pool->loaded);
 }
 
-/* The bound table's words have the values of now, any other's those that it was given. */
+/* The bound table prints current values, any other table the values that it was given. */
 static bool is_bound(struct pool_table *pt)
 {
 	return pool_loaded(pt->pool) && READ_ONCE(pt->pool->bound) == pt;

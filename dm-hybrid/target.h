@@ -189,8 +189,8 @@ char *hybrid_tunables_contradict(const struct hybrid_config *config);
 void hybrid_tunables_merge(struct hybrid_config *config, const struct tunable_words *words);
 
 /*
- * What a superblock records.  Values that do not fit become the defaults; returns NULL, or
- * the rule that one of them breaks.
+ * Decode the settings in a superblock.  A value out of range is replaced by its default;
+ * returns NULL, or the rule that one of them breaks.
  */
 const char *hybrid_tunables_recorded(const struct hybrid_settings *settings,
 				     struct hybrid_config *config);
