@@ -706,6 +706,8 @@ static void commit_applied(struct hybrid_engine *e, struct hybrid_actions *acts)
 			s->dopen = s->jopen;
 		else if (!r->instance)
 			removal_durable(e, set, i);
+		else if (!r->valid)
+			remove_empty_block(e, set, i);
 		s->ending = 0;
 		s->dropping = 0;
 		waiting = somebody_waits(s);

@@ -32,14 +32,10 @@ static u32 kept_most(const struct hybrid_engine *e)
 	return e->map.set_size * READ_ONCE(e->config.metadata_share) / 100;
 }
 
-/*
- * Is it to leave last?  Where the share was more before, all may go until it is kept; and
- * so may a block of which nothing is left.
- */
+/* Is it to leave last?  Where the share was more before, all may go until it is kept. */
 static bool is_kept(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
 {
-	return (s->flags[i] & BLOCK_KEPT) && s->nr_kept <= kept_most(e) &&
-	       block_mask(e, s, MASK_VALID, i);
+	return (s->flags[i] & BLOCK_KEPT) && s->nr_kept <= kept_most(e);
 }
 
 bool metadata_noted(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
@@ -117,19 +113,18 @@ static void enter_grace(struct hybrid_engine *e, u32 set, u32 i)
 	WRITE_ONCE(e->grace_wanted, true);
 }
 
-/*
- * A mapped block that the journal does not know, and that nothing is left of,
- * goes.  Reads may have found it while there was.  Caller holds the set's lock.
- */
-void drop_block(struct hybrid_engine *e, u32 set, u32 i)
+static void remove_block(struct hybrid_engine *e, u32 set, u32 i, bool evicted)
 {
 	struct hybrid_set *s = &e->map.set[set];
 
-	hybrid_set_note_remove(&e->map, s, i, false);
-	put_dirty(e, s, i, 0);
-	put_jdirty(e, s, i, 0);
+	hybrid_set_note_remove(&e->map, s, i, evicted);
 	atomic_dec(&key_volume(e, s->key[i])->nr_cached);
-	enter_grace(e, set, i);
+	if (s->flags[i] & BLOCK_JMAPPED) {
+		hybrid_set_flags(s, i, BLOCK_REMOVED, BLOCK_MAPPED);
+		mark_must(e, set, i);
+	} else {
+		enter_grace(e, set, i);
+	}
 }
 
 /* Evict block @i if it can be.  Caller holds the set's lock. */
@@ -140,17 +135,19 @@ bool evict_block(struct hybrid_engine *e, u32 set, u32 i)
 
 	if (!usable(&f, i))
 		return false;
-	hybrid_set_note_remove(&e->map, s, i, true);
+	remove_block(e, set, i, true);
 	metadata_ages(e, s);
 	atomic64_inc(&e->st_evictions);
-	atomic_dec(&key_volume(e, s->key[i])->nr_cached);
-	if (s->flags[i] & BLOCK_JMAPPED) {
-		hybrid_set_flags(s, i, BLOCK_REMOVED, BLOCK_MAPPED);
-		mark_must(e, set, i);
-	} else {
-		enter_grace(e, set, i);
-	}
 	return true;
+}
+
+void remove_empty_block(struct hybrid_engine *e, u32 set, u32 i)
+{
+	struct hybrid_set *s = &e->map.set[set];
+	struct victim_filter f = { .e = e, .s = s };
+
+	if (!block_mask(e, s, MASK_VALID, i) && usable(&f, i))
+		remove_block(e, set, i, false);
 }
 
 void resurrect(struct hybrid_engine *e, struct hybrid_set *s, u32 i)

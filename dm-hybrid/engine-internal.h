@@ -819,7 +819,6 @@ void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid
 
 /* engine-evict.c: keep the reserve of the set of @io, which needs room; caller holds its lock */
 void evict(struct hybrid_engine *e, const struct hybrid_io *io, struct hybrid_actions *acts);
-void drop_block(struct hybrid_engine *e, u32 set, u32 i);
 bool can_spare(struct hybrid_engine *e, struct hybrid_set *s);
 bool may_evict(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
 /* Block @i is read as metadata: keep it, if its set keeps less than it may. */
@@ -827,6 +826,8 @@ void metadata_read(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
 /* Would metadata_read() change nothing?  Also without the lock: a hint then. */
 bool metadata_noted(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i);
 bool evict_block(struct hybrid_engine *e, u32 set, u32 i);
+/* If nothing of block @i is valid any more, and nothing is under way there, it goes. */
+void remove_empty_block(struct hybrid_engine *e, u32 set, u32 i);
 void resurrect(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
 void removal_durable(struct hybrid_engine *e, u32 set, u32 i);
 /* Blocks of the set on their way to be free. */

@@ -1098,10 +1098,7 @@ static void write_applied(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	/* What a write that failed left of dirty granules is read from now on, too. */
 	if (cache_ok ? newly : newly & dirty)
 		note_cache_written(io->volume);
-	/* Nothing came of it: give the block back. */
-	if (!valid && !(s->flags[i] & (BLOCK_JMAPPED | BLOCK_BUSY)) &&
-	    !write_in_flight(s, io->key, e->map.granules))
-		drop_block(e, io->set, i);
+	remove_empty_block(e, io->set, i);
 }
 
 /*

@@ -570,9 +570,8 @@ static void block_filled(struct hybrid_engine *e, struct hybrid_set *s, struct h
 		set_put_mask(&e->map, s, MASK_VALID, i,
 			     block_mask(e, s, MASK_VALID, i) | job_mask(e, job->mask, k));
 		mark_lazy(e, job->set, i);
-	} else if (!block_mask(e, s, MASK_VALID, i) && !(s->flags[i] & BLOCK_JMAPPED) &&
-		   !write_in_flight(s, job->key + k, e->map.granules)) {
-		drop_block(e, job->set, i);
+	} else {
+		remove_empty_block(e, job->set, i);
 	}
 }
 

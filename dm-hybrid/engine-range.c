@@ -285,6 +285,7 @@ static void drop_granules(struct hybrid_engine *e, struct hybrid_io *io, int err
 		/* The user's next flush makes this final; clean granules' region is open. */
 		if (ends)
 			note_cache_written(io->volume);
+		remove_empty_block(e, io->set, i);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
 }

@@ -267,6 +267,43 @@ static void zeroes_replace_recorded_data(void **state)
 	}
 }
 
+/* A block of which nothing is left is free for others, whether it was dirty, clean, or not on record. */
+static void emptied_blocks_leave(void **state)
+{
+	static const enum hybrid_io_type type[] = { HYBRID_IO_ZEROES, HYBRID_IO_DISCARD };
+	u32 k, used;
+
+	first_dirty();
+	rest();
+	used = pool().used;
+	for (k = 0; k < 2 * ARRAY_SIZE(type); k++) {
+		u64 sector = (64 + k) * BLOCK;
+
+		if (k % 2)
+			put(sector, BLOCK, 5);
+		else
+			reads(sector, BLOCK, 0);
+		rest();
+		assert_int_equal(pool().used, used + 1);
+		assert_int_equal(submit(&writer, type[k / 2], sector, BLOCK, 0), 0);
+		rest();
+		assert_int_equal(pool().used, used);
+	}
+	reads(80 * BLOCK, BLOCK, 0);
+	assert_int_equal(submit(&writer, HYBRID_IO_DISCARD, 80 * BLOCK, BLOCK, 0), 0);
+	assert_int_equal(pool().used, used);
+	/* A write that the cache device did not take, in a mode that makes no other. */
+	put(81 * BLOCK, BLOCK, 5);
+	set_mode(HYBRID_MODE_WRITEAROUND);
+	rest();
+	assert_int_equal(pool().used, used + 1);
+	put(81 * BLOCK, BLOCK, 6);
+	rest();
+	assert_int_equal(pool().used, used);
+	reads(81 * BLOCK, BLOCK, 6);
+	assert_null(hybrid_engine_check(e));
+}
+
 static void rewrite_of_dirty_is_free(void **state)
 {
 	u64 writes;
@@ -1433,6 +1470,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(failed_flush_before_the_root, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_of_two_entries, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(zeroes_replace_recorded_data, setup, teardown),
+		cmocka_unit_test_setup_teardown(emptied_blocks_leave, setup, teardown),
 		cmocka_unit_test_setup_teardown(rewrite_of_dirty_is_free, setup, teardown),
 		cmocka_unit_test_setup_teardown(fua_write, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_of_writethrough, setup, teardown),
