@@ -93,6 +93,7 @@ static void sb_cache_encode(struct hybrid_sb_cache *c, const struct hybrid_sb *s
 	c->commit_interval = cpu_to_le64(sb->settings.commit_interval);
 	c->endurance = cpu_to_le64(sb->settings.endurance);
 	c->metadata_share = cpu_to_le64(sb->settings.metadata_share);
+	c->trim_rate = cpu_to_le64(sb->settings.trim_rate);
 }
 
 static void sb_origin_encode(struct hybrid_sb_origin *o, const struct hybrid_sb *sb)
@@ -275,6 +276,7 @@ static void sb_cache_fill(const struct hybrid_sb_cache *c, struct hybrid_sb *sb)
 	sb->settings.commit_interval = le64_to_cpu(c->commit_interval);
 	sb->settings.endurance = le64_to_cpu(c->endurance);
 	sb->settings.metadata_share = le64_to_cpu(c->metadata_share);
+	sb->settings.trim_rate = le64_to_cpu(c->trim_rate);
 }
 
 int hybrid_sb_decode(const struct hybrid_superblock *block, u64 sector,

@@ -31,6 +31,7 @@ struct hybrid_settings {
 	u64 commit_interval;
 	u64 endurance;
 	u64 metadata_share;
+	u64 trim_rate;
 };
 
 /* A superblock in native form; both roles. */

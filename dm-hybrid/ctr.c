@@ -57,6 +57,9 @@ static const struct {
 	{ "metadata_share", offsetof(struct hybrid_config, metadata_share),
 	  offsetof(struct hybrid_settings, metadata_share), 0, 90,
 	  "metadata_share must be 0 to 90" },
+	{ "trim_rate", offsetof(struct hybrid_config, trim_rate),
+	  offsetof(struct hybrid_settings, trim_rate), 0, U32_MAX,
+	  "trim_rate must be a number of KiB a second" },
 };
 
 static_assert(ARRAY_SIZE(tunables) == sizeof(struct hybrid_config) / sizeof(u32));
@@ -182,7 +185,7 @@ static int parse_block_size(struct dm_arg_set *as, u32 *block_sectors, char **er
 
 int hybrid_pool_parse(struct dm_arg_set *as, struct pool_args *args, char **error)
 {
-	static const struct dm_arg features = { 0, 14, "Bad number of feature arguments" };
+	static const struct dm_arg features = { 0, 16, "Bad number of feature arguments" };
 	static const struct dm_arg policy = { 0, 0, "The policy takes no arguments" };
 	unsigned int left;
 	int r;

@@ -295,6 +295,7 @@ static void reclaim_set(struct hybrid_engine *e, u32 set, u32 done)
 	}
 	if (!s->nr_grace)
 		clear_bit(set, e->grace_sets);
+	trim_note(e, set);
 	spin_unlock_irqrestore(&s->lock, flags);
 }
 

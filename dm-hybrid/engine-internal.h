@@ -330,6 +330,17 @@ struct hybrid_room {
 	bool freed;			/* one did, in this tick; READ_ONCE without the lock */
 };
 
+/* engine-trim.c: discards of the cache device */
+struct hybrid_trim {
+	struct hybrid_op op;		/* the one that is under way, if busy ... */
+	struct hybrid_segment segment;
+	u32 set, first, nr;		/* ... of these blocks: its end's alone */
+	bool busy;
+	bool refused;			/* there are no more; READ_ONCE without the lock */
+	s64 credit;			/* sectors times ms */
+	unsigned long *sets;		/* those that may have blocks to be discarded */
+};
+
 enum sweep_result {
 	SWEEP_WINDOW,
 	SWEEP_NOTHING,
@@ -419,6 +430,7 @@ struct hybrid_engine {
 	u32 flushes_ended;		/* see LIFT_FLUSHES; may wrap */
 	u32 lift_set;			/* whose stamps are lifted next */
 	struct hybrid_room room;
+	struct hybrid_trim trim;
 
 	/* What is lost with the cache: room for one volume's map at a time */
 	struct hybrid_lost_map *lost_map;
@@ -429,7 +441,7 @@ struct hybrid_engine {
 	atomic_t nr_dirty, nr_jdirty;
 
 	u64 st_journal_writes, st_journal_records, st_checkpoints;
-	u64 st_metadata_writes, st_cache_flushes;
+	u64 st_metadata_writes, st_cache_flushes, st_trimmed;
 	atomic64_t st_evictions, st_errors[NR_CACHE_ERRORS];
 	u64 ram;
 };
@@ -858,6 +870,12 @@ void room_read_begins(struct hybrid_volume *v);
 void room_read_ended(struct hybrid_engine *e, struct hybrid_volume *v,
 		     struct hybrid_actions *acts);
 void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts);
+
+/* engine-trim.c: blocks of the set became free; caller holds its lock */
+void trim_note(struct hybrid_engine *e, u32 set);
+/* Are there places to be discarded?  Also without a lock: a hint then. */
+bool trim_wanted(const struct hybrid_engine *e);
+void trim_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
 
 /* engine-writeback.c: windows of one volume, or (NULL) of all, may be able to go */
 void writeback_kick(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);

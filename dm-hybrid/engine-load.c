@@ -636,6 +636,7 @@ int hybrid_engine_restart(struct hybrid_engine *e, const char **why)
 	*why = "the pool has failed";
 	if (e->failed)
 		return -EIO;
+	e->trim.refused = false;
 	r = start(e, why);
 	if (r) {
 		/* The device died meanwhile: its volumes go on without it (P5). */

@@ -822,6 +822,7 @@ static void free_block(struct hybrid_engine *e, u32 set, u32 i)
 	purge_block(e, set, i);
 	hybrid_set_unhash(&e->map, s, i);
 	hybrid_set_free(&e->map, s, i);
+	trim_note(e, set);
 }
 
 /* Nothing of the volume may be in flight.  @free: its records are dead, durably. */

@@ -24,7 +24,7 @@ static void init_lists(struct hybrid_engine *e)
 /* The arrays beside the map's that grow with the cache device. */
 static u64 own_ram(const struct hybrid_geometry *g)
 {
-	return g->nr_leaves * sizeof(u16) + g->nr_leaves / 8 + 4 * (g->nr_sets / 8) +
+	return g->nr_leaves * sizeof(u16) + g->nr_leaves / 8 + 5 * (g->nr_sets / 8) +
 	       sweep_ram(g);
 }
 
@@ -48,10 +48,11 @@ static int create_parts(struct hybrid_engine *e, const struct hybrid_policy_type
 	e->open_sets = alloc_bits(sets);
 	e->grace_sets = alloc_bits(sets);
 	e->dirty_sets = alloc_bits(sets);
+	e->trim.sets = alloc_bits(sets);
 	e->ended = alloc_bits(HYBRID_ENTRY_RECORDS(e->journal.max_blocks));
 	e->readers = alloc_percpu(struct hybrid_readers);
 	if (!e->must_sets || !e->lazy_sets || !e->open_sets || !e->grace_sets ||
-	    !e->dirty_sets || !e->ended || !e->readers)
+	    !e->dirty_sets || !e->trim.sets || !e->ended || !e->readers)
 		return -ENOMEM;
 	e->ram = own_ram(e->g);
 	return 0;
@@ -108,6 +109,7 @@ void hybrid_engine_destroy(struct hybrid_engine *e)
 	kvfree(e->open_sets);
 	kvfree(e->grace_sets);
 	kvfree(e->dirty_sets);
+	kvfree(e->trim.sets);
 	kvfree(e->ended);
 	vfree(e);
 }
@@ -317,6 +319,7 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 	reclaim(e, acts);
 	writeback_tick(e, passed, acts);
 	room_tick(e, acts);
+	trim_tick(e, passed, acts);
 	holds_tick(e);
 	watermark_tick(e);
 	endurance_tick(e, passed);
@@ -328,7 +331,7 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 	}
 	return unrecorded_left(e) || atomic_read(&e->nr_dirty) || READ_ONCE(e->grace_wanted) ||
 	       READ_ONCE(e->nr_busy_jobs) || jobs_spare(e) ||
-	       READ_ONCE(e->nr_job_waiters) ||
+	       READ_ONCE(e->nr_job_waiters) || trim_wanted(e) ||
 	       READ_ONCE(e->endurance) != ENDURANCE_PLENTY;
 }
 
@@ -372,7 +375,8 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 	holds_drop(e, NULL, HOLD_SUSPENDED);
 	reclaim(e, acts);
 	spin_lock_irqsave(&e->lock, flags);
-	busy = e->nr_busy_jobs || READ_ONCE(e->meta_state) != META_IDLE || e->writeback_queued;
+	busy = e->nr_busy_jobs || READ_ONCE(e->meta_state) != META_IDLE ||
+	       e->writeback_queued || e->trim.busy;
 	list_for_each_entry(v, &e->open_volumes, open_link)
 		busy |= v->flush_busy || v->sb_busy;
 	ended = !busy && (READ_ONCE(e->failed) || !e->loaded || (e->is_clean && e->cp_clean));
@@ -404,6 +408,7 @@ int hybrid_engine_configure(struct hybrid_engine *e, const struct hybrid_config 
 
 	spin_lock_irqsave(&e->lock, flags);
 	e->config.writeback_rate = config->writeback_rate;
+	WRITE_ONCE(e->config.trim_rate, config->trim_rate);
 	/* These are read without the lock. */
 	WRITE_ONCE(e->config.high_watermark, config->high_watermark);
 	WRITE_ONCE(e->config.low_watermark, config->low_watermark);
@@ -482,6 +487,7 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	st->write_errors = atomic64_read(&e->st_errors[CACHE_WRITE_ERRORS]);
 	st->flush_errors = atomic64_read(&e->st_errors[CACHE_FLUSH_ERRORS]);
 	st->cache_written = e->cache_written + cache_written_since(e);
+	st->trimmed = READ_ONCE(e->st_trimmed);
 }
 
 u32 hybrid_engine_state(const struct hybrid_engine *e)

@@ -65,6 +65,11 @@ enum hybrid_op_type {
 	 */
 	HYBRID_OP_FLUSH,
 	/*
+	 * Discard op->segments of the cache device: nothing is there that anybody needs.
+	 * -EOPNOTSUPP, or any error: it may not have been done.  Ends with op_done.
+	 */
+	HYBRID_OP_DISCARD,
+	/*
 	 * Copy sectors of op->buffer from op->buffer_offset into op->io's data.
 	 * Ends with op_done, which then completes the io.
 	 */
@@ -232,13 +237,14 @@ struct hybrid_config {
 	u32 commit_interval;	/* ms */
 	u32 endurance;		/* MiB a day to the cache device, 0: no limit */
 	u32 metadata_share;	/* percent of blocks that are kept for metadata, 0: none */
+	u32 trim_rate;		/* KiB a second that are discarded of free blocks, 0: none */
 };
 
 #define HYBRID_MAX_ENDURANCE	33554432	/* 32 TiB a day */
 
 #define HYBRID_CONFIG_DEFAULT { \
 	.high_watermark = 70, .low_watermark = 10, \
-	.writeback_rate = 0, .commit_interval = 1000, .metadata_share = 25 }
+	.writeback_rate = 0, .commit_interval = 1000, .metadata_share = 25, .trim_rate = 65536 }
 
 /* One of them, as it is recorded: see struct hybrid_settings. */
 static inline u64 hybrid_setting(u32 value, u32 def)
@@ -257,6 +263,7 @@ static inline struct hybrid_settings hybrid_settings(const struct hybrid_config 
 		.commit_interval = hybrid_setting(c->commit_interval, def.commit_interval),
 		.endurance = hybrid_setting(c->endurance, def.endurance),
 		.metadata_share = hybrid_setting(c->metadata_share, def.metadata_share),
+		.trim_rate = hybrid_setting(c->trim_rate, def.trim_rate),
 	};
 
 	return s;
@@ -511,6 +518,7 @@ struct hybrid_pool_status {
 	u64 read_errors, write_errors, flush_errors;	/* of the cache device */
 	u64 cache_written;	/* sectors, metadata included */
 	u32 metadata;		/* blocks that are kept for filesystems' metadata */
+	u64 trimmed;		/* sectors of free blocks that were discarded */
 };
 
 struct hybrid_volume_status {

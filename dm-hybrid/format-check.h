@@ -21,7 +21,7 @@ CHECK_OFFSET(hybrid_superblock, sequence, 104);
 CHECK_OFFSET(hybrid_superblock, name, 112);
 CHECK_OFFSET(hybrid_superblock, cache, 176);
 CHECK_OFFSET(hybrid_superblock, origin, 176);
-CHECK_SIZE(hybrid_sb_cache, 136);
+CHECK_SIZE(hybrid_sb_cache, 144);
 CHECK_SIZE(hybrid_sb_origin, 72);
 CHECK_SIZE(hybrid_block_header, 64);
 CHECK_SIZE(hybrid_lost_map, HYBRID_META_BLOCK_SIZE);

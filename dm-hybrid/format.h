@@ -133,6 +133,7 @@ struct hybrid_sb_cache {
 	__le64 commit_interval;		/* ms */
 	__le64 endurance;		/* MiB a day */
 	__le64 metadata_share;		/* percent */
+	__le64 trim_rate;		/* KiB a second */
 };
 
 struct hybrid_sb_origin {

@@ -299,6 +299,25 @@ static void submit_data(struct transfer *t, bool origin, blk_opf_t opf, u64 sect
 	} while (count);
 }
 
+/* As one bio, whatever the size: the block layer splits it as the device needs. */
+static void submit_discard(struct transfer *t, const struct hybrid_segment *seg)
+{
+	struct block_device *bdev = op_bdev(t->q->pool, t->op, false);
+	struct bio *bio;
+
+	if (!bdev_max_discard_sectors(bdev)) {
+		WRITE_ONCE(t->op->error_cache, -EOPNOTSUPP);
+		return;
+	}
+	bio = bio_alloc_bioset(bdev, 0, REQ_OP_DISCARD, GFP_NOIO, &t->q->bios);
+	bio->bi_iter.bi_sector = seg->sector;
+	bio->bi_iter.bi_size = seg->count << SECTOR_SHIFT;
+	bio->bi_private = t;
+	bio->bi_end_io = end_cache_bio;
+	atomic_inc(&t->pending);
+	submit_bio(bio);
+}
+
 static void flush_vmap(struct hybrid_op *op, const struct hybrid_segment *seg, bool after)
 {
 	void *p = op->mem + ((size_t)seg->offset << SECTOR_SHIFT);
@@ -333,31 +352,40 @@ static blk_opf_t op_opf(const struct hybrid_op *op)
 	return opf;
 }
 
-/* Submit what TRANSFER, META and FLUSH consist of.  Drops the first reference. */
-static void submit_transfer(struct transfer *t)
+/* Of what moves data. */
+static void submit_segments(struct transfer *t)
 {
 	struct hybrid_op *op = t->op;
 	blk_opf_t opf = op_opf(op);
 	u32 i;
 
+	if (op->type == HYBRID_OP_TRANSFER && op->io)
+		copy_bio(op->io, op->buffer, op->buffer_offset, false);
+	for (i = 0; i < op->nr_segments; i++) {
+		const struct hybrid_segment *seg = &op->segments[i];
+		bool origin = op->type == HYBRID_OP_META ? op->origin : seg->origin;
+
+		if (op->type == HYBRID_OP_META)
+			flush_vmap(op, seg, false);
+		submit_data(t, origin, opf, seg->sector, seg->offset, seg->count);
+	}
+}
+
+/* Submit what TRANSFER, META, FLUSH and DISCARD consist of.  Drops the first reference. */
+static void submit_transfer(struct transfer *t)
+{
+	struct hybrid_op *op = t->op;
+
 	op->error_cache = 0;
 	op->error_origin = 0;
 	t->begun = ktime_get();
 	atomic_set(&t->pending, 1);
-	if (op->type == HYBRID_OP_FLUSH) {
+	if (op->type == HYBRID_OP_FLUSH)
 		submit_data(t, op->origin, REQ_OP_WRITE | REQ_PREFLUSH | AWAITED, 0, 0, 0);
-	} else {
-		if (op->type == HYBRID_OP_TRANSFER && op->io)
-			copy_bio(op->io, op->buffer, op->buffer_offset, false);
-		for (i = 0; i < op->nr_segments; i++) {
-			const struct hybrid_segment *seg = &op->segments[i];
-			bool origin = op->type == HYBRID_OP_META ? op->origin : seg->origin;
-
-			if (op->type == HYBRID_OP_META)
-				flush_vmap(op, seg, false);
-			submit_data(t, origin, opf, seg->sector, seg->offset, seg->count);
-		}
-	}
+	else if (op->type == HYBRID_OP_DISCARD)
+		submit_discard(t, op->segments);
+	else
+		submit_segments(t);
 	transfer_put(t);
 }
 
@@ -684,6 +712,7 @@ static void carry_out(struct hybrid_pool *pool, struct hybrid_op *op, struct hyb
 	case HYBRID_OP_TRANSFER:
 	case HYBRID_OP_META:
 	case HYBRID_OP_FLUSH:
+	case HYBRID_OP_DISCARD:
 		start_transfer(pool, op);
 		break;
 	case HYBRID_OP_COPY_OUT:

@@ -220,9 +220,31 @@ void hybrid_set_free(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
 	WRITE_ONCE(s->flags[i], 0);
 	for (m = 0; m < NR_MASKS; m++)
 		set_put_mask(map, s, m, i, 0);
+	s->stamp[i] = FREE_USED;
 	WRITE_ONCE(s->next[i], s->nr_free ? s->free : map->set_size);
 	s->free = i;
 	s->nr_free++;
+	raw_write_seqcount_end(&s->seq);
+}
+
+void hybrid_set_take(const struct hybrid_map *map, struct hybrid_set *s, u32 first, u32 nr)
+{
+	u16 *link = &s->free;
+	u32 left = s->nr_free;
+
+	lockdep_assert_held(&s->lock);
+	raw_write_seqcount_begin(&s->seq);
+	for (; left; left--) {
+		u32 i = *link;
+
+		if (i - first >= nr) {
+			link = &s->next[i];
+			continue;
+		}
+		WRITE_ONCE(*link, s->next[i]);
+		WRITE_ONCE(s->flags[i], BLOCK_BUSY);
+		s->nr_free--;
+	}
 	raw_write_seqcount_end(&s->seq);
 }
 

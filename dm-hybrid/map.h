@@ -68,6 +68,10 @@ enum hybrid_mask {
 	NR_MASKS
 };
 
+/* hybrid_set.stamp of a free block: has its place held data since it was discarded? */
+#define FREE_TRIMMED	0
+#define FREE_USED	1
+
 /*
  * A policy and what it knows of each set.  Sets find both by one pointer, so that who
  * looks without the lock has the calls and the state of the same policy.
@@ -87,7 +91,7 @@ struct hybrid_set {
 	u16 nr_mapped;
 	u64 *key;
 	void *mask[NR_MASKS];	/* arrays of mask_bytes wide elements */
-	u32 *stamp;		/* origin epoch of the last origin write; grace period */
+	u32 *stamp;		/* origin epoch of the last origin write; grace period; FREE_* */
 	u16 *next;		/* hash chain, or free list; set_size ends it */
 	u16 *bucket;
 	u8 *flags;
@@ -293,8 +297,17 @@ int hybrid_set_alloc(const struct hybrid_map *map, struct hybrid_set *s, u64 key
 /* Take the block out of the hash; its key stays readable. */
 void hybrid_set_unhash(const struct hybrid_map *map, struct hybrid_set *s, u32 i);
 
-/* An unhashed block becomes free. */
+/* An unhashed block becomes free, or one that was taken. */
 void hybrid_set_free(const struct hybrid_map *map, struct hybrid_set *s, u32 i);
+
+/* Take @nr free blocks from @first on: BUSY, without a key, nobody allocates them. */
+void hybrid_set_take(const struct hybrid_map *map, struct hybrid_set *s, u32 first, u32 nr);
+
+/* Is block @i free, and would its place have to be discarded? */
+static inline bool hybrid_set_free_used(const struct hybrid_set *s, u32 i)
+{
+	return !s->flags[i] && s->stamp[i] == FREE_USED;
+}
 
 void hybrid_set_flags(struct hybrid_set *s, u32 i, u8 set, u8 clear);
 

@@ -65,6 +65,7 @@ static void pool_info(struct pool_table *pt, char *result, unsigned int maxlen)
 		DMEMIT(" %s %u", name, value);
 	DMEMIT(" metadata %u read_errors %llu write_errors %llu flush_errors %llu", st.metadata,
 	       st.read_errors, st.write_errors, st.flush_errors);
+	DMEMIT(" trimmed %llu", st.trimmed);
 }
 
 static void pool_table_line(struct pool_table *pt, char *result, unsigned int maxlen)

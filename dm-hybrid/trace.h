@@ -128,6 +128,7 @@ TRACE_DEFINE_ENUM(HYBRID_OP_USER);
 TRACE_DEFINE_ENUM(HYBRID_OP_TRANSFER);
 TRACE_DEFINE_ENUM(HYBRID_OP_META);
 TRACE_DEFINE_ENUM(HYBRID_OP_FLUSH);
+TRACE_DEFINE_ENUM(HYBRID_OP_DISCARD);
 TRACE_DEFINE_ENUM(HYBRID_OP_COPY_OUT);
 TRACE_DEFINE_ENUM(HYBRID_OP_COMPLETE);
 TRACE_DEFINE_ENUM(HYBRID_OP_WORK);
@@ -178,6 +179,7 @@ TRACE_DEFINE_ENUM(HYBRID_CALL_ORIGIN);
 	{ HYBRID_OP_TRANSFER, "transfer" },		\
 	{ HYBRID_OP_META, "meta" },			\
 	{ HYBRID_OP_FLUSH, "flush" },			\
+	{ HYBRID_OP_DISCARD, "discard" },		\
 	{ HYBRID_OP_COPY_OUT, "copy_out" },		\
 	{ HYBRID_OP_COMPLETE, "complete" },		\
 	{ HYBRID_OP_WORK, "work" },			\
@@ -390,6 +392,7 @@ TRACE_EVENT(hybrid_config,
 			     __field(u32, commit_interval)
 			     __field(u32, endurance)
 			     __field(u32, metadata_share)
+			     __field(u32, trim_rate)
 			     __field(u8, call)
 			     __array(char, policy, HYBRID_POLICY_NAME_SIZE)),
 	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
@@ -399,13 +402,14 @@ TRACE_EVENT(hybrid_config,
 			   __entry->commit_interval = config->commit_interval;
 			   __entry->endurance = config->endurance;
 			   __entry->metadata_share = config->metadata_share;
+			   __entry->trim_rate = config->trim_rate;
 			   __entry->call = call;
 			   strscpy(__entry->policy, policy, HYBRID_POLICY_NAME_SIZE);),
-	    TP_printk("pool=%d:%d call=%s policy=%s high_watermark=%u low_watermark=%u writeback_rate=%u commit_interval=%u endurance=%u metadata_share=%u",
+	    TP_printk("pool=%d:%d call=%s policy=%s high_watermark=%u low_watermark=%u writeback_rate=%u commit_interval=%u endurance=%u metadata_share=%u trim_rate=%u",
 		      MAJOR(__entry->pool), MINOR(__entry->pool), show_call(__entry->call),
 		      __entry->policy, __entry->high_watermark, __entry->low_watermark,
 		      __entry->writeback_rate, __entry->commit_interval, __entry->endurance,
-		      __entry->metadata_share));
+		      __entry->metadata_share, __entry->trim_rate));
 
 TRACE_EVENT(hybrid_volume_create,
 	    TP_PROTO(const struct hybrid_pool *pool, u32 volume,

@@ -2,6 +2,7 @@
 """What was written is read, whatever happens to the volume meanwhile."""
 import itertools
 import json
+import time
 
 import pytest
 
@@ -11,7 +12,7 @@ ALL = ("--cutoff", "0")
 VERIFY = ("--ioengine=libaio", "--iodepth=16", "--serialize_overlap=1", "--norandommap",
           "--verify=crc32c", "--verify_fatal=1", "--do_verify=1")
 SETTINGS = {"high_watermark": 70, "low_watermark": 10, "writeback_rate": 0, "commit_interval": 1000,
-            "endurance": 0, "metadata_share": 25}
+            "endurance": 0, "metadata_share": 25, "trim_rate": 65536}
 MIXED = ("--rw=randwrite", "--bsrange=512-1m", "--blockalign=512", *VERIFY)
 
 
@@ -479,3 +480,69 @@ def test_fstrim(thin):
     s.guest.run("md5sum /mnt/b >/run/sum && echo 3 >/proc/sys/vm/drop_caches && "
                 "md5sum -c /run/sum && umount /mnt")
     s.guest.run(f"e2fsck -fn {dev}")
+
+
+def discards_of(log, name):
+    return [op for op in log
+            if name in op.device and op.event == "S" and op.op == "D" and op.count]
+
+
+def wait_trimmed(s, sectors):
+    end = time.monotonic() + 30 * s.guest.slow
+    while s.status(s.pool)["trimmed"] < sectors:
+        assert time.monotonic() < end, s.status(s.pool)
+        time.sleep(0.1)
+
+
+@pytest.mark.kernels
+def test_trim(make_stack):
+    """What a filesystem gives back is discarded on the cache device, whole blocks of its data area."""
+    s = make_stack(ssd=32, hdd=64, volatile="ssd hdd")
+    dev = s.create("vol", "--mode", "writeback", *ALL)
+    s.guest.run(f"mkfs.ext4 -q {dev} && mount {dev} /mnt && "
+                "dd if=/dev/urandom of=/mnt/a bs=1M count=8 status=none && "
+                "dd if=/dev/urandom of=/mnt/b bs=1M count=8 status=none && sync && "
+                "rm /mnt/a && sync")
+    before = s.guest.run("md5sum /mnt/b").out
+    status = s.status(s.pool)
+    assert status["used"] * status["block_sectors"] > 2 * 8 * 2048
+
+    def trim():
+        s.guest.run("fstrim /mnt")
+        wait_trimmed(s, status["trimmed"] + 7 * 2048)
+
+    sent = discards_of(s.logged(trim), "ssd")
+    assert sum(op.count for op in sent) >= 7 * 2048
+    # Neighbours go together, until the device cuts them.
+    assert len({op.sector for op in sent} - {op.sector + op.count for op in sent}) < 64
+    s.guest.power_cut()
+    s.after_cut()
+    s.guest.run(f"mount {dev} /mnt")
+    assert s.guest.run("md5sum /mnt/b && umount /mnt").out == before
+    s.guest.run(f"e2fsck -fn {dev}")
+
+
+def test_no_trim(make_stack):
+    """Of a device that takes none, or with a rate of 0."""
+    s = make_stack(ssd=32, hdd=64, volatile="ssd hdd")
+    limit = f"/sys/dev/block/$(stat -Lc %Hr:%Lr {s.dev('ssd')})/queue/discard_max_bytes"
+    before = s.guest.run(f"cat {limit}").out.strip()
+    s.guest.run(f"echo 0 >{limit}")
+    dev = s.create("vol", "--mode", "writeback", *ALL)
+
+    def discard():
+        io(s.guest, dev, "w:0:4096:a", "f")
+        s.guest.run(f"blkdiscard {dev}")
+        s.wait("free", s.status(s.pool)["blocks"], s.pool)
+        s.guest.run("sleep 0.5")
+
+    assert not discards_of(s.logged(discard), "ssd")
+    assert s.status(s.pool)["errors"] == 0
+    s.guest.run(f"echo {before} >{limit}")
+    s.message("set", "trim_rate", 0, name=s.pool)
+    s.guest.run(f"dmsetup suspend {s.pool} && dmsetup resume {s.pool}")
+    assert not discards_of(s.logged(discard), "ssd")
+    # Asked for now, it makes good what was left.
+    s.message("set", "trim_rate", 65536, name=s.pool)
+    wait_trimmed(s, 4096)
+    assert io(s.guest, dev, "w:0:4096:b", "f", "r:0:4096") == ["b"]

@@ -53,7 +53,7 @@ def has(table, setting, value):
 
 def test_every_setting_is_documented(top):
     names = [name for name, *_ in tunables(top)]
-    assert len(names) == 6 and volume_settings(top) == ["mode", "cutoff"]
+    assert len(names) == 7 and volume_settings(top) == ["mode", "cutoff"]
     text = (top / "dm-hybrid/Documentation/dm-hybrid.rst").read_text()
     listed = re.search(r"returns; tunable:\n(.*?)\npolicy <name> ", text, re.S)[1]
     assert re.findall(r"\w+", listed) == names
@@ -129,19 +129,20 @@ def test_what_cannot_be_recorded_is_said(make_stack):
     assert s.status("pool")["state"] == "failed"
 
 
-HIGH, LOW, RATE, INTERVAL, ENDURANCE, SHARE = range(264, 312, 8)	# in a cache device's superblock
+# In a cache device's superblock
+HIGH, LOW, RATE, INTERVAL, ENDURANCE, SHARE, TRIM = range(264, 320, 8)
 
 
 @pytest.mark.parametrize("stored,want,replaced", [
-    ({HIGH: 31, LOW: 6, RATE: 1 << 32, INTERVAL: 251, ENDURANCE: 8, SHARE: 91},
-     (30, 5, LAST, 250, 7, 90), False),
-    ({LOW: 1, ENDURANCE: 33554433, SHARE: 1}, (70, 0, 0, 1000, 33554432, 0), False),
+    ({HIGH: 31, LOW: 6, RATE: 1 << 32, INTERVAL: 251, ENDURANCE: 8, SHARE: 91, TRIM: 1025},
+     (30, 5, LAST, 250, 7, 90, 1024), False),
+    ({LOW: 1, ENDURANCE: 33554433, SHARE: 1, TRIM: 1}, (70, 0, 0, 1000, 33554432, 0, 0), False),
     # What does not fit stops no boot.
     ({HIGH: 97, RATE: (1 << 32) + 1, INTERVAL: 10, ENDURANCE: 1 << 63, SHARE: 92},
-     (70, 10, 0, 1000, 0, 25), True),
-    ({HIGH: 1, ENDURANCE: (1 << 64) - 1, LOW: 4}, (70, 3, 0, 1000, 0, 25), True),
-    ({HIGH: 6}, (70, 10, 0, 1000, 0, 25), True),
-    ({HIGH: 21, LOW: 22, INTERVAL: 101}, (70, 10, 0, 100, 0, 25), True),
+     (70, 10, 0, 1000, 0, 25, 65536), True),
+    ({HIGH: 1, ENDURANCE: (1 << 64) - 1, LOW: 4}, (70, 3, 0, 1000, 0, 25, 65536), True),
+    ({HIGH: 6}, (70, 10, 0, 1000, 0, 25, 65536), True),
+    ({HIGH: 21, LOW: 22, INTERVAL: 101}, (70, 10, 0, 100, 0, 25, 65536), True),
 ])
 def test_recorded_tunables(make_stack, top, stored, want, replaced):
     """As the superblock has them: value + 1, or 0 for the default."""
@@ -152,7 +153,7 @@ def test_recorded_tunables(make_stack, top, stored, want, replaced):
     disk = s.disk("ssd")
     for at in (512 << 10, disk.size - (512 << 10)):
         sb = bytearray(disk.read(at, 4096))
-        for offset in range(HIGH, SHARE + 8, 8):
+        for offset in range(HIGH, TRIM + 8, 8):
             sb[offset:offset + 8] = stored.get(offset, 0).to_bytes(8, "little")
         sb[16:20] = bytes(4)
         sb[16:20] = crc32c(bytes(sb)).to_bytes(4, "little")

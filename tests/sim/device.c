@@ -354,6 +354,9 @@ static val_t value_of(struct dreq *r, u32 i, struct rng *rng)
 	case DREQ_ZEROES:
 		return VAL_ZERO;
 	case DREQ_DISCARD:
+		/* Nobody may read what the cache device has there, whatever that is. */
+		if (!r->dev->nr)
+			return VAL(VAL_JUNK - 1, r->sector + i - r->dev->data_from, 0);
 		if (r->dev->discard == 1 || (r->dev->discard == 2 && rng_below(rng, 2)))
 			return VAL_ZERO;
 		return 0;	/* stays */

@@ -332,6 +332,7 @@ static void draw_tunables(struct world *w, struct hybrid_config *config)
 	if (sim_policies)
 		config->endurance = draw_endurance(rng_fork(&w->rng, 102));
 	config->metadata_share = draw_share(rng_fork(&w->rng, 111));
+	config->trim_rate = draw_trim_rate(rng_fork(&w->rng, 121));
 }
 
 static const char *draw_next_policy(struct world *w)

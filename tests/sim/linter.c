@@ -1209,6 +1209,47 @@ static void check_serial_origin(struct linter *l, struct action *a, struct dreq 
 	}
 }
 
+/* J1: nothing of the cache device is under way beside a discard of the same place. */
+static void check_discards(struct linter *l, struct action *a, struct dreq *r)
+{
+	struct device *d = r->dev;
+	u32 i;
+
+	for (i = 0; i < d->v->nr_inflight; i++) {
+		struct dreq *x = d->v->inflight[i];
+
+		if (x->meta || x == r || x->kind == DREQ_FLUSH ||
+		    (x->kind != DREQ_DISCARD && r->kind != DREQ_DISCARD) ||
+		    x->sector >= r->sector + r->count || r->sector >= x->sector + x->count)
+			continue;
+		broken(l, "J1", "%llu+%u are %s while #%u is under way there",
+		       (unsigned long long)r->sector, r->count,
+		       r->kind == DREQ_DISCARD ? "discarded" : "read or written", x->action->nr);
+		return;
+	}
+}
+
+/* J1: no record says, or may say after a crash, that anything of these blocks can be read. */
+static void cache_discard(struct linter *l, struct action *a, struct dreq *r)
+{
+	u64 offset = r->sector - l->g->data_sector;
+	u32 b = offset >> l->g->block_shift, end = (offset + r->count) >> l->g->block_shift, i;
+
+	if ((offset | r->count) & (l->g->block_sectors - 1)) {
+		broken(l, "bounds", "a discard of %llu+%u is not of whole blocks",
+		       (unsigned long long)r->sector, r->count);
+		return;
+	}
+	for (; b < end; b++) {
+		const struct owner *both[] = { &l->durable[b], &l->sent[b] };
+
+		for (i = 0; i < 2; i++)
+			if (volume_of_instance(l, both[i]->instance) && both[i]->valid)
+				broken(l, "J1", "block %u is discarded, its removal is not durable",
+				       b);
+	}
+}
+
 static void cache_write(struct linter *l, struct action *a, struct dreq *r)
 {
 	u64 offset = r->sector - l->g->data_sector;
@@ -1378,6 +1419,12 @@ void linter_submit(struct linter *l, struct action *a, struct dreq *r)
 		return;
 	if (!l->known) {
 		broken(l, "J8", "data I/O before the recovery is durable");
+		return;
+	}
+	if (cache)
+		check_discards(l, a, r);
+	if (cache && r->kind == DREQ_DISCARD) {
+		cache_discard(l, a, r);
 		return;
 	}
 	if (cache)

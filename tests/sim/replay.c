@@ -416,7 +416,8 @@ static int volume_of(const struct hybrid_op *op)
 static void check_op(struct hybrid_op *op)
 {
 	static const char * const type[] = {
-		"user", "transfer", "meta", "flush", "copy_out", "complete", "work", "wake",
+		"user", "transfer", "meta", "flush", "discard", "copy_out", "complete", "work",
+		"wake",
 	};
 	bool user = op->type == HYBRID_OP_USER, complete = op->type == HYBRID_OP_COMPLETE;
 	bool moves = op->type <= HYBRID_OP_COPY_OUT;
@@ -735,6 +736,7 @@ static void run_config(struct record *ev)
 		.commit_interval = number(ev, "commit_interval"),
 		.endurance = number(ev, "endurance"),
 		.metadata_share = number(ev, "metadata_share"),
+		.trim_rate = number(ev, "trim_rate"),
 	};
 	char policy[HYBRID_POLICY_NAME_SIZE];
 	int r = 0;

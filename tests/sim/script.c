@@ -414,10 +414,10 @@ static const struct {
 	FIELD(reset_percent), FIELD(fail_alloc), FIELD(scarce), FIELD(nowait), FIELD(busy), FIELD(crowd), FIELD(lean), FIELD(fault_kind),
 	FIELD(admin_percent), FIELD(load_percent), FIELD(inplace_percent), FIELD(aim),
 	FIELD(aims), FIELD(cut_every), FIELD(run_percent), FIELD(journal_blocks), FIELD(far), FIELD(small),
-	FIELD(cut_samples), FIELD(cut_writes), FIELD(seeks), FIELD(aged),
+	FIELD(cut_samples), FIELD(cut_writes), FIELD(seeks), FIELD(trims), FIELD(aged),
 	CONFIG(high_watermark), CONFIG(low_watermark),
 	CONFIG(writeback_rate), CONFIG(commit_interval), CONFIG(endurance),
-	CONFIG(metadata_share),
+	CONFIG(metadata_share), CONFIG(trim_rate),
 };
 
 static u32 *field(const struct profile *p, u32 i)
@@ -437,6 +437,7 @@ void script_defaults(struct script *s)
 	s->p.cut_samples = 4;
 	s->p.cut_writes = 10;
 	s->p.config = (struct hybrid_config)HYBRID_CONFIG_DEFAULT;
+	s->p.config.trim_rate = 0;
 	s->rng = 1;
 	s->brng = 1;
 }

@@ -457,6 +457,7 @@ struct profile {
 	u32 reset_percent;	/* of these without power loss */
 	u32 slow_percent;	/* of requests that others overtake */
 	u32 seeks;		/* origins do */
+	u32 trims;		/* the cache device takes discards */
 	u32 episode;		/* steps */
 	u32 cut_writes;		/* up to so many volatile ones every subset is tried */
 	u32 cut_samples;	/* crash states at each cut point */
@@ -640,6 +641,7 @@ const char *draw_policy(struct rng r);
 bool draw_contract(struct rng r);
 u32 draw_endurance(struct rng r);
 u32 draw_share(struct rng r);
+u32 draw_trim_rate(struct rng r);
 void run_seed(u64 seed, char mode, u64 *hash);
 void one_event(struct world *w);
 void do_event(struct world *w, enum event ev);

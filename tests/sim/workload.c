@@ -280,6 +280,12 @@ u32 draw_share(struct rng r)
 	return rng_chance(&r, 50) ? 25 : rng_below(&r, 91);
 }
 
+/* Most without: with it, blocks that became free are not at once there again. */
+u32 draw_trim_rate(struct rng r)
+{
+	return rng_chance(&r, 25) ? 1 << (14 + rng_below(&r, 12)) : 0;
+}
+
 /* A filesystem reads its metadata, too, and the kernel ahead. */
 static void draw_metadata(struct profile *p, struct rng r)
 {
@@ -288,6 +294,13 @@ static void draw_metadata(struct profile *p, struct rng r)
 	if (rng_chance(&r, 30))
 		p->weight[EV_AHEAD] = 1 << rng_below(&r, 8);
 	p->config.metadata_share = draw_share(r);
+}
+
+/* The cache device may refuse discards. */
+static void draw_trim(struct profile *p, struct rng r)
+{
+	p->config.trim_rate = draw_trim_rate(rng_fork(&r, 1));
+	p->trims = rng_chance(&r, 80);
 }
 
 /* Blocks of 128 KiB have the only masks of four bytes; those of 256 KiB the most granules. */
@@ -367,6 +380,7 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	draw_large_blocks(p, rng_fork(r, 107));
 	draw_size(p, rng_fork(r, 108), mode);
 	draw_metadata(p, rng_fork(r, 111));
+	draw_trim(p, rng_fork(r, 121));
 	hang_profile(p, rng_fork(r, 110));
 }
 

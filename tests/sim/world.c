@@ -92,7 +92,7 @@ void violation(struct world *w, const char *rule, const char *fmt, ...)
 
 static const char * const kind_name[] = { "read", "write", "flush", "discard", "zeroes" };
 static const char * const op_name[] = {
-	"USER", "TRANSFER", "META", "FLUSH", "COPY_OUT", "COMPLETE", "WORK", "WAKE",
+	"USER", "TRANSFER", "META", "FLUSH", "DISCARD", "COPY_OUT", "COMPLETE", "WORK", "WAKE",
 };
 
 static void request_ended(struct world *w, struct dreq *r);
@@ -358,6 +358,28 @@ static void carry_meta(struct world *w, struct action *a)
 	carry_segments(w, a);
 }
 
+/* Of free blocks of the cache device. */
+static void carry_discard(struct world *w, struct action *a)
+{
+	struct hybrid_op *op = a->op;
+	u32 i;
+
+	a->left++;
+	for (i = 0; i < op->nr_segments; i++)
+		data_request(w, a, w->dev[0], DREQ_DISCARD, op->segments[i].sector,
+			     op->segments[i].count, NULL, false);
+	a->left--;
+}
+
+static bool refuses_discard(struct world *w, struct action *a)
+{
+	if (w->p.trims)
+		return false;
+	a->error_cache = -EOPNOTSUPP;
+	end_action(w, a);
+	return true;
+}
+
 static void end_uio(struct world *w, struct uio *u, int error);
 
 static void carry_copy_out(struct world *w, struct action *a)
@@ -415,6 +437,11 @@ static void carry(struct world *w, struct hybrid_op *op)
 	case HYBRID_OP_FLUSH:
 		submit(w, new_request(a, op->origin ? origin_of(w, op) : w->dev[0], DREQ_FLUSH,
 				      0, 0));
+		break;
+	case HYBRID_OP_DISCARD:
+		if (refuses_discard(w, a))
+			return;
+		carry_discard(w, a);
 		break;
 	case HYBRID_OP_COPY_OUT:
 		carry_copy_out(w, a);

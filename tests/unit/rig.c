@@ -18,6 +18,9 @@ u32 flush_ms;
 u32 held_log;
 bool hold_meta;
 struct hybrid_op *held_meta;
+bool hold_discard;
+struct hybrid_op *held_discard;
+int fail_discards;
 
 struct logged_op op_log[MAX_LOG];
 u32 nr_log;
@@ -60,6 +63,19 @@ static int dev_flush(bool origin)
 	if (!origin && fail_cache_flushes)
 		return -EIO;
 	return io_error(origin, true);
+}
+
+/* Whatever the device has there then, it is not what was there. */
+static int dev_discard(u64 sector, u32 count)
+{
+	assert_true(sector + count <= disk_sectors[CACHE]);
+	assert_true(nr_log < MAX_LOG);
+	op_log[nr_log++] = (struct logged_op){
+		.discard = true, .write = true, .sector = sector, .count = count,
+	};
+	if (!fail_discards)
+		memset(disk[CACHE] + sector * 512, 0xdc, (size_t)count * 512);
+	return fail_discards;
 }
 
 static struct user *user_of(struct hybrid_io *io)
@@ -131,6 +147,14 @@ void carry_one(struct hybrid_op *op, struct hybrid_actions *acts)
 			op->error_origin = dev_flush(ORIGIN);
 		else
 			op->error_cache = dev_flush(CACHE);
+		break;
+	case HYBRID_OP_DISCARD:
+		if (hold_discard) {
+			assert_null(held_discard);
+			held_discard = op;
+			return;
+		}
+		op->error_cache = dev_discard(op->segments->sector, op->segments->count);
 		break;
 	case HYBRID_OP_COPY_OUT:
 		memcpy(user_of(op->io)->data, op->buffer + op->buffer_offset * 512,
@@ -337,6 +361,7 @@ int setup_disks(void **state)
 {
 	fresh_disks(BLOCK);
 	fail_cache_writes = fail_cache_reads = fail_cache_flushes = fail_origin = false;
+	fail_discards = 0;
 	now = 1000;
 	v = NULL;
 	e = NULL;
@@ -417,6 +442,8 @@ int teardown(void **state)
 	flush_ms = 0;
 	hold_meta = false;
 	held_meta = NULL;
+	hold_discard = false;
+	held_discard = NULL;
 	if (e)
 		crash();
 	free(disk[0]);
@@ -562,7 +589,7 @@ u32 sectors_of(bool origin, bool write)
 
 	for (k = 0; k < nr_log; k++)
 		if (op_log[k].origin == origin && op_log[k].write == write && !op_log[k].flush &&
-		    !op_log[k].meta)
+		    !op_log[k].meta && !op_log[k].discard)
 			n += op_log[k].count;
 	return n;
 }

@@ -24,6 +24,7 @@ extern struct hybrid_volume *v;		/* NULL: not open */
 extern struct hybrid_volume_info info;	/* of volume 1 */
 extern u32 nr_buffers;		/* of the engine, alive */
 extern bool fail_cache_writes, fail_cache_reads, fail_cache_flushes, fail_origin;
+extern int fail_discards;	/* the error that the cache device answers to them */
 /* Flushes of the origin do not end; the one that has come is kept until it is let go. */
 extern bool hold_flush;
 extern struct hybrid_op *held_flush;
@@ -35,10 +36,13 @@ extern void (*on_wait_hits)(void);
 /* The same of metadata; wait_checkpoint() lets go what has come. */
 extern bool hold_meta;
 extern struct hybrid_op *held_meta;
+/* The same of discards of the cache device. */
+extern bool hold_discard;
+extern struct hybrid_op *held_discard;
 
 /* What reached the devices; each of write_io(), read_io(), read_meta() and flush_volume() begins it anew. */
 struct logged_op {
-	bool origin, write, flush, fua, meta;
+	bool origin, write, flush, discard, fua, meta;
 	u64 sector;
 	u32 count;
 	u32 nr_segments;	/* of its operation */

@@ -46,6 +46,7 @@ static inline void sample_sb(struct hybrid_sb *sb, u32 role)
 		sb->settings.commit_interval = 0;
 		sb->settings.endurance = ~0ULL;
 		sb->settings.metadata_share = 91;
+		sb->settings.trim_rate = 92;
 		return;
 	}
 	sb->flags = HYBRID_SB_DIRTY;

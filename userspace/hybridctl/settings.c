@@ -62,7 +62,7 @@ static int pool_message(char *message, size_t len, const char *key, const char *
 #undef X
 	return hybrid_fail(HYBRID_USAGE,
 			   "a pool has high_watermark, low_watermark, writeback_rate, commit_interval, "
-			   "endurance, metadata_share, policy",
+			   "endurance, metadata_share, trim_rate, policy",
 			   "no such setting of a pool: %s", key);
 }
 

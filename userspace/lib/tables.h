@@ -41,7 +41,8 @@ int hybrid_mode_parse(const char *name);
 	X(writeback_rate, "KiB/s", 0, UINT32_MAX) \
 	X(commit_interval, "ms", 10, 60000) \
 	X(endurance, "MiB a day", 0, 33554432) \
-	X(metadata_share, "percent", 0, 90)
+	X(metadata_share, "percent", 0, 90) \
+	X(trim_rate, "KiB/s", 0, UINT32_MAX)
 
 /* Parameters of a hybrid-pool table line.  A tunable of -1 is not given. */
 struct hybrid_pool_table {
@@ -82,8 +83,8 @@ int hybrid_volume_table_parse(const char *params, struct hybrid_volume_table *ta
 	X(journal_blocks) X(journal_writes) X(journal_records) X(checkpoints) \
 	X(metadata_writes) X(cache_flushes) X(evictions) X(errors) X(draining) \
 	X(cache_written) X(high_watermark) X(low_watermark) X(writeback_rate) \
-	X(commit_interval) X(endurance) X(metadata_share) X(metadata) \
-	X(read_errors) X(write_errors) X(flush_errors)
+	X(commit_interval) X(endurance) X(metadata_share) X(trim_rate) \
+	X(metadata) X(read_errors) X(write_errors) X(flush_errors) X(trimmed)
 
 #define HYBRID_VOLUME_STATUS_WORDS(X) X(state) X(mode)
 #define HYBRID_VOLUME_STATUS_NUMBERS(X) \
