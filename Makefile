@@ -52,6 +52,8 @@ PYTHON ?= /usr/bin/python3
 PYTEST_ARGS ?=
 # Which guest kernel: uml, or one of tests/guest/build-kernel's with checkers.
 GUEST ?= uml
+# Its modules' directories below build: modules-$(STAGE), guest-$(STAGE).
+STAGE ?= $(GUEST)
 export prefix DESTDIR
 
 # $(call each,<target>): in every part
@@ -116,18 +118,18 @@ guest-kernel:
 
 # What a guest loads: build/guest-<kernel>/lib/modules/<release>, as modprobe wants it.
 guest-modules: guest-test-modules
-	$(call build-modules,modules-$(GUEST),$(GUEST_KDIR),$(MODULE_DIRS),ARCH=$(if $(filter x86-%,$(GUEST)),x86,um))
+	$(call build-modules,modules-$(STAGE),$(GUEST_KDIR),$(MODULE_DIRS),ARCH=$(if $(filter x86-%,$(GUEST)),x86,um))
 	$(install-guest-modules)
 
 # Only those of the tests: they must load while dm-hybrid does not build.
 guest-test-modules: guest-kernel
 	$(eval GUEST_KDIR := $(shell tests/guest/build-kernel $(GUEST)))
-	$(call build-modules,modules-$(GUEST),$(GUEST_KDIR),tests/modules,ARCH=$(if $(filter x86-%,$(GUEST)),x86,um))
+	$(call build-modules,modules-$(STAGE),$(GUEST_KDIR),tests/modules,ARCH=$(if $(filter x86-%,$(GUEST)),x86,um))
 	$(install-guest-modules)
 
 define install-guest-modules
-	@flock build/modules-$(GUEST)/.lock \
-		tests/guest/install-modules $(GUEST_KDIR) build/modules-$(GUEST) build/guest-$(GUEST)
+	@flock build/modules-$(STAGE)/.lock \
+		tests/guest/install-modules $(GUEST_KDIR) build/modules-$(STAGE) build/guest-$(STAGE)
 endef
 
 # --- the rest -----------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from guest import MIB, Disk, Guest, QemuGuest, UmlGuest, kernels, packaged, qemu
+from guest import MIB, Disk, Guest, QemuGuest, UmlGuest, kernels, packaged, pauses, qemu
 
 TOP = Path(__file__).resolve().parent.parent
 FLAVOUR = os.environ.get("DM_HYBRID_GUEST", "uml")
@@ -59,10 +59,12 @@ def _kernel(flavour: str) -> Path:
 
 
 @functools.cache
-def _modules(flavour: str, target: str = "guest-modules") -> Path:
+def _modules(flavour: str, target: str = "guest-modules", paused: bool = False) -> Path:
     """The root under which lib/modules/<release> holds ours, up to date with the sources."""
-    _make(target, f"GUEST={flavour}")
-    return TOP / "build" / f"guest-{flavour}"
+    stage = flavour + pauses.SUFFIX if paused else flavour
+    _make(target, f"GUEST={flavour}", f"STAGE={stage}",
+          *([f"MODULE_DIRS={pauses.sources()}"] if paused else []))
+    return TOP / "build" / f"guest-{stage}"
 
 
 @pytest.fixture(scope="session")
@@ -111,26 +113,28 @@ def _boot(guests: list[Guest], g: Guest, flavour: str, boot: bool, modprobe) -> 
     return g
 
 
-def _uml_guest(workdir: Path, flavour: str, modprobe, memory: int = 512, **options) -> Guest:
+def _uml_guest(workdir: Path, flavour: str, modprobe, memory: int = 512, paused: bool = False,
+               **options) -> Guest:
     ours = any("hybrid" in m for m in modprobe)
+    target = "guest-modules" if ours else "guest-test-modules"
     return UmlGuest(workdir, _kernel(flavour), memory=memory * (2 if flavour == "uml-debug" else 1),
-                    modules=_modules(flavour, "guest-modules" if ours else "guest-test-modules"),
-                    path=[TOP / "build" / "userspace"], **options)
+                    modules=_modules(flavour, target, paused), path=[TOP / "build" / "userspace"],
+                    **options)
 
 
 @functools.cache
-def _debian(name: str) -> tuple[packaged.Kernel, Path]:
+def _debian(name: str, paused: bool) -> tuple[packaged.Kernel, Path]:
     try:
-        return kernels.ready(name)
+        return kernels.ready(name, paused)
     except (packaged.Missing, kernels.Failed) as e:
         pytest.fail(str(e), pytrace=False)
 
 
-def _qemu_guest(workdir: Path, flavour: str, **options) -> Guest:
+def _qemu_guest(workdir: Path, flavour: str, paused: bool = False, **options) -> Guest:
     if X86:
-        kernel, modules = qemu.built(_kernel(flavour)), _modules(flavour)
+        kernel, modules = qemu.built(_kernel(flavour)), _modules(flavour, paused=paused)
     else:
-        kernel, modules = _debian(DEBIAN or packaged.OWN)
+        kernel, modules = _debian(DEBIAN or packaged.OWN, paused)
     return QemuGuest(workdir, kernel, modules=modules, path=[TOP / "build" / "userspace"],
                      **options)
 

@@ -14,7 +14,7 @@ import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from . import packaged
+from . import packaged, pauses
 from .base import GuestError
 from .packaged import Headers, Kernel, Missing
 from .qemu import QemuGuest
@@ -28,14 +28,16 @@ class Failed(Exception):
     """The modules do not build, or one does not load."""
 
 
-def _staging(name: str) -> Path:
-    return TOP / "build" / ("modules-amd64" if name == packaged.OWN else f"modules-debian-{name}")
+def _staging(name: str, paused: bool = False) -> Path:
+    directory = "modules-amd64" if name == packaged.OWN else f"modules-debian-{name}"
+    return TOP / "build" / (directory + (pauses.SUFFIX if paused else ""))
 
 
-def build(name: str, headers: Headers) -> list[str]:
+def build(name: str, headers: Headers, paused: bool = False) -> list[str]:
     """Brings our modules, those of the tests, too, up to date; returns the compiler's warnings."""
-    words = ["modules-debian", f"KERNEL={_staging(name).name.removeprefix('modules-')}",
-             f"KERNEL_HEADERS={headers.directory}", f"KERNEL_ARGS={' '.join(headers.arguments)}"]
+    words = ["modules-debian", f"KERNEL={_staging(name, paused).name.removeprefix('modules-')}",
+             f"KERNEL_HEADERS={headers.directory}", f"KERNEL_ARGS={' '.join(headers.arguments)}",
+             *([f"MODULE_DIRS={pauses.sources()}"] if paused else [])]
     run = subprocess.run(["make", "-s", "--no-print-directory", "-C", TOP, *words],
                          capture_output=True, text=True)
     if run.returncode:
@@ -44,15 +46,16 @@ def build(name: str, headers: Headers) -> list[str]:
     return re.findall(r"^\S+: warning: .*$", run.stdout + run.stderr, re.M)
 
 
-def ready(name: str) -> tuple[Kernel, Path]:
+def ready(name: str, paused: bool = False) -> tuple[Kernel, Path]:
     """A kernel for QemuGuest, and the root under which lib/modules/<release> has ours."""
-    build(name, packaged.headers(name))
+    build(name, packaged.headers(name), paused)
     kernel = packaged.kernel(name)
-    root = TOP / "build" / ("guest-qemu" if name == packaged.OWN else f"guest-debian-{name}")
+    root = "guest-qemu" if name == packaged.OWN else f"guest-debian-{name}"
+    root = TOP / "build" / (root + (pauses.SUFFIX if paused else ""))
     root.mkdir(exist_ok=True)
     with open(root / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        packaged.install_modules(_staging(name), kernel.modules, root)
+        packaged.install_modules(_staging(name, paused), kernel.modules, root)
     return kernel, root
 
 

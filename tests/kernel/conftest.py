@@ -22,14 +22,14 @@ def make_stack(tools, make_guest, disks):
     """A function that boots a guest with members: make_stack(ssd=64, hdd=256, log=1).
 
     `volatile` lists the members that lose unflushed data in a power cut ("ssd hdd"), or
-    maps them to the features of their volatile cache.
+    maps them to the features of their volatile cache. paused=True: with pause points.
     """
-    def make(volatile=(), memory=512, **sizes) -> Stack:
+    def make(volatile=(), memory=512, paused=False, **sizes) -> Stack:
         sizes = sizes or {"ssd": 32, "hdd": 64}
         if isinstance(volatile, str):
             volatile = dict.fromkeys(volatile.split(), "0")
         guest = make_guest(disks=disks(*(w for pair in sizes.items() for w in pair)),
-                           modprobe=["dm-testdisk", "dm-hybrid"], memory=memory)
+                           modprobe=["dm-testdisk", "dm-hybrid"], memory=memory, paused=paused)
         return Stack(guest, volatile=dict(volatile)).members()
     return make
 

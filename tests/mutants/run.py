@@ -232,13 +232,19 @@ def make(directory: str, *variables: str) -> None:
         raise RuntimeError(f"make -C {directory} {' '.join(variables)}\n{run.stdout}{run.stderr}")
 
 
-def write_engine(mutant: Mutant, directory: Path) -> None:
-    """The pure files with the mutant in them; what is there already keeps its time stamp."""
+def write_copy(files, patches: list[Mutant], directory: Path) -> None:
+    """Copies of @files with the patches in them; what is there already keeps its time stamp."""
     with tempfile.TemporaryDirectory() as temporary:
-        for file in (TOP / "dm-hybrid").glob("*.[ch]"):
+        for file in files:
             shutil.copy(file, temporary)
-        mutant.apply(Path(temporary))
+        for patch in patches:
+            patch.apply(Path(temporary))
         subprocess.run(["rsync", "-rc", "--delete", f"{temporary}/", directory], check=True)
+
+
+def write_engine(mutant: Mutant, directory: Path) -> None:
+    """The pure files with the mutant in them."""
+    write_copy((TOP / "dm-hybrid").glob("*.[ch]"), [mutant], directory)
 
 
 class Copy:

@@ -11,7 +11,8 @@ from guest import kernels, packaged
 
 TOP = Path(__file__).resolve().parent.parent.parent
 MODULE = TOP / "dm-hybrid"
-KERNEL_FILES = sorted([*MODULE.glob("*.[ch]"), *(TOP / "tests/modules").glob("*.[ch]")])
+KERNEL_FILES = sorted(path for directory in (MODULE, TOP / "tests/modules", TOP / "tests/kernel/pauses")
+                      for path in directory.glob("*.[ch]"))
 
 FILE_LINES = 1500
 FUNCTION_LINES = 100
