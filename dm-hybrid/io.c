@@ -607,7 +607,7 @@ static noinline int map_miss(struct hybrid_pool *pool, struct hybrid_bio *b, str
 		remap_bio(pool, &b->io.op, bio);
 		r = DM_MAPIO_REMAPPED;
 	}
-	/* A bio that was not remapped may have ended meanwhile. */
+	/* A bio that was not remapped may have ended; dm tells its user after this has returned. */
 	hybrid_run(pool, &acts);
 	hybrid_tick_kick(pool);
 	return r;
@@ -647,11 +647,17 @@ static noinline int end_miss(struct hybrid_pool *pool, struct hybrid_io *io, blk
 
 	may_wait(bio);
 	hybrid_actions_init(&acts);
+	/*
+	 * A bio that the engine keeps may be ended by others at once, and be the pool's last.
+	 * dm destroys no table before a grace period has passed: dm_sync_table().
+	 */
+	rcu_read_lock();
 	ended = hybrid_call_io_done(pool, io, error, &acts);
 	if (ended)
 		*status = errno_to_blk_status(io->error);
-	/* Until its actions are carried out, the bio keeps the pool. */
 	hybrid_tick_kick(pool);
+	rcu_read_unlock();
+	/* Actions keep the pool until they are carried out. */
 	hybrid_run(pool, &acts);
 	return ended ? DM_ENDIO_DONE : DM_ENDIO_INCOMPLETE;
 }

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from .stack import HERE, io
+from .stack import HERE, Stack, io
 
 PARAMETERS = "/sys/module/dm_hybrid/parameters"
 
@@ -74,6 +74,48 @@ def hanging_commit(s):
     user = step(s, dev, "f")
     at_the_cache(s, 1)
     return user
+
+
+def kept_writes(s) -> Pause:
+    """Two FUA writes that reach the cache device; then the one joins the commit that the other has
+    started. Who ends them is neither their user nor an interrupt: the task that lets the device go on."""
+    dev = hanging_cache(s)
+    users = [step(s, dev, "W:8:8:b"), step(s, dev, "W:16:8:c")]
+    at_the_cache(s, 2)
+    pause = Pause(s.guest, "end_miss")
+    s.go_on = s.guest.run_bg("dmsetup message vssd 0 hang all off")
+    pause.reached()
+    for user in users:
+        user.wait(timeout=30)
+    return pause
+
+
+@pytest.mark.debug
+def test_pool_beside_the_end_of_its_last_bio(make_stack):
+    """A bio that the engine keeps is ended by others, and pool and volume may go at once. Whoever
+    brought it there looks at the pool under RCU, for which their removal waits."""
+    s = make_stack(volatile="ssd hdd", paused=True)
+    pause = kept_writes(s)
+    removed(s).wait(timeout=60)
+    if pause.state == "held":
+        pause.release()
+    s.go_on.wait(timeout=30)
+    s.guest.check_console()
+
+
+@pytest.mark.qemu
+@pytest.mark.slow
+def test_removal_waits_for_the_end_of_the_last_bio(tools, make_qemu_guest, disks):
+    guest = make_qemu_guest(disks=disks("ssd", 32, "hdd", 64), cpus=2, append="preempt=full",
+                            modprobe=["dm-testdisk", "dm-hybrid"], paused=True)
+    s = Stack(guest, volatile={"ssd": "0", "hdd": "0"}).members()
+    pause = kept_writes(s)
+    assert pause.state == "held"
+    removal = removed(s)
+    assert stays(removal)
+    pause.release()
+    removal.wait(timeout=60)
+    s.go_on.wait(timeout=30)
 
 
 @pytest.mark.debug
