@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The module: registers both targets. */
 #include <linux/module.h>
+#include <linux/rcupdate.h>
 
 #include "io.h"
 #include "target.h"
@@ -36,6 +37,8 @@ static void __exit hybrid_exit(void)
 	hybrid_notifiers_exit();
 	dm_unregister_target(&hybrid_volume_target);
 	dm_unregister_target(&hybrid_pool_target);
+	/* Whoever let the last bio or the last operation end may be preempted on his way out. */
+	synchronize_rcu_tasks();
 	hybrid_io_module_exit();
 }
 

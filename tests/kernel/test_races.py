@@ -76,13 +76,13 @@ def hanging_commit(s):
     return user
 
 
-def kept_writes(s) -> Pause:
+def kept_writes(s, point="end_miss", steps=("W:8:8:b", "W:16:8:c")) -> Pause:
     """Two FUA writes that reach the cache device; then the one joins the commit that the other has
     started. Who ends them is neither their user nor an interrupt: the task that lets the device go on."""
     dev = hanging_cache(s)
-    users = [step(s, dev, "W:8:8:b"), step(s, dev, "W:16:8:c")]
-    at_the_cache(s, 2)
-    pause = Pause(s.guest, "end_miss")
+    users = [step(s, dev, text) for text in steps]
+    at_the_cache(s, len(users))
+    pause = Pause(s.guest, point)
     s.go_on = s.guest.run_bg("dmsetup message vssd 0 hang all off")
     pause.reached()
     for user in users:
@@ -103,12 +103,34 @@ def test_pool_beside_the_end_of_its_last_bio(make_stack):
     s.guest.check_console()
 
 
-@pytest.mark.qemu
-@pytest.mark.slow
-def test_removal_waits_for_the_end_of_the_last_bio(tools, make_qemu_guest, disks):
+@pytest.fixture
+def preemptible(tools, make_qemu_guest, disks):
     guest = make_qemu_guest(disks=disks("ssd", 32, "hdd", 64), cpus=2, append="preempt=full",
                             modprobe=["dm-testdisk", "dm-hybrid"], paused=True)
-    s = Stack(guest, volatile={"ssd": "0", "hdd": "0"}).members()
+    return Stack(guest, volatile={"ssd": "0", "hdd": "0"}).members()
+
+
+@pytest.mark.qemu
+@pytest.mark.slow
+def test_unloading_waits_for_the_end_of_the_last_bio(preemptible):
+    """What is left of end_miss() needs no pool, but the module."""
+    s = preemptible
+    pause = kept_writes(s, "end_miss_returns", ["W:8:8:b"])
+    assert pause.state == "held"
+    removed(s).wait(timeout=60)
+    unload = s.guest.run_bg("rmmod dm_hybrid_c2q && rmmod dm_hybrid")
+    s.guest.run("until ! lsmod | grep -q dm_hybrid_c2q; do sleep 0.1; done", timeout=60)
+    assert stays(unload)
+    pause.release()
+    unload.wait(timeout=60)
+    s.go_on.wait(timeout=30)
+    s.guest.check_console()
+
+
+@pytest.mark.qemu
+@pytest.mark.slow
+def test_removal_waits_for_the_end_of_the_last_bio(preemptible):
+    s = preemptible
     pause = kept_writes(s)
     assert pause.state == "held"
     removal = removed(s)

@@ -31,9 +31,9 @@ static bool may_sleep(void)
 	return !reader && !preempt_count() && !irqs_disabled();
 }
 
-void hybrid_pause(const char *name)
+static void pause_task(const char *name, bool sleeps)
 {
-	bool sleeps = may_sleep(), stays = sleeps || IS_ENABLED(CONFIG_SMP);
+	bool stays = sleeps || IS_ENABLED(CONFIG_SMP);
 	unsigned long flags;
 	unsigned int seen;
 	bool mine;
@@ -55,6 +55,16 @@ void hybrid_pause(const char *name)
 		else
 			cpu_relax();
 	}
+}
+
+void hybrid_pause(const char *name)
+{
+	pause_task(name, may_sleep());
+}
+
+void hybrid_pause_running(const char *name)
+{
+	pause_task(name, false);
 }
 
 static int set_pause(const char *text, const struct kernel_param *kp)

@@ -9,4 +9,7 @@
  */
 void hybrid_pause(const char *name);
 
+/* The same for a task that does not give up its CPU, but for one that preempts it. */
+void hybrid_pause_running(const char *name);
+
 #endif
