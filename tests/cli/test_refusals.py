@@ -40,6 +40,55 @@ def test_in_place_writes_nothing_to_the_origin(hybridctl, image):
     assert f"{origin} 4 writethrough cutoff 8192 inplace'" in r.stdout
 
 
+def signatures(size):
+    """Of others: what libblkid calls them, and their bytes by place."""
+    def lvm(data, crc=0xf597a6cf):
+        table = [0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
+                 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c]
+        for byte in data:
+            crc ^= byte
+            for _ in range(2):
+                crc = (crc >> 4) ^ table[crc & 15]
+        return crc
+
+    rest = struct.pack("<I8s", 32, b"LVM2 001") + b"0123456789abcdefghijklmnopqrstuv".ljust(480, b"\0")
+    md = bytearray(struct.pack("<IIII16s32sQIIQII", 0xa92b4efc, 1, 0, 0, bytes(range(16)), b"host:0", 0, 1, 0,
+                               size // 512 - 2048, 0, 2).ljust(128, b"\0") +
+                   struct.pack("<QQQ", 2048, size // 512 - 2048, 8)).ljust(256, b"\0")
+    words = struct.unpack("<64I", md)
+    total = sum(words)
+    md[216:220] = struct.pack("<I", ((total & 0xffffffff) + (total >> 32)) & 0xffffffff)
+    bcache = struct.pack("<QQQ", 0, 8, 1) + bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81") + bytes(range(16))
+    uberblock = struct.pack("<QQQQQ", 0x00bab10c, 5000, 7, 9, 1700000000).ljust(1024, b"\0")
+    return {
+        "LVM2_member": {512: b"LABELONE" + struct.pack("<QI", 1, lvm(rest)) + rest},
+        "linux_raid_member": {4096: bytes(md)},
+        "bcache": {4096: bcache.ljust(4096, b"\0")},
+        "zfs_member": {128 << 10: uberblock * 8, 384 << 10: uberblock * 8},
+        "drbd": {size - 4096: struct.pack(">QQQQQQ", size // 512, 1, 2, 3, 4, 5) +
+                 struct.pack(">QIII", 6, 0, 0x8374026d, 8)},
+    }
+
+
+@pytest.mark.parametrize("kind", ["LVM2_member", "linux_raid_member", "bcache", "zfs_member", "drbd"])
+def test_no_part_of_something_else_in_place(hybridctl, image, kind):
+    """At a boot it would be put together of the origin, beside the cache."""
+    cache, origin = image("c", 64), image("o", 100)
+    with open(origin, "r+b") as f:
+        for place, data in signatures(100 << 20)[kind].items():
+            f.seek(place)
+            f.write(data)
+    found = subprocess.run(["blkid", "-p", "-o", "value", "-s", "TYPE", origin], capture_output=True, text=True).stdout
+    assert found.strip() == kind
+    for more in ([], ["--force"]):
+        r = create(hybridctl, cache, origin, "--test", "--in-place", *more)
+        assert r.returncode == 2 and f"put together at a boot ({kind})" in r.stderr, r.stderr
+        assert "next: cache what is made of it" in r.stderr and not r.stdout
+    # Where it is formatted, it is listed as what would be lost
+    r = create(hybridctl, cache, origin, "--test")
+    assert r.returncode == 0 and f"{origin}: {kind} " in r.stderr, r.stderr
+
+
 @pytest.mark.parametrize("cache,origin,code,says", [
     (64, 2, 4, "too small for an origin"), (3, 100, 4, "cannot be a cache device"),
     (0.5, 100, 4, "cannot be a cache device")])

@@ -178,7 +178,7 @@ bool hybrid_sysfs_holders(dev_t devno, char *buf, size_t len)
 	return false;
 }
 
-bool hybrid_device_in_raid(const struct hybrid_device *dev, char *type, size_t len)
+bool hybrid_device_in_array(const struct hybrid_device *dev, char *type, size_t len)
 {
 	return false;
 }

@@ -304,6 +304,20 @@ int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const
 	return r || !nv->live ? r : live_find(nv);
 }
 
+/* LVM, md ... find it by what is on it, and at a boot it is there before the volume. */
+static int check_not_in_array(const struct hybrid_device *origin)
+{
+	char type[64];
+
+	if (!hybrid_device_in_array(origin, type, sizeof(type)))
+		return 0;
+	return hybrid_fail(HYBRID_REFUSED,
+			   "cache what is made of it (the logical volume, the array); or leave out --in-place "
+			   "on an empty disk, and move the data there (pvmove, zpool replace)",
+			   "%s is a part of something that is put together at a boot (%s): of the origin then, "
+			   "beside its cache, or of both", origin->path, type);
+}
+
 /* What confirm_format() refuses, for an origin that is not formatted. */
 static int check_inplace(const struct new_volume *nv)
 {
@@ -314,7 +328,7 @@ static int check_inplace(const struct new_volume *nv)
 	if (r)
 		return r;
 	if (hybrid_member_read(&nv->origin, &m))
-		return 0;
+		return check_not_in_array(&nv->origin);
 	if (m.sb.role == HYBRID_ROLE_DETACHED)
 		return hybrid_fail(HYBRID_REFUSED, "leave out --in-place to format it again",
 				   "%s was detached: its data begins at sector %llu, not at 0",

@@ -321,21 +321,39 @@ int hybrid_device_signatures(const struct hybrid_device *dev, char **text)
 	return r;
 }
 
-bool hybrid_device_in_raid(const struct hybrid_device *dev, char *type, size_t len)
+/*
+ * What others put together of several devices.  libblkid says "raid" of most of them, but not
+ * of these.
+ */
+static bool is_assembled(const char *type, const char *usage)
+{
+	static const char * const others[] = { "zfs_member", "bcache", "stratis", "ceph_bluestore" };
+	unsigned int i;
+
+	for (i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (!strcmp(type, others[i]))
+			return true;
+	return !strcmp(usage, "raid");
+}
+
+bool hybrid_device_in_array(const struct hybrid_device *dev, char *type, size_t len)
 {
 	char ours[] = "dm_hybrid_member";
 	char *names[] = { ours, NULL };
 	int fd = open_buffered(dev);
 	blkid_probe probe = fd >= 0 ? open_probe(fd) : NULL;
+	const char *name;
 	bool found = false;
 
 	if (probe) {
 		blkid_probe_enable_partitions(probe, 0);
 		blkid_probe_filter_superblocks_type(probe, BLKID_FLTR_NOTIN, names);
-		while (!found && blkid_do_probe(probe) == 0)
-			found = !strcmp(probe_value(probe, "USAGE") ?: "", "raid");
-		if (found)
-			snprintf(type, len, "%s", probe_value(probe, "TYPE") ?: "raid");
+		while (!found && blkid_do_probe(probe) == 0) {
+			name = probe_value(probe, "TYPE") ?: "";
+			found = is_assembled(name, probe_value(probe, "USAGE") ?: "");
+			if (found)
+				snprintf(type, len, "%s", name);
+		}
 		blkid_free_probe(probe);
 	}
 	if (fd >= 0)

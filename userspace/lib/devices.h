@@ -78,10 +78,11 @@ void *hybrid_buffer(size_t len);
 int hybrid_device_signatures(const struct hybrid_device *dev, char **text);
 
 /*
- * Whether libblkid takes it for a part of a RAID (md, IMSM ...): then what looks like a
- * superblock of ours is that of the array.  @type: of which.
+ * Whether libblkid takes it for a part of something that others put together: LVM, md, ZFS,
+ * DRBD, bcache ...  Then what looks like a superblock of ours is that of the whole.  @type:
+ * what libblkid calls it.
  */
-bool hybrid_device_in_raid(const struct hybrid_device *dev, char *type, size_t len);
+bool hybrid_device_in_array(const struct hybrid_device *dev, char *type, size_t len);
 
 /*
  * Refuse two names for one device (always), and two devices that share a disk

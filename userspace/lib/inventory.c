@@ -29,7 +29,7 @@ static void refuse_part(const struct hybrid_device *dev, struct hybrid_member *m
 {
 	char type[64];
 
-	if (!m->ok || dev->file || !hybrid_device_in_raid(dev, type, sizeof(type)))
+	if (!m->ok || dev->file || !hybrid_device_in_array(dev, type, sizeof(type)))
 		return;
 	m->ok = false;
 	snprintf(m->why, sizeof(m->why), "it is a part of an array (%s)", type);

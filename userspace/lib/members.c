@@ -69,7 +69,7 @@ static bool has_others_above(const struct hybrid_device *dev)
 
 	return !dev->file && (hybrid_devno_has_partitions(dev->devno) ||
 			      hybrid_sysfs_holders(dev->devno, text, sizeof(text)) ||
-			      hybrid_device_in_raid(dev, text, sizeof(text)));
+			      hybrid_device_in_array(dev, text, sizeof(text)));
 }
 
 /* Both copies were read: which one counts? */
