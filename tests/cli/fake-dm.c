@@ -23,6 +23,7 @@
 #include "dm.h"
 #include "errors.h"
 #include "format.h"
+#include "policy.h"
 
 #define FAKE_MAJOR	4000
 #define GRANULE		8
@@ -78,10 +79,19 @@ static void disturb(const char *line)
 		raise(number);
 }
 
+static bool may_succeed(const char *line)
+{
+	const char *fail = getenv("HYBRID_FAKE_FAIL");
+
+	for (; fail && *fail; fail += strcspn(fail, "|"), fail += *fail == '|')
+		if (!strncmp(line, fail, strcspn(fail, "|")))
+			return false;
+	return true;
+}
+
 /* Log a request; false if it is to fail. */
 static bool asked(const char *fmt, ...)
 {
-	const char *fail = getenv("HYBRID_FAKE_FAIL");
 	char line[2048], path[512];
 	va_list ap;
 	FILE *f;
@@ -96,10 +106,7 @@ static bool asked(const char *fmt, ...)
 		fclose(f);
 	}
 	disturb(line);
-	for (; fail && *fail; fail += strcspn(fail, "|"), fail += *fail == '|')
-		if (!strncmp(line, fail, strcspn(fail, "|")))
-			return false;
-	return true;
+	return may_succeed(line);
 }
 
 static int refuse(const char *name, const char *why)
@@ -211,6 +218,16 @@ static void put_volume(struct json_object *list, int index,
 int hybrid_dm_check(void)
 {
 	return asked("check") ? 0 : hybrid_fail(HYBRID_NOTARGET, NULL, "fake kernel: no target");
+}
+
+/* Those that are linked in.  Not logged: nothing changes. */
+bool hybrid_dm_policy(const char *name, bool test)
+{
+	char line[128];
+
+	(void)test;
+	snprintf(line, sizeof(line), "policy %s", name);
+	return may_succeed(line) && hybrid_policy_get(name);
 }
 
 int hybrid_dm_list(struct hybrid_dm_device **devices, unsigned int *nr)

@@ -54,6 +54,26 @@ def test_life_of_a_volume(guest):
     guest.run("umount /mnt && dmsetup remove vol")
 
 
+def test_a_policy_that_the_kernel_does_not_have(guest):
+    """Said by the kernel's own modprobe, before what is on the devices is lost."""
+    guest.run(f"mkswap {SSD}; mkswap {HDD}; sync")
+    sums = text(guest, f"md5sum {SSD} {HDD}")
+    create = f"hybridctl create vol --cache {SSD} --origin {HDD} -y --wipe-signatures --policy"
+    r = guest.run(f"{create} lruu", check=False)
+    assert r.rc == 1 and "no such policy: lruu" in r.err
+    guest.run("modprobe -q -r dm-hybrid-arc; echo /bin/false >/proc/sys/kernel/modprobe")
+    r = guest.run(f"{create} arc", check=False)
+    assert r.rc == 8 and "the kernel has no module of policy arc" in r.err
+    guest.run("echo 3 >/proc/sys/vm/drop_caches")
+    assert text(guest, f"md5sum {SSD} {HDD}") == sums
+    guest.run("echo /sbin/modprobe >/proc/sys/kernel/modprobe")
+    guest.run(f"{create} arc && hybridctl set vol-pool policy=sieve")
+    assert rc(guest, "hybridctl set vol-pool endurance=7 policy=sieveu") == 1
+    assert text(guest, "hybridctl get vol-pool endurance") == "0\n"
+    # One that is loaded needs no modprobe
+    guest.run("echo /bin/false >/proc/sys/kernel/modprobe; hybridctl set vol-pool policy=arc")
+
+
 def test_create_discards_the_data_area_and_no_metadata(build, make_guest, disks):
     """By the log of the cache device; and before there is anything of the pool on it."""
     g = make_guest(disks=disks("ssd", 64, "hdd", 100), modprobe=["dm-testdisk", "dm-hybrid"])
@@ -258,10 +278,13 @@ def test_the_tail_of_what_is_above_a_disk(guest, make, undo):
 
 
 def test_what_the_kernel_refuses_is_undone_and_explained(guest):
+    # A modprobe that says yes to everything
+    guest.run("echo /bin/true >/proc/sys/kernel/modprobe")
     r = guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} --policy nosuch -y",
                   check=False)
     assert r.rc == 4
     assert "kernel: device-mapper: table: " in r.err and "policy" in r.err
+    assert f"lost is what {SSD} held in its first " in r.err and f"and what {HDD} held" in r.err
     assert text(guest, "dmsetup ls").strip() == "No devices found"
     assert json.loads(text(guest, "hybridctl scan --json")) == {"members": []}
 

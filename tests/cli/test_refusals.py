@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 
-def create(tool, cache, origin, *more):
-    return tool("create", "vol", "--cache", cache, "--origin", origin, *more)
+def create(tool, cache, origin, *more, **kw):
+    return tool("create", "vol", "--cache", cache, "--origin", origin, *more, **kw)
 
 
 def test_test_mode_prints_tables_and_writes(hybridctl, image):
@@ -124,6 +124,99 @@ def test_one_device_twice(hybridctl, image, tmp_path):
     for other in (cache, link):
         r = create(hybridctl, cache, other, "--test")
         assert r.returncode == 2 and "same device" in r.stderr
+
+
+def test_one_block_device_twice(kernel, loop):
+    """Not that it is in use, which it is by the tool itself."""
+    dev = loop("c", 64)
+    for argv in (["create", "vol", "--cache", dev, "--origin", dev, "-y"], ["check", dev, dev],
+                 ["create", "vol", "--in-place", "--cache", dev, "--origin", dev, "-y", "--force"]):
+        r = kernel(*argv)
+        assert r.returncode == 2 and f"{dev} and {dev} are the same device" in r.stderr, r.stderr
+
+
+def image_of(*devices):
+    return [open(dev, "rb").read() for dev in devices]
+
+
+def fill(*devices):
+    """Signatures, and something else everywhere else."""
+    for dev in devices:
+        with open(dev, "r+b") as f:
+            f.write(b"precious" * (64 << 17))
+            f.flush()
+            os.fsync(f.fileno())
+        subprocess.run(["mkswap", dev], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("policy,fail,code,says", [
+    ("lruu", "", 1, "no such policy: lruu"), ("../x", "", 1, "no such policy"), ("", "", 1, "no such policy"),
+    ("sixteen-letters-", "", 1, "no such policy"), ("arc", "policy arc", 8, "no module of policy arc")])
+def test_the_policy_is_checked_before_anything_is_written(kernel, loop, policy, fail, code, says):
+    devs = loop("c", 64), loop("o", 64)
+    fill(*devs)
+    before = image_of(*devs)
+    r = create(kernel, *devs, "-y", "--wipe-signatures", "--policy", policy, fail=fail)
+    assert r.returncode == code and says in r.stderr and "lost" not in r.stderr, r.stderr
+    assert image_of(*devs) == before and kernel.log == ["check"]
+    # One after the other: this one has no effect, either
+    r = create(kernel, *devs, "-y", "--wipe-signatures")
+    assert r.returncode == 0, r.stderr
+    kernel.clear_log()
+    r = kernel("set", "vol-pool", "endurance=7", f"policy={policy}", fail=fail)
+    assert r.returncode == code and says in r.stderr and kernel.log == ["check"]
+
+
+@pytest.mark.parametrize("more", [[], ["--in-place"], ["--discard"]])
+def test_an_origin_that_cannot_be_written_to(kernel, loop, more):
+    devs = loop("c", 64), loop("o", 64)
+    fill(*devs)
+    before = image_of(*devs)
+    readonly = subprocess.run(["losetup", "--find", "--show", "--read-only", devs[1]], check=True, text=True,
+                              capture_output=True).stdout.strip()
+    try:
+        r = create(kernel, devs[0], readonly, "-y", "--wipe-signatures", "--force", *more)
+    finally:
+        subprocess.run(["losetup", "-d", readonly], check=True)
+    assert r.returncode == 2 and f"{readonly} is read-only" in r.stderr and "lost" not in r.stderr, r.stderr
+    assert image_of(*devs) == before and kernel.log == ["check"]
+
+
+@pytest.mark.parametrize("more", [[], ["--in-place"], ["--discard"]])
+@pytest.mark.parametrize("fail", ["create vol-pool", "message vol-pool create_volume", "create vol "])
+def test_what_is_lost_after_the_first_write(kernel, loop, fail, more):
+    devs = loop("c", 64), loop("o", 64)
+    fill(*devs)
+    before = image_of(*devs)
+    r = create(kernel, *devs, "-y", "--wipe-signatures", *more, fail=fail)
+    assert r.returncode == 4 and "nothing was created; lost is " in r.stderr, r.stderr
+    lost = r.stderr[r.stderr.index("lost is "):]
+    head = re.search(rf"what {devs[0]} held in its first (\d+) MiB and its last one", lost)
+    assert bool(head) != ("--discard" in more) == (f"all that {devs[0]} held" in lost)
+    assert (f"what {devs[1]} held in its first MiB and its last one" in lost) == ("--in-place" not in more)
+    after = image_of(*devs)
+    if head:
+        assert after[0][int(head[1]) << 20:63 << 20] == before[0][int(head[1]) << 20:63 << 20]
+    assert after[1][1 << 20:63 << 20] == before[1][1 << 20:63 << 20]
+    assert (after[1] == before[1]) == ("--in-place" in more)
+
+
+def test_nothing_is_lost_to_a_pool_that_takes_no_volume(kernel, loop):
+    cache, origin, other = loop("c", 64), loop("o", 64), loop("x", 64)
+    assert create(kernel, cache, origin, "-y").returncode == 0
+    fill(other)
+    before = image_of(other)
+    attach = "attach", "vol-pool", "two", "--origin", other, "-y", "--wipe-signatures"
+    kernel.change_device("vol-pool", state="failed")
+    r = kernel(*attach)
+    assert r.returncode == 7 and "pool vol-pool is failed" in r.stderr
+    kernel.change_device("vol-pool", state="running", suspended=1)
+    r = kernel(*attach)
+    assert r.returncode == 5 and "vol-pool is suspended" in r.stderr
+    assert image_of(other) == before
+    kernel.change_device("vol-pool", suspended=0)
+    r = kernel(*attach, fail="create two")
+    assert f"lost is what {other} held in its first MiB and its last one, and nothing else" in r.stderr
 
 
 def test_files_only_with_test(hybridctl, image):

@@ -233,15 +233,12 @@ static int find_cache(struct check *c)
 	return r == HYBRID_NOMEM ? r : 0;
 }
 
-static int check_distinct(struct check *c)
+static void find_twins(struct check *c)
 {
-	int i, k, r;
+	int i, k;
 
 	for (i = 0; i < c->nr; i++)
 		for (k = 0; k < i; k++) {
-			r = hybrid_devices_distinct(&c->member[k].dev, &c->member[i].dev, true);
-			if (r)
-				return r;
 			if (!c->member[i].s.sb.role || !c->member[k].s.sb.role ||
 			    memcmp(c->member[i].s.sb.member_uuid, c->member[k].s.sb.member_uuid,
 				   HYBRID_UUID_SIZE))
@@ -250,7 +247,6 @@ static int check_distinct(struct check *c)
 			hybrid_found(&c->f, HYBRID_FOUND_MEMBER_TWICE, NULL,
 				     "%s carries the same member UUID", c->member[k].dev.path);
 		}
-	return 0;
 }
 
 static int check_cache(struct check *c)
@@ -272,7 +268,7 @@ static int check_members(struct check *c)
 
 	r = find_cache(c);
 	if (!r)
-		r = check_distinct(c);
+		find_twins(c);
 	if (!r && c->cache >= 0)
 		r = check_cache(c);
 	if (c->cache < 0) {
@@ -400,6 +396,16 @@ static void print(const struct check *c)
 		print_text(c);
 }
 
+static int open_member(struct check *c, int i)
+{
+	int k, r = 0;
+
+	for (k = 0; k < i && !r; k++)
+		r = hybrid_devices_distinct(c->cl->argv[k], c->cl->argv[i], true);
+	return r ? r : hybrid_device_open(&c->member[i].dev, c->cl->argv[i],
+					  HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES);
+}
+
 int command_check(const struct command_line *cl)
 {
 	struct check c = { .cl = cl, .nr = cl->argc };
@@ -411,8 +417,7 @@ int command_check(const struct command_line *cl)
 	for (i = 0; i < c.nr; i++)
 		c.member[i].dev.fd = -1;
 	for (i = 0; i < c.nr && !r; i++)
-		r = hybrid_device_open(&c.member[i].dev, cl->argv[i],
-				       HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES);
+		r = open_member(&c, i);
 	if (!r)
 		r = check_members(&c);
 	if (!r) {

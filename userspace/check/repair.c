@@ -427,10 +427,10 @@ static int plan_output(struct repair *p)
 	const struct hybrid_device *devs[] = { &p->out };
 	int r;
 
-	r = hybrid_device_open(&p->out, p->cl->value[OPT_OUTPUT],
-			       HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES);
+	r = hybrid_devices_distinct(p->dev.path, p->cl->value[OPT_OUTPUT], true);
 	if (!r)
-		r = hybrid_devices_distinct(&p->dev, &p->out, true);
+		r = hybrid_device_open(&p->out, p->cl->value[OPT_OUTPUT],
+				       HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES);
 	if (!r)
 		r = plan_new(p);
 	if (!r)

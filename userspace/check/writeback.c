@@ -161,20 +161,26 @@ static struct target *find_target(struct writeback *w, u32 id)
 	return NULL;
 }
 
-static int check_distinct(struct writeback *w, const struct target *t)
+static int check_distinct(struct writeback *w, const char *path)
 {
-	const struct target *other = find_target(w, t->id);
 	unsigned int i;
 	int r;
 
-	r = hybrid_devices_distinct(&w->cache, &t->origin, true);
+	r = hybrid_devices_distinct(w->cache.path, path, true);
 	for (i = 0; !r && i < w->nr; i++)
-		r = hybrid_devices_distinct(&w->target[i].origin, &t->origin, true);
-	if (!r && other)
-		r = hybrid_fail(HYBRID_BADDEV, "find out which of them is the copy",
-				"%s and %s both are the origin of volume %s", other->origin.path,
-				t->origin.path, t->info->name);
+		r = hybrid_devices_distinct(w->target[i].origin.path, path, true);
 	return r;
+}
+
+static int check_other(struct writeback *w, const struct target *t)
+{
+	const struct target *other = find_target(w, t->id);
+
+	if (!other)
+		return 0;
+	return hybrid_fail(HYBRID_BADDEV, "find out which of them is the copy",
+			   "%s and %s both are the origin of volume %s", other->origin.path,
+			   t->origin.path, t->info->name);
 }
 
 static int add_origin(struct writeback *w, const char *path)
@@ -185,12 +191,14 @@ static int add_origin(struct writeback *w, const char *path)
 	if (w->nr == HYBRID_MAX_VOLUMES)
 		return hybrid_fail(HYBRID_USAGE, NULL, "too many origins");
 	t = &w->target[w->nr];
-	r = hybrid_device_open(&t->origin, path, HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES);
+	r = check_distinct(w, path);
+	if (!r)
+		r = hybrid_device_open(&t->origin, path, HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES);
 	if (r)
 		return r;
 	r = identify(w, t);
 	if (!r)
-		r = check_distinct(w, t);
+		r = check_other(w, t);
 	if (r)
 		hybrid_device_close(&t->origin);
 	else

@@ -12,6 +12,7 @@
 
 #include "common.h"
 #include "errors.h"
+#include "policy.h"
 #include "sysfs.h"
 
 #define LOCK_DIR	"/run/hybrid"
@@ -177,6 +178,20 @@ int confirm_format(const struct command_line *cl, const struct hybrid_device * c
 	if (found && !cl->given[OPT_YES])
 		return confirm(cl, "What is listed above will be lost.");
 	return confirm(cl, "What is on the devices will be lost.");
+}
+
+int check_policy(const char *name, bool test)
+{
+	bool valid = hybrid_name_valid(name) && strlen(name) < HYBRID_POLICY_NAME_SIZE;
+	bool known = valid && hybrid_policy_get(name);
+
+	if (valid && (hybrid_dm_policy(name, test) || (test && known)))
+		return 0;
+	if (known)
+		return hybrid_fail(HYBRID_NOTARGET,
+				   "install all modules of dm-hybrid for this kernel",
+				   "the kernel has no module of policy %s", name);
+	return hybrid_fail(HYBRID_USAGE, "dm-hybrid(7) names them", "no such policy: %s", name);
 }
 
 int check_new_name(const char *what, const char *name, bool ask_kernel)
@@ -401,6 +416,12 @@ static void clear_origin(struct new_volume *nv)
 		hybrid_member_wipe(&nv->origin, &nv->plan.sb);
 }
 
+int new_volume_check_writable(struct new_volume *nv)
+{
+	/* The kernel opens it as this does, in place, too */
+	return reopen_origin(nv);
+}
+
 int new_volume_write(struct new_volume *nv)
 {
 	int r;
@@ -414,6 +435,7 @@ int new_volume_write(struct new_volume *nv)
 	if (nv->live) {
 		r = hybrid_member_write(&nv->origin, &nv->plan.sb);
 	} else {
+		nv->written = true;
 		explain_guard(&nv->origin, nv->plan.guard);
 		r = hybrid_origin_format(&nv->origin, &nv->plan);
 	}

@@ -52,6 +52,7 @@ struct new_volume {
 	dev_t fast;			/* the pool's device, or the cache device of a new one */
 	bool force;			/* --force was given */
 	bool live;			/* the device is there, in use, and goes on */
+	bool written;			/* what was on the origin is no longer whole */
 	struct hybrid_dm_linear linear;	/* live: what it is now */
 	uint8_t live_uuid[16];		/* live: of its DM_UUID, if it has one */
 };
@@ -70,6 +71,8 @@ int new_volume_plan(struct new_volume *nv);
 /* --guard-mbr: what it does to a partition, which is nothing; and with --test. */
 void explain_guard(const struct hybrid_device *dev, bool guard);
 void print_guard_test(const struct hybrid_device *dev, bool guard);
+/* Whether the origin could be written to: nothing is. */
+int new_volume_check_writable(struct new_volume *nv);
 /* The origin's head and tail. */
 int new_volume_write(struct new_volume *nv);
 void undo_volume_write(struct new_volume *nv);
@@ -94,6 +97,12 @@ int survive_suspend(void);
 
 /* The lowest id that no entry has, and no entry with this name.  0 or exit code. */
 int choose_volume_id(const char *pool, const char *name, uint32_t *id);
+
+/*
+ * A policy that the kernel has; with @test one that it may have, where there is no kernel
+ * with dm-hybrid.  Returns 0 or an exit code.
+ */
+int check_policy(const char *name, bool test);
 
 /* A name that a pool or volume may have, and that no dm device has. */
 int check_new_name(const char *what, const char *name, bool ask_kernel);

@@ -14,6 +14,7 @@
 struct new_pool {
 	struct hybrid_device cache;
 	struct hybrid_cache_plan plan;
+	bool written, discarded;	/* what was on the device is no longer whole */
 };
 
 static int pool_name(char *name, size_t len, const struct command_line *cl)
@@ -30,9 +31,13 @@ static int pool_name(char *name, size_t len, const struct command_line *cl)
 	return check_new_name("pool", name, !cl->given[OPT_TEST]);
 }
 
+static const char *policy_of(const struct command_line *cl)
+{
+	return cl->value[OPT_POLICY] ? cl->value[OPT_POLICY] : DEFAULT_POLICY;
+}
+
 static int new_pool_parse(struct new_pool *np, const struct command_line *cl)
 {
-	const char *policy = cl->value[OPT_POLICY] ? cl->value[OPT_POLICY] : DEFAULT_POLICY;
 	unsigned int flags = HYBRID_OPEN_EXCLUSIVE;
 	int r;
 
@@ -47,10 +52,7 @@ static int new_pool_parse(struct new_pool *np, const struct command_line *cl)
 	if (!strcmp(np->plan.name, cl->argv[0]))
 		return hybrid_fail(HYBRID_USAGE, "give another name with --pool",
 				   "pool and volume cannot both be %s", np->plan.name);
-	if (!hybrid_name_valid(policy) || strlen(policy) >= sizeof(np->plan.policy))
-		return hybrid_fail(HYBRID_USAGE, "see dm-hybrid(7) for the policies",
-				   "no such policy: %s", policy);
-	strcpy(np->plan.policy, policy);
+	snprintf(np->plan.policy, sizeof(np->plan.policy), "%s", policy_of(cl));
 	if (cl->given[OPT_TEST])
 		flags |= HYBRID_OPEN_FILES;
 	r = hybrid_device_open(&np->cache, cl->value[OPT_CACHE], flags);
@@ -64,15 +66,13 @@ static int fail_discard(const struct new_pool *np, int r)
 {
 	if (!r)
 		return hybrid_fail(HYBRID_PARTIAL, "create it again, with or without --discard",
-				   "discard of %s interrupted: nothing was created, and what was on it is lost",
-				   np->cache.path);
+				   "discard of %s interrupted", np->cache.path);
 	return hybrid_fail(hybrid_exit_of_errno(-r),
 			   "check the device and the kernel log, or leave out --discard",
-			   "%s: cannot discard: %s; nothing was created", np->cache.path,
-			   strerror(-r));
+			   "%s: cannot discard: %s", np->cache.path, strerror(-r));
 }
 
-static int discard_blocks(const struct command_line *cl, const struct new_pool *np)
+static int discard_blocks(const struct command_line *cl, struct new_pool *np)
 {
 	const struct hybrid_geometry *g = &np->plan.sb.geometry;
 	uint64_t left = (uint64_t)g->nr_blocks << g->block_shift, n;
@@ -93,7 +93,8 @@ static int discard_blocks(const struct command_line *cl, const struct new_pool *
 		interrupted = progress_interrupted();
 	}
 	progress_end(&p, NULL);
-	if (r != -EOPNOTSUPP)
+	np->discarded = r != -EOPNOTSUPP;
+	if (np->discarded)
 		return r || interrupted ? fail_discard(np, r) : 0;
 	hybrid_warn("%s takes no discards: the pool is made without", np->cache.path);
 	return 0;
@@ -111,6 +112,7 @@ static int new_pool_discard(const struct command_line *cl, struct new_pool *np)
 	if (r)
 		return r;
 	hybrid_verbose("wipe and discard cache device %s", np->cache.path);
+	np->written = true;
 	r = hybrid_member_wipe(&np->cache, &np->plan.sb);
 	if (!r)
 		r = discard_blocks(cl, np);
@@ -126,6 +128,7 @@ static int new_pool_write(struct new_pool *np)
 		return r;
 	hybrid_verbose("format cache device %s", np->cache.path);
 	explain_guard(&np->cache, np->plan.guard);
+	np->written = true;
 	r = hybrid_cache_format(&np->cache, &np->plan);
 	if (r)
 		hybrid_member_wipe(&np->cache, &np->plan.sb);
@@ -139,6 +142,27 @@ static void undo_pool_write(struct new_pool *np)
 	if (!hybrid_device_reopen(&np->cache, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE))
 		hybrid_member_wipe(&np->cache, &np->plan.sb);
 	hybrid_device_close(&np->cache);
+}
+
+/* What was undone is gone all the same, where the metadata stood. */
+static int fail_lost(int r, const struct new_pool *np, const struct new_volume *nv)
+{
+	char cache[HYBRID_PATH_MAX + 64] = "", origin[HYBRID_PATH_MAX + 64] = "";
+
+	if (np && np->discarded)
+		snprintf(cache, sizeof(cache), "all that %s held", np->cache.path);
+	else if (np && np->written)
+		snprintf(cache, sizeof(cache), "what %s held in its first %llu MiB and its last one",
+			 np->cache.path,
+			 (unsigned long long)(np->plan.sb.geometry.data_sector + 2047) >> 11);
+	if (nv->written)
+		snprintf(origin, sizeof(origin), "what %s held in its first MiB and its last one",
+			 nv->origin.path);
+	if (!cache[0] && !origin[0])
+		return r;
+	return hybrid_fail(r, "see to the reason above before it is tried again",
+			   "nothing was created; lost is %s%s%s, and nothing else", cache,
+			   cache[0] && origin[0] ? ", and " : "", origin);
 }
 
 static void print_pool_test(const struct new_pool *np, bool discard)
@@ -162,6 +186,19 @@ static void print_pool_test(const struct new_pool *np, bool discard)
 	print_pool_command(sb, np->cache.path);
 }
 
+/* What may have changed since it was checked, while the user was asked. */
+static int check_again(struct new_pool *np, struct new_volume *nv)
+{
+	int r;
+
+	r = check_new_name("pool", np->plan.name, true);
+	if (!r && !nv->live)
+		r = check_new_name("volume", nv->entry.name, true);
+	if (!r)
+		r = hybrid_device_reopen(&np->cache, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE);
+	return r ? r : new_volume_check_writable(nv);
+}
+
 /*
  * The steps that change something, and their undoing in reverse:
  * 1. format the cache device  2. format the origin  3. bring up the pool
@@ -172,6 +209,8 @@ static int make_both(struct new_pool *np, struct new_volume *nv)
 	int r;
 
 	r = lock_tools();
+	if (!r)
+		r = check_again(np, nv);
 	if (r)
 		return r;
 	hold_signals();
@@ -205,9 +244,7 @@ static int plan_both(struct new_pool *np, struct new_volume *nv,
 	const struct hybrid_device *devs[2] = { &np->cache, &nv->origin };
 	int r;
 
-	r = hybrid_devices_distinct(&np->cache, &nv->origin, cl->given[OPT_FORCE]);
-	if (!r)
-		r = hybrid_cache_plan(&np->cache, &np->plan);
+	r = hybrid_cache_plan(&np->cache, &np->plan);
 	if (r)
 		return r;
 	nv->plan.granule_sectors = np->plan.sb.geometry.granule_sectors;
@@ -222,14 +259,20 @@ static int create_with_cache(const struct command_line *cl)
 {
 	struct new_volume nv;
 	struct new_pool np;
-	int r;
+	int r = 0;
 
-	r = new_pool_parse(&np, cl);
+	if (cl->value[OPT_ORIGIN])
+		r = hybrid_devices_distinct(cl->value[OPT_CACHE], cl->value[OPT_ORIGIN],
+					    cl->given[OPT_FORCE]);
+	if (!r)
+		r = new_pool_parse(&np, cl);
 	if (r)
 		return r;
 	r = new_volume_parse(&nv, cl, cl->argv[0]);
 	if (!r && !cl->given[OPT_TEST])
 		r = hybrid_dm_check();
+	if (!r)
+		r = check_policy(policy_of(cl), cl->given[OPT_TEST]);
 	if (!r)
 		r = plan_both(&np, &nv, cl);
 	if (r)
@@ -241,10 +284,14 @@ static int create_with_cache(const struct command_line *cl)
 	}
 	/* Without the lock: for others it may be long. */
 	if (cl->given[OPT_DISCARD])
+		r = check_again(&np, &nv);
+	if (!r && cl->given[OPT_DISCARD])
 		r = new_pool_discard(cl, &np);
 	if (!r)
 		r = make_both(&np, &nv);
-	if (!r)
+	if (r)
+		fail_lost(r, &np, &nv);
+	else
 		hybrid_note("pool %s and volume %s are active: /dev/mapper/%s", np.plan.name,
 			    nv.entry.name, nv.entry.name);
 out:
@@ -263,6 +310,12 @@ static int find_pool(struct hybrid_inventory *inv, const char *name, struct new_
 	r = hybrid_find_active(inv, name, 1U << HYBRID_POOL, &pool);
 	if (r)
 		return r;
+	if (pool->dm.suspended)
+		return hybrid_fail(HYBRID_BUSY, "dmsetup resume it first", "%s is suspended", pool->name);
+	if (strcmp(pool->p.status.state, "running"))
+		return hybrid_fail(HYBRID_DEGRADED, "see hybridctl status",
+				   "pool %s is %s: no volume can be added to it", pool->name,
+				   pool->dm.live ? pool->p.status.state : "without a table");
 	nv->pool_name = pool->name;
 	nv->pool = pool->dm.devno;
 	nv->fast = nv->pool;
@@ -275,18 +328,11 @@ static int find_pool(struct hybrid_inventory *inv, const char *name, struct new_
 static int check_not_cache(struct hybrid_inventory *inv, const struct new_volume *nv,
 			   const struct command_line *cl)
 {
-	struct hybrid_device cache;
 	struct hybrid_node *pool = hybrid_find(inv, nv->pool_name, 1U << HYBRID_POOL);
 	char path[HYBRID_PATH_MAX];
-	int r;
 
-	r = hybrid_device_open(&cache, hybrid_node_device(pool, path, sizeof(path)),
-			       HYBRID_OPEN_QUIET);
-	if (r)
-		return 0;
-	r = hybrid_devices_distinct(&cache, &nv->origin, cl->given[OPT_FORCE]);
-	hybrid_device_close(&cache);
-	return r;
+	return hybrid_devices_distinct(hybrid_node_device(pool, path, sizeof(path)),
+				       nv->origin.path, cl->given[OPT_FORCE]);
 }
 
 static int make_volume(struct new_volume *nv)
@@ -333,7 +379,9 @@ static int attach(const struct command_line *cl, const char *pool, const char *n
 	}
 	hold_signals();
 	r = make_volume(&nv);
-	if (!r)
+	if (r)
+		fail_lost(r, NULL, &nv);
+	else
 		hybrid_note("volume %s is active%s: /dev/mapper/%s", name,
 			    nv.live ? ", and its users did not stop" : "", name);
 out:

@@ -36,14 +36,17 @@ static int volume_message(char *message, size_t len, const char *key, const char
 			   "no such setting of a volume: %s", key);
 }
 
-static int pool_message(char *message, size_t len, const char *key, const char *value)
+static int pool_message(char *message, size_t len, const char *key, const char *value,
+			bool test)
 {
 	uint64_t number;
 	char next[80];
+	int r;
 
 	if (!strcmp(key, "policy")) {
-		if (!hybrid_name_valid(value) || strlen(value) >= HYBRID_POLICY_NAME_SIZE)
-			return fail_value(key, value, "dm-hybrid(7) names them");
+		r = check_policy(value, test);
+		if (r)
+			return r;
 		snprintf(message, len, "policy %s", value);
 		return 0;
 	}
@@ -80,7 +83,7 @@ static int set_one(const struct command_line *cl, const struct hybrid_node *node
 	snprintf(key, sizeof(key), "%.*s", (int)(value - assignment), assignment);
 	value++;
 	if (node->kind == HYBRID_POOL)
-		r = pool_message(message, sizeof(message), key, value);
+		r = pool_message(message, sizeof(message), key, value, cl->given[OPT_TEST]);
 	else
 		r = volume_message(message, sizeof(message), key, value);
 	if (!r && node->kind != HYBRID_POOL && !strcmp(key, "mode"))

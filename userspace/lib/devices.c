@@ -443,19 +443,20 @@ bool hybrid_device_answers(const char *path, int seconds)
 
 /* Two devices -------------------------------------------------------------- */
 
-int hybrid_devices_distinct(const struct hybrid_device *a, const struct hybrid_device *b,
-			    bool force)
+int hybrid_devices_distinct(const char *a, const char *b, bool force)
 {
 	struct stat sa, sb;
+	bool blocks;
 
-	if (!fstat(a->fd, &sa) && !fstat(b->fd, &sb) &&
-	    (a->file || b->file ? sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino :
-	     a->devno == b->devno))
+	if (stat(a, &sa) || stat(b, &sb))
+		return 0;
+	blocks = is_block(&sa) && is_block(&sb);
+	if (blocks ? sa.st_rdev == sb.st_rdev : sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino)
 		return hybrid_fail(HYBRID_REFUSED, "give two different devices",
-				   "%s and %s are the same device", a->path, b->path);
-	if (a->file || b->file || force || !hybrid_sysfs_share_disk(a->devno, b->devno))
+				   "%s and %s are the same device", a, b);
+	if (!blocks || force || !hybrid_sysfs_share_disk(sa.st_rdev, sb.st_rdev))
 		return 0;
 	return hybrid_fail(HYBRID_REFUSED,
 			   "use a cache device on another disk, or --force if you are sure",
-			   "%s and %s are on the same disk", a->path, b->path);
+			   "%s and %s are on the same disk", a, b);
 }

@@ -85,12 +85,12 @@ int hybrid_device_signatures(const struct hybrid_device *dev, char **text);
 bool hybrid_device_in_array(const struct hybrid_device *dev, char *type, size_t len);
 
 /*
- * Refuse two names for one device (always), and two devices that share a disk
- * below them (unless @force): a cache on its own origin's disk speeds up
- * nothing.  Returns 0 or HYBRID_REFUSED.
+ * Refuse two paths of one device (always), and two devices that share a disk below them
+ * (unless @force): a cache on its own origin's disk speeds up nothing.  To be called before the
+ * second is opened: once the first is held exclusively, that would only say that it is in use.
+ * What a path that leads nowhere means, whoever opens it says.  Returns 0 or HYBRID_REFUSED.
  */
-int hybrid_devices_distinct(const struct hybrid_device *a, const struct hybrid_device *b,
-			    bool force);
+int hybrid_devices_distinct(const char *a, const char *b, bool force);
 
 /*
  * What recognises an origin that carries no superblock: its filesystem's UUID, or

@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libdevmapper.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "devices.h"
@@ -205,6 +207,36 @@ int hybrid_dm_check(void)
 				   "the kernel has no device-mapper: %s", last_log);
 	r = check_target(HYBRID_POOL_TARGET);
 	return r ? r : check_target(HYBRID_VOLUME_TARGET);
+}
+
+static bool policy_loaded(const char *name)
+{
+	char path[128], *c;
+
+	snprintf(path, sizeof(path), "/sys/module/dm_hybrid_%s", name);
+	for (c = path; *c; c++)
+		if (*c == '-')
+			*c = '_';
+	return !access(path, F_OK);
+}
+
+bool hybrid_dm_policy(const char *name, bool test)
+{
+	char program[256] = "", alias[128], quiet[] = "-q", dry[] = "-n", end[] = "--";
+	char *argv[] = { program, quiet, test ? dry : end, alias, NULL };
+	FILE *f = fopen("/proc/sys/kernel/modprobe", "re");
+	int status;
+	pid_t pid;
+
+	if (f && fgets(program, sizeof(program), f))
+		program[strcspn(program, "\n")] = '\0';
+	if (f)
+		fclose(f);
+	snprintf(alias, sizeof(alias), "dm-hybrid-policy-%s", name);
+	if (policy_loaded(name))
+		return true;
+	return program[0] && !posix_spawn(&pid, program, NULL, NULL, argv, environ) &&
+	       waitpid(pid, &status, 0) == pid && !status;
 }
 
 /* Devices ------------------------------------------------------------------ */

@@ -42,6 +42,12 @@ void hybrid_dm_init(void);
 int hybrid_dm_check(void);
 
 /*
+ * Whether the kernel has the policy, loading its module as the kernel would; @test: only
+ * looking for it.
+ */
+bool hybrid_dm_policy(const char *name, bool test);
+
+/*
  * All devices whose DM_UUID is ours, in the order of the kernel.  *devices is
  * allocated.  Where the kernel has no device-mapper, or without permission, there
  * are none: not an error.
