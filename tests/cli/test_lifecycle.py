@@ -342,6 +342,39 @@ def test_set_another_policy(kernel, volume):
     assert out == "dmsetup message vol-pool 0 policy lru\n" and kernel.log == ["check"]
 
 
+@pytest.mark.parametrize("given,sent", [
+    ("writeback_rate=10m", 10240), ("writeback_rate=10MiB", 10240), ("writeback_rate=2048s", 1024),
+    ("writeback_rate=0", 0), ("writeback_rate=0k", 0), ("writeback_rate=4294967295k", 4294967295),
+    ("endurance=50g", 51200), ("endurance=1t", 1 << 20), ("endurance=7", 7),
+    ("high_watermark=80%", 80), ("metadata_share=0%", 0), ("commit_interval=2s", 2000),
+    ("commit_interval=250ms", 250)])
+def test_settings_with_units(kernel, volume, given, sent):
+    kernel.ok("set", "vol-pool", given)
+    assert kernel.log[-1] == f"message vol-pool set {given.split('=')[0]} {sent}"
+
+
+@pytest.mark.parametrize("given,says", [
+    ("writeback_rate=fast", "is no number of KiB/s, nor a size"), ("writeback_rate=", "is no number of KiB/s"),
+    ("writeback_rate=10%", "is no number of KiB/s"), ("writeback_rate=-1", "is no number of KiB/s"),
+    ("writeback_rate=1536b", "is no whole number of KiB/s"), ("endurance=100k", "is no whole number of MiB a day"),
+    ("writeback_rate=4t", "is out of bounds"), ("writeback_rate=99999999999999999999", "is out of bounds"),
+    ("endurance=33t", "is out of bounds"), ("high_watermark=96", "is out of bounds"),
+    ("high_watermark=80k", "is no number of percent\n"), ("commit_interval=1m", "is no number of ms\n"),
+    ("commit_interval=18446744073709551s", "is out of bounds"), ("commit_interval=61s", "is out of bounds")])
+def test_what_is_no_such_setting_is_said_exactly(kernel, volume, given, says):
+    r = kernel("set", "vol-pool", given)
+    assert r.returncode == 1 and f"{given} {says}" in r.stderr and "next: give " in r.stderr, r.stderr
+
+
+@pytest.mark.parametrize("given,says", [("big", "is not a size\n"), ("100", "no multiple of 512 bytes"),
+                                        ("99999999t", "too large")])
+def test_what_is_no_size_is_said_exactly(kernel, volume, given, says):
+    r = kernel("set", "vol", f"cutoff={given}")
+    assert r.returncode == 1 and f"error: cutoff: {given} is not a size" in r.stderr and says in r.stderr
+    r = kernel("create", "two", "--pool", "vol-pool", "--origin", "x", "--cutoff", given)
+    assert r.returncode == 1 and f"error: --cutoff: {given} is not a size" in r.stderr and says in r.stderr
+
+
 @pytest.mark.parametrize("args", [
     ["vol", "mode=fast"], ["vol", "colour=red"], ["vol", "cutoff=big"], ["vol", "mode"],
     ["vol", "cutoff=1m", "mode=fast"], ["vol-pool", "high_watermark=96"],

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,13 +187,16 @@ int parse_options(struct command_line *cl, const struct command *cmd, int argc, 
 	return optind;
 }
 
-int parse_sectors(const char *option, const char *text, uint64_t *sectors)
+int parse_sectors(const char *what, const char *text, uint64_t *sectors)
 {
 	uint64_t bytes;
+	int r = hybrid_parse_size(text, &bytes);
 
-	if (hybrid_parse_size(text, &bytes) || bytes % 512)
+	if (r || bytes % 512)
 		return hybrid_fail(HYBRID_USAGE, "give a size such as 64k, 4m or 1g",
-				   "--%s: %s is not a size", option, text);
+				   "%s: %s is not a size%s", what, text,
+				   r == -ERANGE ? ": it is too large" :
+				   r ? "" : ": it is no multiple of 512 bytes");
 	*sectors = bytes / 512;
 	return 0;
 }
@@ -204,9 +208,9 @@ int parse_pool_sizes(const struct command_line *cl, uint32_t *block_sectors,
 	int r = 0;
 
 	if (cl->value[OPT_BLOCK_SIZE])
-		r = parse_sectors("block-size", cl->value[OPT_BLOCK_SIZE], &block);
+		r = parse_sectors("--block-size", cl->value[OPT_BLOCK_SIZE], &block);
 	if (!r && cl->value[OPT_JOURNAL_SIZE])
-		r = parse_sectors("journal-size", cl->value[OPT_JOURNAL_SIZE], &journal);
+		r = parse_sectors("--journal-size", cl->value[OPT_JOURNAL_SIZE], &journal);
 	if (r)
 		return r;
 	if (block < HYBRID_MIN_BLOCK_SECTORS || block > HYBRID_MAX_BLOCK_SECTORS ||
@@ -235,7 +239,8 @@ int parse_volume_options(const struct command_line *cl, uint32_t *mode, uint64_t
 				   "no such mode: %s", text);
 	*mode = parsed;
 	*cutoff = DEFAULT_CUTOFF_SECTORS;
-	return cl->value[OPT_CUTOFF] ? parse_sectors("cutoff", cl->value[OPT_CUTOFF], cutoff) : 0;
+	return !cl->value[OPT_CUTOFF] ? 0 :
+	       parse_sectors("--cutoff", cl->value[OPT_CUTOFF], cutoff);
 }
 
 int report_options(const struct command_line *cl, struct hybrid_report_options *opts)

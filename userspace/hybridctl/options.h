@@ -63,8 +63,8 @@ const char *called_name(const struct command *cmd, char buf[64]);
  */
 int parse_options(struct command_line *cl, const struct command *cmd, int argc, char **argv);
 
-/* --block-size, --cutoff, --journal-size as sectors.  Returns 0 or an exit code. */
-int parse_sectors(const char *option, const char *text, uint64_t *sectors);
+/* A size as sectors; @what: the option or setting.  Returns 0 or an exit code. */
+int parse_sectors(const char *what, const char *text, uint64_t *sectors);
 
 /*
  * 64 KiB, by the traces at hand the best in disk time at a bearable wear (see

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* set and get. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,24 @@
 static int fail_value(const char *key, const char *value, const char *next)
 {
 	return hybrid_fail(HYBRID_USAGE, next, "%s=%s does not fit", key, value);
+}
+
+/* @r: of hybrid_parse_setting(), or 0: it is out of bounds. */
+static int fail_number(const char *key, const char *value, const char *unit, int64_t lowest,
+		       int64_t highest, int r)
+{
+	bool size = strchr(unit, 'B');
+	char next[120];
+
+	snprintf(next, sizeof(next), "give %lld to %lld %s%s", (long long)lowest,
+		 (long long)highest, unit, size ? ", or a size with its unit, as 10m" : "");
+	if (r == -EINVAL)
+		return hybrid_fail(HYBRID_USAGE, next, "%s=%s is no number of %s%s", key, value,
+				   unit, size ? ", nor a size" : "");
+	if (r == -EDOM)
+		return hybrid_fail(HYBRID_USAGE, next, "%s=%s is no whole number of %s", key,
+				   value, unit);
+	return hybrid_fail(HYBRID_USAGE, next, "%s=%s is out of bounds", key, value);
 }
 
 static int volume_message(char *message, size_t len, const char *key, const char *value)
@@ -40,7 +59,6 @@ static int pool_message(char *message, size_t len, const char *key, const char *
 			bool test)
 {
 	uint64_t number;
-	char next[80];
 	int r;
 
 	if (!strcmp(key, "policy")) {
@@ -52,12 +70,9 @@ static int pool_message(char *message, size_t len, const char *key, const char *
 	}
 #define X(name, unit, lowest, highest) \
 	if (!strcmp(key, #name)) { \
-		if (hybrid_parse_u64(value, &number) || number > (highest) || \
-		    (int64_t)number < (lowest)) { \
-			snprintf(next, sizeof(next), "give %lld to %lld " unit, \
-				 (long long)(lowest), (long long)(highest)); \
-			return fail_value(key, value, next); \
-		} \
+		r = hybrid_parse_setting(value, unit, &number); \
+		if (r || number > (highest) || (int64_t)number < (lowest)) \
+			return fail_number(key, value, unit, lowest, highest, r); \
 		snprintf(message, len, "set " #name " %llu", (unsigned long long)number); \
 		return 0; \
 	}

@@ -86,6 +86,38 @@ int hybrid_parse_size(const char *text, uint64_t *bytes)
 	return 0;
 }
 
+/* What may follow the number instead of the unit of a size, and how much of @unit it is. */
+static const struct {
+	const char *unit, *suffix;
+	unsigned int times;
+} suffixes[] = {
+	{ "percent", "%", 1 }, { "ms", "ms", 1 }, { "ms", "s", 1000 },
+};
+
+int hybrid_parse_setting(const char *text, const char *unit, uint64_t *value)
+{
+	int shift = unit_shift(unit[0]);
+	char *end;
+	size_t i;
+	int r;
+
+	r = parse_number(text, &end, value);
+	if (r || !*end)
+		return r;
+	for (i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+		if (!strcmp(unit, suffixes[i].unit) && !strcmp(end, suffixes[i].suffix))
+			return __builtin_mul_overflow(*value, suffixes[i].times, value) ?
+			       -ERANGE : 0;
+	/* Of sizes KiB and MiB */
+	if (strncmp(unit + 1, "iB", 2))
+		return -EINVAL;
+	r = hybrid_parse_size(text, value);
+	if (!r && *value & ((1ULL << shift) - 1))
+		return -EDOM;
+	*value >>= shift;
+	return r;
+}
+
 char *hybrid_format_size(char *buf, size_t len, uint64_t bytes, char unit)
 {
 	static const char units[] = "bkmgtp";

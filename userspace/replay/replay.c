@@ -81,7 +81,7 @@ static int get_block(const char *text, u32 *sectors)
 	uint64_t value;
 	int e;
 
-	e = parse_sectors("block-size", text, &value);
+	e = parse_sectors("--block-size", text, &value);
 	if (e)
 		return e;
 	if (value < HYBRID_MIN_BLOCK_SECTORS || value > HYBRID_MAX_BLOCK_SECTORS ||
