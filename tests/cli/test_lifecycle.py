@@ -180,11 +180,12 @@ def test_a_cloned_origin_is_refused(kernel, volume, loop):
 def test_detach(kernel, volume):
     kernel.change(dirty_vol=100)
     kernel.clear_log()
+    look = 2 * ["message vol-pool volumes"]
     out = kernel.ok("detach", "vol")
     assert f"its data is on {volume[1]}, from sector 2048 on (200704 sectors)" in out
     assert f"dmsetup create vol --table '0 200704 linear {volume[1]} 2048'" in out
-    assert kernel.log == ["check", "message vol-pool volumes", "message vol mode writethrough",
-                          "message vol drain", "message vol-pool volumes", "remove vol",
+    assert kernel.log == ["check", *look, "message vol mode writethrough",
+                          "message vol drain", *look, "remove vol",
                           "message vol-pool delete_volume 0", "message vol-pool forget_volume 0"]
     m = members(kernel, volume[1])[volume[1]]
     assert (m["role"], m["sequence"], m["state"]) == ("detached", 2, "ok")
@@ -236,6 +237,89 @@ def test_detach_of_dirty_data_without_draining(kernel, volume):
     kernel.ok("detach", "vol", "--drop-dirty", "-y")
     assert "message vol-pool delete_volume 0 drop_dirty" in kernel.log
     assert "message vol drain" not in kernel.log
+
+
+@pytest.fixture
+def two(kernel, volume, loop):
+    """A second volume of the pool, in place."""
+    other = loop("other.img", 50)
+    subprocess.run(["mkfs.ext4", "-q", other], check=True)
+    kernel.ok("attach", "vol-pool", "two", "--origin", other, "-y", "--in-place")
+    return other
+
+
+def test_detach_of_a_pool_is_of_all_its_volumes(kernel, volume, two):
+    kernel.change(dirty_vol=100)
+    out = kernel.ok("detach", "vol-pool")
+    assert "volume vol is detached" in out and "volume two is detached" in out
+    assert kernel.devices == ["vol-pool"]
+    assert [len(v) for v in kernel.state["volumes"].values()] == [0]
+    assert members(kernel, volume[1])[volume[1]]["role"] == "detached"
+    assert kernel.ok("detach", "vol-pool") == "pool vol-pool has no volumes\n"
+    kernel.ok("deactivate", "vol-pool")
+    r = kernel("detach", "vol-pool")
+    assert r.returncode == 4 and "pool vol-pool is not active" in r.stderr
+
+
+def test_detach_of_a_pool_looks_at_all_first(kernel, volume, two):
+    kernel.change_device("two", open_count=1)
+    kernel.clear_log()
+    r = kernel("detach", "vol-pool")
+    assert r.returncode == 5 and "two is in use" in r.stderr
+    assert not [line for line in kernel.log if line != "message vol-pool volumes"][1:]
+    # What fails later is where it ends; the first one stays detached
+    kernel.change_device("two", open_count=0)
+    r = kernel("detach", "vol-pool", fail="remove two")
+    assert r.returncode == 6 and kernel.devices == ["vol-pool", "two"]
+    # What its pool alone knows, too
+    kernel.ok("deactivate", "two", "--keep-pool")
+    kernel.ok("detach", "vol-pool")
+    assert [len(v) for v in kernel.state["volumes"].values()] == [0]
+
+
+def test_a_signal_between_two_volumes_ends_a_detach(kernel, volume, two):
+    """Held while the first is taken apart, and not after it."""
+    r = kernel("detach", "vol-pool", env={"HYBRID_FAKE_SIGNAL": f"{int(signal.SIGINT)} remove vol"})
+    assert r.returncode == -signal.SIGINT and "volume vol is detached" in r.stdout
+    assert kernel.devices == ["vol-pool", "two"]
+    assert [len(v) for v in kernel.state["volumes"].values()] == [1]
+
+
+def test_a_name_goes_before_a_file_of_that_name(kernel, volume, two, tmp_path):
+    """Where devices and files are expected, too; and a path is none of a name."""
+    where = tmp_path / "where"
+    where.mkdir()
+    for name in ("vol", "vol-pool", "file"):
+        (where / name).write_bytes(bytes(8 * MIB))
+    kernel.clear_log()
+    assert kernel.ok("lost", "vol", cwd=where) == "nothing is lost\n"
+    assert kernel.log == ["message vol lost 0"]
+    for name in ("vol", "vol-pool"):
+        r = kernel("check", name, cwd=where)
+        assert r.returncode == 5 and f"{name} is active" in r.stderr and not r.stdout
+    for command in "check", "lost":
+        r = kernel(command, "./vol", cwd=where)
+        assert r.returncode == 4 and "vol-pool" not in r.stdout + r.stderr
+        assert r.stdout + r.stderr == kernel(command, "file", cwd=where).stdout.replace("file", "./vol") + \
+            kernel(command, "file", cwd=where).stderr.replace("file", "./vol")
+    kernel.ok("deactivate", "vol", "--keep-pool")
+    r = kernel("check", "vol", cwd=where)
+    assert r.returncode == 5 and "vol-pool is active" in r.stderr
+
+
+def test_an_inactive_name_is_its_devices(kernel, volume, loop, tmp_path):
+    other = loop("other.img", 50)
+    kernel.ok("attach", "vol-pool", "more", "--origin", other, "-y")
+    kernel.ok("deactivate", "vol-pool")
+    (tmp_path / "vol-pool").write_bytes(bytes(8 * MIB))
+    for command in "check", "lost":
+        for name, devices in (("vol-pool", [*volume, other]), ("vol", volume), ("more", [volume[0], other])):
+            by_name, by_path = (kernel(command, *words, "--json", cwd=tmp_path) for words in ([name], devices))
+            assert by_name.stdout and not by_path.stderr
+            assert (by_name.returncode, by_name.stdout, by_name.stderr) == \
+                (by_path.returncode, by_path.stdout, by_path.stderr)
+    r = kernel("check", "vol-pool", volume[0])
+    assert r.returncode == 2 and "same device" in r.stderr
 
 
 def test_inactive_and_dirty_is_not_detached(kernel, volume):
@@ -574,9 +658,10 @@ def test_detach_live(kernel, volume):
     kernel.clear_log()
     out = kernel.ok("detach", "vol", "--live")
     origin = f"linear {os_dev(volume[1])} 2048"
+    look = 2 * ["message vol-pool volumes"]
     assert kernel.log == [
-        "check", "message vol-pool volumes", "message vol mode writethrough",
-        "message vol drain", "message vol-pool volumes", f"try vol 200704 {origin}", "suspend vol",
+        "check", *look, "message vol mode writethrough",
+        "message vol drain", *look, f"try vol 200704 {origin}", "suspend vol",
         "message vol-pool delete_volume 0", f"switch vol 200704 {origin}",
         "message vol-pool forget_volume 0"]
     assert "to reach it after a boot" in out and "dmsetup create vol" in out

@@ -17,7 +17,7 @@ def test_the_commands_of_the_issue_are_declared():
     assert [c[1] for c in COMMANDS] == [
         "create", "activate", "deactivate", "attach", "detach", "drain",
         "set", "get", "list", "status", "table", "scan", "probe", "doctor", "wipe", "check",
-        "metadata-size", "replay", "writeback", "lost", "dump", "restore", "repair"]
+        "metadata-size", "replay", "writeback", "lost", "dump", "restore", "repair", "help"]
 
 
 def test_help_lists_every_command(hybridctl):
@@ -83,6 +83,16 @@ def test_wrong_usage_is_1_and_says_what_next(hybridctl, image, argv, says):
     assert says in r.stderr
     assert "\n  next: " in r.stderr
     assert not r.stdout
+
+
+def test_help_as_a_command(hybridctl):
+    for words in ([], ["detach"], ["check"]):
+        r = hybridctl("help", *words)
+        assert r.returncode == 0 and not r.stderr
+        assert r.stdout == hybridctl(*words, "--help").stdout
+    assert hybridctl("help", "hybrid_check").stdout == hybridctl("check", "--help").stdout
+    r = hybridctl("help", "frobnicate")
+    assert r.returncode == 1 and "no such command: frobnicate" in r.stderr
 
 
 def test_no_color_without_a_terminal(hybridctl):
@@ -194,6 +204,7 @@ def test_completion(build):
     assert "--origin" in complete(build, "hybridctl", "create", "--")
     assert "--origin" not in complete(build, "hybridctl", "list", "--")
     assert complete(build, "hybridctl", "create", "--mode", "writet") == ["writethrough"]
+    assert complete(build, "hybridctl", "help", "de") == ["deactivate", "detach"]
 
 
 @pytest.mark.parametrize("name", [c[1] for c in COMMANDS if re.search("DEVICE|CACHE|TRACE|DIRECTORY", c[2])

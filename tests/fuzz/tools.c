@@ -4,6 +4,7 @@
 #include "members.h"
 #include "options.h"
 #include "targets.h"
+#include "words.h"
 
 /* What the tools write to: as large as the cache devices of the images, and blank. */
 static struct disk *spare(void)
@@ -43,6 +44,17 @@ int lock_tools(void)
 }
 
 void hold_signals(void)
+{
+}
+
+/* All are paths. */
+int device_words(struct device_words *w, int argc, char **argv, bool active)
+{
+	*w = (struct device_words) { .path = argv, .nr = argc };
+	return 0;
+}
+
+void device_words_free(struct device_words *w)
 {
 }
 

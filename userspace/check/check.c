@@ -9,6 +9,7 @@
 #include "options.h"
 #include "tables.h"
 #include "units.h"
+#include "words.h"
 
 struct member {
 	struct hybrid_device dev;
@@ -17,9 +18,10 @@ struct member {
 
 struct check {
 	const struct command_line *cl;
+	struct device_words words;
 	struct hybrid_findings f;
 	struct hybrid_metadata md;
-	struct member *member;		/* as on the command line */
+	struct member *member;		/* by words */
 	int nr;
 	int cache;			/* which is the cache device; -1: none */
 	bool tree;			/* volume table and map were read */
@@ -401,33 +403,45 @@ static int open_member(struct check *c, int i)
 	int k, r = 0;
 
 	for (k = 0; k < i && !r; k++)
-		r = hybrid_devices_distinct(c->cl->argv[k], c->cl->argv[i], true);
-	return r ? r : hybrid_device_open(&c->member[i].dev, c->cl->argv[i],
+		r = hybrid_devices_distinct(c->words.path[k], c->words.path[i], true);
+	return r ? r : hybrid_device_open(&c->member[i].dev, c->words.path[i],
 					  HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES);
+}
+
+static int check_all(struct check *c)
+{
+	int i, r = 0;
+
+	c->member = calloc(c->nr, sizeof(*c->member));
+	if (!c->member)
+		return hybrid_nomem();
+	for (i = 0; i < c->nr; i++)
+		c->member[i].dev.fd = -1;
+	for (i = 0; i < c->nr && !r; i++)
+		r = open_member(c, i);
+	if (!r)
+		r = check_members(c);
+	if (!r) {
+		print(c);
+		r = hybrid_verdict_exit(&c->f);
+	}
+	for (i = 0; i < c->nr; i++)
+		hybrid_device_close(&c->member[i].dev);
+	return r;
 }
 
 int command_check(const struct command_line *cl)
 {
-	struct check c = { .cl = cl, .nr = cl->argc };
-	int i, r = 0;
+	struct check c = { .cl = cl };
+	int r;
 
-	c.member = calloc(c.nr, sizeof(*c.member));
-	if (!c.member)
-		return hybrid_nomem();
-	for (i = 0; i < c.nr; i++)
-		c.member[i].dev.fd = -1;
-	for (i = 0; i < c.nr && !r; i++)
-		r = open_member(&c, i);
+	r = device_words(&c.words, cl->argc, cl->argv, false);
+	c.nr = c.words.nr;
 	if (!r)
-		r = check_members(&c);
-	if (!r) {
-		print(&c);
-		r = hybrid_verdict_exit(&c.f);
-	}
-	for (i = 0; i < c.nr; i++)
-		hybrid_device_close(&c.member[i].dev);
+		r = check_all(&c);
 	hybrid_metadata_free(&c.md);
 	hybrid_findings_free(&c.f);
 	free(c.member);
+	device_words_free(&c.words);
 	return r;
 }

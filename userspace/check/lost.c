@@ -13,12 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common.h"
 #include "errors.h"
 #include "files.h"
 #include "metadata.h"
 #include "ranges.h"
+#include "words.h"
 
 #define PIECE		8	/* sectors: what is lost is as exact as that */
 
@@ -34,6 +36,7 @@ struct told {
 
 struct lost {
 	const struct command_line *cl;
+	struct device_words words;
 	struct hybrid_ranges ranges;
 	bool unknown;			/* of a volume at least: a range without length */
 	struct hybrid_metadata md;	/* of the cache device at hand */
@@ -273,6 +276,8 @@ static bool may_be_active(const char *what)
 
 	if (stat(what, &st))
 		return mapped || !strchr(what, '/');
+	if (!strchr(what, '/') && !geteuid())
+		return true;
 	return S_ISBLK(st.st_mode) && (mapped || hybrid_devno_held(st.st_rdev, 0));
 }
 
@@ -368,18 +373,22 @@ static int report(struct lost *l)
 int command_lost(const struct command_line *cl)
 {
 	struct lost l = { .cl = cl, .dev.fd = -1 };
-	int i, r = 0;
+	int i, nr, r;
 
+	r = device_words(&l.words, cl->argc, cl->argv, true);
+	nr = l.words.nr;
 	/* Each cache device tells of as many volumes as there can be */
-	l.told = calloc((size_t)cl->argc * HYBRID_MAX_VOLUMES, sizeof(*l.told));
-	if (!l.told)
+	if (!r)
+		l.told = calloc((size_t)nr * HYBRID_MAX_VOLUMES, sizeof(*l.told));
+	if (!r && !l.told)
 		r = hybrid_nomem();
-	for (i = 0; !r && i < 2 * cl->argc; i++)
-		r = lost_device(&l, cl->argv[i % cl->argc], i < cl->argc);
+	for (i = 0; !r && i < 2 * nr; i++)
+		r = lost_device(&l, l.words.path[i % nr], i < nr);
 	if (!r)
 		r = report(&l);
 	free(l.told);
 	free(l.place);
+	device_words_free(&l.words);
 	if (l.active_loaded)
 		hybrid_inventory_free(&l.active);
 	hybrid_ranges_free(&l.ranges);

@@ -80,7 +80,7 @@ void unlock_tools(void)
 		flock(lock_fd, LOCK_UN);
 }
 
-void hold_signals(void)
+static void mask_signals(int how)
 {
 	/* All that a terminal sends, and one that is gone: a device may be suspended meanwhile */
 	static const int held[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP };
@@ -90,7 +90,17 @@ void hold_signals(void)
 	sigemptyset(&set);
 	for (i = 0; i < sizeof(held) / sizeof(held[0]); i++)
 		sigaddset(&set, held[i]);
-	sigprocmask(SIG_BLOCK, &set, NULL);
+	sigprocmask(how, &set, NULL);
+}
+
+void hold_signals(void)
+{
+	mask_signals(SIG_BLOCK);
+}
+
+void release_signals(void)
+{
+	mask_signals(SIG_UNBLOCK);
 }
 
 int confirm(const struct command_line *cl, const char *question)

@@ -18,6 +18,8 @@ void unlock_tools(void);
 
 /* From here on SIGINT and SIGTERM wait, so that no step is left half done. */
 void hold_signals(void);
+/* ... until here, where nothing is half done. */
+void release_signals(void);
 
 /*
  * Show what would be destroyed on the devices and let the user agree: in words

@@ -90,12 +90,15 @@ static int look(struct detach *d, const char *what)
 	int r;
 
 	d->volume = NULL;
-	/* An inactive volume's origin is found by its superblock */
-	r = hybrid_inventory_load(&d->inv, HYBRID_LOAD_ALL, NULL, 0);
+	/* An inactive volume is known to its pool; its origin is found by its superblock */
+	r = hybrid_inventory_load(&d->inv, HYBRID_LOAD_ALL | HYBRID_LOAD_CLOSED, NULL, 0);
 	if (!r)
-		r = hybrid_find_or_fail(&d->inv, what, 1U << HYBRID_VOLUME, &d->volume);
+		r = hybrid_find_or_fail(&d->inv, what, HYBRID_ANY, &d->volume);
 	if (r)
 		return r;
+	if (d->volume->kind == HYBRID_POOL)
+		return hybrid_fail(HYBRID_BADDEV, "hybridctl activate it first",
+				   "pool %s is not active", d->volume->name);
 	d->pool = d->volume->pool;
 	r = check_detachable(d);
 	if (!r && d->cl->given[OPT_LIVE])
@@ -366,6 +369,15 @@ static void print_test(const struct detach *d)
 	printf("dmsetup message %s 0 forget_volume %u\n", d->pool->name, d->entry.id);
 }
 
+static int confirm_loss(const struct detach *d)
+{
+	char question[HYBRID_NAME_SIZE + 64];
+
+	snprintf(question, sizeof(question), "Data of %s that only the cache has will be lost.",
+		 d->entry.name);
+	return confirm(d->cl, question);
+}
+
 static int detach(struct detach *d)
 {
 	int r = 0;
@@ -375,7 +387,7 @@ static int detach(struct detach *d)
 		return 0;
 	}
 	if (d->cl->given[OPT_DROP_DIRTY])
-		r = confirm(d->cl, "Data that only the cache has will be lost.");
+		r = confirm_loss(d);
 	if (!r)
 		r = make_clean(d);
 	if (!r)
@@ -385,19 +397,84 @@ static int detach(struct detach *d)
 	return r;
 }
 
-int command_detach(const struct command_line *cl)
+static int detach_one(const struct command_line *cl, const char *what, bool only_look)
 {
 	struct detach d = { .cl = cl };
+	int r;
+
+	r = look(&d, what);
+	if (!r && !only_look)
+		r = detach(&d);
+	hybrid_inventory_free(&d.inv);
+	return r;
+}
+
+/* First whether each can be, so that it does not end in between for what was known before. */
+static int detach_each(const struct command_line *cl, const struct hybrid_volume_line *entries,
+		       unsigned int nr, bool only_look, unsigned int *detached)
+{
+	char uuid[HYBRID_UUID_TEXT];
+	unsigned int i;
+	int r = 0;
+
+	for (i = 0; i < nr && !r; i++) {
+		if (entries[i].tombstone)
+			continue;
+		/* One that waits ends us here */
+		fflush(stdout);
+		release_signals();
+		r = detach_one(cl, hybrid_uuid_text(uuid, entries[i].uuid), only_look);
+		if (!r)
+			++*detached;
+	}
+	return r;
+}
+
+static int detach_all(const struct command_line *cl, const char *pool)
+{
+	struct hybrid_volume_line *entries;
+	unsigned int nr, looked_at = 0, detached = 0;
+	int r;
+
+	r = hybrid_pool_volumes(pool, &entries, &nr);
+	if (r)
+		return r;
+	r = detach_each(cl, entries, nr, true, &looked_at);
+	if (!r)
+		r = detach_each(cl, entries, nr, false, &detached);
+	free(entries);
+	if (!r && !looked_at)
+		hybrid_note("pool %s has no volumes", pool);
+	return r && detached ? HYBRID_PARTIAL : r;
+}
+
+/* The name of the active pool that @what is; empty: it is none. */
+static int find_pool(const char *what, char name[HYBRID_NAME_SIZE])
+{
+	struct hybrid_inventory inv;
+	struct hybrid_node *node;
+	int r;
+
+	name[0] = '\0';
+	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ACTIVE, NULL, 0);
+	node = r ? NULL : hybrid_find(&inv, what, HYBRID_ANY);
+	if (node && node->kind == HYBRID_POOL)
+		memcpy(name, node->name, HYBRID_NAME_SIZE);
+	hybrid_inventory_free(&inv);
+	return r;
+}
+
+int command_detach(const struct command_line *cl)
+{
+	char pool[HYBRID_NAME_SIZE];
 	int r;
 
 	r = hybrid_dm_check();
 	if (!r)
 		r = lock_tools();
+	if (!r)
+		r = find_pool(cl->argv[0], pool);
 	if (r)
 		return r;
-	r = look(&d, cl->argv[0]);
-	if (!r)
-		r = detach(&d);
-	hybrid_inventory_free(&d.inv);
-	return r;
+	return pool[0] ? detach_all(cl, pool) : detach_one(cl, cl->argv[0], false);
 }

@@ -13,6 +13,28 @@
 #define HYBRID_VERSION "0.1.0"
 #endif
 
+static int fail_command(const char *name)
+{
+	return hybrid_fail(HYBRID_USAGE, "see hybridctl --help", "no such command: %s", name);
+}
+
+int command_help(const struct command_line *cl)
+{
+	const struct command *cmd;
+
+	if (!cl->argc) {
+		print_usage();
+		return 0;
+	}
+	cmd = find_command(cl->argv[0]);
+	if (!cmd)
+		cmd = find_tool(cl->argv[0]);
+	if (!cmd)
+		return fail_command(cl->argv[0]);
+	print_command_help(cmd);
+	return 0;
+}
+
 static int check_arguments(const struct command *cmd, const struct command_line *cl)
 {
 	char next[80], name[64];
@@ -75,8 +97,7 @@ static int dispatch(struct command_line *cl, int argc, char **argv)
 		return hybrid_fail(HYBRID_USAGE, "see hybridctl --help", "no command given");
 	cmd = find_command(argv[next]);
 	if (!cmd)
-		return hybrid_fail(HYBRID_USAGE, "see hybridctl --help", "no such command: %s",
-				   argv[next]);
+		return fail_command(argv[next]);
 	return run_command(cmd, cl, argc - next, argv + next);
 }
 
