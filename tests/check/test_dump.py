@@ -109,8 +109,11 @@ def test_the_output_file_is_for_its_owner_and_the_device_is_not_touched(build, c
     text = out.read_text()
     assert text == dump(build, crashed.cache)
     out.write_text("much longer " * 100000)
+    out.chmod(0o644)
     dump(build, crashed.cache, "-o", out)
     assert out.read_text() == text
+    # It was readable: before the first key is in it, it is not
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
     assert crashed.bytes() == before
 
 

@@ -217,14 +217,26 @@ static void print_all(struct dump *d)
 
 /* ---- the command ------------------------------------------------------- */
 
-/* Keys are in it: nobody else reads it.  A device is no place for a dump. */
+/* Keys are in it: nobody else reads it, and a file that was there before had a mode of its own. */
+static void keep_from_others(int fd, const char *path)
+{
+	struct stat st;
+
+	/* File systems without modes refuse it, or pass over it */
+	if (fchmod(fd, 0600) || fstat(fd, &st) || st.st_mode & 077)
+		hybrid_warn("others can read %s, with the keys that pair origins with their cache", path);
+}
+
+/* A device is no place for a dump. */
 static FILE *open_output(const char *path)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-	struct stat st;
+	struct stat st = {};
 	FILE *out = NULL;
 
-	if (fd >= 0 && !fstat(fd, &st) && S_ISBLK(st.st_mode))
+	if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode))
+		keep_from_others(fd, path);
+	if (fd >= 0 && S_ISBLK(st.st_mode))
 		errno = EISDIR;
 	else if (fd >= 0 && (!S_ISREG(st.st_mode) || !ftruncate(fd, 0)))
 		out = fdopen(fd, "w");
