@@ -16,7 +16,7 @@ SYSTEM = """
     touch 62-dm-hybrid-member.rules scripts/local-block/dm-hybrid
     cd /mnt/lib/modules/6.1
     touch dm-hybrid.ko /mnt/usr/sbin/hybridctl
-    printf 'dm-hybrid.ko: dm-mod.ko\\nkernel/crc32c_generic.ko:\\n' | sed 's,^dm-hy,./&,' >modules.dep
+    printf 'dm-hybrid.ko: dm-mod.ko\\ndm-hybrid-c2q.ko:\\nkernel/crc32c_generic.ko:\\n' | sed 's,^dm-hy,./&,' >modules.dep
     touch /mnt/boot/vmlinuz-6.1 /mnt/usr/lib/udev/rules.d/62-dm-hybrid-member.rules
     echo '/dev/mapper/data /data ext4 nofail 0 0' >/mnt/etc/fstab
     chmod +x /mk; /mk gzip
@@ -98,7 +98,9 @@ def test_every_kind_of_image(guest):
 def test_what_keeps_a_root_from_coming_up(guest):
     for do, undo, says in [
             ("mv lib/modules/6.1/modules.dep dep", "mv dep lib/modules/6.1/modules.dep",
-             "kernel 6.1 has no module dm-hybrid"),
+             "kernel 6.1 has no module dm-hybrid\n"),
+            ("sed -i.old /c2q/d lib/modules/6.1/modules.dep", "mv lib/modules/6.1/modules.dep.old lib/modules/6.1/modules.dep",
+             "kernel 6.1 has no module dm-hybrid-c2q\n"),
             ("mv boot/initrd.img-6.1 .", "mv initrd.img-6.1 boot", "has no initramfs"),
             ("sleep 1.1; touch usr/sbin/hybridctl", REMAKE, "is older than /mnt/usr/sbin/hybridctl"),
             ("sleep 1.1; touch lib/modules/6.1/dm-hybrid.ko", REMAKE, "dm-hybrid.ko"),
@@ -196,6 +198,15 @@ def test_a_root_elsewhere(guest):
     guest.run("mkdir -p /other && mount -t tmpfs none /other && mkdir /other/usr && "
               "cp -r /mnt/usr/lib /other/usr")
     assert "on no volume" in doctor(guest, 0, "/other")
+    # Its kernels need the modules all the same, those of pools that are not active, too; and no initramfs
+    guest.run("mkdir -p /other/boot /other/lib && cp -r /mnt/lib/modules /other/lib && touch /other/boot/vmlinuz-6.1")
+    assert "kernel 6.1 has the modules" in doctor(guest, 0, "/other")
+    guest.run("umount /mnt; hybridctl deactivate --all; touch /other/boot/vmlinuz-6.2")
+    out = doctor(guest, 7, "/other")
+    assert "kernel 6.2 has no module dm-hybrid\n" in out and out.count("problem  ") == 1
+    guest.run("rm /other/boot/vmlinuz-6.2; sed -i /c2q/d /other/lib/modules/6.1/modules.dep")
+    out = doctor(guest, 7, "/other")
+    assert "kernel 6.1 has no module dm-hybrid-c2q\n" in out and out.count("problem  ") == 1
     assert "No such file" in doctor(guest, 1, "/nowhere")
 
 

@@ -32,6 +32,7 @@ struct doctor {
 	const char *dir;		/* of the system, "" for this one */
 	struct hybrid_inventory inv;
 	dev_t root[2];			/* what its / and /usr are mounted from */
+	bool on_volume;			/* one of them is on one */
 	bool *named;			/* nodes, by the command line that is looked at */
 	unsigned int problems;
 };
@@ -371,8 +372,47 @@ static void check_image(struct doctor *d, const char *path, const char *release)
 		good("%s has all that is needed", path);
 }
 
-/* Of one kernel: its modules, and its image under one of its names. */
-static void check_kernel(struct doctor *d, const char *release)
+/* Active or not; empty: not known. */
+static const char *policy_of(const struct hybrid_node *pool)
+{
+	if (pool->active && pool->dm.live)
+		return pool->p.status.policy;
+	return pool->member ? pool->member->sb.policy : "";
+}
+
+static bool check_module(struct doctor *d, const char *release, const char *name)
+{
+	char file[HYBRID_WORD_MAX + 32], path[PATH_MAX];
+
+	snprintf(file, sizeof(file), "/%s.ko", name);
+	if (module_path(d, release, file, path, sizeof(path))[0])
+		return true;
+	bad(d, "build it (DKMS, or make install KDIR=...), or remove that kernel",
+	    "kernel %s has no module %s", release, name);
+	return false;
+}
+
+/* Without them no volume comes up, wherever the root is. */
+static void check_modules(struct doctor *d, const char *release)
+{
+	bool all = check_module(d, release, "dm-hybrid");
+	char name[HYBRID_WORD_MAX + 16];
+	struct hybrid_node *node;
+
+	if (!all)
+		return;
+	for (node = d->inv.nodes; node < d->inv.nodes + d->inv.nr_nodes; node++) {
+		if (node->kind != HYBRID_POOL || !policy_of(node)[0])
+			continue;
+		snprintf(name, sizeof(name), "dm-hybrid-%s", policy_of(node));
+		all = check_module(d, release, name) && all;
+	}
+	if (all)
+		good("kernel %s has the modules", release);
+}
+
+/* Of one kernel: its image under one of its names. */
+static void check_initramfs(struct doctor *d, const char *release)
 {
 	static const char * const names[] = {
 		"%s/boot/initrd.img-%s", "%s/boot/initramfs-%s.img", "%s/boot/initrd-%s",
@@ -381,11 +421,7 @@ static void check_kernel(struct doctor *d, const char *release)
 	char path[PATH_MAX], module[PATH_MAX];
 	unsigned int i;
 
-	if (module_path(d, release, "/dm-hybrid.ko", module, sizeof(module))[0])
-		good("kernel %s has the module", release);
-	else
-		bad(d, "build it (DKMS, or make install KDIR=...), or remove that kernel",
-		    "kernel %s has no module dm-hybrid", release);
+	module_path(d, release, "/dm-hybrid.ko", module, sizeof(module));
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		snprintf(path, sizeof(path), names[i], d->dir, release);
 		if (!access(path, R_OK)) {
@@ -406,14 +442,20 @@ static void check_kernels(struct doctor *d)
 	snprintf(path, sizeof(path), "%s/boot", d->dir);
 	n = scandir(path, &entries, NULL, versionsort);
 	for (i = 0; i < n; i++) {
-		if (!strncmp(entries[i]->d_name, "vmlinuz-", 8) && ++kernels)
-			check_kernel(d, entries[i]->d_name + 8);
+		if (!strncmp(entries[i]->d_name, "vmlinuz-", 8) && ++kernels) {
+			check_modules(d, entries[i]->d_name + 8);
+			if (d->on_volume)
+				check_initramfs(d, entries[i]->d_name + 8);
+		}
 		free(entries[i]);
 	}
 	if (n >= 0)
 		free(entries);
-	if (!kernels)
+	if (!kernels && d->on_volume)
 		bad(d, "mount /boot, and ask again", "no kernel is found in %s/boot", d->dir);
+	else if (!kernels)
+		good("no kernel is found in %s/boot: whether the next one has the module is not known",
+		     d->dir);
 }
 
 /* The rest ------------------------------------------------------------------- */
@@ -633,7 +675,6 @@ static void check_refused(struct doctor *d)
 static int diagnose(struct doctor *d)
 {
 	struct hybrid_node *node;
-	bool on_volume = false;
 	int r;
 
 	r = find_root(d);
@@ -647,14 +688,15 @@ static int diagnose(struct doctor *d)
 	for (node = d->inv.nodes; node < d->inv.nodes + d->inv.nr_nodes; node++) {
 		if (!carries_root(d, node))
 			continue;
-		on_volume = true;
+		d->on_volume = true;
 		check_volume(d, node);
 	}
-	if (!on_volume) {
+	if (d->inv.nr_nodes)
+		check_kernels(d);
+	if (!d->on_volume) {
 		good("the root is on no volume of dm-hybrid: it needs nothing of it");
 		return d->problems ? HYBRID_DEGRADED : 0;
 	}
-	check_kernels(d);
 	check_arguments(d);
 	hybrid_note(d->problems ? "The root may not come up." : "The root will come up.");
 	return d->problems ? HYBRID_DEGRADED : 0;
