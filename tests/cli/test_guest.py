@@ -429,7 +429,7 @@ def test_a_dead_origin_parts_from_its_pool(guest):
     assert status.rc == 7 and "64.00k dirty" in status.text and "keeps its dirty data" in status.text
     assert [s["dirty"] for s in json.loads(guest.run("hybridctl status vol --json", check=False).text)
             ["status"]] == [1]
-    assert rc(guest, "hybridctl activate vol") == 4
+    assert rc(guest, "hybridctl activate vol") == 7
     guest.run(f"dmsetup suspend --noflush disk; dmsetup load disk --table '0 {sectors} linear {HDD} 8';"
               " dmsetup resume disk; udevadm settle; hybridctl activate vol")
     row = listed(guest)["vol"]

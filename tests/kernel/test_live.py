@@ -213,6 +213,134 @@ def mortal(tmp_path):
     return tmp_path / "mortal.so"
 
 
+def killed_at(s, mortal, step, command, undo):
+    """Runs hybridctl until it has done this step; it dies when it names the next one."""
+    for _ in range(5):
+        s.guest.run("rm -f /tmp/died")
+        said = s.guest.run(f"{command.replace('hybridctl', f'nice env LD_PRELOAD={mortal} hybridctl -v', 1)} 2>&1 | "
+                           f"nice -n -20 sed '/{step}/q'; cat /tmp/died", check=False).out
+        if said.endswith("no reader"):
+            return
+        # It had said its last word before it noticed: once more
+        s.guest.run(undo)
+    raise AssertionError(said)
+
+
+@pytest.mark.parametrize("then", ["activate", "attach"])
+@pytest.mark.parametrize("step, left", [("load vol: 0 [0-9]* linear", "running"),
+                                        ("message pool: delete_volume", "suspended"), ("resume vol", "linear")])
+@pytest.mark.parametrize("place", ["formatted", "--in-place"])
+def test_killed_in_a_detach(make_stack, mortal, place, step, left, then):
+    """status says what is to be done, that does it, and the volume's name is free."""
+    s = make_stack(ssd=24, hdd=48)
+    inplace = [place] if place == "--in-place" else []
+    attach = f"hybridctl attach pool vol --origin {s.dev('hdd')} --live --cutoff 0 {' '.join(inplace)}"
+    if inplace:
+        s.guest.run(f"mkfs.ext4 -q {s.dev('hdd')}")
+    s.create("vol", "--cutoff", "0", *inplace)
+    before = fill(s, "ext4")
+    killed_at(s, mortal, step, "hybridctl detach vol --live", attach)
+    r = s.guest.run("hybridctl status vol", check=False)
+    if left == "running":
+        # Before anything was given up: whoever resumes it has the volume as it was
+        assert r.rc == 7 and "state: suspended" in r.out and "action: dmsetup resume it" in r.out
+        r = s.guest.run("hybridctl activate --all", check=False)
+        assert r.rc == 5 and "vol is suspended" in r.err
+        s.guest.run("dmsetup resume vol && hybridctl activate --all")
+        assert target(s) == "hybrid" and states(s)["vol"] == "running" and sums(s) == before
+        s.guest.run("hybridctl detach vol --live")
+        assert sums(s) == before
+        return
+    assert r.rc == 7 and "its detach was cut short" in r.out and "action: hybridctl activate --all" in r.out
+    assert "cut short" in s.guest.run("hybridctl detach vol --live", check=False).err
+    if left == "suspended" or then == "activate":
+        s.guest.run("hybridctl activate --all")
+        assert s.guest.run("dmsetup message pool 0 volumes").out.strip() == ""
+        assert target(s) == "linear" and states(s)["vol"] == "detached"
+        assert s.guest.run("hybridctl status").rc == 0
+    assert sums(s) == before
+    s.guest.run(attach)
+    assert target(s) == "hybrid" and states(s)["vol"] == "running" and sums(s) == before
+    s.guest.run("hybridctl detach vol --live; umount /mnt; dmsetup remove vol")
+
+
+def test_killed_in_a_detach_and_attached_to_another_pool(make_stack, mortal):
+    """What the first pool has to end is no longer its business, though the UUIDs are the same."""
+    s = make_stack(ssd=24, hdd=48, more=24, other=16)
+    s.create("vol", "--cutoff", "0")
+    before = fill(s, "ext4")
+    s.guest.run(f"hybridctl create two --pool second --cache {s.dev('more')} --origin {s.dev('other')} -y")
+    attach = f"hybridctl attach {{}} vol --origin {s.dev('hdd')} --live --mode writeback --cutoff 0"
+    killed_at(s, mortal, "resume vol", "hybridctl detach vol --live", attach.format("pool"))
+    s.guest.run(attach.format("second"))
+    s.guest.run("dd if=/dev/urandom of=/mnt/file4 bs=64k count=8 oflag=direct")
+    before = sums(s)
+    assert "tombstone" in s.guest.run("dmsetup message pool 0 volumes").out
+    assert s.guest.run("hybridctl status").rc == 0
+    s.guest.run("hybridctl activate --all")
+    assert target(s) == "hybrid" and states(s)["vol"] == "running" and sums(s) == before
+    assert not s.guest.run("dmsetup message pool 0 volumes").out.strip()
+    # Nor while it is not active
+    s.guest.run("hybridctl detach vol --live")
+    s.guest.run(attach.format("pool"))
+    killed_at(s, mortal, "resume vol", "hybridctl detach vol --live", attach.format("pool"))
+    s.guest.run(attach.format("second"))
+    s.guest.run("umount /mnt; hybridctl deactivate --all; hybridctl activate pool")
+    assert re.search("role +origin", s.guest.run(f"hybridctl probe {s.dev('hdd')}").out)
+    s.guest.run("hybridctl activate --all; mount /dev/mapper/vol /mnt")
+    assert sums(s) == before
+
+
+@pytest.mark.parametrize("then", ["activate", "attach"])
+def test_a_detach_that_cannot_mark_the_origin(make_stack, then):
+    """The device is its origin already, and in use; only the mark is missing."""
+    s = make_stack(volatile="ssd hdd", ssd=24, hdd=48)
+    dev = s.create("vol", "--cutoff", "0")
+    io(s.guest, dev, "w:0:128:a", "f")
+    s.drain()
+    s.guest.run("dmsetup suspend vol; dmsetup resume vol")
+    s.guest.dm_message("vhdd", "fail", "write", "on")
+    r = s.guest.run("hybridctl detach vol --live", check=False)
+    assert r.rc == 4 and "cannot write" in r.err and target(s) == "linear", r.text
+    s.guest.dm_message("vhdd", "fail", "write", "off")
+    r = s.guest.run("hybridctl status vol", check=False)
+    assert r.rc == 7 and "its detach was cut short" in r.out
+    with_user = "exec 3</dev/mapper/vol; "
+    if then == "activate":
+        s.guest.run(f"{with_user}hybridctl activate --all")
+        assert states(s)["vol"] == "detached" and s.guest.run("hybridctl status").rc == 0
+    s.guest.run(f"{with_user}hybridctl attach pool vol --origin {s.dev('hdd')} --live")
+    assert target(s) == "hybrid" and io(s.guest, dev, "r:0:128") == ["a"]
+    assert s.guest.run("dmsetup message pool 0 volumes").out.count("\n") == 1
+
+
+def test_an_attach_cut_between_two_superblocks(make_stack, mortal):
+    """Both are one member's: the newer one counts, and the attach goes on."""
+    s = make_stack(ssd=24, hdd=48)
+    s.create("vol", "--cutoff", "0")
+    before = fill(s, "ext4")
+    s.guest.run("hybridctl detach vol --live")
+    attach = f"hybridctl attach pool vol --origin {s.dev('hdd')} --live --cutoff 0"
+    first, second = re.search(r"superblocks at sectors (\d+) and (\d+)", s.guest.run(f"{attach} --test").out).groups()
+    copies = s.guest.run(f"for n in {first} {second}; do dd if={s.dev('hdd')} of=/tmp/$n bs=512 skip=$n count=8; done")
+    assert copies.rc == 0
+    for old in second, first:
+        killed_at(s, mortal, "format origin", attach, "hybridctl detach vol --live")
+        assert target(s) == "linear"
+        s.guest.run(f"dd if=/tmp/{old} of={s.dev('hdd')} bs=512 seek={old} count=8 conv=notrunc,fsync")
+        out = s.guest.run(f"hybridctl probe {s.dev('hdd')}").out
+        assert re.search("role +origin", out) and "state        ok" in out, out
+        s.guest.run(attach)
+        assert target(s) == "hybrid" and states(s)["vol"] == "running" and sums(s) == before
+        s.guest.run("hybridctl detach vol --live")
+    # What is there and cannot be used is no reason to take the disk for one without a head
+    s.guest.run(f"for n in {first} {second}; do printf spoiled | dd of={s.dev('hdd')} bs=1 seek=$((n * 512 + 200)) "
+                "conv=notrunc,fsync; done")
+    r = s.guest.run(attach, check=False)
+    assert r.rc == 4 and "checksum" in r.err and "in-place" not in r.err, r.text
+    s.guest.run("umount /mnt; dmsetup remove vol")
+
+
 @pytest.mark.parametrize("command, steps", [("attach", ATTACH), ("detach", DETACH)])
 def test_power_cut_at_each_step(make_stack, seed, rnd, mortal, command, steps):
     """hybridctl is killed at a step, then the power goes, under writers."""

@@ -157,8 +157,11 @@ static int find_origin(struct activation *a, const struct hybrid_volume_line *en
 	return open_for_kernel(m);
 }
 
-/* A detach that was cut short: mark its origin now, then the id is free. */
-static int mark_and_forget(struct activation *a, const struct hybrid_volume_line *entry)
+/*
+ * A detach that was cut short: mark its origin now, then the id is free.  @live: the volume's
+ * device, linear, has it open.  What has been attached to another pool meanwhile is that one's.
+ */
+static int mark_and_forget(struct activation *a, const struct hybrid_volume_line *entry, bool live)
 {
 	struct hybrid_member *m = hybrid_find_member(a->inv, entry->member_uuid);
 	struct hybrid_device dev;
@@ -172,9 +175,9 @@ static int mark_and_forget(struct activation *a, const struct hybrid_volume_line
 	}
 	if (m && !m->ok)
 		return fail_refused_origin(entry, m);
-	if (m && m->sb.role == HYBRID_ROLE_ORIGIN) {
-		r = hybrid_device_open(&dev, m->path,
-				       HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE);
+	if (m && m->sb.role == HYBRID_ROLE_ORIGIN && !memcmp(m->sb.pool_uuid, a->pool_uuid, 16)) {
+		r = hybrid_device_open(&dev, m->path, HYBRID_OPEN_WRITE |
+				       (live ? 0 : HYBRID_OPEN_EXCLUSIVE));
 		if (!r)
 			r = hybrid_member_mark_detached(&dev);
 		hybrid_device_close(&dev);
@@ -194,18 +197,45 @@ static bool is_detached(const struct activation *a, const struct hybrid_volume_l
 	       !memcmp(m->sb.volume_uuid, entry->uuid, 16);
 }
 
-/* Who asked for just this volume does not get it. */
-static int finish_detach(struct activation *a, const struct hybrid_volume_line *entry)
+/* ... while it was in use: its device is suspended, or has the table of its origin already. */
+static int finish_live(struct hybrid_node *node, const struct hybrid_volume_line *entry)
 {
+	char params[HYBRID_PARAMS_MAX];
+	int r;
+
+	if (node->dm.alone && !node->dm.suspended)
+		return 0;
+	r = survive_suspend();
+	if (!r && !node->dm.alone)
+		hybrid_linear_params(params, node->below, entry->data_sector);
+	if (!r)
+		r = node->dm.alone ? hybrid_dm_resume(node->name) :
+		    hybrid_dm_switch(node->name, HYBRID_LINEAR_TARGET, entry->data_sectors, params);
+	if (r)
+		return r;
+	hybrid_note("volume %s is detached: /dev/mapper/%s goes on without a cache", node->name,
+		    node->name);
+	return 0;
+}
+
+/* Who asked for just this volume does not get it. */
+static int finish_detach(struct activation *a, const struct hybrid_volume_line *entry,
+			 struct hybrid_node *node)
+{
+	/* And not another pool's by now */
+	bool live = node && node->active && (node->dm.alone || node->pool == hybrid_find_uuid(
+		a->inv, a->pool_uuid, HYBRID_POOL));
 	char message[64];
 	int r = 0;
 
 	if (!entry->tombstone) {
 		snprintf(message, sizeof(message), "delete_volume %u", entry->id);
 		r = hybrid_dm_message(a->pool_name, message, NULL);
+	} else if (live) {
+		r = finish_live(node, entry);
 	}
 	if (!r)
-		r = mark_and_forget(a, entry);
+		r = mark_and_forget(a, entry, live);
 	if (r || !a->only)
 		return r;
 	return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
@@ -258,6 +288,15 @@ static int remove_empty(struct hybrid_node *node)
 	return r;
 }
 
+/* Somebody did that, or was killed before the end of what needed it: it is not active. */
+static int check_suspended(const struct activation *a, const struct hybrid_node *node)
+{
+	if (!node->dm.suspended || a->cl->given[OPT_AUTO])
+		return 0;
+	return hybrid_fail(HYBRID_BUSY, "dmsetup resume it", "%s is suspended: its I/O is held back",
+			   node->name);
+}
+
 static int activate_entry(struct activation *a, const struct hybrid_volume_line *entry)
 {
 	struct hybrid_node *node = hybrid_find_uuid(a->inv, entry->uuid, HYBRID_VOLUME);
@@ -266,9 +305,9 @@ static int activate_entry(struct activation *a, const struct hybrid_volume_line 
 	if (r)
 		return r;
 	if (node && node->active && !entry->tombstone)
-		return 0;
+		return check_suspended(a, node);
 	if (entry->tombstone || is_detached(a, entry))
-		return finish_detach(a, entry);
+		return finish_detach(a, entry, node);
 	return activate_volume(a, entry);
 }
 
@@ -478,7 +517,7 @@ static int activate_one(const struct command_line *cl, struct hybrid_inventory *
 		return fail_refused(inv, what);
 	if (node->kind == HYBRID_POOL)
 		return activate_pool(cl, inv, node, NULL);
-	if (node->active && node->dm.live) {
+	if (node->active && node->dm.live && !node->dm.suspended && !node->deleted) {
 		hybrid_note("%s is active already", node->name);
 		return 0;
 	}
@@ -538,7 +577,9 @@ static int load_members(const struct command_line *cl, struct hybrid_inventory *
 	int r;
 
 	if (!cl->given[OPT_AUTO])
-		return hybrid_inventory_load(inv, HYBRID_LOAD_ALL, cl->devices, cl->nr_devices);
+		return hybrid_inventory_load(inv, HYBRID_LOAD_ALL |
+					     (cl->argc ? HYBRID_LOAD_CLOSED : 0), cl->devices,
+					     cl->nr_devices);
 	r = announced(NULL, &known, &nr);
 	if (!r)
 		r = hybrid_inventory_load_known(inv, HYBRID_LOAD_ALL, known, nr);

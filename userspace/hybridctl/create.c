@@ -2,6 +2,7 @@
 /* create and attach: new pools, new volumes. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common.h"
@@ -335,6 +336,62 @@ static int check_not_cache(struct hybrid_inventory *inv, const struct new_volume
 				       nv->origin.path, cl->given[OPT_FORCE]);
 }
 
+static bool is_origin_of(const struct new_volume *nv, const struct hybrid_volume_line *entry,
+			 struct hybrid_member *m)
+{
+	return !hybrid_member_read(&nv->origin, m) && m->ok &&
+	       !memcmp(m->sb.member_uuid, entry->member_uuid, 16);
+}
+
+/* Its mark, which a new superblock would make again, and the id. */
+static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *entry)
+{
+	struct hybrid_member m;
+	char message[64];
+	int r = 0;
+
+	if (!entry->inplace && !is_origin_of(nv, entry, &m))
+		return hybrid_fail(HYBRID_BUSY,
+				   "connect it, and hybridctl activate the pool; or choose another name",
+				   "pool %s had a volume %s, whose origin is still to be marked as detached",
+				   nv->pool_name, entry->name);
+	if (!entry->inplace && m.sb.role == HYBRID_ROLE_ORIGIN) {
+		r = new_volume_check_writable(nv);
+		if (!r)
+			r = hybrid_member_mark_detached(&nv->origin);
+	}
+	snprintf(message, sizeof(message), "forget_volume %u", entry->id);
+	return r ? r : hybrid_dm_message(nv->pool_name, message, NULL);
+}
+
+/*
+ * The kernel takes no volume with a name or UUID that an entry has, though it be that of a
+ * detach that was cut short: end it, before anything is written.
+ */
+static int end_detaches(struct new_volume *nv, bool test)
+{
+	struct hybrid_volume_line *entries;
+	struct hybrid_member m;
+	unsigned int nr, i;
+	int r;
+
+	r = hybrid_pool_volumes(nv->pool_name, &entries, &nr);
+	if (r)
+		return r;
+	for (i = 0; i < nr && !r; i++) {
+		if (!entries[i].tombstone ||
+		    (strcmp(entries[i].name, nv->entry.name) && !is_origin_of(nv, &entries[i], &m) &&
+		     memcmp(entries[i].uuid, nv->live_uuid, 16)))
+			continue;
+		if (test)
+			printf("dmsetup message %s 0 forget_volume %u\n", nv->pool_name, entries[i].id);
+		else
+			r = end_detach(nv, &entries[i]);
+	}
+	free(entries);
+	return r;
+}
+
 static int make_volume(struct new_volume *nv)
 {
 	int r;
@@ -366,6 +423,8 @@ static int attach(const struct command_line *cl, const char *pool, const char *n
 		r = find_pool(&inv, pool, &nv);
 	if (!r)
 		r = check_not_cache(&inv, &nv, cl);
+	if (!r)
+		r = end_detaches(&nv, cl->given[OPT_TEST]);
 	if (!r)
 		r = new_volume_plan(&nv);
 	devs[0] = &nv.origin;

@@ -61,6 +61,9 @@ static int check_detachable(struct detach *d)
 {
 	char where[HYBRID_PATH_MAX];
 
+	if (d->volume->active && d->volume->deleted)
+		return hybrid_fail(HYBRID_BUSY, "hybridctl activate --all finishes that",
+				   "the detach of %s was cut short", d->volume->name);
 	if (d->volume->active && !strcmp(d->volume->v.status.state, "detached"))
 		return hybrid_fail(HYBRID_USAGE, NULL, "%s is detached already",
 				   d->volume->name);

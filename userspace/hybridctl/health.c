@@ -117,6 +117,9 @@ void judge(const struct hybrid_node *node, struct health *h)
 		judge_volume(node, h);
 	if (node->dm.suspended)
 		say(h, false, "suspended", "its I/O is held back", "dmsetup resume it");
+	if (node->deleted)
+		say(h, false, node->dm.suspended ? "suspended" : "detached",
+		    "its detach was cut short", "hybridctl activate --all finishes that");
 }
 
 bool hit_ratio(const struct hybrid_node *node, bool reads, bool writes, uint64_t *ratio)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* create and attach --live: a device that is in use gets a cache, and keeps its name and its users. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,10 +90,13 @@ static int plan_formatted(struct new_volume *nv)
 	bool fits = false;
 	int r = hybrid_member_read(&nv->origin, &m);
 
-	if (r || !m.ok)
+	if (r == -ENODATA)
 		return hybrid_fail(HYBRID_REFUSED, "add --in-place",
 				   "%s has no room for a superblock: its data was never moved behind one",
 				   nv->origin.path);
+	if (r || !m.ok)
+		return hybrid_fail(HYBRID_BADDEV, "see hybridctl probe", "%s: %s", nv->origin.path,
+				   r ? strerror(-r) : m.why);
 	r = is_unknown(nv, &m.sb, &fits);
 	if (r)
 		return r;
@@ -109,6 +113,8 @@ static int plan_formatted(struct new_volume *nv)
 	sb->data_sectors = m.sb.data_sectors;
 	sb->member_sectors = m.sb.member_sectors;
 	sb->sequence = m.sb.sequence + 1;
+	/* Of one member both copies count: cut between the two, it is as if both were written */
+	memcpy(sb->member_uuid, m.sb.member_uuid, sizeof(sb->member_uuid));
 	return 0;
 }
 

@@ -364,12 +364,28 @@ static int load_inactive(struct hybrid_inventory *inv)
 	return r;
 }
 
-/* Add a volume of an active pool that no device maps, whether or not its origin is found. */
-static int add_closed(struct hybrid_inventory *inv, const uint8_t pool_uuid[16],
+/* Not of another pool, which has taken over a volume that kept its UUID. */
+static bool may_be_of(const struct hybrid_node *volume, const uint8_t pool_uuid[16], dev_t pool)
+{
+	dev_t devno;
+
+	if (!volume->active)
+		return !memcmp(volume->pool_uuid, pool_uuid, 16);
+	return !volume->dm.live || volume->dm.alone ||
+	       (!hybrid_devno_parse(volume->v.table.pool_dev, &devno) && devno == pool);
+}
+
+/*
+ * Add a volume of an active pool that no device maps, whether or not its origin is found; of one
+ * that was deleted, note it.
+ */
+static int add_closed(struct hybrid_inventory *inv, const uint8_t pool_uuid[16], dev_t pool,
 		      const struct hybrid_volume_line *entry)
 {
 	struct hybrid_node *node = hybrid_find_uuid(inv, entry->uuid, HYBRID_VOLUME);
 
+	if (entry->tombstone && node)
+		node->deleted = may_be_of(node, pool_uuid, pool);
 	if (entry->tombstone || (node && node->active && node->dm.live))
 		return 0;
 	if (!node)
@@ -394,6 +410,7 @@ static int add_closed(struct hybrid_inventory *inv, const uint8_t pool_uuid[16],
 static int load_closed_of(struct hybrid_inventory *inv, const struct hybrid_node *pool)
 {
 	struct hybrid_volume_line *entries;
+	dev_t devno = pool->dm.devno;
 	uint8_t uuid[16];
 	unsigned int nr, i;
 	int r;
@@ -407,7 +424,7 @@ static int load_closed_of(struct hybrid_inventory *inv, const struct hybrid_node
 	/* Nodes move when one is added. */
 	memcpy(uuid, pool->uuid, 16);
 	for (i = 0; i < nr && !r; i++)
-		r = add_closed(inv, uuid, &entries[i]);
+		r = add_closed(inv, uuid, devno, &entries[i]);
 	free(entries);
 	return r;
 }

@@ -26,6 +26,7 @@ struct hybrid_node {
 	 * nothing but its sectors, id, inplace, cutoff, mode and dirty.
 	 */
 	bool closed;
+	bool deleted;			/* its pool has let it go: a detach was cut short; with ... CLOSED */
 	struct hybrid_member *member;	/* cache device or origin; NULL: not found */
 
 	struct hybrid_dm_device dm;			/* active */
