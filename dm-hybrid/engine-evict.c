@@ -6,7 +6,7 @@
  *   2. TRANSIT: the record is on its way to the journal.
  *   3. GRACE: the record is durable; reads that found the block before may
  *      still be in flight.
- *   4. free.
+ *   4. free; or retired, where its place failed: engine-place.c.
  * Only blocks that are clean, in RAM and in the journal, are evicted.
  *
  * Metadata of filesystems leave last: a block that is read as such is kept, up to a
@@ -150,16 +150,25 @@ void remove_empty_block(struct hybrid_engine *e, u32 set, u32 i)
 		remove_block(e, set, i, false);
 }
 
-void resurrect(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
+bool resurrect(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
 {
+	struct hybrid_set *s = &e->map.set[set];
+
+	if (s->flags[i] & BLOCK_TRANSIT)
+		return false;
+	if (place_is_bad(e, set, i)) {
+		want_commit(e, acts);
+		return false;
+	}
 	hybrid_set_flags(s, i, BLOCK_MAPPED, BLOCK_REMOVED);
 	hybrid_set_note_insert(&e->map, s, i);
 	atomic_inc(&key_volume(e, s->key[i])->nr_cached);
+	return true;
 }
 
 u32 leaving(const struct hybrid_engine *e, const struct hybrid_set *s)
 {
-	u32 used = s->nr_mapped + s->nr_free;
+	u32 used = s->nr_mapped + s->nr_free + s->nr_retired;
 
 	return e->map.set_size - used;
 }
@@ -289,8 +298,8 @@ static void reclaim_set(struct hybrid_engine *e, u32 set, u32 done)
 	for (i = 0; s->nr_grace && i < e->map.set_size; i++) {
 		if (!(s->flags[i] & BLOCK_GRACE) || (s32)(done - s->stamp[i]) <= 0)
 			continue;
-		hybrid_set_free(&e->map, s, i);
-		WRITE_ONCE(e->room.freed, true);
+		if (place_free(e, set, i))
+			WRITE_ONCE(e->room.freed, true);
 		s->nr_grace--;
 	}
 	if (!s->nr_grace)

@@ -56,6 +56,7 @@
 #define LIFT_FLUSHES		1024
 #define CHECKPOINT_BLOCKS	16		/* metadata blocks in one write, at most */
 #define VOLUMES_TOGETHER	64
+#define NR_PLACES		64
 
 /* hybrid_io.state */
 enum io_state {
@@ -142,7 +143,7 @@ struct hybrid_job {
 	u64 mask;			/* granules it moves, from there on */
 	u64 readable;			/* fill, hold: granules that the buffer will hold */
 	u64 touched;			/* writeback: written meanwhile */
-	u64 part;			/* writeback: of mask, under way now */
+	u64 part;			/* fill, writeback: of mask, under way now */
 	u64 left, failed;		/* ... not tried yet, and could not be moved */
 	bool one_by_one;		/* ... since a part of many could not be */
 	u32 from;			/* granule that the buffer begins with */
@@ -341,6 +342,20 @@ struct hybrid_trim {
 	unsigned long *sets;		/* those that may have blocks to be discarded */
 };
 
+/* engine-place.c: cache blocks whose place on the cache device failed */
+struct hybrid_place {
+	u32 block;			/* of all */
+	bool bad;			/* it failed more than once, and is to be retired */
+};
+
+struct hybrid_places {
+	struct hybrid_place place[NR_PLACES];	/* the one that failed first, first */
+	u32 nr;
+	u32 nr_bad;			/* READ_ONCE without the lock */
+	u32 nr_retired;			/* since the pool was loaded; READ_ONCE */
+	u32 last_retired;		/* block */
+};
+
 enum sweep_result {
 	SWEEP_WINDOW,
 	SWEEP_NOTHING,
@@ -431,6 +446,7 @@ struct hybrid_engine {
 	u32 lift_set;			/* whose stamps are lifted next */
 	struct hybrid_room room;
 	struct hybrid_trim trim;
+	struct hybrid_places places;
 
 	/* What is lost with the cache: room for one volume's map at a time */
 	struct hybrid_lost_map *lost_map;
@@ -618,7 +634,13 @@ static inline u32 write_mode(const struct hybrid_engine *e, const struct hybrid_
 /* Does anybody wait for a write in the set to end?  Caller holds its lock. */
 static inline bool somebody_waits(const struct hybrid_set *s)
 {
-	return !list_empty(&s->waiting) || !list_empty(&s->waiting_ranges) || s->nr_closing;
+	return !list_empty(&s->waiting) || !list_empty(&s->waiting_ranges) || s->closing;
+}
+
+/* May a job go on after an error?  Nobody who waits for it waits for more than one operation. */
+static inline bool may_try_again(const struct hybrid_engine *e, const struct hybrid_volume *v)
+{
+	return !READ_ONCE(v->suspended) && !READ_ONCE(e->stopping) && !READ_ONCE(e->failed);
 }
 
 static inline bool is_fill(const struct hybrid_job *job)
@@ -655,6 +677,12 @@ static inline u32 next_run(u64 mask, u32 *at)
 static inline u64 io_cache_sector(const struct hybrid_engine *e, const struct hybrid_io *io, u32 i)
 {
 	return cache_sector(e, io->set, i, 0) + (io->sector & (e->g->block_sectors - 1));
+}
+
+/* The block of its set where @io went, to the cache alone, and not through a job. */
+static inline u32 io_block(const struct hybrid_engine *e, const struct hybrid_io *io)
+{
+	return (io->op.sector - cache_sector(e, io->set, 0, 0)) >> e->g->block_shift;
 }
 
 /* Key, set and granules of an I/O within one block. */
@@ -840,11 +868,31 @@ bool metadata_noted(const struct hybrid_engine *e, const struct hybrid_set *s, u
 bool evict_block(struct hybrid_engine *e, u32 set, u32 i);
 /* If nothing of block @i is valid any more, and nothing is under way there, it goes. */
 void remove_empty_block(struct hybrid_engine *e, u32 set, u32 i);
-void resurrect(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
+/*
+ * Take back block @i, which is removed.  False: it goes, for the removal is on its way to the
+ * journal, or will be; who needs it gone waits for WAIT_TRANSIT.
+ */
+bool resurrect(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
 void removal_durable(struct hybrid_engine *e, u32 set, u32 i);
 /* Blocks of the set on their way to be free. */
 u32 leaving(const struct hybrid_engine *e, const struct hybrid_set *s);
 void reclaim(struct hybrid_engine *e, struct hybrid_actions *acts);
+
+/*
+ * engine-place.c: I/O to the data of block @i, and of no other, failed; not one that was refused
+ * (-EAGAIN).  At the second time the block is evicted if it can be: call it when nothing
+ * of what failed keeps the block any more.  Caller holds the set's lock.
+ */
+void place_failed(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
+/* Is the block not to be used again once it has left?  Caller holds the set's lock. */
+bool place_is_bad(struct hybrid_engine *e, u32 set, u32 i);
+/*
+ * Block @i, unhashed, is nobody's any more: it becomes free, or (false) is retired.  Caller
+ * holds the set's lock.
+ */
+bool place_free(struct hybrid_engine *e, u32 set, u32 i);
+/* NULL, or what is wrong.  Nothing runs. */
+const char *places_check(const struct hybrid_engine *e);
 
 /*
  * engine-room.c: a write found no free block in its set, whose lock the caller holds, or

@@ -51,6 +51,7 @@ static void begin(struct hybrid_io *io)
 	io->again = false;
 	io->counted = false;
 	io->fetch = false;
+	io->redirected = false;
 	io->over = 0;
 	io->room_since = 0;
 	io->idx = -1;
@@ -491,13 +492,10 @@ static enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 	u64 valid = 0, dirty = 0;
 	bool first;
 
-	if (i >= 0 && (s->flags[i] & BLOCK_REMOVED)) {
-		if (s->flags[i] & BLOCK_TRANSIT) {
-			count(v, HYBRID_READ_MISSES);
-			bypass(io, HYBRID_BYPASS_BUSY);
-			return read_origin(io);
-		}
-		resurrect(e, s, i);
+	if (i >= 0 && (s->flags[i] & BLOCK_REMOVED) && !resurrect(e, io->set, i, acts)) {
+		count(v, HYBRID_READ_MISSES);
+		bypass(io, HYBRID_BYPASS_BUSY);
+		return read_origin(io);
 	}
 	if (i >= 0) {
 		valid = block_mask(e, s, MASK_VALID, i);
@@ -801,11 +799,8 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 	int i = hybrid_set_find(&e->map, s, io->key);
 	bool alloc;
 
-	if (i >= 0 && (s->flags[i] & BLOCK_REMOVED)) {
-		if (s->flags[i] & BLOCK_TRANSIT)
-			return wait_in_set(s, io, WAIT_TRANSIT);
-		resurrect(e, s, i);
-	}
+	if (i >= 0 && (s->flags[i] & BLOCK_REMOVED) && !resurrect(e, io->set, i, acts))
+		return wait_in_set(s, io, WAIT_TRANSIT);
 	if (i >= 0) {
 		/* Written back but not yet recorded counts as dirty, too. */
 		valid = block_mask(e, s, MASK_VALID, i);
@@ -1056,6 +1051,8 @@ static bool read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error
 			mark_lazy(e, io->set, i);
 		}
 	}
+	/* Where it was read, which may have another owner by now. */
+	place_failed(e, io->set, io_block(e, io), acts);
 	spin_unlock_irqrestore(&s->lock, flags);
 	if (dirty == io->mask) {
 		io->error = error;
@@ -1145,6 +1142,7 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 {
 	u32 set = io->set;
 	struct hybrid_set *s = &e->map.set[set];
+	bool failed = error_cache && error_cache != -EAGAIN;
 	bool commit = io->commit, waiting;
 	unsigned long flags;
 
@@ -1152,24 +1150,27 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 		origin_written(e, io->volume, true);
 	count_errors(e, io, error_cache, error_origin);
 	spin_lock_irqsave(&s->lock, flags);
-	if (error_cache && error_cache != -EAGAIN && !error_origin && write_redirects(e, s, io)) {
+	if (failed && !error_origin && write_redirects(e, s, io)) {
 		hlist_del(&io->inflight);
 		/* When it goes out again, the block may be gone. */
 		io->over = 0;
 		io->commit = false;
 		/* Others write parts of the same granules to the cache: after them. */
 		if (write_in_flight(s, io->key, io->mask)) {
+			place_failed(e, set, io->idx, acts);
 			wait_in_set(s, io, WAIT_OVERLAP);
 			spin_unlock_irqrestore(&s->lock, flags);
 			return false;
 		}
 		if (write_anew(e, s, io, acts)) {
+			place_failed(e, set, io->idx, acts);
 			spin_unlock_irqrestore(&s->lock, flags);
 			/* It is in nobody's way now. */
 			wake_set(e, set, WAIT_OVERLAP, acts);
 			return false;
 		}
 		hlist_add_head(&io->inflight, &s->inflight);
+		io->redirected = true;
 		io->to_origin = io->mask;
 		io->to_cache = 0;
 		spin_unlock_irqrestore(&s->lock, flags);
@@ -1180,6 +1181,9 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 	hlist_del(&io->inflight);
 	if (io->idx >= 0)
 		write_applied(e, s, io, !error_cache, !error_origin);
+	/* Now it is no write in flight, which would keep the block. */
+	if (failed || io->redirected)
+		place_failed(e, set, io->idx, acts);
 	writeback_written(e, s, io->key, acts);
 	waiting = somebody_waits(s);
 	spin_unlock_irqrestore(&s->lock, flags);
@@ -1214,6 +1218,7 @@ bool hybrid_engine_io_done(struct hybrid_engine *e, struct hybrid_io *io, int er
 		/* What write_hit() leaves to who takes the long way */
 		io->again = false;
 		io->commit = false;
+		io->redirected = false;
 		fallthrough;
 	case IO_WRITE:
 		return finish_write(e, io, io->to_cache ? error : 0, io->to_origin ? error : 0,

@@ -498,6 +498,8 @@ void fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_i
 	u32 first = __ffs64(read), last = fls64(read) - 1, k = io->key - job->key;
 
 	job->set = io->set;
+	job->left = job->mask;
+	job->failed = 0;
 	dirty = block_mask(e, s, MASK_DIRTY, job->block[k]) << (k * e->g->granules);
 	job->readable = GENMASK_ULL(last, first) & ~dirty;
 	list_add_tail(&job->link, &s->jobs);
@@ -558,13 +560,13 @@ bool fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io
 
 /* Block @k has what it will get from this fill, or nothing. */
 static void block_filled(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *job,
-			 u32 k, bool filled)
+			 u32 k, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = job->volume;
 	u32 i = job->block[k];
 
 	hybrid_set_flags(s, i, 0, BLOCK_BUSY);
-	if (filled) {
+	if (!job_mask(e, job->left | job->failed, k)) {
 		count(v, HYBRID_FILLS);
 		s->stamp[i] = (u32)READ_ONCE(v->last_write);
 		set_put_mask(&e->map, s, MASK_VALID, i,
@@ -573,9 +575,11 @@ static void block_filled(struct hybrid_engine *e, struct hybrid_set *s, struct h
 	} else {
 		remove_empty_block(e, job->set, i);
 	}
+	if (job_mask(e, job->failed, k))
+		place_failed(e, job->set, i, acts);
 }
 
-static void fill_end(struct hybrid_engine *e, struct hybrid_job *job, bool filled,
+static void fill_end(struct hybrid_engine *e, struct hybrid_job *job,
 		     struct hybrid_actions *acts)
 {
 	struct hybrid_set *s = &e->map.set[job->set];
@@ -586,7 +590,7 @@ static void fill_end(struct hybrid_engine *e, struct hybrid_job *job, bool fille
 	list_del_init(&job->link);
 	for (k = 0; k < window_blocks(e); k++)
 		if (job->block[k] >= 0)
-			block_filled(e, s, job, k, filled);
+			block_filled(e, s, job, k, acts);
 	spin_unlock_irqrestore(&s->lock, flags);
 	wake_set(e, job->set, WAIT_BUSY, acts);
 }
@@ -608,6 +612,23 @@ static void fill_copied(struct hybrid_engine *e, struct hybrid_op *op,
 		job_put(e, job, acts);
 }
 
+/*
+ * Write what is left to the cache: all of it, but after an error one block after the
+ * other.  So a bad place costs no other block its data, and it is known which one it is.
+ */
+static void fill_write(struct hybrid_engine *e, struct hybrid_job *job,
+		       struct hybrid_actions *acts)
+{
+	u32 first = round_down(__ffs64(job->left), e->g->granules);
+
+	job->part = job->left;
+	if (job->one_by_one)
+		job->part &= e->map.granules << first;
+	job_transfer(job, true, fill_written);
+	job_cache_segments(e, job, job->part);
+	act(acts, &job->op);
+}
+
 static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
 {
 	struct hybrid_job *job = container_of(op, struct hybrid_job, op);
@@ -616,7 +637,7 @@ static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 
 	room_read_ended(e, job->volume, acts);
 	if (op->error_origin) {
-		fill_end(e, job, false, acts);
+		fill_end(e, job, acts);
 		/* Off its set's list: nobody joins any more. */
 		job_fail_readers(job, acts);
 		job_put(e, job, acts);
@@ -625,9 +646,13 @@ static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 	spin_lock_irqsave(&s->lock, flags);
 	job_serve_readers(e, job, acts);
 	spin_unlock_irqrestore(&s->lock, flags);
-	job_transfer(job, true, fill_written);
-	job_cache_segments(e, job, job->mask);
-	act(acts, &job->op);
+	fill_write(e, job, acts);
+}
+
+/* Is all that is being written of one block? */
+static bool fills_one_block(const struct hybrid_engine *e, const struct hybrid_job *job)
+{
+	return __ffs64(job->part) / e->g->granules == (fls64(job->part) - 1) / e->g->granules;
 }
 
 static void fill_written(struct hybrid_engine *e, struct hybrid_op *op,
@@ -640,7 +665,17 @@ static void fill_written(struct hybrid_engine *e, struct hybrid_op *op,
 
 	if (op->error_cache)
 		count_cache_error(e, job->volume, CACHE_WRITE_ERRORS);
-	fill_end(e, job, !op->error_cache, acts);
+	if (op->error_cache && !fills_one_block(e, job)) {
+		job->one_by_one = true;
+	} else {
+		job->left &= ~job->part;
+		job->failed |= op->error_cache ? job->part : 0;
+	}
+	if (job->left && may_try_again(e, job->volume)) {
+		fill_write(e, job, acts);
+		return;
+	}
+	fill_end(e, job, acts);
 	spin_lock_irqsave(&s->lock, flags);
 	job->done = true;
 	last = !job->copies;
@@ -752,10 +787,15 @@ static void staged_cache_read(struct hybrid_engine *e, struct hybrid_op *op,
 {
 	struct hybrid_job *job = container_of(op, struct hybrid_job, op);
 	struct hybrid_io *io = job->io;
+	struct hybrid_set *s = &e->map.set[job->set];
+	unsigned long flags;
 
 	epoch_leave(e, io->phase);
 	if (op->error_cache) {
 		count_cache_error(e, io->volume, CACHE_READ_ERRORS);
+		spin_lock_irqsave(&s->lock, flags);
+		place_failed(e, job->set, io->idx, acts);
+		spin_unlock_irqrestore(&s->lock, flags);
 		complete_io(io, op->error_cache, acts);
 		job_put(e, job, acts);
 		return;

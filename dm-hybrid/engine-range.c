@@ -114,10 +114,9 @@ static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 		io->wait = WAIT_OVERLAP;
 	if (i < 0)
 		return io->wait;
-	if ((s->flags[i] & BLOCK_TRANSIT) && !READ_ONCE(e->failed))
+	if ((s->flags[i] & BLOCK_REMOVED) && !resurrect(e, io->set, i, acts) &&
+	    !READ_ONCE(e->failed))
 		io->wait = WAIT_TRANSIT;
-	else if ((s->flags[i] & BLOCK_REMOVED) && !(s->flags[i] & BLOCK_TRANSIT))
-		resurrect(e, s, i);
 	if (s->flags[i] & BLOCK_BUSY)
 		io->wait = WAIT_BUSY;
 	if (io->wait)

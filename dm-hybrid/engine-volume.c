@@ -821,7 +821,7 @@ static void free_block(struct hybrid_engine *e, u32 set, u32 i)
 
 	purge_block(e, set, i);
 	hybrid_set_unhash(&e->map, s, i);
-	hybrid_set_free(&e->map, s, i);
+	place_free(e, set, i);
 	trim_note(e, set);
 }
 

@@ -133,7 +133,7 @@ static void window_enter(struct hybrid_engine *e, struct hybrid_set *s, struct h
 	struct hybrid_writeback *w = &job->volume->writeback;
 
 	job->failed = 0;
-	s->nr_closing += job->closing;
+	s->closing |= job->closing;
 	list_add_tail(&job->link, &s->jobs);
 	spin_lock(&e->lock);
 	w->nr_active++;
@@ -227,16 +227,20 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 	job_put(e, job, acts);
 }
 
-/* Nobody who waits for the job waits for more than one more operation. */
-static bool may_try_again(struct hybrid_engine *e, const struct hybrid_volume *v)
+static bool any_closing(const struct hybrid_set *s)
 {
-	return !READ_ONCE(v->suspended) && !READ_ONCE(e->stopping) && !READ_ONCE(e->failed);
+	const struct hybrid_job *job;
+
+	list_for_each_entry(job, &s->jobs, link)
+		if (job->closing)
+			return true;
+	return false;
 }
 
 void writeback_written(struct hybrid_engine *e, struct hybrid_set *s, u64 key,
 		       struct hybrid_actions *acts)
 {
-	struct hybrid_job *job = s->nr_closing ? job_find(e, s, key) : NULL;
+	struct hybrid_job *job = s->closing ? job_find(e, s, key) : NULL;
 	u32 k;
 
 	if (!job || !job->closing)
@@ -245,7 +249,7 @@ void writeback_written(struct hybrid_engine *e, struct hybrid_set *s, u64 key,
 		if (job->block[k] >= 0 && write_in_flight(s, job->key + k, e->map.granules))
 			return;
 	job->closing = false;
-	s->nr_closing--;
+	s->closing = any_closing(s);
 	op_begin(&job->op, HYBRID_OP_WORK, false, NULL, window_closed);
 	act(acts, &job->op);
 }
@@ -277,11 +281,16 @@ static void window_closed(struct hybrid_engine *e, struct hybrid_op *op,
 		window_end(e, job, acts);
 }
 
+static bool part_is_single(const struct hybrid_job *job)
+{
+	return !(job->part & (job->part - 1));
+}
+
 /* The job's part was moved, or was not: what comes next? */
 static void part_done(struct hybrid_engine *e, struct hybrid_job *job, bool ok,
 		      struct hybrid_actions *acts)
 {
-	bool single = !(job->part & (job->part - 1));
+	bool single = part_is_single(job);
 
 	if (ok || single)
 		job->left &= ~job->part;
@@ -299,6 +308,18 @@ static void part_done(struct hybrid_engine *e, struct hybrid_job *job, bool ok,
 		window_end(e, job, acts);
 }
 
+/* One granule could not be read. */
+static void single_unreadable(struct hybrid_engine *e, struct hybrid_job *job,
+			      struct hybrid_actions *acts)
+{
+	struct hybrid_set *s = &e->map.set[job->set];
+	unsigned long flags;
+
+	spin_lock_irqsave(&s->lock, flags);
+	place_failed(e, job->set, job->block[__ffs64(job->part) / e->g->granules], acts);
+	spin_unlock_irqrestore(&s->lock, flags);
+}
+
 static void window_read(struct hybrid_engine *e, struct hybrid_op *op,
 			struct hybrid_actions *acts)
 {
@@ -307,6 +328,8 @@ static void window_read(struct hybrid_engine *e, struct hybrid_op *op,
 
 	if (op->error_cache) {
 		count_cache_error(e, job->volume, CACHE_READ_ERRORS);
+		if (part_is_single(job))
+			single_unreadable(e, job, acts);
 		part_done(e, job, false, acts);
 		return;
 	}

@@ -488,6 +488,7 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	st->flush_errors = atomic64_read(&e->st_errors[CACHE_FLUSH_ERRORS]);
 	st->cache_written = e->cache_written + cache_written_since(e);
 	st->trimmed = READ_ONCE(e->st_trimmed);
+	st->retired = READ_ONCE(e->places.nr_retired);
 }
 
 u32 hybrid_engine_state(const struct hybrid_engine *e)
@@ -573,7 +574,7 @@ const char *hybrid_engine_check(struct hybrid_engine *e)
 	}
 	if (dirty != (u32)atomic_read(&e->nr_dirty))
 		return "the count of dirty blocks is wrong";
-	return check_volumes(e);
+	return check_volumes(e) ?: places_check(e);
 }
 
 void hybrid_engine_evict(struct hybrid_engine *e, struct hybrid_volume *v, oblock_t b,

@@ -174,6 +174,7 @@ struct hybrid_io {
 	bool again;		/* makes dirty again what was written back, not yet recorded */
 	bool counted;
 	bool fetch;		/* may read what surrounds its parts of granules */
+	bool redirected;	/* a write: the cache failed, and it goes to the origin */
 	s32 idx;		/* of the block in its set, -1: none */
 	u32 set;
 	u32 room_since;		/* a write: the tick from which on it waits for room, or 0 */
@@ -519,6 +520,7 @@ struct hybrid_pool_status {
 	u64 cache_written;	/* sectors, metadata included */
 	u32 metadata;		/* blocks that are kept for filesystems' metadata */
 	u64 trimmed;		/* sectors of free blocks that were discarded */
+	u32 retired;		/* blocks: see hybrid_engine_retired() */
 };
 
 struct hybrid_volume_status {
@@ -533,6 +535,12 @@ struct hybrid_volume_status {
 void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st);
 void hybrid_volume_status(struct hybrid_engine *e, struct hybrid_volume *v,
 			  struct hybrid_volume_status *st);
+
+/*
+ * How many cache blocks are not used any more, since the pool was loaded, because their place on
+ * the cache device failed more than once; *sector: where the last of them is.
+ */
+u32 hybrid_engine_retired(struct hybrid_engine *e, u64 *sector);
 
 /* States that an admin hears of when they begin: bits. */
 enum hybrid_state {

@@ -210,16 +210,21 @@ void hybrid_set_unhash(const struct hybrid_map *map, struct hybrid_set *s, u32 i
 	raw_write_seqcount_end(&s->seq);
 }
 
-void hybrid_set_free(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
+static __always_inline void disown(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
 {
 	unsigned int m;
 
-	lockdep_assert_held(&s->lock);
-	raw_write_seqcount_begin(&s->seq);
 	WRITE_ONCE(s->key[i], HYBRID_NO_KEY);
 	WRITE_ONCE(s->flags[i], 0);
 	for (m = 0; m < NR_MASKS; m++)
 		set_put_mask(map, s, m, i, 0);
+}
+
+void hybrid_set_free(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
+{
+	lockdep_assert_held(&s->lock);
+	raw_write_seqcount_begin(&s->seq);
+	disown(map, s, i);
 	s->stamp[i] = FREE_USED;
 	WRITE_ONCE(s->next[i], s->nr_free ? s->free : map->set_size);
 	s->free = i;
@@ -245,6 +250,16 @@ void hybrid_set_take(const struct hybrid_map *map, struct hybrid_set *s, u32 fir
 		WRITE_ONCE(s->flags[i], BLOCK_BUSY);
 		s->nr_free--;
 	}
+	raw_write_seqcount_end(&s->seq);
+}
+
+void hybrid_set_retire(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
+{
+	lockdep_assert_held(&s->lock);
+	raw_write_seqcount_begin(&s->seq);
+	disown(map, s, i);
+	s->stamp[i] = FREE_TRIMMED;
+	s->nr_retired++;
 	raw_write_seqcount_end(&s->seq);
 }
 
@@ -364,6 +379,19 @@ static const char *check_block(const struct hybrid_map *map, u32 nr, u32 i)
 	return NULL;
 }
 
+/* Are so many blocks listed as free, and nobody's? */
+static bool check_free(const struct hybrid_map *map, const struct hybrid_set *s)
+{
+	u32 i = s->free, n;
+
+	for (n = 0; n < s->nr_free; n++) {
+		if (i >= map->set_size || s->flags[i])
+			return false;
+		i = s->next[i];
+	}
+	return true;
+}
+
 const char *hybrid_set_check(const struct hybrid_map *map, u32 nr)
 {
 	struct hybrid_set *s = &map->set[nr];
@@ -381,8 +409,10 @@ const char *hybrid_set_check(const struct hybrid_map *map, u32 nr)
 		kept += !!(s->flags[i] & BLOCK_KEPT);
 	}
 	if (mapped != s->nr_mapped || dirty != s->nr_dirty || grace != s->nr_grace ||
-	    free != s->nr_free || kept != s->nr_kept)
+	    free != (u32)s->nr_free + s->nr_retired || kept != s->nr_kept)
 		return "a set's counts are wrong";
+	if (!check_free(map, s))
+		return "a set's list of free blocks is wrong";
 	if (s->dopen & ~s->jopen)
 		return "a region is durably open that was recorded closed";
 	return NULL;

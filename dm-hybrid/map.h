@@ -106,7 +106,8 @@ struct hybrid_set {
 	u64 must;		/* regions with records that a flush needs */
 	u64 lazy;		/* regions with other unrecorded changes */
 	u16 nr_dirty;		/* blocks, in RAM */
-	u16 nr_closing;		/* jobs that wait for writes in flight to end */
+	bool closing;		/* a job waits for writes in flight to end */
+	u8 nr_retired;		/* blocks: nobody's, but not free, until the next load */
 	u16 nr_kept;		/* blocks; READ_ONCE without the lock */
 	u16 aging;		/* evictions, in turn: metadata_ages() */
 	struct hlist_head inflight;	/* writes: hybrid_io.inflight */
@@ -297,8 +298,9 @@ int hybrid_set_alloc(const struct hybrid_map *map, struct hybrid_set *s, u64 key
 /* Take the block out of the hash; its key stays readable. */
 void hybrid_set_unhash(const struct hybrid_map *map, struct hybrid_set *s, u32 i);
 
-/* An unhashed block becomes free, or one that was taken. */
+/* An unhashed block, or one that was taken, becomes free; or nobody gets it any more. */
 void hybrid_set_free(const struct hybrid_map *map, struct hybrid_set *s, u32 i);
+void hybrid_set_retire(const struct hybrid_map *map, struct hybrid_set *s, u32 i);
 
 /* Take @nr free blocks from @first on: BUSY, without a key, nobody allocates them. */
 void hybrid_set_take(const struct hybrid_map *map, struct hybrid_set *s, u32 first, u32 nr);

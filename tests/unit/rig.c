@@ -13,6 +13,7 @@ static u64 now, nonces;
 u32 nr_buffers;
 void (*on_wait_hits)(void);
 bool fail_cache_writes, fail_cache_reads, fail_cache_flushes, fail_origin, hold_flush;
+u64 bad_from, bad_to;
 struct hybrid_op *held_flush;
 u32 flush_ms;
 u32 held_log;
@@ -48,6 +49,8 @@ static int dev_io(bool origin, bool write, u64 sector, u32 count, void *mem,
 		.nr_segments = op->nr_segments,
 	};
 	if (io_error(origin, write))
+		return -EIO;
+	if (!origin && sector < bad_to && sector + count > bad_from)
 		return -EIO;
 	if (write)
 		memcpy(disk[origin] + sector * 512, mem, count * 512);
@@ -362,6 +365,7 @@ int setup_disks(void **state)
 	fresh_disks(BLOCK);
 	fail_cache_writes = fail_cache_reads = fail_cache_flushes = fail_origin = false;
 	fail_discards = 0;
+	bad_from = bad_to = 0;
 	now = 1000;
 	v = NULL;
 	e = NULL;

@@ -25,6 +25,8 @@ extern struct hybrid_volume_info info;	/* of volume 1 */
 extern u32 nr_buffers;		/* of the engine, alive */
 extern bool fail_cache_writes, fail_cache_reads, fail_cache_flushes, fail_origin;
 extern int fail_discards;	/* the error that the cache device answers to them */
+/* Sectors of the cache device from bad_from up to bad_to can be neither read nor written. */
+extern u64 bad_from, bad_to;
 /* Flushes of the origin do not end; the one that has come is kept until it is let go. */
 extern bool hold_flush;
 extern struct hybrid_op *held_flush;

@@ -150,6 +150,35 @@ static void alloc_find_free(void **state)
 	assert_int_equal(map.set[0].nr_free, size);
 }
 
+/* A block that is retired is nobody's, and nobody gets it. */
+static void retired_block(void **state)
+{
+	struct hybrid_set *s;
+	u32 n;
+
+	map_open(128, 64 * MIB);
+	s = lock_set(0);
+	for (n = 0; n < 3; n++)
+		assert_int_equal(hybrid_set_alloc(&map, s, key_in(0, n)), n);
+	for (n = 0; n < 3; n++) {
+		hybrid_set_flags(s, n, 0, BLOCK_MAPPED);
+		hybrid_set_unhash(&map, s, n);
+	}
+	hybrid_set_free(&map, s, 0);
+	hybrid_set_retire(&map, s, 1);
+	hybrid_set_free(&map, s, 2);
+	assert_true(s->key[1] == HYBRID_NO_KEY);
+	assert_int_equal(s->flags[1], 0);
+	assert_int_equal(s->nr_retired, 1);
+	assert_int_equal(s->nr_free, map.set_size - 1);
+	assert_null(hybrid_set_check(&map, 0));
+	for (n = 0; s->nr_free; n++)
+		assert_int_not_equal(hybrid_set_alloc(&map, s, key_in(0, n)), 1);
+	assert_int_equal(s->nr_mapped, map.set_size - 1);
+	assert_int_equal(hybrid_set_alloc(&map, s, key_in(0, n)), -1);
+	spin_unlock(&s->lock);
+}
+
 /* A block that is taken again brings nothing of its past. */
 static void fresh_block(void **state)
 {
@@ -390,6 +419,7 @@ static void load(void **state)
 	}
 	assert_int_equal(s->nr_mapped, size / 2);
 	assert_int_equal(s->nr_free, size - size / 2);
+	hybrid_set_loaded(&map, s);
 	assert_null(hybrid_set_check(&map, 0));
 	/* what is taken out is as it was */
 	i = 5;
@@ -399,6 +429,7 @@ static void load(void **state)
 	hybrid_set_unload(&map, s, i);
 	assert_int_equal(hybrid_set_find(&map, s, key_in(0, i)), -1);
 	assert_int_equal(s->nr_mapped, size / 2 - 1);
+	hybrid_set_loaded(&map, s);
 	assert_null(hybrid_set_check(&map, 0));
 	load_as(s, size - 1, key_in(0, i), 1, 0);
 	hybrid_set_unload(&map, s, size - 1);
@@ -477,6 +508,7 @@ static struct hybrid_set *healthy(void)
 	s = lock_set(0);
 	for (i = 0; i < 100; i++)
 		load_as(s, i, key_in(0, i), 0xff, i & 1 ? 0x10 : 0);
+	hybrid_set_loaded(&map, s);
 	hybrid_set_flags(s, 90, BLOCK_REMOVED, BLOCK_MAPPED);
 	s->must = region_bit(90);
 	hybrid_set_flags(s, 91, BLOCK_REMOVED | BLOCK_TRANSIT | BLOCK_GRACE,
@@ -519,6 +551,10 @@ static void check_finds(void **state)
 	PLANT(s->nr_dirty--, "a set's counts are wrong");
 	PLANT(s->nr_free--, "a set's counts are wrong");
 	PLANT(s->nr_grace = 0, "a set's counts are wrong");
+	PLANT(s->nr_retired++, "a set's counts are wrong");
+	PLANT((s->nr_retired++, s->nr_free--, s->next[s->free] = 5),
+	      "a set's list of free blocks is wrong");
+	PLANT(s->free = map.set_size, "a set's list of free blocks is wrong");
 	PLANT(s->flags[300] = BLOCK_BUSY, "a set's counts are wrong");
 	PLANT(s->dopen = 2, "a region is durably open that was recorded closed");
 }
@@ -754,6 +790,7 @@ int main(void)
 		cmocka_unit_test(prints),
 		cmocka_unit_test_teardown(keys_spread, teardown),
 		cmocka_unit_test_teardown(alloc_find_free, teardown),
+		cmocka_unit_test_teardown(retired_block, teardown),
 		cmocka_unit_test_teardown(fresh_block, teardown),
 		cmocka_unit_test_teardown(masks_of_every_width, teardown),
 		cmocka_unit_test_teardown(tiny_sets, teardown),

@@ -849,11 +849,13 @@ static void refused_by_a_device(void **state)
 /* What fails of the cache device counts as what it was: data here, metadata below. */
 static void errors_by_kind(void **state)
 {
-	u64 clean = 8 * BLOCK, dirty = 16 * BLOCK, none = 24 * BLOCK, nr;
+	u64 clean = 8 * BLOCK, dirty = 16 * BLOCK, none = 24 * BLOCK;
+	u64 other = 32 * BLOCK, nr, written;
 
 	set_mode(HYBRID_MODE_WRITEBACK);
 	first_dirty();
 	reads(clean, BLOCK, 0);
+	reads(other, BLOCK, 0);
 	put(dirty, 8, 1);
 	assert_int_equal(flush_volume(), 0);
 	cache_errors(0, 0, 0);
@@ -876,20 +878,23 @@ static void errors_by_kind(void **state)
 	/* A fill, a write to the cache and one to both devices */
 	fail_cache_writes = true;
 	reads(none, BLOCK, 0);
-	cache_errors(nr, 1, 0);
+	/* Of several blocks, and then of each of them */
+	written = pool().write_errors;
+	assert_true(written > 1);
+	cache_errors(nr, written, 0);
 	put(none + 4 * BLOCK, BLOCK, 2);
-	cache_errors(nr, 2, 0);
+	cache_errors(nr, ++written, 0);
 	fail_cache_writes = false;
 	set_mode(HYBRID_MODE_WRITETHROUGH);
 	rest();
-	/* Its region is open then. */
-	put(clean, BLOCK, 2);
+	/* Its region is open then; its place is one that has not failed yet. */
+	put(other, BLOCK, 2);
 	fail_cache_writes = true;
-	put(clean, 8, 3);
-	cache_errors(nr, 3, 0);
+	put(other, 8, 3);
+	cache_errors(nr, ++written, 0);
 	fail_cache_writes = false;
 	/* Users' I/O counts for its volume, too. */
-	assert_int_equal(status().counter[HYBRID_CACHE_ERRORS], nr + 3);
+	assert_int_equal(status().counter[HYBRID_CACHE_ERRORS], nr + written);
 	assert_int_equal(status().counter[HYBRID_ORIGIN_ERRORS], 0);
 	assert_false(hybrid_engine_failed(e));
 }
