@@ -52,6 +52,22 @@ void hybrid_report_failure(struct hybrid_pool *pool)
 	hybrid_events_look(pool);
 }
 
+/* At most one line with each look: the last block, and how many there are. */
+static void log_retired(struct hybrid_pool *pool)
+{
+	u32 before = pool->retired;
+	char name[DM_NAME_LEN];
+	u64 sector;
+
+	/* Less where the pool was loaded again. */
+	pool->retired = hybrid_engine_retired(pool->engine, &sector);
+	if (pool->retired <= before)
+		return;
+	DMWARN("%s: pool %s: sector %llu of %pg failed twice: block not used any more (%u so far)",
+	       dm_device_name(pool->md), md_name(pool->md, name), sector, pool->bdev,
+	       pool->retired);
+}
+
 static void log_pool(struct hybrid_pool *pool, u32 state)
 {
 	const struct hybrid_config *config = hybrid_engine_config(pool->engine);
@@ -231,6 +247,8 @@ static void look_work(struct work_struct *work)
 	hybrid_pool_lock(pool);
 	if (pool->running && device_gone(pool) && !hybrid_engine_failed(pool->engine))
 		give_up_device(pool);
+	if (pool->running)
+		log_retired(pool);
 	while (pool->running && next_event(pool, &event)) {
 		hybrid_pool_unlock(pool);
 		tell(pool, &event);

@@ -65,7 +65,7 @@ static void pool_info(struct pool_table *pt, char *result, unsigned int maxlen)
 		DMEMIT(" %s %u", name, value);
 	DMEMIT(" metadata %u read_errors %llu write_errors %llu flush_errors %llu", st.metadata,
 	       st.read_errors, st.write_errors, st.flush_errors);
-	DMEMIT(" trimmed %llu", st.trimmed);
+	DMEMIT(" trimmed %llu retired %u", st.trimmed, st.retired);
 }
 
 static void pool_table_line(struct pool_table *pt, char *result, unsigned int maxlen)

@@ -76,6 +76,7 @@ struct hybrid_pool {
 	unsigned long flags;
 
 	struct delayed_work look;	/* events.c */
+	u32 retired;			/* blocks that the log has named; of the look alone */
 
 	/* pool.c, before a reboot */
 	struct list_head reboot_link;

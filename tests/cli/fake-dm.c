@@ -759,6 +759,7 @@ static void pool_status(struct json_object *o, char *buf, size_t len)
 	s.read_errors = number(o, "read_errors");
 	s.write_errors = number(o, "write_errors");
 	s.flush_errors = number(o, "flush_errors");
+	s.retired = number(o, "retired");
 	hybrid_pool_status_build(buf, len, &s);
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Members that fail: what is on the other one is served, what is lost is said, nobody hangs."""
 import json
+import time
 
 import pytest
 
@@ -73,6 +74,48 @@ def test_cache_write_error_of_a_disk_redirects(stack):
     assert stack.status()["cache_errors"] == 1
     assert io(stack.guest, "/dev/mapper/vhdd", "r:2048:64") == ["a"]
     assert io(stack.guest, dev, "f", "r:0:64", "r:1024:8") == ["a", "x"]
+
+
+def test_a_place_that_fails_twice_is_retired(stack):
+    """Whoever gets it next would pay again: after the second error nobody does, and the log says so."""
+    dev = stack.create("vol", *ALL)
+    free = stack.status("pool")["free"]
+    op = next(op for op in stack.logged(lambda: io(stack.guest, dev, "r:0:128"))
+              if op.device == "vssd" and op.op == "W" and op.count == 128)
+    fail(stack, "ssd", "bad", op.sector, 8)
+    stack.guest.run("dmesg -C")
+    # The first error costs the sectors, and no more.
+    assert io(stack.guest, dev, "r:0:8", "r:8:8") == ["0", "0"]
+    assert stack.status("pool")["retired"] == 0 and stack.status()["cached"] == 1
+    # They are filled again when the journal knows that they are gone (J4): that is the second.
+    end = time.monotonic() + 60 * stack.guest.slow
+    while not stack.status("pool")["retired"] and time.monotonic() < end:
+        assert io(stack.guest, dev, "r:0:8", "r:16:8") == ["0", "0"]
+        time.sleep(0.2)
+    assert stack.status("pool")["retired"] == 1
+    stack.guest.run("sleep 1.5")
+    said = stack.guest.run("dmesg").out
+    assert said.count("failed twice") == 1
+    assert (f"pool pool: sector {op.sector} of dm-0 failed twice: block not used any more (1 so far)"
+            in said)
+    assert "1 block of the cache device failed twice" in \
+        stack.guest.run("hybridctl status pool", check=False).out
+    # All the cache is filled, and nothing goes there.
+    errors_before = errors(stack)
+    log = stack.logged(lambda: stack.guest.run(
+        f"dd if={dev} of=/dev/null bs=64k iflag=direct status=none"))
+    assert not [o for o in log if o.device == "vssd" and o.op in "RW" and
+                o.sector < op.sector + 128 and o.sector + o.count > op.sector]
+    assert errors(stack) == errors_before
+    pool = stack.status("pool")
+    assert pool["used"] > free - 32 and pool["used"] + pool["free"] < free
+    # From the next load of the pool on it is a place as any other.
+    fail(stack, "ssd", "bad", 0, 0)
+    table = stack.table(), stack.table("pool")
+    stack.guest.dm_remove("vol", "pool")
+    stack.guest.dm_create("pool", table[1])
+    stack.guest.dm_create("vol", table[0])
+    assert stack.status("pool")["retired"] == 0
 
 
 @pytest.mark.parametrize("what, step", [("read", "r:0:8"), ("write", "w:0:8:a")])

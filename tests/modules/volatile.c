@@ -16,6 +16,8 @@
  *
  * Messages:
  *   fail read|write|flush|all [on|off|once]	answer with EIO
+ *   bad <sector> <count>	reads and writes of these sectors, and of no
+ *			others, are answered with EIO; a count of 0 ends that
  *   die, revive	the device is gone (EIO for everything) and back; what
  *			its cache holds survives
  *   lose		power cut of this device alone: forget the cache
@@ -75,6 +77,7 @@ struct vdisk {
 	struct xarray pages;	/* of struct vpage */
 	struct rnd_state rnd;
 	enum fail_mode fail[NR_FAIL];
+	u64 bad_from, bad_to;	/* sectors */
 	bool hang[NR_HANG];
 	struct bio_list hung;
 	bool dead;
@@ -479,13 +482,15 @@ static enum kind kind_of(const struct bio *bio)
 	}
 }
 
-static bool must_fail(struct vdisk *v, struct bio *bio)
+static bool must_fail(struct vdisk *v, const struct vio *vio, struct bio *bio)
 {
 	enum kind kind = kind_of(bio);
+	bool bad = kind != KIND_FLUSH && vio->io.sector < v->bad_to &&
+		   vio->io.sector + vio->io.count > v->bad_from;
 
 	if (kind == KIND_DISCARD)
 		kind = KIND_WRITE;
-	if (!v->dead && v->fail[kind] == FAIL_OFF)
+	if (!v->dead && !bad && v->fail[kind] == FAIL_OFF)
 		return false;
 	if (v->fail[kind] == FAIL_ONCE)
 		v->fail[kind] = FAIL_OFF;
@@ -505,7 +510,7 @@ static int map_locked(struct vdisk *v, struct vio *vio, struct bio *bio)
 		bio_list_add(&v->hung, bio);
 		return DM_MAPIO_SUBMITTED;
 	}
-	if (must_fail(v, bio))
+	if (must_fail(v, vio, bio))
 		return -EIO;
 	if (bio->bi_opf & REQ_PREFLUSH) {
 		v->flushes++;
@@ -740,6 +745,15 @@ static int fail_message(struct vdisk *v, unsigned int argc, char **argv)
 	return 0;
 }
 
+static int bad_message(struct vdisk *v, char **argv)
+{
+	u64 count;
+	int r = kstrtou64(argv[1], 10, &v->bad_from) ?: kstrtou64(argv[2], 10, &count);
+
+	v->bad_to = r ? 0 : v->bad_from + count;
+	return r;
+}
+
 static int hang_message(struct vdisk *v, char **argv)
 {
 	int kind = match_string(kinds, ARRAY_SIZE(kinds), argv[1]), i;
@@ -772,6 +786,8 @@ static int v_message(struct dm_target *ti, unsigned int argc, char **argv,
 		r = fail_message(v, argc, argv);
 	else if (argc == 3 && !strcmp(argv[0], "hang"))
 		r = hang_message(v, argv);
+	else if (argc == 3 && !strcmp(argv[0], "bad"))
+		r = bad_message(v, argv);
 	else if (argc == 1 && !strcmp(argv[0], "die"))
 		v->dead = true;
 	else if (argc == 1 && !strcmp(argv[0], "revive"))

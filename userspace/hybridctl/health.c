@@ -56,6 +56,16 @@ static void judge_errors(const struct hybrid_node *pool, struct health *h)
 		snprintf(h->reason, sizeof(h->reason), "I/O to the cache device failed (%s)", kinds);
 }
 
+static void judge_retired(const struct hybrid_node *pool, struct health *h)
+{
+	unsigned long long nr = pool->p.status.retired;
+
+	say(h, false, "running", "", "replace the cache device soon (dmesg, smartctl)");
+	snprintf(h->reason, sizeof(h->reason),
+		 "%llu block%s of the cache device failed twice and %s not used any more", nr,
+		 nr == 1 ? "" : "s", nr == 1 ? "is" : "are");
+}
+
 static void judge_pool(const struct hybrid_node *node, struct health *h)
 {
 	const struct hybrid_pool_status *s = &node->p.status;
@@ -69,6 +79,8 @@ static void judge_pool(const struct hybrid_node *node, struct health *h)
 		    "see dmesg; replace or reconnect the cache device, then deactivate and activate");
 	else if (s->draining)
 		say(h, true, "draining", "dirty data is being written back", "");
+	else if (s->retired)
+		judge_retired(node, h);
 	else if (s->errors)
 		judge_errors(node, h);
 	else

@@ -55,6 +55,9 @@ static void print_pool(const struct hybrid_node *node)
 			   (unsigned long long)s->evictions, (unsigned long long)s->errors);
 	if (errors_by_kind(node, kinds, sizeof(kinds)))
 		print_line("errors", "%s", kinds);
+	if (s->retired)
+		print_line("retired", "blocks: %llu, until the pool is loaded again",
+			   (unsigned long long)s->retired);
 }
 
 static void print_hits(const char *key, uint64_t hits, uint64_t misses)
