@@ -228,12 +228,16 @@ static u32 impossible(enum sim_phase p)
 	}
 }
 
+static u64 retired;
+
 void coverage_holds(struct world *w)
 {
 	u32 k;
 
 	for (k = 0; w->e && k < NR_HOLD_ENDS; k++)
 		held[k] += w->e->st_holds[k];
+	if (w->e)
+		retired += w->e->places.nr_retired;
 }
 
 static u64 entries_of_several, refused[2];
@@ -264,6 +268,7 @@ void coverage_print(void)
 	printf("entries-of-several %llu\n", (unsigned long long)entries_of_several);
 	printf("refused %llu by-device %llu\n", (unsigned long long)refused[false],
 	       (unsigned long long)refused[true]);
+	printf("retired %llu\n", (unsigned long long)retired);
 	for (f = 0; f < NR_HOLD_ENDS; f++)
 		printf("held-%s %llu\n", hold_name[f], (unsigned long long)held[f]);
 	for (f = 0; f < NR_ASKERS; f++)

@@ -268,7 +268,7 @@ static void drain_and_stop(struct world *w)
 	u32 i, ticks;
 
 	/* What is dirty and cannot be read cannot be drained */
-	if (w->dev[0]->fault.nr_bad)
+	if (w->dev[0]->fault.nr_bad || w->dev[0]->fault.nr_worn)
 		return;
 	for (i = 0; i < w->nr_vol; i++)
 		if (!w->vol[i]->v)

@@ -89,6 +89,8 @@ void device_heal(struct device *d, bool forget)
 	memcpy(d->fault.bad, f.bad, sizeof(f.bad));
 	d->fault.nr_bad = f.nr_bad;
 	d->fault.nr_were_bad = forget ? f.nr_bad : f.nr_were_bad;
+	memcpy(d->fault.worn, f.worn, sizeof(f.worn));
+	d->fault.nr_worn = f.nr_worn;
 	d->fault.dealt = f.dealt && !forget;
 }
 
@@ -326,6 +328,17 @@ static void mend_bad(const struct dreq *r)
 		}
 }
 
+static bool is_worn(const struct dreq *r)
+{
+	const struct fault *f = &r->dev->fault;
+	u32 i;
+
+	for (i = 0; i < f->nr_worn; i++)
+		if (in_range(r, f->worn[i], f->worn[i] + 1))
+			return true;
+	return false;
+}
+
 static bool fails(struct dreq *r, struct rng *rng)
 {
 	struct fault *f = &r->dev->fault;
@@ -336,6 +349,8 @@ static bool fails(struct dreq *r, struct rng *rng)
 		return true;
 	}
 	if (f->dead || (r->kind == DREQ_READ && device_bad(r->dev, r->sector, r->count)))
+		return true;
+	if ((r->kind == DREQ_READ || r->kind == DREQ_WRITE) && is_worn(r))
 		return true;
 	if (!f->left || !percent)
 		return false;

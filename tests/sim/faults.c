@@ -8,7 +8,7 @@
  * An error of a device excuses errors of users' I/O, and no more than these:
  *   - of the origin: those of its own volume;
  *   - a bad sector of it: those of reads of this sector;
- *   - of the cache device: those of volumes that ever were writeback (P5); of
+ *   - of the cache device, where a worn sector fails for good: those of volumes that ever were writeback (P5); of
  *     reads and writes only where the origin does not durably have what is there,
  *     or the cache has something dirty on record (S8).  A write with FUA also fails
  *     if it went to the cache, and its commit cannot end.
@@ -60,6 +60,21 @@ static u64 used_sector(struct world *w, const struct device *d)
 	u64 n = d->nr ? w->vol[d->nr - 1]->hot : d->data_to - d->data_from;
 
 	return d->data_from + rng_below(&w->frng, n);
+}
+
+/* A sector of the cache device's data will never be read or written again. */
+static void deal_worn(struct world *w)
+{
+	struct device *d = w->dev[0];
+	struct fault *f = &d->fault;
+	u64 sector = used_sector(w, d);
+
+	w->faulty = true;
+	w->pool_faulty = true;
+	if (f->nr_worn < SIM_MAX_BAD)
+		f->worn[f->nr_worn++] = sector;
+	trace(w, 16, d->nr, sector, "sector %llu of dev%u is worn", (unsigned long long)sector,
+	      d->nr);
 }
 
 static void deal_any(struct world *w)
@@ -114,8 +129,17 @@ static void deal_any(struct world *w)
 
 void faults_deal(struct world *w)
 {
-	if (!crowd_deal(w))
+	u64 state = w->frng.state;
+
+	if (crowd_deal(w))
+		return;
+	if (w->p.worn && rng_chance(&w->frng, w->p.worn)) {
+		script_log(w, LINE_FAULT, NULL, state, 0);
+		deal_worn(w);
+	} else {
+		w->frng.state = state;
 		deal_any(w);
+	}
 }
 
 void faults_replay(struct world *w, u64 state)
@@ -359,11 +383,16 @@ static void draw_rot(struct world *w)
 
 void faults_draw(struct world *w)
 {
+	struct rng r;
+
 	w->frng = rng_fork(&w->rng, 44);
 	if (sim_faults && rng_chance(&w->frng, 50))
 		w->p.fault_kind = FAULTS_PLANNED;
 	if (sim_rot)
 		draw_rot(w);
+	r = rng_fork(&w->rng, 45);
+	if (!sim_rot && w->p.fault_kind == FAULTS_PLANNED && rng_chance(&r, 25))
+		w->p.worn = 50;
 }
 
 /* ---- The atlas ------------------------------------------------------------------- */
@@ -407,7 +436,7 @@ bool faults_excuse(const struct world *w, const struct uio *u)
 		return true;
 	if (read && was_bad(origin, origin->data_from + u->sector, u->count))
 		return true;
-	if (!cache->fault.dealt && !cache->fault.nr_were_bad)
+	if (!cache->fault.dealt && !cache->fault.nr_were_bad && !cache->fault.nr_worn)
 		return false;
 	if (!u->vol->ever_writeback)
 		return false;

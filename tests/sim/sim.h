@@ -228,6 +228,8 @@ struct fault {
 	u8 lose_meta;		/* enum meta_kind: the next write of it goes nowhere */
 	u8 hangs;		/* requests that stay under way: a bit for each kind */
 	u32 nr_bad, nr_were_bad;	/* those that are, then those that were in this life */
+	u64 worn[SIM_MAX_BAD];	/* sectors that can be neither read nor written, for good */
+	u32 nr_worn;
 };
 
 enum device_profile {
@@ -263,7 +265,7 @@ extern u64 sim_now;		/* grows with every event */
 
 void device_init(struct device *d, u32 nr, u64 sectors, u64 data_from, u64 data_to);
 void device_free(struct device *d);
-/* No faults any more, but for bad sectors.  @forget: and nobody remembers any. */
+/* No faults any more, but for bad and worn sectors.  @forget: and nobody remembers any. */
 void device_heal(struct device *d, bool forget);
 /* Make the sector bad; false: there are too many. */
 bool device_add_bad(struct device *d, u64 sector);
@@ -473,6 +475,7 @@ struct profile {
 	u32 far;		/* volumes' data are so far behind their first block: see world.hole */
 	u32 fault_kind;		/* 0: none */
 #define FAULTS_PLANNED	6	/* faults.c draws them, of all kinds */
+	u32 worn;		/* percent of faults that are a worn sector of the cache device */
 	u32 weight[19];
 	u32 admin_percent;	/* of events: suspend, reload, tunables */
 	u32 load_percent;	/* others' I/O while somebody waits for a call */
@@ -766,6 +769,12 @@ u64 isolation_run(const char *hang, const char *operation);
 /* ---- Generations ---------------------------------------------------------- */
 
 void generations_check(struct world *w, const struct dreq *r);	/* a write begins */
+
+/* ---- Places: places.c ------------------------------------------------------- */
+
+void places_boot(struct world *w);		/* a new life of the engine begins */
+void places_told(struct world *w, const struct action *a);	/* ... and it will be */
+void places_submit(struct world *w, const struct dreq *r);
 
 /* ---- Faults --------------------------------------------------------------- */
 

@@ -160,6 +160,12 @@ def test_held(sim):
     assert [why for why, n in held.items() if n == 0] == []
 
 
+def test_retired(sim):
+    """Places fail for good, and their blocks are retired."""
+    nr = [int(re.search(r"^retired (\d+)$", tabled(sim, *args), re.M)[1]) for args in EVENTS]
+    assert sum(nr) > 20
+
+
 def test_scarce(sim):
     """Jobs, entries and checkpoints get the memory that they do not wait for, and do without."""
     output = tabled(sim, "--scarce", "--count", 100)

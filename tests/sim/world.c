@@ -146,6 +146,7 @@ static void submit(struct world *w, struct dreq *r)
 	      r->kind == DREQ_WRITE && r->vals && !r->meta ? val_name(r->vals[0]) : "");
 	if (w->lint)
 		linter_submit(w->lint, a, r);
+	places_submit(w, r);
 }
 
 static struct dreq *new_request(struct action *a, struct device *d, enum dreq_kind kind,
@@ -538,6 +539,7 @@ void world_tell(struct world *w, struct action *a)
 		*a->finished = true;
 		return;
 	}
+	places_told(w, a);
 	if (a->uio)
 		a->uio->vol->calls++;
 	fiber_call(w, call_done, &a, sizeof(a));
@@ -1226,6 +1228,7 @@ const char *world_boot(struct world *w, int *error)
 	}
 	if (!w->e)
 		return "create failed";
+	places_boot(w);
 	if (w->p.small)
 		w->e->journal.room = 1;
 	*error = DURING(w, PHASE_LOAD, hybrid_engine_load(w->e, &why));
