@@ -335,7 +335,7 @@ void rot_explore_lies(struct world *w)
  * refused by name (P6).  A superblock has another copy: the pool is taken, and all
  * volumes; but one copy alone cannot say that the origin was written while its cache
  * was dead (J9).  If an entry of the journal is missing, and is the last one, anything
- * goes.
+ * goes; also after a crash in the life that began without it, which has a new epoch.
  */
 void rot_explore_lost(struct world *w)
 {
@@ -350,6 +350,7 @@ void rot_explore_lost(struct world *w)
 		      epoch == w->lost_epoch && next == w->lost_entry &&
 		      !entry_behind(w, next) :
 		      w->lost_meta == META_SUPERBLOCK && w->pool_faulty;
+	w->unjudged |= w->main && w->main->unjudged;
 	why = world_boot(w, &r);
 	if (w->stop || w->crashed)
 		return;
