@@ -469,6 +469,43 @@ static void hit_beside_another_policy(void **state)
 	assert_int_equal(waits, 1);
 }
 
+static struct hybrid_policy_type noted;	/* lru, but for: */
+static u32 noted_sets, noted_hits;
+static u64 noted_sector;		/* of a block of the first set */
+
+static void note_set(void *state, u32 set_size)
+{
+	hybrid_policy_get("lru")->init(state, set_size);
+	/* The first set has the policy, the second not yet. */
+	if (++noted_sets == 2)
+		assert_int_equal(read_io(noted_sector, 8), 0);
+}
+
+static void note_hit(void *state, u32 i)
+{
+	hybrid_policy_get("lru")->hit(state, i);
+	noted_hits++;
+}
+
+/* In the midst of a change a hit is noted by the policy that its set has. */
+static void hit_amid_a_change_of_the_policy(void **state)
+{
+	u32 b;
+
+	for (b = 0; hybrid_map_set_of(&e->map, hybrid_key(1, to_oblock(b))); b++)
+		;
+	noted_sector = b * BLOCK;
+	put(noted_sector, 8, 1);
+	noted = *hybrid_policy_get("lru");
+	noted.init = note_set;
+	noted.hit = note_hit;
+	noted_sets = noted_hits = 0;
+	assert_true(e->map.nr_sets >= 2);
+	assert_int_equal(hybrid_engine_set_policy(e, &noted), 0);
+	assert_int_equal(noted_hits, 1);
+	assert_int_equal(hybrid_engine_set_policy(e, hybrid_policy_get("c2q")), 0);
+}
+
 /* Evict all clean blocks; returns how many go. */
 static u32 evict_clean(void)
 {
@@ -537,6 +574,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(superblock_beside_a_flush, setup, teardown),
 		cmocka_unit_test_setup_teardown(write_beside_a_flush_that_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(hit_beside_another_policy, setup, teardown),
+		cmocka_unit_test_setup_teardown(hit_amid_a_change_of_the_policy, setup, teardown),
 		cmocka_unit_test_setup_teardown(eviction_beside_a_mixed_read, setup, teardown),
 	};
 
