@@ -637,7 +637,10 @@ static inline bool somebody_waits(const struct hybrid_set *s)
 	return !list_empty(&s->waiting) || !list_empty(&s->waiting_ranges) || s->closing;
 }
 
-/* May a job go on after an error?  Nobody who waits for it waits for more than one operation. */
+/*
+ * May a job retry after an error?  Not while a suspend or a stop waits for it, which then waits
+ * for one operation at most.
+ */
 static inline bool may_try_again(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
 	return !READ_ONCE(v->suspended) && !READ_ONCE(e->stopping) && !READ_ONCE(e->failed);
@@ -866,11 +869,11 @@ void metadata_read(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
 /* Would metadata_read() change nothing?  Also without the lock: a hint then. */
 bool metadata_noted(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i);
 bool evict_block(struct hybrid_engine *e, u32 set, u32 i);
-/* If nothing of block @i is valid any more, and nothing is under way there, it goes. */
+/* Remove block @i if it has no valid granule, no job and no write in flight. */
 void remove_empty_block(struct hybrid_engine *e, u32 set, u32 i);
 /*
- * Take back block @i, which is removed.  False: it goes, for the removal is on its way to the
- * journal, or will be; who needs it gone waits for WAIT_TRANSIT.
+ * Take back block @i, which is removed.  False: the removal is on its way to the journal, or
+ * will be; an I/O that needs the block gone waits for WAIT_TRANSIT.
  */
 bool resurrect(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
 void removal_durable(struct hybrid_engine *e, u32 set, u32 i);

@@ -613,8 +613,8 @@ static void fill_copied(struct hybrid_engine *e, struct hybrid_op *op,
 }
 
 /*
- * Write what is left to the cache: all of it, but after an error one block after the
- * other.  So a bad place costs no other block its data, and it is known which one it is.
+ * Write the granules that are left to the cache: in one operation, or, after an error, one
+ * block at a time, so that a bad place is identified and costs no other block its data.
  */
 static void fill_write(struct hybrid_engine *e, struct hybrid_job *job,
 		       struct hybrid_actions *acts)

@@ -40,7 +40,7 @@ static void forget_place(struct hybrid_places *p, struct hybrid_place *place)
 	memmove(place, place + 1, (end - place - 1) * sizeof(*place));
 }
 
-/* Make room: the oldest goes, but what is bad stays until it is retired. */
+/* Make room: forget the oldest place that is not bad; bad ones stay until they are retired. */
 static void forget_oldest(struct hybrid_places *p)
 {
 	u32 n;

@@ -198,7 +198,7 @@ def test_a_root_elsewhere(guest):
     guest.run("mkdir -p /other && mount -t tmpfs none /other && mkdir /other/usr && "
               "cp -r /mnt/usr/lib /other/usr")
     assert "on no volume" in doctor(guest, 0, "/other")
-    # Its kernels need the modules all the same, those of pools that are not active, too; and no initramfs
+    # Each kernel needs the modules, also for pools that are not active; but no initramfs
     guest.run("mkdir -p /other/boot /other/lib && cp -r /mnt/lib/modules /other/lib && touch /other/boot/vmlinuz-6.1")
     assert "kernel 6.1 has the modules" in doctor(guest, 0, "/other")
     guest.run("umount /mnt; hybridctl deactivate --all; touch /other/boot/vmlinuz-6.2")

@@ -267,7 +267,7 @@ def test_detach_of_a_pool_looks_at_all_first(kernel, volume, two):
     r = kernel("detach", "vol-pool")
     assert r.returncode == 5 and "two is in use" in r.stderr
     assert not [line for line in kernel.log if line != "message vol-pool volumes"][1:]
-    # What fails later is where it ends; the first one stays detached
+    # A later failure ends it there; the first volume stays detached
     kernel.change_device("two", open_count=0)
     r = kernel("detach", "vol-pool", fail="remove two")
     assert r.returncode == 6 and kernel.devices == ["vol-pool", "two"]

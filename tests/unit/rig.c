@@ -418,18 +418,31 @@ void crash(void)
 	assert_int_equal(nr_buffers, 0);
 }
 
+static void close_volume(void)
+{
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	assert_true(hybrid_volume_suspend(e, v, &acts));
+	carry(&acts);
+	assert_int_equal(hybrid_volume_close(e, v), 0);
+	v = NULL;
+}
+
+void delete_volume(void)
+{
+	close_volume();
+	assert_int_equal(hybrid_volume_delete(e, 1, true), 0);
+}
+
 void stop(void)
 {
 	struct hybrid_actions acts;
 	u32 n;
 
 	hybrid_actions_init(&acts);
-	if (v) {
-		assert_true(hybrid_volume_suspend(e, v, &acts));
-		carry(&acts);
-		assert_int_equal(hybrid_volume_close(e, v), 0);
-	}
-	v = NULL;
+	if (v)
+		close_volume();
 	for (n = 0; !hybrid_engine_stop(e, &acts); n++) {
 		assert_true(n < 100);
 		carry(&acts);

@@ -93,6 +93,8 @@ struct hybrid_engine *new_engine(int *error);
 /* Creates and loads e. */
 void start(void);
 void open_volume(void);
+/* The volume is suspended, closed and deleted, with what is dirty of it. */
+void delete_volume(void);
 /* e suspends and closes what is open, and stops; then crash() frees it. */
 void stop(void);
 /* Gone without a word, as in a crash; the devices have no volatile caches here. */

@@ -214,11 +214,8 @@ static void refused(void **state)
 	assert_int_equal(pool().evictions, 0);
 }
 
-/*
- * Dirty data stay, whatever fails; once they have been written back the block leaves as any
- * other does, and is retired then.
- */
-static void place_of_dirty_data(void **state)
+/* A dirty block, recorded, of which the first granule has failed twice; returns its place. */
+static u64 bad_dirty_place(void)
 {
 	u64 place;
 
@@ -230,6 +227,18 @@ static void place_of_dirty_data(void **state)
 	bad(place, 8);
 	assert_int_equal(read_io(8 * BLOCK, 8), -EIO);
 	assert_int_equal(read_io(8 * BLOCK, 8), -EIO);
+	return place;
+}
+
+/*
+ * Dirty data stay, whatever fails; once they have been written back the block leaves as any
+ * other does, and is retired then.
+ */
+static void place_of_dirty_data(void **state)
+{
+	u64 place;
+
+	place = bad_dirty_place();
 	rest();
 	retired(0, 0);
 	assert_int_equal(place_of(8 * BLOCK), place);
@@ -502,25 +511,11 @@ static void not_taken_back(void **state)
 /* A purge frees at once; what is bad of it is retired all the same. */
 static void place_of_a_dead_volume(void **state)
 {
-	struct hybrid_actions acts;
-	u64 place;
+	u64 place = bad_dirty_place();
 
-	set_mode(HYBRID_MODE_WRITEBACK);
-	first_dirty();
-	put(8 * BLOCK, BLOCK, 1);
-	assert_int_equal(flush_volume(), 0);
-	place = place_of(8 * BLOCK);
-	bad(place, 8);
-	assert_int_equal(read_io(8 * BLOCK, 8), -EIO);
-	assert_int_equal(read_io(8 * BLOCK, 8), -EIO);
 	bad(0, 0);
 	rest();
-	hybrid_actions_init(&acts);
-	assert_true(hybrid_volume_suspend(e, v, &acts));
-	carry(&acts);
-	assert_int_equal(hybrid_volume_close(e, v), 0);
-	v = NULL;
-	assert_int_equal(hybrid_volume_delete(e, 1, true), 0);
+	delete_volume();
 	retired(1, place);
 	all_there();
 }

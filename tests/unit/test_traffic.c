@@ -267,7 +267,7 @@ static void zeroes_replace_recorded_data(void **state)
 	}
 }
 
-/* A block of which nothing is left is free for others, whether it was dirty, clean, or not on record. */
+/* A block without valid granules becomes free, whether it was dirty, clean, or not on record. */
 static void emptied_blocks_leave(void **state)
 {
 	static const enum hybrid_io_type type[] = { HYBRID_IO_ZEROES, HYBRID_IO_DISCARD };

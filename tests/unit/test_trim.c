@@ -122,15 +122,8 @@ static void not_what_is_evicted(void **state)
 /* Of a volume that is deleted, nothing is left. */
 static void deleted_volume(void **state)
 {
-	struct hybrid_actions acts;
-
 	cache_blocks();
-	hybrid_actions_init(&acts);
-	assert_true(hybrid_volume_suspend(e, v, &acts));
-	carry(&acts);
-	assert_int_equal(hybrid_volume_close(e, v), 0);
-	v = NULL;
-	assert_int_equal(hybrid_volume_delete(e, 1, true), 0);
+	delete_volume();
 	pass(3000);
 	assert_int_equal(pool().trimmed, BLOCKS * BLOCK);
 }
