@@ -407,7 +407,8 @@ def test_discard_of_a_disk_that_takes_none(make_stack, mode):
     assert not [op for op in log if "hdd" in op.device and op.op in "WDZ" and op.count]
     s.wait("dirty", 0)
     now = ["a" if mode == "writeback" else "b"]
-    assert s.moved(lambda: io(s.guest, dev, "r:0:1024"))["read_misses"] == 8
+    # The blocks are gone, at once or with the next commit: then one miss fills several.
+    assert 1 <= s.moved(lambda: io(s.guest, dev, "r:0:1024"))["read_misses"] <= 8
     assert io(s.guest, dev, "r:0:1024", "f") == now
     s.guest.power_cut()
     s.after_cut()
