@@ -57,6 +57,7 @@
 #define CHECKPOINT_BLOCKS	16		/* metadata blocks in one write, at most */
 #define VOLUMES_TOGETHER	64
 #define NR_PLACES		64
+#define MS_PER_SECOND		1000ULL
 
 /* hybrid_io.state */
 enum io_state {
@@ -644,6 +645,18 @@ static inline bool somebody_waits(const struct hybrid_set *s)
 static inline bool may_try_again(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
 	return !READ_ONCE(v->suspended) && !READ_ONCE(e->stopping) && !READ_ONCE(e->failed);
+}
+
+/*
+ * Credit for I/O at @rate KiB a second, @ms later: a second's at most.  In sectors times ms, so
+ * that the lowest rate counts in the shortest tick.
+ */
+static inline s64 credit_after(s64 credit, u32 rate, u64 ms)
+{
+	s64 per_second = (s64)rate * 2;
+
+	return min(credit + per_second * (s64)min(ms, MS_PER_SECOND),
+		   per_second * (s64)MS_PER_SECOND);
 }
 
 static inline bool is_fill(const struct hybrid_job *job)

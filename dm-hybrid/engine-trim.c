@@ -17,7 +17,6 @@
 #define TRIM_SECTORS	(8U << 11)	/* of one discard: 8 MiB */
 /* Each costs the device as much as so many sectors, however short it is. */
 #define TRIM_COST	2048U
-#define MS_PER_SECOND	1000ULL
 
 static u32 free_kept(const struct hybrid_engine *e)
 {
@@ -156,13 +155,9 @@ void trim_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts)
 {
 	struct hybrid_trim *t = &e->trim;
 	unsigned long flags;
-	s64 per_second;
 
 	spin_lock_irqsave(&e->lock, flags);
-	/* In sectors times ms, as writeback's. */
-	per_second = (s64)READ_ONCE(e->config.trim_rate) * 2;
-	t->credit = min(t->credit + per_second * (s64)min(ms, MS_PER_SECOND),
-			per_second * (s64)MS_PER_SECOND);
+	t->credit = credit_after(t->credit, e->config.trim_rate, ms);
 	spin_unlock_irqrestore(&e->lock, flags);
 	trim_next(e, acts);
 }

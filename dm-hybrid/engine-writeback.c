@@ -21,7 +21,6 @@
 #define LONG_PAUSE_TICKS	10
 /* To be tried before others get the worker. */
 #define MAX_WINDOWS		256
-#define MS_PER_SECOND		1000ULL
 
 /* ---- one window ---------------------------------------------------------- */
 
@@ -510,13 +509,9 @@ void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts
 {
 	struct hybrid_volume *v;
 	unsigned long flags;
-	s64 per_second;
 
 	spin_lock_irqsave(&e->lock, flags);
-	/* In sectors times ms, so that the lowest rate counts in the shortest tick. */
-	per_second = (s64)e->config.writeback_rate * 2;
-	e->writeback_credit = min(e->writeback_credit + per_second * (s64)min(ms, MS_PER_SECOND),
-				  per_second * (s64)MS_PER_SECOND);
+	e->writeback_credit = credit_after(e->writeback_credit, e->config.writeback_rate, ms);
 	list_for_each_entry(v, &e->open_volumes, open_link)
 		if (v->writeback.paused)
 			v->writeback.paused--;
