@@ -231,7 +231,7 @@ def killed_at(s, mortal, step, command, undo):
                                         ("message pool: delete_volume", "suspended"), ("resume vol", "linear")])
 @pytest.mark.parametrize("place", ["formatted", "--in-place"])
 def test_killed_in_a_detach(make_stack, mortal, place, step, left, then):
-    """status says what is to be done, that does it, and the volume's name is free."""
+    """status names the command that finishes the detach; after it the volume's name is free."""
     s = make_stack(ssd=24, hdd=48)
     inplace = [place] if place == "--in-place" else []
     attach = f"hybridctl attach pool vol --origin {s.dev('hdd')} --live --cutoff 0 {' '.join(inplace)}"

@@ -157,8 +157,8 @@ def test_pool_beside_the_end_of_an_operation(make_stack):
 
 @pytest.mark.debug
 def test_pool_beside_its_worker(make_stack):
-    """Who has heard of the end of his I/O may remove volume and pool. A pool that failed needs no worker
-    for that, and yet does not go below him."""
+    """A user whose I/O has ended may remove volume and pool. The removal of a pool that failed needs no
+    worker, and waits for it all the same."""
     s = make_stack(volatile="ssd hdd", paused=True)
     user = hanging_commit(s)
     s.guest.dm_message("vssd", "die")
@@ -208,6 +208,17 @@ def two_tables(s):
     return table
 
 
+def load_beside_the_last(s, point, command="dmsetup load pool"):
+    """The load of a table is held at a pause point while the pool's last one goes, then released."""
+    table = two_tables(s)
+    pause = Pause(s.guest, point)
+    load = s.guest.run_bg(command, input=table + "\n")
+    assert pause.reached() == "held"
+    last_table_goes(s).wait(timeout=30)
+    pause.release()
+    return load
+
+
 REFUSED = "removed by force"
 
 
@@ -215,12 +226,8 @@ REFUSED = "removed by force"
 def test_last_table_goes_before_another_comes(make_stack):
     """A constructor that is about to join a pool finds it dead."""
     s = make_stack(paused=True)
-    table = two_tables(s)
-    pause = Pause(s.guest, "pool_ctr_before")
-    load = s.guest.run_bg("dmesg -C; dmsetup load pool; rc=$?; dmesg; exit $rc", input=table + "\n")
-    assert pause.reached() == "held"
-    last_table_goes(s).wait(timeout=30)
-    pause.release()
+    load = load_beside_the_last(s, "pool_ctr_before",
+                                "dmesg -C; dmsetup load pool; rc=$?; dmesg; exit $rc")
     loaded = load.wait(timeout=30, check=False)
     assert loaded.rc and REFUSED in loaded.out
     assert io(s.guest, s.dev, "r:0:8") == ["EIO"]
@@ -230,13 +237,7 @@ def test_last_table_goes_before_another_comes(make_stack):
 def test_last_table_goes_after_another_came(make_stack):
     """A table that has joined keeps the pool alive, and resumes it."""
     s = make_stack(paused=True)
-    table = two_tables(s)
-    pause = Pause(s.guest, "pool_ctr_after")
-    load = s.guest.run_bg("dmsetup load pool", input=table + "\n")
-    assert pause.reached() == "held"
-    last_table_goes(s).wait(timeout=30)
-    pause.release()
-    load.wait(timeout=30)
+    load_beside_the_last(s, "pool_ctr_after").wait(timeout=30)
     s.guest.run("dmsetup resume pool", timeout=30)
     assert io(s.guest, s.dev, "r:0:8", "w:8:8:b", "f", "r:0:16") == ["a", "ab"]
     assert s.status("pool")["state"] == "running"

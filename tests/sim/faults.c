@@ -8,7 +8,7 @@
  * An error of a device excuses errors of users' I/O, and no more than these:
  *   - of the origin: those of its own volume;
  *   - a bad sector of it: those of reads of this sector;
- *   - of the cache device, where a worn sector fails for good: those of volumes that ever were writeback (P5); of
+ *   - of the cache device, whose worn sectors fail for good: those of volumes that ever were writeback (P5); of
  *     reads and writes only where the origin does not durably have what is there,
  *     or the cache has something dirty on record (S8).  A write with FUA also fails
  *     if it went to the cache, and its commit cannot end.

@@ -73,7 +73,7 @@ static void drain_begins(struct world *w, struct rng r)
 			ask_mode(w, w->vol[i], clean[rng_below(&r, ARRAY_SIZE(clean))]);
 }
 
-/* Dirty blocks, in RAM and on record.  Nothing drains those of a volume that is not open. */
+/* Dirty blocks of open volumes, in RAM and on record: nothing drains the others. */
 static u32 left_dirty(struct world *w)
 {
 	u32 i, left = 0;

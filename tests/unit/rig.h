@@ -93,7 +93,7 @@ struct hybrid_engine *new_engine(int *error);
 /* Creates and loads e. */
 void start(void);
 void open_volume(void);
-/* The volume is suspended, closed and deleted, with what is dirty of it. */
+/* Suspend, close and delete the volume, with its dirty data. */
 void delete_volume(void);
 /* e suspends and closes what is open, and stops; then crash() frees it. */
 void stop(void);
