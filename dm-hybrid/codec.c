@@ -54,6 +54,26 @@ static bool name_ok(const u8 *name, size_t size)
 	return i < size;
 }
 
+/*
+ * The path of a cache device below /dev/disk, as udev makes it: by-id/... or by-path/...,
+ * of characters that need no quoting in a shell.  An empty one is allowed.
+ */
+static bool path_ok(const u8 *path, size_t size)
+{
+	const char *name = (const char *)path;
+	size_t prefix;
+
+	if (!path[0])
+		return true;
+	if (!strncmp(name, "by-id/", 6))
+		prefix = 6;
+	else if (!strncmp(name, "by-path/", 8))
+		prefix = 8;
+	else
+		return false;
+	return path[prefix] && name_ok(path + prefix, size - prefix);
+}
+
 static void name_encode(u8 *to, const char *from, size_t size)
 {
 	size_t len = strnlen(from, size - 1);
@@ -94,6 +114,7 @@ static void sb_cache_encode(struct hybrid_sb_cache *c, const struct hybrid_sb *s
 	c->endurance = cpu_to_le64(sb->settings.endurance);
 	c->metadata_share = cpu_to_le64(sb->settings.metadata_share);
 	c->trim_rate = cpu_to_le64(sb->settings.trim_rate);
+	memcpy(c->replaces, sb->replaces, sizeof(c->replaces));
 }
 
 static void sb_origin_encode(struct hybrid_sb_origin *o, const struct hybrid_sb *sb)
@@ -106,6 +127,12 @@ static void sb_origin_encode(struct hybrid_sb_origin *o, const struct hybrid_sb 
 	memcpy(o->volume_uuid, sb->volume_uuid, sizeof(o->volume_uuid));
 	memcpy(o->pairing_key, sb->pairing_key, sizeof(o->pairing_key));
 	o->lost = cpu_to_le64(sb->lost);
+	o->paired_nonce = cpu_to_le64(sb->paired_nonce);
+	o->mode = cpu_to_le64(sb->next.mode);
+	o->cutoff_sectors = cpu_to_le64(sb->next.cutoff_sectors);
+	o->quota_sectors = cpu_to_le64(sb->next.quota_sectors);
+	o->minimum_sectors = cpu_to_le64(sb->next.minimum_sectors);
+	name_encode(o->cache_path, sb->cache_path, sizeof(o->cache_path));
 }
 
 static u32 sb_crc(const struct hybrid_superblock *block)
@@ -134,6 +161,7 @@ void hybrid_sb_encode(struct hybrid_superblock *block, const struct hybrid_sb *s
 		sb_cache_encode(&block->cache, sb);
 	else
 		sb_origin_encode(&block->origin, sb);
+	memcpy(block->host_id, sb->host_id, sizeof(block->host_id));
 	block->crc = cpu_to_le32(sb_crc(block));
 }
 
@@ -195,6 +223,10 @@ static int sb_origin_check(const struct hybrid_sb_origin *o, u64 member_sectors,
 {
 	if (le32_to_cpu(o->volume_id) >= HYBRID_MAX_VOLUMES)
 		return bad(why, "volume_id");
+	if (le64_to_cpu(o->mode) > HYBRID_NR_MODES)
+		return bad(why, "mode");
+	if (!path_ok(o->cache_path, sizeof(o->cache_path)))
+		return bad(why, "cache_path");
 	return data_area_check(le64_to_cpu(o->data_sector), le64_to_cpu(o->data_sectors),
 			       member_sectors - HYBRID_TAIL_SECTORS, why);
 }
@@ -211,6 +243,18 @@ static int sb_identify(const struct hybrid_superblock *block, const char **why)
 	if (le64_to_cpu(block->incompat) & ~HYBRID_INCOMPAT_KNOWN)
 		return refuse(why, "incompat", -EPROTONOSUPPORT);
 	return 0;
+}
+
+static u32 sb_flags_of(u32 role)
+{
+	switch (role) {
+	case HYBRID_ROLE_ORIGIN:
+		return HYBRID_SB_DIRTY | HYBRID_SB_ALONE | HYBRID_SB_EPHEMERAL;
+	case HYBRID_ROLE_DETACHED:
+		return HYBRID_SB_LOSS_UNKNOWN | HYBRID_SB_EPHEMERAL;
+	default:
+		return 0;
+	}
 }
 
 static int sb_common_check(const struct hybrid_superblock *block, u64 sector,
@@ -231,7 +275,7 @@ static int sb_common_check(const struct hybrid_superblock *block, u64 sector,
 	if (role != HYBRID_ROLE_CACHE && role != HYBRID_ROLE_ORIGIN &&
 	    role != HYBRID_ROLE_DETACHED)
 		return bad(why, "role");
-	if (flags & ~HYBRID_SB_DIRTY || (flags && role == HYBRID_ROLE_CACHE))
+	if (flags & ~sb_flags_of(role))
 		return bad(why, "flags");
 	if (le64_to_cpu(block->sequence) > MAX_NUMBER)
 		return bad(why, "sequence");
@@ -252,6 +296,7 @@ static void sb_fill(const struct hybrid_superblock *block, struct hybrid_sb *sb)
 	sb->flags = le32_to_cpu(block->flags);
 	memcpy(sb->pool_uuid, block->pool_uuid, sizeof(sb->pool_uuid));
 	memcpy(sb->member_uuid, block->member_uuid, sizeof(sb->member_uuid));
+	memcpy(sb->host_id, block->host_id, sizeof(sb->host_id));
 	name_decode(sb->name, block->name, sizeof(sb->name));
 }
 
@@ -265,6 +310,12 @@ static void sb_origin_fill(const struct hybrid_sb_origin *o, struct hybrid_sb *s
 	memcpy(sb->volume_uuid, o->volume_uuid, sizeof(sb->volume_uuid));
 	memcpy(sb->pairing_key, o->pairing_key, sizeof(sb->pairing_key));
 	sb->lost = le64_to_cpu(o->lost);
+	sb->paired_nonce = le64_to_cpu(o->paired_nonce);
+	sb->next.mode = le64_to_cpu(o->mode);
+	sb->next.cutoff_sectors = le64_to_cpu(o->cutoff_sectors);
+	sb->next.quota_sectors = le64_to_cpu(o->quota_sectors);
+	sb->next.minimum_sectors = le64_to_cpu(o->minimum_sectors);
+	name_decode(sb->cache_path, o->cache_path, sizeof(sb->cache_path));
 }
 
 static void sb_cache_fill(const struct hybrid_sb_cache *c, struct hybrid_sb *sb)
@@ -277,6 +328,7 @@ static void sb_cache_fill(const struct hybrid_sb_cache *c, struct hybrid_sb *sb)
 	sb->settings.endurance = le64_to_cpu(c->endurance);
 	sb->settings.metadata_share = le64_to_cpu(c->metadata_share);
 	sb->settings.trim_rate = le64_to_cpu(c->trim_rate);
+	memcpy(sb->replaces, c->replaces, sizeof(sb->replaces));
 }
 
 int hybrid_sb_decode(const struct hybrid_superblock *block, u64 sector,
@@ -507,6 +559,7 @@ void hybrid_root_encode(struct hybrid_root *block, const struct hybrid_geometry 
 	block->journal_head = cpu_to_le64(root->journal_head);
 	block->flags = cpu_to_le32(root->flags);
 	block->next_instance = cpu_to_le32(root->next_instance);
+	block->written_sectors = cpu_to_le64(root->written_sectors);
 	for (i = 0; i < g->nr_index; i++)
 		block->index_generation[i] = cpu_to_le16(index_generation[i]);
 	header_seal(&block->header, sizeof(*block));
@@ -552,6 +605,7 @@ int hybrid_root_decode(const struct hybrid_root *block, const struct hybrid_geom
 	root->journal_head = le64_to_cpu(block->journal_head);
 	root->flags = le32_to_cpu(block->flags);
 	root->next_instance = le32_to_cpu(block->next_instance);
+	root->written_sectors = le64_to_cpu(block->written_sectors);
 	for (i = 0; i < g->nr_index; i++)
 		index_generation[i] = le16_to_cpu(block->index_generation[i]);
 	return 0;
@@ -613,6 +667,9 @@ static void volume_encode(struct hybrid_volume_entry *e,
 	e->nonce = cpu_to_le64(v->nonce);
 	e->nonce_old = cpu_to_le64(v->nonce_old);
 	e->cutoff_sectors = cpu_to_le64(v->cutoff_sectors);
+	e->data_sectors_new = cpu_to_le64(v->data_sectors_new);
+	e->quota_sectors = cpu_to_le64(v->quota_sectors);
+	e->minimum_sectors = cpu_to_le64(v->minimum_sectors);
 	name_encode(e->name, v->name, sizeof(e->name));
 }
 
@@ -634,13 +691,16 @@ static void volume_decode(struct hybrid_volume_info *v,
 	v->nonce = le64_to_cpu(e->nonce);
 	v->nonce_old = le64_to_cpu(e->nonce_old);
 	v->cutoff_sectors = le64_to_cpu(e->cutoff_sectors);
+	v->data_sectors_new = le64_to_cpu(e->data_sectors_new);
+	v->quota_sectors = le64_to_cpu(e->quota_sectors);
+	v->minimum_sectors = le64_to_cpu(e->minimum_sectors);
 	name_decode(v->name, e->name, sizeof(v->name));
 }
 
-static int volume_data_check(const struct hybrid_volume_entry *e, const char **why)
+static int volume_area_check(const struct hybrid_volume_entry *e, u64 data_sectors,
+			     const char **why)
 {
 	u64 data_sector = le64_to_cpu(e->data_sector);
-	u64 data_sectors = le64_to_cpu(e->data_sectors);
 
 	if (!(le32_to_cpu(e->flags) & HYBRID_VOLUME_INPLACE))
 		return data_area_check(data_sector, data_sectors,
@@ -649,6 +709,19 @@ static int volume_data_check(const struct hybrid_volume_entry *e, const char **w
 		return bad(why, "data_sector");
 	if (!data_sectors || data_sectors > MAX_SECTORS)
 		return bad(why, "data_sectors");
+	return 0;
+}
+
+static int volume_data_check(const struct hybrid_volume_entry *e, const char **why)
+{
+	u64 data_sectors = le64_to_cpu(e->data_sectors);
+	u64 grown = le64_to_cpu(e->data_sectors_new);
+	int r = volume_area_check(e, data_sectors, why);
+
+	if (r || !grown)
+		return r;
+	if (grown <= data_sectors || volume_area_check(e, grown, NULL))
+		return bad(why, "data_sectors_new");
 	return 0;
 }
 
@@ -665,7 +738,7 @@ static int volume_check(const struct hybrid_volume_entry *e, u32 volume_id,
 		return bad(why, "instance");
 	if (le32_to_cpu(e->mode) >= HYBRID_NR_MODES)
 		return bad(why, "mode");
-	if (le32_to_cpu(e->flags) & ~HYBRID_VOLUME_INPLACE)
+	if (le32_to_cpu(e->flags) & ~(HYBRID_VOLUME_INPLACE | HYBRID_VOLUME_WAS_DIRTY))
 		return bad(why, "flags");
 	if (!name_ok(e->name, sizeof(e->name)))
 		return bad(why, "name");

@@ -34,7 +34,13 @@ struct hybrid_settings {
 	u64 trim_rate;
 };
 
-/* A superblock in native form; both roles. */
+/* Settings of a volume for its next cache: value + 1, or 0 for the default. */
+struct hybrid_volume_settings {
+	u64 mode;			/* HYBRID_MODE_* + 1 */
+	u64 cutoff_sectors, quota_sectors, minimum_sectors;
+};
+
+/* A superblock in native form; all roles. */
 struct hybrid_sb {
 	u64 compat, ro_compat, incompat;
 	u64 member_sectors;
@@ -43,11 +49,13 @@ struct hybrid_sb {
 	u32 flags;			/* HYBRID_SB_* */
 	u8 pool_uuid[HYBRID_UUID_SIZE];
 	u8 member_uuid[HYBRID_UUID_SIZE];
+	u8 host_id[HYBRID_UUID_SIZE];	/* zero: nobody's */
 	char name[HYBRID_NAME_SIZE];
 	/* cache device */
 	struct hybrid_geometry geometry;
 	char policy[HYBRID_POLICY_NAME_SIZE];
 	struct hybrid_settings settings;
+	u8 replaces[HYBRID_UUID_SIZE];	/* zero: none */
 	/* origin */
 	u32 volume_id, instance;
 	u64 data_sector, data_sectors;
@@ -55,6 +63,9 @@ struct hybrid_sb {
 	u8 volume_uuid[HYBRID_UUID_SIZE];
 	u8 pairing_key[HYBRID_KEY_SIZE];
 	u64 lost;			/* generation of the lost map, 0: none */
+	u64 paired_nonce;		/* 0: none */
+	struct hybrid_volume_settings next;
+	char cache_path[HYBRID_PATH_SIZE];	/* below /dev/disk */
 };
 
 /* Encode the copy that goes to @sector of the member. @block: 4096 bytes. */
@@ -116,6 +127,7 @@ struct hybrid_root_info {
 	u64 journal_tail, journal_head;	/* journal block numbers, tail <= head */
 	u32 flags;			/* HYBRID_ROOT_* */
 	u32 next_instance;		/* at least 1 */
+	u64 written_sectors;		/* to the cache device, since it was formatted */
 };
 
 /*
@@ -153,6 +165,8 @@ struct hybrid_volume_info {
 	u64 data_sector, data_sectors;
 	u64 nonce, nonce_old;
 	u64 cutoff_sectors;
+	u64 data_sectors_new;	/* it is being grown to that; 0: it is not */
+	u64 quota_sectors, minimum_sectors;	/* 0: none */
 	char name[HYBRID_NAME_SIZE];
 };
 

@@ -272,6 +272,7 @@ static void step_root(struct hybrid_engine *e)
 		.journal_tail = e->cp_tail,
 		.journal_head = e->journal.head,
 		.next_instance = e->next_instance,
+		.written_sectors = written_in_all(e),
 	};
 
 	/* Clean is what needs no replay: nothing was recorded since it began. */

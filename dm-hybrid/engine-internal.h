@@ -378,6 +378,7 @@ struct hybrid_engine {
 	u32 ahead_next;			/* of a set: the next to be looked at by ahead_victim() */
 	s64 endurance_left;		/* see endurance_tick() */
 	u64 cache_written;		/* sectors, until the last tick */
+	u64 written_before;		/* sectors, by earlier activations */
 	u8 endurance;			/* enum endurance, READ_ONCE without the lock */
 	u32 state;			/* enum hybrid_state: what has a memory; by the tick */
 	bool loaded, failed, stopping, stop_tried;
@@ -746,6 +747,12 @@ static inline void epoch_leave(struct hybrid_engine *e, u32 phase)
 	smp_mb();
 	this_cpu_inc(e->readers->leave[phase]);
 }
+
+/*
+ * engine.c: sectors written to the cache device since it was formatted, metadata
+ * included.
+ */
+u64 written_in_all(const struct hybrid_engine *e);
 
 /* engine.c: dirty masks and their counts; caller holds the set's lock */
 void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty);

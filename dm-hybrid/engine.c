@@ -254,6 +254,11 @@ static unsigned long cache_written_since(const struct hybrid_engine *e)
 	return sectors - (unsigned long)READ_ONCE(e->cache_written);
 }
 
+u64 written_in_all(const struct hybrid_engine *e)
+{
+	return e->written_before + e->cache_written + cache_written_since(e);
+}
+
 #define DAY		(24 * 60 * 60 * 1000)	/* ms */
 #define HOUR		(DAY / 24)
 
@@ -487,6 +492,7 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	st->write_errors = atomic64_read(&e->st_errors[CACHE_WRITE_ERRORS]);
 	st->flush_errors = atomic64_read(&e->st_errors[CACHE_FLUSH_ERRORS]);
 	st->cache_written = e->cache_written + cache_written_since(e);
+	st->total_written = written_in_all(e);
 	st->trimmed = READ_ONCE(e->st_trimmed);
 	st->retired = READ_ONCE(e->places.nr_retired);
 }

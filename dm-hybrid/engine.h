@@ -518,6 +518,7 @@ struct hybrid_pool_status {
 	u64 checkpoints, metadata_writes, cache_flushes, evictions;
 	u64 read_errors, write_errors, flush_errors;	/* of the cache device */
 	u64 cache_written;	/* sectors, metadata included */
+	u64 total_written;	/* ... and those of earlier activations */
 	u32 metadata;		/* blocks that are kept for filesystems' metadata */
 	u64 trimmed;		/* sectors of free blocks that were discarded */
 	u32 retired;		/* blocks: see hybrid_engine_retired() */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The on-disk format of dm-hybrid, version 2.  Nothing else is in this file,
+ * The on-disk format of dm-hybrid, version 3.  Nothing else is in this file,
  * and nobody retypes what is: the kernel module, the tools and the tests
  * include it.
  *
@@ -66,7 +66,7 @@
 
 #include <linux/types.h>
 
-#define HYBRID_FORMAT_VERSION		2
+#define HYBRID_FORMAT_VERSION		3
 #define HYBRID_META_BLOCK_SIZE		4096	/* bytes */
 #define HYBRID_META_BLOCK_SECTORS	8
 #define HYBRID_HEAD_SECTORS		2048	/* 1 MiB */
@@ -78,6 +78,7 @@
 #define HYBRID_KEY_SIZE			16
 #define HYBRID_NAME_SIZE		64	/* NUL-terminated within */
 #define HYBRID_POLICY_NAME_SIZE		16	/* NUL-terminated within */
+#define HYBRID_PATH_SIZE		128	/* NUL-terminated within */
 
 #define HYBRID_MIN_BLOCK_SECTORS	8	/* 4 KiB */
 #define HYBRID_MAX_BLOCK_SECTORS	2048	/* 1 MiB */
@@ -94,10 +95,13 @@
 
 #define HYBRID_ROLE_CACHE		1
 #define HYBRID_ROLE_ORIGIN		2
-#define HYBRID_ROLE_DETACHED		3	/* an origin that was detached */
+#define HYBRID_ROLE_DETACHED		3	/* an origin that has no cache */
 
-/* hybrid_superblock.flags */
-#define HYBRID_SB_DIRTY		0x1U /* origin: its cache may hold newer data */
+/* hybrid_superblock.flags: of origins, and each but the last of one role alone */
+#define HYBRID_SB_DIRTY		0x1U /* ORIGIN: its cache may hold newer data */
+#define HYBRID_SB_ALONE		0x2U /* ORIGIN: it may have been written without its cache */
+#define HYBRID_SB_LOSS_UNKNOWN	0x4U /* DETACHED: data were lost with a cache; any of them */
+#define HYBRID_SB_EPHEMERAL	0x8U /* its cache device may come up blank */
 
 /*
  * Feature bits: a bit unknown to the reader in incompat refuses the member, in
@@ -134,6 +138,7 @@ struct hybrid_sb_cache {
 	__le64 endurance;		/* MiB a day */
 	__le64 metadata_share;		/* percent */
 	__le64 trim_rate;		/* KiB a second */
+	__u8 replaces[HYBRID_UUID_SIZE];	/* pool whose volumes move to this one; zero: none */
 };
 
 struct hybrid_sb_origin {
@@ -145,6 +150,13 @@ struct hybrid_sb_origin {
 	__u8 volume_uuid[HYBRID_UUID_SIZE];
 	__u8 pairing_key[HYBRID_KEY_SIZE];	/* the cache's volume entry has the same */
 	__le64 lost;			/* generation of the lost map, 0: there is none */
+	__le64 paired_nonce;		/* ALONE: of the session whose pool failed, 0: none */
+	/* For the next cache: value + 1, 0 for the default */
+	__le64 mode;			/* HYBRID_MODE_* */
+	__le64 cutoff_sectors;
+	__le64 quota_sectors;
+	__le64 minimum_sectors;
+	__u8 cache_path[HYBRID_PATH_SIZE];	/* EPHEMERAL: below /dev/disk */
 };
 
 /* One metadata block */
@@ -168,7 +180,8 @@ struct hybrid_superblock {
 		struct hybrid_sb_origin origin;
 		__u8 role_data[512];
 	};
-	__u8 reserved[3408];
+	__u8 host_id[HYBRID_UUID_SIZE];	/* of the host that owns it, zero: none does */
+	__u8 reserved[3392];
 };
 
 /* Header of every other metadata block ------------------------------------- */
@@ -227,7 +240,8 @@ struct hybrid_root {
 	__le64 journal_head;	/* replay must reach at least this */
 	__le32 flags;
 	__le32 next_instance;	/* volume instances from here on were never used */
-	__le64 reserved[9];
+	__le64 written_sectors;	/* to the cache device, since it was formatted */
+	__le64 reserved[8];
 	__le16 index_generation[HYBRID_ROOT_INDEXES];
 };
 
@@ -244,6 +258,7 @@ struct hybrid_index {
 
 /* hybrid_volume_entry.flags */
 #define HYBRID_VOLUME_INPLACE	0x1U /* the origin has no head and no tail */
+#define HYBRID_VOLUME_WAS_DIRTY	0x2U /* it had dirty blocks in its last session */
 
 #define HYBRID_MODE_WRITETHROUGH	0
 #define HYBRID_MODE_WRITEBACK		1
@@ -267,9 +282,11 @@ struct hybrid_volume_entry {
 	__le64 nonce;		/* session nonce; the origin has this one ... */
 	__le64 nonce_old;	/* ... or this one; 0: none */
 	__le64 cutoff_sectors;	/* sequential cutoff, 0: cache everything */
-	__le64 reserved64;
+	__le64 data_sectors_new;	/* it is being grown to that; 0: it is not */
 	__u8 name[HYBRID_NAME_SIZE];
-	__u8 reserved[80];
+	__le64 quota_sectors;	/* of the cache, at most; 0: no limit */
+	__le64 minimum_sectors;	/* of the cache that others leave to it */
+	__u8 reserved[64];
 };
 
 struct hybrid_volume_leaf {

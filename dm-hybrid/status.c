@@ -66,6 +66,7 @@ static void pool_info(struct pool_table *pt, char *result, unsigned int maxlen)
 	DMEMIT(" metadata %u read_errors %llu write_errors %llu flush_errors %llu", st.metadata,
 	       st.read_errors, st.write_errors, st.flush_errors);
 	DMEMIT(" trimmed %llu retired %u", st.trimmed, st.retired);
+	DMEMIT(" total_written %llu", st.total_written);
 }
 
 static void pool_table_line(struct pool_table *pt, char *result, unsigned int maxlen)

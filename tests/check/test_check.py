@@ -416,7 +416,15 @@ _origin("origin_area", "origin.data_sectors", constant("ALIGN_SECTORS"), "origin
 _origin("origin_last", "sequence", 1 << 62, "numbers-end")
 _origin("origin_alone_dirty", "origin.nonce", 4711, "origin-alone-dirty")
 _origin("origin_alone", "origin.nonce", 4711, "origin-alone", which=1)
-_origin("origin_is_detached", "role", constant("ROLE_DETACHED"), "origin-is-detached")
+
+
+@image("origin-is-detached", members="cache origin0")
+def _origin_is_detached(pool: Pool):
+    origin = Member(pool.origins[0])
+    origin.set("role", constant("ROLE_DETACHED"))
+    origin.set("flags", 0)
+
+
 _origin("origin_unflagged", "flags", 0, "origin-unflagged")
 _origin("origin_flagged", "flags", constant("SB_DIRTY"), "origin-flagged", which=1)
 _origin("origin_older", "origin.instance", 77, "origin-older", which=1)

@@ -323,12 +323,16 @@ static void format(void)
 	info.nonce = 0;
 	info.nonce_old = 0;
 	info.cutoff_sectors = 0;
+	info.data_sectors_new = 0;
+	info.flags = 0;
 	sample_sb(&origin, HYBRID_ROLE_ORIGIN);
 	origin.flags = 0;
 	origin.ro_compat = 0;
 	origin.volume_id = 1;
 	origin.instance = 0;
 	origin.nonce = 0;
+	origin.lost = 0;
+	origin.paired_nonce = 0;
 	origin.member_sectors = ORIGIN_SECTORS;
 	origin.data_sectors = info.data_sectors;
 	memcpy(origin.member_uuid, info.member_uuid, sizeof(origin.member_uuid));

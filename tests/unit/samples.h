@@ -36,6 +36,7 @@ static inline void sample_sb(struct hybrid_sb *sb, u32 role)
 	sb->role = role;
 	fill_bytes(sb->pool_uuid, sizeof(sb->pool_uuid), 0x10);
 	fill_bytes(sb->member_uuid, sizeof(sb->member_uuid), 0x20);
+	fill_bytes(sb->host_id, sizeof(sb->host_id), 0x60);
 	strcpy(sb->name, "vg0-fast_pool.1");
 	if (role == HYBRID_ROLE_CACHE) {
 		sample_geometry(&sb->geometry);
@@ -47,9 +48,12 @@ static inline void sample_sb(struct hybrid_sb *sb, u32 role)
 		sb->settings.endurance = ~0ULL;
 		sb->settings.metadata_share = 91;
 		sb->settings.trim_rate = 92;
+		fill_bytes(sb->replaces, sizeof(sb->replaces), 0x70);
 		return;
 	}
-	sb->flags = HYBRID_SB_DIRTY;
+	sb->flags = role == HYBRID_ROLE_ORIGIN ? HYBRID_SB_DIRTY | HYBRID_SB_ALONE :
+		    HYBRID_SB_LOSS_UNKNOWN;
+	sb->flags |= HYBRID_SB_EPHEMERAL;
 	sb->volume_id = 4095;
 	sb->instance = 7;
 	sb->data_sector = 2048;
@@ -58,6 +62,12 @@ static inline void sample_sb(struct hybrid_sb *sb, u32 role)
 	fill_bytes(sb->volume_uuid, sizeof(sb->volume_uuid), 0x30);
 	fill_bytes(sb->pairing_key, sizeof(sb->pairing_key), 0x40);
 	sb->lost = 41;
+	sb->paired_nonce = 0x1020304050607080ULL;
+	sb->next.mode = HYBRID_MODE_WRITEBACK + 1;
+	sb->next.cutoff_sectors = 8193;
+	sb->next.quota_sectors = 1 << 21;
+	sb->next.minimum_sectors = 1 << 20;
+	strcpy(sb->cache_path, "by-id/nvme-Fast_SSD_1");
 }
 
 #define SAMPLE_LOST_SHIFT 7
@@ -87,6 +97,7 @@ static inline void sample_root(struct hybrid_root_info *root, u16 *generation, u
 	root->journal_head = 5100;
 	root->flags = 0;
 	root->next_instance = 8;
+	root->written_sectors = 0x123456789aULL;
 	for (i = 0; i < nr_index; i++)
 		generation[i] = i + 1;
 }
@@ -105,6 +116,10 @@ static inline void sample_volume(struct hybrid_volume_info *v)
 	v->nonce = 3;
 	v->nonce_old = 2;
 	v->cutoff_sectors = 8192;
+	v->data_sectors_new = 1U << 31;
+	v->quota_sectors = 1 << 22;
+	v->minimum_sectors = 1 << 19;
+	v->flags = HYBRID_VOLUME_WAS_DIRTY;
 	strcpy(v->name, "home");
 }
 
@@ -117,6 +132,7 @@ static inline void sample_volumes(struct hybrid_volume_info *info)
 	info[2].state = HYBRID_VOLUME_TOMBSTONE;
 	sample_volume(&info[14]);
 	info[14].flags = HYBRID_VOLUME_INPLACE;
+	info[14].data_sectors_new = 0;
 	info[14].data_sector = 0;
 	info[14].data_sectors = 12345677;
 }

@@ -123,8 +123,8 @@ static void sb_features(void **state)
 	u32 bit;
 
 	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(0), -EPROTONOSUPPORT, "version");
-	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(1), -EPROTONOSUPPORT, "version");
-	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(3), -EPROTONOSUPPORT, "version");
+	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(2), -EPROTONOSUPPORT, "version");
+	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(4), -EPROTONOSUPPORT, "version");
 	for (bit = 0; bit < 64; bit++) {
 		SB_CASE(HYBRID_ROLE_ORIGIN, incompat, cpu_to_le64(1ULL << bit),
 			-EPROTONOSUPPORT, "incompat");
@@ -147,13 +147,21 @@ static void sb_fields(void **state)
 		SB_CASE(roles[i], role, cpu_to_le32(0), -EINVAL, "role");
 		SB_CASE(roles[i], role, cpu_to_le32(4), -EINVAL, "role");
 		SB_CASE(roles[i], role, cpu_to_le32(~0), -EINVAL, "role");
-		SB_CASE(roles[i], flags, cpu_to_le32(2), -EINVAL, "flags");
+		SB_CASE(roles[i], flags, cpu_to_le32(16), -EINVAL, "flags");
 		SB_CASE(roles[i], flags, cpu_to_le32(~0), -EINVAL, "flags");
 		SB_CASE(roles[i], reserved[0], 1, 0, "");
 		SB_CASE(roles[i], sequence, cpu_to_le64(1ULL << 62), 0, "");
 		SB_CASE(roles[i], sequence, cpu_to_le64((1ULL << 62) + 1), -EINVAL, "sequence");
 	}
+	/* Each role has flags of its own. */
 	SB_CASE(HYBRID_ROLE_CACHE, flags, cpu_to_le32(HYBRID_SB_DIRTY), -EINVAL, "flags");
+	SB_CASE(HYBRID_ROLE_CACHE, flags, cpu_to_le32(HYBRID_SB_EPHEMERAL), -EINVAL, "flags");
+	SB_CASE(HYBRID_ROLE_ORIGIN, flags, cpu_to_le32(HYBRID_SB_DIRTY), 0, "");
+	SB_CASE(HYBRID_ROLE_ORIGIN, flags, cpu_to_le32(HYBRID_SB_ALONE), 0, "");
+	SB_CASE(HYBRID_ROLE_ORIGIN, flags, cpu_to_le32(HYBRID_SB_LOSS_UNKNOWN), -EINVAL, "flags");
+	SB_CASE(HYBRID_ROLE_DETACHED, flags, cpu_to_le32(HYBRID_SB_LOSS_UNKNOWN), 0, "");
+	SB_CASE(HYBRID_ROLE_DETACHED, flags, cpu_to_le32(HYBRID_SB_DIRTY), -EINVAL, "flags");
+	SB_CASE(HYBRID_ROLE_DETACHED, flags, cpu_to_le32(HYBRID_SB_ALONE), -EINVAL, "flags");
 }
 
 static void sb_cache_fields(void **state)
@@ -225,6 +233,12 @@ static void sb_origin_fields(void **state)
 		ORIGIN64(data_sectors, ~2047ULL);
 		SB_CASE(both[i], origin.data_sector, cpu_to_le64(4096), -EINVAL, "data_sectors");
 		SB_CASE(both[i], origin.nonce, cpu_to_le64(0), 0, "");
+		SB_CASE(both[i], origin.paired_nonce, cpu_to_le64(0), 0, "");
+		SB_CASE(both[i], origin.mode, cpu_to_le64(0), 0, "");
+		ORIGIN64(mode, HYBRID_NR_MODES + 1);
+		ORIGIN64(mode, ~0ULL);
+		SB_CASE(both[i], origin.cutoff_sectors, cpu_to_le64(~0ULL), 0, "");
+		SB_CASE(both[i], origin.cache_path[0], '/', -EINVAL, "cache_path");
 	}
 }
 
@@ -285,6 +299,49 @@ static void names(void **state)
 		name[size] = '\0';
 		assert_int_equal(decode_name(name, policy), -EINVAL);
 	}
+}
+
+static int decode_path(const char *path)
+{
+	struct hybrid_superblock b;
+	struct hybrid_sb sb, out;
+	const char *why = NULL;
+	int r;
+
+	sample_sb(&sb, HYBRID_ROLE_ORIGIN);
+	hybrid_sb_encode(&b, &sb, 1024);
+	set_name(b.origin.cache_path, path, sizeof(b.origin.cache_path));
+	sb_reseal(&b);
+	r = hybrid_sb_decode(&b, 1024, SAMPLE_SECTORS, &out, &why);
+	if (r)
+		assert_string_equal(why, "cache_path");
+	else
+		assert_string_equal(out.cache_path, path);
+	return r;
+}
+
+/* A path of a cache device is a name that udev makes, in one of two directories. */
+static void cache_paths(void **state)
+{
+	static const char * const bad[] = {
+		"sdb", "by-id", "by-id/", "by-path/", "by-uuid/1234", "/by-id/nvme-x",
+		"by-id/../sdb", "by-id/.x", "by-id/-x", "by-id/a/b", "by-id/a b", "by-id/a\\x20b",
+	};
+	char path[HYBRID_PATH_SIZE + 1];
+	u32 i;
+
+	assert_int_equal(decode_path(""), 0);
+	assert_int_equal(decode_path("by-id/nvme-Samsung_SSD_980_S64ENS0"), 0);
+	assert_int_equal(decode_path("by-path/pci-0000:3d:00.0-nvme-1"), 0);
+	for (i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(decode_path(bad[i]), -EINVAL);
+	memset(path, 'n', sizeof(path));
+	memcpy(path, "by-id/", 6);
+	path[HYBRID_PATH_SIZE - 1] = '\0';
+	assert_int_equal(decode_path(path), 0);
+	path[HYBRID_PATH_SIZE - 1] = 'n';
+	path[HYBRID_PATH_SIZE] = '\0';
+	assert_int_equal(decode_path(path), -EINVAL);
 }
 
 /* What stands behind the end of a name neither counts nor leaks. */
@@ -485,6 +542,7 @@ static void root_round_trip(void **state)
 	assert_int_equal(out.journal_head, in.journal_head);
 	assert_int_equal(out.flags, in.flags);
 	assert_int_equal(out.next_instance, in.next_instance);
+	assert_int_equal(out.written_sectors, in.written_sectors);
 	assert_memory_equal(generations, index_generation, p.g.nr_index * sizeof(u16));
 	assert_int_equal(index_generation[p.g.nr_index], U16_MAX);
 }
@@ -577,7 +635,8 @@ static void volume_fields(void **state)
 	VOLUME_CASE(2, instance, 0, "instance");
 	VOLUME_CASE(0, mode, cpu_to_le32(HYBRID_NR_MODES), "mode");
 	VOLUME_CASE(0, mode, cpu_to_le32(~0), "mode");
-	VOLUME_CASE(0, flags, cpu_to_le32(2), "flags");
+	VOLUME_CASE(0, flags, cpu_to_le32(4), "flags");
+	FIELD_OK(VOLUMES, volumes.entry[0].flags, 0);
 	VOLUME_CASE(0, flags, cpu_to_le32(HYBRID_VOLUME_INPLACE), "data_sector");
 	VOLUME_CASE(14, flags, 0, "data_sector");
 	VOLUME_CASE(0, data_sector, 0, "data_sector");
@@ -589,6 +648,14 @@ static void volume_fields(void **state)
 	VOLUME_CASE(0, data_sectors, cpu_to_le64(~2047ULL), "data_sectors");
 	VOLUME_CASE(14, data_sectors, 0, "data_sectors");
 	VOLUME_CASE(14, data_sectors, cpu_to_le64((1ULL << 54) + 1), "data_sectors");
+	/* A volume only grows, to a size that it could have. */
+	FIELD_OK(VOLUMES, volumes.entry[0].data_sectors_new, 0);
+	VOLUME_CASE(0, data_sectors_new, cpu_to_le64(1 << 30), "data_sectors_new");
+	VOLUME_CASE(0, data_sectors_new, cpu_to_le64(2048), "data_sectors_new");
+	VOLUME_CASE(0, data_sectors_new, cpu_to_le64((1U << 31) + 8), "data_sectors_new");
+	VOLUME_CASE(0, data_sectors_new, cpu_to_le64(~2047ULL), "data_sectors_new");
+	FIELD_OK(VOLUMES, volumes.entry[14].data_sectors_new, cpu_to_le64(12345678));
+	VOLUME_CASE(14, data_sectors_new, cpu_to_le64((1ULL << 54) + 1), "data_sectors_new");
 	VOLUME_CASE(0, name[0], '/', "name");
 	VOLUME_CASE(0, name[1], '\n', "name");
 	FIELD_OK(VOLUMES, volumes.entry[0].reserved[0], 1);
@@ -927,6 +994,7 @@ int main(void)
 		cmocka_unit_test(lost_bit_flips),
 		cmocka_unit_test(lost_of_another),
 		cmocka_unit_test(lost_hostile),
+		cmocka_unit_test(cache_paths),
 		cmocka_unit_test(bytes_after_name),
 		cmocka_unit_test(every_bit_flip),
 		cmocka_unit_test(wrong_block),

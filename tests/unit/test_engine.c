@@ -186,6 +186,26 @@ static void closed_while_it_stops(void **state)
 	reads(BLOCK, BLOCK, 2);
 }
 
+/* Wear counts over all lives of the cache device, traffic since it was loaded. */
+static void wear_outlives_the_engine(void **state)
+{
+	u64 written;
+
+	put(0, BLOCK, 2);
+	rest();
+	written = pool().total_written;
+	assert_true(written >= BLOCK);
+	assert_int_equal(pool().cache_written, written);
+	stop();
+	crash();
+	start();
+	open_volume();
+	assert_true(pool().total_written - pool().cache_written >= written);
+	written = pool().total_written;
+	put(0, BLOCK, 3);
+	assert_true(pool().total_written >= written + BLOCK);
+}
+
 /* A volume that stays open: what its origin lost when it was to be closed is its users' to know. */
 static void settling_that_fails_is_said(void **state)
 {
@@ -909,6 +929,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(leaf_without_records, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(stamps_are_lifted, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(closed_while_it_stops, setup, teardown),
+		cmocka_unit_test_setup_teardown(wear_outlives_the_engine, setup, teardown),
 		cmocka_unit_test_setup_teardown(not_deleted, setup, teardown),
 		cmocka_unit_test_setup_teardown(written_without_its_cache, setup, teardown),
 		cmocka_unit_test_setup_teardown(superblocks_that_do_not_fit, setup, teardown),

@@ -52,12 +52,23 @@ const struct json_field dump_pool_fields[] = {
 	POOL("compat", JSON_HEX, compat),
 	POOL("ro_compat", JSON_HEX, ro_compat),
 	POOL("incompat", JSON_HEX, incompat),
+	POOL("host_id", JSON_UUID, host_id),
+	POOL("replaces", JSON_UUID, replaces),
+	POOL_NUMBER("high_watermark", settings.high_watermark),
+	POOL_NUMBER("low_watermark", settings.low_watermark),
+	POOL_NUMBER("writeback_rate", settings.writeback_rate),
+	POOL_NUMBER("commit_interval", settings.commit_interval),
+	POOL_NUMBER("endurance", settings.endurance),
+	POOL_NUMBER("metadata_share", settings.metadata_share),
+	POOL_NUMBER("trim_rate", settings.trim_rate),
 	NUMBER(dump_pool, "next_instance", root.next_instance, U32_MAX),
 	FIELD(dump_pool, "clean", JSON_BOOL, root.flags, 0, NULL),
+	NUMBER(dump_pool, "written_sectors", root.written_sectors, U64_MAX),
 	{}
 };
 
-_Static_assert(HYBRID_ROOT_CLEAN == 1 && HYBRID_VOLUME_INPLACE == 1, "they are bit 0 below");
+_Static_assert(HYBRID_ROOT_CLEAN == BIT(0) && HYBRID_VOLUME_INPLACE == BIT(0) &&
+	       HYBRID_VOLUME_WAS_DIRTY == BIT(1), "the bits above and below");
 
 #define VOLUME(text, what, member) VALUE(dump_volume, text, what, info.member)
 #define VOLUME_NUMBER(text, member, limit) NUMBER(dump_volume, text, member, limit)
@@ -69,6 +80,7 @@ const struct json_field dump_volume_fields[] = {
 	FIELD(dump_volume, "state", JSON_WORD, info.state, 0, states),
 	FIELD(dump_volume, "mode", JSON_WORD, info.mode, 0, hybrid_mode_names),
 	FIELD(dump_volume, "in_place", JSON_BOOL, info.flags, 0, NULL),
+	FIELD(dump_volume, "was_dirty", JSON_BOOL, info.flags, 1, NULL),
 	VOLUME_NUMBER("instance", info.instance, U32_MAX),
 	VOLUME("member_uuid", JSON_UUID, member_uuid),
 	VOLUME("pairing_key", JSON_KEY, pairing_key),
@@ -77,6 +89,9 @@ const struct json_field dump_volume_fields[] = {
 	VOLUME("nonce", JSON_HEX, nonce),
 	VOLUME("nonce_old", JSON_HEX, nonce_old),
 	VOLUME_NUMBER("cutoff_sectors", info.cutoff_sectors, U64_MAX),
+	VOLUME_NUMBER("data_sectors_new", info.data_sectors_new, U64_MAX),
+	VOLUME_NUMBER("quota_sectors", info.quota_sectors, U64_MAX),
+	VOLUME_NUMBER("minimum_sectors", info.minimum_sectors, U64_MAX),
 	VOLUME_NUMBER("blocks", usage.blocks, U64_MAX),
 	VOLUME_NUMBER("dirty_blocks", usage.dirty_blocks, U64_MAX),
 	{}

@@ -128,6 +128,7 @@ static void write_root(struct repair *p, struct hybrid_writer *w)
 		.journal_tail = p->s.journal_next,
 		.journal_head = p->s.journal_next,
 		.next_instance = md->root.next_instance,
+		.written_sectors = md->root.written_sectors,
 	};
 
 	hybrid_root_encode(hybrid_writer_next(w), md->g, &md->id, &root, md->index_generation);

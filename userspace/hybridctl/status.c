@@ -55,6 +55,10 @@ static void print_pool(const struct hybrid_node *node)
 			   (unsigned long long)s->evictions, (unsigned long long)s->errors);
 	if (errors_by_kind(node, kinds, sizeof(kinds)))
 		print_line("errors", "%s", kinds);
+	if (s->total_written)
+		print_line("written", "%s to the cache device, %s since it was formatted",
+			   size_text(a, s->cache_written * 512),
+			   size_text(b, s->total_written * 512));
 	if (s->retired)
 		print_line("retired", "blocks: %llu, until the pool is loaded again",
 			   (unsigned long long)s->retired);

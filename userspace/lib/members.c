@@ -402,7 +402,8 @@ int hybrid_member_mark_detached(const struct hybrid_device *dev)
 				   "%s has no valid superblock%s%s", dev->path,
 				   m.why[0] ? ": " : "", m.why);
 	m.sb.role = HYBRID_ROLE_DETACHED;
-	m.sb.flags &= ~HYBRID_SB_DIRTY;
+	m.sb.flags &= HYBRID_SB_EPHEMERAL;
+	m.sb.paired_nonce = 0;
 	m.sb.sequence++;
 	return hybrid_member_write(dev, &m.sb);
 }

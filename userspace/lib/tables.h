@@ -84,7 +84,8 @@ int hybrid_volume_table_parse(const char *params, struct hybrid_volume_table *ta
 	X(metadata_writes) X(cache_flushes) X(evictions) X(errors) X(draining) \
 	X(cache_written) X(high_watermark) X(low_watermark) X(writeback_rate) \
 	X(commit_interval) X(endurance) X(metadata_share) X(trim_rate) X(metadata) \
-	X(read_errors) X(write_errors) X(flush_errors) X(trimmed) X(retired)
+	X(read_errors) X(write_errors) X(flush_errors) X(trimmed) X(retired) \
+	X(total_written)
 
 #define HYBRID_VOLUME_STATUS_WORDS(X) X(state) X(mode)
 #define HYBRID_VOLUME_STATUS_NUMBERS(X) \
