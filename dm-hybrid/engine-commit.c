@@ -96,20 +96,21 @@ static bool needs_commit(struct hybrid_engine *e, const struct hybrid_volume *v)
 }
 
 /*
- * No commit will come.  Where nothing is dirty, on record or in RAM, the origin
- * has everything; and once it says that it goes on alone, no record concerns it.
- * One in place cannot say so, and need not: what records of it were lost ended is
- * dirty on record again (commit_lost()).
+ * No commit will come.  A volume with dirty data in RAM has lost it.  Otherwise the
+ * origin has everything, and no record concerns it once its superblock says that it
+ * goes on alone: granules that are dirty on record alone count no more if they are all
+ * there is (lost_collect()).  An origin in place cannot say so; its granules stay dirty
+ * on record.
  */
 static void complete_without_commit(struct hybrid_engine *e, struct hybrid_io *io,
 				    struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = io->volume;
 
-	if (dirty_blocks(v)) {
+	if (atomic_read(&v->nr_dirty)) {
 		complete_io(io, -EIO, acts);
 	} else if (READ_ONCE(v->sb_state) == SB_ALONE) {
-		complete_io(io, 0, acts);
+		complete_io(io, dirty_blocks(v) ? -EIO : 0, acts);
 	} else {
 		io->state = IO_COMMIT;
 		sb_wait(e, v, SB_ALONE, io, acts);
@@ -334,12 +335,11 @@ static void record(struct hybrid_engine *e, u32 set, u32 i, const struct hybrid_
 	u64 jdirty = block_mask(e, s, MASK_JDIRTY, i);
 	u64 jclean = block_mask(e, s, MASK_JVALID, i) & ~jdirty;
 
-	if (jdirty & ~dirty) {
-		set_bit(e->journal.nr, e->ended);
+	if (jdirty & ~dirty)
 		s->ending |= region_bit(i);
-	}
 	hybrid_journal_block(&e->journal, hybrid_map_cblock(&e->map, set, i),
-			     v ? v->info.instance : 0, hybrid_key_block(s->key[i]), valid, dirty);
+			     v ? v->info.instance : 0, hybrid_key_block(s->key[i]), valid, dirty,
+			     jdirty & ~dirty);
 	/* A block that leaves is in TRANSIT; that says the same of it alone. */
 	if (v && (jclean & ~valid) && !(s->dopen & region_bit(i)))
 		s->dropping |= region_bit(i);
@@ -514,7 +514,6 @@ static bool assemble(struct hybrid_engine *e)
 {
 	u32 set;
 
-	bitmap_zero(e->ended, HYBRID_ENTRY_RECORDS(e->journal.max_blocks));
 	e->journal.nr = 0;
 	for_each_set_bit(set, e->must_sets, e->map.nr_sets)
 		if (!record_or_grow(e, set))
@@ -747,28 +746,28 @@ static void wake_checkpoint(struct hybrid_engine *e, struct list_head *list, int
 }
 
 /*
- * The entry failed: what its records end may be dirty on disk for good.  Where
- * no nonce tells that the origin went on alone (J9), it must not go on there.
+ * The entry failed, but may be durable all the same.  If it is not, the granules that its
+ * records end are dirty on disk for good, and recovery takes their cached copies: so they
+ * count as dirty on record, and neither writes nor discards may change the origin's.
  */
 static void commit_lost(struct hybrid_engine *e)
 {
 	u32 k;
 
-	for_each_set_bit(k, e->ended, e->journal.nr) {
-		const struct hybrid_record *r = &e->journal.entry->record[k];
-		u32 where = le32_to_cpu(r->where), set = where / e->map.set_size;
-		u32 i = where % e->map.set_size;
+	for (k = 0; k < e->journal.nr; k++) {
+		u32 where = le32_to_cpu(e->journal.entry->record[k].where);
+		u32 set = where / e->map.set_size, i = where % e->map.set_size;
 		struct hybrid_set *s = &e->map.set[set];
+		u64 ended = e->journal.ended[k];
 		unsigned long flags;
 
-		if (!r->instance)
+		if (!ended)
 			continue;
 		spin_lock_irqsave(&s->lock, flags);
-		if (!key_volume(e, s->key[i])->has_sb) {
-			set_put_mask(&e->map, s, MASK_JVALID, i, e->map.granules);
-			put_jdirty(e, s, i, e->map.granules);
-			mark_lazy(e, set, i);
-		}
+		set_put_mask(&e->map, s, MASK_JVALID, i,
+			     block_mask(e, s, MASK_JVALID, i) | ended);
+		put_jdirty(e, s, i, block_mask(e, s, MASK_JDIRTY, i) | ended);
+		mark_lazy(e, set, i);
 		spin_unlock_irqrestore(&s->lock, flags);
 	}
 }

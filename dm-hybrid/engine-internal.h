@@ -240,6 +240,7 @@ struct hybrid_volume {
 	atomic_t nr_cached;
 	bool draining;			/* asked for, or a mode switch */
 	bool healthy_again;		/* since it was opened: HYBRID_STATE_HEALTHY_AGAIN */
+	u32 merged;			/* blocks; since then */
 	struct list_head open_link;	/* of open_volumes */
 	bool cache_written;		/* since the last flush: note_cache_written() */
 	bool cache_flushing;		/* the present commit makes that durable */
@@ -407,7 +408,6 @@ struct hybrid_engine {
 	bool commit_lazy;		/* the present assembly */
 	bool commit_opens;		/* ... has nothing but open regions */
 	unsigned long *must_sets, *lazy_sets, *open_sets, *grace_sets;
-	unsigned long *ended;		/* records of the present entry that end dirty granules */
 
 	/* Checkpoint */
 	u8 cp_phase;

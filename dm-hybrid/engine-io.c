@@ -862,26 +862,27 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 
 /* ---- a pool that failed -------------------------------------------------- */
 
+static enum route fail_lost(struct hybrid_io *io, struct hybrid_actions *acts)
+{
+	count(io->volume, HYBRID_CACHE_ERRORS);
+	complete_io(io, -EIO, acts);
+	return ROUTE_TAKEN;
+}
+
 /*
- * P5: dirty granules fail, everything else is the origin's.  What is dirty on
- * record alone can be read there, too; but a write would be undone by the record.
+ * P5: dirty granules fail, everything else is the origin's.  A granule that is dirty on
+ * record alone can be read there, too; but the record would undo a write, unless
+ * lost_collect() finds that such granules are all that is dirty.
  */
 static enum route route_failed(struct hybrid_engine *e, struct hybrid_set *s,
 			       struct hybrid_io *io, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = io->volume;
 	int i = hybrid_set_find(&e->map, s, io->key);
-	u64 dirty = 0;
+	u64 dirty = i < 0 ? 0 : block_mask(e, s, MASK_DIRTY, i);
 
-	if (i >= 0)
-		dirty = block_mask(e, s, MASK_DIRTY, i);
-	if (i >= 0 && io->type == HYBRID_IO_WRITE)
-		dirty |= block_mask(e, s, MASK_JDIRTY, i);
-	if (dirty & io->mask) {
-		count(v, HYBRID_CACHE_ERRORS);
-		complete_io(io, -EIO, acts);
-		return ROUTE_TAKEN;
-	}
+	if (dirty & io->mask)
+		return fail_lost(io, acts);
 	if (io->type == HYBRID_IO_READ)
 		return read_origin(io);
 	/* J9: first the origin must say that it went on without its cache. */
@@ -889,6 +890,8 @@ static enum route route_failed(struct hybrid_engine *e, struct hybrid_set *s,
 		sb_wait(e, v, SB_ALONE, io, acts);
 		return ROUTE_TAKEN;
 	}
+	if (i >= 0 && (block_mask(e, s, MASK_JDIRTY, i) & io->mask))
+		return fail_lost(io, acts);
 	io->to_cache = 0;
 	io->to_origin = io->mask;
 	/* One that began before the pool failed may go to the cache (J6). */

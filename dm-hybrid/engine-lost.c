@@ -5,9 +5,11 @@
  * formatted origin before its superblock says that it went on alone, or when the
  * volume is closed:
  *
- *   1. Mark their chunks in a lost map: granules that are dirty, in RAM or on
- *      record, and those of writes to the cache that are in flight.  No other
- *      write begins once the pool has failed.
+ *   1. Mark their chunks in a lost map: granules that are dirty in RAM, and those
+ *      of writes to the cache that are in flight.  No other write begins once the
+ *      pool has failed.  Granules that are dirty on record alone are on the origin,
+ *      and count only where no flush covers that.  If there are no others, nothing
+ *      is lost: the volume is clean, and its cached data never come back.
  *   2. Write both copies of the map, durably.
  *   3. Write the superblock that names it.
  *
@@ -60,13 +62,23 @@ int lost_reserve(struct hybrid_engine *e, const struct hybrid_volume *v)
 
 /* ---- collecting ---------------------------------------------------------- */
 
+static bool block_is_of(const struct hybrid_volume *v, const struct hybrid_set *s, u32 i)
+{
+	return (s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)) &&
+	       hybrid_key_volume(s->key[i]) == v->id;
+}
+
 static u64 lost_granules(const struct hybrid_engine *e, const struct hybrid_volume *v,
 			 const struct hybrid_set *s, u32 i)
 {
-	if (!(s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)) ||
-	    hybrid_key_volume(s->key[i]) != v->id)
+	u64 lost;
+
+	if (!block_is_of(v, s, i))
 		return 0;
-	return block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i);
+	lost = block_mask(e, s, MASK_DIRTY, i);
+	if (!settled(v, s->stamp[i]))
+		lost |= block_mask(e, s, MASK_JDIRTY, i);
+	return lost;
 }
 
 static void lost_mark(struct hybrid_engine *e, struct hybrid_lost_map *map, u32 shift, u64 key)
@@ -74,6 +86,26 @@ static void lost_mark(struct hybrid_engine *e, struct hybrid_lost_map *map, u32 
 	u64 chunk = from_oblock(hybrid_key_block(key)) >> (shift - e->g->block_shift);
 
 	map->bitmap[chunk / 8] |= 1 << chunk % 8;
+}
+
+/* Nothing of @v is lost: its records, which end with the pool, count no more. */
+static void forget_records(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	unsigned long flags;
+	u32 set, i;
+
+	for (set = 0; set < e->map.nr_sets; set++) {
+		struct hybrid_set *s = &e->map.set[set];
+
+		spin_lock_irqsave(&s->lock, flags);
+		for (i = 0; i < e->map.set_size; i++)
+			if (block_is_of(v, s, i) && block_mask(e, s, MASK_JDIRTY, i)) {
+				put_jdirty(e, s, i, 0);
+				mark_lazy(e, set, i);
+			}
+		spin_unlock_irqrestore(&s->lock, flags);
+		cond_resched();
+	}
 }
 
 /*
@@ -109,10 +141,12 @@ static bool lost_collect(struct hybrid_engine *e, struct hybrid_volume *v,
 		cond_resched();
 	}
 	v->lost_known = true;
-	if (lost)
+	if (lost) {
 		v->sb.lost = e->ops->random(e);
-	else
+	} else {
+		forget_records(e, v);
 		v->sb.flags &= ~HYBRID_SB_DIRTY;
+	}
 	return lost;
 }
 

@@ -249,16 +249,6 @@ static bool prepare_blocks(struct hybrid_engine *e, struct hybrid_io *io,
 	return true;
 }
 
-/* May a record that ends a dirty granule of the region have to become durable still? */
-static bool record_ends(struct hybrid_engine *e, struct hybrid_set *s, int i,
-			struct hybrid_volume *v)
-{
-	/* It never will, and nobody reads it: the origin's nonce says so. */
-	if (READ_ONCE(e->failed) && READ_ONCE(v->sb_state) == SB_ALONE)
-		return false;
-	return s->ending & region_bit(i);
-}
-
 /* After an error only clean granules go: the origin may have changed below them. */
 static void drop_granules(struct hybrid_engine *e, struct hybrid_io *io, int error)
 {
@@ -273,7 +263,7 @@ static void drop_granules(struct hybrid_engine *e, struct hybrid_io *io, int err
 		u64 drop = error ? io->mask & ~dirty : io->mask;
 		/* Dirty on record, or the record that says otherwise is on its way */
 		bool ends = (drop & (dirty | block_mask(e, s, MASK_JDIRTY, i))) ||
-			    record_ends(e, s, i, io->volume);
+			    (s->ending & region_bit(i));
 
 		put_dirty(e, s, i, dirty & ~drop);
 		hybrid_set_invalidate(&e->map, s, i, drop);
@@ -314,6 +304,15 @@ enum hybrid_map_result range_io(struct hybrid_engine *e, struct hybrid_io *io,
 	}
 	if (!prepare_blocks(e, io, acts))
 		return HYBRID_MAP_TAKEN;
+	if (READ_ONCE(e->failed) && v->has_sb && READ_ONCE(v->sb_state) != SB_ALONE &&
+	    (io->error || range_to_origin(io))) {
+		/* Rare enough: the range is given up and begins anew. */
+		io->state = IO_NEW;
+		io->error = 0;
+		range_leave(e, io, acts);
+		sb_wait(e, v, SB_ALONE, io, acts);
+		return HYBRID_MAP_TAKEN;
+	}
 	if (io->error) {
 		range_leave(e, io, acts);
 		complete_io(io, io->error, acts);
@@ -324,13 +323,6 @@ enum hybrid_map_result range_io(struct hybrid_engine *e, struct hybrid_io *io,
 			drop_range(e, io, 0);
 		range_leave(e, io, acts);
 		complete_io(io, 0, acts);
-		return HYBRID_MAP_TAKEN;
-	}
-	if (READ_ONCE(e->failed) && v->has_sb && READ_ONCE(v->sb_state) != SB_ALONE) {
-		/* Rare enough: the range is given up and begins anew. */
-		io->state = IO_NEW;
-		range_leave(e, io, acts);
-		sb_wait(e, v, SB_ALONE, io, acts);
 		return HYBRID_MAP_TAKEN;
 	}
 	user_op(io, true, v->info.data_sector + io->sector, false);

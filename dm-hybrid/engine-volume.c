@@ -116,6 +116,25 @@ static void sb_write_copy(struct hybrid_volume *v, struct hybrid_op *op)
 	op->nr_segments = 1;
 }
 
+/*
+ * The origin goes on without its cache (J9): a nonce that the cache does not know, and the
+ * one by which it can tell that it was not opened with this origin since.
+ */
+static void sb_alone(struct hybrid_volume *v)
+{
+	v->sb.nonce = v->e->ops->random(v->e);
+	v->sb.flags |= HYBRID_SB_ALONE;
+	v->sb.paired_nonce = v->info.nonce;
+}
+
+/* It did not, or does no more. */
+static void sb_paired(struct hybrid_volume *v, u64 nonce)
+{
+	v->sb.nonce = nonce;
+	v->sb.flags &= ~HYBRID_SB_ALONE;
+	v->sb.paired_nonce = 0;
+}
+
 void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
 {
 	v->sb_busy = true;
@@ -128,7 +147,7 @@ void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_a
 	v->sb_copy = v->sb_oldest;
 	v->sb.sequence++;
 	if (v->sb_writing == SB_ALONE)
-		v->sb.nonce = e->ops->random(e);
+		sb_alone(v);
 	else
 		v->sb.flags |= HYBRID_SB_DIRTY;
 	sb_write_copy(v, &v->sb_op);
@@ -170,7 +189,7 @@ static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 	else
 		WRITE_ONCE(v->sb_state, v->sb_writing);
 	if (!error && v->sb_wanted > v->sb_state)
-		sb_update(e, v, acts);
+		sb_next_locked(e, v, acts);
 	else
 		list_splice_init(&v->sb_waiters, &waiters);
 	origin_flush_next_locked(e, v, acts);
@@ -187,10 +206,21 @@ static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 	}
 }
 
+/* Is the origin to be flushed first?  Data written back count as lost until then. */
+static bool sb_needs_flush(const struct hybrid_volume *v)
+{
+	return v->sb_wanted == SB_ALONE && (v->sb.flags & HYBRID_SB_DIRTY) && !v->flush_error &&
+	       v->last_write > v->flushed;
+}
+
 /* What ours loses, a flush that is under way would not miss: after that. */
 void sb_next_locked(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
 {
-	if (!list_empty(&v->sb_waiters) && !v->sb_busy && !v->flush_busy)
+	if (list_empty(&v->sb_waiters) || v->sb_busy || v->flush_busy)
+		return;
+	if (sb_needs_flush(v))
+		origin_flush_locked(e, v, acts);
+	else
 		sb_update(e, v, acts);
 }
 
@@ -287,7 +317,8 @@ static int sb_read(struct hybrid_volume *v, u64 sectors, const char **why)
 	v->sb_oldest = !best;
 	v->sb_apart = r[!best] || sb[!best].nonce != v->sb.nonce;
 	if (!r[!best] && !nonce_known(v, v->sb.nonce) && nonce_known(v, sb[!best].nonce)) {
-		v->sb.nonce = sb[!best].nonce;
+		v->sb = sb[!best];
+		v->sb.sequence = sb[best].sequence;
 		v->sb_oldest = best;
 	}
 	return 0;
@@ -380,11 +411,82 @@ static int new_instance(struct hybrid_engine *e, struct hybrid_volume *v)
 static const char no_cold_start[] =
 	"cannot be started cold: the cache device cannot be written, or no instance is left";
 
+/* @each for all blocks of a volume, also those on their way out; under their sets' locks. */
+static void each_block(struct hybrid_engine *e, struct hybrid_volume *v,
+		       void (*each)(struct hybrid_engine *e, u32 set, u32 i))
+{
+	unsigned long flags;
+	u32 set, i;
+
+	for (set = 0; set < e->map.nr_sets; set++) {
+		struct hybrid_set *s = &e->map.set[set];
+
+		spin_lock_irqsave(&s->lock, flags);
+		for (i = 0; i < e->map.set_size; i++)
+			if ((s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)) &&
+			    hybrid_key_volume(s->key[i]) == v->id)
+				each(e, set, i);
+		spin_unlock_irqrestore(&s->lock, flags);
+		cond_resched();
+	}
+}
+
+/* What is clean of a block goes, and with it a block that is clean. */
+static void forget_clean(struct hybrid_engine *e, u32 set, u32 i)
+{
+	struct hybrid_set *s = &e->map.set[set];
+	u64 keep = block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i);
+
+	if (!(s->flags[i] & BLOCK_MAPPED))
+		return;
+	if (!keep) {
+		evict_block(e, set, i);
+	} else if (block_mask(e, s, MASK_VALID, i) & ~keep) {
+		hybrid_set_invalidate(&e->map, s, i, ~keep);
+		mark_must(e, set, i);
+	}
+}
+
+/*
+ * Did the origin go on alone when the pool of the cache's last session failed?  Then
+ * neither was opened with another since.
+ */
+static bool failed_together(const struct hybrid_volume *v)
+{
+	return (v->sb.flags & HYBRID_SB_ALONE) && v->sb.paired_nonce &&
+	       nonce_known(v, v->sb.paired_nonce) && v->sb.instance == v->info.instance;
+}
+
+/*
+ * The origin was written without its cache, in the session in which the pool failed.  All
+ * that is dirty was refused to its users then, so the cached copy is the newest, and of
+ * everything else the origin's: so everything clean goes, durably, before the cache knows
+ * the origin's nonce.  The writes that no flush covered may be missing, as after a power cut.
+ */
+static int merge(struct hybrid_engine *e, struct hybrid_volume *v, const char **why)
+{
+	int r;
+
+	v->merged = dirty_blocks(v);
+	each_block(e, v, forget_clean);
+	r = e->ops->wait_checkpoint(e);
+	if (r)
+		*why = "cannot be merged: the cache device cannot be written";
+	return r;
+}
+
 /* The origin is the one that the cache last saw, or its cached data goes. */
 static int check_nonce(struct hybrid_engine *e, struct hybrid_volume *v, const char **why)
 {
 	if (nonce_known(v, v->sb.nonce))
 		return 0;
+	if (failed_together(v) && (v->sb.flags & HYBRID_SB_DIRTY))
+		return merge(e, v, why);
+	/* If nothing was lost then, records that call anything dirty are outdated. */
+	if (failed_together(v)) {
+		*why = no_cold_start;
+		return new_instance(e, v);
+	}
 	if (atomic_read(&v->nr_jdirty)) {
 		*why = "was written without its cache, which holds newer data of it";
 		return -EMEDIUMTYPE;
@@ -414,7 +516,7 @@ static int exchange_nonce(struct hybrid_engine *e, struct hybrid_volume *v)
 	r = e->ops->wait_checkpoint(e);
 	if (r)
 		return r;
-	v->sb.nonce = new;
+	sb_paired(v, new);
 	v->sb.lost = 0;
 	if (atomic_read(&v->nr_jdirty))
 		v->sb.flags |= HYBRID_SB_DIRTY;
@@ -471,42 +573,6 @@ static int open_formatted(struct hybrid_engine *e, struct hybrid_volume *v, u64 
 	return 0;
 }
 
-/* @each for all blocks of a volume, also those on their way out; under their sets' locks. */
-static void each_block(struct hybrid_engine *e, struct hybrid_volume *v,
-		       void (*each)(struct hybrid_engine *e, u32 set, u32 i))
-{
-	unsigned long flags;
-	u32 set, i;
-
-	for (set = 0; set < e->map.nr_sets; set++) {
-		struct hybrid_set *s = &e->map.set[set];
-
-		spin_lock_irqsave(&s->lock, flags);
-		for (i = 0; i < e->map.set_size; i++)
-			if ((s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)) &&
-			    hybrid_key_volume(s->key[i]) == v->id)
-				each(e, set, i);
-		spin_unlock_irqrestore(&s->lock, flags);
-		cond_resched();
-	}
-}
-
-/* What is clean of a block goes, and with it a block that is clean. */
-static void forget_clean(struct hybrid_engine *e, u32 set, u32 i)
-{
-	struct hybrid_set *s = &e->map.set[set];
-	u64 keep = block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i);
-
-	if (!(s->flags[i] & BLOCK_MAPPED))
-		return;
-	if (!keep) {
-		evict_block(e, set, i);
-	} else if (block_mask(e, s, MASK_VALID, i) & ~keep) {
-		hybrid_set_invalidate(&e->map, s, i, ~keep);
-		mark_must(e, set, i);
-	}
-}
-
 /*
  * No nonce tells whether an origin in place was written elsewhere: it starts
  * cold, but for what is dirty.
@@ -528,6 +594,7 @@ static int open_origin(struct hybrid_engine *e, struct hybrid_volume *v, u64 sec
 	int r;
 
 	v->healthy_again = false;
+	v->merged = 0;
 	*why = "belongs to a pool that has failed";
 	if (READ_ONCE(e->failed))
 		return -EIO;
@@ -654,26 +721,34 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	return 0;
 }
 
+/* All writes to the origin that have ended become durable. */
+static int settle_origin(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	unsigned long flags;
+	int r = v->flush_error;
+
+	if (r || v->last_write <= v->flushed)
+		return r;
+	spin_lock_irqsave(&e->lock, flags);
+	v->flush_target = v->epoch;
+	WRITE_ONCE(v->epoch, v->epoch + 1);
+	spin_unlock_irqrestore(&e->lock, flags);
+	r = flush_origin(v);
+	if (r)
+		origin_flush_failed(v, r);
+	else
+		WRITE_ONCE(v->flushed, v->flush_target);
+	return r;
+}
+
 /*
  * What was written back becomes durable, and recorded, while the origin can
  * still be reached.
  */
 static int settle_volume(struct hybrid_engine *e, struct hybrid_volume *v)
 {
-	unsigned long flags;
-	int r = v->flush_error;
+	int r = settle_origin(e, v);
 
-	if (!r && v->last_write > v->flushed) {
-		spin_lock_irqsave(&e->lock, flags);
-		v->flush_target = v->epoch;
-		WRITE_ONCE(v->epoch, v->epoch + 1);
-		spin_unlock_irqrestore(&e->lock, flags);
-		r = flush_origin(v);
-		if (r)
-			origin_flush_failed(v, r);
-		else
-			WRITE_ONCE(v->flushed, v->flush_target);
-	}
 	return r ? r : e->ops->wait_checkpoint(e);
 }
 
@@ -698,8 +773,9 @@ static void close_failed(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	if (!v->has_sb || v->sb_state == SB_ALONE || v->sb_wanted == SB_CLEAN)
 		return;
+	settle_origin(e, v);
 	/* The one that was to go with it alone may have failed half way. */
-	v->sb.nonce = v->info.nonce;
+	sb_paired(v, v->info.nonce);
 	if (v->lost_known || !lost_save_blocking(e, v))
 		sb_write_both(v);
 }
@@ -983,6 +1059,7 @@ void hybrid_volume_status(struct hybrid_engine *e, struct hybrid_volume *v,
 	st->dirty = dirty_blocks(v);
 	st->cached = atomic_read(&v->nr_cached);
 	st->lost = st->degraded ? st->dirty : 0;
+	st->merged = v->merged;
 	for_each_possible_cpu(cpu)
 		for (c = 0; c < HYBRID_NR_COUNTERS; c++)
 			st->counter[c] += READ_ONCE(per_cpu_ptr(v->counters, cpu)->c[c]);

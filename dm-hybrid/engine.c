@@ -49,10 +49,9 @@ static int create_parts(struct hybrid_engine *e, const struct hybrid_policy_type
 	e->grace_sets = alloc_bits(sets);
 	e->dirty_sets = alloc_bits(sets);
 	e->trim.sets = alloc_bits(sets);
-	e->ended = alloc_bits(HYBRID_ENTRY_RECORDS(e->journal.max_blocks));
 	e->readers = alloc_percpu(struct hybrid_readers);
 	if (!e->must_sets || !e->lazy_sets || !e->open_sets || !e->grace_sets ||
-	    !e->dirty_sets || !e->trim.sets || !e->ended || !e->readers)
+	    !e->dirty_sets || !e->trim.sets || !e->readers)
 		return -ENOMEM;
 	e->ram = own_ram(e->g);
 	return 0;
@@ -110,7 +109,6 @@ void hybrid_engine_destroy(struct hybrid_engine *e)
 	kvfree(e->grace_sets);
 	kvfree(e->dirty_sets);
 	kvfree(e->trim.sets);
-	kvfree(e->ended);
 	vfree(e);
 }
 

@@ -530,6 +530,7 @@ struct hybrid_volume_status {
 	u64 cutoff;
 	u32 dirty, cached;
 	u32 lost;		/* blocks with granules that are lost: the pool failed */
+	u32 merged;		/* blocks that were lost, and came back when it was opened */
 	u64 counter[HYBRID_NR_COUNTERS];
 };
 

@@ -108,6 +108,19 @@ static void log_degraded(struct volume_object *object, const char *name)
 		       dm_device_name(object->md), name, object->origin, pool->bdev);
 }
 
+static void log_healthy(struct volume_object *object, const char *name)
+{
+	struct hybrid_pool *pool = object->pool;
+	struct hybrid_volume_status st;
+
+	hybrid_volume_status(pool->engine, object->handle, &st);
+	DMINFO("%s: volume %s on %pg is healthy again: cache device %pg is back",
+	       dm_device_name(object->md), name, object->origin, pool->bdev);
+	if (st.merged)
+		DMINFO("%s: volume %s: up to %llu KiB that only %pg has are there again",
+		       dm_device_name(object->md), name, kib_of(pool, st.merged), pool->bdev);
+}
+
 static void log_volume(struct volume_object *object, u32 state)
 {
 	const char *dev = dm_device_name(object->md);
@@ -122,8 +135,7 @@ static void log_volume(struct volume_object *object, u32 state)
 		DMINFO("%s: volume %s on %pg is drained", dev, name, object->origin);
 		break;
 	case HYBRID_STATE_HEALTHY_AGAIN:
-		DMINFO("%s: volume %s on %pg is healthy again: cache device %pg is back", dev,
-		       name, object->origin, object->pool->bdev);
+		log_healthy(object, name);
 		break;
 	}
 }

@@ -11,21 +11,28 @@ int hybrid_journal_create(struct hybrid_journal *j, const struct hybrid_geometry
 	j->max_blocks = HYBRID_JOURNAL_ENTRY_LIMIT(g->journal_blocks);
 	j->room = HYBRID_JOURNAL_KEPT_BLOCKS;
 	j->kept = vmalloc(HYBRID_JOURNAL_KEPT_BLOCKS * HYBRID_META_BLOCK_SIZE);
+	j->kept_ended = kcalloc(HYBRID_ENTRY_RECORDS(HYBRID_JOURNAL_KEPT_BLOCKS), sizeof(u64),
+				GFP_KERNEL);
 	j->entry = j->kept;
-	return j->kept ? 0 : -ENOMEM;
+	j->ended = j->kept_ended;
+	return j->kept && j->kept_ended ? 0 : -ENOMEM;
 }
 
 void hybrid_journal_destroy(struct hybrid_journal *j)
 {
 	hybrid_journal_shrink(j);
 	vfree(j->kept);
+	kfree(j->kept_ended);
 	j->entry = NULL;
 	j->kept = NULL;
+	j->ended = NULL;
+	j->kept_ended = NULL;
 }
 
 bool hybrid_journal_grow(struct hybrid_journal *j, u32 blocks)
 {
 	void *mem = NULL;
+	u64 *ended;
 
 	if (j->entry != j->kept)
 		return false;
@@ -35,8 +42,16 @@ bool hybrid_journal_grow(struct hybrid_journal *j, u32 blocks)
 			return false;
 		mem = kmalloc(blocks * HYBRID_META_BLOCK_SIZE, GFP_NOWAIT | __GFP_NOWARN);
 	}
+	ended = kmalloc_array(HYBRID_ENTRY_RECORDS(blocks), sizeof(*ended),
+			      GFP_NOWAIT | __GFP_NOWARN);
+	if (!ended) {
+		kfree(mem);
+		return false;
+	}
 	memcpy(mem, j->kept, j->room * HYBRID_META_BLOCK_SIZE);
+	memcpy(ended, j->kept_ended, j->nr * sizeof(*ended));
 	j->entry = mem;
+	j->ended = ended;
 	j->room = blocks;
 	return true;
 }
@@ -46,7 +61,9 @@ void hybrid_journal_shrink(struct hybrid_journal *j)
 	if (j->entry == j->kept)
 		return;
 	kfree(j->entry);
+	kfree(j->ended);
 	j->entry = j->kept;
+	j->ended = j->kept_ended;
 	j->room = HYBRID_JOURNAL_KEPT_BLOCKS;
 }
 
@@ -69,8 +86,9 @@ u32 hybrid_journal_space(const struct hybrid_journal *j)
 
 static struct hybrid_record *add(struct hybrid_journal *j, u32 type, u32 where)
 {
-	struct hybrid_record *r = &j->entry->record[j->nr++];
+	struct hybrid_record *r = &j->entry->record[j->nr];
 
+	j->ended[j->nr++] = 0;
 	memset(r, 0, sizeof(*r));
 	r->type = cpu_to_le32(type);
 	r->where = cpu_to_le32(where);
@@ -78,10 +96,11 @@ static struct hybrid_record *add(struct hybrid_journal *j, u32 type, u32 where)
 }
 
 void hybrid_journal_block(struct hybrid_journal *j, cblock_t b, u32 instance, oblock_t oblock,
-			  u64 valid, u64 dirty)
+			  u64 valid, u64 dirty, u64 ended)
 {
 	struct hybrid_record *r = add(j, HYBRID_RECORD_BLOCK, from_cblock(b));
 
+	j->ended[j->nr - 1] = ended;
 	if (!instance)
 		return;
 	r->instance = cpu_to_le32(instance);

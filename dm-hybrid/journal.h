@@ -19,6 +19,8 @@ struct hybrid_journal {
 	u64 place;		/* ... and its number */
 	struct hybrid_journal_entry *entry;	/* free for other uses as long as nr is 0 */
 	struct hybrid_journal_entry *kept;	/* entry, until it grows */
+	u64 *ended;		/* by each record: granules that were dirty on record before it */
+	u64 *kept_ended;	/* ended, until the entry grows */
 };
 
 /* Blocks of memory that are kept for good: any set's records fit. */
@@ -45,9 +47,12 @@ bool hybrid_journal_grow(struct hybrid_journal *j, u32 blocks);
 /* Give that back.  What is in the entry is lost. */
 void hybrid_journal_shrink(struct hybrid_journal *j);
 
-/* Add a record; there must be space. */
+/*
+ * Add a record; there must be space.  @ended is not written: it stays in j->ended until
+ * the entry is durable.
+ */
 void hybrid_journal_block(struct hybrid_journal *j, cblock_t b, u32 instance, oblock_t oblock,
-			  u64 valid, u64 dirty);
+			  u64 valid, u64 dirty, u64 ended);
 void hybrid_journal_regions(struct hybrid_journal *j, u32 set, u64 open);
 
 /* Seal the entry; it goes, whole, to the sector returned. */

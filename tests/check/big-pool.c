@@ -124,7 +124,7 @@ static void fill_journal(u32 entries)
 			hybrid_journal_block(&j, to_cblock(b), le32_to_cpu(leaf->instance[k]),
 					     to_oblock(le64_to_cpu(leaf->oblock[k])),
 					     le64_to_cpu(leaf->valid[k]),
-					     le64_to_cpu(leaf->dirty[k]));
+					     le64_to_cpu(leaf->dirty[k]), 0);
 			b = (b + 64) % g->nr_blocks;
 		}
 		sector = hybrid_journal_seal(&j, &id);

@@ -418,6 +418,34 @@ _origin("origin_alone_dirty", "origin.nonce", 4711, "origin-alone-dirty")
 _origin("origin_alone", "origin.nonce", 4711, "origin-alone", which=1)
 
 
+def _alone(origin: Member, flags: int):
+    """It went on alone when the pool of its last session failed."""
+    with origin.superblock(0) as sb:
+        paired = sb["origin.nonce"]
+    origin.set("origin.nonce", 4711)
+    origin.set("origin.paired_nonce", paired)
+    origin.set("flags", constant("SB_ALONE") | flags)
+
+
+@image("origin-merges", members="cache origin0")
+def _origin_merges(pool: Pool):
+    _alone(Member(pool.origins[0]), constant("SB_DIRTY"))
+
+
+@image("origin-alone", members="cache origin0")
+def _origin_lost_nothing(pool: Pool):
+    """It is clean, so records in the cache that call blocks of it dirty are outdated."""
+    _alone(Member(pool.origins[0]), 0)
+
+
+@image("origin-alone-dirty", members="cache origin0")
+def _origin_of_another_session(pool: Pool):
+    origin = Member(pool.origins[0])
+    _alone(origin, constant("SB_DIRTY"))
+    origin.set("origin.paired_nonce", 4712)
+
+
+
 @image("origin-is-detached", members="cache origin0")
 def _origin_is_detached(pool: Pool):
     origin = Member(pool.origins[0])

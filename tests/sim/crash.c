@@ -215,8 +215,6 @@ bool crash_boot(struct world *w)
 			return false;
 		if (!r || (r == -ENOENT && vol->unsure))
 			continue;
-		if (w->main->pool_faulty)
-			continue;
 		violation(w, "recovery", "open of volume %u fails with %d: %s", vol->id, r,
 			  why ? why : "(no reason given)");
 		return false;

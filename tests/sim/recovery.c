@@ -175,22 +175,28 @@ static void forget(struct reader *in)
 	}
 }
 
-/* The cache device and the origin agree, whichever of its superblocks is read. */
-static bool nonces_known(struct reader *in, u32 nr)
+/* What the origin's superblocks say of the volume's cached blocks. */
+static void read_origin(struct reader *in, u32 nr)
 {
 	const struct hybrid_volume_info *t = &in->f->table[nr];
 	const struct volume *vol = in->w->vol[nr];
-	struct hybrid_sb sb;
-	u32 copy;
+	struct hybrid_sb sb, newest = {};
+	u32 copy, known = 0;
 
 	if (vol->info.flags & HYBRID_VOLUME_INPLACE)
-		return false;
+		return;
 	for (copy = 0; copy < 2; copy++) {
-		if (!device_get_sb(vol->origin, copy, &sb, false) ||
-		    (sb.nonce != t->nonce && sb.nonce != t->nonce_old))
-			return false;
+		if (!device_get_sb(vol->origin, copy, &sb, false))
+			continue;
+		known += sb.nonce == t->nonce || sb.nonce == t->nonce_old;
+		if (sb.sequence >= newest.sequence)
+			newest = sb;
 	}
-	return true;
+	in->f->warm[nr] = known == 2;
+	if (known || !(newest.flags & HYBRID_SB_ALONE))
+		return;
+	in->f->merges[nr] = newest.flags & HYBRID_SB_DIRTY;
+	in->f->outdated[nr] = !in->f->merges[nr];
 }
 
 bool found_of(const struct found *f, u32 b, u32 volume_nr)
@@ -217,7 +223,7 @@ struct found *found_read(struct world *w)
 	read_journal(&in);
 	forget(&in);
 	for (i = 0; i < w->nr_vol; i++)
-		in.f->warm[i] = nonces_known(&in, i);
+		read_origin(&in, i);
 	return in.f;
 }
 
@@ -264,11 +270,15 @@ void found_check(struct world *w, const struct found *f, const struct volume *on
 	u32 b;
 
 	for (b = 0; b < w->g->nr_blocks && !w->stop; b++) {
-		struct found_block ram;
+		struct found_block disk = f->block[b], ram;
 
 		if (only && !found_of(f, b, only->nr))
 			continue;
+		if (only && f->outdated[only->nr])
+			disk.dirty = 0;
+		if (only && (f->outdated[only->nr] || f->merges[only->nr]))
+			disk.valid = disk.dirty;
 		ram = found_in_ram(w->e, b);
-		check_block(w, b, &f->block[b], &ram, !only || f->warm[only->nr]);
+		check_block(w, b, &disk, &ram, !only || f->warm[only->nr]);
 	}
 }

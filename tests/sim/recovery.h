@@ -21,6 +21,9 @@ struct found {
 	struct found_block *block;	/* what is clean in open regions is forgotten already */
 	struct hybrid_volume_info table[SIM_MAX_VOLUMES];	/* of the world's volumes */
 	bool warm[SIM_MAX_VOLUMES];	/* the origin's nonces are known: nothing is forgotten */
+	/* The pool failed, and the origin went on alone: it has everything ... */
+	bool outdated[SIM_MAX_VOLUMES];
+	bool merges[SIM_MAX_VOLUMES];	/* ... but for what is dirty */
 };
 
 /* NULL: there is no pool that could be loaded.  Lives as long as sim_arena does. */

@@ -687,7 +687,7 @@ bool open_volume(struct world *w, struct volume *vol)
 	if (w->crashed || w->stop)
 		return false;
 	check_reason(w, "open", r, why);
-	if (r && !w->pool_faulty && !faults_of_volume(w, vol))
+	if (r && !faults_of_volume(w, vol))
 		violation(w, "recovery", "open of volume %u fails with %d: %s", vol->id, r,
 			  why ? why : "(no reason given)");
 	if (!r)
@@ -827,8 +827,11 @@ void restart(struct world *w)
 			oracle_crash(w->vol[i]->oracle);
 			device_drop_doomed(w->vol[i]->origin);
 			w->vol[i]->origin->flush_failed = false;
+			device_heal(w->vol[i]->origin, true);
 		}
 		device_drop_doomed(w->dev[0]);
+		if (w->faulty)
+			device_heal(w->dev[0], true);
 		destroy(w);
 		w->deaths = 0;
 		if (!w->stop)

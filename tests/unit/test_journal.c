@@ -74,7 +74,7 @@ static void put(u32 nr)
 			hybrid_journal_regions(&j, 1, next_record);
 		else
 			hybrid_journal_block(&j, to_cblock(next_record % g.nr_blocks), 7,
-					     to_oblock(next_record), 3, 1);
+					     to_oblock(next_record), 3, 1, 2);
 	}
 	sector = hybrid_journal_seal(&j, &id);
 	n = j.place;
@@ -286,8 +286,8 @@ static void records(void **state)
 
 	/* what an earlier entry left in the buffer is not taken for a field */
 	put(3);
-	hybrid_journal_block(&j, to_cblock(9), 3, to_oblock(1ULL << 40), 7, 5);
-	hybrid_journal_block(&j, to_cblock(10), 0, to_oblock(77), 7, 5);
+	hybrid_journal_block(&j, to_cblock(9), 3, to_oblock(1ULL << 40), 7, 5, 2);
+	hybrid_journal_block(&j, to_cblock(10), 0, to_oblock(77), 7, 5, 0);
 	hybrid_journal_regions(&j, 1, 6);
 	r = j.entry->record;
 	assert_int_equal(le32_to_cpu(r[0].type), HYBRID_RECORD_BLOCK);

@@ -64,20 +64,41 @@ static bool nonce_known(const struct hybrid_superblocks *s, const struct hybrid_
 	return false;
 }
 
+static bool failed_together(const struct hybrid_sb *sb, const struct hybrid_volume_info *info)
+{
+	return sb->flags & HYBRID_SB_ALONE && sb->paired_nonce &&
+	       (sb->paired_nonce == info->nonce || sb->paired_nonce == info->nonce_old) &&
+	       sb->instance == info->instance;
+}
+
+/* The cache does not know the origin's nonce: as check_nonce() in the engine. */
+static enum hybrid_finding_id judge_alone(const struct hybrid_sb *sb,
+					  const struct hybrid_volume_info *info, bool dirty)
+{
+	bool marked = sb->flags & HYBRID_SB_DIRTY;
+
+	if (failed_together(sb, info))
+		return marked ? HYBRID_FOUND_ORIGIN_MERGES : HYBRID_FOUND_ORIGIN_ALONE;
+	if (dirty)
+		return HYBRID_FOUND_ORIGIN_ALONE_DIRTY;
+	return marked ? HYBRID_FOUND_CACHE_OLDER : HYBRID_FOUND_ORIGIN_ALONE;
+}
+
 /* What hybrid_volume_open() would say of the nonce. */
 static void judge_nonce(struct check *c, const struct hybrid_superblocks *s,
 			const struct hybrid_volume_info *info)
 {
 	const struct hybrid_sb *sb = &s->sb;
 	const struct hybrid_volume_usage *usage = &c->md.usage[info - c->md.volume];
-	bool dirty = usage->dirty_granules;
+	bool dirty = usage->dirty_granules, known = nonce_known(s, info);
 
-	if (!nonce_known(s, info))
-		hybrid_found(&c->f, dirty ? HYBRID_FOUND_ORIGIN_ALONE_DIRTY :
-			     sb->flags & HYBRID_SB_DIRTY ? HYBRID_FOUND_CACHE_OLDER :
-			     HYBRID_FOUND_ORIGIN_ALONE, NULL,
+	if (!known)
+		hybrid_found(&c->f, judge_alone(sb, info, dirty), NULL,
 			     "%s: the cache does not know its nonce; %llu blocks are dirty there",
 			     info->name, (unsigned long long)usage->dirty_blocks);
+	/* Nothing was lost when the pool failed: the records are outdated. */
+	if (!known && failed_together(sb, info) && !(sb->flags & HYBRID_SB_DIRTY))
+		dirty = false;
 	if (dirty && !(sb->flags & HYBRID_SB_DIRTY))
 		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_UNFLAGGED, NULL,
 			     "%s: %llu blocks are dirty in the cache", info->name,

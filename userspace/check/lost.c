@@ -189,6 +189,11 @@ static int add_place(struct lost *l, const char *volume, const char *path, u64 o
 	return 0;
 }
 
+static bool nonce_told(const struct told *told, u64 nonce)
+{
+	return nonce && (nonce == told->nonce || nonce == told->nonce_old);
+}
+
 static int lost_origin(struct lost *l, const struct hybrid_sb *sb)
 {
 	const char *name = keep_name(sb->name);
@@ -198,8 +203,8 @@ static int lost_origin(struct lost *l, const struct hybrid_sb *sb)
 	int r;
 
 	r = add_place(l, name, l->dev.path, sb->data_sector * 512, sb->data_sectors * 512);
-	/* One that its cache knows has lost what the cache says */
-	if (r || (told && (sb->nonce == told->nonce || sb->nonce == told->nonce_old)))
+	/* One that its cache knows, or will be merged with, has lost what the cache says */
+	if (r || (told && (nonce_told(told, sb->nonce) || nonce_told(told, sb->paired_nonce))))
 		return r;
 	if (sb->lost && hybrid_lost_map_read(&l->dev, sb, &map)) {
 		unknown(l, name, "unknown: the map of what was lost cannot be read");
