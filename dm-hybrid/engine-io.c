@@ -489,7 +489,7 @@ static enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 {
 	struct hybrid_volume *v = io->volume;
 	int i = hybrid_set_find(&e->map, s, io->key);
-	u64 valid = 0, dirty = 0;
+	u64 valid = 0, dirty = 0, replaced = 0;
 	bool first;
 
 	if (i >= 0 && (s->flags[i] & BLOCK_REMOVED) && !resurrect(e, io->set, i, acts)) {
@@ -508,7 +508,9 @@ static enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 		hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
 	if (i >= 0 && (io->flags & HYBRID_IO_META))
 		metadata_read(e, s, i);
-	if (!(io->mask & ~valid) || !(io->mask & ~(valid | overwritten(s, io->key)))) {
+	if ((io->mask & ~valid) && !io->redirected)
+		replaced = overwritten(s, io->key);
+	if (!(io->mask & ~(valid | replaced))) {
 		io->phase = epoch_enter(e);
 		if (!first)
 			hybrid_set_note_hit(&e->map, s, i);
@@ -1034,7 +1036,8 @@ enum hybrid_map_result hybrid_engine_miss(struct hybrid_engine *e, struct hybrid
 /*
  * The cache could not be read.  A clean granule is read from the origin and
  * dropped from the cache; a dirty one is lost (S8).  Of both, any may be the one:
- * each is read where it is then.  Returns whether the io ends.
+ * each is read where it is then, and not again where a write replaces it, which may
+ * take for ever.  Returns whether the io ends.
  */
 static bool read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error,
 			struct hybrid_actions *acts)
@@ -1063,6 +1066,7 @@ static bool read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error
 	}
 	if (dirty) {
 		begin(io);
+		io->redirected = true;
 		rerun_later(io, acts);
 	} else {
 		io_read_origin(io);

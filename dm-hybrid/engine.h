@@ -174,7 +174,7 @@ struct hybrid_io {
 	bool again;		/* makes dirty again what was written back, not yet recorded */
 	bool counted;
 	bool fetch;		/* may read what surrounds its parts of granules */
-	bool redirected;	/* a write: the cache failed, and it goes to the origin */
+	bool redirected;	/* the cache failed, and all that can goes to the origin */
 	s32 idx;		/* of the block in its set, -1: none */
 	u32 set;
 	u32 room_since;		/* a write: the tick from which on it waits for room, or 0 */

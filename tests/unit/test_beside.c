@@ -559,6 +559,34 @@ static void eviction_beside_a_mixed_read(void **state)
 	reads(0, 8, 1);
 }
 
+/*
+ * A read of what is dirty and what a write replaces finds a cache device that is dead: it
+ * ends, however long the write takes.
+ */
+static void read_of_a_dead_cache_beside_a_write(void **state)
+{
+	struct hybrid_actions acts;
+	struct hybrid_op *op;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	reads(8 * BLOCK, BLOCK, 0);
+	put(8 * BLOCK, 8, 1);
+	assert_int_equal(flush_volume(), 0);
+	hybrid_actions_init(&acts);
+	fill_data(&writer, 8 * BLOCK + 8, 8, 2);
+	arrive(&writer, HYBRID_IO_WRITE, 8 * BLOCK + 8, 8, 0, &acts);
+	/* It waits until its region is open, and is on its way from then on. */
+	while ((op = hybrid_actions_pop(&acts)) != &writer.io.op)
+		carry_one(op, &acts);
+	fail_cache_reads = true;
+	assert_int_equal(read_io(8 * BLOCK, 16), -EIO);
+	fail_cache_reads = false;
+	assert_true(hybrid_engine_io_done(e, &writer.io, 0, &acts));
+	carry(&acts);
+	reads(8 * BLOCK, 8, 1);
+	assert_int_equal(read_io(8 * BLOCK, 16), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -576,6 +604,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(hit_beside_another_policy, setup, teardown),
 		cmocka_unit_test_setup_teardown(hit_amid_a_change_of_the_policy, setup, teardown),
 		cmocka_unit_test_setup_teardown(eviction_beside_a_mixed_read, setup, teardown),
+		cmocka_unit_test_setup_teardown(read_of_a_dead_cache_beside_a_write, setup,
+						teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
