@@ -254,7 +254,7 @@ static unsigned long cache_written_since(const struct hybrid_engine *e)
 
 u64 written_in_all(const struct hybrid_engine *e)
 {
-	return e->written_before + e->cache_written + cache_written_since(e);
+	return e->written_before + READ_ONCE(e->cache_written) + cache_written_since(e);
 }
 
 #define DAY		(24 * 60 * 60 * 1000)	/* ms */
