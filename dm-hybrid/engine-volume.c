@@ -1055,6 +1055,7 @@ void hybrid_volume_status(struct hybrid_engine *e, struct hybrid_volume *v,
 	st->degraded = READ_ONCE(e->failed);
 	st->draining = drains(e, v) && dirty_blocks(v);
 	st->mode = READ_ONCE(v->mode);
+	st->drain_on = st->mode == HYBRID_MODE_WRITEBACK && drains(e, v);
 	st->cutoff = READ_ONCE(v->cutoff);
 	st->dirty = dirty_blocks(v);
 	st->cached = atomic_read(&v->nr_cached);

@@ -534,8 +534,9 @@ void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool 
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
+	/* A mode that keeps nothing dirty drains by itself (S14). */
 	if (v)
-		WRITE_ONCE(v->draining, on);
+		WRITE_ONCE(v->draining, on || v->mode != HYBRID_MODE_WRITEBACK);
 	else
 		WRITE_ONCE(e->draining, on);
 	spin_unlock_irqrestore(&e->lock, flags);

@@ -464,7 +464,8 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	memset(st, 0, sizeof(*st));
 	st->failed = READ_ONCE(e->failed);
 	st->dirty = dirty_in_all(e);
-	st->draining = READ_ONCE(e->draining) && st->dirty;
+	st->drain_on = READ_ONCE(e->draining);
+	st->draining = st->drain_on && st->dirty;
 	st->block_sectors = e->g->block_sectors;
 	st->granule_sectors = e->g->granule_sectors;
 	st->blocks = e->g->nr_blocks;

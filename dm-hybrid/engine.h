@@ -418,7 +418,10 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,
 			      struct hybrid_actions *acts);
 
-/* Write back all that is dirty, of one volume or (NULL) of all; or stop that. */
+/*
+ * Write back all that is dirty, of one volume or (NULL) of all; or stop that.  Until then
+ * nothing becomes dirty.  A volume whose mode keeps nothing dirty goes on all the same.
+ */
 void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool on,
 			 struct hybrid_actions *acts);
 
@@ -509,6 +512,7 @@ void hybrid_volume_reset_counters(struct hybrid_volume *v);
 
 struct hybrid_pool_status {
 	bool failed, draining;
+	bool drain_on;		/* asked for, and not ended, dirty or not */
 	u32 block_sectors, granule_sectors;
 	u32 blocks, used, free, dirty;
 	u32 volumes;		/* open */
@@ -526,6 +530,7 @@ struct hybrid_pool_status {
 
 struct hybrid_volume_status {
 	bool degraded, draining;
+	bool drain_on;		/* a drain, its own or the pool's, keeps writeback from it */
 	u32 mode;
 	u64 cutoff;
 	u32 dirty, cached;

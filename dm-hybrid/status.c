@@ -66,7 +66,7 @@ static void pool_info(struct pool_table *pt, char *result, unsigned int maxlen)
 	DMEMIT(" metadata %u read_errors %llu write_errors %llu flush_errors %llu", st.metadata,
 	       st.read_errors, st.write_errors, st.flush_errors);
 	DMEMIT(" trimmed %llu retired %u", st.trimmed, st.retired);
-	DMEMIT(" total_written %llu", st.total_written);
+	DMEMIT(" total_written %llu drain_on %d", st.total_written, st.drain_on);
 }
 
 static void pool_table_line(struct pool_table *pt, char *result, unsigned int maxlen)
@@ -179,7 +179,7 @@ static void volume_info(struct volume_table *vt, char *result, unsigned int maxl
 			DMEMIT(" lost %u", st.lost);
 		DMEMIT(" %s %llu", counter_names[i], st.counter[i]);
 	}
-	DMEMIT(" cutoff %llu", st.cutoff);
+	DMEMIT(" cutoff %llu drain_on %d", st.cutoff, st.drain_on);
 }
 
 static void volume_table_line(struct volume_table *vt, char *result, unsigned int maxlen)

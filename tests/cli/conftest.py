@@ -96,6 +96,9 @@ class FakeKernel:
     def devices(self):
         return [d["name"] for d in self.state.get("devices", [])]
 
+    def device(self, name):
+        return next(d for d in self.state["devices"] if d["name"] == name)
+
     @property
     def log(self):
         path = pathlib.Path(f"{self.path}.log")

@@ -53,9 +53,14 @@ static const char *state_path(void)
 	return path ? path : "fake-dm.json";
 }
 
+/* Whole, though we may be killed meanwhile. */
 static void save(void)
 {
-	json_object_to_file_ext(state_path(), state, JSON_C_TO_STRING_PRETTY);
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s.new", state_path());
+	json_object_to_file_ext(path, state, JSON_C_TO_STRING_PRETTY);
+	rename(path, state_path());
 }
 
 void hybrid_dm_init(void)
@@ -623,6 +628,13 @@ static int volumes_reply(struct json_object *pool, char **reply)
 	return 0;
 }
 
+/* On until it is cancelled; draining while something is dirty. */
+static void set_drain(struct json_object *o, bool on)
+{
+	set_number(o, "drain_on", on);
+	set_number(o, "draining", on);
+}
+
 static int pool_message(struct json_object *o, const char *message, char **reply)
 {
 	if (!strcmp(message, "volumes"))
@@ -635,8 +647,10 @@ static int pool_message(struct json_object *o, const char *message, char **reply
 		return forget_volume(o, message);
 	if (!strncmp(message, "set ", 4) || !strncmp(message, "policy ", 7))
 		return set_in_table(o, message);
-	if (!strcmp(message, "drain") || !strcmp(message, "drain_cancel"))
+	if (!strcmp(message, "drain") || !strcmp(message, "drain_cancel")) {
+		set_number(o, "drain_on", !message[5]);
 		return 0;
+	}
 	return refuse("pool", "unknown message");
 }
 
@@ -658,16 +672,16 @@ static int volume_message(struct json_object *o, const char *message, char **rep
 	if (!strncmp(message, "lost ", 5) && reply)
 		return list_lost(o, message, reply);
 	hybrid_volume_table_parse(text(o, "params"), &table);
-	if (!strncmp(message, "mode ", 5) && hybrid_mode_parse(message + 5) >= 0)
+	if (!strncmp(message, "mode ", 5) && hybrid_mode_parse(message + 5) >= 0) {
 		table.mode = hybrid_mode_parse(message + 5);
-	else if (!strncmp(message, "cutoff ", 7))
+		set_drain(o, false);
+	} else if (!strncmp(message, "cutoff ", 7)) {
 		table.cutoff_sectors = strtoll(message + 7, NULL, 10);
-	else if (!strcmp(message, "drain"))
-		set_number(o, "draining", 1);
-	else if (!strcmp(message, "drain_cancel"))
-		set_number(o, "draining", 0);
-	else
+	} else if (!strcmp(message, "drain") || !strcmp(message, "drain_cancel")) {
+		set_drain(o, !message[5]);
+	} else {
 		return refuse("volume", "unknown message");
+	}
 	hybrid_volume_table_build(params, sizeof(params), &table);
 	set_text(o, "params", params);
 	return 0;
@@ -732,6 +746,7 @@ static void volume_status(struct json_object *o, char *buf, size_t len)
 	s.cutoff = table.cutoff_sectors < 0 ? 8192 : table.cutoff_sectors;
 	s.dirty = step_dirty(o);
 	s.draining = number(o, "draining");
+	s.drain_on = number(o, "drain_on") && table.mode == HYBRID_MODE_WRITEBACK;
 	s.cache_errors = number(o, "cache_errors");
 	s.origin_errors = number(o, "origin_errors");
 	hybrid_volume_status_build(buf, len, &s);
@@ -760,6 +775,7 @@ static void pool_status(struct json_object *o, char *buf, size_t len)
 	s.write_errors = number(o, "write_errors");
 	s.flush_errors = number(o, "flush_errors");
 	s.retired = number(o, "retired");
+	s.drain_on = number(o, "drain_on");
 	hybrid_pool_status_build(buf, len, &s);
 }
 

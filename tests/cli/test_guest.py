@@ -130,7 +130,7 @@ def test_a_detach_that_drains_holds_up_nobody(guest):
                   "bs=64k count=1 seek=$((700 + 11 * i)) oflag=direct status=none; done")
         become(slow)
         guest.run("{ hybridctl detach vol; echo $? >/run/rc; } </dev/null >/run/out 2>&1 & "
-                  "until hybridctl get vol mode | grep writethrough; do sleep 0.1; done")
+                  "until hybridctl get vol drain_on | grep 1; do sleep 0.1; done")
 
     def ended():
         guest.run("until [ -s /run/rc ]; do sleep 0.1; done")
@@ -141,13 +141,25 @@ def test_a_detach_that_drains_holds_up_nobody(guest):
     assert listed(guest)["vol"]["dirty"] and rc(guest, "test -e /run/rc")
     code, out = ended()
     assert code == 5 and "mounted at /mnt" in out
-    assert text(guest, "hybridctl get vol mode") == "writeback\n"
+    assert text(guest, "hybridctl get vol drain_on") == "0\n"
     guest.run("umount /mnt")
     detach()
     guest.run("hybridctl deactivate vol")
     code, out = ended()
-    assert code and "vol is left in mode writethrough" in out and "set vol mode=writeback" in out
-    guest.run("hybridctl activate vol; hybridctl set vol mode=writeback")
+    assert code and "goes on draining" not in out
+    guest.run("hybridctl activate vol")
+    assert text(guest, "hybridctl get vol mode; hybridctl get vol drain_on") == "writeback\n0\n"
+    detach()
+    guest.run("kill -9 $(pidof hybridctl)")
+    r = guest.run("hybridctl status vol")
+    assert "state: dr" in r.out and "mode: writeback" in r.out
+    assert "action: hybridctl drain vol --cancel ends that" in r.out
+    guest.run("dd if=/dev/zero of=/dev/mapper/vol bs=64k count=1 oflag=direct status=none seek=2900; "
+              "until [ $(hybridctl get vol dirty) = 0 ]; do sleep 0.1; done")
+    assert "state: drained" in text(guest, "hybridctl status vol")
+    guest.run("hybridctl drain vol --cancel")
+    assert "state: running" in text(guest, "hybridctl status vol")
+    guest.run("rm -f /run/rc")
     detach()
     guest.run("hybridctl detach two")
     assert listed(guest)["vol"]["dirty"] and rc(guest, "test -e /run/rc")

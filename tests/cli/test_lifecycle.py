@@ -184,8 +184,7 @@ def test_detach(kernel, volume):
     out = kernel.ok("detach", "vol")
     assert f"its data is on {volume[1]}, from sector 2048 on (200704 sectors)" in out
     assert f"dmsetup create vol --table '0 200704 linear {volume[1]} 2048'" in out
-    assert kernel.log == ["check", *look, "message vol mode writethrough",
-                          "message vol drain", *look, "remove vol",
+    assert kernel.log == ["check", *look, "message vol drain", *look, "remove vol",
                           "message vol-pool delete_volume 0", "message vol-pool forget_volume 0"]
     m = members(kernel, volume[1])[volume[1]]
     assert (m["role"], m["sequence"], m["state"]) == ("detached", 2, "ok")
@@ -371,6 +370,43 @@ def test_drain_without_waiting(kernel, volume):
     kernel.change(dirty_vol=1 << 30)
     kernel.ok("drain", "vol", "--no-wait")
     assert kernel.log[-1] == "message vol drain"
+    for test in ["--test"], []:
+        out = kernel.ok("drain", "vol", "--cancel", *test)
+        assert out == ("dmsetup message vol 0 drain_cancel\n" if test else "")
+        assert kernel.device("vol")["drain_on"] == bool(test)
+    assert kernel.log[-1] == "message vol drain_cancel"
+
+
+def ends_with_what_status_says(kernel, state):
+    """Of vol, which a drain keeps from the mode that it has."""
+    out = kernel.ok("status", "vol")
+    assert f"state: {state}" in out and "mode: writeback" in out
+    action, = re.findall("action: hybridctl (.*) ends that", out)
+    kernel.ok(*action.split())
+    out = kernel.ok("status", "vol")
+    assert "state: running" in out and "action" not in out
+
+
+@pytest.mark.parametrize("dirty, state", [(1 << 30, "draining"), (0, "drained")])
+@pytest.mark.parametrize("what", ["vol", "vol-pool"])
+def test_a_drain_that_goes_on_is_said(kernel, volume, what, dirty, state):
+    """Also when nothing is dirty: writes are slower than the mode makes expect."""
+    kernel.change(dirty_vol=dirty)
+    kernel.ok("drain", what, "--no-wait")
+    if what == "vol-pool":
+        kernel.change_device("vol", draining=int(dirty > 0), drain_on=1)
+        assert "hybridctl drain vol-pool --cancel" in kernel.ok("status", "vol")
+        kernel.ok("drain", "vol-pool", "--cancel")
+        kernel.change_device("vol", draining=1)
+    ends_with_what_status_says(kernel, state)
+
+
+def test_a_drain_by_the_mode_is_not_to_be_ended(kernel, volume):
+    kernel.ok("set", "vol", "mode=writethrough")
+    kernel.change(dirty_vol=1 << 30)
+    kernel.change_device("vol", draining=1, drain_on=1)
+    out = kernel.ok("status", "vol")
+    assert "state: draining" in out and "action" not in out
 
 
 def test_interrupt_cancels_a_drain(kernel, volume, build):
@@ -666,8 +702,7 @@ def test_detach_live(kernel, volume):
     origin = f"linear {os_dev(volume[1])} 2048"
     look = 2 * ["message vol-pool volumes"]
     assert kernel.log == [
-        "check", *look, "message vol mode writethrough",
-        "message vol drain", *look, f"try vol 200704 {origin}", "suspend vol",
+        "check", *look, "message vol drain", *look, f"try vol 200704 {origin}", "suspend vol",
         "message vol-pool delete_volume 0", f"switch vol 200704 {origin}",
         "message vol-pool forget_volume 0"]
     assert "to reach it after a boot" in out and "dmsetup create vol" in out
@@ -794,25 +829,43 @@ DETACH_STEPS = [
 
 
 @pytest.mark.parametrize("args, step", DETACH_STEPS)
-def test_a_detach_that_fails_puts_the_mode_back(kernel, volume, args, step):
+def test_a_detach_that_fails_ends_its_drain(kernel, volume, args, step):
+    """And the mode was never another one."""
     kernel.change(dirty_vol=100)
     r = kernel("detach", "vol", *args, fail=step)
     assert r.returncode == 4, r
-    assert listed(kernel)["vol"]["mode"] == "writeback"
-    assert "left in mode" not in r.stderr
+    assert not [line for line in kernel.log if line.startswith("message vol mode")]
+    assert listed(kernel)["vol"]["mode"] == "writeback" and listed(kernel)["vol"]["state"] == "running"
+    assert "goes on draining" not in r.stderr
 
 
 @pytest.mark.parametrize("args, step", DETACH_STEPS)
-def test_a_detach_that_cannot_put_the_mode_back_says_so(kernel, volume, args, step):
+def test_a_detach_that_cannot_end_its_drain_says_so(kernel, volume, args, step):
     """And how to do it."""
     kernel.change(dirty_vol=100)
-    r = kernel("detach", "vol", *args, fail=f"{step}|message vol mode writeback")
+    r = kernel("detach", "vol", *args, fail=f"{step}|message vol drain_cancel")
     assert r.returncode == 4, r
-    assert listed(kernel)["vol"]["mode"] == "writethrough"
-    assert "vol is left in mode writethrough" in r.stderr
-    again, = re.findall(r"hybridctl (set vol mode=\w+)", r.stderr)
+    if step == "message vol drain" or (not args and "delete_volume" in step):
+        # There is none: it has not begun, or the volume was activated again
+        assert "goes on draining" not in r.stderr and listed(kernel)["vol"]["state"] == "running"
+        return
+    again, = re.findall(r"vol goes on draining; to end that: hybridctl (drain vol --cancel)", r.stderr)
+    ends_with_what_status_says(kernel, "drained")
     kernel.ok(*again.split())
-    assert listed(kernel)["vol"]["mode"] == "writeback"
+
+
+@pytest.mark.parametrize("dirty, state", [(1 << 30, "draining"), (200, "drained")])
+def test_a_detach_that_is_killed_leaves_a_volume_that_drains(kernel, volume, build, dirty, state):
+    kernel.change(dirty_vol=dirty)
+    env = {**os.environ, "HYBRID_FAKE_DM": str(kernel.path), "HYBRID_SCAN_ONLY": "none"}
+    tool = subprocess.Popen([build / "hybridctl-fake", "detach", "vol", "--live", "--progress-json"],
+                            env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert "draining" in tool.stdout.readline()
+    tool.kill()
+    tool.communicate()
+    while state == "drained" and kernel.ok("get", "vol", "dirty") != "0\n":
+        pass
+    ends_with_what_status_says(kernel, state)
 
 
 @pytest.mark.parametrize("args, step", [
@@ -862,7 +915,7 @@ def test_a_detach_that_waits_for_another_tool_is_undone_if_the_terminal_goes(ker
         tool.send_signal(signal.SIGINT)
         assert tool.wait(timeout=60) == 5
     tool.communicate()
-    assert "message vol mode writeback" in kernel.log and "remove vol" not in kernel.log
+    assert kernel.log[-1] == "message vol drain_cancel" and "remove vol" not in kernel.log
 
 
 def test_a_drain_under_nohup_goes_on(kernel, volume, build):

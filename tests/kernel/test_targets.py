@@ -11,11 +11,11 @@ open_regions ram ram_per_block journal_used journal_blocks journal_writes journa
 checkpoints metadata_writes cache_flushes evictions errors draining cache_written
 high_watermark low_watermark writeback_rate commit_interval endurance
 metadata_share trim_rate metadata read_errors write_errors flush_errors trimmed retired
-total_written""".split()
+total_written drain_on""".split()
 VOLUME_KEYS = """state mode dirty draining cached read_hits read_misses write_hits write_misses
 bypass_sequential bypass_policy bypass_full bypass_busy bypass_mode bypass_partial fills
 writebacks discards flushes origin_flushes cache_errors origin_errors
-lost bypass_endurance cutoff""".split()
+lost bypass_endurance cutoff drain_on""".split()
 
 
 def rc(stack, command):

@@ -131,6 +131,53 @@ static void drained(void **state)
 	assert_true(volume_is(HYBRID_STATE_DRAINED));
 }
 
+static bool pool_drain_is_on(void)
+{
+	struct hybrid_pool_status st;
+
+	hybrid_engine_status(e, &st);
+	return st.drain_on && !st.draining;
+}
+
+/* It keeps writes from the mode writeback until it is ended, dirty or not. */
+static void drain_goes_on(void **state)
+{
+	set_mode(HYBRID_MODE_WRITEBACK);
+	assert_false(status().drain_on || pool_drain_is_on());
+	drain(v, true);
+	assert_true(status().drain_on && !status().draining && !pool_drain_is_on());
+	drain(NULL, true);
+	drain(v, false);
+	assert_true(status().drain_on && !status().draining && pool_drain_is_on());
+	drain(NULL, false);
+	assert_false(status().drain_on || pool_drain_is_on());
+	drain(v, true);
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	assert_false(status().drain_on);
+	set_mode(HYBRID_MODE_WRITEBACK);
+	assert_false(status().drain_on);
+}
+
+/* A mode that keeps nothing dirty drains by itself: no end of a drain ends that. */
+static void drain_of_a_mode(void **state)
+{
+	u32 n;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	put(0, 8, 1);
+	assert_int_equal(flush_volume(), 0);
+	fail_origin = true;
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	drain(v, true);
+	drain(v, false);
+	assert_int_equal(status().dirty, 1);
+	fail_origin = false;
+	for (n = 0; status().dirty; n++) {
+		assert_true(n < 1000);
+		tick(100);
+	}
+}
+
 static void fail_cache(bool fails)
 {
 	fail_cache_writes = fails;
@@ -192,6 +239,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(watermarks, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(endurance, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(drained, setup, teardown),
+		cmocka_unit_test_setup_teardown(drain_goes_on, setup, teardown),
+		cmocka_unit_test_setup_teardown(drain_of_a_mode, setup, teardown),
 		cmocka_unit_test_setup_teardown(failed_and_healed, setup, teardown),
 	};
 

@@ -110,9 +110,12 @@ int check_policy(const char *name, bool test);
 int check_new_name(const char *what, const char *name, bool ask_kernel);
 
 /*
- * Drain what is active until nothing is dirty, showing progress.  SIGINT
- * cancels the drain: HYBRID_PARTIAL.
+ * Drain what is active until nothing is dirty, showing progress.  It goes on then, so that
+ * nothing becomes dirty again, until drain_cancel().  Cancelled if it fails, or a signal ends it:
+ * HYBRID_PARTIAL.
  */
 int drain_and_wait(const struct command_line *cl, struct hybrid_node *node);
+/* If the device is still there.  Where it cannot be done, a warning says so.  0 or an exit code. */
+int drain_cancel(const char *name, const uint8_t uuid[16], bool pool);
 
 #endif

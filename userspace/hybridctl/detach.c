@@ -14,7 +14,7 @@ struct detach {
 	struct hybrid_node *volume, *pool;
 	struct hybrid_volume_line entry;
 	char origin[HYBRID_PATH_MAX];	/* empty: not here */
-	bool was_writeback;		/* before make_clean() */
+	bool drains;			/* since make_clean() */
 };
 
 static int find_entry(struct detach *d)
@@ -114,34 +114,28 @@ static int look(struct detach *d, const char *what)
 	return find_entry(d);
 }
 
-/* The same volume, whatever others did to it, but for the mode that make_clean() set. */
+/* The same volume, whatever others did to it. */
 static int look_again(struct detach *d)
 {
-	uint32_t mode = d->entry.mode;
 	char uuid[HYBRID_UUID_TEXT];
-	int r;
 
 	hybrid_inventory_free(&d->inv);
-	r = look(d, hybrid_uuid_text(uuid, d->entry.uuid));
-	d->entry.mode = mode;
+	return look(d, hybrid_uuid_text(uuid, d->entry.uuid));
+}
+
+/* It does not end well: writes go as the mode says again.  Returns @r. */
+static int give_up(const struct detach *d, int r)
+{
+	if (d->drains)
+		drain_cancel(d->entry.name, d->entry.uuid, false);
 	return r;
 }
 
-/* Others may have taken its device away. */
-static void restore_mode(const struct detach *d)
-{
-	if (!d->was_writeback)
-		return;
-	if (!hybrid_dm_find(d->entry.uuid, false) ||
-	    hybrid_dm_message(d->entry.name, "mode writeback", NULL))
-		hybrid_warn("%s is left in mode writethrough; once it is active: hybridctl set %s mode=writeback%s",
-			    d->entry.name, d->entry.name, d->entry.inplace ? " --force" : "");
-}
-
 /*
- * 1. No new dirty data, and what there is goes to the origin.  Undone if it does
- * not end well: the volume stays as it was.  It may take hours, in which others are not
- * to wait: what they did meanwhile is found out after it.
+ * 1. What is dirty goes to the origin, and nothing becomes dirty from then on: the drain goes
+ * on until the volume is gone, or give_up().  The mode is not changed, so that there is nothing to
+ * be set right if we are killed.  It may take hours, in which others are not to wait: what they
+ * did meanwhile is found out after it.
  */
 static int make_clean(struct detach *d)
 {
@@ -149,25 +143,16 @@ static int make_clean(struct detach *d)
 
 	if (!d->volume->active || d->cl->given[OPT_DROP_DIRTY])
 		return 0;
-	if (hybrid_mode_parse(d->volume->v.status.mode) == HYBRID_MODE_WRITEBACK) {
-		d->was_writeback = true;
-		r = hybrid_dm_message(d->volume->name, "mode writethrough", NULL);
-		/* It may be in effect all the same, only not recorded. */
-		if (r) {
-			restore_mode(d);
-			return r;
-		}
-	}
 	unlock_tools();
 	r = drain_and_wait(d->cl, d->volume);
 	hold_signals();
-	if (!r)
-		r = lock_tools();
+	if (r)
+		return r;
+	d->drains = true;
+	r = lock_tools();
 	if (!r)
 		r = look_again(d);
-	if (r)
-		restore_mode(d);
-	return r;
+	return r ? give_up(d, r) : 0;
 }
 
 /* By its path: not what bears the name now. */
@@ -212,16 +197,14 @@ static int delete_entry(const struct detach *d)
 	return hybrid_dm_message(d->pool->name, message, NULL);
 }
 
-/* The volume comes back, with the mode that it had, if it can. */
+/* The volume comes back, if it can. */
 static int put_back(const struct detach *d, int r)
 {
-	if (!d->volume->active) {
-		restore_mode(d);
+	if (!d->volume->active)
 		return hybrid_fail(r, "hybridctl activate it, drain it, and detach it again",
 				   "%s was not detached", d->entry.name);
-	}
 	if (start_volume(&d->entry, d->pool->dm.devno, d->volume->below))
-		return hybrid_fail(r, "hybridctl activate it, set its mode, and detach it again",
+		return hybrid_fail(r, "hybridctl activate it, and detach it again",
 				   "%s was not detached; its device is gone for now",
 				   d->entry.name);
 	return hybrid_fail(r, "detach it again, when the reason above is gone",
@@ -235,10 +218,8 @@ static int part(struct detach *d)
 
 	if (d->volume->active) {
 		r = hybrid_dm_remove(d->volume->name);
-		if (r) {
-			restore_mode(d);
-			return r;
-		}
+		if (r)
+			return give_up(d, r);
 	}
 	r = delete_entry(d);
 	return r ? put_back(d, r) : 0;
@@ -251,10 +232,8 @@ static int part(struct detach *d)
  */
 static int part_failed(struct detach *d, int r)
 {
-	if (!hybrid_dm_resume(d->volume->name)) {
-		restore_mode(d);
-		return r;
-	}
+	if (!hybrid_dm_resume(d->volume->name))
+		return give_up(d, r);
 	r = mark_origin(d);
 	if (r)
 		return hybrid_fail(r, "see dmsetup table, dmsetup load",
@@ -280,10 +259,8 @@ static int part_live(struct detach *d)
 		r = survive_suspend();
 	if (!r)
 		r = hybrid_dm_suspend(name);
-	if (r) {
-		restore_mode(d);
-		return r;
-	}
+	if (r)
+		return give_up(d, r);
 	r = delete_entry(d);
 	if (r)
 		r = part_failed(d, r);
@@ -355,8 +332,7 @@ static void print_test(const struct detach *d)
 	const char *drop = d->cl->given[OPT_DROP_DIRTY] ? " drop_dirty" : "";
 
 	if (d->volume->active && !drop[0])
-		printf("dmsetup message %s 0 mode writethrough\ndmsetup message %s 0 drain\n",
-		       d->volume->name, d->volume->name);
+		printf("dmsetup message %s 0 drain\n", d->volume->name);
 	if (d->cl->given[OPT_LIVE])
 		printf("dmsetup suspend --nolockfs %s\n", d->volume->name);
 	else if (d->volume->active)

@@ -29,9 +29,19 @@ static uint64_t block_bytes(const struct hybrid_node *node)
 	       (uint64_t)node->pool->p.table.block_sectors * 512 : 0;
 }
 
-static int cancel(struct hybrid_node *node)
+int drain_cancel(const char *name, const uint8_t uuid[16], bool pool)
 {
-	hybrid_dm_message(node->name, "drain_cancel", NULL);
+	/* Others may have taken its device away, and its drain with it. */
+	int r = hybrid_dm_find(uuid, pool) ? hybrid_dm_message(name, "drain_cancel", NULL) : 0;
+
+	if (r)
+		hybrid_warn("%s goes on draining; to end that: hybridctl drain %s --cancel", name,
+			    name);
+	return r;
+}
+
+static int fail_interrupted(const struct hybrid_node *node)
+{
 	return hybrid_fail(HYBRID_PARTIAL, "start it again to go on",
 			   "drain of %s cancelled: %llu blocks are still dirty", node->name,
 			   (unsigned long long)dirty_blocks(node));
@@ -64,7 +74,7 @@ static int wait_clean(struct hybrid_node *node, struct progress *p)
 			return 0;
 		progress_show(p, dirty_blocks(node));
 		if (progress_interrupted())
-			return cancel(node);
+			return fail_interrupted(node);
 		/* Written again after the drain had ended: drain again */
 		idle = is_draining(node) ? 0 : idle + 1;
 		if (idle == IDLE_POLLS) {
@@ -84,10 +94,29 @@ int drain_and_wait(const struct command_line *cl, struct hybrid_node *node)
 
 	progress_begin(&p, cl, node->name, block_bytes(node), dirty_blocks(node));
 	r = hybrid_dm_message(node->name, "drain", NULL);
-	if (!r)
+	if (!r) {
 		r = wait_clean(node, &p);
+		if (r)
+			drain_cancel(node->name, node->uuid, node->kind == HYBRID_POOL);
+	}
 	progress_end(&p, r ? NULL : "clean");
 	return r;
+}
+
+static int drain(const struct command_line *cl, struct hybrid_node *node)
+{
+	const char *message = cl->given[OPT_CANCEL] ? "drain_cancel" : "drain";
+	int r;
+
+	if (cl->given[OPT_TEST]) {
+		printf("dmsetup message %s 0 %s\n", node->name, message);
+		return 0;
+	}
+	if (cl->given[OPT_CANCEL] || cl->given[OPT_NO_WAIT])
+		return hybrid_dm_message(node->name, message, NULL);
+	r = drain_and_wait(cl, node);
+	/* The kernel goes on until it is told: the next writes are cached again */
+	return r ? r : drain_cancel(node->name, node->uuid, node->kind == HYBRID_POOL);
 }
 
 int command_drain(const struct command_line *cl)
@@ -102,19 +131,8 @@ int command_drain(const struct command_line *cl)
 	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ACTIVE, NULL, 0);
 	if (!r)
 		r = hybrid_find_active(&inv, cl->argv[0], HYBRID_ANY, &node);
-	if (r)
-		goto out;
-	if (cl->given[OPT_TEST]) {
-		printf("dmsetup message %s 0 drain\n", node->name);
-	} else if (cl->given[OPT_NO_WAIT]) {
-		r = hybrid_dm_message(node->name, "drain", NULL);
-	} else {
-		r = drain_and_wait(cl, node);
-		/* The kernel goes on until it is told: the next writes are cached again */
-		if (!r)
-			r = hybrid_dm_message(node->name, "drain_cancel", NULL);
-	}
-out:
+	if (!r)
+		r = drain(cl, node);
 	hybrid_inventory_free(&inv);
 	return r;
 }

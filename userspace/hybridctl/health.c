@@ -66,6 +66,23 @@ static void judge_retired(const struct hybrid_node *pool, struct health *h)
 		 nr == 1 ? "" : "s", nr == 1 ? "is" : "are");
 }
 
+/* @draining: something is dirty, and a drain @on or the mode does not let it be.  False: neither. */
+static bool judge_drain(const struct hybrid_node *node, bool draining, bool on, struct health *h)
+{
+	const struct hybrid_node *whose = node;
+
+	if (draining)
+		say(h, true, "draining", "dirty data is being written back", "");
+	else if (on)
+		say(h, true, "drained", "nothing is dirty, and writes go to the origin, too", "");
+	if (on && node->pool && node->pool->active && node->pool->p.status.drain_on)
+		whose = node->pool;
+	if (on)
+		snprintf(h->action, sizeof(h->action), "hybridctl drain %s --cancel ends that",
+			 whose->name);
+	return draining || on;
+}
+
 static void judge_pool(const struct hybrid_node *node, struct health *h)
 {
 	const struct hybrid_pool_status *s = &node->p.status;
@@ -78,12 +95,12 @@ static void judge_pool(const struct hybrid_node *node, struct health *h)
 		    "the cache device or its metadata failed; dirty data cannot be read",
 		    "see dmesg; replace or reconnect the cache device, then deactivate and activate");
 	else if (s->draining)
-		say(h, true, "draining", "dirty data is being written back", "");
+		judge_drain(node, true, s->drain_on, h);
 	else if (s->retired)
 		judge_retired(node, h);
 	else if (s->errors)
 		judge_errors(node, h);
-	else
+	else if (!judge_drain(node, false, s->drain_on, h))
 		say(h, true, "running", "", "");
 }
 
@@ -109,9 +126,7 @@ static void judge_volume(const struct hybrid_node *node, struct health *h)
 	else if (s->cache_errors)
 		say(h, false, "running", "I/O to the cache failed and was redirected or reported",
 		    "check the cache device (dmesg, smartctl)");
-	else if (s->draining)
-		say(h, true, "draining", "dirty data is being written back", "");
-	else
+	else if (!judge_drain(node, s->draining, s->drain_on, h))
 		say(h, true, "running", "", "");
 }
 
