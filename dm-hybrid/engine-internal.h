@@ -244,6 +244,8 @@ struct hybrid_volume {
 	struct list_head open_link;	/* of open_volumes */
 	bool cache_written;		/* since the last flush: note_cache_written() */
 	bool cache_flushing;		/* the present commit makes that durable */
+	/* Granules dirty in RAM or in the journal: here, apart from what hits read */
+	atomic64_t nr_granules;
 	/* A write that ended in epoch n is covered by a flush that began at n or later. */
 	u64 epoch, last_write, flushed;
 	u64 last_user_write;		/* not by writeback: users' flushes cover it */
@@ -617,6 +619,12 @@ static inline bool drains(const struct hybrid_engine *e, const struct hybrid_vol
 static inline u32 dirty_blocks(const struct hybrid_volume *v)
 {
 	return max(atomic_read(&v->nr_dirty), atomic_read(&v->nr_jdirty));
+}
+
+/* How many sectors are in granules of @v that are dirty, in RAM or on record. */
+static inline u64 dirty_sectors(const struct hybrid_engine *e, const struct hybrid_volume *v)
+{
+	return (u64)atomic64_read(&v->nr_granules) << e->g->granule_shift;
 }
 
 /* Has @v reached its limit of dirty blocks, which room_share() sets? */

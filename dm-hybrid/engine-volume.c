@@ -947,7 +947,7 @@ int hybrid_volume_forget(struct hybrid_engine *e, u32 id)
 	return r;
 }
 
-u32 hybrid_volume_dirty(struct hybrid_engine *e, u32 id)
+u32 hybrid_volume_dirty(struct hybrid_engine *e, u32 id, u64 *sectors)
 {
 	const struct hybrid_volume *v;
 	unsigned long flags;
@@ -956,6 +956,7 @@ u32 hybrid_volume_dirty(struct hybrid_engine *e, u32 id)
 	spin_lock_irqsave(&e->lock, flags);
 	v = volume_of(e, id);
 	dirty = v ? dirty_blocks(v) : 0;
+	*sectors = v ? dirty_sectors(e, v) : 0;
 	spin_unlock_irqrestore(&e->lock, flags);
 	return dirty;
 }
@@ -1058,6 +1059,7 @@ void hybrid_volume_status(struct hybrid_engine *e, struct hybrid_volume *v,
 	st->drain_on = st->mode == HYBRID_MODE_WRITEBACK && drains(e, v);
 	st->cutoff = READ_ONCE(v->cutoff);
 	st->dirty = dirty_blocks(v);
+	st->dirty_sectors = dirty_sectors(e, v);
 	st->cached = atomic_read(&v->nr_cached);
 	st->lost = st->degraded ? st->dirty : 0;
 	st->merged = v->merged;

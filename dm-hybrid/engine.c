@@ -124,12 +124,20 @@ bool hybrid_engine_failed(struct hybrid_engine *e)
 
 /* ---- shared: states of blocks -------------------------------------------- */
 
+static void count_granules(struct hybrid_volume *v, u64 before, u64 after)
+{
+	if (after != before)
+		atomic64_add((int)hweight64(after) - (int)hweight64(before), &v->nr_granules);
+}
+
 void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty)
 {
 	struct hybrid_volume *v = key_volume(e, s->key[i]);
-	int change = !!dirty - !!block_mask(e, s, MASK_DIRTY, i);
+	u64 before = block_mask(e, s, MASK_DIRTY, i), jdirty = block_mask(e, s, MASK_JDIRTY, i);
+	int change = !!dirty - !!before;
 
 	set_put_mask(&e->map, s, MASK_DIRTY, i, dirty);
+	count_granules(v, before | jdirty, dirty | jdirty);
 	if (!change)
 		return;
 	if (dirty)
@@ -142,9 +150,11 @@ void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty)
 void put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 jdirty)
 {
 	struct hybrid_volume *v = key_volume(e, s->key[i]);
-	int change = !!jdirty - !!block_mask(e, s, MASK_JDIRTY, i);
+	u64 before = block_mask(e, s, MASK_JDIRTY, i), dirty = block_mask(e, s, MASK_DIRTY, i);
+	int change = !!jdirty - !!before;
 
 	set_put_mask(&e->map, s, MASK_JDIRTY, i, jdirty);
+	count_granules(v, before | dirty, jdirty | dirty);
 	if (!change)
 		return;
 	atomic_add(change, &e->nr_jdirty);
@@ -457,6 +467,24 @@ static u32 dirty_in_all(const struct hybrid_engine *e)
 	return max(atomic_read(&e->nr_dirty), atomic_read(&e->nr_jdirty));
 }
 
+/* Of all volumes, open or not. */
+static u64 dirty_sectors_in_all(struct hybrid_engine *e)
+{
+	const struct hybrid_volume *v;
+	unsigned long flags;
+	u64 sectors = 0;
+	u32 id;
+
+	spin_lock_irqsave(&e->lock, flags);
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
+		v = volume_of(e, id);
+		if (v)
+			sectors += dirty_sectors(e, v);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	return sectors;
+}
+
 void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st)
 {
 	u32 set;
@@ -464,6 +492,7 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	memset(st, 0, sizeof(*st));
 	st->failed = READ_ONCE(e->failed);
 	st->dirty = dirty_in_all(e);
+	st->dirty_sectors = dirty_sectors_in_all(e);
 	st->drain_on = READ_ONCE(e->draining);
 	st->draining = st->drain_on && st->dirty;
 	st->block_sectors = e->g->block_sectors;
@@ -548,38 +577,72 @@ static const char *check_volumes(struct hybrid_engine *e)
 	return NULL;
 }
 
-static const char *check_set(struct hybrid_engine *e, u32 set, u32 *dirty)
+/* What is dirty.  A granule weighs more the higher its volume's id: each has its own count. */
+struct dirty_sums {
+	u32 blocks, recorded;
+	u64 granules;
+};
+
+static void sum_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i,
+		      struct dirty_sums *sums)
+{
+	u64 dirty = block_mask(e, s, MASK_DIRTY, i), jdirty = block_mask(e, s, MASK_JDIRTY, i);
+
+	sums->blocks += !!dirty;
+	sums->recorded += !!jdirty;
+	if (dirty | jdirty)
+		sums->granules += (u64)hweight64(dirty | jdirty) *
+				  (1 + hybrid_key_volume(s->key[i]));
+}
+
+static const char *check_sums(struct hybrid_engine *e, const struct dirty_sums *sums)
+{
+	const struct hybrid_volume *v;
+	u64 granules = 0;
+	u32 id;
+
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
+		v = volume_of(e, id);
+		if (v)
+			granules += (u64)atomic64_read(&v->nr_granules) * (1 + id);
+	}
+	if (sums->blocks != (u32)atomic_read(&e->nr_dirty) ||
+	    sums->recorded != (u32)atomic_read(&e->nr_jdirty))
+		return "the count of dirty blocks is wrong";
+	return sums->granules == granules ? NULL : "a count of dirty granules is wrong";
+}
+
+static const char *check_set(struct hybrid_engine *e, u32 set, struct dirty_sums *sums)
 {
 	struct hybrid_set *s = &e->map.set[set];
 	const char *why = hybrid_set_check(&e->map, set);
-	u32 i, before = *dirty;
+	u32 i, before = sums->blocks;
 
 	for (i = 0; !why && i < e->map.set_size; i++) {
 		why = check_dirty(e, s, i);
-		*dirty += !!block_mask(e, s, MASK_DIRTY, i);
+		sum_dirty(e, s, i, sums);
 	}
 	if (!why)
 		why = check_writes(e, s);
 	if (!why)
 		why = holds_check(e, s);
-	if (!why && *dirty > before && !test_bit(set, e->dirty_sets))
+	if (!why && sums->blocks > before && !test_bit(set, e->dirty_sets))
 		return "no sweep finds a set's dirty blocks";
 	return why;
 }
 
 const char *hybrid_engine_check(struct hybrid_engine *e)
 {
-	u32 set, dirty = 0;
+	struct dirty_sums sums = {};
+	u32 set;
 
 	for (set = 0; set < e->map.nr_sets; set++) {
-		const char *why = check_set(e, set, &dirty);
+		const char *why = check_set(e, set, &sums);
 
 		if (why)
 			return why;
 	}
-	if (dirty != (u32)atomic_read(&e->nr_dirty))
-		return "the count of dirty blocks is wrong";
-	return check_volumes(e) ?: places_check(e);
+	return check_sums(e, &sums) ?: check_volumes(e) ?: places_check(e);
 }
 
 void hybrid_engine_evict(struct hybrid_engine *e, struct hybrid_volume *v, oblock_t b,

@@ -490,8 +490,11 @@ bool hybrid_volume_lost(struct hybrid_engine *e, struct hybrid_volume *v, u64 *c
 /* Volume @id's entry in the table; -ENOENT. */
 int hybrid_volume_info(struct hybrid_engine *e, u32 id, struct hybrid_volume_info *info);
 
-/* Blocks of volume @id that are dirty, open or not; 0 if there is no such volume. */
-u32 hybrid_volume_dirty(struct hybrid_engine *e, u32 id);
+/*
+ * Blocks of volume @id that are dirty, open or not, and sectors in their dirty granules; 0 if
+ * there is no such volume.
+ */
+u32 hybrid_volume_dirty(struct hybrid_engine *e, u32 id, u64 *sectors);
 
 /*
  * Switch the mode, set the cutoff; with I/O running.  Where that changes anything a
@@ -515,6 +518,7 @@ struct hybrid_pool_status {
 	bool drain_on;		/* asked for, and not ended, dirty or not */
 	u32 block_sectors, granule_sectors;
 	u32 blocks, used, free, dirty;
+	u64 dirty_sectors;	/* of granules that only the cache has */
 	u32 volumes;		/* open */
 	u32 open_regions;
 	u64 ram;		/* bytes */
@@ -534,6 +538,7 @@ struct hybrid_volume_status {
 	u32 mode;
 	u64 cutoff;
 	u32 dirty, cached;
+	u64 dirty_sectors;	/* of granules that only the cache has, in RAM or on record */
 	u32 lost;		/* blocks with granules that are lost: the pool failed */
 	u32 merged;		/* blocks that were lost, and came back when it was opened */
 	u64 counter[HYBRID_NR_COUNTERS];

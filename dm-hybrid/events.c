@@ -32,11 +32,6 @@ static const char *md_name(struct mapped_device *md, char name[DM_NAME_LEN])
 	return name;
 }
 
-static u64 kib_of(const struct hybrid_pool *pool, u32 blocks)
-{
-	return (u64)blocks * pool->block_sectors / 2;
-}
-
 void hybrid_report_failure(struct hybrid_pool *pool)
 {
 	struct hybrid_pool_status st;
@@ -48,7 +43,7 @@ void hybrid_report_failure(struct hybrid_pool *pool)
 	hybrid_engine_status(pool->engine, &st);
 	DMERR("%s: pool %s failed: no metadata can be written to %pg: up to %llu KiB are lost",
 	      dm_device_name(pool->md), md_name(pool->md, name), pool->bdev,
-	      kib_of(pool, st.dirty));
+	      st.dirty_sectors / 2);
 	hybrid_events_look(pool);
 }
 
@@ -101,7 +96,7 @@ static void log_degraded(struct volume_object *object, const char *name)
 	hybrid_volume_status(pool->engine, object->handle, &st);
 	if (st.lost)
 		DMERR("%s: volume %s on %pg is degraded: up to %llu KiB are lost with %pg",
-		      dm_device_name(object->md), name, object->origin, kib_of(pool, st.lost),
+		      dm_device_name(object->md), name, object->origin, st.dirty_sectors / 2,
 		      pool->bdev);
 	else
 		DMWARN("%s: volume %s on %pg is degraded: nothing is lost with %pg",

@@ -267,7 +267,8 @@ static int list_volumes(struct hybrid_pool *pool, char *result, unsigned int max
 {
 	struct hybrid_volume_info info;
 	unsigned int sz = 0;
-	u32 id;
+	u64 sectors;
+	u32 id, dirty;
 
 	if (!maxlen)
 		return -EINVAL;
@@ -275,12 +276,13 @@ static int list_volumes(struct hybrid_pool *pool, char *result, unsigned int max
 	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
 		if (hybrid_volume_info(pool->engine, id, &info))
 			continue;
-		DMEMIT("%u %s %pU %s %pU %s %llu %llu %llu %s %u\n", id,
+		dirty = hybrid_volume_dirty(pool->engine, id, &sectors);
+		DMEMIT("%u %s %pU %s %pU %s %llu %llu %llu %s %u %llu\n", id,
 		       info.state == HYBRID_VOLUME_TOMBSTONE ? "tombstone" : "active",
 		       info.uuid, info.name, info.member_uuid, hybrid_mode_name(info.mode),
 		       info.data_sector, info.data_sectors, info.cutoff_sectors,
 		       info.flags & HYBRID_VOLUME_INPLACE ? "inplace" : "formatted",
-		       hybrid_volume_dirty(pool->engine, id));
+		       dirty, sectors);
 	}
 	return 1;
 }

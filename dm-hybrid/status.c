@@ -67,6 +67,7 @@ static void pool_info(struct pool_table *pt, char *result, unsigned int maxlen)
 	       st.read_errors, st.write_errors, st.flush_errors);
 	DMEMIT(" trimmed %llu retired %u", st.trimmed, st.retired);
 	DMEMIT(" total_written %llu drain_on %d", st.total_written, st.drain_on);
+	DMEMIT(" dirty_sectors %llu", st.dirty_sectors);
 }
 
 static void pool_table_line(struct pool_table *pt, char *result, unsigned int maxlen)
@@ -179,7 +180,8 @@ static void volume_info(struct volume_table *vt, char *result, unsigned int maxl
 			DMEMIT(" lost %u", st.lost);
 		DMEMIT(" %s %llu", counter_names[i], st.counter[i]);
 	}
-	DMEMIT(" cutoff %llu drain_on %d", st.cutoff, st.drain_on);
+	DMEMIT(" cutoff %llu drain_on %d dirty_sectors %llu", st.cutoff, st.drain_on,
+	       st.dirty_sectors);
 }
 
 static void volume_table_line(struct volume_table *vt, char *result, unsigned int maxlen)

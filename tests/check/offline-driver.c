@@ -188,7 +188,7 @@ static bool nothing_dirty(void *context, unsigned int leaps)
 {
 	(void)context;
 	(void)leaps;
-	return !hybrid_offline_dirty(pool, NULL);
+	return !hybrid_offline_dirty(pool, NULL, NULL);
 }
 
 static void do_drain(char **arg)

@@ -77,9 +77,14 @@ def test_quiet_is_silent(pool, writeback):
     assert (r.returncode, r.out, r.err) == (0, "", "")
 
 
-def test_progress_and_result_in_json(pool, writeback):
+def test_progress_and_result_in_json(pool, writeback, tool):
+    found = json.loads(tool("hybrid_check", pool.cache, *pool.origins, "--json").stdout)
     lines = [json.loads(line) for line in writeback(pool, "--progress-json").out.splitlines()]
     assert lines[0]["state"] == "draining" and lines[0]["dirty_blocks"] > 0
+    # Granules, not blocks
+    assert lines[0]["dirty_bytes"] == lines[0]["total_bytes"] == found["pool"]["dirty_bytes"]
+    assert 0 < sum(v["dirty_bytes"] for v in found["volumes"]) == found["pool"]["dirty_bytes"]
+    assert lines[0]["dirty_bytes"] < 65536 * lines[0]["dirty_blocks"]
     assert lines[-1]["state"] == "clean" and lines[-1]["dirty_blocks"] == 0
     assert lines[-1]["written_bytes"] == lines[0]["dirty_bytes"]
     assert json.loads(writeback(pool, "--json").out)["state"] == "clean"

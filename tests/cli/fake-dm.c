@@ -28,6 +28,7 @@
 #define FAKE_MAJOR	4000
 #define GRANULE		8
 #define DRAIN_STEP	40	/* dirty blocks written between two looks */
+#define DIRTY_GRANULES	2	/* in each of them; no more of the volume is in the cache only */
 
 static struct json_object *state;	/* { devices: [], volumes: { pool uuid: [] } } */
 
@@ -745,6 +746,8 @@ static void volume_status(struct json_object *o, char *buf, size_t len)
 	strcpy(s.mode, hybrid_mode_name(table.mode < 0 ? HYBRID_MODE_WRITETHROUGH : table.mode));
 	s.cutoff = table.cutoff_sectors < 0 ? 8192 : table.cutoff_sectors;
 	s.dirty = step_dirty(o);
+	if (!number(state, "old_module"))
+		s.dirty_sectors = s.dirty * DIRTY_GRANULES * GRANULE;
 	s.draining = number(o, "draining");
 	s.drain_on = number(o, "drain_on") && table.mode == HYBRID_MODE_WRITEBACK;
 	s.cache_errors = number(o, "cache_errors");

@@ -409,13 +409,13 @@ def test_an_activation_that_was_killed_is_done_again(guest, what, loaded):
 
 
 def dying(guest, kind):
-    """vol in use, one block of it dirty, on an origin that fails, or does not answer, from here on."""
+    """vol in use, two granules of a block of it dirty, on an origin that fails, or does not answer, from here on."""
     sectors = int(text(guest, f"blockdev --getsz {HDD}")) - 8
     # Not what another device shows, too
     guest.dm_create("disk", f"0 {sectors} linear {HDD} 8")
     guest.run(f"hybridctl create vol --cache {SSD} --origin /dev/mapper/disk --mode writeback -y")
     guest.run(f"hybridctl attach vol-pool two --origin {HDD2} -y")
-    guest.run("dd if=/dev/zero of=/dev/mapper/vol bs=64k count=1 oflag=direct conv=fsync status=none;"
+    guest.run("dd if=/dev/zero of=/dev/mapper/vol bs=8k count=1 oflag=direct conv=fsync status=none;"
               "sleep 1000 < /dev/mapper/vol > /dev/null 2>&1 & echo $! > /run/sleeper; sleep 0.5")
     guest.run("dmsetup suspend --noflush disk")
     if kind == "fails":
@@ -433,19 +433,19 @@ def test_a_dead_origin_parts_from_its_pool(guest):
     assert " error " in text(guest, "dmsetup table vol")
     row = listed(guest)
     assert row["vol"]["state"] == "empty" and row["two"]["state"] == "running"
-    assert row["vol"]["dirty"] == 65536
+    assert row["vol"]["dirty"] == 8192
     guest.run("kill $(cat /run/sleeper); udevadm settle; ! dmsetup info vol")
     row = listed(guest)["vol"]
-    assert row["state"] == "incomplete" and row["dirty"] == 65536 and row["mode"] == "writeback"
+    assert row["state"] == "incomplete" and row["dirty"] == 8192 and row["mode"] == "writeback"
     status = guest.run("hybridctl status vol", check=False)
-    assert status.rc == 7 and "64.00k dirty" in status.text and "keeps its dirty data" in status.text
-    assert [s["dirty"] for s in json.loads(guest.run("hybridctl status vol --json", check=False).text)
-            ["status"]] == [1]
+    assert status.rc == 7 and "8.00k dirty" in status.text and "keeps its dirty data" in status.text
+    assert [(s["dirty"], s["dirty_sectors"]) for s in json.loads(guest.run("hybridctl status vol --json", check=False).text)
+            ["status"]] == [(1, 16)]
     assert rc(guest, "hybridctl activate vol") == 7
     guest.run(f"dmsetup suspend --noflush disk; dmsetup load disk --table '0 {sectors} linear {HDD} 8';"
               " dmsetup resume disk; udevadm settle; hybridctl activate vol")
     row = listed(guest)["vol"]
-    assert row["state"] == "running" and row["dirty"] == 65536
+    assert row["state"] == "running" and row["dirty"] == 8192
 
 
 def test_an_origin_that_does_not_answer(guest):

@@ -13,20 +13,22 @@ def test_reads_and_writes(make_stack):
     assert s.moved(lambda: io(s.guest, dev, "r:0:8")) == {
         "read_misses": 1, "fills": 1, "cached": 1}
     assert s.moved(lambda: io(s.guest, dev, "r:8:8", "r:64:64", "r:127:1")) == {"read_hits": 3}
-    assert s.moved(lambda: io(s.guest, dev, "w:16:8:a")) == {"write_hits": 1, "dirty": 1}
+    assert s.moved(lambda: io(s.guest, dev, "w:16:8:a")) == {
+        "write_hits": 1, "dirty": 1, "dirty_sectors": 8}
     assert s.moved(lambda: io(s.guest, dev, "w:256:128:a")) == {
-        "write_misses": 1, "dirty": 1, "cached": 1}
+        "write_misses": 1, "dirty": 1, "cached": 1, "dirty_sectors": 128}
     assert s.moved(lambda: io(s.guest, dev, "w:256:1:b", "w:300:8:b")) == {"write_hits": 2}
     # Partly cached: the rest of the block is filled around what is dirty.
     assert s.moved(lambda: io(s.guest, dev, "w:512:8:c")) == {
-        "write_misses": 1, "dirty": 1, "cached": 1}
+        "write_misses": 1, "dirty": 1, "cached": 1, "dirty_sectors": 8}
     moved = s.moved(lambda: io(s.guest, dev, "r:512:128", "r:600:8"))
     assert moved["read_misses"] >= 1 and "dirty" not in moved
     assert s.moved(lambda: io(s.guest, dev, "f", "f"))["flushes"] == 2
     s.message("reset_counters")
     # Those are states, not counters. Hits have paid for the rest of the last window.
     assert {k: v for k, v in s.status().items() if v} == {
-        "state": "running", "mode": "writeback", "dirty": 3, "cached": 6}
+        "state": "running", "mode": "writeback", "dirty": 3, "cached": 6,
+        "dirty_sectors": 144}
 
 
 def test_whole_granules_never_fetch(make_stack):
@@ -36,7 +38,7 @@ def test_whole_granules_never_fetch(make_stack):
 
     def writes():
         assert s.moved(lambda: io(s.guest, dev, "w:0:8:a", "w:136:16:b", "w:1000:104:c")) == {
-            "write_misses": 4, "dirty": 4, "cached": 4}
+            "write_misses": 4, "dirty": 4, "cached": 4, "dirty_sectors": 128}
     ops = s.logged(writes)
     assert not [op for op in ops if op.op == "R"]
     assert io(s.guest, dev, "r:0:16", "r:128:32", "r:992:128") == ["a0", "0b0", "0c0"]
@@ -52,9 +54,9 @@ def test_parts_of_granules_fill_the_block(make_stack):
 
     def writes():
         assert s.moved(lambda: io(s.guest, dev, "w:4096:1:d")) == {
-            "write_misses": 1, "fills": 1, "dirty": 1, "cached": 1}
+            "write_misses": 1, "fills": 1, "dirty": 1, "cached": 1, "dirty_sectors": 8}
         assert s.moved(lambda: io(s.guest, dev, "w:4227:3:e")) == {
-            "write_misses": 1, "fills": 1, "dirty": 1, "cached": 1}
+            "write_misses": 1, "fills": 1, "dirty": 1, "cached": 1, "dirty_sectors": 8}
         assert s.moved(lambda: io(s.guest, dev, "w:4097:2:h")) == {"write_hits": 1}
     ops = s.logged(writes)
     assert [(op.op, op.sector, op.count) for op in ops
@@ -201,6 +203,7 @@ def test_pool_counters(make_stack):
     assert after["journal_records"] == before["journal_records"] + 2
     assert after["metadata_writes"] == before["metadata_writes"] + 2
     assert after["dirty"] == 2 and after["used"] == 2
+    assert after["dirty_sectors"] == s.status()["dirty_sectors"] == 16
     s.message("checkpoint", name="pool")
     assert s.status("pool")["checkpoints"] == after["checkpoints"] + 1
     assert s.status("pool")["journal_used"] == 0

@@ -75,8 +75,8 @@ def test_a_pool_fails(make_stack):
     assert sorted(watch.uevents(3)) == [
         ("clean", "degraded", "pool"), ("pool", "failed", "pool"), ("vol", "degraded", "pool")]
     log = "\n".join(watch.log())
-    assert ": pool pool failed: no metadata can be written to dm-0: up to 128 KiB are lost" in log
-    assert ": volume vol on dm-1 is degraded: up to 128 KiB are lost with dm-0" in log
+    assert ": pool pool failed: no metadata can be written to dm-0: up to 8 KiB are lost" in log
+    assert ": volume vol on dm-1 is degraded: up to 8 KiB are lost with dm-0" in log
     assert ": volume clean on ubdc is degraded: nothing is lost with dm-0" in log
     watch.nothing_more()
 

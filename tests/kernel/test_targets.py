@@ -11,11 +11,11 @@ open_regions ram ram_per_block journal_used journal_blocks journal_writes journa
 checkpoints metadata_writes cache_flushes evictions errors draining cache_written
 high_watermark low_watermark writeback_rate commit_interval endurance
 metadata_share trim_rate metadata read_errors write_errors flush_errors trimmed retired
-total_written drain_on""".split()
+total_written drain_on dirty_sectors""".split()
 VOLUME_KEYS = """state mode dirty draining cached read_hits read_misses write_hits write_misses
 bypass_sequential bypass_policy bypass_full bypass_busy bypass_mode bypass_partial fills
 writebacks discards flushes origin_flushes cache_errors origin_errors
-lost bypass_endurance cutoff drain_on""".split()
+lost bypass_endurance cutoff drain_on dirty_sectors""".split()
 
 
 def rc(stack, command):
@@ -88,7 +88,7 @@ def test_several_volumes_share_a_pool(make_stack):
     s.guest.run("hybridctl activate two --device /dev/test/hdd2 --device /dev/test/ssd")
     assert io(s.guest, devs[1], "r:256:256") == ["y"]
     rows = [r.split() for r in s.message("volumes", name="pool").splitlines() if r]
-    assert [int(r[10]) > 0 for r in rows] == [True, False, False]
+    assert [(int(r[10]) > 0, int(r[11])) for r in rows] == [(True, 264), (False, 0), (False, 0)]
     assert [(r[0], r[1], r[3], r[5], *r[6:10]) for r in rows] == [
         ("0", "active", "one", "writeback", "2048", "61440", "8192", "formatted"),
         ("1", "active", "two", "writethrough", "2048", "61440", "8192", "formatted"),

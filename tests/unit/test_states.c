@@ -131,6 +131,64 @@ static void drained(void **state)
 	assert_true(volume_is(HYBRID_STATE_DRAINED));
 }
 
+static void dirty_is(u32 blocks, u64 sectors)
+{
+	u64 listed;
+
+	if (v) {
+		assert_int_equal(status().dirty, blocks);
+		assert_int_equal(status().dirty_sectors, sectors);
+	}
+	assert_int_equal(pool().dirty_sectors, sectors);
+	assert_int_equal(hybrid_volume_dirty(e, 1, &listed), blocks);
+	assert_int_equal(listed, sectors);
+	assert_null(hybrid_engine_check(e));
+}
+
+/* What only the cache has, by granules: in RAM or on record, and as long as either says so. */
+static void dirty_granules(void **state)
+{
+	static const struct hybrid_config lazy = {
+		.high_watermark = 100, .low_watermark = 100, .commit_interval = 60000,
+	};
+	u32 n;
+
+	assert_int_equal(hybrid_engine_configure(e, &lazy), 0);
+	set_mode(HYBRID_MODE_WRITEBACK);
+	dirty_is(0, 0);
+	put(0, 8, 1);
+	dirty_is(1, 8);
+	put(0, 8, 2);
+	dirty_is(1, 8);
+	put(8, 24, 1);
+	put(2 * BLOCK + 16, 8, 1);
+	dirty_is(2, 40);
+	assert_int_equal(flush_volume(), 0);
+	dirty_is(2, 40);
+	/* Gone from RAM, and not yet from the record */
+	assert_int_equal(submit(&writer, HYBRID_IO_DISCARD, 2 * BLOCK + 16, 8, 0), 0);
+	put(2 * BLOCK + 24, 8, 1);
+	dirty_is(2, 48);
+	assert_int_equal(flush_volume(), 0);
+	dirty_is(2, 40);
+	crash();
+	start();
+	open_volume();
+	dirty_is(2, 40);
+	stop();
+	crash();
+	start();
+	assert_null(v);
+	dirty_is(2, 40);
+	open_volume();
+	drain(v, true);
+	for (n = 0; status().dirty; n++) {
+		assert_true(n < 1000);
+		tick(100);
+	}
+	dirty_is(0, 0);
+}
+
 static bool pool_drain_is_on(void)
 {
 	struct hybrid_pool_status st;
@@ -239,6 +297,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(watermarks, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(endurance, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(drained, setup, teardown),
+		cmocka_unit_test_setup_teardown(dirty_granules, setup, teardown),
 		cmocka_unit_test_setup_teardown(drain_goes_on, setup, teardown),
 		cmocka_unit_test_setup_teardown(drain_of_a_mode, setup, teardown),
 		cmocka_unit_test_setup_teardown(failed_and_healed, setup, teardown),

@@ -318,6 +318,11 @@ static void sum_usage(const struct hybrid_metadata *md, struct hybrid_volume_usa
 	}
 }
 
+static u64 dirty_bytes(const struct hybrid_geometry *g, const struct hybrid_volume_usage *usage)
+{
+	return (u64)usage->dirty_granules * g->granule_sectors * 512;
+}
+
 static void print_text(const struct check *c)
 {
 	const struct hybrid_geometry *g = c->md.g;
@@ -330,9 +335,10 @@ static void print_text(const struct check *c)
 		       hybrid_format_size(size, sizeof(size), g->block_sectors * 512ULL, 'h'));
 	if (c->tree) {
 		sum_usage(&c->md, &sum);
-		printf(", %llu used, %llu dirty; %u active volumes",
+		hybrid_format_size(size, sizeof(size), dirty_bytes(g, &sum), 'h');
+		printf(", %llu used, %llu dirty (%s); %u active volumes",
 		       (unsigned long long)sum.blocks, (unsigned long long)sum.dirty_blocks,
-		       c->md.nr_active);
+		       size, c->md.nr_active);
 	}
 	printf("%s%s%s\n", g ? "\n" : "", hybrid_verdict(&c->f),
 	       c->cl->given[OPT_FAST] ? " (looked at superblocks and roots only)" : "");
@@ -364,6 +370,7 @@ static struct json_object *pool_json(const struct check *c)
 	sum_usage(&c->md, &sum);
 	add_u64(o, "used", sum.blocks);
 	add_u64(o, "dirty", sum.dirty_blocks);
+	add_u64(o, "dirty_bytes", dirty_bytes(g, &sum));
 	add_u64(o, "open_regions", c->md.open_regions);
 	add_u64(o, "journal_records", c->md.journal_records);
 	return o;
@@ -389,6 +396,7 @@ static struct json_object *volumes_json(const struct check *c)
 				       json_object_new_boolean(v->state == HYBRID_VOLUME_TOMBSTONE));
 		add_u64(o, "blocks", c->md.usage[id].blocks);
 		add_u64(o, "dirty", c->md.usage[id].dirty_blocks);
+		add_u64(o, "dirty_bytes", dirty_bytes(c->md.g, &c->md.usage[id]));
 		json_object_array_add(list, o);
 	}
 	return list;

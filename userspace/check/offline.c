@@ -661,17 +661,18 @@ int hybrid_offline_flush(struct hybrid_offline *o, struct hybrid_volume *v)
 
 /* ---- reports --------------------------------------------------------------- */
 
-uint32_t hybrid_offline_dirty(struct hybrid_offline *o, struct hybrid_volume *v)
+uint32_t hybrid_offline_dirty(struct hybrid_offline *o, struct hybrid_volume *v, uint64_t *bytes)
 {
 	struct hybrid_volume_status vs;
 	struct hybrid_pool_status ps;
 
-	if (v) {
+	if (v)
 		hybrid_volume_status(o->engine, v, &vs);
-		return vs.dirty;
-	}
-	hybrid_engine_status(o->engine, &ps);
-	return ps.dirty;
+	else
+		hybrid_engine_status(o->engine, &ps);
+	if (bytes)
+		*bytes = 512 * (v ? vs.dirty_sectors : ps.dirty_sectors);
+	return v ? vs.dirty : ps.dirty;
 }
 
 bool hybrid_offline_failed(struct hybrid_offline *o)

@@ -57,8 +57,9 @@ int hybrid_offline_read(struct hybrid_offline *o, struct hybrid_volume *v, uint6
 			void *data, uint32_t count);
 int hybrid_offline_flush(struct hybrid_offline *o, struct hybrid_volume *v);
 
-/* Blocks that are dirty, of one volume or (NULL) of all. */
-uint32_t hybrid_offline_dirty(struct hybrid_offline *o, struct hybrid_volume *v);
+/* Blocks that are dirty, of one volume or (NULL) of all; and bytes of dirty granules, or NULL. */
+uint32_t hybrid_offline_dirty(struct hybrid_offline *o, struct hybrid_volume *v,
+			      uint64_t *bytes);
 /* The cache device cannot be written any more. */
 bool hybrid_offline_failed(struct hybrid_offline *o);
 /* The volume's entry, -ENOENT if there is none. */

@@ -293,7 +293,7 @@ static int open_targets(struct writeback *w)
 					   "see hybridctl check",
 					   "volume %s: its origin %s %s", t->info->name,
 					   t->origin.path, why);
-		t->dirty = hybrid_offline_dirty(w->pool, t->v);
+		t->dirty = hybrid_offline_dirty(w->pool, t->v, NULL);
 	}
 	return 0;
 }
@@ -314,13 +314,16 @@ static int preview(struct writeback *w)
 	return r;
 }
 
-static u32 all_dirty(const struct writeback *w)
+static struct amount all_dirty(const struct writeback *w)
 {
-	u32 dirty = 0;
+	struct amount dirty = {};
 	unsigned int i;
+	uint64_t bytes;
 
-	for (i = 0; i < w->nr; i++)
-		dirty += hybrid_offline_dirty(w->pool, w->target[i].v);
+	for (i = 0; i < w->nr; i++) {
+		dirty.blocks += hybrid_offline_dirty(w->pool, w->target[i].v, &bytes);
+		dirty.bytes += bytes;
+	}
 	return dirty;
 }
 
@@ -351,7 +354,7 @@ static bool stuck(struct writeback *w, u32 dirty, unsigned int leaps)
 static bool finished(void *context, unsigned int leaps)
 {
 	struct writeback *w = context;
-	u32 dirty = all_dirty(w);
+	struct amount dirty = all_dirty(w);
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
@@ -360,8 +363,8 @@ static bool finished(void *context, unsigned int leaps)
 		progress_show(&w->progress, dirty);
 		w->shown = now;
 	}
-	return !dirty || progress_interrupted() || hybrid_offline_failed(w->pool) ||
-	       stuck(w, dirty, leaps);
+	return !dirty.blocks || progress_interrupted() || hybrid_offline_failed(w->pool) ||
+	       stuck(w, dirty.blocks, leaps);
 }
 
 static int reopen(struct writeback *w)
@@ -392,12 +395,12 @@ static void shut(struct writeback *w)
 
 static void run(struct writeback *w)
 {
+	struct amount dirty = all_dirty(w);
 	unsigned int i;
 
-	w->dirty = all_dirty(w);
-	progress_begin(&w->progress, w->cl, w->md.sb.name,
-		       (u64)w->md.g->block_sectors * 512, w->dirty);
-	progress_show(&w->progress, w->dirty);
+	w->dirty = dirty.blocks;
+	progress_begin(&w->progress, w->cl, w->md.sb.name, dirty);
+	progress_show(&w->progress, dirty);
 	for (i = 0; i < w->nr; i++)
 		hybrid_offline_drain(w->pool, w->target[i].v, true);
 	hybrid_offline_run(w->pool, finished, w);
@@ -471,10 +474,12 @@ static int report_unwritten(struct writeback *w)
 		r = hybrid_ranges_print(&w->unwritten, "unwritten", &opts);
 	if (r)
 		return r;
-	hybrid_format_size(size, sizeof(size), hybrid_ranges_bytes(&w->unwritten), 'h');
-	if (progress_interrupted())
+	if (progress_interrupted()) {
+		hybrid_format_size(size, sizeof(size), all_dirty(w).bytes, 'h');
 		return hybrid_fail(HYBRID_PARTIAL, "start it again to go on",
-				   "interrupted: %u blocks are still dirty", all_dirty(w));
+				   "interrupted: %s are still dirty", size);
+	}
+	hybrid_format_size(size, sizeof(size), hybrid_ranges_bytes(&w->unwritten), 'h');
 	if (hybrid_offline_failed(w->pool))
 		return hybrid_fail(HYBRID_PARTIAL, "run it again with --copy-only",
 				   "%s cannot be written any more", w->cache.path);
@@ -484,7 +489,7 @@ static int report_unwritten(struct writeback *w)
 
 static int report_result(struct writeback *w)
 {
-	bool good = !hybrid_offline_failed(w->pool) && !all_dirty(w);
+	bool good = !hybrid_offline_failed(w->pool) && !all_dirty(w).blocks;
 	unsigned int i;
 
 	for (i = 0; i < w->nr; i++)
@@ -557,7 +562,7 @@ static int writeback(struct writeback *w)
 	if (r)
 		return r;
 	if (nothing_to_do(w)) {
-		progress_begin(&w->progress, w->cl, w->md.sb.name, 0, 0);
+		progress_begin(&w->progress, w->cl, w->md.sb.name, (struct amount){});
 		progress_end(&w->progress, "clean");
 		return 0;
 	}

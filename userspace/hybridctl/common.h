@@ -110,6 +110,12 @@ int check_policy(const char *name, bool test);
 int check_new_name(const char *what, const char *name, bool ask_kernel);
 
 /*
+ * How much only the cache has of a pool or volume, active or closed, in bytes: its dirty
+ * granules, or where the module is too old to say, its dirty blocks.
+ */
+uint64_t dirty_bytes(const struct hybrid_node *node);
+
+/*
  * Drain what is active until nothing is dirty, showing progress.  It goes on then, so that
  * nothing becomes dirty again, until drain_cancel().  Cancelled if it fails, or a signal ends it:
  * HYBRID_PARTIAL.

@@ -73,6 +73,11 @@ static int fail_discard(const struct new_pool *np, int r)
 			   "%s: cannot discard: %s", np->cache.path, strerror(-r));
 }
 
+static struct amount sectors(uint64_t nr)
+{
+	return (struct amount){ .blocks = nr, .bytes = nr * 512 };
+}
+
 static int discard_blocks(const struct command_line *cl, struct new_pool *np)
 {
 	const struct hybrid_geometry *g = &np->plan.sb.geometry;
@@ -84,13 +89,13 @@ static int discard_blocks(const struct command_line *cl, struct new_pool *np)
 	int r = 0;
 
 	snprintf(name, sizeof(name), "discard %s", np->cache.path);
-	progress_begin(&p, cl, name, 512, left);
+	progress_begin(&p, cl, name, sectors(left));
 	while (left && !r && !interrupted) {
 		n = left < DISCARD_SECTORS ? left : DISCARD_SECTORS;
 		r = hybrid_device_discard(&np->cache, sector, n);
 		sector += n;
 		left -= n;
-		progress_show(&p, left);
+		progress_show(&p, sectors(left));
 		interrupted = progress_interrupted();
 	}
 	progress_end(&p, NULL);

@@ -6,6 +6,7 @@
 #include "common.h"
 #include "errors.h"
 #include "progress.h"
+#include "units.h"
 
 #define POLL_MS		250
 /* Polls without progress and without a running drain before we ask again */
@@ -21,12 +22,24 @@ static bool is_draining(const struct hybrid_node *node)
 	return node->kind == HYBRID_POOL ? node->p.status.draining : node->v.status.draining;
 }
 
-static uint64_t block_bytes(const struct hybrid_node *node)
+static uint64_t block_sectors(const struct hybrid_node *node)
 {
-	if (node->kind == HYBRID_POOL)
-		return (uint64_t)node->p.table.block_sectors * 512;
-	return node->pool && node->pool->active ?
-	       (uint64_t)node->pool->p.table.block_sectors * 512 : 0;
+	const struct hybrid_node *pool = node->kind == HYBRID_POOL ? node : node->pool;
+
+	return pool && pool->active ? pool->p.table.block_sectors : 0;
+}
+
+uint64_t dirty_bytes(const struct hybrid_node *node)
+{
+	uint64_t sectors = node->kind == HYBRID_POOL ? node->p.status.dirty_sectors :
+			   node->v.status.dirty_sectors;
+
+	return 512 * (sectors ? sectors : dirty_blocks(node) * block_sectors(node));
+}
+
+static struct amount what_is_dirty(const struct hybrid_node *node)
+{
+	return (struct amount){ .blocks = dirty_blocks(node), .bytes = dirty_bytes(node) };
 }
 
 int drain_cancel(const char *name, const uint8_t uuid[16], bool pool)
@@ -42,9 +55,11 @@ int drain_cancel(const char *name, const uint8_t uuid[16], bool pool)
 
 static int fail_interrupted(const struct hybrid_node *node)
 {
+	char size[32];
+
+	hybrid_format_size(size, sizeof(size), dirty_bytes(node), 'h');
 	return hybrid_fail(HYBRID_PARTIAL, "start it again to go on",
-			   "drain of %s cancelled: %llu blocks are still dirty", node->name,
-			   (unsigned long long)dirty_blocks(node));
+			   "drain of %s cancelled: %s are still dirty", node->name, size);
 }
 
 static int check_failed(const struct hybrid_node *node)
@@ -72,7 +87,7 @@ static int wait_clean(struct hybrid_node *node, struct progress *p)
 			return r;
 		if (!dirty_blocks(node) && !is_draining(node))
 			return 0;
-		progress_show(p, dirty_blocks(node));
+		progress_show(p, what_is_dirty(node));
 		if (progress_interrupted())
 			return fail_interrupted(node);
 		/* Written again after the drain had ended: drain again */
@@ -92,7 +107,7 @@ int drain_and_wait(const struct command_line *cl, struct hybrid_node *node)
 	struct progress p;
 	int r;
 
-	progress_begin(&p, cl, node->name, block_bytes(node), dirty_blocks(node));
+	progress_begin(&p, cl, node->name, what_is_dirty(node));
 	r = hybrid_dm_message(node->name, "drain", NULL);
 	if (!r) {
 		r = wait_clean(node, &p);

@@ -20,7 +20,7 @@
 	X(ORIGIN, "origin", "Origin", TEXT, "origin of a volume") \
 	X(SIZE, "size", "Size", SIZE, "of the volume; of a pool's data") \
 	X(USED, "used", "Used", SIZE, "cached data, in whole blocks") \
-	X(DIRTY, "dirty", "Dirty", SIZE, "blocks with data that only the cache has") \
+	X(DIRTY, "dirty", "Dirty", SIZE, "data that only the cache has") \
 	X(HIT, "hit_ratio", "Hit%", PERCENT, "requests served by the cache") \
 	X(READ_HIT, "read_hit_ratio", "RHit%", PERCENT, "reads served by the cache") \
 	X(WRITE_HIT, "write_hit_ratio", "WHit%", PERCENT, "writes to cached data") \
@@ -56,7 +56,7 @@ static void list_pool(struct hybrid_value *row, const struct hybrid_node *node)
 	if (node->active) {
 		hybrid_set_number(&row[LIST_SIZE], s->blocks * block);
 		hybrid_set_number(&row[LIST_USED], s->used * block);
-		hybrid_set_number(&row[LIST_DIRTY], s->dirty * block);
+		hybrid_set_number(&row[LIST_DIRTY], dirty_bytes(node));
 		hybrid_set_number(&row[LIST_BLOCK], block);
 		hybrid_set_text(&row[LIST_POLICY], s->policy);
 	} else if (node->member) {
@@ -99,7 +99,7 @@ static void list_volume(struct hybrid_value *row, const struct hybrid_node *node
 		block = (uint64_t)pool->p.table.block_sectors * 512;
 		if (!node->closed)
 			hybrid_set_number(&row[LIST_USED], s->cached * block);
-		hybrid_set_number(&row[LIST_DIRTY], s->dirty * block);
+		hybrid_set_number(&row[LIST_DIRTY], dirty_bytes(node));
 		hybrid_set_number(&row[LIST_BLOCK], block);
 		hybrid_set_text(&row[LIST_POLICY], pool->p.status.policy);
 	}

@@ -36,11 +36,10 @@ static void handle_interrupts(void (*handler)(int signal))
 }
 
 void progress_begin(struct progress *p, const struct command_line *cl, const char *name,
-		    uint64_t block_bytes, uint64_t dirty)
+		    struct amount dirty)
 {
 	*p = (struct progress) {
-		.cl = cl, .name = name, .block_bytes = block_bytes, .at_start = dirty,
-		.total = dirty, .dirty = dirty,
+		.cl = cl, .name = name, .at_start = dirty, .total = dirty, .dirty = dirty,
 		.bar = isatty(STDERR_FILENO) && !hybrid_output.quiet,
 	};
 	clock_gettime(CLOCK_MONOTONIC, &p->start);
@@ -73,12 +72,13 @@ static void print_json(const struct progress *p, const char *state, bool last)
 
 	json_object_object_add(line, "name", json_object_new_string(p->name));
 	json_object_object_add(line, "state", json_object_new_string(state));
-	add_number(line, "dirty_blocks", p->dirty);
-	add_number(line, "dirty_bytes", p->dirty * p->block_bytes);
-	add_number(line, "total_blocks", p->total);
+	add_number(line, "dirty_blocks", p->dirty.blocks);
+	add_number(line, "dirty_bytes", p->dirty.bytes);
+	add_number(line, "total_blocks", p->total.blocks);
+	add_number(line, "total_bytes", p->total.bytes);
 	if (last) {
-		add_number(line, "dirty_blocks_at_start", p->at_start);
-		add_number(line, "written_bytes", (p->total - p->dirty) * p->block_bytes);
+		add_number(line, "dirty_blocks_at_start", p->at_start.blocks);
+		add_number(line, "written_bytes", p->total.bytes - p->dirty.bytes);
 	}
 	if (last && p->unwritten)
 		json_object_object_add(line, "unwritten", p->unwritten);
@@ -91,25 +91,29 @@ static void print_json(const struct progress *p, const char *state, bool last)
 
 static void print_bar(const struct progress *p)
 {
-	uint64_t done = p->total - p->dirty;
-	int i, filled = p->total ? (int)(done * BAR_WIDTH / p->total) : BAR_WIDTH;
+	uint64_t total = p->total.bytes, done = total - p->dirty.bytes;
+	int i, filled = total ? (int)((double)done * BAR_WIDTH / (double)total) : BAR_WIDTH;
 	char left[32], rate[32];
 	double t = elapsed(p);
 
-	hybrid_format_size(left, sizeof(left), p->dirty * p->block_bytes, 'h');
-	hybrid_format_size(rate, sizeof(rate),
-			   t > 0 ? (uint64_t)((double)(done * p->block_bytes) / t) : 0, 'h');
+	hybrid_format_size(left, sizeof(left), p->dirty.bytes, 'h');
+	hybrid_format_size(rate, sizeof(rate), t > 0 ? (uint64_t)((double)done / t) : 0, 'h');
 	fprintf(stderr, "\r%s [", p->name);
 	for (i = 0; i < BAR_WIDTH; i++)
 		fputc(i < filled ? '#' : '.', stderr);
 	fprintf(stderr, "] %s left, %s/s \033[K", left, rate);
 }
 
-void progress_show(struct progress *p, uint64_t dirty)
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+void progress_show(struct progress *p, struct amount dirty)
 {
 	/* Writes that come in meanwhile make more dirty */
-	if (dirty > p->total)
-		p->total = dirty;
+	p->total.blocks = larger(p->total.blocks, dirty.blocks);
+	p->total.bytes = larger(p->total.bytes, dirty.bytes);
 	p->dirty = dirty;
 	if (p->cl->given[OPT_PROGRESS_JSON])
 		print_json(p, "draining", false);
@@ -121,13 +125,13 @@ static void print_result(const struct progress *p)
 {
 	char size[32];
 
-	if (!p->total) {
+	if (!p->total.blocks) {
 		hybrid_note("%s: nothing is dirty", p->name);
 		return;
 	}
-	hybrid_format_size(size, sizeof(size), p->total * p->block_bytes, 'h');
+	hybrid_format_size(size, sizeof(size), p->total.bytes, 'h');
 	hybrid_note("%s: %llu dirty blocks at the start; up to %s written back in %.1f s, nothing is dirty",
-		    p->name, (unsigned long long)p->at_start, size, elapsed(p));
+		    p->name, (unsigned long long)p->at_start.blocks, size, elapsed(p));
 }
 
 void progress_end(struct progress *p, const char *state)
@@ -137,7 +141,7 @@ void progress_end(struct progress *p, const char *state)
 
 	handle_interrupts(SIG_DFL);
 	if (clean)
-		p->dirty = 0;
+		p->dirty = (struct amount){};
 	if (json && state)
 		print_json(p, state, true);
 	if (p->bar && !p->cl->given[OPT_PROGRESS_JSON]) {

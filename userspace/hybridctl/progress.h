@@ -9,13 +9,17 @@
 
 struct json_object;
 
+/* Of what is dirty, in how many blocks; of a discard: of what is left. */
+struct amount {
+	uint64_t blocks, bytes;
+};
+
 struct progress {
 	const struct command_line *cl;
 	const char *name;
-	uint64_t block_bytes;
-	uint64_t at_start;	/* dirty blocks */
-	uint64_t total;		/* the most seen */
-	uint64_t dirty;		/* last seen; of a discard: what is left */
+	struct amount at_start;
+	struct amount total;	/* the most seen */
+	struct amount dirty;	/* last seen */
 	struct timespec start;
 	bool bar;
 	struct json_object *unwritten;	/* an array for the last line, which takes it; or NULL */
@@ -23,10 +27,10 @@ struct progress {
 
 /* From here on SIGINT and SIGTERM only make progress_interrupted() true. */
 void progress_begin(struct progress *p, const struct command_line *cl, const char *name,
-		    uint64_t block_bytes, uint64_t dirty);
+		    struct amount dirty);
 bool progress_interrupted(void);
 
-void progress_show(struct progress *p, uint64_t dirty);
+void progress_show(struct progress *p, struct amount dirty);
 
 /*
  * It is over.  @state is for JSON; "clean" is told in words, too.  NULL: the caller says

@@ -40,7 +40,7 @@ static void print_pool(const struct hybrid_node *node)
 		   hybrid_node_device(node, path, sizeof(path)),
 		   (unsigned long long)s->blocks, size_text(a, block), s->policy);
 	print_line("data", "%s used, %s dirty, of %s", size_text(a, s->used * block),
-		   size_text(b, s->dirty * block), size_text(c, s->blocks * block));
+		   size_text(b, dirty_bytes(node)), size_text(c, s->blocks * block));
 	if (s->metadata)
 		print_line("metadata", "%s of what is used leave last",
 			   size_text(a, s->metadata * block));
@@ -120,10 +120,10 @@ static void print_volume(const struct hybrid_node *node)
 	print_line("origin", "%s, %s", hybrid_node_device(node, path, sizeof(path)),
 		   size_text(a, node->dm.sectors * 512));
 	print_line("cached", "%s, %s dirty", size_text(a, s->cached * block),
-		   size_text(b, s->dirty * block));
+		   size_text(b, dirty_bytes(node)));
 	if (s->lost)
 		print_line("lost", "up to %s: hybridctl lost lists it",
-			   size_text(a, s->lost * block));
+			   size_text(a, dirty_bytes(node)));
 	print_hits("reads", s->read_hits, s->read_misses);
 	print_hits("writes", s->write_hits, s->write_misses);
 	print_bypass(s);
@@ -142,8 +142,7 @@ static void print_closed(const struct hybrid_node *node)
 
 	print_line("mode", "%s", node->v.status.mode);
 	print_pool_of(node);
-	print_line("cached", "%s dirty",
-		   size_text(a, node->v.status.dirty * block_of(node)));
+	print_line("cached", "%s dirty", size_text(a, dirty_bytes(node)));
 }
 
 static void print_text(const struct hybrid_node *node, const struct health *h)
@@ -191,6 +190,13 @@ static void add_counters(struct json_object *o, const struct hybrid_node *node)
 #undef X
 }
 
+static void add_dirty(struct json_object *o, const struct hybrid_node *node)
+{
+	json_object_object_add(o, "dirty", json_object_new_uint64(node->v.status.dirty));
+	json_object_object_add(o, "dirty_sectors",
+			       json_object_new_uint64(dirty_bytes(node) / 512));
+}
+
 static struct json_object *node_json(const struct hybrid_node *node, const struct health *h)
 {
 	struct json_object *o = json_object_new_object();
@@ -216,7 +222,7 @@ static struct json_object *node_json(const struct hybrid_node *node, const struc
 	if (node->active && node->dm.live)
 		add_counters(o, node);
 	else if (node->closed)
-		json_object_object_add(o, "dirty", json_object_new_uint64(node->v.status.dirty));
+		add_dirty(o, node);
 	return o;
 }
 

@@ -402,6 +402,7 @@ static int add_closed(struct hybrid_inventory *inv, const uint8_t pool_uuid[16],
 	node->v.table.inplace = entry->inplace;
 	node->v.status.cutoff = entry->cutoff_sectors;
 	node->v.status.dirty = entry->dirty;
+	node->v.status.dirty_sectors = entry->dirty_sectors;
 	snprintf(node->v.status.mode, sizeof(node->v.status.mode), "%s",
 		 hybrid_mode_name(entry->mode));
 	return 0;

@@ -85,7 +85,7 @@ int hybrid_volume_table_parse(const char *params, struct hybrid_volume_table *ta
 	X(cache_written) X(high_watermark) X(low_watermark) X(writeback_rate) \
 	X(commit_interval) X(endurance) X(metadata_share) X(trim_rate) X(metadata) \
 	X(read_errors) X(write_errors) X(flush_errors) X(trimmed) X(retired) \
-	X(total_written) X(drain_on)
+	X(total_written) X(drain_on) X(dirty_sectors)
 
 #define HYBRID_VOLUME_STATUS_WORDS(X) X(state) X(mode)
 #define HYBRID_VOLUME_STATUS_NUMBERS(X) \
@@ -93,7 +93,8 @@ int hybrid_volume_table_parse(const char *params, struct hybrid_volume_table *ta
 	X(write_misses) X(bypass_sequential) X(bypass_policy) X(bypass_full) \
 	X(bypass_busy) X(bypass_mode) X(bypass_partial) X(fills) X(writebacks) \
 	X(discards) X(flushes) X(origin_flushes) X(cache_errors) X(origin_errors) \
-	X(lost) X(bypass_endurance) X(cutoff) X(drain_on)
+	X(lost) X(bypass_endurance) X(cutoff) X(drain_on) \
+	X(dirty_sectors)
 
 struct hybrid_pool_status {
 #define X(name) char name[HYBRID_WORD_MAX];
@@ -135,6 +136,7 @@ struct hybrid_volume_line {
 	uint64_t cutoff_sectors;
 	bool inplace;
 	uint32_t dirty;			/* blocks */
+	uint64_t dirty_sectors;		/* in dirty granules; 0 also of a module that does not say */
 };
 
 int hybrid_volume_line_parse(const char *line, struct hybrid_volume_line *entry);
