@@ -340,3 +340,62 @@ def test_without_permission(hybridctl, image):
     for command in (["drain", "x"], ["list"], ["status"], ["scan"], ["activate", "--all"]):
         r = subprocess.run(run + command, capture_output=True, text=True)
         assert r.returncode == 2 and "root" in r.stderr
+
+
+@pytest.fixture
+def limited(tmp_path, kernel):
+    """limited(device, zone=0, sector=0, ...): to be preloaded; what the kernel would say of it."""
+    def make(device, zone=0, sector=0):
+        (tmp_path / "limits.c").write_text(f"""
+            #define _GNU_SOURCE
+            #include <dlfcn.h>
+            #include <linux/blkzoned.h>
+            #include <linux/fs.h>
+            #include <stdarg.h>
+            #include <sys/stat.h>
+            #include <sys/sysmacros.h>
+            int ioctl(int fd, unsigned long request, ...)
+            {{
+                int (*next)(int, unsigned long, void *) = dlsym(RTLD_NEXT, "ioctl");
+                struct stat st;
+                va_list ap;
+                va_start(ap, request);
+                void *arg = va_arg(ap, void *);
+                va_end(ap);
+                if (!fstat(fd, &st) && st.st_rdev == makedev({os.major(os.stat(device).st_rdev)},
+                                                             {os.minor(os.stat(device).st_rdev)})) {{
+                    if (request == BLKGETZONESZ && {zone})
+                        return *(unsigned int *)arg = {zone}, 0;
+                    if (request == BLKSSZGET && {sector})
+                        return *(int *)arg = {sector}, 0;
+                }}
+                return next(fd, request, arg);
+            }}
+        """)
+        so = tmp_path / "limits.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", so, tmp_path / "limits.c", "-ldl"], check=True)
+        return {"LD_PRELOAD": str(so)}
+    return make
+
+
+@pytest.mark.parametrize("limits, why", [({"zone": 524288}, "is zoned"), ({"sector": 16384}, "has sectors of 16384 bytes")])
+@pytest.mark.parametrize("which", ["cache", "origin", "origin in place", "origin attached"])
+def test_a_device_that_the_kernel_would_refuse(kernel, loop, limited, limits, which, why):
+    """Said before the first write to any device."""
+    cache, origin, second = loop("c", 64), loop("o", 100), loop("p", 100)
+    subprocess.run(["mkfs.ext4", "-q", second], check=True)
+    options = ["--in-place"] if "place" in which else []
+    if which == "origin attached":
+        kernel.ok("create", "first", "--pool", "pool", "--cache", cache, "--origin", origin, "-y")
+    env = limited(cache if which == "cache" else second, **limits)
+    paths = cache, origin, second
+    before = [open(p, "rb").read() for p in paths]
+    kernel.clear_log()
+    if which == "origin attached":
+        r = kernel("attach", "pool", "vol", "--origin", second, "-y", "--wipe-signatures", env=env)
+    else:
+        r = create(kernel, cache, second, *options, "-y", "--wipe-signatures", env=env)
+    assert r.returncode == 4, r
+    assert f"{cache if which == 'cache' else second} {why}" in r.stderr and "next: " in r.stderr
+    assert [open(p, "rb").read() for p in paths] == before
+    assert not [line for line in kernel.log if line.startswith("create") or "create_volume" in line]

@@ -433,6 +433,8 @@ static int plan_output(struct repair *p)
 		r = hybrid_device_open(&p->out, p->cl->value[OPT_OUTPUT],
 				       HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES);
 	if (!r)
+		r = hybrid_check_formattable(&p->out);
+	if (!r)
 		r = plan_new(p);
 	if (!r)
 		r = place_blocks(p);

@@ -366,7 +366,8 @@ static int decide(struct restore *t)
 	if (blocks && !t->cl->given[OPT_SKIP_MAPPINGS])
 		hybrid_warn("a dump holds no data: what %llu blocks hold must stand on %s already.  If it does not: --skip-mappings",
 			    (unsigned long long)blocks, t->dev.path);
-	return confirm_format(t->cl, devs, 1);
+	r = hybrid_check_formattable(&t->dev);
+	return r ? r : confirm_format(t->cl, devs, 1);
 }
 
 static int write_pool(struct restore *t)

@@ -3,6 +3,7 @@
 #include <blkid/blkid.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/blkzoned.h>
 #include <linux/fs.h>
 #include <poll.h>
 #include <stdio.h>
@@ -64,7 +65,7 @@ static int fail_open(const char *path, const struct stat *st, unsigned int flags
 /* errno says what is wrong. */
 static int device_limits(struct hybrid_device *dev, const struct stat *st, unsigned int flags)
 {
-	unsigned int opt;
+	unsigned int opt, zone;
 	int logical, readonly;
 
 	dev->logical_sectors = 1;
@@ -82,6 +83,7 @@ static int device_limits(struct hybrid_device *dev, const struct stat *st, unsig
 	}
 	if (!ioctl(dev->fd, BLKSSZGET, &logical) && logical >= 512)
 		dev->logical_sectors = logical / 512;
+	dev->zoned = !ioctl(dev->fd, BLKGETZONESZ, &zone) && zone;
 	if (hybrid_sysfs_queue(dev->devno, "optimal_io_size", &opt))
 		dev->optimal_sectors = opt / 512;
 	return 0;

@@ -21,6 +21,7 @@ struct hybrid_device {
 	uint64_t sectors;
 	uint32_t logical_sectors;	/* logical sector size, in sectors */
 	uint32_t optimal_sectors;	/* optimal I/O size, 0: unknown */
+	bool zoned;			/* not to be written in any order */
 };
 
 /* hybrid_device_open() flags */

@@ -160,6 +160,25 @@ static int fail_random(void)
 	return hybrid_fail(HYBRID_BADDEV, "try again", "no random numbers from the kernel");
 }
 
+static int check_zones(const struct hybrid_device *dev)
+{
+	if (!dev->zoned)
+		return 0;
+	return hybrid_fail(HYBRID_BADDEV, "choose another device; a dm-zoned target makes one without zones of it",
+			   "%s is zoned: it cannot be written in any order", dev->path);
+}
+
+int hybrid_check_formattable(const struct hybrid_device *dev)
+{
+	int r = check_zones(dev);
+
+	if (!r && dev->logical_sectors * 512 > HYBRID_META_BLOCK_SIZE)
+		r = hybrid_fail(HYBRID_BADDEV, "choose another device, or format it with smaller sectors (nvme format)",
+				"%s has sectors of %u bytes, and metadata need %u or less",
+				dev->path, dev->logical_sectors * 512, HYBRID_META_BLOCK_SIZE);
+	return r;
+}
+
 int hybrid_cache_plan(const struct hybrid_device *dev, struct hybrid_cache_plan *plan)
 {
 	struct hybrid_sb *sb = &plan->sb;
@@ -167,6 +186,9 @@ int hybrid_cache_plan(const struct hybrid_device *dev, struct hybrid_cache_plan 
 	int r;
 
 	memset(sb, 0, sizeof(*sb));
+	r = hybrid_check_formattable(dev);
+	if (r)
+		return r;
 	r = hybrid_geometry_init(&sb->geometry, dev->sectors, plan->block_sectors,
 				 plan->journal_blocks, &why);
 	if (r)
@@ -229,6 +251,9 @@ int hybrid_origin_plan(const struct hybrid_device *dev, struct hybrid_origin_pla
 	int r;
 
 	memset(sb, 0, sizeof(*sb));
+	r = plan->inplace ? check_zones(dev) : hybrid_check_formattable(dev);
+	if (r)
+		return r;
 	if (dev->logical_sectors > plan->granule_sectors)
 		return hybrid_fail(HYBRID_BADDEV, "use a pool with a larger block size",
 				   "%s has sectors of %u bytes, more than the pool's granule of %u",

@@ -64,6 +64,12 @@ struct hybrid_origin_plan {
 };
 
 /*
+ * Refuse, before anything is written, a device that cannot become a member: zoned, or with
+ * sectors larger than a metadata block.  Returns 0 or an exit code.
+ */
+int hybrid_check_formattable(const struct hybrid_device *dev);
+
+/*
  * Check that the device fits and decide UUIDs, keys and places; write nothing.
  * Return 0 or an exit code.
  */
