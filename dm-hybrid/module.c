@@ -47,4 +47,6 @@ module_exit(hybrid_exit);
 
 MODULE_DESCRIPTION("device-mapper hybrid storage cache");
 MODULE_LICENSE("GPL");
+MODULE_VERSION(__stringify(HYBRID_TARGET_MAJOR) "." __stringify(HYBRID_TARGET_MINOR) "."
+	       __stringify(HYBRID_FORMAT_VERSION));
 MODULE_ALIAS("dm-hybrid-pool");

@@ -725,7 +725,7 @@ struct target_type hybrid_pool_target = {
 	/* NOWAIT: for its limits, which volumes stack as those of the cache device. */
 	.features = DM_TARGET_SINGLETON | DM_TARGET_ALWAYS_WRITEABLE | DM_TARGET_IMMUTABLE |
 		    DM_TARGET_NOWAIT,
-	.version = { 1, 0, 0 },
+	.version = { HYBRID_TARGET_MAJOR, HYBRID_TARGET_MINOR, HYBRID_FORMAT_VERSION },
 	.module = THIS_MODULE,
 	.ctr = pool_ctr,
 	.dtr = pool_dtr,

@@ -26,6 +26,7 @@
 
 #include "compat.h"
 #include "engine.h"
+#include "version.h"
 
 #define DM_MSG_PREFIX "hybrid"
 

@@ -763,7 +763,7 @@ static void volume_io_hints(struct dm_target *ti, struct queue_limits *limits)
 struct target_type hybrid_volume_target = {
 	.name = "hybrid",
 	.features = DM_TARGET_NOWAIT,
-	.version = { 1, 0, 0 },
+	.version = { HYBRID_TARGET_MAJOR, HYBRID_TARGET_MINOR, HYBRID_FORMAT_VERSION },
 	.module = THIS_MODULE,
 	.ctr = volume_ctr,
 	.dtr = volume_dtr,

@@ -214,6 +214,27 @@ def test_a_system_that_has_none(build, make_guest):		# noqa: F811
     assert "it needs nothing" in doctor(make_guest(modprobe=["dm-hybrid"]), 0, "")
 
 
+@pytest.mark.parametrize("version, source, says, code", [
+    ("", "", "", 0), ("9.9", "", "the one on disk 9.9.{}: it takes effect at the next boot", 0),
+    ("", "F00", "the module on disk is another build than the one in memory", 0),
+    ("9.9.99", "", "the one on disk 9.9.99 reads another disk format", 7)])
+def test_a_module_on_disk_that_is_not_the_one_in_memory(build, make_guest, version, source, says, code):	# noqa: F811
+    guest = make_guest(modprobe=["dm-hybrid"])
+    now = guest.run("cat /sys/module/dm_hybrid/version").out.strip()
+    if version.count(".") == 1:
+        version += "." + now.rsplit(".")[-1]
+    there = f"$(cat /sys/module/dm_hybrid/$2)"
+    guest.run("mkdir -p /tmp/fake")
+    guest.write_file("/tmp/fake/modinfo", f"""#!/bin/sh
+        case $2 in
+        version) echo "{version or there}";;
+        srcversion) echo "{source or there}";;
+        esac""")
+    r = guest.run("chmod +x /tmp/fake/modinfo; PATH=/tmp/fake:$PATH hybridctl doctor", check=False)
+    assert r.rc == code and says.format(now.rsplit(".")[-1]) in r.out
+    assert "in memory" in r.out or not says
+
+
 def test_a_filesystem_with_a_number_of_its_own(guest):
     """As btrfs: what is mounted says what the root is on."""
     guest.run("mkdir -p /mnt/up /mnt/work /over && mount -t overlay /dev/mapper/vol /over "

@@ -24,6 +24,7 @@
 #include "errors.h"
 #include "format.h"
 #include "policy.h"
+#include "version.h"
 
 #define FAKE_MAJOR	4000
 #define GRANULE		8
@@ -221,9 +222,16 @@ static void put_volume(struct json_object *list, int index,
 
 /* Devices ------------------------------------------------------------------ */
 
-int hybrid_dm_check(void)
+/* Version of the targets: as this tool's, or what tests put into the state: "1.0.2". */
+int hybrid_dm_check(bool format)
 {
-	return asked("check") ? 0 : hybrid_fail(HYBRID_NOTARGET, NULL, "fake kernel: no target");
+	uint32_t v[] = { HYBRID_TARGET_MAJOR, HYBRID_TARGET_MINOR, HYBRID_FORMAT_VERSION };
+
+	if (!asked("check"))
+		return hybrid_fail(HYBRID_NOTARGET, NULL, "fake kernel: no target");
+	if (field(state, "version"))
+		sscanf(text(state, "version"), "%u.%u.%u", &v[0], &v[1], &v[2]);
+	return hybrid_check_version(HYBRID_POOL_TARGET, v, format);
 }
 
 /* Those that are linked in.  Not logged: nothing changes. */

@@ -939,3 +939,36 @@ def test_a_drain_under_nohup_goes_on(kernel, volume, build):
                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL, env={**os.environ, **env})
     assert listed(kernel)["vol"]["dirty"] == 0
+
+
+@pytest.mark.parametrize("version, age", [("1.0.3", "older"), ("1.99.3", "newer")])
+def test_a_module_of_another_minor_version_is_used(kernel, volume, version, age):
+    """With a warning: one of the two has words that the other one does not know."""
+    kernel.change(version=version)
+    r = kernel("set", "vol", "cutoff=0")
+    assert r.returncode == 0 and "warning: " in r.stderr
+    assert f"hybrid-pool {version[:-2]}) is {age} than this tool" in r.stderr
+    kernel.change(version=None)
+    assert kernel("set", "vol", "cutoff=0").stderr == ""
+
+
+@pytest.mark.parametrize("version, age", [("0.9.3", "older"), ("2.0.3", "newer")])
+def test_a_module_of_another_major_version_is_refused(kernel, volume, version, age):
+    kernel.change(version=version)
+    r = kernel("set", "vol", "cutoff=0")
+    assert r.returncode == 8 and f"is {age} than this tool" in r.stderr and "next: " in r.stderr
+    assert kernel.log[-1] == "check"
+
+
+@pytest.mark.parametrize("verb", ["create", "attach"])
+def test_a_module_of_another_disk_format(kernel, volume, loop, verb):
+    """It runs what is active; nothing is formatted that it cannot read."""
+    other, ssd = loop("other.img", 50), loop("ssd2.img", 64)
+    kernel.change(version="1.1.0")
+    before = [open(p, "rb").read() for p in (other, ssd)]
+    args = ["create", "new", "--cache", ssd] if verb == "create" else ["attach", "vol-pool", "new"]
+    r = kernel(*args, "--origin", other, "-y")
+    assert r.returncode == 8 and "does not read the disk format" in r.stderr
+    assert [open(p, "rb").read() for p in (other, ssd)] == before
+    kernel.ok("set", "vol", "cutoff=0")
+    kernel.ok("detach", "vol")

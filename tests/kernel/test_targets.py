@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Loading, tables, status lines, messages, and removal in every order."""
 import json
+import re
 
 import pytest
 
@@ -31,10 +32,14 @@ def documented(top, section, title):
 
 
 @pytest.mark.kernels
-def test_module_has_both_targets_and_loads_policies_by_name(make_stack):
+def test_module_has_both_targets_and_loads_policies_by_name(make_stack, top):
+    headers = "".join((top / "dm-hybrid" / name).read_text() for name in ("version.h", "format.h"))
+    version = ".".join(re.search(rf"#define HYBRID_{word}\s+(\d+)", headers)[1]
+                       for word in ("TARGET_MAJOR", "TARGET_MINOR", "FORMAT_VERSION"))
     s = make_stack()
     out = s.guest.run("dmsetup targets").out
-    assert "hybrid-pool      v1.0.0" in out and "hybrid           v1.0.0" in out
+    assert f"hybrid-pool      v{version}" in out and f"hybrid           v{version}" in out
+    assert s.guest.run("cat /sys/module/dm_hybrid/version").out == f"{version}\n"
     assert "dm_hybrid_fifo" not in s.guest.run("lsmod").out
     s.create("vol", "--policy", "fifo")
     assert "dm_hybrid_fifo" in s.guest.run("lsmod").out

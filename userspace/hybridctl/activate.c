@@ -595,7 +595,7 @@ int command_activate(const struct command_line *cl)
 	if (!cl->argc == !cl->given[OPT_ALL])
 		return hybrid_fail(HYBRID_USAGE, "give one of them",
 				   "activate needs a pool, a volume, or --all");
-	r = cl->given[OPT_TEST] ? 0 : hybrid_dm_check();
+	r = cl->given[OPT_TEST] ? 0 : hybrid_dm_check(false);
 	if (!r)
 		r = lock_tools();
 	if (r)
@@ -741,7 +741,7 @@ int command_deactivate(const struct command_line *cl)
 	if (!cl->argc == !cl->given[OPT_ALL])
 		return hybrid_fail(HYBRID_USAGE, "give one of them",
 				   "deactivate needs a pool, a volume, or --all");
-	r = hybrid_dm_check();
+	r = hybrid_dm_check(false);
 	if (!r)
 		r = lock_tools();
 	if (r)

@@ -276,7 +276,7 @@ static int create_with_cache(const struct command_line *cl)
 		return r;
 	r = new_volume_parse(&nv, cl, cl->argv[0]);
 	if (!r && !cl->given[OPT_TEST])
-		r = hybrid_dm_check();
+		r = hybrid_dm_check(true);
 	if (!r)
 		r = check_policy(policy_of(cl), cl->given[OPT_TEST]);
 	if (!r)
@@ -419,7 +419,7 @@ static int attach(const struct command_line *cl, const char *pool, const char *n
 
 	r = new_volume_parse(&nv, cl, name);
 	if (!r)
-		r = hybrid_dm_check();
+		r = hybrid_dm_check(true);
 	if (!r)
 		r = lock_tools();
 	if (!r)

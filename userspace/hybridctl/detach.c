@@ -448,7 +448,7 @@ int command_detach(const struct command_line *cl)
 	char pool[HYBRID_NAME_SIZE];
 	int r;
 
-	r = hybrid_dm_check();
+	r = hybrid_dm_check(false);
 	if (!r)
 		r = lock_tools();
 	if (!r)

@@ -458,6 +458,65 @@ static void check_kernels(struct doctor *d)
 		     d->dir);
 }
 
+/* The module that runs, and the one that the next boot loads ------------------ */
+
+/* The first line of @f, without its end; false: there is none. */
+static bool first_line(FILE *f, char buf[64])
+{
+	buf[0] = '\0';
+	if (f && !fgets(buf, 64, f))
+		buf[0] = '\0';
+	buf[strcspn(buf, "\n")] = '\0';
+	return buf[0];
+}
+
+/* "version" or "srcversion" of dm-hybrid in memory and on disk; false: not known of both. */
+static bool both_modules(const char *field, char memory[64], char disk[64])
+{
+	char path[96], command[96];
+	bool known;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/module/dm_hybrid/%s", field);
+	f = fopen(path, "re");
+	known = first_line(f, memory);
+	if (f)
+		fclose(f);
+	if (!known)
+		return false;
+	snprintf(command, sizeof(command), "modinfo -F %s dm-hybrid 2>/dev/null", field);
+	f = popen(command, "re");
+	known = first_line(f, disk);
+	if (f)
+		pclose(f);
+	return known;
+}
+
+/* The version's last number: see version.h */
+static const char *disk_format(const char *version)
+{
+	const char *dot = strrchr(version, '.');
+
+	return dot ? dot + 1 : version;
+}
+
+static void check_running(struct doctor *d)
+{
+	char memory[64], disk[64];
+
+	if (d->dir[0] || !both_modules("version", memory, disk))
+		return;
+	if (strcmp(disk_format(memory), disk_format(disk)))
+		bad(d, "before the reboot: hybridctl detach POOL, or install the module of the old release again",
+		    "the module in memory is version %s, the one on disk %s reads another disk format: it takes no pool of today",
+		    memory, disk);
+	else if (strcmp(memory, disk))
+		good("the module in memory is version %s, the one on disk %s: it takes effect at the next boot",
+		     memory, disk);
+	else if (both_modules("srcversion", memory, disk) && strcmp(memory, disk))
+		good("the module on disk is another build than the one in memory: it takes effect at the next boot");
+}
+
 /* The rest ------------------------------------------------------------------- */
 
 static void check_rules(struct doctor *d)
@@ -693,6 +752,7 @@ static int diagnose(struct doctor *d)
 	}
 	if (d->inv.nr_nodes)
 		check_kernels(d);
+	check_running(d);
 	if (!d->on_volume) {
 		good("the root is on no volume of dm-hybrid: it needs nothing of it");
 		return d->problems ? HYBRID_DEGRADED : 0;

@@ -140,7 +140,7 @@ int command_drain(const struct command_line *cl)
 	struct hybrid_node *node;
 	int r;
 
-	r = hybrid_dm_check();
+	r = hybrid_dm_check(false);
 	if (r)
 		return r;
 	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ACTIVE, NULL, 0);

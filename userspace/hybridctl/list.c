@@ -346,7 +346,7 @@ int command_table(const struct command_line *cl)
 	unsigned int i;
 	int r;
 
-	r = hybrid_dm_check();
+	r = hybrid_dm_check(false);
 	if (r)
 		return r;
 	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ACTIVE, NULL, 0);

@@ -171,7 +171,7 @@ int command_set(const struct command_line *cl)
 	struct hybrid_node *node;
 	int i, r;
 
-	r = hybrid_dm_check();
+	r = hybrid_dm_check(false);
 	if (!r)
 		r = lock_tools();
 	if (r)
@@ -298,7 +298,7 @@ int command_get(const struct command_line *cl)
 	struct hybrid_node *node;
 	int r;
 
-	r = hybrid_dm_check();
+	r = hybrid_dm_check(false);
 	if (r)
 		return r;
 	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ACTIVE, NULL, 0);

@@ -24,9 +24,6 @@
 
 #define CONTROL_NODE	"/dev/mapper/control"
 
-/* The module must speak the tables, messages and status of this major. */
-#define TARGET_MAJOR	1
-
 static char last_log[256];
 
 static void dm_log_line(int level, const char *file, int line, int err, const char *fmt, ...)
@@ -177,36 +174,34 @@ static void load_target(const char *target)
 	dm_task_destroy(task);
 }
 
-static int check_target(const char *target)
+static int find_target(const char *target, uint32_t version[3])
 {
-	uint32_t version[3];
-
 	if (!target_version(target, version))
 		load_target(target);
-	if (!target_version(target, version))
-		return hybrid_fail(HYBRID_NOTARGET,
-				   "load the module (modprobe dm-hybrid), or install it for this kernel",
-				   "the kernel has no target %s", target);
-	if (version[0] != TARGET_MAJOR)
-		return hybrid_fail(HYBRID_NOTARGET, "install module and tools of one release",
-				   "the kernel's target %s is version %u.%u.%u; this tool speaks %u",
-				   target, version[0], version[1], version[2], TARGET_MAJOR);
-	return 0;
+	if (target_version(target, version))
+		return 0;
+	return hybrid_fail(HYBRID_NOTARGET,
+			   "load the module (modprobe dm-hybrid), or install it for this kernel",
+			   "the kernel has no target %s", target);
 }
 
-int hybrid_dm_check(void)
+int hybrid_dm_check(bool format)
 {
-	char version[32];
+	uint32_t version[3];
+	char driver[32];
 	int r;
 
 	if (geteuid() != 0)
 		return hybrid_fail(HYBRID_REFUSED, "run this as root",
 				   "no permission to use device-mapper");
-	if (!dm_driver_version(version, sizeof(version)))
+	if (!dm_driver_version(driver, sizeof(driver)))
 		return hybrid_fail(HYBRID_NOTARGET, "load it (modprobe dm-mod)",
 				   "the kernel has no device-mapper: %s", last_log);
-	r = check_target(HYBRID_POOL_TARGET);
-	return r ? r : check_target(HYBRID_VOLUME_TARGET);
+	r = find_target(HYBRID_VOLUME_TARGET, version);
+	if (!r)
+		r = find_target(HYBRID_POOL_TARGET, version);
+	/* Both are one module's, with one version */
+	return r ? r : hybrid_check_version(HYBRID_POOL_TARGET, version, format);
 }
 
 static bool policy_loaded(const char *name)

@@ -37,9 +37,10 @@ void hybrid_dm_init(void);
 
 /*
  * Whether the kernel has device-mapper and both targets, loading their module if
- * need be.  HYBRID_NOTARGET, or HYBRID_REFUSED without permission.
+ * need be, and whether this tool speaks with them: hybrid_check_version().  HYBRID_NOTARGET, or
+ * HYBRID_REFUSED without permission.
  */
-int hybrid_dm_check(void);
+int hybrid_dm_check(bool format);
 
 /*
  * Whether the kernel has the policy, loading its module as the kernel would; @test: only

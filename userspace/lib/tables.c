@@ -7,7 +7,9 @@
 #include <sys/sysmacros.h>
 
 #include "format.h"
+#include "errors.h"
 #include "tables.h"
+#include "version.h"
 
 const char * const hybrid_mode_names[HYBRID_NR_MODES + 1] = {
 	[HYBRID_MODE_WRITETHROUGH] = "writethrough",
@@ -555,4 +557,32 @@ char *hybrid_linear_params(char params[HYBRID_PARAMS_MAX], dev_t below, uint64_t
 	snprintf(params, HYBRID_PARAMS_MAX, "%u:%u %llu", major(below), minor(below),
 		 (unsigned long long)start);
 	return params;
+}
+
+/* Versions ----------------------------------------------------------------- */
+
+int hybrid_check_version(const char *target, const uint32_t version[3], bool format)
+{
+	const uint32_t mine[] = { HYBRID_TARGET_MAJOR, HYBRID_TARGET_MINOR, HYBRID_FORMAT_VERSION };
+	const char *next;
+
+	if (version[0] != mine[0]) {
+		next = version[0] < mine[0] ?
+		       "reboot into the new module, or install tools of the module's release" :
+		       "install the tools of the module's release";
+		return hybrid_fail(HYBRID_NOTARGET, next,
+				   "the module in memory (%s %u.%u.%u) is %s than this tool, which needs %u",
+				   target, version[0], version[1], version[2],
+				   version[0] < mine[0] ? "older" : "newer", mine[0]);
+	}
+	if (format && version[2] != mine[2])
+		return hybrid_fail(HYBRID_NOTARGET,
+				   "reboot into the module of this tool's release; nothing was written",
+				   "the module in memory (%s %u.%u.%u) does not read the disk format %u of this tool",
+				   target, version[0], version[1], version[2], mine[2]);
+	if (version[1] != mine[1])
+		hybrid_warn("the module in memory (%s %u.%u) is %s than this tool (%u.%u): what only one of them knows does not work",
+			    target, version[0], version[1],
+			    version[1] < mine[1] ? "older" : "newer", mine[0], mine[1]);
+	return 0;
 }

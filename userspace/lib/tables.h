@@ -75,6 +75,13 @@ int hybrid_volume_table_build(char *buf, size_t len,
 			      const struct hybrid_volume_table *table);
 int hybrid_volume_table_parse(const char *params, struct hybrid_volume_table *table);
 
+/*
+ * What a target of the kernel is for this tool: of its major version, or HYBRID_NOTARGET; with
+ * another minor, a warning says which of the two is the older one.  @format: whether devices are
+ * to be formatted, which the module must read, too.  Returns 0 or an exit code.
+ */
+int hybrid_check_version(const char *target, const uint32_t version[3], bool format);
+
 /* Status keys: text, then numbers, in the order in which the kernel prints. */
 #define HYBRID_POOL_STATUS_WORDS(X) X(state) X(policy)
 #define HYBRID_POOL_STATUS_NUMBERS(X) \
