@@ -656,12 +656,12 @@ def test_an_event_costs_little(system, volume):
                "$(cat /proc/sys/kernel/random/uuid); done")
     # Its own superblocks, twice, and those of its pool's cache device
     for dev, reads in (devs[0], 4), (devs[1], 6), (other, 2), ("/dev/mapper/broken", 2):
-        trace = system.guest.run(f"strace hybridctl scan --udev {dev}", check=False).err
-        assert len(re.findall(r"^pread64\(.*, 4096, ", trace, re.M)) == reads, trace
-        # Programs and their libraries take 140 to begin
+        trace = system.guest.run(f"strace -f hybridctl scan --udev {dev}", check=False).err
+        assert len(re.findall(r"\bpread64[( ].*, 4096, ", trace)) == reads, trace
+        # Programs and their libraries take 140 to begin, a process of its own for each device 20
         calls = trace.count("\n")
         print(f"{dev}: {calls} system calls")
-        assert calls < 300, trace
+        assert calls < 400, trace
 
 
 def test_what_is_no_disk_is_not_opened(system):
@@ -675,7 +675,7 @@ def test_what_is_no_disk_is_not_opened(system):
         ln -s /sys/devices/virtual/block/loop0 class; ln -s ../../devices/virtual/block/loop0 dev/7:0
         mount --bind class /sys/class/block; mount --bind dev /sys/dev/block""")
     for command in [f"scan --udev /dev/{name}" for name in ("fd0", "sr0", "mtdblock0")] + ["scan", "list"]:
-        r = system.guest.run(f"strace -e trace=openat hybridctl {command}", check=False)
+        r = system.guest.run(f"strace -f -e trace=openat hybridctl {command}", check=False)
         assert r.rc == 0 and "KERNEL" not in r.out, r.text
         assert not re.search(r'openat\([^)]*"/dev/(fd|sr|mtdblock)0"', r.err), r.err
         assert command[-1] == "0" or '"/dev/loop0"' in r.err, r.err

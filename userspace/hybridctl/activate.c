@@ -7,6 +7,7 @@
 #include "announce.h"
 #include "common.h"
 #include "errors.h"
+#include "look.h"
 #include "sysfs.h"
 
 /* Activation of one pool. */
@@ -17,7 +18,24 @@ struct activation {
 	const uint8_t *pool_uuid;
 	dev_t pool;
 	const struct hybrid_node *only;	/* a volume; NULL: all */
+	bool looked;			/* at what may be an origin in place */
+	bool postponed;			/* until that was done */
 	unsigned int started, missing, failed;
+};
+
+/* What command_activate() does: once, and for some pools once more. */
+struct round {
+	const struct command_line *cl;
+	struct hybrid_inventory inv;
+	bool looked;			/* the second time */
+	struct postponed *later;
+	unsigned int nr_later;
+	bool any;			/* result is one */
+	int result;
+};
+
+struct postponed {
+	uint8_t pool[16], only[16];	/* only: null: all volumes of the pool */
 };
 
 static int open_for_kernel(const struct hybrid_member *m)
@@ -36,92 +54,54 @@ static int open_for_kernel(const struct hybrid_member *m)
 
 /* In-place origins --------------------------------------------------------- */
 
-struct identity_search {
-	const uint8_t *uuid;
-	dev_t found;
-	char path[HYBRID_PATH_MAX];
-	unsigned int hits;
-	bool automatic;
-};
-
-static void compare_identity(struct identity_search *search, const char *path)
+/* Dirty data on what only looks like it would be the end of both. */
+static int check_automatic(const struct activation *a, const struct hybrid_volume_line *entry)
 {
-	char identity[HYBRID_PATH_MAX + 64];
-	struct hybrid_device dev;
-	uint8_t uuid[16];
-
-	if (hybrid_device_open(&dev, path, HYBRID_OPEN_QUIET))
-		return;
-	if (hybrid_device_identity(&dev, identity, sizeof(identity))) {
-		hybrid_uuid_of_identity(uuid, identity);
-		if (!memcmp(uuid, search->uuid, 16) && dev.devno != search->found) {
-			search->hits++;
-			search->found = dev.devno;
-			snprintf(search->path, sizeof(search->path), "%s", path);
-		}
-	}
-	hybrid_device_close(&dev);
-}
-
-static int compare_each(const char *kname, dev_t devno, void *arg)
-{
-	struct identity_search *search = arg;
-	char path[HYBRID_PATH_MAX];
-
-	(void)kname;
-	/* A device that others are, or will be, made of shows what they show; so do snapshots */
-	if (hybrid_devno_held(devno, 0) || hybrid_udev_multipath(devno) ||
-	    hybrid_sysfs_snapshot_of(devno) ||
-	    (search->automatic && hybrid_sysfs_removable(devno)))
+	if (!a->cl->given[OPT_AUTO] || entry->mode != HYBRID_MODE_WRITEBACK)
 		return 0;
-	hybrid_devno_path(devno, path, sizeof(path));
-	if (path[0] == '/')
-		compare_identity(arg, path);
-	return 0;
+	return hybrid_fail(HYBRID_REFUSED, "hybridctl activate, if its origin was used nowhere else",
+			   "volume %s: in place and writeback, never activated by itself",
+			   entry->name);
 }
 
-static int find_inplace(struct activation *a, const struct hybrid_volume_line *entry,
+/* What was free when it was looked at may be in use by now. */
+static bool looks_like(const struct activation *a, const struct hybrid_lookalike *l,
+		       const struct hybrid_volume_line *entry)
+{
+	return !memcmp(l->identity, entry->member_uuid, 16) &&
+	       (a->cl->nr_devices || !hybrid_devno_held(l->devno, 0)) &&
+	       !(a->cl->given[OPT_AUTO] && hybrid_sysfs_removable(l->devno));
+}
+
+static int find_inplace(const struct activation *a, const struct hybrid_volume_line *entry,
 			dev_t *devno)
 {
-	struct identity_search search = {
-		.uuid = entry->member_uuid, .automatic = a->cl->given[OPT_AUTO],
-	};
-	unsigned int i;
+	const struct hybrid_inventory *inv = a->inv;
+	const struct hybrid_lookalike *l;
+	int r = check_automatic(a, entry);
 
-	/* Dirty data on what only looks like it would be the end of both */
-	if (search.automatic && entry->mode == HYBRID_MODE_WRITEBACK)
-		return hybrid_fail(HYBRID_REFUSED, "hybridctl activate, if its origin was used nowhere else",
-				   "volume %s: in place and writeback, never activated by itself",
-				   entry->name);
-
-	for (i = 0; i < a->cl->nr_devices; i++)
-		compare_identity(&search, a->cl->devices[i]);
-	if (!a->cl->nr_devices)
-		hybrid_sysfs_each(compare_each, &search);
-	if (search.hits > 1)
-		return hybrid_fail(HYBRID_BADDEV, "name the right one with --device",
-				   "volume %s: more than one device looks like its origin, one is %s",
-				   entry->name, search.path);
-	*devno = search.found;
-	return 0;
+	for (l = inv->lookalikes; !r && l < inv->lookalikes + inv->nr_lookalikes; l++) {
+		if (!looks_like(a, l, entry) || l->devno == *devno)
+			continue;
+		if (*devno)
+			r = hybrid_fail(HYBRID_BADDEV, "name the right one with --device",
+					"volume %s: more than one device looks like its origin, one is %s",
+					entry->name, l->path);
+		*devno = l->devno;
+	}
+	return r;
 }
 
 /*
- * A device that comes while others are looked at is missed by this search; and by udev's rules,
- * where they do not see yet that it is awaited.  So once they do: look again.
+ * Devices are looked at without the lock, so all of the pool waits for the second round.  A
+ * device that comes while others are looked at is missed by that search; and by udev's rules,
+ * where they do not see yet that it is awaited.  So it is awaited first.
  */
-static int find_awaited(struct activation *a, const struct hybrid_volume_line *entry,
-			dev_t *devno)
+static void await_lookalike(struct activation *a, const struct hybrid_volume_line *entry)
 {
-	int r = find_inplace(a, entry, devno);
-
-	if (r || *devno || !a->cl->given[OPT_AUTO])
-		return r;
-	await_origin(entry->member_uuid, a->pool_uuid);
-	r = find_inplace(a, entry, devno);
-	if (r)
-		await_no_longer(entry->member_uuid, a->pool_uuid);
-	return r;
+	a->postponed = true;
+	if (a->cl->given[OPT_AUTO] && entry->mode != HYBRID_MODE_WRITEBACK)
+		await_origin(entry->member_uuid, a->pool_uuid);
 }
 
 /* Volumes ------------------------------------------------------------------ */
@@ -142,7 +122,7 @@ static int find_origin(struct activation *a, const struct hybrid_volume_line *en
 
 	*devno = 0;
 	if (entry->inplace)
-		return find_awaited(a, entry, devno);
+		return find_inplace(a, entry, devno);
 	m = hybrid_find_member(a->inv, entry->member_uuid);
 	if (!m)
 		return 0;
@@ -157,13 +137,18 @@ static int find_origin(struct activation *a, const struct hybrid_volume_line *en
 	return open_for_kernel(m);
 }
 
+static bool is_origin_of(const struct hybrid_member *m, const uint8_t pool[16])
+{
+	return m->sb.role == HYBRID_ROLE_ORIGIN && !memcmp(m->sb.pool_uuid, pool, 16);
+}
+
 /*
  * A detach that was cut short: mark its origin now, then the id is free.  @live: the volume's
  * device, linear, has it open.  What has been attached to another pool meanwhile is that one's.
  */
 static int mark_and_forget(struct activation *a, const struct hybrid_volume_line *entry, bool live)
 {
-	struct hybrid_member *m = hybrid_find_member(a->inv, entry->member_uuid);
+	struct hybrid_member *m = hybrid_find_member(a->inv, entry->member_uuid), now;
 	struct hybrid_device dev;
 	char message[64];
 	int r;
@@ -175,10 +160,11 @@ static int mark_and_forget(struct activation *a, const struct hybrid_volume_line
 	}
 	if (m && !m->ok)
 		return fail_refused_origin(entry, m);
-	if (m && m->sb.role == HYBRID_ROLE_ORIGIN && !memcmp(m->sb.pool_uuid, a->pool_uuid, 16)) {
+	if (m && is_origin_of(m, a->pool_uuid)) {
 		r = hybrid_device_open(&dev, m->path, HYBRID_OPEN_WRITE |
 				       (live ? 0 : HYBRID_OPEN_EXCLUSIVE));
-		if (!r)
+		/* It was read before the lock was taken */
+		if (!r && (hybrid_member_read(&dev, &now) || is_origin_of(&now, a->pool_uuid)))
 			r = hybrid_member_mark_detached(&dev);
 		hybrid_device_close(&dev);
 		if (r)
@@ -311,6 +297,27 @@ static int activate_entry(struct activation *a, const struct hybrid_volume_line 
 	return activate_volume(a, entry);
 }
 
+static bool is_wanted(const struct activation *a, const struct hybrid_volume_line *entry)
+{
+	return !a->only || !memcmp(a->only->uuid, entry->uuid, 16);
+}
+
+/* Whether the pool has to wait until origins in place have been looked for. */
+static bool postpone(struct activation *a, const struct hybrid_volume_line *entries,
+		     unsigned int nr)
+{
+	const struct hybrid_node *node;
+	unsigned int i;
+
+	for (i = 0; i < nr && !a->looked; i++) {
+		node = hybrid_find_uuid(a->inv, entries[i].uuid, HYBRID_VOLUME);
+		if (is_wanted(a, &entries[i]) && entries[i].inplace && !entries[i].tombstone &&
+		    !(node && node->active))
+			await_lookalike(a, &entries[i]);
+	}
+	return a->postponed;
+}
+
 static int activate_volumes(struct activation *a)
 {
 	struct hybrid_volume_line *entries;
@@ -320,8 +327,10 @@ static int activate_volumes(struct activation *a)
 	r = hybrid_pool_volumes(a->pool_name, &entries, &nr);
 	if (r)
 		return r;
+	if (postpone(a, entries, nr))
+		nr = 0;
 	for (i = 0; i < nr; i++) {
-		if (a->only && memcmp(a->only->uuid, entries[i].uuid, 16))
+		if (!is_wanted(a, &entries[i]))
 			continue;
 		wanted++;
 		r = activate_entry(a, &entries[i]);
@@ -331,7 +340,7 @@ static int activate_volumes(struct activation *a)
 		}
 	}
 	free(entries);
-	if (a->only && !wanted)
+	if (a->only && !wanted && !a->postponed)
 		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
 				   "pool %s does not know volume %s", a->pool_name, a->only->name);
 	if (worst)
@@ -361,35 +370,65 @@ static int start_inactive_pool(struct activation *a, struct hybrid_node *pool)
 	return r;
 }
 
-static int print_activation(const struct activation *a, const struct hybrid_node *pool)
+static void print_activation(const struct activation *a, const struct hybrid_node *pool)
 {
 	if (!pool->active)
 		print_pool_command(&pool->member->sb, pool->member->path);
 	printf("# then the volumes of pool %s whose origins are there\n", a->pool_name);
+}
+
+static int postpone_pool(struct round *round, const struct activation *a)
+{
+	struct postponed *array = reallocarray(round->later, round->nr_later + 1, sizeof(*array));
+
+	if (!array)
+		return hybrid_nomem();
+	round->later = array;
+	array += round->nr_later++;
+	memset(array, 0, sizeof(*array));
+	memcpy(array->pool, a->pool_uuid, sizeof(array->pool));
+	if (a->only)
+		memcpy(array->only, a->only->uuid, sizeof(array->only));
 	return 0;
 }
 
-/* @only: one volume of it. */
-static int activate_pool(const struct command_line *cl, struct hybrid_inventory *inv,
-			 struct hybrid_node *pool, const struct hybrid_node *only)
+/* The worse of two results; partly done if they differ. */
+static int combine(int a, int b, bool first)
+{
+	if (first || a == b)
+		return b;
+	return a == HYBRID_DEGRADED || b == HYBRID_DEGRADED ? HYBRID_DEGRADED : HYBRID_PARTIAL;
+}
+
+static void add_result(struct round *round, int r)
+{
+	round->result = combine(round->result, r, !round->any);
+	round->any = true;
+}
+
+/* @only: one volume of it; NULL: all. */
+static void activate_pool(struct round *round, struct hybrid_node *pool,
+			  const struct hybrid_node *only)
 {
 	struct activation a = {
-		.cl = cl, .inv = inv, .only = only,
+		.cl = round->cl, .inv = &round->inv, .only = only, .looked = round->looked,
 		.pool_name = pool->name, .pool_uuid = pool->uuid, .pool = pool->dm.devno,
 	};
 	int r;
 
-	if (cl->given[OPT_TEST])
-		return print_activation(&a, pool);
-	r = remove_empty(pool);
-	if (r)
-		return r;
-	if (!pool->active) {
-		r = start_inactive_pool(&a, pool);
-		if (r)
-			return r;
+	if (round->cl->given[OPT_TEST]) {
+		print_activation(&a, pool);
+		return;
 	}
-	return activate_volumes(&a);
+	r = remove_empty(pool);
+	if (!r && !pool->active)
+		r = start_inactive_pool(&a, pool);
+	if (!r)
+		r = activate_volumes(&a);
+	if (a.postponed)
+		r = postpone_pool(round, &a);
+	if (r || !a.postponed)
+		add_result(round, r);
 }
 
 /* A pool or member of that name that is there, but refused. */
@@ -473,12 +512,12 @@ static int start_alone(struct hybrid_inventory *inv, struct hybrid_node *volume)
 	return r;
 }
 
-static int without_pool(const struct command_line *cl, struct hybrid_inventory *inv,
-			struct hybrid_node *volume)
+static void without_pool(struct round *round, struct hybrid_node *volume)
 {
-	if (!cl->given[OPT_DEGRADED] || cl->given[OPT_TEST])
-		return fail_no_pool(volume);
-	return start_alone(inv, volume);
+	if (!round->cl->given[OPT_DEGRADED] || round->cl->given[OPT_TEST])
+		add_result(round, fail_no_pool(volume));
+	else
+		add_result(round, start_alone(&round->inv, volume));
 }
 
 /* The active pool that an origin in place belongs to, by what recognises it: nothing on it does. */
@@ -506,58 +545,58 @@ static struct hybrid_node *pool_of_inplace(struct hybrid_inventory *inv, const c
 	return NULL;
 }
 
-static int activate_one(const struct command_line *cl, struct hybrid_inventory *inv,
-			const char *what)
+static void activate_one(struct round *round, const char *what)
 {
-	struct hybrid_node *node = hybrid_find(inv, what, HYBRID_ANY);
+	struct hybrid_node *node = hybrid_find(&round->inv, what, HYBRID_ANY);
 
 	if (!node)
-		node = pool_of_inplace(inv, what);
+		node = pool_of_inplace(&round->inv, what);
 	if (!node)
-		return fail_refused(inv, what);
-	if (node->kind == HYBRID_POOL)
-		return activate_pool(cl, inv, node, NULL);
-	if (node->active && node->dm.live && !node->dm.suspended && !node->deleted) {
+		add_result(round, fail_refused(&round->inv, what));
+	else if (node->kind == HYBRID_POOL)
+		activate_pool(round, node, NULL);
+	else if (node->active && node->dm.live && !node->dm.suspended && !node->deleted)
 		hybrid_note("%s is active already", node->name);
-		return 0;
-	}
-	if (!node->pool)
-		return without_pool(cl, inv, node);
-	return activate_pool(cl, inv, node->pool, node);
+	else if (!node->pool)
+		without_pool(round, node);
+	else
+		activate_pool(round, node->pool, node);
 }
 
-/* The worse of two results; partly done if they differ. */
-static int combine(int a, int b, bool first)
+static void activate_all(struct round *round)
 {
-	if (first || a == b)
-		return b;
-	return a == HYBRID_DEGRADED || b == HYBRID_DEGRADED ? HYBRID_DEGRADED : HYBRID_PARTIAL;
-}
-
-static int activate_all(const struct command_line *cl, struct hybrid_inventory *inv)
-{
+	struct hybrid_inventory *inv = &round->inv;
 	struct hybrid_node *node;
 	struct hybrid_member *m;
-	bool first = true;
-	int result = 0;
 
 	for (m = inv->members; m < inv->members + inv->nr_members; m++) {
 		if (m->ok)
 			continue;
 		hybrid_warn("%s is refused: %s", m->path, m->why);
-		result = HYBRID_DEGRADED;
-		first = false;
+		add_result(round, HYBRID_DEGRADED);
 	}
 	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
 		if (node->kind == HYBRID_POOL)
-			result = combine(result, activate_pool(cl, inv, node, NULL), first);
+			activate_pool(round, node, NULL);
 		else if (!node->pool && !node->active)
-			result = combine(result, without_pool(cl, inv, node), first);
-		else
-			continue;
-		first = false;
+			without_pool(round, node);
 	}
-	return result;
+}
+
+/* The second round, of what was postponed in the first. */
+static void activate_postponed(struct round *round)
+{
+	const struct postponed *p;
+	struct hybrid_node *pool;
+	const struct hybrid_node *only;
+
+	for (p = round->later; p < round->later + round->nr_later; p++) {
+		pool = hybrid_find_uuid(&round->inv, p->pool, HYBRID_POOL);
+		only = hybrid_find_uuid(&round->inv, p->only, HYBRID_VOLUME);
+		/* Taken down meanwhile: who did that does not want it */
+		if (pool && pool->active)
+			activate_pool(round, pool, only);
+	}
 }
 
 /* They are used, but the next damage would be the last. */
@@ -570,26 +609,66 @@ static void warn_of_bad_copies(struct hybrid_inventory *inv)
 			hybrid_warn("%s has one good superblock only: %s", m->path, m->why);
 }
 
-static int load_members(const struct command_line *cl, struct hybrid_inventory *inv)
+static int load_members(struct round *round)
 {
+	const struct command_line *cl = round->cl;
 	struct hybrid_member *known;
 	unsigned int nr;
 	int r;
 
 	if (!cl->given[OPT_AUTO])
-		return hybrid_inventory_load(inv, HYBRID_LOAD_ALL |
-					     (cl->argc ? HYBRID_LOAD_CLOSED : 0), cl->devices,
+		return hybrid_inventory_load(&round->inv, HYBRID_LOAD_MEMBERS, cl->devices,
 					     cl->nr_devices);
 	r = announced(NULL, &known, &nr);
 	if (!r)
-		r = hybrid_inventory_load_known(inv, HYBRID_LOAD_ALL, known, nr);
+		r = hybrid_inventory_load_known(&round->inv, 0, known, nr);
 	free(known);
 	return r;
 }
 
+/* Once it is known what the disks say: under the lock, so what is active is asked only here. */
+static int run_round(struct round *round)
+{
+	const struct command_line *cl = round->cl;
+	unsigned int flags = HYBRID_LOAD_ACTIVE;
+	int r = lock_tools();
+
+	/* A volume in place is known to its pool alone */
+	if (round->looked || (cl->argc && !cl->given[OPT_AUTO]))
+		flags |= HYBRID_LOAD_CLOSED;
+	if (!r)
+		r = hybrid_inventory_look_again(&round->inv, flags);
+	if (r)
+		return r;
+	if (round->looked)
+		activate_postponed(round);
+	else if (cl->argc)
+		activate_one(round, cl->argv[0]);
+	else
+		activate_all(round);
+	unlock_tools();
+	return 0;
+}
+
+static int run_rounds(struct round *round)
+{
+	const struct command_line *cl = round->cl;
+	int r = load_members(round);
+
+	if (r)
+		return r;
+	warn_of_bad_copies(&round->inv);
+	r = run_round(round);
+	if (r || !round->nr_later)
+		return r;
+	round->looked = true;
+	r = hybrid_inventory_lookalikes(&round->inv, cl->devices, cl->nr_devices);
+	return r ? r : run_round(round);
+}
+
 int command_activate(const struct command_line *cl)
 {
-	struct hybrid_inventory inv = {};
+	struct round round = { .cl = cl };
 	int r;
 
 	if (!cl->argc == !cl->given[OPT_ALL])
@@ -597,35 +676,22 @@ int command_activate(const struct command_line *cl)
 				   "activate needs a pool, a volume, or --all");
 	r = cl->given[OPT_TEST] ? 0 : hybrid_dm_check(false);
 	if (!r)
-		r = lock_tools();
-	if (r)
-		return r;
-	r = load_members(cl, &inv);
-	if (!r)
-		warn_of_bad_copies(&inv);
-	if (!r)
-		r = cl->argc ? activate_one(cl, &inv, cl->argv[0]) : activate_all(cl, &inv);
-	hybrid_inventory_free(&inv);
-	return r;
+		r = run_rounds(&round);
+	free(round.later);
+	hybrid_inventory_free(&round.inv);
+	return r ? r : round.result;
 }
 
 /* Deactivation ------------------------------------------------------------- */
-
-/* A disk may need 20 seconds to spin up. */
-#define ANSWER_SECONDS	30
 
 /* device-mapper removes a device when all its I/O has ended: an origin that hangs blocks that. */
 static int check_origin(const struct hybrid_node *node)
 {
 	char path[HYBRID_PATH_MAX];
 
-	if (node->kind != HYBRID_VOLUME || !node->below ||
-	    hybrid_device_answers(hybrid_node_device(node, path, sizeof(path)), ANSWER_SECONDS))
+	if (node->kind != HYBRID_VOLUME || !node->below)
 		return 0;
-	return hybrid_fail(HYBRID_BUSY,
-			   "wait for it, or have its driver give it up: of a SCSI disk, "
-			   "echo offline > /sys/block/NAME/device/state",
-			   "%s: its origin %s does not answer", node->name, path);
+	return hybrid_device_answers(hybrid_node_device(node, path, sizeof(path)));
 }
 
 /* Take down a volume that is in use. */

@@ -301,6 +301,8 @@ int command_scan(const struct command_line *cl)
 		else if (inv.members[i].copies != 3 && !result)
 			result = HYBRID_DEGRADED;
 	}
+	if (inv.silent && !result)
+		result = HYBRID_DEGRADED;
 	if (!r)
 		r = hybrid_report_print(report, &opts);
 	hybrid_report_free(report);

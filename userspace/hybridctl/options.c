@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apart.h"
 #include "errors.h"
 #include "format.h"
 #include "options.h"
@@ -132,6 +133,18 @@ static void fail_option(const struct command *cmd, const char *what, char **argv
 	hybrid_fail(HYBRID_USAGE, next, "%s: %s", what, known ? letter : argv[optind - 1]);
 }
 
+/* 0, or an exit code */
+static int set_patience(const char *text)
+{
+	uint64_t seconds;
+
+	if (hybrid_parse_u64(text, &seconds) || !seconds || seconds > 86400)
+		return hybrid_fail(HYBRID_USAGE, "give seconds, from 1 to 86400",
+				   "--timeout: %s does not fit", text);
+	hybrid_patience = seconds;
+	return 0;
+}
+
 static int take_option(struct command_line *cl, const struct command *cmd, int id)
 {
 	cl->given[id] = true;
@@ -143,6 +156,8 @@ static int take_option(struct command_line *cl, const struct command *cmd, int i
 		hybrid_output.quiet = true;
 		hybrid_output.silent = cmd && is_tool(cmd);
 	}
+	if (id == OPT_TIMEOUT && set_patience(optarg))
+		return -1;
 	if (id == OPT_DEVICE) {
 		cl->devices = realloc(cl->devices,
 				      (cl->nr_devices + 1) * sizeof(*cl->devices));

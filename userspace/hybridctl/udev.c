@@ -9,6 +9,7 @@
 #include "announce.h"
 #include "common.h"
 #include "errors.h"
+#include "look.h"
 #include "probe.h"
 #include "sysfs.h"
 #include "udev.h"
@@ -96,22 +97,17 @@ static int answer(const struct hybrid_member *m)
 }
 
 /* No member: an origin in place that an active pool misses? */
-static void answer_inplace(const struct hybrid_device *dev)
+static void answer_inplace(const struct hybrid_look *l)
 {
-	char identity[HYBRID_PATH_MAX + 64], text[HYBRID_UUID_TEXT];
-	uint8_t uuid[16], pool[16];
+	char text[HYBRID_UUID_TEXT];
+	uint8_t pool[16];
 
-	if (!awaits_any() || hybrid_sysfs_snapshot_of(dev->devno) ||
-	    !hybrid_device_identity(dev, identity, sizeof(identity)))
-		return;
-	hybrid_uuid_of_identity(uuid, identity);
-	if (!awaited(uuid, pool))
+	if (!l->recognised || hybrid_sysfs_snapshot_of(l->devno) || !awaited(l->identity, pool))
 		return;
 	printf("HYBRID_POOL_UUID=%s\n", hybrid_uuid_text(text, pool));
 	/* What it is recognised by: a unit of its own, as for any member */
-	printf("HYBRID_MEMBER_UUID=%s\n", hybrid_uuid_text(text, uuid));
-	printf("HYBRID_STATE=%s\n",
-	       hybrid_sysfs_removable(dev->devno) ? "removable" : "in-place");
+	printf("HYBRID_MEMBER_UUID=%s\n", hybrid_uuid_text(text, l->identity));
+	printf("HYBRID_STATE=%s\n", hybrid_sysfs_removable(l->devno) ? "removable" : "in-place");
 }
 
 /*
@@ -135,10 +131,28 @@ static int device_gone(const char *text)
 	return 0;
 }
 
+/*
+ * Before the others are looked at: of two events at once one sees both members.
+ * What cannot be read is still what it was.
+ */
+static int take_look(const struct hybrid_look *l)
+{
+	int r = of_another_type() && l->r <= 0 ? -ENODATA : l->r;
+
+	if (!r || r == -ENODATA)
+		announce(l->devno, r || l->snapshot ? NULL : &l->member);
+	if (!r)
+		return answer(&l->member);
+	if (r == -ENODATA)
+		answer_inplace(l);
+	else if (r < 0)
+		return hybrid_fail(HYBRID_BADDEV, NULL, "%s: cannot read: %s", l->path, strerror(-r));
+	return r > 0 ? r : 0;
+}
+
 int scan_for_udev(const struct command_line *cl)
 {
-	struct hybrid_device dev;
-	struct hybrid_member m;
+	struct hybrid_looks looks = {};
 	struct stat st;
 	int r;
 
@@ -148,22 +162,11 @@ int scan_for_udev(const struct command_line *cl)
 		return device_gone(cl->argv[0]);
 	if (!stat(cl->argv[0], &st) && S_ISBLK(st.st_mode) && hybrid_devno_no_disk(st.st_rdev))
 		return 0;
-	r = hybrid_device_open(&dev, cl->argv[0], 0);
-	if (r)
-		return r;
-	r = of_another_type() ? -ENODATA : hybrid_member_read(&dev, &m);
-	/*
-	 * Before the others are looked at: of two events at once one sees both members.
-	 * What cannot be read is still what it was.
-	 */
-	if (!r || r == -ENODATA)
-		announce(dev.devno, r || hybrid_member_snapshot(&dev, &m) ? NULL : &m);
+	r = hybrid_looks_add(&looks, cl->argv[0], 0, awaits_any() ? HYBRID_LOOK_IDENTITY : 0);
 	if (!r)
-		r = answer(&m);
-	else if (r == -ENODATA)
-		answer_inplace(&dev);
-	else
-		hybrid_fail(HYBRID_BADDEV, NULL, "%s: cannot read: %s", dev.path, strerror(-r));
-	hybrid_device_close(&dev);
-	return r < 0 && r != -ENODATA ? HYBRID_BADDEV : r > 0 ? r : 0;
+		r = hybrid_looks_run(&looks);
+	if (!r)
+		r = take_look(looks.look);
+	hybrid_looks_free(&looks);
+	return r;
 }

@@ -5,13 +5,11 @@
 #include <fcntl.h>
 #include <linux/blkzoned.h>
 #include <linux/fs.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "devices.h"
@@ -400,47 +398,6 @@ bool hybrid_device_identity(const struct hybrid_device *dev, char *buf, size_t l
 		return false;
 	snprintf(buf, len, "disk:%s:%llu", id, (unsigned long long)dev->sectors);
 	return true;
-}
-
-/* A device that hangs ------------------------------------------------------ */
-
-#define ANSWER_BYTES	4096
-
-/* Read one block and exit, which closes @done. */
-static void read_in_child(const char *path, int done)
-{
-	void *buf = hybrid_buffer(ANSWER_BYTES);
-	int fd;
-
-	/* Locks, terminals and pipes of the parent must not wait for the read. */
-	if (dup2(done, 0) < 0 || close_range(1, ~0U, 0))
-		_exit(1);
-	fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
-	if (buf && fd >= 0 && pread(fd, buf, ANSWER_BYTES, 0) < 0)
-		_exit(1);
-	_exit(0);
-}
-
-bool hybrid_device_answers(const char *path, int seconds)
-{
-	struct pollfd end = { .events = POLLIN };
-	bool answers = true;
-	int fds[2];
-	pid_t pid;
-
-	if (pipe(fds))
-		return true;
-	pid = fork();
-	if (!pid)
-		read_in_child(path, fds[1]);
-	close(fds[1]);
-	if (pid > 0) {
-		end.fd = fds[0];
-		answers = poll(&end, 1, seconds * 1000) != 0;
-		waitpid(pid, NULL, answers ? 0 : WNOHANG);
-	}
-	close(fds[0]);
-	return answers;
 }
 
 /* Two devices -------------------------------------------------------------- */

@@ -62,12 +62,6 @@ int hybrid_device_flush(const struct hybrid_device *dev);
  */
 int hybrid_device_discard(const struct hybrid_device *dev, uint64_t sector, uint64_t sectors);
 
-/*
- * Does a block device answer a read within @seconds?  An error is an answer, too.  If it does
- * not, a child process that holds no file of ours waits for the read to end.
- */
-bool hybrid_device_answers(const char *path, int seconds);
-
 /* An aligned, zeroed buffer for the above; free() it.  NULL: no memory. */
 void *hybrid_buffer(size_t len);
 

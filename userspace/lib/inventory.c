@@ -8,6 +8,7 @@
 
 #include "errors.h"
 #include "inventory.h"
+#include "look.h"
 #include "sysfs.h"
 
 /* Members ------------------------------------------------------------------ */
@@ -24,92 +25,76 @@ static int add_member(struct hybrid_inventory *inv, const struct hybrid_member *
 	return 0;
 }
 
-/* The half of a mirror: the array may be of use, it alone never is. */
-static void refuse_part(const struct hybrid_device *dev, struct hybrid_member *m)
+/* What was found at one of the paths, or not. */
+static int take_look(struct hybrid_inventory *inv, const struct hybrid_look *l, bool named)
 {
-	char type[64];
+	const char *why = l->r < 0 ? strerror(-l->r) : "cannot be opened";
 
-	if (!m->ok || dev->file || !hybrid_device_in_array(dev, type, sizeof(type)))
-		return;
-	m->ok = false;
-	snprintf(m->why, sizeof(m->why), "it is a part of an array (%s)", type);
-}
-
-bool hybrid_member_snapshot(const struct hybrid_device *dev, const struct hybrid_member *member)
-{
-	dev_t real = hybrid_sysfs_snapshot_of(dev->devno);
-	struct hybrid_device below;
-	char path[HYBRID_PATH_MAX];
-	struct hybrid_member m;
-	bool same;
-
-	if (!real ||
-	    hybrid_device_open(&below, hybrid_devno_path(real, path, sizeof(path)), HYBRID_OPEN_QUIET))
-		return false;
-	same = !hybrid_member_read(&below, &m) && m.sb.role && member->sb.role &&
-	       !memcmp(m.sb.member_uuid, member->sb.member_uuid, 16);
-	hybrid_device_close(&below);
-	return same;
-}
-
-/* @named: by the user, who wants to hear about what is wrong with it. */
-static int look_at(struct hybrid_inventory *inv, const char *path, bool named)
-{
-	struct hybrid_device dev;
-	struct hybrid_member m;
-	int r;
-
-	r = hybrid_device_open(&dev, path,
-			       named ? HYBRID_OPEN_FILES : HYBRID_OPEN_FILES | HYBRID_OPEN_QUIET);
-	if (r)
-		return named ? r : 0;
-	r = hybrid_member_read(&dev, &m);
-	if (!r)
-		refuse_part(&dev, &m);
-	if (!r && !named && hybrid_member_snapshot(&dev, &m)) {
-		hybrid_verbose("%s: a snapshot of a member", path);
-		r = -ENODATA;
-	}
-	hybrid_device_close(&dev);
-	if (r == -ENODATA)
-		return 0;
-	if (r && named)
-		return hybrid_fail(hybrid_exit_of_errno(-r), "check the device and the kernel log",
-				   "%s: cannot read: %s", path, strerror(-r));
-	if (r) {
-		hybrid_verbose("%s: cannot read: %s", path, strerror(-r));
+	if (!l->r && !named && l->snapshot) {
+		hybrid_verbose("%s: a snapshot of a member", l->path);
 		return 0;
 	}
-	return add_member(inv, &m);
+	if (!l->r)
+		return add_member(inv, &l->member);
+	if (l->r == -ENODATA)
+		return 0;
+	if (l->r == -ETIMEDOUT) {
+		inv->silent++;
+		hybrid_warn("%s does not answer: nothing is known of what is on it", l->path);
+		return 0;
+	}
+	if (l->r > 0 && named)
+		return l->r;
+	if (named)
+		return hybrid_fail(hybrid_exit_of_errno(-l->r), "check the device and the kernel log",
+				   "%s: cannot read: %s", l->path, why);
+	if (l->r < 0)
+		hybrid_verbose("%s: cannot read: %s", l->path, why);
+	return 0;
 }
 
-static int look_at_known(struct hybrid_inventory *inv, const struct hybrid_member *known)
+static int take_looks(struct hybrid_inventory *inv, const struct hybrid_looks *looks, bool named)
 {
-	struct hybrid_device dev;
-	struct hybrid_member m;
-	int r;
+	unsigned int i;
+	int r = 0;
 
-	if (hybrid_device_open(&dev, known->path, HYBRID_OPEN_QUIET))
+	for (i = 0; i < looks->nr && !r; i++)
+		r = take_look(inv, &looks->look[i], named);
+	return r;
+}
+
+static int take_known(struct hybrid_inventory *inv, const struct hybrid_look *l,
+		      const struct hybrid_member *known)
+{
+	struct hybrid_member m;
+
+	if (!l->r)
+		return add_member(inv, &l->member);
+	if (l->r > 0 || l->r == -ENODATA)
 		return 0;
-	r = hybrid_member_read(&dev, &m);
-	hybrid_device_close(&dev);
-	if (r == -ENODATA)
-		return 0;
-	if (r) {
-		m = *known;
-		m.ok = false;
-		snprintf(m.why, sizeof(m.why), "it cannot be read: %s", strerror(-r));
-	}
+	m = *known;
+	m.ok = false;
+	if (l->r == -ETIMEDOUT)
+		snprintf(m.why, sizeof(m.why), "it does not answer");
+	else
+		snprintf(m.why, sizeof(m.why), "it cannot be read: %s", strerror(-l->r));
 	return add_member(inv, &m);
 }
 
 struct scan {
-	struct hybrid_inventory *inv;
+	struct hybrid_looks *looks;
 	const struct hybrid_dm_device *skip;
-	unsigned int nr_skip;
+	unsigned int nr_skip, what;
 };
 
-static int look_at_each(const char *kname, dev_t devno, void *arg)
+/* A device that others are, or will be, made of shows what they show; so do snapshots. */
+static bool may_be_inplace(dev_t devno)
+{
+	return !hybrid_devno_held(devno, 0) && !hybrid_udev_multipath(devno) &&
+	       !hybrid_sysfs_snapshot_of(devno);
+}
+
+static int scan_each(const char *kname, dev_t devno, void *arg)
 {
 	struct scan *scan = arg;
 	char path[HYBRID_PATH_MAX];
@@ -121,7 +106,9 @@ static int look_at_each(const char *kname, dev_t devno, void *arg)
 		if (scan->skip[i].devno == devno)
 			return 0;
 	hybrid_devno_path(devno, path, sizeof(path));
-	return path[0] == '/' ? look_at(scan->inv, path, false) : 0;
+	if (path[0] != '/' || (scan->what == HYBRID_LOOK_IDENTITY && !may_be_inplace(devno)))
+		return 0;
+	return hybrid_looks_add(scan->looks, path, HYBRID_OPEN_FILES | HYBRID_OPEN_QUIET, scan->what);
 }
 
 static void mark_twins(struct hybrid_member *a, struct hybrid_member *b)
@@ -192,28 +179,74 @@ static void refuse_twins(struct hybrid_inventory *inv)
 				mark_twins(a, b);
 }
 
-static int scan_all(struct hybrid_inventory *inv)
+/* Look at all block devices. */
+static int scan_all(struct hybrid_looks *looks, unsigned int what)
 {
-	struct scan scan = { .inv = inv };
+	struct scan scan = { .looks = looks, .what = what };
 	struct hybrid_dm_device *skip;
 	int r;
 
 	r = hybrid_dm_list(&skip, &scan.nr_skip);
 	scan.skip = skip;
 	if (!r)
-		r = hybrid_sysfs_each(look_at_each, &scan);
+		r = hybrid_sysfs_each(scan_each, &scan);
 	free(skip);
-	return r;
+	return r ? r : hybrid_looks_run(looks);
 }
 
-static int scan_members(struct hybrid_inventory *inv, char * const *paths, unsigned int nr_paths)
+static int scan_named(struct hybrid_looks *looks, unsigned int what, char * const *paths,
+		      unsigned int nr)
 {
 	unsigned int i;
 	int r = 0;
 
-	for (i = 0; i < nr_paths && !r; i++)
-		r = look_at(inv, paths[i], true);
-	return nr_paths ? r : scan_all(inv);
+	for (i = 0; i < nr && !r; i++)
+		r = hybrid_looks_add(looks, paths[i], HYBRID_OPEN_FILES, what);
+	return r ? r : hybrid_looks_run(looks);
+}
+
+static int scan_members(struct hybrid_inventory *inv, char * const *paths, unsigned int nr_paths)
+{
+	struct hybrid_looks looks = {};
+	int r;
+
+	r = nr_paths ? scan_named(&looks, HYBRID_LOOK_ARRAY, paths, nr_paths) :
+		       scan_all(&looks, HYBRID_LOOK_ARRAY);
+	if (!r)
+		r = take_looks(inv, &looks, nr_paths);
+	hybrid_looks_free(&looks);
+	return r;
+}
+
+static int add_lookalike(struct hybrid_inventory *inv, const struct hybrid_look *l)
+{
+	struct hybrid_lookalike *array = reallocarray(inv->lookalikes, inv->nr_lookalikes + 1,
+						      sizeof(*array));
+
+	if (!array)
+		return hybrid_nomem();
+	inv->lookalikes = array;
+	array += inv->nr_lookalikes++;
+	snprintf(array->path, sizeof(array->path), "%s", l->path);
+	array->devno = l->devno;
+	memcpy(array->identity, l->identity, sizeof(array->identity));
+	return 0;
+}
+
+int hybrid_inventory_lookalikes(struct hybrid_inventory *inv, char * const *paths,
+				unsigned int nr_paths)
+{
+	struct hybrid_looks looks = {};
+	const struct hybrid_look *l;
+	int r;
+
+	r = nr_paths ? scan_named(&looks, HYBRID_LOOK_IDENTITY, paths, nr_paths) :
+		       scan_all(&looks, HYBRID_LOOK_IDENTITY);
+	for (l = looks.look; l < looks.look + looks.nr && !r; l++)
+		if (l->recognised)
+			r = add_lookalike(inv, l);
+	hybrid_looks_free(&looks);
+	return r;
 }
 
 static int settle_members(struct hybrid_inventory *inv)
@@ -476,7 +509,7 @@ static void name_detached(struct hybrid_node *node)
 }
 
 /* Once the arrays no longer move: who belongs to whom. */
-static void connect_nodes(struct hybrid_inventory *inv, bool members)
+static void connect_nodes(struct hybrid_inventory *inv)
 {
 	struct hybrid_node *node;
 	dev_t devno;
@@ -485,7 +518,7 @@ static void connect_nodes(struct hybrid_inventory *inv, bool members)
 		node->member = member_of(inv, node);
 		if (node->kind == HYBRID_POOL)
 			continue;
-		if (members)
+		if (inv->members_known)
 			name_detached(node);
 		if (node->active && (node->dm.alone || !node->dm.live) && node->member)
 			memcpy(node->pool_uuid, node->member->sb.pool_uuid, 16);
@@ -508,7 +541,7 @@ static int load_nodes(struct hybrid_inventory *inv, unsigned int flags)
 		r = load_inactive(inv);
 	if (!r && (flags & HYBRID_LOAD_CLOSED))
 		r = load_closed(inv);
-	connect_nodes(inv, flags & HYBRID_LOAD_MEMBERS);
+	connect_nodes(inv);
 	return r;
 }
 
@@ -521,7 +554,8 @@ int hybrid_inventory_load(struct hybrid_inventory *inv, unsigned int flags,
 	if (!nr_paths && geteuid())
 		return hybrid_fail(HYBRID_REFUSED, "run this as root",
 				   "no permission to read block devices and device-mapper");
-	if (flags & HYBRID_LOAD_MEMBERS)
+	inv->members_known = flags & HYBRID_LOAD_MEMBERS;
+	if (inv->members_known)
 		r = scan_members(inv, paths, nr_paths);
 	if (!r)
 		r = settle_members(inv);
@@ -531,20 +565,36 @@ int hybrid_inventory_load(struct hybrid_inventory *inv, unsigned int flags,
 int hybrid_inventory_load_known(struct hybrid_inventory *inv, unsigned int flags,
 				const struct hybrid_member *known, unsigned int nr)
 {
+	struct hybrid_looks looks = {};
 	unsigned int i;
 	int r = 0;
 
 	memset(inv, 0, sizeof(*inv));
+	inv->members_known = true;
 	for (i = 0; i < nr && !r; i++)
-		r = look_at_known(inv, &known[i]);
+		r = hybrid_looks_add(&looks, known[i].path, HYBRID_OPEN_QUIET, 0);
+	if (!r)
+		r = hybrid_looks_run(&looks);
+	for (i = 0; i < nr && !r; i++)
+		r = take_known(inv, &looks.look[i], &known[i]);
+	hybrid_looks_free(&looks);
 	if (!r)
 		r = settle_members(inv);
 	return r ?: load_nodes(inv, flags);
 }
 
+int hybrid_inventory_look_again(struct hybrid_inventory *inv, unsigned int flags)
+{
+	free(inv->nodes);
+	inv->nodes = NULL;
+	inv->nr_nodes = 0;
+	return load_nodes(inv, flags);
+}
+
 void hybrid_inventory_free(struct hybrid_inventory *inv)
 {
 	free(inv->members);
+	free(inv->lookalikes);
 	free(inv->nodes);
 	memset(inv, 0, sizeof(*inv));
 }

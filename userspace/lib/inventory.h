@@ -44,11 +44,22 @@ struct hybrid_node {
 	};
 };
 
+/* A device that looks like an origin in place. */
+struct hybrid_lookalike {
+	char path[HYBRID_PATH_MAX];
+	dev_t devno;
+	uint8_t identity[16];		/* see hybrid_uuid_of_identity() */
+};
+
 struct hybrid_inventory {
 	struct hybrid_member *members;	/* sorted as the kernel names devices */
 	unsigned int nr_members;
+	bool members_known;		/* who is not among them is not here */
 	struct hybrid_node *nodes;	/* pools first */
 	unsigned int nr_nodes;
+	struct hybrid_lookalike *lookalikes;	/* if they were looked for */
+	unsigned int nr_lookalikes;
+	unsigned int silent;		/* devices that did not answer */
 };
 
 /* hybrid_inventory_load() flags */
@@ -62,17 +73,11 @@ struct hybrid_inventory {
  * of all.  Returns 0 or an exit code; free with hybrid_inventory_free() either
  * way.  Of a member that is seen through devices built on each other only the
  * topmost is listed, and no snapshot of LVM unless it is in @paths; otherwise one
- * that appears twice is not ok, both times.
+ * that appears twice is not ok, both times.  Members are read by processes of their own, each
+ * with a time limit (hybrid_apart()): so not under the lock of the tools.
  */
 int hybrid_inventory_load(struct hybrid_inventory *inv, unsigned int flags,
 			  char * const *paths, unsigned int nr_paths);
-
-/*
- * Whether @member, read from @dev, is what a snapshot of LVM has of another logical volume:
- * not a clone of which nobody knows which is meant.  False for a snapshot that was made a
- * member itself.
- */
-bool hybrid_member_snapshot(const struct hybrid_device *dev, const struct hybrid_member *member);
 
 /*
  * The same, of what udev has announced: nothing is printed. @known has path, device number,
@@ -81,6 +86,20 @@ bool hybrid_member_snapshot(const struct hybrid_device *dev, const struct hybrid
  */
 int hybrid_inventory_load_known(struct hybrid_inventory *inv, unsigned int flags,
 				const struct hybrid_member *known, unsigned int nr);
+
+/*
+ * What is active, and what is not by the members that have been found, anew: for what was read
+ * before the lock was taken.  @flags: but for HYBRID_LOAD_MEMBERS.  Returns 0 or an exit code.
+ */
+int hybrid_inventory_look_again(struct hybrid_inventory *inv, unsigned int flags);
+
+/*
+ * Read what recognises the devices that may be origins in place: those named, else all that
+ * nothing holds.  As members are read: not under the lock.  Returns 0 or an exit code.
+ */
+int hybrid_inventory_lookalikes(struct hybrid_inventory *inv, char * const *paths,
+				unsigned int nr_paths);
+
 void hybrid_inventory_free(struct hybrid_inventory *inv);
 
 /*
