@@ -249,7 +249,7 @@ def test_md(system):
     assert "inactive" in system.run("cat /proc/mdstat")
     # Nor by hand: the other half would not be written
     assert system.rc("hybridctl activate vol") == 4
-    assert system.states() == {"vol-pool": "running", "vol": "refused"} and system.members() == 1
+    assert system.states() == WAITING and system.members() == 1
     system.plug(halves[1])
     system.becomes(RUNNING)
     assert system.members() == 2
@@ -325,7 +325,7 @@ def test_paths_of_a_multipath(system, volume):
     system.rule(61, 'KERNEL=="ubdc", ENV{DM_MULTIPATH_DEVICE_PATH}="1"')
     system.plug(cache)
     path = system.plug(origin)
-    assert system.states() == {"vol-pool": "running", "vol": "inactive"}
+    assert system.states() == WAITING
     assert path == "/dev/ubdc" and system.state(path) is None
     system.run(f"dmsetup create mpath --uuid mpath-0 --table '0 {origin.sectors} linear {path} 0'")
     system.settle()
@@ -348,7 +348,7 @@ def test_clones(system, volume):
     rows = json.loads(system.run("hybridctl list --json -o all"))["volumes"]
     refused = {row["origin"]: row["why"] for row in rows if row["state"] == "refused"}
     assert refused == {a: f"{b} has the same member UUID" for a, b in (devs, devs[::-1])}
-    assert f"{devs[1]} is refused: {devs[0]} has the same member UUID" in system.journal()
+    assert f"{devs[0]} is refused: {devs[1]} has the same member UUID" in system.journal()
     r = system.guest.run("hybridctl doctor", check=False)
     assert r.rc == 7 and devs[0] in r.out and devs[1] in r.out
     assert [d.path.read_bytes() for d in (origin, clone)] == before
@@ -380,7 +380,7 @@ def test_a_clone_of_what_cannot_be_read(system):
         system.plug(d)
     system.expire()
     assert system.rows()["vol-pool"]["state"] == "running" and not system.active("vol")
-    assert "/dev/mapper/o has the same member UUID" in system.journal()
+    assert re.search(r"/dev/mapper/o is refused: /dev/ubd\w has the same member UUID", system.journal())
     system.run("dmsetup remove o")
     system.settle()
     system.becomes(RUNNING)
@@ -678,7 +678,7 @@ def test_what_is_no_disk_is_not_opened(system):
         r = system.guest.run(f"strace -f -e trace=openat hybridctl {command}", check=False)
         assert r.rc == 0 and "KERNEL" not in r.out, r.text
         assert not re.search(r'openat\([^)]*"/dev/(fd|sr|mtdblock)0"', r.err), r.err
-        assert command[-1] == "0" or '"/dev/loop0"' in r.err, r.err
+        assert ('"/dev/loop0"' in r.err) == (command == "scan"), r.err
 
 
 def test_shutdown(system, volume):

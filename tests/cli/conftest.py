@@ -68,7 +68,6 @@ class FakeKernel:
         # Loop devices of tests that run beside this one are none of our business
         return run([self.tool, *args], stdin=stdin, seconds=seconds, cwd=cwd,
                    env={"HYBRID_FAKE_DM": str(self.path), "HYBRID_FAKE_FAIL": fail,
-                        "HYBRID_RUN_DIR": str(self.path.with_name("run")),
                         "HYBRID_SCAN_ONLY": " ".join(self.scan) or "none", **(env or {})})
 
     def ok(self, *args, **kw):

@@ -19,6 +19,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "announce.h"
 #include "devices.h"
 #include "dm.h"
 #include "errors.h"
@@ -53,6 +54,16 @@ static const char *state_path(void)
 	const char *path = getenv("HYBRID_FAKE_DM");
 
 	return path ? path : "fake-dm.json";
+}
+
+const char *hybrid_run_dir(void)
+{
+	static char path[512];
+	const char *slash = strrchr(state_path(), '/');
+
+	snprintf(path, sizeof(path), "%.*srun", slash ? (int)(slash + 1 - state_path()) : 0,
+		 state_path());
+	return path;
 }
 
 /* Whole, though we may be killed meanwhile. */

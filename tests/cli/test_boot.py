@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -143,10 +144,11 @@ def test_a_guard_until_it_is_wiped(kernel, loop):
 
 @pytest.fixture
 def volume(kernel, loop):
-    """An inactive pool of one volume: (cache, origin)."""
+    """An inactive pool of one volume, as at the beginning of a boot: (cache, origin)."""
     devs = loop("c", 64), loop("o", 100)
     kernel.ok("create", "vol", "--cache", devs[0], "--origin", devs[1], "-y")
     kernel.ok("deactivate", "vol")
+    shutil.rmtree(kernel.path.with_name("run"))
     return devs
 
 

@@ -128,8 +128,7 @@ def test_all_of_a_large_one_with_a_bar(kernel, loop, build):
     fill(devs[0], *(first + k * (1 << 29) for k in range(6) if first + k * (1 << 29) < end),
          end - 4096)
     terminal, theirs = pty.openpty()
-    env = {**os.environ, "HYBRID_FAKE_DM": str(kernel.path), "HYBRID_SCAN_ONLY": "none",
-           "HYBRID_RUN_DIR": str(kernel.path.with_name("run"))}
+    env = {**os.environ, "HYBRID_FAKE_DM": str(kernel.path), "HYBRID_SCAN_ONLY": "none"}
     tool = subprocess.Popen([build / "hybridctl-fake", *create(*devs)], stdin=subprocess.DEVNULL,
                             stdout=subprocess.DEVNULL, stderr=theirs, env=env)
     os.close(theirs)

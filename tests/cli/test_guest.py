@@ -435,15 +435,19 @@ def test_a_dead_origin_parts_from_its_pool(guest):
     assert row["vol"]["state"] == "empty" and row["two"]["state"] == "running"
     assert row["vol"]["dirty"] == 8192
     guest.run("kill $(cat /run/sleeper); udevadm settle; ! dmsetup info vol")
+    # It is there, and no list reads it
     row = listed(guest)["vol"]
-    assert row["state"] == "incomplete" and row["dirty"] == 8192 and row["mode"] == "writeback"
+    assert row["state"] == "inactive" and row["dirty"] == 8192 and row["mode"] == "writeback"
+    assert rc(guest, "hybridctl activate vol") == 7
+    guest.run("dmsetup remove disk")
+    assert listed(guest)["vol"]["state"] == "incomplete"
     status = guest.run("hybridctl status vol", check=False)
     assert status.rc == 7 and "8.00k dirty" in status.text and "keeps its dirty data" in status.text
     assert [(s["dirty"], s["dirty_sectors"]) for s in json.loads(guest.run("hybridctl status vol --json", check=False).text)
             ["status"]] == [(1, 16)]
     assert rc(guest, "hybridctl activate vol") == 7
-    guest.run(f"dmsetup suspend --noflush disk; dmsetup load disk --table '0 {sectors} linear {HDD} 8';"
-              " dmsetup resume disk; udevadm settle; hybridctl activate vol")
+    guest.dm_create("disk", f"0 {sectors} linear {HDD} 8")
+    guest.run("hybridctl activate vol")
     row = listed(guest)["vol"]
     assert row["state"] == "running" and row["dirty"] == 8192
 

@@ -85,3 +85,79 @@ def test_activate_waits_for_it_without_the_lock(guest, kind):
         assert job.poll() is None
     r = job.wait(LONG)
     assert r.rc == 0 and "is active already" in r.out, r.text
+
+
+COMPLETE = """
+    . /usr/lib/completion
+    COMP_WORDS=(hybridctl %s ""); COMP_CWORD=2; _hybridctl; echo "${COMPREPLY[@]}"
+"""
+
+
+def completed(guest, command):
+    return guest.run(["bash", "-ec", COMPLETE % command], timeout=LONG).out.split()
+
+
+def reads(guest):
+    """What has been read of each block device; of requests under way, too."""
+    out = guest.run("for d in /sys/block/*; do echo ${d##*/} $(cat $d/stat) $(cat $d/inflight); done").out
+    return {line.split()[0]: (line.split()[1], line.split()[3]) for line in out.splitlines()}
+
+
+@HUNG
+def test_who_only_looks_reads_no_disk(build, guest, kind):
+    """What is active and what is not, of a pool that hangs, too: from the kernel, and as it was announced."""
+    guest.write_file("/usr/lib/completion", (build / "completion/hybridctl").read_text())
+    guest.run(f"hybridctl create deep --cache /dev/mapper/lower --origin {HDD2} -y")
+    if kind != "below a foreign device":
+        guest.run("hybridctl deactivate deep")
+    with Hung(guest, kind):
+        before = reads(guest)
+        rows = {row["name"]: row for row in json.loads(run(guest, "hybridctl list --json -o all").out)["volumes"]}
+        state = "running" if kind == "below a foreign device" else "inactive"
+        assert {name: row["state"] for name, row in rows.items()} == {
+            "vol": "running", "vol-pool": "running", "deep": state, "deep-pool": state}
+        assert rows["deep"]["size"] == 98 << 20 and rows["deep-pool"]["policy"] == "c2q"
+        r = run(guest, "hybridctl status")
+        assert r.rc == (0 if state == "running" else 7) and f"state: {state}" in r.out, r.text
+        assert run(guest, "hybridctl status deep").rc == r.rc
+        assert run(guest, "hybridctl lost vol").rc == 0
+        assert set(completed(guest, "status")) == {"vol", "vol-pool", "deep", "deep-pool"}
+        assert run(guest, "hybridctl get vol mode").rc == 0
+        assert reads(guest) == before
+        r = run(guest, "hybridctl doctor --timeout 2")
+        assert r.rc in (0, 7) and "does not answer" in r.err, r.text
+
+
+def test_what_nobody_announced_is_not_known(guest):
+    """It is said so, and who knows: without udev a scan announces what it finds."""
+    guest.run("hybridctl deactivate vol; rm -r /run/hybrid/members")
+    before = reads(guest)
+    r = run(guest, "hybridctl list")
+    assert r.rc == 0 and "vol" not in r.out and "hybridctl scan reads all disks" in r.err, r.text
+    assert "hybridctl scan" in run(guest, "hybridctl status vol").err
+    assert reads(guest) == before
+    guest.run("hybridctl scan")
+    r = run(guest, "hybridctl list --noheadings -o name")
+    assert r.out.split() == ["vol-pool", "vol"] and not r.err
+    guest.run(f"hybridctl wipe {HDD} -y --wipe-signatures")
+    assert run(guest, "hybridctl list --noheadings -o name").out.split() == ["vol-pool"]
+
+
+def test_a_number_that_another_disk_has_is_no_member(guest):
+    """What was announced was of a disk that is gone."""
+    guest.run(f"hybridctl create deep --cache /dev/mapper/lower --origin {HDD2} -y; hybridctl deactivate deep")
+    numbers = guest.run("cat /sys/block/dm-*/dev").out
+    guest.run("dmsetup remove lower")
+    assert "deep-pool" not in run(guest, "hybridctl list").out
+    guest.dm_create("other", f"0 {guest.disks[3].sectors} error")
+    assert guest.run("cat /sys/block/dm-*/dev").out == numbers
+    assert "deep-pool" not in run(guest, "hybridctl list").out
+
+
+def test_what_is_announced_has_no_key(guest):
+    """Everybody may read it; it has what the superblock says, but for what pairs it with its cache."""
+    guest.run(f"dd if={HDD} bs=4k skip=128 count=1 status=none >/sb; cd /run/hybrid/members; "
+              "for f in *origin*; do dd if=$f bs=4k count=1 status=none >/noted; done")
+    sb, noted = (bytes.fromhex(guest.run(f"od -An -v -tx1 {f}").out) for f in ("/sb", "/noted"))
+    key = slice(224, 240)
+    assert b"vol\0" in sb and b"vol\0" in noted and any(sb[key]) and not any(noted[key])

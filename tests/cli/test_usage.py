@@ -230,3 +230,10 @@ def test_install(build, tmp_path):
           for page in ["dm-hybrid.7", "hybrid-dump.5", "hybrid-format.5", "hybridctl.8",
                        *(f"{name}.8" for name in TOOLS)]),
         "usr/local/share/bash-completion/completions/hybridctl"}
+
+
+def test_no_variable_of_tests_in_what_is_installed(build):
+    """Where things are announced is not for the environment to say."""
+    strings = (build / "hybridctl").read_bytes()
+    assert b"/run/hybrid" in strings and b"HYBRID_SCAN_ONLY" in strings
+    assert b"HYBRID_RUN_DIR" not in strings

@@ -103,6 +103,12 @@ void release_signals(void)
 	mask_signals(SIG_UNBLOCK);
 }
 
+void explain_unknown(const struct hybrid_inventory *inv)
+{
+	if (!inv->members_known && !hybrid_output.quiet)
+		hybrid_warn("no member was announced: only what is active is known; hybridctl scan reads all disks");
+}
+
 int confirm(const struct command_line *cl, const char *question)
 {
 	char answer[16];

@@ -29,6 +29,9 @@ void release_signals(void);
 int confirm_format(const struct command_line *cl, const struct hybrid_device * const *devs,
 		   unsigned int nr);
 
+/* Where nothing was announced, only what is active is known: say so, and who knows more. */
+void explain_unknown(const struct hybrid_inventory *inv);
+
 /* Ask @question; "yes" agrees.  --yes agrees; no terminal: refused. */
 int confirm(const struct command_line *cl, const char *question);
 

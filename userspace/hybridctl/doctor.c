@@ -767,7 +767,7 @@ int command_doctor(const struct command_line *cl)
 	struct doctor d = { .dir = cl->argc && strcmp(cl->argv[0], "/") ? cl->argv[0] : "" };
 	int r;
 
-	r = hybrid_inventory_load(&d.inv, HYBRID_LOAD_ALL, NULL, 0);
+	r = hybrid_inventory_load(&d.inv, HYBRID_LOAD_MEMBERS | HYBRID_LOAD_ACTIVE, NULL, 0);
 	if (!r) {
 		d.named = calloc(d.inv.nr_nodes + 1, sizeof(*d.named));
 		r = d.named ? diagnose(&d) : hybrid_nomem();

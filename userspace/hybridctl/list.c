@@ -197,6 +197,8 @@ int command_list(const struct command_line *cl)
 		return hybrid_nomem();
 	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ALL | HYBRID_LOAD_CLOSED, NULL, 0);
 	if (!r)
+		explain_unknown(&inv);
+	if (!r)
 		r = list(cl, &inv, report);
 	if (!r)
 		r = hybrid_report_print(report, &opts);

@@ -286,6 +286,8 @@ int command_status(const struct command_line *cl)
 	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ALL | HYBRID_LOAD_CLOSED, NULL, 0);
 	if (!r && cl->argc)
 		r = hybrid_find_or_fail(&inv, cl->argv[0], HYBRID_ANY, &node);
+	if (!r)
+		explain_unknown(&inv);
 	if (!r) {
 		print_status(&printer, &inv, node);
 		r = printer.unhealthy ? HYBRID_DEGRADED : 0;

@@ -97,6 +97,10 @@ bool hybrid_device_identity(const struct hybrid_device *dev, char *buf, size_t l
 bool hybrid_devno_held(dev_t devno, dev_t holder);
 /* Whether the disk has partitions. */
 bool hybrid_devno_has_partitions(dev_t devno);
+/* Its size; 0: it is not there. */
+uint64_t hybrid_devno_sectors(dev_t devno);
+/* Which of all disks that ever had a number it has, or is on; 0 if the kernel does not say. */
+uint64_t hybrid_devno_sequence(dev_t devno);
 /* Where it is mounted: the first mount point, or false. */
 bool hybrid_devno_mounted(dev_t devno, char *where, size_t len);
 /* /dev/mapper/NAME or /dev/KNAME of a block device that is there now, or M:m. */

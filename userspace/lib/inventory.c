@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "announce.h"
 #include "errors.h"
 #include "inventory.h"
 #include "look.h"
@@ -30,6 +31,8 @@ static int take_look(struct hybrid_inventory *inv, const struct hybrid_look *l, 
 {
 	const char *why = l->r < 0 ? strerror(-l->r) : "cannot be opened";
 
+	if (!l->r || l->r == -ENODATA)
+		announce_found(l->devno, l->r || l->snapshot ? NULL : &l->member);
 	if (!l->r && !named && l->snapshot) {
 		hybrid_verbose("%s: a snapshot of a member", l->path);
 		return 0;
@@ -554,9 +557,12 @@ int hybrid_inventory_load(struct hybrid_inventory *inv, unsigned int flags,
 	if (!nr_paths && geteuid())
 		return hybrid_fail(HYBRID_REFUSED, "run this as root",
 				   "no permission to read block devices and device-mapper");
-	inv->members_known = flags & HYBRID_LOAD_MEMBERS;
-	if (inv->members_known)
+	inv->members_known = flags & HYBRID_LOAD_MEMBERS ||
+			     (flags & HYBRID_LOAD_KNOWN && announced_any());
+	if (flags & HYBRID_LOAD_MEMBERS)
 		r = scan_members(inv, paths, nr_paths);
+	else if (flags & HYBRID_LOAD_KNOWN)
+		r = announced(NULL, &inv->members, &inv->nr_members);
 	if (!r)
 		r = settle_members(inv);
 	return r ?: load_nodes(inv, flags);
@@ -684,8 +690,9 @@ int hybrid_find_or_fail(struct hybrid_inventory *inv, const char *what, unsigned
 	*node = hybrid_find(inv, what, kinds);
 	if (*node)
 		return 0;
-	return hybrid_fail(HYBRID_BADDEV, "see hybridctl list", "no %s %s is known",
-			   kinds_name(kinds), what);
+	return hybrid_fail(HYBRID_BADDEV, inv->members_known ? "see hybridctl list" :
+			   "see hybridctl list; hybridctl scan reads all disks",
+			   "no %s %s is known", kinds_name(kinds), what);
 }
 
 int hybrid_find_active(struct hybrid_inventory *inv, const char *what, unsigned int kinds,

@@ -63,10 +63,12 @@ struct hybrid_inventory {
 };
 
 /* hybrid_inventory_load() flags */
-#define HYBRID_LOAD_MEMBERS	(1U << 0)	/* scan block devices */
-#define HYBRID_LOAD_ACTIVE	(1U << 1)	/* ask device-mapper */
-#define HYBRID_LOAD_ALL		(HYBRID_LOAD_MEMBERS | HYBRID_LOAD_ACTIVE)
-#define HYBRID_LOAD_CLOSED	(1U << 2)	/* ask active pools for volumes not in use */
+#define HYBRID_LOAD_MEMBERS	(1U << 0)	/* read block devices */
+#define HYBRID_LOAD_KNOWN	(1U << 1)	/* members as they were announced: reads no disk */
+#define HYBRID_LOAD_ACTIVE	(1U << 2)	/* ask device-mapper */
+#define HYBRID_LOAD_CLOSED	(1U << 3)	/* ask active pools for volumes not in use */
+/* All that can be known without reading a disk */
+#define HYBRID_LOAD_ALL		(HYBRID_LOAD_KNOWN | HYBRID_LOAD_ACTIVE)
 
 /*
  * Read it.  With @nr_paths, only these devices (and files) are looked at instead
@@ -89,7 +91,7 @@ int hybrid_inventory_load_known(struct hybrid_inventory *inv, unsigned int flags
 
 /*
  * What is active, and what is not by the members that have been found, anew: for what was read
- * before the lock was taken.  @flags: but for HYBRID_LOAD_MEMBERS.  Returns 0 or an exit code.
+ * before the lock was taken.  @flags: ACTIVE and CLOSED.  Returns 0 or an exit code.
  */
 int hybrid_inventory_look_again(struct hybrid_inventory *inv, unsigned int flags);
 

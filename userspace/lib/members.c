@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "announce.h"
 #include "errors.h"
 #include "members.h"
 #include "sysfs.h"
@@ -282,6 +283,14 @@ static int fail_write(const struct hybrid_device *dev, int r)
 			   "%s: cannot write: %s", dev->path, strerror(-r));
 }
 
+/* What the device is from now on. */
+static void tell(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+{
+	struct hybrid_member m = { .devno = dev->devno, .ok = true, .copies = 3, .sb = *sb };
+
+	announce_found(dev->devno, &m);
+}
+
 static int write_superblocks(const struct hybrid_device *dev, const struct hybrid_sb *sb)
 {
 	struct hybrid_superblock *block = hybrid_buffer(sizeof(*block));
@@ -298,6 +307,8 @@ static int write_superblocks(const struct hybrid_device *dev, const struct hybri
 			r = hybrid_device_flush(dev);
 	}
 	free(block);
+	if (!r)
+		tell(dev, sb);
 	return r;
 }
 
@@ -437,5 +448,7 @@ int hybrid_member_wipe(const struct hybrid_device *dev, const struct hybrid_sb *
 {
 	int r = zero_bands(dev, sb->member_sectors);
 
+	if (!r)
+		announce_found(dev->devno, NULL);
 	return r ? fail_write(dev, r) : 0;
 }

@@ -160,6 +160,23 @@ static dev_t whole_disk(dev_t devno)
 	return devno;
 }
 
+static uint64_t read_number(dev_t devno, const char *attr)
+{
+	char text[32];
+
+	return read_attr(devno, attr, text, sizeof(text)) ? strtoull(text, NULL, 10) : 0;
+}
+
+uint64_t hybrid_devno_sectors(dev_t devno)
+{
+	return read_number(devno, "size");
+}
+
+uint64_t hybrid_devno_sequence(dev_t devno)
+{
+	return read_number(whole_disk(devno), "diskseq");
+}
+
 bool hybrid_sysfs_queue(dev_t devno, const char *attr, unsigned int *value)
 {
 	char name[64], text[32];

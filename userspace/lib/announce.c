@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libudev.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,7 @@
 
 #define NOTE_MAX	128
 
-/* A member: "8:16.cache.<pool UUID>.<member UUID>"; the UUIDs are null if unknown. */
+/* A member, by the name of its file: "8:16.cache.<pool UUID>.<member UUID>"; null if unknown. */
 struct note {
 	char name[NOTE_MAX];
 	dev_t devno;
@@ -24,11 +26,15 @@ struct note {
 	uint8_t pool[16], member[16];
 };
 
+/* What is in its file: nothing secret. */
+struct content {
+	struct hybrid_superblock sb;	/* that of the head, or zeroes */
+	char text[HYBRID_WHY_MAX + 64];	/* "<disk sequence> <copies> <ok> <why>" */
+};
+
 static void run_path(char *buf, size_t len, const char *what, const char *name)
 {
-	const char *run = getenv("HYBRID_RUN_DIR");
-
-	snprintf(buf, len, "%s/%s%s", run && *run ? run : "/run/hybrid", what, name);
+	snprintf(buf, len, "%s/%s%s", hybrid_run_dir(), what, name);
 }
 
 static DIR *open_notes(const char *what)
@@ -39,10 +45,14 @@ static DIR *open_notes(const char *what)
 	return opendir(path);
 }
 
-/* One file for each, so that events beside each other do not meet. */
-static void make_note(const char *what, const char *name)
+/*
+ * One file for each, so that events beside each other do not meet; whole or not there, so that
+ * nobody reads half of one.
+ */
+static void make_note(const char *what, const char *name, const void *content, size_t len)
 {
-	char path[HYBRID_PATH_MAX + NOTE_MAX];
+	char path[HYBRID_PATH_MAX + NOTE_MAX], new[HYBRID_PATH_MAX + NOTE_MAX];
+	bool made;
 	int fd;
 
 	run_path(path, sizeof(path), "", "");
@@ -50,11 +60,16 @@ static void make_note(const char *what, const char *name)
 	run_path(path, sizeof(path), what, "");
 	mkdir(path, 0755);
 	run_path(path, sizeof(path), what, name);
-	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	run_path(new, sizeof(new), what, ".XXXXXX");
+	fd = mkstemp(new);
+	made = fd >= 0 && write(fd, content, len) == (ssize_t)len && !fchmod(fd, 0644) &&
+	       !rename(new, path);
+	if (!made)
+		hybrid_warn("%s: %s", path, strerror(errno));
+	if (!made && fd >= 0)
+		unlink(new);
 	if (fd >= 0)
 		close(fd);
-	else
-		hybrid_warn("%s: %s", path, strerror(errno));
 }
 
 /* Members ------------------------------------------------------------------ */
@@ -67,6 +82,21 @@ static void name_note(struct note *n, dev_t devno, const struct hybrid_member *m
 		 hybrid_devno_text(devno, text, sizeof(text)), hybrid_role_name(m->sb.role),
 		 hybrid_uuid_text(pool, m->sb.pool_uuid),
 		 hybrid_uuid_text(member, m->sb.member_uuid));
+}
+
+static void write_note(const struct note *n, const struct hybrid_member *m)
+{
+	struct content c = {};
+	struct hybrid_sb sb = m->sb;
+
+	memset(sb.pairing_key, 0, sizeof(sb.pairing_key));
+	sb.nonce = 0;
+	sb.paired_nonce = 0;
+	if (sb.role)
+		hybrid_sb_encode(&c.sb, &sb, HYBRID_SB_SECTOR);
+	snprintf(c.text, sizeof(c.text), "%llu %u %d %s",
+		 (unsigned long long)hybrid_devno_sequence(n->devno), m->copies, m->ok, m->why);
+	make_note("members/", n->name, &c, sizeof(c));
 }
 
 static uint32_t parse_role(const char *name)
@@ -122,7 +152,7 @@ static void look_again(const struct note *gone)
 void announce(dev_t devno, const struct hybrid_member *m)
 {
 	DIR *dir = open_notes("members/");
-	struct note n, now = {};
+	struct note n, now = { .devno = devno };
 
 	if (m)
 		name_note(&now, devno, m);
@@ -136,7 +166,46 @@ void announce(dev_t devno, const struct hybrid_member *m)
 	if (dir)
 		closedir(dir);
 	if (m)
-		make_note("members/", now.name);
+		write_note(&now, m);
+}
+
+static bool is_noted(dev_t devno)
+{
+	DIR *dir = open_notes("members/");
+	bool found = false;
+	struct note n;
+
+	while (!found && next_note(dir, &n))
+		found = n.devno == devno;
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+static bool udev_runs(void)
+{
+	struct udev *udev = udev_new();
+	struct udev_queue *queue = udev ? udev_queue_new(udev) : NULL;
+	bool runs = queue && udev_queue_get_udev_is_active(queue);
+
+	udev_queue_unref(queue);
+	udev_unref(udev);
+	return runs;
+}
+
+void announce_found(dev_t devno, const struct hybrid_member *m)
+{
+	if (devno && (!m || is_noted(devno) || !udev_runs()))
+		announce(devno, m);
+}
+
+bool announced_any(void)
+{
+	DIR *dir = open_notes("members/");
+
+	if (dir)
+		closedir(dir);
+	return dir;
 }
 
 static bool concerns(const struct note *n, const struct hybrid_member *m)
@@ -146,16 +215,54 @@ static bool concerns(const struct note *n, const struct hybrid_member *m)
 	       (m->sb.role && n->role == HYBRID_ROLE_CACHE && !memcmp(n->pool, m->sb.pool_uuid, 16));
 }
 
-/* False: the device is gone. */
-static bool remember(const struct note *n, struct hybrid_member *m)
+/* False: the device is gone, or another has its number. */
+static bool read_note(DIR *dir, const struct note *n, struct hybrid_member *m)
+{
+	unsigned long long sequence;
+	struct content c = {};
+	const char *why;
+	int fd, end, ok;
+	ssize_t len;
+
+	fd = openat(dirfd(dir), n->name, O_RDONLY | O_CLOEXEC);
+	len = fd < 0 ? -1 : read(fd, &c, sizeof(c));
+	if (fd >= 0)
+		close(fd);
+	c.text[sizeof(c.text) - 1] = '\0';
+	if (len != sizeof(c) || sscanf(c.text, "%llu %u %d %n", &sequence, &m->copies, &ok, &end) != 3) {
+		snprintf(m->why, sizeof(m->why), "it is announced without its superblock");
+		return true;
+	}
+	if (sequence != hybrid_devno_sequence(n->devno))
+		return false;
+	m->ok = ok;
+	snprintf(m->why, sizeof(m->why), "%.159s", c.text + end);
+	if (m->sb.role &&
+	    hybrid_sb_decode(&c.sb, HYBRID_SB_SECTOR, m->sectors, &m->sb, &why)) {
+		m->ok = false;
+		snprintf(m->why, sizeof(m->why), "it is not what was announced");
+	}
+	return true;
+}
+
+static bool remember(DIR *dir, const struct note *n, struct hybrid_member *m)
 {
 	memset(m, 0, sizeof(*m));
 	m->devno = n->devno;
+	m->sectors = hybrid_devno_sectors(n->devno);
 	m->sb.role = n->role;
 	memcpy(m->sb.pool_uuid, n->pool, 16);
 	memcpy(m->sb.member_uuid, n->member, 16);
 	/* Else a number */
-	return hybrid_devno_path(n->devno, m->path, sizeof(m->path))[0] == '/';
+	return hybrid_devno_path(n->devno, m->path, sizeof(m->path))[0] == '/' &&
+	       read_note(dir, n, m);
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+	const struct hybrid_member *one = a, *two = b;
+
+	return strverscmp(one->path, two->path);
 }
 
 int announced(const struct hybrid_member *about, struct hybrid_member **known, unsigned int *nr)
@@ -176,11 +283,13 @@ int announced(const struct hybrid_member *about, struct hybrid_member **known, u
 			break;
 		}
 		*known = array;
-		if (remember(&n, &array[*nr]))
+		if (remember(dir, &n, &array[*nr]))
 			++*nr;
 	}
 	if (dir)
 		closedir(dir);
+	if (*nr)
+		qsort(*known, *nr, sizeof(**known), compare_paths);
 	return r;
 }
 
@@ -201,7 +310,7 @@ void await_origin(const uint8_t identity[16], const uint8_t pool[16])
 	char name[NOTE_MAX];
 
 	name_awaited(name, identity, pool);
-	make_note("awaited/", name);
+	make_note("awaited/", name, "", 0);
 }
 
 /* The directory goes with the last of them: udev rules look for it. */
