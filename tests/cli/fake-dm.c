@@ -76,15 +76,22 @@ static void save(void)
 	rename(path, state_path());
 }
 
-void hybrid_dm_init(void)
+/* What others have done meanwhile. */
+static void load(void)
 {
-	dm_log_with_errno_init(dm_log_line);
+	json_object_put(state);
 	state = json_object_from_file(state_path());
 	if (state)
 		return;
 	state = json_object_new_object();
 	json_object_object_add(state, "devices", json_object_new_array());
 	json_object_object_add(state, "volumes", json_object_new_object());
+}
+
+void hybrid_dm_init(void)
+{
+	dm_log_with_errno_init(dm_log_line);
+	load();
 }
 
 static void disturb(const char *line)
@@ -257,10 +264,12 @@ bool hybrid_dm_policy(const char *name, bool test)
 
 int hybrid_dm_list(struct hybrid_dm_device **devices, unsigned int *nr)
 {
-	struct hybrid_dm_device *array = calloc(nr_devices() + 1, sizeof(*array));
+	struct hybrid_dm_device *array;
 	struct json_object *o;
 	unsigned int i;
 
+	load();
+	array = calloc(nr_devices() + 1, sizeof(*array));
 	for (i = 0; i < nr_devices(); i++) {
 		o = device(i);
 		snprintf(array[i].name, sizeof(array[i].name), "%s", text(o, "name"));

@@ -187,7 +187,7 @@ def test_detach(kernel, volume):
     out = kernel.ok("detach", "vol")
     assert f"its data is on {volume[1]}, from sector 2048 on (200704 sectors)" in out
     assert f"dmsetup create vol --table '0 200704 linear {volume[1]} 2048'" in out
-    assert kernel.log == ["check", *look, "message vol drain", *look, "remove vol",
+    assert kernel.log == ["check", *look, *look, "message vol drain", *look, "remove vol",
                           "message vol-pool delete_volume 0", "message vol-pool forget_volume 0"]
     m = members(kernel, volume[1])[volume[1]]
     assert (m["role"], m["sequence"], m["state"]) == ("detached", 2, "ok")
@@ -715,7 +715,7 @@ def test_detach_live(kernel, volume):
     origin = f"linear {os_dev(volume[1])} 2048"
     look = 2 * ["message vol-pool volumes"]
     assert kernel.log == [
-        "check", *look, "message vol drain", *look, f"try vol 200704 {origin}", "suspend vol",
+        "check", *look, *look, "message vol drain", *look, f"try vol 200704 {origin}", "suspend vol",
         "message vol-pool delete_volume 0", f"switch vol 200704 {origin}",
         "message vol-pool forget_volume 0"]
     assert "to reach it after a boot" in out and "dmsetup create vol" in out

@@ -48,6 +48,7 @@ struct writeback {
 	struct hybrid_device cache;
 	struct hybrid_findings findings;
 	struct hybrid_metadata md;
+	struct hybrid_inventory found;	/* --all */
 	struct target *target;
 	unsigned int nr;
 	struct hybrid_offline *pool;
@@ -219,21 +220,18 @@ static bool is_missing(struct writeback *w, u32 id)
 /* --all: on whatever block device the missing origins are. */
 static int search_origins(struct writeback *w)
 {
-	struct hybrid_inventory inv;
 	struct hybrid_member *m;
+	int r = 0;
 	u32 id;
-	int r;
 
-	r = hybrid_inventory_load(&inv, HYBRID_LOAD_MEMBERS, NULL, 0);
 	for (id = 0; !r && id < HYBRID_MAX_VOLUMES; id++) {
-		m = is_missing(w, id) ? hybrid_find_member(&inv, w->md.volume[id].member_uuid) :
+		m = is_missing(w, id) ? hybrid_find_member(&w->found, w->md.volume[id].member_uuid) :
 		    NULL;
 		if (m && m->ok)
 			r = add_origin(w, m->path);
 		else if (m)
 			hybrid_warn("%s: %s", m->path, m->why);
 	}
-	hybrid_inventory_free(&inv);
 	return r;
 }
 
@@ -578,9 +576,12 @@ int command_writeback(const struct command_line *cl)
 	struct writeback w = { .cl = cl, .cache.fd = -1 };
 	int r;
 
-	r = lock_tools();
+	r = cl->given[OPT_ALL] ? hybrid_inventory_load(&w.found, HYBRID_LOAD_MEMBERS, NULL, 0) : 0;
+	if (!r)
+		r = lock_tools();
 	if (!r)
 		r = writeback(&w);
+	hybrid_inventory_free(&w.found);
 	hybrid_offline_destroy(w.pool);
 	while (w.nr)
 		hybrid_device_close(&w.target[--w.nr].origin);

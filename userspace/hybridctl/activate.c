@@ -684,31 +684,95 @@ int command_activate(const struct command_line *cl)
 
 /* Deactivation ------------------------------------------------------------- */
 
-/* device-mapper removes a device when all its I/O has ended: an origin that hangs blocks that. */
-static int check_origin(const struct hybrid_node *node)
-{
-	char path[HYBRID_PATH_MAX];
+/*
+ * What was found out about a volume before the lock was taken.  device-mapper removes a device
+ * when all its I/O has ended: an origin that hangs blocks that, and asking it takes time.
+ */
+struct checked {
+	uint8_t uuid[16];
+	bool answers;			/* its origin does; if not, that is said */
+	bool agreed;			/* the user gives it up, though it is in use */
+};
 
-	if (node->kind != HYBRID_VOLUME || !node->below)
-		return 0;
-	return hybrid_device_answers(hybrid_node_device(node, path, sizeof(path)));
+struct deactivation {
+	const struct command_line *cl;
+	struct hybrid_inventory inv;
+	struct checked *checked;
+	unsigned int nr;
+};
+
+static bool is_forced(const struct deactivation *d, const struct hybrid_node *node)
+{
+	return d->cl->given[OPT_FORCE] && node->kind == HYBRID_VOLUME && node->dm.open_count;
 }
 
-/* Take down a volume that is in use. */
-static int give_up_volume(const struct command_line *cl, struct hybrid_node *node)
+static int ask_to_give_up(const struct command_line *cl, const struct hybrid_node *node)
 {
 	char question[HYBRID_PATH_MAX];
-	int r;
 
 	snprintf(question, sizeof(question), "All I/O to %s fails from now on: its users lose "
 		 "what they have not written yet.", node->name);
-	r = confirm(cl, question);
-	return r ? r : hybrid_dm_give_up(node->name, node->dm.sectors);
+	return confirm(cl, question);
 }
 
-static int remove_node(const struct command_line *cl, struct hybrid_node *node)
+/* Fails only if nothing is to be done at all. */
+static int check_volume(struct deactivation *d, const struct hybrid_node *node)
 {
-	bool force = cl->given[OPT_FORCE] && node->kind == HYBRID_VOLUME && node->dm.open_count;
+	struct checked *c = reallocarray(d->checked, d->nr + 1, sizeof(*c));
+	char path[HYBRID_PATH_MAX];
+	int r;
+
+	if (!c)
+		return hybrid_nomem();
+	d->checked = c;
+	c += d->nr++;
+	memcpy(c->uuid, node->uuid, 16);
+	c->agreed = is_forced(d, node);
+	c->answers = true;
+	/* That it is in use is said later */
+	if (node->dm.open_count && !c->agreed)
+		return 0;
+	r = c->agreed ? ask_to_give_up(d->cl, node) : 0;
+	if (!r && node->below)
+		c->answers = !hybrid_device_answers(hybrid_node_device(node, path, sizeof(path)));
+	return r;
+}
+
+/* Of the volumes of @what, or all. */
+static int check_volumes(struct deactivation *d, const struct hybrid_node *what)
+{
+	const struct hybrid_node *node;
+	int r = 0;
+
+	if (d->cl->given[OPT_TEST])
+		return 0;
+	for (node = d->inv.nodes; node < d->inv.nodes + d->inv.nr_nodes && !r; node++)
+		if (node->kind == HYBRID_VOLUME && node->active &&
+		    (!what || node == what || node->pool == what))
+			r = check_volume(d, node);
+	return r;
+}
+
+/* Whether it is still as it was when it was checked. */
+static int use_check(const struct deactivation *d, const struct hybrid_node *node)
+{
+	const struct checked *c;
+
+	if (node->kind != HYBRID_VOLUME)
+		return 0;
+	for (c = d->checked; c < d->checked + d->nr; c++)
+		if (!memcmp(c->uuid, node->uuid, 16))
+			break;
+	if (c < d->checked + d->nr && !c->answers)
+		return HYBRID_BUSY;
+	if (c < d->checked + d->nr && (c->agreed || !is_forced(d, node)))
+		return 0;
+	return hybrid_fail(HYBRID_BUSY, "try again", "%s changed a moment ago", node->name);
+}
+
+static int remove_node(const struct deactivation *d, struct hybrid_node *node)
+{
+	bool force = is_forced(d, node);
 	char where[HYBRID_PATH_MAX];
 	int r;
 
@@ -718,13 +782,14 @@ static int remove_node(const struct command_line *cl, struct hybrid_node *node)
 	if (!force && node->dm.open_count)
 		return hybrid_fail(HYBRID_BUSY, "stop what uses it first (lsblk, fuser)",
 				   "%s is in use", node->name);
-	if (cl->given[OPT_TEST]) {
+	if (d->cl->given[OPT_TEST]) {
 		printf("dmsetup remove %s%s\n", force ? "--force --deferred " : "", node->name);
 		return 0;
 	}
-	r = check_origin(node);
+	r = use_check(d, node);
 	if (!r)
-		r = force ? give_up_volume(cl, node) : hybrid_dm_remove(node->name);
+		r = force ? hybrid_dm_give_up(node->name, node->dm.sectors) :
+		    hybrid_dm_remove(node->name);
 	if (r)
 		return r;
 	node->active = false;
@@ -743,24 +808,24 @@ static bool has_volumes(struct hybrid_inventory *inv, const struct hybrid_node *
 	return false;
 }
 
-static int deactivate_volume(const struct command_line *cl, struct hybrid_inventory *inv,
-			     struct hybrid_node *node)
+static int deactivate_volume(struct deactivation *d, struct hybrid_node *node)
 {
+	const struct command_line *cl = d->cl;
 	struct hybrid_node *pool = node->pool;
 	int r;
 
-	r = remove_node(cl, node);
+	r = remove_node(d, node);
 	if (r || cl->given[OPT_KEEP_POOL] || !pool || !pool->active || cl->given[OPT_TEST] ||
-	    has_volumes(inv, pool))
+	    has_volumes(&d->inv, pool))
 		return r;
 	/* The volume's reference is gone; the count was read before */
 	pool->dm.open_count = 0;
-	return remove_node(cl, pool);
+	return remove_node(d, pool);
 }
 
-static int deactivate_pool(const struct command_line *cl, struct hybrid_inventory *inv,
-			   struct hybrid_node *pool)
+static int deactivate_pool(struct deactivation *d, struct hybrid_node *pool)
 {
+	struct hybrid_inventory *inv = &d->inv;
 	unsigned int removed = 0;
 	struct hybrid_node *node;
 	int r = 0, worst = 0;
@@ -768,7 +833,7 @@ static int deactivate_pool(const struct command_line *cl, struct hybrid_inventor
 	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
 		if (node->kind != HYBRID_VOLUME || !node->active || node->pool != pool)
 			continue;
-		r = remove_node(cl, node);
+		r = remove_node(d, node);
 		if (r)
 			worst = r;
 		else
@@ -776,14 +841,15 @@ static int deactivate_pool(const struct command_line *cl, struct hybrid_inventor
 	}
 	if (worst)
 		return removed ? HYBRID_PARTIAL : worst;
-	if (cl->given[OPT_KEEP_POOL])
+	if (d->cl->given[OPT_KEEP_POOL])
 		return 0;
 	pool->dm.open_count = 0;
-	return remove_node(cl, pool);
+	return remove_node(d, pool);
 }
 
-static int deactivate_all(const struct command_line *cl, struct hybrid_inventory *inv)
+static int deactivate_all(struct deactivation *d)
 {
+	struct hybrid_inventory *inv = &d->inv;
 	struct hybrid_node *node;
 	bool first = true;
 	int result = 0;
@@ -791,17 +857,49 @@ static int deactivate_all(const struct command_line *cl, struct hybrid_inventory
 	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
 		if (!node->active || (node->kind == HYBRID_VOLUME && !node->dm.alone))
 			continue;
-		result = combine(result, node->kind == HYBRID_POOL ? deactivate_pool(cl, inv, node) :
-				 remove_node(cl, node), first);
+		result = combine(result, node->kind == HYBRID_POOL ? deactivate_pool(d, node) :
+				 remove_node(d, node), first);
 		first = false;
 	}
 	return result;
 }
 
+/* *what: NULL for all. */
+static int load_active(struct deactivation *d, struct hybrid_node **what)
+{
+	int r;
+
+	*what = NULL;
+	hybrid_inventory_free(&d->inv);
+	r = hybrid_inventory_load(&d->inv, HYBRID_LOAD_ACTIVE, NULL, 0);
+	if (!r && !d->cl->given[OPT_ALL])
+		r = hybrid_find_active(&d->inv, d->cl->argv[0], HYBRID_ANY, what);
+	return r;
+}
+
+/* First what takes time, and what is asked; then, under the lock, the rest. */
+static int deactivate(struct deactivation *d)
+{
+	struct hybrid_node *what;
+	int r;
+
+	r = load_active(d, &what);
+	if (!r)
+		r = check_volumes(d, what);
+	if (!r)
+		r = lock_tools();
+	if (!r)
+		r = load_active(d, &what);
+	if (r)
+		return r;
+	if (!what)
+		return deactivate_all(d);
+	return what->kind == HYBRID_POOL ? deactivate_pool(d, what) : deactivate_volume(d, what);
+}
+
 int command_deactivate(const struct command_line *cl)
 {
-	struct hybrid_inventory inv;
-	struct hybrid_node *node;
+	struct deactivation d = { .cl = cl };
 	int r;
 
 	if (!cl->argc == !cl->given[OPT_ALL])
@@ -809,17 +907,8 @@ int command_deactivate(const struct command_line *cl)
 				   "deactivate needs a pool, a volume, or --all");
 	r = hybrid_dm_check(false);
 	if (!r)
-		r = lock_tools();
-	if (r)
-		return r;
-	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ACTIVE, NULL, 0);
-	if (!r && cl->given[OPT_ALL])
-		r = deactivate_all(cl, &inv);
-	else if (!r)
-		r = hybrid_find_active(&inv, cl->argv[0], HYBRID_ANY, &node);
-	if (!r && !cl->given[OPT_ALL])
-		r = node->kind == HYBRID_POOL ? deactivate_pool(cl, &inv, node) :
-		    deactivate_volume(cl, &inv, node);
-	hybrid_inventory_free(&inv);
+		r = deactivate(&d);
+	free(d.checked);
+	hybrid_inventory_free(&d.inv);
 	return r;
 }

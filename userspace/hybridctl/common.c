@@ -12,6 +12,7 @@
 
 #include "common.h"
 #include "errors.h"
+#include "look.h"
 #include "policy.h"
 #include "sysfs.h"
 
@@ -331,7 +332,9 @@ int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const
 	/* Else its device holds it: who else does is looked at by live_find() */
 	if (nv->live)
 		flags = 0;
-	r = hybrid_device_open(&nv->origin, cl->value[OPT_ORIGIN], flags);
+	r = hybrid_device_answers(cl->value[OPT_ORIGIN]);
+	if (!r)
+		r = hybrid_device_open(&nv->origin, cl->value[OPT_ORIGIN], flags);
 	return r || !nv->live ? r : live_find(nv);
 }
 

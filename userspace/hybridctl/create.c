@@ -7,6 +7,7 @@
 
 #include "common.h"
 #include "errors.h"
+#include "look.h"
 #include "progress.h"
 
 #define DISCARD_SECTORS	(1U << 21)	/* at once: what a signal may have to wait for */
@@ -56,7 +57,9 @@ static int new_pool_parse(struct new_pool *np, const struct command_line *cl)
 	snprintf(np->plan.policy, sizeof(np->plan.policy), "%s", policy_of(cl));
 	if (cl->given[OPT_TEST])
 		flags |= HYBRID_OPEN_FILES;
-	r = hybrid_device_open(&np->cache, cl->value[OPT_CACHE], flags);
+	r = hybrid_device_answers(cl->value[OPT_CACHE]);
+	if (!r)
+		r = hybrid_device_open(&np->cache, cl->value[OPT_CACHE], flags);
 	if (!r && !cl->value[OPT_BLOCK_SIZE])
 		np->plan.block_sectors = choose_block_size(np->plan.policy, np->cache.sectors,
 							   np->plan.journal_blocks);
@@ -410,9 +413,43 @@ static int make_volume(struct new_volume *nv)
 	return r;
 }
 
+/* The pool, as it is now: what it is to be asked again after the user. */
+static int find_place(struct hybrid_inventory *inv, const struct command_line *cl,
+		      const char *pool, struct new_volume *nv)
+{
+	int r = lock_tools();
+
+	hybrid_inventory_free(inv);
+	if (!r)
+		r = hybrid_inventory_load(inv, HYBRID_LOAD_ACTIVE, NULL, 0);
+	if (!r)
+		r = find_pool(inv, pool, nv);
+	if (!r)
+		r = check_not_cache(inv, nv, cl);
+	if (!r)
+		r = end_detaches(nv, cl->given[OPT_TEST]);
+	return r;
+}
+
+/* What is on the origin, and whether it may be lost: without the lock. */
+static int plan_volume(const struct command_line *cl, struct new_volume *nv)
+{
+	const struct hybrid_device *devs[] = { &nv->origin };
+	int r = new_volume_plan(nv);
+
+	return r || nv->plan.inplace || nv->live ? r : confirm_format(cl, devs, 1);
+}
+
+/* The origin is held meanwhile; live it may have become another's, and so may the name. */
+static int plan_again(struct new_volume *nv)
+{
+	int r = nv->live ? live_find(nv) : check_new_name("volume", nv->entry.name, true);
+
+	return r ? r : new_volume_plan(nv);
+}
+
 static int attach(const struct command_line *cl, const char *pool, const char *name)
 {
-	const struct hybrid_device *devs[1];
 	struct hybrid_inventory inv = {};
 	struct new_volume nv;
 	int r;
@@ -421,26 +458,21 @@ static int attach(const struct command_line *cl, const char *pool, const char *n
 	if (!r)
 		r = hybrid_dm_check(true);
 	if (!r)
-		r = lock_tools();
+		r = find_place(&inv, cl, pool, &nv);
+	unlock_tools();
 	if (!r)
-		r = hybrid_inventory_load(&inv, HYBRID_LOAD_ACTIVE, NULL, 0);
-	if (!r)
-		r = find_pool(&inv, pool, &nv);
-	if (!r)
-		r = check_not_cache(&inv, &nv, cl);
-	if (!r)
-		r = end_detaches(&nv, cl->given[OPT_TEST]);
-	if (!r)
-		r = new_volume_plan(&nv);
-	devs[0] = &nv.origin;
-	if (!r && !nv.plan.inplace && !nv.live)
-		r = confirm_format(cl, devs, 1);
+		r = plan_volume(cl, &nv);
 	if (r)
 		goto out;
 	if (cl->given[OPT_TEST]) {
 		print_volume_test(&nv);
 		goto out;
 	}
+	r = find_place(&inv, cl, pool, &nv);
+	if (!r)
+		r = plan_again(&nv);
+	if (r)
+		goto out;
 	hold_signals();
 	r = make_volume(&nv);
 	if (r)

@@ -365,8 +365,13 @@ static int detach(struct detach *d)
 		print_test(d);
 		return 0;
 	}
+	/* Nobody waits for the lock while the user is asked: then it is looked at again */
 	if (d->cl->given[OPT_DROP_DIRTY])
 		r = confirm_loss(d);
+	if (!r)
+		r = lock_tools();
+	if (!r)
+		r = look_again(d);
 	if (!r)
 		r = make_clean(d);
 	if (!r)
@@ -384,6 +389,7 @@ static int detach_one(const struct command_line *cl, const char *what, bool only
 	r = look(&d, what);
 	if (!r && !only_look)
 		r = detach(&d);
+	unlock_tools();
 	hybrid_inventory_free(&d.inv);
 	return r;
 }
@@ -449,8 +455,6 @@ int command_detach(const struct command_line *cl)
 	int r;
 
 	r = hybrid_dm_check(false);
-	if (!r)
-		r = lock_tools();
 	if (!r)
 		r = find_pool(cl->argv[0], pool);
 	if (r)

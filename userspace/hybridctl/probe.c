@@ -8,6 +8,7 @@
 
 #include "common.h"
 #include "errors.h"
+#include "look.h"
 #include "probe.h"
 
 #define ENCODED_MAX	(4 * HYBRID_NAME_SIZE + 1)
@@ -97,7 +98,9 @@ int command_probe(const struct command_line *cl)
 	struct hybrid_member m;
 	int r;
 
-	r = hybrid_device_open(&dev, cl->argv[0], HYBRID_OPEN_FILES);
+	r = hybrid_device_answers(cl->argv[0]);
+	if (!r)
+		r = hybrid_device_open(&dev, cl->argv[0], HYBRID_OPEN_FILES);
 	if (r)
 		return r;
 	r = read_claimed(&dev, &m);
@@ -128,6 +131,19 @@ static int confirm_wipe(const struct command_line *cl, const struct hybrid_membe
 		       "The superblocks will be gone: the volume will not be found again.");
 }
 
+/* While the user was asked it may have become another's. */
+static int check_same(const struct hybrid_device *dev, const struct hybrid_member *m)
+{
+	struct hybrid_member now;
+	int r = read_claimed(dev, &now);
+
+	if (r || (now.sb.role == m->sb.role && now.sb.sequence == m->sb.sequence &&
+		  !memcmp(now.sb.member_uuid, m->sb.member_uuid, 16)))
+		return r;
+	return hybrid_fail(HYBRID_BUSY, "look at it, and start over",
+			   "%s is not what it was a moment ago", dev->path);
+}
+
 static int wipe(const struct command_line *cl, struct hybrid_device *dev)
 {
 	struct hybrid_member m;
@@ -136,17 +152,21 @@ static int wipe(const struct command_line *cl, struct hybrid_device *dev)
 	r = read_claimed(dev, &m);
 	if (r)
 		return r;
-	/* One that cannot be read may have been of any size: all that is ours here */
-	if (!m.sb.member_sectors)
-		m.sb.member_sectors = dev->sectors;
 	if (cl->given[OPT_TEST]) {
 		printf("write %s: zero the first and the last MiB\n", dev->path);
 		return 0;
 	}
 	r = confirm_wipe(cl, &m);
 	if (!r)
+		r = lock_tools();
+	if (!r)
 		r = hybrid_device_reopen(dev, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE |
 					 HYBRID_OPEN_FILES);
+	if (!r)
+		r = check_same(dev, &m);
+	/* One that cannot be read may have been of any size: all that is ours here */
+	if (!m.sb.member_sectors)
+		m.sb.member_sectors = dev->sectors;
 	if (!r)
 		r = hybrid_member_wipe(dev, &m.sb);
 	if (!r)
@@ -159,7 +179,7 @@ int command_wipe(const struct command_line *cl)
 	struct hybrid_device dev;
 	int r;
 
-	r = lock_tools();
+	r = hybrid_device_answers(cl->argv[0]);
 	if (r)
 		return r;
 	r = hybrid_device_open(&dev, cl->argv[0], HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES);
