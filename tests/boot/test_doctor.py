@@ -45,6 +45,11 @@ def doctor(guest, code=7, where="/mnt"):
     return r.text
 
 
+def link(guest, name, device):
+    """What udev does: nothing else is asked what bears a UUID or a label."""
+    guest.run(f"mkdir -p /dev/disk/{name.rpartition('/')[0]} && ln -s {device} /dev/disk/{name}")
+
+
 def is_noticed(guest, do, undo, says):
     guest.run(f"cd /mnt && {do}")
     out = doctor(guest)
@@ -128,6 +133,7 @@ def test_an_argument_that_names_the_root(guest):
 def test_what_holds_up_a_boot(guest):
     sectors = guest.run("blockdev --getsz /dev/mapper/data").out.strip()
     guest.dm_create("upper", f"0 {sectors} linear /dev/mapper/data 0")
+    link(guest, "by-uuid/0f5f9d6c-70f3-4b4e-9f0a-0d9a37b9b1aa", "/dev/mapper/data")
     undo = "rm -f etc/crypttab; echo >etc/fstab"
     for spec in ("/dev/mapper/data", "UUID=0f5f9d6c-70f3-4b4e-9f0a-0d9a37b9b1aa",
                  "/dev/mapper/upper"):
@@ -155,6 +161,8 @@ def test_an_origin_in_place_that_is_named(guest):
     uuid = "6a1b4a9e-6f3b-4c2e-b16e-30a4d1dcbd1f"
     guest.run(f"mkfs.ext4 -q -U {uuid} -L photos /dev/test/hddc && "
               "hybridctl attach vol-pool photos --in-place --origin /dev/test/hddc -y")
+    link(guest, f"by-uuid/{uuid}", "/dev/mapper/photos")
+    link(guest, "by-label/photos", "/dev/mapper/photos")
     for spec in f"UUID={uuid}", "LABEL=photos":
         is_noticed(guest, f"echo '{spec} /photos ext4 nofail 0 0' >etc/fstab", "echo >etc/fstab",
                    f"/mnt/etc/fstab: {spec} may be taken from the origin of photos")

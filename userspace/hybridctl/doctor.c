@@ -2,6 +2,7 @@
 /* doctor: will the root of this system come up at the next boot? */
 #define _GNU_SOURCE
 #include <blkid/blkid.h>
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -91,10 +92,32 @@ static bool carries_root(const struct doctor *d, const struct hybrid_node *node)
 	return carries(node, d->root[0]) || carries(node, d->root[1]);
 }
 
+/*
+ * The path of what fstab or crypttab name, allocated; NULL: not there.  As libblkid does it, but
+ * where udev knows nothing of it no disk is read.
+ */
+static char *resolve(const char *spec)
+{
+	char *tag, *value, encoded[256], path[PATH_MAX], *c;
+
+	if (!strchr(spec, '='))
+		return realpath(spec, NULL);
+	if (blkid_parse_tag_string(spec, &tag, &value))
+		return NULL;
+	for (c = tag; *c; c++)
+		*c = tolower((unsigned char)*c);
+	path[0] = '\0';
+	if (!blkid_encode_string(value, encoded, sizeof(encoded)))
+		snprintf(path, sizeof(path), "/dev/disk/by-%s/%s", tag, encoded);
+	free(tag);
+	free(value);
+	return realpath(path, NULL);
+}
+
 /* The volume, active or not, that a line of fstab or crypttab needs. */
 static struct hybrid_node *volume_of(struct doctor *d, const char *spec)
 {
-	char *path = blkid_evaluate_spec(spec, NULL);
+	char *path = resolve(spec);
 	struct hybrid_node *node, *found;
 	struct stat st;
 
@@ -111,30 +134,6 @@ out:
 
 /* The root's volumes --------------------------------------------------------- */
 
-/* Filesystems like btrfs have numbers of their own: what was mounted? */
-static dev_t device_of_anonymous(dev_t devno)
-{
-	FILE *f = fopen("/proc/self/mountinfo", "re");
-	unsigned int maj, min;
-	char *line = NULL, *end, source[PATH_MAX];
-	size_t size = 0;
-	struct stat st;
-	dev_t found = 0;
-
-	while (f && !found && getline(&line, &size, f) > 0) {
-		end = strstr(line, " - ");
-		if (end && sscanf(line, "%*u %*u %u:%u", &maj, &min) == 2 &&
-		    makedev(maj, min) == devno &&
-		    sscanf(end, " - %*s %4095s", source) == 1 &&
-		    !stat(source, &st) && S_ISBLK(st.st_mode))
-			found = st.st_rdev;
-	}
-	free(line);
-	if (f)
-		fclose(f);
-	return found;
-}
-
 /* 0: unknown */
 static dev_t device_of(const char *dir)
 {
@@ -142,7 +141,7 @@ static dev_t device_of(const char *dir)
 
 	if (stat(dir, &st))
 		return 0;
-	return major(st.st_dev) ? st.st_dev : device_of_anonymous(st.st_dev);
+	return major(st.st_dev) ? st.st_dev : hybrid_devno_of_mount(st.st_dev);
 }
 
 static int find_root(struct doctor *d)
@@ -645,7 +644,7 @@ static void check_in_place(struct doctor *d, const char *path, const char *spec)
 
 	if (!strchr(spec, '=') && strncmp(spec, "/dev/disk/", 10))
 		return;
-	device = blkid_evaluate_spec(spec, NULL);
+	device = resolve(spec);
 	if (!device || stat(device, &st) || !S_ISBLK(st.st_mode))
 		goto out;
 	for (node = d->inv.nodes; node < d->inv.nodes + d->inv.nr_nodes; node++) {

@@ -103,6 +103,8 @@ uint64_t hybrid_devno_sectors(dev_t devno);
 uint64_t hybrid_devno_sequence(dev_t devno);
 /* Where it is mounted: the first mount point, or false. */
 bool hybrid_devno_mounted(dev_t devno, char *where, size_t len);
+/* Of a file system with a number of its own (btrfs): the device that was mounted; 0: unknown. */
+dev_t hybrid_devno_of_mount(dev_t devno);
 /* /dev/mapper/NAME or /dev/KNAME of a block device that is there now, or M:m. */
 char *hybrid_devno_path(dev_t devno, char *buf, size_t len);
 /* "M:m", as table lines have it; back: 0 or -EINVAL. */

@@ -418,46 +418,6 @@ int hybrid_sysfs_each(int (*fn)(const char *kname, dev_t devno, void *arg), void
 	return r;
 }
 
-/* mountinfo writes blanks and backslashes of paths in octal. */
-static void unescape(char *s)
-{
-	unsigned int c;
-	char *out = s;
-
-	while (*s) {
-		if (s[0] == '\\' && sscanf(s + 1, "%3o", &c) == 1) {
-			*out++ = c;
-			s += 4;
-		} else {
-			*out++ = *s++;
-		}
-	}
-	*out = '\0';
-}
-
-bool hybrid_devno_mounted(dev_t devno, char *where, size_t len)
-{
-	FILE *f = fopen("/proc/self/mountinfo", "re");
-	unsigned int maj, min;
-	bool found = false;
-	char *line = NULL;
-	char point[PATH_MAX];
-	size_t size = 0;
-
-	while (f && !found && getline(&line, &size, f) > 0) {
-		if (sscanf(line, "%*d %*d %u:%u %*s %4095s", &maj, &min, point) != 3 ||
-		    makedev(maj, min) != devno)
-			continue;
-		unescape(point);
-		snprintf(where, len, "%s", point);
-		found = true;
-	}
-	free(line);
-	if (f)
-		fclose(f);
-	return found;
-}
-
 char *hybrid_devno_path(dev_t devno, char *buf, size_t len)
 {
 	char name[HYBRID_PATH_MAX - 16], link[PATH_MAX], target[PATH_MAX];
