@@ -301,6 +301,40 @@ def test_what_the_kernel_refuses_is_undone_and_explained(guest):
     assert json.loads(text(guest, "hybridctl scan --json")) == {"members": []}
 
 
+def test_what_the_kernel_says_of_others_is_not_repeated(guest):
+    """Of the lines since the request only those of its devices, and of no device in particular."""
+    guest.dm_create("other", "0 8 error")
+    guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} -y")
+    other, pool = (text(guest, f"dmsetup info -c --noheadings --separator : -o major,minor {name}").strip()
+                   for name in ("other", "vol-pool"))
+    said = [f"table: {other}: linear: theirs", f"table: {other}: hybrid: theirs", f"hybrid: {other}: theirs",
+            "hybrid: dm-0: theirs", f"crypt: {pool}: theirs", "ioctl: error adding target to table: theirs",
+            f"hybrid: {pool}: ours", f"table: {pool}: hybrid-pool: ours", "hybrid: to whom it may concern: ours"]
+    lines = "".join(f"echo '<4>device-mapper: {line}' >/dev/kmsg; " for line in said)
+    guest.run(f"(while [ ! -e /run/end ]; do {lines} done) >/dev/null 2>&1 & sleep 0.2")
+    guest.run("dmsetup suspend vol-pool")
+    err = guest.run("strace -o /dev/null -e trace=ioctl -e inject=ioctl:delay_enter=300000 "
+                    "hybridctl set vol-pool high_watermark=70", check=False).err
+    guest.run("touch /run/end; dmsetup resume vol-pool")
+    kernel = {line for line in err.splitlines() if "kernel:" in line}
+    assert len([line for line in kernel if "ours" in line]) == 3, err
+    assert "the pool is suspended" in err and "theirs" not in err, err
+
+
+def test_an_error_of_the_kernel_decides_the_exit_code(guest):
+    """In whichever step: by its number, not by what it is called."""
+    guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} -y; hybridctl deactivate vol")
+    trace = text(guest, "strace -o /dev/stdout -e trace=ioctl hybridctl activate -q vol")
+    guest.run("hybridctl deactivate vol")
+    calls = [line for line in trace.splitlines() if line.startswith("ioctl(")]
+    step = next(n for n, call in enumerate(calls) if "DM_TABLE_LOAD" in call) + 1
+    for name, code in ("EBUSY", 5), ("EROFS", 2), ("ENOMEM", 3):
+        r = guest.run(f"strace -o /dev/null -e trace=ioctl -e inject=ioctl:error={name}:when={step} "
+                      "hybridctl activate vol", check=False)
+        assert r.rc == code and "cannot load a table for vol-pool" in r.err, r.text
+        assert text(guest, "dmsetup ls").strip() == "No devices found"
+
+
 def dirty_volume(guest):
     """Two volumes, one with a filesystem, both with data that only the cache has; digests."""
     guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} --mode writeback -y")

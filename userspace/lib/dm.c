@@ -15,6 +15,7 @@
 #include "devices.h"
 #include "dm.h"
 #include "errors.h"
+#include "sysfs.h"
 
 /* libdevmapper's levels; log_print() is a warning without the stderr bit. */
 #define LOG_LEVEL_MASK	0x07
@@ -57,38 +58,133 @@ void hybrid_dm_init(void)
 	dm_log_with_errno_init(dm_log_line);
 }
 
-/* What the kernel says -------------------------------------------------------- */
-
-/* At the end of the kernel's log, so that what follows is about our request. */
-static int kmsg_open(void)
+/* Run a task on @name; NULL on failure. */
+static struct dm_task *run_on(int type, const char *name)
 {
-	int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	struct dm_task *task = dm_task_create(type);
 
-	if (fd >= 0)
-		lseek(fd, 0, SEEK_END);
-	return fd;
+	if (task && dm_task_set_name(task, name) && dm_task_run(task))
+		return task;
+	if (task)
+		dm_task_destroy(task);
+	return NULL;
 }
 
-/* Print the records of device-mapper since then. */
-static void kmsg_print(int fd)
+/* What the kernel says -------------------------------------------------------- */
+
+#define DEVICES_MAX	16
+
+/* Our place in the kernel's log, and the devices whose lines from there on are about our request. */
+struct kmsg {
+	int fd;
+	dev_t devices[DEVICES_MAX];
+	unsigned int nr;
+};
+
+static void kmsg_open(struct kmsg *k)
+{
+	k->nr = 0;
+	k->fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (k->fd >= 0)
+		lseek(k->fd, 0, SEEK_END);
+}
+
+static void kmsg_close(const struct kmsg *k)
+{
+	if (k->fd >= 0)
+		close(k->fd);
+}
+
+static void add_device(struct kmsg *k, dev_t devno)
+{
+	if (k->nr < DEVICES_MAX)
+		k->devices[k->nr++] = devno;
+}
+
+/* Those that a table names: a volume's pool and origin, a pool's cache device. */
+static void add_devices_of_table(struct kmsg *k, const char *params)
+{
+	char word[32];
+	dev_t devno;
+	int n;
+
+	for (; sscanf(params, "%31s%n", word, &n) == 1; params += n)
+		if (!hybrid_devno_parse(word, &devno))
+			add_device(k, devno);
+}
+
+/* A device and what it is made of. */
+static void add_device_of_name(struct kmsg *k, const char *name)
+{
+	struct dm_task *task = run_on(DM_DEVICE_DEPS, name);
+	struct dm_deps *deps = task ? dm_task_get_deps(task) : NULL;
+	struct dm_info info;
+	uint32_t i;
+
+	if (task && dm_task_get_info(task, &info) && info.exists)
+		add_device(k, makedev(info.major, info.minor));
+	for (i = 0; deps && i < deps->count; i++)
+		add_device(k, deps->device[i]);
+	if (task)
+		dm_task_destroy(task);
+}
+
+/* The device at the beginning of @text, "253:0: ..." or "dm-0: ..."; false: it names none. */
+static bool named_device(const char *text, dev_t *devno)
+{
+	unsigned int maj, min;
+	char name[64];
+	int end = 0;
+
+	if (sscanf(text, "%u:%u:%n", &maj, &min, &end) == 2 && end) {
+		*devno = makedev(maj, min);
+		return true;
+	}
+	return sscanf(text, "%63[^ :]:%n", name, &end) == 1 && end &&
+	       hybrid_sysfs_devno(name, devno);
+}
+
+/*
+ * "hybrid: 253:0: ...", by the module of that device, or of none: an answer to a message; and
+ * "table: 253:0: hybrid-pool: ...", by device-mapper of the table that it does not take.
+ */
+static bool is_ours(const struct kmsg *k, const char *text)
+{
+	const char *target = text;
+	dev_t devno;
+	unsigned int i;
+
+	if (!strncmp(text, "table: ", 7)) {
+		text += 7;
+		target = strstr(text, ": ");
+		target = target ? target + 2 : text;
+	} else if (!strncmp(text, "hybrid: ", 8)) {
+		text += 8;
+	}
+	if (strncmp(target, "hybrid", 6))
+		return false;
+	if (!named_device(text, &devno))
+		return true;
+	for (i = 0; i < k->nr; i++)
+		if (k->devices[i] == devno)
+			return true;
+	return false;
+}
+
+/* Print what the kernel says of our request. */
+static void kmsg_print(const struct kmsg *k)
 {
 	char record[1024], *text;
 	ssize_t n;
 
-	while (fd >= 0 && (n = read(fd, record, sizeof(record) - 1)) > 0) {
+	while (k->fd >= 0 && (n = read(k->fd, record, sizeof(record) - 1)) > 0) {
 		record[n] = '\0';
 		text = strchr(record, ';');
-		if (!text || !strstr(text, "device-mapper:"))
+		if (!text || strncmp(++text, "device-mapper: ", 15) || !is_ours(k, text + 15))
 			continue;
 		text[strcspn(text, "\n")] = '\0';
-		fprintf(stderr, "  kernel: %s\n", text + 1);
+		fprintf(stderr, "  kernel: %s\n", text);
 	}
-}
-
-static void kmsg_close(int fd)
-{
-	if (fd >= 0)
-		close(fd);
 }
 
 static const char *next_step(int err)
@@ -107,31 +203,19 @@ static const char *next_step(int err)
 	}
 }
 
-/* A task of several ioctls keeps no errno; libdevmapper's words have it. */
-static int errno_of_log(void)
+/* Report a failed task; takes the kernel's log since @kmsg, unless that is NULL. */
+static int fail_task(const char *what, const char *name, int err, struct kmsg *kmsg)
 {
-	static const int known[] = { EBUSY, EEXIST, EPERM, EACCES, ENOMEM, ENXIO, ENODEV };
-	unsigned int i;
+	int code = hybrid_exit_of_errno(err);
 
-	for (i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (strstr(last_log, strerror(known[i])))
-			return known[i];
-	return 0;
-}
-
-/* Report a failed task; takes the kernel's log since @kmsg. */
-static int fail_task(const char *what, const char *name, int err, int kmsg)
-{
-	int code;
-
-	if (!err)
-		err = errno_of_log();
-	code = hybrid_exit_of_errno(err);
 	if (err == ENXIO || err == ENODEV)
 		code = HYBRID_BADDEV;
 	hybrid_fail(code, NULL, "%s %s: %s", what, name,
 		    err ? strerror(err) : last_log[0] ? last_log : "libdevmapper refused it");
-	kmsg_print(kmsg);
+	if (kmsg) {
+		add_device_of_name(kmsg, name);
+		kmsg_print(kmsg);
+	}
 	fprintf(stderr, "  next: %s\n", next_step(err));
 	return code;
 }
@@ -252,18 +336,6 @@ static bool kernel_has_dm(void)
 	return found;
 }
 
-/* Run a task on @name; NULL on failure. */
-static struct dm_task *run_on(int type, const char *name)
-{
-	struct dm_task *task = dm_task_create(type);
-
-	if (task && dm_task_set_name(task, name) && dm_task_run(task))
-		return task;
-	if (task)
-		dm_task_destroy(task);
-	return NULL;
-}
-
 static bool device_info(const char *name, struct hybrid_dm_device *dev)
 {
 	struct dm_task *task = run_on(DM_DEVICE_TABLE, name);
@@ -380,34 +452,97 @@ static uint16_t udev_flags(bool pool)
 		      DM_UDEV_DISABLE_SUBSYSTEM_RULES_FLAG : 0;
 }
 
+static int load(const char *name, const char *target, uint64_t sectors, const char *params,
+		struct kmsg *kmsg)
+{
+	struct dm_task *task = dm_task_create(DM_DEVICE_RELOAD);
+	int r = 0;
+
+	add_devices_of_table(kmsg, params);
+	hybrid_verbose("load %s: 0 %llu %s %s", name, (unsigned long long)sectors, target,
+		       params);
+	if (!task || !dm_task_set_name(task, name) ||
+	    !dm_task_add_target(task, 0, sectors, target, params) || !dm_task_run(task))
+		r = fail_task("cannot load a table for", name,
+			      task ? dm_task_get_errno(task) : ENOMEM, kmsg);
+	if (task)
+		dm_task_destroy(task);
+	return r;
+}
+
+static int resume(const char *name, bool pool, struct kmsg *kmsg)
+{
+	struct dm_task *task = dm_task_create(DM_DEVICE_RESUME);
+	uint32_t cookie = 0;
+	int r = 0;
+
+	hybrid_verbose("resume %s", name);
+	/* A volume in use may be suspended by this: its file system is not to be frozen */
+	if (!task || !dm_task_set_name(task, name) || !dm_task_skip_lockfs(task) ||
+	    !dm_task_set_cookie(task, &cookie, udev_flags(pool)) || !dm_task_run(task))
+		r = fail_task("cannot resume", name, task ? dm_task_get_errno(task) : ENOMEM,
+			      kmsg);
+	dm_udev_wait(cookie);
+	if (task)
+		dm_task_destroy(task);
+	return r;
+}
+
+/* Without a table yet. */
+static int create_empty(const char *name, const uint8_t uuid[16], bool pool, dev_t *devno,
+			struct kmsg *kmsg)
+{
+	struct dm_task *task = dm_task_create(DM_DEVICE_CREATE);
+	char text[HYBRID_DM_UUID_TEXT];
+	struct dm_info info;
+	int r = 0;
+
+	if (!task || !dm_task_set_name(task, name) ||
+	    !dm_task_set_uuid(task, hybrid_dm_uuid(text, uuid, pool)) || !dm_task_run(task))
+		r = fail_task("cannot create", name, task ? dm_task_get_errno(task) : ENOMEM,
+			      kmsg);
+	else if (devno && dm_task_get_info(task, &info))
+		*devno = makedev(info.major, info.minor);
+	if (task)
+		dm_task_destroy(task);
+	return r;
+}
+
+/* One that could not be finished. */
+static void undo_create(const char *name)
+{
+	struct dm_task *task = dm_task_create(DM_DEVICE_REMOVE);
+	uint32_t cookie = 0;
+
+	if (task && dm_task_set_name(task, name) && dm_task_retry_remove(task) &&
+	    dm_task_set_cookie(task, &cookie, 0))
+		dm_task_run(task);
+	dm_udev_wait(cookie);
+	if (task)
+		dm_task_destroy(task);
+}
+
+/* In steps of our own: a task of libdevmapper that does all of them does not say which errno it got. */
 static int create(const char *name, const uint8_t uuid[16], bool pool, const char *target,
 		  uint64_t sectors, const char *params, dev_t *devno)
 {
-	char dm_uuid[HYBRID_DM_UUID_TEXT];
-	struct dm_task *task;
-	struct dm_info info;
-	uint32_t cookie = 0;
-	int kmsg, r = 0;
+	struct kmsg kmsg;
+	int r;
 
 	hybrid_verbose("create %s: 0 %llu %s %s", name, (unsigned long long)sectors, target,
 		       params);
 	last_log[0] = '\0';
-	kmsg = kmsg_open();
-	/* libdevmapper creates, loads and resumes, and removes what fails */
-	task = dm_task_create(DM_DEVICE_CREATE);
-	if (!task || !dm_task_set_name(task, name) ||
-	    !dm_task_set_uuid(task, hybrid_dm_uuid(dm_uuid, uuid, pool)) ||
-	    !dm_task_add_target(task, 0, sectors, target, params) ||
-	    !dm_task_set_cookie(task, &cookie, udev_flags(pool)) || !dm_task_run(task))
-		r = fail_task("cannot create", name, task ? dm_task_get_errno(task) : ENOMEM,
-			      kmsg);
-	dm_udev_wait(cookie);
-	dm_task_update_nodes();
-	if (!r && devno && dm_task_get_info(task, &info))
-		*devno = makedev(info.major, info.minor);
-	if (task)
-		dm_task_destroy(task);
-	kmsg_close(kmsg);
+	kmsg_open(&kmsg);
+	r = create_empty(name, uuid, pool, devno, &kmsg);
+	if (!r) {
+		r = load(name, target, sectors, params, &kmsg);
+		if (!r)
+			r = resume(name, pool, &kmsg);
+		if (r)
+			undo_create(name);
+		dm_task_update_nodes();
+	}
+	kmsg_close(&kmsg);
 	return r;
 }
 
@@ -425,42 +560,6 @@ int hybrid_dm_create_alone(const char *name, const uint8_t uuid[16], uint64_t se
 
 	return create(name, uuid, false, HYBRID_LINEAR_TARGET, sectors,
 		      hybrid_linear_params(params, origin, data_sector), NULL);
-}
-
-static int load(const char *name, const char *target, uint64_t sectors, const char *params,
-		int kmsg)
-{
-	struct dm_task *task = dm_task_create(DM_DEVICE_RELOAD);
-	int r = 0;
-
-	hybrid_verbose("load %s: 0 %llu %s %s", name, (unsigned long long)sectors, target,
-		       params);
-	if (!task || !dm_task_set_name(task, name) ||
-	    !dm_task_add_target(task, 0, sectors, target, params) || !dm_task_run(task))
-		r = fail_task("cannot load a table for", name,
-			      task ? dm_task_get_errno(task) : ENOMEM, kmsg);
-	if (task)
-		dm_task_destroy(task);
-	return r;
-}
-
-/* Only of volumes. */
-static int resume(const char *name, int kmsg)
-{
-	struct dm_task *task = dm_task_create(DM_DEVICE_RESUME);
-	uint32_t cookie = 0;
-	int r = 0;
-
-	hybrid_verbose("resume %s", name);
-	/* A volume in use may be suspended by this: its file system is not to be frozen */
-	if (!task || !dm_task_set_name(task, name) || !dm_task_skip_lockfs(task) ||
-	    !dm_task_set_cookie(task, &cookie, udev_flags(false)) || !dm_task_run(task))
-		r = fail_task("cannot resume", name, task ? dm_task_get_errno(task) : ENOMEM,
-			      kmsg);
-	dm_udev_wait(cookie);
-	if (task)
-		dm_task_destroy(task);
-	return r;
 }
 
 /* Live --------------------------------------------------------------------- */
@@ -495,15 +594,17 @@ bool hybrid_dm_linear(const char *name, struct hybrid_dm_linear *linear)
 static int simple_task(int type, const char *what, const char *name)
 {
 	struct dm_task *task = dm_task_create(type);
-	int kmsg = kmsg_open(), r = 0;
+	struct kmsg kmsg;
+	int r = 0;
 
 	last_log[0] = '\0';
+	kmsg_open(&kmsg);
 	if (!task || !dm_task_set_name(task, name) || !dm_task_skip_lockfs(task) ||
 	    !dm_task_run(task))
-		r = fail_task(what, name, task ? dm_task_get_errno(task) : ENOMEM, kmsg);
+		r = fail_task(what, name, task ? dm_task_get_errno(task) : ENOMEM, &kmsg);
 	if (task)
 		dm_task_destroy(task);
-	kmsg_close(kmsg);
+	kmsg_close(&kmsg);
 	return r;
 }
 
@@ -514,53 +615,61 @@ int hybrid_dm_suspend(const char *name)
 
 int hybrid_dm_try(const char *name, const char *target, uint64_t sectors, const char *params)
 {
-	int kmsg = kmsg_open(), r;
+	struct kmsg kmsg;
+	int r;
 
 	last_log[0] = '\0';
-	r = load(name, target, sectors, params, kmsg);
-	kmsg_close(kmsg);
+	kmsg_open(&kmsg);
+	r = load(name, target, sectors, params, &kmsg);
+	kmsg_close(&kmsg);
 	return r ? r : simple_task(DM_DEVICE_CLEAR, "cannot clear the table of", name);
 }
 
 int hybrid_dm_resume(const char *name)
 {
-	int kmsg = kmsg_open(), r;
+	struct kmsg kmsg;
+	int r;
 
 	last_log[0] = '\0';
-	r = resume(name, kmsg);
-	kmsg_close(kmsg);
+	kmsg_open(&kmsg);
+	r = resume(name, false, &kmsg);
+	kmsg_close(&kmsg);
 	return r;
 }
 
 int hybrid_dm_switch(const char *name, const char *target, uint64_t sectors, const char *params)
 {
-	int kmsg = kmsg_open(), r;
+	struct kmsg kmsg;
+	int r;
 
 	last_log[0] = '\0';
-	r = load(name, target, sectors, params, kmsg);
+	kmsg_open(&kmsg);
+	r = load(name, target, sectors, params, &kmsg);
 	if (!r)
-		r = resume(name, kmsg);
-	kmsg_close(kmsg);
+		r = resume(name, false, &kmsg);
+	kmsg_close(&kmsg);
 	return r;
 }
 
 int hybrid_dm_set_uuid(const char *name, const uint8_t uuid[16])
 {
 	struct dm_task *task = dm_task_create(DM_DEVICE_RENAME);
-	int kmsg = kmsg_open(), r = 0;
+	struct kmsg kmsg;
+	int r = 0;
 	char text[HYBRID_DM_UUID_TEXT];
 	uint32_t cookie = 0;
 
 	last_log[0] = '\0';
+	kmsg_open(&kmsg);
 	if (!task || !dm_task_set_name(task, name) ||
 	    !dm_task_set_newuuid(task, hybrid_dm_uuid(text, uuid, false)) ||
 	    !dm_task_set_cookie(task, &cookie, udev_flags(false)) || !dm_task_run(task))
 		r = fail_task("cannot give a UUID to", name,
-			      task ? dm_task_get_errno(task) : ENOMEM, kmsg);
+			      task ? dm_task_get_errno(task) : ENOMEM, &kmsg);
 	dm_udev_wait(cookie);
 	if (task)
 		dm_task_destroy(task);
-	kmsg_close(kmsg);
+	kmsg_close(&kmsg);
 	return r;
 }
 
@@ -568,23 +677,24 @@ static int remove_device(const char *name, bool deferred)
 {
 	struct dm_task *task;
 	uint32_t cookie = 0;
-	int kmsg, r = 0;
+	struct kmsg kmsg;
+	int r = 0;
 
 	hybrid_verbose("remove %s", name);
 	last_log[0] = '\0';
-	kmsg = kmsg_open();
+	kmsg_open(&kmsg);
 	task = dm_task_create(DM_DEVICE_REMOVE);
 	/* udev may still have it open for a moment after a change */
 	if (!task || !dm_task_set_name(task, name) ||
 	    !(deferred ? dm_task_deferred_remove(task) : dm_task_retry_remove(task)) ||
 	    !dm_task_set_cookie(task, &cookie, 0) || !dm_task_run(task))
 		r = fail_task("cannot remove", name, task ? dm_task_get_errno(task) : ENOMEM,
-			      kmsg);
+			      &kmsg);
 	dm_udev_wait(cookie);
 	dm_task_update_nodes();
 	if (task)
 		dm_task_destroy(task);
-	kmsg_close(kmsg);
+	kmsg_close(&kmsg);
 	return r;
 }
 
@@ -613,21 +723,22 @@ static int reply_of(struct dm_task *task, char **reply)
 int hybrid_dm_message(const char *name, const char *message, char **reply)
 {
 	struct dm_task *task;
-	int kmsg, r = 0;
+	struct kmsg kmsg;
+	int r = 0;
 
 	hybrid_verbose("message %s: %s", name, message);
 	last_log[0] = '\0';
-	kmsg = kmsg_open();
+	kmsg_open(&kmsg);
 	task = dm_task_create(DM_DEVICE_TARGET_MSG);
 	if (!task || !dm_task_set_name(task, name) || !dm_task_set_sector(task, 0) ||
 	    !dm_task_set_message(task, message) || !dm_task_run(task))
 		r = fail_task("message refused by", name,
-			      task ? dm_task_get_errno(task) : ENOMEM, kmsg);
+			      task ? dm_task_get_errno(task) : ENOMEM, &kmsg);
 	else if (reply)
 		r = reply_of(task, reply);
 	if (task)
 		dm_task_destroy(task);
-	kmsg_close(kmsg);
+	kmsg_close(&kmsg);
 	return r;
 }
 
@@ -644,7 +755,7 @@ static int first_target(int type, const char *name, char **params)
 	if (!task || !dm_task_set_name(task, name) || !dm_task_no_flush(task) ||
 	    !dm_task_run(task)) {
 		r = fail_task("cannot read the state of", name,
-			      task ? dm_task_get_errno(task) : ENOMEM, -1);
+			      task ? dm_task_get_errno(task) : ENOMEM, NULL);
 		goto out;
 	}
 	dm_get_next_target(task, NULL, &start, &length, &target, &text);

@@ -76,7 +76,7 @@ static const char *next_entry(DIR *dir)
 	return NULL;
 }
 
-static bool kname_devno(const char *kname, dev_t *devno)
+bool hybrid_sysfs_devno(const char *kname, dev_t *devno)
 {
 	char path[PATH_MAX], text[32];
 	FILE *f;
@@ -102,7 +102,7 @@ bool hybrid_sysfs_holders(dev_t devno, char *buf, size_t len)
 	buf[0] = '\0';
 	while (dir && (name = next_entry(dir))) {
 		/* dm-0 says nothing */
-		if (kname_devno(name, &holder) &&
+		if (hybrid_sysfs_devno(name, &holder) &&
 		    read_attr(holder, "dm/name", dm_name, sizeof(dm_name)))
 			name = dm_name;
 		if (used + strlen(name) + 2 < len)
@@ -121,7 +121,7 @@ bool hybrid_devno_held(dev_t devno, dev_t holder)
 	dev_t found;
 
 	while (dir && !held && (name = next_entry(dir)))
-		held = !holder || (kname_devno(name, &found) && found == holder);
+		held = !holder || (hybrid_sysfs_devno(name, &found) && found == holder);
 	if (dir)
 		closedir(dir);
 	return held;
@@ -239,7 +239,7 @@ static unsigned int bottom_disks(dev_t devno, dev_t *disks, unsigned int nr, int
 	dev_t slave;
 
 	while (dir && depth < DEPTH_MAX && (name = next_entry(dir))) {
-		if (!kname_devno(name, &slave))
+		if (!hybrid_sysfs_devno(name, &slave))
 			continue;
 		bottom = false;
 		nr = bottom_disks(slave, disks, nr, depth + 1);
@@ -331,7 +331,7 @@ static bool built_on(dev_t upper, dev_t lower, dev_t disk, int depth)
 	dev_t slave;
 
 	while (dir && !found && depth < DEPTH_MAX && (name = next_entry(dir)))
-		found = kname_devno(name, &slave) &&
+		found = hybrid_sysfs_devno(name, &slave) &&
 			(slave == lower || slave == disk ||
 			 built_on(slave, lower, disk, depth + 1));
 	if (dir)
@@ -370,7 +370,7 @@ dev_t hybrid_sysfs_snapshot_of(dev_t devno)
 		return 0;
 	dir = open_subdir(devno, "slaves");
 	while (dir && (name = next_entry(dir))) {
-		if (!kname_devno(name, &slave) ||
+		if (!hybrid_sysfs_devno(name, &slave) ||
 		    !read_attr(slave, "dm/uuid", layer, sizeof(layer)))
 			continue;
 		len = strlen(layer);
@@ -409,7 +409,7 @@ int hybrid_sysfs_each(int (*fn)(const char *kname, dev_t devno, void *arg), void
 	n = scandir("/sys/class/block", &entries, NULL, versionsort);
 	for (i = 0; i < n; i++) {
 		if (!r && entries[i]->d_name[0] != '.' && scan_allowed(entries[i]->d_name) &&
-		    kname_devno(entries[i]->d_name, &devno) && !hybrid_devno_no_disk(devno))
+		    hybrid_sysfs_devno(entries[i]->d_name, &devno) && !hybrid_devno_no_disk(devno))
 			r = fn(entries[i]->d_name, devno, arg);
 		free(entries[i]);
 	}

@@ -11,6 +11,9 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+/* The device of a name of the kernel's, as "sda1" or "dm-0"; false: there is none. */
+bool hybrid_sysfs_devno(const char *kname, dev_t *devno);
+
 /* Names of the devices that hold it ("dm-3 md0"); false if none. */
 bool hybrid_sysfs_holders(dev_t devno, char *buf, size_t len);
 
