@@ -333,6 +333,22 @@ def test_paths_of_a_multipath(system, volume):
     system.becomes(RUNNING)
 
 
+def test_what_was_announced_is_kept_up_to_date(system):
+    """Not read, and yet known: what the superblock says since the volume was in use."""
+    disks = system.file("cache", 32), system.file("origin", 64)
+    devs = [system.plug(d) for d in disks]
+    system.create(*devs, options="--mode writeback")
+    system.run("dd if=/dev/zero of=/dev/mapper/vol bs=64k count=4 oflag=direct status=none")
+    system.deactivate()
+    assert system.states() == {"vol-pool": "inactive", "vol": "inactive"}
+    system.unplug(disks[0])
+    status = json.loads(system.run("hybridctl status --json || :"))["status"]
+    assert [(v["name"], v["state"]) for v in status] == [("vol", "incomplete")]
+    assert "holds newer data than the origin" in status[0]["reason"]
+    # Nor does it come up because it was looked at
+    assert not system.active("vol")
+
+
 # Refused ------------------------------------------------------------------------------
 
 def test_clones(system, volume):

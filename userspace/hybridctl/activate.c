@@ -793,6 +793,9 @@ static int remove_node(const struct deactivation *d, struct hybrid_node *node)
 	if (r)
 		return r;
 	node->active = false;
+	/* The kernel wrote to its superblock: what was announced may be out of date */
+	if (node->below)
+		hybrid_sysfs_uevent(node->below, "change");
 	hybrid_note(force ? "%s fails all I/O, and is removed when its last user closes it" :
 		    "%s is no longer active", node->name);
 	return 0;
