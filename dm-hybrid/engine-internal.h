@@ -240,7 +240,7 @@ struct hybrid_volume {
 	atomic_t nr_cached;
 	bool draining;			/* asked for, or a mode switch */
 	bool healthy_again;		/* since it was opened: HYBRID_STATE_HEALTHY_AGAIN */
-	u32 merged;			/* blocks; since then */
+	u64 merged;			/* sectors; since then */
 	struct list_head open_link;	/* of open_volumes */
 	bool cache_written;		/* since the last flush: note_cache_written() */
 	bool cache_flushing;		/* the present commit makes that durable */

@@ -467,7 +467,7 @@ static int merge(struct hybrid_engine *e, struct hybrid_volume *v, const char **
 {
 	int r;
 
-	v->merged = dirty_blocks(v);
+	v->merged = dirty_sectors(e, v);
 	each_block(e, v, forget_clean);
 	r = e->ops->wait_checkpoint(e);
 	if (r)

@@ -540,7 +540,7 @@ struct hybrid_volume_status {
 	u32 dirty, cached;
 	u64 dirty_sectors;	/* of granules that only the cache has, in RAM or on record */
 	u32 lost;		/* blocks with granules that are lost: the pool failed */
-	u32 merged;		/* blocks that were lost, and came back when it was opened */
+	u64 merged;		/* sectors that were lost, and came back when it was opened */
 	u64 counter[HYBRID_NR_COUNTERS];
 };
 

@@ -112,8 +112,8 @@ static void log_healthy(struct volume_object *object, const char *name)
 	DMINFO("%s: volume %s on %pg is healthy again: cache device %pg is back",
 	       dm_device_name(object->md), name, object->origin, pool->bdev);
 	if (st.merged)
-		DMINFO("%s: volume %s: up to %llu KiB that only %pg has are there again",
-		       dm_device_name(object->md), name, kib_of(pool, st.merged), pool->bdev);
+		DMINFO("%s: volume %s: %llu KiB that only %pg has are there again",
+		       dm_device_name(object->md), name, st.merged / 2, pool->bdev);
 }
 
 static void log_volume(struct volume_object *object, u32 state)
