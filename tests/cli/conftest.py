@@ -62,6 +62,7 @@ class FakeKernel:
     def __init__(self, build, path):
         self.tool = build / "hybridctl-fake"
         self.path = path
+        self.conf = path.with_name("hybrid.conf")
         self.scan = []
 
     def __call__(self, *args, stdin="", fail="", seconds=60, env=None, cwd=None):

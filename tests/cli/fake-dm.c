@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "announce.h"
+#include "config.h"
 #include "devices.h"
 #include "dm.h"
 #include "errors.h"
@@ -56,14 +57,27 @@ static const char *state_path(void)
 	return path ? path : "fake-dm.json";
 }
 
+static const char *beside_state(char *path, size_t len, const char *name)
+{
+	const char *slash = strrchr(state_path(), '/');
+
+	snprintf(path, len, "%.*s%s", slash ? (int)(slash + 1 - state_path()) : 0,
+		 state_path(), name);
+	return path;
+}
+
 const char *hybrid_run_dir(void)
 {
 	static char path[512];
-	const char *slash = strrchr(state_path(), '/');
 
-	snprintf(path, sizeof(path), "%.*srun", slash ? (int)(slash + 1 - state_path()) : 0,
-		 state_path());
-	return path;
+	return beside_state(path, sizeof(path), "run");
+}
+
+const char *hybrid_config_path(void)
+{
+	static char path[512];
+
+	return beside_state(path, sizeof(path), "hybrid.conf");
 }
 
 /* Whole, though we may be killed meanwhile. */

@@ -10,11 +10,13 @@
  *	lib-driver root FILE		print what the current root says
  *	lib-driver lines		stdin: KIND TEXT; stdout: TEXT or "invalid"
  *	lib-driver sizes		stdin: a size; stdout: bytes or "invalid"
+ *	lib-driver config FILE		print what a hybrid.conf says
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "config.h"
 #include "dm.h"
 #include "errors.h"
 #include "members.h"
@@ -177,6 +179,33 @@ static int sizes(void)
 	return 0;
 }
 
+static void print_words(const char *name, const struct hybrid_words *words)
+{
+	unsigned int i;
+
+	printf("%s:", name);
+	for (i = 0; i < words->nr; i++)
+		printf(" %s", words->word[i]);
+	putchar('\n');
+}
+
+static int print_config(const char *path)
+{
+	static const char * const autoactivate[] = { "all", "listed", "none" };
+	struct hybrid_config config;
+	char text[HYBRID_UUID_TEXT];
+
+	hybrid_config_read(&config, path);
+	print_words("devices", &config.devices);
+	print_words("ignore_devices", &config.ignore_devices);
+	printf("autoactivate: %s\n", autoactivate[config.autoactivate]);
+	print_words("autoactivate_list", &config.autoactivate_list);
+	printf("host_id: %s\nerrors: %u\n", hybrid_uuid_text(text, config.host_id),
+	       config.errors);
+	hybrid_config_free(&config);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *verb = argc > 1 ? argv[1] : "";
@@ -196,5 +225,7 @@ int main(int argc, char **argv)
 		return lines();
 	if (!strcmp(verb, "sizes"))
 		return sizes();
+	if (!strcmp(verb, "config") && argc == 3)
+		return print_config(argv[2]);
 	return hybrid_fail(HYBRID_USAGE, NULL, "see the head of lib-driver.c");
 }

@@ -227,13 +227,14 @@ def test_install(build, tmp_path):
     assert have == {
         *(f"usr/local/sbin/{name}" for name in ["hybridctl", *TOOLS]),
         *(f"usr/local/share/man/man{page[-1]}/{page}"
-          for page in ["dm-hybrid.7", "hybrid-dump.5", "hybrid-format.5", "hybridctl.8",
+          for page in ["dm-hybrid.7", "hybrid.conf.5", "hybrid-dump.5", "hybrid-format.5", "hybridctl.8",
                        *(f"{name}.8" for name in TOOLS)]),
-        "usr/local/share/bash-completion/completions/hybridctl"}
+        "usr/local/share/bash-completion/completions/hybridctl",
+        "usr/local/share/hybrid/hybrid.conf"}
 
 
 def test_no_variable_of_tests_in_what_is_installed(build):
-    """Where things are announced is not for the environment to say."""
+    """Where things are announced, and what is in hybrid.conf, is not for the environment to say."""
     strings = (build / "hybridctl").read_bytes()
     assert b"/run/hybrid" in strings and b"HYBRID_SCAN_ONLY" in strings
-    assert b"HYBRID_RUN_DIR" not in strings
+    assert b"HYBRID_RUN_DIR" not in strings and b"HYBRID_CONF" not in strings

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common.h"
+#include "config.h"
 #include "errors.h"
 #include "look.h"
 #include "policy.h"
@@ -132,14 +133,18 @@ static void show(const struct hybrid_device *dev, const char *what, unsigned int
 		fprintf(stderr, "  %s: %s\n", dev->path, what);
 }
 
-/* Neither a boot nor activate looks for members inside volumes. */
-static int check_below(const struct hybrid_device *dev)
+/* Neither a boot nor activate looks for members inside volumes, or where hybrid.conf says so. */
+static int check_found_again(const struct hybrid_device *dev)
 {
-	if (dev->file || !hybrid_sysfs_ours(dev->devno))
-		return 0;
-	return hybrid_fail(HYBRID_REFUSED, "give a disk, or put LVM between",
-			   "%s is a volume or pool itself: what is on it would not be found again",
-			   dev->path);
+	if (!dev->file && hybrid_sysfs_ours(dev->devno))
+		return hybrid_fail(HYBRID_REFUSED, "give a disk, or put LVM between",
+				   "%s is a volume or pool itself: what is on it would not be found again",
+				   dev->path);
+	if (!dev->file && !hybrid_config_looks_at(dev->devno))
+		return hybrid_fail(HYBRID_REFUSED, "see devices and ignore_devices in hybrid.conf(5)",
+				   "no member is looked for on %s: it would not be found again",
+				   dev->path);
+	return 0;
 }
 
 /* What is on one device; ours are refused.  *found counts lines. */
@@ -150,7 +155,7 @@ static int show_contents(const struct command_line *cl, const struct hybrid_devi
 	struct hybrid_member m;
 	int r;
 
-	r = check_below(dev);
+	r = check_found_again(dev);
 	if (r)
 		return r;
 	r = hybrid_member_read(dev, &m);
@@ -358,7 +363,7 @@ static int check_inplace(const struct new_volume *nv)
 	struct hybrid_member m;
 	int r;
 
-	r = check_below(&nv->origin);
+	r = check_found_again(&nv->origin);
 	if (r)
 		return r;
 	if (hybrid_member_read(&nv->origin, &m))

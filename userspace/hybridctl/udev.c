@@ -8,6 +8,7 @@
 
 #include "announce.h"
 #include "common.h"
+#include "config.h"
 #include "errors.h"
 #include "look.h"
 #include "probe.h"
@@ -160,8 +161,14 @@ int scan_for_udev(const struct command_line *cl)
 		return hybrid_fail(HYBRID_USAGE, NULL, "scan --udev needs one device");
 	if (cl->given[OPT_GONE])
 		return device_gone(cl->argv[0]);
-	if (!stat(cl->argv[0], &st) && S_ISBLK(st.st_mode) && hybrid_devno_no_disk(st.st_rdev))
+	if (stat(cl->argv[0], &st) || !S_ISBLK(st.st_mode))
+		st.st_rdev = 0;
+	if (st.st_rdev && hybrid_devno_no_disk(st.st_rdev))
 		return 0;
+	if (st.st_rdev && !hybrid_config_looks_at(st.st_rdev)) {
+		announce(st.st_rdev, NULL);
+		return 0;
+	}
 	r = hybrid_looks_add(&looks, cl->argv[0], 0, awaits_any() ? HYBRID_LOOK_IDENTITY : 0);
 	if (!r)
 		r = hybrid_looks_run(&looks);

@@ -12,6 +12,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "config.h"
 #include "devices.h"
 #include "sysfs.h"
 
@@ -291,6 +292,46 @@ bool hybrid_udev_multipath(dev_t devno)
 	return path;
 }
 
+/* DEVLINKS of the event that this runs in, which udev does not yet tell others. */
+static bool any_link_of_event(dev_t devno, bool (*matches)(const char *name, void *arg), void *arg)
+{
+	const char *maj = getenv("MAJOR"), *min = getenv("MINOR"), *links = getenv("DEVLINKS");
+	char *copy, *name, *save;
+	bool found = false;
+
+	if (!maj || !min || !links || strtoul(maj, NULL, 10) != major(devno) ||
+	    strtoul(min, NULL, 10) != minor(devno))
+		return false;
+	copy = strdup(links);
+	for (name = copy ? strtok_r(copy, " ", &save) : NULL; name && !found;
+	     name = strtok_r(NULL, " ", &save))
+		found = matches(name, arg);
+	free(copy);
+	return found;
+}
+
+static bool any_link(dev_t devno, bool (*matches)(const char *name, void *arg), void *arg)
+{
+	struct udev *udev = udev_new();
+	struct udev_device *dev = udev ? udev_device_new_from_devnum(udev, 'b', devno) : NULL;
+	struct udev_list_entry *link = dev ? udev_device_get_devlinks_list_entry(dev) : NULL;
+	bool found = false;
+
+	for (; link && !found; link = udev_list_entry_get_next(link))
+		found = matches(udev_list_entry_get_name(link), arg);
+	udev_device_unref(dev);
+	udev_unref(udev);
+	return found;
+}
+
+bool hybrid_devno_any_name(dev_t devno, bool (*matches)(const char *name, void *arg), void *arg)
+{
+	char path[HYBRID_PATH_MAX];
+
+	return matches(hybrid_devno_path(devno, path, sizeof(path)), arg) ||
+	       any_link_of_event(devno, matches, arg) || any_link(devno, matches, arg);
+}
+
 bool hybrid_sysfs_ours(dev_t devno)
 {
 	char uuid[192];
@@ -409,7 +450,8 @@ int hybrid_sysfs_each(int (*fn)(const char *kname, dev_t devno, void *arg), void
 	n = scandir("/sys/class/block", &entries, NULL, versionsort);
 	for (i = 0; i < n; i++) {
 		if (!r && entries[i]->d_name[0] != '.' && scan_allowed(entries[i]->d_name) &&
-		    hybrid_sysfs_devno(entries[i]->d_name, &devno) && !hybrid_devno_no_disk(devno))
+		    hybrid_sysfs_devno(entries[i]->d_name, &devno) &&
+		    !hybrid_devno_no_disk(devno) && hybrid_config_looks_at(devno))
 			r = fn(entries[i]->d_name, devno, arg);
 		free(entries[i]);
 	}

@@ -44,6 +44,13 @@ bool hybrid_devno_no_disk(dev_t devno);
 /* A path of a multipath, says udev; what is above it may not be there yet. */
 bool hybrid_udev_multipath(dev_t devno);
 
+/*
+ * Whether @matches is true of any of its names: /dev/mapper/NAME or /dev/KNAME, and the
+ * links that udev made; also those that the environment has, in an event of udev for it.
+ */
+bool hybrid_devno_any_name(dev_t devno, bool (*matches)(const char *name, void *arg),
+			   void *arg);
+
 /* As if the kernel said so of it now: "add". */
 void hybrid_sysfs_uevent(dev_t devno, const char *action);
 
@@ -60,8 +67,8 @@ bool hybrid_sysfs_built_on(dev_t upper, dev_t lower);
 dev_t hybrid_sysfs_snapshot_of(dev_t devno);
 
 /*
- * Call @fn for each block device that may be a disk, or for those that $HYBRID_SCAN_ONLY names;
- * stops at, and returns, the first non-zero.
+ * Call @fn for each block device that may be a disk and that hybrid.conf(5) does not leave out;
+ * or for those that $HYBRID_SCAN_ONLY names.  Stops at, and returns, the first non-zero.
  */
 int hybrid_sysfs_each(int (*fn)(const char *kname, dev_t devno, void *arg), void *arg);
 

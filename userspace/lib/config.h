@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * hybrid.conf(5): what is looked at, what comes up by itself, and who this host is.  A line
+ * that is wrong is named and left out; the rest counts.
+ */
+#ifndef HYBRID_CONFIG_H
+#define HYBRID_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define HYBRID_CONF	"/etc/hybrid/hybrid.conf"
+
+enum hybrid_auto { HYBRID_AUTO_ALL, HYBRID_AUTO_LISTED, HYBRID_AUTO_NONE };
+
+/* Words of one option, and of its lines after each other. */
+struct hybrid_words {
+	char **word;
+	unsigned int nr;
+};
+
+struct hybrid_config {
+	uint8_t host_id[16];			/* null: this host has none */
+	enum hybrid_auto autoactivate;
+	struct hybrid_words autoactivate_list;	/* names and UUIDs */
+	struct hybrid_words devices;		/* globs; none: all devices */
+	struct hybrid_words ignore_devices;
+	bool id_unclear;			/* the file may have one, and cannot be read */
+	unsigned int errors;			/* what was wrong with the file */
+	unsigned int given;			/* bits: its options, as config.c numbers them */
+};
+
+/*
+ * Read a file; one that is not there is as one that says nothing.  Prints what is wrong
+ * with it.  The result is good either way; free it.
+ */
+void hybrid_config_read(struct hybrid_config *config, const char *path);
+void hybrid_config_free(struct hybrid_config *config);
+
+/* Where it is: HYBRID_CONF. */
+const char *hybrid_config_path(void);
+
+/* That of this host, read by the first call. */
+const struct hybrid_config *hybrid_config(void);
+
+/*
+ * The id of this host; if it has none, one is made and written to the file.  Under the
+ * tools' lock.  Returns 0 or an exit code.
+ */
+int hybrid_config_make_host_id(uint8_t id[16]);
+
+/* Whether a pool or volume with host id @id belongs to another host. */
+bool hybrid_config_foreign(const uint8_t id[16]);
+
+/* Whether a pool or volume may come up by itself: all may, or it is listed. */
+bool hybrid_config_lists(const struct hybrid_config *config, const char *name,
+			 const uint8_t uuid[16]);
+/* ... on this host. */
+bool hybrid_config_comes_up(const char *name, const uint8_t uuid[16]);
+
+/* Whether members are looked for on a device. */
+bool hybrid_config_looks_at(dev_t devno);
+
+#endif
