@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from guest import packaged
+from guest.agent import HOST_ID
 
 HERE = Path(__file__).resolve().parent
 TOP = HERE.parents[1]
@@ -222,6 +223,9 @@ def _configure(root: Path, release: str, modules) -> None:
     (root / "etc/hostname").write_text("hybrid\n")
     for name in "data", "never":
         (root / name).mkdir()
+    # The host that makes the volumes; as the package's installation does
+    (root / "etc/hybrid").mkdir()
+    (root / "etc/hybrid/hybrid.conf").write_text(f"host_id = {HOST_ID}\n")
     # Not its first boot, which would do much that is no business of ours
     (root / "etc/machine-id").write_text("0f5f9d6c70f34b4e9f0a0d9a37b9b1aa\n")
     for name in "etc", "var":

@@ -14,6 +14,7 @@ SYSTEM = """
     mkdir -p /image/sbin /image/lib /image/scripts/local-block
     cd /image; touch sbin/hybridctl lib/dm-hybrid.ko lib/dm-hybrid-c2q.ko lib/crc32c_generic.ko
     touch 62-dm-hybrid-member.rules scripts/local-block/dm-hybrid
+    mkdir -p etc/hybrid /mnt/etc/hybrid; cp -p /etc/hybrid/hybrid.conf etc/hybrid; cp -p /etc/hybrid/hybrid.conf /mnt/etc/hybrid
     cd /mnt/lib/modules/6.1
     touch dm-hybrid.ko /mnt/usr/sbin/hybridctl
     printf 'dm-hybrid.ko: dm-mod.ko\\ndm-hybrid-c2q.ko:\\nkernel/crc32c_generic.ko:\\n' | sed 's,^dm-hy,./&,' >modules.dep
@@ -65,12 +66,13 @@ def check_good(guest, where="/mnt"):
 def test_what_an_image_must_have(guest):
     check_good(guest)
     for file in ("sbin/hybridctl", "lib/dm-hybrid.ko", "lib/dm-hybrid-c2q.ko", "lib/crc32c_generic.ko",
-                 "62-dm-hybrid-member.rules", "scripts/local-block/dm-hybrid"):
+                 "62-dm-hybrid-member.rules", "scripts/local-block/dm-hybrid", "etc/hybrid/hybrid.conf"):
         is_noticed(guest, f"mv /image/{file} /tmp/away && {REMAKE}",
                    f"mv /tmp/away /image/{file} && {REMAKE}",
                    "has no " + {"sbin/hybridctl": "/hybridctl", "lib/dm-hybrid.ko": "/dm-hybrid.ko",
                                 "lib/dm-hybrid-c2q.ko": "/dm-hybrid-c2q.ko",
                                 "lib/crc32c_generic.ko": "/crc32c",
+                                "etc/hybrid/hybrid.conf": "/hybrid/hybrid.conf",
                                 "scripts/local-block/dm-hybrid": "/hybrid-activate"}.get(file, file))
     # dracut's script, another crc32c, and no such module where it is built in
     guest.run("cd /image && mv scripts/local-block/dm-hybrid sbin/hybrid-activate && "
@@ -121,6 +123,22 @@ def test_what_keeps_a_root_from_coming_up(guest):
             ("dd if=/dev/zero of=/dev/test/hdd bs=4k seek=128 count=1 conv=notrunc,fsync "
              "status=none", "true", "one good superblock")]:
         is_noticed(guest, do, undo, says)
+
+
+def test_a_root_of_another_host(guest):
+    """By its own file, which the next boot reads; and one that is not to come up by itself."""
+    guest.run("cp -p /mnt/etc/hybrid/hybrid.conf /mnt/saved")
+    undo = f"cp -p saved etc/hybrid/hybrid.conf && {REMAKE}"
+    for text, says in (("host_id = 11111111-2222-3333-4444-555555555555", "vol belongs to another host"),
+                       ("", "vol belongs to another host"), ("autoactivate = none\n$(cat saved)", "come up by itself"),
+                       ("autoactivate = listed\n$(cat saved)\nautoactivate_list = data", "come up by itself"),
+                       ("$(cat saved)\nautoactivate = often", "of its lines are wrong")):
+        is_noticed(guest, f'printf "{text}\\n" >etc/hybrid/hybrid.conf && {REMAKE}', undo, says)
+    for name in "vol", "vol-pool":
+        guest.run(f"cd /mnt && printf 'autoactivate = listed\nautoactivate_list = {name}\n' >>etc/hybrid/hybrid.conf && {REMAKE}")
+        check_good(guest)
+        guest.run(f"cd /mnt && {undo}")
+    is_noticed(guest, "sleep 1.1; touch etc/hybrid/hybrid.conf", REMAKE, "is older than /mnt/etc/hybrid/hybrid.conf")
 
 
 def test_an_argument_that_names_the_root(guest):

@@ -87,7 +87,7 @@ def test_clock_of_initramfs_tools(run, clock, times):
 @pytest.mark.parametrize("kind,times", [("dracut", ["", "--last"]), ("initramfs-tools", [3, 23])])
 def test_arguments(run, kind, times):
     """rd.hybrid.degraded=0 keeps it from running alone, not from saying why it does not."""
-    both = [f"{CALL} 42", f"{CALL} root"]
+    both = [f"{CALL} --named 42", f"{CALL} --named root"]
     assert run(kind, "rd.hybrid.degraded=0 rd.hybrid.uuid=42 rd.hybrid.name=root", *times) == [
         both * 2, [SAID] * 2]
 
@@ -118,6 +118,39 @@ def test_shutdown(tmp_path, left, last, ends):
     r = subprocess.run(["sh", "-c", SHUTDOWN, "sh", last, script], cwd=tmp_path, env=env, timeout=60)
     assert r.returncode == ends
     assert (tmp_path / "calls").read_text() == "1 --quiet deactivate --all\n"
+
+
+# What makes an image, over functions that only say what they are given.
+MAKERS = {
+    "initramfs-tools": ("share/initramfs-tools/hooks/dm-hybrid", """
+printf 'copy_exec() { :; }\\nmanual_add_modules() { :; }\\n' >functions
+sed "s|/usr/share/initramfs-tools/hook-functions|$PWD/functions|" $script >hook
+export DESTDIR=$PWD/image version=6.1
+sh hook 2>/dev/null || :
+cat $DESTDIR/etc/hybrid/hybrid.conf 2>/dev/null || echo none"""),
+    "dracut": ("90dm-hybrid/module-setup.sh", """
+bash -c '
+for f in inst inst_rules inst_hook inst_script dracut_need_initqueue; do eval "$f() { :; }"; done
+inst_multiple() { [[ $1 != -o ]] || { shift; [[ -e $1 ]] || { echo none; return; }; }; cat "$@"; }
+. "$1"; install' bash $script""")}
+
+
+@pytest.mark.parametrize("text", ["host_id = 42", None])
+@pytest.mark.parametrize("kind", MAKERS)
+def test_hybrid_conf_is_in_an_image(tmp_path, kind, text):
+    """And no image fails for want of one."""
+    if os.geteuid():
+        pytest.skip("mounting needs root")
+    subprocess.run(["make", "-s", "-f", TOP / "boot.mk", "install", f"O={tmp_path / 'o'}",
+                    f"DESTDIR={tmp_path / 'root'}", f"sbindir={tmp_path}"], check=True)
+    (tmp_path / "hybridctl").write_text(HYBRIDCTL)
+    (tmp_path / "hybridctl").chmod(0o755)
+    path, commands = MAKERS[kind]
+    script, = (p for p in (tmp_path / "root").rglob("*") if str(p).endswith(path))
+    conf = f"mkdir /etc/hybrid; echo '{text}' >/etc/hybrid/hybrid.conf" if text else ":"
+    r = subprocess.run(["unshare", "-m", "sh", "-ec", f"script={script}; mount -t tmpfs none /etc; {conf}\n{commands}"],
+                       capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert (r.returncode, r.stdout, r.stderr) == (0, f"{text or 'none'}\n", "")
 
 
 def test_not_at_all(run):

@@ -589,6 +589,116 @@ def test_in_place_not_by_itself(system, inplace):
     assert origin.path.read_bytes() == before
 
 
+# Whose it is, and what hybrid.conf leaves alone --------------------------------------------
+
+OTHER = "11111111-2222-3333-4444-555555555555"
+FOREIGN = {"vol-pool": "foreign", "vol": "foreign"}
+
+
+def configure(system, text):
+    system.guest.write_file("/etc/hybrid/hybrid.conf", text)
+
+
+def test_two_hosts(make_guest, installed, tmp_path):
+    """The second leaves the first one's pool alone, which crashed; there it comes up again."""
+    def host():
+        return System(make_guest(modprobe=["dm-hybrid"], systemd=installed), tmp_path)
+
+    first = host()
+    disks = first.file("cache", 32), first.file("origin", 64)
+    first.create(*(first.plug(d) for d in disks), options="--mode writeback --cutoff 0")
+    first.run("mkfs.ext4 -q /dev/mapper/vol; mount /dev/mapper/vol /mnt; echo here >/mnt/x; sync /mnt/x")
+    first.guest.power_cut()
+    second = host()
+    configure(second, f"host_id = {OTHER}\n")
+    before = [d.path.read_bytes() for d in disks]
+    devs = [second.plug(d) for d in reversed(disks)]
+    assert [second.state(dev) for dev in devs] == ["foreign"] * 2
+    assert second.states() == FOREIGN and second.timers() == []
+    assert second.rc("hybridctl activate --auto --all --degraded") == 0
+    r = second.guest.run("hybridctl activate vol --foreign", check=False)
+    assert r.rc == 2 and "was not stopped" in r.err
+    for d in disks:
+        second.unplug(d)
+    assert [d.path.read_bytes() for d in disks] == before
+    second.guest.power_cut()
+    again = host()
+    for d in disks:
+        again.plug(d)
+    again.becomes(RUNNING)
+    assert again.run("mount /dev/mapper/vol /mnt; cat /mnt/x") == "here\n"
+
+
+def test_taken_over(system, volume):
+    """Stopped, another host adopts it without being asked, and it comes up there from then on."""
+    configure(system, f"host_id = {OTHER}\n")
+    for d in volume:
+        system.plug(d)
+    assert system.states() == FOREIGN
+    system.run("hybridctl adopt vol")
+    system.settle()
+    for d in volume:
+        system.unplug(d)
+    for d in volume:
+        system.plug(d)
+    system.becomes(RUNNING)
+    system.deactivate()
+    system.run("hybridctl release vol")
+    configure(system, "")
+    system.settle()
+    for d in volume:
+        system.unplug(d)
+    for d in volume:
+        system.plug(d)
+    system.becomes(RUNNING)
+
+
+def test_disks_of_a_virtual_machine(system, volume):
+    """Logical volumes here: the machine's pool is not this host's; then they are not looked at."""
+    configure(system, f"host_id = {OTHER}\n")
+    pv = system.plug(system.file("lvm", 160))
+    system.run(f"vgcreate -qq vg {pv}")
+    for n, d in enumerate(volume):
+        system.run(f"lvcreate -qq -y -n guest-{n} -L {d.path.stat().st_size >> 20}M vg && "
+                   f"dd if={d.path} of=/dev/vg/guest-{n} bs=1M conv=fsync status=none")
+    system.run("vgchange -qq -an vg; vgchange -qq -ay vg")
+    system.settle()
+    assert system.states() == FOREIGN and system.members() == 2
+    configure(system, f"host_id = {OTHER}\nignore_devices = /dev/vg/guest-*\n")
+    system.run("vgchange -qq -an vg; vgchange -qq -ay vg")
+    system.settle()
+    assert system.states() == {} and system.members() == 0
+    assert system.state("/dev/vg/guest-0") is None
+
+
+def test_not_listed(system, volume):
+    """Nothing comes up by itself; what is listed does."""
+    conf = system.run("cat /etc/hybrid/hybrid.conf")
+    for text, state, becomes in (
+            ("autoactivate = none", "unlisted", {"vol-pool": "inactive", "vol": "inactive"}),
+            ("autoactivate = listed\nautoactivate_list = vol", "active", RUNNING)):
+        configure(system, f"{conf}{text}\n")
+        devs = [system.plug(d) for d in reversed(volume)]
+        system.becomes(becomes)
+        assert {system.state(dev) for dev in devs[1:]} <= {state, "complete"}
+        if becomes == RUNNING:
+            system.deactivate()
+        for d in volume:
+            system.unplug(d)
+
+
+def test_a_broken_file_stops_nothing(system, volume):
+    """Its lines are named in the journal."""
+    conf = system.run("cat /etc/hybrid/hybrid.conf")
+    configure(system, f"autoactivate = maybe\n{conf}\ndevcies = /dev/sda\nfor the rest see below\n")
+    for d in volume:
+        system.plug(d)
+    system.becomes(RUNNING)
+    said = system.journal()
+    for n in 1, 4, 5:
+        assert f"/etc/hybrid/hybrid.conf:{n}: " in said
+
+
 # Erased, guarded ------------------------------------------------------------------------
 
 def test_wipe(system, volume):

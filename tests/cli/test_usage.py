@@ -16,7 +16,8 @@ OPTIONS = re.findall(r'^OPTION\(\w+, "([a-z-]+)"', DEF, re.M)
 def test_the_commands_of_the_issue_are_declared():
     assert [c[1] for c in COMMANDS] == [
         "create", "activate", "deactivate", "attach", "detach", "drain",
-        "set", "get", "list", "status", "table", "scan", "probe", "doctor", "wipe", "check",
+        "set", "get", "list", "status", "table", "scan", "probe", "doctor",
+        "adopt", "release", "host-id", "wipe", "check",
         "metadata-size", "replay", "writeback", "lost", "dump", "restore", "repair", "help"]
 
 
@@ -146,10 +147,10 @@ def test_dm_hybrid_page_explains_every_state(build):
     section = text[text.index("HYBRID_STATE"):text.index("dracut (module")]
     explained = set(re.findall(r"^([a-z-]+)$", section, re.M))
     source = (TOP / "userspace/hybridctl/udev.c").read_text()
-    source = source[source.index("decide_origin(const"):source.index("of_another_type")]
+    source = source[source.index("decide_cache(const"):source.index("of_another_type")]
     states = {word for line in re.findall(r"^.*(?:return|\?).*\".*$", source, re.M)
               for word in re.findall(r'"([a-z-]+)"', line)}
-    assert explained == states and len(states) == 9
+    assert explained == states and len(states) == 11
     scan = DEF[DEF.index("COMMAND(scan"):DEF.index("COMMAND(probe")]
     assert all(re.search(rf"\b{state}\b", scan) for state in states)
 

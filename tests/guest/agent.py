@@ -28,6 +28,7 @@ import threading
 MS_RDONLY, MS_BIND, MS_MOVE = 1, 4096, 8192
 RB_POWER_OFF = 0x4321FEDC
 RNDADDENTROPY = 0x40085203
+HOST_ID = "7d9e1c5a-2f64-4c0b-9b1e-5a3f0c8d6e21"
 SYSTEMD = ["/lib/systemd/systemd", "--unit=guest.target", "--show-status=no"]
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -105,6 +106,10 @@ def apply_config(config):
         os.makedirs(path, exist_ok=True)
         mount(config["share_source"].get(path, "none"), path, config["share_fs"], 0,
               config["share_options"].replace("%", path))
+    # The same host after each boot, and in each guest that says nothing else
+    os.makedirs("/etc/hybrid", exist_ok=True)
+    with open("/etc/hybrid/hybrid.conf", "w") as f:
+        f.write(f"host_id = {HOST_ID}\n")
     for name, dev in config["disks"].items():
         os.symlink(dev, f"/dev/test/{name}")
     if config["modules"]:

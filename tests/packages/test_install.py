@@ -121,7 +121,11 @@ def test_install(chroot):
     assert "dm-hybrid" in chroot.run(f"modinfo -k {kernel} -F filename dm-hybrid")
     chroot.run("hybridctl --version && hybrid_check --help >/dev/null")
     names = chroot.run(f"lsinitramfs /boot/initrd.img-{kernel}").splitlines()
-    for part in ("sbin/hybridctl", "62-dm-hybrid-member.rules", "56-dm-hybrid.rules",
+    # Configured before the images are made: they know whose pools to bring up
+    text = chroot.run("cat /etc/hybrid/hybrid.conf")
+    assert text.startswith((TOP / "etc/hybrid.conf").read_text()) and chroot.run(
+        "hybridctl host-id").strip() in text
+    for part in ("sbin/hybridctl", "etc/hybrid/hybrid.conf", "62-dm-hybrid-member.rules", "56-dm-hybrid.rules",
                  "updates/dkms/dm-hybrid.ko", "scripts/local-block/dm-hybrid"):
         assert [n for n in names if n.endswith(part)], part
     assert "dm-hybrid" in chroot.run("dracut --list-modules --no-kernel 2>/dev/null")

@@ -6,8 +6,10 @@
 
 #include "announce.h"
 #include "common.h"
+#include "config.h"
 #include "errors.h"
 #include "look.h"
+#include "owner.h"
 #include "sysfs.h"
 
 /* Activation of one pool. */
@@ -17,6 +19,7 @@ struct activation {
 	const char *pool_name;
 	const uint8_t *pool_uuid;
 	dev_t pool;
+	const struct hybrid_member *cache;	/* NULL: not found */
 	const struct hybrid_node *only;	/* a volume; NULL: all */
 	bool looked;			/* at what may be an origin in place */
 	bool postponed;			/* until that was done */
@@ -133,6 +136,13 @@ static int find_origin(struct activation *a, const struct hybrid_volume_line *en
 		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
 				   "volume %s: %s belongs to another pool or volume", entry->name,
 				   m->path);
+	if (on_its_own(&m->sb) && hybrid_config_foreign(m->sb.host_id) &&
+	    !a->cl->given[OPT_FOREIGN])
+		return hybrid_fail(HYBRID_REFUSED, "stop it there, then hybridctl adopt it",
+				   "volume %s: its origin %s ran without its cache, on another host",
+				   entry->name, m->path);
+	if (a->cache && a->cache->ok)
+		follow_pool(m, a->cache);
 	*devno = m->devno;
 	return open_for_kernel(m);
 }
@@ -286,8 +296,12 @@ static int check_suspended(const struct activation *a, const struct hybrid_node 
 static int activate_entry(struct activation *a, const struct hybrid_volume_line *entry)
 {
 	struct hybrid_node *node = hybrid_find_uuid(a->inv, entry->uuid, HYBRID_VOLUME);
-	int r = node ? remove_empty(node) : 0;
+	int r;
 
+	if (!entry->tombstone &&
+	    !volume_comes_up(a->cl, entry->name, entry->uuid, a->pool_name, a->pool_uuid))
+		return 0;
+	r = node ? remove_empty(node) : 0;
 	if (r)
 		return r;
 	if (node && node->active && !entry->tombstone)
@@ -362,6 +376,7 @@ static int start_inactive_pool(struct activation *a, struct hybrid_node *pool)
 		return hybrid_fail(HYBRID_BUSY, "rename or remove that device",
 				   "pool %s: a device-mapper device of this name exists",
 				   pool->name);
+	claim(m);
 	r = open_for_kernel(m);
 	if (!r)
 		r = start_pool(&m->sb, m->devno, &a->pool);
@@ -411,11 +426,21 @@ static void activate_pool(struct round *round, struct hybrid_node *pool,
 			  const struct hybrid_node *only)
 {
 	struct activation a = {
-		.cl = round->cl, .inv = &round->inv, .only = only, .looked = round->looked,
+		.cl = round->cl, .inv = &round->inv, .cache = pool->member, .only = only,
+		.looked = round->looked,
 		.pool_name = pool->name, .pool_uuid = pool->uuid, .pool = pool->dm.devno,
 	};
 	int r;
 
+	if (!pool->active && !pool_comes_up(round->cl, &round->inv, pool)) {
+		hybrid_verbose("hybrid.conf does not have %s come up by itself", pool->name);
+		return;
+	}
+	r = check_owner(round->cl, pool);
+	if (r) {
+		add_result(round, r);
+		return;
+	}
 	if (round->cl->given[OPT_TEST]) {
 		print_activation(&a, pool);
 		return;
@@ -484,6 +509,8 @@ static int mark_alone(struct hybrid_member *m)
 	else if (hybrid_random(&m->sb.nonce, sizeof(m->sb.nonce)))
 		r = hybrid_fail(HYBRID_BADDEV, "try again", "no random numbers from the kernel");
 	if (!r) {
+		if (hybrid_uuid_is_null(m->sb.host_id))
+			memcpy(m->sb.host_id, hybrid_config()->host_id, 16);
 		m->sb.sequence++;
 		r = hybrid_member_write(&dev, &m->sb);
 	}
@@ -514,10 +541,18 @@ static int start_alone(struct hybrid_inventory *inv, struct hybrid_node *volume)
 
 static void without_pool(struct round *round, struct hybrid_node *volume)
 {
-	if (!round->cl->given[OPT_DEGRADED] || round->cl->given[OPT_TEST])
-		add_result(round, fail_no_pool(volume));
-	else
-		add_result(round, start_alone(&round->inv, volume));
+	const struct command_line *cl = round->cl;
+	int r;
+
+	if (!volume_comes_up(cl, volume->name, volume->uuid, "", volume->pool_uuid)) {
+		hybrid_verbose("hybrid.conf does not have %s come up by itself", volume->name);
+		return;
+	}
+	r = check_owner(cl, volume);
+	if (!r)
+		r = cl->given[OPT_DEGRADED] && !cl->given[OPT_TEST] ?
+		    start_alone(&round->inv, volume) : fail_no_pool(volume);
+	add_result(round, r);
 }
 
 /* The active pool that an origin in place belongs to, by what recognises it: nothing on it does. */
@@ -576,6 +611,12 @@ static void activate_all(struct round *round)
 		add_result(round, HYBRID_DEGRADED);
 	}
 	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
+		/* No error: whoever wants them says so */
+		if (is_foreign(node) && !round->cl->given[OPT_FOREIGN]) {
+			if (node->kind == HYBRID_POOL || !node->pool)
+				hybrid_warn("%s belongs to another host: left alone", node->name);
+			continue;
+		}
 		if (node->kind == HYBRID_POOL)
 			activate_pool(round, node, NULL);
 		else if (!node->pool && !node->active)
@@ -658,7 +699,9 @@ static int run_rounds(struct round *round)
 	if (r)
 		return r;
 	warn_of_bad_copies(&round->inv);
-	r = run_round(round);
+	r = ask_if_foreign(cl, &round->inv);
+	if (!r)
+		r = run_round(round);
 	if (r || !round->nr_later)
 		return r;
 	round->looked = true;
@@ -674,6 +717,10 @@ int command_activate(const struct command_line *cl)
 	if (!cl->argc == !cl->given[OPT_ALL])
 		return hybrid_fail(HYBRID_USAGE, "give one of them",
 				   "activate needs a pool, a volume, or --all");
+	if (cl->given[OPT_NAMED] && (!cl->given[OPT_AUTO] || cl->given[OPT_ALL]))
+		return hybrid_fail(HYBRID_USAGE, NULL, "--named needs --auto, and a name");
+	if (cl->given[OPT_FOREIGN] && cl->given[OPT_AUTO])
+		return hybrid_fail(HYBRID_USAGE, NULL, "nothing foreign comes up with --auto");
 	r = cl->given[OPT_TEST] ? 0 : hybrid_dm_check(false);
 	if (!r)
 		r = run_rounds(&round);

@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "common.h"
+#include "config.h"
 #include "errors.h"
 #include "look.h"
+#include "owner.h"
 #include "progress.h"
 
 #define DISCARD_SECTORS	(1U << 21)	/* at once: what a signal may have to wait for */
@@ -208,6 +210,22 @@ static int check_again(struct new_pool *np, struct new_volume *nv)
 	return r ? r : new_volume_check_writable(nv);
 }
 
+/* Both are this host's; where it can have no id, nobody's. */
+static int own_both(struct new_pool *np, struct new_volume *nv)
+{
+	uint8_t id[16];
+
+	if (hybrid_config()->id_unclear)
+		return hybrid_config_make_host_id(id);
+	if (hybrid_config_make_host_id(id)) {
+		hybrid_warn("the pool is nobody's: any host may bring it up");
+		return 0;
+	}
+	memcpy(np->plan.sb.host_id, id, 16);
+	memcpy(nv->plan.sb.host_id, id, 16);
+	return 0;
+}
+
 /*
  * The steps that change something, and their undoing in reverse:
  * 1. format the cache device  2. format the origin  3. bring up the pool
@@ -220,6 +238,8 @@ static int make_both(struct new_pool *np, struct new_volume *nv)
 	r = lock_tools();
 	if (!r)
 		r = check_again(np, nv);
+	if (!r)
+		r = own_both(np, nv);
 	if (r)
 		return r;
 	hold_signals();
@@ -452,6 +472,7 @@ static int attach(const struct command_line *cl, const char *pool, const char *n
 {
 	struct hybrid_inventory inv = {};
 	struct new_volume nv;
+	uint8_t owner[16];
 	int r;
 
 	r = new_volume_parse(&nv, cl, name);
@@ -460,6 +481,8 @@ static int attach(const struct command_line *cl, const char *pool, const char *n
 	if (!r)
 		r = find_place(&inv, cl, pool, &nv);
 	unlock_tools();
+	if (!r)
+		owner_of_active(hybrid_find(&inv, pool, 1U << HYBRID_POOL), owner);
 	if (!r)
 		r = plan_volume(cl, &nv);
 	if (r)
@@ -473,6 +496,7 @@ static int attach(const struct command_line *cl, const char *pool, const char *n
 		r = plan_again(&nv);
 	if (r)
 		goto out;
+	memcpy(nv.plan.sb.host_id, owner, 16);
 	hold_signals();
 	r = make_volume(&nv);
 	if (r)

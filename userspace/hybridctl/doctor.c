@@ -20,8 +20,10 @@
 #include <unistd.h>
 
 #include "common.h"
+#include "config.h"
 #include "errors.h"
 #include "health.h"
+#include "owner.h"
 #include "sysfs.h"
 
 extern char **environ;
@@ -33,7 +35,9 @@ struct doctor {
 	const char *dir;		/* of the system, "" for this one */
 	struct hybrid_inventory inv;
 	dev_t root[2];			/* what its / and /usr are mounted from */
+	struct hybrid_config config;	/* its hybrid.conf */
 	bool on_volume;			/* one of them is on one */
+	bool owned;			/* and belongs to a host */
 	bool *named;			/* nodes, by the command line that is looked at */
 	unsigned int problems;
 };
@@ -185,10 +189,30 @@ static void check_health(struct doctor *d, const struct hybrid_node *node)
 		bad(d, health.action, "%s is %s: %s", node->name, health.state, health.reason);
 }
 
+/* At a boot the root must be its own, or nobody's, and listed. */
+static void check_whose(struct doctor *d, const struct hybrid_node *volume)
+{
+	const struct hybrid_member *m = owning_member(volume);
+	const struct hybrid_node *pool = volume->pool;
+	bool named = pool && hybrid_config_lists(&d->config, pool->name, pool->uuid);
+
+	if (!named && !hybrid_config_lists(&d->config, volume->name, volume->uuid))
+		bad(d, "list it, or its pool, in autoactivate_list",
+		    "%s" HYBRID_CONF " does not have %s come up by itself", d->dir, volume->name);
+	if (!m || !m->ok || hybrid_uuid_is_null(m->sb.host_id))
+		return;
+	d->owned = true;
+	if (memcmp(m->sb.host_id, d->config.host_id, 16))
+		bad(d, "hybridctl release it when it is not active; or mend host_id in the file",
+		    "%s belongs to another host than %s" HYBRID_CONF " says this is", volume->name,
+		    d->dir);
+}
+
 static void check_volume(struct doctor *d, const struct hybrid_node *volume)
 {
 	const struct hybrid_node *pool = volume->pool;
 
+	check_whose(d, volume);
 	good("%s is on volume %s", carries(volume, d->root[0]) ? "the root" : "/usr",
 	     volume->name);
 	check_health(d, volume);
@@ -313,6 +337,8 @@ static unsigned int all_wanted(struct doctor *d, const char *release, struct wan
 	want(wanted, &nr, RULES, NULL, "the udev rules " RULES);
 	want(wanted, &nr, "/hybrid-activate", "/local-block/dm-hybrid",
 	     "the script that activates volumes");
+	if (d->owned)
+		want(wanted, &nr, "/hybrid/hybrid.conf", NULL, "the id of this host");
 	if (module_path(d, release, "/crc32c_generic.ko", path, sizeof(path))[0])
 		want(wanted, &nr, "/crc32c", NULL, "the module crc32c_generic");
 	for (node = d->inv.nodes; node < d->inv.nodes + d->inv.nr_nodes; node++) {
@@ -338,7 +364,8 @@ static time_t changed(const struct doctor *d, const char *name)
 /* Of what is in the image, something was installed after it was made. */
 static void check_age(struct doctor *d, const char *path, const char *module)
 {
-	const char *files[] = { "/usr/sbin/hybridctl", "/usr/local/sbin/hybridctl", module };
+	const char *files[] = { "/usr/sbin/hybridctl", "/usr/local/sbin/hybridctl", HYBRID_CONF,
+				module };
 	struct stat st;
 	unsigned int i;
 
@@ -740,6 +767,9 @@ static int diagnose(struct doctor *d)
 		return r;
 	if (d->inv.nr_nodes)
 		check_rules(d);
+	if (d->config.errors)
+		bad(d, "see hybrid.conf(5)", "%s" HYBRID_CONF ": %u of its lines are wrong, or it cannot be read",
+		    d->dir, d->config.errors);
 	check_refused(d);
 	check_fstab(d);
 	check_crypttab(d);
@@ -764,8 +794,11 @@ static int diagnose(struct doctor *d)
 int command_doctor(const struct command_line *cl)
 {
 	struct doctor d = { .dir = cl->argc && strcmp(cl->argv[0], "/") ? cl->argv[0] : "" };
+	char conf[PATH_MAX];
 	int r;
 
+	snprintf(conf, sizeof(conf), "%s" HYBRID_CONF, d.dir);
+	hybrid_config_read(&d.config, conf);
 	r = hybrid_inventory_load(&d.inv, HYBRID_LOAD_MEMBERS | HYBRID_LOAD_ACTIVE, NULL, 0);
 	if (!r) {
 		d.named = calloc(d.inv.nr_nodes + 1, sizeof(*d.named));
@@ -773,5 +806,6 @@ int command_doctor(const struct command_line *cl)
 	}
 	free(d.named);
 	hybrid_inventory_free(&d.inv);
+	hybrid_config_free(&d.config);
 	return r;
 }

@@ -4,6 +4,7 @@
 
 #include "format.h"
 #include "health.h"
+#include "owner.h"
 
 static void say(struct health *h, bool healthy, const char *state, const char *reason,
 		const char *action)
@@ -18,6 +19,11 @@ static void judge_inactive(const struct hybrid_node *node, struct health *h)
 {
 	const struct hybrid_member *m = node->member;
 
+	if (is_foreign(node)) {
+		say(h, true, "foreign", "it belongs to another host",
+		    "hybridctl activate --foreign uses it once, hybridctl adopt takes it over");
+		return;
+	}
 	say(h, false, "inactive", "its members are here, but it is not active", "");
 	snprintf(h->action, sizeof(h->action), "hybridctl activate %s", node->name);
 	/* Nothing on the origin of a volume in place says that it is one. */

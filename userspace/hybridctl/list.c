@@ -6,6 +6,7 @@
 #include "common.h"
 #include "errors.h"
 #include "health.h"
+#include "owner.h"
 #include "udev.h"
 
 /* list --------------------------------------------------------------------- */
@@ -13,7 +14,7 @@
 #define LIST_FIELDS(X) \
 	X(NAME, "name", "Name", TEXT, "name") \
 	X(KIND, "kind", "Kind", TEXT, "pool or volume") \
-	X(STATE, "state", "State", TEXT, "running, draining, inactive, degraded, failed, refused, ...") \
+	X(STATE, "state", "State", TEXT, "running, draining, inactive, foreign, degraded, failed, refused, ...") \
 	X(MODE, "mode", "Mode", TEXT, "of a volume") \
 	X(POOL, "pool", "Pool", TEXT, "pool of a volume") \
 	X(CACHE, "cache", "Cache", TEXT, "cache device") \
@@ -30,6 +31,7 @@
 	X(ID, "id", "Id", NUMBER, "of a volume in its pool") \
 	X(UUID, "uuid", "UUID", TEXT, "of the pool or volume") \
 	X(POOL_UUID, "pool_uuid", "Pool UUID", TEXT, "of the pool") \
+	X(HOST_ID, "host_id", "Host", TEXT, "id of the host that it belongs to") \
 	X(DEVICE, "device", "Device", TEXT, "kernel number of the active device") \
 	X(WHY, "why", "Why", TEXT, "why a member is refused")
 
@@ -113,6 +115,7 @@ static void list_volume(struct hybrid_value *row, const struct hybrid_node *node
 
 static int list_node(struct hybrid_report *report, const struct hybrid_node *node)
 {
+	const struct hybrid_member *owner = owning_member(node);
 	struct hybrid_value *row = hybrid_report_row(report);
 	char text[HYBRID_UUID_TEXT];
 	struct health health;
@@ -127,6 +130,8 @@ static int list_node(struct hybrid_report *report, const struct hybrid_node *nod
 	if (!hybrid_uuid_is_null(node->pool_uuid))
 		hybrid_set_text(&row[LIST_POOL_UUID],
 				hybrid_uuid_text(text, node->pool_uuid));
+	if (owner && owner->ok && !hybrid_uuid_is_null(owner->sb.host_id))
+		hybrid_set_text(&row[LIST_HOST_ID], hybrid_uuid_text(text, owner->sb.host_id));
 	if (node->active)
 		hybrid_set_text(&row[LIST_DEVICE],
 				hybrid_devno_text(node->dm.devno, text, sizeof(text)));
@@ -223,6 +228,7 @@ int command_list(const struct command_line *cl)
 	X(POLICY, "policy", "Policy", TEXT, "of a cache device's pool") \
 	X(ID, "id", "Id", NUMBER, "of an origin's volume") \
 	X(DIRTY, "dirty", "Dirty", TEXT, "yes: an origin's cache may have newer data") \
+	X(HOST_ID, "host_id", "Host", TEXT, "id of the host that it belongs to") \
 	X(SEQUENCE, "sequence", "Seq", NUMBER, "of the superblock") \
 	X(WHY, "why", "Why", TEXT, "what is wrong with it")
 
@@ -247,6 +253,8 @@ static void scan_superblock(struct hybrid_value *row, const struct hybrid_sb *sb
 	hybrid_set_text(&row[SCAN_POOL_UUID], hybrid_uuid_text(text, sb->pool_uuid));
 	hybrid_set_text(&row[SCAN_MEMBER_UUID], hybrid_uuid_text(text, sb->member_uuid));
 	hybrid_set_number(&row[SCAN_SIZE], sb->member_sectors * 512);
+	if (!hybrid_uuid_is_null(sb->host_id))
+		hybrid_set_text(&row[SCAN_HOST_ID], hybrid_uuid_text(text, sb->host_id));
 	hybrid_set_number(&row[SCAN_SEQUENCE], sb->sequence);
 	if (sb->role == HYBRID_ROLE_CACHE) {
 		hybrid_set_number(&row[SCAN_OFFSET], sb->geometry.data_sector * 512);

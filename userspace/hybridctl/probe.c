@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common.h"
+#include "config.h"
 #include "errors.h"
 #include "look.h"
 #include "probe.h"
@@ -51,6 +52,8 @@ void export_member(const struct hybrid_member *m)
 	export_text("HYBRID_MEMBER_UUID", text);
 	export_both("ID_FS_LABEL", m->sb.name);
 	export_text("HYBRID_NAME", m->sb.name);
+	if (!hybrid_uuid_is_null(m->sb.host_id))
+		export_text("HYBRID_HOST_ID", hybrid_uuid_text(text, m->sb.host_id));
 	if (m->sb.role == HYBRID_ROLE_CACHE)
 		return;
 	export_text("HYBRID_VOLUME_UUID", hybrid_uuid_text(text, m->sb.volume_uuid));
@@ -72,6 +75,9 @@ static void print_member(const struct hybrid_member *m)
 	if (m->sb.role != HYBRID_ROLE_CACHE)
 		printf("  volume UUID  %s\n", hybrid_uuid_text(text, m->sb.volume_uuid));
 	printf("  member UUID  %s\n", hybrid_uuid_text(text, m->sb.member_uuid));
+	printf("  host id      %s%s\n", hybrid_uuid_is_null(m->sb.host_id) ? "none" :
+	       hybrid_uuid_text(text, m->sb.host_id),
+	       hybrid_config_foreign(m->sb.host_id) ? " (another host)" : "");
 	if (m->sb.role != HYBRID_ROLE_CACHE)
 		printf("  data         sector %llu, %llu MiB%s\n",
 		       (unsigned long long)m->sb.data_sector,

@@ -11,6 +11,7 @@
 #include "config.h"
 #include "errors.h"
 #include "look.h"
+#include "owner.h"
 #include "probe.h"
 #include "sysfs.h"
 #include "udev.h"
@@ -37,13 +38,31 @@ static const struct hybrid_member *find_cache(const struct hybrid_inventory *inv
 	return NULL;
 }
 
+/*
+ * A pool may be listed by one of its volumes, of which the cache device says nothing:
+ * activate looks for that.
+ */
+static const char *decide_cache(const struct hybrid_member *m)
+{
+	if (hybrid_config_foreign(m->sb.host_id))
+		return "foreign";
+	return hybrid_config()->autoactivate == HYBRID_AUTO_NONE ? "unlisted" : "complete";
+}
+
 /* An origin that is not in use. */
 static const char *decide_origin(const struct hybrid_inventory *inv,
 				 const struct hybrid_member *m)
 {
 	const struct hybrid_member *cache = find_cache(inv, m->sb.pool_uuid);
+	bool here = cache && cache->ok, active = hybrid_dm_find(m->sb.pool_uuid, true);
+	const struct hybrid_member *owner = here && !on_its_own(&m->sb) ? cache : m;
 
-	if (hybrid_dm_find(m->sb.pool_uuid, true) || (cache && cache->ok))
+	if ((!active || on_its_own(&m->sb)) && hybrid_config_foreign(owner->sb.host_id))
+		return "foreign";
+	if (!hybrid_config_comes_up(m->sb.name, m->sb.volume_uuid) &&
+	    !hybrid_config_comes_up(cache ? cache->sb.name : "", m->sb.pool_uuid))
+		return "unlisted";
+	if (active || here)
 		return "complete";
 	return cache || m->sb.flags & HYBRID_SB_DIRTY ? "waiting" : "degraded";
 }
@@ -67,7 +86,7 @@ static const char *decide(const struct hybrid_inventory *inv, const struct hybri
 	if (active)
 		return "active";
 	/* A pool comes up without origins, and each volume when its origin comes */
-	return cache ? "complete" : decide_origin(inv, m);
+	return cache ? decide_cache(m) : decide_origin(inv, m);
 }
 
 static int answer(const struct hybrid_member *m)

@@ -56,6 +56,9 @@ static void look(void *element)
 		refuse_part(&dev, &l->member);
 	if (!l->r)
 		l->snapshot = is_snapshot(&dev, &l->member);
+	if (!l->r && l->what & HYBRID_LOOK_STOPPED && l->member.ok &&
+	    l->member.sb.role == HYBRID_ROLE_CACHE)
+		l->stopped = hybrid_cache_stopped(&dev, &l->member.sb);
 	if (l->what & HYBRID_LOOK_IDENTITY &&
 	    hybrid_device_identity(&dev, identity, sizeof(identity))) {
 		hybrid_uuid_of_identity(l->identity, identity);

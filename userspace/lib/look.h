@@ -11,6 +11,7 @@
 /* What to look for, beside superblocks */
 #define HYBRID_LOOK_ARRAY	(1U << 0)	/* what is part of an array is not ok */
 #define HYBRID_LOOK_IDENTITY	(1U << 1)	/* what would recognise it as an origin in place */
+#define HYBRID_LOOK_STOPPED	(1U << 2)	/* of a cache device, whether its pool was */
 
 struct hybrid_look {
 	char *path;
@@ -29,6 +30,7 @@ struct hybrid_look {
 	 * nobody knows which is meant.  False for a snapshot that was made a member itself.
 	 */
 	bool snapshot;
+	bool stopped;			/* see hybrid_cache_stopped() */
 	bool recognised;		/* identity is set */
 	uint8_t identity[16];		/* see hybrid_uuid_of_identity() */
 };

@@ -134,6 +134,27 @@ int hybrid_member_read(const struct hybrid_device *dev, struct hybrid_member *m)
 	return choose_copy(dev, m, sb, r, why);
 }
 
+bool hybrid_cache_stopped(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+{
+	const struct hybrid_geometry *g = &sb->geometry;
+	struct hybrid_root *block = hybrid_buffer(sizeof(*block));
+	u16 *generations = calloc(g->nr_index, sizeof(*generations));
+	struct hybrid_root_info info, current = {};
+	struct hybrid_ident id = {};
+	unsigned int area;
+	const char *why;
+
+	memcpy(id.pool_uuid, sb->pool_uuid, sizeof(id.pool_uuid));
+	for (area = 0; area < 2 && block && generations; area++)
+		if (!hybrid_device_read(dev, hybrid_root_sector(g, area), block, sizeof(*block)) &&
+		    !hybrid_root_decode(block, g, &id, &info, generations, &why) &&
+		    info.sequence > current.sequence)
+			current = info;
+	free(generations);
+	free(block);
+	return current.flags & HYBRID_ROOT_CLEAN;
+}
+
 const char *hybrid_role_name(uint32_t role)
 {
 	switch (role) {

@@ -35,6 +35,12 @@ struct hybrid_member {
  */
 int hybrid_member_read(const struct hybrid_device *dev, struct hybrid_member *member);
 
+/*
+ * Whether the pool whose cache device this is was stopped: its current root says so.  False
+ * if it is in use, crashed, or cannot be read.
+ */
+bool hybrid_cache_stopped(const struct hybrid_device *dev, const struct hybrid_sb *sb);
+
 /* "cache", "origin", "detached", or "unknown". */
 const char *hybrid_role_name(uint32_t role);
 
