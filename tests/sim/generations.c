@@ -3,7 +3,8 @@
  * A block of the tree whose write is lost is noticed because what stands there has
  * another generation than the one named (P6).  So whenever such a block is written,
  * in crash states too: what stands there already is no good block of the same
- * generation, unless it says the same.
+ * generation, unless it says the same.  A recovery that was cut may have written
+ * one, though, that knew of the journal's last entry, whose loss nobody notices.
  */
 #include <string.h>
 
@@ -68,7 +69,7 @@ void generations_check(struct world *w, const struct dreq *r)
 	u32 i;
 
 	if (!sim_lint || r->dev->nr || !r->meta || r->kind != DREQ_WRITE || w->lying ||
-	    r->sector < w->g->index_sector || r->sector >= w->g->journal_sector)
+	    w->unjudged || r->sector < w->g->index_sector || r->sector >= w->g->journal_sector)
 		return;
 	for (i = 0; i < r->count; i += BLOCK) {
 		check_block(w, r->sector + i, r->bytes + i * 512, true);
