@@ -1024,6 +1024,12 @@ void volume_free(struct hybrid_volume *v);
 /* What volume_of() gives from now on, of one for which volume_alloc() was called. */
 void volume_put(struct hybrid_engine *e, u32 id, struct hybrid_volume *v);
 void volumes_destroy(struct hybrid_engine *e);
+/*
+ * @each for all blocks of @v, also those on their way out, under their sets' locks.  Not
+ * under a lock.
+ */
+void each_block(struct hybrid_engine *e, struct hybrid_volume *v,
+		void (*each)(struct hybrid_engine *e, u32 set, u32 i));
 /* The superblock must be in state @wanted before @io goes on. */
 void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wanted,
 	     struct hybrid_io *io, struct hybrid_actions *acts);

@@ -62,18 +62,13 @@ int lost_reserve(struct hybrid_engine *e, const struct hybrid_volume *v)
 
 /* ---- collecting ---------------------------------------------------------- */
 
-static bool block_is_of(const struct hybrid_volume *v, const struct hybrid_set *s, u32 i)
-{
-	return (s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)) &&
-	       hybrid_key_volume(s->key[i]) == v->id;
-}
-
 static u64 lost_granules(const struct hybrid_engine *e, const struct hybrid_volume *v,
 			 const struct hybrid_set *s, u32 i)
 {
 	u64 lost;
 
-	if (!block_is_of(v, s, i))
+	if (!(s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)) ||
+	    hybrid_key_volume(s->key[i]) != v->id)
 		return 0;
 	lost = block_mask(e, s, MASK_DIRTY, i);
 	if (!settled(v, s->stamp[i]))
@@ -88,24 +83,15 @@ static void lost_mark(struct hybrid_engine *e, struct hybrid_lost_map *map, u32 
 	map->bitmap[chunk / 8] |= 1 << chunk % 8;
 }
 
-/* Nothing of @v is lost: its records, which end with the pool, count no more. */
-static void forget_records(struct hybrid_engine *e, struct hybrid_volume *v)
+/* Nothing of the volume is lost: its records, which end with the pool, count no more. */
+static void forget_records(struct hybrid_engine *e, u32 set, u32 i)
 {
-	unsigned long flags;
-	u32 set, i;
+	struct hybrid_set *s = &e->map.set[set];
 
-	for (set = 0; set < e->map.nr_sets; set++) {
-		struct hybrid_set *s = &e->map.set[set];
-
-		spin_lock_irqsave(&s->lock, flags);
-		for (i = 0; i < e->map.set_size; i++)
-			if (block_is_of(v, s, i) && block_mask(e, s, MASK_JDIRTY, i)) {
-				put_jdirty(e, s, i, 0);
-				mark_lazy(e, set, i);
-			}
-		spin_unlock_irqrestore(&s->lock, flags);
-		cond_resched();
-	}
+	if (!block_mask(e, s, MASK_JDIRTY, i))
+		return;
+	put_jdirty(e, s, i, 0);
+	mark_lazy(e, set, i);
 }
 
 /*
@@ -144,7 +130,7 @@ static bool lost_collect(struct hybrid_engine *e, struct hybrid_volume *v,
 	if (lost) {
 		v->sb.lost = e->ops->random(e);
 	} else {
-		forget_records(e, v);
+		each_block(e, v, forget_records);
 		v->sb.flags &= ~HYBRID_SB_DIRTY;
 	}
 	return lost;

@@ -411,9 +411,8 @@ static int new_instance(struct hybrid_engine *e, struct hybrid_volume *v)
 static const char no_cold_start[] =
 	"cannot be started cold: the cache device cannot be written, or no instance is left";
 
-/* @each for all blocks of a volume, also those on their way out; under their sets' locks. */
-static void each_block(struct hybrid_engine *e, struct hybrid_volume *v,
-		       void (*each)(struct hybrid_engine *e, u32 set, u32 i))
+void each_block(struct hybrid_engine *e, struct hybrid_volume *v,
+		void (*each)(struct hybrid_engine *e, u32 set, u32 i))
 {
 	unsigned long flags;
 	u32 set, i;
