@@ -311,9 +311,11 @@ def test_what_the_kernel_says_of_others_is_not_repeated(guest):
             "hybrid: dm-0: theirs", f"crypt: {pool}: theirs", "ioctl: error adding target to table: theirs",
             f"hybrid: {pool}: ours", f"table: {pool}: hybrid-pool: ours", "hybrid: to whom it may concern: ours"]
     lines = "".join(f"echo '<4>device-mapper: {line}' >/dev/kmsg; " for line in said)
-    guest.run(f"(while [ ! -e /run/end ]; do {lines} done) >/dev/null 2>&1 & sleep 0.2")
+    # Not ten lines in five seconds, and then none
+    guest.run("echo on >/proc/sys/kernel/printk_devkmsg")
+    guest.run(f"(while [ ! -e /run/end ]; do {lines} sleep 0.1; done) >/dev/null 2>&1 & sleep 0.2")
     guest.run("dmsetup suspend vol-pool")
-    err = guest.run("strace -o /dev/null -e trace=ioctl -e inject=ioctl:delay_enter=300000 "
+    err = guest.run("strace -o /dev/null -e trace=ioctl -e inject=ioctl:delay_enter=1000000 "
                     "hybridctl set vol-pool high_watermark=70", check=False).err
     guest.run("touch /run/end; dmsetup resume vol-pool")
     kernel = {line for line in err.splitlines() if "kernel:" in line}
