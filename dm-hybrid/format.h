@@ -138,7 +138,7 @@ struct hybrid_sb_cache {
 	__le64 endurance;		/* MiB a day */
 	__le64 metadata_share;		/* percent */
 	__le64 trim_rate;		/* KiB a second */
-	__u8 replaces[HYBRID_UUID_SIZE];	/* pool whose volumes move to this one; zero: none */
+	__u8 replaces[HYBRID_UUID_SIZE]; /* pool whose volumes move to this one; zero: none */
 };
 
 struct hybrid_sb_origin {
