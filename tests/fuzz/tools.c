@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* dump, restore and repair: what they write the module takes, and it says the same. */
+#include "announce.h"
 #include "errors.h"
 #include "members.h"
 #include "options.h"
@@ -48,6 +49,11 @@ void hold_signals(void)
 }
 
 /* All are paths. */
+/* No run directory: nobody lists what is found here. */
+void announce_found(dev_t devno, const struct hybrid_member *m)
+{
+}
+
 int device_words(struct device_words *w, int argc, char **argv, bool active)
 {
 	*w = (struct device_words) { .path = argv, .nr = argc };
