@@ -1025,8 +1025,8 @@ void volume_free(struct hybrid_volume *v);
 void volume_put(struct hybrid_engine *e, u32 id, struct hybrid_volume *v);
 void volumes_destroy(struct hybrid_engine *e);
 /*
- * @each for all blocks of @v, also those on their way out, under their sets' locks.  Not
- * under a lock.
+ * Call @each for all blocks of @v, also for removed ones, under the lock of their set.  The
+ * caller holds no lock.
  */
 void each_block(struct hybrid_engine *e, struct hybrid_volume *v,
 		void (*each)(struct hybrid_engine *e, u32 set, u32 i));

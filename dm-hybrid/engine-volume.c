@@ -430,7 +430,7 @@ void each_block(struct hybrid_engine *e, struct hybrid_volume *v,
 	}
 }
 
-/* What is clean of a block goes, and with it a block that is clean. */
+/* Drop the clean granules of block @i; evict the block if it has no others. */
 static void forget_clean(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];

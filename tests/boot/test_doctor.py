@@ -47,7 +47,7 @@ def doctor(guest, code=7, where="/mnt"):
 
 
 def link(guest, name, device):
-    """What udev does: nothing else is asked what bears a UUID or a label."""
+    """A UUID or a label is looked up by udev's links alone."""
     guest.run(f"mkdir -p /dev/disk/{name.rpartition('/')[0]} && ln -s {device} /dev/disk/{name}")
 
 

@@ -120,7 +120,7 @@ def test_shutdown(tmp_path, left, last, ends):
     assert (tmp_path / "calls").read_text() == "1 --quiet deactivate --all\n"
 
 
-# What makes an image, over functions that only say what they are given.
+# Runs the image's hook over functions that only print their arguments.
 MAKERS = {
     "initramfs-tools": ("share/initramfs-tools/hooks/dm-hybrid", """
 printf 'copy_exec() { :; }\\nmanual_add_modules() { :; }\\n' >functions

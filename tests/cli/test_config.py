@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""hybrid.conf: what is understood of it, and which devices are looked at."""
+"""hybrid.conf: its options, its errors, and the devices on which members are looked for."""
 import json
 import random
 import re
@@ -20,7 +20,7 @@ NULL = str(uuid.UUID(int=0))
 
 @pytest.fixture
 def config(driver, tmp_path):
-    """config(text): what is understood of it, and what is said."""
+    """config(text): the options as parsed, and the messages."""
     def read(text):
         path = tmp_path / "some.conf"
         if text is not None:

@@ -324,7 +324,7 @@ def test_what_the_kernel_says_of_others_is_not_repeated(guest):
 
 
 def test_an_error_of_the_kernel_decides_the_exit_code(guest):
-    """In whichever step: by its number, not by what it is called."""
+    """In each step of a creation, by the number of the error and not by its text."""
     guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} -y; hybridctl deactivate vol")
     trace = text(guest, "strace -o /dev/stdout -e trace=ioctl hybridctl activate -q vol")
     guest.run("hybridctl deactivate vol")
