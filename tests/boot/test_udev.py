@@ -629,6 +629,14 @@ def test_two_hosts(make_guest, installed, tmp_path):
     assert again.run("mount /dev/mapper/vol /mnt; cat /mnt/x") == "here\n"
 
 
+def replug(system, disks):
+    """All of them are gone before the first is back."""
+    for d in disks:
+        system.unplug(d)
+    for d in disks:
+        system.plug(d)
+
+
 def test_taken_over(system, volume):
     """Stopped, another host adopts it without being asked, and it comes up there from then on."""
     configure(system, f"host_id = {OTHER}\n")
@@ -637,19 +645,13 @@ def test_taken_over(system, volume):
     assert system.states() == FOREIGN
     system.run("hybridctl adopt vol")
     system.settle()
-    for d in volume:
-        system.unplug(d)
-    for d in volume:
-        system.plug(d)
+    replug(system, volume)
     system.becomes(RUNNING)
     system.deactivate()
     system.run("hybridctl release vol")
     configure(system, "")
     system.settle()
-    for d in volume:
-        system.unplug(d)
-    for d in volume:
-        system.plug(d)
+    replug(system, volume)
     system.becomes(RUNNING)
 
 

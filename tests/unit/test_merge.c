@@ -32,6 +32,19 @@ static void put_origin_sb(u32 copy, const struct hybrid_sb *to)
 	hybrid_sb_encode((void *)disk[1] + sector * 512, to, sector);
 }
 
+/* In both copies. */
+static void change_origin_sb(void (*change)(struct hybrid_sb *to))
+{
+	struct hybrid_sb changed;
+	u32 copy;
+
+	for (copy = 0; copy < 2; copy++) {
+		changed = origin_sb(copy);
+		change(&changed);
+		put_origin_sb(copy, &changed);
+	}
+}
+
 /* The machine comes up again, and the cache device works. */
 static int boot_and_open(const char **why)
 {
@@ -271,50 +284,44 @@ static void another_session(void **state)
 	refused(newer);
 }
 
+static void change_another_instance(struct hybrid_sb *to)
+{
+	to->instance++;
+}
+
 /* ... whose volume has another instance. */
 static void another_instance(void **state)
 {
-	struct hybrid_sb changed;
-	u32 copy;
-
 	alone();
-	for (copy = 0; copy < 2; copy++) {
-		changed = origin_sb(copy);
-		changed.instance++;
-		put_origin_sb(copy, &changed);
-	}
+	change_origin_sb(change_another_instance);
 	refused(newer);
+}
+
+static void change_accepted_loss(struct hybrid_sb *to)
+{
+	to->role = HYBRID_ROLE_DETACHED;
+	to->flags = HYBRID_SB_LOSS_UNKNOWN;
+	to->nonce++;
 }
 
 /* The tools gave up what was lost: the origin has no cache. */
 static void accepted_loss(void **state)
 {
-	struct hybrid_sb changed;
-	u32 copy;
-
 	alone();
-	for (copy = 0; copy < 2; copy++) {
-		changed = origin_sb(copy);
-		changed.role = HYBRID_ROLE_DETACHED;
-		changed.flags = HYBRID_SB_LOSS_UNKNOWN;
-		changed.nonce++;
-		put_origin_sb(copy, &changed);
-	}
+	change_origin_sb(change_accepted_loss);
 	refused("is not an origin");
+}
+
+static void change_alone_by_the_tools(struct hybrid_sb *to)
+{
+	to->paired_nonce = 0;
 }
 
 /* The tools wrote that it goes on alone: no session failed. */
 static void alone_by_the_tools(void **state)
 {
-	struct hybrid_sb changed;
-	u32 copy;
-
 	alone();
-	for (copy = 0; copy < 2; copy++) {
-		changed = origin_sb(copy);
-		changed.paired_nonce = 0;
-		put_origin_sb(copy, &changed);
-	}
+	change_origin_sb(change_alone_by_the_tools);
 	refused(newer);
 }
 
