@@ -112,6 +112,8 @@ static void merged(void **state)
 	assert_int_equal(flush_volume(), 0);
 	assert_int_equal(read_io(0, 8), -EIO);
 	boot();
+	/* Recovery writes one, the exchange of nonces two; before it all clean granules go. */
+	assert_int_equal(pool().checkpoints, 4);
 	assert_true(hybrid_volume_state(v) & HYBRID_STATE_HEALTHY_AGAIN);
 	assert_int_equal(status().merged, BLOCK);
 	assert_int_equal(status().dirty, 1);
@@ -126,6 +128,7 @@ static void merged(void **state)
 	/* As any volume from here on. */
 	stop();
 	boot();
+	assert_int_equal(pool().checkpoints, 3);
 	assert_int_equal(status().merged, 0);
 	reads(0, BLOCK, 2);
 	reads(BLOCK, BLOCK, 3);
@@ -261,6 +264,49 @@ static void ended_in_vain(void **state)
 	reads(other, BLOCK, 4);
 }
 
+/*
+ * Nothing is dirty but what a write in flight leaves, which ends after the pool has failed:
+ * before the decision, or behind it.
+ */
+static void lost_by_a_write_in_flight(bool ends_first)
+{
+	const u64 other = 100 * BLOCK;
+	struct hybrid_actions acts;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	put(0, BLOCK, 2);
+	rest();
+	hybrid_actions_init(&acts);
+	hybrid_engine_evict(e, v, to_oblock(0), &acts);
+	carry(&acts);
+	rest();
+	assert_int_equal(status().dirty, 0);
+	assert_int_equal(origin_sb(0).flags, HYBRID_SB_DIRTY);
+	fill_data(&writer, other, BLOCK, 3);
+	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, other, BLOCK, 0);
+	assert_int_equal(hybrid_engine_map(e, &writer.io, &acts), HYBRID_MAP_REMAP);
+	assert_false(writer.io.op.origin);
+	fail_pool_of(0);
+	if (ends_first)
+		assert_true(hybrid_engine_io_done(e, &writer.io, 0, &acts));
+	assert_int_equal(submit(&flusher, HYBRID_IO_ZEROES, BLOCK, BLOCK, 0), 0);
+	assert_int_equal(origin_sb(0).flags, HYBRID_SB_DIRTY | HYBRID_SB_ALONE);
+	assert_true(origin_sb(0).lost);
+	if (!ends_first)
+		assert_true(hybrid_engine_io_done(e, &writer.io, 0, &acts));
+	assert_int_equal(read_io(other, 8), -EIO);
+}
+
+static void lost_by_a_write_that_ended(void **state)
+{
+	lost_by_a_write_in_flight(true);
+}
+
+static void lost_by_a_write_under_way(void **state)
+{
+	lost_by_a_write_in_flight(false);
+}
+
 /* ---- what is not merged ---------------------------------------------------- */
 
 /* The cache of an earlier session, as from a copy. */
@@ -358,6 +404,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(nothing_is_lost_by_zeroes, setup, teardown),
 		cmocka_unit_test_setup_teardown(nothing_is_lost_by_a_discard, setup, teardown),
 		cmocka_unit_test_setup_teardown(ended_in_vain, setup, teardown),
+		cmocka_unit_test_setup_teardown(lost_by_a_write_that_ended, setup, teardown),
+		cmocka_unit_test_setup_teardown(lost_by_a_write_under_way, setup, teardown),
 		cmocka_unit_test_setup_teardown(another_session, setup, teardown),
 		cmocka_unit_test_setup_teardown(another_instance, setup, teardown),
 		cmocka_unit_test_setup_teardown(accepted_loss, setup, teardown),
