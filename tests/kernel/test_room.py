@@ -49,6 +49,11 @@ def test_full_of_dirty_blocks(make_stack, rotational):
     # User Mode Linux takes its disks for SSDs again, each time they are opened.
     s.guest.run("sleep 600 </dev/test/hdd >/dev/null 2>&1 & "
                 f"echo {rotational} >/sys/class/block/$(basename $(readlink -f /dev/test/hdd))/queue/rotational")
+    if not rotational:
+        # Blocks become free with a flush only: they do so more slowly than anything writes.
+        s.guest.dm_create("vhdd", f"0 {s.disk('hdd').sectors} delay" + "".join(
+            f" /dev/test/hdd 0 {delay}" for delay in (0, 0, 300)))
+        s.volatile["hdd"] = ""	# its name is taken
     s.create("vol", "--mode", "writeback", "--cutoff", "0")
     blocks = 6 * s.status("pool")["blocks"]
     s.guest.write_file("/tmp/writer", WRITER)
