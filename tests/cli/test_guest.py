@@ -116,7 +116,7 @@ def test_create_discards_the_data_area_and_no_metadata(build, make_guest, disks)
 def test_a_detach_that_drains_holds_up_nobody(guest):
     """Others change things meanwhile; it looks again before it goes on."""
     sectors = int(text(guest, f"blockdev --getsz {HDD}"))
-    fast, slow = f"0 {sectors} linear {HDD} 0", f"0 {sectors} delay {HDD} 0 0 {HDD} 0 150"
+    fast, slow = f"0 {sectors} linear {HDD} 0", f"0 {sectors} delay {HDD} 0 0 {HDD} 0 3000"
     guest.run(f"dmsetup create slow --table '{fast}'")
     guest.run(f"hybridctl create vol --cache {SSD} --origin /dev/mapper/slow --mode writeback -y")
     guest.run("mkfs.ext4 -qF /dev/mapper/vol")
@@ -133,6 +133,7 @@ def test_a_detach_that_drains_holds_up_nobody(guest):
                   "until hybridctl get vol drain_on | grep 1; do sleep 0.1; done")
 
     def ended():
+        become(fast)	# until here the drain takes longer than anything beside it
         guest.run("until [ -s /run/rc ]; do sleep 0.1; done")
         return int(text(guest, "cat /run/rc; rm /run/rc")), text(guest, "cat /run/out")
 
@@ -154,6 +155,7 @@ def test_a_detach_that_drains_holds_up_nobody(guest):
     r = guest.run("hybridctl status vol")
     assert "state: dr" in r.out and "mode: writeback" in r.out
     assert "action: hybridctl drain vol --cancel ends that" in r.out
+    become(fast)
     guest.run("dd if=/dev/zero of=/dev/mapper/vol bs=64k count=1 oflag=direct status=none seek=2900; "
               "until [ $(hybridctl get vol dirty) = 0 ]; do sleep 0.1; done")
     assert "state: drained" in text(guest, "hybridctl status vol")
