@@ -119,24 +119,49 @@ static bool replaces(const struct entry *x, const struct entry *e)
 	return e->complete < (e->rot || e->maybe ? x->born : x->submit);
 }
 
-static bool durably_replaced(struct oracle *o, u64 sector, const struct entry *e, u64 oldest_read)
-{
-	struct entry *x;
+/*
+ * Of the writes that may replace others for good: whatever one of them replaces, one of these
+ * does.  A write that failed to leave nothing, and a rotten copy, look at born, the others at
+ * submit; a write replaces not itself, and a discard no rotten copy.
+ */
+struct latest {
+	const struct entry *submit[2], *born, *written;
+};
 
-	for_each_entry(o, sector, x)
-		if (x->durable && replaces(x, e) && x->complete < oldest_read)
-			return true;
-	return false;
+static void consider(struct latest *l, const struct entry *x)
+{
+	if (!l->submit[0] || x->submit > l->submit[0]->submit) {
+		l->submit[1] = l->submit[0];
+		l->submit[0] = x;
+	} else if (!l->submit[1] || x->submit > l->submit[1]->submit) {
+		l->submit[1] = x;
+	}
+	if (!l->born || x->born > l->born->born)
+		l->born = x;
+	if (!x->wild && (!l->written || x->born > l->written->born))
+		l->written = x;
+}
+
+static bool is_replaced(const struct latest *l, const struct entry *e)
+{
+	return (l->submit[0] && replaces(l->submit[0], e)) ||
+	       (l->submit[1] && replaces(l->submit[1], e)) ||
+	       (l->born && replaces(l->born, e)) || (l->written && replaces(l->written, e));
 }
 
 static void prune(struct oracle *o, u64 sector, u64 oldest_read)
 {
 	u32 *link = &o->head[sector];
+	struct latest latest = {};
+	struct entry *x;
 
+	for_each_entry(o, sector, x)
+		if (x->durable && !x->maybe && x->complete < oldest_read)
+			consider(&latest, x);
 	while (*link) {
 		u32 i = *link;
 
-		if (durably_replaced(o, sector, &o->pool[i], oldest_read)) {
+		if (is_replaced(&latest, &o->pool[i])) {
 			*link = o->pool[i].next;
 			o->pool[i].next = o->free;
 			o->free = i;
