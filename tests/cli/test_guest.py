@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -512,3 +513,30 @@ def test_a_device_that_was_forced_out_does_not_stop_the_others(guest):
     assert rc(guest, "hybridctl activate vol") == 5
     guest.run("kill $(cat /run/sleeper); sleep 0.2; hybridctl activate vol")
     assert listed(guest)["vol"]["state"] == "running"
+
+
+# A process that has answered, and gets no CPU to end.
+LINGER = """
+#include <sys/syscall.h>
+#include <unistd.h>
+void _exit(int status)
+{
+	close(1);
+	close(2);
+	sleep(600);
+	for (;;)
+		syscall(SYS_exit_group, status);
+}
+"""
+
+
+def test_who_reads_a_device_lets_go_of_it_before_it_answers(guest):
+    """Deactivate asks whether the origin answers: after it, the origin can be taken away."""
+    lib = guest.workdir / "linger.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-xc", "-", "-o", lib], input=LINGER, text=True, check=True)
+    guest.run(f"modprobe -q loop; losetup /dev/loop0 {HDD}; hybridctl create vol --cache {SSD} --origin /dev/loop0 -y")
+    guest.run(f"LD_PRELOAD={lib} hybridctl deactivate --all </dev/null >/run/out 2>&1")
+    assert rc(guest, "pidof hybridctl") == 0	# it lingers
+    guest.run("losetup -d /dev/loop0")
+    assert text(guest, "losetup -a") == ""
+    guest.run("kill -9 $(pidof hybridctl)")

@@ -108,8 +108,10 @@ static void read_once(void *element)
 	struct answer *a = element;
 	struct hybrid_device dev;
 
-	if (buf && !hybrid_device_open(&dev, a->path, HYBRID_OPEN_QUIET))
+	if (buf && !hybrid_device_open(&dev, a->path, HYBRID_OPEN_QUIET)) {
 		hybrid_device_read(&dev, 0, buf, ANSWER_BYTES);
+		hybrid_device_close(&dev);
+	}
 	a->answers = true;
 }
 
