@@ -289,11 +289,14 @@ static int release_volume(struct volume_object *object)
 	unsigned int noio;
 	int r;
 
-	if (!object->handle || !object->stopped || hybrid_engine_failed(pool->engine))
+	if (!object->handle || !object->stopped)
 		return 0;
 	hybrid_volume_status(pool->engine, object->handle, &st);
 	if (st.dirty)
 		return 0;
+	/* Nothing is lost: it can part from its pool, though that cannot record it. */
+	if (hybrid_engine_failed(pool->engine))
+		return close_volume(object);
 	/* Its users go on with it: an error of the origin is for their next flush to say. */
 	noio = origin_wait(pool);
 	r = hybrid_call_settle(object);

@@ -37,7 +37,7 @@ struct undo {
 	ino_t ino;
 	off_t at;
 	size_t len;
-	char old[];
+	char *old;
 };
 
 /* A file that was written; open for as long as we are, for what is undone. */
@@ -178,9 +178,10 @@ static int fd_of(ino_t ino, int fd)
 
 static void remember(int fd, off_t at, size_t len)
 {
-	struct undo *u = malloc(sizeof(*u) + len);
+	struct undo *u = malloc(sizeof(*u));
 
-	if (!u)
+	/* Aligned, for a file that is read without the page cache */
+	if (!u || posix_memalign((void **)&u->old, 4096, len))
 		abort();
 	u->ino = ino_of(fd);
 	u->fd = fd_of(u->ino, fd);
@@ -276,6 +277,7 @@ int fsync(int fd)
 			continue;
 		}
 		*p = u->next;
+		free(u->old);
 		free(u);
 	}
 	pthread_mutex_unlock(&lock);

@@ -8,6 +8,7 @@
  * $HYBRID_FAKE_FAIL: prefixes of the log lines at which to fail, with "|" between.
  * $HYBRID_FAKE_SIGNAL: "1 prefix", the signal that comes at a line of the log.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <json-c/json.h>
 #include <libdevmapper.h>
@@ -589,6 +590,12 @@ static struct json_object *entry_of(struct json_object *o)
 	return o;
 }
 
+/* A suspended one is closed, and one that is linear was never opened. */
+static bool in_volume_use(struct json_object *o)
+{
+	return o && !number(o, "suspended") && !json_object_get_boolean(field(o, "alone"));
+}
+
 static int delete_volume(struct json_object *pool, const char *message)
 {
 	struct hybrid_volume_line entry;
@@ -603,7 +610,7 @@ static int delete_volume(struct json_object *pool, const char *message)
 		return refuse("pool", "no such volume");
 	if (entry.tombstone)
 		return 0;
-	if (active_volume(&entry) && !number(active_volume(&entry), "suspended"))
+	if (in_volume_use(active_volume(&entry)))
 		return hybrid_fail(HYBRID_BUSY, NULL, "fake kernel: volume in use");
 	snprintf(key, sizeof(key), "dirty_%s", entry.name);
 	if (number(state, key) && strcmp(word, "drop_dirty"))
@@ -753,6 +760,18 @@ int hybrid_dm_message(const char *name, const char *message, char **reply)
 	return r;
 }
 
+/* A pool that has failed records nothing. */
+int hybrid_dm_message_try(const char *name, const char *message)
+{
+	struct json_object *o = find(name);
+
+	if (!o || !asked("message %s %s", name, message))
+		return ENXIO;
+	if (!strcmp(field(o, "state") ? text(o, "state") : "running", "failed"))
+		return EIO;
+	return hybrid_dm_message(name, message, NULL) ? EBUSY : 0;
+}
+
 /* Status, table ------------------------------------------------------------ */
 
 /* Dirty blocks stand in the state as dirty_NAME, where tests put them. */
@@ -792,6 +811,7 @@ static void volume_status(struct json_object *o, char *buf, size_t len)
 		s.dirty_sectors = s.dirty * DIRTY_GRANULES * GRANULE;
 	s.draining = number(o, "draining");
 	s.drain_on = number(o, "drain_on") && table.mode == HYBRID_MODE_WRITEBACK;
+	s.lost = number(o, "lost");
 	s.cache_errors = number(o, "cache_errors");
 	s.origin_errors = number(o, "origin_errors");
 	hybrid_volume_status_build(buf, len, &s);

@@ -72,7 +72,7 @@ static int mark_detached(const char *path)
 	struct hybrid_device dev;
 	int r = open_file(&dev, path);
 
-	return r ? r : hybrid_member_mark_detached(&dev);
+	return r ? r : hybrid_member_mark_detached(&dev, NULL);
 }
 
 static int wipe(const char *path)

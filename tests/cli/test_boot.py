@@ -229,7 +229,7 @@ def test_an_origin_alone(kernel, volume):
     kernel("activate", "--auto", "--all")
     assert kernel.devices == ["vol", "vol-pool"]
     # Nothing that needs the pool is done to it
-    for command in (["detach", "vol"], ["drain", "vol"], ["set", "vol", "cutoff=0"]):
+    for command in (["drain", "vol"], ["set", "vol", "cutoff=0"]):
         assert kernel(*command).returncode not in (0, -11)
     kernel.ok("deactivate", "--all")
     assert kernel.devices == []

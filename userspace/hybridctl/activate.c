@@ -159,6 +159,7 @@ static bool is_origin_of(const struct hybrid_member *m, const uint8_t pool[16])
 static int mark_and_forget(struct activation *a, const struct hybrid_volume_line *entry, bool live)
 {
 	struct hybrid_member *m = hybrid_find_member(a->inv, entry->member_uuid), now;
+	struct hybrid_volume_settings next = settings_of(entry);
 	struct hybrid_device dev;
 	char message[64];
 	int r;
@@ -175,7 +176,7 @@ static int mark_and_forget(struct activation *a, const struct hybrid_volume_line
 				       (live ? 0 : HYBRID_OPEN_EXCLUSIVE));
 		/* It was read before the lock was taken */
 		if (!r && (hybrid_member_read(&dev, &now) || is_origin_of(&now, a->pool_uuid)))
-			r = hybrid_member_mark_detached(&dev);
+			r = hybrid_member_mark_detached(&dev, &next);
 		hybrid_device_close(&dev);
 		if (r)
 			return r;
@@ -304,10 +305,10 @@ static int activate_entry(struct activation *a, const struct hybrid_volume_line 
 	r = node ? remove_empty(node) : 0;
 	if (r)
 		return r;
-	if (node && node->active && !entry->tombstone)
-		return check_suspended(a, node);
 	if (entry->tombstone || is_detached(a, entry))
 		return finish_detach(a, entry, node);
+	if (node && node->active)
+		return check_suspended(a, node);
 	return activate_volume(a, entry);
 }
 

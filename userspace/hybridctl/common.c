@@ -288,6 +288,14 @@ static void kernel_params(char params[HYBRID_PARAMS_MAX],
 		      hybrid_devno_text(origin, origin_dev, sizeof(origin_dev)));
 }
 
+struct hybrid_volume_settings settings_of(const struct hybrid_volume_line *entry)
+{
+	return (struct hybrid_volume_settings) {
+		.mode = (uint64_t)entry->mode + 1,
+		.cutoff_sectors = entry->cutoff_sectors + 1,
+	};
+}
+
 int start_volume(const struct hybrid_volume_line *entry, dev_t pool, dev_t origin)
 {
 	char params[HYBRID_PARAMS_MAX];
@@ -435,7 +443,7 @@ static int reopen_origin(struct new_volume *nv)
 static void clear_origin(struct new_volume *nv)
 {
 	if (nv->live)
-		hybrid_member_mark_detached(&nv->origin);
+		hybrid_member_mark_detached(&nv->origin, NULL);
 	else
 		hybrid_member_wipe(&nv->origin, &nv->plan.sb);
 }

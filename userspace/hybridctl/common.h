@@ -35,6 +35,9 @@ void explain_unknown(const struct hybrid_inventory *inv);
 /* Ask @question; "yes" agrees.  --yes agrees; no terminal: refused. */
 int confirm(const struct command_line *cl, const char *question);
 
+/* Mode and cutoff of a pool's entry, as they stand on the origin for its next cache. */
+struct hybrid_volume_settings settings_of(const struct hybrid_volume_line *entry);
+
 /* Bring up a volume of an active pool on an origin.  Returns 0 or an exit code. */
 int start_volume(const struct hybrid_volume_line *entry, dev_t pool, dev_t origin);
 

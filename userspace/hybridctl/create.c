@@ -374,6 +374,7 @@ static bool is_origin_of(const struct new_volume *nv, const struct hybrid_volume
 /* Its mark, which a new superblock would make again, and the id. */
 static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *entry)
 {
+	struct hybrid_volume_settings next;
 	struct hybrid_member m;
 	char message[64];
 	int r = 0;
@@ -384,9 +385,10 @@ static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *en
 				   "pool %s had a volume %s, whose origin is still to be marked as detached",
 				   nv->pool_name, entry->name);
 	if (!entry->inplace && m.sb.role == HYBRID_ROLE_ORIGIN) {
+		next = settings_of(entry);
 		r = new_volume_check_writable(nv);
 		if (!r)
-			r = hybrid_member_mark_detached(&nv->origin);
+			r = hybrid_member_mark_detached(&nv->origin, &next);
 	}
 	snprintf(message, sizeof(message), "forget_volume %u", entry->id);
 	return r ? r : hybrid_dm_message(nv->pool_name, message, NULL);

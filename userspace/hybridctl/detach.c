@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,32 @@ struct detach {
 	struct hybrid_volume_line entry;
 	char origin[HYBRID_PATH_MAX];	/* empty: not here */
 	bool drains;			/* since make_clean() */
+	bool parted;			/* its pool has failed, or is not here: it records nothing */
 };
+
+/* Whether its device is its origin and nothing else already. */
+static bool is_linear(const struct detach *d)
+{
+	return d->volume->active && d->volume->dm.alone;
+}
+
+/* ... or it becomes that, for those who use it. */
+static bool stays(const struct detach *d)
+{
+	return is_linear(d) || d->cl->given[OPT_LIVE];
+}
+
+/* A volume whose pool is not here: what its origin says. */
+static void entry_of_member(struct detach *d)
+{
+	const struct hybrid_sb *sb = &d->volume->member->sb;
+
+	snprintf(d->entry.name, sizeof(d->entry.name), "%s", sb->name);
+	memcpy(d->entry.uuid, sb->volume_uuid, 16);
+	memcpy(d->entry.member_uuid, sb->member_uuid, 16);
+	d->entry.data_sector = sb->data_sector;
+	d->entry.data_sectors = sb->data_sectors;
+}
 
 static int find_entry(struct detach *d)
 {
@@ -23,6 +49,10 @@ static int find_entry(struct detach *d)
 	unsigned int nr, i;
 	int r;
 
+	if (!d->pool) {
+		entry_of_member(d);
+		return 0;
+	}
 	r = hybrid_pool_volumes(d->pool->name, &entries, &nr);
 	if (r)
 		return r;
@@ -41,6 +71,8 @@ static int find_entry(struct detach *d)
 /* What goes on being used must be sound. */
 static int check_live(struct detach *d)
 {
+	if (is_linear(d))
+		return 0;
 	if (d->cl->given[OPT_DROP_DIRTY])
 		return hybrid_fail(HYBRID_USAGE, "stop what uses it, and leave out --live",
 				   "what only the cache has cannot be given up in use");
@@ -57,25 +89,32 @@ static int check_live(struct detach *d)
 	return 0;
 }
 
-static int check_detachable(struct detach *d)
+/* Without its pool only what the origin has can be kept: it must be all. */
+static int check_parted(const struct detach *d)
+{
+	const struct hybrid_node *volume = d->volume;
+	bool lost = volume->active && !volume->dm.alone ?
+		    volume->v.status.lost || volume->v.status.dirty :
+		    volume->member && volume->member->sb.flags & HYBRID_SB_DIRTY;
+
+	if (!volume->member || !volume->member->ok)
+		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
+				   "the pool of %s is not here to forget it, and it has no origin here that could say so",
+				   volume->name);
+	if (!lost)
+		return 0;
+	return hybrid_fail(HYBRID_DEGRADED, volume->active ?
+			   "unmount and deactivate it; hybridctl lost lists what is lost" :
+			   "connect the cache device; hybridctl lost lists what is lost without it",
+			   "%s: its cache device has failed or is missing, and only that had some of its data",
+			   volume->name);
+}
+
+static int check_unused(const struct detach *d)
 {
 	char where[HYBRID_PATH_MAX];
 
-	if (d->volume->active && d->volume->deleted)
-		return hybrid_fail(HYBRID_BUSY, "hybridctl activate --all finishes that",
-				   "the detach of %s was cut short", d->volume->name);
-	if (d->volume->active && !strcmp(d->volume->v.status.state, "detached"))
-		return hybrid_fail(HYBRID_USAGE, NULL, "%s is detached already",
-				   d->volume->name);
-	if (!d->pool || !d->pool->active)
-		return hybrid_fail(HYBRID_BADDEV, "hybridctl activate it first",
-				   "the pool of %s is not active", d->volume->name);
-	if (!d->volume->active)
-		return 0;
-	if (d->volume->dm.alone)
-		return hybrid_fail(HYBRID_BADDEV, "deactivate and activate it first",
-				   "%s runs without its pool", d->volume->name);
-	if (d->cl->given[OPT_LIVE])
+	if (!d->volume->active || stays(d))
 		return 0;
 	if (hybrid_devno_mounted(d->volume->dm.devno, where, sizeof(where)))
 		return hybrid_fail(HYBRID_BUSY, "unmount it first, or add --live",
@@ -85,6 +124,40 @@ static int check_detachable(struct detach *d)
 				   "stop what uses it first (lsblk, fuser), or add --live",
 				   "%s is in use", d->volume->name);
 	return 0;
+}
+
+static bool has_no_cache(const struct hybrid_node *volume)
+{
+	return (volume->active && !strcmp(volume->v.status.state, "detached")) ||
+	       (volume->member && volume->member->sb.role == HYBRID_ROLE_DETACHED);
+}
+
+/* Whether the pool cannot record it: it is not here, or it has failed. */
+static int find_parted(struct detach *d)
+{
+	const struct hybrid_node *pool = d->pool;
+
+	d->parted = !pool || (pool->active && pool->dm.live && !strcmp(pool->p.status.state, "failed"));
+	if (d->parted)
+		return check_parted(d);
+	if (!pool->active)
+		return hybrid_fail(HYBRID_BADDEV, "hybridctl activate it first",
+				   "the pool of %s is not active", d->volume->name);
+	return 0;
+}
+
+static int check_detachable(struct detach *d)
+{
+	int r;
+
+	if (d->volume->active && d->volume->deleted)
+		return hybrid_fail(HYBRID_BUSY, "hybridctl activate --all finishes that",
+				   "the detach of %s was cut short", d->volume->name);
+	if (has_no_cache(d->volume))
+		return hybrid_fail(HYBRID_USAGE, NULL, "%s has no cache: it is detached already",
+				   d->volume->name);
+	r = find_parted(d);
+	return r ? r : check_unused(d);
 }
 
 /* What is there, and whether it may be detached. */
@@ -141,7 +214,7 @@ static int make_clean(struct detach *d)
 {
 	int r;
 
-	if (!d->volume->active || d->cl->given[OPT_DROP_DIRTY])
+	if (!d->volume->active || is_linear(d) || d->parted || d->cl->given[OPT_DROP_DIRTY])
 		return 0;
 	unlock_tools();
 	r = drain_and_wait(d->cl, d->volume);
@@ -168,6 +241,7 @@ static int check_origin(const struct detach *d, const struct hybrid_device *dev)
 
 static int mark_origin(struct detach *d)
 {
+	struct hybrid_volume_settings next = settings_of(&d->entry);
 	struct hybrid_device dev;
 	int r;
 
@@ -179,11 +253,11 @@ static int mark_origin(struct detach *d)
 		return HYBRID_DEGRADED;
 	}
 	r = hybrid_device_open(&dev, d->origin, HYBRID_OPEN_WRITE |
-			       (d->cl->given[OPT_LIVE] ? 0 : HYBRID_OPEN_EXCLUSIVE));
+			       (stays(d) ? 0 : HYBRID_OPEN_EXCLUSIVE));
 	if (!r)
 		r = check_origin(d, &dev);
 	if (!r)
-		r = hybrid_member_mark_detached(&dev);
+		r = hybrid_member_mark_detached(&dev, d->pool ? &next : NULL);
 	hybrid_device_close(&dev);
 	return r;
 }
@@ -200,7 +274,7 @@ static int delete_entry(const struct detach *d)
 /* The volume comes back, if it can. */
 static int put_back(const struct detach *d, int r)
 {
-	if (!d->volume->active)
+	if (!d->volume->active || is_linear(d))
 		return hybrid_fail(r, "hybridctl activate it, drain it, and detach it again",
 				   "%s was not detached", d->entry.name);
 	if (start_volume(&d->entry, d->pool->dm.devno, d->volume->below))
@@ -216,13 +290,19 @@ static int part(struct detach *d)
 {
 	int r;
 
-	if (d->volume->active) {
+	if (d->volume->active && !is_linear(d)) {
 		r = hybrid_dm_remove(d->volume->name);
 		if (r)
 			return give_up(d, r);
 	}
 	r = delete_entry(d);
 	return r ? put_back(d, r) : 0;
+}
+
+static int fail_unmarked(const struct detach *d, int r)
+{
+	return hybrid_fail(r, "see dmsetup table, dmsetup load",
+			   "%s is suspended: its origin cannot be marked", d->volume->name);
 }
 
 /*
@@ -235,11 +315,27 @@ static int part_failed(struct detach *d, int r)
 	if (!hybrid_dm_resume(d->volume->name))
 		return give_up(d, r);
 	r = mark_origin(d);
-	if (r)
-		return hybrid_fail(r, "see dmsetup table, dmsetup load",
-				   "%s is suspended: its origin cannot be marked",
-				   d->volume->name);
-	return 0;
+	return r ? fail_unmarked(d, r) : 0;
+}
+
+/*
+ * 3. of a pool that has failed: it closes the volume all the same, and then the origin's mark keeps
+ * what is cached from ever being used again.
+ */
+static int part_from_failed(struct detach *d)
+{
+	char message[64];
+	int r, err;
+
+	snprintf(message, sizeof(message), "delete_volume %u", d->entry.id);
+	err = hybrid_dm_message_try(d->pool->name, message);
+	if (err && err != EIO) {
+		hybrid_dm_resume(d->volume->name);
+		return hybrid_fail(hybrid_exit_of_errno(err), "try again", "%s cannot be closed: %s",
+				   d->volume->name, strerror(err));
+	}
+	r = mark_origin(d);
+	return r ? fail_unmarked(d, r) : 0;
 }
 
 /*
@@ -261,11 +357,25 @@ static int part_live(struct detach *d)
 		r = hybrid_dm_suspend(name);
 	if (r)
 		return give_up(d, r);
-	r = delete_entry(d);
-	if (r)
+	r = d->parted ? part_from_failed(d) : delete_entry(d);
+	if (r && !d->parted)
 		r = part_failed(d, r);
 	return r ? r : hybrid_dm_switch(name, HYBRID_LINEAR_TARGET, d->entry.data_sectors,
 					params);
+}
+
+/* Its pool records nothing: the origin alone says it, and what the pool has is deleted when it is back. */
+static int take_apart_parted(struct detach *d)
+{
+	int r = 0;
+
+	hold_signals();
+	if (d->volume->active && !is_linear(d)) {
+		if (d->cl->given[OPT_LIVE])
+			return part_live(d);
+		r = hybrid_dm_remove(d->volume->name);
+	}
+	return r ? r : mark_origin(d);
 }
 
 /* ... then the origin's mark, and the id is free. */
@@ -275,7 +385,7 @@ static int take_apart(struct detach *d)
 	int r;
 
 	hold_signals();
-	r = d->cl->given[OPT_LIVE] ? part_live(d) : part(d);
+	r = d->cl->given[OPT_LIVE] && !is_linear(d) ? part_live(d) : part(d);
 	if (!r)
 		r = mark_origin(d);
 	if (r)
@@ -310,7 +420,7 @@ static void print_result(const struct detach *d)
 		print_result_json(d);
 		return;
 	}
-	if (d->cl->given[OPT_LIVE])
+	if (stays(d))
 		hybrid_note("volume %s is detached: /dev/mapper/%s goes on without a cache",
 			    e->name, e->name);
 	else
@@ -321,7 +431,7 @@ static void print_result(const struct detach *d)
 	}
 	hybrid_note("its data is on %s, from sector %llu on (%llu sectors); to reach it%s:", origin,
 		    (unsigned long long)e->data_sector, (unsigned long long)e->data_sectors,
-		    d->cl->given[OPT_LIVE] ? " after a boot" : "");
+		    stays(d) ? " after a boot" : "");
 	hybrid_note("  dmsetup create %s --table '0 %llu linear %s %llu'", e->name,
 		    (unsigned long long)e->data_sectors, origin,
 		    (unsigned long long)e->data_sector);
@@ -330,22 +440,25 @@ static void print_result(const struct detach *d)
 static void print_test(const struct detach *d)
 {
 	const char *drop = d->cl->given[OPT_DROP_DIRTY] ? " drop_dirty" : "";
+	bool runs = d->volume->active && !is_linear(d);
 
-	if (d->volume->active && !drop[0])
+	if (runs && !drop[0] && !d->parted)
 		printf("dmsetup message %s 0 drain\n", d->volume->name);
-	if (d->cl->given[OPT_LIVE])
+	if (runs && d->cl->given[OPT_LIVE])
 		printf("dmsetup suspend --nolockfs %s\n", d->volume->name);
-	else if (d->volume->active)
+	else if (runs)
 		printf("dmsetup remove %s\n", d->volume->name);
-	printf("dmsetup message %s 0 delete_volume %u%s\n", d->pool->name, d->entry.id, drop);
-	if (d->cl->given[OPT_LIVE])
+	if (!d->parted || (runs && d->cl->given[OPT_LIVE]))
+		printf("dmsetup message %s 0 delete_volume %u%s\n", d->pool->name, d->entry.id, drop);
+	if (runs && d->cl->given[OPT_LIVE])
 		printf("dmsetup load %s --table '0 %llu linear %s %llu'\ndmsetup resume %s\n",
 		       d->volume->name, (unsigned long long)d->entry.data_sectors, d->origin,
 		       (unsigned long long)d->entry.data_sector, d->volume->name);
 	if (!d->entry.inplace)
 		printf("write %s: superblocks with role detached\n",
 		       d->origin[0] ? d->origin : "the origin");
-	printf("dmsetup message %s 0 forget_volume %u\n", d->pool->name, d->entry.id);
+	if (!d->parted)
+		printf("dmsetup message %s 0 forget_volume %u\n", d->pool->name, d->entry.id);
 }
 
 static int confirm_loss(const struct detach *d)
@@ -375,7 +488,7 @@ static int detach(struct detach *d)
 	if (!r)
 		r = make_clean(d);
 	if (!r)
-		r = take_apart(d);
+		r = d->parted ? take_apart_parted(d) : take_apart(d);
 	if (!r)
 		print_result(d);
 	return r;

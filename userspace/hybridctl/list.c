@@ -160,7 +160,8 @@ static int list_refused(struct hybrid_report *report, const struct hybrid_member
 	hybrid_set_text(&row[pool ? LIST_CACHE : LIST_ORIGIN], m->path);
 	hybrid_set_text(&row[LIST_UUID],
 			hybrid_uuid_text(text, pool ? m->sb.pool_uuid : m->sb.volume_uuid));
-	hybrid_set_text(&row[LIST_POOL_UUID], hybrid_uuid_text(text, m->sb.pool_uuid));
+	if (!hybrid_uuid_is_null(m->sb.pool_uuid))
+		hybrid_set_text(&row[LIST_POOL_UUID], hybrid_uuid_text(text, m->sb.pool_uuid));
 	hybrid_set_text(&row[LIST_WHY], m->why);
 	return 0;
 }
@@ -250,7 +251,8 @@ static void scan_superblock(struct hybrid_value *row, const struct hybrid_sb *sb
 	char text[HYBRID_UUID_TEXT];
 
 	hybrid_set_text(&row[SCAN_NAME], sb->name);
-	hybrid_set_text(&row[SCAN_POOL_UUID], hybrid_uuid_text(text, sb->pool_uuid));
+	if (!hybrid_uuid_is_null(sb->pool_uuid))
+		hybrid_set_text(&row[SCAN_POOL_UUID], hybrid_uuid_text(text, sb->pool_uuid));
 	hybrid_set_text(&row[SCAN_MEMBER_UUID], hybrid_uuid_text(text, sb->member_uuid));
 	hybrid_set_number(&row[SCAN_SIZE], sb->member_sectors * 512);
 	if (!hybrid_uuid_is_null(sb->host_id))

@@ -46,8 +46,10 @@ void export_member(const struct hybrid_member *m)
 	if (!m->sb.role)
 		return;
 	printf("ID_FS_VERSION=%u\n", HYBRID_FORMAT_VERSION);
-	export_both("ID_FS_UUID", hybrid_uuid_text(text, m->sb.pool_uuid));
-	export_text("HYBRID_POOL_UUID", text);
+	if (!hybrid_uuid_is_null(m->sb.pool_uuid)) {
+		export_both("ID_FS_UUID", hybrid_uuid_text(text, m->sb.pool_uuid));
+		export_text("HYBRID_POOL_UUID", text);
+	}
 	export_both("ID_FS_UUID_SUB", hybrid_uuid_text(text, m->sb.member_uuid));
 	export_text("HYBRID_MEMBER_UUID", text);
 	export_both("ID_FS_LABEL", m->sb.name);
@@ -71,7 +73,8 @@ static void print_member(const struct hybrid_member *m)
 	if (!m->sb.role)
 		return;
 	printf("  name         %s\n", m->sb.name);
-	printf("  pool UUID    %s\n", hybrid_uuid_text(text, m->sb.pool_uuid));
+	if (!hybrid_uuid_is_null(m->sb.pool_uuid))
+		printf("  pool UUID    %s\n", hybrid_uuid_text(text, m->sb.pool_uuid));
 	if (m->sb.role != HYBRID_ROLE_CACHE)
 		printf("  volume UUID  %s\n", hybrid_uuid_text(text, m->sb.volume_uuid));
 	printf("  member UUID  %s\n", hybrid_uuid_text(text, m->sb.member_uuid));

@@ -742,6 +742,20 @@ int hybrid_dm_message(const char *name, const char *message, char **reply)
 	return r;
 }
 
+int hybrid_dm_message_try(const char *name, const char *message)
+{
+	struct dm_task *task = dm_task_create(DM_DEVICE_TARGET_MSG);
+	int err = ENOMEM;
+
+	hybrid_verbose("message %s: %s", name, message);
+	if (task && dm_task_set_name(task, name) && dm_task_set_sector(task, 0) &&
+	    dm_task_set_message(task, message))
+		err = dm_task_run(task) ? 0 : dm_task_get_errno(task);
+	if (task)
+		dm_task_destroy(task);
+	return err;
+}
+
 static int first_target(int type, const char *name, char **params)
 {
 	uint64_t start = 0, length = 0;

@@ -118,6 +118,9 @@ int hybrid_dm_give_up(const char *name, uint64_t sectors);
  */
 int hybrid_dm_message(const char *name, const char *message, char **reply);
 
+/* Send one that may be refused: returns 0 or an errno, and prints nothing. */
+int hybrid_dm_message_try(const char *name, const char *message);
+
 /* Parameters of target 0's status or table line; *params is allocated. */
 int hybrid_dm_status(const char *name, char **params);
 int hybrid_dm_table(const char *name, char **params);

@@ -447,22 +447,53 @@ int hybrid_member_write(const struct hybrid_device *dev, const struct hybrid_sb 
 	return r ? fail_write(dev, r) : 0;
 }
 
-int hybrid_member_mark_detached(const struct hybrid_device *dev)
+/* Read again before it is changed: the kernel wrote nonce and flags while it was in use. */
+static int read_origin(const struct hybrid_device *dev, struct hybrid_member *m)
+{
+	int r = hybrid_member_read(dev, m);
+
+	if (r || !m->ok)
+		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
+				   "%s has no valid superblock%s%s", dev->path,
+				   m->why[0] ? ": " : "", m->why);
+	if (m->sb.role == HYBRID_ROLE_CACHE)
+		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
+				   "%s is a cache device, and no origin", dev->path);
+	return 0;
+}
+
+/* Both copies, with a nonce that no cache knows. */
+static int write_changed(const struct hybrid_device *dev, struct hybrid_sb *sb)
+{
+	if (hybrid_random(&sb->nonce, sizeof(sb->nonce)))
+		return fail_random();
+	sb->sequence++;
+	return hybrid_member_write(dev, sb);
+}
+
+int hybrid_member_mark_detached(const struct hybrid_device *dev,
+				const struct hybrid_volume_settings *next)
 {
 	struct hybrid_member m;
 	int r;
 
-	/* Read again: the kernel wrote nonce and flags while it was in use */
-	r = hybrid_member_read(dev, &m);
-	if (r || !m.ok)
-		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
-				   "%s has no valid superblock%s%s", dev->path,
-				   m.why[0] ? ": " : "", m.why);
+	r = read_origin(dev, &m);
+	if (r)
+		return r;
+	/* Whoever detaches it has found that nothing is lost */
+	if (m.sb.role == HYBRID_ROLE_ORIGIN)
+		m.sb.lost = 0;
 	m.sb.role = HYBRID_ROLE_DETACHED;
 	m.sb.flags &= HYBRID_SB_EPHEMERAL;
 	m.sb.paired_nonce = 0;
-	m.sb.sequence++;
-	return hybrid_member_write(dev, &m.sb);
+	m.sb.volume_id = 0;
+	memset(m.sb.pool_uuid, 0, sizeof(m.sb.pool_uuid));
+	memset(m.sb.pairing_key, 0, sizeof(m.sb.pairing_key));
+	if (next) {
+		m.sb.next.mode = next->mode;
+		m.sb.next.cutoff_sectors = next->cutoff_sectors;
+	}
+	return write_changed(dev, &m.sb);
 }
 
 int hybrid_member_wipe(const struct hybrid_device *dev, const struct hybrid_sb *sb)

@@ -97,10 +97,13 @@ int hybrid_origin_format(const struct hybrid_device *dev, const struct hybrid_or
 int hybrid_member_write(const struct hybrid_device *dev, const struct hybrid_sb *sb);
 
 /*
- * Mark an origin as detached: role, sequence + 1.  The rest of its superblock
- * stays, so that data and name can be found later.
+ * Both copies of an origin say that it has no cache: role, no pool and no key, a fresh nonce, and
+ * of the flags EPHEMERAL alone; UUIDs, name and data area stay.  For who knows that nothing is lost:
+ * no lost map is named any more.  @next: mode and cutoff, for the next cache; NULL: as they stand
+ * there.  Returns 0 or an exit code.
  */
-int hybrid_member_mark_detached(const struct hybrid_device *dev);
+int hybrid_member_mark_detached(const struct hybrid_device *dev,
+				const struct hybrid_volume_settings *next);
 
 /* Zero head and tail of a formatted member, the superblocks first. */
 int hybrid_member_wipe(const struct hybrid_device *dev, const struct hybrid_sb *sb);

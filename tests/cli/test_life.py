@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A volume loses its cache and gets one: what stands on its origin after each write that is cut."""
+import os
+import struct
+
+import pytest
+
+from cli.test_boot import HEAD_SB, edit_superblocks
+
+CACHE, ORIGIN, DETACHED = 1, 2, 3
+DIRTY, ALONE, LOSS_UNKNOWN, EPHEMERAL = 1, 2, 4, 8
+WRITETHROUGH, WRITEBACK = 0, 1
+
+
+class Superblock:
+    """One copy: the fields of format.h that the life of a cache changes."""
+
+    def __init__(self, block):
+        self.pool, self.member = block[64:80], block[80:96]
+        self.role, self.flags, self.sequence = struct.unpack_from("<IIQ", block, 96)
+        self.name = block[112:176].split(b"\0")[0].decode()
+        (self.id, self.instance, self.data_sector, self.data_sectors, self.nonce, self.volume, self.key,
+         self.lost, self.paired_nonce, self.mode, self.cutoff) = struct.unpack_from("<IIQQQ16s16sQQQQ", block, 176)
+
+    def __eq__(self, other):
+        return vars(self) == vars(other)
+
+
+def copies(device):
+    with open(device, "rb") as f:
+        for at in (HEAD_SB, f.seek(0, os.SEEK_END) - HEAD_SB):
+            f.seek(at)
+            yield Superblock(f.read(4096))
+
+
+def superblock(device):
+    """Both copies say the same."""
+    head, tail = copies(device)
+    assert head == tail
+    return head
+
+
+def entries(kernel):
+    return [line for volumes in kernel.state.get("volumes", {}).values() for line in volumes]
+
+
+@pytest.fixture
+def devs(loop):
+    return loop("cache.img", 64), loop("origin.img", 100)
+
+
+@pytest.fixture
+def volume(kernel, devs):
+    """vol on vol-pool, with settings of its own."""
+    kernel.ok("create", "vol", "--cache", devs[0], "--origin", devs[1], "--mode", "writeback", "--cutoff", "1m",
+              "-y")
+    return devs
+
+
+@pytest.fixture
+def cut(kernel, build):
+    """cut(n, command...): the power goes in the nth write of its superblocks."""
+    def run(n, *command, seed=1):
+        r = kernel(*command, env={"LD_PRELOAD": str(build / "faults.so"), "FAULT_CUT": f"{n} {seed}"})
+        assert r.returncode == -9, r
+    return run
+
+
+@pytest.fixture
+def unplug(kernel):
+    """unplug(device): no tool sees it from then on; plug(device)."""
+    class Plug:
+        def __call__(self, device):
+            kernel.scan.remove(device.removeprefix("/dev/"))
+
+        def again(self, device):
+            kernel.scan.append(device.removeprefix("/dev/"))
+    return Plug()
+
+
+def no_cache(before, device):
+    """What a detach leaves of an origin."""
+    now = superblock(device)
+    assert (now.role, now.flags & ~EPHEMERAL, now.paired_nonce, now.id) == (DETACHED, 0, 0, 0)
+    assert not any(now.pool) and not any(now.key)
+    assert now.nonce not in (0, before.nonce) and now.sequence > before.sequence
+    for field in "member", "volume", "name", "data_sector", "data_sectors":
+        assert getattr(now, field) == getattr(before, field)
+    return now
+
+
+@pytest.mark.parametrize("live", [[], ["--live"]])
+def test_detach_leaves_an_origin_without_cache(kernel, volume, live):
+    edit_superblocks(volume[1], {100: b"\x08", 248: b"paired.."})
+    before = superblock(volume[1])
+    kernel.ok("detach", "vol", *live)
+    now = no_cache(before, volume[1])
+    assert now.flags == EPHEMERAL
+    # For the next cache
+    assert (now.mode, now.cutoff) == (WRITEBACK + 1, 2048 + 1)
+    assert entries(kernel) == []
+
+
+@pytest.mark.parametrize("live", [[], ["--live"]])
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("then", ["activate", "detach"])
+def test_detach_that_is_cut_in_a_superblock(kernel, volume, cut, live, n, then):
+    """The pool's tombstone finishes it, by either command."""
+    before = superblock(volume[1])
+    cut(n, "detach", "vol", *live, seed=n)
+    assert "tombstone" in entries(kernel)[0]
+    if then == "detach":
+        # Unless the one copy that counts says it already
+        kernel("detach", "vol")
+    kernel.ok("activate", "--all")
+    no_cache(before, volume[1])
+    assert entries(kernel) == []
+
+
+def test_detach_without_the_pool(kernel, volume, unplug):
+    """Nothing is dirty, so the origin alone can say it; the pool's entry goes when that is back."""
+    kernel.ok("deactivate", "vol")
+    r = kernel("detach", "vol")
+    assert r.returncode == 4 and "is not active" in r.stderr
+    unplug(volume[0])
+    before = superblock(volume[1])
+    edit_superblocks(volume[1], {100: b"\x01"})
+    r = kernel("detach", "vol")
+    assert r.returncode == 7 and "only that had some of its data" in r.stderr
+    assert superblock(volume[1]).role == ORIGIN
+    edit_superblocks(volume[1], {100: b"\x00"})
+    assert "detached" in kernel.ok("detach", "vol", "--test")
+    assert superblock(volume[1]) == before
+    kernel.ok("detach", "vol")
+    no_cache(before, volume[1])
+    unplug.again(volume[0])
+    kernel.ok("activate", "vol-pool")
+    assert entries(kernel) == []
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_detach_without_the_pool_that_is_cut(kernel, volume, unplug, cut, n):
+    """Paired, or without cache: never both."""
+    kernel.ok("deactivate", "vol")
+    unplug(volume[0])
+    before = superblock(volume[1])
+    cut(n, "detach", "vol", seed=n)
+    r = kernel("detach", "vol")
+    if r.returncode == 0:
+        no_cache(before, volume[1])
+    else:
+        assert superblock(volume[1]).role == DETACHED, r
+
+
+@pytest.mark.parametrize("live", [[], ["--live"]])
+def test_detach_of_a_pool_that_failed(kernel, volume, live):
+    """Only if nothing is lost.  In use it is closed before it is marked, and marked before it is linear."""
+    kernel.change_device("vol-pool", state="failed")
+    kernel.change_device("vol", state="degraded", lost=3)
+    before = superblock(volume[1])
+    r = kernel("detach", "vol", *live)
+    assert r.returncode == 7 and "unmount" in r.stderr, r
+    assert superblock(volume[1]) == before
+    kernel.change_device("vol", lost=0, open_count=len(live))
+    kernel.clear_log()
+    kernel.ok("detach", "vol", *live)
+    no_cache(before, volume[1])
+    steps = [line.split(" 200704")[0] for line in kernel.log if not line.endswith(("check", "volumes"))]
+    assert steps == (["try vol", "suspend vol", "message vol-pool delete_volume 0", "switch vol"] if live else
+                     ["remove vol"])
+    kernel.change_device("vol-pool", state="running")
+    kernel.ok("activate", "vol-pool")
+    assert entries(kernel) == []
+
+
+def test_detach_of_a_pool_that_failed_is_cut(kernel, volume, cut):
+    """Suspended, the origin marked in one copy: nobody writes until somebody decides."""
+    kernel.change_device("vol-pool", state="failed")
+    kernel.change_device("vol", state="degraded", open_count=1)
+    cut(1, "detach", "vol", "--live")
+    assert [d.get("suspended") for d in kernel.state["devices"]] == [None, 1]
+
+
+@pytest.mark.parametrize("pool", ["gone", "back"])
+def test_detach_of_an_origin_alone(kernel, volume, unplug, pool):
+    """It is linear and goes on so, in use or not."""
+    kernel.ok("deactivate", "vol")
+    unplug(volume[0])
+    kernel("activate", "vol", "--degraded")
+    assert kernel.devices == ["vol"]
+    kernel.change_device("vol", open_count=1)
+    before = superblock(volume[1])
+    if pool == "back":
+        unplug.again(volume[0])
+        kernel("activate", "vol-pool")
+    kernel.ok("detach", "vol")
+    no_cache(before, volume[1])
+    assert "vol" in kernel.devices
+    assert not (pool == "back" and entries(kernel))
+    r = kernel("detach", "vol")
+    assert r.returncode == 1 and "detached already" in r.stderr

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A cache goes and comes, while its volume is in use and over power cuts."""
+import json
+
+import pytest
+
+from .stack import io
+from .test_live import fill, states, sums, target
+
+
+def probe(s, disk="hdd"):
+    rows = json.loads(s.guest.run(f"hybridctl scan --json -o all {s.dev(disk)}").out)["members"]
+    return rows[0]
+
+
+def entries(s):
+    return s.guest.run("dmsetup message pool 0 volumes").out.strip()
+
+
+@pytest.mark.kernels
+def test_detach_live_from_a_pool_that_failed(make_stack):
+    """With nothing lost: the file system goes on, and the cache, when it is back, is not used again."""
+    s = make_stack(volatile="ssd", ssd=24, hdd=48)
+    s.create("vol", "--cutoff", "0")
+    before = fill(s, "ext4")
+    assert s.status()["dirty"] == 0
+    s.guest.dm_message("vssd", "die")
+    s.guest.run("dmsetup message pool 0 checkpoint", check=False)
+    assert s.status()["state"] == "degraded"
+    out = s.guest.run("hybridctl detach vol --live")
+    assert target(s) == "linear" and "error" not in out.text
+    assert probe(s)["role"] == "detached"
+    assert s.guest.run("hybridctl status vol").rc == 0
+    s.guest.run("dd if=/dev/urandom of=/mnt/file4 bs=64k count=8 conv=fsync; rm /mnt/file1")
+    before = sums(s)
+    s.guest.run("hybridctl deactivate pool", check=False)
+    s.guest.dm_message("vssd", "revive")
+    s.guest.run("hybridctl activate pool")
+    assert entries(s) == "" and target(s) == "linear" and sums(s) == before
+
+
+def test_detach_from_a_pool_that_failed_with_a_loss(make_stack):
+    """Refused: what is lost would be taken for what is there."""
+    s = make_stack(volatile="ssd", ssd=24, hdd=48)
+    dev = s.create("vol", "--cutoff", "0", "--mode", "writeback")
+    io(s.guest, dev, "w:0:8:a", "f")
+    assert s.status()["dirty"] > 0
+    s.guest.dm_message("vssd", "die")
+    s.guest.run("dmsetup message pool 0 checkpoint", check=False)
+    for live in "", "--live":
+        r = s.guest.run(f"hybridctl detach vol {live}", check=False)
+        assert r.rc == 7 and "unmount" in r.err, r.text
+        assert target(s) == "hybrid" and probe(s)["role"] == "origin"
