@@ -8,7 +8,7 @@
 #	raid0-xfs.sh mount	after a boot: array and volume come up by themselves
 #	raid0-xfs.sh pause	while it is in use: nothing more goes into the cache ...
 #	raid0-xfs.sh resume	... and again
-#	raid0-xfs.sh detach	while it is in use: without the cache; prints what to do after a boot
+#	raid0-xfs.sh detach	while it is in use: without the cache, after a boot, too
 #	raid0-xfs.sh attach	while it is in use: with the cache again
 #
 # Change these, or give them in the environment: DISKS="/dev/sdb /dev/sdc" raid0-xfs.sh create

@@ -205,6 +205,30 @@ def test_partitions_and_several_origins(system):
     system.becomes({**RUNNING, "two": "running", "three": "running"})
 
 
+def test_without_a_cache(system, volume):
+    """A volume that was detached is there at once, under its name; its old pool comes up beside it."""
+    cache, origin = volume
+    for d in volume:
+        system.plug(d)
+    system.becomes(RUNNING)
+    system.run(f"mkfs.ext4 -q -U {FS_UUID} /dev/mapper/vol; hybridctl detach vol")
+    # That was a write, and no reason to bring anything up
+    system.settle()
+    assert system.states() == {"vol-pool": "running", "vol": "inactive"}
+    system.run("hybridctl activate vol")
+    system.becomes({"vol-pool": "running", "vol": "no-cache"})
+    system.deactivate()
+    for d in volume:
+        system.unplug(d)
+    dev = system.plug(origin)
+    assert system.states() == {"vol": "no-cache"} and system.timers() == []
+    assert system.state(dev) == "complete" and system.rc("hybridctl status") == 0
+    assert f"/dev/disk/by-uuid/{FS_UUID}" in system.links("/dev/mapper/vol")
+    assert not [link for link in system.links(dev) if "/by-uuid/" in link]
+    system.plug(cache)
+    system.becomes({"vol-pool": "running", "vol": "no-cache"})
+
+
 # What members may stand on ------------------------------------------------------------
 
 def test_loop_and_nbd(system):

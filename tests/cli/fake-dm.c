@@ -671,9 +671,17 @@ static int volumes_reply(struct json_object *pool, char **reply)
 	struct json_object *list = volumes_of(pool);
 	size_t i, len;
 	FILE *out = open_memstream(reply, &len);
+	struct hybrid_volume_line entry;
+	char line[512];
 
-	for (i = 0; i < json_object_array_length(list); i++)
-		fprintf(out, "%s\n", json_object_get_string(json_object_array_get_idx(list, i)));
+	for (i = 0; i < json_object_array_length(list); i++) {
+		hybrid_volume_line_parse(json_object_get_string(json_object_array_get_idx(list, i)),
+					 &entry);
+		snprintf(line, sizeof(line), "dirty_%s", entry.name);
+		entry.dirty = number(state, line);
+		hybrid_volume_line_build(line, sizeof(line), &entry);
+		fprintf(out, "%s\n", line);
+	}
 	fclose(out);
 	return 0;
 }

@@ -166,7 +166,8 @@ def test_a_detach_that_drains_holds_up_nobody(guest):
     detach()
     guest.run("hybridctl detach two")
     assert listed(guest)["vol"]["dirty"] and rc(guest, "test -e /run/rc")
-    assert ended()[0] == 0 and "vol" not in listed(guest)
+    assert ended()[0] == 0 and listed(guest)["vol"]["state"] == "inactive"
+    assert listed(guest)["vol"]["pool"] is None
 
 
 def test_who_waits_for_another_is_told(guest):

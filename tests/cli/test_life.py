@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A volume loses its cache and gets one: what stands on its origin after each write that is cut."""
+import json
 import os
+import re
 import struct
 
 import pytest
 
-from cli.test_boot import HEAD_SB, edit_superblocks
+from cli.test_boot import HEAD_SB, crc32c, edit_superblocks, event
 
 CACHE, ORIGIN, DETACHED = 1, 2, 3
 DIRTY, ALONE, LOSS_UNKNOWN, EPHEMERAL = 1, 2, 4, 8
@@ -42,6 +44,15 @@ def superblock(device):
 
 def entries(kernel):
     return [line for volumes in kernel.state.get("volumes", {}).values() for line in volumes]
+
+
+def listed(kernel):
+    rows = json.loads(kernel.ok("list", "--json", "-o", "all"))["volumes"]
+    return {(row["kind"], row["name"], row["state"]): row for row in rows}
+
+
+def state(kernel, name="vol"):
+    return next(state for _, n, state in listed(kernel) if n == name)
 
 
 @pytest.fixture
@@ -103,17 +114,19 @@ def test_detach_leaves_an_origin_without_cache(kernel, volume, live):
 
 @pytest.mark.parametrize("live", [[], ["--live"]])
 @pytest.mark.parametrize("n", [1, 2])
-@pytest.mark.parametrize("then", ["activate", "detach"])
-def test_detach_that_is_cut_in_a_superblock(kernel, volume, cut, live, n, then):
-    """The pool's tombstone finishes it, by either command."""
+@pytest.mark.parametrize("what", ["--all", "vol-pool", "vol"])
+def test_detach_that_is_cut_in_a_superblock(kernel, volume, cut, live, n, what):
+    """The pool's tombstone finishes it, whatever is activated."""
     before = superblock(volume[1])
     cut(n, "detach", "vol", *live, seed=n)
     assert "tombstone" in entries(kernel)[0]
-    if then == "detach":
-        # Unless the one copy that counts says it already
-        kernel("detach", "vol")
-    kernel.ok("activate", "--all")
+    if what == "vol" and not live:
+        # Already without cache, or it becomes that
+        kernel.ok("activate", "vol")
+        assert kernel.devices == ["vol-pool", "vol"]
+    kernel.ok("activate", "vol-pool" if what == "vol" else what)
     no_cache(before, volume[1])
+    assert kernel.devices == ["vol-pool", "vol"] and state(kernel) == "no-cache"
     assert entries(kernel) == []
 
 
@@ -146,10 +159,11 @@ def test_detach_without_the_pool_that_is_cut(kernel, volume, unplug, cut, n):
     before = superblock(volume[1])
     cut(n, "detach", "vol", seed=n)
     r = kernel("detach", "vol")
-    if r.returncode == 0:
-        no_cache(before, volume[1])
-    else:
-        assert superblock(volume[1]).role == DETACHED, r
+    assert r.returncode in (0, 1), r
+    # Linear only once both copies say it
+    kernel.ok("activate", "vol")
+    no_cache(before, volume[1])
+    assert kernel.devices == ["vol"]
 
 
 @pytest.mark.parametrize("live", [[], ["--live"]])
@@ -179,6 +193,9 @@ def test_detach_of_a_pool_that_failed_is_cut(kernel, volume, cut):
     kernel.change_device("vol", state="degraded", open_count=1)
     cut(1, "detach", "vol", "--live")
     assert [d.get("suspended") for d in kernel.state["devices"]] == [None, 1]
+    # ... to go on
+    kernel.ok("detach", "vol", "--live")
+    assert superblock(volume[1]).role == DETACHED and state(kernel) == "no-cache"
 
 
 @pytest.mark.parametrize("pool", ["gone", "back"])
@@ -199,3 +216,105 @@ def test_detach_of_an_origin_alone(kernel, volume, unplug, pool):
     assert not (pool == "back" and entries(kernel))
     r = kernel("detach", "vol")
     assert r.returncode == 1 and "detached already" in r.stderr
+
+
+# Without a cache -------------------------------------------------------------------------
+
+@pytest.fixture
+def uncached(kernel, volume, unplug):
+    """The origin of a volume without a cache, not active; there is no pool."""
+    kernel.ok("detach", "vol")
+    kernel.ok("deactivate", "vol-pool")
+    unplug(volume[0])
+    return volume[1]
+
+
+def one_copy(device, copy, fields):
+    """That copy alone, with a good checksum."""
+    with open(device, "r+b") as f:
+        at = (HEAD_SB, f.seek(0, os.SEEK_END) - HEAD_SB)[copy]
+        f.seek(at)
+        sb = bytearray(f.read(4096))
+        for offset, value in fields.items():
+            sb[offset:offset + len(value)] = value
+        sb[16:20] = bytes(4)
+        sb[16:20] = crc32c(bytes(sb)).to_bytes(4, "little")
+        f.seek(at)
+        f.write(sb)
+        os.fsync(f.fileno())
+
+
+@pytest.mark.parametrize("what", ["vol", "--all", "origin", "uuid"])
+def test_without_a_cache_it_comes_up(kernel, uncached, what):
+    """Under its name, as linear, and healthy; nothing is written for it, and no module needed."""
+    before = superblock(uncached)
+    what = {"origin": uncached, "uuid": kernel.ok("list", "vol", "-o", "uuid", "--noheadings").strip()}.get(what, what)
+    assert state(kernel) == "inactive" and kernel("status").returncode == 7
+    assert kernel.ok("activate", what, "--test").startswith("dmsetup create vol --uuid HYBRID-")
+    kernel.ok("activate", what, fail="check")
+    assert kernel.devices == ["vol"] and superblock(uncached) == before
+    row = listed(kernel)["volume", "vol", "no-cache"]
+    assert row["origin"] == uncached and row["pool"] is None and row["size"] == 98 * 1 << 20
+    out = kernel.ok("status")
+    assert "state: no-cache" in out and uncached in out
+    assert re.fullmatch(rf"dmsetup create vol --uuid HYBRID-\S+ --table '0 200704 linear {uncached} 2048'\n",
+                        kernel.ok("table"))
+    assert kernel.ok("activate", what) in ("", "vol is active already\n")
+    for command in (["drain", "vol"], ["set", "vol", "cutoff=0"]):
+        assert kernel(*command).returncode > 0
+    kernel.ok("deactivate", "vol")
+    assert kernel.devices == []
+
+
+def test_without_a_cache_at_boot(kernel, uncached):
+    """By its event alone, at once."""
+    assert event(kernel, uncached) == "complete"
+    kernel.ok("activate", "--auto", "--all")
+    assert kernel.devices == ["vol"]
+    assert event(kernel, uncached) == "active"
+
+
+@pytest.mark.parametrize("copy", [0, 1])
+@pytest.mark.parametrize("damage", ["old", "bad"])
+def test_one_copy_of_an_origin_without_cache_is_old_or_bad(kernel, build, uncached, copy, damage):
+    """It comes up once both say so, and not if one cannot be written."""
+    if damage == "old":
+        one_copy(uncached, copy, {96: b"\2", 104: b"\1"})
+    else:
+        one_copy(uncached, copy, {96: b"\7"})
+    sectors = [1024, 100 * 2048 - 1024]
+    env = {"LD_PRELOAD": str(build / "faults.so"),
+           "FAULT_BAD": f"write {uncached} {sectors[copy]} {sectors[copy] + 8}"}
+    r = kernel("activate", "vol", env=env)
+    assert r.returncode == 4 and "cannot write" in r.stderr and kernel.devices == []
+    kernel.ok("activate", "vol")
+    assert superblock(uncached).role == DETACHED and kernel.devices == ["vol"]
+
+
+def test_without_a_cache_but_with_a_loss(kernel, uncached):
+    """It comes up all the same, and says so until it is acknowledged."""
+    edit_superblocks(uncached, {100: bytes([LOSS_UNKNOWN])})
+    kernel.ok("activate", "vol")
+    r = kernel("status", "vol")
+    assert r.returncode == 7 and "action: hybridctl lost --acknowledge vol" in r.stdout
+
+
+@pytest.mark.parametrize("dirty", [0, 5])
+@pytest.mark.parametrize("now", ["no cache", "another pool"])
+def test_what_a_pool_has_of_an_origin_that_is_done_with_it(kernel, volume, dirty, now):
+    """Deleted if it is clean; else listed until somebody gives it up."""
+    kernel.ok("deactivate", "vol", "--keep-pool")
+    kernel.change(dirty_vol=dirty)
+    edit_superblocks(volume[1], {96: b"\3", 64: bytes(16)} if now == "no cache" else {64: b"another's pool.."})
+    before = superblock(volume[1])
+    kernel.clear_log()
+    r = kernel("activate", "vol-pool")
+    assert r.returncode == 0 and not [line for line in kernel.log if line.startswith("create vol ")]
+    assert bool(entries(kernel)) == bool(dirty) == ("--drop-dirty vol" in r.stderr)
+    if dirty:
+        rows = listed(kernel)
+        assert rows["volume", "vol", "given-up"]["pool"] == "vol-pool"
+        assert len([row for row in rows if row[1] == "vol"]) == 2
+        assert "action: hybridctl detach --drop-dirty vol" in kernel("status").stdout
+        kernel.ok("detach", "--drop-dirty", "vol", "-y")
+    assert entries(kernel) == [] and superblock(volume[1]) == before

@@ -60,7 +60,7 @@ def test_in_place(make_stack):
         assert sums(s) == before
         assert s.status()["read_misses"] > 0 and s.status()["cached"] > 0
         s.guest.run("hybridctl detach vol --live")
-        assert target(s) == "linear" and states(s)["vol"] == "detached"
+        assert target(s) == "linear" and states(s)["vol"] == "no-cache"
         assert s.guest.run("hybridctl status").rc == 0
         assert sums(s) == before
     stop(s, load)
@@ -112,7 +112,7 @@ def test_formatted(make_stack):
     load = s.guest.run_bg(LOAD)
     for _ in range(2):
         out = s.guest.run("hybridctl detach vol --live").out
-        assert target(s) == "linear" and states(s)["vol"] == "detached"
+        assert target(s) == "linear" and states(s)["vol"] == "no-cache"
         assert s.guest.run("hybridctl detach vol --live", check=False).rc == 1
         assert sums(s) == before
         s.guest.run(f"hybridctl attach pool vol --origin {s.dev('hdd')} --live --mode writeback --cutoff 0")
@@ -175,7 +175,7 @@ def test_refusals(make_stack):
 
 
 def bring_up(s):
-    """What is there after a boot: the volume, or what hybridctl says of a detached one."""
+    """What is there after a boot: the volume, with its cache or without."""
     s.guest.boot()
     s.guest.modprobe("dm-testdisk", "dm-hybrid")
     s.members()
@@ -256,7 +256,7 @@ def test_killed_in_a_detach(make_stack, mortal, place, step, left, then):
     if left == "suspended" or then == "activate":
         s.guest.run("hybridctl activate --all")
         assert s.guest.run("dmsetup message pool 0 volumes").out.strip() == ""
-        assert target(s) == "linear" and states(s)["vol"] == "detached"
+        assert target(s) == "linear" and states(s)["vol"] == "no-cache"
         assert s.guest.run("hybridctl status").rc == 0
     assert sums(s) == before
     s.guest.run(attach)
@@ -308,7 +308,7 @@ def test_a_detach_that_cannot_mark_the_origin(make_stack, then):
     with_user = "exec 3</dev/mapper/vol; "
     if then == "activate":
         s.guest.run(f"{with_user}hybridctl activate --all")
-        assert states(s)["vol"] == "detached" and s.guest.run("hybridctl status").rc == 0
+        assert states(s)["vol"] == "no-cache" and s.guest.run("hybridctl status").rc == 0
     s.guest.run(f"{with_user}hybridctl attach pool vol --origin {s.dev('hdd')} --live")
     assert target(s) == "hybrid" and io(s.guest, dev, "r:0:128") == ["a"]
     assert s.guest.run("dmsetup message pool 0 volumes").out.count("\n") == 1

@@ -147,6 +147,84 @@ static int find_origin(struct activation *a, const struct hybrid_volume_line *en
 	return open_for_kernel(m);
 }
 
+/* Origins alone ------------------------------------------------------------- */
+
+/* An origin that is nobody's is this host's from now on. */
+static bool make_ours(struct hybrid_member *m)
+{
+	if (!hybrid_uuid_is_null(m->sb.host_id) || hybrid_uuid_is_null(hybrid_config()->host_id))
+		return false;
+	memcpy(m->sb.host_id, hybrid_config()->host_id, 16);
+	return true;
+}
+
+/* A nonce that the cache does not know, in both copies before anything else changes (J9). */
+static int mark_alone(const struct hybrid_device *dev, struct hybrid_member *m)
+{
+	if (m->sb.flags & HYBRID_SB_DIRTY)
+		return hybrid_fail(HYBRID_DEGRADED, "connect the cache device, then activate again",
+				   "volume %s: its cache device is missing, and has newer data than the origin",
+				   m->sb.name);
+	if (hybrid_random(&m->sb.nonce, sizeof(m->sb.nonce)))
+		return hybrid_fail(HYBRID_BADDEV, "try again", "no random numbers from the kernel");
+	make_ours(m);
+	m->sb.sequence++;
+	return hybrid_member_write(dev, &m->sb);
+}
+
+/* Both copies of its superblock say that it goes without its cache, or that it has none. */
+static int prepare_origin(const struct hybrid_member *known)
+{
+	struct hybrid_device dev;
+	struct hybrid_member m;
+	bool unite;
+	int r;
+
+	r = hybrid_device_open(&dev, known->path, HYBRID_OPEN_EXCLUSIVE);
+	if (r)
+		return r;
+	if (dev.devno != known->devno || hybrid_member_read(&dev, &m) || !m.ok ||
+	    m.sb.role != known->sb.role)
+		r = hybrid_fail(HYBRID_BADDEV, "try again", "%s changed since it was scanned",
+				known->path);
+	unite = !r && m.sb.role != HYBRID_ROLE_ORIGIN && (make_ours(&m) || m.apart);
+	/* For udev it changes when it was open for writing */
+	if (!r && (unite || m.sb.role == HYBRID_ROLE_ORIGIN))
+		r = hybrid_device_reopen(&dev, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE);
+	if (!r && m.sb.role == HYBRID_ROLE_ORIGIN)
+		r = mark_alone(&dev, &m);
+	else if (!r && unite)
+		r = hybrid_member_unite(&dev, &m);
+	hybrid_device_close(&dev);
+	return r;
+}
+
+/* Its origin and nothing else, under its name. */
+static int start_linear(const struct hybrid_member *m)
+{
+	const struct hybrid_sb *sb = &m->sb;
+	int r;
+
+	if (hybrid_dm_name_taken(sb->name))
+		return hybrid_fail(HYBRID_BUSY, "rename or remove that device",
+				   "volume %s: a device-mapper device of this name exists", sb->name);
+	r = prepare_origin(m);
+	return r ? r : hybrid_dm_create_alone(sb->name, sb->volume_uuid, sb->data_sectors, m->devno,
+					      sb->data_sector);
+}
+
+static int start_uncached(const struct hybrid_member *m)
+{
+	int r = start_linear(m);
+
+	if (!r)
+		hybrid_note("volume %s is active, without a cache: /dev/mapper/%s", m->sb.name,
+			    m->sb.name);
+	return r;
+}
+
+/* Volumes that go --------------------------------------------------------------- */
+
 static bool is_origin_of(const struct hybrid_member *m, const uint8_t pool[16])
 {
 	return m->sb.role == HYBRID_ROLE_ORIGIN && !memcmp(m->sb.pool_uuid, pool, 16);
@@ -185,15 +263,6 @@ static int mark_and_forget(struct activation *a, const struct hybrid_volume_line
 	return hybrid_dm_message(a->pool_name, message, NULL);
 }
 
-/* Its origin was detached when the pool could not record it: what it says counts. */
-static bool is_detached(const struct activation *a, const struct hybrid_volume_line *entry)
-{
-	const struct hybrid_member *m = hybrid_find_member(a->inv, entry->member_uuid);
-
-	return m && m->ok && m->sb.role == HYBRID_ROLE_DETACHED &&
-	       !memcmp(m->sb.volume_uuid, entry->uuid, 16);
-}
-
 /* ... while it was in use: its device is suspended, or has the table of its origin already. */
 static int finish_live(struct hybrid_node *node, const struct hybrid_volume_line *entry)
 {
@@ -215,7 +284,32 @@ static int finish_live(struct hybrid_node *node, const struct hybrid_volume_line
 	return 0;
 }
 
-/* Who asked for just this volume does not get it. */
+/* It comes up as it will at the next boot. */
+static int go_on_uncached(struct activation *a, const struct hybrid_volume_line *entry,
+			  struct hybrid_node *node)
+{
+	struct hybrid_member *m = hybrid_find_member(a->inv, entry->member_uuid);
+	int r;
+
+	/* Not one that another pool has by now */
+	if (!m || !node || node->active ||
+	    (m->sb.role != HYBRID_ROLE_DETACHED && memcmp(m->sb.pool_uuid, a->pool_uuid, 16)))
+		return 0;
+	m->sb.role = HYBRID_ROLE_DETACHED;
+	r = start_uncached(m);
+	node->active = !r;
+	return r;
+}
+
+/* Dirty data of a volume whose origin has no cache any more, or another: nobody's but the user's to drop. */
+static int warn_given_up(const struct hybrid_volume_line *entry)
+{
+	hybrid_warn("volume %s: its origin is done with this cache, which has dirty data of it: hybridctl detach --drop-dirty %s gives that up",
+		    entry->name, entry->name);
+	return 0;
+}
+
+/* What the pool still has of a volume that was detached, or that has another cache. */
 static int finish_detach(struct activation *a, const struct hybrid_volume_line *entry,
 			 struct hybrid_node *node)
 {
@@ -225,6 +319,8 @@ static int finish_detach(struct activation *a, const struct hybrid_volume_line *
 	char message[64];
 	int r = 0;
 
+	if (!entry->tombstone && entry->dirty)
+		return warn_given_up(entry);
 	if (!entry->tombstone) {
 		snprintf(message, sizeof(message), "delete_volume %u", entry->id);
 		r = hybrid_dm_message(a->pool_name, message, NULL);
@@ -233,10 +329,9 @@ static int finish_detach(struct activation *a, const struct hybrid_volume_line *
 	}
 	if (!r)
 		r = mark_and_forget(a, entry, live);
-	if (r || !a->only)
+	if (r || !entry->tombstone || entry->inplace)
 		return r;
-	return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
-			   "volume %s was detached: it has no cache any more", entry->name);
+	return go_on_uncached(a, entry, node);
 }
 
 static int activate_volume(struct activation *a, const struct hybrid_volume_line *entry)
@@ -305,7 +400,7 @@ static int activate_entry(struct activation *a, const struct hybrid_volume_line 
 	r = node ? remove_empty(node) : 0;
 	if (r)
 		return r;
-	if (entry->tombstone || is_detached(a, entry))
+	if (entry->tombstone || hybrid_entry_foreign(a->inv, a->pool_uuid, entry))
 		return finish_detach(a, entry, node);
 	if (node && node->active)
 		return check_suspended(a, node);
@@ -446,7 +541,10 @@ static void activate_pool(struct round *round, struct hybrid_node *pool,
 		print_activation(&a, pool);
 		return;
 	}
-	r = remove_empty(pool);
+	/* A volume without cache needs no module */
+	r = hybrid_dm_check(false);
+	if (!r)
+		r = remove_empty(pool);
 	if (!r && !pool->active)
 		r = start_inactive_pool(&a, pool);
 	if (!r)
@@ -491,53 +589,41 @@ static bool has_cache(const struct hybrid_inventory *inv, const uint8_t pool[16]
 	return false;
 }
 
-/* A nonce that the cache does not know, in both copies before anything else changes (J9). */
-static int mark_alone(struct hybrid_member *m)
+/* Clean, and its cache device is not here: it goes without. */
+static int start_alone(struct hybrid_inventory *inv, const struct hybrid_node *volume)
 {
-	struct hybrid_device dev;
-	int r;
-
-	r = hybrid_device_open(&dev, m->path, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE);
-	if (r)
-		return r;
-	if (dev.devno != m->devno || hybrid_member_read(&dev, m) || !m->ok)
-		r = hybrid_fail(HYBRID_BADDEV, "try again", "%s changed since it was scanned",
-				m->path);
-	else if (m->sb.flags & HYBRID_SB_DIRTY)
-		r = hybrid_fail(HYBRID_DEGRADED, "connect the cache device, then activate again",
-				"volume %s: its cache device is missing, and has newer data than the origin",
-				m->sb.name);
-	else if (hybrid_random(&m->sb.nonce, sizeof(m->sb.nonce)))
-		r = hybrid_fail(HYBRID_BADDEV, "try again", "no random numbers from the kernel");
-	if (!r) {
-		if (hybrid_uuid_is_null(m->sb.host_id))
-			memcpy(m->sb.host_id, hybrid_config()->host_id, 16);
-		m->sb.sequence++;
-		r = hybrid_member_write(&dev, &m->sb);
-	}
-	hybrid_device_close(&dev);
-	return r;
-}
-
-static int start_alone(struct hybrid_inventory *inv, struct hybrid_node *volume)
-{
-	struct hybrid_member *m = volume->member;
+	const struct hybrid_member *m = volume->member;
 	int r;
 
 	if (!m || !m->ok || has_cache(inv, volume->pool_uuid))
 		return fail_no_pool(volume);
-	if (hybrid_dm_name_taken(volume->name))
-		return hybrid_fail(HYBRID_BUSY, "rename or remove that device",
-				   "volume %s: a device-mapper device of this name exists",
-				   volume->name);
-	r = mark_alone(m);
-	if (!r)
-		r = hybrid_dm_create_alone(volume->name, volume->uuid, m->sb.data_sectors,
-					   m->devno, m->sb.data_sector);
+	r = start_linear(m);
 	if (!r)
 		hybrid_warn("volume %s runs without its cache device: /dev/mapper/%s",
 			    volume->name, volume->name);
 	return r;
+}
+
+static int print_linear(const struct hybrid_node *volume)
+{
+	const struct hybrid_sb *sb = &volume->member->sb;
+	char uuid[HYBRID_DM_UUID_TEXT];
+
+	printf("dmsetup create %s --uuid %s --table '0 %llu %s %s %llu'\n", volume->name,
+	       hybrid_dm_uuid(uuid, volume->uuid, false), (unsigned long long)sb->data_sectors,
+	       HYBRID_LINEAR_TARGET, volume->member->path, (unsigned long long)sb->data_sector);
+	return 0;
+}
+
+static int start_without_pool(struct round *round, struct hybrid_node *volume)
+{
+	const struct command_line *cl = round->cl;
+
+	if (hybrid_node_uncached(volume))
+		return cl->given[OPT_TEST] ? print_linear(volume) : start_uncached(volume->member);
+	if (!cl->given[OPT_DEGRADED] || cl->given[OPT_TEST])
+		return fail_no_pool(volume);
+	return start_alone(&round->inv, volume);
 }
 
 static void without_pool(struct round *round, struct hybrid_node *volume)
@@ -550,10 +636,7 @@ static void without_pool(struct round *round, struct hybrid_node *volume)
 		return;
 	}
 	r = check_owner(cl, volume);
-	if (!r)
-		r = cl->given[OPT_DEGRADED] && !cl->given[OPT_TEST] ?
-		    start_alone(&round->inv, volume) : fail_no_pool(volume);
-	add_result(round, r);
+	add_result(round, r ? r : start_without_pool(round, volume));
 }
 
 /* The active pool that an origin in place belongs to, by what recognises it: nothing on it does. */
@@ -722,9 +805,7 @@ int command_activate(const struct command_line *cl)
 		return hybrid_fail(HYBRID_USAGE, NULL, "--named needs --auto, and a name");
 	if (cl->given[OPT_FOREIGN] && cl->given[OPT_AUTO])
 		return hybrid_fail(HYBRID_USAGE, NULL, "nothing foreign comes up with --auto");
-	r = cl->given[OPT_TEST] ? 0 : hybrid_dm_check(false);
-	if (!r)
-		r = run_rounds(&round);
+	r = run_rounds(&round);
 	free(round.later);
 	hybrid_inventory_free(&round.inv);
 	return r ? r : round.result;

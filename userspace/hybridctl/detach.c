@@ -79,7 +79,8 @@ static int check_live(struct detach *d)
 	if (!d->volume->active)
 		return hybrid_fail(HYBRID_USAGE, "leave out --live", "%s is not active",
 				   d->volume->name);
-	if (d->volume->dm.suspended)
+	/* A pool that failed cannot have it resumed: that detach was cut short, and goes on */
+	if (d->volume->dm.suspended && !d->parted)
 		return hybrid_fail(HYBRID_BUSY, "dmsetup resume it first", "%s is suspended",
 				   d->volume->name);
 	/* One that lost something on its way must go on saying so (S9) */
@@ -126,12 +127,6 @@ static int check_unused(const struct detach *d)
 	return 0;
 }
 
-static bool has_no_cache(const struct hybrid_node *volume)
-{
-	return (volume->active && !strcmp(volume->v.status.state, "detached")) ||
-	       (volume->member && volume->member->sb.role == HYBRID_ROLE_DETACHED);
-}
-
 /* Whether the pool cannot record it: it is not here, or it has failed. */
 static int find_parted(struct detach *d)
 {
@@ -148,16 +143,28 @@ static int find_parted(struct detach *d)
 
 static int check_detachable(struct detach *d)
 {
+	bool uncached = hybrid_node_uncached(d->volume);
 	int r;
 
-	if (d->volume->active && d->volume->deleted)
+	if (d->volume->deleted && (d->volume->active || uncached))
 		return hybrid_fail(HYBRID_BUSY, "hybridctl activate --all finishes that",
 				   "the detach of %s was cut short", d->volume->name);
-	if (has_no_cache(d->volume))
+	/* One that is suspended after its pool failed has the volume's table still */
+	if (uncached && (!d->volume->active || is_linear(d)))
 		return hybrid_fail(HYBRID_USAGE, NULL, "%s has no cache: it is detached already",
 				   d->volume->name);
 	r = find_parted(d);
 	return r ? r : check_unused(d);
+}
+
+/* What a pool still has of a volume that is done with it: for --drop-dirty. */
+static void find_given_up(struct detach *d)
+{
+	struct hybrid_node *node;
+
+	for (node = d->inv.nodes; node < d->inv.nodes + d->inv.nr_nodes; node++)
+		if (node->given_up && !memcmp(node->uuid, d->volume->uuid, 16))
+			d->volume = node;
 }
 
 /* What is there, and whether it may be detached. */
@@ -175,6 +182,8 @@ static int look(struct detach *d, const char *what)
 	if (d->volume->kind == HYBRID_POOL)
 		return hybrid_fail(HYBRID_BADDEV, "hybridctl activate it first",
 				   "pool %s is not active", d->volume->name);
+	if (d->cl->given[OPT_DROP_DIRTY])
+		find_given_up(d);
 	d->pool = d->volume->pool;
 	r = check_detachable(d);
 	if (!r && d->cl->given[OPT_LIVE])
@@ -245,7 +254,7 @@ static int mark_origin(struct detach *d)
 	struct hybrid_device dev;
 	int r;
 
-	if (d->entry.inplace)
+	if (d->entry.inplace || d->volume->given_up)
 		return 0;
 	if (!d->origin[0]) {
 		hybrid_warn("the origin of %s is not here; it is marked at the next activation",
@@ -353,7 +362,7 @@ static int part_live(struct detach *d)
 	r = hybrid_dm_try(name, HYBRID_LINEAR_TARGET, d->entry.data_sectors, params);
 	if (!r)
 		r = survive_suspend();
-	if (!r)
+	if (!r && !d->volume->dm.suspended)
 		r = hybrid_dm_suspend(name);
 	if (r)
 		return give_up(d, r);
@@ -429,9 +438,13 @@ static void print_result(const struct detach *d)
 		hybrid_note("its data is on %s, as before it was cached", origin);
 		return;
 	}
-	hybrid_note("its data is on %s, from sector %llu on (%llu sectors); to reach it%s:", origin,
-		    (unsigned long long)e->data_sector, (unsigned long long)e->data_sectors,
-		    stays(d) ? " after a boot" : "");
+	if (d->volume->given_up)
+		return;
+	if (!stays(d))
+		hybrid_note("hybridctl activate %s brings it up without a cache, as the next boot does",
+			    e->name);
+	hybrid_note("its data is on %s, from sector %llu on (%llu sectors); to reach it without dm-hybrid:",
+		    origin, (unsigned long long)e->data_sector, (unsigned long long)e->data_sectors);
 	hybrid_note("  dmsetup create %s --table '0 %llu linear %s %llu'", e->name,
 		    (unsigned long long)e->data_sectors, origin,
 		    (unsigned long long)e->data_sector);

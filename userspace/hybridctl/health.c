@@ -15,6 +15,25 @@ static void say(struct health *h, bool healthy, const char *state, const char *r
 	snprintf(h->action, sizeof(h->action), "%s", action);
 }
 
+/* Nothing is wrong with it; but what a cache took with it when it was given up is missing. */
+static void judge_uncached(const struct hybrid_node *node, struct health *h)
+{
+	const struct hybrid_sb *sb = node->member ? &node->member->sb : NULL;
+
+	say(h, true, "no-cache", "it is its origin alone", "");
+	if (!sb || (!sb->lost && !(sb->flags & HYBRID_SB_LOSS_UNKNOWN)))
+		return;
+	say(h, false, "no-cache", "some of its data was lost with its cache", "");
+	snprintf(h->action, sizeof(h->action), "hybridctl lost --acknowledge %s, once that is restored",
+		 node->name);
+}
+
+static void judge_given_up(const struct hybrid_node *node, struct health *h)
+{
+	say(h, false, "given-up", "its origin is done with this cache, which has dirty data of it", "");
+	snprintf(h->action, sizeof(h->action), "hybridctl detach --drop-dirty %s", node->name);
+}
+
 static void judge_inactive(const struct hybrid_node *node, struct health *h)
 {
 	const struct hybrid_member *m = node->member;
@@ -34,7 +53,7 @@ static void judge_inactive(const struct hybrid_node *node, struct health *h)
 		    "its origin is missing; the pool keeps its dirty data" :
 		    "its origin is missing",
 		    "connect the origin; hybridctl activate brings it up");
-	if (node->kind != HYBRID_VOLUME ||
+	if (node->kind != HYBRID_VOLUME || hybrid_node_uncached(node) ||
 	    (node->pool && (node->pool->member || node->pool->active)))
 		return;
 	say(h, false, "incomplete", m && m->sb.flags & HYBRID_SB_DIRTY ?
@@ -117,8 +136,8 @@ static void judge_volume(const struct hybrid_node *node, struct health *h)
 	if (!strcmp(s->state, "unloaded"))
 		say(h, false, "unloaded", "it was never resumed, or another table has its place",
 		    "dmsetup resume it, or deactivate and activate");
-	else if (!strcmp(s->state, "detached"))
-		say(h, true, "detached", "it is its origin alone", "");
+	else if (node->dm.alone && hybrid_node_uncached(node))
+		judge_uncached(node, h);
 	else if (node->dm.alone)
 		say(h, false, "alone", "it runs without its pool, at the speed of its origin",
 		    "connect the cache device, then deactivate and activate");
@@ -138,11 +157,11 @@ static void judge_volume(const struct hybrid_node *node, struct health *h)
 
 void judge(const struct hybrid_node *node, struct health *h)
 {
-	if (!node->active) {
+	if (node->given_up)
+		judge_given_up(node, h);
+	else if (!node->active)
 		judge_inactive(node, h);
-		return;
-	}
-	if (!node->dm.live)
+	else if (!node->dm.live)
 		say(h, false, "empty", "it has no table, or an error for one", "deactivate and activate it");
 	else if (node->kind == HYBRID_POOL)
 		judge_pool(node, h);
@@ -151,7 +170,7 @@ void judge(const struct hybrid_node *node, struct health *h)
 	if (node->dm.suspended)
 		say(h, false, "suspended", "its I/O is held back", "dmsetup resume it");
 	if (node->deleted)
-		say(h, false, node->dm.suspended ? "suspended" : "detached",
+		say(h, false, node->dm.suspended ? "suspended" : "no-cache",
 		    "its detach was cut short", "hybridctl activate --all finishes that");
 }
 

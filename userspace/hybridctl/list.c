@@ -14,7 +14,7 @@
 #define LIST_FIELDS(X) \
 	X(NAME, "name", "Name", TEXT, "name") \
 	X(KIND, "kind", "Kind", TEXT, "pool or volume") \
-	X(STATE, "state", "State", TEXT, "running, draining, inactive, foreign, degraded, failed, refused, ...") \
+	X(STATE, "state", "State", TEXT, "running, draining, no-cache, inactive, foreign, degraded, failed, ...") \
 	X(MODE, "mode", "Mode", TEXT, "of a volume") \
 	X(POOL, "pool", "Pool", TEXT, "pool of a volume") \
 	X(CACHE, "cache", "Cache", TEXT, "cache device") \
@@ -267,7 +267,8 @@ static void scan_superblock(struct hybrid_value *row, const struct hybrid_sb *sb
 	}
 	hybrid_set_text(&row[SCAN_VOLUME_UUID], hybrid_uuid_text(text, sb->volume_uuid));
 	hybrid_set_number(&row[SCAN_OFFSET], sb->data_sector * 512);
-	hybrid_set_number(&row[SCAN_ID], sb->volume_id);
+	if (sb->role == HYBRID_ROLE_ORIGIN)
+		hybrid_set_number(&row[SCAN_ID], sb->volume_id);
 	hybrid_set_text(&row[SCAN_DIRTY], sb->flags & HYBRID_SB_DIRTY ? "yes" : "no");
 }
 
@@ -324,9 +325,22 @@ int command_scan(const struct command_line *cl)
 
 /* table -------------------------------------------------------------------- */
 
+static int linear_params(const struct hybrid_node *node, char params[HYBRID_PARAMS_MAX])
+{
+	struct hybrid_dm_linear linear;
+	char path[HYBRID_PATH_MAX];
+
+	if (!hybrid_dm_linear(node->name, &linear))
+		return -1;
+	snprintf(params, HYBRID_PARAMS_MAX, "%s %llu", hybrid_node_device(node, path, sizeof(path)),
+		 linear.start);
+	return 0;
+}
+
 /* Numbers as paths: those of today may be others' after a boot. */
 static void print_table(const struct hybrid_node *node)
 {
+	const char *target = node->kind == HYBRID_POOL ? HYBRID_POOL_TARGET : HYBRID_VOLUME_TARGET;
 	char params[HYBRID_PARAMS_MAX], uuid[HYBRID_DM_UUID_TEXT];
 	struct hybrid_volume_table volume;
 	struct hybrid_pool_table pool;
@@ -338,7 +352,9 @@ static void print_table(const struct hybrid_node *node)
 			hybrid_uuid_text(pool.uuid, node->uuid);
 		hybrid_pool_table_build(params, sizeof(params), &pool);
 	} else if (node->dm.alone) {
-		return;
+		if (linear_params(node, params))
+			return;
+		target = HYBRID_LINEAR_TARGET;
 	} else {
 		volume = node->v.table;
 		hybrid_node_device(node, volume.origin_dev, sizeof(volume.origin_dev));
@@ -349,8 +365,7 @@ static void print_table(const struct hybrid_node *node)
 	}
 	printf("dmsetup create %s --uuid %s --table '0 %llu %s %s'\n", node->name,
 	       hybrid_dm_uuid(uuid, node->uuid, node->kind == HYBRID_POOL),
-	       (unsigned long long)node->dm.sectors,
-	       node->kind == HYBRID_POOL ? HYBRID_POOL_TARGET : HYBRID_VOLUME_TARGET, params);
+	       (unsigned long long)node->dm.sectors, target, params);
 }
 
 int command_table(const struct command_line *cl)

@@ -136,6 +136,15 @@ static void print_volume(const struct hybrid_node *node)
 			   (unsigned long long)s->origin_errors);
 }
 
+/* Linear: nothing of it goes through the module. */
+static void print_linear(const struct hybrid_node *node)
+{
+	char path[HYBRID_PATH_MAX], a[32];
+
+	print_line("origin", "%s, %s", hybrid_node_device(node, path, sizeof(path)),
+		   size_text(a, node->dm.sectors * 512));
+}
+
 static void print_closed(const struct hybrid_node *node)
 {
 	char a[32];
@@ -159,6 +168,8 @@ static void print_text(const struct hybrid_node *node, const struct health *h)
 		return;
 	if (node->kind == HYBRID_POOL)
 		print_pool(node);
+	else if (node->dm.alone)
+		print_linear(node);
 	else
 		print_volume(node);
 }

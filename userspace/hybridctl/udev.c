@@ -62,7 +62,7 @@ static const char *decide_origin(const struct hybrid_inventory *inv,
 	if (!hybrid_config_comes_up(m->sb.name, m->sb.volume_uuid) &&
 	    !hybrid_config_comes_up(cache ? cache->sb.name : "", m->sb.pool_uuid))
 		return "unlisted";
-	if (active || here)
+	if (active || here || m->sb.role == HYBRID_ROLE_DETACHED)
 		return "complete";
 	return cache || m->sb.flags & HYBRID_SB_DIRTY ? "waiting" : "degraded";
 }
@@ -79,13 +79,11 @@ static const char *decide(const struct hybrid_inventory *inv, const struct hybri
 		return "active";
 	if (!m->ok)
 		return "refused";
-	if (m->sb.role == HYBRID_ROLE_DETACHED)
-		return "detached";
 	if (hybrid_sysfs_removable(m->devno))
 		return "removable";
 	if (active)
 		return "active";
-	/* A pool comes up without origins, and each volume when its origin comes */
+	/* A pool comes up without origins, and each volume when its origin comes; or without a cache */
 	return cache ? decide_cache(m) : decide_origin(inv, m);
 }
 

@@ -375,8 +375,7 @@ static int add_inactive(struct hybrid_inventory *inv, const struct hybrid_member
 	const uint8_t *uuid = pool ? m->sb.pool_uuid : m->sb.volume_uuid;
 	struct hybrid_node *node;
 
-	if (!m->ok || m->sb.role == HYBRID_ROLE_DETACHED ||
-	    hybrid_find_uuid(inv, uuid, pool ? HYBRID_POOL : HYBRID_VOLUME))
+	if (!m->ok || hybrid_find_uuid(inv, uuid, pool ? HYBRID_POOL : HYBRID_VOLUME))
 		return 0;
 	node = add_node(inv);
 	if (!node)
@@ -406,9 +405,19 @@ static bool may_be_of(const struct hybrid_node *volume, const uint8_t pool_uuid[
 	dev_t devno;
 
 	if (!volume->active)
-		return !memcmp(volume->pool_uuid, pool_uuid, 16);
+		return hybrid_uuid_is_null(volume->pool_uuid) ||
+		       !memcmp(volume->pool_uuid, pool_uuid, 16);
 	return !volume->dm.live || volume->dm.alone ||
 	       (!hybrid_devno_parse(volume->v.table.pool_dev, &devno) && devno == pool);
+}
+
+bool hybrid_entry_foreign(struct hybrid_inventory *inv, const uint8_t pool_uuid[16],
+			  const struct hybrid_volume_line *entry)
+{
+	const struct hybrid_member *m = hybrid_find_member(inv, entry->member_uuid);
+
+	return m && m->ok && !memcmp(m->sb.volume_uuid, entry->uuid, 16) &&
+	       (m->sb.role == HYBRID_ROLE_DETACHED || memcmp(m->sb.pool_uuid, pool_uuid, 16));
 }
 
 /*
@@ -420,16 +429,21 @@ static int add_closed(struct hybrid_inventory *inv, const uint8_t pool_uuid[16],
 {
 	struct hybrid_node *node = hybrid_find_uuid(inv, entry->uuid, HYBRID_VOLUME);
 
+	bool foreign = hybrid_entry_foreign(inv, pool_uuid, entry);
+
 	if (entry->tombstone && node)
 		node->deleted = may_be_of(node, pool_uuid, pool);
-	if (entry->tombstone || (node && node->active && node->dm.live))
+	if (entry->tombstone || (foreign && !entry->dirty) ||
+	    (!foreign && node && node->active && node->dm.live))
 		return 0;
-	if (!node)
+	/* The volume's own node is that of its origin, which is done with this pool */
+	if (!node || foreign)
 		node = add_node(inv);
 	if (!node)
 		return hybrid_nomem();
 	node->kind = HYBRID_VOLUME;
 	node->closed = true;
+	node->given_up = foreign;
 	snprintf(node->name, sizeof(node->name), "%.63s", entry->name);
 	memcpy(node->uuid, entry->uuid, 16);
 	memcpy(node->pool_uuid, pool_uuid, 16);
@@ -494,7 +508,7 @@ static struct hybrid_member *member_of(struct hybrid_inventory *inv,
 	for (m = inv->members; m < inv->members + inv->nr_members; m++) {
 		if (node->active && node->below && m->devno == node->below)
 			return m;
-		if (!m->ok || m->sb.role == HYBRID_ROLE_DETACHED)
+		if (!m->ok || node->given_up)
 			continue;
 		if (!memcmp(m->sb.role == HYBRID_ROLE_CACHE ? m->sb.pool_uuid :
 			    m->sb.volume_uuid, node->uuid, 16))
@@ -503,12 +517,21 @@ static struct hybrid_member *member_of(struct hybrid_inventory *inv,
 	return NULL;
 }
 
-/* Without its pool for good, and not for want of it: hybridctl detach --live. */
-static void name_detached(struct hybrid_node *node)
+/* Linear for want of a cache that it should have, or of none. */
+static void name_uncached(struct hybrid_node *node)
 {
 	if (node->active && node->dm.alone &&
 	    (!node->member || node->member->sb.role == HYBRID_ROLE_DETACHED))
-		snprintf(node->v.status.state, sizeof(node->v.status.state), "detached");
+		snprintf(node->v.status.state, sizeof(node->v.status.state), "no-cache");
+}
+
+bool hybrid_node_uncached(const struct hybrid_node *node)
+{
+	if (node->kind != HYBRID_VOLUME)
+		return false;
+	if (node->member)
+		return node->member->sb.role == HYBRID_ROLE_DETACHED;
+	return node->active && !strcmp(node->v.status.state, "no-cache");
 }
 
 /* Once the arrays no longer move: who belongs to whom. */
@@ -522,7 +545,7 @@ static void connect_nodes(struct hybrid_inventory *inv)
 		if (node->kind == HYBRID_POOL)
 			continue;
 		if (inv->members_known)
-			name_detached(node);
+			name_uncached(node);
 		if (node->active && (node->dm.alone || !node->dm.live) && node->member)
 			memcpy(node->pool_uuid, node->member->sb.pool_uuid, 16);
 		if (node->active && !hybrid_devno_parse(node->v.table.pool_dev, &devno))

@@ -26,6 +26,7 @@ struct hybrid_node {
 	 * nothing but its sectors, id, inplace, cutoff, mode and dirty.
 	 */
 	bool closed;
+	bool given_up;			/* ... closed: its origin is done with that pool, which has dirty data of it */
 	bool deleted;			/* its pool has let it go: a detach was cut short; with ... CLOSED */
 	struct hybrid_member *member;	/* cache device or origin; NULL: not found */
 
@@ -122,6 +123,19 @@ int hybrid_find_active(struct hybrid_inventory *inv, const char *what, unsigned 
 struct hybrid_node *hybrid_find_uuid(struct hybrid_inventory *inv, const uint8_t uuid[16],
 				     enum hybrid_kind kind);
 struct hybrid_member *hybrid_find_member(struct hybrid_inventory *inv, const uint8_t uuid[16]);
+
+/*
+ * A volume without a cache: formatted, whether or not its origin, linear, is up; or in place, while
+ * it is.  For an inventory with members.
+ */
+bool hybrid_node_uncached(const struct hybrid_node *node);
+
+/*
+ * Whether the origin of a pool's entry is here, and has no cache, or another one: what the pool
+ * has of it is never used again.
+ */
+bool hybrid_entry_foreign(struct hybrid_inventory *inv, const uint8_t pool_uuid[16],
+			  const struct hybrid_volume_line *entry);
 
 /* Read status and table of an active node again.  Returns 0 or an exit code. */
 int hybrid_node_refresh(struct hybrid_node *node);

@@ -92,6 +92,7 @@ static int choose_copy(const struct hybrid_device *dev, struct hybrid_member *m,
 		snprintf(m->why, sizeof(m->why), "head and tail belong to different members");
 		return 0;
 	}
+	m->apart = m->copies != 3 || sb[0].sequence != sb[1].sequence;
 	if (m->copies == 3)
 		m->sb = sb[sb[1].sequence > sb[0].sequence];
 	else
@@ -494,6 +495,16 @@ int hybrid_member_mark_detached(const struct hybrid_device *dev,
 		m.sb.next.cutoff_sectors = next->cutoff_sectors;
 	}
 	return write_changed(dev, &m.sb);
+}
+
+int hybrid_member_unite(const struct hybrid_device *dev, struct hybrid_member *m)
+{
+	int r = read_origin(dev, m);
+
+	if (r || !m->apart)
+		return r;
+	m->sb.sequence++;
+	return hybrid_member_write(dev, &m->sb);
 }
 
 int hybrid_member_wipe(const struct hybrid_device *dev, const struct hybrid_sb *sb)

@@ -24,6 +24,7 @@ struct hybrid_member {
 	uint64_t sectors;		/* of the device */
 	bool ok;			/* sb is valid and may be used */
 	uint32_t copies;		/* bit 0: head is good, bit 1: tail is good */
+	bool apart;			/* not both say what sb says */
 	char why[HYBRID_WHY_MAX];	/* if not ok, or if a copy is bad: the reason */
 	struct hybrid_sb sb;		/* the current copy; else what is known of it */
 };
@@ -104,6 +105,13 @@ int hybrid_member_write(const struct hybrid_device *dev, const struct hybrid_sb 
  */
 int hybrid_member_mark_detached(const struct hybrid_device *dev,
 				const struct hybrid_volume_settings *next);
+
+/*
+ * Read an origin again, and have both copies say what the one that counts says: before a table maps
+ * it without its cache, since one old copy that is left could bring that back.  Returns 0 or an
+ * exit code.
+ */
+int hybrid_member_unite(const struct hybrid_device *dev, struct hybrid_member *member);
 
 /* Zero head and tail of a formatted member, the superblocks first. */
 int hybrid_member_wipe(const struct hybrid_device *dev, const struct hybrid_sb *sb);
