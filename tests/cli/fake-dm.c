@@ -446,12 +446,15 @@ static bool in_use(struct json_object *pool)
 bool hybrid_dm_linear(const char *name, struct hybrid_dm_linear *linear)
 {
 	struct json_object *o = find(name);
+	uint8_t uuid[16];
 	char below[32];
 
 	memset(linear, 0, sizeof(*linear));
 	if (!o || !json_object_get_boolean(field(o, "alone")) ||
 	    sscanf(text(o, "params"), "%31s %llu", below, &linear->start) != 2)
 		return false;
+	hybrid_uuid_parse(text(o, "uuid"), uuid);
+	hybrid_dm_uuid(linear->uuid, uuid, false);
 	linear->devno = makedev(FAKE_MAJOR, number(o, "minor"));
 	linear->sectors = number(o, "sectors");
 	return !hybrid_devno_parse(below, &linear->below);

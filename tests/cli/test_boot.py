@@ -223,13 +223,15 @@ def test_an_origin_alone(kernel, volume):
     row = json.loads(kernel.ok("list", "vol", "--json", "-o", "all"))["volumes"][0]
     assert (row["state"], row["mode"], row["origin"]) == ("alone", "passthrough", volume[1])
     assert kernel("status", "vol").returncode == 7
-    # The cache comes late: its pool starts, the volume stays as it is
-    assert event(kernel, volume[0]) == "complete"
-    kernel("activate", "--auto", "--all")
-    assert kernel.devices == ["vol", "vol-pool"]
     # Nothing that needs the pool is done to it
     for command in (["drain", "vol"], ["set", "vol", "cutoff=0"]):
         assert kernel(*command).returncode not in (0, -11)
+    # The cache comes late: its pool starts, and the volume joins it
+    assert event(kernel, volume[0]) == "complete"
+    kernel.ok("activate", "--auto", "--all")
+    assert kernel.devices == ["vol", "vol-pool"]
+    row = json.loads(kernel.ok("list", "vol", "--json", "-o", "all"))["volumes"][0]
+    assert (row["state"], row["pool"]) == ("running", "vol-pool")
     kernel.ok("deactivate", "--all")
     assert kernel.devices == []
 

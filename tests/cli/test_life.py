@@ -3,7 +3,9 @@
 import json
 import os
 import re
+import signal
 import struct
+import uuid
 
 import pytest
 
@@ -209,7 +211,7 @@ def test_detach_of_an_origin_alone(kernel, volume, unplug, pool):
     before = superblock(volume[1])
     if pool == "back":
         unplug.again(volume[0])
-        kernel("activate", "vol-pool")
+        assert kernel("activate", "vol-pool", fail="switch vol 200704 hybrid").returncode == 4
     kernel.ok("detach", "vol")
     no_cache(before, volume[1])
     assert "vol" in kernel.devices
@@ -318,3 +320,160 @@ def test_what_a_pool_has_of_an_origin_that_is_done_with_it(kernel, volume, dirty
         assert "action: hybridctl detach --drop-dirty vol" in kernel("status").stdout
         kernel.ok("detach", "--drop-dirty", "vol", "-y")
     assert entries(kernel) == [] and superblock(volume[1]) == before
+
+
+# A cache for it ----------------------------------------------------------------------------
+
+@pytest.fixture
+def lone(kernel, volume):
+    """(origin, its superblock): vol without a cache, closed, beside the pool that it had."""
+    kernel.ok("detach", "vol")
+    return volume[1], superblock(volume[1])
+
+
+def paired(kernel, before, device):
+    """What an attach makes of an origin without a cache."""
+    now = superblock(device)
+    assert (now.role, now.flags & ~EPHEMERAL, now.nonce, now.instance) == (ORIGIN, 0, 0, 0)
+    assert any(now.key) and any(now.pool)
+    for field in "member", "volume", "name", "data_sector", "data_sectors", "mode", "cutoff":
+        assert getattr(now, field) == getattr(before, field)
+    (entry,) = entries(kernel)
+    assert entry.split()[1] == "active" and state(kernel) == "running"
+    return now
+
+
+def contents(device):
+    with open(device, "rb") as f:
+        data = bytearray(f.read())
+    for at in HEAD_SB, len(data) - HEAD_SB:
+        data[at:at + 4096] = bytes(4096)
+    return data
+
+
+@pytest.mark.parametrize("up", [False, True])
+@pytest.mark.parametrize("origin", [False, True])
+def test_attach_keeps_what_is_there(kernel, lone, up, origin):
+    """Nothing but the superblocks is written, and nothing is asked for that they know."""
+    device, before = lone
+    if up:
+        kernel.ok("activate", "vol")
+        kernel.change_device("vol", open_count=1)
+    old = contents(device)
+    words = ["attach", "vol-pool", "vol", *(["--origin", device] if origin else [])]
+    assert "zero" not in kernel.ok(*words, "--test")
+    assert superblock(device) == before
+    kernel.clear_log()
+    kernel.ok(*words)
+    paired(kernel, before, device)
+    assert contents(device) == old
+    row = listed(kernel)["volume", "vol", "running"]
+    assert (row["mode"], row["cutoff"]) == ("writeback", 1 << 20)
+    steps = [line.split()[:3] for line in kernel.log if not line.endswith(("check", "volumes"))]
+    assert steps == [["message", "vol-pool", "create_volume"], ["switch" if up else "create", "vol", "200704"]]
+    kernel.ok("detach", "vol", *(["--live"] if up else []))
+    kernel.ok("attach", "vol-pool", "vol", "--mode", "writearound", "--cutoff", "0")
+    row = listed(kernel)["volume", "vol", "running"]
+    assert (row["mode"], row["cutoff"]) == ("writearound", 0)
+
+
+def test_create_keeps_what_is_there(kernel, lone, loop):
+    """A new pool for it."""
+    device, before = lone
+    old, new = contents(device), loop("new.img", 64)
+    r = kernel("create", "other", "--pool", "new", "--cache", new, "--origin", device, "-y", "--wipe-signatures")
+    assert r.returncode == 2 and "is the origin of a volume, vol" in r.stderr
+    kernel.ok("create", "vol", "--pool", "new", "--cache", new, "--origin", device, "-y")
+    paired(kernel, before, device)
+    assert contents(device) == old and listed(kernel)["volume", "vol", "running"]["pool"] == "new"
+
+
+def test_attach_refused(kernel, lone, loop, driver):
+    device, before = lone
+    for flags, lost in ((LOSS_UNKNOWN, 0), (0, 7)):
+        edit_superblocks(device, {100: bytes([flags]), 240: bytes([lost])})
+        r = kernel("attach", "vol-pool", "vol")
+        assert r.returncode == 2 and "lost --acknowledge" in r.stderr
+    edit_superblocks(device, {100: b"\0", 240: b"\0"})
+    r = kernel("attach", "vol-pool", "other", "--origin", device, "-y", "--wipe-signatures")
+    assert r.returncode == 2 and "is the origin of a volume, vol" in r.stderr
+    r = kernel("attach", "vol-pool", "nothing")
+    assert r.returncode == 1 and "no origin given" in r.stderr
+    r = kernel("create", "vol", "--pool", "big", "--cache", loop("big.img", 64, 4096), "--origin", device, "-y")
+    assert r.returncode == 2 and "is used in sectors of 512 bytes" in r.stderr
+    assert superblock(device) == before
+    assert state(kernel) == "inactive" and entries(kernel) == []
+
+
+@pytest.mark.parametrize("up", [False, True])
+@pytest.mark.parametrize("n", [0, 1, 2])
+@pytest.mark.parametrize("then", ["activate", "attach"])
+def test_attach_that_is_cut(kernel, lone, cut, up, n, then):
+    """After the entry: without a cache.  Once a copy of the superblock says so: with it."""
+    device, before = lone
+    if up:
+        kernel.ok("activate", "vol")
+    if n:
+        cut(n, "attach", "vol-pool", "vol", seed=n)
+    else:
+        r = kernel("attach", "vol-pool", "vol", env={"HYBRID_FAKE_SIGNAL":
+                                                     f"{int(signal.SIGKILL)} message vol-pool create_volume"})
+        assert r.returncode == -9
+        # The model dies before it does what it is asked for
+        pool = kernel.state["devices"][0]["uuid"]
+        volume, member = (uuid.UUID(bytes=b) for b in (before.volume, before.member))
+        kernel.change(volumes={pool: [f"0 active {volume} vol {member} writeback 2048 200704 2048 formatted 0"]})
+    assert len(entries(kernel)) == 1
+    now = max(copies(device), key=lambda sb: sb.sequence if sb.role in (ORIGIN, DETACHED) else -1)
+    if then == "attach" and now.role == DETACHED:
+        kernel.ok("attach", "vol-pool", "vol")
+        paired(kernel, before, device)
+        return
+    kernel.ok("activate", "--all")
+    if now.role == DETACHED:
+        assert entries(kernel) == [] and superblock(device).role == DETACHED
+        assert state(kernel) == "no-cache"
+    else:
+        # The kernel makes both copies one when it opens it
+        assert len(entries(kernel)) == 1 and state(kernel) == "running"
+
+
+@pytest.mark.parametrize("up", [False, True])
+@pytest.mark.parametrize("step", ["message vol-pool create_volume", "create vol|switch vol 200704 hybrid"])
+def test_attach_that_fails_leaves_it_without_a_cache(kernel, lone, up, step):
+    device, before = lone
+    if up:
+        kernel.ok("activate", "vol")
+    r = kernel("attach", "vol-pool", "vol", fail=step)
+    assert r.returncode == 4 and "lost" not in r.stderr, r
+    now = superblock(device)
+    assert now.role == DETACHED and (now.mode, now.cutoff) == (before.mode, before.cutoff)
+    assert entries(kernel) == [] and ("vol" in kernel.devices) == up
+    kernel.ok("attach", "vol-pool", "vol")
+    paired(kernel, before, device)
+
+
+def test_attach_to_an_origin_that_cannot_be_written(kernel, build, lone):
+    """The second copy: the first one is taken back, and the entry goes."""
+    device, before = lone
+    at = 100 * 2048 - 1024
+    r = kernel("attach", "vol-pool", "vol",
+               env={"LD_PRELOAD": str(build / "faults.so"), "FAULT_BAD": f"write {device} {at} {at + 8}"})
+    assert r.returncode == 4 and "cannot write" in r.stderr
+    # A copy may say that it is paired, and what it says is so
+    assert len(entries(kernel)) == 1 or superblock(device).role == DETACHED
+
+
+@pytest.mark.parametrize("dirty", [0, 5])
+def test_attach_where_the_pool_has_something_of_it(kernel, lone, dirty):
+    """Of an older life: deleted if it is clean, and else not mixed with the new one."""
+    device, before = lone
+    pool = kernel.state["devices"][0]["uuid"]
+    volume, member = (uuid.UUID(bytes=b) for b in (before.volume, before.member))
+    kernel.change(dirty_vol=dirty, volumes={
+        pool: [f"3 active {volume} vol {member} writeback 2048 200704 2048 formatted 0"]})
+    r = kernel("attach", "vol-pool", "vol")
+    if dirty:
+        assert r.returncode == 5 and "--drop-dirty" in r.stderr and superblock(device) == before
+    else:
+        paired(kernel, before, device)

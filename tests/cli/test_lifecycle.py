@@ -194,10 +194,11 @@ def test_detach(kernel, volume):
     assert kernel.devices == ["vol-pool"]
     r = kernel("attach", "vol-pool", "vol", "--origin", volume[1], "-y", "--in-place")
     assert r.returncode == 2 and "begins at sector 2048" in r.stderr
-    # Its origin can be attached again, if its data may go
-    r = kernel("attach", "vol-pool", "vol", "--origin", volume[1], "-y")
-    assert r.returncode == 2 and "detached" in r.stderr
-    kernel.ok("attach", "vol-pool", "vol", "--origin", volume[1], "-y", "--wipe-signatures")
+    # Its origin is attached again with its data; a new volume it becomes once it is wiped
+    r = kernel("attach", "vol-pool", "new", "--origin", volume[1], "-y", "--wipe-signatures")
+    assert r.returncode == 2 and "hybridctl wipe" in r.stderr
+    kernel.ok("attach", "vol-pool", "vol", "--origin", volume[1])
+    assert members(kernel, volume[1])[volume[1]]["sequence"] == 3
 
 
 def test_detach_in_json(kernel, volume):

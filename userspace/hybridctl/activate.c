@@ -389,6 +389,25 @@ static int check_suspended(const struct activation *a, const struct hybrid_node 
 			   node->name);
 }
 
+/* It runs alone, on this very origin, or an attach was cut short before its last step. */
+static int join(struct activation *a, const struct hybrid_volume_line *entry,
+		const struct hybrid_node *node)
+{
+	const struct hybrid_member *m = hybrid_find_member(a->inv, entry->member_uuid);
+	int r;
+
+	if (!m || m->devno != node->below)
+		return 0;
+	if (!m->ok)
+		return fail_refused_origin(entry, m);
+	r = live_join(entry, node->name, a->pool, m->devno);
+	if (r)
+		return r;
+	a->started++;
+	hybrid_note("volume %s has its cache again: /dev/mapper/%s", node->name, node->name);
+	return 0;
+}
+
 static int activate_entry(struct activation *a, const struct hybrid_volume_line *entry)
 {
 	struct hybrid_node *node = hybrid_find_uuid(a->inv, entry->uuid, HYBRID_VOLUME);
@@ -402,6 +421,8 @@ static int activate_entry(struct activation *a, const struct hybrid_volume_line 
 		return r;
 	if (entry->tombstone || hybrid_entry_foreign(a->inv, a->pool_uuid, entry))
 		return finish_detach(a, entry, node);
+	if (node && node->active && node->dm.alone && !node->dm.suspended && !entry->inplace)
+		return join(a, entry, node);
 	if (node && node->active)
 		return check_suspended(a, node);
 	return activate_volume(a, entry);
@@ -674,7 +695,8 @@ static void activate_one(struct round *round, const char *what)
 		add_result(round, fail_refused(&round->inv, what));
 	else if (node->kind == HYBRID_POOL)
 		activate_pool(round, node, NULL);
-	else if (node->active && node->dm.live && !node->dm.suspended && !node->deleted)
+	else if (node->active && node->dm.live && !node->dm.suspended && !node->deleted &&
+		 !(node->dm.alone && node->pool))
 		hybrid_note("%s is active already", node->name);
 	else if (!node->pool)
 		without_pool(round, node);

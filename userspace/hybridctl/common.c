@@ -279,8 +279,8 @@ static void volume_params(char params[HYBRID_PARAMS_MAX],
 	hybrid_volume_table_build(params, HYBRID_PARAMS_MAX, &table);
 }
 
-static void kernel_params(char params[HYBRID_PARAMS_MAX],
-			  const struct hybrid_volume_line *entry, dev_t pool, dev_t origin)
+void kernel_params(char params[HYBRID_PARAMS_MAX], const struct hybrid_volume_line *entry,
+		   dev_t pool, dev_t origin)
 {
 	char pool_dev[32], origin_dev[32];
 
@@ -316,19 +316,58 @@ int check_mode(const struct command_line *cl, bool in_place, uint32_t mode)
 	return 0;
 }
 
+/* The one that is given, or of a volume without a cache: the one that it has. */
+static int find_origin(const struct command_line *cl, const char *name, char path[HYBRID_PATH_MAX])
+{
+	struct hybrid_inventory inv = {};
+	struct hybrid_node *node;
+	int r = 0;
+
+	path[0] = '\0';
+	if (cl->value[OPT_ORIGIN]) {
+		snprintf(path, HYBRID_PATH_MAX, "%s", cl->value[OPT_ORIGIN]);
+		return 0;
+	}
+	if (!cl->given[OPT_IN_PLACE])
+		r = hybrid_inventory_load(&inv, HYBRID_LOAD_ALL, NULL, 0);
+	node = r ? NULL : hybrid_find(&inv, name, 1U << HYBRID_VOLUME);
+	if (node && hybrid_node_uncached(node) && node->member && node->member->ok)
+		snprintf(path, HYBRID_PATH_MAX, "%s", node->member->path);
+	hybrid_inventory_free(&inv);
+	if (r || path[0])
+		return r;
+	return hybrid_fail(HYBRID_USAGE, "give the slow device: --origin DEVICE",
+			   "no origin given for %s", name);
+}
+
+/* A volume without a cache that is up: it gets one as it is, in use or not. */
+static bool is_up(const char *name, const char *origin)
+{
+	struct hybrid_dm_linear linear;
+	uint8_t uuid[16];
+	struct stat st;
+	bool pool;
+
+	return !stat(origin, &st) && S_ISBLK(st.st_mode) && hybrid_dm_linear(name, &linear) &&
+	       linear.below == st.st_rdev && hybrid_dm_uuid_parse(linear.uuid, uuid, &pool);
+}
+
 int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const char *name)
 {
 	unsigned int flags = HYBRID_OPEN_EXCLUSIVE;
+	char path[HYBRID_PATH_MAX];
 	int r;
 
 	memset(nv, 0, sizeof(*nv));
 	nv->origin.fd = -1;
 	nv->entry.inplace = cl->given[OPT_IN_PLACE];
-	if (!cl->value[OPT_ORIGIN])
-		return hybrid_fail(HYBRID_USAGE, "give the slow device: --origin DEVICE",
-				   "no origin given for %s", name);
-	nv->live = cl->given[OPT_LIVE];
+	r = find_origin(cl, name, path);
+	if (r)
+		return r;
+	nv->live = cl->given[OPT_LIVE] || is_up(name, path);
 	nv->force = cl->given[OPT_FORCE];
+	nv->mode_given = cl->value[OPT_MODE];
+	nv->cutoff_given = cl->value[OPT_CUTOFF];
 	r = check_new_name("volume", name, !cl->given[OPT_TEST] && !nv->live);
 	if (!r)
 		r = parse_volume_options(cl, &nv->entry.mode, &nv->entry.cutoff_sectors);
@@ -345,9 +384,9 @@ int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const
 	/* Else its device holds it: who else does is looked at by live_find() */
 	if (nv->live)
 		flags = 0;
-	r = hybrid_device_answers(cl->value[OPT_ORIGIN]);
+	r = hybrid_device_answers(path);
 	if (!r)
-		r = hybrid_device_open(&nv->origin, cl->value[OPT_ORIGIN], flags);
+		r = hybrid_device_open(&nv->origin, path, flags);
 	return r || !nv->live ? r : live_find(nv);
 }
 
@@ -377,7 +416,7 @@ static int check_inplace(const struct new_volume *nv)
 	if (hybrid_member_read(&nv->origin, &m))
 		return check_not_in_array(&nv->origin);
 	if (m.sb.role == HYBRID_ROLE_DETACHED)
-		return hybrid_fail(HYBRID_REFUSED, "leave out --in-place to format it again",
+		return hybrid_fail(HYBRID_REFUSED, "leave out --in-place: its data stays where it is",
 				   "%s was detached: its data begins at sector %llu, not at 0",
 				   nv->origin.path, (unsigned long long)m.sb.data_sector);
 	return hybrid_fail(HYBRID_BUSY, "detach it first",
@@ -397,18 +436,55 @@ int check_sectors(const struct new_volume *nv, dev_t used, const char *name, con
 	return 0;
 }
 
+/* The origin of a volume without a cache: data, UUIDs and name stay, and what its last cache left of settings. */
+static int plan_kept(struct new_volume *nv, const struct hybrid_sb *old)
+{
+	struct hybrid_sb *sb = &nv->plan.sb;
+	uint8_t key[16];
+
+	if (strcmp(old->name, nv->entry.name))
+		return hybrid_fail(HYBRID_REFUSED,
+				   "give that name; or hybridctl wipe it, if its data may be lost",
+				   "%s is the origin of a volume, %s", nv->origin.path, old->name);
+	if (old->lost || old->flags & HYBRID_SB_LOSS_UNKNOWN)
+		return hybrid_fail(HYBRID_REFUSED,
+				   "restore it; then hybridctl lost --acknowledge says that this was done",
+				   "some of the data of %s was lost with its last cache", old->name);
+	memcpy(key, sb->pairing_key, sizeof(key));
+	*sb = *old;
+	sb->role = HYBRID_ROLE_ORIGIN;
+	sb->flags &= HYBRID_SB_EPHEMERAL;
+	sb->sequence++;
+	/* Never opened: nothing of it is cached */
+	sb->instance = 0;
+	sb->nonce = 0;
+	sb->volume_id = nv->plan.volume_id;
+	memcpy(sb->pool_uuid, nv->plan.pool_uuid, 16);
+	memcpy(sb->pairing_key, key, sizeof(key));
+	if (!nv->mode_given && sb->next.mode)
+		nv->entry.mode = sb->next.mode - 1;
+	if (!nv->cutoff_given && sb->next.cutoff_sectors)
+		nv->entry.cutoff_sectors = sb->next.cutoff_sectors - 1;
+	return 0;
+}
+
 int new_volume_plan(struct new_volume *nv)
 {
+	struct hybrid_member m;
 	int r;
 
+	nv->kept = !nv->plan.inplace && !hybrid_member_read(&nv->origin, &m) && m.ok &&
+		   m.sb.role == HYBRID_ROLE_DETACHED;
 	r = nv->plan.inplace ? check_inplace(nv) : 0;
-	if (!r && nv->plan.inplace && !nv->live && !nv->force)
+	if (!r && (nv->plan.inplace || nv->kept) && !nv->live && !nv->force)
 		r = check_sectors(nv, nv->origin.devno, nv->origin.path,
 				  "use a cache device with smaller sectors, or --force if all on it has larger ones");
 	if (r)
 		return r;
 	nv->plan.volume_id = nv->entry.id;
 	r = hybrid_origin_plan(&nv->origin, &nv->plan);
+	if (!r && nv->kept)
+		r = plan_kept(nv, &m.sb);
 	if (!r && nv->live)
 		r = live_plan(nv);
 	if (r)
@@ -439,15 +515,6 @@ static int reopen_origin(struct new_volume *nv)
 				    (nv->live ? 0 : HYBRID_OPEN_EXCLUSIVE));
 }
 
-/* What can be undone of its superblock: live, it was detached before. */
-static void clear_origin(struct new_volume *nv)
-{
-	if (nv->live)
-		hybrid_member_mark_detached(&nv->origin, NULL);
-	else
-		hybrid_member_wipe(&nv->origin, &nv->plan.sb);
-}
-
 int new_volume_check_writable(struct new_volume *nv)
 {
 	/* The kernel opens it as this does, in place, too */
@@ -458,21 +525,17 @@ int new_volume_write(struct new_volume *nv)
 {
 	int r;
 
-	if (nv->plan.inplace)
+	if (nv->plan.inplace || nv->kept)
 		return 0;
 	r = reopen_origin(nv);
 	if (r)
 		return r;
 	hybrid_verbose("format origin %s", nv->origin.path);
-	if (nv->live) {
-		r = hybrid_member_write(&nv->origin, &nv->plan.sb);
-	} else {
-		nv->written = true;
-		explain_guard(&nv->origin, nv->plan.guard);
-		r = hybrid_origin_format(&nv->origin, &nv->plan);
-	}
+	nv->written = true;
+	explain_guard(&nv->origin, nv->plan.guard);
+	r = hybrid_origin_format(&nv->origin, &nv->plan);
 	if (r)
-		clear_origin(nv);
+		hybrid_member_wipe(&nv->origin, &nv->plan.sb);
 	/* The kernel opens it exclusively next */
 	hybrid_device_close(&nv->origin);
 	return r;
@@ -480,18 +543,34 @@ int new_volume_write(struct new_volume *nv)
 
 void undo_volume_write(struct new_volume *nv)
 {
-	if (nv->plan.inplace)
+	if (nv->plan.inplace || nv->kept)
 		return;
-	hybrid_verbose("undo: %s %s", nv->live ? "mark" : "wipe", nv->origin.path);
+	hybrid_verbose("undo: wipe %s", nv->origin.path);
 	if (!reopen_origin(nv))
-		clear_origin(nv);
+		hybrid_member_wipe(&nv->origin, &nv->plan.sb);
 	hybrid_device_close(&nv->origin);
 }
 
-static void undo_create_volume(const struct new_volume *nv)
+/* Both copies of an origin that is kept: paired with the pool, or (@paired false) again without a cache. */
+static int mark_kept(struct new_volume *nv, bool paired)
+{
+	int r = reopen_origin(nv);
+
+	hybrid_verbose("mark origin %s: %s", nv->origin.path, paired ? "paired" : "without cache");
+	if (!r)
+		r = paired ? hybrid_member_write(&nv->origin, &nv->plan.sb) :
+			     hybrid_member_mark_detached(&nv->origin, NULL);
+	hybrid_device_close(&nv->origin);
+	return r;
+}
+
+static void undo_create_volume(struct new_volume *nv)
 {
 	char message[64];
 
+	/* As long as a copy may say that it is this pool's, it is */
+	if (nv->kept && mark_kept(nv, false))
+		return;
 	snprintf(message, sizeof(message), "delete_volume %u drop_dirty", nv->entry.id);
 	if (hybrid_dm_message(nv->pool_name, message, NULL))
 		return;
@@ -510,9 +589,13 @@ int new_volume_start(struct new_volume *nv)
 	r = hybrid_dm_message(nv->pool_name, message, NULL);
 	if (r)
 		return r;
+	/* A cut before this leaves an entry that the origin does not know: the next activation deletes it */
+	if (nv->kept)
+		r = mark_kept(nv, true);
 	kernel_params(params, &nv->entry, nv->pool, nv->origin.devno);
-	r = nv->live ? live_start(nv, params) :
-	    start_volume(&nv->entry, nv->pool, nv->origin.devno);
+	if (!r)
+		r = nv->live ? live_start(nv, params) :
+		    start_volume(&nv->entry, nv->pool, nv->origin.devno);
 	if (r)
 		undo_create_volume(nv);
 	return r;
@@ -525,10 +608,10 @@ void print_volume_test(const struct new_volume *nv)
 
 	if (!nv->plan.inplace) {
 		printf("write %s: %ssuperblocks at sectors %llu and %llu\n", nv->origin.path,
-		       nv->live ? "" : "zero the first and the last MiB, ",
+		       nv->kept ? "" : "zero the first and the last MiB, ",
 		       (unsigned long long)hybrid_sb_sector(nv->plan.sb.member_sectors, 0),
 		       (unsigned long long)hybrid_sb_sector(nv->plan.sb.member_sectors, 1));
-		print_guard_test(&nv->origin, nv->plan.guard && !nv->live);
+		print_guard_test(&nv->origin, nv->plan.guard && !nv->kept);
 	}
 	hybrid_create_message_build(message, sizeof(message), &nv->entry,
 				    nv->plan.sb.pairing_key);

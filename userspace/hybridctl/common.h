@@ -38,6 +38,10 @@ int confirm(const struct command_line *cl, const char *question);
 /* Mode and cutoff of a pool's entry, as they stand on the origin for its next cache. */
 struct hybrid_volume_settings settings_of(const struct hybrid_volume_line *entry);
 
+/* The parameters of its table. */
+void kernel_params(char params[HYBRID_PARAMS_MAX], const struct hybrid_volume_line *entry,
+		   dev_t pool, dev_t origin);
+
 /* Bring up a volume of an active pool on an origin.  Returns 0 or an exit code. */
 int start_volume(const struct hybrid_volume_line *entry, dev_t pool, dev_t origin);
 
@@ -60,6 +64,8 @@ struct new_volume {
 	dev_t fast;			/* the pool's device, or the cache device of a new one */
 	bool force;			/* --force was given */
 	bool live;			/* the device is there, in use, and goes on */
+	bool kept;			/* the origin of a volume without a cache: its data stays */
+	bool mode_given, cutoff_given;	/* else those of its last cache */
 	bool written;			/* what was on the origin is no longer whole */
 	struct hybrid_dm_linear linear;	/* live: what it is now */
 	uint8_t live_uuid[16];		/* live: of its DM_UUID, if it has one */
@@ -96,6 +102,12 @@ void new_volume_close(struct new_volume *nv);
 int live_find(struct new_volume *nv);
 int live_plan(struct new_volume *nv);
 int live_start(const struct new_volume *nv, const char *params);
+
+/*
+ * A volume that runs alone, linear and in use or not, and its pool has come: it gets its table.  The
+ * kernel finds a nonce that the cache does not know, and begins cold.  Fails: it is as before.
+ */
+int live_join(const struct hybrid_volume_line *entry, const char *name, dev_t pool, dev_t origin);
 
 /*
  * Before a device in use is suspended: whatever we do until it is resumed must not

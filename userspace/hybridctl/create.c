@@ -281,7 +281,7 @@ static int plan_both(struct new_pool *np, struct new_volume *nv,
 	nv->pool_name = np->plan.name;
 	nv->fast = np->cache.devno;
 	r = new_volume_plan(nv);
-	return r ? r : confirm_format(cl, devs, nv->plan.inplace || nv->live ? 1 : 2);
+	return r ? r : confirm_format(cl, devs, nv->plan.inplace || nv->kept ? 1 : 2);
 }
 
 static int create_with_cache(const struct command_line *cl)
@@ -350,7 +350,7 @@ static int find_pool(struct hybrid_inventory *inv, const char *name, struct new_
 	nv->fast = nv->pool;
 	nv->plan.granule_sectors = pool->p.status.granule_sectors;
 	memcpy(nv->plan.pool_uuid, pool->uuid, 16);
-	return choose_volume_id(pool->name, nv->entry.name, &nv->entry.id);
+	return 0;
 }
 
 /* The cache device is in use by its pool: compare with what is below it. */
@@ -371,14 +371,32 @@ static bool is_origin_of(const struct new_volume *nv, const struct hybrid_volume
 	       !memcmp(m->sb.member_uuid, entry->member_uuid, 16);
 }
 
-/* Its mark, which a new superblock would make again, and the id. */
+/*
+ * An attach that was cut short: the origin does not know of it.  What is dirty is of an older life of
+ * the volume, and the user's to give up.
+ */
+static int delete_stale(const struct new_volume *nv, const struct hybrid_volume_line *entry)
+{
+	char message[64];
+
+	if (entry->dirty)
+		return hybrid_fail(HYBRID_BUSY, "hybridctl detach --drop-dirty gives that up",
+				   "pool %s has dirty data of volume %s, whose origin is done with it",
+				   nv->pool_name, entry->name);
+	snprintf(message, sizeof(message), "delete_volume %u", entry->id);
+	return hybrid_dm_message(nv->pool_name, message, NULL);
+}
+
+/* Its mark, if it has none, and the id. */
 static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *entry)
 {
 	struct hybrid_volume_settings next;
 	struct hybrid_member m;
 	char message[64];
-	int r = 0;
+	int r = entry->tombstone ? 0 : delete_stale(nv, entry);
 
+	if (r)
+		return r;
 	if (!entry->inplace && !is_origin_of(nv, entry, &m))
 		return hybrid_fail(HYBRID_BUSY,
 				   "connect it, and hybridctl activate the pool; or choose another name",
@@ -394,6 +412,17 @@ static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *en
 	return r ? r : hybrid_dm_message(nv->pool_name, message, NULL);
 }
 
+/* What a detach or an attach that was cut short has left of @entry, in the way of the new one. */
+static bool is_stale(const struct new_volume *nv, const struct hybrid_volume_line *entry)
+{
+	struct hybrid_member m;
+	bool mine = is_origin_of(nv, entry, &m);
+
+	if (!entry->tombstone)
+		return mine && m.sb.role == HYBRID_ROLE_DETACHED;
+	return mine || !strcmp(entry->name, nv->entry.name) || !memcmp(entry->uuid, nv->live_uuid, 16);
+}
+
 /*
  * The kernel takes no volume with a name or UUID that an entry has, though it be that of a
  * detach that was cut short: end it, before anything is written.
@@ -401,7 +430,6 @@ static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *en
 static int end_detaches(struct new_volume *nv, bool test)
 {
 	struct hybrid_volume_line *entries;
-	struct hybrid_member m;
 	unsigned int nr, i;
 	int r;
 
@@ -409,9 +437,7 @@ static int end_detaches(struct new_volume *nv, bool test)
 	if (r)
 		return r;
 	for (i = 0; i < nr && !r; i++) {
-		if (!entries[i].tombstone ||
-		    (strcmp(entries[i].name, nv->entry.name) && !is_origin_of(nv, &entries[i], &m) &&
-		     memcmp(entries[i].uuid, nv->live_uuid, 16)))
+		if (!is_stale(nv, &entries[i]))
 			continue;
 		if (test)
 			printf("dmsetup message %s 0 forget_volume %u\n", nv->pool_name, entries[i].id);
@@ -450,6 +476,8 @@ static int find_place(struct hybrid_inventory *inv, const struct command_line *c
 		r = check_not_cache(inv, nv, cl);
 	if (!r)
 		r = end_detaches(nv, cl->given[OPT_TEST]);
+	if (!r)
+		r = choose_volume_id(nv->pool_name, nv->entry.name, &nv->entry.id);
 	return r;
 }
 
@@ -459,7 +487,7 @@ static int plan_volume(const struct command_line *cl, struct new_volume *nv)
 	const struct hybrid_device *devs[] = { &nv->origin };
 	int r = new_volume_plan(nv);
 
-	return r || nv->plan.inplace || nv->live ? r : confirm_format(cl, devs, 1);
+	return r || nv->plan.inplace || nv->kept ? r : confirm_format(cl, devs, 1);
 }
 
 /* The origin is held meanwhile; live it may have become another's, and so may the name. */

@@ -140,7 +140,7 @@ static void judge_volume(const struct hybrid_node *node, struct health *h)
 		judge_uncached(node, h);
 	else if (node->dm.alone)
 		say(h, false, "alone", "it runs without its pool, at the speed of its origin",
-		    "connect the cache device, then deactivate and activate");
+		    "connect the cache device, then hybridctl activate --all");
 	else if (strcmp(s->state, "running"))
 		say(h, false, "degraded",
 		    "its pool failed: clean data comes from the origin, dirty data fails",

@@ -54,40 +54,17 @@ int live_find(struct new_volume *nv)
 				   "%s is another's to change: its DM_UUID is %s",
 				   nv->entry.name, l->uuid);
 	hybrid_sysfs_holders(nv->origin.devno, holders, sizeof(holders));
-	if (strcmp(holders, nv->entry.name))
+	if (holders[0] && strcmp(holders, nv->entry.name))
 		return hybrid_fail(HYBRID_BUSY, "stop what else uses it first (see lsblk)",
 				   "%s is in use by others than %s: %s", nv->origin.path,
 				   nv->entry.name, holders);
 	return 0;
 }
 
-/* A crash in the middle of an attach: formatted for the pool, which does not know it. */
-static int is_unknown(const struct new_volume *nv, const struct hybrid_sb *sb, bool *unknown)
+/* A formatted origin can get a cache in use if its volume has none: there is room for it. */
+static int fail_not_kept(const struct new_volume *nv)
 {
-	struct hybrid_volume_line *entries;
-	unsigned int nr, i;
-	int r;
-
-	*unknown = sb->role == HYBRID_ROLE_ORIGIN && !(sb->flags & HYBRID_SB_DIRTY) &&
-		   !memcmp(sb->pool_uuid, nv->plan.pool_uuid, 16);
-	if (!*unknown)
-		return 0;
-	r = hybrid_pool_volumes(nv->pool_name, &entries, &nr);
-	if (r)
-		return r;
-	for (i = 0; i < nr; i++)
-		if (!memcmp(entries[i].uuid, sb->volume_uuid, 16))
-			*unknown = false;
-	free(entries);
-	return 0;
-}
-
-/* Behind the head of an origin that was detached there is room for a superblock again. */
-static int plan_formatted(struct new_volume *nv)
-{
-	struct hybrid_sb *sb = &nv->plan.sb;
 	struct hybrid_member m;
-	bool fits = false;
 	int r = hybrid_member_read(&nv->origin, &m);
 
 	if (r == -ENODATA)
@@ -97,25 +74,23 @@ static int plan_formatted(struct new_volume *nv)
 	if (r || !m.ok)
 		return hybrid_fail(HYBRID_BADDEV, "see hybridctl probe", "%s: %s", nv->origin.path,
 				   r ? strerror(-r) : m.why);
-	r = is_unknown(nv, &m.sb, &fits);
-	if (r)
-		return r;
-	if (!fits && m.sb.role != HYBRID_ROLE_DETACHED)
-		return hybrid_fail(HYBRID_BUSY, "detach it first",
-				   "%s belongs to dm-hybrid already: %s %s", nv->origin.path,
-				   hybrid_role_name(m.sb.role), m.sb.name);
-	if (nv->linear.start != m.sb.data_sector || nv->linear.sectors != m.sb.data_sectors)
-		return hybrid_fail(HYBRID_REFUSED, "see dmsetup table, hybridctl scan",
-				   "%s is not the %llu sectors of data from sector %llu of %s on",
-				   nv->entry.name, (unsigned long long)m.sb.data_sectors,
-				   (unsigned long long)m.sb.data_sector, nv->origin.path);
-	sb->data_sector = m.sb.data_sector;
-	sb->data_sectors = m.sb.data_sectors;
-	sb->member_sectors = m.sb.member_sectors;
-	sb->sequence = m.sb.sequence + 1;
-	/* Of one member both copies count: cut between the two, it is as if both were written */
-	memcpy(sb->member_uuid, m.sb.member_uuid, sizeof(sb->member_uuid));
-	return 0;
+	return hybrid_fail(HYBRID_BUSY, "detach it first",
+			   "%s belongs to dm-hybrid already: %s %s", nv->origin.path,
+			   hybrid_role_name(m.sb.role), m.sb.name);
+}
+
+static int check_data_area(const struct new_volume *nv)
+{
+	const struct hybrid_dm_linear *l = &nv->linear;
+	const struct hybrid_sb *sb = &nv->plan.sb;
+
+	if (l->start == sb->data_sector && l->sectors == sb->data_sectors &&
+	    (!l->uuid[0] || !memcmp(nv->live_uuid, sb->volume_uuid, 16)))
+		return 0;
+	return hybrid_fail(HYBRID_REFUSED, "see dmsetup table, hybridctl scan",
+			   "%s is not the %llu sectors of data from sector %llu of %s on",
+			   nv->entry.name, (unsigned long long)sb->data_sectors,
+			   (unsigned long long)sb->data_sector, nv->origin.path);
 }
 
 int live_plan(struct new_volume *nv)
@@ -126,28 +101,47 @@ int live_plan(struct new_volume *nv)
 	if (r)
 		return r;
 	if (!nv->plan.inplace)
-		r = plan_formatted(nv);
+		r = nv->kept ? check_data_area(nv) : fail_not_kept(nv);
 	else if (l->start || l->sectors != nv->origin.sectors)
 		r = hybrid_fail(HYBRID_REFUSED, "attach it without --live if nothing uses it",
 				"%s is only a part of %s", nv->entry.name, nv->origin.path);
-	if (!r && l->uuid[0])
+	if (!r && nv->plan.inplace && l->uuid[0])
 		memcpy(nv->plan.sb.volume_uuid, nv->live_uuid, 16);
+	return r;
+}
+
+static int switch_to_volume(const char *name, const struct hybrid_dm_linear *l, const char *params)
+{
+	char old[HYBRID_PARAMS_MAX];
+	int r = hybrid_dm_switch(name, HYBRID_VOLUME_TARGET, l->sectors, params);
+
+	if (r)
+		hybrid_dm_switch(name, HYBRID_LINEAR_TARGET, l->sectors,
+				 hybrid_linear_params(old, l->below, l->start));
 	return r;
 }
 
 int live_start(const struct new_volume *nv, const char *params)
 {
 	const struct hybrid_dm_linear *l = &nv->linear;
-	char old[HYBRID_PARAMS_MAX];
 	int r = survive_suspend();
 
 	if (!r && !l->uuid[0])
 		r = hybrid_dm_set_uuid(nv->entry.name, nv->entry.uuid);
-	if (r)
-		return r;
-	r = hybrid_dm_switch(nv->entry.name, HYBRID_VOLUME_TARGET, l->sectors, params);
-	if (r)
-		hybrid_dm_switch(nv->entry.name, HYBRID_LINEAR_TARGET, l->sectors,
-				 hybrid_linear_params(old, l->below, l->start));
-	return r;
+	return r ? r : switch_to_volume(nv->entry.name, l, params);
+}
+
+int live_join(const struct hybrid_volume_line *entry, const char *name, dev_t pool, dev_t origin)
+{
+	char params[HYBRID_PARAMS_MAX];
+	struct hybrid_dm_linear l;
+	int r;
+
+	if (!hybrid_dm_linear(name, &l) || l.below != origin || l.start != entry->data_sector ||
+	    l.sectors != entry->data_sectors)
+		return hybrid_fail(HYBRID_BADDEV, "see dmsetup table, hybridctl scan",
+				   "%s is not the data of its origin", name);
+	kernel_params(params, entry, pool, origin);
+	r = survive_suspend();
+	return r ? r : switch_to_volume(name, &l, params);
 }
