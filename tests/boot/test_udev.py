@@ -477,6 +477,24 @@ def test_cache_missing_again(system, volume):
         system.unplug(volume[1])
 
 
+def test_cache_missing_for_long(system, volume):
+    """Waited for once; then the volume is there at once, and gets its cache in use when that comes."""
+    cache, origin = volume
+    system.plug(origin)
+    system.expire()
+    system.run(f"mkfs.ext4 -q -U {FS_UUID} /dev/mapper/vol")
+    system.deactivate()
+    system.unplug(origin)
+    system.plug(origin)
+    assert system.states() == {"vol": "alone"} and system.timers() == []
+    assert system.rc("hybridctl status") == 0
+    system.run("mount /dev/mapper/vol /mnt; head -c 1M /dev/urandom >/mnt/x; sync; md5sum /mnt/x >/run/sum")
+    system.plug(cache)
+    system.becomes(RUNNING)
+    system.run("echo 3 >/proc/sys/vm/drop_caches; md5sum -c /run/sum; umount /mnt; hybridctl status")
+    assert f"/dev/disk/by-uuid/{FS_UUID}" in system.links("/dev/mapper/vol")
+
+
 # In place -----------------------------------------------------------------------------
 
 @pytest.fixture

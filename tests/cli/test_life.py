@@ -212,6 +212,7 @@ def test_detach_of_an_origin_alone(kernel, volume, unplug, pool):
     if pool == "back":
         unplug.again(volume[0])
         assert kernel("activate", "vol-pool", fail="switch vol 200704 hybrid").returncode == 4
+        assert "action: hybridctl activate vol" in kernel.ok("status", "vol")
     kernel.ok("detach", "vol")
     no_cache(before, volume[1])
     assert "vol" in kernel.devices
@@ -477,3 +478,89 @@ def test_attach_where_the_pool_has_something_of_it(kernel, lone, dirty):
         assert r.returncode == 5 and "--drop-dirty" in r.stderr and superblock(device) == before
     else:
         paired(kernel, before, device)
+
+
+# Alone --------------------------------------------------------------------------------------
+
+@pytest.fixture
+def clean(kernel, volume, unplug):
+    """(cache, origin) of vol, not active, nothing of it dirty; the cache is not here."""
+    kernel.ok("deactivate", "vol")
+    unplug(volume[0])
+    return volume
+
+
+def test_alone_once_and_at_once_from_then_on(kernel, clean, unplug):
+    before = superblock(clean[1])
+    assert event(kernel, clean[1]) == "degraded"
+    assert kernel("activate", "--auto", "--all").returncode == 7 and superblock(clean[1]) == before
+    kernel.ok("activate", "--auto", "--all", "--degraded")
+    now = superblock(clean[1])
+    assert (now.role, now.flags, now.pool, now.key) == (ORIGIN, ALONE, before.pool, before.key)
+    assert now.nonce != before.nonce and state(kernel) == "alone"
+    assert "connect the cache device" in kernel.ok("status")
+    # The next boots
+    for _ in range(2):
+        kernel.ok("deactivate", "vol")
+        assert event(kernel, clean[1]) == "complete"
+        kernel.ok("activate", "--auto", "--all")
+        assert kernel.devices == ["vol"] and superblock(clean[1]).nonce != now.nonce
+        now = superblock(clean[1])
+
+
+def test_alone_and_joined_in_use(kernel, clean, unplug):
+    kernel.ok("activate", "vol", "--degraded")
+    kernel.change_device("vol", open_count=1)
+    unplug.again(clean[0])
+    kernel.clear_log()
+    # What fails leaves it as it was
+    assert kernel("activate", "--all", fail="switch vol 200704 hybrid").returncode == 4
+    assert state(kernel) == "alone"
+    kernel.ok("activate", "vol")
+    assert state(kernel) == "running"
+    steps = [line.split()[:2] for line in kernel.log if line.startswith(("suspend", "resume", "switch", "create v"))]
+    assert steps == [["create", "vol-pool"]] + 3 * [["switch", "vol"]]
+
+
+@pytest.mark.parametrize("flags", [DIRTY, DIRTY | ALONE])
+def test_never_alone_while_dirty(kernel, clean, flags):
+    edit_superblocks(clean[1], {100: bytes([flags])})
+    assert event(kernel, clean[1]) == "waiting"
+    for words in [], ["--degraded"]:
+        assert kernel("activate", "--auto", "--all", *words).returncode == 7
+        assert kernel("activate", "vol", *words).returncode == 7
+    assert kernel.devices == []
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("then", ["cache", "none"])
+def test_alone_that_is_cut(kernel, clean, cut, unplug, n, then):
+    """It never ran: with its cache it is as before, and without it is marked again."""
+    cut(n, "activate", "vol", "--degraded", seed=n)
+    assert kernel.devices == []
+    if then == "cache":
+        unplug.again(clean[0])
+        kernel.ok("activate", "vol")
+        assert state(kernel) == "running"
+    else:
+        kernel.ok("activate", "vol", "--degraded")
+        assert superblock(clean[1]).flags == ALONE and state(kernel) == "alone"
+
+
+@pytest.mark.parametrize("copy", [0, 1])
+def test_not_alone_if_a_copy_cannot_be_written(kernel, build, clean, copy):
+    at = [1024, 100 * 2048 - 1024][copy]
+    r = kernel("activate", "vol", "--degraded",
+               env={"LD_PRELOAD": str(build / "faults.so"), "FAULT_BAD": f"write {clean[1]} {at} {at + 8}"})
+    assert r.returncode == 4 and kernel.devices == []
+
+
+def test_not_alone_beside_a_refused_cache(kernel, clean, loop, unplug):
+    """Though it ran alone before."""
+    kernel.ok("activate", "vol", "--degraded")
+    kernel.ok("deactivate", "vol")
+    copy = loop("copy.img", 64)
+    with open(clean[0], "rb") as f, open(copy, "r+b") as g:
+        g.write(f.read())
+    unplug.again(clean[0])
+    assert kernel("activate", "--all").returncode == 7 and kernel.devices == []

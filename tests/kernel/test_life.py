@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from .stack import io
-from .test_live import fill, states, sums, target
+from .test_live import LOAD, fill, states, stop, sums, target
 
 
 def probe(s, disk="hdd"):
@@ -93,3 +93,35 @@ def test_cut_in_a_superblock(make_stack, cut, n):
     assert states(s)["vol"] in ("running", "no-cache")
     assert n == 1 or target(s) == "hybrid"
     s.guest.run("umount /mnt; hybridctl deactivate --all")
+
+
+@pytest.mark.kernels
+def test_alone_and_joined(make_stack, cut):
+    """Not twice waited for; what it wrote alone is what it reads when its cache is back, in use."""
+    s = make_stack(ssd=24, hdd=48)
+    s.create("vol", "--cutoff", "0")
+    fill(s, "ext4")
+    s.guest.run("cat /mnt/file* >/dev/null; umount /mnt; hybridctl deactivate vol")
+    activate = f"hybridctl activate vol --device {s.dev('hdd')}"
+    assert s.guest.run(activate, check=False).rc == 7
+    for n in 1, 2:
+        cut(s, n, f"{activate} --degraded")
+        assert "vol" not in s.guest.run("dmsetup ls").out
+    s.guest.run(f"{activate} --degraded; mount /dev/mapper/vol /mnt")
+    s.guest.run("dd if=/dev/urandom of=/mnt/file1 bs=1M count=3 conv=fsync,notrunc")
+    before = sums(s)
+    s.guest.power_cut()
+    s.guest.boot()
+    s.guest.modprobe("dm-testdisk", "dm-hybrid")
+    assert up(s, "hdd") == before and target(s) == "linear" and states(s)["vol"] == "alone"
+    s.guest.run("dd if=/dev/urandom of=/mnt/file2 bs=1M count=3 conv=fsync,notrunc")
+    before = sums(s)
+    load = s.guest.run_bg(LOAD)
+    s.guest.run("hybridctl activate --all")
+    assert target(s) == "hybrid" and states(s)["vol"] == "running" and sums(s) == before
+    assert s.guest.run("hybridctl status").rc == 0
+    stop(s, load)
+    s.guest.power_cut()
+    s.guest.boot()
+    s.guest.modprobe("dm-testdisk", "dm-hybrid")
+    assert up(s, "ssd", "hdd") == before and target(s) == "hybrid"

@@ -168,6 +168,8 @@ static int mark_alone(const struct hybrid_device *dev, struct hybrid_member *m)
 	if (hybrid_random(&m->sb.nonce, sizeof(m->sb.nonce)))
 		return hybrid_fail(HYBRID_BADDEV, "try again", "no random numbers from the kernel");
 	make_ours(m);
+	m->sb.flags |= HYBRID_SB_ALONE;
+	m->sb.paired_nonce = 0;
 	m->sb.sequence++;
 	return hybrid_member_write(dev, &m->sb);
 }
@@ -610,6 +612,11 @@ static bool has_cache(const struct hybrid_inventory *inv, const uint8_t pool[16]
 	return false;
 }
 
+static bool ran_alone(const struct hybrid_member *m)
+{
+	return m && m->sb.flags & HYBRID_SB_ALONE && !(m->sb.flags & HYBRID_SB_DIRTY);
+}
+
 /* Clean, and its cache device is not here: it goes without. */
 static int start_alone(struct hybrid_inventory *inv, const struct hybrid_node *volume)
 {
@@ -642,7 +649,8 @@ static int start_without_pool(struct round *round, struct hybrid_node *volume)
 
 	if (hybrid_node_uncached(volume))
 		return cl->given[OPT_TEST] ? print_linear(volume) : start_uncached(volume->member);
-	if (!cl->given[OPT_DEGRADED] || cl->given[OPT_TEST])
+	/* One that ran alone before does not wait again */
+	if (cl->given[OPT_TEST] || (!cl->given[OPT_DEGRADED] && !ran_alone(volume->member)))
 		return fail_no_pool(volume);
 	return start_alone(&round->inv, volume);
 }

@@ -28,6 +28,18 @@ static void judge_uncached(const struct hybrid_node *node, struct health *h)
 		 node->name);
 }
 
+/* For as long as anybody likes: all of its data is there. */
+static void judge_alone(const struct hybrid_node *node, struct health *h)
+{
+	say(h, true, "alone", "its cache device is missing: it runs at the speed of its origin", "");
+	if (node->pool && node->pool->active)
+		snprintf(h->action, sizeof(h->action), "hybridctl activate %s", node->name);
+	else
+		snprintf(h->action, sizeof(h->action),
+			 "connect the cache device; or, if it is gone for good, hybridctl detach %s",
+			 node->name);
+}
+
 static void judge_given_up(const struct hybrid_node *node, struct health *h)
 {
 	say(h, false, "given-up", "its origin is done with this cache, which has dirty data of it", "");
@@ -139,8 +151,7 @@ static void judge_volume(const struct hybrid_node *node, struct health *h)
 	else if (node->dm.alone && hybrid_node_uncached(node))
 		judge_uncached(node, h);
 	else if (node->dm.alone)
-		say(h, false, "alone", "it runs without its pool, at the speed of its origin",
-		    "connect the cache device, then hybridctl activate --all");
+		judge_alone(node, h);
 	else if (strcmp(s->state, "running"))
 		say(h, false, "degraded",
 		    "its pool failed: clean data comes from the origin, dirty data fails",

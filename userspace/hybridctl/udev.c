@@ -64,7 +64,9 @@ static const char *decide_origin(const struct hybrid_inventory *inv,
 		return "unlisted";
 	if (active || here || m->sb.role == HYBRID_ROLE_DETACHED)
 		return "complete";
-	return cache || m->sb.flags & HYBRID_SB_DIRTY ? "waiting" : "degraded";
+	if (cache || m->sb.flags & HYBRID_SB_DIRTY)
+		return "waiting";
+	return m->sb.flags & HYBRID_SB_ALONE ? "complete" : "degraded";
 }
 
 /* HYBRID_STATE; udev/62-dm-hybrid-member.rules says what each leads to. */
