@@ -564,3 +564,39 @@ def test_not_alone_beside_a_refused_cache(kernel, clean, loop, unplug):
         g.write(f.read())
     unplug.again(clean[0])
     assert kernel("activate", "--all").returncode == 7 and kernel.devices == []
+
+
+# What leads on ------------------------------------------------------------------------------
+
+def action(kernel, healthy=False):
+    """The one command that status names for vol."""
+    r = kernel("status", "vol")
+    assert r.returncode == (0 if healthy else 7), r
+    found = re.search("action: (.*)", r.stdout)
+    return found and re.sub(".*(hybridctl .*)", r"\1", found[1])
+
+
+@pytest.mark.parametrize("flags, leads", [(0, "activate --degraded vol"), (ALONE, "activate vol"),
+                                          (DIRTY, "accept-loss vol"), (ALONE | DIRTY, "accept-loss vol")])
+def test_status_without_the_cache_device(kernel, clean, flags, leads):
+    edit_superblocks(clean[1], {100: bytes([flags])})
+    assert state(kernel) == "incomplete" and action(kernel) == f"hybridctl {leads}"
+    if not flags & DIRTY:
+        kernel.ok(*leads.split())
+        assert state(kernel) == "alone" and action(kernel, healthy=True) == "hybridctl detach vol"
+        kernel.ok("detach", "vol")
+        assert state(kernel) == "no-cache" and action(kernel, healthy=True) is None
+        kernel.ok("deactivate", "vol")
+        assert state(kernel) == "inactive" and action(kernel) == "hybridctl activate vol"
+
+
+@pytest.mark.parametrize("lost, leads", [(0, "detach --live vol"), (3, "lost vol lists what is lost")])
+def test_status_of_a_volume_whose_pool_failed(kernel, volume, cut, lost, leads):
+    kernel.change_device("vol-pool", state="failed")
+    kernel.change_device("vol", state="degraded", lost=lost)
+    assert state(kernel) == "degraded" and action(kernel) == f"hybridctl {leads}"
+    if not lost:
+        cut(1, *leads.split())
+        assert state(kernel) == "suspended" and action(kernel) == f"hybridctl {leads}"
+        kernel.ok(*leads.split())
+        assert state(kernel) == "no-cache" and action(kernel, healthy=True) is None

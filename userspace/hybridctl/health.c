@@ -46,6 +46,26 @@ static void judge_given_up(const struct hybrid_node *node, struct health *h)
 	snprintf(h->action, sizeof(h->action), "hybridctl detach --drop-dirty %s", node->name);
 }
 
+/* A volume that is not active, and its cache device is not here. */
+static void judge_cache_missing(const struct hybrid_node *node, struct health *h)
+{
+	uint32_t flags = node->member ? node->member->sb.flags : 0;
+
+	say(h, false, "incomplete", flags & HYBRID_SB_DIRTY ?
+	    "its cache device is missing, and holds newer data than the origin" :
+	    "its cache device is missing", "");
+	if (flags & HYBRID_SB_DIRTY)
+		snprintf(h->action, sizeof(h->action),
+			 "connect the cache device; or, if it is gone for good, hybridctl accept-loss %s",
+			 node->name);
+	else if (flags & HYBRID_SB_ALONE)
+		snprintf(h->action, sizeof(h->action), "hybridctl activate %s", node->name);
+	else
+		snprintf(h->action, sizeof(h->action),
+			 "connect the cache device; or, without it, hybridctl activate --degraded %s",
+			 node->name);
+}
+
 static void judge_inactive(const struct hybrid_node *node, struct health *h)
 {
 	const struct hybrid_member *m = node->member;
@@ -68,9 +88,7 @@ static void judge_inactive(const struct hybrid_node *node, struct health *h)
 	if (node->kind != HYBRID_VOLUME || hybrid_node_uncached(node) ||
 	    (node->pool && (node->pool->member || node->pool->active)))
 		return;
-	say(h, false, "incomplete", m && m->sb.flags & HYBRID_SB_DIRTY ?
-	    "its cache device is missing, and holds newer data than the origin" :
-	    "its cache device is missing", "connect the cache device; do not use the origin alone");
+	judge_cache_missing(node, h);
 }
 
 bool errors_by_kind(const struct hybrid_node *pool, char *buf, size_t len)
@@ -141,6 +159,35 @@ static void judge_pool(const struct hybrid_node *node, struct health *h)
 		say(h, true, "running", "", "");
 }
 
+static void judge_degraded(const struct hybrid_node *node, struct health *h)
+{
+	const struct hybrid_volume_status *s = &node->v.status;
+
+	if (s->lost || s->dirty) {
+		say(h, false, "degraded",
+		    "its pool failed: clean data comes from the origin, dirty data fails", "");
+		snprintf(h->action, sizeof(h->action), "hybridctl lost %s lists what is lost", node->name);
+		return;
+	}
+	say(h, false, "degraded", "its pool failed; nothing is lost", "see the status of its pool");
+	if (!node->v.table.inplace)
+		snprintf(h->action, sizeof(h->action),
+			 "reconnect the cache device, then deactivate and activate; or go on without it: hybridctl detach --live %s",
+			 node->name);
+}
+
+/* ... by somebody, or by a detach that was cut short after the pool had failed. */
+static void judge_suspended(const struct hybrid_node *node, struct health *h)
+{
+	bool failed = node->kind == HYBRID_VOLUME && node->pool && node->pool->active &&
+		      node->pool->dm.live && !strcmp(node->pool->p.status.state, "failed");
+
+	say(h, false, "suspended", "its I/O is held back", "dmsetup resume it");
+	if (failed)
+		snprintf(h->action, sizeof(h->action), "dmsetup resume it, or hybridctl detach --live %s",
+			 node->name);
+}
+
 static void judge_volume(const struct hybrid_node *node, struct health *h)
 {
 	const struct hybrid_volume_status *s = &node->v.status;
@@ -153,9 +200,7 @@ static void judge_volume(const struct hybrid_node *node, struct health *h)
 	else if (node->dm.alone)
 		judge_alone(node, h);
 	else if (strcmp(s->state, "running"))
-		say(h, false, "degraded",
-		    "its pool failed: clean data comes from the origin, dirty data fails",
-		    "see the status of its pool");
+		judge_degraded(node, h);
 	else if (s->origin_errors)
 		say(h, false, "running", "I/O to the origin failed",
 		    "check the origin (dmesg, smartctl)");
@@ -179,7 +224,7 @@ void judge(const struct hybrid_node *node, struct health *h)
 	else
 		judge_volume(node, h);
 	if (node->dm.suspended)
-		say(h, false, "suspended", "its I/O is held back", "dmsetup resume it");
+		judge_suspended(node, h);
 	if (node->deleted)
 		say(h, false, node->dm.suspended ? "suspended" : "no-cache",
 		    "its detach was cut short", "hybridctl activate --all finishes that");
