@@ -482,7 +482,9 @@ static int lost_identify(const struct hybrid_lost_map *map, const struct hybrid_
 		return refuse(why, "generation", -ESTALE);
 	if (le64_to_cpu(h->number) != copy)
 		return refuse(why, "number", -ESTALE);
-	if (memcmp(h->pool_uuid, sb->pool_uuid, sizeof(h->pool_uuid)))
+	/* An origin whose loss was accepted has no pool any more */
+	if (sb->role != HYBRID_ROLE_DETACHED &&
+	    memcmp(h->pool_uuid, sb->pool_uuid, sizeof(h->pool_uuid)))
 		return refuse(why, "pool_uuid", -ESTALE);
 	if (memcmp(map->volume_uuid, sb->volume_uuid, sizeof(map->volume_uuid)))
 		return refuse(why, "volume_uuid", -ESTALE);

@@ -453,6 +453,14 @@ def _origin_is_detached(pool: Pool):
     origin.set("flags", 0)
 
 
+@image("origin-is-detached", members="cache origin0")
+def _origin_given_up(pool: Pool):
+    origin = Member(pool.origins[0])
+    origin.set("role", constant("ROLE_DETACHED"))
+    origin.set("flags", constant("SB_LOSS_UNKNOWN"))
+    origin.set("pool_uuid", bytes(16))
+
+
 _origin("origin_unflagged", "flags", 0, "origin-unflagged")
 _origin("origin_flagged", "flags", constant("SB_DIRTY"), "origin-flagged", which=1)
 _origin("origin_older", "origin.instance", 77, "origin-older", which=1)

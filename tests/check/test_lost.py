@@ -6,7 +6,7 @@ import re
 import subprocess
 
 import pytest
-from check.corrupt import Block, Member
+from check.corrupt import Block, Member, constant
 from check.pools import HEAD, MIB, Pool
 
 UNREADABLE = "cache device: Input/output error"
@@ -129,6 +129,25 @@ def test_what_an_origin_says_that_it_lost(pool, lost, copies):
     assert r.returncode == 4
     assert ranges(r) == [("vol0", None, None,
                           "unknown: the map of what was lost cannot be read")]
+
+
+def test_a_loss_that_was_accepted(pool, lost):
+    """The origin has no cache any more: it alone tells, whatever the old cache says."""
+    origin = Member(pool.origins[0])
+    for copy in range(2):
+        origin.lost_map(copy, b"\x03")
+    for field, value in (("role", constant("ROLE_DETACHED")), ("flags", 0), ("pool_uuid", bytes(16))):
+        origin.set(field, value)
+    for devices in [origin.path], [pool.cache, origin.path]:
+        r = lost(*devices, "--json")
+        assert r.returncode == 7 and ranges(r) == [("vol0", 0, 8192, "its cache died")]
+    origin.set("origin.lost", 0)
+    r = lost(origin.path)
+    assert (r.returncode, r.stdout) == (0, "nothing is lost\n")
+    origin.set("flags", constant("SB_LOSS_UNKNOWN"))
+    r = lost(origin.path, "--json")
+    assert r.returncode == 4
+    assert ranges(r) == [("vol0", None, None, "unknown: its cache was given up with newer data")]
 
 
 def test_an_origin_that_went_on_without_its_cache(pool, lost):

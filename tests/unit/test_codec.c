@@ -929,6 +929,11 @@ static void lost_of_another(void **state)
 	LOST_OTHER(other.member_uuid[0]++, -ESTALE, "member_uuid");
 	LOST_OTHER(other.instance++, -ESTALE, "instance");
 	LOST_OTHER(other.data_sectors += 2048, -EINVAL, "data_sectors");
+	/* An origin that has no pool any more keeps its map */
+	other = sb;
+	other.role = HYBRID_ROLE_DETACHED;
+	memset(other.pool_uuid, 0, sizeof(other.pool_uuid));
+	assert_int_equal(lost_read(&other, 1, &why), 0);
 	assert_int_equal(lost_read(&sb, 0, &why), -ESTALE);
 	assert_string_equal(why, "number");
 }

@@ -134,7 +134,8 @@ static void judge_origin(struct check *c, const struct hybrid_superblocks *s)
 	const struct hybrid_volume_info *info = NULL;
 	bool ours = !memcmp(sb->pool_uuid, c->md.sb.pool_uuid, HYBRID_UUID_SIZE);
 
-	if (ours && c->tree)
+	/* One that has no cache names no pool */
+	if ((ours || hybrid_uuid_is_null(sb->pool_uuid)) && c->tree)
 		info = find_volume(&c->md, sb->volume_uuid);
 	if (sb->role == HYBRID_ROLE_DETACHED)
 		judge_detached(c, sb, info);

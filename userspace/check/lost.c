@@ -3,7 +3,7 @@
  * lost: what of the volumes is gone with a cache device.
  *
  * From a cache device: dirty data that it does not give back.  From an origin:
- * the map that was saved when its cache died.  From a volume that lives on without
+ * the map that was saved when its cache died, also once that loss was accepted.  From a volume that lives on without
  * its cache: what the kernel says.  Where nothing tells, it is unknown, and said to
  * be: nothing is ever "none" for lack of knowledge.
  */
@@ -18,13 +18,13 @@
 #include "common.h"
 #include "errors.h"
 #include "files.h"
+#include "lost.h"
 #include "metadata.h"
-#include "ranges.h"
 #include "words.h"
 
 #define PIECE		8	/* sectors: what is lost is as exact as that */
 
-struct known_place {
+struct hybrid_known_place {
 	char volume[HYBRID_NAME_SIZE];
 	struct hybrid_place place;
 };
@@ -37,15 +37,12 @@ struct told {
 struct lost {
 	const struct command_line *cl;
 	struct device_words words;
-	struct hybrid_ranges ranges;
-	bool unknown;			/* of a volume at least: a range without length */
+	struct hybrid_losses losses;
 	struct hybrid_metadata md;	/* of the cache device at hand */
 	struct hybrid_device dev;
 	void *buf;			/* of a cache block */
 	struct told *told;		/* volumes whose cache device was looked at */
 	unsigned int nr_told;
-	struct known_place *place;	/* volumes that can be looked at */
-	unsigned int nr_places;
 	struct hybrid_inventory active;
 	bool active_loaded;
 };
@@ -71,7 +68,7 @@ static const char *keep_name(const char *name)
 	return k->name;
 }
 
-static void unknown(struct lost *l, const char *volume, const char *why)
+static void unknown(struct hybrid_losses *l, const char *volume, const char *why)
 {
 	hybrid_ranges_add(&l->ranges, keep_name(volume), 0, 0, why);
 	l->unknown = true;
@@ -87,7 +84,7 @@ static int check_run(void *context, u32 volume, u64 sector, u32 count, u64 cache
 	int r;
 
 	if (l->cl->given[OPT_ALL]) {
-		hybrid_ranges_add(&l->ranges, name, sector, count, "only the cache device has it");
+		hybrid_ranges_add(&l->losses.ranges, name, sector, count, "only the cache device has it");
 		return 0;
 	}
 	if (!hybrid_device_read(&l->dev, cache_sector, l->buf, (size_t)count * 512))
@@ -96,7 +93,7 @@ static int check_run(void *context, u32 volume, u64 sector, u32 count, u64 cache
 		n = min_t(u32, count, PIECE);
 		r = hybrid_device_read(&l->dev, cache_sector, l->buf, n * 512);
 		if (r)
-			hybrid_ranges_add(&l->ranges, name, sector, n,
+			hybrid_ranges_add(&l->losses.ranges, name, sector, n,
 					  hybrid_range_why("cache device", r));
 	}
 	return 0;
@@ -111,11 +108,11 @@ static void damaged(struct lost *l, const char *path)
 	for (id = 0; l->md.volume && id < HYBRID_MAX_VOLUMES; id++) {
 		if (l->md.volume[id].state != HYBRID_VOLUME_ACTIVE)
 			continue;
-		unknown(l, l->md.volume[id].name, "unknown: the metadata of its cache device are damaged");
+		unknown(&l->losses, l->md.volume[id].name, "unknown: the metadata of its cache device are damaged");
 		any = true;
 	}
 	if (!any)
-		unknown(l, path, "unknown: the metadata of the cache device are damaged");
+		unknown(&l->losses, path, "unknown: the metadata of the cache device are damaged");
 }
 
 static void add_told(struct lost *l)
@@ -173,9 +170,10 @@ static const struct told *find_told(const struct lost *l, const u8 *uuid)
 	return NULL;
 }
 
-static int add_place(struct lost *l, const char *volume, const char *path, u64 offset, u64 size)
+static int add_place(struct hybrid_losses *l, const char *volume, const char *path, u64 offset,
+		     u64 size)
 {
-	struct known_place *list, *p;
+	struct hybrid_known_place *list, *p;
 
 	list = reallocarray(l->place, l->nr_places + 1, sizeof(*list));
 	if (!list)
@@ -189,6 +187,40 @@ static int add_place(struct lost *l, const char *volume, const char *path, u64 o
 	return 0;
 }
 
+static int add_origin_place(struct hybrid_losses *l, const struct hybrid_device *dev,
+			    const struct hybrid_sb *sb)
+{
+	return add_place(l, sb->name, dev->path, sb->data_sector * 512, sb->data_sectors * 512);
+}
+
+/* @dirty: why what is dirty is unknown where no map tells. */
+static void add_origin(struct hybrid_losses *l, const struct hybrid_device *dev,
+		       const struct hybrid_sb *sb, const char *dirty)
+{
+	const char *name = keep_name(sb->name);
+	struct hybrid_lost_map *map = NULL;
+	u64 sector = 0, count;
+
+	if (sb->lost && hybrid_lost_map_read(dev, sb, &map)) {
+		unknown(l, name, "unknown: the map of what was lost cannot be read");
+	} else if (sb->lost) {
+		for (; (count = hybrid_lost_next(map, &sector)); sector += count)
+			hybrid_ranges_add(&l->ranges, name, sector, count, "its cache died");
+	} else if (sb->flags & HYBRID_SB_DIRTY && sb->role == HYBRID_ROLE_ORIGIN) {
+		unknown(l, name, dirty);
+	}
+	if (sb->flags & HYBRID_SB_LOSS_UNKNOWN && sb->role == HYBRID_ROLE_DETACHED)
+		unknown(l, name, "unknown: its cache was given up with newer data");
+	free(map);
+}
+
+int hybrid_losses_of_origin(struct hybrid_losses *l, const struct hybrid_device *dev,
+			    const struct hybrid_sb *sb)
+{
+	add_origin(l, dev, sb, "unknown: its cache device is not here, and may have newer data");
+	return add_origin_place(l, dev, sb);
+}
+
 static bool nonce_told(const struct told *told, u64 nonce)
 {
 	return nonce && (nonce == told->nonce || nonce == told->nonce_old);
@@ -196,28 +228,15 @@ static bool nonce_told(const struct told *told, u64 nonce)
 
 static int lost_origin(struct lost *l, const struct hybrid_sb *sb)
 {
-	const char *name = keep_name(sb->name);
 	const struct told *told = find_told(l, sb->volume_uuid);
-	struct hybrid_lost_map *map = NULL;
-	u64 sector = 0, count;
-	int r;
 
-	r = add_place(l, name, l->dev.path, sb->data_sector * 512, sb->data_sectors * 512);
+	if (!told || sb->role == HYBRID_ROLE_DETACHED)
+		return hybrid_losses_of_origin(&l->losses, &l->dev, sb);
 	/* One that its cache knows, or will be merged with, has lost what the cache says */
-	if (r || (told && (nonce_told(told, sb->nonce) || nonce_told(told, sb->paired_nonce))))
-		return r;
-	if (sb->lost && hybrid_lost_map_read(&l->dev, sb, &map)) {
-		unknown(l, name, "unknown: the map of what was lost cannot be read");
-	} else if (sb->lost) {
-		for (; (count = hybrid_lost_next(map, &sector)); sector += count)
-			hybrid_ranges_add(&l->ranges, name, sector, count, "its cache died");
-	} else if (sb->flags & HYBRID_SB_DIRTY) {
-		unknown(l, name, told ?
-			"unknown: it was written without its cache, which has newer data" :
-			"unknown: its cache device is not here, and may have newer data");
-	}
-	free(map);
-	return 0;
+	if (!nonce_told(told, sb->nonce) && !nonce_told(told, sb->paired_nonce))
+		add_origin(&l->losses, &l->dev, sb,
+			   "unknown: it was written without its cache, which has newer data");
+	return add_origin_place(&l->losses, &l->dev, sb);
 }
 
 /* ---- an active volume ------------------------------------------------------ */
@@ -230,7 +249,7 @@ static u64 parse_reply(struct lost *l, const char *name, char *reply)
 
 	for (line = strtok_r(reply, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
 		if (sscanf(line, "%llu %llu", &sector, &count) == 2)
-			hybrid_ranges_add(&l->ranges, name, sector, count, "its cache died");
+			hybrid_ranges_add(&l->losses.ranges, name, sector, count, "its cache died");
 		else if (sscanf(line, "more %llu", &more) != 1)
 			hybrid_warn("%s: the kernel's reply is not understood: %s", name, line);
 	return more;
@@ -245,7 +264,7 @@ static int lost_volume(struct lost *l, const struct hybrid_node *node)
 	int r;
 
 	if (status->cache_errors && status->dirty && !status->lost)
-		unknown(l, name, "unknown: I/O to its cache device failed; drain, deactivate, and "
+		unknown(&l->losses, name, "unknown: I/O to its cache device failed; drain, deactivate, and "
 			"look at that device");
 	do {
 		snprintf(message, sizeof(message), "lost %llu", (unsigned long long)cursor);
@@ -256,7 +275,7 @@ static int lost_volume(struct lost *l, const struct hybrid_node *node)
 		free(reply);
 	} while (cursor);
 	hybrid_devno_path(node->dm.devno, path, sizeof(path));
-	return add_place(l, name, path, 0, 0);
+	return add_place(&l->losses, name, path, 0, 0);
 }
 
 /* Of a pool: each of its volumes. */
@@ -308,6 +327,8 @@ static int find_active(struct lost *l, const char *what, struct hybrid_node **no
 
 static int lost_device(struct lost *l, const char *path, bool cache)
 {
+	unsigned int flags = HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES;
+	char origin[HYBRID_PATH_MAX];
 	struct hybrid_member m;
 	struct hybrid_node *node;
 	int r;
@@ -315,13 +336,18 @@ static int lost_device(struct lost *l, const char *path, bool cache)
 	r = find_active(l, path, &node);
 	if (r || (node && cache))
 		return r;
-	if (node)
+	if (node && !node->dm.alone)
 		return lost_node(l, node);
-	r = hybrid_device_open(&l->dev, path, HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES);
+	/* In use without its cache: its origin tells, and nobody writes what is read there */
+	if (node) {
+		flags = 0;
+		path = hybrid_node_device(node, origin, sizeof(origin));
+	}
+	r = hybrid_device_open(&l->dev, path, flags);
 	if (r)
 		return r;
 	r = hybrid_member_read(&l->dev, &m);
-	if (r == -ENODATA || (!r && m.ok && m.sb.role == HYBRID_ROLE_DETACHED))
+	if (r == -ENODATA)
 		r = hybrid_fail(HYBRID_BADDEV, "give a cache device, or a formatted origin",
 				"%s: what is lost cannot be told from it: it is no member of a pool",
 				path);
@@ -330,13 +356,13 @@ static int lost_device(struct lost *l, const char *path, bool cache)
 				r ? strerror(-r) : m.why);
 	else if (cache && m.sb.role == HYBRID_ROLE_CACHE)
 		r = lost_cache(l);
-	else if (!cache && m.sb.role == HYBRID_ROLE_ORIGIN)
+	else if (!cache && m.sb.role != HYBRID_ROLE_CACHE)
 		r = lost_origin(l, &m.sb);
 	hybrid_device_close(&l->dev);
 	return r;
 }
 
-static int print_files(struct lost *l)
+static int print_files(const struct hybrid_losses *l)
 {
 	const char *volume = NULL;
 	size_t i;
@@ -358,21 +384,38 @@ static int print_files(struct lost *l)
 	return r;
 }
 
+int hybrid_losses_print(const struct hybrid_losses *l, const struct hybrid_report_options *opts,
+			bool files)
+{
+	int r = 0;
+
+	if (!hybrid_output.quiet && (l->ranges.nr || opts->json))
+		r = hybrid_ranges_print(&l->ranges, "lost", opts);
+	if (!r && !l->ranges.nr && !opts->json)
+		hybrid_note("nothing is lost");
+	if (!r && files && !hybrid_output.quiet)
+		r = print_files(l);
+	return r;
+}
+
+void hybrid_losses_free(struct hybrid_losses *l)
+{
+	free(l->place);
+	hybrid_ranges_free(&l->ranges);
+	memset(l, 0, sizeof(*l));
+}
+
 static int report(struct lost *l)
 {
 	struct hybrid_report_options opts;
 	int r;
 
 	r = report_options(l->cl, &opts);
-	if (!r && !hybrid_output.quiet && (l->ranges.nr || opts.json))
-		r = hybrid_ranges_print(&l->ranges, "lost", &opts);
-	if (!r && !l->ranges.nr && !opts.json)
-		hybrid_note("nothing is lost");
-	if (!r && l->cl->given[OPT_FILES] && !hybrid_output.quiet)
-		r = print_files(l);
+	if (!r)
+		r = hybrid_losses_print(&l->losses, &opts, l->cl->given[OPT_FILES]);
 	if (r)
 		return r;
-	return l->unknown ? HYBRID_BADDEV : l->ranges.nr ? HYBRID_DEGRADED : 0;
+	return l->losses.unknown ? HYBRID_BADDEV : l->losses.ranges.nr ? HYBRID_DEGRADED : 0;
 }
 
 int command_lost(const struct command_line *cl)
@@ -392,10 +435,9 @@ int command_lost(const struct command_line *cl)
 	if (!r)
 		r = report(&l);
 	free(l.told);
-	free(l.place);
 	device_words_free(&l.words);
 	if (l.active_loaded)
 		hybrid_inventory_free(&l.active);
-	hybrid_ranges_free(&l.ranges);
+	hybrid_losses_free(&l.losses);
 	return r;
 }
