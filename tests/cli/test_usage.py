@@ -18,7 +18,8 @@ def test_the_commands_of_the_issue_are_declared():
         "create", "activate", "deactivate", "attach", "detach", "drain",
         "set", "get", "list", "status", "table", "scan", "probe", "doctor",
         "adopt", "release", "host-id", "wipe", "check",
-        "metadata-size", "replay", "writeback", "lost", "dump", "restore", "repair", "help"]
+        "metadata-size", "replay", "writeback", "lost", "accept-loss",
+        "dump", "restore", "repair", "help"]
 
 
 def test_help_lists_every_command(hybridctl):

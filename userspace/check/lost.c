@@ -18,6 +18,7 @@
 #include "common.h"
 #include "errors.h"
 #include "files.h"
+#include "loss.h"
 #include "lost.h"
 #include "metadata.h"
 #include "words.h"
@@ -423,6 +424,8 @@ int command_lost(const struct command_line *cl)
 	struct lost l = { .cl = cl, .dev.fd = -1 };
 	int i, nr, r;
 
+	if (cl->given[OPT_ACKNOWLEDGE])
+		return acknowledge_loss(cl);
 	r = device_words(&l.words, cl->argc, cl->argv, true);
 	nr = l.words.nr;
 	/* Each cache device tells of as many volumes as there can be */

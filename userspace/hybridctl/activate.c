@@ -162,7 +162,8 @@ static bool make_ours(struct hybrid_member *m)
 static int mark_alone(const struct hybrid_device *dev, struct hybrid_member *m)
 {
 	if (m->sb.flags & HYBRID_SB_DIRTY)
-		return hybrid_fail(HYBRID_DEGRADED, "connect the cache device, then activate again",
+		return hybrid_fail(HYBRID_DEGRADED,
+				   "connect the cache device, then activate again; hybridctl accept-loss if it is gone for good",
 				   "volume %s: its cache device is missing, and has newer data than the origin",
 				   m->sb.name);
 	if (hybrid_random(&m->sb.nonce, sizeof(m->sb.nonce)))
@@ -601,17 +602,6 @@ static int fail_no_pool(const struct hybrid_node *volume)
 			   volume->name, hybrid_uuid_text(uuid, volume->pool_uuid));
 }
 
-/* Its cache device is here, but not to be used: then it may have newer data. */
-static bool has_cache(const struct hybrid_inventory *inv, const uint8_t pool[16])
-{
-	const struct hybrid_member *m;
-
-	for (m = inv->members; m < inv->members + inv->nr_members; m++)
-		if (m->sb.role == HYBRID_ROLE_CACHE && !memcmp(m->sb.pool_uuid, pool, 16))
-			return true;
-	return false;
-}
-
 static bool ran_alone(const struct hybrid_member *m)
 {
 	return m && m->sb.flags & HYBRID_SB_ALONE && !(m->sb.flags & HYBRID_SB_DIRTY);
@@ -623,7 +613,8 @@ static int start_alone(struct hybrid_inventory *inv, const struct hybrid_node *v
 	const struct hybrid_member *m = volume->member;
 	int r;
 
-	if (!m || !m->ok || has_cache(inv, volume->pool_uuid))
+	/* One that is here, but not to be used, may have newer data */
+	if (!m || !m->ok || hybrid_find_cache(inv, volume->pool_uuid))
 		return fail_no_pool(volume);
 	r = start_linear(m);
 	if (!r)

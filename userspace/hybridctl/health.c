@@ -15,17 +15,28 @@ static void say(struct health *h, bool healthy, const char *state, const char *r
 	snprintf(h->action, sizeof(h->action), "%s", action);
 }
 
-/* Nothing is wrong with it; but what a cache took with it when it was given up is missing. */
-static void judge_uncached(const struct hybrid_node *node, struct health *h)
+/* Of a volume without cache: what went with that, and is not acknowledged.  NULL: nothing. */
+static const char *loss_of(const struct hybrid_node *node)
 {
 	const struct hybrid_sb *sb = node->member ? &node->member->sb : NULL;
 
-	say(h, true, "no-cache", "it is its origin alone", "");
-	if (!sb || (!sb->lost && !(sb->flags & HYBRID_SB_LOSS_UNKNOWN)))
-		return;
-	say(h, false, "no-cache", "some of its data was lost with its cache", "");
-	snprintf(h->action, sizeof(h->action), "hybridctl lost --acknowledge %s, once that is restored",
-		 node->name);
+	if (!sb || sb->role != HYBRID_ROLE_DETACHED)
+		return NULL;
+	if (sb->flags & HYBRID_SB_LOSS_UNKNOWN)
+		return "data were lost with its cache, and which is unknown";
+	return sb->lost ? "data were lost with its cache: hybridctl lost lists them" : NULL;
+}
+
+/* Nothing is wrong with it; but what was lost with a cache is missing. */
+static void judge_uncached(const struct hybrid_node *node, struct health *h)
+{
+	const char *loss = loss_of(node);
+
+	say(h, !loss, "no-cache", loss ? loss : "it is its origin alone", "");
+	if (loss)
+		snprintf(h->action, sizeof(h->action),
+			 "hybridctl lost --acknowledge %s, once what was lost is restored",
+			 node->name);
 }
 
 /* For as long as anybody likes: all of its data is there. */
@@ -44,6 +55,15 @@ static void judge_given_up(const struct hybrid_node *node, struct health *h)
 {
 	say(h, false, "given-up", "its origin is done with this cache, which has dirty data of it", "");
 	snprintf(h->action, sizeof(h->action), "hybridctl detach --drop-dirty %s", node->name);
+}
+
+static void judge_without_origin(const struct hybrid_node *node, struct health *h)
+{
+	say(h, false, "incomplete", node->v.status.dirty ?
+	    "its origin is missing; the pool keeps its dirty data" : "its origin is missing", "");
+	snprintf(h->action, sizeof(h->action),
+		 "connect the origin, then activate; if it is gone for good: hybridctl detach --drop-dirty %s",
+		 node->name);
 }
 
 /* A volume that is not active, and its cache device is not here. */
@@ -77,14 +97,13 @@ static void judge_inactive(const struct hybrid_node *node, struct health *h)
 	}
 	say(h, false, "inactive", "its members are here, but it is not active", "");
 	snprintf(h->action, sizeof(h->action), "hybridctl activate %s", node->name);
+	if (loss_of(node))
+		snprintf(h->reason, sizeof(h->reason), "%s", loss_of(node));
 	/* Nothing on the origin of a volume in place says that it is one. */
 	if (node->closed && node->v.table.inplace)
 		snprintf(h->reason, sizeof(h->reason), "it is not active");
 	else if (node->closed && !m)
-		say(h, false, "incomplete", node->v.status.dirty ?
-		    "its origin is missing; the pool keeps its dirty data" :
-		    "its origin is missing",
-		    "connect the origin; hybridctl activate brings it up");
+		judge_without_origin(node, h);
 	if (node->kind != HYBRID_VOLUME || hybrid_node_uncached(node) ||
 	    (node->pool && (node->pool->member || node->pool->active)))
 		return;

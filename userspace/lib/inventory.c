@@ -651,6 +651,16 @@ struct hybrid_member *hybrid_find_member(struct hybrid_inventory *inv, const uin
 	return NULL;
 }
 
+struct hybrid_member *hybrid_find_cache(struct hybrid_inventory *inv, const uint8_t pool[16])
+{
+	struct hybrid_member *m;
+
+	for (m = inv->members; m < inv->members + inv->nr_members; m++)
+		if (m->sb.role == HYBRID_ROLE_CACHE && !memcmp(m->sb.pool_uuid, pool, 16))
+			return m;
+	return NULL;
+}
+
 /* The volume or pool at a path, or the one that the device there is a member of. */
 static struct hybrid_node *find_path(struct hybrid_inventory *inv, const char *path,
 				     unsigned int kinds)

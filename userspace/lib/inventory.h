@@ -124,6 +124,9 @@ struct hybrid_node *hybrid_find_uuid(struct hybrid_inventory *inv, const uint8_t
 				     enum hybrid_kind kind);
 struct hybrid_member *hybrid_find_member(struct hybrid_inventory *inv, const uint8_t uuid[16]);
 
+/* The cache device of a pool, also one that is not to be used; NULL: it is not here. */
+struct hybrid_member *hybrid_find_cache(struct hybrid_inventory *inv, const uint8_t pool[16]);
+
 /*
  * A volume without a cache: formatted, whether or not its origin, linear, is up; or in place, while
  * it is.  For an inventory with members.

@@ -472,6 +472,17 @@ static int write_changed(const struct hybrid_device *dev, struct hybrid_sb *sb)
 	return hybrid_member_write(dev, sb);
 }
 
+int hybrid_member_part(const struct hybrid_device *dev, struct hybrid_sb *sb)
+{
+	sb->role = HYBRID_ROLE_DETACHED;
+	sb->flags &= HYBRID_SB_LOSS_UNKNOWN | HYBRID_SB_EPHEMERAL;
+	sb->paired_nonce = 0;
+	sb->volume_id = 0;
+	memset(sb->pool_uuid, 0, sizeof(sb->pool_uuid));
+	memset(sb->pairing_key, 0, sizeof(sb->pairing_key));
+	return write_changed(dev, sb);
+}
+
 int hybrid_member_mark_detached(const struct hybrid_device *dev,
 				const struct hybrid_volume_settings *next)
 {
@@ -484,17 +495,11 @@ int hybrid_member_mark_detached(const struct hybrid_device *dev,
 	/* Whoever detaches it has found that nothing is lost */
 	if (m.sb.role == HYBRID_ROLE_ORIGIN)
 		m.sb.lost = 0;
-	m.sb.role = HYBRID_ROLE_DETACHED;
-	m.sb.flags &= HYBRID_SB_EPHEMERAL;
-	m.sb.paired_nonce = 0;
-	m.sb.volume_id = 0;
-	memset(m.sb.pool_uuid, 0, sizeof(m.sb.pool_uuid));
-	memset(m.sb.pairing_key, 0, sizeof(m.sb.pairing_key));
 	if (next) {
 		m.sb.next.mode = next->mode;
 		m.sb.next.cutoff_sectors = next->cutoff_sectors;
 	}
-	return write_changed(dev, &m.sb);
+	return hybrid_member_part(dev, &m.sb);
 }
 
 int hybrid_member_unite(const struct hybrid_device *dev, struct hybrid_member *m)

@@ -98,9 +98,13 @@ int hybrid_origin_format(const struct hybrid_device *dev, const struct hybrid_or
 int hybrid_member_write(const struct hybrid_device *dev, const struct hybrid_sb *sb);
 
 /*
- * Both copies of an origin say that it has no cache: role, no pool and no key, a fresh nonce, and
- * of the flags EPHEMERAL alone; UUIDs, name and data area stay.  For who knows that nothing is lost:
- * no lost map is named any more.  @next: mode and cutoff, for the next cache; NULL: as they stand
+ * Both copies of an origin say that it has no cache: role, no pool and no key, a fresh nonce; the
+ * rest as it is in @sb, of the flags LOSS_UNKNOWN and EPHEMERAL.  Returns 0 or an exit code.
+ */
+int hybrid_member_part(const struct hybrid_device *dev, struct hybrid_sb *sb);
+
+/*
+ * The same, for who knows that nothing is lost: no lost map is named any more.  @next: mode and cutoff, for the next cache; NULL: as they stand
  * there.  Returns 0 or an exit code.
  */
 int hybrid_member_mark_detached(const struct hybrid_device *dev,

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * accept-loss, and lost --acknowledge: a volume goes on without a cache that had newer
+ * data of it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+#include "errors.h"
+#include "loss.h"
+#include "lost.h"
+#include "metadata.h"
+
+/* An origin, and what is looked at again before it is written. */
+struct loss {
+	const struct command_line *cl;
+	struct hybrid_inventory inv;
+	const struct hybrid_member *m;
+};
+
+static bool has_cache(const struct loss *l)
+{
+	return l->m->sb.role == HYBRID_ROLE_ORIGIN;
+}
+
+static bool is_dirty(const struct hybrid_sb *sb)
+{
+	return sb->role == HYBRID_ROLE_ORIGIN && sb->flags & HYBRID_SB_DIRTY;
+}
+
+/* Its pool is active, or could be. */
+static int check_cache_gone(struct loss *l, const struct hybrid_node *volume)
+{
+	const struct hybrid_member *cache = hybrid_find_cache(&l->inv, volume->pool_uuid);
+
+	if (volume->pool && volume->pool->active &&
+	    !strcmp(volume->pool->p.status.state, "failed"))
+		return hybrid_fail(HYBRID_BUSY, "hybridctl deactivate it first",
+				   "the pool %s of %s has failed, and is still active",
+				   volume->pool->name, volume->name);
+	if (volume->pool && volume->pool->active)
+		return hybrid_fail(HYBRID_REFUSED,
+				   "hybridctl activate; or hybridctl detach --drop-dirty, which gives up what only the cache has",
+				   "the pool %s of %s is active", volume->pool->name, volume->name);
+	if (!cache || l->cl->given[OPT_FORCE])
+		return 0;
+	return hybrid_fail(HYBRID_REFUSED,
+			   "hybridctl activate, check, repair, writeback; or add --force if it is never to be used again",
+			   "the cache device of %s is here: %s", volume->name, cache->path);
+}
+
+static int check_closed(struct loss *l, const struct hybrid_node *volume)
+{
+	if (volume->active)
+		return hybrid_fail(HYBRID_BUSY, "hybridctl deactivate it first", "%s is active",
+				   volume->name);
+	if (!volume->member || !volume->member->ok)
+		return hybrid_fail(HYBRID_BADDEV, "connect it, or see hybridctl scan",
+				   "the origin of %s is not here", volume->name);
+	return check_cache_gone(l, volume);
+}
+
+static int look(struct loss *l, const char *what)
+{
+	struct hybrid_node *volume;
+	int r;
+
+	r = hybrid_inventory_load(&l->inv, HYBRID_LOAD_ALL | HYBRID_LOAD_CLOSED, NULL, 0);
+	if (r)
+		return r;
+	r = hybrid_find_or_fail(&l->inv, what, 1U << HYBRID_VOLUME, &volume);
+	/* Done before: it may be in use */
+	if (!r && !hybrid_node_uncached(volume))
+		r = check_closed(l, volume);
+	if (!r)
+		l->m = volume->member;
+	if (r || l->m)
+		return r;
+	return hybrid_fail(HYBRID_BADDEV, "connect it, or see hybridctl scan",
+			   "the origin of %s is not here", volume->name);
+}
+
+/* With the lock.  While the user was asked somebody else may have changed it. */
+static int look_again(struct loss *l)
+{
+	struct hybrid_sb before = l->m->sb;
+	char uuid[HYBRID_UUID_TEXT];
+	int r;
+
+	hybrid_inventory_free(&l->inv);
+	l->m = NULL;
+	r = look(l, hybrid_uuid_text(uuid, before.volume_uuid));
+	if (r || (l->m->sb.sequence == before.sequence && l->m->sb.nonce == before.nonce))
+		return r;
+	return hybrid_fail(HYBRID_BUSY, "look again", "%s has been used meanwhile", before.name);
+}
+
+/*
+ * For writing.  Nobody else may use it, but for the volume itself if that is its origin and
+ * nothing else: then nobody writes its superblocks.
+ */
+static int open_origin(const struct loss *l, struct hybrid_device *dev, struct hybrid_sb *sb)
+{
+	dev_t active = hybrid_dm_find(l->m->sb.volume_uuid, false);
+	bool held = !has_cache(l) && active && hybrid_devno_held(l->m->devno, active);
+	struct hybrid_member m;
+	int r;
+
+	r = hybrid_device_open(dev, l->m->path, HYBRID_OPEN_WRITE |
+			       (held ? 0 : HYBRID_OPEN_EXCLUSIVE));
+	if (r)
+		return r;
+	if (dev->devno != l->m->devno || hybrid_member_read(dev, &m) || !m.ok ||
+	    memcmp(&m.sb, &l->m->sb, sizeof(m.sb)))
+		return hybrid_fail(HYBRID_BADDEV, "try again", "%s changed since it was scanned",
+				   l->m->path);
+	*sb = m.sb;
+	return 0;
+}
+
+/* accept-loss -------------------------------------------------------------- */
+
+static bool lost_is_known(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+{
+	struct hybrid_lost_map *map = NULL;
+	bool known = sb->lost && !hybrid_lost_map_read(dev, sb, &map);
+
+	free(map);
+	return known;
+}
+
+/* What the superblock is to say: a good lost map stays, and else anything may be lost. */
+static void plan(const struct hybrid_device *dev, struct hybrid_sb *sb)
+{
+	bool dirty = is_dirty(sb), known = dirty && lost_is_known(dev, sb);
+
+	if (sb->role == HYBRID_ROLE_ORIGIN && !known)
+		sb->lost = 0;
+	if (dirty && !known)
+		sb->flags |= HYBRID_SB_LOSS_UNKNOWN;
+}
+
+static int mark(const struct loss *l)
+{
+	struct hybrid_device dev = { .fd = -1 };
+	struct hybrid_sb sb;
+	int r;
+
+	hold_signals();
+	r = open_origin(l, &dev, &sb);
+	if (!r) {
+		plan(&dev, &sb);
+		r = hybrid_member_part(&dev, &sb);
+	}
+	hybrid_device_close(&dev);
+	return r;
+}
+
+static int show(const struct loss *l)
+{
+	struct hybrid_report_options opts = {};
+	struct hybrid_losses losses = {};
+	struct hybrid_device dev;
+	int r;
+
+	r = hybrid_device_open(&dev, l->m->path, 0);
+	if (!r)
+		r = hybrid_losses_of_origin(&losses, &dev, &l->m->sb);
+	hybrid_device_close(&dev);
+	if (!r)
+		r = report_options(l->cl, &opts);
+	/* What its files are is more than needed: the tools that tell may be missing */
+	if (!r && hybrid_losses_print(&losses, &opts, true) == HYBRID_NOMEM)
+		r = HYBRID_NOMEM;
+	hybrid_losses_free(&losses);
+	fflush(stdout);
+	return r;
+}
+
+static int ask(const struct loss *l)
+{
+	char question[HYBRID_NAME_SIZE + 128];
+
+	if (!is_dirty(&l->m->sb))
+		return 0;
+	snprintf(question, sizeof(question),
+		 "%s goes on without what is listed above, and its cache is never used for it again.",
+		 l->m->sb.name);
+	return confirm(l->cl, question);
+}
+
+static void print_result(const struct loss *l)
+{
+	const struct hybrid_sb *sb = &l->m->sb;
+
+	hybrid_note("volume %s has no cache any more%s", sb->name,
+		    is_dirty(sb) ? "; what it lost stays listed:" : ", and has lost nothing");
+	if (is_dirty(sb))
+		hybrid_note("  hybridctl lost %s, until hybridctl lost %s --acknowledge", sb->name,
+			    sb->name);
+	hybrid_note("hybridctl activate %s brings it up", sb->name);
+}
+
+/* Done before; but for one of the copies, if that was cut short. */
+static int accept_again(struct loss *l)
+{
+	int r = 0;
+
+	if (l->m->apart) {
+		r = lock_tools();
+		if (!r)
+			r = look_again(l);
+		if (!r)
+			r = mark(l);
+	}
+	if (!r)
+		hybrid_note("volume %s has no cache already", l->m->sb.name);
+	return r;
+}
+
+static int accept(struct loss *l)
+{
+	int r;
+
+	if (!has_cache(l))
+		return accept_again(l);
+	r = show(l);
+	if (!r && l->cl->given[OPT_TEST]) {
+		printf("write %s: superblocks with role detached\n", l->m->path);
+		return 0;
+	}
+	if (!r)
+		r = ask(l);
+	if (!r)
+		r = lock_tools();
+	if (!r)
+		r = look_again(l);
+	if (!r)
+		r = mark(l);
+	if (!r)
+		print_result(l);
+	return r;
+}
+
+int command_accept_loss(const struct command_line *cl)
+{
+	struct loss l = { .cl = cl };
+	int r;
+
+	r = look(&l, cl->argv[0]);
+	if (!r)
+		r = accept(&l);
+	hybrid_inventory_free(&l.inv);
+	return r;
+}
+
+/* lost --acknowledge ------------------------------------------------------- */
+
+static int forget_lost(const struct loss *l)
+{
+	struct hybrid_device dev = { .fd = -1 };
+	struct hybrid_sb sb;
+	int r;
+
+	hold_signals();
+	r = open_origin(l, &dev, &sb);
+	if (!r) {
+		sb.lost = 0;
+		sb.flags &= ~HYBRID_SB_LOSS_UNKNOWN;
+		sb.sequence++;
+		r = hybrid_member_write(&dev, &sb);
+	}
+	hybrid_device_close(&dev);
+	return r;
+}
+
+static int acknowledge(struct loss *l, const char *what)
+{
+	struct hybrid_node *volume;
+	const struct hybrid_sb *sb;
+	int r;
+
+	r = hybrid_find_or_fail(&l->inv, what, 1U << HYBRID_VOLUME, &volume);
+	if (r)
+		return r;
+	l->m = volume->member;
+	if (!l->m || !hybrid_node_uncached(volume))
+		return hybrid_fail(HYBRID_BADDEV,
+				   "hybridctl accept-loss comes first, where the cache device is gone",
+				   "volume %s has a cache, or no origin that is here", volume->name);
+	sb = &l->m->sb;
+	if (!sb->lost && !(sb->flags & HYBRID_SB_LOSS_UNKNOWN) && !l->m->apart) {
+		hybrid_note("volume %s has lost nothing that is not acknowledged", sb->name);
+		return 0;
+	}
+	if (l->cl->given[OPT_TEST]) {
+		printf("write %s: superblocks that name no loss\n", l->m->path);
+		return 0;
+	}
+	r = forget_lost(l);
+	if (!r)
+		hybrid_note("what volume %s has lost is not listed any more", sb->name);
+	return r;
+}
+
+int acknowledge_loss(const struct command_line *cl)
+{
+	struct loss l = { .cl = cl };
+	int r;
+
+	if (cl->argc != 1)
+		return hybrid_fail(HYBRID_USAGE, "give its name", "--acknowledge is of one volume");
+	r = lock_tools();
+	if (!r)
+		r = hybrid_inventory_load(&l.inv, HYBRID_LOAD_ALL, NULL, 0);
+	if (!r)
+		r = acknowledge(&l, cl->argv[0]);
+	hybrid_inventory_free(&l.inv);
+	return r;
+}
