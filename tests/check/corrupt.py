@@ -135,9 +135,10 @@ class Member:
         """Of the smallest chunks there can be; superblock and map say 1 is its generation."""
         with self.superblock(copy) as sb:
             sb["origin.lost"] = 1
-        with Block(self.path, sb.sector + 8, "hybrid_lost_map", 8192) as lost:
+        blocks = 1 + -(-sb["origin.data_sectors"] // 8 // (8 * BLOCK))
+        with Block(self.path, sb.sector + 8, "hybrid_lost_map", blocks * BLOCK) as lost:
             lost["magic"], lost["number"], lost["generation"] = constant("LOST_MAGIC"), copy, 1
-            lost["count"], lost["blocks"], lost["chunk_shift"] = chunks[0].bit_count(), 2, 3
+            lost["count"], lost["blocks"], lost["chunk_shift"] = sum(map(int.bit_count, chunks)), blocks, 3
             for field in ("volume_uuid", "instance", "data_sectors"):
                 lost[field] = sb[f"origin.{field}"]
             for field in ("pool_uuid", "member_uuid"):

@@ -294,6 +294,7 @@ int hybrid_dm_list(struct hybrid_dm_device **devices, unsigned int *nr)
 		array[i].open_count = number(o, "open_count");
 		array[i].suspended = number(o, "suspended");
 		array[i].alone = json_object_get_boolean(field(o, "alone"));
+		array[i].readonly = json_object_get_boolean(field(o, "readonly"));
 		array[i].live = true;
 		array[i].sectors = number(o, "sectors");
 	}
@@ -402,8 +403,8 @@ int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64
 	return 0;
 }
 
-int hybrid_dm_create_alone(const char *name, const uint8_t uuid[16], uint64_t sectors,
-			   dev_t origin, uint64_t data_sector)
+static int create_alone(const char *what, const char *name, const uint8_t uuid[16],
+			uint64_t sectors, dev_t origin, uint64_t data_sector, const char *holes)
 {
 	struct json_object *o = json_object_new_object();
 	char uuid_text[HYBRID_UUID_TEXT], params[64];
@@ -416,7 +417,8 @@ int hybrid_dm_create_alone(const char *name, const uint8_t uuid[16], uint64_t se
 	set_number(o, "sectors", sectors);
 	set_text(o, "params", params);
 	set_number(o, "minor", number(state, "next_minor"));
-	if (!asked("create_alone %s %llu %s", name, (unsigned long long)sectors, params) ||
+	json_object_object_add(o, "readonly", json_object_new_boolean(*holes));
+	if (!asked("%s %s %llu %s%s", what, name, (unsigned long long)sectors, params, holes) ||
 	    find(name)) {
 		json_object_put(o);
 		return refuse(name, "injected, or name exists");
@@ -425,6 +427,31 @@ int hybrid_dm_create_alone(const char *name, const uint8_t uuid[16], uint64_t se
 	set_number(state, "next_minor", number(state, "next_minor") + 1);
 	save();
 	return 0;
+}
+
+int hybrid_dm_create_alone(const char *name, const uint8_t uuid[16], uint64_t sectors,
+			   dev_t origin, uint64_t data_sector)
+{
+	return create_alone("create_alone", name, uuid, sectors, origin, data_sector, "");
+}
+
+int hybrid_dm_create_readonly(const char *name, const uint8_t uuid[16], uint64_t sectors,
+			      dev_t origin, uint64_t data_sector,
+			      const struct hybrid_dm_hole *holes, size_t nr)
+{
+	char *list;
+	size_t i, len;
+	FILE *out = open_memstream(&list, &len);
+	int r;
+
+	fprintf(out, " but");
+	for (i = 0; i < nr; i++)
+		fprintf(out, " %llu+%llu", (unsigned long long)holes[i].sector,
+			(unsigned long long)holes[i].count);
+	fclose(out);
+	r = create_alone("create_readonly", name, uuid, sectors, origin, data_sector, list);
+	free(list);
+	return r;
 }
 
 /* Whether a volume is on this pool device. */

@@ -193,3 +193,83 @@ def test_cut_at_each_write_it_is_one_state_or_the_other(kernel, lone, faults, tm
                 assert lone.says("role") == DETACHED
                 assert lost(kernel, "vol")[0] == (0 if name == "acknowledge" else 7 if known else 4)
         after = [lone.superblock(copy) for copy in range(2)] if name == "accept-loss" else None
+
+
+# --- read-only, without the cache ----------------------------------------------
+
+
+def bytes_of(disk):
+    return [disk.superblock(copy).data for copy in range(2)]
+
+
+def test_what_is_not_lost_can_be_read(kernel, lone):
+    """Nothing is written, and nobody can write."""
+    add_lost_map(lone, b"\x1d\x80")
+    before = bytes_of(lone)
+    r = kernel("activate", "vol", "--degraded", "--readonly")
+    assert r.returncode == 0 and "20 KiB fail" in r.stderr and "more than" not in r.stderr
+    assert kernel.log[-1].startswith("create_readonly vol 200704 ")
+    assert kernel.log[-1].endswith(" 2048 but 0+8 16+24 120+8")
+    row = status(kernel)
+    assert row["state"] == "read-only" and "accept-loss vol" in row["action"] and not row["healthy"]
+    assert lost(kernel, "vol")[0] == 7
+    assert kernel("accept-loss", "vol", "-y").returncode == 5
+    # Its cache is back: not below what somebody has read
+    give_back(kernel, kernel.cache)
+    r = kernel("activate", "vol")
+    assert r.returncode == 5 and "is shown read-only" in r.stderr and status(kernel)["state"] == "read-only"
+    kernel.ok("deactivate", "vol")
+    assert bytes_of(lone) == before
+    kernel.ok("activate", "vol")
+    assert status(kernel)["state"] == "running"
+
+
+def test_too_many_holes_become_larger_ones(kernel, loop):
+    """A table of a million lines is no table: what fails is more then, and that is said."""
+    cache, origin = loop("cache.img", 64), loop("origin.img", 202)
+    kernel.ok("create", "vol", "--cache", cache, "--origin", origin, "-y")
+    kernel.ok("deactivate", "vol")
+    take_away(kernel, cache)
+    disk = Disk(origin)
+    disk.set("flags", DIRTY)
+    chunks = disk.says("origin.data_sectors") // 8
+    add_lost_map(disk, b"\x55" * (chunks // 8 // 4 * 3 + 1) + bytes(chunks // 8 // 4 - 2) + b"\x80")
+    r = kernel("activate", "vol", "--degraded", "--readonly")
+    assert r.returncode == 0 and "more than what was lost" in r.stderr
+    holes = [[int(n) for n in hole.split("+")] for hole in kernel.log[-1].partition(" but ")[2].split()]
+    assert len(holes) == 2 and holes[0][0] == 0 and sum(holes[1]) == chunks * 8
+    assert holes[0][1] == 64 * (chunks // 8 // 4 * 3 + 1)
+
+
+@pytest.mark.parametrize("why", ["no map", "no good map", "no degraded", "cache"])
+def test_what_may_be_out_of_date_is_not_shown(kernel, lone, why):
+    add_lost_map(lone)
+    options = ["--degraded", "--readonly"]
+    if why == "no map":
+        lone.set("origin.lost", 0)
+    elif why == "no good map":
+        for copy in range(2):
+            with Block(lone.path, lone.superblock(copy).sector + 8, "hybrid_lost_map", 8192) as map:
+                map.spoil()
+    elif why == "no degraded":
+        options.remove("--degraded")
+    else:
+        give_back(kernel, kernel.cache)
+        with open(kernel.cache, "r+b") as f:
+            f.seek(512 * 1024 + 100)	# its head
+            f.write(b"x")
+        kernel.ok("activate", "vol", *options)	# from the other copy, with its cache
+        assert kernel.devices == ["vol-pool", "vol"] and "create_readonly" not in "".join(kernel.log)
+        return
+    before = bytes_of(lone)
+    r = kernel("activate", "vol", *options)
+    assert r.returncode == (1 if why == "no degraded" else 7), r
+    assert kernel.devices == [] and bytes_of(lone) == before
+    assert why == "no degraded" or "what of it is unknown" in r.stderr
+
+
+def test_a_clean_volume_is_shown_whole_and_not_marked(kernel, lone):
+    lone.set("flags", 0)
+    before = bytes_of(lone)
+    kernel.ok("activate", "vol", "--degraded", "--readonly")
+    assert kernel.log[-1].endswith(" 2048 but") and bytes_of(lone) == before

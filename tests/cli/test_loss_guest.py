@@ -95,6 +95,26 @@ def test_the_disk_of_a_dead_cache_is_given_back(guest, how):
     assert lost(guest, "vol") == (0, [])
 
 
+def test_what_is_left_can_be_read_before_the_loss_is_accepted(guest):
+    vol = Volume(guest, "fails")
+    before = text(guest, f"md5sum <{HDD}")
+    guest.run("hybridctl activate vol --degraded --readonly")
+    assert status(guest, "vol")["state"] == "read-only" and vol.is_listed(guest)
+    size = int(text(guest, "blockdev --getsize64 /dev/mapper/vol"))
+    assert size == listed(guest)["vol"]["size"] and text(guest, "blockdev --getro /dev/mapper/vol") == "1\n"
+    assert rc(guest, "dd if=/dev/zero of=/dev/mapper/vol bs=4k count=1 oflag=direct")
+    # The block of 64 KiB fails, and nothing else
+    at = vol.block // 16
+    assert rc(guest, f"dd if=/dev/mapper/vol of=/dev/null bs=4k count=1 skip={vol.block} iflag=direct")
+    guest.run(f"dd if=/dev/mapper/vol of=/dev/null bs=64k count={at} iflag=direct status=none;"
+              f"dd if=/dev/mapper/vol of=/dev/null bs=64k skip={at + 1} iflag=direct status=none")
+    guest.run("mount -o ro,noload /dev/mapper/vol /mnt")
+    assert text(guest, "md5sum </mnt/kept") == vol.kept and rc(guest, "cat /mnt/file >/dev/null")
+    guest.run("umount /mnt; hybridctl deactivate vol")
+    assert text(guest, f"md5sum <{HDD}") == before
+    guest.run("hybridctl accept-loss vol -y")
+
+
 def test_what_is_clean_of_a_volume_that_was_given_up_is_deleted(guest):
     plug_cache(guest)
     guest.run(f"hybridctl create vol --cache {CACHE} --origin {HDD} -y")

@@ -424,6 +424,10 @@ static int activate_entry(struct activation *a, const struct hybrid_volume_line 
 		return r;
 	if (entry->tombstone || hybrid_entry_foreign(a->inv, a->pool_uuid, entry))
 		return finish_detach(a, entry, node);
+	/* What was read of it may be in a page cache, and with its cache it would change */
+	if (node && node->active && node->dm.alone && node->dm.readonly)
+		return hybrid_fail(HYBRID_BUSY, "hybridctl deactivate it first",
+				   "volume %s is shown read-only, without its cache", node->name);
 	if (node && node->active && node->dm.alone && !node->dm.suspended && !entry->inplace)
 		return join(a, entry, node);
 	if (node && node->active)
@@ -608,7 +612,8 @@ static bool ran_alone(const struct hybrid_member *m)
 }
 
 /* Clean, and its cache device is not here: it goes without. */
-static int start_alone(struct hybrid_inventory *inv, const struct hybrid_node *volume)
+static int start_alone(const struct command_line *cl, struct hybrid_inventory *inv,
+		       const struct hybrid_node *volume)
 {
 	const struct hybrid_member *m = volume->member;
 	int r;
@@ -616,6 +621,8 @@ static int start_alone(struct hybrid_inventory *inv, const struct hybrid_node *v
 	/* One that is here, but not to be used, may have newer data */
 	if (!m || !m->ok || hybrid_find_cache(inv, volume->pool_uuid))
 		return fail_no_pool(volume);
+	if (cl->given[OPT_READONLY])
+		return start_readonly(m);
 	r = start_linear(m);
 	if (!r)
 		hybrid_warn("volume %s runs without its cache device: /dev/mapper/%s",
@@ -643,7 +650,7 @@ static int start_without_pool(struct round *round, struct hybrid_node *volume)
 	/* One that ran alone before does not wait again */
 	if (cl->given[OPT_TEST] || (!cl->given[OPT_DEGRADED] && !ran_alone(volume->member)))
 		return fail_no_pool(volume);
-	return start_alone(&round->inv, volume);
+	return start_alone(cl, &round->inv, volume);
 }
 
 static void without_pool(struct round *round, struct hybrid_node *volume)
@@ -822,6 +829,9 @@ int command_activate(const struct command_line *cl)
 	if (!cl->argc == !cl->given[OPT_ALL])
 		return hybrid_fail(HYBRID_USAGE, "give one of them",
 				   "activate needs a pool, a volume, or --all");
+	if (cl->given[OPT_READONLY] && !cl->given[OPT_DEGRADED])
+		return hybrid_fail(HYBRID_USAGE, "add --degraded, or mount it read-only",
+				   "--readonly is for a volume without its cache device");
 	if (cl->given[OPT_NAMED] && (!cl->given[OPT_AUTO] || cl->given[OPT_ALL]))
 		return hybrid_fail(HYBRID_USAGE, NULL, "--named needs --auto, and a name");
 	if (cl->given[OPT_FOREIGN] && cl->given[OPT_AUTO])

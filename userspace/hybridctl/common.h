@@ -45,6 +45,12 @@ void kernel_params(char params[HYBRID_PARAMS_MAX], const struct hybrid_volume_li
 /* Bring up a volume of an active pool on an origin.  Returns 0 or an exit code. */
 int start_volume(const struct hybrid_volume_line *entry, dev_t pool, dev_t origin);
 
+/*
+ * Show the volume of an origin whose cache device is missing: nobody can write to it, and what was
+ * lost with the cache fails.  Nothing is written.  Returns 0 or an exit code.
+ */
+int start_readonly(const struct hybrid_member *origin);
+
 /* For --test: the dmsetup command that start_pool() stands for. */
 void print_pool_command(const struct hybrid_sb *sb, const char *cache);
 

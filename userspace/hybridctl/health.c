@@ -207,6 +207,15 @@ static void judge_suspended(const struct hybrid_node *node, struct health *h)
 			 node->name);
 }
 
+static void judge_readonly(const struct hybrid_node *node, struct health *h)
+{
+	say(h, false, "read-only", "it is its origin, without its cache device; what was lost with that fails",
+	    "");
+	snprintf(h->action, sizeof(h->action),
+		 "deactivate it; connect the cache device and activate, or if that is gone for good: hybridctl accept-loss %s",
+		 node->name);
+}
+
 static void judge_volume(const struct hybrid_node *node, struct health *h)
 {
 	const struct hybrid_volume_status *s = &node->v.status;
@@ -216,6 +225,8 @@ static void judge_volume(const struct hybrid_node *node, struct health *h)
 		    "dmsetup resume it, or deactivate and activate");
 	else if (node->dm.alone && hybrid_node_uncached(node))
 		judge_uncached(node, h);
+	else if (node->dm.alone && node->dm.readonly)
+		judge_readonly(node, h);
 	else if (node->dm.alone)
 		judge_alone(node, h);
 	else if (strcmp(s->state, "running"))

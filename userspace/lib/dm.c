@@ -336,6 +336,25 @@ static bool kernel_has_dm(void)
 	return found;
 }
 
+/* Whether all of it is an origin, but for holes. */
+static bool is_alone(struct dm_task *task, uint64_t *sectors)
+{
+	uint64_t start, length;
+	char *target, *params;
+	bool linear = false;
+	void *next = NULL;
+
+	do {
+		next = dm_get_next_target(task, next, &start, &length, &target, &params);
+		if (!target || (strcmp(target, HYBRID_LINEAR_TARGET) &&
+				strcmp(target, HYBRID_ERROR_TARGET)))
+			return false;
+		linear |= !strcmp(target, HYBRID_LINEAR_TARGET);
+	} while (next);
+	*sectors = start + length;
+	return linear;
+}
+
 static bool device_info(const char *name, struct hybrid_dm_device *dev)
 {
 	struct dm_task *task = run_on(DM_DEVICE_TABLE, name);
@@ -358,7 +377,8 @@ static bool device_info(const char *name, struct hybrid_dm_device *dev)
 		dev->open_count = info.open_count;
 		dev->suspended = info.suspended;
 		dev->sectors = length;
-		dev->alone = !dev->pool && target && !strcmp(target, HYBRID_LINEAR_TARGET);
+		dev->alone = !dev->pool && is_alone(task, &dev->sectors);
+		dev->readonly = info.read_only;
 		/* dmsetup remove --force leaves the target "error" to who has it open */
 		dev->live = info.live_table && target &&
 			    (dev->alone || !strcmp(target, dev->pool ? HYBRID_POOL_TARGET :
@@ -452,22 +472,78 @@ static uint16_t udev_flags(bool pool)
 		      DM_UDEV_DISABLE_SUBSYSTEM_RULES_FLAG : 0;
 }
 
-static int load(const char *name, const char *target, uint64_t sectors, const char *params,
-		struct kmsg *kmsg)
+/* A table of any number of lines. */
+struct table {
+	bool (*add)(const struct table *t, struct dm_task *task);
+	uint64_t sectors;
+	const char *target, *params;
+	dev_t origin;
+	uint64_t data_sector;
+	const struct hybrid_dm_hole *holes;
+	size_t nr_holes;
+};
+
+static bool add_line(const struct table *t, struct dm_task *task)
+{
+	hybrid_verbose("  0 %llu %s %s", (unsigned long long)t->sectors, t->target, t->params);
+	return dm_task_add_target(task, 0, t->sectors, t->target, t->params);
+}
+
+/* What of the origin stands before a hole, or behind the last one. */
+static bool add_origin(const struct table *t, struct dm_task *task, uint64_t from, uint64_t to)
+{
+	char params[HYBRID_PARAMS_MAX];
+
+	if (from == to)
+		return true;
+	hybrid_linear_params(params, t->origin, t->data_sector + from);
+	hybrid_verbose("  %llu %llu %s %s", (unsigned long long)from,
+		       (unsigned long long)(to - from), HYBRID_LINEAR_TARGET, params);
+	return dm_task_add_target(task, from, to - from, HYBRID_LINEAR_TARGET, params);
+}
+
+static bool add_lines_around_holes(const struct table *t, struct dm_task *task)
+{
+	const struct hybrid_dm_hole *hole;
+	uint64_t at = 0;
+
+	for (hole = t->holes; hole < t->holes + t->nr_holes; hole++) {
+		if (!add_origin(t, task, at, hole->sector) ||
+		    !dm_task_add_target(task, hole->sector, hole->count, HYBRID_ERROR_TARGET, ""))
+			return false;
+		at = hole->sector + hole->count;
+	}
+	return add_origin(t, task, at, t->sectors) && dm_task_set_ro(task);
+}
+
+static int load_table(const char *name, const struct table *table, struct kmsg *kmsg)
 {
 	struct dm_task *task = dm_task_create(DM_DEVICE_RELOAD);
 	int r = 0;
 
-	add_devices_of_table(kmsg, params);
-	hybrid_verbose("load %s: 0 %llu %s %s", name, (unsigned long long)sectors, target,
-		       params);
-	if (!task || !dm_task_set_name(task, name) ||
-	    !dm_task_add_target(task, 0, sectors, target, params) || !dm_task_run(task))
+	if (table->params)
+		add_devices_of_table(kmsg, table->params);
+	hybrid_verbose("load %s:", name);
+	if (!task || !dm_task_set_name(task, name) || !table->add(table, task) ||
+	    !dm_task_run(task))
 		r = fail_task("cannot load a table for", name,
 			      task ? dm_task_get_errno(task) : ENOMEM, kmsg);
 	if (task)
 		dm_task_destroy(task);
 	return r;
+}
+
+static int load(const char *name, const char *target, uint64_t sectors, const char *params,
+		struct kmsg *kmsg)
+{
+	const struct table table = {
+		.add = add_line,
+		.sectors = sectors,
+		.target = target,
+		.params = params,
+	};
+
+	return load_table(name, &table, kmsg);
 }
 
 static int resume(const char *name, bool pool, struct kmsg *kmsg)
@@ -523,19 +599,18 @@ static void undo_create(const char *name)
 }
 
 /* In steps of our own: a task of libdevmapper that does all of them does not say which errno it got. */
-static int create(const char *name, const uint8_t uuid[16], bool pool, const char *target,
-		  uint64_t sectors, const char *params, dev_t *devno)
+static int create(const char *name, const uint8_t uuid[16], bool pool, const struct table *table,
+		  dev_t *devno)
 {
 	struct kmsg kmsg;
 	int r;
 
-	hybrid_verbose("create %s: 0 %llu %s %s", name, (unsigned long long)sectors, target,
-		       params);
+	hybrid_verbose("create %s:", name);
 	last_log[0] = '\0';
 	kmsg_open(&kmsg);
 	r = create_empty(name, uuid, pool, devno, &kmsg);
 	if (!r) {
-		r = load(name, target, sectors, params, &kmsg);
+		r = load_table(name, table, &kmsg);
 		if (!r)
 			r = resume(name, pool, &kmsg);
 		if (r)
@@ -549,17 +624,44 @@ static int create(const char *name, const uint8_t uuid[16], bool pool, const cha
 int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64_t sectors,
 		     const char *params, dev_t *devno)
 {
-	return create(name, uuid, pool, pool ? HYBRID_POOL_TARGET : HYBRID_VOLUME_TARGET,
-		      sectors, params, devno);
+	const struct table table = {
+		.add = add_line,
+		.sectors = sectors,
+		.target = pool ? HYBRID_POOL_TARGET : HYBRID_VOLUME_TARGET,
+		.params = params,
+	};
+
+	return create(name, uuid, pool, &table, devno);
 }
 
 int hybrid_dm_create_alone(const char *name, const uint8_t uuid[16], uint64_t sectors,
 			   dev_t origin, uint64_t data_sector)
 {
 	char params[HYBRID_PARAMS_MAX];
+	const struct table table = {
+		.add = add_line,
+		.sectors = sectors,
+		.target = HYBRID_LINEAR_TARGET,
+		.params = hybrid_linear_params(params, origin, data_sector),
+	};
 
-	return create(name, uuid, false, HYBRID_LINEAR_TARGET, sectors,
-		      hybrid_linear_params(params, origin, data_sector), NULL);
+	return create(name, uuid, false, &table, NULL);
+}
+
+int hybrid_dm_create_readonly(const char *name, const uint8_t uuid[16], uint64_t sectors,
+			      dev_t origin, uint64_t data_sector,
+			      const struct hybrid_dm_hole *holes, size_t nr)
+{
+	const struct table table = {
+		.add = add_lines_around_holes,
+		.sectors = sectors,
+		.origin = origin,
+		.data_sector = data_sector,
+		.holes = holes,
+		.nr_holes = nr,
+	};
+
+	return create(name, uuid, false, &table, NULL);
 }
 
 /* Live --------------------------------------------------------------------- */
@@ -761,6 +863,7 @@ static int first_target(int type, const char *name, char **params)
 	uint64_t start = 0, length = 0;
 	char *target = NULL, *text = NULL;
 	struct dm_task *task;
+	void *next = NULL;
 	int r = 0;
 
 	last_log[0] = '\0';
@@ -772,7 +875,9 @@ static int first_target(int type, const char *name, char **params)
 			      task ? dm_task_get_errno(task) : ENOMEM, NULL);
 		goto out;
 	}
-	dm_get_next_target(task, NULL, &start, &length, &target, &text);
+	do
+		next = dm_get_next_target(task, next, &start, &length, &target, &text);
+	while (next && target && !strcmp(target, HYBRID_ERROR_TARGET));
 	if (!target) {
 		r = hybrid_fail(HYBRID_BADDEV, "remove it: dmsetup remove NAME",
 				"%s has no table", name);

@@ -29,6 +29,7 @@ struct hybrid_dm_device {
 	bool suspended;
 	bool live;		/* has a table, of ours or of its origin alone */
 	bool alone;		/* a volume without its pool: see hybrid_dm_create_alone() */
+	bool readonly;		/* ... see hybrid_dm_create_readonly() */
 	uint64_t sectors;
 };
 
@@ -71,6 +72,19 @@ int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64
  */
 int hybrid_dm_create_alone(const char *name, const uint8_t uuid[16], uint64_t sectors,
 			   dev_t origin, uint64_t data_sector);
+
+/* Sectors of a volume. */
+struct hybrid_dm_hole {
+	uint64_t sector, count;
+};
+
+/*
+ * The same, but nobody can write to it, and reads of the holes fail: target error stands there.
+ * @holes: by their sectors, apart from each other, all within the volume.
+ */
+int hybrid_dm_create_readonly(const char *name, const uint8_t uuid[16], uint64_t sectors,
+			      dev_t origin, uint64_t data_sector,
+			      const struct hybrid_dm_hole *holes, size_t nr);
 
 /*
  * Other tables for a device that is in use; only I/O in flight is waited for, no
@@ -121,7 +135,7 @@ int hybrid_dm_message(const char *name, const char *message, char **reply);
 /* Send one that may be refused: returns 0 or an errno, and prints nothing. */
 int hybrid_dm_message_try(const char *name, const char *message);
 
-/* Parameters of target 0's status or table line; *params is allocated. */
+/* Parameters of the first status or table line that is not target error; *params is allocated. */
 int hybrid_dm_status(const char *name, char **params);
 int hybrid_dm_table(const char *name, char **params);
 
