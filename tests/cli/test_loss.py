@@ -273,3 +273,123 @@ def test_a_clean_volume_is_shown_whole_and_not_marked(kernel, lone):
     before = bytes_of(lone)
     kernel.ok("activate", "vol", "--degraded", "--readonly")
     assert kernel.log[-1].endswith(" 2048 but") and bytes_of(lone) == before
+
+
+# --- what a pool has of volumes that are gone -----------------------------------
+
+
+@pytest.fixture
+def pool(kernel, loop):
+    """vol on vol-pool, active."""
+    cache, origin = loop("cache.img", 64), loop("origin.img", 100)
+    kernel.ok("create", "vol", "--cache", cache, "--origin", origin, "-y")
+    kernel.cache, kernel.origin = cache, origin
+    return Disk(cache)
+
+
+def is_blank(device):
+    with open(device, "rb") as f:
+        head = f.read(1 << 20)
+        f.seek(-(1 << 20), 2)
+        return not any(head) and not any(f.read())
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_an_empty_pool_gives_its_device_back(kernel, pool, active):
+    r = kernel("destroy", "vol-pool", "-y")
+    if active:
+        assert r.returncode == 2 and "pool vol-pool has volume vol" in r.stderr and "detach" in r.stderr
+    kernel.ok("detach", "vol")
+    if not active:
+        kernel.ok("deactivate", "vol-pool")
+    assert kernel("destroy", "vol-pool").returncode == 2
+    assert "zero the first and the last MiB" in kernel.ok("destroy", "vol-pool", "--test")
+    assert not is_blank(kernel.cache)
+    out = kernel.ok("destroy", "vol-pool", "-y")
+    assert f"pool vol-pool is gone; {kernel.cache} is an ordinary device" in out
+    assert kernel.devices == [] and is_blank(kernel.cache)
+    assert kernel("destroy", "vol-pool", "-y").returncode == 4
+
+
+@pytest.mark.parametrize("fail", ["remove vol-pool", "write"])
+def test_a_destroy_that_fails_is_given_again(kernel, pool, faults, fail):
+    kernel.ok("detach", "vol")
+    env = faults(FAULT_BAD=f"write {kernel.cache} 0 {pool.sectors}") if fail == "write" else {}
+    r = kernel("destroy", "vol-pool", "-y", env=env, fail=fail)
+    assert r.returncode == 4 and not is_blank(kernel.cache), r
+    kernel.ok("destroy", "vol-pool", "-y")
+    assert is_blank(kernel.cache)
+
+
+def test_a_volume_that_is_gone_is_no_obstacle(kernel, pool):
+    """Its origin goes on without this pool; with data that only the pool has it must be said."""
+    kernel.ok("deactivate", "vol", "--keep-pool")
+    origin = Disk(kernel.origin)
+    for field, value in (("role", DETACHED), ("pool_uuid", bytes(16)), ("flags", 0)):
+        origin.set(field, value)
+    kernel.change(dirty_vol=7)
+    assert [row["state"] for row in json.loads(kernel("status", "--json").stdout)["status"]] == [
+        "running", "inactive", "given-up"]
+    r = kernel("destroy", "vol-pool", "-y")
+    assert r.returncode == 2 and "given up" in r.stderr and "--drop-dirty" in r.stderr
+    kernel.change(dirty_vol=0)
+    kernel.ok("destroy", "vol-pool", "-y")
+    assert is_blank(kernel.cache) and kernel.devices == []
+
+
+def test_an_origin_that_is_gone_for_good(kernel, pool):
+    """Given up in its pool; the note of that stays for the origin, should it come back, or is given up, too."""
+    kernel.ok("deactivate", "vol", "--keep-pool")
+    take_away(kernel, kernel.origin)
+    assert "hybridctl detach --drop-dirty vol" in status(kernel)["action"]
+    assert kernel("destroy", "vol-pool", "-y").returncode == 2
+    r = kernel("detach", "vol", "--drop-dirty", "-y")
+    assert r.returncode == 7 and "is marked at the next activation" in r.stderr
+    r = kernel("destroy", "vol-pool", "-y")
+    assert r.returncode == 2 and "its origin is not here" in r.stderr
+    give_back(kernel, kernel.origin)
+    r = kernel("destroy", "vol-pool", "-y", "--drop-dirty")
+    assert r.returncode == 5 and "the detach of volume vol was cut short" in r.stderr
+    take_away(kernel, kernel.origin)
+    kernel.ok("destroy", "vol-pool", "-y", "--drop-dirty")
+    assert is_blank(kernel.cache)
+
+
+def test_a_destroy_that_is_cut_is_given_again(kernel, pool, faults, tmp_path):
+    """Or the device is wiped, where its last superblock is torn."""
+    kernel.ok("detach", "vol")
+    kernel.ok("deactivate", "vol-pool")
+    with open(kernel.cache, "rb") as f:
+        before = f.read()
+    total = writes_of(kernel, faults, tmp_path, "destroy", "vol-pool", "-y")
+    ends = set()
+    for cut in range(1, total + 1):
+        for seed in range(3):
+            with open(kernel.cache, "r+b") as f:
+                f.write(before)
+            assert kernel("destroy", "vol-pool", "-y", env=faults(FAULT_CUT=f"{cut} {seed}")).returncode == -9
+            again = kernel("destroy", "vol-pool", "-y").returncode
+            ends.add(again)
+            if again:
+                assert again == 4
+                wiped = kernel("wipe", kernel.cache, "-y", "--wipe-signatures").returncode
+                assert wiped == 0 or not members(kernel)
+            assert not members(kernel)
+    assert 0 in ends
+
+
+def members(kernel):
+    found = json.loads(kernel("scan", "--json").stdout)["members"]
+    return [m for m in found if m["device"] == kernel.cache]
+
+
+def test_wipe_says_what_it_does_and_what_is_lost(kernel, pool):
+    kernel.ok("deactivate", "vol")
+    r = kernel("wipe", kernel.cache, "-y")
+    assert r.returncode == 2 and "hybridctl destroy" in r.stderr
+    r = kernel("wipe", kernel.cache)
+    assert "first and its last MiB will be zeroed: the pool vol-pool, and what only it has" in r.stderr
+    out = kernel.ok("wipe", kernel.cache, "-y", "--wipe-signatures")
+    assert "its first and its last MiB are zeroed\nthe pool vol-pool, and what only it has" in out
+    out = kernel.ok("wipe", kernel.origin, "-y", "--wipe-signatures")
+    assert "the volume vol is not found again; its data stay where they are, from sector 2048 on" in out

@@ -37,6 +37,11 @@ def plug_cache(guest, target="linear"):
     guest.dm_create("cache", f"0 {guest.disks[0].sectors - 16} {target} {SSD} 8")
 
 
+def is_blank(guest, device):
+    first = text(guest, f"head -c 1M {device} | tr -d '\\0' | wc -c")
+    return first.strip() == text(guest, f"tail -c 1M {device} | tr -d '\\0' | wc -c").strip() == "0"
+
+
 class Volume:
     """vol, with a file system and a block of /file that only the cache has; then that is gone."""
 
@@ -88,8 +93,18 @@ def test_the_disk_of_a_dead_cache_is_given_back(guest, how):
     assert not vol_row["healthy"] and "lost --acknowledge vol" in vol_row["action"]
     assert given_up["dirty"] and given_up["action"] == "hybridctl detach --drop-dirty vol"
     assert text(guest, f"md5sum <{HDD}") == after
-    guest.run(given_up["action"] + " -y")
-    assert text(guest, f"md5sum <{HDD}") == after and "given-up" not in text(guest, "hybridctl list")
+    if known:
+        guest.run(given_up["action"] + " -y")
+        assert "given-up" not in text(guest, "hybridctl list")
+        guest.run("hybridctl destroy vol-pool -y")
+    else:
+        for command in "true", "hybridctl deactivate vol-pool":
+            guest.run(command)
+            r = guest.run("hybridctl destroy vol-pool -y", check=False)
+            assert r.rc == 2 and "volume vol: it was given up" in r.err, r.text
+        guest.run("hybridctl destroy vol-pool -y --drop-dirty")
+    assert list(listed(guest)) == ["vol"] and is_blank(guest, CACHE)
+    assert text(guest, f"md5sum <{HDD}") == after
     guest.run("hybridctl lost vol --acknowledge")
     assert status(guest, "vol")["healthy"]
     assert lost(guest, "vol") == (0, [])
@@ -138,3 +153,27 @@ def test_a_loss_is_acknowledged_in_use(guest):
     guest.run("hybridctl lost vol --acknowledge")
     assert status(guest, "vol")["healthy"] and lost(guest, HDD) == (0, [])
     assert text(guest, "md5sum </mnt/kept") == vol.kept
+
+
+def test_a_dead_origin_is_given_up_and_the_pool_lives(guest):
+    """With what only the pool has of it; the device of the pool is given back after its last volume."""
+    plug_cache(guest)
+    size = int(text(guest, f"blockdev --getsz {HDD}")) - 16
+    guest.dm_create("disk", f"0 {size} linear {HDD} 8")
+    guest.run(f"hybridctl create vol --cache {CACHE} --origin /dev/mapper/disk --mode writeback -y")
+    guest.run(f"hybridctl attach vol-pool two --origin {HDD2} -y")
+    guest.run("dd if=/dev/urandom of=/dev/mapper/vol bs=64k count=1 oflag=direct conv=fsync status=none;"
+              "hybridctl deactivate vol; dmsetup remove disk")
+    row = status(guest, "vol")
+    assert row["state"] == "incomplete" and row["dirty"] and "hybridctl detach --drop-dirty vol" in row["action"]
+    assert rc(guest, "hybridctl detach vol") == 5 and rc(guest, "hybridctl detach --drop-dirty vol") == 2
+    assert rc(guest, "hybridctl detach --drop-dirty vol -y") == 7
+    assert "vol" not in listed(guest)
+    assert rc(guest, "hybridctl destroy vol-pool --drop-dirty -y") == 2
+    guest.run("hybridctl detach two")
+    assert rc(guest, "hybridctl destroy vol-pool -y") == 2
+    # It was not so dead
+    guest.dm_create("disk", f"0 {size} linear {HDD} 8")
+    assert rc(guest, "hybridctl destroy vol-pool --drop-dirty -y") == 5
+    guest.run("hybridctl activate vol-pool && hybridctl destroy vol-pool -y")
+    assert is_blank(guest, CACHE) and "vol-pool" not in listed(guest)

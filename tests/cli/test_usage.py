@@ -15,7 +15,7 @@ OPTIONS = re.findall(r'^OPTION\(\w+, "([a-z-]+)"', DEF, re.M)
 
 def test_the_commands_of_the_issue_are_declared():
     assert [c[1] for c in COMMANDS] == [
-        "create", "activate", "deactivate", "attach", "detach", "drain",
+        "create", "activate", "deactivate", "attach", "detach", "destroy", "drain",
         "set", "get", "list", "status", "table", "scan", "probe", "doctor",
         "adopt", "release", "host-id", "wipe", "check",
         "metadata-size", "replay", "writeback", "lost", "accept-loss",
@@ -202,11 +202,11 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 
 def test_completion(build):
     assert complete(build, "hybridctl", "") == [c[1] for c in COMMANDS]
-    assert complete(build, "hybridctl", "de") == ["deactivate", "detach"]
+    assert complete(build, "hybridctl", "de") == ["deactivate", "detach", "destroy"]
     assert "--origin" in complete(build, "hybridctl", "create", "--")
     assert "--origin" not in complete(build, "hybridctl", "list", "--")
     assert complete(build, "hybridctl", "create", "--mode", "writet") == ["writethrough"]
-    assert complete(build, "hybridctl", "help", "de") == ["deactivate", "detach"]
+    assert complete(build, "hybridctl", "help", "de") == ["deactivate", "detach", "destroy"]
 
 
 @pytest.mark.parametrize("name", [c[1] for c in COMMANDS if re.search("DEVICE|CACHE|TRACE|DIRECTORY", c[2])

@@ -125,19 +125,49 @@ int command_probe(const struct command_line *cl)
 
 /* wipe --------------------------------------------------------------------- */
 
+/* What is lost with the superblocks, and what is not. */
+static void wipe_loses(const struct hybrid_member *m, const char *tense, char *buf, size_t len)
+{
+	const struct hybrid_sb *sb = &m->sb;
+
+	if (!sb->role)
+		snprintf(buf, len, "what its superblocks said %s lost", tense);
+	else if (sb->role == HYBRID_ROLE_CACHE)
+		snprintf(buf, len, "the pool %s, and what only it has of its volumes, %s lost", sb->name, tense);
+	else
+		snprintf(buf, len, "the volume %s %s not found again; its data stay where they are, from sector %llu on (%llu sectors)%s",
+			 sb->name, tense, (unsigned long long)sb->data_sector,
+			 (unsigned long long)sb->data_sectors,
+			 sb->flags & HYBRID_SB_DIRTY && sb->role == HYBRID_ROLE_ORIGIN ?
+			 ", but for what only its cache has" : "");
+}
+
 static int confirm_wipe(const struct command_line *cl, const struct hybrid_member *m)
 {
 	bool used = m->sb.role != HYBRID_ROLE_DETACHED;
+	char question[HYBRID_NAME_SIZE + 256] = "Its first and its last MiB will be zeroed: ";
+	size_t len = strlen(question);
 
 	fprintf(stderr, "  %s: dm-hybrid %s, \"%s\"%s\n", m->path, hybrid_role_name(m->sb.role),
 		m->sb.name, m->sb.flags & HYBRID_SB_DIRTY ? ", its cache has newer data" : "");
 	if (used && cl->given[OPT_YES] && !cl->given[OPT_WIPE_SIGNATURES])
 		return hybrid_fail(HYBRID_REFUSED,
+				   m->sb.role == HYBRID_ROLE_CACHE ?
+				   "hybridctl destroy, if it has no volumes; or add --wipe-signatures if it may be lost" :
 				   "detach it; or add --wipe-signatures if it may be lost",
 				   "%s belongs to a pool", m->path);
-	return confirm(cl, m->sb.role == HYBRID_ROLE_CACHE ?
-		       "The pool, and what only it has of its volumes, will be lost." :
-		       "The superblocks will be gone: the volume will not be found again.");
+	wipe_loses(m, "will be", question + len, sizeof(question) - len - 1);
+	strcat(question, ".");
+	return confirm(cl, question);
+}
+
+static void print_wiped(const struct hybrid_device *dev, const struct hybrid_member *m)
+{
+	char lost[HYBRID_NAME_SIZE + 192];
+
+	wipe_loses(m, "is", lost, sizeof(lost));
+	hybrid_note("%s is no longer a member: its first and its last MiB are zeroed", dev->path);
+	hybrid_note("%s", lost);
 }
 
 /* While the user was asked it may have become another's. */
@@ -179,7 +209,7 @@ static int wipe(const struct command_line *cl, struct hybrid_device *dev)
 	if (!r)
 		r = hybrid_member_wipe(dev, &m.sb);
 	if (!r)
-		hybrid_note("%s is no longer a member", dev->path);
+		print_wiped(dev, &m);
 	return r;
 }
 
