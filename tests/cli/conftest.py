@@ -76,6 +76,20 @@ class FakeKernel:
         assert r.returncode == 0, r.stdout + r.stderr
         return r.stdout
 
+    def announce(self, device):
+        """As udev does when a device comes or was changed."""
+        self.ok("scan", "--udev", device)
+
+    def unplug(self, device):
+        """No tool sees it from then on, and udev says that it is gone."""
+        self.scan.remove(device.removeprefix("/dev/"))
+        st = os.stat(device)
+        self.ok("scan", "--udev", "--gone", f"{os.major(st.st_rdev)}:{os.minor(st.st_rdev)}")
+
+    def plug(self, device):
+        self.scan.append(device.removeprefix("/dev/"))
+        self.announce(device)
+
     @property
     def state(self):
         return json.loads(self.path.read_text()) if self.path.exists() else {}

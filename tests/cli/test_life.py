@@ -79,18 +79,6 @@ def cut(kernel, build):
     return run
 
 
-@pytest.fixture
-def unplug(kernel):
-    """unplug(device): no tool sees it from then on; plug(device)."""
-    class Plug:
-        def __call__(self, device):
-            kernel.scan.remove(device.removeprefix("/dev/"))
-
-        def again(self, device):
-            kernel.scan.append(device.removeprefix("/dev/"))
-    return Plug()
-
-
 def no_cache(before, device):
     """What a detach leaves of an origin."""
     now = superblock(device)
@@ -132,12 +120,12 @@ def test_detach_that_is_cut_in_a_superblock(kernel, volume, cut, live, n, what):
     assert entries(kernel) == []
 
 
-def test_detach_without_the_pool(kernel, volume, unplug):
+def test_detach_without_the_pool(kernel, volume):
     """Nothing is dirty, so the origin alone can say it; the pool's entry goes when that is back."""
     kernel.ok("deactivate", "vol")
     r = kernel("detach", "vol")
     assert r.returncode == 4 and "is not active" in r.stderr
-    unplug(volume[0])
+    kernel.unplug(volume[0])
     before = superblock(volume[1])
     edit_superblocks(volume[1], {100: b"\x01"})
     r = kernel("detach", "vol")
@@ -148,16 +136,16 @@ def test_detach_without_the_pool(kernel, volume, unplug):
     assert superblock(volume[1]) == before
     kernel.ok("detach", "vol")
     no_cache(before, volume[1])
-    unplug.again(volume[0])
+    kernel.plug(volume[0])
     kernel.ok("activate", "vol-pool")
     assert entries(kernel) == []
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_detach_without_the_pool_that_is_cut(kernel, volume, unplug, cut, n):
+def test_detach_without_the_pool_that_is_cut(kernel, volume, cut, n):
     """Paired, or without cache: never both."""
     kernel.ok("deactivate", "vol")
-    unplug(volume[0])
+    kernel.unplug(volume[0])
     before = superblock(volume[1])
     cut(n, "detach", "vol", seed=n)
     r = kernel("detach", "vol")
@@ -201,16 +189,16 @@ def test_detach_of_a_pool_that_failed_is_cut(kernel, volume, cut):
 
 
 @pytest.mark.parametrize("pool", ["gone", "back"])
-def test_detach_of_an_origin_alone(kernel, volume, unplug, pool):
+def test_detach_of_an_origin_alone(kernel, volume, pool):
     """It is linear and goes on so, in use or not."""
     kernel.ok("deactivate", "vol")
-    unplug(volume[0])
+    kernel.unplug(volume[0])
     kernel("activate", "vol", "--degraded")
     assert kernel.devices == ["vol"]
     kernel.change_device("vol", open_count=1)
     before = superblock(volume[1])
     if pool == "back":
-        unplug.again(volume[0])
+        kernel.plug(volume[0])
         assert kernel("activate", "vol-pool", fail="switch vol 200704 hybrid").returncode == 4
         assert "action: hybridctl activate vol" in kernel.ok("status", "vol")
     kernel.ok("detach", "vol")
@@ -224,11 +212,11 @@ def test_detach_of_an_origin_alone(kernel, volume, unplug, pool):
 # Without a cache -------------------------------------------------------------------------
 
 @pytest.fixture
-def uncached(kernel, volume, unplug):
+def uncached(kernel, volume):
     """The origin of a volume without a cache, not active; there is no pool."""
     kernel.ok("detach", "vol")
     kernel.ok("deactivate", "vol-pool")
-    unplug(volume[0])
+    kernel.unplug(volume[0])
     return volume[1]
 
 
@@ -483,14 +471,14 @@ def test_attach_where_the_pool_has_something_of_it(kernel, lone, dirty):
 # Alone --------------------------------------------------------------------------------------
 
 @pytest.fixture
-def clean(kernel, volume, unplug):
+def clean(kernel, volume):
     """(cache, origin) of vol, not active, nothing of it dirty; the cache is not here."""
     kernel.ok("deactivate", "vol")
-    unplug(volume[0])
+    kernel.unplug(volume[0])
     return volume
 
 
-def test_alone_once_and_at_once_from_then_on(kernel, clean, unplug):
+def test_alone_once_and_at_once_from_then_on(kernel, clean):
     before = superblock(clean[1])
     assert event(kernel, clean[1]) == "degraded"
     assert kernel("activate", "--auto", "--all").returncode == 7 and superblock(clean[1]) == before
@@ -508,10 +496,10 @@ def test_alone_once_and_at_once_from_then_on(kernel, clean, unplug):
         now = superblock(clean[1])
 
 
-def test_alone_and_joined_in_use(kernel, clean, unplug):
+def test_alone_and_joined_in_use(kernel, clean):
     kernel.ok("activate", "vol", "--degraded")
     kernel.change_device("vol", open_count=1)
-    unplug.again(clean[0])
+    kernel.plug(clean[0])
     kernel.clear_log()
     # What fails leaves it as it was
     assert kernel("activate", "--all", fail="switch vol 200704 hybrid").returncode == 4
@@ -534,12 +522,12 @@ def test_never_alone_while_dirty(kernel, clean, flags):
 
 @pytest.mark.parametrize("n", [1, 2])
 @pytest.mark.parametrize("then", ["cache", "none"])
-def test_alone_that_is_cut(kernel, clean, cut, unplug, n, then):
+def test_alone_that_is_cut(kernel, clean, cut, n, then):
     """It never ran: with its cache it is as before, and without it is marked again."""
     cut(n, "activate", "vol", "--degraded", seed=n)
     assert kernel.devices == []
     if then == "cache":
-        unplug.again(clean[0])
+        kernel.plug(clean[0])
         kernel.ok("activate", "vol")
         assert state(kernel) == "running"
     else:
@@ -555,14 +543,14 @@ def test_not_alone_if_a_copy_cannot_be_written(kernel, build, clean, copy):
     assert r.returncode == 4 and kernel.devices == []
 
 
-def test_not_alone_beside_a_refused_cache(kernel, clean, loop, unplug):
+def test_not_alone_beside_a_refused_cache(kernel, clean, loop):
     """Though it ran alone before."""
     kernel.ok("activate", "vol", "--degraded")
     kernel.ok("deactivate", "vol")
     copy = loop("copy.img", 64)
     with open(clean[0], "rb") as f, open(copy, "r+b") as g:
         g.write(f.read())
-    unplug.again(clean[0])
+    kernel.plug(clean[0])
     assert kernel("activate", "--all").returncode == 7 and kernel.devices == []
 
 
@@ -580,6 +568,7 @@ def action(kernel, healthy=False):
                                           (DIRTY, "accept-loss vol"), (ALONE | DIRTY, "accept-loss vol")])
 def test_status_without_the_cache_device(kernel, clean, flags, leads):
     edit_superblocks(clean[1], {100: bytes([flags])})
+    kernel.announce(clean[1])
     assert state(kernel) == "incomplete" and action(kernel) == f"hybridctl {leads}"
     if not flags & DIRTY:
         kernel.ok(*leads.split())

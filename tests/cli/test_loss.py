@@ -41,20 +41,11 @@ def lone(kernel, loop):
     kernel.ok("create", "vol", "--cache", cache, "--origin", origin, "--mode", "writeback", "-y")
     kernel.ok("deactivate", "vol")
     kernel.cache = cache
-    take_away(kernel, cache)
+    kernel.unplug(cache)
     disk = Disk(origin)
     disk.set("flags", DIRTY)
     disk.set("origin.paired_nonce", 17)
     return disk
-
-
-def take_away(kernel, *devices):
-    for device in devices:
-        kernel.scan.remove(device.removeprefix("/dev/"))
-
-
-def give_back(kernel, *devices):
-    kernel.scan += [device.removeprefix("/dev/") for device in devices]
 
 
 def add_lost_map(disk, chunks=b"\x05"):
@@ -75,6 +66,7 @@ def lost(kernel, what):
 def test_a_loss_is_accepted(kernel, lone):
     """The disk can be used again, and what is lost stays listed until that is acknowledged."""
     add_lost_map(lone)
+    kernel.announce(lone.path)
     assert status(kernel)["state"] == "incomplete" and "accept-loss vol" in status(kernel)["action"]
     nonce, sequence = lone.says("origin.nonce"), lone.says("sequence")
     out = kernel.ok("accept-loss", "vol", "-y")
@@ -131,7 +123,7 @@ def test_what_is_refused_is_refused_before_anything_is_written(kernel, lone):
     refused(4, "accept-loss comes first", args=("lost", "vol", "--acknowledge"))
     assert "superblocks with role detached" in kernel.ok("accept-loss", "vol", "--test")
     refused(2, "nobody to ask", args=("accept-loss", "vol"))
-    give_back(kernel, kernel.cache)
+    kernel.plug(kernel.cache)
     refused(2, "the cache device of vol is here", kernel.cache, "--force")
     kernel.ok("activate", "vol")
     refused(5, "vol is active")
@@ -215,7 +207,7 @@ def test_what_is_not_lost_can_be_read(kernel, lone):
     assert lost(kernel, "vol")[0] == 7
     assert kernel("accept-loss", "vol", "-y").returncode == 5
     # Its cache is back: not below what somebody has read
-    give_back(kernel, kernel.cache)
+    kernel.plug(kernel.cache)
     r = kernel("activate", "vol")
     assert r.returncode == 5 and "is shown read-only" in r.stderr and status(kernel)["state"] == "read-only"
     kernel.ok("deactivate", "vol")
@@ -229,7 +221,7 @@ def test_too_many_holes_become_larger_ones(kernel, loop):
     cache, origin = loop("cache.img", 64), loop("origin.img", 202)
     kernel.ok("create", "vol", "--cache", cache, "--origin", origin, "-y")
     kernel.ok("deactivate", "vol")
-    take_away(kernel, cache)
+    kernel.unplug(cache)
     disk = Disk(origin)
     disk.set("flags", DIRTY)
     chunks = disk.says("origin.data_sectors") // 8
@@ -254,7 +246,7 @@ def test_what_may_be_out_of_date_is_not_shown(kernel, lone, why):
     elif why == "no degraded":
         options.remove("--degraded")
     else:
-        give_back(kernel, kernel.cache)
+        kernel.plug(kernel.cache)
         with open(kernel.cache, "r+b") as f:
             f.seek(512 * 1024 + 100)	# its head
             f.write(b"x")
@@ -327,6 +319,7 @@ def test_a_volume_that_is_gone_is_no_obstacle(kernel, pool):
     origin = Disk(kernel.origin)
     for field, value in (("role", DETACHED), ("pool_uuid", bytes(16)), ("flags", 0)):
         origin.set(field, value)
+    kernel.announce(kernel.origin)
     kernel.change(dirty_vol=7)
     assert [row["state"] for row in json.loads(kernel("status", "--json").stdout)["status"]] == [
         "running", "inactive", "given-up"]
@@ -340,17 +333,17 @@ def test_a_volume_that_is_gone_is_no_obstacle(kernel, pool):
 def test_an_origin_that_is_gone_for_good(kernel, pool):
     """Given up in its pool; the note of that stays for the origin, should it come back, or is given up, too."""
     kernel.ok("deactivate", "vol", "--keep-pool")
-    take_away(kernel, kernel.origin)
+    kernel.unplug(kernel.origin)
     assert "hybridctl detach --drop-dirty vol" in status(kernel)["action"]
     assert kernel("destroy", "vol-pool", "-y").returncode == 2
     r = kernel("detach", "vol", "--drop-dirty", "-y")
     assert r.returncode == 7 and "is marked at the next activation" in r.stderr
     r = kernel("destroy", "vol-pool", "-y")
     assert r.returncode == 2 and "its origin is not here" in r.stderr
-    give_back(kernel, kernel.origin)
+    kernel.plug(kernel.origin)
     r = kernel("destroy", "vol-pool", "-y", "--drop-dirty")
     assert r.returncode == 5 and "the detach of volume vol was cut short" in r.stderr
-    take_away(kernel, kernel.origin)
+    kernel.unplug(kernel.origin)
     kernel.ok("destroy", "vol-pool", "-y", "--drop-dirty")
     assert is_blank(kernel.cache)
 

@@ -76,6 +76,15 @@ int lock_tools(void)
 	return flock(lock_fd, LOCK_EX | LOCK_NB) ? wait_for_lock() : 0;
 }
 
+int lock_with_members(struct hybrid_inventory *inv)
+{
+	int r = hybrid_inventory_load(inv, HYBRID_LOAD_MEMBERS, NULL, 0);
+
+	if (!r)
+		r = lock_tools();
+	return r ? r : hybrid_inventory_look_again(inv, HYBRID_LOAD_ACTIVE | HYBRID_LOAD_CLOSED);
+}
+
 void unlock_tools(void)
 {
 	if (lock_fd >= 0)
@@ -329,7 +338,7 @@ static int find_origin(const struct command_line *cl, const char *name, char pat
 		return 0;
 	}
 	if (!cl->given[OPT_IN_PLACE])
-		r = hybrid_inventory_load(&inv, HYBRID_LOAD_ALL, NULL, 0);
+		r = hybrid_inventory_load(&inv, HYBRID_LOAD_MEMBERS | HYBRID_LOAD_ACTIVE, NULL, 0);
 	node = r ? NULL : hybrid_find(&inv, name, 1U << HYBRID_VOLUME);
 	if (node && hybrid_node_uncached(node) && node->member && node->member->ok)
 		snprintf(path, HYBRID_PATH_MAX, "%s", node->member->path);

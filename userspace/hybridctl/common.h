@@ -13,6 +13,13 @@
  */
 int lock_tools(void);
 
+/*
+ * For a command that writes superblocks: read all members, which may take long, then take the lock
+ * and find out what is active.  Announcements are not enough for it: they have no keys, and name
+ * devices that are dead.  Returns 0 or an exit code; free @inv either way.
+ */
+int lock_with_members(struct hybrid_inventory *inv);
+
 /* For a long wait.  What was found out under the lock may be wrong after it. */
 void unlock_tools(void);
 

@@ -126,14 +126,12 @@ static int check_pool(const struct hybrid_node *pool)
 	return 0;
 }
 
-static int look(struct destroy *d, const char *what)
+static int find(struct destroy *d, const char *what)
 {
 	unsigned int i;
 	int r;
 
-	r = hybrid_inventory_load(&d->inv, HYBRID_LOAD_ALL, NULL, 0);
-	if (!r)
-		r = hybrid_find_or_fail(&d->inv, what, 1U << HYBRID_POOL, &d->pool);
+	r = hybrid_find_or_fail(&d->inv, what, 1U << HYBRID_POOL, &d->pool);
 	if (!r)
 		r = check_pool(d->pool);
 	if (!r)
@@ -144,8 +142,15 @@ static int look(struct destroy *d, const char *what)
 	return r;
 }
 
-/* With the lock.  While the user was asked somebody else may have added a volume. */
-static int look_again(struct destroy *d)
+static int look(struct destroy *d, const char *what)
+{
+	int r = hybrid_inventory_load(&d->inv, HYBRID_LOAD_MEMBERS | HYBRID_LOAD_ACTIVE, NULL, 0);
+
+	return r ? r : find(d, what);
+}
+
+/* Take the lock.  While the user was asked somebody else may have added a volume. */
+static int lock_and_look_again(struct destroy *d)
 {
 	bool drops = d->drops;
 	char uuid[HYBRID_UUID_TEXT];
@@ -153,7 +158,9 @@ static int look_again(struct destroy *d)
 
 	hybrid_uuid_text(uuid, d->pool->uuid);
 	destroy_free(d);
-	r = look(d, uuid);
+	r = lock_with_members(&d->inv);
+	if (!r)
+		r = find(d, uuid);
 	if (r || d->drops == drops)
 		return r;
 	return hybrid_fail(HYBRID_BUSY, "look again", "pool %s has changed meanwhile",
@@ -217,9 +224,7 @@ static int destroy(struct destroy *d)
 	}
 	r = ask(d);
 	if (!r)
-		r = lock_tools();
-	if (!r)
-		r = look_again(d);
+		r = lock_and_look_again(d);
 	return r ? r : take_down(d);
 }
 

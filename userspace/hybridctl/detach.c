@@ -167,16 +167,12 @@ static void find_given_up(struct detach *d)
 			d->volume = node;
 }
 
-/* What is there, and whether it may be detached. */
-static int look(struct detach *d, const char *what)
+/* Whether it may be detached. */
+static int find(struct detach *d, const char *what)
 {
 	int r;
 
-	d->volume = NULL;
-	/* An inactive volume is known to its pool; its origin is found by its superblock */
-	r = hybrid_inventory_load(&d->inv, HYBRID_LOAD_ALL | HYBRID_LOAD_CLOSED, NULL, 0);
-	if (!r)
-		r = hybrid_find_or_fail(&d->inv, what, HYBRID_ANY, &d->volume);
+	r = hybrid_find_or_fail(&d->inv, what, HYBRID_ANY, &d->volume);
 	if (r)
 		return r;
 	if (d->volume->kind == HYBRID_POOL)
@@ -196,13 +192,24 @@ static int look(struct detach *d, const char *what)
 	return find_entry(d);
 }
 
-/* The same volume, whatever others did to it. */
-static int look_again(struct detach *d)
+/* An inactive volume is known to its pool; its origin is found by its superblock. */
+static int look(struct detach *d, const char *what)
+{
+	int r = hybrid_inventory_load(&d->inv, HYBRID_LOAD_MEMBERS | HYBRID_LOAD_ACTIVE |
+				      HYBRID_LOAD_CLOSED, NULL, 0);
+
+	return r ? r : find(d, what);
+}
+
+/* Take the lock.  The same volume, whatever others did to it. */
+static int lock_and_look_again(struct detach *d)
 {
 	char uuid[HYBRID_UUID_TEXT];
+	int r = lock_tools();
 
-	hybrid_inventory_free(&d->inv);
-	return look(d, hybrid_uuid_text(uuid, d->entry.uuid));
+	if (!r)
+		r = hybrid_inventory_look_again(&d->inv, HYBRID_LOAD_ACTIVE | HYBRID_LOAD_CLOSED);
+	return r ? r : find(d, hybrid_uuid_text(uuid, d->entry.uuid));
 }
 
 /* It does not end well: writes go as the mode says again.  Returns @r. */
@@ -231,9 +238,7 @@ static int make_clean(struct detach *d)
 	if (r)
 		return r;
 	d->drains = true;
-	r = lock_tools();
-	if (!r)
-		r = look_again(d);
+	r = lock_and_look_again(d);
 	return r ? give_up(d, r) : 0;
 }
 
@@ -242,7 +247,13 @@ static int check_origin(const struct detach *d, const struct hybrid_device *dev)
 {
 	struct hybrid_member m;
 
-	if (hybrid_member_read(dev, &m) || !m.ok || !memcmp(m.sb.volume_uuid, d->entry.uuid, 16))
+	if (hybrid_member_read(dev, &m) || !m.ok)
+		return 0;
+	/* check_parted() saw what was read before the lock was taken */
+	if (d->parted && !d->volume->active && m.sb.flags & HYBRID_SB_DIRTY)
+		return hybrid_fail(HYBRID_BUSY, "look again", "%s has been used meanwhile",
+				   d->entry.name);
+	if (!memcmp(m.sb.volume_uuid, d->entry.uuid, 16))
 		return 0;
 	return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan", "%s is not the origin of %s",
 			   dev->path, d->entry.name);
@@ -495,9 +506,7 @@ static int detach(struct detach *d)
 	if (d->cl->given[OPT_DROP_DIRTY])
 		r = confirm_loss(d);
 	if (!r)
-		r = lock_tools();
-	if (!r)
-		r = look_again(d);
+		r = lock_and_look_again(d);
 	if (!r)
 		r = make_clean(d);
 	if (!r)

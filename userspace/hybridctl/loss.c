@@ -62,14 +62,11 @@ static int check_closed(struct loss *l, const struct hybrid_node *volume)
 	return check_cache_gone(l, volume);
 }
 
-static int look(struct loss *l, const char *what)
+static int find(struct loss *l, const char *what)
 {
 	struct hybrid_node *volume;
 	int r;
 
-	r = hybrid_inventory_load(&l->inv, HYBRID_LOAD_ALL | HYBRID_LOAD_CLOSED, NULL, 0);
-	if (r)
-		return r;
 	r = hybrid_find_or_fail(&l->inv, what, 1U << HYBRID_VOLUME, &volume);
 	/* Done before: it may be in use */
 	if (!r && !hybrid_node_uncached(volume))
@@ -82,8 +79,16 @@ static int look(struct loss *l, const char *what)
 			   "the origin of %s is not here", volume->name);
 }
 
-/* With the lock.  While the user was asked somebody else may have changed it. */
-static int look_again(struct loss *l)
+static int look(struct loss *l, const char *what)
+{
+	int r = hybrid_inventory_load(&l->inv, HYBRID_LOAD_MEMBERS | HYBRID_LOAD_ACTIVE |
+				      HYBRID_LOAD_CLOSED, NULL, 0);
+
+	return r ? r : find(l, what);
+}
+
+/* Take the lock.  While the user was asked somebody else may have changed it. */
+static int lock_and_look_again(struct loss *l)
 {
 	struct hybrid_sb before = l->m->sb;
 	char uuid[HYBRID_UUID_TEXT];
@@ -91,7 +96,9 @@ static int look_again(struct loss *l)
 
 	hybrid_inventory_free(&l->inv);
 	l->m = NULL;
-	r = look(l, hybrid_uuid_text(uuid, before.volume_uuid));
+	r = lock_with_members(&l->inv);
+	if (!r)
+		r = find(l, hybrid_uuid_text(uuid, before.volume_uuid));
 	if (r || (l->m->sb.sequence == before.sequence && l->m->sb.nonce == before.nonce))
 		return r;
 	return hybrid_fail(HYBRID_BUSY, "look again", "%s has been used meanwhile", before.name);
@@ -112,10 +119,11 @@ static int open_origin(const struct loss *l, struct hybrid_device *dev, struct h
 			       (held ? 0 : HYBRID_OPEN_EXCLUSIVE));
 	if (r)
 		return r;
-	if (dev->devno != l->m->devno || hybrid_member_read(dev, &m) || !m.ok ||
-	    memcmp(&m.sb, &l->m->sb, sizeof(m.sb)))
+	if (dev->devno != l->m->devno || hybrid_member_read(dev, &m) || !m.ok)
 		return hybrid_fail(HYBRID_BADDEV, "try again", "%s changed since it was scanned",
 				   l->m->path);
+	if (memcmp(&m.sb, &l->m->sb, sizeof(m.sb)))
+		return hybrid_fail(HYBRID_BUSY, "look again", "%s has been used meanwhile", m.sb.name);
 	*sb = m.sb;
 	return 0;
 }
@@ -209,9 +217,7 @@ static int accept_again(struct loss *l)
 	int r = 0;
 
 	if (l->m->apart) {
-		r = lock_tools();
-		if (!r)
-			r = look_again(l);
+		r = lock_and_look_again(l);
 		if (!r)
 			r = mark(l);
 	}
@@ -234,9 +240,7 @@ static int accept(struct loss *l)
 	if (!r)
 		r = ask(l);
 	if (!r)
-		r = lock_tools();
-	if (!r)
-		r = look_again(l);
+		r = lock_and_look_again(l);
 	if (!r)
 		r = mark(l);
 	if (!r)
@@ -312,9 +316,7 @@ int acknowledge_loss(const struct command_line *cl)
 
 	if (cl->argc != 1)
 		return hybrid_fail(HYBRID_USAGE, "give its name", "--acknowledge is of one volume");
-	r = lock_tools();
-	if (!r)
-		r = hybrid_inventory_load(&l.inv, HYBRID_LOAD_ALL, NULL, 0);
+	r = lock_with_members(&l.inv);
 	if (!r)
 		r = acknowledge(&l, cl->argv[0]);
 	hybrid_inventory_free(&l.inv);
