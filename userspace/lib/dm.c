@@ -474,7 +474,7 @@ static uint16_t udev_flags(bool pool)
 
 /* A table of any number of lines. */
 struct table {
-	bool (*add)(const struct table *t, struct dm_task *task);
+	bool (*add)(const struct table *t, const char *name, struct dm_task *task);
 	uint64_t sectors;
 	const char *target, *params;
 	dev_t origin;
@@ -483,37 +483,40 @@ struct table {
 	size_t nr_holes;
 };
 
-static bool add_line(const struct table *t, struct dm_task *task)
+static bool add_line(const struct table *t, const char *name, struct dm_task *task)
 {
-	hybrid_verbose("  0 %llu %s %s", (unsigned long long)t->sectors, t->target, t->params);
+	hybrid_verbose("load %s: 0 %llu %s %s", name, (unsigned long long)t->sectors, t->target,
+		       t->params);
 	return dm_task_add_target(task, 0, t->sectors, t->target, t->params);
 }
 
 /* What of the origin stands before a hole, or behind the last one. */
-static bool add_origin(const struct table *t, struct dm_task *task, uint64_t from, uint64_t to)
+static bool add_origin(const struct table *t, const char *name, struct dm_task *task,
+		       uint64_t from, uint64_t to)
 {
 	char params[HYBRID_PARAMS_MAX];
 
 	if (from == to)
 		return true;
 	hybrid_linear_params(params, t->origin, t->data_sector + from);
-	hybrid_verbose("  %llu %llu %s %s", (unsigned long long)from,
+	hybrid_verbose("load %s: %llu %llu %s %s", name, (unsigned long long)from,
 		       (unsigned long long)(to - from), HYBRID_LINEAR_TARGET, params);
 	return dm_task_add_target(task, from, to - from, HYBRID_LINEAR_TARGET, params);
 }
 
-static bool add_lines_around_holes(const struct table *t, struct dm_task *task)
+static bool add_lines_around_holes(const struct table *t, const char *name,
+				   struct dm_task *task)
 {
 	const struct hybrid_dm_hole *hole;
 	uint64_t at = 0;
 
 	for (hole = t->holes; hole < t->holes + t->nr_holes; hole++) {
-		if (!add_origin(t, task, at, hole->sector) ||
+		if (!add_origin(t, name, task, at, hole->sector) ||
 		    !dm_task_add_target(task, hole->sector, hole->count, HYBRID_ERROR_TARGET, ""))
 			return false;
 		at = hole->sector + hole->count;
 	}
-	return add_origin(t, task, at, t->sectors) && dm_task_set_ro(task);
+	return add_origin(t, name, task, at, t->sectors) && dm_task_set_ro(task);
 }
 
 static int load_table(const char *name, const struct table *table, struct kmsg *kmsg)
@@ -523,8 +526,7 @@ static int load_table(const char *name, const struct table *table, struct kmsg *
 
 	if (table->params)
 		add_devices_of_table(kmsg, table->params);
-	hybrid_verbose("load %s:", name);
-	if (!task || !dm_task_set_name(task, name) || !table->add(table, task) ||
+	if (!task || !dm_task_set_name(task, name) || !table->add(table, name, task) ||
 	    !dm_task_run(task))
 		r = fail_task("cannot load a table for", name,
 			      task ? dm_task_get_errno(task) : ENOMEM, kmsg);
@@ -605,7 +607,7 @@ static int create(const char *name, const uint8_t uuid[16], bool pool, const str
 	struct kmsg kmsg;
 	int r;
 
-	hybrid_verbose("create %s:", name);
+	hybrid_verbose("create %s", name);
 	last_log[0] = '\0';
 	kmsg_open(&kmsg);
 	r = create_empty(name, uuid, pool, devno, &kmsg);
