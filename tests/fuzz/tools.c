@@ -50,6 +50,10 @@ void hold_signals(void)
 
 /* All are paths. */
 /* No run directory: nobody lists what is found here. */
+void announce_unreadable(dev_t devno, const char *why)
+{
+}
+
 void announce_found(dev_t devno, const struct hybrid_member *m)
 {
 }

@@ -293,6 +293,23 @@ int announced(const struct hybrid_member *about, struct hybrid_member **known, u
 	return r;
 }
 
+void announce_unreadable(dev_t devno, const char *why)
+{
+	DIR *dir = open_notes("members/");
+	struct hybrid_member m;
+	struct note n;
+
+	while (next_note(dir, &n)) {
+		if (n.devno != devno || !remember(dir, &n, &m))
+			continue;
+		m.ok = false;
+		snprintf(m.why, sizeof(m.why), "%s", why);
+		write_note(&n, &m);
+	}
+	if (dir)
+		closedir(dir);
+}
+
 /* Origins in place --------------------------------------------------------- */
 
 /* "<identity>.<pool UUID>" */

@@ -36,6 +36,12 @@ void announce(dev_t devno, const struct hybrid_member *m);
 void announce_found(dev_t devno, const struct hybrid_member *m);
 
 /*
+ * @devno, a member that was announced, cannot be read (any more): it stays known, as one that
+ * cannot be used, until it is read again.
+ */
+void announce_unreadable(dev_t devno, const char *why);
+
+/*
  * Origins in place that an active pool misses, by what recognises them
  * (hybrid_uuid_of_identity()).
  */

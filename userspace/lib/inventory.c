@@ -26,6 +26,14 @@ static int add_member(struct hybrid_inventory *inv, const struct hybrid_member *
 	return 0;
 }
 
+static void note_unreadable(const struct hybrid_look *l)
+{
+	char why[HYBRID_WHY_MAX];
+
+	snprintf(why, sizeof(why), "it cannot be read: %s", strerror(-l->r));
+	announce_unreadable(l->devno, l->r == -ETIMEDOUT ? "it does not answer" : why);
+}
+
 /* What was found at one of the paths, or not. */
 static int take_look(struct hybrid_inventory *inv, const struct hybrid_look *l, bool named)
 {
@@ -33,6 +41,8 @@ static int take_look(struct hybrid_inventory *inv, const struct hybrid_look *l, 
 
 	if (!l->r || l->r == -ENODATA)
 		announce_found(l->devno, l->r || l->snapshot ? NULL : &l->member);
+	else if (l->r < 0 && l->devno)
+		note_unreadable(l);
 	if (!l->r && !named && l->snapshot) {
 		hybrid_verbose("%s: a snapshot of a member", l->path);
 		return 0;
