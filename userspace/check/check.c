@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "errors.h"
+#include "members.h"
 #include "metadata.h"
 #include "options.h"
 #include "tables.h"

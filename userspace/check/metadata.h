@@ -83,13 +83,6 @@ int hybrid_superblocks_read(const struct hybrid_device *dev, struct hybrid_findi
 			    struct hybrid_superblocks *s);
 
 /*
- * The lost map that an origin's superblock names, whichever copy is good: 0, with
- * *map allocated, or -errno.
- */
-int hybrid_lost_map_read(const struct hybrid_device *dev, const struct hybrid_sb *sb,
-			 struct hybrid_lost_map **map);
-
-/*
  * Superblocks, roots and the journal's first entry: as much as takes no time at
  * any size.  0, or an exit code: no superblock of a cache device that may be
  * used (with a finding), or no memory (with a message).  Free it in any case.

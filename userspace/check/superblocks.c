@@ -156,34 +156,3 @@ int hybrid_superblocks_read(const struct hybrid_device *dev, struct hybrid_findi
 	}
 	return choose(dev, f, c, &s->sb);
 }
-
-static int read_lost_copy(const struct hybrid_device *dev, const struct hybrid_sb *sb,
-			  unsigned int copy, struct hybrid_lost_map **map)
-{
-	u64 sector = hybrid_lost_sector(sb->member_sectors, copy);
-	struct hybrid_lost_map *first = hybrid_buffer(HYBRID_META_BLOCK_SIZE), *all = NULL;
-	int blocks, r;
-
-	r = first ? hybrid_device_read(dev, sector, first, HYBRID_META_BLOCK_SIZE) : -ENOMEM;
-	blocks = r ? r : hybrid_lost_peek(first, sb, copy, NULL);
-	free(first);
-	if (blocks < 0)
-		return blocks;
-	all = hybrid_buffer((size_t)blocks * HYBRID_META_BLOCK_SIZE);
-	r = -ENOMEM;
-	if (all)
-		r = hybrid_device_read(dev, sector, all, (size_t)blocks * HYBRID_META_BLOCK_SIZE);
-	if (!r)
-		r = hybrid_lost_check(all, blocks, NULL);
-	if (r)
-		free(all);
-	else
-		*map = all;
-	return r;
-}
-
-int hybrid_lost_map_read(const struct hybrid_device *dev, const struct hybrid_sb *sb,
-			 struct hybrid_lost_map **map)
-{
-	return read_lost_copy(dev, sb, 0, map) ? read_lost_copy(dev, sb, 1, map) : 0;
-}

@@ -337,6 +337,19 @@ static int finish_detach(struct activation *a, const struct hybrid_volume_line *
 	return go_on_uncached(a, entry, node);
 }
 
+/* The kernel has said why: it is older than its cache, say, or newer than this copy of that. */
+static int fail_start_volume(const struct hybrid_volume_line *entry, int r)
+{
+	char next[HYBRID_NAME_SIZE + 192];
+
+	if (r != HYBRID_BADDEV)
+		return r;
+	snprintf(next, sizeof(next),
+		 "connect the cache device that it ran with last; or hybridctl detach --drop-dirty %s, which gives up what only this one has",
+		 entry->name);
+	return hybrid_fail(r, next, "volume %s is not active", entry->name);
+}
+
 static int activate_volume(struct activation *a, const struct hybrid_volume_line *entry)
 {
 	dev_t origin;
@@ -359,7 +372,7 @@ static int activate_volume(struct activation *a, const struct hybrid_volume_line
 				   entry->name);
 	r = start_volume(entry, a->pool, origin);
 	if (r)
-		return r;
+		return fail_start_volume(entry, r);
 	if (entry->inplace)
 		await_no_longer(entry->member_uuid, a->pool_uuid);
 	a->started++;
@@ -488,6 +501,19 @@ static int activate_volumes(struct activation *a)
 
 /* Pools -------------------------------------------------------------------- */
 
+/* The kernel has said why: the device cannot be written, say. */
+static int fail_start_pool(const struct hybrid_member *m, int r)
+{
+	char next[2 * HYBRID_PATH_MAX + 192];
+
+	if (r != HYBRID_BADDEV)
+		return r;
+	snprintf(next, sizeof(next),
+		 "hybridctl check %s; if it cannot be mended, hybridctl writeback --copy-only %s ORIGIN... saves its data, and hybridctl accept-loss --force VOLUME goes on without it",
+		 m->path, m->path);
+	return hybrid_fail(r, next, "pool %s is not active", m->sb.name);
+}
+
 static int start_inactive_pool(struct activation *a, struct hybrid_node *pool)
 {
 	struct hybrid_member *m = pool->member;
@@ -502,11 +528,13 @@ static int start_inactive_pool(struct activation *a, struct hybrid_node *pool)
 				   pool->name);
 	claim(m);
 	r = open_for_kernel(m);
-	if (!r)
-		r = start_pool(&m->sb, m->devno, &a->pool);
-	if (!r)
-		hybrid_note("pool %s is active", pool->name);
-	return r;
+	if (r)
+		return r;
+	r = start_pool(&m->sb, m->devno, &a->pool);
+	if (r)
+		return fail_start_pool(m, r);
+	hybrid_note("pool %s is active", pool->name);
+	return 0;
 }
 
 static void print_activation(const struct activation *a, const struct hybrid_node *pool)

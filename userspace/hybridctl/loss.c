@@ -130,26 +130,6 @@ static int open_origin(const struct loss *l, struct hybrid_device *dev, struct h
 
 /* accept-loss -------------------------------------------------------------- */
 
-static bool lost_is_known(const struct hybrid_device *dev, const struct hybrid_sb *sb)
-{
-	struct hybrid_lost_map *map = NULL;
-	bool known = sb->lost && !hybrid_lost_map_read(dev, sb, &map);
-
-	free(map);
-	return known;
-}
-
-/* What the superblock is to say: a good lost map stays, and else anything may be lost. */
-static void plan(const struct hybrid_device *dev, struct hybrid_sb *sb)
-{
-	bool dirty = is_dirty(sb), known = dirty && lost_is_known(dev, sb);
-
-	if (sb->role == HYBRID_ROLE_ORIGIN && !known)
-		sb->lost = 0;
-	if (dirty && !known)
-		sb->flags |= HYBRID_SB_LOSS_UNKNOWN;
-}
-
 static int mark(const struct loss *l)
 {
 	struct hybrid_device dev = { .fd = -1 };
@@ -158,10 +138,8 @@ static int mark(const struct loss *l)
 
 	hold_signals();
 	r = open_origin(l, &dev, &sb);
-	if (!r) {
-		plan(&dev, &sb);
+	if (!r)
 		r = hybrid_member_part(&dev, &sb);
-	}
 	hybrid_device_close(&dev);
 	return r;
 }
@@ -204,10 +182,7 @@ static void print_result(const struct loss *l)
 	const struct hybrid_sb *sb = &l->m->sb;
 
 	hybrid_note("volume %s has no cache any more%s", sb->name,
-		    is_dirty(sb) ? "; what it lost stays listed:" : ", and has lost nothing");
-	if (is_dirty(sb))
-		hybrid_note("  hybridctl lost %s, until hybridctl lost %s --acknowledge", sb->name,
-			    sb->name);
+		    is_dirty(sb) ? "" : ", and has lost nothing");
 	hybrid_note("hybridctl activate %s brings it up", sb->name);
 }
 

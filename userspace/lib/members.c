@@ -472,15 +472,84 @@ static int write_changed(const struct hybrid_device *dev, struct hybrid_sb *sb)
 	return hybrid_member_write(dev, sb);
 }
 
+static int read_lost_copy(const struct hybrid_device *dev, const struct hybrid_sb *sb,
+			  unsigned int copy, struct hybrid_lost_map **map)
+{
+	u64 sector = hybrid_lost_sector(sb->member_sectors, copy);
+	struct hybrid_lost_map *first = hybrid_buffer(HYBRID_META_BLOCK_SIZE), *all = NULL;
+	int blocks, r;
+
+	r = first ? hybrid_device_read(dev, sector, first, HYBRID_META_BLOCK_SIZE) : -ENOMEM;
+	blocks = r ? r : hybrid_lost_peek(first, sb, copy, NULL);
+	free(first);
+	if (blocks < 0)
+		return blocks;
+	all = hybrid_buffer((size_t)blocks * HYBRID_META_BLOCK_SIZE);
+	r = -ENOMEM;
+	if (all)
+		r = hybrid_device_read(dev, sector, all, (size_t)blocks * HYBRID_META_BLOCK_SIZE);
+	if (!r)
+		r = hybrid_lost_check(all, blocks, NULL);
+	if (r)
+		free(all);
+	else
+		*map = all;
+	return r;
+}
+
+int hybrid_lost_map_read(const struct hybrid_device *dev, const struct hybrid_sb *sb,
+			 struct hybrid_lost_map **map)
+{
+	return read_lost_copy(dev, sb, 0, map) ? read_lost_copy(dev, sb, 1, map) : 0;
+}
+
+static bool lost_is_known(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+{
+	struct hybrid_lost_map *map = NULL;
+	bool known = sb->lost && !hybrid_lost_map_read(dev, sb, &map);
+
+	free(map);
+	return known;
+}
+
+/* A good lost map stays, and else anything may be lost. */
+static void keep_loss(const struct hybrid_device *dev, struct hybrid_sb *sb)
+{
+	bool dirty = sb->flags & HYBRID_SB_DIRTY, known = dirty && lost_is_known(dev, sb);
+
+	if (!known)
+		sb->lost = 0;
+	if (dirty && !known)
+		sb->flags |= HYBRID_SB_LOSS_UNKNOWN;
+}
+
+/* Until its user has seen to it. */
+static void warn_of_loss(const struct hybrid_sb *sb)
+{
+	if (sb->lost)
+		hybrid_warn("volume %s has lost data with its cache: hybridctl lost %s lists them until hybridctl lost %s --acknowledge",
+			    sb->name, sb->name, sb->name);
+	else if (sb->flags & HYBRID_SB_LOSS_UNKNOWN)
+		hybrid_warn("volume %s has lost data with its cache, and which is unknown; hybridctl lost %s --acknowledge, once that is mended",
+			    sb->name, sb->name);
+}
+
 int hybrid_member_part(const struct hybrid_device *dev, struct hybrid_sb *sb)
 {
+	int r;
+
+	if (sb->role == HYBRID_ROLE_ORIGIN)
+		keep_loss(dev, sb);
 	sb->role = HYBRID_ROLE_DETACHED;
 	sb->flags &= HYBRID_SB_LOSS_UNKNOWN | HYBRID_SB_EPHEMERAL;
 	sb->paired_nonce = 0;
 	sb->volume_id = 0;
 	memset(sb->pool_uuid, 0, sizeof(sb->pool_uuid));
 	memset(sb->pairing_key, 0, sizeof(sb->pairing_key));
-	return write_changed(dev, sb);
+	r = write_changed(dev, sb);
+	if (!r)
+		warn_of_loss(sb);
+	return r;
 }
 
 int hybrid_member_mark_detached(const struct hybrid_device *dev,
@@ -492,9 +561,6 @@ int hybrid_member_mark_detached(const struct hybrid_device *dev,
 	r = read_origin(dev, &m);
 	if (r)
 		return r;
-	/* Whoever detaches it has found that nothing is lost */
-	if (m.sb.role == HYBRID_ROLE_ORIGIN)
-		m.sb.lost = 0;
 	if (next) {
 		m.sb.next.mode = next->mode;
 		m.sb.next.cutoff_sectors = next->cutoff_sectors;

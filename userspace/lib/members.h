@@ -98,14 +98,22 @@ int hybrid_origin_format(const struct hybrid_device *dev, const struct hybrid_or
 int hybrid_member_write(const struct hybrid_device *dev, const struct hybrid_sb *sb);
 
 /*
+ * The lost map that an origin's superblock names, whichever copy is good: 0, with
+ * *map allocated, or -errno.
+ */
+int hybrid_lost_map_read(const struct hybrid_device *dev, const struct hybrid_sb *sb,
+			 struct hybrid_lost_map **map);
+
+/*
  * Both copies of an origin say that it has no cache: role, no pool and no key, a fresh nonce; the
- * rest as it is in @sb, of the flags LOSS_UNKNOWN and EPHEMERAL.  Returns 0 or an exit code.
+ * rest as it is in @sb.  One that is dirty loses data by this: its lost map stays if that is good,
+ * and else the loss is unknown; a warning says so.  Returns 0 or an exit code.
  */
 int hybrid_member_part(const struct hybrid_device *dev, struct hybrid_sb *sb);
 
 /*
- * The same, for who knows that nothing is lost: no lost map is named any more.  @next: mode and cutoff, for the next cache; NULL: as they stand
- * there.  Returns 0 or an exit code.
+ * The same, of what is read from the device.  @next: mode and cutoff for the next cache; NULL: as
+ * they stand there.  Returns 0 or an exit code.
  */
 int hybrid_member_mark_detached(const struct hybrid_device *dev,
 				const struct hybrid_volume_settings *next);
