@@ -77,9 +77,13 @@ def test_detach_from_an_origin_that_fails(make_stack, what):
     dev = s.create("vol", "--cutoff", "0", "--mode", "writeback")
     io(s.guest, dev, "w:0:128:a", "w:1024:8:b", "f")
     s.guest.dm_message("vhdd", "fail", what, "on")
-    # Nothing but errors is drained: it waits until it is interrupted
+    # Nothing but errors is drained: it ends when it is interrupted, or by itself
     r = s.guest.run("timeout -s INT 3 hybridctl detach vol --live", check=False)
     assert r.rc and target(s) == "hybrid", r.text
+    if what == "write":
+        r = s.guest.run("hybridctl drain vol", check=False, timeout=200)
+        assert r.rc == 6 and "cannot be written back" in r.err, r.text
+        assert s.status()["draining"] == 0
     assert s.status()["mode"] == "writeback"
     s.guest.dm_message("vhdd", "fail", what, "off")
     if what == "write":

@@ -11,6 +11,14 @@
 #define POLL_MS		250
 /* Polls without progress and without a running drain before we ask again */
 #define IDLE_POLLS	8
+/* After so long a time in which I/O failed and nothing became clean, what is left will not */
+#define STALL_SECONDS	20
+
+/* Since when nothing became clean. */
+struct stall {
+	uint64_t dirty, errors;
+	time_t since;
+};
 
 static uint64_t dirty_blocks(const struct hybrid_node *node)
 {
@@ -73,8 +81,43 @@ static int check_failed(const struct hybrid_node *node)
 			   "%s is %s: it cannot be drained", node->name, state);
 }
 
+/* Of either device, as far as this volume, or any of the pool's, met them. */
+static uint64_t io_errors(const struct hybrid_node *node)
+{
+	const struct hybrid_pool_status *pool = &node->p.status;
+
+	if (node->kind == HYBRID_VOLUME)
+		return node->v.status.cache_errors + node->v.status.origin_errors;
+	return pool->errors + pool->read_errors + pool->write_errors + pool->flush_errors;
+}
+
+static bool is_stalled(struct stall *s, const struct hybrid_node *node)
+{
+	uint64_t dirty = dirty_bytes(node);
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (!s->since || dirty < s->dirty)
+		*s = (struct stall) { .errors = io_errors(node), .since = now.tv_sec };
+	s->dirty = dirty;
+	return now.tv_sec - s->since > STALL_SECONDS && io_errors(node) > s->errors;
+}
+
+static int fail_stalled(const struct hybrid_node *node)
+{
+	char next[HYBRID_NAME_SIZE + 160], size[32];
+
+	snprintf(next, sizeof(next),
+		 "see the kernel log for the device whose I/O fails; where it cannot be mended, hybridctl detach --drop-dirty %s gives that up",
+		 node->kind == HYBRID_POOL ? "VOLUME" : node->name);
+	hybrid_format_size(size, sizeof(size), dirty_bytes(node), 'h');
+	return hybrid_fail(HYBRID_PARTIAL, next,
+			   "drain of %s cancelled: %s cannot be written back", node->name, size);
+}
+
 static int wait_clean(struct hybrid_node *node, struct progress *p)
 {
+	struct stall stall = {};
 	struct timespec pause = { .tv_nsec = POLL_MS * 1000000L };
 	unsigned int idle = 0;
 	int r;
@@ -90,6 +133,8 @@ static int wait_clean(struct hybrid_node *node, struct progress *p)
 		progress_show(p, what_is_dirty(node));
 		if (progress_interrupted())
 			return fail_interrupted(node);
+		if (is_stalled(&stall, node))
+			return fail_stalled(node);
 		/* Written again after the drain had ended: drain again */
 		idle = is_draining(node) ? 0 : idle + 1;
 		if (idle == IDLE_POLLS) {
