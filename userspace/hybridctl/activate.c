@@ -504,13 +504,13 @@ static int activate_volumes(struct activation *a)
 /* The kernel has said why: the device cannot be written, say. */
 static int fail_start_pool(const struct hybrid_member *m, int r)
 {
-	char next[2 * HYBRID_PATH_MAX + 192];
+	char next[2 * HYBRID_PATH_MAX + HYBRID_NAME_SIZE + 224];
 
 	if (r != HYBRID_BADDEV)
 		return r;
 	snprintf(next, sizeof(next),
-		 "hybridctl check %s; if it cannot be mended, hybridctl writeback --copy-only %s ORIGIN... saves its data, and hybridctl accept-loss --force VOLUME goes on without it",
-		 m->path, m->path);
+		 "hybridctl activate %s once more; hybridctl check %s; if it cannot be mended, hybridctl writeback --copy-only %s ORIGIN... saves its data, and hybridctl accept-loss --force VOLUME goes on without it",
+		 m->sb.name, m->path, m->path);
 	return hybrid_fail(r, next, "pool %s is not active", m->sb.name);
 }
 
