@@ -269,6 +269,11 @@ check-isolation: deps userspace
 	$(MAKE) guest-modules
 	$(call pytest,tests/kernel/test_isolation.py,DM_HYBRID_ISOLATION=1)
 
+# What may befall a cache device, by what an admin wants then: a table, in guests.
+check-life: deps userspace
+	$(MAKE) guest-modules
+	$(call pytest,tests/life,DM_HYBRID_LIFE=1)
+
 check-policies: deps userspace
 	$(if $(TRACES),$(MAKE) deps DEPS="zstd")
 	@cd tests; TRACES="$(abspath $(TRACES))" $(PYTHON) -m policies.compare
@@ -317,4 +322,4 @@ clean:
 .PHONY: all modules modules-amd64 modules-debian modules-amd64-clang modules-sparse guest-kernel guest-modules \
 	guest-test-modules userspace man \
 	install install-dkms uninstall dist deb rpm deps check lint check-tools bench bench-quick bench-bounds bench-check bench-scale check-sim check-mutants check-long coverage \
-	check-long-kernel check-policies check-debug-kernel $(FLAVOUR:%=check-%) fuzz check-boot check-isolation check-packages check-kernels check-stacks headline demo clean
+	check-long-kernel check-policies check-debug-kernel $(FLAVOUR:%=check-%) fuzz check-boot check-isolation check-life check-packages check-kernels check-stacks headline demo clean

@@ -197,6 +197,8 @@ def _runs_here(item) -> bool:
     if item.get_closest_marker("stacks") and not item.get_closest_marker("check") and \
             not os.environ.get("DM_HYBRID_STACKS"):
         return False
+    if item.get_closest_marker("life") and not os.environ.get("DM_HYBRID_LIFE"):
+        return False
     if "isolation" in item.keywords and not os.environ.get("DM_HYBRID_ISOLATION"):
         return False
     if item.get_closest_marker("packages") and not os.environ.get("DM_HYBRID_PACKAGES"):

@@ -143,6 +143,18 @@ def test_what_nobody_announced_is_not_known(guest):
     assert run(guest, "hybridctl list --noheadings -o name").out.split() == ["vol-pool"]
 
 
+def test_a_member_that_cannot_be_read_any_more_does_not_count(guest):
+    """Its device is still there: status names what leads on without it, until it can be read again."""
+    guest.run(f"hybridctl create deep --cache /dev/mapper/lower --origin {HDD2} -y; hybridctl deactivate deep")
+    table = guest.run("dmsetup table lower").out.strip()
+    for now, state, leads in ((f"0 {table.split()[1]} error", "incomplete", "activate --degraded deep"),
+                              (table, "inactive", "activate deep")):
+        guest.run("dmsetup load lower && dmsetup resume lower", input=now + "\n")
+        run(guest, "hybridctl scan")
+        out = run(guest, "hybridctl status deep").out
+        assert f"state: {state}" in out and f"hybridctl {leads}\n" in out
+
+
 def test_a_number_that_another_disk_has_is_no_member(guest):
     """What was announced was of a disk that is gone."""
     guest.run(f"hybridctl create deep --cache /dev/mapper/lower --origin {HDD2} -y; hybridctl deactivate deep")

@@ -187,6 +187,28 @@ def test_cut_at_each_write_it_is_one_state_or_the_other(kernel, lone, faults, tm
         after = [lone.superblock(copy) for copy in range(2)] if name == "accept-loss" else None
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_cache_that_is_given_up_leaves_its_loss_on_the_origin(kernel, lone, known):
+    """Of a copy of the cache, say, that is older than its origin: the kernel refuses the two."""
+    if known:
+        add_lost_map(lone)
+    kernel.plug(kernel.cache)
+    r = kernel("activate", "vol", fail="create vol 200704")
+    assert r.returncode == 4 and "hybridctl detach --drop-dirty vol" in r.stderr
+    r = kernel("detach", "--drop-dirty", "vol", "-y")
+    assert r.returncode == 0 and "lost vol --acknowledge" in r.stderr
+    assert lone.says("role") == DETACHED
+    assert (lone.says("flags"), lone.says("origin.lost")) == ((0, 1) if known else (UNKNOWN, 0))
+    assert lost(kernel, "vol")[0] == (7 if known else 4)
+
+
+def test_a_pool_that_does_not_come_up_names_what_leads_on(kernel, lone):
+    kernel.plug(kernel.cache)
+    r = kernel("activate", "vol", fail="create vol-pool")
+    assert r.returncode == 4 and f"writeback --copy-only {kernel.cache}" in r.stderr
+    assert "accept-loss --force VOLUME" in r.stderr
+
+
 # --- read-only, without the cache ----------------------------------------------
 
 
