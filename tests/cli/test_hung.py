@@ -145,11 +145,13 @@ def test_what_nobody_announced_is_not_known(guest):
 
 def test_a_member_that_cannot_be_read_any_more_does_not_count(guest):
     """Its device is still there: status names what leads on without it, until it can be read again."""
-    guest.run(f"hybridctl create deep --cache /dev/mapper/lower --origin {HDD2} -y; hybridctl deactivate deep")
-    table = guest.run("dmsetup table lower").out.strip()
-    for now, state, leads in ((f"0 {table.split()[1]} error", "incomplete", "activate --degraded deep"),
-                              (table, "inactive", "activate deep")):
-        guest.run("dmsetup load lower && dmsetup resume lower", input=now + "\n")
+    guest.run("dmsetup remove lower; dmsetup remove disk")
+    # Nothing else shows its superblocks
+    guest.dm_create("disk", f"0 {guest.disks[3].sectors - 16} volatile {BAD} 8 0")
+    guest.run(f"hybridctl create deep --cache /dev/mapper/disk --origin {HDD2} -y; hybridctl deactivate deep")
+    for event, state, leads in (("die", "incomplete", "activate --degraded deep"),
+                                ("revive", "inactive", "activate deep")):
+        guest.dm_message("disk", event)
         run(guest, "hybridctl scan")
         out = run(guest, "hybridctl status deep").out
         assert f"state: {state}" in out and f"hybridctl {leads}\n" in out
