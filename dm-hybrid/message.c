@@ -25,7 +25,7 @@ static int parse_number(const char *what, const char *text, u64 *value)
 	return 0;
 }
 
-static int parse_name(const char *text, char name[HYBRID_NAME_SIZE])
+static int parse_name(const char *what, const char *text, char name[HYBRID_NAME_SIZE])
 {
 	const char *c;
 
@@ -33,7 +33,7 @@ static int parse_name(const char *text, char name[HYBRID_NAME_SIZE])
 		if (!isascii(*c) || !(isalnum(*c) || strchr("+_.-", *c)))
 			break;
 	if (*c || c == text || strscpy(name, text, HYBRID_NAME_SIZE) < 0) {
-		DMWARN("volume name must be 1 to %d letters, digits or +_.-",
+		DMWARN("%s must be 1 to %d letters, digits or +_.-", what,
 		       HYBRID_NAME_SIZE - 1);
 		return -EINVAL;
 	}
@@ -108,7 +108,7 @@ static int create_volume(struct pool_table *pt, unsigned int argc, char **argv)
 
 	if (parse_id(argv[0], &id) ||
 	    parse_uuid("volume uuid", argv[1], info.uuid) ||
-	    parse_name(argv[2], info.name) ||
+	    parse_name("volume name", argv[2], info.name) ||
 	    parse_uuid("member uuid", argv[3], info.member_uuid) ||
 	    parse_key(argv[4], info.pairing_key) ||
 	    parse_number("data sector", argv[5], &info.data_sector) ||
@@ -155,6 +155,23 @@ static int delete_volume(struct pool_table *pt, unsigned int argc, char **argv)
 		DMWARN("%s: cannot delete volume %u: %s (%d)", dm_device_name(pt->pool->md), id,
 		       r == -EBUSY ? "in use, or dirty" :
 		       r == -ENOENT ? "no such volume" : "error", r);
+	return r;
+}
+
+/* Its origin may get another superblock from then on; until it does, resume opens it again. */
+static int release_volume(struct pool_table *pt, unsigned int argc, char **argv)
+{
+	u32 id;
+	int r;
+
+	if (parse_id(argv[0], &id))
+		return -EINVAL;
+	r = hybrid_volume_release(pt->pool, id);
+	if (!r && hybrid_volume_opened(pt->pool, id))
+		r = -EBUSY;
+	if (r)
+		DMWARN("%s: cannot release volume %u: %s (%d)", dm_device_name(pt->pool->md), id,
+		       r == -EBUSY ? "not suspended, or dirty" : "error", r);
 	return r;
 }
 
@@ -247,6 +264,15 @@ static int change_policy(struct hybrid_pool *pool, const char *name)
 	return r;
 }
 
+static int rename_pool(struct pool_table *pt, unsigned int argc, char **argv)
+{
+	char name[HYBRID_NAME_SIZE];
+
+	if (parse_name("pool name", argv[0], name))
+		return -EINVAL;
+	return hybrid_pool_rename(pt->pool, name);
+}
+
 static int checkpoint(struct pool_table *pt, unsigned int argc, char **argv)
 {
 	return hybrid_io_ops.wait_checkpoint(pt->pool->engine);
@@ -255,10 +281,12 @@ static int checkpoint(struct pool_table *pt, unsigned int argc, char **argv)
 static const struct pool_message pool_messages[] = {
 	{ "create_volume", 9, 10, create_volume },
 	{ "delete_volume", 1, 2, delete_volume },
+	{ "release_volume", 1, 1, release_volume },
 	{ "forget_volume", 1, 1, forget_volume },
 	{ "drain", 0, 0, drain_all },
 	{ "drain_cancel", 0, 0, drain_all_cancel },
 	{ "set", 2, 2, set_tunable },
+	{ "rename", 1, 1, rename_pool },
 	{ "checkpoint", 0, 0, checkpoint },
 };
 

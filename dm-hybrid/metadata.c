@@ -115,7 +115,7 @@ static unsigned int first_to_write(struct block_device *bdev, struct hybrid_supe
 	return r || tail->sequence != sb->sequence;
 }
 
-int hybrid_cache_sb_record(struct block_device *bdev, const char *policy,
+int hybrid_cache_sb_record(struct block_device *bdev, const char *name, const char *policy,
 			   const struct hybrid_settings *settings)
 {
 	struct hybrid_superblock *block = kmalloc(sizeof(*block), GFP_KERNEL);
@@ -129,6 +129,10 @@ int hybrid_cache_sb_record(struct block_device *bdev, const char *policy,
 	if (r)
 		goto out;
 	copy = first_to_write(bdev, block, &sb[0], &sb[1]);
+	if (name) {
+		strscpy(sb->name, name, sizeof(sb->name));
+		memset(sb->replaces, 0, sizeof(sb->replaces));
+	}
 	strscpy(sb->policy, policy, sizeof(sb->policy));
 	sb->settings = *settings;
 	sb->sequence++;

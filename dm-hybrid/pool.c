@@ -465,24 +465,37 @@ static int pool_restart(struct hybrid_pool *pool)
 	return 0;
 }
 
-int hybrid_pool_record(struct hybrid_pool *pool)
+/* What is in effect; with @name that, too. */
+static int record_sb(struct hybrid_pool *pool, const char *name)
 {
 	struct hybrid_settings settings = hybrid_settings(hybrid_engine_config(pool->engine));
 	int r;
 
-	if (!strcmp(pool->recorded_policy, pool->policy->name) &&
-	    !memcmp(&pool->recorded, &settings, sizeof(settings)))
-		return 0;
 	r = hybrid_engine_failed(pool->engine) ? -EIO :
-	    hybrid_cache_sb_record(pool->bdev, pool->policy->name, &settings);
+	    hybrid_cache_sb_record(pool->bdev, name, pool->policy->name, &settings);
 	if (r) {
-		DMWARN("%s: cannot record policy %s and settings in the superblock: %d",
-		       dm_device_name(pool->md), pool->policy->name, r);
+		DMWARN("%s: cannot record %s in the superblock: %d", dm_device_name(pool->md),
+		       name ? "its name" : "policy and settings", r);
 		return r;
 	}
 	strscpy(pool->recorded_policy, pool->policy->name, sizeof(pool->recorded_policy));
 	pool->recorded = settings;
 	return 0;
+}
+
+int hybrid_pool_record(struct hybrid_pool *pool)
+{
+	struct hybrid_settings settings = hybrid_settings(hybrid_engine_config(pool->engine));
+
+	if (!strcmp(pool->recorded_policy, pool->policy->name) &&
+	    !memcmp(&pool->recorded, &settings, sizeof(settings)))
+		return 0;
+	return record_sb(pool, NULL);
+}
+
+int hybrid_pool_rename(struct hybrid_pool *pool, const char *name)
+{
+	return record_sb(pool, name);
 }
 
 static int pool_preresume(struct dm_target *ti)

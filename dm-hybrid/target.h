@@ -262,6 +262,12 @@ int hybrid_pool_set_policy(struct hybrid_pool *pool, const struct hybrid_policy_
 int hybrid_pool_record(struct hybrid_pool *pool);
 
 /*
+ * The same, with the name that the pool is to be activated under; and that it replaces no other
+ * pool any more.
+ */
+int hybrid_pool_rename(struct hybrid_pool *pool, const char *name);
+
+/*
  * Claim an origin, with the rest of @claim filled in; tables of one volume may share it.
  * Returns NULL, or why not: another volume has it, of this pool or another, or it is a
  * cache device.  Nothing can come in between: no pool gets a device that is claimed.
@@ -282,6 +288,9 @@ void hybrid_notifiers_exit(void);
  * the error of closing it; -EAGAIN: the pool was suspended in between.
  */
 int hybrid_volume_release(struct hybrid_pool *pool, u32 id);
+
+/* Whether the engine has the volume open.  Caller holds pool->lock. */
+bool hybrid_volume_opened(struct hybrid_pool *pool, u32 id);
 
 /*
  * Wait until no volume of @pool is being opened or closed; caller holds pool->lock, which is

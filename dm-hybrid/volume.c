@@ -321,6 +321,13 @@ int hybrid_volume_release(struct hybrid_pool *pool, u32 id)
 	return r ? r : pool->running ? 0 : -EAGAIN;
 }
 
+bool hybrid_volume_opened(struct hybrid_pool *pool, u32 id)
+{
+	struct volume_object *object = find_object(pool, id);
+
+	return object && object->handle;
+}
+
 static dev_t md_dev(struct mapped_device *md)
 {
 	return disk_devt(dm_disk(md));

@@ -62,10 +62,20 @@ int hybrid_pool_record(struct hybrid_pool *pool)
 	return 0;
 }
 
+int hybrid_pool_rename(struct hybrid_pool *pool, const char *name)
+{
+	return 0;
+}
+
 /* No table has it. */
 int hybrid_volume_release(struct hybrid_pool *pool, u32 id)
 {
 	return 0;
+}
+
+bool hybrid_volume_opened(struct hybrid_pool *pool, u32 id)
+{
+	return false;
 }
 
 void hybrid_trace_op(const struct hybrid_pool *pool, const struct hybrid_op *op)

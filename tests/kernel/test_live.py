@@ -169,8 +169,15 @@ def test_refusals(make_stack):
     s.refused("dmsetup message pool 0 delete_volume 0")
     s.guest.run("dd if=/dev/urandom of=/dev/mapper/vol bs=64k count=4 oflag=direct; dmsetup suspend vol")
     s.refused("dmsetup message pool 0 delete_volume 0")
+    s.refused("dmsetup message pool 0 release_volume 0")
     s.guest.run("dmsetup resume vol; dd if=/dev/mapper/vol of=/dev/null bs=64k count=4 iflag=direct")
     s.drain()
+    s.refused("dmsetup message pool 0 release_volume 0")
+    # Released it is closed, and its entry stays: the next resume opens it
+    s.guest.run("dmsetup suspend vol; dmsetup message pool 0 release_volume 0")
+    assert s.status()["state"] == "unloaded" and s.status("pool")["volumes"] == 0
+    s.guest.run("dmsetup resume vol")
+    assert s.status()["state"] == "running" and s.status("pool")["volumes"] == 1
     s.guest.run("dmsetup suspend vol; dmsetup message pool 0 delete_volume 0")
     assert "Volume was deleted" in s.refused("dmsetup resume vol")
     s.guest.run(f"dmsetup load vol --table '0 61440 linear {s.dev('hdd')} 2048'; dmsetup resume vol; "

@@ -142,6 +142,8 @@ BAD_POOL_MESSAGES = [
     ("delete_volume 0 please", "unknown argument 'please'"),
     ("forget_volume 0", "not deleted"), ("forget_volume 9", "no such volume"),
     ("forget_volume x", "volume id must be 0 to 4095"),
+    ("release_volume x", "volume id must be 0 to 4095"), ("release_volume 0", "not suspended, or dirty"),
+    ("rename a/b", "pool name must be 1 to 63 letters, digits or +_.-"), ("rename", "unknown message 'rename'"),
 ]
 BAD_VOLUME_MESSAGES = [
     ("nonsense", "unknown message 'nonsense'"), ("mode", "unknown message 'mode'"),

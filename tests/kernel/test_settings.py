@@ -43,6 +43,27 @@ def after_cut(s):
     s.after_cut()
 
 
+def places(disk):
+    return 512 << 10, disk.size - (512 << 10)
+
+
+def superblocks(s, disk="ssd"):
+    disk = s.disk(disk)
+    return [disk.read(at, 4096) for at in places(disk)]
+
+
+def edit(s, fields):
+    """Both superblocks of the cache device, with good checksums."""
+    disk = s.disk("ssd")
+    for at, old in zip(places(disk), superblocks(s)):
+        sb = bytearray(old)
+        for offset, value in fields.items():
+            sb[offset:offset + len(value)] = value
+        sb[16:20] = bytes(4)
+        sb[16:20] = crc32c(bytes(sb)).to_bytes(4, "little")
+        disk.write(at, bytes(sb))
+
+
 def has(table, setting, value):
     """Does a table line say so?  A mode is a word by itself."""
     words = table.split()
@@ -115,6 +136,22 @@ def test_a_policy_survives_a_cut(make_stack, by):
         assert s.table("pool").split()[-2:] == [policy, "0"]
 
 
+def test_a_name_survives_a_cut(make_stack):
+    """In both superblocks; and from then on the pool replaces no other."""
+    s = make_stack(volatile="ssd hdd")
+    s.create("vol")
+    s.deactivate()
+    s.guest.power_cut()
+    edit(s, {REPLACES: b"another's pool.."})
+    s.after_cut()
+    s.message("rename", "other", name="pool")
+    s.guest.power_cut()
+    for sb in superblocks(s):
+        assert sb[112:176].rstrip(b"\0") == b"other" and not any(sb[REPLACES:REPLACES + 16])
+    s.after_cut()
+    assert "other" in s.guest.run("dmsetup ls").out and s.status()["state"] == "running"
+
+
 def test_what_cannot_be_recorded_is_said(make_stack):
     """A pool that has failed: the setting holds, the message fails."""
     s = make_stack(volatile="ssd hdd")
@@ -122,7 +159,7 @@ def test_what_cannot_be_recorded_is_said(make_stack):
     s.guest.dm_message("vssd", "fail", "write")
     for name, words in (("vol", "cutoff 640"), ("vol", "mode writearound"),
                         ("pool", "set high_watermark 20"),
-                        ("pool", "policy lru")):
+                        ("pool", "policy lru"), ("pool", "rename other")):
         assert "cannot" in s.refused(f"dmsetup message {name} 0 {words}")
     assert has(s.table(), "cutoff", 640) and has(s.table(), "mode", "writearound")
     assert s.status("pool")["high_watermark"] == 20
@@ -130,6 +167,7 @@ def test_what_cannot_be_recorded_is_said(make_stack):
 
 
 # In a cache device's superblock
+REPLACES = 320
 HIGH, LOW, RATE, INTERVAL, ENDURANCE, SHARE, TRIM = range(264, 320, 8)
 
 
@@ -150,14 +188,7 @@ def test_recorded_tunables(make_stack, top, stored, want, replaced):
     s.create("vol")
     s.deactivate()
     s.guest.power_cut()
-    disk = s.disk("ssd")
-    for at in (512 << 10, disk.size - (512 << 10)):
-        sb = bytearray(disk.read(at, 4096))
-        for offset in range(HIGH, TRIM + 8, 8):
-            sb[offset:offset + 8] = stored.get(offset, 0).to_bytes(8, "little")
-        sb[16:20] = bytes(4)
-        sb[16:20] = crc32c(bytes(sb)).to_bytes(4, "little")
-        disk.write(at, bytes(sb))
+    edit(s, {offset: stored.get(offset, 0).to_bytes(8, "little") for offset in range(HIGH, TRIM + 8, 8)})
     s.after_cut()
     status = s.status("pool")
     assert tuple(status[name] for name, *_ in tunables(top)) == want
