@@ -19,6 +19,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/fs.h>
 #include <pthread.h>
 #include <signal.h>
@@ -162,17 +163,22 @@ static bool is_bad(char what, int fd, off_t at, size_t len)
 	return false;
 }
 
-/* A descriptor of the file that stays. */
+/* A descriptor of the file that stays, and is in nobody's way: O_EXCL is not for it. */
 static int fd_of(ino_t ino, int fd)
 {
-	int i;
+	char path[64];
+	int i, own;
 
 	for (i = 0; i < nr_written; i++)
 		if (written[i].ino == ino)
 			return written[i].fd;
 	if (nr_written == 64)
 		abort();
-	written[nr_written] = (struct written) { ino, dup(fd) };
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	own = open(path, fcntl(fd, F_GETFL) & (O_ACCMODE | O_DIRECT));
+	if (own < 0)
+		abort();
+	written[nr_written] = (struct written) { ino, own };
 	return written[nr_written++].fd;
 }
 

@@ -589,3 +589,21 @@ def test_status_of_a_volume_whose_pool_failed(kernel, volume, cut, lost, leads):
         assert state(kernel) == "suspended" and action(kernel) == f"hybridctl {leads}"
         kernel.ok(*leads.split())
         assert state(kernel) == "no-cache" and action(kernel, healthy=True) is None
+
+
+@pytest.mark.parametrize("n", range(1, 6))
+def test_wipe_that_is_cut(kernel, volume, cut, n):
+    """A member with all of its metadata, or none: never a damaged one."""
+    kernel.ok("deactivate", "vol")
+
+    def head():
+        with open(volume[0], "rb") as f:
+            return f.read(HEAD_SB)
+    before = head()
+    if n < 5:
+        cut(n, "wipe", volume[0], "-y", "--wipe-signatures", seed=n)
+    else:
+        kernel.ok("wipe", volume[0], "-y", "--wipe-signatures")
+    r = kernel("probe", volume[0])
+    assert r.returncode == 4 and "not a member" in r.stderr or r.returncode == 0 and head() == before, r
+    assert (n != 1 or r.returncode == 0) and (n < 3 or r.returncode == 4)

@@ -578,10 +578,26 @@ int hybrid_member_unite(const struct hybrid_device *dev, struct hybrid_member *m
 	return hybrid_member_write(dev, &m->sb);
 }
 
+/* One after the other, and a sector of each, which is written whole or not at all. */
+static int unsign(const struct hybrid_device *dev, uint64_t member_sectors)
+{
+	unsigned int copy;
+	int r = 0;
+
+	for (copy = 0; copy < 2 && !r; copy++) {
+		r = hybrid_device_zero(dev, hybrid_sb_sector(member_sectors, copy), dev->logical_sectors);
+		if (!r)
+			r = hybrid_device_flush(dev);
+	}
+	return r;
+}
+
 int hybrid_member_wipe(const struct hybrid_device *dev, const struct hybrid_sb *sb)
 {
-	int r = zero_bands(dev, sb->member_sectors);
+	int r = unsign(dev, sb->member_sectors);
 
+	if (!r)
+		r = zero_bands(dev, sb->member_sectors);
 	if (!r)
 		announce_found(dev->devno, NULL);
 	return r ? fail_write(dev, r) : 0;

@@ -125,7 +125,10 @@ int hybrid_member_mark_detached(const struct hybrid_device *dev,
  */
 int hybrid_member_unite(const struct hybrid_device *dev, struct hybrid_member *member);
 
-/* Zero head and tail of a formatted member, the superblocks first. */
+/*
+ * Zero head and tail of a formatted member, the superblocks first: cut short, it leaves a member with
+ * all of its metadata, or none.
+ */
 int hybrid_member_wipe(const struct hybrid_device *dev, const struct hybrid_sb *sb);
 
 #endif
