@@ -26,6 +26,7 @@
 #include "dm.h"
 #include "errors.h"
 #include "format.h"
+#include "members.h"
 #include "policy.h"
 #include "version.h"
 
@@ -516,16 +517,75 @@ int hybrid_dm_resume(const char *name)
 	return 0;
 }
 
+/* No kernel refuses that: no tool may ask for it. */
+static bool is_apart(const char *params)
+{
+	char below[32], path[HYBRID_PATH_MAX];
+	struct hybrid_device dev;
+	struct hybrid_member m;
+	bool apart = false;
+	dev_t devno;
+
+	if (sscanf(params, "%31s", below) != 1 || hybrid_devno_parse(below, &devno))
+		return false;
+	if (!hybrid_device_open(&dev, hybrid_devno_path(devno, path, sizeof(path)), 0))
+		apart = !hybrid_member_read(&dev, &m) && m.apart;
+	hybrid_device_close(&dev);
+	return apart;
+}
+
+/* An origin is one volume's at a time, and knows whose. */
+static const char *switch_refused(struct json_object *o, const char *params)
+{
+	struct hybrid_volume_table table, now;
+	struct hybrid_device dev;
+	struct hybrid_member m;
+	uint8_t uuid[16];
+	dev_t devno;
+	char path[HYBRID_PATH_MAX];
+	bool other;
+
+	hybrid_volume_table_parse(params, &table);
+	if (!json_object_get_boolean(field(o, "alone")) &&
+	    !hybrid_volume_table_parse(text(o, "params"), &now) && strcmp(now.pool_dev, table.pool_dev))
+		return "origin is in use by another volume";
+	if (table.inplace || hybrid_devno_parse(table.origin_dev, &devno) || !find_minor(table.pool_dev))
+		return NULL;
+	hybrid_uuid_parse(text(find_minor(table.pool_dev), "uuid"), uuid);
+	if (hybrid_device_open(&dev, hybrid_devno_path(devno, path, sizeof(path)), 0))
+		return NULL;
+	other = hybrid_member_read(&dev, &m) || m.sb.role != HYBRID_ROLE_ORIGIN ||
+		memcmp(m.sb.pool_uuid, uuid, 16);
+	hybrid_device_close(&dev);
+	return other ? "origin is another pool's" : NULL;
+}
+
 int hybrid_dm_switch(const char *name, const char *target, uint64_t sectors, const char *params)
 {
 	struct json_object *o = find(name);
 
 	if (!asked("switch %s %llu %s %s", name, (unsigned long long)sectors, target, params))
 		return refuse(name, "injected");
+	if (!strcmp(target, HYBRID_VOLUME_TARGET) && switch_refused(o, params))
+		return refuse(name, switch_refused(o, params));
+	if (!strcmp(target, HYBRID_LINEAR_TARGET) && is_apart(params))
+		return refuse(name, "linear, but a copy of the superblock is old");
 	json_object_object_add(o, "alone",
 			       json_object_new_boolean(!strcmp(target, HYBRID_LINEAR_TARGET)));
 	set_text(o, "params", params);
 	set_number(o, "suspended", 0);
+	/* Of the volume that was closed */
+	set_number(o, "drain_on", 0);
+	set_number(o, "draining", 0);
+	save();
+	return 0;
+}
+
+int hybrid_dm_rename(const char *name, const char *new_name)
+{
+	if (!asked("rename %s %s", name, new_name) || !find(name) || find(new_name))
+		return refuse(name, "cannot rename");
+	set_text(find(name), "name", new_name);
 	save();
 	return 0;
 }
@@ -593,14 +653,18 @@ static int create_volume(struct json_object *pool, const char *message)
 	return 0;
 }
 
-static struct json_object *active_volume(const struct hybrid_volume_line *entry)
+/* The device that has the volume's table, of this pool or, alone, of none. */
+static struct json_object *active_volume(struct json_object *pool, const struct hybrid_volume_line *entry)
 {
+	struct hybrid_volume_table table;
 	char uuid[HYBRID_UUID_TEXT];
 	size_t i;
 
 	hybrid_uuid_text(uuid, entry->uuid);
 	for (i = 0; i < nr_devices(); i++)
-		if (!strcmp(text(device(i), "uuid"), uuid))
+		if (!strcmp(text(device(i), "uuid"), uuid) &&
+		    (hybrid_volume_table_parse(text(device(i), "params"), &table) ||
+		     find_minor(table.pool_dev) == pool))
 			return device(i);
 	return NULL;
 }
@@ -640,7 +704,7 @@ static int delete_volume(struct json_object *pool, const char *message)
 		return refuse("pool", "no such volume");
 	if (entry.tombstone)
 		return 0;
-	if (in_volume_use(active_volume(&entry)))
+	if (in_volume_use(active_volume(pool, &entry)))
 		return hybrid_fail(HYBRID_BUSY, NULL, "fake kernel: volume in use");
 	snprintf(key, sizeof(key), "dirty_%s", entry.name);
 	if (number(state, key) && strcmp(word, "drop_dirty"))
@@ -664,6 +728,47 @@ static int forget_volume(struct json_object *pool, const char *message)
 		return refuse("pool", "no tombstone");
 	json_object_array_del_idx(volumes_of(pool), index, 1);
 	return 0;
+}
+
+/* Suspended and clean it is closed, and as before. */
+static int release_volume(struct json_object *pool, const char *message)
+{
+	struct hybrid_volume_line entry;
+	char key[128];
+	uint32_t id;
+
+	if (sscanf(message, "release_volume %u", &id) != 1 ||
+	    find_volume(volumes_of(pool), id, &entry) < 0)
+		return refuse("pool", "no such volume");
+	snprintf(key, sizeof(key), "dirty_%s", entry.name);
+	return in_volume_use(active_volume(pool, &entry)) || number(state, key) ?
+	       hybrid_fail(HYBRID_BUSY, NULL, "fake kernel: volume in use, or dirty") : 0;
+}
+
+/* In both superblocks of the cache device, as the kernel does it. */
+static int rename_pool(struct json_object *pool, const char *name)
+{
+	struct hybrid_pool_table table;
+	struct hybrid_device dev;
+	struct hybrid_member m;
+	char path[HYBRID_PATH_MAX];
+	dev_t devno;
+	int r;
+
+	hybrid_pool_table_parse(text(pool, "params"), &table);
+	if (hybrid_devno_parse(table.cache_dev, &devno))
+		return refuse("pool", "no cache device");
+	r = hybrid_device_open(&dev, hybrid_devno_path(devno, path, sizeof(path)), HYBRID_OPEN_WRITE);
+	if (!r && (hybrid_member_read(&dev, &m) || !m.ok))
+		r = refuse("pool", "no superblock");
+	if (!r) {
+		snprintf(m.sb.name, sizeof(m.sb.name), "%s", name);
+		memset(m.sb.replaces, 0, sizeof(m.sb.replaces));
+		m.sb.sequence++;
+		r = hybrid_member_write(&dev, &m.sb);
+	}
+	hybrid_device_close(&dev);
+	return r;
 }
 
 static const char *tunable_key(char key[64], const char *name)
@@ -733,6 +838,10 @@ static int pool_message(struct json_object *o, const char *message, char **reply
 		return delete_volume(o, message);
 	if (!strncmp(message, "forget_volume ", 14))
 		return forget_volume(o, message);
+	if (!strncmp(message, "release_volume ", 15))
+		return release_volume(o, message);
+	if (!strncmp(message, "rename ", 7))
+		return rename_pool(o, message + 7);
 	if (!strncmp(message, "set ", 4) || !strncmp(message, "policy ", 7))
 		return set_in_table(o, message);
 	if (!strcmp(message, "drain") || !strcmp(message, "drain_cancel")) {

@@ -570,7 +570,7 @@ def test_status_of_a_cache_device_with_errors(kernel, volume):
     kernel.change_device("vol-pool", state="running", retired=2)
     r = kernel("status", "-x")
     assert r.returncode == 7 and "2 blocks of the cache device failed twice" in r.stdout
-    assert "replace the cache device" in r.stdout
+    assert "replace the cache device soon" in r.stdout and "replace-cache vol-pool --cache" in r.stdout
     assert "retired: blocks: 2, until the pool is loaded again\n" in r.stdout
     assert kernel.ok("get", "vol-pool", "retired") == "2\n"
 

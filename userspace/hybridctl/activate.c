@@ -405,7 +405,22 @@ static int check_suspended(const struct activation *a, const struct hybrid_node 
 			   node->name);
 }
 
-/* It runs alone, on this very origin, or an attach was cut short before its last step. */
+/*
+ * An active volume without this pool: alone, or suspended with the table of another one, when a
+ * replace-cache was cut short after the origin had become this pool's.
+ */
+static bool may_join(const struct activation *a, const struct hybrid_node *node)
+{
+	if (node->dm.alone)
+		return !node->dm.suspended;
+	return node->dm.live && node->dm.suspended && node->pool &&
+	       memcmp(node->pool->uuid, a->pool_uuid, 16);
+}
+
+/*
+ * It runs alone, on this very origin, or an attach, or a move to this pool, was cut short before its
+ * last step.
+ */
 static int join(struct activation *a, const struct hybrid_volume_line *entry,
 		const struct hybrid_node *node)
 {
@@ -416,7 +431,8 @@ static int join(struct activation *a, const struct hybrid_volume_line *entry,
 		return 0;
 	if (!m->ok)
 		return fail_refused_origin(entry, m);
-	r = live_join(entry, node->name, a->pool, m->devno);
+	r = node->dm.alone ? live_join(entry, node->name, a->pool, m->devno) :
+			     live_move(entry, node->name, a->pool, m->devno);
 	if (r)
 		return r;
 	a->started++;
@@ -430,7 +446,7 @@ static int activate_entry(struct activation *a, const struct hybrid_volume_line 
 	int r;
 
 	if (!entry->tombstone &&
-	    !volume_comes_up(a->cl, entry->name, entry->uuid, a->pool_name, a->pool_uuid))
+	    !volume_comes_up(a->cl, entry->name, entry->uuid, a->pool_name, a->pool_uuid, a->cache))
 		return 0;
 	r = node ? remove_empty(node) : 0;
 	if (r)
@@ -441,7 +457,7 @@ static int activate_entry(struct activation *a, const struct hybrid_volume_line 
 	if (node && node->active && node->dm.alone && node->dm.readonly)
 		return hybrid_fail(HYBRID_BUSY, "hybridctl deactivate it first",
 				   "volume %s is shown read-only, without its cache", node->name);
-	if (node && node->active && node->dm.alone && !node->dm.suspended && !entry->inplace)
+	if (node && node->active && !entry->inplace && may_join(a, node))
 		return join(a, entry, node);
 	if (node && node->active)
 		return check_suspended(a, node);
@@ -686,7 +702,7 @@ static void without_pool(struct round *round, struct hybrid_node *volume)
 	const struct command_line *cl = round->cl;
 	int r;
 
-	if (!volume_comes_up(cl, volume->name, volume->uuid, "", volume->pool_uuid)) {
+	if (!volume_comes_up(cl, volume->name, volume->uuid, "", volume->pool_uuid, NULL)) {
 		hybrid_verbose("hybrid.conf does not have %s come up by itself", volume->name);
 		return;
 	}

@@ -272,9 +272,8 @@ int start_pool(const struct hybrid_sb *sb, dev_t cache, dev_t *devno)
 				devno);
 }
 
-static void volume_params(char params[HYBRID_PARAMS_MAX],
-			  const struct hybrid_volume_line *entry, const char *pool,
-			  const char *origin)
+void volume_params(char params[HYBRID_PARAMS_MAX], const struct hybrid_volume_line *entry,
+		   const char *pool, const char *origin)
 {
 	struct hybrid_volume_table table = {
 		.id = entry->id,
@@ -433,11 +432,11 @@ static int check_inplace(const struct new_volume *nv)
 			   hybrid_role_name(m.sb.role), m.ok ? m.sb.name : m.why);
 }
 
-int check_sectors(const struct new_volume *nv, dev_t used, const char *name, const char *next)
+int check_sectors(dev_t cache, dev_t used, const char *name, const char *next)
 {
 	unsigned int fast, now;
 
-	if (hybrid_sysfs_queue(nv->fast, "logical_block_size", &fast) &&
+	if (hybrid_sysfs_queue(cache, "logical_block_size", &fast) &&
 	    hybrid_sysfs_queue(used, "logical_block_size", &now) && fast > now)
 		return hybrid_fail(HYBRID_REFUSED, next,
 				   "%s is used in sectors of %u bytes, and those of the cache device have %u",
@@ -461,15 +460,7 @@ static int plan_kept(struct new_volume *nv, const struct hybrid_sb *old)
 				   "some of the data of %s was lost with its last cache", old->name);
 	memcpy(key, sb->pairing_key, sizeof(key));
 	*sb = *old;
-	sb->role = HYBRID_ROLE_ORIGIN;
-	sb->flags &= HYBRID_SB_EPHEMERAL;
-	sb->sequence++;
-	/* Never opened: nothing of it is cached */
-	sb->instance = 0;
-	sb->nonce = 0;
-	sb->volume_id = nv->plan.volume_id;
-	memcpy(sb->pool_uuid, nv->plan.pool_uuid, 16);
-	memcpy(sb->pairing_key, key, sizeof(key));
+	hybrid_member_pair(sb, nv->plan.pool_uuid, nv->plan.volume_id, key);
 	if (!nv->mode_given && sb->next.mode)
 		nv->entry.mode = sb->next.mode - 1;
 	if (!nv->cutoff_given && sb->next.cutoff_sectors)
@@ -486,7 +477,7 @@ int new_volume_plan(struct new_volume *nv)
 		   m.sb.role == HYBRID_ROLE_DETACHED;
 	r = nv->plan.inplace ? check_inplace(nv) : 0;
 	if (!r && (nv->plan.inplace || nv->kept) && !nv->live && !nv->force)
-		r = check_sectors(nv, nv->origin.devno, nv->origin.path,
+		r = check_sectors(nv->fast, nv->origin.devno, nv->origin.path,
 				  "use a cache device with smaller sectors, or --force if all on it has larger ones");
 	if (r)
 		return r;
@@ -571,6 +562,18 @@ static int mark_kept(struct new_volume *nv, bool paired)
 			     hybrid_member_mark_detached(&nv->origin, NULL);
 	hybrid_device_close(&nv->origin);
 	return r;
+}
+
+int forget_entry(const char *pool, uint32_t id, bool tombstone)
+{
+	char message[64];
+	int r = 0;
+
+	snprintf(message, sizeof(message), "delete_volume %u", id);
+	if (!tombstone)
+		r = hybrid_dm_message(pool, message, NULL);
+	snprintf(message, sizeof(message), "forget_volume %u", id);
+	return r ? r : hybrid_dm_message(pool, message, NULL);
 }
 
 static void undo_create_volume(struct new_volume *nv)

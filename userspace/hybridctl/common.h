@@ -45,7 +45,9 @@ int confirm(const struct command_line *cl, const char *question);
 /* Mode and cutoff of a pool's entry, as they stand on the origin for its next cache. */
 struct hybrid_volume_settings settings_of(const struct hybrid_volume_line *entry);
 
-/* The parameters of its table. */
+/* The parameters of its table, with these paths or numbers of the devices. */
+void volume_params(char params[HYBRID_PARAMS_MAX], const struct hybrid_volume_line *entry,
+		   const char *pool, const char *origin);
 void kernel_params(char params[HYBRID_PARAMS_MAX], const struct hybrid_volume_line *entry,
 		   dev_t pool, dev_t origin);
 
@@ -63,6 +65,24 @@ void print_pool_command(const struct hybrid_sb *sb, const char *cache);
 
 /* Bring up a pool. @devno: the new device. */
 int start_pool(const struct hybrid_sb *sb, dev_t cache, dev_t *devno);
+
+/*
+ * A pool in the making, for create and replace-cache.  The steps in this order.
+ */
+struct new_pool {
+	struct hybrid_device cache;
+	struct hybrid_cache_plan plan;
+	bool written, discarded;	/* what was on the device is no longer whole */
+};
+
+/* Sizes, and the device opened for checks.  hybrid_cache_plan() of @plan comes next. */
+int new_pool_parse(struct new_pool *np, const struct command_line *cl, const char *name,
+		   const char *policy);
+/* --discard: without the lock. */
+int new_pool_discard(const struct command_line *cl, struct new_pool *np);
+int new_pool_write(struct new_pool *np);
+void undo_pool_write(struct new_pool *np);
+void print_pool_test(const struct new_pool *np, bool discard);
 
 /*
  * A volume in the making, for create and attach.  The steps in this order; each
@@ -86,9 +106,9 @@ struct new_volume {
 
 /*
  * A file system, say, was made for the sectors of the device @used, called @name: those of
- * the cache device, which the volume gets, must not be larger.  @next: what to do about it.
+ * the device @cache, which the volume gets, must not be larger.  @next: what to do about it.
  */
-int check_sectors(const struct new_volume *nv, dev_t used, const char *name, const char *next);
+int check_sectors(dev_t cache, dev_t used, const char *name, const char *next);
 /* Refuses writeback in place without --force. */
 int check_mode(const struct command_line *cl, bool in_place, uint32_t mode);
 /* Names, mode, cutoff, and the origin opened for checks. */
@@ -109,6 +129,12 @@ void print_volume_test(const struct new_volume *nv);
 void new_volume_close(struct new_volume *nv);
 
 /*
+ * create, attach and replace-cache failed with @r.  What was undone is gone all the same, where the metadata
+ * stood: say so.  @np, @nv: NULL if there was none.  Returns @r.
+ */
+int fail_lost(int r, const struct new_pool *np, const struct new_volume *nv);
+
+/*
  * attach --live.  The steps: find the device, plan on what it is, and give it the
  * volume's table; if that fails it is as before.  Return 0 or an exit code.
  */
@@ -123,10 +149,35 @@ int live_start(const struct new_volume *nv, const char *params);
 int live_join(const struct hybrid_volume_line *entry, const char *name, dev_t pool, dev_t origin);
 
 /*
+ * The same of one that has the table of another pool still, is suspended, and that pool has released
+ * it: linear in between, as an origin is one volume's at a time.  Its superblock names this pool already,
+ * which has nothing of it yet; both copies do from then on.
+ */
+int live_move(const struct hybrid_volume_line *entry, const char *name, dev_t pool, dev_t origin);
+
+/*
+ * A volume in use on its way out of its pool: suspended, unless it is already, if the kernel would have its
+ * origin @below as linear.  What comes next must not need it: survive_suspend() was called.
+ */
+int live_stop(const struct hybrid_volume_line *entry, const char *name, dev_t below, bool suspended);
+
+/*
  * Before a device in use is suspended: whatever we do until it is resumed must not
  * need it, be it for our own pages or for the kernel's memory.
  */
 int survive_suspend(void);
+
+/*
+ * An entry whose origin is done with the pool, or does not know of it yet: it goes, durably.  Refused
+ * by the kernel while it is dirty.  Returns 0 or an exit code.
+ */
+int forget_entry(const char *pool, uint32_t id, bool tombstone);
+
+/*
+ * A pool without volumes is taken down, and its cache device becomes an ordinary one.  Nothing is
+ * asked; what destroy refuses without --drop-dirty is refused.  Takes the lock.  Returns 0 or an exit code.
+ */
+int give_cache_back(const struct command_line *cl, const uint8_t pool[16]);
 
 /* The lowest id that no entry has, and no entry with this name.  0 or exit code. */
 int choose_volume_id(const char *pool, const char *name, uint32_t *id);

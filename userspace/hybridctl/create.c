@@ -14,13 +14,6 @@
 
 #define DISCARD_SECTORS	(1U << 21)	/* at once: what a signal may have to wait for */
 
-/* A pool in the making. */
-struct new_pool {
-	struct hybrid_device cache;
-	struct hybrid_cache_plan plan;
-	bool written, discarded;	/* what was on the device is no longer whole */
-};
-
 static int pool_name(char *name, size_t len, const struct command_line *cl)
 {
 	int n;
@@ -32,6 +25,9 @@ static int pool_name(char *name, size_t len, const struct command_line *cl)
 	if (n < 0 || (size_t)n >= len)
 		return hybrid_fail(HYBRID_USAGE, "give a shorter one with --pool NAME",
 				   "the name of the pool would be too long");
+	if (!strcmp(name, cl->argv[0]))
+		return hybrid_fail(HYBRID_USAGE, "give another name with --pool",
+				   "pool and volume cannot both be %s", name);
 	return check_new_name("pool", name, !cl->given[OPT_TEST]);
 }
 
@@ -40,7 +36,8 @@ static const char *policy_of(const struct command_line *cl)
 	return cl->value[OPT_POLICY] ? cl->value[OPT_POLICY] : DEFAULT_POLICY;
 }
 
-static int new_pool_parse(struct new_pool *np, const struct command_line *cl)
+int new_pool_parse(struct new_pool *np, const struct command_line *cl, const char *name,
+		   const char *policy)
 {
 	unsigned int flags = HYBRID_OPEN_EXCLUSIVE;
 	int r;
@@ -48,15 +45,11 @@ static int new_pool_parse(struct new_pool *np, const struct command_line *cl)
 	memset(np, 0, sizeof(*np));
 	np->cache.fd = -1;
 	np->plan.guard = cl->given[OPT_GUARD_MBR];
-	r = pool_name(np->plan.name, sizeof(np->plan.name), cl);
-	if (!r)
-		r = parse_pool_sizes(cl, &np->plan.block_sectors, &np->plan.journal_blocks);
+	r = parse_pool_sizes(cl, &np->plan.block_sectors, &np->plan.journal_blocks);
 	if (r)
 		return r;
-	if (!strcmp(np->plan.name, cl->argv[0]))
-		return hybrid_fail(HYBRID_USAGE, "give another name with --pool",
-				   "pool and volume cannot both be %s", np->plan.name);
-	snprintf(np->plan.policy, sizeof(np->plan.policy), "%s", policy_of(cl));
+	snprintf(np->plan.name, sizeof(np->plan.name), "%s", name);
+	snprintf(np->plan.policy, sizeof(np->plan.policy), "%s", policy);
 	if (cl->given[OPT_TEST])
 		flags |= HYBRID_OPEN_FILES;
 	r = hybrid_device_answers(cl->value[OPT_CACHE]);
@@ -115,7 +108,7 @@ static int discard_blocks(const struct command_line *cl, struct new_pool *np)
  * Before there is anything of the pool.  What the device belonged to must not find it whole,
  * with holes in its data, if this does not end.
  */
-static int new_pool_discard(const struct command_line *cl, struct new_pool *np)
+int new_pool_discard(const struct command_line *cl, struct new_pool *np)
 {
 	int r;
 
@@ -130,7 +123,7 @@ static int new_pool_discard(const struct command_line *cl, struct new_pool *np)
 	return r;
 }
 
-static int new_pool_write(struct new_pool *np)
+int new_pool_write(struct new_pool *np)
 {
 	int r;
 
@@ -147,7 +140,7 @@ static int new_pool_write(struct new_pool *np)
 	return r;
 }
 
-static void undo_pool_write(struct new_pool *np)
+void undo_pool_write(struct new_pool *np)
 {
 	hybrid_verbose("undo: wipe %s", np->cache.path);
 	if (!hybrid_device_reopen(&np->cache, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE))
@@ -155,8 +148,7 @@ static void undo_pool_write(struct new_pool *np)
 	hybrid_device_close(&np->cache);
 }
 
-/* What was undone is gone all the same, where the metadata stood. */
-static int fail_lost(int r, const struct new_pool *np, const struct new_volume *nv)
+int fail_lost(int r, const struct new_pool *np, const struct new_volume *nv)
 {
 	char cache[HYBRID_PATH_MAX + 64] = "", origin[HYBRID_PATH_MAX + 64] = "";
 
@@ -166,7 +158,7 @@ static int fail_lost(int r, const struct new_pool *np, const struct new_volume *
 		snprintf(cache, sizeof(cache), "what %s held in its first %llu MiB and its last one",
 			 np->cache.path,
 			 (unsigned long long)(np->plan.sb.geometry.data_sector + 2047) >> 11);
-	if (nv->written)
+	if (nv && nv->written)
 		snprintf(origin, sizeof(origin), "what %s held in its first MiB and its last one",
 			 nv->origin.path);
 	if (!cache[0] && !origin[0])
@@ -176,7 +168,7 @@ static int fail_lost(int r, const struct new_pool *np, const struct new_volume *
 			   cache[0] && origin[0] ? ", and " : "", origin);
 }
 
-static void print_pool_test(const struct new_pool *np, bool discard)
+void print_pool_test(const struct new_pool *np, bool discard)
 {
 	const struct hybrid_sb *sb = &np->plan.sb;
 	const struct hybrid_geometry *g = &sb->geometry;
@@ -286,6 +278,7 @@ static int plan_both(struct new_pool *np, struct new_volume *nv,
 
 static int create_with_cache(const struct command_line *cl)
 {
+	char name[HYBRID_NAME_SIZE];
 	struct new_volume nv;
 	struct new_pool np;
 	int r = 0;
@@ -294,7 +287,9 @@ static int create_with_cache(const struct command_line *cl)
 		r = hybrid_devices_distinct(cl->value[OPT_CACHE], cl->value[OPT_ORIGIN],
 					    cl->given[OPT_FORCE]);
 	if (!r)
-		r = new_pool_parse(&np, cl);
+		r = pool_name(name, sizeof(name), cl);
+	if (!r)
+		r = new_pool_parse(&np, cl, name, policy_of(cl));
 	if (r)
 		return r;
 	r = new_volume_parse(&nv, cl, cl->argv[0]);
@@ -375,16 +370,13 @@ static bool is_origin_of(const struct new_volume *nv, const struct hybrid_volume
  * An attach that was cut short: the origin does not know of it.  What is dirty is of an older life of
  * the volume, and the user's to give up.
  */
-static int delete_stale(const struct new_volume *nv, const struct hybrid_volume_line *entry)
+static int check_stale(const struct new_volume *nv, const struct hybrid_volume_line *entry)
 {
-	char message[64];
-
 	if (entry->dirty)
 		return hybrid_fail(HYBRID_BUSY, "hybridctl detach --drop-dirty gives that up",
 				   "pool %s has dirty data of volume %s, whose origin is done with it",
 				   nv->pool_name, entry->name);
-	snprintf(message, sizeof(message), "delete_volume %u", entry->id);
-	return hybrid_dm_message(nv->pool_name, message, NULL);
+	return 0;
 }
 
 /* Its mark, if it has none, and the id. */
@@ -392,8 +384,7 @@ static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *en
 {
 	struct hybrid_volume_settings next;
 	struct hybrid_member m;
-	char message[64];
-	int r = entry->tombstone ? 0 : delete_stale(nv, entry);
+	int r = entry->tombstone ? 0 : check_stale(nv, entry);
 
 	if (r)
 		return r;
@@ -408,8 +399,7 @@ static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *en
 		if (!r)
 			r = hybrid_member_mark_detached(&nv->origin, &next);
 	}
-	snprintf(message, sizeof(message), "forget_volume %u", entry->id);
-	return r ? r : hybrid_dm_message(nv->pool_name, message, NULL);
+	return r ? r : forget_entry(nv->pool_name, entry->id, entry->tombstone);
 }
 
 /* What a detach or an attach that was cut short has left of @entry, in the way of the new one. */

@@ -228,6 +228,22 @@ static int destroy(struct destroy *d)
 	return r ? r : take_down(d);
 }
 
+int give_cache_back(const struct command_line *cl, const uint8_t pool[16])
+{
+	struct destroy d = { .cl = cl };
+	char uuid[HYBRID_UUID_TEXT];
+	int r;
+
+	unlock_tools();
+	r = lock_with_members(&d.inv);
+	if (!r)
+		r = find(&d, hybrid_uuid_text(uuid, pool));
+	if (!r)
+		r = take_down(&d);
+	destroy_free(&d);
+	return r;
+}
+
 int command_destroy(const struct command_line *cl)
 {
 	struct destroy d = { .cl = cl };

@@ -369,17 +369,13 @@ static int part_live(struct detach *d)
 	char params[HYBRID_PARAMS_MAX];
 	int r;
 
-	hybrid_linear_params(params, d->volume->below, d->entry.data_sector);
-	r = hybrid_dm_try(name, HYBRID_LINEAR_TARGET, d->entry.data_sectors, params);
-	if (!r)
-		r = survive_suspend();
-	if (!r && !d->volume->dm.suspended)
-		r = hybrid_dm_suspend(name);
+	r = live_stop(&d->entry, name, d->volume->below, d->volume->dm.suspended);
 	if (r)
 		return give_up(d, r);
 	r = d->parted ? part_from_failed(d) : delete_entry(d);
 	if (r && !d->parted)
 		r = part_failed(d, r);
+	hybrid_linear_params(params, d->volume->below, d->entry.data_sector);
 	return r ? r : hybrid_dm_switch(name, HYBRID_LINEAR_TARGET, d->entry.data_sectors,
 					params);
 }
@@ -401,17 +397,13 @@ static int take_apart_parted(struct detach *d)
 /* ... then the origin's mark, and the id is free. */
 static int take_apart(struct detach *d)
 {
-	char message[64];
 	int r;
 
 	hold_signals();
 	r = d->cl->given[OPT_LIVE] && !is_linear(d) ? part_live(d) : part(d);
 	if (!r)
 		r = mark_origin(d);
-	if (r)
-		return r;
-	snprintf(message, sizeof(message), "forget_volume %u", d->entry.id);
-	return hybrid_dm_message(d->pool->name, message, NULL);
+	return r ? r : forget_entry(d->pool->name, d->entry.id, true);
 }
 
 static void print_result_json(const struct detach *d)

@@ -134,7 +134,10 @@ static void judge_retired(const struct hybrid_node *pool, struct health *h)
 {
 	unsigned long long nr = pool->p.status.retired;
 
-	say(h, false, "running", "", "replace the cache device soon (dmesg, smartctl)");
+	say(h, false, "running", "", "");
+	snprintf(h->action, sizeof(h->action),
+		 "replace the cache device soon (dmesg, smartctl): hybridctl replace-cache %s --cache DEVICE",
+		 pool->name);
 	snprintf(h->reason, sizeof(h->reason),
 		 "%llu block%s of the cache device failed twice and %s not used any more", nr,
 		 nr == 1 ? "" : "s", nr == 1 ? "is" : "are");
@@ -157,6 +160,18 @@ static bool judge_drain(const struct hybrid_node *node, bool draining, bool on, 
 	return draining || on;
 }
 
+/* A replace-cache goes on, or was cut short. */
+static bool judge_replaced(const struct hybrid_node *node, struct health *h)
+{
+	if (!node->successor && !hybrid_node_replaces(node))
+		return false;
+	say(h, false, "running", node->successor ?
+	    "its volumes move to another cache device: if no replace-cache runs, it was cut short" :
+	    "volumes move to it from another pool: if no replace-cache runs, it was cut short", "");
+	snprintf(h->action, sizeof(h->action), "hybridctl replace-cache %s", node->name);
+	return true;
+}
+
 static void judge_pool(const struct hybrid_node *node, struct health *h)
 {
 	const struct hybrid_pool_status *s = &node->p.status;
@@ -168,6 +183,8 @@ static void judge_pool(const struct hybrid_node *node, struct health *h)
 		say(h, false, "failed",
 		    "the cache device or its metadata failed; dirty data cannot be read",
 		    "see dmesg; replace or reconnect the cache device, then deactivate and activate");
+	else if (judge_replaced(node, h))
+		return;
 	else if (s->draining)
 		judge_drain(node, true, s->drain_on, h);
 	else if (s->retired)
@@ -195,7 +212,7 @@ static void judge_degraded(const struct hybrid_node *node, struct health *h)
 			 node->name);
 }
 
-/* ... by somebody, or by a detach that was cut short after the pool had failed. */
+/* ... by somebody, by a detach that was cut short after the pool had failed, or by a replace-cache. */
 static void judge_suspended(const struct hybrid_node *node, struct health *h)
 {
 	bool failed = node->kind == HYBRID_VOLUME && node->pool && node->pool->active &&
@@ -205,6 +222,8 @@ static void judge_suspended(const struct hybrid_node *node, struct health *h)
 	if (failed)
 		snprintf(h->action, sizeof(h->action), "dmsetup resume it, or hybridctl detach --live %s",
 			 node->name);
+	else if (node->kind == HYBRID_VOLUME && node->pool && node->pool->successor)
+		snprintf(h->action, sizeof(h->action), "hybridctl replace-cache %s", node->pool->name);
 }
 
 static void judge_readonly(const struct hybrid_node *node, struct health *h)

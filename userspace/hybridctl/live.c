@@ -96,7 +96,7 @@ static int check_data_area(const struct new_volume *nv)
 int live_plan(struct new_volume *nv)
 {
 	const struct hybrid_dm_linear *l = &nv->linear;
-	int r = check_sectors(nv, l->devno, nv->entry.name, "use a cache device with smaller sectors");
+	int r = check_sectors(nv->fast, l->devno, nv->entry.name, "use a cache device with smaller sectors");
 
 	if (r)
 		return r;
@@ -144,4 +144,44 @@ int live_join(const struct hybrid_volume_line *entry, const char *name, dev_t po
 	kernel_params(params, entry, pool, origin);
 	r = survive_suspend();
 	return r ? r : switch_to_volume(name, &l, params);
+}
+
+int live_stop(const struct hybrid_volume_line *entry, const char *name, dev_t below, bool suspended)
+{
+	char params[HYBRID_PARAMS_MAX];
+	int r;
+
+	hybrid_linear_params(params, below, entry->data_sector);
+	r = hybrid_dm_try(name, HYBRID_LINEAR_TARGET, entry->data_sectors, params);
+	if (!r)
+		r = survive_suspend();
+	return r || suspended ? r : hybrid_dm_suspend(name);
+}
+
+/* An old copy that is left could bring back the old cache. */
+static int unite(dev_t origin)
+{
+	char path[HYBRID_PATH_MAX];
+	struct hybrid_device dev;
+	struct hybrid_member m;
+	int r;
+
+	r = hybrid_device_open(&dev, hybrid_devno_path(origin, path, sizeof(path)), HYBRID_OPEN_WRITE);
+	if (!r)
+		r = hybrid_member_unite(&dev, &m);
+	hybrid_device_close(&dev);
+	return r;
+}
+
+int live_move(const struct hybrid_volume_line *entry, const char *name, dev_t pool, dev_t origin)
+{
+	char params[HYBRID_PARAMS_MAX];
+	int r = survive_suspend();
+
+	if (!r)
+		r = unite(origin);
+	if (!r)
+		r = hybrid_dm_switch(name, HYBRID_LINEAR_TARGET, entry->data_sectors,
+				     hybrid_linear_params(params, origin, entry->data_sector));
+	return r ? r : live_join(entry, name, pool, origin);
 }

@@ -308,7 +308,7 @@ void print_usage(void)
 	printf("Usage: hybridctl [OPTION...] COMMAND [ARGUMENT...]\n\n"
 	       "Caches slow block devices on a fast one.\n\nCommands:\n");
 	for (cmd = commands; cmd->name; cmd++)
-		printf("  %-12s %s\n", cmd->name, cmd->summary);
+		printf("  %-13s %s\n", cmd->name, cmd->summary);
 	printf("\nOptions of every command:\n");
 	print_options(O_EVERYWHERE);
 	printf("\nhybridctl COMMAND --help says more.  See hybridctl(8), dm-hybrid(7).\n");

@@ -116,11 +116,20 @@ static bool is_limited(const struct command_line *cl)
 	return cl->given[OPT_AUTO] && !cl->given[OPT_NAMED];
 }
 
+bool pool_is_listed(const char *name, const uint8_t uuid[16], const struct hybrid_member *cache)
+{
+	char old[HYBRID_NAME_SIZE];
+
+	return hybrid_config_comes_up(name, uuid) ||
+	       (cache && cache->ok && !hybrid_uuid_is_null(cache->sb.replaces) &&
+		hybrid_config_comes_up(hybrid_replaced_name(old, &cache->sb), cache->sb.replaces));
+}
+
 bool volume_comes_up(const struct command_line *cl, const char *name, const uint8_t uuid[16],
-		     const char *pool, const uint8_t pool_uuid[16])
+		     const char *pool, const uint8_t pool_uuid[16], const struct hybrid_member *cache)
 {
 	return !is_limited(cl) || hybrid_config_comes_up(name, uuid) ||
-	       hybrid_config_comes_up(pool, pool_uuid);
+	       pool_is_listed(pool, pool_uuid, cache);
 }
 
 bool pool_comes_up(const struct command_line *cl, const struct hybrid_inventory *inv,
@@ -128,7 +137,7 @@ bool pool_comes_up(const struct command_line *cl, const struct hybrid_inventory 
 {
 	const struct hybrid_node *node;
 
-	if (!is_limited(cl) || hybrid_config_comes_up(pool->name, pool->uuid))
+	if (!is_limited(cl) || pool_is_listed(pool->name, pool->uuid, pool->member))
 		return true;
 	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++)
 		if (node->kind == HYBRID_VOLUME && node->pool == pool &&

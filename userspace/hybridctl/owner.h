@@ -41,12 +41,15 @@ void follow_pool(struct hybrid_member *origin, const struct hybrid_member *cache
 /* The id on the cache device of an active pool; null if it cannot be read. */
 void owner_of_active(const struct hybrid_node *pool, uint8_t id[16]);
 
+/* Whether hybrid.conf has a pool, or the one that it replaces.  @cache: its device; NULL: not here. */
+bool pool_is_listed(const char *name, const uint8_t uuid[16], const struct hybrid_member *cache);
+
 /*
  * With --auto: whether hybrid.conf lets a volume come up, it or its pool; a pool that is not
  * active, it or one of its volumes, as far as their origins are here and say so.
  */
 bool volume_comes_up(const struct command_line *cl, const char *name, const uint8_t uuid[16],
-		     const char *pool, const uint8_t pool_uuid[16]);
+		     const char *pool, const uint8_t pool_uuid[16], const struct hybrid_member *cache);
 bool pool_comes_up(const struct command_line *cl, const struct hybrid_inventory *inv,
 		   const struct hybrid_node *pool);
 

@@ -60,7 +60,7 @@ static const char *decide_origin(const struct hybrid_inventory *inv,
 	if ((!active || on_its_own(&m->sb)) && hybrid_config_foreign(owner->sb.host_id))
 		return "foreign";
 	if (!hybrid_config_comes_up(m->sb.name, m->sb.volume_uuid) &&
-	    !hybrid_config_comes_up(cache ? cache->sb.name : "", m->sb.pool_uuid))
+	    !pool_is_listed(cache ? cache->sb.name : "", m->sb.pool_uuid, cache))
 		return "unlisted";
 	if (active || here || m->sb.role == HYBRID_ROLE_DETACHED)
 		return "complete";

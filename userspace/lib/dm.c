@@ -755,26 +755,40 @@ int hybrid_dm_switch(const char *name, const char *target, uint64_t sectors, con
 	return r;
 }
 
-int hybrid_dm_set_uuid(const char *name, const uint8_t uuid[16])
+/* One of @new_name and @uuid is NULL. */
+static int rename_device(const char *name, const char *new_name, const char *uuid, bool pool)
 {
 	struct dm_task *task = dm_task_create(DM_DEVICE_RENAME);
 	struct kmsg kmsg;
 	int r = 0;
-	char text[HYBRID_DM_UUID_TEXT];
 	uint32_t cookie = 0;
 
 	last_log[0] = '\0';
 	kmsg_open(&kmsg);
 	if (!task || !dm_task_set_name(task, name) ||
-	    !dm_task_set_newuuid(task, hybrid_dm_uuid(text, uuid, false)) ||
-	    !dm_task_set_cookie(task, &cookie, udev_flags(false)) || !dm_task_run(task))
-		r = fail_task("cannot give a UUID to", name,
+	    !(uuid ? dm_task_set_newuuid(task, uuid) : dm_task_set_newname(task, new_name)) ||
+	    !dm_task_set_cookie(task, &cookie, udev_flags(pool)) || !dm_task_run(task))
+		r = fail_task(uuid ? "cannot give a UUID to" : "cannot rename", name,
 			      task ? dm_task_get_errno(task) : ENOMEM, &kmsg);
 	dm_udev_wait(cookie);
+	dm_task_update_nodes();
 	if (task)
 		dm_task_destroy(task);
 	kmsg_close(&kmsg);
 	return r;
+}
+
+int hybrid_dm_set_uuid(const char *name, const uint8_t uuid[16])
+{
+	char text[HYBRID_DM_UUID_TEXT];
+
+	return rename_device(name, NULL, hybrid_dm_uuid(text, uuid, false), false);
+}
+
+int hybrid_dm_rename(const char *name, const char *new_name)
+{
+	hybrid_verbose("rename %s to %s", name, new_name);
+	return rename_device(name, new_name, NULL, true);
 }
 
 static int remove_device(const char *name, bool deferred)

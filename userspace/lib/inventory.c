@@ -544,6 +544,23 @@ bool hybrid_node_uncached(const struct hybrid_node *node)
 	return node->active && !strcmp(node->v.status.state, "no-cache");
 }
 
+const uint8_t *hybrid_node_replaces(const struct hybrid_node *pool)
+{
+	const struct hybrid_member *m = pool->member;
+
+	return pool->kind == HYBRID_POOL && m && m->ok && !hybrid_uuid_is_null(m->sb.replaces) ?
+	       m->sb.replaces : NULL;
+}
+
+static void note_successor(struct hybrid_inventory *inv, struct hybrid_node *pool)
+{
+	const uint8_t *uuid = hybrid_node_replaces(pool);
+	struct hybrid_node *old = uuid ? hybrid_find_uuid(inv, uuid, HYBRID_POOL) : NULL;
+
+	if (old)
+		old->successor = pool;
+}
+
 /* Once the arrays no longer move: who belongs to whom. */
 static void connect_nodes(struct hybrid_inventory *inv)
 {
@@ -552,8 +569,10 @@ static void connect_nodes(struct hybrid_inventory *inv)
 
 	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
 		node->member = member_of(inv, node);
-		if (node->kind == HYBRID_POOL)
+		if (node->kind == HYBRID_POOL) {
+			note_successor(inv, node);
 			continue;
+		}
 		if (inv->members_known)
 			name_uncached(node);
 		if (node->active && (node->dm.alone || !node->dm.live) && node->member)

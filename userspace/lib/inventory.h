@@ -33,6 +33,7 @@ struct hybrid_node {
 	struct hybrid_dm_device dm;			/* active */
 	dev_t below;					/* active: cache device or origin */
 	struct hybrid_node *pool;			/* volume: its pool, if known */
+	struct hybrid_node *successor;			/* pool: one that replaces it */
 	union {
 		struct {
 			struct hybrid_pool_table table;		/* active */
@@ -126,6 +127,9 @@ struct hybrid_member *hybrid_find_member(struct hybrid_inventory *inv, const uin
 
 /* The cache device of a pool, also one that is not to be used; NULL: it is not here. */
 struct hybrid_member *hybrid_find_cache(struct hybrid_inventory *inv, const uint8_t pool[16]);
+
+/* A pool to which the volumes of another one move: the UUID of that.  NULL: it is not one. */
+const uint8_t *hybrid_node_replaces(const struct hybrid_node *pool);
 
 /*
  * A volume without a cache: formatted, whether or not its origin, linear, is up; or in place, while

@@ -534,6 +534,20 @@ static void warn_of_loss(const struct hybrid_sb *sb)
 			    sb->name, sb->name);
 }
 
+void hybrid_member_pair(struct hybrid_sb *sb, const uint8_t pool_uuid[16], uint32_t id,
+			const uint8_t key[16])
+{
+	sb->role = HYBRID_ROLE_ORIGIN;
+	sb->flags &= HYBRID_SB_EPHEMERAL;
+	sb->sequence++;
+	/* Never opened */
+	sb->instance = 0;
+	sb->nonce = 0;
+	sb->volume_id = id;
+	memcpy(sb->pool_uuid, pool_uuid, 16);
+	memcpy(sb->pairing_key, key, 16);
+}
+
 int hybrid_member_part(const struct hybrid_device *dev, struct hybrid_sb *sb)
 {
 	int r;
@@ -576,6 +590,17 @@ int hybrid_member_unite(const struct hybrid_device *dev, struct hybrid_member *m
 		return r;
 	m->sb.sequence++;
 	return hybrid_member_write(dev, &m->sb);
+}
+
+char *hybrid_replaced_name(char name[HYBRID_NAME_SIZE], const struct hybrid_sb *sb)
+{
+	size_t len, suffix = strlen(HYBRID_NEW_SUFFIX);
+
+	copy_name(name, sb->name, HYBRID_NAME_SIZE);
+	len = strlen(name);
+	if (len > suffix && !strcmp(name + len - suffix, HYBRID_NEW_SUFFIX))
+		name[len - suffix] = '\0';
+	return name;
 }
 
 /* One after the other, and a sector of each, which is written whole or not at all. */

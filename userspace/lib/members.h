@@ -105,6 +105,13 @@ int hybrid_lost_map_read(const struct hybrid_device *dev, const struct hybrid_sb
 			 struct hybrid_lost_map **map);
 
 /*
+ * What an origin's superblock says once it is a pool's: that nothing of it is cached yet.  The data, names
+ * and settings stay.  Nothing is written.
+ */
+void hybrid_member_pair(struct hybrid_sb *sb, const uint8_t pool_uuid[16], uint32_t id,
+			const uint8_t key[16]);
+
+/*
  * Both copies of an origin say that it has no cache: role, no pool and no key, a fresh nonce; the
  * rest as it is in @sb.  One that is dirty loses data by this: its lost map stays if that is good,
  * and else the loss is unknown; a warning says so.  Returns 0 or an exit code.
@@ -124,6 +131,13 @@ int hybrid_member_mark_detached(const struct hybrid_device *dev,
  * exit code.
  */
 int hybrid_member_unite(const struct hybrid_device *dev, struct hybrid_member *member);
+
+/*
+ * A pool that replaces another one has its name with this at the end, so that neither is in the
+ * other's way at a boot.  hybrid_replaced_name(): the other's, which it has in the end; returns @name.
+ */
+#define HYBRID_NEW_SUFFIX	"-new"
+char *hybrid_replaced_name(char name[HYBRID_NAME_SIZE], const struct hybrid_sb *sb);
 
 /*
  * Zero head and tail of a formatted member, the superblocks first: cut short, it leaves a member with
