@@ -193,6 +193,7 @@ static int print_config(const char *path)
 {
 	static const char * const autoactivate[] = { "all", "listed", "none" };
 	struct hybrid_config config;
+	unsigned int i;
 	char text[HYBRID_UUID_TEXT];
 
 	hybrid_config_read(&config, path);
@@ -200,7 +201,11 @@ static int print_config(const char *path)
 	print_words("ignore_devices", &config.ignore_devices);
 	printf("autoactivate: %s\n", autoactivate[config.autoactivate]);
 	print_words("autoactivate_list", &config.autoactivate_list);
-	printf("host_id: %s\nerrors: %u\n", hybrid_uuid_text(text, config.host_id),
+	printf("ephemeral:");
+	for (i = 0; i < config.nr_ephemeral; i++)
+		printf(" %s,%s,%s,%u", config.ephemeral[i].device, config.ephemeral[i].pool,
+		       config.ephemeral[i].policy, config.ephemeral[i].block_sectors);
+	printf("\nhost_id: %s\nerrors: %u\n", hybrid_uuid_text(text, config.host_id),
 	       config.errors);
 	hybrid_config_free(&config);
 	return 0;

@@ -33,7 +33,8 @@ def config(driver, tmp_path):
 
 
 DEFAULTS = {"devices": "", "ignore_devices": "", "autoactivate": "all", "autoactivate_list": "",
-            "host_id": NULL, "errors": "0"}
+            "ephemeral": "", "host_id": NULL, "errors": "0"}
+SSD = "/dev/disk/by-id/nvme-Fast_SSD_1"
 
 
 def test_defaults(config):
@@ -53,8 +54,33 @@ def test_each_option(config):
                   "autoactivate\t=listed\nautoactivate_list = data,logs\n"
                   f"host_id = {HOST.upper()}") == (
         {"devices": "/dev/sd* /dev/a /dev/b#1", "ignore_devices": "/dev/b*", "autoactivate": "listed",
-         "autoactivate_list": "data logs", "host_id": HOST, "errors": "0"}, [])
+         "autoactivate_list": "data logs", "ephemeral": "", "host_id": HOST, "errors": "0"}, [])
     assert config("devices =\nautoactivate = none") == (DEFAULTS | {"autoactivate": "none"}, [])
+
+
+def test_ephemeral(config):
+    """A line for each device."""
+    assert config(f"ephemeral = {SSD} pool=fast\nephemeral =\n"
+                  "ephemeral = /dev/disk/by-path/pci-0000:00:1f.0-nvme-1, policy=fifo block_size=128k pool=two") == (
+        DEFAULTS | {"ephemeral": f"{SSD},fast,,0 /dev/disk/by-path/pci-0000:00:1f.0-nvme-1,two,fifo,256"}, [])
+
+
+@pytest.mark.parametrize("line,why", [
+    ("/dev/sda pool=fast", "below /dev/disk/by-id or"), ("by-id/x pool=fast", "below /dev/disk/by-id or"),
+    ("/dev/disk/by-uuid/x pool=fast", "below /dev/disk/by-id or"), ("/dev/disk/by-id/ pool=fast", "below /dev/disk/by-id or"),
+    ("/dev/disk/by-id/../../sda pool=fast", "below /dev/disk/by-id or"), (f"{SSD}\\x20 pool=fast", "below /dev/disk/by-id or"),
+    (f"/dev/disk/by-id/{'x' * 122} pool=fast", "below /dev/disk/by-id or"),
+    (SSD, "pool=NAME is missing"), (f"{SSD} policy=fifo", "pool=NAME is missing"),
+    (f"{SSD} pool=", "cannot be the name of a pool"), (f"{SSD} pool=a/b", "cannot be the name of a pool"),
+    (f"{SSD} pool=fast block_size=3k", "from 4k to 1m"), (f"{SSD} pool=fast block_size=2m", "from 4k to 1m"),
+    (f"{SSD} pool=fast block_size=x", "from 4k to 1m"), (f"{SSD} pool=fast policy=", "cannot be the name of a policy"),
+    (f"{SSD} pool=fast policy=a-very-long-policy", "cannot be the name of a policy"),
+    (f"{SSD} pool=fast journal=1m", "has pool, block_size and policy"), (f"{SSD} fast", "has pool, block_size and policy"),
+    ("/dev/disk/by-id/y pool=first", "has a line already"), ("/dev/disk/by-id/first pool=z", "has a line already")])
+def test_a_wrong_line_of_a_device_is_left_out(config, line, why):
+    values, said = config(f"ephemeral = /dev/disk/by-id/first pool=first\nephemeral = {line}")
+    assert values == DEFAULTS | {"ephemeral": "/dev/disk/by-id/first,first,,0", "errors": "1"}
+    assert len(said) == 1 and said[0].startswith("2: ") and why in said[0] and "left out" in said[0]
 
 
 @pytest.mark.parametrize("line,why", [

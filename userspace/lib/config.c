@@ -22,6 +22,7 @@
 #define LINE_MAX_LEN	4096
 #define BLANKS		" \t"
 #define SEPARATORS	" \t,"
+#define EPHEMERAL_DIR	"/dev/disk/"
 
 /* Values ------------------------------------------------------------------- */
 
@@ -57,6 +58,77 @@ static const char *set_ignore_devices(struct hybrid_config *config, char *value)
 static const char *set_autoactivate_list(struct hybrid_config *config, char *value)
 {
 	return set_words(&config->autoactivate_list, value);
+}
+
+/* Below /dev/disk, as a superblock names it; of characters that need no quoting (codec.c). */
+static bool may_be_named(const char *device)
+{
+	static const char allowed[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz#+.:=@_-";
+	const char *below = hybrid_ephemeral_path(device), *name;
+
+	if (!below || (strncmp(below, "by-id/", 6) && strncmp(below, "by-path/", 8)))
+		return false;
+	name = strchr(below, '/') + 1;
+	return *name && *name != '.' && *name != '-' && !name[strspn(name, allowed)] &&
+	       strlen(below) < HYBRID_PATH_SIZE;
+}
+
+static const char *set_block_size(struct hybrid_ephemeral *e, const char *text)
+{
+	uint64_t bytes;
+
+	if (hybrid_parse_size(text, &bytes) || bytes & (bytes - 1) ||
+	    bytes < HYBRID_MIN_BLOCK_SECTORS * 512ULL || bytes > HYBRID_MAX_BLOCK_SECTORS * 512ULL)
+		return "block_size is a power of two from 4k to 1m";
+	e->block_sectors = bytes / 512;
+	return NULL;
+}
+
+static const char *set_ephemeral_word(struct hybrid_ephemeral *e, char *word)
+{
+	if (!strncmp(word, "pool=", 5)) {
+		if (!hybrid_name_valid(word + 5))
+			return "that cannot be the name of a pool";
+		snprintf(e->pool, sizeof(e->pool), "%s", word + 5);
+		return NULL;
+	}
+	if (!strncmp(word, "block_size=", 11))
+		return set_block_size(e, word + 11);
+	if (!strncmp(word, "policy=", 7)) {
+		if (!hybrid_name_valid(word + 7) || strlen(word + 7) >= sizeof(e->policy))
+			return "that cannot be the name of a policy";
+		snprintf(e->policy, sizeof(e->policy), "%s", word + 7);
+		return NULL;
+	}
+	return "an ephemeral device has pool, block_size and policy";
+}
+
+/* "/dev/disk/by-id/NAME pool=POOL ...": one device for each line. */
+static const char *set_ephemeral(struct hybrid_config *config, char *value)
+{
+	struct hybrid_ephemeral e = {}, *array = config->ephemeral;
+	char *word, *save, *device = strtok_r(value, SEPARATORS, &save);
+	const char *why = NULL;
+	unsigned int i;
+
+	if (!may_be_named(device))
+		return "a name below /dev/disk/by-id or /dev/disk/by-path is expected";
+	while (!why && (word = strtok_r(NULL, SEPARATORS, &save)))
+		why = set_ephemeral_word(&e, word);
+	if (!why && !e.pool[0])
+		why = "pool=NAME is missing";
+	for (i = 0; i < config->nr_ephemeral && !why; i++)
+		if (!strcmp(array[i].device, device) || !strcmp(array[i].pool, e.pool))
+			why = "that device or pool has a line already";
+	if (why)
+		return why;
+	array = reallocarray(array, config->nr_ephemeral + 1, sizeof(*array));
+	if (!array)
+		return "out of memory";
+	config->ephemeral = array;
+	snprintf(e.device, sizeof(e.device), "%s", device);
+	array[config->nr_ephemeral++] = e;
+	return NULL;
 }
 
 static const char *set_autoactivate(struct hybrid_config *config, char *value)
@@ -96,6 +168,7 @@ static const struct key {
 	{ "autoactivate", false, set_autoactivate },
 	{ "autoactivate_list", true, set_autoactivate_list },
 	{ "host_id", false, set_host_id },
+	{ "ephemeral", true, set_ephemeral },
 };
 
 #define NR_KEYS		(sizeof(keys) / sizeof(keys[0]))
@@ -219,6 +292,7 @@ void hybrid_config_free(struct hybrid_config *config)
 	free_words(&config->autoactivate_list);
 	free_words(&config->devices);
 	free_words(&config->ignore_devices);
+	free(config->ephemeral);
 	memset(config, 0, sizeof(*config));
 }
 
@@ -290,6 +364,53 @@ bool hybrid_config_looks_at(dev_t devno)
 		return false;
 	return !config->ignore_devices.nr ||
 	       !hybrid_devno_any_name(devno, matches, &config->ignore_devices);
+}
+
+/* Devices that come up blank ----------------------------------------------- */
+
+const char *hybrid_ephemeral_path(const char *device)
+{
+	return strncmp(device, EPHEMERAL_DIR, strlen(EPHEMERAL_DIR)) ? NULL :
+	       device + strlen(EPHEMERAL_DIR);
+}
+
+const struct hybrid_ephemeral *hybrid_config_ephemeral(const struct hybrid_sb *sb)
+{
+	const struct hybrid_config *config = own_config();
+	const struct hybrid_ephemeral *e;
+
+	if (sb->role == HYBRID_ROLE_CACHE || !(sb->flags & HYBRID_SB_EPHEMERAL))
+		return NULL;
+	for (e = config->ephemeral; e < config->ephemeral + config->nr_ephemeral; e++)
+		if (!strcmp(hybrid_ephemeral_path(e->device), sb->cache_path))
+			return e;
+	return NULL;
+}
+
+static bool is_named(const char *name, void *arg)
+{
+	const struct hybrid_ephemeral *e = arg;
+
+	return !strcmp(name, e->device);
+}
+
+bool hybrid_ephemeral_leads_to(const struct hybrid_ephemeral *e, dev_t devno)
+{
+	struct stat st;
+
+	return !stat(e->device, &st) && S_ISBLK(st.st_mode) && st.st_rdev == devno;
+}
+
+const struct hybrid_ephemeral *hybrid_config_ephemeral_at(dev_t devno)
+{
+	const struct hybrid_config *config = own_config();
+	struct hybrid_ephemeral *e;
+
+	for (e = config->ephemeral; e < config->ephemeral + config->nr_ephemeral; e++)
+		if (hybrid_ephemeral_leads_to(e, devno) ||
+		    hybrid_devno_any_name(devno, is_named, e))
+			return e;
+	return NULL;
 }
 
 /* Making an id ------------------------------------------------------------- */

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "codec.h"
+
 #define HYBRID_CONF	"/etc/hybrid/hybrid.conf"
 
 enum hybrid_auto { HYBRID_AUTO_ALL, HYBRID_AUTO_LISTED, HYBRID_AUTO_NONE };
@@ -20,12 +22,22 @@ struct hybrid_words {
 	unsigned int nr;
 };
 
+/* A device that comes up blank, and what becomes a new pool on it. */
+struct hybrid_ephemeral {
+	char device[HYBRID_PATH_SIZE + 16];	/* below /dev/disk */
+	char pool[HYBRID_NAME_SIZE];
+	char policy[HYBRID_POLICY_NAME_SIZE];	/* empty: the default */
+	uint32_t block_sectors;			/* 0: as create chooses */
+};
+
 struct hybrid_config {
 	uint8_t host_id[16];			/* null: this host has none */
 	enum hybrid_auto autoactivate;
 	struct hybrid_words autoactivate_list;	/* names and UUIDs */
 	struct hybrid_words devices;		/* globs; none: all devices */
 	struct hybrid_words ignore_devices;
+	struct hybrid_ephemeral *ephemeral;
+	unsigned int nr_ephemeral;
 	bool id_unclear;			/* the file may have one, and cannot be read */
 	unsigned int errors;			/* what was wrong with the file */
 	unsigned int given;			/* bits: its options, as config.c numbers them */
@@ -61,5 +73,17 @@ bool hybrid_config_comes_up(const char *name, const uint8_t uuid[16]);
 
 /* Whether members are looked for on a device. */
 bool hybrid_config_looks_at(dev_t devno);
+
+/* The part of a device's name that a superblock has: its path below /dev/disk; NULL: it is not there. */
+const char *hybrid_ephemeral_path(const char *device);
+
+/* The line for the device that an origin's superblock names; NULL: both have to name it. */
+const struct hybrid_ephemeral *hybrid_config_ephemeral(const struct hybrid_sb *sb);
+
+/* Whether the name leads to a device now. */
+bool hybrid_ephemeral_leads_to(const struct hybrid_ephemeral *e, dev_t devno);
+
+/* The line for a device, by all of its names; NULL: there is none. */
+const struct hybrid_ephemeral *hybrid_config_ephemeral_at(dev_t devno);
 
 #endif

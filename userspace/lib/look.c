@@ -59,6 +59,8 @@ static void look(void *element)
 	if (!l->r && l->what & HYBRID_LOOK_STOPPED && l->member.ok &&
 	    l->member.sb.role == HYBRID_ROLE_CACHE)
 		l->stopped = hybrid_cache_stopped(&dev, &l->member.sb);
+	if (l->what & HYBRID_LOOK_BLANK)
+		l->blank = hybrid_member_blank(&dev, l->why);
 	if (l->what & HYBRID_LOOK_IDENTITY &&
 	    hybrid_device_identity(&dev, identity, sizeof(identity))) {
 		hybrid_uuid_of_identity(l->identity, identity);

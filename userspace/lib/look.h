@@ -12,6 +12,7 @@
 #define HYBRID_LOOK_ARRAY	(1U << 0)	/* what is part of an array is not ok */
 #define HYBRID_LOOK_IDENTITY	(1U << 1)	/* what would recognise it as an origin in place */
 #define HYBRID_LOOK_STOPPED	(1U << 2)	/* of a cache device, whether its pool was */
+#define HYBRID_LOOK_BLANK	(1U << 3)	/* whether it holds nothing */
 
 struct hybrid_look {
 	char *path;
@@ -31,6 +32,8 @@ struct hybrid_look {
 	 */
 	bool snapshot;
 	bool stopped;			/* see hybrid_cache_stopped() */
+	bool blank;			/* see hybrid_member_blank() */
+	char why[HYBRID_WHY_MAX];	/* ... it is not */
 	bool recognised;		/* identity is set */
 	uint8_t identity[16];		/* see hybrid_uuid_of_identity() */
 };

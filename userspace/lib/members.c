@@ -170,6 +170,69 @@ const char *hybrid_role_name(uint32_t role)
 	}
 }
 
+/* The last MiB begins at a whole metadata block, as the tail's superblock is placed. */
+static uint64_t tail_sector(uint64_t member_sectors)
+{
+	return member_sectors / HYBRID_META_BLOCK_SECTORS * HYBRID_META_BLOCK_SECTORS -
+	       HYBRID_TAIL_SECTORS;
+}
+
+static int is_zero(const struct hybrid_device *dev, uint64_t sector, uint64_t sectors, bool *zero)
+{
+	size_t len = sectors * 512;
+	char *buf = hybrid_buffer(len);
+	int r = buf ? hybrid_device_read(dev, sector, buf, len) : -ENOMEM;
+
+	*zero = !r && !buf[0] && !memcmp(buf, buf + 1, len - 1);
+	free(buf);
+	return r;
+}
+
+static bool has_signature(const struct hybrid_device *dev, char why[HYBRID_WHY_MAX])
+{
+	char *text;
+	bool found;
+
+	if (hybrid_device_signatures(dev, &text)) {
+		snprintf(why, HYBRID_WHY_MAX, "cannot be read");
+		return true;
+	}
+	text[strcspn(text, "\n")] = '\0';
+	found = text[0];
+	if (found)
+		snprintf(why, HYBRID_WHY_MAX, "holds something: %.120s", text);
+	free(text);
+	return found;
+}
+
+bool hybrid_member_blank(const struct hybrid_device *dev, char why[HYBRID_WHY_MAX])
+{
+	uint64_t end = tail_sector(dev->sectors);
+	bool head = false, tail = false;
+	struct hybrid_member m;
+	int r = hybrid_member_read(dev, &m);
+
+	why[0] = '\0';
+	if (!r)
+		snprintf(why, HYBRID_WHY_MAX, m.sb.role == HYBRID_ROLE_CACHE ?
+			 "is the cache device of pool %.63s" : "is a member of dm-hybrid, %.63s",
+			 m.sb.name[0] ? m.sb.name : m.why);
+	else if (dev->sectors < HYBRID_HEAD_SECTORS + HYBRID_TAIL_SECTORS)
+		snprintf(why, HYBRID_WHY_MAX, "is too small");
+	else if (!dev->file && hybrid_devno_has_partitions(dev->devno))
+		snprintf(why, HYBRID_WHY_MAX, "has partitions");
+	if (why[0] || has_signature(dev, why))
+		return false;
+	r = is_zero(dev, 0, HYBRID_HEAD_SECTORS, &head);
+	if (!r)
+		r = is_zero(dev, end, dev->sectors - end, &tail);
+	if (!r && head && tail)
+		return true;
+	snprintf(why, HYBRID_WHY_MAX, r ? "cannot be read" : head ?
+		 "is not zero in its last MiB" : "is not zero in its first MiB");
+	return false;
+}
+
 /* Planning ----------------------------------------------------------------- */
 
 static void copy_name(char *dst, const char *src, size_t size)
@@ -336,9 +399,7 @@ static int write_superblocks(const struct hybrid_device *dev, const struct hybri
 
 static int zero_bands(const struct hybrid_device *dev, uint64_t member_sectors)
 {
-	/* From a whole metadata block on, as the tail's superblock is placed */
-	uint64_t tail = member_sectors / HYBRID_META_BLOCK_SECTORS * HYBRID_META_BLOCK_SECTORS -
-			HYBRID_TAIL_SECTORS;
+	uint64_t tail = tail_sector(member_sectors);
 	int r;
 
 	r = hybrid_device_zero(dev, 0, HYBRID_HEAD_SECTORS);

@@ -42,6 +42,13 @@ int hybrid_member_read(const struct hybrid_device *dev, struct hybrid_member *me
  */
 bool hybrid_cache_stopped(const struct hybrid_device *dev, const struct hybrid_sb *sb);
 
+/*
+ * Whether a device holds nothing, as far as anybody can tell: it is no member, libblkid knows
+ * nothing on it, it has no partitions, and its first and its last MiB are zero.  @why: else what
+ * is there, to follow "it ".
+ */
+bool hybrid_member_blank(const struct hybrid_device *dev, char why[HYBRID_WHY_MAX]);
+
 /* "cache", "origin", "detached", or "unknown". */
 const char *hybrid_role_name(uint32_t role);
 

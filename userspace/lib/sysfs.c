@@ -332,6 +332,33 @@ bool hybrid_devno_any_name(dev_t devno, bool (*matches)(const char *name, void *
 	       any_link_of_event(devno, matches, arg) || any_link(devno, matches, arg);
 }
 
+static bool is_same_name(const char *name, void *arg)
+{
+	return !strcmp(name, arg);
+}
+
+unsigned int hybrid_udev_claims(const char *name)
+{
+	struct udev *udev = udev_new();
+	struct udev_enumerate *all = udev ? udev_enumerate_new(udev) : NULL;
+	struct udev_list_entry *entry = NULL;
+	struct udev_device *dev;
+	unsigned int claims = 0;
+
+	if (all && !udev_enumerate_add_match_subsystem(all, "block") &&
+	    !udev_enumerate_scan_devices(all))
+		entry = udev_enumerate_get_list_entry(all);
+	for (; entry; entry = udev_list_entry_get_next(entry)) {
+		dev = udev_device_new_from_syspath(udev, udev_list_entry_get_name(entry));
+		if (dev && any_link(udev_device_get_devnum(dev), is_same_name, (void *)name))
+			claims++;
+		udev_device_unref(dev);
+	}
+	udev_enumerate_unref(all);
+	udev_unref(udev);
+	return claims;
+}
+
 bool hybrid_sysfs_ours(dev_t devno)
 {
 	char uuid[192];

@@ -51,6 +51,9 @@ bool hybrid_udev_multipath(dev_t devno);
 bool hybrid_devno_any_name(dev_t devno, bool (*matches)(const char *name, void *arg),
 			   void *arg);
 
+/* Of how many devices udev says that a link, as "/dev/disk/by-id/...", is theirs. */
+unsigned int hybrid_udev_claims(const char *name);
+
 /* As if the kernel said so of it now: "add". */
 void hybrid_sysfs_uevent(dev_t devno, const char *action);
 
