@@ -10,6 +10,7 @@ TOP = Path(__file__).resolve().parents[2]
 HYBRIDCTL = """#!/bin/sh
 echo "$@" >>/run/calls
 echo "error: volume root: its cache device is missing" >&2
+[ ! -e /run/warns ] || echo "hybridctl: warning: $(cat /run/warns)" >&2
 exit 7
 """
 # Of dracut-lib.sh what is used; the arguments from where they always are
@@ -71,6 +72,14 @@ def test_initramfs_tools(run):
     """The same; it is called on and on, and says it once."""
     assert run("initramfs-tools", "quiet", 3, 22, 23, 24, 25) == [
         [f"{CALL} --all"] * 2 + [f"{CALL} --degraded --all"] * 3, [SAID]]
+
+
+def test_warnings_of_initramfs_tools(run):
+    """Though there is no last call: each once, and quietly."""
+    warns = "echo one >/run/warns;"
+    assert run("initramfs-tools", "quiet", 3, 4, clock=warns)[1] == ["<4>dm-hybrid: hybridctl: warning: one"]
+    assert run("initramfs-tools", "quiet", 3, 4, 23, clock=warns)[1] == [
+        "<4>dm-hybrid: hybridctl: warning: one", SAID, "<3>dm-hybrid: hybridctl: warning: one"]
 
 
 @pytest.mark.parametrize("clock,times", [
