@@ -253,7 +253,7 @@ static u32 sb_flags_of(u32 role)
 	case HYBRID_ROLE_DETACHED:
 		return HYBRID_SB_LOSS_UNKNOWN | HYBRID_SB_EPHEMERAL;
 	default:
-		return 0;
+		return HYBRID_SB_EPHEMERAL;
 	}
 }
 

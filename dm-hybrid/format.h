@@ -97,11 +97,11 @@
 #define HYBRID_ROLE_ORIGIN		2
 #define HYBRID_ROLE_DETACHED		3	/* an origin that has no cache */
 
-/* hybrid_superblock.flags: of origins, and each but the last of one role alone */
+/* hybrid_superblock.flags: each but the last of one role alone */
 #define HYBRID_SB_DIRTY		0x1U /* ORIGIN: its cache may hold newer data */
 #define HYBRID_SB_ALONE		0x2U /* ORIGIN: it may have been written without its cache */
 #define HYBRID_SB_LOSS_UNKNOWN	0x4U /* DETACHED: data were lost with a cache; any of them */
-#define HYBRID_SB_EPHEMERAL	0x8U /* its cache device may come up blank */
+#define HYBRID_SB_EPHEMERAL	0x8U /* its cache device may come up blank; CACHE: it did */
 
 /*
  * Feature bits: a bit unknown to the reader in incompat refuses the member, in

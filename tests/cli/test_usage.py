@@ -151,7 +151,7 @@ def test_dm_hybrid_page_explains_every_state(build):
     source = source[source.index("decide_cache(const"):source.index("of_another_type")]
     states = {word for line in re.findall(r"^.*(?:return|\?).*\".*$", source, re.M)
               for word in re.findall(r'"([a-z-]+)"', line)}
-    assert explained == states and len(states) == 10
+    assert explained == states and len(states) == 11
     scan = DEF[DEF.index("COMMAND(scan"):DEF.index("COMMAND(probe")]
     assert all(re.search(rf"\b{state}\b", scan) for state in states)
 

@@ -7,6 +7,7 @@
 #include "announce.h"
 #include "common.h"
 #include "config.h"
+#include "ephemeral.h"
 #include "errors.h"
 #include "look.h"
 #include "owner.h"
@@ -30,6 +31,7 @@ struct activation {
 struct round {
 	const struct command_line *cl;
 	struct hybrid_inventory inv;
+	struct vacancies vacancies;
 	bool looked;			/* the second time */
 	struct postponed *later;
 	unsigned int nr_later;
@@ -553,6 +555,37 @@ static int start_inactive_pool(struct activation *a, struct hybrid_node *pool)
 	return 0;
 }
 
+/*
+ * Its origins were those of a pool that is gone, and in whose place it is.  One that cannot have it
+ * goes on without.
+ */
+static int enter_followers(struct activation *a, const struct hybrid_node *pool)
+{
+	struct hybrid_inventory *inv = a->inv;
+	struct hybrid_node *node;
+	int r, worst = 0;
+
+	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
+		if (!is_follower(node) || node->pool != pool || (a->only && node != a->only) ||
+		    !volume_comes_up(a->cl, node->name, node->uuid, a->pool_name, a->pool_uuid))
+			continue;
+		r = enter_follower(node, pool, a->pool);
+		if (r)
+			worst = r;
+	}
+	return worst;
+}
+
+/* ... and if the pool itself does not come up, all of them. */
+static void leave_pool(struct hybrid_inventory *inv, const struct hybrid_node *pool)
+{
+	struct hybrid_node *node;
+
+	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++)
+		if (is_follower(node) && node->pool == pool)
+			node->pool = NULL;
+}
+
 static void print_activation(const struct activation *a, const struct hybrid_node *pool)
 {
 	if (!pool->active)
@@ -598,7 +631,7 @@ static void activate_pool(struct round *round, struct hybrid_node *pool,
 		.looked = round->looked,
 		.pool_name = pool->name, .pool_uuid = pool->uuid, .pool = pool->dm.devno,
 	};
-	int r;
+	int r, entered = 0;
 
 	if (!pool->active && !pool_comes_up(round->cl, &round->inv, pool)) {
 		hybrid_verbose("hybrid.conf does not have %s come up by itself", pool->name);
@@ -606,6 +639,7 @@ static void activate_pool(struct round *round, struct hybrid_node *pool,
 	}
 	r = check_owner(round->cl, pool);
 	if (r) {
+		leave_pool(&round->inv, pool);
 		add_result(round, r);
 		return;
 	}
@@ -619,7 +653,14 @@ static void activate_pool(struct round *round, struct hybrid_node *pool,
 		r = remove_empty(pool);
 	if (!r && !pool->active)
 		r = start_inactive_pool(&a, pool);
-	if (!r)
+	if (r)
+		leave_pool(&round->inv, pool);
+	else
+		entered = enter_followers(&a, pool);
+	if (entered)
+		add_result(round, entered);
+	/* One that could not be entered is none of its own */
+	if (!r && !(entered && only && !only->pool))
 		r = activate_volumes(&a);
 	if (a.postponed)
 		r = postpone_pool(round, &a);
@@ -650,9 +691,11 @@ static int fail_no_pool(const struct hybrid_node *volume)
 			   volume->name, hybrid_uuid_text(uuid, volume->pool_uuid));
 }
 
-static bool ran_alone(const struct hybrid_member *m)
+/* It ran without its cache before, or that may come up blank: nobody waits for it. */
+static bool goes_alone(const struct hybrid_member *m)
 {
-	return m && m->sb.flags & HYBRID_SB_ALONE && !(m->sb.flags & HYBRID_SB_DIRTY);
+	return m && !(m->sb.flags & HYBRID_SB_DIRTY) &&
+	       (m->sb.flags & HYBRID_SB_ALONE || ephemeral_of(m));
 }
 
 /* Clean, and its cache device is not here: it goes without. */
@@ -691,18 +734,21 @@ static int start_without_pool(struct round *round, struct hybrid_node *volume)
 
 	if (hybrid_node_uncached(volume))
 		return cl->given[OPT_TEST] ? print_linear(volume) : start_uncached(volume->member);
-	/* One that ran alone before does not wait again */
-	if (cl->given[OPT_TEST] || (!cl->given[OPT_DEGRADED] && !ran_alone(volume->member)))
+	if (cl->given[OPT_TEST] && goes_alone(volume->member))
+		return will_be_filled(&round->vacancies, volume->member) ? 0 : print_linear(volume);
+	if (cl->given[OPT_TEST] || (!cl->given[OPT_DEGRADED] && !goes_alone(volume->member)))
 		return fail_no_pool(volume);
 	return start_alone(cl, &round->inv, volume);
 }
 
 static void without_pool(struct round *round, struct hybrid_node *volume)
 {
+	const struct hybrid_ephemeral *e = volume->member ? ephemeral_of(volume->member) : NULL;
 	const struct command_line *cl = round->cl;
 	int r;
 
-	if (!volume_comes_up(cl, volume->name, volume->uuid, "", volume->pool_uuid, NULL)) {
+	if (!volume_comes_up(cl, volume->name, volume->uuid, e ? e->pool : "", volume->pool_uuid,
+			     NULL)) {
 		hybrid_verbose("hybrid.conf does not have %s come up by itself", volume->name);
 		return;
 	}
@@ -735,6 +781,29 @@ static struct hybrid_node *pool_of_inplace(struct hybrid_inventory *inv, const c
 	return NULL;
 }
 
+/* A volume that could not have the pool which it had here: it goes on without. */
+static void activate_with_pool(struct round *round, struct hybrid_node *volume)
+{
+	activate_pool(round, volume->pool, volume);
+	if (!volume->pool && !volume->active)
+		without_pool(round, volume);
+}
+
+/* The UUID of a pool that is gone: the one in its place. */
+static void activate_filled(struct round *round, const char *what)
+{
+	bool known;
+	struct hybrid_node *pool = find_filled(&round->vacancies, &round->inv, what, &known);
+
+	if (pool)
+		activate_pool(round, pool, NULL);
+	else if (!known)
+		add_result(round, fail_refused(&round->inv, what));
+	else if (!round->cl->given[OPT_TEST])
+		add_result(round, hybrid_fail(HYBRID_DEGRADED, "see hybridctl status",
+					      "there is no pool %s, and none was made", what));
+}
+
 static void activate_one(struct round *round, const char *what)
 {
 	struct hybrid_node *node = hybrid_find(&round->inv, what, HYBRID_ANY);
@@ -742,7 +811,7 @@ static void activate_one(struct round *round, const char *what)
 	if (!node)
 		node = pool_of_inplace(&round->inv, what);
 	if (!node)
-		add_result(round, fail_refused(&round->inv, what));
+		activate_filled(round, what);
 	else if (node->kind == HYBRID_POOL)
 		activate_pool(round, node, NULL);
 	else if (node->active && node->dm.live && !node->dm.suspended && !node->deleted &&
@@ -751,7 +820,7 @@ static void activate_one(struct round *round, const char *what)
 	else if (!node->pool)
 		without_pool(round, node);
 	else
-		activate_pool(round, node->pool, node);
+		activate_with_pool(round, node);
 }
 
 static void activate_all(struct round *round)
@@ -828,15 +897,20 @@ static int run_round(struct round *round)
 {
 	const struct command_line *cl = round->cl;
 	unsigned int flags = HYBRID_LOAD_ACTIVE;
-	int r = lock_tools();
+	int filled, r = lock_tools();
 
 	/* A volume in place is known to its pool alone */
 	if (round->looked || (cl->argc && !cl->given[OPT_AUTO]))
 		flags |= HYBRID_LOAD_CLOSED;
-	if (!r)
-		r = hybrid_inventory_look_again(&round->inv, flags);
 	if (r)
 		return r;
+	filled = round->looked ? 0 : fill_vacancies(&round->vacancies, cl, &round->inv);
+	if (filled)
+		add_result(round, filled);
+	r = hybrid_inventory_look_again(&round->inv, flags);
+	if (r)
+		return r;
+	find_followers(&round->vacancies, &round->inv);
 	if (round->looked)
 		activate_postponed(round);
 	else if (cl->argc)
@@ -856,6 +930,8 @@ static int run_rounds(struct round *round)
 		return r;
 	warn_of_bad_copies(&round->inv);
 	r = ask_if_foreign(cl, &round->inv);
+	if (!r)
+		r = find_vacancies(&round->vacancies, cl, &round->inv);
 	if (!r)
 		r = run_round(round);
 	if (r || !round->nr_later)
@@ -882,6 +958,7 @@ int command_activate(const struct command_line *cl)
 		return hybrid_fail(HYBRID_USAGE, NULL, "nothing foreign comes up with --auto");
 	r = run_rounds(&round);
 	free(round.later);
+	free(round.vacancies.v);
 	hybrid_inventory_free(&round.inv);
 	return r ? r : round.result;
 }

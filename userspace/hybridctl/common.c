@@ -12,6 +12,7 @@
 
 #include "common.h"
 #include "config.h"
+#include "ephemeral.h"
 #include "errors.h"
 #include "look.h"
 #include "policy.h"
@@ -374,6 +375,7 @@ int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const
 		return r;
 	nv->live = cl->given[OPT_LIVE] || is_up(name, path);
 	nv->force = cl->given[OPT_FORCE];
+	nv->ephemeral = cl->given[OPT_EPHEMERAL];
 	nv->mode_given = cl->value[OPT_MODE];
 	nv->cutoff_given = cl->value[OPT_CUTOFF];
 	r = check_new_name("volume", name, !cl->given[OPT_TEST] && !nv->live);
@@ -381,6 +383,11 @@ int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const
 		r = parse_volume_options(cl, &nv->entry.mode, &nv->entry.cutoff_sectors);
 	if (!r)
 		r = check_mode(cl, cl->given[OPT_IN_PLACE], nv->entry.mode);
+	if (!r && nv->ephemeral && nv->entry.inplace)
+		r = hybrid_fail(HYBRID_REFUSED, "leave out one of them",
+				"--ephemeral is written on the origin, and --in-place writes nothing there");
+	if (!r && nv->ephemeral && nv->entry.mode == HYBRID_MODE_WRITEBACK)
+		r = fail_ephemeral_writeback(name);
 	if (r)
 		return r;
 	strcpy(nv->entry.name, name);
@@ -468,13 +475,23 @@ static int plan_kept(struct new_volume *nv, const struct hybrid_sb *old)
 	return 0;
 }
 
+/* Its data is all there is of the volume: it has no cache, or lost one that had nothing newer. */
+static bool is_kept(const struct new_volume *nv, const struct hybrid_member *m)
+{
+	if (!nv->follows)
+		return m->ok && m->sb.role == HYBRID_ROLE_DETACHED;
+	return m->ok && ephemeral_of(m) && !memcmp(m->sb.pool_uuid, nv->follows, 16);
+}
+
 int new_volume_plan(struct new_volume *nv)
 {
 	struct hybrid_member m;
 	int r;
 
-	nv->kept = !nv->plan.inplace && !hybrid_member_read(&nv->origin, &m) && m.ok &&
-		   m.sb.role == HYBRID_ROLE_DETACHED;
+	nv->kept = !nv->plan.inplace && !hybrid_member_read(&nv->origin, &m) && is_kept(nv, &m);
+	if (nv->follows && !nv->kept)
+		return hybrid_fail(HYBRID_BADDEV, "try again", "%s changed since it was scanned",
+				   nv->origin.path);
 	r = nv->plan.inplace ? check_inplace(nv) : 0;
 	if (!r && (nv->plan.inplace || nv->kept) && !nv->live && !nv->force)
 		r = check_sectors(nv->fast, nv->origin.devno, nv->origin.path,
@@ -485,6 +502,8 @@ int new_volume_plan(struct new_volume *nv)
 	r = hybrid_origin_plan(&nv->origin, &nv->plan);
 	if (!r && nv->kept)
 		r = plan_kept(nv, &m.sb);
+	if (!r)
+		r = mark_ephemeral(nv);
 	if (!r && nv->live)
 		r = live_plan(nv);
 	if (r)
@@ -581,7 +600,7 @@ static void undo_create_volume(struct new_volume *nv)
 	char message[64];
 
 	/* As long as a copy may say that it is this pool's, it is */
-	if (nv->kept && mark_kept(nv, false))
+	if (nv->follows || (nv->kept && mark_kept(nv, false)))
 		return;
 	snprintf(message, sizeof(message), "delete_volume %u drop_dirty", nv->entry.id);
 	if (hybrid_dm_message(nv->pool_name, message, NULL))
@@ -590,9 +609,9 @@ static void undo_create_volume(struct new_volume *nv)
 	hybrid_dm_message(nv->pool_name, message, NULL);
 }
 
-int new_volume_start(struct new_volume *nv)
+int new_volume_enter(struct new_volume *nv)
 {
-	char message[HYBRID_PARAMS_MAX], params[HYBRID_PARAMS_MAX];
+	char message[HYBRID_PARAMS_MAX];
 	int r;
 
 	hybrid_device_close(&nv->origin);
@@ -604,10 +623,21 @@ int new_volume_start(struct new_volume *nv)
 	/* A cut before this leaves an entry that the origin does not know: the next activation deletes it */
 	if (nv->kept)
 		r = mark_kept(nv, true);
+	if (r)
+		undo_create_volume(nv);
+	return r;
+}
+
+int new_volume_start(struct new_volume *nv)
+{
+	char params[HYBRID_PARAMS_MAX];
+	int r = new_volume_enter(nv);
+
+	if (r)
+		return r;
 	kernel_params(params, &nv->entry, nv->pool, nv->origin.devno);
-	if (!r)
-		r = nv->live ? live_start(nv, params) :
-		    start_volume(&nv->entry, nv->pool, nv->origin.devno);
+	r = nv->live ? live_start(nv, params) :
+	    start_volume(&nv->entry, nv->pool, nv->origin.devno);
 	if (r)
 		undo_create_volume(nv);
 	return r;

@@ -75,9 +75,12 @@ struct new_pool {
 	bool written, discarded;	/* what was on the device is no longer whole */
 };
 
-/* Sizes, and the device opened for checks.  hybrid_cache_plan() of @plan comes next. */
+/*
+ * Sizes, and the device opened for checks; @e: of a device that comes up blank, as hybrid.conf
+ * says, or NULL.  hybrid_cache_plan() of @plan comes next.
+ */
 int new_pool_parse(struct new_pool *np, const struct command_line *cl, const char *name,
-		   const char *policy);
+		   const char *policy, const struct hybrid_ephemeral *e);
 /* --discard: without the lock. */
 int new_pool_discard(const struct command_line *cl, struct new_pool *np);
 int new_pool_write(struct new_pool *np);
@@ -95,9 +98,12 @@ struct new_volume {
 	const char *pool_name;
 	dev_t pool;			/* the pool's device */
 	dev_t fast;			/* the pool's device, or the cache device of a new one */
+	dev_t cache;			/* the cache device */
+	bool ephemeral;			/* --ephemeral was given */
+	const uint8_t *follows;		/* the pool that was lost, in whose place this one is; else NULL */
 	bool force;			/* --force was given */
 	bool live;			/* the device is there, in use, and goes on */
-	bool kept;			/* the origin of a volume without a cache: its data stays */
+	bool kept;			/* the origin of a volume without a cache, or that follows: its data stays */
 	bool mode_given, cutoff_given;	/* else those of its last cache */
 	bool written;			/* what was on the origin is no longer whole */
 	struct hybrid_dm_linear linear;	/* live: what it is now */
@@ -123,7 +129,9 @@ int new_volume_check_writable(struct new_volume *nv);
 /* The origin's head and tail. */
 int new_volume_write(struct new_volume *nv);
 void undo_volume_write(struct new_volume *nv);
-/* The pool's entry, and the volume's device. */
+/* The pool's entry, and what the origin says if it is kept. */
+int new_volume_enter(struct new_volume *nv);
+/* ... and the volume's device. */
 int new_volume_start(struct new_volume *nv);
 void print_volume_test(const struct new_volume *nv);
 void new_volume_close(struct new_volume *nv);
@@ -178,6 +186,12 @@ int forget_entry(const char *pool, uint32_t id, bool tombstone);
  * asked; what destroy refuses without --drop-dirty is refused.  Takes the lock.  Returns 0 or an exit code.
  */
 int give_cache_back(const struct command_line *cl, const uint8_t pool[16]);
+
+/*
+ * End a detach or an attach that was cut short and that left an entry in the pool, in the way of a new
+ * one, before anything is written.  @test: only print that.  Returns 0 or an exit code.
+ */
+int end_detaches(struct new_volume *nv, bool test);
 
 /* The lowest id that no entry has, and no entry with this name.  0 or exit code. */
 int choose_volume_id(const char *pool, const char *name, uint32_t *id);

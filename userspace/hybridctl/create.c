@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common.h"
 #include "config.h"
+#include "ephemeral.h"
 #include "errors.h"
 #include "look.h"
 #include "owner.h"
@@ -14,11 +16,33 @@
 
 #define DISCARD_SECTORS	(1U << 21)	/* at once: what a signal may have to wait for */
 
-static int pool_name(char *name, size_t len, const struct command_line *cl)
+/* --ephemeral: this pool, and those that will be made on the device later, are as hybrid.conf says. */
+static int find_line(const struct command_line *cl, const struct hybrid_ephemeral **e)
+{
+	static const int of_line[] = { OPT_POOL, OPT_POLICY, OPT_BLOCK_SIZE, OPT_JOURNAL_SIZE };
+	const char *path = cl->value[OPT_CACHE];
+	unsigned int i;
+	struct stat st;
+
+	*e = NULL;
+	if (!cl->given[OPT_EPHEMERAL])
+		return 0;
+	for (i = 0; i < sizeof(of_line) / sizeof(of_line[0]); i++)
+		if (cl->given[of_line[i]])
+			return hybrid_fail(HYBRID_USAGE, "leave it out, and see hybrid.conf(5)",
+					   "--%s of a device that comes up blank is in hybrid.conf",
+					   option_table[of_line[i]].name);
+	return find_ephemeral(!stat(path, &st) && S_ISBLK(st.st_mode) ? st.st_rdev : 0, path, e);
+}
+
+static int pool_name(char *name, size_t len, const struct command_line *cl,
+		     const struct hybrid_ephemeral *e)
 {
 	int n;
 
-	if (cl->value[OPT_POOL])
+	if (e)
+		n = snprintf(name, len, "%s", e->pool);
+	else if (cl->value[OPT_POOL])
 		n = snprintf(name, len, "%s", cl->value[OPT_POOL]);
 	else
 		n = snprintf(name, len, "%s-pool", cl->argv[0]);
@@ -37,7 +61,7 @@ static const char *policy_of(const struct command_line *cl)
 }
 
 int new_pool_parse(struct new_pool *np, const struct command_line *cl, const char *name,
-		   const char *policy)
+		   const char *policy, const struct hybrid_ephemeral *e)
 {
 	unsigned int flags = HYBRID_OPEN_EXCLUSIVE;
 	int r;
@@ -55,7 +79,9 @@ int new_pool_parse(struct new_pool *np, const struct command_line *cl, const cha
 	r = hybrid_device_answers(cl->value[OPT_CACHE]);
 	if (!r)
 		r = hybrid_device_open(&np->cache, cl->value[OPT_CACHE], flags);
-	if (!r && !cl->value[OPT_BLOCK_SIZE])
+	if (!r && e)
+		plan_ephemeral(&np->plan, e, np->cache.sectors);
+	else if (!r && !cl->value[OPT_BLOCK_SIZE])
 		np->plan.block_sectors = choose_block_size(np->plan.policy, np->cache.sectors,
 							   np->plan.journal_blocks);
 	return r;
@@ -272,12 +298,14 @@ static int plan_both(struct new_pool *np, struct new_volume *nv,
 	memcpy(nv->plan.pool_uuid, np->plan.sb.pool_uuid, 16);
 	nv->pool_name = np->plan.name;
 	nv->fast = np->cache.devno;
+	nv->cache = np->cache.devno;
 	r = new_volume_plan(nv);
 	return r ? r : confirm_format(cl, devs, nv->plan.inplace || nv->kept ? 1 : 2);
 }
 
 static int create_with_cache(const struct command_line *cl)
 {
+	const struct hybrid_ephemeral *e;
 	char name[HYBRID_NAME_SIZE];
 	struct new_volume nv;
 	struct new_pool np;
@@ -287,16 +315,18 @@ static int create_with_cache(const struct command_line *cl)
 		r = hybrid_devices_distinct(cl->value[OPT_CACHE], cl->value[OPT_ORIGIN],
 					    cl->given[OPT_FORCE]);
 	if (!r)
-		r = pool_name(name, sizeof(name), cl);
+		r = find_line(cl, &e);
 	if (!r)
-		r = new_pool_parse(&np, cl, name, policy_of(cl));
+		r = pool_name(name, sizeof(name), cl, e);
+	if (!r)
+		r = new_pool_parse(&np, cl, name, policy_of(cl), e);
 	if (r)
 		return r;
 	r = new_volume_parse(&nv, cl, cl->argv[0]);
 	if (!r && !cl->given[OPT_TEST])
 		r = hybrid_dm_check(true);
 	if (!r)
-		r = check_policy(policy_of(cl), cl->given[OPT_TEST]);
+		r = check_policy(np.plan.policy, cl->given[OPT_TEST]);
 	if (!r)
 		r = plan_both(&np, &nv, cl);
 	if (r)
@@ -343,6 +373,7 @@ static int find_pool(struct hybrid_inventory *inv, const char *name, struct new_
 	nv->pool_name = pool->name;
 	nv->pool = pool->dm.devno;
 	nv->fast = nv->pool;
+	nv->cache = pool->below;
 	nv->plan.granule_sectors = pool->p.status.granule_sectors;
 	memcpy(nv->plan.pool_uuid, pool->uuid, 16);
 	return 0;
@@ -364,6 +395,11 @@ static bool is_origin_of(const struct new_volume *nv, const struct hybrid_volume
 {
 	return !hybrid_member_read(&nv->origin, m) && m->ok &&
 	       !memcmp(m->sb.member_uuid, entry->member_uuid, 16);
+}
+
+static bool is_paired(const struct new_volume *nv, const struct hybrid_member *m)
+{
+	return m->sb.role == HYBRID_ROLE_ORIGIN && !memcmp(m->sb.pool_uuid, nv->plan.pool_uuid, 16);
 }
 
 /*
@@ -393,7 +429,7 @@ static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *en
 				   "connect it, and hybridctl activate the pool; or choose another name",
 				   "pool %s had a volume %s, whose origin is still to be marked as detached",
 				   nv->pool_name, entry->name);
-	if (!entry->inplace && m.sb.role == HYBRID_ROLE_ORIGIN) {
+	if (!entry->inplace && is_paired(nv, &m)) {
 		next = settings_of(entry);
 		r = new_volume_check_writable(nv);
 		if (!r)
@@ -409,15 +445,12 @@ static bool is_stale(const struct new_volume *nv, const struct hybrid_volume_lin
 	bool mine = is_origin_of(nv, entry, &m);
 
 	if (!entry->tombstone)
-		return mine && m.sb.role == HYBRID_ROLE_DETACHED;
+		return mine && !is_paired(nv, &m);
 	return mine || !strcmp(entry->name, nv->entry.name) || !memcmp(entry->uuid, nv->live_uuid, 16);
 }
 
-/*
- * The kernel takes no volume with a name or UUID that an entry has, though it be that of a
- * detach that was cut short: end it, before anything is written.
- */
-static int end_detaches(struct new_volume *nv, bool test)
+/* The kernel takes no volume with a name or UUID that an entry has. */
+int end_detaches(struct new_volume *nv, bool test)
 {
 	struct hybrid_volume_line *entries;
 	unsigned int nr, i;

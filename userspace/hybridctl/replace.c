@@ -301,7 +301,7 @@ static int prepare_new(struct replace *r, struct new_pool *np)
 	if (!err)
 		err = check_policy(policy, cl->given[OPT_TEST]);
 	if (!err)
-		err = new_pool_parse(np, cl, name, policy);
+		err = new_pool_parse(np, cl, name, policy, NULL);
 	if (!err)
 		err = plan_new(r, np);
 	if (!err)
@@ -442,6 +442,9 @@ static int hand_over(struct move *m)
 		return err;
 	sb = m->before;
 	hybrid_member_pair(&sb, m->r->new->uuid, m->to.id, m->key);
+	/* That is of the old device */
+	sb.flags &= ~HYBRID_SB_EPHEMERAL;
+	memset(sb.cache_path, 0, sizeof(sb.cache_path));
 	err = hybrid_member_write(&m->origin, &sb);
 	if (err)
 		hand_back(m);

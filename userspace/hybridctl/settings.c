@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "common.h"
+#include "ephemeral.h"
 #include "errors.h"
+#include "look.h"
 
 /* set ---------------------------------------------------------------------- */
 
@@ -165,6 +167,44 @@ static int order_watermarks(const struct command_line *cl, const struct hybrid_n
 	return 0;
 }
 
+/* Reads the origin, so it is not called under the lock. */
+static int check_origin(const struct hybrid_node *volume)
+{
+	struct hybrid_looks looks = {};
+	char path[HYBRID_PATH_MAX];
+	const struct hybrid_look *l;
+	int r;
+
+	hybrid_node_device(volume, path, sizeof(path));
+	r = hybrid_looks_add(&looks, path, HYBRID_OPEN_QUIET, 0);
+	if (!r)
+		r = hybrid_looks_run(&looks);
+	l = looks.look;
+	if (!r && l->r == -ETIMEDOUT)
+		r = hybrid_fail(HYBRID_BUSY, HYBRID_NEXT_SILENT, "%s does not answer", path);
+	if (!r && !l->r && l->member.sb.flags & HYBRID_SB_EPHEMERAL)
+		r = fail_ephemeral_writeback(volume->name);
+	hybrid_looks_free(&looks);
+	return r;
+}
+
+/* Writeback is not for each volume. */
+static int check_writeback(const struct command_line *cl)
+{
+	int at = find_assignment(cl, "mode"), r;
+	struct hybrid_inventory inv;
+	const struct hybrid_node *node;
+
+	if (!at || strcmp(cl->argv[at], "mode=writeback"))
+		return 0;
+	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ACTIVE, NULL, 0);
+	node = r ? NULL : hybrid_find(&inv, cl->argv[0], 1U << HYBRID_VOLUME);
+	if (node && node->active && node->below && !node->v.table.inplace)
+		r = check_origin(node);
+	hybrid_inventory_free(&inv);
+	return r;
+}
+
 int command_set(const struct command_line *cl)
 {
 	struct hybrid_inventory inv;
@@ -172,6 +212,8 @@ int command_set(const struct command_line *cl)
 	int i, r;
 
 	r = hybrid_dm_check(false);
+	if (!r)
+		r = check_writeback(cl);
 	if (!r)
 		r = lock_tools();
 	if (r)

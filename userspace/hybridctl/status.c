@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common.h"
+#include "ephemeral.h"
 #include "errors.h"
 #include "health.h"
 
@@ -251,6 +252,7 @@ static void print_node(struct printer *p, const struct hybrid_node *node)
 	struct health health;
 
 	judge(node, &health);
+	explain_vacancy(node, &health);
 	p->unhealthy |= !health.healthy;
 	if (p->cl->given[OPT_UNHEALTHY] && health.healthy)
 		return;

@@ -9,6 +9,7 @@
 #include "announce.h"
 #include "common.h"
 #include "config.h"
+#include "ephemeral.h"
 #include "errors.h"
 #include "look.h"
 #include "owner.h"
@@ -54,19 +55,20 @@ static const char *decide_origin(const struct hybrid_inventory *inv,
 				 const struct hybrid_member *m)
 {
 	const struct hybrid_member *cache = find_cache(inv, m->sb.pool_uuid);
+	const struct hybrid_ephemeral *e = ephemeral_of(m);
 	bool here = cache && cache->ok, active = hybrid_dm_find(m->sb.pool_uuid, true);
 	const struct hybrid_member *owner = here && !on_its_own(&m->sb) ? cache : m;
 
 	if ((!active || on_its_own(&m->sb)) && hybrid_config_foreign(owner->sb.host_id))
 		return "foreign";
 	if (!hybrid_config_comes_up(m->sb.name, m->sb.volume_uuid) &&
-	    !pool_is_listed(cache ? cache->sb.name : "", m->sb.pool_uuid, cache))
+	    !pool_is_listed(cache ? cache->sb.name : e ? e->pool : "", m->sb.pool_uuid, cache))
 		return "unlisted";
 	if (active || here || m->sb.role == HYBRID_ROLE_DETACHED)
 		return "complete";
 	if (cache || m->sb.flags & HYBRID_SB_DIRTY)
 		return "waiting";
-	return m->sb.flags & HYBRID_SB_ALONE ? "complete" : "degraded";
+	return m->sb.flags & HYBRID_SB_ALONE || e ? "complete" : "degraded";
 }
 
 /* HYBRID_STATE; udev/62-dm-hybrid-member.rules says what each leads to. */
@@ -130,6 +132,27 @@ static void answer_inplace(const struct hybrid_look *l)
 	printf("HYBRID_STATE=%s\n", hybrid_sysfs_removable(l->devno) ? "removable" : "in-place");
 }
 
+/* No member: a device that hybrid.conf names, and that an origin does that misses its pool? */
+static int answer_ephemeral(const struct hybrid_look *l)
+{
+	const struct hybrid_ephemeral *e = hybrid_config_ephemeral_at(l->devno);
+	const struct hybrid_member *m = NULL;
+	struct hybrid_inventory inv = {};
+	char text[HYBRID_UUID_TEXT];
+	int r = e ? hybrid_inventory_load(&inv, HYBRID_LOAD_KNOWN, NULL, 0) : 0;
+
+	if (!r && e)
+		m = find_origin_without_pool(&inv, e);
+	if (m) {
+		/* By it the unit activates all volumes that had that pool */
+		printf("HYBRID_POOL_UUID=%s\n", hybrid_uuid_text(text, m->sb.pool_uuid));
+		printf("HYBRID_MEMBER_UUID=%s\n", text);
+		printf("HYBRID_STATE=%s\n", hybrid_sysfs_removable(l->devno) ? "removable" : "ephemeral");
+	}
+	hybrid_inventory_free(&inv);
+	return r;
+}
+
 /*
  * What udev's blkid says comes with the event.  The half of a mirror shows the array's
  * superblocks as its own: the rules ask about it only for the sake of origins in place.
@@ -163,9 +186,11 @@ static int take_look(const struct hybrid_look *l)
 		announce(l->devno, r || l->snapshot ? NULL : &l->member);
 	if (!r)
 		return answer(&l->member);
-	if (r == -ENODATA)
+	if (r == -ENODATA) {
 		answer_inplace(l);
-	else if (r < 0)
+		return answer_ephemeral(l);
+	}
+	if (r < 0)
 		return hybrid_fail(HYBRID_BADDEV, NULL, "%s: cannot read: %s", l->path, strerror(-r));
 	return r > 0 ? r : 0;
 }

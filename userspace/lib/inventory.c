@@ -548,8 +548,9 @@ const uint8_t *hybrid_node_replaces(const struct hybrid_node *pool)
 {
 	const struct hybrid_member *m = pool->member;
 
-	return pool->kind == HYBRID_POOL && m && m->ok && !hybrid_uuid_is_null(m->sb.replaces) ?
-	       m->sb.replaces : NULL;
+	/* One in the place of a pool that is gone has nothing to take over from it */
+	return pool->kind == HYBRID_POOL && m && m->ok && !(m->sb.flags & HYBRID_SB_EPHEMERAL) &&
+	       !hybrid_uuid_is_null(m->sb.replaces) ? m->sb.replaces : NULL;
 }
 
 static void note_successor(struct hybrid_inventory *inv, struct hybrid_node *pool)
@@ -639,6 +640,11 @@ int hybrid_inventory_load_known(struct hybrid_inventory *inv, unsigned int flags
 	if (!r)
 		r = settle_members(inv);
 	return r ?: load_nodes(inv, flags);
+}
+
+int hybrid_inventory_add(struct hybrid_inventory *inv, const struct hybrid_member *m)
+{
+	return add_member(inv, m);
 }
 
 int hybrid_inventory_look_again(struct hybrid_inventory *inv, unsigned int flags)

@@ -104,6 +104,12 @@ int hybrid_inventory_look_again(struct hybrid_inventory *inv, unsigned int flags
 int hybrid_inventory_lookalikes(struct hybrid_inventory *inv, char * const *paths,
 				unsigned int nr_paths);
 
+/*
+ * One more member, made since they were read.  hybrid_inventory_look_again() is to follow: what points
+ * to members is void.  Returns 0 or an exit code.
+ */
+int hybrid_inventory_add(struct hybrid_inventory *inv, const struct hybrid_member *m);
+
 void hybrid_inventory_free(struct hybrid_inventory *inv);
 
 /*
