@@ -81,6 +81,8 @@ done
 """
 
 
+EPHEMERAL = "/dev/disk/by-id/virtio-cache"
+
 _used = []	# locks, for as long as this process runs
 
 
@@ -225,7 +227,8 @@ def _configure(root: Path, release: str, modules) -> None:
         (root / name).mkdir()
     # The host that makes the volumes; as the package's installation does
     (root / "etc/hybrid").mkdir()
-    (root / "etc/hybrid/hybrid.conf").write_text(f"host_id = {HOST_ID}\n")
+    # For one of the tests; of no meaning where no origin says the same
+    (root / "etc/hybrid/hybrid.conf").write_text(f"host_id = {HOST_ID}\nephemeral = {EPHEMERAL} pool=root-pool\n")
     # Not its first boot, which would do much that is no business of ours
     (root / "etc/machine-id").write_text("0f5f9d6c70f34b4e9f0a0d9a37b9b1aa\n")
     for name in "etc", "var":

@@ -9,6 +9,8 @@ import subprocess
 
 import pytest
 
+from cli.test_boot import edit_superblocks
+
 from . import debian, volumes
 from .machine import copy
 
@@ -205,6 +207,42 @@ def test_cache_missing_clean(machine, members, data, kind):
     m.run("e2fsck -fn /dev/mapper/root; [ $? -le 4 ]")
     kill(m, "cache", "/root")
     end(m)
+
+
+@both
+def test_three_blank_ssds(machine, members, kind):
+    """root's cache device blank at each of three boots: made a pool anew by the initramfs, at once
+    power cut while the root is written
+    the same holds a file system: up alone, at once, and nothing is written to it
+    """
+    disks = members("clean")
+    edit_superblocks(disks["origin"], {100: b"\x08", 288: debian.EPHEMERAL.removeprefix("/dev/disk/").encode()})
+    pools = set()
+    for n in range(3):
+        with open(disks["cache"], "r+b") as f:
+            size = f.seek(0, 2)
+            f.truncate(0)
+            f.truncate(size)
+        m = machine(kind, disks).boot()
+        row = check_root(m)
+        assert (row["pool"], row["mode"]) == ("root-pool", "writethrough")
+        pools.add(rows(m)["root-pool"]["uuid"])
+        if n:
+            m.run(SAME.format("/root"))
+        m.run(WRITE.format("/root"))
+        m.run("while :; do dd if=/dev/zero of=/root/more bs=4k count=64 conv=fsync; done >/dev/null 2>&1 &")
+        m.run("until [ -s /root/more ]; do sleep 1; done")
+        m.power_cut()
+    assert len(pools) == 3
+    subprocess.run(["mkfs.ext4", "-qF", disks["cache"]], check=True)
+    same = unwritten(disks, "cache")
+    m = machine(kind, disks).boot()
+    check_root(m, "alone")
+    m.run(SAME.format("/root"))
+    assert "is not blank: it holds something: ext4" in m.run("hybridctl status")
+    assert "no new pool root-pool is made" in m.run("journalctl -b -o cat")
+    end(m)
+    assert same()
 
 
 @both

@@ -743,6 +743,94 @@ def test_a_broken_file_stops_nothing(system, volume):
         assert f"/etc/hybrid/hybrid.conf:{n}: " in said
 
 
+# A cache device that comes up blank ----------------------------------------------------------
+
+SSD = "/dev/disk/by-id/test-ssd"
+HOST = "0f5f9d6c-70f3-4b4e-9f0a-0d9a37b9b1aa"
+
+
+@pytest.fixture
+def cloud(make_guest, installed, tmp_path):
+    """cloud(): the host after one more boot, which calls all disks of 32 MiB the SSD."""
+    def boot():
+        system = System(make_guest(modprobe=["dm-hybrid"], systemd=installed), tmp_path)
+        system.rule(61, f'KERNEL=="ubd*", ATTR{{size}}=="{32 * 2048}", SYMLINK+="{SSD.removeprefix("/dev/")}"')
+        configure(system, f"host_id = {HOST}\nephemeral = {SSD} pool=vol-pool\n")
+        return system
+    return boot
+
+
+def blank(disk):
+    with open(disk.path, "r+b") as f:
+        f.truncate(0)
+        f.truncate(32 * MIB)
+
+
+def test_three_boots_with_a_blank_ssd(cloud):
+    """Before its origins or after them, in use; what was written is there, from the cache, too."""
+    system = cloud()
+    ssd, origin, other = system.file("ssd", 32), system.file("origin", 64), system.file("other", 48)
+    system.create(system.plug(ssd), system.plug(origin), options="--ephemeral --cutoff 0")
+    system.run(f"hybridctl attach vol-pool two --origin {system.plug(other)} --ephemeral -y")
+    write = "head -c 1M /dev/urandom | tee /run/x | dd of=/dev/mapper/vol bs=4k oflag=direct status=none seek="
+    system.run(f"{write}0; sync /dev/mapper/vol")
+    pools = {system.rows()["vol-pool"]["uuid"]}
+    sums = [system.run("md5sum </run/x")]
+    for order in (ssd, origin, other), (origin, ssd, other), (other, origin, ssd):
+        system.guest.power_cut()
+        blank(ssd)
+        system = cloud()
+        for n, disk in enumerate(order):
+            system.plug(disk)
+            if disk is origin and ssd not in order[:n]:
+                # At once; somebody uses it from then on
+                alone = {"vol": "alone", "two": "alone"} if n else {"vol": "alone"}
+                system.becomes(alone)
+                system.run("sleep 1000 </dev/mapper/vol >/dev/null 2>&1 &")
+        system.becomes(RUNNING | {"two": "running"})
+        assert system.timers() == [] and system.rc("hybridctl status") == 0
+        pools.add(system.rows()["vol-pool"]["uuid"])
+        # ... twice: what a read leaves in the cache is the same
+        for _ in range(2):
+            assert [system.run(f"dd if=/dev/mapper/vol bs=4k iflag=direct status=none skip={n * 256} count=256 | md5sum")
+                    for n in range(len(sums))] == sums
+        system.run(f"{write}{len(sums) * 256}; sync /dev/mapper/vol")
+        sums.append(system.run("md5sum </run/x"))
+    assert len(pools) == 4
+
+
+def test_an_ssd_that_is_not_blank(cloud):
+    """Nothing is written to it, the journal says why, and a boot waits for nothing."""
+    system = cloud()
+    ssd, origin = disks = system.file("ssd", 32), system.file("origin", 64)
+    system.create(*(system.plug(d) for d in disks), options="--ephemeral")
+    system.guest.power_cut()
+    blank(ssd)
+    subprocess.run(["mkfs.ext4", "-q", "-F", ssd.path], check=True)
+    before = ssd.path.read_bytes()
+    system = cloud()
+    for d in disks:
+        system.plug(d)
+    system.becomes({"vol": "alone"})
+    assert system.timers() == [] and ssd.path.read_bytes() == before
+    assert f"no new pool vol-pool is made on {SSD}: it holds something: ext4" in system.journal()
+    assert "hybridctl create vol --cache" in system.run("hybridctl status")
+    # Blank again, by hand: that is no reason for anything, until it is asked for
+    system.run(f"wipefs -qa {SSD}; dd if=/dev/zero of={SSD} bs=1M count=1 conv=fsync status=none")
+    system.run(f"dd if=/dev/zero of={SSD} bs=1M seek=31 count=1 conv=fsync status=none")
+    system.settle()
+    assert system.states() == {"vol": "alone"}
+    # A second one of that name
+    twin = system.file("twin", 32)
+    system.plug(twin)
+    system.run("hybridctl activate vol")
+    assert system.states() == {"vol": "alone"} and not any(twin.path.read_bytes())
+    assert "is the name of more than one device" in system.run("hybridctl status")
+    system.unplug(twin)
+    system.run("hybridctl activate vol")
+    system.becomes(RUNNING)
+
+
 # Erased, guarded ------------------------------------------------------------------------
 
 def test_wipe(system, volume):
