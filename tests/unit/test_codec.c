@@ -156,6 +156,7 @@ static void sb_fields(void **state)
 	/* Each role has flags of its own. */
 	SB_CASE(HYBRID_ROLE_CACHE, flags, cpu_to_le32(HYBRID_SB_DIRTY), -EINVAL, "flags");
 	SB_CASE(HYBRID_ROLE_CACHE, flags, cpu_to_le32(HYBRID_SB_ALONE), -EINVAL, "flags");
+	SB_CASE(HYBRID_ROLE_CACHE, flags, cpu_to_le32(HYBRID_SB_EPHEMERAL), 0, "");
 	SB_CASE(HYBRID_ROLE_ORIGIN, flags, cpu_to_le32(HYBRID_SB_DIRTY), 0, "");
 	SB_CASE(HYBRID_ROLE_ORIGIN, flags, cpu_to_le32(HYBRID_SB_ALONE), 0, "");
 	SB_CASE(HYBRID_ROLE_ORIGIN, flags, cpu_to_le32(HYBRID_SB_LOSS_UNKNOWN), -EINVAL, "flags");

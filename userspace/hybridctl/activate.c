@@ -567,7 +567,8 @@ static int enter_followers(struct activation *a, const struct hybrid_node *pool)
 
 	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
 		if (!is_follower(node) || node->pool != pool || (a->only && node != a->only) ||
-		    !volume_comes_up(a->cl, node->name, node->uuid, a->pool_name, a->pool_uuid))
+		    !volume_comes_up(a->cl, node->name, node->uuid, a->pool_name, a->pool_uuid,
+				     pool->member))
 			continue;
 		r = enter_follower(node, pool, a->pool);
 		if (r)

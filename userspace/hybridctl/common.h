@@ -6,6 +6,8 @@
 #include "inventory.h"
 #include "options.h"
 
+struct hybrid_ephemeral;
+
 /*
  * One tool at a time changes things: take the lock, waiting for who has it, and keep
  * it until exit.  Returns 0 or an exit code: HYBRID_BUSY if one of the signals comes that
