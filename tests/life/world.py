@@ -323,7 +323,16 @@ class Admin:
 
     def replace(self):
         if self.status("vol-pool")["state"] == "running" and self.status()["state"] == "running":
-            self.do(f"detach vol{' --live' if self.w.mounted else ''}")
+            r = self.do(f"replace-cache vol-pool --cache {NEW}")
+            if r.rc == 0:
+                assert self.lead_on() == "running"
+                return
+            # A volume that lost data, or met errors, says why not
+            assert "next: " in r.err, r.text
+            self.w.umount()
+            if "cannot be written back" in self.do("detach vol").err:
+                self.do("detach --drop-dirty vol")
+                self.lead_on()
         elif self.lead_on() == "alone":
             self.do("detach vol")
         r = self.do(f"create vol --pool new-pool --cache {NEW} --origin {ORIGIN} --mode writeback")

@@ -118,7 +118,7 @@ static bool is_meant(const struct command_line *cl, struct hybrid_inventory *inv
 	const struct hybrid_node *node;
 	uint8_t uuid[16];
 
-	if (!volume_comes_up(cl, m->sb.name, m->sb.volume_uuid, e->pool, m->sb.pool_uuid))
+	if (!volume_comes_up(cl, m->sb.name, m->sb.volume_uuid, e->pool, m->sb.pool_uuid, NULL))
 		return false;
 	if (!cl->argc)
 		return true;

@@ -604,6 +604,7 @@ void hybrid_member_pair(struct hybrid_sb *sb, const uint8_t pool_uuid[16], uint3
 	/* Never opened */
 	sb->instance = 0;
 	sb->nonce = 0;
+	sb->paired_nonce = 0;
 	sb->volume_id = id;
 	memcpy(sb->pool_uuid, pool_uuid, 16);
 	memcpy(sb->pairing_key, key, 16);
