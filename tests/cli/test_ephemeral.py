@@ -25,6 +25,11 @@ def cache_path(device):
         return f.read(4096)[PATH:PATH + 128].split(b"\0")[0].decode()
 
 
+def newest(origin):
+    """The kernel makes both copies one; the model of it does not."""
+    return max(copies(origin), key=lambda sb: sb.sequence)
+
+
 @pytest.fixture
 def named(loop):
     """named(name of an image): a loop device, and its link below /dev/disk."""
@@ -95,8 +100,7 @@ class Cloud:
                 self.kernel("activate", "--auto", k["HYBRID_MEMBER_UUID"])
 
     def pool(self):
-        # The kernel, not the model of it, makes both copies one
-        return max(copies(self.origins[0]), key=lambda sb: sb.sequence).pool
+        return newest(self.origins[0]).pool
 
 
 @pytest.fixture
@@ -497,7 +501,7 @@ def test_larger_sectors(kernel, volume, named):
 
 def one_row(kernel, origin, before):
     """Paired, clean, with the old pool or a new one; alone: of LIFE's rows these can be."""
-    now = max(copies(origin), key=lambda sb: sb.sequence)
+    now = newest(origin)
     assert now.role == ORIGIN and not now.flags & DIRTY and now.flags & EPHEMERAL
     assert (now.member, now.volume) == (before.member, before.volume)
     if now.pool == before.pool:
@@ -518,7 +522,7 @@ def test_cut_at_each_write(kernel, volume, cut, up, then):	# noqa: F811
             volume.boot(*volume.origins)
             assert kernel.devices == ["vol"]
         volume.plug_all()
-        before = superblock(volume.origins[0])
+        before = newest(volume.origins[0])
         data = contents(volume.origins[0])
         try:
             cut(n, "activate", "--auto", "--all", seed=n)

@@ -218,6 +218,9 @@ class World:
 COMMAND = r"hybridctl ([a-z-]+(?: --[a-z-]+)*(?: (?:/dev/[\w/-]+|vol(?:-pool)?))+)"
 
 
+ASKS = "accept-loss", "activate", "create", "destroy", "detach", "replace-cache"
+
+
 class Admin:
     """Follows what status says, and nothing else."""
 
@@ -237,7 +240,7 @@ class Admin:
 
     def do(self, command):
         """With an answer to its question."""
-        yes = " -y" if command.split()[0] in ("accept-loss", "detach", "destroy", "create", "activate") else ""
+        yes = " -y" if command.split()[0] in ASKS else ""
         if command.split()[0] in ("accept-loss", "activate") or command.startswith("detach --drop-dirty"):
             self.down()
         r = self.w.run(f"hybridctl {command}{yes}")
