@@ -335,8 +335,12 @@ class Admin:
             # Data that cannot be read cannot move either
             assert "cannot be written back" in r.err, r.text
             self.w.umount()
-            self.do("detach --drop-dirty vol")
-            state = self.lead_on()
+            for command in "detach --drop-dirty vol", "lost --acknowledge vol", "replace-cache vol-pool", \
+                           "attach vol-pool vol":
+                r = self.do(command)
+                assert r.rc == 0, r.text
+            assert self.lead_on() == "running"
+            return
         if state == "alone":
             self.do("detach vol")
         r = self.do(f"create vol --pool new-pool --cache {NEW} --origin {ORIGIN} --mode writeback")
