@@ -289,6 +289,13 @@ def test_a_clean_volume_is_shown_whole_and_not_marked(kernel, lone):
     assert kernel.log[-1].endswith(" 2048 but") and bytes_of(lone) == before
 
 
+def test_a_volume_without_a_cache_is_shown_read_only(kernel, lone):
+    lone.set("flags", 0)
+    kernel.ok("accept-loss", "vol")
+    kernel.ok("activate", "vol", "--degraded", "--readonly")
+    assert kernel.log[-1].startswith("create_readonly vol ") and kernel.log[-1].endswith(" 2048 but")
+
+
 # --- what a pool has of volumes that are gone -----------------------------------
 
 

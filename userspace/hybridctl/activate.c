@@ -733,8 +733,11 @@ static int start_without_pool(struct round *round, struct hybrid_node *volume)
 {
 	const struct command_line *cl = round->cl;
 
+	if (hybrid_node_uncached(volume) && cl->given[OPT_TEST])
+		return print_linear(volume);
 	if (hybrid_node_uncached(volume))
-		return cl->given[OPT_TEST] ? print_linear(volume) : start_uncached(volume->member);
+		return cl->given[OPT_READONLY] ? start_readonly(volume->member) :
+						 start_uncached(volume->member);
 	if (cl->given[OPT_TEST] && goes_alone(volume->member))
 		return will_be_filled(&round->vacancies, volume->member) ? 0 : print_linear(volume);
 	if (cl->given[OPT_TEST] || (!cl->given[OPT_DEGRADED] && !goes_alone(volume->member)))
