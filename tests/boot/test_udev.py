@@ -116,6 +116,13 @@ class System:
         self.settle()
         assert self.states()[name] == "running"
 
+    def knows(self, *devices):
+        """Until udev has seen what was written: that event comes when it likes, settled or not."""
+        end = time.monotonic() + 30 * self.guest.slow
+        while not all(self.state(dev) for dev in devices) and time.monotonic() < end:
+            time.sleep(0.2)
+        assert all(self.state(dev) for dev in devices)
+
     def deactivate(self):
         self.run("hybridctl deactivate --all")
         self.settle()
@@ -240,6 +247,8 @@ def test_loop_and_nbd(system):
     system.run(f"losetup /dev/loop0 /run/c; {connect}")
     system.settle()
     system.create("/dev/loop0", "/dev/nbd0")
+    # Else that they are members is news after it, and brings them up
+    system.knows("/dev/loop0", "/dev/nbd0")
     system.deactivate()
     # Written to, though not by us: it stays as the administrator left it
     system.run("for d in loop0 nbd0; do dd if=/dev/$d of=/dev/$d bs=4k count=1 conv=fsync; done")
@@ -253,6 +262,27 @@ def test_loop_and_nbd(system):
     assert system.state("/dev/nbd0") == "degraded"
     system.run("losetup /dev/loop0 /run/c")
     system.settle()
+    system.becomes(RUNNING)
+
+
+def test_a_loop_on_a_dead_nbd(system):
+    """A server that does not answer any more keeps no command waiting that only looks."""
+    system.run("truncate -s 32M /run/c; truncate -s 64M /run/o; modprobe nbd nbds_max=2")
+    system.run("printf '[generic]\nunixsock=/run/nbd\n[o]\nexportname=/run/o\n' >/run/nbd.conf && "
+               "nbd-server -C /run/nbd.conf && nbd-client -unix /run/nbd -name o /dev/nbd0")
+    system.run("losetup /dev/loop0 /run/c; losetup -o 1M --sizelimit 48M /dev/loop1 /dev/nbd0")
+    system.settle()
+    system.create("/dev/loop0", "/dev/loop1")
+    system.knows("/dev/loop0", "/dev/loop1")
+    system.deactivate()
+    before = system.states()
+    system.run("kill -STOP $(pidof nbd-server)")
+    for command in "list", "status", "status vol", "list --json -o all":
+        assert system.rc(f"timeout 20 hybridctl {command}") in (0, 7), command
+    assert system.states() == before
+    assert "does not answer" in system.guest.run("timeout 60 hybridctl scan --timeout 2", check=False).err
+    system.run("kill -CONT $(pidof nbd-server)")
+    system.run("hybridctl activate --all")
     system.becomes(RUNNING)
 
 
