@@ -17,8 +17,8 @@ int hybrid_cache_sb_read(struct block_device *bdev, struct hybrid_sb *sb, char *
 
 /*
  * Record in both copies of the superblock what to activate the pool of the cache
- * device @bdev with.  @name: what it is called from now on, and that it replaces no other
- * pool any more; NULL leaves both as they are.  Blocking.  Returns 0 or -errno.
+ * device @bdev with.  @name: a new name, which also ends the replacement of another pool;
+ * NULL leaves both as they are.  Blocking.  Returns 0 or -errno.
  */
 int hybrid_cache_sb_record(struct block_device *bdev, const char *name, const char *policy,
 			   const struct hybrid_settings *settings);

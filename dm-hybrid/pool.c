@@ -465,7 +465,7 @@ static int pool_restart(struct hybrid_pool *pool)
 	return 0;
 }
 
-/* What is in effect; with @name that, too. */
+/* Policy and settings as they are in effect and, unless @name is NULL, a new name. */
 static int record_sb(struct hybrid_pool *pool, const char *name)
 {
 	struct hybrid_settings settings = hybrid_settings(hybrid_engine_config(pool->engine));

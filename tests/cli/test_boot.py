@@ -187,10 +187,11 @@ def mark_dirty(device):
     edit_superblocks(device, {100: b"\1"})
 
 
-def edit_superblocks(device, fields):
-    """Both copies, each with a good checksum: bytes by their offset."""
+def edit_superblocks(device, fields, copies=(0, 1)):
+    """Both copies, or one, with a good checksum: bytes by their offset."""
     with open(device, "r+b") as f:
-        for at in (HEAD_SB, f.seek(0, os.SEEK_END) - HEAD_SB):
+        places = HEAD_SB, f.seek(0, os.SEEK_END) - HEAD_SB
+        for at in (places[copy] for copy in copies):
             f.seek(at)
             sb = bytearray(f.read(4096))
             for offset, value in fields.items():

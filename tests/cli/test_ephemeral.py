@@ -13,7 +13,7 @@ import pytest
 
 from cli.test_boot import MIB, edit_superblocks, event, keys, number
 from cli.test_life import (ALONE, DETACHED, DIRTY, EPHEMERAL, ORIGIN, WRITETHROUGH, action, contents,
-                           copies, cut, entries, listed, one_copy, state, superblock)	# noqa: F401 (fixture)
+                           copies, cut, entries, listed, state, superblock)	# noqa: F401 (fixture)
 
 PATH = 288	# of the cache device, in a superblock
 OTHER = "11111111-2222-3333-4444-555555555555"

@@ -220,21 +220,6 @@ def uncached(kernel, volume):
     return volume[1]
 
 
-def one_copy(device, copy, fields):
-    """That copy alone, with a good checksum."""
-    with open(device, "r+b") as f:
-        at = (HEAD_SB, f.seek(0, os.SEEK_END) - HEAD_SB)[copy]
-        f.seek(at)
-        sb = bytearray(f.read(4096))
-        for offset, value in fields.items():
-            sb[offset:offset + len(value)] = value
-        sb[16:20] = bytes(4)
-        sb[16:20] = crc32c(bytes(sb)).to_bytes(4, "little")
-        f.seek(at)
-        f.write(sb)
-        os.fsync(f.fileno())
-
-
 @pytest.mark.parametrize("what", ["vol", "--all", "origin", "uuid"])
 def test_without_a_cache_it_comes_up(kernel, uncached, what):
     """Under its name, as linear, and healthy; nothing is written for it, and no module needed."""
@@ -270,9 +255,9 @@ def test_without_a_cache_at_boot(kernel, uncached):
 def test_one_copy_of_an_origin_without_cache_is_old_or_bad(kernel, build, uncached, copy, damage):
     """It comes up once both say so, and not if one cannot be written."""
     if damage == "old":
-        one_copy(uncached, copy, {96: b"\2", 104: b"\1"})
+        edit_superblocks(uncached, {96: b"\2", 104: b"\1"}, [copy])
     else:
-        one_copy(uncached, copy, {96: b"\7"})
+        edit_superblocks(uncached, {96: b"\7"}, [copy])
     sectors = [1024, 100 * 2048 - 1024]
     env = {"LD_PRELOAD": str(build / "faults.so"),
            "FAULT_BAD": f"write {uncached} {sectors[copy]} {sectors[copy] + 8}"}
