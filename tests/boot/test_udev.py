@@ -117,7 +117,7 @@ class System:
         assert self.states()[name] == "running"
 
     def knows(self, *devices):
-        """Until udev has seen what was written: that event comes when it likes, settled or not."""
+        """Wait for the events of the new superblocks: udevadm settle may return before they come."""
         end = time.monotonic() + 30 * self.guest.slow
         while not all(self.state(dev) for dev in devices) and time.monotonic() < end:
             time.sleep(0.2)

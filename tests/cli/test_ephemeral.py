@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Cache devices that come up blank: what is made of one at a boot, and what is left alone."""
+"""Cache devices that come up blank: a boot makes a pool on a blank one, and leaves any other alone."""
 import json
 import os
 import re

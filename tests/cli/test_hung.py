@@ -144,7 +144,7 @@ def test_what_nobody_announced_is_not_known(guest):
 
 
 def test_a_member_that_cannot_be_read_any_more_does_not_count(guest):
-    """Its device is still there: status names what leads on without it, until it can be read again."""
+    """Its device is still there: until it can be read again, status names the command that goes on without it."""
     guest.run("dmsetup remove lower; dmsetup remove disk")
     # Nothing else shows its superblocks
     guest.dm_create("disk", f"0 {guest.disks[3].sectors - 16} volatile {BAD} 8 0")

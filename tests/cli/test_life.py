@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A volume loses its cache and gets one: what stands on its origin after each write that is cut."""
+"""A volume loses its cache and gets one: its origin after each write that is cut."""
 import json
 import os
 import re

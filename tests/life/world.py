@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A volume, what befalls its cache device, and an admin who knows hybridctl alone."""
+"""A volume, the fates of its cache device, and an admin who knows hybridctl alone."""
 import json
 import re
 
@@ -39,10 +39,9 @@ class World:
     def ok(self, command):
         return self.guest.run(command, timeout=120).out
 
-    def plug(self, table="volatile"):
+    def plug(self):
         if not self.here:
-            self.guest.dm_create("vssd", f"0 {self.sectors} {table} /dev/test/ssd {HEAD}" +
-                                 (" 0" if table == "volatile" else ""))
+            self.guest.dm_create("vssd", f"0 {self.sectors} volatile /dev/test/ssd {HEAD} 0")
         self.here = True
 
     def unplug(self):
