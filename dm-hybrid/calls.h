@@ -207,10 +207,11 @@ static inline int hybrid_call_set_policy(struct hybrid_pool *pool,
 
 /* @v: NULL for all volumes */
 static inline void hybrid_call_drain(struct hybrid_pool *pool, struct hybrid_volume *v, bool on,
-				     struct hybrid_actions *acts)
+				     u32 rate, struct hybrid_actions *acts)
 {
-	trace_hybrid_call(pool, HYBRID_CALL_DRAIN, hybrid_trace_volume(v), on);
-	hybrid_engine_drain(pool->engine, v, on, acts);
+	trace_hybrid_call(pool, HYBRID_CALL_DRAIN, hybrid_trace_volume(v),
+			  on ? 1 + (u64)rate : 0);
+	hybrid_engine_drain(pool->engine, v, on, rate, acts);
 	hybrid_trace_end(pool, acts, 0);
 }
 

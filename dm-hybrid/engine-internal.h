@@ -80,6 +80,13 @@ enum io_wait {
 	WAIT_RECORD = 1 << 4,	/* the record of what ended a dirty granule */
 };
 
+/* Of a volume, or of all: what is dirty is written back, and nothing becomes dirty. */
+struct hybrid_drain {
+	bool on;		/* READ_ONCE without the lock */
+	u32 rate;		/* KiB a second, 0: no limit */
+	s64 credit;		/* sectors times ms, with a limit */
+};
+
 enum job_type {
 	JOB_FILL,
 	JOB_AHEAD,		/* a fill of several blocks of a window */
@@ -238,7 +245,7 @@ struct hybrid_volume {
 	atomic_t nr_jdirty;		/* blocks dirty in the journal */
 	u32 most_dirty;			/* limit on nr_dirty; READ_ONCE without the lock */
 	atomic_t nr_cached;
-	bool draining;			/* asked for, or a mode switch */
+	struct hybrid_drain drain;	/* asked for, or a mode switch */
 	bool healthy_again;		/* since it was opened: HYBRID_STATE_HEALTHY_AGAIN */
 	u64 merged;			/* sectors; since then */
 	struct list_head open_link;	/* of open_volumes */
@@ -443,7 +450,7 @@ struct hybrid_engine {
 	struct list_head writeback_turns;	/* volumes */
 	bool writeback_urgent;		/* a set has nothing clean to evict */
 	bool writeback_passed;		/* a set passed over dirty blocks to evict clean ones */
-	bool draining;
+	struct hybrid_drain drain;	/* of all volumes */
 	s64 writeback_credit;		/* sectors times ms, with a rate limit */
 	unsigned long *dirty_sets;	/* none with dirty blocks is missing */
 	u32 flushes_ended;		/* see LIFT_FLUSHES; may wrap */
@@ -612,7 +619,7 @@ static inline u32 job_sectors(const struct hybrid_engine *e, const struct hybrid
  */
 static inline bool drains(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	return READ_ONCE(v->draining) || READ_ONCE(e->draining);
+	return READ_ONCE(v->drain.on) || READ_ONCE(e->drain.on);
 }
 
 /* How many blocks of @v are dirty, in RAM or on record, whichever is more. */
@@ -960,6 +967,7 @@ void trim_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
 void writeback_kick(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
 void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
 /* Is anything of @v to become clean that is not, on record too? */
+void drain_set(struct hybrid_drain *d, bool on, u32 rate);
 bool is_draining(const struct hybrid_engine *e, const struct hybrid_volume *v);
 void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
 void writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts);

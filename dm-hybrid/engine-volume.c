@@ -711,7 +711,7 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	v->lost_known = false;
 	v->lost_saved = false;
 	/* A mode that keeps nothing dirty gets rid of what there is (S14). */
-	v->draining = v->mode != HYBRID_MODE_WRITEBACK;
+	drain_set(&v->drain, v->mode != HYBRID_MODE_WRITEBACK, 0);
 	WRITE_ONCE(e->nr_open, e->nr_open + 1);
 	list_add_tail(&v->open_link, &e->open_volumes);
 	room_share(e);
@@ -1013,7 +1013,7 @@ void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u3
 		v->info.mode = mode;
 		record_entry(e, v, acts);
 	}
-	WRITE_ONCE(v->draining, mode != HYBRID_MODE_WRITEBACK);
+	drain_set(&v->drain, mode != HYBRID_MODE_WRITEBACK, 0);
 	spin_unlock_irqrestore(&e->lock, flags);
 	holds_drop(e, v, HOLD_MODE);
 	writeback_kick(e, v, acts);
@@ -1070,6 +1070,6 @@ void hybrid_volume_status(struct hybrid_engine *e, struct hybrid_volume *v,
 u32 hybrid_volume_state(const struct hybrid_volume *v)
 {
 	return (READ_ONCE(v->e->failed) ? HYBRID_STATE_FAILED : 0) |
-	       (READ_ONCE(v->draining) && !dirty_blocks(v) ? HYBRID_STATE_DRAINED : 0) |
+	       (READ_ONCE(v->drain.on) && !dirty_blocks(v) ? HYBRID_STATE_DRAINED : 0) |
 	       (v->healthy_again ? HYBRID_STATE_HEALTHY_AGAIN : 0);
 }

@@ -102,15 +102,17 @@ static void part_next(struct hybrid_engine *e, struct hybrid_job *job,
 
 /*
  * A window may begin while there is any credit, and pays its whole price: the difference is
- * debt, and the next window waits until it is paid.  Drains and the high watermark need no
- * credit, so debt is limited to the price of one window.
+ * debt, and the next window waits until it is paid.  Drains without a limit and the high watermark
+ * need no credit, so debt is limited to the price of one window.
  */
-static void pay_window(struct hybrid_engine *e, u64 mask)
+static void pay_window(struct hybrid_engine *e, struct hybrid_volume *v, u64 mask)
 {
 	s64 most = (s64)(MS_PER_SECOND * e->g->block_sectors) << e->g->window_shift;
 	s64 price = (s64)(MS_PER_SECOND * hweight64(mask)) << e->g->granule_shift;
 
 	e->writeback_credit = max(e->writeback_credit - price, -most);
+	e->drain.credit = max(e->drain.credit - price, -most);
+	v->drain.credit = max(v->drain.credit - price, -most);
 }
 
 /* Begin to move what the window has. */
@@ -120,7 +122,7 @@ static void window_copy(struct hybrid_engine *e, struct hybrid_job *job,
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	pay_window(e, job->mask);
+	pay_window(e, job->volume, job->mask);
 	spin_unlock_irqrestore(&e->lock, flags);
 	job->left = job->mask;
 	part_next(e, job, acts);
@@ -354,7 +356,19 @@ static void window_written(struct hybrid_engine *e, struct hybrid_op *op,
 
 bool is_draining(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	return e->draining || (v->draining && dirty_blocks(v));
+	return e->drain.on || (v->drain.on && dirty_blocks(v));
+}
+
+static bool within(const struct hybrid_drain *d)
+{
+	return !d->rate || d->credit > 0;
+}
+
+/* Is a drain of @v under way, and within its limit, or limits? */
+static bool drain_may_go(const struct hybrid_engine *e, const struct hybrid_volume *v)
+{
+	return is_draining(e, v) && (!e->drain.on || within(&e->drain)) &&
+	       (!v->drain.on || within(&v->drain));
 }
 
 /* As many jobs as there are windows above the limit. */
@@ -379,10 +393,13 @@ static u32 writeback_depth(const struct hybrid_engine *e, const struct hybrid_vo
 	    READ_ONCE(e->failed) || !READ_ONCE(e->loaded) || READ_ONCE(e->stopping) ||
 	    room_batch_full(e, v))
 		return 0;
-	if (is_draining(e, v) || READ_ONCE(e->writeback_urgent) || room_used_up(v))
+	if (drain_may_go(e, v) || READ_ONCE(e->writeback_urgent) || room_used_up(v))
 		return e->jobs[WRITEBACKS].most;
 	if (dirty > high)
 		return depth_above(e, dirty - high);
+	/* Idle or not: its limit is that of all writeback */
+	if (is_draining(e, v))
+		return 0;
 	if (dirty > low && (idle || READ_ONCE(e->writeback_passed)) &&
 	    (!e->config.writeback_rate || e->writeback_credit > 0))
 		return min(idle ? e->jobs[WRITEBACKS].most : 2, depth_above(e, dirty - low));
@@ -512,9 +529,12 @@ void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts
 
 	spin_lock_irqsave(&e->lock, flags);
 	e->writeback_credit = credit_after(e->writeback_credit, e->config.writeback_rate, ms);
-	list_for_each_entry(v, &e->open_volumes, open_link)
+	e->drain.credit = credit_after(e->drain.credit, e->drain.rate, ms);
+	list_for_each_entry(v, &e->open_volumes, open_link) {
+		v->drain.credit = credit_after(v->drain.credit, v->drain.rate, ms);
 		if (v->writeback.paused)
 			v->writeback.paused--;
+	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	writeback_kick(e, NULL, acts);
 	/* Whoever still finds nothing clean to evict says so again. */
@@ -528,7 +548,15 @@ void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
-void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool on,
+/* Under the engine's lock. */
+void drain_set(struct hybrid_drain *d, bool on, u32 rate)
+{
+	WRITE_ONCE(d->on, on);
+	d->rate = rate;
+	d->credit = 0;
+}
+
+void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool on, u32 rate,
 			 struct hybrid_actions *acts)
 {
 	unsigned long flags;
@@ -536,9 +564,9 @@ void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool 
 	spin_lock_irqsave(&e->lock, flags);
 	/* A mode that keeps nothing dirty drains by itself (S14). */
 	if (v)
-		WRITE_ONCE(v->draining, on || v->mode != HYBRID_MODE_WRITEBACK);
+		drain_set(&v->drain, on || v->mode != HYBRID_MODE_WRITEBACK, rate);
 	else
-		WRITE_ONCE(e->draining, on);
+		drain_set(&e->drain, on, rate);
 	spin_unlock_irqrestore(&e->lock, flags);
 	writeback_kick(e, v, acts);
 }

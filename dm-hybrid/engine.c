@@ -383,7 +383,7 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(e->stopping, true);
-	WRITE_ONCE(e->draining, false);
+	drain_set(&e->drain, false, 0);
 	spin_unlock_irqrestore(&e->lock, flags);
 	holds_drop(e, NULL, HOLD_SUSPENDED);
 	reclaim(e, acts);
@@ -493,7 +493,7 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	st->failed = READ_ONCE(e->failed);
 	st->dirty = dirty_in_all(e);
 	st->dirty_sectors = dirty_sectors_in_all(e);
-	st->drain_on = READ_ONCE(e->draining);
+	st->drain_on = READ_ONCE(e->drain.on);
 	st->draining = st->drain_on && st->dirty;
 	st->block_sectors = e->g->block_sectors;
 	st->granule_sectors = e->g->granule_sectors;
@@ -529,7 +529,7 @@ u32 hybrid_engine_state(const struct hybrid_engine *e)
 {
 	return READ_ONCE(e->state) |
 	       (READ_ONCE(e->failed) ? HYBRID_STATE_FAILED : 0) |
-	       (READ_ONCE(e->draining) && !dirty_in_all(e) ? HYBRID_STATE_DRAINED : 0);
+	       (READ_ONCE(e->drain.on) && !dirty_in_all(e) ? HYBRID_STATE_DRAINED : 0);
 }
 
 /* ---- for the simulator --------------------------------------------------- */

@@ -190,27 +190,40 @@ static int forget_volume(struct pool_table *pt, unsigned int argc, char **argv)
 	return r;
 }
 
-/* @object: NULL for all volumes */
-static int drain_pool(struct hybrid_pool *pool, struct volume_object *object, bool on)
+/* @object: NULL for all volumes; @rate: KiB a second, 0: no limit */
+static int drain_pool(struct hybrid_pool *pool, struct volume_object *object, bool on, u32 rate)
 {
 	struct hybrid_actions acts;
 
 	hybrid_actions_init(&acts);
-	hybrid_call_drain(pool, object ? object->handle : NULL, on, &acts);
+	hybrid_call_drain(pool, object ? object->handle : NULL, on, rate, &acts);
 	hybrid_run(pool, &acts);
 	hybrid_tick_kick(pool);
 	hybrid_events_expect_drained(pool, object ? &object->reported : &pool->reported);
 	return 0;
 }
 
+/* drain [<KiB a second>] */
+static int start_drain(struct hybrid_pool *pool, struct volume_object *object, unsigned int argc,
+		       char **argv)
+{
+	u32 rate = 0;
+
+	if (argc && kstrtou32(argv[0], 10, &rate)) {
+		DMWARN("rate must be a number of KiB a second, not '%s'", argv[0]);
+		return -EINVAL;
+	}
+	return drain_pool(pool, object, true, rate);
+}
+
 static int drain_all(struct pool_table *pt, unsigned int argc, char **argv)
 {
-	return drain_pool(pt->pool, NULL, true);
+	return start_drain(pt->pool, NULL, argc, argv);
 }
 
 static int drain_all_cancel(struct pool_table *pt, unsigned int argc, char **argv)
 {
-	return drain_pool(pt->pool, NULL, false);
+	return drain_pool(pt->pool, NULL, false, 0);
 }
 
 static int set_tunable(struct pool_table *pt, unsigned int argc, char **argv)
@@ -283,7 +296,7 @@ static const struct pool_message pool_messages[] = {
 	{ "delete_volume", 1, 2, delete_volume },
 	{ "release_volume", 1, 1, release_volume },
 	{ "forget_volume", 1, 1, forget_volume },
-	{ "drain", 0, 0, drain_all },
+	{ "drain", 0, 1, drain_all },
 	{ "drain_cancel", 0, 0, drain_all_cancel },
 	{ "set", 2, 2, set_tunable },
 	{ "rename", 1, 1, rename_pool },
@@ -442,10 +455,10 @@ static int run_volume_message(struct volume_object *object, unsigned int argc, c
 	for (i = 0; i < ARRAY_SIZE(volume_settings); i++)
 		if (argc == 2 && !strcmp(argv[0], volume_settings[i].name))
 			return change_setting(object, &volume_settings[i], argv[1]);
-	if (argc == 1 && !strcmp(argv[0], "drain"))
-		return drain_pool(pool, object, true);
+	if (argc <= 2 && !strcmp(argv[0], "drain"))
+		return start_drain(pool, object, argc - 1, argv + 1);
 	if (argc == 1 && !strcmp(argv[0], "drain_cancel"))
-		return drain_pool(pool, object, false);
+		return drain_pool(pool, object, false, 0);
 	if (argc == 1 && !strcmp(argv[0], "reset_counters")) {
 		hybrid_volume_reset_counters(object->handle);
 		return 0;

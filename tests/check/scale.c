@@ -544,10 +544,10 @@ static void measure_writeback(u32 per_mille)
 	sweeps.longest = 0;
 	memset(&origin, 0, sizeof(origin));
 	begin(name);
-	hybrid_engine_drain(e, NULL, true, &acts);
+	hybrid_engine_drain(e, NULL, true, 0, &acts);
 	while (sweeps.nr <= sweeps.max && atomic_read(&e->nr_dirty) && (op = hybrid_actions_pop(&acts)))
 		carry_out(op);
-	hybrid_engine_drain(e, NULL, false, &acts);
+	hybrid_engine_drain(e, NULL, false, 0, &acts);
 	end();
 	field("made_dirty", made);
 	field("dirty", atomic_read(&e->nr_dirty));

@@ -117,7 +117,8 @@ def created(position, value):
 
 BAD_POOL_MESSAGES = [
     ("nonsense", "unknown message 'nonsense', or wrong number of arguments"),
-    ("drain now", "unknown message 'drain'"), ("volumes x", "unknown message 'volumes'"),
+    ("drain now", "rate must be a number of KiB a second, not 'now'"), ("drain 1 2", "unknown message 'drain'"),
+    ("drain_cancel 1", "unknown message 'drain_cancel'"), ("volumes x", "unknown message 'volumes'"),
     ("set high_watermark", "unknown message 'set'"),
     ("set nonsense 3", "unknown tunable 'nonsense'"),
     ("set high_watermark 0", "high_watermark must be 1 to 95"),
@@ -148,7 +149,8 @@ BAD_POOL_MESSAGES = [
 BAD_VOLUME_MESSAGES = [
     ("nonsense", "unknown message 'nonsense'"), ("mode", "unknown message 'mode'"),
     ("mode fast", "unknown mode 'fast'"), ("cutoff x", "cutoff must be a number of sectors"),
-    ("drain 1", "unknown message 'drain'"), ("reset_counters 1", "unknown message"),
+    ("drain 4294967296", "rate must be a number of KiB a second, not '4294967296'"),
+    ("drain -1", "rate must be a number"), ("drain 1 2", "unknown message 'drain'"), ("reset_counters 1", "unknown message"),
 ]
 
 

@@ -104,7 +104,7 @@ static u32 volume_phases(struct world *w)
 			continue;
 		if (v->mode != HYBRID_MODE_WRITEBACK)
 			p |= BIT(PHASE_MODE);
-		else if (v->draining || w->e->draining)
+		else if (v->drain.on || w->e->drain.on)
 			p |= BIT(PHASE_DRAIN);
 	}
 	return p;

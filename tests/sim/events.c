@@ -204,7 +204,7 @@ static void call_drain(struct world *w, void *arg)
 	struct hybrid_actions acts;
 
 	hybrid_actions_init(&acts);
-	hybrid_engine_drain(w->e, r->vol ? r->vol->v : NULL, r->what, &acts);
+	hybrid_engine_drain(w->e, r->vol ? r->vol->v : NULL, r->what, 0, &acts);
 	carry_request(w, r, &acts);
 }
 

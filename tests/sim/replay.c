@@ -849,7 +849,7 @@ static int run_quick(struct record *ev, struct hybrid_actions *acts)
 		ask_checkpoint(acts);
 	else if (is(ev, "call", "drain"))
 		hybrid_engine_drain(engine, is(ev, "volume", "-1") ? NULL : volume(ev)->v, arg,
-				    acts);
+				    arg ? arg - 1 : 0, acts);
 	else if (is(ev, "call", "suspend"))
 		return hybrid_volume_suspend(engine, volume(ev)->v, acts);
 	else if (is(ev, "call", "resume"))

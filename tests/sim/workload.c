@@ -902,7 +902,7 @@ static void drain_all(struct world *w)
 	u32 ticks;
 
 	hybrid_actions_init(&acts);
-	hybrid_engine_drain(w->e, NULL, true, &acts);
+	hybrid_engine_drain(w->e, NULL, true, 0, &acts);
 	world_carry(w, &acts);
 	world_kick(w);
 	for (ticks = 0; !w->stop && !w->crashed; ticks++) {

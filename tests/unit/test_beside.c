@@ -315,7 +315,7 @@ static void bad_sector_beside_a_record(void **state)
 	hybrid_actions_init(&acts);
 	write_begins(sector + BLOCK, &acts);
 	hold_meta = true;
-	hybrid_engine_drain(e, v, true, &acts);
+	hybrid_engine_drain(e, v, true, 0, &acts);
 	carry(&acts);
 	while (!held_meta)
 		tick(100);
@@ -338,11 +338,11 @@ static void write_beside_the_end_of_the_pool(void **state)
 	set_mode(HYBRID_MODE_WRITEBACK);
 	first_dirty();
 	hybrid_actions_init(&acts);
-	hybrid_engine_drain(e, v, true, &acts);
+	hybrid_engine_drain(e, v, true, 0, &acts);
 	carry(&acts);
 	rest();
 	assert_int_equal(status().dirty, 0);
-	hybrid_engine_drain(e, v, false, &acts);
+	hybrid_engine_drain(e, v, false, 0, &acts);
 	reads(sector, BLOCK, 0);
 	write_begins(sector + BLOCK, &acts);
 	fail_cache_writes = true;
@@ -374,7 +374,7 @@ static void bad_sector_beside_a_drain(void **state)
 	hybrid_actions_init(&acts);
 	write_begins(other + 8, &acts);
 	hold_meta = true;
-	hybrid_engine_drain(e, v, true, &acts);
+	hybrid_engine_drain(e, v, true, 0, &acts);
 	carry(&acts);
 	while (!held_meta)
 		tick(100);

@@ -788,7 +788,7 @@ static void flush_loses_nothing(void **state)
 	rest();
 	put(50 * BLOCK, BLOCK, 3);
 	hybrid_actions_init(&acts);
-	hybrid_engine_drain(e, v, true, &acts);
+	hybrid_engine_drain(e, v, true, 0, &acts);
 	carry(&acts);
 	while (status().dirty)
 		tick(10);

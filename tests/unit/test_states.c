@@ -18,7 +18,7 @@ static void drain(struct hybrid_volume *which, bool on)
 	struct hybrid_actions acts;
 
 	hybrid_actions_init(&acts);
-	hybrid_engine_drain(e, which, on, &acts);
+	hybrid_engine_drain(e, which, on, 0, &acts);
 	carry(&acts);
 }
 

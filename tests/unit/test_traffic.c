@@ -483,7 +483,7 @@ static void drain_is_sorted(void **state)
 		put(order[n] * 4 * BLOCK, BLOCK, n + 1);
 	hybrid_actions_init(&acts);
 	nr_log = 0;
-	hybrid_engine_drain(e, v, true, &acts);
+	hybrid_engine_drain(e, v, true, 0, &acts);
 	carry(&acts);
 	for (n = 0; status().dirty && n < 50; n++)
 		tick(500);
@@ -1225,7 +1225,7 @@ static u32 first_batch(u32 windows, u32 version, bool idle)
 	u32 n;
 
 	hybrid_actions_init(&acts);
-	hybrid_engine_drain(e, v, false, &acts);
+	hybrid_engine_drain(e, v, false, 0, &acts);
 	for (n = 0; n < windows; n++)
 		put(n * 4 * BLOCK, 8, version);
 	assert_int_equal(flush_volume(), 0);
@@ -1233,7 +1233,7 @@ static u32 first_batch(u32 windows, u32 version, bool idle)
 		tick(100);
 	hold_flush = true;
 	nr_log = 0;
-	hybrid_engine_drain(e, v, true, &acts);
+	hybrid_engine_drain(e, v, true, 0, &acts);
 	carry(&acts);
 	assert_non_null(held_flush);
 	hold_flush = false;
@@ -1348,7 +1348,7 @@ static u32 drain_window(u32 most, u32 more_buffers)
 
 	hybrid_actions_init(&acts);
 	nr_log = 0;
-	hybrid_engine_drain(e, v, true, &acts);
+	hybrid_engine_drain(e, v, true, 0, &acts);
 	carry(&acts);
 	for (n = 0; n < nr_log; n++)
 		if (!op_log[n].meta && !op_log[n].flush) {
@@ -1391,7 +1391,7 @@ static void parts_that_fail(void **state)
 	shim_alloc_fails = no_memory_now;
 	fail_origin = true;
 	hybrid_actions_init(&acts);
-	hybrid_engine_drain(e, v, true, &acts);
+	hybrid_engine_drain(e, v, true, 0, &acts);
 	carry(&acts);
 	assert_int_equal(status().dirty, 4);
 	fail_origin = false;

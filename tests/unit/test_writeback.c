@@ -58,13 +58,18 @@ static void both_dirty(void)
 	v = mine;
 }
 
-static void drain(struct hybrid_volume *which, bool on)
+static void drain_at(struct hybrid_volume *which, bool on, u32 rate)
 {
 	struct hybrid_actions acts;
 
 	hybrid_actions_init(&acts);
-	hybrid_engine_drain(e, which, on, &acts);
+	hybrid_engine_drain(e, which, on, rate, &acts);
 	carry(&acts);
+}
+
+static void drain(struct hybrid_volume *which, bool on)
+{
+	drain_at(which, on, 0);
 }
 
 /* The flush of one origin does not end: the other volume is drained all the same. */
@@ -133,6 +138,71 @@ static void users_of_another_origin(void **state)
 	}
 	assert_int_equal(atomic_read(&mine->nr_dirty), 0);
 	assert_int_equal(atomic_read(&other->nr_dirty), FEW);
+}
+
+/* At one window a second, by a limit of one volume, of all, or the lower one of both. */
+static void drain_with_a_limit(void **state)
+{
+	static const struct hybrid_config background = {
+		.high_watermark = 100, .low_watermark = 0, .commit_interval = 60000,
+	};
+	static const struct {
+		bool volume;
+		u32 rate, all;
+	} drains[] = { { true, 4, 0 }, { false, 0, 4 }, { true, 4, 64 }, { true, 64, 4 } };
+	u32 i, n;
+
+	for (i = 0; i < ARRAY_SIZE(drains); i++) {
+		dirty_windows(0, FEW, 1 + i);
+		if (drains[i].volume)
+			drain_at(v, true, drains[i].rate);
+		if (drains[i].all)
+			drain_at(NULL, true, drains[i].all);
+		/* However idle the disk is */
+		assert_int_equal(hybrid_engine_configure(e, &background), 0);
+		assert_int_equal(atomic_read(&v->nr_dirty), FEW);
+		for (n = 1; n <= FEW; n++) {
+			tick(500);
+			tick(500);
+			assert_int_equal(atomic_read(&v->nr_dirty), FEW - n);
+		}
+		drain(NULL, false);
+		drain(v, false);
+		assert_int_equal(hybrid_engine_configure(e, &lazy), 0);
+	}
+}
+
+/* As a user says who finds nothing to evict. */
+static void writeback_is_urgent(void)
+{
+	struct hybrid_actions acts;
+
+	WRITE_ONCE(e->writeback_urgent, true);
+	hybrid_actions_init(&acts);
+	writeback_kick(e, NULL, &acts);
+	carry(&acts);
+}
+
+/* Users that find no room, and another mode, do not wait for the limit of a drain. */
+static void limit_of_a_drain_makes_way(void **state)
+{
+	u32 n;
+
+	for (n = 0; n < 2; n++) {
+		dirty_windows(0, FEW, 1 + n);
+		drain_at(v, true, 1);
+		tick(100);
+		tick(100);
+		assert_int_equal(atomic_read(&v->nr_dirty), FEW - 1);
+		if (n)
+			set_mode(HYBRID_MODE_WRITETHROUGH);
+		else
+			writeback_is_urgent();
+		tick(100);
+		tick(100);
+		assert_int_equal(atomic_read(&v->nr_dirty), 0);
+		drain(v, false);
+	}
 }
 
 /* What a drain of so many windows writes before its first flush, beside users. */
@@ -379,6 +449,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(flush_of_another_origin, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(windows_of_another_origin, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(users_of_another_origin, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(drain_with_a_limit, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(limit_of_a_drain_makes_way, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(batch_by_the_last_flush, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(reads_before_the_next_batch, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(flush_of_users_data_alone, setup_two, teardown),

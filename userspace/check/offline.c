@@ -610,7 +610,7 @@ int hybrid_offline_close(struct hybrid_offline *o, struct hybrid_volume *v)
 
 void hybrid_offline_drain(struct hybrid_offline *o, struct hybrid_volume *v, bool on)
 {
-	hybrid_engine_drain(o->engine, v, on, &o->acts);
+	hybrid_engine_drain(o->engine, v, on, 0, &o->acts);
 }
 
 /* ---- users' I/O ------------------------------------------------------------- */

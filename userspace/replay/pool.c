@@ -441,7 +441,7 @@ int replay_pool_finish(struct replay_pool *p)
 	struct hybrid_pool_status st;
 	u32 leaps;
 
-	hybrid_engine_drain(p->engine, NULL, true, &p->acts);
+	hybrid_engine_drain(p->engine, NULL, true, 0, &p->acts);
 	run(p);
 	for (leaps = 0; leaps < MAX_LEAPS; leaps++) {
 		hybrid_engine_status(p->engine, &st);
