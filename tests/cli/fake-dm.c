@@ -828,6 +828,13 @@ static void set_drain(struct json_object *o, bool on)
 	set_number(o, "draining", on);
 }
 
+/* drain [KiB/s], drain_cancel */
+static bool is_drain(const char *message)
+{
+	return !strcmp(message, "drain_cancel") || !strcmp(message, "drain") ||
+	       (!strncmp(message, "drain ", 6) && strtoul(message + 6, NULL, 10));
+}
+
 static int pool_message(struct json_object *o, const char *message, char **reply)
 {
 	if (!strcmp(message, "volumes"))
@@ -844,8 +851,8 @@ static int pool_message(struct json_object *o, const char *message, char **reply
 		return rename_pool(o, message + 7);
 	if (!strncmp(message, "set ", 4) || !strncmp(message, "policy ", 7))
 		return set_in_table(o, message);
-	if (!strcmp(message, "drain") || !strcmp(message, "drain_cancel")) {
-		set_number(o, "drain_on", !message[5]);
+	if (is_drain(message)) {
+		set_number(o, "drain_on", message[5] != '_');
 		return 0;
 	}
 	return refuse("pool", "unknown message");
@@ -874,8 +881,8 @@ static int volume_message(struct json_object *o, const char *message, char **rep
 		set_drain(o, false);
 	} else if (!strncmp(message, "cutoff ", 7)) {
 		table.cutoff_sectors = strtoll(message + 7, NULL, 10);
-	} else if (!strcmp(message, "drain") || !strcmp(message, "drain_cancel")) {
-		set_drain(o, !message[5]);
+	} else if (is_drain(message)) {
+		set_drain(o, message[5] != '_');
 	} else {
 		return refuse("volume", "unknown message");
 	}

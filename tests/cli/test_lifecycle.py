@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Whole lives of volumes, on loop devices over a model of device-mapper."""
+import contextlib
 import fcntl
+import itertools
 import json
 import os
+import pty
 import re
 import signal
+import struct
 import subprocess
+import termios
 import time
 
 import pytest
@@ -343,6 +348,7 @@ def test_drain_shows_progress(kernel, volume):
     assert [line["dirty_blocks"] for line in lines] == [60, 20, 0]
     assert lines[-1]["state"] == "clean"
     assert lines[0]["dirty_bytes"] == 60 * DIRTY
+    assert [line["percent"] for line in lines] == [40, 80, 100]
 
 
 def test_drain_says_what_it_did(kernel, volume):
@@ -366,8 +372,94 @@ def test_drain_says_what_it_did_in_json(kernel, volume, option):
     seconds = lines[-1].pop("seconds")
     assert 0.25 <= seconds <= time.monotonic() - begin
     assert lines[-1] == {"name": "vol", "state": "clean", "dirty_blocks": 0, "dirty_bytes": 0,
-                         "total_blocks": 100, "dirty_blocks_at_start": 100,
+                         "total_blocks": 100, "dirty_blocks_at_start": 100, "percent": 100,
                          "total_bytes": 100 * DIRTY, "written_bytes": 100 * DIRTY}
+
+
+@contextlib.contextmanager
+def on_terminal(kernel, build, columns, *args):
+    """hybridctl, and what it writes to a terminal of that width, screen line for screen line."""
+    terminal, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 25, columns, 0, 0))
+    env = dict(os.environ, HYBRID_FAKE_DM=str(kernel.path))
+    p = subprocess.Popen([build / "hybridctl-fake", *args], stdout=subprocess.DEVNULL, stderr=theirs, env=env)
+    os.close(theirs)
+
+    def lines():
+        text = b""
+        while True:
+            while b"\r" not in text[1:]:
+                text += os.read(terminal, 4096)
+            line, text = text[1:].split(b"\r", 1)
+            text = b"\r" + text
+            yield line.decode().replace("\033[K", "")
+    try:
+        yield p, lines()
+    finally:
+        p.kill()
+        p.wait()
+        os.close(terminal)
+
+
+@pytest.mark.parametrize("columns", [1, 20, 40, 80, 200])
+@pytest.mark.parametrize("name", ["vol", "a-name-as-long-as-it-may-be".ljust(63, ".")])
+def test_progress_fits_the_terminal(kernel, loop, build, columns, name):
+    """One line of the screen; percent, rest, speed and time left, unless it is narrower than those."""
+    kernel.ok("create", name, "--cache", loop("cache.img", 64), "--origin", loop("origin.img", 64),
+              "--mode", "writeback", "--pool", "pool", "-y")
+    kernel.change(**{f"dirty_{name}": 1 << 30})
+    with on_terminal(kernel, build, columns, "drain", name) as (tool, lines):
+        # The speed is known after a second
+        shown = list(itertools.islice(lines, 8))
+        tool.send_signal(signal.SIGINT)
+    width = columns - 1 if columns > 1 else 79
+    assert all(len(line) <= width for line in shown), shown
+    figures = re.search(r"\b(\d+)% \d\.\d\d[tg] left(, \d+\.\d\d[kmg]/s, \d+ h \d\d min)?$", shown[-1])
+    if width >= 40:
+        assert figures and figures[2], shown
+    bar = re.search(r"\[([#.]+)\]", shown[-1])
+    if bar:
+        assert shown[-1].startswith(f"{name} [") and len(shown[-1]) == width
+    assert bool(bar) == (width - len(name) - 30 > 14), shown
+
+
+def test_progress_without_a_terminal(kernel, volume):
+    """A line now and then, that a log can hold; none with --quiet."""
+    kernel.change(dirty_vol=1 << 30)
+    for quiet in [], ["--quiet"]:
+        r = kernel("drain", "vol", "--wait", "11", *quiet)
+        assert r.returncode == 6
+        lines = r.stderr.splitlines()
+        assert bool(re.fullmatch(r"vol: \d+% \S+ left, \S+/s, \d+ h \d\d min", lines[0])) == (not quiet)
+        assert "\r" not in r.stderr and re.search("cancelled after 11 s: .* are still dirty", lines[-2])
+        assert lines[-1] == "  next: start it again to go on" and len(lines) == (2 if quiet else 3)
+        assert kernel.log[-1] == "message vol drain_cancel"
+
+
+def test_drain_with_a_limit(kernel, volume):
+    kernel.change(dirty_vol=100)
+    assert kernel.ok("drain", "vol", "--rate", "20m", "--test") == "dmsetup message vol 0 drain 20480\n"
+    kernel.clear_log()
+    kernel.ok("drain", "vol", "--rate", "20m")
+    assert "message vol drain 20480" in kernel.log and "message vol drain" not in kernel.log
+    kernel.change(dirty_vol=100)
+    kernel.ok("drain", "vol", "--rate", "1k", "--no-wait")
+    assert kernel.log[-1] == "message vol drain 1"
+    kernel.change(dirty_vol=100)
+    kernel.clear_log()
+    kernel.ok("detach", "vol", "--rate", "1g")
+    assert "message vol drain 1048576" in kernel.log
+
+
+@pytest.mark.parametrize("args", ["--rate 0", "--rate 100", "--rate 1500b", "--rate 5t", "--rate fast", "--wait 0",
+                                  "--wait 1.5", "--wait 100000", "--wait 5 --no-wait", "--cancel --no-wait",
+                                  "--cancel --wait 5", "--cancel --rate 1m"])
+def test_drain_refuses(kernel, volume, args):
+    kernel.change(dirty_vol=1 << 30)
+    kernel.clear_log()
+    r = kernel("drain", "vol", *args.split())
+    assert r.returncode == 1 and "next: " in r.stderr
+    assert not [line for line in kernel.log if "drain" in line]
 
 
 def test_drain_without_waiting(kernel, volume):

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* drain, and the wait with progress that detach shares. */
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "common.h"
@@ -115,6 +116,30 @@ static int fail_stalled(const struct hybrid_node *node)
 			   "drain of %s cancelled: %s cannot be written back", node->name, size);
 }
 
+static int fail_out_of_time(const struct hybrid_node *node, uint64_t seconds)
+{
+	char size[32];
+
+	hybrid_format_size(size, sizeof(size), dirty_bytes(node), 'h');
+	return hybrid_fail(HYBRID_PARTIAL, "start it again to go on",
+			   "drain of %s cancelled after %llu s: %s are still dirty", node->name,
+			   (unsigned long long)seconds, size);
+}
+
+static int send_drain(const struct command_line *cl, const char *name)
+{
+	char message[32] = "drain";
+
+	if (cl->given[OPT_CANCEL])
+		strcpy(message, "drain_cancel");
+	else if (cl->rate)
+		snprintf(message, sizeof(message), "drain %llu", (unsigned long long)cl->rate);
+	if (!cl->given[OPT_TEST])
+		return hybrid_dm_message(name, message, NULL);
+	printf("dmsetup message %s 0 %s\n", name, message);
+	return 0;
+}
+
 static int wait_clean(struct hybrid_node *node, struct progress *p)
 {
 	struct stall stall = {};
@@ -133,13 +158,15 @@ static int wait_clean(struct hybrid_node *node, struct progress *p)
 		progress_show(p, what_is_dirty(node));
 		if (progress_interrupted())
 			return fail_interrupted(node);
+		if (p->cl->wait && progress_seconds(p) >= (double)p->cl->wait)
+			return fail_out_of_time(node, p->cl->wait);
 		if (is_stalled(&stall, node))
 			return fail_stalled(node);
 		/* Written again after the drain had ended: drain again */
 		idle = is_draining(node) ? 0 : idle + 1;
 		if (idle == IDLE_POLLS) {
 			idle = 0;
-			r = hybrid_dm_message(node->name, "drain", NULL);
+			r = send_drain(p->cl, node->name);
 			if (r)
 				return r;
 		}
@@ -153,7 +180,7 @@ int drain_and_wait(const struct command_line *cl, struct hybrid_node *node)
 	int r;
 
 	progress_begin(&p, cl, node->name, what_is_dirty(node));
-	r = hybrid_dm_message(node->name, "drain", NULL);
+	r = send_drain(cl, node->name);
 	if (!r) {
 		r = wait_clean(node, &p);
 		if (r)
@@ -165,15 +192,10 @@ int drain_and_wait(const struct command_line *cl, struct hybrid_node *node)
 
 static int drain(const struct command_line *cl, struct hybrid_node *node)
 {
-	const char *message = cl->given[OPT_CANCEL] ? "drain_cancel" : "drain";
 	int r;
 
-	if (cl->given[OPT_TEST]) {
-		printf("dmsetup message %s 0 %s\n", node->name, message);
-		return 0;
-	}
-	if (cl->given[OPT_CANCEL] || cl->given[OPT_NO_WAIT])
-		return hybrid_dm_message(node->name, message, NULL);
+	if (cl->given[OPT_CANCEL] || cl->given[OPT_NO_WAIT] || cl->given[OPT_TEST])
+		return send_drain(cl, node->name);
 	r = drain_and_wait(cl, node);
 	/* The kernel goes on until it is told: the next writes are cached again */
 	return r ? r : drain_cancel(node->name, node->uuid, node->kind == HYBRID_POOL);
@@ -185,6 +207,10 @@ int command_drain(const struct command_line *cl)
 	struct hybrid_node *node;
 	int r;
 
+	if (cl->given[OPT_CANCEL] + cl->given[OPT_NO_WAIT] + cl->given[OPT_WAIT] > 1 ||
+	    (cl->given[OPT_CANCEL] && cl->given[OPT_RATE]))
+		return hybrid_fail(HYBRID_USAGE, "see hybridctl drain --help",
+				   "--cancel, --no-wait and --wait exclude each other, and --cancel --rate");
 	r = hybrid_dm_check(false);
 	if (r)
 		return r;

@@ -134,15 +134,35 @@ static void fail_option(const struct command *cmd, const char *what, char **argv
 }
 
 /* 0, or an exit code */
+static int parse_seconds(const char *option, const char *text, uint64_t *seconds)
+{
+	if (!hybrid_parse_u64(text, seconds) && *seconds && *seconds <= 86400)
+		return 0;
+	return hybrid_fail(HYBRID_USAGE, "give seconds, from 1 to 86400",
+			   "--%s: %s does not fit", option, text);
+}
+
 static int set_patience(const char *text)
 {
 	uint64_t seconds;
+	int r = parse_seconds("timeout", text, &seconds);
 
-	if (hybrid_parse_u64(text, &seconds) || !seconds || seconds > 86400)
-		return hybrid_fail(HYBRID_USAGE, "give seconds, from 1 to 86400",
-				   "--timeout: %s does not fit", text);
-	hybrid_patience = seconds;
-	return 0;
+	if (!r)
+		hybrid_patience = seconds;
+	return r;
+}
+
+static int parse_rate(const char *text, uint64_t *kib)
+{
+	uint64_t bytes;
+
+	if (!hybrid_parse_size(text, &bytes)) {
+		*kib = bytes / 1024;
+		if (*kib && *kib <= UINT32_MAX && !(bytes % 1024))
+			return 0;
+	}
+	return hybrid_fail(HYBRID_USAGE, "give a size such as 512k or 20m, from 1k to 4095g",
+			   "--rate: %s does not fit", text);
 }
 
 static int take_option(struct command_line *cl, const struct command *cmd, int id)
@@ -157,6 +177,10 @@ static int take_option(struct command_line *cl, const struct command *cmd, int i
 		hybrid_output.silent = cmd && is_tool(cmd);
 	}
 	if (id == OPT_TIMEOUT && set_patience(optarg))
+		return -1;
+	if (id == OPT_WAIT && parse_seconds("wait", optarg, &cl->wait))
+		return -1;
+	if (id == OPT_RATE && parse_rate(optarg, &cl->rate))
 		return -1;
 	if (id == OPT_DEVICE) {
 		cl->devices = realloc(cl->devices,

@@ -24,6 +24,8 @@ struct command_line {
 	bool given[NR_OPTIONS];
 	char **devices;			/* --device, each time */
 	unsigned int nr_devices;
+	uint64_t wait;			/* --wait: seconds, or 0 */
+	uint64_t rate;			/* --rate: KiB a second, or 0 */
 	int argc;			/* positional arguments */
 	char **argv;
 };

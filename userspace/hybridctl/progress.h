@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* How far a drain, or a discard, is: a bar on a terminal, or lines of JSON; and its end. */
+/*
+ * How far a drain, or a discard, is: a bar on a terminal, a line now and again elsewhere, or lines
+ * of JSON; and its end.
+ */
 #ifndef HYBRIDCTL_PROGRESS_H
 #define HYBRIDCTL_PROGRESS_H
 
@@ -14,6 +17,11 @@ struct amount {
 	uint64_t blocks, bytes;
 };
 
+struct progress_sample {
+	double seconds;		/* since the start */
+	uint64_t done;		/* bytes */
+};
+
 struct progress {
 	const struct command_line *cl;
 	const char *name;
@@ -21,7 +29,10 @@ struct progress {
 	struct amount total;	/* the most seen */
 	struct amount dirty;	/* last seen */
 	struct timespec start;
-	bool bar;
+	bool bar;		/* there is a terminal */
+	double last_line;	/* seconds since the start */
+	struct progress_sample earlier, recent;
+	double speed;		/* bytes a second; 0: not known, or nothing */
 	struct json_object *unwritten;	/* an array for the last line, which takes it; or NULL */
 };
 
@@ -29,6 +40,7 @@ struct progress {
 void progress_begin(struct progress *p, const struct command_line *cl, const char *name,
 		    struct amount dirty);
 bool progress_interrupted(void);
+double progress_seconds(const struct progress *p);	/* since it began */
 
 void progress_show(struct progress *p, struct amount dirty);
 
