@@ -150,7 +150,7 @@ BAD_VOLUME_MESSAGES = [
     ("nonsense", "unknown message 'nonsense'"), ("mode", "unknown message 'mode'"),
     ("mode fast", "unknown mode 'fast'"), ("cutoff x", "cutoff must be a number of sectors"),
     ("drain 4294967296", "rate must be a number of KiB a second, not '4294967296'"),
-    ("drain -1", "rate must be a number"), ("drain 1 2", "unknown message 'drain'"), ("reset_counters 1", "unknown message"),
+    ("drain 10m", "rate must be a number"), ("drain 1 2", "unknown message 'drain'"), ("reset_counters 1", "unknown message"),
 ]
 
 
