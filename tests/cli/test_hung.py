@@ -4,9 +4,11 @@
 Each is one of the kinds of HUNG: device-mapper holds its I/O back, or the disk itself does.
 """
 import json
+from pathlib import Path
 
 import pytest
 
+TOP = Path(__file__).resolve().parents[2]
 SSD, HDD, HDD2, BAD = "/dev/test/ssd", "/dev/test/hdd", "/dev/test/hddb", "/dev/test/bad"
 LONG = 60		# seconds in which a command must end that a hung disk does not concern
 
@@ -89,7 +91,7 @@ def test_activate_waits_for_it_without_the_lock(guest, kind):
 
 COMPLETE = """
     . /usr/lib/completion
-    COMP_WORDS=(hybridctl %s ""); COMP_CWORD=2; _hybridctl; echo "${COMPREPLY[@]}"
+    COMP_LINE="hybridctl %s "; COMP_POINT=${#COMP_LINE}; _hybridctl; echo "${COMPREPLY[@]}"
 """
 
 
@@ -106,7 +108,7 @@ def reads(guest):
 @HUNG
 def test_who_only_looks_reads_no_disk(build, guest, kind):
     """What is active and what is not, of a pool that hangs, too: from the kernel, and as it was announced."""
-    guest.write_file("/usr/lib/completion", (build / "completion/hybridctl").read_text())
+    guest.write_file("/usr/lib/completion", (TOP / "completion/hybridctl.bash").read_text())
     guest.run(f"hybridctl create deep --cache /dev/mapper/lower --origin {HDD2} -y")
     if kind != "below a foreign device":
         guest.run("hybridctl deactivate deep")

@@ -19,7 +19,7 @@ def test_the_commands_of_the_issue_are_declared():
         "set", "get", "list", "status", "table", "scan", "probe", "doctor",
         "adopt", "release", "host-id", "wipe", "check",
         "metadata-size", "replay", "writeback", "lost", "accept-loss",
-        "dump", "restore", "repair", "help"]
+        "dump", "restore", "repair", "complete", "help"]
 
 
 def test_help_lists_every_command(hybridctl):
@@ -53,7 +53,7 @@ def test_version(hybridctl, argv):
     (["list", "-o"], "option needs an argument: -o"),
     (["list", "--cache", "x"], "--cache is no option of list"),
     (["--cache", "x", "list"], "--cache is no option of hybridctl itself"),
-    (["create"], "create needs NAME"),
+    (["create"], "create needs NEWNAME"),
     (["create", "a", "b"], "too many arguments: b"),
     (["create", "vol"], "no cache"),
     (["create", "vol", "--cache", "c"], "no origin given"),
@@ -187,39 +187,6 @@ def test_format_page_is_the_kernels(build):
         assert f"\n{field}\n" in page, field
 
 
-def complete(build, *words):
-    script = f'''
-source {build}/completion/hybridctl
-COMP_WORDS=({" ".join(f'"{w}"' for w in words)})
-COMP_CWORD={len(words) - 1}
-_hybridctl
-printf '%s\\n' "${{COMPREPLY[@]}}"
-'''
-    r = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
-    assert r.returncode == 0 and not r.stderr, r.stderr
-    return r.stdout.split()
-
-
-def test_completion(build):
-    assert complete(build, "hybridctl", "") == [c[1] for c in COMMANDS]
-    assert complete(build, "hybridctl", "de") == ["deactivate", "detach", "destroy"]
-    assert "--origin" in complete(build, "hybridctl", "create", "--")
-    assert "--origin" not in complete(build, "hybridctl", "list", "--")
-    assert complete(build, "hybridctl", "create", "--mode", "writet") == ["writethrough"]
-    assert complete(build, "hybridctl", "help", "de") == ["deactivate", "detach", "destroy"]
-
-
-@pytest.mark.parametrize("name", [c[1] for c in COMMANDS if re.search("DEVICE|CACHE|TRACE|DIRECTORY", c[2])
-                                  and not re.match("NAME|POOL", c[2])])
-def test_completion_of_files(build, tmp_path, name):
-    """Where a command takes devices or image files, not names of what is active."""
-    (tmp_path / "an-image").touch()
-    path = str(tmp_path / "an-image")
-    assert complete(build, "hybridctl", name, path[:-4]) == [path]
-    for option in ("--input", "--output"):
-        assert complete(build, "hybridctl", name, option, path[:-4]) == [path]
-
-
 def test_install(build, tmp_path):
     r = subprocess.run(["make", "-C", str(TOP / "userspace"), "install",
                         f"DESTDIR={tmp_path}", "prefix=/usr/local"],
@@ -231,7 +198,9 @@ def test_install(build, tmp_path):
         *(f"usr/local/share/man/man{page[-1]}/{page}"
           for page in ["dm-hybrid.7", "hybrid.conf.5", "hybrid-dump.5", "hybrid-format.5", "hybridctl.8",
                        *(f"{name}.8" for name in TOOLS)]),
-        "usr/local/share/bash-completion/completions/hybridctl",
+        *(f"usr/local/share/bash-completion/completions/{name}" for name in ["hybridctl", *TOOLS]),
+        *(f"usr/local/share/fish/vendor_completions.d/{name}.fish" for name in ["hybridctl", *TOOLS]),
+        "usr/local/share/zsh/site-functions/_hybridctl",
         "usr/local/share/hybrid/hybrid.conf"}
 
 

@@ -79,11 +79,12 @@ static const struct hybrid_field fields[] = {
 	{ "reason", "Reason", HYBRID_FIELD_TEXT, "why" },
 };
 
+const struct hybrid_fields hybrid_ranges_report = { fields, 4, "volume,offset,length,reason" };
+
 int hybrid_ranges_print(const struct hybrid_ranges *ranges, const char *name,
 			const struct hybrid_report_options *opts)
 {
-	struct hybrid_report *report = hybrid_report_new(name, fields, 4,
-							 "volume,offset,length,reason");
+	struct hybrid_report *report = hybrid_report_new(name, &hybrid_ranges_report);
 	struct hybrid_value *row;
 	size_t i;
 	int r = report && !ranges->nomem ? 0 : hybrid_nomem();

@@ -30,6 +30,8 @@ void hybrid_ranges_add(struct hybrid_ranges *ranges, const char *volume, u64 sec
 void hybrid_ranges_free(struct hybrid_ranges *ranges);
 u64 hybrid_ranges_bytes(const struct hybrid_ranges *ranges);
 
+extern const struct hybrid_fields hybrid_ranges_report;
+
 /* As a report called @name; in bytes.  Returns an exit code. */
 int hybrid_ranges_print(const struct hybrid_ranges *ranges, const char *name,
 			const struct hybrid_report_options *opts);

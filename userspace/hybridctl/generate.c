@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Build-time helper: fills the templates of the man pages and of the shell
- * completion with what commands.def and findings.def declare.  Reads a template
- * on stdin, replaces lines that are one of the words below, writes to stdout.
+ * Build-time helper: fills the templates of the man pages with what commands.def and
+ * findings.def declare.  Reads a template on stdin, replaces lines that are one of the
+ * words below, writes to stdout.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -151,37 +151,6 @@ static void man_findings(void)
 	}
 }
 
-static void completion_words(uint64_t mask)
-{
-	const char *blank = "";
-	int i;
-
-	for (i = 0; i < NR_OPTIONS; i++) {
-		if (!(mask & (1ULL << i)))
-			continue;
-		printf("%s--%s", blank, options[i].name);
-		blank = " ";
-	}
-}
-
-static void completion_table(void)
-{
-	size_t i;
-
-	printf("\tlocal commands=\"");
-	for (i = 0; i < NR_COMMANDS; i++)
-		printf("%s%s", i ? " " : "", commands[i].name);
-	printf("\"\n\tlocal global=\"");
-	completion_words(O_EVERYWHERE);
-	printf("\"\n\tlocal -A own=(\n");
-	for (i = 0; i < NR_COMMANDS; i++) {
-		printf("\t\t[%s]=\"", commands[i].name);
-		completion_words(commands[i].options);
-		printf("\"\n");
-	}
-	printf("\t)\n");
-}
-
 static int expand(const char *line)
 {
 	char what[16], program[64];
@@ -196,8 +165,6 @@ static int expand(const char *line)
 		man_commands();
 	else if (!strcmp(line, "@FINDINGS@\n"))
 		man_findings();
-	else if (!strcmp(line, "@COMPLETION@\n"))
-		completion_table();
 	else
 		return 0;
 	return 1;

@@ -6,6 +6,7 @@
 #include "common.h"
 #include "errors.h"
 #include "health.h"
+#include "list.h"
 #include "owner.h"
 #include "udev.h"
 
@@ -46,6 +47,11 @@ static const struct hybrid_field list_fields[] = {
 #define X(id, name, heading, type, text) { name, heading, HYBRID_FIELD_##type, text },
 	LIST_FIELDS(X)
 #undef X
+};
+
+const struct hybrid_fields list_report = {
+	list_fields, NR_LIST_FIELDS,
+	"name,kind,state,mode,pool,cache,origin,size,dirty,hit_ratio",
 };
 
 static void list_pool(struct hybrid_value *row, const struct hybrid_node *node)
@@ -197,8 +203,7 @@ int command_list(const struct command_line *cl)
 		return r;
 	if (!opts.sort && !cl->argc)
 		opts.sort = "kind,name";
-	report = hybrid_report_new("volumes", list_fields, NR_LIST_FIELDS,
-				   "name,kind,state,mode,pool,cache,origin,size,dirty,hit_ratio");
+	report = hybrid_report_new("volumes", &list_report);
 	if (!report)
 		return hybrid_nomem();
 	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ALL | HYBRID_LOAD_CLOSED, NULL, 0);
@@ -244,6 +249,11 @@ static const struct hybrid_field scan_fields[] = {
 #define X(id, name, heading, type, text) { name, heading, HYBRID_FIELD_##type, text },
 	SCAN_FIELDS(X)
 #undef X
+};
+
+const struct hybrid_fields scan_report = {
+	scan_fields, NR_SCAN_FIELDS,
+	"device,role,state,name,size,data_offset,pool_uuid,why",
 };
 
 static void scan_superblock(struct hybrid_value *row, const struct hybrid_sb *sb)
@@ -302,8 +312,7 @@ int command_scan(const struct command_line *cl)
 	r = report_options(cl, &opts);
 	if (r)
 		return r;
-	report = hybrid_report_new("members", scan_fields, NR_SCAN_FIELDS,
-				   "device,role,state,name,size,data_offset,pool_uuid,why");
+	report = hybrid_report_new("members", &scan_report);
 	if (!report)
 		return hybrid_nomem();
 	r = hybrid_inventory_load(&inv, HYBRID_LOAD_MEMBERS, cl->argv, cl->argc);

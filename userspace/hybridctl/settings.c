@@ -9,6 +9,7 @@
 #include "ephemeral.h"
 #include "errors.h"
 #include "look.h"
+#include "settings.h"
 
 /* set ---------------------------------------------------------------------- */
 
@@ -245,6 +246,8 @@ static const struct hybrid_field get_fields[] = {
 	{ "value", "Value", HYBRID_FIELD_TEXT, "its value" },
 };
 
+const struct hybrid_fields get_report = { get_fields, 2, "key,value" };
+
 struct getter {
 	struct hybrid_report *report;
 	const char *wanted;	/* NULL: all */
@@ -316,7 +319,7 @@ static int get(const struct command_line *cl, const struct hybrid_node *node)
 	if (r)
 		return r;
 	g.bare = g.wanted && !opts.json && !opts.export && !opts.fields;
-	g.report = hybrid_report_new("settings", get_fields, 2, "key,value");
+	g.report = hybrid_report_new("settings", &get_report);
 	if (!g.report)
 		return hybrid_nomem();
 	if (node->kind == HYBRID_POOL)

@@ -3,7 +3,7 @@
  * The registry of policies in userspace, as dm-hybrid/policy.c is in the kernel:
  * those linked in have registered themselves before main runs.
  */
-#include "policy.h"
+#include "policy-registry.h"
 
 static LIST_HEAD(policies);
 
@@ -30,6 +30,13 @@ int hybrid_policy_register(struct hybrid_policy_type *type)
 void hybrid_policy_unregister(struct hybrid_policy_type *type)
 {
 	list_del(&type->list);
+}
+
+const struct hybrid_policy_type *hybrid_policy_next(const struct hybrid_policy_type *type)
+{
+	const struct list_head *next = type ? type->list.next : policies.next;
+
+	return next == &policies ? NULL : list_entry(next, struct hybrid_policy_type, list);
 }
 
 const struct hybrid_policy_type *hybrid_policy_get(const char *name)

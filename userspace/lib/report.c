@@ -32,17 +32,16 @@ struct key_list {
 	unsigned int nr;
 };
 
-struct hybrid_report *hybrid_report_new(const char *name, const struct hybrid_field *fields,
-					unsigned int nr_fields, const char *defaults)
+struct hybrid_report *hybrid_report_new(const char *name, const struct hybrid_fields *fields)
 {
 	struct hybrid_report *report = calloc(1, sizeof(*report));
 
 	if (!report)
 		return NULL;
 	report->name = name;
-	report->fields = fields;
-	report->nr_fields = nr_fields < MAX_FIELDS ? nr_fields : MAX_FIELDS;
-	report->defaults = defaults;
+	report->fields = fields->list;
+	report->nr_fields = fields->nr < MAX_FIELDS ? fields->nr : MAX_FIELDS;
+	report->defaults = fields->defaults;
 	return report;
 }
 

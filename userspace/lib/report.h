@@ -23,6 +23,13 @@ struct hybrid_field {
 	const char *description;
 };
 
+/* What a report can show, and what it shows without -o. */
+struct hybrid_fields {
+	const struct hybrid_field *list;
+	unsigned int nr;
+	const char *defaults;
+};
+
 struct hybrid_value {
 	char *text;		/* HYBRID_FIELD_TEXT; owned by the report */
 	uint64_t number;	/* the others */
@@ -43,11 +50,10 @@ struct hybrid_report_options {
 struct hybrid_report;
 
 /*
- * A report whose rows have these fields; @fields, @name (of the JSON array) and
- * @defaults (fields without -o) must outlive it.  NULL: no memory.
+ * A report whose rows have these fields; @fields and @name (of the JSON array) must outlive it.
+ * NULL: no memory.
  */
-struct hybrid_report *hybrid_report_new(const char *name, const struct hybrid_field *fields,
-					unsigned int nr_fields, const char *defaults);
+struct hybrid_report *hybrid_report_new(const char *name, const struct hybrid_fields *fields);
 void hybrid_report_free(struct hybrid_report *report);
 
 /*

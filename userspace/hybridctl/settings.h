@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What get can show. */
+#ifndef HYBRIDCTL_SETTINGS_H
+#define HYBRIDCTL_SETTINGS_H
+
+#include "report.h"
+
+extern const struct hybrid_fields get_report;
+
+#endif
