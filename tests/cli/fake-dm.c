@@ -849,6 +849,8 @@ static int pool_message(struct json_object *o, const char *message, char **reply
 		return release_volume(o, message);
 	if (!strncmp(message, "rename ", 7))
 		return rename_pool(o, message + 7);
+	if (!strcmp(message, "checkpoint"))
+		return 0;
 	if (!strncmp(message, "set ", 4) || !strncmp(message, "policy ", 7))
 		return set_in_table(o, message);
 	if (is_drain(message)) {
@@ -881,6 +883,8 @@ static int volume_message(struct json_object *o, const char *message, char **rep
 		set_drain(o, false);
 	} else if (!strncmp(message, "cutoff ", 7)) {
 		table.cutoff_sectors = strtoll(message + 7, NULL, 10);
+	} else if (!strcmp(message, "reset_counters")) {
+		return 0;
 	} else if (is_drain(message)) {
 		set_drain(o, message[5] != '_');
 	} else {

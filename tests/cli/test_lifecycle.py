@@ -528,6 +528,42 @@ def test_dirty_data_are_counted_by_granules(kernel, volume):
         assert line["total_bytes"] == line["written_bytes"] == 6 * each
 
 
+def test_list_as_a_tree(kernel, volume, loop):
+    other, more, origin = loop("other.img", 64), loop("more.img", 64), loop("alone.img", 64)
+    kernel.ok("create", "more", "--pool", "vol-pool", "--origin", more, "-y")
+    kernel.ok("create", "alone", "--pool", "another", "--cache", other, "--origin", origin, "-y")
+    kernel.ok("detach", "alone", "--live")
+
+    def shown(*args):
+        return kernel.ok("list", "--tree", "--noheadings", "-o", "name", *args).split("\n")[:-1]
+    pool = ["vol-pool", "|-more", "`-vol"]
+    assert [line.rstrip() for line in shown()] == ["another", *pool, "alone"]
+    assert [line.rstrip() for line in shown("vol-pool")] == [line.rstrip() for line in shown("vol")] == pool
+    assert [line.rstrip() for line in shown("alone")] == ["alone"]
+    for args in ["--json"], ["--export"], ["--sort", "name"]:
+        r = kernel("list", "--tree", *args)
+        assert r.returncode == 1 and "--tree goes with none" in r.stderr
+    assert kernel("list", "--tree", "nobody").returncode == 4
+
+
+def test_counters_and_checkpoint(kernel, volume, loop):
+    kernel.ok("create", "more", "--pool", "vol-pool", "--origin", loop("more.img", 64), "-y")
+    for what, volumes in ("vol", ["vol"]), ("vol-pool", ["vol", "more"]):
+        kernel.clear_log()
+        kernel.ok("reset-counters", what)
+        assert [line for line in kernel.log if "message" in line and "volumes" not in line] == [
+            f"message {name} reset_counters" for name in volumes]
+    assert kernel.ok("checkpoint", "vol-pool", "--test") == "dmsetup message vol-pool 0 checkpoint\n"
+    kernel.ok("checkpoint", "vol-pool")
+    assert kernel.log[-1] == "message vol-pool checkpoint"
+    for command in "reset-counters", "checkpoint":
+        r = kernel(command, "nobody")
+        assert r.returncode == 4 and "next: " in r.stderr
+        kernel.ok("deactivate", "--all")
+        r = kernel(command, "vol-pool")
+        assert r.returncode and "next: " in r.stderr
+
+
 def test_set_and_get(kernel, volume):
     kernel.ok("set", "vol", "mode=writearound", "cutoff=1m")
     assert kernel.log[-2:] == ["message vol mode writearound", "message vol cutoff 2048"]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* list, scan and table. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common.h"
@@ -119,8 +120,11 @@ static void list_volume(struct hybrid_value *row, const struct hybrid_node *node
 		hybrid_set_number(&row[LIST_WRITE_HIT], ratio);
 }
 
-static int list_node(struct hybrid_report *report, const struct hybrid_node *node)
+/* @branch: what stands before the name in a tree, or "". */
+static int list_node(struct hybrid_report *report, const struct hybrid_node *node,
+		     const char *branch)
 {
+	char name[HYBRID_NAME_SIZE + 8];
 	const struct hybrid_member *owner = owning_member(node);
 	struct hybrid_value *row = hybrid_report_row(report);
 	char text[HYBRID_UUID_TEXT];
@@ -129,7 +133,8 @@ static int list_node(struct hybrid_report *report, const struct hybrid_node *nod
 	if (!row)
 		return hybrid_nomem();
 	judge(node, &health);
-	hybrid_set_text(&row[LIST_NAME], node->name);
+	snprintf(name, sizeof(name), "%s%s", branch, node->name);
+	hybrid_set_text(&row[LIST_NAME], name);
 	hybrid_set_text(&row[LIST_KIND], node->kind == HYBRID_POOL ? "pool" : "volume");
 	hybrid_set_text(&row[LIST_STATE], health.state);
 	hybrid_set_text(&row[LIST_UUID], hybrid_uuid_text(text, node->uuid));
@@ -172,21 +177,86 @@ static int list_refused(struct hybrid_report *report, const struct hybrid_member
 	return 0;
 }
 
+static int by_name(const void *a, const void *b)
+{
+	return strcmp((*(const struct hybrid_node * const *)a)->name,
+		      (*(const struct hybrid_node * const *)b)->name);
+}
+
+/* The pool's volumes below it, or those that have none here. */
+static int list_below(struct hybrid_report *report, const struct hybrid_node **sorted,
+		      unsigned int nr, const struct hybrid_node *pool)
+{
+	unsigned int i, left = 0;
+	int r = 0;
+
+	for (i = 0; i < nr; i++)
+		left += sorted[i]->kind == HYBRID_VOLUME && sorted[i]->pool == pool;
+	for (i = 0; i < nr && left && !r; i++)
+		if (sorted[i]->kind == HYBRID_VOLUME && sorted[i]->pool == pool)
+			r = list_node(report, sorted[i], !pool ? "" : --left ? "|-" : "`-");
+	return r;
+}
+
+static int list_tree(struct hybrid_report *report, const struct hybrid_inventory *inv,
+		     const struct hybrid_node *root)
+{
+	const struct hybrid_node **sorted = calloc(inv->nr_nodes + 1, sizeof(*sorted));
+	unsigned int i;
+	int r = 0;
+
+	if (!sorted)
+		return hybrid_nomem();
+	for (i = 0; i < inv->nr_nodes; i++)
+		sorted[i] = &inv->nodes[i];
+	qsort(sorted, inv->nr_nodes, sizeof(*sorted), by_name);
+	for (i = 0; i < inv->nr_nodes && !r; i++) {
+		if (sorted[i]->kind != HYBRID_POOL || (root && root != sorted[i]))
+			continue;
+		r = list_node(report, sorted[i], "");
+		if (!r)
+			r = list_below(report, sorted, inv->nr_nodes, sorted[i]);
+	}
+	if (!r && !root)
+		r = list_below(report, sorted, inv->nr_nodes, NULL);
+	free(sorted);
+	return r;
+}
+
+/* A volume is shown below its pool, and with the others there. */
+static int list_named_tree(struct hybrid_report *report, struct hybrid_inventory *inv,
+			   const char *name)
+{
+	struct hybrid_node *node;
+	int r = hybrid_find_or_fail(inv, name, HYBRID_ANY, &node);
+
+	if (!r && node->kind == HYBRID_VOLUME && !node->pool)
+		return list_node(report, node, "");
+	return r ? r : list_tree(report, inv, node->kind == HYBRID_POOL ? node : node->pool);
+}
+
 static int list(const struct command_line *cl, struct hybrid_inventory *inv,
 		struct hybrid_report *report)
 {
 	struct hybrid_node *node;
 	unsigned int i;
+	bool tree = cl->given[OPT_TREE];
 	int a, r = 0;
 
-	for (i = 0; i < inv->nr_nodes && !cl->argc && !r; i++)
-		r = list_node(report, &inv->nodes[i]);
+	if (tree && !cl->argc)
+		r = list_tree(report, inv, NULL);
+	for (i = 0; i < inv->nr_nodes && !cl->argc && !tree && !r; i++)
+		r = list_node(report, &inv->nodes[i], "");
 	for (i = 0; i < inv->nr_members && !cl->argc && !r; i++)
 		r = list_refused(report, &inv->members[i]);
 	for (a = 0; a < cl->argc && !r; a++) {
+		if (tree) {
+			r = list_named_tree(report, inv, cl->argv[a]);
+			continue;
+		}
 		r = hybrid_find_or_fail(inv, cl->argv[a], HYBRID_ANY, &node);
 		if (!r)
-			r = list_node(report, node);
+			r = list_node(report, node, "");
 	}
 	return r;
 }
@@ -201,7 +271,10 @@ int command_list(const struct command_line *cl)
 	r = report_options(cl, &opts);
 	if (r)
 		return r;
-	if (!opts.sort && !cl->argc)
+	if (cl->given[OPT_TREE] && (opts.sort || opts.json || opts.export))
+		return hybrid_fail(HYBRID_USAGE, "leave out one of them",
+				   "--tree goes with none of --sort, --json and --export");
+	if (!opts.sort && !cl->argc && !cl->given[OPT_TREE])
 		opts.sort = "kind,name";
 	report = hybrid_report_new("volumes", &list_report);
 	if (!report)
