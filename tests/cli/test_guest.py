@@ -261,6 +261,35 @@ def test_a_member_below_other_devices_is_no_clone(guest):
     assert scanned(guest) == before
 
 
+def test_devices_of_one_disk(guest):
+    """Partitions and what is made of them: on one disk; each of them a device of its own."""
+    disk = text(guest, f"readlink -f {HDD}").strip()
+    guest.run(f"printf 'label: gpt\n,64M\n,\n' | sfdisk -q {disk}")
+    cache, origin = f"{disk}1", f"{disk}2"
+    guest.run(f"dmsetup create one --table \"0 $(blockdev --getsz {cache}) linear {cache} 0\"; "
+              f"dmsetup create two --table \"0 $(blockdev --getsz {cache}) linear /dev/mapper/one 0\"")
+    for a, b in (cache, origin), ("/dev/mapper/two", origin), (disk, "/dev/mapper/two"):
+        r = guest.run(f"hybridctl create vol --cache {a} --origin {b} -y", check=False)
+        assert r.rc == 2 and f"{a} and {b} are on the same disk" in r.err, r
+    r = guest.run(f"hybridctl create vol --cache {cache} --origin {HDD2} -y", check=False)
+    assert r.rc == 5 and f"{cache} is in use by one" in r.err, r
+    guest.run("dmsetup remove two; dmsetup remove one")
+    guest.run(f"hybridctl create vol --cache {cache} --origin {HDD2} -y")
+
+
+def test_devices_in_the_order_of_their_names(guest):
+    """As the kernel counts them: dm-2 before dm-10."""
+    for i in range(11):
+        guest.run(f"dmsetup create d{i} --table '0 8192 linear {SSD} {i * 8192}'")
+    guest.run(f"hybridctl create vol --cache {HDD} --origin {HDD2} -y")
+    for i in range(11):
+        guest.run(f"hybridctl attach vol-pool v{i} --origin /dev/mapper/d{i} -y")
+    guest.run("hybridctl deactivate --all")
+    members = json.loads(text(guest, "hybridctl scan --json -o all"))["members"]
+    assert [m["device"] for m in members] == \
+        [f"/dev/mapper/d{i}" for i in range(11)] + ["/dev/ubdb", "/dev/ubdc"]
+
+
 def test_a_volume_is_no_member(guest):
     """Neither a boot nor activate would find it again: refused before anything is written."""
     guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} -y")

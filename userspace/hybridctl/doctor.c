@@ -486,36 +486,22 @@ static void check_kernels(struct doctor *d)
 
 /* The module that runs, and the one that the next boot loads ------------------ */
 
-/* The first line of @f, without its end; false: there is none. */
-static bool first_line(FILE *f, char buf[64])
-{
-	buf[0] = '\0';
-	if (f && !fgets(buf, 64, f))
-		buf[0] = '\0';
-	buf[strcspn(buf, "\n")] = '\0';
-	return buf[0];
-}
-
 /* "version" or "srcversion" of dm-hybrid in memory and on disk; false: not known of both. */
 static bool both_modules(const char *field, char memory[64], char disk[64])
 {
-	char path[96], command[96];
-	bool known;
+	char command[96];
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/sys/module/dm_hybrid/%s", field);
-	f = fopen(path, "re");
-	known = first_line(f, memory);
-	if (f)
-		fclose(f);
-	if (!known)
+	if (!hybrid_sysfs_module("dm_hybrid", field, memory, 64))
 		return false;
 	snprintf(command, sizeof(command), "modinfo -F %s dm-hybrid 2>/dev/null", field);
 	f = popen(command, "re");
-	known = first_line(f, disk);
+	if (!f || !fgets(disk, 64, f))
+		disk[0] = '\0';
+	disk[strcspn(disk, "\n")] = '\0';
 	if (f)
 		pclose(f);
-	return known;
+	return disk[0];
 }
 
 /* The version's last number: see version.h */

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <libudev.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,20 +181,9 @@ static bool is_noted(dev_t devno)
 	return found;
 }
 
-static bool udev_runs(void)
-{
-	struct udev *udev = udev_new();
-	struct udev_queue *queue = udev ? udev_queue_new(udev) : NULL;
-	bool runs = queue && udev_queue_get_udev_is_active(queue);
-
-	udev_queue_unref(queue);
-	udev_unref(udev);
-	return runs;
-}
-
 void announce_found(dev_t devno, const struct hybrid_member *m)
 {
-	if (devno && (!m || is_noted(devno) || !udev_runs()))
+	if (devno && (!m || is_noted(devno) || !hybrid_udev_runs()))
 		announce(devno, m);
 }
 

@@ -290,13 +290,13 @@ int hybrid_dm_check(bool format)
 
 static bool policy_loaded(const char *name)
 {
-	char path[128], *c;
+	char module[64], state[16], *c;
 
-	snprintf(path, sizeof(path), "/sys/module/dm_hybrid_%s", name);
-	for (c = path; *c; c++)
+	snprintf(module, sizeof(module), "dm_hybrid_%s", name);
+	for (c = module; *c; c++)
 		if (*c == '-')
 			*c = '_';
-	return !access(path, F_OK);
+	return hybrid_sysfs_module(module, "initstate", state, sizeof(state));
 }
 
 bool hybrid_dm_policy(const char *name, bool test)

@@ -107,13 +107,12 @@ static bool may_be_inplace(dev_t devno)
 	       !hybrid_sysfs_snapshot_of(devno);
 }
 
-static int scan_each(const char *kname, dev_t devno, void *arg)
+static int scan_each(dev_t devno, void *arg)
 {
 	struct scan *scan = arg;
 	char path[HYBRID_PATH_MAX];
 	unsigned int i;
 
-	(void)kname;
 	/* Reading through our own volumes would find members inside them */
 	for (i = 0; i < scan->nr_skip; i++)
 		if (scan->skip[i].devno == devno)

@@ -10,155 +10,69 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include "config.h"
 #include "devices.h"
+#include "errors.h"
 #include "sysfs.h"
 
 #define DISKS_MAX	64	/* physical disks below one device */
 #define DEPTH_MAX	16
 
-static FILE *open_attr(dev_t devno, const char *attr)
-{
-	char path[PATH_MAX];
+/* A device, an attribute, the neighbours ---------------------------------------- */
 
-	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s", major(devno), minor(devno),
-		 attr);
-	return fopen(path, "re");
+/* NULL if memory is short: then libudev finds nothing. */
+static struct udev *context(void)
+{
+	static struct udev *udev;
+
+	if (!udev)
+		udev = udev_new();
+	return udev;
 }
 
-/* First line of an attribute, without blanks at its ends; false if empty. */
-static bool read_attr(dev_t devno, const char *attr, char *buf, size_t len)
+/*
+ * The device of a number, to be unreferenced, or NULL.  Nobody keeps it: it remembers each
+ * attribute as it was when it was first read.
+ */
+static struct udev_device *device_of(dev_t devno)
 {
-	FILE *f = open_attr(devno, attr);
+	return udev_device_new_from_devnum(context(), 'b', devno);
+}
+
+/* The same, by the name that the kernel gave it. */
+static struct udev_device *device_of_name(const char *subsystem, const char *name)
+{
+	return udev_device_new_from_subsystem_sysname(context(), subsystem, name);
+}
+
+/* 0: it has none, or is NULL. */
+static dev_t unref_devno(struct udev_device *dev)
+{
+	dev_t devno = dev ? udev_device_get_devnum(dev) : 0;
+
+	udev_device_unref(dev);
+	return devno;
+}
+
+/* The first line of an attribute, without blanks at its ends; false if empty.  Takes @dev. */
+static bool take_attr(struct udev_device *dev, const char *attr, char *buf, size_t len)
+{
+	const char *text = dev ? udev_device_get_sysattr_value(dev, attr) : NULL;
 	size_t n;
 
-	if (!f)
-		return false;
-	buf[0] = '\0';
-	if (!fgets(buf, len, f))
-		buf[0] = '\0';
-	fclose(f);
-	n = strlen(buf);
-	while (n && strchr(" \n", buf[n - 1]))
-		buf[--n] = '\0';
-	n = strspn(buf, " ");
-	memmove(buf, buf + n, strlen(buf + n) + 1);
-	return buf[0];
+	text = text ? text + strspn(text, " ") : "";
+	n = strcspn(text, "\n");
+	while (n && text[n - 1] == ' ')
+		n--;
+	snprintf(buf, len, "%.*s", (int)n, text);
+	udev_device_unref(dev);
+	return n;
 }
 
-static bool has_attr(dev_t devno, const char *attr)
+static bool read_attr(dev_t devno, const char *attr, char *buf, size_t len)
 {
-	FILE *f = open_attr(devno, attr);
-
-	if (f)
-		fclose(f);
-	return f;
-}
-
-static DIR *open_subdir(dev_t devno, const char *name)
-{
-	char path[PATH_MAX];
-
-	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s", major(devno), minor(devno),
-		 name);
-	return opendir(path);
-}
-
-/* Next entry that is no dot file; NULL at the end. */
-static const char *next_entry(DIR *dir)
-{
-	struct dirent *e;
-
-	while ((e = readdir(dir)))
-		if (e->d_name[0] != '.')
-			return e->d_name;
-	return NULL;
-}
-
-bool hybrid_sysfs_devno(const char *kname, dev_t *devno)
-{
-	char path[PATH_MAX], text[32];
-	FILE *f;
-	bool ok;
-
-	snprintf(path, sizeof(path), "/sys/class/block/%s/dev", kname);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	ok = fscanf(f, "%31s", text) == 1 && !hybrid_devno_parse(text, devno);
-	fclose(f);
-	return ok;
-}
-
-bool hybrid_sysfs_holders(dev_t devno, char *buf, size_t len)
-{
-	DIR *dir = open_subdir(devno, "holders");
-	char dm_name[NAME_MAX];
-	const char *name;
-	size_t used = 0;
-	dev_t holder;
-
-	buf[0] = '\0';
-	while (dir && (name = next_entry(dir))) {
-		/* dm-0 says nothing */
-		if (hybrid_sysfs_devno(name, &holder) &&
-		    read_attr(holder, "dm/name", dm_name, sizeof(dm_name)))
-			name = dm_name;
-		if (used + strlen(name) + 2 < len)
-			used += sprintf(buf + used, used ? " %s" : "%s", name);
-	}
-	if (dir)
-		closedir(dir);
-	return used;
-}
-
-bool hybrid_devno_held(dev_t devno, dev_t holder)
-{
-	DIR *dir = open_subdir(devno, "holders");
-	const char *name;
-	bool held = false;
-	dev_t found;
-
-	while (dir && !held && (name = next_entry(dir)))
-		held = !holder || (hybrid_sysfs_devno(name, &found) && found == holder);
-	if (dir)
-		closedir(dir);
-	return held;
-}
-
-bool hybrid_devno_has_partitions(dev_t devno)
-{
-	DIR *dir = open_subdir(devno, "");
-	char attr[NAME_MAX + 16];
-	const char *name;
-	bool found = false;
-
-	while (dir && !found && (name = next_entry(dir))) {
-		snprintf(attr, sizeof(attr), "%s/partition", name);
-		found = has_attr(devno, attr);
-	}
-	if (dir)
-		closedir(dir);
-	return found;
-}
-
-bool hybrid_sysfs_partition(dev_t devno)
-{
-	return has_attr(devno, "partition");
-}
-
-/* The disk of a partition; any other device itself. */
-static dev_t whole_disk(dev_t devno)
-{
-	char text[32];
-	dev_t disk;
-
-	if (hybrid_sysfs_partition(devno) && read_attr(devno, "../dev", text, sizeof(text)) &&
-	    !hybrid_devno_parse(text, &disk))
-		return disk;
-	return devno;
+	return take_attr(device_of(devno), attr, buf, len);
 }
 
 static uint64_t read_number(dev_t devno, const char *attr)
@@ -166,6 +80,66 @@ static uint64_t read_number(dev_t devno, const char *attr)
 	char text[32];
 
 	return read_attr(devno, attr, text, sizeof(text)) ? strtoull(text, NULL, 10) : 0;
+}
+
+/* A property of the kernel's event or of udev's database; false: there is none. */
+static bool read_property(dev_t devno, const char *name, char *buf, size_t len)
+{
+	struct udev_device *dev = device_of(devno);
+	const char *value = dev ? udev_device_get_property_value(dev, name) : NULL;
+
+	snprintf(buf, len, "%s", value ?: "");
+	udev_device_unref(dev);
+	return buf[0];
+}
+
+/* The disk of a partition; any other device itself. */
+static dev_t whole_disk(dev_t devno)
+{
+	struct udev_device *dev = device_of(devno), *disk = NULL;
+
+	if (dev)
+		disk = udev_device_get_parent_with_subsystem_devtype(dev, "block", "disk");
+	if (disk)
+		devno = udev_device_get_devnum(disk);
+	udev_device_unref(dev);
+	return devno;
+}
+
+/* The "holders" above a device or the "slaves" below it: links, for which libudev has no call. */
+static DIR *open_neighbours(dev_t devno, const char *side)
+{
+	struct udev_device *dev = device_of(devno);
+	char path[PATH_MAX];
+	DIR *dir = NULL;
+
+	if (dev) {
+		snprintf(path, sizeof(path), "%s/%s", udev_device_get_syspath(dev), side);
+		dir = opendir(path);
+	}
+	udev_device_unref(dev);
+	return dir;
+}
+
+/* Closes @dir, which may be NULL, after the last. */
+static bool next_neighbour(DIR *dir, dev_t *devno)
+{
+	struct dirent *e;
+
+	while (dir && (e = readdir(dir)))
+		if (e->d_name[0] != '.' && hybrid_sysfs_devno(e->d_name, devno))
+			return true;
+	if (dir)
+		closedir(dir);
+	return false;
+}
+
+/* One device ------------------------------------------------------------------- */
+
+bool hybrid_sysfs_devno(const char *kname, dev_t *devno)
+{
+	*devno = unref_devno(device_of_name("block", kname));
+	return *devno;
 }
 
 uint64_t hybrid_devno_sectors(dev_t devno)
@@ -189,22 +163,22 @@ bool hybrid_sysfs_queue(dev_t devno, const char *attr, unsigned int *value)
 	return true;
 }
 
-/* PARTUUID of a partition, from udev's copy in its uevent (5.x and newer). */
-static bool partition_uuid(dev_t devno, char *buf, size_t len)
+bool hybrid_sysfs_partition(dev_t devno)
 {
-	FILE *f = open_attr(devno, "uevent");
-	char line[256];
-	bool found = false;
+	return whole_disk(devno) != devno;
+}
 
-	while (f && !found && fgets(line, sizeof(line), f)) {
-		if (strncmp(line, "PARTUUID=", 9))
-			continue;
-		line[strcspn(line, "\n")] = '\0';
-		snprintf(buf, len, "%s", line);
-		found = true;
-	}
-	if (f)
-		fclose(f);
+bool hybrid_devno_has_partitions(dev_t devno)
+{
+	struct udev_device *disk = hybrid_sysfs_partition(devno) ? NULL : device_of(devno);
+	struct udev_enumerate *below = disk ? udev_enumerate_new(context()) : NULL;
+	bool found;
+
+	found = below && udev_enumerate_add_match_parent(below, disk) >= 0 &&
+		udev_enumerate_add_match_sysattr(below, "partition", NULL) >= 0 &&
+		udev_enumerate_scan_devices(below) >= 0 && udev_enumerate_get_list_entry(below);
+	udev_enumerate_unref(below);
+	udev_device_unref(disk);
 	return found;
 }
 
@@ -217,10 +191,13 @@ bool hybrid_sysfs_disk_id(dev_t devno, char *buf, size_t len)
 	dev_t disk = whole_disk(devno);
 	unsigned int i;
 
-	if (partition_uuid(devno, buf, len))
+	/* Not every kernel says it */
+	if (read_property(devno, "PARTUUID", id, sizeof(id))) {
+		snprintf(buf, len, "PARTUUID=%s", id);
 		return true;
-	if (disk != devno)
-		read_attr(devno, "partition", part, sizeof(part));
+	}
+	/* None if it is a disk */
+	read_attr(devno, "partition", part, sizeof(part));
 	for (i = 0; i < sizeof(attrs) / sizeof(attrs[0]); i++) {
 		/* Some drivers print a missing string */
 		if (!read_attr(disk, attrs[i], id, sizeof(id)) || !strcmp(id, "(null)"))
@@ -231,24 +208,88 @@ bool hybrid_sysfs_disk_id(dev_t devno, char *buf, size_t len)
 	return false;
 }
 
+bool hybrid_sysfs_ours(dev_t devno)
+{
+	char uuid[192];
+
+	return read_attr(devno, "dm/uuid", uuid, sizeof(uuid)) && !strncmp(uuid, "HYBRID-", 7);
+}
+
+bool hybrid_udev_multipath(dev_t devno)
+{
+	char path[8];
+
+	return read_property(devno, "DM_MULTIPATH_DEVICE_PATH", path, sizeof(path)) &&
+	       !strcmp(path, "1");
+}
+
+bool hybrid_devno_no_disk(dev_t devno)
+{
+	switch (major(devno)) {
+	case FLOPPY_MAJOR:
+	case SCSI_CDROM_MAJOR:
+	case MTD_BLOCK_MAJOR:
+		return true;
+	}
+	return false;
+}
+
+void hybrid_sysfs_uevent(dev_t devno, const char *action)
+{
+	struct udev_device *dev = device_of(devno);
+
+	if (dev)
+		udev_device_set_sysattr_value(dev, "uevent", action);
+	udev_device_unref(dev);
+}
+
+bool hybrid_sysfs_module(const char *name, const char *attr, char *buf, size_t len)
+{
+	return take_attr(device_of_name("module", name), attr, buf, len);
+}
+
+/* Above and below -------------------------------------------------------------- */
+
+bool hybrid_sysfs_holders(dev_t devno, char *buf, size_t len)
+{
+	DIR *dir = open_neighbours(devno, "holders");
+	char name[HYBRID_PATH_MAX];
+	size_t used = 0;
+
+	buf[0] = '\0';
+	while (next_neighbour(dir, &devno)) {
+		/* dm-0 says nothing */
+		if (!read_attr(devno, "dm/name", name, sizeof(name)))
+			hybrid_devno_path(devno, name, sizeof(name));
+		if (used + strlen(name) + 2 < len)
+			used += sprintf(buf + used, used ? " %s" : "%s", name);
+	}
+	return used;
+}
+
+bool hybrid_devno_held(dev_t devno, dev_t holder)
+{
+	DIR *dir = open_neighbours(devno, "holders");
+	bool held = false;
+
+	while (next_neighbour(dir, &devno))
+		held |= !holder || devno == holder;
+	return held;
+}
+
 /* Collect the disks at the bottom of a stack of devices. */
 static unsigned int bottom_disks(dev_t devno, dev_t *disks, unsigned int nr, int depth)
 {
-	DIR *dir = open_subdir(devno, "slaves");
+	dev_t disk = whole_disk(devno), slave;
+	DIR *dir = depth < DEPTH_MAX ? open_neighbours(disk, "slaves") : NULL;
 	bool bottom = true;
-	const char *name;
-	dev_t slave;
 
-	while (dir && depth < DEPTH_MAX && (name = next_entry(dir))) {
-		if (!hybrid_sysfs_devno(name, &slave))
-			continue;
+	while (next_neighbour(dir, &slave)) {
 		bottom = false;
 		nr = bottom_disks(slave, disks, nr, depth + 1);
 	}
-	if (dir)
-		closedir(dir);
 	if (bottom && nr < DISKS_MAX)
-		disks[nr++] = whole_disk(devno);
+		disks[nr++] = disk;
 	return nr;
 }
 
@@ -269,147 +310,30 @@ bool hybrid_sysfs_share_disk(dev_t a, dev_t b)
 bool hybrid_sysfs_removable(dev_t devno)
 {
 	dev_t disks[DISKS_MAX];
-	unsigned int nr = bottom_disks(devno, disks, 0, 0), i;
-	char text[8];
+	unsigned int nr = bottom_disks(devno, disks, 0, 0);
 
-	for (i = 0; i < nr; i++)
-		if (read_attr(disks[i], "removable", text, sizeof(text)) && !strcmp(text, "1"))
+	while (nr)
+		if (read_number(disks[--nr], "removable"))
 			return true;
 	return false;
-}
-
-bool hybrid_udev_multipath(dev_t devno)
-{
-	struct udev *udev = udev_new();
-	struct udev_device *dev = udev ? udev_device_new_from_devnum(udev, 'b', devno) : NULL;
-	const char *value;
-	bool path;
-
-	value = dev ? udev_device_get_property_value(dev, "DM_MULTIPATH_DEVICE_PATH") : NULL;
-	path = value && !strcmp(value, "1");
-	udev_device_unref(dev);
-	udev_unref(udev);
-	return path;
-}
-
-/* DEVLINKS of the event that this runs in, which udev does not yet tell others. */
-static bool any_link_of_event(dev_t devno, bool (*matches)(const char *name, void *arg), void *arg)
-{
-	const char *maj = getenv("MAJOR"), *min = getenv("MINOR"), *links = getenv("DEVLINKS");
-	char *copy, *name, *save;
-	bool found = false;
-
-	if (!maj || !min || !links || strtoul(maj, NULL, 10) != major(devno) ||
-	    strtoul(min, NULL, 10) != minor(devno))
-		return false;
-	copy = strdup(links);
-	for (name = copy ? strtok_r(copy, " ", &save) : NULL; name && !found;
-	     name = strtok_r(NULL, " ", &save))
-		found = matches(name, arg);
-	free(copy);
-	return found;
-}
-
-static bool any_link(dev_t devno, bool (*matches)(const char *name, void *arg), void *arg)
-{
-	struct udev *udev = udev_new();
-	struct udev_device *dev = udev ? udev_device_new_from_devnum(udev, 'b', devno) : NULL;
-	struct udev_list_entry *link = dev ? udev_device_get_devlinks_list_entry(dev) : NULL;
-	bool found = false;
-
-	for (; link && !found; link = udev_list_entry_get_next(link))
-		found = matches(udev_list_entry_get_name(link), arg);
-	udev_device_unref(dev);
-	udev_unref(udev);
-	return found;
-}
-
-bool hybrid_devno_any_name(dev_t devno, bool (*matches)(const char *name, void *arg), void *arg)
-{
-	char path[HYBRID_PATH_MAX];
-
-	return matches(hybrid_devno_path(devno, path, sizeof(path)), arg) ||
-	       any_link_of_event(devno, matches, arg) || any_link(devno, matches, arg);
-}
-
-static bool is_same_name(const char *name, void *arg)
-{
-	return !strcmp(name, arg);
-}
-
-unsigned int hybrid_udev_claims(const char *name)
-{
-	struct udev *udev = udev_new();
-	struct udev_enumerate *all = udev ? udev_enumerate_new(udev) : NULL;
-	struct udev_list_entry *entry = NULL;
-	struct udev_device *dev;
-	unsigned int claims = 0;
-
-	if (all && !udev_enumerate_add_match_subsystem(all, "block") &&
-	    !udev_enumerate_scan_devices(all))
-		entry = udev_enumerate_get_list_entry(all);
-	for (; entry; entry = udev_list_entry_get_next(entry)) {
-		dev = udev_device_new_from_syspath(udev, udev_list_entry_get_name(entry));
-		if (dev && any_link(udev_device_get_devnum(dev), is_same_name, (void *)name))
-			claims++;
-		udev_device_unref(dev);
-	}
-	udev_enumerate_unref(all);
-	udev_unref(udev);
-	return claims;
-}
-
-bool hybrid_sysfs_ours(dev_t devno)
-{
-	char uuid[192];
-
-	return read_attr(devno, "dm/uuid", uuid, sizeof(uuid)) && !strncmp(uuid, "HYBRID-", 7);
-}
-
-bool hybrid_devno_no_disk(dev_t devno)
-{
-	switch (major(devno)) {
-	case FLOPPY_MAJOR:
-	case SCSI_CDROM_MAJOR:
-	case MTD_BLOCK_MAJOR:
-		return true;
-	}
-	return false;
-}
-
-void hybrid_sysfs_uevent(dev_t devno, const char *action)
-{
-	char path[PATH_MAX];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/uevent", major(devno), minor(devno));
-	f = fopen(path, "we");
-	if (!f)
-		return;
-	fputs(action, f);
-	fclose(f);
 }
 
 /* @disk: that @lower is a partition of, or @lower.  multipath holds disks, not partitions. */
 static bool built_on(dev_t upper, dev_t lower, dev_t disk, int depth)
 {
-	DIR *dir = open_subdir(whole_disk(upper), "slaves");
-	const char *name;
+	DIR *dir = depth < DEPTH_MAX ? open_neighbours(whole_disk(upper), "slaves") : NULL;
 	bool found = false;
 	dev_t slave;
 
-	while (dir && !found && depth < DEPTH_MAX && (name = next_entry(dir)))
-		found = hybrid_sysfs_devno(name, &slave) &&
-			(slave == lower || slave == disk ||
-			 built_on(slave, lower, disk, depth + 1));
-	if (dir)
-		closedir(dir);
+	while (next_neighbour(dir, &slave))
+		found = found || slave == lower || slave == disk ||
+			built_on(slave, lower, disk, depth + 1);
 	return found;
 }
 
 bool hybrid_sysfs_built_on(dev_t upper, dev_t lower)
 {
-	return upper && lower && built_on(upper, lower, whole_disk(lower), 0);
+	return built_on(upper, lower, whole_disk(lower), 0);
 }
 
 /* Whether the DM_UUID of @layer is @uuid and @suffix. */
@@ -429,89 +353,178 @@ dev_t hybrid_sysfs_snapshot_of(dev_t devno)
 {
 	char uuid[192], layer[192];
 	bool snapshot = false;
-	dev_t slave, real = 0;
-	const char *name;
+	dev_t real = 0;
 	size_t len;
 	DIR *dir;
 
 	if (!read_attr(devno, "dm/uuid", uuid, sizeof(uuid)) || strncmp(uuid, "LVM-", 4))
 		return 0;
-	dir = open_subdir(devno, "slaves");
-	while (dir && (name = next_entry(dir))) {
-		if (!hybrid_sysfs_devno(name, &slave) ||
-		    !read_attr(slave, "dm/uuid", layer, sizeof(layer)))
+	dir = open_neighbours(devno, "slaves");
+	while (next_neighbour(dir, &devno)) {
+		if (!read_attr(devno, "dm/uuid", layer, sizeof(layer)))
 			continue;
 		len = strlen(layer);
 		if (is_layer(layer, uuid, "-cow"))
 			snapshot = true;
 		else if (len > 5 && !strcmp(layer + len - 5, "-real"))
-			real = slave;
+			real = devno;
 	}
-	if (dir)
-		closedir(dir);
 	return snapshot ? real : 0;
 }
 
-/* Whether $HYBRID_SCAN_ONLY, kernel names with blanks between, allows it. */
-static bool scan_allowed(const char *kname)
-{
-	const char *list = getenv("HYBRID_SCAN_ONLY");
-	size_t len = strlen(kname), n;
+/* Names ------------------------------------------------------------------------ */
 
-	if (!list || !*list)
-		return true;
-	for (list += strspn(list, " "); *list; list += n + strspn(list + n, " ")) {
-		n = strcspn(list, " ");
-		if (n == len && !strncmp(list, kname, n))
-			return true;
-	}
-	return false;
+/* Whether @matches is true of any link to @dev, which is unreferenced, and may be NULL. */
+static bool any_link(struct udev_device *dev, bool (*matches)(const char *name, void *arg),
+		     void *arg)
+{
+	struct udev_list_entry *link = dev ? udev_device_get_devlinks_list_entry(dev) : NULL;
+	bool found = false;
+
+	for (; link && !found; link = udev_list_entry_get_next(link))
+		found = matches(udev_list_entry_get_name(link), arg);
+	udev_device_unref(dev);
+	return found;
 }
 
-int hybrid_sysfs_each(int (*fn)(const char *kname, dev_t devno, void *arg), void *arg)
+/* The same of a list with blanks between, which may be NULL. */
+static bool any_word(const char *list, bool (*matches)(const char *name, void *arg), void *arg)
 {
-	struct dirent **entries;
-	int i, n, r = 0;
-	dev_t devno;
+	char *copy = strdup(list ?: ""), *save, *word;
+	bool found = false;
 
-	n = scandir("/sys/class/block", &entries, NULL, versionsort);
-	for (i = 0; i < n; i++) {
-		if (!r && entries[i]->d_name[0] != '.' && scan_allowed(entries[i]->d_name) &&
-		    hybrid_sysfs_devno(entries[i]->d_name, &devno) &&
-		    !hybrid_devno_no_disk(devno) && hybrid_config_looks_at(devno))
-			r = fn(entries[i]->d_name, devno, arg);
-		free(entries[i]);
-	}
-	if (n >= 0)
-		free(entries);
-	return r;
+	for (word = copy ? strtok_r(copy, " ", &save) : NULL; word && !found;
+	     word = strtok_r(NULL, " ", &save))
+		found = matches(word, arg);
+	free(copy);
+	return found;
+}
+
+/*
+ * DEVLINKS of the event that this runs in, which udev does not yet tell others.  libudev's
+ * udev_device_new_from_environment() would cut the environment to pieces.
+ */
+static bool any_link_of_event(dev_t devno, bool (*matches)(const char *name, void *arg), void *arg)
+{
+	const char *maj = getenv("MAJOR"), *min = getenv("MINOR");
+
+	return maj && min && strtoul(maj, NULL, 10) == major(devno) &&
+	       strtoul(min, NULL, 10) == minor(devno) && any_word(getenv("DEVLINKS"), matches, arg);
+}
+
+bool hybrid_devno_any_name(dev_t devno, bool (*matches)(const char *name, void *arg), void *arg)
+{
+	char path[HYBRID_PATH_MAX];
+
+	return matches(hybrid_devno_path(devno, path, sizeof(path)), arg) ||
+	       any_link_of_event(devno, matches, arg) || any_link(device_of(devno), matches, arg);
+}
+
+static bool leads_to(const char *path, dev_t devno)
+{
+	struct stat st;
+
+	return !stat(path, &st) && st.st_rdev == devno;
 }
 
 char *hybrid_devno_path(dev_t devno, char *buf, size_t len)
 {
-	char name[HYBRID_PATH_MAX - 16], link[PATH_MAX], target[PATH_MAX];
-	struct stat st;
-	ssize_t n;
+	struct udev_device *dev = device_of(devno);
+	const char *node = dev ? udev_device_get_devnode(dev) : NULL;
+	char name[HYBRID_PATH_MAX - 16];
 
-	if (read_attr(devno, "dm/name", name, sizeof(name))) {
+	buf[0] = '\0';
+	if (read_attr(devno, "dm/name", name, sizeof(name)))
 		snprintf(buf, len, "/dev/mapper/%s", name);
-		if (!stat(buf, &st) && st.st_rdev == devno)
-			return buf;
-	}
-	snprintf(link, sizeof(link), "/sys/dev/block/%u:%u", major(devno), minor(devno));
-	n = readlink(link, target, sizeof(target) - 1);
-	if (n > 0) {
-		target[n] = '\0';
-		snprintf(buf, len, "/dev/%s", strrchr(target, '/') ? strrchr(target, '/') + 1 :
-			 target);
-		/* A name with a slash (cciss/c0d0) has "!" there in sysfs */
-		for (char *p = buf; *p; p++)
-			if (*p == '!')
-				*p = '/';
-		if (!stat(buf, &st) && st.st_rdev == devno)
-			return buf;
-	}
-	return hybrid_devno_text(devno, buf, len);
+	if (node && !leads_to(buf, devno))
+		snprintf(buf, len, "%s", node);
+	if (!leads_to(buf, devno))
+		hybrid_devno_text(devno, buf, len);
+	udev_device_unref(dev);
+	return buf;
+}
+
+bool hybrid_udev_runs(void)
+{
+	struct udev_queue *queue = udev_queue_new(context());
+	bool runs = queue && udev_queue_get_udev_is_active(queue);
+
+	udev_queue_unref(queue);
+	return runs;
+}
+
+/* All devices ------------------------------------------------------------------ */
+
+/* As the kernel counts: sda2 before sda10. */
+static int by_kname(const void *a, const void *b)
+{
+	const char * const *x = a, * const *y = b;
+
+	return strverscmp(strrchr(*x, '/'), strrchr(*y, '/'));
+}
+
+/* All block devices in the order of their names, ended by 0; free() it.  NULL: no memory. */
+static dev_t *all_devices(void)
+{
+	struct udev_enumerate *all = udev_enumerate_new(context());
+	struct udev_list_entry *first = NULL, *e;
+	unsigned int i = 0, nr = 0;
+	dev_t *devices, *d;
+	const char **paths;
+
+	if (all && udev_enumerate_add_match_subsystem(all, "block") >= 0 &&
+	    udev_enumerate_scan_devices(all) >= 0)
+		first = udev_enumerate_get_list_entry(all);
+	udev_list_entry_foreach(e, first)
+		nr++;
+	paths = calloc(nr + 1, sizeof(*paths));
+	d = devices = paths ? calloc(nr + 1, sizeof(*devices)) : NULL;
+	udev_list_entry_foreach(e, devices ? first : NULL)
+		paths[i++] = udev_list_entry_get_name(e);
+	qsort(paths, i, sizeof(*paths), by_kname);
+	for (nr = i, i = 0; i < nr; i++, d += *d != 0)
+		*d = unref_devno(udev_device_new_from_syspath(context(), paths[i]));
+	free(paths);
+	udev_enumerate_unref(all);
+	return devices;
+}
+
+static bool is_same_name(const char *name, void *arg)
+{
+	return !strcmp(name, arg);
+}
+
+unsigned int hybrid_udev_claims(const char *name)
+{
+	dev_t *all = all_devices(), *d;
+	unsigned int claims = 0;
+
+	for (d = all; d && *d; d++)
+		claims += any_link(device_of(*d), is_same_name, (void *)name);
+	free(all);
+	return claims;
+}
+
+static bool is_kname(const char *name, void *arg)
+{
+	const dev_t *devno = arg;
+	dev_t found;
+
+	return hybrid_sysfs_devno(name, &found) && found == *devno;
+}
+
+int hybrid_sysfs_each(int (*fn)(dev_t devno, void *arg), void *arg)
+{
+	const char *only = getenv("HYBRID_SCAN_ONLY");
+	dev_t *all = all_devices(), *d;
+	int r = all ? 0 : hybrid_nomem();
+
+	for (d = all; d && *d && !r; d++)
+		if ((!only || !*only || any_word(only, is_kname, d)) &&
+		    !hybrid_devno_no_disk(*d) && hybrid_config_looks_at(*d))
+			r = fn(*d, arg);
+	free(all);
+	return r;
 }
 
 char *hybrid_devno_text(dev_t devno, char *buf, size_t len)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What sysfs, /proc and udev know of a block device.  All answer "no" where sysfs is
- * not mounted or the device is gone; none prints.  See devices.h for the rest
- * of the functions.
+ * What the kernel and udev know of a block device, by libudev.  All answer "no" where sysfs
+ * is not mounted or the device is gone; none prints.  See devices.h for the rest of the
+ * functions.
  */
 #ifndef HYBRID_SYSFS_H
 #define HYBRID_SYSFS_H
@@ -54,6 +54,12 @@ bool hybrid_devno_any_name(dev_t devno, bool (*matches)(const char *name, void *
 /* Of how many devices udev says that a link, as "/dev/disk/by-id/...", is theirs. */
 unsigned int hybrid_udev_claims(const char *name);
 
+/* Whether there is a udevd. */
+bool hybrid_udev_runs(void);
+
+/* An attribute of a module in the kernel, as "dm_hybrid"; false: it is not loaded. */
+bool hybrid_sysfs_module(const char *name, const char *attr, char *buf, size_t len);
+
 /* As if the kernel said so of it now: "add". */
 void hybrid_sysfs_uevent(dev_t devno, const char *action);
 
@@ -73,6 +79,6 @@ dev_t hybrid_sysfs_snapshot_of(dev_t devno);
  * Call @fn for each block device that may be a disk and that hybrid.conf(5) does not leave out;
  * or for those that $HYBRID_SCAN_ONLY names.  Stops at, and returns, the first non-zero.
  */
-int hybrid_sysfs_each(int (*fn)(const char *kname, dev_t devno, void *arg), void *arg);
+int hybrid_sysfs_each(int (*fn)(dev_t devno, void *arg), void *arg);
 
 #endif
