@@ -2,6 +2,7 @@
 """replace-cache: all volumes of a pool get another cache device, whatever is cut short meanwhile."""
 import json
 import os
+import re
 import signal
 import subprocess
 import uuid
@@ -161,10 +162,32 @@ def test_all_volumes_move(kernel, pool, use):
 def test_nothing_is_done_with_test(kernel, pool):
     before, saved = known(pool), Saved(kernel, pool)
     out = kernel.ok("replace-cache", "ssd", "--cache", pool["new"], "--test")
-    for step in ("write " + pool["new"], "create ssd-new", "create_volume ... one", "suspend --nolockfs two",
+    for step in ("write " + pool["new"], "create ssd-new", "create_volume 0 ", "suspend --nolockfs two",
                  "ssd 0 release_volume 1", "load one --table", "remove ssd", "rename ssd-new ssd"):
         assert step in out
     assert known(pool) == before and kernel.path.read_text() == saved.state and replaces(pool["new"]) is None
+
+
+def created(text):
+    """Number, volume, name, member ... of each message create_volume, without its key."""
+    found = re.findall(r"create_volume (\d+ \S+ \S+ \S+) [0-9a-f]{32} ([^'\n]*\w)", text)
+    return [" ".join(words) for words in found]
+
+
+@pytest.mark.parametrize("cut", ["", "message ssd-new create_volume", "switch one"])
+def test_messages_that_test_prints(kernel, pool, cut):
+    """They are those that are sent, also when the command is given again.  Numbers begin anew."""
+    if not cut:
+        kernel.ok("detach", "one", "--live")
+    else:
+        r = kernel(*COMMAND, pool["new"], env={"HYBRID_FAKE_SIGNAL": f"{int(signal.SIGKILL)} {cut}"})
+        assert r.returncode == -9
+    out = kernel.ok("replace-cache", "ssd", *([] if cut else ["--cache", pool["new"]]), "--test")
+    kernel.clear_log()
+    kernel.ok("replace-cache", "ssd", *([] if cut else ["--cache", pool["new"]]), "-y")
+    assert created(out) == created("\n".join(kernel.log)) != []
+    tables = re.findall(r"load (\w+) --table '0 \d+ hybrid \S+ (\d+) ", out)
+    assert tables == [(name, kernel.device(name)["params"].split()[1]) for name, _ in tables] != []
 
 
 @pytest.mark.parametrize("power", [False, True])

@@ -710,43 +710,107 @@ static int run(struct replace *r)
 
 /* --test ------------------------------------------------------------------------------ */
 
-static void print_move(struct replace *r, const struct hybrid_volume_line *entry, const char *new)
+/* The numbers that the new pool has given, and to whom. */
+struct numbers {
+	struct hybrid_volume_line *entries;
+	unsigned int nr;
+	bool used[HYBRID_MAX_VOLUMES + 1];
+};
+
+static int load_numbers(const struct replace *r, struct numbers *n)
+{
+	unsigned int i;
+	int err = r->new && r->new->active ?
+		hybrid_pool_volumes(r->new->name, &n->entries, &n->nr) : 0;
+
+	for (i = 0; i < n->nr; i++)
+		n->used[n->entries[i].id] = true;
+	return err;
+}
+
+/* What it has there, or as enter() finds one: an attempt that was cut short gives its back. */
+static uint32_t number_of(struct numbers *n, const uint8_t volume[16], bool moved)
+{
+	uint32_t i;
+
+	for (i = 0; i < n->nr; i++) {
+		if (memcmp(n->entries[i].uuid, volume, 16))
+			continue;
+		if (moved)
+			return n->entries[i].id;
+		n->used[n->entries[i].id] = false;
+	}
+	for (i = 0; n->used[i]; i++)
+		;
+	n->used[i] = true;
+	return i;
+}
+
+/* Until its origin names the new pool. */
+static void print_hand_over(struct replace *r, const struct hybrid_volume_line *to, const char *new,
+			    const char *origin, const struct hybrid_volume_line *from, bool active)
+{
+	char message[HYBRID_PARAMS_MAX];
+	uint8_t key[16] = { 0 };
+
+	hybrid_random(key, sizeof(key));
+	hybrid_create_message_build(message, sizeof(message), to, key);
+	if (active)
+		printf("dmsetup message %s 0 drain\n", from->name);
+	printf("dmsetup message %s 0 '%s'\n", new, message);
+	if (active)
+		printf("dmsetup suspend --nolockfs %s\ndmsetup message %s 0 release_volume %u\n",
+		       from->name, r->old->name, from->id);
+	printf("write %s: superblocks that name pool %s\n", origin, new);
+}
+
+static void print_table(const struct hybrid_volume_line *to, const char *new, const char *origin)
+{
+	char params[HYBRID_PARAMS_MAX], pool[HYBRID_DEVICE_MAX];
+
+	snprintf(pool, sizeof(pool), "/dev/mapper/%s", new);
+	volume_params(params, to, pool, origin);
+	printf("dmsetup load %s --table '0 %llu linear %s %llu'\ndmsetup resume %s\n"
+	       "dmsetup load %s --table '0 %llu %s %s'\ndmsetup resume --nolockfs %s\n",
+	       to->name, (unsigned long long)to->data_sectors, origin,
+	       (unsigned long long)to->data_sector, to->name, to->name,
+	       (unsigned long long)to->data_sectors, HYBRID_VOLUME_TARGET, params, to->name);
+}
+
+static void print_move(struct replace *r, const struct hybrid_volume_line *entry, const char *new,
+		       struct numbers *numbers)
 {
 	const struct hybrid_member *m = hybrid_find_member(&r->inv, entry->member_uuid);
 	const struct hybrid_node *node = hybrid_find_uuid(&r->inv, entry->uuid, HYBRID_VOLUME);
-	char params[HYBRID_PARAMS_MAX], pool[HYBRID_DEVICE_MAX];
-	const char *origin = m ? m->path : "the origin";
 	bool active = node && node->active;
+	bool moved = hybrid_entry_foreign(&r->inv, r->old->uuid, entry);
+	const char *origin = m ? m->path : "the origin";
+	struct hybrid_volume_line to = *entry;
 
+	to.id = number_of(numbers, entry->uuid, moved);
 	printf("# volume %s\n", entry->name);
-	if (active)
-		printf("dmsetup message %s 0 drain\n", entry->name);
-	printf("dmsetup message %s 0 'create_volume ... %s ...'\n", new, entry->name);
-	if (active)
-		printf("dmsetup suspend --nolockfs %s\ndmsetup message %s 0 release_volume %u\n",
-		       entry->name, r->old->name, entry->id);
-	printf("write %s: superblocks that name pool %s\n", origin, new);
-	snprintf(pool, sizeof(pool), "/dev/mapper/%s", new);
-	volume_params(params, entry, pool, origin);
-	if (active)
-		printf("dmsetup load %s --table '0 %llu linear %s %llu'\ndmsetup resume %s\n"
-		       "dmsetup load %s --table '0 %llu %s %s'\ndmsetup resume --nolockfs %s\n",
-		       entry->name, (unsigned long long)entry->data_sectors, origin,
-		       (unsigned long long)entry->data_sector, entry->name, entry->name,
-		       (unsigned long long)entry->data_sectors, HYBRID_VOLUME_TARGET, params, entry->name);
-	printf("dmsetup message %s 0 delete_volume %u\ndmsetup message %s 0 forget_volume %u\n",
-	       r->old->name, entry->id, r->old->name, entry->id);
+	if (!moved)
+		print_hand_over(r, &to, new, origin, entry, active);
+	if (active && (!moved || node->dm.alone || node->pool != r->new))
+		print_table(&to, new, origin);
+	if (!entry->tombstone)
+		printf("dmsetup message %s 0 delete_volume %u\n", r->old->name, entry->id);
+	printf("dmsetup message %s 0 forget_volume %u\n", r->old->name, entry->id);
 }
 
 /* @new: the name of the new pool for now. */
 static int print_test(struct replace *r, const char *new)
 {
 	struct hybrid_volume_line *entries = NULL;
+	struct numbers numbers = { 0 };
 	unsigned int nr = 0, i;
 	int err = r->old && r->old->active ? hybrid_pool_volumes(r->old->name, &entries, &nr) : 0;
 
+	if (!err)
+		err = load_numbers(r, &numbers);
 	for (i = 0; i < nr && !err; i++)
-		print_move(r, &entries[i], new);
+		print_move(r, &entries[i], new, &numbers);
+	free(numbers.entries);
 	free(entries);
 	if (err)
 		return err;
