@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """replace-cache: all volumes of a pool get another cache device, whatever is cut short meanwhile."""
+import itertools
 import json
 import os
 import re
@@ -210,6 +211,28 @@ def test_cut_in_a_superblock(kernel, build, pool, power, use):
     replaced(kernel, pool, before, ["one"] if use == "closed" else ["one", "two"])
 
 
+def refused(kernel, *devices):
+    members = json.loads(kernel("scan", *devices, "--json", "-o", "all").stdout)["members"]
+    return [m for m in members if m["state"] == "refused"]
+
+
+def test_cut_while_devices_are_formatted(kernel, build, pool, loop):
+    """Whatever part of a superblock is written: a device is a member, or it is none."""
+    other = loop("other.img", 20)
+    saved, blank = Saved(kernel, pool), bands(other)
+    commands = ((*COMMAND, pool["new"]), ("create", "three", "--cache", pool["new"], "--origin", other, "-y"))
+    for command, writes in zip(commands, (7, 14)):
+        for n, seed in itertools.product(range(1, writes), range(6)):
+            saved.restore()
+            with open(other, "r+b") as f:
+                f.write(blank[0])
+                f.seek(-MIB, os.SEEK_END)
+                f.write(blank[1])
+            r = kernel(*command, env={"LD_PRELOAD": str(build / "faults.so"), "FAULT_CUT": f"{n} {seed}"})
+            assert r.returncode == -9, (command, n, r)
+            assert not refused(kernel, pool["new"], other), (command, n, seed)
+
+
 def go_on(kernel, pool, before, saved, power):
     if power:
         kernel.change(devices=[])
@@ -233,8 +256,8 @@ def go_on(kernel, pool, before, saved, power):
         if state["state"] == "suspended":
             assert current(pool[name]).pool == before["pool"] and r.returncode in (5, 6)
     if replaces(pool["new"]) is None:
-        # A superblock that is torn is shown to the user, who has the last word
-        kernel.ok(*COMMAND, pool["new"], "--wipe-signatures", "--force")
+        # A superblock is there, or it is not
+        kernel.ok(*COMMAND, pool["new"])
     elif any(replaces(pool["new"])):
         assert "hybridctl replace-cache ssd" in kernel("status").stdout
         # The device need not be named again

@@ -287,7 +287,7 @@ static int check_new_pool(const struct vacancy *v, const struct hybrid_cache_pla
 	return r ? r : check_policy(plan->policy, false);
 }
 
-/* Nobody's until it comes up: so a superblock is no more than one sector, which is never torn. */
+/* Nobody's until it comes up. */
 static int format(const struct vacancy *v, const struct hybrid_device *dev,
 		  struct hybrid_cache_plan *plan)
 {

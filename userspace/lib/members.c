@@ -397,6 +397,23 @@ static int write_superblocks(const struct hybrid_device *dev, const struct hybri
 	return r;
 }
 
+/* One sector, which is never torn, has all of a superblock but the id of its owner. */
+static_assert(offsetof(struct hybrid_superblock, role_data) + sizeof(struct hybrid_sb_cache) <= 512);
+static_assert(offsetof(struct hybrid_superblock, role_data) + sizeof(struct hybrid_sb_origin) <= 512);
+
+/* Nobody's for a moment: so a power cut leaves a member, or none. */
+static int write_first_superblocks(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+{
+	struct hybrid_sb first = *sb;
+	int r = 0;
+
+	memset(first.host_id, 0, sizeof(first.host_id));
+	first.sequence--;
+	if (!hybrid_uuid_is_null(sb->host_id))
+		r = write_superblocks(dev, &first);
+	return r ? r : write_superblocks(dev, sb);
+}
+
 static int zero_bands(const struct hybrid_device *dev, uint64_t member_sectors)
 {
 	uint64_t tail = tail_sector(member_sectors);
@@ -486,7 +503,7 @@ int hybrid_cache_format(const struct hybrid_device *dev, const struct hybrid_cac
 	if (!r)
 		r = write_root(dev, &plan->sb);
 	if (!r)
-		r = write_superblocks(dev, &plan->sb);
+		r = write_first_superblocks(dev, &plan->sb);
 	return r ? fail_write(dev, r) : 0;
 }
 
@@ -498,7 +515,7 @@ int hybrid_origin_format(const struct hybrid_device *dev, const struct hybrid_or
 		return 0;
 	r = prepare_bands(dev, plan->sb.member_sectors, plan->guard);
 	if (!r)
-		r = write_superblocks(dev, &plan->sb);
+		r = write_first_superblocks(dev, &plan->sb);
 	return r ? fail_write(dev, r) : 0;
 }
 
