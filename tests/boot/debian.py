@@ -28,7 +28,7 @@ PACKAGES = [
     "pigz"]
 # Of the newer, only what is around the kernel: the modules are built for bookworm's.
 SUITES = {"bookworm": PACKAGES,
-          "trixie": [p for p in PACKAGES if p != "linux-image-amd64"] + ["systemd-cryptsetup"]}
+          "trixie": [p for p in PACKAGES if p != "linux-image-amd64"] + ["systemd-cryptsetup", "libfdisk1"]}
 # Of all the drivers what a machine of ours has: initramfs and images are a third as large.
 MODULES = ["arch/x86/crypto/*", "crypto/**/*", "lib/**/*", "fs/*", "fs/ext4/*", "fs/jbd2/*",
            "fs/autofs/*", "drivers/block/**/*", "drivers/md/**/*", "drivers/virtio/*",

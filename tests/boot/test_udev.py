@@ -236,6 +236,37 @@ def test_without_a_cache(system, volume):
     system.becomes({"vol-pool": "running", "vol": "no-cache"})
 
 
+def test_an_exported_disk(system, volume):
+    """A disk with a partition, at once and when it comes back; where that was cut short, the volume."""
+    cache, origin = volume
+    for d in volume:
+        dev = system.plug(d)
+    system.becomes(RUNNING)
+    system.run(f"mkfs.ext4 -q -U {FS_UUID} /dev/mapper/vol; hybridctl detach vol")
+    last = int(system.run(f"blockdev --getsz {dev}")) - 1024
+    system.run("".join(f"dd if={dev} of=/run/{at} skip={at} count=8 status=none; " for at in (1024, last)))
+    assert "has not looked" not in system.run("hybridctl export vol -y 2>&1")
+    system.settle()
+
+    def is_ordinary():
+        return (system.state(dev) is None and system.info(dev)["ID_PART_TABLE_TYPE"] == "gpt" and
+                f"/dev/disk/by-uuid/{FS_UUID}" in system.links(f"{dev}1"))
+    assert is_ordinary() and system.states() == {"vol-pool": "running"} and system.members() == 1
+    system.run("".join(f"dd if=/run/{at} of={dev} seek={at} count=8 oflag=direct status=none; "
+                       for at in (1024, last)))
+    system.unplug(origin)
+    dev = system.plug(origin)
+    system.becomes({"vol-pool": "running", "vol": "no-cache"})
+    assert f"/dev/disk/by-uuid/{FS_UUID}" in system.links("/dev/mapper/vol")
+    assert system.rc(f"mount {dev}1 /mnt")
+    system.run("hybridctl export vol -y")
+    system.settle()
+    assert is_ordinary()
+    system.unplug(origin)
+    dev = system.plug(origin)
+    assert is_ordinary() and system.states() == {"vol-pool": "running"}
+
+
 # What members may stand on ------------------------------------------------------------
 
 def test_loop_and_nbd(system):

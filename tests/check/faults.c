@@ -4,7 +4,7 @@
  * power is cut.  In the environment:
  *
  *	FAULT_CUT=<n> <seed>	in the n-th write: of all that no fsync covers, each
- *				sector is as it was or as it was written; then SIGKILL
+ *				logical sector is as it was or as it was written; then SIGKILL
  *	FAULT_POWER=<seed>	the same when the tool has ended, however well
  *	FAULT_BAD=<read|write|discard> <file> <first> <end>[;...]	sectors: EIO, or
  *	FAULT_ERRNO=<errno>	another one
@@ -37,7 +37,7 @@ struct undo {
 	int fd;
 	ino_t ino;
 	off_t at;
-	size_t len;
+	size_t len, sector;
 	char *old;
 };
 
@@ -55,6 +55,7 @@ struct bad {
 
 static ssize_t (*real_pread)(int fd, void *buf, size_t len, off_t at);
 static ssize_t (*real_pwrite)(int fd, const void *buf, size_t len, off_t at);
+static ssize_t (*real_write)(int fd, const void *buf, size_t len);
 
 static int (*real_ioctl)(int fd, unsigned long request, ...);
 
@@ -102,6 +103,7 @@ __attribute__((constructor)) static void init(void)
 	real_pread = dlsym(RTLD_NEXT, "pread64");
 	real_ioctl = dlsym(RTLD_NEXT, "ioctl");
 	real_pwrite = dlsym(RTLD_NEXT, "pwrite64");
+	real_write = dlsym(RTLD_NEXT, "write");
 	text = getenv("FAULT_CUT");
 	if (text && sscanf(text, "%ld %u", &cut, &seed) != 2)
 		abort();
@@ -182,6 +184,14 @@ static int fd_of(ino_t ino, int fd)
 	return written[nr_written++].fd;
 }
 
+/* What is written whole or not at all. */
+static size_t sector_of(int fd)
+{
+	int size;
+
+	return real_ioctl(fd, BLKSSZGET, &size) ? 512 : size;
+}
+
 static void remember(int fd, off_t at, size_t len)
 {
 	struct undo *u = malloc(sizeof(*u));
@@ -193,6 +203,7 @@ static void remember(int fd, off_t at, size_t len)
 	u->fd = fd_of(u->ino, fd);
 	u->at = at;
 	u->len = len;
+	u->sector = sector_of(fd);
 	if (real_pread(fd, u->old, len, at) != (ssize_t)len)
 		abort();
 	u->next = undo;
@@ -204,9 +215,11 @@ static void lose(void)
 	size_t i;
 
 	for (; undo; undo = undo->next)
-		for (i = 0; i < undo->len; i += 512)
+		for (i = 0; i < undo->len; i += undo->sector)
 			if (random() & 1)
-				real_pwrite(undo->fd, undo->old + i, 512, undo->at + i);
+				real_pwrite(undo->fd, undo->old + i,
+					    undo->len - i < undo->sector ? undo->len - i : undo->sector,
+					    undo->at + i);
 }
 
 static void cut_power(void)
@@ -244,6 +257,22 @@ ssize_t pwrite64(int fd, const void *buf, size_t len, off_t at)
 	if (++writes == cut)
 		cut_power();
 	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+/* Of libraries, to a block device: as pwrite64() there. */
+ssize_t write(int fd, const void *buf, size_t len)
+{
+	struct stat st;
+	off_t at;
+	ssize_t n;
+
+	if (fstat(fd, &st) || !S_ISBLK(st.st_mode))
+		return real_write(fd, buf, len);
+	at = lseek(fd, 0, SEEK_CUR);
+	n = pwrite64(fd, buf, len, at);
+	if (n > 0)
+		lseek(fd, at + n, SEEK_SET);
 	return n;
 }
 

@@ -14,6 +14,7 @@
 #include "config.h"
 #include "ephemeral.h"
 #include "errors.h"
+#include "gpt.h"
 #include "look.h"
 #include "policy.h"
 #include "sysfs.h"
@@ -465,6 +466,12 @@ static int plan_kept(struct new_volume *nv, const struct hybrid_sb *old)
 		return hybrid_fail(HYBRID_REFUSED,
 				   "restore it; then hybridctl lost --acknowledge says that this was done",
 				   "some of the data of %s was lost with its last cache", old->name);
+	/* It shows the data beside the cache: what has newer ones must not be mounted by the partition */
+	if (hybrid_gpt_there(&nv->origin))
+		return hybrid_fail(HYBRID_REFUSED,
+				   "hybridctl export ends that; or wipefs --all takes the table off, and leaves the volume",
+				   "the export of %s was cut short: %s has a partition table", old->name,
+				   nv->origin.path);
 	memcpy(key, sb->pairing_key, sizeof(key));
 	*sb = *old;
 	hybrid_member_pair(sb, nv->plan.pool_uuid, nv->plan.volume_id, key);

@@ -696,6 +696,15 @@ static int unsign(const struct hybrid_device *dev, uint64_t member_sectors)
 	return r;
 }
 
+int hybrid_member_unsign(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+{
+	int r = unsign(dev, sb->member_sectors);
+
+	if (!r)
+		announce_found(dev->devno, NULL);
+	return r ? fail_write(dev, r) : 0;
+}
+
 int hybrid_member_wipe(const struct hybrid_device *dev, const struct hybrid_sb *sb)
 {
 	int r = unsign(dev, sb->member_sectors);

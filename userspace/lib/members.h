@@ -147,6 +147,12 @@ int hybrid_member_unite(const struct hybrid_device *dev, struct hybrid_member *m
 char *hybrid_replaced_name(char name[HYBRID_NAME_SIZE], const struct hybrid_sb *sb);
 
 /*
+ * Take the superblocks off a formatted member, the head's first, and leave all else.  Cut short, it
+ * leaves a member that one copy describes, or none.  Returns 0 or an exit code.
+ */
+int hybrid_member_unsign(const struct hybrid_device *dev, const struct hybrid_sb *sb);
+
+/*
  * Zero head and tail of a formatted member, the superblocks first: cut short, it leaves a member with
  * all of its metadata, or none.
  */

@@ -223,6 +223,24 @@ bool hybrid_udev_multipath(dev_t devno)
 	       !strcmp(path, "1");
 }
 
+bool hybrid_sysfs_partition_of(dev_t devno, dev_t *disk, unsigned int *number, uint64_t *start)
+{
+	if (!hybrid_sysfs_partition(devno))
+		return false;
+	*disk = whole_disk(devno);
+	*number = read_number(devno, "partition");
+	*start = read_number(devno, "start");
+	return true;
+}
+
+bool hybrid_sysfs_mapped(dev_t devno)
+{
+	char text[192];
+
+	return read_attr(devno, "dm/name", text, sizeof(text)) &&
+	       !(read_attr(devno, "dm/uuid", text, sizeof(text)) && !strncmp(text, "mpath-", 6));
+}
+
 bool hybrid_devno_no_disk(dev_t devno)
 {
 	switch (major(devno)) {

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* The device of a name of the kernel's, as "sda1" or "dm-0"; false: there is none. */
@@ -28,6 +29,12 @@ bool hybrid_sysfs_share_disk(dev_t a, dev_t b);
 
 /* Whether it is a partition of a disk. */
 bool hybrid_sysfs_partition(dev_t devno);
+
+/* Of a partition: its disk, its number there, and where it begins, in sectors.  False: it is none. */
+bool hybrid_sysfs_partition_of(dev_t devno, dev_t *disk, unsigned int *number, uint64_t *start);
+
+/* Whether device-mapper makes it of others (LVM, LUKS ...), and it is no disk with several paths. */
+bool hybrid_sysfs_mapped(dev_t devno);
 
 /* Whether a disk at its bottom can be taken out (sticks, cards). */
 bool hybrid_sysfs_removable(dev_t devno);
