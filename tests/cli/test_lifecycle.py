@@ -528,6 +528,18 @@ def test_dirty_data_are_counted_by_granules(kernel, volume):
         assert line["total_bytes"] == line["written_bytes"] == 6 * each
 
 
+@pytest.mark.parametrize("condition, rows", [
+    ("name=vol", "vol"), ("name!=vol", "vol-pool"), ("name=~^vol", "vol vol-pool"), ("name!~pool$", "vol"),
+    ("size>=100m", ""), ("size<1g && kind=volume", "vol"), ("size<1g , kind=pool", "vol-pool"),
+    ("kind=pool || id=0", "vol vol-pool"), ("kind=pool # id=0", "vol vol-pool"), ("!(kind=pool)", "vol"),
+    ('name="vol-pool"', "vol-pool"), ("hit_ratio>50", "vol"), ("hit_ratio<=50 && kind=volume", ""), ("dirty>64k", "vol"),
+])
+def test_conditions(kernel, volume, condition, rows):
+    """Each operator that the man page names."""
+    kernel.change(dirty_vol=100)
+    assert set(kernel.ok("list", "--noheadings", "-o", "name", "-S", condition).split()) == set(rows.split())
+
+
 def test_list_as_a_tree(kernel, volume, loop):
     other, more, origin = loop("other.img", 64), loop("more.img", 64), loop("alone.img", 64)
     kernel.ok("create", "more", "--pool", "vol-pool", "--origin", more, "-y")

@@ -44,6 +44,18 @@ static const struct {
 #include "commands.def"
 };
 
+#include "fields.def"
+
+static const struct field {
+	const char *name, *type, *text;
+} list_fields[] = {
+#define X(id, name, heading, type, text) { name, #type, text },
+	LIST_FIELDS(X)
+}, scan_fields[] = {
+	SCAN_FIELDS(X)
+#undef X
+};
+
 static const struct {
 	int number;
 	const char *name, *severity, *meaning, *next;
@@ -151,6 +163,20 @@ static void man_findings(void)
 	}
 }
 
+static void man_fields(const struct field *fields, size_t nr)
+{
+	size_t i;
+
+	for (i = 0; i < nr; i++) {
+		printf("*%s* (", fields[i].name);
+		for (const char *p = fields[i].type; *p; p++)
+			putchar(*p | 0x20);
+		printf(")\n\t");
+		put_escaped(fields[i].text);
+		printf("\n\n");
+	}
+}
+
 static int expand(const char *line)
 {
 	char what[16], program[64];
@@ -163,6 +189,10 @@ static int expand(const char *line)
 		man_options(O_EVERYWHERE);
 	else if (!strcmp(line, "@COMMANDS@\n"))
 		man_commands();
+	else if (!strcmp(line, "@LISTFIELDS@\n"))
+		man_fields(list_fields, sizeof(list_fields) / sizeof(list_fields[0]));
+	else if (!strcmp(line, "@SCANFIELDS@\n"))
+		man_fields(scan_fields, sizeof(scan_fields) / sizeof(scan_fields[0]));
 	else if (!strcmp(line, "@FINDINGS@\n"))
 		man_findings();
 	else

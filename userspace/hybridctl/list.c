@@ -6,36 +6,13 @@
 
 #include "common.h"
 #include "errors.h"
+#include "fields.def"
 #include "health.h"
 #include "list.h"
 #include "owner.h"
 #include "udev.h"
 
 /* list --------------------------------------------------------------------- */
-
-#define LIST_FIELDS(X) \
-	X(NAME, "name", "Name", TEXT, "name") \
-	X(KIND, "kind", "Kind", TEXT, "pool or volume") \
-	X(STATE, "state", "State", TEXT, "running, draining, no-cache, inactive, foreign, degraded, failed, ...") \
-	X(MODE, "mode", "Mode", TEXT, "of a volume") \
-	X(POOL, "pool", "Pool", TEXT, "pool of a volume") \
-	X(CACHE, "cache", "Cache", TEXT, "cache device") \
-	X(ORIGIN, "origin", "Origin", TEXT, "origin of a volume") \
-	X(SIZE, "size", "Size", SIZE, "of the volume; of a pool's data") \
-	X(USED, "used", "Used", SIZE, "cached data, in whole blocks") \
-	X(DIRTY, "dirty", "Dirty", SIZE, "data that only the cache has") \
-	X(HIT, "hit_ratio", "Hit%", PERCENT, "requests served by the cache") \
-	X(READ_HIT, "read_hit_ratio", "RHit%", PERCENT, "reads served by the cache") \
-	X(WRITE_HIT, "write_hit_ratio", "WHit%", PERCENT, "writes to cached data") \
-	X(BLOCK, "block_size", "Block", SIZE, "unit of caching") \
-	X(POLICY, "policy", "Policy", TEXT, "of the pool") \
-	X(CUTOFF, "cutoff", "Cutoff", SIZE, "sequential cutoff of a volume") \
-	X(ID, "id", "Id", NUMBER, "of a volume in its pool") \
-	X(UUID, "uuid", "UUID", TEXT, "of the pool or volume") \
-	X(POOL_UUID, "pool_uuid", "Pool UUID", TEXT, "of the pool") \
-	X(HOST_ID, "host_id", "Host", TEXT, "id of the host that it belongs to") \
-	X(DEVICE, "device", "Device", TEXT, "kernel number of the active device") \
-	X(WHY, "why", "Why", TEXT, "why a member is refused")
 
 enum {
 #define X(id, name, heading, type, text) LIST_##id,
@@ -292,24 +269,6 @@ int command_list(const struct command_line *cl)
 }
 
 /* scan --------------------------------------------------------------------- */
-
-#define SCAN_FIELDS(X) \
-	X(DEVICE, "device", "Device", TEXT, "path") \
-	X(ROLE, "role", "Role", TEXT, "cache, origin, detached, unknown") \
-	X(STATE, "state", "State", TEXT, "ok, one-copy, refused") \
-	X(NAME, "name", "Name", TEXT, "of the pool or volume") \
-	X(POOL_UUID, "pool_uuid", "Pool UUID", TEXT, "of the pool") \
-	X(VOLUME_UUID, "volume_uuid", "Volume UUID", TEXT, "of an origin's volume") \
-	X(MEMBER_UUID, "member_uuid", "Member UUID", TEXT, "of the device") \
-	X(SIZE, "size", "Size", SIZE, "of the member") \
-	X(OFFSET, "data_offset", "Data at", SIZE, "where the data begins") \
-	X(BLOCK, "block_size", "Block", SIZE, "of a cache device") \
-	X(POLICY, "policy", "Policy", TEXT, "of a cache device's pool") \
-	X(ID, "id", "Id", NUMBER, "of an origin's volume") \
-	X(DIRTY, "dirty", "Dirty", TEXT, "yes: an origin's cache may have newer data") \
-	X(HOST_ID, "host_id", "Host", TEXT, "id of the host that it belongs to") \
-	X(SEQUENCE, "sequence", "Seq", NUMBER, "of the superblock") \
-	X(WHY, "why", "Why", TEXT, "what is wrong with it")
 
 enum {
 #define X(id, name, heading, type, text) SCAN_##id,
