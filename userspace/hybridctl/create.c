@@ -11,6 +11,7 @@
 #include "ephemeral.h"
 #include "errors.h"
 #include "look.h"
+#include "mirror.h"
 #include "owner.h"
 #include "progress.h"
 
@@ -285,10 +286,12 @@ undo_cache:
 	return r;
 }
 
-static int plan_both(struct new_pool *np, struct new_volume *nv,
+/* @m: of two cache devices, else NULL. */
+static int plan_both(struct new_pool *np, struct new_volume *nv, const struct mirror *m,
 		     const struct command_line *cl)
 {
-	const struct hybrid_device *devs[2] = { &np->cache, &nv->origin };
+	const struct hybrid_device *devs[3] = { &np->cache };
+	unsigned int nr = 1;
 	int r;
 
 	r = hybrid_cache_plan(&np->cache, &np->plan);
@@ -300,17 +303,42 @@ static int plan_both(struct new_pool *np, struct new_volume *nv,
 	nv->fast = np->cache.devno;
 	nv->cache = np->cache.devno;
 	r = new_volume_plan(nv);
-	return r ? r : confirm_format(cl, devs, nv->plan.inplace || nv->kept ? 1 : 2);
+	if (r)
+		return r;
+	if (m)
+		devs[nr++] = &m->leg[1];
+	if (!nv->plan.inplace && !nv->kept)
+		devs[nr++] = &nv->origin;
+	return confirm_format(cl, devs, nr);
+}
+
+/* The array is somewhat smaller than its legs. */
+static int plan_on_mirror(struct mirror *m, struct new_pool *np, struct new_volume *nv)
+{
+	int r = mirror_make(m, &np->cache);
+
+	if (r)
+		return r;
+	r = hybrid_cache_plan(&np->cache, &np->plan);
+	nv->plan.granule_sectors = np->plan.sb.geometry.granule_sectors;
+	memcpy(nv->plan.pool_uuid, np->plan.sb.pool_uuid, 16);
+	nv->fast = np->cache.devno;
+	nv->cache = np->cache.devno;
+	return r ? r : new_volume_plan(nv);
 }
 
 static int create_with_cache(const struct command_line *cl)
 {
 	const struct hybrid_ephemeral *e;
 	char name[HYBRID_NAME_SIZE];
+	struct mirror mirror = MIRROR_NONE, *m = cl->nr_caches == 2 ? &mirror : NULL;
 	struct new_volume nv;
 	struct new_pool np;
 	int r = 0;
 
+	if (m && cl->given[OPT_EPHEMERAL])
+		return hybrid_fail(HYBRID_USAGE, "give one device",
+				   "what comes up blank has nothing that needs a second copy");
 	if (cl->value[OPT_ORIGIN])
 		r = hybrid_devices_distinct(cl->value[OPT_CACHE], cl->value[OPT_ORIGIN],
 					    cl->given[OPT_FORCE]);
@@ -318,8 +346,13 @@ static int create_with_cache(const struct command_line *cl)
 		r = find_line(cl, &e);
 	if (!r)
 		r = pool_name(name, sizeof(name), cl, e);
-	if (!r)
+	if (!r && m)
+		r = mirror_parse(m, cl, name);
+	if (!r) {
 		r = new_pool_parse(&np, cl, name, policy_of(cl), e);
+		if (r)
+			mirror_close(&mirror);
+	}
 	if (r)
 		return r;
 	r = new_volume_parse(&nv, cl, cl->argv[0]);
@@ -328,28 +361,36 @@ static int create_with_cache(const struct command_line *cl)
 	if (!r)
 		r = check_policy(np.plan.policy, cl->given[OPT_TEST]);
 	if (!r)
-		r = plan_both(&np, &nv, cl);
+		r = plan_both(&np, &nv, m, cl);
 	if (r)
 		goto out;
 	if (cl->given[OPT_TEST]) {
+		if (m)
+			mirror_print_test(m);
 		print_pool_test(&np, cl->given[OPT_DISCARD]);
 		print_volume_test(&nv);
 		goto out;
 	}
+	if (m)
+		r = plan_on_mirror(m, &np, &nv);
 	/* Without the lock: for others it may be long. */
-	if (cl->given[OPT_DISCARD])
+	if (!r && cl->given[OPT_DISCARD])
 		r = check_again(&np, &nv);
 	if (!r && cl->given[OPT_DISCARD])
 		r = new_pool_discard(cl, &np);
 	if (!r)
 		r = make_both(&np, &nv);
+	hybrid_device_close(&np.cache);
+	if (r && m)
+		mirror_undo(m);
 	if (r)
-		fail_lost(r, &np, &nv);
+		fail_lost(r, m ? NULL : &np, &nv);
 	else
 		hybrid_note("pool %s and volume %s are active: /dev/mapper/%s", np.plan.name,
 			    nv.entry.name, nv.entry.name);
 out:
 	hybrid_device_close(&np.cache);
+	mirror_close(&mirror);
 	new_volume_close(&nv);
 	return r;
 }

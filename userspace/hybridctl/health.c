@@ -5,6 +5,7 @@
 #include "format.h"
 #include "health.h"
 #include "owner.h"
+#include "sysfs.h"
 
 static void say(struct health *h, bool healthy, const char *state, const char *reason,
 		const char *action)
@@ -143,6 +144,22 @@ static void judge_retired(const struct hybrid_node *pool, struct health *h)
 		 nr == 1 ? "" : "s", nr == 1 ? "is" : "are");
 }
 
+/* Nothing is lost yet: it works on one of its disks. */
+static bool judge_array(const struct hybrid_node *pool, struct health *h)
+{
+	char path[HYBRID_PATH_MAX];
+
+	if (!hybrid_sysfs_degraded(pool->below))
+		return false;
+	hybrid_devno_path(pool->below, path, sizeof(path));
+	say(h, false, "running", "", "");
+	snprintf(h->reason, sizeof(h->reason), "its cache device %.128s, an array, misses a disk",
+		 path);
+	snprintf(h->action, sizeof(h->action), "mdadm --manage %.128s --add DEVICE gives it another one",
+		 path);
+	return true;
+}
+
 /* @draining: something is dirty, and a drain @on or the mode does not let it be.  False: neither. */
 static bool judge_drain(const struct hybrid_node *node, bool draining, bool on, struct health *h)
 {
@@ -183,7 +200,7 @@ static void judge_pool(const struct hybrid_node *node, struct health *h)
 		say(h, false, "failed",
 		    "the cache device or its metadata failed; dirty data cannot be read",
 		    "see dmesg; replace or reconnect the cache device, then deactivate and activate");
-	else if (judge_replaced(node, h))
+	else if (judge_replaced(node, h) || judge_array(node, h))
 		return;
 	else if (s->draining)
 		judge_drain(node, true, s->drain_on, h);

@@ -182,6 +182,13 @@ static int take_option(struct command_line *cl, const struct command *cmd, int i
 		return -1;
 	if (id == OPT_RATE && parse_rate(optarg, &cl->rate))
 		return -1;
+	if (id == OPT_CACHE) {
+		if (cl->nr_caches == 2)
+			return hybrid_fail(HYBRID_USAGE, "give one, or two that hold the same",
+					   "more than two --cache"), -1;
+		cl->caches[cl->nr_caches++] = optarg;
+		cl->value[OPT_CACHE] = cl->caches[0];
+	}
 	if (id == OPT_DEVICE) {
 		cl->devices = realloc(cl->devices,
 				      (cl->nr_devices + 1) * sizeof(*cl->devices));

@@ -24,6 +24,8 @@ struct command_line {
 	bool given[NR_OPTIONS];
 	char **devices;			/* --device, each time */
 	unsigned int nr_devices;
+	const char *caches[2];		/* --cache, each time */
+	unsigned int nr_caches;
 	uint64_t wait;			/* --wait: seconds, or 0 */
 	uint64_t rate;			/* --rate: KiB a second, or 0 */
 	int argc;			/* positional arguments */

@@ -884,6 +884,10 @@ int command_replace_cache(const struct command_line *cl)
 	struct replace r = { .cl = cl };
 	int err;
 
+	if (cl->nr_caches > 1)
+		return hybrid_fail(HYBRID_USAGE,
+				   "mdadm --create --level=1 makes one device of two: give that",
+				   "replace-cache takes one device");
 	/* Lines of JSON and nothing else */
 	if (cl->given[OPT_PROGRESS_JSON])
 		hybrid_output.quiet = true;

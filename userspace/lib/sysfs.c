@@ -215,6 +215,11 @@ bool hybrid_sysfs_ours(dev_t devno)
 	return read_attr(devno, "dm/uuid", uuid, sizeof(uuid)) && !strncmp(uuid, "HYBRID-", 7);
 }
 
+bool hybrid_sysfs_degraded(dev_t devno)
+{
+	return read_number(devno, "md/degraded");
+}
+
 bool hybrid_udev_multipath(dev_t devno)
 {
 	char path[8];

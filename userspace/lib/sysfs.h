@@ -27,6 +27,9 @@ bool hybrid_sysfs_disk_id(dev_t devno, char *buf, size_t len);
 /* Whether both are, at the bottom, on one physical disk. */
 bool hybrid_sysfs_share_disk(dev_t a, dev_t b);
 
+/* Whether it is an md array that misses a disk. */
+bool hybrid_sysfs_degraded(dev_t devno);
+
 /* Whether it is a partition of a disk. */
 bool hybrid_sysfs_partition(dev_t devno);
 
