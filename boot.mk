@@ -22,7 +22,8 @@ dm_number ?= $(if $(wildcard /lib/udev/rules.d/55-dm.rules /usr/lib/udev/rules.d
 dm_rules := $(dm_number)-dm-hybrid.rules
 
 members := 62-dm-hybrid-member.rules
-units := hybrid-activate@.service hybrid-last-resort@.service hybrid-last-resort@.timer
+units := hybrid-activate@.service hybrid-drain@.service hybrid-drain@.timer \
+	hybrid-last-resort@.service hybrid-last-resort@.timer
 dracut := module-setup.sh parse-hybrid.sh hybrid-activate.sh hybrid-shutdown.sh
 dracut_module := $(dracutdir)/90dm-hybrid
 scripts := local-top local-block

@@ -32,7 +32,7 @@ def files(root):
 
 def test_uninstall_takes_all_away(installed, tmp_path, build):
     names = [p.name for p in files(installed)]
-    assert len(names) == 12 and "62-dm-hybrid-member.rules" in names
+    assert len(names) == 14 and "62-dm-hybrid-member.rules" in names
     assert not [p for p in files(installed) if re.search(r"@[a-z_]+@", p.read_text())]
     r = sh("make", "-s", "-f", TOP / "boot.mk", "uninstall", f"DESTDIR={installed}",
            f"O={tmp_path / 'o'}", f"sbindir={build}")
@@ -54,7 +54,7 @@ def test_the_number_of_the_rules_for_pools(tmp_path, number):
 def test_units(installed):
     """systemd understands them, and finds no cycle."""
     units = [p for p in files(installed) if p.suffix in (".service", ".timer")]
-    assert len(units) == 3
+    assert len(units) == 5
     r = sh("systemd-analyze", "verify", "--man=no", *units)
     ours = [line for line in r.stderr.splitlines() if "hybrid" in line or "cycle" in line]
     assert r.returncode == 0 and ours == [], r.stderr

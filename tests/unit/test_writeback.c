@@ -443,6 +443,56 @@ static void room_used_up_by_hits(void **state)
 	assert_int_equal(sectors_of(ORIGIN, true), 0);
 }
 
+/* Since the log began anew. */
+static void origin_sleeps(void)
+{
+	u32 n;
+
+	for (n = 0; n < nr_log; n++)
+		assert_false(op_log[n].origin);
+}
+
+/*
+ * With both watermarks at one place there is no writeback below it: for an hour in which users
+ * write, read what is cached, and flush, nothing wakes the disk.
+ */
+static void disk_sleeps_below_the_watermark(void **state)
+{
+	static const struct hybrid_config quiet = {
+		.high_watermark = 70, .low_watermark = 70, .commit_interval = 1000,
+	};
+	u32 second;
+
+	assert_int_equal(hybrid_engine_configure(e, &quiet), 0);
+	first_dirty();
+	rest();
+	nr_log = 0;
+	for (second = 1; second <= 3600; second++) {
+		tick(500);
+		tick(500);
+		origin_sleeps();
+		if (!(second % 5))
+			put(second % 300 * 8, 8, second);
+		origin_sleeps();
+		if (!(second % 7))
+			reads(second / 5 * 5 % 300 * 8, 8, second / 5 * 5);
+		origin_sleeps();
+		if (!(second % 30))
+			assert_int_equal(flush_volume(), 0);
+		origin_sleeps();
+	}
+	assert_true(status().dirty > 10);
+	/* A drain, which a timer may start at night, takes it all in one go. */
+	drain(v, true);
+	while (status().dirty)
+		tick(100);
+	drain(v, false);
+	nr_log = 0;
+	for (second = 0; second < 60; second++)
+		tick(1000);
+	origin_sleeps();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -456,6 +506,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(flush_of_users_data_alone, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(batch_beside_users, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(window_beside_a_flush, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(disk_sleeps_below_the_watermark, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(room_for_another, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(room_used_up_by_hits, setup_disks, teardown),
 	};
