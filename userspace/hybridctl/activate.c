@@ -623,6 +623,15 @@ static void add_result(struct round *round, int r)
 	round->any = true;
 }
 
+/* With its cache a volume is written to by whoever reads it: by the cache. */
+static int fail_readonly(const char *name)
+{
+	return hybrid_fail(HYBRID_REFUSED,
+			   "leave out --readonly, then mount it read-only, or blockdev --setro /dev/mapper/NAME",
+			   "%s has its cache device here: only without it is a volume shown read-only",
+			   name);
+}
+
 /* @only: one volume of it; NULL: all. */
 static void activate_pool(struct round *round, struct hybrid_node *pool,
 			  const struct hybrid_node *only)
@@ -636,6 +645,10 @@ static void activate_pool(struct round *round, struct hybrid_node *pool,
 
 	if (!pool->active && !pool_comes_up(round->cl, &round->inv, pool)) {
 		hybrid_verbose("hybrid.conf does not have %s come up by itself", pool->name);
+		return;
+	}
+	if (round->cl->given[OPT_READONLY] && (pool->active || pool->member)) {
+		add_result(round, fail_readonly(only ? only->name : pool->name));
 		return;
 	}
 	r = check_owner(round->cl, pool);
@@ -808,6 +821,13 @@ static void activate_filled(struct round *round, const char *what)
 					      "there is no pool %s, and none was made", what));
 }
 
+/* Nothing is left to do for it. */
+static bool is_up(const struct hybrid_node *volume)
+{
+	return volume->active && volume->dm.live && !volume->dm.suspended && !volume->deleted &&
+	       !(volume->dm.alone && volume->pool);
+}
+
 static void activate_one(struct round *round, const char *what)
 {
 	struct hybrid_node *node = hybrid_find(&round->inv, what, HYBRID_ANY);
@@ -818,8 +838,10 @@ static void activate_one(struct round *round, const char *what)
 		activate_filled(round, what);
 	else if (node->kind == HYBRID_POOL)
 		activate_pool(round, node, NULL);
-	else if (node->active && node->dm.live && !node->dm.suspended && !node->deleted &&
-		 !(node->dm.alone && node->pool))
+	else if (is_up(node) && round->cl->given[OPT_READONLY] && !node->dm.readonly)
+		add_result(round, hybrid_fail(HYBRID_BUSY, "hybridctl deactivate it first",
+					      "%s is active, and not read-only", node->name));
+	else if (is_up(node))
 		hybrid_note("%s is active already", node->name);
 	else if (!node->pool)
 		without_pool(round, node);

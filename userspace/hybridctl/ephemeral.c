@@ -241,8 +241,8 @@ int find_vacancies(struct vacancies *all, const struct command_line *cl,
 	struct vacancy *v;
 	int r = 0;
 
-	/* The user said which devices are to be looked at */
-	if (cl->nr_devices)
+	/* The user said which devices are to be looked at, or wants no cache */
+	if (cl->nr_devices || cl->given[OPT_READONLY])
 		return 0;
 	for (m = inv->members; m < inv->members + inv->nr_members && !r; m++)
 		if (misses_pool(inv, m) && !has_new_pool(inv, m) && is_meant(cl, inv, m) &&
