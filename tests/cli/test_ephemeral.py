@@ -579,6 +579,27 @@ def test_one_of_two_was_attached(kernel, volume, loop):
         assert running(kernel) and running(kernel, "two")
 
 
+def test_cuts_in_several_boots(kernel, volume, loop):
+    """The second names a pool that was on the device long before, and has the one that is there now."""
+    volume.origins.append(loop("o1.img", 50))
+    kernel.ok("attach", "fast", "two", "--origin", volume.origins[1], "--ephemeral", "-y")
+    for _ in range(3):
+        volume.stop()
+        volume.boot(volume.ssd, volume.origins[0])
+    with open(volume.ssd, "rb") as f:
+        f.seek(512 * 1024 + 320)
+        assert superblock(volume.origins[1]).pool not in (f.read(16), volume.pool())
+    volume.stop(blank=False)
+    for device in reversed(volume.origins):
+        volume.boot(device)
+    assert state(kernel, "two") == "alone"
+    volume.plug(volume.ssd)
+    assert "action: hybridctl activate" in kernel("status", "two").stdout
+    kernel.ok("activate", "--auto", "--all")
+    assert running(kernel) and running(kernel, "two")
+    assert volume.pool() == superblock(volume.origins[1]).pool
+
+
 def test_the_old_cache_comes_back(kernel, volume):
     """A volume that has a new one is none of its own any more."""
     old, entry = whole(volume.ssd), kernel.state["volumes"]

@@ -936,7 +936,7 @@ static int run_round(struct round *round)
 	r = hybrid_inventory_look_again(&round->inv, flags);
 	if (r)
 		return r;
-	find_followers(&round->vacancies, &round->inv);
+	find_followers(&round->inv);
 	if (round->looked)
 		activate_postponed(round);
 	else if (cl->argc)

@@ -198,12 +198,15 @@ static int look_at(struct vacancy *v, struct hybrid_member *member)
 	return r;
 }
 
-/* The pool that was made in the place of one that @m names, and on the device that it names. */
+/*
+ * A pool that was made on the device that @m names when that was blank, and so in the place of all
+ * that were on it before: @m may name one that is long gone, after cuts in several boots.
+ */
 static bool follows(const struct hybrid_member *cache, const struct hybrid_member *m)
 {
 	return cache->ok && cache->sb.role == HYBRID_ROLE_CACHE &&
 	       !hybrid_config_foreign(cache->sb.host_id) &&
-	       !memcmp(cache->sb.replaces, m->sb.pool_uuid, 16) &&
+	       cache->sb.flags & HYBRID_SB_EPHEMERAL &&
 	       hybrid_ephemeral_leads_to(hybrid_config_ephemeral(&m->sb), cache->devno);
 }
 
@@ -227,7 +230,7 @@ static int look_for_pool(struct vacancy *v, struct hybrid_inventory *inv)
 	int r = look_at(v, &m);
 
 	if (r || m.sb.role != HYBRID_ROLE_CACHE || (memcmp(m.sb.pool_uuid, v->pool, 16) &&
-						    memcmp(m.sb.replaces, v->pool, 16)))
+						    !(m.sb.flags & HYBRID_SB_EPHEMERAL)))
 		return r;
 	v->taken = true;
 	hybrid_devno_path(m.devno, m.path, sizeof(m.path));
@@ -330,7 +333,6 @@ static int make_pool(struct vacancy *v, struct hybrid_inventory *inv, struct hyb
 				"%s is not what was written to it", dev->path);
 	if (r)
 		return r;
-	v->made = true;
 	hybrid_note("pool %s is made anew on %s, which was blank", v->line->pool, v->line->device);
 	return hybrid_inventory_add(inv, &m);
 }
@@ -385,20 +387,7 @@ int fill_vacancies(struct vacancies *all, const struct command_line *cl,
 
 /* Followers ---------------------------------------------------------------- */
 
-/* ... or of a pool before that, if the pool was made just now. */
-static bool is_pool_of(const struct vacancies *all, const struct hybrid_node *pool,
-		       const struct hybrid_member *m)
-{
-	const struct hybrid_ephemeral *e = hybrid_config_ephemeral(&m->sb);
-	const struct vacancy *v = find_vacancy(all, e);
-
-	if (pool->kind != HYBRID_POOL || !pool->member)
-		return false;
-	return follows(pool->member, m) ||
-	       (v && v->made && hybrid_ephemeral_leads_to(e, pool->member->devno));
-}
-
-void find_followers(const struct vacancies *all, struct hybrid_inventory *inv)
+void find_followers(struct hybrid_inventory *inv)
 {
 	struct hybrid_node *node, *pool;
 
@@ -407,7 +396,7 @@ void find_followers(const struct vacancies *all, struct hybrid_inventory *inv)
 		    (node->active && !node->dm.alone) || !misses_pool(inv, node->member))
 			continue;
 		for (pool = inv->nodes; pool < inv->nodes + inv->nr_nodes; pool++)
-			if (is_pool_of(all, pool, node->member))
+			if (pool->kind == HYBRID_POOL && pool->member && follows(pool->member, node->member))
 				node->pool = pool;
 	}
 }
@@ -522,7 +511,7 @@ void explain_vacancy(const struct hybrid_node *volume, struct health *h)
 	}
 	snprintf(h->reason, sizeof(h->reason), "%.130s, for its cache, is not blank: it %.80s",
 		 v.line->device, v.why);
-	if (found.sb.role == HYBRID_ROLE_CACHE && !memcmp(found.sb.replaces, m->sb.pool_uuid, 16))
+	if (found.sb.role == HYBRID_ROLE_CACHE && found.sb.flags & HYBRID_SB_EPHEMERAL)
 		snprintf(h->action, sizeof(h->action), "hybridctl activate %.63s, or what its error says",
 			 volume->name);
 	else if (found.sb.role == HYBRID_ROLE_CACHE)

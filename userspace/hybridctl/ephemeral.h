@@ -44,7 +44,6 @@ struct vacancy {
 	bool blank;
 	char why[HYBRID_WHY_MAX];	/* it is not, to follow "it " */
 	bool taken;			/* that pool is there, or the one in its place */
-	bool made;			/* it is a pool since */
 };
 
 struct vacancies {
@@ -68,7 +67,7 @@ int fill_vacancies(struct vacancies *all, const struct command_line *cl,
 		   struct hybrid_inventory *inv);
 
 /* The nodes of volumes whose pool was made anew: that is their pool. */
-void find_followers(const struct vacancies *all, struct hybrid_inventory *inv);
+void find_followers(struct hybrid_inventory *inv);
 
 /* A volume whose origin does not say yet that the pool, which is active or can be, is its own. */
 bool is_follower(const struct hybrid_node *volume);
