@@ -621,7 +621,7 @@ def test_in_place_looked_for_again(system, inplace):
     system.plug(inplace[0])
     system.run("rm -r /run/hybrid/awaited")
     trace = system.guest.run("strace -e trace=openat hybridctl activate --auto vol-pool", check=False).err
-    told, looked = (trace.rindex(path) for path in ("/run/hybrid/awaited/", '"/sys/class/block", '))
+    told, looked = (trace.rindex(path) for path in ("/run/hybrid/awaited/", '"/sys/class/block/", '))
     assert told < looked, trace
 
 
@@ -977,10 +977,11 @@ def test_an_event_costs_little(system, volume):
     for dev, reads in (devs[0], 4), (devs[1], 6), (other, 2), ("/dev/mapper/broken", 2):
         trace = system.guest.run(f"strace -f hybridctl scan --udev {dev}", check=False).err
         assert len(re.findall(r"\bpread64[( ].*, 4096, ", trace)) == reads, trace
-        # Programs and their libraries take 140 to begin, a process of its own for each device 20
+        # Programs and their libraries take 140 to begin, a process of its own for each device 20; libudev
+        # 40 to find a device in sysfs, which is asked for five to ten times
         calls = trace.count("\n")
         print(f"{dev}: {calls} system calls")
-        assert calls < 400, trace
+        assert calls < 1000, trace
 
 
 def test_what_is_no_disk_is_not_opened(system):

@@ -63,7 +63,7 @@ static int fail_open(const char *path, const struct stat *st, unsigned int flags
 /* errno says what is wrong. */
 static int device_limits(struct hybrid_device *dev, const struct stat *st, unsigned int flags)
 {
-	unsigned int opt, zone;
+	unsigned int opt = 0, zone;
 	int logical, readonly;
 
 	dev->logical_sectors = 1;
@@ -82,7 +82,7 @@ static int device_limits(struct hybrid_device *dev, const struct stat *st, unsig
 	if (!ioctl(dev->fd, BLKSSZGET, &logical) && logical >= 512)
 		dev->logical_sectors = logical / 512;
 	dev->zoned = !ioctl(dev->fd, BLKGETZONESZ, &zone) && zone;
-	if (hybrid_sysfs_queue(dev->devno, "optimal_io_size", &opt))
+	if (!ioctl(dev->fd, BLKIOOPT, &opt))
 		dev->optimal_sectors = opt / 512;
 	return 0;
 }

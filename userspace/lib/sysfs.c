@@ -46,6 +46,26 @@ static struct udev_device *device_of_name(const char *subsystem, const char *nam
 	return udev_device_new_from_subsystem_sysname(context(), subsystem, name);
 }
 
+static bool is_partition(struct udev_device *dev)
+{
+	const char *type = dev ? udev_device_get_devtype(dev) : NULL;
+
+	return type && !strcmp(type, "partition");
+}
+
+/* The disk of a partition; of any other device the device itself. */
+static struct udev_device *disk_of(dev_t devno)
+{
+	struct udev_device *dev = device_of(devno), *disk = dev;
+
+	if (!is_partition(dev))
+		return dev;
+	disk = udev_device_get_parent_with_subsystem_devtype(dev, "block", "disk");
+	udev_device_ref(disk);
+	udev_device_unref(dev);
+	return disk;
+}
+
 /* 0: it has none, or is NULL. */
 static dev_t unref_devno(struct udev_device *dev)
 {
@@ -53,6 +73,11 @@ static dev_t unref_devno(struct udev_device *dev)
 
 	udev_device_unref(dev);
 	return devno;
+}
+
+static dev_t whole_disk(dev_t devno)
+{
+	return unref_devno(disk_of(devno)) ?: devno;
 }
 
 /* The first line of an attribute, without blanks at its ends; false if empty.  Takes @dev. */
@@ -75,11 +100,11 @@ static bool read_attr(dev_t devno, const char *attr, char *buf, size_t len)
 	return take_attr(device_of(devno), attr, buf, len);
 }
 
-static uint64_t read_number(dev_t devno, const char *attr)
+static uint64_t take_number(struct udev_device *dev, const char *attr)
 {
 	char text[32];
 
-	return read_attr(devno, attr, text, sizeof(text)) ? strtoull(text, NULL, 10) : 0;
+	return take_attr(dev, attr, text, sizeof(text)) ? strtoull(text, NULL, 10) : 0;
 }
 
 /* A property of the kernel's event or of udev's database; false: there is none. */
@@ -91,19 +116,6 @@ static bool read_property(dev_t devno, const char *name, char *buf, size_t len)
 	snprintf(buf, len, "%s", value ?: "");
 	udev_device_unref(dev);
 	return buf[0];
-}
-
-/* The disk of a partition; any other device itself. */
-static dev_t whole_disk(dev_t devno)
-{
-	struct udev_device *dev = device_of(devno), *disk = NULL;
-
-	if (dev)
-		disk = udev_device_get_parent_with_subsystem_devtype(dev, "block", "disk");
-	if (disk)
-		devno = udev_device_get_devnum(disk);
-	udev_device_unref(dev);
-	return devno;
 }
 
 /* The "holders" above a device or the "slaves" below it: links, for which libudev has no call. */
@@ -144,12 +156,12 @@ bool hybrid_sysfs_devno(const char *kname, dev_t *devno)
 
 uint64_t hybrid_devno_sectors(dev_t devno)
 {
-	return read_number(devno, "size");
+	return take_number(device_of(devno), "size");
 }
 
 uint64_t hybrid_devno_sequence(dev_t devno)
 {
-	return read_number(whole_disk(devno), "diskseq");
+	return take_number(disk_of(devno), "diskseq");
 }
 
 bool hybrid_sysfs_queue(dev_t devno, const char *attr, unsigned int *value)
@@ -157,7 +169,7 @@ bool hybrid_sysfs_queue(dev_t devno, const char *attr, unsigned int *value)
 	char name[64], text[32];
 
 	snprintf(name, sizeof(name), "queue/%s", attr);
-	if (!read_attr(whole_disk(devno), name, text, sizeof(text)))
+	if (!take_attr(disk_of(devno), name, text, sizeof(text)))
 		return false;
 	*value = strtoul(text, NULL, 10);
 	return true;
@@ -165,16 +177,21 @@ bool hybrid_sysfs_queue(dev_t devno, const char *attr, unsigned int *value)
 
 bool hybrid_sysfs_partition(dev_t devno)
 {
-	return whole_disk(devno) != devno;
+	struct udev_device *dev = device_of(devno);
+	bool partition = is_partition(dev);
+
+	udev_device_unref(dev);
+	return partition;
 }
 
 bool hybrid_devno_has_partitions(dev_t devno)
 {
-	struct udev_device *disk = hybrid_sysfs_partition(devno) ? NULL : device_of(devno);
+	struct udev_device *disk = device_of(devno);
 	struct udev_enumerate *below = disk ? udev_enumerate_new(context()) : NULL;
 	bool found;
 
-	found = below && udev_enumerate_add_match_parent(below, disk) >= 0 &&
+	/* It would find a partition itself, too */
+	found = below && !is_partition(disk) && udev_enumerate_add_match_parent(below, disk) >= 0 &&
 		udev_enumerate_add_match_sysattr(below, "partition", NULL) >= 0 &&
 		udev_enumerate_scan_devices(below) >= 0 && udev_enumerate_get_list_entry(below);
 	udev_enumerate_unref(below);
@@ -217,7 +234,7 @@ bool hybrid_sysfs_ours(dev_t devno)
 
 bool hybrid_sysfs_degraded(dev_t devno)
 {
-	return read_number(devno, "md/degraded");
+	return take_number(device_of(devno), "md/degraded");
 }
 
 bool hybrid_udev_multipath(dev_t devno)
@@ -233,8 +250,8 @@ bool hybrid_sysfs_partition_of(dev_t devno, dev_t *disk, unsigned int *number, u
 	if (!hybrid_sysfs_partition(devno))
 		return false;
 	*disk = whole_disk(devno);
-	*number = read_number(devno, "partition");
-	*start = read_number(devno, "start");
+	*number = take_number(device_of(devno), "partition");
+	*start = take_number(device_of(devno), "start");
 	return true;
 }
 
@@ -336,7 +353,7 @@ bool hybrid_sysfs_removable(dev_t devno)
 	unsigned int nr = bottom_disks(devno, disks, 0, 0);
 
 	while (nr)
-		if (read_number(disks[--nr], "removable"))
+		if (take_number(device_of(disks[--nr]), "removable"))
 			return true;
 	return false;
 }
@@ -453,11 +470,11 @@ static bool leads_to(const char *path, dev_t devno)
 char *hybrid_devno_path(dev_t devno, char *buf, size_t len)
 {
 	struct udev_device *dev = device_of(devno);
+	const char *name = dev ? udev_device_get_sysattr_value(dev, "dm/name") : NULL;
 	const char *node = dev ? udev_device_get_devnode(dev) : NULL;
-	char name[HYBRID_PATH_MAX - 16];
 
 	buf[0] = '\0';
-	if (read_attr(devno, "dm/name", name, sizeof(name)))
+	if (name)
 		snprintf(buf, len, "/dev/mapper/%s", name);
 	if (node && !leads_to(buf, devno))
 		snprintf(buf, len, "%s", node);
