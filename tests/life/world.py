@@ -95,6 +95,7 @@ class World:
             self.mount()
         self.ok("dd if=/dev/urandom of=/mnt/fresh bs=64k count=16 conv=fsync,notrunc status=none; sync -f /mnt")
         self.new = self.sums("fresh")
+        self.places = {name: self.place_of(name) for name in ("base", "fresh")}
         if not self.dirty:
             self.ok("hybridctl drain vol")
         if self.use == "unmounted":
@@ -112,6 +113,30 @@ class World:
                       "    except OSError as e: print(e.strerror)\n'")
         return out.splitlines()
 
+    def place_of(self, name):
+        """Of each chunk, in bytes of the volume."""
+        below = 0
+        if self.layer:
+            table = self.ok(f"dmsetup table {self.layer[3]}").split()
+            below = int(table[{"crypt": 7, "linear": 4}[table[2]]]) * 512
+        text = self.ok(f"filefrag -e -b{CHUNK} /mnt/{name}")
+        found = []
+        for first, length in re.findall(r"^ *\d+: +\d+\.\. *\d+: +(\d+)\.\. *\d+: +(\d+):", text, re.M):
+            found += [below + (int(first) + n) * CHUNK for n in range(int(length))]
+        assert len(found) == len(self.new), text
+        return found
+
+    def is_told(self, place):
+        return any(at <= place and place + CHUNK <= at + length for at, length in self.told)
+
+    def check_told(self, wrong):
+        """What is lost is in the list, and the list is not all that there is: "base" was never lost."""
+        untold = [n for n in wrong if not self.is_told(self.places["fresh"][n])]
+        assert not untold, f"lost, and not in the list: {untold}; {sorted(self.told)}"
+        told = [n for n, place in enumerate(self.places["base"]) if self.is_told(place)]
+        # A block of the cache may have some of each
+        assert len(told) <= len(self.base) // 2, f"in the list, and not lost: {told}; {sorted(self.told)}"
+
     def note_lost(self, rc, ranges):
         if rc == 4:
             self.told = None
@@ -127,6 +152,8 @@ class World:
         assert len(fresh) == len(self.new)
         wrong = [n for n, (now, new) in enumerate(zip(fresh, self.new)) if now != new]
         assert not wrong or self.told is None or self.told, f"lost, and nobody said so: {wrong}"
+        if self.told:
+            self.check_told(wrong)
         assert all(fresh[n] == self.old[n] for n in wrong), wrong
         return len(wrong)
 
