@@ -74,10 +74,10 @@ def stack(stacks, tmp_path):
 
 @pytest.fixture
 def machine(image, tmp_path, request):
-    """machine(kind, disks, ...): not started yet; ends with the test."""
+    """machine(kind, disks, ...): not started yet; ends with the test.  image=: another one."""
     made = []
 
-    def make(kind, disks, **options):
+    def make(kind, disks, image=image, **options):
         made.append(Machine(tmp_path, image, kind, disks, **options))
         return made[-1]
 

@@ -287,6 +287,24 @@ def _build(suite: str, tar: Path, modules, release: str, new: Path) -> None:
     shutil.rmtree(root)
 
 
+def of_host(image: Image, host_id: str, new: Path) -> Image:
+    """The same of another host, which is that in the initramfs, too."""
+    conf = new / "etc/hybrid/hybrid.conf"
+    conf.parent.mkdir(parents=True)
+    conf.write_text(f"host_id = {host_id}\n")
+    more = subprocess.run(["cpio", "--quiet", "-o", "-H", "newc"], cwd=new, input=b"etc/hybrid/hybrid.conf",
+                          capture_output=True, check=True).stdout
+    for initrd in image.directory.glob("initrd-*"):
+        data = initrd.read_bytes()
+        # What comes later counts; it begins at a multiple of four
+        (new / initrd.name).write_bytes(data + bytes(-len(data) % 4) + more)
+    (new / image.kernel.name).symlink_to(image.kernel)
+    run("cp", "--sparse=always", "--reflink=auto", image.filesystem, new)
+    for command in "rm /etc/hybrid/hybrid.conf", f"write {conf} /etc/hybrid/hybrid.conf":
+        run("debugfs", "-w", "-R", command, new / image.filesystem.name)
+    return Image(new, image.release)
+
+
 def image(suite: str = "bookworm") -> Image:
     """Of this tree as it is; some 40 seconds after a change of it."""
     release = packaged.release()

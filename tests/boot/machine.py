@@ -6,6 +6,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from guest import qemu
 from guest.base import KeptWaiting, guard
@@ -24,13 +25,25 @@ class BootError(Exception):
     """It did not do what it should; carries the end of the console."""
 
 
+class Slice(NamedTuple):
+    """A part of a file, in bytes: what is a logical volume to another machine."""
+    path: Path
+    offset: int
+    size: int
+
+    def read(self) -> bytes:
+        with open(self.path, "rb") as f:
+            f.seek(self.offset)
+            return f.read(self.size)
+
+
 class Machine:
-    """`disks`: name -> file, a device each, by that serial.
+    """`disks`: name -> file or slice of one, a device each, by that serial.
 
     `loose` may be unplugged; `late` as well, and is not plugged in yet.
     """
 
-    def __init__(self, workdir: Path, image: Image, kind: str, disks: dict[str, Path],
+    def __init__(self, workdir: Path, image: Image, kind: str, disks: dict[str, Path | Slice],
                  late: tuple[str, ...] = (), loose: tuple[str, ...] = (),
                  removable: tuple[str, ...] = (),
                  root: str = "/dev/mapper/root", append: str = ""):
@@ -54,8 +67,10 @@ class Machine:
 
     def _command(self, agent: socket.socket) -> list[str]:
         devices = []
-        for name, path in self.disks.items():
-            devices += ["-drive", f"if=none,id={name},file={path},format=raw,cache=unsafe,"
+        for name, disk in self.disks.items():
+            part = isinstance(disk, Slice)
+            where = f"{disk.path},offset={disk.offset},size={disk.size}" if part else disk
+            devices += ["-drive", f"if=none,id={name},file={where},format=raw,cache=unsafe,"
                                   "aio=threads,discard=unmap,file.locking=off"]
             if name in self.removable:
                 devices += ["-device", f"usb-storage,bus=usb.0,drive={name},removable=on"]

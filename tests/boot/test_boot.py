@@ -10,9 +10,10 @@ import subprocess
 import pytest
 
 from cli.test_boot import edit_superblocks
+from guest import Disk
 
 from . import debian, volumes
-from .machine import copy
+from .machine import Slice, copy
 
 pytestmark = pytest.mark.boot
 both = pytest.mark.parametrize("kind", ["initramfs-tools", "dracut"])
@@ -293,6 +294,64 @@ def test_none_by_the_initramfs(machine, image, members, data, tmp_path, kind):
         assert ran & {uuids(disks[name])["HYBRID_MEMBER_UUID"] for name in pair}
     assert m.run("findmnt -no SOURCE /data").strip() == "/dev/mapper/data"
     kill(m, "data-cache", "/data")
+    end(m)
+
+
+OTHER = "11111111-2222-3333-4444-555555555555"
+LVM = "export DM_DISABLE_UDEV=1 LVM_SUPPRESS_FD_WARNINGS=1; set -e; o='--config devices{obtain_device_list_from_udev=0}'; "
+
+
+def logical_volumes(guest_of, path, **sizes):
+    """Of a volume group on a disk of that name: name -> slice of its file."""
+    disk = Disk(path, (sum(sizes.values()) + 16) << 20, path.name)
+    guest = guest_of([disk])
+    guest.run(f"{LVM} pvcreate -qq $o /dev/test/{path.name}; vgcreate -qq $o vg /dev/test/{path.name}")
+    for name, mib in sizes.items():
+        guest.run(f"{LVM} lvcreate -qq $o -y -Wn -Zn -n {name} -L {mib}M vg")
+    text = guest.run(f"{LVM} pvs $o --segments --noheadings --units b --nosuffix "
+                     "-o lv_name,pe_start,pvseg_start,vg_extent_size,seg_size").out
+    guest.close()
+    rows = [line.split() for line in text.splitlines() if len(line.split()) == 5]
+    found = {name: Slice(path, int(first) + int(at) * int(extent), int(size)) for name, first, at, extent, size in rows}
+    assert found.keys() == sizes.keys()
+    return found
+
+
+@both
+def test_pool_of_a_virtual_machine(machine, image, guest_of, tmp_path, kind):
+    """a pool that a machine made on logical volumes of its host, dirty; power cut
+    its host boots, and stops: it lists the pool as another host's, and writes nothing there
+    the machine boots: the volume comes up, with all data
+    """
+    host = debian.of_host(image, OTHER, tmp_path / "host")
+    lvs = logical_volumes(guest_of, tmp_path / "lvm", cache=48, origin=96)
+    plain = {"plain": copy(image.filesystem, tmp_path / "plain")}
+    root = "/dev/disk/by-id/virtio-plain"
+    m = machine(kind, {**plain, **lvs}, root=root).boot()
+    m.run("hybridctl create vol --cache /dev/disk/by-id/virtio-cache --origin /dev/disk/by-id/virtio-origin "
+          "--mode writeback --cutoff 0 -y && mkfs.ext4 -q /dev/mapper/vol && mount /dev/mapper/vol /mnt")
+    m.run(WRITE.format("/mnt"))
+    assert rows(m)["vol"]["dirty"] > 0
+    m.power_cut()
+    before = {name: lv.read() for name, lv in lvs.items()}
+
+    m = machine(kind, {"plain": host.filesystem, "lvm": tmp_path / "lvm"}, image=host, root=root).boot()
+    m.run("udevadm settle; for d in cache origin; do [ -b /dev/vg/$d ] || exit; done")
+    for name in lvs:
+        assert "HYBRID_STATE=foreign\n" in m.run(f"udevadm info -q property /dev/vg/{name}")
+    assert {name: row["state"] for name, row in rows(m).items()} == {"vol": "foreign", "vol-pool": "foreign"}
+    m.run("hybridctl activate --auto --all --degraded; ! hybridctl activate vol")
+    assert m.run("systemctl list-units --all --no-legend --plain 'hybrid-activate@*' 'hybrid-last-resort@*'") == ""
+    assert "hybrid" not in m.run("dmsetup table")
+    assert m.run("systemctl --failed --no-legend --plain").strip() == ""
+    end(m)
+    assert {name: lv.read() for name, lv in lvs.items()} == before
+
+    m = machine(kind, {**plain, **lvs}, root=root).boot()
+    row = rows(m)["vol"]
+    assert row["state"] == "running" and row["dirty"] > 0
+    m.run("mount /dev/mapper/vol /mnt")
+    m.run(SAME.format("/mnt"))
     end(m)
 
 
