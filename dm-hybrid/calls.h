@@ -248,6 +248,16 @@ static inline int hybrid_call_volume_forget(struct hybrid_pool *pool, u32 id)
 	return r;
 }
 
+static inline int hybrid_call_volume_rename(struct hybrid_pool *pool, u32 id, const char *name)
+{
+	int r;
+
+	trace_hybrid_volume_rename(pool, id, name);
+	r = hybrid_volume_rename(pool->engine, id, name);
+	trace_hybrid_return(pool, r);
+	return r;
+}
+
 static inline int hybrid_call_open(struct volume_object *object, u64 origin_sectors,
 				   struct hybrid_volume **handle, const char **why)
 {
@@ -280,6 +290,35 @@ static inline int hybrid_call_close(struct volume_object *object, struct hybrid_
 	r = hybrid_volume_close(pool->engine, v);
 	trace_hybrid_return(pool, r);
 	return r;
+}
+
+static inline bool hybrid_call_claim_sb(struct hybrid_pool *pool, struct hybrid_volume *v)
+{
+	bool claimed;
+
+	trace_hybrid_call(pool, HYBRID_CALL_CLAIM_SB, hybrid_trace_volume(v), 0);
+	claimed = hybrid_volume_claim_sb(pool->engine, v);
+	trace_hybrid_return(pool, claimed);
+	return claimed;
+}
+
+static inline int hybrid_call_renew_sb(struct volume_object *object)
+{
+	struct hybrid_pool *pool = object->pool;
+	int r;
+
+	trace_hybrid_call(pool, HYBRID_CALL_RENEW_SB, object->id, 0);
+	r = hybrid_volume_renew_sb(pool->engine, object->handle);
+	trace_hybrid_return(pool, r);
+	return r;
+}
+
+static inline void hybrid_call_release_sb(struct hybrid_pool *pool, struct hybrid_volume *v,
+					  struct hybrid_actions *acts)
+{
+	trace_hybrid_call(pool, HYBRID_CALL_RELEASE_SB, hybrid_trace_volume(v), 0);
+	hybrid_volume_release_sb(pool->engine, v, acts);
+	hybrid_trace_end(pool, acts, 0);
 }
 
 static inline bool hybrid_call_suspend(struct hybrid_pool *pool, struct hybrid_volume *v,

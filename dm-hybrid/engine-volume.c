@@ -276,6 +276,12 @@ static int sb_write_both(struct hybrid_volume *v)
 	return r ? r : sb_io(v, !v->sb_oldest, sectors, true);
 }
 
+/* The pool's entry is the first to get another name: where they differ, that is the newer one. */
+static void sb_take_name(struct hybrid_volume *v)
+{
+	memcpy(v->sb.name, v->info.name, sizeof(v->sb.name));
+}
+
 static bool nonce_known(const struct hybrid_volume *v, u64 nonce)
 {
 	return nonce == v->info.nonce || (v->info.nonce_old && nonce == v->info.nonce_old);
@@ -521,6 +527,7 @@ static int exchange_nonce(struct hybrid_engine *e, struct hybrid_volume *v)
 		v->sb.flags |= HYBRID_SB_DIRTY;
 	v->sb.instance = v->info.instance;
 	v->sb.volume_id = v->id;
+	sb_take_name(v);
 	r = sb_write_both(v);
 	if (r)
 		return r;
@@ -803,6 +810,44 @@ int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v)
 	return r;
 }
 
+bool hybrid_volume_claim_sb(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	unsigned long flags;
+	bool claimed;
+
+	spin_lock_irqsave(&e->lock, flags);
+	claimed = !v->sb_busy && !v->flush_busy;
+	if (claimed)
+		v->sb_busy = true;
+	spin_unlock_irqrestore(&e->lock, flags);
+	return claimed;
+}
+
+int hybrid_volume_renew_sb(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	int r;
+
+	if (!v->has_sb)
+		return 0;
+	sb_take_name(v);
+	r = sb_write_both(v);
+	if (r)
+		count(v, HYBRID_ORIGIN_ERRORS);
+	return r;
+}
+
+void hybrid_volume_release_sb(struct hybrid_engine *e, struct hybrid_volume *v,
+			      struct hybrid_actions *acts)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	v->sb_busy = false;
+	sb_next_locked(e, v, acts);
+	origin_flush_next_locked(e, v, acts);
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
 bool hybrid_volume_suspend(struct hybrid_engine *e, struct hybrid_volume *v,
 			   struct hybrid_actions *acts)
 {
@@ -944,6 +989,42 @@ int hybrid_volume_forget(struct hybrid_engine *e, u32 id)
 	r = e->ops->wait_checkpoint(e);
 	volume_free(v);
 	return r;
+}
+
+static bool name_taken(const struct hybrid_engine *e, u32 id, const char *name)
+{
+	const struct hybrid_volume *v;
+	u32 k;
+
+	for (k = 0; k < HYBRID_MAX_VOLUMES; k++) {
+		v = volume_of(e, k);
+		if (v && k != id && !strncmp(v->info.name, name, HYBRID_NAME_SIZE))
+			return true;
+	}
+	return false;
+}
+
+int hybrid_volume_rename(struct hybrid_engine *e, u32 id, const char *name)
+{
+	struct hybrid_volume *v = volume_of(e, id);
+	struct hybrid_volume_info info;
+	unsigned long flags;
+	int r;
+
+	if (!v || v->info.state != HYBRID_VOLUME_ACTIVE)
+		return -ENOENT;
+	if (name_taken(e, id, name))
+		return -EEXIST;
+	info = v->info;
+	strscpy(info.name, name, sizeof(info.name));
+	r = hybrid_volume_check(&info, id, NULL);
+	if (r)
+		return r;
+	spin_lock_irqsave(&e->lock, flags);
+	memcpy(v->info.name, info.name, sizeof(v->info.name));
+	mark_volume_leaf(e, id);
+	spin_unlock_irqrestore(&e->lock, flags);
+	return e->ops->wait_checkpoint(e);
 }
 
 u32 hybrid_volume_dirty(struct hybrid_engine *e, u32 id, u64 *sectors)

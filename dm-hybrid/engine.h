@@ -429,7 +429,7 @@ void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool 
 /* ---- Volumes ------------------------------------------------------------- */
 
 /*
- * Blocking; the caller lets only one of these five run at a time in a pool.
+ * Blocking; the caller lets only one of these four run at a time in a pool.
  * -EEXIST: the id, uuid or name is in use.  -EBUSY: open, dirty, or a tombstone.
  * -ENOENT: no such volume.  -EINVAL: an entry that could not be loaded again.
  * -ENOSPC: all instances were given out.
@@ -437,6 +437,11 @@ void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool 
 int hybrid_volume_create(struct hybrid_engine *e, u32 id, const struct hybrid_volume_info *info);
 int hybrid_volume_delete(struct hybrid_engine *e, u32 id, bool drop_dirty);
 int hybrid_volume_forget(struct hybrid_engine *e, u32 id);
+/*
+ * Give the volume another name in the pool's table, open or not; what its origin says is for
+ * hybrid_volume_renew_sb().  Durable if 0.
+ */
+int hybrid_volume_rename(struct hybrid_engine *e, u32 id, const char *name);
 
 /*
  * Open: verify that the origin of @origin_sectors belongs to the volume, and
@@ -465,6 +470,16 @@ int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v);
  * flush fails, which opening it again would hide.
  */
 int hybrid_volume_settle(struct hybrid_engine *e, struct hybrid_volume *v);
+
+/*
+ * Write both copies of the superblock of an open volume, with the name that the pool has for
+ * it, while I/O runs.  Call claim again until it returns true; then renew, which blocks and may
+ * run like close; whatever that returns, release.
+ */
+bool hybrid_volume_claim_sb(struct hybrid_engine *e, struct hybrid_volume *v);
+int hybrid_volume_renew_sb(struct hybrid_engine *e, struct hybrid_volume *v);
+void hybrid_volume_release_sb(struct hybrid_engine *e, struct hybrid_volume *v,
+			      struct hybrid_actions *acts);
 
 /*
  * No I/O of the engine's own to this origin until resume: call again until it

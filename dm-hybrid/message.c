@@ -32,9 +32,9 @@ static int parse_name(const char *what, const char *text, char name[HYBRID_NAME_
 	for (c = text; *c; c++)
 		if (!isascii(*c) || !(isalnum(*c) || strchr("+_.-", *c)))
 			break;
-	if (*c || c == text || strscpy(name, text, HYBRID_NAME_SIZE) < 0) {
-		DMWARN("%s must be 1 to %d letters, digits or +_.-", what,
-		       HYBRID_NAME_SIZE - 1);
+	if (*c || c == text || strchr("-.", *text) || strscpy(name, text, HYBRID_NAME_SIZE) < 0) {
+		DMWARN("%s must be 1 to %d letters, digits or +_.-, not beginning with - or .",
+		       what, HYBRID_NAME_SIZE - 1);
 		return -EINVAL;
 	}
 	return 0;
@@ -175,6 +175,29 @@ static int release_volume(struct pool_table *pt, unsigned int argc, char **argv)
 	return r;
 }
 
+/* Durable when this returns 0: the pool's entry first, then what the origin of an open one says. */
+static int rename_volume(struct pool_table *pt, unsigned int argc, char **argv)
+{
+	char name[HYBRID_NAME_SIZE];
+	u32 id;
+	int r;
+
+	if (parse_id(argv[0], &id) || parse_name("volume name", argv[1], name))
+		return -EINVAL;
+	r = hybrid_call_volume_rename(pt->pool, id, name);
+	if (r) {
+		DMWARN("%s: cannot rename volume %u: %s (%d)", dm_device_name(pt->pool->md), id,
+		       r == -EEXIST ? "another volume has that name" :
+		       r == -ENOENT ? "no such volume" : "error", r);
+		return r;
+	}
+	r = hybrid_volume_renew(pt->pool, id);
+	if (r)
+		DMWARN("%s: volume %u has another name, but its origin does not say so (%d)",
+		       dm_device_name(pt->pool->md), id, r);
+	return r;
+}
+
 static int forget_volume(struct pool_table *pt, unsigned int argc, char **argv)
 {
 	u32 id;
@@ -295,6 +318,7 @@ static const struct pool_message pool_messages[] = {
 	{ "create_volume", 9, 10, create_volume },
 	{ "delete_volume", 1, 2, delete_volume },
 	{ "release_volume", 1, 1, release_volume },
+	{ "rename_volume", 2, 2, rename_volume },
 	{ "forget_volume", 1, 1, forget_volume },
 	{ "drain", 0, 1, drain_all },
 	{ "drain_cancel", 0, 0, drain_all_cancel },

@@ -131,7 +131,9 @@ int hybrid_cache_sb_record(struct block_device *bdev, const char *name, const ch
 	copy = first_to_write(bdev, block, &sb[0], &sb[1]);
 	if (name) {
 		strscpy(sb->name, name, sizeof(sb->name));
-		memset(sb->replaces, 0, sizeof(sb->replaces));
+		/* What was on the device before it came up blank stays known. */
+		if (!(sb->flags & HYBRID_SB_EPHEMERAL))
+			memset(sb->replaces, 0, sizeof(sb->replaces));
 	}
 	strscpy(sb->policy, policy, sizeof(sb->policy));
 	sb->settings = *settings;

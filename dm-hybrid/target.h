@@ -289,6 +289,12 @@ void hybrid_notifiers_exit(void);
  */
 int hybrid_volume_release(struct hybrid_pool *pool, u32 id);
 
+/*
+ * If the volume is open: both copies of its origin's superblock get what the pool's entry says of
+ * it, durably, while I/O runs.  Caller holds pool->lock, which is dropped meanwhile.
+ */
+int hybrid_volume_renew(struct hybrid_pool *pool, u32 id);
+
 /* Whether the engine has the volume open.  Caller holds pool->lock. */
 bool hybrid_volume_opened(struct hybrid_pool *pool, u32 id);
 

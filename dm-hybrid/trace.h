@@ -35,6 +35,9 @@ enum hybrid_call {
 	HYBRID_CALL_OPEN,		/* value: sectors of the origin */
 	HYBRID_CALL_SETTLE,
 	HYBRID_CALL_CLOSE,
+	HYBRID_CALL_CLAIM_SB,
+	HYBRID_CALL_RENEW_SB,
+	HYBRID_CALL_RELEASE_SB,
 	HYBRID_CALL_SUSPEND,
 	HYBRID_CALL_RESUME,
 	HYBRID_CALL_MODE,		/* value: HYBRID_MODE_* */
@@ -151,6 +154,9 @@ TRACE_DEFINE_ENUM(HYBRID_CALL_VOLUME_FORGET);
 TRACE_DEFINE_ENUM(HYBRID_CALL_OPEN);
 TRACE_DEFINE_ENUM(HYBRID_CALL_SETTLE);
 TRACE_DEFINE_ENUM(HYBRID_CALL_CLOSE);
+TRACE_DEFINE_ENUM(HYBRID_CALL_CLAIM_SB);
+TRACE_DEFINE_ENUM(HYBRID_CALL_RENEW_SB);
+TRACE_DEFINE_ENUM(HYBRID_CALL_RELEASE_SB);
 TRACE_DEFINE_ENUM(HYBRID_CALL_SUSPEND);
 TRACE_DEFINE_ENUM(HYBRID_CALL_RESUME);
 TRACE_DEFINE_ENUM(HYBRID_CALL_MODE);
@@ -206,6 +212,9 @@ TRACE_DEFINE_ENUM(HYBRID_CALL_ORIGIN);
 	{ HYBRID_CALL_OPEN, "open" },			\
 	{ HYBRID_CALL_SETTLE, "settle" },		\
 	{ HYBRID_CALL_CLOSE, "close" },			\
+	{ HYBRID_CALL_CLAIM_SB, "claim_sb" },		\
+	{ HYBRID_CALL_RENEW_SB, "renew_sb" },		\
+	{ HYBRID_CALL_RELEASE_SB, "release_sb" },	\
 	{ HYBRID_CALL_SUSPEND, "suspend" },		\
 	{ HYBRID_CALL_RESUME, "resume" },		\
 	{ HYBRID_CALL_MODE, "mode" },			\
@@ -410,6 +419,18 @@ TRACE_EVENT(hybrid_config,
 		      __entry->policy, __entry->high_watermark, __entry->low_watermark,
 		      __entry->writeback_rate, __entry->commit_interval, __entry->endurance,
 		      __entry->metadata_share, __entry->trim_rate));
+
+TRACE_EVENT(hybrid_volume_rename,
+	    TP_PROTO(const struct hybrid_pool *pool, u32 volume, const char *name),
+	    TP_ARGS(pool, volume, name),
+	    TP_STRUCT__entry(__field(dev_t, pool)
+			     __field(u32, volume)
+			     __array(char, name, HYBRID_NAME_SIZE)),
+	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
+			   __entry->volume = volume;
+			   memcpy(__entry->name, name, HYBRID_NAME_SIZE);),
+	    TP_printk("pool=%d:%d volume=%u name=%s", MAJOR(__entry->pool), MINOR(__entry->pool),
+		      __entry->volume, __entry->name));
 
 TRACE_EVENT(hybrid_volume_create,
 	    TP_PROTO(const struct hybrid_pool *pool, u32 volume,

@@ -321,6 +321,44 @@ int hybrid_volume_release(struct hybrid_pool *pool, u32 id)
 	return r ? r : pool->running ? 0 : -EAGAIN;
 }
 
+static bool claim_sb_step(struct hybrid_pool *pool, void *what, struct hybrid_actions *acts)
+{
+	return hybrid_call_claim_sb(pool, what);
+}
+
+/* Caller manages the volume. */
+static int renew_volume(struct volume_object *object)
+{
+	struct hybrid_pool *pool = object->pool;
+	struct hybrid_actions acts;
+	unsigned int noio;
+	int r;
+
+	if (!object->handle)
+		return 0;
+	noio = origin_wait(pool);
+	hybrid_run_until(pool, claim_sb_step, object->handle);
+	r = hybrid_call_renew_sb(object);
+	hybrid_actions_init(&acts);
+	hybrid_call_release_sb(pool, object->handle, &acts);
+	hybrid_run(pool, &acts);
+	origin_waited(pool, noio);
+	return r;
+}
+
+int hybrid_volume_renew(struct hybrid_pool *pool, u32 id)
+{
+	struct volume_object *object = find_object(pool, id);
+	int r;
+
+	if (!object)
+		return 0;
+	manage_pinned(object);
+	r = renew_volume(object);
+	manage_done_pinned(object);
+	return r;
+}
+
 bool hybrid_volume_opened(struct hybrid_pool *pool, u32 id)
 {
 	struct volume_object *object = find_object(pool, id);

@@ -82,6 +82,11 @@ const char *hybrid_config_path(void)
 	return beside_state(path, sizeof(path), "hybrid.conf");
 }
 
+const char *hybrid_etc_path(char *buf, size_t len, const char *name)
+{
+	return beside_state(buf, len, name);
+}
+
 /* Whole, though we may be killed meanwhile. */
 static void save(void)
 {
@@ -374,6 +379,50 @@ static const char *check_volume(const char *params, struct json_object *o)
 	return NULL;
 }
 
+/* In both superblocks of a member, as the kernel does it. */
+static int rename_member(dev_t devno, const char *name)
+{
+	struct hybrid_device dev;
+	struct hybrid_member m;
+	char path[HYBRID_PATH_MAX];
+	int r;
+
+	r = hybrid_device_open(&dev, hybrid_devno_path(devno, path, sizeof(path)), HYBRID_OPEN_WRITE);
+	if (!r && (hybrid_member_read(&dev, &m) || !m.ok))
+		r = refuse(path, "no superblock");
+	if (!r) {
+		snprintf(m.sb.name, sizeof(m.sb.name), "%s", name);
+		if (m.sb.role == HYBRID_ROLE_CACHE && !(m.sb.flags & HYBRID_SB_EPHEMERAL))
+			memset(m.sb.replaces, 0, sizeof(m.sb.replaces));
+		m.sb.sequence++;
+		r = hybrid_member_write(&dev, &m.sb);
+	}
+	hybrid_device_close(&dev);
+	return r;
+}
+
+/* As the kernel does when it opens a volume: the pool's entry has the newer name. */
+static void follow_entry(const char *params)
+{
+	struct hybrid_volume_table table;
+	struct hybrid_volume_line entry;
+	struct hybrid_device dev;
+	struct hybrid_member m;
+	char path[HYBRID_PATH_MAX];
+	bool differs;
+	dev_t devno;
+
+	if (hybrid_volume_table_parse(params, &table) || table.inplace ||
+	    hybrid_devno_parse(table.origin_dev, &devno) ||
+	    find_volume(volumes_of(find_minor(table.pool_dev)), table.id, &entry) < 0 ||
+	    hybrid_device_open(&dev, hybrid_devno_path(devno, path, sizeof(path)), HYBRID_OPEN_QUIET))
+		return;
+	differs = !hybrid_member_read(&dev, &m) && m.ok && (m.apart || strcmp(m.sb.name, entry.name));
+	hybrid_device_close(&dev);
+	if (differs)
+		rename_member(devno, entry.name);
+}
+
 int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64_t sectors,
 		     const char *params, dev_t *devno)
 {
@@ -396,6 +445,8 @@ int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64
 		json_object_put(o);
 		return refuse(name, why);
 	}
+	if (!pool)
+		follow_entry(params);
 	json_object_array_add(field(state, "devices"), o);
 	if (devno)
 		*devno = makedev(FAKE_MAJOR, number(o, "minor"));
@@ -581,9 +632,10 @@ int hybrid_dm_switch(const char *name, const char *target, uint64_t sectors, con
 	return 0;
 }
 
-int hybrid_dm_rename(const char *name, const char *new_name)
+int hybrid_dm_rename(const char *name, const char *new_name, bool pool)
 {
-	if (!asked("rename %s %s", name, new_name) || !find(name) || find(new_name))
+	if (!asked("rename %s %s", name, new_name) || !find(name) || find(new_name) ||
+	    json_object_get_boolean(field(find(name), "pool")) != pool)
 		return refuse(name, "cannot rename");
 	set_text(find(name), "name", new_name);
 	save();
@@ -745,30 +797,49 @@ static int release_volume(struct json_object *pool, const char *message)
 	       hybrid_fail(HYBRID_BUSY, NULL, "fake kernel: volume in use, or dirty") : 0;
 }
 
-/* In both superblocks of the cache device, as the kernel does it. */
+static int rename_volume(struct json_object *pool, const char *message)
+{
+	struct json_object *list = volumes_of(pool), *o;
+	struct hybrid_volume_line entry, other;
+	struct hybrid_volume_table table;
+	char name[HYBRID_NAME_SIZE];
+	dev_t devno;
+	uint32_t id;
+	size_t i;
+	int index;
+
+	if (sscanf(message, "rename_volume %u %63s", &id, name) != 2)
+		return refuse("pool", "bad rename_volume");
+	index = find_volume(list, id, &entry);
+	if (index < 0 || entry.tombstone)
+		return refuse("pool", "no such volume");
+	for (i = 0; i < json_object_array_length(list); i++) {
+		hybrid_volume_line_parse(json_object_get_string(json_object_array_get_idx(list, i)), &other);
+		if (other.id != id && !strcmp(other.name, name))
+			return refuse("pool", "another volume has that name");
+	}
+	snprintf(entry.name, sizeof(entry.name), "%s", name);
+	put_volume(list, index, &entry);
+	save();
+	o = active_volume(pool, &entry);
+	if (!o || entry.inplace || json_object_get_boolean(field(o, "alone")) ||
+	    hybrid_volume_table_parse(text(o, "params"), &table))
+		return 0;
+	/* A line of its own in the log: a place to be cut at */
+	if (!asked("kernel writes origin %s", name))
+		return refuse("volume", "the origin cannot be written");
+	return hybrid_devno_parse(table.origin_dev, &devno) ? 0 : rename_member(devno, name);
+}
+
 static int rename_pool(struct json_object *pool, const char *name)
 {
 	struct hybrid_pool_table table;
-	struct hybrid_device dev;
-	struct hybrid_member m;
-	char path[HYBRID_PATH_MAX];
 	dev_t devno;
-	int r;
 
 	hybrid_pool_table_parse(text(pool, "params"), &table);
 	if (hybrid_devno_parse(table.cache_dev, &devno))
 		return refuse("pool", "no cache device");
-	r = hybrid_device_open(&dev, hybrid_devno_path(devno, path, sizeof(path)), HYBRID_OPEN_WRITE);
-	if (!r && (hybrid_member_read(&dev, &m) || !m.ok))
-		r = refuse("pool", "no superblock");
-	if (!r) {
-		snprintf(m.sb.name, sizeof(m.sb.name), "%s", name);
-		memset(m.sb.replaces, 0, sizeof(m.sb.replaces));
-		m.sb.sequence++;
-		r = hybrid_member_write(&dev, &m.sb);
-	}
-	hybrid_device_close(&dev);
-	return r;
+	return rename_member(devno, name);
 }
 
 static const char *tunable_key(char key[64], const char *name)
@@ -847,6 +918,8 @@ static int pool_message(struct json_object *o, const char *message, char **reply
 		return forget_volume(o, message);
 	if (!strncmp(message, "release_volume ", 15))
 		return release_volume(o, message);
+	if (!strncmp(message, "rename_volume ", 14))
+		return rename_volume(o, message);
 	if (!strncmp(message, "rename ", 7))
 		return rename_pool(o, message + 7);
 	if (!strcmp(message, "checkpoint"))

@@ -144,6 +144,10 @@ BAD_POOL_MESSAGES = [
     ("forget_volume 0", "not deleted"), ("forget_volume 9", "no such volume"),
     ("forget_volume x", "volume id must be 0 to 4095"),
     ("release_volume x", "volume id must be 0 to 4095"), ("release_volume 0", "not suspended, or dirty"),
+    ("rename_volume 0", "unknown message 'rename_volume'"), ("rename_volume 0 x y", "unknown message"),
+    ("rename_volume x y", "volume id must be 0 to 4095"), ("rename_volume 9 x", "no such volume"),
+    ("rename_volume 0 a/b", "volume name must be 1 to 63 letters, digits or +_.-"),
+    ("rename_volume 0 .x", "not beginning with - or ."), ("rename .x", "not beginning with - or ."),
     ("rename a/b", "pool name must be 1 to 63 letters, digits or +_.-"), ("rename", "unknown message 'rename'"),
 ]
 BAD_VOLUME_MESSAGES = [

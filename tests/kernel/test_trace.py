@@ -18,9 +18,9 @@ TRACING = "/sys/kernel/tracing"
 # What the module can be asked for, but for what only a failure brings about.
 CALLS = {"create", "load", "restart", "stop", "destroy", "configure", "policy", "checkpoint",
          "drain", "volume_delete", "volume_forget", "open", "close", "suspend", "resume", "mode",
-         "cutoff"}
+         "cutoff", "claim_sb", "renew_sb", "release_sb"}
 EVENTS = {"io", "io_mapped", "io_done", "op", "segment", "op_done", "tick", "call", "config",
-          "volume_create", "return", "random"}
+          "volume_create", "volume_rename", "return", "random"}
 OPERATIONS = {"user", "transfer", "meta", "flush", "copy_out", "complete", "work", "wake"}
 
 FIO = ("fio --name=t --direct=1 --thread --randrepeat=1 --ioengine=libaio --iodepth=8 "
@@ -91,6 +91,7 @@ def mixed_load(s):
     s.message("cutoff", 64)
     io(s.guest, "/dev/mapper/vol", "r:70016:128")
     s.message("checkpoint", name="pool")
+    s.message("rename_volume", 1, "second", name="pool")
     s.guest.run("dmsetup suspend vol && dmsetup resume vol")
     s.message("policy", "sieve", name="pool")
     s.load("pool", s.table("pool").replace("sieve", "fifo"))

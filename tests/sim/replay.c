@@ -35,12 +35,12 @@
 
 enum kind {
 	REC_IO, REC_IO_MAPPED, REC_IO_DONE, REC_OP, REC_SEGMENT, REC_OP_DONE, REC_TICK, REC_CALL,
-	REC_CONFIG, REC_VOLUME_CREATE, REC_RETURN, REC_RANDOM, NR_KINDS
+	REC_CONFIG, REC_VOLUME_CREATE, REC_VOLUME_RENAME, REC_RETURN, REC_RANDOM, NR_KINDS
 };
 
 static const char * const kind_name[NR_KINDS] = {
 	"io", "io_mapped", "io_done", "op", "segment", "op_done", "tick", "call",
-	"config", "volume_create", "return", "random",
+	"config", "volume_create", "volume_rename", "return", "random",
 };
 
 /* A line of the trace. */
@@ -248,11 +248,13 @@ static bool blocks(const struct record *ev)
 {
 	static const char * const quick[] = {
 		"stop", "checkpoint", "drain", "suspend", "resume", "mode", "cutoff", "origin",
+		"claim_sb", "release_sb",
 	};
 	u32 i;
 
 	if (ev->kind != REC_CALL)
-		return ev->kind == REC_CONFIG || ev->kind == REC_VOLUME_CREATE;
+		return ev->kind == REC_CONFIG || ev->kind == REC_VOLUME_CREATE ||
+		       ev->kind == REC_VOLUME_RENAME;
 	for (i = 0; i < ARRAY_SIZE(quick); i++)
 		if (is(ev, "call", quick[i]))
 			return false;
@@ -776,6 +778,14 @@ static void run_volume_create(struct record *ev)
 	check_end("result=%d", hybrid_volume_create(engine, number(ev, "volume"), &info));
 }
 
+static void run_volume_rename(struct record *ev)
+{
+	char name[HYBRID_NAME_SIZE];
+
+	copy_word(ev, "name", name, sizeof(name));
+	check_end("result=%d", hybrid_volume_rename(engine, number(ev, "volume"), name));
+}
+
 static int run_open(struct record *ev)
 {
 	struct hybrid_volume_info info;
@@ -824,6 +834,8 @@ static int run_blocking(struct record *ev)
 		return run_open(ev);
 	if (is(ev, "call", "settle"))
 		return hybrid_volume_settle(engine, volume(ev)->v);
+	if (is(ev, "call", "renew_sb"))
+		return hybrid_volume_renew_sb(engine, volume(ev)->v);
 	if (is(ev, "call", "close"))
 		return hybrid_volume_close(engine, volume(ev)->v);
 	difference("unknown call");
@@ -852,6 +864,10 @@ static int run_quick(struct record *ev, struct hybrid_actions *acts)
 				    arg ? arg - 1 : 0, acts);
 	else if (is(ev, "call", "suspend"))
 		return hybrid_volume_suspend(engine, volume(ev)->v, acts);
+	else if (is(ev, "call", "claim_sb"))
+		return hybrid_volume_claim_sb(engine, volume(ev)->v);
+	else if (is(ev, "call", "release_sb"))
+		hybrid_volume_release_sb(engine, volume(ev)->v, acts);
 	else if (is(ev, "call", "resume"))
 		hybrid_volume_resume(engine, volume(ev)->v, acts);
 	else if (is(ev, "call", "mode"))
@@ -979,6 +995,9 @@ static void run_call(struct record *ev)
 		break;
 	case REC_VOLUME_CREATE:
 		run_volume_create(ev);
+		break;
+	case REC_VOLUME_RENAME:
+		run_volume_rename(ev);
 		break;
 	default:
 		run_listed(ev);

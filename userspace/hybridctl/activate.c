@@ -875,6 +875,53 @@ static void activate_all(struct round *round)
 	}
 }
 
+/* As it is recorded: in its pool's entry, or in its superblock.  False: nobody knows. */
+static bool recorded_name(const struct hybrid_node *node, char name[HYBRID_NAME_SIZE])
+{
+	const struct hybrid_member *m = node->member;
+	struct hybrid_volume_line *entries;
+	unsigned int nr, i;
+	bool found = false;
+
+	if (node->kind == HYBRID_POOL || hybrid_node_uncached(node)) {
+		/* One that takes the name of another pool does so before it says so */
+		if (m && m->ok && !hybrid_node_replaces(node))
+			snprintf(name, HYBRID_NAME_SIZE, "%s", m->sb.name);
+		return m && m->ok && !hybrid_node_replaces(node);
+	}
+	if (node->dm.alone || !node->pool || !node->pool->active || !node->pool->dm.live ||
+	    node->pool->dm.suspended || hybrid_pool_volumes(node->pool->name, &entries, &nr))
+		return false;
+	for (i = 0; i < nr && !found; i++) {
+		found = !memcmp(entries[i].uuid, node->uuid, 16) && !entries[i].tombstone;
+		snprintf(name, HYBRID_NAME_SIZE, "%.63s", entries[i].name);
+	}
+	free(entries);
+	return found;
+}
+
+/* A rename was cut short: what is active has its old name still. */
+static void finish_renames(struct round *round)
+{
+	struct hybrid_node *node;
+	char name[HYBRID_NAME_SIZE], old[HYBRID_NAME_SIZE];
+	int r;
+
+	if (round->cl->given[OPT_AUTO] || round->cl->given[OPT_TEST])
+		return;
+	for (node = round->inv.nodes; node < round->inv.nodes + round->inv.nr_nodes; node++) {
+		if (!node->active || !node->dm.live || !recorded_name(node, name) ||
+		    !strcmp(name, node->name))
+			continue;
+		snprintf(old, sizeof(old), "%s", node->name);
+		r = rename_device(node, name);
+		if (r)
+			add_result(round, r);
+		else
+			hybrid_note("%s is called %s, as recorded", old, name);
+	}
+}
+
 /* The second round, of what was postponed in the first. */
 static void activate_postponed(struct round *round)
 {
@@ -937,6 +984,8 @@ static int run_round(struct round *round)
 	if (r)
 		return r;
 	find_followers(&round->inv);
+	if (!round->looked)
+		finish_renames(round);
 	if (round->looked)
 		activate_postponed(round);
 	else if (cl->argc)

@@ -204,6 +204,12 @@ int choose_volume_id(const char *pool, const char *name, uint32_t *id);
  */
 int check_policy(const char *name, bool test);
 
+/*
+ * The device of a pool or volume that is active gets another name, unless it has that already.  Nothing
+ * is recorded.  Returns 0 or an exit code.
+ */
+int rename_device(struct hybrid_node *node, const char *name);
+
 /* A name that a pool or volume may have, and that no dm device has. */
 int check_new_name(const char *what, const char *name, bool ask_kernel);
 

@@ -679,7 +679,7 @@ static int take_name(struct replace *r)
 	int err = 0;
 
 	if (strcmp(r->new->name, r->name))
-		err = hybrid_dm_rename(r->new->name, r->name);
+		err = hybrid_dm_rename(r->new->name, r->name, true);
 	snprintf(message, sizeof(message), "rename %s", r->name);
 	if (!err)
 		err = hybrid_dm_message(r->name, message, NULL);

@@ -53,6 +53,9 @@ void hybrid_config_free(struct hybrid_config *config);
 /* Where it is: HYBRID_CONF. */
 const char *hybrid_config_path(void);
 
+/* A file of the system's, below /etc.  Returns @buf. */
+const char *hybrid_etc_path(char *buf, size_t len, const char *name);
+
 /* That of this host, read by the first call. */
 const struct hybrid_config *hybrid_config(void);
 

@@ -785,10 +785,10 @@ int hybrid_dm_set_uuid(const char *name, const uint8_t uuid[16])
 	return rename_device(name, NULL, hybrid_dm_uuid(text, uuid, false), false);
 }
 
-int hybrid_dm_rename(const char *name, const char *new_name)
+int hybrid_dm_rename(const char *name, const char *new_name, bool pool)
 {
 	hybrid_verbose("rename %s to %s", name, new_name);
-	return rename_device(name, new_name, NULL, true);
+	return rename_device(name, new_name, NULL, pool);
 }
 
 static int remove_device(const char *name, bool deferred)

@@ -114,8 +114,8 @@ int hybrid_dm_switch(const char *name, const char *target, uint64_t sectors, con
 int hybrid_dm_suspend(const char *name);
 int hybrid_dm_resume(const char *name);
 
-/* A pool gets another name.  Its users, which have its number, do not notice. */
-int hybrid_dm_rename(const char *name, const char *new_name);
+/* A pool or volume gets another name.  Its users, who have its number, do not notice. */
+int hybrid_dm_rename(const char *name, const char *new_name, bool pool);
 
 /* The DM_UUID of a volume, for a device that has none: for good. */
 int hybrid_dm_set_uuid(const char *name, const uint8_t uuid[16]);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Where files are; by themselves, so that tests can put others in their place. */
+#include <stdio.h>
+
 #include "announce.h"
 #include "config.h"
 
@@ -11,4 +13,10 @@ const char *hybrid_run_dir(void)
 const char *hybrid_config_path(void)
 {
 	return HYBRID_CONF;
+}
+
+const char *hybrid_etc_path(char *buf, size_t len, const char *name)
+{
+	snprintf(buf, len, "/etc/%s", name);
+	return buf;
 }
