@@ -292,6 +292,18 @@ static inline int hybrid_call_close(struct volume_object *object, struct hybrid_
 	return r;
 }
 
+static inline int hybrid_call_grow(struct volume_object *object, u64 origin_sectors,
+				   const u8 *member_uuid)
+{
+	struct hybrid_pool *pool = object->pool;
+	int r;
+
+	trace_hybrid_call(pool, HYBRID_CALL_GROW, object->id, origin_sectors);
+	r = hybrid_volume_grow(pool->engine, object->handle, origin_sectors, member_uuid);
+	trace_hybrid_return(pool, r);
+	return r;
+}
+
 static inline bool hybrid_call_claim_sb(struct hybrid_pool *pool, struct hybrid_volume *v)
 {
 	bool claimed;

@@ -747,6 +747,21 @@ static int volume_check(const struct hybrid_volume_entry *e, u32 volume_id,
 	return volume_data_check(e, why);
 }
 
+u64 hybrid_volume_room(const struct hybrid_volume_info *info, u64 origin_sectors)
+{
+	if (info->flags & HYBRID_VOLUME_INPLACE)
+		return origin_sectors;
+	return hybrid_origin_room(origin_sectors, info->data_sector);
+}
+
+u64 hybrid_volume_length(const struct hybrid_volume_info *info, u64 origin_sectors)
+{
+	if (info->data_sectors_new &&
+	    hybrid_volume_room(info, origin_sectors) >= info->data_sectors_new)
+		return info->data_sectors_new;
+	return info->data_sectors;
+}
+
 int hybrid_volume_check(const struct hybrid_volume_info *info, u32 volume_id, const char **why)
 {
 	struct hybrid_volume_entry entry = { .state = 0 };

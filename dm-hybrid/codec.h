@@ -170,6 +170,14 @@ struct hybrid_volume_info {
 	char name[HYBRID_NAME_SIZE];
 };
 
+/*
+ * Sectors of data that an origin of @origin_sectors has room for; and how long the volume is once
+ * it has been opened on it: one that is being grown becomes as long as it was to be, if there is
+ * room, and stays as it is if the origin has shrunk again.
+ */
+u64 hybrid_volume_room(const struct hybrid_volume_info *info, u64 origin_sectors);
+u64 hybrid_volume_length(const struct hybrid_volume_info *info, u64 origin_sectors);
+
 /* Would this entry be good when it is read back?  0 or -EINVAL. */
 int hybrid_volume_check(const struct hybrid_volume_info *info, u32 volume_id, const char **why);
 

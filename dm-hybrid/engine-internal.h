@@ -1050,8 +1050,8 @@ void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_a
 
 /* engine-lost.c */
 void lost_destroy(struct hybrid_engine *e);
-/* Blocking, before @v is open: have memory for its map; or -ENOMEM. */
-int lost_reserve(struct hybrid_engine *e, const struct hybrid_volume *v);
+/* Blocking, before a volume is open, or larger: have memory for its map; or -ENOMEM. */
+int lost_reserve(struct hybrid_engine *e, u64 data_sectors);
 /*
  * The pool failed: save what is lost of @v, then call sb_update().  Under the
  * engine's lock; the volume's superblock is busy.

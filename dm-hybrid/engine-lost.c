@@ -35,9 +35,10 @@ static u32 lost_blocks(const struct hybrid_volume *v)
 }
 
 /* The map stays as large as the largest volume that was open needs it. */
-int lost_reserve(struct hybrid_engine *e, const struct hybrid_volume *v)
+int lost_reserve(struct hybrid_engine *e, u64 data_sectors)
 {
-	u32 blocks = lost_blocks(v);
+	u32 shift = hybrid_lost_shift(data_sectors, e->g->block_sectors);
+	u32 blocks = hybrid_lost_blocks(data_sectors, shift);
 	struct hybrid_lost_map *map;
 	unsigned long flags;
 

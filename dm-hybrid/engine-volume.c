@@ -100,11 +100,9 @@ void volumes_destroy(struct hybrid_engine *e)
 static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 		       struct hybrid_actions *acts);
 
-static void sb_write_copy(struct hybrid_volume *v, struct hybrid_op *op)
+/* What is in sb_block goes there. */
+static void sb_write_block(struct hybrid_volume *v, struct hybrid_op *op, u64 sector)
 {
-	u64 sector = hybrid_sb_sector(v->sb.member_sectors, v->sb_copy);
-
-	hybrid_sb_encode(v->sb_block, &v->sb, sector);
 	v->sb_segment.origin = true;
 	v->sb_segment.sector = sector;
 	v->sb_segment.offset = 0;
@@ -114,6 +112,14 @@ static void sb_write_copy(struct hybrid_volume *v, struct hybrid_op *op)
 	op->mem = v->sb_block;
 	op->segments = &v->sb_segment;
 	op->nr_segments = 1;
+}
+
+static void sb_write_copy(struct hybrid_volume *v, struct hybrid_op *op)
+{
+	u64 sector = hybrid_sb_sector(v->sb.member_sectors, v->sb_copy);
+
+	hybrid_sb_encode(v->sb_block, &v->sb, sector);
+	sb_write_block(v, op, sector);
 }
 
 /*
@@ -340,10 +346,11 @@ static int sb_unite(struct hybrid_volume *v)
 	return v->sb_apart ? sb_io(v, v->sb_oldest, v->sb.member_sectors, true) : 0;
 }
 
-static int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume *v,
+static int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume *v, u64 sectors,
 		      const char **why)
 {
 	const struct hybrid_volume_info *info = &v->info;
+	u64 length = hybrid_volume_length(info, sectors);
 	const struct hybrid_sb *sb = &v->sb;
 
 	*why = NULL;
@@ -361,7 +368,8 @@ static int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume 
 		*why = "is another member";
 	else if (memcmp(sb->pairing_key, info->pairing_key, HYBRID_KEY_SIZE))
 		*why = "carries another pairing key";
-	else if (sb->data_sector != info->data_sector || sb->data_sectors != info->data_sectors)
+	else if (sb->data_sector != info->data_sector ||
+		 (sb->data_sectors != info->data_sectors && sb->data_sectors != length))
 		*why = "has another data area than the volume table says";
 	return *why ? -EMEDIUMTYPE : 0;
 }
@@ -538,6 +546,200 @@ static int exchange_nonce(struct hybrid_engine *e, struct hybrid_volume *v)
 	return e->ops->wait_checkpoint(e);
 }
 
+/* ---- growing -------------------------------------------------------------- */
+
+/*
+ * An origin has grown, and its volume follows.  In this order, each step durable:
+ *
+ *   1. Nothing of the volume is under way, and there is room for the larger lost map; no
+ *      superblock of an open volume names one.
+ *   2. The pool's entry, in both roots, has both sizes: from here on an open accepts either, and
+ *      goes on with the steps that follow.
+ *   3. A new tail: a superblock of the old size, at the end of the larger member.  The head leads to
+ *      the old tail still; without the head the new one is found, and says the same.  Then the old
+ *      tail is zeroed: should the device shrink again, it must not be found.
+ *   4. The head with the new size, which leads to the new tail; then that with the new size.
+ *   5. The entry has the new size only.  Then there may be a longer table, and not before: users'
+ *      writes would reach the old tail.
+ *
+ * So there is a good copy at each moment, and of two that count both say the same, or the newer one
+ * has the new size, which the entry knows.  An origin in place has 2 and 5 alone.
+ */
+
+/* In RAM; recorded with the next checkpoint. */
+static void set_sizes(struct hybrid_engine *e, struct hybrid_volume *v, u64 data_sectors,
+		      u64 data_sectors_new)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	v->info.data_sectors = data_sectors;
+	v->info.data_sectors_new = data_sectors_new;
+	mark_volume_leaf(e, v->id);
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
+static int zero_block(struct hybrid_volume *v, u64 sector)
+{
+	struct hybrid_op *op = &v->sb_op;
+
+	memset(v->sb_block, 0, sizeof(*v->sb_block));
+	sb_write_block(v, op, sector);
+	return v->e->ops->do_op(v->e, op);
+}
+
+/* Of the lost map the header: without that there is none. */
+static int zero_tail(struct hybrid_volume *v, u64 sector, u64 new_tail)
+{
+	int r = zero_block(v, sector);
+
+	sector += HYBRID_META_BLOCK_SECTORS;
+	return r || sector == new_tail ? r : zero_block(v, sector);
+}
+
+/* 3. */
+static int move_tail(struct hybrid_volume *v, u64 member_sectors)
+{
+	u64 before = v->sb.member_sectors, old_tail = hybrid_sb_sector(before, 1);
+	u64 new_tail = hybrid_sb_sector(member_sectors, 1);
+	int r;
+
+	if (old_tail == new_tail) {
+		v->sb.member_sectors = member_sectors;
+		return 0;
+	}
+	v->sb.sequence++;
+	r = sb_io(v, 1, member_sectors, true);
+	if (r) {
+		v->sb.member_sectors = before;
+		return r;
+	}
+	r = zero_tail(v, old_tail, new_tail);
+	/* The head leads to it still: what comes next writes it anew.  The new one must not be left. */
+	if (r) {
+		zero_block(v, new_tail);
+		v->sb.member_sectors = before;
+		sb_failed(v, r);
+	}
+	return r;
+}
+
+/* 3. and 4. */
+static int grow_origin(struct hybrid_volume *v, u64 member_sectors, u64 data_sectors)
+{
+	u64 before = v->sb.data_sectors;
+	int r = move_tail(v, member_sectors);
+
+	if (r)
+		return r;
+	v->sb.data_sectors = data_sectors;
+	v->sb_oldest = 0;
+	r = sb_write_both(v);
+	if (r)
+		v->sb.data_sectors = before;
+	else
+		v->sb_apart = false;
+	return r;
+}
+
+/*
+ * A cut came after 2.  Before the nonces are exchanged: no copy must be left behind with one that
+ * the cache forgets.
+ */
+static int finish_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors)
+{
+	u64 length = hybrid_volume_length(&v->info, sectors);
+	int r = 0;
+
+	if (!v->info.data_sectors_new)
+		return 0;
+	if (length == v->info.data_sectors_new) {
+		/* It does not move, and nothing was lost. */
+		v->sb.lost = 0;
+		r = sb_unite(v);
+		if (!r)
+			r = grow_origin(v, sectors, length);
+	}
+	if (!r)
+		set_sizes(e, v, length, 0);
+	return r;
+}
+
+/*
+ * The end of an origin in place may cut off its last granule: the cache has a part of it, and
+ * must not give that for the whole.
+ */
+static int drop_end(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	u64 end = v->info.data_sectors, key = hybrid_key(v->id, to_oblock(end >> e->g->block_shift));
+	u64 mask = BIT_ULL((end & (e->g->block_sectors - 1)) >> e->g->granule_shift);
+	u32 set = hybrid_map_set_of(&e->map, key);
+	struct hybrid_set *s = &e->map.set[set];
+	unsigned long flags;
+	int i, r = 0;
+
+	if (!(end & (e->g->granule_sectors - 1)))
+		return 0;
+	spin_lock_irqsave(&s->lock, flags);
+	i = hybrid_set_find(&e->map, s, key);
+	if (i >= 0 && (block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i)) & mask) {
+		r = -EBUSY;
+	} else if (i >= 0) {
+		hybrid_set_invalidate(&e->map, s, i, mask);
+		if (s->flags[i] & BLOCK_MAPPED) {
+			mark_must(e, set, i);
+			remove_empty_block(e, set, i);
+		}
+	}
+	spin_unlock_irqrestore(&s->lock, flags);
+	return r;
+}
+
+/* 1., for a volume of @sectors. */
+static int prepare_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors)
+{
+	struct hybrid_volume_info info = v->info;
+	int r;
+
+	info.data_sectors_new = sectors;
+	r = hybrid_volume_check(&info, v->id, NULL);
+	if (!r)
+		r = lost_reserve(e, sectors);
+	return r ? r : drop_end(e, v);
+}
+
+int hybrid_volume_grow(struct hybrid_engine *e, struct hybrid_volume *v, u64 origin_sectors,
+		       const u8 *member_uuid)
+{
+	u64 old = v->info.data_sectors, new = hybrid_volume_room(&v->info, origin_sectors);
+	int r;
+
+	if (READ_ONCE(e->failed))
+		return -EIO;
+	if (new < old)
+		return -ENOSPC;
+	if (new == old)
+		return 0;
+	r = prepare_growing(e, v, new);
+	if (r)
+		return r;
+	set_sizes(e, v, old, new);
+	if (member_uuid)
+		memcpy(v->info.member_uuid, member_uuid, sizeof(v->info.member_uuid));
+	r = e->ops->wait_checkpoint(e);
+	/* The newest root may be lost: the other one must accept the larger origin, too. */
+	if (!r)
+		r = e->ops->wait_checkpoint(e);
+	if (!r && v->has_sb)
+		r = grow_origin(v, origin_sectors, new);
+	if (r)
+		return r;
+	set_sizes(e, v, new, 0);
+	return e->ops->wait_checkpoint(e);
+}
+
+/* ---- opening and closing -------------------------------------------------- */
+
 /* What is on the origin now must not be lost later (J8). */
 static int flush_origin(struct hybrid_volume *v)
 {
@@ -561,13 +763,15 @@ static int open_formatted(struct hybrid_engine *e, struct hybrid_volume *v, u64 
 	if (r == -EIO)
 		*why = "cannot be read";
 	if (!r)
-		r = sb_matches(e, v, why);
+		r = sb_matches(e, v, sectors, why);
 	if (!r) {
 		v->healthy_again = v->sb.lost || !nonce_known(v, v->sb.nonce);
 		r = check_nonce(e, v, why);
 	}
 	if (!r) {
-		r = exchange_nonce(e, v);
+		r = finish_growing(e, v, sectors);
+		if (!r)
+			r = exchange_nonce(e, v);
 		if (r)
 			*why = "cannot be written, or the cache device cannot";
 	}
@@ -583,10 +787,13 @@ static int open_formatted(struct hybrid_engine *e, struct hybrid_volume *v, u64 
  * No nonce tells whether an origin in place was written elsewhere: it starts
  * cold, but for what is dirty.
  */
-static int open_inplace(struct hybrid_engine *e, struct hybrid_volume *v, const char **why)
+static int open_inplace(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
+			const char **why)
 {
 	v->has_sb = false;
 	v->sb_state = SB_ALONE;
+	if (v->info.data_sectors_new)
+		set_sizes(e, v, hybrid_volume_length(&v->info, sectors), 0);
 	*why = no_cold_start;
 	if (!atomic_read(&v->nr_jdirty))
 		return new_instance(e, v);
@@ -609,7 +816,7 @@ static int open_origin(struct hybrid_engine *e, struct hybrid_volume *v, u64 sec
 	if (r)
 		return r;
 	if (v->info.flags & HYBRID_VOLUME_INPLACE)
-		return open_inplace(e, v, why);
+		return open_inplace(e, v, sectors, why);
 	return open_formatted(e, v, sectors, why);
 }
 
@@ -686,7 +893,7 @@ static int open_claimed(struct hybrid_engine *e, struct hybrid_volume *v, u64 or
 	if (v->info.data_sector + v->info.data_sectors > origin_sectors)
 		return -EMEDIUMTYPE;
 	*why = "needs more memory than there is";
-	r = lost_reserve(e, v);
+	r = lost_reserve(e, max(v->info.data_sectors, v->info.data_sectors_new));
 	if (!r)
 		r = jobs_reserve(e, v);
 	if (!r)

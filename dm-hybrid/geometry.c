@@ -208,6 +208,14 @@ u32 hybrid_lost_blocks(u64 data_sectors, u32 chunk_shift)
 				8 * HYBRID_META_BLOCK_SIZE);
 }
 
+u64 hybrid_origin_room(u64 member_sectors, u64 data_sector)
+{
+	if (member_sectors < data_sector + HYBRID_TAIL_SECTORS)
+		return 0;
+	return round_down(member_sectors - HYBRID_TAIL_SECTORS - data_sector,
+			  (u64)HYBRID_ALIGN_SECTORS);
+}
+
 int hybrid_origin_data(u64 member_sectors, u32 optimal_io_sectors,
 		       u64 *data_sector, u64 *data_sectors)
 {
@@ -218,7 +226,6 @@ int hybrid_origin_data(u64 member_sectors, u32 optimal_io_sectors,
 	    member_sectors < start + HYBRID_ALIGN_SECTORS + HYBRID_TAIL_SECTORS)
 		return -ENOSPC;
 	*data_sector = start;
-	*data_sectors = round_down(member_sectors - HYBRID_TAIL_SECTORS - start,
-				   (u64)HYBRID_ALIGN_SECTORS);
+	*data_sectors = hybrid_origin_room(member_sectors, start);
 	return 0;
 }

@@ -98,6 +98,9 @@ u32 hybrid_lost_shift(u64 data_sectors, u32 block_sectors);
 /* Metadata blocks of the lost map, the first one included. */
 u32 hybrid_lost_blocks(u64 data_sectors, u32 chunk_shift);
 
+/* Sectors of data that a formatted origin of @member_sectors has room for from @data_sector on. */
+u64 hybrid_origin_room(u64 member_sectors, u64 data_sector);
+
 /*
  * Data area of a formatted origin of @member_sectors: starts at @data_sector
  * (the larger of 1 MiB and the device's optimal I/O size, rounded up to 1 MiB),

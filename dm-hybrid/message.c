@@ -342,12 +342,12 @@ static int list_volumes(struct hybrid_pool *pool, char *result, unsigned int max
 		if (hybrid_volume_info(pool->engine, id, &info))
 			continue;
 		dirty = hybrid_volume_dirty(pool->engine, id, &sectors);
-		DMEMIT("%u %s %pU %s %pU %s %llu %llu %llu %s %u %llu\n", id,
+		DMEMIT("%u %s %pU %s %pU %s %llu %llu %llu %s %u %llu %llu\n", id,
 		       info.state == HYBRID_VOLUME_TOMBSTONE ? "tombstone" : "active",
 		       info.uuid, info.name, info.member_uuid, hybrid_mode_name(info.mode),
 		       info.data_sector, info.data_sectors, info.cutoff_sectors,
 		       info.flags & HYBRID_VOLUME_INPLACE ? "inplace" : "formatted",
-		       dirty, sectors);
+		       dirty, sectors, info.data_sectors_new);
 	}
 	return 1;
 }
@@ -470,6 +470,27 @@ static int list_lost(struct volume_object *object, unsigned int argc, char **arg
 	return 1;
 }
 
+/* Durable when this returns 0.  A longer table is to follow. */
+static int grow(struct volume_object *object, const char *member)
+{
+	u8 member_uuid[HYBRID_UUID_SIZE];
+	int r;
+
+	if (member && !object->bound->args.inplace) {
+		DMWARN("only an origin in place gets another member uuid");
+		return -EINVAL;
+	}
+	if (member && parse_uuid("member uuid", member, member_uuid))
+		return -EINVAL;
+	r = hybrid_volume_extend(object, member ? member_uuid : NULL);
+	if (r)
+		DMWARN("%s: cannot grow volume %u: %s (%d)", dm_device_name(object->md), object->id,
+		       r == -EBUSY ? "not suspended, or its last granule is dirty" :
+		       r == -ENOSPC ? "its origin is smaller than it" :
+		       r == -EINVAL ? "its origin is too large" : "error", r);
+	return r;
+}
+
 static int run_volume_message(struct volume_object *object, unsigned int argc, char **argv,
 			      char *result, unsigned int maxlen)
 {
@@ -487,6 +508,8 @@ static int run_volume_message(struct volume_object *object, unsigned int argc, c
 		hybrid_volume_reset_counters(object->handle);
 		return 0;
 	}
+	if (argc <= 2 && !strcmp(argv[0], "grow"))
+		return grow(object, argc > 1 ? argv[1] : NULL);
 	if (argc <= 2 && !strcmp(argv[0], "lost"))
 		return list_lost(object, argc - 1, argv + 1, result, maxlen);
 	DMWARN("unknown message '%s', or wrong number of arguments", argv[0]);

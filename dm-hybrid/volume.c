@@ -139,14 +139,19 @@ static int open_volume(struct volume_object *object, struct volume_table *vt)
 	return 0;
 }
 
-/* What must be so of the volume's entry for the table to use it. */
-static char *entry_mismatch(const struct volume_table *vt, const struct hybrid_volume_info *info)
+/*
+ * What must be so of the volume's entry for the table to use it.  One that has it open already may be
+ * resumed though the volume has grown since.
+ */
+static char *entry_mismatch(const struct volume_table *vt, const struct hybrid_volume_info *info,
+			    bool bound)
 {
+	u64 length = hybrid_volume_length(info, bdev_nr_sectors(vt->origin->bdev));
 	bool inplace = info->flags & HYBRID_VOLUME_INPLACE;
 
 	if (info->state != HYBRID_VOLUME_ACTIVE)
 		return "Volume was deleted";
-	if (vt->ti->len != info->data_sectors)
+	if (bound ? vt->ti->len > length : vt->ti->len != length)
 		return "Length of the table is not the size of the volume";
 	if (inplace && !vt->args.inplace)
 		return "Volume is in place, but the table does not say so";
@@ -199,7 +204,8 @@ static int bind_volume(struct volume_object *object, struct volume_table *vt)
 		return -EAGAIN;
 	}
 	r = hybrid_volume_info(pool->engine, object->id, &info);
-	error = r ? "No such volume in the pool" : entry_mismatch(vt, &info);
+	error = r ? "No such volume in the pool" :
+		    entry_mismatch(vt, &info, object->handle && object->bound == vt);
 	if (error) {
 		DMERR("%s: volume %u: %s", name, object->id, error);
 		return r ? r : -EINVAL;
@@ -355,6 +361,22 @@ int hybrid_volume_renew(struct hybrid_pool *pool, u32 id)
 		return 0;
 	manage_pinned(object);
 	r = renew_volume(object);
+	manage_done_pinned(object);
+	return r;
+}
+
+int hybrid_volume_extend(struct volume_object *object, const u8 *member_uuid)
+{
+	struct hybrid_pool *pool = object->pool;
+	unsigned int noio;
+	int r = -EBUSY;
+
+	manage_pinned(object);
+	if (object->handle && object->stopped) {
+		noio = origin_wait(pool);
+		r = hybrid_call_grow(object, bdev_nr_sectors(object->origin), member_uuid);
+		origin_waited(pool, noio);
+	}
 	manage_done_pinned(object);
 	return r;
 }
@@ -632,7 +654,7 @@ static int check_entry(struct dm_target *ti, struct volume_table *vt, struct hyb
 	if (hybrid_volume_info(pool->engine, vt->args.id, &info))
 		error = "No such volume in the pool";
 	else
-		error = entry_mismatch(vt, &info);
+		error = entry_mismatch(vt, &info, false);
 	if (!error) {
 		vt->data_sector = info.data_sector;
 		return 0;

@@ -356,6 +356,26 @@ static const char *check_pool(const char *params, struct json_object *o)
 	return NULL;
 }
 
+static struct hybrid_volume_info info_of(const struct hybrid_volume_line *entry)
+{
+	return (struct hybrid_volume_info) {
+		.flags = entry->inplace ? HYBRID_VOLUME_INPLACE : 0,
+		.data_sector = entry->data_sector,
+		.data_sectors = entry->data_sectors,
+		.data_sectors_new = entry->data_sectors_new,
+	};
+}
+
+/* As the kernel has it: one that is being grown is as long as its origin lets it be. */
+static uint64_t length_of(const struct hybrid_volume_line *entry, const char *origin)
+{
+	struct hybrid_volume_info info = info_of(entry);
+	dev_t devno;
+
+	return hybrid_devno_parse(origin, &devno) ? 0 :
+	       hybrid_volume_length(&info, hybrid_devno_sectors(devno));
+}
+
 static const char *check_volume(const char *params, struct json_object *o)
 {
 	struct hybrid_volume_table table;
@@ -373,7 +393,7 @@ static const char *check_volume(const char *params, struct json_object *o)
 	if (find_volume(volumes_of(pool), table.id, &entry) < 0 || entry.tombstone)
 		return "no such volume";
 	if (strcmp(hybrid_uuid_text(uuid, entry.uuid), text(o, "uuid")) ||
-	    (int64_t)entry.data_sectors != number(o, "sectors") ||
+	    (int64_t)length_of(&entry, table.origin_dev) != number(o, "sectors") ||
 	    entry.inplace != table.inplace)
 		return "table and volume differ";
 	return NULL;
@@ -423,6 +443,45 @@ static void follow_entry(const char *params)
 		rename_member(devno, entry.name);
 }
 
+/* Both superblocks of an origin, in the kernel's order: the same function is a tool's. */
+static int grow_member(dev_t devno)
+{
+	struct hybrid_device dev;
+	struct hybrid_member m;
+	char path[HYBRID_PATH_MAX];
+	int r;
+
+	r = hybrid_device_open(&dev, hybrid_devno_path(devno, path, sizeof(path)), HYBRID_OPEN_WRITE);
+	if (!r && (hybrid_member_read(&dev, &m) || !m.ok))
+		r = refuse(path, "no superblock");
+	if (!r)
+		r = hybrid_member_grow(&dev, &m.sb);
+	hybrid_device_close(&dev);
+	return r;
+}
+
+/* As an open does: it goes on with a growth that was cut, or the origin has shrunk again. */
+static void finish_growing(const char *params)
+{
+	struct hybrid_volume_table table;
+	struct hybrid_volume_line entry;
+	struct json_object *list;
+	dev_t devno;
+	int index;
+
+	if (hybrid_volume_table_parse(params, &table) || hybrid_devno_parse(table.origin_dev, &devno))
+		return;
+	list = volumes_of(find_minor(table.pool_dev));
+	index = find_volume(list, table.id, &entry);
+	if (index < 0 || !entry.data_sectors_new)
+		return;
+	if (length_of(&entry, table.origin_dev) == entry.data_sectors_new && !entry.inplace)
+		grow_member(devno);
+	entry.data_sectors = length_of(&entry, table.origin_dev);
+	entry.data_sectors_new = 0;
+	put_volume(list, index, &entry);
+}
+
 int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64_t sectors,
 		     const char *params, dev_t *devno)
 {
@@ -445,8 +504,10 @@ int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64
 		json_object_put(o);
 		return refuse(name, why);
 	}
-	if (!pool)
+	if (!pool) {
 		follow_entry(params);
+		finish_growing(params);
+	}
 	json_object_array_add(field(state, "devices"), o);
 	if (devno)
 		*devno = makedev(FAKE_MAJOR, number(o, "minor"));
@@ -611,6 +672,25 @@ static const char *switch_refused(struct json_object *o, const char *params)
 	return other ? "origin is another pool's" : NULL;
 }
 
+static const struct hybrid_volume_line *entry_in(const char *params)
+{
+	static struct hybrid_volume_line entry;
+	struct hybrid_volume_table table;
+
+	if (hybrid_volume_table_parse(params, &table) || !find_minor(table.pool_dev) ||
+	    find_volume(volumes_of(find_minor(table.pool_dev)), table.id, &entry) < 0)
+		return NULL;
+	return &entry;
+}
+
+static const char *origin_in(const char *params)
+{
+	static struct hybrid_volume_table table;
+
+	hybrid_volume_table_parse(params, &table);
+	return table.origin_dev;
+}
+
 int hybrid_dm_switch(const char *name, const char *target, uint64_t sectors, const char *params)
 {
 	struct json_object *o = find(name);
@@ -621,6 +701,14 @@ int hybrid_dm_switch(const char *name, const char *target, uint64_t sectors, con
 		return refuse(name, switch_refused(o, params));
 	if (!strcmp(target, HYBRID_LINEAR_TARGET) && is_apart(params))
 		return refuse(name, "linear, but a copy of the superblock is old");
+	if (!strcmp(target, HYBRID_VOLUME_TARGET)) {
+		const struct hybrid_volume_line *entry = entry_in(params);
+
+		if (entry && length_of(entry, origin_in(params)) != sectors)
+			return refuse(name, "length of the table is not the size of the volume");
+		finish_growing(params);
+	}
+	set_number(o, "sectors", sectors);
 	json_object_object_add(o, "alone",
 			       json_object_new_boolean(!strcmp(target, HYBRID_LINEAR_TARGET)));
 	set_text(o, "params", params);
@@ -943,6 +1031,48 @@ static int list_lost(struct json_object *o, const char *message, char **reply)
 	return 0;
 }
 
+/* Each step a line of its own in the log: a place to be cut at. */
+static int grow_volume(struct json_object *o, const char *message)
+{
+	struct hybrid_volume_table table;
+	struct hybrid_volume_line entry;
+	struct hybrid_volume_info info;
+	struct json_object *list;
+	char member[64];
+	dev_t devno;
+	int index, r;
+	u64 room;
+
+	hybrid_volume_table_parse(text(o, "params"), &table);
+	list = volumes_of(find_minor(table.pool_dev));
+	index = find_volume(list, table.id, &entry);
+	if (index < 0 || !number(o, "suspended") || hybrid_devno_parse(table.origin_dev, &devno))
+		return refuse("volume", "not suspended");
+	info = info_of(&entry);
+	room = hybrid_volume_room(&info, hybrid_devno_sectors(devno));
+	if (room < entry.data_sectors)
+		return refuse("volume", "its origin is smaller than it");
+	if (room == entry.data_sectors)
+		return 0;
+	entry.data_sectors_new = room;
+	if (entry.inplace != (sscanf(message, "grow %63s", member) == 1) ||
+	    (entry.inplace && !hybrid_uuid_parse(member, entry.member_uuid)))
+		return refuse("volume", "bad grow");
+	put_volume(list, index, &entry);
+	save();
+	if (!asked("kernel grows origin"))
+		return refuse("volume", "its origin cannot be written");
+	r = entry.inplace ? 0 : grow_member(devno);
+	if (r)
+		return r;
+	if (!asked("kernel ends growing"))
+		return refuse("volume", "the cache device cannot be written");
+	entry.data_sectors = room;
+	entry.data_sectors_new = 0;
+	put_volume(list, index, &entry);
+	return 0;
+}
+
 static int volume_message(struct json_object *o, const char *message, char **reply)
 {
 	struct hybrid_volume_table table;
@@ -950,6 +1080,8 @@ static int volume_message(struct json_object *o, const char *message, char **rep
 
 	if (!strncmp(message, "lost ", 5) && reply)
 		return list_lost(o, message, reply);
+	if (!strcmp(message, "grow") || !strncmp(message, "grow ", 5))
+		return grow_volume(o, message);
 	hybrid_volume_table_parse(text(o, "params"), &table);
 	if (!strncmp(message, "mode ", 5) && hybrid_mode_parse(message + 5) >= 0) {
 		table.mode = hybrid_mode_parse(message + 5);

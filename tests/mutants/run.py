@@ -96,6 +96,8 @@ LONG = (
     seeds("A+crowd+faults", 1, 150, "--crowd", "--faults", "--events"),
     seeds("A+scarce", 1, 40, "--scarce"),
     seeds("A+nowait", 1, 60, "--nowait"),
+    seeds("A+grow", 1, 40, "--grow"),
+    seeds("B+grow", 1, 4, "--grow"),
     seeds("A+rot", 1, 300, "--rot"),
     seeds("B+rot", 1, 6, "--rot"),
     Check("loop", tuple(("--loop", what, "--seed", "1", "--count", "3") for what in ("alloc", "io"))),

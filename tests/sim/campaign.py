@@ -43,7 +43,8 @@ OPTIONS = [[], ["--faults"], ["--events"], ["--faults", "--events"], ["--rot"],
            ["--faults", "--events", "--policies"], ["--faults", "--events", "--lean"],
            ["--scarce"], ["--faults", "--events", "--scarce"],
            ["--crowd"], ["--faults", "--events", "--crowd"],
-           ["--nowait"], ["--faults", "--events", "--nowait"]]
+           ["--nowait"], ["--faults", "--events", "--nowait"],
+           ["--grow"], ["--faults", "--events", "--rot", "--grow"]]
 # Origins that do not answer: of many volumes, for a while.
 HANGS = [("A", ["--hang"]), ("A", ["--hang", "--events"]), ("A", ["--hang", "--faults", "--events"])]
 SWARM = [(mode, options) for options in OPTIONS for mode in "AB"] + HANGS

@@ -266,6 +266,7 @@ void coverage_print(void)
 	u32 p, f;
 
 	printf("entries-of-several %llu\n", (unsigned long long)entries_of_several);
+	grow_print();
 	printf("refused %llu by-device %llu\n", (unsigned long long)refused[false],
 	       (unsigned long long)refused[true]);
 	printf("retired %llu\n", (unsigned long long)retired);

@@ -71,6 +71,7 @@ void device_init(struct device *d, u32 nr, u64 sectors, u64 data_from, u64 data_
 	memset(d, 0, sizeof(*d));
 	d->nr = nr;
 	d->sectors = sectors;
+	d->capacity = sectors;
 	d->data_from = data_from;
 	d->data_to = data_to;
 	d->durable = xalloc(sectors * sizeof(*d->durable));
@@ -155,7 +156,7 @@ void device_get_bytes(const struct device *d, u64 sector, void *bytes, u32 len, 
 bool device_get_sb(const struct device *d, u32 copy, struct hybrid_sb *sb, bool durable)
 {
 	static struct hybrid_superblock block;
-	u64 sector = hybrid_sb_sector(device_size(d), copy);
+	u64 sector = hybrid_sb_sector(d->nr ? device_member(d, durable) : device_size(d), copy);
 
 	device_get_bytes(d, device_place(d, sector), &block, sizeof(block), durable);
 	return !hybrid_sb_decode(&block, sector, device_size(d), sb, NULL);
@@ -514,7 +515,8 @@ static bool writes_sb(const struct dreq *r)
 
 	return r->meta && r->kind == DREQ_WRITE &&
 	       (r->sector == device_place(d, hybrid_sb_sector(device_size(d), 0)) ||
-		r->sector == device_place(d, hybrid_sb_sector(device_size(d), 1)));
+		r->sector == device_place(d, hybrid_sb_sector(device_size(d), 1)) ||
+		(d->nr && r->sector == device_place(d, hybrid_sb_sector(device_member(d, false), 1))));
 }
 
 /* Where FUA is a flush after the write, nobody can tell which of them failed. */
@@ -776,8 +778,25 @@ void device_drop_doomed(struct device *d)
 	forget_clean(v);
 }
 
+void device_clear(struct device *d, u64 sector)
+{
+	struct volatiles *v = d->v;
+	u32 *link = &v->newest[sector];
+
+	while (*link) {
+		u32 k = *link;
+
+		*link = v->pool[k].older;
+		v->pool[k].older = v->free;
+		v->free = k;
+	}
+	forget_clean(v);
+	device_set(d, sector, 0);
+}
+
 void device_enter_branch(struct device *d)
 {
+	d->world_data_to = d->data_to;
 	d->v = &d->vol[1];
 	forget_volatile(d->v);
 }
@@ -812,6 +831,7 @@ void device_enter_branch_alive(struct device *d, struct rng *rng)
 
 void device_leave_branch(struct device *d)
 {
+	d->data_to = d->world_data_to;
 	forget_volatile(d->v);
 	d->v = &d->vol[0];
 }

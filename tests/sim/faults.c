@@ -416,8 +416,8 @@ static bool was_bad(const struct device *d, u64 sector, u32 count)
 bool faults_clean(const struct world *w, const struct uio *u)
 {
 	u64 mask = w->g->granule_sectors - 1, s = u->sector & ~mask;
-	u64 end = min((u->sector + u->count + mask) & ~mask, u->vol->oracle->sectors);
 	const struct device *d = u->vol->origin;
+	u64 end = min((u->sector + u->count + mask) & ~mask, d->data_to - d->data_from);
 
 	for (; s < end; s++)
 		if (!oracle_settled(u->vol->oracle, s, device_durable(d, d->data_from + s),

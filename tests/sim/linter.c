@@ -1018,6 +1018,50 @@ static void check_lost_named(struct linter *l, struct action *a, struct device *
 		broken(l, "P5", "dev%u is clean, but names a lost map", d->nr);
 }
 
+/* The old tail of an origin that grows.  False: it is none. */
+static bool tail_zeroed(struct linter *l, struct action *a, struct device *d, u64 sector,
+			const void *bytes, u32 count)
+{
+	struct hybrid_volume_info *t = &l->table_durable[volume_of_device(l, d)->nr];
+	u64 end = hybrid_sb_sector(device_size(d), 1);
+	struct hybrid_superblock block;
+	struct hybrid_sb sb;
+
+	if (*(u8 *)bytes || memcmp(bytes, bytes + 1, count * 512 - 1))
+		return false;
+	if (!t->data_sectors_new)
+		broken(l, "grow", "a tail is zeroed, and the entry of dev%u knows of no growth", d->nr);
+	if (sector == HYBRID_SB_SECTOR || (sector == end && device_member(d, true) == device_size(d)))
+		broken(l, "grow", "a superblock of dev%u that counts is zeroed", d->nr);
+	/* The new one, as the old one cannot be */
+	if (sector == end)
+		return true;
+	device_get_bytes(d, device_place(d, end), &block, sizeof(block), true);
+	if (hybrid_sb_decode(&block, end, device_size(d), &sb, NULL))
+		broken(l, "grow", "the old tail of dev%u is zeroed, and there is no new one", d->nr);
+	return true;
+}
+
+/* A size that the entry does not know durably, or while the old tail is there. */
+static void check_grown(struct linter *l, struct action *a, struct device *d, u64 sector,
+			const struct hybrid_sb *sb)
+{
+	struct hybrid_volume_info *t = &l->table_durable[volume_of_device(l, d)->nr];
+	u64 before = device_member(d, true), old = hybrid_sb_sector(before, 1);
+	struct hybrid_superblock block;
+	struct hybrid_sb other;
+
+	if (sb->data_sectors != t->data_sectors && sb->data_sectors != t->data_sectors_new)
+		broken(l, "grow", "dev%u gets %llu sectors, its entry has %llu, and %llu", d->nr,
+		       (unsigned long long)sb->data_sectors, (unsigned long long)t->data_sectors,
+		       (unsigned long long)t->data_sectors_new);
+	if (sector != HYBRID_SB_SECTOR || sb->member_sectors == before)
+		return;
+	device_get_bytes(d, device_place(d, old), &block, sizeof(block), true);
+	if (!hybrid_sb_decode(&block, old, device_size(d), &other, NULL))
+		broken(l, "grow", "the head of dev%u leaves its old tail behind", d->nr);
+}
+
 static void origin_sb_submitted(struct linter *l, struct action *a, struct device *d, u64 sector,
 				const void *bytes, u32 count)
 {
@@ -1026,8 +1070,13 @@ static void origin_sb_submitted(struct linter *l, struct action *a, struct devic
 	struct hybrid_sb sb;
 	const char *why = "";
 
-	if (sector == hybrid_lost_sector(device_size(d), 0) ||
-	    sector == hybrid_lost_sector(device_size(d), 1)) {
+	if (l->w->p.grow && tail_zeroed(l, a, d, sector, bytes, count))
+		return;
+	/* A new tail may stand where the lost map of the old one was */
+	if ((sector == hybrid_lost_sector(device_size(d), 0) ||
+	     sector == hybrid_lost_sector(device_size(d), 1) ||
+	     sector == hybrid_lost_sector(device_member(d, true), 1)) &&
+	    memcmp(bytes, HYBRID_SB_MAGIC, HYBRID_SB_MAGIC_SIZE)) {
 		lost_map_submitted(l, a, d, sector, bytes, count);
 		return;
 	}
@@ -1042,6 +1091,8 @@ static void origin_sb_submitted(struct linter *l, struct action *a, struct devic
 			sb.flags, sb.instance, (unsigned long long)sb.lost);
 	if (sb.lost)
 		check_lost_named(l, a, d, &sb);
+	if (l->w->p.grow)
+		check_grown(l, a, d, sector, &sb);
 	read_origin(l, vol);
 	if (sb.nonce != l->copy_nonce[vol->nr][0] && sb.nonce != l->copy_nonce[vol->nr][1] &&
 	    !nonce_known(t, sb.nonce) && !l->failed)

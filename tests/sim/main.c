@@ -2,7 +2,7 @@
 /*
  * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--rot] [--events]
  *     [--policies] [--lean] [--scarce] [--crowd] [--hash] [--keep-going] [--no-linter] [--limit S]
- *     [--table] [--interleave] [--hang] [--nowait]
+ *     [--table] [--interleave] [--hang] [--nowait] [--grow]
  * sim --isolation [--hang-of TEXT] [--operation TEXT]
  * sim --loop alloc|io [--nth N] ...
  * sim --mode C [--length L] [--part I/N] [--time S]
@@ -16,6 +16,7 @@
  * --lean: fills bring only what was asked for, unless it goes on a run.
  * --scarce: memory that is not waited for may not be there.
  * --nowait: users' I/O that must not wait, and devices that would have to.
+ * --grow: origins that grow, and their volumes with them.
  * --hang: origins do not answer for a while, and other volumes must go on.
  * --isolation: what each hang costs each operation of a volume whose origin answers, as a table;
  * --hang-of, --operation: only rows, columns with TEXT in their names.
@@ -60,6 +61,7 @@ static const struct option options[] = {
 	{ "scarce", no_argument, NULL, 'M' },
 	{ "crowd", no_argument, NULL, 'W' },
 	{ "nowait", no_argument, NULL, 'w' },
+	{ "grow", no_argument, NULL, 'g' },
 	{ "hash", no_argument, NULL, 'h' },
 	{ "keep-going", no_argument, NULL, 'k' },
 	{ "no-linter", no_argument, NULL, 'l' },
@@ -163,6 +165,9 @@ static bool parse(int argc, char **argv)
 		case 'w':
 			sim_nowait = true;
 			break;
+		case 'g':
+			sim_grow = true;
+			break;
 		case 'H':
 			sim_hang = true;
 			break;
@@ -228,12 +233,13 @@ static void report(u64 seed, u64 hash, u64 violations_before)
 		printf("seed=%llu hash=%016llx\n", (unsigned long long)seed,
 		       (unsigned long long)hash);
 	if (sim_violations != violations_before)
-		fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s%s%s%s%s%s%s%s%s --trace\n", opt.mode,
+		fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s%s%s%s%s%s%s%s%s%s --trace\n", opt.mode,
 			(unsigned long long)seed, sim_faults ? " --faults" : "",
 			sim_events ? " --events" : "", sim_rot ? " --rot" : "",
 			sim_policies ? " --policies" : "", sim_lean ? " --lean" : "",
 			sim_scarce ? " --scarce" : "", sim_crowd ? " --crowd" : "",
 			sim_hang ? " --hang" : "", sim_nowait ? " --nowait" : "",
+			sim_grow ? " --grow" : "",
 			sim_interleave ? " --interleave" : "");
 }
 

@@ -834,6 +834,8 @@ static int run_blocking(struct record *ev)
 		return run_open(ev);
 	if (is(ev, "call", "settle"))
 		return hybrid_volume_settle(engine, volume(ev)->v);
+	if (is(ev, "call", "grow"))
+		return hybrid_volume_grow(engine, volume(ev)->v, number(ev, "value"), NULL);
 	if (is(ev, "call", "renew_sb"))
 		return hybrid_volume_renew_sb(engine, volume(ev)->v);
 	if (is(ev, "call", "close"))

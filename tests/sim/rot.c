@@ -174,10 +174,14 @@ static void damage_one(struct world *w, struct rot *rot, u64 from, u32 n)
 static void damage_sb(struct world *w, struct rot *rot, struct device *d)
 {
 	u8 copies = 1 + rng_below(&w->frng, 3), copy;
+	u64 member = device_member(d, true);
 
+	/* Without its head nobody finds the tail of one that was smaller */
+	if (d->nr && member != device_size(d))
+		copies = 2;
 	for (copy = 0; copy < 2; copy++)
 		if (copies >> copy & 1)
-			damage(w, d, device_place(d, hybrid_sb_sector(device_size(d), copy)), 0);
+			damage(w, d, device_place(d, hybrid_sb_sector(d->nr ? member : device_size(d), copy)), 0);
 	rot->sb[d->nr] |= copies;
 }
 
@@ -388,7 +392,8 @@ void rot_keep(struct world *w)
 	struct device *d;
 	u64 s;
 
-	if (!sim_rot || !rng_chance(&w->frng, 50))
+	/* One that has grown since fits no model of its data area */
+	if (!sim_rot || !rng_chance(&w->frng, 50) || w->p.grow)
 		return;
 	d = w->dev[rng_below(&w->frng, w->nr_dev)];
 	if (!d->older)

@@ -60,6 +60,7 @@ static const struct {
 	[LINE_CLOSED] = { "closed", "" },
 	[LINE_HANG] = { "hang", "vd" },
 	[LINE_ANSWER] = { "answer", "" },
+	[LINE_GROW] = { "grow", "vn" },
 	[LINE_EXPLORE] = { "explore", "" },
 	[LINE_NOTHING] = { "nothing", "" },
 	[LINE_COMPLETE] = { "complete", "n" },
@@ -353,6 +354,9 @@ static void carry_out(struct world *w, const struct line *l)
 	case LINE_ANSWER:
 		hang_end(w);
 		break;
+	case LINE_GROW:
+		grow(w, vol, l->count);
+		break;
 	case LINE_EXPLORE:
 		w->p.cut_every = 1;
 		break;
@@ -414,7 +418,7 @@ static const struct {
 	FIELD(reset_percent), FIELD(fail_alloc), FIELD(scarce), FIELD(nowait), FIELD(busy), FIELD(crowd), FIELD(lean), FIELD(fault_kind), FIELD(worn),
 	FIELD(admin_percent), FIELD(load_percent), FIELD(inplace_percent), FIELD(aim),
 	FIELD(aims), FIELD(cut_every), FIELD(run_percent), FIELD(journal_blocks), FIELD(far), FIELD(small),
-	FIELD(cut_samples), FIELD(cut_writes), FIELD(seeks), FIELD(trims), FIELD(aged),
+	FIELD(cut_samples), FIELD(cut_writes), FIELD(seeks), FIELD(trims), FIELD(aged), FIELD(grow),
 	CONFIG(high_watermark), CONFIG(low_watermark),
 	CONFIG(writeback_rate), CONFIG(commit_interval), CONFIG(endurance),
 	CONFIG(metadata_share), CONFIG(trim_rate),

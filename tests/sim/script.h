@@ -28,6 +28,7 @@ enum line_kind {
 	LINE_CLOSED,		/* no region is open */
 	LINE_HANG,		/* requests of some kinds to one origin stay under way */
 	LINE_ANSWER,		/* ... until here, where others must have got theirs */
+	LINE_GROW,		/* the volume's origin, by so many sectors, and it */
 	LINE_EXPLORE,		/* crash states from here on */
 	LINE_NOTHING,		/* could have happened while somebody waited, and did not */
 	/* Choices, also in the midst of a blocking call */

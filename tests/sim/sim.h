@@ -8,6 +8,7 @@
  * events.c	what users and admins do meanwhile
  * faults.c	what goes wrong with the devices, and what may be lost by it
  * age.c	counters near their wrap
+ * grow.c	origins that grow
  * hang.c	origins that do not answer, and others that must go on
  * isolation.c	what that costs the others, as a table
  * rot.c	metadata that are damaged when the engine recovers
@@ -241,8 +242,10 @@ enum device_profile {
 struct device {
 	u32 nr;			/* 0: the cache device, else origin nr - 1 */
 	u64 sectors;		/* ... without the hole */
+	u64 capacity;		/* it can grow to that */
 	u64 hole;		/* sectors in front of the data that are nowhere: see far in profile */
 	u64 data_from, data_to;
+	u64 world_data_to;	/* in a crash state: the world's */
 	val_t *durable;
 	struct volatiles vol[2];
 	struct volatiles *v;	/* the world's, or that of a crash state */
@@ -323,6 +326,8 @@ void device_enter_branch_alive(struct device *d, struct rng *rng);
 void device_leave_branch(struct device *d);
 /* What failed flushes lost does not read any more. */
 void device_drop_doomed(struct device *d);
+/* As formatted, or zeroes, durably; nothing is under way there. */
+void device_clear(struct device *d, u64 sector);
 
 size_t undo_mark(void);
 void undo_to(size_t mark);
@@ -484,6 +489,7 @@ struct profile {
 	u32 aim;		/* phase in which something goes wrong ... */
 	u32 aims;		/* ... so many times */
 	u32 aged;		/* 1, 2: counters are near 2^31, 2^32 */
+	u32 grow;		/* origins do */
 	bool overlap;
 	const char *policy;
 	struct hybrid_config config;
@@ -549,6 +555,7 @@ struct world {
 	struct rng agerng;		/* of age.c */
 	struct rng hrng;		/* of hang.c */
 	struct rng nrng;		/* of what must not wait */
+	struct rng growrng;		/* of grow.c */
 	u32 hang_left;			/* steps until all origins answer again; 0: all do */
 	struct world *main;
 };
@@ -637,7 +644,7 @@ enum event {
 };
 
 extern bool sim_hang, sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce, sim_crowd, sim_lint;
-extern bool sim_nowait;
+extern bool sim_nowait, sim_grow;
 
 /* workload.c: the name of any policy */
 const char *draw_policy(struct rng r);
@@ -760,6 +767,20 @@ void hang_device(struct device *d, enum hang what);
 void hang_end(struct world *w);
 void hang_profile(struct profile *p, struct rng r);
 void hang_event(struct world *w);	/* perhaps one begins, or ends, at this step */
+
+/* ---- Origins that grow: grow.c ---------------------------------------------- */
+
+/* Sectors that origins may get, each. */
+u64 grow_room(const struct world *w);
+/* So many sectors more of the device, and as much of it as can be had for the volume. */
+void grow(struct world *w, struct volume *vol, u32 sectors);
+void grow_event(struct world *w);	/* perhaps, at this step */
+/* The volume, which is open, may have another size than before. */
+void grow_follow(struct world *w, struct volume *vol);
+void grow_format(struct device *d);
+void grow_print(void);		/* how often that began, and how often it ended */
+/* The size of which the head, as it is durable or reads now, says that it is. */
+u64 device_member(const struct device *d, bool durable);
 
 /* ---- Isolation ------------------------------------------------------------- */
 

@@ -191,6 +191,24 @@ def test_nowait(sim, args):
     assert all(int(n) > args[-1] for n in refused.groups())
 
 
+GROW = [
+    ("--grow", "--count", 100),
+    ("--grow", "--faults", "--events", "--count", 100),
+    ("--grow", "--rot", "--count", 60),
+    ("--mode", "B", "--grow", "--count", 4),
+    ("--mode", "B", "--grow", "--faults", "--rot", "--count", 6),
+]
+
+
+@pytest.mark.parametrize("args", GROW, ids=lambda args: " ".join(map(str, args)))
+def test_origins_that_grow(sim, args):
+    """The power goes at each write of it: the old size or the new one, all data, and no tail left behind."""
+    output = tabled(sim, *args)
+    assert counts(output)["seeds"] == args[-1]
+    begun, ended = map(int, re.search(r"^grown (\d+) ended (\d+)$", output, re.M).groups())
+    assert ended > args[-1] // 2 and begun > ended
+
+
 def test_several_entries(sim):
     """A commit takes several entries, and a flush waits for the last of them."""
     output = run(sim, "--script", HERE / "seeds/several-entries.script", "--table")

@@ -10,7 +10,7 @@
 #include "script.h"
 
 bool sim_hang, sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce, sim_crowd;
-bool sim_nowait;
+bool sim_nowait, sim_grow;
 bool sim_lint = true;
 
 /* ---- Profile ------------------------------------------------------------------ */
@@ -382,6 +382,7 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	draw_metadata(p, rng_fork(r, 111));
 	draw_trim(p, rng_fork(r, 121));
 	hang_profile(p, rng_fork(r, 110));
+	p->grow = sim_grow;
 }
 
 /* ---- Formatting ----------------------------------------------------------------- */
@@ -475,6 +476,8 @@ void format_origin(struct world *w, struct volume *vol)
 		return;
 	sb.role = HYBRID_ROLE_ORIGIN;
 	sb.sequence = 1;
+	if (w->p.grow)
+		grow_format(vol->origin);
 	sb.member_sectors = device_size(vol->origin);
 	memcpy(sb.pool_uuid, w->sb.pool_uuid, HYBRID_UUID_SIZE);
 	memcpy(sb.member_uuid, vol->info.member_uuid, HYBRID_UUID_SIZE);
@@ -540,12 +543,14 @@ static void add_volume(struct world *w, u32 nr)
 	else if (hybrid_origin_data(sectors, 0, &vol->info.data_sector, &vol->info.data_sectors))
 		abort();
 	vol->origin = xalloc(sizeof(struct device));
-	device_init(vol->origin, nr + 1, sectors - w->hole, vol->info.data_sector,
+	device_init(vol->origin, nr + 1, sectors - w->hole + grow_room(w), vol->info.data_sector,
 		    vol->info.data_sector + vol->info.data_sectors - w->hole);
+	vol->origin->sectors -= grow_room(w);
 	vol->origin->hole = w->hole;
 	vol->origin->discard = draw_discard(rng_below(&w->rng, 3), rng_fork(&w->rng, 113));
 	vol->oracle = xalloc(sizeof(*vol->oracle));
-	oracle_init(vol->oracle, nr, vol->info.data_sectors - w->hole, ilog2(w->p.block_sectors));
+	oracle_init(vol->oracle, nr, vol->info.data_sectors - w->hole + grow_room(w),
+		    ilog2(w->p.block_sectors));
 	name_volume(w, vol);
 	format_origin(w, vol);
 	w->dev[w->nr_dev++] = vol->origin;
@@ -866,7 +871,7 @@ static void check_origins(struct world *w)
 
 	sim_now++;
 	for (i = 0; i < w->nr_vol && !w->stop; i++)
-		for (s = 0; s < w->vol[i]->oracle->sectors && !w->stop; s++) {
+		for (s = 0; s < w->vol[i]->origin->data_to - w->vol[i]->origin->data_from && !w->stop; s++) {
 			struct volume *vol = w->vol[i];
 			val_t v = device_durable(vol->origin, vol->origin->data_from + s);
 			const char *why = oracle_read(vol->oracle, s, v, sim_now);
@@ -974,6 +979,7 @@ static void one_episode(struct world *w)
 		w->step++;
 		faults_event(w);
 		hang_event(w);
+		grow_event(w);
 		if (!w->crashed && !w->stop)
 			one_event(w);
 	}
@@ -1024,6 +1030,7 @@ static void format(struct world *w)
 	w->agerng = rng_fork(&w->brng, 6);
 	w->hrng = rng_fork(&w->brng, 7);
 	w->nrng = rng_fork(&w->brng, 8);
+	w->growrng = rng_fork(&w->brng, 9);
 	format_cache(w);
 	w->hole = w->p.far ? (u64)w->p.block_sectors << w->p.far : 0;
 	for (i = 0; i < w->p.volumes; i++)

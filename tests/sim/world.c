@@ -1292,6 +1292,8 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 		age_volume(w, vol->v);
 	vol->closing = false;
 	vol->suspended = false;
+	if (!r && w->p.grow)
+		grow_follow(w, vol);
 	/* Others may evict its blocks while it is opened */
 	if (!r && w->found && (w->branch || !w->p.load_percent) && !w->crashed && !w->stop)
 		found_check(w, w->found, vol);

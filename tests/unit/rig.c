@@ -4,7 +4,8 @@
 #include "rig.h"
 
 u8 *disk[2];
-static u64 disk_sectors[2];
+u64 disk_sectors[2];
+u32 writes_left;
 struct hybrid_sb sb;
 struct hybrid_engine *e;
 struct hybrid_volume *v;
@@ -52,9 +53,11 @@ static int dev_io(bool origin, bool write, u64 sector, u32 count, void *mem,
 		return -EIO;
 	if (!origin && sector < bad_to && sector + count > bad_from)
 		return -EIO;
-	if (write)
+	if (write && writes_left)
 		memcpy(disk[origin] + sector * 512, mem, count * 512);
-	else
+	if (write && writes_left && writes_left != U32_MAX)
+		writes_left--;
+	if (!write)
 		memcpy(mem, disk[origin] + sector * 512, count * 512);
 	return 0;
 }
@@ -369,6 +372,7 @@ int setup_disks(void **state)
 	fresh_disks(BLOCK);
 	fail_cache_writes = fail_cache_reads = fail_cache_flushes = fail_origin = false;
 	fail_discards = 0;
+	writes_left = U32_MAX;
 	bad_from = bad_to = 0;
 	now = 1000;
 	v = NULL;

@@ -18,6 +18,9 @@
 #define ORIGIN true
 
 extern u8 *disk[2];		/* cache, origin */
+extern u64 disk_sectors[2];
+/* The power goes after so many writes: others change nothing.  U32_MAX: it stays. */
+extern u32 writes_left;
 extern struct hybrid_sb sb;	/* the cache device's; new_engine() takes its geometry */
 extern struct hybrid_engine *e;		/* NULL: none lives */
 extern struct hybrid_volume *v;		/* NULL: not open */

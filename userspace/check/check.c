@@ -157,7 +157,8 @@ static void judge_origin(struct check *c, const struct hybrid_superblocks *s)
 	else if (memcmp(sb->pairing_key, info->pairing_key, HYBRID_KEY_SIZE))
 		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_KEY, NULL,
 			     "%s: its pairing key is not the one in the volume table", info->name);
-	else if (sb->data_sector != info->data_sector || sb->data_sectors != info->data_sectors)
+	else if (sb->data_sector != info->data_sector ||
+		 (sb->data_sectors != info->data_sectors && sb->data_sectors != info->data_sectors_new))
 		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_AREA, NULL,
 			     "%s: data at sector %llu + %llu, the volume table says %llu + %llu",
 			     info->name, (unsigned long long)sb->data_sector,

@@ -306,12 +306,25 @@ struct hybrid_volume_settings settings_of(const struct hybrid_volume_line *entry
 	};
 }
 
+uint64_t length_on(const struct hybrid_volume_line *entry, dev_t origin)
+{
+	struct hybrid_volume_info info = {
+		.flags = entry->inplace ? HYBRID_VOLUME_INPLACE : 0,
+		.data_sector = entry->data_sector,
+		.data_sectors = entry->data_sectors,
+		.data_sectors_new = entry->data_sectors_new,
+	};
+
+	return entry->data_sectors_new ? hybrid_volume_length(&info, hybrid_devno_sectors(origin)) :
+					 entry->data_sectors;
+}
+
 int start_volume(const struct hybrid_volume_line *entry, dev_t pool, dev_t origin)
 {
 	char params[HYBRID_PARAMS_MAX];
 
 	kernel_params(params, entry, pool, origin);
-	return hybrid_dm_create(entry->name, entry->uuid, false, entry->data_sectors, params,
+	return hybrid_dm_create(entry->name, entry->uuid, false, length_on(entry, origin), params,
 				NULL);
 }
 

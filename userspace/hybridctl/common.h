@@ -53,6 +53,12 @@ void volume_params(char params[HYBRID_PARAMS_MAX], const struct hybrid_volume_li
 void kernel_params(char params[HYBRID_PARAMS_MAX], const struct hybrid_volume_line *entry,
 		   dev_t pool, dev_t origin);
 
+/*
+ * What the kernel makes of an entry that is being grown, when it opens the volume on an origin of that
+ * size: its table must be as long.
+ */
+uint64_t length_on(const struct hybrid_volume_line *entry, dev_t origin);
+
 /* Bring up a volume of an active pool on an origin.  Returns 0 or an exit code. */
 int start_volume(const struct hybrid_volume_line *entry, dev_t pool, dev_t origin);
 

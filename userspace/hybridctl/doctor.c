@@ -743,6 +743,16 @@ static void check_refused(struct doctor *d)
 			    m->why);
 }
 
+/* It does not hold up a boot. */
+static void check_size(const struct hybrid_node *node)
+{
+	uint64_t more = may_grow_by(node);
+
+	if (more)
+		good("the origin of %s has grown by %llu MiB: hybridctl resize %s", node->name,
+		     (unsigned long long)more >> 11, node->name);
+}
+
 static int diagnose(struct doctor *d)
 {
 	struct hybrid_node *node;
@@ -760,6 +770,7 @@ static int diagnose(struct doctor *d)
 	check_fstab(d);
 	check_crypttab(d);
 	for (node = d->inv.nodes; node < d->inv.nodes + d->inv.nr_nodes; node++) {
+		check_size(node);
 		if (!carries_root(d, node))
 			continue;
 		d->on_volume = true;

@@ -277,6 +277,41 @@ static void judge_volume(const struct hybrid_node *node, struct health *h)
 		say(h, true, "running", "", "");
 }
 
+uint64_t may_grow_by(const struct hybrid_node *volume)
+{
+	const struct hybrid_member *m = volume->member && volume->member->ok ? volume->member : NULL;
+	dev_t origin = volume->below ? volume->below : m ? m->devno : 0;
+	struct hybrid_volume_info info = { .flags = HYBRID_VOLUME_INPLACE };
+	uint64_t now = volume->dm.sectors, room;
+
+	if (volume->kind != HYBRID_VOLUME || !origin || volume->given_up)
+		return 0;
+	if (m) {
+		info.flags = 0;
+		info.data_sector = m->sb.data_sector;
+		if (!volume->active)
+			now = m->sb.data_sectors;
+	} else if (!volume->active || !(volume->v.table.inplace || hybrid_node_uncached(volume))) {
+		return 0;
+	}
+	room = hybrid_volume_room(&info, hybrid_devno_sectors(origin));
+	return now && room > now ? room - now : 0;
+}
+
+/* Nothing is wrong with it; but more could be had. */
+static void judge_growth(const struct hybrid_node *node, struct health *h)
+{
+	uint64_t more = may_grow_by(node);
+	bool stands = node->active && node->dm.suspended && node->member &&
+		      node->member->sb.data_sectors > node->dm.sectors;
+
+	if (!more || (h->action[0] && !stands))
+		return;
+	snprintf(h->reason, sizeof(h->reason), stands ? "a resize was cut short" :
+		 "its origin has grown by %llu MiB", (unsigned long long)more >> 11);
+	snprintf(h->action, sizeof(h->action), "hybridctl resize %s", node->name);
+}
+
 void judge(const struct hybrid_node *node, struct health *h)
 {
 	if (node->given_up)
@@ -294,6 +329,7 @@ void judge(const struct hybrid_node *node, struct health *h)
 	if (node->deleted)
 		say(h, false, node->dm.suspended ? "suspended" : "no-cache",
 		    "its detach was cut short", "hybridctl activate --all finishes that");
+	judge_growth(node, h);
 }
 
 bool hit_ratio(const struct hybrid_node *node, bool reads, bool writes, uint64_t *ratio)

@@ -20,4 +20,10 @@ bool errors_by_kind(const struct hybrid_node *pool, char *buf, size_t len);
 /* Hits of all requests in hundredths of a percent; false without requests. */
 bool hit_ratio(const struct hybrid_node *node, bool reads, bool writes, uint64_t *ratio);
 
+/*
+ * By how many sectors a volume could grow, as far as is known: its origin is larger than when it was made,
+ * or a resize was cut short.
+ */
+uint64_t may_grow_by(const struct hybrid_node *volume);
+
 #endif

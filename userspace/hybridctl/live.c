@@ -110,10 +110,11 @@ int live_plan(struct new_volume *nv)
 	return r;
 }
 
-static int switch_to_volume(const char *name, const struct hybrid_dm_linear *l, const char *params)
+static int switch_to_volume(const char *name, const struct hybrid_dm_linear *l, uint64_t sectors,
+			    const char *params)
 {
 	char old[HYBRID_PARAMS_MAX];
-	int r = hybrid_dm_switch(name, HYBRID_VOLUME_TARGET, l->sectors, params);
+	int r = hybrid_dm_switch(name, HYBRID_VOLUME_TARGET, sectors, params);
 
 	if (r)
 		hybrid_dm_switch(name, HYBRID_LINEAR_TARGET, l->sectors,
@@ -128,7 +129,7 @@ int live_start(const struct new_volume *nv, const char *params)
 
 	if (!r && !l->uuid[0])
 		r = hybrid_dm_set_uuid(nv->entry.name, nv->entry.uuid);
-	return r ? r : switch_to_volume(nv->entry.name, l, params);
+	return r ? r : switch_to_volume(nv->entry.name, l, l->sectors, params);
 }
 
 int live_join(const struct hybrid_volume_line *entry, const char *name, dev_t pool, dev_t origin)
@@ -138,12 +139,12 @@ int live_join(const struct hybrid_volume_line *entry, const char *name, dev_t po
 	int r;
 
 	if (!hybrid_dm_linear(name, &l) || l.below != origin || l.start != entry->data_sector ||
-	    l.sectors != entry->data_sectors)
+	    (l.sectors != entry->data_sectors && l.sectors != entry->data_sectors_new))
 		return hybrid_fail(HYBRID_BADDEV, "see dmsetup table, hybridctl scan",
 				   "%s is not the data of its origin", name);
 	kernel_params(params, entry, pool, origin);
 	r = survive_suspend();
-	return r ? r : switch_to_volume(name, &l, params);
+	return r ? r : switch_to_volume(name, &l, length_on(entry, origin), params);
 }
 
 int live_stop(const struct hybrid_volume_line *entry, const char *name, dev_t below, bool suspended)

@@ -376,22 +376,61 @@ static void tell(const struct hybrid_device *dev, const struct hybrid_sb *sb)
 	announce_found(dev->devno, &m);
 }
 
-static int write_superblocks(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+static int write_copy(const struct hybrid_device *dev, const struct hybrid_sb *sb, unsigned int copy)
 {
 	struct hybrid_superblock *block = hybrid_buffer(sizeof(*block));
-	unsigned int copy;
-	uint64_t sector;
+	uint64_t sector = hybrid_sb_sector(sb->member_sectors, copy);
 	int r = block ? 0 : -ENOMEM;
 
-	/* One after the other, each durable: at least one copy is always whole */
-	for (copy = 0; copy < 2 && !r; copy++) {
-		sector = hybrid_sb_sector(sb->member_sectors, copy);
+	if (!r) {
 		hybrid_sb_encode(block, sb, sector);
 		r = hybrid_device_write(dev, sector, block, sizeof(*block));
-		if (!r)
-			r = hybrid_device_flush(dev);
 	}
+	if (!r)
+		r = hybrid_device_flush(dev);
 	free(block);
+	return r;
+}
+
+static int zero_tail(const struct hybrid_device *dev, uint64_t sector, uint64_t sectors)
+{
+	int r = hybrid_device_zero(dev, sector, sectors);
+
+	return r ? r : hybrid_device_flush(dev);
+}
+
+/*
+ * A growth that was cut short has left a tail at the end of the device, to which the head does not lead.
+ * Without a head that would be found, and say what was so then.
+ */
+static int forget_new_tail(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+{
+	uint64_t end = hybrid_sb_sector(dev->sectors, 1);
+	struct hybrid_sb found;
+	const char *why;
+	void *block;
+	int r;
+
+	if (sb->role == HYBRID_ROLE_CACHE || end <= hybrid_sb_sector(sb->member_sectors, 1))
+		return 0;
+	block = hybrid_buffer(HYBRID_META_BLOCK_SIZE);
+	if (!block)
+		return -ENOMEM;
+	r = read_copy(dev, end, block, &found, &why);
+	free(block);
+	if (r || memcmp(found.member_uuid, sb->member_uuid, 16))
+		return 0;
+	return zero_tail(dev, end, HYBRID_META_BLOCK_SECTORS);
+}
+
+static int write_superblocks(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+{
+	unsigned int copy;
+	int r = forget_new_tail(dev, sb);
+
+	/* One after the other, each durable: at least one copy is always whole */
+	for (copy = 0; copy < 2 && !r; copy++)
+		r = write_copy(dev, sb, copy);
 	if (!r)
 		tell(dev, sb);
 	return r;
@@ -522,6 +561,34 @@ int hybrid_origin_format(const struct hybrid_device *dev, const struct hybrid_or
 int hybrid_member_write(const struct hybrid_device *dev, const struct hybrid_sb *sb)
 {
 	int r = write_superblocks(dev, sb);
+
+	return r ? fail_write(dev, r) : 0;
+}
+
+/* A new tail; the old one and its lost map go; then head and tail with the new size. */
+static int grow(const struct hybrid_device *dev, struct hybrid_sb *sb)
+{
+	uint64_t old = hybrid_sb_sector(sb->member_sectors, 1), end = hybrid_sb_sector(dev->sectors, 1);
+	uint64_t sectors = 2 * HYBRID_META_BLOCK_SECTORS;
+	int r = 0;
+
+	sb->member_sectors = dev->sectors;
+	if (end != old) {
+		sb->sequence++;
+		r = write_copy(dev, sb, 1);
+		if (!r)
+			r = zero_tail(dev, old, end - old < sectors ? end - old : sectors);
+	}
+	if (r)
+		return r;
+	sb->data_sectors = hybrid_origin_room(dev->sectors, sb->data_sector);
+	sb->sequence++;
+	return write_superblocks(dev, sb);
+}
+
+int hybrid_member_grow(const struct hybrid_device *dev, struct hybrid_sb *sb)
+{
+	int r = grow(dev, sb);
 
 	return r ? fail_write(dev, r) : 0;
 }

@@ -105,6 +105,12 @@ int hybrid_origin_format(const struct hybrid_device *dev, const struct hybrid_or
 int hybrid_member_write(const struct hybrid_device *dev, const struct hybrid_sb *sb);
 
 /*
+ * An origin that nobody else writes to has grown: its data area gets all of the room.  As the kernel does it
+ * (engine-volume.c), a cut leaves the old size or the new one.  Returns 0 or an exit code.
+ */
+int hybrid_member_grow(const struct hybrid_device *dev, struct hybrid_sb *sb);
+
+/*
  * The lost map that an origin's superblock names, whichever copy is good: 0, with
  * *map allocated, or -errno.
  */

@@ -445,7 +445,10 @@ static int volume_line_words(struct words *w, struct hybrid_volume_line *e)
 	if (word_u32(w, &e->dirty))
 		return -EINVAL;
 	word = words_next(w);
-	return word ? hybrid_parse_u64(word, &e->dirty_sectors) : 0;
+	if (word && hybrid_parse_u64(word, &e->dirty_sectors))
+		return -EINVAL;
+	word = words_next(w);
+	return word ? hybrid_parse_u64(word, &e->data_sectors_new) : 0;
 }
 
 int hybrid_volume_line_parse(const char *line, struct hybrid_volume_line *entry)
@@ -467,7 +470,7 @@ int hybrid_volume_line_build(char *buf, size_t len, const struct hybrid_volume_l
 	struct text t = { .buf = buf, .len = len };
 	char uuid[HYBRID_UUID_TEXT], member[HYBRID_UUID_TEXT];
 
-	text_add(&t, "%u %s %s %s %s %s %llu %llu %llu %s %u %llu", entry->id,
+	text_add(&t, "%u %s %s %s %s %s %llu %llu %llu %s %u %llu %llu", entry->id,
 		 entry->tombstone ? "tombstone" : "active",
 		 hybrid_uuid_text(uuid, entry->uuid), entry->name,
 		 hybrid_uuid_text(member, entry->member_uuid), hybrid_mode_name(entry->mode),
@@ -475,7 +478,8 @@ int hybrid_volume_line_build(char *buf, size_t len, const struct hybrid_volume_l
 		 (unsigned long long)entry->data_sectors,
 		 (unsigned long long)entry->cutoff_sectors,
 		 entry->inplace ? "inplace" : "formatted", entry->dirty,
-		 (unsigned long long)entry->dirty_sectors);
+		 (unsigned long long)entry->dirty_sectors,
+		 (unsigned long long)entry->data_sectors_new);
 	return text_end(&t);
 }
 

@@ -144,6 +144,7 @@ struct hybrid_volume_line {
 	bool inplace;
 	uint32_t dirty;			/* blocks */
 	uint64_t dirty_sectors;		/* in dirty granules; 0 also of a module that does not say */
+	uint64_t data_sectors_new;	/* it is being grown to that; 0: it is not */
 };
 
 int hybrid_volume_line_parse(const char *line, struct hybrid_volume_line *entry);

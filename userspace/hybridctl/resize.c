@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * resize: a volume gets what its origin has grown by, in use or not.
+ *
+ * One with a cache is suspended, the kernel writes entry and superblocks (engine-volume.c says in which
+ * order), and the longer table follows.  Of one without, nobody but the tools writes the superblocks:
+ * hybrid_member_grow().  Whatever is cut short goes on when the command is given again, or the
+ * volume comes up.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+#include "errors.h"
+#include "health.h"
+#include "owner.h"
+#include "sysfs.h"
+
+struct resize {
+	const struct command_line *cl;
+	struct hybrid_inventory inv;
+	struct hybrid_node *node;
+	struct hybrid_volume_line entry;	/* of one with a cache */
+	dev_t origin;
+	uint64_t origin_sectors;
+	uint64_t sectors;			/* what the volume is to have */
+};
+
+static unsigned long long mib(uint64_t sectors)
+{
+	return sectors >> 11;
+}
+
+/* Whether it can be done ------------------------------------------------------------ */
+
+static int fail_pool(const struct hybrid_node *pool)
+{
+	char next[HYBRID_NAME_SIZE + 96];
+
+	snprintf(next, sizeof(next), "hybridctl replace-cache %s --cache DEVICE moves its volumes to a larger one",
+		 pool->name);
+	return hybrid_fail(HYBRID_REFUSED, next,
+			   "pool %s cannot change its size: where blocks are cached depends on it", pool->name);
+}
+
+static int fail_smaller(const struct resize *r, uint64_t needed)
+{
+	char path[HYBRID_PATH_MAX];
+
+	return hybrid_fail(HYBRID_REFUSED, "give the device its old size again",
+			   "%s has %llu sectors, and volume %s needs %llu: it cannot shrink",
+			   hybrid_devno_path(r->origin, path, sizeof(path)),
+			   (unsigned long long)r->origin_sectors, r->node->name,
+			   (unsigned long long)needed);
+}
+
+/* What is there: its data, and of a formatted one what is behind them. */
+static int plan(struct resize *r, bool inplace, uint64_t data_sector, uint64_t data_sectors)
+{
+	struct hybrid_volume_info info = {
+		.flags = inplace ? HYBRID_VOLUME_INPLACE : 0,
+		.data_sector = data_sector,
+	};
+
+	r->sectors = hybrid_volume_room(&info, r->origin_sectors);
+	if (r->sectors >= data_sectors)
+		return 0;
+	return fail_smaller(r, data_sector + data_sectors + (inplace ? 0 : HYBRID_TAIL_SECTORS));
+}
+
+static int find_entry(struct resize *r)
+{
+	struct hybrid_volume_line *entries;
+	unsigned int nr, i;
+	bool found = false;
+	int err;
+
+	err = hybrid_pool_volumes(r->node->pool->name, &entries, &nr);
+	if (err)
+		return err;
+	for (i = 0; i < nr && !found; i++) {
+		found = !entries[i].tombstone && !memcmp(entries[i].uuid, r->node->uuid, 16);
+		r->entry = entries[i];
+	}
+	free(entries);
+	if (found)
+		return 0;
+	return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan", "pool %s does not know volume %s",
+			   r->node->pool->name, r->node->name);
+}
+
+/* Another one's suspended device is not ours to resume. */
+static bool was_cut_short(const struct resize *r)
+{
+	return r->entry.data_sectors_new || r->entry.data_sectors > r->node->dm.sectors;
+}
+
+static int check_running(const struct resize *r)
+{
+	const struct hybrid_node *node = r->node, *pool = node->pool;
+
+	if (!pool->dm.live || pool->dm.suspended || strcmp(pool->p.status.state, "running"))
+		return hybrid_fail(HYBRID_DEGRADED, "see hybridctl status", "pool %s is %s", pool->name,
+				   pool->dm.live && !pool->dm.suspended ? pool->p.status.state : "suspended");
+	if (node->dm.suspended)
+		return was_cut_short(r) ? 0 :
+		       hybrid_fail(HYBRID_BUSY, "dmsetup resume it first", "%s is suspended", node->name);
+	if (strcmp(node->v.status.state, "running"))
+		return hybrid_fail(HYBRID_DEGRADED, "see hybridctl status", "volume %s is %s", node->name,
+				   node->v.status.state);
+	if (node->v.status.origin_errors)
+		return hybrid_fail(HYBRID_REFUSED, "see hybridctl status; deactivate and activate it first",
+				   "I/O to the origin of %s failed", node->name);
+	return 0;
+}
+
+static int check_paired(struct resize *r)
+{
+	const struct hybrid_node *node = r->node;
+	int err;
+
+	if (node->given_up || node->deleted)
+		return hybrid_fail(HYBRID_BUSY, "see hybridctl status", "volume %s is on its way out of its pool",
+				   node->name);
+	if (node->active && node->dm.alone)
+		return hybrid_fail(HYBRID_DEGRADED, "connect the cache device, and hybridctl activate it",
+				   "volume %s runs without its cache, which has to know its size", node->name);
+	if (node->member && node->member->ok && node->member->sb.lost && !node->active)
+		return hybrid_fail(HYBRID_REFUSED, "see hybridctl status; hybridctl lost lists it",
+				   "volume %s has lost data with its cache, and the list would not fit",
+				   node->name);
+	if (!node->active || !node->dm.live || !node->pool || !node->pool->active)
+		return hybrid_fail(HYBRID_BUSY, "hybridctl activate it first: it grows while it is in use",
+				   "volume %s is not active", node->name);
+	err = find_entry(r);
+	if (!err)
+		err = check_running(r);
+	r->origin = node->below;
+	r->origin_sectors = hybrid_devno_sectors(r->origin);
+	return err ? err : plan(r, r->entry.inplace, r->entry.data_sector, r->entry.data_sectors);
+}
+
+static int check_loss(const struct hybrid_sb *sb)
+{
+	if (!sb->lost && !(sb->flags & HYBRID_SB_LOSS_UNKNOWN))
+		return 0;
+	return hybrid_fail(HYBRID_REFUSED,
+			   "restore it; then hybridctl lost --acknowledge says that this was done",
+			   "some of the data of %s was lost with its last cache, and the list would not fit",
+			   sb->name);
+}
+
+static int check_uncached(struct resize *r)
+{
+	const struct hybrid_node *node = r->node;
+	const struct hybrid_member *m = node->member;
+	int err = 0;
+
+	if (m && !m->ok)
+		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan", "%s is refused: %s", m->path, m->why);
+	if (node->active && (!node->dm.live || node->dm.readonly || node->dm.suspended))
+		return hybrid_fail(HYBRID_BUSY, "see hybridctl status", "%s is suspended, or read-only",
+				   node->name);
+	if (m)
+		err = check_loss(&m->sb);
+	r->origin = m ? m->devno : node->below;
+	r->origin_sectors = m && !m->devno ? m->sectors : hybrid_devno_sectors(r->origin);
+	if (err)
+		return err;
+	return m ? plan(r, false, m->sb.data_sector, m->sb.data_sectors) : plan(r, true, 0, node->dm.sectors);
+}
+
+static int check(struct resize *r)
+{
+	int err;
+
+	if (r->node->kind == HYBRID_POOL)
+		return fail_pool(r->node);
+	err = check_owner(r->cl, r->node);
+	if (err)
+		return err;
+	return hybrid_node_uncached(r->node) ? check_uncached(r) : check_paired(r);
+}
+
+/* With a cache ------------------------------------------------------------------------ */
+
+static int load_longer(struct resize *r)
+{
+	struct hybrid_volume_line entry = r->entry;
+	char params[HYBRID_PARAMS_MAX];
+
+	entry.data_sectors = r->sectors;
+	kernel_params(params, &entry, r->node->pool->dm.devno, r->origin);
+	return hybrid_dm_switch(r->node->name, HYBRID_VOLUME_TARGET, r->sectors, params);
+}
+
+/* An origin in place is recognised by its size, too. */
+static int grow_message(const struct resize *r, char message[64])
+{
+	char path[HYBRID_PATH_MAX], identity[HYBRID_PATH_MAX + 64], text[HYBRID_UUID_TEXT];
+	struct hybrid_device dev;
+	uint8_t uuid[16];
+	int err;
+
+	snprintf(message, 64, "grow");
+	if (!r->entry.inplace)
+		return 0;
+	err = hybrid_device_open(&dev, hybrid_devno_path(r->origin, path, sizeof(path)), 0);
+	if (!err && !hybrid_device_identity(&dev, identity, sizeof(identity)))
+		err = hybrid_fail(HYBRID_BADDEV, "detach it, and create it anew, not in place",
+				  "%s has nothing to recognise it by: no filesystem, no serial number", path);
+	hybrid_device_close(&dev);
+	if (err)
+		return err;
+	hybrid_uuid_of_identity(uuid, identity);
+	snprintf(message, 64, "grow %s", hybrid_uuid_text(text, uuid));
+	return 0;
+}
+
+/* The table that it has is good for either size: should it be resumed, the volume is as long as before. */
+static int grow_paired(struct resize *r)
+{
+	const char *name = r->node->name;
+	char message[64];
+	int err = grow_message(r, message);
+
+	if (!err)
+		err = survive_suspend();
+	if (!err && !r->node->dm.suspended)
+		err = hybrid_dm_suspend(name);
+	if (err)
+		return err;
+	err = hybrid_dm_message(name, message, NULL);
+	if (!err)
+		err = load_longer(r);
+	if (!err)
+		return 0;
+	if (hybrid_dm_resume(name))
+		return hybrid_fail(err, "hybridctl resize it again, when the reason above is gone",
+				   "%s is suspended", name);
+	return hybrid_fail(err, "see to the reason above, then give the command again",
+			   "volume %s is as long as before", name);
+}
+
+/* Without a cache --------------------------------------------------------------------- */
+
+static int grow_member(struct resize *r)
+{
+	const struct hybrid_member *m = r->node->member;
+	bool held = r->node->active && hybrid_devno_held(m->devno, r->node->dm.devno);
+	struct hybrid_device dev;
+	struct hybrid_member now;
+	int err;
+
+	err = hybrid_device_open(&dev, m->path, HYBRID_OPEN_WRITE | (held ? 0 : HYBRID_OPEN_EXCLUSIVE));
+	if (!err && (dev.devno != m->devno || hybrid_member_read(&dev, &now) || !now.ok ||
+		     memcmp(&now.sb, &m->sb, sizeof(now.sb))))
+		err = hybrid_fail(HYBRID_BADDEV, "try again", "%s changed since it was scanned", m->path);
+	if (!err && now.apart)
+		err = hybrid_member_unite(&dev, &now);
+	if (!err && now.sb.data_sectors < r->sectors)
+		err = hybrid_member_grow(&dev, &now.sb);
+	hybrid_device_close(&dev);
+	return err;
+}
+
+static int grow_uncached(struct resize *r)
+{
+	const struct hybrid_node *node = r->node;
+	char params[HYBRID_PARAMS_MAX];
+	int err = node->member ? grow_member(r) : 0;
+
+	if (err || !node->active || node->dm.sectors == r->sectors)
+		return err;
+	err = survive_suspend();
+	return err ? err : hybrid_dm_switch(node->name, HYBRID_LINEAR_TARGET, r->sectors,
+					    hybrid_linear_params(params, r->origin, node->member ?
+								 node->member->sb.data_sector : 0));
+}
+
+/* --------------------------------------------------------------------------------------- */
+
+/* As it is recorded, and as its device is. */
+static bool is_done(const struct resize *r)
+{
+	const struct hybrid_node *node = r->node;
+
+	if (node->active && (node->dm.sectors != r->sectors || node->dm.suspended))
+		return false;
+	if (!hybrid_node_uncached(node))
+		return r->entry.data_sectors == r->sectors && !r->entry.data_sectors_new;
+	return !node->member || (node->member->sb.data_sectors == r->sectors && !node->member->apart);
+}
+
+static void print_test(const struct resize *r)
+{
+	const struct hybrid_node *node = r->node;
+	char path[HYBRID_PATH_MAX], pool[HYBRID_DEVICE_MAX], params[HYBRID_PARAMS_MAX];
+	unsigned long long sectors = r->sectors;
+
+	hybrid_devno_path(r->origin, path, sizeof(path));
+	if (hybrid_node_uncached(node)) {
+		if (node->member)
+			printf("write %s: superblocks with %llu sectors of data\n", node->member->path, sectors);
+		if (node->active)
+			printf("dmsetup load %s --table '0 %llu %s %s %llu'\ndmsetup resume --nolockfs %s\n",
+			       node->name, sectors, HYBRID_LINEAR_TARGET, path, node->member ?
+			       (unsigned long long)node->member->sb.data_sector : 0, node->name);
+		return;
+	}
+	snprintf(pool, sizeof(pool), "/dev/mapper/%s", node->pool->name);
+	volume_params(params, &r->entry, pool, path);
+	printf("dmsetup suspend --nolockfs %s\ndmsetup message %s 0 grow\n"
+	       "dmsetup load %s --table '0 %llu %s %s'\ndmsetup resume --nolockfs %s\n", node->name, node->name,
+	       node->name, sectors, HYBRID_VOLUME_TARGET, params, node->name);
+}
+
+static int run(struct resize *r)
+{
+	uint64_t before;
+	int err;
+
+	err = hybrid_find_or_fail(&r->inv, r->cl->argv[0], HYBRID_ANY, &r->node);
+	if (!err)
+		err = check(r);
+	if (err)
+		return err;
+	if (is_done(r)) {
+		hybrid_note("volume %s has all of its origin already: %llu MiB", r->node->name, mib(r->sectors));
+		return 0;
+	}
+	if (r->cl->given[OPT_TEST]) {
+		print_test(r);
+		return 0;
+	}
+	before = r->node->active ? r->node->dm.sectors : r->node->member->sb.data_sectors;
+	hold_signals();
+	err = hybrid_node_uncached(r->node) ? grow_uncached(r) : grow_paired(r);
+	if (err)
+		return err;
+	hybrid_sysfs_uevent(r->origin, "change");
+	hybrid_note("volume %s has %llu MiB, and had %llu", r->node->name, mib(r->sectors), mib(before));
+	hybrid_note("what is on it can grow next: xfs_growfs, resize2fs, pvresize ...");
+	return 0;
+}
+
+int command_resize(const struct command_line *cl)
+{
+	struct resize r = { .cl = cl };
+	int err;
+
+	err = lock_with_members(&r.inv);
+	if (!err)
+		err = run(&r);
+	hybrid_inventory_free(&r.inv);
+	return err;
+}
