@@ -707,9 +707,9 @@ static int volume_area_check(const struct hybrid_volume_entry *e, u64 data_secto
 	if (!(le32_to_cpu(e->flags) & HYBRID_VOLUME_INPLACE))
 		return data_area_check(data_sector, data_sectors,
 				       MAX_SECTORS - HYBRID_TAIL_SECTORS, why);
-	if (data_sector)
+	if (data_sector > MAX_SECTORS || !IS_ALIGNED(data_sector, HYBRID_META_BLOCK_SECTORS))
 		return bad(why, "data_sector");
-	if (!data_sectors || data_sectors > MAX_SECTORS)
+	if (!data_sectors || data_sectors > MAX_SECTORS - data_sector)
 		return bad(why, "data_sectors");
 	return 0;
 }
@@ -750,7 +750,7 @@ static int volume_check(const struct hybrid_volume_entry *e, u32 volume_id,
 u64 hybrid_volume_room(const struct hybrid_volume_info *info, u64 origin_sectors)
 {
 	if (info->flags & HYBRID_VOLUME_INPLACE)
-		return origin_sectors;
+		return origin_sectors - min(origin_sectors, info->data_sector);
 	return hybrid_origin_room(origin_sectors, info->data_sector);
 }
 

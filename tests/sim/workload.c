@@ -513,14 +513,14 @@ void name_volume(struct world *w, struct volume *vol)
 	vol->ever_writeback |= info->mode == HYBRID_MODE_WRITEBACK;
 }
 
-/* Existing data, cached where it lies: the last block is seldom whole. */
+/* Existing data, cached where it lies: the last block is seldom whole.  Some of it was another cache's. */
 static u64 place_data(struct world *w, struct volume *vol)
 {
 	vol->info.flags = HYBRID_VOLUME_INPLACE;
-	vol->info.data_sector = 0;
+	vol->info.data_sector = vol->nr % 2 ? 16 : 0;
 	vol->hot -= rng_below(&w->rng, w->p.block_sectors / 8) * 8;
 	vol->info.data_sectors = w->hole + vol->hot;
-	return vol->info.data_sectors;
+	return vol->info.data_sector + vol->info.data_sectors;
 }
 
 static u8 draw_discard(u8 effect, struct rng r)

@@ -638,7 +638,11 @@ static void volume_fields(void **state)
 	VOLUME_CASE(0, mode, cpu_to_le32(~0), "mode");
 	VOLUME_CASE(0, flags, cpu_to_le32(4), "flags");
 	FIELD_OK(VOLUMES, volumes.entry[0].flags, 0);
-	VOLUME_CASE(0, flags, cpu_to_le32(HYBRID_VOLUME_INPLACE), "data_sector");
+	FIELD_OK(VOLUMES, volumes.entry[0].flags, cpu_to_le32(HYBRID_VOLUME_INPLACE));
+	FIELD_OK(VOLUMES, volumes.entry[14].data_sector, cpu_to_le64(16));
+	VOLUME_CASE(14, data_sector, cpu_to_le64(4), "data_sector");
+	VOLUME_CASE(14, data_sector, cpu_to_le64((1ULL << 54) + 8), "data_sector");
+	VOLUME_CASE(14, data_sector, cpu_to_le64(1ULL << 54), "data_sectors");
 	VOLUME_CASE(14, flags, 0, "data_sector");
 	VOLUME_CASE(0, data_sector, 0, "data_sector");
 	VOLUME_CASE(0, data_sector, cpu_to_le64(2056), "data_sector");
