@@ -64,7 +64,7 @@ DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config 
 	libdevmapper-dev libblkid-dev libfdisk-dev libmount-dev libudev-dev libjson-c-dev uuid-dev scdoc python3-docutils \
 	dmsetup fio e2fsprogs xfsprogs mount procps python3 python3-pytest python3-pytest-xdist \
 	udev systemd libcmocka-dev qemu-system-x86 linux-image-amd64 busybox-static cpio zstd \
-	lvm2 mdadm cryptsetup-bin nbd-server nbd-client strace fdisk mmdebstrap zsh fish
+	lvm2 thin-provisioning-tools mdadm cryptsetup-bin nbd-server nbd-client strace fdisk mmdebstrap zsh fish
 
 # boot.mk: udev/, systemd/, dracut/, initramfs-tools/
 PARTS := userspace/Makefile boot.mk

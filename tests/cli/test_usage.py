@@ -15,7 +15,7 @@ OPTIONS = re.findall(r'^OPTION\(\w+, "([a-z-]+)"', DEF, re.M)
 
 def test_the_commands_of_the_issue_are_declared():
     assert [c[1] for c in COMMANDS] == [
-        "create", "activate", "deactivate", "attach", "detach", "export", "replace-cache", "rename",
+        "create", "import", "activate", "deactivate", "attach", "detach", "export", "replace-cache", "rename",
         "resize", "destroy", "drain",
         "set", "get", "reset-counters", "checkpoint", "list", "status", "table", "scan", "probe", "doctor",
         "adopt", "release", "host-id", "wipe", "check",

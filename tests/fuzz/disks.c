@@ -192,6 +192,11 @@ bool hybrid_device_identity(const struct hybrid_device *dev, char *buf, size_t l
 	return false;
 }
 
+bool hybrid_device_own_identity(const struct hybrid_device *dev, char *buf, size_t len)
+{
+	return false;
+}
+
 dev_t hybrid_sysfs_snapshot_of(dev_t devno)
 {
 	return 0;

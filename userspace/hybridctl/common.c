@@ -375,6 +375,22 @@ static bool is_up(const char *name, const char *origin)
 	       linear.below == st.st_rdev && hybrid_dm_uuid_parse(linear.uuid, uuid, &pool);
 }
 
+static int parse_data_offset(struct new_volume *nv, const struct command_line *cl)
+{
+	const char *text = cl->value[OPT_DATA_OFFSET];
+
+	if (!text)
+		return 0;
+	if (!nv->entry.inplace)
+		return hybrid_fail(HYBRID_USAGE, "leave it out, or add --in-place",
+				   "--data-offset is of data that is cached where it lies");
+	if (parse_sectors("--data-offset", text, &nv->plan.data_sector))
+		return HYBRID_USAGE;
+	if (nv->plan.data_sector % HYBRID_META_BLOCK_SECTORS == 0)
+		return 0;
+	return hybrid_fail(HYBRID_USAGE, "give a multiple of 4k", "--data-offset %s cannot be", text);
+}
+
 int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const char *name)
 {
 	unsigned int flags = HYBRID_OPEN_EXCLUSIVE;
@@ -404,6 +420,9 @@ int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const
 		r = fail_ephemeral_writeback(name);
 	if (r)
 		return r;
+	r = parse_data_offset(nv, cl);
+	if (r)
+		return r;
 	strcpy(nv->entry.name, name);
 	strcpy(nv->plan.name, name);
 	nv->plan.inplace = nv->entry.inplace;
@@ -427,6 +446,7 @@ static int check_not_in_array(const struct hybrid_device *origin)
 	if (!hybrid_device_in_array(origin, type, sizeof(type)))
 		return 0;
 	return hybrid_fail(HYBRID_REFUSED,
+			   !strcmp(type, "bcache") ? "hybridctl import takes bcache off" :
 			   "cache what is made of it (the logical volume, the array); or leave out --in-place "
 			   "on an empty disk, and move the data there (pvmove, zpool replace)",
 			   "%s is a part of something that is put together at a boot (%s): of the origin then, "
@@ -443,7 +463,7 @@ static int check_inplace(const struct new_volume *nv)
 	if (r)
 		return r;
 	if (hybrid_member_read(&nv->origin, &m))
-		return check_not_in_array(&nv->origin);
+		return nv->other ? 0 : check_not_in_array(&nv->origin);
 	if (m.sb.role == HYBRID_ROLE_DETACHED)
 		return hybrid_fail(HYBRID_REFUSED, "leave out --in-place: its data stays where it is",
 				   "%s was detached: its data begins at sector %llu, not at 0",
@@ -519,6 +539,8 @@ int new_volume_plan(struct new_volume *nv)
 	if (r)
 		return r;
 	nv->plan.volume_id = nv->entry.id;
+	if (nv->other)
+		nv->plan.data_sector = nv->other->data_sector;
 	r = hybrid_origin_plan(&nv->origin, &nv->plan);
 	if (!r && nv->kept)
 		r = plan_kept(nv, &m.sb);
@@ -629,12 +651,45 @@ static void undo_create_volume(struct new_volume *nv)
 	hybrid_dm_message(nv->pool_name, message, NULL);
 }
 
+/*
+ * The superblock of the cache that the origin had goes, or (@back) is there again.  Until then the origin stays
+ * open: when one that was open for writing is closed, udev has those called who look for such a superblock.
+ */
+static int replace_other(struct new_volume *nv, bool back)
+{
+	const struct other_cache *other = nv->other;
+	size_t len = nv->origin.logical_sectors * 512;
+	void *block = hybrid_buffer(HYBRID_META_BLOCK_SIZE);
+	int r;
+
+	if (!other || !block) {
+		free(block);
+		return other ? hybrid_nomem() : 0;
+	}
+	hybrid_verbose("%s: the superblock of %s %s", nv->origin.path, other->type, back ? "comes back" : "goes");
+	if (back)
+		memcpy(block, other->block, len);
+	r = hybrid_device_writable(&nv->origin) ? 0 : reopen_origin(nv);
+	if (!r) {
+		r = hybrid_device_write(&nv->origin, other->sector, block, len);
+		if (!r)
+			r = hybrid_device_flush(&nv->origin);
+		if (r)
+			r = hybrid_fail(hybrid_exit_of_errno(-r), "check the device and the kernel log",
+					"%s: cannot write: %s", nv->origin.path, strerror(-r));
+	}
+	free(block);
+	hybrid_device_close(&nv->origin);
+	return r;
+}
+
 int new_volume_enter(struct new_volume *nv)
 {
 	char message[HYBRID_PARAMS_MAX];
 	int r;
 
-	hybrid_device_close(&nv->origin);
+	if (!nv->other)
+		hybrid_device_close(&nv->origin);
 	hybrid_create_message_build(message, sizeof(message), &nv->entry,
 				    nv->plan.sb.pairing_key);
 	r = hybrid_dm_message(nv->pool_name, message, NULL);
@@ -656,10 +711,14 @@ int new_volume_start(struct new_volume *nv)
 	if (r)
 		return r;
 	kernel_params(params, &nv->entry, nv->pool, nv->origin.devno);
-	r = nv->live ? live_start(nv, params) :
-	    start_volume(&nv->entry, nv->pool, nv->origin.devno);
-	if (r)
+	r = replace_other(nv, false);
+	if (!r)
+		r = nv->live ? live_start(nv, params) :
+		    start_volume(&nv->entry, nv->pool, nv->origin.devno);
+	if (r) {
+		replace_other(nv, true);
 		undo_create_volume(nv);
+	}
 	return r;
 }
 
@@ -674,6 +733,10 @@ void print_volume_test(const struct new_volume *nv)
 		       (unsigned long long)hybrid_sb_sector(nv->plan.sb.member_sectors, 0),
 		       (unsigned long long)hybrid_sb_sector(nv->plan.sb.member_sectors, 1));
 		print_guard_test(&nv->origin, nv->plan.guard && !nv->kept);
+	} else if (nv->other) {
+		printf("write %s: zero the superblock of %s at sector %llu; the data begin at sector %llu\n",
+		       nv->origin.path, nv->other->type, (unsigned long long)nv->other->sector,
+		       (unsigned long long)nv->other->data_sector);
 	}
 	hybrid_create_message_build(message, sizeof(message), &nv->entry,
 				    nv->plan.sb.pairing_key);

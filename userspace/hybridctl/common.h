@@ -95,6 +95,18 @@ int new_pool_write(struct new_pool *np);
 void undo_pool_write(struct new_pool *np);
 void print_pool_test(const struct new_pool *np, bool discard);
 
+/* What another cache has left on an origin that import takes over, in place. */
+struct other_cache {
+	const char *type;		/* what libblkid calls it */
+	uint64_t sector;		/* of its superblock */
+	void *block;			/* ... and that, a metadata block */
+	uint64_t data_sector;
+	uint8_t identity[16];		/* of the origin without it: hybrid_uuid_of_identity() */
+};
+
+/* create, of the data behind what another cache has left there (NULL: nothing). */
+int create_volume(const struct command_line *cl, const struct other_cache *other);
+
 /*
  * A volume in the making, for create and attach.  The steps in this order; each
  * undoes itself on failure, and the undo_ functions undo it later.
@@ -108,6 +120,7 @@ struct new_volume {
 	dev_t fast;			/* the pool's device, or the cache device of a new one */
 	dev_t cache;			/* the cache device */
 	bool ephemeral;			/* --ephemeral was given */
+	const struct other_cache *other;	/* import: what goes before the volume starts; else NULL */
 	const uint8_t *follows;		/* the pool that was lost, in whose place this one is; else NULL */
 	bool force;			/* --force was given */
 	bool live;			/* the device is there, in use, and goes on */

@@ -327,7 +327,7 @@ static int plan_on_mirror(struct mirror *m, struct new_pool *np, struct new_volu
 	return r ? r : new_volume_plan(nv);
 }
 
-static int create_with_cache(const struct command_line *cl)
+static int create_with_cache(const struct command_line *cl, const struct other_cache *other)
 {
 	const struct hybrid_ephemeral *e;
 	char name[HYBRID_NAME_SIZE];
@@ -356,6 +356,7 @@ static int create_with_cache(const struct command_line *cl)
 	if (r)
 		return r;
 	r = new_volume_parse(&nv, cl, cl->argv[0]);
+	nv.other = other;
 	if (!r && !cl->given[OPT_TEST])
 		r = hybrid_dm_check(true);
 	if (!r)
@@ -485,6 +486,9 @@ static bool is_stale(const struct new_volume *nv, const struct hybrid_volume_lin
 	struct hybrid_member m;
 	bool mine = is_origin_of(nv, entry, &m);
 
+	if (!entry->tombstone && nv->other)
+		return entry->inplace && entry->data_sector == nv->other->data_sector &&
+		       !memcmp(entry->member_uuid, nv->other->identity, 16);
 	if (!entry->tombstone)
 		return mine && !is_paired(nv, &m);
 	return mine || !strcmp(entry->name, nv->entry.name) || !memcmp(entry->uuid, nv->live_uuid, 16);
@@ -562,7 +566,8 @@ static int plan_again(struct new_volume *nv)
 	return r ? r : new_volume_plan(nv);
 }
 
-static int attach(const struct command_line *cl, const char *pool, const char *name)
+static int attach(const struct command_line *cl, const char *pool, const char *name,
+		  const struct other_cache *other)
 {
 	struct hybrid_inventory inv = {};
 	struct new_volume nv;
@@ -570,6 +575,7 @@ static int attach(const struct command_line *cl, const char *pool, const char *n
 	int r;
 
 	r = new_volume_parse(&nv, cl, name);
+	nv.other = other;
 	if (!r)
 		r = hybrid_dm_check(true);
 	if (!r)
@@ -606,17 +612,17 @@ out:
 
 int command_attach(const struct command_line *cl)
 {
-	return attach(cl, cl->argv[0], cl->argv[1]);
+	return attach(cl, cl->argv[0], cl->argv[1], NULL);
 }
 
-int command_create(const struct command_line *cl)
+int create_volume(const struct command_line *cl, const struct other_cache *other)
 {
 	static const int pool_only[] = { OPT_BLOCK_SIZE, OPT_POLICY, OPT_JOURNAL_SIZE,
 					 OPT_DISCARD };
 	unsigned int i;
 
 	if (cl->value[OPT_CACHE])
-		return create_with_cache(cl);
+		return create_with_cache(cl, other);
 	if (!cl->value[OPT_POOL])
 		return hybrid_fail(HYBRID_USAGE,
 				   "give the fast device (--cache) or an active pool (--pool)",
@@ -626,5 +632,10 @@ int command_create(const struct command_line *cl)
 			return hybrid_fail(HYBRID_USAGE, "leave it out, or give --cache",
 					   "--%s is chosen when the pool is made",
 					   option_table[pool_only[i]].name);
-	return attach(cl, cl->value[OPT_POOL], cl->argv[0]);
+	return attach(cl, cl->value[OPT_POOL], cl->argv[0], other);
+}
+
+int command_create(const struct command_line *cl)
+{
+	return create_volume(cl, NULL);
 }

@@ -437,13 +437,13 @@ static void print_result(const struct detach *d)
 			    e->name, e->name);
 	else
 		hybrid_note("volume %s is detached", e->name);
-	if (e->inplace) {
+	if (e->inplace && !e->data_sector) {
 		hybrid_note("its data is on %s, as before it was cached", origin);
 		return;
 	}
 	if (d->volume->given_up)
 		return;
-	if (!stays(d))
+	if (!stays(d) && !e->inplace)
 		hybrid_note("hybridctl activate %s brings it up without a cache, as the next boot does",
 			    e->name);
 	hybrid_note("its data is on %s, from sector %llu on (%llu sectors); to reach it without dm-hybrid:",

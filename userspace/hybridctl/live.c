@@ -102,7 +102,7 @@ int live_plan(struct new_volume *nv)
 		return r;
 	if (!nv->plan.inplace)
 		r = nv->kept ? check_data_area(nv) : fail_not_kept(nv);
-	else if (l->start || l->sectors != nv->origin.sectors)
+	else if (l->start != nv->plan.data_sector || l->start + l->sectors != nv->origin.sectors)
 		r = hybrid_fail(HYBRID_REFUSED, "attach it without --live if nothing uses it",
 				"%s is only a part of %s", nv->entry.name, nv->origin.path);
 	if (!r && nv->plan.inplace && l->uuid[0])

@@ -55,6 +55,16 @@ static int fail_smaller(const struct resize *r, uint64_t needed)
 			   (unsigned long long)needed);
 }
 
+/* Of a volume without a cache: one in place is what its device says. */
+static uint64_t data_start(const struct hybrid_node *node)
+{
+	struct hybrid_dm_linear linear;
+
+	if (node->member)
+		return node->member->sb.data_sector;
+	return hybrid_dm_linear(node->name, &linear) ? linear.start : 0;
+}
+
 /* What is there: its data, and of a formatted one what is behind them. */
 static int plan(struct resize *r, bool inplace, uint64_t data_sector, uint64_t data_sectors)
 {
@@ -168,7 +178,7 @@ static int check_uncached(struct resize *r)
 	r->origin_sectors = m && !m->devno ? m->sectors : hybrid_devno_sectors(r->origin);
 	if (err)
 		return err;
-	return m ? plan(r, false, m->sb.data_sector, m->sb.data_sectors) : plan(r, true, 0, node->dm.sectors);
+	return plan(r, !m, data_start(node), m ? m->sb.data_sectors : node->dm.sectors);
 }
 
 static int check(struct resize *r)
@@ -207,7 +217,8 @@ static int grow_message(const struct resize *r, char message[64])
 	if (!r->entry.inplace)
 		return 0;
 	err = hybrid_device_open(&dev, hybrid_devno_path(r->origin, path, sizeof(path)), 0);
-	if (!err && !hybrid_device_identity(&dev, identity, sizeof(identity)))
+	if (!err && !(r->entry.data_sector ? hybrid_device_own_identity(&dev, identity, sizeof(identity)) :
+		      hybrid_device_identity(&dev, identity, sizeof(identity))))
 		err = hybrid_fail(HYBRID_BADDEV, "detach it, and create it anew, not in place",
 				  "%s has nothing to recognise it by: no filesystem, no serial number", path);
 	hybrid_device_close(&dev);
@@ -275,8 +286,7 @@ static int grow_uncached(struct resize *r)
 		return err;
 	err = survive_suspend();
 	return err ? err : hybrid_dm_switch(node->name, HYBRID_LINEAR_TARGET, r->sectors,
-					    hybrid_linear_params(params, r->origin, node->member ?
-								 node->member->sb.data_sector : 0));
+					    hybrid_linear_params(params, r->origin, data_start(node)));
 }
 
 /* --------------------------------------------------------------------------------------- */
@@ -305,8 +315,8 @@ static void print_test(const struct resize *r)
 			printf("write %s: superblocks with %llu sectors of data\n", node->member->path, sectors);
 		if (node->active)
 			printf("dmsetup load %s --table '0 %llu %s %s %llu'\ndmsetup resume --nolockfs %s\n",
-			       node->name, sectors, HYBRID_LINEAR_TARGET, path, node->member ?
-			       (unsigned long long)node->member->sb.data_sector : 0, node->name);
+			       node->name, sectors, HYBRID_LINEAR_TARGET, path,
+			       (unsigned long long)data_start(node), node->name);
 		return;
 	}
 	snprintf(pool, sizeof(pool), "/dev/mapper/%s", node->pool->name);

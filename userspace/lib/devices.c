@@ -174,6 +174,11 @@ int hybrid_device_reopen(struct hybrid_device *dev, unsigned int flags)
 	return 0;
 }
 
+bool hybrid_device_writable(const struct hybrid_device *dev)
+{
+	return dev->fd >= 0 && (fcntl(dev->fd, F_GETFL) & O_ACCMODE) == O_RDWR;
+}
+
 int hybrid_device_read(const struct hybrid_device *dev, uint64_t sector, void *buf, size_t len)
 {
 	ssize_t n = pread(dev->fd, buf, len, sector * 512);
@@ -388,16 +393,40 @@ static bool filesystem_identity(const struct hybrid_device *dev, char *buf, size
 	return found;
 }
 
-bool hybrid_device_identity(const struct hybrid_device *dev, char *buf, size_t len)
+bool hybrid_device_own_identity(const struct hybrid_device *dev, char *buf, size_t len)
 {
 	char id[HYBRID_PATH_MAX];
 
-	if (filesystem_identity(dev, buf, len))
-		return true;
 	if (!dev->devno || !hybrid_sysfs_disk_id(dev->devno, id, sizeof(id)))
 		return false;
 	snprintf(buf, len, "disk:%s:%llu", id, (unsigned long long)dev->sectors);
 	return true;
+}
+
+bool hybrid_device_identity(const struct hybrid_device *dev, char *buf, size_t len)
+{
+	return filesystem_identity(dev, buf, len) || hybrid_device_own_identity(dev, buf, len);
+}
+
+bool hybrid_device_has_other(const struct hybrid_device *dev, const char *type, char *found,
+			     size_t len)
+{
+	int fd = open_buffered(dev);
+	blkid_probe probe = fd >= 0 ? open_probe(fd) : NULL;
+	const char *name = NULL;
+
+	while (probe && !name && blkid_do_probe(probe) == 0) {
+		name = probe_value(probe, "TYPE") ?: probe_value(probe, "PTTYPE");
+		if (name && !strcmp(name, type))
+			name = NULL;
+		if (name)
+			snprintf(found, len, "%s", name);
+	}
+	if (probe)
+		blkid_free_probe(probe);
+	if (fd >= 0)
+		close(fd);
+	return name;
 }
 
 /* Two devices -------------------------------------------------------------- */

@@ -46,6 +46,9 @@ void hybrid_device_close(struct hybrid_device *dev);
  */
 int hybrid_device_reopen(struct hybrid_device *dev, unsigned int flags);
 
+/* Whether it is open, and for writing. */
+bool hybrid_device_writable(const struct hybrid_device *dev);
+
 /*
  * Read or write @len bytes (multiple of 4096, buffer aligned to 4096) at
  * @sector.  Return 0 or -errno; a short transfer is -EIO.
@@ -92,6 +95,13 @@ int hybrid_devices_distinct(const char *a, const char *b, bool force);
  * the disk's or partition's own, together with the size.  False if it has none.
  */
 bool hybrid_device_identity(const struct hybrid_device *dev, char *buf, size_t len);
+
+/* The same of one with data in its midst: its own identity, whatever libblkid takes it for. */
+bool hybrid_device_own_identity(const struct hybrid_device *dev, char *buf, size_t len);
+
+/* What libblkid finds on it beside a superblock of @type; false: nothing. */
+bool hybrid_device_has_other(const struct hybrid_device *dev, const char *type, char *found,
+			     size_t len);
 
 /* sysfs: whether @devno is held by @holder (0: by anything). */
 bool hybrid_devno_held(dev_t devno, dev_t holder);

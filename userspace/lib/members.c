@@ -295,6 +295,7 @@ int hybrid_cache_plan(const struct hybrid_device *dev, struct hybrid_cache_plan 
 
 static int inplace_identity(const struct hybrid_device *dev, struct hybrid_sb *sb)
 {
+	bool within = sb->data_sector;
 	char identity[HYBRID_PATH_MAX + 64];
 
 	/* It has the UUID of the filesystem that it was taken of */
@@ -302,7 +303,11 @@ static int inplace_identity(const struct hybrid_device *dev, struct hybrid_sb *s
 		return hybrid_fail(HYBRID_REFUSED, "leave out --in-place, or copy it to a volume of its own",
 				   "%s is a snapshot: no origin in place is looked for on one",
 				   dev->path);
-	if (!hybrid_device_identity(dev, identity, sizeof(identity)))
+	if (within && !hybrid_device_own_identity(dev, identity, sizeof(identity)))
+		return hybrid_fail(HYBRID_BADDEV, "put it on a disk or a partition of a GPT that has one",
+				   "%s has nothing to recognise it by: no serial number, no UUID of a partition",
+				   dev->path);
+	if (!within && !hybrid_device_identity(dev, identity, sizeof(identity)))
 		return hybrid_fail(HYBRID_BADDEV,
 				   "leave out --in-place, or put a filesystem on it first",
 				   "%s has nothing to recognise it by: no filesystem, no serial number",
@@ -318,7 +323,13 @@ static int origin_places(const struct hybrid_device *dev, const struct hybrid_or
 	u64 data_sector, data_sectors;
 
 	if (plan->inplace) {
-		sb->data_sectors = dev->sectors;
+		if (plan->data_sector >= dev->sectors)
+			return hybrid_fail(HYBRID_BADDEV, "see where its data begin",
+					   "%s has %llu sectors: its data cannot begin at %llu", dev->path,
+					   (unsigned long long)dev->sectors,
+					   (unsigned long long)plan->data_sector);
+		sb->data_sector = plan->data_sector;
+		sb->data_sectors = dev->sectors - plan->data_sector;
 		return inplace_identity(dev, sb);
 	}
 	if (hybrid_origin_data(dev->sectors, dev->optimal_sectors, &data_sector, &data_sectors))

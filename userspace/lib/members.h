@@ -72,6 +72,7 @@ struct hybrid_origin_plan {
 	uint32_t volume_id;
 	uint32_t granule_sectors;	/* of the pool */
 	bool inplace;
+	uint64_t data_sector;		/* in place: where the data begin */
 	bool guard;
 
 	struct hybrid_sb sb;		/* inplace: never written */

@@ -255,6 +255,19 @@ bool hybrid_sysfs_partition_of(dev_t devno, dev_t *disk, unsigned int *number, u
 	return true;
 }
 
+bool hybrid_sysfs_bcache(dev_t devno, char *state, char *dirty, size_t len)
+{
+	return read_attr(devno, "bcache/state", state, len) &&
+	       read_attr(devno, "bcache/dirty_data", dirty, len);
+}
+
+bool hybrid_sysfs_lvm(dev_t devno)
+{
+	char uuid[192];
+
+	return read_attr(devno, "dm/uuid", uuid, sizeof(uuid)) && !strncmp(uuid, "LVM-", 4);
+}
+
 bool hybrid_sysfs_mapped(dev_t devno)
 {
 	char text[192];

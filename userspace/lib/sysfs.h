@@ -36,6 +36,12 @@ bool hybrid_sysfs_partition(dev_t devno);
 /* Of a partition: its disk, its number there, and where it begins, in sectors.  False: it is none. */
 bool hybrid_sysfs_partition_of(dev_t devno, dev_t *disk, unsigned int *number, uint64_t *start);
 
+/* Of a backing device of bcache that runs: its state, and what only its cache has ("1.2M").  False: it is none. */
+bool hybrid_sysfs_bcache(dev_t devno, char *state, char *dirty, size_t len);
+
+/* Whether it is a logical volume of LVM. */
+bool hybrid_sysfs_lvm(dev_t devno);
+
 /* Whether device-mapper makes it of others (LVM, LUKS ...), and it is no disk with several paths. */
 bool hybrid_sysfs_mapped(dev_t devno);
 
