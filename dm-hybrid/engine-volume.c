@@ -555,9 +555,9 @@ static int exchange_nonce(struct hybrid_engine *e, struct hybrid_volume *v)
  *      superblock of an open volume names one.
  *   2. The pool's entry, in both roots, has both sizes: from here on an open accepts either, and
  *      goes on with the steps that follow.
- *   3. A new tail: a superblock of the old size, at the end of the larger member.  The head leads to
- *      the old tail still; without the head the new one is found, and says the same.  Then the old
- *      tail is zeroed: should the device shrink again, it must not be found.
+ *   3. A new tail: a superblock of the old size, at the end of the larger member.  The head
+ *      leads to the old tail still; without the head the new one is found, and says the same.
+ *      Then the old tail is zeroed: should the device shrink again, it must not be found.
  *   4. The head with the new size, which leads to the new tail; then that with the new size.
  *   5. The entry has the new size only.  Then there may be a longer table, and not before: users'
  *      writes would reach the old tail.
@@ -615,7 +615,7 @@ static int move_tail(struct hybrid_volume *v, u64 member_sectors)
 		return r;
 	}
 	r = zero_tail(v, old_tail, new_tail);
-	/* The head leads to it still: what comes next writes it anew.  The new one must not be left. */
+	/* The head leads to it still, and the next attempt writes it.  The new one must go. */
 	if (r) {
 		zero_block(v, new_tail);
 		v->sb.member_sectors = before;
@@ -671,7 +671,8 @@ static int finish_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64 
  */
 static int drop_end(struct hybrid_engine *e, struct hybrid_volume *v)
 {
-	u64 end = v->info.data_sectors, key = hybrid_key(v->id, to_oblock(end >> e->g->block_shift));
+	u64 end = v->info.data_sectors;
+	u64 key = hybrid_key(v->id, to_oblock(end >> e->g->block_shift));
 	u64 mask = BIT_ULL((end & (e->g->block_sectors - 1)) >> e->g->granule_shift);
 	u32 set = hybrid_map_set_of(&e->map, key);
 	struct hybrid_set *s = &e->map.set[set];

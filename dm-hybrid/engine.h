@@ -472,11 +472,11 @@ int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v);
 int hybrid_volume_settle(struct hybrid_engine *e, struct hybrid_volume *v);
 
 /*
- * Blocking.  Its origin, now of @origin_sectors, has grown: the volume gets all of the room, after
- * hybrid_volume_suspend() returned true, and before resume.  Durable if 0; a cut, or an error, leaves
- * the old size or the new one, and the next open goes on with it.  Nothing happens if there is no more
- * room.  -ENOSPC: the origin is smaller than the volume.  -EBUSY: the last granule, which the end of an
- * origin in place cuts off, is dirty.  -EINVAL: too large.  -ENOMEM.
+ * Blocking.  Its origin, now of @origin_sectors, has grown: the volume gets all of the room,
+ * after hybrid_volume_suspend() returned true, and before resume.  Durable if 0; a cut, or an
+ * error, leaves the old size or the new one, and the next open goes on with it.  Nothing happens
+ * if there is no more room.  -ENOSPC: the origin is smaller than the volume.  -EBUSY: the last
+ * granule, which the end of an origin in place cuts off, is dirty.  -EINVAL: too large.  -ENOMEM.
  * @member_uuid: of an origin in place, which is recognised by its size, too; else NULL.
  */
 int hybrid_volume_grow(struct hybrid_engine *e, struct hybrid_volume *v, u64 origin_sectors,

@@ -471,7 +471,7 @@ static int list_lost(struct volume_object *object, unsigned int argc, char **arg
 }
 
 /* Durable when this returns 0.  A longer table is to follow. */
-static int grow(struct volume_object *object, const char *member)
+static int grow_volume(struct volume_object *object, const char *member)
 {
 	u8 member_uuid[HYBRID_UUID_SIZE];
 	int r;
@@ -509,7 +509,7 @@ static int run_volume_message(struct volume_object *object, unsigned int argc, c
 		return 0;
 	}
 	if (argc <= 2 && !strcmp(argv[0], "grow"))
-		return grow(object, argc > 1 ? argv[1] : NULL);
+		return grow_volume(object, argc > 1 ? argv[1] : NULL);
 	if (argc <= 2 && !strcmp(argv[0], "lost"))
 		return list_lost(object, argc - 1, argv + 1, result, maxlen);
 	DMWARN("unknown message '%s', or wrong number of arguments", argv[0]);

@@ -296,9 +296,9 @@ int hybrid_volume_release(struct hybrid_pool *pool, u32 id);
 int hybrid_volume_renew(struct hybrid_pool *pool, u32 id);
 
 /*
- * The origin of a volume that is open and suspended has grown: the volume gets the room; a longer table
- * is to follow.  @member_uuid: as of hybrid_volume_grow().  Caller holds pool->lock, which is dropped
- * meanwhile.
+ * The origin of a volume that is open and suspended has grown: the volume gets the room; a longer
+ * table is to follow.  @member_uuid: as of hybrid_volume_grow().  Caller holds pool->lock, which is
+ * dropped meanwhile.
  */
 int hybrid_volume_extend(struct volume_object *object, const u8 *member_uuid);
 

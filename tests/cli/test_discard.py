@@ -140,7 +140,7 @@ def test_all_of_a_large_one_with_a_bar(kernel, loop, build):
         pass
     os.close(terminal)
     assert tool.wait(timeout=60) == 0
-    assert said.count(f"\rdiscard {devs[0]} [".encode()) == 3 and b"#] 0" in said, said
+    assert said.count(f"\rdiscard {devs[0]} [".encode()) == 3 and b"#] 100% 0" in said, said
     assert not any(any(at(devs[0], first + k * (1 << 29))) for k in range(6) if first + k * (1 << 29) < end)
     assert not any(at(devs[0], end - 4096))
     assert kernel.devices == ["vol-pool", "vol"]

@@ -73,6 +73,16 @@ int hybrid_volume_release(struct hybrid_pool *pool, u32 id)
 	return 0;
 }
 
+int hybrid_volume_renew(struct hybrid_pool *pool, u32 id)
+{
+	return 0;
+}
+
+int hybrid_volume_extend(struct volume_object *object, const u8 *member_uuid)
+{
+	return 0;
+}
+
 bool hybrid_volume_opened(struct hybrid_pool *pool, u32 id)
 {
 	return false;
