@@ -3,40 +3,15 @@
  * create with two --cache: what only the cache has is on both.  The array is md's, as mdadm makes it,
  * with a bitmap, so that after a power cut it compares what was being written, and no more.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "errors.h"
 #include "look.h"
 #include "mirror.h"
-
-extern char **environ;
-
-/* Its exit status, or -1: it could not be run.  What it says goes to our standard error. */
-static int run_mdadm(const char * const *argv)
-{
-	posix_spawn_file_actions_t files;
-	int status, r;
-	pid_t child;
-
-	posix_spawn_file_actions_init(&files);
-	posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
-	r = posix_spawnp(&child, "mdadm", &files, NULL, (char **)argv, environ);
-	posix_spawn_file_actions_destroy(&files);
-	if (r)
-		return -1;
-	while (waitpid(child, &status, 0) < 0)
-		if (errno != EINTR)
-			return -1;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
 
 #define CREATE_WORDS	12
 
@@ -53,9 +28,12 @@ static void create_words(const struct mirror *m, const char *words[CREATE_WORDS]
 
 static int check_mdadm(void)
 {
-	static const char * const version[] = { "mdadm", "--quiet", "--version", NULL };
+	static const char * const version[] = { "mdadm", "--version", NULL };
+	char *said;
+	int r = hybrid_child(version, &said);
 
-	if (run_mdadm(version) >= 0)
+	free(said);
+	if (r >= 0 && r != 127)
 		return 0;
 	return hybrid_fail(HYBRID_BADDEV, "install it (package mdadm)",
 			   "mdadm, which makes one device of two caches, is not here");
@@ -138,7 +116,7 @@ static int start_array(struct mirror *m)
 	create_words(m, words);
 	hybrid_verbose("mdadm --create %s", m->path);
 	m->made = true;
-	if (!run_mdadm(words))
+	if (!hybrid_child(words, NULL))
 		return 0;
 	return hybrid_fail(HYBRID_BADDEV, "see what mdadm says above, and the kernel log",
 			   "mdadm could not make %s of %s and %s", m->path, m->leg[0].path,
@@ -173,9 +151,9 @@ void mirror_undo(struct mirror *m)
 	if (m->made) {
 		hybrid_verbose("undo: stop %s", m->path);
 		/* Where there is no udev its name stays */
-		if (!run_mdadm(stop))
+		if (!hybrid_child(stop, NULL))
 			unlink(m->path);
-		run_mdadm(zero);
+		hybrid_child(zero, NULL);
 	}
 	if (m->written)
 		hybrid_warn("what %s and %s held in their first MiB and their last one is lost",
