@@ -175,7 +175,6 @@ def test_every_field_is_checked(build, crashed, text, tmp_path):
     (("volumes", 0, "instance"), 99, "next_instance"),
     (("volumes", 0, "data_sector"), 1, "data_sector"),
     (("volumes", 0, "data_sectors"), 2**60, "data_sectors"),
-    (("volumes", 0, "in_place"), True, "data_sector"),
     (("volumes", 0, "blocks"), 1, "says otherwise"),
     (("volumes", 0, "dirty_blocks"), 1, "says otherwise"),
     (("open_regions", 0, "set"), 5000, "not there"),
