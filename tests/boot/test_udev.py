@@ -975,7 +975,7 @@ def test_an_event_costs_little(system, volume):
                "$(cat /proc/sys/kernel/random/uuid); done")
     # Its own superblocks, twice, and those of its pool's cache device
     for dev, reads in (devs[0], 4), (devs[1], 6), (other, 2), ("/dev/mapper/broken", 2):
-        trace = system.guest.run(f"strace -f hybridctl scan --udev {dev}", check=False).err
+        trace = system.guest.run(f"strace -f -q hybridctl scan --udev {dev}", check=False).err
         assert len(re.findall(r"\bpread64[( ].*, 4096, ", trace)) == reads, trace
         # Programs and their libraries take 140 to begin, a process of its own for each device 20; libudev
         # 40 to find a device in sysfs, which is asked for five to ten times

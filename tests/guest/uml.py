@@ -3,6 +3,7 @@
 import os
 import socket
 import struct
+import time
 from pathlib import Path
 
 from .base import Guest
@@ -70,7 +71,15 @@ class UmlGuest(Guest):
         return self._device(number)
 
     def unplug(self, number: int) -> None:
-        self._management(f"remove ubd{number}")
+        """Once nobody has it open: udev looks at what was written to, when that is closed."""
+        end = time.monotonic() + 30 * self.slow
+        while True:
+            try:
+                return self._management(f"remove ubd{number}")
+            except OSError as e:
+                if "currently open" not in str(e) or time.monotonic() > end:
+                    raise
+            time.sleep(0.1)
 
     def _environment(self) -> dict[str, str]:
         """The guest's RAM is a file in TMPDIR: best in RAM; it must allow exec, and have room."""

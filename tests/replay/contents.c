@@ -29,7 +29,7 @@ static const void **slot_of(const void *bytes)
 	return &table[i & (table_size - 1)];
 }
 
-static void grow(void)
+static void more_room(void)
 {
 	const void **old = table;
 	u64 size = table_size, i;
@@ -49,7 +49,7 @@ val_t content(const void *bytes, bool data)
 	if (!memcmp(bytes, zeroes, 512))
 		return data ? VAL_ZERO : (val_t)zeroes;
 	if (2 * table_used >= table_size)
-		grow();
+		more_room();
 	slot = slot_of(bytes);
 	if (!*slot) {
 		*slot = bytes;
