@@ -421,7 +421,7 @@ void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,
 /*
  * Write back all that is dirty, of one volume or (NULL) of all; or stop that.  Until then
  * nothing becomes dirty.  A volume whose mode keeps nothing dirty goes on all the same.
- * @rate: at most so many KiB a second, but for what makes room that users wait for; 0: no limit.
+ * @rate: a limit in KiB a second, 0: none.  Writeback that users wait for ignores it.
  */
 void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool on, u32 rate,
 			 struct hybrid_actions *acts);

@@ -140,8 +140,8 @@ static int open_volume(struct volume_object *object, struct volume_table *vt)
 }
 
 /*
- * What must be so of the volume's entry for the table to use it.  One that has it open already may
- * be resumed though the volume has grown since.
+ * Why the table may not use the volume's entry, or NULL.  A table that has the volume open already
+ * may be resumed though the volume has grown since.
  */
 static char *entry_mismatch(const struct volume_table *vt, const struct hybrid_volume_info *info,
 			    bool bound)
