@@ -108,11 +108,15 @@ def test_refused_before_anything_is_written(make_stack):
     s = make_stack(volatile="one two", ssd=4, hdd=48, one=32, two=32)
     s.guest.run(f"mkfs.ext4 -q {s.dev('one')}; mkfs.ext4 -q {s.dev('two')}")
     one, two, hdd = map(s.dev, (*LEGS, "hdd"))
+    s.guest.dm_create("small", "0 2048 linear /dev/test/ssd 0")
+    s.guest.run(["dmsetup", "create", "fixed", "--readonly", "--table", "0 8192 linear /dev/test/ssd 0"])
     for command, why in {
             f"create vol --cache {one} --cache {one} --origin {hdd}": "are the same device",
             f"create vol --cache {one} --cache {two} --origin {two}": "are the same device",
             f"create vol --cache {one} --cache {two} --cache {hdd} --origin {hdd}": "more than two",
             f"create vol --cache {one} --cache /dev/nothing --origin {hdd}": "/dev/nothing",
+            f"create vol --cache {one} --cache /dev/mapper/small --origin {hdd}": "cannot be a cache device",
+            f"create vol --cache {one} --cache /dev/mapper/fixed --origin {hdd}": "fixed",
             f"create vol --cache {one} --cache {two} --origin {hdd} --ephemeral": "a second copy",
             f"create vol --cache {one} --cache {two} --origin {hdd} --policy wrong": "wrong",
             f"create vol --cache {one} --cache {two} --origin {hdd} --block-size 3k": "3k",

@@ -294,7 +294,7 @@ static int plan_both(struct new_pool *np, struct new_volume *nv, const struct mi
 	unsigned int nr = 1;
 	int r;
 
-	r = hybrid_cache_plan(&np->cache, &np->plan);
+	r = hybrid_cache_plan(m ? mirror_smaller(m, &np->cache) : &np->cache, &np->plan);
 	if (r)
 		return r;
 	nv->plan.granule_sectors = np->plan.sb.geometry.granule_sectors;
@@ -372,11 +372,11 @@ static int create_with_cache(const struct command_line *cl, const struct other_c
 		print_volume_test(&nv);
 		goto out;
 	}
-	if (m)
-		r = plan_on_mirror(m, &np, &nv);
 	/* Without the lock: for others it may be long. */
-	if (!r && cl->given[OPT_DISCARD])
+	if (m || cl->given[OPT_DISCARD])
 		r = check_again(&np, &nv);
+	if (!r && m)
+		r = plan_on_mirror(m, &np, &nv);
 	if (!r && cl->given[OPT_DISCARD])
 		r = new_pool_discard(cl, &np);
 	if (!r)

@@ -78,6 +78,12 @@ void mirror_close(struct mirror *m)
 	hybrid_device_close(&m->leg[1]);
 }
 
+const struct hybrid_device *mirror_smaller(const struct mirror *m,
+					   const struct hybrid_device *cache)
+{
+	return m->leg[1].sectors < cache->sectors ? &m->leg[1] : cache;
+}
+
 void mirror_print_test(const struct mirror *m)
 {
 	const char *words[CREATE_WORDS];
@@ -89,15 +95,15 @@ void mirror_print_test(const struct mirror *m)
 	printf("\n# then, of the array:\n");
 }
 
-/* Signatures that the array's superblock leaves would make two things of one device. */
+/*
+ * Of signatures that the array's superblock does not overwrite, blkid would make another thing of the
+ * leg.  Closes it.
+ */
 static int clear_leg(struct hybrid_device *leg)
 {
 	uint64_t mib = 2048;
 	int r;
 
-	r = hybrid_device_reopen(leg, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE);
-	if (r)
-		return r;
 	hybrid_verbose("wipe %s", leg->path);
 	r = hybrid_device_zero(leg, 0, mib);
 	if (!r)
@@ -125,12 +131,17 @@ static int start_array(struct mirror *m)
 
 int mirror_make(struct mirror *m, struct hybrid_device *cache)
 {
-	struct hybrid_device first = *cache;
+	const unsigned int flags = HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE;
 	int r;
 
-	hybrid_device_close(cache);
-	m->leg[0] = first;
-	m->leg[0].fd = -1;
+	m->leg[0] = *cache;
+	cache->fd = -1;
+	/* Both can be written to, before either is */
+	r = hybrid_device_reopen(&m->leg[0], flags);
+	if (!r)
+		r = hybrid_device_reopen(&m->leg[1], flags);
+	if (r)
+		return r;
 	m->written = true;
 	r = clear_leg(&m->leg[0]);
 	if (!r)

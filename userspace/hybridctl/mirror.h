@@ -21,6 +21,10 @@ struct mirror {
 int mirror_parse(struct mirror *m, const struct command_line *cl, const char *pool);
 void mirror_close(struct mirror *m);
 
+/* The leg that decides how large the array is: @cache, the first one, or the second. */
+const struct hybrid_device *mirror_smaller(const struct mirror *m,
+					   const struct hybrid_device *cache);
+
 /* For --test: what mirror_make() runs. */
 void mirror_print_test(const struct mirror *m);
 
