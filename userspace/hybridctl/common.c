@@ -122,6 +122,26 @@ void explain_unknown(const struct hybrid_inventory *inv)
 		hybrid_warn("no member was announced: only what is active is known; hybridctl scan reads all disks");
 }
 
+int with_active(const struct command_line *cl, unsigned int kinds,
+		int (*fn)(const struct command_line *cl, const struct hybrid_inventory *inv,
+			  struct hybrid_node *node))
+{
+	struct hybrid_inventory inv;
+	struct hybrid_node *node;
+	int r;
+
+	r = hybrid_dm_check(false);
+	if (r)
+		return r;
+	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ACTIVE, NULL, 0);
+	if (!r)
+		r = hybrid_find_active(&inv, cl->argv[0], kinds, &node);
+	if (!r)
+		r = fn(cl, &inv, node);
+	hybrid_inventory_free(&inv);
+	return r;
+}
+
 int confirm(const struct command_line *cl, const char *question)
 {
 	char answer[16];

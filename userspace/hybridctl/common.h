@@ -41,6 +41,14 @@ int confirm_format(const struct command_line *cl, const struct hybrid_device * c
 /* Where nothing was announced, only what is active is known: say so, and who knows more. */
 void explain_unknown(const struct hybrid_inventory *inv);
 
+/*
+ * For a command whose first argument names something active, of these @kinds: find it and call @fn.
+ * Returns 0 or an exit code.
+ */
+int with_active(const struct command_line *cl, unsigned int kinds,
+		int (*fn)(const struct command_line *cl, const struct hybrid_inventory *inv,
+			  struct hybrid_node *node));
+
 /* Ask @question; "yes" agrees.  --yes agrees; no terminal: refused. */
 int confirm(const struct command_line *cl, const char *question);
 

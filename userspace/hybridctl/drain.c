@@ -190,10 +190,12 @@ int drain_and_wait(const struct command_line *cl, struct hybrid_node *node)
 	return r;
 }
 
-static int drain(const struct command_line *cl, struct hybrid_node *node)
+static int drain(const struct command_line *cl, const struct hybrid_inventory *inv,
+		 struct hybrid_node *node)
 {
 	int r;
 
+	(void)inv;
 	if (cl->given[OPT_CANCEL] || cl->given[OPT_NO_WAIT] || cl->given[OPT_TEST])
 		return send_drain(cl, node->name);
 	r = drain_and_wait(cl, node);
@@ -203,22 +205,9 @@ static int drain(const struct command_line *cl, struct hybrid_node *node)
 
 int command_drain(const struct command_line *cl)
 {
-	struct hybrid_inventory inv;
-	struct hybrid_node *node;
-	int r;
-
 	if (cl->given[OPT_CANCEL] + cl->given[OPT_NO_WAIT] + cl->given[OPT_WAIT] > 1 ||
 	    (cl->given[OPT_CANCEL] && cl->given[OPT_RATE]))
 		return hybrid_fail(HYBRID_USAGE, "see hybridctl drain --help",
 				   "--cancel, --no-wait and --wait exclude each other, and --cancel --rate");
-	r = hybrid_dm_check(false);
-	if (r)
-		return r;
-	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ACTIVE, NULL, 0);
-	if (!r)
-		r = hybrid_find_active(&inv, cl->argv[0], HYBRID_ANY, &node);
-	if (!r)
-		r = drain(cl, node);
-	hybrid_inventory_free(&inv);
-	return r;
+	return with_active(cl, HYBRID_ANY, drain);
 }

@@ -14,7 +14,7 @@ static int send(const struct command_line *cl, const struct hybrid_node *node, c
 
 /* Volumes without a cache have no counters. */
 static int reset_volumes(const struct command_line *cl, const struct hybrid_inventory *inv,
-			 const struct hybrid_node *node)
+			 struct hybrid_node *node)
 {
 	const struct hybrid_node *n;
 	int r = 0;
@@ -26,33 +26,13 @@ static int reset_volumes(const struct command_line *cl, const struct hybrid_inve
 	return r;
 }
 
-static int with_active(const struct command_line *cl, unsigned int kinds,
-		       int (*fn)(const struct command_line *cl, const struct hybrid_inventory *inv,
-				 const struct hybrid_node *node))
-{
-	struct hybrid_inventory inv;
-	struct hybrid_node *node;
-	int r;
-
-	r = hybrid_dm_check(false);
-	if (r)
-		return r;
-	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ACTIVE, NULL, 0);
-	if (!r)
-		r = hybrid_find_active(&inv, cl->argv[0], kinds, &node);
-	if (!r)
-		r = fn(cl, &inv, node);
-	hybrid_inventory_free(&inv);
-	return r;
-}
-
 int command_reset_counters(const struct command_line *cl)
 {
 	return with_active(cl, HYBRID_ANY, reset_volumes);
 }
 
 static int checkpoint(const struct command_line *cl, const struct hybrid_inventory *inv,
-		      const struct hybrid_node *node)
+		      struct hybrid_node *node)
 {
 	(void)inv;
 	return send(cl, node, "checkpoint");

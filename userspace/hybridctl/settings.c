@@ -309,12 +309,14 @@ static void get_volume(struct getter *g, const struct hybrid_node *node)
 #undef X
 }
 
-static int get(const struct command_line *cl, const struct hybrid_node *node)
+static int get(const struct command_line *cl, const struct hybrid_inventory *inv,
+	       struct hybrid_node *node)
 {
 	struct hybrid_report_options opts;
 	struct getter g = { .wanted = cl->argc > 1 ? cl->argv[1] : NULL };
 	int r;
 
+	(void)inv;
 	r = report_options(cl, &opts);
 	if (r)
 		return r;
@@ -339,18 +341,5 @@ static int get(const struct command_line *cl, const struct hybrid_node *node)
 
 int command_get(const struct command_line *cl)
 {
-	struct hybrid_inventory inv;
-	struct hybrid_node *node;
-	int r;
-
-	r = hybrid_dm_check(false);
-	if (r)
-		return r;
-	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ACTIVE, NULL, 0);
-	if (!r)
-		r = hybrid_find_active(&inv, cl->argv[0], HYBRID_ANY, &node);
-	if (!r)
-		r = get(cl, node);
-	hybrid_inventory_free(&inv);
-	return r;
+	return with_active(cl, HYBRID_ANY, get);
 }
