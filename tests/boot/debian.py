@@ -296,7 +296,7 @@ def of_host(image: Image, host_id: str, new: Path) -> Image:
                           capture_output=True, check=True).stdout
     for initrd in image.directory.glob("initrd-*"):
         data = initrd.read_bytes()
-        # What comes later counts; it begins at a multiple of four
+        # The kernel takes the last file of a name; each archive begins at a multiple of four
         (new / initrd.name).write_bytes(data + bytes(-len(data) % 4) + more)
     (new / image.kernel.name).symlink_to(image.kernel)
     run("cp", "--sparse=always", "--reflink=auto", image.filesystem, new)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What may stand next on a command line: by "hybridctl complete", and by the shells that ask it."""
+"""Completion of command lines: by "hybridctl complete", and by the shells that call it."""
 import os
 import re
 import shlex
@@ -123,7 +123,7 @@ def test_of_shells(shell, how):
     assert not wrong
 
 
-# What bash is given: it replaces only what is after the "="
+# bash replaces only the text after the "=", so its words come without the key
 @pytest.mark.parametrize("how, prefix", [(itself, True), (zsh, True), (fish, True), (bash, False)])
 def test_of_values(shell, how, prefix):
     for line, words in {"hybridctl set data mode=write": {"writethrough", "writeback", "writearound"},

@@ -78,7 +78,7 @@ def test_luks_on_the_volume(guest):
 
 
 def test_a_partition_begins_where_its_data_begin(guest):
-    """What is printed instead does it, beside a partition in use; so does a loop device."""
+    """The printed sfdisk line frees the data beside a partition in use; so does a loop device."""
     disk = text(guest, f"readlink -f {HDD}")
     guest.run(f"printf 'label: gpt\\n,20M\\n,\\n' | sfdisk -q {HDD} && mkfs.ext4 -q {disk}1")
     guest.run(f"hybridctl create vol --cache {SSD} --origin {disk}2 -y && mkfs.ext4 -q /dev/mapper/vol")

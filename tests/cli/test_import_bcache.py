@@ -82,7 +82,7 @@ def imports(guest, rest="--cache " + SSD):
 @pytest.mark.parametrize("offset", [16, 2048])
 @pytest.mark.parametrize("state", [NONE, CLEAN])
 def test_a_backing_device(guest, tools, offset, state):
-    """Over boots and detaching; what is before the data stays as it is, but for the superblock."""
+    """The data survive boots and a detach; of the sectors before them only the superblock changes."""
     guest.run(f"{tools}/make-bcache --data-offset {offset} -B {SLOW}")
     digest = data_below(guest, offset)
     edit(guest, {104: state << 61})

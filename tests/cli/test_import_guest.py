@@ -91,7 +91,7 @@ def test_one_that_lvm_cannot_activate(guest, stopped):
 
 
 def test_tools_that_do_not_know_format_2(guest):
-    """Those of Debian 12 find nothing dirty in what LVM makes; newer ones take it."""
+    """The tools of Debian 12 find nothing dirty in metadata that LVM makes; newer tools read them."""
     digest = cached(guest, "cachepool", options="--cachemetadataformat 2")
     left = dirty(guest)
     guest.run(f"vgchange -qq -an vg; {NO_LVM}")

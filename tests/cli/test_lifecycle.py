@@ -378,7 +378,7 @@ def test_drain_says_what_it_did_in_json(kernel, volume, option):
 
 @contextlib.contextmanager
 def on_terminal(kernel, build, columns, *args):
-    """hybridctl, and what it writes to a terminal of that width, screen line for screen line."""
+    """hybridctl on a terminal of that width: the process, and each line that it draws."""
     terminal, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 25, columns, 0, 0))
     env = dict(os.environ, HYBRID_FAKE_DM=str(kernel.path))

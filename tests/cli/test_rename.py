@@ -50,7 +50,7 @@ def reported(kernel, device, name, new):
     assert name not in [r["name"] for r in rows] and new in [r["name"] for r in rows]
 
 
-# What is renamed, and how it is used
+# The kind of node that is renamed, and its use meanwhile
 CASES = {
     "pool": ("ssd", used("ssd")),
     "pool, closed": ("ssd", lambda kernel: kernel.ok("deactivate", "ssd")),
