@@ -296,6 +296,17 @@ def test_loop_and_nbd(system):
     system.becomes(RUNNING)
 
 
+def test_udev_looks_elsewhere(system):
+    """udev misses a close while it handles an earlier event: each write tells udev itself."""
+    system.rule("70", 'SUBSYSTEM=="block", OPTIONS:="nowatch"')
+    cache, origin = (system.plug(system.file(name, 64)) for name in ("cache", "origin"))
+    system.create(cache, origin)
+    system.knows(cache, origin)
+    system.run("hybridctl detach vol; hybridctl destroy vol-pool -y")
+    system.settle()
+    assert system.state(cache) is None
+
+
 def test_a_loop_on_a_dead_nbd(system):
     """A server that does not answer any more keeps no command waiting that only looks."""
     system.run("truncate -s 32M /run/c; truncate -s 64M /run/o; modprobe nbd nbds_max=2")

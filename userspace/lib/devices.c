@@ -150,9 +150,13 @@ int hybrid_device_open(struct hybrid_device *dev, const char *path, unsigned int
 
 void hybrid_device_close(struct hybrid_device *dev)
 {
+	bool written = !dev->file && hybrid_device_writable(dev);
+
 	if (dev->fd >= 0)
 		close(dev->fd);
 	dev->fd = -1;
+	if (written)
+		hybrid_sysfs_uevent(dev->devno, "change");
 }
 
 int hybrid_device_reopen(struct hybrid_device *dev, unsigned int flags)

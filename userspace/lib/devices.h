@@ -37,7 +37,10 @@ struct hybrid_device {
  */
 int hybrid_device_open(struct hybrid_device *dev, const char *path, unsigned int flags);
 
-/* Harmless on a device that is not open. */
+/*
+ * Harmless on a device that is not open.  One that was open for writing gets a change uevent:
+ * udev watches for the close itself, but not while it handles an earlier event of the device.
+ */
 void hybrid_device_close(struct hybrid_device *dev);
 
 /*
