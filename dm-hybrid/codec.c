@@ -114,6 +114,8 @@ static void sb_cache_encode(struct hybrid_sb_cache *c, const struct hybrid_sb *s
 	c->endurance = cpu_to_le64(sb->settings.endurance);
 	c->metadata_share = cpu_to_le64(sb->settings.metadata_share);
 	c->trim_rate = cpu_to_le64(sb->settings.trim_rate);
+	c->read_error_limit = cpu_to_le64(sb->settings.read_error_limit);
+	c->write_error_limit = cpu_to_le64(sb->settings.write_error_limit);
 	memcpy(c->replaces, sb->replaces, sizeof(c->replaces));
 }
 
@@ -328,6 +330,8 @@ static void sb_cache_fill(const struct hybrid_sb_cache *c, struct hybrid_sb *sb)
 	sb->settings.endurance = le64_to_cpu(c->endurance);
 	sb->settings.metadata_share = le64_to_cpu(c->metadata_share);
 	sb->settings.trim_rate = le64_to_cpu(c->trim_rate);
+	sb->settings.read_error_limit = le64_to_cpu(c->read_error_limit);
+	sb->settings.write_error_limit = le64_to_cpu(c->write_error_limit);
 	memcpy(sb->replaces, c->replaces, sizeof(sb->replaces));
 }
 
@@ -562,6 +566,8 @@ void hybrid_root_encode(struct hybrid_root *block, const struct hybrid_geometry 
 	block->flags = cpu_to_le32(root->flags);
 	block->next_instance = cpu_to_le32(root->next_instance);
 	block->written_sectors = cpu_to_le64(root->written_sectors);
+	block->read_errors = cpu_to_le32(root->read_errors);
+	block->write_errors = cpu_to_le32(root->write_errors);
 	for (i = 0; i < g->nr_index; i++)
 		block->index_generation[i] = cpu_to_le16(index_generation[i]);
 	header_seal(&block->header, sizeof(*block));
@@ -608,6 +614,8 @@ int hybrid_root_decode(const struct hybrid_root *block, const struct hybrid_geom
 	root->flags = le32_to_cpu(block->flags);
 	root->next_instance = le32_to_cpu(block->next_instance);
 	root->written_sectors = le64_to_cpu(block->written_sectors);
+	root->read_errors = le32_to_cpu(block->read_errors);
+	root->write_errors = le32_to_cpu(block->write_errors);
 	for (i = 0; i < g->nr_index; i++)
 		index_generation[i] = le16_to_cpu(block->index_generation[i]);
 	return 0;

@@ -32,6 +32,7 @@ struct hybrid_settings {
 	u64 endurance;
 	u64 metadata_share;
 	u64 trim_rate;
+	u64 read_error_limit, write_error_limit;
 };
 
 /* Settings of a volume for its next cache: value + 1, or 0 for the default. */
@@ -128,6 +129,7 @@ struct hybrid_root_info {
 	u32 flags;			/* HYBRID_ROOT_* */
 	u32 next_instance;		/* at least 1 */
 	u64 written_sectors;		/* to the cache device, since it was formatted */
+	u32 read_errors, write_errors;	/* recent ones of the cache device */
 };
 
 /*

@@ -60,6 +60,12 @@ static const struct {
 	{ "trim_rate", offsetof(struct hybrid_config, trim_rate),
 	  offsetof(struct hybrid_settings, trim_rate), 0, U32_MAX,
 	  "trim_rate must be a number of KiB a second" },
+	{ "read_error_limit", offsetof(struct hybrid_config, read_error_limit),
+	  offsetof(struct hybrid_settings, read_error_limit), 0, U32_MAX,
+	  "read_error_limit must be a number of errors" },
+	{ "write_error_limit", offsetof(struct hybrid_config, write_error_limit),
+	  offsetof(struct hybrid_settings, write_error_limit), 0, U32_MAX,
+	  "write_error_limit must be a number of errors" },
 };
 
 static_assert(ARRAY_SIZE(tunables) == sizeof(struct hybrid_config) / sizeof(u32));

@@ -272,9 +272,9 @@ static void step_root(struct hybrid_engine *e)
 		.journal_tail = e->cp_tail,
 		.journal_head = e->journal.head,
 		.next_instance = e->next_instance,
-		.written_sectors = written_in_all(e),
 	};
 
+	wear_save(e, &root);
 	/* Clean is what needs no replay: nothing was recorded since it began. */
 	e->is_clean = e->cp_clean && e->cp_tail == e->journal.head;
 	if (e->is_clean)

@@ -387,6 +387,10 @@ struct hybrid_engine {
 	u32 reserve;			/* free blocks to keep in each set */
 	u32 ahead_next;			/* of a set: the next to be looked at by ahead_victim() */
 	s64 endurance_left;		/* see endurance_tick() */
+	u32 recent_errors[NR_CACHE_ERRORS];	/* of data, halved each day */
+	u64 errors_counted[NR_CACHE_ERRORS];	/* of st_errors */
+	u32 halved_ms;			/* since recent errors were halved */
+	bool failing;			/* they reached a limit; READ_ONCE without the lock */
 	u64 cache_written;		/* sectors, until the last tick */
 	u64 written_before;		/* sectors, by earlier activations */
 	u8 endurance;			/* enum endurance, READ_ONCE without the lock */
@@ -529,6 +533,18 @@ static inline void count_cache_error(struct hybrid_engine *e, struct hybrid_volu
 {
 	atomic64_inc(&e->st_errors[kind]);
 	count(v, HYBRID_CACHE_ERRORS);
+}
+
+/*
+ * Enter or leave a state of the pool.  Between the two thresholds the state stays as it is:
+ * otherwise there would be an event every second.  For the tick.
+ */
+static inline void put_state(struct hybrid_engine *e, u32 state, bool begins, bool ends)
+{
+	if (begins)
+		WRITE_ONCE(e->state, e->state | state);
+	else if (ends)
+		WRITE_ONCE(e->state, e->state & ~state);
 }
 
 static inline void complete_io(struct hybrid_io *io, int error, struct hybrid_actions *acts)
@@ -763,12 +779,6 @@ static inline void epoch_leave(struct hybrid_engine *e, u32 phase)
 	this_cpu_inc(e->readers->leave[phase]);
 }
 
-/*
- * engine.c: sectors written to the cache device since it was formatted, metadata
- * included.
- */
-u64 written_in_all(const struct hybrid_engine *e);
-
 /* engine.c: dirty masks and their counts; caller holds the set's lock */
 void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty);
 void put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 jdirty);
@@ -956,6 +966,15 @@ void room_read_begins(struct hybrid_volume *v);
 void room_read_ended(struct hybrid_engine *e, struct hybrid_volume *v,
 		     struct hybrid_actions *acts);
 void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts);
+
+/* engine-wear.c: the budget of writes to the cache device, and its errors */
+void wear_tick(struct hybrid_engine *e, u64 passed_ms);
+/* As the root has it, when the pool is loaded. */
+void wear_load(struct hybrid_engine *e, const struct hybrid_root_info *root);
+void wear_save(const struct hybrid_engine *e, struct hybrid_root_info *root);
+/* Caller holds the engine's lock. */
+void wear_configure(struct hybrid_engine *e, const struct hybrid_config *config);
+void wear_status(const struct hybrid_engine *e, struct hybrid_pool_status *st);
 
 /* engine-trim.c: blocks of the set became free; caller holds its lock */
 void trim_note(struct hybrid_engine *e, u32 set);

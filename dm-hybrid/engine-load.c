@@ -579,7 +579,7 @@ static int load(struct loader *l)
 	e->root_sequence = root.sequence;
 	e->id.epoch = root.epoch;
 	e->next_instance = root.next_instance;
-	e->written_before = root.written_sectors;
+	wear_load(e, &root);
 	e->journal.tail = root.journal_tail;
 	e->journal.head = root.journal_head;
 	r = load_indexes(l);

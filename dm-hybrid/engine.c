@@ -248,40 +248,6 @@ void fail_pool(struct hybrid_engine *e)
 
 /* ---- time ---------------------------------------------------------------- */
 
-/*
- * Sectors written to the cache device since the last tick: what CPUs count may
- * wrap where a long has 32 bits, but not between two ticks.
- */
-static unsigned long cache_written_since(const struct hybrid_engine *e)
-{
-	unsigned long sectors = READ_ONCE(e->st_metadata_writes) * HYBRID_META_BLOCK_SECTORS;
-	int cpu;
-
-	for_each_possible_cpu(cpu)
-		sectors += READ_ONCE(per_cpu_ptr(e->readers, cpu)->cache_written);
-	return sectors - (unsigned long)READ_ONCE(e->cache_written);
-}
-
-u64 written_in_all(const struct hybrid_engine *e)
-{
-	return e->written_before + READ_ONCE(e->cache_written) + cache_written_since(e);
-}
-
-#define DAY		(24 * 60 * 60 * 1000)	/* ms */
-#define HOUR		(DAY / 24)
-
-/*
- * Enter or leave a state of the pool.  Between the two thresholds the state stays as it is:
- * otherwise there would be an event every second.
- */
-static void put_state(struct hybrid_engine *e, u32 state, bool begins, bool ends)
-{
-	if (begins)
-		WRITE_ONCE(e->state, e->state | state);
-	else if (ends)
-		WRITE_ONCE(e->state, e->state & ~state);
-}
-
 static void watermark_tick(struct hybrid_engine *e)
 {
 	u64 dirty = (u64)atomic_read(&e->nr_dirty) * 100, blocks = e->g->nr_blocks;
@@ -289,36 +255,6 @@ static void watermark_tick(struct hybrid_engine *e)
 	put_state(e, HYBRID_STATE_OVER_WATERMARK,
 		  dirty > blocks * READ_ONCE(e->config.high_watermark),
 		  dirty <= blocks * READ_ONCE(e->config.low_watermark));
-}
-
-/*
- * What was written is paid out of the budget, in sectors times the ms of a day, so
- * that the smallest budget counts in the shortest tick.  An hour's can be saved up.
- * An hour's can be owed before read misses write nothing any more; a day's is the
- * most that writes can run up.
- */
-static void endurance_tick(struct hybrid_engine *e, u64 passed)
-{
-	s64 budget = (s64)READ_ONCE(e->config.endurance) * 2048;
-	unsigned long written = cache_written_since(e);
-	s64 spent = min_t(u64, written, 1ULL << 32);
-	s64 left = e->endurance_left;
-
-	WRITE_ONCE(e->cache_written, e->cache_written + written);
-	if (!budget) {
-		e->endurance_left = 0;
-		WRITE_ONCE(e->endurance, ENDURANCE_PLENTY);
-		put_state(e, HYBRID_STATE_ENDURANCE_USED, false, true);
-		return;
-	}
-	left = min(left + budget * (s64)min_t(u64, passed, DAY), budget * HOUR);
-	left = max(left - spent * DAY, -budget * DAY);
-	e->endurance_left = left;
-	WRITE_ONCE(e->endurance, left >= 0 ? ENDURANCE_PLENTY :
-		   left >= -budget * HOUR ? ENDURANCE_SHORT : ENDURANCE_SPENT);
-	/* Nothing has been saved up at first, so a few writes raise no event. */
-	put_state(e, HYBRID_STATE_ENDURANCE_USED, left < -budget * HOUR / 6,
-		  left >= budget * HOUR / 2);
 }
 
 bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actions *acts)
@@ -335,7 +271,7 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 	trim_tick(e, passed, acts);
 	holds_tick(e);
 	watermark_tick(e);
-	endurance_tick(e, passed);
+	wear_tick(e, passed);
 	jobs_tick(e, acts);
 	if (!READ_ONCE(e->failed) &&
 	    now_ms - e->last_interval >= READ_ONCE(e->config.commit_interval)) {
@@ -383,7 +319,7 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(e->stopping, true);
-	drain_set(&e->drain, false, 0);
+	drain_set(&e->drain, READ_ONCE(e->failing), 0);
 	spin_unlock_irqrestore(&e->lock, flags);
 	holds_drop(e, NULL, HOLD_SUSPENDED);
 	reclaim(e, acts);
@@ -427,7 +363,7 @@ int hybrid_engine_configure(struct hybrid_engine *e, const struct hybrid_config 
 	WRITE_ONCE(e->config.low_watermark, config->low_watermark);
 	WRITE_ONCE(e->config.commit_interval, config->commit_interval);
 	WRITE_ONCE(e->config.metadata_share, config->metadata_share);
-	WRITE_ONCE(e->config.endurance, config->endurance);
+	wear_configure(e, config);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return 0;
 }
@@ -493,8 +429,9 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	st->failed = READ_ONCE(e->failed);
 	st->dirty = dirty_in_all(e);
 	st->dirty_sectors = dirty_sectors_in_all(e);
-	st->drain_on = READ_ONCE(e->drain.on);
-	st->draining = st->drain_on && st->dirty;
+	wear_status(e, st);
+	st->drain_on = READ_ONCE(e->drain.on) && !st->failing;
+	st->draining = READ_ONCE(e->drain.on) && st->dirty;
 	st->block_sectors = e->g->block_sectors;
 	st->granule_sectors = e->g->granule_sectors;
 	st->blocks = e->g->nr_blocks;
@@ -519,8 +456,6 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	st->read_errors = atomic64_read(&e->st_errors[CACHE_READ_ERRORS]);
 	st->write_errors = atomic64_read(&e->st_errors[CACHE_WRITE_ERRORS]);
 	st->flush_errors = atomic64_read(&e->st_errors[CACHE_FLUSH_ERRORS]);
-	st->cache_written = e->cache_written + cache_written_since(e);
-	st->total_written = written_in_all(e);
 	st->trimmed = READ_ONCE(e->st_trimmed);
 	st->retired = READ_ONCE(e->places.nr_retired);
 }
@@ -528,6 +463,7 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 u32 hybrid_engine_state(const struct hybrid_engine *e)
 {
 	return READ_ONCE(e->state) |
+	       (READ_ONCE(e->failing) ? HYBRID_STATE_FAILING : 0) |
 	       (READ_ONCE(e->failed) ? HYBRID_STATE_FAILED : 0) |
 	       (READ_ONCE(e->drain.on) && !dirty_in_all(e) ? HYBRID_STATE_DRAINED : 0);
 }

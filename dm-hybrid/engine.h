@@ -239,13 +239,16 @@ struct hybrid_config {
 	u32 endurance;		/* MiB a day to the cache device, 0: no limit */
 	u32 metadata_share;	/* percent of blocks that are kept for metadata, 0: none */
 	u32 trim_rate;		/* KiB a second that are discarded of free blocks, 0: none */
+	/* Recent errors of the cache device with which it counts as failing, 0: no limit */
+	u32 read_error_limit, write_error_limit;
 };
 
 #define HYBRID_MAX_ENDURANCE	33554432	/* 32 TiB a day */
 
 #define HYBRID_CONFIG_DEFAULT { \
 	.high_watermark = 70, .low_watermark = 10, \
-	.writeback_rate = 0, .commit_interval = 1000, .metadata_share = 25, .trim_rate = 65536 }
+	.writeback_rate = 0, .commit_interval = 1000, .metadata_share = 25, .trim_rate = 65536, \
+	.read_error_limit = 20, .write_error_limit = 5 }
 
 /* One of them, as it is recorded: see struct hybrid_settings. */
 static inline u64 hybrid_setting(u32 value, u32 def)
@@ -265,6 +268,8 @@ static inline struct hybrid_settings hybrid_settings(const struct hybrid_config 
 		.endurance = hybrid_setting(c->endurance, def.endurance),
 		.metadata_share = hybrid_setting(c->metadata_share, def.metadata_share),
 		.trim_rate = hybrid_setting(c->trim_rate, def.trim_rate),
+		.read_error_limit = hybrid_setting(c->read_error_limit, def.read_error_limit),
+		.write_error_limit = hybrid_setting(c->write_error_limit, def.write_error_limit),
 	};
 
 	return s;
@@ -542,7 +547,7 @@ void hybrid_volume_reset_counters(struct hybrid_volume *v);
 
 struct hybrid_pool_status {
 	bool failed, draining;
-	bool drain_on;		/* asked for, and not ended, dirty or not */
+	bool drain_on;		/* asked for, and not ended, dirty or not; not while failing */
 	u32 block_sectors, granule_sectors;
 	u32 blocks, used, free, dirty;
 	u64 dirty_sectors;	/* of granules that only the cache has */
@@ -557,6 +562,9 @@ struct hybrid_pool_status {
 	u32 metadata;		/* blocks that are kept for filesystems' metadata */
 	u64 trimmed;		/* sectors of free blocks that were discarded */
 	u32 retired;		/* blocks: see hybrid_engine_retired() */
+	bool failing;		/* as HYBRID_STATE_FAILING */
+	u32 recent_read_errors, recent_write_errors;	/* of the cache device, halved each day */
+	u64 endurance_left, endurance_owed;	/* sectors of the budget; one of them is 0 */
 };
 
 struct hybrid_volume_status {
@@ -596,6 +604,12 @@ enum hybrid_state {
 	HYBRID_STATE_ENDURANCE_USED = 1 << 3,
 	/* The origin had been written without its cache, or what it lost with it was listed. */
 	HYBRID_STATE_HEALTHY_AGAIN = 1 << 4,
+	/*
+	 * The cache device had as many errors of late as a limit permits.  Until these are
+	 * forgotten, which takes days without another, or the limits are raised, writes go to
+	 * the origins as in writethrough, and dirty blocks are written back.
+	 */
+	HYBRID_STATE_FAILING = 1 << 5,
 };
 
 /* States of the pool (all but HEALTHY_AGAIN), as of the last tick. */

@@ -63,6 +63,16 @@ static void log_retired(struct hybrid_pool *pool)
 	       pool->retired);
 }
 
+static void log_failing(struct hybrid_pool *pool, const char *name)
+{
+	struct hybrid_pool_status st;
+
+	hybrid_engine_status(pool->engine, &st);
+	DMWARN("%s: pool %s: cache device %pg is failing: %u reads and %u writes failed of late",
+	       dm_device_name(pool->md), name, pool->bdev, st.recent_read_errors,
+	       st.recent_write_errors);
+}
+
 static void log_pool(struct hybrid_pool *pool, u32 state)
 {
 	const struct hybrid_config *config = hybrid_engine_config(pool->engine);
@@ -84,6 +94,9 @@ static void log_pool(struct hybrid_pool *pool, u32 state)
 	case HYBRID_STATE_ENDURANCE_USED:
 		DMWARN("%s: pool %s: endurance of cache device %pg is used up (%u MiB a day)",
 		       dev, name, pool->bdev, config->endurance);
+		break;
+	case HYBRID_STATE_FAILING:
+		log_failing(pool, name);
 		break;
 	}
 }
@@ -197,6 +210,8 @@ static const char *event_name(const struct hybrid_pool *pool, const struct event
 		return "high_watermark";
 	case HYBRID_STATE_ENDURANCE_USED:
 		return "endurance";
+	case HYBRID_STATE_FAILING:
+		return "failing";
 	default:
 		return "healthy";
 	}

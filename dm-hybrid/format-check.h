@@ -22,7 +22,7 @@ CHECK_OFFSET(hybrid_superblock, name, 112);
 CHECK_OFFSET(hybrid_superblock, cache, 176);
 CHECK_OFFSET(hybrid_superblock, origin, 176);
 CHECK_OFFSET(hybrid_superblock, host_id, 688);
-CHECK_SIZE(hybrid_sb_cache, 160);
+CHECK_SIZE(hybrid_sb_cache, 176);
 CHECK_SIZE(hybrid_sb_origin, 240);
 CHECK_SIZE(hybrid_block_header, 64);
 CHECK_SIZE(hybrid_lost_map, HYBRID_META_BLOCK_SIZE);

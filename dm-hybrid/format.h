@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The on-disk format of dm-hybrid, version 3.  Nothing else is in this file,
+ * The on-disk format of dm-hybrid, version 4.  Nothing else is in this file,
  * and nobody retypes what is: the kernel module, the tools and the tests
  * include it.
  *
@@ -66,7 +66,7 @@
 
 #include <linux/types.h>
 
-#define HYBRID_FORMAT_VERSION		3
+#define HYBRID_FORMAT_VERSION		4
 #define HYBRID_META_BLOCK_SIZE		4096	/* bytes */
 #define HYBRID_META_BLOCK_SECTORS	8
 #define HYBRID_HEAD_SECTORS		2048	/* 1 MiB */
@@ -139,6 +139,8 @@ struct hybrid_sb_cache {
 	__le64 metadata_share;		/* percent */
 	__le64 trim_rate;		/* KiB a second */
 	__u8 replaces[HYBRID_UUID_SIZE]; /* pool whose volumes move to this one; zero: none */
+	__le64 read_error_limit;	/* as trim_rate: value + 1 */
+	__le64 write_error_limit;
 };
 
 struct hybrid_sb_origin {
@@ -241,7 +243,9 @@ struct hybrid_root {
 	__le32 flags;
 	__le32 next_instance;	/* volume instances from here on were never used */
 	__le64 written_sectors;	/* to the cache device, since it was formatted */
-	__le64 reserved[8];
+	__le32 read_errors;	/* recent ones of the cache device: halved each day */
+	__le32 write_errors;
+	__le64 reserved[7];
 	__le16 index_generation[HYBRID_ROOT_INDEXES];
 };
 

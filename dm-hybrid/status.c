@@ -68,6 +68,9 @@ static void pool_info(struct pool_table *pt, char *result, unsigned int maxlen)
 	DMEMIT(" trimmed %llu retired %u", st.trimmed, st.retired);
 	DMEMIT(" total_written %llu drain_on %d", st.total_written, st.drain_on);
 	DMEMIT(" dirty_sectors %llu", st.dirty_sectors);
+	DMEMIT(" failing %d recent_read_errors %u recent_write_errors %u", st.failing,
+	       st.recent_read_errors, st.recent_write_errors);
+	DMEMIT(" endurance_left %llu endurance_owed %llu", st.endurance_left, st.endurance_owed);
 }
 
 static void pool_table_line(struct pool_table *pt, char *result, unsigned int maxlen)

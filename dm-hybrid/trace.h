@@ -405,6 +405,8 @@ TRACE_EVENT(hybrid_config,
 			     __field(u32, endurance)
 			     __field(u32, metadata_share)
 			     __field(u32, trim_rate)
+			     __field(u32, read_error_limit)
+			     __field(u32, write_error_limit)
 			     __field(u8, call)
 			     __array(char, policy, HYBRID_POLICY_NAME_SIZE)),
 	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
@@ -415,13 +417,16 @@ TRACE_EVENT(hybrid_config,
 			   __entry->endurance = config->endurance;
 			   __entry->metadata_share = config->metadata_share;
 			   __entry->trim_rate = config->trim_rate;
+			   __entry->read_error_limit = config->read_error_limit;
+			   __entry->write_error_limit = config->write_error_limit;
 			   __entry->call = call;
 			   strscpy(__entry->policy, policy, HYBRID_POLICY_NAME_SIZE);),
-	    TP_printk("pool=%d:%d call=%s policy=%s high_watermark=%u low_watermark=%u writeback_rate=%u commit_interval=%u endurance=%u metadata_share=%u trim_rate=%u",
+	    TP_printk("pool=%d:%d call=%s policy=%s high_watermark=%u low_watermark=%u writeback_rate=%u commit_interval=%u endurance=%u metadata_share=%u trim_rate=%u read_error_limit=%u write_error_limit=%u",
 		      MAJOR(__entry->pool), MINOR(__entry->pool), show_call(__entry->call),
 		      __entry->policy, __entry->high_watermark, __entry->low_watermark,
 		      __entry->writeback_rate, __entry->commit_interval, __entry->endurance,
-		      __entry->metadata_share, __entry->trim_rate));
+		      __entry->metadata_share, __entry->trim_rate,
+		      __entry->read_error_limit, __entry->write_error_limit));
 
 TRACE_EVENT(hybrid_volume_rename,
 	    TP_PROTO(const struct hybrid_pool *pool, u32 volume, const char *name),

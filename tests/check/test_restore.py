@@ -160,8 +160,8 @@ def test_every_field_is_checked(build, crashed, text, tmp_path):
 
 
 @pytest.mark.parametrize("path, value, word", [
-    (("dm_hybrid_dump", "version"), 2, "version"),
-    (("dm_hybrid_dump", "version"), 4, "version"),
+    (("dm_hybrid_dump", "version"), 3, "version"),
+    (("dm_hybrid_dump", "version"), 5, "version"),
     (("pool", "member_sectors"), 2**63, "sectors"), (("pool", "member_sectors"), 8, "layout"),
     (("pool", "block_sectors"), 24, "layout"), (("pool", "journal_blocks"), 0, "layout"),
     (("pool", "journal_blocks"), 2**32 - 1, "layout"), (("pool", "blocks"), 1, "follow"),

@@ -1204,6 +1204,11 @@ static void pool_status(struct json_object *o, char *buf, size_t len)
 	s.flush_errors = number(o, "flush_errors");
 	s.retired = number(o, "retired");
 	s.drain_on = number(o, "drain_on");
+	s.failing = number(o, "failing");
+	s.recent_read_errors = number(o, "recent_read_errors");
+	s.recent_write_errors = number(o, "recent_write_errors");
+	s.endurance_left = number(o, "endurance_left");
+	s.endurance_owed = number(o, "endurance_owed");
 	hybrid_pool_status_build(buf, len, &s);
 }
 

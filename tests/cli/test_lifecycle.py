@@ -715,6 +715,31 @@ def test_status_of_a_cache_device_with_errors(kernel, volume):
     assert kernel.ok("get", "vol-pool", "retired") == "2\n"
 
 
+def test_status_of_a_cache_device_that_fails(kernel, volume):
+    """The pool and its volumes say so, and no drain that nobody asked for can be cancelled."""
+    kernel.ok("set", "vol", "mode=writeback")
+    kernel.change_device("vol-pool", errors=21, read_errors=21, failing=1, recent_read_errors=21)
+    kernel.change_device("vol", drain_on=1)
+    r = kernel("status", "vol-pool")
+    assert r.returncode == 7
+    assert "recent errors: 21 of reads, 0 of writes): writes go to the origins, too\n" in r.stdout
+    assert "hybridctl replace-cache vol-pool --cache DEVICE; if" in r.stdout
+    out = kernel("status", "vol").stdout
+    assert "its cache device fails: hybridctl status vol-pool\n" in out and "--cancel" not in out
+    assert kernel.ok("get", "vol-pool", "recent_read_errors") == "21\n"
+
+
+def test_status_of_the_endurance(kernel, volume):
+    """The budget of a day, and how much of it is left, or owed."""
+    assert "endurance:" not in kernel.ok("status", "vol-pool")
+    kernel.ok("set", "vol-pool", "endurance=50g")
+    kernel.change_device("vol-pool", endurance_left=4096)
+    assert "endurance: 50.00g a day, 2.00m saved up\n" in kernel.ok("status", "vol-pool")
+    kernel.change_device("vol-pool", endurance_left=0, endurance_owed=8192)
+    assert "endurance: 50.00g a day, 4.00m more than that was written\n" in \
+        kernel.ok("status", "vol-pool")
+
+
 def test_status_of_the_inactive(kernel, volume):
     kernel.ok("deactivate", "vol")
     r = kernel("status", "vol")

@@ -76,6 +76,40 @@ def test_cache_write_error_of_a_disk_redirects(stack):
     assert io(stack.guest, dev, "f", "r:0:64", "r:1024:8") == ["a", "x"]
 
 
+def test_a_device_that_fails_more_and_more(stack):
+    """The pool has nothing dirty any more when the device dies, and has said so; a reboot forgets nothing."""
+    dev = stack.create("vol", "--mode", "writeback", *ALL)
+    io(stack.guest, dev, "w:0:64:a", "r:1024:128", "r:2048:128", "f")
+    stack.message("set", "read_error_limit", 2, name="pool")
+    stack.guest.run("dmesg -C")
+    for sector in 1024, 2048:
+        fail(stack, "ssd", "fail", "read", "once")
+        assert io(stack.guest, dev, f"r:{sector}:8") == ["0"]
+    end = time.monotonic() + 60 * stack.guest.slow
+    while (not stack.status("pool")["failing"] or stack.status("pool")["dirty"]) and \
+            time.monotonic() < end:
+        time.sleep(0.2)
+    pool = stack.status("pool")
+    assert (pool["failing"], pool["dirty"], pool["recent_read_errors"]) == (1, 0, 2)
+    assert io(stack.guest, "/dev/mapper/vhdd", "r:2048:64") == ["a"]
+    assert io(stack.guest, dev, "w:128:8:b", "f") == []
+    assert io(stack.guest, "/dev/mapper/vhdd", "r:2176:8") == ["b"]
+    stack.guest.run("sleep 1.5")
+    assert "pool pool: cache device dm-0 is failing: 2 reads and 0 writes failed of late" in \
+        stack.guest.run("dmesg").out
+    said = stack.guest.run("hybridctl status pool", check=False).out
+    assert "its cache device fails (recent errors: 2 of reads, 0 of writes)" in said
+    table = stack.table(), stack.table("pool")
+    stack.guest.dm_remove("vol", "pool")
+    stack.guest.dm_create("pool", table[1])
+    stack.guest.dm_create("vol", table[0])
+    assert stack.status("pool")["failing"] == 1
+    stack.message("set", "read_error_limit", 3, name="pool")
+    assert stack.status("pool")["failing"] == 0
+    io(stack.guest, dev, "w:0:64:c", "f")
+    assert stack.status()["dirty"] == 1
+
+
 def test_a_place_that_fails_twice_is_retired(stack):
     """Whoever gets it next would pay again: after the second error nobody does, and the log says so."""
     dev = stack.create("vol", *ALL)

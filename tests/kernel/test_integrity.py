@@ -12,7 +12,8 @@ ALL = ("--cutoff", "0")
 VERIFY = ("--ioengine=libaio", "--iodepth=16", "--serialize_overlap=1", "--norandommap",
           "--verify=crc32c", "--verify_fatal=1", "--do_verify=1")
 SETTINGS = {"high_watermark": 70, "low_watermark": 10, "writeback_rate": 0, "commit_interval": 1000,
-            "endurance": 0, "metadata_share": 25, "trim_rate": 65536}
+            "endurance": 0, "metadata_share": 25, "trim_rate": 65536,
+            "read_error_limit": 20, "write_error_limit": 5}
 MIXED = ("--rw=randwrite", "--bsrange=512-1m", "--blockalign=512", *VERIFY)
 
 

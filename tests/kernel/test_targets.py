@@ -11,8 +11,9 @@ POOL_KEYS = """state policy block_sectors granule_sectors blocks used free dirty
 open_regions ram ram_per_block journal_used journal_blocks journal_writes journal_records
 checkpoints metadata_writes cache_flushes evictions errors draining cache_written
 high_watermark low_watermark writeback_rate commit_interval endurance
-metadata_share trim_rate metadata read_errors write_errors flush_errors trimmed retired
-total_written drain_on dirty_sectors""".split()
+metadata_share trim_rate read_error_limit write_error_limit metadata read_errors write_errors flush_errors trimmed retired
+total_written drain_on dirty_sectors failing recent_read_errors recent_write_errors endurance_left
+endurance_owed""".split()
 VOLUME_KEYS = """state mode dirty draining cached read_hits read_misses write_hits write_misses
 bypass_sequential bypass_policy bypass_full bypass_busy bypass_mode bypass_partial fills
 writebacks discards flushes origin_flushes cache_errors origin_errors
@@ -143,7 +144,8 @@ def test_table_prints_the_words_given_with_current_values(make_stack):
     s.message("mode", "writearound")
     s.message("cutoff", 77)
     want = {"high_watermark": 60, "low_watermark": 5, "writeback_rate": 12345, "commit_interval": 500,
-            "endurance": 77, "metadata_share": 30, "trim_rate": 4096}
+            "endurance": 77, "metadata_share": 30, "trim_rate": 4096,
+            "read_error_limit": 7, "write_error_limit": 8}
     for tunable, value in want.items():
         s.message("set", tunable, value, name="pool")
     assert s.table().endswith(" 3 writearound cutoff 77")

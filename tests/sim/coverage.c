@@ -228,7 +228,7 @@ static u32 impossible(enum sim_phase p)
 	}
 }
 
-static u64 retired;
+static u64 retired, failing;
 
 void coverage_holds(struct world *w)
 {
@@ -236,8 +236,10 @@ void coverage_holds(struct world *w)
 
 	for (k = 0; w->e && k < NR_HOLD_ENDS; k++)
 		held[k] += w->e->st_holds[k];
-	if (w->e)
-		retired += w->e->places.nr_retired;
+	if (!w->e)
+		return;
+	retired += w->e->places.nr_retired;
+	failing += w->e->failing;
 }
 
 static u64 entries_of_several, refused[2];
@@ -270,6 +272,7 @@ void coverage_print(void)
 	printf("refused %llu by-device %llu\n", (unsigned long long)refused[false],
 	       (unsigned long long)refused[true]);
 	printf("retired %llu\n", (unsigned long long)retired);
+	printf("failing %llu\n", (unsigned long long)failing);
 	for (f = 0; f < NR_HOLD_ENDS; f++)
 		printf("held-%s %llu\n", hold_name[f], (unsigned long long)held[f]);
 	for (f = 0; f < NR_ASKERS; f++)

@@ -333,6 +333,7 @@ static void draw_tunables(struct world *w, struct hybrid_config *config)
 		config->endurance = draw_endurance(rng_fork(&w->rng, 102));
 	config->metadata_share = draw_share(rng_fork(&w->rng, 111));
 	config->trim_rate = draw_trim_rate(rng_fork(&w->rng, 121));
+	draw_error_limits(config, rng_fork(&w->rng, 122));
 }
 
 static const char *draw_next_policy(struct world *w)

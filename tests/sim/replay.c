@@ -739,6 +739,8 @@ static void run_config(struct record *ev)
 		.endurance = number(ev, "endurance"),
 		.metadata_share = number(ev, "metadata_share"),
 		.trim_rate = number(ev, "trim_rate"),
+		.read_error_limit = number(ev, "read_error_limit"),
+		.write_error_limit = number(ev, "write_error_limit"),
 	};
 	char policy[HYBRID_POLICY_NAME_SIZE];
 	int r = 0;

@@ -422,6 +422,7 @@ static const struct {
 	CONFIG(high_watermark), CONFIG(low_watermark),
 	CONFIG(writeback_rate), CONFIG(commit_interval), CONFIG(endurance),
 	CONFIG(metadata_share), CONFIG(trim_rate),
+	CONFIG(read_error_limit), CONFIG(write_error_limit),
 };
 
 static u32 *field(const struct profile *p, u32 i)
@@ -442,6 +443,8 @@ void script_defaults(struct script *s)
 	s->p.cut_writes = 10;
 	s->p.config = (struct hybrid_config)HYBRID_CONFIG_DEFAULT;
 	s->p.config.trim_rate = 0;
+	s->p.config.read_error_limit = 0;
+	s->p.config.write_error_limit = 0;
 	s->rng = 1;
 	s->brng = 1;
 }

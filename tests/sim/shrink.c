@@ -275,6 +275,8 @@ static void simpler_pool(void)
 	set_number(&best->p.config.endurance, 0);
 	set_number(&best->p.config.metadata_share, 25);
 	set_number(&best->p.config.trim_rate, 0);
+	set_number(&best->p.config.read_error_limit, 0);
+	set_number(&best->p.config.write_error_limit, 0);
 	set_number(&best->p.trims, 0);
 	for (i = best->p.volumes; i > 1 && set_number(&best->p.volumes, i - 1); i--)
 		;

@@ -652,6 +652,7 @@ bool draw_contract(struct rng r);
 u32 draw_endurance(struct rng r);
 u32 draw_share(struct rng r);
 u32 draw_trim_rate(struct rng r);
+void draw_error_limits(struct hybrid_config *config, struct rng r);
 void run_seed(u64 seed, char mode, u64 *hash);
 void one_event(struct world *w);
 void do_event(struct world *w, enum event ev);

@@ -166,6 +166,12 @@ def test_retired(sim):
     assert sum(nr) > 20
 
 
+def test_failing(sim):
+    """Cache devices reach their limits of errors, and pools keep nothing dirty from then on."""
+    nr = [int(re.search(r"^failing (\d+)$", tabled(sim, *args), re.M)[1]) for args in EVENTS]
+    assert sum(nr) > 20
+
+
 def test_scarce(sim):
     """Jobs, entries and checkpoints get the memory that they do not wait for, and do without."""
     output = tabled(sim, "--scarce", "--count", 100)

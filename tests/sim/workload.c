@@ -286,6 +286,13 @@ u32 draw_trim_rate(struct rng r)
 	return rng_chance(&r, 25) ? 1 << (14 + rng_below(&r, 12)) : 0;
 }
 
+/* Most without: a cache device that counts as failing keeps nothing dirty. */
+void draw_error_limits(struct hybrid_config *config, struct rng r)
+{
+	config->read_error_limit = rng_chance(&r, 20) ? 1 + rng_below(&r, 8) : 0;
+	config->write_error_limit = rng_chance(&r, 20) ? 1 + rng_below(&r, 8) : 0;
+}
+
 /* A filesystem reads its metadata, too, and the kernel ahead. */
 static void draw_metadata(struct profile *p, struct rng r)
 {
@@ -300,6 +307,7 @@ static void draw_metadata(struct profile *p, struct rng r)
 static void draw_trim(struct profile *p, struct rng r)
 {
 	p->config.trim_rate = draw_trim_rate(rng_fork(&r, 1));
+	draw_error_limits(&p->config, rng_fork(&r, 2));
 	p->trims = rng_chance(&r, 80);
 }
 

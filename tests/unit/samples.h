@@ -48,6 +48,8 @@ static inline void sample_sb(struct hybrid_sb *sb, u32 role)
 		sb->settings.endurance = ~0ULL;
 		sb->settings.metadata_share = 91;
 		sb->settings.trim_rate = 92;
+		sb->settings.read_error_limit = 93;
+		sb->settings.write_error_limit = 94;
 		fill_bytes(sb->replaces, sizeof(sb->replaces), 0x70);
 		return;
 	}
@@ -98,6 +100,8 @@ static inline void sample_root(struct hybrid_root_info *root, u16 *generation, u
 	root->flags = 0;
 	root->next_instance = 8;
 	root->written_sectors = 0x123456789aULL;
+	root->read_errors = 19;
+	root->write_errors = 4;
 	for (i = 0; i < nr_index; i++)
 		generation[i] = i + 1;
 }

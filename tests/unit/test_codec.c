@@ -123,8 +123,8 @@ static void sb_features(void **state)
 	u32 bit;
 
 	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(0), -EPROTONOSUPPORT, "version");
-	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(2), -EPROTONOSUPPORT, "version");
-	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(4), -EPROTONOSUPPORT, "version");
+	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(3), -EPROTONOSUPPORT, "version");
+	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(5), -EPROTONOSUPPORT, "version");
 	for (bit = 0; bit < 64; bit++) {
 		SB_CASE(HYBRID_ROLE_ORIGIN, incompat, cpu_to_le64(1ULL << bit),
 			-EPROTONOSUPPORT, "incompat");
@@ -544,6 +544,8 @@ static void root_round_trip(void **state)
 	assert_int_equal(out.flags, in.flags);
 	assert_int_equal(out.next_instance, in.next_instance);
 	assert_int_equal(out.written_sectors, in.written_sectors);
+	assert_int_equal(out.read_errors, in.read_errors);
+	assert_int_equal(out.write_errors, in.write_errors);
 	assert_memory_equal(generations, index_generation, p.g.nr_index * sizeof(u16));
 	assert_int_equal(index_generation[p.g.nr_index], U16_MAX);
 }

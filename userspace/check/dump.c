@@ -61,9 +61,13 @@ const struct json_field dump_pool_fields[] = {
 	POOL_NUMBER("endurance", settings.endurance),
 	POOL_NUMBER("metadata_share", settings.metadata_share),
 	POOL_NUMBER("trim_rate", settings.trim_rate),
+	POOL_NUMBER("read_error_limit", settings.read_error_limit),
+	POOL_NUMBER("write_error_limit", settings.write_error_limit),
 	NUMBER(dump_pool, "next_instance", root.next_instance, U32_MAX),
 	FIELD(dump_pool, "clean", JSON_BOOL, root.flags, 0, NULL),
 	NUMBER(dump_pool, "written_sectors", root.written_sectors, U64_MAX),
+	NUMBER(dump_pool, "read_errors", root.read_errors, U32_MAX),
+	NUMBER(dump_pool, "write_errors", root.write_errors, U32_MAX),
 	{}
 };
 

@@ -129,6 +129,8 @@ static void write_root(struct repair *p, struct hybrid_writer *w)
 		.journal_head = p->s.journal_next,
 		.next_instance = md->root.next_instance,
 		.written_sectors = md->root.written_sectors,
+		.read_errors = md->root.read_errors,
+		.write_errors = md->root.write_errors,
 	};
 
 	hybrid_root_encode(hybrid_writer_next(w), md->g, &md->id, &root, md->index_generation);

@@ -144,6 +144,20 @@ static void judge_retired(const struct hybrid_node *pool, struct health *h)
 		 nr == 1 ? "" : "s", nr == 1 ? "is" : "are");
 }
 
+static void judge_failing(const struct hybrid_node *pool, struct health *h)
+{
+	const struct hybrid_pool_status *s = &pool->p.status;
+
+	say(h, false, "failing", "", "");
+	snprintf(h->reason, sizeof(h->reason),
+		 "its cache device fails (recent errors: %llu of reads, %llu of writes): writes go to the origins, too",
+		 (unsigned long long)s->recent_read_errors,
+		 (unsigned long long)s->recent_write_errors);
+	snprintf(h->action, sizeof(h->action),
+		 "hybridctl replace-cache %s --cache DEVICE; if the device is well (dmesg, smartctl), set its read_error_limit or write_error_limit higher",
+		 pool->name);
+}
+
 /* Nothing is lost yet: it works on one of its disks. */
 static bool judge_array(const struct hybrid_node *pool, struct health *h)
 {
@@ -164,11 +178,17 @@ static bool judge_array(const struct hybrid_node *pool, struct health *h)
 static bool judge_drain(const struct hybrid_node *node, bool draining, bool on, struct health *h)
 {
 	const struct hybrid_node *whose = node;
+	bool failing = node->pool && node->pool->active && node->pool->p.status.failing;
 
 	if (draining)
 		say(h, true, "draining", "dirty data is being written back", "");
 	else if (on)
 		say(h, true, "drained", "nothing is dirty, and writes go to the origin, too", "");
+	if (failing && on) {
+		snprintf(h->action, sizeof(h->action), "its cache device fails: hybridctl status %s",
+			 node->pool->name);
+		return true;
+	}
 	if (on && node->pool && node->pool->active && node->pool->p.status.drain_on)
 		whose = node->pool;
 	if (on)
@@ -202,6 +222,8 @@ static void judge_pool(const struct hybrid_node *node, struct health *h)
 		    "see dmesg; replace or reconnect the cache device, then deactivate and activate");
 	else if (judge_replaced(node, h) || judge_array(node, h))
 		return;
+	else if (s->failing)
+		judge_failing(node, h);
 	else if (s->draining)
 		judge_drain(node, true, s->drain_on, h);
 	else if (s->retired)

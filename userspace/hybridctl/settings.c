@@ -83,7 +83,8 @@ static int pool_message(char *message, size_t len, const char *key, const char *
 #undef X
 	return hybrid_fail(HYBRID_USAGE,
 			   "a pool has high_watermark, low_watermark, writeback_rate, commit_interval, "
-			   "endurance, metadata_share, trim_rate, policy",
+			   "endurance, metadata_share, trim_rate, read_error_limit, "
+			   "write_error_limit, policy",
 			   "no such setting of a pool: %s", key);
 }
 

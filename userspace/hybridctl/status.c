@@ -60,6 +60,12 @@ static void print_pool(const struct hybrid_node *node)
 		print_line("written", "%s to the cache device, %s since it was formatted",
 			   size_text(a, s->cache_written * 512),
 			   size_text(b, s->total_written * 512));
+	if (s->endurance && s->endurance_owed)
+		print_line("endurance", "%s a day, %s more than that was written",
+			   size_text(a, s->endurance << 20), size_text(b, s->endurance_owed * 512));
+	else if (s->endurance)
+		print_line("endurance", "%s a day, %s saved up", size_text(a, s->endurance << 20),
+			   size_text(b, s->endurance_left * 512));
 	if (s->retired)
 		print_line("retired", "blocks: %llu, until the pool is loaded again",
 			   (unsigned long long)s->retired);

@@ -42,7 +42,9 @@ int hybrid_mode_parse(const char *name);
 	X(commit_interval, "ms", 10, 60000) \
 	X(endurance, "MiB a day", 0, 33554432) \
 	X(metadata_share, "percent", 0, 90) \
-	X(trim_rate, "KiB/s", 0, UINT32_MAX)
+	X(trim_rate, "KiB/s", 0, UINT32_MAX) \
+	X(read_error_limit, "errors", 0, UINT32_MAX) \
+	X(write_error_limit, "errors", 0, UINT32_MAX)
 
 /* Parameters of a hybrid-pool table line.  A tunable of -1 is not given. */
 struct hybrid_pool_table {
@@ -90,9 +92,11 @@ int hybrid_check_version(const char *target, const uint32_t version[3], bool for
 	X(journal_blocks) X(journal_writes) X(journal_records) X(checkpoints) \
 	X(metadata_writes) X(cache_flushes) X(evictions) X(errors) X(draining) \
 	X(cache_written) X(high_watermark) X(low_watermark) X(writeback_rate) \
-	X(commit_interval) X(endurance) X(metadata_share) X(trim_rate) X(metadata) \
+	X(commit_interval) X(endurance) X(metadata_share) X(trim_rate) X(read_error_limit) \
+	X(write_error_limit) X(metadata) \
 	X(read_errors) X(write_errors) X(flush_errors) X(trimmed) X(retired) \
-	X(total_written) X(drain_on) X(dirty_sectors)
+	X(total_written) X(drain_on) X(dirty_sectors) X(failing) \
+	X(recent_read_errors) X(recent_write_errors) X(endurance_left) X(endurance_owed)
 
 #define HYBRID_VOLUME_STATUS_WORDS(X) X(state) X(mode)
 #define HYBRID_VOLUME_STATUS_NUMBERS(X) \

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Wear of the cache device: the budget of writes that an admin grants it (endurance), and the
+ * errors that announce its end.
+ *
+ * A device that fails reads or writes of data may soon fail a write of metadata, and with it
+ * the pool and all dirty data.  So recent errors are counted by kind, halved each day and kept
+ * in the root.  Once a limit is reached the device counts as failing: the pool drains, as if
+ * told to, and writes go to the origins too.  A failed flush, or write of metadata, is no
+ * warning: the pool fails at once.
+ */
+#include "engine-internal.h"
+
+#define DAY		(24 * 60 * 60 * 1000)	/* ms */
+#define HOUR		(DAY / 24)
+
+/*
+ * Sectors written to the cache device since the last tick: what CPUs count may
+ * wrap where a long has 32 bits, but not between two ticks.
+ */
+static unsigned long cache_written_since(const struct hybrid_engine *e)
+{
+	unsigned long sectors = READ_ONCE(e->st_metadata_writes) * HYBRID_META_BLOCK_SECTORS;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sectors += READ_ONCE(per_cpu_ptr(e->readers, cpu)->cache_written);
+	return sectors - (unsigned long)READ_ONCE(e->cache_written);
+}
+
+/* Of this activation */
+static u64 written_until_now(const struct hybrid_engine *e)
+{
+	return READ_ONCE(e->cache_written) + cache_written_since(e);
+}
+
+/* ---- the budget ----------------------------------------------------------- */
+
+/*
+ * What was written is paid out of the budget, in sectors times the ms of a day, so
+ * that the smallest budget counts in the shortest tick.  An hour's can be saved up.
+ * An hour's can be owed before read misses write nothing any more; a day's is the
+ * most that writes can run up.
+ */
+static void endurance_tick(struct hybrid_engine *e, u64 passed)
+{
+	s64 budget = (s64)READ_ONCE(e->config.endurance) * 2048;
+	unsigned long written = cache_written_since(e);
+	s64 spent = min_t(u64, written, 1ULL << 32);
+	s64 left = e->endurance_left;
+
+	WRITE_ONCE(e->cache_written, e->cache_written + written);
+	if (!budget) {
+		e->endurance_left = 0;
+		WRITE_ONCE(e->endurance, ENDURANCE_PLENTY);
+		put_state(e, HYBRID_STATE_ENDURANCE_USED, false, true);
+		return;
+	}
+	left = min(left + budget * (s64)min_t(u64, passed, DAY), budget * HOUR);
+	left = max(left - spent * DAY, -budget * DAY);
+	e->endurance_left = left;
+	WRITE_ONCE(e->endurance, left >= 0 ? ENDURANCE_PLENTY :
+		   left >= -budget * HOUR ? ENDURANCE_SHORT : ENDURANCE_SPENT);
+	/* Nothing has been saved up at first, so a few writes raise no event. */
+	put_state(e, HYBRID_STATE_ENDURANCE_USED, left < -budget * HOUR / 6,
+		  left >= budget * HOUR / 2);
+}
+
+/* ---- errors --------------------------------------------------------------- */
+
+static bool reaches(u32 errors, u32 limit)
+{
+	return limit && errors >= limit;
+}
+
+static bool limit_reached(const struct hybrid_engine *e)
+{
+	return reaches(e->recent_errors[CACHE_READ_ERRORS], e->config.read_error_limit) ||
+	       reaches(e->recent_errors[CACHE_WRITE_ERRORS], e->config.write_error_limit);
+}
+
+/* Caller holds the engine's lock, or loads the pool. */
+static void set_failing(struct hybrid_engine *e, bool failing)
+{
+	if (failing == e->failing)
+		return;
+	WRITE_ONCE(e->failing, failing);
+	drain_set(&e->drain, failing, 0);
+}
+
+/* Adds what has failed since the last tick; halves what had failed before, once for each day. */
+static void count_recent(struct hybrid_engine *e, enum cache_error kind, u32 days)
+{
+	u64 errors = atomic64_read(&e->st_errors[kind]);
+	u64 recent = e->recent_errors[kind] >> min(days, 31U);
+
+	e->recent_errors[kind] = min_t(u64, recent + errors - e->errors_counted[kind], U32_MAX);
+	e->errors_counted[kind] = errors;
+}
+
+static void errors_tick(struct hybrid_engine *e, u64 passed)
+{
+	unsigned long flags;
+	bool left;
+	u32 days;
+
+	spin_lock_irqsave(&e->lock, flags);
+	days = div_u64_rem(e->halved_ms + min_t(u64, passed, 32ULL * DAY), DAY, &e->halved_ms);
+	count_recent(e, CACHE_READ_ERRORS, days);
+	count_recent(e, CACHE_WRITE_ERRORS, days);
+	left = e->recent_errors[CACHE_READ_ERRORS] || e->recent_errors[CACHE_WRITE_ERRORS];
+	/* One that was failing is so until all is forgotten: a quiet day proves nothing. */
+	set_failing(e, limit_reached(e) || (e->failing && left));
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
+/* ---- for the rest of the engine ------------------------------------------- */
+
+void wear_tick(struct hybrid_engine *e, u64 passed)
+{
+	endurance_tick(e, passed);
+	errors_tick(e, passed);
+}
+
+void wear_load(struct hybrid_engine *e, const struct hybrid_root_info *root)
+{
+	e->written_before = root->written_sectors;
+	e->recent_errors[CACHE_READ_ERRORS] = root->read_errors;
+	e->recent_errors[CACHE_WRITE_ERRORS] = root->write_errors;
+	set_failing(e, limit_reached(e));
+}
+
+void wear_save(const struct hybrid_engine *e, struct hybrid_root_info *root)
+{
+	root->written_sectors = e->written_before + written_until_now(e);
+	root->read_errors = e->recent_errors[CACHE_READ_ERRORS];
+	root->write_errors = e->recent_errors[CACHE_WRITE_ERRORS];
+}
+
+void wear_configure(struct hybrid_engine *e, const struct hybrid_config *config)
+{
+	WRITE_ONCE(e->config.endurance, config->endurance);
+	if (e->config.read_error_limit == config->read_error_limit &&
+	    e->config.write_error_limit == config->write_error_limit)
+		return;
+	e->config.read_error_limit = config->read_error_limit;
+	e->config.write_error_limit = config->write_error_limit;
+	set_failing(e, limit_reached(e));
+}
+
+void wear_status(const struct hybrid_engine *e, struct hybrid_pool_status *st)
+{
+	s64 left = div_s64(READ_ONCE(e->endurance_left), DAY);
+
+	st->cache_written = written_until_now(e);
+	st->total_written = e->written_before + st->cache_written;
+	st->endurance_left = max_t(s64, left, 0);
+	st->endurance_owed = max_t(s64, -left, 0);
+	st->failing = READ_ONCE(e->failing);
+	st->recent_read_errors = READ_ONCE(e->recent_errors[CACHE_READ_ERRORS]);
+	st->recent_write_errors = READ_ONCE(e->recent_errors[CACHE_WRITE_ERRORS]);
+}
