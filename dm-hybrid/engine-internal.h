@@ -326,6 +326,18 @@ enum endurance {
 	ENDURANCE_SPENT,		/* nothing is */
 };
 
+/* engine-wear.c: the worker's, but for what others read */
+struct hybrid_wear {
+	s64 left;			/* of the endurance: see endurance_tick() */
+	u64 written;			/* sectors, until the last tick */
+	u64 written_before;		/* sectors, by earlier activations */
+	u64 counted[NR_CACHE_ERRORS];	/* of all errors, those that recent has */
+	u32 recent[NR_CACHE_ERRORS];	/* errors of data, halved each day */
+	u32 halved_ms;			/* since that */
+	u8 endurance;			/* enum endurance, READ_ONCE without the lock */
+	bool failing;			/* recent errors reached a limit; READ_ONCE likewise */
+};
+
 enum checkpoint_phase {
 	CP_NONE,
 	CP_LEAVES,
@@ -386,14 +398,7 @@ struct hybrid_engine {
 	u32 nr_open;
 	u32 reserve;			/* free blocks to keep in each set */
 	u32 ahead_next;			/* of a set: the next to be looked at by ahead_victim() */
-	s64 endurance_left;		/* see endurance_tick() */
-	u32 recent_errors[NR_CACHE_ERRORS];	/* of data, halved each day */
-	u64 errors_counted[NR_CACHE_ERRORS];	/* of st_errors */
-	u32 halved_ms;			/* since recent errors were halved */
-	bool failing;			/* they reached a limit; READ_ONCE without the lock */
-	u64 cache_written;		/* sectors, until the last tick */
-	u64 written_before;		/* sectors, by earlier activations */
-	u8 endurance;			/* enum endurance, READ_ONCE without the lock */
+	struct hybrid_wear wear;
 	u32 state;			/* enum hybrid_state: what has a memory; by the tick */
 	bool loaded, failed, stopping, stop_tried;
 	spinlock_t lock;		/* see above */

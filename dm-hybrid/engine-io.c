@@ -225,7 +225,7 @@ static bool worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s,
 			   const struct hybrid_io *io)
 {
 	struct hybrid_policy_states *p = s->policy;
-	u8 endurance = READ_ONCE(e->endurance);
+	u8 endurance = READ_ONCE(e->wear.endurance);
 	bool again;
 
 	if (endurance == ENDURANCE_PLENTY || set_fills(e, s) || (io->flags & HYBRID_IO_META))
@@ -367,7 +367,7 @@ static void ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 
 	*from = key;
 	*to = key + 1;
-	if (READ_ONCE(e->endurance) != ENDURANCE_PLENTY)
+	if (READ_ONCE(e->wear.endurance) != ENDURANCE_PLENTY)
 		return;
 	while (*from > first && block_missing(e, s, v, *from - 1))
 		--*from;

@@ -154,7 +154,7 @@ bool stream_spreads(struct hybrid_engine *e, struct hybrid_set *s, const struct 
 	u64 cache = (u64)e->g->nr_blocks << e->g->block_shift, first;
 	int i;
 
-	if (run > LONGEST_SPREAD * cache || READ_ONCE(e->endurance) != ENDURANCE_PLENTY ||
+	if (run > LONGEST_SPREAD * cache || READ_ONCE(e->wear.endurance) != ENDURANCE_PLENTY ||
 	    s->nr_free <= e->reserve / 2)
 		return false;
 	first = hybrid_key(io->volume->id, to_oblock((from + e->g->block_sectors - 1) >>

@@ -25,13 +25,13 @@ static unsigned long cache_written_since(const struct hybrid_engine *e)
 
 	for_each_possible_cpu(cpu)
 		sectors += READ_ONCE(per_cpu_ptr(e->readers, cpu)->cache_written);
-	return sectors - (unsigned long)READ_ONCE(e->cache_written);
+	return sectors - (unsigned long)READ_ONCE(e->wear.written);
 }
 
 /* Of this activation */
 static u64 written_until_now(const struct hybrid_engine *e)
 {
-	return READ_ONCE(e->cache_written) + cache_written_since(e);
+	return READ_ONCE(e->wear.written) + cache_written_since(e);
 }
 
 /* ---- the budget ----------------------------------------------------------- */
@@ -47,19 +47,19 @@ static void endurance_tick(struct hybrid_engine *e, u64 passed)
 	s64 budget = (s64)READ_ONCE(e->config.endurance) * 2048;
 	unsigned long written = cache_written_since(e);
 	s64 spent = min_t(u64, written, 1ULL << 32);
-	s64 left = e->endurance_left;
+	s64 left = e->wear.left;
 
-	WRITE_ONCE(e->cache_written, e->cache_written + written);
+	WRITE_ONCE(e->wear.written, e->wear.written + written);
 	if (!budget) {
-		e->endurance_left = 0;
-		WRITE_ONCE(e->endurance, ENDURANCE_PLENTY);
+		e->wear.left = 0;
+		WRITE_ONCE(e->wear.endurance, ENDURANCE_PLENTY);
 		put_state(e, HYBRID_STATE_ENDURANCE_USED, false, true);
 		return;
 	}
 	left = min(left + budget * (s64)min_t(u64, passed, DAY), budget * HOUR);
 	left = max(left - spent * DAY, -budget * DAY);
-	e->endurance_left = left;
-	WRITE_ONCE(e->endurance, left >= 0 ? ENDURANCE_PLENTY :
+	e->wear.left = left;
+	WRITE_ONCE(e->wear.endurance, left >= 0 ? ENDURANCE_PLENTY :
 		   left >= -budget * HOUR ? ENDURANCE_SHORT : ENDURANCE_SPENT);
 	/* Nothing has been saved up at first, so a few writes raise no event. */
 	put_state(e, HYBRID_STATE_ENDURANCE_USED, left < -budget * HOUR / 6,
@@ -75,16 +75,16 @@ static bool reaches(u32 errors, u32 limit)
 
 static bool limit_reached(const struct hybrid_engine *e)
 {
-	return reaches(e->recent_errors[CACHE_READ_ERRORS], e->config.read_error_limit) ||
-	       reaches(e->recent_errors[CACHE_WRITE_ERRORS], e->config.write_error_limit);
+	return reaches(e->wear.recent[CACHE_READ_ERRORS], e->config.read_error_limit) ||
+	       reaches(e->wear.recent[CACHE_WRITE_ERRORS], e->config.write_error_limit);
 }
 
 /* Caller holds the engine's lock, or loads the pool. */
 static void set_failing(struct hybrid_engine *e, bool failing)
 {
-	if (failing == e->failing)
+	if (failing == e->wear.failing)
 		return;
-	WRITE_ONCE(e->failing, failing);
+	WRITE_ONCE(e->wear.failing, failing);
 	drain_set(&e->drain, failing, 0);
 }
 
@@ -92,10 +92,10 @@ static void set_failing(struct hybrid_engine *e, bool failing)
 static void count_recent(struct hybrid_engine *e, enum cache_error kind, u32 days)
 {
 	u64 errors = atomic64_read(&e->st_errors[kind]);
-	u64 recent = e->recent_errors[kind] >> min(days, 31U);
+	u64 recent = e->wear.recent[kind] >> min(days, 31U);
 
-	e->recent_errors[kind] = min_t(u64, recent + errors - e->errors_counted[kind], U32_MAX);
-	e->errors_counted[kind] = errors;
+	e->wear.recent[kind] = min_t(u64, recent + errors - e->wear.counted[kind], U32_MAX);
+	e->wear.counted[kind] = errors;
 }
 
 static void errors_tick(struct hybrid_engine *e, u64 passed)
@@ -105,12 +105,12 @@ static void errors_tick(struct hybrid_engine *e, u64 passed)
 	u32 days;
 
 	spin_lock_irqsave(&e->lock, flags);
-	days = div_u64_rem(e->halved_ms + min_t(u64, passed, 32ULL * DAY), DAY, &e->halved_ms);
+	days = div_u64_rem(e->wear.halved_ms + min_t(u64, passed, 32ULL * DAY), DAY, &e->wear.halved_ms);
 	count_recent(e, CACHE_READ_ERRORS, days);
 	count_recent(e, CACHE_WRITE_ERRORS, days);
-	left = e->recent_errors[CACHE_READ_ERRORS] || e->recent_errors[CACHE_WRITE_ERRORS];
+	left = e->wear.recent[CACHE_READ_ERRORS] || e->wear.recent[CACHE_WRITE_ERRORS];
 	/* One that was failing is so until all is forgotten: a quiet day proves nothing. */
-	set_failing(e, limit_reached(e) || (e->failing && left));
+	set_failing(e, limit_reached(e) || (e->wear.failing && left));
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
@@ -124,17 +124,17 @@ void wear_tick(struct hybrid_engine *e, u64 passed)
 
 void wear_load(struct hybrid_engine *e, const struct hybrid_root_info *root)
 {
-	e->written_before = root->written_sectors;
-	e->recent_errors[CACHE_READ_ERRORS] = root->read_errors;
-	e->recent_errors[CACHE_WRITE_ERRORS] = root->write_errors;
+	e->wear.written_before = root->written_sectors;
+	e->wear.recent[CACHE_READ_ERRORS] = root->read_errors;
+	e->wear.recent[CACHE_WRITE_ERRORS] = root->write_errors;
 	set_failing(e, limit_reached(e));
 }
 
 void wear_save(const struct hybrid_engine *e, struct hybrid_root_info *root)
 {
-	root->written_sectors = e->written_before + written_until_now(e);
-	root->read_errors = e->recent_errors[CACHE_READ_ERRORS];
-	root->write_errors = e->recent_errors[CACHE_WRITE_ERRORS];
+	root->written_sectors = e->wear.written_before + written_until_now(e);
+	root->read_errors = e->wear.recent[CACHE_READ_ERRORS];
+	root->write_errors = e->wear.recent[CACHE_WRITE_ERRORS];
 }
 
 void wear_configure(struct hybrid_engine *e, const struct hybrid_config *config)
@@ -150,13 +150,13 @@ void wear_configure(struct hybrid_engine *e, const struct hybrid_config *config)
 
 void wear_status(const struct hybrid_engine *e, struct hybrid_pool_status *st)
 {
-	s64 left = div_s64(READ_ONCE(e->endurance_left), DAY);
+	s64 left = div_s64(READ_ONCE(e->wear.left), DAY);
 
 	st->cache_written = written_until_now(e);
-	st->total_written = e->written_before + st->cache_written;
+	st->total_written = e->wear.written_before + st->cache_written;
 	st->endurance_left = max_t(s64, left, 0);
 	st->endurance_owed = max_t(s64, -left, 0);
-	st->failing = READ_ONCE(e->failing);
-	st->recent_read_errors = READ_ONCE(e->recent_errors[CACHE_READ_ERRORS]);
-	st->recent_write_errors = READ_ONCE(e->recent_errors[CACHE_WRITE_ERRORS]);
+	st->failing = READ_ONCE(e->wear.failing);
+	st->recent_read_errors = READ_ONCE(e->wear.recent[CACHE_READ_ERRORS]);
+	st->recent_write_errors = READ_ONCE(e->wear.recent[CACHE_WRITE_ERRORS]);
 }

@@ -566,7 +566,7 @@ void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool 
 	if (v)
 		drain_set(&v->drain, on || v->mode != HYBRID_MODE_WRITEBACK, rate);
 	else
-		drain_set(&e->drain, on || e->failing, rate);
+		drain_set(&e->drain, on || e->wear.failing, rate);
 	spin_unlock_irqrestore(&e->lock, flags);
 	writeback_kick(e, v, acts);
 }

@@ -281,7 +281,7 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 	return unrecorded_left(e) || atomic_read(&e->nr_dirty) || READ_ONCE(e->grace_wanted) ||
 	       READ_ONCE(e->nr_busy_jobs) || jobs_spare(e) ||
 	       READ_ONCE(e->nr_job_waiters) || trim_wanted(e) ||
-	       READ_ONCE(e->endurance) != ENDURANCE_PLENTY;
+	       READ_ONCE(e->wear.endurance) != ENDURANCE_PLENTY;
 }
 
 void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,
@@ -319,7 +319,7 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(e->stopping, true);
-	drain_set(&e->drain, READ_ONCE(e->failing), 0);
+	drain_set(&e->drain, READ_ONCE(e->wear.failing), 0);
 	spin_unlock_irqrestore(&e->lock, flags);
 	holds_drop(e, NULL, HOLD_SUSPENDED);
 	reclaim(e, acts);
@@ -463,7 +463,7 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 u32 hybrid_engine_state(const struct hybrid_engine *e)
 {
 	return READ_ONCE(e->state) |
-	       (READ_ONCE(e->failing) ? HYBRID_STATE_FAILING : 0) |
+	       (READ_ONCE(e->wear.failing) ? HYBRID_STATE_FAILING : 0) |
 	       (READ_ONCE(e->failed) ? HYBRID_STATE_FAILED : 0) |
 	       (READ_ONCE(e->drain.on) && !dirty_in_all(e) ? HYBRID_STATE_DRAINED : 0);
 }

@@ -34,7 +34,7 @@ def counted() -> set[str]:
         text = path.read_text()
         for expression in (r"(?:->|\.)(\w+)(?:\[[^\]]*\])?(?:\+\+| \+= )",
                            r"\+\+\w+(?:(?:->|\.)\w+)*(?:->|\.)(\w+)",
-                           r"(?:->|\.)(\w+), *\w+->\1 \+ ",
+                           r"(?:->|\.)(\w+), *\w+(?:(?:->|\.)\w+)*(?:->|\.)\1 \+ ",
                            r"(?:atomic(?:64)?|this_cpu)_(?:inc|add)\([^;]*?(?:->|\.)(\w+)(?:\[[^;]*\])?[,)]"):
             found |= set(re.findall(expression, text))
     return found

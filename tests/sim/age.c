@@ -62,7 +62,7 @@ void age_pool(struct world *w)
 		per_cpu_ptr(e->readers, 0)->leave[phase] += readers;
 	}
 	per_cpu_ptr(e->readers, 0)->cache_written += written;
-	e->cache_written += written;
+	e->wear.written += written;
 }
 
 /* The word: each origin was flushed so often, but those with something to be flushed. */

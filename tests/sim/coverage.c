@@ -239,7 +239,7 @@ void coverage_holds(struct world *w)
 	if (!w->e)
 		return;
 	retired += w->e->places.nr_retired;
-	failing += w->e->failing;
+	failing += w->e->wear.failing;
 }
 
 static u64 entries_of_several, refused[2];

@@ -80,7 +80,7 @@ static void metadata_beside_a_run(void **state)
 static void metadata_cost_wear(void **state)
 {
 	full_pool();
-	WRITE_ONCE(e->endurance, ENDURANCE_SPENT);
+	WRITE_ONCE(e->wear.endurance, ENDURANCE_SPENT);
 	reads(401 * BLOCK, 8, 0);
 	assert_int_equal(counter(HYBRID_BYPASS_ENDURANCE), 1);
 	assert_int_equal(read_meta(402 * BLOCK, 8), 0);

@@ -73,7 +73,7 @@ static void endurance(void **state)
 	for (n = 0; n < 44 * 16; n++)
 		assert_int_equal(write_io(0, BLOCK, n, false), 0);
 	tick(1);
-	assert_int_equal(e->endurance, ENDURANCE_SHORT);
+	assert_int_equal(e->wear.endurance, ENDURANCE_SHORT);
 	assert_false(pool_is(HYBRID_STATE_ENDURANCE_USED));
 	for (n = 0; n < 9 * 16; n++)
 		assert_int_equal(write_io(0, BLOCK, n, false), 0);
@@ -81,7 +81,7 @@ static void endurance(void **state)
 	assert_true(pool_is(HYBRID_STATE_ENDURANCE_USED));
 	/* what was owed is paid: reads are cached again, and the next of them may use it up */
 	tick(1000 * 1000);
-	assert_int_equal(e->endurance, ENDURANCE_PLENTY);
+	assert_int_equal(e->wear.endurance, ENDURANCE_PLENTY);
 	assert_true(pool_is(HYBRID_STATE_ENDURANCE_USED));
 	tick(1800 * 1000);
 	assert_false(pool_is(HYBRID_STATE_ENDURANCE_USED));

@@ -149,7 +149,7 @@ static void spread_costs_wear(void **state)
 	for (k = 0; pool().free > pool().blocks / 8; k++)
 		run(k, k + 1);
 	run(k, k + 24);
-	e->endurance = ENDURANCE_SHORT;
+	e->wear.endurance = ENDURANCE_SHORT;
 	evictions = pool().evictions;
 	for (k += 24; k < RUN; k++)
 		reads((u64)k * BLOCK, BLOCK, 0);
