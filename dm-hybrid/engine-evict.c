@@ -102,15 +102,15 @@ static void enter_grace(struct hybrid_engine *e, u32 set, u32 i)
 	hybrid_set_unhash(&e->map, s, i);
 	hybrid_set_flags(s, i, BLOCK_GRACE, (u8)~BLOCK_GRACE);
 	s->nr_grace++;
-	set_bit(set, e->grace_sets);
+	set_bit(set, e->grace.sets);
 	/*
 	 * Pairs with grace_poll(), twice: the block cannot be found in a period that this
 	 * does not see begun; and where that period takes the wish below for an older one,
 	 * its end finds the set.
 	 */
 	smp_mb();
-	s->stamp[i] = READ_ONCE(e->grace_started);
-	WRITE_ONCE(e->grace_wanted, true);
+	s->stamp[i] = READ_ONCE(e->grace.started);
+	WRITE_ONCE(e->grace.wanted, true);
 }
 
 static void remove_block(struct hybrid_engine *e, u32 set, u32 i, bool evicted)
@@ -303,7 +303,7 @@ static void reclaim_set(struct hybrid_engine *e, u32 set, u32 done)
 		s->nr_grace--;
 	}
 	if (!s->nr_grace)
-		clear_bit(set, e->grace_sets);
+		clear_bit(set, e->grace.sets);
 	trim_note(e, set);
 	spin_unlock_irqrestore(&s->lock, flags);
 }
@@ -318,18 +318,18 @@ void reclaim(struct hybrid_engine *e, struct hybrid_actions *acts)
 	unsigned long flags;
 	u32 set, before, done;
 
-	if (!READ_ONCE(e->grace_wanted))
+	if (!READ_ONCE(e->grace.wanted))
 		return;
 	spin_lock_irqsave(&e->lock, flags);
-	before = e->grace_done;
+	before = e->grace.done;
 	grace_poll(e);
-	done = e->grace_done;
+	done = e->grace.done;
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (done == before)
 		return;
-	for_each_set_bit(set, e->grace_sets, e->map.nr_sets)
+	for_each_set_bit(set, e->grace.sets, e->map.nr_sets)
 		reclaim_set(e, set, done);
-	if (find_first_bit(e->grace_sets, e->map.nr_sets) < e->map.nr_sets)
-		WRITE_ONCE(e->grace_wanted, true);
+	if (find_first_bit(e->grace.sets, e->map.nr_sets) < e->map.nr_sets)
+		WRITE_ONCE(e->grace.wanted, true);
 	room_wake(e, acts);
 }

@@ -302,6 +302,18 @@ struct hybrid_readers {
 	unsigned long cache_written;	/* sectors; may wrap */
 };
 
+/*
+ * engine.c: readers of blocks that are being removed.  A period has two stages, each of which
+ * flips the phase and waits for those who entered in the phase before.
+ */
+struct hybrid_grace {
+	u32 phase;			/* its lowest bit; READ_ONCE without the lock */
+	u8 stage;			/* 0: no period is under way */
+	bool wanted;			/* a set waits for a period; READ_ONCE without the lock */
+	u32 started, done;		/* periods; may wrap */
+	unsigned long *sets;		/* with blocks that wait for one */
+};
+
 /* What failed of the cache device, metadata included. */
 enum cache_error {
 	CACHE_READ_ERRORS,
@@ -407,10 +419,7 @@ struct hybrid_engine {
 
 	/* Lock-free readers */
 	struct hybrid_readers __percpu *readers;
-	u32 phase;
-	u8 grace_stage;
-	bool grace_wanted;
-	u32 grace_started, grace_done;
+	struct hybrid_grace grace;
 
 	/* Metadata: one operation at a time */
 	struct hybrid_journal journal;
@@ -425,7 +434,7 @@ struct hybrid_engine {
 	bool lazy_wanted;
 	bool commit_lazy;		/* the present assembly */
 	bool commit_opens;		/* ... has nothing but open regions */
-	unsigned long *must_sets, *lazy_sets, *open_sets, *grace_sets;
+	unsigned long *must_sets, *lazy_sets, *open_sets;
 
 	/* Checkpoint */
 	u8 cp_phase;
@@ -769,7 +778,7 @@ static inline bool users_idle(const struct hybrid_volume *v)
 /* Epochs of lock-free readers: engine.c.  Returns the phase, for epoch_leave(). */
 static inline u32 epoch_enter(struct hybrid_engine *e)
 {
-	u32 phase = READ_ONCE(e->phase) & 1;
+	u32 phase = READ_ONCE(e->grace.phase) & 1;
 
 	this_cpu_inc(e->readers->enter[phase]);
 	/* Entered before anything is looked up. */

@@ -46,11 +46,11 @@ static int create_parts(struct hybrid_engine *e, const struct hybrid_policy_type
 	e->must_sets = alloc_bits(sets);
 	e->lazy_sets = alloc_bits(sets);
 	e->open_sets = alloc_bits(sets);
-	e->grace_sets = alloc_bits(sets);
+	e->grace.sets = alloc_bits(sets);
 	e->dirty_sets = alloc_bits(sets);
 	e->trim.sets = alloc_bits(sets);
 	e->readers = alloc_percpu(struct hybrid_readers);
-	if (!e->must_sets || !e->lazy_sets || !e->open_sets || !e->grace_sets ||
+	if (!e->must_sets || !e->lazy_sets || !e->open_sets || !e->grace.sets ||
 	    !e->dirty_sets || !e->trim.sets || !e->readers)
 		return -ENOMEM;
 	e->ram = own_ram(e->g);
@@ -106,7 +106,7 @@ void hybrid_engine_destroy(struct hybrid_engine *e)
 	kvfree(e->must_sets);
 	kvfree(e->lazy_sets);
 	kvfree(e->open_sets);
-	kvfree(e->grace_sets);
+	kvfree(e->grace.sets);
 	kvfree(e->dirty_sets);
 	kvfree(e->trim.sets);
 	vfree(e);
@@ -207,32 +207,32 @@ static bool phase_empty(struct hybrid_engine *e, u32 phase)
  */
 void grace_poll(struct hybrid_engine *e)
 {
-	if (!e->grace_stage) {
-		if (!READ_ONCE(e->grace_wanted))
+	if (!e->grace.stage) {
+		if (!READ_ONCE(e->grace.wanted))
 			return;
-		WRITE_ONCE(e->grace_wanted, false);
-		WRITE_ONCE(e->grace_started, e->grace_started + 1);
+		WRITE_ONCE(e->grace.wanted, false);
+		WRITE_ONCE(e->grace.started, e->grace.started + 1);
 		/*
 		 * Pairs with enter_grace().  What was removed cannot be found before the
 		 * phase is flipped; and a set whose wish was taken back above, in whichever
 		 * order the two were seen, is found when the period has ended: reclaim().
 		 */
 		smp_mb();
-		e->grace_stage = 1;
-		WRITE_ONCE(e->phase, e->phase + 1);
+		e->grace.stage = 1;
+		WRITE_ONCE(e->grace.phase, e->grace.phase + 1);
 	}
-	for (; e->grace_stage <= 2; e->grace_stage++) {
+	for (; e->grace.stage <= 2; e->grace.stage++) {
 		/* The flip before the look; pairs with epoch_enter(). */
 		smp_mb();
-		if (!phase_empty(e, (e->phase + 1) & 1)) {
-			WRITE_ONCE(e->grace_wanted, true);
+		if (!phase_empty(e, (e->grace.phase + 1) & 1)) {
+			WRITE_ONCE(e->grace.wanted, true);
 			return;
 		}
-		if (e->grace_stage == 1)
-			WRITE_ONCE(e->phase, e->phase + 1);
+		if (e->grace.stage == 1)
+			WRITE_ONCE(e->grace.phase, e->grace.phase + 1);
 	}
-	e->grace_stage = 0;
-	e->grace_done = e->grace_started;
+	e->grace.stage = 0;
+	e->grace.done = e->grace.started;
 }
 
 /* ---- failure ------------------------------------------------------------- */
@@ -278,7 +278,7 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 		e->last_interval = now_ms;
 		lazy_interval(e, acts);
 	}
-	return unrecorded_left(e) || atomic_read(&e->nr_dirty) || READ_ONCE(e->grace_wanted) ||
+	return unrecorded_left(e) || atomic_read(&e->nr_dirty) || READ_ONCE(e->grace.wanted) ||
 	       READ_ONCE(e->nr_busy_jobs) || jobs_spare(e) ||
 	       READ_ONCE(e->nr_job_waiters) || trim_wanted(e) ||
 	       READ_ONCE(e->wear.endurance) != ENDURANCE_PLENTY;

@@ -52,10 +52,10 @@ void age_pool(struct world *w)
 	unsigned long readers = ULONG_MAX - few(w), written = ULONG_MAX - 1000 * few(w);
 	u32 phase;
 
-	if (!w->p.aged || e->grace_started > CYCLE)
+	if (!w->p.aged || e->grace.started > CYCLE)
 		return;
-	e->grace_started = (w->p.aged == 1 ? (u32)BIT(31) : 0) - few(w);
-	e->grace_done = e->grace_started;
+	e->grace.started = (w->p.aged == 1 ? (u32)BIT(31) : 0) - few(w);
+	e->grace.done = e->grace.started;
 	e->room.tick = U32_MAX - few(w);
 	for (phase = 0; phase < 2; phase++) {
 		per_cpu_ptr(e->readers, 0)->enter[phase] += readers;
