@@ -36,27 +36,27 @@ int checkpoint_create(struct hybrid_engine *e)
 {
 	u32 leaves = e->g->nr_leaves;
 
-	e->leaf_generation = alloc_zeroes(array_size(leaves, sizeof(u16)));
-	e->index_generation = alloc_zeroes(array_size(e->g->nr_index, sizeof(u16)));
-	e->leaf_dirty = alloc_bits(leaves);
-	e->cp_indexes = alloc_bits(e->g->nr_index);
-	if (!e->leaf_generation || !e->index_generation || !e->leaf_dirty || !e->cp_indexes)
+	e->cp.leaf_generation = alloc_zeroes(array_size(leaves, sizeof(u16)));
+	e->cp.index_generation = alloc_zeroes(array_size(e->g->nr_index, sizeof(u16)));
+	e->cp.leaf_dirty = alloc_bits(leaves);
+	e->cp.indexes = alloc_bits(e->g->nr_index);
+	if (!e->cp.leaf_generation || !e->cp.index_generation || !e->cp.leaf_dirty || !e->cp.indexes)
 		return -ENOMEM;
 	return 0;
 }
 
 void checkpoint_destroy(struct hybrid_engine *e)
 {
-	kvfree(e->leaf_generation);
-	kvfree(e->index_generation);
-	kvfree(e->leaf_dirty);
-	kvfree(e->cp_indexes);
+	kvfree(e->cp.leaf_generation);
+	kvfree(e->cp.index_generation);
+	kvfree(e->cp.leaf_dirty);
+	kvfree(e->cp.indexes);
 }
 
 void mark_leaf(struct hybrid_engine *e, u32 set, u32 i)
 {
 	set_bit(HYBRID_VOLUME_LEAVES + set * HYBRID_LEAVES_PER_SET + i / HYBRID_MAP_LEAF_BLOCKS,
-		e->leaf_dirty);
+		e->cp.leaf_dirty);
 }
 
 /* Those that say whether these regions are open. */
@@ -73,28 +73,28 @@ void mark_region_leaves(struct hybrid_engine *e, u32 set, u64 regions)
 
 void mark_volume_leaf(struct hybrid_engine *e, u32 id)
 {
-	set_bit(id / HYBRID_VOLUMES_PER_LEAF, e->leaf_dirty);
+	set_bit(id / HYBRID_VOLUMES_PER_LEAF, e->cp.leaf_dirty);
 }
 
 /* The generation of a block that follows @g, in the other area: see above. */
 static u16 later_generation(const struct hybrid_engine *e, u16 g)
 {
-	return hybrid_later_generation(g, e->cp_recovery ? 3 : 1);
+	return hybrid_later_generation(g, e->cp.recovery ? 3 : 1);
 }
 
 static u16 next_index_generation(const struct hybrid_engine *e, u32 nr)
 {
-	u16 g = e->index_generation[nr];
+	u16 g = e->cp.index_generation[nr];
 
 	if (!g)
-		return hybrid_first_generation(e->root_sequence + 1, e->cp_recovery);
+		return hybrid_first_generation(e->cp.root_sequence + 1, e->cp.recovery);
 	return later_generation(e, g);
 }
 
 /* Before the index block of @leaf is written. */
 static u16 next_leaf_generation(const struct hybrid_engine *e, u32 leaf)
 {
-	u16 g = e->leaf_generation[leaf];
+	u16 g = e->cp.leaf_generation[leaf];
 
 	if (!g)
 		return next_index_generation(e, leaf / HYBRID_INDEX_LEAVES);
@@ -105,24 +105,24 @@ void checkpoint_recovery(struct hybrid_engine *e)
 {
 	u32 leaf;
 
-	e->cp_recovery = true;
+	e->cp.recovery = true;
 	for (leaf = 0; leaf < HYBRID_VOLUME_LEAVES; leaf++)
-		if (e->leaf_generation[leaf])
-			set_bit(leaf, e->leaf_dirty);
+		if (e->cp.leaf_generation[leaf])
+			set_bit(leaf, e->cp.leaf_dirty);
 }
 
 /* Under the engine's lock, with no metadata operation in flight. */
 void checkpoint_begin(struct hybrid_engine *e)
 {
 	/* Those who wait for more than this one will cover get the next. */
-	if (!e->lazy_wanted) {
-		e->cp_wanted = false;
-		list_splice_tail_init(&e->cp_waiters, &e->cp_now);
+	if (!e->commit.lazy_wanted) {
+		e->cp.wanted = false;
+		list_splice_tail_init(&e->cp.waiters, &e->cp.now);
 	}
-	e->cp_tail = e->journal.head;
-	e->cp_pos = 0;
-	e->cp_phase = CP_LEAVES;
-	bitmap_zero(e->cp_indexes, e->g->nr_index);
+	e->cp.tail = e->journal.head;
+	e->cp.pos = 0;
+	e->cp.phase = CP_LEAVES;
+	bitmap_zero(e->cp.indexes, e->g->nr_index);
 }
 
 /* Copies of map and set, or each store would make the compiler read them again. */
@@ -200,50 +200,50 @@ static void add_block(struct hybrid_engine *e, u64 sector)
 {
 	struct hybrid_segment *seg = &e->meta_segment[e->meta_op.nr_segments];
 
-	if (e->cp_blocks && seg[-1].sector + seg[-1].count == sector) {
+	if (e->cp.blocks && seg[-1].sector + seg[-1].count == sector) {
 		seg[-1].count += HYBRID_META_BLOCK_SECTORS;
 	} else {
 		seg->origin = false;
 		seg->sector = sector;
-		seg->offset = e->cp_blocks * HYBRID_META_BLOCK_SECTORS;
+		seg->offset = e->cp.blocks * HYBRID_META_BLOCK_SECTORS;
 		seg->count = HYBRID_META_BLOCK_SECTORS;
 		e->meta_op.nr_segments++;
 	}
-	e->cp_blocks++;
+	e->cp.blocks++;
 }
 
 /* Is there room for one more block in this write? */
 static bool has_room(struct hybrid_engine *e)
 {
-	return e->cp_blocks < min_t(u32, e->journal.room, CHECKPOINT_BLOCKS) ||
+	return e->cp.blocks < min_t(u32, e->journal.room, CHECKPOINT_BLOCKS) ||
 	       hybrid_journal_grow(&e->journal, CHECKPOINT_BLOCKS);
 }
 
 /* No entry is being built: the memory for it is free. */
 static void *next_block(struct hybrid_engine *e)
 {
-	return (void *)e->journal.entry + e->cp_blocks * HYBRID_META_BLOCK_SIZE;
+	return (void *)e->journal.entry + e->cp.blocks * HYBRID_META_BLOCK_SIZE;
 }
 
 static void step_leaves(struct hybrid_engine *e)
 {
 	u32 leaf;
 
-	for (leaf = find_next_bit(e->leaf_dirty, e->g->nr_leaves, e->cp_pos);
+	for (leaf = find_next_bit(e->cp.leaf_dirty, e->g->nr_leaves, e->cp.pos);
 	     leaf < e->g->nr_leaves && has_room(e);) {
 		u16 gen = next_leaf_generation(e, leaf);
 
 		/* Before it is captured: what changes after that is for the next checkpoint. */
-		clear_bit(leaf, e->leaf_dirty);
-		__set_bit(leaf / HYBRID_INDEX_LEAVES, e->cp_indexes);
+		clear_bit(leaf, e->cp.leaf_dirty);
+		__set_bit(leaf / HYBRID_INDEX_LEAVES, e->cp.indexes);
 		if (leaf < HYBRID_VOLUME_LEAVES)
 			capture_volumes(e, leaf, gen, next_block(e));
 		else
 			capture_map(e, leaf, gen, next_block(e));
-		e->leaf_generation[leaf] = gen;
+		e->cp.leaf_generation[leaf] = gen;
 		add_block(e, hybrid_leaf_sector(e->g, leaf, gen));
-		e->cp_pos = leaf + 1;
-		leaf = find_next_bit(e->leaf_dirty, e->g->nr_leaves, e->cp_pos);
+		e->cp.pos = leaf + 1;
+		leaf = find_next_bit(e->cp.leaf_dirty, e->g->nr_leaves, e->cp.pos);
 	}
 }
 
@@ -251,35 +251,35 @@ static void step_indexes(struct hybrid_engine *e)
 {
 	u32 nr;
 
-	for (nr = find_next_bit(e->cp_indexes, e->g->nr_index, e->cp_pos);
+	for (nr = find_next_bit(e->cp.indexes, e->g->nr_index, e->cp.pos);
 	     nr < e->g->nr_index && has_room(e);) {
 		u16 gen = next_index_generation(e, nr);
 
 		hybrid_index_encode(next_block(e), e->g, &e->id, nr, gen,
-				    e->leaf_generation + nr * HYBRID_INDEX_LEAVES);
-		e->index_generation[nr] = gen;
+				    e->cp.leaf_generation + nr * HYBRID_INDEX_LEAVES);
+		e->cp.index_generation[nr] = gen;
 		add_block(e, hybrid_index_sector(e->g, nr, gen));
-		e->cp_pos = nr + 1;
-		nr = find_next_bit(e->cp_indexes, e->g->nr_index, e->cp_pos);
+		e->cp.pos = nr + 1;
+		nr = find_next_bit(e->cp.indexes, e->g->nr_index, e->cp.pos);
 	}
 }
 
 static void step_root(struct hybrid_engine *e)
 {
 	struct hybrid_root_info root = {
-		.sequence = e->root_sequence + 1,
+		.sequence = e->cp.root_sequence + 1,
 		.epoch = e->id.epoch,
-		.journal_tail = e->cp_tail,
+		.journal_tail = e->cp.tail,
 		.journal_head = e->journal.head,
 		.next_instance = e->next_instance,
 	};
 
 	wear_save(e, &root);
 	/* Clean is what needs no replay: nothing was recorded since it began. */
-	e->is_clean = e->cp_clean && e->cp_tail == e->journal.head;
-	if (e->is_clean)
+	e->cp.is_clean = e->cp.clean && e->cp.tail == e->journal.head;
+	if (e->cp.is_clean)
 		root.flags |= HYBRID_ROOT_CLEAN;
-	hybrid_root_encode(next_block(e), e->g, &e->id, &root, e->index_generation);
+	hybrid_root_encode(next_block(e), e->g, &e->id, &root, e->cp.index_generation);
 	add_block(e, hybrid_root_sector(e->g, root.sequence));
 	e->meta_op.fua = true;
 }
@@ -288,44 +288,44 @@ void checkpoint_step(struct hybrid_engine *e)
 {
 	struct hybrid_op *op = &e->meta_op;
 
-	e->cp_blocks = 0;
+	e->cp.blocks = 0;
 	op->segments = e->meta_segment;
-	if (e->cp_phase == CP_LEAVES) {
+	if (e->cp.phase == CP_LEAVES) {
 		step_leaves(e);
 		if (!op->nr_segments) {
-			e->cp_phase = CP_INDEX;
-			e->cp_pos = 0;
+			e->cp.phase = CP_INDEX;
+			e->cp.pos = 0;
 		}
 	}
-	if (e->cp_phase == CP_INDEX) {
+	if (e->cp.phase == CP_INDEX) {
 		step_indexes(e);
 		if (!op->nr_segments)
-			e->cp_phase = CP_FLUSH;
+			e->cp.phase = CP_FLUSH;
 	}
-	if (e->cp_phase == CP_FLUSH)
+	if (e->cp.phase == CP_FLUSH)
 		op->type = HYBRID_OP_FLUSH;
-	if (e->cp_phase == CP_ROOT)
+	if (e->cp.phase == CP_ROOT)
 		step_root(e);
 	op->mem = e->journal.entry;
-	e->st_metadata_writes += e->cp_blocks;
+	e->st_metadata_writes += e->cp.blocks;
 }
 
 /* The root is durable. */
 static void checkpoint_done(struct hybrid_engine *e)
 {
 	hybrid_journal_shrink(&e->journal);
-	e->root_sequence++;
-	e->journal.tail = e->cp_tail;
-	e->cp_phase = CP_NONE;
-	e->cp_recovery = false;
+	e->cp.root_sequence++;
+	e->journal.tail = e->cp.tail;
+	e->cp.phase = CP_NONE;
+	e->cp.recovery = false;
 	e->st_checkpoints++;
 }
 
 /* The operation that the last step prepared has ended. */
 void checkpoint_step_done(struct hybrid_engine *e)
 {
-	if (e->cp_phase == CP_FLUSH)
-		e->cp_phase = CP_ROOT;
-	else if (e->cp_phase == CP_ROOT)
+	if (e->cp.phase == CP_FLUSH)
+		e->cp.phase = CP_ROOT;
+	else if (e->cp.phase == CP_ROOT)
 		checkpoint_done(e);
 }

@@ -202,12 +202,12 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 		WRITE_ONCE(v->last_write, v->flushed);
 	lift = !(++e->flushes_ended % LIFT_FLUSHES);
 	if (!error && v->flushing_lazy) {
-		e->lazy_wanted = true;
+		e->commit.lazy_wanted = true;
 		meta_kick_locked(e, acts);
 	}
 	list_splice_init(&v->flush_now, &done);
-	if (!list_empty(&e->commit_gated)) {
-		list_splice_tail_init(&e->commit_gated, &e->commit_next);
+	if (!list_empty(&e->commit.waiting)) {
+		list_splice_tail_init(&e->commit.waiting, &e->commit.next);
 		meta_kick_locked(e, acts);
 	}
 	sb_next_locked(e, v, acts);
@@ -266,7 +266,7 @@ void join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_ac
 
 	io->state = IO_COMMIT;
 	spin_lock_irqsave(&e->lock, flags);
-	list_add_tail(&io->link, &e->commit_next);
+	list_add_tail(&io->link, &e->commit.next);
 	meta_kick_locked(e, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 }
@@ -277,7 +277,7 @@ void want_commit(struct hybrid_engine *e, struct hybrid_actions *acts)
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	e->commit_wanted = true;
+	e->commit.wanted = true;
 	meta_kick_locked(e, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 }
@@ -309,9 +309,9 @@ void open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions 
 	unsigned long flags;
 
 	s->wanted |= region_bit(i) | regions_ahead(e, s, i);
-	set_bit(set, e->must_sets);
+	set_bit(set, e->commit.must_sets);
 	spin_lock_irqsave(&e->lock, flags);
-	e->opens_wanted = true;
+	e->commit.opens_wanted = true;
 	meta_kick_locked(e, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 }
@@ -356,7 +356,7 @@ static void gate_volume(struct hybrid_volume *v)
 {
 	WRITE_ONCE(v->cache_written, true);
 	v->gated = true;
-	v->e->gated = true;
+	v->e->commit.gated = true;
 }
 
 /* Record block @i as far as may be; returns whether something is left. */
@@ -438,7 +438,7 @@ static void record_regions(struct hybrid_engine *e, u32 set)
 	u64 open = s->jopen | s->wanted;
 	u32 r;
 
-	if (e->commit_lazy)
+	if (e->commit.lazy)
 		for (r = 0; r < 64; r++)
 			if ((open & BIT_ULL(r)) && closable(e, s, r))
 				open &= ~BIT_ULL(r);
@@ -450,9 +450,9 @@ static void record_regions(struct hybrid_engine *e, u32 set)
 	s->jopen = open;
 	s->dopen &= open;
 	if (open)
-		set_bit(set, e->open_sets);
+		set_bit(set, e->commit.open_sets);
 	else
-		clear_bit(set, e->open_sets);
+		clear_bit(set, e->commit.open_sets);
 }
 
 /* Blocks of @regions that have something to record.  Caller holds the set's lock. */
@@ -475,14 +475,14 @@ static bool record_set(struct hybrid_engine *e, u32 set)
 	u32 r;
 
 	spin_lock_irqsave(&s->lock, flags);
-	regions = e->commit_opens ? 0 : s->must | (e->commit_lazy ? s->lazy : 0);
+	regions = e->commit.opens ? 0 : s->must | (e->commit.lazy ? s->lazy : 0);
 	if (hybrid_journal_space(&e->journal) < nr_unrecorded(e, s, regions) + 1) {
 		room = false;
 		goto out;
 	}
-	clear_bit(set, e->must_sets);
-	if (e->commit_lazy)
-		clear_bit(set, e->lazy_sets);
+	clear_bit(set, e->commit.must_sets);
+	if (e->commit.lazy)
+		clear_bit(set, e->commit.lazy_sets);
 	for (r = 0; r < 64; r++) {
 		if (!(regions & BIT_ULL(r)) || record_region(e, set, r))
 			continue;
@@ -491,9 +491,9 @@ static bool record_set(struct hybrid_engine *e, u32 set)
 	}
 	/* What waits for an origin flush stays listed where it was. */
 	if (s->must)
-		set_bit(set, e->must_sets);
+		set_bit(set, e->commit.must_sets);
 	if (s->lazy)
-		set_bit(set, e->lazy_sets);
+		set_bit(set, e->commit.lazy_sets);
 	record_regions(e, set);
 out:
 	spin_unlock_irqrestore(&s->lock, flags);
@@ -515,13 +515,13 @@ static bool assemble(struct hybrid_engine *e)
 	u32 set;
 
 	e->journal.nr = 0;
-	for_each_set_bit(set, e->must_sets, e->map.nr_sets)
+	for_each_set_bit(set, e->commit.must_sets, e->map.nr_sets)
 		if (!record_or_grow(e, set))
 			return false;
-	if (!e->commit_lazy)
+	if (!e->commit.lazy)
 		return true;
 	for (set = 0; set < e->map.nr_sets; set++)
-		if ((test_bit(set, e->lazy_sets) || test_bit(set, e->open_sets)) &&
+		if ((test_bit(set, e->commit.lazy_sets) || test_bit(set, e->commit.open_sets)) &&
 		    !record_or_grow(e, set))
 			return false;
 	return true;
@@ -595,15 +595,15 @@ static void cache_flushing_end(struct hybrid_engine *e, bool again)
 
 static bool commit_needed(struct hybrid_engine *e)
 {
-	return e->commit_wanted || e->opens_wanted || e->lazy_wanted ||
-	       !list_empty(&e->commit_next);
+	return e->commit.wanted || e->commit.opens_wanted || e->commit.lazy_wanted ||
+	       !list_empty(&e->commit.next);
 }
 
 static bool waits_for_commit(struct hybrid_engine *e, const struct hybrid_volume *v)
 {
 	struct hybrid_io *io;
 
-	list_for_each_entry(io, &e->commit_now, link)
+	list_for_each_entry(io, &e->commit.now, link)
 		if (io->volume == v)
 			return true;
 	return false;
@@ -618,11 +618,11 @@ static void commit_wait_origins(struct hybrid_engine *e, struct hybrid_actions *
 	struct hybrid_volume *v;
 	struct hybrid_io *io, *n;
 
-	e->gated = false;
+	e->commit.gated = false;
 	list_for_each_entry(v, &e->open_volumes, open_link)
 		if (v->gated && !v->flush_error && waits_for_commit(e, v))
 			origin_flush_locked(e, v, acts);
-	list_for_each_entry_safe(io, n, &e->commit_now, link) {
+	list_for_each_entry_safe(io, n, &e->commit.now, link) {
 		v = io->volume;
 		if (!v->gated)
 			continue;
@@ -630,7 +630,7 @@ static void commit_wait_origins(struct hybrid_engine *e, struct hybrid_actions *
 			list_del_init(&io->link);
 			complete_io(io, v->flush_error, acts);
 		} else {
-			list_move_tail(&io->link, &e->commit_gated);
+			list_move_tail(&io->link, &e->commit.waiting);
 		}
 	}
 	list_for_each_entry(v, &e->open_volumes, open_link)
@@ -644,35 +644,35 @@ static bool commit_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 	bool waiters, all;
 
 	spin_lock_irqsave(&e->lock, flags);
-	list_splice_tail_init(&e->commit_next, &e->commit_now);
-	waiters = !list_empty(&e->commit_now);
-	e->commit_lazy = e->lazy_wanted;
-	e->commit_opens = !waiters && !e->commit_wanted && !e->lazy_wanted;
-	e->commit_wanted = false;
-	e->opens_wanted = false;
-	e->lazy_wanted = false;
+	list_splice_tail_init(&e->commit.next, &e->commit.now);
+	waiters = !list_empty(&e->commit.now);
+	e->commit.lazy = e->commit.lazy_wanted;
+	e->commit.opens = !waiters && !e->commit.wanted && !e->commit.lazy_wanted;
+	e->commit.wanted = false;
+	e->commit.opens_wanted = false;
+	e->commit.lazy_wanted = false;
 	if (waiters)
 		cache_written_to_flushing(e);
 	spin_unlock_irqrestore(&e->lock, flags);
-	e->gated = false;
+	e->commit.gated = false;
 	all = assemble(e);
 	spin_lock_irqsave(&e->lock, flags);
 	if (!all) {
 		/* They wait for the last of the entries that it takes. */
 		cache_flushing_end(e, true);
-		list_splice_init(&e->commit_now, &e->commit_next);
-		e->commit_wanted |= !e->commit_opens;
-		e->opens_wanted |= e->commit_opens;
-		e->lazy_wanted |= e->commit_lazy;
+		list_splice_init(&e->commit.now, &e->commit.next);
+		e->commit.wanted |= !e->commit.opens;
+		e->commit.opens_wanted |= e->commit.opens;
+		e->commit.lazy_wanted |= e->commit.lazy;
 	}
-	if (e->gated && waiters)
+	if (e->commit.gated && waiters)
 		commit_wait_origins(e, acts);
-	waiters = !list_empty(&e->commit_now);
+	waiters = !list_empty(&e->commit.now);
 	/* All wait for origins: nothing goes out, and the next to go need not flush. */
 	if (!waiters && !e->journal.nr)
 		cache_flushing_end(e, true);
 	spin_unlock_irqrestore(&e->lock, flags);
-	if (e->journal.nr && e->commit_opens)
+	if (e->journal.nr && e->commit.opens)
 		commit_write(e);
 	else if (e->journal.nr)
 		meta_op(e, HYBRID_OP_FLUSH, META_COMMIT_FLUSH);
@@ -725,7 +725,7 @@ static void commit_end(struct hybrid_engine *e, struct hybrid_actions *acts)
 	spin_lock_irqsave(&e->lock, flags);
 	cache_flushing_end(e, false);
 	spin_unlock_irqrestore(&e->lock, flags);
-	list_for_each_entry_safe(io, n, &e->commit_now, link) {
+	list_for_each_entry_safe(io, n, &e->commit.now, link) {
 		list_del_init(&io->link);
 		complete_io(io, 0, acts);
 	}
@@ -796,8 +796,8 @@ static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
 		break;
 	case META_CHECKPOINT:
 		checkpoint_step_done(e);
-		if (e->cp_phase == CP_NONE)
-			wake_checkpoint(e, &e->cp_now, 0, acts);
+		if (e->cp.phase == CP_NONE)
+			wake_checkpoint(e, &e->cp.now, 0, acts);
 		break;
 	default:
 		break;
@@ -813,16 +813,16 @@ static void meta_fail(struct hybrid_engine *e, struct hybrid_actions *acts)
 	u32 set;
 
 	spin_lock_irqsave(&e->lock, flags);
-	list_splice_tail_init(&e->commit_now, &ios);
-	list_splice_tail_init(&e->commit_next, &ios);
-	list_splice_tail_init(&e->commit_gated, &ios);
-	list_splice_tail_init(&e->cp_now, &waiters);
-	list_splice_tail_init(&e->cp_waiters, &waiters);
-	e->commit_wanted = false;
-	e->opens_wanted = false;
-	e->lazy_wanted = false;
-	e->cp_wanted = false;
-	e->cp_phase = CP_NONE;
+	list_splice_tail_init(&e->commit.now, &ios);
+	list_splice_tail_init(&e->commit.next, &ios);
+	list_splice_tail_init(&e->commit.waiting, &ios);
+	list_splice_tail_init(&e->cp.now, &waiters);
+	list_splice_tail_init(&e->cp.waiters, &waiters);
+	e->commit.wanted = false;
+	e->commit.opens_wanted = false;
+	e->commit.lazy_wanted = false;
+	e->cp.wanted = false;
+	e->cp.phase = CP_NONE;
 	WRITE_ONCE(e->meta_state, META_IDLE);
 	spin_unlock_irqrestore(&e->lock, flags);
 	rerun_list(e, &ios, acts);
@@ -844,15 +844,15 @@ static bool meta_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 
 	spin_lock_irqsave(&e->lock, flags);
 	/* What a checkpoint was asked for may still wait to be recorded. */
-	if (e->cp_phase == CP_NONE &&
-	    ((e->cp_wanted && !e->lazy_wanted) || !room ||
+	if (e->cp.phase == CP_NONE &&
+	    ((e->cp.wanted && !e->commit.lazy_wanted) || !room ||
 	     hybrid_journal_half_full(&e->journal)))
 		checkpoint_begin(e);
 	commit = commit_needed(e);
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (commit && room && commit_begin(e, acts))
 		return true;
-	if (e->cp_phase == CP_NONE)
+	if (e->cp.phase == CP_NONE)
 		return false;
 	meta_op(e, HYBRID_OP_META, META_CHECKPOINT);
 	checkpoint_step(e);
@@ -884,7 +884,7 @@ void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_acti
 			return;
 		}
 		spin_lock_irqsave(&e->lock, flags);
-		more = commit_needed(e) || e->cp_wanted;
+		more = commit_needed(e) || e->cp.wanted;
 		if (!more)
 			WRITE_ONCE(e->meta_state, META_IDLE);
 		spin_unlock_irqrestore(&e->lock, flags);
@@ -896,9 +896,9 @@ void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_acti
 /* Is anything left that the journal does not know? */
 bool unrecorded_left(struct hybrid_engine *e)
 {
-	return find_first_bit(e->must_sets, e->map.nr_sets) < e->map.nr_sets ||
-	       find_first_bit(e->lazy_sets, e->map.nr_sets) < e->map.nr_sets ||
-	       find_first_bit(e->open_sets, e->map.nr_sets) < e->map.nr_sets;
+	return find_first_bit(e->commit.must_sets, e->map.nr_sets) < e->map.nr_sets ||
+	       find_first_bit(e->commit.lazy_sets, e->map.nr_sets) < e->map.nr_sets ||
+	       find_first_bit(e->commit.open_sets, e->map.nr_sets) < e->map.nr_sets;
 }
 
 /* The end of the flush asks for the commit. */
@@ -924,7 +924,7 @@ static void record_lazily(struct hybrid_engine *e, struct hybrid_actions *acts)
 	list_for_each_entry(v, &e->open_volumes, open_link)
 		flushing |= origin_settle_locked(e, v, true, acts);
 	if (!flushing) {
-		e->lazy_wanted = true;
+		e->commit.lazy_wanted = true;
 		meta_kick_locked(e, acts);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -935,7 +935,7 @@ void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts)
 	unsigned long flags;
 	u32 set;
 
-	for_each_set_bit(set, e->open_sets, e->map.nr_sets) {
+	for_each_set_bit(set, e->commit.open_sets, e->map.nr_sets) {
 		struct hybrid_set *s = &e->map.set[set];
 
 		spin_lock_irqsave(&s->lock, flags);

@@ -350,12 +350,42 @@ struct hybrid_wear {
 	bool failing;			/* recent errors reached a limit; READ_ONCE likewise */
 };
 
+/* engine-commit.c: the next entry of the journal, and the present one */
+struct hybrid_commit {
+	bool wanted;			/* something waits, or is urgent */
+	bool opens_wanted;		/* somebody waits for open regions */
+	bool lazy_wanted;
+	bool lazy;			/* the present assembly */
+	bool opens;			/* ... has nothing but open regions */
+	bool gated;			/* ... found records that wait for a flush of an origin */
+	struct list_head next, now;	/* ios */
+	struct list_head waiting;	/* ios, for such a flush */
+	/* With records that somebody waits for, that nobody does, and with regions to be opened */
+	unsigned long *must_sets, *lazy_sets, *open_sets;
+};
+
 enum checkpoint_phase {
 	CP_NONE,
 	CP_LEAVES,
 	CP_INDEX,
 	CP_FLUSH,		/* both are durable before the root names them */
 	CP_ROOT,
+};
+
+/* engine-checkpoint.c: the present checkpoint, and what is on the disk */
+struct hybrid_checkpoint {
+	u8 phase;			/* enum checkpoint_phase */
+	bool wanted;
+	bool clean;			/* it is to be the last before a stop */
+	bool is_clean;			/* the root on the disk says so */
+	bool recovery;			/* it makes a recovery durable */
+	u32 pos;			/* of the phase: the leaf or index that is next */
+	u32 blocks;			/* in the present step */
+	u64 tail;			/* the journal's, once it is durable */
+	u64 root_sequence;
+	u16 *leaf_generation, *index_generation;
+	unsigned long *leaf_dirty, *indexes;
+	struct list_head waiters, now;	/* hybrid_waiter */
 };
 
 /* engine-room.c: writes that find no room */
@@ -426,28 +456,10 @@ struct hybrid_engine {
 	u8 meta_state;
 	struct hybrid_op meta_op;
 	struct hybrid_segment meta_segment[CHECKPOINT_BLOCKS];
-	struct list_head commit_next, commit_now;	/* ios */
-	struct list_head commit_gated;	/* ios that wait for a flush of an origin first */
-	bool gated;			/* the assembly found such records */
-	bool commit_wanted;		/* something waits, or is urgent */
-	bool opens_wanted;		/* somebody waits for open regions */
-	bool lazy_wanted;
-	bool commit_lazy;		/* the present assembly */
-	bool commit_opens;		/* ... has nothing but open regions */
-	unsigned long *must_sets, *lazy_sets, *open_sets;
+	struct hybrid_commit commit;
 
-	/* Checkpoint */
-	u8 cp_phase;
-	bool cp_wanted, cp_clean, is_clean;
-	bool cp_recovery;		/* the one that makes a recovery durable */
-	u32 cp_pos;
-	u64 cp_tail;
-	u64 root_sequence;
-	u32 next_instance;
-	u16 *leaf_generation, *index_generation;
-	unsigned long *leaf_dirty, *cp_indexes;
-	u32 cp_blocks;			/* in the present step */
-	struct list_head cp_waiters, cp_now;	/* hybrid_waiter */
+	struct hybrid_checkpoint cp;
+	u32 next_instance;		/* of a volume */
 
 	/* Jobs */
 	struct hybrid_job_pool jobs[NR_JOB_KINDS];

@@ -148,7 +148,7 @@ bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions
 	mark_must(e, set, i);
 	spin_lock(&e->lock);
 	if (settled(v, s->stamp[i])) {
-		e->commit_wanted = true;
+		e->commit.wanted = true;
 		meta_kick_locked(e, acts);
 	} else {
 		v->flush_lazy = true;

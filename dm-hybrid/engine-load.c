@@ -86,7 +86,7 @@ static int load_root(struct loader *l, struct hybrid_root_info *best)
 			continue;
 		found = true;
 		*best = root;
-		memcpy(e->index_generation, generation, e->g->nr_index * sizeof(u16));
+		memcpy(e->cp.index_generation, generation, e->g->nr_index * sizeof(u16));
 	}
 	vfree(generation);
 	if (r)
@@ -105,7 +105,7 @@ static int load_indexes(struct loader *l)
 	int r;
 
 	for (nr = 0; nr < e->g->nr_index; nr++) {
-		u16 gen = e->index_generation[nr];
+		u16 gen = e->cp.index_generation[nr];
 
 		if (!gen)
 			continue;
@@ -113,7 +113,7 @@ static int load_indexes(struct loader *l)
 		if (r)
 			return r;
 		r = hybrid_index_decode(l->mem, e->g, &e->id, nr, gen,
-					e->leaf_generation + nr * HYBRID_INDEX_LEAVES, l->why);
+					e->cp.leaf_generation + nr * HYBRID_INDEX_LEAVES, l->why);
 		if (r)
 			return damaged(r);
 	}
@@ -126,7 +126,7 @@ static int load_indexes(struct loader *l)
  */
 static u32 find_runs(struct loader *l, u32 first, u32 n)
 {
-	const u16 *gen = l->e->leaf_generation + first;
+	const u16 *gen = l->e->cp.leaf_generation + first;
 	u32 k, nr = 0;
 
 	for (k = 0; k < n; k++) {
@@ -162,7 +162,7 @@ static int load_leaves(struct loader *l, u32 first, u32 end,
 		if (nr)
 			r = read_runs(e, l->run, nr, l->mem);
 		for (k = 0; !r && k < n; k++) {
-			if (e->leaf_generation[first + k])
+			if (e->cp.leaf_generation[first + k])
 				r = leaf(l, first + k, l->mem + k * HYBRID_META_BLOCK_SIZE);
 			cond_resched();
 		}
@@ -247,7 +247,7 @@ static int load_volumes(struct loader *l, u32 nr, void *block)
 	info = kcalloc(HYBRID_VOLUMES_PER_LEAF, sizeof(*info), GFP_KERNEL);
 	if (!info)
 		return -ENOMEM;
-	r = hybrid_volumes_decode(block, &e->id, nr, e->leaf_generation[nr], info, l->why);
+	r = hybrid_volumes_decode(block, &e->id, nr, e->cp.leaf_generation[nr], info, l->why);
 	if (r)
 		r = damaged(r);
 	for (k = 0; !r && k < HYBRID_VOLUMES_PER_LEAF; k++) {
@@ -417,7 +417,7 @@ static int load_map(struct loader *l, u32 nr, void *mem)
 	unsigned long flags;
 	int r;
 
-	r = hybrid_map_check(leaf, e->g, &e->id, nr, e->leaf_generation[nr], count, l->why);
+	r = hybrid_map_check(leaf, e->g, &e->id, nr, e->cp.leaf_generation[nr], count, l->why);
 	if (r)
 		return damaged(r);
 	spin_lock_irqsave(&s->lock, flags);
@@ -531,12 +531,12 @@ static int write_checkpoint(struct hybrid_engine *e)
 	int r;
 
 	checkpoint_begin(e);
-	while (e->cp_phase != CP_NONE) {
+	while (e->cp.phase != CP_NONE) {
 		op_begin(&e->meta_op, HYBRID_OP_META, true, NULL, NULL);
 		checkpoint_step(e);
 		r = e->ops->do_op(e, &e->meta_op);
 		if (r) {
-			e->cp_phase = CP_NONE;
+			e->cp.phase = CP_NONE;
 			return r;
 		}
 		checkpoint_step_done(e);
@@ -549,7 +549,7 @@ static int start(struct hybrid_engine *e, const char **why)
 	int r;
 
 	e->id.epoch = e->ops->random(e);
-	e->cp_clean = false;
+	e->cp.clean = false;
 	r = write_checkpoint(e);
 	if (r) {
 		*why = "the cache device cannot be written";
@@ -576,7 +576,7 @@ static int load(struct loader *l)
 		*l->why = "no sequence or journal number is left";
 		return -EUCLEAN;
 	}
-	e->root_sequence = root.sequence;
+	e->cp.root_sequence = root.sequence;
 	e->id.epoch = root.epoch;
 	e->next_instance = root.next_instance;
 	wear_load(e, &root);

@@ -151,7 +151,7 @@ static void flush_batch(struct hybrid_engine *e, struct hybrid_volume *v, bool t
 	/* Another flush had them all, or none ever will. */
 	w->windows = w->nr_active;
 	if (urgent) {
-		e->lazy_wanted = true;
+		e->commit.lazy_wanted = true;
 		meta_kick_locked(e, acts);
 	}
 }

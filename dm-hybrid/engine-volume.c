@@ -1287,7 +1287,7 @@ static void record_entry(struct hybrid_engine *e, struct hybrid_volume *v,
 			 struct hybrid_actions *acts)
 {
 	mark_volume_leaf(e, v->id);
-	e->cp_wanted = true;
+	e->cp.wanted = true;
 	meta_kick_locked(e, acts);
 }
 

@@ -7,11 +7,11 @@
 static void init_lists(struct hybrid_engine *e)
 {
 	INIT_LIST_HEAD(&e->open_volumes);
-	INIT_LIST_HEAD(&e->commit_next);
-	INIT_LIST_HEAD(&e->commit_now);
-	INIT_LIST_HEAD(&e->commit_gated);
-	INIT_LIST_HEAD(&e->cp_waiters);
-	INIT_LIST_HEAD(&e->cp_now);
+	INIT_LIST_HEAD(&e->commit.next);
+	INIT_LIST_HEAD(&e->commit.now);
+	INIT_LIST_HEAD(&e->commit.waiting);
+	INIT_LIST_HEAD(&e->cp.waiters);
+	INIT_LIST_HEAD(&e->cp.now);
 	INIT_LIST_HEAD(&e->room.waiters);
 	e->room.tick = 1;
 	INIT_LIST_HEAD(&e->lost_waiters);
@@ -43,14 +43,14 @@ static int create_parts(struct hybrid_engine *e, const struct hybrid_policy_type
 		r = checkpoint_create(e);
 	if (r)
 		return r;
-	e->must_sets = alloc_bits(sets);
-	e->lazy_sets = alloc_bits(sets);
-	e->open_sets = alloc_bits(sets);
+	e->commit.must_sets = alloc_bits(sets);
+	e->commit.lazy_sets = alloc_bits(sets);
+	e->commit.open_sets = alloc_bits(sets);
 	e->grace.sets = alloc_bits(sets);
 	e->dirty_sets = alloc_bits(sets);
 	e->trim.sets = alloc_bits(sets);
 	e->readers = alloc_percpu(struct hybrid_readers);
-	if (!e->must_sets || !e->lazy_sets || !e->open_sets || !e->grace.sets ||
+	if (!e->commit.must_sets || !e->commit.lazy_sets || !e->commit.open_sets || !e->grace.sets ||
 	    !e->dirty_sets || !e->trim.sets || !e->readers)
 		return -ENOMEM;
 	e->ram = own_ram(e->g);
@@ -103,9 +103,9 @@ void hybrid_engine_destroy(struct hybrid_engine *e)
 	hybrid_journal_destroy(&e->journal);
 	hybrid_map_destroy(&e->map);
 	free_percpu(e->readers);
-	kvfree(e->must_sets);
-	kvfree(e->lazy_sets);
-	kvfree(e->open_sets);
+	kvfree(e->commit.must_sets);
+	kvfree(e->commit.lazy_sets);
+	kvfree(e->commit.open_sets);
 	kvfree(e->grace.sets);
 	kvfree(e->dirty_sets);
 	kvfree(e->trim.sets);
@@ -169,7 +169,7 @@ void mark_must(struct hybrid_engine *e, u32 set, u32 i)
 	if (s->must & region_bit(i))
 		return;
 	s->must |= region_bit(i);
-	set_bit(set, e->must_sets);
+	set_bit(set, e->commit.must_sets);
 }
 
 /* ... that nobody waits for. */
@@ -180,7 +180,7 @@ void mark_lazy(struct hybrid_engine *e, u32 set, u32 i)
 	if (s->lazy & region_bit(i))
 		return;
 	s->lazy |= region_bit(i);
-	set_bit(set, e->lazy_sets);
+	set_bit(set, e->commit.lazy_sets);
 }
 
 /* ---- shared: epochs of lock-free readers --------------------------------- */
@@ -293,9 +293,9 @@ void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,
 	spin_lock_irqsave(&e->lock, flags);
 	failed = READ_ONCE(e->failed) || !e->loaded;
 	if (!failed) {
-		list_add_tail(&w->link, &e->cp_waiters);
-		e->cp_wanted = true;
-		e->lazy_wanted = true;
+		list_add_tail(&w->link, &e->cp.waiters);
+		e->cp.wanted = true;
+		e->commit.lazy_wanted = true;
 		meta_kick_locked(e, acts);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -328,7 +328,7 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 	       e->writeback_queued || e->trim.busy;
 	list_for_each_entry(v, &e->open_volumes, open_link)
 		busy |= v->flush_busy || v->sb_busy;
-	ended = !busy && (READ_ONCE(e->failed) || !e->loaded || (e->is_clean && e->cp_clean));
+	ended = !busy && (READ_ONCE(e->failed) || !e->loaded || (e->cp.is_clean && e->cp.clean));
 	/* From here on nobody's checkpoint begins. */
 	if (ended)
 		WRITE_ONCE(e->loaded, false);
@@ -342,8 +342,8 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 	}
 	spin_lock_irqsave(&e->lock, flags);
 	e->stop_tried = false;
-	e->cp_clean = true;
-	e->cp_wanted = true;
+	e->cp.clean = true;
+	e->cp.wanted = true;
 	meta_kick_locked(e, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return false;

@@ -158,7 +158,7 @@ static void op_done(struct hybrid_op *op)
 	static struct hybrid_sweep none;
 	double t = cpu();
 	struct hybrid_sweep *w = v ? &v->writeback.sweep : &none;
-	u8 cp = e->cp_phase;
+	u8 cp = e->cp.phase;
 	u32 set;
 
 	/* As the next one begins; so that it is seen. */
@@ -169,7 +169,7 @@ static void op_done(struct hybrid_op *op)
 	hybrid_engine_op_done(e, op, &acts);
 	t = cpu() - t;
 	spent(t);
-	if (e->cp_phase != cp || e->meta_state == META_CHECKPOINT) {
+	if (e->cp.phase != cp || e->meta_state == META_CHECKPOINT) {
 		steps.cpu += t;
 		steps.longest = max(steps.longest, t);
 	}

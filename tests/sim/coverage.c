@@ -119,7 +119,7 @@ static u32 engine_phases(struct hybrid_engine *e)
 	if (e->meta_state == META_COMMIT_FLUSH || e->meta_state == META_COMMIT ||
 	    e->meta_state == META_FLUSH)
 		p |= BIT(PHASE_COMMIT);
-	if (e->cp_phase != CP_NONE)
+	if (e->cp.phase != CP_NONE)
 		p |= BIT(PHASE_CHECKPOINT);
 	if (!hybrid_journal_has_room(&e->journal))
 		p |= BIT(PHASE_JOURNAL_FULL);
@@ -135,7 +135,7 @@ u32 coverage_phases(struct world *w)
 	bool fibers;
 
 	if (e && !e->loaded && w->doing == PHASE_LOAD)
-		return e->cp_phase == CP_NONE ? p : BIT(PHASE_RECOVER);
+		return e->cp.phase == CP_NONE ? p : BIT(PHASE_RECOVER);
 	if (!e || !e->loaded)
 		return p;
 	/* Nobody else sees this look. */
@@ -253,8 +253,8 @@ void coverage_commit(struct world *w, const struct hybrid_op *op)
 		return;
 	fibers = fibers_stop();
 	/* Those who wait for the rest were taken off the list, and put on it again. */
-	entries_of_several += e->meta_state == META_COMMIT && e->commit_wanted &&
-			      !list_empty(&e->commit_next);
+	entries_of_several += e->meta_state == META_COMMIT && e->commit.wanted &&
+			      !list_empty(&e->commit.next);
 	fibers_go_on(fibers);
 }
 

@@ -161,7 +161,7 @@ void crowd_flushed(struct world *w, struct volume *vol)
 	if (w->branch || (w->p.crowd != CROWD_FLUSHES && !w->p.small))
 		return;
 	w->look = max(w->look, 1U);
-	list_for_each_entry(io, &w->e->commit_gated, link)
+	list_for_each_entry(io, &w->e->commit.waiting, link)
 		if (io->volume != vol->v) {
 			met[CROWD_FLUSHES]++;
 			w->look = 4;
@@ -204,7 +204,7 @@ static bool find_clean(struct world *w, const struct hybrid_volume *v, u64 *sect
 /* A flush waits for its origin: first its volume opens a region, then another one flushes. */
 static void beside_gated(struct world *w)
 {
-	struct hybrid_io *io = list_first_entry(&w->e->commit_gated, struct hybrid_io, link);
+	struct hybrid_io *io = list_first_entry(&w->e->commit.waiting, struct hybrid_io, link);
 	struct volume *vol = container_of(io, struct uio, io)->vol;
 	bool opened = w->e->st_journal_writes != w->gated_at;
 	u32 what = rng_below(&w->rng, 8);
@@ -228,7 +228,7 @@ bool crowd_event(struct world *w)
 {
 	if (w->ask)
 		return ask(w);
-	if (w->p.crowd != CROWD_FLUSHES || list_empty(&w->e->commit_gated)) {
+	if (w->p.crowd != CROWD_FLUSHES || list_empty(&w->e->commit.waiting)) {
 		w->gated_at = w->e->st_journal_writes;
 		return false;
 	}
@@ -258,7 +258,7 @@ void crowd_stop(struct world *w)
 	vol = w->vol[rng_below(&w->rng, w->nr_vol)];
 	if (!vol->v || !vol->suspended)
 		return;
-	met[CROWD_STOPS] += w->e->cp_phase != CP_NONE;
+	met[CROWD_STOPS] += w->e->cp.phase != CP_NONE;
 	vol->taken = true;
 	world_close(w, vol);
 }

@@ -277,7 +277,7 @@ static void check_clean(struct world *w, const struct volume *vol)
 
 static void check_closed(struct world *w)
 {
-	u32 set = find_first_bit(w->e->open_sets, w->e->map.nr_sets);
+	u32 set = find_first_bit(w->e->commit.open_sets, w->e->map.nr_sets);
 
 	if (set < w->e->map.nr_sets)
 		violation(w, "liveness", "set %u has open regions", set);
