@@ -198,7 +198,7 @@ static void capture_volumes(struct hybrid_engine *e, u32 leaf, u16 generation, v
 /* What next_block() gave, to @sector.  Neighbours are one write. */
 static void add_block(struct hybrid_engine *e, u64 sector)
 {
-	struct hybrid_segment *seg = &e->meta_segment[e->meta_op.nr_segments];
+	struct hybrid_segment *seg = &e->meta.segment[e->meta.op.nr_segments];
 
 	if (e->cp.blocks && seg[-1].sector + seg[-1].count == sector) {
 		seg[-1].count += HYBRID_META_BLOCK_SECTORS;
@@ -207,7 +207,7 @@ static void add_block(struct hybrid_engine *e, u64 sector)
 		seg->sector = sector;
 		seg->offset = e->cp.blocks * HYBRID_META_BLOCK_SECTORS;
 		seg->count = HYBRID_META_BLOCK_SECTORS;
-		e->meta_op.nr_segments++;
+		e->meta.op.nr_segments++;
 	}
 	e->cp.blocks++;
 }
@@ -281,15 +281,15 @@ static void step_root(struct hybrid_engine *e)
 		root.flags |= HYBRID_ROOT_CLEAN;
 	hybrid_root_encode(next_block(e), e->g, &e->id, &root, e->cp.index_generation);
 	add_block(e, hybrid_root_sector(e->g, root.sequence));
-	e->meta_op.fua = true;
+	e->meta.op.fua = true;
 }
 
 void checkpoint_step(struct hybrid_engine *e)
 {
-	struct hybrid_op *op = &e->meta_op;
+	struct hybrid_op *op = &e->meta.op;
 
 	e->cp.blocks = 0;
-	op->segments = e->meta_segment;
+	op->segments = e->meta.segment;
 	if (e->cp.phase == CP_LEAVES) {
 		step_leaves(e);
 		if (!op->nr_segments) {
@@ -307,7 +307,7 @@ void checkpoint_step(struct hybrid_engine *e)
 	if (e->cp.phase == CP_ROOT)
 		step_root(e);
 	op->mem = e->journal.entry;
-	e->st_metadata_writes += e->cp.blocks;
+	e->stats.metadata_writes += e->cp.blocks;
 }
 
 /* The root is durable. */
@@ -318,7 +318,7 @@ static void checkpoint_done(struct hybrid_engine *e)
 	e->journal.tail = e->cp.tail;
 	e->cp.phase = CP_NONE;
 	e->cp.recovery = false;
-	e->st_checkpoints++;
+	e->stats.checkpoints++;
 }
 
 /* The operation that the last step prepared has ended. */

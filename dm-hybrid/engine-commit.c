@@ -250,11 +250,11 @@ void flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actio
 
 void meta_kick_locked(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
-	struct hybrid_op *op = &e->meta_op;
+	struct hybrid_op *op = &e->meta.op;
 
-	if (READ_ONCE(e->meta_state) != META_IDLE || !READ_ONCE(e->loaded))
+	if (READ_ONCE(e->meta.state) != META_IDLE || !READ_ONCE(e->loaded))
 		return;
-	WRITE_ONCE(e->meta_state, META_WORK);
+	WRITE_ONCE(e->meta.state, META_WORK);
 	op->type = HYBRID_OP_WORK;
 	op->done = meta_work;
 	act(acts, op);
@@ -531,33 +531,33 @@ static bool assemble(struct hybrid_engine *e)
 
 static void meta_op(struct hybrid_engine *e, enum hybrid_op_type type, enum meta_state state)
 {
-	WRITE_ONCE(e->meta_state, state);
-	op_begin(&e->meta_op, type, true, NULL, meta_work);
+	WRITE_ONCE(e->meta.state, state);
+	op_begin(&e->meta.op, type, true, NULL, meta_work);
 }
 
 static void commit_write(struct hybrid_engine *e)
 {
-	struct hybrid_op *op = &e->meta_op;
+	struct hybrid_op *op = &e->meta.op;
 
 	meta_op(e, HYBRID_OP_META, META_COMMIT);
 	op->fua = true;
 	op->mem = e->journal.entry;
-	op->segments = e->meta_segment;
+	op->segments = e->meta.segment;
 	op->nr_segments = 1;
-	e->meta_segment[0].origin = false;
-	e->meta_segment[0].offset = 0;
-	e->meta_segment[0].sector = hybrid_journal_seal(&e->journal, &e->id);
-	e->meta_segment[0].count = e->journal.blocks * HYBRID_META_BLOCK_SECTORS;
-	e->st_journal_writes++;
-	e->st_journal_records += e->journal.nr;
-	e->st_metadata_writes += e->journal.blocks;
+	e->meta.segment[0].origin = false;
+	e->meta.segment[0].offset = 0;
+	e->meta.segment[0].sector = hybrid_journal_seal(&e->journal, &e->id);
+	e->meta.segment[0].count = e->journal.blocks * HYBRID_META_BLOCK_SECTORS;
+	e->stats.journal_writes++;
+	e->stats.journal_records += e->journal.nr;
+	e->stats.metadata_writes += e->journal.blocks;
 }
 
 /* A commit without records. */
 static void commit_flush(struct hybrid_engine *e)
 {
 	meta_op(e, HYBRID_OP_FLUSH, META_FLUSH);
-	e->st_cache_flushes++;
+	e->stats.cache_flushes++;
 }
 
 /*
@@ -637,7 +637,7 @@ static void commit_wait_origins(struct hybrid_engine *e, struct hybrid_actions *
 		v->gated = false;
 }
 
-/* Prepare a commit in meta_op; false: there was nothing to do. */
+/* Prepare a commit in meta.op; false: there was nothing to do. */
 static bool commit_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	unsigned long flags;
@@ -775,15 +775,15 @@ static void commit_lost(struct hybrid_engine *e)
 /* What the last operation was for is done. */
 static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
-	int error = e->meta_op.error_cache;
+	int error = e->meta.op.error_cache;
 
 	if (error) {
-		if (e->meta_state == META_COMMIT || e->meta_state == META_COMMIT_FLUSH)
+		if (e->meta.state == META_COMMIT || e->meta.state == META_COMMIT_FLUSH)
 			commit_lost(e);
 		fail_pool(e);
 		return;
 	}
-	switch (e->meta_state) {
+	switch (e->meta.state) {
 	case META_COMMIT:
 		commit_applied(e, acts);
 		/* What it recorded as clean can be evicted. */
@@ -823,7 +823,7 @@ static void meta_fail(struct hybrid_engine *e, struct hybrid_actions *acts)
 	e->commit.lazy_wanted = false;
 	e->cp.wanted = false;
 	e->cp.phase = CP_NONE;
-	WRITE_ONCE(e->meta_state, META_IDLE);
+	WRITE_ONCE(e->meta.state, META_IDLE);
 	spin_unlock_irqrestore(&e->lock, flags);
 	rerun_list(e, &ios, acts);
 	wake_checkpoint(e, &waiters, -EIO, acts);
@@ -866,12 +866,12 @@ void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_acti
 	bool more;
 
 	/* What the records describe is durable. */
-	if (e->meta_state == META_COMMIT_FLUSH && !op->error_cache) {
+	if (e->meta.state == META_COMMIT_FLUSH && !op->error_cache) {
 		commit_write(e);
-		act(acts, &e->meta_op);
+		act(acts, &e->meta.op);
 		return;
 	}
-	if (e->meta_state != META_WORK)
+	if (e->meta.state != META_WORK)
 		meta_done(e, acts);
 	do {
 		if (READ_ONCE(e->failed)) {
@@ -880,13 +880,13 @@ void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_acti
 		}
 		reclaim(e, acts);
 		if (meta_next(e, acts)) {
-			act(acts, &e->meta_op);
+			act(acts, &e->meta.op);
 			return;
 		}
 		spin_lock_irqsave(&e->lock, flags);
 		more = commit_needed(e) || e->cp.wanted;
 		if (!more)
-			WRITE_ONCE(e->meta_state, META_IDLE);
+			WRITE_ONCE(e->meta.state, META_IDLE);
 		spin_unlock_irqrestore(&e->lock, flags);
 	} while (more);
 }

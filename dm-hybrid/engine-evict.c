@@ -137,7 +137,7 @@ bool evict_block(struct hybrid_engine *e, u32 set, u32 i)
 		return false;
 	remove_block(e, set, i, true);
 	metadata_ages(e, s);
-	atomic64_inc(&e->st_evictions);
+	atomic64_inc(&e->stats.evictions);
 	return true;
 }
 
@@ -266,14 +266,14 @@ void evict(struct hybrid_engine *e, const struct hybrid_io *io, struct hybrid_ac
 	while (most-- && s->nr_free + leaving(e, s) < want) {
 		i = find_victim(e, s, &f);
 		if (f.dirty_seen)
-			WRITE_ONCE(e->writeback_passed, true);
+			WRITE_ONCE(e->writebacks.passed, true);
 		/* If nothing can go, dirty blocks stand in the way: of who waits, that is. */
 		if (i < 0 && f.dirty_seen && !f.ahead)
-			WRITE_ONCE(e->writeback_urgent, true);
+			WRITE_ONCE(e->writebacks.urgent, true);
 		if (i < 0 || !evict_block(e, set, i))
 			break;
 	}
-	if (READ_ONCE(e->writeback_urgent))
+	if (READ_ONCE(e->writebacks.urgent))
 		writeback_kick(e, NULL, acts);
 	if (s->nr_free <= e->reserve / 2 && leaving(e, s))
 		want_commit(e, acts);

@@ -324,7 +324,7 @@ enum cache_error {
 
 enum meta_state {
 	META_IDLE,
-	META_WORK,		/* meta_op is queued as work */
+	META_WORK,		/* meta.op is queued as work */
 	META_COMMIT_FLUSH,	/* of the cache device, before the entry is written */
 	META_COMMIT,
 	META_FLUSH,		/* a commit without records */
@@ -348,6 +348,50 @@ struct hybrid_wear {
 	u32 halved_ms;			/* since that */
 	u8 endurance;			/* enum endurance, READ_ONCE without the lock */
 	bool failing;			/* recent errors reached a limit; READ_ONCE likewise */
+};
+
+/* The one operation on metadata that is under way */
+struct hybrid_meta {
+	u8 state;			/* enum meta_state */
+	struct hybrid_op op;
+	struct hybrid_segment segment[CHECKPOINT_BLOCKS];
+};
+
+/* engine-stream.c: of all volumes */
+struct hybrid_runs {
+	struct list_head holds;		/* jobs, the oldest first */
+	u32 nr_holds;			/* READ_ONCE without the lock */
+	bool unwanted;			/* fills need the jobs; READ_ONCE without the lock */
+	u32 shortest;			/* that is read ahead of, sectors */
+	u8 segment_shift;		/* log2(blocks) */
+	u64 ends[NR_HOLD_ENDS];
+};
+
+/* engine-writeback.c: of all volumes */
+struct hybrid_writebacks {
+	struct hybrid_op op;
+	bool queued;
+	bool urgent;			/* a set has nothing clean to evict */
+	bool passed;			/* a set passed over dirty blocks to evict clean ones */
+	struct list_head turns;		/* volumes */
+	struct hybrid_drain drain;
+	s64 credit;			/* sectors times ms, with a rate limit */
+	unsigned long *dirty_sets;	/* none with dirty blocks is missing */
+};
+
+/* engine-lost.c: what is lost with the cache, of one volume at a time */
+struct hybrid_lost {
+	struct hybrid_lost_map *map;
+	u32 blocks;			/* metadata blocks of it */
+	struct hybrid_volume *volume;	/* whose it is */
+	struct list_head waiters;	/* volumes */
+};
+
+/* Since the pool was loaded: see struct hybrid_pool_status */
+struct hybrid_stats {
+	u64 journal_writes, journal_records, checkpoints;
+	u64 metadata_writes, cache_flushes, trimmed;
+	atomic64_t evictions, errors[NR_CACHE_ERRORS];
 };
 
 /* engine-commit.c: the next entry of the journal, and the present one */
@@ -453,9 +497,7 @@ struct hybrid_engine {
 
 	/* Metadata: one operation at a time */
 	struct hybrid_journal journal;
-	u8 meta_state;
-	struct hybrid_op meta_op;
-	struct hybrid_segment meta_segment[CHECKPOINT_BLOCKS];
+	struct hybrid_meta meta;
 	struct hybrid_commit commit;
 
 	struct hybrid_checkpoint cp;
@@ -466,40 +508,19 @@ struct hybrid_engine {
 	u32 nr_busy_jobs;
 	u32 nr_job_waiters;		/* ios, all volumes; READ_ONCE without the lock */
 
-	/* Runs: engine-stream.c */
-	struct list_head holds;		/* jobs, the oldest first */
-	u32 nr_holds;			/* READ_ONCE without the lock */
-	bool holds_unwanted;		/* fills need the jobs; READ_ONCE without the lock */
-	u32 shortest_run;		/* sectors */
-	u8 segment_shift;		/* log2(blocks) */
-	u64 st_holds[NR_HOLD_ENDS];
-
-	/* Writeback */
-	struct hybrid_op writeback_op;
-	bool writeback_queued;
-	struct list_head writeback_turns;	/* volumes */
-	bool writeback_urgent;		/* a set has nothing clean to evict */
-	bool writeback_passed;		/* a set passed over dirty blocks to evict clean ones */
-	struct hybrid_drain drain;	/* of all volumes */
-	s64 writeback_credit;		/* sectors times ms, with a rate limit */
-	unsigned long *dirty_sets;	/* none with dirty blocks is missing */
+	struct hybrid_runs runs;
+	struct hybrid_writebacks writebacks;
 	u32 flushes_ended;		/* see LIFT_FLUSHES; may wrap */
 	u32 lift_set;			/* whose stamps are lifted next */
 	struct hybrid_room room;
 	struct hybrid_trim trim;
 	struct hybrid_places places;
 
-	/* What is lost with the cache: room for one volume's map at a time */
-	struct hybrid_lost_map *lost_map;
-	u32 lost_blocks;		/* metadata blocks of it */
-	struct hybrid_volume *lost_volume;	/* whose it is */
-	struct list_head lost_waiters;	/* volumes */
+	struct hybrid_lost lost;
 
 	atomic_t nr_dirty, nr_jdirty;
 
-	u64 st_journal_writes, st_journal_records, st_checkpoints;
-	u64 st_metadata_writes, st_cache_flushes, st_trimmed;
-	atomic64_t st_evictions, st_errors[NR_CACHE_ERRORS];
+	struct hybrid_stats stats;
 	u64 ram;
 };
 
@@ -557,7 +578,7 @@ static inline void count(struct hybrid_volume *v, enum hybrid_counter c)
 static inline void count_cache_error(struct hybrid_engine *e, struct hybrid_volume *v,
 				     enum cache_error kind)
 {
-	atomic64_inc(&e->st_errors[kind]);
+	atomic64_inc(&e->stats.errors[kind]);
 	count(v, HYBRID_CACHE_ERRORS);
 }
 
@@ -661,7 +682,7 @@ static inline u32 job_sectors(const struct hybrid_engine *e, const struct hybrid
  */
 static inline bool drains(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	return READ_ONCE(v->drain.on) || READ_ONCE(e->drain.on);
+	return READ_ONCE(v->drain.on) || READ_ONCE(e->writebacks.drain.on);
 }
 
 /* How many blocks of @v are dirty, in RAM or on record, whichever is more. */
@@ -1066,7 +1087,7 @@ void mark_volume_leaf(struct hybrid_engine *e, u32 id);
 void checkpoint_begin(struct hybrid_engine *e);
 /* The next one makes a recovery durable. */
 void checkpoint_recovery(struct hybrid_engine *e);
-/* Add the next write to meta_op, which the caller began. */
+/* Add the next write to meta.op, which the caller began. */
 void checkpoint_step(struct hybrid_engine *e);
 void checkpoint_step_done(struct hybrid_engine *e);
 

@@ -445,8 +445,8 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 	}
 	job = to - from > 1 ? fill_get(e, JOB_AHEAD, v, from) : NULL;
 	if (!job) {
-		if (to - from > 1 && READ_ONCE(e->nr_holds))
-			WRITE_ONCE(e->holds_unwanted, true);
+		if (to - from > 1 && READ_ONCE(e->runs.nr_holds))
+			WRITE_ONCE(e->runs.unwanted, true);
 		from = to;
 		job = fill_get(e, JOB_FILL, v, io->key);
 	}
@@ -751,7 +751,7 @@ static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	}
 	/* A record must follow, unless the granules are dirty on disk already. */
 	io->commit = fua && (io->to_cache & ~io->to_origin & ~(jdirty & valid));
-	if (fua && READ_ONCE(e->meta_state) != META_IDLE)
+	if (fua && READ_ONCE(e->meta.state) != META_IDLE)
 		io->commit |= !!(io->to_cache & ~io->to_origin);
 }
 
@@ -934,8 +934,8 @@ static enum route route(struct hybrid_engine *e, struct hybrid_io *io,
 	else
 		r = route_write(e, s, io, acts);
 	spin_unlock_irqrestore(&s->lock, flags);
-	if (READ_ONCE(e->holds_unwanted)) {
-		WRITE_ONCE(e->holds_unwanted, false);
+	if (READ_ONCE(e->runs.unwanted)) {
+		WRITE_ONCE(e->runs.unwanted, false);
 		holds_drop(e, NULL, HOLD_YIELDED);
 	}
 	return r;

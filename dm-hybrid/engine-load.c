@@ -532,9 +532,9 @@ static int write_checkpoint(struct hybrid_engine *e)
 
 	checkpoint_begin(e);
 	while (e->cp.phase != CP_NONE) {
-		op_begin(&e->meta_op, HYBRID_OP_META, true, NULL, NULL);
+		op_begin(&e->meta.op, HYBRID_OP_META, true, NULL, NULL);
 		checkpoint_step(e);
-		r = e->ops->do_op(e, &e->meta_op);
+		r = e->ops->do_op(e, &e->meta.op);
 		if (r) {
 			e->cp.phase = CP_NONE;
 			return r;

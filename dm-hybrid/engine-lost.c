@@ -21,7 +21,7 @@
 
 void lost_destroy(struct hybrid_engine *e)
 {
-	vfree(e->lost_map);
+	vfree(e->lost.map);
 }
 
 static u32 lost_shift(const struct hybrid_volume *v)
@@ -42,7 +42,7 @@ int lost_reserve(struct hybrid_engine *e, u64 data_sectors)
 	struct hybrid_lost_map *map;
 	unsigned long flags;
 
-	if (blocks <= e->lost_blocks)
+	if (blocks <= e->lost.blocks)
 		return 0;
 	map = vmalloc(blocks * HYBRID_META_BLOCK_SIZE);
 	if (!map)
@@ -52,9 +52,9 @@ int lost_reserve(struct hybrid_engine *e, u64 data_sectors)
 	 * Only a pool that has failed uses it, and opens nothing any more.  Another volume that
 	 * is being opened may have got a larger one meanwhile.
 	 */
-	if (!e->lost_volume && blocks > e->lost_blocks) {
-		swap(e->lost_map, map);
-		e->lost_blocks = blocks;
+	if (!e->lost.volume && blocks > e->lost.blocks) {
+		swap(e->lost.map, map);
+		e->lost.blocks = blocks;
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	vfree(map);
@@ -167,8 +167,8 @@ static void lost_done(struct hybrid_engine *e, struct hybrid_volume *v,
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	e->lost_volume = NULL;
-	next = list_first_entry_or_null(&e->lost_waiters, struct hybrid_volume, lost_link);
+	e->lost.volume = NULL;
+	next = list_first_entry_or_null(&e->lost.waiters, struct hybrid_volume, lost_link);
 	if (next) {
 		list_del_init(&next->lost_link);
 		lost_save(e, next, acts);
@@ -192,7 +192,7 @@ static void lost_written(struct hybrid_engine *e, struct hybrid_op *op,
 
 	lost_copied(v, op->error_origin);
 	if (!v->sb_copy) {
-		lost_write(v, e->lost_map, 1, lost_written);
+		lost_write(v, e->lost.map, 1, lost_written);
 		act(acts, op);
 		return;
 	}
@@ -206,21 +206,21 @@ static void lost_work(struct hybrid_engine *e, struct hybrid_op *op,
 {
 	struct hybrid_volume *v = op->volume;
 
-	if (!lost_collect(e, v, e->lost_map)) {
+	if (!lost_collect(e, v, e->lost.map)) {
 		lost_done(e, v, acts);
 		return;
 	}
-	lost_write(v, e->lost_map, 0, lost_written);
+	lost_write(v, e->lost.map, 0, lost_written);
 	act(acts, op);
 }
 
 void lost_save(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
 {
-	if (e->lost_volume) {
-		list_add_tail(&v->lost_link, &e->lost_waiters);
+	if (e->lost.volume) {
+		list_add_tail(&v->lost_link, &e->lost.waiters);
 		return;
 	}
-	e->lost_volume = v;
+	e->lost.volume = v;
 	op_begin(&v->sb_op, HYBRID_OP_WORK, false, NULL, lost_work);
 	v->sb_op.volume = v;
 	act(acts, &v->sb_op);

@@ -104,7 +104,7 @@ bool room_wait(struct hybrid_engine *e, const struct hybrid_set *s, struct hybri
 	if (!(READ_ONCE(v->origin_traits) & HYBRID_ORIGIN_SEEKS) ||
 	    write_mode(e, v) != HYBRID_MODE_WRITEBACK)
 		return false;
-	if (!READ_ONCE(e->writeback_urgent) && !leaving(e, s) && !room_used_up(v))
+	if (!READ_ONCE(e->writebacks.urgent) && !leaving(e, s) && !room_used_up(v))
 		return false;
 	spin_lock_irqsave(&e->lock, flags);
 	if (!io->room_since)

@@ -120,14 +120,14 @@ void stream_create(struct hybrid_engine *e)
 	u32 window = e->g->block_sectors << e->g->window_shift;
 	u32 segment = clamp_t(u64, cache / 32, window, max_t(u32, window, SEGMENT_SECTORS));
 
-	INIT_LIST_HEAD(&e->holds);
-	e->segment_shift = ilog2(segment) - e->g->block_shift;
-	e->shortest_run = min_t(u64, SHORTEST_RUN, cache / 8);
+	INIT_LIST_HEAD(&e->runs.holds);
+	e->runs.segment_shift = ilog2(segment) - e->g->block_shift;
+	e->runs.shortest = min_t(u64, SHORTEST_RUN, cache / 8);
 }
 
 static u32 segment_rank(const struct hybrid_engine *e, u64 key)
 {
-	return ((key >> e->segment_shift) * GOLDEN_RATIO_64) >> 32;
+	return ((key >> e->runs.segment_shift) * GOLDEN_RATIO_64) >> 32;
 }
 
 /* Of the blocks from @first to @key the one with the highest rank, above @key's own. */
@@ -192,7 +192,7 @@ static struct hybrid_job *hold_find(struct hybrid_engine *e, struct hybrid_set *
 	struct hybrid_job *job;
 
 	/* What begins to be held in this set is counted under its lock. */
-	if (!READ_ONCE(e->nr_holds))
+	if (!READ_ONCE(e->runs.nr_holds))
 		return NULL;
 	list_for_each_entry(job, &s->jobs, link)
 		if (job->type == JOB_HOLD && (hold_mask(e, job, key, mask) & job->readable))
@@ -209,10 +209,10 @@ static void hold_ends(struct hybrid_engine *e, struct hybrid_job *job, u64 mask,
 	if (!job->readable)
 		list_del_init(&job->link);
 	spin_lock_irqsave(&e->lock, flags);
-	e->st_holds[why]++;
+	e->runs.ends[why]++;
 	if (!job->readable) {
 		list_del_init(&job->held);
-		WRITE_ONCE(e->nr_holds, e->nr_holds - 1);
+		WRITE_ONCE(e->runs.nr_holds, e->runs.nr_holds - 1);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	job->done = job->in_buffer && !job->readable;
@@ -259,7 +259,7 @@ bool hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io 
 /* Some are left to fills. */
 static bool hold_allowed(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	return READ_ONCE(e->nr_holds) < e->jobs[AHEADS].most / 4 * 3 && !READ_ONCE(e->failed) &&
+	return READ_ONCE(e->runs.nr_holds) < e->jobs[AHEADS].most / 4 * 3 && !READ_ONCE(e->failed) &&
 	       READ_ONCE(v->mode) != HYBRID_MODE_PASSTHROUGH;
 }
 
@@ -276,8 +276,8 @@ static void hold_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set,
 	list_add_tail(&job->link, &e->map.set[set].jobs);
 	WRITE_ONCE(job->age, 0);
 	spin_lock_irqsave(&e->lock, flags);
-	list_add_tail(&job->held, &e->holds);
-	WRITE_ONCE(e->nr_holds, e->nr_holds + 1);
+	list_add_tail(&job->held, &e->runs.holds);
+	WRITE_ONCE(e->runs.nr_holds, e->runs.nr_holds + 1);
 	spin_unlock_irqrestore(&e->lock, flags);
 	job_transfer(job, false, hold_read);
 	job_segment(job, true, origin_sector(e, job->volume, job->key, 0), 0, sectors);
@@ -381,7 +381,7 @@ void stream_ahead(struct hybrid_engine *e, struct hybrid_volume *v, u64 sector,
 	    !is_cached(e, key))
 		return;
 	run = stream_length(v, sector);
-	if (!run || run < e->shortest_run)
+	if (!run || run < e->runs.shortest)
 		return;
 	end = hybrid_key(v->id, to_oblock(min(blocks, first + (HOLD_FAR >> e->g->block_shift))));
 	hole = next_hole(e, key, end);
@@ -400,7 +400,7 @@ static s64 hold_of_age(struct hybrid_engine *e, const struct hybrid_volume *v, u
 	s64 set = -1;
 
 	spin_lock_irqsave(&e->lock, flags);
-	list_for_each_entry(job, &e->holds, held)
+	list_for_each_entry(job, &e->runs.holds, held)
 		if ((!v || job->volume == v) && READ_ONCE(job->age) >= age) {
 			set = job->set;
 			break;
@@ -417,7 +417,7 @@ static void drop_holds(struct hybrid_engine *e, const struct hybrid_volume *v, u
 	unsigned long flags;
 	s64 set;
 
-	while (READ_ONCE(e->nr_holds) && (set = hold_of_age(e, v, age)) >= 0) {
+	while (READ_ONCE(e->runs.nr_holds) && (set = hold_of_age(e, v, age)) >= 0) {
 		s = &e->map.set[set];
 		spin_lock_irqsave(&s->lock, flags);
 		list_for_each_entry_safe(job, next, &s->jobs, link)
@@ -438,10 +438,10 @@ void holds_tick(struct hybrid_engine *e)
 	struct hybrid_job *job;
 	unsigned long flags;
 
-	if (!READ_ONCE(e->nr_holds))
+	if (!READ_ONCE(e->runs.nr_holds))
 		return;
 	spin_lock_irqsave(&e->lock, flags);
-	list_for_each_entry(job, &e->holds, held)
+	list_for_each_entry(job, &e->runs.holds, held)
 		WRITE_ONCE(job->age, READ_ONCE(job->age) + 1);
 	spin_unlock_irqrestore(&e->lock, flags);
 	drop_holds(e, NULL, READ_ONCE(e->failed) ? 0 : HOLD_TICKS, HOLD_UNUSED);

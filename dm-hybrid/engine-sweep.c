@@ -56,8 +56,8 @@ void sweep_note(struct hybrid_engine *e, const struct hybrid_set *s)
 {
 	u32 set = s - e->map.set;
 
-	if (!test_bit(set, e->dirty_sets))
-		set_bit(set, e->dirty_sets);
+	if (!test_bit(set, e->writebacks.dirty_sets))
+		set_bit(set, e->writebacks.dirty_sets);
 }
 
 /* ---- order --------------------------------------------------------------- */
@@ -127,7 +127,7 @@ static void sweep_set(struct hybrid_engine *e, struct hybrid_sweep *w, u32 set)
 			found[n++] = key;
 	}
 	if (!dirty)
-		clear_bit(set, e->dirty_sets);
+		clear_bit(set, e->writebacks.dirty_sets);
 	spin_unlock_irqrestore(&s->lock, flags);
 	/* A window's blocks are all in one set. */
 	w->nr += n > 1 ? sort_windows(found, n) : n;
@@ -150,7 +150,7 @@ static bool sweep_slice(struct hybrid_engine *e, struct hybrid_sweep *w)
 	u32 had = w->nr, n;
 
 	for (n = 0; n < SLICE_SETS && w->nr - had < SLICE_WINDOWS; n++) {
-		w->set = find_next_bit(e->dirty_sets, e->map.nr_sets, w->set);
+		w->set = find_next_bit(e->writebacks.dirty_sets, e->map.nr_sets, w->set);
 		if (w->set >= e->map.nr_sets) {
 			w->under_way = false;
 			return true;

@@ -137,7 +137,7 @@ static void trimmed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	if (op->error_cache)
 		WRITE_ONCE(t->refused, true);
 	else
-		WRITE_ONCE(e->st_trimmed, e->st_trimmed + t->segment.count);
+		WRITE_ONCE(e->stats.trimmed, e->stats.trimmed + t->segment.count);
 	spin_lock_irqsave(&s->lock, flags);
 	for (i = t->first; i < t->first + t->nr; i++) {
 		hybrid_set_free(&e->map, s, i);

@@ -20,7 +20,7 @@
  */
 static unsigned long cache_written_since(const struct hybrid_engine *e)
 {
-	unsigned long sectors = READ_ONCE(e->st_metadata_writes) * HYBRID_META_BLOCK_SECTORS;
+	unsigned long sectors = READ_ONCE(e->stats.metadata_writes) * HYBRID_META_BLOCK_SECTORS;
 	int cpu;
 
 	for_each_possible_cpu(cpu)
@@ -85,13 +85,13 @@ static void set_failing(struct hybrid_engine *e, bool failing)
 	if (failing == e->wear.failing)
 		return;
 	WRITE_ONCE(e->wear.failing, failing);
-	drain_set(&e->drain, failing, 0);
+	drain_set(&e->writebacks.drain, failing, 0);
 }
 
 /* Adds what has failed since the last tick; halves what had failed before, once for each day. */
 static void count_recent(struct hybrid_engine *e, enum cache_error kind, u32 days)
 {
-	u64 errors = atomic64_read(&e->st_errors[kind]);
+	u64 errors = atomic64_read(&e->stats.errors[kind]);
 	u64 recent = e->wear.recent[kind] >> min(days, 31U);
 
 	e->wear.recent[kind] = min_t(u64, recent + errors - e->wear.counted[kind], U32_MAX);

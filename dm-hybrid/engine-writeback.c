@@ -110,8 +110,8 @@ static void pay_window(struct hybrid_engine *e, struct hybrid_volume *v, u64 mas
 	s64 most = (s64)(MS_PER_SECOND * e->g->block_sectors) << e->g->window_shift;
 	s64 price = (s64)(MS_PER_SECOND * hweight64(mask)) << e->g->granule_shift;
 
-	e->writeback_credit = max(e->writeback_credit - price, -most);
-	e->drain.credit = max(e->drain.credit - price, -most);
+	e->writebacks.credit = max(e->writebacks.credit - price, -most);
+	e->writebacks.drain.credit = max(e->writebacks.drain.credit - price, -most);
 	v->drain.credit = max(v->drain.credit - price, -most);
 }
 
@@ -356,7 +356,7 @@ static void window_written(struct hybrid_engine *e, struct hybrid_op *op,
 
 bool is_draining(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	return e->drain.on || (v->drain.on && dirty_blocks(v));
+	return e->writebacks.drain.on || (v->drain.on && dirty_blocks(v));
 }
 
 static bool within(const struct hybrid_drain *d)
@@ -367,7 +367,7 @@ static bool within(const struct hybrid_drain *d)
 /* Is a drain of @v under way, and within its limit, or limits? */
 static bool drain_may_go(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	return is_draining(e, v) && (!e->drain.on || within(&e->drain)) &&
+	return is_draining(e, v) && (!e->writebacks.drain.on || within(&e->writebacks.drain)) &&
 	       (!v->drain.on || within(&v->drain));
 }
 
@@ -393,15 +393,15 @@ static u32 writeback_depth(const struct hybrid_engine *e, const struct hybrid_vo
 	    READ_ONCE(e->failed) || !READ_ONCE(e->loaded) || READ_ONCE(e->stopping) ||
 	    room_batch_full(e, v))
 		return 0;
-	if (drain_may_go(e, v) || READ_ONCE(e->writeback_urgent) || room_used_up(v))
+	if (drain_may_go(e, v) || READ_ONCE(e->writebacks.urgent) || room_used_up(v))
 		return e->jobs[WRITEBACKS].most;
 	if (dirty > high)
 		return depth_above(e, dirty - high);
 	/* Idle or not: its limit is that of all writeback */
 	if (is_draining(e, v))
 		return 0;
-	if (dirty > low && (idle || READ_ONCE(e->writeback_passed)) &&
-	    (!e->config.writeback_rate || e->writeback_credit > 0))
+	if (dirty > low && (idle || READ_ONCE(e->writebacks.passed)) &&
+	    (!e->config.writeback_rate || e->writebacks.credit > 0))
 		return min(idle ? e->jobs[WRITEBACKS].most : 2, depth_above(e, dirty - low));
 	return 0;
 }
@@ -413,14 +413,14 @@ static void take_turn(struct hybrid_engine *e, struct hybrid_volume *v,
 		      struct hybrid_actions *acts)
 {
 	struct hybrid_writeback *w = &v->writeback;
-	struct hybrid_op *op = &e->writeback_op;
+	struct hybrid_op *op = &e->writebacks.op;
 
 	if (!list_empty(&w->turn) || w->nr_active >= writeback_depth(e, v))
 		return;
-	list_add_tail(&w->turn, &e->writeback_turns);
-	if (e->writeback_queued)
+	list_add_tail(&w->turn, &e->writebacks.turns);
+	if (e->writebacks.queued)
 		return;
-	e->writeback_queued = true;
+	e->writebacks.queued = true;
 	op->type = HYBRID_OP_WORK;
 	op->done = writeback_work;
 	act(acts, op);
@@ -455,8 +455,8 @@ static struct hybrid_volume *whose_turn(struct hybrid_engine *e, struct hybrid_a
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	while (!next && !list_empty(&e->writeback_turns)) {
-		v = list_first_entry(&e->writeback_turns, struct hybrid_volume, writeback.turn);
+	while (!next && !list_empty(&e->writebacks.turns)) {
+		v = list_first_entry(&e->writebacks.turns, struct hybrid_volume, writeback.turn);
 		if (v->writeback.nr_active < writeback_depth(e, v))
 			next = v;
 		else
@@ -515,9 +515,9 @@ void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	}
 	spin_lock_irqsave(&e->lock, flags);
 	/* Who could not come to an end begins again as the last. */
-	list_rotate_left(&e->writeback_turns);
-	e->writeback_queued = !list_empty(&e->writeback_turns);
-	if (e->writeback_queued)
+	list_rotate_left(&e->writebacks.turns);
+	e->writebacks.queued = !list_empty(&e->writebacks.turns);
+	if (e->writebacks.queued)
 		act(acts, op);
 	spin_unlock_irqrestore(&e->lock, flags);
 }
@@ -528,8 +528,8 @@ void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	e->writeback_credit = credit_after(e->writeback_credit, e->config.writeback_rate, ms);
-	e->drain.credit = credit_after(e->drain.credit, e->drain.rate, ms);
+	e->writebacks.credit = credit_after(e->writebacks.credit, e->config.writeback_rate, ms);
+	e->writebacks.drain.credit = credit_after(e->writebacks.drain.credit, e->writebacks.drain.rate, ms);
 	list_for_each_entry(v, &e->open_volumes, open_link) {
 		v->drain.credit = credit_after(v->drain.credit, v->drain.rate, ms);
 		if (v->writeback.paused)
@@ -538,8 +538,8 @@ void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts
 	spin_unlock_irqrestore(&e->lock, flags);
 	writeback_kick(e, NULL, acts);
 	/* Whoever still finds nothing clean to evict says so again. */
-	WRITE_ONCE(e->writeback_urgent, false);
-	WRITE_ONCE(e->writeback_passed, false);
+	WRITE_ONCE(e->writebacks.urgent, false);
+	WRITE_ONCE(e->writebacks.passed, false);
 	spin_lock_irqsave(&e->lock, flags);
 	list_for_each_entry(v, &e->open_volumes, open_link) {
 		WRITE_ONCE(v->foreground_before, READ_ONCE(v->foreground));
@@ -566,7 +566,7 @@ void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool 
 	if (v)
 		drain_set(&v->drain, on || v->mode != HYBRID_MODE_WRITEBACK, rate);
 	else
-		drain_set(&e->drain, on || e->wear.failing, rate);
+		drain_set(&e->writebacks.drain, on || e->wear.failing, rate);
 	spin_unlock_irqrestore(&e->lock, flags);
 	writeback_kick(e, v, acts);
 }

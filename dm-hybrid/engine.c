@@ -14,10 +14,10 @@ static void init_lists(struct hybrid_engine *e)
 	INIT_LIST_HEAD(&e->cp.now);
 	INIT_LIST_HEAD(&e->room.waiters);
 	e->room.tick = 1;
-	INIT_LIST_HEAD(&e->lost_waiters);
-	INIT_LIST_HEAD(&e->meta_op.link);
-	INIT_LIST_HEAD(&e->writeback_op.link);
-	INIT_LIST_HEAD(&e->writeback_turns);
+	INIT_LIST_HEAD(&e->lost.waiters);
+	INIT_LIST_HEAD(&e->meta.op.link);
+	INIT_LIST_HEAD(&e->writebacks.op.link);
+	INIT_LIST_HEAD(&e->writebacks.turns);
 	spin_lock_init(&e->lock);
 }
 
@@ -47,11 +47,11 @@ static int create_parts(struct hybrid_engine *e, const struct hybrid_policy_type
 	e->commit.lazy_sets = alloc_bits(sets);
 	e->commit.open_sets = alloc_bits(sets);
 	e->grace.sets = alloc_bits(sets);
-	e->dirty_sets = alloc_bits(sets);
+	e->writebacks.dirty_sets = alloc_bits(sets);
 	e->trim.sets = alloc_bits(sets);
 	e->readers = alloc_percpu(struct hybrid_readers);
 	if (!e->commit.must_sets || !e->commit.lazy_sets || !e->commit.open_sets || !e->grace.sets ||
-	    !e->dirty_sets || !e->trim.sets || !e->readers)
+	    !e->writebacks.dirty_sets || !e->trim.sets || !e->readers)
 		return -ENOMEM;
 	e->ram = own_ram(e->g);
 	return 0;
@@ -107,7 +107,7 @@ void hybrid_engine_destroy(struct hybrid_engine *e)
 	kvfree(e->commit.lazy_sets);
 	kvfree(e->commit.open_sets);
 	kvfree(e->grace.sets);
-	kvfree(e->dirty_sets);
+	kvfree(e->writebacks.dirty_sets);
 	kvfree(e->trim.sets);
 	vfree(e);
 }
@@ -240,7 +240,7 @@ void grace_poll(struct hybrid_engine *e)
 /* The metadata cannot be written any more: no new dirty data (P5). */
 void fail_pool(struct hybrid_engine *e)
 {
-	atomic64_inc(&e->st_errors[e->meta_op.type == HYBRID_OP_FLUSH ? CACHE_FLUSH_ERRORS :
+	atomic64_inc(&e->stats.errors[e->meta.op.type == HYBRID_OP_FLUSH ? CACHE_FLUSH_ERRORS :
 				   CACHE_WRITE_ERRORS]);
 	/* What was lost is counted before: commit_or_complete() */
 	smp_store_release(&e->failed, true);
@@ -319,13 +319,13 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(e->stopping, true);
-	drain_set(&e->drain, READ_ONCE(e->wear.failing), 0);
+	drain_set(&e->writebacks.drain, READ_ONCE(e->wear.failing), 0);
 	spin_unlock_irqrestore(&e->lock, flags);
 	holds_drop(e, NULL, HOLD_SUSPENDED);
 	reclaim(e, acts);
 	spin_lock_irqsave(&e->lock, flags);
-	busy = e->nr_busy_jobs || READ_ONCE(e->meta_state) != META_IDLE ||
-	       e->writeback_queued || e->trim.busy;
+	busy = e->nr_busy_jobs || READ_ONCE(e->meta.state) != META_IDLE ||
+	       e->writebacks.queued || e->trim.busy;
 	list_for_each_entry(v, &e->open_volumes, open_link)
 		busy |= v->flush_busy || v->sb_busy;
 	ended = !busy && (READ_ONCE(e->failed) || !e->loaded || (e->cp.is_clean && e->cp.clean));
@@ -430,8 +430,8 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	st->dirty = dirty_in_all(e);
 	st->dirty_sectors = dirty_sectors_in_all(e);
 	wear_status(e, st);
-	st->drain_on = READ_ONCE(e->drain.on) && !st->failing;
-	st->draining = READ_ONCE(e->drain.on) && st->dirty;
+	st->drain_on = READ_ONCE(e->writebacks.drain.on) && !st->failing;
+	st->draining = READ_ONCE(e->writebacks.drain.on) && st->dirty;
 	st->block_sectors = e->g->block_sectors;
 	st->granule_sectors = e->g->granule_sectors;
 	st->blocks = e->g->nr_blocks;
@@ -447,16 +447,16 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	st->ram = e->ram + e->map.ram + READ_ONCE(e->map.policy_ram);
 	st->journal_used = e->journal.head - e->journal.tail;
 	st->journal_blocks = e->g->journal_blocks;
-	st->journal_writes = e->st_journal_writes;
-	st->journal_records = e->st_journal_records;
-	st->checkpoints = e->st_checkpoints;
-	st->metadata_writes = e->st_metadata_writes;
-	st->cache_flushes = e->st_cache_flushes;
-	st->evictions = atomic64_read(&e->st_evictions);
-	st->read_errors = atomic64_read(&e->st_errors[CACHE_READ_ERRORS]);
-	st->write_errors = atomic64_read(&e->st_errors[CACHE_WRITE_ERRORS]);
-	st->flush_errors = atomic64_read(&e->st_errors[CACHE_FLUSH_ERRORS]);
-	st->trimmed = READ_ONCE(e->st_trimmed);
+	st->journal_writes = e->stats.journal_writes;
+	st->journal_records = e->stats.journal_records;
+	st->checkpoints = e->stats.checkpoints;
+	st->metadata_writes = e->stats.metadata_writes;
+	st->cache_flushes = e->stats.cache_flushes;
+	st->evictions = atomic64_read(&e->stats.evictions);
+	st->read_errors = atomic64_read(&e->stats.errors[CACHE_READ_ERRORS]);
+	st->write_errors = atomic64_read(&e->stats.errors[CACHE_WRITE_ERRORS]);
+	st->flush_errors = atomic64_read(&e->stats.errors[CACHE_FLUSH_ERRORS]);
+	st->trimmed = READ_ONCE(e->stats.trimmed);
 	st->retired = READ_ONCE(e->places.nr_retired);
 }
 
@@ -465,7 +465,7 @@ u32 hybrid_engine_state(const struct hybrid_engine *e)
 	return READ_ONCE(e->state) |
 	       (READ_ONCE(e->wear.failing) ? HYBRID_STATE_FAILING : 0) |
 	       (READ_ONCE(e->failed) ? HYBRID_STATE_FAILED : 0) |
-	       (READ_ONCE(e->drain.on) && !dirty_in_all(e) ? HYBRID_STATE_DRAINED : 0);
+	       (READ_ONCE(e->writebacks.drain.on) && !dirty_in_all(e) ? HYBRID_STATE_DRAINED : 0);
 }
 
 /* ---- for the simulator --------------------------------------------------- */
@@ -562,7 +562,7 @@ static const char *check_set(struct hybrid_engine *e, u32 set, struct dirty_sums
 		why = check_writes(e, s);
 	if (!why)
 		why = holds_check(e, s);
-	if (!why && sums->blocks > before && !test_bit(set, e->dirty_sets))
+	if (!why && sums->blocks > before && !test_bit(set, e->writebacks.dirty_sets))
 		return "no sweep finds a set's dirty blocks";
 	return why;
 }

@@ -90,7 +90,7 @@ static void begin(const char *name)
 {
 	phase.name = name;
 	phase.before = disk;
-	phase.records = e ? e->st_journal_records : 0;
+	phase.records = e ? e->stats.journal_records : 0;
 	phase.cpu = 0;
 	phase.longest = 0;
 	memset(&steps, 0, sizeof(steps));
@@ -121,7 +121,7 @@ static void end(void)
 	field("writes", disk.writes - b->writes);
 	field("write_bytes", disk.write_bytes - b->write_bytes);
 	field("journal_bytes", disk.journal_bytes - b->journal_bytes);
-	field("records", e->st_journal_records - phase.records);
+	field("records", e->stats.journal_records - phase.records);
 	field("step_cpu", steps.cpu);
 	field("longest_step", steps.longest);
 }
@@ -169,7 +169,7 @@ static void op_done(struct hybrid_op *op)
 	hybrid_engine_op_done(e, op, &acts);
 	t = cpu() - t;
 	spent(t);
-	if (e->cp.phase != cp || e->meta_state == META_CHECKPOINT) {
+	if (e->cp.phase != cp || e->meta.state == META_CHECKPOINT) {
 		steps.cpu += t;
 		steps.longest = max(steps.longest, t);
 	}
@@ -444,12 +444,12 @@ static void measure_idle(void)
 /* Until one more group would be too much for the journal, or (@over) was. */
 static void fill_journal(const char *name, bool over)
 {
-	u64 checkpoints = e->st_checkpoints;
+	u64 checkpoints = e->stats.checkpoints;
 	u64 used = e->journal.head - e->journal.tail, writes = 0, group = 0, last;
 	u32 nr = min_t(u32, BULK, e->g->nr_blocks / 256);
 
 	begin(name);
-	while (over ? e->st_checkpoints == checkpoints :
+	while (over ? e->stats.checkpoints == checkpoints :
 	       (used + 2 * group) * 2 < e->g->journal_blocks) {
 		last = used;
 		write_group(nr);

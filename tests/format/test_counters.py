@@ -62,7 +62,7 @@ def test_widths(tmp_path, pointer):
         size = "sizeof(long)" if bits == "long" else f"{bits} / 8"
         value = f"((struct {struct} *)0)->{member}"
         element = f"_Generic(&({value}), u16 **: 2, u32 **: 4, default: sizeof({value}))"
-        if member in ("c", "st_holds", "st_errors", "enter", "leave"):
+        if member in ("c", "ends", "errors", "enter", "leave"):
             element = f"sizeof({value}[0])"
         asserts.append(f'_Static_assert({element} == {size}, "{struct}.{member}");')
     source = tmp_path / "counters.c"

@@ -104,7 +104,7 @@ static u32 volume_phases(struct world *w)
 			continue;
 		if (v->mode != HYBRID_MODE_WRITEBACK)
 			p |= BIT(PHASE_MODE);
-		else if (v->drain.on || w->e->drain.on)
+		else if (v->drain.on || w->e->writebacks.drain.on)
 			p |= BIT(PHASE_DRAIN);
 	}
 	return p;
@@ -114,10 +114,10 @@ static u32 engine_phases(struct hybrid_engine *e)
 {
 	u32 p = 0;
 
-	if (e->nr_holds)
+	if (e->runs.nr_holds)
 		p |= BIT(PHASE_HOLD);
-	if (e->meta_state == META_COMMIT_FLUSH || e->meta_state == META_COMMIT ||
-	    e->meta_state == META_FLUSH)
+	if (e->meta.state == META_COMMIT_FLUSH || e->meta.state == META_COMMIT ||
+	    e->meta.state == META_FLUSH)
 		p |= BIT(PHASE_COMMIT);
 	if (e->cp.phase != CP_NONE)
 		p |= BIT(PHASE_CHECKPOINT);
@@ -235,7 +235,7 @@ void coverage_holds(struct world *w)
 	u32 k;
 
 	for (k = 0; w->e && k < NR_HOLD_ENDS; k++)
-		held[k] += w->e->st_holds[k];
+		held[k] += w->e->runs.ends[k];
 	if (!w->e)
 		return;
 	retired += w->e->places.nr_retired;
@@ -249,11 +249,11 @@ void coverage_commit(struct world *w, const struct hybrid_op *op)
 	struct hybrid_engine *e = w->e;
 	bool fibers;
 
-	if (!e || op != &e->meta_op)
+	if (!e || op != &e->meta.op)
 		return;
 	fibers = fibers_stop();
 	/* Those who wait for the rest were taken off the list, and put on it again. */
-	entries_of_several += e->meta_state == META_COMMIT && e->commit.wanted &&
+	entries_of_several += e->meta.state == META_COMMIT && e->commit.wanted &&
 			      !list_empty(&e->commit.next);
 	fibers_go_on(fibers);
 }

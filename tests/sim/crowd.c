@@ -206,7 +206,7 @@ static void beside_gated(struct world *w)
 {
 	struct hybrid_io *io = list_first_entry(&w->e->commit.waiting, struct hybrid_io, link);
 	struct volume *vol = container_of(io, struct uio, io)->vol;
-	bool opened = w->e->st_journal_writes != w->gated_at;
+	bool opened = w->e->stats.journal_writes != w->gated_at;
 	u32 what = rng_below(&w->rng, 8);
 	bool flush = opened ? what > 2 : !what;
 	u64 sector;
@@ -229,7 +229,7 @@ bool crowd_event(struct world *w)
 	if (w->ask)
 		return ask(w);
 	if (w->p.crowd != CROWD_FLUSHES || list_empty(&w->e->commit.waiting)) {
-		w->gated_at = w->e->st_journal_writes;
+		w->gated_at = w->e->stats.journal_writes;
 		return false;
 	}
 	beside_gated(w);

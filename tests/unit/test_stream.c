@@ -64,7 +64,7 @@ static u32 read_up_to_a_hole(void)
 	set_cutoff_to(1);
 	hole = next(0, false);
 	run(hole, next(hole, true));
-	assert_true(e->nr_holds);
+	assert_true(e->runs.nr_holds);
 	hole = next(next(hole, true), false);
 	assert_true(hole < RUN);
 	return hole;
@@ -255,7 +255,7 @@ static void suspend_drops(void **state)
 	struct hybrid_actions acts;
 
 	assert_true(suspend());
-	assert_int_equal(e->nr_holds, 0);
+	assert_int_equal(e->runs.nr_holds, 0);
 	fill_data(&writer, (u64)hole * BLOCK, BLOCK, 9);
 	memcpy(disk[1] + (DATA + (u64)hole * BLOCK) * 512, writer.data, BLOCK * 512);
 	hybrid_actions_init(&acts);
@@ -268,14 +268,14 @@ static void mode_drops(void **state)
 {
 	read_up_to_a_hole();
 	set_mode(HYBRID_MODE_PASSTHROUGH);
-	assert_int_equal(e->nr_holds, 0);
+	assert_int_equal(e->runs.nr_holds, 0);
 }
 
 static void stop_drops(void **state)
 {
 	read_up_to_a_hole();
 	stop();
-	assert_int_equal(e->nr_holds, 0);
+	assert_int_equal(e->runs.nr_holds, 0);
 	assert_int_equal(e->nr_busy_jobs, 0);
 }
 
@@ -285,7 +285,7 @@ static void time_drops(void **state)
 	u32 k;
 
 	read_up_to_a_hole();
-	for (k = 0; e->nr_holds; k++) {
+	for (k = 0; e->runs.nr_holds; k++) {
 		assert_true(k < 20);
 		tick(100);
 	}
@@ -305,7 +305,7 @@ static void fills_come_first(void **state)
 	struct hybrid_job *job[NR_AHEAD_JOBS];
 	u32 n, hole = read_up_to_a_hole();
 
-	assert_in_range(e->nr_holds, 1, NR_AHEAD_JOBS / 4 * 3);
+	assert_in_range(e->runs.nr_holds, 1, NR_AHEAD_JOBS / 4 * 3);
 	for (n = 0; (job[n] = get_job(JOB_AHEAD, v)); n++)
 		;
 	assert_in_range(n, NR_AHEAD_JOBS / 4, NR_AHEAD_JOBS - 1);
@@ -314,8 +314,8 @@ static void fills_come_first(void **state)
 	set_cutoff_to(0);
 	reads((u64)(RUN + 41) * BLOCK, 8, 0);
 	reads((u64)(RUN + 42) * BLOCK, 8, 0);
-	assert_int_equal(e->nr_holds, 0);
-	assert_int_equal(e->st_holds[HOLD_YIELDED] > 0, 1);
+	assert_int_equal(e->runs.nr_holds, 0);
+	assert_int_equal(e->runs.ends[HOLD_YIELDED] > 0, 1);
 	reads((u64)hole * BLOCK, 8, 0);
 	while (n--)
 		job_put(e, job[n], NULL);
@@ -433,8 +433,8 @@ static void error_ahead(void **state)
 	fail_origin = true;
 	assert_int_equal(read_io((u64)(end - 1) * BLOCK + 8, BLOCK - 8), -EIO);
 	fail_origin = false;
-	assert_int_equal(e->nr_holds, 0);
-	assert_true(e->st_holds[HOLD_FAILED]);
+	assert_int_equal(e->runs.nr_holds, 0);
+	assert_true(e->runs.ends[HOLD_FAILED]);
 	reads((u64)next(end, false) * BLOCK, BLOCK, 0);
 }
 

@@ -224,7 +224,7 @@ static void clean_sets_cost_nothing(void **state)
 	for (n = 0; n < NR_VOLUMES; n++)
 		while (next(n) != HYBRID_NO_KEY)
 			;
-	assert_true(find_next_bit(e->dirty_sets, e->map.nr_sets, 0) == e->map.nr_sets);
+	assert_true(find_next_bit(e->writebacks.dirty_sets, e->map.nr_sets, 0) == e->map.nr_sets);
 }
 
 int main(void)

@@ -99,7 +99,7 @@ static void windows_of_another_origin(void **state)
 
 	both_dirty();
 	assert_int_equal(hybrid_engine_configure(e, &beside), 0);
-	e->writeback_passed = true;
+	e->writebacks.passed = true;
 	hybrid_actions_init(&acts);
 	hybrid_actions_init(&held);
 	writeback_kick(e, other, &acts);
@@ -177,7 +177,7 @@ static void writeback_is_urgent(void)
 {
 	struct hybrid_actions acts;
 
-	WRITE_ONCE(e->writeback_urgent, true);
+	WRITE_ONCE(e->writebacks.urgent, true);
 	hybrid_actions_init(&acts);
 	writeback_kick(e, NULL, &acts);
 	carry(&acts);
@@ -310,7 +310,7 @@ static void write_back(void)
 	struct hybrid_actions acts;
 
 	hybrid_actions_init(&acts);
-	e->writeback_passed = true;
+	e->writebacks.passed = true;
 	writeback_kick(e, v, &acts);
 	carry(&acts);
 }
