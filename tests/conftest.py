@@ -147,7 +147,7 @@ def make_guest(tmp_path: Path, request):
     def make(disks=(), modprobe=("dm-testdisk",), boot=True, **options) -> Guest:
         options |= {"workdir": tmp_path / f"guest{len(guests)}", "flavour": flavour,
                     "disks": list(disks)}
-        g = _qemu_guest(**options) if DEBIAN else _uml_guest(modprobe=modprobe, **options)
+        g = _qemu_guest(**options) if DEBIAN or X86 else _uml_guest(modprobe=modprobe, **options)
         return _boot(guests, g, flavour, boot, modprobe)
 
     with _guests(request) as guests:
@@ -207,7 +207,9 @@ def _runs_here(item) -> bool:
         return item.get_closest_marker("kernels") is not None
     if FLAVOUR == "uml":
         return "thorough" not in item.keywords
-    return ("qemu" in item.keywords) == X86
+    if X86:
+        return "qemu" in item.keywords or item.get_closest_marker("kernels") is not None
+    return "qemu" not in item.keywords
 
 
 def pytest_collection_modifyitems(config, items):
