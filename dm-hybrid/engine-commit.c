@@ -31,26 +31,26 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 			 struct hybrid_actions *acts)
 {
-	struct hybrid_op *op = &v->flush_op;
+	struct hybrid_op *op = &v->flush.op;
 
 	/*
 	 * One flush after the other, also those before the superblock: one that fails
 	 * takes data along that the next, already under way, would not miss.
 	 */
-	if (v->flush_busy || v->sb_busy) {
-		v->flush_again = true;
+	if (v->flush.busy || v->sb_busy) {
+		v->flush.again = true;
 		return;
 	}
-	v->flush_busy = true;
-	v->flush_again = false;
-	v->flushing_lazy = v->flush_lazy;
-	v->flush_lazy = false;
+	v->flush.busy = true;
+	v->flush.again = false;
+	v->flush.flushing_lazy = v->flush.lazy;
+	v->flush.lazy = false;
 	room_flush_begins(v);
-	v->flush_target = v->epoch;
+	v->flush.target = v->flush.epoch;
 	/* After an error no flush covers anything: stamps must not get ahead of the last one. */
-	if (!v->flush_error)
-		WRITE_ONCE(v->epoch, v->epoch + 1);
-	list_splice_tail_init(&v->flush_next, &v->flush_now);
+	if (!v->flush.error)
+		WRITE_ONCE(v->flush.epoch, v->flush.epoch + 1);
+	list_splice_tail_init(&v->flush.next, &v->flush.now);
 	op_begin(op, HYBRID_OP_FLUSH, true, v, origin_flushed);
 	count(v, HYBRID_ORIGIN_FLUSHES);
 	act(acts, op);
@@ -60,7 +60,7 @@ void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 void origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 			      struct hybrid_actions *acts)
 {
-	if (!list_empty(&v->flush_next) || (v->flush_again && !v->suspended))
+	if (!list_empty(&v->flush.next) || (v->flush.again && !v->suspended))
 		origin_flush_locked(e, v, acts);
 }
 
@@ -74,9 +74,9 @@ void origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user)
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	WRITE_ONCE(v->last_write, v->epoch);
+	WRITE_ONCE(v->flush.last_write, v->flush.epoch);
 	if (user)
-		v->last_user_write = v->epoch;
+		v->flush.last_user_write = v->flush.epoch;
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
@@ -134,8 +134,8 @@ void commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
  */
 void origin_flush_failed(struct hybrid_volume *v, int error)
 {
-	if (!v->flush_error)
-		WRITE_ONCE(v->flush_error, error);
+	if (!v->flush.error)
+		WRITE_ONCE(v->flush.error, error);
 }
 
 /* What waits for records that can never go out must not wait for ever. */
@@ -174,7 +174,7 @@ void lift_stamps(struct hybrid_engine *e)
 			continue;
 		v = key_volume(e, s->key[i]);
 		if (settled(v, s->stamp[i]))
-			s->stamp[i] = (u32)READ_ONCE(v->flushed);
+			s->stamp[i] = (u32)READ_ONCE(v->flush.flushed);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
 }
@@ -191,21 +191,21 @@ static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 	bool lift;
 
 	spin_lock_irqsave(&e->lock, flags);
-	v->flush_busy = false;
+	v->flush.busy = false;
 	if (failed)
 		origin_flush_failed(v, failed);
-	error = v->flush_error;
+	error = v->flush.error;
 	if (!error)
-		WRITE_ONCE(v->flushed, v->flush_target);
+		WRITE_ONCE(v->flush.flushed, v->flush.target);
 	/* What takes it for a stamp is settled, however long ago it was. */
-	if (v->last_write < v->flushed)
-		WRITE_ONCE(v->last_write, v->flushed);
+	if (v->flush.last_write < v->flush.flushed)
+		WRITE_ONCE(v->flush.last_write, v->flush.flushed);
 	lift = !(++e->flushes_ended % LIFT_FLUSHES);
-	if (!error && v->flushing_lazy) {
+	if (!error && v->flush.flushing_lazy) {
 		e->commit.lazy_wanted = true;
 		meta_kick_locked(e, acts);
 	}
-	list_splice_init(&v->flush_now, &done);
+	list_splice_init(&v->flush.now, &done);
 	if (!list_empty(&e->commit.waiting)) {
 		list_splice_tail_init(&e->commit.waiting, &e->commit.next);
 		meta_kick_locked(e, acts);
@@ -236,9 +236,9 @@ void flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actio
 	bool taken = false;
 
 	spin_lock_irqsave(&e->lock, flags);
-	if (v->flush_error || v->last_user_write > v->flushed) {
+	if (v->flush.error || v->flush.last_user_write > v->flush.flushed) {
 		taken = true;
-		list_add_tail(&io->link, &v->flush_next);
+		list_add_tail(&io->link, &v->flush.next);
 		origin_flush_locked(e, v, acts);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -355,7 +355,7 @@ static void record(struct hybrid_engine *e, u32 set, u32 i, const struct hybrid_
 static void gate_volume(struct hybrid_volume *v)
 {
 	WRITE_ONCE(v->cache_written, true);
-	v->gated = true;
+	v->flush.gated = true;
 	v->e->commit.gated = true;
 }
 
@@ -620,21 +620,21 @@ static void commit_wait_origins(struct hybrid_engine *e, struct hybrid_actions *
 
 	e->commit.gated = false;
 	list_for_each_entry(v, &e->open_volumes, open_link)
-		if (v->gated && !v->flush_error && waits_for_commit(e, v))
+		if (v->flush.gated && !v->flush.error && waits_for_commit(e, v))
 			origin_flush_locked(e, v, acts);
 	list_for_each_entry_safe(io, n, &e->commit.now, link) {
 		v = io->volume;
-		if (!v->gated)
+		if (!v->flush.gated)
 			continue;
-		if (v->flush_error) {
+		if (v->flush.error) {
 			list_del_init(&io->link);
-			complete_io(io, v->flush_error, acts);
+			complete_io(io, v->flush.error, acts);
 		} else {
 			list_move_tail(&io->link, &e->commit.waiting);
 		}
 	}
 	list_for_each_entry(v, &e->open_volumes, open_link)
-		v->gated = false;
+		v->flush.gated = false;
 }
 
 /* Prepare a commit in meta.op; false: there was nothing to do. */
@@ -905,10 +905,10 @@ bool unrecorded_left(struct hybrid_engine *e)
 bool origin_settle_locked(struct hybrid_engine *e, struct hybrid_volume *v, bool record,
 			  struct hybrid_actions *acts)
 {
-	if (v->suspended || v->flush_error || v->last_write <= v->flushed)
+	if (v->suspended || v->flush.error || v->flush.last_write <= v->flush.flushed)
 		return false;
 	v->writeback.flush_batch = true;
-	v->flush_lazy |= record;
+	v->flush.lazy |= record;
 	origin_flush_locked(e, v, acts);
 	return true;
 }

@@ -220,6 +220,25 @@ struct hybrid_writeback {
 	u8 reads_ticks;			/* ticks after which it waits for them no longer */
 };
 
+/*
+ * engine-commit.c: flushes of one origin.  A write that ended in epoch n is covered by a flush that
+ * began at n or later.
+ */
+struct hybrid_origin_flush {
+	u64 epoch;			/* of writes that end now */
+	u64 last_write;			/* epoch of the last one */
+	u64 last_user_write;		/* not by writeback: users' flushes cover it */
+	u64 flushed;			/* epochs up to it are durable */
+	u64 target;			/* ... once the present flush has ended */
+	bool busy, again;
+	bool lazy;			/* lazy records wait for the next one */
+	bool flushing_lazy;		/* ... for the present one */
+	bool gated;			/* records that a user's flush needs wait for it */
+	int error;
+	struct list_head now, next;	/* ios */
+	struct hybrid_op op;
+};
+
 /* A volume's share of one pool of jobs.  It may always have one; others are lent to it. */
 struct hybrid_job_share {
 	struct hybrid_job *own;		/* for where there is no memory; NULL: none */
@@ -253,17 +272,7 @@ struct hybrid_volume {
 	bool cache_flushing;		/* the present commit makes that durable */
 	/* Granules dirty in RAM or in the journal: here, apart from what hits read */
 	atomic64_t nr_granules;
-	/* A write that ended in epoch n is covered by a flush that began at n or later. */
-	u64 epoch, last_write, flushed;
-	u64 last_user_write;		/* not by writeback: users' flushes cover it */
-	bool flush_busy, flush_again;
-	bool flush_lazy;		/* lazy records wait for the next one */
-	bool flushing_lazy;		/* ... for the present one */
-	bool gated;			/* records that a user's flush needs wait for it */
-	int flush_error;
-	u64 flush_target;
-	struct list_head flush_now, flush_next;	/* ios */
-	struct hybrid_op flush_op;
+	struct hybrid_origin_flush flush;
 	/* The origin's superblock */
 	struct hybrid_sb sb;
 	bool has_sb;
@@ -647,7 +656,7 @@ static inline atomic_t *ahead_credit(struct hybrid_engine *e, u64 key)
  */
 static inline bool settled(const struct hybrid_volume *v, u32 stamp)
 {
-	return (s32)((u32)READ_ONCE(v->flushed) - stamp) >= 0;
+	return (s32)((u32)READ_ONCE(v->flush.flushed) - stamp) >= 0;
 }
 
 /* First sector of the block of @key, on its volume. */

@@ -143,7 +143,7 @@ bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions
 		return false;
 	if (drains(e, v))
 		left |= block_mask(e, s, MASK_JDIRTY, i) & ~block_mask(e, s, MASK_DIRTY, i);
-	if (!left || READ_ONCE(v->flush_error))
+	if (!left || READ_ONCE(v->flush.error))
 		return true;
 	mark_must(e, set, i);
 	spin_lock(&e->lock);
@@ -151,7 +151,7 @@ bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions
 		e->commit.wanted = true;
 		meta_kick_locked(e, acts);
 	} else {
-		v->flush_lazy = true;
+		v->flush.lazy = true;
 		origin_flush_locked(e, v, acts);
 	}
 	spin_unlock(&e->lock);
@@ -253,7 +253,7 @@ static int take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybr
 	int i = hybrid_set_alloc(&e->map, s, key);
 
 	/* Nothing of it was written: settled. */
-	s->stamp[i] = (u32)READ_ONCE(v->flushed);
+	s->stamp[i] = (u32)READ_ONCE(v->flush.flushed);
 	hold_forget(e, s, key, e->map.granules, HOLD_CACHED);
 	atomic_inc(&v->nr_cached);
 	hybrid_set_note_insert(&e->map, s, i);
@@ -692,9 +692,9 @@ static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 		return true;
 	}
 	/* Nothing can make a write durable under a record that will never end. */
-	if ((io->flags & HYBRID_IO_FUA) && READ_ONCE(v->flush_error) &&
+	if ((io->flags & HYBRID_IO_FUA) && READ_ONCE(v->flush.error) &&
 	    (io->to_origin & block_mask(e, s, MASK_JDIRTY, i))) {
-		complete_io(io, READ_ONCE(v->flush_error), acts);
+		complete_io(io, READ_ONCE(v->flush.error), acts);
 		return true;
 	}
 	if (needs_record(e, s, io, i) && !record_first(e, io->set, i, acts)) {
@@ -1086,7 +1086,7 @@ static void write_applied(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	u64 jdirty;
 
 	if (io->to_origin)
-		s->stamp[i] = (u32)READ_ONCE(io->volume->last_write);
+		s->stamp[i] = (u32)READ_ONCE(io->volume->flush.last_write);
 	if (cache_ok)
 		valid |= newly;
 	if (cache_ok && origin_ok)

@@ -72,8 +72,8 @@ static bool flushing(const struct hybrid_volume *v)
 {
 	const struct hybrid_writeback *w = &v->writeback;
 
-	return v->flush_busy && (w->flushing_batch ||
-				 (w->windows && (w->flush_batch || v->flush_lazy)));
+	return v->flush.busy && (w->flushing_batch ||
+				 (w->windows && (w->flush_batch || v->flush.lazy)));
 }
 
 /* Is what was written back to be free, or said to be clean, soon? */
@@ -166,7 +166,7 @@ void room_flush_begins(struct hybrid_volume *v)
 {
 	struct hybrid_writeback *w = &v->writeback;
 
-	w->flushing_batch = w->windows && (w->flush_batch || v->flushing_lazy);
+	w->flushing_batch = w->windows && (w->flush_batch || v->flush.flushing_lazy);
 	w->flush_batch = false;
 	w->flushing = w->windows - w->nr_active;
 	if (w->flushing_batch)

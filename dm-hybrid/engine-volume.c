@@ -56,10 +56,10 @@ struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 	v->mode = info->mode;
 	v->cutoff = info->cutoff_sectors;
 	/* Epoch 0 is flushed: stamps of blocks that were loaded count as settled. */
-	v->epoch = 1;
+	v->flush.epoch = 1;
 	INIT_LIST_HEAD(&v->open_link);
-	INIT_LIST_HEAD(&v->flush_now);
-	INIT_LIST_HEAD(&v->flush_next);
+	INIT_LIST_HEAD(&v->flush.now);
+	INIT_LIST_HEAD(&v->flush.next);
 	INIT_LIST_HEAD(&v->sb_waiters);
 	INIT_LIST_HEAD(&v->lost_link);
 	INIT_LIST_HEAD(&v->ranges);
@@ -215,14 +215,14 @@ static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 /* Is the origin to be flushed first?  Data written back count as lost until then. */
 static bool sb_needs_flush(const struct hybrid_volume *v)
 {
-	return v->sb_wanted == SB_ALONE && (v->sb.flags & HYBRID_SB_DIRTY) && !v->flush_error &&
-	       v->last_write > v->flushed;
+	return v->sb_wanted == SB_ALONE && (v->sb.flags & HYBRID_SB_DIRTY) && !v->flush.error &&
+	       v->flush.last_write > v->flush.flushed;
 }
 
 /* What ours loses, a flush that is under way would not miss: after that. */
 void sb_next_locked(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
 {
-	if (list_empty(&v->sb_waiters) || v->sb_busy || v->flush_busy)
+	if (list_empty(&v->sb_waiters) || v->sb_busy || v->flush.busy)
 		return;
 	if (sb_needs_flush(v))
 		origin_flush_locked(e, v, acts);
@@ -744,7 +744,7 @@ int hybrid_volume_grow(struct hybrid_engine *e, struct hybrid_volume *v, u64 ori
 /* What is on the origin now must not be lost later (J8). */
 static int flush_origin(struct hybrid_volume *v)
 {
-	struct hybrid_op *op = &v->flush_op;
+	struct hybrid_op *op = &v->flush.op;
 	int r;
 
 	op_begin(op, HYBRID_OP_FLUSH, true, v, NULL);
@@ -917,12 +917,12 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 		volume_release(e, v);
 		return r;
 	}
-	if (v->flush_error)
+	if (v->flush.error)
 		each_block(e, v, distrust_origin);
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(v->open, true);
 	WRITE_ONCE(v->suspended, false);
-	v->flush_error = 0;
+	v->flush.error = 0;
 	v->lost_known = false;
 	v->lost_saved = false;
 	/* A mode that keeps nothing dirty gets rid of what there is (S14). */
@@ -939,19 +939,19 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 static int settle_origin(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	unsigned long flags;
-	int r = v->flush_error;
+	int r = v->flush.error;
 
-	if (r || v->last_write <= v->flushed)
+	if (r || v->flush.last_write <= v->flush.flushed)
 		return r;
 	spin_lock_irqsave(&e->lock, flags);
-	v->flush_target = v->epoch;
-	WRITE_ONCE(v->epoch, v->epoch + 1);
+	v->flush.target = v->flush.epoch;
+	WRITE_ONCE(v->flush.epoch, v->flush.epoch + 1);
 	spin_unlock_irqrestore(&e->lock, flags);
 	r = flush_origin(v);
 	if (r)
 		origin_flush_failed(v, r);
 	else
-		WRITE_ONCE(v->flushed, v->flush_target);
+		WRITE_ONCE(v->flush.flushed, v->flush.target);
 	return r;
 }
 
@@ -1024,7 +1024,7 @@ bool hybrid_volume_claim_sb(struct hybrid_engine *e, struct hybrid_volume *v)
 	bool claimed;
 
 	spin_lock_irqsave(&e->lock, flags);
-	claimed = !v->sb_busy && !v->flush_busy;
+	claimed = !v->sb_busy && !v->flush.busy;
 	if (claimed)
 		v->sb_busy = true;
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -1067,7 +1067,7 @@ bool hybrid_volume_suspend(struct hybrid_engine *e, struct hybrid_volume *v,
 	spin_unlock_irqrestore(&e->lock, flags);
 	holds_drop(e, v, HOLD_SUSPENDED);
 	spin_lock_irqsave(&e->lock, flags);
-	done = !v->nr_jobs && !v->flush_busy && !v->sb_busy && list_empty(&v->writeback.turn);
+	done = !v->nr_jobs && !v->flush.busy && !v->sb_busy && list_empty(&v->writeback.turn);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return done;
 }

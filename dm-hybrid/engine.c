@@ -327,7 +327,7 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 	busy = e->nr_busy_jobs || READ_ONCE(e->meta.state) != META_IDLE ||
 	       e->writebacks.queued || e->trim.busy;
 	list_for_each_entry(v, &e->open_volumes, open_link)
-		busy |= v->flush_busy || v->sb_busy;
+		busy |= v->flush.busy || v->sb_busy;
 	ended = !busy && (READ_ONCE(e->failed) || !e->loaded || (e->cp.is_clean && e->cp.clean));
 	/* From here on nobody's checkpoint begins. */
 	if (ended)

@@ -34,13 +34,13 @@ void age_volume(struct world *w, struct hybrid_volume *v)
 {
 	u64 by;
 
-	if (!w->p.aged || v->epoch > CYCLE)
+	if (!w->p.aged || v->flush.epoch > CYCLE)
 		return;
-	by = (w->p.aged == 1 ? BIT_ULL(31) : BIT_ULL(32)) - few(w) - v->epoch;
-	v->epoch += by;
-	v->flushed += by;
-	v->last_write += by;
-	v->last_user_write += by;
+	by = (w->p.aged == 1 ? BIT_ULL(31) : BIT_ULL(32)) - few(w) - v->flush.epoch;
+	v->flush.epoch += by;
+	v->flush.flushed += by;
+	v->flush.last_write += by;
+	v->flush.last_user_write += by;
 	v->stream_clock = U32_MAX - few(w);
 	age_stamps(w->e, v, by);
 }
@@ -76,10 +76,10 @@ void age_flushes(struct world *w)
 	for (i = 0; i < w->nr_vol; i++) {
 		struct hybrid_volume *v = w->vol[i]->v;
 
-		if (!v || v->flush_busy || v->sb_busy || v->last_write > v->flushed)
+		if (!v || v->flush.busy || v->sb_busy || v->flush.last_write > v->flush.flushed)
 			continue;
-		v->epoch += CYCLE - 1;
-		v->flushed = v->epoch - 1;
-		v->last_write = v->flushed;
+		v->flush.epoch += CYCLE - 1;
+		v->flush.flushed = v->flush.epoch - 1;
+		v->flush.last_write = v->flush.flushed;
 	}
 }

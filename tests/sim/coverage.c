@@ -94,7 +94,7 @@ static u32 volume_phases(struct world *w)
 			continue;
 		if (w->vol[i]->suspended)
 			p |= BIT(PHASE_SUSPEND);
-		if (v->flush_busy)
+		if (v->flush.busy)
 			p |= BIT(PHASE_FLUSH);
 		if (v->sb_busy)
 			p |= BIT(PHASE_MARK);

@@ -326,21 +326,21 @@ static void stamps_are_lifted(void **state)
 		assert_int_equal(write_io(8 * BLOCK, 8, n, false), 0);
 		assert_int_equal(flush_volume(), 0);
 		assert_true(settled(v, s->stamp[i]));
-		assert_true(v->flushed - s->stamp[i] <= LIFT_FLUSHES);
-		assert_true(v->last_write >= v->flushed);
+		assert_true(v->flush.flushed - s->stamp[i] <= LIFT_FLUSHES);
+		assert_true(v->flush.last_write >= v->flush.flushed);
 	}
 	/* a flush without a write */
-	v->last_write = 1;
-	v->last_user_write = v->epoch;
+	v->flush.last_write = 1;
+	v->flush.last_user_write = v->flush.epoch;
 	assert_int_equal(flush_volume(), 0);
-	assert_true(v->last_write == v->flushed);
-	epoch = v->epoch;
+	assert_true(v->flush.last_write == v->flush.flushed);
+	epoch = v->flush.epoch;
 	fail_origin = true;
 	for (n = 0; n < 3; n++) {
-		v->last_user_write = v->epoch;
+		v->flush.last_user_write = v->flush.epoch;
 		assert_int_equal(flush_volume(), -EIO);
 	}
-	assert_true(v->epoch <= epoch + 1);
+	assert_true(v->flush.epoch <= epoch + 1);
 	fail_origin = false;
 }
 

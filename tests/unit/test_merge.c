@@ -196,7 +196,7 @@ static void nothing_is_lost_unflushed(void **state)
 	fail_pool_of(1);
 	carry_one(op, &acts);
 	assert_int_equal(atomic_read(&v->nr_dirty), 0);
-	assert_true(v->last_write > v->flushed);
+	assert_true(v->flush.last_write > v->flush.flushed);
 	carry(&acts);
 	assert_int_equal(flush_volume(), 0);
 	assert_int_equal(status().dirty, 0);
