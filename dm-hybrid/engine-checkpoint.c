@@ -40,7 +40,8 @@ int checkpoint_create(struct hybrid_engine *e)
 	e->cp.index_generation = alloc_zeroes(array_size(e->g->nr_index, sizeof(u16)));
 	e->cp.leaf_dirty = alloc_bits(leaves);
 	e->cp.indexes = alloc_bits(e->g->nr_index);
-	if (!e->cp.leaf_generation || !e->cp.index_generation || !e->cp.leaf_dirty || !e->cp.indexes)
+	if (!e->cp.leaf_generation || !e->cp.index_generation || !e->cp.leaf_dirty ||
+	    !e->cp.indexes)
 		return -ENOMEM;
 	return 0;
 }

@@ -37,7 +37,7 @@ void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 	 * One flush after the other, also those before the superblock: one that fails
 	 * takes data along that the next, already under way, would not miss.
 	 */
-	if (v->flush.busy || v->sb_busy) {
+	if (v->flush.busy || v->sb.busy) {
 		v->flush.again = true;
 		return;
 	}
@@ -109,7 +109,7 @@ static void complete_without_commit(struct hybrid_engine *e, struct hybrid_io *i
 
 	if (atomic_read(&v->nr_dirty)) {
 		complete_io(io, -EIO, acts);
-	} else if (READ_ONCE(v->sb_state) == SB_ALONE) {
+	} else if (READ_ONCE(v->sb.state) == SB_ALONE) {
 		complete_io(io, dirty_blocks(v) ? -EIO : 0, acts);
 	} else {
 		io->state = IO_COMMIT;

@@ -52,7 +52,7 @@ static bool write_hit(struct hybrid_engine *e, struct hybrid_io *io)
 
 	spin_lock_irqsave(&s->lock, flags);
 	i = hybrid_set_find(&e->map, s, io->key);
-	hit = rewrites(e, s, io, i) && !READ_ONCE(e->failed) && !READ_ONCE(io->volume->nr_ranges);
+	hit = rewrites(e, s, io, i) && !READ_ONCE(e->failed) && !READ_ONCE(io->volume->ranges.nr);
 	if (hit) {
 		io->idx = i;
 		io->to_cache = io->mask;

@@ -175,6 +175,13 @@ struct hybrid_stream {
 	u64 used;
 };
 
+/* engine-stream.c: of one volume */
+struct hybrid_streams {
+	spinlock_t lock;		/* all of this */
+	u64 clock;
+	struct hybrid_stream stream[NR_STREAMS];
+};
+
 struct hybrid_counters {
 	u64 c[HYBRID_NR_COUNTERS];
 	u64 hits_spent;			/* of HYBRID_READ_HITS: on fills ahead */
@@ -186,6 +193,33 @@ enum sb_state {
 	SB_CLEAN,		/* as on disk, as far as known */
 	SB_DIRTY,		/* the dirty flag is durable */
 	SB_ALONE,		/* written without its cache: a fresh nonce is durable */
+};
+
+/* engine-volume.c: the origin's superblock */
+struct hybrid_origin_sb {
+	struct hybrid_sb info;		/* as it is on the disk, or on its way there */
+	bool present;			/* an origin in place has none */
+	u8 state;			/* enum sb_state, READ_ONCE without the lock */
+	u8 wanted;
+	u8 writing;
+	u8 copy;			/* that is being written */
+	u8 oldest;			/* the copy to be written first */
+	bool apart;			/* the volume may have another nonce than the superblock */
+	bool busy;
+	bool lost_known;		/* it says what is lost with the cache */
+	bool lost_saved;		/* ... and where */
+	struct list_head waiters;	/* ios */
+	struct hybrid_op op;
+	struct hybrid_segment segment;
+	struct hybrid_superblock *block;
+};
+
+/* engine-range.c: discards and write-zeroes of one volume */
+struct hybrid_ranges {
+	struct list_head list;		/* ios under way */
+	struct list_head waiters;	/* ios that overlap one of them */
+	struct list_head queue;		/* ranges for which there is no room */
+	u32 nr;				/* READ_ONCE without the lock */
 };
 
 /* engine-sweep.c: of one volume */
@@ -273,37 +307,16 @@ struct hybrid_volume {
 	/* Granules dirty in RAM or in the journal: here, apart from what hits read */
 	atomic64_t nr_granules;
 	struct hybrid_origin_flush flush;
-	/* The origin's superblock */
-	struct hybrid_sb sb;
-	bool has_sb;
-	u8 sb_state;			/* enum sb_state, READ_ONCE without the lock */
-	u8 sb_wanted;
-	u8 sb_writing;
-	u8 sb_copy;
-	u8 sb_oldest;			/* the copy to be written first */
-	bool sb_apart;			/* it may have another nonce than the superblock */
-	bool sb_busy;
-	bool lost_known;		/* the superblock says what is lost with the cache */
-	bool lost_saved;		/* ... and where */
-	struct list_head lost_link;	/* of lost_waiters */
-	struct list_head sb_waiters;
-	struct hybrid_op sb_op;
-	struct hybrid_segment sb_segment;
-	struct hybrid_superblock *sb_block;
-	/* Ranges being discarded */
-	struct list_head ranges;	/* ios */
-	struct list_head range_waiters;	/* ios that overlap one of them */
-	struct list_head range_queue;	/* ranges for which there is no room */
-	u32 nr_ranges;			/* READ_ONCE without the lock */
+	struct hybrid_origin_sb sb;
+	struct list_head lost_link;	/* of waiters of struct hybrid_lost */
+	struct hybrid_ranges ranges;
 	u32 nr_jobs;
 	struct hybrid_job_share jobs[NR_JOB_KINDS];
 	struct list_head job_waiters;	/* ios */
 	struct hybrid_writeback writeback;
 	atomic_t nr_reads;		/* users' reads of the origin in flight */
 	atomic_t ahead[AHEAD_PARTS];	/* credit for fills ahead: see AHEAD_COST */
-	spinlock_t stream_lock;		/* the streams */
-	u64 stream_clock;
-	struct hybrid_stream stream[NR_STREAMS];
+	struct hybrid_streams streams;
 };
 
 struct hybrid_readers {

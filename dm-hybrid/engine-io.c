@@ -707,7 +707,8 @@ static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 		wait_in_set(s, io, WAIT_OPEN);
 		return true;
 	}
-	if ((io->to_cache & ~io->to_origin) && READ_ONCE(v->sb_state) == SB_CLEAN && v->has_sb) {
+	if ((io->to_cache & ~io->to_origin) && READ_ONCE(v->sb.state) == SB_CLEAN &&
+	    v->sb.present) {
 		sb_wait(e, v, SB_DIRTY, io, acts);
 		return true;
 	}
@@ -837,8 +838,8 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 	}
 	if (write_waits(e, s, io, i, acts))
 		return ROUTE_TAKEN;
-	if (i < 0 && (io->to_cache & ~io->to_origin) && v->has_sb &&
-	    READ_ONCE(v->sb_state) == SB_CLEAN) {
+	if (i < 0 && (io->to_cache & ~io->to_origin) && v->sb.present &&
+	    READ_ONCE(v->sb.state) == SB_CLEAN) {
 		sb_wait(e, v, SB_DIRTY, io, acts);
 		return ROUTE_TAKEN;
 	}
@@ -888,7 +889,7 @@ static enum route route_failed(struct hybrid_engine *e, struct hybrid_set *s,
 	if (io->type == HYBRID_IO_READ)
 		return read_origin(io);
 	/* J9: first the origin must say that it went on without its cache. */
-	if (v->has_sb && READ_ONCE(v->sb_state) != SB_ALONE) {
+	if (v->sb.present && READ_ONCE(v->sb.state) != SB_ALONE) {
 		sb_wait(e, v, SB_ALONE, io, acts);
 		return ROUTE_TAKEN;
 	}
@@ -925,7 +926,7 @@ static enum route route(struct hybrid_engine *e, struct hybrid_io *io,
 	if (io->type == HYBRID_IO_READ)
 		job_prepare(e, AHEADS);
 	spin_lock_irqsave(&s->lock, flags);
-	if (io->type == HYBRID_IO_WRITE && READ_ONCE(v->nr_ranges) && range_wait(v, io))
+	if (io->type == HYBRID_IO_WRITE && READ_ONCE(v->ranges.nr) && range_wait(v, io))
 		r = ROUTE_TAKEN;
 	else if (READ_ONCE(e->failed))
 		r = route_failed(e, s, io, acts);

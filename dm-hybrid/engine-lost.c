@@ -127,12 +127,12 @@ static bool lost_collect(struct hybrid_engine *e, struct hybrid_volume *v,
 		spin_unlock_irqrestore(&s->lock, flags);
 		cond_resched();
 	}
-	v->lost_known = true;
+	v->sb.lost_known = true;
 	if (lost) {
-		v->sb.lost = e->ops->random(e);
+		v->sb.info.lost = e->ops->random(e);
 	} else {
 		each_block(e, v, forget_records);
-		v->sb.flags &= ~HYBRID_SB_DIRTY;
+		v->sb.info.flags &= ~HYBRID_SB_DIRTY;
 	}
 	return lost;
 }
@@ -143,19 +143,19 @@ static void lost_write(struct hybrid_volume *v, struct hybrid_lost_map *map, uns
 		       void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
 				    struct hybrid_actions *acts))
 {
-	struct hybrid_op *op = &v->sb_op;
+	struct hybrid_op *op = &v->sb.op;
 
-	hybrid_lost_seal(map, &v->sb, lost_shift(v), copy);
-	v->sb_copy = copy;
-	v->sb_segment.origin = true;
-	v->sb_segment.sector = hybrid_lost_sector(v->sb.member_sectors, copy);
-	v->sb_segment.offset = 0;
-	v->sb_segment.count = lost_blocks(v) * HYBRID_META_BLOCK_SECTORS;
+	hybrid_lost_seal(map, &v->sb.info, lost_shift(v), copy);
+	v->sb.copy = copy;
+	v->sb.segment.origin = true;
+	v->sb.segment.sector = hybrid_lost_sector(v->sb.info.member_sectors, copy);
+	v->sb.segment.offset = 0;
+	v->sb.segment.count = lost_blocks(v) * HYBRID_META_BLOCK_SECTORS;
 	op_begin(op, HYBRID_OP_META, true, v, done);
 	/* Not left to the flush before the superblock: should that fail, it were lost. */
 	op->fua = true;
 	op->mem = map;
-	op->segments = &v->sb_segment;
+	op->segments = &v->sb.segment;
 	op->nr_segments = 1;
 }
 
@@ -180,7 +180,7 @@ static void lost_done(struct hybrid_engine *e, struct hybrid_volume *v,
 static void lost_copied(struct hybrid_volume *v, int error)
 {
 	if (!error)
-		v->lost_saved = true;
+		v->sb.lost_saved = true;
 	else
 		count(v, HYBRID_ORIGIN_ERRORS);
 }
@@ -191,13 +191,13 @@ static void lost_written(struct hybrid_engine *e, struct hybrid_op *op,
 	struct hybrid_volume *v = op->volume;
 
 	lost_copied(v, op->error_origin);
-	if (!v->sb_copy) {
+	if (!v->sb.copy) {
 		lost_write(v, e->lost.map, 1, lost_written);
 		act(acts, op);
 		return;
 	}
-	if (!v->lost_saved)
-		v->sb.lost = 0;
+	if (!v->sb.lost_saved)
+		v->sb.info.lost = 0;
 	lost_done(e, v, acts);
 }
 
@@ -221,9 +221,9 @@ void lost_save(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_a
 		return;
 	}
 	e->lost.volume = v;
-	op_begin(&v->sb_op, HYBRID_OP_WORK, false, NULL, lost_work);
-	v->sb_op.volume = v;
-	act(acts, &v->sb_op);
+	op_begin(&v->sb.op, HYBRID_OP_WORK, false, NULL, lost_work);
+	v->sb.op.volume = v;
+	act(acts, &v->sb.op);
 }
 
 int lost_save_blocking(struct hybrid_engine *e, struct hybrid_volume *v)
@@ -238,14 +238,14 @@ int lost_save_blocking(struct hybrid_engine *e, struct hybrid_volume *v)
 	if (lost_collect(e, v, map)) {
 		for (copy = 0; copy < 2; copy++) {
 			lost_write(v, map, copy, NULL);
-			r = e->ops->do_op(e, &v->sb_op);
+			r = e->ops->do_op(e, &v->sb.op);
 			lost_copied(v, r);
 		}
-		if (!v->lost_saved)
-			v->sb.lost = 0;
+		if (!v->sb.lost_saved)
+			v->sb.info.lost = 0;
 	}
 	vfree(map);
-	return v->lost_saved ? 0 : r;
+	return v->sb.lost_saved ? 0 : r;
 }
 
 /* ---- listing ------------------------------------------------------------- */

@@ -30,7 +30,7 @@ static bool find_range(struct hybrid_volume *v, u64 sector, u32 count)
 {
 	struct hybrid_io *r;
 
-	list_for_each_entry(r, &v->ranges, link)
+	list_for_each_entry(r, &v->ranges.list, link)
 		if (overlaps(r, sector, count))
 			return true;
 	return false;
@@ -41,7 +41,7 @@ bool range_blocks(struct hybrid_volume *v, u64 sector, u32 count)
 	unsigned long flags;
 	bool found;
 
-	if (!READ_ONCE(v->nr_ranges))
+	if (!READ_ONCE(v->ranges.nr))
 		return false;
 	spin_lock_irqsave(&v->e->lock, flags);
 	found = find_range(v, sector, count);
@@ -57,7 +57,7 @@ bool range_wait(struct hybrid_volume *v, struct hybrid_io *io)
 	spin_lock_irqsave(&v->e->lock, flags);
 	found = find_range(v, io->sector, io->count);
 	if (found)
-		list_add_tail(&io->link, &v->range_waiters);
+		list_add_tail(&io->link, &v->ranges.waiters);
 	spin_unlock_irqrestore(&v->e->lock, flags);
 	return found;
 }
@@ -172,18 +172,18 @@ static bool range_enter(struct hybrid_engine *e, struct hybrid_io *io)
 	bool full, entered;
 
 	spin_lock_irqsave(&e->lock, flags);
-	full = v->nr_ranges >= MAX_RANGES;
+	full = v->ranges.nr >= MAX_RANGES;
 	/* One at a time where they overlap. */
 	entered = !full && !find_range(v, io->sector, io->count);
 	if (full) {
-		list_add_tail(&io->link, &v->range_queue);
+		list_add_tail(&io->link, &v->ranges.queue);
 	} else if (entered) {
-		list_add_tail(&io->link, &v->ranges);
-		WRITE_ONCE(v->nr_ranges, v->nr_ranges + 1);
+		list_add_tail(&io->link, &v->ranges.list);
+		WRITE_ONCE(v->ranges.nr, v->ranges.nr + 1);
 		io->state = IO_RANGE;
 		io->cursor = first_block(e, io);
 	} else {
-		list_add_tail(&io->link, &v->range_waiters);
+		list_add_tail(&io->link, &v->ranges.waiters);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	return entered;
@@ -196,8 +196,8 @@ static struct hybrid_io *next_queued(struct hybrid_engine *e, struct hybrid_volu
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	if (v->nr_ranges < MAX_RANGES)
-		io = list_first_entry_or_null(&v->range_queue, struct hybrid_io, link);
+	if (v->ranges.nr < MAX_RANGES)
+		io = list_first_entry_or_null(&v->ranges.queue, struct hybrid_io, link);
 	if (io)
 		list_del_init(&io->link);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -214,8 +214,8 @@ static void range_leave(struct hybrid_engine *e, struct hybrid_io *io,
 
 	spin_lock_irqsave(&e->lock, flags);
 	list_del_init(&io->link);
-	WRITE_ONCE(v->nr_ranges, v->nr_ranges - 1);
-	list_splice_init(&v->range_waiters, &waiters);
+	WRITE_ONCE(v->ranges.nr, v->ranges.nr - 1);
+	list_splice_init(&v->ranges.waiters, &waiters);
 	spin_unlock_irqrestore(&e->lock, flags);
 	rerun_list(e, &waiters, acts);
 	/*
@@ -304,7 +304,7 @@ enum hybrid_map_result range_io(struct hybrid_engine *e, struct hybrid_io *io,
 	}
 	if (!prepare_blocks(e, io, acts))
 		return HYBRID_MAP_TAKEN;
-	if (READ_ONCE(e->failed) && v->has_sb && READ_ONCE(v->sb_state) != SB_ALONE &&
+	if (READ_ONCE(e->failed) && v->sb.present && READ_ONCE(v->sb.state) != SB_ALONE &&
 	    (io->error || range_to_origin(io))) {
 		/* Rare enough: the range is given up and begins anew. */
 		io->state = IO_NEW;

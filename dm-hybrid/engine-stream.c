@@ -42,7 +42,7 @@ struct hybrid_stream *stream_find(struct hybrid_volume *v, u64 sector)
 {
 	struct hybrid_stream *st;
 
-	for (st = v->stream; st < v->stream + NR_STREAMS; st++)
+	for (st = v->streams.stream; st < v->streams.stream + NR_STREAMS; st++)
 		if (st->sectors && st->next == sector)
 			return st;
 	return NULL;
@@ -50,9 +50,9 @@ struct hybrid_stream *stream_find(struct hybrid_volume *v, u64 sector)
 
 static struct hybrid_stream *oldest_stream(struct hybrid_volume *v)
 {
-	struct hybrid_stream *st, *oldest = v->stream;
+	struct hybrid_stream *st, *oldest = v->streams.stream;
 
-	for (st = v->stream; st < v->stream + NR_STREAMS; st++)
+	for (st = v->streams.stream; st < v->streams.stream + NR_STREAMS; st++)
 		if (st->used < oldest->used)
 			oldest = st;
 	return oldest;
@@ -66,7 +66,7 @@ u64 stream_run(struct hybrid_volume *v, const struct hybrid_io *io, u64 *from)
 
 	if (io->flags & HYBRID_IO_META)
 		return 0;
-	spin_lock_irqsave(&v->stream_lock, flags);
+	spin_lock_irqsave(&v->streams.lock, flags);
 	st = stream_find(v, io->sector);
 	if (st) {
 		run += st->sectors;
@@ -76,10 +76,10 @@ u64 stream_run(struct hybrid_volume *v, const struct hybrid_io *io, u64 *from)
 	}
 	st->next = io->sector + io->count;
 	st->sectors = run;
-	st->used = ++v->stream_clock;
+	st->used = ++v->streams.clock;
 	if (from)
 		*from = st->from;
-	spin_unlock_irqrestore(&v->stream_lock, flags);
+	spin_unlock_irqrestore(&v->streams.lock, flags);
 	return run;
 }
 
@@ -90,10 +90,10 @@ static u64 stream_length(struct hybrid_volume *v, u64 sector)
 	unsigned long flags;
 	u64 run;
 
-	spin_lock_irqsave(&v->stream_lock, flags);
+	spin_lock_irqsave(&v->streams.lock, flags);
 	st = stream_find(v, sector);
 	run = st ? st->sectors : 0;
-	spin_unlock_irqrestore(&v->stream_lock, flags);
+	spin_unlock_irqrestore(&v->streams.lock, flags);
 	return run;
 }
 
@@ -103,13 +103,13 @@ static void stream_skip(struct hybrid_volume *v, u64 sector, u64 next)
 	struct hybrid_stream *st;
 	unsigned long flags;
 
-	spin_lock_irqsave(&v->stream_lock, flags);
+	spin_lock_irqsave(&v->streams.lock, flags);
 	st = stream_find(v, sector);
 	if (st) {
 		st->next = next;
 		st->from = next;
 	}
-	spin_unlock_irqrestore(&v->stream_lock, flags);
+	spin_unlock_irqrestore(&v->streams.lock, flags);
 }
 
 /* ---- what stays ---------------------------------------------------------- */
@@ -259,8 +259,8 @@ bool hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io 
 /* Some are left to fills. */
 static bool hold_allowed(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	return READ_ONCE(e->runs.nr_holds) < e->jobs[AHEADS].most / 4 * 3 && !READ_ONCE(e->failed) &&
-	       READ_ONCE(v->mode) != HYBRID_MODE_PASSTHROUGH;
+	return READ_ONCE(e->runs.nr_holds) < e->jobs[AHEADS].most / 4 * 3 &&
+	       !READ_ONCE(e->failed) && READ_ONCE(v->mode) != HYBRID_MODE_PASSTHROUGH;
 }
 
 /* @n blocks from the job's key on.  Caller holds the set's lock. */

@@ -45,8 +45,8 @@ struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 	if (!v)
 		return NULL;
 	v->counters = alloc_percpu(struct hybrid_counters);
-	v->sb_block = kzalloc(sizeof(*v->sb_block), GFP_KERNEL);
-	if (!v->counters || !v->sb_block) {
+	v->sb.block = kzalloc(sizeof(*v->sb.block), GFP_KERNEL);
+	if (!v->counters || !v->sb.block) {
 		volume_free(v);
 		return NULL;
 	}
@@ -60,17 +60,17 @@ struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 	INIT_LIST_HEAD(&v->open_link);
 	INIT_LIST_HEAD(&v->flush.now);
 	INIT_LIST_HEAD(&v->flush.next);
-	INIT_LIST_HEAD(&v->sb_waiters);
+	INIT_LIST_HEAD(&v->sb.waiters);
 	INIT_LIST_HEAD(&v->lost_link);
-	INIT_LIST_HEAD(&v->ranges);
-	INIT_LIST_HEAD(&v->range_waiters);
-	INIT_LIST_HEAD(&v->range_queue);
+	INIT_LIST_HEAD(&v->ranges.list);
+	INIT_LIST_HEAD(&v->ranges.waiters);
+	INIT_LIST_HEAD(&v->ranges.queue);
 	INIT_LIST_HEAD(&v->job_waiters);
 	INIT_LIST_HEAD(&v->writeback.turn);
 	room_create(v);
 	for (k = 0; k < AHEAD_PARTS; k++)
 		atomic_set(&v->ahead[k], AHEAD_LENT);
-	spin_lock_init(&v->stream_lock);
+	spin_lock_init(&v->streams.lock);
 	return v;
 }
 
@@ -81,7 +81,7 @@ void volume_free(struct hybrid_volume *v)
 	jobs_release(v);
 	sweep_destroy(v);
 	free_percpu(v->counters);
-	kfree(v->sb_block);
+	kfree(v->sb.block);
 	kfree(v);
 }
 
@@ -103,22 +103,22 @@ static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 /* What is in sb_block goes there. */
 static void sb_write_block(struct hybrid_volume *v, struct hybrid_op *op, u64 sector)
 {
-	v->sb_segment.origin = true;
-	v->sb_segment.sector = sector;
-	v->sb_segment.offset = 0;
-	v->sb_segment.count = HYBRID_META_BLOCK_SECTORS;
+	v->sb.segment.origin = true;
+	v->sb.segment.sector = sector;
+	v->sb.segment.offset = 0;
+	v->sb.segment.count = HYBRID_META_BLOCK_SECTORS;
 	op_begin(op, HYBRID_OP_META, true, v, sb_written);
 	op->fua = true;
-	op->mem = v->sb_block;
-	op->segments = &v->sb_segment;
+	op->mem = v->sb.block;
+	op->segments = &v->sb.segment;
 	op->nr_segments = 1;
 }
 
 static void sb_write_copy(struct hybrid_volume *v, struct hybrid_op *op)
 {
-	u64 sector = hybrid_sb_sector(v->sb.member_sectors, v->sb_copy);
+	u64 sector = hybrid_sb_sector(v->sb.info.member_sectors, v->sb.copy);
 
-	hybrid_sb_encode(v->sb_block, &v->sb, sector);
+	hybrid_sb_encode(v->sb.block, &v->sb.info, sector);
 	sb_write_block(v, op, sector);
 }
 
@@ -128,36 +128,37 @@ static void sb_write_copy(struct hybrid_volume *v, struct hybrid_op *op)
  */
 static void sb_alone(struct hybrid_volume *v)
 {
-	v->sb.nonce = v->e->ops->random(v->e);
-	v->sb.flags |= HYBRID_SB_ALONE;
-	v->sb.paired_nonce = v->info.nonce;
+	v->sb.info.nonce = v->e->ops->random(v->e);
+	v->sb.info.flags |= HYBRID_SB_ALONE;
+	v->sb.info.paired_nonce = v->info.nonce;
 }
 
 /* It did not, or does no more. */
 static void sb_paired(struct hybrid_volume *v, u64 nonce)
 {
-	v->sb.nonce = nonce;
-	v->sb.flags &= ~HYBRID_SB_ALONE;
-	v->sb.paired_nonce = 0;
+	v->sb.info.nonce = nonce;
+	v->sb.info.flags &= ~HYBRID_SB_ALONE;
+	v->sb.info.paired_nonce = 0;
 }
 
 void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
 {
-	v->sb_busy = true;
-	v->sb_writing = v->sb_wanted;
+	v->sb.busy = true;
+	v->sb.writing = v->sb.wanted;
 	/* Only what the dirty flag was set for can be lost. */
-	if (v->sb_writing == SB_ALONE && (v->sb.flags & HYBRID_SB_DIRTY) && !v->lost_known) {
+	if (v->sb.writing == SB_ALONE && (v->sb.info.flags & HYBRID_SB_DIRTY) &&
+	    !v->sb.lost_known) {
 		lost_save(e, v, acts);
 		return;
 	}
-	v->sb_copy = v->sb_oldest;
-	v->sb.sequence++;
-	if (v->sb_writing == SB_ALONE)
+	v->sb.copy = v->sb.oldest;
+	v->sb.info.sequence++;
+	if (v->sb.writing == SB_ALONE)
 		sb_alone(v);
 	else
-		v->sb.flags |= HYBRID_SB_DIRTY;
-	sb_write_copy(v, &v->sb_op);
-	act(acts, &v->sb_op);
+		v->sb.info.flags |= HYBRID_SB_DIRTY;
+	sb_write_copy(v, &v->sb.op);
+	act(acts, &v->sb.op);
 }
 
 /*
@@ -166,9 +167,9 @@ void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_a
  */
 static void sb_failed(struct hybrid_volume *v, int error)
 {
-	v->sb_oldest = v->sb_copy;
+	v->sb.oldest = v->sb.copy;
 	/* What is lost, and could not be saved, gets another try. */
-	v->lost_known = v->lost_saved;
+	v->sb.lost_known = v->sb.lost_saved;
 	origin_flush_failed(v, error);
 }
 
@@ -182,22 +183,22 @@ static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 	int error = op->error_origin;
 
 	spin_lock_irqsave(&e->lock, flags);
-	if (!error && v->sb_copy == v->sb_oldest) {
-		v->sb_copy = !v->sb_copy;
+	if (!error && v->sb.copy == v->sb.oldest) {
+		v->sb.copy = !v->sb.copy;
 		sb_write_copy(v, op);
 		act(acts, op);
 		spin_unlock_irqrestore(&e->lock, flags);
 		return;
 	}
-	v->sb_busy = false;
+	v->sb.busy = false;
 	if (error)
 		sb_failed(v, error);
 	else
-		WRITE_ONCE(v->sb_state, v->sb_writing);
-	if (!error && v->sb_wanted > v->sb_state)
+		WRITE_ONCE(v->sb.state, v->sb.writing);
+	if (!error && v->sb.wanted > v->sb.state)
 		sb_next_locked(e, v, acts);
 	else
-		list_splice_init(&v->sb_waiters, &waiters);
+		list_splice_init(&v->sb.waiters, &waiters);
 	origin_flush_next_locked(e, v, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (!error) {
@@ -215,14 +216,14 @@ static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 /* Is the origin to be flushed first?  Data written back count as lost until then. */
 static bool sb_needs_flush(const struct hybrid_volume *v)
 {
-	return v->sb_wanted == SB_ALONE && (v->sb.flags & HYBRID_SB_DIRTY) && !v->flush.error &&
-	       v->flush.last_write > v->flush.flushed;
+	return v->sb.wanted == SB_ALONE && (v->sb.info.flags & HYBRID_SB_DIRTY) &&
+	       !v->flush.error && v->flush.last_write > v->flush.flushed;
 }
 
 /* What ours loses, a flush that is under way would not miss: after that. */
 void sb_next_locked(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
 {
-	if (list_empty(&v->sb_waiters) || v->sb_busy || v->flush.busy)
+	if (list_empty(&v->sb.waiters) || v->sb.busy || v->flush.busy)
 		return;
 	if (sb_needs_flush(v))
 		origin_flush_locked(e, v, acts);
@@ -237,10 +238,10 @@ void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wan
 	bool ready;
 
 	spin_lock_irqsave(&e->lock, flags);
-	ready = v->sb_state >= wanted;
+	ready = v->sb.state >= wanted;
 	if (!ready) {
-		list_add_tail(&io->link, &v->sb_waiters);
-		v->sb_wanted = max_t(u8, v->sb_wanted, wanted);
+		list_add_tail(&io->link, &v->sb.waiters);
+		v->sb.wanted = max_t(u8, v->sb.wanted, wanted);
 		sb_next_locked(e, v, acts);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -254,11 +255,11 @@ void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wan
 static int sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool write)
 {
 	struct hybrid_engine *e = v->e;
-	struct hybrid_op *op = &v->sb_op;
+	struct hybrid_op *op = &v->sb.op;
 	int r;
 
-	v->sb_copy = copy;
-	v->sb.member_sectors = sectors;
+	v->sb.copy = copy;
+	v->sb.info.member_sectors = sectors;
 	sb_write_copy(v, op);
 	op->write = write;
 	op->fua = write;
@@ -274,18 +275,18 @@ static int sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool w
  */
 static int sb_write_both(struct hybrid_volume *v)
 {
-	u64 sectors = v->sb.member_sectors;
+	u64 sectors = v->sb.info.member_sectors;
 	int r;
 
-	v->sb.sequence++;
-	r = sb_io(v, v->sb_oldest, sectors, true);
-	return r ? r : sb_io(v, !v->sb_oldest, sectors, true);
+	v->sb.info.sequence++;
+	r = sb_io(v, v->sb.oldest, sectors, true);
+	return r ? r : sb_io(v, !v->sb.oldest, sectors, true);
 }
 
 /* The pool's entry is the first to get another name: where they differ, that is the newer one. */
 static void sb_take_name(struct hybrid_volume *v)
 {
-	memcpy(v->sb.name, v->info.name, sizeof(v->sb.name));
+	memcpy(v->sb.info.name, v->info.name, sizeof(v->sb.info.name));
 }
 
 static bool nonce_known(const struct hybrid_volume *v, u64 nonce)
@@ -298,7 +299,7 @@ static int sb_read_copy(struct hybrid_volume *v, unsigned int copy, u64 sectors,
 {
 	int r = sb_io(v, copy, sectors, false);
 
-	return r ? r : hybrid_sb_decode(v->sb_block, hybrid_sb_sector(sectors, copy), sectors, sb,
+	return r ? r : hybrid_sb_decode(v->sb.block, hybrid_sb_sector(sectors, copy), sectors, sb,
 					why);
 }
 
@@ -325,13 +326,13 @@ static int sb_read(struct hybrid_volume *v, u64 sectors, const char **why)
 		return -EMEDIUMTYPE;
 	}
 	best = r[0] || (!r[1] && sb[1].sequence > sb[0].sequence);
-	v->sb = sb[best];
-	v->sb_oldest = !best;
-	v->sb_apart = r[!best] || sb[!best].nonce != v->sb.nonce;
-	if (!r[!best] && !nonce_known(v, v->sb.nonce) && nonce_known(v, sb[!best].nonce)) {
-		v->sb = sb[!best];
-		v->sb.sequence = sb[best].sequence;
-		v->sb_oldest = best;
+	v->sb.info = sb[best];
+	v->sb.oldest = !best;
+	v->sb.apart = r[!best] || sb[!best].nonce != v->sb.info.nonce;
+	if (!r[!best] && !nonce_known(v, v->sb.info.nonce) && nonce_known(v, sb[!best].nonce)) {
+		v->sb.info = sb[!best];
+		v->sb.info.sequence = sb[best].sequence;
+		v->sb.oldest = best;
 	}
 	return 0;
 }
@@ -343,7 +344,7 @@ static int sb_read(struct hybrid_volume *v, u64 sectors, const char **why)
  */
 static int sb_unite(struct hybrid_volume *v)
 {
-	return v->sb_apart ? sb_io(v, v->sb_oldest, v->sb.member_sectors, true) : 0;
+	return v->sb.apart ? sb_io(v, v->sb.oldest, v->sb.info.member_sectors, true) : 0;
 }
 
 static int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume *v, u64 sectors,
@@ -351,7 +352,7 @@ static int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume 
 {
 	const struct hybrid_volume_info *info = &v->info;
 	u64 length = hybrid_volume_length(info, sectors);
-	const struct hybrid_sb *sb = &v->sb;
+	const struct hybrid_sb *sb = &v->sb.info;
 
 	*why = NULL;
 	if (sb->role != HYBRID_ROLE_ORIGIN)
@@ -466,8 +467,8 @@ static void forget_clean(struct hybrid_engine *e, u32 set, u32 i)
  */
 static bool failed_together(const struct hybrid_volume *v)
 {
-	return (v->sb.flags & HYBRID_SB_ALONE) && v->sb.paired_nonce &&
-	       nonce_known(v, v->sb.paired_nonce) && v->sb.instance == v->info.instance;
+	return (v->sb.info.flags & HYBRID_SB_ALONE) && v->sb.info.paired_nonce &&
+	       nonce_known(v, v->sb.info.paired_nonce) && v->sb.info.instance == v->info.instance;
 }
 
 /*
@@ -491,9 +492,9 @@ static int merge(struct hybrid_engine *e, struct hybrid_volume *v, const char **
 /* The origin is the one that the cache last saw, or its cached data goes. */
 static int check_nonce(struct hybrid_engine *e, struct hybrid_volume *v, const char **why)
 {
-	if (nonce_known(v, v->sb.nonce))
+	if (nonce_known(v, v->sb.info.nonce))
 		return 0;
-	if (failed_together(v) && (v->sb.flags & HYBRID_SB_DIRTY))
+	if (failed_together(v) && (v->sb.info.flags & HYBRID_SB_DIRTY))
 		return merge(e, v, why);
 	/* If nothing was lost then, records that call anything dirty are outdated. */
 	if (failed_together(v)) {
@@ -504,7 +505,7 @@ static int check_nonce(struct hybrid_engine *e, struct hybrid_volume *v, const c
 		*why = "was written without its cache, which holds newer data of it";
 		return -EMEDIUMTYPE;
 	}
-	if (v->sb.flags & HYBRID_SB_DIRTY) {
+	if (v->sb.info.flags & HYBRID_SB_DIRTY) {
 		*why = "may have newer data in a cache that is lost: this one is older";
 		return -EMEDIUMTYPE;
 	}
@@ -522,7 +523,7 @@ static int exchange_nonce(struct hybrid_engine *e, struct hybrid_volume *v)
 	if (r)
 		return r;
 	spin_lock_irqsave(&e->lock, flags);
-	v->info.nonce_old = v->sb.nonce;
+	v->info.nonce_old = v->sb.info.nonce;
 	v->info.nonce = new;
 	mark_volume_leaf(e, v->id);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -530,11 +531,11 @@ static int exchange_nonce(struct hybrid_engine *e, struct hybrid_volume *v)
 	if (r)
 		return r;
 	sb_paired(v, new);
-	v->sb.lost = 0;
+	v->sb.info.lost = 0;
 	if (atomic_read(&v->nr_jdirty))
-		v->sb.flags |= HYBRID_SB_DIRTY;
-	v->sb.instance = v->info.instance;
-	v->sb.volume_id = v->id;
+		v->sb.info.flags |= HYBRID_SB_DIRTY;
+	v->sb.info.instance = v->info.instance;
+	v->sb.info.volume_id = v->id;
 	sb_take_name(v);
 	r = sb_write_both(v);
 	if (r)
@@ -581,9 +582,9 @@ static void set_sizes(struct hybrid_engine *e, struct hybrid_volume *v, u64 data
 
 static int zero_block(struct hybrid_volume *v, u64 sector)
 {
-	struct hybrid_op *op = &v->sb_op;
+	struct hybrid_op *op = &v->sb.op;
 
-	memset(v->sb_block, 0, sizeof(*v->sb_block));
+	memset(v->sb.block, 0, sizeof(*v->sb.block));
 	sb_write_block(v, op, sector);
 	return v->e->ops->do_op(v->e, op);
 }
@@ -600,25 +601,25 @@ static int zero_tail(struct hybrid_volume *v, u64 sector, u64 new_tail)
 /* 3. */
 static int move_tail(struct hybrid_volume *v, u64 member_sectors)
 {
-	u64 before = v->sb.member_sectors, old_tail = hybrid_sb_sector(before, 1);
+	u64 before = v->sb.info.member_sectors, old_tail = hybrid_sb_sector(before, 1);
 	u64 new_tail = hybrid_sb_sector(member_sectors, 1);
 	int r;
 
 	if (old_tail == new_tail) {
-		v->sb.member_sectors = member_sectors;
+		v->sb.info.member_sectors = member_sectors;
 		return 0;
 	}
-	v->sb.sequence++;
+	v->sb.info.sequence++;
 	r = sb_io(v, 1, member_sectors, true);
 	if (r) {
-		v->sb.member_sectors = before;
+		v->sb.info.member_sectors = before;
 		return r;
 	}
 	r = zero_tail(v, old_tail, new_tail);
 	/* The head leads to it still, and the next attempt writes it.  The new one must go. */
 	if (r) {
 		zero_block(v, new_tail);
-		v->sb.member_sectors = before;
+		v->sb.info.member_sectors = before;
 		sb_failed(v, r);
 	}
 	return r;
@@ -627,18 +628,18 @@ static int move_tail(struct hybrid_volume *v, u64 member_sectors)
 /* 3. and 4. */
 static int grow_origin(struct hybrid_volume *v, u64 member_sectors, u64 data_sectors)
 {
-	u64 before = v->sb.data_sectors;
+	u64 before = v->sb.info.data_sectors;
 	int r = move_tail(v, member_sectors);
 
 	if (r)
 		return r;
-	v->sb.data_sectors = data_sectors;
-	v->sb_oldest = 0;
+	v->sb.info.data_sectors = data_sectors;
+	v->sb.oldest = 0;
 	r = sb_write_both(v);
 	if (r)
-		v->sb.data_sectors = before;
+		v->sb.info.data_sectors = before;
 	else
-		v->sb_apart = false;
+		v->sb.apart = false;
 	return r;
 }
 
@@ -655,7 +656,7 @@ static int finish_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64 
 		return 0;
 	if (length == v->info.data_sectors_new) {
 		/* It does not move, and nothing was lost. */
-		v->sb.lost = 0;
+		v->sb.info.lost = 0;
 		r = sb_unite(v);
 		if (!r)
 			r = grow_origin(v, sectors, length);
@@ -731,7 +732,7 @@ int hybrid_volume_grow(struct hybrid_engine *e, struct hybrid_volume *v, u64 ori
 	/* The newest root may be lost: the other one must accept the larger origin, too. */
 	if (!r)
 		r = e->ops->wait_checkpoint(e);
-	if (!r && v->has_sb)
+	if (!r && v->sb.present)
 		r = grow_origin(v, origin_sectors, new);
 	if (r)
 		return r;
@@ -766,7 +767,7 @@ static int open_formatted(struct hybrid_engine *e, struct hybrid_volume *v, u64 
 	if (!r)
 		r = sb_matches(e, v, sectors, why);
 	if (!r) {
-		v->healthy_again = v->sb.lost || !nonce_known(v, v->sb.nonce);
+		v->healthy_again = v->sb.info.lost || !nonce_known(v, v->sb.info.nonce);
 		r = check_nonce(e, v, why);
 	}
 	if (!r) {
@@ -778,9 +779,9 @@ static int open_formatted(struct hybrid_engine *e, struct hybrid_volume *v, u64 
 	}
 	if (r)
 		return r == -EIO || r == -ENOMEM || r == -ENOSPC ? r : -EMEDIUMTYPE;
-	v->has_sb = true;
-	v->sb_state = v->sb.flags & HYBRID_SB_DIRTY ? SB_DIRTY : SB_CLEAN;
-	v->sb_wanted = v->sb_state;
+	v->sb.present = true;
+	v->sb.state = v->sb.info.flags & HYBRID_SB_DIRTY ? SB_DIRTY : SB_CLEAN;
+	v->sb.wanted = v->sb.state;
 	return 0;
 }
 
@@ -791,8 +792,8 @@ static int open_formatted(struct hybrid_engine *e, struct hybrid_volume *v, u64 
 static int open_inplace(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
 			const char **why)
 {
-	v->has_sb = false;
-	v->sb_state = SB_ALONE;
+	v->sb.present = false;
+	v->sb.state = SB_ALONE;
 	if (v->info.data_sectors_new)
 		set_sizes(e, v, hybrid_volume_length(&v->info, sectors), 0);
 	*why = no_cold_start;
@@ -923,8 +924,8 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	WRITE_ONCE(v->open, true);
 	WRITE_ONCE(v->suspended, false);
 	v->flush.error = 0;
-	v->lost_known = false;
-	v->lost_saved = false;
+	v->sb.lost_known = false;
+	v->sb.lost_saved = false;
 	/* A mode that keeps nothing dirty gets rid of what there is (S14). */
 	drain_set(&v->drain, v->mode != HYBRID_MODE_WRITEBACK, 0);
 	WRITE_ONCE(e->nr_open, e->nr_open + 1);
@@ -974,23 +975,23 @@ int hybrid_volume_settle(struct hybrid_engine *e, struct hybrid_volume *v)
 /* A clean volume's origin says so (J10): its clean records are durable. */
 static int clear_dirty_flag(struct hybrid_volume *v)
 {
-	if (!v->has_sb || v->sb_state != SB_DIRTY)
+	if (!v->sb.present || v->sb.state != SB_DIRTY)
 		return 0;
 	if (dirty_blocks(v))
 		return 0;
-	v->sb.flags &= ~HYBRID_SB_DIRTY;
+	v->sb.info.flags &= ~HYBRID_SB_DIRTY;
 	return sb_write_both(v);
 }
 
 /* The pool failed, and the volume was not written since: its nonce stays. */
 static void close_failed(struct hybrid_engine *e, struct hybrid_volume *v)
 {
-	if (!v->has_sb || v->sb_state == SB_ALONE || v->sb_wanted == SB_CLEAN)
+	if (!v->sb.present || v->sb.state == SB_ALONE || v->sb.wanted == SB_CLEAN)
 		return;
 	settle_origin(e, v);
 	/* The one that was to go with it alone may have failed half way. */
 	sb_paired(v, v->info.nonce);
-	if (v->lost_known || !lost_save_blocking(e, v))
+	if (v->sb.lost_known || !lost_save_blocking(e, v))
 		sb_write_both(v);
 }
 
@@ -1024,9 +1025,9 @@ bool hybrid_volume_claim_sb(struct hybrid_engine *e, struct hybrid_volume *v)
 	bool claimed;
 
 	spin_lock_irqsave(&e->lock, flags);
-	claimed = !v->sb_busy && !v->flush.busy;
+	claimed = !v->sb.busy && !v->flush.busy;
 	if (claimed)
-		v->sb_busy = true;
+		v->sb.busy = true;
 	spin_unlock_irqrestore(&e->lock, flags);
 	return claimed;
 }
@@ -1035,7 +1036,7 @@ int hybrid_volume_renew_sb(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	int r;
 
-	if (!v->has_sb)
+	if (!v->sb.present)
 		return 0;
 	sb_take_name(v);
 	r = sb_write_both(v);
@@ -1050,7 +1051,7 @@ void hybrid_volume_release_sb(struct hybrid_engine *e, struct hybrid_volume *v,
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	v->sb_busy = false;
+	v->sb.busy = false;
 	sb_next_locked(e, v, acts);
 	origin_flush_next_locked(e, v, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -1067,7 +1068,7 @@ bool hybrid_volume_suspend(struct hybrid_engine *e, struct hybrid_volume *v,
 	spin_unlock_irqrestore(&e->lock, flags);
 	holds_drop(e, v, HOLD_SUSPENDED);
 	spin_lock_irqsave(&e->lock, flags);
-	done = !v->nr_jobs && !v->flush.busy && !v->sb_busy && list_empty(&v->writeback.turn);
+	done = !v->nr_jobs && !v->flush.busy && !v->sb.busy && list_empty(&v->writeback.turn);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return done;
 }

@@ -105,7 +105,8 @@ static void errors_tick(struct hybrid_engine *e, u64 passed)
 	u32 days;
 
 	spin_lock_irqsave(&e->lock, flags);
-	days = div_u64_rem(e->wear.halved_ms + min_t(u64, passed, 32ULL * DAY), DAY, &e->wear.halved_ms);
+	days = div_u64_rem(e->wear.halved_ms + min_t(u64, passed, 32ULL * DAY), DAY,
+			   &e->wear.halved_ms);
 	count_recent(e, CACHE_READ_ERRORS, days);
 	count_recent(e, CACHE_WRITE_ERRORS, days);
 	left = e->wear.recent[CACHE_READ_ERRORS] || e->wear.recent[CACHE_WRITE_ERRORS];

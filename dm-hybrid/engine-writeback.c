@@ -524,12 +524,13 @@ void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 
 void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts)
 {
+	struct hybrid_drain *all = &e->writebacks.drain;
 	struct hybrid_volume *v;
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
 	e->writebacks.credit = credit_after(e->writebacks.credit, e->config.writeback_rate, ms);
-	e->writebacks.drain.credit = credit_after(e->writebacks.drain.credit, e->writebacks.drain.rate, ms);
+	all->credit = credit_after(all->credit, all->rate, ms);
 	list_for_each_entry(v, &e->open_volumes, open_link) {
 		v->drain.credit = credit_after(v->drain.credit, v->drain.rate, ms);
 		if (v->writeback.paused)

@@ -50,8 +50,8 @@ static int create_parts(struct hybrid_engine *e, const struct hybrid_policy_type
 	e->writebacks.dirty_sets = alloc_bits(sets);
 	e->trim.sets = alloc_bits(sets);
 	e->readers = alloc_percpu(struct hybrid_readers);
-	if (!e->commit.must_sets || !e->commit.lazy_sets || !e->commit.open_sets || !e->grace.sets ||
-	    !e->writebacks.dirty_sets || !e->trim.sets || !e->readers)
+	if (!e->commit.must_sets || !e->commit.lazy_sets || !e->commit.open_sets ||
+	    !e->grace.sets || !e->writebacks.dirty_sets || !e->trim.sets || !e->readers)
 		return -ENOMEM;
 	e->ram = own_ram(e->g);
 	return 0;
@@ -327,7 +327,7 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 	busy = e->nr_busy_jobs || READ_ONCE(e->meta.state) != META_IDLE ||
 	       e->writebacks.queued || e->trim.busy;
 	list_for_each_entry(v, &e->open_volumes, open_link)
-		busy |= v->flush.busy || v->sb_busy;
+		busy |= v->flush.busy || v->sb.busy;
 	ended = !busy && (READ_ONCE(e->failed) || !e->loaded || (e->cp.is_clean && e->cp.clean));
 	/* From here on nobody's checkpoint begins. */
 	if (ended)
@@ -508,7 +508,7 @@ static const char *check_volumes(struct hybrid_engine *e)
 	struct hybrid_volume *v;
 
 	list_for_each_entry(v, &e->open_volumes, open_link)
-		if (v->has_sb && v->sb_state == SB_CLEAN && atomic_read(&v->nr_dirty))
+		if (v->sb.present && v->sb.state == SB_CLEAN && atomic_read(&v->nr_dirty))
 			return "a volume has dirty blocks, and its origin is marked clean";
 	return NULL;
 }

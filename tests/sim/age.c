@@ -41,7 +41,7 @@ void age_volume(struct world *w, struct hybrid_volume *v)
 	v->flush.flushed += by;
 	v->flush.last_write += by;
 	v->flush.last_user_write += by;
-	v->stream_clock = U32_MAX - few(w);
+	v->streams.clock = U32_MAX - few(w);
 	age_stamps(w->e, v, by);
 }
 
@@ -76,7 +76,7 @@ void age_flushes(struct world *w)
 	for (i = 0; i < w->nr_vol; i++) {
 		struct hybrid_volume *v = w->vol[i]->v;
 
-		if (!v || v->flush.busy || v->sb_busy || v->flush.last_write > v->flush.flushed)
+		if (!v || v->flush.busy || v->sb.busy || v->flush.last_write > v->flush.flushed)
 			continue;
 		v->flush.epoch += CYCLE - 1;
 		v->flush.flushed = v->flush.epoch - 1;

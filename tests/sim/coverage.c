@@ -96,9 +96,9 @@ static u32 volume_phases(struct world *w)
 			p |= BIT(PHASE_SUSPEND);
 		if (v->flush.busy)
 			p |= BIT(PHASE_FLUSH);
-		if (v->sb_busy)
+		if (v->sb.busy)
 			p |= BIT(PHASE_MARK);
-		if (v->nr_ranges)
+		if (v->ranges.nr)
 			p |= BIT(PHASE_RANGE);
 		if (!atomic_read(&v->nr_dirty) && !atomic_read(&v->nr_jdirty))
 			continue;

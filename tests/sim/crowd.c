@@ -313,8 +313,8 @@ void crowd_closes(struct world *w, const struct volume *vol)
 {
 	const struct hybrid_volume *v = vol->v;
 
-	met[CROWD_ALONE] += hybrid_engine_failed(w->e) && v->has_sb &&
-			    v->sb_wanted == SB_ALONE && v->sb_state != SB_ALONE;
+	met[CROWD_ALONE] += hybrid_engine_failed(w->e) && v->sb.present &&
+			    v->sb.wanted == SB_ALONE && v->sb.state != SB_ALONE;
 }
 
 void crowd_print(void)

@@ -433,7 +433,7 @@ void replay_pool_pass(struct replay_pool *p, const struct trace_request *r)
 		return;
 	st->next += r->count;
 	st->sectors += r->count;
-	st->used = ++v->stream_clock;
+	st->used = ++v->streams.clock;
 }
 
 int replay_pool_finish(struct replay_pool *p)
