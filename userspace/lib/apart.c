@@ -115,9 +115,9 @@ static void wait_for(struct child *children, char *array, size_t size, unsigned 
 	}
 }
 
-static int run_batch(void (*fn)(void *element), char *array, size_t size, unsigned int nr)
+static int run_batch(void (*fn)(void *element), char *array, size_t size, unsigned int nr, int seconds)
 {
-	int64_t until = now_ms() + hybrid_patience * INT64_C(1000);
+	int64_t until = now_ms() + seconds * INT64_C(1000);
 	struct child children[BATCH];
 	unsigned int i;
 	int r = 0;
@@ -135,14 +135,14 @@ static int run_batch(void (*fn)(void *element), char *array, size_t size, unsign
 	return r;
 }
 
-int hybrid_apart(void (*fn)(void *element), void *array, size_t size, unsigned int nr)
+int hybrid_apart(void (*fn)(void *element), void *array, size_t size, unsigned int nr, int seconds)
 {
 	unsigned int i, n;
 	int r = 0;
 
 	for (i = 0; i < nr && !r; i += n) {
 		n = nr - i < BATCH ? nr - i : BATCH;
-		r = run_batch(fn, (char *)array + i * size, size, n);
+		r = run_batch(fn, (char *)array + i * size, size, n, seconds);
 	}
 	return r;
 }

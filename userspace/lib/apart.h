@@ -13,11 +13,12 @@ extern int hybrid_patience;
 
 /*
  * Call @fn for each of the @nr elements, of @size bytes, of @array, beside each other.  What
- * @fn makes of its element, and what it prints, counts if it ends within hybrid_patience
- * seconds; else the element stays as it was, and the process that is left behind has no
+ * @fn makes of its element, and what it prints, counts if it ends within @seconds: what reads
+ * disks has hybrid_patience; else the element stays as it was, and the process that is left behind has no
  * file, lock, pipe or terminal of ours.  Not to be called under the lock of the tools.
  * Returns 0 or an exit code.
  */
-int hybrid_apart(void (*fn)(void *element), void *array, size_t size, unsigned int nr);
+int hybrid_apart(void (*fn)(void *element), void *array, size_t size, unsigned int nr,
+		 int seconds);
 
 #endif

@@ -88,7 +88,7 @@ int hybrid_looks_add(struct hybrid_looks *looks, const char *path, unsigned int 
 
 int hybrid_looks_run(struct hybrid_looks *looks)
 {
-	return hybrid_apart(look, looks->look, sizeof(*looks->look), looks->nr);
+	return hybrid_apart(look, looks->look, sizeof(*looks->look), looks->nr, hybrid_patience);
 }
 
 void hybrid_looks_free(struct hybrid_looks *looks)
@@ -120,7 +120,7 @@ static void read_once(void *element)
 int hybrid_device_answers(const char *path)
 {
 	struct answer a = { .path = path };
-	int r = hybrid_apart(read_once, &a, sizeof(a), 1);
+	int r = hybrid_apart(read_once, &a, sizeof(a), 1, hybrid_patience);
 
 	if (r || a.answers)
 		return r;

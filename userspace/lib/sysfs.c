@@ -360,6 +360,29 @@ bool hybrid_sysfs_share_disk(dev_t a, dev_t b)
 	return false;
 }
 
+static bool is_among(dev_t disk, const dev_t *disks, unsigned int nr)
+{
+	char id[256], other[256];
+	bool known = hybrid_sysfs_disk_id(disk, id, sizeof(id));
+
+	while (nr--)
+		if (disks[nr] == disk || (known && hybrid_sysfs_disk_id(disks[nr], other, sizeof(other)) &&
+					  !strcmp(id, other)))
+			return true;
+	return false;
+}
+
+unsigned int hybrid_sysfs_disks(dev_t devno, dev_t *disks, unsigned int max)
+{
+	dev_t all[DISKS_MAX];
+	unsigned int n = bottom_disks(devno, all, 0, 0), nr = 0, i;
+
+	for (i = 0; i < n && nr < max; i++)
+		if (!is_among(all[i], disks, nr))
+			disks[nr++] = all[i];
+	return nr;
+}
+
 bool hybrid_sysfs_removable(dev_t devno)
 {
 	dev_t disks[DISKS_MAX];

@@ -27,6 +27,9 @@ bool hybrid_sysfs_disk_id(dev_t devno, char *buf, size_t len);
 /* Whether both are, at the bottom, on one physical disk. */
 bool hybrid_sysfs_share_disk(dev_t a, dev_t b);
 
+/* The disks at its bottom, each once, though several paths may lead to it; no more than @max. */
+unsigned int hybrid_sysfs_disks(dev_t devno, dev_t *disks, unsigned int max);
+
 /* Whether it is an md array that misses a disk. */
 bool hybrid_sysfs_degraded(dev_t devno);
 
