@@ -9,6 +9,7 @@
 #include "ephemeral.h"
 #include "errors.h"
 #include "health.h"
+#include "wear.h"
 
 /* For people --------------------------------------------------------------- */
 
@@ -69,6 +70,15 @@ static void print_pool(const struct hybrid_node *node)
 	if (s->retired)
 		print_line("retired", "blocks: %llu, until the pool is loaded again",
 			   (unsigned long long)s->retired);
+}
+
+static void print_wear(const struct wears *wears)
+{
+	char text[3 * HYBRID_PATH_MAX];
+	unsigned int i;
+
+	for (i = 0; i < wears->nr; i++)
+		print_line("wear", "%s", wear_text(&wears->drive[i], text, sizeof(text)));
 }
 
 static void print_hits(const char *key, uint64_t hits, uint64_t misses)
@@ -161,7 +171,8 @@ static void print_closed(const struct hybrid_node *node)
 	print_line("cached", "%s dirty", size_text(a, dirty_bytes(node)));
 }
 
-static void print_text(const struct hybrid_node *node, const struct health *h)
+static void print_text(const struct hybrid_node *node, const struct health *h,
+		       const struct wears *wears)
 {
 	printf("%s %s\n", node->kind == HYBRID_POOL ? "pool" : "volume", node->name);
 	print_line("state", "%s", h->state);
@@ -179,6 +190,7 @@ static void print_text(const struct hybrid_node *node, const struct health *h)
 		print_linear(node);
 	else
 		print_volume(node);
+	print_wear(wears);
 }
 
 /* For programs ------------------------------------------------------------- */
@@ -215,7 +227,33 @@ static void add_dirty(struct json_object *o, const struct hybrid_node *node)
 			       json_object_new_uint64(dirty_bytes(node) / 512));
 }
 
-static struct json_object *node_json(const struct hybrid_node *node, const struct health *h)
+static void add_percent(struct json_object *o, const char *key, int percent)
+{
+	json_object_object_add(o, key, percent < 0 ? NULL : json_object_new_int(percent));
+}
+
+static void add_wear(struct json_object *o, const struct wears *wears)
+{
+	struct json_object *drives = json_object_new_array(), *drive;
+	const struct wear *w;
+
+	json_object_object_add(o, "wear", drives);
+	for (w = wears->drive; w < wears->drive + wears->nr; w++) {
+		drive = json_object_new_object();
+		json_object_array_add(drives, drive);
+		add_text(drive, "drive", w->path);
+		json_object_object_add(drive, "answers", json_object_new_boolean(!w->silent));
+		add_percent(drive, "used_percent", w->used);
+		add_percent(drive, "spare_percent", w->spare);
+		json_object_object_add(drive, "power_on_hours",
+				       w->hours ? json_object_new_int(w->hours) : NULL);
+		add_text(drive, "used_up_by", w->end);
+		add_text(drive, "warning", w->warning);
+	}
+}
+
+static struct json_object *node_json(const struct hybrid_node *node, const struct health *h,
+				     const struct wears *wears)
 {
 	struct json_object *o = json_object_new_object();
 	char path[HYBRID_PATH_MAX], uuid[HYBRID_UUID_TEXT], number[32];
@@ -237,6 +275,8 @@ static struct json_object *node_json(const struct hybrid_node *node, const struc
 		json_object_object_add(o, "hit_ratio",
 				       json_object_new_double_s((double)ratio / 100, number));
 	}
+	if (node->kind == HYBRID_POOL)
+		add_wear(o, wears);
 	if (node->active && node->dm.live)
 		add_counters(o, node);
 	else if (node->closed)
@@ -253,22 +293,45 @@ struct printer {
 	bool unhealthy;
 };
 
+/* A drive that warns makes its pool unhealthy; what is wrong with the pool itself comes first. */
+static void judge_wear(const struct hybrid_node *pool, const struct wears *wears, struct health *h)
+{
+	const struct wear *w = wears->drive, *end = w + wears->nr;
+
+	while (w < end && !w->warning)
+		w++;
+	if (w == end || !h->healthy)
+		return;
+	h->healthy = false;
+	snprintf(h->reason, sizeof(h->reason), "%.128s warns: %s", w->path, w->warning);
+	if (w->replace)
+		snprintf(h->action, sizeof(h->action), "hybridctl replace-cache %s --cache DEVICE",
+			 pool->name);
+	else
+		snprintf(h->action, sizeof(h->action), "see to its cooling");
+}
+
 static void print_node(struct printer *p, const struct hybrid_node *node)
 {
+	struct wears wears = {};
 	struct health health;
 
 	judge(node, &health);
 	explain_vacancy(node, &health);
+	if (node->kind == HYBRID_POOL && node->active && node->dm.live) {
+		wear_read(node->below, &wears);
+		judge_wear(node, &wears, &health);
+	}
 	p->unhealthy |= !health.healthy;
 	if (p->cl->given[OPT_UNHEALTHY] && health.healthy)
 		return;
 	if (p->rows) {
-		json_object_array_add(p->rows, node_json(node, &health));
+		json_object_array_add(p->rows, node_json(node, &health, &wears));
 		return;
 	}
 	if (p->shown++)
 		putchar('\n');
-	print_text(node, &health);
+	print_text(node, &health, &wears);
 }
 
 static void print_status(struct printer *p, struct hybrid_inventory *inv,
