@@ -2,6 +2,7 @@
 """How worn the drives below a pool are, by a smartctl that prints what those of 7.3 to 7.5 print."""
 import json
 import os
+import subprocess
 import time
 
 import pytest
@@ -201,10 +202,16 @@ def test_a_smartctl_that_dies(status):
 
 
 def test_without_smartctl(kernel, pool, tmp_path):
-    """Nothing is said."""
+    """Nothing is said, but doctor says what would tell the wear of an SSD."""
     env = {"PATH": f"{tmp_path}/bin"}
     r = kernel("status", "vol-pool", env=env)
     assert r.returncode == 0 and wear(r) == []
+    rotational = f"/sys/block/{os.path.basename(pool)}/queue/rotational"
+    for value, hint in (("1", False), ("0", True)):
+        subprocess.run(["sh", "-c", f"echo {value} >{rotational}"], check=True)
+        assert (f"with it, hybridctl status says how worn {pool} is\n" in kernel("doctor", env=env).stdout) == hint
+    (tmp_path / "bin/smartctl").symlink_to("/bin/true")
+    assert "smartctl" not in kernel("doctor", env=env).stdout
 
 
 def test_a_drive_that_hangs(status, pool):

@@ -25,6 +25,7 @@
 #include "health.h"
 #include "owner.h"
 #include "sysfs.h"
+#include "wear.h"
 
 extern char **environ;
 
@@ -753,6 +754,33 @@ static void check_size(const struct hybrid_node *node)
 		     (unsigned long long)more >> 11, node->name);
 }
 
+/* The first SSD below it; 0: there is none. */
+static dev_t ssd_below(const struct hybrid_node *pool)
+{
+	dev_t disks[WEAR_MAX];
+	unsigned int nr = hybrid_sysfs_disks(pool->below, disks, WEAR_MAX), i, rotational;
+
+	for (i = 0; i < nr; i++)
+		if (hybrid_sysfs_queue(disks[i], "rotational", &rotational) && !rotational)
+			return disks[i];
+	return 0;
+}
+
+/* It does not hold up a boot either. */
+static void check_wear(const struct doctor *d)
+{
+	char path[HYBRID_PATH_MAX];
+	struct hybrid_node *node;
+	dev_t ssd = 0;
+
+	for (node = d->inv.nodes; node < d->inv.nodes + d->inv.nr_nodes && !ssd; node++)
+		if (node->kind == HYBRID_POOL && node->active)
+			ssd = ssd_below(node);
+	if (ssd && !d->dir[0] && !wear_can_be_read())
+		good("smartctl (package smartmontools) is not here: with it, hybridctl status says how worn %s is",
+		     hybrid_devno_path(ssd, path, sizeof(path)));
+}
+
 static int diagnose(struct doctor *d)
 {
 	struct hybrid_node *node;
@@ -779,6 +807,7 @@ static int diagnose(struct doctor *d)
 	if (d->inv.nr_nodes)
 		check_kernels(d);
 	check_running(d);
+	check_wear(d);
 	if (!d->on_volume) {
 		good("the root is on no volume of dm-hybrid: it needs nothing of it");
 		return d->problems ? HYBRID_DEGRADED : 0;

@@ -239,3 +239,13 @@ char *wear_text(const struct wear *w, char *buf, size_t len)
 		snprintf(buf, len, "%s%s%s", used, spare, end);
 	return buf;
 }
+
+bool wear_can_be_read(void)
+{
+	static const char * const version[] = { "smartctl", "--version", NULL };
+	char *said;
+	int r = hybrid_child(version, &said);
+
+	free(said);
+	return r >= 0 && r != 127;
+}

@@ -32,4 +32,7 @@ void wear_read(dev_t devno, struct wears *wears);
 /* The same in words, on one line.  Returns @buf. */
 char *wear_text(const struct wear *wear, char *buf, size_t len);
 
+/* Whether there is a smartctl. */
+bool wear_can_be_read(void);
+
 #endif
