@@ -112,7 +112,7 @@ void checkpoint_recovery(struct hybrid_engine *e)
 			set_bit(leaf, e->cp.leaf_dirty);
 }
 
-/* Under the engine's lock, with no metadata operation in flight. */
+/* Under the engine's lock, with no metadata operation in flight; or while the pool is loaded. */
 void checkpoint_begin(struct hybrid_engine *e)
 {
 	/* Those who wait for more than this one will cover get the next. */

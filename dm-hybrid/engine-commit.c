@@ -33,6 +33,7 @@ void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 {
 	struct hybrid_op *op = &v->flush.op;
 
+	lockdep_assert_held(&e->lock);
 	/*
 	 * One flush after the other, also those before the superblock: one that fails
 	 * takes data along that the next, already under way, would not miss.
@@ -60,6 +61,7 @@ void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 void origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 			      struct hybrid_actions *acts)
 {
+	lockdep_assert_held(&e->lock);
 	if (!list_empty(&v->flush.next) || (v->flush.again && !v->suspended))
 		origin_flush_locked(e, v, acts);
 }
@@ -252,6 +254,7 @@ void meta_kick_locked(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_op *op = &e->meta.op;
 
+	lockdep_assert_held(&e->lock);
 	if (READ_ONCE(e->meta.state) != META_IDLE || !READ_ONCE(e->loaded))
 		return;
 	WRITE_ONCE(e->meta.state, META_WORK);
@@ -308,6 +311,7 @@ void open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions 
 	struct hybrid_set *s = &e->map.set[set];
 	unsigned long flags;
 
+	lockdep_assert_held(&s->lock);
 	s->wanted |= region_bit(i) | regions_ahead(e, s, i);
 	set_bit(set, e->commit.must_sets);
 	spin_lock_irqsave(&e->lock, flags);
@@ -460,6 +464,7 @@ static u32 nr_unrecorded(const struct hybrid_engine *e, const struct hybrid_set 
 {
 	u32 i, n = 0;
 
+	lockdep_assert_held(&s->lock);
 	for (i = 0; regions && i < e->map.set_size; i++)
 		n += (regions & region_bit(i)) && set_unrecorded(&e->map, s, i);
 	return n;
@@ -905,6 +910,7 @@ bool unrecorded_left(struct hybrid_engine *e)
 bool origin_settle_locked(struct hybrid_engine *e, struct hybrid_volume *v, bool record,
 			  struct hybrid_actions *acts)
 {
+	lockdep_assert_held(&e->lock);
 	if (v->suspended || v->flush.error || v->flush.last_write <= v->flush.flushed)
 		return false;
 	v->writeback.flush_batch = true;

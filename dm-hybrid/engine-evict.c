@@ -92,6 +92,7 @@ bool may_evict(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
 {
 	struct victim_filter f = { .e = e, .s = s, .spare = true };
 
+	lockdep_assert_held(&s->lock);
 	return usable(&f, i);
 }
 
@@ -133,6 +134,7 @@ bool evict_block(struct hybrid_engine *e, u32 set, u32 i)
 	struct hybrid_set *s = &e->map.set[set];
 	struct victim_filter f = { .e = e, .s = s };
 
+	lockdep_assert_held(&s->lock);
 	if (!usable(&f, i))
 		return false;
 	remove_block(e, set, i, true);
@@ -202,6 +204,7 @@ static int ahead_victim(struct hybrid_engine *e, struct hybrid_set *s)
 /* Has the set a block that could go, and nobody has ever asked for? */
 bool can_spare(struct hybrid_engine *e, struct hybrid_set *s)
 {
+	lockdep_assert_held(&s->lock);
 	return ahead_victim(e, s) >= 0;
 }
 
@@ -263,6 +266,7 @@ void evict(struct hybrid_engine *e, const struct hybrid_io *io, struct hybrid_ac
 	u32 most = 4, want = max(e->reserve, 1U);
 	int i;
 
+	lockdep_assert_held(&s->lock);
 	while (most-- && s->nr_free + leaving(e, s) < want) {
 		i = find_victim(e, s, &f);
 		if (f.dirty_seen)
@@ -284,6 +288,7 @@ void removal_durable(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
 
+	lockdep_assert_held(&s->lock);
 	if (s->flags[i] & BLOCK_TRANSIT)
 		enter_grace(e, set, i);
 }

@@ -39,6 +39,7 @@ static bool read_hit(struct hybrid_engine *e, struct hybrid_io *io)
 static bool rewrites(struct hybrid_engine *e, const struct hybrid_set *s,
 		     const struct hybrid_io *io, int i)
 {
+	lockdep_assert_held(&s->lock);
 	return i >= 0 && (s->flags[i] & (BLOCK_MAPPED | BLOCK_BUSY)) == BLOCK_MAPPED &&
 	       !(io->mask & ~block_mask(e, s, MASK_DIRTY, i));
 }

@@ -195,6 +195,7 @@ static inline u32 write_mode(const struct hybrid_engine *e, const struct hybrid_
 /* Does anybody wait for a write in the set to end?  Caller holds its lock. */
 static inline bool somebody_waits(const struct hybrid_set *s)
 {
+	lockdep_assert_held(&s->lock);
 	return !list_empty(&s->waiting) || !list_empty(&s->waiting_ranges) || s->closing;
 }
 
@@ -360,7 +361,7 @@ void stream_ahead(struct hybrid_engine *e, struct hybrid_volume *v, u64 sector,
 /* Nothing of one volume, or (NULL) of all, is held any more.  Caller holds no lock. */
 void holds_drop(struct hybrid_engine *e, const struct hybrid_volume *v, enum hold_end why);
 void holds_tick(struct hybrid_engine *e);
-/* NULL, or what is wrong.  Caller holds the set's lock. */
+/* NULL, or what is wrong.  Nothing runs. */
 const char *holds_check(struct hybrid_engine *e, struct hybrid_set *s);
 
 /* engine-job.c */
@@ -374,7 +375,7 @@ void jobs_release(struct hybrid_volume *v);
  * that wait for jobs.  At each tick.
  */
 void jobs_tick(struct hybrid_engine *e, struct hybrid_actions *acts);
-/* A volume is closed; under the engine's lock. */
+/* End all claims of the volume.  Caller holds the engine's lock. */
 void jobs_unclaim(struct hybrid_engine *e, struct hybrid_volume *v);
 /* Is there more memory to give back at later ticks? */
 bool jobs_spare(const struct hybrid_engine *e);

@@ -1086,6 +1086,7 @@ static void write_applied(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	u64 valid = block_mask(e, s, MASK_VALID, i), dirty = block_mask(e, s, MASK_DIRTY, i);
 	u64 jdirty;
 
+	lockdep_assert_held(&s->lock);
 	if (io->to_origin)
 		s->stamp[i] = (u32)READ_ONCE(io->volume->flush.last_write);
 	if (cache_ok)
@@ -1125,6 +1126,7 @@ static bool write_redirects(struct hybrid_engine *e, struct hybrid_set *s, struc
 static bool write_anew(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 		       struct hybrid_actions *acts)
 {
+	lockdep_assert_held(&s->lock);
 	if (READ_ONCE(e->failed))
 		rerun_later(io, acts);
 	else if (s->ending & region_bit(io->idx))

@@ -134,6 +134,7 @@ void jobs_unclaim(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	u32 k;
 
+	lockdep_assert_held(&e->lock);
 	for (k = 0; k < NR_JOB_KINDS; k++)
 		claim_end(&e->jobs[k], &v->jobs[k]);
 }
@@ -144,6 +145,7 @@ static void volume_tick(struct hybrid_engine *e, struct hybrid_volume *v,
 {
 	struct hybrid_io *io;
 
+	lockdep_assert_held(&e->lock);
 	jobs_unclaim(e, v);
 	list_for_each_entry(io, &v->job_waiters, link)
 		WRITE_ONCE(e->nr_job_waiters, e->nr_job_waiters - 1);
@@ -197,6 +199,7 @@ static bool has_share(const struct hybrid_engine *e, const struct hybrid_job_poo
 static bool may_take(const struct hybrid_engine *e, const struct hybrid_job_pool *p,
 		     const struct hybrid_job_share *share)
 {
+	lockdep_assert_held(&e->lock);
 	if (!p->most || !share->nr)
 		return p->most;
 	return p->lent < p->most - 1 && !(p->nr_claims && has_share(e, p, share));
@@ -268,6 +271,7 @@ void jobs_release(struct hybrid_volume *v)
 /* Caller holds the engine's lock: so nothing begins once a suspend or stop was told yes. */
 static bool may_begin(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
+	lockdep_assert_held(&e->lock);
 	return v->open && !v->suspended && !e->stopping && !READ_ONCE(e->failed);
 }
 
@@ -278,6 +282,7 @@ static struct hybrid_job *get_locked(struct hybrid_engine *e, enum job_type type
 	enum job_kind k = kind_of(type);
 	struct hybrid_job *job;
 
+	lockdep_assert_held(&e->lock);
 	if ((type == JOB_WRITEBACK || type == JOB_HOLD) && !may_begin(e, v))
 		return NULL;
 	job = share_take(e, &e->jobs[k], &v->jobs[k]);
@@ -382,6 +387,7 @@ struct hybrid_job *job_find(struct hybrid_engine *e, struct hybrid_set *s, u64 k
 {
 	struct hybrid_job *job;
 
+	lockdep_assert_held(&s->lock);
 	list_for_each_entry(job, &s->jobs, link)
 		if (key - job->key < window_blocks(e) && job->block[key - job->key] >= 0)
 			return job;
@@ -478,6 +484,7 @@ void fill_add(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *
 	u64 left = job->volume->info.data_sectors - key_sector(e, key);
 	u32 k = key - job->key;
 
+	lockdep_assert_held(&s->lock);
 	/* The last block of a volume may be short. */
 	if (left < e->g->block_sectors)
 		mask &= GENMASK_ULL((left - 1) >> e->g->granule_shift, 0);

@@ -74,6 +74,7 @@ void place_failed(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions
 	struct hybrid_set *s = &e->map.set[set];
 	bool bad;
 
+	lockdep_assert_held(&s->lock);
 	/* A read that failed may be told of after its block has left. */
 	if (!s->flags[i] || READ_ONCE(e->failed))
 		return;
@@ -89,6 +90,7 @@ bool place_is_bad(struct hybrid_engine *e, u32 set, u32 i)
 	struct hybrid_place *place;
 	bool bad;
 
+	lockdep_assert_held(&e->map.set[set].lock);
 	if (!READ_ONCE(e->places.nr_bad))
 		return false;
 	spin_lock(&e->lock);
@@ -118,6 +120,7 @@ bool place_free(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
 
+	lockdep_assert_held(&s->lock);
 	if (place_is_bad(e, set, i) && retires(e, set, i)) {
 		hybrid_set_retire(&e->map, s, i);
 		return false;

@@ -130,6 +130,7 @@ void room_wake(struct hybrid_engine *e, struct hybrid_actions *acts)
 
 bool room_batch_full(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
+	lockdep_assert_held(&e->lock);
 	return flushing(v) || v->writeback.reads_first || is_full(e, v);
 }
 

@@ -154,6 +154,7 @@ bool stream_spreads(struct hybrid_engine *e, struct hybrid_set *s, const struct 
 	u64 cache = (u64)e->g->nr_blocks << e->g->block_shift, first;
 	int i;
 
+	lockdep_assert_held(&s->lock);
 	if (run > LONGEST_SPREAD * cache || READ_ONCE(e->wear.endurance) != ENDURANCE_PLENTY ||
 	    s->nr_free <= e->reserve / 2)
 		return false;
@@ -191,6 +192,7 @@ static struct hybrid_job *hold_find(struct hybrid_engine *e, struct hybrid_set *
 {
 	struct hybrid_job *job;
 
+	lockdep_assert_held(&s->lock);
 	/* What begins to be held in this set is counted under its lock. */
 	if (!READ_ONCE(e->runs.nr_holds))
 		return NULL;
@@ -232,6 +234,7 @@ void hold_forget(struct hybrid_engine *e, struct hybrid_set *s, u64 key, u64 mas
 {
 	struct hybrid_job *job;
 
+	lockdep_assert_held(&s->lock);
 	while ((job = hold_find(e, s, key, mask)))
 		hold_drop(e, job, hold_mask(e, job, key, mask), why);
 }
@@ -242,6 +245,7 @@ bool hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io 
 	struct hybrid_job *job = hold_find(e, s, io->key, io->mask);
 	u64 mask;
 
+	lockdep_assert_held(&s->lock);
 	/* Metadata are to be cached, not only read. */
 	if (!job || (io->flags & HYBRID_IO_META))
 		return false;
@@ -270,6 +274,7 @@ static void hold_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set,
 	u32 granules = n * e->g->granules, sectors = job_sectors(e, job, 0, granules);
 	unsigned long flags;
 
+	lockdep_assert_held(&e->map.set[set].lock);
 	job->set = set;
 	/* The last block of a volume may be short. */
 	job->readable = GENMASK_ULL((sectors - 1) >> e->g->granule_shift, 0);

@@ -56,6 +56,7 @@ void sweep_note(struct hybrid_engine *e, const struct hybrid_set *s)
 {
 	u32 set = s - e->map.set;
 
+	lockdep_assert_held(&s->lock);
 	if (!test_bit(set, e->writebacks.dirty_sets))
 		set_bit(set, e->writebacks.dirty_sets);
 }

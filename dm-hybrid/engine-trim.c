@@ -25,6 +25,7 @@ static u32 free_kept(const struct hybrid_engine *e)
 
 void trim_note(struct hybrid_engine *e, u32 set)
 {
+	lockdep_assert_held(&e->map.set[set].lock);
 	if (e->map.set[set].nr_free > free_kept(e) && !test_bit(set, e->trim.sets))
 		set_bit(set, e->trim.sets);
 }

@@ -143,6 +143,7 @@ static void sb_paired(struct hybrid_volume *v, u64 nonce)
 
 void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
 {
+	lockdep_assert_held(&e->lock);
 	v->sb.busy = true;
 	v->sb.writing = v->sb.wanted;
 	/* Only what the dirty flag was set for can be lost. */
@@ -223,6 +224,7 @@ static bool sb_needs_flush(const struct hybrid_volume *v)
 /* What ours loses, a flush that is under way would not miss: after that. */
 void sb_next_locked(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
 {
+	lockdep_assert_held(&e->lock);
 	if (list_empty(&v->sb.waiters) || v->sb.busy || v->flush.busy)
 		return;
 	if (sb_needs_flush(v))
@@ -1287,6 +1289,7 @@ u64 hybrid_volume_sectors(struct hybrid_volume *v)
 static void record_entry(struct hybrid_engine *e, struct hybrid_volume *v,
 			 struct hybrid_actions *acts)
 {
+	lockdep_assert_held(&e->lock);
 	mark_volume_leaf(e, v->id);
 	e->cp.wanted = true;
 	meta_kick_locked(e, acts);

@@ -140,6 +140,7 @@ void wear_save(const struct hybrid_engine *e, struct hybrid_root_info *root)
 
 void wear_configure(struct hybrid_engine *e, const struct hybrid_config *config)
 {
+	lockdep_assert_held(&e->lock);
 	WRITE_ONCE(e->config.endurance, config->endurance);
 	if (e->config.read_error_limit == config->read_error_limit &&
 	    e->config.write_error_limit == config->write_error_limit)

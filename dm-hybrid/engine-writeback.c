@@ -57,6 +57,7 @@ static bool window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct
 	u32 k, last = window_blocks(e);
 	bool unrecorded = false;
 
+	lockdep_assert_held(&s->lock);
 	job->mask = 0;
 	for (k = 0; k < last; k++) {
 		int i = hybrid_set_find(&e->map, s, job->key + k);
@@ -133,6 +134,7 @@ static void window_enter(struct hybrid_engine *e, struct hybrid_set *s, struct h
 {
 	struct hybrid_writeback *w = &job->volume->writeback;
 
+	lockdep_assert_held(&s->lock);
 	job->failed = 0;
 	s->closing |= job->closing;
 	list_add_tail(&job->link, &s->jobs);
@@ -244,6 +246,7 @@ void writeback_written(struct hybrid_engine *e, struct hybrid_set *s, u64 key,
 	struct hybrid_job *job = s->closing ? job_find(e, s, key) : NULL;
 	u32 k;
 
+	lockdep_assert_held(&s->lock);
 	if (!job || !job->closing)
 		return;
 	for (k = 0; k < window_blocks(e); k++)
@@ -415,6 +418,7 @@ static void take_turn(struct hybrid_engine *e, struct hybrid_volume *v,
 	struct hybrid_writeback *w = &v->writeback;
 	struct hybrid_op *op = &e->writebacks.op;
 
+	lockdep_assert_held(&e->lock);
 	if (!list_empty(&w->turn) || w->nr_active >= writeback_depth(e, v))
 		return;
 	list_add_tail(&w->turn, &e->writebacks.turns);
@@ -443,6 +447,7 @@ void writeback_kick(struct hybrid_engine *e, struct hybrid_volume *v, struct hyb
 static void end_turn(struct hybrid_engine *e, struct hybrid_volume *v,
 		     struct hybrid_actions *acts)
 {
+	lockdep_assert_held(&e->lock);
 	v->writeback.misses = 0;
 	list_del_init(&v->writeback.turn);
 	room_flush_batch(e, v, acts);

@@ -136,6 +136,7 @@ void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty)
 	u64 before = block_mask(e, s, MASK_DIRTY, i), jdirty = block_mask(e, s, MASK_JDIRTY, i);
 	int change = !!dirty - !!before;
 
+	lockdep_assert_held(&s->lock);
 	set_put_mask(&e->map, s, MASK_DIRTY, i, dirty);
 	count_granules(v, before | jdirty, dirty | jdirty);
 	if (!change)
@@ -153,6 +154,7 @@ void put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 jdirty
 	u64 before = block_mask(e, s, MASK_JDIRTY, i), dirty = block_mask(e, s, MASK_DIRTY, i);
 	int change = !!jdirty - !!before;
 
+	lockdep_assert_held(&s->lock);
 	set_put_mask(&e->map, s, MASK_JDIRTY, i, jdirty);
 	count_granules(v, before | dirty, jdirty | dirty);
 	if (!change)
@@ -166,6 +168,7 @@ void mark_must(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
 
+	lockdep_assert_held(&s->lock);
 	if (s->must & region_bit(i))
 		return;
 	s->must |= region_bit(i);
@@ -177,6 +180,7 @@ void mark_lazy(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
 
+	lockdep_assert_held(&s->lock);
 	if (s->lazy & region_bit(i))
 		return;
 	s->lazy |= region_bit(i);
@@ -207,6 +211,7 @@ static bool phase_empty(struct hybrid_engine *e, u32 phase)
  */
 void grace_poll(struct hybrid_engine *e)
 {
+	lockdep_assert_held(&e->lock);
 	if (!e->grace.stage) {
 		if (!READ_ONCE(e->grace.wanted))
 			return;

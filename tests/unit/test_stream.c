@@ -321,6 +321,13 @@ static void fills_come_first(void **state)
 		job_put(e, job[n], NULL);
 }
 
+static void unclaim(struct hybrid_volume *volume)
+{
+	spin_lock(&e->lock);
+	jobs_unclaim(e, volume);
+	spin_unlock(&e->lock);
+}
+
 /* A volume that holds all lent jobs leaves another its own one, and gives way to a claim. */
 static void jobs_are_shared(void **state)
 {
@@ -346,7 +353,7 @@ static void jobs_are_shared(void **state)
 	while (n--)
 		job_put(e, job[n], NULL);
 	assert_int_equal(e->jobs[FILLS].lent, 0);
-	jobs_unclaim(e, other);
+	unclaim(other);
 	e->nr_open--;
 	volume_free(other);
 }
@@ -377,8 +384,8 @@ static void write_without_a_job(void **state)
 	while (n--)
 		job_put(e, job[n], NULL);
 	job_put(e, own, NULL);
-	jobs_unclaim(e, v);
-	jobs_unclaim(e, other);
+	unclaim(v);
+	unclaim(other);
 	e->nr_open--;
 	volume_free(other);
 }
@@ -415,7 +422,7 @@ static void own_jobs(void **state)
 		job_put(e, its, NULL);
 		job_put(e, mine, NULL);
 	}
-	jobs_unclaim(e, other);
+	unclaim(other);
 	e->nr_open--;
 	volume_free(other);
 }

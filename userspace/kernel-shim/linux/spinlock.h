@@ -57,7 +57,7 @@ static inline void spin_unlock(spinlock_t *lock)
 	WARN_ON(!xchg(&lock->held, 0));
 }
 
-static inline int spin_is_locked(spinlock_t *lock)
+static inline int spin_is_locked(const spinlock_t *lock)
 {
 	return READ_ONCE(lock->held);
 }
