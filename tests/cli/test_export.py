@@ -293,3 +293,37 @@ def test_cut_at_each_write(kernel, lone, cut, sector, n, apart):
         kernel.ok("export", "vol", "-y")
     is_exported(lone, before, sector)
     assert digest(lone, START, before.data_sectors) == old
+
+
+@pytest.mark.parametrize("sector", [512], indirect=True)
+@pytest.mark.parametrize("ending", ["export", "wipefs"])
+def test_a_cut_is_seen(kernel, lone, cut, ending):
+    """status names the command that goes on, whether or not the volume is up, and list says why."""
+    def shown():
+        (row,) = json.loads(kernel("status", "vol", "--json").stdout)["status"]
+        (listed,) = json.loads(kernel.ok("list", "vol", "--json", "-o", "state,why"))["volumes"]
+        assert listed == {"state": row["state"], "why": row["reason"]}
+        return row["state"], row["healthy"], "export was cut short" in (row["reason"] or ""), row["action"]
+
+    def both_say(healthy, cut_short, *actions):
+        assert shown() == ("inactive", False, cut_short, actions[0])
+        kernel.ok("activate", "vol")
+        assert shown() == ("no-cache", healthy, cut_short, actions[-1])
+        kernel.ok("deactivate", "vol")
+
+    both_say(True, False, "hybridctl activate vol", None)
+    cut(TABLE_WRITES + 1, "export", "vol", "-y")
+    assert shown() == ("inactive", False, True, "hybridctl export vol")
+    # As found on the disk, and not as export announced it
+    kernel.announce(lone)
+    both_say(False, True, "hybridctl export vol")
+    r = kernel("status", "--unhealthy")
+    assert r.returncode == 7 and "action: hybridctl export vol" in r.stdout
+    if ending == "wipefs":
+        out("wipefs", "--all", lone)
+        kernel.announce(lone)
+        both_say(True, False, "hybridctl activate vol", None)
+    else:
+        kernel.ok("export", "vol", "-y")
+        rows = json.loads(kernel("status", "--json").stdout)["status"]
+        assert [row["name"] for row in rows] == ["vol-pool"]

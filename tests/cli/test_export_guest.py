@@ -132,6 +132,7 @@ def test_what_a_cut_leaves_is_the_volume(guest):
     guest.modprobe("dm-hybrid")
     guest.run("hybridctl activate --all; mount -o ro /dev/mapper/vol /mnt")
     assert guest.run(f"mount {disk}1 /media", check=False).rc
+    assert "action: hybridctl export vol" in guest.run("hybridctl status vol", check=False).out
     guest.run("umount /mnt")
     assert sums(guest, "/dev/mapper/vol") == digest
     guest.run("hybridctl deactivate vol && mount -o ro /dev/ubdb1 /mnt")

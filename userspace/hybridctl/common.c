@@ -14,7 +14,6 @@
 #include "config.h"
 #include "ephemeral.h"
 #include "errors.h"
-#include "gpt.h"
 #include "look.h"
 #include "policy.h"
 #include "sysfs.h"
@@ -506,8 +505,9 @@ int check_sectors(dev_t cache, dev_t used, const char *name, const char *next)
 }
 
 /* The origin of a volume without a cache: data, UUIDs and name stay, and what its last cache left of settings. */
-static int plan_kept(struct new_volume *nv, const struct hybrid_sb *old)
+static int plan_kept(struct new_volume *nv, const struct hybrid_member *m)
 {
+	const struct hybrid_sb *old = &m->sb;
 	struct hybrid_sb *sb = &nv->plan.sb;
 	uint8_t key[16];
 
@@ -520,7 +520,7 @@ static int plan_kept(struct new_volume *nv, const struct hybrid_sb *old)
 				   "restore it; then hybridctl lost --acknowledge says that this was done",
 				   "some of the data of %s was lost with its last cache", old->name);
 	/* It shows the data beside the cache: what has newer ones must not be mounted by the partition */
-	if (hybrid_gpt_there(&nv->origin))
+	if (m->gpt)
 		return hybrid_fail(HYBRID_REFUSED,
 				   "hybridctl export ends that; or wipefs --all takes the table off, and leaves the volume",
 				   "the export of %s was cut short: %s has a partition table", old->name,
@@ -563,7 +563,7 @@ int new_volume_plan(struct new_volume *nv)
 		nv->plan.data_sector = nv->other->data_sector;
 	r = hybrid_origin_plan(&nv->origin, &nv->plan);
 	if (!r && nv->kept)
-		r = plan_kept(nv, &m.sb);
+		r = plan_kept(nv, &m);
 	if (!r)
 		r = mark_ephemeral(nv);
 	if (!r && nv->live)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "announce.h"
 #include "common.h"
 #include "errors.h"
 #include "gpt.h"
@@ -237,8 +238,12 @@ static int write_disk(const struct export *e)
 	r = hybrid_device_open(&dev, e->m->path, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE);
 	if (!r)
 		r = read_again(e, &dev, &now);
-	if (!r)
+	if (!r) {
+		/* Whoever reads no disk sees by it that this was cut short */
+		now.gpt = true;
+		announce_found(dev.devno, &now);
 		r = hybrid_gpt_write(&dev, &now.sb);
+	}
 	if (!r)
 		r = hybrid_member_unsign(&dev, &now.sb);
 	if (!r)

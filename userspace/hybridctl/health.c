@@ -40,6 +40,15 @@ static void judge_uncached(const struct hybrid_node *node, struct health *h)
 			 node->name);
 }
 
+/* Of what its disk shows twice, as the volume and as a partition, only one may be used. */
+static void judge_exported(const struct hybrid_node *node, struct health *h)
+{
+	if (!node->member || !node->member->gpt || is_foreign(node) || loss_of(node))
+		return;
+	say(h, false, h->state, "its export was cut short: its disk has a partition table, too", "");
+	snprintf(h->action, sizeof(h->action), "hybridctl export %s", node->name);
+}
+
 /* For as long as anybody likes: all of its data is there. */
 static void judge_alone(const struct hybrid_node *node, struct health *h)
 {
@@ -346,6 +355,7 @@ void judge(const struct hybrid_node *node, struct health *h)
 		judge_pool(node, h);
 	else
 		judge_volume(node, h);
+	judge_exported(node, h);
 	if (node->dm.suspended)
 		judge_suspended(node, h);
 	if (node->deleted)

@@ -114,6 +114,8 @@ static int list_node(struct hybrid_report *report, const struct hybrid_node *nod
 	hybrid_set_text(&row[LIST_NAME], name);
 	hybrid_set_text(&row[LIST_KIND], node->kind == HYBRID_POOL ? "pool" : "volume");
 	hybrid_set_text(&row[LIST_STATE], health.state);
+	if (health.reason[0])
+		hybrid_set_text(&row[LIST_WHY], health.reason);
 	hybrid_set_text(&row[LIST_UUID], hybrid_uuid_text(text, node->uuid));
 	if (!hybrid_uuid_is_null(node->pool_uuid))
 		hybrid_set_text(&row[LIST_POOL_UUID],

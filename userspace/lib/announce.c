@@ -25,10 +25,14 @@ struct note {
 	uint8_t pool[16], member[16];
 };
 
+/* Flags in its file */
+#define NOTE_OK		1
+#define NOTE_GPT	2
+
 /* What is in its file: nothing secret. */
 struct content {
 	struct hybrid_superblock sb;	/* that of the head, or zeroes */
-	char text[HYBRID_WHY_MAX + 64];	/* "<disk sequence> <copies> <ok> <why>" */
+	char text[HYBRID_WHY_MAX + 64];	/* "<disk sequence> <copies> <flags> <why>" */
 };
 
 static void run_path(char *buf, size_t len, const char *what, const char *name)
@@ -94,7 +98,8 @@ static void write_note(const struct note *n, const struct hybrid_member *m)
 	if (sb.role)
 		hybrid_sb_encode(&c.sb, &sb, HYBRID_SB_SECTOR);
 	snprintf(c.text, sizeof(c.text), "%llu %u %d %s",
-		 (unsigned long long)hybrid_devno_sequence(n->devno), m->copies, m->ok, m->why);
+		 (unsigned long long)hybrid_devno_sequence(n->devno), m->copies,
+		 (m->ok ? NOTE_OK : 0) | (m->gpt ? NOTE_GPT : 0), m->why);
 	make_note("members/", n->name, &c, sizeof(c));
 }
 
@@ -209,7 +214,7 @@ static bool read_note(DIR *dir, const struct note *n, struct hybrid_member *m)
 	unsigned long long sequence;
 	struct content c = {};
 	const char *why;
-	int fd, end, ok;
+	int fd, end, flags;
 	ssize_t len;
 
 	fd = openat(dirfd(dir), n->name, O_RDONLY | O_CLOEXEC);
@@ -217,13 +222,14 @@ static bool read_note(DIR *dir, const struct note *n, struct hybrid_member *m)
 	if (fd >= 0)
 		close(fd);
 	c.text[sizeof(c.text) - 1] = '\0';
-	if (len != sizeof(c) || sscanf(c.text, "%llu %u %d %n", &sequence, &m->copies, &ok, &end) != 3) {
+	if (len != sizeof(c) || sscanf(c.text, "%llu %u %d %n", &sequence, &m->copies, &flags, &end) != 3) {
 		snprintf(m->why, sizeof(m->why), "it is announced without its superblock");
 		return true;
 	}
 	if (sequence != hybrid_devno_sequence(n->devno))
 		return false;
-	m->ok = ok;
+	m->ok = flags & NOTE_OK;
+	m->gpt = flags & NOTE_GPT;
 	snprintf(m->why, sizeof(m->why), "%.159s", c.text + end);
 	if (m->sb.role &&
 	    hybrid_sb_decode(&c.sb, HYBRID_SB_SECTOR, m->sectors, &m->sb, &why)) {

@@ -6,6 +6,7 @@
 
 #include "announce.h"
 #include "errors.h"
+#include "gpt.h"
 #include "members.h"
 #include "sysfs.h"
 #include "units.h"
@@ -109,6 +110,11 @@ static int choose_copy(const struct hybrid_device *dev, struct hybrid_member *m,
 	return 0;
 }
 
+static bool has_table(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+{
+	return sb->role == HYBRID_ROLE_DETACHED && hybrid_gpt_there(dev);
+}
+
 int hybrid_member_read(const struct hybrid_device *dev, struct hybrid_member *m)
 {
 	uint64_t size = dev->sectors;
@@ -132,7 +138,9 @@ int hybrid_member_read(const struct hybrid_device *dev, struct hybrid_member *m)
 		size = sb[0].member_sectors;
 	r[1] = read_copy(dev, hybrid_sb_sector(size, 1), block, &sb[1], &why[1]);
 	free(block);
-	return choose_copy(dev, m, sb, r, why);
+	r[0] = choose_copy(dev, m, sb, r, why);
+	m->gpt = !r[0] && m->ok && has_table(dev, &m->sb);
+	return r[0];
 }
 
 bool hybrid_cache_stopped(const struct hybrid_device *dev, const struct hybrid_sb *sb)
@@ -382,7 +390,9 @@ static int fail_write(const struct hybrid_device *dev, int r)
 /* What the device is from now on. */
 static void tell(const struct hybrid_device *dev, const struct hybrid_sb *sb)
 {
-	struct hybrid_member m = { .devno = dev->devno, .ok = true, .copies = 3, .sb = *sb };
+	struct hybrid_member m = {
+		.devno = dev->devno, .ok = true, .copies = 3, .gpt = has_table(dev, sb), .sb = *sb
+	};
 
 	announce_found(dev->devno, &m);
 }
@@ -746,6 +756,9 @@ int hybrid_member_unite(const struct hybrid_device *dev, struct hybrid_member *m
 	if (r || !m->apart)
 		return r;
 	m->sb.sequence++;
+	m->apart = false;
+	m->copies = 3;
+	m->why[0] = '\0';
 	return hybrid_member_write(dev, &m->sb);
 }
 

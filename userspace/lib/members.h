@@ -25,6 +25,7 @@ struct hybrid_member {
 	bool ok;			/* sb is valid and may be used */
 	uint32_t copies;		/* bit 0: head is good, bit 1: tail is good */
 	bool apart;			/* not both say what sb says */
+	bool gpt;			/* an origin without a cache: there is a GPT, too: an export was cut short */
 	char why[HYBRID_WHY_MAX];	/* if not ok, or if a copy is bad: the reason */
 	struct hybrid_sb sb;		/* the current copy; else what is known of it */
 };
