@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Fixtures: the tools built once, image files, loop devices, a fake kernel."""
+import contextlib
 import json
 import os
 import pathlib
 import shutil
 import subprocess
+import types
 
 import pytest
 
@@ -75,6 +77,23 @@ class FakeKernel:
         r = self(*args, **kw)
         assert r.returncode == 0, r.stdout + r.stderr
         return r.stdout
+
+    @contextlib.contextmanager
+    def waits(self, *args):
+        """What is done in it happens after the command has read all members, before it has the lock."""
+        lock = subprocess.Popen(["flock", "/run/hybrid/lock", "sh", "-c", "echo; read x"], stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE)
+        lock.stdout.readline()
+        tool = subprocess.Popen([self.tool, *args], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                env={"HYBRID_FAKE_DM": str(self.path), "HYBRID_SCAN_ONLY": " ".join(self.scan)})
+        assert "waiting for it" in tool.stderr.readline()
+        result = types.SimpleNamespace()
+        try:
+            yield result
+        finally:
+            lock.communicate(b"\n")
+            result.stderr = tool.stderr.read()
+            result.returncode = tool.wait(timeout=60)
 
     def announce(self, device):
         """As udev does when a device comes or was changed."""

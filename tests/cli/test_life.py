@@ -592,3 +592,20 @@ def test_wipe_that_is_cut(kernel, volume, cut, n):
     r = kernel("probe", volume[0])
     assert r.returncode == 4 and "not a member" in r.stderr or r.returncode == 0 and head() == before, r
     assert (n != 1 or r.returncode == 0) and (n < 3 or r.returncode == 4)
+
+
+@pytest.mark.parametrize("command, which", [
+    (["release", "vol-pool"], 0), (["rename", "vol-pool", "other"], 0), (["destroy", "vol-pool", "-y"], 0),
+    (["rename", "vol", "other"], 1), (["lost", "vol", "--acknowledge"], 1), (["export", "vol", "-y"], 1)])
+def test_another_member_while_it_waits(kernel, volume, command, which):
+    """What was read without the lock is read again before anything is written there."""
+    kernel.ok("detach", "vol")
+    kernel.ok("deactivate", "vol-pool")
+    if command[0] == "lost":
+        edit_superblocks(volume[1], {100: bytes([LOSS_UNKNOWN])})
+    with kernel.waits(*command) as r:
+        edit_superblocks(volume[which], {80: b"another member's"})
+        before = superblock(volume[which])
+    assert r.returncode == 4 and "changed since it was scanned" in r.stderr
+    assert superblock(volume[which]) == before
+    assert before.member == b"another member's" and before.name.startswith("vol")

@@ -136,19 +136,12 @@ def test_what_is_refused_is_refused_before_anything_is_written(kernel, lone):
     assert lone.says("role") == DETACHED
 
 
-def test_while_the_user_is_asked_the_cache_comes_back(kernel, lone, build):
+def test_while_the_user_is_asked_the_cache_comes_back(kernel, lone):
     """What was found out before the question is looked at again."""
-    lock = subprocess.Popen(["flock", "/run/hybrid/lock", "sh", "-c", "echo; read x"], stdin=subprocess.PIPE,
-                            stdout=subprocess.PIPE)
-    lock.stdout.readline()
-    tool = subprocess.Popen([build / "hybridctl-fake", "accept-loss", "vol", "-y"], stderr=subprocess.PIPE, text=True,
-                            stdout=subprocess.DEVNULL,
-                            env={"HYBRID_FAKE_DM": str(kernel.path), "HYBRID_SCAN_ONLY": " ".join(kernel.scan)})
-    assert "waiting for it" in tool.stderr.readline()
-    # Somebody used the volume, and has gone again
-    lone.set("origin.nonce", 4711)
-    lock.communicate(b"\n")
-    assert tool.wait(timeout=60) == 5 and "has been used meanwhile" in tool.stderr.read()
+    with kernel.waits("accept-loss", "vol", "-y") as r:
+        # Somebody used the volume, and has gone again
+        lone.set("origin.nonce", 4711)
+    assert r.returncode == 5 and "has been used meanwhile" in r.stderr
     assert lone.says("role") == ORIGIN
 
 

@@ -115,6 +115,29 @@ void release_signals(void)
 	mask_signals(SIG_UNBLOCK);
 }
 
+int open_again(struct hybrid_device *dev, const struct hybrid_member *known, dev_t user,
+	       struct hybrid_member *now)
+{
+	bool held = user && hybrid_devno_held(known->devno, user);
+	int r = hybrid_device_open(dev, known->path, HYBRID_OPEN_WRITE | (held ? 0 : HYBRID_OPEN_EXCLUSIVE));
+
+	if (r || (dev->devno == known->devno && !hybrid_member_read(dev, now) && now->ok &&
+		  now->sb.role == known->sb.role &&
+		  !memcmp(now->sb.member_uuid, known->sb.member_uuid, 16)))
+		return r;
+	return hybrid_fail(HYBRID_BADDEV, "try again", "%s changed since it was scanned", known->path);
+}
+
+int open_unchanged(struct hybrid_device *dev, const struct hybrid_member *known, dev_t user,
+		   struct hybrid_member *now)
+{
+	int r = open_again(dev, known, user, now);
+
+	if (r || !memcmp(&now->sb, &known->sb, sizeof(now->sb)))
+		return r;
+	return hybrid_fail(HYBRID_BUSY, "look again", "%s has been used meanwhile", now->sb.name);
+}
+
 void explain_unknown(const struct hybrid_inventory *inv)
 {
 	if (!inv->members_known && !hybrid_output.quiet)

@@ -31,6 +31,19 @@ void hold_signals(void);
 void release_signals(void);
 
 /*
+ * A member that was found before is opened for writing, and read again.  Nobody else has it open but
+ * @user, a device that maps it and does not write its superblocks; 0: none.  Returns 0, with *now as it
+ * stands there, or an exit code: HYBRID_BADDEV if it is another member now, or in another role.  Close
+ * @dev either way.
+ */
+int open_again(struct hybrid_device *dev, const struct hybrid_member *known, dev_t user,
+	       struct hybrid_member *now);
+
+/* ... HYBRID_BUSY if anything of its superblock has changed. */
+int open_unchanged(struct hybrid_device *dev, const struct hybrid_member *known, dev_t user,
+		   struct hybrid_member *now);
+
+/*
  * Show what would be destroyed on the devices and let the user agree: in words
  * on a terminal, else by --yes, with --wipe-signatures if there is anything.
  * Members of ours are refused unless --force.  Returns 0 or an exit code.

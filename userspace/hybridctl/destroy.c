@@ -186,11 +186,7 @@ static int wipe_member(const struct hybrid_member *m)
 	struct hybrid_member now;
 	int r;
 
-	r = hybrid_device_open(&dev, m->path, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE);
-	if (!r && (dev.devno != m->devno || hybrid_member_read(&dev, &now) || !now.ok ||
-		   memcmp(now.sb.member_uuid, m->sb.member_uuid, 16)))
-		r = hybrid_fail(HYBRID_BADDEV, "try again", "%s changed since it was scanned",
-				m->path);
+	r = open_again(&dev, m, 0, &now);
 	if (!r)
 		r = hybrid_member_wipe(&dev, &now.sb);
 	hybrid_device_close(&dev);

@@ -201,18 +201,6 @@ static int ask(const struct export *e)
 	return confirm(e->cl, question);
 }
 
-/* An old copy that is left could bring back a cache: both say the same before one goes. */
-static int read_again(const struct export *e, const struct hybrid_device *dev, struct hybrid_member *now)
-{
-	int r = hybrid_member_unite(dev, now);
-
-	if (r || (dev->devno == e->m->devno && now->sb.role == HYBRID_ROLE_DETACHED &&
-		  now->sb.nonce == e->m->sb.nonce &&
-		  !memcmp(now->sb.member_uuid, e->m->sb.member_uuid, 16)))
-		return r;
-	return hybrid_fail(HYBRID_BUSY, "look again", "%s has been used meanwhile", e->volume->name);
-}
-
 static void print_result(const struct hybrid_device *dev, const struct hybrid_sb *sb, int reread)
 {
 	char path[HYBRID_PATH_MAX], uuid[HYBRID_UUID_TEXT];
@@ -235,9 +223,10 @@ static int write_disk(const struct export *e)
 	struct hybrid_member now;
 	int r;
 
-	r = hybrid_device_open(&dev, e->m->path, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE);
+	r = open_unchanged(&dev, e->m, 0, &now);
+	/* An old copy that is left could bring back a cache: both say the same before one goes */
 	if (!r)
-		r = read_again(e, &dev, &now);
+		r = hybrid_member_unite(&dev, &now);
 	if (!r) {
 		/* Whoever reads no disk sees by it that this was cut short */
 		now.gpt = true;

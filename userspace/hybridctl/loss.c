@@ -104,28 +104,12 @@ static int lock_and_look_again(struct loss *l)
 	return hybrid_fail(HYBRID_BUSY, "look again", "%s has been used meanwhile", before.name);
 }
 
-/*
- * For writing.  Nobody else may use it, but for the volume itself if that is its origin and
- * nothing else: then nobody writes its superblocks.
- */
-static int open_origin(const struct loss *l, struct hybrid_device *dev, struct hybrid_sb *sb)
+/* The volume itself may use it, if that is its origin and nothing else. */
+static int open_origin(const struct loss *l, struct hybrid_device *dev, struct hybrid_member *now)
 {
-	dev_t active = hybrid_dm_find(l->m->sb.volume_uuid, false);
-	bool held = !has_cache(l) && active && hybrid_devno_held(l->m->devno, active);
-	struct hybrid_member m;
-	int r;
+	dev_t volume = has_cache(l) ? 0 : hybrid_dm_find(l->m->sb.volume_uuid, false);
 
-	r = hybrid_device_open(dev, l->m->path, HYBRID_OPEN_WRITE |
-			       (held ? 0 : HYBRID_OPEN_EXCLUSIVE));
-	if (r)
-		return r;
-	if (dev->devno != l->m->devno || hybrid_member_read(dev, &m) || !m.ok)
-		return hybrid_fail(HYBRID_BADDEV, "try again", "%s changed since it was scanned",
-				   l->m->path);
-	if (memcmp(&m.sb, &l->m->sb, sizeof(m.sb)))
-		return hybrid_fail(HYBRID_BUSY, "look again", "%s has been used meanwhile", m.sb.name);
-	*sb = m.sb;
-	return 0;
+	return open_unchanged(dev, l->m, volume, now);
 }
 
 /* accept-loss -------------------------------------------------------------- */
@@ -133,13 +117,13 @@ static int open_origin(const struct loss *l, struct hybrid_device *dev, struct h
 static int mark(const struct loss *l)
 {
 	struct hybrid_device dev = { .fd = -1 };
-	struct hybrid_sb sb;
+	struct hybrid_member now;
 	int r;
 
 	hold_signals();
-	r = open_origin(l, &dev, &sb);
+	r = open_origin(l, &dev, &now);
 	if (!r)
-		r = hybrid_member_part(&dev, &sb);
+		r = hybrid_member_part(&dev, &now.sb);
 	hybrid_device_close(&dev);
 	return r;
 }
@@ -240,16 +224,16 @@ int command_accept_loss(const struct command_line *cl)
 static int forget_lost(const struct loss *l)
 {
 	struct hybrid_device dev = { .fd = -1 };
-	struct hybrid_sb sb;
+	struct hybrid_member now;
 	int r;
 
 	hold_signals();
-	r = open_origin(l, &dev, &sb);
+	r = open_origin(l, &dev, &now);
 	if (!r) {
-		sb.lost = 0;
-		sb.flags &= ~HYBRID_SB_LOSS_UNKNOWN;
-		sb.sequence++;
-		r = hybrid_member_write(&dev, &sb);
+		now.sb.lost = 0;
+		now.sb.flags &= ~HYBRID_SB_LOSS_UNKNOWN;
+		now.sb.sequence++;
+		r = hybrid_member_write(&dev, &now.sb);
 	}
 	hybrid_device_close(&dev);
 	return r;

@@ -154,14 +154,7 @@ static int write_owner(struct hybrid_member *m, const uint8_t id[16])
 	struct hybrid_member now;
 	int r;
 
-	r = hybrid_device_open(&dev, m->path, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE |
-			       HYBRID_OPEN_FILES);
-	if (r)
-		return r;
-	if (dev.devno != m->devno || hybrid_member_read(&dev, &now) || !now.ok ||
-	    memcmp(now.sb.member_uuid, m->sb.member_uuid, 16))
-		r = hybrid_fail(HYBRID_BADDEV, "try again", "%s changed since it was scanned",
-				m->path);
+	r = open_again(&dev, m, 0, &now);
 	if (!r && memcmp(now.sb.host_id, id, 16)) {
 		memcpy(now.sb.host_id, id, 16);
 		now.sb.sequence++;

@@ -175,16 +175,11 @@ static bool is_done(const struct renaming *r)
 /* Both copies, while nobody else writes them: it is not active, or linear. */
 static int write_member(struct renaming *r, const char *name)
 {
-	const struct hybrid_member *m = r->node->member;
-	bool held = r->node->active && hybrid_devno_held(m->devno, r->node->dm.devno);
 	struct hybrid_device dev;
 	struct hybrid_member now;
 	int err;
 
-	err = hybrid_device_open(&dev, m->path, HYBRID_OPEN_WRITE | (held ? 0 : HYBRID_OPEN_EXCLUSIVE));
-	if (!err && (dev.devno != m->devno || hybrid_member_read(&dev, &now) || !now.ok ||
-		     !is_own(r->node, &now)))
-		err = hybrid_fail(HYBRID_BADDEV, "try again", "%s changed since it was scanned", m->path);
+	err = open_again(&dev, r->node->member, r->node->dm.devno, &now);
 	if (!err) {
 		snprintf(now.sb.name, sizeof(now.sb.name), "%s", name);
 		now.sb.sequence++;

@@ -258,16 +258,11 @@ static int grow_paired(struct resize *r)
 
 static int grow_member(struct resize *r)
 {
-	const struct hybrid_member *m = r->node->member;
-	bool held = r->node->active && hybrid_devno_held(m->devno, r->node->dm.devno);
 	struct hybrid_device dev;
 	struct hybrid_member now;
 	int err;
 
-	err = hybrid_device_open(&dev, m->path, HYBRID_OPEN_WRITE | (held ? 0 : HYBRID_OPEN_EXCLUSIVE));
-	if (!err && (dev.devno != m->devno || hybrid_member_read(&dev, &now) || !now.ok ||
-		     memcmp(&now.sb, &m->sb, sizeof(now.sb))))
-		err = hybrid_fail(HYBRID_BADDEV, "try again", "%s changed since it was scanned", m->path);
+	err = open_unchanged(&dev, r->node->member, r->node->dm.devno, &now);
 	if (!err && now.apart)
 		err = hybrid_member_unite(&dev, &now);
 	if (!err && now.sb.data_sectors < r->sectors)
