@@ -90,6 +90,52 @@ def test_one_that_lvm_cannot_activate(guest, stopped):
     assert said == left if stopped else said >= left
 
 
+# What the tool runs, each ending with its death if its command line matches
+KILLER = r"""mkdir /run/killer; for c in lvs pvs lvchange lvconvert dmsetup cache_check cache_dump cache_writeback \
+    blockdev vgcfgbackup vgcfgrestore; do
+printf '#!/bin/sh\n%s "$@"\nr=$?\ncase "%s $*" in $KILL) kill -KILL $PPID;; esac\nexit $r\n' \
+    "$(command -v $c)" $c >/run/killer/$c; done; chmod +x /run/killer/*"""
+PARTS = "metadata", "cache", "origin"
+STEPS = {
+    # LVM takes the cache off
+    "active": ["lvs*vg/data", "lvchange -ay*"],
+    "inactive": ["lvs*vg/data", "lvchange -ay*", "lvconvert*"],
+    # LVM cannot
+    "no": ["dmsetup create hybrid-import-cache*", "cache_writeback*", "vgcfgrestore*", "lvconvert*"],
+    "no, and all of them": [
+        "lvs*vg/data", "lvchange -ay*", "lvchange -an*", "lvs*vg/fast*", "pvs*",
+        *(f"dmsetup create hybrid-import-{part}*" for part in PARTS), "cache_check*", "cache_dump*",
+        "cache_writeback*", "blockdev*", *(f"dmsetup remove*hybrid-import-{part}" for part in PARTS),
+        "vgcfgbackup*", "vgcfgrestore*", "lvconvert*"],
+}
+
+
+@pytest.mark.parametrize("lvm", [pytest.param(lvm, marks={"no": pytest.mark.slow, "no, and all of them": pytest.mark.long}
+                                              .get(lvm, ())) for lvm in STEPS])
+def test_killed_after_each_step(guest, lvm):
+    """Given again it goes on; once LVM has taken the cache off, with the command that it names."""
+    digest = cached(guest, "cachepool", options="--cachemetadataformat 1")
+    assert dirty(guest)
+    guest.run(KILLER)
+    if lvm != "active":
+        guest.run("vgchange -qq -an vg" + (f"; {NO_LVM}" if lvm.startswith("no") else ""))
+    give = f"hybridctl import vol --origin vg/data --cache {NEW} -y"
+    for step in STEPS[lvm]:
+        r = guest.run(f"KILL='{step}' PATH=/run/killer:$PATH {give}", check=False, timeout=300)
+        assert r.rc == 137, (step, r)
+        assert guest.run(f"blkid {NEW}", check=False).rc == 2
+    r = guest.run(give, check=False)
+    assert r.rc == 2 and "vg/data has no cache of LVM (it is linear)" in r.err
+    first = "lvchange -ay vg/data, then " if lvm.startswith("no") else ""
+    assert f"next: {first}hybridctl create --in-place" in r.err
+    assert "hybrid-import" not in guest.run("dmsetup ls").out
+    if first:
+        guest.run("lvchange -qq -ay vg/data")
+    assert sums(guest, "/dev/vg/data") == digest
+    guest.run(f"hybridctl create vol --in-place --origin /dev/vg/data --cache {NEW} -y")
+    assert sums(guest, "/dev/mapper/vol") == digest
+
+
 def test_tools_that_do_not_know_format_2(guest):
     """The tools of Debian 12 find nothing dirty in metadata that LVM makes; newer tools read them."""
     digest = cached(guest, "cachepool", options="--cachemetadataformat 2")

@@ -522,13 +522,19 @@ static int write_back_parts(const struct command_line *cl, const struct lv *lv)
 
 static int check_lv(const struct lv *lv)
 {
+	char first[FULL_MAX + 32] = "", next[FULL_MAX + 96];
+
 	if (!strcmp(lv->type, "cache"))
 		return 0;
 	if (!strcmp(lv->type, "writecache"))
 		return hybrid_fail(HYBRID_REFUSED, "lvconvert --uncache takes that off; then hybridctl create --in-place",
 				   "%s/%s has a dm-writecache, and no dm-cache", lv->vg, lv->name);
-	return hybrid_fail(HYBRID_REFUSED, "hybridctl create --in-place caches what is on it",
-			   "%s/%s has no cache of LVM (it is %s)", lv->vg, lv->name, lv->type);
+	/* Whose import was killed is not active, perhaps */
+	if (!lv->active)
+		snprintf(first, sizeof(first), "lvchange -ay %s/%s, then ", lv->vg, lv->name);
+	snprintf(next, sizeof(next), "%shybridctl create --in-place caches what is on it", first);
+	return hybrid_fail(HYBRID_REFUSED, next, "%s/%s has no cache of LVM (it is %s)", lv->vg, lv->name,
+			   lv->type);
 }
 
 /* LVM writes back and changes its metadata: nobody is to use it then, nor what the volume is made of. */
