@@ -5,7 +5,7 @@ import pytest
 from .stack import io
 from .test_live import LOAD, killed_at, mortal, states, stop, sums  # noqa: F401 (mortal is a fixture)
 
-SMALL, LARGE = 32, 44	# MiB of the origin
+SMALL, LARGE, LARGEST = 32, 44, 47	# MiB of the origin
 MKFS = {"xfs": "--unsupported"}	# so small
 GROW = {"ext4": "resize2fs /dev/mapper/vol", "xfs": "xfs_growfs /mnt"}
 
@@ -17,7 +17,8 @@ def origin(s, mib):
         s.guest.run("dmsetup load slow && dmsetup suspend --noflush --nolockfs slow; dmsetup resume slow",
                     input=table + "\n")
     else:
-        s.guest.dm_create("slow", table)
+        # It has an identity, as disks have by their serial numbers
+        s.guest.run("dmsetup create slow --uuid TEST-a-disk", input=table + "\n")
 
 
 def create(s, *options):
@@ -80,24 +81,46 @@ def test_in_use(make_stack, fs):
     s.guest.run("umount /mnt")
 
 
-def test_in_place(make_stack):
-    """It is found again by its new size, and what its old end cut off is the origin's."""
+def below(s, offset):
+    """Where the data are without dm-hybrid: a device, which is there once."""
+    if not offset:
+        return "/dev/mapper/slow"
+    s.guest.run(f"dmsetup create data --table \"0 $(($(blockdev --getsz /dev/mapper/slow) - {offset})) linear "
+                f"/dev/mapper/slow {offset}\"")
+    return "/dev/mapper/data"
+
+
+@pytest.mark.parametrize("offset", [0, 16])
+def test_in_place(make_stack, offset):
+    """
+    It is found again by its new size, and what its old end cut off is the origin's.  Also behind what
+    another cache had before the data.
+    """
     s = make_stack(ssd=24, hdd=48)
     origin(s, SMALL)
-    s.guest.run("mkfs.ext4 -q /dev/mapper/slow")
-    s.guest.run(f"hybridctl create vol --cache {s.dev('ssd')} --origin /dev/mapper/slow --pool pool -y --cutoff 0 "
-                "--in-place; mount /dev/mapper/vol /mnt; dd if=/dev/urandom of=/mnt/file1 bs=1M count=2 conv=fsync")
+    s.guest.run(f"mkfs.ext4 -q -b 4096 {below(s, offset)}; dmsetup remove --force data 2>/dev/null; "
+                f"hybridctl create vol --cache {s.dev('ssd')} --origin /dev/mapper/slow --pool pool -y --cutoff 0 "
+                f"--in-place {f'--data-offset {offset * 512}' if offset else ''}; "
+                "mount /dev/mapper/vol /mnt; dd if=/dev/urandom of=/mnt/file1 bs=1M count=2 conv=fsync")
     before = sums(s)
     load = s.guest.run_bg(LOAD.replace("4m", "1m"))
     origin(s, LARGE)
+    out = s.guest.run("hybridctl status vol", check=False).out
+    assert "its origin has grown by 12 MiB" in out and "action: hybridctl resize vol" in out
     s.guest.run("hybridctl resize vol; resize2fs /dev/mapper/vol")
-    assert mib(s) == LARGE and sums(s) == before
+    assert mib(s) == LARGE - offset / 2048 and sums(s) == before
     stop(s, load)
     before = filled(s)
     boot(s)
     s.guest.run("mount /dev/mapper/vol /mnt")
-    assert mib(s) == LARGE and sums(s) == before
-    s.guest.run("hybridctl detach vol --live; umount /mnt; dmsetup remove vol; mount /dev/mapper/slow /mnt")
+    assert mib(s) == LARGE - offset / 2048 and sums(s) == before
+    s.guest.run("hybridctl detach vol --live")
+    # Linear, it grows once more
+    origin(s, LARGEST)
+    s.guest.run("hybridctl resize vol; resize2fs /dev/mapper/vol")
+    assert mib(s) == LARGEST - offset / 2048 and sums(s) == before and states(s)["vol"] == "no-cache"
+    s.guest.run("umount /mnt; dmsetup remove vol")
+    s.guest.run(f"mount {below(s, offset)} /mnt")
     assert sums(s) == before
     s.guest.run("umount /mnt")
 
