@@ -139,6 +139,21 @@ def test_man_page_names_every_exit_code(build):
     assert re.findall(r"^(\d)$", section, re.M) == list("012345678")
 
 
+def test_man_page_explains_every_counter(build):
+    """As Documentation/dm-hybrid.rst does, of which it is made: with all lines of a text, and no markup of that."""
+    text = man_text(build, "hybridctl.8")
+    section = text[text.index("# COUNTERS"):text.index("# STATES")]
+    tables = (TOP / "userspace/lib/tables.h").read_text()
+    parts = section.split("Of a volume:")
+    assert len(parts) == 2 and "`" not in section and "@" not in section
+    for part, kind in zip(parts, ["POOL", "VOLUME"]):
+        words = re.findall(rf"define HYBRID_{kind}_STATUS_(?:WORDS|NUMBERS)\(X\)((?:.*\\\n)*.*)", tables)
+        names = re.findall(r"\bX\((\w+)\)", " ".join(words))
+        rows = re.findall(r"^(\w+)\n\t(\S.*)\n\n", part, re.M)
+        assert len(words) == 2 and sorted(names) == sorted(name for name, _ in rows)
+    assert "\n\treads not cached: the pool's endurance is used up, and they were not asked for before" in section
+
+
 def test_dm_hybrid_page_is_built(build):
     assert "hybrid-pool" in man_text(build, "dm-hybrid.7")
 

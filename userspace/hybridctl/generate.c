@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Build-time helper: fills the templates of the man pages with what commands.def and
- * findings.def declare.  Reads a template on stdin, replaces lines that are one of the
- * words below, writes to stdout.
+ * findings.def declare, and what the kernel's documentation, its argument, says of the status.
+ * Reads a template on stdin, replaces lines that are one of the words below, writes to stdout.
  */
+#include <ctype.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -177,12 +179,69 @@ static void man_fields(const struct field *fields, size_t nr)
 	}
 }
 
-static int expand(const char *line)
+/* A line of a table of reStructuredText, in which ``a word`` is one of the kernel's. */
+static void put_rst(char *text)
 {
-	char what[16], program[64];
+	char *word;
 
-	if (sscanf(line, "@%15[A-Z] %63[a-z_]@", what, program) == 2)
-		return man_tool(what, program);
+	text[strcspn(text, "\n")] = '\0';
+	for (; (word = strstr(text, "``")); text = word + 2) {
+		*word = '\0';
+		put_escaped(text);
+		putchar('_');
+	}
+	put_escaped(text);
+}
+
+static const char *read_line(FILE *f, char *line, int len)
+{
+	if (fgets(line, len, f))
+		return line;
+	fprintf(stderr, "generate: a table of the status is not found\n");
+	exit(1);
+}
+
+/* The table of the section "Status" below the heading @target: Pool or Volume. */
+static int man_status(const char *rst, const char *target)
+{
+	char line[4096], name[64];
+	FILE *f = fopen(rst, "r");
+	int text;
+
+	if (!f) {
+		perror(rst);
+		exit(1);
+	}
+	while (strcmp(read_line(f, line, sizeof(line)), "Status\n"))
+		;
+	while (strncmp(read_line(f, line, sizeof(line)), target, strlen(target)))
+		;
+	while (read_line(f, line, sizeof(line))[0] != '=')
+		;
+	while (read_line(f, line, sizeof(line))[0] != '=') {
+		if (!isspace((unsigned char)line[0]) && sscanf(line, "%63s %n", name, &text) == 1) {
+			printf("\n\n*");
+			put_escaped(name);
+			printf("*\n\t");
+			put_rst(line + text);
+		} else {
+			putchar(' ');
+			put_rst(line + strspn(line, " "));
+		}
+	}
+	printf("\n\n");
+	fclose(f);
+	return 1;
+}
+
+static int expand(const char *line, const char *rst)
+{
+	char what[16], of[64];
+
+	if (sscanf(line, "@STATUS %63[A-Za-z]@", of) == 1)
+		return man_status(rst, of);
+	if (sscanf(line, "@%15[A-Z] %63[a-z_]@", what, of) == 2)
+		return man_tool(what, of);
 	if (!strcmp(line, "@SYNOPSIS@\n"))
 		man_synopsis();
 	else if (!strcmp(line, "@OPTIONS@\n"))
@@ -200,12 +259,12 @@ static int expand(const char *line)
 	return 1;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	char line[4096];
 
 	while (fgets(line, sizeof(line), stdin))
-		if (!expand(line))
+		if (!expand(line, argc > 1 ? argv[1] : ""))
 			fputs(line, stdout);
 	return ferror(stdin) || fflush(stdout);
 }
