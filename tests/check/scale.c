@@ -517,12 +517,14 @@ static void make_dirty(u32 per_mille)
 	for (set = 0; set < e->map.nr_sets; set++) {
 		struct hybrid_set *s = &e->map.set[set];
 
+		spin_lock(&s->lock);
 		for (i = 0; i < e->map.set_size; i++) {
 			bool dirty = scale_mix(s->key[i]) % 1000 < per_mille;
 
 			put_dirty(e, s, i, dirty ? e->map.granules : 0);
 			put_jdirty(e, s, i, dirty ? e->map.granules : 0);
 		}
+		spin_unlock(&s->lock);
 	}
 	w->cursor = 0;
 	w->nr = 0;
