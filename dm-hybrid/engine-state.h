@@ -363,11 +363,11 @@ enum endurance {
 
 /* engine-wear.c: the worker's, but for what others read */
 struct hybrid_wear {
-	s64 left;			/* of the endurance: see endurance_tick() */
+	s64 left;			/* of the endurance: see endurance_tick(); READ_ONCE */
 	u64 written;			/* sectors, until the last tick */
 	u64 written_before;		/* sectors, by earlier activations */
 	u64 counted[NR_CACHE_ERRORS];	/* of all errors, those that recent has */
-	u32 recent[NR_CACHE_ERRORS];	/* errors of data, halved each day */
+	u32 recent[NR_CACHE_ERRORS];	/* errors of data, halved each day; READ_ONCE */
 	u32 halved_ms;			/* since that */
 	u8 endurance;			/* enum endurance, READ_ONCE without the lock */
 	bool failing;			/* recent errors reached a limit; READ_ONCE likewise */

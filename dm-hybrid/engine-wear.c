@@ -51,14 +51,14 @@ static void endurance_tick(struct hybrid_engine *e, u64 passed)
 
 	WRITE_ONCE(e->wear.written, e->wear.written + written);
 	if (!budget) {
-		e->wear.left = 0;
+		WRITE_ONCE(e->wear.left, 0);
 		WRITE_ONCE(e->wear.endurance, ENDURANCE_PLENTY);
 		put_state(e, HYBRID_STATE_ENDURANCE_USED, false, true);
 		return;
 	}
 	left = min(left + budget * (s64)min_t(u64, passed, DAY), budget * HOUR);
 	left = max(left - spent * DAY, -budget * DAY);
-	e->wear.left = left;
+	WRITE_ONCE(e->wear.left, left);
 	WRITE_ONCE(e->wear.endurance, left >= 0 ? ENDURANCE_PLENTY :
 		   left >= -budget * HOUR ? ENDURANCE_SHORT : ENDURANCE_SPENT);
 	/* Nothing has been saved up at first, so a few writes raise no event. */
@@ -94,7 +94,8 @@ static void count_recent(struct hybrid_engine *e, enum cache_error kind, u32 day
 	u64 errors = atomic64_read(&e->stats.errors[kind]);
 	u64 recent = e->wear.recent[kind] >> min(days, 31U);
 
-	e->wear.recent[kind] = min_t(u64, recent + errors - e->wear.counted[kind], U32_MAX);
+	WRITE_ONCE(e->wear.recent[kind],
+		   min_t(u64, recent + errors - e->wear.counted[kind], U32_MAX));
 	e->wear.counted[kind] = errors;
 }
 
@@ -134,8 +135,8 @@ void wear_load(struct hybrid_engine *e, const struct hybrid_root_info *root)
 void wear_save(const struct hybrid_engine *e, struct hybrid_root_info *root)
 {
 	root->written_sectors = e->wear.written_before + written_until_now(e);
-	root->read_errors = e->wear.recent[CACHE_READ_ERRORS];
-	root->write_errors = e->wear.recent[CACHE_WRITE_ERRORS];
+	root->read_errors = READ_ONCE(e->wear.recent[CACHE_READ_ERRORS]);
+	root->write_errors = READ_ONCE(e->wear.recent[CACHE_WRITE_ERRORS]);
 }
 
 void wear_configure(struct hybrid_engine *e, const struct hybrid_config *config)
