@@ -74,7 +74,7 @@ def has(table, setting, value):
 
 def test_every_setting_is_documented(top):
     names = [name for name, *_ in tunables(top)]
-    assert len(names) == 7 and volume_settings(top) == ["mode", "cutoff"]
+    assert len(names) == 9 and volume_settings(top) == ["mode", "cutoff"]
     text = (top / "dm-hybrid/Documentation/dm-hybrid.rst").read_text()
     listed = re.search(r"returns; tunable:\n(.*?)\npolicy <name> ", text, re.S)[1]
     assert re.findall(r"\w+", listed) == names
@@ -169,18 +169,21 @@ def test_what_cannot_be_recorded_is_said(make_stack):
 # In a cache device's superblock
 REPLACES = 320
 HIGH, LOW, RATE, INTERVAL, ENDURANCE, SHARE, TRIM = range(264, 320, 8)
+READS, WRITES = 336, 344
+RECORDED = HIGH, LOW, RATE, INTERVAL, ENDURANCE, SHARE, TRIM, READS, WRITES
 
 
 @pytest.mark.parametrize("stored,want,replaced", [
-    ({HIGH: 31, LOW: 6, RATE: 1 << 32, INTERVAL: 251, ENDURANCE: 8, SHARE: 91, TRIM: 1025},
-     (30, 5, LAST, 250, 7, 90, 1024), False),
-    ({LOW: 1, ENDURANCE: 33554433, SHARE: 1, TRIM: 1}, (70, 0, 0, 1000, 33554432, 0, 0), False),
+    ({HIGH: 31, LOW: 6, RATE: 1 << 32, INTERVAL: 251, ENDURANCE: 8, SHARE: 91, TRIM: 1025,
+      READS: 8, WRITES: 1 << 32}, (30, 5, LAST, 250, 7, 90, 1024, 7, LAST), False),
+    ({LOW: 1, ENDURANCE: 33554433, SHARE: 1, TRIM: 1, READS: 1, WRITES: 1},
+     (70, 0, 0, 1000, 33554432, 0, 0, 0, 0), False),
     # What does not fit stops no boot.
-    ({HIGH: 97, RATE: (1 << 32) + 1, INTERVAL: 10, ENDURANCE: 1 << 63, SHARE: 92},
-     (70, 10, 0, 1000, 0, 25, 65536), True),
-    ({HIGH: 1, ENDURANCE: (1 << 64) - 1, LOW: 4}, (70, 3, 0, 1000, 0, 25, 65536), True),
-    ({HIGH: 6}, (70, 10, 0, 1000, 0, 25, 65536), True),
-    ({HIGH: 21, LOW: 22, INTERVAL: 101}, (70, 10, 0, 100, 0, 25, 65536), True),
+    ({HIGH: 97, RATE: (1 << 32) + 1, INTERVAL: 10, ENDURANCE: 1 << 63, SHARE: 92,
+      READS: (1 << 32) + 1}, (70, 10, 0, 1000, 0, 25, 65536, 20, 5), True),
+    ({HIGH: 1, ENDURANCE: (1 << 64) - 1, LOW: 4}, (70, 3, 0, 1000, 0, 25, 65536, 20, 5), True),
+    ({HIGH: 6}, (70, 10, 0, 1000, 0, 25, 65536, 20, 5), True),
+    ({HIGH: 21, LOW: 22, INTERVAL: 101}, (70, 10, 0, 100, 0, 25, 65536, 20, 5), True),
 ])
 def test_recorded_tunables(make_stack, top, stored, want, replaced):
     """As the superblock has them: value + 1, or 0 for the default."""
@@ -188,7 +191,7 @@ def test_recorded_tunables(make_stack, top, stored, want, replaced):
     s.create("vol")
     s.deactivate()
     s.guest.power_cut()
-    edit(s, {offset: stored.get(offset, 0).to_bytes(8, "little") for offset in range(HIGH, TRIM + 8, 8)})
+    edit(s, {offset: stored.get(offset, 0).to_bytes(8, "little") for offset in RECORDED})
     s.after_cut()
     status = s.status("pool")
     assert tuple(status[name] for name, *_ in tunables(top)) == want

@@ -233,7 +233,7 @@ def test_recorded_run_is_replayed(make_stack, sim_dir, top, tmp_path):
 
     # So is another engine.
     program = mutant(sim_dir, tmp_path, top, "engine-commit.c",
-                     "if (e->journal.nr && e->commit_opens)", "if (e->journal.nr)")
+                     "if (e->journal.nr && e->commit.opens)", "if (e->journal.nr)")
     (*_, differences), text = recording.replay(program, tmp_path)
     assert differences == 1, text
 
