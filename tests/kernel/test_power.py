@@ -247,10 +247,11 @@ def test_origin_holds_all_after_a_drain_and_a_cut(make_stack, seed, rnd):
 
 
 @pytest.mark.slow
-def test_many_cuts(make_stack, seed, rnd):
+@pytest.mark.parametrize("cuts", [8, pytest.param(50, marks=pytest.mark.long)])
+def test_many_cuts(make_stack, seed, rnd, cuts):
     s = cut_stack(make_stack, seed, "--mode", "writeback")
     c = Cutter(s, seed, rnd, writers=3, kinds=KINDS + "z")
-    for _ in range(25):
+    for _ in range(cuts):
         c.start()
         c.cut(rnd.uniform(0, 1.3))
         s.after_cut()
