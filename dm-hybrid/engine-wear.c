@@ -88,7 +88,7 @@ static void set_failing(struct hybrid_engine *e, bool failing)
 	drain_set(&e->writebacks.drain, failing, 0);
 }
 
-/* Adds what has failed since the last tick; halves what had failed before, once for each day. */
+/* Adds the errors since the last tick to the older ones, which each day halves. */
 static void count_recent(struct hybrid_engine *e, enum cache_error kind, u32 days)
 {
 	u64 errors = atomic64_read(&e->stats.errors[kind]);

@@ -80,7 +80,7 @@ class FakeKernel:
 
     @contextlib.contextmanager
     def waits(self, *args):
-        """What is done in it happens after the command has read all members, before it has the lock."""
+        """Its body runs after the command has read all members, and before it has the lock."""
         lock = subprocess.Popen(["flock", "/run/hybrid/lock", "sh", "-c", "echo; read x"], stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE)
         lock.stdout.readline()

@@ -140,7 +140,7 @@ def test_man_page_names_every_exit_code(build):
 
 
 def test_man_page_explains_every_counter(build):
-    """As Documentation/dm-hybrid.rst does, of which it is made: with all lines of a text, and no markup of that."""
+    """With all lines of each text of Documentation/dm-hybrid.rst, and without its markup."""
     text = man_text(build, "hybridctl.8")
     section = text[text.index("# COUNTERS"):text.index("# STATES")]
     tables = (TOP / "userspace/lib/tables.h").read_text()

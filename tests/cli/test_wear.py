@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How worn the drives below a pool are, by a smartctl that prints what those of 7.3 to 7.5 print."""
+"""How worn the drives below a pool are: a stand-in prints the JSON of smartctl 7.3 to 7.5."""
 import json
 import os
 import subprocess
