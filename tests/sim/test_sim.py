@@ -226,7 +226,7 @@ def test_crowd(sim):
     met = dict.fromkeys(("parts", "flushes", "stops", "alone"), 0)
     for args in ((), ("--faults", "--events")):
         output = tabled(sim, "--crowd", "--count", 300, *args)
-        assert counts(output)["seeds"] == 100
+        assert counts(output)["seeds"] == 300
         for what, n in re.findall(r"^crowd-(\w+) (\d+)$", output, re.M):
             met[what] += int(n)
     assert all(n >= 5 for n in met.values()), met
