@@ -152,6 +152,8 @@ dkms := $(DESTDIR)/usr/src/dm-hybrid-$(version)
 
 install-dkms:
 	install -D -m 644 -t $(dkms) dm-hybrid/*.[ch] dm-hybrid/Kbuild dm-hybrid/Kconfig
+	install -D -m 644 -t $(dkms)/core dm-hybrid/core/*.[ch]
+	install -D -m 644 -t $(dkms)/policy dm-hybrid/policy/*.[ch]
 	{ sed 's/@version@/$(version)/' dkms.conf.in; \
 	  sed -n '/KUNIT_TEST/d; s/^obj-.* += \(.*\)\.o$$/\1/p' dm-hybrid/Kbuild | awk '{ \
 		printf "BUILT_MODULE_NAME[%d]=\"%s\"\nDEST_MODULE_LOCATION[%d]=\"/updates/dkms\"\n", \

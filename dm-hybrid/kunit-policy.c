@@ -12,7 +12,7 @@
 #include <linux/random.h>
 #include <linux/vmalloc.h>
 
-#include "policy.h"
+#include "core/policy.h"
 
 #define SIZE		HYBRID_MAX_SET_SIZE
 #define GUARD		64

@@ -5,7 +5,7 @@
 
 #include <linux/blkdev.h>
 
-#include "codec.h"
+#include "core/codec.h"
 
 /*
  * Read the current superblock of the cache device @bdev, from head or tail.

@@ -4,7 +4,7 @@
 #include <linux/module.h>
 #include <linux/mutex.h>
 
-#include "policy.h"
+#include "core/policy.h"
 
 static LIST_HEAD(policies);
 static DEFINE_MUTEX(policies_lock);

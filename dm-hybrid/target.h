@@ -25,7 +25,7 @@
 #include <linux/workqueue.h>
 
 #include "compat.h"
-#include "engine.h"
+#include "core/engine.h"
 #include "version.h"
 
 #define DM_MSG_PREFIX "hybrid"

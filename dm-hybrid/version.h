@@ -10,7 +10,7 @@
 #ifndef HYBRID_VERSION_H
 #define HYBRID_VERSION_H
 
-#include "format.h"
+#include "core/format.h"
 
 #define HYBRID_TARGET_MAJOR	1
 #define HYBRID_TARGET_MINOR	1

@@ -13,7 +13,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TOP = HERE.parent.parent
-FLAGS = ["-std=gnu11", "-I", TOP / "userspace/kernel-shim", "-I", TOP / "dm-hybrid"]
+FLAGS = ["-std=gnu11", "-I", TOP / "userspace/kernel-shim", "-I", TOP / "dm-hybrid/core"]
 
 
 def structs(text):
@@ -51,16 +51,16 @@ def compile_and_run(directory, name, sources, compiler):
 
 
 def layout(compiler="cc"):
-    text = (TOP / "dm-hybrid/format.h").read_text()
+    text = (TOP / "dm-hybrid/core/format.h").read_text()
     with tempfile.TemporaryDirectory() as directory:
         source = Path(directory) / "layout.c"
         source.write_text(program(text))
-        kernel = TOP / "dm-hybrid"
+        core = TOP / "dm-hybrid/core"
         return "\n".join([
             "# Version 4 of the on-disk format. Written by layout.py.",
             compile_and_run(directory, "layout", [source], compiler).rstrip(),
-            compile_and_run(directory, "examples", [HERE / "examples.c", kernel / "geometry.c",
-                                                    kernel / "codec.c"], compiler)])
+            compile_and_run(directory, "examples", [HERE / "examples.c", core / "geometry.c",
+                                                    core / "codec.c"], compiler)])
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[2]
-ENGINE = TOP / "dm-hybrid"
-RST = ENGINE / "Documentation/dm-hybrid-design.rst"
+ENGINE = TOP / "dm-hybrid/core"
+RST = TOP / "dm-hybrid/Documentation/dm-hybrid-design.rst"
 PURE = [*ENGINE.glob("engine*.[ch]"), *ENGINE.glob("map.[ch]"), *ENGINE.glob("journal.[ch]")]
 
 

@@ -24,7 +24,7 @@ def test_format_is_golden(compiler):
 
 
 def test_golden_names_every_struct():
-    text = (HERE.parent.parent / "dm-hybrid/format.h").read_text()
+    text = (HERE.parent.parent / "dm-hybrid/core/format.h").read_text()
     golden = (HERE / "golden.txt").read_text()
     for line in text.splitlines():
         if line.startswith("struct hybrid_") and line.endswith("{"):

@@ -35,7 +35,7 @@ def rows(structs, block, struct, name="", member="", array=()):
 
 
 if __name__ == "__main__":
-    structs = dict(layout.structs((TOP / "dm-hybrid/format.h").read_text()))
+    structs = dict(layout.structs((TOP / "dm-hybrid/core/format.h").read_text()))
     for block in BLOCKS:
         print(f"static const struct field {block}_fields[] = {{")
         for kind, *row in rows(structs, block, f"hybrid_{block}"):

@@ -34,7 +34,7 @@ def documented(top, section, title):
 
 @pytest.mark.kernels
 def test_module_has_both_targets_and_loads_policies_by_name(make_stack, top):
-    headers = "".join((top / "dm-hybrid" / name).read_text() for name in ("version.h", "format.h"))
+    headers = "".join((top / "dm-hybrid" / name).read_text() for name in ("version.h", "core/format.h"))
     version = ".".join(re.search(rf"#define HYBRID_{word}\s+(\d+)", headers)[1]
                        for word in ("TARGET_MAJOR", "TARGET_MINOR", "FORMAT_VERSION"))
     s = make_stack()

@@ -232,7 +232,7 @@ def test_recorded_run_is_replayed(make_stack, sim_dir, top, tmp_path):
     assert overlaps and not differences, text
 
     # So is another engine.
-    program = mutant(sim_dir, tmp_path, top, "engine-commit.c",
+    program = mutant(sim_dir, tmp_path, top, "core/engine-commit.c",
                      "if (e->journal.nr && e->commit.opens)", "if (e->journal.nr)")
     (*_, differences), text = recording.replay(program, tmp_path)
     assert differences == 1, text

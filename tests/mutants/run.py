@@ -35,7 +35,7 @@ TOP = HERE.parents[1]
 BUILD = TOP / "build" / "mutants"
 FIELDS = ("Promise", "Stands for", "Noticed by")
 # Where a defect lies in one of these, its unit tests are asked before the simulator.
-LOW = re.compile(r"(codec|format|geometry|journal|map|policy).*\.[ch]")
+LOW = re.compile(r"core/(codec|format|geometry|journal|map|policy).*|policy/.*")
 
 # CPU seconds of all checks of one mutant, and of a single seed.
 BUDGET = 240
@@ -234,11 +234,11 @@ def make(directory: str, *variables: str) -> None:
         raise RuntimeError(f"make -C {directory} {' '.join(variables)}\n{run.stdout}{run.stderr}")
 
 
-def write_copy(files, patches: list[Mutant], directory: Path) -> None:
-    """Copies of @files with the patches in them; what is there already keeps its time stamp."""
+def write_copy(source: Path, folders, patches: list[Mutant], directory: Path) -> None:
+    """Copies of folders in @source with the patches in them; what is there already keeps its time stamp."""
     with tempfile.TemporaryDirectory() as temporary:
-        for file in files:
-            shutil.copy(file, temporary)
+        for folder in folders:
+            shutil.copytree(source / folder, Path(temporary) / folder)
         for patch in patches:
             patch.apply(Path(temporary))
         subprocess.run(["rsync", "-rc", "--delete", f"{temporary}/", directory], check=True)
@@ -246,7 +246,7 @@ def write_copy(files, patches: list[Mutant], directory: Path) -> None:
 
 def write_engine(mutant: Mutant, directory: Path) -> None:
     """The pure files with the mutant in them."""
-    write_copy((TOP / "dm-hybrid").glob("*.[ch]"), [mutant], directory)
+    write_copy(TOP / "dm-hybrid", ("core", "policy"), [mutant], directory)
 
 
 class Copy:

@@ -26,17 +26,17 @@ def compile_to(program, sources, *command):
     target = BUILD / program
     with open(BUILD / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        depends = [*sources, *KERNEL.glob("*.h")]
+        depends = [*sources, *KERNEL.glob("*/*.h")]
         if not target.exists() or any(s.stat().st_mtime >= target.stat().st_mtime for s in depends):
             subprocess.run([*command, "-O2", "-Wall", "-Wextra", "-Werror", "-o", target, *sources], check=True)
 
 
 def build():
     BUILD.mkdir(parents=True, exist_ok=True)
-    compile_to("ours", [HERE / "ours.c", KERNEL / "map.c", *KERNEL.glob("policy-*.c"),
+    compile_to("ours", [HERE / "ours.c", KERNEL / "core/map.c", *KERNEL.glob("policy/*.c"),
                         TOP / "userspace/lib/policy-registry.c"],
                "cc", "-std=gnu11", "-Wno-unused-parameter", "-Wno-sign-compare",
-               f"-I{TOP}/userspace/kernel-shim", f"-I{KERNEL}")
+               f"-I{TOP}/userspace/kernel-shim", f"-I{KERNEL}/core")
     compile_to("reference", [HERE / "reference.cc"], "c++")
 
 

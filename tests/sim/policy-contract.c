@@ -6,7 +6,7 @@
  */
 #include "sim.h"
 #include "fibers.h"
-#include "policy-module.h"
+#include "policy/module.h"
 
 #define CONTRACT 0xc0117ac7
 

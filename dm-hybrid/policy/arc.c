@@ -3,13 +3,13 @@
  * ARC (Megiddo and Modha, FAST'03): the blocks that were asked for once, and
  * those that were asked for again, each in the order of use; the prints of what
  * either lost say how the cache is to be divided.  Hits are known as exactly as
- * policy-recent.h knows them.  Where the paper makes room for a block it knows,
+ * recent.h knows them.  Where the paper makes room for a block it knows,
  * this evicts in advance; so the division follows one miss later.
  */
-#include "policy.h"
-#include "policy-ghost.h"
-#include "policy-module.h"
-#include "policy-recent.h"
+#include "../core/policy.h"
+#include "ghost.h"
+#include "module.h"
+#include "recent.h"
 
 enum { ARC_ONCE, ARC_AGAIN, ARC_QUEUES };
 

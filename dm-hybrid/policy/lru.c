@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Least recently used, as exactly as policy-recent.h knows the hits. */
-#include "policy.h"
-#include "policy-module.h"
-#include "policy-recent.h"
+/* Least recently used, as exactly as recent.h knows the hits. */
+#include "../core/policy.h"
+#include "module.h"
+#include "recent.h"
 
 struct lru_set {
 	struct hybrid_recent recent;

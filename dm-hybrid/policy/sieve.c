@@ -5,9 +5,9 @@
  * blocks that were hit, and evicts the first that has none.  A hit writes a mark
  * if there is none.
  */
-#include "policy.h"
-#include "policy-module.h"
-#include "policy-order.h"
+#include "../core/policy.h"
+#include "module.h"
+#include "order.h"
 
 struct sieve_set {
 	struct hybrid_order *order;

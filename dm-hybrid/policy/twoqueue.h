@@ -17,9 +17,9 @@
 #ifndef DM_HYBRID_POLICY_TWOQUEUE_H
 #define DM_HYBRID_POLICY_TWOQUEUE_H
 
-#include "policy.h"
-#include "policy-ghost.h"
-#include "policy-order.h"
+#include "../core/policy.h"
+#include "ghost.h"
+#include "order.h"
 
 /* In the order in which they are evicted, other things being equal. */
 enum {

@@ -3,8 +3,8 @@
  * Caches nothing new.  Blocks that an earlier policy left behind are hit, and
  * are given up in the order of their index.
  */
-#include "policy.h"
-#include "policy-module.h"
+#include "../core/policy.h"
+#include "module.h"
 
 struct null_set {
 	u32 set_size;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* First in, first out: evicts what was inserted first, however often it is hit. */
-#include "policy.h"
-#include "policy-module.h"
-#include "policy-order.h"
+#include "../core/policy.h"
+#include "module.h"
+#include "order.h"
 
 static size_t fifo_set_bytes(u32 set_size)
 {

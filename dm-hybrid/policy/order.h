@@ -8,7 +8,7 @@
 #ifndef DM_HYBRID_POLICY_ORDER_H
 #define DM_HYBRID_POLICY_ORDER_H
 
-#include "core.h"
+#include "../core/core.h"
 
 #define HYBRID_ORDER_QUEUES	3
 

@@ -5,7 +5,7 @@
 
 #include <linux/module.h>
 
-#include "policy.h"
+#include "../core/policy.h"
 
 #define HYBRID_POLICY_MODULE(type, policy_name, description)		\
 	MODULE_ALIAS("dm-hybrid-policy-" policy_name);			\

@@ -4,8 +4,8 @@
  * hit leads from the small queue to the main one, but none counts while a block
  * is among the newest half of the small queue.
  */
-#include "policy-twoqueue.h"
-#include "policy-module.h"
+#include "twoqueue.h"
+#include "module.h"
 
 static void c2q_init(void *state, u32 set_size)
 {

@@ -3,8 +3,8 @@
  * S3-FIFO (Yang and others, SOSP'23): two hits lead from the small queue to the
  * main one, and all count.
  */
-#include "policy-twoqueue.h"
-#include "policy-module.h"
+#include "twoqueue.h"
+#include "module.h"
 
 static void s3fifo_init(void *state, u32 set_size)
 {

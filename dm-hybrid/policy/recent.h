@@ -10,7 +10,7 @@
 #ifndef DM_HYBRID_POLICY_RECENT_H
 #define DM_HYBRID_POLICY_RECENT_H
 
-#include "policy-order.h"
+#include "order.h"
 
 #define HYBRID_RECENT_HITS	64	/* a power of two */
 

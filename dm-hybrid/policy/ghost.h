@@ -7,7 +7,7 @@
 #ifndef DM_HYBRID_POLICY_GHOST_H
 #define DM_HYBRID_POLICY_GHOST_H
 
-#include "core.h"
+#include "../core/core.h"
 
 struct hybrid_ghost {
 	u16 nr;
