@@ -25,63 +25,6 @@
 
 /* ---- flushes of origins -------------------------------------------------- */
 
-static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
-			   struct hybrid_actions *acts);
-
-void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
-			 struct hybrid_actions *acts)
-{
-	struct hybrid_op *op = &v->flush.op;
-
-	lockdep_assert_held(&e->lock);
-	/*
-	 * One flush after the other, also those before the superblock: one that fails
-	 * takes data along that the next, already under way, would not miss.
-	 */
-	if (v->flush.busy || v->sb.busy) {
-		v->flush.again = true;
-		return;
-	}
-	v->flush.busy = true;
-	v->flush.again = false;
-	v->flush.flushing_lazy = v->flush.lazy;
-	v->flush.lazy = false;
-	room_flush_begins(v);
-	v->flush.target = v->flush.epoch;
-	/* After an error no flush covers anything: stamps must not get ahead of the last one. */
-	if (!v->flush.error)
-		WRITE_ONCE(v->flush.epoch, v->flush.epoch + 1);
-	list_splice_tail_init(&v->flush.next, &v->flush.now);
-	op_begin(op, HYBRID_OP_FLUSH, true, v, origin_flushed);
-	count(v, HYBRID_ORIGIN_FLUSHES);
-	act(acts, op);
-}
-
-/* Flushes that waited for another, or for the superblock. */
-void origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
-			      struct hybrid_actions *acts)
-{
-	lockdep_assert_held(&e->lock);
-	if (!list_empty(&v->flush.next) || (v->flush.again && !v->suspended))
-		origin_flush_locked(e, v, acts);
-}
-
-/*
- * A write to the origin ended: a flush that begins from now on covers it.  What
- * was written back is durable in the cache, and dirty on record, until then: no
- * user's flush needs to wait for that.
- */
-void origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(&e->lock, flags);
-	WRITE_ONCE(v->flush.last_write, v->flush.epoch);
-	if (user)
-		v->flush.last_user_write = v->flush.epoch;
-	spin_unlock_irqrestore(&e->lock, flags);
-}
-
 /*
  * Does anything of @v live only in the cache's volatile memory or in RAM?  Both
  * notes of one moment: a commit moves what they say from one to the other.
@@ -130,16 +73,6 @@ void commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
 		join_commit(e, io, acts);
 }
 
-/*
- * A flush of the origin failed, or an operation that began with one: it may have
- * lost writes, and no later flush can make them good.
- */
-void origin_flush_failed(struct hybrid_volume *v, int error)
-{
-	if (!v->flush.error)
-		WRITE_ONCE(v->flush.error, error);
-}
-
 /* What waits for records that can never go out must not wait for ever. */
 void wake_records(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
@@ -149,40 +82,7 @@ void wake_records(struct hybrid_engine *e, struct hybrid_actions *acts)
 		wake_set(e, set, WAIT_RECORD, acts);
 }
 
-#define MOST_SETS	(HYBRID_ROOT_INDEXES * HYBRID_INDEX_LEAVES / HYBRID_LEAVES_PER_SET)
-
-static_assert(BIT(30) / LIFT_FLUSHES >= MOST_SETS);
-
-/*
- * A stamp is settled for good once a flush covered it; but it has 32 bits, and 2^31
- * flushes later it would no longer look so.  So settled ones are brought up to now, set
- * after set.
- */
-void lift_stamps(struct hybrid_engine *e)
-{
-	const struct hybrid_volume *v;
-	struct hybrid_set *s;
-	unsigned long flags;
-	u32 i;
-
-	spin_lock_irqsave(&e->lock, flags);
-	s = &e->map.set[e->lift_set++];
-	if (e->lift_set == e->map.nr_sets)
-		e->lift_set = 0;
-	spin_unlock_irqrestore(&e->lock, flags);
-	spin_lock_irqsave(&s->lock, flags);
-	for (i = 0; i < e->map.set_size; i++) {
-		if (!(s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)))
-			continue;
-		v = key_volume(e, s->key[i]);
-		if (settled(v, s->stamp[i]))
-			s->stamp[i] = (u32)READ_ONCE(v->flush.flushed);
-	}
-	spin_unlock_irqrestore(&s->lock, flags);
-}
-
-static void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
-			   struct hybrid_actions *acts)
+void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = op->volume;
 	int failed = op->error_origin;	/* the next flush may reuse op */
@@ -777,6 +677,15 @@ static void commit_lost(struct hybrid_engine *e)
 	}
 }
 
+/* The metadata cannot be written any more: no new dirty data (P5). */
+static void fail_pool(struct hybrid_engine *e)
+{
+	atomic64_inc(&e->stats.errors[e->meta.op.type == HYBRID_OP_FLUSH ? CACHE_FLUSH_ERRORS :
+				   CACHE_WRITE_ERRORS]);
+	/* What was lost is counted before: commit_or_complete() */
+	smp_store_release(&e->failed, true);
+}
+
 /* What the last operation was for is done. */
 static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
@@ -904,19 +813,6 @@ bool unrecorded_left(struct hybrid_engine *e)
 	return find_first_bit(e->commit.must_sets, e->map.nr_sets) < e->map.nr_sets ||
 	       find_first_bit(e->commit.lazy_sets, e->map.nr_sets) < e->map.nr_sets ||
 	       find_first_bit(e->commit.open_sets, e->map.nr_sets) < e->map.nr_sets;
-}
-
-/* The end of the flush asks for the commit. */
-bool origin_settle_locked(struct hybrid_engine *e, struct hybrid_volume *v, bool record,
-			  struct hybrid_actions *acts)
-{
-	lockdep_assert_held(&e->lock);
-	if (v->suspended || v->flush.error || v->flush.last_write <= v->flush.flushed)
-		return false;
-	v->writeback.flush_batch = true;
-	v->flush.lazy |= record;
-	origin_flush_locked(e, v, acts);
-	return true;
 }
 
 /* A commit at once if there is nothing to flush. */

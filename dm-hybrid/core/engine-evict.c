@@ -143,6 +143,18 @@ bool evict_block(struct hybrid_engine *e, u32 set, u32 i)
 	return true;
 }
 
+void place_failed(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
+{
+	struct hybrid_set *s = &e->map.set[set];
+
+	lockdep_assert_held(&s->lock);
+	/* A read that failed may be told of after its block has left. */
+	if (!s->flags[i] || READ_ONCE(e->failed))
+		return;
+	if (place_note(e, set, i) && evict_block(e, set, i))
+		want_commit(e, acts);
+}
+
 void remove_empty_block(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
@@ -166,13 +178,6 @@ bool resurrect(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *a
 	hybrid_set_note_insert(&e->map, s, i);
 	atomic_inc(&key_volume(e, s->key[i])->nr_cached);
 	return true;
-}
-
-u32 leaving(const struct hybrid_engine *e, const struct hybrid_set *s)
-{
-	u32 used = s->nr_mapped + s->nr_free + s->nr_retired;
-
-	return e->map.set_size - used;
 }
 
 /*
@@ -291,6 +296,57 @@ void removal_durable(struct hybrid_engine *e, u32 set, u32 i)
 	lockdep_assert_held(&s->lock);
 	if (s->flags[i] & BLOCK_TRANSIT)
 		enter_grace(e, set, i);
+}
+
+static bool phase_empty(struct hybrid_engine *e, u32 phase)
+{
+	unsigned long enter = 0, leave = 0;
+	int cpu;
+
+	/* Leaves first: a reader counted there was counted entering, too. */
+	for_each_possible_cpu(cpu)
+		leave += READ_ONCE(per_cpu_ptr(e->readers, cpu)->leave[phase]);
+	/* Pairs with epoch_enter() and epoch_leave(). */
+	smp_mb();
+	for_each_possible_cpu(cpu)
+		enter += READ_ONCE(per_cpu_ptr(e->readers, cpu)->enter[phase]);
+	return enter == leave;
+}
+
+/*
+ * Carry the grace period on as far as it goes; under the engine's lock.  Both
+ * phases are seen empty in turn after the period began, with a flip before each
+ * look, so that every reader that began before it has ended.
+ */
+static void grace_poll(struct hybrid_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+	if (!e->grace.stage) {
+		if (!READ_ONCE(e->grace.wanted))
+			return;
+		WRITE_ONCE(e->grace.wanted, false);
+		WRITE_ONCE(e->grace.started, e->grace.started + 1);
+		/*
+		 * Pairs with enter_grace().  What was removed cannot be found before the
+		 * phase is flipped; and a set whose wish was taken back above, in whichever
+		 * order the two were seen, is found when the period has ended: reclaim().
+		 */
+		smp_mb();
+		e->grace.stage = 1;
+		WRITE_ONCE(e->grace.phase, e->grace.phase + 1);
+	}
+	for (; e->grace.stage <= 2; e->grace.stage++) {
+		/* The flip before the look; pairs with epoch_enter(). */
+		smp_mb();
+		if (!phase_empty(e, (e->grace.phase + 1) & 1)) {
+			WRITE_ONCE(e->grace.wanted, true);
+			return;
+		}
+		if (e->grace.stage == 1)
+			WRITE_ONCE(e->grace.phase, e->grace.phase + 1);
+	}
+	e->grace.stage = 0;
+	e->grace.done = e->grace.started;
 }
 
 static void reclaim_set(struct hybrid_engine *e, u32 set, u32 done)

@@ -172,6 +172,26 @@ static inline u32 dirty_blocks(const struct hybrid_volume *v)
 	return max(atomic_read(&v->nr_dirty), atomic_read(&v->nr_jdirty));
 }
 
+/* Is anything of @v to become clean that is not, on record too?  Under the engine's lock. */
+static inline bool is_draining(const struct hybrid_engine *e, const struct hybrid_volume *v)
+{
+	return e->writebacks.drain.on || (v->drain.on && dirty_blocks(v));
+}
+
+/* Under the engine's lock. */
+static inline void drain_set(struct hybrid_drain *d, bool on, u32 rate)
+{
+	WRITE_ONCE(d->on, on);
+	d->rate = rate;
+	d->credit = 0;
+}
+
+/* Blocks of the set on their way to be free. */
+static inline u32 leaving(const struct hybrid_engine *e, const struct hybrid_set *s)
+{
+	return e->map.set_size - (s->nr_mapped + s->nr_free + s->nr_retired);
+}
+
 /* How many sectors are in granules of @v that are dirty, in RAM or on record. */
 static inline u64 dirty_sectors(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
@@ -223,6 +243,18 @@ static inline s64 credit_after(s64 credit, u32 rate, u64 ms)
 static inline bool is_fill(const struct hybrid_job *job)
 {
 	return job->type == JOB_FILL || job->type == JOB_AHEAD;
+}
+
+/* A read of the origin begins that a user waits for; any context.  room_read_ended() */
+static inline void room_read_begins(struct hybrid_volume *v)
+{
+	atomic_inc(&v->nr_reads);
+}
+
+/* Where the data of @io are on its origin. */
+static inline u64 io_origin_sector(const struct hybrid_io *io)
+{
+	return io->volume->info.data_sector + io->sector;
 }
 
 /* First sector, on its device, of granule @g of a block. */
@@ -308,13 +340,51 @@ static inline void epoch_leave(struct hybrid_engine *e, u32 phase)
 	this_cpu_inc(e->readers->leave[phase]);
 }
 
-/* engine.c: dirty masks and their counts; caller holds the set's lock */
+/* engine-block.c: dirty masks and their counts; caller holds the set's lock */
 void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty);
 void put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 jdirty);
 void mark_must(struct hybrid_engine *e, u32 set, u32 i);
 void mark_lazy(struct hybrid_engine *e, u32 set, u32 i);
-void fail_pool(struct hybrid_engine *e);
-void grace_poll(struct hybrid_engine *e);
+/*
+ * Granules that the journal calls dirty and RAM not even valid: they were
+ * discarded or replaced on the origin, and the record of that must come.
+ */
+u64 replaced_granules(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i);
+bool write_in_flight(const struct hybrid_set *s, u64 key, u64 mask);
+/*
+ * Call @each for all blocks of @v, also for removed ones, under the lock of their set.  The
+ * caller holds no lock.
+ */
+void each_block(struct hybrid_engine *e, struct hybrid_volume *v,
+		void (*each)(struct hybrid_engine *e, u32 set, u32 i));
+
+/* engine-flush.c */
+void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
+			 struct hybrid_actions *acts);
+void origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
+			      struct hybrid_actions *acts);
+void origin_flush_failed(struct hybrid_volume *v, int error);
+void origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user);
+/*
+ * Flush the origin if it has writes outstanding; then, if @record says so, record what
+ * nobody waits for.  False: there is nothing to flush.  Under the engine's lock.
+ */
+bool origin_settle_locked(struct hybrid_engine *e, struct hybrid_volume *v, bool record,
+			  struct hybrid_actions *acts);
+/* Caller holds no lock. */
+void lift_stamps(struct hybrid_engine *e);
+bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
+
+/* engine-queue.c */
+void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua);
+/* Make @io->op a read of the origin; the caller sends it. */
+void io_read_origin(struct hybrid_io *io);
+/* Does a discard, or write of zeroes, in flight touch these sectors?  Under the engine's lock. */
+bool find_range(struct hybrid_volume *v, u64 sector, u32 count);
+/* The same; caller does not hold the engine's lock. */
+bool range_blocks(struct hybrid_volume *v, u64 sector, u32 count);
+/* If so, @io waits for it. */
+bool range_wait(struct hybrid_volume *v, struct hybrid_io *io);
 
 /* engine-io.c */
 void rerun(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
@@ -325,15 +395,6 @@ void rerun_list(struct hybrid_engine *e, struct list_head *list, struct hybrid_a
 void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *acts);
 bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
 		  int error_origin, struct hybrid_actions *acts);
-void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua);
-/* Make @io->op a read of the origin; the caller sends it. */
-void io_read_origin(struct hybrid_io *io);
-u64 replaced_granules(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i);
-bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
-bool write_in_flight(const struct hybrid_set *s, u64 key, u64 mask);
-/* Is the block of @key one that could be filled, and would not disturb anything? */
-bool block_missing(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
-		   u64 key);
 
 /* engine-stream.c: the run that goes on at @sector, or NULL.  Under the stream lock. */
 struct hybrid_stream *stream_find(struct hybrid_volume *v, u64 sector);
@@ -409,6 +470,17 @@ struct hybrid_job *job_find(struct hybrid_engine *e, struct hybrid_set *s, u64 k
  */
 void fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 		struct hybrid_actions *acts);
+/*
+ * Would a fill write granules of block @i, -1: of none, that are clean in the journal, though
+ * not in RAM?  J4 forbids it until that is recorded.  Caller holds the set's lock.
+ */
+bool fill_forbidden(struct hybrid_engine *e, struct hybrid_set *s, int i);
+/* Would a fill of those granules of @key's block @i, -1: that is not there, disturb something? */
+bool fill_conflicts(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v, u64 key,
+		    int i, u64 mask);
+/* Is the block of @key one that could be filled, and would not disturb anything? */
+bool block_missing(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+		   u64 key);
 /* For a fill, or hold, of blocks from @key on; NULL: as above. */
 struct hybrid_job *fill_get(struct hybrid_engine *e, enum job_type type,
 			    struct hybrid_volume *v, u64 key);
@@ -451,16 +523,19 @@ void remove_empty_block(struct hybrid_engine *e, u32 set, u32 i);
  */
 bool resurrect(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
 void removal_durable(struct hybrid_engine *e, u32 set, u32 i);
-/* Blocks of the set on their way to be free. */
-u32 leaving(const struct hybrid_engine *e, const struct hybrid_set *s);
 void reclaim(struct hybrid_engine *e, struct hybrid_actions *acts);
-
 /*
- * engine-place.c: I/O to the data of block @i, and of no other, failed; not one that was refused
- * (-EAGAIN).  At the second time the block is evicted if it can be: call it when nothing
- * of what failed keeps the block any more.  Caller holds the set's lock.
+ * I/O to the data of block @i, and of no other, failed; not one that was refused (-EAGAIN).
+ * At the second time the block is evicted if it can be: call it when nothing of what failed
+ * keeps the block any more.  Caller holds the set's lock.
  */
 void place_failed(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
+
+/*
+ * engine-place.c: I/O to block @i failed; returns whether it is not to be used again.  Caller
+ * holds the set's lock.
+ */
+bool place_note(struct hybrid_engine *e, u32 set, u32 i);
 /* Is the block not to be used again once it has left?  Caller holds the set's lock. */
 bool place_is_bad(struct hybrid_engine *e, u32 set, u32 i);
 /*
@@ -486,12 +561,10 @@ bool room_batch_full(const struct hybrid_engine *e, const struct hybrid_volume *
 /* Under the lock: a window ended, or no more can be written back now. */
 void room_flush_batch(struct hybrid_engine *e, struct hybrid_volume *v,
 		      struct hybrid_actions *acts);
-/* Under the lock: a flush of the origin begins, and one that took so many ms has ended. */
-void room_flush_begins(struct hybrid_volume *v);
+/* Under the lock: a flush of the origin that took so many ms has ended. */
 void room_flush_ended(struct hybrid_engine *e, struct hybrid_volume *v, u32 elapsed_ms,
 		      struct hybrid_actions *acts);
-/* A read of the origin that a user waits for begins, or has ended; any context. */
-void room_read_begins(struct hybrid_volume *v);
+/* A read of the origin that a user waits for has ended; any context. */
 void room_read_ended(struct hybrid_engine *e, struct hybrid_volume *v,
 		     struct hybrid_actions *acts);
 void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts);
@@ -514,9 +587,6 @@ void trim_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
 /* engine-writeback.c: windows of one volume, or (NULL) of all, may be able to go */
 void writeback_kick(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
 void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
-/* Is anything of @v to become clean that is not, on record too? */
-void drain_set(struct hybrid_drain *d, bool on, u32 rate);
-bool is_draining(const struct hybrid_engine *e, const struct hybrid_volume *v);
 void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
 void writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts);
 /* A write to the block of @key is in flight no more.  Caller holds the set's lock. */
@@ -540,24 +610,12 @@ void commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
 			struct hybrid_actions *acts);
 void join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
 void flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
-void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
-			 struct hybrid_actions *acts);
-void origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
-			      struct hybrid_actions *acts);
-void origin_flush_failed(struct hybrid_volume *v, int error);
+/* The end of the operation that origin_flush_locked() begins. */
+void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
 void wake_records(struct hybrid_engine *e, struct hybrid_actions *acts);
-/* Caller holds no lock. */
-void lift_stamps(struct hybrid_engine *e);
-void origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user);
 /* Ask for the region to be opened; caller holds the set's lock. */
 void open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
 void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts);
-/*
- * Flush the origin if it has writes outstanding; then, if @record says so, record what
- * nobody waits for.  False: there is nothing to flush.  Under the engine's lock.
- */
-bool origin_settle_locked(struct hybrid_engine *e, struct hybrid_volume *v, bool record,
-			  struct hybrid_actions *acts);
 bool unrecorded_left(struct hybrid_engine *e);
 
 /* engine-checkpoint.c */
@@ -573,6 +631,40 @@ void checkpoint_recovery(struct hybrid_engine *e);
 void checkpoint_step(struct hybrid_engine *e);
 void checkpoint_step_done(struct hybrid_engine *e);
 
+/* engine-superblock.c: while the volume is open */
+/* The superblock must be in state @wanted before @io goes on. */
+void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wanted,
+	     struct hybrid_io *io, struct hybrid_actions *acts);
+/* Under the engine's lock: the flush ended that the superblock waited for. */
+void sb_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
+		    struct hybrid_actions *acts);
+/* Under the engine's lock: write both copies for what is wanted now. */
+void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
+/*
+ * Blocking, while the volume is opened, closed, or grows, or its superblock is claimed.  Write
+ * sb.block there; read or write a copy of a superblock on a member of so many sectors.
+ */
+void sb_write_block(struct hybrid_volume *v, struct hybrid_op *op, u64 sector);
+int sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool write);
+int sb_write_both(struct hybrid_volume *v);
+/* Read both, and take the one that counts; -ENODATA, -EIO, -EMEDIUMTYPE: *why says more. */
+int sb_read(struct hybrid_volume *v, u64 sectors, const char **why);
+/* Is it that of the volume?  0 or -EMEDIUMTYPE. */
+int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume *v, u64 sectors,
+	       const char **why);
+/* Both copies get the present nonce, before the cache hears of another. */
+int sb_unite(struct hybrid_volume *v);
+void sb_failed(struct hybrid_volume *v, int error);
+void sb_paired(struct hybrid_volume *v, u64 nonce);
+void sb_take_name(struct hybrid_volume *v);
+bool nonce_known(const struct hybrid_volume *v, u64 nonce);
+
+/* engine-grow.c: in RAM; recorded with the next checkpoint */
+void set_sizes(struct hybrid_engine *e, struct hybrid_volume *v, u64 data_sectors,
+	       u64 data_sectors_new);
+/* Blocking, while the volume is opened: the rest of what a cut left half done. */
+int finish_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors);
+
 /* engine-volume.c */
 struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 				   const struct hybrid_volume_info *info);
@@ -580,38 +672,22 @@ void volume_free(struct hybrid_volume *v);
 /* What volume_of() gives from now on, of one for which volume_alloc() was called. */
 void volume_put(struct hybrid_engine *e, u32 id, struct hybrid_volume *v);
 void volumes_destroy(struct hybrid_engine *e);
-/*
- * Call @each for all blocks of @v, also for removed ones, under the lock of their set.  The
- * caller holds no lock.
- */
-void each_block(struct hybrid_engine *e, struct hybrid_volume *v,
-		void (*each)(struct hybrid_engine *e, u32 set, u32 i));
-/* The superblock must be in state @wanted before @io goes on. */
-void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wanted,
-	     struct hybrid_io *io, struct hybrid_actions *acts);
 void volume_purge(struct hybrid_engine *e, struct hybrid_volume *v, bool free);
-/* Under the engine's lock: the flush ended that the superblock waited for. */
-void sb_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
-		    struct hybrid_actions *acts);
-/* Under the engine's lock: write both copies for what is wanted now. */
-void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
 
 /* engine-lost.c */
 void lost_destroy(struct hybrid_engine *e);
 /* Blocking, before a volume is open, or larger: have memory for its map; or -ENOMEM. */
 int lost_reserve(struct hybrid_engine *e, u64 data_sectors);
 /*
- * The pool failed: save what is lost of @v, then call sb_update().  Under the
- * engine's lock; the volume's superblock is busy.
+ * The pool failed: save what is lost of @v, then call @saved, the same for all volumes.  Under
+ * the engine's lock, as @saved; the volume's superblock is busy.
  */
-void lost_save(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
+void lost_save(struct hybrid_engine *e, struct hybrid_volume *v,
+	       void (*saved)(struct hybrid_engine *e, struct hybrid_volume *v,
+			     struct hybrid_actions *acts), struct hybrid_actions *acts);
 /* Blocking.  The same while the volume is closed; the caller writes the superblock. */
 int lost_save_blocking(struct hybrid_engine *e, struct hybrid_volume *v);
 
-/* engine-range.c: does a discard in flight touch these sectors? */
-bool range_blocks(struct hybrid_volume *v, u64 sector, u32 count);
-/* If so, @io waits for it. */
-bool range_wait(struct hybrid_volume *v, struct hybrid_io *io);
 enum hybrid_map_result range_io(struct hybrid_engine *e, struct hybrid_io *io,
 				struct hybrid_actions *acts);
 bool range_done(struct hybrid_engine *e, struct hybrid_io *io, int error,

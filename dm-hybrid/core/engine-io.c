@@ -8,26 +8,6 @@ enum route {
 	ROUTE_TAKEN,	/* somebody has it */
 };
 
-void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua)
-{
-	struct hybrid_op *op = &io->op;
-
-	op->type = HYBRID_OP_USER;
-	op->write = io->type != HYBRID_IO_READ;
-	op->origin = origin;
-	op->fua = fua;
-	op->volume = io->volume;
-	op->io = io;
-	op->sector = sector;
-	op->count = io->count;
-	op->nr_segments = 0;
-}
-
-static u64 io_origin_sector(const struct hybrid_io *io)
-{
-	return io->volume->info.data_sector + io->sector;
-}
-
 /* The granules that an I/O covers whole. */
 static void note_whole(struct hybrid_engine *e, struct hybrid_io *io)
 {
@@ -115,49 +95,6 @@ static enum admission admission(struct hybrid_engine *e, struct hybrid_set *s,
 	return REFUSED;
 }
 
-/*
- * Granules that the journal calls dirty and RAM not even valid: they were
- * discarded or replaced on the origin, and the record of that must come.
- */
-u64 replaced_granules(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
-{
-	return block_mask(e, s, MASK_JDIRTY, i) & ~block_mask(e, s, MASK_VALID, i);
-}
-
-/*
- * May the origin's copy of block @i change?  Not while it has granules as above:
- * their record waits for the flush of all origin writes to the block (J2), and
- * must not wait for ever while more come.  Nor while a drain waits for the
- * record of what it wrote back.  Nor while a record that ends a dirty granule is
- * on its way: until it is durable a crash would bring the old data back over
- * what is written to the origin now.  Asks for what is missing; caller holds the
- * set's lock and waits.
- */
-bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
-{
-	struct hybrid_set *s = &e->map.set[set];
-	struct hybrid_volume *v = key_volume(e, s->key[i]);
-	u64 left = replaced_granules(e, s, i);
-
-	if (s->ending & region_bit(i))
-		return false;
-	if (drains(e, v))
-		left |= block_mask(e, s, MASK_JDIRTY, i) & ~block_mask(e, s, MASK_DIRTY, i);
-	if (!left || READ_ONCE(v->flush.error))
-		return true;
-	mark_must(e, set, i);
-	spin_lock(&e->lock);
-	if (settled(v, s->stamp[i])) {
-		e->commit.wanted = true;
-		meta_kick_locked(e, acts);
-	} else {
-		v->flush.lazy = true;
-		origin_flush_locked(e, v, acts);
-	}
-	spin_unlock(&e->lock);
-	return false;
-}
-
 /* ---- reads --------------------------------------------------------------- */
 
 static enum route read_cache(struct hybrid_engine *e, struct hybrid_io *io, int i)
@@ -166,13 +103,6 @@ static enum route read_cache(struct hybrid_engine *e, struct hybrid_io *io, int 
 	io->state = IO_READ_CACHE;
 	user_op(io, false, io_cache_sector(e, io, i), false);
 	return ROUTE_REMAP;
-}
-
-void io_read_origin(struct hybrid_io *io)
-{
-	room_read_begins(io->volume);
-	io->state = IO_READ_ORIGIN;
-	user_op(io, true, io_origin_sector(io), false);
 }
 
 static enum route read_origin(struct hybrid_io *io)
@@ -199,24 +129,6 @@ static enum route read_mixed(struct hybrid_engine *e, struct hybrid_io *io, int 
 }
 
 /*
- * Would a fill write granules that are clean in the journal, though not in RAM?
- * J4 forbids it until that is recorded.
- */
-static bool fill_forbidden(struct hybrid_engine *e, struct hybrid_set *s, int i)
-{
-	u64 jclean;
-
-	if (i < 0)
-		return false;
-	if (replaced_granules(e, s, i) || (s->dropping & region_bit(i)))
-		return true;
-	if (s->dopen & region_bit(i))
-		return false;
-	jclean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
-	return jclean & ~block_mask(e, s, MASK_VALID, i);
-}
-
-/*
  * Is a block that is read worth what it costs the cache device?  Always while the
  * set fills, and if it is metadata; else, where the budget is short, if it was asked
  * for not long ago.
@@ -233,17 +145,6 @@ static bool worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s,
 	again = p->type->again && p->type->again(set_policy_state(&e->map, p, s),
 						 hybrid_key_print(io->key));
 	return again && endurance == ENDURANCE_SHORT;
-}
-
-/*
- * Would a fill of those granules of @key's block @i, -1: that is not there,
- * disturb something?
- */
-static bool fill_conflicts(struct hybrid_engine *e, struct hybrid_set *s,
-			   struct hybrid_volume *v, u64 key, int i, u64 mask)
-{
-	return write_in_flight(s, key, mask) || fill_forbidden(e, s, i) ||
-	       range_blocks(v, key_sector(e, key), e->g->block_sectors);
 }
 
 /* A free block becomes @key's.  Caller has seen that there is one. */
@@ -344,14 +245,6 @@ static void ahead_used(struct hybrid_engine *e, struct hybrid_set *s,
 	hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
 	ahead_earns(e, io->key, AHEAD_USED);
 	stream_run(io->volume, io, NULL);
-}
-
-bool block_missing(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
-		   u64 key)
-{
-	return key_sector(e, key) < v->info.data_sectors &&
-	       hybrid_set_find(&e->map, s, key) < 0 &&
-	       !fill_conflicts(e, s, v, key, -1, e->map.granules);
 }
 
 /*
@@ -538,16 +431,6 @@ static enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 }
 
 /* ---- writes -------------------------------------------------------------- */
-
-bool write_in_flight(const struct hybrid_set *s, u64 key, u64 mask)
-{
-	struct hybrid_io *w;
-
-	hlist_for_each_entry(w, &s->inflight, inflight)
-		if (w->key == key && (w->mask & mask))
-			return true;
-	return false;
-}
 
 /*
  * Overlapping writes may be in flight together only where they all go to the

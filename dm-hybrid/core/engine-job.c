@@ -450,6 +450,43 @@ static void copy_out(struct hybrid_engine *e, struct hybrid_job *job, struct hyb
 
 /* ---- fill ---------------------------------------------------------------- */
 
+/*
+ * Would a fill write granules that are clean in the journal, though not in RAM?
+ * J4 forbids it until that is recorded.
+ */
+bool fill_forbidden(struct hybrid_engine *e, struct hybrid_set *s, int i)
+{
+	u64 jclean;
+
+	if (i < 0)
+		return false;
+	if (replaced_granules(e, s, i) || (s->dropping & region_bit(i)))
+		return true;
+	if (s->dopen & region_bit(i))
+		return false;
+	jclean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
+	return jclean & ~block_mask(e, s, MASK_VALID, i);
+}
+
+/*
+ * Would a fill of those granules of @key's block @i, -1: that is not there,
+ * disturb something?
+ */
+bool fill_conflicts(struct hybrid_engine *e, struct hybrid_set *s,
+		    struct hybrid_volume *v, u64 key, int i, u64 mask)
+{
+	return write_in_flight(s, key, mask) || fill_forbidden(e, s, i) ||
+	       range_blocks(v, key_sector(e, key), e->g->block_sectors);
+}
+
+bool block_missing(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+		   u64 key)
+{
+	return key_sector(e, key) < v->info.data_sectors &&
+	       hybrid_set_find(&e->map, s, key) < 0 &&
+	       !fill_conflicts(e, s, v, key, -1, e->map.granules);
+}
+
 static void fill_copied(struct hybrid_engine *e, struct hybrid_op *op,
 			struct hybrid_actions *acts);
 static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);

@@ -171,9 +171,9 @@ static void lost_done(struct hybrid_engine *e, struct hybrid_volume *v,
 	next = list_first_entry_or_null(&e->lost.waiters, struct hybrid_volume, lost_link);
 	if (next) {
 		list_del_init(&next->lost_link);
-		lost_save(e, next, acts);
+		lost_save(e, next, e->lost.saved, acts);
 	}
-	sb_update(e, v, acts);
+	e->lost.saved(e, v, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
@@ -214,8 +214,12 @@ static void lost_work(struct hybrid_engine *e, struct hybrid_op *op,
 	act(acts, op);
 }
 
-void lost_save(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
+void lost_save(struct hybrid_engine *e, struct hybrid_volume *v,
+	       void (*saved)(struct hybrid_engine *e, struct hybrid_volume *v,
+			     struct hybrid_actions *acts), struct hybrid_actions *acts)
 {
+	lockdep_assert_held(&e->lock);
+	e->lost.saved = saved;
 	if (e->lost.volume) {
 		list_add_tail(&v->lost_link, &e->lost.waiters);
 		return;

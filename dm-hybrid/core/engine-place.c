@@ -20,7 +20,7 @@ static u32 block_number(const struct hybrid_engine *e, u32 set, u32 i)
 	return from_cblock(hybrid_map_cblock(&e->map, set, i));
 }
 
-/* All of these under the engine's lock. */
+/* The next four under the engine's lock. */
 static struct hybrid_place *find_place(struct hybrid_places *p, u32 block)
 {
 	u32 n;
@@ -69,20 +69,15 @@ static bool note_place(struct hybrid_places *p, u32 block)
 	return false;
 }
 
-void place_failed(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
+bool place_note(struct hybrid_engine *e, u32 set, u32 i)
 {
-	struct hybrid_set *s = &e->map.set[set];
 	bool bad;
 
-	lockdep_assert_held(&s->lock);
-	/* A read that failed may be told of after its block has left. */
-	if (!s->flags[i] || READ_ONCE(e->failed))
-		return;
+	lockdep_assert_held(&e->map.set[set].lock);
 	spin_lock(&e->lock);
 	bad = note_place(&e->places, block_number(e, set, i));
 	spin_unlock(&e->lock);
-	if (bad && evict_block(e, set, i))
-		want_commit(e, acts);
+	return bad;
 }
 
 bool place_is_bad(struct hybrid_engine *e, u32 set, u32 i)

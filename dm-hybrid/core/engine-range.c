@@ -21,47 +21,6 @@
 /* Ranges of a volume that may be in flight: each write looks at all of them. */
 #define MAX_RANGES 64
 
-static bool overlaps(const struct hybrid_io *r, u64 sector, u32 count)
-{
-	return r->sector < sector + count && sector < r->sector + r->count;
-}
-
-static bool find_range(struct hybrid_volume *v, u64 sector, u32 count)
-{
-	struct hybrid_io *r;
-
-	list_for_each_entry(r, &v->ranges.list, link)
-		if (overlaps(r, sector, count))
-			return true;
-	return false;
-}
-
-bool range_blocks(struct hybrid_volume *v, u64 sector, u32 count)
-{
-	unsigned long flags;
-	bool found;
-
-	if (!READ_ONCE(v->ranges.nr))
-		return false;
-	spin_lock_irqsave(&v->e->lock, flags);
-	found = find_range(v, sector, count);
-	spin_unlock_irqrestore(&v->e->lock, flags);
-	return found;
-}
-
-bool range_wait(struct hybrid_volume *v, struct hybrid_io *io)
-{
-	unsigned long flags;
-	bool found;
-
-	spin_lock_irqsave(&v->e->lock, flags);
-	found = find_range(v, io->sector, io->count);
-	if (found)
-		list_add_tail(&io->link, &v->ranges.waiters);
-	spin_unlock_irqrestore(&v->e->lock, flags);
-	return found;
-}
-
 /* Cut the range to whole granules; false: nothing is left, or it may not be cut. */
 static bool align_range(struct hybrid_engine *e, struct hybrid_io *io)
 {

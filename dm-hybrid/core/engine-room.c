@@ -163,17 +163,6 @@ void room_flush_batch(struct hybrid_engine *e, struct hybrid_volume *v,
 	flush_batch(e, v, false, acts);
 }
 
-void room_flush_begins(struct hybrid_volume *v)
-{
-	struct hybrid_writeback *w = &v->writeback;
-
-	w->flushing_batch = w->windows && (w->flush_batch || v->flush.flushing_lazy);
-	w->flush_batch = false;
-	w->flushing = w->windows - w->nr_active;
-	if (w->flushing_batch)
-		w->windows = w->nr_active;
-}
-
 void room_flush_ended(struct hybrid_engine *e, struct hybrid_volume *v, u32 elapsed_ms,
 		      struct hybrid_actions *acts)
 {
@@ -191,11 +180,6 @@ void room_flush_ended(struct hybrid_engine *e, struct hybrid_volume *v, u32 elap
 		w->reads_ticks = READS_TICKS;
 	}
 	flush_batch(e, v, false, acts);
-}
-
-void room_read_begins(struct hybrid_volume *v)
-{
-	atomic_inc(&v->nr_reads);
 }
 
 void room_read_ended(struct hybrid_engine *e, struct hybrid_volume *v,

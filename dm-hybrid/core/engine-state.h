@@ -196,7 +196,7 @@ enum sb_state {
 	SB_ALONE,		/* written without its cache: a fresh nonce is durable */
 };
 
-/* engine-volume.c: the origin's superblock */
+/* engine-superblock.c */
 struct hybrid_origin_sb {
 	struct hybrid_sb info;		/* as it is on the disk, or on its way there */
 	bool present;			/* an origin in place has none */
@@ -256,7 +256,7 @@ struct hybrid_writeback {
 };
 
 /*
- * engine-commit.c: flushes of one origin.  A write that ended in epoch n is covered by a flush that
+ * engine-flush.c: flushes of one origin.  A write that ended in epoch n is covered by a flush that
  * began at n or later.
  */
 struct hybrid_origin_flush {
@@ -272,6 +272,8 @@ struct hybrid_origin_flush {
 	int error;
 	struct list_head now, next;	/* ios */
 	struct hybrid_op op;
+	void (*ended)(struct hybrid_engine *e, struct hybrid_op *op,
+		      struct hybrid_actions *acts);	/* origin_flushed() */
 };
 
 /* A volume's share of one pool of jobs.  It may always have one; others are lent to it. */
@@ -408,6 +410,8 @@ struct hybrid_lost {
 	u32 blocks;			/* metadata blocks of it */
 	struct hybrid_volume *volume;	/* whose it is */
 	struct list_head waiters;	/* volumes */
+	void (*saved)(struct hybrid_engine *e, struct hybrid_volume *v,
+		      struct hybrid_actions *acts);
 };
 
 /* Since the pool was loaded: see struct hybrid_pool_status */

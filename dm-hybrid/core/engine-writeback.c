@@ -357,11 +357,6 @@ static void window_written(struct hybrid_engine *e, struct hybrid_op *op,
 
 /* ---- how fast ------------------------------------------------------------ */
 
-bool is_draining(const struct hybrid_engine *e, const struct hybrid_volume *v)
-{
-	return e->writebacks.drain.on || (v->drain.on && dirty_blocks(v));
-}
-
 static bool within(const struct hybrid_drain *d)
 {
 	return !d->rate || d->credit > 0;
@@ -552,14 +547,6 @@ void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts
 		WRITE_ONCE(v->foreground, false);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
-}
-
-/* Under the engine's lock. */
-void drain_set(struct hybrid_drain *d, bool on, u32 rate)
-{
-	WRITE_ONCE(d->on, on);
-	d->rate = rate;
-	d->credit = 0;
 }
 
 void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool on, u32 rate,

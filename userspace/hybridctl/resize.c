@@ -2,7 +2,7 @@
 /*
  * resize: a volume gets what its origin has grown by, in use or not.
  *
- * One with a cache is suspended, the kernel writes entry and superblocks (engine-volume.c says in which
+ * One with a cache is suspended, the kernel writes entry and superblocks (engine-grow.c says in which
  * order), and the longer table follows.  Of one without, nobody but the tools writes the superblocks:
  * hybrid_member_grow().  Whatever is cut short goes on when the command is given again, or the
  * volume comes up.

@@ -108,7 +108,7 @@ int hybrid_member_write(const struct hybrid_device *dev, const struct hybrid_sb 
 
 /*
  * An origin that nobody else writes to has grown: its data area gets all of the room.  As the kernel does it
- * (engine-volume.c), a cut leaves the old size or the new one.  Returns 0 or an exit code.
+ * (engine-grow.c), a cut leaves the old size or the new one.  Returns 0 or an exit code.
  */
 int hybrid_member_grow(const struct hybrid_device *dev, struct hybrid_sb *sb);
 

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The state of a block, under the lock of its set: its masks with the counts that follow from
+ * them, what the journal has to hear of it, the writes to it.
+ */
+#include "engine-internal.h"
+
+static void count_granules(struct hybrid_volume *v, u64 before, u64 after)
+{
+	if (after != before)
+		atomic64_add((int)hweight64(after) - (int)hweight64(before), &v->nr_granules);
+}
+
+void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty)
+{
+	struct hybrid_volume *v = key_volume(e, s->key[i]);
+	u64 before = block_mask(e, s, MASK_DIRTY, i), jdirty = block_mask(e, s, MASK_JDIRTY, i);
+	int change = !!dirty - !!before;
+
+	lockdep_assert_held(&s->lock);
+	set_put_mask(&e->map, s, MASK_DIRTY, i, dirty);
+	count_granules(v, before | jdirty, dirty | jdirty);
+	if (!change)
+		return;
+	if (dirty)
+		sweep_note(e, s);
+	s->nr_dirty += change;
+	atomic_add(change, &e->nr_dirty);
+	atomic_add(change, &v->nr_dirty);
+}
+
+void put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 jdirty)
+{
+	struct hybrid_volume *v = key_volume(e, s->key[i]);
+	u64 before = block_mask(e, s, MASK_JDIRTY, i), dirty = block_mask(e, s, MASK_DIRTY, i);
+	int change = !!jdirty - !!before;
+
+	lockdep_assert_held(&s->lock);
+	set_put_mask(&e->map, s, MASK_JDIRTY, i, jdirty);
+	count_granules(v, before | dirty, jdirty | dirty);
+	if (!change)
+		return;
+	atomic_add(change, &e->nr_jdirty);
+	atomic_add(change, &v->nr_jdirty);
+}
+
+/* The region of block @i has records that the next commit must write. */
+void mark_must(struct hybrid_engine *e, u32 set, u32 i)
+{
+	struct hybrid_set *s = &e->map.set[set];
+
+	lockdep_assert_held(&s->lock);
+	if (s->must & region_bit(i))
+		return;
+	s->must |= region_bit(i);
+	set_bit(set, e->commit.must_sets);
+}
+
+/* ... that nobody waits for. */
+void mark_lazy(struct hybrid_engine *e, u32 set, u32 i)
+{
+	struct hybrid_set *s = &e->map.set[set];
+
+	lockdep_assert_held(&s->lock);
+	if (s->lazy & region_bit(i))
+		return;
+	s->lazy |= region_bit(i);
+	set_bit(set, e->commit.lazy_sets);
+}
+
+bool write_in_flight(const struct hybrid_set *s, u64 key, u64 mask)
+{
+	struct hybrid_io *w;
+
+	hlist_for_each_entry(w, &s->inflight, inflight)
+		if (w->key == key && (w->mask & mask))
+			return true;
+	return false;
+}
+
+u64 replaced_granules(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
+{
+	return block_mask(e, s, MASK_JDIRTY, i) & ~block_mask(e, s, MASK_VALID, i);
+}
+
+void each_block(struct hybrid_engine *e, struct hybrid_volume *v,
+		void (*each)(struct hybrid_engine *e, u32 set, u32 i))
+{
+	unsigned long flags;
+	u32 set, i;
+
+	for (set = 0; set < e->map.nr_sets; set++) {
+		struct hybrid_set *s = &e->map.set[set];
+
+		spin_lock_irqsave(&s->lock, flags);
+		for (i = 0; i < e->map.set_size; i++)
+			if ((s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)) &&
+			    hybrid_key_volume(s->key[i]) == v->id)
+				each(e, set, i);
+		spin_unlock_irqrestore(&s->lock, flags);
+		cond_resched();
+	}
+}

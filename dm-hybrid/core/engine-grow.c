@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * An origin has grown, and its volume follows.  In this order, each step durable:
+ *
+ *   1. Nothing of the volume is under way, and there is room for the larger lost map; no
+ *      superblock of an open volume names one.
+ *   2. The pool's entry, in both roots, has both sizes: from here on an open accepts either, and
+ *      goes on with the steps that follow.
+ *   3. A new tail: a superblock of the old size, at the end of the larger member.  The head
+ *      leads to the old tail still; without the head the new one is found, and says the same.
+ *      Then the old tail is zeroed: should the device shrink again, it must not be found.
+ *   4. The head with the new size, which leads to the new tail; then that with the new size.
+ *   5. The entry has the new size only.  Then there may be a longer table, and not before: users'
+ *      writes would reach the old tail.
+ *
+ * So there is a good copy at each moment, and of two that count both say the same, or the newer one
+ * has the new size, which the entry knows.  An origin in place has 2 and 5 alone.
+ */
+#include "engine-internal.h"
+
+/* In RAM; recorded with the next checkpoint. */
+void set_sizes(struct hybrid_engine *e, struct hybrid_volume *v, u64 data_sectors,
+	       u64 data_sectors_new)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	v->info.data_sectors = data_sectors;
+	v->info.data_sectors_new = data_sectors_new;
+	mark_volume_leaf(e, v->id);
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
+static int zero_block(struct hybrid_volume *v, u64 sector)
+{
+	struct hybrid_op *op = &v->sb.op;
+
+	memset(v->sb.block, 0, sizeof(*v->sb.block));
+	sb_write_block(v, op, sector);
+	return v->e->ops->do_op(v->e, op);
+}
+
+/* Of the lost map the header: without that there is none. */
+static int zero_tail(struct hybrid_volume *v, u64 sector, u64 new_tail)
+{
+	int r = zero_block(v, sector);
+
+	sector += HYBRID_META_BLOCK_SECTORS;
+	return r || sector == new_tail ? r : zero_block(v, sector);
+}
+
+/* 3. */
+static int move_tail(struct hybrid_volume *v, u64 member_sectors)
+{
+	u64 before = v->sb.info.member_sectors, old_tail = hybrid_sb_sector(before, 1);
+	u64 new_tail = hybrid_sb_sector(member_sectors, 1);
+	int r;
+
+	if (old_tail == new_tail) {
+		v->sb.info.member_sectors = member_sectors;
+		return 0;
+	}
+	v->sb.info.sequence++;
+	r = sb_io(v, 1, member_sectors, true);
+	if (r) {
+		v->sb.info.member_sectors = before;
+		return r;
+	}
+	r = zero_tail(v, old_tail, new_tail);
+	/* The head leads to it still, and the next attempt writes it.  The new one must go. */
+	if (r) {
+		zero_block(v, new_tail);
+		v->sb.info.member_sectors = before;
+		sb_failed(v, r);
+	}
+	return r;
+}
+
+/* 3. and 4. */
+static int grow_origin(struct hybrid_volume *v, u64 member_sectors, u64 data_sectors)
+{
+	u64 before = v->sb.info.data_sectors;
+	int r = move_tail(v, member_sectors);
+
+	if (r)
+		return r;
+	v->sb.info.data_sectors = data_sectors;
+	v->sb.oldest = 0;
+	r = sb_write_both(v);
+	if (r)
+		v->sb.info.data_sectors = before;
+	else
+		v->sb.apart = false;
+	return r;
+}
+
+/*
+ * A cut came after 2.  Before the nonces are exchanged: no copy must be left behind with one that
+ * the cache forgets.
+ */
+int finish_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors)
+{
+	u64 length = hybrid_volume_length(&v->info, sectors);
+	int r = 0;
+
+	if (!v->info.data_sectors_new)
+		return 0;
+	if (length == v->info.data_sectors_new) {
+		/* It does not move, and nothing was lost. */
+		v->sb.info.lost = 0;
+		r = sb_unite(v);
+		if (!r)
+			r = grow_origin(v, sectors, length);
+	}
+	if (!r)
+		set_sizes(e, v, length, 0);
+	return r;
+}
+
+/*
+ * The end of an origin in place may cut off its last granule: the cache has a part of it, and
+ * must not give that for the whole.
+ */
+static int drop_end(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	u64 end = v->info.data_sectors;
+	u64 key = hybrid_key(v->id, to_oblock(end >> e->g->block_shift));
+	u64 mask = BIT_ULL((end & (e->g->block_sectors - 1)) >> e->g->granule_shift);
+	u32 set = hybrid_map_set_of(&e->map, key);
+	struct hybrid_set *s = &e->map.set[set];
+	unsigned long flags;
+	int i, r = 0;
+
+	if (!(end & (e->g->granule_sectors - 1)))
+		return 0;
+	spin_lock_irqsave(&s->lock, flags);
+	i = hybrid_set_find(&e->map, s, key);
+	if (i >= 0 && (block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i)) & mask) {
+		r = -EBUSY;
+	} else if (i >= 0) {
+		hybrid_set_invalidate(&e->map, s, i, mask);
+		if (s->flags[i] & BLOCK_MAPPED) {
+			mark_must(e, set, i);
+			remove_empty_block(e, set, i);
+		}
+	}
+	spin_unlock_irqrestore(&s->lock, flags);
+	return r;
+}
+
+/* 1., for a volume of @sectors. */
+static int prepare_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors)
+{
+	struct hybrid_volume_info info = v->info;
+	int r;
+
+	info.data_sectors_new = sectors;
+	r = hybrid_volume_check(&info, v->id, NULL);
+	if (!r)
+		r = lost_reserve(e, sectors);
+	return r ? r : drop_end(e, v);
+}
+
+int hybrid_volume_grow(struct hybrid_engine *e, struct hybrid_volume *v, u64 origin_sectors,
+		       const u8 *member_uuid)
+{
+	u64 old = v->info.data_sectors, new = hybrid_volume_room(&v->info, origin_sectors);
+	int r;
+
+	if (READ_ONCE(e->failed))
+		return -EIO;
+	if (new < old)
+		return -ENOSPC;
+	if (new == old)
+		return 0;
+	r = prepare_growing(e, v, new);
+	if (r)
+		return r;
+	set_sizes(e, v, old, new);
+	if (member_uuid)
+		memcpy(v->info.member_uuid, member_uuid, sizeof(v->info.member_uuid));
+	r = e->ops->wait_checkpoint(e);
+	/* The newest root may be lost: the other one must accept the larger origin, too. */
+	if (!r)
+		r = e->ops->wait_checkpoint(e);
+	if (!r && v->sb.present)
+		r = grow_origin(v, origin_sectors, new);
+	if (r)
+		return r;
+	set_sizes(e, v, new, 0);
+	return e->ops->wait_checkpoint(e);
+}
