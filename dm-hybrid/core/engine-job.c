@@ -335,10 +335,11 @@ bool job_get_staged(struct hybrid_engine *e, struct hybrid_io *io, bool must,
 }
 
 /*
- * The io of @v that has waited longest for a job, if one is free that @v may have.  NULL:
- * a job of @v has ended, and @v may be gone.
+ * A job of @v has ended: the io of @v that has waited longest for one of that kind, if one is
+ * free that @v may have.  NULL: @v may be gone.
  */
-static struct hybrid_io *next_job_waiter(struct hybrid_engine *e, struct hybrid_volume *v)
+static struct hybrid_io *next_job_waiter(struct hybrid_engine *e, struct hybrid_volume *v,
+					 enum job_kind kind)
 {
 	struct hybrid_job_pool *p = &e->jobs[FILLS];
 	struct hybrid_job_share *share = &v->jobs[FILLS];
@@ -346,7 +347,7 @@ static struct hybrid_io *next_job_waiter(struct hybrid_engine *e, struct hybrid_
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	if ((p->nr_free || !share->own_busy) && may_take(e, p, share))
+	if (kind == FILLS && (p->nr_free || !share->own_busy) && may_take(e, p, share))
 		io = list_first_entry_or_null(&v->job_waiters, struct hybrid_io, link);
 	if (io) {
 		list_del_init(&io->link);
@@ -378,7 +379,7 @@ void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_acti
 		pool_add(p, job);
 	spin_unlock_irqrestore(&e->lock, flags);
 	/* One that runs again may need no job now: then it is the next one's. */
-	while ((io = next_job_waiter(e, v)))
+	while ((io = next_job_waiter(e, v, k)))
 		rerun(e, io, acts);
 }
 

@@ -390,6 +390,48 @@ static void write_without_a_job(void **state)
 	volume_free(other);
 }
 
+/*
+ * What is held ends while an I/O of its volume waits for a job and another volume has given
+ * one back: that is found at the next tick, and not under the lock of a set.
+ */
+static void holds_end_beside_a_waiter(void **state)
+{
+	struct hybrid_job *job[NR_FILL_JOBS], *own, *staged;
+	struct hybrid_volume *other;
+	struct hybrid_actions acts;
+	u32 n;
+
+	read_up_to_a_hole();
+	other = volume_alloc(e, 2, &info);
+	e->nr_open++;
+	own = get_job(JOB_FILL, v);
+	for (n = 0; n < NR_FILL_JOBS && (job[n] = get_job(JOB_FILL, other)); n++)
+		;
+	hybrid_actions_init(&acts);
+	hybrid_io_init(&reader.io, v, HYBRID_IO_READ, 64, 8, 0);
+	/* Any way to an I/O that has begun */
+	if (hybrid_engine_map(e, &reader.io, &acts) == HYBRID_MAP_REMAP)
+		assert_true(hybrid_engine_io_done(e, &reader.io, 0, &acts));
+	carry(&acts);
+	INIT_LIST_HEAD(&reader.io.link);
+	assert_false(job_get_staged(e, &reader.io, true, &staged));
+	while (n--)
+		job_put(e, job[n], NULL);
+	assert_true(e->runs.nr_holds);
+	holds_drop(e, v, HOLD_MODE);
+	assert_int_equal(e->runs.nr_holds, 0);
+	assert_int_equal(e->nr_job_waiters, 1);
+	reader.done = false;
+	tick(100);
+	assert_true(reader.done);
+	assert_int_equal(e->nr_job_waiters, 0);
+	job_put(e, own, &acts);
+	unclaim(v);
+	unclaim(other);
+	e->nr_open--;
+	volume_free(other);
+}
+
 static bool no_memory_now(size_t size, gfp_t gfp)
 {
 	return gfp & GFP_NOWAIT;
@@ -462,6 +504,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(fills_come_first, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(jobs_are_shared, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(write_without_a_job, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(holds_end_beside_a_waiter, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(own_jobs, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(error_ahead, setup_disks, teardown),
 	};
