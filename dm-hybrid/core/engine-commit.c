@@ -73,15 +73,6 @@ void commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
 		join_commit(e, io, acts);
 }
 
-/* What waits for records that can never go out must not wait for ever. */
-void wake_records(struct hybrid_engine *e, struct hybrid_actions *acts)
-{
-	u32 set;
-
-	for (set = 0; set < e->map.nr_sets; set++)
-		wake_set(e, set, WAIT_RECORD, acts);
-}
-
 void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = op->volume;
@@ -121,7 +112,7 @@ void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	if (failed)
 		wake_records(e, acts);
 	/* It may have waited for this. */
-	writeback_kick(e, v, acts);
+	want(acts, WANT_WRITEBACK);
 	list_for_each_entry_safe(io, n, &done, link) {
 		list_del_init(&io->link);
 		if (error)
@@ -174,13 +165,14 @@ void join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_ac
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
-/* Records must be written soon.  Also under a set's lock. */
-void want_commit(struct hybrid_engine *e, struct hybrid_actions *acts)
+void commit_kick(struct hybrid_engine *e, u32 wanted, struct hybrid_actions *acts)
 {
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	e->commit.wanted = true;
+	e->commit.wanted |= !!(wanted & WANT_COMMIT);
+	e->commit.opens_wanted |= !!(wanted & WANT_OPENS);
+	e->commit.lazy_wanted |= !!(wanted & WANT_LAZY);
 	meta_kick_locked(e, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 }
@@ -209,15 +201,11 @@ static u64 regions_ahead(const struct hybrid_engine *e, const struct hybrid_set 
 void open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
 {
 	struct hybrid_set *s = &e->map.set[set];
-	unsigned long flags;
 
 	lockdep_assert_held(&s->lock);
 	s->wanted |= region_bit(i) | regions_ahead(e, s, i);
 	set_bit(set, e->commit.must_sets);
-	spin_lock_irqsave(&e->lock, flags);
-	e->commit.opens_wanted = true;
-	meta_kick_locked(e, acts);
-	spin_unlock_irqrestore(&e->lock, flags);
+	want(acts, WANT_OPENS);
 }
 
 /* ---- assembling an entry ------------------------------------------------- */
@@ -701,9 +689,9 @@ static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
 	case META_COMMIT:
 		commit_applied(e, acts);
 		/* What it recorded as clean can be evicted. */
-		room_wake(e, acts);
+		want(acts, WANT_ROOM);
 		/* What is dirty on record can be written back now. */
-		writeback_kick(e, NULL, acts);
+		want(acts, WANT_WRITEBACK);
 		fallthrough;
 	case META_FLUSH:
 		commit_end(e, acts);
@@ -739,7 +727,7 @@ static void meta_fail(struct hybrid_engine *e, struct hybrid_actions *acts)
 	e->cp.phase = CP_NONE;
 	WRITE_ONCE(e->meta.state, META_IDLE);
 	spin_unlock_irqrestore(&e->lock, flags);
-	rerun_list(e, &ios, acts);
+	rerun_list(&ios, acts);
 	wake_checkpoint(e, &waiters, -EIO, acts);
 	for (set = 0; set < e->map.nr_sets; set++)
 		wake_set(e, set, WAIT_OPEN | WAIT_TRANSIT | WAIT_RECORD, acts);

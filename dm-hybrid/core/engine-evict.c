@@ -152,7 +152,7 @@ void place_failed(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions
 	if (!s->flags[i] || READ_ONCE(e->failed))
 		return;
 	if (place_note(e, set, i) && evict_block(e, set, i))
-		want_commit(e, acts);
+		want(acts, WANT_COMMIT);
 }
 
 void remove_empty_block(struct hybrid_engine *e, u32 set, u32 i)
@@ -171,7 +171,7 @@ bool resurrect(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *a
 	if (s->flags[i] & BLOCK_TRANSIT)
 		return false;
 	if (place_is_bad(e, set, i)) {
-		want_commit(e, acts);
+		want(acts, WANT_COMMIT);
 		return false;
 	}
 	hybrid_set_flags(s, i, BLOCK_MAPPED, BLOCK_REMOVED);
@@ -268,11 +268,11 @@ void evict(struct hybrid_engine *e, const struct hybrid_io *io, struct hybrid_ac
 	u32 set = io->set;
 	struct hybrid_set *s = &e->map.set[set];
 	struct victim_filter f = { .e = e, .s = s, .ahead = io->flags & HYBRID_IO_AHEAD };
-	u32 most = 4, want = max(e->reserve, 1U);
+	u32 most = 4, enough = max(e->reserve, 1U);
 	int i;
 
 	lockdep_assert_held(&s->lock);
-	while (most-- && s->nr_free + leaving(e, s) < want) {
+	while (most-- && s->nr_free + leaving(e, s) < enough) {
 		i = find_victim(e, s, &f);
 		if (f.dirty_seen)
 			WRITE_ONCE(e->writebacks.passed, true);
@@ -283,9 +283,9 @@ void evict(struct hybrid_engine *e, const struct hybrid_io *io, struct hybrid_ac
 			break;
 	}
 	if (READ_ONCE(e->writebacks.urgent))
-		writeback_kick(e, NULL, acts);
+		want(acts, WANT_WRITEBACK);
 	if (s->nr_free <= e->reserve / 2 && leaving(e, s))
-		want_commit(e, acts);
+		want(acts, WANT_COMMIT);
 }
 
 /* The removal of block @i is durable.  Caller holds the set's lock. */
@@ -392,5 +392,5 @@ void reclaim(struct hybrid_engine *e, struct hybrid_actions *acts)
 		reclaim_set(e, set, done);
 	if (find_first_bit(e->grace.sets, e->map.nr_sets) < e->map.nr_sets)
 		WRITE_ONCE(e->grace.wanted, true);
-	room_wake(e, acts);
+	want(acts, WANT_ROOM);
 }

@@ -151,8 +151,7 @@ bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions
 	mark_must(e, set, i);
 	spin_lock(&e->lock);
 	if (settled(v, s->stamp[i])) {
-		e->commit.wanted = true;
-		meta_kick_locked(e, acts);
+		want(acts, WANT_COMMIT);
 	} else {
 		v->flush.lazy = true;
 		origin_flush_locked(e, v, acts);

@@ -29,6 +29,11 @@ static inline void act(struct hybrid_actions *acts, struct hybrid_op *op)
 	list_add_tail(&op->link, &acts->list);
 }
 
+static inline void want(struct hybrid_actions *acts, enum want what)
+{
+	acts->wanted |= what;
+}
+
 /* A fresh operation; the caller adds what its type needs. @v: whose origin, or NULL. */
 static inline void op_begin(struct hybrid_op *op, enum hybrid_op_type type, bool write,
 			    struct hybrid_volume *v,
@@ -375,6 +380,9 @@ bool origin_settle_locked(struct hybrid_engine *e, struct hybrid_volume *v, bool
 void lift_stamps(struct hybrid_engine *e);
 bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
 
+/* engine.c, for its own events alone, and for tests of other files' functions */
+void engine_settle(struct hybrid_engine *e, struct hybrid_actions *acts);
+
 /* engine-queue.c */
 void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua);
 /* Make @io->op a read of the origin; the caller sends it. */
@@ -386,15 +394,25 @@ bool range_blocks(struct hybrid_volume *v, u64 sector, u32 count);
 /* If so, @io waits for it. */
 bool range_wait(struct hybrid_volume *v, struct hybrid_io *io);
 
-/* engine-io.c */
-void rerun(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
-/* ... from a fresh start: not below whoever calls this. */
+/* @io waits in its set, whose lock the caller holds. */
+void wait_in_set(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why);
+/* @io, which is on no list, runs again at the end of the event.  Any locks may be held. */
+void rerun(struct hybrid_io *io, struct hybrid_actions *acts);
+/* The same of all on a list, by io->link. */
+void rerun_list(struct list_head *list, struct hybrid_actions *acts);
+/* ... in an event of its own: where there may be thousands, each of which takes long. */
 void rerun_later(struct hybrid_io *io, struct hybrid_actions *acts);
-void rerun_list(struct hybrid_engine *e, struct list_head *list, struct hybrid_actions *acts);
-/* Wake the ios in set @nr that wait for any of @why. */
+/* Those in set @nr run again that wait for any of @why.  Caller holds no set's lock. */
 void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *acts);
-bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
-		  int error_origin, struct hybrid_actions *acts);
+/* ... in any set, that wait for records which can never go out. */
+void wake_records(struct hybrid_engine *e, struct hybrid_actions *acts);
+
+/* engine-io.c: hybrid_engine_miss() and hybrid_engine_io_done() of what is no hit */
+enum hybrid_map_result io_miss(struct hybrid_engine *e, struct hybrid_io *io,
+			       struct hybrid_actions *acts);
+bool io_done(struct hybrid_engine *e, struct hybrid_io *io, int error, struct hybrid_actions *acts);
+/* What @io waited for has ended: it goes on, or waits again. */
+void io_again(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
 
 /* engine-stream.c: the run that goes on at @sector, or NULL.  Under the stream lock. */
 struct hybrid_stream *stream_find(struct hybrid_volume *v, u64 sector);
@@ -458,6 +476,12 @@ struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type, struct h
 bool job_get_staged(struct hybrid_engine *e, struct hybrid_io *io, bool must,
 		    struct hybrid_job **job);
 void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts);
+/*
+ * A job of @v has ended, whose end keeps @v open: the io of @v that has waited longest for one of
+ * that kind runs again, if one is free that @v may have.  Otherwise @v may be gone.
+ */
+void job_ended(struct hybrid_engine *e, struct hybrid_volume *v, enum job_kind kind,
+	       struct hybrid_actions *acts);
 /* The job's next operation: between its buffer and the devices, no segments yet. */
 void job_transfer(struct hybrid_job *job, bool write,
 		  void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
@@ -503,7 +527,10 @@ void job_serve_readers(struct hybrid_engine *e, struct hybrid_job *job,
  * on its own.  Caller holds the set's lock, or nobody can find the job.
  */
 void job_fail_readers(struct hybrid_job *job, struct hybrid_actions *acts);
+/* @written: what the end of a write means; returns whether the io ends. */
 void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+		  bool (*written)(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+				  int error_origin, struct hybrid_actions *acts),
 		  struct hybrid_actions *acts);
 
 /* engine-evict.c: keep the reserve of the set of @io, which needs room; caller holds its lock */
@@ -603,7 +630,8 @@ void sweep_destroy(struct hybrid_volume *v);
 u64 sweep_ram(const struct hybrid_geometry *g);
 
 /* engine-commit.c */
-void want_commit(struct hybrid_engine *e, struct hybrid_actions *acts);
+/* WANT_COMMIT, WANT_OPENS, WANT_LAZY */
+void commit_kick(struct hybrid_engine *e, u32 wanted, struct hybrid_actions *acts);
 void meta_kick_locked(struct hybrid_engine *e, struct hybrid_actions *acts);
 void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
 void commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
@@ -612,7 +640,6 @@ void join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_ac
 void flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
 /* The end of the operation that origin_flush_locked() begins. */
 void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
-void wake_records(struct hybrid_engine *e, struct hybrid_actions *acts);
 /* Ask for the region to be opened; caller holds the set's lock. */
 void open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
 void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts);

@@ -8,6 +8,9 @@ enum route {
 	ROUTE_TAKEN,	/* somebody has it */
 };
 
+static bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+			 int error_origin, struct hybrid_actions *acts);
+
 /* The granules that an I/O covers whole. */
 static void note_whole(struct hybrid_engine *e, struct hybrid_io *io)
 {
@@ -44,10 +47,9 @@ static void begin(struct hybrid_io *io)
 	INIT_LIST_HEAD(&io->op.link);
 }
 
-static enum route wait_in_set(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why)
+static enum route wait_routed(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why)
 {
-	io->wait = why;
-	list_add_tail(&io->link, &s->waiting);
+	wait_in_set(s, io, why);
 	return ROUTE_TAKEN;
 }
 
@@ -124,7 +126,7 @@ static enum route read_mixed(struct hybrid_engine *e, struct hybrid_io *io, int 
 	io->to_origin = io->mask & ~dirty;
 	io->phase = epoch_enter(e);
 	io->state = IO_READ_CACHE;
-	staged_start(e, job, io, acts);
+	staged_start(e, job, io, NULL, acts);
 	return ROUTE_TAKEN;
 }
 
@@ -502,7 +504,7 @@ static bool room_to_write(struct hybrid_engine *e, struct hybrid_set *s,
 	struct hybrid_volume *v = io->volume;
 
 	if (write_mode(e, v) == HYBRID_MODE_WRITEBACK && room_used_up(v)) {
-		writeback_kick(e, v, acts);
+		want(acts, WANT_WRITEBACK);
 		return false;
 	}
 	if (s->nr_free <= e->reserve)
@@ -645,7 +647,7 @@ static enum route send_write(struct hybrid_engine *e, struct hybrid_io *io,
 	bool fua = io->flags & HYBRID_IO_FUA;
 
 	if (job) {
-		staged_start(e, job, io, acts);
+		staged_start(e, job, io, finish_write, acts);
 		return ROUTE_TAKEN;
 	}
 	if (!io->to_cache) {
@@ -686,7 +688,7 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 	bool alloc;
 
 	if (i >= 0 && (s->flags[i] & BLOCK_REMOVED) && !resurrect(e, io->set, i, acts))
-		return wait_in_set(s, io, WAIT_TRANSIT);
+		return wait_routed(s, io, WAIT_TRANSIT);
 	if (i >= 0) {
 		/* Written back but not yet recorded counts as dirty, too. */
 		valid = block_mask(e, s, MASK_VALID, i);
@@ -712,11 +714,11 @@ static enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 	split_write(e, io, i >= 0 || alloc, valid, dirty);
 	parts = io->fetch ? io->mask & ~io->full & ~valid : 0;
 	if (i >= 0 && busy_blocks_write(e, s, io, i, parts))
-		return wait_in_set(s, io, WAIT_BUSY);
+		return wait_routed(s, io, WAIT_BUSY);
 	if (parts) {
 		io->fetch = false;
 		if (fetch_rest(e, s, io, i, parts, acts))
-			return wait_in_set(s, io, WAIT_BUSY);
+			return wait_routed(s, io, WAIT_BUSY);
 		bypass(io, HYBRID_BYPASS_PARTIAL);
 	}
 	if (write_waits(e, s, io, i, acts))
@@ -782,7 +784,7 @@ static enum route route_failed(struct hybrid_engine *e, struct hybrid_set *s,
 	io->to_origin = io->mask;
 	/* One that began before the pool failed may go to the cache (J6). */
 	if (write_conflicts(s, io))
-		return wait_in_set(s, io, WAIT_OVERLAP);
+		return wait_routed(s, io, WAIT_OVERLAP);
 	if (i >= 0) {
 		hybrid_set_invalidate(&e->map, s, i, io->mask);
 		mark_lazy(e, io->set, i);
@@ -825,7 +827,7 @@ static enum route route(struct hybrid_engine *e, struct hybrid_io *io,
 	return r;
 }
 
-void rerun(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts)
+void io_again(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts)
 {
 	enum hybrid_map_result r = HYBRID_MAP_TAKEN;
 
@@ -840,53 +842,8 @@ void rerun(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions 
 		act(acts, &io->op);
 }
 
-static void rerun_op(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
-{
-	rerun(e, op->io, acts);
-}
-
-void rerun_later(struct hybrid_io *io, struct hybrid_actions *acts)
-{
-	op_begin(&io->op, HYBRID_OP_WORK, false, NULL, rerun_op);
-	io->op.io = io;
-	act(acts, &io->op);
-}
-
-void rerun_list(struct hybrid_engine *e, struct list_head *list, struct hybrid_actions *acts)
-{
-	struct hybrid_io *io, *n;
-
-	list_for_each_entry_safe(io, n, list, link) {
-		list_del_init(&io->link);
-		rerun(e, io, acts);
-	}
-}
-
-void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *acts)
-{
-	struct hybrid_set *s = &e->map.set[nr];
-	struct hybrid_io *io, *n;
-	unsigned long flags;
-	LIST_HEAD(ranges);
-	LIST_HEAD(woken);
-
-	spin_lock_irqsave(&s->lock, flags);
-	list_for_each_entry_safe(io, n, &s->waiting, link)
-		if (io->wait & why)
-			list_move_tail(&io->link, &woken);
-	list_for_each_entry_safe(io, n, &s->waiting_ranges, wait_link)
-		if (io->wait & why)
-			list_move_tail(&io->wait_link, &ranges);
-	spin_unlock_irqrestore(&s->lock, flags);
-	rerun_list(e, &woken, acts);
-	list_for_each_entry_safe(io, n, &ranges, wait_link) {
-		list_del_init(&io->wait_link);
-		rerun(e, io, acts);
-	}
-}
-
-enum hybrid_map_result hybrid_engine_miss(struct hybrid_engine *e, struct hybrid_io *io,
-					  struct hybrid_actions *acts)
+enum hybrid_map_result io_miss(struct hybrid_engine *e, struct hybrid_io *io,
+			       struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = io->volume;
 	enum hybrid_map_result r;
@@ -951,7 +908,7 @@ static bool read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error
 	if (dirty) {
 		begin(io);
 		io->redirected = true;
-		rerun_later(io, acts);
+		rerun(io, acts);
 	} else {
 		io_read_origin(io);
 		act(acts, &io->op);
@@ -1011,7 +968,7 @@ static bool write_anew(struct hybrid_engine *e, struct hybrid_set *s, struct hyb
 {
 	lockdep_assert_held(&s->lock);
 	if (READ_ONCE(e->failed))
-		rerun_later(io, acts);
+		rerun(io, acts);
 	else if (s->ending & region_bit(io->idx))
 		wait_in_set(s, io, WAIT_RECORD);
 	else
@@ -1030,8 +987,8 @@ static void count_errors(struct hybrid_engine *e, struct hybrid_io *io, int erro
 		count_cache_error(e, io->volume, CACHE_WRITE_ERRORS);
 }
 
-bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
-		  int error_origin, struct hybrid_actions *acts)
+static bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+			   int error_origin, struct hybrid_actions *acts)
 {
 	u32 set = io->set;
 	struct hybrid_set *s = &e->map.set[set];
@@ -1093,11 +1050,8 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 	return false;
 }
 
-bool hybrid_engine_io_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
-			   struct hybrid_actions *acts)
+bool io_done(struct hybrid_engine *e, struct hybrid_io *io, int error, struct hybrid_actions *acts)
 {
-	if (!error && hybrid_engine_hit_done(e, io))
-		return true;
 	if (io->state != IO_READ_CACHE)
 		note_foreground(io->volume);
 	switch (io->state) {

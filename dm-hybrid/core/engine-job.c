@@ -167,7 +167,7 @@ void jobs_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 		volume_tick(e, v, &woken);
 	spin_unlock_irqrestore(&e->lock, flags);
 	free_list(e, &out);
-	rerun_list(e, &woken, acts);
+	rerun_list(&woken, acts);
 }
 
 bool jobs_spare(const struct hybrid_engine *e)
@@ -334,12 +334,8 @@ bool job_get_staged(struct hybrid_engine *e, struct hybrid_io *io, bool must,
 	return !waits;
 }
 
-/*
- * A job of @v has ended: the io of @v that has waited longest for one of that kind, if one is
- * free that @v may have.  NULL: @v may be gone.
- */
-static struct hybrid_io *next_job_waiter(struct hybrid_engine *e, struct hybrid_volume *v,
-					 enum job_kind kind)
+void job_ended(struct hybrid_engine *e, struct hybrid_volume *v, enum job_kind kind,
+	       struct hybrid_actions *acts)
 {
 	struct hybrid_job_pool *p = &e->jobs[FILLS];
 	struct hybrid_job_share *share = &v->jobs[FILLS];
@@ -357,17 +353,19 @@ static struct hybrid_io *next_job_waiter(struct hybrid_engine *e, struct hybrid_
 		v->nr_jobs--;
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
-	return io;
+	if (!io)
+		return;
+	io->wait = WAIT_JOB;
+	rerun(io, acts);
 }
 
-/* The job is on no list of its set any more.  May run waiting ios again. */
+/* The job is on no list of its set any more. */
 void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts)
 {
 	enum job_kind k = kind_of(job->type);
 	struct hybrid_job_pool *p = &e->jobs[k];
 	struct hybrid_volume *v = job->volume;
 	struct hybrid_job_share *share = &v->jobs[k];
-	struct hybrid_io *io;
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
@@ -378,9 +376,7 @@ void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_acti
 	else
 		pool_add(p, job);
 	spin_unlock_irqrestore(&e->lock, flags);
-	/* One that runs again may need no job now: then it is the next one's. */
-	while ((io = next_job_waiter(e, v, k)))
-		rerun(e, io, acts);
+	job_ended(e, v, k, acts);
 }
 
 /* The job that works on the block of @key.  Caller holds the set's lock. */
@@ -767,6 +763,8 @@ static void staged_segments(struct hybrid_engine *e, struct hybrid_job *job, boo
  * two copies differ (J6).
  */
 void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+		  bool (*written)(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+				  int error_origin, struct hybrid_actions *acts),
 		  struct hybrid_actions *acts)
 {
 	bool write = io->type == HYBRID_IO_WRITE;
@@ -774,6 +772,7 @@ void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid
 	job->set = io->set;
 	job->key = io->key;
 	job->io = io;
+	job->written = written;
 	INIT_LIST_HEAD(&job->link);
 	job_transfer(job, write, write ? staged_write_done : staged_cache_read);
 	job->op.user = io;
@@ -793,7 +792,7 @@ static void staged_write_done(struct hybrid_engine *e, struct hybrid_op *op,
 	struct hybrid_job *job = container_of(op, struct hybrid_job, op);
 	struct hybrid_io *io = job->io;
 
-	if (finish_write(e, io, op->error_cache, op->error_origin, acts))
+	if (job->written(e, io, op->error_cache, op->error_origin, acts))
 		complete_io(io, 0, acts);
 	job_put(e, job, acts);
 }

@@ -64,3 +64,68 @@ bool range_wait(struct hybrid_volume *v, struct hybrid_io *io)
 	spin_unlock_irqrestore(&v->e->lock, flags);
 	return found;
 }
+
+void wait_in_set(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why)
+{
+	lockdep_assert_held(&s->lock);
+	io->wait = why;
+	list_add_tail(&io->link, &s->waiting);
+}
+
+void rerun(struct hybrid_io *io, struct hybrid_actions *acts)
+{
+	list_add_tail(&io->op.link, &acts->again);
+}
+
+static void rerun_op(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
+{
+	rerun(op->io, acts);
+}
+
+void rerun_later(struct hybrid_io *io, struct hybrid_actions *acts)
+{
+	op_begin(&io->op, HYBRID_OP_WORK, false, NULL, rerun_op);
+	io->op.io = io;
+	act(acts, &io->op);
+}
+
+void rerun_list(struct list_head *list, struct hybrid_actions *acts)
+{
+	struct hybrid_io *io, *n;
+
+	list_for_each_entry_safe(io, n, list, link) {
+		list_del_init(&io->link);
+		rerun(io, acts);
+	}
+}
+
+void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *acts)
+{
+	struct hybrid_set *s = &e->map.set[nr];
+	struct hybrid_io *io, *n;
+	unsigned long flags;
+
+	spin_lock_irqsave(&s->lock, flags);
+	list_for_each_entry_safe(io, n, &s->waiting, link) {
+		if (!(io->wait & why))
+			continue;
+		list_del_init(&io->link);
+		rerun(io, acts);
+	}
+	list_for_each_entry_safe(io, n, &s->waiting_ranges, wait_link) {
+		if (!(io->wait & why))
+			continue;
+		list_del_init(&io->wait_link);
+		rerun(io, acts);
+	}
+	spin_unlock_irqrestore(&s->lock, flags);
+}
+
+/* What waits for records that can never go out must not wait for ever. */
+void wake_records(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	u32 set;
+
+	for (set = 0; set < e->map.nr_sets; set++)
+		wake_set(e, set, WAIT_RECORD, acts);
+}

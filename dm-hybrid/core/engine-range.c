@@ -92,7 +92,7 @@ static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	 */
 	unrecorded = block_mask(e, s, MASK_DIRTY, i) & ~block_mask(e, s, MASK_JDIRTY, i);
 	if (unrecorded & io->mask) {
-		want_commit(e, acts);
+		want(acts, WANT_COMMIT);
 		io->wait = WAIT_RECORD;
 		return true;
 	}
@@ -176,10 +176,10 @@ static void range_leave(struct hybrid_engine *e, struct hybrid_io *io,
 	WRITE_ONCE(v->ranges.nr, v->ranges.nr - 1);
 	list_splice_init(&v->ranges.waiters, &waiters);
 	spin_unlock_irqrestore(&e->lock, flags);
-	rerun_list(e, &waiters, acts);
+	rerun_list(&waiters, acts);
 	/*
 	 * Each that leaves makes room for one.  In a pool that failed that one may leave at
-	 * once, and so may all that are queued: not one below the other.
+	 * once, and so may all that are queued, thousands perhaps: not in one event.
 	 */
 	next = next_queued(e, v);
 	if (next)

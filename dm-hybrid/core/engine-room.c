@@ -125,7 +125,7 @@ void room_wake(struct hybrid_engine *e, struct hybrid_actions *acts)
 	spin_lock_irqsave(&e->lock, flags);
 	list_splice_init(&e->room.waiters, &woken);
 	spin_unlock_irqrestore(&e->lock, flags);
-	rerun_list(e, &woken, acts);
+	rerun_list(&woken, acts);
 }
 
 bool room_batch_full(const struct hybrid_engine *e, const struct hybrid_volume *v)
@@ -151,10 +151,8 @@ static void flush_batch(struct hybrid_engine *e, struct hybrid_volume *v, bool t
 		return;
 	/* Another flush had them all, or none ever will. */
 	w->windows = w->nr_active;
-	if (urgent) {
-		e->commit.lazy_wanted = true;
-		meta_kick_locked(e, acts);
-	}
+	if (urgent)
+		want(acts, WANT_LAZY);
 }
 
 void room_flush_batch(struct hybrid_engine *e, struct hybrid_volume *v,
@@ -199,7 +197,7 @@ void room_read_ended(struct hybrid_engine *e, struct hybrid_volume *v,
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (last)
-		writeback_kick(e, v, acts);
+		want(acts, WANT_WRITEBACK);
 }
 
 /* A read that takes longer must not hold up writeback.  Under the engine's lock. */
@@ -225,7 +223,7 @@ void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 		r->stalled++;
 	WRITE_ONCE(r->freed, false);
 	spin_unlock_irqrestore(&e->lock, flags);
-	room_wake(e, acts);
+	want(acts, WANT_ROOM);
 	spin_lock_irqsave(&e->lock, flags);
 	list_for_each_entry(v, &e->open_volumes, open_link) {
 		reads_tick(v);

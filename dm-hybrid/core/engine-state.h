@@ -79,6 +79,19 @@ enum io_wait {
 	WAIT_BUSY = 1 << 2,	/* the job that works on the block */
 	WAIT_OVERLAP = 1 << 3,	/* an overlapping write in flight */
 	WAIT_RECORD = 1 << 4,	/* the record of what ended a dirty granule */
+	WAIT_JOB = 1 << 5,	/* nothing any more: a job of its volume has ended */
+};
+
+/*
+ * hybrid_actions.wanted: what a file wants of one above it.  Nobody calls upwards, under a set's
+ * lock perhaps: engine_settle() sees to it at the end of the event.
+ */
+enum want {
+	WANT_COMMIT = 1 << 0,	/* somebody waits for records, or will soon */
+	WANT_OPENS = 1 << 1,	/* ... for open regions */
+	WANT_LAZY = 1 << 2,	/* records that nobody waits for */
+	WANT_WRITEBACK = 1 << 3,	/* windows may be able to go */
+	WANT_ROOM = 1 << 4,	/* blocks became free, or can be evicted */
 };
 
 /* Of a volume, or of all: what is dirty is written back, and nothing becomes dirty. */
@@ -163,6 +176,8 @@ struct hybrid_job {
 	struct list_head held;		/* hold: of the engine */
 	struct hybrid_volume *volume;
 	struct hybrid_io *io;		/* staged */
+	bool (*written)(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+			int error_origin, struct hybrid_actions *acts);	/* ... a write */
 	struct list_head readers;	/* fill, hold: ios to be served */
 	void *buffer;
 	s16 block[HYBRID_MAX_GRANULES];	/* index of each block or -1 */

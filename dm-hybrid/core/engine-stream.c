@@ -165,7 +165,7 @@ bool stream_spreads(struct hybrid_engine *e, struct hybrid_set *s, const struct 
 		return false;
 	/* What leaves is free with the next commit; half of the reserve is for writes. */
 	if (s->nr_free <= e->reserve / 4 * 3)
-		want_commit(e, acts);
+		want(acts, WANT_COMMIT);
 	return true;
 }
 

@@ -120,7 +120,7 @@ static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 	origin_flush_next_locked(e, v, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (!error) {
-		rerun_list(e, &waiters, acts);
+		rerun_list(&waiters, acts);
 		return;
 	}
 	count(v, HYBRID_ORIGIN_ERRORS);
@@ -164,9 +164,9 @@ void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wan
 		sb_next_locked(e, v, acts);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
-	/* Became so meanwhile; the caller may hold a set's lock. */
+	/* Became so meanwhile. */
 	if (ready)
-		rerun_later(io, acts);
+		rerun(io, acts);
 }
 
 /* ---- blocking I/O, while the volume is opened, closed, grows, or is suspended -- */

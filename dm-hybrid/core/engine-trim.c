@@ -148,7 +148,7 @@ static void trimmed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	spin_unlock_irqrestore(&s->lock, flags);
 	WRITE_ONCE(e->room.freed, true);
 	trim_ended(e);
-	room_wake(e, acts);
+	want(acts, WANT_ROOM);
 	trim_next(e, acts);
 }
 

@@ -165,7 +165,7 @@ static bool window_begin(struct hybrid_engine *e, struct hybrid_job *job, u64 ke
 	spin_unlock_irqrestore(&s->lock, flags);
 	/* From here on a job that waits for writes may have begun, and even ended. */
 	if (unrecorded)
-		want_commit(e, acts);
+		want(acts, WANT_COMMIT);
 	if (!taken)
 		job_put(e, job, acts);
 	else if (!closing)
@@ -276,7 +276,7 @@ static void window_closed(struct hybrid_engine *e, struct hybrid_op *op,
 				     (k * e->g->granules);
 	spin_unlock_irqrestore(&s->lock, flags);
 	if (unrecorded)
-		want_commit(e, acts);
+		want(acts, WANT_COMMIT);
 	if (!may_try_again(e, job->volume))
 		job->mask = 0;
 	if (job->mask)

@@ -122,6 +122,77 @@ bool hybrid_engine_failed(struct hybrid_engine *e)
 	return READ_ONCE(e->failed);
 }
 
+/* ---- events -------------------------------------------------------------- */
+
+/* An I/O runs again; if it took no job after all, the next one that waits for one may. */
+static void go_on(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->wait == WAIT_JOB ? io->volume : NULL;
+
+	io_again(e, io, acts);
+	if (v)
+		job_ended(e, v, FILLS, acts);
+}
+
+static void go_on_all(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	struct hybrid_op *op;
+
+	while ((op = list_first_entry_or_null(&acts->again, struct hybrid_op, link))) {
+		list_del_init(&op->link);
+		go_on(e, container_of(op, struct hybrid_io, op), acts);
+	}
+}
+
+/*
+ * The end of each event: what its files left for others, which are above them.  I/Os first:
+ * what they want is seen to together.
+ */
+void engine_settle(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	u32 wanted;
+
+	while (acts->wanted || !list_empty(&acts->again)) {
+		go_on_all(e, acts);
+		wanted = acts->wanted;
+		acts->wanted = 0;
+		if (wanted & WANT_ROOM)
+			room_wake(e, acts);
+		if (wanted & (WANT_COMMIT | WANT_OPENS | WANT_LAZY))
+			commit_kick(e, wanted, acts);
+		if (wanted & WANT_WRITEBACK)
+			writeback_kick(e, NULL, acts);
+	}
+}
+
+enum hybrid_map_result hybrid_engine_miss(struct hybrid_engine *e, struct hybrid_io *io,
+					  struct hybrid_actions *acts)
+{
+	enum hybrid_map_result r = io_miss(e, io, acts);
+
+	engine_settle(e, acts);
+	return r;
+}
+
+bool hybrid_engine_io_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
+			   struct hybrid_actions *acts)
+{
+	bool ended;
+
+	if (!error && hybrid_engine_hit_done(e, io))
+		return true;
+	ended = io_done(e, io, error, acts);
+	engine_settle(e, acts);
+	return ended;
+}
+
+void hybrid_engine_op_done(struct hybrid_engine *e, struct hybrid_op *op,
+			   struct hybrid_actions *acts)
+{
+	op->done(e, op, acts);
+	engine_settle(e, acts);
+}
+
 /* ---- time ---------------------------------------------------------------- */
 
 static void watermark_tick(struct hybrid_engine *e)
@@ -154,6 +225,7 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 		e->last_interval = now_ms;
 		lazy_interval(e, acts);
 	}
+	engine_settle(e, acts);
 	return unrecorded_left(e) || atomic_read(&e->nr_dirty) || READ_ONCE(e->grace.wanted) ||
 	       READ_ONCE(e->nr_busy_jobs) || jobs_spare(e) ||
 	       READ_ONCE(e->nr_job_waiters) || trim_wanted(e) ||
@@ -187,7 +259,7 @@ void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,
  * Each call looks at what is left and starts it: jobs end by themselves; then
  * origins are flushed and everything is recorded; then the clean checkpoint.
  */
-bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
+static bool stop_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v;
 	unsigned long flags;
@@ -223,6 +295,14 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 	meta_kick_locked(e, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return false;
+}
+
+bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	bool ended = stop_next(e, acts);
+
+	engine_settle(e, acts);
+	return ended;
 }
 
 /* ---- settings, reports --------------------------------------------------- */
@@ -477,5 +557,6 @@ void hybrid_engine_evict(struct hybrid_engine *e, struct hybrid_volume *v, obloc
 	spin_unlock_irqrestore(&s->lock, flags);
 	if (dirty)
 		writeback_window(e, key, acts);
-	want_commit(e, acts);
+	want(acts, WANT_COMMIT);
+	engine_settle(e, acts);
 }

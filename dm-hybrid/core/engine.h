@@ -23,14 +23,19 @@ struct hybrid_volume;
 struct hybrid_io;
 struct hybrid_op;
 
-/* Actions to be carried out: hybrid_op.link. */
+/* What an event leads to. */
 struct hybrid_actions {
-	struct list_head list;
+	struct list_head list;		/* hybrid_op.link: to be carried out */
+	/* The engine's own, of the event under way: engine_settle() */
+	struct list_head again;		/* hybrid_op.link of ios that have waited for long enough */
+	u32 wanted;			/* enum want */
 };
 
 static inline void hybrid_actions_init(struct hybrid_actions *acts)
 {
 	INIT_LIST_HEAD(&acts->list);
+	INIT_LIST_HEAD(&acts->again);
+	acts->wanted = 0;
 }
 
 /* Take the next action, NULL if there is none. */
@@ -403,11 +408,8 @@ bool hybrid_engine_io_done(struct hybrid_engine *e, struct hybrid_io *io, int er
 			   struct hybrid_actions *acts);
 
 /* Any other operation ended; op->error_cache and error_origin are set. */
-static inline void hybrid_engine_op_done(struct hybrid_engine *e, struct hybrid_op *op,
-					 struct hybrid_actions *acts)
-{
-	op->done(e, op, acts);
-}
+void hybrid_engine_op_done(struct hybrid_engine *e, struct hybrid_op *op,
+			   struct hybrid_actions *acts);
 
 /*
  * Time: call about every 100 ms while there is anything to do, and once after

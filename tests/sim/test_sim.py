@@ -235,9 +235,9 @@ def test_crowd(sim):
 
 
 # Too rare for a bounded run: a journal without room lasts for some operations of one
-# commit in a hundred, in one run of forty, and three cuts in a row meet it once in 2,000
+# commit in a hundred, in one run of forty, and cuts in a row meet it once in some hundreds of
 # seeds; damage is test_rot's.
-RARE = re.compile(r"journal-full (.*-(read|write|flush)|cut3)|.* rot")
+RARE = re.compile(r"journal-full (.*-(read|write|flush)|cut[23])|.* rot")
 
 
 def test_every_pair(sim):

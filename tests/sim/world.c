@@ -463,6 +463,8 @@ void world_carry(struct world *w, struct hybrid_actions *acts)
 
 	while (!w->crashed && !w->stop && !list_empty(&acts->list)) {
 		fiber_pause();
+		if (!list_empty(&acts->again) || acts->wanted)
+			violation(w, "contract", "an event has ended, and something of it is not settled");
 		op = hybrid_actions_pop(acts);
 		carry(w, op);
 	}

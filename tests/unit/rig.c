@@ -184,6 +184,8 @@ void carry(struct hybrid_actions *acts)
 
 	while ((op = hybrid_actions_pop(acts)))
 		carry_one(op, acts);
+	assert_true(list_empty(&acts->again));
+	assert_int_equal(acts->wanted, 0);
 }
 
 void let_flush_go(void)
