@@ -32,6 +32,15 @@ def top() -> Path:
     return TOP
 
 
+@pytest.fixture(scope="session")
+def sim_dir(top) -> Path:
+    """Where the simulator is, and the engine's objects of which it is made."""
+    directory = top / "build/sim"
+    directory.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["flock", directory / ".lock", "make", "-s", "-C", top / "tests/sim"], check=True)
+    return directory
+
+
 @pytest.fixture(autouse=True)
 def _tidy(request):
     """Takes a passed test's disks away: those of all tests together fill a small /tmp."""

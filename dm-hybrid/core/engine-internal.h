@@ -384,6 +384,8 @@ bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions
 void engine_settle(struct hybrid_engine *e, struct hybrid_actions *acts);
 
 /* engine-queue.c */
+/* What hybrid_io_init() and hybrid_engine_hit() leave to who takes the long way. */
+void io_begin(struct hybrid_io *io);
 void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua);
 /* Make @io->op a read of the origin; the caller sends it. */
 void io_read_origin(struct hybrid_io *io);
@@ -394,8 +396,9 @@ bool range_blocks(struct hybrid_volume *v, u64 sector, u32 count);
 /* If so, @io waits for it. */
 bool range_wait(struct hybrid_volume *v, struct hybrid_io *io);
 
-/* @io waits in its set, whose lock the caller holds. */
+/* @io waits in its set, whose lock the caller holds; the second returns ROUTE_TAKEN. */
 void wait_in_set(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why);
+enum route wait_routed(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why);
 /* @io, which is on no list, runs again at the end of the event.  Any locks may be held. */
 void rerun(struct hybrid_io *io, struct hybrid_actions *acts);
 /* The same of all on a list, by io->link. */
@@ -406,6 +409,69 @@ void rerun_later(struct hybrid_io *io, struct hybrid_actions *acts);
 void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *acts);
 /* ... in any set, that wait for records which can never go out. */
 void wake_records(struct hybrid_engine *e, struct hybrid_actions *acts);
+
+/* engine-admit.c.  All of these under the set's lock. */
+/* @io is not cached, and that is why. */
+void bypass(struct hybrid_io *io, enum hybrid_counter why);
+/* Has the set blocks that nothing needs to leave for? */
+bool set_fills(const struct hybrid_engine *e, const struct hybrid_set *s);
+/* May this miss enter the cache?  IN_PLACE: another block left.  Counts the reason if not. */
+enum admission admission(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			 struct hybrid_actions *acts);
+/*
+ * Is a block that is read worth what it costs the cache device?  Always while the
+ * set fills, and if it is metadata; else, where the budget is short, if it was asked
+ * for not long ago.
+ */
+bool worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io);
+/* A free block becomes @key's.  Caller has seen that there is one. */
+int take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v, u64 key);
+/* Is there a free block for a read miss?  Half of the reserve is for writes. */
+bool room_to_fill(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
+		  struct hybrid_actions *acts);
+/* May a miss bring more than it needs?  Would it do without, if no hit had come? */
+bool rest_is_paid(struct hybrid_volume *v);
+bool rest_is_owed(struct hybrid_volume *v);
+/* A miss, or a hit of what was filled ahead, pays for the next ones near @key. */
+void ahead_earns(struct hybrid_engine *e, u64 key, int credit);
+/* One more block is filled ahead; the first read of one, which would have been a miss. */
+void ahead_costs(struct hybrid_engine *e, u64 key);
+void ahead_used(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io, u32 i);
+/*
+ * What to fill around @key, whose block is missed: with it what is missing next to
+ * it in its window, without a gap, if something else of the window is there or the
+ * set has free blocks.
+ */
+void ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v, u64 key,
+		 u64 *from, u64 *to);
+
+/* engine-read.c, under the set's lock */
+enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+		      struct hybrid_actions *acts);
+enum route route_origin(struct hybrid_io *io);
+/*
+ * The cache could not be read; no lock is held.  A clean granule is read from the origin and
+ * dropped from the cache; a dirty one is lost (S8).  Of both, any may be the one:
+ * each is read where it is then, and not again where a write replaces it, which may
+ * take for ever.  Returns whether the io ends.
+ */
+bool read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error,
+		 struct hybrid_actions *acts);
+
+/* engine-write.c, the first two under the set's lock */
+enum route route_write(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+		       struct hybrid_actions *acts);
+/*
+ * Overlapping writes may be in flight together only where they all go to the
+ * same one device (J6); the device decides their order then.
+ */
+bool write_conflicts(const struct hybrid_set *s, const struct hybrid_io *io);
+/* Its operation ended; returns whether the io ends. */
+bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+		  int error_origin, struct hybrid_actions *acts);
+/* Errors of a write, or of the origin, but for -EAGAIN, which says nothing about the device. */
+void count_errors(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+		  int error_origin);
 
 /* engine-io.c: hybrid_engine_miss() and hybrid_engine_io_done() of what is no hit */
 enum hybrid_map_result io_miss(struct hybrid_engine *e, struct hybrid_io *io,

@@ -2,6 +2,27 @@
 /* Users' I/Os on their way to a device, and those that wait. */
 #include "engine-internal.h"
 
+void io_begin(struct hybrid_io *io)
+{
+	io->state = IO_NEW;
+	io->wait = WAIT_NONE;
+	io->commit = false;
+	io->again = false;
+	io->counted = false;
+	io->fetch = false;
+	io->redirected = false;
+	io->over = 0;
+	io->room_since = 0;
+	io->idx = -1;
+	io->job = NULL;
+	io->to_cache = 0;
+	io->to_origin = 0;
+	io->cursor = 0;
+	INIT_LIST_HEAD(&io->link);
+	INIT_LIST_HEAD(&io->wait_link);
+	INIT_LIST_HEAD(&io->op.link);
+}
+
 void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua)
 {
 	struct hybrid_op *op = &io->op;
@@ -70,6 +91,12 @@ void wait_in_set(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why)
 	lockdep_assert_held(&s->lock);
 	io->wait = why;
 	list_add_tail(&io->link, &s->waiting);
+}
+
+enum route wait_routed(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why)
+{
+	wait_in_set(s, io, why);
+	return ROUTE_TAKEN;
 }
 
 void rerun(struct hybrid_io *io, struct hybrid_actions *acts)

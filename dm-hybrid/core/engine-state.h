@@ -71,6 +71,21 @@ enum io_state {
 	IO_COMMIT,		/* waits for a commit */
 };
 
+/* What a route came to. */
+enum route {
+	ROUTE_REMAP,		/* io->op is ready */
+	ROUTE_TAKEN,		/* somebody has it */
+};
+
+/* May a miss enter the cache? */
+enum admission {
+	REFUSED,
+	WHILE_FILLING,		/* a long run: what it could push out is not there yet */
+	IN_PLACE,		/* ... of what the run itself brought */
+	ADMITTED,
+	SINGLE,			/* ... and goes on no run */
+};
+
 /* hybrid_io.wait: why it is on a waiting list */
 enum io_wait {
 	WAIT_NONE = 0,

@@ -31,14 +31,6 @@ JOBS = ("vol --rw=randrw --fsync=16 --size=24m --number_ios=3000",
         "two --rw=randrw --rwmixread=70 --fsync=32 --size=16m --number_ios=3000")
 
 
-@pytest.fixture(scope="session")
-def sim_dir(top):
-    directory = top / "build/sim"
-    directory.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["flock", directory / ".lock", "make", "-s", "-C", top / "tests/sim"], check=True)
-    return directory
-
-
 class Recording(NamedTuple):
     """A trace, and the images of the members around it: cache, then (id, before, after)."""
 

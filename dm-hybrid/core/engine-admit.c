@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What may enter the cache: a miss, and what it brings that was not asked for.  The latter is on
+ * credit: see AHEAD_COST and REST_COST.
+ */
+#include "engine-internal.h"
+
+/* ---- a miss --------------------------------------------------------------- */
+
+void bypass(struct hybrid_io *io, enum hybrid_counter why)
+{
+	io->bypass = why;
+	count(io->volume, why);
+}
+
+bool set_fills(const struct hybrid_engine *e, const struct hybrid_set *s)
+{
+	return s->nr_free > e->reserve;
+}
+
+enum admission admission(struct hybrid_engine *e, struct hybrid_set *s,
+			 struct hybrid_io *io, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+	u64 cutoff = READ_ONCE(v->cutoff), from;
+	u64 run = cutoff ? stream_run(v, io, &from) : 0;
+
+	if (!s->policy->type->admit) {
+		bypass(io, HYBRID_BYPASS_POLICY);
+		return REFUSED;
+	}
+	if (run <= cutoff)
+		return run == io->count ? SINGLE : ADMITTED;
+	if (set_fills(e, s) || can_spare(e, s))
+		return WHILE_FILLING;
+	if (io->type == HYBRID_IO_READ && stream_spreads(e, s, io, from, run, acts))
+		return IN_PLACE;
+	bypass(io, HYBRID_BYPASS_SEQUENTIAL);
+	return REFUSED;
+}
+
+bool worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s,
+		    const struct hybrid_io *io)
+{
+	struct hybrid_policy_states *p = s->policy;
+	u8 endurance = READ_ONCE(e->wear.endurance);
+	bool again;
+
+	if (endurance == ENDURANCE_PLENTY || set_fills(e, s) || (io->flags & HYBRID_IO_META))
+		return true;
+	again = p->type->again && p->type->again(set_policy_state(&e->map, p, s),
+						 hybrid_key_print(io->key));
+	return again && endurance == ENDURANCE_SHORT;
+}
+
+int take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+	       u64 key)
+{
+	int i = hybrid_set_alloc(&e->map, s, key);
+
+	/* Nothing of it was written: settled. */
+	s->stamp[i] = (u32)READ_ONCE(v->flush.flushed);
+	hold_forget(e, s, key, e->map.granules, HOLD_CACHED);
+	atomic_inc(&v->nr_cached);
+	hybrid_set_note_insert(&e->map, s, i);
+	return i;
+}
+
+bool room_to_fill(struct hybrid_engine *e, struct hybrid_set *s,
+		  const struct hybrid_io *io, struct hybrid_actions *acts)
+{
+	if (s->nr_free <= e->reserve / 2)
+		evict(e, io, acts);
+	return s->nr_free > e->reserve / 2;
+}
+
+/* ---- what was not asked for ------------------------------------------------ */
+
+bool rest_is_owed(struct hybrid_volume *v)
+{
+	return READ_ONCE(this_cpu_ptr(v->counters)->rest_debt) + REST_COST > REST_MOST;
+}
+
+bool rest_is_paid(struct hybrid_volume *v)
+{
+	struct hybrid_counters *c = this_cpu_ptr(v->counters);
+	u64 hits = READ_ONCE(c->c[HYBRID_READ_HITS]);
+	u64 brings = min_t(u64, hits - c->hits_paid, REST_MOST) * REST_HIT + 1;
+	/* Read once: all may become zero meanwhile, and this must not fall below it. */
+	u32 debt = READ_ONCE(c->rest_debt);
+
+	c->hits_paid = hits;
+	WRITE_ONCE(c->rest_debt, debt - min_t(u64, debt, brings));
+	if (rest_is_owed(v))
+		return false;
+	c->rest_debt += REST_COST;
+	return true;
+}
+
+void ahead_earns(struct hybrid_engine *e, u64 key, int credit)
+{
+	atomic_t *ahead = ahead_credit(e, key);
+
+	if (atomic_read(ahead) < AHEAD_MOST)
+		atomic_add(credit, ahead);
+}
+
+/* Hits on this CPU that pay for a fill ahead.  Caller holds a set's lock. */
+static u32 ahead_hits(struct hybrid_volume *v)
+{
+	struct hybrid_counters *c = this_cpu_ptr(v->counters);
+	u64 all = READ_ONCE(c->c[HYBRID_READ_HITS]), hits = all - READ_ONCE(c->hits_spent);
+
+	if (hits > AHEAD_HITS) {
+		hits = AHEAD_HITS;
+		WRITE_ONCE(c->hits_spent, all - hits);
+	}
+	return hits;
+}
+
+/* How many blocks may be filled ahead beside @key?  @alone: of whose window nothing is there. */
+static u32 ahead_most(struct hybrid_engine *e, struct hybrid_set *s, u64 key, bool alone)
+{
+	u32 most = alone ? 0 : max(atomic_read(ahead_credit(e, key)), 0) / AHEAD_COST;
+
+	return most + (set_fills(e, s) ? ahead_hits(key_volume(e, key)) : 0);
+}
+
+void ahead_costs(struct hybrid_engine *e, u64 key)
+{
+	struct hybrid_volume *v = key_volume(e, key);
+	atomic_t *ahead = ahead_credit(e, key);
+
+	if (atomic_read(ahead) >= AHEAD_COST)
+		atomic_sub(AHEAD_COST, ahead);
+	else if (ahead_hits(v))
+		this_cpu_inc(v->counters->hits_spent);
+}
+
+/*
+ * The first read of a block that was filled ahead: what would have been a miss, to
+ * a run and to the policy.
+ */
+void ahead_used(struct hybrid_engine *e, struct hybrid_set *s,
+		const struct hybrid_io *io, u32 i)
+{
+	hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
+	ahead_earns(e, io->key, AHEAD_USED);
+	stream_run(io->volume, io, NULL);
+}
+
+void ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+		 u64 key, u64 *from, u64 *to)
+{
+	u64 blocks = 1ULL << e->g->window_shift, first = key & ~(blocks - 1), end = first + blocks;
+	u32 most;
+
+	*from = key;
+	*to = key + 1;
+	if (READ_ONCE(e->wear.endurance) != ENDURANCE_PLENTY)
+		return;
+	while (*from > first && block_missing(e, s, v, *from - 1))
+		--*from;
+	while (*to < end && block_missing(e, s, v, *to))
+		++*to;
+	most = ahead_most(e, s, key, *to - *from == blocks);
+	*to = min(*to, key + 1 + most);
+	*from = max(*from + most, *to - 1) - most;
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Reads that are no hit. */
+#include "engine-internal.h"
+
+static enum route read_cache(struct hybrid_engine *e, struct hybrid_io *io, int i)
+{
+	io->idx = i;
+	io->state = IO_READ_CACHE;
+	user_op(io, false, io_cache_sector(e, io, i), false);
+	return ROUTE_REMAP;
+}
+
+enum route route_origin(struct hybrid_io *io)
+{
+	io_read_origin(io);
+	return ROUTE_REMAP;
+}
+
+/* Some granules are dirty, others are not valid: read each where it is. */
+static enum route read_mixed(struct hybrid_engine *e, struct hybrid_io *io, int i, u64 dirty,
+			     struct hybrid_actions *acts)
+{
+	struct hybrid_job *job;
+
+	if (!job_get_staged(e, io, true, &job))
+		return ROUTE_TAKEN;
+	io->idx = i;
+	io->to_cache = io->mask & dirty;
+	io->to_origin = io->mask & ~dirty;
+	io->phase = epoch_enter(e);
+	io->state = IO_READ_CACHE;
+	staged_start(e, job, io, NULL, acts);
+	return ROUTE_TAKEN;
+}
+
+/* Add to a fill, on credit, what is missing from @from to @to: the disk is there now. */
+static void fill_ahead(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
+		       struct hybrid_job *job, u64 from, u64 to, enum admission admitted,
+		       struct hybrid_actions *acts)
+{
+	u64 key;
+	int i;
+
+	for (key = from; key < to; key++) {
+		if (key == io->key)
+			continue;
+		if ((admitted == WHILE_FILLING && !set_fills(e, s)) ||
+		    !room_to_fill(e, s, io, acts))
+			return;
+		ahead_costs(e, key);
+		i = take_block(e, s, io->volume, key);
+		hybrid_set_flags(s, i, BLOCK_AHEAD, 0);
+		fill_add(e, s, job, key, i, e->map.granules);
+	}
+}
+
+/* A miss: fill the block, or what is asked for of it, if that can be; or go to the origin. */
+static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			    int i, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+	enum admission admitted;
+	u64 from, to, mask = e->map.granules;
+	struct hybrid_job *job;
+
+	if (READ_ONCE(v->mode) == HYBRID_MODE_PASSTHROUGH) {
+		bypass(io, HYBRID_BYPASS_MODE);
+		return route_origin(io);
+	}
+	if (i < 0 && hold_serve(e, s, io, acts)) {
+		stream_run(v, io, NULL);
+		bypass(io, HYBRID_BYPASS_SEQUENTIAL);
+		return ROUTE_TAKEN;
+	}
+	admitted = admission(e, s, io, acts);
+	if (admitted == REFUSED)
+		return route_origin(io);
+	if (fill_conflicts(e, s, v, io->key, i, e->map.granules)) {
+		bypass(io, HYBRID_BYPASS_BUSY);
+		return route_origin(io);
+	}
+	if (i < 0 && !worth_its_wear(e, s, io)) {
+		bypass(io, HYBRID_BYPASS_ENDURANCE);
+		return route_origin(io);
+	}
+	if (i < 0 && !room_to_fill(e, s, io, acts)) {
+		bypass(io, HYBRID_BYPASS_FULL);
+		return route_origin(io);
+	}
+	ahead_earns(e, io->key, 1);
+	from = io->key;
+	to = from + 1;
+	if (admitted != IN_PLACE)
+		ahead_range(e, s, v, io->key, &from, &to);
+	if (admitted == SINGLE && i < 0 && (to - from > 1 || io->mask != mask) &&
+	    !rest_is_paid(v)) {
+		from = io->key;
+		to = from + 1;
+		mask = io->mask;
+	}
+	job = to - from > 1 ? fill_get(e, JOB_AHEAD, v, from) : NULL;
+	if (!job) {
+		if (to - from > 1 && READ_ONCE(e->runs.nr_holds))
+			WRITE_ONCE(e->runs.unwanted, true);
+		from = to;
+		job = fill_get(e, JOB_FILL, v, io->key);
+	}
+	if (!job) {
+		bypass(io, HYBRID_BYPASS_BUSY);
+		return route_origin(io);
+	}
+	if (i < 0) {
+		i = take_block(e, s, v, io->key);
+		if (io->flags & HYBRID_IO_META)
+			metadata_read(e, s, i);
+	}
+	/* First: room that is made for others must not be this one's. */
+	fill_add(e, s, job, io->key, i, mask);
+	fill_ahead(e, s, io, job, from, to, admitted, acts);
+	fill_start(e, job, io, acts);
+	if (s->nr_free < e->reserve)
+		evict(e, io, acts);
+	return ROUTE_TAKEN;
+}
+
+/*
+ * Granules of @key that writes in flight replace in the cache.  Who reads them
+ * meanwhile gets what was there or what comes, as from any device; they are not
+ * valid, for the write may fail.
+ */
+static u64 overwritten(const struct hybrid_set *s, u64 key)
+{
+	struct hybrid_io *w;
+	u64 over = 0;
+
+	hlist_for_each_entry(w, &s->inflight, inflight)
+		if (w->key == key)
+			over |= w->over;
+	return over;
+}
+
+enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+		      struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+	int i = hybrid_set_find(&e->map, s, io->key);
+	u64 valid = 0, dirty = 0, replaced = 0;
+	bool first;
+
+	if (i >= 0 && (s->flags[i] & BLOCK_REMOVED) && !resurrect(e, io->set, i, acts)) {
+		count(v, HYBRID_READ_MISSES);
+		bypass(io, HYBRID_BYPASS_BUSY);
+		return route_origin(io);
+	}
+	if (i >= 0) {
+		valid = block_mask(e, s, MASK_VALID, i);
+		dirty = block_mask(e, s, MASK_DIRTY, i);
+	}
+	first = i >= 0 && (s->flags[i] & (BLOCK_AHEAD | BLOCK_KEPT)) == BLOCK_AHEAD;
+	if (first)
+		ahead_used(e, s, io, i);
+	else if (i >= 0 && (s->flags[i] & BLOCK_AHEAD))
+		hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
+	if (i >= 0 && (io->flags & HYBRID_IO_META))
+		metadata_read(e, s, i);
+	if ((io->mask & ~valid) && !io->redirected)
+		replaced = overwritten(s, io->key);
+	if (!(io->mask & ~(valid | replaced))) {
+		io->phase = epoch_enter(e);
+		if (!first)
+			hybrid_set_note_hit(&e->map, s, i);
+		count(v, HYBRID_READ_HITS);
+		return read_cache(e, io, i);
+	}
+	if (!io->counted) {
+		io->counted = true;
+		count(v, HYBRID_READ_MISSES);
+	}
+	if (io->mask & dirty)
+		return read_mixed(e, io, i, dirty, acts);
+	if (i >= 0 && (s->flags[i] & BLOCK_BUSY)) {
+		struct hybrid_job *job = job_find(e, s, io->key);
+
+		/* Where a run must be known as one, also one whose reads come many at once. */
+		if (rest_is_owed(v))
+			stream_run(v, io, NULL);
+		if (job && is_fill(job) && fill_join(e, job, io, acts))
+			return ROUTE_TAKEN;
+		bypass(io, HYBRID_BYPASS_BUSY);
+		return route_origin(io);
+	}
+	return read_miss(e, s, io, i, acts);
+}
+
+bool read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error,
+		 struct hybrid_actions *acts)
+{
+	struct hybrid_set *s = &e->map.set[io->set];
+	unsigned long flags;
+	u64 dirty = 0;
+	int i;
+
+	count_cache_error(e, io->volume, CACHE_READ_ERRORS);
+	spin_lock_irqsave(&s->lock, flags);
+	i = hybrid_set_find(&e->map, s, io->key);
+	if (i >= 0) {
+		dirty = block_mask(e, s, MASK_DIRTY, i) & io->mask;
+		if (dirty != io->mask && (s->flags[i] & BLOCK_MAPPED)) {
+			hybrid_set_invalidate(&e->map, s, i, io->mask & ~dirty);
+			mark_lazy(e, io->set, i);
+		}
+	}
+	/* Where it was read, which may have another owner by now. */
+	place_failed(e, io->set, io_block(e, io), acts);
+	spin_unlock_irqrestore(&s->lock, flags);
+	if (dirty == io->mask) {
+		io->error = error;
+		return true;
+	}
+	if (dirty) {
+		io_begin(io);
+		io->redirected = true;
+		rerun(io, acts);
+	} else {
+		io_read_origin(io);
+		act(acts, &io->op);
+	}
+	return false;
+}

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Writes that are no hit: where each of their granules goes, and what their end means. */
+#include "engine-internal.h"
+
+bool write_conflicts(const struct hybrid_set *s, const struct hybrid_io *io)
+{
+	struct hybrid_io *w;
+
+	hlist_for_each_entry(w, &s->inflight, inflight) {
+		u64 both = w->mask & io->mask;
+
+		if (w->key != io->key || !both)
+			continue;
+		if ((w->to_cache | io->to_cache) & (w->to_origin | io->to_origin) & both)
+			return true;
+	}
+	return false;
+}
+
+/* Where each granule of a write goes, for the volume's mode. */
+static void split_write(struct hybrid_engine *e, struct hybrid_io *io, bool cached, u64 valid,
+			u64 dirty)
+{
+	u32 mode = write_mode(e, io->volume);
+	u64 d = dirty & io->mask;
+	/* J11: parts of granules that are not valid, where fetch_rest() could not help. */
+	u64 partial = io->mask & ~io->full & ~valid & ~d;
+
+	if (mode == HYBRID_MODE_WRITEBACK && !dirty && room_used_up(io->volume))
+		mode = HYBRID_MODE_WRITETHROUGH;
+	switch (mode) {
+	case HYBRID_MODE_WRITEBACK:
+		io->to_cache = cached ? io->mask & ~partial : 0;
+		io->to_origin = io->mask & ~io->to_cache;
+		break;
+	case HYBRID_MODE_WRITETHROUGH:
+		io->to_cache = cached ? io->mask & ~partial : 0;
+		io->to_origin = io->mask & ~d;
+		break;
+	default:
+		io->to_cache = d;
+		io->to_origin = io->mask & ~d;
+	}
+}
+
+/* Should a write to a block that is not cached make it so? */
+static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			    struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+	u32 mode = write_mode(e, v);
+
+	if (mode == HYBRID_MODE_WRITEAROUND || mode == HYBRID_MODE_PASSTHROUGH) {
+		bypass(io, HYBRID_BYPASS_MODE);
+		return false;
+	}
+	if (!io->full && mode != HYBRID_MODE_WRITEBACK) {
+		bypass(io, HYBRID_BYPASS_PARTIAL);
+		return false;
+	}
+	return admission(e, s, io, acts) != REFUSED;
+}
+
+/* Is there a free block for a write?  Keeps the reserve before it is needed. */
+static bool room_to_write(struct hybrid_engine *e, struct hybrid_set *s,
+			  const struct hybrid_io *io, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+
+	if (write_mode(e, v) == HYBRID_MODE_WRITEBACK && room_used_up(v)) {
+		want(acts, WANT_WRITEBACK);
+		return false;
+	}
+	if (s->nr_free <= e->reserve)
+		evict(e, io, acts);
+	return s->nr_free;
+}
+
+/*
+ * Before a write of @parts of granules that are not valid, what surrounds them is
+ * read (J11), and the rest of the block with it: the disk reads in place of writing,
+ * and where writes go on unaligned the next ones hit.  False: not now, so the parts
+ * go to the origin.
+ */
+static bool fetch_rest(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+		       int i, u64 parts, struct hybrid_actions *acts)
+{
+	u64 mask = e->map.granules;
+	struct hybrid_job *job;
+
+	if (write_in_flight(s, io->key, mask) || !worth_its_wear(e, s, io))
+		mask = parts;
+	/* What lies between the parts is read, too, and reads of it are served. */
+	if ((i < 0 && !s->nr_free) ||
+	    fill_conflicts(e, s, io->volume, io->key, i, mask | io->mask))
+		return false;
+	job = fill_get(e, JOB_FILL, io->volume, io->key);
+	if (!job)
+		return false;
+	if (i < 0)
+		i = take_block(e, s, io->volume, io->key);
+	fill_add(e, s, job, io->key, i, mask);
+	fill_start(e, job, io, acts);
+	return true;
+}
+
+/*
+ * Must this write wait for the record of what ended granules of the block?  If it goes to
+ * the origin, or replaces what was replaced there; and in a drain, if it would make dirty
+ * again what was written back, which would go on for ever where writes do.
+ */
+static bool needs_record(const struct hybrid_engine *e, const struct hybrid_set *s,
+			 const struct hybrid_io *io, int i)
+{
+	u64 ended = replaced_granules(e, s, i);
+
+	if (drains(e, io->volume))
+		ended |= block_mask(e, s, MASK_JDIRTY, i) & ~block_mask(e, s, MASK_DIRTY, i);
+	return io->to_origin || (ended & io->mask);
+}
+
+/*
+ * Something that this write must wait for?  Caller has set to_cache and
+ * to_origin.
+ */
+static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			int i, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+	u64 jclean;
+
+	if (write_conflicts(s, io)) {
+		wait_in_set(s, io, WAIT_OVERLAP);
+		return true;
+	}
+	if (i < 0)
+		return false;
+	/* Until the record is durable, what it drops counts as clean (J4). */
+	if (s->dropping & region_bit(i)) {
+		wait_in_set(s, io, WAIT_RECORD);
+		return true;
+	}
+	/* Nothing can make a write durable under a record that will never end. */
+	if ((io->flags & HYBRID_IO_FUA) && READ_ONCE(v->flush.error) &&
+	    (io->to_origin & block_mask(e, s, MASK_JDIRTY, i))) {
+		complete_io(io, READ_ONCE(v->flush.error), acts);
+		return true;
+	}
+	if (needs_record(e, s, io, i) && !record_first(e, io->set, i, acts)) {
+		wait_in_set(s, io, WAIT_RECORD);
+		return true;
+	}
+	jclean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
+	if ((jclean & io->mask) && !(s->dopen & region_bit(i))) {
+		open_region(e, io->set, i, acts);
+		wait_in_set(s, io, WAIT_OPEN);
+		return true;
+	}
+	if ((io->to_cache & ~io->to_origin) && READ_ONCE(v->sb.state) == SB_CLEAN &&
+	    v->sb.present) {
+		sb_wait(e, v, SB_DIRTY, io, acts);
+		return true;
+	}
+	return false;
+}
+
+/* The write goes out: what RAM says of its granules meanwhile. */
+static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			  int i)
+{
+	struct hybrid_job *job;
+	u64 dirty, jdirty, again, valid;
+	bool fua = io->flags & HYBRID_IO_FUA;
+
+	io->idx = i;
+	io->state = IO_WRITE;
+	hlist_add_head(&io->inflight, &s->inflight);
+	hold_forget(e, s, io->key, io->mask, HOLD_WRITTEN);
+	if (i < 0)
+		return;
+	s->recent |= region_bit(i);
+	dirty = block_mask(e, s, MASK_DIRTY, i);
+	jdirty = block_mask(e, s, MASK_JDIRTY, i);
+	/*
+	 * Written back, but not yet recorded: dirty again before the record
+	 * could go out with this write in flight (J2).
+	 */
+	valid = block_mask(e, s, MASK_VALID, i);
+	again = io->to_cache & jdirty & ~dirty & valid;
+	if (again)
+		put_dirty(e, s, i, dirty | again);
+	io->again = again;
+	io->over = io->to_cache & valid;
+	hybrid_set_invalidate(&e->map, s, i, io->mask & ~(dirty | again));
+	if (set_unrecorded(&e->map, s, i))
+		mark_lazy(e, io->set, i);
+	if (s->flags[i] & BLOCK_BUSY) {
+		job = job_find(e, s, io->key);
+		if (job)
+			job->touched |= io->mask << ((io->key - job->key) * e->g->granules);
+	}
+	/* A record must follow, unless the granules are dirty on disk already. */
+	io->commit = fua && (io->to_cache & ~io->to_origin & ~(jdirty & valid));
+	if (fua && READ_ONCE(e->meta.state) != META_IDLE)
+		io->commit |= !!(io->to_cache & ~io->to_origin);
+}
+
+static enum route send_write(struct hybrid_engine *e, struct hybrid_io *io,
+			     struct hybrid_job *job, struct hybrid_actions *acts)
+{
+	bool fua = io->flags & HYBRID_IO_FUA;
+
+	if (job) {
+		staged_start(e, job, io, finish_write, acts);
+		return ROUTE_TAKEN;
+	}
+	if (!io->to_cache) {
+		user_op(io, true, io_origin_sector(io), fua);
+		return ROUTE_REMAP;
+	}
+	cache_wears(e, io->count);
+	/* The commit that follows makes the data durable, too. */
+	user_op(io, false, io_cache_sector(e, io, io->idx), fua && !io->commit);
+	return ROUTE_REMAP;
+}
+
+static bool write_needs_copy(const struct hybrid_io *io)
+{
+	return io->to_cache && io->to_origin;
+}
+
+/* The block exists; is a job in the way of the write, or of a fill of those @parts? */
+static bool busy_blocks_write(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			      int i, u64 parts)
+{
+	struct hybrid_job *job;
+
+	if (!(s->flags[i] & BLOCK_BUSY))
+		return false;
+	job = job_find(e, s, io->key);
+	return !job || job->type != JOB_WRITEBACK || job->exclusive || parts ||
+	       (io->to_origin && io->to_cache);
+}
+
+enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
+		       struct hybrid_io *io, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+	struct hybrid_job *job = NULL;
+	u64 valid = 0, dirty = 0, parts;
+	int i = hybrid_set_find(&e->map, s, io->key);
+	bool alloc;
+
+	if (i >= 0 && (s->flags[i] & BLOCK_REMOVED) && !resurrect(e, io->set, i, acts))
+		return wait_routed(s, io, WAIT_TRANSIT);
+	if (i >= 0) {
+		/* Written back but not yet recorded counts as dirty, too. */
+		valid = block_mask(e, s, MASK_VALID, i);
+		dirty = (block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i)) &
+			valid;
+	}
+	if (!io->counted) {
+		io->counted = true;
+		count(v, (io->mask & ~valid) ? HYBRID_WRITE_MISSES : HYBRID_WRITE_HITS);
+		/* Decided once, however often the write has to wait. */
+		io->cursor = i < 0 && write_allocates(e, s, io, acts);
+		io->fetch = (i >= 0 || io->cursor) &&
+			    write_mode(e, v) == HYBRID_MODE_WRITEBACK;
+	}
+	alloc = i < 0 && io->cursor && io->bypass != HYBRID_BYPASS_FULL;
+	if (alloc && !room_to_write(e, s, io, acts)) {
+		if (room_wait(e, s, io))
+			return ROUTE_TAKEN;
+		bypass(io, HYBRID_BYPASS_FULL);
+		io->fetch = false;
+		alloc = false;
+	}
+	split_write(e, io, i >= 0 || alloc, valid, dirty);
+	parts = io->fetch ? io->mask & ~io->full & ~valid : 0;
+	if (i >= 0 && busy_blocks_write(e, s, io, i, parts))
+		return wait_routed(s, io, WAIT_BUSY);
+	if (parts) {
+		io->fetch = false;
+		if (fetch_rest(e, s, io, i, parts, acts))
+			return wait_routed(s, io, WAIT_BUSY);
+		bypass(io, HYBRID_BYPASS_PARTIAL);
+	}
+	if (write_waits(e, s, io, i, acts))
+		return ROUTE_TAKEN;
+	if (i < 0 && (io->to_cache & ~io->to_origin) && v->sb.present &&
+	    READ_ONCE(v->sb.state) == SB_CLEAN) {
+		sb_wait(e, v, SB_DIRTY, io, acts);
+		return ROUTE_TAKEN;
+	}
+	if (write_needs_copy(io) && !job_get_staged(e, io, dirty & io->mask, &job))
+		return ROUTE_TAKEN;
+	if (write_needs_copy(io) && !job) {
+		/* Others have the jobs: all of it to the origin alone. */
+		io->to_cache = 0;
+		io->to_origin = io->mask;
+		if (write_waits(e, s, io, i, acts))
+			return ROUTE_TAKEN;
+		bypass(io, HYBRID_BYPASS_BUSY);
+	}
+	if (i < 0 && io->to_cache)
+		i = take_block(e, s, v, io->key);
+	else if (i >= 0 && io->to_cache)
+		hybrid_set_note_hit(&e->map, s, i);
+	if (i >= 0 && (s->flags[i] & BLOCK_AHEAD))
+		hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
+	write_started(e, s, io, i);
+	return send_write(e, io, job, acts);
+}
+
+/* Make what a write that ended means true in RAM.  Caller holds the set's lock. */
+static void write_applied(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			  bool cache_ok, bool origin_ok)
+{
+	int i = io->idx;
+	u64 newly = io->to_cache & ~io->to_origin;
+	u64 both = io->to_cache & io->to_origin;
+	u64 valid = block_mask(e, s, MASK_VALID, i), dirty = block_mask(e, s, MASK_DIRTY, i);
+	u64 jdirty;
+
+	lockdep_assert_held(&s->lock);
+	if (io->to_origin)
+		s->stamp[i] = (u32)READ_ONCE(io->volume->flush.last_write);
+	if (cache_ok)
+		valid |= newly;
+	if (cache_ok && origin_ok)
+		valid |= both & ~dirty;
+	set_put_mask(&e->map, s, MASK_VALID, i, valid);
+	if (cache_ok && (newly & ~dirty))
+		put_dirty(e, s, i, dirty | newly);
+	jdirty = block_mask(e, s, MASK_JDIRTY, i);
+	if (cache_ok && (newly & ~jdirty))
+		mark_must(e, io->set, i);
+	else if (set_unrecorded(&e->map, s, i))
+		mark_lazy(e, io->set, i);
+	/* What a write that failed left of dirty granules is read from now on, too. */
+	if (cache_ok ? newly : newly & dirty)
+		note_cache_written(io->volume);
+	remove_empty_block(e, io->set, i);
+}
+
+/*
+ * A granule that only the cache would have held could not be written there: may all of the
+ * write go to the origin, parts that did so already again?
+ */
+static bool write_redirects(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io)
+{
+	u64 dirty = block_mask(e, s, MASK_DIRTY, io->idx) | block_mask(e, s, MASK_JDIRTY, io->idx);
+
+	return !(dirty & io->mask) && (io->to_cache & ~io->to_origin);
+}
+
+/*
+ * It goes out anew: when a record that may end one of its granules is durable, or in a
+ * pool that failed, to an origin that says so first.  Caller holds the set's lock.
+ * Returns whether it does.
+ */
+static bool write_anew(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+		       struct hybrid_actions *acts)
+{
+	lockdep_assert_held(&s->lock);
+	if (READ_ONCE(e->failed))
+		rerun(io, acts);
+	else if (s->ending & region_bit(io->idx))
+		wait_in_set(s, io, WAIT_RECORD);
+	else
+		return false;
+	writeback_written(e, s, io->key, acts);
+	return true;
+}
+
+void count_errors(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+		  int error_origin)
+{
+	if (error_origin && error_origin != -EAGAIN)
+		count(io->volume, HYBRID_ORIGIN_ERRORS);
+	if (error_cache && error_cache != -EAGAIN)
+		count_cache_error(e, io->volume, CACHE_WRITE_ERRORS);
+}
+
+bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+		  int error_origin, struct hybrid_actions *acts)
+{
+	u32 set = io->set;
+	struct hybrid_set *s = &e->map.set[set];
+	bool failed = error_cache && error_cache != -EAGAIN;
+	bool commit = io->commit, waiting;
+	unsigned long flags;
+
+	if (io->to_origin)
+		origin_written(e, io->volume, true);
+	count_errors(e, io, error_cache, error_origin);
+	spin_lock_irqsave(&s->lock, flags);
+	if (failed && !error_origin && write_redirects(e, s, io)) {
+		hlist_del(&io->inflight);
+		/* When it goes out again, the block may be gone. */
+		io->over = 0;
+		io->commit = false;
+		/* Others write parts of the same granules to the cache: after them. */
+		if (write_in_flight(s, io->key, io->mask)) {
+			place_failed(e, set, io->idx, acts);
+			wait_in_set(s, io, WAIT_OVERLAP);
+			spin_unlock_irqrestore(&s->lock, flags);
+			return false;
+		}
+		if (write_anew(e, s, io, acts)) {
+			place_failed(e, set, io->idx, acts);
+			spin_unlock_irqrestore(&s->lock, flags);
+			/* It is in nobody's way now. */
+			wake_set(e, set, WAIT_OVERLAP, acts);
+			return false;
+		}
+		hlist_add_head(&io->inflight, &s->inflight);
+		io->redirected = true;
+		io->to_origin = io->mask;
+		io->to_cache = 0;
+		spin_unlock_irqrestore(&s->lock, flags);
+		user_op(io, true, io_origin_sector(io), io->flags & HYBRID_IO_FUA);
+		act(acts, &io->op);
+		return false;
+	}
+	hlist_del(&io->inflight);
+	if (io->idx >= 0)
+		write_applied(e, s, io, !error_cache, !error_origin);
+	/* Now it is no write in flight, which would keep the block. */
+	if (failed || io->redirected)
+		place_failed(e, set, io->idx, acts);
+	writeback_written(e, s, io->key, acts);
+	waiting = somebody_waits(s);
+	spin_unlock_irqrestore(&s->lock, flags);
+	/* No record will come of what this write made dirty again, and wake who waits for it. */
+	if (waiting)
+		wake_set(e, io->set, WAIT_OVERLAP | (io->again ? WAIT_RECORD : 0), acts);
+	if (error_origin)
+		io->error = error_origin;
+	else if (error_cache && (io->to_cache & ~io->to_origin))
+		io->error = error_cache;
+	if (io->error || !commit)
+		return true;
+	join_commit(e, io, acts);
+	return false;
+}
