@@ -18,7 +18,8 @@ def sources() -> Path:
     directory = TOP / "build" / "pauses" / "dm-hybrid"
     directory.mkdir(parents=True, exist_ok=True)
     module = TOP / "dm-hybrid"
-    files = itertools.chain(module.glob("*.[ch]"), module.glob("Kbuild"), PAUSES.glob("*.[ch]"))
+    files = itertools.chain(module.glob("*.[ch]"), PAUSES.glob("*.[ch]"),
+                            (module / name for name in ("Kbuild", "core", "policy")))
     with open(directory.parent / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         write_copy(files, [Mutant.read(p) for p in sorted(PAUSES.glob("*.patch"))], directory)

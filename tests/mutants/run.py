@@ -234,11 +234,12 @@ def make(directory: str, *variables: str) -> None:
         raise RuntimeError(f"make -C {directory} {' '.join(variables)}\n{run.stdout}{run.stderr}")
 
 
-def write_copy(source: Path, folders, patches: list[Mutant], directory: Path) -> None:
-    """Copies of folders in @source with the patches in them; what is there already keeps its time stamp."""
+def write_copy(sources, patches: list[Mutant], directory: Path) -> None:
+    """Copies of files and folders with the patches in them; what is there already keeps its time stamp."""
     with tempfile.TemporaryDirectory() as temporary:
-        for folder in folders:
-            shutil.copytree(source / folder, Path(temporary) / folder)
+        for source in sources:
+            copy = shutil.copytree if source.is_dir() else shutil.copy
+            copy(source, Path(temporary) / source.name)
         for patch in patches:
             patch.apply(Path(temporary))
         subprocess.run(["rsync", "-rc", "--delete", f"{temporary}/", directory], check=True)
@@ -246,7 +247,7 @@ def write_copy(source: Path, folders, patches: list[Mutant], directory: Path) ->
 
 def write_engine(mutant: Mutant, directory: Path) -> None:
     """The pure files with the mutant in them."""
-    write_copy(TOP / "dm-hybrid", ("core", "policy"), [mutant], directory)
+    write_copy([TOP / "dm-hybrid/core", TOP / "dm-hybrid/policy"], [mutant], directory)
 
 
 class Copy:
