@@ -18,6 +18,7 @@ void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty)
 	int change = !!dirty - !!before;
 
 	lockdep_assert_held(&s->lock);
+	engine_assert(e, !(dirty & ~block_mask(e, s, MASK_VALID, i)));
 	set_put_mask(&e->map, s, MASK_DIRTY, i, dirty);
 	count_granules(v, before | jdirty, dirty | jdirty);
 	if (!change)
@@ -25,6 +26,7 @@ void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty)
 	if (dirty)
 		sweep_note(e, s);
 	s->nr_dirty += change;
+	engine_assert(e, s->nr_dirty <= e->map.set_size);
 	atomic_add(change, &e->nr_dirty);
 	atomic_add(change, &v->nr_dirty);
 }
@@ -36,6 +38,7 @@ void put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 jdirty
 	int change = !!jdirty - !!before;
 
 	lockdep_assert_held(&s->lock);
+	engine_assert(e, !(jdirty & ~block_mask(e, s, MASK_JVALID, i)));
 	set_put_mask(&e->map, s, MASK_JDIRTY, i, jdirty);
 	count_granules(v, before | dirty, jdirty | dirty);
 	if (!change)

@@ -325,6 +325,7 @@ static void checkpoint_done(struct hybrid_engine *e)
 /* The operation that the last step prepared has ended. */
 void checkpoint_step_done(struct hybrid_engine *e)
 {
+	engine_assert(e, e->cp.phase != CP_NONE);
 	if (e->cp.phase == CP_FLUSH)
 		e->cp.phase = CP_ROOT;
 	else if (e->cp.phase == CP_ROOT)

@@ -84,6 +84,7 @@ void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	bool lift;
 
 	spin_lock_irqsave(&e->lock, flags);
+	engine_assert(e, v->flush.busy && v->flush.target >= v->flush.flushed);
 	v->flush.busy = false;
 	if (failed)
 		origin_flush_failed(v, failed);
@@ -767,6 +768,7 @@ void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_acti
 	unsigned long flags;
 	bool more;
 
+	engine_assert(e, e->meta.state != META_IDLE);
 	/* What the records describe is durable. */
 	if (e->meta.state == META_COMMIT_FLUSH && !op->error_cache) {
 		commit_write(e);

@@ -100,6 +100,8 @@ static void enter_grace(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
 
+	engine_assert(e, s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED));
+	engine_assert(e, !block_mask(e, s, MASK_DIRTY, i) && !block_mask(e, s, MASK_JDIRTY, i));
 	hybrid_set_unhash(&e->map, s, i);
 	hybrid_set_flags(s, i, BLOCK_GRACE, (u8)~BLOCK_GRACE);
 	s->nr_grace++;
@@ -118,6 +120,7 @@ static void remove_block(struct hybrid_engine *e, u32 set, u32 i, bool evicted)
 {
 	struct hybrid_set *s = &e->map.set[set];
 
+	engine_assert(e, (s->flags[i] & (BLOCK_MAPPED | BLOCK_BUSY)) == BLOCK_MAPPED);
 	hybrid_set_note_remove(&e->map, s, i, evicted);
 	atomic_dec(&key_volume(e, s->key[i])->nr_cached);
 	if (s->flags[i] & BLOCK_JMAPPED) {

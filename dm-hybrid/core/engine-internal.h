@@ -5,6 +5,18 @@
 
 #include "engine-state.h"
 
+/*
+ * What must hold where the state changes.  If it does not, RAM cannot be trusted any more: the
+ * pool fails, so that no metadata are written of it (P5); the simulator ends.  Never for what was
+ * read from a disk: that is refused (engine-load.c).  Any context.
+ */
+#define engine_assert(e, holds)							\
+	do {									\
+		if (WARN_ON_ONCE(!(holds)))					\
+			/* As fail_pool() does: what is lost was counted before */	\
+			smp_store_release(&(e)->failed, true);			\
+	} while (0)
+
 /* ---- shared helpers ------------------------------------------------------ */
 
 /* Blocking.  What grows with the cache device, and of a small one is no page; for kvfree(). */

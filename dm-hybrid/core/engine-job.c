@@ -369,6 +369,7 @@ void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_acti
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
+	engine_assert(e, list_empty(&job->link) && share->nr && v->nr_jobs);
 	if (--share->nr)
 		p->lent--;
 	if (job == share->own)
@@ -519,6 +520,7 @@ void fill_add(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *
 	u32 k = key - job->key;
 
 	lockdep_assert_held(&s->lock);
+	engine_assert(e, job->block[k] < 0 && !(s->flags[i] & BLOCK_BUSY));
 	/* The last block of a volume may be short. */
 	if (left < e->g->block_sectors)
 		mask &= GENMASK_ULL((left - 1) >> e->g->granule_shift, 0);
@@ -606,6 +608,7 @@ static void block_filled(struct hybrid_engine *e, struct hybrid_set *s, struct h
 	struct hybrid_volume *v = job->volume;
 	u32 i = job->block[k];
 
+	engine_assert(e, s->flags[i] & BLOCK_BUSY);
 	hybrid_set_flags(s, i, 0, BLOCK_BUSY);
 	if (!job_mask(e, job->left | job->failed, k)) {
 		count(v, HYBRID_FILLS);

@@ -167,6 +167,7 @@ static void lost_done(struct hybrid_engine *e, struct hybrid_volume *v,
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
+	engine_assert(e, e->lost.volume == v);
 	e->lost.volume = NULL;
 	next = list_first_entry_or_null(&e->lost.waiters, struct hybrid_volume, lost_link);
 	if (next) {

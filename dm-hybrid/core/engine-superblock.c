@@ -101,6 +101,7 @@ static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 	int error = op->error_origin;
 
 	spin_lock_irqsave(&e->lock, flags);
+	engine_assert(e, v->sb.busy);
 	if (!error && v->sb.copy == v->sb.oldest) {
 		v->sb.copy = !v->sb.copy;
 		sb_write_copy(v, op);

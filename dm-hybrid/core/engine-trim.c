@@ -135,6 +135,7 @@ static void trimmed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	unsigned long flags;
 	u32 i;
 
+	engine_assert(e, t->busy);
 	if (op->error_cache)
 		WRITE_ONCE(t->refused, true);
 	else

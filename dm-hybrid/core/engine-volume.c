@@ -506,6 +506,8 @@ int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v)
 	else if (READ_ONCE(e->failed))
 		close_failed(e, v);
 	spin_lock_irqsave(&e->lock, flags);
+	engine_assert(e, !v->nr_jobs && !v->writeback.nr_active);
+	engine_assert(e, list_empty(&v->job_waiters) && list_empty(&v->ranges.list));
 	WRITE_ONCE(v->open, false);
 	v->cache_written = false;
 	v->cache_flushing = false;

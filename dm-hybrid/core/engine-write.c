@@ -395,6 +395,7 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 		origin_written(e, io->volume, true);
 	count_errors(e, io, error_cache, error_origin);
 	spin_lock_irqsave(&s->lock, flags);
+	engine_assert(e, !hlist_unhashed(&io->inflight));
 	if (failed && !error_origin && write_redirects(e, s, io)) {
 		hlist_del(&io->inflight);
 		/* When it goes out again, the block may be gone. */

@@ -141,6 +141,7 @@ static void window_enter(struct hybrid_engine *e, struct hybrid_set *s, struct h
 	spin_lock(&e->lock);
 	w->nr_active++;
 	w->windows++;
+	engine_assert(e, w->windows >= w->nr_active);
 	spin_unlock(&e->lock);
 }
 
@@ -206,6 +207,7 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 
 		if (i < 0)
 			continue;
+		engine_assert(e, s->flags[i] & BLOCK_BUSY);
 		hybrid_set_flags(s, i, 0, BLOCK_BUSY);
 		if (!moved)
 			continue;
@@ -218,6 +220,7 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 	spin_unlock_irqrestore(&s->lock, flags);
 	wake_set(e, job->set, WAIT_BUSY, acts);
 	spin_lock_irqsave(&e->lock, flags);
+	engine_assert(e, v->writeback.nr_active);
 	v->writeback.nr_active--;
 	if (job->failed) {
 		/* The next tick is early enough for a flush, too. */

@@ -521,6 +521,7 @@ static void make_dirty(u32 per_mille)
 		for (i = 0; i < e->map.set_size; i++) {
 			bool dirty = scale_mix(s->key[i]) % 1000 < per_mille;
 
+			set_put_mask(&e->map, s, MASK_VALID, i, e->map.granules);
 			put_dirty(e, s, i, dirty ? e->map.granules : 0);
 			put_jdirty(e, s, i, dirty ? e->map.granules : 0);
 		}

@@ -143,6 +143,8 @@ def null_blk(guest, name, **options):
     guest.run(f"mkdir {where}")
     for option, value in {"size": 64, "memory_backed": 1, **options, "power": 1}.items():
         guest.write_file(f"{where}/{option}", str(value))
+    # It allocates a page when that is first written, also below a poll, where it must not sleep.
+    guest.run(f"dd if=/dev/zero of=/dev/{name} bs=1M count=64 oflag=direct 2>&1")
     guest.run(f"ln -s /dev/{name} /dev/test/{name}")
 
 

@@ -74,7 +74,9 @@ static void make_dirty(u32 nr)
 		spin_lock(&s->lock);
 		i = hybrid_set_find(&e->map, s, key) < 0 ? hybrid_set_alloc(&e->map, s, key) : -1;
 		if (i >= 0) {
-			put_dirty(e, s, i, 1);
+			set_put_mask(&e->map, s, MASK_VALID, i, 1);
+			set_put_mask(&e->map, s, MASK_VALID, i, 1);
+		put_dirty(e, s, i, 1);
 			window[nr_dirty++] = window_of(key);
 		}
 		spin_unlock(&s->lock);
@@ -199,6 +201,7 @@ static void behind_the_cursor(void **state)
 			;
 		i = hybrid_set_alloc(&e->map, s, key);
 		assert_true(i >= 0);
+		set_put_mask(&e->map, s, MASK_VALID, i, 1);
 		put_dirty(e, s, i, 1);
 		spin_unlock(&s->lock);
 	}
