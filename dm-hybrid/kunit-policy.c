@@ -96,9 +96,9 @@ static bool usable(void *context, u32 i)
 	return !s->busy[i];
 }
 
-static void insert(struct set *s, u32 i, u32 print)
+static void insert(struct set *s, u32 i, u32 fingerprint)
 {
-	s->type->insert(s->state, i, print);
+	s->type->insert(s->state, i, fingerprint);
 	s->has[i] = true;
 }
 
@@ -167,8 +167,8 @@ static void random_ops(struct kunit *test, struct rnd_state *rnd, u32 size)
 			}
 			break;
 		case 2:
-			if (s->type->again)
-				s->type->again(s->state, prandom_u32_state(rnd));
+			if (s->type->ghost_hit)
+				s->type->ghost_hit(s->state, prandom_u32_state(rnd));
 			break;
 		case 3:
 			if (nr == s->size && evict(s))

@@ -48,8 +48,8 @@ bool worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s,
 
 	if (endurance == ENDURANCE_PLENTY || set_fills(e, s) || (io->flags & HYBRID_IO_META))
 		return true;
-	again = p->type->again && p->type->again(set_policy_state(&e->map, p, s),
-						 hybrid_key_print(io->key));
+	again = p->type->ghost_hit && p->type->ghost_hit(set_policy_state(&e->map, p, s),
+						 hybrid_key_fingerprint(io->key));
 	return again && endurance == ENDURANCE_SHORT;
 }
 
@@ -58,7 +58,7 @@ int take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volu
 {
 	int i = hybrid_set_alloc(&e->map, s, key);
 
-	/* Nothing of it was written: settled. */
+	/* Nothing of it was written: durable. */
 	s->stamp[i] = (u32)READ_ONCE(v->flush.flushed);
 	hold_forget(e, s, key, e->map.granules, HOLD_CACHED);
 	atomic_inc(&v->nr_cached);

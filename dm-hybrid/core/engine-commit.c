@@ -91,7 +91,7 @@ void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	error = v->flush.error;
 	if (!error)
 		WRITE_ONCE(v->flush.flushed, v->flush.target);
-	/* What takes it for a stamp is settled, however long ago it was. */
+	/* What takes it for a stamp is durable, however long ago it was. */
 	if (v->flush.last_write < v->flush.flushed)
 		WRITE_ONCE(v->flush.last_write, v->flush.flushed);
 	lift = !(++e->flushes_ended % LIFT_FLUSHES);
@@ -271,7 +271,7 @@ static bool record_block(struct hybrid_engine *e, u32 set, u32 i)
 	v = key_volume(e, s->key[i]);
 	valid = block_mask(e, s, MASK_VALID, i);
 	dirty = block_mask(e, s, MASK_DIRTY, i);
-	if (!settled(v, s->stamp[i]))
+	if (!origin_durable(v, s->stamp[i]))
 		dirty_part(e, s, i, &valid, &dirty);
 	/* A block that the journal does not know has empty masks there. */
 	if (valid != block_mask(e, s, MASK_JVALID, i) ||
@@ -316,7 +316,7 @@ static bool closable(struct hybrid_engine *e, struct hybrid_set *s, u32 region)
 		if (s->flags[i] & BLOCK_BUSY)
 			return false;
 		if ((s->flags[i] & BLOCK_MAPPED) &&
-		    !settled(key_volume(e, s->key[i]), s->stamp[i]))
+		    !origin_durable(key_volume(e, s->key[i]), s->stamp[i]))
 			return false;
 	}
 	hlist_for_each_entry(w, &s->inflight, inflight)

@@ -2,7 +2,7 @@
 /*
  * Flushes of origins, one at a time for each.  A write that ended in epoch n is covered by a
  * flush that began at n or later; blocks keep the epoch of the last write to their origin's
- * copy as a stamp (settled()).
+ * copy as a stamp (origin_durable()).
  */
 #include "engine-internal.h"
 
@@ -100,8 +100,8 @@ bool origin_settle_locked(struct hybrid_engine *e, struct hybrid_volume *v, bool
 static_assert(BIT(30) / LIFT_FLUSHES >= MOST_SETS);
 
 /*
- * A stamp is settled for good once a flush covered it; but it has 32 bits, and 2^31
- * flushes later it would no longer look so.  So settled ones are brought up to now, set
+ * A stamp is durable for good once a flush covered it; but it has 32 bits, and 2^31
+ * flushes later it would no longer look so.  So durable ones are brought up to now, set
  * after set.
  */
 void lift_stamps(struct hybrid_engine *e)
@@ -121,7 +121,7 @@ void lift_stamps(struct hybrid_engine *e)
 		if (!(s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)))
 			continue;
 		v = key_volume(e, s->key[i]);
-		if (settled(v, s->stamp[i]))
+		if (origin_durable(v, s->stamp[i]))
 			s->stamp[i] = (u32)READ_ONCE(v->flush.flushed);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
@@ -150,7 +150,7 @@ bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions
 		return true;
 	mark_must(e, set, i);
 	spin_lock(&e->lock);
-	if (settled(v, s->stamp[i])) {
+	if (origin_durable(v, s->stamp[i])) {
 		want(acts, WANT_COMMIT);
 	} else {
 		v->flush.lazy = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The short way of hits: reads of what is valid, writes to what is dirty.  Of the
+ * The fast path of hits: reads of what is valid, writes to what is dirty.  Of the
  * block nothing changes, so there is nothing to wait for, and no action follows.
  */
 #include "engine-internal.h"
@@ -58,7 +58,7 @@ static bool write_hit(struct hybrid_engine *e, struct hybrid_io *io)
 		io->idx = i;
 		io->to_cache = io->mask;
 		io->to_origin = 0;
-		io->over = io->mask;
+		io->overwritten = io->mask;
 		io->state = IO_REWRITE;
 		s->recent |= region_bit(i);
 		hlist_add_head(&io->inflight, &s->inflight);
@@ -75,7 +75,7 @@ static bool write_hit(struct hybrid_engine *e, struct hybrid_io *io)
 }
 
 /*
- * May it go the short way, if it hits?  A read of metadata for which that is noted
+ * May it go the fast path, if it hits?  A read of metadata for which that is noted
  * already: without the lock a hint, which may be wrong for one read.
  */
 static bool flags_allow(const struct hybrid_engine *e, const struct hybrid_io *io)

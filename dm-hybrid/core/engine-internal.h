@@ -143,7 +143,7 @@ static inline atomic_t *ahead_credit(struct hybrid_engine *e, u64 key)
  * Has every origin write that @stamp stands for been flushed?  Stamps are compared
  * modulo 2^32: none is ever 2^31 flushes behind (lift_stamps()).
  */
-static inline bool settled(const struct hybrid_volume *v, u32 stamp)
+static inline bool origin_durable(const struct hybrid_volume *v, u32 stamp)
 {
 	return (s32)((u32)READ_ONCE(v->flush.flushed) - stamp) >= 0;
 }
@@ -396,7 +396,7 @@ bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions
 void engine_settle(struct hybrid_engine *e, struct hybrid_actions *acts);
 
 /* engine-queue.c */
-/* What hybrid_io_init() and hybrid_engine_hit() leave to who takes the long way. */
+/* What hybrid_io_init() and hybrid_engine_hit() leave to who takes the slow path. */
 void io_begin(struct hybrid_io *io);
 void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua);
 /* Make @io->op a read of the origin; the caller sends it. */

@@ -13,7 +13,7 @@ static void note_whole(struct hybrid_engine *e, struct hybrid_io *io)
 	/* The last granule of an origin in place may be cut off. */
 	if (io->sector + io->count == io->volume->info.data_sectors)
 		to = ((end - 1) >> g->granule_shift) + 1;
-	io->full = to > from ? GENMASK_ULL(to - 1, from) : 0;
+	io->whole = to > from ? GENMASK_ULL(to - 1, from) : 0;
 }
 
 /* ---- a pool that failed -------------------------------------------------- */
@@ -154,8 +154,8 @@ bool io_done(struct hybrid_engine *e, struct hybrid_io *io, int error, struct hy
 		io->error = error;
 		return true;
 	case IO_REWRITE:
-		/* What write_hit() leaves to who takes the long way */
-		io->again = false;
+		/* What write_hit() leaves to who takes the slow path */
+		io->redirty = false;
 		io->commit = false;
 		io->redirected = false;
 		fallthrough;

@@ -7,11 +7,11 @@ void io_begin(struct hybrid_io *io)
 	io->state = IO_NEW;
 	io->wait = WAIT_NONE;
 	io->commit = false;
-	io->again = false;
+	io->redirty = false;
 	io->counted = false;
 	io->fetch = false;
 	io->redirected = false;
-	io->over = 0;
+	io->overwritten = 0;
 	io->room_since = 0;
 	io->idx = -1;
 	io->job = NULL;

@@ -135,7 +135,7 @@ static u64 overwritten(const struct hybrid_set *s, u64 key)
 
 	hlist_for_each_entry(w, &s->inflight, inflight)
 		if (w->key == key)
-			over |= w->over;
+			over |= w->overwritten;
 	return over;
 }
 

@@ -51,7 +51,7 @@
 #define REST_HIT		(6 * REST_COST)
 #define REST_MOST		(64 * REST_COST)
 /*
- * With each so many flushes of origins, the stamps of one set that are settled are brought
+ * With each so many flushes of origins, the stamps of one set that are durable are brought
  * up to now.  There are fewer than 2^20 sets: after 2^30 flushes all had their turn.
  */
 #define LIFT_FLUSHES		1024

@@ -24,7 +24,7 @@ static void split_write(struct hybrid_engine *e, struct hybrid_io *io, bool cach
 	u32 mode = write_mode(e, io->volume);
 	u64 d = dirty & io->mask;
 	/* J11: parts of granules that are not valid, where fetch_rest() could not help. */
-	u64 partial = io->mask & ~io->full & ~valid & ~d;
+	u64 partial = io->mask & ~io->whole & ~valid & ~d;
 
 	if (mode == HYBRID_MODE_WRITEBACK && !dirty && room_used_up(io->volume))
 		mode = HYBRID_MODE_WRITETHROUGH;
@@ -54,7 +54,7 @@ static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struc
 		bypass(io, HYBRID_BYPASS_MODE);
 		return false;
 	}
-	if (!io->full && mode != HYBRID_MODE_WRITEBACK) {
+	if (!io->whole && mode != HYBRID_MODE_WRITEBACK) {
 		bypass(io, HYBRID_BYPASS_PARTIAL);
 		return false;
 	}
@@ -189,8 +189,8 @@ static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	again = io->to_cache & jdirty & ~dirty & valid;
 	if (again)
 		put_dirty(e, s, i, dirty | again);
-	io->again = again;
-	io->over = io->to_cache & valid;
+	io->redirty = again;
+	io->overwritten = io->to_cache & valid;
 	hybrid_set_invalidate(&e->map, s, i, io->mask & ~(dirty | again));
 	if (set_unrecorded(&e->map, s, i))
 		mark_lazy(e, io->set, i);
@@ -276,7 +276,7 @@ enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 		alloc = false;
 	}
 	split_write(e, io, i >= 0 || alloc, valid, dirty);
-	parts = io->fetch ? io->mask & ~io->full & ~valid : 0;
+	parts = io->fetch ? io->mask & ~io->whole & ~valid : 0;
 	if (i >= 0 && busy_blocks_write(e, s, io, i, parts))
 		return wait_routed(s, io, WAIT_BUSY);
 	if (parts) {
@@ -399,7 +399,7 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 	if (failed && !error_origin && write_redirects(e, s, io)) {
 		hlist_del(&io->inflight);
 		/* When it goes out again, the block may be gone. */
-		io->over = 0;
+		io->overwritten = 0;
 		io->commit = false;
 		/* Others write parts of the same granules to the cache: after them. */
 		if (write_in_flight(s, io->key, io->mask)) {
@@ -435,7 +435,7 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 	spin_unlock_irqrestore(&s->lock, flags);
 	/* No record will come of what this write made dirty again, and wake who waits for it. */
 	if (waiting)
-		wake_set(e, io->set, WAIT_OVERLAP | (io->again ? WAIT_RECORD : 0), acts);
+		wake_set(e, io->set, WAIT_OVERLAP | (io->redirty ? WAIT_RECORD : 0), acts);
 	if (error_origin)
 		io->error = error_origin;
 	else if (error_cache && (io->to_cache & ~io->to_origin))

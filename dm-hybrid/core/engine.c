@@ -452,7 +452,7 @@ static const char *check_writes(struct hybrid_engine *e, struct hybrid_set *s)
 			return "a write to the origin is under way beside what is dirty";
 		if (w->state == IO_REWRITE && (w->mask & ~dirty))
 			return "what is being written again is dirty no more";
-		if (w->over && i < 0)
+		if (w->overwritten && i < 0)
 			return "a write replaces what the cache has not";
 	}
 	return NULL;

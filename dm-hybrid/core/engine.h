@@ -176,7 +176,7 @@ struct hybrid_io {
 	u8 wait;
 	u8 phase;
 	bool commit;		/* must join a commit before it ends */
-	bool again;		/* makes dirty again what was written back, not yet recorded */
+	bool redirty;		/* makes dirty again what was written back, not yet recorded */
 	bool counted;
 	bool fetch;		/* may read what surrounds its parts of granules */
 	bool redirected;	/* the cache failed, and all that can goes to the origin */
@@ -185,10 +185,10 @@ struct hybrid_io {
 	u32 room_since;		/* a write: the tick from which on it waits for room, or 0 */
 	u64 key;
 	u64 mask;		/* granules touched */
-	u64 full;		/* granules covered whole */
+	u64 whole;		/* granules covered whole */
 	u64 to_cache;		/* granules that go to (come from) the cache */
 	u64 to_origin;
-	u64 over;		/* a write: those of to_cache that were valid before */
+	u64 overwritten;	/* a write: those of to_cache that were valid before */
 	u64 cursor;
 	struct list_head link;
 	struct hlist_node inflight;	/* a write: its set's */
@@ -369,7 +369,7 @@ enum hybrid_map_result {
 };
 
 /*
- * A user's I/O arrives.  Is it a hit that goes the short way?  True: its data are
+ * A user's I/O arrives.  Is it a hit that goes the fast path?  True: its data are
  * at io->op.sector of the cache device, and no action follows.  False: call
  * hybrid_engine_miss().
  */

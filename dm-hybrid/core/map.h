@@ -42,7 +42,7 @@ static inline oblock_t hybrid_key_block(u64 key)
  * All of the product: hash_64() never returns more than 32 bits, and the volume
  * has no part in the lower ones.
  */
-static inline u32 hybrid_key_print(u64 key)
+static inline u32 hybrid_key_fingerprint(u64 key)
 {
 	u64 h = key * GOLDEN_RATIO_64;
 
@@ -276,7 +276,7 @@ static inline void hybrid_set_note_insert(const struct hybrid_map *map, struct h
 {
 	struct hybrid_policy_states *p = s->policy;
 
-	p->type->insert(set_policy_state(map, p, s), i, hybrid_key_print(s->key[i]));
+	p->type->insert(set_policy_state(map, p, s), i, hybrid_key_fingerprint(s->key[i]));
 }
 
 /* Block @i, kept or not, leaves as others do from now on. */
@@ -289,7 +289,7 @@ static inline void hybrid_set_note_remove(const struct hybrid_map *map, struct h
 	struct hybrid_policy_states *p = s->policy;
 
 	hybrid_set_unkeep(s, i);
-	p->type->remove(set_policy_state(map, p, s), i, hybrid_key_print(s->key[i]), evicted);
+	p->type->remove(set_policy_state(map, p, s), i, hybrid_key_fingerprint(s->key[i]), evicted);
 }
 
 /* Take a free block for @key, which has none: mapped, nothing valid.  -1: none free. */

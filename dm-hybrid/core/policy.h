@@ -37,19 +37,19 @@ struct hybrid_policy_type {
 	void (*hit)(void *state, u32 i);
 
 	/*
-	 * Block @i was filled, or written for the first time.  @print, a hash of
+	 * Block @i was filled, or written for the first time.  @fingerprint, a hash of
 	 * its key, is all that a policy knows of what is in it.
 	 */
-	void (*insert)(void *state, u32 i, u32 print);
+	void (*insert)(void *state, u32 i, u32 fingerprint);
 
 	/* Block @i left the cache; @evicted: not because its data went. */
-	void (*remove)(void *state, u32 i, u32 print, bool evicted);
+	void (*remove)(void *state, u32 i, u32 fingerprint, bool evicted);
 
 	/*
 	 * Not cached: was it evicted, or asked for, not long ago?  From now on it
 	 * was.  NULL: the policy remembers nothing.
 	 */
-	bool (*again)(void *state, u32 print);
+	bool (*ghost_hit)(void *state, u32 fingerprint);
 
 	/*
 	 * The block to evict next, of those that usable(@ctx, i) accepts; it

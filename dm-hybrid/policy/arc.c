@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * ARC (Megiddo and Modha, FAST'03): the blocks that were asked for once, and
- * those that were asked for again, each in the order of use; the prints of what
+ * those that were asked for again, each in the order of use; the fingerprints of what
  * either lost say how the cache is to be divided.  Hits are known as exactly as
  * recent.h knows them.  Where the paper makes room for a block it knows,
  * this evicts in advance; so the division follows one miss later.
@@ -17,7 +17,7 @@ struct arc_set {
 	struct hybrid_recent recent;
 	u16 target;		/* blocks that ARC_ONCE should have */
 	u16 nr_ghosts[ARC_QUEUES];
-	struct hybrid_ghost *ghost;	/* the lowest bit of a print says which queue's */
+	struct hybrid_ghost *ghost;	/* the lowest bit of a fingerprint says which queue's */
 	struct hybrid_order order;
 };
 
@@ -66,33 +66,33 @@ static struct arc_set *arc_update(void *state)
 
 static void ghost_forget(struct arc_set *s, u32 n)
 {
-	s->nr_ghosts[s->ghost->print[n] & 1]--;
+	s->nr_ghosts[s->ghost->fingerprint[n] & 1]--;
 	hybrid_ghost_forget(s->ghost, n);
 }
 
-/* The oldest print of that queue. */
+/* The oldest fingerprint of that queue. */
 static void ghost_forget_oldest(struct arc_set *s, u32 q)
 {
 	u32 n = 0;
 
-	while ((s->ghost->print[n] & 1) != q)
+	while ((s->ghost->fingerprint[n] & 1) != q)
 		n++;
 	ghost_forget(s, n);
 }
 
-static void ghost_add(struct arc_set *s, u32 q, u32 print)
+static void ghost_add(struct arc_set *s, u32 q, u32 fingerprint)
 {
 	if (s->ghost->nr == s->ghost->max)
 		ghost_forget(s, 0);
-	hybrid_ghost_add(s->ghost, (print & ~1U) | q);
+	hybrid_ghost_add(s->ghost, (fingerprint & ~1U) | q);
 	s->nr_ghosts[q]++;
 }
 
-static int ghost_find(const struct arc_set *s, u32 print)
+static int ghost_find(const struct arc_set *s, u32 fingerprint)
 {
-	int n = hybrid_ghost_find(s->ghost, print & ~1U);
+	int n = hybrid_ghost_find(s->ghost, fingerprint & ~1U);
 
-	return n >= 0 ? n : hybrid_ghost_find(s->ghost, print | 1);
+	return n >= 0 ? n : hybrid_ghost_find(s->ghost, fingerprint | 1);
 }
 
 /* A queue lost what is asked for: let it have more. */
@@ -106,7 +106,7 @@ static void adapt(struct arc_set *s, u32 q)
 		s->target -= min_t(u32, s->target, step);
 }
 
-static void arc_insert(void *state, u32 i, u32 print)
+static void arc_insert(void *state, u32 i, u32 fingerprint)
 {
 	struct arc_set *s = arc_update(state);
 	struct hybrid_order *o = &s->order;
@@ -114,9 +114,9 @@ static void arc_insert(void *state, u32 i, u32 print)
 
 	if (i >= o->size || hybrid_order_has(o, i))
 		return;
-	n = ghost_find(s, print);
+	n = ghost_find(s, fingerprint);
 	if (n >= 0) {
-		adapt(s, s->ghost->print[n] & 1);
+		adapt(s, s->ghost->fingerprint[n] & 1);
 		ghost_forget(s, n);
 		hybrid_order_append(o, ARC_AGAIN, i);
 		return;
@@ -129,24 +129,24 @@ static void arc_insert(void *state, u32 i, u32 print)
 		ghost_forget_oldest(s, ARC_AGAIN);
 }
 
-static void arc_remove(void *state, u32 i, u32 print, bool evicted)
+static void arc_remove(void *state, u32 i, u32 fingerprint, bool evicted)
 {
 	struct arc_set *s = arc_update(state);
 
 	if (!hybrid_order_has(&s->order, i))
 		return;
 	if (evicted)
-		ghost_add(s, s->order.link[i].queue, print);
+		ghost_add(s, s->order.link[i].queue, fingerprint);
 	hybrid_order_remove(&s->order, i);
 }
 
-static bool arc_again(void *state, u32 print)
+static bool arc_ghost_hit(void *state, u32 fingerprint)
 {
 	struct arc_set *s = state;
 
-	if (ghost_find(s, print) >= 0)
+	if (ghost_find(s, fingerprint) >= 0)
 		return true;
-	ghost_add(s, ARC_ONCE, print);
+	ghost_add(s, ARC_ONCE, fingerprint);
 	return false;
 }
 
@@ -192,7 +192,7 @@ static struct hybrid_policy_type arc_policy = {
 	.hit = arc_hit,
 	.insert = arc_insert,
 	.remove = arc_remove,
-	.again = arc_again,
+	.ghost_hit = arc_ghost_hit,
 	.victim = arc_victim,
 	.hint = arc_hint,
 	.load = arc_load,

@@ -19,7 +19,7 @@ static void fifo_hit(void *state, u32 i)
 }
 
 /* A block that is written again is not inserted again. */
-static void fifo_insert(void *state, u32 i, u32 print)
+static void fifo_insert(void *state, u32 i, u32 fingerprint)
 {
 	struct hybrid_order *o = state;
 
@@ -28,7 +28,7 @@ static void fifo_insert(void *state, u32 i, u32 print)
 		hybrid_order_append(o, 0, i);
 }
 
-static void fifo_remove(void *state, u32 i, u32 print, bool evicted)
+static void fifo_remove(void *state, u32 i, u32 fingerprint, bool evicted)
 {
 	hybrid_order_remove(state, i);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a set remembers of blocks that it has not: half of their prints, oldest
+ * What a set remembers of blocks that it has not: half of their fingerprints, oldest
  * first, in 2 bytes each.  Of new blocks one in a hundred seems to be known by
  * chance, and that costs no more than a wrong guess.  All under the set's lock.
  */
@@ -12,7 +12,7 @@
 struct hybrid_ghost {
 	u16 nr;
 	u16 max;
-	u16 print[];
+	u16 fingerprint[];
 };
 
 static inline size_t hybrid_ghost_bytes(u32 max)
@@ -20,12 +20,12 @@ static inline size_t hybrid_ghost_bytes(u32 max)
 	return sizeof(struct hybrid_ghost) + max * sizeof(u16);
 }
 
-static inline int hybrid_ghost_find(const struct hybrid_ghost *g, u16 print)
+static inline int hybrid_ghost_find(const struct hybrid_ghost *g, u16 fingerprint)
 {
 	u32 n;
 
 	for (n = 0; n < g->nr; n++)
-		if (g->print[n] == print)
+		if (g->fingerprint[n] == fingerprint)
 			return n;
 	return -1;
 }
@@ -33,17 +33,17 @@ static inline int hybrid_ghost_find(const struct hybrid_ghost *g, u16 print)
 static inline void hybrid_ghost_forget(struct hybrid_ghost *g, u32 n)
 {
 	g->nr--;
-	memmove(&g->print[n], &g->print[n + 1], (g->nr - n) * sizeof(u16));
+	memmove(&g->fingerprint[n], &g->fingerprint[n + 1], (g->nr - n) * sizeof(u16));
 }
 
 /* The newest; if there is no room, the oldest goes. */
-static inline void hybrid_ghost_add(struct hybrid_ghost *g, u16 print)
+static inline void hybrid_ghost_add(struct hybrid_ghost *g, u16 fingerprint)
 {
 	if (!g->max)
 		return;
 	if (g->nr == g->max)
 		hybrid_ghost_forget(g, 0);
-	g->print[g->nr++] = print;
+	g->fingerprint[g->nr++] = fingerprint;
 }
 
 #endif

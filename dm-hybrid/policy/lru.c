@@ -43,12 +43,12 @@ static struct hybrid_order *lru_order(void *state)
 	return &s->order;
 }
 
-static void lru_insert(void *state, u32 i, u32 print)
+static void lru_insert(void *state, u32 i, u32 fingerprint)
 {
 	hybrid_order_append(lru_order(state), 0, i);
 }
 
-static void lru_remove(void *state, u32 i, u32 print, bool evicted)
+static void lru_remove(void *state, u32 i, u32 fingerprint, bool evicted)
 {
 	hybrid_order_remove(lru_order(state), i);
 }

@@ -37,12 +37,12 @@ static void null_load(void *state, u32 i, u8 hint)
 		__set_bit(i, s->present);
 }
 
-static void null_insert(void *state, u32 i, u32 print)
+static void null_insert(void *state, u32 i, u32 fingerprint)
 {
 	null_load(state, i, 0);
 }
 
-static void null_remove(void *state, u32 i, u32 print, bool evicted)
+static void null_remove(void *state, u32 i, u32 fingerprint, bool evicted)
 {
 	struct null_set *s = state;
 

@@ -44,7 +44,7 @@ static void sieve_hit(void *state, u32 i)
 		WRITE_ONCE(s->marked[i], 1);
 }
 
-static void sieve_insert(void *state, u32 i, u32 print)
+static void sieve_insert(void *state, u32 i, u32 fingerprint)
 {
 	struct sieve_set *s = state;
 
@@ -55,7 +55,7 @@ static void sieve_insert(void *state, u32 i, u32 print)
 	hybrid_order_append(s->order, 0, i);
 }
 
-static void sieve_remove(void *state, u32 i, u32 print, bool evicted)
+static void sieve_remove(void *state, u32 i, u32 fingerprint, bool evicted)
 {
 	struct sieve_set *s = state;
 

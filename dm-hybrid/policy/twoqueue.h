@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A small queue in front of a main one, as in S3-FIFO and Clock2Q+: what is asked
- * for once leaves soon, and leaves a print; what was hit in the small queue, or
- * comes back while its print is known, goes to the main queue, a clock with a
+ * for once leaves soon, and leaves a fingerprint; what was hit in the small queue, or
+ * comes back while its fingerprint is known, goes to the main queue, a clock with a
  * counter of two bits for each block.  A hit writes that counter and nothing
  * else.
  *
@@ -100,7 +100,7 @@ static inline u32 hybrid_twoqueue_nr_small(const struct hybrid_twoqueue *t)
 	return t->order->nr[TWOQUEUE_SMALL] + t->order->nr[TWOQUEUE_NEW];
 }
 
-static inline void hybrid_twoqueue_insert(void *state, u32 i, u32 print)
+static inline void hybrid_twoqueue_insert(void *state, u32 i, u32 fingerprint)
 {
 	struct hybrid_twoqueue *t = state;
 	struct hybrid_order *o = t->order;
@@ -112,7 +112,7 @@ static inline void hybrid_twoqueue_insert(void *state, u32 i, u32 print)
 		return;
 	if (hybrid_twoqueue_nr_small(t) + o->nr[TWOQUEUE_MAIN] < t->set_size / 2)
 		t->full = false;
-	n = hybrid_ghost_find(t->ghost, print);
+	n = hybrid_ghost_find(t->ghost, fingerprint);
 	if (n >= 0)
 		hybrid_ghost_forget(t->ghost, n);
 	main = n >= 0 || (!t->full && hybrid_twoqueue_nr_small(t) >= t->small);
@@ -121,7 +121,7 @@ static inline void hybrid_twoqueue_insert(void *state, u32 i, u32 print)
 		hybrid_twoqueue_move(t, TWOQUEUE_SMALL, hybrid_order_first(o, TWOQUEUE_NEW));
 }
 
-static inline void hybrid_twoqueue_remove(void *state, u32 i, u32 print, bool evicted)
+static inline void hybrid_twoqueue_remove(void *state, u32 i, u32 fingerprint, bool evicted)
 {
 	struct hybrid_twoqueue *t = state;
 	struct hybrid_order *o = t->order;
@@ -131,17 +131,17 @@ static inline void hybrid_twoqueue_remove(void *state, u32 i, u32 print, bool ev
 		return;
 	t->full |= evicted;
 	if (evicted && o->link[i].queue != TWOQUEUE_MAIN)
-		hybrid_ghost_add(t->ghost, print);
+		hybrid_ghost_add(t->ghost, fingerprint);
 	hybrid_order_remove(o, i);
 }
 
-static inline bool hybrid_twoqueue_again(void *state, u32 print)
+static inline bool hybrid_twoqueue_ghost_hit(void *state, u32 fingerprint)
 {
 	struct hybrid_twoqueue *t = state;
 
-	if (hybrid_ghost_find(t->ghost, print) >= 0)
+	if (hybrid_ghost_find(t->ghost, fingerprint) >= 0)
 		return true;
-	hybrid_ghost_add(t->ghost, print);
+	hybrid_ghost_add(t->ghost, fingerprint);
 	return false;
 }
 
@@ -254,7 +254,7 @@ static inline void hybrid_twoqueue_load(void *state, u32 i, u8 hint)
 	.hit = hybrid_twoqueue_hit,			\
 	.insert = hybrid_twoqueue_insert,		\
 	.remove = hybrid_twoqueue_remove,		\
-	.again = hybrid_twoqueue_again,			\
+	.ghost_hit = hybrid_twoqueue_ghost_hit,			\
 	.victim = hybrid_twoqueue_victim,		\
 	.hint = hybrid_twoqueue_hint,			\
 	.load = hybrid_twoqueue_load

@@ -45,7 +45,7 @@ static void contract_hit(void *state, u32 i)
 	expect(c, sim_interleave || c->since[i], "hit of unknown", i);
 }
 
-static void contract_insert(void *state, u32 i, u32 print)
+static void contract_insert(void *state, u32 i, u32 fingerprint)
 {
 	struct contract *c = state;
 
@@ -53,7 +53,7 @@ static void contract_insert(void *state, u32 i, u32 print)
 	c->since[i] = ++c->clock;
 }
 
-static void contract_remove(void *state, u32 i, u32 print, bool evicted)
+static void contract_remove(void *state, u32 i, u32 fingerprint, bool evicted)
 {
 	struct contract *c = state;
 

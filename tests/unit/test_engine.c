@@ -325,7 +325,7 @@ static void stamps_are_lifted(void **state)
 	for (n = 0; n < 2 * LIFT_FLUSHES; n++) {
 		assert_int_equal(write_io(8 * BLOCK, 8, n, false), 0);
 		assert_int_equal(flush_volume(), 0);
-		assert_true(settled(v, s->stamp[i]));
+		assert_true(origin_durable(v, s->stamp[i]));
 		assert_true(v->flush.flushed - s->stamp[i] <= LIFT_FLUSHES);
 		assert_true(v->flush.last_write >= v->flush.flushed);
 	}

@@ -267,7 +267,7 @@ static void metadata_stay_in_a_run(void **state)
 		assert_true(is_cached(DATA_FROM + 12 * k));
 }
 
-/* A hit is noted once: from then on it goes the short way, until that is forgotten. */
+/* A hit is noted once: from then on it goes the fast path, until that is forgotten. */
 static void metadata_go_short(void **state)
 {
 	pool_of("lru");

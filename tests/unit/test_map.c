@@ -67,10 +67,10 @@ static void prints(void **state)
 	u32 n = 20000, i, same[2] = { 0 };
 
 	for (i = 0; i < n; i++) {
-		u16 print = hybrid_key_print(hybrid_key(1, to_oblock(i)));
+		u16 print = hybrid_key_fingerprint(hybrid_key(1, to_oblock(i)));
 
-		same[0] += print == (u16)hybrid_key_print(hybrid_key(1, to_oblock(i + 1)));
-		same[1] += print == (u16)hybrid_key_print(hybrid_key(2, to_oblock(i)));
+		same[0] += print == (u16)hybrid_key_fingerprint(hybrid_key(1, to_oblock(i + 1)));
+		same[1] += print == (u16)hybrid_key_fingerprint(hybrid_key(2, to_oblock(i)));
 	}
 	/* by chance one in 65536 */
 	assert_true(same[0] < 10 && same[1] < 10);

@@ -380,14 +380,14 @@ static void ghosts(void **state)
 		assert_true(cache_find(&c, n) >= 0);
 		assert_true(cache_find(&c, n + 10000) < 0);
 		/* refused once, wanted the second time; of all that was refused, the newest */
-		assert_false(c.s.type->again(c.s.state, 77));
-		assert_true(c.s.type->again(c.s.state, 77));
+		assert_false(c.s.type->ghost_hit(c.s.state, 77));
+		assert_true(c.s.type->ghost_hit(c.s.state, 77));
 		/* prints are short: some seem to be known */
 		for (u32 k = known = 0; k < 2000; k++)
-			known += c.s.type->again(c.s.state, 100000000 + 2 * k);
+			known += c.s.type->ghost_hit(c.s.state, 100000000 + 2 * k);
 		assert_true(known < 40);
-		assert_true(c.s.type->again(c.s.state, 100000000 + 2 * 1999));
-		assert_false(c.s.type->again(c.s.state, 77));
+		assert_true(c.s.type->ghost_hit(c.s.state, 100000000 + 2 * 1999));
+		assert_false(c.s.type->ghost_hit(c.s.state, 77));
 		set_close(&c.s);
 	}
 }
@@ -419,8 +419,8 @@ static void victims(void **state)
 				} else if (what < 74 && has[i]) {
 					s.type->remove(s.state, i, 5, what < 72);
 					has[i] = false;
-				} else if (what < 80 && s.type->again) {
-					s.type->again(s.state, random_below(&seed, 2 * size));
+				} else if (what < 80 && s.type->ghost_hit) {
+					s.type->ghost_hit(s.state, random_below(&seed, 2 * size));
 				} else if (what >= 80) {
 					for (i = 0; i < size; i++) {
 						c.busy[i] = random_below(&seed, 4);

@@ -974,7 +974,7 @@ static bool goes_short(enum hybrid_io_type type, u64 sector, u32 count, bool fua
 	return true;
 }
 
-/* A hit goes the short way where all of it is valid, to be read, or dirty, to be written. */
+/* A hit goes the fast path where all of it is valid, to be read, or dirty, to be written. */
 static void short_way(void **state)
 {
 	u64 sector = 8 * BLOCK;
@@ -1004,7 +1004,7 @@ static void short_way(void **state)
 	fail_cache_writes = false;
 }
 
-/* Who waits for a write that went the short way is woken by its end. */
+/* Who waits for a write that went the fast path is woken by its end. */
 static void short_way_awaited(void **state)
 {
 	struct hybrid_actions acts;
