@@ -94,7 +94,7 @@ void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	/* What takes it for a stamp is durable, however long ago it was. */
 	if (v->flush.last_write < v->flush.flushed)
 		WRITE_ONCE(v->flush.last_write, v->flush.flushed);
-	lift = !(++e->flushes_ended % LIFT_FLUSHES);
+	lift = !(++e->lift.flushes % LIFT_FLUSHES);
 	if (!error && v->flush.flushing_lazy) {
 		e->commit.lazy_wanted = true;
 		meta_kick_locked(e, acts);

@@ -112,9 +112,9 @@ void lift_stamps(struct hybrid_engine *e)
 	u32 i;
 
 	spin_lock_irqsave(&e->lock, flags);
-	s = &e->map.set[e->lift_set++];
-	if (e->lift_set == e->map.nr_sets)
-		e->lift_set = 0;
+	s = &e->map.set[e->lift.set++];
+	if (e->lift.set == e->map.nr_sets)
+		e->lift.set = 0;
 	spin_unlock_irqrestore(&e->lock, flags);
 	spin_lock_irqsave(&s->lock, flags);
 	for (i = 0; i < e->map.set_size; i++) {

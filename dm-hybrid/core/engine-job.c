@@ -62,7 +62,7 @@ static void pool_add(struct hybrid_job_pool *p, struct hybrid_job *job)
 
 void job_prepare(struct hybrid_engine *e, enum job_kind kind)
 {
-	struct hybrid_job_pool *p = &e->jobs[kind];
+	struct hybrid_job_pool *p = &e->jobs.pool[kind];
 	struct hybrid_job *job;
 	unsigned long flags;
 
@@ -136,7 +136,7 @@ void jobs_unclaim(struct hybrid_engine *e, struct hybrid_volume *v)
 
 	lockdep_assert_held(&e->lock);
 	for (k = 0; k < NR_JOB_KINDS; k++)
-		claim_end(&e->jobs[k], &v->jobs[k]);
+		claim_end(&e->jobs.pool[k], &v->jobs.share[k]);
 }
 
 /* No claim is older than a tick.  Under the engine's lock. */
@@ -147,9 +147,9 @@ static void volume_tick(struct hybrid_engine *e, struct hybrid_volume *v,
 
 	lockdep_assert_held(&e->lock);
 	jobs_unclaim(e, v);
-	list_for_each_entry(io, &v->job_waiters, link)
-		WRITE_ONCE(e->nr_job_waiters, e->nr_job_waiters - 1);
-	list_splice_tail_init(&v->job_waiters, woken);
+	list_for_each_entry(io, &v->jobs.waiters, link)
+		WRITE_ONCE(e->jobs.nr_waiters, e->jobs.nr_waiters - 1);
+	list_splice_tail_init(&v->jobs.waiters, woken);
 }
 
 void jobs_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
@@ -162,7 +162,7 @@ void jobs_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 
 	spin_lock_irqsave(&e->lock, flags);
 	for (k = 0; k < NR_JOB_KINDS; k++)
-		pool_tick(&e->jobs[k], &out);
+		pool_tick(&e->jobs.pool[k], &out);
 	list_for_each_entry(v, &e->open_volumes, open_link)
 		volume_tick(e, v, &woken);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -175,7 +175,7 @@ bool jobs_spare(const struct hybrid_engine *e)
 	u32 k, nr = 0;
 
 	for (k = 0; k < NR_JOB_KINDS; k++)
-		nr += READ_ONCE(e->jobs[k].nr);
+		nr += READ_ONCE(e->jobs.pool[k].nr);
 	return nr;
 }
 
@@ -230,9 +230,9 @@ void jobs_create(struct hybrid_engine *e)
 {
 	u32 block = e->g->block_sectors, window = block << e->g->window_shift;
 
-	pool_create(&e->jobs[FILLS], block, block, NR_FILL_JOBS);
-	pool_create(&e->jobs[AHEADS], window, 0, window > block ? NR_AHEAD_JOBS : 0);
-	pool_create(&e->jobs[WRITEBACKS], window, OWN_WRITEBACK_SECTORS, NR_WRITEBACK_JOBS);
+	pool_create(&e->jobs.pool[FILLS], block, block, NR_FILL_JOBS);
+	pool_create(&e->jobs.pool[AHEADS], window, 0, window > block ? NR_AHEAD_JOBS : 0);
+	pool_create(&e->jobs.pool[WRITEBACKS], window, OWN_WRITEBACK_SECTORS, NR_WRITEBACK_JOBS);
 }
 
 void jobs_destroy(struct hybrid_engine *e)
@@ -240,7 +240,7 @@ void jobs_destroy(struct hybrid_engine *e)
 	u32 k;
 
 	for (k = 0; k < NR_JOB_KINDS; k++)
-		free_list(e, &e->jobs[k].free);
+		free_list(e, &e->jobs.pool[k].free);
 }
 
 int jobs_reserve(struct hybrid_engine *e, struct hybrid_volume *v)
@@ -248,10 +248,10 @@ int jobs_reserve(struct hybrid_engine *e, struct hybrid_volume *v)
 	u32 k;
 
 	for (k = 0; k < NR_JOB_KINDS; k++) {
-		if (!e->jobs[k].own_sectors)
+		if (!e->jobs.pool[k].own_sectors)
 			continue;
-		v->jobs[k].own = job_alloc(e, e->jobs[k].own_sectors, GFP_KERNEL);
-		if (!v->jobs[k].own)
+		v->jobs.share[k].own = job_alloc(e, e->jobs.pool[k].own_sectors, GFP_KERNEL);
+		if (!v->jobs.share[k].own)
 			return -ENOMEM;
 	}
 	return 0;
@@ -262,9 +262,9 @@ void jobs_release(struct hybrid_volume *v)
 	u32 k;
 
 	for (k = 0; k < NR_JOB_KINDS; k++) {
-		if (v->jobs[k].own)
-			job_free(v->e, v->jobs[k].own);
-		v->jobs[k].own = NULL;
+		if (v->jobs.share[k].own)
+			job_free(v->e, v->jobs.share[k].own);
+		v->jobs.share[k].own = NULL;
 	}
 }
 
@@ -285,11 +285,11 @@ static struct hybrid_job *get_locked(struct hybrid_engine *e, enum job_type type
 	lockdep_assert_held(&e->lock);
 	if ((type == JOB_WRITEBACK || type == JOB_HOLD) && !may_begin(e, v))
 		return NULL;
-	job = share_take(e, &e->jobs[k], &v->jobs[k]);
+	job = share_take(e, &e->jobs.pool[k], &v->jobs.share[k]);
 	if (!job)
 		return NULL;
-	e->nr_busy_jobs++;
-	v->nr_jobs++;
+	e->jobs.nr_busy++;
+	v->jobs.nr++;
 	job->type = type;
 	job->volume = v;
 	job->in_buffer = false;
@@ -325,10 +325,10 @@ bool job_get_staged(struct hybrid_engine *e, struct hybrid_io *io, bool must,
 
 	spin_lock_irqsave(&e->lock, flags);
 	*job = get_locked(e, JOB_STAGED, v);
-	waits = !*job && (must || has_share(e, &e->jobs[FILLS], &v->jobs[FILLS]));
+	waits = !*job && (must || has_share(e, &e->jobs.pool[FILLS], &v->jobs.share[FILLS]));
 	if (waits) {
-		list_add_tail(&io->link, &v->job_waiters);
-		WRITE_ONCE(e->nr_job_waiters, e->nr_job_waiters + 1);
+		list_add_tail(&io->link, &v->jobs.waiters);
+		WRITE_ONCE(e->jobs.nr_waiters, e->jobs.nr_waiters + 1);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	return !waits;
@@ -337,20 +337,20 @@ bool job_get_staged(struct hybrid_engine *e, struct hybrid_io *io, bool must,
 void job_ended(struct hybrid_engine *e, struct hybrid_volume *v, enum job_kind kind,
 	       struct hybrid_actions *acts)
 {
-	struct hybrid_job_pool *p = &e->jobs[FILLS];
-	struct hybrid_job_share *share = &v->jobs[FILLS];
+	struct hybrid_job_pool *p = &e->jobs.pool[FILLS];
+	struct hybrid_job_share *share = &v->jobs.share[FILLS];
 	struct hybrid_io *io = NULL;
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
 	if (kind == FILLS && (p->nr_free || !share->own_busy) && may_take(e, p, share))
-		io = list_first_entry_or_null(&v->job_waiters, struct hybrid_io, link);
+		io = list_first_entry_or_null(&v->jobs.waiters, struct hybrid_io, link);
 	if (io) {
 		list_del_init(&io->link);
-		WRITE_ONCE(e->nr_job_waiters, e->nr_job_waiters - 1);
+		WRITE_ONCE(e->jobs.nr_waiters, e->jobs.nr_waiters - 1);
 	} else {
-		e->nr_busy_jobs--;
-		v->nr_jobs--;
+		e->jobs.nr_busy--;
+		v->jobs.nr--;
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (!io)
@@ -363,13 +363,13 @@ void job_ended(struct hybrid_engine *e, struct hybrid_volume *v, enum job_kind k
 void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts)
 {
 	enum job_kind k = kind_of(job->type);
-	struct hybrid_job_pool *p = &e->jobs[k];
+	struct hybrid_job_pool *p = &e->jobs.pool[k];
 	struct hybrid_volume *v = job->volume;
-	struct hybrid_job_share *share = &v->jobs[k];
+	struct hybrid_job_share *share = &v->jobs.share[k];
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	engine_assert(e, list_empty(&job->link) && share->nr && v->nr_jobs);
+	engine_assert(e, list_empty(&job->link) && share->nr && v->jobs.nr);
 	if (--share->nr)
 		p->lent--;
 	if (job == share->own)

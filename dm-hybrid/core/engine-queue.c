@@ -17,7 +17,7 @@ void io_begin(struct hybrid_io *io)
 	io->job = NULL;
 	io->to_cache = 0;
 	io->to_origin = 0;
-	io->cursor = 0;
+	io->admitted = false;
 	INIT_LIST_HEAD(&io->link);
 	INIT_LIST_HEAD(&io->wait_link);
 	INIT_LIST_HEAD(&io->op.link);

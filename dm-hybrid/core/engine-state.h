@@ -306,12 +306,26 @@ struct hybrid_origin_flush {
 		      struct hybrid_actions *acts);	/* origin_flushed() */
 };
 
+/* engine-job.c: of all volumes */
+struct hybrid_jobs {
+	struct hybrid_job_pool pool[NR_JOB_KINDS];
+	u32 nr_busy;
+	u32 nr_waiters;			/* ios, all volumes; READ_ONCE without the lock */
+};
+
 /* A volume's share of one pool of jobs.  It may always have one; others are lent to it. */
 struct hybrid_job_share {
 	struct hybrid_job *own;		/* for where there is no memory; NULL: none */
 	bool own_busy;
 	u32 nr;				/* in use */
 	bool claims;			/* counted in nr_claims */
+};
+
+/* engine-job.c: of one volume */
+struct hybrid_volume_jobs {
+	struct hybrid_job_share share[NR_JOB_KINDS];
+	u32 nr;				/* in use, of all kinds */
+	struct list_head waiters;	/* ios */
 };
 
 struct hybrid_volume {
@@ -343,9 +357,7 @@ struct hybrid_volume {
 	struct hybrid_origin_sb sb;
 	struct list_head lost_link;	/* of waiters of struct hybrid_lost */
 	struct hybrid_ranges ranges;
-	u32 nr_jobs;
-	struct hybrid_job_share jobs[NR_JOB_KINDS];
-	struct list_head job_waiters;	/* ios */
+	struct hybrid_volume_jobs jobs;
 	struct hybrid_writeback writeback;
 	atomic_t nr_reads;		/* users' reads of the origin in flight */
 	atomic_t ahead[AHEAD_PARTS];	/* credit for fills ahead: see AHEAD_COST */
@@ -432,6 +444,12 @@ struct hybrid_writebacks {
 	struct hybrid_drain drain;
 	s64 credit;			/* sectors times ms, with a rate limit */
 	unsigned long *dirty_sets;	/* none with dirty blocks is missing */
+};
+
+/* engine-flush.c: stamps of all sets are brought up to now, in turn */
+struct hybrid_lift {
+	u32 flushes;			/* that have ended: see LIFT_FLUSHES; may wrap */
+	u32 set;			/* that is next */
 };
 
 /* engine-lost.c: what is lost with the cache, of one volume at a time */
@@ -560,15 +578,10 @@ struct hybrid_engine {
 	struct hybrid_checkpoint cp;
 	u32 next_instance;		/* of a volume */
 
-	/* Jobs */
-	struct hybrid_job_pool jobs[NR_JOB_KINDS];
-	u32 nr_busy_jobs;
-	u32 nr_job_waiters;		/* ios, all volumes; READ_ONCE without the lock */
-
+	struct hybrid_jobs jobs;
 	struct hybrid_runs runs;
 	struct hybrid_writebacks writebacks;
-	u32 flushes_ended;		/* see LIFT_FLUSHES; may wrap */
-	u32 lift_set;			/* whose stamps are lifted next */
+	struct hybrid_lift lift;
 	struct hybrid_room room;
 	struct hybrid_trim trim;
 	struct hybrid_places places;

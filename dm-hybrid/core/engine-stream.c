@@ -263,7 +263,7 @@ bool hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io 
 /* Some are left to fills. */
 static bool hold_allowed(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	return READ_ONCE(e->runs.nr_holds) < e->jobs[AHEADS].most / 4 * 3 &&
+	return READ_ONCE(e->runs.nr_holds) < e->jobs.pool[AHEADS].most / 4 * 3 &&
 	       !READ_ONCE(e->failed) && READ_ONCE(v->mode) != HYBRID_MODE_PASSTHROUGH;
 }
 

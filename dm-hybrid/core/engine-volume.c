@@ -56,7 +56,7 @@ struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 	INIT_LIST_HEAD(&v->ranges.list);
 	INIT_LIST_HEAD(&v->ranges.waiters);
 	INIT_LIST_HEAD(&v->ranges.queue);
-	INIT_LIST_HEAD(&v->job_waiters);
+	INIT_LIST_HEAD(&v->jobs.waiters);
 	INIT_LIST_HEAD(&v->writeback.turn);
 	room_create(v);
 	for (k = 0; k < AHEAD_PARTS; k++)
@@ -506,8 +506,8 @@ int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v)
 	else if (READ_ONCE(e->failed))
 		close_failed(e, v);
 	spin_lock_irqsave(&e->lock, flags);
-	engine_assert(e, !v->nr_jobs && !v->writeback.nr_active);
-	engine_assert(e, list_empty(&v->job_waiters) && list_empty(&v->ranges.list));
+	engine_assert(e, !v->jobs.nr && !v->writeback.nr_active);
+	engine_assert(e, list_empty(&v->jobs.waiters) && list_empty(&v->ranges.list));
 	WRITE_ONCE(v->open, false);
 	v->cache_written = false;
 	v->cache_flushing = false;
@@ -531,7 +531,7 @@ bool hybrid_volume_suspend(struct hybrid_engine *e, struct hybrid_volume *v,
 	spin_unlock_irqrestore(&e->lock, flags);
 	holds_drop(e, v, HOLD_SUSPENDED);
 	spin_lock_irqsave(&e->lock, flags);
-	done = !v->nr_jobs && !v->flush.busy && !v->sb.busy && list_empty(&v->writeback.turn);
+	done = !v->jobs.nr && !v->flush.busy && !v->sb.busy && list_empty(&v->writeback.turn);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return done;
 }

@@ -263,11 +263,11 @@ enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 		io->counted = true;
 		count(v, (io->mask & ~valid) ? HYBRID_WRITE_MISSES : HYBRID_WRITE_HITS);
 		/* Decided once, however often the write has to wait. */
-		io->cursor = i < 0 && write_allocates(e, s, io, acts);
-		io->fetch = (i >= 0 || io->cursor) &&
+		io->admitted = i < 0 && write_allocates(e, s, io, acts);
+		io->fetch = (i >= 0 || io->admitted) &&
 			    write_mode(e, v) == HYBRID_MODE_WRITEBACK;
 	}
-	alloc = i < 0 && io->cursor && io->bypass != HYBRID_BYPASS_FULL;
+	alloc = i < 0 && io->admitted && io->bypass != HYBRID_BYPASS_FULL;
 	if (alloc && !room_to_write(e, s, io, acts)) {
 		if (room_wait(e, s, io))
 			return ROUTE_TAKEN;

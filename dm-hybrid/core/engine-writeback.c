@@ -375,7 +375,7 @@ static bool drain_may_go(const struct hybrid_engine *e, const struct hybrid_volu
 /* As many jobs as there are windows above the limit. */
 static u32 depth_above(const struct hybrid_engine *e, u64 excess)
 {
-	return min_t(u64, e->jobs[WRITEBACKS].most, 1 + div_u64(excess, 100 * window_blocks(e)));
+	return min_t(u64, e->jobs.pool[WRITEBACKS].most, 1 + div_u64(excess, 100 * window_blocks(e)));
 }
 
 /*
@@ -395,7 +395,7 @@ static u32 writeback_depth(const struct hybrid_engine *e, const struct hybrid_vo
 	    room_batch_full(e, v))
 		return 0;
 	if (drain_may_go(e, v) || READ_ONCE(e->writebacks.urgent) || room_used_up(v))
-		return e->jobs[WRITEBACKS].most;
+		return e->jobs.pool[WRITEBACKS].most;
 	if (dirty > high)
 		return depth_above(e, dirty - high);
 	/* Idle or not: its limit is that of all writeback */
@@ -403,7 +403,7 @@ static u32 writeback_depth(const struct hybrid_engine *e, const struct hybrid_vo
 		return 0;
 	if (dirty > low && (idle || READ_ONCE(e->writebacks.passed)) &&
 	    (!e->config.writeback_rate || e->writebacks.credit > 0))
-		return min(idle ? e->jobs[WRITEBACKS].most : 2, depth_above(e, dirty - low));
+		return min(idle ? e->jobs.pool[WRITEBACKS].most : 2, depth_above(e, dirty - low));
 	return 0;
 }
 

@@ -227,8 +227,8 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 	}
 	engine_settle(e, acts);
 	return unrecorded_left(e) || atomic_read(&e->nr_dirty) || READ_ONCE(e->grace.wanted) ||
-	       READ_ONCE(e->nr_busy_jobs) || jobs_spare(e) ||
-	       READ_ONCE(e->nr_job_waiters) || trim_wanted(e) ||
+	       READ_ONCE(e->jobs.nr_busy) || jobs_spare(e) ||
+	       READ_ONCE(e->jobs.nr_waiters) || trim_wanted(e) ||
 	       READ_ONCE(e->wear.endurance) != ENDURANCE_PLENTY;
 }
 
@@ -272,7 +272,7 @@ static bool stop_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 	holds_drop(e, NULL, HOLD_SUSPENDED);
 	reclaim(e, acts);
 	spin_lock_irqsave(&e->lock, flags);
-	busy = e->nr_busy_jobs || READ_ONCE(e->meta.state) != META_IDLE ||
+	busy = e->jobs.nr_busy || READ_ONCE(e->meta.state) != META_IDLE ||
 	       e->writebacks.queued || e->trim.busy;
 	list_for_each_entry(v, &e->open_volumes, open_link)
 		busy |= v->flush.busy || v->sb.busy;

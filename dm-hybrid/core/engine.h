@@ -178,6 +178,7 @@ struct hybrid_io {
 	bool commit;		/* must join a commit before it ends */
 	bool redirty;		/* makes dirty again what was written back, not yet recorded */
 	bool counted;
+	bool admitted;		/* a write miss: may enter the cache */
 	bool fetch;		/* may read what surrounds its parts of granules */
 	bool redirected;	/* the cache failed, and all that can goes to the origin */
 	s32 idx;		/* of the block in its set, -1: none */
@@ -189,7 +190,7 @@ struct hybrid_io {
 	u64 to_cache;		/* granules that go to (come from) the cache */
 	u64 to_origin;
 	u64 overwritten;	/* a write: those of to_cache that were valid before */
-	u64 cursor;
+	u64 cursor;		/* a range: the block that is next */
 	struct list_head link;
 	struct hlist_node inflight;	/* a write: its set's */
 	struct list_head wait_link;	/* ranges: link is in use already */

@@ -276,7 +276,7 @@ static void stop_drops(void **state)
 	read_up_to_a_hole();
 	stop();
 	assert_int_equal(e->runs.nr_holds, 0);
-	assert_int_equal(e->nr_busy_jobs, 0);
+	assert_int_equal(e->jobs.nr_busy, 0);
 }
 
 /* Nobody came: after two seconds the memory is free, and time need not pass any more. */
@@ -290,7 +290,7 @@ static void time_drops(void **state)
 		tick(100);
 	}
 	assert_in_range(k, 18, 20);
-	assert_int_equal(e->nr_busy_jobs, 0);
+	assert_int_equal(e->jobs.nr_busy, 0);
 }
 
 static struct hybrid_job *get_job(enum job_type type, struct hybrid_volume *volume)
@@ -340,7 +340,7 @@ static void jobs_are_shared(void **state)
 	e->nr_open++;
 	for (n = 0; n < NR_FILL_JOBS && (job[n] = get_job(JOB_FILL, v)); n++)
 		;
-	assert_int_equal(n, e->jobs[FILLS].most);
+	assert_int_equal(n, e->jobs.pool[FILLS].most);
 	own = get_job(JOB_FILL, other);
 	assert_non_null(own);
 	assert_null(get_job(JOB_FILL, other));
@@ -352,7 +352,7 @@ static void jobs_are_shared(void **state)
 	job_put(e, own, NULL);
 	while (n--)
 		job_put(e, job[n], NULL);
-	assert_int_equal(e->jobs[FILLS].lent, 0);
+	assert_int_equal(e->jobs.pool[FILLS].lent, 0);
 	unclaim(other);
 	e->nr_open--;
 	volume_free(other);
@@ -420,11 +420,11 @@ static void holds_end_beside_a_waiter(void **state)
 	assert_true(e->runs.nr_holds);
 	holds_drop(e, v, HOLD_MODE);
 	assert_int_equal(e->runs.nr_holds, 0);
-	assert_int_equal(e->nr_job_waiters, 1);
+	assert_int_equal(e->jobs.nr_waiters, 1);
 	reader.done = false;
 	tick(100);
 	assert_true(reader.done);
-	assert_int_equal(e->nr_job_waiters, 0);
+	assert_int_equal(e->jobs.nr_waiters, 0);
 	job_put(e, own, &acts);
 	unclaim(v);
 	unclaim(other);
