@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Leaves, index, root. */
+#ifndef DM_HYBRID_ENGINE_CHECKPOINT_H
+#define DM_HYBRID_ENGINE_CHECKPOINT_H
+
+#include "engine.h"
+#include "map.h"
+
+#define CHECKPOINT_BLOCKS	16		/* metadata blocks in one write, at most */
+
+enum checkpoint_phase {
+	CP_NONE,
+	CP_LEAVES,
+	CP_INDEX,
+	CP_FLUSH,		/* both are durable before the root names them */
+	CP_ROOT,
+};
+
+/* The present checkpoint, and what is on the disk */
+struct hybrid_checkpoint {
+	u8 phase;			/* enum checkpoint_phase */
+	bool wanted;
+	bool clean;			/* it is to be the last before a stop */
+	bool is_clean;			/* the root on the disk says so */
+	bool recovery;			/* it makes a recovery durable */
+	u32 pos;			/* of the phase: the leaf or index that is next */
+	u32 blocks;			/* in the present step */
+	u64 tail;			/* the journal's, once it is durable */
+	u64 root_sequence;
+	u16 *leaf_generation, *index_generation;
+	unsigned long *leaf_dirty, *indexes;
+	struct list_head waiters, now;	/* hybrid_waiter */
+};
+
+/* Blocking; 0 or -ENOMEM, after which checkpoint_destroy() frees what there is. */
+int checkpoint_create(struct hybrid_engine *e);
+void checkpoint_destroy(struct hybrid_engine *e);
+/*
+ * These leaves have changed: of block @i, under the set's lock; of those regions, likewise; of the
+ * entry of volume @id, under the engine's lock.  The next checkpoint writes them.
+ */
+void mark_leaf(struct hybrid_engine *e, u32 set, u32 i);
+void mark_region_leaves(struct hybrid_engine *e, u32 set, u64 regions);
+void mark_volume_leaf(struct hybrid_engine *e, u32 id);
+/* Under the engine's lock: one begins; its steps are operations on metadata, one at a time. */
+void checkpoint_begin(struct hybrid_engine *e);
+/* The next one makes a recovery durable. */
+void checkpoint_recovery(struct hybrid_engine *e);
+/* Add the next write to meta.op, which the caller began. */
+void checkpoint_step(struct hybrid_engine *e);
+void checkpoint_step_done(struct hybrid_engine *e);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Discard and write-zeroes. */
+#ifndef DM_HYBRID_ENGINE_RANGE_H
+#define DM_HYBRID_ENGINE_RANGE_H
+
+#include "engine.h"
+#include "map.h"
+
+/* Discards and write-zeroes of one volume */
+struct hybrid_ranges {
+	struct list_head list;		/* ios under way */
+	struct list_head waiters;	/* ios that overlap one of them */
+	struct list_head queue;		/* ranges for which there is no room */
+	u32 nr;				/* READ_ONCE without the lock */
+};
+
+/* A discard, or write of zeroes, arrives, or goes on.  Caller holds no lock. */
+enum hybrid_map_result range_io(struct hybrid_engine *e, struct hybrid_io *io,
+				struct hybrid_actions *acts);
+/* The origin's operation ended with @error; returns true: the io ends. */
+bool range_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
+		struct hybrid_actions *acts);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Which window is next: dirty ones in the order of their keys. */
+#ifndef DM_HYBRID_ENGINE_SWEEP_H
+#define DM_HYBRID_ENGINE_SWEEP_H
+
+#include "engine.h"
+#include "map.h"
+
+#define SWEEP_ENDS		32
+
+/* Of one volume */
+struct hybrid_sweep {
+	u64 *window;			/* keys; each is there once */
+	u32 room, nr;
+	u32 next;			/* to be handed out; those before ->sorted are sorted */
+	u32 sorted;
+	u32 end[SWEEP_ENDS];		/* all windows behind one are higher than those before */
+	u32 nr_ends;
+	u32 set;			/* that is looked at next, with a sweep under way */
+	bool under_way;
+	u64 cursor, limit;		/* keys from limit on are too high for this sweep */
+};
+
+enum sweep_result {
+	SWEEP_WINDOW,
+	SWEEP_NOTHING,
+	SWEEP_AGAIN,			/* not yet: ask again, after others had their turn */
+};
+
+/* @v's window to be written back next.  Only for the writeback worker. */
+enum sweep_result sweep_next(struct hybrid_engine *e, struct hybrid_volume *v, u64 *key);
+/* A block of the set became dirty; caller holds its lock. */
+void sweep_note(struct hybrid_engine *e, const struct hybrid_set *s);
+/* Blocking.  @volumes are in the table: all of them together have one pool's room. */
+int sweep_create(struct hybrid_engine *e, struct hybrid_volume *v, u32 volumes);
+void sweep_destroy(struct hybrid_volume *v);
+u64 sweep_ram(const struct hybrid_geometry *g);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Discards of the cache device, where blocks are free. */
+#ifndef DM_HYBRID_ENGINE_TRIM_H
+#define DM_HYBRID_ENGINE_TRIM_H
+
+#include "engine.h"
+#include "map.h"
+
+/* Discards of the cache device */
+struct hybrid_trim {
+	struct hybrid_op op;		/* the one that is under way, if busy ... */
+	struct hybrid_segment segment;
+	u32 set, first, nr;		/* ... of these blocks: its end's alone */
+	bool busy;
+	bool refused;			/* there are no more; READ_ONCE without the lock */
+	s64 credit;			/* sectors times ms */
+	unsigned long *sets;		/* those that may have blocks to be discarded */
+};
+
+/* Blocks of the set became free; caller holds its lock */
+void trim_note(struct hybrid_engine *e, u32 set);
+/* Are there places to be discarded?  Also without a lock: a hint then. */
+bool trim_wanted(const struct hybrid_engine *e);
+void trim_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
+
+#endif

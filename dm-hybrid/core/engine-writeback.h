@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* How a window is written back, and how fast. */
+#ifndef DM_HYBRID_ENGINE_WRITEBACK_H
+#define DM_HYBRID_ENGINE_WRITEBACK_H
+
+#include "engine.h"
+#include "engine-sweep.h"
+#include "map.h"
+
+/* Of a volume, or of all: what is dirty is written back, and nothing becomes dirty. */
+struct hybrid_drain {
+	bool on;		/* READ_ONCE without the lock */
+	u32 rate;		/* KiB a second, 0: no limit */
+	s64 credit;		/* sectors times ms, with a limit */
+};
+
+/*
+ * Writeback of one volume.  A slow origin delays no other's: nothing of this is shared.
+ * Its windows are a batch until the origin is flushed: engine-room.c.
+ */
+struct hybrid_writeback {
+	struct list_head turn;		/* in writebacks.turns: the worker looks for windows */
+	struct hybrid_sweep sweep;	/* the worker's alone */
+	u32 misses;			/* windows in a row where nothing could go; the same */
+	u32 nr_active;			/* windows */
+	u8 paused;			/* for so many ticks, after an error */
+	u32 windows;			/* that no flush covers: begun, or written */
+	u32 bound;			/* on these, beside users */
+	u32 flushing;			/* windows that the present flush covers */
+	bool flush_batch;		/* the next flush is for the batch */
+	bool flushing_batch;		/* ... and the present one */
+	u32 reads_first;		/* users' reads that end before the next batch; READ_ONCE */
+	u8 reads_ticks;			/* ticks after which it waits for them no longer */
+};
+
+/* Of all volumes */
+struct hybrid_writebacks {
+	struct hybrid_op op;
+	bool queued;
+	bool urgent;			/* a set has nothing clean to evict */
+	bool passed;			/* a set passed over dirty blocks to evict clean ones */
+	struct list_head turns;		/* volumes */
+	struct hybrid_drain drain;
+	s64 credit;			/* sectors times ms, with a rate limit */
+	unsigned long *dirty_sets;	/* none with dirty blocks is missing */
+};
+
+/* Windows of one volume, or (NULL) of all, may be able to go.  Without the engine's lock. */
+void writeback_kick(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
+/* Process context: the worker, which begins windows. */
+void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
+/* @ms later.  Caller holds no lock. */
+void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
+/* Write back the window of @key now, if it can be.  Caller holds no lock. */
+void writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts);
+/* A write to the block of @key is in flight no more.  Caller holds the set's lock. */
+void writeback_written(struct hybrid_engine *e, struct hybrid_set *s, u64 key,
+		       struct hybrid_actions *acts);
+
+#endif
