@@ -14,8 +14,8 @@ void volume_free(struct hybrid_volume *v);
 void volume_put(struct hybrid_engine *e, u32 id, struct hybrid_volume *v);
 void volumes_destroy(struct hybrid_engine *e);
 /*
- * Forget all blocks of @v, of which nothing may be in flight; @free: they may be used again, for its
- * records are dead, durably.  May sleep.
+ * Forget all blocks of @v, of which nothing may be in flight; @free: they may be used again,
+ * because its records are dead, durably.  May sleep.
  */
 void volume_purge(struct hybrid_engine *e, struct hybrid_volume *v, bool free);
 
