@@ -9,7 +9,7 @@
 #include "calls.h"
 #include "events.h"
 #include "io.h"
-#include "metadata.h"
+#include "superblock.h"
 #include "target.h"
 
 static LIST_HEAD(pools);

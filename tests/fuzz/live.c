@@ -7,7 +7,7 @@
 
 #include "errors.h"
 #include "members.h"
-#include "metadata.h"
+#include "superblock.h"
 #include "targets.h"
 
 /* Of an engine of our small images, whatever is on them (measured: 17.7 MB). */

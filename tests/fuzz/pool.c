@@ -2,7 +2,7 @@
 #include "pool.h"
 
 #include "io.h"
-#include "metadata.h"
+#include "superblock.h"
 
 #define MAX_STEPS	100000	/* more than anything here takes */
 

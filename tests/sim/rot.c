@@ -220,7 +220,7 @@ static void draw_damage(struct world *w, struct rot *rot)
 
 /* ---- What comes of it ------------------------------------------------------------ */
 
-/* As metadata.c chooses between the copies. */
+/* As superblock.c chooses between the copies. */
 static bool pool_readable(struct world *w)
 {
 	struct hybrid_superblock *block = arena_alloc(&sim_arena, HYBRID_META_BLOCK_SIZE);

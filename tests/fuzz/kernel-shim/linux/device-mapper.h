@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the module's parsers see of the kernel: ctr.c, message.c and metadata.c
+ * What the module's parsers see of the kernel: ctr.c, message.c and superblock.c
  * are compiled over this as they are.  Objects that they only pass on are
  * empty; the argument functions do what the kernel's do.
  */

@@ -6,7 +6,7 @@
 #include <linux/slab.h>
 
 #include "io.h"
-#include "metadata.h"
+#include "superblock.h"
 
 /* One copy of the superblock of a device of @sectors. */
 static int read_copy(struct block_device *bdev, u64 sector, u64 sectors,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The superblocks of the members. */
-#ifndef DM_HYBRID_METADATA_H
-#define DM_HYBRID_METADATA_H
+#ifndef DM_HYBRID_SUPERBLOCK_H
+#define DM_HYBRID_SUPERBLOCK_H
 
 #include <linux/blkdev.h>
 
