@@ -58,3 +58,10 @@ def test_offsets(number, struct):
     # And none is left out; what has no size of its own is in the text.
     named = {"cache", "origin", "role_data", "header", "reserved16", *rows}
     assert not {name for name, (_, size) in want.items() if size} - named
+
+
+@pytest.mark.parametrize("page", sorted(RST.parent.glob("*.rst")), ids=lambda p: p.stem)
+def test_pages_are_well_formed(page):
+    """A table one of whose words is too long for its column is shown to nobody."""
+    core = pytest.importorskip("docutils.core", reason="python3-docutils is not installed")
+    core.publish_string(page.read_text(), writer_name="null", settings_overrides={"halt_level": 2})
