@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What may enter the cache, and the credit for what was not asked for. */
+/* Admission to the cache, and the credit for data that nobody asked for. */
 #ifndef DM_HYBRID_ENGINE_ADMIT_H
 #define DM_HYBRID_ENGINE_ADMIT_H
 
@@ -7,14 +7,13 @@
 #include "map.h"
 
 /*
- * Blocks are filled ahead on credit, which each part of a volume has of its own.
- * Each costs AHEAD_COST, and brings AHEAD_USED when it is read; each miss brings 1,
- * and AHEAD_LENT is lent at first.  So it goes on where a third of them are read,
- * and is tried now and then where they are not.  It pays where the credit has come
- * to AHEAD_PAYS.
+ * Readahead fills neighbouring blocks on credit.  Each part of a volume has its own: one block
+ * costs AHEAD_COST, its first read earns AHEAD_USED, each miss earns 1, and AHEAD_LENT is granted
+ * at first.  So readahead continues where a third of its blocks are read, and is retried now and
+ * then elsewhere.  It counts as worthwhile at AHEAD_PAYS.
  *
- * While a set has free blocks, a fill ahead takes nobody's place, and costs a 15th
- * of the disk's time that a hit saves: so hits pay for as many.
+ * While a set has free blocks, a block filled ahead evicts no other, and costs the disk a 15th of
+ * the time that a hit saves: each hit then pays for one.
  */
 #define AHEAD_COST		64
 #define AHEAD_USED		(3 * AHEAD_COST)
@@ -26,56 +25,69 @@
 #define AHEAD_HITS		64	/* the newest, that pay */
 
 /*
- * What a fill brings that was not asked for, of its block and ahead, is on credit as
- * well where the read goes on no run: the rest of 64 KiB takes a disk a 12th of what a
- * miss takes.  Each costs REST_COST, each miss brings 1, and each hit half of what it saves:
- * REST_MOST is lent at first, to each CPU.  So with one hit in 7 reads all fills are
- * whole, and one in REST_COST where nothing is read again.
+ * A read outside any sequential run pays by credit, too, for the rest of its block and its
+ * neighbours: reading the rest of 64 KiB takes a disk a 12th of the time of a miss.  Each costs
+ * REST_COST, each miss earns 1, each hit earns half of the time it saves, and each CPU is granted
+ * REST_MOST at first.  So one hit in 7 reads pays for whole blocks everywhere; without any hit,
+ * one fill in REST_COST is whole.
  */
 #define REST_COST		32
 #define REST_HIT		(6 * REST_COST)
 #define REST_MOST		(64 * REST_COST)
 
-/* May a miss enter the cache? */
+/* Whether a miss may enter the cache. */
 enum admission {
 	REFUSED,
-	WHILE_FILLING,		/* a long run: what it could push out is not there yet */
-	IN_PLACE,		/* ... of what the run itself brought */
+	WHILE_FILLING,		/* a long run, while the set has blocks to spare */
+	IN_PLACE,		/* a long run replaces a block of its own */
 	ADMITTED,
-	SINGLE,			/* ... and goes on no run */
+	SINGLE,			/* admitted, and part of no run */
 };
 
-/* All of these under the set's lock. */
-/* @io is not cached, and that is why. */
+/*
+ * The caller of each function below holds the set's lock.
+ */
+
+/* @io bypasses the cache; counts the reason @why. */
 void bypass(struct hybrid_io *io, enum hybrid_counter why);
-/* Has the set blocks that nothing needs to leave for? */
+/* Can the set take another block without an eviction? */
 bool set_fills(const struct hybrid_engine *e, const struct hybrid_set *s);
-/* May this miss enter the cache?  IN_PLACE: another block left.  Counts the reason if not. */
+/*
+ * May this miss enter the cache?  IN_PLACE: another block has left for it.  REFUSED: the reason is
+ * counted.
+ */
 enum admission admission(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 			 struct hybrid_actions *acts);
 /*
- * Is a block that is read worth what it costs the cache device?  Always while the
- * set fills, and if it is metadata; else, where the budget is short, if it was asked
- * for not long ago.
+ * Is caching this read worth the write to the cache device?  Yes while the set fills and for
+ * metadata; with a short endurance budget, only if the block was evicted or missed recently.
  */
 bool worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io);
-/* A free block becomes @key's.  Caller has seen that there is one. */
+/*
+ * Assigns a free block to @key and returns its index.  The caller has checked that there is one.
+ */
 int take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v, u64 key);
-/* Is there a free block for a read miss?  Half of the reserve is for writes. */
+/* Is a block free for a read miss?  Evicts if not.  Half of the reserve is kept for writes. */
 bool room_to_fill(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
 		  struct hybrid_actions *acts);
-/* May a miss bring more than it needs?  Would it do without, if no hit had come? */
+/*
+ * May a miss fill more than was read?  Pays for it.  The second only asks whether credit has run
+ * out.
+ */
 bool rest_is_paid(struct hybrid_volume *v);
 bool rest_is_owed(struct hybrid_volume *v);
-/* A miss, or a hit of what was filled ahead, pays for the next ones near @key. */
+/* A miss near @key, or the first read of a block filled ahead, earns credit there. */
 void ahead_earns(struct hybrid_engine *e, u64 key, int credit);
-/* One more block is filled ahead; the first read of one, which would have been a miss. */
+/*
+ * Pay for one block filled ahead; note the first read of such a block, which counts as a miss for
+ * the run and the policy.
+ */
 void ahead_costs(struct hybrid_engine *e, u64 key);
 void ahead_used(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io, u32 i);
 /*
- * What to fill around @key, whose block is missed: with it what is missing next to
- * it in its window, without a gap, if something else of the window is there or the
- * set has free blocks.
+ * The blocks to fill with a miss of @key: [*from, *to) is @key and the missing blocks next to it
+ * in its window, without a gap, if another block of the window is cached or the set has free
+ * blocks.
  */
 void ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v, u64 key,
 		 u64 *from, u64 *to);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Leaves, index, root. */
+/* Checkpoints: leaves, index, root. */
 #ifndef DM_HYBRID_ENGINE_CHECKPOINT_H
 #define DM_HYBRID_ENGINE_CHECKPOINT_H
 
@@ -16,7 +16,7 @@ enum checkpoint_phase {
 	CP_ROOT,
 };
 
-/* The present checkpoint, and what is on the disk */
+/* The checkpoint under way, and the generations on disk. */
 struct hybrid_checkpoint {
 	u8 phase;			/* enum checkpoint_phase */
 	bool wanted;
@@ -32,21 +32,25 @@ struct hybrid_checkpoint {
 	struct list_head waiters, now;	/* hybrid_waiter */
 };
 
-/* Blocking; 0 or -ENOMEM, after which checkpoint_destroy() frees what there is. */
+/* Blocking; 0 or -ENOMEM.  checkpoint_destroy() frees everything in both cases. */
 int checkpoint_create(struct hybrid_engine *e);
 void checkpoint_destroy(struct hybrid_engine *e);
 /*
- * These leaves have changed: of block @i, under the set's lock; of those regions, likewise; of the
- * entry of volume @id, under the engine's lock.  The next checkpoint writes them.
+ * Mark a leaf as changed, for the next checkpoint: the leaf of block @i, or of those regions
+ * (under the set's lock); of the entry of volume @id (under the engine's lock).
  */
 void mark_leaf(struct hybrid_engine *e, u32 set, u32 i);
 void mark_region_leaves(struct hybrid_engine *e, u32 set, u64 regions);
 void mark_volume_leaf(struct hybrid_engine *e, u32 id);
-/* Under the engine's lock: one begins; its steps are operations on metadata, one at a time. */
+/*
+ * Begin a checkpoint.  Each of its steps is one operation on metadata.  Under the engine's lock.
+ */
 void checkpoint_begin(struct hybrid_engine *e);
-/* The next one makes a recovery durable. */
+/* The next checkpoint makes the result of a recovery durable. */
 void checkpoint_recovery(struct hybrid_engine *e);
-/* Add the next write to meta.op, which the caller began. */
+/*
+ * Put the next write of the checkpoint into meta.op, which the caller has begun; and note its end.
+ */
 void checkpoint_step(struct hybrid_engine *e);
 void checkpoint_step_done(struct hybrid_engine *e);
 

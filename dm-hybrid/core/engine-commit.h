@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Users' flushes, and the journal's entries. */
+/* Users' flushes, and the entries of the journal. */
 #ifndef DM_HYBRID_ENGINE_COMMIT_H
 #define DM_HYBRID_ENGINE_COMMIT_H
 
@@ -16,14 +16,14 @@ enum meta_state {
 	META_CHECKPOINT,
 };
 
-/* The one operation on metadata that is under way */
+/* The operation on metadata under way.  There is one at a time. */
 struct hybrid_meta {
 	u8 state;			/* enum meta_state */
 	struct hybrid_op op;
 	struct hybrid_segment segment[CHECKPOINT_BLOCKS];
 };
 
-/* The next entry of the journal, and the present one */
+/* The next journal entry, and the one being written. */
 struct hybrid_commit {
 	bool wanted;			/* something waits, or is urgent */
 	bool opens_wanted;		/* somebody waits for open regions */
@@ -33,33 +33,40 @@ struct hybrid_commit {
 	bool gated;			/* ... found records that wait for a flush of an origin */
 	struct list_head next, now;	/* ios */
 	struct list_head waiting;	/* ios, for such a flush */
-	/* With records that somebody waits for, that nobody does, and with regions to be opened */
+	/* Sets with records that somebody waits for, with other records, with regions to open */
 	unsigned long *must_sets, *lazy_sets, *open_sets;
 };
 
-/* @wanted: of WANT_COMMIT, WANT_OPENS, WANT_LAZY.  Caller holds no lock. */
+/*
+ * Requests a commit for the bits WANT_COMMIT, WANT_OPENS, WANT_LAZY in @wanted.  The caller holds
+ * no lock.
+ */
 void commit_kick(struct hybrid_engine *e, u32 wanted, struct hybrid_actions *acts);
-/* Under the engine's lock: look for something to commit, or to checkpoint, if that is not done. */
+/* Wakes the state machine of commits and checkpoints if it is idle.  Under the engine's lock. */
 void meta_kick_locked(struct hybrid_engine *e, struct hybrid_actions *acts);
-/* Process context: an operation on metadata ended, or there is something to begin. */
+/*
+ * Its work, in process context: an operation on metadata has ended, or something is to be begun.
+ */
 void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
 /*
- * A flush of which the origin's part is done: it ends, or joins a commit, if anything of its volume
- * is only in the cache's volatile memory, or in RAM.
+ * A user's flush whose origin is flushed: completes it, or makes it wait for a commit if data of
+ * its volume is only in the cache's volatile memory, or its metadata only in RAM.
  */
 void commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
 			struct hybrid_actions *acts);
-/* @io ends with the next commit that begins. */
+/* @io completes with the next commit to begin. */
 void join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
-/* A user's flush */
+/* Handles a user's flush. */
 void flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
-/* The end of the operation that origin_flush_locked() begins. */
+/* Ends the operation that origin_flush_locked() began. */
 void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
-/* Ask for the region to be opened; caller holds the set's lock. */
+/* Requests that the region of block @i be opened.  Under the set's lock. */
 void open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
-/* Once in commit_interval: records that nobody waits for, and regions to be closed. */
+/*
+ * Once per commit_interval: records changes that nobody waits for, closes regions.  No lock held.
+ */
 void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts);
-/* Is anything left that the journal does not know?  A hint without locks. */
+/* Does the journal lack anything that RAM knows?  Without locks: a hint. */
 bool unrecorded_left(struct hybrid_engine *e);
 
 #endif

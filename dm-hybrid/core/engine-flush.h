@@ -7,14 +7,14 @@
 #include "map.h"
 
 /*
- * With each so many flushes of origins, the stamps of one set that are durable are brought
- * up to now.  There are fewer than 2^20 sets: after 2^30 flushes all had their turn.
+ * After this many flushes of origins, the durable stamps of one set are brought up to the present
+ * epoch.  There are fewer than 2^20 sets, so 2^30 flushes cover all of them.
  */
 #define LIFT_FLUSHES		1024
 
 /*
- * Flushes of one origin.  A write that ended in epoch n is covered by a flush that
- * began at n or later.
+ * Flushes of one origin.  A write that ended in epoch n is covered by a flush that began in epoch
+ * n or later.
  */
 struct hybrid_origin_flush {
 	u64 epoch;			/* of writes that end now */
@@ -33,39 +33,41 @@ struct hybrid_origin_flush {
 		      struct hybrid_actions *acts);	/* origin_flushed() */
 };
 
-/* Stamps of all sets are brought up to now, in turn */
+/* The next set whose stamps are lifted. */
 struct hybrid_lift {
 	u32 flushes;			/* that have ended: see LIFT_FLUSHES; may wrap */
 	u32 set;			/* that is next */
 };
 
 /*
- * Under the engine's lock: begin a flush of the origin; while there is one, or its superblock is
- * being written, another one follows it.  flush.ended() is its end.
+ * Begins a flush of the origin; if one is under way, or a write of the origin's superblock,
+ * another flush follows it.  flush.ended() is called at its end.  Under the engine's lock.
  */
 void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 			 struct hybrid_actions *acts);
-/* Under the engine's lock: ... which may begin now. */
+/* Begins a flush that had to wait.  Under the engine's lock. */
 void origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 			      struct hybrid_actions *acts);
 /*
- * Under the engine's lock, or while the volume is opened or closed: a flush of the origin failed
- * with @error, or a write for which the block layer flushes.  It may have lost writes, and no later
- * flush makes them good.
+ * A flush of the origin failed with @error, or a write with FUA that the block layer emulates by a
+ * flush.  Writes may be lost, and no later flush can make up for them.  Under the engine's lock,
+ * or while the volume is being opened or closed.
  */
 void origin_flush_failed(struct hybrid_volume *v, int error);
-/* A write to the origin ended, @user: one that users' flushes cover.  Without the engine's lock. */
+/*
+ * A write to the origin has ended; @user: users' flushes must cover it.  Takes the engine's lock.
+ */
 void origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user);
 /*
- * Flush the origin if it has writes outstanding; then, if @record says so, record what
- * nobody waits for.  False: there is nothing to flush.  Under the engine's lock.
+ * Flushes the origin if it has unflushed writes, and then, if @record, records changes that nobody
+ * waits for.  Returns false if there was nothing to flush.  Under the engine's lock.
  */
 bool origin_settle_locked(struct hybrid_engine *e, struct hybrid_volume *v, bool record,
 			  struct hybrid_actions *acts);
-/* See LIFT_FLUSHES: one set more.  Caller holds no lock. */
+/* Lifts the stamps of one more set: see LIFT_FLUSHES.  The caller holds no lock. */
 void lift_stamps(struct hybrid_engine *e);
 /*
- * May the origin's copy of block @i change?  If not, what must be recorded first is asked for, and
+ * May the origin's copy of block @i change now?  If not, requests the record that must come first;
  * the caller waits for WAIT_RECORD.  Under the set's lock.
  */
 bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* An origin has grown, and its volume follows. */
+/* Growing: a volume follows its origin. */
 #ifndef DM_HYBRID_ENGINE_GROW_H
 #define DM_HYBRID_ENGINE_GROW_H
 
 #include "engine.h"
 #include "map.h"
 
-/* The sizes of the entry, in RAM; recorded with the next checkpoint.  Without the engine's lock. */
+/*
+ * Set both sizes in the volume's entry, in RAM; the next checkpoint records them.  Takes the
+ * engine's lock.
+ */
 void set_sizes(struct hybrid_engine *e, struct hybrid_volume *v, u64 data_sectors,
 	       u64 data_sectors_new);
-/* Blocking, while the volume is opened: the rest of what a cut left half done. */
+/* Blocking, while the volume is being opened: completes a growth that a power cut interrupted. */
 int finish_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Data through a buffer: fills, and writes to both devices. */
+/* Jobs: data that moves through a buffer, for fills, staged I/O and writeback. */
 #ifndef DM_HYBRID_ENGINE_JOB_H
 #define DM_HYBRID_ENGINE_JOB_H
 
@@ -20,7 +20,7 @@ enum job_type {
 	JOB_HOLD,		/* data of the origin in memory, ahead of a run */
 };
 
-/* Jobs of one kind have buffers of one size, and a pool. */
+/* Jobs of one kind share a pool and have buffers of one size. */
 enum job_kind {
 	FILLS,			/* JOB_FILL and JOB_STAGED: a block */
 	AHEADS,			/* JOB_AHEAD and JOB_HOLD: a window */
@@ -29,9 +29,9 @@ enum job_kind {
 };
 
 /*
- * Jobs of one kind.  They are allocated where memory is to be had at once, and freed when they
- * were not needed for a while.  Each open volume has one more of its own for good, which may
- * have a smaller buffer, and which it takes where there is no other.
+ * The jobs of one kind.  They are allocated when memory is available at once, and freed when they
+ * have not been needed for a while.  Each open volume has one more job of its own, perhaps with a
+ * smaller buffer, for use when no other is available.
  */
 struct hybrid_job_pool {
 	struct list_head free;		/* used last, first */
@@ -46,8 +46,8 @@ struct hybrid_job_pool {
 };
 
 /*
- * Work on one window: fills and staged I/O on one block of it.  While it runs,
- * a fill's or writeback's blocks are BLOCK_BUSY.
+ * Work on one window: a fill, staged I/O on one block, or a writeback.  The blocks of a fill or a
+ * writeback are BLOCK_BUSY meanwhile.
  */
 struct hybrid_job {
 	struct list_head link;		/* of the set, or of the free jobs */
@@ -81,14 +81,16 @@ struct hybrid_job {
 	struct hybrid_segment segment[HYBRID_MAX_SEGMENTS];
 };
 
-/* Of all volumes */
+/* All jobs of the pool. */
 struct hybrid_jobs {
 	struct hybrid_job_pool pool[NR_JOB_KINDS];
 	u32 nr_busy;
 	u32 nr_waiters;			/* ios, all volumes; READ_ONCE without the lock */
 };
 
-/* A volume's share of one pool of jobs.  It may always have one; others are lent to it. */
+/*
+ * A volume's share of the jobs of one kind.  It may always have one; further jobs are lent to it.
+ */
 struct hybrid_job_share {
 	struct hybrid_job *own;		/* for where there is no memory; NULL: none */
 	bool own_busy;
@@ -96,7 +98,7 @@ struct hybrid_job_share {
 	bool claims;			/* counted in nr_claims */
 };
 
-/* Of one volume */
+/* The jobs of one volume. */
 struct hybrid_volume_jobs {
 	struct hybrid_job_share share[NR_JOB_KINDS];
 	u32 nr;				/* in use, of all kinds */
@@ -105,88 +107,104 @@ struct hybrid_volume_jobs {
 
 void jobs_create(struct hybrid_engine *e);
 void jobs_destroy(struct hybrid_engine *e);
-/* The volume's own jobs, while it is open.  Sleeps.  -ENOMEM: release frees what there is. */
+/*
+ * Blocking: allocates the volume's own jobs; 0 or -ENOMEM.  jobs_release() frees them in both
+ * cases.
+ */
 int jobs_reserve(struct hybrid_engine *e, struct hybrid_volume *v);
 void jobs_release(struct hybrid_volume *v);
 /*
- * Give back memory of jobs that were not needed, end all claims, and run again the ios
- * that wait for jobs.  At each tick.
+ * At each tick: frees memory of unneeded jobs, ends all claims, and routes I/O again that waits
+ * for a job.
  */
 void jobs_tick(struct hybrid_engine *e, struct hybrid_actions *acts);
-/* End all claims of the volume.  Caller holds the engine's lock. */
+/* Ends all claims of the volume.  Under the engine's lock. */
 void jobs_unclaim(struct hybrid_engine *e, struct hybrid_volume *v);
-/* Is there more memory to give back at later ticks? */
+/* Will later ticks have memory to free? */
 bool jobs_spare(const struct hybrid_engine *e);
 /*
- * Allocate a job of that kind if none is free, for the caller or for whoever comes first.  It
- * does not sleep, but it may allocate many pages: not under a lock.
+ * Allocates a job of that kind if none is free, for the caller or for anybody else.  It does not
+ * sleep but may allocate many pages, so the caller holds no lock.
  */
 void job_prepare(struct hybrid_engine *e, enum job_kind kind);
 /*
- * NULL: all that @v may have are in use, or none is free; or it is for a writeback, or a hold,
- * that may not begin now.  Caller may hold a set's lock.
+ * Takes a job.  NULL if @v has as many as it may, if none is free, or if a writeback or a
+ * readahead into memory must not begin now.  A set's lock may be held.
  */
 struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type, struct hybrid_volume *v);
 /*
- * *job: for staged I/O, as above.  False: there is none and @io waits, which runs again when
- * a job of its volume ends, or at a tick: if it @must have a job, or if its volume has as many
- * in use as there are for each.  Caller may hold a set's lock.
+ * Takes a job for staged I/O into *job.  Returns false if @io has to wait for one: because it
+ * @must have one, or because its volume already uses its share.  It is routed again when a job of
+ * its volume ends, or at the next tick.  Otherwise returns true, with *job NULL if there is none.
+ * A set's lock may be held.
  */
 bool job_get_staged(struct hybrid_engine *e, struct hybrid_io *io, bool must,
 		    struct hybrid_job **job);
 void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts);
 /*
- * A job of @v has ended, whose end keeps @v open: the io of @v that has waited longest for one of
- * that kind runs again, if one is free that @v may have.  Otherwise @v may be gone.
+ * A job of @v has ended.  Routes the I/O again that has waited longest for a job of that kind, if
+ * @v may have one; that I/O keeps @v open.  Without such I/O, @v may be gone on return.
  */
 void job_ended(struct hybrid_engine *e, struct hybrid_volume *v, enum job_kind kind,
 	       struct hybrid_actions *acts);
-/* The job's next operation: between its buffer and the devices, no segments yet. */
+/* Begins the job's next operation, between its buffer and the devices, without segments. */
 void job_transfer(struct hybrid_job *job, bool write,
 		  void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
 			       struct hybrid_actions *acts));
 void job_segment(struct hybrid_job *job, bool origin, u64 sector, u32 offset, u32 sectors);
 struct hybrid_job *job_find(struct hybrid_engine *e, struct hybrid_set *s, u64 key);
 /*
- * Begin a fill of what was added to it.  @io is about one of the blocks: a read is
- * served from the buffer.
+ * Starts the fill of the blocks that were added.  @io refers to one of them; a read is served from
+ * the buffer.
  */
 void fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 		struct hybrid_actions *acts);
 /*
- * Would a fill write granules of block @i, -1: of none, that are clean in the journal, though
- * not in RAM?  J4 forbids it until that is recorded.  Caller holds the set's lock.
+ * Would a fill of block @i (-1: none) write granules that are clean on record but invalid in RAM?
+ * J4 forbids that until the change is recorded.  Under the set's lock.
  */
 bool fill_forbidden(struct hybrid_engine *e, struct hybrid_set *s, int i);
-/* Would a fill of those granules of @key's block @i, -1: that is not there, disturb something? */
+/*
+ * Would a fill of these granules of @key's block @i (-1: not cached) disturb I/O in flight?  Under
+ * the set's lock.
+ */
 bool fill_conflicts(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v, u64 key,
 		    int i, u64 mask);
-/* Is the block of @key one that could be filled, and would not disturb anything? */
+/*
+ * Is @key's block within the volume and not cached, and could it be filled now?  Under the set's
+ * lock.
+ */
 bool block_missing(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
 		   u64 key);
-/* For a fill, or hold, of blocks from @key on; NULL: as above. */
+/*
+ * Takes a job for a fill, or a readahead into memory, that begins with @key's block; NULL as for
+ * job_get().
+ */
 struct hybrid_job *fill_get(struct hybrid_engine *e, enum job_type type,
 			    struct hybrid_volume *v, u64 key);
-/* Fill those granules of @key's block @i, too.  Caller holds the set's lock. */
+/* Adds granules of @key's block @i to the fill.  Under the set's lock. */
 void fill_add(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *job, u64 key,
 	      u32 i, u64 mask);
-/* The granules that the job moves, where they are on the cache device. */
+/* Adds a segment for each run of these granules on the cache device. */
 void job_cache_segments(struct hybrid_engine *e, struct hybrid_job *job, u64 mask);
-/* Join a fill under way; false: it cannot serve this io. Caller holds the set's lock. */
+/*
+ * Makes @io wait for a fill under way, or serves it.  Returns false if the fill cannot serve it.
+ * Under the set's lock.
+ */
 bool fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 	       struct hybrid_actions *acts);
-/* A fill, or hold, gives @io its data.  Caller holds the set's lock. */
+/* Serves @io from the buffer of a fill or a readahead.  Under the set's lock. */
 void job_serve(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 	       struct hybrid_actions *acts);
-/* The origin was read: so for all that wait for it.  Caller holds the set's lock. */
+/* The origin has been read: serves all I/O that waits for it.  Under the set's lock. */
 void job_serve_readers(struct hybrid_engine *e, struct hybrid_job *job,
 		       struct hybrid_actions *acts);
 /*
- * The origin could not be read.  One bad sector must not fail a read of others: each goes
- * on its own.  Caller holds the set's lock, or nobody can find the job.
+ * The origin could not be read.  Each waiting I/O reads it by itself, so that one bad sector fails
+ * no read of other sectors.  Under the set's lock, unless nobody can find the job any more.
  */
 void job_fail_readers(struct hybrid_job *job, struct hybrid_actions *acts);
-/* @written: what the end of a write means; returns whether the io ends. */
+/* Starts staged I/O.  @written handles the end of a write; it returns whether the I/O ends. */
 void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 		  bool (*written)(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
 				  int error_origin, struct hybrid_actions *acts),

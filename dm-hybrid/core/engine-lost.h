@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What is lost when a cache dies. */
+/* The list of granules that are lost with the cache. */
 #ifndef DM_HYBRID_ENGINE_LOST_H
 #define DM_HYBRID_ENGINE_LOST_H
 
 #include "engine.h"
 #include "map.h"
 
-/* One volume at a time */
+/* Memory for the list, used for one volume at a time. */
 struct hybrid_lost {
 	struct hybrid_lost_map *map;
 	u32 blocks;			/* metadata blocks of it */
@@ -17,16 +17,16 @@ struct hybrid_lost {
 };
 
 void lost_destroy(struct hybrid_engine *e);
-/* Blocking, before a volume is open, or larger: have memory for its map; or -ENOMEM. */
+/* Blocking, before a volume is opened or grows: allocates memory for its list.  0 or -ENOMEM. */
 int lost_reserve(struct hybrid_engine *e, u64 data_sectors);
 /*
- * The pool failed: save what is lost of @v, then call @saved, the same for all volumes.  Under
- * the engine's lock, as @saved; the volume's superblock is busy.
+ * The pool failed: saves the list of @v's lost granules, then calls @saved, which is the same for
+ * all volumes.  Both under the engine's lock; the superblock of @v is busy.
  */
 void lost_save(struct hybrid_engine *e, struct hybrid_volume *v,
 	       void (*saved)(struct hybrid_engine *e, struct hybrid_volume *v,
 			     struct hybrid_actions *acts), struct hybrid_actions *acts);
-/* Blocking.  The same while the volume is closed; the caller writes the superblock. */
+/* Blocking: the same for a closed volume, whose superblock the caller writes. */
 int lost_save_blocking(struct hybrid_engine *e, struct hybrid_volume *v);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Blocks whose place on the cache device failed, and retirement. */
+/* Blocks whose place on the cache device failed, and their retirement. */
 #ifndef DM_HYBRID_ENGINE_PLACE_H
 #define DM_HYBRID_ENGINE_PLACE_H
 
@@ -8,7 +8,7 @@
 
 #define NR_PLACES		64
 
-/* Cache blocks whose place on the cache device failed */
+/* A cache block whose place failed. */
 struct hybrid_place {
 	u32 block;			/* of all */
 	bool bad;			/* it failed more than once, and is to be retired */
@@ -23,18 +23,18 @@ struct hybrid_places {
 };
 
 /*
- * I/O to block @i failed; returns whether it is not to be used again.  Caller
- * holds the set's lock.
+ * I/O to block @i failed.  Returns whether the block must not be used again.  Under the set's
+ * lock.
  */
 bool place_note(struct hybrid_engine *e, u32 set, u32 i);
-/* Is the block not to be used again once it has left?  Caller holds the set's lock. */
+/* Must the block not be reused once it is evicted?  Under the set's lock. */
 bool place_is_bad(struct hybrid_engine *e, u32 set, u32 i);
 /*
- * Block @i, unhashed, is nobody's any more: it becomes free, or (false) is retired.  Caller
- * holds the set's lock.
+ * Frees the unhashed block @i and returns true, or retires it and returns false.  Under the set's
+ * lock.
  */
 bool place_free(struct hybrid_engine *e, u32 set, u32 i);
-/* NULL, or what is wrong.  Nothing runs. */
+/* For the simulator: NULL, or a description of the inconsistency.  Nothing runs. */
 const char *places_check(const struct hybrid_engine *e);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Users' I/Os on their way to a device, and those that wait. */
+/* Users' I/O on its way to a device, and users' I/O that waits. */
 #ifndef DM_HYBRID_ENGINE_QUEUE_H
 #define DM_HYBRID_ENGINE_QUEUE_H
 
@@ -17,13 +17,13 @@ enum io_state {
 	IO_COMMIT,		/* waits for a commit */
 };
 
-/* What a route came to. */
+/* The result of routing an I/O. */
 enum route {
 	ROUTE_REMAP,		/* io->op is ready */
 	ROUTE_TAKEN,		/* somebody has it */
 };
 
-/* hybrid_io.wait: why it is on a waiting list */
+/* hybrid_io.wait: the event that the I/O waits for. */
 enum io_wait {
 	WAIT_NONE = 0,
 	WAIT_OPEN = 1 << 0,	/* its region's open record */
@@ -35,8 +35,8 @@ enum io_wait {
 };
 
 /*
- * hybrid_actions.wanted: what a file wants of one above it.  Nobody calls upwards, under a set's
- * lock perhaps: engine_settle() sees to it at the end of the event.
+ * hybrid_actions.wanted: requests to a file further up.  No file calls one above it;
+ * engine_settle() carries out the requests at the end of the event, when no lock is held.
  */
 enum want {
 	WANT_COMMIT = 1 << 0,	/* somebody waits for records, or will soon */
@@ -46,31 +46,35 @@ enum want {
 	WANT_ROOM = 1 << 4,	/* blocks became free, or can be evicted */
 };
 
-/* What hybrid_io_init() and hybrid_engine_hit() leave to who takes the slow path. */
+/* Initialises the fields that hybrid_io_init() and hybrid_engine_hit() leave to the slow path. */
 void io_begin(struct hybrid_io *io);
-/* Make @io->op the user's own operation on the origin, or the cache, from that sector on. */
+/* Makes @io->op the user's operation at @sector of the origin, or of the cache device. */
 void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua);
-/* Make @io->op a read of the origin; the caller sends it. */
+/* Makes @io->op a read from the origin; the caller sends it. */
 void io_read_origin(struct hybrid_io *io);
-/* Does a discard, or write of zeroes, in flight touch these sectors?  Under the engine's lock. */
+/*
+ * Does a discard or a write of zeroes in flight overlap these sectors?  Under the engine's lock.
+ */
 bool find_range(struct hybrid_volume *v, u64 sector, u32 count);
-/* The same; caller does not hold the engine's lock. */
+/* The same; takes the engine's lock. */
 bool range_blocks(struct hybrid_volume *v, u64 sector, u32 count);
-/* If so, @io waits for it. */
+/* The same; if so, @io waits for its end. */
 bool range_wait(struct hybrid_volume *v, struct hybrid_io *io);
 
-/* @io waits in its set, whose lock the caller holds; the second returns ROUTE_TAKEN. */
+/* @io waits in its set, under the set's lock.  The second returns ROUTE_TAKEN. */
 void wait_in_set(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why);
 enum route wait_routed(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why);
-/* @io, which is on no list, runs again at the end of the event.  Any locks may be held. */
+/* Routes @io again at the end of the event.  @io is on no list; any lock may be held. */
 void rerun(struct hybrid_io *io, struct hybrid_actions *acts);
-/* The same of all on a list, by io->link. */
+/* The same for each I/O on a list linked by io->link. */
 void rerun_list(struct list_head *list, struct hybrid_actions *acts);
-/* ... in an event of its own: where there may be thousands, each of which takes long. */
+/* Routes @io again in an event of its own, for I/O that may come in thousands and takes long. */
 void rerun_later(struct hybrid_io *io, struct hybrid_actions *acts);
-/* Those in set @nr run again that wait for any of @why.  Caller holds no set's lock. */
+/* Routes all I/O in set @nr again that waits for any event in @why.  Takes the set's lock. */
 void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *acts);
-/* ... in any set, that wait for records which can never go out. */
+/*
+ * Routes all I/O again that waits for records which can never be written.  Takes the sets' locks.
+ */
 void wake_records(struct hybrid_engine *e, struct hybrid_actions *acts);
 
 #endif

@@ -6,7 +6,7 @@
 #include "engine.h"
 #include "map.h"
 
-/* Discards and write-zeroes of one volume */
+/* The discards and writes of zeroes of one volume. */
 struct hybrid_ranges {
 	struct list_head list;		/* ios under way */
 	struct list_head waiters;	/* ios that overlap one of them */
@@ -14,10 +14,10 @@ struct hybrid_ranges {
 	u32 nr;				/* READ_ONCE without the lock */
 };
 
-/* A discard, or write of zeroes, arrives, or goes on.  Caller holds no lock. */
+/* Begins or continues a discard or a write of zeroes.  The caller holds no lock. */
 enum hybrid_map_result range_io(struct hybrid_engine *e, struct hybrid_io *io,
 				struct hybrid_actions *acts);
-/* The origin's operation ended with @error; returns true: the io ends. */
+/* The operation on the origin ended with @error.  Returns true: the I/O ends. */
 bool range_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
 		struct hybrid_actions *acts);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Reads that are no hit. */
+/* Reads that miss the fast path. */
 #ifndef DM_HYBRID_ENGINE_READ_H
 #define DM_HYBRID_ENGINE_READ_H
 
@@ -7,15 +7,16 @@
 #include "engine-queue.h"
 #include "map.h"
 
-/* Under the set's lock: the way of a read; to the origin */
+/* Routes a read; sends a read to the origin.  Under the set's lock. */
 enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 		      struct hybrid_actions *acts);
 enum route route_origin(struct hybrid_io *io);
 /*
- * The cache could not be read; no lock is held.  A clean granule is read from the origin and
- * dropped from the cache; a dirty one is lost (S8).  Of both, any may be the one:
- * each is read where it is then, and not again where a write replaces it, which may
- * take for ever.  Returns whether the io ends.
+ * The cache could not be read.  Clean granules are dropped from the cache and read from the
+ * origin; dirty granules are lost (S8).  If @io covers both, either may be unreadable: @io is
+ * routed again and reads each granule from the device that has it.  Granules that a write in
+ * flight replaces no longer count as cached then, or the read might fail for as long as that write
+ * lasts.  Returns whether @io ends.  The caller holds no lock.
  */
 bool read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error,
 		 struct hybrid_actions *acts);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Writes that find no room wait for writeback, where the origin seeks. */
+/* Backpressure: writes wait for writeback where the origin seeks and no block is free. */
 #ifndef DM_HYBRID_ENGINE_ROOM_H
 #define DM_HYBRID_ENGINE_ROOM_H
 
@@ -14,25 +14,30 @@ struct hybrid_room {
 };
 
 /*
- * A write found no free block in its set, whose lock the caller holds, or
- * may not make it dirty.  False: it need not wait.
+ * A write found no free block in its set, or may not make its block dirty.  Queues it and returns
+ * true, or returns false if it need not wait.  Under the set's lock.
  */
 bool room_wait(struct hybrid_engine *e, const struct hybrid_set *s, struct hybrid_io *io);
-/* A fresh volume */
+/* Initialises a new volume. */
 void room_create(struct hybrid_volume *v);
-/* Under the engine's lock: set the limit of dirty blocks of each open volume. */
+/* Sets the limit of dirty blocks of each open volume.  Under the engine's lock. */
 void room_share(struct hybrid_engine *e);
-/* Blocks became free, or can be evicted. */
+/* Blocks have become free or evictable: writes that wait are routed again. */
 void room_wake(struct hybrid_engine *e, struct hybrid_actions *acts);
-/* Under the engine's lock: must writeback of @v wait for a flush of what it wrote? */
+/*
+ * Must writeback of @v wait for a flush of the blocks already written?  Under the engine's lock.
+ */
 bool room_batch_full(const struct hybrid_engine *e, const struct hybrid_volume *v);
-/* Under the lock: a window ended, or no more can be written back now. */
+/*
+ * A window has ended, or no other can begin now: flushes the batch if it is due.  Under the
+ * engine's lock.
+ */
 void room_flush_batch(struct hybrid_engine *e, struct hybrid_volume *v,
 		      struct hybrid_actions *acts);
-/* Under the lock: a flush of the origin that took so many ms has ended. */
+/* A flush of the origin has ended after @elapsed_ms.  Under the engine's lock. */
 void room_flush_ended(struct hybrid_engine *e, struct hybrid_volume *v, u32 elapsed_ms,
 		      struct hybrid_actions *acts);
-/* A read of the origin that a user waits for has ended; any context. */
+/* A read of the origin has ended that a user waited for.  Any context. */
 void room_read_ended(struct hybrid_engine *e, struct hybrid_volume *v,
 		     struct hybrid_actions *acts);
 void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts);

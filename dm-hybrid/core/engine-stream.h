@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Long runs: what stays of one, and what is read ahead of it. */
+/* Sequential runs: which of their blocks stay cached, and readahead into memory. */
 #ifndef DM_HYBRID_ENGINE_STREAM_H
 #define DM_HYBRID_ENGINE_STREAM_H
 
@@ -9,7 +9,7 @@
 
 #define NR_STREAMS		32
 
-/* Why granules that were held are held no more */
+/* The reason why data read ahead was dropped from memory. */
 enum hold_end {
 	HOLD_READ,
 	HOLD_WRITTEN,
@@ -30,14 +30,14 @@ struct hybrid_stream {
 	u64 used;
 };
 
-/* Of one volume */
+/* The runs of one volume. */
 struct hybrid_streams {
 	spinlock_t lock;		/* all of this */
 	u64 clock;
 	struct hybrid_stream stream[NR_STREAMS];
 };
 
-/* Of all volumes */
+/* Readahead into memory, all volumes. */
 struct hybrid_runs {
 	struct list_head holds;		/* jobs, the oldest first */
 	u32 nr_holds;			/* READ_ONCE without the lock */
@@ -47,35 +47,41 @@ struct hybrid_runs {
 	u64 ends[NR_HOLD_ENDS];
 };
 
-/* The run that goes on at @sector, or NULL.  Under the stream lock. */
+/* The run that continues at @sector, or NULL.  Under the stream lock. */
 struct hybrid_stream *stream_find(struct hybrid_volume *v, u64 sector);
 /*
- * Sectors of the sequential run that this miss continues, with its own.  From *from on
- * nothing of it was cached; NULL: who calls does not care.
+ * Adds this miss to its sequential run and returns the length of the run in sectors.  From sector
+ * *from on, nothing of the run was cached; @from may be NULL.
  */
 u64 stream_run(struct hybrid_volume *v, const struct hybrid_io *io, u64 *from);
-/* What depends on the geometry of the pool */
+/* Initialises the state that depends on the pool's geometry. */
 void stream_create(struct hybrid_engine *e);
 /*
- * Does @io, a read miss of a run that began at @from and is @run sectors long, take the
- * place of another block of it?  Then that one leaves.  Caller holds the set's lock.
+ * Should @io, a read miss in a run of @run sectors that began at @from, replace another block of
+ * the same run?  Evicts that block if so.  Under the set's lock.
  */
 bool stream_spreads(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
 		    u64 from, u64 run, struct hybrid_actions *acts);
-/* Serve a read from what is held; false: not all of it is.  Caller holds the set's lock. */
+/*
+ * Serves a read from memory; returns false if memory does not have all of it.  Under the set's
+ * lock.
+ */
 bool hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 		struct hybrid_actions *acts);
-/* Those granules are held no more.  Caller holds the set's lock. */
+/* Drops these granules from memory.  Under the set's lock. */
 void hold_forget(struct hybrid_engine *e, struct hybrid_set *s, u64 key, u64 mask,
 		 enum hold_end why);
-/* A read ended at @sector that was no hit.  Caller holds no lock. */
+/* A read that was no hit ended at @sector: reads ahead of its run.  The caller holds no lock. */
 void stream_ahead(struct hybrid_engine *e, struct hybrid_volume *v, u64 sector,
 		  struct hybrid_actions *acts);
-/* Nothing of one volume, or (NULL) of all, is held any more.  Caller holds no lock. */
+/*
+ * Drops all data read ahead into memory, of @v or (NULL) of all volumes.  The caller holds no
+ * lock.
+ */
 void holds_drop(struct hybrid_engine *e, const struct hybrid_volume *v, enum hold_end why);
-/* Nobody came for what is old.  Caller holds no lock. */
+/* Drops data that nobody has read for too long.  The caller holds no lock. */
 void holds_tick(struct hybrid_engine *e);
-/* NULL, or what is wrong.  Nothing runs. */
+/* For the simulator: NULL, or a description of the inconsistency.  Nothing runs. */
 const char *holds_check(struct hybrid_engine *e, struct hybrid_set *s);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Origins' superblocks. */
+/* Superblocks of origins. */
 #ifndef DM_HYBRID_ENGINE_SUPERBLOCK_H
 #define DM_HYBRID_ENGINE_SUPERBLOCK_H
 
@@ -30,33 +30,41 @@ struct hybrid_origin_sb {
 	struct hybrid_superblock *block;
 };
 
-/* While the volume is open: the superblock must be in state @wanted before @io goes on. */
+/*
+ * @io waits until the superblock of the open volume is in state @wanted.  Takes the engine's lock.
+ */
 void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wanted,
 	     struct hybrid_io *io, struct hybrid_actions *acts);
-/* Under the engine's lock: the flush ended that the superblock waited for. */
+/* Continues with the superblock after the flush that it waited for.  Under the engine's lock. */
 void sb_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 		    struct hybrid_actions *acts);
-/* Under the engine's lock: write both copies for what is wanted now. */
+/* Writes both copies for the wanted state.  Under the engine's lock. */
 void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
 /*
- * Blocking, while the volume is opened, closed, or grows, or its superblock is claimed.  Write
- * sb.block there; read or write a copy of a superblock on a member of so many sectors.
+ * While the volume is opened or closed, grows, or its superblock is claimed.  The first prepares a
+ * write of sb.block to @sector.  The others block: they read or write one copy on a member of
+ * @sectors, and write both copies; 0 or -errno.
  */
 void sb_write_block(struct hybrid_volume *v, struct hybrid_op *op, u64 sector);
 int sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool write);
 int sb_write_both(struct hybrid_volume *v);
-/* Read both, and take the one that counts; -ENODATA, -EIO, -EMEDIUMTYPE: *why says more. */
+/*
+ * Blocking: reads both copies and takes the valid one.  -ENODATA, -EIO, -EMEDIUMTYPE with the
+ * reason in *why.
+ */
 int sb_read(struct hybrid_volume *v, u64 sectors, const char **why);
-/* Is it that of the volume?  0 or -EMEDIUMTYPE. */
+/* Is this the superblock of the volume?  0, or -EMEDIUMTYPE with the reason in *why. */
 int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume *v, u64 sectors,
 	       const char **why);
-/* Both copies get the present nonce, before the cache hears of another. */
+/* Blocking: writes the present nonce to both copies, before the cache hears of another. */
 int sb_unite(struct hybrid_volume *v);
-/* In RAM: a write failed; it goes, or went on, with its cache; it gets the name of its entry. */
+/*
+ * In RAM only: note a failed write; pair the origin with its cache; take the name from the entry.
+ */
 void sb_failed(struct hybrid_volume *v, int error);
 void sb_paired(struct hybrid_volume *v, u64 nonce);
 void sb_take_name(struct hybrid_volume *v);
-/* Is it a nonce that the cache knows? */
+/* Does the cache know this nonce? */
 bool nonce_known(const struct hybrid_volume *v, u64 nonce);
 
 #endif

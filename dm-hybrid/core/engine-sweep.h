@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Which window is next: dirty ones in the order of their keys. */
+/* The order of writeback: dirty windows by ascending key. */
 #ifndef DM_HYBRID_ENGINE_SWEEP_H
 #define DM_HYBRID_ENGINE_SWEEP_H
 
@@ -8,7 +8,7 @@
 
 #define SWEEP_ENDS		32
 
-/* Of one volume */
+/* The sweep of one volume. */
 struct hybrid_sweep {
 	u64 *window;			/* keys; each is there once */
 	u32 room, nr;
@@ -27,11 +27,13 @@ enum sweep_result {
 	SWEEP_AGAIN,			/* not yet: ask again, after others had their turn */
 };
 
-/* @v's window to be written back next.  Only for the writeback worker. */
+/* Finds the next window of @v to write back.  For the writeback worker only. */
 enum sweep_result sweep_next(struct hybrid_engine *e, struct hybrid_volume *v, u64 *key);
-/* A block of the set became dirty; caller holds its lock. */
+/* A block of the set has become dirty.  Under the set's lock. */
 void sweep_note(struct hybrid_engine *e, const struct hybrid_set *s);
-/* Blocking.  @volumes are in the table: all of them together have one pool's room. */
+/*
+ * Blocking; 0 or -ENOMEM.  The @volumes in the table share the memory that one of them would get.
+ */
 int sweep_create(struct hybrid_engine *e, struct hybrid_volume *v, u32 volumes);
 void sweep_destroy(struct hybrid_volume *v);
 u64 sweep_ram(const struct hybrid_geometry *g);

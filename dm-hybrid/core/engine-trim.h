@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Discards of the cache device, where blocks are free. */
+/* TRIM: discards of free blocks on the cache device. */
 #ifndef DM_HYBRID_ENGINE_TRIM_H
 #define DM_HYBRID_ENGINE_TRIM_H
 
 #include "engine.h"
 #include "map.h"
 
-/* Discards of the cache device */
+/* The discard under way, and the sets that have free blocks to discard. */
 struct hybrid_trim {
 	struct hybrid_op op;		/* the one that is under way, if busy ... */
 	struct hybrid_segment segment;
@@ -17,9 +17,9 @@ struct hybrid_trim {
 	unsigned long *sets;		/* those that may have blocks to be discarded */
 };
 
-/* Blocks of the set became free; caller holds its lock */
+/* Blocks of the set have become free.  Under the set's lock. */
 void trim_note(struct hybrid_engine *e, u32 set);
-/* Are there places to be discarded?  Also without a lock: a hint then. */
+/* Are there free blocks to discard?  Without locks: a hint. */
 bool trim_wanted(const struct hybrid_engine *e);
 void trim_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
 

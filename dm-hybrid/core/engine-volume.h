@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Volume table; volumes are opened and closed, nonces. */
+/* The volume table; opening and closing volumes; session nonces. */
 #ifndef DM_HYBRID_ENGINE_VOLUME_H
 #define DM_HYBRID_ENGINE_VOLUME_H
 
 #include "engine.h"
 #include "map.h"
 
-/* Blocking; NULL: no memory.  It is in no table yet. */
+/* Blocking.  Allocates a volume outside any table; NULL if there is no memory. */
 struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 				   const struct hybrid_volume_info *info);
 void volume_free(struct hybrid_volume *v);
-/* What volume_of() gives from now on, of one for which volume_alloc() was called. */
+/* Enters @v, or NULL, into the table as volume @id, for which volume_alloc() was called before. */
 void volume_put(struct hybrid_engine *e, u32 id, struct hybrid_volume *v);
 void volumes_destroy(struct hybrid_engine *e);
 /*
- * Forget all blocks of @v, of which nothing may be in flight; @free: they may be used again,
- * because its records are dead, durably.  May sleep.
+ * Forgets all blocks of @v, which has no I/O in flight.  @free: they can be reused, because no
+ * durable metadata refers to their records any more.  May sleep.
  */
 void volume_purge(struct hybrid_engine *e, struct hybrid_volume *v, bool free);
 

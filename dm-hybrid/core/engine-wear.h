@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The budget of writes to the cache device, and its recent errors. */
+/* The write budget of the cache device, and its recent errors. */
 #ifndef DM_HYBRID_ENGINE_WEAR_H
 #define DM_HYBRID_ENGINE_WEAR_H
 
 #include "engine.h"
 #include "map.h"
 
-/* What failed of the cache device, metadata included. */
+/* Errors of the cache device by operation; metadata included. */
 enum cache_error {
 	CACHE_READ_ERRORS,
 	CACHE_WRITE_ERRORS,
@@ -14,14 +14,14 @@ enum cache_error {
 	NR_CACHE_ERRORS,
 };
 
-/* What read misses may cost the cache device. */
+/* The state of the write budget: which read misses may be cached. */
 enum endurance {
 	ENDURANCE_PLENTY,
 	ENDURANCE_SHORT,		/* only what is asked for again is cached */
 	ENDURANCE_SPENT,		/* nothing is */
 };
 
-/* The worker's, but for what others read */
+/* Belongs to the tick, except for fields that others read (READ_ONCE). */
 struct hybrid_wear {
 	s64 left;			/* of the endurance: see endurance_tick(); READ_ONCE */
 	u64 written;			/* sectors, until the last tick */
@@ -33,13 +33,12 @@ struct hybrid_wear {
 	bool failing;			/* recent errors reached a limit; READ_ONCE likewise */
 };
 
-/* @passed_ms later.  For the tick. */
+/* Accounts for the last @passed_ms.  For the tick. */
 void wear_tick(struct hybrid_engine *e, u64 passed_ms);
-/* As the root has it, when the pool is loaded. */
+/* Restores the state from the root, and saves it for the next root. */
 void wear_load(struct hybrid_engine *e, const struct hybrid_root_info *root);
-/* ... and as the next root will have it. */
 void wear_save(const struct hybrid_engine *e, struct hybrid_root_info *root);
-/* Caller holds the engine's lock. */
+/* Takes over the limits from @config.  Under the engine's lock. */
 void wear_configure(struct hybrid_engine *e, const struct hybrid_config *config);
 void wear_status(const struct hybrid_engine *e, struct hybrid_pool_status *st);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Writes that are no hit: where each granule goes, what their end means. */
+/* Writes that miss the fast path. */
 #ifndef DM_HYBRID_ENGINE_WRITE_H
 #define DM_HYBRID_ENGINE_WRITE_H
 
@@ -7,18 +7,21 @@
 #include "engine-queue.h"
 #include "map.h"
 
-/* Under the set's lock: the way of a write */
+/* Routes a write.  Under the set's lock. */
 enum route route_write(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 		       struct hybrid_actions *acts);
 /*
- * Overlapping writes may be in flight together only where they all go to the
- * same one device (J6); the device decides their order then.  Under the set's lock.
+ * Does @io conflict with a write in flight?  Overlapping writes may be in flight together only if
+ * all of them go to one and the same device (J6), which then decides their order.  Under the set's
+ * lock.
  */
 bool write_conflicts(const struct hybrid_set *s, const struct hybrid_io *io);
-/* Its operation ended; returns whether the io ends. */
+/* Handles the end of a write's operation.  Returns whether the I/O ends. */
 bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
 		  int error_origin, struct hybrid_actions *acts);
-/* Errors of a write, or of the origin, but for -EAGAIN, which says nothing about the device. */
+/*
+ * Counts errors of a write, or of the origin.  -EAGAIN is none: it says nothing about the device.
+ */
 void count_errors(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
 		  int error_origin);
 

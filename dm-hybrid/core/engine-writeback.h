@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* How a window is written back, and how fast. */
+/* Writeback: its windows, and its rate. */
 #ifndef DM_HYBRID_ENGINE_WRITEBACK_H
 #define DM_HYBRID_ENGINE_WRITEBACK_H
 
@@ -7,7 +7,9 @@
 #include "engine-sweep.h"
 #include "map.h"
 
-/* Of a volume, or of all: what is dirty is written back, and nothing becomes dirty. */
+/*
+ * A drain of one volume, or of all: everything dirty is written back, and nothing becomes dirty.
+ */
 struct hybrid_drain {
 	bool on;		/* READ_ONCE without the lock */
 	u32 rate;		/* KiB a second, 0: no limit */
@@ -15,8 +17,8 @@ struct hybrid_drain {
 };
 
 /*
- * Writeback of one volume.  A slow origin delays no other's: nothing of this is shared.
- * Its windows are a batch until the origin is flushed: engine-room.c.
+ * Writeback of one volume.  Volumes share none of this, so that a slow origin delays no other
+ * volume.  Windows form a batch until the origin is flushed: engine-room.c.
  */
 struct hybrid_writeback {
 	struct list_head turn;		/* in writebacks.turns: the worker looks for windows */
@@ -33,7 +35,7 @@ struct hybrid_writeback {
 	u8 reads_ticks;			/* ticks after which it waits for them no longer */
 };
 
-/* Of all volumes */
+/* Writeback of all volumes. */
 struct hybrid_writebacks {
 	struct hybrid_op op;
 	bool queued;
@@ -45,15 +47,17 @@ struct hybrid_writebacks {
 	unsigned long *dirty_sets;	/* none with dirty blocks is missing */
 };
 
-/* Windows of one volume, or (NULL) of all, may be able to go.  Without the engine's lock. */
+/*
+ * Starts windows of @v, or (NULL) of all volumes, if they may begin now.  Takes the engine's lock.
+ */
 void writeback_kick(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
-/* Process context: the worker, which begins windows. */
+/* The worker, in process context: begins windows. */
 void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
-/* @ms later.  Caller holds no lock. */
+/* Accounts for the last @ms.  The caller holds no lock. */
 void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
-/* Write back the window of @key now, if it can be.  Caller holds no lock. */
+/* Writes back the window of @key now if possible.  The caller holds no lock. */
 void writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts);
-/* A write to the block of @key is in flight no more.  Caller holds the set's lock. */
+/* A write to @key's block is no longer in flight.  Under the set's lock. */
 void writeback_written(struct hybrid_engine *e, struct hybrid_set *s, u64 key,
 		       struct hybrid_actions *acts);
 
