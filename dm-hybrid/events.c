@@ -41,9 +41,11 @@ void hybrid_report_failure(struct hybrid_pool *pool)
 	    test_and_set_bit(HYBRID_POOL_FAILED, &pool->flags))
 		return;
 	hybrid_engine_status(pool->engine, &st);
-	DMERR("%s: pool %s failed: no metadata can be written to %pg: up to %llu KiB are lost",
-	      dm_device_name(pool->md), md_name(pool->md, name), pool->bdev,
-	      st.dirty_sectors / 2);
+	DMERR("%s: pool %s failed: %s %pg: up to %llu KiB are lost",
+	      dm_device_name(pool->md), md_name(pool->md, name),
+	      hybrid_engine_inconsistent(pool->engine) ?
+	      "its state in memory is inconsistent, a bug; no metadata are written to" :
+	      "no metadata can be written to", pool->bdev, st.dirty_sectors / 2);
 	hybrid_events_look(pool);
 }
 

@@ -23,7 +23,7 @@
  */
 #include "engine-internal.h"
 
-/* ---- flushes of origins -------------------------------------------------- */
+/* ---- users' flushes ------------------------------------------------------ */
 
 /*
  * Does anything of @v live only in the cache's volatile memory or in RAM?  Both
@@ -113,7 +113,7 @@ void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	if (failed)
 		wake_records(e, acts);
 	/* It may have waited for this. */
-	want(acts, WANT_WRITEBACK);
+	want_writeback(acts, v);
 	list_for_each_entry_safe(io, n, &done, link) {
 		list_del_init(&io->link);
 		if (error)
@@ -675,24 +675,16 @@ static void fail_pool(struct hybrid_engine *e)
 	smp_store_release(&e->failed, true);
 }
 
-/* What the last operation was for is done. */
-static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
+/* The last operation has succeeded. */
+static void meta_succeeded(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
-	int error = e->meta.op.error_cache;
-
-	if (error) {
-		if (e->meta.state == META_COMMIT || e->meta.state == META_COMMIT_FLUSH)
-			commit_lost(e);
-		fail_pool(e);
-		return;
-	}
 	switch (e->meta.state) {
 	case META_COMMIT:
 		commit_applied(e, acts);
 		/* What it recorded as clean can be evicted. */
 		want(acts, WANT_ROOM);
 		/* What is dirty on record can be written back now. */
-		want(acts, WANT_WRITEBACK);
+		want_writeback(acts, NULL);
 		fallthrough;
 	case META_FLUSH:
 		commit_end(e, acts);
@@ -705,6 +697,20 @@ static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
 	default:
 		break;
 	}
+}
+
+static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	int error = e->meta.op.error_cache;
+
+	/* Before others see that the pool failed; after the flush alone: see meta_work(). */
+	if (e->meta.state == META_COMMIT_FLUSH || (e->meta.state == META_COMMIT && error))
+		commit_lost(e);
+	if (error)
+		fail_pool(e);
+	else
+		meta_succeeded(e, acts);
+	WRITE_ONCE(e->meta.state, META_WORK);
 }
 
 /* All that wait for metadata of a pool that failed. */
@@ -732,6 +738,14 @@ static void meta_fail(struct hybrid_engine *e, struct hybrid_actions *acts)
 	wake_checkpoint(e, &waiters, -EIO, acts);
 	for (set = 0; set < e->map.nr_sets; set++)
 		wake_set(e, set, WAIT_OPEN | WAIT_TRANSIT | WAIT_RECORD, acts);
+}
+
+/* An operation that was prepared is not carried out: the pool has failed meanwhile. */
+static void meta_give_up(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	if (e->meta.state == META_COMMIT_FLUSH || e->meta.state == META_COMMIT)
+		commit_lost(e);
+	meta_fail(e, acts);
 }
 
 /*
@@ -762,28 +776,20 @@ static bool meta_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 	return true;
 }
 
-/* Process context: an operation ended, or there is something to begin. */
-void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
+/*
+ * The next operation, if there is one, is in meta.op.  In a pool that has failed since it was
+ * prepared, it must not be carried out: an assertion may have failed for what it would write.
+ */
+static void meta_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	unsigned long flags;
 	bool more;
 
-	engine_assert(e, e->meta.state != META_IDLE);
-	/* What the records describe is durable. */
-	if (e->meta.state == META_COMMIT_FLUSH && !op->error_cache) {
-		commit_write(e);
-		act(acts, &e->meta.op);
-		return;
-	}
-	if (e->meta.state != META_WORK)
-		meta_done(e, acts);
 	do {
-		if (READ_ONCE(e->failed)) {
-			meta_fail(e, acts);
-			return;
-		}
 		reclaim(e, acts);
 		if (meta_next(e, acts)) {
+			if (READ_ONCE(e->failed))
+				break;
 			act(acts, &e->meta.op);
 			return;
 		}
@@ -792,7 +798,34 @@ void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_acti
 		if (!more)
 			WRITE_ONCE(e->meta.state, META_IDLE);
 		spin_unlock_irqrestore(&e->lock, flags);
-	} while (more);
+	} while (more && !READ_ONCE(e->failed));
+	if (more)
+		meta_give_up(e, acts);
+}
+
+void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
+{
+	engine_assert(e, e->meta.state != META_IDLE);
+	/* The data that the records describe are durable. */
+	if (e->meta.state == META_COMMIT_FLUSH && !op->error_cache && !READ_ONCE(e->failed)) {
+		commit_write(e);
+		act(acts, &e->meta.op);
+		return;
+	}
+	if (e->meta.state != META_WORK)
+		meta_done(e, acts);
+	if (READ_ONCE(e->failed)) {
+		meta_give_up(e, acts);
+	} else if (!list_empty(&acts->again)) {
+		/*
+		 * I/O that waited for this commit goes on before the next entry is assembled,
+		 * which could close the region that was opened for it.
+		 */
+		op->type = HYBRID_OP_WORK;
+		act(acts, op);
+	} else {
+		meta_begin(e, acts);
+	}
 }
 
 /* ---- once an interval ---------------------------------------------------- */

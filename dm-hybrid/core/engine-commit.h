@@ -31,9 +31,10 @@ struct hybrid_commit {
 	bool lazy;			/* the present assembly */
 	bool opens;			/* ... has nothing but open regions */
 	bool gated;			/* ... found records that wait for a flush of an origin */
+	u64 last_interval;		/* ms, of the tick: see lazy_interval() */
 	struct list_head next, now;	/* ios */
 	struct list_head waiting;	/* ios, for such a flush */
-	/* Sets with records that somebody waits for, with other records, with regions to open */
+	/* Sets with records that somebody waits for, with other records, with open regions */
 	unsigned long *must_sets, *lazy_sets, *open_sets;
 };
 

@@ -286,7 +286,7 @@ void evict(struct hybrid_engine *e, const struct hybrid_io *io, struct hybrid_ac
 			break;
 	}
 	if (READ_ONCE(e->writebacks.urgent))
-		want(acts, WANT_WRITEBACK);
+		want_writeback(acts, NULL);
 	if (s->nr_free <= e->reserve / 2 && leaving(e, s))
 		want(acts, WANT_COMMIT);
 }

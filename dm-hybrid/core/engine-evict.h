@@ -39,8 +39,8 @@ bool metadata_noted(const struct hybrid_engine *e, const struct hybrid_set *s, u
 /* Evicts block @i if possible; returns whether it was evicted.  Under the set's lock. */
 bool evict_block(struct hybrid_engine *e, u32 set, u32 i);
 /*
- * Removes block @i if it has no valid granule, no job and no write in flight.  Under the set's
- * lock.
+ * Removes block @i if it has no valid granule, nothing dirty on record, no job and no write in
+ * flight.  Under the set's lock.
  */
 void remove_empty_block(struct hybrid_engine *e, u32 set, u32 i);
 /*

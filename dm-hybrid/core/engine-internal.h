@@ -15,21 +15,31 @@
 #include "engine-volume.h"
 #include "engine-write.h"
 
+/* The state in RAM cannot be trusted: see engine_assert(). */
+static inline void engine_inconsistent(struct hybrid_engine *e)
+{
+	WRITE_ONCE(e->inconsistent, true);
+	/* As in fail_pool() */
+	smp_store_release(&e->failed, true);
+}
+
 /*
- * What must hold where the state changes.  If it does not, RAM cannot be trusted any more: the
- * pool fails, so that no metadata are written of it (P5); the simulator ends.  Never for what was
- * read from a disk: that is refused (engine-load.c).  Any context.
+ * A condition that always holds where the state changes; returns whether it does.  If not, a
+ * kernel warns and the pool fails, so that no entry of the journal assembled from such a state is
+ * written (meta_work()); the simulator ends.  Never a condition on data read from a disk:
+ * engine-load.c refuses such data.  Any context.
  */
-#define engine_assert(e, holds)							\
-	do {									\
-		if (WARN_ON_ONCE(!(holds)))					\
-			/* As fail_pool() does: what is lost was counted before */	\
-			smp_store_release(&(e)->failed, true);			\
-	} while (0)
+#define engine_assert(e, condition) ({						\
+	bool holds = (condition);						\
+										\
+	if (WARN_ON_ONCE(!holds))						\
+		engine_inconsistent(e);						\
+	holds;									\
+})
 
 /* ---- shared helpers ------------------------------------------------------ */
 
-/* Blocking.  What grows with the cache device, and of a small one is no page; for kvfree(). */
+/* Blocking.  Arrays that grow with the cache device, and may be smaller than a page: kvfree(). */
 static inline void *alloc_zeroes(size_t bytes)
 {
 	return bytes <= HYBRID_META_BLOCK_SIZE / 2 ? kzalloc(bytes, GFP_KERNEL) : vzalloc(bytes);
@@ -54,6 +64,16 @@ static inline void act(struct hybrid_actions *acts, struct hybrid_op *op)
 static inline void want(struct hybrid_actions *acts, enum want what)
 {
 	acts->wanted |= what;
+}
+
+/* WANT_WRITEBACK of @v, or (NULL) of all volumes. */
+static inline void want_writeback(struct hybrid_actions *acts, struct hybrid_volume *v)
+{
+	if (!(acts->wanted & WANT_WRITEBACK))
+		acts->writeback = v;
+	else if (acts->writeback != v)
+		acts->writeback = NULL;
+	want(acts, WANT_WRITEBACK);
 }
 
 /* A fresh operation; the caller adds what its type needs. @v: whose origin, or NULL. */
@@ -349,7 +369,7 @@ static inline bool users_idle(const struct hybrid_volume *v)
 	return !READ_ONCE(v->foreground) && !READ_ONCE(v->foreground_before);
 }
 
-/* Epochs of lock-free readers: engine.c.  Returns the phase, for epoch_leave(). */
+/* Epochs of lock-free readers: engine-evict.c.  Returns the phase, for epoch_leave(). */
 static inline u32 epoch_enter(struct hybrid_engine *e)
 {
 	u32 phase = READ_ONCE(e->grace.phase) & 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Which way each user I/O goes that is no hit (engine-hit.c), and what its end means. */
+/* Routes users' I/O that missed the fast path (engine-hit.c), and handles its end. */
 #include "engine-internal.h"
 
 /* The granules that an I/O covers whole. */

@@ -356,7 +356,8 @@ void job_ended(struct hybrid_engine *e, struct hybrid_volume *v, enum job_kind k
 	if (!io)
 		return;
 	io->wait = WAIT_JOB;
-	rerun(io, acts);
+	/* Before I/O that waited for the end of the same write or fill, and may take the job. */
+	list_add(&io->op.link, &acts->again);
 }
 
 /* The job is on no list of its set any more. */
@@ -369,7 +370,11 @@ void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_acti
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	engine_assert(e, list_empty(&job->link) && share->nr && v->jobs.nr);
+	/* Rather lose the job than let a count wrap, for whose end a suspend waits. */
+	if (!engine_assert(e, list_empty(&job->link) && share->nr && v->jobs.nr)) {
+		spin_unlock_irqrestore(&e->lock, flags);
+		return;
+	}
 	if (--share->nr)
 		p->lent--;
 	if (job == share->own)

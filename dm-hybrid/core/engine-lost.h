@@ -26,7 +26,7 @@ int lost_reserve(struct hybrid_engine *e, u64 data_sectors);
 void lost_save(struct hybrid_engine *e, struct hybrid_volume *v,
 	       void (*saved)(struct hybrid_engine *e, struct hybrid_volume *v,
 			     struct hybrid_actions *acts), struct hybrid_actions *acts);
-/* Blocking: the same for a closed volume, whose superblock the caller writes. */
+/* Blocking: the same for a volume being closed, whose superblock the caller writes. */
 int lost_save_blocking(struct hybrid_engine *e, struct hybrid_volume *v);
 
 #endif

@@ -31,7 +31,7 @@ enum io_wait {
 	WAIT_BUSY = 1 << 2,	/* the job that works on the block */
 	WAIT_OVERLAP = 1 << 3,	/* an overlapping write in flight */
 	WAIT_RECORD = 1 << 4,	/* the record of what ended a dirty granule */
-	WAIT_JOB = 1 << 5,	/* nothing any more: a job of its volume has ended */
+	WAIT_JOB = 1 << 5,	/* no event: it runs again because a job of its volume has ended */
 };
 
 /*
@@ -64,7 +64,9 @@ bool range_wait(struct hybrid_volume *v, struct hybrid_io *io);
 /* @io waits in its set, under the set's lock.  The second returns ROUTE_TAKEN. */
 void wait_in_set(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why);
 enum route wait_routed(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why);
-/* Routes @io again at the end of the event.  @io is on no list; any lock may be held. */
+/*
+ * Routes @io again at the end of the event.  Nothing uses its op; any lock may be held.
+ */
 void rerun(struct hybrid_io *io, struct hybrid_actions *acts);
 /* The same for each I/O on a list linked by io->link. */
 void rerun_list(struct list_head *list, struct hybrid_actions *acts);
@@ -73,7 +75,7 @@ void rerun_later(struct hybrid_io *io, struct hybrid_actions *acts);
 /* Routes all I/O in set @nr again that waits for any event in @why.  Takes the set's lock. */
 void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *acts);
 /*
- * Routes all I/O again that waits for records which can never be written.  Takes the sets' locks.
+ * The same in all sets, for WAIT_RECORD: some records can never be written.  Takes the sets' locks.
  */
 void wake_records(struct hybrid_engine *e, struct hybrid_actions *acts);
 

@@ -172,9 +172,9 @@ static void range_leave(struct hybrid_engine *e, struct hybrid_io *io,
 	LIST_HEAD(waiters);
 
 	spin_lock_irqsave(&e->lock, flags);
-	engine_assert(e, v->ranges.nr);
 	list_del_init(&io->link);
-	WRITE_ONCE(v->ranges.nr, v->ranges.nr - 1);
+	if (engine_assert(e, v->ranges.nr))
+		WRITE_ONCE(v->ranges.nr, v->ranges.nr - 1);
 	list_splice_init(&v->ranges.waiters, &waiters);
 	spin_unlock_irqrestore(&e->lock, flags);
 	rerun_list(&waiters, acts);

@@ -197,7 +197,7 @@ void room_read_ended(struct hybrid_engine *e, struct hybrid_volume *v,
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (last)
-		want(acts, WANT_WRITEBACK);
+		want_writeback(acts, v);
 }
 
 /* A read that takes longer must not hold up writeback.  Under the engine's lock. */
@@ -212,7 +212,6 @@ static void reads_tick(struct hybrid_volume *v)
 void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_room *r = &e->room;
-	struct hybrid_volume *v;
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
@@ -224,6 +223,13 @@ void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 	WRITE_ONCE(r->freed, false);
 	spin_unlock_irqrestore(&e->lock, flags);
 	want(acts, WANT_ROOM);
+}
+
+void room_tick_flush(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v;
+	unsigned long flags;
+
 	spin_lock_irqsave(&e->lock, flags);
 	list_for_each_entry(v, &e->open_volumes, open_link) {
 		reads_tick(v);

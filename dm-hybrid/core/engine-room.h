@@ -40,6 +40,11 @@ void room_flush_ended(struct hybrid_engine *e, struct hybrid_volume *v, u32 elap
 /* A read of the origin has ended that a user waited for.  Any context. */
 void room_read_ended(struct hybrid_engine *e, struct hybrid_volume *v,
 		     struct hybrid_actions *acts);
+/*
+ * At each tick: routes all writes again that wait.  Then, when they have been routed, flushes
+ * batches and sets the limits of dirty blocks.  The caller holds no lock.
+ */
 void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts);
+void room_tick_flush(struct hybrid_engine *e, struct hybrid_actions *acts);
 
 #endif

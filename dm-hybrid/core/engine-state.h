@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The state of the engine: the structs of a pool, of its volumes, and of what each of the
- * engine's files owns of them.
+ * The state of a pool and of its volumes, put together from the structs in the header of each
+ * file.
  *
  * Locks, in this order: a set's lock, the engine's lock; never two sets.  The
  * engine's lock protects everything in struct hybrid_engine and hybrid_volume
@@ -98,9 +98,9 @@ struct hybrid_engine {
 	struct hybrid_wear wear;
 	u32 state;			/* enum hybrid_state: what has a memory; by the tick */
 	bool loaded, failed, stopping, stop_tried;
+	bool inconsistent;		/* failed for an assertion; READ_ONCE without the lock */
 	spinlock_t lock;		/* see above */
 	u64 now;			/* ms, of the last tick */
-	u64 last_interval;
 
 	/* Lock-free readers */
 	struct hybrid_readers __percpu *readers;

@@ -176,6 +176,7 @@ int sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool write)
 {
 	struct hybrid_engine *e = v->e;
 	struct hybrid_op *op = &v->sb.op;
+	unsigned long flags;
 	int r;
 
 	v->sb.copy = copy;
@@ -184,8 +185,11 @@ int sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool write)
 	op->write = write;
 	op->fua = write;
 	r = e->ops->do_op(e, op);
-	if (r && write)
+	if (r && write) {
+		spin_lock_irqsave(&e->lock, flags);
 		sb_failed(v, r);
+		spin_unlock_irqrestore(&e->lock, flags);
+	}
 	return r;
 }
 
@@ -321,14 +325,18 @@ int hybrid_volume_renew_sb(struct hybrid_engine *e, struct hybrid_volume *v)
 	return r;
 }
 
-void hybrid_volume_release_sb(struct hybrid_engine *e, struct hybrid_volume *v,
-			      struct hybrid_actions *acts)
+void sb_release(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
 {
 	unsigned long flags;
+	int error;
 
 	spin_lock_irqsave(&e->lock, flags);
+	error = v->flush.error;
 	v->sb.busy = false;
 	sb_next_locked(e, v, acts);
 	origin_flush_next_locked(e, v, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
+	/* It failed: records that wait for a flush of the origin never go out. */
+	if (error)
+		wake_records(e, acts);
 }

@@ -38,7 +38,10 @@ void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wan
 /* Continues with the superblock after the flush that it waited for.  Under the engine's lock. */
 void sb_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 		    struct hybrid_actions *acts);
-/* Writes both copies for the wanted state.  Under the engine's lock. */
+/*
+ * Begins to write both copies for the wanted state, after the list of lost granules if there is
+ * one.  Under the engine's lock.
+ */
 void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
 /*
  * While the volume is opened or closed, grows, or its superblock is claimed.  The first prepares a
@@ -56,7 +59,10 @@ int sb_read(struct hybrid_volume *v, u64 sectors, const char **why);
 /* Is this the superblock of the volume?  0, or -EMEDIUMTYPE with the reason in *why. */
 int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume *v, u64 sectors,
 	       const char **why);
-/* Blocking: writes the present nonce to both copies, before the cache hears of another. */
+/*
+ * Blocking: if the copies may have different nonces, writes the present one to the older copy,
+ * before the cache hears of another.
+ */
 int sb_unite(struct hybrid_volume *v);
 /*
  * In RAM only: note a failed write; pair the origin with its cache; take the name from the entry.
@@ -64,6 +70,8 @@ int sb_unite(struct hybrid_volume *v);
 void sb_failed(struct hybrid_volume *v, int error);
 void sb_paired(struct hybrid_volume *v, u64 nonce);
 void sb_take_name(struct hybrid_volume *v);
+/* Ends hybrid_volume_claim_sb().  The caller holds no lock. */
+void sb_release(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
 /* Does the cache know this nonce? */
 bool nonce_known(const struct hybrid_volume *v, u64 nonce);
 

@@ -14,8 +14,8 @@ void volume_free(struct hybrid_volume *v);
 void volume_put(struct hybrid_engine *e, u32 id, struct hybrid_volume *v);
 void volumes_destroy(struct hybrid_engine *e);
 /*
- * Forgets all blocks of @v, which has no I/O in flight.  @free: they can be reused, because no
- * durable metadata refers to their records any more.  May sleep.
+ * Forgets all blocks of @v, which has no I/O in flight.  @free: they can be reused, because both
+ * roots know that the instance in their records is dead.  May sleep.
  */
 void volume_purge(struct hybrid_engine *e, struct hybrid_volume *v, bool free);
 

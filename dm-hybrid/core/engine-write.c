@@ -68,7 +68,7 @@ static bool room_to_write(struct hybrid_engine *e, struct hybrid_set *s,
 	struct hybrid_volume *v = io->volume;
 
 	if (write_mode(e, v) == HYBRID_MODE_WRITEBACK && room_used_up(v)) {
-		want(acts, WANT_WRITEBACK);
+		want_writeback(acts, v);
 		return false;
 	}
 	if (s->nr_free <= e->reserve)
@@ -152,6 +152,8 @@ static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	}
 	jclean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
 	if ((jclean & io->mask) && !(s->dopen & region_bit(i))) {
+		/* It stays open for as long as after a write. */
+		s->recent |= region_bit(i);
 		open_region(e, io->set, i, acts);
 		wait_in_set(s, io, WAIT_OPEN);
 		return true;
@@ -397,7 +399,7 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 	spin_lock_irqsave(&s->lock, flags);
 	engine_assert(e, !hlist_unhashed(&io->inflight));
 	if (failed && !error_origin && write_redirects(e, s, io)) {
-		hlist_del(&io->inflight);
+		hlist_del_init(&io->inflight);
 		/* When it goes out again, the block may be gone. */
 		io->overwritten = 0;
 		io->commit = false;
@@ -424,7 +426,7 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 		act(acts, &io->op);
 		return false;
 	}
-	hlist_del(&io->inflight);
+	hlist_del_init(&io->inflight);
 	if (io->idx >= 0)
 		write_applied(e, s, io, !error_cache, !error_origin);
 	/* Now it is no write in flight, which would keep the block. */

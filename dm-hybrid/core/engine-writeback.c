@@ -220,8 +220,8 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 	spin_unlock_irqrestore(&s->lock, flags);
 	wake_set(e, job->set, WAIT_BUSY, acts);
 	spin_lock_irqsave(&e->lock, flags);
-	engine_assert(e, v->writeback.nr_active);
-	v->writeback.nr_active--;
+	if (engine_assert(e, v->writeback.nr_active))
+		v->writeback.nr_active--;
 	if (job->failed) {
 		/* The next tick is early enough for a flush, too. */
 		v->writeback.paused = job->failed == job->mask ? LONG_PAUSE_TICKS : PAUSE_TICKS;
@@ -375,7 +375,9 @@ static bool drain_may_go(const struct hybrid_engine *e, const struct hybrid_volu
 /* As many jobs as there are windows above the limit. */
 static u32 depth_above(const struct hybrid_engine *e, u64 excess)
 {
-	return min_t(u64, e->jobs.pool[WRITEBACKS].most, 1 + div_u64(excess, 100 * window_blocks(e)));
+	u32 most = e->jobs.pool[WRITEBACKS].most;
+
+	return min_t(u64, most, 1 + div_u64(excess, 100 * window_blocks(e)));
 }
 
 /*

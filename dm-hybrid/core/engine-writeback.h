@@ -48,7 +48,8 @@ struct hybrid_writebacks {
 };
 
 /*
- * Starts windows of @v, or (NULL) of all volumes, if they may begin now.  Takes the engine's lock.
+ * Queues the worker if windows of @v, or (NULL) of any volume, may begin now.  Takes the engine's
+ * lock.
  */
 void writeback_kick(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
 /* The worker, in process context: begins windows. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The engine's life, its clock, and what the other files share. */
+/* The engine's life, its events and its clock, settings and reports. */
 #include "engine-internal.h"
 
 /* ---- create, destroy ----------------------------------------------------- */
@@ -122,6 +122,11 @@ bool hybrid_engine_failed(struct hybrid_engine *e)
 	return READ_ONCE(e->failed);
 }
 
+bool hybrid_engine_inconsistent(struct hybrid_engine *e)
+{
+	return READ_ONCE(e->inconsistent);
+}
+
 /* ---- events -------------------------------------------------------------- */
 
 /* An I/O runs again; if it took no job after all, the next one that waits for one may. */
@@ -161,7 +166,7 @@ void engine_settle(struct hybrid_engine *e, struct hybrid_actions *acts)
 		if (wanted & (WANT_COMMIT | WANT_OPENS | WANT_LAZY))
 			commit_kick(e, wanted, acts);
 		if (wanted & WANT_WRITEBACK)
-			writeback_kick(e, NULL, acts);
+			writeback_kick(e, acts->writeback, acts);
 	}
 }
 
@@ -193,6 +198,13 @@ void hybrid_engine_op_done(struct hybrid_engine *e, struct hybrid_op *op,
 	engine_settle(e, acts);
 }
 
+void hybrid_volume_release_sb(struct hybrid_engine *e, struct hybrid_volume *v,
+			      struct hybrid_actions *acts)
+{
+	sb_release(e, v, acts);
+	engine_settle(e, acts);
+}
+
 /* ---- time ---------------------------------------------------------------- */
 
 static void watermark_tick(struct hybrid_engine *e)
@@ -215,14 +227,16 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 	reclaim(e, acts);
 	writeback_tick(e, passed, acts);
 	room_tick(e, acts);
+	engine_settle(e, acts);
+	room_tick_flush(e, acts);
 	trim_tick(e, passed, acts);
 	holds_tick(e);
 	watermark_tick(e);
 	wear_tick(e, passed);
 	jobs_tick(e, acts);
 	if (!READ_ONCE(e->failed) &&
-	    now_ms - e->last_interval >= READ_ONCE(e->config.commit_interval)) {
-		e->last_interval = now_ms;
+	    now_ms - e->commit.last_interval >= READ_ONCE(e->config.commit_interval)) {
+		e->commit.last_interval = now_ms;
 		lazy_interval(e, acts);
 	}
 	engine_settle(e, acts);

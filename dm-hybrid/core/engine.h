@@ -29,6 +29,7 @@ struct hybrid_actions {
 	/* The engine's own, of the event under way: engine_settle() */
 	struct list_head again;		/* hybrid_op.link of ios that have waited for long enough */
 	u32 wanted;			/* enum want */
+	struct hybrid_volume *writeback;	/* WANT_WRITEBACK: of one, or (NULL) of all */
 };
 
 static inline void hybrid_actions_init(struct hybrid_actions *acts)
@@ -350,6 +351,8 @@ int hybrid_engine_restart(struct hybrid_engine *e, const char **why);
 bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts);
 
 bool hybrid_engine_failed(struct hybrid_engine *e);
+/* Has it failed because its state in memory is inconsistent, a bug, and not for the device? */
+bool hybrid_engine_inconsistent(struct hybrid_engine *e);
 
 /*
  * Blocking, with I/O running; the caller lets only one of these run at a time.  Change

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from .stack import fio
-from .test_trace import TRACING, record, sim_dir	# noqa: F401
+from .test_trace import TRACING, record
 
 TREE = ("mkdir $(seq -f /mnt/d%g 40); for d in /mnt/d*; do "
         "touch $(seq -f $d/a-long-name-in-this-directory-%g 60); done")

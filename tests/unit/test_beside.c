@@ -392,6 +392,39 @@ static void bad_sector_beside_a_drain(void **state)
 }
 
 /*
+ * Lazy records are due when a region has been opened for a write: their entry does not close it
+ * before the write has run.
+ */
+static void region_opened_for_a_write(void **state)
+{
+	struct hybrid_actions acts;
+	u64 sector = 8 * BLOCK, before;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	reads(sector, 8, 0);
+	rest();
+	before = e->stats.journal_writes;
+	hybrid_actions_init(&acts);
+	hold_meta = true;
+	fill_data(&writer, sector, 8, 2);
+	arrive(&writer, HYBRID_IO_WRITE, sector, 8, 0, &acts);
+	carry(&acts);
+	assert_non_null(held_meta);
+	assert_false(writer.done);
+	e->commit.lazy_wanted = true;
+	hold_meta = false;
+	hybrid_actions_init(&acts);
+	carry_one(held_meta, &acts);
+	held_meta = NULL;
+	carry(&acts);
+	assert_true(writer.done);
+	assert_int_equal(writer.io.error, 0);
+	assert_in_range(e->stats.journal_writes - before, 1, 2);
+	reads(sector, 8, 2);
+}
+
+/*
  * A flush that is under way does not miss what a failed one before it loses; so no superblock,
  * whose FUA may be such a flush, is written beside it.
  */
@@ -606,6 +639,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(hit_beside_another_policy, setup, teardown),
 		cmocka_unit_test_setup_teardown(hit_amid_a_change_of_the_policy, setup, teardown),
 		cmocka_unit_test_setup_teardown(eviction_beside_a_mixed_read, setup, teardown),
+		cmocka_unit_test_setup_teardown(region_opened_for_a_write, setup, teardown),
 		cmocka_unit_test_setup_teardown(read_of_a_dead_cache_beside_a_write, setup,
 						teardown),
 	};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* A volume gets another name: first in its pool's entry, then on its origin, while I/O runs. */
 #include "rig.h"
+#include "engine-internal.h"
 
 static struct hybrid_sb origin_sb(u32 copy)
 {
@@ -174,12 +175,43 @@ static void in_place(void **state)
 	entry_says("other");
 }
 
+/*
+ * A write waits for a record that waits for a flush of the origin; the superblock cannot be
+ * written, and after that error no flush lets the record out.
+ */
+static void write_beside_a_failure(void **state)
+{
+	struct hybrid_set *s = &e->map.set[0];
+	struct hybrid_actions acts;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	rest();
+	fill_data(&writer, 0, 8, 2);
+	hybrid_actions_init(&acts);
+	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, 0, 8, 0);
+	/* Any way to a write that has begun; then it waits. */
+	if (hybrid_engine_map(e, &writer.io, &acts) == HYBRID_MAP_REMAP)
+		assert_true(hybrid_engine_io_done(e, &writer.io, 0, &acts));
+	carry(&acts);
+	INIT_LIST_HEAD(&writer.io.link);
+	spin_lock(&s->lock);
+	wait_in_set(s, &writer.io, WAIT_RECORD);
+	spin_unlock(&s->lock);
+	writer.done = false;
+	fail_origin = true;
+	assert_int_equal(renew(), -EIO);
+	fail_origin = false;
+	assert_int_equal(wait_for(&writer), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(in_this_order, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_entry_is_right, setup, teardown),
 		cmocka_unit_test_setup_teardown(refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(write_beside_a_failure, setup, teardown),
 		cmocka_unit_test_setup_teardown(not_beside_a_flush, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_origin_that_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(in_place, setup, teardown),

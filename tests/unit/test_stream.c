@@ -432,6 +432,46 @@ static void holds_end_beside_a_waiter(void **state)
 	volume_free(other);
 }
 
+/* A job that ends is for the I/O that has waited for it, not for others that its end lets go on. */
+static void waiter_gets_the_job(void **state)
+{
+	struct hybrid_job *job[NR_FILL_JOBS], *own, *staged;
+	struct hybrid_volume *other;
+	struct hybrid_actions acts;
+	u32 n;
+
+	pool_of(16 * MIB);
+	other = volume_alloc(e, 2, &info);
+	e->nr_open++;
+	own = get_job(JOB_FILL, v);
+	for (n = 0; n < NR_FILL_JOBS && (job[n] = get_job(JOB_FILL, other)); n++)
+		;
+	hybrid_actions_init(&acts);
+	hybrid_io_init(&reader.io, v, HYBRID_IO_READ, 64, 8, 0);
+	/* Any way to an I/O that has begun */
+	if (hybrid_engine_map(e, &reader.io, &acts) == HYBRID_MAP_REMAP)
+		assert_true(hybrid_engine_io_done(e, &reader.io, 0, &acts));
+	carry(&acts);
+	reader.done = false;
+	INIT_LIST_HEAD(&reader.io.link);
+	assert_false(job_get_staged(e, &reader.io, true, &staged));
+	hybrid_actions_init(&acts);
+	rerun(&writer.io, &acts);
+	INIT_LIST_HEAD(&own->link);
+	job_put(e, own, &acts);
+	assert_ptr_equal(acts.again.next, &reader.io.op.link);
+	list_del_init(&writer.io.op.link);
+	engine_settle(e, &acts);
+	carry(&acts);
+	assert_true(reader.done);
+	while (n--)
+		job_put(e, job[n], &acts);
+	unclaim(v);
+	unclaim(other);
+	e->nr_open--;
+	volume_free(other);
+}
+
 static bool no_memory_now(size_t size, gfp_t gfp)
 {
 	return gfp & GFP_NOWAIT;
@@ -505,6 +545,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(jobs_are_shared, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(write_without_a_job, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(holds_end_beside_a_waiter, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(waiter_gets_the_job, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(own_jobs, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(error_ahead, setup_disks, teardown),
 	};
