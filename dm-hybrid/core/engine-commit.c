@@ -783,7 +783,7 @@ static bool meta_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 static void meta_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	unsigned long flags;
-	bool more;
+	bool more = true;
 
 	do {
 		reclaim(e, acts);
