@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What may enter the cache: a miss, and what it brings that was not asked for.  The latter is on
- * credit: see AHEAD_COST and REST_COST.
+ * Admission of misses to the cache, and of data that nobody asked for, which is on credit: see
+ * AHEAD_COST and REST_COST.
  */
 #include "engine-internal.h"
 
@@ -74,7 +74,7 @@ bool room_to_fill(struct hybrid_engine *e, struct hybrid_set *s,
 	return s->nr_free > e->reserve / 2;
 }
 
-/* ---- what was not asked for ------------------------------------------------ */
+/* ---- data that nobody asked for -------------------------------------------- */
 
 bool rest_is_owed(struct hybrid_volume *v)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The state of a block, under the lock of its set: its masks with the counts that follow from
- * them, what the journal has to hear of it, the writes to it.
+ * The state of a block, under the lock of its set: its masks and the counters derived from them,
+ * the marks for the journal, and the writes in flight to it.
  */
 #include "engine-internal.h"
 

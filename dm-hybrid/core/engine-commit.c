@@ -777,8 +777,8 @@ static bool meta_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 }
 
 /*
- * The next operation, if there is one, is in meta.op.  In a pool that has failed since it was
- * prepared, it must not be carried out: an assertion may have failed for what it would write.
+ * Begins the next operation.  If the pool has failed while the operation was prepared, it is not
+ * carried out: an assertion may have failed on the very state that its entry records.
  */
 static void meta_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 {

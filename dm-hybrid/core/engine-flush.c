@@ -6,7 +6,7 @@
  */
 #include "engine-internal.h"
 
-/* What was written back is a batch, if the flush is for it: engine-room.c. */
+/* The blocks written back so far form a batch if this flush is for them: engine-room.c. */
 static void batch_begins(struct hybrid_volume *v)
 {
 	struct hybrid_writeback *w = &v->writeback;

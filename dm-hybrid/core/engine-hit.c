@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The fast path of hits: reads of what is valid, writes to what is dirty.  Of the
- * block nothing changes, so there is nothing to wait for, and no action follows.
+ * Fast path for hits: reads of valid granules and rewrites of dirty ones.  The block's state
+ * does not change, so nothing can block and no action follows.
  */
 #include "engine-internal.h"
 
