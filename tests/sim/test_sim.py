@@ -184,7 +184,7 @@ def test_scarce(sim):
 NOWAIT = [
     ("--nowait", "--count", 200),
     ("--nowait", "--events", "--faults", "--count", 200),
-    ("--mode", "B", "--nowait", "--count", 6),
+    ("--mode", "B", "--nowait", "--count", 24),
 ]
 
 
@@ -193,8 +193,10 @@ def test_nowait(sim, args):
     """What must not wait is refused, here or by a device, and data are as before."""
     output = tabled(sim, *args)
     assert counts(output)["seeds"] == args[-1]
-    refused = re.search(r"^refused (\d+) by-device (\d+)$", output, re.M)
-    assert all(int(n) > args[-1] for n in refused.groups())
+    refused, by_device = map(int, re.search(r"^refused (\d+) by-device (\d+)$", output, re.M).groups())
+    assert refused > args[-1]
+    # The short workloads of mode B make a device refuse in about every other seed.
+    assert by_device > (args[-1] // 4 if "B" in args else args[-1])
 
 
 GROW = [
