@@ -175,6 +175,25 @@ static void in_place(void **state)
 	entry_says("other");
 }
 
+/* The first dirty write waits while the superblock is claimed, and goes on when it is not. */
+static void write_beside_a_claim(void **state)
+{
+	struct hybrid_actions acts;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	assert_true(hybrid_volume_claim_sb(e, v));
+	fill_data(&writer, 0, 8, 1);
+	hybrid_actions_init(&acts);
+	arrive(&writer, HYBRID_IO_WRITE, 0, 8, 0, &acts);
+	carry(&acts);
+	assert_false(writer.done);
+	hybrid_actions_init(&acts);
+	hybrid_volume_release_sb(e, v, &acts);
+	carry(&acts);
+	assert_int_equal(wait_for(&writer), 0);
+	reads(0, 8, 1);
+}
+
 /*
  * A write waits for a record that waits for a flush of the origin; the superblock cannot be
  * written, and after that error no flush lets the record out.
@@ -211,6 +230,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(in_this_order, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_entry_is_right, setup, teardown),
 		cmocka_unit_test_setup_teardown(refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(write_beside_a_claim, setup, teardown),
 		cmocka_unit_test_setup_teardown(write_beside_a_failure, setup, teardown),
 		cmocka_unit_test_setup_teardown(not_beside_a_flush, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_origin_that_fails, setup, teardown),
