@@ -110,8 +110,9 @@ void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (lift)
 		lift_stamps(e);
+	/* Records that wait for a flush of this origin can never be written now. */
 	if (failed)
-		wake_records(e, acts);
+		wake_all_sets(e, WAIT_RECORD, acts);
 	/* It may have waited for this. */
 	want_writeback(acts, v);
 	list_for_each_entry_safe(io, n, &done, link) {
@@ -719,7 +720,6 @@ static void meta_fail(struct hybrid_engine *e, struct hybrid_actions *acts)
 	LIST_HEAD(waiters);
 	unsigned long flags;
 	LIST_HEAD(ios);
-	u32 set;
 
 	spin_lock_irqsave(&e->lock, flags);
 	list_splice_tail_init(&e->commit.now, &ios);
@@ -736,8 +736,7 @@ static void meta_fail(struct hybrid_engine *e, struct hybrid_actions *acts)
 	spin_unlock_irqrestore(&e->lock, flags);
 	rerun_list(&ios, acts);
 	wake_checkpoint(e, &waiters, -EIO, acts);
-	for (set = 0; set < e->map.nr_sets; set++)
-		wake_set(e, set, WAIT_OPEN | WAIT_TRANSIT | WAIT_RECORD, acts);
+	wake_all_sets(e, WAIT_OPEN | WAIT_TRANSIT | WAIT_RECORD, acts);
 }
 
 /* An operation that was prepared is not carried out: the pool has failed meanwhile. */

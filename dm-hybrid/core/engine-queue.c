@@ -148,11 +148,10 @@ void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *ac
 	spin_unlock_irqrestore(&s->lock, flags);
 }
 
-/* What waits for records that can never go out must not wait for ever. */
-void wake_records(struct hybrid_engine *e, struct hybrid_actions *acts)
+void wake_all_sets(struct hybrid_engine *e, u8 why, struct hybrid_actions *acts)
 {
 	u32 set;
 
 	for (set = 0; set < e->map.nr_sets; set++)
-		wake_set(e, set, WAIT_RECORD, acts);
+		wake_set(e, set, why, acts);
 }

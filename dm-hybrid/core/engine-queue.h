@@ -74,9 +74,7 @@ void rerun_list(struct list_head *list, struct hybrid_actions *acts);
 void rerun_later(struct hybrid_io *io, struct hybrid_actions *acts);
 /* Routes all I/O in set @nr again that waits for any event in @why.  Takes the set's lock. */
 void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *acts);
-/*
- * The same in all sets, for WAIT_RECORD: some records can never be written.  Takes the sets' locks.
- */
-void wake_records(struct hybrid_engine *e, struct hybrid_actions *acts);
+/* The same in all sets. */
+void wake_all_sets(struct hybrid_engine *e, u8 why, struct hybrid_actions *acts);
 
 #endif

@@ -125,7 +125,7 @@ static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 		return;
 	}
 	count(v, HYBRID_ORIGIN_ERRORS);
-	wake_records(e, acts);
+	wake_all_sets(e, WAIT_RECORD, acts);
 	list_for_each_entry_safe(io, n, &waiters, link) {
 		list_del_init(&io->link);
 		complete_io(io, error, acts);
@@ -338,5 +338,5 @@ void sb_release(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_
 	spin_unlock_irqrestore(&e->lock, flags);
 	/* It failed: records that wait for a flush of the origin never go out. */
 	if (error)
-		wake_records(e, acts);
+		wake_all_sets(e, WAIT_RECORD, acts);
 }

@@ -358,36 +358,76 @@ static void jobs_are_shared(void **state)
 	volume_free(other);
 }
 
+/* All jobs for fills are in use: one by the volume, the rest by another. */
+struct all_jobs {
+	struct hybrid_job *own, *job[NR_FILL_JOBS];
+	struct hybrid_volume *other;
+	u32 nr;
+};
+
+static void take_all_jobs(struct all_jobs *all)
+{
+	all->other = volume_alloc(e, 2, &info);
+	e->nr_open++;
+	all->own = get_job(JOB_FILL, v);
+	assert_non_null(all->own);
+	for (all->nr = 0; all->nr < NR_FILL_JOBS; all->nr++) {
+		all->job[all->nr] = get_job(JOB_FILL, all->other);
+		if (!all->job[all->nr])
+			break;
+	}
+}
+
+static void others_jobs_end(struct all_jobs *all)
+{
+	while (all->nr)
+		job_put(e, all->job[--all->nr], NULL);
+}
+
+static void end_all_jobs(struct all_jobs *all)
+{
+	unclaim(v);
+	unclaim(all->other);
+	e->nr_open--;
+	volume_free(all->other);
+}
+
+/* A read by the volume that must have a job waits for one. */
+static void read_waits_for_a_job(void)
+{
+	struct hybrid_actions acts;
+	struct hybrid_job *staged;
+
+	hybrid_actions_init(&acts);
+	hybrid_io_init(&reader.io, v, HYBRID_IO_READ, 64, 8, 0);
+	/* Any way to an I/O that has begun */
+	if (hybrid_engine_map(e, &reader.io, &acts) == HYBRID_MAP_REMAP)
+		assert_true(hybrid_engine_io_done(e, &reader.io, 0, &acts));
+	carry(&acts);
+	INIT_LIST_HEAD(&reader.io.link);
+	assert_false(job_get_staged(e, &reader.io, true, &staged));
+	reader.done = false;
+}
+
 /*
  * A write of which some would go to the cache device gets no job, and goes to the origin whole:
  * whoever looks for what it overlaps is told so (J6).
  */
 static void write_without_a_job(void **state)
 {
-	struct hybrid_job *job[NR_FILL_JOBS], *own;
-	struct hybrid_volume *other;
-	u32 n;
+	struct all_jobs all;
 
 	pool_of(16 * MIB);
 	set_mode(HYBRID_MODE_WRITEBACK);
 	put(64, 8, 1);
-	other = volume_alloc(e, 2, &info);
-	e->nr_open++;
-	own = get_job(JOB_FILL, v);
-	assert_non_null(own);
-	for (n = 0; n < NR_FILL_JOBS && (job[n] = get_job(JOB_FILL, other)); n++)
-		;
+	take_all_jobs(&all);
 	put(4, 16, 2);
 	assert_int_equal(writer.io.to_cache, 0);
 	assert_int_equal(writer.io.to_origin, 7);
 	assert_true(origin_has(4, 16, 2));
-	while (n--)
-		job_put(e, job[n], NULL);
-	job_put(e, own, NULL);
-	unclaim(v);
-	unclaim(other);
-	e->nr_open--;
-	volume_free(other);
+	others_jobs_end(&all);
+	job_put(e, all.own, NULL);
+	end_all_jobs(&all);
 }
 
 /*
@@ -396,80 +436,45 @@ static void write_without_a_job(void **state)
  */
 static void holds_end_beside_a_waiter(void **state)
 {
-	struct hybrid_job *job[NR_FILL_JOBS], *own, *staged;
-	struct hybrid_volume *other;
 	struct hybrid_actions acts;
-	u32 n;
+	struct all_jobs all;
 
 	read_up_to_a_hole();
-	other = volume_alloc(e, 2, &info);
-	e->nr_open++;
-	own = get_job(JOB_FILL, v);
-	for (n = 0; n < NR_FILL_JOBS && (job[n] = get_job(JOB_FILL, other)); n++)
-		;
-	hybrid_actions_init(&acts);
-	hybrid_io_init(&reader.io, v, HYBRID_IO_READ, 64, 8, 0);
-	/* Any way to an I/O that has begun */
-	if (hybrid_engine_map(e, &reader.io, &acts) == HYBRID_MAP_REMAP)
-		assert_true(hybrid_engine_io_done(e, &reader.io, 0, &acts));
-	carry(&acts);
-	INIT_LIST_HEAD(&reader.io.link);
-	assert_false(job_get_staged(e, &reader.io, true, &staged));
-	while (n--)
-		job_put(e, job[n], NULL);
+	take_all_jobs(&all);
+	read_waits_for_a_job();
+	others_jobs_end(&all);
 	assert_true(e->runs.nr_holds);
 	holds_drop(e, v, HOLD_MODE);
 	assert_int_equal(e->runs.nr_holds, 0);
 	assert_int_equal(e->jobs.nr_waiters, 1);
-	reader.done = false;
 	tick(100);
 	assert_true(reader.done);
 	assert_int_equal(e->jobs.nr_waiters, 0);
-	job_put(e, own, &acts);
-	unclaim(v);
-	unclaim(other);
-	e->nr_open--;
-	volume_free(other);
+	hybrid_actions_init(&acts);
+	job_put(e, all.own, &acts);
+	end_all_jobs(&all);
 }
 
 /* A job that ends is for the I/O that has waited for it, not for others that its end lets go on. */
 static void waiter_gets_the_job(void **state)
 {
-	struct hybrid_job *job[NR_FILL_JOBS], *own, *staged;
-	struct hybrid_volume *other;
 	struct hybrid_actions acts;
-	u32 n;
+	struct all_jobs all;
 
 	pool_of(16 * MIB);
-	other = volume_alloc(e, 2, &info);
-	e->nr_open++;
-	own = get_job(JOB_FILL, v);
-	for (n = 0; n < NR_FILL_JOBS && (job[n] = get_job(JOB_FILL, other)); n++)
-		;
-	hybrid_actions_init(&acts);
-	hybrid_io_init(&reader.io, v, HYBRID_IO_READ, 64, 8, 0);
-	/* Any way to an I/O that has begun */
-	if (hybrid_engine_map(e, &reader.io, &acts) == HYBRID_MAP_REMAP)
-		assert_true(hybrid_engine_io_done(e, &reader.io, 0, &acts));
-	carry(&acts);
-	reader.done = false;
-	INIT_LIST_HEAD(&reader.io.link);
-	assert_false(job_get_staged(e, &reader.io, true, &staged));
+	take_all_jobs(&all);
+	read_waits_for_a_job();
 	hybrid_actions_init(&acts);
 	rerun(&writer.io, &acts);
-	INIT_LIST_HEAD(&own->link);
-	job_put(e, own, &acts);
+	INIT_LIST_HEAD(&all.own->link);
+	job_put(e, all.own, &acts);
 	assert_ptr_equal(acts.again.next, &reader.io.op.link);
 	list_del_init(&writer.io.op.link);
 	engine_settle(e, &acts);
 	carry(&acts);
 	assert_true(reader.done);
-	while (n--)
-		job_put(e, job[n], &acts);
-	unclaim(v);
-	unclaim(other);
-	e->nr_open--;
-	volume_free(other);
+	others_jobs_end(&all);
+	end_all_jobs(&all);
 }
 
 static bool no_memory_now(size_t size, gfp_t gfp)
