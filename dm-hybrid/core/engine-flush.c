@@ -130,11 +130,11 @@ void lift_stamps(struct hybrid_engine *e)
 /*
  * May the origin's copy of block @i change?  Not while it has replaced granules:
  * their record waits for the flush of all origin writes to the block (J2), and
- * must not wait for ever while more come.  Nor while a drain waits for the
- * record of what it wrote back.  Nor while a record that ends a dirty granule is
- * on its way: until it is durable a crash would bring the old data back over
- * what is written to the origin now.  Asks for what is missing; caller holds the
- * set's lock and waits.
+ * must not wait for ever while more writes come.  Nor while a drain waits for the
+ * record of granules that it wrote back.  Nor while a record that ends a dirty
+ * granule is on its way: until it is durable, a crash would bring the old data back
+ * over the data written to the origin now.  Requests the missing record; the caller
+ * holds the set's lock and waits.
  */
 bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
 {

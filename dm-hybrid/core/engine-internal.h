@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What all files of the engine include, and the helpers that they share.  Each file has a header of
- * its own: its state, and its functions for those above it.
+ * Included by all files of the engine: the helpers that they share.  Each file has a header of its
+ * own, with its state and its functions for the files above it.
  */
 #ifndef DM_HYBRID_ENGINE_INTERNAL_H
 #define DM_HYBRID_ENGINE_INTERNAL_H

@@ -54,7 +54,7 @@ static void fill_ahead(struct hybrid_engine *e, struct hybrid_set *s, const stru
 	}
 }
 
-/* A miss: fill the block, or what is asked for of it, if that can be; or go to the origin. */
+/* A miss: fills the block, or only the granules read, if possible; else reads the origin. */
 static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 			    int i, struct hybrid_actions *acts)
 {

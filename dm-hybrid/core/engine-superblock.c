@@ -139,7 +139,7 @@ static bool sb_needs_flush(const struct hybrid_volume *v)
 	       !v->flush.error && v->flush.last_write > v->flush.flushed;
 }
 
-/* What ours loses, a flush that is under way would not miss: after that. */
+/* Not beside a flush, which would not notice data lost with a failed superblock write. */
 void sb_next_locked(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
 {
 	lockdep_assert_held(&e->lock);

@@ -105,9 +105,9 @@ static bool fetch_rest(struct hybrid_engine *e, struct hybrid_set *s, struct hyb
 }
 
 /*
- * Must this write wait for the record of what ended granules of the block?  If it goes to
- * the origin, or replaces what was replaced there; and in a drain, if it would make dirty
- * again what was written back, which would go on for ever where writes do.
+ * Must this write wait for the record that ends dirty granules of the block?  Yes, if it goes to
+ * the origin, or overlaps granules that were replaced there; and in a drain, if it would make
+ * granules dirty again that were written back: otherwise the drain would last as long as writes do.
  */
 static bool needs_record(const struct hybrid_engine *e, const struct hybrid_set *s,
 			 const struct hybrid_io *io, int i)
