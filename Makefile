@@ -1,42 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# dm-hybrid: a device-mapper block cache.
-#
-#   make                the kernel module (for KDIR), the tools, the man pages
-#   make install        tools, man pages, the module, and what a boot needs: udev
-#                       rules, units, initramfs hooks (DESTDIR=, prefix=)
-#   make check          everything a bare Debian 12 needs to build and run all tests
-#   make lint           only the style tests
-#   make check-sim      only the simulator, with fresh seeds, five minutes
-#   make check-tools    only the tests of the metadata tools: check, dump, repair ...
-#   make bench-check    what checking the metadata of 1 TiB of cache costs
-#   make bench-scale    what the engine costs at 1 TiB and 16 TiB of cache; SIZES="1024:64"
-#   make bench          dm-hybrid beside dm-cache, bcache, dm-writecache, dm-writeboost, in virtual time:
-#                       tables, plots; BENCH="zipf burst" STACKS="hybrid dmcache-wb-64" SEED=2
-#   make bench-quick    only what the goals are about: a line for each
-#   make check-long     the simulator for hours; can be interrupted, and goes on
-#   make coverage       which lines and branches of the pure files tests and simulator reach
-#   make check-long-kernel   the kernel tests that take minutes each
-#   make check-debug-kernel
-#                       the tests in guests, in kernels with KASAN, lockdep, kmemleak, KCSAN
-#   make fuzz           hostile input: each target for FUZZ_SECONDS; FUZZ=name ...: only these
-#   make check-boot     Debian booted from a volume, in QEMU: prints a table of cases
-#   make check-isolation
-#                       a member that does not answer: what that costs each operation of a
-#                       healthy volume, in the simulator and in guests: two tables
-#   make check-policies each replacement policy and its paper: a table; TRACES=DIR: recorded traces too
-#   make check-packages  the packages built, installed in a Debian, booted, purged
-#   make check-kernels  other kernels of Debian's: a table of what builds, loads and passes;
-#                       KERNELS="6.12 newest": only these
-#   make check-stacks   the stacks of examples/: built, filled, power-cycled, verified, measured: a table
-#   make headline       fsync, eviction, power cut: dm-hybrid and dm-cache, both outcomes
-#   make check-mutants  would the tests notice?  Seeded defects; MUTANTS=name ...: only these,
-#                       MUTANTS=outer: those outside of the engine
-#   make deb            Debian's packages, in build/packages
-#   make rpm            the same for RPM; rpm/kmod-dm-hybrid.spec: the module for one kernel
-#   make install-dkms   the module's sources, for DKMS
-#   make demo           a database on a slow disk, with and without a cache, and a power cut;
-#                       in a guest: needs no hardware
+# dm-hybrid: a device-mapper block cache.  "make help" lists the targets: each is described
+# beside its rule, after "##".
 #
 # Modules are built from copies under build/, one for each kernel: the sources stay
 # clean, and builds for different kernels never mix.
@@ -50,6 +15,7 @@ KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) $(DEBIAN_HE
 # Debian's own: its pytest is the one that "make deps" installs.
 PYTHON ?= /usr/bin/python3
 PYTEST_ARGS ?=
+TESTS ?= tests
 # Which guest kernel: uml, or one of tests/guest/build-kernel's with checkers.
 GUEST ?= uml
 # Its modules' directories below build: modules-$(STAGE), guest-$(STAGE).
@@ -70,6 +36,9 @@ DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config 
 PARTS := userspace/Makefile boot.mk
 MODULE_DIRS := $(if $(shell grep -ls 'module\.o' dm-hybrid/Kbuild),dm-hybrid)
 
+##@ Build
+
+## all: the modules for the running kernel, the tools, the manual pages
 all: modules userspace man
 
 # --- modules ------------------------------------------------------------------
@@ -92,6 +61,7 @@ define build-modules
 	done'
 endef
 
+## modules: only the modules; KDIR=: headers of another kernel
 modules:
 	$(call build-modules,modules,$(KDIR),$(MODULE_DIRS),)
 
@@ -117,6 +87,7 @@ guest-kernel:
 	@tests/guest/build-kernel $(GUEST)
 
 # What a guest loads: build/guest-<kernel>/lib/modules/<release>, as modprobe wants it.
+## guest-modules: a test guest's kernel and its modules; GUEST=uml-debug: with KASAN
 guest-modules: guest-test-modules
 	$(call build-modules,modules-$(STAGE),$(GUEST_KDIR),$(MODULE_DIRS),ARCH=$(if $(filter x86-%,$(GUEST)),x86,um))
 	$(install-guest-modules)
@@ -134,12 +105,30 @@ endef
 
 # --- the rest -----------------------------------------------------------------
 
+## userspace: only the tools
 userspace:
 	$(call each,all)
 
+## man: only the manual pages
 man:
 	$(call each,man)
 
+## help: this list
+help:
+	@awk '/^##@ /{ print "\n" substr($$0, 5); next } \
+		/^## [a-z-]+: /{ i = index($$0, ": "); printf "  %-20s %s\n", substr($$0, 4, i - 4), substr($$0, i + 2) }' \
+		Makefile
+
+## clean: remove build/ and all else that was built
+clean:
+	@for f in $(PARTS) $(wildcard tests/*/Makefile); do \
+		$(MAKE) -C $$(dirname $$f) -f $$(basename $$f) clean || exit 1; \
+	done
+	rm -rf build
+
+##@ Install
+
+## install: modules, tools, manual pages, udev rules, units, initramfs hooks; DESTDIR=, prefix=
 install: modules userspace man
 	$(call each,install)
 	@for d in $(MODULE_DIRS); do \
@@ -150,6 +139,7 @@ install: modules userspace man
 # The module's sources, where DKMS looks for them. Tests are built where the kernel has KUnit: not everywhere.
 dkms := $(DESTDIR)/usr/src/dm-hybrid-$(version)
 
+## install-dkms: the modules' sources, for DKMS
 install-dkms:
 	install -D -m 644 -t $(dkms) dm-hybrid/*.[ch] dm-hybrid/Kbuild dm-hybrid/Kconfig
 	install -D -m 644 -t $(dkms)/core dm-hybrid/core/*.[ch]
@@ -166,18 +156,19 @@ dist:
 	@mkdir -p build/packages
 	@git archive --prefix=dm-hybrid-$(version)/ -o $(dist).tar.gz HEAD
 
-# build/packages/*.deb
+## deb: Debian packages, in build/packages
 deb: dist
 	rm -rf $(dist) build/packages/*.deb
 	tar -C build/packages -xzf $(dist).tar.gz
 	cd $(dist) && dpkg-buildpackage -us -uc -b
 	lintian --allow-root --fail-on error,warning build/packages/*.changes
 
-# build/packages/RPMS; RPMBUILD_ARGS=--nodeps where the libraries are not rpm's
+## rpm: RPM packages, in build/packages/RPMS; RPMBUILD_ARGS=--nodeps on a Debian
 rpm: dist
 	rpmbuild -bb --define "_topdir $(CURDIR)/build/packages" \
 		--define "_sourcedir $(CURDIR)/build/packages" $(RPMBUILD_ARGS) rpm/dm-hybrid.spec
 
+## uninstall: remove all that install put there
 uninstall:
 	$(call each,uninstall)
 	@for d in $(DESTDIR)/lib/modules/*; do \
@@ -188,6 +179,9 @@ uninstall:
 
 # --- tests --------------------------------------------------------------------
 
+##@ Test
+
+## deps: install all build and test dependencies, on Debian 12 as root; DEPS=: only these packages
 deps:
 	@missing=$$(for p in $(DEPS); do \
 		dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; \
@@ -203,49 +197,36 @@ define pytest
 	$(2) $(PYTHON) -m pytest -c tests/pytest.ini $$jobs $(PYTEST_ARGS) $(1)
 endef
 
+## check: build and run all tests, as CI does; TESTS=tests/check: only these; PYTEST_ARGS=
 check: deps
 	$(MAKE) all guest-modules
 	$(MAKE) guest-modules GUEST=uml-debug
-	$(call pytest,tests)
+	$(call pytest,$(TESTS))
 
+## lint: only the tests of style: checkpatch, sparse, gcc and clang with W=1, prose
 lint: deps
 	$(call pytest,tests/style)
 
-check-tools: userspace
-	$(call pytest,tests/check)
-
-bench-check:
-	@$(MAKE) -s -C userspace tests
-	@$(PYTHON) tests/check/bench.py build/userspace
-
-bench-scale:
-	@$(MAKE) -s -C userspace tests
-	@$(PYTHON) tests/check/scale.py build/userspace $(SIZES)
-
-# Nothing is measured again that has not changed; BENCH_ARGS=--again does.
-bench bench-quick: deps
-	@$(MAKE) -s userspace
-	@$(PYTHON) bench/run.py $(if $(filter %-quick,$@),--quick) --works "$(BENCH)" --stacks "$(STACKS)" \
-		--seed $(or $(SEED),1) $(BENCH_ARGS)
-
-bench-bounds:
-	@$(PYTHON) bench/bounds.py --seed $(or $(SEED),1)
-
+## check-sim: the simulator, fresh seeds, five minutes; SEED= SEEDS= MODE= SIM_SECONDS=
 check-sim:
 	+@$(MAKE) -s -C tests/sim check
 
+## check-long: the simulator for hours, gcc and clang, sanitizers; can be interrupted, and goes on
 check-long:
 	+@$(MAKE) -s -C tests/sim long
 
+## coverage: lines and branches of the pure files that tests and simulator reach
 coverage:
 	$(PYTHON) tests/sim/covered.py
 
+## check-long-kernel: longer recordings and more power cuts in guests
 check-long-kernel: all guest-modules
 	DM_HYBRID_LONG=1 $(PYTHON) -m pytest -c tests/pytest.ini -m long $(PYTEST_ARGS) tests
 
 # One kernel after the other, each built the first time; or FLAVOUR=uml-debug and so on.
 FLAVOUR ?= uml-debug x86-debug x86-kcsan
 
+## check-debug-kernel: the tests in guests, under KASAN, lockdep, kmemleak, KCSAN; FLAVOUR=x86-kcsan
 check-debug-kernel: $(FLAVOUR:%=check-%)
 
 $(FLAVOUR:%=check-%): deps userspace
@@ -254,52 +235,80 @@ $(FLAVOUR:%=check-%): deps userspace
 
 FUZZ_SECONDS ?= 60
 
+## fuzz: hostile input, each target for FUZZ_SECONDS; FUZZ="load check": only these
 fuzz: deps
 	+@$(MAKE) -s -C tests/fuzz
 	@$(PYTHON) tests/fuzz/run.py --seconds $(FUZZ_SECONDS) $(FUZZ)
 
-headline: guest-modules userspace
-	@$(PYTHON) tests/kernel/headline.py $(GUEST_KDIR) build/guest-$(GUEST) build/userspace
-
 # The packages that a Debian is made of are fetched once, and what is made of them cached.
+## check-boot: Debian booted from a volume, in QEMU: a table of cases; up to an hour
 check-boot: deps
 	$(MAKE) userspace guest-modules
 	$(call pytest,-m boot tests/boot,DM_HYBRID_BOOT=1)
 
+## check-isolation: a member that hangs, beside each operation of a healthy volume: two tables; ten minutes
 check-isolation: deps userspace
 	+@$(MAKE) -s -C tests/sim isolation
 	$(MAKE) guest-modules
 	$(call pytest,tests/kernel/test_isolation.py,DM_HYBRID_ISOLATION=1)
 
-# What may befall a cache device, by what an admin wants then: a table, in guests.
+## check-life: each fault of a cache device, ended by the commands that hybridctl status names: a table
 check-life: deps userspace
 	$(MAKE) guest-modules
 	$(call pytest,tests/life,DM_HYBRID_LIFE=1)
 
+## check-policies: each replacement policy against its paper; TRACES=DIR: recorded traces, too
 check-policies: deps userspace
 	$(if $(TRACES),$(MAKE) deps DEPS="zstd")
 	@cd tests; TRACES="$(abspath $(TRACES))" $(PYTHON) -m policies.compare
 
-# Debian's packages installed, booted, purged; RPM's only built: no such system is at hand.
+# RPM packages are only built: there is no RPM-based guest.
+## check-packages: the packages built, installed in a Debian, booted, purged: a table
 check-packages: deps
 	$(MAKE) deps DEPS="mmdebstrap debhelper dh-dkms lintian rpm"
 	$(MAKE) deb
 	$(MAKE) rpm RPMBUILD_ARGS=--nodeps
 	DM_HYBRID_PACKAGES=1 $(PYTHON) -m pytest -c tests/pytest.ini $(PYTEST_ARGS) tests/packages
 
-# Packages are fetched from the machine's mirror, by themselves, and cached.
+# Fetches kernel packages from the machine's mirror, and caches them.
+## check-kernels: Debian's other kernels: builds, loads, passes; KERNELS="6.12 newest"
 check-kernels: deps userspace
 	@cd tests && $(PYTHON) -m guest.kernels $(KERNELS) $(PYTEST_ARGS)
 
-# What the scripts in examples/ build, in guests on modelled disks. One guest after the other:
-# seconds are measured.
+# One guest after the other: seconds are measured.
+## check-stacks: the stacks of examples/ built, filled, power-cycled, verified, measured: a table
 check-stacks: deps
 	$(MAKE) deps DEPS="postgresql-15"
 	$(MAKE) userspace guest-modules
 	DM_HYBRID_STACKS=1 $(PYTHON) -m pytest -c tests/pytest.ini $(PYTEST_ARGS) tests/stacks
 
+## check-mutants: seeded defects that the tests must find; MUTANTS="431 outer/245", MUTANTS=outer
 check-mutants: deps
 	$(PYTHON) tests/mutants/run.py $(MUTANTS)
+
+##@ Measure
+
+## bench: dm-hybrid and its peers in virtual time; BENCH="zipf burst" STACKS="hybrid dmcache-wb-64" SEED=2
+## bench-quick: only the figures with a goal: a line for each
+# A result is reused until one of its inputs changes; BENCH_ARGS=--again measures anew.
+bench bench-quick: deps
+	@$(MAKE) -s userspace
+	@$(PYTHON) bench/run.py $(if $(filter %-quick,$@),--quick) --works "$(BENCH)" --stacks "$(STACKS)" \
+		--seed $(or $(SEED),1) $(BENCH_ARGS)
+
+## bench-bounds: after bench: the limits of placement alone, by lists without an engine
+bench-bounds:
+	@$(PYTHON) bench/bounds.py --seed $(or $(SEED),1)
+
+## bench-scale: engine and hybrid_check at 1 TiB and 16 TiB of cache (10 GiB of RAM); SIZES="1024:64"
+bench-scale:
+	@$(MAKE) -s -C userspace tests
+	@$(PYTHON) tests/check/scale.py build/userspace $(SIZES)
+	@$(PYTHON) tests/check/bench.py build/userspace
+
+## headline: fsync, eviction, power cut: the outcome with dm-hybrid and with dm-cache
+headline: guest-modules userspace
+	@$(PYTHON) tests/kernel/headline.py $(GUEST_KDIR) build/guest-$(GUEST) build/userspace
 
 # Less than all the rest needs: neither headers of this kernel nor compilers and emulators
 # that only the tests use.
@@ -307,6 +316,7 @@ DEMO_DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-co
 	linux-source-6.1 libdevmapper-dev libblkid-dev libfdisk-dev libmount-dev libudev-dev libjson-c-dev uuid-dev \
 	dmsetup fio e2fsprogs xfsprogs mount procps python3
 
+## demo: a database's load with and without a cache, and a power cut, in a guest; needs no hardware
 demo:
 	@echo "Installing what is missing, building the guest's kernel (some minutes the first" \
 		"time), dm-hybrid and hybridctl."
@@ -315,13 +325,9 @@ demo:
 	@$(MAKE) -s --no-print-directory userspace
 	$(PYTHON) demo/demo.py $(DEMO_ARGS)
 
-clean:
-	@for f in $(PARTS) $(wildcard tests/*/Makefile); do \
-		$(MAKE) -C $$(dirname $$f) -f $$(basename $$f) clean || exit 1; \
-	done
-	rm -rf build
-
-.PHONY: all modules modules-amd64 modules-debian modules-amd64-clang modules-sparse guest-kernel guest-modules \
-	guest-test-modules userspace man \
-	install install-dkms uninstall dist deb rpm deps check lint check-tools bench bench-quick bench-bounds bench-check bench-scale check-sim check-mutants check-long coverage \
-	check-long-kernel check-policies check-debug-kernel $(FLAVOUR:%=check-%) fuzz check-boot check-isolation check-life check-packages check-kernels check-stacks headline demo clean
+.PHONY: all bench bench-bounds bench-quick bench-scale check check-boot check-debug-kernel \
+	check-isolation check-kernels check-life check-long check-long-kernel check-mutants \
+	check-packages check-policies check-sim check-stacks clean coverage deb demo deps fuzz \
+	guest-modules headline install install-dkms lint man modules rpm uninstall userspace \
+	modules-debian modules-amd64 modules-amd64-clang modules-sparse guest-kernel guest-test-modules \
+	dist help $(FLAVOUR:%=check-%)
