@@ -40,9 +40,9 @@ VARIANTS = {
     "gcc-sanitizers": ("gcc", SANITIZERS),
 }
 OPTIONS = [[], ["--faults"], ["--events"], ["--faults", "--events"], ["--rot"],
-           ["--faults", "--events", "--policies"], ["--faults", "--events", "--lean"],
-           ["--scarce"], ["--faults", "--events", "--scarce"],
-           ["--crowd"], ["--faults", "--events", "--crowd"],
+           ["--faults", "--events", "--policies"], ["--faults", "--events", "--demand-fill"],
+           ["--alloc-faults"], ["--faults", "--events", "--alloc-faults"],
+           ["--collisions"], ["--faults", "--events", "--collisions"],
            ["--nowait"], ["--faults", "--events", "--nowait"],
            ["--grow"], ["--faults", "--events", "--rot", "--grow"]]
 # Origins that do not answer: of many volumes, for a while.

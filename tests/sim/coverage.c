@@ -278,7 +278,7 @@ void coverage_print(void)
 	for (f = 0; f < NR_ASKERS; f++)
 		printf("memory-%s %llu refused %llu\n", asker_name[f],
 		       (unsigned long long)asked[f][0], (unsigned long long)asked[f][1]);
-	crowd_print();
+	collide_print();
 	printf("%-14s", "phase");
 	for (f = 0; f < NR_FAULTS; f++)
 		printf(" %12s", fault_name[f]);

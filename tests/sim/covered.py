@@ -20,8 +20,8 @@ TOP = HERE.parents[1]
 SIM = TOP / "build/sim-coverage"
 UNIT = TOP / "build/unit-coverage"
 FLAGS = "-O0 -g --coverage"
-OPTIONS = ([], ["--faults"], ["--events"], ["--faults", "--events"], ["--lean"], ["--scarce"],
-           ["--faults", "--crowd"], ["--faults", "--nowait"])
+OPTIONS = ([], ["--faults"], ["--events"], ["--faults", "--events"], ["--demand-fill"], ["--alloc-faults"],
+           ["--faults", "--collisions"], ["--faults", "--nowait"])
 RUNS = [
     *(["--mode", "A", "--seed", "1", "--count", "400", *options] for options in OPTIONS),
     *(["--mode", "B", "--seed", "1", "--count", "15", *options] for options in OPTIONS),

@@ -53,7 +53,7 @@ static void pick_range(struct world *w, struct volume *vol, u64 *sector, u32 *co
 	u32 bs = w->p.block_sectors, gs = w->g->granule_sectors, first, unit = 1;
 	u64 block;
 
-	if (crowd_range(w, vol, sector, count))
+	if (collide_range(w, vol, sector, count))
 		return;
 	block = rng_below(&w->rng, DIV_ROUND_UP(vol->hot, bs));
 	/* Half of all I/O goes to few blocks */
@@ -419,7 +419,7 @@ void reload(struct world *w)
 	for (i = 0; i < w->nr_vol; i++)
 		if (!suspended[i] && !w->vol[i]->taken)
 			world_resume(w, w->vol[i]);
-	crowd_restarted(w);
+	collide_restarted(w);
 }
 
 /* What is asked for by hand. */
@@ -611,7 +611,7 @@ void one_event(struct world *w)
 	}
 	ev = draw_event(w);
 	shim_cpu = rng_below(&w->rng, SHIM_NR_CPUS);
-	if (!crowd_event(w))
+	if (!collide_event(w))
 		do_event(w, ev);
 }
 

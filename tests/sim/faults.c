@@ -131,7 +131,7 @@ void faults_deal(struct world *w)
 {
 	u64 state = w->frng.state;
 
-	if (crowd_deal(w))
+	if (collide_deal(w))
 		return;
 	if (w->p.worn && rng_chance(&w->frng, w->p.worn)) {
 		script_log(w, LINE_FAULT, NULL, state, 0);

@@ -104,7 +104,7 @@ static void report(struct world *w)
 void drain_beside_users(struct world *w)
 {
 	/* Where calls sleep, or jobs wait for memory, users may pass them for long. */
-	bool fair = !sim_interleave && !w->p.scarce;
+	bool fair = !sim_interleave && !w->p.alloc_faults;
 	u32 i, n, left, fewest = U32_MAX, since = 0;
 
 	/* Short workloads that are cut at each step stay short. */

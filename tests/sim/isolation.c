@@ -41,15 +41,15 @@ struct row {
 	const char *name;
 	u32 volumes, hung;	/* of them, the last ones; 0: the cache device */
 	enum hang what;
-	bool scarce;		/* no memory that is not waited for */
+	bool alloc_faults;	/* all allocations that may not wait fail */
 };
 
-#define ROWS(text, volumes, hung, scarce) \
-	{ text ": all", volumes, hung, HANG_ALL, scarce }, \
-	{ text ": read", volumes, hung, HANG_READ, scarce }, \
-	{ text ": write", volumes, hung, HANG_WRITE, scarce }, \
-	{ text ": flush", volumes, hung, HANG_FLUSH, scarce }, \
-	{ text ": discard", volumes, hung, HANG_DISCARD, scarce }
+#define ROWS(text, volumes, hung, alloc_faults) \
+	{ text ": all", volumes, hung, HANG_ALL, alloc_faults }, \
+	{ text ": read", volumes, hung, HANG_READ, alloc_faults }, \
+	{ text ": write", volumes, hung, HANG_WRITE, alloc_faults }, \
+	{ text ": flush", volumes, hung, HANG_FLUSH, alloc_faults }, \
+	{ text ": discard", volumes, hung, HANG_DISCARD, alloc_faults }
 
 static const struct row rows[] = {
 	ROWS("1 of 2 origins", 2, 1, false),
@@ -361,7 +361,7 @@ static void run_cell(struct world *w)
 	world_settle(w);
 	if (w->stop)
 		return;
-	w->p.scarce = cell.row->scarce ? 100 : 0;
+	w->p.alloc_faults = cell.row->alloc_faults ? 100 : 0;
 	hang_some(w);
 	w->may_hang = true;
 	requests = w->requests + vol->requests;
@@ -425,7 +425,7 @@ static bool too_much(const struct cost *with, const struct cost *without)
 
 static bool same_pool(const struct row *a, const struct row *b)
 {
-	return a->volumes == b->volumes && a->hung == b->hung && a->scarce == b->scarce;
+	return a->volumes == b->volumes && a->hung == b->hung && a->alloc_faults == b->alloc_faults;
 }
 
 static bool chosen(const char *name, const char *wanted)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--rot] [--events]
- *     [--policies] [--lean] [--scarce] [--crowd] [--hash] [--keep-going] [--no-linter] [--limit S]
+ *     [--policies] [--demand-fill] [--alloc-faults] [--collisions] [--hash] [--keep-going] [--no-linter] [--limit S]
  *     [--table] [--interleave] [--hang] [--nowait] [--grow]
  * sim --isolation [--hang-of TEXT] [--operation TEXT]
  * sim --loop alloc|io [--nth N] ...
@@ -13,14 +13,14 @@
  * counts; the exit code is 1 if a promise or a rule was broken.  --limit: a seed
  * that takes more CPU seconds than that never ends.  --table: which faults
  * happened in which phases.  --interleave: engine calls overlap, as on several CPUs.
- * --lean: fills bring only what was asked for, unless it goes on a run.
- * --scarce: memory that is not waited for may not be there.
+ * --demand-fill: fills read only requested granules, unless they continue a run.
+ * --alloc-faults: allocations that may not wait fail now and then.
  * --nowait: users' I/O that must not wait, and devices that would have to.
  * --grow: origins that grow, and their volumes with them.
  * --hang: origins do not answer for a while, and other volumes must go on.
  * --isolation: what each hang costs each operation of a volume whose origin answers, as a table;
  * --hang-of, --operation: only rows, columns with TEXT in their names.
- * --crowd: what meets seldom (see crowd.c) meets often.
+ * --collisions: rare coincidences (see collisions.c) are frequent.
  *
  * --loop: a short run of each seed again and again, in which the first, the second,
  * ... allocation (request to a device) fails; with --nth, only the N-th.  -N: and
@@ -57,9 +57,9 @@ static const struct option options[] = {
 	{ "hang", no_argument, NULL, 'H' },
 	{ "rot", no_argument, NULL, 'Z' },
 	{ "policies", no_argument, NULL, 'y' },
-	{ "lean", no_argument, NULL, 'b' },
-	{ "scarce", no_argument, NULL, 'M' },
-	{ "crowd", no_argument, NULL, 'W' },
+	{ "demand-fill", no_argument, NULL, 'b' },
+	{ "alloc-faults", no_argument, NULL, 'M' },
+	{ "collisions", no_argument, NULL, 'W' },
 	{ "nowait", no_argument, NULL, 'w' },
 	{ "grow", no_argument, NULL, 'g' },
 	{ "hash", no_argument, NULL, 'h' },
@@ -154,13 +154,13 @@ static bool parse(int argc, char **argv)
 			sim_policies = true;
 			break;
 		case 'b':
-			sim_lean = true;
+			sim_demand_fill = true;
 			break;
 		case 'M':
-			sim_scarce = true;
+			sim_alloc_faults = true;
 			break;
 		case 'W':
-			sim_crowd = true;
+			sim_collisions = true;
 			break;
 		case 'w':
 			sim_nowait = true;
@@ -236,8 +236,8 @@ static void report(u64 seed, u64 hash, u64 violations_before)
 		fprintf(stderr, "reproduce: sim --mode %c --seed %llu%s%s%s%s%s%s%s%s%s%s%s --trace\n", opt.mode,
 			(unsigned long long)seed, sim_faults ? " --faults" : "",
 			sim_events ? " --events" : "", sim_rot ? " --rot" : "",
-			sim_policies ? " --policies" : "", sim_lean ? " --lean" : "",
-			sim_scarce ? " --scarce" : "", sim_crowd ? " --crowd" : "",
+			sim_policies ? " --policies" : "", sim_demand_fill ? " --demand-fill" : "",
+			sim_alloc_faults ? " --alloc-faults" : "", sim_collisions ? " --collisions" : "",
 			sim_hang ? " --hang" : "", sim_nowait ? " --nowait" : "",
 			sim_grow ? " --grow" : "",
 			sim_interleave ? " --interleave" : "");

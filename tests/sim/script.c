@@ -415,7 +415,8 @@ static const struct {
 	size_t at;
 } fields[] = {
 	FIELD(block_sectors), FIELD(cache_blocks), FIELD(hot_blocks), FIELD(slow_percent),
-	FIELD(reset_percent), FIELD(fail_alloc), FIELD(scarce), FIELD(nowait), FIELD(busy), FIELD(crowd), FIELD(lean), FIELD(fault_kind), FIELD(worn),
+	FIELD(reset_percent), FIELD(fail_alloc), FIELD(alloc_faults),
+	FIELD(nowait), FIELD(busy), FIELD(collisions), FIELD(demand_fill), FIELD(fault_kind), FIELD(worn),
 	FIELD(admin_percent), FIELD(load_percent), FIELD(inplace_percent), FIELD(aim),
 	FIELD(aims), FIELD(cut_every), FIELD(run_percent), FIELD(journal_blocks), FIELD(far), FIELD(small),
 	FIELD(cut_samples), FIELD(cut_writes), FIELD(seeks), FIELD(trims), FIELD(aged), FIELD(grow),

@@ -256,11 +256,11 @@ static void simpler_pool(void)
 	set_number(&best->p.seeks, 0);
 	set_number(&best->p.reset_percent, 0);
 	set_number(&best->p.fail_alloc, 0);
-	set_number(&best->p.scarce, 0);
+	set_number(&best->p.alloc_faults, 0);
 	set_number(&best->p.nowait, 0);
 	set_number(&best->p.busy, 0);
-	set_number(&best->p.crowd, 0);
-	set_number(&best->p.lean, 0);
+	set_number(&best->p.collisions, 0);
+	set_number(&best->p.demand_fill, 0);
 	set_number(&best->p.journal_blocks, HYBRID_JOURNAL_MIN_BLOCKS);
 	set_number(&best->p.fault_kind, 0);
 	set_number(&best->p.admin_percent, 0);

@@ -470,11 +470,11 @@ struct profile {
 	u32 cut_samples;	/* crash states at each cut point */
 	u32 cut_every;		/* changes of the disks */
 	u32 fail_alloc;
-	u32 scarce;		/* percent of allocations that do not wait which fail */
+	u32 alloc_faults;		/* percent of allocations that may not wait */
 	u32 nowait;		/* percent of users' I/O that must not wait ... */
 	u32 busy;		/* ... and of these, of what devices would have to wait for */
-	u32 crowd;		/* what meets often; 0: nothing that need not */
-	u32 lean;		/* fills bring only what was asked for, unless it goes on a run */
+	u32 collisions;		/* collisions.c: which events often coincide; 0: none */
+	u32 demand_fill;	/* fills read only requested granules, unless they continue a run */
 	u32 journal_blocks;
 	u32 small;		/* blocks of a set, and entries of one block; 0: as they come */
 	u32 far;		/* volumes' data are so far behind their first block: see world.hole */
@@ -643,7 +643,8 @@ enum event {
 	NR_EVENTS
 };
 
-extern bool sim_hang, sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce, sim_crowd, sim_lint;
+extern bool sim_hang, sim_faults, sim_rot, sim_events, sim_policies, sim_demand_fill, sim_alloc_faults;
+extern bool sim_collisions, sim_lint;
 extern bool sim_nowait, sim_grow;
 
 /* workload.c: the name of any policy */
@@ -691,24 +692,24 @@ void reload(struct world *w);
 /* No more I/O of users' to the volume; what there was has ended. */
 bool quiet(struct world *w, struct volume *vol);
 
-/* ---- Crowds ---------------------------------------------------------------- */
+/* ---- Collisions ------------------------------------------------------------ */
 
-void crowd_draw(struct profile *p, struct rng r, char mode);
+void collide_draw(struct profile *p, struct rng r, char mode);
 /* False: any range will do. */
-bool crowd_range(struct world *w, struct volume *vol, u64 *sector, u32 *count);
-void crowd_submitted(struct world *w, const struct uio *u);
-void crowd_written(struct world *w, const struct uio *u);
-void crowd_flushed(struct world *w, struct volume *vol);
-bool crowd_slow(struct world *w, const struct dreq *r);
+bool collide_range(struct world *w, struct volume *vol, u64 *sector, u32 *count);
+void collide_submitted(struct world *w, const struct uio *u);
+void collide_written(struct world *w, const struct uio *u);
+void collide_flushed(struct world *w, struct volume *vol);
+bool collide_slow(struct world *w, const struct dreq *r);
 /* What happens next; false: anything may. */
-bool crowd_event(struct world *w);
-void crowd_before_change(struct world *w);
-void crowd_stop(struct world *w);	/* at each step of the pool's */
-void crowd_restarted(struct world *w);
-bool crowd_deal(struct world *w);	/* a fault; false: any */
-void crowd_closes(struct world *w, const struct volume *vol);
+bool collide_event(struct world *w);
+void collide_before_change(struct world *w);
+void collide_stop(struct world *w);	/* at each step of the pool's */
+void collide_restarted(struct world *w);
+bool collide_deal(struct world *w);	/* a fault; false: any */
+void collide_closes(struct world *w, const struct volume *vol);
 /* How often what was to meet did. */
-void crowd_print(void);
+void collide_print(void);
 
 /* ---- Loops ----------------------------------------------------------------- */
 

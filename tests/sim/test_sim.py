@@ -115,7 +115,7 @@ EVENTS = [
     ("--mode", "B", "--events", "--count", 12),
     ("--mode", "B", "--events", "--faults", "--count", 12),
     ("--events", "--faults", "--policies", "--count", 500),
-    ("--events", "--faults", "--lean", "--count", 300),
+    ("--events", "--faults", "--demand-fill", "--count", 300),
 ]
 
 
@@ -174,7 +174,7 @@ def test_failing(sim):
 
 def test_scarce(sim):
     """Jobs, entries and checkpoints get the memory that they do not wait for, and do without."""
-    output = tabled(sim, "--scarce", "--count", 100)
+    output = tabled(sim, "--alloc-faults", "--count", 100)
     assert counts(output)["seeds"] == 100
     asked = re.findall(r"^memory-(\w+) (\d+) refused (\d+)$", output, re.M)
     assert [who for who, _, _ in asked] == ["job", "entry", "checkpoint"]
@@ -223,17 +223,17 @@ def test_several_entries(sim):
     assert int(re.search(r"^entries-of-several (\d+)$", output, re.M)[1]) > 0
 
 
-def test_crowd(sim):
-    """What --crowd is there for meets: in which seeds, decides the seed."""
+def test_collisions(sim):
+    """Each collision happens in some seed."""
     met = dict.fromkeys(("parts", "flushes", "stops", "alone"), 0)
     for args in ((), ("--faults", "--events")):
-        output = tabled(sim, "--crowd", "--count", 300, *args)
+        output = tabled(sim, "--collisions", "--count", 300, *args)
         assert counts(output)["seeds"] == 300
-        for what, n in re.findall(r"^crowd-(\w+) (\d+)$", output, re.M):
+        for what, n in re.findall(r"^collision-(\w+) (\d+)$", output, re.M):
             met[what] += int(n)
     assert all(n >= 5 for n in met.values()), met
     output = tabled(sim, "--faults", "--events", "--count", 100)
-    assert re.findall(r"^crowd-(?:flushes|stops) (\d+)$", output, re.M) == ["0", "0"]
+    assert re.findall(r"^collision-(?:flushes|stops) (\d+)$", output, re.M) == ["0", "0"]
 
 
 # Too rare for a bounded run: a journal without room lasts for some operations of one
@@ -299,8 +299,8 @@ def test_same_seed_same_hash(sim, sim_interleave, mode, faults):
 
 @pytest.mark.parametrize(
     "options",
-    [["A"], ["B"], ["A", "--faults", "--events"], ["B", "--faults", "--events"], ["A", "--scarce"],
-     ["A", "--lean"], ["A", "--crowd"], ["A", "--faults", "--events", "--crowd"],
+    [["A"], ["B"], ["A", "--faults", "--events"], ["B", "--faults", "--events"], ["A", "--alloc-faults"],
+     ["A", "--demand-fill"], ["A", "--collisions"], ["A", "--faults", "--events", "--collisions"],
      ["A", "--hang", "--events"]],
     ids=" ".join,
 )

@@ -9,7 +9,7 @@
 #include "recovery.h"
 #include "script.h"
 
-bool sim_hang, sim_faults, sim_rot, sim_events, sim_policies, sim_lean, sim_scarce, sim_crowd;
+bool sim_hang, sim_faults, sim_rot, sim_events, sim_policies, sim_demand_fill, sim_alloc_faults, sim_collisions;
 bool sim_nowait, sim_grow;
 bool sim_lint = true;
 
@@ -58,7 +58,7 @@ static void fill_journal(struct profile *p)
 }
 
 /* So many commits that there is always one more before the next checkpoint step. */
-static void crowd_journal(struct profile *p)
+static void collide_journal(struct profile *p)
 {
 	fill_journal(p);
 	p->admin_percent = 0;
@@ -86,7 +86,7 @@ static void fill_sets(struct profile *p, struct rng *r)
 }
 
 /* More at once than there are jobs, or ranges. */
-static void crowd_jobs(struct profile *p)
+static void collide_jobs(struct profile *p)
 {
 	p->block_sectors = min(p->block_sectors, 64U);
 	p->cache_blocks = 512;
@@ -118,7 +118,7 @@ static void draw_rare(struct profile *p, struct rng r)
 {
 	switch (rng_below(&r, 60)) {
 	case 0:
-		crowd_jobs(p);
+		collide_jobs(p);
 		break;
 	case 1:
 		many_leaves(p, &r);
@@ -146,13 +146,13 @@ static void draw_runs(struct profile *p, struct rng r)
  * Several sets, in which so much changes between two flushes that the records are
  * more than what is kept for an entry has room for.
  */
-static void crowd_entries(struct profile *p, struct rng *r)
+static void collide_entries(struct profile *p, struct rng *r)
 {
 	p->block_sectors = 8;
 	p->cache_blocks = HYBRID_MAX_SET_SIZE * (2 + rng_below(r, 3));
 	p->hot_blocks = p->cache_blocks / 2;
 	p->journal_blocks <<= rng_below(r, 3);
-	p->scarce = 40 + rng_below(r, 61);	/* several tries must fail */
+	p->alloc_faults = 40 + rng_below(r, 61);	/* several tries must fail */
 	p->run_percent = 0;
 	p->steps = 8000;
 	p->episode = 4000;
@@ -195,12 +195,12 @@ static void draw_small(struct profile *p, struct rng r, char mode)
 	p->weight[EV_RESTART] = 1;
 }
 
-/* What --scarce adds. */
+/* What --alloc-faults adds. */
 static void draw_scarce(struct profile *p, struct rng r, char mode)
 {
-	p->scarce = 1 + rng_below(&r, 100);
+	p->alloc_faults = 1 + rng_below(&r, 100);
 	if (mode == 'A' && rng_chance(&r, 12))
-		crowd_entries(p, &r);
+		collide_entries(p, &r);
 }
 
 /* What --nowait adds. */
@@ -234,7 +234,7 @@ static void draw_events(struct profile *p, struct rng *r)
 		p->volumes = 2;
 	switch (rng_below(r, 40)) {
 	case 0:
-		crowd_journal(p);
+		collide_journal(p);
 		break;
 	case 1:
 		fill_sets(p, r);
@@ -1076,13 +1076,13 @@ void run_seed(u64 seed, char mode, u64 *hash)
 	if (mode == 'A')
 		draw_runs(&w->p, rng_fork(&w->rng, 104));
 	draw_small(&w->p, rng_fork(&w->rng, 110), mode);
-	w->p.lean = sim_lean;
-	if (sim_scarce)
+	w->p.demand_fill = sim_demand_fill;
+	if (sim_alloc_faults)
 		draw_scarce(&w->p, rng_fork(&w->rng, 105), mode);
 	if (sim_nowait)
 		draw_nowait(&w->p, rng_fork(&w->rng, 111));
-	if (sim_crowd && mode != 'L')
-		crowd_draw(&w->p, rng_fork(&w->rng, 106), mode);
+	if (sim_collisions && mode != 'L')
+		collide_draw(&w->p, rng_fork(&w->rng, 106), mode);
 	script_begin(w);
 	format(w);
 	faults_devices(w);

@@ -109,7 +109,7 @@ void world_before_change(struct world *w)
 		w->crashed = true;
 		return;
 	}
-	crowd_before_change(w);
+	collide_before_change(w);
 	if (!w->branch && w->p.cut_every && w->changes % w->p.cut_every == 0)
 		crash_explore(w, w->p.cut_samples);
 }
@@ -136,7 +136,7 @@ static void submit(struct world *w, struct dreq *r)
 	count_request(w, a);
 	dreq_submit(r, &w->rng);
 	r->slow = !w->branch && w->p.slow_percent && rng_chance(&w->rng, w->p.slow_percent);
-	r->slow |= crowd_slow(w, r);
+	r->slow |= collide_slow(w, r);
 	if (a->op->io && !r->dev->nr)
 		container_of(a->op->io, struct uio, io)->cached = true;
 	trace(w, T_SUBMIT, r->sector, r->count << 8 | r->kind, "#%u %s %s dev%u %llu+%u%s%s %s",
@@ -632,13 +632,13 @@ static void end_uio(struct world *w, struct uio *u, int error)
 	case HYBRID_IO_FLUSH:
 		if (!error) {
 			oracle_flush(o, u->started, oldest);
-			crowd_flushed(w, u->vol);
+			collide_flushed(w, u->vol);
 		}
 		break;
 	default:
 		oracle_done(o, u->sector, u->count, u->version, error, u->io.flags & HYBRID_IO_FUA,
 			    oldest);
-		crowd_written(w, u);
+		collide_written(w, u);
 		if (error == -EOPNOTSUPP || error == -EAGAIN)
 			oracle_withdraw(o, u->sector, u->count, u->version);
 	}
@@ -698,7 +698,7 @@ static void submit_io(struct world *w, struct volume *vol, enum hybrid_io_type t
 	sim_ios++;
 	list_add_tail(&u->link, &w->uios);
 	if (!w->branch)
-		crowd_submitted(w, u);
+		collide_submitted(w, u);
 	w->nr_uios++;
 	vol->ios++;
 	if (type == HYBRID_IO_READ || type == HYBRID_IO_WRITE)
@@ -1066,9 +1066,9 @@ bool world_memory_scarce(size_t bytes, gfp_t gfp)
 	/* Entries stay as small as they are. */
 	if ((gfp & GFP_NOWAIT) && w->p.small && bytes > HYBRID_META_BLOCK_SIZE)
 		return true;
-	if (!(gfp & GFP_NOWAIT) || !w->p.scarce)
+	if (!(gfp & GFP_NOWAIT) || !w->p.alloc_faults)
 		return false;
-	fails = rng_chance(&w->rng, w->p.scarce);
+	fails = rng_chance(&w->rng, w->p.alloc_faults);
 	coverage_nowait(w, bytes, fails);
 	return fails;
 }
@@ -1288,7 +1288,7 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 	else
 		hybrid_volume_set_origin(vol->v, origin_traits(w, vol));
 	world_kick(w);
-	if (!r && w->p.lean)
+	if (!r && w->p.demand_fill)
 		never_pays(vol->v);
 	if (!r)
 		age_volume(w, vol->v);
@@ -1355,7 +1355,7 @@ void world_close(struct world *w, struct volume *vol)
 	if (w->crashed || w->stop)
 		return;
 	trace(w, T_LIFE, 3, vol->id, "close volume %u", vol->id);
-	crowd_closes(w, vol);
+	collide_closes(w, vol);
 	r = DURING(w, PHASE_CLOSE, hybrid_volume_close(w->e, vol->v));
 	if (w->crashed || w->stop)
 		return;
@@ -1387,7 +1387,7 @@ static bool stop(struct world *w)
 			world_tick(w, 100);
 			ticks++;
 		}
-		crowd_stop(w);
+		collide_stop(w);
 	}
 	violation(w, "liveness", "the pool does not stop");
 	return false;

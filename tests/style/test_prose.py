@@ -9,7 +9,7 @@ NOT_YET = {
     "userspace/hybridctl/commands.def", "man/dm-hybrid.7.scd", "man/hybrid-dump.5.scd",
     "man/hybrid.conf.5.scd", "man/hybrid_check.8.scd.in", "man/hybrid_dump.8.scd.in", "man/hybrid_metadata_size.8.scd.in",
     "man/hybrid_repair.8.scd.in", "man/hybrid_replay.8.scd.in", "man/hybrid_restore.8.scd.in",
-    "man/hybrid_writeback.8.scd.in", "man/hybridctl.8.scd.in", "CONTRIBUTING.md",
+    "man/hybrid_writeback.8.scd.in", "man/hybridctl.8.scd.in",
     "dm-hybrid/Documentation/dm-hybrid-design.rst", "dm-hybrid/Documentation/dm-hybrid-format.rst",
     "dm-hybrid/Documentation/dm-hybrid.rst", "bench/RESULTS.md", "tests/guest/README.md", "tests/mutants/README.md",
     "tests/kernel/pauses/README.md",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * --crowd: what meets seldom is made to meet.
+ * --collisions: makes rare coincidences frequent.
  *
  * Each of these orders once hid a defect from many thousand seeds: writes that
  * begin or end within a granule beside others of the same granules; flushes
@@ -16,18 +16,18 @@
 #include "fibers.h"
 #include "script.h"
 
-/* What a seed has too much of: profile.crowd. */
-enum crowd { CROWD_NONE, CROWD_PARTS, CROWD_FLUSHES, CROWD_STOPS, CROWD_ALONE, NR_CROWDS };
+/* The coincidence that a seed makes frequent: profile.collisions. */
+enum collision { COLLIDE_NONE, COLLIDE_PARTS, COLLIDE_FLUSHES, COLLIDE_STOPS, COLLIDE_ALONE, NR_COLLISIONS };
 
-static const char * const crowd_name[NR_CROWDS] = {
-	[CROWD_PARTS] = "parts", [CROWD_FLUSHES] = "flushes", [CROWD_STOPS] = "stops",
-	[CROWD_ALONE] = "alone",
+static const char * const collision_name[NR_COLLISIONS] = {
+	[COLLIDE_PARTS] = "parts", [COLLIDE_FLUSHES] = "flushes", [COLLIDE_STOPS] = "stops",
+	[COLLIDE_ALONE] = "alone",
 };
-static u64 met[NR_CROWDS];
+static u64 met[NR_COLLISIONS];
 
 /* ---- Profile ------------------------------------------------------------------ */
 
-static void crowd_parts(struct profile *p, struct rng *r)
+static void collide_parts(struct profile *p, struct rng *r)
 {
 	p->block_sectors = 16 << rng_below(r, 4);
 	p->overlap = true;
@@ -38,7 +38,7 @@ static void crowd_parts(struct profile *p, struct rng *r)
 	p->weight[EV_EVICT] += 10 << rng_below(r, 4);
 }
 
-static void crowd_flushes(struct profile *p, struct rng *r)
+static void collide_flushes(struct profile *p, struct rng *r)
 {
 	p->block_sectors = 16 << rng_below(r, 3);
 	p->cache_blocks = 64 << rng_below(r, 3);
@@ -55,7 +55,7 @@ static void crowd_flushes(struct profile *p, struct rng *r)
 	p->weight[EV_FUA] = 0;
 }
 
-static void crowd_stops(struct profile *p, struct rng *r)
+static void collide_stops(struct profile *p, struct rng *r)
 {
 	p->volumes = 1 + rng_below(r, SIM_FEW_VOLUMES);
 	p->steps = min(p->steps, 800U);
@@ -65,7 +65,7 @@ static void crowd_stops(struct profile *p, struct rng *r)
 	p->aims = 40;
 }
 
-static void crowd_alone(struct profile *p, struct rng *r)
+static void collide_alone(struct profile *p, struct rng *r)
 {
 	p->volumes = 1 + rng_below(r, SIM_FEW_VOLUMES);
 	p->fault_kind = FAULTS_PLANNED;
@@ -73,17 +73,17 @@ static void crowd_alone(struct profile *p, struct rng *r)
 	p->weight[EV_REOPEN] = 5 + rng_below(r, 20);
 }
 
-void crowd_draw(struct profile *p, struct rng r, char mode)
+void collide_draw(struct profile *p, struct rng r, char mode)
 {
-	static void (*const draw[NR_CROWDS])(struct profile *p, struct rng *r) = {
-		[CROWD_PARTS] = crowd_parts, [CROWD_FLUSHES] = crowd_flushes,
-		[CROWD_STOPS] = crowd_stops, [CROWD_ALONE] = crowd_alone,
+	static void (*const draw[NR_COLLISIONS])(struct profile *p, struct rng *r) = {
+		[COLLIDE_PARTS] = collide_parts, [COLLIDE_FLUSHES] = collide_flushes,
+		[COLLIDE_STOPS] = collide_stops, [COLLIDE_ALONE] = collide_alone,
 	};
 	u32 steps = p->steps;
 
 	/* The last one needs faults. */
-	p->crowd = 1 + rng_below(&r, sim_faults ? NR_CROWDS - 1 : NR_CROWDS - 2);
-	draw[p->crowd](p, &r);
+	p->collisions = 1 + rng_below(&r, sim_faults ? NR_COLLISIONS - 1 : NR_COLLISIONS - 2);
+	draw[p->collisions](p, &r);
 	if (mode == 'B')
 		p->steps = min(p->steps, steps);
 }
@@ -91,11 +91,11 @@ void crowd_draw(struct profile *p, struct rng r, char mode)
 /* ---- Parts of granules ---------------------------------------------------------- */
 
 /* Some granules of one of few blocks, without a part of the first, or of the last. */
-bool crowd_range(struct world *w, struct volume *vol, u64 *sector, u32 *count)
+bool collide_range(struct world *w, struct volume *vol, u64 *sector, u32 *count)
 {
 	u32 bs = w->p.block_sectors, gs = w->g->granule_sectors, first, cut;
 
-	if (w->p.crowd != CROWD_PARTS || rng_below(&w->rng, 8) == 0)
+	if (w->p.collisions != COLLIDE_PARTS || rng_below(&w->rng, 8) == 0)
 		return false;
 	first = rng_below(&w->rng, bs / gs);
 	*sector = (u64)rng_below(&w->rng, 3) * bs + first * gs;
@@ -111,7 +111,7 @@ bool crowd_range(struct world *w, struct volume *vol, u64 *sector, u32 *count)
 }
 
 /* A write of a part of one granule, and of another one to which a write is under way? */
-void crowd_submitted(struct world *w, const struct uio *u)
+void collide_submitted(struct world *w, const struct uio *u)
 {
 	u64 mask = w->g->granule_sectors - 1, from = u->sector & ~mask;
 	u64 to = (u->sector + u->count + mask) & ~mask;
@@ -122,15 +122,15 @@ void crowd_submitted(struct world *w, const struct uio *u)
 	list_for_each_entry(x, &w->uios, link)
 		if (x != u && x->vol == u->vol && x->io.type == HYBRID_IO_WRITE && x->sector < to &&
 		    from < x->sector + x->count) {
-			met[CROWD_PARTS]++;
+			met[COLLIDE_PARTS]++;
 			return;
 		}
 }
 
 /* It was acknowledged: whoever reads now must see it, or what came later. */
-void crowd_written(struct world *w, const struct uio *u)
+void collide_written(struct world *w, const struct uio *u)
 {
-	if (w->branch || w->p.crowd != CROWD_PARTS || u->io.type != HYBRID_IO_WRITE)
+	if (w->branch || w->p.collisions != COLLIDE_PARTS || u->io.type != HYBRID_IO_WRITE)
 		return;
 	w->ask = u->vol;
 	w->ask_sector = u->sector;
@@ -154,29 +154,29 @@ static bool ask(struct world *w)
 /* ---- Flushes -------------------------------------------------------------------- */
 
 /* A flush was acknowledged: what it promises is looked at before the disks change again. */
-void crowd_flushed(struct world *w, struct volume *vol)
+void collide_flushed(struct world *w, struct volume *vol)
 {
 	struct hybrid_io *io;
 
-	if (w->branch || (w->p.crowd != CROWD_FLUSHES && !w->p.small))
+	if (w->branch || (w->p.collisions != COLLIDE_FLUSHES && !w->p.small))
 		return;
 	w->look = max(w->look, 1U);
 	list_for_each_entry(io, &w->e->commit.waiting, link)
 		if (io->volume != vol->v) {
-			met[CROWD_FLUSHES]++;
+			met[COLLIDE_FLUSHES]++;
 			w->look = 4;
 			return;
 		}
 }
 
 /* Writes take long, so that reads come first; or flushes of origins: others' come meanwhile. */
-bool crowd_slow(struct world *w, const struct dreq *r)
+bool collide_slow(struct world *w, const struct dreq *r)
 {
 	if (w->branch)
 		return false;
-	if (w->p.crowd == CROWD_PARTS)
+	if (w->p.collisions == COLLIDE_PARTS)
 		return r->kind == DREQ_WRITE && rng_below(&w->rng, 2);
-	return w->p.crowd == CROWD_FLUSHES && r->kind == DREQ_FLUSH && r->dev->nr;
+	return w->p.collisions == COLLIDE_FLUSHES && r->kind == DREQ_FLUSH && r->dev->nr;
 }
 
 /* Where the volume has a clean granule in a closed region: a write there opens that. */
@@ -224,11 +224,11 @@ static void beside_gated(struct world *w)
 		do_event(w, EV_STEP);
 }
 
-bool crowd_event(struct world *w)
+bool collide_event(struct world *w)
 {
 	if (w->ask)
 		return ask(w);
-	if (w->p.crowd != CROWD_FLUSHES || list_empty(&w->e->commit.waiting)) {
+	if (w->p.collisions != COLLIDE_FLUSHES || list_empty(&w->e->commit.waiting)) {
 		w->gated_at = w->e->stats.journal_writes;
 		return false;
 	}
@@ -236,7 +236,7 @@ bool crowd_event(struct world *w)
 	return true;
 }
 
-void crowd_before_change(struct world *w)
+void collide_before_change(struct world *w)
 {
 	u32 samples = w->look;
 
@@ -249,22 +249,22 @@ void crowd_before_change(struct world *w)
 /* ---- Stops ---------------------------------------------------------------------- */
 
 /* The pool stops, and somebody takes a volume away meanwhile. */
-void crowd_stop(struct world *w)
+void collide_stop(struct world *w)
 {
 	struct volume *vol;
 
-	if (w->p.crowd != CROWD_STOPS || w->branch || rng_below(&w->rng, 4))
+	if (w->p.collisions != COLLIDE_STOPS || w->branch || rng_below(&w->rng, 4))
 		return;
 	vol = w->vol[rng_below(&w->rng, w->nr_vol)];
 	if (!vol->v || !vol->suspended)
 		return;
-	met[CROWD_STOPS] += w->e->cp.phase != CP_NONE;
+	met[COLLIDE_STOPS] += w->e->cp.phase != CP_NONE;
 	vol->taken = true;
 	world_close(w, vol);
 }
 
 /* It runs again: they come back. */
-void crowd_restarted(struct world *w)
+void collide_restarted(struct world *w)
 {
 	u32 i;
 
@@ -282,11 +282,11 @@ void crowd_restarted(struct world *w)
 /* ---- Origins that cannot go on alone ---------------------------------------------- */
 
 /* The cache dies, and then an origin does not take what has to be said first. */
-bool crowd_deal(struct world *w)
+bool collide_deal(struct world *w)
 {
 	struct device *d = w->dev[0];
 
-	if (w->p.crowd != CROWD_ALONE)
+	if (w->p.collisions != COLLIDE_ALONE)
 		return false;
 	script_log(w, LINE_FAULT, NULL, w->frng.state, 0);
 	w->faulty = true;
@@ -309,18 +309,18 @@ bool crowd_deal(struct world *w)
 }
 
 /* Closed in a failed pool, and what it was to do alone could not be said? */
-void crowd_closes(struct world *w, const struct volume *vol)
+void collide_closes(struct world *w, const struct volume *vol)
 {
 	const struct hybrid_volume *v = vol->v;
 
-	met[CROWD_ALONE] += hybrid_engine_failed(w->e) && v->sb.present &&
+	met[COLLIDE_ALONE] += hybrid_engine_failed(w->e) && v->sb.present &&
 			    v->sb.wanted == SB_ALONE && v->sb.state != SB_ALONE;
 }
 
-void crowd_print(void)
+void collide_print(void)
 {
 	u32 c;
 
-	for (c = 1; c < NR_CROWDS; c++)
-		printf("crowd-%s %llu\n", crowd_name[c], (unsigned long long)met[c]);
+	for (c = 1; c < NR_COLLISIONS; c++)
+		printf("collision-%s %llu\n", collision_name[c], (unsigned long long)met[c]);
 }
