@@ -39,8 +39,7 @@ NEEDED_MIB = 2560	# for the disks' files, at most
 TABLES_MIB = 256
 FIO = ["fio", "--name=db", "--directory=/mnt", "--nrfiles=4", f"--size={TABLES_MIB}m",
        "--filename_format=table.$filenum", "--direct=1", "--output-format=json"]
-LOAD = ["--ioengine=libaio", "--iodepth=16", "--bs=8k", "--norandommap", "--time_based",
-        "--random_distribution=zipf:1.1"]
+LOAD = ["--ioengine=libaio", "--iodepth=16", "--bs=8k", "--norandommap", "--random_distribution=zipf:1.1"]
 JOBS = {
     "read": ["--rw=randread"],
     "mix": ["--rw=randrw", "--rwmixread=70"],
@@ -52,6 +51,11 @@ JOB_TEXT = {
     "write": "random writes, fdatasync after each 32",
 }
 SECONDS = {"read": 12, "mix": 8, "write": 8}
+# A cache that warms up during the measurement: after so many seconds its state would depend on the
+# machine's speed, after so many reads it does not.
+COLD_READS = 4000
+AFTER_CUT_READS = 20000
+READ_LIMIT = 60		# seconds
 SEED = 2026
 WARM_UP = 2		# times the read job, with other seeds
 FASTER = 10		# warm, at least this many times the bare disk
@@ -129,12 +133,14 @@ class Demo:
         words = self.guest.dm_status("db").split()[3:]
         return {k: int(v) for k, v in zip(words[::2], words[1::2]) if v.isdigit()}
 
-    def load(self, phase: str, job: str, seed: int = SEED, seconds: int = 0) -> dict:
-        """Runs a job of fio's; returns reads, writes and both a second, and the hit ratio."""
-        seconds = seconds or SECONDS[job]
+    def load(self, phase: str, job: str, seed: int = SEED, reads: int = 0) -> dict:
+        """Runs a job of fio's, for its time or that many reads; returns reads, writes and both a
+        second, and the hit ratio."""
+        seconds = READ_LIMIT if reads else SECONDS[job]
+        length = [f"--number_ios={reads}"] if reads else ["--time_based"]
         before = self.counters() if phase != "bare" else None
         out = self.run(["sh", "-c", 'cd /tmp && rm -f demo_iops* && exec "$@"', "fio", *FIO, *LOAD,
-                        *JOBS[job], f"--randseed={seed}", f"--runtime={seconds}",
+                        *JOBS[job], *length, f"--randseed={seed}", f"--runtime={seconds}",
                         "--write_iops_log=demo", "--log_avg_msec=1000"], timeout=4 * seconds + 60)
         j = json.loads(out[out.index("{"):])["jobs"][0]
         figures = {"read_iops": round(j["read"]["iops"], 1),
@@ -148,9 +154,9 @@ class Demo:
         if before is not None:
             after = self.counters()
             d = {k: after[k] - before[k] for k in after}
-            reads = d["read_hits"] + d["read_misses"]
-            if reads and job != "write":
-                figures["hit_ratio"] = round(d["read_hits"] / reads, 4)
+            total = d["read_hits"] + d["read_misses"]
+            if total and job != "write":
+                figures["hit_ratio"] = round(d["read_hits"] / total, 4)
                 hits = f", {figures['hit_ratio']:.1%} of the reads from the cache"
         if job == "read":
             log = self.run("cat /tmp/demo_iops.1.log")
@@ -186,7 +192,7 @@ class Demo:
 
     def cold(self) -> None:
         self.step("The same load, cache cold")
-        self.r["load"]["cold"] = {"read": self.load("cold", "read")}
+        self.r["load"]["cold"] = {"read": self.load("cold", "read", reads=COLD_READS)}
 
     def warm(self) -> None:
         self.step("Letting it warm up by the load itself")
@@ -204,7 +210,7 @@ class Demo:
         writer = self.guest.run_bg(["python3", "-I", HERE / "ledger.py", "write", "/mnt",
                                     "/dev/test/notes"])
         load = self.guest.run_bg([*FIO, *LOAD, *JOBS["mix"], f"--randseed={SEED + 9}",
-                                  "--runtime=60", "--iodepth=4"])
+                                  "--time_based", "--runtime=60", "--iodepth=4"])
         wait = random.uniform(8, 12)
         self.say(f"Four writers change pages of {prepared['bytes'] // MIB} MiB, call fdatasync, and "
                  f"note in another place\nwhat was acknowledged; the database load runs beside them. "
@@ -234,7 +240,8 @@ class Demo:
         self.r["ledger"] = found
         self.r["lost_after_power_cut"] = found["lost"] + found["damaged"]
         self.say("The cache is still warm:")
-        self.r["load"]["after power cut"] = {"read": self.load("after power cut", "read")}
+        self.r["load"]["after power cut"] = {"read": self.load("after power cut", "read",
+                                                             reads=AFTER_CUT_READS)}
 
     def verify(self, directory: str) -> dict:
         found = json.loads(self.run(["python3", "-I", HERE / "ledger.py", "verify", directory,

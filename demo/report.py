@@ -139,7 +139,7 @@ def curve(r: dict) -> str:
         spans.append((phase, second, second + len(values)))
         points += [(phase, second + k + 0.5, v) for k, v in enumerate(values)]
         second += len(values)
-    left, right, top, bottom = 60, 690, 26, 240
+    left, right, top, bottom = 60, 675, 26, 240	# half of the last label stands beyond right
     axis = Log([v for _, _, v in points] + [r["bare_iops"]], bottom, top)
     bare_y = axis.at(r["bare_iops"])
 

@@ -4,11 +4,14 @@
 
     prose.py                    a table: every document, every directory's comments
     prose.py FILE...            each finding, with its sentence
+    prose.py --draw N SEED      N sentences at random of all documents and comments, for a reader who sees
+                                nothing else: can he say the same in other words?
 
 A clause is headless where no noun comes before its relative word: "what was flushed is kept", "whoever
 mounts the disk", "those that fail".  A question may begin with what or who.
 """
 import io
+import random
 import re
 import sys
 import tokenize
@@ -273,8 +276,19 @@ def row(name: str, prose: Prose) -> str:
     return f"{name:45} {prose.words:6} {rate:8.2f} {len(prose.long()):5}"
 
 
+def draw(number: int, seed: int) -> None:
+    every = [(path.relative_to(TOP), line, sentence) for path in documents() for line, sentence in read(path).sentences]
+    for directory in commented():
+        for path in sorted(directory.glob("*.[ch]")):
+            every += [(path.relative_to(TOP), line, sentence) for line, sentence in read(path).sentences]
+    for path, line, sentence in random.Random(seed).sample([s for s in every if count(s[2]) > 6], number):
+        print(f"{path}:{line}: {sentence}")
+
+
 def main() -> None:
-    if len(sys.argv) > 1:
+    if sys.argv[1:2] == ["--draw"]:
+        draw(int(sys.argv[2]), int(sys.argv[3]))
+    elif len(sys.argv) > 1:
         for name in sys.argv[1:]:
             path = Path(name).resolve()
             prose = comments_of(path) if path.is_dir() else read(path)
@@ -283,12 +297,12 @@ def main() -> None:
             for line, sentence in prose.long():
                 print(f"{name}:{line}: {count(sentence)} words: {sentence}")
             print(row(name, prose))
-        return
-    print(f"{'':45} {'words':>6} {'headless':>8} {'long':>5}")
-    for path in documents():
-        print(row(str(path.relative_to(TOP)), read(path)))
-    for directory in commented():
-        print(row(f"{directory.relative_to(TOP)}/*.[ch]", comments_of(directory)))
+    else:
+        print(f"{'':45} {'words':>6} {'headless':>8} {'long':>5}")
+        for path in documents():
+            print(row(str(path.relative_to(TOP)), read(path)))
+        for directory in commented():
+            print(row(f"{directory.relative_to(TOP)}/*.[ch]", comments_of(directory)))
 
 
 if __name__ == "__main__":
