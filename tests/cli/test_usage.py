@@ -151,7 +151,8 @@ def test_man_page_explains_every_counter(build):
         names = re.findall(r"\bX\((\w+)\)", " ".join(words))
         rows = re.findall(r"^(\w+)\n\t(\S.*)\n\n", part, re.M)
         assert len(words) == 2 and sorted(names) == sorted(name for name, _ in rows)
-    assert "\n\treads not cached: the pool's endurance is used up, and they were not asked for before" in section
+    text = "Reads not cached because the pool's endurance is used up, and their blocks were not asked for before."
+    assert f"\n\t{text}" in section
 
 
 def test_dm_hybrid_page_is_built(build):

@@ -76,7 +76,7 @@ def test_every_setting_is_documented(top):
     names = [name for name, *_ in tunables(top)]
     assert len(names) == 9 and volume_settings(top) == ["mode", "cutoff"]
     text = (top / "dm-hybrid/Documentation/dm-hybrid.rst").read_text()
-    listed = re.search(r"returns; tunable:\n(.*?)\npolicy <name> ", text, re.S)[1]
+    listed = re.search(r"returns\. Tunables:\n(.*?)\npolicy <name> ", text, re.S)[1]
     assert re.findall(r"\w+", listed) == names
     assert set(volume_settings(top)) < set(documented(top, "Messages", "To a volume"))
 
