@@ -344,7 +344,7 @@ static void print_text(const struct check *c)
 		       size, c->md.nr_active);
 	}
 	printf("%s%s%s\n", g ? "\n" : "", hybrid_verdict(&c->f),
-	       c->cl->given[OPT_FAST] ? " (looked at superblocks and roots only)" : "");
+	       c->cl->given[OPT_FAST] ? " (--fast: superblocks, roots and the first journal entry only)" : "");
 }
 
 static void add_string(struct json_object *o, const char *key, const char *text)
