@@ -255,7 +255,7 @@ def documents() -> list:
     """What users and contributors read, by how many do."""
     found = [TOP / "README.md", TOP / "userspace/hybridctl/commands.def"]
     for pattern in ("docs/*.md", "examples/*.md", "man/*.scd*", "CONTRIBUTING.md", "dm-hybrid/Documentation/*.rst",
-                    "bench/*.md", "tests/*/README.md", "tests/kernel/*/README.md"):
+                    "bench/*.md", "contrib/*/*.md", "tests/[a-z]*/README.md", "tests/kernel/*/README.md"):
         found += sorted(TOP.glob(pattern))
     # Half of style.md is how not to write.
     return [path for path in dict.fromkeys(found) if path.exists() and path.name != "style.md"]

@@ -6,13 +6,7 @@ from style import prose
 
 # Not rewritten yet.
 NOT_YET = {
-    "userspace/hybridctl/commands.def", "man/dm-hybrid.7.scd", "man/hybrid-dump.5.scd",
-    "man/hybrid.conf.5.scd", "man/hybrid_check.8.scd.in", "man/hybrid_dump.8.scd.in", "man/hybrid_metadata_size.8.scd.in",
-    "man/hybrid_repair.8.scd.in", "man/hybrid_replay.8.scd.in", "man/hybrid_restore.8.scd.in",
-    "man/hybrid_writeback.8.scd.in", "man/hybridctl.8.scd.in",
-    "dm-hybrid/Documentation/dm-hybrid-design.rst", "dm-hybrid/Documentation/dm-hybrid-format.rst",
-    "dm-hybrid/Documentation/dm-hybrid.rst", "bench/RESULTS.md", "tests/guest/README.md", "tests/mutants/README.md",
-    "tests/kernel/pauses/README.md",
+    "dm-hybrid/Documentation/dm-hybrid-format.rst", "bench/RESULTS.md",
     "dm-hybrid", "dm-hybrid/core", "dm-hybrid/policy", "userspace/lib", "userspace/hybridctl", "userspace/check",
     "userspace/replay",
 }
