@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * An origin has grown, and its volume follows.  In this order, each step durable:
+ * Growing: a volume follows an origin that has grown.  Each step is durable before the next:
  *
- *   1. Nothing of the volume is under way, and there is room for the larger lost map; no
- *      superblock of an open volume names one.
- *   2. The pool's entry, in both roots, has both sizes: from here on an open accepts either, and
- *      goes on with the steps that follow.
- *   3. A new tail: a superblock of the old size, at the end of the larger member.  The head
- *      leads to the old tail still; without the head the new one is found, and says the same.
- *      Then the old tail is zeroed: should the device shrink again, it must not be found.
- *   4. The head with the new size, which leads to the new tail; then that with the new size.
- *   5. The entry has the new size only.  Then there may be a longer table, and not before: users'
+ *   1. No I/O of the volume is under way, and memory for the larger lost map is allocated.  The
+ *      superblock of an open volume names no lost map.
+ *   2. The pool's entry gets both sizes, in both roots.  From here on an open accepts either
+ *      size, and goes on with the steps that follow.
+ *   3. The new tail, a superblock with the old size, is written at the end of the larger member.
+ *      The head still leads to the old tail; without the head the new tail is found, and says the
+ *      same.  Then the old tail is zeroed, so that it is not found if the device shrinks again.
+ *   4. The head is written with the new size and leads to the new tail; then the tail is written
+ *      with the new size.
+ *   5. The entry keeps the new size only.  The table must not get longer before this step: users'
  *      writes would reach the old tail.
  *
- * So there is a good copy at each moment, and of two that count both say the same, or the newer one
- * has the new size, which the entry knows.  An origin in place has 2 and 5 alone.
+ * So there is a good copy at each moment.  If two copies are valid, either both say the same, or
+ * the newer one has the new size, which the entry knows.  An origin in place needs only 2 and 5.
  */
 #include "engine-internal.h"
 
-/* In RAM; recorded with the next checkpoint. */
 void set_sizes(struct hybrid_engine *e, struct hybrid_volume *v, u64 data_sectors,
 	       u64 data_sectors_new)
 {
@@ -40,7 +40,7 @@ static int zero_block(struct hybrid_volume *v, u64 sector)
 	return v->e->ops->do_op(v->e, op);
 }
 
-/* Of the lost map the header: without that there is none. */
+/* Zeroes a tail, and the header of the lost map behind it, without which there is no map. */
 static int zero_tail(struct hybrid_volume *v, u64 sector, u64 new_tail)
 {
 	int r = zero_block(v, sector);
@@ -49,7 +49,7 @@ static int zero_tail(struct hybrid_volume *v, u64 sector, u64 new_tail)
 	return r || sector == new_tail ? r : zero_block(v, sector);
 }
 
-/* 3. */
+/* Step 3 */
 static int move_tail(struct hybrid_volume *v, u64 member_sectors)
 {
 	u64 before = v->sb.info.member_sectors, old_tail = hybrid_sb_sector(before, 1);
@@ -67,7 +67,7 @@ static int move_tail(struct hybrid_volume *v, u64 member_sectors)
 		return r;
 	}
 	r = zero_tail(v, old_tail, new_tail);
-	/* The head leads to it still, and the next attempt writes it.  The new one must go. */
+	/* The head still leads to the old tail, which the next attempt writes: drop the new one. */
 	if (r) {
 		zero_block(v, new_tail);
 		v->sb.info.member_sectors = before;
@@ -76,7 +76,7 @@ static int move_tail(struct hybrid_volume *v, u64 member_sectors)
 	return r;
 }
 
-/* 3. and 4. */
+/* Steps 3 and 4 */
 static int grow_origin(struct hybrid_volume *v, u64 member_sectors, u64 data_sectors)
 {
 	u64 before = v->sb.info.data_sectors;
@@ -95,8 +95,8 @@ static int grow_origin(struct hybrid_volume *v, u64 member_sectors, u64 data_sec
 }
 
 /*
- * A cut came after 2.  Before the nonces are exchanged: no copy must be left behind with one that
- * the cache forgets.
+ * A power cut came after step 2.  This runs before the nonces are exchanged, so that no copy keeps
+ * a nonce that the cache forgets.
  */
 int finish_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors)
 {
@@ -106,7 +106,7 @@ int finish_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors
 	if (!v->info.data_sectors_new)
 		return 0;
 	if (length == v->info.data_sectors_new) {
-		/* It does not move, and nothing was lost. */
+		/* The lost map does not move with the tail, and nothing was lost. */
 		v->sb.info.lost = 0;
 		r = sb_unite(v);
 		if (!r)
@@ -118,8 +118,8 @@ int finish_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors
 }
 
 /*
- * The end of an origin in place may cut off its last granule: the cache has a part of it, and
- * must not give that for the whole.
+ * The old end of an origin in place may lie within a granule.  The cache has a part of that
+ * granule, and must not return it as the whole.
  */
 static int drop_end(struct hybrid_engine *e, struct hybrid_volume *v)
 {
@@ -148,7 +148,7 @@ static int drop_end(struct hybrid_engine *e, struct hybrid_volume *v)
 	return r;
 }
 
-/* 1., for a volume of @sectors. */
+/* Step 1, for a volume of @sectors. */
 static int prepare_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors)
 {
 	struct hybrid_volume_info info = v->info;

@@ -8,8 +8,8 @@
  *   2. the origin is read into the buffer;
  *   3. the readers that wait are served from the buffer;
  *   4. the granules that were not valid are written to the cache;
- *   5. they become valid.  The journal learns of it when there is time, and
- *      after an origin flush if writes were outstanding (J5).
+ *   5. they become valid.  A lazy commit records it, after an origin flush if
+ *      writes were outstanding (J5).
  */
 #include "engine-internal.h"
 
@@ -82,7 +82,7 @@ void job_prepare(struct hybrid_engine *e, enum job_kind kind)
 		job_free(e, job);
 }
 
-/* NULL: none is free, nor the volume's own.  Under the engine's lock. */
+/* Returns NULL if no job is free, nor the volume's own.  Under the engine's lock. */
 static struct hybrid_job *pool_take(struct hybrid_job_pool *p, struct hybrid_job_share *share)
 {
 	struct hybrid_job *job;
@@ -101,8 +101,8 @@ static struct hybrid_job *pool_take(struct hybrid_job_pool *p, struct hybrid_job
 }
 
 /*
- * An eighth of what nobody needed since the last tick, those first that were not used for
- * longest: all of it in some seconds.  Under the engine's lock.
+ * Moves an eighth of the jobs that nobody needed since the last tick to @out, the least recently
+ * used first: all of them are freed within some seconds.  Under the engine's lock.
  */
 static void pool_tick(struct hybrid_job_pool *p, struct list_head *out)
 {
@@ -205,7 +205,7 @@ static bool may_take(const struct hybrid_engine *e, const struct hybrid_job_pool
 	return p->lent < p->most - 1 && !(p->nr_claims && has_share(e, p, share));
 }
 
-/* The same; one that is refused less than its share claims it. */
+/* Takes a job if allowed; a volume that is refused less than its share claims it. */
 static struct hybrid_job *share_take(struct hybrid_engine *e, struct hybrid_job_pool *p,
 				     struct hybrid_job_share *share)
 {
@@ -268,7 +268,7 @@ void jobs_release(struct hybrid_volume *v)
 	}
 }
 
-/* Caller holds the engine's lock: so nothing begins once a suspend or stop was told yes. */
+/* Caller holds the engine's lock, so that nothing begins once a suspend or stop is granted. */
 static bool may_begin(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
 	lockdep_assert_held(&e->lock);
@@ -370,7 +370,7 @@ void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_acti
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	/* Rather lose the job than let a count wrap, for whose end a suspend waits. */
+	/* Rather lose the job than let a count wrap: a suspend waits until it is 0. */
 	if (!engine_assert(e, list_empty(&job->link) && share->nr && v->jobs.nr)) {
 		spin_unlock_irqrestore(&e->lock, flags);
 		return;
@@ -453,10 +453,6 @@ static void copy_out(struct hybrid_engine *e, struct hybrid_job *job, struct hyb
 
 /* ---- fill ---------------------------------------------------------------- */
 
-/*
- * Would a fill write granules that are clean in the journal, though not in RAM?
- * J4 forbids it until that is recorded.
- */
 bool fill_forbidden(struct hybrid_engine *e, struct hybrid_set *s, int i)
 {
 	u64 jclean;
@@ -471,10 +467,6 @@ bool fill_forbidden(struct hybrid_engine *e, struct hybrid_set *s, int i)
 	return jclean & ~block_mask(e, s, MASK_VALID, i);
 }
 
-/*
- * Would a fill of those granules of @key's block @i, -1: that is not there,
- * disturb something?
- */
 bool fill_conflicts(struct hybrid_engine *e, struct hybrid_set *s,
 		    struct hybrid_volume *v, u64 key, int i, u64 mask)
 {
@@ -511,7 +503,7 @@ struct hybrid_job *fill_get(struct hybrid_engine *e, enum job_type type,
 	return job;
 }
 
-/* The granules of an I/O, as its fill counts them. */
+/* The granules of @io, counted from the first block of its fill. */
 static u64 fill_mask(const struct hybrid_engine *e, const struct hybrid_job *job,
 		     const struct hybrid_io *io)
 {
@@ -535,8 +527,8 @@ void fill_add(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *
 }
 
 /*
- * Read the granules that are not valid, and what @io is about, whole from the first
- * to the last: clean granules are the same on both devices.
+ * Reads the granules that are not valid and the granules of @io, in one piece from the
+ * first to the last: clean granules are the same on both devices.
  */
 void fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 		struct hybrid_actions *acts)
@@ -553,7 +545,7 @@ void fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_i
 	list_add_tail(&job->link, &s->jobs);
 	room_read_begins(job->volume);
 	job_transfer(job, false, fill_read);
-	/* A write is no reader: where the pool fails it may end first. */
+	/* A write is no reader: if the pool fails, it may end before the fill. */
 	if (io->type == HYBRID_IO_READ) {
 		list_add_tail(&io->link, &job->readers);
 		job->op.user = io;
@@ -606,7 +598,7 @@ bool fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io
 	return true;
 }
 
-/* Block @k has what it will get from this fill, or nothing. */
+/* The fill of block @k has ended: all its granules become valid, or none. */
 static void block_filled(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *job,
 			 u32 k, struct hybrid_actions *acts)
 {
@@ -687,7 +679,7 @@ static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 	room_read_ended(e, job->volume, acts);
 	if (op->error_origin) {
 		fill_end(e, job, acts);
-		/* Off its set's list: nobody joins any more. */
+		/* The job is off its set's list: no I/O joins it any more. */
 		job_fail_readers(job, acts);
 		job_put(e, job, acts);
 		return;
@@ -698,7 +690,7 @@ static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 	fill_write(e, job, acts);
 }
 
-/* Is all that is being written of one block? */
+/* Are all granules under way in one block? */
 static bool fills_one_block(const struct hybrid_engine *e, const struct hybrid_job *job)
 {
 	return __ffs64(job->part) / e->g->granules == (fls64(job->part) - 1) / e->g->granules;
@@ -766,9 +758,9 @@ static void staged_segments(struct hybrid_engine *e, struct hybrid_job *job, boo
 }
 
 /*
- * io->to_cache and to_origin say what goes where, or comes from where.  A write
- * is copied first: what the user does to the pages meanwhile must not make the
- * two copies differ (J6).
+ * io->to_cache and io->to_origin are the granules that each device reads or writes.
+ * The data of a write is copied first, so that a user who changes the pages meanwhile
+ * cannot make the two copies differ (J6).
  */
 void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 		  bool (*written)(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
@@ -831,8 +823,8 @@ static void staged_origin_read(struct hybrid_engine *e, struct hybrid_op *op,
 }
 
 /*
- * The read leaves its epoch before it goes to the origin: no block of any volume becomes free
- * meanwhile (J1), and the origin may never answer.
+ * The read leaves its epoch before it goes to the origin.  While it is in the epoch no block of any
+ * volume becomes free (J1), and the origin may never answer.
  */
 static void staged_cache_read(struct hybrid_engine *e, struct hybrid_op *op,
 			      struct hybrid_actions *acts)

@@ -10,7 +10,7 @@
 #define NR_AHEAD_JOBS		16
 #define NR_WRITEBACK_JOBS	32
 #define MAX_JOB_MEMORY		(16U << 11)	/* sectors, for each kind: 16 MiB */
-#define OWN_WRITEBACK_SECTORS	32		/* of a volume's own buffer: any granule */
+#define OWN_WRITEBACK_SECTORS	32		/* of a volume's own buffer; holds any granule */
 
 enum job_type {
 	JOB_FILL,
@@ -34,15 +34,15 @@ enum job_kind {
  * smaller buffer, for use when no other is available.
  */
 struct hybrid_job_pool {
-	struct list_head free;		/* used last, first */
+	struct list_head free;		/* most recently used first */
 	u32 sectors;			/* of a buffer */
 	u32 own_sectors;		/* ... of a volume's own job; 0: it has none */
-	u32 most;			/* a volume may have, in use */
-	u32 lent;			/* in use, the first of each volume not counted */
+	u32 most;			/* jobs that a volume may use */
+	u32 lent;			/* jobs in use, without the first of each volume */
 	u32 nr_claims;			/* volumes that were refused less than their share */
-	u32 nr;				/* volumes' own not counted; READ_ONCE without the lock */
+	u32 nr;				/* all, without volumes' own; READ_ONCE without the lock */
 	u32 nr_free;			/* READ_ONCE without the lock */
-	u32 spare;			/* the fewest free since the last tick */
+	u32 spare;			/* lowest nr_free since the last tick */
 };
 
 /*
@@ -55,26 +55,26 @@ struct hybrid_job {
 	u8 type;
 	bool in_buffer;			/* fill: the data can be copied out */
 	bool exclusive;			/* writeback: writes wait for it */
-	bool closing;			/* ... and it for those in flight */
+	bool closing;			/* ... it waits for writes in flight */
 	bool done;
 	u32 set;
 	u64 key;			/* of its first block; writeback: of the window's */
-	u64 mask;			/* granules it moves, from there on */
+	u64 mask;			/* granules to move, counted from key */
 	u64 readable;			/* fill, hold: granules that the buffer will hold */
-	u64 touched;			/* writeback: written meanwhile */
-	u64 part;			/* fill, writeback: of mask, under way now */
-	u64 left, failed;		/* ... not tried yet, and could not be moved */
-	bool one_by_one;		/* ... since a part of many could not be */
-	u32 from;			/* granule that the buffer begins with */
+	u64 touched;			/* writeback: granules written meanwhile */
+	u64 part;			/* fill, writeback: granules of mask under way */
+	u64 left, failed;		/* ... not tried yet; failed to move */
+	bool one_by_one;		/* ... after the failure of a larger part */
+	u32 from;			/* first granule in the buffer */
 	u32 sectors;			/* of the buffer */
-	u32 copies;			/* COPY_OUT under way, under the set's lock */
+	u32 copies;			/* COPY_OUTs under way; under the set's lock */
 	u32 age;			/* hold: ticks */
-	u64 hole;			/* hold: sector at which the run will come to it */
-	struct list_head held;		/* hold: of the engine */
+	u64 hole;			/* hold: sector where the run will reach it */
+	struct list_head held;		/* hold: in the engine's list */
 	struct hybrid_volume *volume;
 	struct hybrid_io *io;		/* staged */
 	bool (*written)(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
-			int error_origin, struct hybrid_actions *acts);	/* ... a write */
+			int error_origin, struct hybrid_actions *acts);	/* ... end of a write */
 	struct list_head readers;	/* fill, hold: ios to be served */
 	void *buffer;
 	s16 block[HYBRID_MAX_GRANULES];	/* index of each block or -1 */
@@ -92,7 +92,7 @@ struct hybrid_jobs {
  * A volume's share of the jobs of one kind.  It may always have one; further jobs are lent to it.
  */
 struct hybrid_job_share {
-	struct hybrid_job *own;		/* for where there is no memory; NULL: none */
+	struct hybrid_job *own;		/* for use when there is no memory; NULL: none */
 	bool own_busy;
 	u32 nr;				/* in use */
 	bool claims;			/* counted in nr_claims */
@@ -108,8 +108,8 @@ struct hybrid_volume_jobs {
 void jobs_create(struct hybrid_engine *e);
 void jobs_destroy(struct hybrid_engine *e);
 /*
- * Blocking: allocates the volume's own jobs; 0 or -ENOMEM.  jobs_release() frees them in both
- * cases.
+ * Allocates the volume's own jobs.  May sleep.  Returns 0 or -ENOMEM; jobs_release() frees the jobs
+ * in both cases.
  */
 int jobs_reserve(struct hybrid_engine *e, struct hybrid_volume *v);
 void jobs_release(struct hybrid_volume *v);
@@ -128,7 +128,7 @@ bool jobs_spare(const struct hybrid_engine *e);
  */
 void job_prepare(struct hybrid_engine *e, enum job_kind kind);
 /*
- * Takes a job.  NULL if @v has as many as it may, if none is free, or if a writeback or a
+ * Takes a job.  Returns NULL if @v has as many as it may, if none is free, or if a writeback or a
  * readahead into memory must not begin now.  A set's lock may be held.
  */
 struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type, struct hybrid_volume *v);
@@ -142,12 +142,12 @@ bool job_get_staged(struct hybrid_engine *e, struct hybrid_io *io, bool must,
 		    struct hybrid_job **job);
 void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts);
 /*
- * A job of @v has ended.  Routes the I/O again that has waited longest for a job of that kind, if
+ * A job of @v has ended.  Routes again the I/O that has waited longest for a job of that kind, if
  * @v may have one; that I/O keeps @v open.  Without such I/O, @v may be gone on return.
  */
 void job_ended(struct hybrid_engine *e, struct hybrid_volume *v, enum job_kind kind,
 	       struct hybrid_actions *acts);
-/* Begins the job's next operation, between its buffer and the devices, without segments. */
+/* Begins the job's next operation between its buffer and the devices; it has no segments yet. */
 void job_transfer(struct hybrid_job *job, bool write,
 		  void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
 			       struct hybrid_actions *acts));
@@ -177,8 +177,8 @@ bool fill_conflicts(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid
 bool block_missing(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
 		   u64 key);
 /*
- * Takes a job for a fill, or a readahead into memory, that begins with @key's block; NULL as for
- * job_get().
+ * Takes a job for a fill, or a readahead into memory, that begins with @key's block.  Returns NULL
+ * as job_get() does.
  */
 struct hybrid_job *fill_get(struct hybrid_engine *e, enum job_type type,
 			    struct hybrid_volume *v, u64 key);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Loading a pool's metadata, which is recovery where there was no clean stop:
- *   1. flush the cache device: what is read must not be lost by a later power
- *      cut (J8);
- *   2. the current root, the index blocks that it names, the leaves that they
- *      name;
+ * Loading a pool's metadata.  Without a clean stop before, this is recovery:
+ *   1. flush the cache device, so that no later power cut loses metadata that is
+ *      read here (J8);
+ *   2. read the current root, the index blocks that it names, and the leaves that
+ *      the index blocks name;
  *   3. replay the journal;
  *   4. forget clean granules in open regions (the origin wins) and blocks of
- *      volumes that are no more;
+ *      volumes that no longer exist;
  *   5. write a checkpoint under a new epoch, without the clean mark.  Only then
  *      may anything else happen.
- * Doing it again after a crash half way comes to the same: to the same blocks, in
+ * If a crash interrupts it, the next load has the same result: the same blocks, in
  * the same generations (engine-checkpoint.c).
  */
 #include "engine-internal.h"
@@ -25,10 +25,10 @@ struct loader {
 	u32 *volume_of;		/* sorted pairs: instance, volume id */
 	u32 nr_volumes;
 	u32 nr_unresolved;	/* blocks */
-	/* What was looked up last */
+	/* The last instance looked up */
 	u32 instance;
-	struct hybrid_volume *volume;	/* NULL: it is no more */
-	u64 key, oblocks;	/* of its first block, and how many it has */
+	struct hybrid_volume *volume;	/* NULL: no longer exists */
+	u64 key, oblocks;	/* of its first block; number of its blocks */
 };
 
 static int read_runs(struct hybrid_engine *e, struct hybrid_segment *run, u32 nr, void *mem)
@@ -60,7 +60,7 @@ static int flush_cache(struct hybrid_engine *e)
 	return e->ops->do_op(e, &op);
 }
 
-/* Damage is -EUCLEAN to the caller, whatever it looked like; *why says more. */
+/* Returns -EUCLEAN for any kind of damage; *why says more. */
 static int damaged(int r)
 {
 	return r == -EIO || r == -ENOMEM ? r : -EUCLEAN;
@@ -121,8 +121,8 @@ static int load_indexes(struct loader *l)
 }
 
 /*
- * Where @n leaves from @first on stand, each in the area that its generation names:
- * neighbours in one run, and nothing else.  Returns how many runs there are.
+ * Finds the places of @n leaves from @first on, each in the area that its generation
+ * names.  Neighbours share a run; no run has other blocks.  Returns the number of runs.
  */
 static u32 find_runs(struct loader *l, u32 first, u32 n)
 {
@@ -217,7 +217,7 @@ static struct hybrid_volume *find_instance(struct loader *l, u32 instance)
 	return NULL;
 }
 
-/* Whose blocks carry @instance? */
+/* Looks up the volume whose blocks carry @instance. */
 static int look_up(struct loader *l, u32 instance)
 {
 	if (instance >= l->e->next_instance) {
@@ -289,12 +289,12 @@ static void unload(struct loader *l, struct hybrid_set *s, u32 i)
 }
 
 /*
- * What follows is done for each block of the cache, which is what an activation
- * takes: inline, in loops of few variables, on copies of map and set, or each store
- * would make the compiler read them again.
+ * An activation spends its time in the functions below, which run for each block of the
+ * cache.  So they are inline, in loops of few variables, and on copies of map and set:
+ * otherwise the compiler would read map and set again after each store.
  */
 
-/* Whose block is it?  1, and *key, or 0: a volume's that is no more. */
+/* Finds the block's key.  Returns 1 and *key; 0 if the volume no longer exists; or -EUCLEAN. */
 static __always_inline int find_key(struct loader *l, const struct hybrid_map *map, u32 set,
 				    u32 instance, u64 oblock, u64 *key)
 {
@@ -317,7 +317,7 @@ static __always_inline int find_key(struct loader *l, const struct hybrid_map *m
 	return 1;
 }
 
-/* Block @i's key is known, and no more.  Caller holds the set's lock. */
+/* Only the key of block @i is known yet.  Caller holds the set's lock. */
 static noinline void load_dirty(struct hybrid_engine *e, u32 set, u32 i, u64 dirty)
 {
 	put_dirty(e, &e->map.set[set], i, dirty);
@@ -325,8 +325,9 @@ static noinline void load_dirty(struct hybrid_engine *e, u32 set, u32 i, u64 dir
 }
 
 /*
- * Leaves are captured one by one while the log goes on, so that two may claim one
- * block; the log must resolve that with a record of the one that lost here.
+ * A checkpoint captures leaves one by one while the journal goes on, so that two of
+ * them may claim one block of a volume.  The journal must resolve that, with a record
+ * of the cache block that loses here.
  */
 static noinline void outdo(struct loader *l, u32 set, u32 other)
 {
@@ -337,7 +338,7 @@ static noinline void outdo(struct loader *l, u32 set, u32 other)
 	l->nr_unresolved++;
 }
 
-/* The last step: who looks for @key finds block @i. */
+/* The last step: from here on a lookup of @key finds block @i. */
 static __always_inline void load_block(struct loader *l, const struct hybrid_map *map,
 				       struct hybrid_set *s, u32 set, u32 i, u64 key)
 {
@@ -368,7 +369,7 @@ static int load_keys(struct loader *l, u32 set, u32 first, u32 count,
 			set_key[k] = key;
 			continue;
 		}
-		/* Such a block is free; what is on the disk still says otherwise. */
+		/* Such a block is free; its leaf on the disk still says otherwise. */
 		leaf->valid[k] = 0;
 		leaf->dirty[k] = 0;
 		mark_leaf(l->e, set, first + k);
@@ -473,7 +474,7 @@ static int replay_apply(void *context, const struct hybrid_record *record)
 	return min(r, 0);
 }
 
-/* In open regions the origin wins: what is clean there is forgotten. */
+/* In open regions the origin wins: clean granules there are forgotten. */
 static void forget_region(struct hybrid_engine *e, struct hybrid_set *s, u32 first)
 {
 	u32 end = min(first + HYBRID_REGION_BLOCKS, e->map.set_size), i;
@@ -506,7 +507,7 @@ static void load_policy(struct hybrid_engine *e, struct hybrid_set *s)
 	memset(s->stamp, 0, e->map.set_size * sizeof(*s->stamp));
 }
 
-/* All has been read. */
+/* All metadata of the set has been read. */
 static void set_loaded(struct hybrid_engine *e, u32 set)
 {
 	struct hybrid_set *s = &e->map.set[set];
@@ -619,7 +620,7 @@ int hybrid_engine_load(struct hybrid_engine *e, const char **why)
 	vfree(l.mem);
 	vfree(l.run);
 	vfree(l.volume_of);
-	/* What was decoded before may have left a reason of its own. */
+	/* A block decoded before may have left another reason. */
 	if (r == -EIO)
 		*why = "the cache device cannot be read";
 	if (r == -ENOMEM)

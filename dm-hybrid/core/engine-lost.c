@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is lost with the cache (P5): granules that, when the pool failed, only the
- * cache had.  They can be listed while their volume is active, and are saved to a
+ * Granules lost with the cache (P5): when the pool failed, only the cache had their
+ * data.  They can be listed while their volume is active.  Their list is saved to a
  * formatted origin before its superblock says that it went on alone, or when the
  * volume is closed:
  *
- *   1. Mark their chunks in a lost map: granules that are dirty in RAM, and those
- *      of writes to the cache that are in flight.  No other write begins once the
- *      pool has failed.  Granules that are dirty on record alone are on the origin,
- *      and count only where no flush covers that.  If there are no others, nothing
- *      is lost: the volume is clean, and its cached data never come back.
+ *   1. Mark in a lost map the chunks of granules that are dirty in RAM, and of
+ *      writes to the cache alone that are in flight.  No other write begins once
+ *      the pool has failed.  A granule that is dirty on record alone has its data
+ *      on the origin, and counts only if no flush covers that.  If nothing is
+ *      marked, nothing is lost: the volume is clean, and its cached data never
+ *      comes back.
  *   2. Write both copies of the map, durably.
- *   3. Write the superblock that names it.
+ *   3. Write the superblock that names the map.
  *
- * No superblock of an open volume names a map, so that none in use is written
- * over; and a map is made once in the life of a volume.  If neither copy can be
- * written, the dirty flag alone says that something is lost.
+ * The superblock of an open volume names no map, and a map is saved only once while
+ * a volume is open, so that no map in use is overwritten.  If neither copy can be
+ * written, the dirty flag alone says that data is lost.
  */
 #include "engine-internal.h"
 
@@ -34,7 +35,7 @@ static u32 lost_blocks(const struct hybrid_volume *v)
 	return hybrid_lost_blocks(v->info.data_sectors, lost_shift(v));
 }
 
-/* The map stays as large as the largest volume that was open needs it. */
+/* The map keeps the size that the largest volume opened so far needs. */
 int lost_reserve(struct hybrid_engine *e, u64 data_sectors)
 {
 	u32 shift = hybrid_lost_shift(data_sectors, e->g->block_sectors);
@@ -49,8 +50,8 @@ int lost_reserve(struct hybrid_engine *e, u64 data_sectors)
 		return -ENOMEM;
 	spin_lock_irqsave(&e->lock, flags);
 	/*
-	 * Only a pool that has failed uses it, and opens nothing any more.  Another volume that
-	 * is being opened may have got a larger one meanwhile.
+	 * Only a pool that has failed uses the map, and such a pool opens no volume.  Another
+	 * volume that is being opened may have allocated a larger map meanwhile.
 	 */
 	if (!e->lost.volume && blocks > e->lost.blocks) {
 		swap(e->lost.map, map);
@@ -84,7 +85,7 @@ static void lost_mark(struct hybrid_engine *e, struct hybrid_lost_map *map, u32 
 	map->bitmap[chunk / 8] |= 1 << chunk % 8;
 }
 
-/* Nothing of the volume is lost: its records, which end with the pool, count no more. */
+/* Nothing of the volume is lost: its records, which end with the pool, no longer count. */
 static void forget_records(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
@@ -96,8 +97,8 @@ static void forget_records(struct hybrid_engine *e, u32 set, u32 i)
 }
 
 /*
- * Mark what is lost in @map, and say so in the superblock to be written: if
- * nothing is, its cache has nothing newer.  Not under a lock.
+ * Marks the lost granules in @map.  The superblock to be written names the map, or
+ * says that the cache has no newer data if nothing is lost.  Caller holds no lock.
  */
 static bool lost_collect(struct hybrid_engine *e, struct hybrid_volume *v,
 			 struct hybrid_lost_map *map)
@@ -152,14 +153,14 @@ static void lost_write(struct hybrid_volume *v, struct hybrid_lost_map *map, uns
 	v->sb.segment.offset = 0;
 	v->sb.segment.count = lost_blocks(v) * HYBRID_META_BLOCK_SECTORS;
 	op_begin(op, HYBRID_OP_META, true, v, done);
-	/* Not left to the flush before the superblock: should that fail, it were lost. */
+	/* FUA: the map must not be lost if the flush before the superblock fails. */
 	op->fua = true;
 	op->mem = map;
 	op->segments = &v->sb.segment;
 	op->nr_segments = 1;
 }
 
-/* The next volume may have the scratch memory; this one's superblock follows. */
+/* The next volume may use the memory of the map; the superblock of @v follows. */
 static void lost_done(struct hybrid_engine *e, struct hybrid_volume *v,
 		      struct hybrid_actions *acts)
 {
@@ -233,7 +234,7 @@ void lost_save(struct hybrid_engine *e, struct hybrid_volume *v,
 
 int lost_save_blocking(struct hybrid_engine *e, struct hybrid_volume *v)
 {
-	/* The pool's own may be in use for another volume. */
+	/* The pool's map may be in use for another volume. */
 	struct hybrid_lost_map *map = vmalloc(lost_blocks(v) * HYBRID_META_BLOCK_SIZE);
 	unsigned int copy;
 	int r = 0;

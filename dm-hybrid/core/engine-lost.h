@@ -9,24 +9,27 @@
 /* Memory for the list, used for one volume at a time. */
 struct hybrid_lost {
 	struct hybrid_lost_map *map;
-	u32 blocks;			/* metadata blocks of it */
-	struct hybrid_volume *volume;	/* whose it is */
+	u32 blocks;			/* its size in metadata blocks */
+	struct hybrid_volume *volume;	/* the one that uses it, or NULL */
 	struct list_head waiters;	/* volumes */
 	void (*saved)(struct hybrid_engine *e, struct hybrid_volume *v,
 		      struct hybrid_actions *acts);
 };
 
 void lost_destroy(struct hybrid_engine *e);
-/* Blocking, before a volume is opened or grows: allocates memory for its list.  0 or -ENOMEM. */
+/*
+ * Allocates memory for the list of a volume, before it is opened or grows.  May sleep.  Returns 0
+ * or -ENOMEM.
+ */
 int lost_reserve(struct hybrid_engine *e, u64 data_sectors);
 /*
- * The pool failed: saves the list of @v's lost granules, then calls @saved, which is the same for
- * all volumes.  Both under the engine's lock; the superblock of @v is busy.
+ * Saves the list of @v's lost granules after the pool failed, then calls @saved, which is the same
+ * function for all volumes.  Both calls are under the engine's lock; the superblock of @v is busy.
  */
 void lost_save(struct hybrid_engine *e, struct hybrid_volume *v,
 	       void (*saved)(struct hybrid_engine *e, struct hybrid_volume *v,
 			     struct hybrid_actions *acts), struct hybrid_actions *acts);
-/* Blocking: the same for a volume being closed, whose superblock the caller writes. */
+/* Does the same for a volume being closed, whose superblock the caller writes.  May sleep. */
 int lost_save_blocking(struct hybrid_engine *e, struct hybrid_volume *v);
 
 #endif

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Places on the cache device that fail.  One error may be chance; where I/O to a block fails
- * again the place is bad, and whoever is given it next would pay for it again.  So the
- * engine remembers the blocks that failed last.  One that fails for the second time is bad:
- *   1. it is evicted if it can be, else with the next error or whenever it leaves;
+ * Places on the cache device that fail.  One error may be chance, but if I/O to a block fails
+ * again its place is bad, and the next data put there would suffer, too.  So the engine
+ * remembers the blocks that failed last.  A block that fails for the second time is bad:
+ *   1. it is evicted if it can be; otherwise with the next error, or whenever it leaves;
  *   2. once removed, it is not taken back;
- *   3. when it would become free, it is retired: nobody gets it until the pool is loaded
+ *   3. when it would become free, it is retired: it gets no data until the pool is loaded
  *      again.
- * Of each set a share may be retired: where more fails it is the device, not its places.
+ * A share of each set may be retired.  If more blocks fail, the device is bad, not its places.
  *
- * All this is in RAM alone: what nobody is given needs no record.
+ * All this is in RAM alone: a block without data needs no record.
  */
 #include "engine-internal.h"
 
-#define RETIRED_SHARE	8	/* of a set, one in so many may be retired */
+#define RETIRED_SHARE	8	/* one block in so many of a set may be retired */
 
 static u32 block_number(const struct hybrid_engine *e, u32 set, u32 i)
 {
 	return from_cblock(hybrid_map_cblock(&e->map, set, i));
 }
 
-/* The next four under the engine's lock. */
+/* The next four functions run under the engine's lock. */
 static struct hybrid_place *find_place(struct hybrid_places *p, u32 block)
 {
 	u32 n;

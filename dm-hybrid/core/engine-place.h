@@ -10,12 +10,12 @@
 
 /* A cache block whose place failed. */
 struct hybrid_place {
-	u32 block;			/* of all */
-	bool bad;			/* it failed more than once, and is to be retired */
+	u32 block;			/* its number among all */
+	bool bad;			/* failed more than once, and is to be retired */
 };
 
 struct hybrid_places {
-	struct hybrid_place place[NR_PLACES];	/* the one that failed first, first */
+	struct hybrid_place place[NR_PLACES];	/* in the order of their first error */
 	u32 nr;
 	u32 nr_bad;			/* READ_ONCE without the lock */
 	u32 nr_retired;			/* since the pool was loaded; READ_ONCE */
@@ -23,8 +23,8 @@ struct hybrid_places {
 };
 
 /*
- * I/O to block @i failed.  Returns whether the block must not be used again.  Under the set's
- * lock.
+ * Notes that I/O to block @i failed.  Returns whether the block must not be used again.  Under the
+ * set's lock.
  */
 bool place_note(struct hybrid_engine *e, u32 set, u32 i);
 /* Must the block not be reused once it is evicted?  Under the set's lock. */
@@ -34,7 +34,7 @@ bool place_is_bad(struct hybrid_engine *e, u32 set, u32 i);
  * lock.
  */
 bool place_free(struct hybrid_engine *e, u32 set, u32 i);
-/* For the simulator: NULL, or a description of the inconsistency.  Nothing runs. */
+/* For the simulator: returns NULL or a description of the inconsistency.  Nothing runs. */
 const char *places_check(const struct hybrid_engine *e);
 
 #endif

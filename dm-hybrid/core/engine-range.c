@@ -6,22 +6,23 @@
  *      wait, no fill of it begins, nothing of it is written back;
  *   2. block by block: wait for writes and jobs in flight, and (J4) for the
  *      region of a clean granule to be open;
- *   3. the origin carries the operation out, unless it takes no discards;
+ *   3. the origin carries out the operation, unless that is a discard and the
+ *      origin takes none;
  *   4. the granules are dropped from the cache.  Zeroes replace dirty data, so
  *      the record of that waits for an origin flush (J2); a discard need not.
  *
  * After a discard a granule reads as its last value or as the origin's, and as the same one
  * from the next flush on, which makes the record of the drop durable.
  *
- * A range that does not begin or end with a granule is cut down (discard) or
- * refused (zeroes, of which the caller has to write such parts as data).
+ * A range that does not begin and end at a granule's boundary is cut down (discard)
+ * or refused (zeroes: the caller has to write such parts as data).
  */
 #include "engine-internal.h"
 
 /* Ranges of a volume that may be in flight: each write looks at all of them. */
 #define MAX_RANGES 64
 
-/* Cut the range to whole granules; false: nothing is left, or it may not be cut. */
+/* Cuts the range to whole granules.  Returns false if nothing is left, or it may not be cut. */
 static bool align_range(struct hybrid_engine *e, struct hybrid_io *io)
 {
 	u64 granule = e->g->granule_sectors, end = io->sector + io->count;
@@ -38,7 +39,7 @@ static bool align_range(struct hybrid_engine *e, struct hybrid_io *io)
 	return true;
 }
 
-/* The part of the range in block @b: key and granules into @io. */
+/* Sets key and granules of @io to the part of the range in block @b. */
 static void range_block(struct hybrid_engine *e, struct hybrid_io *io, u64 b)
 {
 	u64 start = b << e->g->block_shift;
@@ -81,13 +82,13 @@ static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	if (io->wait)
 		return true;
 	if (READ_ONCE(e->failed)) {
-		/* As a write: the record would undo it. */
+		/* Fails as a write does: the record would undo it. */
 		if ((block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i)) & io->mask)
 			io->error = -EIO;
 		return false;
 	}
 	/*
-	 * Dirty data that is not recorded must be before it is replaced: a flush
+	 * Dirty data must be recorded before it is replaced: otherwise a flush
 	 * that is under way would find it on neither device.
 	 */
 	unrecorded = block_mask(e, s, MASK_DIRTY, i) & ~block_mask(e, s, MASK_JDIRTY, i);
@@ -107,7 +108,7 @@ static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 		io->wait = WAIT_OPEN;
 		return true;
 	}
-	/* What is clean must not be recorded so while the origin changes. */
+	/* No granule may be recorded as clean while the origin changes. */
 	hybrid_set_invalidate(&e->map, s, i, io->mask & ~block_mask(e, s, MASK_DIRTY, i));
 	if (set_unrecorded(&e->map, s, i))
 		mark_lazy(e, io->set, i);
@@ -132,7 +133,7 @@ static bool range_enter(struct hybrid_engine *e, struct hybrid_io *io)
 
 	spin_lock_irqsave(&e->lock, flags);
 	full = v->ranges.nr >= MAX_RANGES;
-	/* One at a time where they overlap. */
+	/* Ranges that overlap go one at a time. */
 	entered = !full && !find_range(v, io->sector, io->count);
 	if (full) {
 		list_add_tail(&io->link, &v->ranges.queue);
@@ -148,7 +149,7 @@ static bool range_enter(struct hybrid_engine *e, struct hybrid_io *io)
 	return entered;
 }
 
-/* The next of those for which there was no room. */
+/* The next range in the queue, if there is room for it now. */
 static struct hybrid_io *next_queued(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	struct hybrid_io *io = NULL;
@@ -179,15 +180,15 @@ static void range_leave(struct hybrid_engine *e, struct hybrid_io *io,
 	spin_unlock_irqrestore(&e->lock, flags);
 	rerun_list(&waiters, acts);
 	/*
-	 * Each that leaves makes room for one.  In a pool that failed that one may leave at
-	 * once, and so may all that are queued, thousands perhaps: not in one event.
+	 * Each range that leaves makes room for one.  In a pool that failed that one may leave
+	 * at once, and so may all in the queue, perhaps thousands: too many for one event.
 	 */
 	next = next_queued(e, v);
 	if (next)
 		rerun_later(next, acts);
 }
 
-/* Phase 2, from io->cursor on; false: it waits, by io->wait_link. */
+/* Step 2, from io->cursor on.  Returns false if @io waits, listed by io->wait_link. */
 static bool prepare_blocks(struct hybrid_engine *e, struct hybrid_io *io,
 			   struct hybrid_actions *acts)
 {
@@ -209,7 +210,7 @@ static bool prepare_blocks(struct hybrid_engine *e, struct hybrid_io *io,
 	return true;
 }
 
-/* After an error only clean granules go: the origin may have changed below them. */
+/* After an error only clean granules are dropped: the origin may have changed below them. */
 static void drop_granules(struct hybrid_engine *e, struct hybrid_io *io, int error)
 {
 	struct hybrid_set *s = &e->map.set[io->set];
@@ -221,7 +222,7 @@ static void drop_granules(struct hybrid_engine *e, struct hybrid_io *io, int err
 	if (i >= 0 && (s->flags[i] & BLOCK_MAPPED)) {
 		u64 dirty = block_mask(e, s, MASK_DIRTY, i);
 		u64 drop = error ? io->mask & ~dirty : io->mask;
-		/* Dirty on record, or the record that says otherwise is on its way */
+		/* Dirty in RAM or on record, or the record that ends it is on its way */
 		bool ends = (drop & (dirty | block_mask(e, s, MASK_JDIRTY, i))) ||
 			    (s->ending & region_bit(i));
 
@@ -266,7 +267,7 @@ enum hybrid_map_result range_io(struct hybrid_engine *e, struct hybrid_io *io,
 		return HYBRID_MAP_TAKEN;
 	if (READ_ONCE(e->failed) && v->sb.present && READ_ONCE(v->sb.state) != SB_ALONE &&
 	    (io->error || range_to_origin(io))) {
-		/* Rare enough: the range is given up and begins anew. */
+		/* This is rare, so the range simply begins anew. */
 		io->state = IO_NEW;
 		io->error = 0;
 		range_leave(e, io, acts);

@@ -10,14 +10,14 @@
 struct hybrid_ranges {
 	struct list_head list;		/* ios under way */
 	struct list_head waiters;	/* ios that overlap one of them */
-	struct list_head queue;		/* ranges for which there is no room */
+	struct list_head queue;		/* ios that found list full */
 	u32 nr;				/* READ_ONCE without the lock */
 };
 
 /* Begins or continues a discard or a write of zeroes.  The caller holds no lock. */
 enum hybrid_map_result range_io(struct hybrid_engine *e, struct hybrid_io *io,
 				struct hybrid_actions *acts);
-/* The operation on the origin ended with @error.  Returns true: the I/O ends. */
+/* Finishes a range after the origin's operation ended with @error.  Returns true: the I/O ends. */
 bool range_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
 		struct hybrid_actions *acts);
 

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Sequential runs: how long one is, what stays in the cache of one that does not
- * fit, and what is read ahead of it.
+ * Sequential runs: their length, the blocks that stay cached of a run that does not
+ * fit, and readahead of a run into memory.
  *
  * A disk reads in order a third as fast as an SSD or faster, so that a loop that
  * is larger than the cache gains little as long as one device waits while the
- * other works.  Two things have both at work:
+ * other works.  Two measures keep both at work:
  *
- * - Of a run that is longer than the cutoff whole segments stay, evenly spread:
- *   each has a rank, and once a set is full a block of the run takes the place
- *   of one of the same run with a higher rank, if there is one.  The ranks are
+ * - Of a run that is longer than the cutoff whole segments stay, evenly spread.
+ *   Each segment has a rank.  Once a set is full, a block of the run replaces
+ *   a block of the same run with a higher rank, if there is one.  The ranks are
  *   multiples of the golden ratio: any few of a run's lowest are spread evenly.
  *
- * - Where a run comes to what is cached, the origin has nothing to do.  Then the
- *   next hole's beginning is read into memory, and held until the run gets there:
+ * - When a run reaches cached blocks, the origin becomes idle.  Then the beginning
+ *   of the next hole is read into memory, and held until the run gets there:
  *
  *   1. a job of a window's missing blocks, JOB_HOLD, is listed in their set, and
  *      the origin is read into its buffer;
- *   2. reads of what is ->readable are served from there, each granule once, as
- *      by a fill.  Nothing becomes valid, and nothing is written;
- *   3. a write, a discard, or a block that is made for a granule takes it out of
- *      ->readable.  Reads that came before may get what was there before;
- *   4. where nothing is readable any more the job is retired: off all lists, and
+ *   2. reads of ->readable granules are served from the buffer, each granule once,
+ *      as by a fill.  Nothing becomes valid, and nothing is written;
+ *   3. a write, a discard, or a new cache block takes its granules out of
+ *      ->readable.  Reads that came before may get the data from before;
+ *   4. when no granule is readable any more the job is retired: off all lists, and
  *      free once its read and the copies have ended.
  *
- *   So what is readable is in no block, no write to it is under way, and the
+ *   So a readable granule is in no block, no write to it is under way, and the
  *   origin has not changed since it was read: a read of the origin would return
- *   the same.  hybrid_engine_check() looks after that.
+ *   the same data.  hybrid_engine_check() verifies this.
  */
 #include "engine-internal.h"
 
 #define SEGMENT_SECTORS	16384	/* 8 MiB: far more than the disk passes in a seek */
-#define LONGEST_SPREAD	4	/* ... is a run, in caches: it would gain nothing */
-#define SHORTEST_RUN	512	/* sectors; no other is looked for behind what is cached */
-#define HOLD_FAR	131072	/* sectors of what is cached, before a hole */
-#define HOLD_TICKS	20	/* until it is no use any more */
+#define LONGEST_SPREAD	4	/* times the cache; spreading a longer run would gain nothing */
+#define SHORTEST_RUN	512	/* sectors; no shorter run is expected behind cached blocks */
+#define HOLD_FAR	131072	/* cached sectors to search for the next hole */
+#define HOLD_TICKS	20	/* until unread data is dropped */
 
 /* ---- runs ---------------------------------------------------------------- */
 
@@ -83,7 +83,7 @@ u64 stream_run(struct hybrid_volume *v, const struct hybrid_io *io, u64 *from)
 	return run;
 }
 
-/* How long the run is that has come to @sector: 0, if there is none. */
+/* Returns the length of the run that has come to @sector, in sectors; 0 if there is none. */
 static u64 stream_length(struct hybrid_volume *v, u64 sector)
 {
 	struct hybrid_stream *st;
@@ -97,7 +97,7 @@ static u64 stream_length(struct hybrid_volume *v, u64 sector)
 	return run;
 }
 
-/* It will go on at @next: what is between is cached. */
+/* The run will go on at @next: all sectors up to there are cached. */
 static void stream_skip(struct hybrid_volume *v, u64 sector, u64 next)
 {
 	struct hybrid_stream *st;
@@ -112,7 +112,7 @@ static void stream_skip(struct hybrid_volume *v, u64 sector, u64 next)
 	spin_unlock_irqrestore(&v->streams.lock, flags);
 }
 
-/* ---- what stays ---------------------------------------------------------- */
+/* ---- blocks that stay ---------------------------------------------------- */
 
 void stream_create(struct hybrid_engine *e)
 {
@@ -130,7 +130,7 @@ static u32 segment_rank(const struct hybrid_engine *e, u64 key)
 	return ((key >> e->runs.segment_shift) * GOLDEN_RATIO_64) >> 32;
 }
 
-/* Of the blocks from @first to @key the one with the highest rank, above @key's own. */
+/* Returns the block from @first to @key with the highest rank, if above @key's own; or -1. */
 static int spread_victim(struct hybrid_engine *e, struct hybrid_set *s, u64 first, u64 key)
 {
 	u32 highest = segment_rank(e, key), rank, i;
@@ -163,13 +163,13 @@ bool stream_spreads(struct hybrid_engine *e, struct hybrid_set *s, const struct 
 	i = spread_victim(e, s, first, io->key);
 	if (i < 0 || !evict_block(e, io->set, i))
 		return false;
-	/* What leaves is free with the next commit; half of the reserve is for writes. */
+	/* An evicted block is free with the next commit; half of the reserve is for writes. */
 	if (s->nr_free <= e->reserve / 4 * 3)
 		want(acts, WANT_COMMIT);
 	return true;
 }
 
-/* ---- what is held -------------------------------------------------------- */
+/* ---- readahead into memory ----------------------------------------------- */
 
 static void hold_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
 
@@ -178,7 +178,7 @@ static u64 next_window(const struct hybrid_engine *e, u64 key)
 	return (key | (window_blocks(e) - 1)) + 1;
 }
 
-/* Granules of @mask of @key's block, as the job counts them. */
+/* Granules @mask of @key's block, counted from the first block of the job. */
 static u64 hold_mask(const struct hybrid_engine *e, const struct hybrid_job *job, u64 key, u64 mask)
 {
 	u64 k = key - job->key;
@@ -193,7 +193,7 @@ static struct hybrid_job *hold_find(struct hybrid_engine *e, struct hybrid_set *
 	struct hybrid_job *job;
 
 	lockdep_assert_held(&s->lock);
-	/* What begins to be held in this set is counted under its lock. */
+	/* A job that begins to hold data in this set is counted under its lock. */
 	if (!READ_ONCE(e->runs.nr_holds))
 		return NULL;
 	list_for_each_entry(job, &s->jobs, link)
@@ -202,7 +202,7 @@ static struct hybrid_job *hold_find(struct hybrid_engine *e, struct hybrid_set *
 	return NULL;
 }
 
-/* Those granules can be read from it no more.  Caller holds the set's lock. */
+/* Granules @mask can no longer be read from the job.  Caller holds the set's lock. */
 static void hold_ends(struct hybrid_engine *e, struct hybrid_job *job, u64 mask, enum hold_end why)
 {
 	unsigned long flags;
@@ -220,7 +220,7 @@ static void hold_ends(struct hybrid_engine *e, struct hybrid_job *job, u64 mask,
 	job->done = job->in_buffer && !job->readable;
 }
 
-/* ... and the job may be free now. */
+/* Calls hold_ends(), and frees the job if nothing uses it any more. */
 static void hold_drop(struct hybrid_engine *e, struct hybrid_job *job, u64 mask, enum hold_end why)
 {
 	hold_ends(e, job, mask, why);
@@ -246,7 +246,7 @@ bool hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io 
 	u64 mask;
 
 	lockdep_assert_held(&s->lock);
-	/* Metadata are to be cached, not only read. */
+	/* Metadata is to be cached, not only read. */
 	if (!job || (io->flags & HYBRID_IO_META))
 		return false;
 	mask = hold_mask(e, job, io->key, io->mask);
@@ -260,14 +260,14 @@ bool hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io 
 	return true;
 }
 
-/* Some are left to fills. */
+/* Leaves some jobs to fills. */
 static bool hold_allowed(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
 	return READ_ONCE(e->runs.nr_holds) < e->jobs.pool[AHEADS].most / 4 * 3 &&
 	       !READ_ONCE(e->failed) && READ_ONCE(v->mode) != HYBRID_MODE_PASSTHROUGH;
 }
 
-/* @n blocks from the job's key on.  Caller holds the set's lock. */
+/* Holds @n blocks from the job's key on.  Caller holds the set's lock. */
 static void hold_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set, u32 n,
 		       struct hybrid_actions *acts)
 {
@@ -289,7 +289,7 @@ static void hold_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set,
 	act(acts, &job->op);
 }
 
-/* Hold what is missing of @key's window from there on. */
+/* Holds the missing blocks of @key's window, from @key up to the first other block. */
 static void hold_window(struct hybrid_engine *e, struct hybrid_volume *v, u64 hole, u64 key,
 			struct hybrid_actions *acts)
 {
@@ -314,8 +314,8 @@ static void hold_window(struct hybrid_engine *e, struct hybrid_volume *v, u64 ho
 }
 
 /*
- * One window after the other: a disk would read several in an order of its own.  Once
- * the run is there it goes on by itself.
+ * Reads one window after the other: a disk would read several in an order of its own.
+ * Once the run has reached the hole, its own reads go on.
  */
 static void hold_next(struct hybrid_engine *e, struct hybrid_job *job,
 		      struct hybrid_actions *acts)
@@ -338,7 +338,7 @@ static void hold_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 	unsigned long flags;
 	bool last;
 
-	/* As long as it is not in the buffer, nobody else gives job and volume up. */
+	/* Until the data is in the buffer, nobody else gives up job or volume. */
 	if (!op->error_origin)
 		hold_next(e, job, acts);
 	spin_lock_irqsave(&s->lock, flags);
@@ -355,7 +355,7 @@ static void hold_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 		job_put(e, job, acts);
 }
 
-/* Is the block of @key there, so that reads of it are seen here no more?  A hint. */
+/* Is the block of @key cached, so that its reads are hits, not seen here?  A hint. */
 static bool is_cached(const struct hybrid_engine *e, u64 key)
 {
 	const struct hybrid_set *s = &e->map.set[hybrid_map_set_of(&e->map, key)];
@@ -372,8 +372,8 @@ static u64 next_hole(const struct hybrid_engine *e, u64 key, u64 end)
 }
 
 /*
- * Hits are not seen here: so a run that comes to what is cached is expected behind it.
- * What was read of its holes is its length.
+ * Hits are not seen here, so a run that comes to cached blocks is expected behind them.
+ * Its length counts only the sectors read in its holes.
  */
 void stream_ahead(struct hybrid_engine *e, struct hybrid_volume *v, u64 sector,
 		  struct hybrid_actions *acts)
@@ -397,7 +397,7 @@ void stream_ahead(struct hybrid_engine *e, struct hybrid_volume *v, u64 sector,
 		hold_window(e, v, key_sector(e, hole), hole, acts);
 }
 
-/* One that is old enough: its set, or -1. */
+/* Returns the set of a hold that is at least @age ticks old, or -1. */
 static s64 hold_of_age(struct hybrid_engine *e, const struct hybrid_volume *v, u32 age)
 {
 	struct hybrid_job *job;

@@ -14,7 +14,7 @@ enum hold_end {
 	HOLD_READ,
 	HOLD_WRITTEN,
 	HOLD_DISCARDED,
-	HOLD_CACHED,		/* a block was made for it */
+	HOLD_CACHED,		/* it got a cache block */
 	HOLD_MODE,
 	HOLD_SUSPENDED,		/* volume or pool */
 	HOLD_UNUSED,		/* for too long */
@@ -25,8 +25,8 @@ enum hold_end {
 
 struct hybrid_stream {
 	u64 next;
-	u64 from;		/* nothing was cached from there to next */
-	u64 sectors;		/* of the run, what was cached not counted */
+	u64 from;		/* nothing was cached from here to next */
+	u64 sectors;		/* of the run, without cached ones */
 	u64 used;
 };
 
@@ -42,12 +42,12 @@ struct hybrid_runs {
 	struct list_head holds;		/* jobs, the oldest first */
 	u32 nr_holds;			/* READ_ONCE without the lock */
 	bool unwanted;			/* fills need the jobs; READ_ONCE without the lock */
-	u32 shortest;			/* that is read ahead of, sectors */
+	u32 shortest;			/* run to read ahead of, sectors */
 	u8 segment_shift;		/* log2(blocks) */
 	u64 ends[NR_HOLD_ENDS];
 };
 
-/* The run that continues at @sector, or NULL.  Under the stream lock. */
+/* Returns the run that continues at @sector, or NULL.  Under the stream lock. */
 struct hybrid_stream *stream_find(struct hybrid_volume *v, u64 sector);
 /*
  * Adds this miss to its sequential run and returns the length of the run in sectors.  From sector
@@ -71,7 +71,7 @@ bool hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io 
 /* Drops these granules from memory.  Under the set's lock. */
 void hold_forget(struct hybrid_engine *e, struct hybrid_set *s, u64 key, u64 mask,
 		 enum hold_end why);
-/* A read that was no hit ended at @sector: reads ahead of its run.  The caller holds no lock. */
+/* Reads ahead of a run, after a read up to @sector that was no hit.  The caller holds no lock. */
 void stream_ahead(struct hybrid_engine *e, struct hybrid_volume *v, u64 sector,
 		  struct hybrid_actions *acts);
 /*
@@ -81,7 +81,7 @@ void stream_ahead(struct hybrid_engine *e, struct hybrid_volume *v, u64 sector,
 void holds_drop(struct hybrid_engine *e, const struct hybrid_volume *v, enum hold_end why);
 /* Drops data that nobody has read for too long.  The caller holds no lock. */
 void holds_tick(struct hybrid_engine *e);
-/* For the simulator: NULL, or a description of the inconsistency.  Nothing runs. */
+/* For the simulator: returns NULL or a description of the inconsistency.  Nothing runs. */
 const char *holds_check(struct hybrid_engine *e, struct hybrid_set *s);
 
 #endif

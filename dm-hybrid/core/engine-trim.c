@@ -4,9 +4,9 @@
  * their old data when it collects garbage.
  *
  * A block is free once its removal is durable and no read of it is in flight (J1), so no crash
- * brings back a record of what was there.  While its place is being discarded the block is BUSY,
+ * brings back a record of its old data.  While its place is being discarded the block is BUSY,
  * and not on its set's list of free blocks.  Each set keeps twice its reserve on that list:
- * blocks that are evicted for other data are used again soon.  More is free after users'
+ * blocks that are evicted for other data are used again soon.  More blocks are free after users'
  * discards, or the end of a volume.
  *
  * One discard is under way at a time, and trim_rate limits all of them together.  After an error
@@ -15,7 +15,7 @@
 #include "engine-internal.h"
 
 #define TRIM_SECTORS	(8U << 11)	/* of one discard: 8 MiB */
-/* Each costs the device as much as so many sectors, however short it is. */
+/* Each discard costs the device at least as much as so many sectors. */
 #define TRIM_COST	2048U
 
 static u32 free_kept(const struct hybrid_engine *e)
@@ -63,7 +63,7 @@ static u32 take_run(struct hybrid_engine *e, u32 set)
 	return nr;
 }
 
-/* If so, hybrid_engine_stop() waits from now on. */
+/* If a discard may begin, hybrid_engine_stop() waits for it from now on. */
 static bool may_begin(struct hybrid_engine *e)
 {
 	struct hybrid_trim *t = &e->trim;
@@ -99,7 +99,7 @@ static void pay(struct hybrid_engine *e, u32 sectors)
 
 static void trimmed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
 
-/* One set after the other, from the one on where the last discard was. */
+/* Goes from set to set, beginning with the set of the last discard. */
 static void trim_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_trim *t = &e->trim;

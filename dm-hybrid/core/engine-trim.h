@@ -8,16 +8,16 @@
 
 /* The discard under way, and the sets that have free blocks to discard. */
 struct hybrid_trim {
-	struct hybrid_op op;		/* the one that is under way, if busy ... */
+	struct hybrid_op op;		/* the discard under way, if busy ... */
 	struct hybrid_segment segment;
-	u32 set, first, nr;		/* ... of these blocks: its end's alone */
+	u32 set, first, nr;		/* ... its blocks; used by its own events alone */
 	bool busy;
-	bool refused;			/* there are no more; READ_ONCE without the lock */
+	bool refused;			/* one failed: no more; READ_ONCE without the lock */
 	s64 credit;			/* sectors times ms */
-	unsigned long *sets;		/* those that may have blocks to be discarded */
+	unsigned long *sets;		/* bitmap: sets that may have blocks to discard */
 };
 
-/* Blocks of the set have become free.  Under the set's lock. */
+/* Notes that blocks of the set have become free.  Under the set's lock. */
 void trim_note(struct hybrid_engine *e, u32 set);
 /* Are there free blocks to discard?  Without locks: a hint. */
 bool trim_wanted(const struct hybrid_engine *e);

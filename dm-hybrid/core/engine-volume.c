@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Volumes: their table, their settings, how they are opened and closed.
+ * Volumes: their table, their settings, and how they are opened and closed.
  */
 #include "engine-internal.h"
 
-/* A place for volume @id. */
+/* Makes sure that the table has a place for volume @id. */
 static bool have_place(struct hybrid_engine *e, u32 id)
 {
 	struct hybrid_volume ***some = &e->volumes[id / VOLUMES_TOGETHER], **new;
@@ -86,7 +86,7 @@ void volumes_destroy(struct hybrid_engine *e)
 		kfree(e->volumes[id / VOLUMES_TOGETHER]);
 }
 
-/* The last one is never given out, so that there always is a next one: -ENOSPC. */
+/* The last instance is never given out (-ENOSPC), so that there always is a next one. */
 static int take_instance(struct hybrid_engine *e, u32 *instance)
 {
 	unsigned long flags;
@@ -103,8 +103,8 @@ static int take_instance(struct hybrid_engine *e, u32 *instance)
 
 /*
  * The volume's records carry a dead instance: its blocks are free once both roots
- * say so.  Should the newest be lost, the other one counts, and must not find
- * another volume's data in them.
+ * say so.  If the newest root is lost, the other one counts, and must not find
+ * another volume's data in these blocks.
  */
 static int free_dead(struct hybrid_engine *e, struct hybrid_volume *v)
 {
@@ -117,7 +117,7 @@ static int free_dead(struct hybrid_engine *e, struct hybrid_volume *v)
 	return r;
 }
 
-/* Everything cached of the volume is forgotten. */
+/* Forgets all cached data of the volume. */
 static int new_instance(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	unsigned long flags;
@@ -154,8 +154,8 @@ static void forget_clean(struct hybrid_engine *e, u32 set, u32 i)
 }
 
 /*
- * Did the origin go on alone when the pool of the cache's last session failed?  Then
- * neither was opened with another since.
+ * Did the origin go on alone when the pool failed, in the cache's last session?  Then
+ * neither cache nor origin was opened with another since.
  */
 static bool failed_together(const struct hybrid_volume *v)
 {
@@ -164,10 +164,10 @@ static bool failed_together(const struct hybrid_volume *v)
 }
 
 /*
- * The origin was written without its cache, in the session in which the pool failed.  All
- * that is dirty was refused to its users then, so the cached copy is the newest, and of
- * everything else the origin's: so everything clean goes, durably, before the cache knows
- * the origin's nonce.  The writes that no flush covered may be missing, as after a power cut.
+ * The origin was written without its cache, in the session in which the pool failed.  I/O to
+ * dirty granules failed then, so the cached copy of these is the newest; all other data is
+ * newest on the origin.  So all clean granules are dropped, durably, before the cache knows the
+ * origin's nonce.  The writes that no flush covered may be missing, as after a power cut.
  */
 static int merge(struct hybrid_engine *e, struct hybrid_volume *v, const char **why)
 {
@@ -181,7 +181,7 @@ static int merge(struct hybrid_engine *e, struct hybrid_volume *v, const char **
 	return r;
 }
 
-/* The origin is the one that the cache last saw, or its cached data goes. */
+/* If the origin changed since the cache last saw it: merges, drops the cached data, or refuses. */
 static int check_nonce(struct hybrid_engine *e, struct hybrid_volume *v, const char **why)
 {
 	if (nonce_known(v, v->sb.info.nonce))
@@ -241,7 +241,7 @@ static int exchange_nonce(struct hybrid_engine *e, struct hybrid_volume *v)
 
 /* ---- opening and closing -------------------------------------------------- */
 
-/* What is on the origin now must not be lost later (J8). */
+/* Data that is on the origin now must not be lost later (J8). */
 static int flush_origin(struct hybrid_volume *v)
 {
 	struct hybrid_op *op = &v->flush.op;
@@ -285,8 +285,8 @@ static int open_formatted(struct hybrid_engine *e, struct hybrid_volume *v, u64 
 }
 
 /*
- * No nonce tells whether an origin in place was written elsewhere: it starts
- * cold, but for what is dirty.
+ * No nonce tells whether an origin in place was written elsewhere, so the volume
+ * starts cold, except for dirty granules.
  */
 static int open_inplace(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
 			const char **why)
@@ -322,10 +322,10 @@ static int open_origin(struct hybrid_engine *e, struct hybrid_volume *v, u64 sec
 }
 
 /*
- * A flush of the origin failed: what it should have kept may be lost, whatever
- * later flushes say.  So all that waits for it is as it stands on record, as
- * after a crash: what was written back, or replaced, is dirty again, and what
- * may not be recorded as clean is forgotten.
+ * A flush of the origin failed: the writes that it covered may be lost, even if
+ * later flushes succeed.  So each granule that waits for it is as it stands on record,
+ * as after a crash: dirty again if it was written back or replaced, and forgotten if it
+ * may not be recorded as clean.
  */
 static void distrust_origin(struct hybrid_engine *e, u32 set, u32 i)
 {
@@ -349,7 +349,7 @@ static u32 nr_volumes(const struct hybrid_engine *e)
 	return nr;
 }
 
-/* From here to volume_release() the volume is neither opened again nor deleted. */
+/* Until volume_release() the volume is neither opened again nor deleted. */
 static int volume_claim(struct hybrid_engine *e, u32 id, struct hybrid_volume **volume,
 			const char **why)
 {
@@ -384,7 +384,7 @@ static void volume_release(struct hybrid_engine *e, struct hybrid_volume *v)
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
-/* All of opening it that may fail. */
+/* All steps of opening a volume that may fail. */
 static int open_claimed(struct hybrid_engine *e, struct hybrid_volume *v, u64 origin_sectors,
 			const char **why)
 {
@@ -425,7 +425,7 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	v->flush.error = 0;
 	v->sb.lost_known = false;
 	v->sb.lost_saved = false;
-	/* A mode that keeps nothing dirty gets rid of what there is (S14). */
+	/* A mode that keeps nothing dirty begins with a drain (S14). */
 	drain_set(&v->drain, v->mode != HYBRID_MODE_WRITEBACK, 0);
 	WRITE_ONCE(e->nr_open, e->nr_open + 1);
 	list_add_tail(&v->open_link, &e->open_volumes);
@@ -435,7 +435,7 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	return 0;
 }
 
-/* All writes to the origin that have ended become durable. */
+/* Makes all writes to the origin that have ended durable. */
 static int settle_origin(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	unsigned long flags;
@@ -456,8 +456,8 @@ static int settle_origin(struct hybrid_engine *e, struct hybrid_volume *v)
 }
 
 /*
- * What was written back becomes durable, and recorded, while the origin can
- * still be reached.
+ * Makes all data written back durable, and records that, while the origin can still
+ * be reached.
  */
 static int settle_volume(struct hybrid_engine *e, struct hybrid_volume *v)
 {
@@ -471,7 +471,7 @@ int hybrid_volume_settle(struct hybrid_engine *e, struct hybrid_volume *v)
 	return READ_ONCE(e->failed) ? -EIO : settle_volume(e, v);
 }
 
-/* A clean volume's origin says so (J10): its clean records are durable. */
+/* Clears the flag of a clean volume's origin (J10): the clean records are durable. */
 static int clear_dirty_flag(struct hybrid_volume *v)
 {
 	if (!v->sb.present || v->sb.state != SB_DIRTY)
@@ -488,7 +488,7 @@ static void close_failed(struct hybrid_engine *e, struct hybrid_volume *v)
 	if (!v->sb.present || v->sb.state == SB_ALONE || v->sb.wanted == SB_CLEAN)
 		return;
 	settle_origin(e, v);
-	/* The one that was to go with it alone may have failed half way. */
+	/* The superblock update to go on alone may have failed half way. */
 	sb_paired(v, v->info.nonce);
 	if (v->sb.lost_known || !lost_save_blocking(e, v))
 		sb_write_both(v);
@@ -575,7 +575,7 @@ int hybrid_volume_create(struct hybrid_engine *e, u32 id, const struct hybrid_vo
 		return -ENOMEM;
 	v->info.state = HYBRID_VOLUME_ACTIVE;
 	r = take_instance(e, &v->info.instance);
-	/* Whatever could not be loaded again must not get into the table. */
+	/* An entry that could not be loaded again must not get into the table. */
 	if (!r)
 		r = hybrid_volume_check(&v->info, id, NULL);
 	if (r) {
@@ -590,8 +590,8 @@ int hybrid_volume_create(struct hybrid_engine *e, u32 id, const struct hybrid_vo
 }
 
 /*
- * A block of a closed volume: gone from RAM; not free before the disk knows.  Its leaf
- * need not be written for it: its instance is dead, and a leaf changes only with a
+ * Removes a block of a closed volume from RAM; it is not free before both roots know that.  Its
+ * leaf need not be written for this: its instance is dead, and a leaf changes only with a
  * record, or in a recovery (engine-checkpoint.c).
  */
 static void purge_block(struct hybrid_engine *e, u32 set, u32 i)
@@ -617,7 +617,6 @@ static void free_block(struct hybrid_engine *e, u32 set, u32 i)
 	trim_note(e, set);
 }
 
-/* Nothing of the volume may be in flight.  @free: its records are dead, durably. */
 void volume_purge(struct hybrid_engine *e, struct hybrid_volume *v, bool free)
 {
 	each_block(e, v, free ? free_block : purge_block);
@@ -631,7 +630,7 @@ int hybrid_volume_delete(struct hybrid_engine *e, u32 id, bool drop_dirty)
 
 	if (!v)
 		return -ENOENT;
-	/* One that could not be recorded is none. */
+	/* A tombstone that could not be recorded does not count. */
 	if (v->info.state == HYBRID_VOLUME_TOMBSTONE)
 		return READ_ONCE(e->failed) ? -EIO : 0;
 	spin_lock_irqsave(&e->lock, flags);
@@ -746,7 +745,7 @@ u64 hybrid_volume_sectors(struct hybrid_volume *v)
 	return v->info.data_sectors;
 }
 
-/* A setting in the volume's entry has changed; caller holds the engine's lock. */
+/* Records a changed setting in the volume's entry.  Caller holds the engine's lock. */
 static void record_entry(struct hybrid_engine *e, struct hybrid_volume *v,
 			 struct hybrid_actions *acts)
 {

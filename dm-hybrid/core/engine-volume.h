@@ -6,7 +6,7 @@
 #include "engine.h"
 #include "map.h"
 
-/* Blocking.  Allocates a volume outside any table; NULL if there is no memory. */
+/* Allocates a volume outside any table; returns NULL if there is no memory.  May sleep. */
 struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 				   const struct hybrid_volume_info *info);
 void volume_free(struct hybrid_volume *v);

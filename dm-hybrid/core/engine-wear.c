@@ -15,8 +15,8 @@
 #define HOUR		(DAY / 24)
 
 /*
- * Sectors written to the cache device since the last tick: what CPUs count may
- * wrap where a long has 32 bits, but not between two ticks.
+ * Sectors written to the cache device since the last tick.  The counters of CPUs
+ * may wrap where a long has 32 bits, but never grow by 2^32 between two ticks.
  */
 static unsigned long cache_written_since(const struct hybrid_engine *e)
 {
@@ -28,7 +28,7 @@ static unsigned long cache_written_since(const struct hybrid_engine *e)
 	return sectors - (unsigned long)READ_ONCE(e->wear.written);
 }
 
-/* Of this activation */
+/* Sectors, in this activation */
 static u64 written_until_now(const struct hybrid_engine *e)
 {
 	return READ_ONCE(e->wear.written) + cache_written_since(e);
@@ -37,10 +37,10 @@ static u64 written_until_now(const struct hybrid_engine *e)
 /* ---- the budget ----------------------------------------------------------- */
 
 /*
- * What was written is paid out of the budget, in sectors times the ms of a day, so
- * that the smallest budget counts in the shortest tick.  An hour's can be saved up.
- * An hour's can be owed before read misses write nothing any more; a day's is the
- * most that writes can run up.
+ * Writes are paid out of the budget, in sectors times the ms of a day, so that the
+ * smallest budget counts in the shortest tick.  The budget of an hour can be saved
+ * up.  Once the debt exceeds the budget of an hour, read misses write nothing any
+ * more; writes can run up a debt of at most the budget of a day.
  */
 static void endurance_tick(struct hybrid_engine *e, u64 passed)
 {
@@ -88,7 +88,7 @@ static void set_failing(struct hybrid_engine *e, bool failing)
 	drain_set(&e->writebacks.drain, failing, 0);
 }
 
-/* Adds the errors since the last tick to the older ones, which each day halves. */
+/* Adds the errors since the last tick to the older ones, which are halved each day. */
 static void count_recent(struct hybrid_engine *e, enum cache_error kind, u32 days)
 {
 	u64 errors = atomic64_read(&e->stats.errors[kind]);
@@ -111,7 +111,7 @@ static void errors_tick(struct hybrid_engine *e, u64 passed)
 	count_recent(e, CACHE_READ_ERRORS, days);
 	count_recent(e, CACHE_WRITE_ERRORS, days);
 	left = e->wear.recent[CACHE_READ_ERRORS] || e->wear.recent[CACHE_WRITE_ERRORS];
-	/* One that was failing is so until all is forgotten: a quiet day proves nothing. */
+	/* A failing device stays so until no error is left: a quiet day proves nothing. */
 	set_failing(e, limit_reached(e) || (e->wear.failing && left));
 	spin_unlock_irqrestore(&e->lock, flags);
 }

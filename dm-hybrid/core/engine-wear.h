@@ -17,18 +17,18 @@ enum cache_error {
 /* The state of the write budget: which read misses may be cached. */
 enum endurance {
 	ENDURANCE_PLENTY,
-	ENDURANCE_SHORT,		/* only what is asked for again is cached */
-	ENDURANCE_SPENT,		/* nothing is */
+	ENDURANCE_SHORT,		/* only blocks that are asked for again */
+	ENDURANCE_SPENT,		/* none */
 };
 
 /* Belongs to the tick, except for fields that others read (READ_ONCE). */
 struct hybrid_wear {
-	s64 left;			/* of the endurance: see endurance_tick(); READ_ONCE */
+	s64 left;			/* of the budget: see endurance_tick(); READ_ONCE */
 	u64 written;			/* sectors, until the last tick */
 	u64 written_before;		/* sectors, by earlier activations */
-	u64 counted[NR_CACHE_ERRORS];	/* of all errors, those that recent has */
+	u64 counted[NR_CACHE_ERRORS];	/* errors that recent already has */
 	u32 recent[NR_CACHE_ERRORS];	/* errors of data, halved each day; READ_ONCE */
-	u32 halved_ms;			/* since that */
+	u32 halved_ms;			/* since the last halving */
 	u8 endurance;			/* enum endurance, READ_ONCE without the lock */
 	bool failing;			/* recent errors reached a limit; READ_ONCE likewise */
 };
