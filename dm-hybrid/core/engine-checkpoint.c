@@ -3,29 +3,31 @@
  * Checkpoints: the leaves that changed, then the index blocks that name them,
  * then a flush, which makes both durable, then the root, which makes them count.
  *
- * Leaves say what the journal says, not what RAM knows: while a leaf is
- * captured no journal write is in flight, and captured are the j-masks.  A leaf
- * may hold records from after the checkpoint began; replaying them once more is
- * harmless, because records are absolute.
+ * Leaves hold the state of the journal, not of RAM: they are captured from the
+ * j-masks, while no journal write is in flight.  A leaf may hold records from
+ * after the checkpoint began; replaying them once more is harmless, because
+ * records are absolute.
  *
- * A lost write is noticed because what stands there has another generation than
- * the one named.  So no block may get a generation that may stand there already,
- * with other content: a checkpoint that was cut before its root leaves such blocks.
- *   - The checkpoint of a recovery makes generations by three steps, all others by one.
- *   - It writes at least the blocks that a checkpoint cut since the last durable
- *     root can have left: a map leaf is written only for a record of the journal,
- *     which is replayed, or by a recovery; of the leaves of the volume table it
- *     writes all there are.
- *   - A recovery that was cut leaves blocks by three steps.  The next one begins
- *     with the same root and the same journal, of which nothing was written since:
- *     it writes the same blocks again, but for their epoch, and the hints of
- *     another policy.
- *   - A leaf that was never written begins with the generation of the index block that
- *     is to name it, and such an index block with a number of the root's sequence: a recovery
- *     does not write leaves of the volume table that do not exist.  A number of the root's
- *     sequence would not serve for leaves: two roots in a row may name the same tree, and if
- *     the newer one is damaged, a recovery from the older one would write an index block
- *     of the same generation that names other generations of leaves.
+ * A lost write is noticed because the block in its place has another generation
+ * than the one named.  So no block may get a generation that may already stand in
+ * its place, with other content: a checkpoint that was cut before its root leaves
+ * such blocks.
+ *   - A recovery's checkpoint advances generations by three steps, all others by one.
+ *   - A recovery's checkpoint writes at least the blocks that a checkpoint cut since
+ *     the last durable root can have left.  A map leaf is written only for a record
+ *     of the journal, which is replayed, or by a recovery.  Of the volume table the
+ *     recovery writes all leaves that exist.
+ *   - A recovery that was cut leaves blocks that are three steps ahead.  The next
+ *     recovery begins with the same root and the same journal, to which nothing was
+ *     written since.  So it writes the same blocks again, except for their epoch, and
+ *     the hints of another policy.
+ *   - A recovery does not write leaves of the volume table that do not exist.  So a leaf
+ *     that was never written begins with the generation of the index block that is to
+ *     name it.  An index block that was never written begins with a number made from the
+ *     root's sequence.  Leaves cannot use such a number, because two roots in a row may
+ *     name the same tree.  If the newer one is damaged, a recovery from the older one
+ *     would write an index block of the same generation that names other generations of
+ *     leaves.
  */
 #include "engine-internal.h"
 
@@ -60,7 +62,7 @@ void mark_leaf(struct hybrid_engine *e, u32 set, u32 i)
 		e->cp.leaf_dirty);
 }
 
-/* Those that say whether these regions are open. */
+/* The leaves that record whether these regions are open. */
 void mark_region_leaves(struct hybrid_engine *e, u32 set, u64 regions)
 {
 	u32 i;
@@ -115,7 +117,7 @@ void checkpoint_recovery(struct hybrid_engine *e)
 /* Under the engine's lock, with no metadata operation in flight; or while the pool is loaded. */
 void checkpoint_begin(struct hybrid_engine *e)
 {
-	/* Those who wait for more than this one will cover get the next. */
+	/* Waiters for changes that this checkpoint will not cover get the next one. */
 	if (!e->commit.lazy_wanted) {
 		e->cp.wanted = false;
 		list_splice_tail_init(&e->cp.waiters, &e->cp.now);
@@ -196,7 +198,7 @@ static void capture_volumes(struct hybrid_engine *e, u32 leaf, u16 generation, v
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
-/* What next_block() gave, to @sector.  Neighbours are one write. */
+/* Write the block from next_block() to @sector.  Adjacent blocks share a segment. */
 static void add_block(struct hybrid_engine *e, u64 sector)
 {
 	struct hybrid_segment *seg = &e->meta.segment[e->meta.op.nr_segments];
@@ -234,7 +236,7 @@ static void step_leaves(struct hybrid_engine *e)
 	     leaf < e->g->nr_leaves && has_room(e);) {
 		u16 gen = next_leaf_generation(e, leaf);
 
-		/* Before it is captured: what changes after that is for the next checkpoint. */
+		/* Before the leaf is captured: later changes are for the next checkpoint. */
 		clear_bit(leaf, e->cp.leaf_dirty);
 		__set_bit(leaf / HYBRID_INDEX_LEAVES, e->cp.indexes);
 		if (leaf < HYBRID_VOLUME_LEAVES)
@@ -276,7 +278,7 @@ static void step_root(struct hybrid_engine *e)
 	};
 
 	wear_save(e, &root);
-	/* Clean is what needs no replay: nothing was recorded since it began. */
+	/* Clean if no replay is needed: nothing was recorded since the checkpoint began. */
 	e->cp.is_clean = e->cp.clean && e->cp.tail == e->journal.head;
 	if (e->cp.is_clean)
 		root.flags |= HYBRID_ROOT_CLEAN;

@@ -20,12 +20,12 @@ enum checkpoint_phase {
 struct hybrid_checkpoint {
 	u8 phase;			/* enum checkpoint_phase */
 	bool wanted;
-	bool clean;			/* it is to be the last before a stop */
-	bool is_clean;			/* the root on the disk says so */
-	bool recovery;			/* it makes a recovery durable */
-	u32 pos;			/* of the phase: the leaf or index that is next */
+	bool clean;			/* the checkpoint is the last before a stop */
+	bool is_clean;			/* the root on the disk is marked clean */
+	bool recovery;			/* the checkpoint makes a recovery durable */
+	u32 pos;			/* of the phase: the next leaf or index */
 	u32 blocks;			/* in the present step */
-	u64 tail;			/* the journal's, once it is durable */
+	u64 tail;			/* the journal's, once the root is durable */
 	u64 root_sequence;
 	u16 *leaf_generation, *index_generation;
 	unsigned long *leaf_dirty, *indexes;
@@ -36,20 +36,20 @@ struct hybrid_checkpoint {
 int checkpoint_create(struct hybrid_engine *e);
 void checkpoint_destroy(struct hybrid_engine *e);
 /*
- * Mark a leaf as changed, for the next checkpoint: the leaf of block @i, or of those regions
+ * Marks a leaf as changed, for the next checkpoint: the leaf of block @i, or of these regions
  * (under the set's lock); of the entry of volume @id (under the engine's lock).
  */
 void mark_leaf(struct hybrid_engine *e, u32 set, u32 i);
 void mark_region_leaves(struct hybrid_engine *e, u32 set, u64 regions);
 void mark_volume_leaf(struct hybrid_engine *e, u32 id);
 /*
- * Begin a checkpoint.  Each of its steps is one operation on metadata.  Under the engine's lock.
+ * Begins a checkpoint.  Each of its steps is one operation on metadata.  Under the engine's lock.
  */
 void checkpoint_begin(struct hybrid_engine *e);
-/* The next checkpoint makes the result of a recovery durable. */
+/* Makes the next checkpoint the one that makes the result of a recovery durable. */
 void checkpoint_recovery(struct hybrid_engine *e);
 /*
- * Put the next write of the checkpoint into meta.op, which the caller has begun; and note its end.
+ * Puts the next write of the checkpoint into meta.op, which the caller has begun; notes its end.
  */
 void checkpoint_step(struct hybrid_engine *e);
 void checkpoint_step_done(struct hybrid_engine *e);

@@ -3,10 +3,10 @@
  * Flushes and commits.
  *
  * One metadata operation is in flight at a time: a journal write, a flush of
- * the cache device, or a step of a checkpoint.  All who need a commit while one
- * is in flight share the next.  An entry is assembled, the cache device flushed,
- * so that the data the records describe are durable (J5), then the entry is
- * written.
+ * the cache device, or a step of a checkpoint.  Requests for a commit that come
+ * while one is in flight share the next.  A commit assembles an entry, flushes the
+ * cache device, so that the data that the records describe is durable (J5), and
+ * then writes the entry.
  *
  * A user's flush:
  *   1. if the volume has origin writes that no flush covers: flush the origin;
@@ -15,19 +15,19 @@
  *      of the cache device.
  *
  * A commit writes the records of regions marked *must* (granules that became
- * dirty, blocks that left).  Those marked *lazy* go out once an interval, after
- * flushes of the origins that have writes outstanding (J2, J5), so that no
- * user's flush waits for an origin on their behalf.  Where nothing is wanted but
- * open regions, an entry says just that: it vouches for no data, so it flushes
- * nothing, and passes all the writes that the device has yet to do.
+ * dirty, blocks that left).  Records of regions marked *lazy* go out once an
+ * interval, after flushes of the origins that have writes outstanding (J2, J5), so
+ * that no user's flush waits for an origin on their behalf.  If only open regions
+ * are wanted, the entry records nothing else.  It vouches for no data, so it
+ * needs no flush and overtakes all writes that the device has yet to do.
  */
 #include "engine-internal.h"
 
 /* ---- users' flushes ------------------------------------------------------ */
 
 /*
- * Does anything of @v live only in the cache's volatile memory or in RAM?  Both
- * notes of one moment: a commit moves what they say from one to the other.
+ * Does anything of @v live only in the cache's volatile memory or in RAM?  The
+ * lock makes the two notes consistent: a commit moves one to the other.
  */
 static bool needs_commit(struct hybrid_engine *e, const struct hybrid_volume *v)
 {
@@ -41,11 +41,11 @@ static bool needs_commit(struct hybrid_engine *e, const struct hybrid_volume *v)
 }
 
 /*
- * No commit will come.  A volume with dirty data in RAM has lost it.  Otherwise the
- * origin has everything, and no record concerns it once its superblock says that it
- * goes on alone: granules that are dirty on record alone count no more if they are all
- * there is (lost_collect()).  An origin in place cannot say so; its granules stay dirty
- * on record.
+ * The pool has failed: no commit will come.  A volume with granules dirty in RAM has
+ * lost them.  Otherwise the origin has everything, and no record counts once its
+ * superblock says that it goes on alone: lost_collect() drops the records if all dirty
+ * granules are dirty on record alone.  An origin in place cannot say so; its granules
+ * stay dirty on record.
  */
 static void complete_without_commit(struct hybrid_engine *e, struct hybrid_io *io,
 				    struct hybrid_actions *acts)
@@ -91,7 +91,7 @@ void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	error = v->flush.error;
 	if (!error)
 		WRITE_ONCE(v->flush.flushed, v->flush.target);
-	/* What takes it for a stamp is durable, however long ago it was. */
+	/* Stamps copied from last_write are durable, however old the last write is. */
 	if (v->flush.last_write < v->flush.flushed)
 		WRITE_ONCE(v->flush.last_write, v->flush.flushed);
 	lift = !(++e->lift.flushes % LIFT_FLUSHES);
@@ -113,7 +113,7 @@ void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	/* Records that wait for a flush of this origin can never be written now. */
 	if (failed)
 		wake_all_sets(e, WAIT_RECORD, acts);
-	/* It may have waited for this. */
+	/* Writeback may have waited for this flush. */
 	want_writeback(acts, v);
 	list_for_each_entry_safe(io, n, &done, link) {
 		list_del_init(&io->link);
@@ -180,9 +180,9 @@ void commit_kick(struct hybrid_engine *e, u32 wanted, struct hybrid_actions *act
 }
 
 /*
- * Where writes are scattered the next ones go to regions that are still closed, and
- * each wait costs a commit: so with one region as many more are opened as the set
- * has had written of late, those that follow.  What is not written closes soon.
+ * Scattered writes go to regions that are still closed, and each wait for one costs a
+ * commit.  So a region opens together with as many closed regions that follow it as the
+ * set has open ones that were written recently.  Regions that are not written close soon.
  */
 static u64 regions_ahead(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
 {
@@ -212,7 +212,7 @@ void open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions 
 
 /* ---- assembling an entry ------------------------------------------------- */
 
-/* What may be recorded of a block whose origin has writes that no flush covers. */
+/* The masks to record for a block whose origin has writes that no flush covers. */
 static void dirty_part(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 *valid,
 		       u64 *dirty)
 {
@@ -234,7 +234,7 @@ static void record(struct hybrid_engine *e, u32 set, u32 i, const struct hybrid_
 	hybrid_journal_block(&e->journal, hybrid_map_cblock(&e->map, set, i),
 			     v ? v->info.instance : 0, hybrid_key_block(s->key[i]), valid, dirty,
 			     jdirty & ~dirty);
-	/* A block that leaves is in TRANSIT; that says the same of it alone. */
+	/* A block that leaves is in TRANSIT, which says the same of this block alone. */
 	if (v && (jclean & ~valid) && !(s->dopen & region_bit(i)))
 		s->dropping |= region_bit(i);
 	set_put_mask(&e->map, s, MASK_JVALID, i, valid);
@@ -243,8 +243,8 @@ static void record(struct hybrid_engine *e, u32 set, u32 i, const struct hybrid_
 }
 
 /*
- * A flush of @v must not end before the record of what replaced its dirty data
- * is written, which waits for a flush of its origin.
+ * A user's flush of @v must not end before the records of its replaced granules
+ * are written.  These records wait for a flush of its origin.
  */
 static void gate_volume(struct hybrid_volume *v)
 {
@@ -253,7 +253,7 @@ static void gate_volume(struct hybrid_volume *v)
 	v->e->commit.gated = true;
 }
 
-/* Record block @i as far as may be; returns whether something is left. */
+/* Record as much of block @i as allowed; returns whether something is left. */
 static bool record_block(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
@@ -299,9 +299,9 @@ static bool record_region(struct hybrid_engine *e, u32 set, u32 region)
 /*
  * Nothing in flight, nothing unrecorded, both copies durable (J4)?
  *
- * A range in flight needs no more than that: what is clean of a block that it has looked at is
- * invalid and unrecorded, until a record says so that is durable no later than the region is
- * closed; and where it has yet to look, it finds the region closed, and opens it.
+ * A range in flight needs no check of its own.  Where it has looked at a block, it made clean
+ * granules invalid, and the record of that is durable no later than the closing of the region.
+ * Where it has yet to look at a block, it finds the region closed, and opens it.
  */
 static bool closable(struct hybrid_engine *e, struct hybrid_set *s, u32 region)
 {
@@ -360,7 +360,7 @@ static u32 nr_unrecorded(const struct hybrid_engine *e, const struct hybrid_set 
 	return n;
 }
 
-/* Record what there is of one set; false: the entry is full. */
+/* Record the changes of one set; false: the entry is full. */
 static bool record_set(struct hybrid_engine *e, u32 set)
 {
 	struct hybrid_set *s = &e->map.set[set];
@@ -384,7 +384,7 @@ static bool record_set(struct hybrid_engine *e, u32 set)
 		s->must &= ~BIT_ULL(r);
 		s->lazy &= ~BIT_ULL(r);
 	}
-	/* What waits for an origin flush stays listed where it was. */
+	/* A set whose records wait for an origin flush stays listed as before. */
 	if (s->must)
 		set_bit(set, e->commit.must_sets);
 	if (s->lazy)
@@ -456,8 +456,8 @@ static void commit_flush(struct hybrid_engine *e)
 }
 
 /*
- * From here on a cache write that ends is not covered by this commit.  Moved
- * before the records are gathered, so that a write which ends meanwhile sets
+ * This commit does not cover cache writes that end from here on.  The notes move
+ * before the records are gathered, so that a write that ends meanwhile sets
  * cache_written again.
  */
 static void cache_written_to_flushing(struct hybrid_engine *e)
@@ -470,11 +470,11 @@ static void cache_written_to_flushing(struct hybrid_engine *e)
 		WRITE_ONCE(v->cache_flushing, true);
 		WRITE_ONCE(v->cache_written, false);
 	}
-	/* Taken before the marks are looked at; pairs with note_cache_written(). */
+	/* Take the notes before looking at the marks; pairs with note_cache_written(). */
 	smp_mb();
 }
 
-/* Everything moved above is durable now; or (@again) not all of it will be. */
+/* All data noted above is durable now; or (@again) some of it needs another commit. */
 static void cache_flushing_end(struct hybrid_engine *e, bool again)
 {
 	struct hybrid_volume *v;
@@ -505,8 +505,8 @@ static bool waits_for_commit(struct hybrid_engine *e, const struct hybrid_volume
 }
 
 /*
- * Those of the waiters whose volume has records that only a flush of its origin
- * lets out wait for that, or fail where no flush can help any more.
+ * Some volumes have records that only a flush of their origin lets out.  Waiters of
+ * these wait for that flush, or fail if no flush can help any more.
  */
 static void commit_wait_origins(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
@@ -553,7 +553,7 @@ static bool commit_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 	all = assemble(e);
 	spin_lock_irqsave(&e->lock, flags);
 	if (!all) {
-		/* They wait for the last of the entries that it takes. */
+		/* The waiters complete with the last of the entries that the commit takes. */
 		cache_flushing_end(e, true);
 		list_splice_init(&e->commit.now, &e->commit.next);
 		e->commit.wanted |= !e->commit.opens;
@@ -563,7 +563,7 @@ static bool commit_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 	if (e->commit.gated && waiters)
 		commit_wait_origins(e, acts);
 	waiters = !list_empty(&e->commit.now);
-	/* All wait for origins: nothing goes out, and the next to go need not flush. */
+	/* All waiters wait for origins: nothing goes out, and the next entry may need no flush. */
 	if (!waiters && !e->journal.nr)
 		cache_flushing_end(e, true);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -578,7 +578,7 @@ static bool commit_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 	return true;
 }
 
-/* The entry is durable: what its records promise holds now. */
+/* The entry is durable: its records take effect. */
 static void commit_applied(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_journal *j = &e->journal;
@@ -642,8 +642,8 @@ static void wake_checkpoint(struct hybrid_engine *e, struct list_head *list, int
 
 /*
  * The entry failed, but may be durable all the same.  If it is not, the granules that its
- * records end are dirty on disk for good, and recovery takes their cached copies: so they
- * count as dirty on record, and neither writes nor discards may change the origin's.
+ * records end stay dirty on disk, and recovery takes their cached copies.  So these granules
+ * count as dirty on record: neither writes nor discards may change the origin's copies.
  */
 static void commit_lost(struct hybrid_engine *e)
 {
@@ -672,7 +672,7 @@ static void fail_pool(struct hybrid_engine *e)
 {
 	atomic64_inc(&e->stats.errors[e->meta.op.type == HYBRID_OP_FLUSH ? CACHE_FLUSH_ERRORS :
 				   CACHE_WRITE_ERRORS]);
-	/* What was lost is counted before: commit_or_complete() */
+	/* After the counts of lost granules; pairs with commit_or_complete(). */
 	smp_store_release(&e->failed, true);
 }
 
@@ -682,9 +682,9 @@ static void meta_succeeded(struct hybrid_engine *e, struct hybrid_actions *acts)
 	switch (e->meta.state) {
 	case META_COMMIT:
 		commit_applied(e, acts);
-		/* What it recorded as clean can be evicted. */
+		/* Blocks that it recorded as clean can be evicted. */
 		want(acts, WANT_ROOM);
-		/* What is dirty on record can be written back now. */
+		/* Granules that it recorded as dirty can be written back. */
 		want_writeback(acts, NULL);
 		fallthrough;
 	case META_FLUSH:
@@ -704,7 +704,7 @@ static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	int error = e->meta.op.error_cache;
 
-	/* Before others see that the pool failed; after the flush alone: see meta_work(). */
+	/* Before others see the failure; a flush gets here only after one: see meta_work(). */
 	if (e->meta.state == META_COMMIT_FLUSH || (e->meta.state == META_COMMIT && error))
 		commit_lost(e);
 	if (error)
@@ -714,7 +714,7 @@ static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
 	WRITE_ONCE(e->meta.state, META_WORK);
 }
 
-/* All that wait for metadata of a pool that failed. */
+/* Wake all I/O and all checkpoints that wait for metadata of a failed pool. */
 static void meta_fail(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	LIST_HEAD(waiters);
@@ -739,7 +739,7 @@ static void meta_fail(struct hybrid_engine *e, struct hybrid_actions *acts)
 	wake_all_sets(e, WAIT_OPEN | WAIT_TRANSIT | WAIT_RECORD, acts);
 }
 
-/* An operation that was prepared is not carried out: the pool has failed meanwhile. */
+/* The prepared operation is not carried out: the pool has failed meanwhile. */
 static void meta_give_up(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	if (e->meta.state == META_COMMIT_FLUSH || e->meta.state == META_COMMIT)
@@ -759,7 +759,7 @@ static bool meta_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 	bool commit;
 
 	spin_lock_irqsave(&e->lock, flags);
-	/* What a checkpoint was asked for may still wait to be recorded. */
+	/* Changes that a checkpoint is to cover may still wait for a lazy commit. */
 	if (e->cp.phase == CP_NONE &&
 	    ((e->cp.wanted && !e->commit.lazy_wanted) || !room ||
 	     hybrid_journal_half_full(&e->journal)))
@@ -805,7 +805,7 @@ static void meta_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
 {
 	engine_assert(e, e->meta.state != META_IDLE);
-	/* The data that the records describe are durable. */
+	/* The data that the records describe is durable. */
 	if (e->meta.state == META_COMMIT_FLUSH && !op->error_cache && !READ_ONCE(e->failed)) {
 		commit_write(e);
 		act(acts, &e->meta.op);
@@ -837,7 +837,7 @@ bool unrecorded_left(struct hybrid_engine *e)
 	       find_first_bit(e->commit.open_sets, e->map.nr_sets) < e->map.nr_sets;
 }
 
-/* A commit at once if there is nothing to flush. */
+/* Request a commit at once if no origin needs a flush. */
 static void record_lazily(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v;

@@ -25,11 +25,11 @@ struct hybrid_meta {
 
 /* The next journal entry, and the one being written. */
 struct hybrid_commit {
-	bool wanted;			/* something waits, or is urgent */
+	bool wanted;			/* somebody waits for records, or will soon */
 	bool opens_wanted;		/* somebody waits for open regions */
 	bool lazy_wanted;
 	bool lazy;			/* the present assembly */
-	bool opens;			/* ... has nothing but open regions */
+	bool opens;			/* ... records open regions only */
 	bool gated;			/* ... found records that wait for a flush of an origin */
 	u64 last_interval;		/* ms, of the tick: see lazy_interval() */
 	struct list_head next, now;	/* ios */
@@ -46,16 +46,16 @@ void commit_kick(struct hybrid_engine *e, u32 wanted, struct hybrid_actions *act
 /* Wakes the state machine of commits and checkpoints if it is idle.  Under the engine's lock. */
 void meta_kick_locked(struct hybrid_engine *e, struct hybrid_actions *acts);
 /*
- * Its work, in process context: an operation on metadata has ended, or something is to be begun.
+ * Handles the end of an operation on metadata, if any, and begins the next.  In process context.
  */
 void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
 /*
- * A user's flush whose origin is flushed: completes it, or makes it wait for a commit if data of
- * its volume is only in the cache's volatile memory, or its metadata only in RAM.
+ * Completes a user's flush whose origin is flushed, or makes it wait for a commit if data of its
+ * volume is only in the cache's volatile memory, or its metadata only in RAM.
  */
 void commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
 			struct hybrid_actions *acts);
-/* @io completes with the next commit to begin. */
+/* Makes @io complete with the next commit that begins. */
 void join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
 /* Handles a user's flush. */
 void flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
@@ -64,7 +64,8 @@ void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 /* Requests that the region of block @i be opened.  Under the set's lock. */
 void open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
 /*
- * Once per commit_interval: records changes that nobody waits for, closes regions.  No lock held.
+ * Called once per commit_interval: records changes that nobody waits for, and closes regions.  The
+ * caller holds no lock.
  */
 void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts);
 /* Does the journal lack anything that RAM knows?  Without locks: a hint. */

@@ -9,20 +9,20 @@
  *   4. free; or retired, where its place failed: engine-place.c.
  * Only blocks that are clean, in RAM and in the journal, are evicted.
  *
- * Metadata of filesystems leave last: a block that is read as such is kept, up to a
- * share of its set (metadata_share).  What is kept goes only where nothing else can.
+ * Metadata of file systems leaves last: a block that is read as metadata is kept, up to a
+ * share of its set (metadata_share).  A kept block leaves only if no other block can.
  */
 #include "engine-internal.h"
 
-#define KEPT_TURNS	16	/* of the whole set, until what is not read is kept no more */
+#define KEPT_TURNS	16	/* of the whole set, until an unread block is no longer kept */
 #define KEPT_TRIES	8	/* victims that a policy may name in vain */
 
 struct victim_filter {
 	struct hybrid_engine *e;
 	struct hybrid_set *s;
 	bool dirty_seen;
-	bool spare;		/* what is kept */
-	bool ahead;		/* for a read ahead: nothing goes that is worth more */
+	bool spare;		/* refuse kept blocks */
+	bool ahead;		/* for readahead, for which no kept block leaves */
 };
 
 /* ---- metadata ------------------------------------------------------------- */
@@ -32,7 +32,7 @@ static u32 kept_most(const struct hybrid_engine *e)
 	return e->map.set_size * READ_ONCE(e->config.metadata_share) / 100;
 }
 
-/* Is it to leave last?  Where the share was more before, all may go until it is kept. */
+/* Does the block leave last?  None does while more are kept than a lowered share allows. */
 static bool is_kept(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
 {
 	return (s->flags[i] & BLOCK_KEPT) && s->nr_kept <= kept_most(e);
@@ -52,8 +52,8 @@ void metadata_read(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
 }
 
 /*
- * A block is evicted: with every KEPT_TURNS of these one more block, in turn, is marked if it
- * is kept, so that its next read is noted; and if none was since the last time, it is as any other.
+ * A block is evicted.  Every KEPT_TURNS evictions, the next block in turn is marked if it is
+ * kept, so that its next read is noted.  If it still has its last mark, it is no longer kept.
  */
 static void metadata_ages(struct hybrid_engine *e, struct hybrid_set *s)
 {
@@ -107,9 +107,9 @@ static void enter_grace(struct hybrid_engine *e, u32 set, u32 i)
 	s->nr_grace++;
 	set_bit(set, e->grace.sets);
 	/*
-	 * Pairs with grace_poll(), twice: the block cannot be found in a period that this
-	 * does not see begun; and where that period takes the wish below for an older one,
-	 * its end finds the set.
+	 * Pairs with grace_poll(), twice.  Readers cannot find the block in a period whose
+	 * beginning is not visible here.  And if such a period takes the wish below for an
+	 * older one, its end finds the set.
 	 */
 	smp_mb();
 	s->stamp[i] = READ_ONCE(e->grace.started);
@@ -151,7 +151,7 @@ void place_failed(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions
 	struct hybrid_set *s = &e->map.set[set];
 
 	lockdep_assert_held(&s->lock);
-	/* A read that failed may be told of after its block has left. */
+	/* A failed read may be reported after its block has left. */
 	if (!s->flags[i] || READ_ONCE(e->failed))
 		return;
 	if (place_note(e, set, i) && evict_block(e, set, i))
@@ -184,8 +184,8 @@ bool resurrect(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *a
 }
 
 /*
- * What was filled ahead and not been read goes first, the oldest before others,
- * where fills ahead do not pay; but some may always wait for their readers.
+ * Blocks that were filled ahead and not read since leave first, the oldest before
+ * others, where fills ahead do not pay.  But some may always wait for their readers.
  */
 static int ahead_victim(struct hybrid_engine *e, struct hybrid_set *s)
 {
@@ -209,14 +209,13 @@ static int ahead_victim(struct hybrid_engine *e, struct hybrid_set *s)
 	return n < size ? victim : -1;
 }
 
-/* Has the set a block that could go, and nobody has ever asked for? */
 bool can_spare(struct hybrid_engine *e, struct hybrid_set *s)
 {
 	lockdep_assert_held(&s->lock);
 	return ahead_victim(e, s) >= 0;
 }
 
-/* A block that the policy can do without, -1: none can go. */
+/* The policy's choice among the blocks that can leave, or -1. */
 static int policy_victim(struct hybrid_engine *e, struct hybrid_set *s, struct victim_filter *f)
 {
 	struct hybrid_policy_states *p = s->policy;
@@ -227,8 +226,8 @@ static int policy_victim(struct hybrid_engine *e, struct hybrid_set *s, struct v
 }
 
 /*
- * ... that is not kept, if there is one.  To the policy a block that is kept was hit, so
- * that it gets out of the way of others.
+ * The same, but a block that is not kept, if there is one.  A kept block counts as hit for the
+ * policy, so that it gets out of the way of others.
  */
 static int unkept_victim(struct hybrid_engine *e, struct hybrid_set *s, struct victim_filter *f)
 {
@@ -248,12 +247,12 @@ static int unkept_victim(struct hybrid_engine *e, struct hybrid_set *s, struct v
 	return i >= 0 || f->ahead ? i : kept;
 }
 
-/* A block that can go, -1: there is none. */
+/* A block that can leave, or -1. */
 static int find_victim(struct hybrid_engine *e, struct hybrid_set *s, struct victim_filter *f)
 {
 	int i;
 
-	/* Where writes fill the cache, each of them would look at all in vain. */
+	/* If all blocks are dirty, each write would search the whole set in vain. */
 	if (s->nr_dirty == s->nr_mapped) {
 		f->dirty_seen = s->nr_dirty;
 		return -1;
@@ -279,7 +278,7 @@ void evict(struct hybrid_engine *e, const struct hybrid_io *io, struct hybrid_ac
 		i = find_victim(e, s, &f);
 		if (f.dirty_seen)
 			WRITE_ONCE(e->writebacks.passed, true);
-		/* If nothing can go, dirty blocks stand in the way: of who waits, that is. */
+		/* Dirty blocks prevent the eviction.  For readahead that is not urgent. */
 		if (i < 0 && f.dirty_seen && !f.ahead)
 			WRITE_ONCE(e->writebacks.urgent, true);
 		if (i < 0 || !evict_block(e, set, i))
@@ -317,9 +316,9 @@ static bool phase_empty(struct hybrid_engine *e, u32 phase)
 }
 
 /*
- * Carry the grace period on as far as it goes; under the engine's lock.  Both
- * phases are seen empty in turn after the period began, with a flip before each
- * look, so that every reader that began before it has ended.
+ * Advance the grace period as far as possible; under the engine's lock.  After the
+ * period began, both phases must be seen empty in turn, with a flip before each
+ * look, so that every reader that entered before it has left.
  */
 static void grace_poll(struct hybrid_engine *e)
 {
@@ -330,9 +329,10 @@ static void grace_poll(struct hybrid_engine *e)
 		WRITE_ONCE(e->grace.wanted, false);
 		WRITE_ONCE(e->grace.started, e->grace.started + 1);
 		/*
-		 * Pairs with enter_grace().  What was removed cannot be found before the
-		 * phase is flipped; and a set whose wish was taken back above, in whichever
-		 * order the two were seen, is found when the period has ended: reclaim().
+		 * Pairs with enter_grace().  Removed blocks can no longer be found when the
+		 * phase is flipped.  The order in which others see the two stores above does
+		 * not matter: when the period has ended, reclaim() finds each set whose wish
+		 * was taken back.
 		 */
 		smp_mb();
 		e->grace.stage = 1;
@@ -374,8 +374,8 @@ static void reclaim_set(struct hybrid_engine *e, u32 set, u32 done)
 
 /*
  * Free the blocks whose grace period is over.  Caller holds no lock.  Periods
- * begin and end here: all readers of one phase, then all of the other, have
- * left since (the scheme of SRCU).
+ * begin and end here: in between, all readers of one phase, then all of the other,
+ * have left (the scheme of SRCU).
  */
 void reclaim(struct hybrid_engine *e, struct hybrid_actions *acts)
 {

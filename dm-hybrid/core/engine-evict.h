@@ -8,7 +8,7 @@
 
 /* Lock-free readers on one CPU. */
 struct hybrid_readers {
-	unsigned long enter[2], leave[2];	/* read whole by other CPUs */
+	unsigned long enter[2], leave[2];	/* other CPUs read them untorn */
 	unsigned long cache_written;	/* sectors; may wrap */
 };
 
@@ -17,11 +17,11 @@ struct hybrid_readers {
  * and waits for the readers that entered in the phase before.
  */
 struct hybrid_grace {
-	u32 phase;			/* its lowest bit; READ_ONCE without the lock */
+	u32 phase;			/* the lowest bit counts; READ_ONCE without the lock */
 	u8 stage;			/* 0: no period is under way */
 	bool wanted;			/* a set waits for a period; READ_ONCE without the lock */
 	u32 started, done;		/* periods; may wrap */
-	unsigned long *sets;		/* with blocks that wait for one */
+	unsigned long *sets;		/* with blocks that wait for a period */
 };
 
 /* Restores the reserve of free blocks in the set of @io.  Under the set's lock. */
@@ -31,7 +31,7 @@ bool can_spare(struct hybrid_engine *e, struct hybrid_set *s);
 /* Can block @i be evicted, and is it not kept as metadata?  Under the set's lock. */
 bool may_evict(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
 /*
- * Metadata was read from block @i: keeps the block, within the set's share.  Under the set's lock.
+ * Keeps block @i, from which metadata was read, within the set's share.  Under the set's lock.
  */
 void metadata_read(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
 /* Would metadata_read() change nothing?  Without the set's lock: a hint. */
@@ -48,13 +48,14 @@ void remove_empty_block(struct hybrid_engine *e, u32 set, u32 i);
  * to the journal: I/O that needs the block gone waits for WAIT_TRANSIT.  Under the set's lock.
  */
 bool resurrect(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
-/* The record of block @i's removal is durable.  Under the set's lock. */
+/* Begins the grace period of block @i: its removal is durable.  Under the set's lock. */
 void removal_durable(struct hybrid_engine *e, u32 set, u32 i);
 /* Frees blocks whose grace period has ended.  The caller holds no lock. */
 void reclaim(struct hybrid_engine *e, struct hybrid_actions *acts);
 /*
- * I/O to block @i alone failed (with another error than -EAGAIN).  The second failure evicts the
- * block if possible, so the caller first releases whatever keeps it.  Under the set's lock.
+ * Notes that I/O to block @i alone failed (with an error other than -EAGAIN).  The second failure
+ * evicts the block if possible, so the caller first gives up its own use of the block.  Under the
+ * set's lock.
  */
 void place_failed(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Flushes of origins, one at a time for each.  A write that ended in epoch n is covered by a
- * flush that began at n or later; blocks keep the epoch of the last write to their origin's
- * copy as a stamp (origin_durable()).
+ * flush that began in epoch n or later.  Each block keeps the epoch of the last write to the
+ * origin's copy as its stamp (origin_durable()).
  */
 #include "engine-internal.h"
 
@@ -25,8 +25,8 @@ void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 
 	lockdep_assert_held(&e->lock);
 	/*
-	 * One flush after the other, also those before the superblock: one that fails
-	 * takes data along that the next, already under way, would not miss.
+	 * One flush at a time, and none beside a superblock write, which may flush, too: a
+	 * failed flush may lose data that another one, already under way, would not miss.
 	 */
 	if (v->flush.busy || v->sb.busy) {
 		v->flush.again = true;
@@ -57,9 +57,9 @@ void origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 }
 
 /*
- * A write to the origin ended: a flush that begins from now on covers it.  What
- * was written back is durable in the cache, and dirty on record, until then: no
- * user's flush needs to wait for that.
+ * A write to the origin ended: a flush that begins from now on covers it.  Until
+ * then, data that was written back is durable in the cache, and dirty on record,
+ * so users' flushes need not wait for it.
  */
 void origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user)
 {
@@ -100,9 +100,9 @@ bool origin_settle_locked(struct hybrid_engine *e, struct hybrid_volume *v, bool
 static_assert(BIT(30) / LIFT_FLUSHES >= MOST_SETS);
 
 /*
- * A stamp is durable for good once a flush covered it; but it has 32 bits, and 2^31
- * flushes later it would no longer look so.  So durable ones are brought up to now, set
- * after set.
+ * A stamp stays durable once a flush covered it.  But it has 32 bits, and 2^31 flushes
+ * later it would no longer look durable.  So durable stamps are raised to the last
+ * flushed epoch, set after set.
  */
 void lift_stamps(struct hybrid_engine *e)
 {

@@ -23,9 +23,9 @@ struct hybrid_origin_flush {
 	u64 flushed;			/* epochs up to it are durable */
 	u64 target;			/* ... once the present flush has ended */
 	bool busy, again;
-	bool lazy;			/* lazy records wait for the next one */
+	bool lazy;			/* lazy records wait for the next flush */
 	bool flushing_lazy;		/* ... for the present one */
-	bool gated;			/* records that a user's flush needs wait for it */
+	bool gated;			/* records that users' flushes need wait for the next */
 	int error;
 	struct list_head now, next;	/* ios */
 	struct hybrid_op op;
@@ -35,8 +35,8 @@ struct hybrid_origin_flush {
 
 /* The next set whose stamps are lifted. */
 struct hybrid_lift {
-	u32 flushes;			/* that have ended: see LIFT_FLUSHES; may wrap */
-	u32 set;			/* that is next */
+	u32 flushes;			/* of origins, ended: see LIFT_FLUSHES; may wrap */
+	u32 set;			/* the next one */
 };
 
 /*
@@ -49,13 +49,14 @@ void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 void origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 			      struct hybrid_actions *acts);
 /*
- * A flush of the origin failed with @error, or a write with FUA that the block layer emulates by a
- * flush.  Writes may be lost, and no later flush can make up for them.  Under the engine's lock,
- * or while the volume is being opened or closed.
+ * Notes that a flush of the origin failed with @error, or a write with FUA that the block layer
+ * emulates by a flush.  Writes may be lost, and no later flush can make up for them.  Under the
+ * engine's lock, or while the volume is being opened or closed.
  */
 void origin_flush_failed(struct hybrid_volume *v, int error);
 /*
- * A write to the origin has ended; @user: users' flushes must cover it.  Takes the engine's lock.
+ * Notes that a write to the origin has ended; @user: users' flushes must cover it.  Takes the
+ * engine's lock.
  */
 void origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user);
 /*

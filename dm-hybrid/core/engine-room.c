@@ -1,41 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Writes that find no room: their set is full of dirty blocks, or what leaves is not
- * free yet.
+ * Writes that find no room: their set is full of dirty blocks, or the blocks that leave
+ * it are not free yet.
  *
- * Written back in order, blocks go to a disk several times as fast as the same writes
- * one by one, and those in between cost the order.  So where the origin seeks such a
- * write waits for a block to be written back and evicted, as long as that goes on, and
- * not for ever: blocks become free as the sweep comes by, and it may take minutes until it
- * has come to a block of the write's own set where there are thousands.
+ * A disk takes blocks written back in order several times as fast as the same writes one
+ * by one, and single writes in between would cost the order.  So where the origin seeks,
+ * a write without room waits for a block to be written back and evicted, as long as
+ * blocks become free.  It does not wait for ever: blocks become free as the sweep comes
+ * by, and with thousands of sets it may take minutes until the sweep has come to a block
+ * of the write's own set.
  *
- * What is written back is free after a flush of its origin and two commits.  Where room
- * is short that does not happen once an interval, but for each batch of windows, when all
- * of them are written.  In a larger one the disk finds shorter ways; but whoever waits for
- * room, or for the disk, waits for the flush.
+ * A block that was written back is free after a flush of its origin and two commits.
+ * Where room is short, this does not happen once an interval, but for each batch of
+ * windows, when all of them are written.  In a larger batch the disk finds shorter ways;
+ * but I/O that waits for room, or for the disk, waits for the flush.
  *
- * So beside users a batch is no larger than what the origin has flushed in FLUSH_MS of late,
- * or in READS_FLUSH_MS, whether room is short or not: a disk serves no reads during a flush.
- * The next batch waits until as many reads have ended as were in flight at the end of the
- * flush; otherwise the disk would go from one flush straight to the next.
+ * So beside users' I/O, a batch has no more windows than the origin has lately flushed in
+ * FLUSH_MS, or in READS_FLUSH_MS if reads wait, whether room is short or not: a disk
+ * serves no reads during a flush.  The next batch waits until as many reads have ended as
+ * were in flight at the end of the flush; otherwise the disk would go from one flush
+ * straight to the next.
  *
- * No windows are written back during such a flush: it would take as much longer, and on a
- * disk that takes writes during a flush it would not end at all.
+ * No windows are written back during such a flush: it would take that much longer, and
+ * on a disk that takes writes during a flush it would not end at all.
  *
  * A volume whose origin is slow, or does not answer, must not fill the cache with dirty
- * blocks: nobody else could cache anything.  So the others leave each open volume a share;
- * all shares together are a quarter of the cache.  A volume that has reached its limit finds no
- * room for new blocks, and its writes to clean blocks go to both devices.
+ * blocks: other volumes could not cache anything.  So each open volume has a share that
+ * the others leave free; all shares together are a quarter of the cache.  A volume that
+ * has reached its limit finds no room for new blocks, and its writes to clean blocks go
+ * to both devices.
  */
 #include "engine-internal.h"
 
-/* All shares together are one part in so many of the cache. */
+/* All shares together are the cache divided by this. */
 #define KEPT_FREE	4
-/* Windows; the second where nobody but a drain uses the disk. */
+/* Windows; the second if only a drain uses the disk. */
 #define BATCH		64U
 #define DRAIN_BATCH	256
 #define FLUSH_MS	50
-#define READS_FLUSH_MS	25	/* where reads wait for it */
+#define READS_FLUSH_MS	25	/* if reads wait for the flush */
 #define READS_TICKS	2	/* that reads may take after a flush */
 #define STALLED_TICKS	8
 #define WAIT_TICKS	20	/* for each write */
@@ -65,8 +68,8 @@ void room_share(struct hybrid_engine *e)
 }
 
 /*
- * Is the origin flushed of what was written back, or about to be?  Users' flushes alone do not
- * count, nor what users alone wrote: beside them one flush may follow the other.
+ * Is a flush for windows that were written back under way, or the next to come?  Flushes for
+ * users alone, or of users' writes alone, do not count: one such flush may follow the other.
  */
 static bool flushing(const struct hybrid_volume *v)
 {
@@ -76,7 +79,7 @@ static bool flushing(const struct hybrid_volume *v)
 				 (w->windows && (w->flush_batch || v->flush.lazy)));
 }
 
-/* Is what was written back to be free, or said to be clean, soon? */
+/* Must blocks that were written back become free, or known to be clean, soon? */
 static bool is_urgent(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
 	u64 dirty = (u64)atomic_read(&e->nr_dirty) * 100;
@@ -134,7 +137,7 @@ bool room_batch_full(const struct hybrid_engine *e, const struct hybrid_volume *
 	return flushing(v) || v->writeback.reads_first || is_full(e, v);
 }
 
-/* At a tick those who wait get what there is, should the rest take long. */
+/* At a tick waiting writes get the windows written so far, in case the others take long. */
 static void flush_batch(struct hybrid_engine *e, struct hybrid_volume *v, bool tick,
 			struct hybrid_actions *acts)
 {
@@ -149,7 +152,7 @@ static void flush_batch(struct hybrid_engine *e, struct hybrid_volume *v, bool t
 		return;
 	if (origin_settle_locked(e, v, urgent, acts))
 		return;
-	/* Another flush had them all, or none ever will. */
+	/* Another flush has covered these windows, or none ever will. */
 	w->windows = w->nr_active;
 	if (urgent)
 		want(acts, WANT_LAZY);
@@ -200,7 +203,7 @@ void room_read_ended(struct hybrid_engine *e, struct hybrid_volume *v,
 		want_writeback(acts, v);
 }
 
-/* A read that takes longer must not hold up writeback.  Under the engine's lock. */
+/* Reads that take longer must not hold up writeback.  Under the engine's lock. */
 static void reads_tick(struct hybrid_volume *v)
 {
 	struct hybrid_writeback *w = &v->writeback;

@@ -6,8 +6,8 @@
  *     cache forgets old;
  *   - the dirty flag, before the first dirty write (J10); it is taken off when
  *     a clean volume is closed;
- *   - a fresh nonce that the cache does not know, and what is lost with the
- *     cache, before the origin is written without it; the latter also when a
+ *   - a fresh nonce that the cache does not know, and the map of data lost with the
+ *     cache, before the origin is written without the cache; the map also when a
  *     volume of a failed pool is closed.
  */
 #include "engine-internal.h"
@@ -17,7 +17,6 @@
 static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 		       struct hybrid_actions *acts);
 
-/* What is in sb_block goes there. */
 void sb_write_block(struct hybrid_volume *v, struct hybrid_op *op, u64 sector)
 {
 	v->sb.segment.origin = true;
@@ -40,8 +39,8 @@ static void sb_write_copy(struct hybrid_volume *v, struct hybrid_op *op)
 }
 
 /*
- * The origin goes on without its cache (J9): a nonce that the cache does not know, and the
- * one by which it can tell that it was not opened with this origin since.
+ * The origin goes on without its cache (J9).  It gets a nonce that the cache does not know, and
+ * keeps the one by which the cache can tell that it was not opened with this origin since.
  */
 static void sb_alone(struct hybrid_volume *v)
 {
@@ -50,7 +49,7 @@ static void sb_alone(struct hybrid_volume *v)
 	v->sb.info.paired_nonce = v->info.nonce;
 }
 
-/* It did not, or does no more. */
+/* The origin did not go on without its cache, or no longer does. */
 void sb_paired(struct hybrid_volume *v, u64 nonce)
 {
 	v->sb.info.nonce = nonce;
@@ -63,7 +62,7 @@ void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_a
 	lockdep_assert_held(&e->lock);
 	v->sb.busy = true;
 	v->sb.writing = v->sb.wanted;
-	/* Only what the dirty flag was set for can be lost. */
+	/* Without the dirty flag no data can be lost. */
 	if (v->sb.writing == SB_ALONE && (v->sb.info.flags & HYBRID_SB_DIRTY) &&
 	    !v->sb.lost_known) {
 		lost_save(e, v, sb_update, acts);
@@ -86,7 +85,7 @@ void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_a
 void sb_failed(struct hybrid_volume *v, int error)
 {
 	v->sb.oldest = v->sb.copy;
-	/* What is lost, and could not be saved, gets another try. */
+	/* A lost map that could not be saved gets another try. */
 	v->sb.lost_known = v->sb.lost_saved;
 	origin_flush_failed(v, error);
 }
@@ -132,7 +131,7 @@ static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 	}
 }
 
-/* Is the origin to be flushed first?  Data written back count as lost until then. */
+/* Must the origin be flushed first?  Data written back counts as lost until then. */
 static bool sb_needs_flush(const struct hybrid_volume *v)
 {
 	return v->sb.wanted == SB_ALONE && (v->sb.info.flags & HYBRID_SB_DIRTY) &&
@@ -165,7 +164,7 @@ void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wan
 		sb_next_locked(e, v, acts);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
-	/* Became so meanwhile. */
+	/* The superblock got into that state meanwhile. */
 	if (ready)
 		rerun(io, acts);
 }
@@ -207,7 +206,7 @@ int sb_write_both(struct hybrid_volume *v)
 	return r ? r : sb_io(v, !v->sb.oldest, sectors, true);
 }
 
-/* The pool's entry is the first to get another name: where they differ, that is the newer one. */
+/* A rename begins with the pool's entry: where the names differ, the entry's is the newer one. */
 void sb_take_name(struct hybrid_volume *v)
 {
 	memcpy(v->sb.info.name, v->info.name, sizeof(v->sb.info.name));
@@ -228,9 +227,9 @@ static int sb_read_copy(struct hybrid_volume *v, unsigned int copy, u64 sectors,
 }
 
 /*
- * The newer of the two copies that are good.  If only the older one has a nonce
- * that the cache knows, the newer one was to say that the origin goes on alone,
- * which begins when both say so: it never did.
+ * Take the newer of the copies that are good.  If only the older one has a nonce
+ * that the cache knows, the newer one was to say that the origin goes on alone.
+ * An origin does so only once both copies say it, so this one never did.
  */
 int sb_read(struct hybrid_volume *v, u64 sectors, const char **why)
 {
@@ -262,8 +261,8 @@ int sb_read(struct hybrid_volume *v, u64 sectors, const char **why)
 }
 
 /*
- * No copy may ever have a nonce that the cache has forgotten: not one that could
- * not be read or written last time, either.  So both get the present one before
+ * No copy may ever have a nonce that the cache has forgotten, not even a copy that
+ * could not be read or written last time.  So both get the present nonce before
  * the cache hears of another.
  */
 int sb_unite(struct hybrid_volume *v)
@@ -336,7 +335,7 @@ void sb_release(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_
 	sb_next_locked(e, v, acts);
 	origin_flush_next_locked(e, v, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
-	/* It failed: records that wait for a flush of the origin never go out. */
+	/* After an error, records that wait for a flush of the origin never go out. */
 	if (error)
 		wake_all_sets(e, WAIT_RECORD, acts);
 }

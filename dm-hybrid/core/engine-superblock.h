@@ -18,12 +18,12 @@ struct hybrid_origin_sb {
 	u8 state;			/* enum sb_state, READ_ONCE without the lock */
 	u8 wanted;
 	u8 writing;
-	u8 copy;			/* that is being written */
+	u8 copy;			/* the copy being written */
 	u8 oldest;			/* the copy to be written first */
-	bool apart;			/* the volume may have another nonce than the superblock */
+	bool apart;			/* the two copies may have different nonces */
 	bool busy;
-	bool lost_known;		/* it says what is lost with the cache */
-	bool lost_saved;		/* ... and where */
+	bool lost_known;		/* info says whether data is lost with the cache */
+	bool lost_saved;		/* ... and a copy of the lost map is durable */
 	struct list_head waiters;	/* ios */
 	struct hybrid_op op;
 	struct hybrid_segment segment;
@@ -31,7 +31,8 @@ struct hybrid_origin_sb {
 };
 
 /*
- * @io waits until the superblock of the open volume is in state @wanted.  Takes the engine's lock.
+ * Makes @io wait until the superblock of the open volume is in state @wanted.  Takes the engine's
+ * lock.
  */
 void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wanted,
 	     struct hybrid_io *io, struct hybrid_actions *acts);
@@ -44,19 +45,19 @@ void sb_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
  */
 void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
 /*
- * While the volume is opened or closed, grows, or its superblock is claimed.  The first prepares a
- * write of sb.block to @sector.  The others block: they read or write one copy on a member of
- * @sectors, and write both copies; 0 or -errno.
+ * The first prepares a write of sb.block to @sector.  The others block: they read or write one copy
+ * on a member of @sectors, and write both copies; 0 or -errno.  Only while the volume is opened or
+ * closed, grows, or its superblock is claimed.
  */
 void sb_write_block(struct hybrid_volume *v, struct hybrid_op *op, u64 sector);
 int sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool write);
 int sb_write_both(struct hybrid_volume *v);
 /*
- * Blocking: reads both copies and takes the valid one.  -ENODATA, -EIO, -EMEDIUMTYPE with the
- * reason in *why.
+ * Blocking: reads both copies and takes the valid one that counts.  Returns 0, an error of the
+ * read, or (with the reason in *why) -EMEDIUMTYPE or an error of hybrid_sb_decode().
  */
 int sb_read(struct hybrid_volume *v, u64 sectors, const char **why);
-/* Is this the superblock of the volume?  0, or -EMEDIUMTYPE with the reason in *why. */
+/* Is this the volume's superblock?  Returns 0, or -EMEDIUMTYPE with the reason in *why. */
 int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume *v, u64 sectors,
 	       const char **why);
 /*
@@ -65,7 +66,7 @@ int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume *v, u64
  */
 int sb_unite(struct hybrid_volume *v);
 /*
- * In RAM only: note a failed write; pair the origin with its cache; take the name from the entry.
+ * In RAM only: notes a failed write; pairs origin and cache; takes the name from the entry.
  */
 void sb_failed(struct hybrid_volume *v, int error);
 void sb_paired(struct hybrid_volume *v, u64 nonce);

@@ -2,21 +2,21 @@
 /*
  * Sweeps over the map: which window is to be written back next.
  *
- * A sweep gathers windows with dirty blocks, those with the lowest keys from the
- * cursor on.  Where it has no room for more it keeps the lower half, about, and
- * takes no higher ones any more.  Sets without dirty blocks cost it a bit each.
- * The cursor follows the windows that are handed out.  Each volume has a sweep of its own.
+ * A sweep gathers the windows with dirty blocks that have the lowest keys from the
+ * cursor on.  When it has no room for more, it keeps about the lower half, and takes
+ * no higher windows any more.  A set without dirty blocks costs it one bit.  The
+ * cursor follows the windows that are handed out.  Each volume has its own sweep.
  *
- * Whoever needs the pool's worker waits for one step of this.  So a sweep goes in
- * slices, and its windows are not sorted before they are asked for, but always the
- * next few: what was divided on the way to them stays divided.
+ * Other work of the pool's worker waits for each step of a sweep.  So a sweep goes in
+ * slices, and only the next few windows are sorted, when they are needed.  Divisions
+ * made on the way to them are kept.
  *
- * All of it is the writeback worker's alone, but for the sets' bits.
+ * Everything here belongs to the writeback worker alone, except for the sets' bits.
  */
 #include "engine-internal.h"
 
 #define MIN_ROOM	1024U		/* windows; more than a set has blocks */
-#define FULL_ROOM	8192U		/* from 4 GiB of blocks of 64 KiB on */
+#define FULL_ROOM	8192U		/* from 4 GiB of 64 KiB blocks on */
 #define MAX_ROOM	0x100000U
 #define SLICE_SETS	256
 #define SLICE_WINDOWS	4096
@@ -29,7 +29,7 @@ static u32 sweep_room(const struct hybrid_geometry *g)
 		     MIN_ROOM, MAX_ROOM);
 }
 
-/* Of what grows with the cache device, whatever its size. */
+/* Memory that grows with the cache device; FULL_ROOM windows count as fixed. */
 u64 sweep_ram(const struct hybrid_geometry *g)
 {
 	return g->nr_sets / 8 + (max(sweep_room(g), FULL_ROOM) - FULL_ROOM) * sizeof(u64);
@@ -70,7 +70,7 @@ static int compare_keys(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Sorted, each once; returns how many there are then. */
+/* Sort the windows and drop duplicates; returns how many are left. */
 static u32 sort_windows(u64 *key, u32 nr)
 {
 	u32 n, kept = 0;
@@ -83,8 +83,8 @@ static u32 sort_windows(u64 *key, u32 nr)
 }
 
 /*
- * The lower half, about, of keys that differ comes first; returns how many that are,
- * at least one and not all, and in *pivot the lowest of the others.
+ * Move about the lower half of the keys, which all differ, to the front; returns their
+ * number, at least one and not all, and in *pivot the lowest of the others.
  */
 static u32 divide(u64 *key, u32 nr, u64 *pivot)
 {
@@ -120,7 +120,7 @@ static void sweep_set(struct hybrid_engine *e, struct hybrid_sweep *w, u32 set)
 		u64 key = s->key[i] & windows;
 		bool high_or_low = key < cursor || key >= limit;
 
-		/* Most are, where much is dirty: they cost one look. */
+		/* If much is dirty, most keys are out of range: only the key is looked at. */
 		if ((high_or_low && dirty) || !block_mask(e, s, MASK_DIRTY, i))
 			continue;
 		dirty = true;
@@ -168,7 +168,7 @@ static bool sweep_slice(struct hybrid_engine *e, struct hybrid_sweep *w)
 
 /* ---- handing out --------------------------------------------------------- */
 
-/* The ends of what was divided are kept, the nearest one last. */
+/* Sort the next windows.  The ends of divisions are kept, the nearest one last. */
 static void sort_next(struct hybrid_sweep *w)
 {
 	u32 end = w->nr_ends ? w->end[--w->nr_ends] : w->nr;
@@ -185,7 +185,7 @@ static void sort_next(struct hybrid_sweep *w)
 enum sweep_result sweep_next(struct hybrid_engine *e, struct hybrid_volume *v, u64 *key)
 {
 	u64 first = hybrid_key(v->id, to_oblock(0));
-	/* Behind the last block that there can be; the next volume's first key may be no u64. */
+	/* Behind the last possible block; the next volume's first key may not fit a u64. */
 	u64 end = first + GENMASK_ULL(HYBRID_KEY_SHIFT - 1, 0);
 	struct hybrid_sweep *w = &v->writeback.sweep;
 

@@ -12,11 +12,11 @@
 struct hybrid_sweep {
 	u64 *window;			/* keys; each is there once */
 	u32 room, nr;
-	u32 next;			/* to be handed out; those before ->sorted are sorted */
+	u32 next;			/* to hand out; windows before ->sorted are sorted */
 	u32 sorted;
-	u32 end[SWEEP_ENDS];		/* all windows behind one are higher than those before */
+	u32 end[SWEEP_ENDS];		/* windows behind an end are higher than before it */
 	u32 nr_ends;
-	u32 set;			/* that is looked at next, with a sweep under way */
+	u32 set;			/* the next to look at, with a sweep under way */
 	bool under_way;
 	u64 cursor, limit;		/* keys from limit on are too high for this sweep */
 };
@@ -29,7 +29,7 @@ enum sweep_result {
 
 /* Finds the next window of @v to write back.  For the writeback worker only. */
 enum sweep_result sweep_next(struct hybrid_engine *e, struct hybrid_volume *v, u64 *key);
-/* A block of the set has become dirty.  Under the set's lock. */
+/* Notes that a block of the set has become dirty.  Under the set's lock. */
 void sweep_note(struct hybrid_engine *e, const struct hybrid_set *s);
 /*
  * Blocking; 0 or -ENOMEM.  The @volumes in the table share the memory that one of them would get.

@@ -4,22 +4,23 @@
  * is sorted by volume and address, a window of neighbours at a time.
  *
  * A job on a window:
- *   1. its dirty blocks without a write in flight become BUSY; writes may go
- *      on, but what they touch stays dirty (J2).  In a drain all its dirty blocks
- *      do, and are closed: writes wait for the job, and it for those in flight;
- *   2. the dirty granules are read from the cache, then written to the origin
- *      in runs; in parts, if there is no memory for all.  If that fails, one
- *      granule after the other: what is bad of a device keeps nothing else from
- *      being written back;
- *   3. granules that were moved and not touched become clean in RAM.  The
- *      journal hears of it after an origin flush, with the next lazy commit.
+ *   1. The window's dirty blocks without a write in flight become BUSY.  Writes may
+ *      go on, but granules that they touch stay dirty (J2).  In a drain, all dirty
+ *      blocks become BUSY and are closed: new writes wait for the job, and the job
+ *      waits for the writes in flight.
+ *   2. The job reads the dirty granules from the cache, then writes them to the
+ *      origin in runs; in parts, if there is no memory for all.  If that fails, it
+ *      moves one granule after the other, so that bad granules of a device keep
+ *      no others from being written back.
+ *   3. Granules that were moved and not touched become clean in RAM.  The journal
+ *      hears of it after an origin flush, with the next lazy commit.
  */
 #include "engine-internal.h"
 
-/* After an error, and where nothing of a window could be moved. */
+/* Pauses after an error, and after one that left the whole window unmoved. */
 #define PAUSE_TICKS		1
 #define LONG_PAUSE_TICKS	10
-/* To be tried before others get the worker. */
+/* Windows to try before other work gets the worker. */
 #define MAX_WINDOWS		256
 
 /* ---- one window ---------------------------------------------------------- */
@@ -34,8 +35,8 @@ static void take_turn(struct hybrid_engine *e, struct hybrid_volume *v,
 		      struct hybrid_actions *acts);
 
 /*
- * The granules of block @i that may be written back; *unrecorded: there are more that must be
- * recorded first.  One whose dirty state is not recorded would be clean in RAM before a flush
+ * The granules of block @i that may be written back; *unrecorded: others must be recorded
+ * first.  A granule whose dirty state is not recorded would be clean in RAM before a flush
  * could make it durable on either device.
  */
 static u64 movable(struct hybrid_engine *e, struct hybrid_set *s, int i, bool *unrecorded)
@@ -48,9 +49,9 @@ static u64 movable(struct hybrid_engine *e, struct hybrid_set *s, int i, bool *u
 }
 
 /*
- * The window's blocks that can go now; returns whether there are more that must
- * be recorded first.  A block with writes in flight cannot, unless writes to it wait for
- * the job: then the job waits for those in flight.  Caller holds the set's lock.
+ * Collect the window's blocks that can be written back now; returns whether granules
+ * must be recorded first.  Blocks with writes in flight are left out, unless new writes wait for
+ * the job: then the job waits for the writes in flight.  Caller holds the set's lock.
  */
 static bool window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *job)
 {
@@ -87,7 +88,7 @@ static bool window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct
 	return unrecorded;
 }
 
-/* Read the next part from the cache: what is left, as far as the buffer can hold it. */
+/* Read the next part from the cache: as many of the granules left as the buffer can hold. */
 static void part_next(struct hybrid_engine *e, struct hybrid_job *job,
 		      struct hybrid_actions *acts)
 {
@@ -116,7 +117,7 @@ static void pay_window(struct hybrid_engine *e, struct hybrid_volume *v, u64 mas
 	v->drain.credit = max(v->drain.credit - price, -most);
 }
 
-/* Begin to move what the window has. */
+/* Begin to move the window's granules. */
 static void window_copy(struct hybrid_engine *e, struct hybrid_job *job,
 			struct hybrid_actions *acts)
 {
@@ -145,7 +146,7 @@ static void window_enter(struct hybrid_engine *e, struct hybrid_set *s, struct h
 	spin_unlock(&e->lock);
 }
 
-/* Begin to write back the window of @key; false: nothing there can go now.  Takes the job. */
+/* Begin to write back the window of @key; false: no block of it can go now.  Takes the job. */
 static bool window_begin(struct hybrid_engine *e, struct hybrid_job *job, u64 key,
 			 struct hybrid_actions *acts)
 {
@@ -189,7 +190,7 @@ void writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *a
 		window_begin(e, job, key, acts);
 }
 
-/* Give the blocks back; what was moved, and not touched, is clean now. */
+/* Give the blocks back; granules that were moved, and not touched, are clean now. */
 static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 		       struct hybrid_actions *acts)
 {
@@ -261,7 +262,7 @@ void writeback_written(struct hybrid_engine *e, struct hybrid_set *s, u64 key,
 	act(acts, &job->op);
 }
 
-/* No write to the window's blocks is in flight any more: what they left can be moved. */
+/* No write to the window's blocks is in flight any more: their dirty granules can be moved. */
 static void window_closed(struct hybrid_engine *e, struct hybrid_op *op,
 			  struct hybrid_actions *acts)
 {
@@ -293,7 +294,7 @@ static bool part_is_single(const struct hybrid_job *job)
 	return !(job->part & (job->part - 1));
 }
 
-/* The job's part was moved, or was not: what comes next? */
+/* Go on with the job after its part was moved, or could not be. */
 static void part_done(struct hybrid_engine *e, struct hybrid_job *job, bool ok,
 		      struct hybrid_actions *acts)
 {
@@ -381,9 +382,9 @@ static u32 depth_above(const struct hybrid_engine *e, u64 excess)
 }
 
 /*
- * Jobs of @v that may run now.  Up to the high watermark users' I/O has the devices to
- * itself while there is room for all it brings; where dirty blocks stay in the place of
- * clean ones that are worth more, two jobs run beside it.
+ * How many jobs of @v may run now.  Up to the high watermark users' I/O has the devices to
+ * itself while there is room for all its data.  If eviction passes over dirty blocks, and
+ * takes clean ones that are worth more, two jobs run beside it.
  */
 static u32 writeback_depth(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
@@ -400,7 +401,7 @@ static u32 writeback_depth(const struct hybrid_engine *e, const struct hybrid_vo
 		return e->jobs.pool[WRITEBACKS].most;
 	if (dirty > high)
 		return depth_above(e, dirty - high);
-	/* Idle or not: its limit is that of all writeback */
+	/* Idle or not: the drain's limit is that of all writeback */
 	if (is_draining(e, v))
 		return 0;
 	if (dirty > low && (idle || READ_ONCE(e->writebacks.passed)) &&
@@ -411,7 +412,7 @@ static u32 writeback_depth(const struct hybrid_engine *e, const struct hybrid_vo
 
 /* ---- whose turn it is ---------------------------------------------------- */
 
-/* The worker looks for windows of @v, if they can go.  Under the engine's lock. */
+/* Let the worker look for windows of @v, if any may begin.  Under the engine's lock. */
 static void take_turn(struct hybrid_engine *e, struct hybrid_volume *v,
 		      struct hybrid_actions *acts)
 {
@@ -453,7 +454,7 @@ static void end_turn(struct hybrid_engine *e, struct hybrid_volume *v,
 	room_flush_batch(e, v, acts);
 }
 
-/* Who comes next, of those that may begin a window; NULL: nobody. */
+/* The next volume that may begin a window, or NULL. */
 static struct hybrid_volume *whose_turn(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v, *next = NULL;
@@ -471,7 +472,7 @@ static struct hybrid_volume *whose_turn(struct hybrid_engine *e, struct hybrid_a
 	return next;
 }
 
-/* What comes after a window. */
+/* The volume's turn after a window. */
 enum turn {
 	TURN_GOES_ON,
 	TURN_OVER,		/* nothing more to do, until there is a reason to look again */
@@ -519,7 +520,7 @@ void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 		}
 	}
 	spin_lock_irqsave(&e->lock, flags);
-	/* Who could not come to an end begins again as the last. */
+	/* A volume whose turn did not end goes to the end of the list. */
 	list_rotate_left(&e->writebacks.turns);
 	e->writebacks.queued = !list_empty(&e->writebacks.turns);
 	if (e->writebacks.queued)
@@ -543,7 +544,7 @@ void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	writeback_kick(e, NULL, acts);
-	/* Whoever still finds nothing clean to evict says so again. */
+	/* Evictions that dirty blocks still hinder set these again. */
 	WRITE_ONCE(e->writebacks.urgent, false);
 	WRITE_ONCE(e->writebacks.passed, false);
 	spin_lock_irqsave(&e->lock, flags);

@@ -23,16 +23,16 @@ struct hybrid_drain {
 struct hybrid_writeback {
 	struct list_head turn;		/* in writebacks.turns: the worker looks for windows */
 	struct hybrid_sweep sweep;	/* the worker's alone */
-	u32 misses;			/* windows in a row where nothing could go; the same */
+	u32 misses;			/* windows in a row with nothing to move; likewise */
 	u32 nr_active;			/* windows */
-	u8 paused;			/* for so many ticks, after an error */
-	u32 windows;			/* that no flush covers: begun, or written */
-	u32 bound;			/* on these, beside users */
+	u8 paused;			/* ticks to pause, after an error */
+	u32 windows;			/* begun or written, and not covered by a flush */
+	u32 bound;			/* limit on these, beside users' I/O */
 	u32 flushing;			/* windows that the present flush covers */
 	bool flush_batch;		/* the next flush is for the batch */
 	bool flushing_batch;		/* ... and the present one */
 	u32 reads_first;		/* users' reads that end before the next batch; READ_ONCE */
-	u8 reads_ticks;			/* ticks after which it waits for them no longer */
+	u8 reads_ticks;			/* ticks for which the batch still waits for them */
 };
 
 /* Writeback of all volumes. */
@@ -44,7 +44,7 @@ struct hybrid_writebacks {
 	struct list_head turns;		/* volumes */
 	struct hybrid_drain drain;
 	s64 credit;			/* sectors times ms, with a rate limit */
-	unsigned long *dirty_sets;	/* none with dirty blocks is missing */
+	unsigned long *dirty_sets;	/* all sets with dirty blocks, perhaps others */
 };
 
 /*
@@ -58,7 +58,10 @@ void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
 /* Writes back the window of @key now if possible.  The caller holds no lock. */
 void writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts);
-/* A write to @key's block is no longer in flight.  Under the set's lock. */
+/*
+ * A write to @key's block has ended: begins the copy of its window if that waited for this write.
+ * Under the set's lock.
+ */
 void writeback_written(struct hybrid_engine *e, struct hybrid_set *s, u64 key,
 		       struct hybrid_actions *acts);
 
