@@ -58,7 +58,7 @@ int take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volu
 {
 	int i = hybrid_set_alloc(&e->map, s, key);
 
-	/* Nothing of it was written: durable. */
+	/* The new block has no writes that a flush of the origin must cover. */
 	s->stamp[i] = (u32)READ_ONCE(v->flush.flushed);
 	hold_forget(e, s, key, e->map.granules, HOLD_CACHED);
 	atomic_inc(&v->nr_cached);
@@ -86,7 +86,7 @@ bool rest_is_paid(struct hybrid_volume *v)
 	struct hybrid_counters *c = this_cpu_ptr(v->counters);
 	u64 hits = READ_ONCE(c->c[HYBRID_READ_HITS]);
 	u64 brings = min_t(u64, hits - c->hits_paid, REST_MOST) * REST_HIT + 1;
-	/* Read once: all may become zero meanwhile, and this must not fall below it. */
+	/* Read once: a reset may zero the counters, and the debt must not fall below zero. */
 	u32 debt = READ_ONCE(c->rest_debt);
 
 	c->hits_paid = hits;
@@ -118,7 +118,7 @@ static u32 ahead_hits(struct hybrid_volume *v)
 	return hits;
 }
 
-/* How many blocks may be filled ahead beside @key?  @alone: of whose window nothing is there. */
+/* Blocks that may be filled ahead beside @key.  @alone: nothing of its window is cached. */
 static u32 ahead_most(struct hybrid_engine *e, struct hybrid_set *s, u64 key, bool alone)
 {
 	u32 most = alone ? 0 : max(atomic_read(ahead_credit(e, key)), 0) / AHEAD_COST;
@@ -138,8 +138,8 @@ void ahead_costs(struct hybrid_engine *e, u64 key)
 }
 
 /*
- * The first read of a block that was filled ahead: what would have been a miss, to
- * a run and to the policy.
+ * The first read of a block that was filled ahead.  To a run and to the policy it is the miss that
+ * it would have been.
  */
 void ahead_used(struct hybrid_engine *e, struct hybrid_set *s,
 		const struct hybrid_io *io, u32 i)

@@ -21,8 +21,8 @@
 #define AHEAD_PAYS		(AHEAD_MOST / 2)
 #define AHEAD_LENT		(AHEAD_MOST / 8)
 #define AHEAD_PARTS		64
-#define AHEAD_PART_SHIFT	7	/* windows in turn that are of one part */
-#define AHEAD_HITS		64	/* the newest, that pay */
+#define AHEAD_PART_SHIFT	7	/* log2(neighbouring windows of one part) */
+#define AHEAD_HITS		64	/* the newest hits, which pay */
 
 /*
  * A read outside any sequential run pays by credit, too, for the rest of its block and its

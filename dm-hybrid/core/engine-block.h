@@ -7,14 +7,14 @@
 #include "map.h"
 
 /*
- * Set the granules of block @i that are dirty in RAM; on record.  Adjusts all counters.  Under the
+ * Set the granules of block @i that are dirty in RAM; on record.  Adjust all counters.  Under the
  * set's lock.
  */
 void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty);
 void put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 jdirty);
 /*
- * Block @i has changes to record: the next commit must; some later commit will.  Under the set's
- * lock.
+ * Block @i has changes to record: the next commit must write them; some later commit will.  Under
+ * the set's lock.
  */
 void mark_must(struct hybrid_engine *e, u32 set, u32 i);
 void mark_lazy(struct hybrid_engine *e, u32 set, u32 i);

@@ -28,13 +28,13 @@ static bool read_hit(struct hybrid_engine *e, struct hybrid_io *io)
  * Does the write only replace granules that are dirty?  Then it goes to the cache
  * alone, in any mode, and waits for nothing that route_write() waits for:
  *
- * - what is dirty is dirty on record, too, or not clean there, or its region is open
+ * - a dirty granule is dirty on record, too, or not clean there, or its region is open
  *   (J4), and the origin's dirty flag is durable (J10);
  * - overlapping writes in flight go to the cache alone, too (J6);
- * - while it is listed as in flight, its granules stay dirty (J2);
- * - what is dirty and not recorded is marked for the next commit already.
+ * - while the write is listed as in flight, its granules stay dirty (J2);
+ * - a dirty granule that is not recorded is marked for the next commit already.
  *
- * hybrid_engine_check() says whether all this is so.  Caller holds the set's lock.
+ * hybrid_engine_check() checks all this.  Caller holds the set's lock.
  */
 static bool rewrites(struct hybrid_engine *e, const struct hybrid_set *s,
 		     const struct hybrid_io *io, int i)
@@ -75,8 +75,8 @@ static bool write_hit(struct hybrid_engine *e, struct hybrid_io *io)
 }
 
 /*
- * May it go the fast path, if it hits?  A read of metadata for which that is noted
- * already: without the lock a hint, which may be wrong for one read.
+ * May the I/O take the fast path if it hits?  A read of metadata may if it need not be noted.
+ * Without the lock this is a hint, which may be wrong for one read.
  */
 static bool flags_allow(const struct hybrid_engine *e, const struct hybrid_io *io)
 {
@@ -106,7 +106,7 @@ void hybrid_engine_hit_op(struct hybrid_io *io)
 	user_op(io, false, io->op.sector, false);
 }
 
-/* False: somebody waits, and must be woken. */
+/* Ends a write hit, unless somebody waits for it and must be woken: then returns false. */
 static bool rewritten(struct hybrid_engine *e, struct hybrid_io *io)
 {
 	struct hybrid_set *s = &e->map.set[io->set];

@@ -24,8 +24,8 @@ static inline void engine_inconsistent(struct hybrid_engine *e)
 }
 
 /*
- * A condition that always holds where the state changes; returns whether it does.  If not, a
- * kernel warns and the pool fails, so that no entry of the journal assembled from such a state is
+ * Asserts a condition that always holds where the state changes; returns whether it holds.  If not,
+ * a kernel warns and the pool fails, so that no entry of the journal assembled from such a state is
  * written (meta_work()); the simulator ends.  Never a condition on data read from a disk:
  * engine-load.c refuses such data.  Any context.
  */
@@ -39,7 +39,10 @@ static inline void engine_inconsistent(struct hybrid_engine *e)
 
 /* ---- shared helpers ------------------------------------------------------ */
 
-/* Blocking.  Arrays that grow with the cache device, and may be smaller than a page: kvfree(). */
+/*
+ * Allocates a zeroed array that grows with the cache device and may be smaller than a page;
+ * kvfree() frees it.  May sleep.
+ */
 static inline void *alloc_zeroes(size_t bytes)
 {
 	return bytes <= HYBRID_META_BLOCK_SIZE / 2 ? kzalloc(bytes, GFP_KERNEL) : vzalloc(bytes);
@@ -50,7 +53,7 @@ static inline unsigned long *alloc_bits(u32 nr)
 	return alloc_zeroes(BITS_TO_LONGS(nr) * sizeof(long));
 }
 
-/* Sectors are written to the cache device, metadata not counted. */
+/* Counts sectors written to the cache device, except metadata. */
 static inline void cache_wears(struct hybrid_engine *e, u32 sectors)
 {
 	this_cpu_add(e->readers->cache_written, sectors);
@@ -66,7 +69,7 @@ static inline void want(struct hybrid_actions *acts, enum want what)
 	acts->wanted |= what;
 }
 
-/* WANT_WRITEBACK of @v, or (NULL) of all volumes. */
+/* Requests writeback of @v, or (NULL) of all volumes. */
 static inline void want_writeback(struct hybrid_actions *acts, struct hybrid_volume *v)
 {
 	if (!(acts->wanted & WANT_WRITEBACK))
@@ -76,7 +79,10 @@ static inline void want_writeback(struct hybrid_actions *acts, struct hybrid_vol
 	want(acts, WANT_WRITEBACK);
 }
 
-/* A fresh operation; the caller adds what its type needs. @v: whose origin, or NULL. */
+/*
+ * Initialises an operation; the caller adds the fields that its type needs.  @v: the volume of the
+ * origin, or NULL.
+ */
 static inline void op_begin(struct hybrid_op *op, enum hybrid_op_type type, bool write,
 			    struct hybrid_volume *v,
 			    void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
@@ -102,7 +108,7 @@ static inline void count(struct hybrid_volume *v, enum hybrid_counter c)
 	this_cpu_inc(v->counters->c[c]);
 }
 
-/* I/O of the volume to the cache device failed; of metadata: fail_pool() */
+/* Counts a failure of the volume's I/O to the cache device.  Metadata: fail_pool() */
 static inline void count_cache_error(struct hybrid_engine *e, struct hybrid_volume *v,
 				     enum cache_error kind)
 {
@@ -131,7 +137,7 @@ static inline void complete_io(struct hybrid_io *io, int error, struct hybrid_ac
 	act(acts, &io->op);
 }
 
-/* A user's flush must wait for a commit.  Called after what must be recorded was marked. */
+/* Makes a user's flush wait for a commit.  Called after mark_must() for the changes to record. */
 static inline void note_cache_written(struct hybrid_volume *v)
 {
 	/* The commit that takes the note finds the mark; pairs with cache_written_to_flushing(). */
@@ -161,7 +167,7 @@ static inline struct hybrid_volume *key_volume(const struct hybrid_engine *e, u6
 	return volume_of(e, hybrid_key_volume(key));
 }
 
-/* The credit for fills ahead where @key is. */
+/* The credit for fills ahead in @key's part of its volume. */
 static inline atomic_t *ahead_credit(struct hybrid_engine *e, u64 key)
 {
 	u64 part = key >> (e->g->window_shift + AHEAD_PART_SHIFT);
@@ -189,13 +195,13 @@ static inline u32 window_blocks(const struct hybrid_engine *e)
 	return 1U << e->g->window_shift;
 }
 
-/* Granules of a job's block @k among those of @mask. */
+/* Granules of a job's block @k, taken from @mask, which covers the whole job. */
 static inline u64 job_mask(const struct hybrid_engine *e, u64 mask, u32 k)
 {
 	return (mask >> (k * e->g->granules)) & e->map.granules;
 }
 
-/* Sectors from a job's granule @at on, @n granules, cut at the volume's end. */
+/* Sectors in @n granules of a job from granule @at on, cut at the volume's end. */
 static inline u32 job_sectors(const struct hybrid_engine *e, const struct hybrid_job *job, u32 at,
 			      u32 n)
 {
@@ -205,21 +211,23 @@ static inline u32 job_sectors(const struct hybrid_engine *e, const struct hybrid
 }
 
 /*
- * Is all that is dirty of @v to be written back, and nothing to become dirty?  READ_ONCE
- * without the lock.
+ * Is all dirty data of @v to be written back, and no data to become dirty?  Also without the lock.
  */
 static inline bool drains(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
 	return READ_ONCE(v->drain.on) || READ_ONCE(e->writebacks.drain.on);
 }
 
-/* How many blocks of @v are dirty, in RAM or on record, whichever is more. */
+/* Number of blocks of @v that are dirty in RAM, or on record if that is larger. */
 static inline u32 dirty_blocks(const struct hybrid_volume *v)
 {
 	return max(atomic_read(&v->nr_dirty), atomic_read(&v->nr_jdirty));
 }
 
-/* Is anything of @v to become clean that is not, on record too?  Under the engine's lock. */
+/*
+ * Is a drain of the pool on, or one of @v that has dirty blocks left, in RAM or on record?  Under
+ * the engine's lock.
+ */
 static inline bool is_draining(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
 	return e->writebacks.drain.on || (v->drain.on && dirty_blocks(v));
@@ -233,13 +241,13 @@ static inline void drain_set(struct hybrid_drain *d, bool on, u32 rate)
 	d->credit = 0;
 }
 
-/* Blocks of the set on their way to be free. */
+/* Number of blocks of the set on their way to its free list. */
 static inline u32 leaving(const struct hybrid_engine *e, const struct hybrid_set *s)
 {
 	return e->map.set_size - (s->nr_mapped + s->nr_free + s->nr_retired);
 }
 
-/* How many sectors are in granules of @v that are dirty, in RAM or on record. */
+/* Sectors in granules of @v that are dirty in RAM or on record. */
 static inline u64 dirty_sectors(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
 	return (u64)atomic64_read(&v->nr_granules) << e->g->granule_shift;
@@ -276,8 +284,8 @@ static inline bool may_try_again(const struct hybrid_engine *e, const struct hyb
 }
 
 /*
- * Credit for I/O at @rate KiB a second, @ms later: a second's at most.  In sectors times ms, so
- * that the lowest rate counts in the shortest tick.
+ * Credit for I/O at @rate KiB a second, @ms later, and at most a second's worth.  Its unit is
+ * sectors times ms, so that the lowest rate counts in the shortest tick.
  */
 static inline s64 credit_after(s64 credit, u32 rate, u64 ms)
 {
@@ -292,19 +300,19 @@ static inline bool is_fill(const struct hybrid_job *job)
 	return job->type == JOB_FILL || job->type == JOB_AHEAD;
 }
 
-/* A read of the origin begins that a user waits for; any context.  room_read_ended() */
+/* A read of the origin begins that a user waits for; room_read_ended() ends it.  Any context. */
 static inline void room_read_begins(struct hybrid_volume *v)
 {
 	atomic_inc(&v->nr_reads);
 }
 
-/* Where the data of @io are on its origin. */
+/* The sector of the origin where the data of @io is. */
 static inline u64 io_origin_sector(const struct hybrid_io *io)
 {
 	return io->volume->info.data_sector + io->sector;
 }
 
-/* First sector, on its device, of granule @g of a block. */
+/* First sector of a block's granule, on the cache device and on the origin. */
 static inline u64 cache_sector(const struct hybrid_engine *e, u32 set, u32 i, u32 granule)
 {
 	return hybrid_data_sector(e->g, hybrid_map_cblock(&e->map, set, i)) +
@@ -329,19 +337,19 @@ static inline u32 next_run(u64 mask, u32 *at)
 	return n;
 }
 
-/* Where the data of @io are on the cache device, which has them in block @i. */
+/* The sector of the cache device where the data of @io is, in block @i. */
 static inline u64 io_cache_sector(const struct hybrid_engine *e, const struct hybrid_io *io, u32 i)
 {
 	return cache_sector(e, io->set, i, 0) + (io->sector & (e->g->block_sectors - 1));
 }
 
-/* The block of its set where @io went, to the cache alone, and not through a job. */
+/* Index of the block that @io went to.  Only for I/O to the cache alone, and without a job. */
 static inline u32 io_block(const struct hybrid_engine *e, const struct hybrid_io *io)
 {
 	return (io->op.sector - cache_sector(e, io->set, 0, 0)) >> e->g->block_shift;
 }
 
-/* Key, set and granules of an I/O within one block. */
+/* Sets the key, set and granules of an I/O within one block. */
 static inline void io_locate(const struct hybrid_engine *e, struct hybrid_io *io)
 {
 	const struct hybrid_geometry *g = e->g;
@@ -353,7 +361,7 @@ static inline void io_locate(const struct hybrid_engine *e, struct hybrid_io *io
 			       start >> g->granule_shift);
 }
 
-/* Not for read hits.  Written once in an interval. */
+/* Notes users' I/O to the volume, except read hits.  Writes at most once in an interval. */
 static inline void note_foreground(struct hybrid_volume *v)
 {
 	if (!READ_ONCE(v->foreground))
@@ -361,15 +369,15 @@ static inline void note_foreground(struct hybrid_volume *v)
 }
 
 /*
- * Two intervals without users' I/O to the volume: the first of them may have only just begun.
- * Users of other volumes do not use its origin.
+ * Was there no users' I/O to the volume in this interval, which may have only just begun, and in
+ * the one before?  Users of other volumes do not use its origin.
  */
 static inline bool users_idle(const struct hybrid_volume *v)
 {
 	return !READ_ONCE(v->foreground) && !READ_ONCE(v->foreground_before);
 }
 
-/* Epochs of lock-free readers: engine-evict.c.  Returns the phase, for epoch_leave(). */
+/* Enters an epoch of lock-free readers (engine-evict.c); returns the phase for epoch_leave(). */
 static inline u32 epoch_enter(struct hybrid_engine *e)
 {
 	u32 phase = READ_ONCE(e->grace.phase) & 1;
@@ -382,12 +390,12 @@ static inline u32 epoch_enter(struct hybrid_engine *e)
 
 static inline void epoch_leave(struct hybrid_engine *e, u32 phase)
 {
-	/* What was read is read before it may go; pairs with phase_empty(). */
+	/* All reads come before the block may go; pairs with phase_empty(). */
 	smp_mb();
 	this_cpu_inc(e->readers->leave[phase]);
 }
 
-/* engine.c, for its own events alone, and for tests of other files' functions */
+/* engine.c: only for the events there, and for tests of other files' functions */
 void engine_settle(struct hybrid_engine *e, struct hybrid_actions *acts);
 
 #endif

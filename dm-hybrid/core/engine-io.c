@@ -2,7 +2,7 @@
 /* Routes users' I/O that missed the fast path (engine-hit.c), and handles its end. */
 #include "engine-internal.h"
 
-/* The granules that an I/O covers whole. */
+/* Notes the granules that an I/O covers entirely. */
 static void note_whole(struct hybrid_engine *e, struct hybrid_io *io)
 {
 	const struct hybrid_geometry *g = e->g;
@@ -26,9 +26,9 @@ static enum route fail_lost(struct hybrid_io *io, struct hybrid_actions *acts)
 }
 
 /*
- * P5: dirty granules fail, everything else is the origin's.  A granule that is dirty on
- * record alone can be read there, too; but the record would undo a write, unless
- * lost_collect() finds that such granules are all that is dirty.
+ * P5: I/O to dirty granules fails, all other I/O goes to the origin.  A granule that is dirty on
+ * record alone can be read there, too; but the record would undo a write, unless lost_collect()
+ * finds that no granule is dirty in any other way.
  */
 static enum route route_failed(struct hybrid_engine *e, struct hybrid_set *s,
 			       struct hybrid_io *io, struct hybrid_actions *acts)
@@ -136,7 +136,7 @@ enum hybrid_map_result io_miss(struct hybrid_engine *e, struct hybrid_io *io,
 	note_whole(e, io);
 	note_foreground(v);
 	r = route(e, io, acts) == ROUTE_REMAP ? HYBRID_MAP_REMAP : HYBRID_MAP_TAKEN;
-	/* What was taken may be gone; but the volume is not closed before this returns. */
+	/* An I/O that was taken may have ended, but the volume stays open until this returns. */
 	if (end)
 		stream_ahead(e, v, end, acts);
 	return r;
@@ -154,7 +154,7 @@ bool io_done(struct hybrid_engine *e, struct hybrid_io *io, int error, struct hy
 		io->error = error;
 		return true;
 	case IO_REWRITE:
-		/* What write_hit() leaves to who takes the slow path */
+		/* Fields that write_hit() leaves to the slow path */
 		io->redirty = false;
 		io->commit = false;
 		io->redirected = false;

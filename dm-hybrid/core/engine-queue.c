@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Users' I/Os on their way to a device, and those that wait. */
+/* Users' I/O on its way to a device, and users' I/O that waits. */
 #include "engine-internal.h"
 
 void io_begin(struct hybrid_io *io)

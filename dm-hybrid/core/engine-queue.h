@@ -12,7 +12,7 @@ enum io_state {
 	IO_READ_CACHE,		/* in flight to the cache device, in an epoch */
 	IO_READ_ORIGIN,
 	IO_WRITE,		/* in flight, on its set's list */
-	IO_REWRITE,		/* ... of what is dirty: write_hit() */
+	IO_REWRITE,		/* ... of dirty granules: write_hit() */
 	IO_RANGE,		/* discard, zeroes: in flight */
 	IO_COMMIT,		/* waits for a commit */
 };
@@ -30,7 +30,7 @@ enum io_wait {
 	WAIT_TRANSIT = 1 << 1,	/* a removal record */
 	WAIT_BUSY = 1 << 2,	/* the job that works on the block */
 	WAIT_OVERLAP = 1 << 3,	/* an overlapping write in flight */
-	WAIT_RECORD = 1 << 4,	/* the record of what ended a dirty granule */
+	WAIT_RECORD = 1 << 4,	/* the record that ends a dirty granule */
 	WAIT_JOB = 1 << 5,	/* no event: it runs again because a job of its volume has ended */
 };
 
@@ -42,7 +42,7 @@ enum want {
 	WANT_COMMIT = 1 << 0,	/* somebody waits for records, or will soon */
 	WANT_OPENS = 1 << 1,	/* ... for open regions */
 	WANT_LAZY = 1 << 2,	/* records that nobody waits for */
-	WANT_WRITEBACK = 1 << 3,	/* windows may be able to go */
+	WANT_WRITEBACK = 1 << 3,	/* windows may be ready to be written back */
 	WANT_ROOM = 1 << 4,	/* blocks became free, or can be evicted */
 };
 

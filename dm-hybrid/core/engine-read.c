@@ -33,7 +33,7 @@ static enum route read_mixed(struct hybrid_engine *e, struct hybrid_io *io, int 
 	return ROUTE_TAKEN;
 }
 
-/* Add to a fill, on credit, what is missing from @from to @to: the disk is there now. */
+/* Adds the other blocks from @from to @to to a fill, on credit: the disk reads there anyway. */
 static void fill_ahead(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
 		       struct hybrid_job *job, u64 from, u64 to, enum admission admitted,
 		       struct hybrid_actions *acts)
@@ -114,7 +114,7 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 		if (io->flags & HYBRID_IO_META)
 			metadata_read(e, s, i);
 	}
-	/* First: room that is made for others must not be this one's. */
+	/* First, so that making room for the others does not evict this block. */
 	fill_add(e, s, job, io->key, i, mask);
 	fill_ahead(e, s, io, job, from, to, admitted, acts);
 	fill_start(e, job, io, acts);
@@ -124,9 +124,8 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 }
 
 /*
- * Granules of @key that writes in flight replace in the cache.  Who reads them
- * meanwhile gets what was there or what comes, as from any device; they are not
- * valid, for the write may fail.
+ * Granules of @key that writes in flight replace in the cache.  A read meanwhile returns the old or
+ * the new data, as from any device; the granules are not valid, because the write may fail.
  */
 static u64 overwritten(const struct hybrid_set *s, u64 key)
 {
@@ -181,7 +180,7 @@ enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, struct hybr
 	if (i >= 0 && (s->flags[i] & BLOCK_BUSY)) {
 		struct hybrid_job *job = job_find(e, s, io->key);
 
-		/* Where a run must be known as one, also one whose reads come many at once. */
+		/* Out of credit, a run must be recognised even if its reads come many at once. */
 		if (rest_is_owed(v))
 			stream_run(v, io, NULL);
 		if (job && is_fill(job) && fill_join(e, job, io, acts))

@@ -3,10 +3,9 @@
  * The state of a pool and of its volumes, put together from the structs in the header of each
  * file.
  *
- * Locks, in this order: a set's lock, the engine's lock; never two sets.  The
- * engine's lock protects everything in struct hybrid_engine and hybrid_volume
- * that has no other note.  Actions are only listed under locks; they are
- * carried out by the caller, without any.
+ * Locks, in this order: a set's lock, the engine's lock; never two sets.  The engine's lock
+ * protects all fields of struct hybrid_engine and hybrid_volume without another note.  Under a lock
+ * actions are only listed; the caller carries them out without any lock.
  */
 #ifndef DM_HYBRID_ENGINE_STATE_H
 #define DM_HYBRID_ENGINE_STATE_H
@@ -34,8 +33,8 @@
 
 struct hybrid_counters {
 	u64 c[HYBRID_NR_COUNTERS];
-	u64 hits_spent;			/* of HYBRID_READ_HITS: on fills ahead */
-	u64 hits_paid;			/* ... noted in rest_debt */
+	u64 hits_spent;			/* of HYBRID_READ_HITS: spent on fills ahead */
+	u64 hits_paid;			/* ... taken into account in rest_debt */
 	u32 rest_debt;			/* see REST_COST */
 };
 
@@ -56,17 +55,17 @@ struct hybrid_volume {
 	atomic_t nr_jdirty;		/* blocks dirty in the journal */
 	u32 most_dirty;			/* limit on nr_dirty; READ_ONCE without the lock */
 	atomic_t nr_cached;
-	struct hybrid_drain drain;	/* asked for, or a mode switch */
+	struct hybrid_drain drain;	/* requested, or for a mode switch */
 	bool healthy_again;		/* since it was opened: HYBRID_STATE_HEALTHY_AGAIN */
-	u64 merged;			/* sectors; since then */
+	u64 merged;			/* sectors: see struct hybrid_volume_status */
 	struct list_head open_link;	/* of open_volumes */
 	bool cache_written;		/* since the last flush: note_cache_written() */
 	bool cache_flushing;		/* the present commit makes that durable */
-	/* Granules dirty in RAM or in the journal: here, apart from what hits read */
+	/* Granules dirty in RAM or in the journal; stands here, apart from fields that hits read */
 	atomic64_t nr_granules;
 	struct hybrid_origin_flush flush;
 	struct hybrid_origin_sb sb;
-	struct list_head lost_link;	/* of waiters of struct hybrid_lost */
+	struct list_head lost_link;	/* of hybrid_lost.waiters */
 	struct hybrid_ranges ranges;
 	struct hybrid_volume_jobs jobs;
 	struct hybrid_writeback writeback;
@@ -94,13 +93,13 @@ struct hybrid_engine {
 	struct list_head open_volumes;
 	u32 nr_open;
 	u32 reserve;			/* free blocks to keep in each set */
-	u32 ahead_next;			/* of a set: the next to be looked at by ahead_victim() */
+	u32 ahead_next;			/* index in any set from which ahead_victim() searches */
 	struct hybrid_wear wear;
-	u32 state;			/* enum hybrid_state: what has a memory; by the tick */
+	u32 state;			/* enum hybrid_state: with hysteresis, by the tick */
 	bool loaded, failed, stopping, stop_tried;
-	bool inconsistent;		/* failed for an assertion; READ_ONCE without the lock */
+	bool inconsistent;		/* an assertion failed; READ_ONCE without the lock */
 	spinlock_t lock;		/* see above */
-	u64 now;			/* ms, of the last tick */
+	u64 now;			/* ms, time of the last tick */
 
 	/* Lock-free readers */
 	struct hybrid_readers __percpu *readers;
@@ -112,7 +111,7 @@ struct hybrid_engine {
 	struct hybrid_commit commit;
 
 	struct hybrid_checkpoint cp;
-	u32 next_instance;		/* of a volume */
+	u32 next_instance;		/* for a volume */
 
 	struct hybrid_jobs jobs;
 	struct hybrid_runs runs;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Writes that are no hit: where each of their granules goes, and what their end means. */
+/* Writes that are no hit: which device each granule goes to, and the end of the write. */
 #include "engine-internal.h"
 
 bool write_conflicts(const struct hybrid_set *s, const struct hybrid_io *io)
@@ -17,7 +17,7 @@ bool write_conflicts(const struct hybrid_set *s, const struct hybrid_io *io)
 	return false;
 }
 
-/* Where each granule of a write goes, for the volume's mode. */
+/* Chooses the device of each granule of a write, by the volume's mode. */
 static void split_write(struct hybrid_engine *e, struct hybrid_io *io, bool cached, u64 valid,
 			u64 dirty)
 {
@@ -43,7 +43,7 @@ static void split_write(struct hybrid_engine *e, struct hybrid_io *io, bool cach
 	}
 }
 
-/* Should a write to a block that is not cached make it so? */
+/* Should a write to a block that is not cached bring it into the cache? */
 static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 			    struct hybrid_actions *acts)
 {
@@ -61,7 +61,7 @@ static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struc
 	return admission(e, s, io, acts) != REFUSED;
 }
 
-/* Is there a free block for a write?  Keeps the reserve before it is needed. */
+/* Is there a free block for a write?  Refills the reserve before it is needed. */
 static bool room_to_write(struct hybrid_engine *e, struct hybrid_set *s,
 			  const struct hybrid_io *io, struct hybrid_actions *acts)
 {
@@ -77,10 +77,10 @@ static bool room_to_write(struct hybrid_engine *e, struct hybrid_set *s,
 }
 
 /*
- * Before a write of @parts of granules that are not valid, what surrounds them is
- * read (J11), and the rest of the block with it: the disk reads in place of writing,
- * and where writes go on unaligned the next ones hit.  False: not now, so the parts
- * go to the origin.
+ * Fills @parts, granules that are not valid and that the write covers in part (J11), and usually
+ * the rest of the block with them.  The disk reads in place of writing, and if writes go on
+ * unaligned the next ones hit.  Returns false if no fill can begin now; the parts then go to the
+ * origin.
  */
 static bool fetch_rest(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 		       int i, u64 parts, struct hybrid_actions *acts)
@@ -90,7 +90,7 @@ static bool fetch_rest(struct hybrid_engine *e, struct hybrid_set *s, struct hyb
 
 	if (write_in_flight(s, io->key, mask) || !worth_its_wear(e, s, io))
 		mask = parts;
-	/* What lies between the parts is read, too, and reads of it are served. */
+	/* Granules between the parts are read, too, and reads of them are served. */
 	if ((i < 0 && !s->nr_free) ||
 	    fill_conflicts(e, s, io->volume, io->key, i, mask | io->mask))
 		return false;
@@ -120,8 +120,7 @@ static bool needs_record(const struct hybrid_engine *e, const struct hybrid_set 
 }
 
 /*
- * Something that this write must wait for?  Caller has set to_cache and
- * to_origin.
+ * Must this write wait, or has it ended with an error?  The caller has set to_cache and to_origin.
  */
 static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 			int i, struct hybrid_actions *acts)
@@ -135,7 +134,7 @@ static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	}
 	if (i < 0)
 		return false;
-	/* Until the record is durable, what it drops counts as clean (J4). */
+	/* Until the record is durable, granules that it drops count as clean (J4). */
 	if (s->dropping & region_bit(i)) {
 		wait_in_set(s, io, WAIT_RECORD);
 		return true;
@@ -166,7 +165,7 @@ static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	return false;
 }
 
-/* The write goes out: what RAM says of its granules meanwhile. */
+/* The write goes out: sets the state that its granules have in RAM meanwhile. */
 static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 			  int i)
 {
@@ -184,8 +183,8 @@ static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	dirty = block_mask(e, s, MASK_DIRTY, i);
 	jdirty = block_mask(e, s, MASK_JDIRTY, i);
 	/*
-	 * Written back, but not yet recorded: dirty again before the record
-	 * could go out with this write in flight (J2).
+	 * Granules written back but not yet recorded: dirty again before the record could go out
+	 * with this write in flight (J2).
 	 */
 	valid = block_mask(e, s, MASK_VALID, i);
 	again = io->to_cache & jdirty & ~dirty & valid;
@@ -231,7 +230,7 @@ static bool write_needs_copy(const struct hybrid_io *io)
 	return io->to_cache && io->to_origin;
 }
 
-/* The block exists; is a job in the way of the write, or of a fill of those @parts? */
+/* The block exists; is a job in the way of the write, or of a fill of @parts? */
 static bool busy_blocks_write(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 			      int i, u64 parts)
 {
@@ -256,7 +255,7 @@ enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 	if (i >= 0 && (s->flags[i] & BLOCK_REMOVED) && !resurrect(e, io->set, i, acts))
 		return wait_routed(s, io, WAIT_TRANSIT);
 	if (i >= 0) {
-		/* Written back but not yet recorded counts as dirty, too. */
+		/* Granules written back but not yet recorded count as dirty, too. */
 		valid = block_mask(e, s, MASK_VALID, i);
 		dirty = (block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i)) &
 			valid;
@@ -314,7 +313,7 @@ enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 	return send_write(e, io, job, acts);
 }
 
-/* Make what a write that ended means true in RAM.  Caller holds the set's lock. */
+/* Applies a write that ended to the state in RAM.  Caller holds the set's lock. */
 static void write_applied(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 			  bool cache_ok, bool origin_ok)
 {
@@ -339,15 +338,15 @@ static void write_applied(struct hybrid_engine *e, struct hybrid_set *s, struct 
 		mark_must(e, io->set, i);
 	else if (set_unrecorded(&e->map, s, i))
 		mark_lazy(e, io->set, i);
-	/* What a write that failed left of dirty granules is read from now on, too. */
+	/* A write that failed may have changed dirty granules, which are read all the same. */
 	if (cache_ok ? newly : newly & dirty)
 		note_cache_written(io->volume);
 	remove_empty_block(e, io->set, i);
 }
 
 /*
- * A granule that only the cache would have held could not be written there: may all of the
- * write go to the origin, parts that did so already again?
+ * A granule that only the cache would have held could not be written there.  May the whole write go
+ * to the origin, including parts that have been written there already?
  */
 static bool write_redirects(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io)
 {
@@ -357,9 +356,9 @@ static bool write_redirects(struct hybrid_engine *e, struct hybrid_set *s, struc
 }
 
 /*
- * It goes out anew: when a record that may end one of its granules is durable, or in a
- * pool that failed, to an origin that says so first.  Caller holds the set's lock.
- * Returns whether it does.
+ * Makes the write go out anew if it must: once a record that may end one of its granules is
+ * durable; or, in a pool that failed, after the origin's superblock says so.  Returns whether it
+ * goes out anew.  Caller holds the set's lock.
  */
 static bool write_anew(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 		       struct hybrid_actions *acts)
@@ -403,7 +402,7 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 		/* When it goes out again, the block may be gone. */
 		io->overwritten = 0;
 		io->commit = false;
-		/* Others write parts of the same granules to the cache: after them. */
+		/* Other writes of the same granules are in flight to the cache: go after them. */
 		if (write_in_flight(s, io->key, io->mask)) {
 			place_failed(e, set, io->idx, acts);
 			wait_in_set(s, io, WAIT_OVERLAP);
@@ -435,7 +434,7 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 	writeback_written(e, s, io->key, acts);
 	waiting = somebody_waits(s);
 	spin_unlock_irqrestore(&s->lock, flags);
-	/* No record will come of what this write made dirty again, and wake who waits for it. */
+	/* Granules made dirty again get no record now: wake I/O that waits for one, too. */
 	if (waiting)
 		wake_set(e, io->set, WAIT_OVERLAP | (io->redirty ? WAIT_RECORD : 0), acts);
 	if (error_origin)

@@ -21,7 +21,7 @@ static void init_lists(struct hybrid_engine *e)
 	spin_lock_init(&e->lock);
 }
 
-/* The arrays beside the map's that grow with the cache device. */
+/* Bytes of the arrays, besides the map's, that grow with the cache device. */
 static u64 own_ram(const struct hybrid_geometry *g)
 {
 	return g->nr_leaves * sizeof(u16) + g->nr_leaves / 8 + 5 * (g->nr_sets / 8) +
@@ -94,7 +94,7 @@ struct hybrid_engine *hybrid_engine_create(const struct hybrid_sb *sb,
 
 void hybrid_engine_destroy(struct hybrid_engine *e)
 {
-	/* A pool that is given up in the midst of its life holds data still. */
+	/* A pool that was not stopped may still hold data read ahead. */
 	holds_drop(e, NULL, HOLD_SUSPENDED);
 	volumes_destroy(e);
 	lost_destroy(e);
@@ -129,7 +129,7 @@ bool hybrid_engine_inconsistent(struct hybrid_engine *e)
 
 /* ---- events -------------------------------------------------------------- */
 
-/* An I/O runs again; if it took no job after all, the next one that waits for one may. */
+/* Routes an I/O again.  If it waited for a job and took none, the next one that waits may. */
 static void go_on(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = io->wait == WAIT_JOB ? io->volume : NULL;
@@ -150,8 +150,8 @@ static void go_on_all(struct hybrid_engine *e, struct hybrid_actions *acts)
 }
 
 /*
- * The end of each event: what its files left for others, which are above them.  I/Os first:
- * what they want is seen to together.
+ * The end of each event: carries out the requests that files left for files above them.  I/O goes
+ * first, so that the requests of all I/O are carried out together.
  */
 void engine_settle(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
@@ -270,8 +270,8 @@ void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,
 }
 
 /*
- * Each call looks at what is left and starts it: jobs end by themselves; then
- * origins are flushed and everything is recorded; then the clean checkpoint.
+ * Each call starts the next step: jobs end by themselves; then origins are flushed and everything
+ * is recorded; then the clean checkpoint is written.
  */
 static bool stop_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
@@ -291,7 +291,7 @@ static bool stop_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 	list_for_each_entry(v, &e->open_volumes, open_link)
 		busy |= v->flush.busy || v->sb.busy;
 	ended = !busy && (READ_ONCE(e->failed) || !e->loaded || (e->cp.is_clean && e->cp.clean));
-	/* From here on nobody's checkpoint begins. */
+	/* From here on no checkpoint begins. */
 	if (ended)
 		WRITE_ONCE(e->loaded, false);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -357,7 +357,7 @@ void hybrid_engine_policy_name(struct hybrid_engine *e, char name[HYBRID_POLICY_
 	unsigned long flags;
 
 	spin_lock_irqsave(&s->lock, flags);
-	/* The policy of a set does not go before the set has another. */
+	/* A set's policy is not freed before the set has another one. */
 	strscpy(name, s->policy->type->name, HYBRID_POLICY_NAME_SIZE);
 	spin_unlock_irqrestore(&s->lock, flags);
 }
@@ -367,13 +367,13 @@ const struct hybrid_config *hybrid_engine_config(struct hybrid_engine *e)
 	return &e->config;
 }
 
-/* How many blocks are dirty, in RAM or on record, whichever is more. */
+/* Number of blocks that are dirty in RAM, or on record if that is larger. */
 static u32 dirty_in_all(const struct hybrid_engine *e)
 {
 	return max(atomic_read(&e->nr_dirty), atomic_read(&e->nr_jdirty));
 }
 
-/* Of all volumes, open or not. */
+/* Sectors in dirty granules of all volumes, open or not. */
 static u64 dirty_sectors_in_all(struct hybrid_engine *e)
 {
 	const struct hybrid_volume *v;
@@ -440,7 +440,7 @@ u32 hybrid_engine_state(const struct hybrid_engine *e)
 
 /* ---- for the simulator --------------------------------------------------- */
 
-/* What write_hit() relies on: of what is dirty ... */
+/* Checks the conditions that write_hit() relies on: of dirty granules ... */
 static const char *check_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
 {
 	u64 left = block_mask(e, s, MASK_DIRTY, i) & ~block_mask(e, s, MASK_JDIRTY, i);
@@ -483,7 +483,7 @@ static const char *check_volumes(struct hybrid_engine *e)
 	return NULL;
 }
 
-/* What is dirty.  A granule weighs more the higher its volume's id: each has its own count. */
+/* A granule is weighted by its volume's id, because each volume has its own count. */
 struct dirty_sums {
 	u32 blocks, recorded;
 	u64 granules;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The engine decides, it does not do: events come in (an I/O arrived, an
- * operation ended, time passed, an admin asked), actions go out (struct
- * hybrid_op on a list).  Whoever calls the engine, the kernel glue or the
- * simulator, carries the actions out, in the order of the list, after the call.
+ * The engine decides and does no I/O itself.  Its caller, the kernel glue or the simulator,
+ * reports events: an I/O arrived, an operation ended, time passed, an admin made a request.  The
+ * engine returns actions, struct hybrid_op on a list.  The caller carries them out after the call,
+ * in the order of the list.
  *
- * Context: every function may be called from any context, interrupts included,
- * on any CPU at the same time, unless its comment says "blocking".  None sleeps,
- * but those; what others would allocate they can do without.  One tick at a time.
+ * Context: functions documented as "May sleep" need process context.  All others may be called
+ * from any context, interrupts included, on any CPU at the same time; they can do without the
+ * memory that they try to allocate.  One tick at a time.
  *
- * Units: sectors of 512 bytes.  Sectors of a volume count from its first, those
- * of operations from the start of the device.
+ * Units: sectors of 512 bytes.  A volume's sectors count from its first, an operation's sectors
+ * from the start of the device.
  */
 #ifndef DM_HYBRID_ENGINE_H
 #define DM_HYBRID_ENGINE_H
@@ -23,13 +23,13 @@ struct hybrid_volume;
 struct hybrid_io;
 struct hybrid_op;
 
-/* What an event leads to. */
+/* The actions that follow from an event. */
 struct hybrid_actions {
 	struct list_head list;		/* hybrid_op.link: to be carried out */
-	/* The engine's own, of the event under way: engine_settle() */
-	struct list_head again;		/* hybrid_op.link of ios that have waited for long enough */
+	/* The rest is the engine's own, for the event under way: engine_settle() */
+	struct list_head again;		/* hybrid_op.link of ios that need not wait any longer */
 	u32 wanted;			/* enum want */
-	struct hybrid_volume *writeback;	/* WANT_WRITEBACK: of one, or (NULL) of all */
+	struct hybrid_volume *writeback;	/* WANT_WRITEBACK: of this volume, or (NULL) all */
 };
 
 static inline void hybrid_actions_init(struct hybrid_actions *acts)
@@ -39,28 +39,28 @@ static inline void hybrid_actions_init(struct hybrid_actions *acts)
 	acts->wanted = 0;
 }
 
-/* Take the next action, NULL if there is none. */
+/* Removes the next action from the list and returns it, or NULL. */
 static inline struct hybrid_op *hybrid_actions_pop(struct hybrid_actions *acts);
 
 enum hybrid_op_type {
 	/*
-	 * The user's own data, whole: io <-> op->sector of the origin (op->origin)
-	 * or the cache device, with op->fua.  For io->type DISCARD and ZEROES: that
-	 * operation on sectors op->sector, op->count of the origin.
+	 * Transfer all data of op->io to or from op->sector of the origin (op->origin) or of
+	 * the cache device, with op->fua.  For io->type DISCARD and ZEROES: that operation on
+	 * op->count sectors of the origin from op->sector on.
 	 * Ends with hybrid_engine_io_done().
 	 */
 	HYBRID_OP_USER,
 	/*
-	 * op->segments between op->buffer and the devices, all in parallel.  If
-	 * op->io is set, write is set too: first copy that io's data into the
-	 * buffer at op->buffer_offset.  op->user, if set, is the I/O that caused the
-	 * transfer, and does not end before it.  Ends with hybrid_engine_op_done().
+	 * Transfer op->segments between op->buffer and the devices, all in parallel.  If
+	 * op->io is set, write is set too: first copy that io's data into the buffer at
+	 * op->buffer_offset.  op->user, if set, is the I/O that caused the transfer; it does
+	 * not end before the transfer.  Ends with hybrid_engine_op_done().
 	 */
 	HYBRID_OP_TRANSFER,
 	/*
-	 * op->segments between op->mem and a device (op->origin: that of
-	 * op->volume).  With fua it is durable when the operation ends.
-	 * Ends with hybrid_engine_op_done().
+	 * Transfer op->segments between op->mem and one device: the origin of op->volume
+	 * (op->origin), or the cache device.  With fua, the data is durable when the operation
+	 * ends.  Ends with hybrid_engine_op_done().
 	 */
 	HYBRID_OP_META,
 	/*
@@ -71,12 +71,12 @@ enum hybrid_op_type {
 	 */
 	HYBRID_OP_FLUSH,
 	/*
-	 * Discard op->segments of the cache device: nothing is there that anybody needs.
-	 * -EOPNOTSUPP, or any error: it may not have been done.  Ends with op_done.
+	 * Discard op->segments of the cache device, which hold no data that is needed.  After
+	 * -EOPNOTSUPP or any other error the discard may not have been done.  Ends with op_done.
 	 */
 	HYBRID_OP_DISCARD,
 	/*
-	 * Copy sectors of op->buffer from op->buffer_offset into op->io's data.
+	 * Copy from op->buffer, sector op->buffer_offset on, into all of op->io's data.
 	 * Ends with op_done, which then completes the io.
 	 */
 	HYBRID_OP_COPY_OUT,
@@ -105,10 +105,10 @@ struct hybrid_op {
 	bool origin;
 	bool fua;
 	u8 nr_segments;
-	/* Set by whoever carries the operation out: 0 or -errno */
+	/* Results, set by the caller that carries the operation out: 0 or -errno */
 	int error_cache, error_origin;
-	u32 elapsed_ms;			/* a FLUSH: how long it took; 0 where that is not known */
-	struct hybrid_volume *volume;	/* whose origin; NULL if only the cache */
+	u32 elapsed_ms;			/* FLUSH: its duration, 0 if unknown; set likewise */
+	struct hybrid_volume *volume;	/* of the origin; may be NULL if only the cache is used */
 	struct hybrid_io *io;
 	struct hybrid_io *user;			/* TRANSFER */
 	struct hybrid_segment *segments;
@@ -120,7 +120,7 @@ struct hybrid_op {
 	struct hybrid_waiter *waiter;
 	void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
 		     struct hybrid_actions *acts);	/* the engine's own */
-	void *private;				/* for whoever carries it out */
+	void *private;				/* the caller's own */
 };
 
 static inline struct hybrid_op *hybrid_actions_pop(struct hybrid_actions *acts)
@@ -132,7 +132,7 @@ static inline struct hybrid_op *hybrid_actions_pop(struct hybrid_actions *acts)
 	return op;
 }
 
-/* Something outside the engine that waits for it. */
+/* Code outside the engine that waits for an event in it. */
 struct hybrid_waiter {
 	struct list_head link;
 	struct hybrid_op op;
@@ -141,7 +141,7 @@ struct hybrid_waiter {
 	void (*done)(struct hybrid_waiter *w);
 };
 
-/* A done() for those who look at the waiter instead of being called. */
+/* A done() for code that polls w->ended instead of being called back. */
 static inline void hybrid_waiter_ended(struct hybrid_waiter *w)
 {
 	w->ended = true;
@@ -157,8 +157,8 @@ enum hybrid_io_type {
 
 /* hybrid_io.flags */
 #define HYBRID_IO_FUA	BIT(0)
-#define HYBRID_IO_META	BIT(1)	/* a read of a filesystem's metadata */
-#define HYBRID_IO_AHEAD	BIT(2)	/* a read ahead; may be set after hybrid_engine_hit(), too */
+#define HYBRID_IO_META	BIT(1)	/* a read of a file system's metadata */
+#define HYBRID_IO_AHEAD	BIT(2)	/* readahead; may still be set after hybrid_engine_hit() */
 
 /*
  * One user I/O, embedded in the caller's own structure.  READ and WRITE lie
@@ -170,28 +170,28 @@ struct hybrid_io {
 	u32 count;		/* sectors */
 	u8 type;		/* enum hybrid_io_type */
 	u8 flags;		/* HYBRID_IO_* */
-	u8 bypass;		/* enum hybrid_counter: why it was not cached; 0: no reason to */
+	u8 bypass;		/* enum hybrid_counter: the reason for a bypass, else 0 */
 	int error;
-	/* The engine's from here on */
+	/* The rest is the engine's own */
 	u8 state;
 	u8 wait;
 	u8 phase;
 	bool commit;		/* must join a commit before it ends */
-	bool redirty;		/* makes dirty again what was written back, not yet recorded */
+	bool redirty;		/* makes granules dirty whose writeback is not recorded yet */
 	bool counted;
 	bool admitted;		/* a write miss: may enter the cache */
-	bool fetch;		/* may read what surrounds its parts of granules */
-	bool redirected;	/* the cache failed, and all that can goes to the origin */
+	bool fetch;		/* may read the rest of granules that it writes in part */
+	bool redirected;	/* the cache failed: goes to the origin as far as possible */
 	s32 idx;		/* of the block in its set, -1: none */
 	u32 set;
 	u32 room_since;		/* a write: the tick from which on it waits for room, or 0 */
 	u64 key;
 	u64 mask;		/* granules touched */
-	u64 whole;		/* granules covered whole */
-	u64 to_cache;		/* granules that go to (come from) the cache */
+	u64 whole;		/* granules covered entirely */
+	u64 to_cache;		/* granules written to, or read from, the cache */
 	u64 to_origin;
-	u64 overwritten;	/* a write: those of to_cache that were valid before */
-	u64 cursor;		/* a range: the block that is next */
+	u64 overwritten;	/* a write: granules of to_cache that were valid before */
+	u64 cursor;		/* a range: the next block */
 	struct list_head link;
 	struct hlist_node inflight;	/* a write: its set's */
 	struct list_head wait_link;	/* ranges: link is in use already */
@@ -211,42 +211,42 @@ static inline void hybrid_io_init(struct hybrid_io *io, struct hybrid_volume *vo
 	io->error = 0;
 }
 
-/* What the engine needs of its surroundings. */
+/* Services that the caller provides to the engine. */
 struct hybrid_engine_ops {
 	/*
-	 * A buffer for @sectors of data, for TRANSFER and COPY_OUT; NULL if there
-	 * is no memory.  Blocking if @gfp says so, else from any context.
+	 * Returns a buffer for @sectors of data, for TRANSFER and COPY_OUT; NULL if there is
+	 * no memory.  May sleep if @gfp allows it; otherwise called from any context.
 	 */
 	void *(*alloc_buffer)(struct hybrid_engine *e, u32 sectors, gfp_t gfp);
 	void (*free_buffer)(struct hybrid_engine *e, void *buffer);
 	/*
-	 * Blocking.  Carry out one META or FLUSH operation to its end; returns 0
-	 * or -errno.  Only while the pool is being loaded or a volume opened.
+	 * Carries out one META or FLUSH operation to its end.  May sleep; called only by
+	 * functions below that may sleep.  Returns 0 or -errno.
 	 */
 	int (*do_op)(struct hybrid_engine *e, struct hybrid_op *op);
 	/*
-	 * Blocking.  Wait until a checkpoint that began after this call is
-	 * durable (hybrid_engine_checkpoint with a waiter); 0 or -errno.
+	 * Waits until a checkpoint that began after this call is durable
+	 * (hybrid_engine_checkpoint() with a waiter).  May sleep.  Returns 0 or -errno.
 	 */
 	int (*wait_checkpoint)(struct hybrid_engine *e);
 	/*
-	 * Blocking.  Wait until each call of hybrid_engine_hit() that has begun by now
-	 * has returned; none of them sleeps.  Only for hybrid_engine_set_policy().
+	 * Waits until each call of hybrid_engine_hit() that has begun by now has returned; none
+	 * of them sleeps.  May sleep.  Only for hybrid_engine_set_policy().
 	 */
 	void (*wait_hits)(struct hybrid_engine *e);
 	u64 (*random)(struct hybrid_engine *e);	/* never 0; unpredictable */
 };
 
-/* Tunables; checked by whoever parses them. */
+/* Tunables.  The caller has checked their values. */
 struct hybrid_config {
 	u32 high_watermark;	/* percent of blocks dirty */
 	u32 low_watermark;
 	u32 writeback_rate;	/* KiB a second, 0: no limit */
 	u32 commit_interval;	/* ms */
 	u32 endurance;		/* MiB a day to the cache device, 0: no limit */
-	u32 metadata_share;	/* percent of blocks that are kept for metadata, 0: none */
-	u32 trim_rate;		/* KiB a second that are discarded of free blocks, 0: none */
-	/* Recent errors of the cache device with which it counts as failing, 0: no limit */
+	u32 metadata_share;	/* percent of blocks kept for metadata, 0: none */
+	u32 trim_rate;		/* KiB a second of free blocks to discard, 0: none */
+	/* Recent errors at which the cache device counts as failing, 0: no limit */
 	u32 read_error_limit, write_error_limit;
 };
 
@@ -257,13 +257,13 @@ struct hybrid_config {
 	.writeback_rate = 0, .commit_interval = 1000, .metadata_share = 25, .trim_rate = 65536, \
 	.read_error_limit = 20, .write_error_limit = 5 }
 
-/* One of them, as it is recorded: see struct hybrid_settings. */
+/* One tunable in the form of struct hybrid_settings. */
 static inline u64 hybrid_setting(u32 value, u32 def)
 {
 	return value == def ? 0 : (u64)value + 1;
 }
 
-/* All of them.  A default stays one: it may be another in the next version. */
+/* All tunables.  A default is recorded as such: the next version may have another value for it. */
 static inline struct hybrid_settings hybrid_settings(const struct hybrid_config *c)
 {
 	static const struct hybrid_config def = HYBRID_CONFIG_DEFAULT;
@@ -307,9 +307,8 @@ enum hybrid_counter {		/* of a volume, per CPU */
 /* ---- The pool ------------------------------------------------------------ */
 
 /*
- * Blocking.  Make the engine of the pool whose cache device has superblock @sb
- * (copied), without reading anything from it.  Returns it, or ERR_PTR-like NULL
- * with *error set (-ENOMEM).
+ * Creates the engine of the pool whose cache device has superblock @sb, which is copied, without
+ * reading from the device.  May sleep.  Returns the engine, or NULL with -ENOMEM in *error.
  */
 struct hybrid_engine *hybrid_engine_create(const struct hybrid_sb *sb,
 					   const struct hybrid_engine_ops *ops, void *context,
@@ -317,51 +316,50 @@ struct hybrid_engine *hybrid_engine_create(const struct hybrid_sb *sb,
 					   const struct hybrid_config *config, int *error);
 
 /*
- * Free an engine that was never loaded, or was stopped, or failed; nothing may
- * be in flight.
+ * Frees an engine that was never loaded, was stopped, or has failed.  Nothing may be in flight.
+ * May sleep.
  */
 void hybrid_engine_destroy(struct hybrid_engine *e);
 
-/* Bytes of memory that an engine for such a cache device takes, as its status says. */
+/* Returns the memory, in bytes, that hybrid_pool_status.ram of such an engine will report. */
 u64 hybrid_engine_ram(const struct hybrid_geometry *g, const struct hybrid_policy_type *policy);
 
-/* The @context of create. */
+/* Returns the @context of hybrid_engine_create(). */
 void *hybrid_engine_context(struct hybrid_engine *e);
 
 /*
- * Blocking.  Read the metadata, recover from a crash, make the result durable
- * under a new epoch (J8).  On error the pool stays unloaded and *why says what
- * is wrong, as a phrase fit for an admin: -EIO, -ENOMEM, -EUCLEAN (damaged).
+ * Reads the metadata, recovers from a crash, and makes the result durable under a new epoch (J8).
+ * May sleep.  Returns 0, -EIO, -ENOMEM or -EUCLEAN (damaged).  On error the pool stays unloaded,
+ * and *why is a phrase that tells an admin the reason.
  */
 int hybrid_engine_load(struct hybrid_engine *e, const char **why);
 
 /*
- * Blocking.  The same after hybrid_engine_stop() in the same life of the
- * engine: nothing is read, the clean mark is taken off the disk.  If that cannot
- * be written the pool has failed: it serves what it can, as after any failure.
+ * Starts again after hybrid_engine_stop() in the same life of the engine: reads nothing, and takes
+ * the clean mark off the disk.  May sleep.  If that write fails, the pool has failed and serves the
+ * I/O that it can, as after any failure.
  */
 int hybrid_engine_restart(struct hybrid_engine *e, const char **why);
 
 /*
- * Stop: call with no user I/O in flight or arriving, again and again, carrying
- * out the actions and waiting for something to end between calls, until it
- * returns true.  Then everything is durable and the root says clean (or the
- * pool has failed).
+ * Stops the pool, with no user I/O in flight or arriving.  Call repeatedly until it returns true;
+ * between calls, carry out the actions and wait for an operation to end.  Then everything is
+ * durable and the root says clean, or the pool has failed.
  */
 bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts);
 
 bool hybrid_engine_failed(struct hybrid_engine *e);
-/* Has it failed because its state in memory is inconsistent, a bug, and not for the device? */
+/* Did it fail because its state in RAM is inconsistent, a bug, and not because of the device? */
 bool hybrid_engine_inconsistent(struct hybrid_engine *e);
 
 /*
- * Blocking, with I/O running; the caller lets only one of these run at a time.  Change
- * tunables; change the policy.  Once the latter returns 0 nothing uses the one before;
- * -ENOMEM: that stays.
+ * Change the tunables; change the policy.  I/O may run.  May sleep; the caller lets only one of
+ * these run at a time.  Once the latter returns 0 nothing uses the old policy; after -ENOMEM the
+ * old policy stays.
  */
 int hybrid_engine_configure(struct hybrid_engine *e, const struct hybrid_config *config);
 int hybrid_engine_set_policy(struct hybrid_engine *e, const struct hybrid_policy_type *policy);
-/* What the policy is called; any time, any context. */
+/* Copies the name of the policy to @name.  Any time, any context. */
 void hybrid_engine_policy_name(struct hybrid_engine *e, char name[HYBRID_POLICY_NAME_SIZE]);
 const struct hybrid_config *hybrid_engine_config(struct hybrid_engine *e);
 
@@ -373,18 +371,18 @@ enum hybrid_map_result {
 };
 
 /*
- * A user's I/O arrives.  Is it a hit that goes the fast path?  True: its data are
- * at io->op.sector of the cache device, and no action follows.  False: call
+ * A user's I/O arrives: tries the fast path.  Returns true for a hit there: its data is at
+ * io->op.sector of the cache device, and no action follows.  Returns false: call
  * hybrid_engine_miss().
  */
 bool hybrid_engine_hit(struct hybrid_engine *e, struct hybrid_io *io);
 enum hybrid_map_result hybrid_engine_miss(struct hybrid_engine *e, struct hybrid_io *io,
 					  struct hybrid_actions *acts);
 
-/* A hit as a USER operation: all of io->op. */
+/* Fills in all of io->op, as a USER operation, after a hit. */
 void hybrid_engine_hit_op(struct hybrid_io *io);
 
-/* For who carries out all operations alike. */
+/* Both steps, for callers that carry out hits like other operations. */
 static inline enum hybrid_map_result hybrid_engine_map(struct hybrid_engine *e,
 						       struct hybrid_io *io,
 						       struct hybrid_actions *acts)
@@ -396,17 +394,18 @@ static inline enum hybrid_map_result hybrid_engine_map(struct hybrid_engine *e,
 }
 
 /*
- * A USER operation ended without an error.  True: end the io now, without one.
- * False: nothing was done; call hybrid_engine_io_done().
+ * A USER operation ended without an error.  Returns true: end the io now, without an error.
+ * Returns false: nothing was done; call hybrid_engine_io_done().
  */
 bool hybrid_engine_hit_done(struct hybrid_engine *e, struct hybrid_io *io);
 
 /*
- * A USER operation ended with @error.  Returns true: end the io now with
- * io->error.  False: the engine keeps it; an action follows.
- * -EAGAIN, of an operation that hybrid_engine_hit() or _miss() asked for: the io must not
- * wait, and its device would have had to, so it did nothing.  This is the user's to know: it
- * is no error of the device, and the io ends with it.
+ * A USER operation ended with @error.  Returns true: end the io now with io->error.  Returns false:
+ * the engine keeps the io; an action follows.
+ *
+ * An operation requested by hybrid_engine_hit() or _miss() may end with -EAGAIN: the io must not
+ * wait, its device would have had to, and nothing was done.  The io ends with -EAGAIN for its user
+ * to see; it is no error of the device.
  */
 bool hybrid_engine_io_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
 			   struct hybrid_actions *acts);
@@ -416,22 +415,23 @@ void hybrid_engine_op_done(struct hybrid_engine *e, struct hybrid_op *op,
 			   struct hybrid_actions *acts);
 
 /*
- * Time: call about every 100 ms while there is anything to do, and once after
- * each change of tunables.  @now_ms: a clock that never goes back.
- * Returns false when nothing waits for time to pass.
+ * Advances the engine's time to @now_ms, of a clock that never goes back.  Call about every 100 ms
+ * while there is anything to do, and once after each change of tunables.  Returns false when
+ * nothing waits for time to pass.
  */
 bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actions *acts);
 
 /*
- * Record everything that can be, then write a checkpoint that begins after this
- * call, then wake @w.
+ * Records all changes that can be recorded, then writes a checkpoint that begins after this call,
+ * then wakes @w.  w->error is 0 or -EIO.
  */
 void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,
 			      struct hybrid_actions *acts);
 
 /*
- * Write back all that is dirty, of one volume or (NULL) of all; or stop that.  Until then
- * nothing becomes dirty.  A volume whose mode keeps nothing dirty goes on all the same.
+ * Begins (@on) or ends a drain of @v, or (NULL) of all volumes: writes back all dirty data, and
+ * until the drain ends nothing becomes dirty.  A volume whose mode keeps nothing dirty, and a pool
+ * whose cache device is failing, drain on all the same.
  * @rate: a limit in KiB a second, 0: none.  Writeback that users wait for ignores it.
  */
 void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool on, u32 rate,
@@ -440,63 +440,73 @@ void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool 
 /* ---- Volumes ------------------------------------------------------------- */
 
 /*
- * Blocking; the caller lets only one of these four run at a time in a pool.
- * -EEXIST: the id, uuid or name is in use.  -EBUSY: open, dirty, or a tombstone.
- * -ENOENT: no such volume.  -EINVAL: an entry that could not be loaded again.
- * -ENOSPC: all instances were given out.
+ * Adds a volume to the pool's table.  This and the next three functions may sleep, and the caller
+ * lets only one of the four run at a time in a pool.  Each returns 0 once its change is durable.
+ * Returns -EEXIST if the id, a UUID or the name is in use, -EINVAL if the entry could not be loaded
+ * again, -ENOSPC if all instances were given out.
  */
 int hybrid_volume_create(struct hybrid_engine *e, u32 id, const struct hybrid_volume_info *info);
+/*
+ * Turns the volume into a tombstone.  Returns -ENOENT if there is no such volume, -EBUSY if it is
+ * open, or dirty without @drop_dirty.
+ */
 int hybrid_volume_delete(struct hybrid_engine *e, u32 id, bool drop_dirty);
+/* Removes a tombstone.  Returns -ENOENT if there is no such volume, -EBUSY if it is none. */
 int hybrid_volume_forget(struct hybrid_engine *e, u32 id);
 /*
- * Give the volume another name in the pool's table, open or not; what its origin says is for
- * hybrid_volume_renew_sb().  Durable if 0.
+ * Renames the volume in the pool's table, open or not; hybrid_volume_renew_sb() renames it on its
+ * origin.  Returns -ENOENT, -EEXIST and -EINVAL as above.
  */
 int hybrid_volume_rename(struct hybrid_engine *e, u32 id, const char *name);
 
 /*
- * Open: verify that the origin of @origin_sectors belongs to the volume, and
- * exchange session nonces (J9).  *why names what is wrong: -ENOENT no such
- * volume, -EBUSY open already, -EMEDIUMTYPE not this volume's origin (foreign,
- * cloned, written without its cache while the cache holds newer data), -EIO.
- * @context: for hybrid_volume_context().
- * May wait for the origin for as long as that does not answer, like settle and close; all
- * three may run for several volumes at once, and beside everything but load, stop and restart.
+ * Opens a volume: verifies that the origin of @origin_sectors belongs to it, and exchanges session
+ * nonces (J9).  @context is for hybrid_volume_context().
+ *
+ * May sleep, like settle and close, for as long as the origin does not answer.  All three may run
+ * for several volumes at once, and beside every function except load, stop and restart.
+ *
+ * On error *why gives the reason.  Returns -ENOENT if there is no such volume, -EBUSY if it is open
+ * already, -ENOSPC if all instances were given out, -ENOMEM or -EIO.
+ * Returns -EMEDIUMTYPE if this is not the volume's origin: it is foreign, cloned, too small, or was
+ * written without its cache while the cache holds newer data.
  */
 int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void *context,
 		       struct hybrid_volume **volume, const char **why);
 
 /*
- * Close after the last user I/O ended, and after hybrid_volume_suspend() returned
- * true.  Flushes the origin, records what that settles, and takes the dirty flag
- * off a clean origin; if the pool failed, saves what is lost.  The volume is closed
- * in any case; an error says that less than that could be done (dirty data is
- * safe all the same).
+ * Closes a volume after its last user I/O has ended and hybrid_volume_suspend() has returned true.
+ * Flushes the origin, records the changes that this settles, and takes the dirty flag off a clean
+ * origin; if the pool has failed, saves the list of lost granules.  May sleep.  The volume is
+ * closed in any case.  An error means that not all of this was done; dirty data is safe all the
+ * same.
  */
 int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v);
 
 /*
- * Blocking.  The first half of hybrid_volume_close(), under the same conditions: flush the
- * origin and record the result.  The volume stays open; after an error its users' next
- * flush fails, which opening it again would hide.
+ * Does the first half of hybrid_volume_close(), under the same conditions: flushes the origin and
+ * records the result.  May sleep.  The volume stays open: after an error its users' next flush
+ * fails, which reopening the volume would hide.
  */
 int hybrid_volume_settle(struct hybrid_engine *e, struct hybrid_volume *v);
 
 /*
- * Blocking.  Its origin, now of @origin_sectors, has grown: the volume gets all of the room,
- * after hybrid_volume_suspend() returned true, and before resume.  Durable if 0; a cut, or an
- * error, leaves the old size or the new one, and the next open goes on with it.  Nothing happens
- * if there is no more room.  -ENOSPC: the origin is smaller than the volume.  -EBUSY: the last
- * granule, which the end of an origin in place cuts off, is dirty.  -EINVAL: too large.  -ENOMEM.
- * @member_uuid: of an origin in place, which is recognised by its size, too; else NULL.
+ * Extends the volume to all of its origin, which has grown to @origin_sectors; does nothing if
+ * there is no more room.  Called after hybrid_volume_suspend() returned true and before resume.
+ * May sleep.  @member_uuid: of an origin in place, which is recognised by its size, too; else NULL.
+ *
+ * Returns 0 once the new size is durable.  A power cut or an error leaves the old size or the new
+ * one, and the next open continues from there.
+ * Returns -ENOSPC if the origin is smaller than the volume, -EBUSY if the last granule, cut off by
+ * the end of an origin in place, is dirty, -EINVAL if the new size is too large, -ENOMEM or -EIO.
  */
 int hybrid_volume_grow(struct hybrid_engine *e, struct hybrid_volume *v, u64 origin_sectors,
 		       const u8 *member_uuid);
 
 /*
- * Write both copies of the superblock of an open volume, with the name that the pool has for
- * it, while I/O runs.  Call claim again until it returns true; then renew, which blocks and may
- * run like close; whatever that returns, release.
+ * Write both copies of the superblock of an open volume, with its name in the pool's table, while
+ * I/O runs.  Call claim until it returns true; then renew, which may sleep and run beside other
+ * functions, like close; then release, even after an error.
  */
 bool hybrid_volume_claim_sb(struct hybrid_engine *e, struct hybrid_volume *v);
 int hybrid_volume_renew_sb(struct hybrid_engine *e, struct hybrid_volume *v);
@@ -504,8 +514,8 @@ void hybrid_volume_release_sb(struct hybrid_engine *e, struct hybrid_volume *v,
 			      struct hybrid_actions *acts);
 
 /*
- * No I/O of the engine's own to this origin until resume: call again until it
- * returns true.  Users' I/O is the caller's affair.
+ * Stops the engine's own I/O to this origin until resume.  Call repeatedly until it returns true.
+ * The caller holds back users' I/O itself.
  */
 bool hybrid_volume_suspend(struct hybrid_engine *e, struct hybrid_volume *v,
 			   struct hybrid_actions *acts);
@@ -513,39 +523,38 @@ void hybrid_volume_resume(struct hybrid_engine *e, struct hybrid_volume *v,
 			  struct hybrid_actions *acts);
 
 void *hybrid_volume_context(struct hybrid_volume *v);
-/* First sector of the volume's data on its origin, and its size. */
+/* Return the first sector of the volume's data on its origin, and its size in sectors. */
 u64 hybrid_volume_data_sector(struct hybrid_volume *v);
 u64 hybrid_volume_sectors(struct hybrid_volume *v);
 
 /*
- * The next run of granules that are lost, or may be, because the pool failed:
- * from *cursor on, which is 0 at first and then where to go on.  False: no more.
- * Sectors are the volume's; the order is the cache's.  Process context.
+ * Finds the next run of granules that are lost, or may be, because the pool failed.  *cursor is 0
+ * at first; each call advances it.  Returns false if there are no more.  Sectors are the volume's,
+ * in the order of the cache.  May sleep.
  */
 bool hybrid_volume_lost(struct hybrid_engine *e, struct hybrid_volume *v, u64 *cursor,
 			u64 *sector, u32 *count);
 
-/* Volume @id's entry in the table; -ENOENT. */
+/* Copies the entry of volume @id from the table to @info.  Returns 0 or -ENOENT. */
 int hybrid_volume_info(struct hybrid_engine *e, u32 id, struct hybrid_volume_info *info);
 
 /*
- * Blocks of volume @id that are dirty, open or not, and sectors in their dirty granules; 0 if
- * there is no such volume.
+ * Returns the dirty blocks of volume @id, which need not be open, and in *sectors the sectors in
+ * their dirty granules; 0 if there is no such volume.
  */
 u32 hybrid_volume_dirty(struct hybrid_engine *e, u32 id, u64 *sectors);
 
 /*
- * Switch the mode, set the cutoff; with I/O running.  Where that changes anything a
- * checkpoint is begun, which records it: wait_checkpoint() afterwards waits until it is
- * durable.
+ * Switch the mode; set the cutoff.  I/O may run.  A new value begins a checkpoint that records it;
+ * wait_checkpoint() afterwards waits until it is durable.
  */
 void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u32 mode,
 			    struct hybrid_actions *acts);
 void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
 			      struct hybrid_actions *acts);
-/* What kind of device the origin is; neither at first.  Any time while the volume is open. */
+/* Traits of the origin; none are set at first.  Set them any time while the volume is open. */
 #define HYBRID_ORIGIN_SEEKS		0x1 /* writes to a full cache wait for writeback in order */
-#define HYBRID_ORIGIN_NO_DISCARD	0x2 /* discards only free what is cached */
+#define HYBRID_ORIGIN_NO_DISCARD	0x2 /* discards only drop granules from the cache */
 void hybrid_volume_set_origin(struct hybrid_volume *v, u32 traits);
 void hybrid_volume_reset_counters(struct hybrid_volume *v);
 
@@ -553,7 +562,7 @@ void hybrid_volume_reset_counters(struct hybrid_volume *v);
 
 struct hybrid_pool_status {
 	bool failed, draining;
-	bool drain_on;		/* asked for, and not ended, dirty or not; not while failing */
+	bool drain_on;		/* requested and not ended, dirty or not; not while failing */
 	u32 block_sectors, granule_sectors;
 	u32 blocks, used, free, dirty;
 	u64 dirty_sectors;	/* of granules that only the cache has */
@@ -564,8 +573,8 @@ struct hybrid_pool_status {
 	u64 checkpoints, metadata_writes, cache_flushes, evictions;
 	u64 read_errors, write_errors, flush_errors;	/* of the cache device */
 	u64 cache_written;	/* sectors, metadata included */
-	u64 total_written;	/* ... and those of earlier activations */
-	u32 metadata;		/* blocks that are kept for filesystems' metadata */
+	u64 total_written;	/* ... earlier activations included */
+	u32 metadata;		/* blocks kept for file systems' metadata */
 	u64 trimmed;		/* sectors of free blocks that were discarded */
 	u32 retired;		/* blocks: see hybrid_engine_retired() */
 	bool failing;		/* as HYBRID_STATE_FAILING */
@@ -575,13 +584,13 @@ struct hybrid_pool_status {
 
 struct hybrid_volume_status {
 	bool degraded, draining;
-	bool drain_on;		/* a drain, its own or the pool's, keeps writeback from it */
+	bool drain_on;		/* a drain, its own or the pool's, suspends writeback mode */
 	u32 mode;
 	u64 cutoff;
 	u32 dirty, cached;
 	u64 dirty_sectors;	/* of granules that only the cache has, in RAM or on record */
 	u32 lost;		/* blocks with granules that are lost: the pool failed */
-	u64 merged;		/* sectors that were lost, and came back when it was opened */
+	u64 merged;		/* sectors once lost, recovered when it was opened */
 	u64 counter[HYBRID_NR_COUNTERS];
 };
 
@@ -590,48 +599,48 @@ void hybrid_volume_status(struct hybrid_engine *e, struct hybrid_volume *v,
 			  struct hybrid_volume_status *st);
 
 /*
- * How many cache blocks are not used any more, since the pool was loaded, because their place on
- * the cache device failed more than once; *sector: where the last of them is.
+ * Returns the number of cache blocks retired since the pool was loaded, because their place on the
+ * cache device failed more than once.  *sector is the place of the last of them.
  */
 u32 hybrid_engine_retired(struct hybrid_engine *e, u64 *sector);
 
-/* States that an admin hears of when they begin: bits. */
+/* States whose beginning is reported to an admin: bits. */
 enum hybrid_state {
 	/* The pool failed. */
 	HYBRID_STATE_FAILED = 1 << 0,
 	/* A drain is complete, or the switch to a mode that keeps nothing dirty. */
 	HYBRID_STATE_DRAINED = 1 << 1,
 	/*
-	 * The share of dirty blocks was above the high watermark, and has not been down at
-	 * the low one since.
+	 * The share of dirty blocks exceeded the high watermark, and has not come down to the
+	 * low one since.
 	 */
 	HYBRID_STATE_OVER_WATERMARK = 1 << 2,
-	/* Ten minutes' endurance was owed, and half an hour's has not been saved since. */
+	/* Over ten minutes' endurance was owed, and half an hour's has not been saved since. */
 	HYBRID_STATE_ENDURANCE_USED = 1 << 3,
-	/* The origin had been written without its cache, or what it lost with it was listed. */
+	/* When opened, the origin had been written without its cache, or listed lost data. */
 	HYBRID_STATE_HEALTHY_AGAIN = 1 << 4,
 	/*
-	 * The cache device had as many errors of late as a limit permits.  Until these are
-	 * forgotten, which takes days without another, or the limits are raised, writes go to
-	 * the origins as in writethrough, and dirty blocks are written back.
+	 * The recent errors of the cache device have reached a limit.  Until they are forgotten,
+	 * which takes days without another error, or the limits are raised, writes go to the
+	 * origins as in writethrough, and dirty blocks are written back.
 	 */
 	HYBRID_STATE_FAILING = 1 << 5,
 };
 
-/* States of the pool (all but HEALTHY_AGAIN), as of the last tick. */
+/* Returns the pool's states (not HEALTHY_AGAIN); watermark and endurance as of the last tick. */
 u32 hybrid_engine_state(const struct hybrid_engine *e);
-/* States of an open volume: FAILED, DRAINED and HEALTHY_AGAIN. */
+/* Returns the states of an open volume: FAILED, DRAINED and HEALTHY_AGAIN. */
 u32 hybrid_volume_state(const struct hybrid_volume *v);
 
 /* ---- For the simulator and the tests ------------------------------------- */
 
 /*
- * Does the RAM map agree with itself?  Map injective, dirty within valid, lists
- * and counts consistent.  NULL, or what is wrong.
+ * Checks the state in RAM: map injective, dirty within valid, lists and counts consistent.
+ * Returns NULL, or a description of the inconsistency.
  */
 const char *hybrid_engine_check(struct hybrid_engine *e);
 
-/* Ask for the eviction, or the writeback, of a block if it is cached. */
+/* Requests the eviction of a block if it is cached and clean, its writeback if it is dirty. */
 void hybrid_engine_evict(struct hybrid_engine *e, struct hybrid_volume *v, oblock_t b,
 			 struct hybrid_actions *acts);
 
