@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the runs' raw counters say: figures, the table's rows, and the goals."""
+"""Figures from the raw counters of the runs, rows of the tables, and goals."""
 import statistics
 from typing import Callable, NamedTuple
 
@@ -7,15 +7,15 @@ OURS, DISK, LIMIT = "hybrid", "disk", "limit"
 PEERS = ("dmcache-wb-64", "dmcache-wb-256", "dmcache-wt-64", "dmcache-wt-256", "bcache-wb",
          "bcache-wb-tuned", "writecache", "writeboost")
 STACKS = (DISK, LIMIT, *PEERS, "hybrid-wt", OURS)
-# Measured only where they are asked for.
+# Measured only when STACKS names them.
 MORE = ("hybrid-wb-16", "hybrid-wb-32")
-# What has only one sense on one kind of stack, or takes time and has no peer.
+# Workloads that make sense on some stacks only, or that take long and have no peers.
 ONLY = {"ascending": (DISK,), "activate": (OURS, "dmcache-wb-64", "writecache", "writeboost"),
         "memory": (OURS, *PEERS[:2], "writecache", "writeboost"),
         "zipf": (DISK, *PEERS, OURS, "hybrid-wt"), "uniform": (DISK, *PEERS, OURS, "hybrid-wt"),
         "zoned": (DISK, *PEERS, OURS, "hybrid-wt"), "beside": (DISK, *PEERS, OURS),
         "neighbour": (OURS,)}
-# Whose figures depend on the moment: the median of more seeds counts.
+# The figures of these workloads depend on timing, so the median of more seeds counts.
 SEEDS = {"boot": 5, "uniform": 3}
 
 Runs = dict[tuple[str, str], list[dict]]	# (stack, workload) -> phases, one for each seed
@@ -31,12 +31,12 @@ def iops(phase: dict) -> float:
 
 
 def written(phase: dict) -> float:
-    """SSD sectors written for each sector that the user wrote."""
+    """SSD sectors written for each sector written by the user."""
     return delta(phase, "ssd", "ws") / phase["load"]["write"]["sectors"]
 
 
 def disk_flushes(phase: dict) -> float:
-    """For each write."""
+    """Flushes of the disk for each write."""
     return delta(phase, "hdd", "f") / phase["load"]["write"]["ios"]
 
 
@@ -57,25 +57,25 @@ def mib(phase: dict) -> float:
 
 
 def waited(key: str) -> Callable[[dict], float]:
-    """Milliseconds, of reads."""
+    """Latency of reads, in milliseconds."""
     return lambda phase: phase["load"]["read"][f"{key}_ns"] / 1e6
 
 
 class Row(NamedTuple):
     """A line of the table: a figure of one phase of a workload."""
-    text: str			# what is before ": " some have in common
+    text: str			# rows of one group have the same text before ": "
     work: str
     phase: str
     figure: Callable[[dict], float] = iops
     form: str = ",.0f"
-    lower: bool = False		# is better
+    lower: bool = False		# less is better
 
 
 ROWS = {
     "mixed": Row("random 75/25, 4k, laid out before: once", "mixed", "1"),
     "mixed3": Row("random 75/25, 4k, laid out before: third time", "mixed", "3"),
     "fsync": Row("fsync after each 4k random write: of new blocks", "fsync", "new"),
-    "fsync-again": Row("fsync after each 4k random write: of what is dirty", "fsync", "rewrite"),
+    "fsync-again": Row("fsync after each 4k random write: of dirty blocks", "fsync", "rewrite"),
     "boot1": Row("boot storm: cold", "boot", "1"),
     "boot2": Row("boot storm: second run", "boot", "2"),
     "uniform1": Row("uniform reads of the whole disk, cold: first 1,000", "uniform", "1"),
@@ -95,24 +95,26 @@ ROWS = {
     "oltp-log": Row("OLTP: log", "oltp", "log"),
     "pages": Row("OLTP: pages of 16k, no log", "pages", "pages"),
     "burst": Row("burst of 4k writes, queue of 32", "burst", "burst"),
-    "neighbour-alone": Row("4k writes through to a fast origin: alone in the pool", "neighbour", "alone"),
-    "neighbour": Row("4k writes through to a fast origin: beside 128 to a disk", "neighbour", "beside"),
+    "neighbour-alone": Row("4k writethrough to a fast origin: alone in the pool", "neighbour", "alone"),
+    "neighbour": Row("4k writethrough to a fast origin: beside 128 writes to a disk", "neighbour",
+                     "beside"),
 }
 COSTS = {
-    "fsync-written": Row("SSD sectors for a user's: fsync", "fsync", "new", written, ".2f", True),
-    "fsync-again-written": Row("SSD sectors for a user's: fsync of what is dirty", "fsync",
+    "fsync-written": Row("SSD sectors per user sector: fsync", "fsync", "new", written, ".2f", True),
+    "fsync-again-written": Row("SSD sectors per user sector: fsync of dirty blocks", "fsync",
                                "rewrite", written, ".2f", True),
-    "burst-written": Row("SSD sectors for a user's: burst", "burst", "burst", written, ".2f", True),
-    "fsync-flushes": Row("disk flushes for an fsync", "fsync", "new", disk_flushes, ".2f", True),
+    "burst-written": Row("SSD sectors per user sector: burst", "burst", "burst", written, ".2f", True),
+    "fsync-flushes": Row("disk flushes per fsync", "fsync", "new", disk_flushes, ".2f", True),
     "drain-busy": Row("drain of 8,000 blocks: disk busy, s", "burst", "drain", busy, ".2f", True),
     "drain-clock": Row("drain of 8,000 blocks: by the clock, s", "burst", "drain", clock, ".2f", True),
-    **{f"reads-{phase}-{key}": Row(f"ms, reads of the disk, queue of 4: {text}, {name}", "beside", phase,
+    **{f"reads-{phase}-{key}": Row(f"latency of disk reads, queue of 4, ms: {text}, {name}", "beside", phase,
                                    waited(key), ",.1f", True)
        for phase, text in (("alone", "alone"), ("background", "beside writeback"), ("drain", "beside a drain"))
        for key, name in (("p50", "median"), ("p99", "p99"), ("max", "worst"))},
-    "pages-max": Row("ms, OLTP's pages of 16k: worst read", "pages", "pages", waited("max"), ",.1f", True),
-    "hit-read": Row("instructions for a 4k hit: read", "hit", "read", instructions, ",.0f", True),
-    "hit-write": Row("instructions for a 4k hit: write", "hit", "write", instructions, ",.0f", True),
+    "pages-max": Row("OLTP, pages of 16k: worst read latency, ms", "pages", "pages", waited("max"),
+                     ",.1f", True),
+    "hit-read": Row("instructions per 4k hit: read", "hit", "read", instructions, ",.0f", True),
+    "hit-write": Row("instructions per 4k hit: write", "hit", "write", instructions, ",.0f", True),
     "memory": Row("RAM for 1 GiB of cache, MiB", "memory", "empty", mib, ".2f", True),
     "active-empty": Row("activation of 16 GiB: empty, s", "activate", "empty", clock, ".2f", True),
     "active-clean": Row("activation of 16 GiB: every block in use, s", "activate", "clean", clock, ".2f", True),
@@ -125,8 +127,8 @@ def moved(device: str, key: str, unit: float = 1) -> Callable[[dict], float]:
     return lambda phase: delta(phase, device, key) / unit
 
 
-SECTORS = 2048	# of a MiB
-# What the devices had to do meanwhile: a table each, with the same rows as that of the I/O.
+SECTORS = 2048	# in a MiB
+# Activity of the devices during the load: a table each, with the same rows as the I/O table.
 DEVICES = {
     "disk busy, s": (moved("hdd", "busy_ms", 1000), ",.2f"),
     "disk read, MiB": (moved("hdd", "rs", SECTORS), ",.1f"),
@@ -140,20 +142,20 @@ COLD = ("mixed", "fsync", "boot1", "uniform1", "uniform2", "uniform3", "zipf1", 
 
 
 def value(runs: Runs, stack: str, name: str | Row) -> float | None:
-    """The median over the seeds; None: not measured, or the stack has no such thing."""
+    """The median over the seeds; None: not measured, or the figure makes no sense on this stack."""
     row = name if isinstance(name, Row) else ALL[name]
     found = runs.get((stack, row.work))
     if not found or any(row.phase not in phases for phases in found):
         return None
     if row.figure in (busy, clock) and row.work == "burst":
-        # The bare disk has nothing to drain, the limit has no disk.
+        # The bare disk has nothing to drain, and the limit has no disk.
         if stack in (DISK, LIMIT) or stack.split("-")[1:2] == ["wt"]:
             return None
     return statistics.median(row.figure(phases[row.phase]) for phases in found)
 
 
 class Goal(NamedTuple):
-    """One gating metric. What may be is a share of something that was measured, or a figure."""
+    """One gating metric. Its goal is a share of a measured figure, or a fixed figure."""
     name: str
     value: float | None
     peer: float | None
@@ -175,7 +177,7 @@ def _share(share: float, of: float | None) -> float | None:
 
 
 def peer(runs: Runs, known: dict, name: str) -> float | None:
-    """The best of those measured now, or else of the last run of all."""
+    """The best of the peers measured now, or else of the last complete run."""
     found = [v for p in PEERS if (v := value(runs, p, name)) is not None]
     if not found:
         return known.get(name)
@@ -183,7 +185,7 @@ def peer(runs: Runs, known: dict, name: str) -> float | None:
 
 
 def _hit(runs: Runs, name: str, stack: str) -> float | None:
-    """Instructions beyond dm-linear's, which the bare disk's volume is."""
+    """Instructions beyond dm-linear, the target of the bare disk's volume."""
     own, linear = value(runs, stack, name), value(runs, DISK, name)
     return None if own is None or linear is None else own - linear
 
@@ -193,7 +195,7 @@ def _best_hit(runs: Runs, name: str) -> float | None:
 
 
 def _cold(runs: Runs) -> Goal:
-    """The workload that suffers most from a cache which has nothing yet."""
+    """The workload that suffers most from an empty cache."""
     shares = {name: ours / bare for name in COLD
               if (ours := value(runs, OURS, name)) and (bare := value(runs, DISK, name))}
     worst = min(shares, key=shares.get, default="")
@@ -201,7 +203,7 @@ def _cold(runs: Runs) -> Goal:
 
 
 def goals(runs: Runs, known: dict) -> list[Goal]:
-    """The goals; `known` has the peers' best where they are not measured now."""
+    """The goals; `known` has the best figures of peers that are not measured now."""
     def goal(name, share=None, of=None, fixed=None):
         row, limit = ALL[name], value(runs, LIMIT, name)
         best = peer(runs, known, name)
@@ -225,7 +227,7 @@ def goals(runs: Runs, known: dict) -> list[Goal]:
         goal("fsync", 0.97, "limit"),
         goal("fsync-written", fixed=2.0),
         goal("fsync-again-written", fixed=1.0),
-        # Writeback in the background may have some of its own.
+        # Writeback in the background may flush the disk, too.
         goal("fsync-flushes", fixed=0.01),
         goal("boot2", 0.95, "limit"),
         goal("zipf3", fixed=750),
@@ -256,7 +258,7 @@ def goals(runs: Runs, known: dict) -> list[Goal]:
 
 
 def best_peers(runs: Runs) -> dict[str, float]:
-    """For runs without peers: what peers() would have found."""
+    """For later runs without peers: the result of peer() for each row."""
     found = {name: v for name in ALL if (v := peer(runs, {}, name)) is not None}
     for name in ("hit-read", "hit-write"):
         over = _best_hit(runs, name)

@@ -12,11 +12,11 @@ TEXT = {DISK: "disk", LIMIT: "limit", OURS: "**dm-hybrid**", "hybrid-wt": "dm-hy
         "dmcache-wt-64": "dm-cache wt 64k", "dmcache-wt-256": "dm-cache wt 256k",
         "bcache-wb": "bcache wb", "bcache-wb-tuned": "bcache wb tuned", "writecache": "writecache",
         "writeboost": "writeboost"}
-# What the Markdown has as bars, too
+# Rows that the Markdown also shows as bars
 PLOTTED = ("mixed", "fsync", "boot2", "zipf3", "zoned3", "reread2", "yabs-4k", "oltp-data", "oltp-log", "burst")
-# What a bar stands for: its class, the text of the legend
+# Class of a bar, and its text in the legend
 LEGEND = {"bare": "the disk alone", "limit": "the SSD alone: the limit", "peer": "other caches",
-          "variant": "dm-hybrid, other modes and block sizes", "ours": "dm-hybrid as it is by default",
+          "variant": "dm-hybrid, other modes and block sizes", "ours": "dm-hybrid with its defaults",
           "goal": "the goal"}
 KINDS = {DISK: "bare", LIMIT: "limit", OURS: "ours"}
 PAGE_STYLE = """
@@ -47,7 +47,7 @@ def gate(goals: list[Goal]) -> str:
 
 
 def _label(goal: Goal) -> str:
-    """What the goal is about, in the words of the tables."""
+    """The name of the goal, in the words of the tables."""
     name, _, rest = goal.name.partition(", ")
     return f"{ALL[name].text}{rest and ', '}{rest}" if name in ALL else goal.name
 
@@ -63,7 +63,7 @@ def _stacks(runs: Runs) -> list[str]:
 
 
 def _lines(runs: Runs, rows: list[Row]) -> list[list[str]]:
-    """What the row says, without what the one before said, too, and its figures for each stack."""
+    """For each row its text, without the part in common with the row before, and a figure for each stack."""
     out, last = [], ""
     for row in rows:
         cells = [value(runs, s, row) for s in _stacks(runs)]
@@ -82,12 +82,13 @@ def table(runs: Runs, rows: dict[str, Row]) -> list[str]:
 
 
 def markdown(runs: Runs, goals: list[Goal], about: str) -> str:
-    out = ["<!-- SPDX-License-Identifier: GPL-2.0-or-later -->", "# Measured", "", about, "",
-           "## I/O a second", "", *table(runs, ROWS), "", "## What it costs", "",
+    out = ["<!-- SPDX-License-Identifier: GPL-2.0-or-later -->", "# Benchmark results", "", about, "",
+           "## I/O a second", "", *table(runs, ROWS), "", "## Costs", "",
            *table(runs, COSTS), "", "## Goals", "",
            "| | dm-hybrid | best peer | limit | goal | |", "|---|---:|---:|---:|---:|---|"]
     out += [f"| {_label(g)} | {' | '.join(_cells(g))} | {g.verdict} |" for g in goals]
-    out += ["", "## As bars", "", "Logarithmic; `build/bench/index.html` has all of them.", "", "```"]
+    out += ["", "## As bars", "", "The bars are logarithmic. `build/bench/index.html` has all rows.", "",
+            "```"]
     for name in PLOTTED:
         out += text_bars(runs, name) + [""] if _values(runs, name) else []
     return "\n".join(out).rstrip() + "\n```\n"
@@ -159,7 +160,7 @@ def _legend() -> str:
 
 
 def _devices(runs: Runs) -> str:
-    """What the devices did, a table for each kind."""
+    """Activity of the devices, a table for each kind."""
     head = "".join(f"<th>{TEXT[s].strip('*')}" for s in _stacks(runs))
     out = []
     for text, (figure, form) in DEVICES.items():
@@ -188,11 +189,12 @@ def html(runs: Runs, goals: list[Goal], about: str) -> str:
 <h1>dm-hybrid and its peers</h1>
 <p class="soft">{about}</p>
 <p class="legend">{_legend()}</p>
-<h2>I/O a second: more is better</h2><p class="soft">Logarithmic: a bar that is a little longer stands for a lot.</p>
+<h2>I/O a second: more is better</h2><p class="soft">The axis is logarithmic: a slightly longer bar
+stands for a much higher figure.</p>
 <div class="plots">{plots["rows"]}</div>
-<h2>What it costs: less is better</h2><p class="soft">Linear, from zero.</p>
+<h2>Costs: less is better</h2><p class="soft">The axis is linear, from zero.</p>
 <div class="plots">{plots["costs"]}</div>
-<h2>What the devices did</h2>{_devices(runs)}
+<h2>Activity of the devices</h2>{_devices(runs)}
 <h2>Goals</h2><div class="wide"><table>
 <tr><th>Metric<th><th>dm-hybrid<th>best peer<th>limit<th>goal<th></tr>{lines}</table></div>
 </main></body></html>

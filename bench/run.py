@@ -3,7 +3,7 @@
 """make bench: dm-hybrid and its peers on modelled devices, in virtual time.
 
 Leaves build/bench/results.json, results.md and index.html, and a file for each run in
-build/bench/runs. What has not changed is not measured again.
+build/bench/runs. A run is repeated only if one of its files has changed.
 """
 import argparse
 import concurrent.futures
@@ -23,12 +23,12 @@ import report  # noqa: E402
 
 KNOWN = HERE / "peers.json"
 WORKLOADS = sorted(p.stem for p in (HERE / "workloads").glob("*.sh"))
-# The longest first: so that the CPUs end together.
+# The longest runs begin first, so that all CPUs end together.
 LONG = ("activate", "mixed", "yabs", "oltp")
 
 
 def plan(stacks: list[str], works: list[str], seed: int, quick: bool) -> list[tuple]:
-    """(stack, workload, seed), as they are begun."""
+    """(stack, workload, seed), in the order of their start."""
     runs = [(stack, work, seed + n) for work in works for stack in stacks
             if stack in figures.ONLY.get(work, figures.STACKS) + figures.MORE
             for n in range(1 if quick else figures.SEEDS.get(work, 1))]
@@ -42,8 +42,8 @@ def result(stack: str, work: str, seed: int, args) -> dict | None:
 
 
 def missing(stacks: list[str]) -> set[str]:
-    """Those that cannot be had here; says why."""
-    print("bench: making what the guests need", file=sys.stderr, flush=True)
+    """The stacks that cannot be had here; prints the reasons."""
+    print("bench: building the files for the guests", file=sys.stderr, flush=True)
     machine.prepare()
     found = set()
     for kind, fetch in machine.FETCHED.items():
@@ -57,7 +57,7 @@ def missing(stacks: list[str]) -> set[str]:
 
 
 def measure(runs: list[tuple], args) -> tuple[list[dict], list[str]]:
-    """The results, and what failed; says how far it is."""
+    """The results, and the failures; prints the progress."""
     results, failed, started = [], [], time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         waiting = {pool.submit(result, *r, args): r for r in runs}
@@ -89,10 +89,10 @@ def about(args) -> str:
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=HERE,
                             capture_output=True, text=True).stdout.strip()
     kernel, _ = machine.prepare()
-    return (f"`{' '.join(command)}`, commit {commit or 'unknown'}, Linux {kernel.release}: in QEMU, in "
-            "virtual time (a nanosecond is an instruction), on models of a disk (7,200 rpm, 2 GiB full "
-            "stroke) and of a SATA SSD; the cache has 256 MiB. The same files give the same figures, on "
-            f"whatever machine. Limit: the SSD alone. Seed {args.seed}"
+    return (f"`{' '.join(command)}`, commit {commit or 'unknown'}, Linux {kernel.release}. Each stack runs "
+            "in QEMU, in virtual time (an instruction takes a nanosecond), on models of a disk (7,200 rpm, "
+            "2 GiB full stroke) and of a SATA SSD. The cache has 256 MiB. The same files give the same "
+            f"figures on any machine. The limit is the SSD alone. Seed {args.seed}"
             + "".join(f"; {work}: the median of {n} seeds" for work, n in figures.SEEDS.items()
                       if not args.quick) + ".")
 
@@ -107,12 +107,12 @@ def words(text: str, known) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="only what the goals need")
+    parser.add_argument("--quick", action="store_true", help="only the runs that the goals need")
     parser.add_argument("--works", default="", help=" ".join(WORKLOADS))
     parser.add_argument("--stacks", default="", help=" ".join(figures.STACKS + figures.MORE))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--again", action="store_true", help="also what was measured before")
-    parser.add_argument("--report", action="store_true", help="only what was measured before")
+    parser.add_argument("--again", action="store_true", help="repeat runs of unchanged files, too")
+    parser.add_argument("--report", action="store_true", help="report earlier results, without a run")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
     works = words(args.works, WORKLOADS) or WORKLOADS
@@ -136,7 +136,7 @@ def main() -> int:
     if args.works or args.stacks:
         print(*report.table(runs, figures.ALL), "", sep="\n")
     print(report.gate([g for g in goals if g.value is not None]))
-    print(f"All of it: {machine.OUT}/index.html, results.md, results.json")
+    print(f"All results: {machine.OUT}/index.html, results.md, results.json")
     return 1 if failed else 0
 
 

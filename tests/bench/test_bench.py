@@ -204,7 +204,7 @@ def test_table_says_what_rows_have_in_common_once():
         phases[0]["rewrite"] = phases[0]["new"]
     lines = report.table(runs, figures.ROWS)
     assert [line.split(" | ")[0] for line in lines[2:]] == [
-        "| fsync after each 4k random write: of new blocks", "| ... of what is dirty"]
+        "| fsync after each 4k random write: of new blocks", "| ... of dirty blocks"]
 
 
 def test_every_stack_is_shown():
