@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What placement alone could reach: the loads of some workloads, in caches that are only lists.
+"""The best that block placement alone could reach: some workloads, in caches that are only lists.
 
-Such a cache has all of the SSD for blocks of 64 KiB. A read that misses brings what is missing
-of the aligned piece around it (64 KiB to 1 MiB) and takes the disk a seek and the transfer;
-all else takes no time. What was brought along and not read since goes first, then what was read
-the longest ago; or, of an oracle, what is read next the latest (Belady). Seeks and transfers take
-what they took in dm-hybrid's own run. `make bench` has to have measured that.
+Such a cache has all of the SSD for blocks of 64 KiB. A read that misses brings in the missing blocks
+of the aligned piece around it (64 KiB to 1 MiB). It takes the disk a seek and the transfer; nothing
+else takes time. The cache first evicts blocks that it brought in and that were never read, then the
+least recently read block. An oracle evicts the block that is used again last (Belady). Seeks and
+transfers take as long as in dm-hybrid's own run, so `make bench` must have measured it before.
 """
 import argparse
 import heapq
@@ -21,10 +21,10 @@ import figures
 import machine
 
 SECTOR, BLOCK = 512, 65536
-CAPACITY = 272 * 2**20 // BLOCK		# all of the SSD, as if there were no metadata
+CAPACITY = 272 * 2**20 // BLOCK		# all of the SSD: there is no metadata
 PIECES = (1, 2, 4, 8, 16)
 NEVER = 1 << 60
-# Workload, phases that follow each other (the last one counts), and the goal for it
+# Workload, its phases in order (the last one counts), and the name of its goal
 READS = {"zipf": (("1", "2", "3"), "zipf3"), "zoned": (("1", "2", "3"), "zoned3"),
          "oltp": (("data",), "oltp-data")}
 
@@ -33,11 +33,11 @@ READS = {"zipf": (("1", "2", "3"), "zipf3"), "zoned": (("1", "2", "3"), "zoned3"
 class IO:
     write: bool
     block: int
-    part: int		# of the block: its first byte
+    part: int		# first byte of the I/O within the block
 
 
 def loads(work: str, seed: int) -> dict[str, list[str]]:
-    """The options of each load of a workload, as its script calls it."""
+    """The options of each load that the script of a workload starts."""
     script = 'run() { echo "$@"; }; for word in fresh busy seconds say quiesce; do ' \
              'eval "$word() { :; }"; done; . "$0"'
     run = subprocess.run(["sh", "-c", script, machine.HERE / f"workloads/{work}.sh"], text=True,
@@ -47,7 +47,7 @@ def loads(work: str, seed: int) -> dict[str, list[str]]:
 
 
 def sequence(options: list[str], ios: int | None = None) -> list[IO]:
-    """What `load` does with them; with so many I/Os, if time is what ends it."""
+    """The I/Os of `load` with these options; the first @ios of a load that ends by time."""
     if ios:
         options = [o for o in options if not o.startswith("seconds=")] + [f"ios={ios}"]
     run = subprocess.run([machine.OUT / "sequence", *options], stdout=subprocess.PIPE, check=True,
@@ -60,7 +60,7 @@ def sequence(options: list[str], ios: int | None = None) -> list[IO]:
 
 
 class Recent:
-    """What was never read goes first, the oldest of it; then what was read the longest ago."""
+    """Evicts the oldest block that was never read; if there is none, the least recently read one."""
 
     def __init__(self, ios: list[IO]):
         self.read: OrderedDict[int, None] = OrderedDict()
@@ -84,7 +84,7 @@ class Recent:
 
 
 class Oracle:
-    """What is used the latest from now on goes first."""
+    """Evicts the block whose next use is farthest in the future."""
 
     def __init__(self, ios: list[IO]):
         self.uses: dict[int, list[int]] = {}
@@ -129,7 +129,7 @@ def measured(stack: str, work: str, phase: str, seed: int) -> dict:
 
 
 def pace(work: str, phase: str, seed: int) -> Disk:
-    """What a seek and a block took in dm-hybrid's run of the workload."""
+    """The time of a seek and of a block in dm-hybrid's run of the workload."""
     once = measured("disk", "reread", "1", seed)
     block = figures.delta(once, "hdd", "busy_ms") / figures.delta(once, "hdd", "rs") * BLOCK / SECTOR
     ours = measured("hybrid", work, phase, seed)
@@ -140,8 +140,8 @@ def pace(work: str, phase: str, seed: int) -> Disk:
 
 def reads_a_second(ios: list[IO], begin: int, seconds: float, cache, piece: int,
                    disk: Disk) -> tuple[float, int]:
-    """From number @begin on, to the end or for so many seconds; and the seeks of that."""
-    partly: dict[int, set[int]] = {}	# blocks of which only what was written is there
+    """Speed and seeks from I/O number @begin on, to the end or for @seconds (0: to the end)."""
+    partly: dict[int, set[int]] = {}	# blocks of which only the written parts are cached
     seeks, ms = 0, 0.0
     for now, io in enumerate(ios):
         if now == begin:
@@ -187,7 +187,7 @@ def of_reads(work: str, seed: int) -> None:
 
 
 def of_burst(seed: int) -> None:
-    """What does not fit has to be written back first: at best in ascending order, once."""
+    """The blocks that do not fit must be written back meanwhile: at best once, in ascending order."""
     ios = sequence(loads("burst", seed)["burst"])
     touched = len({io.block for io in ios})
     away = max(touched - CAPACITY, 0)
