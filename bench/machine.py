@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Runs one stack under one workload, in a machine where time is instructions.
 
-QEMU without KVM, -icount: a nanosecond of the guest is one instruction, waiting costs nothing, and
-what else the host does changes nothing: the same files give the same figures, to the last digit.
-So a result is kept, by what went into it, and never measured twice.
+QEMU runs without KVM and with -icount: an instruction takes the guest a nanosecond, and waiting is
+skipped. Other load on the host changes nothing, so the same files give the same figures, to the last
+digit. Each result is stored with a hash of its input, and never measured twice.
 """
 import functools
 import hashlib
@@ -29,17 +29,17 @@ from guest.apt import Missing  # noqa: E402
 
 QEMU = ["qemu-system-x86_64", "-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off",
         "-rtc", "base=2026-01-01,clock=vm", "-seed", "1", "-smp", "1",
-        # The guest's copies and fills count as what they move.
+        # Copies and fills in the guest count by the data that they move.
         "-cpu", "max,-erms,-fsrm", "-M", "q35,hpet=off", "-m", "3G", "-nodefaults",
         "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot",
         "-serial", "stdio"]
-# No machine outlives a run that is interrupted.
+# An interrupted run leaves no machine behind.
 TIED = ["setpriv", "--pdeathsig", "KILL"]
 APPEND = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable clocksource=tsc " \
          "random.trust_cpu=on cryptomgr.notests"
-# Sparse: only what is written needs RAM.
+# RAM disks: only written pages need memory.
 DISKS = "rd_nr=2 rd_size=17825792 max_part=0"
-# As udev would load it: the generic one takes 15,000 instructions for a block of metadata.
+# The driver that udev would load: the generic one takes 15,000 instructions for a metadata block.
 CRC = ["crc32c_intel", "libcrc32c"]
 MODULES = {
     "": ["brd", "dm_mod", "dm_testdisk", "dm_zero"],
@@ -58,7 +58,7 @@ LINE = re.compile(r"^bench (\S+) (\S+) (.*?)\r?$", re.M)
 
 
 class Failed(Exception):
-    """A run that came to no figures: the text says why, with the end of the console."""
+    """A run without figures: the text has the reason, or the end of the console."""
 
 
 def compile(program: str) -> None:
@@ -68,7 +68,7 @@ def compile(program: str) -> None:
 
 @functools.cache
 def prepare() -> tuple[packaged.Kernel, Path]:
-    """Builds and fetches what guests are made of; a kernel, and a tree with its modules and ours."""
+    """Builds and fetches the parts of guests; returns a kernel, and a tree with its modules and ours."""
     OUT.mkdir(parents=True, exist_ok=True)
     kernel, root = kernels.ready(packaged.OWN)
     compile("load")
@@ -76,7 +76,7 @@ def prepare() -> tuple[packaged.Kernel, Path]:
 
 
 def fetch_bcache_tools() -> None:
-    """Not installed: the package would have udev look for bcache on this machine."""
+    """Unpacks the package without installing it: udev would look for bcache on this machine."""
     tools = OUT / "bcache-tools"
     if not tools.exists():
         with tempfile.TemporaryDirectory(dir=OUT) as tmp:
@@ -88,7 +88,7 @@ def fetch_bcache_tools() -> None:
 
 @functools.cache
 def writeboost() -> Path:
-    """dm-writeboost.ko for the guests' kernel: not Linux's, but Debian's package has its sources."""
+    """dm-writeboost.ko for the guests' kernel. It is not in Linux; Debian has a package with its source."""
     package, source, headers = "dm-writeboost-dkms", apt.Apt(), packaged.headers()
     versions = source.versions(package)
     if not versions:
@@ -106,12 +106,12 @@ def writeboost() -> Path:
     return final / "dm-writeboost.ko"
 
 
-# What some stacks need that neither the guests' kernel nor this tree has; raises Missing.
+# Files that some stacks need beyond the guests' kernel and this tree. The functions raise Missing.
 FETCHED = {"bcache": fetch_bcache_tools, "writeboost": writeboost}
 
 
 def _module(path: Path) -> bytes:
-    """Without what says where it was built: what was measured elsewhere need not be again."""
+    """Without the traces of its build directory, so that results from another directory stay valid."""
     if path.suffix == ".xz":
         return lzma.decompress(path.read_bytes())
     with tempfile.NamedTemporaryFile() as out:
@@ -127,7 +127,7 @@ def _libraries(program: Path) -> list[str]:
 
 @functools.cache
 def initrd(kind: str, work: Path) -> bytes:
-    """All that a guest for one kind of stack has."""
+    """The initrd of a guest for one kind of stack."""
     _, tree = prepare()
     files = {"init": HERE / "guest.sh", "stack.sh": HERE / f"stacks/{kind}.sh",
              "work.sh": work, "bin/busybox": packaged.BUSYBOX}
@@ -146,7 +146,7 @@ def initrd(kind: str, work: Path) -> bytes:
 
 
 def _parse(console: str) -> dict:
-    """{phase: {what: value}}; counters, which stand in pairs, as numbers."""
+    """{phase: {key: value}}; counters, which stand in pairs of name and value, as numbers."""
     result: dict = {}
     for phase, what, value in LINE.findall(console):
         if what == "failed":
