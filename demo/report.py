@@ -209,26 +209,27 @@ on a modelled SATA SSD. All figures are from this run, which took {r['seconds']}
       "bad" if lost else "good")}
 </div>
 <h2>I/O a second</h2>
-<figure>{bars(r)}<figcaption>The axis is logarithmic. The same job of fio with the same seed on the bare
-disk, on the volume with nothing cached, after the cache had warmed up, and after a power
+<figure>{bars(r)}<figcaption>The axis is logarithmic. The same fio job ran with the same seed on the bare
+disk, on the volume with an empty cache, after the cache had warmed up, and after a power
 cut.</figcaption></figure>
 <h2>Reads a second while the cache warms up</h2>
-<figure>{curve(r)}<figcaption>Means of one second; the axis is logarithmic. Between "warm" and "after power
-cut" lie the writes, the cut and a new boot.</figcaption></figure>
+<figure>{curve(r)}<figcaption>Each point is the mean of one second; the axis is logarithmic. The writes, the
+cut and a new boot lie between "warm" and "after power cut".</figcaption></figure>
 <h2>Figures</h2>
 <div class="wide">{table(r)}</div>
-<p class="soft">{escape.escape(loads)}. Direct I/O, 16 requests at a time, tables of 256 MiB. Latencies are of
-reads, in the last row of writes.</p>
+<p class="soft">{escape.escape(loads)}. Direct I/O, 16 requests at a time, tables of 256 MiB. Latencies are
+of reads; in the rows of durable writes, of writes.</p>
 <h2>The power cut</h2>
-<p>Four writers changed random pages, called fdatasync and noted elsewhere what was acknowledged, while
-the database load ran beside them. The guest was killed in the middle; disk and SSD each lost what they had
-not been told to flush. At that moment {number(r['dirty_blocks_at_power_cut'])} cache blocks held data that
-the disk did not have.</p>
+<p>Four writers changed random pages, called fdatasync, and noted each acknowledged transaction on another
+device, while the database load ran beside them. The guest was killed in the middle. Disk and SSD each lost
+writes that they had not been told to flush. At that moment {number(r['dirty_blocks_at_power_cut'])} cache
+blocks held data that the disk did not have.</p>
 <p>After the next boot <code>hybridctl activate</code> took {r['activate_seconds']:.1f} s. Of
 {number(ledger['transactions'])} acknowledged transactions with {number(ledger['writes'])} page writes
-{ledger['lost']} sectors were lost and {ledger['damaged']} damaged. Then {number(r['drained_blocks'])} dirty
-blocks were written back in {r['drain_seconds']:.1f} s, and the disk alone, without its cache, had everything
-but {r['lost_on_the_disk_alone']} sectors; its filesystem was sound.</p>
+{ledger['lost']} sectors were lost and {ledger['damaged']} damaged. Then <code>hybridctl drain</code> wrote
+back {number(r['drained_blocks'])} dirty blocks in {r['drain_seconds']:.1f} s. On the disk alone, without its
+cache, {r['lost_on_the_disk_alone']} acknowledged sectors were lost or damaged, and the file system was
+sound.</p>
 <h2>hybridctl status, warm</h2>
 <pre>{escape.escape(r['status'])}</pre>
 </main></body></html>
