@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""make demo: what a cache does for a database on a slow disk, and what a power cut does to it.
+"""make demo: a database on a slow disk, without and with a cache, before and after a power cut.
 
 Everything happens in a guest (User Mode Linux) on modelled disks: no hardware is needed and
-nothing on this machine changes. What is printed and drawn was measured in this run.
+nothing on this machine changes. All figures, printed or drawn, are measured in this run.
 Leaves build/demo/index.html, result.json and console.log.
 """
 import argparse
@@ -26,10 +26,10 @@ sys.path.insert(0, str(HERE))
 import report  # noqa: E402
 from guest import MIB, Disk, GuestError, UmlGuest  # noqa: E402
 
-# A disk of 7,200 rpm and an SSD on SATA: tests/guest/README.md says what the words mean.
+# A disk of 7,200 rpm and an SSD on SATA: tests/guest/README.md explains the words.
 HDD = "7200 150 1000 16000 32 8192 100"
 SSD = "16 80 30 500 450 1000"
-# Of what was not flushed, this share happens to have reached the medium in a power cut.
+# In a power cut, this share of the unflushed writes has reached the medium all the same.
 DESTAGE = "2 destage_pct 30"
 HDD_MIB, SSD_MIB = 2048, 1024
 MEMORY = 512
@@ -65,7 +65,7 @@ MKFS = {"xfs": "mkfs.xfs -q -f -K", "ext4": "mkfs.ext4 -q -F -E nodiscard"}
 
 
 class DemoError(Exception):
-    """A step did not do what it should; the text says what to make of it."""
+    """A step failed; the text names the reason."""
 
 
 def make(*targets: str) -> str:
@@ -117,7 +117,7 @@ class Demo:
     # --- the stack ----------------------------------------------------------------
 
     def devices(self) -> None:
-        """A volatile write cache, and above it the timing."""
+        """Each disk is a volatile write cache, and above it a model of the timing."""
         self.guest.modprobe("dm-testdisk", "dm-hybrid")
         for disk, model in zip(self.disks, (f"hddsim # 0 {HDD}", f"ssdsim # 0 {SSD}")):
             v = self.guest.dm_create(f"v{disk.name}", f"0 {disk.sectors} volatile {disk.dev} 0 "
@@ -134,8 +134,8 @@ class Demo:
         return {k: int(v) for k, v in zip(words[::2], words[1::2]) if v.isdigit()}
 
     def load(self, phase: str, job: str, seed: int = SEED, reads: int = 0) -> dict:
-        """Runs a job of fio's, for its time or that many reads; returns reads, writes and both a
-        second, and the hit ratio."""
+        """Runs a fio job, for its time or for @reads; returns reads, writes and both a second,
+        latencies, and the hit ratio."""
         seconds = READ_LIMIT if reads else SECONDS[job]
         length = [f"--number_ios={reads}"] if reads else ["--time_based"]
         before = self.counters() if phase != "bare" else None
@@ -172,8 +172,8 @@ class Demo:
         self.guest.boot()
         self.devices()
         self.say(f"Linux {self.guest.release} in {self.guest.boot_seconds:.1f} s; the disk turns "
-                 f"7,200 times a minute,\nthe SSD has 16 channels; both forget in a power cut what "
-                 f"was not flushed")
+                 f"7,200 times a minute,\nthe SSD has 16 channels; in a power cut both lose "
+                 f"unflushed writes")
         self.r["kernel"] = self.guest.release
 
     def bare(self) -> None:
@@ -187,7 +187,7 @@ class Demo:
         self.run("hybridctl create db --origin /dev/mapper/hdd --cache /dev/mapper/ssd "
                  "--mode passthrough --yes --wipe-signatures", show=True)
         self.prepare_tables("/dev/mapper/db")
-        self.say("In passthrough mode nothing of that entered the cache. From here on it may:")
+        self.say("In passthrough mode none of these writes entered the cache. Now the volume uses it:")
         self.run("hybridctl set db mode=writeback", show=True)
 
     def cold(self) -> None:
@@ -195,7 +195,7 @@ class Demo:
         self.r["load"]["cold"] = {"read": self.load("cold", "read", reads=COLD_READS)}
 
     def warm(self) -> None:
-        self.step("Letting it warm up by the load itself")
+        self.step("Warming up the cache with the load itself")
         for k in range(WARM_UP):
             self.load("warming", "read", seed=SEED + 1 + k)
         self.step("The same load, cache warm")
@@ -213,8 +213,8 @@ class Demo:
                                   "--time_based", "--runtime=60", "--iodepth=4"])
         wait = random.uniform(8, 12)
         self.say(f"Four writers change pages of {prepared['bytes'] // MIB} MiB, call fdatasync, and "
-                 f"note in another place\nwhat was acknowledged; the database load runs beside them. "
-                 f"Power off in {wait:.1f} s ...")
+                 f"note each\nacknowledged transaction on another device; the database load runs beside "
+                 f"them. Power off in {wait:.1f} s ...")
         time.sleep(wait)
         dirty = self.counters()["dirty"]
         if writer.poll() or load.poll():
@@ -222,16 +222,16 @@ class Demo:
                             (writer.poll() or load.poll()).text)
         self.guest.check_console()
         self.guest.power_cut()
-        self.say(f"Power is off. {dirty} cache blocks held data that the disk did not have; what "
-                 f"neither disk nor SSD\nhad flushed is gone.")
+        self.say(f"Power is off. {dirty} cache blocks held data that the disk did not have. "
+                 f"Disk and SSD\neach lost unflushed writes.")
         self.r["dirty_blocks_at_power_cut"] = dirty
 
     def recover(self) -> None:
-        self.step("Power on: is everything there that was acknowledged?")
+        self.step("Power on: checking all acknowledged writes")
         self.guest.boot()
         self.devices()
         started = time.monotonic()
-        # The modelled disks show what stands on the files below them: name the ones meant.
+        # The devices below the modelled disks have the same superblocks: name the disks.
         self.run("hybridctl activate db --device /dev/mapper/hdd --device /dev/mapper/ssd",
                  show=True)
         self.r["activate_seconds"] = round(time.monotonic() - started, 2)
@@ -252,7 +252,7 @@ class Demo:
         return found
 
     def drain(self) -> None:
-        self.step("Writing back what only the cache has, and parting the two")
+        self.step("Writing back all dirty data, and separating disk and cache")
         self.run("umount /mnt", timeout=120)
         dirty = self.counters()["dirty"]
         started = time.monotonic()
@@ -275,12 +275,12 @@ class Demo:
         self.r["lost_on_the_disk_alone"] = found["lost"] + found["damaged"]
         check = {"xfs": "xfs_repair -n", "ext4": "e2fsck -fn"}[self.fs]
         self.run(f"umount /mnt && {check} /dev/mapper/alone", timeout=120)
-        self.say(f"{check}: the filesystem is sound")
+        self.say(f"{check}: the file system is sound")
         self.run("dmsetup remove alone")
         self.guest.check_console()
 
     def results(self) -> list[str]:
-        """Fills in the figures asked for; returns what was missed."""
+        """Fills in the figures of the report; returns the missed goals."""
         r, load = self.r, self.r["load"]
         r["bare_iops"] = load["bare"]["read"]["iops"]
         r["cold_iops"] = load["cold"]["read"]["iops"]
@@ -307,7 +307,7 @@ class Demo:
                 f"cold reads are {r['cold_iops'] / max(r['bare_iops'], 1e-9):.2f} of the bare "
                 f"disk's, less than {COLD_AT_LEAST}")
         require(r["lost_after_power_cut"] == 0,
-                f"{r['lost_after_power_cut']} acknowledged sectors are not what they should be "
+                f"{r['lost_after_power_cut']} acknowledged sectors are lost or damaged "
                 f"after the power cut")
         require(r["lost_on_the_disk_alone"] == 0,
                 f"{r['lost_on_the_disk_alone']} acknowledged sectors are not on the disk after "
@@ -340,21 +340,21 @@ class Demo:
 
 
 def real_devices() -> str:
-    """How to go on from here."""
+    """The next steps, on real devices."""
     build = Path(f"/lib/modules/{os.uname().release}/build")
     config = build / ".config"
     if config.exists() and "CONFIG_MODULES=y" in config.read_text(errors="replace"):
         return ("On real devices, on this machine:\n"
                 "  sudo make install\n"
                 "  sudo hybridctl create NAME --origin /dev/SLOW --cache /dev/FAST\n"
-                "create asks before it destroys anything; man hybridctl says more.")
+                "create asks before it destroys anything; see man hybridctl.")
     return (f"On real devices: 'sudo make install' and 'hybridctl create' on a machine with the "
             f"headers of its\nkernel. This one has none for {os.uname().release}, or cannot load "
             f"modules.")
 
 
 def workdir(keep: bool):
-    """For disks and guest: outside the tree (short paths), unless there is no room."""
+    """A directory for disks and guest: outside the tree (short paths), unless there is no room."""
     where = None
     if shutil.disk_usage(tempfile.gettempdir()).free < NEEDED_MIB * MIB:
         where = OUT
@@ -394,11 +394,11 @@ def main() -> int:
         print(f"The guest's console: {OUT / 'console.log'}", file=sys.stderr)
         return 1
     if missed:
-        print("\nNot as it should be:", file=sys.stderr)
+        print("\nMissed goals:", file=sys.stderr)
         for text in missed:
             print(f"  - {text}", file=sys.stderr)
-        print(f"A machine that is busy with other things can be the cause of the first kind; the\n"
-              f"guest's console: {OUT / 'console.log'}", file=sys.stderr)
+        print(f"If the machine is busy with other work, the demo can miss the goals of speed.\n"
+              f"The guest's console: {OUT / 'console.log'}", file=sys.stderr)
         return 1
     print(f"\n{real_devices()}")
     return 0
