@@ -6,7 +6,6 @@ from style import prose
 
 # Not rewritten yet.
 NOT_YET = {
-    "dm-hybrid/Documentation/dm-hybrid-format.rst", "bench/RESULTS.md",
     "dm-hybrid", "dm-hybrid/core", "dm-hybrid/policy", "userspace/lib", "userspace/hybridctl", "userspace/check",
     "userspace/replay",
 }
