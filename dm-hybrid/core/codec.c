@@ -2,7 +2,7 @@
 #include "codec.h"
 #include "format-check.h"
 
-/* Volumes end, and numbers that grow for ever stop, where the arithmetic is still safe. */
+/* Limits of sectors, and of numbers that only grow: arithmetic within them is safe. */
 #define MAX_SECTORS		BIT_ULL(54)
 #define MAX_NUMBER		BIT_ULL(62)
 
@@ -39,8 +39,8 @@ static bool name_char(u8 c)
 }
 
 /*
- * Names become file names and arguments: none that is hidden, means a directory
- * or looks like an option.  An empty one is allowed.
+ * Names become file names and arguments.  So no name may be hidden, mean a directory
+ * or look like an option.  An empty name is allowed.
  */
 static bool name_ok(const u8 *name, size_t size)
 {
@@ -56,7 +56,7 @@ static bool name_ok(const u8 *name, size_t size)
 
 /*
  * The path of a cache device below /dev/disk, as udev makes it: by-id/... or by-path/...,
- * of characters that need no quoting in a shell.  An empty one is allowed.
+ * of characters that need no quoting in a shell.  An empty path is allowed.
  */
 static bool path_ok(const u8 *path, size_t size)
 {
@@ -82,7 +82,7 @@ static void name_encode(u8 *to, const char *from, size_t size)
 	memcpy(to, from, len);
 }
 
-/* What follows the NUL on the disk is not looked at. */
+/* Ignores bytes behind the NUL on the disk. */
 static void name_decode(char *to, const u8 *from, size_t size)
 {
 	name_encode((u8 *)to, (const char *)from, size);
@@ -168,7 +168,7 @@ void hybrid_sb_encode(struct hybrid_superblock *block, const struct hybrid_sb *s
 }
 
 /*
- * All of a layout follows from three numbers: what else is stored must agree,
+ * Three numbers determine the whole layout.  The other numbers stored must agree,
  * or two readers would look in different places.
  */
 static int sb_cache_check(const struct hybrid_sb_cache *c, u64 member_sectors,
@@ -208,7 +208,7 @@ static int sb_cache_check(const struct hybrid_sb_cache *c, u64 member_sectors,
 	return 0;
 }
 
-/* Start and size of the data of a formatted origin that ends at @end. */
+/* Checks the data area of a formatted origin, which may extend up to @end. */
 static int data_area_check(u64 data_sector, u64 data_sectors, u64 end, const char **why)
 {
 	if (data_sector < HYBRID_HEAD_SECTORS || data_sector > end ||
@@ -233,7 +233,7 @@ static int sb_origin_check(const struct hybrid_sb_origin *o, u64 member_sectors,
 			       member_sectors - HYBRID_TAIL_SECTORS, why);
 }
 
-/* Whether this is a superblock of ours at all, undamaged and of a known format. */
+/* Checks that this is a superblock of dm-hybrid, undamaged and of a known format. */
 static int sb_identify(const struct hybrid_superblock *block, const char **why)
 {
 	if (memcmp(block->magic, HYBRID_SB_MAGIC, HYBRID_SB_MAGIC_SIZE))
@@ -406,7 +406,7 @@ static int header_check(const struct hybrid_block_header *h, u32 magic, u64 numb
 	return 0;
 }
 
-/* As header_check, for a block whose parent names its generation. */
+/* Like header_check(), for a block whose parent names its generation. */
 static int child_check(const struct hybrid_block_header *h, u32 magic, u32 nr,
 		       u16 generation, const struct hybrid_ident *id, const char **why)
 {
@@ -434,7 +434,7 @@ static bool lost_bit(const struct hybrid_lost_map *map, u32 chunk)
 	return map->bitmap[chunk / 8] >> chunk % 8 & 1;
 }
 
-/* First chunk from @chunk on that is lost, or is not; or how many there are. */
+/* Returns the first chunk from @chunk on whose state is @lost, or the number of chunks. */
 static u32 lost_find(const struct hybrid_lost_map *map, u32 chunk, bool lost)
 {
 	const u8 skip = lost ? 0 : 0xff;
@@ -474,7 +474,7 @@ u32 hybrid_lost_seal(struct hybrid_lost_map *map, const struct hybrid_sb *sb,
 	return count;
 }
 
-/* Whether it belongs to that superblock. */
+/* Checks that the map belongs to superblock @sb. */
 static int lost_identify(const struct hybrid_lost_map *map, const struct hybrid_sb *sb,
 			 unsigned int copy, const char **why)
 {
@@ -818,7 +818,7 @@ int hybrid_volumes_decode(const struct hybrid_volume_leaf *block,
 
 /* Map --------------------------------------------------------------------- */
 
-/* What is stored about one cache block, in the map and in the journal alike. */
+/* Checks the fields of one cache block that map and journal have in common. */
 static int mapping_check(const struct hybrid_geometry *g, u32 instance, u64 oblock,
 			 u64 valid, u64 dirty, const char **why)
 {
@@ -839,7 +839,7 @@ static int map_entry_check(const struct hybrid_map_leaf *block,
 			     le64_to_cpu(block->dirty[i]), why);
 }
 
-/* As map_entry_check() of all of them, without the name of what is wrong. */
+/* Like map_entry_check() of all entries, but does not name the wrong field. */
 static bool map_entries_ok(const struct hybrid_map_leaf *block, const struct hybrid_geometry *g,
 			   u32 count)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The one include choke point of the pure files: they include this header and
- * each other, and nothing else.  In userspace the directory
- * userspace/kernel-shim stands in for <linux/...>; nothing here or in a pure
- * file asks where it is being compiled.
+ * The pure files get all kernel headers from this one: they include it and each
+ * other, and nothing else.  Exceptions are format.h and block-types.h, which need
+ * only <linux/types.h>, and policy/module.h.  In userspace the directory
+ * userspace/kernel-shim stands in for <linux/...>; no pure file checks where it
+ * is compiled.
  */
 #ifndef DM_HYBRID_CORE_H
 #define DM_HYBRID_CORE_H

@@ -38,7 +38,7 @@ CHECK_SIZE(hybrid_record, 40);
 
 static_assert(HYBRID_VOLUMES_PER_LEAF * HYBRID_VOLUME_LEAVES >= HYBRID_MAX_VOLUMES);
 static_assert(HYBRID_LEAVES_PER_SET * HYBRID_MAP_LEAF_BLOCKS == HYBRID_MAX_SET_SIZE);
-/* The largest lost map ends where head and tail end. */
+/* The largest lost map fits behind each superblock, in head and tail. */
 static_assert(HYBRID_SB_SECTOR + (2 + HYBRID_LOST_CHUNKS / 8 / HYBRID_META_BLOCK_SIZE) *
 	      HYBRID_META_BLOCK_SECTORS <= HYBRID_HEAD_SECTORS);
 static_assert((2 + HYBRID_LOST_CHUNKS / 8 / HYBRID_META_BLOCK_SIZE) *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The on-disk format of dm-hybrid, version 4.  Nothing else is in this file,
- * and nobody retypes what is: the kernel module, the tools and the tests
- * include it.
+ * The on-disk format of dm-hybrid, version 4, and nothing else.  The kernel
+ * module, the tools and the tests all include this file, so that no second copy
+ * of these definitions exists.
  *
  * Units: a *sector* is 512 bytes; a *metadata block* is 4096 bytes.  All
  * integers are little endian.  Reserved fields are written as zero and ignored
@@ -26,40 +26,41 @@
  *	head | root A, root B | index A | index B | leaves A | leaves B |
  *	journal | data (aligned to 1 MiB) | tail
  *
- * The metadata form a tree of fixed shape: the root names the generation of
- * each index block, an index block names the generation of each leaf.  A block
- * of generation g stands in area A if g is even and in area B if it is odd; a
- * block of generation 0 was never written and is empty.  Writing a block makes
- * its next generation, in the other area; it takes effect when the next root
- * is written.  A block whose header does not carry the generation that its
- * parent names is damaged, or its write was lost.
+ * The metadata is a tree of fixed shape: the root names the generation of each
+ * index block, and each index block names the generations of its leaves.  A
+ * block of generation g stands in area A if g is even and in area B if it is
+ * odd; a block of generation 0 was never written and is empty.  A write of a
+ * block makes a later generation of it, in the other area, which takes effect
+ * when the next root is written.  A block whose header does not carry the
+ * generation that its parent names is damaged, or its write was lost.
  *
  * The root's generation is its 64-bit sequence: the valid root with the higher
- * sequence is current, its low bit tells the area.
+ * sequence is current, and the low bit of the sequence tells the area.
  *
- * Leaves 0 ... HYBRID_VOLUME_LEAVES - 1 are the volume table.  Then come
- * HYBRID_LEAVES_PER_SET leaves for each set of cache blocks, in set order: the
- * map.
+ * Leaves 0 ... HYBRID_VOLUME_LEAVES - 1 are the volume table.  The leaves after
+ * them are the map: HYBRID_LEAVES_PER_SET for each set of cache blocks, in the
+ * order of the sets.
  *
  * Journal
  * -------
- * The journal is a ring of metadata blocks.  Journal block number n, which only
- * ever grows, stands at place n modulo the size of the ring.  An entry is one
+ * The journal is a ring of metadata blocks.  Journal block numbers only grow;
+ * block number n stands at place n modulo the size of the ring.  An entry is one
  * write of up to HYBRID_JOURNAL_ENTRY_LIMIT blocks under one checksum.  It
- * begins behind the one before it; but where the largest entry would wrap, every
- * entry begins at the next multiple of the ring's size, and the skipped blocks
- * hold nothing.  Replay starts at the root's journal_tail and takes entries of
- * the root's epoch, in order, until the next one is not valid.  It must reach
- * the root's journal_head.
+ * begins right behind the entry before it.  But where the largest entry would
+ * wrap, every entry begins at the next multiple of the ring's size, and the
+ * skipped blocks hold nothing.  Replay starts at the root's journal_tail and
+ * takes entries of the root's epoch, in order, until the next entry is not
+ * valid.  It must reach the root's journal_head.
  *
- * Records state absolutely what is so after them; replaying one twice is
+ * Records are absolute: each gives the state after it, so replaying one twice is
  * harmless.
  *
  * Open regions
  * ------------
- * A region is HYBRID_REGION_BLOCKS cache blocks.  While it is open, cache and
- * origin may differ in its clean granules: whoever loads the map without a
- * clean stop forgets those (the origin wins) and keeps the dirty ones.
+ * A region is HYBRID_REGION_BLOCKS cache blocks.  While a region is open, cache
+ * and origin may differ in its clean granules.  After an unclean stop, a reader of
+ * the map forgets the clean granules of open regions (the origin wins) and keeps
+ * the dirty ones.
  */
 #ifndef DM_HYBRID_FORMAT_H
 #define DM_HYBRID_FORMAT_H
@@ -97,15 +98,16 @@
 #define HYBRID_ROLE_ORIGIN		2
 #define HYBRID_ROLE_DETACHED		3	/* an origin that has no cache */
 
-/* hybrid_superblock.flags: each but the last of one role alone */
+/* hybrid_superblock.flags: each, except the last, is for one role only */
 #define HYBRID_SB_DIRTY		0x1U /* ORIGIN: its cache may hold newer data */
 #define HYBRID_SB_ALONE		0x2U /* ORIGIN: it may have been written without its cache */
-#define HYBRID_SB_LOSS_UNKNOWN	0x4U /* DETACHED: data were lost with a cache; any of them */
+#define HYBRID_SB_LOSS_UNKNOWN	0x4U /* DETACHED: any data may have been lost with a cache */
 #define HYBRID_SB_EPHEMERAL	0x8U /* its cache device may come up blank; CACHE: it did */
 
 /*
- * Feature bits: a bit unknown to the reader in incompat refuses the member, in
- * ro_compat allows reading only, in compat means nothing.
+ * Feature bits.  A reader that does not know a bit refuses the member if the bit
+ * is in incompat, only reads the member if it is in ro_compat, and ignores the bit
+ * in compat.
  */
 #define HYBRID_COMPAT_KNOWN		0ULL
 #define HYBRID_RO_COMPAT_KNOWN		0ULL
@@ -130,7 +132,7 @@ struct hybrid_sb_cache {
 	__le64 journal_sector;
 	__le64 data_sector;
 	__u8 policy[HYBRID_POLICY_NAME_SIZE];	/* for the next activation */
-	/* So are these: value + 1, 0 for the default */
+	/* These, too, are for the next activation: value + 1, 0 for the default */
 	__le64 high_watermark;		/* percent */
 	__le64 low_watermark;
 	__le64 writeback_rate;		/* KiB a second */
@@ -138,7 +140,7 @@ struct hybrid_sb_cache {
 	__le64 endurance;		/* MiB a day */
 	__le64 metadata_share;		/* percent */
 	__le64 trim_rate;		/* KiB a second */
-	__u8 replaces[HYBRID_UUID_SIZE]; /* pool whose volumes move to this one; zero: none */
+	__u8 replaces[HYBRID_UUID_SIZE]; /* pool that this one replaces; zero: none */
 	__le64 read_error_limit;	/* as trim_rate: value + 1 */
 	__le64 write_error_limit;
 };
@@ -148,7 +150,7 @@ struct hybrid_sb_origin {
 	__le32 instance;		/* 0: never opened yet */
 	__le64 data_sector;		/* first sector of the volume's data */
 	__le64 data_sectors;		/* size of the volume */
-	__le64 nonce;			/* of the session that may last have written */
+	__le64 nonce;			/* of the last session that may have written to it */
 	__u8 volume_uuid[HYBRID_UUID_SIZE];
 	__u8 pairing_key[HYBRID_KEY_SIZE];	/* the cache's volume entry has the same */
 	__le64 lost;			/* generation of the lost map, 0: there is none */
@@ -170,7 +172,7 @@ struct hybrid_superblock {
 	__le64 ro_compat;
 	__le64 incompat;
 	__le64 sector;			/* where on the member this copy stands */
-	__le64 member_sectors;		/* size of the member when it was formatted */
+	__le64 member_sectors;		/* size of the member when formatted or last grown */
 	__u8 pool_uuid[HYBRID_UUID_SIZE];
 	__u8 member_uuid[HYBRID_UUID_SIZE];
 	__le32 role;
@@ -182,7 +184,7 @@ struct hybrid_superblock {
 		struct hybrid_sb_origin origin;
 		__u8 role_data[512];
 	};
-	__u8 host_id[HYBRID_UUID_SIZE];	/* of the host that owns it, zero: none does */
+	__u8 host_id[HYBRID_UUID_SIZE];	/* of the host that owns the member; zero: none */
 	__u8 reserved[3392];
 };
 
@@ -209,17 +211,18 @@ struct hybrid_block_header {
 /* Lost map ----------------------------------------------------------------- */
 
 /*
- * What the cache alone had of a volume when it died: saved to the origin, behind
- * each superblock, before the superblock names its generation.  Bit c % 8 of byte
- * c / 8 stands for chunk c of the volume; what is not marked is not lost.  A chunk
- * is the smallest power of two, at least a cache block, of which no more than
- * HYBRID_LOST_CHUNKS make up the volume.
+ * The data of a volume that only the cache device had when it failed.  The pool
+ * saves the map to the origin, behind each superblock, before the superblock names
+ * the map's generation.  Bit c % 8 of byte c / 8 stands for chunk c of the volume;
+ * a chunk whose bit is clear is not lost.  The size of a chunk is the smallest
+ * power of two, at least a cache block, for which no more than HYBRID_LOST_CHUNKS
+ * chunks make up the volume.
  */
 #define HYBRID_LOST_MAGIC		0x74736f4c	/* "Lost" */
 #define HYBRID_LOST_CHUNKS		2097152
 
 struct hybrid_lost_map {
-	struct hybrid_block_header header; /* number: copy; count: chunks; blocks: all of it */
+	struct hybrid_block_header header; /* number: copy; count: chunks lost; blocks: all */
 	__u8 volume_uuid[HYBRID_UUID_SIZE];
 	__u8 member_uuid[HYBRID_UUID_SIZE];	/* the origin's */
 	__le32 instance;	/* of the volume */
@@ -243,7 +246,7 @@ struct hybrid_root {
 	__le32 flags;
 	__le32 next_instance;	/* volume instances from here on were never used */
 	__le64 written_sectors;	/* to the cache device, since it was formatted */
-	__le32 read_errors;	/* recent ones of the cache device: halved each day */
+	__le32 read_errors;	/* recent errors of the cache device, halved each day */
 	__le32 write_errors;
 	__le64 reserved[7];
 	__le16 index_generation[HYBRID_ROOT_INDEXES];
@@ -286,10 +289,10 @@ struct hybrid_volume_entry {
 	__le64 nonce;		/* session nonce; the origin has this one ... */
 	__le64 nonce_old;	/* ... or this one; 0: none */
 	__le64 cutoff_sectors;	/* sequential cutoff, 0: cache everything */
-	__le64 data_sectors_new;	/* it is being grown to that; 0: it is not */
+	__le64 data_sectors_new;	/* size that it is growing to; 0: it is not growing */
 	__u8 name[HYBRID_NAME_SIZE];
-	__le64 quota_sectors;	/* of the cache, at most; 0: no limit */
-	__le64 minimum_sectors;	/* of the cache that others leave to it */
+	__le64 quota_sectors;	/* limit of its share of the cache; 0: no limit */
+	__le64 minimum_sectors;	/* share of the cache that other volumes leave to it */
 	__u8 reserved[64];
 };
 
@@ -306,8 +309,8 @@ struct hybrid_volume_leaf {
 #define HYBRID_MAP_LEAF_REGIONS		16
 
 /*
- * Cache block i of the leaf holds origin block oblock[i] of the volume whose
- * instance is instance[i]; instance 0: none.  Bit g of valid and dirty is
+ * Cache block i of the leaf holds block oblock[i] of the volume whose instance is
+ * instance[i]; instance 0: it holds none.  Bit g of valid and dirty stands for
  * granule g of the block; dirty is within valid.
  */
 struct hybrid_map_leaf {
@@ -325,7 +328,7 @@ struct hybrid_map_leaf {
 /* Journal ------------------------------------------------------------------ */
 
 #define HYBRID_JOURNAL_ENTRY_BLOCKS	64
-/* ... in a ring of that many blocks */
+/* Blocks of the largest entry in a ring of @ring blocks */
 #define HYBRID_JOURNAL_ENTRY_LIMIT(ring) \
 	((ring) / 8 < HYBRID_JOURNAL_ENTRY_BLOCKS ? (ring) / 8 : HYBRID_JOURNAL_ENTRY_BLOCKS)
 #define HYBRID_JOURNAL_MIN_BLOCKS	128
@@ -348,7 +351,7 @@ struct hybrid_record {
 	(((blocks) * HYBRID_META_BLOCK_SIZE - sizeof(struct hybrid_block_header)) / \
 	 sizeof(struct hybrid_record))
 
-/* The header, then records without gaps up to header.blocks metadata blocks */
+/* The header, then records without gaps: header.blocks metadata blocks in all */
 struct hybrid_journal_entry {
 	struct hybrid_block_header header;
 	struct hybrid_record record[];

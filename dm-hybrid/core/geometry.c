@@ -4,7 +4,7 @@
 
 #define WINDOW_SECTORS		512	/* 256 KiB */
 
-/* What the root can name bounds the map, and with it the cache. */
+/* The root can name only so many leaves: this bounds the map, and with it the cache. */
 #define MAX_LEAVES		((u32)HYBRID_ROOT_INDEXES * HYBRID_INDEX_LEAVES)
 #define MAX_SETS		((MAX_LEAVES - HYBRID_VOLUME_LEAVES) / HYBRID_LEAVES_PER_SET)
 #define MAX_BLOCKS		(MAX_SETS * HYBRID_MAX_SET_SIZE)
@@ -36,7 +36,7 @@ static void set_units(struct hybrid_geometry *g, u32 block_sectors)
 	g->granules = block_sectors >> g->granule_shift;
 }
 
-/* Everything in front of the data, for that many sets. */
+/* Places everything in front of the data, for @nr_sets sets. */
 static void place_areas(struct hybrid_geometry *g, u32 nr_sets)
 {
 	const u64 block = HYBRID_META_BLOCK_SECTORS;
@@ -76,8 +76,8 @@ static u32 count_blocks(struct hybrid_geometry *g)
 }
 
 /*
- * Sets are of one size and of whole regions.  Either the last part of a set is
- * given up, or all sets become a little smaller: whatever wastes less.
+ * All sets have one size, of whole regions.  Either the last, partial set is given
+ * up, or all sets become a little smaller: the choice that wastes fewer blocks.
  */
 static void choose_sets(struct hybrid_geometry *g, u32 nr)
 {
@@ -94,7 +94,7 @@ static void choose_sets(struct hybrid_geometry *g, u32 nr)
 	g->nr_blocks = g->nr_sets * g->set_size;
 }
 
-/* Half of what the records of every block would fill, within reason. */
+/* Half of the space that one record of every block fills, within reason. */
 static u32 default_journal(const struct hybrid_geometry *g)
 {
 	u64 nr = (g->member_sectors - HYBRID_HEAD_SECTORS - HYBRID_TAIL_SECTORS) >>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Where everything stands on a member.  The only place that adds sectors.
+ * Computes where each part of a member stands; no other file does.
  * Pure arithmetic: any context, no allocation, no sleeping.
  */
 #ifndef DM_HYBRID_GEOMETRY_H
@@ -30,8 +30,8 @@ struct hybrid_geometry {
 };
 
 /*
- * Compute the layout.  journal_blocks 0 chooses a size.  On error *why says
- * what does not fit, as a phrase fit for an admin.
+ * Computes the layout of a cache device.  With @journal_blocks 0, chooses a size for
+ * the journal.  On an error, *why tells an admin the reason.
  * Returns 0, -EINVAL (block size, journal size) or -ENOSPC (device too small
  * or too large for the format).
  */
@@ -47,9 +47,8 @@ u64 hybrid_leaf_sector(const struct hybrid_geometry *g, u32 nr, u16 generation);
 u64 hybrid_journal_sector(const struct hybrid_geometry *g, u64 n);
 
 /*
- * The journal block number at which an entry of @blocks blocks is written when
- * @n is the next free one: @n, or the next multiple of the ring where it would
- * wrap.
+ * Returns the journal block number of an entry of @blocks blocks if @n is the next
+ * free number: @n, or the next multiple of the ring's size if the entry would wrap.
  */
 u64 hybrid_journal_place(const struct hybrid_geometry *g, u64 n, u32 blocks);
 
@@ -74,9 +73,9 @@ static inline u16 hybrid_later_generation(u16 g, u32 steps)
 }
 
 /*
- * The first generation of an index block that was never written.  It depends on the
- * sequence of the root that is to name it, so that a block left by a checkpoint
- * that was cut has another one, and on whether that is the root of a recovery.
+ * Returns the first generation of an index block that was never written.  It depends
+ * on the sequence of the root that is to name the block, and on whether that is the
+ * root of a recovery.  So a block that a cut checkpoint has left has another generation.
  */
 static inline u16 hybrid_first_generation(u64 sequence, bool recovery)
 {
@@ -84,15 +83,15 @@ static inline u16 hybrid_first_generation(u64 sequence, bool recovery)
 }
 
 /*
- * Where the two superblocks of a member stand.  copy: 0 head, 1 tail.  The
+ * Returns the sector of a superblock on a member.  @copy: 0 head, 1 tail.  The
  * member has room for a head and a tail.
  */
 u64 hybrid_sb_sector(u64 member_sectors, unsigned int copy);
 
-/* Where the lost map stands: copy @copy, behind the superblock. */
+/* First sector of copy @copy of the lost map, right behind the superblock. */
 u64 hybrid_lost_sector(u64 member_sectors, unsigned int copy);
 
-/* log2 of the sectors of a chunk of the lost map, for that volume and block size. */
+/* log2 of the sectors of a lost map's chunk, for a volume's size and a pool's block size. */
 u32 hybrid_lost_shift(u64 data_sectors, u32 block_sectors);
 
 /* Metadata blocks of the lost map, the first one included. */
@@ -102,9 +101,10 @@ u32 hybrid_lost_blocks(u64 data_sectors, u32 chunk_shift);
 u64 hybrid_origin_room(u64 member_sectors, u64 data_sector);
 
 /*
- * Data area of a formatted origin of @member_sectors: starts at @data_sector
- * (the larger of 1 MiB and the device's optimal I/O size, rounded up to 1 MiB),
- * and has *data_sectors, a multiple of 1 MiB.  -ENOSPC if nothing is left.
+ * Computes the data area of a formatted origin of @member_sectors.  The area starts
+ * at *data_sector, the larger of 1 MiB and the device's optimal I/O size, rounded up
+ * to 1 MiB.  It has *data_sectors, a multiple of 1 MiB.  Returns 0, or -ENOSPC if no
+ * room is left or the device is too large for the format.
  */
 int hybrid_origin_data(u64 member_sectors, u32 optimal_io_sectors,
 		       u64 *data_sector, u64 *data_sectors);

@@ -130,17 +130,17 @@ void hybrid_journal_advance(struct hybrid_journal *j)
 	hybrid_journal_shrink(j);
 }
 
-/* An entry alone is too little to ask a device for: as much is read as the largest has. */
+/* Reads as much at a time as the largest entry has: a single entry is a small request. */
 struct reader {
 	hybrid_read_fn read;
 	void *context;
 	const char **why;
 	void *mem;		/* HYBRID_JOURNAL_ENTRY_BLOCKS */
-	u64 from;		/* the first block number that is there */
-	u32 nr;			/* how many are */
+	u64 from;		/* number of the first block in mem */
+	u32 nr;			/* blocks in mem */
 };
 
-/* Have @blocks, no more than an entry's, from number @n on, without a wrap among them. */
+/* Reads @blocks blocks from number @n on, unless @in has them: at most an entry's, no wrap. */
 static int have(struct hybrid_journal *j, struct reader *in, u64 n, u32 blocks)
 {
 	u64 wrap = hybrid_journal_place(j->g, n + 1, j->g->journal_blocks);
@@ -162,7 +162,7 @@ static const void *block_at(const struct reader *in, u64 n)
 }
 
 /*
- * Read the entry at number @n.  Returns its number of records, -ENODATA if there
+ * Reads the entry at number @n.  Returns its number of records, -ENODATA if there
  * is no whole entry, or an error.
  */
 static int read_entry(struct hybrid_journal *j, const struct hybrid_ident *id, u64 n,
@@ -190,8 +190,8 @@ static int read_entry(struct hybrid_journal *j, const struct hybrid_ident *id, u
 }
 
 /*
- * The entry that follows.  Where it stands does not depend on its size, so that
- * one that was lost before the wrap cannot be taken for a gap.
+ * Reads the next entry.  Its place does not depend on its size, so that an entry
+ * that was lost before the wrap cannot be taken for a gap.
  */
 static int read_next(struct hybrid_journal *j, const struct hybrid_ident *id, struct reader *in,
 		     const struct hybrid_journal_entry **entry)
@@ -200,7 +200,7 @@ static int read_next(struct hybrid_journal *j, const struct hybrid_ident *id, st
 	return read_entry(j, id, j->place, in, entry);
 }
 
-/* Does @block begin entry @n?  Of whichever epoch: @id gets it. */
+/* Does @block begin entry @n, of any epoch?  Sets the epoch of @id to the block's. */
 static bool looks_valid(const struct hybrid_block_header *block, struct hybrid_ident *id, u64 n)
 {
 	id->epoch = le64_to_cpu(block->epoch);
@@ -209,8 +209,8 @@ static bool looks_valid(const struct hybrid_block_header *block, struct hybrid_i
 
 /*
  * Only one entry is in flight at a time, and numbers go on from one epoch to the
- * next: a valid one behind the end means that an entry between was lost or
- * damaged, or the root of a newer epoch (J7).
+ * next.  So a valid entry behind the end means that an entry in between, or the
+ * root of a newer epoch, was lost or damaged (J7).
  */
 static int check_end(struct hybrid_journal *j, const struct hybrid_ident *pool, struct reader *in)
 {

@@ -7,8 +7,8 @@ static size_t array_bytes(u32 nr, size_t size)
 }
 
 /*
- * The arrays of one set, widest elements first.  With @s NULL only the size is
- * computed.
+ * Places the arrays of one set, widest elements first, and returns their bytes.  With
+ * @s NULL only computes the bytes.
  */
 static size_t set_layout(struct hybrid_map *map, struct hybrid_set *s, void *base)
 {
@@ -63,7 +63,7 @@ static void set_init(struct hybrid_map *map, struct hybrid_set *s)
 	s->nr_free = n;
 }
 
-/* What everything is sized by; returns the bytes of one set's arrays. */
+/* Sets all sizes of the map; returns the bytes of one set's arrays. */
 static size_t map_shape(struct hybrid_map *map, const struct hybrid_geometry *g)
 {
 	memset(map, 0, sizeof(*map));
@@ -112,7 +112,7 @@ int hybrid_map_create(struct hybrid_map *map, const struct hybrid_geometry *g)
 	return 0;
 }
 
-/* The set's policy becomes @new, with what the present one knows of the set's blocks. */
+/* Makes @new the set's policy, which takes over the present policy's hints. */
 static void set_change_policy(const struct hybrid_map *map, struct hybrid_set *s,
 			      struct hybrid_policy_states *new)
 {
@@ -130,7 +130,7 @@ static void set_change_policy(const struct hybrid_map *map, struct hybrid_set *s
 			if (s->flags[i] & BLOCK_MAPPED)
 				new->type->load(to, i, old->type->hint(from, i));
 	}
-	/* All of it before a hit without the lock; pairs with hybrid_set_note_hit(). */
+	/* The new state is complete before a hit finds it; pairs with hybrid_set_note_hit(). */
 	smp_store_release(&s->policy, new);
 	spin_unlock_irqrestore(&s->lock, flags);
 }
@@ -379,7 +379,7 @@ static const char *check_block(const struct hybrid_map *map, u32 nr, u32 i)
 	return NULL;
 }
 
-/* Are so many blocks listed as free, and nobody's? */
+/* Does the list have nr_free blocks, all of them without owner? */
 static bool check_free(const struct hybrid_map *map, const struct hybrid_set *s)
 {
 	u32 i = s->free, n;

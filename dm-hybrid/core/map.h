@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The map: (volume, block of it) -> cache block, and which granules of it are
- * valid and dirty, both as RAM knows it and as the journal says.
+ * The map: which cache block holds a block of a volume, and which of its granules are
+ * valid and dirty, both in RAM and on record.
  *
  * Cache blocks are divided into sets of set_size.  A key always lives in the
- * set that its hash names, anywhere within it.  Everything about a set lies in
- * arrays of its own; after create only a change of the policy allocates or frees.
+ * set that its hash names, anywhere within it.  Each set has arrays of its own.
+ * After hybrid_map_create() only a change of the policy allocates or frees memory.
  *
- * Locking: all functions on a set need its lock, but hybrid_set_read_hit() and
+ * Locking: all functions on a set need its lock, except hybrid_set_read_hit() and
  * hybrid_set_note_hit().
- * Whoever makes a granule invalid, or changes keys, chains or flags, does so
+ * Code that makes a granule invalid, or changes keys, chains or flags, does so
  * inside the set's sequence count, so that a lock-free reader notices.
  */
 #ifndef DM_HYBRID_MAP_H
@@ -38,9 +38,9 @@ static inline oblock_t hybrid_key_block(u64 key)
 }
 
 /*
- * What a policy remembers of a key; has nothing to do with the set it lives in.
- * All of the product: hash_64() never returns more than 32 bits, and the volume
- * has no part in the lower ones.
+ * Returns the fingerprint by which policies remember a key.  It does not depend on the
+ * key's set.  It uses all of the product: hash_64() never returns more than 32 bits,
+ * and the volume has no part in the lower ones.
  */
 static inline u32 hybrid_key_fingerprint(u64 key)
 {
@@ -53,12 +53,12 @@ static inline u32 hybrid_key_fingerprint(u64 key)
 #define BLOCK_MAPPED	BIT(0)	/* reads and writes find it */
 #define BLOCK_JMAPPED	BIT(1)	/* the journal says it is mapped */
 #define BLOCK_REMOVED	BIT(2)	/* evicted; its removal is not durable yet */
-#define BLOCK_TRANSIT	BIT(3)	/* ... but on its way */
+#define BLOCK_TRANSIT	BIT(3)	/* its removal record is on its way */
 #define BLOCK_GRACE	BIT(4)	/* removed; reads may still be in flight */
 #define BLOCK_BUSY	BIT(5)	/* a job works on it */
-#define BLOCK_UNRESOLVED BIT(6)	/* loading: the log must say what it is */
+#define BLOCK_UNRESOLVED BIT(6)	/* loading: a journal record must resolve it */
 #define BLOCK_KEPT	BIT(6)	/* once loaded: read as metadata, leaves last */
-#define BLOCK_AHEAD	BIT(7)	/* filled with its neighbours, or kept, and not read since */
+#define BLOCK_AHEAD	BIT(7)	/* filled ahead, or kept, and not read since */
 
 enum hybrid_mask {
 	MASK_VALID,	/* the cache copy can be read */
@@ -73,18 +73,18 @@ enum hybrid_mask {
 #define FREE_USED	1
 
 /*
- * A policy and what it knows of each set.  Sets find both by one pointer, so that who
- * looks without the lock has the calls and the state of the same policy.
+ * A policy and its state for each set.  Sets find both by one pointer, so that code
+ * without the lock uses the operations and the state of the same policy.
  */
 struct hybrid_policy_states {
 	const struct hybrid_policy_type *type;
 	size_t bytes;			/* of a set's state */
-	u8 state[] __aligned(8);	/* the sets' in order: set_policy_state() */
+	u8 state[] __aligned(8);	/* one for each set, in order: set_policy_state() */
 };
 
 struct hybrid_set {
 	spinlock_t lock;	/* everything in here */
-	seqcount_t seq;		/* what lock-free readers look at */
+	seqcount_t seq;		/* covers the fields that lock-free readers use */
 	u16 free;		/* head of the list of free blocks, through next */
 	u16 nr_free;
 	u16 nr_grace;
@@ -99,20 +99,20 @@ struct hybrid_set {
 	u64 jopen;		/* regions open, as the last submitted record says */
 	u64 dopen;		/* regions durably open that no submitted record closes */
 	u64 ending;		/* regions with a record on its way that ends a dirty granule */
-	u64 dropping;		/* ... a clean one, not covered by an open region */
-	u64 wanted;		/* regions that somebody waits to see open */
+	u64 dropping;		/* ... that ends a clean granule, if not durably open */
+	u64 wanted;		/* regions to open with the next entry */
 	u64 recent;		/* regions written since the last interval */
-	u64 aged;		/* ... in the interval before */
+	u64 aged;		/* regions written in the interval before that */
 	u64 must;		/* regions with records that a flush needs */
 	u64 lazy;		/* regions with other unrecorded changes */
-	u16 nr_dirty;		/* blocks, in RAM */
+	u16 nr_dirty;		/* blocks that are dirty in RAM */
 	bool closing;		/* a job waits for writes in flight to end */
-	u8 nr_retired;		/* blocks: nobody's, but not free, until the next load */
-	u16 nr_kept;		/* blocks; READ_ONCE without the lock */
+	u8 nr_retired;		/* blocks without owner, but not free, until the next load */
+	u16 nr_kept;		/* blocks that are kept; READ_ONCE without the lock */
 	u16 aging;		/* evictions, in turn: metadata_ages() */
 	struct hlist_head inflight;	/* writes: hybrid_io.inflight */
-	struct list_head waiting;	/* ios that wait for something here */
-	struct list_head waiting_ranges;	/* the same, hybrid_io.wait_link */
+	struct list_head waiting;	/* I/O that waits for this set: hybrid_io.link */
+	struct list_head waiting_ranges;	/* the same for ranges: hybrid_io.wait_link */
 	struct list_head jobs;		/* hybrid_job.link */
 };
 
@@ -125,11 +125,11 @@ struct hybrid_map {
 	u64 granules;		/* mask of all granules of a block */
 	struct hybrid_set *set;
 	void *arrays;
-	struct hybrid_policy_states *policy;	/* the sets', but during a change */
+	struct hybrid_policy_states *policy;	/* that of all sets, except during a change */
 	u64 ram, policy_ram;	/* bytes allocated */
 };
 
-/* Blocking.  0 or -ENOMEM. */
+/* May sleep.  Returns 0 or -ENOMEM. */
 int hybrid_map_create(struct hybrid_map *map, const struct hybrid_geometry *g);
 void hybrid_map_destroy(struct hybrid_map *map);
 
@@ -137,15 +137,15 @@ void hybrid_map_destroy(struct hybrid_map *map);
 u64 hybrid_map_ram(const struct hybrid_geometry *g, const struct hybrid_policy_type *policy);
 
 /*
- * Blocking, one call at a time, with I/O running; the caller holds no set's lock.  Give
- * every set policy @type, which learns what the set's present one, if any, knows of its
- * blocks.  0: *@old is for vfree() once every hit that began before has noted itself;
- * -ENOMEM: nothing changed.
+ * Gives every set policy @type, which takes over the hints of the set's present policy,
+ * if any.  May sleep, with I/O running.  The caller makes one call at a time, and holds
+ * no set's lock.  Returns 0, and the caller frees *@old with vfree() once every hit that
+ * began before has been noted; or -ENOMEM, and nothing has changed.
  */
 int hybrid_map_set_policy(struct hybrid_map *map, const struct hybrid_policy_type *type,
 			  void **old);
 
-/* What the policy @p knows of set @s, which is the map's own, no copy. */
+/* Returns the state of policy @p for set @s, which must be the map's own, no copy. */
 static inline void *set_policy_state(const struct hybrid_map *map, struct hybrid_policy_states *p,
 				     const struct hybrid_set *s)
 {
@@ -204,9 +204,9 @@ static inline u64 region_bit(u32 i)
 }
 
 /*
- * Index of the block that holds @key, mapped or removed; -1 if there is none.
- * Also without the lock, inside a sequence count section: then the result means
- * nothing until the section is found undisturbed.
+ * Returns the index of the block that holds @key, mapped or removed, or -1.
+ * Also runs without the lock, inside a section of the sequence count.  Then the
+ * result means nothing until the count shows that no writer has disturbed the section.
  */
 static inline int hybrid_set_find(const struct hybrid_map *map, const struct hybrid_set *s,
 				  u64 key)
@@ -222,7 +222,7 @@ static inline int hybrid_set_find(const struct hybrid_map *map, const struct hyb
 	return -1;
 }
 
-/* The same, while nobody else is there. */
+/* The same, while no other task uses the set. */
 static inline int hybrid_set_find_alone(const struct hybrid_map *map, const struct hybrid_set *s,
 					u64 key)
 {
@@ -236,8 +236,8 @@ static inline int hybrid_set_find_alone(const struct hybrid_map *map, const stru
 
 /*
  * The read hit, without a lock: are all granules of @mask of @key valid?
- * Returns the block's index or -1: no, or somebody was changing the set, or it
- * is the first read of a block that was filled ahead, which has to be noted.
+ * Returns the block's index, or -1: no, or another task was changing the set, or the
+ * block has BLOCK_AHEAD, so that this read has to be noted.
  */
 static inline int hybrid_set_read_hit(const struct hybrid_map *map, const struct hybrid_set *s,
 				      u64 key, u64 mask)
@@ -245,7 +245,7 @@ static inline int hybrid_set_read_hit(const struct hybrid_map *map, const struct
 	unsigned int seq = READ_ONCE(s->seq.sequence);
 	int i;
 
-	/* The count before what it covers; pairs with the writers' count. */
+	/* Read the count before the fields that it covers; pairs with the writers' count. */
 	smp_rmb();
 	if (seq & 1)
 		return -1;
@@ -254,23 +254,23 @@ static inline int hybrid_set_read_hit(const struct hybrid_map *map, const struct
 		return -1;
 	if (mask & ~set_mask(map, s, MASK_VALID, i))
 		return -1;
-	/* ... and what it covers before the count. */
+	/* Read these fields before the count again; pairs with the writers' count. */
 	smp_rmb();
 	if (READ_ONCE(s->seq.sequence) != seq)
 		return -1;
 	return i;
 }
 
-/* Block @i was read or written: tell the policy.  Also without the lock, as policy.h says. */
+/* Tells the policy that block @i was read or written.  Needs no lock: see policy.h. */
 static inline void hybrid_set_note_hit(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
 {
-	/* What it points to was there before it; pairs with set_change_policy(). */
+	/* Type and state behind it are complete; pairs with set_change_policy(). */
 	struct hybrid_policy_states *p = READ_ONCE(s->policy);
 
 	p->type->hit(set_policy_state(map, p, s), i);
 }
 
-/* Block @i has a new owner, or its old one again: tell the policy. */
+/* Tells the policy that block @i has a new owner, or its old one again. */
 static inline void hybrid_set_note_insert(const struct hybrid_map *map, struct hybrid_set *s,
 					  u32 i)
 {
@@ -279,10 +279,10 @@ static inline void hybrid_set_note_insert(const struct hybrid_map *map, struct h
 	p->type->insert(set_policy_state(map, p, s), i, hybrid_key_fingerprint(s->key[i]));
 }
 
-/* Block @i, kept or not, leaves as others do from now on. */
+/* From now on block @i leaves as other blocks do, whether or not it was kept. */
 void hybrid_set_unkeep(struct hybrid_set *s, u32 i);
 
-/* Block @i loses its owner: tell the policy. */
+/* Tells the policy that block @i loses its owner. */
 static inline void hybrid_set_note_remove(const struct hybrid_map *map, struct hybrid_set *s,
 					  u32 i, bool evicted)
 {
@@ -292,17 +292,20 @@ static inline void hybrid_set_note_remove(const struct hybrid_map *map, struct h
 	p->type->remove(set_policy_state(map, p, s), i, hybrid_key_fingerprint(s->key[i]), evicted);
 }
 
-/* Take a free block for @key, which has none: mapped, nothing valid.  -1: none free. */
+/*
+ * Takes a free block for @key, which has none.  The block is mapped, with nothing valid.
+ * Returns its index, or -1 if no block is free.
+ */
 int hybrid_set_alloc(const struct hybrid_map *map, struct hybrid_set *s, u64 key);
 
-/* Take the block out of the hash; its key stays readable. */
+/* Takes block @i out of the hash; its key stays readable. */
 void hybrid_set_unhash(const struct hybrid_map *map, struct hybrid_set *s, u32 i);
 
-/* An unhashed block, or one that was taken, becomes free; or nobody gets it any more. */
+/* Make block @i, unhashed or taken before, free; or retire it, so that it is not allocated. */
 void hybrid_set_free(const struct hybrid_map *map, struct hybrid_set *s, u32 i);
 void hybrid_set_retire(const struct hybrid_map *map, struct hybrid_set *s, u32 i);
 
-/* Take @nr free blocks from @first on: BUSY, without a key, nobody allocates them. */
+/* Takes @nr free blocks from @first on: they are BUSY, without a key, and not allocated. */
 void hybrid_set_take(const struct hybrid_map *map, struct hybrid_set *s, u32 first, u32 nr);
 
 /* Is block @i free, and would its place have to be discarded? */
@@ -313,7 +316,7 @@ static inline bool hybrid_set_free_used(const struct hybrid_set *s, u32 i)
 
 void hybrid_set_flags(struct hybrid_set *s, u32 i, u8 set, u8 clear);
 
-/* Granules of @mask can be read no more. */
+/* Makes the granules of @mask of block @i invalid. */
 void hybrid_set_invalidate(const struct hybrid_map *map, struct hybrid_set *s, u32 i, u64 mask);
 
 static inline void set_hash_insert(const struct hybrid_map *map, struct hybrid_set *s, u32 i,
@@ -327,15 +330,15 @@ static inline void set_hash_insert(const struct hybrid_map *map, struct hybrid_s
 }
 
 /*
- * While a set is loaded nobody reads it, and nothing can be taken from it.  @s may be
- * a copy: its counts are hybrid_set_count()'s.
+ * While a set is loaded no task reads it, and no block can be taken from it.  @s may be
+ * a copy of the set: its counts are left to hybrid_set_count().
  */
 
-/* What is valid of @count blocks from @first on; the rest of their masks stays. */
+/* Sets the valid masks of @count blocks from @first on, in RAM and on record. */
 void hybrid_set_load_valid(const struct hybrid_map *map, struct hybrid_set *s, u32 first,
 			   u32 count, const __le64 *valid);
 
-/* Put block @i, which is free, under @key, which has none. */
+/* Maps block @i, which is free, to @key, which has no block. */
 static inline void hybrid_set_load(const struct hybrid_map *map, struct hybrid_set *s, u32 i,
 				   u64 key)
 {
@@ -343,20 +346,20 @@ static inline void hybrid_set_load(const struct hybrid_map *map, struct hybrid_s
 	s->flags[i] = BLOCK_MAPPED | BLOCK_JMAPPED;
 }
 
-/* So many blocks were loaded. */
+/* Counts @nr loaded blocks. */
 static inline void hybrid_set_count(struct hybrid_set *s, u32 nr)
 {
 	s->nr_free -= nr;
 	s->nr_mapped += nr;
 }
 
-/* Take one out again, counted or not; nothing of it is dirty any more. */
+/* Takes block @i out again, counted or not; its dirty masks are empty already. */
 void hybrid_set_unload(const struct hybrid_map *map, struct hybrid_set *s, u32 i);
 
-/* All of the set is loaded: list what is free, in order. */
+/* All of the set is loaded: lists the free blocks, in order. */
 void hybrid_set_loaded(const struct hybrid_map *map, struct hybrid_set *s);
 
-/* Does RAM know of block @i what the journal does not? */
+/* Has block @i a change in RAM that the journal does not have? */
 static inline bool set_unrecorded(const struct hybrid_map *map, const struct hybrid_set *s, u32 i)
 {
 	bool mapped = s->flags[i] & BLOCK_MAPPED;
@@ -368,7 +371,7 @@ static inline bool set_unrecorded(const struct hybrid_map *map, const struct hyb
 			  set_mask(map, s, MASK_DIRTY, i) != set_mask(map, s, MASK_JDIRTY, i));
 }
 
-/* NULL, or what does not agree in set @nr.  Caller holds its lock. */
+/* Checks set @nr.  Returns NULL or the fault found.  Caller holds the set's lock. */
 const char *hybrid_set_check(const struct hybrid_map *map, u32 nr);
 
 #endif
