@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * ARC (Megiddo and Modha, FAST'03): the blocks that were asked for once, and
- * those that were asked for again, each in the order of use; the fingerprints of what
- * either lost say how the cache is to be divided.  Hits are known as exactly as
- * recent.h knows them.  Where the paper makes room for a block it knows,
- * this evicts in advance; so the division follows one miss later.
+ * ARC (Megiddo and Modha, FAST'03): one queue of the blocks that were requested once,
+ * and one of the blocks that were requested again, each in the order of use.  The
+ * fingerprints of blocks that a queue lost tell how to divide the cache.  Hits are as
+ * exact as recent.h keeps them.  The paper makes room when a known block comes back;
+ * this policy evicts in advance, so the division follows one miss later.
  */
 #include "../core/policy.h"
 #include "ghost.h"
@@ -17,7 +17,7 @@ struct arc_set {
 	struct hybrid_recent recent;
 	u16 target;		/* blocks that ARC_ONCE should have */
 	u16 nr_ghosts[ARC_QUEUES];
-	struct hybrid_ghost *ghost;	/* the lowest bit of a fingerprint says which queue's */
+	struct hybrid_ghost *ghost;	/* the lowest bit of a fingerprint names its queue */
 	struct hybrid_order order;
 };
 
@@ -26,7 +26,7 @@ static size_t arc_head(u32 set_size)
 	return offsetof(struct arc_set, order) + hybrid_order_bytes(set_size, ARC_QUEUES);
 }
 
-/* Some more than blocks: while one comes back, and while some are on their way out. */
+/* Some more fingerprints than blocks: one may be coming back, and some may be on their way out. */
 static u32 arc_ghosts(u32 set_size)
 {
 	return set_size + set_size / 16 + 1;
@@ -70,7 +70,7 @@ static void ghost_forget(struct arc_set *s, u32 n)
 	hybrid_ghost_forget(s->ghost, n);
 }
 
-/* The oldest fingerprint of that queue. */
+/* Forgets the oldest fingerprint of queue @q. */
 static void ghost_forget_oldest(struct arc_set *s, u32 q)
 {
 	u32 n = 0;
@@ -95,7 +95,7 @@ static int ghost_find(const struct arc_set *s, u32 fingerprint)
 	return n >= 0 ? n : hybrid_ghost_find(s->ghost, fingerprint | 1);
 }
 
-/* A queue lost what is asked for: let it have more. */
+/* A block that queue @q lost is requested again: gives the queue a larger share. */
 static void adapt(struct arc_set *s, u32 q)
 {
 	u32 step = max(s->nr_ghosts[!q] / s->nr_ghosts[q], 1);
@@ -170,7 +170,7 @@ static u8 arc_hint(void *state, u32 i)
 	return s->order.link[i].queue << 7 | place;
 }
 
-/* The division is taken to be what it should be. */
+/* Takes the division that was loaded for the right one. */
 static void arc_load(void *state, u32 i, u8 hint)
 {
 	struct arc_set *s = state;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Clock2Q+ (arXiv 2511.21958), with a counter of two bits in the main clock: one
- * hit leads from the small queue to the main one, but none counts while a block
- * is among the newest half of the small queue.
+ * Clock2Q+ (arXiv 2511.21958), with a counter of two bits in the main clock.  One
+ * hit moves a block from the small queue to the main one, but no hit counts while
+ * the block is in the newest half of the small queue.
  */
 #include "twoqueue.h"
 #include "module.h"

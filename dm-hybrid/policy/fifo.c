@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* First in, first out: evicts what was inserted first, however often it is hit. */
+/* First in, first out: evicts the block that was inserted first, however often it is hit. */
 #include "../core/policy.h"
 #include "module.h"
 #include "order.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a set remembers of blocks that it has not: half of their fingerprints, oldest
- * first, in 2 bytes each.  Of new blocks one in a hundred seems to be known by
- * chance, and that costs no more than a wrong guess.  All under the set's lock.
+ * Fingerprints that a set keeps of blocks that it does not have: half of each, in 2
+ * bytes, oldest first.  One new block in a hundred seems to be known by chance, which
+ * costs no more than a wrong guess.  Callers hold the set's lock.
  */
 #ifndef DM_HYBRID_POLICY_GHOST_H
 #define DM_HYBRID_POLICY_GHOST_H
@@ -36,7 +36,7 @@ static inline void hybrid_ghost_forget(struct hybrid_ghost *g, u32 n)
 	memmove(&g->fingerprint[n], &g->fingerprint[n + 1], (g->nr - n) * sizeof(u16));
 }
 
-/* The newest; if there is no room, the oldest goes. */
+/* Adds the newest fingerprint; if there is no room, the oldest goes. */
 static inline void hybrid_ghost_add(struct hybrid_ghost *g, u16 fingerprint)
 {
 	if (!g->max)

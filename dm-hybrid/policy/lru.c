@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Least recently used, as exactly as recent.h knows the hits. */
+/* Least recently used; the order is as exact as recent.h keeps the hits. */
 #include "../core/policy.h"
 #include "module.h"
 #include "recent.h"

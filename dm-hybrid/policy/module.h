@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What makes a policy's one file a kernel module of its own. */
 #ifndef DM_HYBRID_POLICY_MODULE_H
 #define DM_HYBRID_POLICY_MODULE_H
 
@@ -7,6 +6,12 @@
 
 #include "../core/policy.h"
 
+/**
+ * HYBRID_POLICY_MODULE() - Makes the one file of a policy a kernel module of its own
+ * @type: the policy's struct hybrid_policy_type
+ * @policy_name: the name in @type, as a string literal
+ * @description: description of the policy, for modinfo
+ */
 #define HYBRID_POLICY_MODULE(type, policy_name, description)		\
 	MODULE_ALIAS("dm-hybrid-policy-" policy_name);			\
 	MODULE_DESCRIPTION("dm-hybrid " description);			\

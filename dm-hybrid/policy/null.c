@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Caches nothing new.  Blocks that an earlier policy left behind are hit, and
- * are given up in the order of their index.
+ * Caches nothing new.  Blocks that an earlier policy left behind are still hit, and
+ * are evicted in the order of their index.
  */
 #include "../core/policy.h"
 #include "module.h"
@@ -50,7 +50,7 @@ static void null_remove(void *state, u32 i, u32 fingerprint, bool evicted)
 		__clear_bit(i, s->present);
 }
 
-/* Goes on after @scan unusable blocks where it stopped, not with the same ones. */
+/* After @scan unusable blocks, the next search goes on behind them. */
 static int null_victim(void *state, u32 scan, bool (*usable)(void *ctx, u32 i), void *ctx)
 {
 	struct null_set *s = state;

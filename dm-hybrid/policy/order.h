@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The blocks of one set in queues, for policies that keep an order: each a ring
- * of links around a sentinel, in 4 bytes a block.  A block is in one queue or in
- * none; the first of a queue is the next to evict.  An index outside the set, or
- * of a block that is in no queue, is ignored.  All under the set's lock.
+ * Queues of one set's blocks, for policies that keep an order.  Each queue is a
+ * ring of links around a sentinel, in 4 bytes a block.  A block is in one queue or
+ * in none; the first block of a queue is the next to evict.  Functions ignore an index
+ * outside the set, or of a block that is in no queue.  Callers hold the set's lock.
  */
 #ifndef DM_HYBRID_POLICY_ORDER_H
 #define DM_HYBRID_POLICY_ORDER_H
@@ -17,7 +17,7 @@ union hybrid_order_link {
 	struct {
 		u32 prev : 10;
 		u32 next : 10;
-		u32 rank : 8;	/* of 255, when it was last counted */
+		u32 rank : 8;	/* 0 ... 255, when ranks were last counted */
 		u32 queue : 4;
 	};
 	u32 all;
@@ -40,7 +40,7 @@ static inline size_t hybrid_order_bytes(u32 size, u32 queues)
 	return sizeof(struct hybrid_order) + (size + queues) * sizeof(union hybrid_order_link);
 }
 
-/* Block @i on either side. */
+/* A link with block @i on either side. */
 static inline union hybrid_order_link hybrid_order_both(u32 i)
 {
 	union hybrid_order_link link = { .prev = 1, .next = 1 };
@@ -64,7 +64,7 @@ static inline bool hybrid_order_has(const struct hybrid_order *o, u32 i)
 	return i < o->size && o->link[i].next != i;
 }
 
-/* The first block of queue @q, or what ends it: no block of the set. */
+/* Returns the first block of queue @q; if it is empty, its sentinel: no block of the set. */
 static inline u32 hybrid_order_first(const struct hybrid_order *o, u32 q)
 {
 	return o->link[o->size + q].next;
@@ -93,7 +93,7 @@ static inline void hybrid_order_link_last(struct hybrid_order *o, u32 q, u32 i)
 	o->nr[q]++;
 }
 
-/* Blocks were loaded in any order: link them by rank, those of one rank by index. */
+/* Links blocks, loaded in any order, by rank, and blocks of the same rank by index. */
 static noinline void hybrid_order_link_loaded(struct hybrid_order *o)
 {
 	u16 bucket[U8_MAX + 1];
@@ -118,7 +118,7 @@ static noinline void hybrid_order_link_loaded(struct hybrid_order *o)
 	o->moves = U16_MAX;
 }
 
-/* Called first by every op that looks at links or counts. */
+/* Every function that looks at links or counts calls this first. */
 static inline void hybrid_order_settle(struct hybrid_order *o)
 {
 	if (unlikely(o->loading))
@@ -132,7 +132,7 @@ static inline void hybrid_order_remove(struct hybrid_order *o, u32 i)
 		hybrid_order_unlink(o, i);
 }
 
-/* Put block @i last in queue @q, whether or not it is in one. */
+/* Puts block @i last in queue @q, whether or not it is in a queue. */
 static inline void hybrid_order_append(struct hybrid_order *o, u32 q, u32 i)
 {
 	hybrid_order_settle(o);
@@ -146,7 +146,7 @@ static inline void hybrid_order_append(struct hybrid_order *o, u32 q, u32 i)
 		o->moves++;
 }
 
-/* Once blocks are linked it is too late for ranks. */
+/* Loads block @i with its rank.  Once blocks are linked, appends it instead. */
 static inline void hybrid_order_load(struct hybrid_order *o, u32 q, u32 i, u8 rank)
 {
 	const union hybrid_order_link link = { .rank = rank, .queue = q };
@@ -157,7 +157,7 @@ static inline void hybrid_order_load(struct hybrid_order *o, u32 q, u32 i, u8 ra
 	}
 	if (i >= o->size)
 		return;
-	/* Until it is settled, nothing is linked. */
+	/* No block is linked before hybrid_order_settle(). */
 	o->loading = true;
 	o->link[i].all = link.all | hybrid_order_both(o->size).all;
 }
@@ -174,17 +174,17 @@ static noinline void hybrid_order_count(struct hybrid_order *o)
 	o->moves = 0;
 }
 
-/* Have so many blocks moved that those of block @i's queue need to be counted? */
+/* Have so many blocks moved that the ranks of block @i's queue must be counted again? */
 static inline bool hybrid_order_stale(const struct hybrid_order *o, u32 i)
 {
-	/* What was loaded is known as it stands. */
+	/* Ranks that were loaded count as they are. */
 	return !o->loading && o->moves > o->nr[o->link[i].queue] / 8;
 }
 
 /*
- * Where block @i stands in its queue, 0 first, 255 last.  A rank may be out by
+ * Returns the place of block @i in its queue, 0 first, 255 last.  A rank may be out by
  * an eighth of the queue: counting anew only after so many moves keeps this cheap
- * when it is asked for block after block.
+ * for a caller that asks for block after block.
  */
 static inline u8 hybrid_order_rank(struct hybrid_order *o, u32 i)
 {
@@ -196,8 +196,8 @@ static inline u8 hybrid_order_rank(struct hybrid_order *o, u32 i)
 }
 
 /*
- * The first block of queue @q that @usable accepts.  -1: there is none, or it
- * refused the first @scan.
+ * Returns the first block of queue @q that @usable accepts; -1 if there is none, or if
+ * @usable refused the first @scan blocks.
  */
 static inline int hybrid_order_find(struct hybrid_order *o, u32 q, u32 scan,
 				    bool (*usable)(void *ctx, u32 i), void *ctx)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Hits without a lock for policies that keep their blocks in the order of use: a
- * hit is noted in a small ring, and whoever next holds the set's lock brings the
+ * Hits without a lock for policies that keep their blocks in the order of use.  A
+ * hit is noted in a small ring; the next operation under the set's lock brings the
  * order up to date.  The order is exact as long as the ring does not overflow
- * between two such times; where it does, a mark for each block says which were
- * hit, and their order is taken to be what it was.  Where hits race, a few may be
- * forgotten.
+ * between two such updates.  After an overflow, a mark for each block tells whether
+ * the ring has lost a hit of it; marked blocks keep their order among themselves.  If
+ * hits race, a few may be forgotten.
  */
 #ifndef DM_HYBRID_POLICY_RECENT_H
 #define DM_HYBRID_POLICY_RECENT_H
@@ -15,14 +15,14 @@
 #define HYBRID_RECENT_HITS	64	/* a power of two */
 
 struct hybrid_recent {
-	u16 hits;		/* noted, counts on without end */
-	u16 seen;		/* of those, how many the order knows */
+	u16 hits;		/* noted, modulo 2^16 */
+	u16 seen;		/* the same, of hits that the order knows */
 	u16 set_size;
 	u16 ring[HYBRID_RECENT_HITS];
-	u8 *marked;		/* hit, and the order does not know */
+	u8 *marked;		/* by block: hit, but the order does not know */
 };
 
-/* Without a lock. */
+/* Notes a hit of block @i.  Needs no lock. */
 static inline void hybrid_recent_hit(struct hybrid_recent *r, u32 i)
 {
 	u16 hits = READ_ONCE(r->hits);
@@ -38,7 +38,7 @@ static inline void hybrid_recent_hit(struct hybrid_recent *r, u32 i)
 		WRITE_ONCE(r->marked[i], 1);
 }
 
-/* Blocks that were hit before those in the ring, as it stands. */
+/* Appends to queue @q the blocks whose hits the ring has lost. */
 static inline void hybrid_recent_overflow(struct hybrid_recent *r, struct hybrid_order *o, u32 q)
 {
 	u32 n, from, i, next;
@@ -60,8 +60,8 @@ static inline void hybrid_recent_overflow(struct hybrid_recent *r, struct hybrid
 }
 
 /*
- * Under the set's lock, before anything reads or changes the order: what was hit
- * since the last time goes to the end of queue @q.
+ * Moves the blocks that were hit since the last call to the end of queue @q.  Caller
+ * holds the set's lock, and calls this before it reads or changes the order.
  */
 static inline void hybrid_recent_apply(struct hybrid_recent *r, struct hybrid_order *o, u32 q)
 {

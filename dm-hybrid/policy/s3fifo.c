@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * S3-FIFO (Yang and others, SOSP'23): two hits lead from the small queue to the
- * main one, and all count.
+ * S3-FIFO (Yang and others, SOSP'23): two hits move a block from the small queue to
+ * the main one, and all hits count.
  */
 #include "twoqueue.h"
 #include "module.h"

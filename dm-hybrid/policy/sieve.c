@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * SIEVE (Zhang and others, NSDI'24): blocks stay in the order in which they came.
- * A hand goes from the oldest to the newest, and around; it takes the mark from
- * blocks that were hit, and evicts the first that has none.  A hit writes a mark
- * if there is none.
+ * A hand goes from the oldest to the newest, and around.  It takes the mark from
+ * blocks that were hit, and evicts the first block without a mark.  A hit writes a
+ * mark if there is none.
  */
 #include "../core/policy.h"
 #include "module.h"
@@ -91,7 +91,7 @@ static int sieve_victim(void *state, u32 scan, bool (*usable)(void *ctx, u32 i),
 		i = o->link[i].next;
 	}
 	s->hand = i;
-	/* Twice around, and hit again each time: the next one will do. */
+	/* All were hit again in both rounds: the first usable block will do. */
 	return left ? hybrid_order_find(o, 0, scan, usable, ctx) : -1;
 }
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A small queue in front of a main one, as in S3-FIFO and Clock2Q+: what is asked
- * for once leaves soon, and leaves a fingerprint; what was hit in the small queue, or
- * comes back while its fingerprint is known, goes to the main queue, a clock with a
- * counter of two bits for each block.  A hit writes that counter and nothing
- * else.
+ * A small queue in front of a main one, as in S3-FIFO and Clock2Q+.  A block that is
+ * requested once leaves the small queue soon, and leaves a fingerprint.  A block that
+ * was hit in the small queue, or comes back while its fingerprint is known, goes to
+ * the main queue: a clock with a counter of two bits for each block.  A hit writes
+ * only that counter.
  *
- * While a set fills, what the small queue's share has no room for goes to the main
- * queue at once: else a loop that is larger than the cache would find it empty for
- * ever.
+ * While a set fills, blocks for which the small queue's share has no room go to the
+ * main queue at once.  Otherwise a loop that is larger than the cache would find the
+ * main queue empty for ever.
  *
- * Where hits on a block that has just come in say little (they belong to the miss
- * that brought it), the newest of the small queue are a queue of their own: the
- * counter begins anew when a block leaves it.
+ * Hits on a new block may say little, because they belong to the miss that brought
+ * it.  So the newest blocks of the small queue may have a queue of their own.  When a
+ * block leaves that queue, its counter begins anew.
  */
 #ifndef DM_HYBRID_POLICY_TWOQUEUE_H
 #define DM_HYBRID_POLICY_TWOQUEUE_H
@@ -21,7 +21,7 @@
 #include "ghost.h"
 #include "order.h"
 
-/* In the order in which they are evicted, other things being equal. */
+/* In the order in which their blocks are evicted, other things being equal. */
 enum {
 	TWOQUEUE_SMALL,
 	TWOQUEUE_NEW,
@@ -36,10 +36,10 @@ struct hybrid_twoqueue {
 	struct hybrid_ghost *ghost;
 	u16 set_size;
 	u16 small;		/* the small queue's share, the newest included */
-	u16 window;		/* the newest that have no hits yet */
-	u8 need;		/* hits that lead from the small queue to the main one */
-	bool full;		/* something had to go */
-	u8 hits[];		/* set_size: not yet used up, written without a lock */
+	u16 window;		/* of these, the newest, whose hits do not count */
+	u8 need;		/* hits that move a block from the small queue to the main one */
+	bool full;		/* a block had to go */
+	u8 hits[];		/* set_size: hits not yet used up, written without a lock */
 };
 
 static_assert(TWOQUEUE_QUEUES <= HYBRID_ORDER_QUEUES);
@@ -145,7 +145,7 @@ static inline bool hybrid_twoqueue_ghost_hit(void *state, u32 fingerprint)
 	return false;
 }
 
-/* The victim in the small queue; what was hit moves on until the queue has its share. */
+/* The victim in the small queue; blocks that were hit move on until the queue has its share. */
 static inline int hybrid_twoqueue_small(struct hybrid_twoqueue *t, u32 *scan,
 					bool (*usable)(void *ctx, u32 i), void *ctx)
 {
@@ -205,7 +205,7 @@ static inline int hybrid_twoqueue_victim(void *state, u32 scan, bool (*usable)(v
 	i = hybrid_twoqueue_small(t, &left, usable, ctx);
 	if (i < 0)
 		i = hybrid_twoqueue_main(t, &left, usable, ctx);
-	/* Neither gives one up by its rules: any will do. */
+	/* Neither queue gives up a block by its rules: any will do. */
 	for (q = 0; i < 0 && left && q < TWOQUEUE_QUEUES; q++)
 		i = hybrid_order_find(t->order, q, scan, usable, ctx);
 	return i;
