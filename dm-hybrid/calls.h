@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The engine as the glue calls it: every call that changes anything, with its
- * tracepoints.  The contracts are those of engine.h.
+ * tracepoints.  engine.h has the contracts.
  */
 #ifndef DM_HYBRID_CALLS_H
 #define DM_HYBRID_CALLS_H
 
 #include "trace.h"
 
-/* trace.c: the operations of @acts behind @last, and the end of a call */
+/* trace.c: trace one operation; trace the operations of @acts behind @last */
 void hybrid_trace_op(const struct hybrid_pool *pool, const struct hybrid_op *op);
 void hybrid_trace_ops(const struct hybrid_pool *pool, const struct hybrid_actions *acts,
 		      const struct list_head *last);
@@ -21,7 +21,7 @@ static inline void hybrid_trace_acts(const struct hybrid_pool *pool,
 		hybrid_trace_ops(pool, acts, last);
 }
 
-/* The end of a call whose actions are alone on their list. */
+/* The end of a call that began with an empty list of actions. */
 static inline void hybrid_trace_end(const struct hybrid_pool *pool,
 				    const struct hybrid_actions *acts, int result)
 {
@@ -43,7 +43,7 @@ static inline bool hybrid_call_hit(struct volume_object *object, struct hybrid_i
 	rcu_read_unlock();
 	if (!hit)
 		return false;
-	/* Nobody looks at the rest of the operation: filled in for the trace alone. */
+	/* Only the trace looks at the rest of the operation. */
 	if (trace_hybrid_op_enabled()) {
 		hybrid_engine_hit_op(io);
 		trace_hybrid_op(pool, &io->op);
@@ -74,7 +74,7 @@ static inline void hybrid_call_not_now(struct hybrid_pool *pool)
 	trace_hybrid_return(pool, -EAGAIN);
 }
 
-/* Without an error. */
+/* The operation ended without an error. */
 static inline bool hybrid_call_hit_done(struct hybrid_pool *pool, struct hybrid_io *io)
 {
 	trace_hybrid_io_done(pool, io, 0);
@@ -84,7 +84,7 @@ static inline bool hybrid_call_hit_done(struct hybrid_pool *pool, struct hybrid_
 	return true;
 }
 
-/* With an error, or after hybrid_call_hit_done() */
+/* The operation ended with an error, or hybrid_call_hit_done() returned false. */
 static inline bool hybrid_call_io_done(struct hybrid_pool *pool, struct hybrid_io *io, int error,
 				       struct hybrid_actions *acts)
 {
@@ -93,12 +93,12 @@ static inline bool hybrid_call_io_done(struct hybrid_pool *pool, struct hybrid_i
 	if (error)
 		trace_hybrid_io_done(pool, io, error);
 	ended = hybrid_engine_io_done(pool->engine, io, error, acts);
-	/* What its user is told, or 1: an action follows. */
+	/* The result for the user, or 1: an action follows. */
 	hybrid_trace_end(pool, acts, ended ? io->error : 1);
 	return ended;
 }
 
-/* @acts may hold what earlier calls asked for. */
+/* @acts may hold actions of earlier calls. */
 static inline void hybrid_call_op_done(struct hybrid_pool *pool, struct hybrid_op *op,
 				       struct hybrid_actions *acts)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Every difference between kernel versions, and no other file.  Features are
- * probed, never version numbers: distributions backport.
+ * This file alone knows the differences between kernel versions.  It probes for
+ * features, never for version numbers, because distributions backport.
  */
 #ifndef DM_HYBRID_COMPAT_H
 #define DM_HYBRID_COMPAT_H
@@ -11,7 +11,7 @@
 #include <linux/device-mapper.h>
 #include <linux/sched.h>
 
-/* Bios have a write hint (again) since the hint has a header of its own: <linux/rw_hint.h>. */
+/* Bios have a write hint (again) in kernels with a header for it: <linux/rw_hint.h>. */
 #ifdef _LINUX_RW_HINT_H
 #define hybrid_copy_write_hint(to, from)	((to)->bi_write_hint = (from)->bi_write_hint)
 #else
@@ -26,9 +26,9 @@
 #endif
 
 /*
- * Is the bio to fail with EAGAIN rather than wait?  Linux 6.1 also sets REQ_NOWAIT on each
- * polled bio, and clears REQ_POLLED again where the volume cannot be polled.  Its io_uring
- * sends a bio that was refused again and again, from a worker thread that may wait.
+ * Must the bio fail with EAGAIN rather than wait?  Linux 6.1 also sets REQ_NOWAIT on each
+ * polled bio, and clears REQ_POLLED again if the volume cannot be polled.  Its io_uring sends
+ * a refused bio again and again, from a worker thread that may wait.
  */
 static inline bool hybrid_bio_nowait(const struct bio *bio)
 {
@@ -36,7 +36,7 @@ static inline bool hybrid_bio_nowait(const struct bio *bio)
 	       !(current->flags & PF_IO_WORKER);
 }
 
-/* Does the device, or any that it is made of, seek? */
+/* Does the device, or any device that it is made of, seek? */
 static inline bool hybrid_bdev_seeks(struct block_device *bdev)
 {
 #ifdef BLK_FEAT_ROTATIONAL
@@ -47,8 +47,9 @@ static inline bool hybrid_bdev_seeks(struct block_device *bdev)
 }
 
 /*
- * Only hits are polled, or must not wait: the cache device says whether the volume takes such
- * I/O.  Where limits have no such features, dm asks the origin (volume_iterate_devices()).
+ * Only hits are polled, or served without waiting, so the cache device decides whether the
+ * volume takes such I/O.  If limits have no such features, dm asks the origin
+ * (volume_iterate_devices()).
  */
 static inline void hybrid_stack_hits(struct queue_limits *limits, struct block_device *cache)
 {
@@ -68,8 +69,8 @@ void dm_internal_suspend_noflush(struct mapped_device *md);
 void dm_internal_resume(struct mapped_device *md);
 
 /*
- * What a user writes to the volume may go to @bdev as it is: pages that @bdev
- * needs stable must be stable in the volume.
+ * A user's pages may go to @bdev as they are: if @bdev needs stable pages, so does
+ * the volume.
  */
 static inline void hybrid_stack_stable_writes(struct dm_target *ti, struct queue_limits *limits,
 					      struct block_device *bdev)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Parses what tables and messages say. */
+/* Parses the words of tables and messages. */
 #include <linux/uuid.h>
 
 #include "target.h"

@@ -4,10 +4,10 @@
  * of device-mapper (dmsetup wait), and a uevent.
  *
  * An event is a state of the engine (enum hybrid_state) that has begun since the last look.  A
- * work item looks every second while the pool runs, and at once where there is a reason: a pool
- * without I/O has no tick, but its cache device may be unplugged.  Raising an event may wait for
- * memory, and so for a volume.  So neither the worker raises it, nor a holder of
- * hybrid_pool.lock, and only the destructor of a table waits for it.
+ * work item looks at once if there is a reason.  It also looks every second while the pool runs:
+ * a pool without I/O has no tick, but its cache device may be unplugged.  Raising an event may
+ * wait for memory, and so for a volume.  So neither the worker nor a holder of hybrid_pool.lock
+ * raises it, and only the destructor of a table waits for it.
  */
 #include <linux/blkdev.h>
 #include <linux/kobject.h>
@@ -24,7 +24,7 @@ struct event {
 
 /* ---- the log -------------------------------------------------------------- */
 
-/* The name by which users know a mapped device; its number, once it is being removed. */
+/* The name by which users know a mapped device, or its number if it is being removed. */
 static const char *md_name(struct mapped_device *md, char name[DM_NAME_LEN])
 {
 	if (dm_copy_name_and_uuid(md, name, NULL))
@@ -49,14 +49,14 @@ void hybrid_report_failure(struct hybrid_pool *pool)
 	hybrid_events_look(pool);
 }
 
-/* At most one line with each look: the last block, and how many there are. */
+/* Logs at most one line with each look: the last retired block, and their number. */
 static void log_retired(struct hybrid_pool *pool)
 {
 	u32 before = pool->retired;
 	char name[DM_NAME_LEN];
 	u64 sector;
 
-	/* Less where the pool was loaded again. */
+	/* Fewer than before if the pool was loaded again. */
 	pool->retired = hybrid_engine_retired(pool->engine, &sector);
 	if (pool->retired <= before)
 		return;
@@ -152,7 +152,7 @@ static void log_volume(struct volume_object *object, u32 state)
 
 /* ---- finding it ----------------------------------------------------------- */
 
-/* The first state of @now that was not reported, or 0; from here on it is. */
+/* Returns the first state of @now that was not reported, and notes it as reported; or 0. */
 static u32 next_state(u32 *reported, u32 now)
 {
 	u32 state = now & ~*reported;
@@ -184,7 +184,7 @@ static bool volume_event(struct volume_object *object, struct event *event)
 	return true;
 }
 
-/* Caller holds pool->lock, as for all above but hybrid_report_failure(). */
+/* Caller holds pool->lock, as for all functions above except hybrid_report_failure(). */
 static bool next_event(struct hybrid_pool *pool, struct event *event)
 {
 	struct volume_object *object;
@@ -219,7 +219,7 @@ static const char *event_name(const struct hybrid_pool *pool, const struct event
 	}
 }
 
-/* DM_NAME and DM_UUID, as device-mapper's own uevents have them, and ours. */
+/* Sends DM_NAME and DM_UUID, as in device-mapper's own uevents, and variables of ours. */
 static void send_uevent(struct hybrid_pool *pool, const struct event *event)
 {
 	struct mapped_device *md = dm_table_get_md(event->table);
@@ -229,7 +229,7 @@ static void send_uevent(struct hybrid_pool *pool, const struct event *event)
 	char kind[32];
 	char *env[5] = { name, uuid, of_pool, kind, NULL };
 
-	/* One of them is being removed: nobody will ask. */
+	/* One of the devices is being removed: nobody needs the event. */
 	if (dm_copy_name_and_uuid(md, name + strlen(name), uuid + strlen(uuid)) ||
 	    dm_copy_name_and_uuid(pool->md, of_pool + strlen(of_pool), NULL))
 		return;
@@ -237,7 +237,7 @@ static void send_uevent(struct hybrid_pool *pool, const struct event *event)
 	kobject_uevent_env(&disk_to_dev(dm_disk(md))->kobj, KOBJ_CHANGE, env);
 }
 
-/* The table stays: hybrid_events_flush(). */
+/* The table stays until this returns: hybrid_events_flush(). */
 static void tell(struct hybrid_pool *pool, const struct event *event)
 {
 	unsigned int noio = memalloc_noio_save();
@@ -247,13 +247,13 @@ static void tell(struct hybrid_pool *pool, const struct event *event)
 	memalloc_noio_restore(noio);
 }
 
-/* Unplugged, or its driver has given it up; not what lies below another device. */
+/* Was the cache device unplugged, or given up by its driver?  Devices below it do not count. */
 static bool device_gone(const struct hybrid_pool *pool)
 {
 	return test_bit(GD_DEAD, &pool->bdev->bd_disk->state);
 }
 
-/* A checkpoint fails now, and so the pool does, as with any metadata that cannot be written. */
+/* A checkpoint now fails, and with it the pool, as after any failed write of metadata. */
 static void give_up_device(struct hybrid_pool *pool)
 {
 	char name[DM_NAME_LEN];

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Carries the engine's actions out.
+ * Carries out the engine's actions.
  *
- * Completions and wake-ups are done where they arise.  Whatever may sleep goes
- * to a queue: the pool's, or that of its volume, where it needs an origin or is a
- * user's bio.  So an origin with a full request queue holds up no other volume, and
- * neither does a user whose cgroup the block layer makes wait.  Each queue
- * has one work item; operations that ended return by the pool's.  That one and the
- * tick have a workqueue of their own: where there is no memory for another kworker, a
- * workqueue has one rescuer, which a volume's item may keep for as long as its origin
- * takes, and so may as many as the workqueue lets run at once.
+ * Completions and wake-ups are carried out where they arise.  Actions that may sleep
+ * go to a queue: to that of their volume if they need an origin or submit a user's bio,
+ * otherwise to the pool's.  So an origin with a full request queue holds up no other
+ * volume, and neither does a user whose cgroup the block layer makes wait.  Each queue
+ * has one work item.  Operations that ended return through the pool's queue.
+ *
+ * The pool's work item and the tick have a workqueue of their own.  Volumes' items may
+ * occupy theirs for as long as their origins take: all kworkers that it runs at once, or
+ * its one rescuer if there is no memory for another kworker.
  *
  * Forward progress: a transfer needs one struct transfer, and bios one after
  * the other, each submitted before the next is allocated.  All come from
- * mempools of the queue, and return to them from interrupt context: an origin that
+ * mempools of the queue, and return to them from interrupt context.  So an origin that
  * does not answer keeps nothing that the pool or another volume needs.
  */
 #include <linux/bio.h>
@@ -39,7 +40,7 @@ struct transfer {
 	struct hybrid_op *op;
 	struct completion *wait;	/* of a blocking caller, else NULL */
 	ktime_t begun;
-	atomic_t pending;		/* bios, and one while they are submitted */
+	atomic_t pending;		/* bios, plus one while they are submitted */
 };
 
 /* Data of a TRANSFER: pages, so that no large allocation is needed. */
@@ -161,7 +162,7 @@ static bool wants_origin(const struct hybrid_op *op)
 	return false;
 }
 
-/* Whose worker carries the operation out, and whose mempools it uses. */
+/* The queue whose worker carries out the operation, and whose mempools it uses. */
 static struct hybrid_queue *op_queue(struct hybrid_pool *pool, struct hybrid_op *op)
 {
 	struct volume_object *object;
@@ -260,7 +261,7 @@ static u32 fill_bio(struct bio *bio, struct hybrid_op *op, u32 from, u32 count)
 	return count - (left >> SECTOR_SHIFT);
 }
 
-/* Submit @bio for @user, NULL: for all, with the cgroup, priority and write hint of his bio. */
+/* Submits @bio with cgroup, priority and write hint of @user's bio; NULL: it serves all users. */
 static void submit_for(struct bio *bio, struct hybrid_io *user)
 {
 	struct bio *from;
@@ -272,7 +273,7 @@ static void submit_for(struct bio *bio, struct hybrid_io *user)
 	from = io_bio(user);
 	bio->bi_ioprio = from->bi_ioprio;
 	hybrid_copy_write_hint(bio, from);
-	/* The cgroup is dm's to tell: the one of the bio that dm has cloned. */
+	/* dm sets the cgroup: that of the bio that dm has cloned. */
 	dm_submit_bio_remap(from, bio);
 }
 
@@ -299,7 +300,7 @@ static void submit_data(struct transfer *t, bool origin, blk_opf_t opf, u64 sect
 	} while (count);
 }
 
-/* As one bio, whatever the size: the block layer splits it as the device needs. */
+/* Submits one bio of any size: the block layer splits it as the device needs. */
 static void submit_discard(struct transfer *t, const struct hybrid_segment *seg)
 {
 	struct block_device *bdev = op_bdev(t->q->pool, t->op, false);
@@ -352,7 +353,7 @@ static blk_opf_t op_opf(const struct hybrid_op *op)
 	return opf;
 }
 
-/* Of what moves data. */
+/* For operations that move data: TRANSFER and META. */
 static void submit_segments(struct transfer *t)
 {
 	struct hybrid_op *op = t->op;
@@ -371,7 +372,7 @@ static void submit_segments(struct transfer *t)
 	}
 }
 
-/* Submit what TRANSFER, META, FLUSH and DISCARD consist of.  Drops the first reference. */
+/* Submits the bios of a TRANSFER, META, FLUSH or DISCARD.  Drops the first reference. */
 static void submit_transfer(struct transfer *t)
 {
 	struct hybrid_op *op = t->op;
@@ -429,7 +430,7 @@ static int do_op(struct hybrid_engine *e, struct hybrid_op *op)
 
 /* ---- the user's bios ------------------------------------------------------ */
 
-/* Point a bio to where the engine wants it. */
+/* Points a bio at the device and sector that the engine chose. */
 static void remap_bio(struct hybrid_pool *pool, struct hybrid_op *op, struct bio *bio)
 {
 	bio_set_dev(bio, op_bdev(pool, op, op->origin));
@@ -441,7 +442,7 @@ static void remap_bio(struct hybrid_pool *pool, struct hybrid_op *op, struct bio
 		bio->bi_iter.bi_size = op->count << SECTOR_SHIFT;
 }
 
-/* A bio that was kept, and may have been to a device already, goes out. */
+/* Submits a bio that was kept, and may have been to a device already. */
 static void submit_user(struct hybrid_pool *pool, struct hybrid_op *op)
 {
 	struct hybrid_bio *b = container_of(op->io, struct hybrid_bio, io);
@@ -493,8 +494,8 @@ static void complete_user(struct hybrid_op *op)
 
 /*
  * Write-zeroes of part of a granule become a write of the zero page.  A bio that begins or ends
- * within a granule is cut there; dm sends the rest of it after this part.  A bio that dm has
- * cloned has no bio_vecs of its own, so that they can be others.
+ * within a granule is cut there; dm sends the rest of it after this part.  A bio cloned by dm
+ * has no bio_vecs of its own, so they can be replaced.
  */
 static noinline int zeroes_type(struct dm_target *ti, struct bio *bio)
 {
@@ -510,7 +511,7 @@ static noinline int zeroes_type(struct dm_target *ti, struct bio *bio)
 		bio->bi_opf = (bio->bi_opf & ~(REQ_OP_MASK | REQ_NOUNMAP)) | REQ_OP_WRITE;
 		bio->bi_io_vec = &zero_vec;
 		bio->bi_vcnt = 1;
-		/* At the beginning of the bio_vec, by whatever members */
+		/* All other members become 0: the beginning of the bio_vec. */
 		bio->bi_iter = (struct bvec_iter){ .bi_sector = bio->bi_iter.bi_sector,
 						   .bi_size = bio->bi_iter.bi_size };
 	}
@@ -560,7 +561,7 @@ static u8 io_flags(const struct bio *bio)
 	return flags;
 }
 
-/* The state that the timer looks at was changed before, by this CPU. */
+/* Called after this CPU has changed state that the timer looks at. */
 void hybrid_tick_kick(struct hybrid_pool *pool)
 {
 	/* Pairs with the barrier in tick_work(). */
@@ -572,9 +573,9 @@ void hybrid_tick_kick(struct hybrid_pool *pool)
 }
 
 /*
- * No hit, or one that failed: from here on the bio may wait, and nobody finds it by polling.
- * The cookie, of the device that it has been to, may name a queue that another device lacks.  It
- * goes here, long before bi_bdev changes: bio_poll() reads the one and then the other.
+ * For a miss, or a failed hit: from here on the bio may wait, and nobody finds it by polling.
+ * Its cookie, set by the device that it has been to, may name a queue that another device lacks.
+ * It is cleared here, long before bi_bdev changes: bio_poll() reads the cookie, then bi_bdev.
  */
 static void may_wait(struct bio *bio)
 {
@@ -584,8 +585,8 @@ static void may_wait(struct bio *bio)
 }
 
 /*
- * Apart from hybrid_map_bio(): what a hit does not need would cost it a frame.  Only a hit is
- * certain to wait for nothing: whatever else must not wait ends here, unknown to the engine.
+ * Apart from hybrid_map_bio(), where its variables would cost a hit a frame.  Only a hit is
+ * certain to wait for nothing: other bios that must not wait end here, unknown to the engine.
  */
 static noinline int map_miss(struct hybrid_pool *pool, struct hybrid_bio *b, struct bio *bio)
 {
@@ -599,7 +600,7 @@ static noinline int map_miss(struct hybrid_pool *pool, struct hybrid_bio *b, str
 		return r;
 	}
 	may_wait(bio);
-	/* No hit asks for it, so that it costs none anything. */
+	/* Set for misses alone, so that it costs hits nothing. */
 	if (bio->bi_opf & REQ_RAHEAD)
 		b->io.flags |= HYBRID_IO_AHEAD;
 	hybrid_actions_init(&acts);
@@ -632,7 +633,7 @@ int hybrid_map_bio(struct dm_target *ti, struct bio *bio)
 		       io_flags(bio));
 	if (!hybrid_call_hit(object, &b->io))
 		return map_miss(object->pool, b, bio);
-	/* What is dirty keeps the timer running. */
+	/* No kick: dirty data keeps the timer running. */
 	bio_set_dev(bio, object->pool->bdev);
 	bio->bi_iter.bi_sector = b->io.op.sector;
 	return DM_MAPIO_REMAPPED;
@@ -685,7 +686,7 @@ static void enqueue(struct hybrid_queue *q, struct hybrid_op *op)
 	spin_unlock_irqrestore(&q->lock, flags);
 }
 
-/* What needs no sleep is done; the rest is queued. */
+/* Carries out an operation that needs no sleep; queues any other. */
 static void dispatch(struct hybrid_pool *pool, struct hybrid_op *op)
 {
 	switch (op->type) {
@@ -733,7 +734,7 @@ static void carry_out(struct hybrid_pool *pool, struct hybrid_op *op, struct hyb
 	}
 }
 
-/* Work may go on for long, and asks for itself again: others get their turn. */
+/* A WORK operation may ask for itself again for long: other operations get their turn. */
 static bool gives_way(struct hybrid_pool *pool, const struct hybrid_op *op)
 {
 	const struct hybrid_queue *q = &pool->queue;
@@ -775,7 +776,7 @@ static void pool_work(struct work_struct *work)
 		hybrid_call_op_done(pool, op, &acts);
 	}
 	run_in_worker(pool, &acts);
-	/* There may be nobody else to notice. */
+	/* Perhaps nobody else notices that the pool failed. */
 	hybrid_report_failure(pool);
 	hybrid_tick_kick(pool);
 	WRITE_ONCE(pool->passes, pool->passes + 1);
@@ -783,7 +784,7 @@ static void pool_work(struct work_struct *work)
 		wake_up_all(&pool->wait);
 }
 
-/* A volume's queue: only what is submitted, nothing that ended. */
+/* A volume's queue has only operations to submit: ended ones go to the pool's queue. */
 static void volume_work(struct work_struct *work)
 {
 	struct hybrid_queue *q = container_of(work, struct hybrid_queue, work);
@@ -883,8 +884,8 @@ static void tick_work(struct work_struct *work)
 
 	if (!again) {
 		/*
-		 * Whoever changes something from here on starts the timer;
-		 * what was changed before, the second look sees.
+		 * A change from here on starts the timer; the second look
+		 * sees all earlier changes.
 		 */
 		clear_bit(HYBRID_POOL_TICKING, &pool->flags);
 		/* Pairs with the barrier in hybrid_tick_kick(). */
@@ -911,7 +912,7 @@ void hybrid_tick_stop(struct hybrid_pool *pool)
 	clear_bit(HYBRID_POOL_TICKING, &pool->flags);
 }
 
-/* ---- the rest of what the engine needs ------------------------------------ */
+/* ---- the engine's other needs --------------------------------------------- */
 
 struct sync_waiter {
 	struct hybrid_waiter waiter;
@@ -991,7 +992,7 @@ int hybrid_write_block(struct block_device *bdev, u64 sector, void *block)
 }
 
 /*
- * Unbound: on the CPU that is free.  Each has a rescuer, for one item at a time.
+ * Unbound: for any free CPU.  Each workqueue has a rescuer, for one item at a time.
  * The name, with the pool's device number, fits into 24 bytes (WQ_NAME_LEN).
  */
 static struct workqueue_struct *alloc_wq(const char *name, struct hybrid_pool *pool)
@@ -1027,7 +1028,7 @@ bad_volumes_wq:
 void hybrid_pool_io_exit(struct hybrid_pool *pool)
 {
 	hybrid_tick_stop(pool);
-	/* An operation of a volume ends in the pool's. */
+	/* Before the pool's, in which operations of volumes end. */
 	destroy_workqueue(pool->volumes_wq);
 	destroy_workqueue(pool->queue.wq);
 	hybrid_queue_exit(&pool->queue);

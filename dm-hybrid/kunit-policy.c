@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The policies' contract (policy.h), each against the kernel's own allocators,
- * locks and, where there are several, CPUs.  How good they are is looked at where
- * it costs less: tests/unit/test_policy.c and tests/policies.
+ * Tests that each policy keeps its contract (policy.h) with the kernel's own
+ * allocators, locks and, if there are several, CPUs.  tests/unit/test_policy.c and
+ * tests/policies judge how good the policies are, because it costs less there.
  */
 #include <kunit/test.h>
 #include <linux/delay.h>
@@ -22,7 +22,7 @@
 #define RANDOM_OPS	4000
 #define CONTENTION_MS	500
 
-/* A set as the engine has one: the lock is taken around all ops but hit. */
+/* A set as the engine has one: the lock is taken around all ops except hit. */
 struct set {
 	const struct hybrid_policy_type *type;
 	spinlock_t lock;		/* of state and has */
@@ -31,12 +31,12 @@ struct set {
 	u32 size;
 	bool has[SIZE];
 	bool busy[SIZE];		/* not to be evicted */
-	u32 wrong;			/* victims that are none */
+	u32 wrong;			/* victims that may not leave */
 };
 
 static const struct policy_case {
 	const char *name;
-	bool keeps_loop;		/* a part of one that is twice the set */
+	bool keeps_loop;		/* a part of a loop of twice the set */
 } policy_cases[] = {
 	{ "c2q", true },
 	{ "s3fifo", true },
@@ -62,7 +62,7 @@ static struct set *open_set(struct kunit *test, u32 size)
 	KUNIT_ASSERT_NOT_NULL(test, s);
 	s->type = hybrid_policy_get(p->name);
 	KUNIT_ASSERT_NOT_NULL_MSG(test, s->type, "policy %s", p->name);
-	/* Given back by close_set(), also after a case that failed. */
+	/* close_set() frees it, also after a case that failed. */
 	test->priv = s;
 	spin_lock_init(&s->lock);
 	s->size = size;
@@ -102,7 +102,7 @@ static void insert(struct set *s, u32 i, u32 fingerprint)
 	s->has[i] = true;
 }
 
-/* Evict one; false: there is none.  Under the lock, where others use the set. */
+/* Evicts a block; false: there is none.  Under the lock if others use the set. */
 static bool evict(struct set *s)
 {
 	int i = s->type->victim(s->state, s->size, usable, s);
@@ -127,7 +127,7 @@ static u32 evict_all(struct set *s)
 	return n;
 }
 
-/* Whatever goes in comes out, once; what may not go stays. */
+/* Each inserted block is evicted, once; a busy block stays. */
 static void policy_victims(struct kunit *test)
 {
 	struct set *s = open_set(test, SIZE);
@@ -181,7 +181,7 @@ static void random_ops(struct kunit *test, struct rnd_state *rnd, u32 size)
 	KUNIT_EXPECT_EQ(test, evict_all(s), nr);
 }
 
-/* Sets of all sizes, and any order of operations; the same each time. */
+/* Sets of random sizes, and operations in a random order; the same each time. */
 static void policy_random(struct kunit *test)
 {
 	struct rnd_state rnd;
@@ -194,7 +194,7 @@ static void policy_random(struct kunit *test)
 	}
 }
 
-/* The places that a restart brings back: nobody gets lost, the first goes first. */
+/* Blocks with the places from before a restart: none is lost, and they keep their order. */
 static void policy_load(struct kunit *test)
 {
 	struct set *s = open_set(test, SIZE);
@@ -244,7 +244,7 @@ static void policy_loop(struct kunit *test)
 		KUNIT_EXPECT_GT(test, hits, 7 * SIZE);
 }
 
-/* One thread for each CPU; the first ones hit, the others change what is there. */
+/* A thread for each CPU, two to eight in all: every other one hits, the rest change the set. */
 struct worker {
 	struct set *set;
 	struct task_struct *task;
@@ -304,7 +304,7 @@ static void policy_contention(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, started, nr);
 	for (n = 0; n < started; n++)
 		KUNIT_EXPECT_GT(test, w[n].ops, 0);
-	/* Nobody got lost, and nobody is there twice. */
+	/* No block is lost, and none is there twice. */
 	evict_all(s);
 	KUNIT_EXPECT_NULL(test, memchr_inv(s->has, 0, sizeof(s->has)));
 }

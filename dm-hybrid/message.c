@@ -82,7 +82,7 @@ static int parse_mode(const char *text, u32 *mode)
 
 /* ---- to the pool ---------------------------------------------------------- */
 
-/* Lock a pool that takes messages; -EAGAIN. */
+/* Locks a pool that takes messages; otherwise returns -EAGAIN. */
 static int lock_running(struct hybrid_pool *pool)
 {
 	hybrid_pool_lock(pool);
@@ -93,7 +93,7 @@ static int lock_running(struct hybrid_pool *pool)
 	return -EAGAIN;
 }
 
-/* A pool message: handler, arguments after the name; caller holds the lock. */
+/* A message to a pool.  min, max: arguments after the name.  run() runs under the lock. */
 struct pool_message {
 	const char *name;
 	unsigned int min, max;
@@ -147,7 +147,7 @@ static int delete_volume(struct pool_table *pt, unsigned int argc, char **argv)
 		DMWARN("unknown argument '%s'", argv[1]);
 		return -EINVAL;
 	}
-	/* A volume in use is deleted while it is suspended: another table follows. */
+	/* A volume in use is deleted while it is suspended, and another table follows. */
 	r = hybrid_volume_release(pt->pool, id);
 	if (!r)
 		r = hybrid_call_volume_delete(pt->pool, id, drop_dirty);
@@ -158,7 +158,7 @@ static int delete_volume(struct pool_table *pt, unsigned int argc, char **argv)
 	return r;
 }
 
-/* Its origin may get another superblock from then on; until it does, resume opens it again. */
+/* Afterwards the origin may get another superblock; before, a resume opens the volume again. */
 static int release_volume(struct pool_table *pt, unsigned int argc, char **argv)
 {
 	u32 id;
@@ -175,7 +175,7 @@ static int release_volume(struct pool_table *pt, unsigned int argc, char **argv)
 	return r;
 }
 
-/* Durable when this returns 0: the pool's entry first, then what the origin of an open one says. */
+/* Durable when this returns 0.  Renames the pool's entry, then the origin of an open volume. */
 static int rename_volume(struct pool_table *pt, unsigned int argc, char **argv)
 {
 	char name[HYBRID_NAME_SIZE];
@@ -280,7 +280,7 @@ static int change_policy(struct hybrid_pool *pool, const char *name)
 	const struct hybrid_policy_type *policy;
 	int r;
 
-	/* Not under the lock: the module may be on a volume that is suspended until it is free. */
+	/* Without the lock: the module may be on a volume that is suspended while it is held. */
 	policy = hybrid_policy_get(name);
 	if (!policy) {
 		DMWARN("unknown policy '%s', or its module cannot be loaded", name);
@@ -327,7 +327,7 @@ static const struct pool_message pool_messages[] = {
 	{ "checkpoint", 0, 0, checkpoint },
 };
 
-/* Reply to "volumes"; where it does not fit, dm asks again with more room. */
+/* Replies to "volumes".  If the reply does not fit, dm asks again with more room. */
 static int list_volumes(struct hybrid_pool *pool, char *result, unsigned int maxlen)
 {
 	struct hybrid_volume_info info;
@@ -447,8 +447,8 @@ static int change_setting(struct volume_object *object, const struct volume_sett
 #define LOST_RUNS 1024	/* in one reply */
 
 /*
- * Reply to "lost": what is lost with the pool.  A last line "more" says where to
- * go on; where the reply does not fit, dm asks again with more room.
+ * Replies to "lost" with the runs of granules lost with the pool.  A last line "more" has the
+ * cursor to go on from.  If the reply does not fit, dm asks again with more room.
  */
 static int list_lost(struct volume_object *object, unsigned int argc, char **argv, char *result,
 		     unsigned int maxlen)
@@ -470,7 +470,7 @@ static int list_lost(struct volume_object *object, unsigned int argc, char **arg
 	return 1;
 }
 
-/* Durable when this returns 0.  A longer table is to follow. */
+/* Durable when this returns 0.  A longer table must follow. */
 static int grow_volume(struct volume_object *object, const char *member)
 {
 	u8 member_uuid[HYBRID_UUID_SIZE];

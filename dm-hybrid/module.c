@@ -37,7 +37,7 @@ static void __exit hybrid_exit(void)
 	hybrid_notifiers_exit();
 	dm_unregister_target(&hybrid_volume_target);
 	dm_unregister_target(&hybrid_pool_target);
-	/* Whoever let the last bio or the last operation end may be preempted on his way out. */
+	/* The task that ended the last bio or operation may be preempted on its way out. */
 	synchronize_rcu_tasks();
 	hybrid_io_module_exit();
 }

@@ -43,7 +43,7 @@ void hybrid_policy_unregister(struct hybrid_policy_type *type)
 }
 EXPORT_SYMBOL_GPL(hybrid_policy_unregister);
 
-/* A policy whose module is on its way out counts as unknown. */
+/* A policy whose module is being unloaded counts as unknown. */
 static const struct hybrid_policy_type *get_loaded(const char *name)
 {
 	struct hybrid_policy_type *type;

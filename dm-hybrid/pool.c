@@ -15,7 +15,7 @@
 static LIST_HEAD(pools);
 static LIST_HEAD(origins);	/* hybrid_claim: of all volumes' tables, in all pools */
 static DEFINE_MUTEX(pools_lock);
-static bool hibernating;	/* under pools_lock: there is no pool, nor shall there be */
+static bool hibernating;	/* there is no pool, and none may come; under pools_lock */
 
 /* ---- pool objects --------------------------------------------------------- */
 
@@ -55,7 +55,7 @@ char *hybrid_origin_claim(struct hybrid_claim *claim)
 	char *error = NULL;
 
 	mutex_lock(&pools_lock);
-	/* All that have a device are one volume's: the first stands for them. */
+	/* All claims on a device are one volume's: the first stands for them. */
 	other = find_claim(claim->dev);
 	if (find_dev(claim->dev))
 		error = "Origin is a pool or a cache device";
@@ -165,7 +165,7 @@ static struct hybrid_pool *pool_bind_table(struct mapped_device *md, struct bloc
 	unsigned int noio;
 
 	mutex_lock(&pools_lock);
-	/* Who waits for the lock may have a pool's: memory must not wait for its volumes. */
+	/* A holder of a pool's lock may wait for this one: memory must not wait for its volumes. */
 	noio = memalloc_noio_save();
 	pool = find_dev(bdev->bd_dev);
 	if (!pool)
@@ -197,7 +197,7 @@ static struct hybrid_pool *pool_bind_table(struct mapped_device *md, struct bloc
 
 /* ---- constructor ---------------------------------------------------------- */
 
-/* Does the cache device fit the table?  Takes nothing. */
+/* Does the cache device fit the table?  Claims nothing. */
 static int check_device(struct dm_target *ti, struct block_device *bdev,
 			const struct pool_args *args, const struct hybrid_sb *sb)
 {
@@ -236,7 +236,7 @@ static int check_tunables(struct dm_target *ti, const struct tunable_words *word
 	return ti->error ? -EINVAL : 0;
 }
 
-/* Everything of a pool table but its device and policy, which @pt has. */
+/* Fills in a pool table, except for the device and policy, which @pt has. */
 static int pool_table_init(struct dm_target *ti, struct pool_table *pt,
 			   const struct pool_args *args)
 {
@@ -315,9 +315,9 @@ bad_policy:
 }
 
 /*
- * A table goes.  Returns true if it was the last one of a pool that volumes still use: an
- * administrator replaced it by force.  Such a pool is dead from here on.  Both locks, so that
- * a constructor joins the pool before its last table goes, or finds it dead.
+ * Unbinds a table that goes.  Returns true if it was the last one of a pool that volumes still
+ * use: an administrator replaced it by force.  Such a pool is dead from here on.  Takes both
+ * locks, so that a constructor joins the pool before its last table goes, or finds it dead.
  */
 static bool unbind_table(struct hybrid_pool *pool, struct pool_table *pt)
 {
@@ -394,7 +394,7 @@ static int pool_apply(struct hybrid_pool *pool, struct pool_table *pt)
 	return pool->engine ? hybrid_call_configure(pool, &config) : 0;
 }
 
-/* Tunables of a pool that starts: those recorded, and those of the table. */
+/* Tunables of a pool that starts: the table's, and the recorded ones for all others. */
 static void first_config(struct hybrid_pool *pool, struct pool_table *pt,
 			 const struct hybrid_sb *sb, struct hybrid_config *config)
 {
@@ -460,12 +460,12 @@ static int pool_restart(struct hybrid_pool *pool)
 		DMERR("%s: cannot restart: %s (%d)", dm_device_name(pool->md), why, r);
 		return r;
 	}
-	/* P5: what does not need the cache device goes on without it. */
+	/* P5: I/O that does not need the cache device goes on without it. */
 	pool->stopped = false;
 	return 0;
 }
 
-/* Policy and settings as they are in effect and, unless @name is NULL, a new name. */
+/* Records the policy and settings in effect and, unless @name is NULL, a new name. */
 static int record_sb(struct hybrid_pool *pool, const char *name)
 {
 	struct hybrid_settings settings = hybrid_settings(hybrid_engine_config(pool->engine));
@@ -505,12 +505,12 @@ static int pool_preresume(struct dm_target *ti)
 	int r;
 
 	hybrid_pool_lock(pool);
-	/* Volumes may be removed while the pool is suspended: that must not run into a restart. */
+	/* Volumes may be removed while the pool is suspended: wait until they are closed. */
 	hybrid_volumes_settle(pool);
 	pool->bdev = pt->dev->bdev;
 	r = pool_apply(pool, pt);
 	if (!r && !pool->loaded) {
-		/* It has no volumes yet, and needs all of its memory now. */
+		/* The pool has no volumes yet, and needs all of its memory now. */
 		memalloc_noio_restore(pool->noio);
 		r = pool_load(pool, pt);
 		pool->noio = memalloc_noio_save();
@@ -590,7 +590,7 @@ static void reboot_waiter_done(struct hybrid_waiter *w)
 	complete(&container_of(w, struct hybrid_pool, reboot_waiter)->reboot_done);
 }
 
-/* Who has the lock may wait for a member that does not answer. */
+/* The lock's holder may wait for a member that does not answer. */
 static bool lock_before(struct mutex *lock, unsigned long deadline)
 {
 	while (!mutex_trylock(lock)) {
@@ -601,7 +601,7 @@ static bool lock_before(struct mutex *lock, unsigned long deadline)
 	return true;
 }
 
-/* Those that have not been asked before, with a reference to each. */
+/* Lists the pools that have not been asked before, with a reference to each. */
 static void reboot_collect(struct list_head *list, unsigned long deadline)
 {
 	struct hybrid_pool *pool;
@@ -634,7 +634,7 @@ static void reboot_start(struct hybrid_pool *pool, unsigned long deadline)
 	mutex_unlock(&pool->lock);
 }
 
-/* False: it is still at it, and keeps its reference. */
+/* Returns false if the checkpoint has not ended: the pool keeps its reference. */
 static bool reboot_wait(struct hybrid_pool *pool, unsigned long deadline)
 {
 	long left = max_t(long, deadline - jiffies, 1);
@@ -647,8 +647,8 @@ static bool reboot_wait(struct hybrid_pool *pool, unsigned long deadline)
 }
 
 /*
- * Nobody takes down the volume of a root: record what there is, so that what was
- * written last is not taken back. Nothing is drained.
+ * Nobody deactivates the volume of a root file system.  A checkpoint of each pool keeps the
+ * next boot from taking back the last writes.  Nothing is drained.
  */
 static int reboot_notify(struct notifier_block *nb, unsigned long action, void *data)
 {
@@ -672,10 +672,10 @@ static struct notifier_block reboot_notifier = {
 /* ---- hibernation ---------------------------------------------------------- */
 
 /*
- * An initramfs brings up the pools before it resumes an image.  The image goes on where it was,
- * with numbers that are older than what it finds then on the cache device: the next recovery would
- * not believe its records, nor what they acknowledge.  So as long as there is a pool: none; and
- * from here until the image is written, or has been resumed, no pool.
+ * An initramfs activates pools before it resumes an image.  The image goes on with numbers older
+ * than the ones that are on the cache device by then: the next recovery would not believe its
+ * records, and would lose the writes that they acknowledged.  So a pool refuses hibernation; and
+ * from here until the image is written, or has been resumed, no pool may be made.
  */
 static int hibernation_notify(struct notifier_block *nb, unsigned long action, void *data)
 {
@@ -735,7 +735,7 @@ static int pool_iterate_devices(struct dm_target *ti, iterate_devices_callout_fn
 
 struct target_type hybrid_pool_target = {
 	.name = "hybrid-pool",
-	/* NOWAIT: for its limits, which volumes stack as those of the cache device. */
+	/* NOWAIT: for its limits, which volumes stack as the cache device's. */
 	.features = DM_TARGET_SINGLETON | DM_TARGET_ALWAYS_WRITEABLE | DM_TARGET_IMMUTABLE |
 		    DM_TARGET_NOWAIT,
 	.version = { HYBRID_TARGET_MAJOR, HYBRID_TARGET_MINOR, HYBRID_FORMAT_VERSION },

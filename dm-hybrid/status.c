@@ -9,7 +9,7 @@ static void print_dev(char *buf, size_t len, const struct dm_dev *dev)
 
 /* ---- the pool ------------------------------------------------------------- */
 
-/* From here on the engine stays until the pool goes. */
+/* Once this is true, the engine stays until the pool is freed. */
 static bool pool_loaded(struct hybrid_pool *pool)
 {
 	/* Pairs with the release in pool_load(). */
@@ -151,7 +151,7 @@ static const char * const counter_names[HYBRID_NR_COUNTERS] = {
 	[HYBRID_BYPASS_ENDURANCE] = "bypass_endurance",
 };
 
-/* False: the volume is not open, or not by this table. */
+/* Returns false if the volume is not open, or not by this table. */
 static bool volume_status(struct volume_table *vt, struct hybrid_volume_status *st)
 {
 	struct volume_object *object = vt->object;
@@ -178,7 +178,7 @@ static void volume_info(struct volume_table *vt, char *result, unsigned int maxl
 	       st.degraded ? "degraded" : "running", hybrid_mode_name(st.mode), st.dirty,
 	       st.draining, st.cached);
 	for (i = 0; i < HYBRID_NR_COUNTERS; i++) {
-		/* New keys come last, also behind those that are no counters. */
+		/* New keys come last, even after keys that are not counters. */
 		if (i == HYBRID_BYPASS_ENDURANCE)
 			DMEMIT(" lost %u", st.lost);
 		DMEMIT(" %s %llu", counter_names[i], st.counter[i]);

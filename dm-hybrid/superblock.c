@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The cache device's superblock, and reading any; everything else on the members is
- * the engine's.
+ * Reads and writes the superblock of the cache device.  The engine reads and writes
+ * everything else on the members.
  */
 #include <linux/slab.h>
 
@@ -23,8 +23,8 @@ static int read_copy(struct block_device *bdev, u64 sector, u64 sectors,
 }
 
 /*
- * The head says where the tail stands, unless it is damaged: then the tail is
- * at the end of the device.  The error is the head's.
+ * The head names the place of the tail.  If the head is damaged, the tail is at
+ * the end of the device.  Returns the head's error if there is no good tail.
  */
 static int read_current(struct block_device *bdev, struct hybrid_superblock *block,
 			struct hybrid_sb *sb, struct hybrid_sb *tail, const char **why)
@@ -103,8 +103,8 @@ int hybrid_cache_sb_read(struct block_device *bdev, struct hybrid_sb *sb, char *
 }
 
 /*
- * The copy that is written first may be torn: not the only good one, nor the only
- * one that is up to date.
+ * Returns the copy to write first.  That write may be torn, so this copy is neither
+ * the only good one nor the only current one.
  */
 static unsigned int first_to_write(struct block_device *bdev, struct hybrid_superblock *block,
 				   const struct hybrid_sb *sb, struct hybrid_sb *tail)
@@ -131,7 +131,7 @@ int hybrid_cache_sb_record(struct block_device *bdev, const char *name, const ch
 	copy = first_to_write(bdev, block, &sb[0], &sb[1]);
 	if (name) {
 		strscpy(sb->name, name, sizeof(sb->name));
-		/* What was on the device before it came up blank stays known. */
+		/* A device that came up blank goes on naming the pool that it replaced. */
 		if (!(sb->flags & HYBRID_SB_EPHEMERAL))
 			memset(sb->replaces, 0, sizeof(sb->replaces));
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The tracepoints themselves, and what is too long to be inline beside them. */
+/* The tracepoints themselves, and their helpers that are too long to be inline. */
 #define CREATE_TRACE_POINTS
 #include "calls.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tracepoints at the engine's border: every event that it is told of, every
- * operation that it asks for, every number drawn for it.  What is between an
- * event and its hybrid_return (hybrid_io_mapped for an arriving I/O), in one
- * context, belongs to it.  Documentation/dm-hybrid.rst describes the fields;
+ * Tracepoints at the engine's boundary: every event that it is told of, every
+ * operation that it asks for, every random number drawn for it.  Records between
+ * an event and its hybrid_return (hybrid_io_mapped for an arriving I/O), in one
+ * context, belong to the event.  Documentation/dm-hybrid.rst describes the fields;
  * tests/sim/replay.c replays a recorded run through the engine in userspace.
  */
 #undef TRACE_SYSTEM
@@ -43,7 +43,7 @@ enum hybrid_call {
 	HYBRID_CALL_RESUME,
 	HYBRID_CALL_MODE,		/* value: HYBRID_MODE_* */
 	HYBRID_CALL_CUTOFF,		/* value: sectors */
-	HYBRID_CALL_ORIGIN,		/* value: whether the origin does */
+	HYBRID_CALL_ORIGIN,		/* value: HYBRID_ORIGIN_* */
 };
 
 enum hybrid_trace_device {
@@ -66,7 +66,7 @@ static inline int hybrid_trace_volume(struct hybrid_volume *v)
 	return object ? object->id : HYBRID_NO_VOLUME;
 }
 
-/* Has the operation fields that say what it moves? */
+/* Does the operation have fields for the data that it moves? */
 static inline bool hybrid_trace_moves(const struct hybrid_op *op)
 {
 	return op->type != HYBRID_OP_COMPLETE && op->type != HYBRID_OP_WORK &&
@@ -88,7 +88,7 @@ static inline u32 hybrid_trace_count(const struct hybrid_op *op)
 	return op->type == HYBRID_OP_USER || op->type == HYBRID_OP_COPY_OUT ? op->count : 0;
 }
 
-/* NONE for transfers, too: their segments say. */
+/* NONE for transfers, too: their segments name the devices. */
 static inline enum hybrid_trace_device hybrid_trace_op_device(const struct hybrid_op *op)
 {
 	switch (op->type) {
@@ -267,7 +267,7 @@ TRACE_EVENT(hybrid_io_mapped,
 	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
 			   __entry->io = io;
 			   __entry->remapped = remapped;
-			   /* Whoever took an I/O may have ended it. */
+			   /* An I/O that the engine took may have ended. */
 			   __entry->bypass = remapped ? io->bypass : 0;
 			   __entry->ahead = flags & HYBRID_IO_AHEAD;),
 	    TP_printk("pool=%d:%d io=%p remapped=%d bypass=%s ahead=%d", MAJOR(__entry->pool),
@@ -366,7 +366,7 @@ TRACE_EVENT(hybrid_op_done,
 		      show_op_type(__entry->type), __entry->error_cache, __entry->error_origin,
 		      __entry->elapsed_ms));
 
-/* ---- the rest that the engine is told, and what it answers ----------------- */
+/* ---- all other calls of the engine, and their results ---------------------- */
 
 TRACE_EVENT(hybrid_tick,
 	    TP_PROTO(const struct hybrid_pool *pool, u64 now_ms),

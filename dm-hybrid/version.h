@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The version of both targets, as "dmsetup targets" shows it: what module and tools must know
- * of each other when one of them is upgraded before the other.
+ * The version of both targets, as "dmsetup targets" shows it.  The tools compare it with their
+ * own, because module and tools may be upgraded one before the other.
  *
- * major: other tables, messages or status, which tools of another one cannot use.
- * minor: words, messages or keys that were added: an older tool does not know them.
+ * major: tables, messages or status have changed, and tools of another major cannot use them.
+ * minor: words, messages or keys were added, which an older tool does not know.
  * The third number is the disk format's version, HYBRID_FORMAT_VERSION.
  */
 #ifndef HYBRID_VERSION_H

@@ -16,7 +16,7 @@ static bool suspend_step(struct hybrid_pool *pool, void *what, struct hybrid_act
 	return hybrid_call_suspend(pool, what, acts);
 }
 
-/* No I/O of the engine's own to the origin from here on.  May wait for the origin. */
+/* Ends the engine's own I/O to the origin, until resume.  May wait for the origin. */
 static void quiesce(struct volume_object *object, struct hybrid_volume *handle)
 {
 	if (!handle || object->suspended)
@@ -28,9 +28,9 @@ static void quiesce(struct volume_object *object, struct hybrid_volume *handle)
 
 /*
  * Open, settle and close wait for the origin, which may never answer.  So they run between
- * origin_wait() and origin_waited(), without pool->lock; and whoever calls for them has the
- * volume to itself from manage() to manage_done(), both under pool->lock.  The pool neither
- * stops nor restarts meanwhile: hybrid_volumes_settle().
+ * origin_wait() and origin_waited(), without pool->lock.  Their caller has the volume to itself
+ * from manage() to manage_done(), and calls both under pool->lock.  The pool neither stops nor
+ * restarts meanwhile: hybrid_volumes_settle().
  */
 static void manage(struct volume_object *object)
 {
@@ -55,7 +55,7 @@ static void manage_done(struct volume_object *object)
 }
 
 /*
- * The same for a caller without a table of the volume: the last one may go while pool->lock
+ * The same for a caller without a table of the volume: its last table may go while pool->lock
  * is dropped, but the object stays until manage_done_pinned().
  */
 static void manage_pinned(struct volume_object *object)
@@ -70,7 +70,7 @@ static void manage_done_pinned(struct volume_object *object)
 	manage_done(object);
 }
 
-/* Returns what origin_waited() wants: memory must not wait for a suspended volume, either. */
+/* Memory must not wait for a suspended volume here, either.  Returns origin_waited()'s @noio. */
 static unsigned int origin_wait(struct hybrid_pool *pool)
 {
 	hybrid_pool_unlock(pool);
@@ -84,8 +84,8 @@ static void origin_waited(struct hybrid_pool *pool, unsigned int noio)
 }
 
 /*
- * Caller manages the volume; no I/O of users is in flight.  An error: what the
- * origin was sent last may not be durable there, or not recorded.
+ * Caller manages the volume; no I/O of users is in flight.  After an error, the last
+ * writes to the origin may not be durable there, or not recorded.
  */
 static int close_volume(struct volume_object *object)
 {
@@ -103,7 +103,7 @@ static int close_volume(struct volume_object *object)
 	quiesce(object, handle);
 	r = hybrid_call_close(object, handle);
 	origin_waited(pool, noio);
-	/* A pool that failed or is suspended cannot; the flag only errs on the safe side. */
+	/* A failed or suspended pool cannot: the flag that stays only errs on the safe side. */
 	if (r && pool->running && !hybrid_engine_failed(pool->engine))
 		DMWARN("%s: volume %u: cannot mark the origin clean (%d)",
 		       dm_device_name(object->md), object->id, r);
@@ -140,8 +140,8 @@ static int open_volume(struct volume_object *object, struct volume_table *vt)
 }
 
 /*
- * Why the table may not use the volume's entry, or NULL.  A table that has the volume open already
- * may be resumed though the volume has grown since.
+ * Returns NULL, or why the table may not use the volume's entry.  A table that has the volume open
+ * already may be resumed although the volume has grown since.
  */
 static char *entry_mismatch(const struct volume_table *vt, const struct hybrid_volume_info *info,
 			    bool bound)
@@ -162,7 +162,7 @@ static char *entry_mismatch(const struct volume_table *vt, const struct hybrid_v
 	return NULL;
 }
 
-/* Mode and cutoff of the table become the volume's, once, and durable where they are new. */
+/* Applies the table's mode and cutoff to the volume, once; makes them durable if they are new. */
 static void apply_args(struct volume_object *object, struct volume_table *vt,
 		       const struct hybrid_volume_info *info)
 {
@@ -270,7 +270,7 @@ static void volume_postsuspend(struct dm_target *ti)
 		return;
 	quiesce(object, object->handle);
 	hybrid_pool_lock(object->pool);
-	/* Not if the pool did it, which resumes us without asking. */
+	/* Not if the pool suspended md: it resumes md by itself. */
 	object->stopped = dm_suspended(ti);
 	hybrid_pool_unlock(object->pool);
 }
@@ -300,10 +300,10 @@ static int release_volume(struct volume_object *object)
 	hybrid_volume_status(pool->engine, object->handle, &st);
 	if (st.dirty)
 		return 0;
-	/* Nothing is lost: it can part from its pool, though that cannot record it. */
+	/* Nothing is lost: the volume can leave the pool, which cannot record that. */
 	if (hybrid_engine_failed(pool->engine))
 		return close_volume(object);
-	/* Its users go on with it: an error of the origin is for their next flush to say. */
+	/* Its users go on with it: their next flush must report an error of the origin. */
 	noio = origin_wait(pool);
 	r = hybrid_call_settle(object);
 	origin_waited(pool, noio);
@@ -395,7 +395,7 @@ static dev_t md_dev(struct mapped_device *md)
 
 /*
  * A volume on a volume of its own pool would wait for itself: for room, for a job, or
- * while the pool is suspended.  Either may be the first of both to get its table.
+ * while the pool is suspended.  Either of the two may get its table first.
  */
 static char *stacked(struct hybrid_pool *pool, struct mapped_device *md, dev_t origin)
 {
@@ -478,7 +478,7 @@ static int join_object(struct dm_target *ti, struct volume_table *vt, struct hyb
 	return 0;
 }
 
-/* The table that had the volume open goes: another with that origin, or none. */
+/* If the bound table goes, binds another table with that origin, or closes the volume. */
 static void unbind(struct volume_object *object, struct volume_table *vt)
 {
 	struct volume_table *other;
@@ -515,10 +515,10 @@ static void leave_object(struct volume_table *vt)
 	if (!last)
 		return;
 	wait_event(pool->wait, !READ_ONCE(object->pins));
-	/* Whoever dropped the last pin is done with the object now. */
+	/* Wait until the task that dropped the last pin is done with the object. */
 	hybrid_pool_lock(pool);
 	hybrid_pool_unlock(pool);
-	/* The pool will not find it any more. */
+	/* The pool no longer finds the object. */
 	if (object->pool_suspended)
 		dm_internal_resume(object->md);
 	hybrid_queue_flush(&object->queue);
@@ -529,7 +529,7 @@ static void leave_object(struct volume_table *vt)
 
 /* ---- the pool's hold on its volumes --------------------------------------- */
 
-/* A volume whose mapped device the pool has not (or: has) suspended; pins it. */
+/* Pins and returns a volume with pool_suspended == @suspended, and inverts pool_suspended. */
 static struct volume_object *pin_next(struct hybrid_pool *pool, bool suspended)
 {
 	struct volume_object *object;
@@ -588,7 +588,7 @@ void hybrid_volumes_wait_for_origins(struct hybrid_pool *pool)
 		manage_pinned(object);
 		if (object->handle) {
 			noio = origin_wait(pool);
-			/* A flush could consume an error that the volume's own must report. */
+			/* A flush could consume an error that a flush of the volume must report. */
 			hybrid_read_block(object->origin, 0, block);
 			origin_waited(pool, noio);
 		}
@@ -643,7 +643,7 @@ static int check_origin(struct dm_target *ti, struct volume_table *vt, struct hy
 	return 0;
 }
 
-/* Where the pool is loaded already, say here what preresume would only log. */
+/* If the pool runs already, reports errors to the user that preresume would only log. */
 static int check_entry(struct dm_target *ti, struct volume_table *vt, struct hybrid_pool *pool)
 {
 	struct hybrid_volume_info info;
@@ -670,14 +670,14 @@ static void init_target(struct dm_target *ti, struct block_device *origin)
 	ti->accounts_remapped_io = true;
 	ti->limit_swap_bios = true;
 	ti->per_io_data_size = sizeof(struct hybrid_bio);
-	/* An origin that takes none is not asked: what is cached is freed. */
+	/* If the origin takes no discards, they only free cache blocks. */
 	ti->num_discard_bios = 1;
 	ti->discards_supported = true;
 	if (bdev_write_zeroes_sectors(origin))
 		ti->num_write_zeroes_bios = 1;
 }
 
-/* With both devices open: find pool and volume. */
+/* Finds pool and volume, with both devices open. */
 static int volume_table_init(struct dm_target *ti, struct volume_table *vt)
 {
 	struct hybrid_pool *pool = hybrid_pool_get(vt->pool_dev->bdev->bd_dev);
@@ -786,9 +786,9 @@ static void volume_dtr(struct dm_target *ti)
 /* ---- limits --------------------------------------------------------------- */
 
 /*
- * The origin alone: what goes to the cache device is up to the engine, and its
- * limits are stacked in io_hints.  A cache device without write-zeroes, for
- * one, does not take them from the volume.
+ * Names the origin alone: the engine decides which I/O goes to the cache device,
+ * and io_hints stacks its limits.  A cache device without write-zeroes, for one,
+ * does not take them from the volume.
  */
 static int volume_iterate_devices(struct dm_target *ti, iterate_devices_callout_fn fn,
 				  void *data)
@@ -798,7 +798,7 @@ static int volume_iterate_devices(struct dm_target *ti, iterate_devices_callout_
 	return fn(ti, vt->origin, vt->data_sector, ti->len, data);
 }
 
-/* Blocks of a discard or write-zeroes, at most: whoever ends it looks at each of them in a row. */
+/* Largest discard or write-zeroes, in blocks: the task that ends it visits all of them in a row. */
 #define MAX_RANGE_BLOCKS	16384
 
 static void volume_io_hints(struct dm_target *ti, struct queue_limits *limits)
@@ -823,7 +823,7 @@ static void volume_io_hints(struct dm_target *ti, struct queue_limits *limits)
 	limits->discard_granularity = max(limits->discard_granularity, granule);
 	limits->max_discard_sectors = discard;
 	limits->max_hw_discard_sectors = discard;
-	/* An origin with stripes knows better, if blocks divide them. */
+	/* An origin with stripes keeps its own sizes if blocks divide the stripes. */
 	if (limits->io_opt < block || limits->io_opt % block) {
 		limits->io_min = block;
 		limits->io_opt = block;
