@@ -9,7 +9,7 @@
  * oldest <queue depth>. After a read the head goes on reading (look-ahead).
  * Writes enter a write cache, are destaged by the same scheduler, and a flush
  * drains it. Only time is modelled: data passes to the backing device when a
- * request completes, so losing a cache is the business of a "volatile" below.
+ * request completes. A "volatile" target below models the loss of a cache.
  *
  * Status: r <reads> rs <sectors> w <writes> ws <sectors> f <flushes>
  *	   seeks <n> seq <n> busy_ms <n>
@@ -44,9 +44,9 @@ struct hdd {
 	u64 queue_depth;
 	u64 cache_bytes;
 
-	spinlock_t lock;	/* protects what follows, up to the next blank line */
+	spinlock_t lock;	/* protects the fields up to the next blank line */
 	struct list_head host;		/* requests */
-	struct list_head destage;	/* what the write cache holds */
+	struct list_head destage;	/* contents of the write cache */
 	struct list_head flushes;
 	u64 cache_used;
 	u64 reads, read_sectors, writes, write_sectors, nr_flushes;
@@ -95,7 +95,7 @@ static u64 media_finish(struct hdd *h, u64 now, struct request *rq, bool *seek)
 	return now + rotation + transfer_ns(h, rq->count);
 }
 
-/* The same for a read that the look-ahead has covered or will; 0 if it does not. */
+/* The same for a read that the look-ahead has covered or will cover; 0 for other requests. */
 static u64 readahead_finish(struct hdd *h, u64 now, struct request *rq)
 {
 	if (rq->write || !h->ra_valid || rq->sector < h->ra_end ||
@@ -150,7 +150,7 @@ static struct request *pick(struct hdd *h, struct list_head *list, u64 depth, bo
 			break;
 		f = request_finish(h, now, rq, &seek);
 		if (aging) {
-			/* Else a far request could wait for ever. */
+			/* Otherwise a far request could wait for ever. */
 			age = (now - rq->born) / 16;
 			f = f > age ? f - age : 0;
 		}
@@ -163,7 +163,7 @@ static struct request *pick(struct hdd *h, struct list_head *list, u64 depth, bo
 }
 
 /*
- * What to serve next. Destages wait behind the host's requests unless the
+ * Takes the next request to serve. Destages wait behind the host's requests unless the
  * cache is half full; while a flush waits, only destages run.
  */
 static struct request *next_request(struct hdd *h, u64 now)

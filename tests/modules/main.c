@@ -4,7 +4,7 @@
  *
  * hddsim and ssdsim give any device the timing of a rotating disk or a flash
  * device; volatile gives it a write cache that is lost with the machine; recorder
- * keeps all that changes it.
+ * records all changes of it.
  */
 #include <linux/module.h>
 #include "testdisk.h"

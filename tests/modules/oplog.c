@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The log of device operations: one global order over all test devices, so
- * that a test can assert what reached which device before what.
+ * that a test can assert the order in which operations reached the devices.
  *
  * <debugfs>/dm-testdisk/log has one record a line:
  *
  *   <seq> <us> <device> <S|E> <op> <flags> <sector> <count> <id> <errno>
  *
  * S is the arrival of an operation, E its completion, joined by the id (the
- * seq of the S record). op is R, W, F (empty flush), D, Z or ?; flags are P
- * (preflush), F (FUA), I (sync and idle: writeback throttling lets it pass) or
- * "-". The log keeps the newest records and is off until "log on" is sent to
- * any test device.
+ * seq of the S record). The op is R, W, F (empty flush), D, Z or ?. The flags
+ * are P (preflush), F (FUA), I (sync and idle: writeback throttling lets it
+ * pass) or "-". The log keeps the newest records and is off until "log on" is
+ * sent to any test device.
  */
 #include <linux/debugfs.h>
 #include <linux/module.h>

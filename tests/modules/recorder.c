@@ -2,16 +2,16 @@
 /*
  * recorder <dev> <start> <tag>
  *
- * Passes everything through, and keeps all that changes the device: beginnings
+ * Passes everything through, and records all changes of the device: beginnings
  * and ends of writes, flushes, discards and zeroes of all recorders in one
  * order, with the contents. A recorder over each member of a stack and one over
- * the volume on top give a trace of which every power cut can be computed
+ * the volume on top give a trace from which every power cut can be computed
  * afterwards (tests/replay).
  *
- * What goes down is the log's own copy, so that a buffer that changes under way
- * cannot make the log and the device differ. The log is kept in RAM, from the
- * first recorder to the module's end. When it is full it ends, for all recorders
- * at once: what it holds is whole up to then.
+ * The recorder sends down the log's own copy of the data, so that a buffer that
+ * changes under way cannot make the log and the device differ. The log is kept in
+ * RAM, from the first recorder to the module's end. When it is full it ends, for
+ * all recorders at once; up to then it is complete.
  *
  * Messages: mark <word>	leave a mark in the log
  * Status: <records> <bytes of data> on|full
@@ -31,9 +31,9 @@ static unsigned int recorder_mib = 96;
 module_param(recorder_mib, uint, 0444);
 MODULE_PARM_DESC(recorder_mib, "Size of the log of all recorders, made with the first of them");
 
-static DEFINE_MUTEX(log_mutex);		/* its making */
-static DEFINE_SPINLOCK(log_lock);	/* protects the numbers */
-static struct debugfs_blob_wrapper records, data;	/* size: what is used */
+static DEFINE_MUTEX(log_mutex);		/* to make the log, and number recorders */
+static DEFINE_SPINLOCK(log_lock);	/* protects the sizes, and full */
+static struct debugfs_blob_wrapper records, data;	/* size: bytes used */
 static size_t max_records, max_data;	/* bytes */
 static u16 nr_devices;
 static bool full;
@@ -51,7 +51,7 @@ struct rio {
 
 #define NOT_RECORDED	U64_MAX
 
-/* Adds a record, with room for @bytes of data where it says; returns its number. */
+/* Adds a record with room for @bytes of data at rec->data; returns its number. */
 static u64 add(struct rec_record *rec, size_t bytes)
 {
 	struct rec_record *to = records.data;
@@ -91,7 +91,7 @@ static void write_end(struct bio *bio)
 	bio_endio(orig);
 }
 
-/* Sends a copy of write @bio down whose pages are the log's. */
+/* Sends down a copy of the write @bio whose pages are the log's. */
 static void submit_copy(struct recorder *r, struct bio *bio, u8 *to)
 {
 	struct bio *copy = bio_alloc_bioset(r->td.dev->bdev, MAX_VECS, bio->bi_opf, GFP_NOIO,
@@ -175,7 +175,7 @@ static int rec_end_io(struct dm_target *ti, struct bio *bio, blk_status_t *error
 	return DM_ENDIO_DONE;
 }
 
-/* The log, if it is not there yet: an eighth of it for the records. */
+/* Makes the log if there is none yet; an eighth of it is for the records. */
 static int make_log(void)
 {
 	size_t bytes = (size_t)recorder_mib << 20;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What a recorder leaves in <debugfs>/dm-testdisk: "records", an array of struct
- * rec_record in the one order of all recorders, and "data", what they wrote.  Also
- * for userspace; numbers are the machine's own.
+ * The recorders' files in <debugfs>/dm-testdisk: "records", an array of struct
+ * rec_record in the one order of all recorders, and "data", their contents and texts.
+ * Userspace includes this header, too; numbers are in the machine's byte order.
  */
 #ifndef DM_TESTDISK_RECORDER_H
 #define DM_TESTDISK_RECORDER_H
@@ -22,10 +22,10 @@ enum rec_type {
 struct rec_record {
 	__u64 id;
 	__u64 sector;
-	__u64 data;		/* where it begins in "data": contents, or a text with its 0 */
+	__u64 data;		/* offset in "data" of contents, or of a text with its 0 */
 	__u32 count;		/* sectors */
 	__s32 error;		/* 0 or -errno */
-	__u16 device;		/* recorders count from 0 in the order of their birth */
+	__u16 device;		/* number of the recorder: from 0, in the order of creation */
 	__u8 type;		/* enum rec_type */
 	__u8 fua;
 	__u32 unused;

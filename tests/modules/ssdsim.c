@@ -8,7 +8,7 @@
  * limits throughput. A flush starts when the last write has ended.
  *
  * Status: r <reads> rs <sectors> w <writes> ws <sectors> f <flushes> busy_ns <n>
- * busy_ns: from arrival to completion, of all reads and writes, as the model has it.
+ * busy_ns: time from arrival to completion, summed over all reads and writes, in the model.
  */
 #include <linux/hrtimer.h>
 #include <linux/kthread.h>
@@ -19,7 +19,7 @@
 #include "testdisk.h"
 
 #define MAX_CHANNELS	1024
-/* Sooner than this is now: a timer would take longer. */
+/* A request due sooner than this is due now: a timer would take longer. */
 #define TIMER_SLACK_NS	500
 
 struct request {
@@ -35,7 +35,7 @@ struct ssd {
 	u64 read_ns, write_ns, flush_ns;
 	u64 read_mb, write_mb;
 
-	spinlock_t lock;	/* protects what follows */
+	spinlock_t lock;	/* protects the fields below */
 	struct list_head running;	/* by time of completion */
 	u64 *channel_free;		/* when each channel becomes free */
 	u64 link_free;

@@ -7,7 +7,7 @@
 #include <linux/device-mapper.h>
 
 /*
- * What the test targets share: a device, and a log of operations with one
+ * Shared by the test targets: a device, and a log of operations with one
  * order over all test devices.
  */
 

@@ -3,29 +3,31 @@
  * volatile <dev> <start> [<#args> [destage_pct <n>] [seed <n>] [torn] [lying]]
  *
  * A disk with a volatile write cache that exists only in this machine's RAM.
- * A write is acknowledged when it is in the cache; a flush writes to the
- * backing device all that had completed when it was submitted; FUA writes
- * through. Killing the machine is a power cut: the backing device holds what
- * was flushed, and of the rest what had happened to be destaged.
+ * A write is acknowledged when it is in the cache. A flush writes to the
+ * backing device all writes that had completed when it was submitted; FUA writes
+ * through. Killing the machine is a power cut: the backing device holds all
+ * flushed data, and the rest as far as it happened to be destaged.
  *
- *   destage_pct	this share of written pages reaches the backing device some
- *			milliseconds later without a flush
- *   torn		that share is drawn for each sector instead of each page
- *   seed		of the generator that draws
- *   lying		flushes and FUA do nothing: a disk outside the contract
+ * Features:
+ *   - destage_pct <n>: this share of written pages reaches the backing device
+ *     some milliseconds later without a flush
+ *   - torn: that share is drawn for each sector instead of each page
+ *   - seed <n>: of the generator that draws
+ *   - lying: flushes and FUA do nothing: a disk outside the contract
  *
  * Messages:
- *   fail read|write|flush|all [on|off|once]	answer with EIO
- *   bad <sector> <count>	reads and writes of these sectors, and of no
- *			others, are answered with EIO; a count of 0 ends that
- *   die, revive	the device is gone (EIO for everything) and back; what
- *			its cache holds survives
- *   lose		power cut of this device alone: forget the cache
- *   hang read|write|flush|discard|all on|off	requests wait until it is off
- *   throttle on|off	who submits a write that writeback throttling would not let pass
- *			sleeps until it is off
- *   busy on|off	who will not wait (REQ_NOWAIT) is answered with EAGAIN until it is off
- *   log on|off|clear	see oplog.c
+ *   - fail read|write|flush|all [on|off|once]: answer with EIO
+ *   - bad <sector> <count>: reads and writes of these sectors, and of no others,
+ *     are answered with EIO; a count of 0 ends that
+ *   - die, revive: the device is gone (EIO for everything) and back; its cached
+ *     data survives
+ *   - lose: power cut of this device alone: forget the cache
+ *   - hang read|write|flush|discard|all on|off: requests wait until it is off
+ *   - throttle on|off: a task that submits a write that writeback throttling would
+ *     not let pass sleeps until it is off
+ *   - busy on|off: requests that must not wait (REQ_NOWAIT) are answered with
+ *     EAGAIN until it is off
+ *   - log on|off|clear: see oplog.c
  *
  * Status: dirty <pages> r <reads> w <writes> f <flushes> failed <errors>
  *
@@ -73,7 +75,7 @@ struct vdisk {
 	u64 destage_pct, seed;
 	bool torn, lying;
 
-	struct mutex lock;	/* protects what follows; never held over I/O */
+	struct mutex lock;	/* protects the fields below; never held over I/O */
 	struct xarray pages;	/* of struct vpage */
 	struct rnd_state rnd;
 	enum fail_mode fail[NR_FAIL];
@@ -88,7 +90,7 @@ struct vdisk {
 
 	/*
 	 * Ordered, so that writes to the backing device never overtake each
-	 * other; the batch belongs to the one work that runs.
+	 * other; the batch belongs to the one work item that runs.
 	 */
 	struct workqueue_struct *wq;
 	struct delayed_work destager;
@@ -102,8 +104,8 @@ struct vio {
 	struct work_struct work;
 	struct vdisk *v;
 	struct bvec_iter iter;	/* as the bio came */
-	u8 *snapshot;		/* a partly cached read: the cache when it came ... */
-	unsigned long *cached;	/* ... and which of its sectors are meant */
+	u8 *snapshot;		/* for a partly cached read: cached data when it came ... */
+	unsigned long *cached;	/* ... and the sectors of it that were cached */
 };
 
 static u8 page_mask(sector_t sector, sector_t end, pgoff_t index)
@@ -145,7 +147,7 @@ static u32 draw(struct vdisk *v, u32 below)
 	return prandom_u32_state(&v->rnd) % below;
 }
 
-/* Some of what was just written will reach the backing device by itself. */
+/* Some of the data just written will reach the backing device without a flush. */
 static void maybe_destage(struct vdisk *v, struct vpage *p, u8 mask)
 {
 	u8 chosen = 0;
@@ -167,7 +169,7 @@ static void maybe_destage(struct vdisk *v, struct vpage *p, u8 mask)
 				   msecs_to_jiffies(draw(v, MAX_DESTAGE_DELAY_MS)) + 1);
 }
 
-/* Walks the bytes of a bio; page_offset is where @pos lies in its cached page. */
+/* Copies the data of a bio, or zeroes, into its cached pages, all of which exist. */
 static void copy_bio(struct vdisk *v, struct bio *bio, struct bvec_iter start, sector_t sector)
 {
 	bool zero = bio_op(bio) == REQ_OP_WRITE_ZEROES;
@@ -247,7 +249,7 @@ static void forget(struct vdisk *v, sector_t sector, sector_t end)
 }
 
 /*
- * Reads: the backing device answers, and what the cache held when the read
+ * The backing device answers a read, and data that was cached when the read
  * came is laid over the answer. Looking again at the end would be wrong: a
  * sector may have been written out and dropped in between.
  */
@@ -348,7 +350,7 @@ static int prepare_writeout(struct vdisk *v, struct writeout *wo, struct vpage *
 	return 0;
 }
 
-/* Fills the batch with what is to be written from *@sector on, and moves that on. */
+/* Fills the batch with sectors to write, from *@sector on, and advances *@sector. */
 static int fill_batch(struct vdisk *v, sector_t *sector, sector_t end, bool destage,
 		      unsigned int *nr)
 {
@@ -441,7 +443,7 @@ static void destage_work(struct work_struct *work)
 		write_out(v, 0, v->td.ti->len, true);
 }
 
-/* Flushes, FUA writes and discards: what must not be overtaken. */
+/* Flushes, FUA writes and discards: they must not be overtaken. */
 static void ordered_work(struct work_struct *work)
 {
 	struct vio *vio = container_of(work, struct vio, work);
@@ -592,7 +594,7 @@ static int v_map(struct dm_target *ti, struct bio *bio)
 	return do_map(v, vio, bio);
 }
 
-/* What hung goes on, or hangs again. */
+/* Bios that hung go on, or hang again. */
 static void go_on(struct vdisk *v)
 {
 	struct bio_list bios;
