@@ -2,10 +2,10 @@
 /*
  * Pause points, in /sys/module/dm_hybrid/parameters:
  *
- *   pause	write a point's name: the next task that comes there stays; write an empty
- *		line: it goes on
- *   paused	"armed", "held", or "passed": the task may not sleep there, and there is
- *		no other CPU that could let it go
+ *   pause	Write a point's name, and the next task that comes there stays.  Write an
+ *		empty line, and it goes on.
+ *   paused	"armed"; "held"; or "passed" if the task may not sleep there, and there is
+ *		no other CPU that could let it go.
  */
 #include <linux/delay.h>
 #include <linux/module.h>
@@ -16,7 +16,7 @@
 
 #define NAME_SIZE	32
 
-static DEFINE_SPINLOCK(lock);	/* what follows */
+static DEFINE_SPINLOCK(lock);	/* of the variables below */
 static char armed[NAME_SIZE];
 static const char *state = "";
 static unsigned int releases;	/* READ_ONCE without the lock */
@@ -25,7 +25,7 @@ static bool may_sleep(void)
 {
 	bool reader = rcu_preempt_depth();
 
-	/* Without lockdep the answer is always yes. */
+	/* Without lockdep, rcu_read_lock_held() is always true. */
 	if (IS_ENABLED(CONFIG_DEBUG_LOCK_ALLOC))
 		reader |= rcu_read_lock_held();
 	return !reader && !preempt_count() && !irqs_disabled();

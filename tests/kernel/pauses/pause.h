@@ -4,12 +4,12 @@
 #define DM_HYBRID_PAUSE_H
 
 /*
- * If the point called @name is armed, stay here until the test releases it; from any context.
- * One task is held at a time: the first that comes.
+ * If the point called @name is armed, stays here until the test releases it.  Any context.
+ * Only the first task that comes is held.
  */
 void hybrid_pause(const char *name);
 
-/* The same for a task that does not give up its CPU, but for one that preempts it. */
+/* The same for a task that gives up its CPU only to a task that preempts it. */
 void hybrid_pause_running(const char *name);
 
 #endif
