@@ -32,7 +32,7 @@ struct hybrid_checkpoint {
 	struct list_head waiters, now;	/* hybrid_waiter */
 };
 
-/* Blocking; 0 or -ENOMEM.  checkpoint_destroy() frees everything in both cases. */
+/* May sleep; 0 or -ENOMEM.  checkpoint_destroy() frees everything in both cases. */
 int checkpoint_create(struct hybrid_engine *e);
 void checkpoint_destroy(struct hybrid_engine *e);
 /*

@@ -53,7 +53,7 @@ void sb_write_block(struct hybrid_volume *v, struct hybrid_op *op, u64 sector);
 int sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool write);
 int sb_write_both(struct hybrid_volume *v);
 /*
- * Blocking: reads both copies and takes the valid one that counts.  Returns 0, an error of the
+ * May sleep.  Reads both copies and takes the valid one that counts.  Returns 0, an error of the
  * read, or (with the reason in *why) -EMEDIUMTYPE or an error of hybrid_sb_decode().
  */
 int sb_read(struct hybrid_volume *v, u64 sectors, const char **why);
@@ -61,7 +61,7 @@ int sb_read(struct hybrid_volume *v, u64 sectors, const char **why);
 int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume *v, u64 sectors,
 	       const char **why);
 /*
- * Blocking: if the copies may have different nonces, writes the present one to the older copy,
+ * May sleep.  If the copies may have different nonces, writes the present one to the older copy,
  * before the cache hears of another.
  */
 int sb_unite(struct hybrid_volume *v);

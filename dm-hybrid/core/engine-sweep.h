@@ -32,7 +32,7 @@ enum sweep_result sweep_next(struct hybrid_engine *e, struct hybrid_volume *v, u
 /* Notes that a block of the set has become dirty.  Under the set's lock. */
 void sweep_note(struct hybrid_engine *e, const struct hybrid_set *s);
 /*
- * Blocking; 0 or -ENOMEM.  The @volumes in the table share the memory that one of them would get.
+ * May sleep; 0 or -ENOMEM.  The @volumes in the table share the memory that one of them would get.
  */
 int sweep_create(struct hybrid_engine *e, struct hybrid_volume *v, u32 volumes);
 void sweep_destroy(struct hybrid_volume *v);

@@ -6,7 +6,7 @@ from style import prose
 
 # Not rewritten yet.
 NOT_YET = {
-    "dm-hybrid", "dm-hybrid/core", "dm-hybrid/policy", "userspace/lib", "userspace/hybridctl", "userspace/check",
+    "userspace/lib", "userspace/hybridctl", "userspace/check",
     "userspace/replay",
 }
 
