@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* activate and deactivate: from the members to devices, and back. */
+/* activate makes devices from members, and deactivate removes them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,21 +21,21 @@ struct activation {
 	const uint8_t *pool_uuid;
 	dev_t pool;
 	const struct hybrid_member *cache;	/* NULL: not found */
-	const struct hybrid_node *only;	/* a volume; NULL: all */
-	bool looked;			/* at what may be an origin in place */
-	bool postponed;			/* until that was done */
+	const struct hybrid_node *only;	/* the volume to activate; NULL: all */
+	bool looked;			/* for origins in place */
+	bool postponed;			/* until we have looked for origins in place */
 	unsigned int started, missing, failed;
 };
 
-/* What command_activate() does: once, and for some pools once more. */
+/* State of command_activate(): of a first round, and of a second one for postponed pools. */
 struct round {
 	const struct command_line *cl;
 	struct hybrid_inventory inv;
 	struct vacancies vacancies;
-	bool looked;			/* the second time */
+	bool looked;			/* this is the second round */
 	struct postponed *later;
 	unsigned int nr_later;
-	bool any;			/* result is one */
+	bool any;			/* result is set */
 	int result;
 };
 
@@ -48,7 +48,7 @@ static int open_for_kernel(const struct hybrid_member *m)
 	struct hybrid_device dev;
 	int r;
 
-	/* Says by whom it is used, which the kernel's EBUSY does not */
+	/* This open names the user of the device; the kernel's EBUSY does not */
 	r = hybrid_device_open(&dev, m->path, HYBRID_OPEN_EXCLUSIVE);
 	if (!r && dev.devno != m->devno)
 		r = hybrid_fail(HYBRID_BADDEV, "try again", "%s changed since it was scanned",
@@ -59,7 +59,7 @@ static int open_for_kernel(const struct hybrid_member *m)
 
 /* In-place origins --------------------------------------------------------- */
 
-/* Dirty data on what only looks like it would be the end of both. */
+/* Dirty data written to a device that only looks like the origin would destroy both. */
 static int check_automatic(const struct activation *a, const struct hybrid_volume_line *entry)
 {
 	if (!a->cl->given[OPT_AUTO] || entry->mode != HYBRID_MODE_WRITEBACK)
@@ -69,7 +69,7 @@ static int check_automatic(const struct activation *a, const struct hybrid_volum
 			   entry->name);
 }
 
-/* What was free when it was looked at may be in use by now. */
+/* A device that was free when it was looked at may be in use by now. */
 static bool looks_like(const struct activation *a, const struct hybrid_lookalike *l,
 		       const struct hybrid_volume_line *entry)
 {
@@ -98,9 +98,9 @@ static int find_inplace(const struct activation *a, const struct hybrid_volume_l
 }
 
 /*
- * Devices are looked at without the lock, so all of the pool waits for the second round.  A
- * device that comes while others are looked at is missed by that search; and by udev's rules,
- * where they do not see yet that it is awaited.  So it is awaited first.
+ * Devices are looked at without the lock, so the whole pool waits for the second round.  That
+ * search misses a device that appears meanwhile, and so do udev's rules if they do not see yet that
+ * it is awaited.  So it is awaited first.
  */
 static void await_lookalike(struct activation *a, const struct hybrid_volume_line *entry)
 {
@@ -119,7 +119,7 @@ static int fail_refused_origin(const struct hybrid_volume_line *entry,
 			   "volume %s: its origin %s is refused: %s", entry->name, m->path, m->why);
 }
 
-/* *devno 0: the origin is missing, which is no error. */
+/* Sets *devno to 0 if the origin is missing, which is no error. */
 static int find_origin(struct activation *a, const struct hybrid_volume_line *entry,
 		       dev_t *devno)
 {
@@ -151,7 +151,7 @@ static int find_origin(struct activation *a, const struct hybrid_volume_line *en
 
 /* Origins alone ------------------------------------------------------------- */
 
-/* An origin that is nobody's is this host's from now on. */
+/* An origin without an owner belongs to this host from now on. */
 static bool make_ours(struct hybrid_member *m)
 {
 	if (!hybrid_uuid_is_null(m->sb.host_id) || hybrid_uuid_is_null(hybrid_config()->host_id))
@@ -160,7 +160,7 @@ static bool make_ours(struct hybrid_member *m)
 	return true;
 }
 
-/* A nonce that the cache does not know, in both copies before anything else changes (J9). */
+/* Writes a nonce that the cache does not know to both copies, before anything else changes (J9). */
 static int mark_alone(const struct hybrid_device *dev, struct hybrid_member *m)
 {
 	if (m->sb.flags & HYBRID_SB_DIRTY)
@@ -177,7 +177,7 @@ static int mark_alone(const struct hybrid_device *dev, struct hybrid_member *m)
 	return hybrid_member_write(dev, &m->sb);
 }
 
-/* Both copies of its superblock say that it goes without its cache, or that it has none. */
+/* Makes both copies of the superblock say that the volume runs without its cache, or has none. */
 static int prepare_origin(const struct hybrid_member *known)
 {
 	struct hybrid_device dev;
@@ -193,7 +193,7 @@ static int prepare_origin(const struct hybrid_member *known)
 		r = hybrid_fail(HYBRID_BADDEV, "try again", "%s changed since it was scanned",
 				known->path);
 	unite = !r && m.sb.role != HYBRID_ROLE_ORIGIN && (make_ours(&m) || m.apart);
-	/* For udev it changes when it was open for writing */
+	/* udev counts a device that was open for writing as changed */
 	if (!r && (unite || m.sb.role == HYBRID_ROLE_ORIGIN))
 		r = hybrid_device_reopen(&dev, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE);
 	if (!r && m.sb.role == HYBRID_ROLE_ORIGIN)
@@ -204,7 +204,7 @@ static int prepare_origin(const struct hybrid_member *known)
 	return r;
 }
 
-/* Its origin and nothing else, under its name. */
+/* Starts a volume as its origin and nothing else, under its own name. */
 static int start_linear(const struct hybrid_member *m)
 {
 	const struct hybrid_sb *sb = &m->sb;
@@ -236,8 +236,9 @@ static bool is_origin_of(const struct hybrid_member *m, const uint8_t pool[16])
 }
 
 /*
- * A detach that was cut short: mark its origin now, then the id is free.  @live: the volume's
- * device, linear, has it open.  What has been attached to another pool meanwhile is that one's.
+ * Completes a detach that was cut short: marks the origin, then frees the id.  @live: the volume's
+ * device, linear, has the origin open.  An origin that has been attached to another pool meanwhile
+ * is not marked.
  */
 static int mark_and_forget(struct activation *a, const struct hybrid_volume_line *entry, bool live)
 {
@@ -257,7 +258,7 @@ static int mark_and_forget(struct activation *a, const struct hybrid_volume_line
 	if (m && is_origin_of(m, a->pool_uuid)) {
 		r = hybrid_device_open(&dev, m->path, HYBRID_OPEN_WRITE |
 				       (live ? 0 : HYBRID_OPEN_EXCLUSIVE));
-		/* It was read before the lock was taken */
+		/* The inventory was read before the lock was taken */
 		if (!r && (hybrid_member_read(&dev, &now) || is_origin_of(&now, a->pool_uuid)))
 			r = hybrid_member_mark_detached(&dev, &next);
 		hybrid_device_close(&dev);
@@ -268,7 +269,7 @@ static int mark_and_forget(struct activation *a, const struct hybrid_volume_line
 	return hybrid_dm_message(a->pool_name, message, NULL);
 }
 
-/* ... while it was in use: its device is suspended, or has the table of its origin already. */
+/* Completes a detach --live: the device is suspended, or has the linear table already. */
 static int finish_live(struct hybrid_node *node, const struct hybrid_volume_line *entry)
 {
 	char params[HYBRID_PARAMS_MAX];
@@ -289,7 +290,7 @@ static int finish_live(struct hybrid_node *node, const struct hybrid_volume_line
 	return 0;
 }
 
-/* It comes up as it will at the next boot. */
+/* Brings the volume up as the next boot will. */
 static int go_on_uncached(struct activation *a, const struct hybrid_volume_line *entry,
 			  struct hybrid_node *node)
 {
@@ -306,7 +307,7 @@ static int go_on_uncached(struct activation *a, const struct hybrid_volume_line 
 	return r;
 }
 
-/* Dirty data of a volume whose origin has no cache any more, or another: nobody's but the user's to drop. */
+/* The origin has another cache, or none any more: only the user may drop dirty data in this cache. */
 static int warn_given_up(const struct hybrid_volume_line *entry)
 {
 	hybrid_warn("volume %s: its origin is done with this cache, which has dirty data of it: hybridctl detach --drop-dirty %s gives that up",
@@ -314,11 +315,11 @@ static int warn_given_up(const struct hybrid_volume_line *entry)
 	return 0;
 }
 
-/* What the pool still has of a volume that was detached, or that has another cache. */
+/* Cleans up in the pool after a volume that was detached, or that has another cache. */
 static int finish_detach(struct activation *a, const struct hybrid_volume_line *entry,
 			 struct hybrid_node *node)
 {
-	/* And not another pool's by now */
+	/* The device is not another pool's by now */
 	bool live = node && node->active && (node->dm.alone || node->pool == hybrid_find_uuid(
 		a->inv, a->pool_uuid, HYBRID_POOL));
 	char message[64];
@@ -339,7 +340,10 @@ static int finish_detach(struct activation *a, const struct hybrid_volume_line *
 	return go_on_uncached(a, entry, node);
 }
 
-/* The kernel has said why: it is older than its cache, say, or newer than this copy of that. */
+/*
+ * The kernel has given the reason: the origin is older than its cache, say, or newer than this copy
+ * of the cache.
+ */
 static int fail_start_volume(const struct hybrid_volume_line *entry, int r)
 {
 	char next[HYBRID_NAME_SIZE + 192];
@@ -382,7 +386,7 @@ static int activate_volume(struct activation *a, const struct hybrid_volume_line
 	return 0;
 }
 
-/* What an activation that was killed left behind, or dmsetup remove --force. */
+/* Removes a device without a usable table, left by a killed activation or by dmsetup remove --force. */
 static int remove_empty(struct hybrid_node *node)
 {
 	int r;
@@ -398,7 +402,7 @@ static int remove_empty(struct hybrid_node *node)
 	return r;
 }
 
-/* Somebody did that, or was killed before the end of what needed it: it is not active. */
+/* A volume that a user, or a command that was killed, left suspended does not count as active. */
 static int check_suspended(const struct activation *a, const struct hybrid_node *node)
 {
 	if (!node->dm.suspended || a->cl->given[OPT_AUTO])
@@ -408,8 +412,9 @@ static int check_suspended(const struct activation *a, const struct hybrid_node 
 }
 
 /*
- * An active volume without this pool: alone, or suspended with the table of another one, when a
- * replace-cache was cut short after the origin had become this pool's.
+ * Whether an active volume is still without this pool: it runs alone, or it is suspended with the
+ * table of another pool because a replace-cache was cut short after the origin had become this
+ * pool's.
  */
 static bool may_join(const struct activation *a, const struct hybrid_node *node)
 {
@@ -420,8 +425,8 @@ static bool may_join(const struct activation *a, const struct hybrid_node *node)
 }
 
 /*
- * It runs alone, on this very origin, or an attach, or a move to this pool, was cut short before its
- * last step.
+ * Gives a volume this pool's table: it runs alone, on this very origin, or an attach, or a move to
+ * this pool, was cut short before its last step.
  */
 static int join(struct activation *a, const struct hybrid_volume_line *entry,
 		const struct hybrid_node *node)
@@ -455,7 +460,7 @@ static int activate_entry(struct activation *a, const struct hybrid_volume_line 
 		return r;
 	if (entry->tombstone || hybrid_entry_foreign(a->inv, a->pool_uuid, entry))
 		return finish_detach(a, entry, node);
-	/* What was read of it may be in a page cache, and with its cache it would change */
+	/* Data read from it may be in a page cache, and would change when the volume gets its cache */
 	if (node && node->active && node->dm.alone && node->dm.readonly)
 		return hybrid_fail(HYBRID_BUSY, "hybridctl deactivate it first",
 				   "volume %s is shown read-only, without its cache", node->name);
@@ -519,7 +524,7 @@ static int activate_volumes(struct activation *a)
 
 /* Pools -------------------------------------------------------------------- */
 
-/* The kernel has said why: the device cannot be written, say. */
+/* The kernel has given the reason: the device cannot be written, say. */
 static int fail_start_pool(const struct hybrid_member *m, int r)
 {
 	char next[2 * HYBRID_PATH_MAX + HYBRID_NAME_SIZE + 224];
@@ -556,8 +561,8 @@ static int start_inactive_pool(struct activation *a, struct hybrid_node *pool)
 }
 
 /*
- * Its origins were those of a pool that is gone, and in whose place it is.  One that cannot have it
- * goes on without.
+ * Enters the volumes of a lost pool in the pool that replaces it.  A volume that cannot be entered
+ * goes on without a pool.
  */
 static int enter_followers(struct activation *a, const struct hybrid_node *pool)
 {
@@ -577,7 +582,7 @@ static int enter_followers(struct activation *a, const struct hybrid_node *pool)
 	return worst;
 }
 
-/* ... and if the pool itself does not come up, all of them. */
+/* The pool itself does not come up: all its followers go on without a pool. */
 static void leave_pool(struct hybrid_inventory *inv, const struct hybrid_node *pool)
 {
 	struct hybrid_node *node;
@@ -609,7 +614,7 @@ static int postpone_pool(struct round *round, const struct activation *a)
 	return 0;
 }
 
-/* The worse of two results; partly done if they differ. */
+/* Combines two results: if they differ, HYBRID_DEGRADED if either is, else HYBRID_PARTIAL. */
 static int combine(int a, int b, bool first)
 {
 	if (first || a == b)
@@ -623,7 +628,7 @@ static void add_result(struct round *round, int r)
 	round->any = true;
 }
 
-/* With its cache a volume is written to by whoever reads it: by the cache. */
+/* With its cache a volume is never read-only: the cache writes even if users only read. */
 static int fail_readonly(const char *name)
 {
 	return hybrid_fail(HYBRID_REFUSED,
@@ -632,7 +637,7 @@ static int fail_readonly(const char *name)
 			   name);
 }
 
-/* @only: one volume of it; NULL: all. */
+/* @only: one volume of the pool; NULL: all. */
 static void activate_pool(struct round *round, struct hybrid_node *pool,
 			  const struct hybrid_node *only)
 {
@@ -661,7 +666,7 @@ static void activate_pool(struct round *round, struct hybrid_node *pool,
 		print_activation(&a, pool);
 		return;
 	}
-	/* A volume without cache needs no module */
+	/* A volume without a cache needs no module */
 	r = hybrid_dm_check(false);
 	if (!r)
 		r = remove_empty(pool);
@@ -673,7 +678,7 @@ static void activate_pool(struct round *round, struct hybrid_node *pool,
 		entered = enter_followers(&a, pool);
 	if (entered)
 		add_result(round, entered);
-	/* One that could not be entered is none of its own */
+	/* A volume that could not be entered does not belong to this pool */
 	if (!r && !(entered && only && !only->pool))
 		r = activate_volumes(&a);
 	if (a.postponed)
@@ -682,7 +687,7 @@ static void activate_pool(struct round *round, struct hybrid_node *pool,
 		add_result(round, r);
 }
 
-/* A pool or member of that name that is there, but refused. */
+/* Fails for a name that is unknown, or whose member is here but refused. */
 static int fail_refused(struct hybrid_inventory *inv, const char *what)
 {
 	struct hybrid_member *m;
@@ -705,21 +710,21 @@ static int fail_no_pool(const struct hybrid_node *volume)
 			   volume->name, hybrid_uuid_text(uuid, volume->pool_uuid));
 }
 
-/* It ran without its cache before, or that may come up blank: nobody waits for it. */
+/* Whether a volume runs without its cache at once: it did so before, or its cache may come up blank. */
 static bool goes_alone(const struct hybrid_member *m)
 {
 	return m && !(m->sb.flags & HYBRID_SB_DIRTY) &&
 	       (m->sb.flags & HYBRID_SB_ALONE || ephemeral_of(m));
 }
 
-/* Clean, and its cache device is not here: it goes without. */
+/* Starts a clean volume without its cache device, which is not here; or any volume, read-only. */
 static int start_alone(const struct command_line *cl, struct hybrid_inventory *inv,
 		       const struct hybrid_node *volume)
 {
 	const struct hybrid_member *m = volume->member;
 	int r;
 
-	/* One that is here, but not to be used, may have newer data */
+	/* A cache device that is here, but not to be used, may have newer data */
 	if (!m || !m->ok || hybrid_find_cache(inv, volume->pool_uuid))
 		return fail_no_pool(volume);
 	if (cl->given[OPT_READONLY])
@@ -773,7 +778,7 @@ static void without_pool(struct round *round, struct hybrid_node *volume)
 	add_result(round, r ? r : start_without_pool(round, volume));
 }
 
-/* The active pool that an origin in place belongs to, by what recognises it: nothing on it does. */
+/* Finds the active pool of an origin in place by its identity: nothing on the origin names the pool. */
 static struct hybrid_node *pool_of_inplace(struct hybrid_inventory *inv, const char *what)
 {
 	struct hybrid_volume_line *entries;
@@ -798,7 +803,7 @@ static struct hybrid_node *pool_of_inplace(struct hybrid_inventory *inv, const c
 	return NULL;
 }
 
-/* A volume that could not have the pool which it had here: it goes on without. */
+/* Activates a volume with its pool, or without if the pool that replaces its own cannot have it. */
 static void activate_with_pool(struct round *round, struct hybrid_node *volume)
 {
 	activate_pool(round, volume->pool, volume);
@@ -806,7 +811,7 @@ static void activate_with_pool(struct round *round, struct hybrid_node *volume)
 		without_pool(round, volume);
 }
 
-/* The UUID of a pool that is gone: the one in its place. */
+/* Activates the pool in the place of one that is gone, by the UUID of the latter. */
 static void activate_filled(struct round *round, const char *what)
 {
 	bool known;
@@ -821,7 +826,7 @@ static void activate_filled(struct round *round, const char *what)
 					      "there is no pool %s, and none was made", what));
 }
 
-/* Nothing is left to do for it. */
+/* Whether nothing is left to do for a volume. */
 static bool is_up(const struct hybrid_node *volume)
 {
 	return volume->active && volume->dm.live && !volume->dm.suspended && !volume->deleted &&
@@ -862,7 +867,7 @@ static void activate_all(struct round *round)
 		add_result(round, HYBRID_DEGRADED);
 	}
 	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
-		/* No error: whoever wants them says so */
+		/* No error: a user who wants foreign ones gives --foreign */
 		if (is_foreign(node) && !round->cl->given[OPT_FOREIGN]) {
 			if (node->kind == HYBRID_POOL || !node->pool)
 				hybrid_warn("%s belongs to another host: left alone", node->name);
@@ -875,7 +880,7 @@ static void activate_all(struct round *round)
 	}
 }
 
-/* As it is recorded: in its pool's entry, or in its superblock.  False: nobody knows. */
+/* Finds the recorded name, in the pool's entry or in the superblock.  False: it is unknown. */
 static bool recorded_name(const struct hybrid_node *node, char name[HYBRID_NAME_SIZE])
 {
 	const struct hybrid_member *m = node->member;
@@ -884,7 +889,7 @@ static bool recorded_name(const struct hybrid_node *node, char name[HYBRID_NAME_
 	bool found = false;
 
 	if (node->kind == HYBRID_POOL || hybrid_node_uncached(node)) {
-		/* One that takes the name of another pool does so before it says so */
+		/* A pool that takes another pool's name renames its device before its superblock */
 		if (m && m->ok && !hybrid_node_replaces(node))
 			snprintf(name, HYBRID_NAME_SIZE, "%s", m->sb.name);
 		return m && m->ok && !hybrid_node_replaces(node);
@@ -900,7 +905,7 @@ static bool recorded_name(const struct hybrid_node *node, char name[HYBRID_NAME_
 	return found;
 }
 
-/* A rename was cut short: what is active has its old name still. */
+/* Completes renames that were cut short: the active device still has its old name. */
 static void finish_renames(struct round *round)
 {
 	struct hybrid_node *node;
@@ -922,7 +927,7 @@ static void finish_renames(struct round *round)
 	}
 }
 
-/* The second round, of what was postponed in the first. */
+/* The second round, for the pools that the first one postponed. */
 static void activate_postponed(struct round *round)
 {
 	const struct postponed *p;
@@ -932,13 +937,13 @@ static void activate_postponed(struct round *round)
 	for (p = round->later; p < round->later + round->nr_later; p++) {
 		pool = hybrid_find_uuid(&round->inv, p->pool, HYBRID_POOL);
 		only = hybrid_find_uuid(&round->inv, p->only, HYBRID_VOLUME);
-		/* Taken down meanwhile: who did that does not want it */
+		/* A pool that was taken down meanwhile is not wanted any more */
 		if (pool && pool->active)
 			activate_pool(round, pool, only);
 	}
 }
 
-/* They are used, but the next damage would be the last. */
+/* Members with one good copy are used, but the next damage would be the last. */
 static void warn_of_bad_copies(struct hybrid_inventory *inv)
 {
 	struct hybrid_member *m;
@@ -965,14 +970,14 @@ static int load_members(struct round *round)
 	return r;
 }
 
-/* Once it is known what the disks say: under the lock, so what is active is asked only here. */
+/* Runs after the disks have been read.  Takes the lock, so device-mapper is asked only here. */
 static int run_round(struct round *round)
 {
 	const struct command_line *cl = round->cl;
 	unsigned int flags = HYBRID_LOAD_ACTIVE;
 	int filled, r = lock_tools();
 
-	/* A volume in place is known to its pool alone */
+	/* Only its pool knows a volume in place */
 	if (round->looked || (cl->argc && !cl->given[OPT_AUTO]))
 		flags |= HYBRID_LOAD_CLOSED;
 	if (r)
@@ -1041,13 +1046,13 @@ int command_activate(const struct command_line *cl)
 /* Deactivation ------------------------------------------------------------- */
 
 /*
- * What was found out about a volume before the lock was taken.  device-mapper removes a device
- * when all its I/O has ended: an origin that hangs blocks that, and asking it takes time.
+ * A volume as it was found before the lock was taken.  device-mapper removes a device when all its
+ * I/O has ended: an origin that hangs blocks that, and asking it takes time.
  */
 struct checked {
 	uint8_t uuid[16];
-	bool answers;			/* its origin does; if not, that is said */
-	bool agreed;			/* the user gives it up, though it is in use */
+	bool answers;			/* its origin answers; if not, that was printed */
+	bool agreed;			/* the user gives the volume up, though it is in use */
 };
 
 struct deactivation {
@@ -1071,7 +1076,7 @@ static int ask_to_give_up(const struct command_line *cl, const struct hybrid_nod
 	return confirm(cl, question);
 }
 
-/* Fails only if nothing is to be done at all. */
+/* Fails only if the command is to do nothing at all. */
 static int check_volume(struct deactivation *d, const struct hybrid_node *node)
 {
 	struct checked *c = reallocarray(d->checked, d->nr + 1, sizeof(*c));
@@ -1085,7 +1090,7 @@ static int check_volume(struct deactivation *d, const struct hybrid_node *node)
 	memcpy(c->uuid, node->uuid, 16);
 	c->agreed = is_forced(d, node);
 	c->answers = true;
-	/* That it is in use is said later */
+	/* remove_node() reports that it is in use */
 	if (node->dm.open_count && !c->agreed)
 		return 0;
 	r = c->agreed ? ask_to_give_up(d->cl, node) : 0;
@@ -1094,7 +1099,7 @@ static int check_volume(struct deactivation *d, const struct hybrid_node *node)
 	return r;
 }
 
-/* Of the volumes of @what, or all. */
+/* Checks one volume, or the volumes of a pool; NULL: all volumes. */
 static int check_volumes(struct deactivation *d, const struct hybrid_node *what)
 {
 	const struct hybrid_node *node;
@@ -1109,7 +1114,7 @@ static int check_volumes(struct deactivation *d, const struct hybrid_node *what)
 	return r;
 }
 
-/* Whether it is still as it was when it was checked. */
+/* Refuses a volume that has changed since it was checked, or whose origin does not answer. */
 static int use_check(const struct deactivation *d, const struct hybrid_node *node)
 {
 	const struct checked *c;
@@ -1223,7 +1228,7 @@ static int deactivate_all(struct deactivation *d)
 	return result;
 }
 
-/* *what: NULL for all. */
+/* Sets *what to NULL for --all. */
 static int load_active(struct deactivation *d, struct hybrid_node **what)
 {
 	int r;
@@ -1236,7 +1241,7 @@ static int load_active(struct deactivation *d, struct hybrid_node **what)
 	return r;
 }
 
-/* First what takes time, and what is asked; then, under the lock, the rest. */
+/* Slow checks and questions come first; the rest runs under the lock. */
 static int deactivate(struct deactivation *d)
 {
 	struct hybrid_node *what;

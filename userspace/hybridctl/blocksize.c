@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* The block size of a new pool, where the user does not say. */
+/* The block size of a new pool, if the user gives none. */
 #include <unistd.h>
 
 #include "engine.h"
@@ -7,7 +7,7 @@
 #include "options.h"
 #include "units.h"
 
-/* What the map may take of the machine's memory. */
+/* The map may take a 32nd of the machine's memory. */
 #define MEMORY_SHARE	32
 
 uint32_t choose_block_size(const char *policy_name, uint64_t cache_sectors,
@@ -24,7 +24,7 @@ uint32_t choose_block_size(const char *policy_name, uint64_t cache_sectors,
 	if (!policy)
 		policy = hybrid_policy_get(DEFAULT_POLICY);
 	for (;; block *= 2) {
-		/* What does not fit at all, formatting says. */
+		/* Formatting reports sizes that do not fit at all. */
 		if (hybrid_geometry_init(&g, cache_sectors, block, journal_blocks, &why))
 			return DEFAULT_BLOCK_SECTORS;
 		need = hybrid_engine_ram(&g, policy);

@@ -21,12 +21,12 @@
 #define LOCK_DIR	"/run/hybrid"
 #define LOCK_FILE	LOCK_DIR "/lock"
 #define LOCK_POLL_MS	50
-/* Polls before we say what we wait for: activations at boot are beside each other */
+/* Polls before a wait is reported: at boot, activations run in parallel */
 #define LOCK_QUIET_POLLS	20
 
 static int lock_fd = -1;
 
-/* A signal that hold_signals() keeps, and that would have ended us. */
+/* Whether a signal is pending that hold_signals() holds, and that would have ended the process. */
 static bool ending(void)
 {
 	static const int ends[] = { SIGHUP, SIGINT, SIGTERM };
@@ -43,7 +43,7 @@ static bool ending(void)
 	return false;
 }
 
-/* Signals that are held do not end a wait in the kernel. */
+/* Polls, because held signals do not end a wait in the kernel. */
 static int wait_for_lock(void)
 {
 	struct timespec pause = { .tv_nsec = LOCK_POLL_MS * 1000000L };
@@ -69,7 +69,7 @@ int lock_tools(void)
 		mkdir(LOCK_DIR, 0755);
 		lock_fd = open(LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	}
-	/* Early in a boot /run may be read-only: then nobody else is there */
+	/* Early in a boot /run may be read-only: then no other tool runs */
 	if (lock_fd < 0) {
 		hybrid_verbose("no lock: %s: %s", LOCK_FILE, strerror(errno));
 		return 0;
@@ -94,7 +94,7 @@ void unlock_tools(void)
 
 static void mask_signals(int how)
 {
-	/* All that a terminal sends, and one that is gone: a device may be suspended meanwhile */
+	/* The signals of a terminal, its hangup and SIGTERM: a device may be suspended meanwhile */
 	static const int held[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP };
 	sigset_t set;
 	unsigned int i;
@@ -186,7 +186,7 @@ static void show(const struct hybrid_device *dev, const char *what, unsigned int
 		fprintf(stderr, "  %s: %s\n", dev->path, what);
 }
 
-/* Neither a boot nor activate looks for members inside volumes, or where hybrid.conf says so. */
+/* Neither a boot nor activate looks for members inside volumes, or where hybrid.conf excludes them. */
 static int check_found_again(const struct hybrid_device *dev)
 {
 	if (!dev->file && hybrid_sysfs_ours(dev->devno))
@@ -200,7 +200,7 @@ static int check_found_again(const struct hybrid_device *dev)
 	return 0;
 }
 
-/* What is on one device; ours are refused.  *found counts lines. */
+/* Shows the contents of one device, and refuses a member of ours.  Counts lines in *found. */
 static int show_contents(const struct command_line *cl, const struct hybrid_device *dev,
 			 unsigned int *found)
 {
@@ -283,7 +283,7 @@ int check_new_name(const char *what, const char *name, bool ask_kernel)
 
 /* Starting ----------------------------------------------------------------- */
 
-/* Tunables are left out: the pool has them as they are recorded. */
+/* Tunables are left out: the pool takes them as recorded. */
 static void pool_params(char params[HYBRID_PARAMS_MAX], const struct hybrid_sb *sb,
 			const char *cache)
 {
@@ -381,7 +381,7 @@ int check_mode(const struct command_line *cl, bool in_place, uint32_t mode)
 	return 0;
 }
 
-/* The one that is given, or of a volume without a cache: the one that it has. */
+/* Finds the path of the origin: --origin, or that of the volume without a cache called @name. */
 static int find_origin(const struct command_line *cl, const char *name, char path[HYBRID_PATH_MAX])
 {
 	struct hybrid_inventory inv = {};
@@ -405,7 +405,7 @@ static int find_origin(const struct command_line *cl, const char *name, char pat
 			   "no origin given for %s", name);
 }
 
-/* A volume without a cache that is up: it gets one as it is, in use or not. */
+/* Whether a volume without a cache is up: it gets a cache as it is, in use or not. */
 static bool is_up(const char *name, const char *origin)
 {
 	struct hybrid_dm_linear linear;
@@ -471,7 +471,7 @@ int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const
 	nv->plan.guard = cl->given[OPT_GUARD_MBR];
 	if (cl->given[OPT_TEST])
 		flags |= HYBRID_OPEN_FILES;
-	/* Else its device holds it: who else does is looked at by live_find() */
+	/* The volume's device holds the origin; live_find() looks for other holders */
 	if (nv->live)
 		flags = 0;
 	r = hybrid_device_answers(path);
@@ -480,7 +480,7 @@ int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const
 	return r || !nv->live ? r : live_find(nv);
 }
 
-/* LVM, md ... find it by what is on it, and at a boot it is there before the volume. */
+/* LVM, md ... find the origin by its contents, and at a boot it is there before the volume. */
 static int check_not_in_array(const struct hybrid_device *origin)
 {
 	char type[64];
@@ -495,7 +495,7 @@ static int check_not_in_array(const struct hybrid_device *origin)
 			   "beside its cache, or of both", origin->path, type);
 }
 
-/* What confirm_format() refuses, for an origin that is not formatted. */
+/* The refusals of confirm_format(), for an origin that is not formatted. */
 static int check_inplace(const struct new_volume *nv)
 {
 	struct hybrid_member m;
@@ -527,7 +527,10 @@ int check_sectors(dev_t cache, dev_t used, const char *name, const char *next)
 	return 0;
 }
 
-/* The origin of a volume without a cache: data, UUIDs and name stay, and what its last cache left of settings. */
+/*
+ * Plans for the origin of a volume without a cache: data, UUIDs and name stay, and so do the
+ * settings of its last cache.
+ */
 static int plan_kept(struct new_volume *nv, const struct hybrid_member *m)
 {
 	const struct hybrid_sb *old = &m->sb;
@@ -542,7 +545,7 @@ static int plan_kept(struct new_volume *nv, const struct hybrid_member *m)
 		return hybrid_fail(HYBRID_REFUSED,
 				   "restore it; then hybridctl lost --acknowledge says that this was done",
 				   "some of the data of %s was lost with its last cache", old->name);
-	/* It shows the data beside the cache: what has newer ones must not be mounted by the partition */
+	/* The partition bypasses the cache: it must not be mounted while the cache has newer data */
 	if (m->gpt)
 		return hybrid_fail(HYBRID_REFUSED,
 				   "hybridctl export ends that; or wipefs --all takes the table off, and leaves the volume",
@@ -558,7 +561,7 @@ static int plan_kept(struct new_volume *nv, const struct hybrid_member *m)
 	return 0;
 }
 
-/* Its data is all there is of the volume: it has no cache, or lost one that had nothing newer. */
+/* Whether the origin has all data of the volume: it has no cache, or lost one that had nothing newer. */
 static bool is_kept(const struct new_volume *nv, const struct hybrid_member *m)
 {
 	if (!nv->follows)
@@ -621,7 +624,7 @@ static int reopen_origin(struct new_volume *nv)
 
 int new_volume_check_writable(struct new_volume *nv)
 {
-	/* The kernel opens it as this does, in place, too */
+	/* The kernel opens it in the same way, also in place */
 	return reopen_origin(nv);
 }
 
@@ -655,7 +658,10 @@ void undo_volume_write(struct new_volume *nv)
 	hybrid_device_close(&nv->origin);
 }
 
-/* Both copies of an origin that is kept: paired with the pool, or (@paired false) again without a cache. */
+/*
+ * Writes both copies of an origin that is kept: paired with the pool, or if not @paired, without a
+ * cache again.
+ */
 static int mark_kept(struct new_volume *nv, bool paired)
 {
 	int r = reopen_origin(nv);
@@ -684,7 +690,7 @@ static void undo_create_volume(struct new_volume *nv)
 {
 	char message[64];
 
-	/* As long as a copy may say that it is this pool's, it is */
+	/* The origin stays this pool's as long as a copy may name the pool */
 	if (nv->follows || (nv->kept && mark_kept(nv, false)))
 		return;
 	snprintf(message, sizeof(message), "delete_volume %u drop_dirty", nv->entry.id);
@@ -695,8 +701,9 @@ static void undo_create_volume(struct new_volume *nv)
 }
 
 /*
- * The superblock of the cache that the origin had goes, or (@back) is there again.  Until then the origin stays
- * open: when one that was open for writing is closed, udev has those called who look for such a superblock.
+ * Removes the superblock of the cache that the origin had or, if @back, writes it again.  Until
+ * then the origin stays open: when a device that was open for writing is closed, udev calls the
+ * tools that look for such a superblock.
  */
 static int replace_other(struct new_volume *nv, bool back)
 {

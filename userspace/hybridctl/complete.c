@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * complete: what may stand as the last word of a command line, for shells.  The words that
- * commands.def uses for arguments say of which kind they are: kinds[] below has each of them.
+ * complete: lists possible last words of a command line, for shells.  The words that commands.def
+ * uses for arguments name their kind: kinds[] below has each of them.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 struct completion {
 	const struct command *cmd;	/* NULL: the command itself is to be completed */
 	const char *first;		/* the command's first argument, or NULL */
-	const char *word;		/* to be completed, as far as it is typed */
+	const char *word;		/* to be completed, as typed so far */
 	size_t kept;			/* bytes of it that stay: "mode=", "name,size," */
 };
 
@@ -37,7 +37,7 @@ static void offer_words(const struct completion *c, const char * const *words)
 
 /* Kinds ------------------------------------------------------------------------ */
 
-/* What is active or was announced: no disk is read. */
+/* Offers active and announced pools and volumes: reads no disk. */
 static void offer_nodes(const struct completion *c, unsigned int kinds)
 {
 	struct hybrid_inventory inv;
@@ -157,7 +157,7 @@ static void offer_volume_list(const struct completion *c)
 	offer_volumes(&last);
 }
 
-/* Of what the first argument names; 0: nobody's name. */
+/* Kinds that the first argument names, as bits; 0: it names nothing. */
 static unsigned int kind_of_first(const struct completion *c)
 {
 	const struct hybrid_node *node = NULL;
@@ -274,7 +274,7 @@ static void offer_kinds(const struct completion *c, const char *words, size_t le
 
 /* Arguments and options --------------------------------------------------------- */
 
-/* The n-th argument of "POOL NAME [--origin DEVICE]"; the last one may come again ("NAME..."). */
+/* Offers the n-th argument of "POOL NAME [--origin DEVICE]"; the last one may be repeated ("NAME..."). */
 static void offer_argument(const struct completion *c, int n)
 {
 	const char *p = c->cmd->args, *last = NULL;
@@ -287,7 +287,7 @@ static void offer_argument(const struct completion *c, int n)
 			continue;
 		len = strcspn(p, " []{}.");
 		if (!strncmp(p, "--", 2)) {
-			skip = true;	/* and what is its argument */
+			skip = true;	/* and its argument */
 		} else if (skip) {
 			skip = false;
 		} else if (strncmp(p, "|", len)) {
@@ -303,7 +303,7 @@ static void offer_argument(const struct completion *c, int n)
 
 static bool has_option(const struct completion *c, int id)
 {
-	/* help has those alone that go with every command */
+	/* help takes only the options of every command */
 	const struct command *cmd = c->cmd ? c->cmd : find_command("help");
 
 	return cmd->options & (1ULL << id);
@@ -321,7 +321,7 @@ static void offer_options(const struct completion *c)
 	}
 }
 
-/* The option that @word is, "--mode" or "-o", if it takes an argument; -1. */
+/* Returns the option that @word is, "--mode" or "-o", if it takes an argument; else -1. */
 static int option_with_argument(const struct completion *c, const char *word, size_t len)
 {
 	int id;
@@ -381,7 +381,7 @@ int command_complete(const struct command_line *cl)
 	struct completion c = { .cmd = find_tool(base_name(cl->argv[0])) };
 	int i, nr_args = 0, option = -1;
 
-	/* Messages would stand in the middle of what is typed */
+	/* Messages would appear in the middle of the line that the user types */
 	hybrid_output.silent = true;
 	c.word = cl->argc > 1 ? cl->argv[cl->argc - 1] : "";
 	for (i = 1; i < cl->argc - 1; i++) {

@@ -15,9 +15,9 @@
 #include "owner.h"
 #include "progress.h"
 
-#define DISCARD_SECTORS	(1U << 21)	/* at once: what a signal may have to wait for */
+#define DISCARD_SECTORS	(1U << 21)	/* per discard: a signal may have to wait for one */
 
-/* --ephemeral: this pool, and those that will be made on the device later, are as hybrid.conf says. */
+/* --ephemeral: hybrid.conf describes this pool, and all later pools on the device. */
 static int find_line(const struct command_line *cl, const struct hybrid_ephemeral **e)
 {
 	static const int of_line[] = { OPT_POOL, OPT_POLICY, OPT_BLOCK_SIZE, OPT_JOURNAL_SIZE };
@@ -132,8 +132,8 @@ static int discard_blocks(const struct command_line *cl, struct new_pool *np)
 }
 
 /*
- * Before there is anything of the pool.  What the device belonged to must not find it whole,
- * with holes in its data, if this does not end.
+ * Called before anything of the pool is written.  If the discard is cut short, no older pool on the
+ * device may be found whole, with holes in its data.
  */
 int new_pool_discard(const struct command_line *cl, struct new_pool *np)
 {
@@ -216,7 +216,7 @@ void print_pool_test(const struct new_pool *np, bool discard)
 	print_pool_command(sb, np->cache.path);
 }
 
-/* What may have changed since it was checked, while the user was asked. */
+/* Repeats the checks whose result may have changed while the user was asked. */
 static int check_again(struct new_pool *np, struct new_volume *nv)
 {
 	int r;
@@ -229,7 +229,7 @@ static int check_again(struct new_pool *np, struct new_volume *nv)
 	return r ? r : new_volume_check_writable(nv);
 }
 
-/* Both are this host's; where it can have no id, nobody's. */
+/* Both belong to this host or, if it can have no id, to nobody. */
 static int own_both(struct new_pool *np, struct new_volume *nv)
 {
 	uint8_t id[16];
@@ -286,7 +286,7 @@ undo_cache:
 	return r;
 }
 
-/* @m: of two cache devices, else NULL. */
+/* @m: the array of two cache devices, else NULL. */
 static int plan_both(struct new_pool *np, struct new_volume *nv, const struct mirror *m,
 		     const struct command_line *cl)
 {
@@ -372,7 +372,7 @@ static int create_with_cache(const struct command_line *cl, const struct other_c
 		print_volume_test(&nv);
 		goto out;
 	}
-	/* Without the lock: for others it may be long. */
+	/* Without the lock: other commands might wait long. */
 	if (m || cl->given[OPT_DISCARD])
 		r = check_again(&np, &nv);
 	if (!r && m)
@@ -421,7 +421,7 @@ static int find_pool(struct hybrid_inventory *inv, const char *name, struct new_
 	return 0;
 }
 
-/* The cache device is in use by its pool: compare with what is below it. */
+/* The cache device is in use by its pool: compare with the device below the pool. */
 static int check_not_cache(struct hybrid_inventory *inv, const struct new_volume *nv,
 			   const struct command_line *cl)
 {
@@ -445,8 +445,8 @@ static bool is_paired(const struct new_volume *nv, const struct hybrid_member *m
 }
 
 /*
- * An attach that was cut short: the origin does not know of it.  What is dirty is of an older life of
- * the volume, and the user's to give up.
+ * The entry is of an attach that was cut short, of which the origin does not know.  Its dirty data
+ * is from an older life of the volume, and only the user may give it up.
  */
 static int check_stale(const struct new_volume *nv, const struct hybrid_volume_line *entry)
 {
@@ -457,7 +457,7 @@ static int check_stale(const struct new_volume *nv, const struct hybrid_volume_l
 	return 0;
 }
 
-/* Its mark, if it has none, and the id. */
+/* Marks the origin as detached, if it is not yet, and frees the id. */
 static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *entry)
 {
 	struct hybrid_volume_settings next;
@@ -480,7 +480,7 @@ static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *en
 	return r ? r : forget_entry(nv->pool_name, entry->id, entry->tombstone);
 }
 
-/* What a detach or an attach that was cut short has left of @entry, in the way of the new one. */
+/* Whether @entry is left from a detach or an attach that was cut short, and in the way of the new one. */
 static bool is_stale(const struct new_volume *nv, const struct hybrid_volume_line *entry)
 {
 	struct hybrid_member m;
@@ -529,7 +529,7 @@ static int make_volume(struct new_volume *nv)
 	return r;
 }
 
-/* The pool, as it is now: what it is to be asked again after the user. */
+/* Finds the pool as it is now; called again after the user was asked.  Takes the lock. */
 static int find_place(struct hybrid_inventory *inv, const struct command_line *cl,
 		      const char *pool, struct new_volume *nv)
 {
@@ -549,7 +549,7 @@ static int find_place(struct hybrid_inventory *inv, const struct command_line *c
 	return r;
 }
 
-/* What is on the origin, and whether it may be lost: without the lock. */
+/* Looks at the contents of the origin, and asks whether they may be lost: without the lock. */
 static int plan_volume(const struct command_line *cl, struct new_volume *nv)
 {
 	const struct hybrid_device *devs[] = { &nv->origin };
@@ -558,7 +558,7 @@ static int plan_volume(const struct command_line *cl, struct new_volume *nv)
 	return r || nv->plan.inplace || nv->kept ? r : confirm_format(cl, devs, 1);
 }
 
-/* The origin is held meanwhile; live it may have become another's, and so may the name. */
+/* The origin was held meanwhile.  If live, others may use it by now; and the name may be taken. */
 static int plan_again(struct new_volume *nv)
 {
 	int r = nv->live ? live_find(nv) : check_new_name("volume", nv->entry.name, true);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* destroy: the cache device of a pool that has no volumes any more is an ordinary device again. */
+/* destroy: makes an ordinary device of the cache device of a pool that has no volumes any more. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ struct destroy {
 	struct hybrid_node *pool;
 	struct hybrid_volume_line *entries;
 	unsigned int nr;
-	bool drops;			/* something is lost with it */
+	bool drops;			/* some data is lost with the pool */
 };
 
 static void destroy_free(struct destroy *d)
@@ -24,7 +24,7 @@ static void destroy_free(struct destroy *d)
 	*d = (struct destroy) { .cl = d->cl };
 }
 
-/* What the pool knows ------------------------------------------------------- */
+/* The pool's entries -------------------------------------------------------- */
 
 static void entry_of(struct hybrid_volume_line *entry, const struct hybrid_metadata *md, u32 id)
 {
@@ -54,7 +54,7 @@ static int entries_of(struct destroy *d, const struct hybrid_metadata *md)
 	return 0;
 }
 
-/* Of a pool that is not active: as its metadata say, without writing to them. */
+/* Reads the entries of an inactive pool from its metadata, without writing to it. */
 static int read_entries(struct destroy *d)
 {
 	struct hybrid_findings findings = { .device = d->pool->member->path };
@@ -79,7 +79,7 @@ static int read_entries(struct destroy *d)
 	return r;
 }
 
-/* What may be in the way ---------------------------------------------------- */
+/* Obstacles ----------------------------------------------------------------- */
 
 static int needs_drop(struct destroy *d, const struct hybrid_volume_line *entry, const char *why)
 {
@@ -90,7 +90,7 @@ static int needs_drop(struct destroy *d, const struct hybrid_volume_line *entry,
 			   d->pool->name, entry->name, why);
 }
 
-/* Until its origin is marked, this is what keeps what is cached from being used again. */
+/* Until the origin is marked, the tombstone keeps the cached data from being used again. */
 static int check_tombstone(struct destroy *d, const struct hybrid_volume_line *entry)
 {
 	const struct hybrid_member *m = hybrid_find_member(&d->inv, entry->member_uuid);
@@ -149,7 +149,7 @@ static int look(struct destroy *d, const char *what)
 	return r ? r : find(d, what);
 }
 
-/* Take the lock.  While the user was asked somebody else may have added a volume. */
+/* Takes the lock.  While the user was asked, another command may have added a volume. */
 static int lock_and_look_again(struct destroy *d)
 {
 	bool drops = d->drops;

@@ -8,30 +8,30 @@
 #include "common.h"
 #include "errors.h"
 
-/* A volume on its way out. */
+/* A volume that leaves its pool. */
 struct detach {
 	const struct command_line *cl;
 	struct hybrid_inventory inv;
 	struct hybrid_node *volume, *pool;
 	struct hybrid_volume_line entry;
 	char origin[HYBRID_PATH_MAX];	/* empty: not here */
-	bool drains;			/* since make_clean() */
-	bool parted;			/* its pool has failed, or is not here: it records nothing */
+	bool drains;			/* the drain of make_clean() is on */
+	bool parted;			/* its pool has failed, or is not here, and records nothing */
 };
 
-/* Whether its device is its origin and nothing else already. */
+/* Whether the volume's device is its origin and nothing else already. */
 static bool is_linear(const struct detach *d)
 {
 	return d->volume->active && d->volume->dm.alone;
 }
 
-/* ... or it becomes that, for those who use it. */
+/* Whether the device stays for its users, as its origin and nothing else. */
 static bool stays(const struct detach *d)
 {
 	return is_linear(d) || d->cl->given[OPT_LIVE];
 }
 
-/* A volume whose pool is not here: what its origin says. */
+/* The pool is not here: takes the entry from the origin's superblock. */
 static void entry_of_member(struct detach *d)
 {
 	const struct hybrid_sb *sb = &d->volume->member->sb;
@@ -68,7 +68,7 @@ static int find_entry(struct detach *d)
 			   "pool %s does not know volume %s", d->pool->name, d->volume->name);
 }
 
-/* What goes on being used must be sound. */
+/* A volume that stays in use must be sound. */
 static int check_live(struct detach *d)
 {
 	if (is_linear(d))
@@ -79,18 +79,18 @@ static int check_live(struct detach *d)
 	if (!d->volume->active)
 		return hybrid_fail(HYBRID_USAGE, "leave out --live", "%s is not active",
 				   d->volume->name);
-	/* A pool that failed cannot have it resumed: that detach was cut short, and goes on */
+	/* A volume of a failed pool cannot be resumed: an earlier detach was cut short, and goes on */
 	if (d->volume->dm.suspended && !d->parted)
 		return hybrid_fail(HYBRID_BUSY, "dmsetup resume it first", "%s is suspended",
 				   d->volume->name);
-	/* One that lost something on its way must go on saying so (S9) */
+	/* A volume that lost writes on the way must go on reporting that (S9) */
 	if (d->volume->v.status.origin_errors)
 		return hybrid_fail(HYBRID_REFUSED, "see hybridctl status; detach it without --live",
 				   "I/O to the origin of %s failed", d->volume->name);
 	return 0;
 }
 
-/* Without its pool only what the origin has can be kept: it must be all. */
+/* Without the pool, only the data on the origin can be kept: it must be all. */
 static int check_parted(const struct detach *d)
 {
 	const struct hybrid_node *volume = d->volume;
@@ -127,7 +127,7 @@ static int check_unused(const struct detach *d)
 	return 0;
 }
 
-/* Whether the pool cannot record it: it is not here, or it has failed. */
+/* Whether the pool cannot record the detach, because it is not here or has failed. */
 static int find_parted(struct detach *d)
 {
 	const struct hybrid_node *pool = d->pool;
@@ -149,7 +149,7 @@ static int check_detachable(struct detach *d)
 	if (d->volume->deleted && (d->volume->active || uncached))
 		return hybrid_fail(HYBRID_BUSY, "hybridctl activate --all finishes that",
 				   "the detach of %s was cut short", d->volume->name);
-	/* One that is suspended after its pool failed has the volume's table still */
+	/* A volume that was suspended after its pool failed still has its table */
 	if (uncached && (!d->volume->active || is_linear(d)))
 		return hybrid_fail(HYBRID_USAGE, NULL, "%s has no cache: it is detached already",
 				   d->volume->name);
@@ -157,7 +157,7 @@ static int check_detachable(struct detach *d)
 	return r ? r : check_unused(d);
 }
 
-/* What a pool still has of a volume that is done with it: for --drop-dirty. */
+/* For --drop-dirty: finds the volume as a pool still has it, though its origin is done with that pool. */
 static void find_given_up(struct detach *d)
 {
 	struct hybrid_node *node;
@@ -167,7 +167,7 @@ static void find_given_up(struct detach *d)
 			d->volume = node;
 }
 
-/* Whether it may be detached. */
+/* Finds the volume, and checks whether it may be detached. */
 static int find(struct detach *d, const char *what)
 {
 	int r;
@@ -201,7 +201,7 @@ static int look(struct detach *d, const char *what)
 	return r ? r : find(d, what);
 }
 
-/* Take the lock.  The same volume, whatever others did to it. */
+/* Takes the lock, and finds the same volume, even if other commands have changed it. */
 static int lock_and_look_again(struct detach *d)
 {
 	char uuid[HYBRID_UUID_TEXT];
@@ -212,7 +212,7 @@ static int lock_and_look_again(struct detach *d)
 	return r ? r : find(d, hybrid_uuid_text(uuid, d->entry.uuid));
 }
 
-/* It does not end well: writes go as the mode says again.  Returns @r. */
+/* Gives up the detach: writes follow the mode again.  Returns @r. */
 static int give_up(const struct detach *d, int r)
 {
 	if (d->drains)
@@ -221,10 +221,10 @@ static int give_up(const struct detach *d, int r)
 }
 
 /*
- * 1. What is dirty goes to the origin, and nothing becomes dirty from then on: the drain goes
- * on until the volume is gone, or give_up().  The mode is not changed, so that there is nothing to
- * be set right if we are killed.  It may take hours, in which others are not to wait: what they
- * did meanwhile is found out after it.
+ * 1. Writes all dirty data to the origin.  Nothing becomes dirty from then on: the drain stays on
+ * until the volume is gone, or until give_up().  The mode does not change, so a kill leaves nothing
+ * to repair.  The drain may take hours, and other commands do not wait for it: their changes are
+ * found out afterwards.
  */
 static int make_clean(struct detach *d)
 {
@@ -242,14 +242,14 @@ static int make_clean(struct detach *d)
 	return r ? give_up(d, r) : 0;
 }
 
-/* By its path: not what bears the name now. */
+/* The device was opened by its path: another one may have that path now. */
 static int check_origin(const struct detach *d, const struct hybrid_device *dev)
 {
 	struct hybrid_member m;
 
 	if (hybrid_member_read(dev, &m) || !m.ok)
 		return 0;
-	/* check_parted() saw what was read before the lock was taken */
+	/* check_parted() saw the superblock as it was before the lock was taken */
 	if (d->parted && !d->volume->active && m.sb.flags & HYBRID_SB_DIRTY)
 		return hybrid_fail(HYBRID_BUSY, "look again", "%s has been used meanwhile",
 				   d->entry.name);
@@ -291,7 +291,7 @@ static int delete_entry(const struct detach *d)
 	return hybrid_dm_message(d->pool->name, message, NULL);
 }
 
-/* The volume comes back, if it can. */
+/* Brings the volume back, if possible. */
 static int put_back(const struct detach *d, int r)
 {
 	if (!d->volume->active || is_linear(d))
@@ -305,7 +305,7 @@ static int put_back(const struct detach *d, int r)
 			   "%s was not detached, and is active again", d->entry.name);
 }
 
-/* 2. the device  3. the pool's entry */
+/* 2. Removes the device.  3. Deletes the pool's entry. */
 static int part(struct detach *d)
 {
 	int r;
@@ -326,9 +326,9 @@ static int fail_unmarked(const struct detach *d, int r)
 }
 
 /*
- * The volume goes on, as if nothing had been.  If it does not, it is closed, so
- * clean, and its pool failed meanwhile: the pool's record may be lost, and the origin's
- * mark has to keep what is cached from ever being used again.
+ * Resumes the volume, as if nothing had happened.  If that fails, the volume is closed, and so
+ * clean, and its pool failed meanwhile.  The pool's record may be lost, so the origin's mark must
+ * keep the cached data from ever being used again.
  */
 static int part_failed(struct detach *d, int r)
 {
@@ -339,8 +339,8 @@ static int part_failed(struct detach *d, int r)
 }
 
 /*
- * 3. of a pool that has failed: it closes the volume all the same, and then the origin's mark keeps
- * what is cached from ever being used again.
+ * 3. for a failed pool: it still closes the volume, and then the origin's mark keeps the cached
+ * data from ever being used again.
  */
 static int part_from_failed(struct detach *d)
 {
@@ -359,9 +359,9 @@ static int part_from_failed(struct detach *d)
 }
 
 /*
- * 2. Suspended, 3. gone from the pool, durably, 4. another table: so the origin is
- * not written past its cache while the pool would still use what it has.  Not loaded
- * before: whoever resumes the device meanwhile gets the volume, or nothing.
+ * 2. Suspends the device.  3. Removes the volume from the pool, durably.  4. Loads another table.
+ * So no write bypasses the cache while the pool would still use its data.  The table is not loaded
+ * earlier: a resume meanwhile brings back the volume, or nothing.
  */
 static int part_live(struct detach *d)
 {
@@ -380,7 +380,7 @@ static int part_live(struct detach *d)
 					params);
 }
 
-/* Its pool records nothing: the origin alone says it, and what the pool has is deleted when it is back. */
+/* The pool records nothing: only the origin is marked, and the pool deletes its data when it is back. */
 static int take_apart_parted(struct detach *d)
 {
 	int r = 0;
@@ -394,7 +394,7 @@ static int take_apart_parted(struct detach *d)
 	return r ? r : mark_origin(d);
 }
 
-/* ... then the origin's mark, and the id is free. */
+/* Marks the origin after the detach from the pool, and frees the id. */
 static int take_apart(struct detach *d)
 {
 	int r;
@@ -494,7 +494,7 @@ static int detach(struct detach *d)
 		print_test(d);
 		return 0;
 	}
-	/* Nobody waits for the lock while the user is asked: then it is looked at again */
+	/* The user is asked without the lock, so the volume is looked at again */
 	if (d->cl->given[OPT_DROP_DIRTY])
 		r = confirm_loss(d);
 	if (!r)
@@ -521,7 +521,7 @@ static int detach_one(const struct command_line *cl, const char *what, bool only
 	return r;
 }
 
-/* First whether each can be, so that it does not end in between for what was known before. */
+/* Called first with @only_look for all volumes, so that a reason known before does not stop it half way. */
 static int detach_each(const struct command_line *cl, const struct hybrid_volume_line *entries,
 		       unsigned int nr, bool only_look, unsigned int *detached)
 {
@@ -532,7 +532,7 @@ static int detach_each(const struct command_line *cl, const struct hybrid_volume
 	for (i = 0; i < nr && !r; i++) {
 		if (entries[i].tombstone)
 			continue;
-		/* One that waits ends us here */
+		/* A pending signal ends the process here */
 		fflush(stdout);
 		release_signals();
 		r = detach_one(cl, hybrid_uuid_text(uuid, entries[i].uuid), only_look);
@@ -560,7 +560,7 @@ static int detach_all(const struct command_line *cl, const char *pool)
 	return r && detached ? HYBRID_PARTIAL : r;
 }
 
-/* The name of the active pool that @what is; empty: it is none. */
+/* Finds the name of the active pool meant; empty: it is no pool, or not active. */
 static int find_pool(const char *what, char name[HYBRID_NAME_SIZE])
 {
 	struct hybrid_inventory inv;

@@ -35,11 +35,11 @@ extern char **environ;
 struct doctor {
 	const char *dir;		/* of the system, "" for this one */
 	struct hybrid_inventory inv;
-	dev_t root[2];			/* what its / and /usr are mounted from */
+	dev_t root[2];			/* devices that its / and /usr are mounted from */
 	struct hybrid_config config;	/* its hybrid.conf */
-	bool on_volume;			/* one of them is on one */
-	bool owned;			/* and belongs to a host */
-	bool *named;			/* nodes, by the command line that is looked at */
+	bool on_volume;			/* / or /usr is on a volume */
+	bool owned;			/* that volume belongs to a host */
+	bool *named;			/* nodes named by the kernel command line at hand */
 	unsigned int problems;
 };
 
@@ -98,8 +98,8 @@ static bool carries_root(const struct doctor *d, const struct hybrid_node *node)
 }
 
 /*
- * The path of what fstab or crypttab name, allocated; NULL: not there.  As libblkid does it, but
- * where udev knows nothing of it no disk is read.
+ * The path of a device that fstab or crypttab names, allocated; NULL: not there.  Resolves as
+ * libblkid does, but reads no disk for a device that udev does not know.
  */
 static char *resolve(const char *spec)
 {
@@ -190,7 +190,7 @@ static void check_health(struct doctor *d, const struct hybrid_node *node)
 		bad(d, health.action, "%s is %s: %s", node->name, health.state, health.reason);
 }
 
-/* At a boot the root must be its own, or nobody's, and listed. */
+/* At a boot the root must belong to the host, or to nobody, and be listed. */
 static void check_whose(struct doctor *d, const struct hybrid_node *volume)
 {
 	const struct hybrid_member *m = owning_member(volume);
@@ -257,7 +257,7 @@ static const char *module_path(const struct doctor *d, const char *release, cons
 
 #define WORDS_MAX	16
 
-/* What an image must have: one of two words in the list of its files. */
+/* A file that an image must have: one of two words in the list of its files. */
 struct wanted {
 	char word[HYBRID_WORD_MAX + 32];
 	const char *or;
@@ -293,7 +293,7 @@ static FILE *start_list(const char *program, const char *path, pid_t *pid)
 	return NULL;
 }
 
-/* Takes what is found off *missing; false: @program cannot read it. */
+/* Clears the bits in *missing of files that the image has; false: @program cannot read the image. */
 static bool look_into(const char *program, const char *path, const struct wanted *wanted,
 		      unsigned int nr, unsigned int *missing)
 {
@@ -313,7 +313,7 @@ static bool look_into(const char *program, const char *path, const struct wanted
 				found |= 1U << i;
 	free(line);
 	fclose(f);
-	/* lsinitramfs misses the end of what is not compressed: no matter what it returns */
+	/* lsinitramfs misses the end of an image that is not compressed: its exit status does not count */
 	waitpid(pid, NULL, 0);
 	*missing &= ~found;
 	return lines;
@@ -362,7 +362,7 @@ static time_t changed(const struct doctor *d, const char *name)
 	return stat(path, &st) ? 0 : st.st_ctime;
 }
 
-/* Of what is in the image, something was installed after it was made. */
+/* Finds files of the image that were installed after it was made. */
 static void check_age(struct doctor *d, const char *path, const char *module)
 {
 	const char *files[] = { "/usr/sbin/hybridctl", "/usr/local/sbin/hybridctl", HYBRID_CONF,
@@ -383,7 +383,7 @@ static void check_image(struct doctor *d, const char *path, const char *release)
 	unsigned int nr = all_wanted(d, release, wanted), missing = (1U << nr) - 1, i;
 	bool read;
 
-	/* Each knows more of its own */
+	/* Each knows more of its own images */
 	read = look_into("lsinitramfs", path, wanted, nr, &missing);
 	if (missing)
 		read |= look_into("lsinitrd", path, wanted, nr, &missing);
@@ -399,7 +399,7 @@ static void check_image(struct doctor *d, const char *path, const char *release)
 		good("%s has all that is needed", path);
 }
 
-/* Active or not; empty: not known. */
+/* The policy of a pool, active or not; empty: unknown. */
 static const char *policy_of(const struct hybrid_node *pool)
 {
 	if (pool->active && pool->dm.live)
@@ -419,7 +419,7 @@ static bool check_module(struct doctor *d, const char *release, const char *name
 	return false;
 }
 
-/* Without them no volume comes up, wherever the root is. */
+/* Without its modules no volume comes up, wherever the root is. */
 static void check_modules(struct doctor *d, const char *release)
 {
 	bool all = check_module(d, release, "dm-hybrid");
@@ -438,7 +438,7 @@ static void check_modules(struct doctor *d, const char *release)
 		good("kernel %s has the modules", release);
 }
 
-/* Of one kernel: its image under one of its names. */
+/* Checks the image of one kernel, under one of its names. */
 static void check_initramfs(struct doctor *d, const char *release)
 {
 	static const char * const names[] = {
@@ -487,7 +487,7 @@ static void check_kernels(struct doctor *d)
 
 /* The module that runs, and the one that the next boot loads ------------------ */
 
-/* "version" or "srcversion" of dm-hybrid in memory and on disk; false: not known of both. */
+/* "version" or "srcversion" of dm-hybrid in memory and on disk; false unless both are known. */
 static bool both_modules(const char *field, char memory[64], char disk[64])
 {
 	char command[96];
@@ -549,7 +549,7 @@ static void check_rules(struct doctor *d)
 	bad(d, "install them: make install, or the package", "the udev rules are not installed");
 }
 
-/* A volume, or all of a pool. */
+/* Marks a volume, or a pool and its volumes. */
 static void mark_named(struct doctor *d, const char *name)
 {
 	const struct hybrid_node *named = hybrid_find(&d->inv, name, HYBRID_ANY);
@@ -570,7 +570,7 @@ static const struct hybrid_node *root_not_named(const struct doctor *d)
 	return NULL;
 }
 
-/* One command line of a kernel: it may keep the initramfs from bringing up the root. */
+/* Checks one command line of a kernel: it may keep the initramfs from bringing up the root. */
 static bool check_words(struct doctor *d, const char *where, char *line)
 {
 	const struct hybrid_node *missing = NULL;
@@ -614,7 +614,7 @@ static void check_arguments_in(struct doctor *d, const char *where)
 		fclose(f);
 }
 
-/* Of this boot, and of the next. */
+/* Checks the command lines of this boot and of the next. */
 static void check_arguments(struct doctor *d)
 {
 	static const char * const names[] = {
@@ -647,8 +647,8 @@ static bool holds_up(struct doctor *d, const char *spec)
 }
 
 /*
- * The origin of a volume in place shows what is inside, too, and at a boot it is there before
- * the volume: who waits for a UUID or a label gets it.
+ * The origin of a volume in place shows the same contents, and at a boot it is there before the
+ * volume: a mount by UUID or label gets the origin.
  */
 static void check_in_place(struct doctor *d, const char *path, const char *spec)
 {
@@ -733,7 +733,7 @@ static void check_crypttab(struct doctor *d)
 		fclose(f);
 }
 
-/* Whoever's they are: of two clones one may have newer data. */
+/* The owner does not matter: of two clones, one may have newer data. */
 static void check_refused(struct doctor *d)
 {
 	struct hybrid_member *m;
@@ -744,7 +744,7 @@ static void check_refused(struct doctor *d)
 			    m->why);
 }
 
-/* It does not hold up a boot. */
+/* A volume that could grow does not hold up a boot. */
 static void check_size(const struct hybrid_node *node)
 {
 	uint64_t more = may_grow_by(node);
@@ -766,7 +766,7 @@ static dev_t ssd_below(const struct hybrid_node *pool)
 	return 0;
 }
 
-/* It does not hold up a boot either. */
+/* A missing smartctl does not hold up a boot either. */
 static void check_wear(const struct doctor *d)
 {
 	char path[HYBRID_PATH_MAX];

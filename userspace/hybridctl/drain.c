@@ -10,12 +10,12 @@
 #include "units.h"
 
 #define POLL_MS		250
-/* Polls without progress and without a running drain before we ask again */
+/* Polls without a running drain before we ask for it again */
 #define IDLE_POLLS	8
-/* After so long a time in which I/O failed and nothing became clean, what is left will not */
+/* If I/O fails and nothing becomes clean for so long, the rest cannot be written back */
 #define STALL_SECONDS	20
 
-/* Since when nothing became clean. */
+/* The last time that data became clean. */
 struct stall {
 	uint64_t dirty, errors;
 	time_t since;
@@ -53,7 +53,7 @@ static struct amount what_is_dirty(const struct hybrid_node *node)
 
 int drain_cancel(const char *name, const uint8_t uuid[16], bool pool)
 {
-	/* Others may have taken its device away, and its drain with it. */
+	/* Another command may have removed the device, and with it the drain. */
 	int r = hybrid_dm_find(uuid, pool) ? hybrid_dm_message(name, "drain_cancel", NULL) : 0;
 
 	if (r)
@@ -82,7 +82,7 @@ static int check_failed(const struct hybrid_node *node)
 			   "%s is %s: it cannot be drained", node->name, state);
 }
 
-/* Of either device, as far as this volume, or any of the pool's, met them. */
+/* Errors of both devices that this volume met; of a pool, errors of its cache device. */
 static uint64_t io_errors(const struct hybrid_node *node)
 {
 	const struct hybrid_pool_status *pool = &node->p.status;
@@ -162,7 +162,7 @@ static int wait_clean(struct hybrid_node *node, struct progress *p)
 			return fail_out_of_time(node, p->cl->wait);
 		if (is_stalled(&stall, node))
 			return fail_stalled(node);
-		/* Written again after the drain had ended: drain again */
+		/* Writes made data dirty after the drain had ended: drain again */
 		idle = is_draining(node) ? 0 : idle + 1;
 		if (idle == IDLE_POLLS) {
 			idle = 0;
@@ -199,7 +199,7 @@ static int drain(const struct command_line *cl, const struct hybrid_inventory *i
 	if (cl->given[OPT_CANCEL] || cl->given[OPT_NO_WAIT] || cl->given[OPT_TEST])
 		return send_drain(cl, node->name);
 	r = drain_and_wait(cl, node);
-	/* The kernel goes on until it is told: the next writes are cached again */
+	/* The drain stays on in the kernel until it is cancelled: then the next writes are cached again */
 	return r ? r : drain_cancel(node->name, node->uuid, node->kind == HYBRID_POOL);
 }
 

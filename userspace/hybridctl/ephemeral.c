@@ -48,7 +48,7 @@ static int check_pool_name(const struct new_volume *nv, const struct hybrid_ephe
 			   e->device, e->pool);
 }
 
-/* One that is kept names the device that its new cache is on; by that it was found, if it follows. */
+/* Whether the mark stays: it names the device of the new cache.  A follower was found by its mark. */
 static bool stays_marked(const struct new_volume *nv)
 {
 	const struct hybrid_ephemeral *e = hybrid_config_ephemeral(&nv->plan.sb);
@@ -79,7 +79,7 @@ int mark_ephemeral(struct new_volume *nv)
 	}
 	if (nv->entry.mode == HYBRID_MODE_WRITEBACK)
 		return fail_ephemeral_writeback(nv->entry.name);
-	/* No detach will tell the next cache */
+	/* No detach will record the settings for the next cache */
 	sb->next.mode = nv->entry.mode + 1;
 	sb->next.cutoff_sectors = nv->entry.cutoff_sectors + 1;
 	return 0;
@@ -93,7 +93,7 @@ const struct hybrid_ephemeral *ephemeral_of(const struct hybrid_member *m)
 	       hybrid_config_ephemeral(&m->sb);
 }
 
-/* An origin of this host whose pool is not here; whether it may have another one. */
+/* Whether an origin of this host misses its pool, and may have another one. */
 static bool misses_pool(struct hybrid_inventory *inv, const struct hybrid_member *m)
 {
 	return m->ok && ephemeral_of(m) && !hybrid_config_foreign(m->sb.host_id) &&
@@ -153,7 +153,10 @@ static int add_vacancy(struct vacancies *all, const struct hybrid_member *m)
 	return 0;
 }
 
-/* Find the device of the name; false, and why, if there are several, or it is none for a pool. */
+/*
+ * Finds the device that the line names; false, and why, if there is not exactly one, or no pool may
+ * be on it.
+ */
 static bool find_device(struct vacancy *v)
 {
 	struct stat st;
@@ -171,7 +174,7 @@ static bool find_device(struct vacancy *v)
 	return false;
 }
 
-/* @member: the pool that is there; its role is 0 if none is. */
+/* @member: the pool on the device; its role is 0 if there is none. */
 static int look_at(struct vacancy *v, struct hybrid_member *member)
 {
 	struct hybrid_looks looks = {};
@@ -182,7 +185,7 @@ static int look_at(struct vacancy *v, struct hybrid_member *member)
 	memset(member, 0, sizeof(*member));
 	if (!find_device(v))
 		return 0;
-	/* Not exclusively: others look at it beside this */
+	/* Not exclusively: other tools may look at it beside this one */
 	r = hybrid_looks_add(&looks, v->line->device, HYBRID_OPEN_QUIET, HYBRID_LOOK_BLANK);
 	if (!r)
 		r = hybrid_looks_run(&looks);
@@ -199,8 +202,9 @@ static int look_at(struct vacancy *v, struct hybrid_member *member)
 }
 
 /*
- * A pool that was made on the device that @m names when that was blank, and so in the place of all
- * that were on it before: @m may name one that is long gone, after cuts in several boots.
+ * Whether @cache is a pool made on the device that @m names, when that was blank.  Such a pool
+ * takes the place of all pools that were on the device before: @m may name one that is long gone,
+ * after cuts in several boots.
  */
 static bool follows(const struct hybrid_member *cache, const struct hybrid_member *m)
 {
@@ -221,8 +225,8 @@ static bool has_new_pool(struct hybrid_inventory *inv, const struct hybrid_membe
 }
 
 /*
- * Nobody waits for the device, and udev may not have announced it yet: where the pool is on it after all,
- * there is no vacancy.
+ * No activation waits for the device, and udev may not have announced it yet.  If the pool is on it
+ * after all, there is no vacancy.
  */
 static int look_for_pool(struct vacancy *v, struct hybrid_inventory *inv)
 {
@@ -244,7 +248,7 @@ int find_vacancies(struct vacancies *all, const struct command_line *cl,
 	struct vacancy *v;
 	int r = 0;
 
-	/* The user said which devices are to be looked at, or wants no cache */
+	/* The user named the devices to look at, or wants no cache */
 	if (cl->nr_devices || cl->given[OPT_READONLY])
 		return 0;
 	for (m = inv->members; m < inv->members + inv->nr_members && !r; m++)
@@ -258,7 +262,7 @@ int find_vacancies(struct vacancies *all, const struct command_line *cl,
 
 /* New pools ---------------------------------------------------------------- */
 
-/* A cache that had newer data was no cache that may go. */
+/* A cache with newer data must not be replaced by a blank one. */
 static bool was_needed(struct vacancy *v, struct hybrid_inventory *inv)
 {
 	const struct hybrid_member *m;
@@ -275,7 +279,7 @@ static bool was_needed(struct vacancy *v, struct hybrid_inventory *inv)
 
 static void warn_of_vacancy(const struct vacancy *v)
 {
-	/* Whoever runs without it says so */
+	/* A missing device is reported with the volumes that run without it */
 	if (v->devno)
 		hybrid_warn("no new pool %s is made on %s: it %s (see hybridctl status)",
 			    v->line->pool, v->line->device, v->why);
@@ -290,7 +294,7 @@ static int check_new_pool(const struct vacancy *v, const struct hybrid_cache_pla
 	return r ? r : check_policy(plan->policy, false);
 }
 
-/* Nobody's until it comes up. */
+/* The new pool belongs to nobody until it comes up. */
 static int format(const struct vacancy *v, const struct hybrid_device *dev,
 		  struct hybrid_cache_plan *plan)
 {
@@ -305,21 +309,21 @@ static int format(const struct vacancy *v, const struct hybrid_device *dev,
 	return r;
 }
 
-/* It was blank before the lock was taken: that it still is counts. */
+/* The device was blank before the lock was taken, and must still be blank now. */
 static int make_pool(struct vacancy *v, struct hybrid_inventory *inv, struct hybrid_device *dev)
 {
 	struct hybrid_cache_plan plan = {};
 	struct hybrid_member m;
 	int r;
 
-	/* Another activation made a pool of it meanwhile: that will do */
+	/* Another activation made a pool on it meanwhile: take that one */
 	if (!hybrid_member_read(dev, &m) && m.ok && m.sb.role == HYBRID_ROLE_CACHE)
 		return hybrid_inventory_add(inv, &m);
 	plan_ephemeral(&plan, v->line, dev->sectors);
 	r = check_new_pool(v, &plan);
 	if (!r)
 		r = hybrid_cache_plan(dev, &plan);
-	/* If it is in use, that is said */
+	/* Reports a device that is in use */
 	if (!r)
 		r = hybrid_device_reopen(dev, HYBRID_OPEN_WRITE | HYBRID_OPEN_EXCLUSIVE);
 	if (!r && !hybrid_member_blank(dev, v->why)) {
@@ -415,7 +419,7 @@ static int attach_follower(struct new_volume *nv, struct hybrid_member *m,
 	struct hybrid_member now;
 	int r;
 
-	/* Another activation was here while this one waited for the lock */
+	/* Another activation attached it while this one waited for the lock */
 	if (!hybrid_member_read(&nv->origin, &now) && now.ok &&
 	    !memcmp(now.sb.pool_uuid, nv->plan.pool_uuid, 16)) {
 		m->sb = now.sb;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * export: the origin of a volume without a cache becomes an ordinary disk.  Nothing is copied: a
- * GPT in head and tail makes the data area its one partition.
+ * export: makes an ordinary disk of the origin of a volume without a cache.  Nothing is copied: a GPT in
+ * head and tail makes the data area its one partition.
  *
- * The order: both superblocks say that the volume has no cache; the table, all of it, durable; the
- * superblocks go, the head's first.  As long as one of them is there the disk is the origin that
- * it was, whatever there is of a table, and export given again goes on.
+ * The order: both superblocks say that the volume has no cache; the whole table is written, durably; the
+ * superblocks are removed, the head's first.  As long as one superblock is there, the disk is the origin
+ * that it was, even with some or all of a table, and export given again goes on.
  */
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +24,7 @@ struct export {
 	const struct hybrid_member *m;
 };
 
-/* What may be in the way ---------------------------------------------------- */
+/* Obstacles ----------------------------------------------------------------- */
 
 static int fail_no_superblock(const struct export *e)
 {
@@ -75,7 +75,7 @@ static int check_unused(const struct hybrid_node *volume)
 	return 0;
 }
 
-/* What does the same for a device that can have no table. */
+/* Prints commands that reach the data on a device that can have no table. */
 static void explain_mapping(const struct hybrid_member *m)
 {
 	const struct hybrid_sb *sb = &m->sb;
@@ -90,8 +90,9 @@ static void explain_mapping(const struct hybrid_member *m)
 }
 
 /*
- * Its disk has a table already, in which it could begin where the data begin.  That is not ours to
- * write: others may have partitions in use there, and a cut in the middle of it is theirs.
+ * The disk of a partition has a table already, in which the partition could begin where the data
+ * begins.  We do not write that table: others may have partitions in use there, and a cut in the
+ * middle of the write would be their loss.
  */
 static int fail_partition(const struct export *e, dev_t disk, unsigned int number, uint64_t start)
 {
@@ -169,7 +170,7 @@ static int look(struct export *e, const char *what)
 	return r ? r : find(e, what);
 }
 
-/* Take the lock.  While the user was asked somebody else may have changed it. */
+/* Takes the lock.  While the user was asked, another command may have changed the volume. */
 static int lock_and_look_again(struct export *e)
 {
 	struct hybrid_sb before = e->m->sb;
@@ -224,11 +225,11 @@ static int write_disk(const struct export *e)
 	int r;
 
 	r = open_unchanged(&dev, e->m, 0, &now);
-	/* An old copy that is left could bring back a cache: both say the same before one goes */
+	/* An old copy could bring back a cache: both say the same before either goes */
 	if (!r)
 		r = hybrid_member_unite(&dev, &now);
 	if (!r) {
-		/* Whoever reads no disk sees by it that this was cut short */
+		/* Commands that read no disk can tell by this that the export was cut short */
 		now.gpt = true;
 		announce_found(dev.devno, &now);
 		r = hybrid_gpt_write(&dev, &now.sb);

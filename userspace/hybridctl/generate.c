@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Build-time helper: fills the templates of the man pages with what commands.def and
- * findings.def declare, and what the kernel's documentation, its argument, says of the status.
+ * Build-time helper: fills the templates of the man pages from commands.def, fields.def,
+ * findings.def, and the description of the status in the kernel's documentation, its argument.
  * Reads a template on stdin, replaces lines that are one of the words below, writes to stdout.
  */
 #include <ctype.h>
@@ -70,7 +70,7 @@ static const struct {
 #define NR_TOOLS	(sizeof(tools) / sizeof(tools[0]))
 #define NR_COMMANDS	(sizeof(commands) / sizeof(commands[0]))
 
-/* scdoc: these begin markup, the last one only a line. */
+/* Escapes characters that begin markup in scdoc; "-" does so only at the start of a line. */
 static void put_escaped(const char *text)
 {
 	const char *p;
@@ -124,7 +124,7 @@ static void man_commands(void)
 	}
 }
 
-/* The part @what of the page of one command, by its name as a program. */
+/* Prints one part of the page of a command, which is found by its name as a program. */
 static int man_tool(const char *what, const char *program)
 {
 	size_t t, i;
@@ -179,7 +179,7 @@ static void man_fields(const struct field *fields, size_t nr)
 	}
 }
 
-/* A line of a table of reStructuredText, in which ``a word`` is one of the kernel's. */
+/* Prints a line of a table of reStructuredText, in which ``a word`` is one of the kernel's. */
 static void put_rst(char *text)
 {
 	char *word;
@@ -201,7 +201,7 @@ static const char *read_line(FILE *f, char *line, int len)
 	exit(1);
 }
 
-/* The table of the section "Status" below the heading @target: Pool or Volume. */
+/* Prints the table of the section "Status" below the heading @target: Pool or Volume. */
 static int man_status(const char *rst, const char *target)
 {
 	char line[4096], name[64];

@@ -16,7 +16,7 @@ static void say(struct health *h, bool healthy, const char *state, const char *r
 	snprintf(h->action, sizeof(h->action), "%s", action);
 }
 
-/* Of a volume without cache: what went with that, and is not acknowledged.  NULL: nothing. */
+/* Describes data that went with the last cache of a volume, and is not acknowledged.  NULL: none. */
 static const char *loss_of(const struct hybrid_node *node)
 {
 	const struct hybrid_sb *sb = node->member ? &node->member->sb : NULL;
@@ -28,7 +28,7 @@ static const char *loss_of(const struct hybrid_node *node)
 	return sb->lost ? "data were lost with its cache: hybridctl lost lists them" : NULL;
 }
 
-/* Nothing is wrong with it; but what was lost with a cache is missing. */
+/* A volume without a cache is healthy, unless data that was lost with the last one is missing. */
 static void judge_uncached(const struct hybrid_node *node, struct health *h)
 {
 	const char *loss = loss_of(node);
@@ -40,7 +40,7 @@ static void judge_uncached(const struct hybrid_node *node, struct health *h)
 			 node->name);
 }
 
-/* Of what its disk shows twice, as the volume and as a partition, only one may be used. */
+/* The disk shows the data twice, as the volume and as a partition: only one of them may be used. */
 static void judge_exported(const struct hybrid_node *node, struct health *h)
 {
 	if (!node->member || !node->member->gpt || is_foreign(node) || loss_of(node))
@@ -49,7 +49,7 @@ static void judge_exported(const struct hybrid_node *node, struct health *h)
 	snprintf(h->action, sizeof(h->action), "hybridctl export %s", node->name);
 }
 
-/* For as long as anybody likes: all of its data is there. */
+/* A volume may run alone for any time: all of its data is there. */
 static void judge_alone(const struct hybrid_node *node, struct health *h)
 {
 	say(h, true, "alone", "its cache device is missing: it runs at the speed of its origin", "");
@@ -76,7 +76,7 @@ static void judge_without_origin(const struct hybrid_node *node, struct health *
 		 node->name);
 }
 
-/* A volume that is not active, and its cache device is not here. */
+/* The volume is not active, and its cache device is not here. */
 static void judge_cache_missing(const struct hybrid_node *node, struct health *h)
 {
 	uint32_t flags = node->member ? node->member->sb.flags : 0;
@@ -167,7 +167,7 @@ static void judge_failing(const struct hybrid_node *pool, struct health *h)
 		 pool->name);
 }
 
-/* Nothing is lost yet: it works on one of its disks. */
+/* Nothing is lost yet: the array works on one of its disks. */
 static bool judge_array(const struct hybrid_node *pool, struct health *h)
 {
 	char path[HYBRID_PATH_MAX];
@@ -183,7 +183,10 @@ static bool judge_array(const struct hybrid_node *pool, struct health *h)
 	return true;
 }
 
-/* @draining: something is dirty, and a drain @on or the mode does not let it be.  False: neither. */
+/*
+ * @draining: dirty data is written back, for a drain that is @on, or because of the mode.  False:
+ * neither.
+ */
 static bool judge_drain(const struct hybrid_node *node, bool draining, bool on, struct health *h)
 {
 	const struct hybrid_node *whose = node;
@@ -206,7 +209,7 @@ static bool judge_drain(const struct hybrid_node *node, bool draining, bool on, 
 	return draining || on;
 }
 
-/* A replace-cache goes on, or was cut short. */
+/* A replace-cache is running, or was cut short. */
 static bool judge_replaced(const struct hybrid_node *node, struct health *h)
 {
 	if (!node->successor && !hybrid_node_replaces(node))
@@ -260,7 +263,7 @@ static void judge_degraded(const struct hybrid_node *node, struct health *h)
 			 node->name);
 }
 
-/* ... by somebody, by a detach that was cut short after the pool had failed, or by a replace-cache. */
+/* Suspended by a user, by a detach that was cut short after the pool had failed, or by a replace-cache. */
 static void judge_suspended(const struct hybrid_node *node, struct health *h)
 {
 	bool failed = node->kind == HYBRID_VOLUME && node->pool && node->pool->active &&
@@ -329,7 +332,7 @@ uint64_t may_grow_by(const struct hybrid_node *volume)
 	return now && room > now ? room - now : 0;
 }
 
-/* Nothing is wrong with it; but more could be had. */
+/* Nothing is wrong with a volume that could be larger. */
 static void judge_growth(const struct hybrid_node *node, struct health *h)
 {
 	uint64_t more = may_grow_by(node);

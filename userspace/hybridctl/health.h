@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* How a pool or volume does: in one word, why, and what to do. */
+/* The state of a pool or volume: one word, the reason, and the next action. */
 #ifndef HYBRIDCTL_HEALTH_H
 #define HYBRIDCTL_HEALTH_H
 
@@ -14,15 +14,18 @@ struct health {
 
 void judge(const struct hybrid_node *node, struct health *health);
 
-/* What failed of a pool's cache device, in words; false: nothing, or its kernel does not say. */
+/*
+ * Puts the errors of a pool's cache device into words, by kind; false: none, or its kernel does not
+ * count them.
+ */
 bool errors_by_kind(const struct hybrid_node *pool, char *buf, size_t len);
 
-/* Hits of all requests in hundredths of a percent; false without requests. */
+/* Share of hits in all requests, in hundredths of a percent; false without requests. */
 bool hit_ratio(const struct hybrid_node *node, bool reads, bool writes, uint64_t *ratio);
 
 /*
- * By how many sectors a volume could grow, as far as is known: its origin is larger than when it was made,
- * or a resize was cut short.
+ * Returns the sectors by which a volume could grow, as far as is known, because its origin is
+ * larger than when it was made, or because a resize was cut short.
  */
 uint64_t may_grow_by(const struct hybrid_node *volume);
 

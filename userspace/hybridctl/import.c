@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * import: a volume in place of data that another cache had, which is taken off first.
+ * import: makes a volume in place of data that another cache had, and takes that cache off.
  *
- * LVM's dm-cache: lvm.c.  The logical volume is then an ordinary one.
+ * LVM's dm-cache: see lvm.c.  The logical volume is then an ordinary one.
  *
- * bcache: its superblock stands before the data, 8 KiB as a rule, which are an origin in place
- * from there on.  The order: the pool's entry, durable, with that offset; the superblock goes; the volume
- * starts.  Cut before the second, it is bcache's as before, and import given again replaces the entry;
- * after it, activate finds the volume.
+ * bcache: its superblock stands before the data, usually in 8 KiB; from there on the data is an origin in
+ * place.  The order: the pool's entry with that offset, durably; the superblock goes; the volume starts.
+ * If import is cut short before the second step, the device is bcache's as before, and import given again
+ * replaces the entry.  After that step, activate finds the volume.
  */
 #include <endian.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ struct bcache_sb {
 
 _Static_assert(sizeof(struct bcache_sb) == 192, "its place of data_offset");
 
-/* What its kernel says while it runs, with what is to be done. */
+/* Prints the state of a running bcache, as the kernel reports it, and the steps to take. */
 static int fail_running(const struct hybrid_device *dev, const char *state, const char *dirty)
 {
 	unsigned int a = major(dev->devno), b = minor(dev->devno);
@@ -92,7 +92,7 @@ static int check_bcache(const struct hybrid_device *dev, const struct bcache_sb 
 	return check_bcache_state(dev, sb);
 }
 
-/* What it will be recognised by, when the superblock of bcache is gone. */
+/* Finds the identity that the device has when the superblock of bcache is gone. */
 static int find_identity(const struct hybrid_device *dev, uint8_t uuid[16])
 {
 	char identity[HYBRID_PATH_MAX + 64], found[64];
@@ -137,7 +137,7 @@ static int import_bcache(const struct command_line *cl, const struct hybrid_devi
 	return r;
 }
 
-/* What is on a block device that is no logical volume. */
+/* Imports from a block device that is no logical volume. */
 static int import_device(const struct command_line *cl, const char *path)
 {
 	char type[64] = "", state[64], dirty[64];

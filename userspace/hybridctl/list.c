@@ -78,7 +78,7 @@ static void list_volume(struct hybrid_value *row, const struct hybrid_node *node
 	hybrid_set_text(&row[LIST_MODE], s->mode);
 	if (!node->dm.alone)
 		hybrid_set_number(&row[LIST_ID], node->v.table.id);
-	/* Neither mode nor cutoff, alone or not yet resumed */
+	/* A volume that runs alone, or was never resumed, has neither mode nor cutoff */
 	if (!node->dm.alone && s->mode[0])
 		hybrid_set_number(&row[LIST_CUTOFF], s->cutoff * 512);
 	if (pool && pool->active) {
@@ -97,7 +97,7 @@ static void list_volume(struct hybrid_value *row, const struct hybrid_node *node
 		hybrid_set_number(&row[LIST_WRITE_HIT], ratio);
 }
 
-/* @branch: what stands before the name in a tree, or "". */
+/* @branch: drawn before the name in a tree, or "". */
 static int list_node(struct hybrid_report *report, const struct hybrid_node *node,
 		     const char *branch)
 {
@@ -132,7 +132,7 @@ static int list_node(struct hybrid_report *report, const struct hybrid_node *nod
 	return 0;
 }
 
-/* One that cannot be used, such as a clone: what it would be. */
+/* Lists a member that cannot be used, such as a clone, as the pool or volume that it would be. */
 static int list_refused(struct hybrid_report *report, const struct hybrid_member *m)
 {
 	bool pool = m->sb.role == HYBRID_ROLE_CACHE;
@@ -162,7 +162,7 @@ static int by_name(const void *a, const void *b)
 		      (*(const struct hybrid_node * const *)b)->name);
 }
 
-/* The pool's volumes below it, or those that have none here. */
+/* Lists the volumes of @pool below it; NULL: the volumes without a pool here. */
 static int list_below(struct hybrid_report *report, const struct hybrid_node **sorted,
 		      unsigned int nr, const struct hybrid_node *pool)
 {
@@ -202,7 +202,7 @@ static int list_tree(struct hybrid_report *report, const struct hybrid_inventory
 	return r;
 }
 
-/* A volume is shown below its pool, and with the others there. */
+/* A volume is shown below its pool, with the pool's other volumes. */
 static int list_named_tree(struct hybrid_report *report, struct hybrid_inventory *inv,
 			   const char *name)
 {
@@ -380,7 +380,7 @@ static int linear_params(const struct hybrid_node *node, char params[HYBRID_PARA
 	return 0;
 }
 
-/* Numbers as paths: those of today may be others' after a boot. */
+/* Paths, not numbers: after a boot, other devices may have these numbers. */
 static void print_table(const struct hybrid_node *node)
 {
 	const char *target = node->kind == HYBRID_POOL ? HYBRID_POOL_TARGET : HYBRID_VOLUME_TARGET;

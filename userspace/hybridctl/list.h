@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What list and scan can show. */
+/* The fields that list and scan can show. */
 #ifndef HYBRIDCTL_LIST_H
 #define HYBRIDCTL_LIST_H
 

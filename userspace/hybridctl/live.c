@@ -21,7 +21,7 @@ int survive_suspend(void)
 	return 0;
 }
 
-/* What is there instead of a linear device over the origin, and what to do. */
+/* There is no linear device over the origin: names the reason and the next step. */
 static int fail_not_linear(const struct new_volume *nv)
 {
 	const struct hybrid_device *origin = &nv->origin;
@@ -61,7 +61,7 @@ int live_find(struct new_volume *nv)
 	return 0;
 }
 
-/* A formatted origin can get a cache in use if its volume has none: there is room for it. */
+/* Only the origin of a volume without a cache has room for a superblock while it is in use. */
 static int fail_not_kept(const struct new_volume *nv)
 {
 	struct hybrid_member m;
@@ -159,7 +159,7 @@ int live_stop(const struct hybrid_volume_line *entry, const char *name, dev_t be
 	return r || suspended ? r : hybrid_dm_suspend(name);
 }
 
-/* An old copy that is left could bring back the old cache. */
+/* Makes both copies the same: an old one could bring back the old cache. */
 static int unite(dev_t origin)
 {
 	char path[HYBRID_PATH_MAX];

@@ -13,7 +13,7 @@
 #include "lost.h"
 #include "metadata.h"
 
-/* An origin, and what is looked at again before it is written. */
+/* An origin, with the inventory that is read again before the origin is written. */
 struct loss {
 	const struct command_line *cl;
 	struct hybrid_inventory inv;
@@ -30,7 +30,7 @@ static bool is_dirty(const struct hybrid_sb *sb)
 	return sb->role == HYBRID_ROLE_ORIGIN && sb->flags & HYBRID_SB_DIRTY;
 }
 
-/* Its pool is active, or could be. */
+/* Refuses while the pool is active, or could be. */
 static int check_cache_gone(struct loss *l, const struct hybrid_node *volume)
 {
 	const struct hybrid_member *cache = hybrid_find_cache(&l->inv, volume->pool_uuid);
@@ -68,7 +68,7 @@ static int find(struct loss *l, const char *what)
 	int r;
 
 	r = hybrid_find_or_fail(&l->inv, what, 1U << HYBRID_VOLUME, &volume);
-	/* Done before: it may be in use */
+	/* A volume without a cache: accepted before, and it may be in use */
 	if (!r && !hybrid_node_uncached(volume))
 		r = check_closed(l, volume);
 	if (!r)
@@ -87,7 +87,7 @@ static int look(struct loss *l, const char *what)
 	return r ? r : find(l, what);
 }
 
-/* Take the lock.  While the user was asked somebody else may have changed it. */
+/* Takes the lock.  While the user was asked, another command may have changed the volume. */
 static int lock_and_look_again(struct loss *l)
 {
 	struct hybrid_sb before = l->m->sb;
@@ -104,7 +104,7 @@ static int lock_and_look_again(struct loss *l)
 	return hybrid_fail(HYBRID_BUSY, "look again", "%s has been used meanwhile", before.name);
 }
 
-/* The volume itself may use it, if that is its origin and nothing else. */
+/* The volume itself may use the origin, if it maps the origin and nothing else. */
 static int open_origin(const struct loss *l, struct hybrid_device *dev, struct hybrid_member *now)
 {
 	dev_t volume = has_cache(l) ? 0 : hybrid_dm_find(l->m->sb.volume_uuid, false);
@@ -141,7 +141,7 @@ static int show(const struct loss *l)
 	hybrid_device_close(&dev);
 	if (!r)
 		r = report_options(l->cl, &opts);
-	/* What its files are is more than needed: the tools that tell may be missing */
+	/* The names of files are an extra: the tools that find them may be missing */
 	if (!r && hybrid_losses_print(&losses, &opts, true) == HYBRID_NOMEM)
 		r = HYBRID_NOMEM;
 	hybrid_losses_free(&losses);
@@ -170,7 +170,7 @@ static void print_result(const struct loss *l)
 	hybrid_note("hybridctl activate %s brings it up", sb->name);
 }
 
-/* Done before; but for one of the copies, if that was cut short. */
+/* The loss was accepted before; one copy may not be written yet, if that was cut short. */
 static int accept_again(struct loss *l)
 {
 	int r = 0;

@@ -4,7 +4,7 @@
 
 struct command_line;
 
-/* lost --acknowledge: the origin forgets what it lost.  Returns 0 or an exit code. */
+/* lost --acknowledge: clears the record of lost data on the origin.  Returns 0 or an exit code. */
 int acknowledge_loss(const struct command_line *cl);
 
 #endif

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A cached logical volume becomes an ordinary one, by LVM's own commands.
+ * Makes an ordinary logical volume of a cached one, by LVM's own commands.
  *
- * One that can be activated: lvconvert --uncache, which writes back.  One that cannot: its parts
- * are mapped beside LVM; cache_check says whether the metadata can be believed, cache_dump
- * what is dirty, cache_writeback copies that to the origin; then LVM is told that nothing is dirty (mode writethrough) and takes the cache off
- * without activating it.  Cut anywhere, it is given again: what is dirty stays so on record until LVM
- * takes the cache off.
+ * If LVM can activate it, lvconvert --uncache writes the cache back and takes it off.  If not:
+ *
+ * - dmsetup maps its parts beside LVM;
+ * - cache_check tells whether the metadata can be trusted, and cache_dump how much is dirty;
+ * - cache_writeback copies the dirty data to the origin;
+ * - the mode writethrough tells LVM that nothing is dirty: LVM takes the cache off without activating it.
+ *
+ * After a cut anywhere, give the command again: dirty data stays dirty on record until LVM takes the
+ * cache off.
  */
 #define _GNU_SOURCE
 #include <endian.h>
@@ -51,7 +55,7 @@ static void print_command(const char * const argv[])
 		printf("%s%s", *argv, argv[1] ? " " : "\n");
 }
 
-/* One that changes something: with --test it is only printed. */
+/* Runs a command that changes something; with --test, only prints it. */
 static int run(const struct command_line *cl, const char * const argv[])
 {
 	int status;
@@ -78,7 +82,7 @@ static void copy(char *dst, size_t size, struct json_object *row, const char *fi
 
 	if (json_object_object_get_ex(row, field, &value))
 		text = json_object_get_string(value) ?: "";
-	/* What is not to be seen stands in brackets */
+	/* LVM puts names of hidden volumes in brackets */
 	n = strcspn(text + (text[0] == '['), "]");
 	snprintf(dst, size, "%.*s", (int)n, text + (text[0] == '['));
 }
@@ -181,7 +185,10 @@ static uint64_t bytes_of(struct json_object *row, const char *field)
 	return strtoull(text, NULL, 10);
 }
 
-/* One line of its table; *end: where the one before ended.  False: it is more than linear. */
+/*
+ * Adds one line to the table of a part; *end: end of the line before.  False: it is more than
+ * linear.
+ */
 static bool add_line(FILE *table, struct json_object *row, uint64_t *end)
 {
 	uint64_t extent = bytes_of(row, "vg_extent_size"), start = bytes_of(row, "seg_start");
@@ -212,7 +219,7 @@ static bool make_table(FILE *table, const char *text)
 	return ok;
 }
 
-/* LVM activates none of the parts without the rest: they are mapped from what it says of them. */
+/* LVM activates no part without the rest: maps it by the segments that pvs lists. */
 static int map_part(const struct lv *lv, const char *name, unsigned int part)
 {
 	char select[2 * FULL_MAX + 32];
@@ -246,7 +253,7 @@ static int map_part(const struct lv *lv, const char *name, unsigned int part)
 	return r;
 }
 
-/* Also what a command that was killed has left. */
+/* Also removes maps that a killed command has left. */
 static int unmap_parts(const struct command_line *cl)
 {
 	const char *argv[] = { "dmsetup", "remove", "--retry", NULL, NULL };
@@ -272,9 +279,10 @@ static int map_parts(const struct command_line *cl, const struct lv *lv, const s
 }
 
 /*
- * The metadata of dm-cache, as far as it takes to count what is dirty: drivers/md/dm-cache-metadata.c,
- * persistent-data/dm-array.c.  The first cache_writeback of format 2, which LVM makes, is that of
- * thin-provisioning-tools 1.0; those before find nothing dirty there.
+ * The metadata of dm-cache, as far as counting dirty blocks needs it:
+ * drivers/md/dm-cache-metadata.c, persistent-data/dm-array.c.  LVM makes format 2.  The first
+ * cache_writeback that reads format 2 is that of thin-provisioning-tools 1.0; older ones find
+ * nothing dirty there.
  */
 #define CACHE_CLEAN		1	/* of flags */
 #define CACHE_SB_FLAGS		4
@@ -329,7 +337,7 @@ out:
 	return r;
 }
 
-/* Of format 1 it is left to cache_dump. */
+/* Counts dirty bits of format 2; format 1 is left to cache_dump. */
 static int count_dirty_bits(struct parts *p, bool *clean, bool *known)
 {
 	uint8_t *sb = hybrid_buffer(HYBRID_META_BLOCK_SIZE);
@@ -368,7 +376,7 @@ static int fail_metadata(const struct lv *lv, const char *what, int status)
 			   lv->vg, lv->name, what, status);
 }
 
-/* What only the cache has, as its metadata say.  After a crash that may be all of it. */
+/* Counts chunks that only the cache has, by its metadata.  After a crash that may be all of them. */
 static int count_dirty(const struct lv *lv, struct parts *p)
 {
 	const char * const argv[] = { "cache_dump", map_path[METADATA], NULL };
@@ -424,7 +432,7 @@ static int copy_dirty(const struct command_line *cl, const struct lv *lv, const 
 	at = text ? strrchr(text, '/') : NULL;
 	while (at && at > text && at[-1] >= '0' && at[-1] <= '9')
 		at--;
-	/* It says in its last line how many */
+	/* The last line of its output has the number */
 	if (!status && at && sscanf(at, "%llu/%llu", &done, &all) == 2 && done != p->dirty)
 		status = -1;
 	free(text);
@@ -435,8 +443,9 @@ static int copy_dirty(const struct command_line *cl, const struct lv *lv, const 
 }
 
 /*
- * LVM takes the cache off without activating it only if its mode is writethrough, and changes the mode only of
- * one that is active.  So its metadata are written anew, as vgcfgbackup has them but for that word.
+ * LVM takes the cache off without activating it only if its mode is writethrough, and changes the
+ * mode only of an active cache.  So its metadata is written anew: the output of vgcfgbackup with
+ * that word changed.
  */
 static char *set_writethrough(const char *text, const char *pool)
 {
@@ -529,7 +538,7 @@ static int check_lv(const struct lv *lv)
 	if (!strcmp(lv->type, "writecache"))
 		return hybrid_fail(HYBRID_REFUSED, "lvconvert --uncache takes that off; then hybridctl create --in-place",
 				   "%s/%s has a dm-writecache, and no dm-cache", lv->vg, lv->name);
-	/* Whose import was killed is not active, perhaps */
+	/* After a killed import it may be inactive */
 	if (!lv->active)
 		snprintf(first, sizeof(first), "lvchange -ay %s/%s, then ", lv->vg, lv->name);
 	snprintf(next, sizeof(next), "%shybridctl create --in-place caches what is on it", first);
@@ -537,7 +546,10 @@ static int check_lv(const struct lv *lv)
 			   lv->type);
 }
 
-/* LVM writes back and changes its metadata: nobody is to use it then, nor what the volume is made of. */
+/*
+ * LVM writes back and changes its metadata: nobody may use the logical volume then, nor the device
+ * that is to be its cache.
+ */
 static int check_usable(const struct command_line *cl, const struct lv *lv)
 {
 	struct hybrid_device dev;
@@ -586,7 +598,7 @@ static int uncache(const struct command_line *cl, struct lv *lv)
 	const char * const argv[] = { "lvconvert", "--yes", "--uncache", full_name(name, lv, lv->name), NULL };
 	int r = 0;
 
-	/* With --test it may stay as it is: what would be done depends on whether that works */
+	/* Not with --test, although the next steps depend on whether this works */
 	if (!lv->active && !cl->given[OPT_TEST] && activate_lv(lv, "-ay")) {
 		activate_lv(lv, "-an");
 		hybrid_note("%s cannot be activated by LVM: its cache is read without", name);

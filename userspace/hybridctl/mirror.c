@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * create with two --cache: what only the cache has is on both.  The array is md's, as mdadm makes it,
- * with a bitmap, so that after a power cut it compares what was being written, and no more.
+ * create with two --cache: data that only the cache has is on both devices.  The array is md's, as
+ * mdadm makes it, with a bitmap: after a power cut, md compares only the areas that were being
+ * written.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 
 #define CREATE_WORDS	12
 
-/* --run: it asks nothing; what the devices hold we have asked about. */
+/* --run: mdadm asks nothing; create has asked about the contents of the devices. */
 static void create_words(const struct mirror *m, const char *words[CREATE_WORDS])
 {
 	const char * const all[CREATE_WORDS] = {
@@ -96,8 +97,8 @@ void mirror_print_test(const struct mirror *m)
 }
 
 /*
- * Of signatures that the array's superblock does not overwrite, blkid would make another thing of the
- * leg.  Closes it.
+ * Zeroes head and tail of the leg, and closes it.  blkid would take the leg for another thing by
+ * signatures that the array's superblock does not overwrite.
  */
 static int clear_leg(struct hybrid_device *leg)
 {
@@ -136,7 +137,7 @@ int mirror_make(struct mirror *m, struct hybrid_device *cache)
 
 	m->leg[0] = *cache;
 	cache->fd = -1;
-	/* Both can be written to, before either is */
+	/* Both must be writable before either is written */
 	r = hybrid_device_reopen(&m->leg[0], flags);
 	if (!r)
 		r = hybrid_device_reopen(&m->leg[1], flags);
@@ -161,7 +162,7 @@ void mirror_undo(struct mirror *m)
 
 	if (m->made) {
 		hybrid_verbose("undo: stop %s", m->path);
-		/* Where there is no udev its name stays */
+		/* Without udev its name stays */
 		if (!hybrid_child(stop, NULL))
 			unlink(m->path);
 		hybrid_child(zero, NULL);

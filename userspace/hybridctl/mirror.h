@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Two cache devices that hold the same: an md RAID1 below the pool, made by mdadm. */
+/* Two cache devices with the same contents: an md RAID1 below the pool, made by mdadm. */
 #ifndef HYBRIDCTL_MIRROR_H
 #define HYBRIDCTL_MIRROR_H
 
 #include "common.h"
 
 struct mirror {
-	struct hybrid_device leg[2];	/* the first one lends its descriptor to the checks of create */
+	struct hybrid_device leg[2];	/* create has the first one open until mirror_make() */
 	char path[HYBRID_PATH_MAX];	/* of the array */
 	bool made, written;
 };
@@ -14,26 +14,26 @@ struct mirror {
 #define MIRROR_NONE	{ .leg = { { .fd = -1 }, { .fd = -1 } } }
 
 /*
- * All that can be found out before anything is written: whether the second --cache is another device
- * of this machine, whether mdadm and the kernel can do it, whether the array's name is free.  The
- * second leg stays open.  Returns 0 or an exit code.
+ * Makes all checks that are possible before anything is written: the second --cache is distinct
+ * from the first and from the origin, the array's name is free, and mdadm is installed.  Leaves the
+ * second leg open.  Returns 0 or an exit code.
  */
 int mirror_parse(struct mirror *m, const struct command_line *cl, const char *pool);
 void mirror_close(struct mirror *m);
 
-/* The leg that decides how large the array is: @cache, the first one, or the second. */
+/* Returns the leg that decides the size of the array: @cache, the first one, or the second. */
 const struct hybrid_device *mirror_smaller(const struct mirror *m,
 					   const struct hybrid_device *cache);
 
-/* For --test: what mirror_make() runs. */
+/* For --test: prints the command that mirror_make() runs. */
 void mirror_print_test(const struct mirror *m);
 
 /*
- * Make the array of @cache, which is the first leg, and of the second; @cache is the array then,
- * opened exclusively.  On failure mirror_undo() frees both legs.  Returns 0 or an exit code.
+ * Makes the array of @cache, which is the first leg, and of the second.  Then @cache is the array,
+ * opened exclusively.  On failure, mirror_undo() frees both legs.  Returns 0 or an exit code.
  */
 int mirror_make(struct mirror *m, struct hybrid_device *cache);
-/* Stop the array, take its superblocks off both legs, and say what was lost with that. */
+/* Stops the array, takes its superblocks off both legs, and warns of the contents that were lost. */
 void mirror_undo(struct mirror *m);
 
 #endif

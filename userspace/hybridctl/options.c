@@ -82,7 +82,7 @@ const char *called_name(const struct command *cmd, char buf[64])
 	return buf;
 }
 
-/* getopt's two descriptions of all options; ":" first: it prints nothing. */
+/* Fills getopt's two descriptions of all options; ":" at the front has getopt print nothing. */
 static void describe_options(struct option longs[NR_OPTIONS + 1],
 			     char shorts[3 * NR_OPTIONS + 3], bool stop_early)
 {

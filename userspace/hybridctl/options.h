@@ -18,13 +18,13 @@ enum hybrid_option {
 	NR_OPTIONS
 };
 
-/* What main() passes to a command. */
+/* The options and arguments that main() passes to a command. */
 struct command_line {
 	const char *value[NR_OPTIONS];	/* of options with an argument; else NULL */
 	bool given[NR_OPTIONS];
-	char **devices;			/* --device, each time */
+	char **devices;			/* the argument of each --device */
 	unsigned int nr_devices;
-	const char *caches[2];		/* --cache, each time */
+	const char *caches[2];		/* the argument of each --cache */
 	unsigned int nr_caches;
 	uint64_t wait;			/* --wait: seconds, or 0 */
 	uint64_t rate;			/* --rate: KiB a second, or 0 */
@@ -37,7 +37,7 @@ struct command {
 	int least, most;
 	uint64_t options;
 	const char *summary, *description;
-	/* Returns an exit code; has printed what was wrong. */
+	/* Returns an exit code, after printing the error. */
 	int (*run)(const struct command_line *cl);
 };
 
@@ -53,38 +53,37 @@ extern const struct command commands[];	/* ends with a NULL name */
 /* The command of that name, or NULL. */
 const struct command *find_command(const char *name);
 
-/* The command that program @name is, or NULL; whether @cmd is a program, too. */
+/* Returns the command that the program @name runs, or NULL; whether @cmd has such a program. */
 const struct command *find_tool(const char *name);
 bool is_tool(const struct command *cmd);
 
-/* How @cmd (NULL: none yet) was called: "hybridctl check", or "hybrid_check". */
+/* The words by which @cmd (NULL: none yet) was called: "hybridctl check", or "hybrid_check". */
 const char *called_name(const struct command *cmd, char buf[64]);
 
 /*
- * Parse options into @cl.  With @cmd NULL: only the global ones, up to the first
- * word that is none.  Returns the index of the next word of argv, or -1 after
- * an error message.
+ * Parses options into @cl.  With @cmd NULL, parses only the global ones, up to the first word that
+ * is no option.  Returns the index of the next word of argv, or -1 after an error message.
  */
 int parse_options(struct command_line *cl, const struct command *cmd, int argc, char **argv);
 
-/* A size as sectors; @what: the option or setting.  Returns 0 or an exit code. */
+/* Parses a size into sectors; messages name the option or setting.  Returns 0 or an exit code. */
 int parse_sectors(const char *what, const char *text, uint64_t *sectors);
 
 /*
- * 64 KiB, by the traces at hand the best in disk time at a bearable wear (see
- * hybrid_replay(8)); larger where the map of a cache device of so many sectors
- * would take more than a 32nd of this machine's memory.  Says why.
+ * Returns 64 KiB, in sectors: on the traces at hand the best in disk time at a bearable wear (see
+ * hybrid_replay(8)).  Returns more if the map of a cache device of so many sectors would take more
+ * than a 32nd of this machine's memory.  Prints the reason.
  */
 uint32_t choose_block_size(const char *policy_name, uint64_t cache_sectors,
 			   uint32_t journal_blocks);
-/* --block-size and --journal-size (0: as geometry chooses).  Returns 0 or an exit code. */
+/* Parses --block-size and --journal-size (0: geometry chooses).  Returns 0 or an exit code. */
 int parse_pool_sizes(const struct command_line *cl, uint32_t *block_sectors,
 		     uint32_t *journal_blocks);
 
-/* --mode and --cutoff, or what they are by default.  Returns 0 or an exit code. */
+/* Parses --mode and --cutoff, or takes their defaults.  Returns 0 or an exit code. */
 int parse_volume_options(const struct command_line *cl, uint32_t *mode, uint64_t *cutoff);
 
-/* What -o, -O, -S, --units, --noheadings, --json and --export ask for. */
+/* Parses -o, -O, -S, --units, --noheadings, --json and --export.  Returns 0 or an exit code. */
 int report_options(const struct command_line *cl, struct hybrid_report_options *opts);
 
 void print_usage(void);

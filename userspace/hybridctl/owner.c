@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Whose pools are: host-id, adopt, release, and what activate asks. */
+/* The owners of pools: host-id, adopt, release, and the questions of activate. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ bool on_its_own(const struct hybrid_sb *sb)
 	       (sb->role == HYBRID_ROLE_ORIGIN && sb->flags & HYBRID_SB_ALONE);
 }
 
-/* The pool of a volume whose pool is here, or itself: whose it is, both are. */
+/* Returns the node whose owner counts: the pool of a volume if it is here, otherwise the node itself. */
 static const struct hybrid_node *owning_node(const struct hybrid_node *node)
 {
 	bool own = node->member && on_its_own(&node->member->sb);
@@ -67,7 +67,7 @@ static int ask_unless_stopped(const struct command_line *cl, const struct hybrid
 	return confirm(cl, question);
 }
 
-/* An initramfs may have no id, and is told what to bring up. */
+/* An initramfs may have no id, and is told which pools and volumes to bring up. */
 static bool named_without_id(const struct command_line *cl)
 {
 	return cl->given[OPT_NAMED] && hybrid_uuid_is_null(hybrid_config()->host_id);
@@ -85,7 +85,7 @@ int check_owner(const struct command_line *cl, const struct hybrid_node *node)
 			   hybrid_uuid_text(id, owning_member(node)->sb.host_id));
 }
 
-/* In use here it is not another host's that may use it. */
+/* A pool or volume that is in use here is not in use by another host. */
 static bool is_used_here(const struct hybrid_node *node)
 {
 	return hybrid_dm_find(node->uuid, node->kind == HYBRID_POOL);
@@ -108,9 +108,9 @@ int ask_if_foreign(const struct command_line *cl, struct hybrid_inventory *inv)
 	return r;
 }
 
-/* What comes up by itself ---------------------------------------------------- */
+/* Automatic activation ------------------------------------------------------- */
 
-/* As hybrid.conf has it, but for what an initramfs was told to bring up. */
+/* With --auto, hybrid.conf decides, unless an initramfs was told which ones to bring up. */
 static bool is_limited(const struct command_line *cl)
 {
 	return cl->given[OPT_AUTO] && !cl->given[OPT_NAMED];
@@ -200,7 +200,7 @@ void owner_of_active(const struct hybrid_node *pool, uint8_t id[16])
 
 /* adopt, release ------------------------------------------------------------- */
 
-/* A pool first, then its origins that are here: these follow it, if this ends between them. */
+/* Writes a pool first, then its origins that are here: these follow the pool if this ends half way. */
 static int write_all(struct hybrid_inventory *inv, const struct hybrid_node *node,
 		     const uint8_t id[16])
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Whose pools and volumes are: the host id in their superblocks, and ours (config.h).  That of
- * a pool's cache device counts for its volumes, too; origins carry it for when it is not here.
+ * The owners of pools and volumes: the host id in their superblocks, and that of this host
+ * (config.h).  The id on a pool's cache device counts for its volumes, too.  Origins carry it for
+ * times when the cache device is not here.
  */
 #ifndef HYBRIDCTL_OWNER_H
 #define HYBRIDCTL_OWNER_H
@@ -9,44 +10,48 @@
 #include "common.h"
 
 /*
- * An origin that has no cache, or may have been written without it: its own id counts, even
+ * Whether an origin has no cache, or may have been written without it: then its own id counts, even
  * if its pool is here.
  */
 bool on_its_own(const struct hybrid_sb *sb);
 
-/* The member that says whose a pool or volume is; NULL: none is here. */
+/* Returns the member whose id decides to which host a pool or volume belongs; NULL: it is not here. */
 struct hybrid_member *owning_member(const struct hybrid_node *node);
 
-/* Of a pool or volume that is not active: whether it belongs to another host. */
+/* Whether a pool or volume that is not active belongs to another host. */
 bool is_foreign(const struct hybrid_node *node);
 
 /*
- * Before the lock is taken, and with --foreign only: ask about each foreign pool or volume of
- * those that the command line means that was not stopped.  Returns 0 or an exit code.
+ * With --foreign only: asks about each foreign pool or volume that the command line means and that
+ * was not stopped.  Not to be called under the lock.  Returns 0 or an exit code.
  */
 int ask_if_foreign(const struct command_line *cl, struct hybrid_inventory *inv);
 
-/* Refuse a foreign pool or volume without --foreign.  Returns 0 or an exit code. */
+/* Refuses a foreign pool or volume without --foreign.  Returns 0 or an exit code. */
 int check_owner(const struct command_line *cl, const struct hybrid_node *node);
 
 /*
- * What is nobody's, and comes up here, becomes this host's.  @member is not in use.  No
- * error of its own: then it stays nobody's.
+ * Makes this host the owner of a member that has none and comes up here.  @member is not in use.
+ * If that fails, warns only: the member still has no owner.
  */
 void claim(struct hybrid_member *member);
 
-/* An origin, not in use, whose pool is known: it gets the id of that. */
+/* Gives an origin, not in use, the id of its pool. */
 void follow_pool(struct hybrid_member *origin, const struct hybrid_member *cache);
 
-/* The id on the cache device of an active pool; null if it cannot be read. */
+/* Reads the id on the cache device of an active pool; null if that fails. */
 void owner_of_active(const struct hybrid_node *pool, uint8_t id[16]);
 
-/* Whether hybrid.conf has a pool, or the one that it replaces.  @cache: its device; NULL: not here. */
+/*
+ * Whether hybrid.conf lets a pool come up by itself, under its own name or under that of the pool
+ * that it replaces.  @cache: its device; NULL: not here.
+ */
 bool pool_is_listed(const char *name, const uint8_t uuid[16], const struct hybrid_member *cache);
 
 /*
- * With --auto: whether hybrid.conf lets a volume come up, it or its pool; a pool that is not
- * active, it or one of its volumes, as far as their origins are here and say so.
+ * With --auto: whether hybrid.conf lets a volume or an inactive pool come up by itself.  A volume
+ * may be listed under its own name or its pool's; a pool also under the name of one of its volumes,
+ * as far as their origins are here and name it.
  */
 bool volume_comes_up(const struct command_line *cl, const char *name, const uint8_t uuid[16],
 		     const char *pool, const uint8_t pool_uuid[16], const struct hybrid_member *cache);

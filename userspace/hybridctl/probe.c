@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* probe and wipe: one device, and what of ours is on it. */
+/* probe shows a member on one device, and wipe removes it. */
 #include <blkid/blkid.h>
 #include <ctype.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 #define ENCODED_MAX	(4 * HYBRID_NAME_SIZE + 1)
 
-/* What is on a device is no text to trust: udev keeps only what harms nobody. */
+/* Text from a device is not trusted: only harmless characters go to udev. */
 void export_text(const char *key, const char *value)
 {
 	printf("%s=", key);
@@ -125,7 +125,7 @@ int command_probe(const struct command_line *cl)
 
 /* wipe --------------------------------------------------------------------- */
 
-/* What is lost with the superblocks, and what is not. */
+/* Describes the data that is lost with the superblocks, and the data that stays. */
 static void wipe_loses(const struct hybrid_member *m, const char *tense, char *buf, size_t len)
 {
 	const struct hybrid_sb *sb = &m->sb;
@@ -170,7 +170,7 @@ static void print_wiped(const struct hybrid_device *dev, const struct hybrid_mem
 	hybrid_note("%s", lost);
 }
 
-/* While the user was asked it may have become another's. */
+/* While the user was asked, the device may have become another member. */
 static int check_same(const struct hybrid_device *dev, const struct hybrid_member *m)
 {
 	struct hybrid_member now;
@@ -203,7 +203,7 @@ static int wipe(const struct command_line *cl, struct hybrid_device *dev)
 					 HYBRID_OPEN_FILES);
 	if (!r)
 		r = check_same(dev, &m);
-	/* One that cannot be read may have been of any size: all that is ours here */
+	/* A member that cannot be read may have had any size: take that of the device */
 	if (!m.sb.member_sectors)
 		m.sb.member_sectors = dev->sectors;
 	if (!r)

@@ -23,7 +23,7 @@ static void on_interrupt(int signal)
 	interrupted = 1;
 }
 
-/* But for what is ignored, as SIGHUP is by nohup. */
+/* Leaves ignored signals alone, such as SIGHUP after nohup. */
 static void handle_interrupts(void (*handler)(int signal))
 {
 	struct sigaction action;
@@ -68,7 +68,7 @@ static uint64_t done_bytes(const struct progress *p)
 	return p->total.bytes - p->dirty.bytes;
 }
 
-/* Of @whole, as much as is done. */
+/* Returns the part of @whole that is done. */
 static unsigned int share(const struct progress *p, unsigned int whole)
 {
 	if (!p->total.bytes)
@@ -159,7 +159,7 @@ static void describe(const struct progress *p, char *buf, size_t len)
 	snprintf(buf + n, len - n, ", %s/s, %s", rate, eta);
 }
 
-/* Columns that a line may take on the terminal; the last one would break it. */
+/* Columns that a line may take on the terminal: a character in the last one would break the line. */
 static int columns(void)
 {
 	struct winsize size;
@@ -169,7 +169,7 @@ static int columns(void)
 	return size.ws_col - 1;
 }
 
-/* The bar takes what name and figures leave; without room for it the name is cut. */
+/* The bar takes the columns that name and figures leave; without room for it the name is cut. */
 static void print_bar(const struct progress *p)
 {
 	int width = columns(), name = strlen(p->name), bar, filled, i;
@@ -190,7 +190,7 @@ static void print_bar(const struct progress *p)
 	fprintf(stderr, "] %s\033[K", figures);
 }
 
-/* For a log: no line in the first seconds, then one now and again. */
+/* For a log: a line every LINE_SECONDS, but none at the start. */
 static void print_line(struct progress *p)
 {
 	char figures[128];
@@ -209,7 +209,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
 
 void progress_show(struct progress *p, struct amount dirty)
 {
-	/* Writes that come in meanwhile make more dirty */
+	/* Writes that come in meanwhile make more data dirty */
 	p->total.blocks = larger(p->total.blocks, dirty.blocks);
 	p->total.bytes = larger(p->total.bytes, dirty.bytes);
 	p->dirty = dirty;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * How far a drain, or a discard, is: a bar on a terminal, a line now and again elsewhere, or lines
- * of JSON; and its end.
+ * The progress of a drain or a discard, and its end: a bar on a terminal, an occasional line
+ * elsewhere, or lines of JSON.
  */
 #ifndef HYBRIDCTL_PROGRESS_H
 #define HYBRIDCTL_PROGRESS_H
@@ -12,7 +12,7 @@
 
 struct json_object;
 
-/* Of what is dirty, in how many blocks; of a discard: of what is left. */
+/* An amount of dirty data; for a discard, of data that is left. */
 struct amount {
 	uint64_t blocks, bytes;
 };
@@ -26,17 +26,17 @@ struct progress {
 	const struct command_line *cl;
 	const char *name;
 	struct amount at_start;
-	struct amount total;	/* the most seen */
+	struct amount total;	/* the largest amount seen */
 	struct amount dirty;	/* last seen */
 	struct timespec start;
 	bool bar;		/* there is a terminal */
 	double last_line;	/* seconds since the start */
 	struct progress_sample earlier, recent;
-	double speed;		/* bytes a second; 0: not known, or nothing */
-	struct json_object *unwritten;	/* an array for the last line, which takes it; or NULL */
+	double speed;		/* bytes a second; 0: unknown, or no progress */
+	struct json_object *unwritten;	/* an array for the last line, which frees it; or NULL */
 };
 
-/* From here on SIGINT and SIGTERM only make progress_interrupted() true. */
+/* From here on SIGHUP, SIGINT and SIGTERM only make progress_interrupted() true. */
 void progress_begin(struct progress *p, const struct command_line *cl, const char *name,
 		    struct amount dirty);
 bool progress_interrupted(void);
@@ -45,8 +45,8 @@ double progress_seconds(const struct progress *p);	/* since it began */
 void progress_show(struct progress *p, struct amount dirty);
 
 /*
- * It is over.  @state is for JSON; "clean" is told in words, too.  NULL: the caller says
- * how it ended.  The signals do again what they did.
+ * Ends the display.  @state is for JSON; "clean" is printed in words, too.  NULL: the caller prints
+ * the end.  The signals end the process again.
  */
 void progress_end(struct progress *p, const char *state);
 

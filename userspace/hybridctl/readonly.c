@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* activate --degraded --readonly: what is left of a volume without its cache device. */
+/* activate --degraded --readonly: shows the remaining data of a volume without its cache device. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,17 +8,17 @@
 #include "errors.h"
 #include "metadata.h"
 
-/* Each needs memory in the kernel, and so does what is between two. */
+/* Each hole needs memory in the kernel, and so does each piece between two holes. */
 #define MAX_HOLES	16384
 
 struct holes {
 	struct hybrid_dm_hole *list;
 	size_t nr;
 	u64 sectors;		/* in all */
-	bool rounded;		/* more than what was lost is among them */
+	bool rounded;		/* the holes cover more than the lost data */
 };
 
-/* What is lost in multiples of @unit sectors; @list may be NULL.  Returns how many holes. */
+/* Finds lost data in multiples of @unit sectors; @list may be NULL.  Returns the number of holes. */
 static size_t find_holes(const struct hybrid_lost_map *map, u64 size, u64 unit,
 			 struct hybrid_dm_hole *list)
 {
@@ -58,7 +58,7 @@ static int plan_holes(const struct hybrid_lost_map *map, u64 size, struct holes 
 	return 0;
 }
 
-/* None, of a volume whose cache has nothing newer. */
+/* There are no holes if the cache has nothing newer. */
 static int read_holes(const struct hybrid_member *origin, struct holes *holes)
 {
 	const struct hybrid_sb *sb = &origin->sb;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * rename: pools and volumes get another name, in use or not.
+ * rename: gives pools and volumes another name, in use or not.
  *
- * 1. What is durable: of a pool its superblocks; of a volume its pool's entry, then its origin's
- *    superblocks; of one without a cache its origin's.  Where a cut leaves the two of a volume
- *    different, the entry is right, and the next activation has the origin say the same.
- * 2. The device.  Killed before that, the next activation does it, or this command given again.
+ * 1. The durable records: for a pool its superblocks; for a volume its pool's entry, then its origin's
+ *    superblocks; for a volume without a cache its origin's superblocks.  If a cut leaves the entry and
+ *    the superblocks of a volume different, the entry is right, and the next activation makes the
+ *    superblocks agree.
+ * 2. The device.  If the command is killed before that, the next activation renames the device, or the
+ *    same command given again.
  */
 #include <mntent.h>
 #include <stdio.h>
@@ -61,7 +63,7 @@ static int check_pool(const struct hybrid_node *pool)
 	return pool->active ? check_running(pool) : check_member(pool);
 }
 
-/* What says how it is called is on its origin alone. */
+/* Only the origin records the name of a volume without a cache. */
 static int check_uncached(const struct hybrid_node *volume)
 {
 	if (volume->active && !volume->member)
@@ -116,7 +118,7 @@ static int find_entry(struct renaming *r)
 			   r->node->pool->name, r->node->name);
 }
 
-/* The superblock is of the pool or volume itself. */
+/* Whether the superblock is of the pool or volume itself. */
 static bool is_own(const struct hybrid_node *node, const struct hybrid_member *m)
 {
 	return node->kind == HYBRID_POOL ?
@@ -124,7 +126,7 @@ static bool is_own(const struct hybrid_node *node, const struct hybrid_member *m
 	       m->sb.role != HYBRID_ROLE_CACHE && !memcmp(m->sb.volume_uuid, node->uuid, 16);
 }
 
-/* Pools and volumes share /dev/mapper, also those that are not active, with all others. */
+/* Pools and volumes, active or not, share /dev/mapper with all other devices. */
 static int check_free(struct renaming *r)
 {
 	const struct hybrid_node *node;
@@ -170,9 +172,9 @@ static bool is_done(const struct renaming *r)
 	       (!m || !m->ok || (!strcmp(m->sb.name, r->name) && !m->apart));
 }
 
-/* 1. What is durable ------------------------------------------------------------------ */
+/* 1. The durable records -------------------------------------------------------------- */
 
-/* Both copies, while nobody else writes them: it is not active, or linear. */
+/* Writes both copies.  Nobody else writes them: the pool or volume is not active, or is linear. */
 static int write_member(struct renaming *r, const char *name)
 {
 	struct hybrid_device dev;
@@ -189,7 +191,7 @@ static int write_member(struct renaming *r, const char *name)
 	return err;
 }
 
-/* What the kernel wrote: udev reads it again; where there is none, we do. */
+/* The kernel wrote the superblock: udev reads it again or, if there is none, we do. */
 static void announce_again(dev_t devno)
 {
 	char path[HYBRID_PATH_MAX];
@@ -203,7 +205,7 @@ static void announce_again(dev_t devno)
 	hybrid_sysfs_uevent(devno, "change");
 }
 
-/* The kernel writes to an origin that is open. */
+/* The kernel writes the superblocks of an origin that is open. */
 static int write_entry(struct renaming *r, const char *name)
 {
 	const struct hybrid_node *node = r->node;
@@ -270,7 +272,7 @@ static int change(struct renaming *r)
 	return 0;
 }
 
-/* Who else has the old name ------------------------------------------------------------ */
+/* Other places with the old name ------------------------------------------------------- */
 
 static void warn_of_config(const struct renaming *r)
 {
@@ -287,7 +289,7 @@ static void warn_of_config(const struct renaming *r)
 				    hybrid_config_path(), r->old, r->name, r->old);
 }
 
-/* As it stands in a word of a line: alone, or behind its directory, or as an option's value. */
+/* Whether a word of a line has the old name: after /dev/mapper/, or as the value of rd.hybrid.name=. */
 static bool names(const char *word, const char *old)
 {
 	size_t len = strlen(word), name = strlen(old);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * replace-cache: the volumes of a pool move to a new cache device, in use or not.
+ * replace-cache: moves the volumes of a pool to a new cache device, in use or not.
  *
- * 1. A pool on the new device, whose superblock says which one it replaces: until the end that is what
- *    a command that is given again goes by.
- * 2. One volume after the other: see move().  At each point its origin names one pool, and that has its
- *    entry; what the other one has of it is clean.
- * 3. The old pool is empty: its cache device is given back, and the new pool takes its name.
+ * 1. Makes a pool on the new device, whose superblock names the pool that it replaces.  Until the end, a
+ *    command that is given again goes by that name.
+ * 2. Moves one volume after the other: see move().  At each point its origin names one pool, and that
+ *    pool has its entry; data of the volume in the other pool is clean.
+ * 3. When the old pool is empty, gives its cache device back, and the new pool takes its name.
  */
 #include <json-c/json.h>
 #include <stdio.h>
@@ -25,13 +25,13 @@ struct replace {
 	struct hybrid_node *old;	/* NULL: its cache device was given back, or is not here */
 	struct hybrid_node *new;	/* NULL: not made yet */
 	char name[HYBRID_NAME_SIZE];	/* of the old pool, and of the new one in the end */
-	bool drains;			/* the volume below: nothing of it is dirty until it has moved */
+	bool drains;			/* the volume below drains: it stays clean until it has moved */
 	uint8_t drained[16];
 	char drained_name[HYBRID_NAME_SIZE];
 	unsigned int moved;
 };
 
-/* How far it is: in words, or as drains tell of themselves. */
+/* Reports progress: in words, or in JSON as drains do. */
 static void tell(const struct replace *r, const char *what, const char *name, const char *state,
 		 const char *words)
 {
@@ -50,7 +50,7 @@ static void tell(const struct replace *r, const char *what, const char *name, co
 
 /* Finding both ---------------------------------------------------------------- */
 
-/* By the name of the old one, when that is gone. */
+/* Finds the new pool by the name of the old one, when that is gone. */
 static struct hybrid_node *find_by_final_name(struct hybrid_inventory *inv, const char *what)
 {
 	char name[HYBRID_NAME_SIZE];
@@ -64,7 +64,7 @@ static struct hybrid_node *find_by_final_name(struct hybrid_inventory *inv, cons
 	return NULL;
 }
 
-/* Of two new pools either may have some of the volumes. */
+/* If there are two new pools, either may have some of the volumes. */
 static int check_one(struct replace *r, const uint8_t old[16])
 {
 	const struct hybrid_node *node, *first = NULL;
@@ -84,7 +84,7 @@ static int check_one(struct replace *r, const uint8_t old[16])
 	return 0;
 }
 
-/* An origin that is still the old pool's, which is not here. */
+/* Refuses if an origin is still the old pool's: that pool is not here. */
 static int check_all_moved(struct replace *r, const uint8_t old[16])
 {
 	const struct hybrid_member *m;
@@ -119,9 +119,9 @@ static int find(struct replace *r, const char *what)
 	return err || r->old ? err : check_all_moved(r, uuid);
 }
 
-/* Whether both can do what they have to ------------------------------------------ */
+/* Fitness of both pools ---------------------------------------------------------- */
 
-/* @next: what to do if it has failed. */
+/* @next: advice if the pool has failed. */
 static int check_running(const struct hybrid_node *pool, const char *next)
 {
 	if (!pool->dm.live || pool->dm.suspended)
@@ -156,13 +156,13 @@ static int check_active(const struct replace *r, const struct hybrid_node *node,
 	if (!node->dm.live || node->dm.alone)
 		return hybrid_fail(HYBRID_BUSY, "hybridctl activate it first",
 				   "volume %s runs without its cache", node->name);
-	/* Ours was clean before: then it goes on from there */
+	/* A clean one was suspended by us: go on from there */
 	if (node->dm.suspended && (!r->new || entry->dirty))
 		return hybrid_fail(HYBRID_BUSY, "dmsetup resume it first", "%s is suspended", node->name);
 	if (!node->dm.suspended && strcmp(node->v.status.state, "running"))
 		return hybrid_fail(HYBRID_DEGRADED, "see hybridctl status", "volume %s is %s",
 				   node->name, node->v.status.state);
-	/* One that lost something on its way must go on saying so (S9) */
+	/* A volume that lost writes on the way must go on reporting that (S9) */
 	if (node->v.status.origin_errors)
 		return hybrid_fail(HYBRID_REFUSED, "see hybridctl status; deactivate and activate it first",
 				   "I/O to the origin of %s failed", node->name);
@@ -177,7 +177,10 @@ static int check_closed(const struct hybrid_volume_line *entry, const struct hyb
 			   "volume %s is not active, and its origin may lack what is newer", entry->name);
 }
 
-/* The volume has the larger sectors of both: with the new cache device not larger ones still. */
+/*
+ * A volume has the larger sectors of its two devices; the new cache device must not have larger
+ * ones still.
+ */
 static int check_device(struct replace *r, const struct hybrid_device *cache, uint32_t granule,
 			const struct hybrid_volume_line *entry)
 {
@@ -208,7 +211,7 @@ static int fail_inplace(const struct hybrid_volume_line *entry)
 			   entry->name);
 }
 
-/* Of what the old pool has of a volume whose origin is not its: it is only deleted. */
+/* The origin does not belong to the old pool: the entry there is only deleted, unless it is dirty. */
 static int check_foreign(const struct replace *r, const struct hybrid_volume_line *entry)
 {
 	if (entry->tombstone || !entry->dirty)
@@ -218,7 +221,7 @@ static int check_foreign(const struct replace *r, const struct hybrid_volume_lin
 			   r->old->name, entry->name);
 }
 
-/* Whether its origin is here, and it can move. */
+/* Whether the origin of a volume is here, and the volume can move. */
 static int check_volume(struct replace *r, const struct hybrid_volume_line *entry)
 {
 	const struct hybrid_node *node = hybrid_find_uuid(&r->inv, entry->uuid, HYBRID_VOLUME);
@@ -240,7 +243,7 @@ static int check_volume(struct replace *r, const struct hybrid_volume_line *entr
 	return node && node->active ? check_active(r, node, entry) : check_closed(entry, m);
 }
 
-/* Each of them, before anything is written. */
+/* Checks all volumes before anything is written. */
 static int check_volumes(struct replace *r, const struct new_pool *np)
 {
 	struct hybrid_volume_line *entries;
@@ -270,7 +273,7 @@ static int check_name(struct replace *r, const char *name)
 	return check_new_name("pool", name, !r->cl->given[OPT_TEST]);
 }
 
-/* What the new pool takes over, but for the volumes. */
+/* Plans the new pool, which takes over the owner and the settings of the old one. */
 static int plan_new(struct replace *r, struct new_pool *np)
 {
 	const struct hybrid_sb *old = &r->old->member->sb;
@@ -309,7 +312,7 @@ static int prepare_new(struct replace *r, struct new_pool *np)
 	return err ? err : confirm_format(cl, &dev, 1);
 }
 
-/* What was looked at before the user was asked, again. */
+/* Repeats the checks that were made before the user was asked.  Takes the lock. */
 static int check_again(struct replace *r, const struct new_pool *np)
 {
 	char uuid[HYBRID_UUID_TEXT];
@@ -351,20 +354,20 @@ static int make_new(struct replace *r, struct new_pool *np)
 
 /* 2. One volume --------------------------------------------------------------------- */
 
-/* A volume on its way. */
+/* A volume that moves. */
 struct move {
 	struct replace *r;
 	const struct hybrid_volume_line *from;	/* the old pool's entry */
 	struct hybrid_volume_line to;		/* the new one's */
 	struct hybrid_node *node;		/* its device; NULL: not active */
 	struct hybrid_device origin;
-	struct hybrid_sb before;		/* of the origin */
-	bool torn;				/* a copy of it may name the new pool */
-	bool goes_on;				/* the new pool's, but linear for now */
+	struct hybrid_sb before;		/* the origin's superblock before the move */
+	bool torn;				/* a copy of the superblock may name the new pool */
+	bool goes_on;				/* it is the new pool's, but linear for now */
 	uint8_t key[16];
 };
 
-/* Of an attempt that was cut short before the origin knew of the new pool. */
+/* Removes the entry of an attempt that was cut short before the origin named the new pool. */
 static int forget_stale(const struct move *m)
 {
 	const char *pool = m->r->new->name;
@@ -398,7 +401,7 @@ static int enter(struct move *m)
 	return hybrid_dm_message(m->r->new->name, message, NULL);
 }
 
-/* Nobody writes from here on, and the old pool has closed it. */
+/* Suspends the volume, so that nobody writes from here on, and has the old pool close it. */
 static int stop(const struct move *m)
 {
 	char message[64];
@@ -408,7 +411,7 @@ static int stop(const struct move *m)
 	return err ? err : hybrid_dm_message(m->r->old->name, message, NULL);
 }
 
-/* It is the old pool's, closed, and the origin has all that is newer. */
+/* Checks that the origin is the old pool's, closed, and has all newer data. */
 static int check_origin(struct move *m)
 {
 	struct hybrid_member now;
@@ -425,14 +428,14 @@ static int check_origin(struct move *m)
 	return 0;
 }
 
-/* The superblock as it was. */
+/* Writes the superblock as it was. */
 static void hand_back(struct move *m)
 {
 	m->before.sequence += 2;
 	m->torn = hybrid_member_write(&m->origin, &m->before);
 }
 
-/* Both copies name the new pool; if one cannot, the old one. */
+/* Makes both copies name the new pool or, if that fails, the old one. */
 static int hand_over(struct move *m)
 {
 	struct hybrid_sb sb;
@@ -442,7 +445,7 @@ static int hand_over(struct move *m)
 		return err;
 	sb = m->before;
 	hybrid_member_pair(&sb, m->r->new->uuid, m->to.id, m->key);
-	/* That is of the old device */
+	/* The mark is about the old device */
 	sb.flags &= ~HYBRID_SB_EPHEMERAL;
 	memset(sb.cache_path, 0, sizeof(sb.cache_path));
 	err = hybrid_member_write(&m->origin, &sb);
@@ -451,7 +454,7 @@ static int hand_over(struct move *m)
 	return err;
 }
 
-/* As it was, if the origin still says so. */
+/* Brings the volume back as it was, if the origin still names the old pool. */
 static int undo_move(struct move *m, int err)
 {
 	m->r->drains &= !m->goes_on;
@@ -467,7 +470,10 @@ static int undo_move(struct move *m, int err)
 			   "volume %s has not moved", m->from->name);
 }
 
-/* Linear, if no more can be had: then it is the new pool's all the same. */
+/*
+ * Loads the new pool's table.  If only the linear one can be loaded, the volume is the new pool's
+ * all the same.
+ */
 static int change_table(struct move *m)
 {
 	const char *name = m->node->name;
@@ -481,12 +487,13 @@ static int change_table(struct move *m)
 }
 
 /*
- * 1. the new pool's entry: what is cut short before 3. leaves it clean, and it is deleted
- * 2. suspended, and closed by the old pool, whose entry stays: resumed, it would be as it was
- * 3. both copies of the origin's superblock name the new pool, which has nothing of it: so what
- *    the old pool has cached is never used again, and the origin may go on alone
- * 4. the new pool's table, and linear for a moment before
- * 5. the old pool's entry goes
+ * 1. Makes the new pool's entry.  A cut before 3. leaves the entry clean, and it is deleted.
+ * 2. Suspends the volume, and has the old pool close it.  The old entry stays: resumed, the volume would
+ *    be as it was.
+ * 3. Makes both copies of the origin's superblock name the new pool, which has cached nothing of it.  So
+ *    the old pool's cached data is never used again, and the origin may run alone.
+ * 4. Loads the new pool's table, after a linear one for a moment.
+ * 5. Removes the old pool's entry.
  */
 static int move(struct replace *r, const struct hybrid_volume_line *entry, struct hybrid_node *node)
 {
@@ -517,7 +524,7 @@ out:
 	return err;
 }
 
-/* One that is the new pool's already: what was to follow. */
+/* Completes the move of a volume that is the new pool's already. */
 static int end_move(struct replace *r, const struct hybrid_volume_line *entry)
 {
 	const struct hybrid_node *node = hybrid_find_uuid(&r->inv, entry->uuid, HYBRID_VOLUME);
@@ -540,7 +547,10 @@ static int end_move(struct replace *r, const struct hybrid_volume_line *entry)
 	return err ? err : forget_entry(r->old->name, entry->id, entry->tombstone);
 }
 
-/* Without the lock: it may take hours, in which others are not to wait.  Then all is looked at again. */
+/*
+ * Drains without the lock: it may take hours, in which others must not wait.  Everything is looked
+ * at again afterwards.
+ */
 static int drain(struct replace *r, struct hybrid_node *node)
 {
 	int err;
@@ -578,7 +588,7 @@ static int step_volume(struct replace *r, const struct hybrid_volume_line *entry
 	return 0;
 }
 
-/* What comes next of the old pool's volumes: to drain one, or to move one.  *left: it has any. */
+/* Takes one step with the old pool's volumes: drains one, or moves one.  *left: there are any. */
 static int step(struct replace *r, bool *left)
 {
 	struct hybrid_volume_line *entries;
@@ -601,7 +611,7 @@ static int step(struct replace *r, bool *left)
 	return err;
 }
 
-/* A pool that a boot, or an activation, has not brought up yet. */
+/* Brings up a pool that no boot or activation has brought up yet. */
 static int bring_up(struct replace *r, struct hybrid_node *pool)
 {
 	dev_t devno;
@@ -620,7 +630,7 @@ static int bring_up(struct replace *r, struct hybrid_node *pool)
 	return err;
 }
 
-/* Take the lock, and see what there is now. */
+/* Takes the lock, and finds both pools as they are now. */
 static int look(struct replace *r, const char *what)
 {
 	int err;
@@ -645,7 +655,10 @@ static int move_all(struct replace *r, const char *new)
 	int err = 0;
 
 	while (left && !err) {
-		/* While nothing is half done, and nothing drains for nobody, a signal ends it */
+		/*
+		 * A signal may end the command here, but not while a drain is on that nobody else
+		 * would end
+		 */
 		fflush(stdout);
 		if (!r->drains)
 			release_signals();
@@ -672,7 +685,10 @@ static int give_back(const struct replace *r)
 			   r->name);
 }
 
-/* The device first: as long as its superblock says that it replaces, this is done again. */
+/*
+ * Renames the device first: as long as the superblock names the old pool, a later attempt does this
+ * again.
+ */
 static int take_name(struct replace *r)
 {
 	char message[HYBRID_NAME_SIZE + 16];
@@ -710,7 +726,7 @@ static int run(struct replace *r)
 
 /* --test ------------------------------------------------------------------------------ */
 
-/* The numbers that the new pool has given, and to whom. */
+/* The ids that the new pool has given to its volumes. */
 struct numbers {
 	struct hybrid_volume_line *entries;
 	unsigned int nr;
@@ -728,7 +744,10 @@ static int load_numbers(const struct replace *r, struct numbers *n)
 	return err;
 }
 
-/* What it has there, or as enter() finds one: an attempt that was cut short gives its back. */
+/*
+ * The volume's id in the new pool or, if it has not moved, the one that enter() would choose: an
+ * attempt that was cut short gives its id back.
+ */
 static uint32_t number_of(struct numbers *n, const uint8_t volume[16], bool moved)
 {
 	uint32_t i;
@@ -746,7 +765,7 @@ static uint32_t number_of(struct numbers *n, const uint8_t volume[16], bool move
 	return i;
 }
 
-/* Until its origin names the new pool. */
+/* Prints the steps until the origin names the new pool. */
 static void print_hand_over(struct replace *r, const struct hybrid_volume_line *to, const char *new,
 			    const char *origin, const struct hybrid_volume_line *from, bool active)
 {
@@ -852,7 +871,7 @@ out:
 	return err;
 }
 
-/* Given again: --cache says nothing new. */
+/* The command was given again: refuses another device for --cache. */
 static int check_same(const struct replace *r)
 {
 	const char *path = r->cl->value[OPT_CACHE];

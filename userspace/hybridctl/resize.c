@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * resize: a volume gets what its origin has grown by, in use or not.
+ * resize: extends a volume to the new size of its origin, in use or not.
  *
- * One with a cache is suspended, the kernel writes entry and superblocks (engine-grow.c says in which
- * order), and the longer table follows.  Of one without, nobody but the tools writes the superblocks:
- * hybrid_member_grow().  Whatever is cut short goes on when the command is given again, or the
+ * With a cache, the volume is suspended, the kernel writes entry and superblocks (engine-grow.c has the
+ * order), and the longer table follows.  Without a cache, only the tools write the superblocks:
+ * hybrid_member_grow().  A resize that is cut short goes on when the command is given again, or when the
  * volume comes up.
  */
 #include <stdio.h>
@@ -21,10 +21,10 @@ struct resize {
 	const struct command_line *cl;
 	struct hybrid_inventory inv;
 	struct hybrid_node *node;
-	struct hybrid_volume_line entry;	/* of one with a cache */
+	struct hybrid_volume_line entry;	/* of a volume with a cache */
 	dev_t origin;
 	uint64_t origin_sectors;
-	uint64_t sectors;			/* what the volume is to have */
+	uint64_t sectors;			/* the new size of the volume */
 };
 
 static unsigned long long mib(uint64_t sectors)
@@ -55,7 +55,7 @@ static int fail_smaller(const struct resize *r, uint64_t needed)
 			   (unsigned long long)needed);
 }
 
-/* Of a volume without a cache: one in place is what its device says. */
+/* Start of the data of a volume without a cache; in place, only the device's table has it. */
 static uint64_t data_start(const struct hybrid_node *node)
 {
 	struct hybrid_dm_linear linear;
@@ -65,7 +65,7 @@ static uint64_t data_start(const struct hybrid_node *node)
 	return hybrid_dm_linear(node->name, &linear) ? linear.start : 0;
 }
 
-/* What is there: its data, and of a formatted one what is behind them. */
+/* Finds the new size: the room for data, less the tail of a formatted origin. */
 static int plan(struct resize *r, bool inplace, uint64_t data_sector, uint64_t data_sectors)
 {
 	struct hybrid_volume_info info = {
@@ -100,7 +100,7 @@ static int find_entry(struct resize *r)
 			   r->node->pool->name, r->node->name);
 }
 
-/* Another one's suspended device is not ours to resume. */
+/* Whether a resize suspended it: a device that others suspended is not ours to resume. */
 static bool was_cut_short(const struct resize *r)
 {
 	return r->entry.data_sectors_new || r->entry.data_sectors > r->node->dm.sectors;
@@ -229,7 +229,7 @@ static int grow_message(const struct resize *r, char message[64])
 	return 0;
 }
 
-/* The table that it has is good for either size: should it be resumed, the volume is as long as before. */
+/* The present table is good for both sizes: if it is resumed, the volume is as long as before. */
 static int grow_paired(struct resize *r)
 {
 	const char *name = r->node->name;
@@ -286,7 +286,7 @@ static int grow_uncached(struct resize *r)
 
 /* --------------------------------------------------------------------------------------- */
 
-/* As it is recorded, and as its device is. */
+/* Whether both the records and the device have the new size. */
 static bool is_done(const struct resize *r)
 {
 	const struct hybrid_node *node = r->node;

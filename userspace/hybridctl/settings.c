@@ -18,7 +18,7 @@ static int fail_value(const char *key, const char *value, const char *next)
 	return hybrid_fail(HYBRID_USAGE, next, "%s=%s does not fit", key, value);
 }
 
-/* @r: of hybrid_parse_setting(), or 0: it is out of bounds. */
+/* @r: result of hybrid_parse_setting(); 0: the value is out of bounds. */
 static int fail_number(const char *key, const char *value, const char *unit, int64_t lowest,
 		       int64_t highest, int r)
 {
@@ -116,7 +116,7 @@ static int set_one(const struct command_line *cl, const struct hybrid_node *node
 	return hybrid_dm_message(node->name, message, NULL);
 }
 
-/* Where @key is assigned; 0: nowhere. */
+/* Index of the assignment of @key; 0: there is none. */
 static int find_assignment(const struct command_line *cl, const char *key)
 {
 	size_t len = strlen(key);
@@ -138,16 +138,13 @@ static int check_once(const struct command_line *cl, int at)
 	return hybrid_fail(HYBRID_USAGE, "leave one of them out", "%s is given twice", key);
 }
 
-/* @at: where it is assigned, or 0; @now: what it is. */
+/* @at: index of the assignment, or 0; @now: the present value. */
 static int64_t value_after(const struct command_line *cl, int at, int64_t now)
 {
 	return at ? strtoll(strchr(cl->argv[at], '=') + 1, NULL, 10) : now;
 }
 
-/*
- * Low must not be above high: in the end, and in between, as the kernel takes one after
- * the other.
- */
+/* Low must never be above high, not even in between: the kernel takes one after the other. */
 static int order_watermarks(const struct command_line *cl, const struct hybrid_node *pool)
 {
 	int high = find_assignment(cl, "high_watermark"), low = find_assignment(cl, "low_watermark");
@@ -190,7 +187,7 @@ static int check_origin(const struct hybrid_node *volume)
 	return r;
 }
 
-/* Writeback is not for each volume. */
+/* Refuses writeback for a volume whose cache device may come up blank. */
 static int check_writeback(const struct command_line *cl)
 {
 	int at = find_assignment(cl, "mode"), r;

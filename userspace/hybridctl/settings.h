@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What get can show. */
+/* The fields that get can show. */
 #ifndef HYBRIDCTL_SETTINGS_H
 #define HYBRIDCTL_SETTINGS_H
 

@@ -113,7 +113,7 @@ static void print_bypass(const struct hybrid_volume_status *s)
 				   reasons[i].why);
 }
 
-/* Bytes; 0: its pool is not active. */
+/* Block size in bytes; 0: the pool is not active. */
 static uint64_t block_of(const struct hybrid_node *volume)
 {
 	return volume->pool && volume->pool->active ?
@@ -153,7 +153,7 @@ static void print_volume(const struct hybrid_node *node)
 			   (unsigned long long)s->origin_errors);
 }
 
-/* Linear: nothing of it goes through the module. */
+/* A linear volume: none of its I/O goes through the module. */
 static void print_linear(const struct hybrid_node *node)
 {
 	char path[HYBRID_PATH_MAX], a[32];
@@ -293,7 +293,7 @@ struct printer {
 	bool unhealthy;
 };
 
-/* A drive that warns makes its pool unhealthy; what is wrong with the pool itself comes first. */
+/* A drive that warns makes its pool unhealthy; problems of the pool itself come first. */
 static void judge_wear(const struct hybrid_node *pool, const struct wears *wears, struct health *h)
 {
 	const struct wear *w = wears->drive, *end = w + wears->nr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* scan --udev: one event.  A few reads and ioctls, however many members there are. */
+/* scan --udev: handles one event, by a few reads and ioctls, however many members there are. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,8 +40,8 @@ static const struct hybrid_member *find_cache(const struct hybrid_inventory *inv
 }
 
 /*
- * A pool may be listed by one of its volumes, of which the cache device says nothing:
- * activate looks for that.
+ * hybrid.conf may list the pool by one of its volumes, which the cache device does not name:
+ * activate checks that.
  */
 static const char *decide_cache(const struct hybrid_member *m)
 {
@@ -71,7 +71,7 @@ static const char *decide_origin(const struct hybrid_inventory *inv,
 	return m->sb.flags & HYBRID_SB_ALONE || e ? "complete" : "degraded";
 }
 
-/* HYBRID_STATE; udev/62-dm-hybrid-member.rules says what each leads to. */
+/* Returns HYBRID_STATE; udev/62-dm-hybrid-member.rules says where each state leads. */
 static const char *decide(const struct hybrid_inventory *inv, const struct hybrid_member *m)
 {
 	bool cache = m->sb.role == HYBRID_ROLE_CACHE;
@@ -87,7 +87,7 @@ static const char *decide(const struct hybrid_inventory *inv, const struct hybri
 		return "removable";
 	if (active)
 		return "active";
-	/* A pool comes up without origins, and each volume when its origin comes; or without a cache */
+	/* A pool comes up without origins; a volume comes up when its origin does, or without a cache */
 	return cache ? decide_cache(m) : decide_origin(inv, m);
 }
 
@@ -104,7 +104,7 @@ static int answer(const struct hybrid_member *m)
 	if (!r)
 		r = hybrid_inventory_load_known(&inv, 0, known, nr);
 	if (!r) {
-		/* If not there: one leg of a multipath that is there, too, or a snapshot */
+		/* Not found: a path of a multipath device that is there, or a snapshot */
 		seen = find_devno(&inv, m->devno);
 		state = seen ? decide(&inv, seen) : "covered";
 		export_member(seen ? seen : m);
@@ -114,7 +114,7 @@ static int answer(const struct hybrid_member *m)
 	}
 	hybrid_inventory_free(&inv);
 	free(known);
-	/* With an error udev would forget what it is, too */
+	/* After an error, udev would forget the type of the device, too */
 	return 0;
 }
 
@@ -127,12 +127,12 @@ static void answer_inplace(const struct hybrid_look *l)
 	if (!l->recognised || hybrid_sysfs_snapshot_of(l->devno) || !awaited(l->identity, pool))
 		return;
 	printf("HYBRID_POOL_UUID=%s\n", hybrid_uuid_text(text, pool));
-	/* What it is recognised by: a unit of its own, as for any member */
+	/* The identity names a unit of its own for the device, as for any member */
 	printf("HYBRID_MEMBER_UUID=%s\n", hybrid_uuid_text(text, l->identity));
 	printf("HYBRID_STATE=%s\n", hybrid_sysfs_removable(l->devno) ? "removable" : "in-place");
 }
 
-/* No member: a device that hybrid.conf names, and that an origin does that misses its pool? */
+/* No member: do hybrid.conf and an origin without its pool name this device? */
 static int answer_ephemeral(const struct hybrid_look *l)
 {
 	const struct hybrid_ephemeral *e = hybrid_config_ephemeral_at(l->devno);
@@ -144,7 +144,7 @@ static int answer_ephemeral(const struct hybrid_look *l)
 	if (!r && e)
 		m = find_origin_without_pool(&inv, e);
 	if (m) {
-		/* By it the unit activates all volumes that had that pool */
+		/* By this UUID the unit activates all volumes that had that pool */
 		printf("HYBRID_POOL_UUID=%s\n", hybrid_uuid_text(text, m->sb.pool_uuid));
 		printf("HYBRID_MEMBER_UUID=%s\n", text);
 		printf("HYBRID_STATE=%s\n", hybrid_sysfs_removable(l->devno) ? "removable" : "ephemeral");
@@ -154,7 +154,7 @@ static int answer_ephemeral(const struct hybrid_look *l)
 }
 
 /*
- * What udev's blkid says comes with the event.  The half of a mirror shows the array's
+ * The event brings the type that udev's blkid found.  The half of a mirror shows the array's
  * superblocks as its own: the rules ask about it only for the sake of origins in place.
  */
 static bool of_another_type(void)
@@ -175,8 +175,8 @@ static int device_gone(const char *text)
 }
 
 /*
- * Before the others are looked at: of two events at once one sees both members.
- * What cannot be read is still what it was.
+ * Announces the device before the others are looked at: of two events at once, one sees both
+ * members.  A device that cannot be read stays as it was announced.
  */
 static int take_look(const struct hybrid_look *l)
 {

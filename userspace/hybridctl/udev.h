@@ -4,7 +4,10 @@
 
 #include "options.h"
 
-/* scan --udev: announce one device, and say what is to be done; --gone: it is gone. */
+/*
+ * scan --udev: announces one device, and prints the state by which the rules go on.  --gone: takes
+ * the announcement back.
+ */
 int scan_for_udev(const struct command_line *cl);
 
 #endif

@@ -19,7 +19,7 @@
 #define HOURS_MAX	(YEARS_MAX * (YEAR / HOUR))
 
 #define LOW_SPARE	(1U << 0)
-#define FAILING		(1U << 8)	/* all that drives other than NVMe's say */
+#define FAILING		(1U << 8)	/* the only warning of drives other than NVMe's */
 
 /* By the bits of NVMe's critical warning, the worst first. */
 static const struct {
@@ -35,7 +35,7 @@ static const struct {
 	{ 1U << 1, "it is too hot or too cold", false },
 };
 
-/* All that the process which asks one drive finds out. */
+/* All results of the process that asks one drive. */
 struct drive {
 	char path[HYBRID_PATH_MAX];
 	bool answers;
@@ -43,7 +43,7 @@ struct drive {
 	unsigned int warnings;
 };
 
-/* What smartctl prints ---------------------------------------------------------- */
+/* Output of smartctl ------------------------------------------------------------ */
 
 /* NULL: there is none, or it is of another type. */
 static struct json_object *get(struct json_object *top, const char *path, enum json_type type)
@@ -53,7 +53,7 @@ static struct json_object *get(struct json_object *top, const char *path, enum j
 	return !json_pointer_get(top, path, &o) && json_object_is_type(o, type) ? o : NULL;
 }
 
-/* -1: there is none, or it cannot be. */
+/* -1: there is none, or it is out of range. */
 static int number(struct json_object *top, const char *path, int max)
 {
 	struct json_object *o = get(top, path, json_type_int);
@@ -62,7 +62,7 @@ static int number(struct json_object *top, const char *path, int max)
 	return n >= 0 && n <= max ? n : -1;
 }
 
-/* Not where it is missing. */
+/* False also if it is missing. */
 static bool is_false(struct json_object *top, const char *path)
 {
 	struct json_object *o = get(top, path, json_type_boolean);
@@ -78,7 +78,7 @@ static bool is_indicator(struct json_object *entry)
 	       !strcmp(json_object_get_string(name), "Percentage Used Endurance Indicator");
 }
 
-/* The device statistics of an ATA drive: all that smartctl 7.3 has of it. */
+/* Looks at the device statistics of an ATA drive: smartctl 7.3 has its wear nowhere else. */
 static int ata_used(struct json_object *top)
 {
 	struct json_object *pages = get(top, "/ata_device_statistics/pages", json_type_array);
@@ -96,7 +96,7 @@ static int ata_used(struct json_object *top)
 	return -1;
 }
 
-/* The first of them that is there. */
+/* The first number that is there. */
 static int first(struct json_object *top, const char * const *paths, unsigned int nr, int max)
 {
 	unsigned int i;
@@ -136,7 +136,7 @@ static void parse(struct drive *d, struct json_object *top)
 		d->warnings = critical;
 	else if (is_false(top, "/smart_status/passed"))
 		d->warnings = FAILING;
-	/* QEMU's drives have 0 of both, some others a threshold of 100 */
+	/* QEMU's drives have 0 for both, some others a threshold of 100 */
 	if (!d->spare && least <= 0)
 		d->spare = -1;
 	else if (d->spare >= 0 && d->spare < 100 && d->spare <= least)
@@ -151,7 +151,7 @@ static void ask(void *element)
 	struct json_object *top;
 	char *text = NULL;
 
-	/* Its complaints are not for our user */
+	/* Complaints of smartctl are not for our user */
 	if (freopen("/dev/null", "w", stderr))
 		hybrid_child(argv, &text);
 	top = text ? json_tokener_parse(text) : NULL;
@@ -161,7 +161,7 @@ static void ask(void *element)
 	d->answers = true;
 }
 
-/* What it means ------------------------------------------------------------------ */
+/* Conclusions -------------------------------------------------------------------- */
 
 static void project(struct wear *w)
 {
@@ -178,7 +178,7 @@ static void project(struct wear *w)
 		strftime(w->end, sizeof(w->end), "%Y-%m-%d", &tm);
 }
 
-/* False: the drive told nothing of use. */
+/* False: the drive told nothing useful. */
 static bool understand(struct wear *w, const struct drive *d)
 {
 	unsigned int i = 0;

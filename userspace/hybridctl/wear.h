@@ -12,9 +12,9 @@ struct wear {
 	bool silent;			/* it does not answer */
 	int used, spare;		/* percent; -1: the drive does not say */
 	unsigned int hours;		/* it was powered on; 0: it does not say */
-	char end[16];			/* the day by which all is used at the pace so far; "": not known */
+	char end[16];			/* day when it is used up, at the pace so far; "": unknown */
 	const char *warning;		/* of the drive itself, in words; NULL: none */
-	bool replace;			/* ... another drive should take its place; else its cooling is at fault */
+	bool replace;			/* warning: replace the drive; false: its cooling is at fault */
 };
 
 struct wears {
@@ -23,16 +23,16 @@ struct wears {
 };
 
 /*
- * Ask the drives below a device, each once.  A drive that sleeps is not woken; one that does not answer
- * within seconds is left alone.  Nothing is said of a drive that smartctl does not know, or where there is
- * no smartctl.  Not to be called under the lock of the tools.
+ * Asks each drive below a device once.  Does not wake a drive that sleeps, and leaves one alone
+ * that does not answer within seconds.  Leaves out a drive that smartctl does not know, and all of
+ * them without smartctl.  Not to be called under the lock of the tools.
  */
 void wear_read(dev_t devno, struct wears *wears);
 
 /* The same in words, on one line.  Returns @buf. */
 char *wear_text(const struct wear *wear, char *buf, size_t len);
 
-/* Whether there is a smartctl. */
+/* Whether smartctl is installed. */
 bool wear_can_be_read(void);
 
 #endif

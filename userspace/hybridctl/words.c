@@ -25,7 +25,7 @@ static int add_member(struct device_words *w, const struct hybrid_node *node)
 
 	if (!node || !node->member || node->active)
 		return 0;
-	/* A volume beside its pool */
+	/* The volume may be given beside its pool */
 	for (i = 0; i < w->nr; i++)
 		if (!strcmp(w->path[i], node->member->path))
 			return 0;
@@ -63,7 +63,7 @@ static int add_word(struct device_words *w, const char *word, bool active)
 	const struct hybrid_node *node = NULL;
 	int r;
 
-	/* Who may not look at devices means a file */
+	/* A user who may not read devices means a file */
 	if (!strchr(word, '/') && !geteuid()) {
 		r = load(w);
 		if (r)
