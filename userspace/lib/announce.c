@@ -17,7 +17,7 @@
 
 #define NOTE_MAX	128
 
-/* A member, by the name of its file: "8:16.cache.<pool UUID>.<member UUID>"; null if unknown. */
+/* A member, by the name of its file: "8:16.cache.<pool UUID>.<member UUID>"; an unknown UUID is null. */
 struct note {
 	char name[NOTE_MAX];
 	dev_t devno;
@@ -29,7 +29,7 @@ struct note {
 #define NOTE_OK		1
 #define NOTE_GPT	2
 
-/* What is in its file: nothing secret. */
+/* Content of its file, without secrets. */
 struct content {
 	struct hybrid_superblock sb;	/* that of the head, or zeroes */
 	char text[HYBRID_WHY_MAX + 64];	/* "<disk sequence> <copies> <flags> <why>" */
@@ -49,8 +49,8 @@ static DIR *open_notes(const char *what)
 }
 
 /*
- * One file for each, so that events beside each other do not meet; whole or not there, so that
- * nobody reads half of one.
+ * Each note has its own file, so that concurrent events do not clash.  The file appears as a
+ * whole, so that nobody reads half of it.
  */
 static void make_note(const char *what, const char *name, const void *content, size_t len)
 {
@@ -139,7 +139,7 @@ static bool next_note(DIR *dir, struct note *n)
 	return false;
 }
 
-/* It was refused because of a copy, perhaps: as if it were plugged in now. */
+/* A member may have been refused because of this copy: it is treated as if plugged in now. */
 static void look_again(const struct note *gone)
 {
 	DIR *dir = open_notes("members/");
@@ -247,7 +247,7 @@ static bool remember(DIR *dir, const struct note *n, struct hybrid_member *m)
 	m->sb.role = n->role;
 	memcpy(m->sb.pool_uuid, n->pool, 16);
 	memcpy(m->sb.member_uuid, n->member, 16);
-	/* Else a number */
+	/* No path, but a number: the device is gone */
 	return hybrid_devno_path(n->devno, m->path, sizeof(m->path))[0] == '/' &&
 	       read_note(dir, n, m);
 }

@@ -15,11 +15,11 @@
 #include "errors.h"
 
 #define BATCH		64
-#define TEXT_MAX	(1U << 16)	/* what one child may print */
+#define TEXT_MAX	(1U << 16)	/* output of one child, in bytes */
 
 int hybrid_patience = 30;
 
-/* What a child sends: what it prints, and at the end its element. */
+/* A child sends its output, and its element at the end. */
 struct child {
 	pid_t pid;
 	int fd;			/* -1: it has ended */
@@ -58,7 +58,7 @@ static int start(struct child *c, void (*fn)(void *element), void *element, size
 	if (pipe2(ends, O_CLOEXEC))
 		return hybrid_fail(HYBRID_NOMEM, "see ulimit -n", "cannot make a pipe: %s",
 				   strerror(errno));
-	/* Else the child would print it, too */
+	/* Otherwise the child would print the buffered output, too */
 	fflush(NULL);
 	c->pid = fork();
 	if (!c->pid)

@@ -20,7 +20,7 @@ static void __attribute__((noreturn)) become(const char * const argv[], int out)
 	dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
 	if (out >= 0)
 		dup2(out, STDOUT_FILENO);
-	/* What LVM would say of descriptors that are not its own */
+	/* LVM would warn of each descriptor that it inherits */
 	setenv("LVM_SUPPRESS_FD_WARNINGS", "1", 1);
 	execvp(argv[0], (char * const *)argv);
 	_exit(127);

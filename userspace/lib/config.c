@@ -26,7 +26,7 @@
 
 /* Values ------------------------------------------------------------------- */
 
-/* Return what is wrong with @value, or NULL. */
+/* The setters return the error in @value, or NULL. */
 static const char *set_words(struct hybrid_words *words, char *value)
 {
 	char *word, *save, **array;
@@ -415,7 +415,7 @@ const struct hybrid_ephemeral *hybrid_config_ephemeral_at(dev_t devno)
 
 /* Making an id ------------------------------------------------------------- */
 
-/* What the file begins with where there is none. */
+/* A new file begins with a copy of the default one. */
 static int copy_default(int to)
 {
 	int from = open(HYBRID_CONF_DEFAULT, O_RDONLY | O_CLOEXEC);
@@ -430,7 +430,7 @@ static int copy_default(int to)
 	return n < 0 ? -1 : r;
 }
 
-/* Behind all that is there, on a line of its own. */
+/* At the end of the file, on a line of its own. */
 static int append_host_id(int fd, const uint8_t id[16])
 {
 	off_t size = lseek(fd, 0, SEEK_END);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * hybrid.conf(5): what is looked at, what comes up by itself, and who this host is.  A line
- * that is wrong is named and left out; the rest counts.
+ * hybrid.conf(5): the devices to look at, the pools and volumes that come up by themselves, and
+ * the id of this host.  A wrong line is named and left out; the other lines count.
  */
 #ifndef HYBRID_CONFIG_H
 #define HYBRID_CONFIG_H
@@ -16,13 +16,13 @@
 
 enum hybrid_auto { HYBRID_AUTO_ALL, HYBRID_AUTO_LISTED, HYBRID_AUTO_NONE };
 
-/* Words of one option, and of its lines after each other. */
+/* Words of one option, from all of its lines in order. */
 struct hybrid_words {
 	char **word;
 	unsigned int nr;
 };
 
-/* A device that comes up blank, and what becomes a new pool on it. */
+/* A device that may come up blank, and the pool to make on it then. */
 struct hybrid_ephemeral {
 	char device[HYBRID_PATH_SIZE + 16];	/* below /dev/disk */
 	char pool[HYBRID_NAME_SIZE];
@@ -39,29 +39,29 @@ struct hybrid_config {
 	struct hybrid_ephemeral *ephemeral;
 	unsigned int nr_ephemeral;
 	bool id_unclear;			/* the file may have one, and cannot be read */
-	unsigned int errors;			/* what was wrong with the file */
+	unsigned int errors;			/* wrong lines, and a failed read */
 	unsigned int given;			/* bits: its options, as config.c numbers them */
 };
 
 /*
- * Read a file; one that is not there is as one that says nothing.  Prints what is wrong
- * with it.  The result is good either way; free it.
+ * Reads a file; a missing file is like an empty one.  Prints each error in it.  The result can
+ * be used in any case; free it.
  */
 void hybrid_config_read(struct hybrid_config *config, const char *path);
 void hybrid_config_free(struct hybrid_config *config);
 
-/* Where it is: HYBRID_CONF. */
+/* Path of the file: HYBRID_CONF. */
 const char *hybrid_config_path(void);
 
-/* A file of the system's, below /etc.  Returns @buf. */
+/* Path of a system file, below /etc.  Returns @buf. */
 const char *hybrid_etc_path(char *buf, size_t len, const char *name);
 
-/* That of this host, read by the first call. */
+/* The configuration of this host, read by the first call. */
 const struct hybrid_config *hybrid_config(void);
 
 /*
- * The id of this host; if it has none, one is made and written to the file.  Under the
- * tools' lock.  Returns 0 or an exit code.
+ * Gets the id of this host.  If it has none, makes one and writes it to the file.  Caller holds
+ * the tools' lock.  Returns 0 or an exit code.
  */
 int hybrid_config_make_host_id(uint8_t id[16]);
 
@@ -77,10 +77,10 @@ bool hybrid_config_comes_up(const char *name, const uint8_t uuid[16]);
 /* Whether members are looked for on a device. */
 bool hybrid_config_looks_at(dev_t devno);
 
-/* The part of a device's name that a superblock has: its path below /dev/disk; NULL: it is not there. */
+/* A device's path below /dev/disk, as superblocks have it; NULL: it is not below. */
 const char *hybrid_ephemeral_path(const char *device);
 
-/* The line for the device that an origin's superblock names; NULL: both have to name it. */
+/* The line for the device that an origin's superblock names; NULL unless both name it. */
 const struct hybrid_ephemeral *hybrid_config_ephemeral(const struct hybrid_sb *sb);
 
 /* Whether the name leads to a device now. */

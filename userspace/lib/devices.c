@@ -24,7 +24,7 @@ static bool is_block(const struct stat *st)
 	return S_ISBLK(st->st_mode);
 }
 
-/* The error of an exclusive open, with who it is that has the device. */
+/* The error of an exclusive open names the device's user. */
 static int fail_busy(const char *path, dev_t devno)
 {
 	char where[HYBRID_PATH_MAX];
@@ -60,7 +60,7 @@ static int fail_open(const char *path, const struct stat *st, unsigned int flags
 	}
 }
 
-/* errno says what is wrong. */
+/* Returns 0, or -1 and sets errno. */
 static int device_limits(struct hybrid_device *dev, const struct stat *st, unsigned int flags)
 {
 	unsigned int opt = 0, zone;
@@ -187,7 +187,7 @@ int hybrid_device_read(const struct hybrid_device *dev, uint64_t sector, void *b
 {
 	ssize_t n = pread(dev->fd, buf, len, sector * 512);
 
-	/* Of a device's errors one is ENODATA (a bad medium), and ours means "nothing there" */
+	/* A device may fail with ENODATA (a bad medium), but here that means "nothing there" */
 	if (n < 0)
 		return errno == ENOMEM ? -ENOMEM : -EIO;
 	return (size_t)n == len ? 0 : -EIO;
@@ -331,8 +331,8 @@ int hybrid_device_signatures(const struct hybrid_device *dev, char **text)
 }
 
 /*
- * What others put together of several devices.  libblkid says "raid" of most of them, but not
- * of these.
+ * Whether other software assembles one device of several of this type.  libblkid has the usage
+ * "raid" for most such types, but not for these.
  */
 static bool is_assembled(const char *type, const char *usage)
 {

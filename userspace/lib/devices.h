@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Block devices and image files: opening them without harm, what they are, who
- * uses them, and what a format would destroy.  Reads and writes bypass the page
- * cache where they can: the kernel targets write beside it.
+ * Block devices and image files: safe opens, properties, users, and the signatures that a
+ * format would destroy.  Reads and writes bypass the page cache where they can, since the
+ * kernel targets write beside it.
  */
 #ifndef HYBRID_DEVICES_H
 #define HYBRID_DEVICES_H
@@ -21,13 +21,13 @@ struct hybrid_device {
 	uint64_t sectors;
 	uint32_t logical_sectors;	/* logical sector size, in sectors */
 	uint32_t optimal_sectors;	/* optimal I/O size, 0: unknown */
-	bool zoned;			/* not to be written in any order */
+	bool zoned;			/* must not be written in arbitrary order */
 };
 
 /* hybrid_device_open() flags */
 #define HYBRID_OPEN_WRITE	(1U << 0)
 #define HYBRID_OPEN_EXCLUSIVE	(1U << 1)	/* refuse if mounted or held */
-#define HYBRID_OPEN_FILES	(1U << 2)	/* regular files are welcome */
+#define HYBRID_OPEN_FILES	(1U << 2)	/* accept regular files, too */
 #define HYBRID_OPEN_QUIET	(1U << 3)	/* print nothing on failure */
 
 /*
@@ -38,18 +38,18 @@ struct hybrid_device {
 int hybrid_device_open(struct hybrid_device *dev, const char *path, unsigned int flags);
 
 /*
- * Harmless on a device that is not open.  One that was open for writing gets a change uevent:
+ * Does nothing if the device is not open.  If it was open for writing, sends a change uevent:
  * udev watches for the close itself, but not while it handles an earlier event of the device.
  */
 void hybrid_device_close(struct hybrid_device *dev);
 
 /*
- * Close, and later open again for writing: fails with HYBRID_BADDEV unless
- * the path still leads to the same device of the same size.
+ * Closes the device and opens it again, for example for writing.  Fails with HYBRID_BADDEV
+ * unless the path still leads to the same device of the same size.
  */
 int hybrid_device_reopen(struct hybrid_device *dev, unsigned int flags);
 
-/* Whether it is open, and for writing. */
+/* Whether it is open for writing. */
 bool hybrid_device_writable(const struct hybrid_device *dev);
 
 /*
@@ -63,7 +63,7 @@ int hybrid_device_zero(const struct hybrid_device *dev, uint64_t sector, uint64_
 int hybrid_device_flush(const struct hybrid_device *dev);
 
 /*
- * Tell a block device that what it has there is not needed.  Returns 0 or -errno, which is
+ * Tells a block device that these sectors are no longer needed.  Returns 0 or -errno, which is
  * -EOPNOTSUPP if it takes no discards.
  */
 int hybrid_device_discard(const struct hybrid_device *dev, uint64_t sector, uint64_t sectors);
@@ -72,37 +72,37 @@ int hybrid_device_discard(const struct hybrid_device *dev, uint64_t sector, uint
 void *hybrid_buffer(size_t len);
 
 /*
- * What libblkid finds on the device, and partition tables, one line each in
- * *text ("ext4 filesystem, label \"home\", uuid ..."); empty if nothing.  *text
- * is allocated.  Returns 0 or an exit code.
+ * Lists the signatures and partition tables that libblkid finds on the device, one line each, in
+ * *text ("ext4 filesystem, label \"home\", uuid ..."); empty if there are none.  *text is
+ * allocated.  Returns 0 or an exit code.
  */
 int hybrid_device_signatures(const struct hybrid_device *dev, char **text);
 
 /*
- * Whether libblkid takes it for a part of something that others put together: LVM, md, ZFS,
- * DRBD, bcache ...  Then what looks like a superblock of ours is that of the whole.  @type:
- * what libblkid calls it.
+ * Whether libblkid takes it for a part of a device that other software assembles: LVM, md, ZFS,
+ * DRBD, bcache ...  A superblock of ours on it then belongs to the assembled device.  @type:
+ * libblkid's name for the part.
  */
 bool hybrid_device_in_array(const struct hybrid_device *dev, char *type, size_t len);
 
 /*
- * Refuse two paths of one device (always), and two devices that share a disk below them
+ * Refuses two paths of one device (always), and two devices that share a disk below them
  * (unless @force): a cache on its own origin's disk speeds up nothing.  To be called before the
- * second is opened: once the first is held exclusively, that would only say that it is in use.
- * What a path that leads nowhere means, whoever opens it says.  Returns 0 or HYBRID_REFUSED.
+ * second open: while the first device is held exclusively, that open would only report it as in
+ * use.  A path that leads nowhere passes: its open reports it.  Returns 0 or HYBRID_REFUSED.
  */
 int hybrid_devices_distinct(const char *a, const char *b, bool force);
 
 /*
- * What recognises an origin that carries no superblock: its filesystem's UUID, or
+ * The identity that recognises an origin without a superblock: the UUID of its file system, or
  * the disk's or partition's own, together with the size.  False if it has none.
  */
 bool hybrid_device_identity(const struct hybrid_device *dev, char *buf, size_t len);
 
-/* The same of one with data in its midst: its own identity, whatever libblkid takes it for. */
+/* The same if the data begins further in: the device's own identity, never a file system's. */
 bool hybrid_device_own_identity(const struct hybrid_device *dev, char *buf, size_t len);
 
-/* What libblkid finds on it beside a superblock of @type; false: nothing. */
+/* Whether libblkid finds a signature on it beside that of @type; its type goes to @found. */
 bool hybrid_device_has_other(const struct hybrid_device *dev, const char *type, char *found,
 			     size_t len);
 
@@ -112,11 +112,11 @@ bool hybrid_devno_held(dev_t devno, dev_t holder);
 bool hybrid_devno_has_partitions(dev_t devno);
 /* Its size; 0: it is not there. */
 uint64_t hybrid_devno_sectors(dev_t devno);
-/* Which of all disks that ever had a number it has, or is on; 0 if the kernel does not say. */
+/* Sequence number of its disk, which tells it from other disks with its device number; 0: unknown. */
 uint64_t hybrid_devno_sequence(dev_t devno);
 /* Where it is mounted: the first mount point, or false. */
 bool hybrid_devno_mounted(dev_t devno, char *where, size_t len);
-/* Of a file system with a number of its own (btrfs): the device that was mounted; 0: unknown. */
+/* The mounted device, if @devno is a number of the file system's own (btrfs); 0: unknown. */
 dev_t hybrid_devno_of_mount(dev_t devno);
 /* /dev/mapper/NAME or /dev/KNAME of a block device that is there now, or M:m. */
 char *hybrid_devno_path(dev_t devno, char *buf, size_t len);

@@ -70,7 +70,7 @@ static struct dm_task *run_on(int type, const char *name)
 	return NULL;
 }
 
-/* What the kernel says -------------------------------------------------------- */
+/* The kernel's log ------------------------------------------------------------- */
 
 #define DEVICES_MAX	16
 
@@ -101,7 +101,7 @@ static void add_device(struct kmsg *k, dev_t devno)
 		k->devices[k->nr++] = devno;
 }
 
-/* Those that a table names: a volume's pool and origin, a pool's cache device. */
+/* Adds the devices that a table names: a volume's pool and origin, a pool's cache device. */
 static void add_devices_of_table(struct kmsg *k, const char *params)
 {
 	char word[32];
@@ -113,7 +113,7 @@ static void add_devices_of_table(struct kmsg *k, const char *params)
 			add_device(k, devno);
 }
 
-/* A device and what it is made of. */
+/* Adds a device and the devices directly below it. */
 static void add_device_of_name(struct kmsg *k, const char *name)
 {
 	struct dm_task *task = run_on(DM_DEVICE_DEPS, name);
@@ -145,8 +145,9 @@ static bool named_device(const char *text, dev_t *devno)
 }
 
 /*
- * "hybrid: 253:0: ...", by the module of that device, or of none: an answer to a message; and
- * "table: 253:0: hybrid-pool: ...", by device-mapper of the table that it does not take.
+ * Whether a log line is about our request: "hybrid: 253:0: ..." by the module, about that device,
+ * or without a device in answer to a message; or "table: 253:0: hybrid-pool: ..." by
+ * device-mapper, about a table that it refuses.
  */
 static bool is_ours(const struct kmsg *k, const char *text)
 {
@@ -171,7 +172,7 @@ static bool is_ours(const struct kmsg *k, const char *text)
 	return false;
 }
 
-/* Print what the kernel says of our request. */
+/* Prints the kernel's log lines about our request. */
 static void kmsg_print(const struct kmsg *k)
 {
 	char record[1024], *text;
@@ -336,7 +337,7 @@ static bool kernel_has_dm(void)
 	return found;
 }
 
-/* Whether all of it is an origin, but for holes. */
+/* Whether the table maps only an origin, apart from holes. */
 static bool is_alone(struct dm_task *task, uint64_t *sectors)
 {
 	uint64_t start, length;
@@ -379,7 +380,7 @@ static bool device_info(const char *name, struct hybrid_dm_device *dev)
 		dev->sectors = length;
 		dev->alone = !dev->pool && is_alone(task, &dev->sectors);
 		dev->readonly = info.read_only;
-		/* dmsetup remove --force leaves the target "error" to who has it open */
+		/* dmsetup remove --force leaves the target "error" to users that have it open */
 		dev->live = info.live_table && target &&
 			    (dev->alone || !strcmp(target, dev->pool ? HYBRID_POOL_TARGET :
 						   HYBRID_VOLUME_TARGET));
@@ -490,7 +491,7 @@ static bool add_line(const struct table *t, const char *name, struct dm_task *ta
 	return dm_task_add_target(task, 0, t->sectors, t->target, t->params);
 }
 
-/* What of the origin stands before a hole, or behind the last one. */
+/* The part of the origin before a hole, or behind the last one. */
 static bool add_origin(const struct table *t, const char *name, struct dm_task *task,
 		       uint64_t from, uint64_t to)
 {
@@ -586,7 +587,7 @@ static int create_empty(const char *name, const uint8_t uuid[16], bool pool, dev
 	return r;
 }
 
-/* One that could not be finished. */
+/* Removes a device whose creation failed. */
 static void undo_create(const char *name)
 {
 	struct dm_task *task = dm_task_create(DM_DEVICE_REMOVE);
@@ -600,7 +601,7 @@ static void undo_create(const char *name)
 		dm_task_destroy(task);
 }
 
-/* In steps of our own: a task of libdevmapper that does all of them does not say which errno it got. */
+/* In separate steps: libdevmapper's task for all of them does not report its errno. */
 static int create(const char *name, const uint8_t uuid[16], bool pool, const struct table *table,
 		  dev_t *devno)
 {

@@ -4,8 +4,8 @@
  * cookies where udev runs.  The only user of dm_task_*; tests/cli replaces this
  * file by a model.
  *
- * Functions return 0 or an exit code and have printed the error, with what the
- * kernel logged about it.
+ * Functions return 0 or an exit code.  On failure, they have printed the error and
+ * the kernel's log lines about it.
  */
 #ifndef HYBRID_DM_H
 #define HYBRID_DM_H
@@ -27,7 +27,7 @@ struct hybrid_dm_device {
 	dev_t devno;
 	int open_count;
 	bool suspended;
-	bool live;		/* has a table, of ours or of its origin alone */
+	bool live;		/* has a table: of our target, or of its origin alone */
 	bool alone;		/* a volume without its pool: see hybrid_dm_create_alone() */
 	bool readonly;		/* ... see hybrid_dm_create_readonly() */
 	uint64_t sectors;
@@ -37,15 +37,15 @@ struct hybrid_dm_device {
 void hybrid_dm_init(void);
 
 /*
- * Whether the kernel has device-mapper and both targets, loading their module if
- * need be, and whether this tool speaks with them: hybrid_check_version().  HYBRID_NOTARGET, or
- * HYBRID_REFUSED without permission.
+ * Checks that the kernel has device-mapper and both targets, loading their module if necessary,
+ * and that this tool can work with them: see hybrid_check_version().  Returns 0; HYBRID_NOTARGET;
+ * or HYBRID_REFUSED without permission.
  */
 int hybrid_dm_check(bool format);
 
 /*
- * Whether the kernel has the policy, loading its module as the kernel would; @test: only
- * looking for it.
+ * Whether the kernel has the policy.  Loads its module as the kernel would; with @test, only
+ * checks that it could.
  */
 bool hybrid_dm_policy(const char *name, bool test);
 
@@ -56,7 +56,7 @@ bool hybrid_dm_policy(const char *name, bool test);
  */
 int hybrid_dm_list(struct hybrid_dm_device **devices, unsigned int *nr);
 
-/* The device of a pool or volume that is there; 0: it is not. */
+/* The device number of an active pool or volume; 0: it is not active. */
 dev_t hybrid_dm_find(const uint8_t uuid[16], bool pool);
 
 /* Whether any device (not only ours) has this name. */
@@ -67,8 +67,8 @@ int hybrid_dm_create(const char *name, const uint8_t uuid[16], bool pool, uint64
 		     const char *params, dev_t *devno);
 
 /*
- * A volume that is its origin from @data_sector on and nothing else: target
- * linear under the volume's name and UUID.
+ * Creates a volume that is just its origin from @data_sector on: target linear under
+ * the volume's name and UUID.
  */
 int hybrid_dm_create_alone(const char *name, const uint8_t uuid[16], uint64_t sectors,
 			   dev_t origin, uint64_t data_sector);
@@ -79,22 +79,22 @@ struct hybrid_dm_hole {
 };
 
 /*
- * The same, but nobody can write to it, and reads of the holes fail: target error stands there.
- * @holes: by their sectors, apart from each other, all within the volume.
+ * Does the same, but read-only, and with target error in the holes, so that reads there fail.
+ * @holes: sorted by sector, without overlap, all within the volume.
  */
 int hybrid_dm_create_readonly(const char *name, const uint8_t uuid[16], uint64_t sectors,
 			      dev_t origin, uint64_t data_sector,
 			      const struct hybrid_dm_hole *holes, size_t nr);
 
 /*
- * Other tables for a device that is in use; only I/O in flight is waited for, no
- * file system is frozen.
+ * New tables for a device in use.  The functions wait only for I/O in flight, and
+ * freeze no file system.
  */
 
-/* A device, ours or not, that is one piece of another and nothing else. */
+/* A device, ours or not, that is just one piece of another. */
 struct hybrid_dm_linear {
 	dev_t devno, below;
-	unsigned long long start;	/* on what is below */
+	unsigned long long start;	/* on the device below */
 	uint64_t sectors;
 	bool suspended;
 	char uuid[HYBRID_DM_NAME_MAX + 1];	/* DM_UUID; empty: it has none */
@@ -103,7 +103,7 @@ struct hybrid_dm_linear {
 /* False if no device @name is there, or if it is not linear. */
 bool hybrid_dm_linear(const char *name, struct hybrid_dm_linear *linear);
 
-/* Load a table and take it away again: whether the kernel would have it. */
+/* Loads a table and clears it again, to see whether the kernel accepts it. */
 int hybrid_dm_try(const char *name, const char *target, uint64_t sectors, const char *params);
 
 /*
@@ -114,10 +114,10 @@ int hybrid_dm_switch(const char *name, const char *target, uint64_t sectors, con
 int hybrid_dm_suspend(const char *name);
 int hybrid_dm_resume(const char *name);
 
-/* A pool or volume gets another name.  Its users, who have its number, do not notice. */
+/* Renames a pool or volume.  Its users, which have its number, do not notice. */
 int hybrid_dm_rename(const char *name, const char *new_name, bool pool);
 
-/* The DM_UUID of a volume, for a device that has none: for good. */
+/* Gives the DM_UUID of a volume to a device that has none.  It cannot be changed later. */
 int hybrid_dm_set_uuid(const char *name, const uint8_t uuid[16]);
 
 /* HYBRID_BUSY if it is open. */

@@ -21,7 +21,7 @@ enum hybrid_exit {
 	HYBRID_NOTARGET = 8,	/* kernel target missing or too old */
 };
 
-/* Set once by main: what the messages look like. */
+/* Form of the messages; set once by main. */
 struct hybrid_output {
 	const char *program;
 	bool quiet;		/* no notes */
@@ -33,8 +33,8 @@ struct hybrid_output {
 extern struct hybrid_output hybrid_output;
 
 /*
- * Print what is wrong (@fmt names the device) and, unless NULL, what to do
- * next.  Returns @code, so that callers can return it on.
+ * Prints an error (@fmt names the device and the reason) and, unless NULL, the
+ * next step.  Returns @code, so that callers can return it in turn.
  */
 int hybrid_fail(int code, const char *next, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -16,7 +16,7 @@
 #include "gpt.h"
 #include "units.h"
 
-#define ENTRIES_SIZE	16384	/* 128 of 128 bytes, the least that is to be kept free */
+#define ENTRIES_SIZE	16384	/* 128 of 128 bytes, the least to reserve */
 #define REREAD_TRIES	20
 #define REREAD_PAUSE_MS	100
 
@@ -47,7 +47,7 @@ int hybrid_gpt_check(const struct hybrid_device *dev, const struct hybrid_sb *sb
 			   (unsigned long long)dev->sectors);
 }
 
-/* The libraries read and write what is not aligned: they get a descriptor without O_DIRECT. */
+/* The libraries' reads and writes are not aligned, so they get a descriptor without O_DIRECT. */
 static int open_buffered(const struct hybrid_device *dev, int mode)
 {
 	char self[64];
@@ -71,7 +71,7 @@ static struct fdisk_context *open_context(const struct hybrid_device *dev, int f
 	return NULL;
 }
 
-/* What the partition is to be; NULL: no memory. */
+/* Describes the partition; NULL: no memory. */
 static struct fdisk_partition *describe(struct fdisk_context *cxt, const struct hybrid_device *dev,
 					const struct hybrid_sb *sb)
 {
@@ -94,7 +94,7 @@ static struct fdisk_partition *describe(struct fdisk_context *cxt, const struct 
 	return part;
 }
 
-/* It is what was meant: nothing was rounded. */
+/* Checks that the partition is as described, and that nothing was rounded. */
 static int check_partition(struct fdisk_context *cxt, const struct hybrid_device *dev,
 			   const struct hybrid_sb *sb)
 {

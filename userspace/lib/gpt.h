@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The GPT that makes an ordinary disk of a formatted origin: its one partition is the data
- * area.  It stands in head and tail, beside the superblocks, which it leaves as they are.
+ * The GPT that turns a formatted origin into an ordinary disk: its one partition is the data
+ * area.  The GPT is in head and tail, beside the superblocks, which it leaves as they are.
  */
 #ifndef HYBRID_GPT_H
 #define HYBRID_GPT_H
@@ -12,16 +12,16 @@
 #define HYBRID_GPT_LINUX	"0fc63daf-8483-4772-8e79-3d69d8477de4"
 
 /*
- * Whether such a table has room between the superblocks, the data area and the ends of the disk, and
- * can name the data area in the disk's logical sectors.  Prints why not, with the numbers.
- * Returns 0 or an exit code.
+ * Checks that such a table has room between the superblocks, the data area and the ends of the
+ * disk, and can name the data area in the disk's logical sectors.  If not, prints the reason with
+ * the numbers.  Returns 0 or an exit code.
  */
 int hybrid_gpt_check(const struct hybrid_device *dev, const struct hybrid_sb *sb);
 
 /*
- * Write primary, backup and protective MBR, and flush.  The table has the member's UUID, the
- * partition that of the volume, and its name: written again it is the same.  @dev is open for
- * writing.  Returns 0 or an exit code.
+ * Writes primary and backup table and the protective MBR, and flushes.  The table has the member's
+ * UUID, and the partition has the volume's UUID and name, so that a second write gives the same
+ * table.  @dev is open for writing.  Returns 0 or an exit code.
  */
 int hybrid_gpt_write(const struct hybrid_device *dev, const struct hybrid_sb *sb);
 
@@ -29,8 +29,8 @@ int hybrid_gpt_write(const struct hybrid_device *dev, const struct hybrid_sb *sb
 bool hybrid_gpt_there(const struct hybrid_device *dev);
 
 /*
- * Have the kernel look for partitions on an exclusively opened disk.  Returns 0 or -errno: what
- * has partitions in use stays as it is.
+ * Has the kernel look for partitions on an exclusively opened disk.  Returns 0 or -errno; a disk
+ * with partitions in use stays as it is.
  */
 int hybrid_gpt_reread(const struct hybrid_device *dev);
 

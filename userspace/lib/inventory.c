@@ -34,7 +34,7 @@ static void note_unreadable(const struct hybrid_look *l)
 	announce_unreadable(l->devno, l->r == -ETIMEDOUT ? "it does not answer" : why);
 }
 
-/* What was found at one of the paths, or not. */
+/* Takes the result of a look at one path. */
 static int take_look(struct hybrid_inventory *inv, const struct hybrid_look *l, bool named)
 {
 	const char *why = l->r < 0 ? strerror(-l->r) : "cannot be opened";
@@ -100,7 +100,7 @@ struct scan {
 	unsigned int nr_skip, what;
 };
 
-/* A device that others are, or will be, made of shows what they show; so do snapshots. */
+/* A device that is or will be below others shows the same identity as they do; so does a snapshot. */
 static bool may_be_inplace(dev_t devno)
 {
 	return !hybrid_devno_held(devno, 0) && !hybrid_udev_multipath(devno) &&
@@ -137,7 +137,7 @@ static bool same_member(const struct hybrid_member *a, const struct hybrid_membe
 	       !memcmp(a->sb.member_uuid, b->sb.member_uuid, 16);
 }
 
-/* @lower is that member, too, but what is above it is to be used. */
+/* Whether a device above @lower shows the same member, and is to be used instead. */
 static bool is_covered(const struct hybrid_inventory *inv, const struct hybrid_member *lower)
 {
 	const struct hybrid_member *m;
@@ -155,9 +155,9 @@ static bool is_covered(const struct hybrid_inventory *inv, const struct hybrid_m
 }
 
 /*
- * One member seen through two devices is no clone if one is made of the other
- * (multipath, md, dm-linear): the topmost counts.  First all that are covered
- * go: two paths to one disk are unrelated but for what is above both.
+ * One member seen through two devices is no clone if one is built on the other
+ * (multipath, md, dm-linear): the topmost counts.  All covered ones are dropped
+ * first: only the device above both relates two paths to one disk.
  */
 static int drop_covered(struct hybrid_inventory *inv)
 {
@@ -308,7 +308,7 @@ static int parse_table(struct hybrid_node *node, const char *text)
 	return 0;
 }
 
-/* An origin without its pool: what a volume in passthrough shows, and no counters. */
+/* An origin without its pool shows as a volume in passthrough, without counters. */
 static int refresh_alone(struct hybrid_node *node, char *table)
 {
 	table[strcspn(table, " ")] = '\0';
@@ -408,7 +408,7 @@ static int load_inactive(struct hybrid_inventory *inv)
 	return r;
 }
 
-/* Not of another pool, which has taken over a volume that kept its UUID. */
+/* Not if another pool has taken over the volume, which kept its UUID. */
 static bool may_be_of(const struct hybrid_node *volume, const uint8_t pool_uuid[16], dev_t pool)
 {
 	dev_t devno;
@@ -430,8 +430,8 @@ bool hybrid_entry_foreign(struct hybrid_inventory *inv, const uint8_t pool_uuid[
 }
 
 /*
- * Add a volume of an active pool that no device maps, whether or not its origin is found; of one
- * that was deleted, note it.
+ * Adds a volume of an active pool that no device maps, whether or not its origin is found.  Notes
+ * on the node of a deleted volume that it was deleted.
  */
 static int add_closed(struct hybrid_inventory *inv, const uint8_t pool_uuid[16], dev_t pool,
 		      const struct hybrid_volume_line *entry)
@@ -445,7 +445,7 @@ static int add_closed(struct hybrid_inventory *inv, const uint8_t pool_uuid[16],
 	if (entry->tombstone || (foreign && !entry->dirty) ||
 	    (!foreign && node && node->active && node->dm.live))
 		return 0;
-	/* The volume's own node is that of its origin, which is done with this pool */
+	/* The node of a foreign volume stands for its origin, which has left this pool */
 	if (!node || foreign)
 		node = add_node(inv);
 	if (!node)
@@ -526,7 +526,7 @@ static struct hybrid_member *member_of(struct hybrid_inventory *inv,
 	return NULL;
 }
 
-/* Linear for want of a cache that it should have, or of none. */
+/* Tells a linear volume that has no cache from one whose cache is missing. */
 static void name_uncached(struct hybrid_node *node)
 {
 	if (node->active && node->dm.alone &&
@@ -547,7 +547,7 @@ const uint8_t *hybrid_node_replaces(const struct hybrid_node *pool)
 {
 	const struct hybrid_member *m = pool->member;
 
-	/* One in the place of a pool that is gone has nothing to take over from it */
+	/* A pool in place of one that is gone has nothing to take over from it */
 	return pool->kind == HYBRID_POOL && m && m->ok && !(m->sb.flags & HYBRID_SB_EPHEMERAL) &&
 	       !hybrid_uuid_is_null(m->sb.replaces) ? m->sb.replaces : NULL;
 }
@@ -561,7 +561,7 @@ static void note_successor(struct hybrid_inventory *inv, struct hybrid_node *poo
 		old->successor = pool;
 }
 
-/* Once the arrays no longer move: who belongs to whom. */
+/* Connects nodes and members, once the arrays no longer move. */
 static void connect_nodes(struct hybrid_inventory *inv)
 {
 	struct hybrid_node *node;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What is there: members found on block devices, active pools and volumes, and
- * how they belong together.  Read once at the start of a command.
+ * Members found on block devices, active pools and volumes, and their relations.
+ * Read once at the start of a command.
  */
 #ifndef HYBRID_INVENTORY_H
 #define HYBRID_INVENTORY_H
@@ -23,11 +23,11 @@ struct hybrid_node {
 	bool active;
 	/*
 	 * A volume of an active pool that no device maps.  dm, table and status then have
-	 * nothing but its sectors, id, inplace, cutoff, mode and dirty.
+	 * only its sectors, id, inplace, cutoff, mode, dirty and dirty_sectors.
 	 */
 	bool closed;
-	bool given_up;			/* ... closed: its origin is done with that pool, which has dirty data of it */
-	bool deleted;			/* its pool has let it go: a detach was cut short; with ... CLOSED */
+	bool given_up;			/* ... closed: its origin left that pool, which has its dirty data */
+	bool deleted;			/* its pool has deleted it: a detach was cut short; with ... CLOSED */
 	struct hybrid_member *member;	/* cache device or origin; NULL: not found */
 
 	struct hybrid_dm_device dm;			/* active */
@@ -56,7 +56,7 @@ struct hybrid_lookalike {
 struct hybrid_inventory {
 	struct hybrid_member *members;	/* sorted as the kernel names devices */
 	unsigned int nr_members;
-	bool members_known;		/* who is not among them is not here */
+	bool members_known;		/* any other member is not here */
 	struct hybrid_node *nodes;	/* pools first */
 	unsigned int nr_nodes;
 	struct hybrid_lookalike *lookalikes;	/* if they were looked for */
@@ -73,40 +73,40 @@ struct hybrid_inventory {
 #define HYBRID_LOAD_ALL		(HYBRID_LOAD_KNOWN | HYBRID_LOAD_ACTIVE)
 
 /*
- * Read it.  With @nr_paths, only these devices (and files) are looked at instead
- * of all.  Returns 0 or an exit code; free with hybrid_inventory_free() either
- * way.  Of a member that is seen through devices built on each other only the
- * topmost is listed, and no snapshot of LVM unless it is in @paths; otherwise one
- * that appears twice is not ok, both times.  Members are read by processes of their own, each
- * with a time limit (hybrid_apart()): so not under the lock of the tools.
+ * Reads the inventory.  With @nr_paths, looks only at these devices (and files), not
+ * at all of them.  Returns 0 or an exit code; free with hybrid_inventory_free() in any
+ * case.  If a member is seen through devices built on each other, only the topmost is
+ * listed.  An LVM snapshot is listed only if it is in @paths.  Any other member that
+ * appears twice is not ok, both times.  Each member is read by a process with a time limit
+ * (hybrid_apart()), so this must not be called under the lock of the tools.
  */
 int hybrid_inventory_load(struct hybrid_inventory *inv, unsigned int flags,
 			  char * const *paths, unsigned int nr_paths);
 
 /*
- * The same, of what udev has announced: nothing is printed. @known has path, device number,
- * role and UUIDs as they were then; a member that cannot be read now stays with these, not
- * ok, so that neither a copy nor the rest of its pool is used as if it were gone.
+ * Does the same for members that udev has announced, and prints nothing.  @known has path, device
+ * number, role and UUIDs as they were then.  A member that cannot be read now keeps these, but is
+ * not ok: neither a copy of it nor the rest of its pool is used as if the member were gone.
  */
 int hybrid_inventory_load_known(struct hybrid_inventory *inv, unsigned int flags,
 				const struct hybrid_member *known, unsigned int nr);
 
 /*
- * What is active, and what is not by the members that have been found, anew: for what was read
+ * Builds the nodes again, from device-mapper and the members already read: for an inventory read
  * before the lock was taken.  @flags: ACTIVE and CLOSED.  Returns 0 or an exit code.
  */
 int hybrid_inventory_look_again(struct hybrid_inventory *inv, unsigned int flags);
 
 /*
- * Read what recognises the devices that may be origins in place: those named, else all that
- * nothing holds.  As members are read: not under the lock.  Returns 0 or an exit code.
+ * Reads the identities of devices that may be origins in place: of the named ones, or else of all
+ * that nothing holds.  As for members, not under the lock.  Returns 0 or an exit code.
  */
 int hybrid_inventory_lookalikes(struct hybrid_inventory *inv, char * const *paths,
 				unsigned int nr_paths);
 
 /*
- * One more member, made since they were read.  hybrid_inventory_look_again() is to follow: what points
- * to members is void.  Returns 0 or an exit code.
+ * Adds a member made since the members were read.  Call hybrid_inventory_look_again() next, as
+ * pointers to members are no longer valid.  Returns 0 or an exit code.
  */
 int hybrid_inventory_add(struct hybrid_inventory *inv, const struct hybrid_member *m);
 
@@ -131,21 +131,21 @@ struct hybrid_node *hybrid_find_uuid(struct hybrid_inventory *inv, const uint8_t
 				     enum hybrid_kind kind);
 struct hybrid_member *hybrid_find_member(struct hybrid_inventory *inv, const uint8_t uuid[16]);
 
-/* The cache device of a pool, also one that is not to be used; NULL: it is not here. */
+/* The cache device of a pool, even one that is not ok; NULL: it is not here. */
 struct hybrid_member *hybrid_find_cache(struct hybrid_inventory *inv, const uint8_t pool[16]);
 
-/* A pool to which the volumes of another one move: the UUID of that.  NULL: it is not one. */
+/* The UUID of the pool whose volumes move to @pool; NULL: there is none. */
 const uint8_t *hybrid_node_replaces(const struct hybrid_node *pool);
 
 /*
- * A volume without a cache: formatted, whether or not its origin, linear, is up; or in place, while
- * it is.  For an inventory with members.
+ * Whether a volume has no cache: a formatted one whether it is active (linear on its origin) or
+ * not, one in place only while it is active.  Needs an inventory with members.
  */
 bool hybrid_node_uncached(const struct hybrid_node *node);
 
 /*
- * Whether the origin of a pool's entry is here, and has no cache, or another one: what the pool
- * has of it is never used again.
+ * Whether the origin of a pool's entry is here, but has no cache or another one.  The pool's data
+ * of it is never used again.
  */
 bool hybrid_entry_foreign(struct hybrid_inventory *inv, const uint8_t pool_uuid[16],
 			  const struct hybrid_volume_line *entry);

@@ -13,7 +13,7 @@
 
 #define ANSWER_BYTES	4096
 
-/* The half of a mirror: the array may be of use, it alone never is. */
+/* Refuses a part of an array, such as half of a mirror: only the array may be used. */
 static void refuse_part(const struct hybrid_device *dev, struct hybrid_member *m)
 {
 	char type[64];

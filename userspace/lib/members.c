@@ -57,14 +57,14 @@ static void describe(char *buf, size_t len, const char *place, int r, const char
 static void set_why(struct hybrid_member *m, int head, const char *head_why, int tail,
 		    const char *tail_why)
 {
-	/* Of two bad copies the one that is ours, or claims it, tells more */
+	/* Of two bad copies, the one that is ours, or claims to be, tells more */
 	if (head && (head != -ENODATA || !tail))
 		describe(m->why, sizeof(m->why), "head", head, head_why);
 	else if (tail)
 		describe(m->why, sizeof(m->why), "tail", tail, tail_why);
 }
 
-/* Partitions, or an array or LVM, active or not, or any device that is built on it. */
+/* Whether it has partitions, is a part of an array or LVM, active or not, or is below another device. */
 static bool has_others_above(const struct hybrid_device *dev)
 {
 	char text[HYBRID_WHY_MAX];
@@ -86,7 +86,7 @@ static int choose_copy(const struct hybrid_device *dev, struct hybrid_member *m,
 		/* The tail of a disk may be that of its last partition, array ... */
 		if (r[0] == -ENODATA && r[1] == -ESTALE && has_others_above(dev))
 			return -ENODATA;
-		/* What could be read is not ours, nor does it claim to be */
+		/* The copy that could be read is not ours, nor does it claim to be */
 		return r[0] == -EIO || (r[0] == -ENODATA && r[1] == -EIO) ? -EIO : 0;
 	}
 	if (m->copies == 3 && memcmp(sb[0].member_uuid, sb[1].member_uuid, 16)) {
@@ -306,7 +306,7 @@ static int inplace_identity(const struct hybrid_device *dev, struct hybrid_sb *s
 	bool within = sb->data_sector;
 	char identity[HYBRID_PATH_MAX + 64];
 
-	/* It has the UUID of the filesystem that it was taken of */
+	/* A snapshot has the same file system UUID as its volume */
 	if (hybrid_sysfs_snapshot_of(dev->devno))
 		return hybrid_fail(HYBRID_REFUSED, "leave out --in-place, or copy it to a volume of its own",
 				   "%s is a snapshot: no origin in place is looked for on one",
@@ -387,7 +387,7 @@ static int fail_write(const struct hybrid_device *dev, int r)
 			   "%s: cannot write: %s", dev->path, strerror(-r));
 }
 
-/* What the device is from now on. */
+/* Announces the member that the device is from now on. */
 static void tell(const struct hybrid_device *dev, const struct hybrid_sb *sb)
 {
 	struct hybrid_member m = {
@@ -421,8 +421,8 @@ static int zero_tail(const struct hybrid_device *dev, uint64_t sector, uint64_t 
 }
 
 /*
- * A growth that was cut short has left a tail at the end of the device, to which the head does not lead.
- * Without a head that would be found, and say what was so then.
+ * A growth that was cut short left a tail at the end of the device, to which the head does not lead.  If
+ * the head were lost, that tail would be found, and would be out of date.
  */
 static int forget_new_tail(const struct hybrid_device *dev, const struct hybrid_sb *sb)
 {
@@ -457,11 +457,11 @@ static int write_superblocks(const struct hybrid_device *dev, const struct hybri
 	return r;
 }
 
-/* One sector, which is never torn, has all of a superblock but the id of its owner. */
+/* One sector, which is never torn, has all of a superblock but the host id. */
 static_assert(offsetof(struct hybrid_superblock, role_data) + sizeof(struct hybrid_sb_cache) <= 512);
 static_assert(offsetof(struct hybrid_superblock, role_data) + sizeof(struct hybrid_sb_origin) <= 512);
 
-/* Nobody's for a moment: so a power cut leaves a member, or none. */
+/* First without a host id, so that a power cut leaves a whole member, or none. */
 static int write_first_superblocks(const struct hybrid_device *dev, const struct hybrid_sb *sb)
 {
 	struct hybrid_sb first = *sb;
@@ -490,7 +490,7 @@ bool hybrid_can_guard(const struct hybrid_device *dev)
 	return dev->file || !hybrid_sysfs_partition(dev->devno);
 }
 
-/* A protective MBR, as GPT has it: all of the disk is taken, by none that others know. */
+/* A protective MBR, as GPT has it: one partition fills the disk, of a type that other tools leave alone. */
 static int write_guard(const struct hybrid_device *dev)
 {
 	static const uint8_t entry[] = { 0, 0, 2, 0, 0xee, 0xff, 0xff, 0xff, 1 };
@@ -586,7 +586,7 @@ int hybrid_member_write(const struct hybrid_device *dev, const struct hybrid_sb 
 	return r ? fail_write(dev, r) : 0;
 }
 
-/* A new tail; the old one and its lost map go; then head and tail with the new size. */
+/* Writes a new tail, zeroes the old one and its lost map, then writes head and tail with the new size. */
 static int grow(const struct hybrid_device *dev, struct hybrid_sb *sb)
 {
 	uint64_t old = hybrid_sb_sector(sb->member_sectors, 1), end = hybrid_sb_sector(dev->sectors, 1);
@@ -629,7 +629,7 @@ static int read_origin(const struct hybrid_device *dev, struct hybrid_member *m)
 	return 0;
 }
 
-/* Both copies, with a nonce that no cache knows. */
+/* Writes both copies, with a nonce that no cache knows. */
 static int write_changed(const struct hybrid_device *dev, struct hybrid_sb *sb)
 {
 	if (hybrid_random(&sb->nonce, sizeof(sb->nonce)))
@@ -678,7 +678,7 @@ static bool lost_is_known(const struct hybrid_device *dev, const struct hybrid_s
 	return known;
 }
 
-/* A good lost map stays, and else anything may be lost. */
+/* A good lost map stays; without one, anything may be lost. */
 static void keep_loss(const struct hybrid_device *dev, struct hybrid_sb *sb)
 {
 	bool dirty = sb->flags & HYBRID_SB_DIRTY, known = dirty && lost_is_known(dev, sb);
@@ -689,7 +689,7 @@ static void keep_loss(const struct hybrid_device *dev, struct hybrid_sb *sb)
 		sb->flags |= HYBRID_SB_LOSS_UNKNOWN;
 }
 
-/* Until its user has seen to it. */
+/* The loss stays on record until the user acknowledges it. */
 static void warn_of_loss(const struct hybrid_sb *sb)
 {
 	if (sb->lost)
@@ -773,7 +773,7 @@ char *hybrid_replaced_name(char name[HYBRID_NAME_SIZE], const struct hybrid_sb *
 	return name;
 }
 
-/* One after the other, and a sector of each, which is written whole or not at all. */
+/* One copy after the other, and one sector of each, which is written whole or not at all. */
 static int unsign(const struct hybrid_device *dev, uint64_t member_sectors)
 {
 	unsigned int copy;

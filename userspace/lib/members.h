@@ -14,20 +14,20 @@
 
 #define HYBRID_WHY_MAX		160
 
-/* GPT type of partitions that are members: to other tools an inactive one looks empty. */
+/* GPT type of partitions that are members, as other tools see nothing on an inactive one. */
 #define HYBRID_GPT_TYPE		"32544467-74e4-4122-a528-2221570be82a"
 
-/* What stands in the places of a device's two superblocks. */
+/* Contents of a device's two superblocks. */
 struct hybrid_member {
 	char path[HYBRID_PATH_MAX];
 	dev_t devno;			/* 0 for files */
 	uint64_t sectors;		/* of the device */
 	bool ok;			/* sb is valid and may be used */
 	uint32_t copies;		/* bit 0: head is good, bit 1: tail is good */
-	bool apart;			/* not both say what sb says */
-	bool gpt;			/* an origin without a cache: there is a GPT, too: an export was cut short */
+	bool apart;			/* a copy is bad, or older than sb */
+	bool gpt;			/* an origin without a cache, with a GPT: an export was cut short */
 	char why[HYBRID_WHY_MAX];	/* if not ok, or if a copy is bad: the reason */
-	struct hybrid_sb sb;		/* the current copy; else what is known of it */
+	struct hybrid_sb sb;		/* the current copy, or its known fields */
 };
 
 /*
@@ -44,9 +44,9 @@ int hybrid_member_read(const struct hybrid_device *dev, struct hybrid_member *me
 bool hybrid_cache_stopped(const struct hybrid_device *dev, const struct hybrid_sb *sb);
 
 /*
- * Whether a device holds nothing, as far as anybody can tell: it is no member, libblkid knows
- * nothing on it, it has no partitions, and its first and its last MiB are zero.  @why: else what
- * is there, to follow "it ".
+ * Whether a device seems to hold nothing: it is no member, libblkid knows nothing on it, it has
+ * no partitions, and its first and its last MiB are zero.  Otherwise @why is the reason, to
+ * follow "it ".
  */
 bool hybrid_member_blank(const struct hybrid_device *dev, char why[HYBRID_WHY_MAX]);
 
@@ -54,7 +54,7 @@ bool hybrid_member_blank(const struct hybrid_device *dev, char why[HYBRID_WHY_MA
 const char *hybrid_role_name(uint32_t role);
 
 /*
- * What a new pool is to be.  The caller fills the first part, format_plan() the
+ * Plan of a new pool.  The caller fills in the first part, hybrid_cache_plan() the
  * second.
  */
 struct hybrid_cache_plan {
@@ -73,7 +73,7 @@ struct hybrid_origin_plan {
 	uint32_t volume_id;
 	uint32_t granule_sectors;	/* of the pool */
 	bool inplace;
-	uint64_t data_sector;		/* in place: where the data begin */
+	uint64_t data_sector;		/* in place: where the data begins */
 	bool guard;
 
 	struct hybrid_sb sb;		/* inplace: never written */
@@ -92,13 +92,13 @@ int hybrid_check_formattable(const struct hybrid_device *dev);
 int hybrid_cache_plan(const struct hybrid_device *dev, struct hybrid_cache_plan *plan);
 int hybrid_origin_plan(const struct hybrid_device *dev, struct hybrid_origin_plan *plan);
 
-/* Whether a guard would be written: of a partition its GPT type tells others. */
+/* Whether a guard would be written.  A partition's GPT type tells other tools enough. */
 bool hybrid_can_guard(const struct hybrid_device *dev);
 
 /*
- * Write what was planned: zeroed head and tail, guard, root, superblocks, in this
- * order, and flush.  Return 0 or an exit code; what was written by then is
- * wiped by hybrid_member_wipe().
+ * Write the plan: zeroed head and tail, guard, root, superblocks, in this order, and
+ * flush.  Return 0 or an exit code; hybrid_member_wipe() then wipes the part that
+ * was written.
  */
 int hybrid_cache_format(const struct hybrid_device *dev, const struct hybrid_cache_plan *plan);
 int hybrid_origin_format(const struct hybrid_device *dev, const struct hybrid_origin_plan *plan);
@@ -107,62 +107,64 @@ int hybrid_origin_format(const struct hybrid_device *dev, const struct hybrid_or
 int hybrid_member_write(const struct hybrid_device *dev, const struct hybrid_sb *sb);
 
 /*
- * An origin that nobody else writes to has grown: its data area gets all of the room.  As the kernel does it
- * (engine-grow.c), a cut leaves the old size or the new one.  Returns 0 or an exit code.
+ * Extends the data area of an origin that has grown to all of the room.  Nobody else may write to the
+ * origin.  As in the kernel (engine-grow.c), a cut leaves the old size or the new one.  Returns 0 or an
+ * exit code.
  */
 int hybrid_member_grow(const struct hybrid_device *dev, struct hybrid_sb *sb);
 
 /*
- * The lost map that an origin's superblock names, whichever copy is good: 0, with
- * *map allocated, or -errno.
+ * Reads the lost map that an origin's superblock names, from a copy that is good.
+ * Returns 0, with *map allocated, or -errno.
  */
 int hybrid_lost_map_read(const struct hybrid_device *dev, const struct hybrid_sb *sb,
 			 struct hybrid_lost_map **map);
 
 /*
- * What an origin's superblock says once it is a pool's: that nothing of it is cached yet.  The data, names
- * and settings stay.  Nothing is written.
+ * Makes @sb that of an origin that belongs to a pool, with nothing cached yet.  The data, names and
+ * settings stay.  Writes nothing.
  */
 void hybrid_member_pair(struct hybrid_sb *sb, const uint8_t pool_uuid[16], uint32_t id,
 			const uint8_t key[16]);
 
 /*
- * Both copies of an origin say that it has no cache: role, no pool and no key, a fresh nonce; the
- * rest as it is in @sb.  One that is dirty loses data by this: its lost map stays if that is good,
- * and else the loss is unknown; a warning says so.  Returns 0 or an exit code.
+ * Writes both copies of an origin's superblock as that of an origin without a cache: role, no pool
+ * and no key, a fresh nonce; the rest as it is in @sb.  A dirty origin loses data by this: a good
+ * lost map stays, otherwise the loss is unknown, and a warning says so.  Returns 0 or an exit code.
  */
 int hybrid_member_part(const struct hybrid_device *dev, struct hybrid_sb *sb);
 
 /*
- * The same, of what is read from the device.  @next: mode and cutoff for the next cache; NULL: as
- * they stand there.  Returns 0 or an exit code.
+ * Does the same to the superblock read from the device.  @next: mode and cutoff for the next cache;
+ * NULL: as they are there.  Returns 0 or an exit code.
  */
 int hybrid_member_mark_detached(const struct hybrid_device *dev,
 				const struct hybrid_volume_settings *next);
 
 /*
- * Read an origin again, and have both copies say what the one that counts says: before a table maps
- * it without its cache, since one old copy that is left could bring that back.  Returns 0 or an
- * exit code.
+ * Reads an origin again, and makes both copies of its superblock the current one.  Needed before a
+ * table maps the origin without its cache, since an old copy could bring the cache back.  Returns 0
+ * or an exit code.
  */
 int hybrid_member_unite(const struct hybrid_device *dev, struct hybrid_member *member);
 
 /*
- * A pool that replaces another one has its name with this at the end, so that neither is in the
- * other's way at a boot.  hybrid_replaced_name(): the other's, which it has in the end; returns @name.
+ * A pool that replaces another one has the other's name with this suffix, so that neither is in the
+ * other's way at a boot.  hybrid_replaced_name() gives the name without it, which the new pool has
+ * in the end; returns @name.
  */
 #define HYBRID_NEW_SUFFIX	"-new"
 char *hybrid_replaced_name(char name[HYBRID_NAME_SIZE], const struct hybrid_sb *sb);
 
 /*
- * Take the superblocks off a formatted member, the head's first, and leave all else.  Cut short, it
- * leaves a member that one copy describes, or none.  Returns 0 or an exit code.
+ * Takes the superblocks off a formatted member, the head's first, and leaves everything else.  If cut
+ * short, it leaves a member that one copy describes, or none.  Returns 0 or an exit code.
  */
 int hybrid_member_unsign(const struct hybrid_device *dev, const struct hybrid_sb *sb);
 
 /*
- * Zero head and tail of a formatted member, the superblocks first: cut short, it leaves a member with
- * all of its metadata, or none.
+ * Zeroes head and tail of a formatted member, the superblocks first.  If cut short, it leaves a member
+ * with all of its metadata, or none.
  */
 int hybrid_member_wipe(const struct hybrid_device *dev, const struct hybrid_sb *sb);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The registry of policies in userspace, as dm-hybrid/policy.c is in the kernel:
- * those linked in have registered themselves before main runs.
+ * The registry of policies in userspace, as dm-hybrid/policy.c is in the kernel.
+ * Linked policies have registered themselves before main runs.
  */
 #include "policy-registry.h"
 

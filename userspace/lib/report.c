@@ -344,7 +344,7 @@ static const struct dm_report_object_type row_types[] = {
 	{ .id = 0, .desc = "", .prefix = "", .data_fn = NULL },
 };
 
-/* With the rows that @select does not want dropped, or only those printed. */
+/* Prints the selected rows, or (not @print) drops all others. */
 static int with_dm_report(struct hybrid_report *report, const struct key_list *list,
 			  const struct hybrid_report_options *opts, bool print)
 {

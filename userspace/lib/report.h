@@ -23,7 +23,7 @@ struct hybrid_field {
 	const char *description;
 };
 
-/* What a report can show, and what it shows without -o. */
+/* Fields of a report, and its default fields (without -o). */
 struct hybrid_fields {
 	const struct hybrid_field *list;
 	unsigned int nr;
@@ -36,7 +36,7 @@ struct hybrid_value {
 	bool set;		/* else: empty, null in JSON */
 };
 
-/* What the user asked for; strings as typed, NULL: not given. */
+/* The user's options; strings as typed, NULL: not given. */
 struct hybrid_report_options {
 	const char *fields;	/* -o; "+a,b" adds to the default; "all"; "help" */
 	const char *sort;	/* -O: "a,-b" */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Where files are; by themselves, so that tests can put others in their place. */
+/* Paths of files, in a source file of their own, so that tests can replace them. */
 #include <stdio.h>
 
 #include "announce.h"

@@ -32,8 +32,8 @@ static struct udev *context(void)
 }
 
 /*
- * The device of a number, to be unreferenced, or NULL.  Nobody keeps it: it remembers each
- * attribute as it was when it was first read.
+ * The device of a number, to be unreferenced, or NULL.  No caller keeps it: it remembers each
+ * attribute as first read.
  */
 static struct udev_device *device_of(dev_t devno)
 {
@@ -394,7 +394,7 @@ bool hybrid_sysfs_removable(dev_t devno)
 	return false;
 }
 
-/* @disk: that @lower is a partition of, or @lower.  multipath holds disks, not partitions. */
+/* @disk: the disk of the partition @lower, or @lower itself.  multipath holds disks, not partitions. */
 static bool built_on(dev_t upper, dev_t lower, dev_t disk, int depth)
 {
 	DIR *dir = depth < DEPTH_MAX ? open_neighbours(whole_disk(upper), "slaves") : NULL;
@@ -421,9 +421,9 @@ static bool is_layer(const char *layer, const char *uuid, const char *suffix)
 }
 
 /*
- * LVM names what is below a snapshot by UUIDs: "LVM-<its own>-cow", where both differ, and
- * "LVM-<the other volume's>-real".  The other volume is made of the latter, too; while a
- * snapshot is merged into it of both, but then the UUID that goes with "-cow" is not its own.
+ * The UUIDs of the two devices below an LVM snapshot are "LVM-<its own>-cow", which has the
+ * differences, and "LVM-<the other volume's>-real".  The other volume is built on the latter, too,
+ * and on both while a snapshot is merged into it; but then the UUID before "-cow" is not its own.
  */
 dev_t hybrid_sysfs_snapshot_of(dev_t devno)
 {
@@ -450,7 +450,7 @@ dev_t hybrid_sysfs_snapshot_of(dev_t devno)
 
 /* Names ------------------------------------------------------------------------ */
 
-/* Whether @matches is true of any link to @dev, which is unreferenced, and may be NULL. */
+/* Whether @matches is true of any link to @dev.  Takes @dev, which may be NULL. */
 static bool any_link(struct udev_device *dev, bool (*matches)(const char *name, void *arg),
 		     void *arg)
 {
@@ -477,8 +477,8 @@ static bool any_word(const char *list, bool (*matches)(const char *name, void *a
 }
 
 /*
- * DEVLINKS of the event that this runs in, which udev does not yet tell others.  libudev's
- * udev_device_new_from_environment() would cut the environment to pieces.
+ * DEVLINKS of the event in which this process runs.  udev's database does not have them yet.
+ * libudev's udev_device_new_from_environment() would cut the environment to pieces.
  */
 static bool any_link_of_event(dev_t devno, bool (*matches)(const char *name, void *arg), void *arg)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the kernel and udev know of a block device, by libudev.  All answer "no" where sysfs
- * is not mounted or the device is gone; none prints.  See devices.h for the rest of the
+ * Questions to the kernel and udev about a block device, by libudev.  All are answered "no" if
+ * sysfs is not mounted or the device is gone; no function prints.  See devices.h for the other
  * functions.
  */
 #ifndef HYBRID_SYSFS_H
@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The device of a name of the kernel's, as "sda1" or "dm-0"; false: there is none. */
+/* The device with a kernel name such as "sda1" or "dm-0"; false: there is none. */
 bool hybrid_sysfs_devno(const char *kname, dev_t *devno);
 
 /* Names of the devices that hold it ("dm-3 md0"); false if none. */
@@ -39,38 +39,38 @@ bool hybrid_sysfs_partition(dev_t devno);
 /* Of a partition: its disk, its number there, and where it begins, in sectors.  False: it is none. */
 bool hybrid_sysfs_partition_of(dev_t devno, dev_t *disk, unsigned int *number, uint64_t *start);
 
-/* Of a backing device of bcache that runs: its state, and what only its cache has ("1.2M").  False: it is none. */
+/* Of a running bcache backing device: its state, and its amount of dirty data ("1.2M"); or false. */
 bool hybrid_sysfs_bcache(dev_t devno, char *state, char *dirty, size_t len);
 
 /* Whether it is a logical volume of LVM. */
 bool hybrid_sysfs_lvm(dev_t devno);
 
-/* Whether device-mapper makes it of others (LVM, LUKS ...), and it is no disk with several paths. */
+/* Whether it is a device of device-mapper (LVM, LUKS ...), other than a multipath disk. */
 bool hybrid_sysfs_mapped(dev_t devno);
 
 /* Whether a disk at its bottom can be taken out (sticks, cards). */
 bool hybrid_sysfs_removable(dev_t devno);
 
-/* Whether it is a pool, or a volume: what is inside those nobody looks for. */
+/* Whether it is a pool or a volume: nobody looks for members inside. */
 bool hybrid_sysfs_ours(dev_t devno);
 
 /*
- * A floppy, a CD, raw flash: never a member, and only to open it may close a tray, start a
- * motor and wait for it, or log errors.  Nothing opens one that nobody has named.
+ * Whether it is a floppy, a CD or raw flash: never a member, and opening it may close a tray,
+ * start a motor and wait for it, or log errors.  The tools open one only if the user names it.
  */
 bool hybrid_devno_no_disk(dev_t devno);
 
-/* A path of a multipath, says udev; what is above it may not be there yet. */
+/* Whether udev has it as a path of a multipath device, which may not be there yet. */
 bool hybrid_udev_multipath(dev_t devno);
 
 /*
- * Whether @matches is true of any of its names: /dev/mapper/NAME or /dev/KNAME, and the
- * links that udev made; also those that the environment has, in an event of udev for it.
+ * Whether @matches is true of any of its names: /dev/mapper/NAME or /dev/KNAME, the links
+ * that udev made, and, in an event of udev for it, the links in the environment.
  */
 bool hybrid_devno_any_name(dev_t devno, bool (*matches)(const char *name, void *arg),
 			   void *arg);
 
-/* Of how many devices udev says that a link, as "/dev/disk/by-id/...", is theirs. */
+/* The number of devices that, to udev, have a link such as "/dev/disk/by-id/...". */
 unsigned int hybrid_udev_claims(const char *name);
 
 /* Whether there is a udevd. */
@@ -79,7 +79,7 @@ bool hybrid_udev_runs(void);
 /* An attribute of a module in the kernel, as "dm_hybrid"; false: it is not loaded. */
 bool hybrid_sysfs_module(const char *name, const char *attr, char *buf, size_t len);
 
-/* As if the kernel said so of it now: "add". */
+/* Has the kernel send a uevent for it, such as "add". */
 void hybrid_sysfs_uevent(dev_t devno, const char *action);
 
 /*
@@ -89,14 +89,14 @@ void hybrid_sysfs_uevent(dev_t devno, const char *action);
 bool hybrid_sysfs_built_on(dev_t upper, dev_t lower);
 
 /*
- * What a snapshot of LVM (not a thin one) was taken of: the device below the logical volume
- * that has its data.  0: it is none, or is being merged and gone.
+ * The data of the logical volume that an LVM snapshot (not a thin one) was taken of: the device
+ * below that volume.  0: it is no snapshot, or is being merged and gone.
  */
 dev_t hybrid_sysfs_snapshot_of(dev_t devno);
 
 /*
- * Call @fn for each block device that may be a disk and that hybrid.conf(5) does not leave out;
- * or for those that $HYBRID_SCAN_ONLY names.  Stops at, and returns, the first non-zero.
+ * Calls @fn for each block device that may be a disk and that hybrid.conf(5) does not leave out; if
+ * $HYBRID_SCAN_ONLY is set, only for the devices it names.  Stops at, and returns, the first non-zero.
  */
 int hybrid_sysfs_each(int (*fn)(dev_t devno, void *arg), void *arg);
 

@@ -4,8 +4,8 @@
  * messages and their replies, as dm-hybrid.rst defines them.  Built and parsed
  * here and nowhere else.  Strings only: no I/O, no messages, no devices.
  *
- * Parsers return 0, or -EINVAL for text that does not fit the page.  Builders
- * return the length, or -ENOSPC.
+ * Parsers return 0, -EINVAL for text that is not as dm-hybrid.rst has it, or
+ * -ENOMEM.  Builders return the length, or -ENOSPC.
  */
 #ifndef HYBRID_TABLES_H
 #define HYBRID_TABLES_H
@@ -26,7 +26,7 @@
 #define HYBRID_DEVICE_MAX	256	/* bytes of a device's path */
 #define HYBRID_WORD_MAX		64
 
-/* By HYBRID_MODE_*; NULL ends it. */
+/* Names by HYBRID_MODE_*; NULL ends the array. */
 extern const char * const hybrid_mode_names[];
 
 /* Name of a mode (HYBRID_MODE_*); NULL if there is no such mode. */
@@ -78,9 +78,10 @@ int hybrid_volume_table_build(char *buf, size_t len,
 int hybrid_volume_table_parse(const char *params, struct hybrid_volume_table *table);
 
 /*
- * What a target of the kernel is for this tool: of its major version, or HYBRID_NOTARGET; with
- * another minor, a warning says which of the two is the older one.  @format: whether devices are
- * to be formatted, which the module must read, too.  Returns 0 or an exit code.
+ * Checks that a target of the kernel fits this tool.  Another major version is an error
+ * (HYBRID_NOTARGET).  With another minor version, a warning names the older of the two.  @format:
+ * devices are to be formatted, so the module must read this tool's disk format.  Returns 0 or an
+ * exit code.
  */
 int hybrid_check_version(const char *target, const uint32_t version[3], bool format);
 
@@ -147,8 +148,8 @@ struct hybrid_volume_line {
 	uint64_t cutoff_sectors;
 	bool inplace;
 	uint32_t dirty;			/* blocks */
-	uint64_t dirty_sectors;		/* in dirty granules; 0 also of a module that does not say */
-	uint64_t data_sectors_new;	/* it is being grown to that; 0: it is not */
+	uint64_t dirty_sectors;		/* in dirty granules; 0 also if the module does not say */
+	uint64_t data_sectors_new;	/* size that it is growing to; 0: it is not growing */
 };
 
 int hybrid_volume_line_parse(const char *line, struct hybrid_volume_line *entry);

@@ -86,7 +86,7 @@ int hybrid_parse_size(const char *text, uint64_t *bytes)
 	return 0;
 }
 
-/* What may follow the number instead of the unit of a size, and how much of @unit it is. */
+/* Suffixes of a number other than the units of sizes; each is worth @times of @unit. */
 static const struct {
 	const char *unit, *suffix;
 	unsigned int times;
@@ -108,7 +108,7 @@ int hybrid_parse_setting(const char *text, const char *unit, uint64_t *value)
 		if (!strcmp(unit, suffixes[i].unit) && !strcmp(end, suffixes[i].suffix))
 			return __builtin_mul_overflow(*value, suffixes[i].times, value) ?
 			       -ERANGE : 0;
-	/* Of sizes KiB and MiB */
+	/* Of the units, only KiB and MiB take a size */
 	if (strncmp(unit + 1, "iB", 2))
 		return -EINVAL;
 	r = hybrid_parse_size(text, value);

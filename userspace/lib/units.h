@@ -20,15 +20,15 @@ int hybrid_parse_size(const char *text, uint64_t *bytes);
 int hybrid_parse_u64(const char *text, uint64_t *value);
 
 /*
- * The value of a setting that counts in @unit, "percent", "ms", "KiB/s" or "MiB a day", as a
- * number of these: a bare one, a percentage with %, a time with ms or s, or a size as above.
+ * Parses a setting whose value counts in @unit: "percent", "ms", "KiB/s" or "MiB a day".  The text
+ * is a bare number, a percentage with %, a time with ms or s, or a size as above.
  * Returns 0, -EINVAL, -ERANGE, or -EDOM: it is no whole number of @unit.
  */
 int hybrid_parse_setting(const char *text, const char *unit, uint64_t *value);
 
 /*
- * Bytes as text: unit 'h' chooses one that gives a short number ("64.00k"),
- * b s k m g t take that one.  Returns @buf.
+ * Bytes as text.  Unit 'h' chooses a unit that gives a short number ("64.00k");
+ * b s k m g t stand for themselves.  Returns @buf.
  */
 char *hybrid_format_size(char *buf, size_t len, uint64_t bytes, char unit);
 
