@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * How much SSD, which block size, how long will it live: read off the curves.
+ * Size and life of the SSD, and the block size, read off the curves.
  *
  * The knee is the point of the curve, both axes linear and of length one, that lies
  * farthest above the line between its ends.  Between simulated sizes the hit ratio is taken
@@ -14,9 +14,9 @@
 #include "units.h"
 
 #define MOST		0.9
-#define ALIKE		1.05	/* disk times that do not decide */
+#define ALIKE		1.05	/* disk times within this factor count as equal */
 
-/* What the caches of a series come to, if they are a curve. */
+/* Advice from the caches of a series, if they are a curve. */
 struct advice {
 	const struct cache *first;
 	u32 nr;
@@ -99,8 +99,8 @@ static const struct cache *cache_of(const struct advice *a, double bytes)
 }
 
 /*
- * Of all series the one that takes the disk least time, or nearly so and writes less to the
- * SSD, all at one size: that which is enough for the first of them.
+ * Chooses the series with the least disk time; of series with nearly the least, the one that writes
+ * least to the SSD.  All are compared at one size, the smallest that is enough for one of them.
  */
 static u32 best_advice(const struct advice *a, u32 nr)
 {

@@ -19,7 +19,7 @@ static u64 key_of(u32 source, u64 window)
 	return ((u64)(source + 1) << KEY_SHIFT) | window;
 }
 
-/* Where that window stands, or would. */
+/* The window's place in the table, or the free place for it. */
 static struct footprint_window *find(const struct footprint *f, u64 key)
 {
 	u64 i = sample_hash(key) & (f->size - 1);
@@ -74,7 +74,7 @@ static u32 count_parts(u64 pages, u32 block_pages)
 	return n;
 }
 
-/* Is this the first window that is touched of its block? */
+/* Is this the first touched window of its block? */
 static bool is_first(const struct footprint *f, u64 key, u32 windows)
 {
 	u64 first = key & ~(u64)(windows - 1);

@@ -21,7 +21,7 @@ struct footprint {
 bool footprint_add(struct footprint *f, u32 source, u64 sector, u32 count);
 void footprint_free(struct footprint *f);
 
-/* Blocks of that size in @sample that hold such a page; 8: the pages themselves. */
+/* Number of blocks of that size in @sample with a touched page; 8: of the pages themselves. */
 u64 footprint_blocks(const struct footprint *f, u32 block_sectors, const struct sample *sample);
 
 #endif

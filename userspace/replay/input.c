@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Decompressors are other programs, without a shell between: each reads the file and
- * writes to a pipe.  What they make of a hostile file is as bounded as any other text.
+ * writes to a pipe.  Their output from a hostile file is as bounded as any other text.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -46,7 +46,7 @@ static const char *tool_for(const struct input *in)
 	return NULL;
 }
 
-/* A child that ends with a signal when nobody reads on, though we ignore it. */
+/* SIGPIPE, which we ignore, ends the child when nobody reads its output any more. */
 static int spawn(struct input *in, int out)
 {
 	char *argv[] = { (char *)in->tool, "-dc", NULL };
@@ -96,7 +96,7 @@ static int start(struct input *in)
 	return r;
 }
 
-/* Whether the decompressor was content with all that it read. */
+/* Whether the decompressor ended without an error. */
 static bool stop(struct input *in)
 {
 	int status = 0;

@@ -13,7 +13,7 @@
 struct input {
 	const char *name;		/* for messages */
 	int file;			/* as it is on the disk */
-	int fd;				/* what is read: the file, or a pipe from @child */
+	int fd;				/* to read from: the file, or a pipe from @child */
 	pid_t child;			/* a decompressor, 0: none */
 	const char *tool;
 	char buf[1 << 16];
@@ -24,7 +24,7 @@ struct input {
 
 /*
  * All but input_close() return 0 or an exit code, after a message.  input_open()
- * takes over @fd, which must be seekable, also where it fails.
+ * takes over @fd, which must be seekable, even if it fails.
  */
 int input_open(struct input *in, int fd, const char *name);
 void input_close(struct input *in);

@@ -8,7 +8,10 @@
 #define WRITEBACK_MS		5.0
 #define SECTORS_A_MS		(150e6 / 512 / 1000)
 
-/* Sectors count from 1 here: 0 is none.  Does it go on where one of the last operations ended?  Its end becomes the newest. */
+/*
+ * Does the operation continue one of the last ones?  Its end becomes the newest.  Sectors count from 1
+ * here: 0 is none.
+ */
 static bool goes_on(struct model_disk *d, u64 sector, u32 count)
 {
 	bool found;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What a disk takes for an operation: 8 ms, 0.5 ms where it goes on where one of the
- * last ended, 5 ms for a run of a writeback, which comes sorted; and 150 MB/s.
+ * Time of a disk for an operation: 8 ms; 0.5 ms if it continues one of the last ones; 5 ms
+ * for a run of writeback, which comes sorted.  The transfer at 150 MB/s is added.
  */
 #ifndef HYBRID_REPLAY_MODEL_H
 #define HYBRID_REPLAY_MODEL_H
@@ -17,11 +17,11 @@ struct model_disk {
 	u64 sectors[2];
 	u64 runs;			/* of the writes: writeback's */
 	double ms;
-	u64 merge_at;			/* what begins here is part of the operation before */
+	u64 merge_at;			/* an operation that begins here is part of the one before */
 	bool merge_write;
 };
 
-/* Zero @d first.  A fresh request's operations are not those of the one before. */
+/* Zero @d first.  Operations of different requests are not merged. */
 static inline void model_request(struct model_disk *d)
 {
 	d->merge_at = 0;

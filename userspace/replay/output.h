@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What came out, as a table, JSON, SVG, and advice in words. */
+/* The results as a table, JSON, SVG, and advice in words. */
 #ifndef HYBRID_REPLAY_OUTPUT_H
 #define HYBRID_REPLAY_OUTPUT_H
 
@@ -7,7 +7,7 @@
 
 #include "run.h"
 
-/* What the SSD is rated for: bytes in all, or, if that is 0, drive writes a day. */
+/* Rated endurance of the SSD: bytes in all, or, if that is 0, drive writes a day. */
 struct endurance {
 	uint64_t bytes;
 	double daily;

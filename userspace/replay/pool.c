@@ -6,9 +6,9 @@
 #include "pool.h"
 
 #define TICK_MS		100
-/* Ticks after which nothing but time passes: more than the commit interval. */
+/* After so many ticks without an operation, only time passes.  More than the commit interval. */
 #define QUIET_TICKS	20
-/* What waits for time waits for no more ticks than these. */
+/* The most ticks to wait for an I/O, a checkpoint or a drain. */
 #define MAX_LEAPS	100000
 #define PAGE_SECTORS	8
 #define VOLUME_SECTORS	TRACE_MAX_SECTOR
@@ -33,7 +33,7 @@ struct request {
 	bool done;
 };
 
-/* ---- what is counted ------------------------------------------------------- */
+/* ---- counting -------------------------------------------------------------- */
 
 static u64 pages(u64 sector, u32 count)
 {
@@ -85,7 +85,7 @@ static void count_meta(struct replay_pool *p, const struct hybrid_op *op)
 
 /* ---- carrying out ---------------------------------------------------------- */
 
-/* Of a fresh pool: zeroes, but for its root. */
+/* Reads find the metadata of a fresh pool: zeroes, except for its root. */
 static int carry_meta(struct replay_pool *p, struct hybrid_op *op)
 {
 	u32 i;
@@ -158,7 +158,7 @@ static void tick(struct replay_pool *p, u64 ms)
 	run(p);
 }
 
-/* The ticks until @ms; those in which nothing would happen are left out. */
+/* Runs the ticks until @ms, without the ones in which nothing would happen. */
 static void advance(struct replay_pool *p, u64 ms)
 {
 	u32 quiet = 0;
@@ -174,7 +174,7 @@ static void advance(struct replay_pool *p, u64 ms)
 	p->now = max(p->now, ms);
 }
 
-/* Until *@done; what does not happen by itself waits for time to pass. */
+/* Waits until *@done, and lets time pass if nothing happens by itself. */
 static int wait_for(struct replay_pool *p, const bool *done)
 {
 	u32 leaps;
@@ -187,7 +187,7 @@ static int wait_for(struct replay_pool *p, const bool *done)
 	return *done ? 0 : -EDEADLK;
 }
 
-/* ---- what the engine needs ------------------------------------------------- */
+/* ---- services for the engine ----------------------------------------------- */
 
 /* Nobody looks at data. */
 static void *alloc_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp)
@@ -245,14 +245,14 @@ int replay_geometry(struct hybrid_geometry *g, u32 block_sectors, u64 blocks, co
 	*why = "it is too large for this block size";
 	if (!blocks || blocks > U32_MAX)
 		return -EINVAL;
-	/* Metadata take less than 64 bytes a block and 8 MiB. */
+	/* Metadata takes less than 64 bytes a block and 8 MiB. */
 	high = low + blocks * (block_sectors + 1) + (72U << 11);
 	while (low < high) {
 		middle = low + (high - low) / 2;
 		r = hybrid_geometry_init(g, middle, block_sectors, 0, why);
 		if (r == -EINVAL)
 			return r;
-		/* Metadata alone take less than that: it is not too small, but too large. */
+		/* Metadata alone takes less than that: the device is not too small, but too large. */
 		if (r ? middle < 32U << 11 : g->nr_blocks < blocks)
 			low = middle + 1;
 		else
@@ -311,7 +311,7 @@ struct replay_pool *replay_pool_create(const struct replay_setup *setup, const c
 	return p;
 }
 
-/* The engine is given up as it stands. */
+/* The engine is given up as it is. */
 void replay_pool_destroy(struct replay_pool *p)
 {
 	u32 i;
@@ -330,7 +330,7 @@ const struct hybrid_geometry *replay_pool_geometry(const struct replay_pool *p)
 	return &p->sb.geometry;
 }
 
-/* A volume in place, as large as can be: it has no superblock to be written. */
+/* A volume in place, as large as possible: it has no superblock to write. */
 static int add_volume(struct replay_pool *p, u32 id)
 {
 	struct hybrid_volume_info info = {
@@ -352,7 +352,7 @@ static int add_volume(struct replay_pool *p, u32 id)
 				       &why);
 	if (!r)
 		hybrid_volume_set_origin(p->volume[id], HYBRID_ORIGIN_SEEKS);
-	/* What setting it up took is nothing of the trace. */
+	/* Setting the volume up is not part of the trace */
 	p->count = before;
 	return r;
 }

@@ -14,7 +14,7 @@
 struct replay_setup {
 	const struct hybrid_policy_type *policy;
 	u32 block_sectors;
-	u64 blocks;		/* what is wanted; sets make it a little more */
+	u64 blocks;		/* as wanted; sets make it a little more */
 	u32 mode;		/* HYBRID_MODE_* */
 	u64 cutoff;		/* sectors */
 };
@@ -38,22 +38,22 @@ struct replay_pool;
  */
 int replay_geometry(struct hybrid_geometry *g, u32 block_sectors, u64 blocks, const char **why);
 
-/* NULL: *why says what is wrong. */
+/* NULL: *why is the reason. */
 struct replay_pool *replay_pool_create(const struct replay_setup *setup, const char **why);
 void replay_pool_destroy(struct replay_pool *p);
 
 const struct hybrid_geometry *replay_pool_geometry(const struct replay_pool *p);
 
-/* A request arrives, and ends.  0, or -ENOMEM, -EDEADLK: the engine does not go on. */
+/* Runs a request to its end.  Returns 0, -ENOMEM, or -EDEADLK: the engine does not go on. */
 int replay_pool_request(struct replay_pool *p, const struct trace_request *r);
 
 /*
- * Part of the trace goes by that is not simulated.  A run of misses that it continues
- * goes on behind it: it is taken to be missed, too.
+ * Passes over a part of the trace that is not simulated.  If the part continues a run of
+ * misses, the run goes on behind it: the part counts as missed, too.
  */
 void replay_pool_pass(struct replay_pool *p, const struct trace_request *r);
 
-/* Write back what is dirty, and count that, too. */
+/* Writes back all dirty data, and counts that, too. */
 int replay_pool_finish(struct replay_pool *p);
 
 void replay_pool_count(struct replay_pool *p, struct replay_count *c);

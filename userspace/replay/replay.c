@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* hybridctl replay: what a cache would have done with a trace. */
+/* hybridctl replay: how a cache would have served a trace. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,11 +15,11 @@
 #define MAX_CACHES	1024
 #define SAMPLE_WINDOWS	4096
 #define CURVE_STEP	M_SQRT2
-#define CURVE_LOW	-16		/* steps from what is touched: 1/256 of it */
+#define CURVE_LOW	-16		/* steps from the touched data: 1/256 of it */
 #define MIN_BLOCKS	16
 #define DWPD		0.3
 
-/* Words of a list, and what they were cut from. */
+/* Words of a list, and the text that they were cut from. */
 struct words {
 	char *text;
 	char *word[MAX_WORDS];
@@ -166,8 +166,8 @@ static int add_cache(struct run *run, const struct hybrid_policy_type *policy, u
 }
 
 /*
- * From 1/256 of what is touched to where each block has room, and twice that.  Sizes of so
- * few blocks that the whole is no curve any more are left out.
+ * From 1/256 of the touched data to twice the room that all touched blocks need.  Sizes of too few
+ * blocks for a curve are left out.
  */
 static int add_curve(struct run *run, const struct hybrid_policy_type *policy, u32 block)
 {

@@ -5,7 +5,7 @@
 #include "run.h"
 #include "units.h"
 
-/* A cache this many times what is touched has no full set: a larger one is no different. */
+/* A cache of this many times the touched blocks has no full set: a larger one is no different. */
 #define ENOUGH		4
 #define UNTIMED_US	1000
 #define DAY		86400.0
@@ -94,7 +94,7 @@ struct group {
 	u32 nr;
 };
 
-/* Units: what the map keeps in one set. */
+/* Groups by unit: the range that the map keeps in one set. */
 #define NR_GROUPS	3	/* 256 KiB, 512 KiB, 1 MiB */
 
 static u32 group_of(const struct cache *c)
@@ -115,7 +115,7 @@ static int fail_cache(const struct cache *c, const char *why)
 			   why);
 }
 
-/* What the real cache would be. */
+/* Describes the real cache. */
 static int describe(struct cache *c)
 {
 	struct hybrid_geometry g;
@@ -211,7 +211,7 @@ static void pass(struct group *g, const struct trace_request *r)
 		replay_pool_pass(g->pool[k], r);
 }
 
-/* The runs of units of @r that are in the sample; the others pass. */
+/* Simulates the runs of units of @r that are in the sample, and passes over the others. */
 static int give_sampled(struct group *g, const struct trace_request *r)
 {
 	u64 end = r->sector + r->count, next = r->sector;
@@ -253,11 +253,11 @@ static int give_all(struct group *group, const struct trace_request *r)
 }
 
 /*
- * By how much the real cache's hit ratio differs from the simulation's.  How many of all
- * requests' blocks come again is known: the sample errs in that if the most popular windows
- * are in it, or are not.  What is estimated is the part of these that hits.  Hits are more
- * than these where a miss brings blocks beside it that nobody asked for before: the rest is
- * estimated as a part of the blocks that are asked for the first time.
+ * The real cache's hit ratio as a multiple of the simulation's.  The survey knows how many of all
+ * requests' blocks come again.  The sample errs in that number, as it may have the most popular windows
+ * or not.  So only the part of these blocks that hits is estimated.  There are more hits if a miss
+ * brings in blocks beside it that nobody asked for before: their number is estimated as a part of the
+ * blocks that are asked for the first time.
  */
 static double hits_correction(const struct cache *c, const struct survey *s)
 {
@@ -289,9 +289,9 @@ static void set_ratios(double miss[3], const u64 missed[2], const u64 seen[2], d
 }
 
 /*
- * From the simulation to the real cache: what misses cost by how many there are, writes by
- * how many blocks of the trace were seen.  A commit an interval is one however small the
- * simulation is: of metadata only the records are scaled.
+ * Scales the simulation up to the real cache: the cost of misses by their number, writes by the part
+ * of the trace's blocks that was seen.  However small the simulation is, it has one commit an
+ * interval: of the metadata, only the records are scaled.
  */
 static void scale(struct cache *c, const struct survey *s)
 {

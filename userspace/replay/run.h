@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A trace through many caches at once.  It is read twice: what there is in it, then all
+ * Runs a trace through many caches at once.  It is read twice: first to survey it, then for all
  * simulations side by side, whole or scaled down (sample.h).
  *
  * Functions return 0 or an exit code, after a message.
@@ -14,12 +14,12 @@
 
 #define RUN_BLOCK_SIZES	9		/* 4 KiB ... 1 MiB */
 
-/* What there is in a trace. */
+/* Contents of a trace. */
 struct survey {
 	u64 lines, requests[2], others;	/* reads, writes; flushes and discards */
 	u64 sectors[2];
 	double seconds;
-	bool untimed;			/* all at one time: a request a millisecond is taken */
+	bool untimed;			/* all at one time: one request a millisecond is assumed */
 	u64 footprint;			/* bytes: pages of 4 KiB that are touched */
 	u64 windows;			/* of 256 KiB */
 	u64 blocks[RUN_BLOCK_SIZES];	/* distinct, by block size */
@@ -28,12 +28,12 @@ struct survey {
 	double disk_ms;
 };
 
-/* One cache: what was asked for, then what came out. */
+/* One cache: its parameters, then the results. */
 struct cache {
 	const struct hybrid_policy_type *policy;
 	u32 block_sectors;
 	u64 bytes;			/* of cached data, as wanted */
-	/* The real one, whatever was simulated */
+	/* The real one, even if the simulation is scaled down */
 	u64 blocks, device_bytes, ram;
 	double rate;			/* of the simulation: 1, or less */
 	u64 sampled;			/* blocks of the footprint that it sees */
@@ -57,7 +57,7 @@ struct run {
 
 int run_survey(struct run *run);
 
-/* Fill in what came out for run->cache[].  One that cannot be is an error. */
+/* Fills in the results in run->cache[].  A cache that cannot exist is an error. */
 int run_caches(struct run *run);
 
 void run_free(struct run *run);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Which part of the address space a small simulation sees: spatial sampling by hash, as
- * in SHARDS (Waldspurger and others, FAST'15).  Whole units are in or out, those that the
- * module keeps in one set.
+ * in SHARDS (Waldspurger and others, FAST'15).  A unit, the range that the module keeps in
+ * one set, is in or out as a whole.
  */
 #ifndef HYBRID_REPLAY_SAMPLE_H
 #define HYBRID_REPLAY_SAMPLE_H

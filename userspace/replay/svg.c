@@ -21,7 +21,7 @@
 #define Y_TICKS		5
 #define LABEL		16	/* bytes */
 
-/* Okabe and Ito's: can be told apart by everybody. */
+/* Okabe and Ito's colours, which everybody can tell apart. */
 static const char * const colors[] = {
 	"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c564b",
 };
@@ -87,7 +87,7 @@ static struct axis size_axis(const struct run *run)
 	return axis;
 }
 
-/* 1, 2 or 5 times a power of ten, as often as there are ticks, holds @most. */
+/* The step of the ticks is 1, 2 or 5 times a power of ten, so that all of them together hold @most. */
 static void scale_axis(struct chart *chart, double most)
 {
 	static const double steps[] = { 1, 2, 5, 10 };
@@ -100,7 +100,7 @@ static void scale_axis(struct chart *chart, double most)
 	chart->digits = (int)fmax(0, -floor(log10(unit * steps[i]) + 1e-9));
 }
 
-/* A name may hold anything: no markup, no bytes that are no text. */
+/* A name may hold anything, but no markup may be printed, and no bytes that are no text. */
 static void put_text(FILE *f, const char *text)
 {
 	for (; *text; text++) {

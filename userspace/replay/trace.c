@@ -40,7 +40,7 @@ struct trace {
 	u32 nr_fields;
 	char *source[TRACE_MAX_SOURCES];
 	u32 nr_sources;
-	u64 clock;			/* us, of fio's version 2: what its waits add up to */
+	u64 clock;			/* us, of fio's version 2: the sum of its waits */
 	u64 first, last;		/* us */
 	bool begun;
 	u64 requests;
@@ -50,7 +50,7 @@ struct trace {
 
 static const char * const format_names[] = { "auto", "text", "blkparse", "fio" };
 
-/* ---- what is wrong --------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------- */
 
 /* A field as it may be shown: hostile bytes must not reach a terminal. */
 static const char *shown(char buf[40], const char *text)
@@ -105,7 +105,7 @@ static void split(struct trace *t, char *line)
 	}
 }
 
-/* Decimal digits up to @end, which is moved behind them; false: none, or too many. */
+/* Decimal digits from *@end on, which is moved behind them; false: none, or too many. */
 static bool digits(const char **end, u64 *value)
 {
 	const char *p = *end;
@@ -183,7 +183,7 @@ static int get_source(struct trace *t, u32 field, u32 *source)
 	return 0;
 }
 
-/* The kernel's letters: a flush before, what it is, FUA and others behind. */
+/* The kernel's letters: F for a flush before it, the operation, FUA and others behind. */
 static int get_rwbs(struct trace *t, u32 field, struct trace_request *r, bool *preflush)
 {
 	const char *p = field < t->nr_fields ? t->field[field] : "";
@@ -221,7 +221,7 @@ static int get_rwbs(struct trace *t, u32 field, struct trace_request *r, bool *p
 	return 0;
 }
 
-/* Sectors @first ... of a request that is no flush. */
+/* The sectors of a request that is no flush, from fields @at and @len; @unit of these are a sector. */
 static int get_range(const struct trace *t, u32 at, u32 len, u64 unit, struct trace_request *r)
 {
 	u64 from, n;
@@ -263,7 +263,7 @@ static int text_line(struct trace *t, struct trace_request *r, enum line_kind *k
 	bool preflush = false;
 	int e;
 
-	/* bpftrace says that it begins. */
+	/* The first line of bpftrace itself. */
 	if (t->in.line == 1 && !strcmp(t->field[0], "Attaching"))
 		return 0;
 	e = get_number(t, 0, "time", U64_MAX / 2, &r->us);
@@ -299,7 +299,7 @@ static int blkparse_line(struct trace *t, struct trace_request *r, enum line_kin
 	if (!e)
 		e = get_rwbs(t, 6, r, &preflush);
 	plus = t->nr_fields > 8 && !strcmp(t->field[8], "+");
-	/* A flush with no data is printed as a write of none. */
+	/* A flush without data is printed as a write without sectors. */
 	if (!e && preflush && !plus) {
 		*r = (struct trace_request) { .us = r->us, .op = TRACE_FLUSH };
 		preflush = false;
@@ -379,7 +379,7 @@ static int fio_line(struct trace *t, struct trace_request *r, enum line_kind *ki
 	return e;
 }
 
-/* By the first line that says anything. */
+/* Decides on the format by the first line that is neither empty nor a comment. */
 static int decide(struct trace *t)
 {
 	t->decided = true;
@@ -423,7 +423,7 @@ static int parse_line(struct trace *t, struct trace_request *r, enum line_kind *
 
 /* ---- the trace ------------------------------------------------------------- */
 
-/* Times count from the first request's; those of several CPUs may be a little out of order. */
+/* Times count from the first request; times of several CPUs may be a little out of order. */
 static void set_time(struct trace *t, struct trace_request *r)
 {
 	if (!t->begun)
@@ -526,7 +526,7 @@ void trace_close(struct trace *t)
 	free(t);
 }
 
-/* Into a file that has no name. */
+/* Copies into a file that has no name. */
 static int copy(int from, const char *name, int *to)
 {
 	FILE *file = tmpfile();

@@ -2,7 +2,7 @@
 /*
  * Block traces as text, read line by line in constant memory: the project's own
  * form, blkparse's default output, fio's logs (iolog versions 2 and 3); plain, or
- * compressed by gzip, zstd or xz.  What is read may be hostile.
+ * compressed by gzip, zstd or xz.  The input may be hostile.
  *
  * Functions that can fail return 0 or an exit code, after a message with file,
  * line and field.
@@ -35,7 +35,7 @@ enum trace_op {
 struct trace_request {
 	u64 us;			/* since the first request; never goes back */
 	u64 sector;
-	u32 count;		/* at least 1, but of a flush */
+	u32 count;		/* at least 1, except for a flush */
 	u32 source;		/* which device, or file, from 0 on */
 	enum trace_op op;
 	bool fua;
@@ -44,12 +44,12 @@ struct trace_request {
 struct trace;
 
 /*
- * Open the trace at @path, "-" for the standard input.  What cannot be read twice is
+ * Opens the trace at @path, "-" for the standard input.  Input that cannot be read twice is
  * copied to a temporary file first.
  */
 int trace_open(struct trace **trace, const char *path, enum trace_format format);
 
-/* The same of an open file, whose name is for messages; it is closed with the trace. */
+/* Does the same for an open file, which is closed with the trace.  @name is for messages. */
 int trace_open_fd(struct trace **trace, int fd, const char *name, enum trace_format format);
 
 void trace_close(struct trace *t);
