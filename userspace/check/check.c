@@ -85,7 +85,7 @@ static enum hybrid_finding_id judge_alone(const struct hybrid_sb *sb,
 	return marked ? HYBRID_FOUND_CACHE_OLDER : HYBRID_FOUND_ORIGIN_ALONE;
 }
 
-/* What hybrid_volume_open() would say of the nonce. */
+/* Judges the nonce as hybrid_volume_open() would. */
 static void judge_nonce(struct check *c, const struct hybrid_superblocks *s,
 			const struct hybrid_volume_info *info)
 {
@@ -135,7 +135,7 @@ static void judge_origin(struct check *c, const struct hybrid_superblocks *s)
 	const struct hybrid_volume_info *info = NULL;
 	bool ours = !memcmp(sb->pool_uuid, c->md.sb.pool_uuid, HYBRID_UUID_SIZE);
 
-	/* One that has no cache names no pool */
+	/* An origin without a cache names no pool */
 	if ((ours || hybrid_uuid_is_null(sb->pool_uuid)) && c->tree)
 		info = find_volume(&c->md, sb->volume_uuid);
 	if (sb->role == HYBRID_ROLE_DETACHED)
@@ -169,7 +169,7 @@ static void judge_origin(struct check *c, const struct hybrid_superblocks *s)
 		judge_nonce(c, s, info);
 }
 
-/* Nothing is written on an origin in place: it is recognised by what is on it. */
+/* Nothing is written on an origin in place, so its own identity recognises it. */
 static bool is_inplace(const struct check *c, const struct hybrid_device *dev)
 {
 	char identity[HYBRID_PATH_MAX + 64];
@@ -187,7 +187,7 @@ static bool is_inplace(const struct check *c, const struct hybrid_device *dev)
 	return false;
 }
 
-/* What was lost when a cache died, as the origin itself says. */
+/* The data lost when a cache died, as the origin itself has it on record. */
 static void judge_lost(struct check *c, const struct member *m)
 {
 	const struct hybrid_sb *sb = &m->s.sb;
@@ -210,7 +210,7 @@ static void judge_lost(struct check *c, const struct member *m)
 		     sb->name, (unsigned long long)sum / 2, (unsigned long long)pieces);
 }
 
-/* A copy of the cache device was found already. */
+/* A copy of the cache device was reported already. */
 static int check_other_cache(const struct check *c, const struct member *m)
 {
 	if (!memcmp(m->s.sb.member_uuid, c->member[c->cache].s.sb.member_uuid, HYBRID_UUID_SIZE))
@@ -307,7 +307,7 @@ static int check_members(struct check *c)
 	return r;
 }
 
-/* ---- what is said about it ------------------------------------------------------ */
+/* ---- the report ----------------------------------------------------------------- */
 
 static void sum_usage(const struct hybrid_metadata *md, struct hybrid_volume_usage *sum)
 {

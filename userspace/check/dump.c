@@ -190,7 +190,7 @@ static void print_regions(struct dump *d)
 	end_array(d);
 }
 
-/* Does block @b go on what @m says of the blocks before it? */
+/* Does block @b continue the mapping @m of the blocks before it? */
 static bool goes_on(const struct hybrid_metadata *md, const struct dump_mapping *m, u32 instance,
 		    size_t b)
 {
@@ -236,7 +236,7 @@ static void print_all(struct dump *d)
 
 /* ---- the command ------------------------------------------------------- */
 
-/* Keys are in it: nobody else reads it, and a file that was there before had a mode of its own. */
+/* A dump has keys in it, so nobody else may read it.  An existing file has a mode of its own. */
 static void keep_from_others(int fd, const char *path)
 {
 	struct stat st;
@@ -280,7 +280,7 @@ static int dump(struct dump *d)
 		return HYBRID_REFUSED;
 	print_all(d);
 	r = fflush(d->out) || ferror(d->out);
-	/* What it is of may be repaired, or replaced, next; a pipe says EINVAL */
+	/* The device may be repaired or replaced next; a pipe fails with EINVAL */
 	if (path && !r)
 		r = fsync(fileno(d->out)) && errno != EINVAL;
 	if (path)
@@ -308,7 +308,7 @@ out:
 	return r;
 }
 
-/* What repair would keep of it. */
+/* Dumps the metadata that repair would keep. */
 static int dump_salvaged(struct dump *d, const struct hybrid_device *dev)
 {
 	struct hybrid_ranges stale = {};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What a dump is made of, in this order; hybrid-dump(5) explains it. */
+/* The parts of a dump, in this order; hybrid-dump(5) explains them. */
 #ifndef HYBRID_DUMP_H
 #define HYBRID_DUMP_H
 
@@ -32,7 +32,7 @@ struct dump_regions {
 	u64 open;
 };
 
-/* @count neighbours that hold neighbours, all else alike. */
+/* @count neighbouring cache blocks that hold neighbouring blocks of a volume, equal in all else. */
 struct dump_mapping {
 	u32 block, count, volume;
 	u64 oblock, valid, dirty;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * ext2/3/4: debugfs, which finds a filesystem at an offset.  icheck says which
- * inode has a block, ncheck which paths an inode has, testb whether a block that
- * no inode has is in use: then it is the filesystem's own.
+ * ext2/3/4: debugfs, which finds a file system at an offset.  Its icheck prints the
+ * inode of a block, and ncheck the paths of an inode.  Its testb tells whether a
+ * block without an inode is in use: then it belongs to the file system itself.
  *
- * XFS: xfs_db, which wants the filesystem to be the whole device: for another its
- * commands are printed, with losetup's.
+ * XFS: the commands for xfs_db are printed.  xfs_db wants the file system to be
+ * the whole device; otherwise the command for losetup is printed, too.
  *
- * All of them read what stands on the origin.  Where the lost data were the
- * filesystem's own structures, what they find is old, or wrong.
+ * All of them read the origin.  If structures of the file system itself are among
+ * the lost data, the tools' answers are old, or wrong.
  */
 #define _GNU_SOURCE
 #include <blkid/blkid.h>
@@ -138,7 +138,7 @@ static int icheck_line(struct search *s, char *text)
 	uint64_t block, inode;
 
 	if (sscanf(text, "%" SCNu64 " %" SCNu64, &block, &inode) == 2) {
-		/* Of the reserved ones the root directory alone has a path */
+		/* Of the reserved inodes, only the root directory has a path */
 		if (inode >= EXT_FIRST_INODE || inode == EXT_ROOT_INODE)
 			return add_number(&s->inodes, inode);
 		s->own++;
@@ -157,7 +157,7 @@ static int ncheck_line(struct search *s, char *text)
 	int n;
 
 	(void)s;
-	/* What stands in the root directory begins with two slashes */
+	/* Paths in the root directory begin with two slashes */
 	if (sscanf(text, "%" SCNu64 " %n", &inode, &n) == 1)
 		printf("  %s", text + n + !strncmp(text + n, "//", 2));
 	return 0;
@@ -271,7 +271,7 @@ static void print_xfs(const struct hybrid_place *place, const struct hybrid_rang
 
 /* ---- which filesystem ------------------------------------------------------ */
 
-/* From its superblock: the libblkid at hand may be too old to say. */
+/* The block size, from the superblock: the libblkid at hand may be too old to know it. */
 static u64 block_bytes(int fd, const struct hybrid_place *place, const char *type)
 {
 	u8 sb[2048];
@@ -323,7 +323,7 @@ int hybrid_files_print(const struct hybrid_ranges *ranges, const char *volume,
 	if (!strncmp(type, "ext", 3)) {
 		printf("%s: files of %s, as far as it is sound (e2fsck -fn tells):\n", volume,
 		       type);
-		/* The tools' output does not overtake it */
+		/* So that the tools' output does not overtake it */
 		fflush(stdout);
 		r = search_ext(&s, ranges, volume, block);
 	} else if (!strcmp(type, "xfs")) {

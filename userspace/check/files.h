@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Which files stand in ranges of a volume, as far as its filesystem's tools can say. */
+/* Which files are in ranges of a volume, as far as the tools of its file system can tell. */
 #ifndef HYBRID_FILES_H
 #define HYBRID_FILES_H
 
@@ -12,9 +12,9 @@ struct hybrid_place {
 };
 
 /*
- * For the ranges of @volume: run what finds its files, or print the commands, and
- * say what cannot be known.  Returns an exit code: HYBRID_PARTIAL if the tools
- * are missing or fail.
+ * Runs the tools that find the files in the ranges of @volume, or prints their
+ * commands, and tells how much stays unknown.  Returns an exit code: HYBRID_PARTIAL
+ * if the tools are missing or fail.
  */
 int hybrid_files_print(const struct hybrid_ranges *ranges, const char *volume,
 		       const struct hybrid_place *place);

@@ -89,7 +89,7 @@ int hybrid_verdict_exit(const struct hybrid_findings *f)
 	return code[hybrid_findings_worst(f)];
 }
 
-/* All of one kind, then what they mean. */
+/* Prints all findings of one kind, then their meaning. */
 static void print_kind(const struct hybrid_findings *f, unsigned int id, FILE *out)
 {
 	const struct kind *kind = &kinds[id];

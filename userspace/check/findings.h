@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What a check found: numbered (findings.def), collected, printed, and summed up
+ * Findings of a check: numbered (findings.def), collected, printed, and summed up
  * in a verdict.
  */
 #ifndef HYBRID_FINDINGS_H
@@ -29,7 +29,7 @@ struct hybrid_finding;
 struct json_object;
 
 struct hybrid_findings {
-	const char *device;		/* that the next ones are about; must live on */
+	const char *device;		/* of the next findings; must stay valid */
 	char where[64];
 	struct hybrid_finding *list;
 	unsigned int nr;
@@ -41,16 +41,16 @@ struct hybrid_findings {
 void hybrid_findings_free(struct hybrid_findings *f);
 
 /*
- * Something was found on f->device.  @where: the place on it ("leaf 7"), or
- * NULL; the text says what is wrong there.
+ * Adds a finding on f->device.  @where: the place on it ("leaf 7"), or NULL; the
+ * text describes the fault there.
  */
 void hybrid_found(struct hybrid_findings *f, enum hybrid_finding_id id, const char *where,
 		 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-/* "@what @nr" for @where; good until the next call. */
+/* Name and number of a place, for @where; valid until the next call. */
 const char *hybrid_where(struct hybrid_findings *f, const char *what, u64 nr);
 
-/* The worst that was found; a note if nothing was. */
+/* The worst severity found; a note if nothing was found. */
 enum hybrid_severity hybrid_findings_worst(const struct hybrid_findings *f);
 
 /* "clean", "recoverable" or "damaged", and the exit code that says the same. */
@@ -58,14 +58,14 @@ const char *hybrid_verdict(const struct hybrid_findings *f);
 int hybrid_verdict_exit(const struct hybrid_findings *f);
 
 /*
- * All of them in words, worst first, each kind with its meaning and what to do;
- * nothing with --quiet.
+ * Prints all findings in words, worst first, each kind with its meaning and the
+ * next step; nothing with --quiet.
  */
 void hybrid_findings_print(const struct hybrid_findings *f, FILE *out);
 
 /*
- * Add "verdict", "findings" (an array of what was kept) and "counts" (all of
- * them, by id) to a json-c object.
+ * Adds "verdict", "findings" (an array of the findings kept) and "counts" (of all
+ * findings, by id) to a json-c object.
  */
 void hybrid_findings_json(const struct hybrid_findings *f, struct json_object *object);
 

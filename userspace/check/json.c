@@ -53,7 +53,7 @@ static void skip_blanks(struct json *j)
 		advance(j);
 }
 
-/* Characters of a message's own: what a hostile document says is not printed. */
+/* The message names only the expected character: no text of a hostile document is printed. */
 static int want(struct json *j, char c)
 {
 	skip_blanks(j);
@@ -83,7 +83,7 @@ int json_more(struct json *j, char closing, bool *more)
 	return r;
 }
 
-/* Nothing that a dump says needs an escape, or a character that is not ASCII's. */
+/* No string of a dump needs an escape, or a character outside ASCII. */
 static int read_string(struct json *j, char text[JSON_TEXT_MAX])
 {
 	size_t n = 0;

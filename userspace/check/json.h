@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Records as JSON, both ways, from one table of fields; and the reader below them:
- * one token at a time, in constant memory, strict.  What it reads may be hostile.
+ * one token at a time, in constant memory, strict.  The input may be hostile.
  *
  * Functions that read return 0 or an exit code, after a message with line, column
  * and the place in the document.  Nothing may be read after a failure.
@@ -32,15 +32,15 @@ struct json {
 
 void json_begin(struct json *j, FILE *in, const char *name);
 
-/* A message about what was read last.  Returns HYBRID_BADDEV. */
+/* Prints an error about the last text read.  Returns HYBRID_BADDEV. */
 int json_fail(struct json *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* '{' or '['. */
+/* Reads '{' or '['. */
 int json_open(struct json *j, char bracket);
 
 /*
- * After json_open(): *more is false, and the object or array closed, where it
- * ends.  json_key(): the next key, in j->key.
+ * After json_open(): at the end of the object or array, *more is false, and it is
+ * closed.  json_key() reads the next key into j->key.
  */
 int json_more(struct json *j, char closing, bool *more);
 int json_key(struct json *j, bool *more);

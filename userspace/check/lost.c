@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * lost: what of the volumes is gone with a cache device.
+ * lost: data of volumes that is gone with a cache device.
  *
  * From a cache device: dirty data that it does not give back.  From an origin:
- * the map that was saved when its cache died, also once that loss was accepted.  From a volume that lives on without
- * its cache: what the kernel says.  Where nothing tells, it is unknown, and said to
- * be: nothing is ever "none" for lack of knowledge.
+ * the map that was saved when its cache died, even if that loss was accepted
+ * since.  From a volume that lives on without its cache: the kernel's list.  If no
+ * source tells, the loss is reported as unknown: it is never "none" for lack of
+ * knowledge.
  */
 #include <errno.h>
 #include <json-c/json.h>
@@ -23,7 +24,7 @@
 #include "metadata.h"
 #include "words.h"
 
-#define PIECE		8	/* sectors: what is lost is as exact as that */
+#define PIECE		8	/* sectors: losses are as exact as that */
 
 struct hybrid_known_place {
 	char volume[HYBRID_NAME_SIZE];
@@ -48,7 +49,7 @@ struct lost {
 	bool active_loaded;
 };
 
-/* Names outlive what they were read from. */
+/* Names outlive the metadata that they were read from. */
 static const char *keep_name(const char *name)
 {
 	static struct kept {
@@ -100,7 +101,7 @@ static int check_run(void *context, u32 volume, u64 sector, u32 count, u64 cache
 	return 0;
 }
 
-/* What is dirty is not known, or not exactly. */
+/* The dirty data is not known, or not exactly. */
 static void damaged(struct lost *l, const char *path)
 {
 	bool any = false;
@@ -160,7 +161,7 @@ out:
 
 /* ---- an origin ------------------------------------------------------------- */
 
-/* What its cache device said of the volume; NULL: that was not looked at. */
+/* Its cache device's nonces of the volume; NULL: that device was not looked at. */
 static const struct told *find_told(const struct lost *l, const u8 *uuid)
 {
 	unsigned int i;
@@ -194,7 +195,7 @@ static int add_origin_place(struct hybrid_losses *l, const struct hybrid_device 
 	return add_place(l, sb->name, dev->path, sb->data_sector * 512, sb->data_sectors * 512);
 }
 
-/* @dirty: why what is dirty is unknown where no map tells. */
+/* @dirty: the reason why the dirty data is unknown if there is no map. */
 static void add_origin(struct hybrid_losses *l, const struct hybrid_device *dev,
 		       const struct hybrid_sb *sb, const char *dirty)
 {
@@ -233,7 +234,7 @@ static int lost_origin(struct lost *l, const struct hybrid_sb *sb)
 
 	if (!told || sb->role == HYBRID_ROLE_DETACHED)
 		return hybrid_losses_of_origin(&l->losses, &l->dev, sb);
-	/* One that its cache knows, or will be merged with, has lost what the cache says */
+	/* If its cache knows the origin, or will be merged with it, the cache device told the losses */
 	if (!nonce_told(told, sb->nonce) && !nonce_told(told, sb->paired_nonce))
 		add_origin(&l->losses, &l->dev, sb,
 			   "unknown: it was written without its cache, which has newer data");
@@ -306,7 +307,7 @@ static bool may_be_active(const char *what)
 	return S_ISBLK(st.st_mode) && (mapped || hybrid_devno_held(st.st_rdev, 0));
 }
 
-/* *node: NULL if nothing of that is active; then the device itself is looked at. */
+/* *node: NULL if nothing of that name is active; then the device itself is looked at. */
 static int find_active(struct lost *l, const char *what, struct hybrid_node **node)
 {
 	int r = 0;
@@ -339,7 +340,7 @@ static int lost_device(struct lost *l, const char *path, bool cache)
 		return r;
 	if (node && !node->dm.alone)
 		return lost_node(l, node);
-	/* In use without its cache: its origin tells, and nobody writes what is read there */
+	/* In use without its cache: its origin tells, and nobody writes the blocks read there */
 	if (node) {
 		flags = 0;
 		path = hybrid_node_device(node, origin, sizeof(origin));

@@ -235,7 +235,7 @@ static void zero(struct hybrid_writer *w, u64 sector, u64 sectors)
 		w->error = hybrid_device_zero(w->dev, sector, sectors);
 }
 
-/* Whatever stood there, nobody takes it for a member, a root or a journal of this pool. */
+/* Nobody may take the old content for a member, a root or a journal of this pool. */
 static void erase(struct hybrid_writer *w, const struct hybrid_metadata *md)
 {
 	const struct hybrid_geometry *g = md->g;
@@ -249,8 +249,8 @@ static void erase(struct hybrid_writer *w, const struct hybrid_metadata *md)
 }
 
 /*
- * The first generation for a block of area B at @sector: another one than what stands
- * there, of a pool of the same UUID, has.  So a lost write does not go unnoticed.
+ * The first generation for a block of area B at @sector.  A block of a pool with the same UUID
+ * may be there: its generation is not used, so that a lost write does not go unnoticed.
  */
 static u16 first_generation(const struct hybrid_writer *w, u64 sector,
 			    struct hybrid_block_header *header)

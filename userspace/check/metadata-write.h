@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A pool's metadata from memory to a device.  Of hybrid_metadata these count: sb,
- * id, root, volume, the arrays by cache block (all blocks whose instance is not 0
- * are written), open.
+ * Writes a pool's metadata from memory to a device.  Of hybrid_metadata these count:
+ * sb, id, root, volume, the arrays by cache block (all blocks whose instance is not
+ * 0 are written), open.
  */
 #ifndef HYBRID_METADATA_WRITE_H
 #define HYBRID_METADATA_WRITE_H
@@ -10,20 +10,20 @@
 #include "metadata.h"
 
 /*
- * Leaf @nr as its block of @generation, which must not be 0.  False: it is empty,
- * nothing needs to be written.
+ * Encodes leaf @nr as its block of @generation, which must not be 0.  False: it is
+ * empty, and need not be written.
  */
 bool hybrid_leaf_encode(const struct hybrid_metadata *md, u32 nr, u16 generation, void *block);
 
 /*
- * Would the kernel read all of it, were it written?  0, or -EINVAL and *why.
- * What codec.c does not see is not looked at: hybrid_metadata_judge() does that.
+ * Would the kernel read all of it, were it written?  Returns 0, -ENOMEM, or -EINVAL
+ * and *why.  Faults that codec.c does not see are left to hybrid_metadata_judge().
  */
 int hybrid_metadata_verify(const struct hybrid_metadata *md, const char **why);
 
 /*
- * Set by_instance, block_state and usage by what the other fields say.  Of two
- * blocks that claim one place both are CLAIMED.  Returns how many are BAD or CLAIMED.
+ * Sets by_instance, block_state and usage from the other fields.  Two blocks that
+ * claim one place are both CLAIMED.  Returns how many are BAD or CLAIMED.
  */
 u64 hybrid_metadata_judge(struct hybrid_metadata *md);
 
@@ -38,17 +38,17 @@ struct hybrid_writer {
 
 /* Returns 0 or an exit code. */
 int hybrid_writer_begin(struct hybrid_writer *w, const struct hybrid_device *dev);
-/* Where the next block is to be encoded; put: to go to @sector. */
+/* The place to encode the next block; put: the block goes to @sector. */
 void *hybrid_writer_next(struct hybrid_writer *w);
 void hybrid_writer_put(struct hybrid_writer *w, u64 sector);
-/* All that was put is durable. */
+/* Makes all blocks put so far durable. */
 void hybrid_writer_flush(struct hybrid_writer *w);
 /* Returns 0, or an exit code after a message, if anything failed. */
 int hybrid_writer_end(struct hybrid_writer *w);
 
 /*
- * Write a whole member: as long as this is not done the device is none.  What
- * stands in its data area stays.  Returns 0 or an exit code.
+ * Writes a whole member; until this is done, the device is none.  Its data area
+ * stays as it is.  Returns 0 or an exit code.
  */
 int hybrid_metadata_write(const struct hybrid_device *dev, struct hybrid_metadata *md);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Reads what engine-load.c reads, in the same order, and judges it alike: what
- * the kernel refuses is damage here, what it passes over is none.  But it goes on
- * behind damage.
+ * Reads the same metadata as engine-load.c, in the same order, and judges it alike:
+ * if the kernel refuses it, it is damage here; if the kernel passes over it, it is
+ * none.  But it goes on behind damage.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "map.h"
 #include "metadata.h"
 
-#define READ_BLOCKS	64	/* as the loader: an unreadable neighbour stops it, too */
+#define READ_BLOCKS	64	/* metadata blocks in one read */
 #define WINDOW_BLOCKS	256	/* of the journal */
 
 struct reader {
@@ -22,14 +22,14 @@ struct reader {
 	struct hybrid_findings *f;
 	void *mem;			/* READ_BLOCKS */
 	/* The hash of each set: index + 1, 0 ends a chain */
-	struct hybrid_map map;		/* only what hashes need */
+	struct hybrid_map map;		/* only the fields that hashes need */
 	u16 *bucket, *next;
 	u32 last_instance;
 	int last_volume;
 	/* Where the block at hand comes from */
 	const char *source;
 	u64 source_nr;
-	/* What was last read of the journal */
+	/* The part of the journal that was read last */
 	void *window;
 	u64 window_sector;
 	u32 window_blocks;
@@ -66,7 +66,7 @@ static bool all_zero(const void *block)
 	return !p[0] && !memcmp(p, p + 1, HYBRID_META_BLOCK_SIZE - 1);
 }
 
-/* Root of @area, if it is good; text: if not, why, unless nothing was ever written there. */
+/* Reads the root of @area; text: the reason if it is bad, unless nothing was ever written there. */
 static void read_root(struct reader *rd, u32 area, u16 *generation, char text[HYBRID_CODEC_TEXT])
 {
 	struct hybrid_metadata *md = rd->md;
@@ -175,7 +175,7 @@ static const char *leaf_name(u32 nr)
 	return nr < HYBRID_VOLUME_LEAVES ? "volume leaf" : "map leaf";
 }
 
-/* The run could not be read at once: what can be read of it, one by one. */
+/* A run could not be read at once: reads its blocks one by one. */
 static void read_singly(struct reader *rd, u32 first, u32 n, u32 area, leaf_fn leaf)
 {
 	struct hybrid_metadata *md = rd->md;
@@ -354,7 +354,7 @@ static int volume_of(struct reader *rd, u32 instance)
 
 /* ---- the map ---------------------------------------------------------------- */
 
-/* The place in the hash that leads to block @i of @set, or would. */
+/* The head of the hash chain of @key in @set. */
 static u16 *hash_link(struct reader *rd, u32 set, u64 key)
 {
 	return &rd->bucket[(size_t)set * rd->map.nr_buckets + set_hash(&rd->map, key)];
@@ -406,7 +406,7 @@ static void bad_block(struct reader *rd, size_t b, enum hybrid_finding_id id, co
 		     (unsigned long long)md->oblock[b], what);
 }
 
-/* Make block @i what a leaf or a record says it is. */
+/* Sets block @i as a leaf or a record describes it. */
 static void load_block(struct reader *rd, u32 set, u32 i, u32 instance, u64 oblock, u64 valid,
 		       u64 dirty)
 {
@@ -488,7 +488,7 @@ static int replay_read(void *context, u64 sector, u32 blocks, void *mem)
 		u32 n = min_t(u64, WINDOW_BLOCKS, (end - sector) / HYBRID_META_BLOCK_SECTORS);
 		int r = read_blocks(rd, sector, n, rd->window);
 
-		/* What is asked for may be good, though not all that is behind it */
+		/* The blocks asked for may be good, though not all blocks behind them */
 		if (r && n > blocks) {
 			n = blocks;
 			r = read_blocks(rd, sector, n, rd->window);
@@ -563,7 +563,7 @@ static int read_journal(struct reader *rd)
 	return 0;
 }
 
-/* Without replaying it: does it begin with an entry, if it has any? */
+/* Without a replay: does the journal begin with an entry, if it has any? */
 static int read_journal_first(struct reader *rd)
 {
 	struct hybrid_metadata *md = rd->md;
@@ -590,7 +590,7 @@ static int read_journal_first(struct reader *rd)
 
 /* ---- the sum of it ------------------------------------------------------------ */
 
-/* From @b on, the first that is not free.  A large cache may be nearly empty. */
+/* The first block from @b on that is not free.  A large cache may be nearly empty. */
 static size_t next_used(const struct hybrid_metadata *md, size_t b)
 {
 	size_t end = md->g->nr_blocks;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * All of a pool's metadata in memory: what the kernel would load, and where it
- * would refuse, everything that is good besides.  The bytes are judged by the
- * codec, the journal is replayed by journal.c; what they find becomes findings.
+ * All of a pool's metadata in memory, as the kernel would load it; if the kernel
+ * would refuse it, all of its good parts.  The codec judges the bytes, and
+ * journal.c replays the journal; the faults that they see become findings.
  */
 #ifndef HYBRID_METADATA_H
 #define HYBRID_METADATA_H
@@ -15,7 +15,7 @@
 enum hybrid_leaf_state {
 	HYBRID_LEAF_EMPTY,	/* generation 0: never written */
 	HYBRID_LEAF_GOOD,
-	HYBRID_LEAF_BAD,	/* named, but not what stands there; or its index block is bad */
+	HYBRID_LEAF_BAD,	/* named, but no good block is there; or its index block is bad */
 };
 
 /* hybrid_metadata.block_state */
@@ -27,7 +27,7 @@ enum hybrid_block_state {
 	HYBRID_BLOCK_BAD,	/* wrong set, beyond the volume, or its instance never was */
 };
 
-/* What of a volume is cached. */
+/* How much of a volume is cached. */
 struct hybrid_volume_usage {
 	u64 blocks, dirty_blocks, dirty_granules;
 };
@@ -51,8 +51,8 @@ struct hybrid_metadata {
 	} *by_instance;			/* active volumes, sorted */
 	u32 nr_active;
 	/*
-	 * By cache block, after the journal and before recovery forgets what is
-	 * clean in open regions.  Blocks that are not live keep what was stored.
+	 * By cache block, after the replay of the journal, and before recovery forgets
+	 * clean granules in open regions.  Blocks that are not live keep their values.
 	 */
 	u64 *oblock, *valid, *dirty;
 	u32 *instance;
@@ -64,7 +64,7 @@ struct hybrid_metadata {
 	u64 open_regions;
 };
 
-/* What an error of the codec means, in words; @why: the field that it named, or NULL. */
+/* The meaning of an error of the codec, in words; @why: the field that it named, or NULL. */
 #define HYBRID_CODEC_TEXT	96
 const char *hybrid_codec_text(char buf[HYBRID_CODEC_TEXT], int error, const char *why);
 
@@ -76,29 +76,29 @@ struct hybrid_superblocks {
 };
 
 /*
- * 0, or an exit code: there is none, or none that may be used; a finding says
- * why.  sb is zero if neither is good.
+ * Reads both superblocks.  Returns 0, or an exit code: there is none, or none that
+ * may be used; a finding has the reason.  sb is zero if neither is good.
  */
 int hybrid_superblocks_read(const struct hybrid_device *dev, struct hybrid_findings *f,
 			    struct hybrid_superblocks *s);
 
 /*
- * Superblocks, roots and the journal's first entry: as much as takes no time at
- * any size.  0, or an exit code: no superblock of a cache device that may be
- * used (with a finding), or no memory (with a message).  Free it in any case.
+ * Reads superblocks, roots and the journal's first entry, which takes no time at
+ * any size.  Returns 0, or an exit code: no superblock of a cache device that may
+ * be used (with a finding), or no memory (with a message).  Free it in any case.
  */
 int hybrid_metadata_read_head(struct hybrid_metadata *md, const struct hybrid_device *dev,
 			      struct hybrid_findings *f);
 
-/* Everything.  Returns as hybrid_metadata_read_head(). */
+/* Reads everything.  Returns as hybrid_metadata_read_head(). */
 int hybrid_metadata_read(struct hybrid_metadata *md, const struct hybrid_device *dev,
 			 struct hybrid_findings *f);
 
 void hybrid_metadata_free(struct hybrid_metadata *md);
 
 /*
- * For who fills one in: with sb given, all the rest zeroed.  Returns 0, or an exit
- * code after a message; free it in any case.
+ * For callers that fill one in themselves: sb is given, everything else is zeroed.
+ * Returns 0, or an exit code after a message; free it in any case.
  */
 int hybrid_metadata_alloc(struct hybrid_metadata *md);
 

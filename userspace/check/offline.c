@@ -4,10 +4,10 @@
  *
  * The caller's thread runs the engine, and metadata and flushes, one after the
  * other.  Transfers go to threads, if there are any, and come back by a list; a
- * flush covers those that had come back before.
+ * flush covers the transfers that had come back before.
  *
- * Time passes as it does, and leaps by a tick where nothing is under way: nobody
- * waits for an interval of the engine's to end.
+ * Time is real, but leaps by a tick if nothing is under way: nobody waits for an
+ * interval of the engine to end.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -23,12 +23,12 @@
 
 #define NR_THREADS	16
 #define TICK_MS		100
-#define PIECE_SECTORS	8	/* in which what cannot be read is looked for */
+#define PIECE_SECTORS	8	/* in which bad parts of a range are looked for */
 
 /* A node of one of the two trees, ordered by device and sector. */
 struct place {
 	struct hybrid_bad_piece at;
-	void *block;		/* KEEP: what was written here, a metadata block */
+	void *block;		/* KEEP: the metadata block written here */
 };
 
 struct hybrid_offline {
@@ -162,7 +162,7 @@ static int move(const struct hybrid_device *dev, bool write, u64 sector, void *d
 	       hybrid_device_read(dev, sector, data, (size_t)count * 512);
 }
 
-/* What exactly is bad of a range that is: piece by piece, for the report. */
+/* Finds the bad pieces of a range that failed, for the report. */
 static void find_bad(struct hybrid_offline *o, const struct hybrid_device *dev, bool write,
 		     u64 sector, void *data, u32 count)
 {
@@ -203,7 +203,7 @@ static void carry_transfer(struct hybrid_offline *o, struct hybrid_op *op)
 
 /* ---- metadata -------------------------------------------------------------- */
 
-/* Metadata blocks that were written to memory. */
+/* Keeps metadata blocks in memory instead of writing them. */
 static int keep(struct hybrid_offline *o, const struct hybrid_device *dev, u64 sector,
 		const void *data, u32 count)
 {
@@ -261,7 +261,7 @@ static int carry_segment(struct hybrid_offline *o, struct hybrid_op *op,
 	return r;
 }
 
-/* To a cache device whose metadata is only in memory nothing is written at all. */
+/* Nothing at all is written to a cache device whose metadata is only in memory. */
 static int flush(struct hybrid_offline *o, const struct hybrid_device *dev)
 {
 	if (o->flags & HYBRID_OFFLINE_KEEP && dev == o->cache)
@@ -359,7 +359,7 @@ static void start_transfer(struct hybrid_offline *o, struct hybrid_op *op)
 	pthread_mutex_unlock(&o->lock);
 }
 
-/* A transfer that ended, or ends some time; NULL: none is under way. */
+/* Waits for a transfer to end, and returns it; NULL: none is under way. */
 static struct hybrid_op *ended_transfer(struct hybrid_offline *o)
 {
 	struct hybrid_op *op;
@@ -463,7 +463,7 @@ void hybrid_offline_run(struct hybrid_offline *o,
 		step(o);
 }
 
-/* ---- what the engine needs ------------------------------------------------- */
+/* ---- services for the engine ----------------------------------------------- */
 
 static void *alloc_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp)
 {
@@ -494,7 +494,7 @@ static int wait_checkpoint(struct hybrid_engine *e)
 	return w.error;
 }
 
-/* Without random numbers nothing may be written: they are what makes it ours. */
+/* Nothing may be written without random numbers: they identify the metadata as ours. */
 static u64 random_nonzero(struct hybrid_engine *e)
 {
 	u64 r = 0;
@@ -516,7 +516,7 @@ static const struct hybrid_engine_ops offline_ops = {
 
 /* ---- the pool -------------------------------------------------------------- */
 
-/* A policy that is not linked in has no say here: nothing is evicted. */
+/* A policy that is not linked in makes no difference here: nothing is evicted. */
 static const struct hybrid_policy_type *policy_of(const struct hybrid_sb *sb)
 {
 	const struct hybrid_policy_type *policy = hybrid_policy_get(sb->policy);

@@ -7,7 +7,7 @@
  * One thread calls these functions.  Data moves in threads of its own, if asked
  * for; the engine never sees them.
  *
- * Nothing here prints.  What fails returns -errno, and *why in the engine's words.
+ * Nothing here prints.  A call that fails returns -errno, and *why in the engine's words.
  */
 #ifndef HYBRID_OFFLINE_H
 #define HYBRID_OFFLINE_H
@@ -22,15 +22,15 @@ struct hybrid_offline;
 /* hybrid_offline_create() flags */
 /*
  * Metadata, superblocks of origins included, is written to memory alone: the
- * devices keep theirs.  What a pool would do can be seen without doing it.
+ * devices keep theirs.  So a caller can try a pool without changing it.
  */
 #define HYBRID_OFFLINE_KEEP	(1U << 0)
 /* Many transfers at a time.  Without it: in the engine's order, one by one. */
 #define HYBRID_OFFLINE_THREADS	(1U << 1)
 
 /*
- * The pool on @cache, which has superblock @sb; nothing is read yet.  The device
- * must stay open until destroy.  NULL: no memory.
+ * Creates the pool on @cache, which has superblock @sb; reads nothing yet.  The
+ * device must stay open until destroy.  NULL: no memory.
  */
 struct hybrid_offline *hybrid_offline_create(const struct hybrid_device *cache,
 					     const struct hybrid_sb *sb, unsigned int flags);
@@ -42,7 +42,7 @@ struct hybrid_engine *hybrid_offline_engine(struct hybrid_offline *o);
 int hybrid_offline_load(struct hybrid_offline *o, const char **why);
 
 /*
- * hybrid_volume_open(), with what the kernel's constructor refuses besides.
+ * hybrid_volume_open(), with the additional checks of the kernel's constructor.
  * The device must stay open until the volume is closed.
  */
 int hybrid_offline_open(struct hybrid_offline *o, uint32_t id,
@@ -50,14 +50,14 @@ int hybrid_offline_open(struct hybrid_offline *o, uint32_t id,
 			const char **why);
 int hybrid_offline_close(struct hybrid_offline *o, struct hybrid_volume *v);
 
-/* A user's I/O, to its end.  @data: as hybrid_device_write() wants it. */
+/* Carry out a user's I/O to its end.  @data: as hybrid_device_write() wants it. */
 int hybrid_offline_write(struct hybrid_offline *o, struct hybrid_volume *v, uint64_t sector,
 			 const void *data, uint32_t count);
 int hybrid_offline_read(struct hybrid_offline *o, struct hybrid_volume *v, uint64_t sector,
 			void *data, uint32_t count);
 int hybrid_offline_flush(struct hybrid_offline *o, struct hybrid_volume *v);
 
-/* Blocks that are dirty, of one volume or (NULL) of all; and bytes of dirty granules, or NULL. */
+/* Number of dirty blocks, of one volume or (NULL) of all; *bytes, unless NULL: of dirty granules. */
 uint32_t hybrid_offline_dirty(struct hybrid_offline *o, struct hybrid_volume *v,
 			      uint64_t *bytes);
 /* The cache device cannot be written any more. */
@@ -65,17 +65,17 @@ bool hybrid_offline_failed(struct hybrid_offline *o);
 /* The volume's entry, -ENOENT if there is none. */
 int hybrid_offline_info(struct hybrid_offline *o, uint32_t id, struct hybrid_volume_info *info);
 
-/* Drain @v, or all (NULL); or no longer.  hybrid_offline_run() does the work. */
+/* Starts or ends a drain of @v, or of all (NULL).  hybrid_offline_run() does the work. */
 void hybrid_offline_drain(struct hybrid_offline *o, struct hybrid_volume *v, bool on);
 
 /*
- * Go on until @until says so.  It is asked after each step; @leaps counts the
- * ticks for which nobody had to wait, as nothing was under way.
+ * Runs the engine until @until, called before each step, returns true.  @leaps
+ * counts the ticks that were skipped, as nothing was under way.
  */
 void hybrid_offline_run(struct hybrid_offline *o,
 			bool (*until)(void *context, unsigned int leaps), void *context);
 
-/* Everything durable, and the root says clean.  -EIO: the pool has failed. */
+/* Makes everything durable, and the root clean.  -EIO: the pool has failed. */
 int hybrid_offline_stop(struct hybrid_offline *o);
 
 /* A piece of a device that could not be read or written. */
@@ -87,7 +87,7 @@ struct hybrid_bad_piece {
 	bool write;
 };
 
-/* That at, or around, this sector; NULL: none. */
+/* The bad piece at, or around, this sector; NULL: none. */
 const struct hybrid_bad_piece *hybrid_offline_bad(struct hybrid_offline *o,
 						  const struct hybrid_device *dev,
 						  uint64_t sector);

@@ -127,7 +127,7 @@ struct json_object *hybrid_ranges_json(const struct hybrid_ranges *ranges)
 	return array;
 }
 
-/* ---- what is dirty --------------------------------------------------------- */
+/* ---- dirty data ------------------------------------------------------------ */
 
 struct dirty_block {
 	u32 volume, block;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Ranges of volumes: what is dirty, what is lost, what could not be written. */
+/* Ranges of volumes, with data that is dirty or lost, or could not be written. */
 #ifndef HYBRID_RANGES_H
 #define HYBRID_RANGES_H
 
@@ -10,7 +10,7 @@ struct json_object;
 
 struct hybrid_range {
 	const char *volume;		/* its name */
-	u64 sector, count;		/* of the volume; no count: which ones is unknown */
+	u64 sector, count;		/* of the volume; count 0: the sectors are unknown */
 	const char *why;		/* literal, or hybrid_range_why()'s */
 };
 
@@ -24,7 +24,7 @@ struct hybrid_ranges {
 	bool nomem;			/* some are missing */
 };
 
-/* At the end; one that only goes on with the last one makes that longer. */
+/* Adds a range at the end, or extends the last one if the new one continues it. */
 void hybrid_ranges_add(struct hybrid_ranges *ranges, const char *volume, u64 sector, u64 count,
 		       const char *why);
 void hybrid_ranges_free(struct hybrid_ranges *ranges);
@@ -32,16 +32,16 @@ u64 hybrid_ranges_bytes(const struct hybrid_ranges *ranges);
 
 extern const struct hybrid_fields hybrid_ranges_report;
 
-/* As a report called @name; in bytes.  Returns an exit code. */
+/* Prints them as report @name, in bytes.  Returns an exit code. */
 int hybrid_ranges_print(const struct hybrid_ranges *ranges, const char *name,
 			const struct hybrid_report_options *opts);
 /* As an array; NULL: no memory. */
 struct json_object *hybrid_ranges_json(const struct hybrid_ranges *ranges);
 
 /*
- * Call @fn for each run of dirty granules, by volume and address.  @sector is the
+ * Calls @fn for each run of dirty granules, by volume and address.  @sector is the
  * volume's, @cache_sector that of the copy.  Stops at, and returns, the first
- * non-zero; HYBRID_NOMEM (said already).
+ * non-zero; or HYBRID_NOMEM, after a message.
  */
 int hybrid_dirty_each(const struct hybrid_metadata *md,
 		      int (*fn)(void *context, u32 volume, u64 sector, u32 count,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * hybridctl repair: what is certain of damaged metadata (salvage.h), written anew.
+ * hybridctl repair: writes the certain part of damaged metadata (salvage.h) anew.
  *
- * In place: the new tree goes to where the current root does not look, then its root
- * to where the older root stands, then the superblocks.  Until that root is durable,
+ * In place: it writes the new tree to blocks that the current root does not name, then
+ * the new root over the older root, then the superblocks.  Until the new root is durable,
  * all is as it was.  The journal stays: the new root begins a lap behind its end.
  */
 #include <errno.h>
@@ -34,7 +34,7 @@ struct repair {
 
 /* ---- superblocks ------------------------------------------------------- */
 
-/* The bad one first: the other stays whole meanwhile. */
+/* The bad copy first: the other one stays whole meanwhile. */
 static int write_superblocks(const struct hybrid_device *dev, const struct hybrid_sb *sb,
 			     u32 copies)
 {
@@ -57,7 +57,7 @@ static int write_superblocks(const struct hybrid_device *dev, const struct hybri
 
 /* ---- in place ---------------------------------------------------------- */
 
-/* Is what stands at @sector, its header apart, what is in @block? */
+/* Is the block at @sector, apart from its header, the same as @block? */
 static bool same_block(const struct hybrid_device *dev, u64 sector, const void *block, void *mem)
 {
 	const size_t header = sizeof(struct hybrid_block_header);
@@ -214,7 +214,7 @@ static bool place_block(struct repair *p, const struct hybrid_map *map, u16 *use
 	return true;
 }
 
-/* Dirty ones first: they must fit. */
+/* Dirty blocks first: they must fit. */
 static int place_blocks(struct repair *p)
 {
 	const struct hybrid_metadata *old = &p->s.md;
@@ -322,7 +322,7 @@ static int write_new(struct repair *p)
 	return r ? r : hybrid_metadata_write(&p->out, &p->new);
 }
 
-/* ---- what is said about it --------------------------------------------- */
+/* ---- the report -------------------------------------------------------- */
 
 static u64 sum(const struct repair *p, bool dirty)
 {
@@ -339,7 +339,7 @@ static bool something_lost(const struct repair *p)
 	return p->stale.nr || p->s.lost_volumes;
 }
 
-/* Those from the @first-th on. */
+/* Prints the ranges from the @first-th on. */
 static int print_stale(const struct repair *p, size_t first, const char *what)
 {
 	struct hybrid_report_options opts = { .unit = 'h' };
@@ -397,7 +397,7 @@ static void print_json(const struct repair *p, bool written)
 
 /* ---- the command ------------------------------------------------------- */
 
-/* In place they would go on. */
+/* A repair in place would go on from these numbers. */
 static bool numbers_end(const struct hybrid_salvage *s)
 {
 	return hybrid_number_ends(s->md.sb.sequence) || hybrid_number_ends(s->md.root.sequence) ||
@@ -504,7 +504,7 @@ static int replace_superblocks(struct repair *p, const struct hybrid_superblocks
 }
 
 /*
- * The tree is good, or it is an origin's: all there is to repair are superblocks.  Two
+ * The tree is good, or the device is an origin: there are only superblocks to repair.  Two
  * good ones of an origin are both right: one of them may be of the session before.
  */
 static int repair_superblocks(struct repair *p, const struct hybrid_superblocks *sbs)

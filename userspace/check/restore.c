@@ -18,7 +18,7 @@ struct restore {
 	struct json j;
 	struct hybrid_device dev;
 	struct hybrid_metadata md;
-	struct hybrid_map map;			/* only what hashes need */
+	struct hybrid_map map;			/* only the fields that hashes need */
 	struct hybrid_volume_usage *said;	/* by volume */
 	bool mappings;				/* the dump has them */
 };
@@ -159,7 +159,7 @@ static int read_volume(struct restore *t)
 	return 0;
 }
 
-/* Blocks carry instances: who has one must be clear. */
+/* Blocks carry instances: each instance must lead to one volume. */
 static int check_instances(struct restore *t)
 {
 	const struct hybrid_instance *pair = t->md.by_instance;

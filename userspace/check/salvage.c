@@ -11,21 +11,21 @@
 #define READ_BLOCKS	64
 #define MAX_EPOCHS	16
 #define MAX_ASKED	(1ULL << 28)	/* blocks of all volumes: 16 TiB of 64 KiB */
-#define MAX_RANGES	(1U << 17)	/* that are said one by one */
+#define MAX_RANGES	(1U << 17)	/* that are listed one by one */
 
-/* What is certain of a cache block. */
+/* The certain part of a cache block's state. */
 enum known {
 	NOT_KNOWN,
 	DIRTY_KNOWN,	/* ... of an earlier epoch: a recovery since may have forgotten the rest */
 	ALL_KNOWN,
 };
 
-/* A root that can be decoded, and what it names. */
+/* A root that can be decoded, and the blocks that it names. */
 struct source {
 	bool good;
 	struct hybrid_root_info info;
 	u16 *index, *leaf;		/* generations */
-	u8 *index_known;		/* by index block: leaf[] is what it names, or later */
+	u8 *index_known;		/* by index block: leaf[] is from the named one, or a later one */
 	bool exact;			/* the journal has no gap from its tail on */
 	bool quiet;			/* ... and is of its epoch */
 };
@@ -44,7 +44,7 @@ struct salvager {
 	struct entry *entry;		/* by number */
 	u32 nr_entries, first;		/* entries from the first-th on have no gap */
 	u64 epoch;			/* the newest */
-	u64 epochs[MAX_EPOCHS];		/* those in which newer blocks may be written */
+	u64 epochs[MAX_EPOCHS];		/* epochs in which newer blocks may be written */
 	u32 nr_epochs;
 	u8 *known;			/* by cache block: enum known */
 	u64 *from;			/* by leaf: the journal counts from here on */
@@ -53,7 +53,7 @@ struct salvager {
 
 /* ---- reading ----------------------------------------------------------- */
 
-/* What cannot be read is zero. */
+/* A block that cannot be read is zero. */
 static void read_blocks(struct salvager *v, u64 sector, u32 nr, void *mem)
 {
 	u32 k;
@@ -163,7 +163,7 @@ static u64 journal_end(const struct salvager *v)
 	return v->nr_entries ? last->number + last->blocks : 0;
 }
 
-/* From which entry on is there none missing? */
+/* From which entry on is none missing? */
 static void find_first(struct salvager *v)
 {
 	const struct entry *e = v->entry;
@@ -227,7 +227,7 @@ static void judge_journal(struct salvager *v)
 	v->s->journal_next = highest + v->md->g->journal_blocks;
 }
 
-/* ---- what roots name --------------------------------------------------- */
+/* ---- blocks that roots name -------------------------------------------- */
 
 /* A recovery takes three steps; one may have been cut after the root's successor. */
 #define LATER_STEPS	6
@@ -246,7 +246,7 @@ static bool same_or_later(u16 from, u16 to)
 struct candidate {
 	const void *block;
 	u16 generation;
-	bool newer;			/* it may be later than what a root names */
+	bool newer;			/* it may be later than the one that a root names */
 };
 
 static bool epoch_known(const struct salvager *v, u64 epoch)
@@ -298,7 +298,7 @@ static void look_at(const struct salvager *v, u32 nr, const void *block, u32 are
 	c->newer = epoch_known(v, le64_to_cpu(header->epoch));
 }
 
-/* The one of generation @named, or a later one.  -1: neither. */
+/* The area of the block of generation @named, or of a later one.  -1: neither. */
 static int match(const struct candidate c[2], u16 named)
 {
 	int area, found = -1;
@@ -315,10 +315,11 @@ static int match(const struct candidate c[2], u16 named)
 }
 
 /*
- * Generation of the block that is written instead of the one that the current root
- * names: what is good of that, or else what was found (-1: nothing), stays.  Not by
- * as many steps as the engine takes, nor one that stands there already, from a
- * checkpoint or a repair that was cut: a lost write must not go unnoticed.
+ * Generation of the block to write instead of the one that the current root names.
+ * The named block stays if it is good, else the block in area @found (-1: none).  The
+ * generation is not as many steps later as the engine takes, nor is it that of a block
+ * already there, from a checkpoint or a repair that was cut: a lost write must not go
+ * unnoticed.
  */
 static u16 next_generation(u16 named, bool good, const struct candidate c[2], int found)
 {
@@ -393,8 +394,8 @@ static int latest(const struct candidate c[2])
 }
 
 /*
- * An older volume table does no harm to formatted origins: their nonces tell.  Those
- * in place have none.  Returns the area that was taken, or -1.
+ * An older volume table does no harm to formatted origins: their nonces tell.  Origins
+ * in place have no nonces.  Returns the area that was taken, or -1.
  */
 static int choose_volumes(struct salvager *v, u32 nr, const struct candidate c[2])
 {
@@ -558,7 +559,7 @@ static void raise_instance(struct salvager *v, u32 instance)
 		*next = instance == U32_MAX ? U32_MAX : instance + 1;
 }
 
-/* Again and again the last one, where none is left: repair refuses that. */
+/* If none is left, the last one again and again: repair refuses that. */
 static u32 new_instance(struct hybrid_metadata *md)
 {
 	u32 instance = md->root.next_instance;
@@ -568,7 +569,7 @@ static u32 new_instance(struct hybrid_metadata *md)
 	return instance;
 }
 
-/* Of two volumes with one instance neither can be told from the other. */
+/* Two volumes with one instance cannot be told apart. */
 static void part_twins(struct salvager *v)
 {
 	struct hybrid_metadata *md = v->md;
@@ -619,7 +620,7 @@ static void drop(struct hybrid_metadata *md, size_t b)
 	md->hint[b] = 0;
 }
 
-/* In open regions, and where that is not known, the origin wins. */
+/* The origin wins in open regions, and where it is not known whether they are open. */
 static void forget(struct salvager *v, u32 set, u32 i)
 {
 	struct hybrid_metadata *md = v->md;
@@ -770,7 +771,7 @@ void hybrid_salvage_free(struct hybrid_salvage *s)
 	free(s->index_named);
 }
 
-/* ---- what may be stale ------------------------------------------------- */
+/* ---- stale ranges ------------------------------------------------------ */
 
 struct live {
 	u32 volume;
@@ -786,7 +787,7 @@ static int compare_live(const void *a, const void *b)
 	return x->oblock < y->oblock ? -1 : x->oblock > y->oblock;
 }
 
-/* What is certain in sets that are not, in the order of volumes. */
+/* The certain blocks of uncertain sets, in the order of volumes. */
 static struct live *find_live(const struct hybrid_salvage *s, size_t *nr)
 {
 	const struct hybrid_metadata *md = &s->md;
@@ -815,9 +816,9 @@ static struct live *find_live(const struct hybrid_salvage *s, size_t *nr)
 }
 
 /*
- * Which blocks would be cached in sets that are not certain?  So many are asked about,
- * and so many ranges are told apart; of what is beyond that, be its size a lie, all may
- * be stale.
+ * Which blocks would be cached in sets that are not certain?  Up to MAX_ASKED blocks are
+ * looked up, and up to MAX_RANGES ranges are told apart.  Beyond these limits, which a
+ * false size of a volume can exceed, all data may be stale.
  */
 static void add_stale(const struct hybrid_salvage *s, u32 id, const struct live *live, size_t nr,
 		      u64 *to_ask, struct hybrid_ranges *ranges)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What is certain of damaged metadata.
+ * The certain part of damaged metadata.
  *
  * Records of the journal are absolute.  So the state of a cache block is certain if
  *   - its last record is in the part of the journal that has no gap to its end, or
  *   - its leaf is one that a good root names, or a later one, and the journal has no
  *     gap from that root's tail to its end.
- * All else is dropped: clean data are on the origin, too; what dirty data there may
- * have been is said by hybrid_salvage_stale().  Nothing dirty is taken from a state
- * that may have been followed by another one.
+ * Everything else is dropped: clean data is on the origin, too; hybrid_salvage_stale()
+ * lists the ranges in which there may have been dirty data.  No dirty data is taken from
+ * a state that may have been followed by another one.
  *
- * What is clean counts only if nothing can have made recovery forget it since; as
- * after recovery, nothing clean is left in open regions, and no region is open.
+ * Clean data counts only if no recovery can have forgotten it since.  As after recovery,
+ * no clean data is left in open regions, and no region is open.
  */
 #ifndef HYBRID_SALVAGE_H
 #define HYBRID_SALVAGE_H
@@ -22,21 +22,21 @@
 struct hybrid_salvage {
 	/*
 	 * The result: superblock, volumes, blocks (all that have an instance are live).
-	 * root is the current one, or zero; but its next_instance is above all seen.
+	 * root is the current one, or zero; but its next_instance is above all instances seen.
 	 */
 	struct hybrid_metadata md;
 	u8 *uncertain;			/* by set: dirty data of it may be missing */
 	u8 *doubtful;			/* by volume: nothing of it is kept */
 	u64 lost_volumes;		/* leaves of the volume table that are gone, or older */
 	u64 unknown_blocks;		/* their state is not certain */
-	u64 forgotten_blocks;		/* clean ones among the certain that were dropped */
+	u64 forgotten_blocks;		/* certain blocks whose clean data was dropped */
 	u64 journal_next;		/* above all numbers in the ring, by a lap */
 	/*
-	 * Generation for what is written instead of leaf or index block @nr: in the
-	 * area whose block is not needed; and whether what stands there now is good.
+	 * Generation of the block to write instead of leaf or index block @nr, in the
+	 * area whose block is not needed; and whether the present block is good.
 	 */
 	u16 *leaf_next, *index_next;
-	u8 *leaf_named, *index_named;	/* md's generation stands there, and is good */
+	u8 *leaf_named, *index_named;	/* md's generation is there, and is good */
 };
 
 /*

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* hybridctl metadata-size: what a cache device of some size needs. */
+/* hybridctl metadata-size: the metadata and memory that a cache device of some size needs. */
 #include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>

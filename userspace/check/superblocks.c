@@ -53,7 +53,7 @@ static bool shrunk(const struct copy *c)
 	return c->error == -EINVAL && c->why && !strcmp(c->why, "member_sectors");
 }
 
-/* Neither is good: what says most about why? */
+/* Neither is good: reports the reason that says most. */
 static int none_good(struct hybrid_findings *f, const struct copy c[2])
 {
 	enum hybrid_finding_id id = HYBRID_FOUND_SB_BOTH;

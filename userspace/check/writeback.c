@@ -2,19 +2,19 @@
 /*
  * writeback: drains a pool without the kernel.
  *
- *   1. read the cache device, find out whose origins the others are, and whether
- *      one is missing;
- *   2. let the engine recover the pool and open the volumes, its writes kept in
- *      memory: what it refuses is refused before anything was written;
- *   3. where something is to be done, the same in earnest; drain, close, stop.
+ *   1. read the cache device, find the volumes of the other devices, and whether
+ *      an origin is missing;
+ *   2. let the engine recover the pool and open the volumes, with its writes kept
+ *      in memory: if it refuses anything, nothing has been written;
+ *   3. if there is anything to do, do the same with real writes; drain, close, stop.
  *
- * The engine writes a granule to its origin, flushes, records it as clean: cut
- * anywhere, another run goes on from what is on record.
+ * The engine writes a granule to its origin, flushes, and records it as clean.  If
+ * this is cut anywhere, another run goes on from the records.
  *
- * --copy-only stays with what step 2 does: only data reaches the origins.  On
- * record nothing changes, neither on the cache device nor in the origins'
- * superblocks: what was copied is still dirty, and an origin may have the newer
- * data of a dirty granule at any time.  The nonces still match (J9), the flag
+ * With --copy-only, metadata stays in memory as in step 2: only data reaches the
+ * origins.  On record nothing changes, neither on the cache device nor in the
+ * origins' superblocks.  Copied granules are still dirty, and an origin may have the
+ * newer data of a dirty granule at any time.  The nonces still match (J9), the flag
  * stays (J10), so that neither is used without the other as if it were whole.
  */
 #include <errno.h>
@@ -30,7 +30,7 @@
 #include "ranges.h"
 
 #define SHOW_MS		250
-/* Ticks without anything under way in which all that can be recorded is recorded */
+/* Ticks with nothing under way that are enough to record everything that can be recorded */
 #define QUIET_TICKS	50
 
 struct target {
@@ -54,7 +54,7 @@ struct writeback {
 	struct hybrid_offline *pool;
 	struct progress progress;
 	struct timespec shown;
-	/* When less became dirty for the last time */
+	/* When the number of dirty blocks last fell */
 	u32 dirty;
 	unsigned int leaps, failures;
 	struct hybrid_ranges unwritten;
@@ -132,7 +132,7 @@ static int fail_foreign(const struct writeback *w, const struct hybrid_device *d
 			   dev->path, w->md.sb.name, why);
 }
 
-/* Which volume's origin it is; what the kernel checks besides comes later. */
+/* Finds the volume of an origin; the kernel's other checks come later. */
 static int identify(struct writeback *w, struct target *t)
 {
 	struct hybrid_member m;
@@ -217,7 +217,7 @@ static bool is_missing(struct writeback *w, u32 id)
 	       hybrid_volume_named(v, w->cl->value[OPT_VOLUME]) && !find_target(w, id);
 }
 
-/* --all: on whatever block device the missing origins are. */
+/* --all: adds the missing origins, on any block device. */
 static int search_origins(struct writeback *w)
 {
 	struct hybrid_member *m;
@@ -296,7 +296,7 @@ static int open_targets(struct writeback *w)
 	return 0;
 }
 
-/* What the kernel would refuse, before anything is written. */
+/* Refuses as the kernel would, before anything is written. */
 static int preview(struct writeback *w)
 {
 	unsigned int i;
@@ -336,7 +336,7 @@ static bool nothing_to_do(const struct writeback *w)
 	return clean;
 }
 
-/* Neither did less become dirty, nor is there a piece that was not tried twice. */
+/* The number of dirty blocks no longer falls, and each bad piece was tried twice. */
 static bool stuck(struct writeback *w, u32 dirty, unsigned int leaps)
 {
 	unsigned int failures, bad = hybrid_offline_nr_bad(w->pool, &failures);
@@ -377,7 +377,7 @@ static int reopen(struct writeback *w)
 	return r;
 }
 
-/* Whatever was opened is closed, and the pool stopped, as far as they can be. */
+/* Closes all open volumes and stops the pool, as far as possible. */
 static void shut(struct writeback *w)
 {
 	struct target *t;
@@ -440,7 +440,7 @@ static int note_dirty(void *context, u32 volume, u64 sector, u32 count, u64 cach
 	return 0;
 }
 
-/* What is dirty on record now; with --copy-only, all that was. */
+/* Lists the data that is dirty on record now; with --copy-only, all data that was. */
 static int list_unwritten(struct writeback *w)
 {
 	struct hybrid_findings findings = { .device = w->cache.path };
