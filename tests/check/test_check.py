@@ -747,6 +747,20 @@ def test_block_devices(build, crashed, tmp_path, loop):
         assert r.returncode == 5 and f"{device} is in use" in r.stderr
 
 
+def test_an_unreadable_block_that_no_index_names(build, clean):
+    """Between leaves in use lies an outdated one: neither the kernel nor the checker needs it."""
+    cache = Cache(clean.cache)
+    first, per = constant("VOLUME_LEAVES"), constant("INDEX_LEAVES")
+    generation = {nr: cache.index(nr // per)["leaf_generation", nr % per]
+                  for nr in range(first, first + max(cache.written_leaves()) + 1)}
+    area = {nr: gen & 1 for nr, gen in generation.items() if gen}
+    hole, wanted = next((nr, area[nr - 1]) for nr in generation
+                        if nr - 1 in area and area.get(nr) != area[nr - 1] and
+                        any(area.get(k) == area[nr - 1] for k in range(nr + 1, nr + 32)))
+    sector = cache.geometry("leaf_sector") + 8 * (wanted * cache.geometry("nr_leaves") + hole)
+    assert check(build, clean.cache).found == check(build, clean.cache, env=_bad(clean.cache, sector)).found
+
+
 def test_one_pool_at_a_time(build, tmp_path):
     pool, other = (Pool(build, tmp_path / name, origins=0) for name in "ab")
     for options in ([], ["--fast"]):

@@ -185,15 +185,15 @@ static void read_singly(struct reader *rd, u32 first, u32 n, u32 area, leaf_fn l
 	for (nr = first; nr < first + n; nr++) {
 		u16 gen = md->leaf_generation[nr];
 
-		r = read_blocks(rd, hybrid_leaf_sector(md->g, nr, area), 1, rd->mem);
-		if (r)
-			unreadable(rd, leaf_name(nr), nr, r);
 		if (!gen || (gen & 1) != area)
 			continue;
-		if (r)
+		r = read_blocks(rd, hybrid_leaf_sector(md->g, nr, area), 1, rd->mem);
+		if (r) {
+			unreadable(rd, leaf_name(nr), nr, r);
 			md->leaf_state[nr] = HYBRID_LEAF_BAD;
-		else
+		} else {
 			leaf(rd, nr, rd->mem);
+		}
 	}
 }
 
