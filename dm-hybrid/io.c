@@ -460,8 +460,8 @@ static void submit_user(struct hybrid_pool *pool, struct hybrid_op *op)
 
 /*
  * dm sends a bio with REQ_PREFLUSH and data in two parts, a flush and then the data, and
- * drops the error of the flush (dm_io_complete() in drivers/md/dm.c); so does any dm or md
- * device above the volume.  A filesystem would take its commit block for durable.  After a
+ * drops the error of the flush (dm_io_complete() in drivers/md/dm.c).  Any dm or md device above
+ * the volume drops that error, too.  A filesystem would take its commit block for durable.  After a
  * flush has failed, each later one fails until the volume is opened again, so the writes
  * that rely on one fail, too.  Commit blocks are FUA writes.  XFS also sends log writes with
  * REQ_PREFLUSH alone, before it overwrites the tail of its log; writes to the log are

@@ -308,8 +308,8 @@ int hybrid_volume_extend(struct volume_object *object, const u8 *member_uuid);
 bool hybrid_volume_opened(struct hybrid_pool *pool, u32 id);
 
 /*
- * Waits until no volume of @pool is being opened or closed.  Caller holds pool->lock, which is
- * dropped meanwhile.
+ * Waits until no volume of @pool is being opened or closed.  Caller holds pool->lock; drops
+ * the lock while it waits.
  */
 void hybrid_volumes_settle(struct hybrid_pool *pool);
 

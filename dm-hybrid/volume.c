@@ -395,7 +395,7 @@ static dev_t md_dev(struct mapped_device *md)
 
 /*
  * A volume on a volume of its own pool would wait for itself: for room, for a job, or
- * while the pool is suspended.  Either of the two may get its table first.
+ * while the pool is suspended.  Either of these volumes may get its table first.
  */
 static char *stacked(struct hybrid_pool *pool, struct mapped_device *md, dev_t origin)
 {

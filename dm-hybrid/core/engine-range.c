@@ -88,8 +88,8 @@ static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 		return false;
 	}
 	/*
-	 * Dirty data must be recorded before it is replaced: otherwise a flush
-	 * that is under way would find it on neither device.
+	 * Dirty data must be on record before the range replaces it: otherwise a
+	 * flush that is under way would find the data on neither device.
 	 */
 	unrecorded = block_mask(e, s, MASK_DIRTY, i) & ~block_mask(e, s, MASK_JDIRTY, i);
 	if (unrecorded & io->mask) {

@@ -22,7 +22,7 @@ struct hybrid_origin_sb {
 	u8 oldest;			/* the copy to be written first */
 	bool apart;			/* the two copies may have different nonces */
 	bool busy;
-	bool lost_known;		/* info says whether data is lost with the cache */
+	bool lost_known;		/* info tells whether the failed cache took data with it */
 	bool lost_saved;		/* ... and a copy of the lost map is durable */
 	struct list_head waiters;	/* ios */
 	struct hybrid_op op;

@@ -181,7 +181,7 @@ struct hybrid_io {
 	bool counted;
 	bool admitted;		/* a write miss: may enter the cache */
 	bool fetch;		/* may read the rest of granules that it writes in part */
-	bool redirected;	/* the cache failed: goes to the origin as far as possible */
+	bool redirected;	/* cache I/O failed: clean parts go to the origin */
 	s32 idx;		/* of the block in its set, -1: none */
 	u32 set;
 	u32 room_since;		/* a write: the tick from which on it waits for room, or 0 */

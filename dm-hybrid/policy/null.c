@@ -50,7 +50,7 @@ static void null_remove(void *state, u32 i, u32 fingerprint, bool evicted)
 		__clear_bit(i, s->present);
 }
 
-/* After @scan unusable blocks, the next search goes on behind them. */
+/* Gives up after @scan unusable blocks; the next search begins behind them. */
 static int null_victim(void *state, u32 scan, bool (*usable)(void *ctx, u32 i), void *ctx)
 {
 	struct null_set *s = state;

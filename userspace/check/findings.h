@@ -33,7 +33,7 @@ struct hybrid_findings {
 	char where[64];
 	struct hybrid_finding *list;
 	unsigned int nr;
-	bool nomem;			/* some could not be kept: the verdict holds all the same */
+	bool nomem;			/* no memory to list some findings; the verdict counts them all the same */
 	u64 count[HYBRID_FOUND_MAX];
 };
 

@@ -200,7 +200,7 @@ static int check_found_again(const struct hybrid_device *dev)
 	return 0;
 }
 
-/* Shows the contents of one device, and refuses a member of ours.  Counts lines in *found. */
+/* Lists the contents of one device; a member of a pool needs --force.  Counts lines in *found. */
 static int show_contents(const struct command_line *cl, const struct hybrid_device *dev,
 			 unsigned int *found)
 {

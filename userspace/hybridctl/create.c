@@ -229,7 +229,7 @@ static int check_again(struct new_pool *np, struct new_volume *nv)
 	return r ? r : new_volume_check_writable(nv);
 }
 
-/* Both belong to this host or, if it can have no id, to nobody. */
+/* Pool and volume belong to this host or, if the host cannot have an id, to nobody. */
 static int own_both(struct new_pool *np, struct new_volume *nv)
 {
 	uint8_t id[16];
