@@ -7,81 +7,81 @@
 
 /* ---- a miss --------------------------------------------------------------- */
 
-void bypass(struct hybrid_io *io, enum hybrid_counter why)
+void hybrid_io_bypass(struct hybrid_io *io, enum hybrid_counter why)
 {
 	io->bypass = why;
 	count(io->volume, why);
 }
 
-bool set_fills(const struct hybrid_engine *e, const struct hybrid_set *s)
+bool hybrid_set_fills(const struct hybrid_engine *e, const struct hybrid_set *s)
 {
 	return s->nr_free > e->reserve;
 }
 
-enum admission admission(struct hybrid_engine *e, struct hybrid_set *s,
-			 struct hybrid_io *io, struct hybrid_actions *acts)
+enum admission hybrid_io_admission(struct hybrid_engine *e, struct hybrid_set *s,
+				   struct hybrid_io *io, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = io->volume;
 	u64 cutoff = READ_ONCE(v->cutoff), from;
-	u64 run = cutoff ? stream_run(v, io, &from) : 0;
+	u64 run = cutoff ? hybrid_stream_run(v, io, &from) : 0;
 
 	if (!s->policy->type->admit) {
-		bypass(io, HYBRID_BYPASS_POLICY);
+		hybrid_io_bypass(io, HYBRID_BYPASS_POLICY);
 		return REFUSED;
 	}
 	if (run <= cutoff)
 		return run == io->count ? SINGLE : ADMITTED;
-	if (set_fills(e, s) || can_spare(e, s))
+	if (hybrid_set_fills(e, s) || hybrid_can_spare(e, s))
 		return WHILE_FILLING;
-	if (io->type == HYBRID_IO_READ && stream_spreads(e, s, io, from, run, acts))
+	if (io->type == HYBRID_IO_READ && hybrid_stream_spreads(e, s, io, from, run, acts))
 		return IN_PLACE;
-	bypass(io, HYBRID_BYPASS_SEQUENTIAL);
+	hybrid_io_bypass(io, HYBRID_BYPASS_SEQUENTIAL);
 	return REFUSED;
 }
 
-bool worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s,
-		    const struct hybrid_io *io)
+bool hybrid_worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s,
+			   const struct hybrid_io *io)
 {
 	struct hybrid_policy_states *p = s->policy;
 	u8 endurance = READ_ONCE(e->wear.endurance);
 	bool again;
 
-	if (endurance == ENDURANCE_PLENTY || set_fills(e, s) || (io->flags & HYBRID_IO_META))
+	if (endurance == ENDURANCE_PLENTY || hybrid_set_fills(e, s) || (io->flags & HYBRID_IO_META))
 		return true;
 	again = p->type->ghost_hit && p->type->ghost_hit(set_policy_state(&e->map, p, s),
 						 hybrid_key_fingerprint(io->key));
 	return again && endurance == ENDURANCE_SHORT;
 }
 
-int take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
-	       u64 key)
+int hybrid_take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+		      u64 key)
 {
 	int i = hybrid_set_alloc(&e->map, s, key);
 
 	/* The new block has no writes that a flush of the origin must cover. */
 	s->stamp[i] = (u32)READ_ONCE(v->flush.flushed);
-	hold_forget(e, s, key, e->map.granules, HOLD_CACHED);
+	hybrid_hold_forget(e, s, key, e->map.granules, HOLD_CACHED);
 	atomic_inc(&v->nr_cached);
 	hybrid_set_note_insert(&e->map, s, i);
 	return i;
 }
 
-bool room_to_fill(struct hybrid_engine *e, struct hybrid_set *s,
-		  const struct hybrid_io *io, struct hybrid_actions *acts)
+bool hybrid_room_to_fill(struct hybrid_engine *e, struct hybrid_set *s,
+			 const struct hybrid_io *io, struct hybrid_actions *acts)
 {
 	if (s->nr_free <= e->reserve / 2)
-		evict(e, io, acts);
+		hybrid_evict(e, io, acts);
 	return s->nr_free > e->reserve / 2;
 }
 
 /* ---- data that nobody asked for -------------------------------------------- */
 
-bool rest_is_owed(struct hybrid_volume *v)
+bool hybrid_rest_is_owed(struct hybrid_volume *v)
 {
 	return READ_ONCE(this_cpu_ptr(v->counters)->rest_debt) + REST_COST > REST_MOST;
 }
 
-bool rest_is_paid(struct hybrid_volume *v)
+bool hybrid_rest_is_paid(struct hybrid_volume *v)
 {
 	struct hybrid_counters *c = this_cpu_ptr(v->counters);
 	u64 hits = READ_ONCE(c->c[HYBRID_READ_HITS]);
@@ -91,13 +91,13 @@ bool rest_is_paid(struct hybrid_volume *v)
 
 	c->hits_paid = hits;
 	WRITE_ONCE(c->rest_debt, debt - min_t(u64, debt, brings));
-	if (rest_is_owed(v))
+	if (hybrid_rest_is_owed(v))
 		return false;
 	c->rest_debt += REST_COST;
 	return true;
 }
 
-void ahead_earns(struct hybrid_engine *e, u64 key, int credit)
+void hybrid_ahead_earns(struct hybrid_engine *e, u64 key, int credit)
 {
 	atomic_t *ahead = ahead_credit(e, key);
 
@@ -123,10 +123,10 @@ static u32 ahead_most(struct hybrid_engine *e, struct hybrid_set *s, u64 key, bo
 {
 	u32 most = alone ? 0 : max(atomic_read(ahead_credit(e, key)), 0) / AHEAD_COST;
 
-	return most + (set_fills(e, s) ? ahead_hits(key_volume(e, key)) : 0);
+	return most + (hybrid_set_fills(e, s) ? ahead_hits(key_volume(e, key)) : 0);
 }
 
-void ahead_costs(struct hybrid_engine *e, u64 key)
+void hybrid_ahead_costs(struct hybrid_engine *e, u64 key)
 {
 	struct hybrid_volume *v = key_volume(e, key);
 	atomic_t *ahead = ahead_credit(e, key);
@@ -141,16 +141,16 @@ void ahead_costs(struct hybrid_engine *e, u64 key)
  * The first read of a block that was filled ahead.  To a run and to the policy it is the miss that
  * it would have been.
  */
-void ahead_used(struct hybrid_engine *e, struct hybrid_set *s,
-		const struct hybrid_io *io, u32 i)
+void hybrid_ahead_used(struct hybrid_engine *e, struct hybrid_set *s,
+		       const struct hybrid_io *io, u32 i)
 {
 	hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
-	ahead_earns(e, io->key, AHEAD_USED);
-	stream_run(io->volume, io, NULL);
+	hybrid_ahead_earns(e, io->key, AHEAD_USED);
+	hybrid_stream_run(io->volume, io, NULL);
 }
 
-void ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
-		 u64 key, u64 *from, u64 *to)
+void hybrid_ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+			u64 key, u64 *from, u64 *to)
 {
 	u64 blocks = 1ULL << e->g->window_shift, first = key & ~(blocks - 1), end = first + blocks;
 	u32 most;
@@ -159,9 +159,9 @@ void ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_vo
 	*to = key + 1;
 	if (READ_ONCE(e->wear.endurance) != ENDURANCE_PLENTY)
 		return;
-	while (*from > first && block_missing(e, s, v, *from - 1))
+	while (*from > first && hybrid_block_missing(e, s, v, *from - 1))
 		--*from;
-	while (*to < end && block_missing(e, s, v, *to))
+	while (*to < end && hybrid_block_missing(e, s, v, *to))
 		++*to;
 	most = ahead_most(e, s, key, *to - *from == blocks);
 	*to = min(*to, key + 1 + most);

@@ -49,47 +49,50 @@ enum admission {
  */
 
 /* @io bypasses the cache; counts the reason @why. */
-void bypass(struct hybrid_io *io, enum hybrid_counter why);
+void hybrid_io_bypass(struct hybrid_io *io, enum hybrid_counter why);
 /* Can the set take another block without an eviction? */
-bool set_fills(const struct hybrid_engine *e, const struct hybrid_set *s);
+bool hybrid_set_fills(const struct hybrid_engine *e, const struct hybrid_set *s);
 /*
  * May this miss enter the cache?  IN_PLACE: another block has left for it.  REFUSED: the reason is
  * counted.
  */
-enum admission admission(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
-			 struct hybrid_actions *acts);
+enum admission hybrid_io_admission(struct hybrid_engine *e, struct hybrid_set *s,
+				   struct hybrid_io *io, struct hybrid_actions *acts);
 /*
  * Is caching this read worth the write to the cache device?  Yes while the set fills and for
  * metadata; with a short endurance budget, only if the block was evicted or missed recently.
  */
-bool worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io);
+bool hybrid_worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s,
+			   const struct hybrid_io *io);
 /*
  * Assigns a free block to @key and returns its index.  The caller has checked that there is one.
  */
-int take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v, u64 key);
+int hybrid_take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+		      u64 key);
 /* Is a block free for a read miss?  Evicts if not.  Half of the reserve is kept for writes. */
-bool room_to_fill(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
-		  struct hybrid_actions *acts);
+bool hybrid_room_to_fill(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
+			 struct hybrid_actions *acts);
 /*
  * May a miss fill more than was read?  Pays for it.  The second only asks whether credit has run
  * out.
  */
-bool rest_is_paid(struct hybrid_volume *v);
-bool rest_is_owed(struct hybrid_volume *v);
+bool hybrid_rest_is_paid(struct hybrid_volume *v);
+bool hybrid_rest_is_owed(struct hybrid_volume *v);
 /* A miss near @key, or the first read of a block filled ahead, earns credit there. */
-void ahead_earns(struct hybrid_engine *e, u64 key, int credit);
+void hybrid_ahead_earns(struct hybrid_engine *e, u64 key, int credit);
 /*
  * Pay for one block filled ahead; note the first read of such a block, which counts as a miss for
  * the run and the policy.
  */
-void ahead_costs(struct hybrid_engine *e, u64 key);
-void ahead_used(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io, u32 i);
+void hybrid_ahead_costs(struct hybrid_engine *e, u64 key);
+void hybrid_ahead_used(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
+		       u32 i);
 /*
  * The blocks to fill with a miss of @key: [*from, *to) is @key and the missing blocks next to it
  * in its window, without a gap, if another block of the window is cached or the set has free
  * blocks.
  */
-void ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v, u64 key,
-		 u64 *from, u64 *to);
+void hybrid_ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+			u64 key, u64 *from, u64 *to);
 
 #endif

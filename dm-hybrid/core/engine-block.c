@@ -11,7 +11,7 @@ static void count_granules(struct hybrid_volume *v, u64 before, u64 after)
 		atomic64_add((int)hweight64(after) - (int)hweight64(before), &v->nr_granules);
 }
 
-void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty)
+void hybrid_put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty)
 {
 	struct hybrid_volume *v = key_volume(e, s->key[i]);
 	u64 before = block_mask(e, s, MASK_DIRTY, i), jdirty = block_mask(e, s, MASK_JDIRTY, i);
@@ -24,14 +24,14 @@ void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty)
 	if (!change)
 		return;
 	if (dirty)
-		sweep_note(e, s);
+		hybrid_sweep_note(e, s);
 	s->nr_dirty += change;
 	engine_assert(e, s->nr_dirty <= e->map.set_size);
 	atomic_add(change, &e->nr_dirty);
 	atomic_add(change, &v->nr_dirty);
 }
 
-void put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 jdirty)
+void hybrid_put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 jdirty)
 {
 	struct hybrid_volume *v = key_volume(e, s->key[i]);
 	u64 before = block_mask(e, s, MASK_JDIRTY, i), dirty = block_mask(e, s, MASK_DIRTY, i);
@@ -48,7 +48,7 @@ void put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 jdirty
 }
 
 /* The region of block @i has records that the next commit must write. */
-void mark_must(struct hybrid_engine *e, u32 set, u32 i)
+void hybrid_mark_must(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
 
@@ -60,7 +60,7 @@ void mark_must(struct hybrid_engine *e, u32 set, u32 i)
 }
 
 /* ... that nobody waits for. */
-void mark_lazy(struct hybrid_engine *e, u32 set, u32 i)
+void hybrid_mark_lazy(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
 
@@ -71,7 +71,7 @@ void mark_lazy(struct hybrid_engine *e, u32 set, u32 i)
 	set_bit(set, e->commit.lazy_sets);
 }
 
-bool write_in_flight(const struct hybrid_set *s, u64 key, u64 mask)
+bool hybrid_write_in_flight(const struct hybrid_set *s, u64 key, u64 mask)
 {
 	struct hybrid_io *w;
 
@@ -81,13 +81,13 @@ bool write_in_flight(const struct hybrid_set *s, u64 key, u64 mask)
 	return false;
 }
 
-u64 replaced_granules(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
+u64 hybrid_replaced_granules(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
 {
 	return block_mask(e, s, MASK_JDIRTY, i) & ~block_mask(e, s, MASK_VALID, i);
 }
 
-void each_block(struct hybrid_engine *e, struct hybrid_volume *v,
-		void (*each)(struct hybrid_engine *e, u32 set, u32 i))
+void hybrid_each_block(struct hybrid_engine *e, struct hybrid_volume *v,
+		       void (*each)(struct hybrid_engine *e, u32 set, u32 i))
 {
 	unsigned long flags;
 	u32 set, i;

@@ -10,26 +10,26 @@
  * Set the granules of block @i that are dirty in RAM; on record.  Adjust all counters.  Under the
  * set's lock.
  */
-void put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty);
-void put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 jdirty);
+void hybrid_put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty);
+void hybrid_put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 jdirty);
 /*
  * Block @i has changes to record: the next commit must write them; some later commit will.  Under
  * the set's lock.
  */
-void mark_must(struct hybrid_engine *e, u32 set, u32 i);
-void mark_lazy(struct hybrid_engine *e, u32 set, u32 i);
+void hybrid_mark_must(struct hybrid_engine *e, u32 set, u32 i);
+void hybrid_mark_lazy(struct hybrid_engine *e, u32 set, u32 i);
 /*
  * The granules that are dirty on record but no longer valid in RAM: they were discarded, or
  * replaced on the origin, and that is not recorded yet.  Under the set's lock.
  */
-u64 replaced_granules(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i);
+u64 hybrid_replaced_granules(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i);
 /* Is a write in flight to any of these granules of @key's block?  Under the set's lock. */
-bool write_in_flight(const struct hybrid_set *s, u64 key, u64 mask);
+bool hybrid_write_in_flight(const struct hybrid_set *s, u64 key, u64 mask);
 /*
  * Calls @each for every block of @v, removed ones included, under the lock of its set.  The caller
  * holds no lock.  May sleep.
  */
-void each_block(struct hybrid_engine *e, struct hybrid_volume *v,
-		void (*each)(struct hybrid_engine *e, u32 set, u32 i));
+void hybrid_each_block(struct hybrid_engine *e, struct hybrid_volume *v,
+		       void (*each)(struct hybrid_engine *e, u32 set, u32 i));
 
 #endif

@@ -34,7 +34,7 @@
 /* Commits in between are built in the same memory. */
 static_assert(HYBRID_JOURNAL_ENTRY_LIMIT(HYBRID_JOURNAL_MIN_BLOCKS) >= CHECKPOINT_BLOCKS);
 
-int checkpoint_create(struct hybrid_engine *e)
+int hybrid_checkpoint_create(struct hybrid_engine *e)
 {
 	u32 leaves = e->g->nr_leaves;
 
@@ -48,7 +48,7 @@ int checkpoint_create(struct hybrid_engine *e)
 	return 0;
 }
 
-void checkpoint_destroy(struct hybrid_engine *e)
+void hybrid_checkpoint_destroy(struct hybrid_engine *e)
 {
 	kvfree(e->cp.leaf_generation);
 	kvfree(e->cp.index_generation);
@@ -56,25 +56,25 @@ void checkpoint_destroy(struct hybrid_engine *e)
 	kvfree(e->cp.indexes);
 }
 
-void mark_leaf(struct hybrid_engine *e, u32 set, u32 i)
+void hybrid_mark_leaf(struct hybrid_engine *e, u32 set, u32 i)
 {
 	set_bit(HYBRID_VOLUME_LEAVES + set * HYBRID_LEAVES_PER_SET + i / HYBRID_MAP_LEAF_BLOCKS,
 		e->cp.leaf_dirty);
 }
 
 /* The leaves that record whether these regions are open. */
-void mark_region_leaves(struct hybrid_engine *e, u32 set, u64 regions)
+void hybrid_mark_region_leaves(struct hybrid_engine *e, u32 set, u64 regions)
 {
 	u32 i;
 
 	for (i = 0; regions; i += HYBRID_MAP_LEAF_BLOCKS) {
 		if (regions & GENMASK_ULL(HYBRID_MAP_LEAF_REGIONS - 1, 0))
-			mark_leaf(e, set, i);
+			hybrid_mark_leaf(e, set, i);
 		regions >>= HYBRID_MAP_LEAF_REGIONS;
 	}
 }
 
-void mark_volume_leaf(struct hybrid_engine *e, u32 id)
+void hybrid_mark_volume_leaf(struct hybrid_engine *e, u32 id)
 {
 	set_bit(id / HYBRID_VOLUMES_PER_LEAF, e->cp.leaf_dirty);
 }
@@ -104,7 +104,7 @@ static u16 next_leaf_generation(const struct hybrid_engine *e, u32 leaf)
 	return later_generation(e, g);
 }
 
-void checkpoint_recovery(struct hybrid_engine *e)
+void hybrid_checkpoint_recovery(struct hybrid_engine *e)
 {
 	u32 leaf;
 
@@ -115,7 +115,7 @@ void checkpoint_recovery(struct hybrid_engine *e)
 }
 
 /* Under the engine's lock, with no metadata operation in flight; or while the pool is loaded. */
-void checkpoint_begin(struct hybrid_engine *e)
+void hybrid_checkpoint_begin(struct hybrid_engine *e)
 {
 	/* Waiters for changes that this checkpoint will not cover get the next one. */
 	if (!e->commit.lazy_wanted) {
@@ -277,7 +277,7 @@ static void step_root(struct hybrid_engine *e)
 		.next_instance = e->next_instance,
 	};
 
-	wear_save(e, &root);
+	hybrid_wear_save(e, &root);
 	/* Clean if no replay is needed: nothing was recorded since the checkpoint began. */
 	e->cp.is_clean = e->cp.clean && e->cp.tail == e->journal.head;
 	if (e->cp.is_clean)
@@ -287,7 +287,7 @@ static void step_root(struct hybrid_engine *e)
 	e->meta.op.fua = true;
 }
 
-void checkpoint_step(struct hybrid_engine *e)
+void hybrid_checkpoint_step(struct hybrid_engine *e)
 {
 	struct hybrid_op *op = &e->meta.op;
 
@@ -325,7 +325,7 @@ static void checkpoint_done(struct hybrid_engine *e)
 }
 
 /* The operation that the last step prepared has ended. */
-void checkpoint_step_done(struct hybrid_engine *e)
+void hybrid_checkpoint_step_done(struct hybrid_engine *e)
 {
 	engine_assert(e, e->cp.phase != CP_NONE);
 	if (e->cp.phase == CP_FLUSH)

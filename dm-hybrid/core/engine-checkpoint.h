@@ -32,26 +32,26 @@ struct hybrid_checkpoint {
 	struct list_head waiters, now;	/* hybrid_waiter */
 };
 
-/* May sleep; 0 or -ENOMEM.  checkpoint_destroy() frees everything in both cases. */
-int checkpoint_create(struct hybrid_engine *e);
-void checkpoint_destroy(struct hybrid_engine *e);
+/* May sleep; 0 or -ENOMEM.  hybrid_checkpoint_destroy() frees everything in both cases. */
+int hybrid_checkpoint_create(struct hybrid_engine *e);
+void hybrid_checkpoint_destroy(struct hybrid_engine *e);
 /*
  * Marks a leaf as changed, for the next checkpoint: the leaf of block @i, or of these regions
  * (under the set's lock); of the entry of volume @id (under the engine's lock).
  */
-void mark_leaf(struct hybrid_engine *e, u32 set, u32 i);
-void mark_region_leaves(struct hybrid_engine *e, u32 set, u64 regions);
-void mark_volume_leaf(struct hybrid_engine *e, u32 id);
+void hybrid_mark_leaf(struct hybrid_engine *e, u32 set, u32 i);
+void hybrid_mark_region_leaves(struct hybrid_engine *e, u32 set, u64 regions);
+void hybrid_mark_volume_leaf(struct hybrid_engine *e, u32 id);
 /*
  * Begins a checkpoint.  Each of its steps is one operation on metadata.  Under the engine's lock.
  */
-void checkpoint_begin(struct hybrid_engine *e);
+void hybrid_checkpoint_begin(struct hybrid_engine *e);
 /* Makes the next checkpoint the one that makes the result of a recovery durable. */
-void checkpoint_recovery(struct hybrid_engine *e);
+void hybrid_checkpoint_recovery(struct hybrid_engine *e);
 /*
  * Puts the next write of the checkpoint into meta.op, which the caller has begun; notes its end.
  */
-void checkpoint_step(struct hybrid_engine *e);
-void checkpoint_step_done(struct hybrid_engine *e);
+void hybrid_checkpoint_step(struct hybrid_engine *e);
+void hybrid_checkpoint_step_done(struct hybrid_engine *e);
 
 #endif

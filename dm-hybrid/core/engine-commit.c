@@ -58,22 +58,23 @@ static void complete_without_commit(struct hybrid_engine *e, struct hybrid_io *i
 		complete_io(io, dirty_blocks(v) ? -EIO : 0, acts);
 	} else {
 		io->state = IO_COMMIT;
-		sb_wait(e, v, SB_ALONE, io, acts);
+		hybrid_sb_wait(e, v, SB_ALONE, io, acts);
 	}
 }
 
-void commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
-			struct hybrid_actions *acts)
+void hybrid_commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
+			       struct hybrid_actions *acts)
 {
 	if (!needs_commit(e, io->volume))
 		complete_io(io, 0, acts);
 	else if (smp_load_acquire(&e->failed)) /* fail_pool() */
 		complete_without_commit(e, io, acts);
 	else
-		join_commit(e, io, acts);
+		hybrid_join_commit(e, io, acts);
 }
 
-void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
+void hybrid_origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
+			   struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = op->volume;
 	int failed = op->error_origin;	/* the next flush may reuse op */
@@ -87,7 +88,7 @@ void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	engine_assert(e, v->flush.busy && v->flush.target >= v->flush.flushed);
 	v->flush.busy = false;
 	if (failed)
-		origin_flush_failed(v, failed);
+		hybrid_origin_flush_failed(v, failed);
 	error = v->flush.error;
 	if (!error)
 		WRITE_ONCE(v->flush.flushed, v->flush.target);
@@ -97,22 +98,22 @@ void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	lift = !(++e->lift.flushes % LIFT_FLUSHES);
 	if (!error && v->flush.flushing_lazy) {
 		e->commit.lazy_wanted = true;
-		meta_kick_locked(e, acts);
+		hybrid_meta_kick_locked(e, acts);
 	}
 	list_splice_init(&v->flush.now, &done);
 	if (!list_empty(&e->commit.waiting)) {
 		list_splice_tail_init(&e->commit.waiting, &e->commit.next);
-		meta_kick_locked(e, acts);
+		hybrid_meta_kick_locked(e, acts);
 	}
-	sb_next_locked(e, v, acts);
-	room_flush_ended(e, v, op->elapsed_ms, acts);
-	origin_flush_next_locked(e, v, acts);
+	hybrid_sb_next_locked(e, v, acts);
+	hybrid_room_flush_ended(e, v, op->elapsed_ms, acts);
+	hybrid_origin_flush_next_locked(e, v, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (lift)
-		lift_stamps(e);
+		hybrid_lift_stamps(e);
 	/* Records that wait for a flush of this origin can never be written now. */
 	if (failed)
-		wake_all_sets(e, WAIT_RECORD, acts);
+		hybrid_wake_all_sets(e, WAIT_RECORD, acts);
 	/* Writeback may have waited for this flush. */
 	want_writeback(acts, v);
 	list_for_each_entry_safe(io, n, &done, link) {
@@ -120,11 +121,11 @@ void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 		if (error)
 			complete_io(io, error, acts);
 		else
-			commit_or_complete(e, io, acts);
+			hybrid_commit_or_complete(e, io, acts);
 	}
 }
 
-void flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts)
+void hybrid_flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = io->volume;
 	unsigned long flags;
@@ -134,16 +135,16 @@ void flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actio
 	if (v->flush.error || v->flush.last_user_write > v->flush.flushed) {
 		taken = true;
 		list_add_tail(&io->link, &v->flush.next);
-		origin_flush_locked(e, v, acts);
+		hybrid_origin_flush_locked(e, v, acts);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (!taken)
-		commit_or_complete(e, io, acts);
+		hybrid_commit_or_complete(e, io, acts);
 }
 
 /* ---- asking for a commit ------------------------------------------------- */
 
-void meta_kick_locked(struct hybrid_engine *e, struct hybrid_actions *acts)
+void hybrid_meta_kick_locked(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_op *op = &e->meta.op;
 
@@ -152,22 +153,22 @@ void meta_kick_locked(struct hybrid_engine *e, struct hybrid_actions *acts)
 		return;
 	WRITE_ONCE(e->meta.state, META_WORK);
 	op->type = HYBRID_OP_WORK;
-	op->done = meta_work;
+	op->done = hybrid_meta_work;
 	act(acts, op);
 }
 
-void join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts)
+void hybrid_join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts)
 {
 	unsigned long flags;
 
 	io->state = IO_COMMIT;
 	spin_lock_irqsave(&e->lock, flags);
 	list_add_tail(&io->link, &e->commit.next);
-	meta_kick_locked(e, acts);
+	hybrid_meta_kick_locked(e, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
-void commit_kick(struct hybrid_engine *e, u32 wanted, struct hybrid_actions *acts)
+void hybrid_commit_kick(struct hybrid_engine *e, u32 wanted, struct hybrid_actions *acts)
 {
 	unsigned long flags;
 
@@ -175,7 +176,7 @@ void commit_kick(struct hybrid_engine *e, u32 wanted, struct hybrid_actions *act
 	e->commit.wanted |= !!(wanted & WANT_COMMIT);
 	e->commit.opens_wanted |= !!(wanted & WANT_OPENS);
 	e->commit.lazy_wanted |= !!(wanted & WANT_LAZY);
-	meta_kick_locked(e, acts);
+	hybrid_meta_kick_locked(e, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
@@ -200,7 +201,7 @@ static u64 regions_ahead(const struct hybrid_engine *e, const struct hybrid_set 
 	return ahead;
 }
 
-void open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
+void hybrid_open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
 {
 	struct hybrid_set *s = &e->map.set[set];
 
@@ -238,8 +239,8 @@ static void record(struct hybrid_engine *e, u32 set, u32 i, const struct hybrid_
 	if (v && (jclean & ~valid) && !(s->dopen & region_bit(i)))
 		s->dropping |= region_bit(i);
 	set_put_mask(&e->map, s, MASK_JVALID, i, valid);
-	put_jdirty(e, s, i, dirty);
-	mark_leaf(e, set, i);
+	hybrid_put_jdirty(e, s, i, dirty);
+	hybrid_mark_leaf(e, set, i);
 }
 
 /*
@@ -280,7 +281,7 @@ static bool record_block(struct hybrid_engine *e, u32 set, u32 i)
 		hybrid_set_flags(s, i, BLOCK_JMAPPED, 0);
 		record(e, set, i, v, valid, dirty);
 	}
-	if (replaced_granules(e, s, i))
+	if (hybrid_replaced_granules(e, s, i))
 		gate_volume(v);
 	return set_unrecorded(&e->map, s, i);
 }
@@ -340,7 +341,7 @@ static void record_regions(struct hybrid_engine *e, u32 set)
 	if (open == s->jopen)
 		return;
 	hybrid_journal_regions(&e->journal, set, open);
-	mark_region_leaves(e, set, s->jopen ^ open);
+	hybrid_mark_region_leaves(e, set, s->jopen ^ open);
 	s->jopen = open;
 	s->dopen &= open;
 	if (open)
@@ -427,7 +428,7 @@ static bool assemble(struct hybrid_engine *e)
 static void meta_op(struct hybrid_engine *e, enum hybrid_op_type type, enum meta_state state)
 {
 	WRITE_ONCE(e->meta.state, state);
-	op_begin(&e->meta.op, type, true, NULL, meta_work);
+	op_begin(&e->meta.op, type, true, NULL, hybrid_meta_work);
 }
 
 static void commit_write(struct hybrid_engine *e)
@@ -516,7 +517,7 @@ static void commit_wait_origins(struct hybrid_engine *e, struct hybrid_actions *
 	e->commit.gated = false;
 	list_for_each_entry(v, &e->open_volumes, open_link)
 		if (v->flush.gated && !v->flush.error && waits_for_commit(e, v))
-			origin_flush_locked(e, v, acts);
+			hybrid_origin_flush_locked(e, v, acts);
 	list_for_each_entry_safe(io, n, &e->commit.now, link) {
 		v = io->volume;
 		if (!v->flush.gated)
@@ -599,15 +600,15 @@ static void commit_applied(struct hybrid_engine *e, struct hybrid_actions *acts)
 		if (regions)
 			s->dopen = s->jopen;
 		else if (!r->instance)
-			removal_durable(e, set, i);
+			hybrid_removal_durable(e, set, i);
 		else if (!r->valid)
-			remove_empty_block(e, set, i);
+			hybrid_remove_empty_block(e, set, i);
 		s->ending = 0;
 		s->dropping = 0;
 		waiting = somebody_waits(s);
 		spin_unlock_irqrestore(&s->lock, flags);
 		if (waiting)
-			wake_set(e, set, WAIT_OPEN | WAIT_TRANSIT | WAIT_RECORD, acts);
+			hybrid_wake_set(e, set, WAIT_OPEN | WAIT_TRANSIT | WAIT_RECORD, acts);
 	}
 	hybrid_journal_advance(j);
 }
@@ -661,8 +662,8 @@ static void commit_lost(struct hybrid_engine *e)
 		spin_lock_irqsave(&s->lock, flags);
 		set_put_mask(&e->map, s, MASK_JVALID, i,
 			     block_mask(e, s, MASK_JVALID, i) | ended);
-		put_jdirty(e, s, i, block_mask(e, s, MASK_JDIRTY, i) | ended);
-		mark_lazy(e, set, i);
+		hybrid_put_jdirty(e, s, i, block_mask(e, s, MASK_JDIRTY, i) | ended);
+		hybrid_mark_lazy(e, set, i);
 		spin_unlock_irqrestore(&s->lock, flags);
 	}
 }
@@ -672,7 +673,7 @@ static void fail_pool(struct hybrid_engine *e)
 {
 	atomic64_inc(&e->stats.errors[e->meta.op.type == HYBRID_OP_FLUSH ? CACHE_FLUSH_ERRORS :
 				   CACHE_WRITE_ERRORS]);
-	/* After the counts of lost granules; pairs with commit_or_complete(). */
+	/* After the counts of lost granules; pairs with hybrid_commit_or_complete(). */
 	smp_store_release(&e->failed, true);
 }
 
@@ -691,7 +692,7 @@ static void meta_succeeded(struct hybrid_engine *e, struct hybrid_actions *acts)
 		commit_end(e, acts);
 		break;
 	case META_CHECKPOINT:
-		checkpoint_step_done(e);
+		hybrid_checkpoint_step_done(e);
 		if (e->cp.phase == CP_NONE)
 			wake_checkpoint(e, &e->cp.now, 0, acts);
 		break;
@@ -704,7 +705,7 @@ static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	int error = e->meta.op.error_cache;
 
-	/* Before others see the failure; a flush gets here only after one: see meta_work(). */
+	/* Before others see the failure; for a flush see hybrid_meta_work(). */
 	if (e->meta.state == META_COMMIT_FLUSH || (e->meta.state == META_COMMIT && error))
 		commit_lost(e);
 	if (error)
@@ -734,9 +735,9 @@ static void meta_fail(struct hybrid_engine *e, struct hybrid_actions *acts)
 	e->cp.phase = CP_NONE;
 	WRITE_ONCE(e->meta.state, META_IDLE);
 	spin_unlock_irqrestore(&e->lock, flags);
-	rerun_list(&ios, acts);
+	hybrid_rerun_list(&ios, acts);
 	wake_checkpoint(e, &waiters, -EIO, acts);
-	wake_all_sets(e, WAIT_OPEN | WAIT_TRANSIT | WAIT_RECORD, acts);
+	hybrid_wake_all_sets(e, WAIT_OPEN | WAIT_TRANSIT | WAIT_RECORD, acts);
 }
 
 /* The prepared operation is not carried out: the pool has failed meanwhile. */
@@ -763,7 +764,7 @@ static bool meta_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 	if (e->cp.phase == CP_NONE &&
 	    ((e->cp.wanted && !e->commit.lazy_wanted) || !room ||
 	     hybrid_journal_half_full(&e->journal)))
-		checkpoint_begin(e);
+		hybrid_checkpoint_begin(e);
 	commit = commit_needed(e);
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (commit && room && commit_begin(e, acts))
@@ -771,7 +772,7 @@ static bool meta_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 	if (e->cp.phase == CP_NONE)
 		return false;
 	meta_op(e, HYBRID_OP_META, META_CHECKPOINT);
-	checkpoint_step(e);
+	hybrid_checkpoint_step(e);
 	return true;
 }
 
@@ -785,7 +786,7 @@ static void meta_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 	bool more = true;
 
 	do {
-		reclaim(e, acts);
+		hybrid_reclaim(e, acts);
 		if (meta_next(e, acts)) {
 			if (READ_ONCE(e->failed))
 				break;
@@ -802,7 +803,7 @@ static void meta_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 		meta_give_up(e, acts);
 }
 
-void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
+void hybrid_meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
 {
 	engine_assert(e, e->meta.state != META_IDLE);
 	/* The data that the records describe is durable. */
@@ -830,7 +831,7 @@ void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_acti
 /* ---- once an interval ---------------------------------------------------- */
 
 /* Is anything left that the journal does not know? */
-bool unrecorded_left(struct hybrid_engine *e)
+bool hybrid_unrecorded_left(struct hybrid_engine *e)
 {
 	return find_first_bit(e->commit.must_sets, e->map.nr_sets) < e->map.nr_sets ||
 	       find_first_bit(e->commit.lazy_sets, e->map.nr_sets) < e->map.nr_sets ||
@@ -846,15 +847,15 @@ static void record_lazily(struct hybrid_engine *e, struct hybrid_actions *acts)
 
 	spin_lock_irqsave(&e->lock, flags);
 	list_for_each_entry(v, &e->open_volumes, open_link)
-		flushing |= origin_settle_locked(e, v, true, acts);
+		flushing |= hybrid_origin_settle_locked(e, v, true, acts);
 	if (!flushing) {
 		e->commit.lazy_wanted = true;
-		meta_kick_locked(e, acts);
+		hybrid_meta_kick_locked(e, acts);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
-void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts)
+void hybrid_lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	unsigned long flags;
 	u32 set;
@@ -867,6 +868,6 @@ void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts)
 		s->recent = 0;
 		spin_unlock_irqrestore(&s->lock, flags);
 	}
-	if (unrecorded_left(e))
+	if (hybrid_unrecorded_left(e))
 		record_lazily(e, acts);
 }

@@ -31,7 +31,7 @@ struct hybrid_commit {
 	bool lazy;			/* the present assembly */
 	bool opens;			/* ... records open regions only */
 	bool gated;			/* ... found records that wait for a flush of an origin */
-	u64 last_interval;		/* ms, of the tick: see lazy_interval() */
+	u64 last_interval;		/* ms, of the tick: see hybrid_lazy_interval() */
 	struct list_head next, now;	/* ios */
 	struct list_head waiting;	/* ios, for such a flush */
 	/* Sets with records that somebody waits for, with other records, with open regions */
@@ -42,33 +42,34 @@ struct hybrid_commit {
  * Requests a commit for the bits WANT_COMMIT, WANT_OPENS, WANT_LAZY in @wanted.  The caller holds
  * no lock.
  */
-void commit_kick(struct hybrid_engine *e, u32 wanted, struct hybrid_actions *acts);
+void hybrid_commit_kick(struct hybrid_engine *e, u32 wanted, struct hybrid_actions *acts);
 /* Wakes the state machine of commits and checkpoints if it is idle.  Under the engine's lock. */
-void meta_kick_locked(struct hybrid_engine *e, struct hybrid_actions *acts);
+void hybrid_meta_kick_locked(struct hybrid_engine *e, struct hybrid_actions *acts);
 /*
  * Handles the end of an operation on metadata, if any, and begins the next.  In process context.
  */
-void meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
+void hybrid_meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
 /*
  * Completes a user's flush whose origin is flushed, or makes it wait for a commit if data of its
  * volume is only in the cache's volatile memory, or its metadata only in RAM.
  */
-void commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
-			struct hybrid_actions *acts);
+void hybrid_commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
+			       struct hybrid_actions *acts);
 /* Makes @io complete with the next commit that begins. */
-void join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
+void hybrid_join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
 /* Handles a user's flush. */
-void flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
-/* Ends the operation that origin_flush_locked() began. */
-void origin_flushed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
+void hybrid_flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
+/* Ends the operation that hybrid_origin_flush_locked() began. */
+void hybrid_origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
+			   struct hybrid_actions *acts);
 /* Requests that the region of block @i be opened.  Under the set's lock. */
-void open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
+void hybrid_open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
 /*
  * Called once per commit_interval: records changes that nobody waits for, and closes regions.  The
  * caller holds no lock.
  */
-void lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts);
+void hybrid_lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts);
 /* Does the journal lack anything that RAM knows?  Without locks: a hint. */
-bool unrecorded_left(struct hybrid_engine *e);
+bool hybrid_unrecorded_left(struct hybrid_engine *e);
 
 #endif

@@ -38,14 +38,14 @@ static bool is_kept(const struct hybrid_engine *e, const struct hybrid_set *s, u
 	return (s->flags[i] & BLOCK_KEPT) && s->nr_kept <= kept_most(e);
 }
 
-bool metadata_noted(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
+bool hybrid_meta_noted(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
 {
 	return (READ_ONCE(s->flags[i]) & BLOCK_KEPT) || READ_ONCE(s->nr_kept) >= kept_most(e);
 }
 
-void metadata_read(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
+void hybrid_meta_read(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
 {
-	if (metadata_noted(e, s, i))
+	if (hybrid_meta_noted(e, s, i))
 		return;
 	WRITE_ONCE(s->nr_kept, s->nr_kept + 1);
 	hybrid_set_flags(s, i, BLOCK_KEPT, 0);
@@ -85,10 +85,10 @@ static bool usable(void *ctx, u32 i)
 		f->dirty_seen = true;
 		return false;
 	}
-	return !write_in_flight(s, s->key[i], e->map.granules);
+	return !hybrid_write_in_flight(s, s->key[i], e->map.granules);
 }
 
-bool may_evict(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
+bool hybrid_may_evict(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
 {
 	struct victim_filter f = { .e = e, .s = s, .spare = true };
 
@@ -125,14 +125,14 @@ static void remove_block(struct hybrid_engine *e, u32 set, u32 i, bool evicted)
 	atomic_dec(&key_volume(e, s->key[i])->nr_cached);
 	if (s->flags[i] & BLOCK_JMAPPED) {
 		hybrid_set_flags(s, i, BLOCK_REMOVED, BLOCK_MAPPED);
-		mark_must(e, set, i);
+		hybrid_mark_must(e, set, i);
 	} else {
 		enter_grace(e, set, i);
 	}
 }
 
 /* Evict block @i if it can be.  Caller holds the set's lock. */
-bool evict_block(struct hybrid_engine *e, u32 set, u32 i)
+bool hybrid_evict_block(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
 	struct victim_filter f = { .e = e, .s = s };
@@ -146,7 +146,7 @@ bool evict_block(struct hybrid_engine *e, u32 set, u32 i)
 	return true;
 }
 
-void place_failed(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
+void hybrid_place_failed(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
 {
 	struct hybrid_set *s = &e->map.set[set];
 
@@ -154,11 +154,11 @@ void place_failed(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions
 	/* A failed read may be reported after its block has left. */
 	if (!s->flags[i] || READ_ONCE(e->failed))
 		return;
-	if (place_note(e, set, i) && evict_block(e, set, i))
+	if (hybrid_place_note(e, set, i) && hybrid_evict_block(e, set, i))
 		want(acts, WANT_COMMIT);
 }
 
-void remove_empty_block(struct hybrid_engine *e, u32 set, u32 i)
+void hybrid_remove_empty_block(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
 	struct victim_filter f = { .e = e, .s = s };
@@ -167,13 +167,13 @@ void remove_empty_block(struct hybrid_engine *e, u32 set, u32 i)
 		remove_block(e, set, i, false);
 }
 
-bool resurrect(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
+bool hybrid_resurrect(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
 {
 	struct hybrid_set *s = &e->map.set[set];
 
 	if (s->flags[i] & BLOCK_TRANSIT)
 		return false;
-	if (place_is_bad(e, set, i)) {
+	if (hybrid_place_is_bad(e, set, i)) {
 		want(acts, WANT_COMMIT);
 		return false;
 	}
@@ -209,7 +209,7 @@ static int ahead_victim(struct hybrid_engine *e, struct hybrid_set *s)
 	return n < size ? victim : -1;
 }
 
-bool can_spare(struct hybrid_engine *e, struct hybrid_set *s)
+bool hybrid_can_spare(struct hybrid_engine *e, struct hybrid_set *s)
 {
 	lockdep_assert_held(&s->lock);
 	return ahead_victim(e, s) >= 0;
@@ -265,7 +265,7 @@ static int find_victim(struct hybrid_engine *e, struct hybrid_set *s, struct vic
 	return unkept_victim(e, s, f);
 }
 
-void evict(struct hybrid_engine *e, const struct hybrid_io *io, struct hybrid_actions *acts)
+void hybrid_evict(struct hybrid_engine *e, const struct hybrid_io *io, struct hybrid_actions *acts)
 {
 	u32 set = io->set;
 	struct hybrid_set *s = &e->map.set[set];
@@ -281,7 +281,7 @@ void evict(struct hybrid_engine *e, const struct hybrid_io *io, struct hybrid_ac
 		/* Dirty blocks prevent the eviction.  For readahead that is not urgent. */
 		if (i < 0 && f.dirty_seen && !f.ahead)
 			WRITE_ONCE(e->writebacks.urgent, true);
-		if (i < 0 || !evict_block(e, set, i))
+		if (i < 0 || !hybrid_evict_block(e, set, i))
 			break;
 	}
 	if (READ_ONCE(e->writebacks.urgent))
@@ -291,7 +291,7 @@ void evict(struct hybrid_engine *e, const struct hybrid_io *io, struct hybrid_ac
 }
 
 /* The removal of block @i is durable.  Caller holds the set's lock. */
-void removal_durable(struct hybrid_engine *e, u32 set, u32 i)
+void hybrid_removal_durable(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
 
@@ -331,7 +331,7 @@ static void grace_poll(struct hybrid_engine *e)
 		/*
 		 * Pairs with enter_grace().  Removed blocks can no longer be found when the
 		 * phase is flipped.  The order in which others see the two stores above does
-		 * not matter: when the period has ended, reclaim() finds each set whose wish
+		 * not matter: when the period has ended, hybrid_reclaim() finds each set whose wish
 		 * was taken back.
 		 */
 		smp_mb();
@@ -362,13 +362,13 @@ static void reclaim_set(struct hybrid_engine *e, u32 set, u32 done)
 	for (i = 0; s->nr_grace && i < e->map.set_size; i++) {
 		if (!(s->flags[i] & BLOCK_GRACE) || (s32)(done - s->stamp[i]) <= 0)
 			continue;
-		if (place_free(e, set, i))
+		if (hybrid_place_free(e, set, i))
 			WRITE_ONCE(e->room.freed, true);
 		s->nr_grace--;
 	}
 	if (!s->nr_grace)
 		clear_bit(set, e->grace.sets);
-	trim_note(e, set);
+	hybrid_trim_note(e, set);
 	spin_unlock_irqrestore(&s->lock, flags);
 }
 
@@ -377,7 +377,7 @@ static void reclaim_set(struct hybrid_engine *e, u32 set, u32 done)
  * begin and end here: in between, all readers of one phase, then all of the other,
  * have left (the scheme of SRCU).
  */
-void reclaim(struct hybrid_engine *e, struct hybrid_actions *acts)
+void hybrid_reclaim(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	unsigned long flags;
 	u32 set, before, done;

@@ -25,38 +25,38 @@ struct hybrid_grace {
 };
 
 /* Restores the reserve of free blocks in the set of @io.  Under the set's lock. */
-void evict(struct hybrid_engine *e, const struct hybrid_io *io, struct hybrid_actions *acts);
+void hybrid_evict(struct hybrid_engine *e, const struct hybrid_io *io, struct hybrid_actions *acts);
 /* Does the set have an evictable block that was never read?  Under the set's lock. */
-bool can_spare(struct hybrid_engine *e, struct hybrid_set *s);
+bool hybrid_can_spare(struct hybrid_engine *e, struct hybrid_set *s);
 /* Can block @i be evicted, and is it not kept as metadata?  Under the set's lock. */
-bool may_evict(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
+bool hybrid_may_evict(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
 /*
  * Keeps block @i, from which metadata was read, within the set's share.  Under the set's lock.
  */
-void metadata_read(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
-/* Would metadata_read() change nothing?  Without the set's lock: a hint. */
-bool metadata_noted(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i);
+void hybrid_meta_read(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
+/* Would hybrid_meta_read() change nothing?  Without the set's lock: a hint. */
+bool hybrid_meta_noted(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i);
 /* Evicts block @i if possible; returns whether it was evicted.  Under the set's lock. */
-bool evict_block(struct hybrid_engine *e, u32 set, u32 i);
+bool hybrid_evict_block(struct hybrid_engine *e, u32 set, u32 i);
 /*
  * Removes block @i if it has no valid granule, nothing dirty on record, no job and no write in
  * flight.  Under the set's lock.
  */
-void remove_empty_block(struct hybrid_engine *e, u32 set, u32 i);
+void hybrid_remove_empty_block(struct hybrid_engine *e, u32 set, u32 i);
 /*
  * Takes back the removed block @i.  Returns false if its removal is, or is about to be, on its way
  * to the journal: I/O that needs the block gone waits for WAIT_TRANSIT.  Under the set's lock.
  */
-bool resurrect(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
+bool hybrid_resurrect(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
 /* Begins the grace period of block @i: its removal is durable.  Under the set's lock. */
-void removal_durable(struct hybrid_engine *e, u32 set, u32 i);
+void hybrid_removal_durable(struct hybrid_engine *e, u32 set, u32 i);
 /* Frees blocks whose grace period has ended.  The caller holds no lock. */
-void reclaim(struct hybrid_engine *e, struct hybrid_actions *acts);
+void hybrid_reclaim(struct hybrid_engine *e, struct hybrid_actions *acts);
 /*
  * Notes that I/O to block @i alone failed (with an error other than -EAGAIN).  The second failure
  * evicts the block if possible, so the caller first gives up its own use of the block.  Under the
  * set's lock.
  */
-void place_failed(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
+void hybrid_place_failed(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
 
 #endif

@@ -18,8 +18,8 @@ static void batch_begins(struct hybrid_volume *v)
 		w->windows = w->nr_active;
 }
 
-void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
-			 struct hybrid_actions *acts)
+void hybrid_origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
+				struct hybrid_actions *acts)
 {
 	struct hybrid_op *op = &v->flush.op;
 
@@ -48,12 +48,12 @@ void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
 }
 
 /* Flushes that waited for another, or for the superblock. */
-void origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
-			      struct hybrid_actions *acts)
+void hybrid_origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
+				     struct hybrid_actions *acts)
 {
 	lockdep_assert_held(&e->lock);
 	if (!list_empty(&v->flush.next) || (v->flush.again && !v->suspended))
-		origin_flush_locked(e, v, acts);
+		hybrid_origin_flush_locked(e, v, acts);
 }
 
 /*
@@ -61,7 +61,7 @@ void origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
  * then, data that was written back is durable in the cache, and dirty on record,
  * so users' flushes need not wait for it.
  */
-void origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user)
+void hybrid_origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user)
 {
 	unsigned long flags;
 
@@ -76,22 +76,22 @@ void origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user)
  * A flush of the origin failed, or an operation that began with one: it may have
  * lost writes, and no later flush can make them good.
  */
-void origin_flush_failed(struct hybrid_volume *v, int error)
+void hybrid_origin_flush_failed(struct hybrid_volume *v, int error)
 {
 	if (!v->flush.error)
 		WRITE_ONCE(v->flush.error, error);
 }
 
 /* The end of the flush asks for the commit. */
-bool origin_settle_locked(struct hybrid_engine *e, struct hybrid_volume *v, bool record,
-			  struct hybrid_actions *acts)
+bool hybrid_origin_settle_locked(struct hybrid_engine *e, struct hybrid_volume *v, bool record,
+				 struct hybrid_actions *acts)
 {
 	lockdep_assert_held(&e->lock);
 	if (v->suspended || v->flush.error || v->flush.last_write <= v->flush.flushed)
 		return false;
 	v->writeback.flush_batch = true;
 	v->flush.lazy |= record;
-	origin_flush_locked(e, v, acts);
+	hybrid_origin_flush_locked(e, v, acts);
 	return true;
 }
 
@@ -104,7 +104,7 @@ static_assert(BIT(30) / LIFT_FLUSHES >= MOST_SETS);
  * later it would no longer look durable.  So durable stamps are raised to the last
  * flushed epoch, set after set.
  */
-void lift_stamps(struct hybrid_engine *e)
+void hybrid_lift_stamps(struct hybrid_engine *e)
 {
 	const struct hybrid_volume *v;
 	struct hybrid_set *s;
@@ -136,11 +136,11 @@ void lift_stamps(struct hybrid_engine *e)
  * over the data written to the origin now.  Requests the missing record; the caller
  * holds the set's lock and waits.
  */
-bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
+bool hybrid_record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
 {
 	struct hybrid_set *s = &e->map.set[set];
 	struct hybrid_volume *v = key_volume(e, s->key[i]);
-	u64 left = replaced_granules(e, s, i);
+	u64 left = hybrid_replaced_granules(e, s, i);
 
 	if (s->ending & region_bit(i))
 		return false;
@@ -148,13 +148,13 @@ bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions
 		left |= block_mask(e, s, MASK_JDIRTY, i) & ~block_mask(e, s, MASK_DIRTY, i);
 	if (!left || READ_ONCE(v->flush.error))
 		return true;
-	mark_must(e, set, i);
+	hybrid_mark_must(e, set, i);
 	spin_lock(&e->lock);
 	if (origin_durable(v, s->stamp[i])) {
 		want(acts, WANT_COMMIT);
 	} else {
 		v->flush.lazy = true;
-		origin_flush_locked(e, v, acts);
+		hybrid_origin_flush_locked(e, v, acts);
 	}
 	spin_unlock(&e->lock);
 	return false;

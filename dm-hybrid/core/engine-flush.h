@@ -30,7 +30,7 @@ struct hybrid_origin_flush {
 	struct list_head now, next;	/* ios */
 	struct hybrid_op op;
 	void (*ended)(struct hybrid_engine *e, struct hybrid_op *op,
-		      struct hybrid_actions *acts);	/* origin_flushed() */
+		      struct hybrid_actions *acts);	/* hybrid_origin_flushed() */
 };
 
 /* The next set whose stamps are lifted. */
@@ -43,34 +43,34 @@ struct hybrid_lift {
  * Begins a flush of the origin; if one is under way, or a write of the origin's superblock,
  * another flush follows it.  flush.ended() is called at its end.  Under the engine's lock.
  */
-void origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
-			 struct hybrid_actions *acts);
+void hybrid_origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v,
+				struct hybrid_actions *acts);
 /* Begins a flush that had to wait.  Under the engine's lock. */
-void origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
-			      struct hybrid_actions *acts);
+void hybrid_origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
+				     struct hybrid_actions *acts);
 /*
  * Notes that a flush of the origin failed with @error, or a write with FUA that the block layer
  * emulates by a flush.  Writes may be lost, and no later flush can make up for them.  Under the
  * engine's lock, or while the volume is being opened or closed.
  */
-void origin_flush_failed(struct hybrid_volume *v, int error);
+void hybrid_origin_flush_failed(struct hybrid_volume *v, int error);
 /*
  * Notes that a write to the origin has ended; @user: users' flushes must cover it.  Takes the
  * engine's lock.
  */
-void origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user);
+void hybrid_origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user);
 /*
  * Flushes the origin if it has unflushed writes, and then, if @record, records changes that nobody
  * waits for.  Returns false if there was nothing to flush.  Under the engine's lock.
  */
-bool origin_settle_locked(struct hybrid_engine *e, struct hybrid_volume *v, bool record,
-			  struct hybrid_actions *acts);
+bool hybrid_origin_settle_locked(struct hybrid_engine *e, struct hybrid_volume *v, bool record,
+				 struct hybrid_actions *acts);
 /* Lifts the stamps of one more set: see LIFT_FLUSHES.  The caller holds no lock. */
-void lift_stamps(struct hybrid_engine *e);
+void hybrid_lift_stamps(struct hybrid_engine *e);
 /*
  * May the origin's copy of block @i change now?  If not, requests the record that must come first;
  * the caller waits for WAIT_RECORD.  Under the set's lock.
  */
-bool record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
+bool hybrid_record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
 
 #endif

@@ -19,15 +19,15 @@
  */
 #include "engine-internal.h"
 
-void set_sizes(struct hybrid_engine *e, struct hybrid_volume *v, u64 data_sectors,
-	       u64 data_sectors_new)
+void hybrid_set_sizes(struct hybrid_engine *e, struct hybrid_volume *v, u64 data_sectors,
+		      u64 data_sectors_new)
 {
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
 	v->info.data_sectors = data_sectors;
 	v->info.data_sectors_new = data_sectors_new;
-	mark_volume_leaf(e, v->id);
+	hybrid_mark_volume_leaf(e, v->id);
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
@@ -36,7 +36,7 @@ static int zero_block(struct hybrid_volume *v, u64 sector)
 	struct hybrid_op *op = &v->sb.op;
 
 	memset(v->sb.block, 0, sizeof(*v->sb.block));
-	sb_write_block(v, op, sector);
+	hybrid_sb_write_block(v, op, sector);
 	return v->e->ops->do_op(v->e, op);
 }
 
@@ -61,7 +61,7 @@ static int move_tail(struct hybrid_volume *v, u64 member_sectors)
 		return 0;
 	}
 	v->sb.info.sequence++;
-	r = sb_io(v, 1, member_sectors, true);
+	r = hybrid_sb_io(v, 1, member_sectors, true);
 	if (r) {
 		v->sb.info.member_sectors = before;
 		return r;
@@ -71,7 +71,7 @@ static int move_tail(struct hybrid_volume *v, u64 member_sectors)
 	if (r) {
 		zero_block(v, new_tail);
 		v->sb.info.member_sectors = before;
-		sb_failed(v, r);
+		hybrid_sb_failed(v, r);
 	}
 	return r;
 }
@@ -86,7 +86,7 @@ static int grow_origin(struct hybrid_volume *v, u64 member_sectors, u64 data_sec
 		return r;
 	v->sb.info.data_sectors = data_sectors;
 	v->sb.oldest = 0;
-	r = sb_write_both(v);
+	r = hybrid_sb_write_both(v);
 	if (r)
 		v->sb.info.data_sectors = before;
 	else
@@ -98,7 +98,7 @@ static int grow_origin(struct hybrid_volume *v, u64 member_sectors, u64 data_sec
  * A power cut came after step 2.  This runs before the nonces are exchanged, so that no copy keeps
  * a nonce that the cache forgets.
  */
-int finish_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors)
+int hybrid_finish_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors)
 {
 	u64 length = hybrid_volume_length(&v->info, sectors);
 	int r = 0;
@@ -108,12 +108,12 @@ int finish_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors
 	if (length == v->info.data_sectors_new) {
 		/* The lost map does not move with the tail, and nothing was lost. */
 		v->sb.info.lost = 0;
-		r = sb_unite(v);
+		r = hybrid_sb_unite(v);
 		if (!r)
 			r = grow_origin(v, sectors, length);
 	}
 	if (!r)
-		set_sizes(e, v, length, 0);
+		hybrid_set_sizes(e, v, length, 0);
 	return r;
 }
 
@@ -140,8 +140,8 @@ static int drop_end(struct hybrid_engine *e, struct hybrid_volume *v)
 	} else if (i >= 0) {
 		hybrid_set_invalidate(&e->map, s, i, mask);
 		if (s->flags[i] & BLOCK_MAPPED) {
-			mark_must(e, set, i);
-			remove_empty_block(e, set, i);
+			hybrid_mark_must(e, set, i);
+			hybrid_remove_empty_block(e, set, i);
 		}
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
@@ -157,7 +157,7 @@ static int prepare_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64
 	info.data_sectors_new = sectors;
 	r = hybrid_volume_check(&info, v->id, NULL);
 	if (!r)
-		r = lost_reserve(e, sectors);
+		r = hybrid_lost_reserve(e, sectors);
 	return r ? r : drop_end(e, v);
 }
 
@@ -176,7 +176,7 @@ int hybrid_volume_grow(struct hybrid_engine *e, struct hybrid_volume *v, u64 ori
 	r = prepare_growing(e, v, new);
 	if (r)
 		return r;
-	set_sizes(e, v, old, new);
+	hybrid_set_sizes(e, v, old, new);
 	if (member_uuid)
 		memcpy(v->info.member_uuid, member_uuid, sizeof(v->info.member_uuid));
 	r = e->ops->wait_checkpoint(e);
@@ -187,6 +187,6 @@ int hybrid_volume_grow(struct hybrid_engine *e, struct hybrid_volume *v, u64 ori
 		r = grow_origin(v, origin_sectors, new);
 	if (r)
 		return r;
-	set_sizes(e, v, new, 0);
+	hybrid_set_sizes(e, v, new, 0);
 	return e->ops->wait_checkpoint(e);
 }

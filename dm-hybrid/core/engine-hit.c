@@ -26,7 +26,7 @@ static bool read_hit(struct hybrid_engine *e, struct hybrid_io *io)
 
 /*
  * Does the write only replace granules that are dirty?  Then it goes to the cache
- * alone, in any mode, and waits for nothing that route_write() waits for:
+ * alone, in any mode, and waits for nothing that hybrid_route_write() waits for:
  *
  * - a dirty granule is dirty on record, too, or not clean there, or its region is open
  *   (J4), and the origin's dirty flag is durable (J10);
@@ -88,7 +88,7 @@ static bool flags_allow(const struct hybrid_engine *e, const struct hybrid_io *i
 	if (!(io->flags & HYBRID_IO_META))
 		return true;
 	i = hybrid_set_find(&e->map, s, io->key);
-	return i >= 0 && metadata_noted(e, s, i);
+	return i >= 0 && hybrid_meta_noted(e, s, i);
 }
 
 bool hybrid_engine_hit(struct hybrid_engine *e, struct hybrid_io *io)
@@ -103,7 +103,7 @@ bool hybrid_engine_hit(struct hybrid_engine *e, struct hybrid_io *io)
 
 void hybrid_engine_hit_op(struct hybrid_io *io)
 {
-	user_op(io, false, io->op.sector, false);
+	hybrid_user_op(io, false, io->op.sector, false);
 }
 
 /* Ends a write hit, unless somebody waits for it and must be woken: then returns false. */

@@ -26,7 +26,7 @@ static inline void engine_inconsistent(struct hybrid_engine *e)
 /*
  * Asserts a condition that always holds where the state changes; returns whether it holds.  If not,
  * a kernel warns and the pool fails, so that no entry of the journal assembled from such a state is
- * written (meta_work()); the simulator ends.  Never a condition on data read from a disk:
+ * written (hybrid_meta_work()); the simulator ends.  Never a condition on data read from a disk:
  * engine-load.c refuses such data.  Any context.
  */
 #define engine_assert(e, condition) ({						\
@@ -137,7 +137,10 @@ static inline void complete_io(struct hybrid_io *io, int error, struct hybrid_ac
 	act(acts, &io->op);
 }
 
-/* Makes a user's flush wait for a commit.  Called after mark_must() for the changes to record. */
+/*
+ * Makes a user's flush wait for a commit.  Called after hybrid_mark_must() for the changes to
+ * record.
+ */
 static inline void note_cache_written(struct hybrid_volume *v)
 {
 	/* The commit that takes the note finds the mark; pairs with cache_written_to_flushing(). */
@@ -177,7 +180,7 @@ static inline atomic_t *ahead_credit(struct hybrid_engine *e, u64 key)
 
 /*
  * Has every origin write that @stamp stands for been flushed?  Stamps are compared
- * modulo 2^32: none is ever 2^31 flushes behind (lift_stamps()).
+ * modulo 2^32: none is ever 2^31 flushes behind (hybrid_lift_stamps()).
  */
 static inline bool origin_durable(const struct hybrid_volume *v, u32 stamp)
 {
@@ -253,7 +256,7 @@ static inline u64 dirty_sectors(const struct hybrid_engine *e, const struct hybr
 	return (u64)atomic64_read(&v->nr_granules) << e->g->granule_shift;
 }
 
-/* Has @v reached its limit of dirty blocks, which room_share() sets? */
+/* Has @v reached its limit of dirty blocks, which hybrid_room_share() sets? */
 static inline bool room_used_up(const struct hybrid_volume *v)
 {
 	return (u32)atomic_read(&v->nr_dirty) >= READ_ONCE(v->most_dirty);
@@ -300,7 +303,10 @@ static inline bool is_fill(const struct hybrid_job *job)
 	return job->type == JOB_FILL || job->type == JOB_AHEAD;
 }
 
-/* A read of the origin begins that a user waits for; room_read_ended() ends it.  Any context. */
+/*
+ * A read of the origin begins that a user waits for; hybrid_room_read_ended() ends it.  Any
+ * context.
+ */
 static inline void room_read_begins(struct hybrid_volume *v)
 {
 	atomic_inc(&v->nr_reads);
@@ -396,6 +402,6 @@ static inline void epoch_leave(struct hybrid_engine *e, u32 phase)
 }
 
 /* engine.c: only for the events there, and for tests of other files' functions */
-void engine_settle(struct hybrid_engine *e, struct hybrid_actions *acts);
+void hybrid_engine_settle(struct hybrid_engine *e, struct hybrid_actions *acts);
 
 #endif

@@ -40,10 +40,10 @@ static enum route route_failed(struct hybrid_engine *e, struct hybrid_set *s,
 	if (dirty & io->mask)
 		return fail_lost(io, acts);
 	if (io->type == HYBRID_IO_READ)
-		return route_origin(io);
+		return hybrid_route_origin(io);
 	/* J9: first the origin must say that it went on without its cache. */
 	if (v->sb.present && READ_ONCE(v->sb.state) != SB_ALONE) {
-		sb_wait(e, v, SB_ALONE, io, acts);
+		hybrid_sb_wait(e, v, SB_ALONE, io, acts);
 		return ROUTE_TAKEN;
 	}
 	if (i >= 0 && (block_mask(e, s, MASK_JDIRTY, i) & io->mask))
@@ -51,17 +51,17 @@ static enum route route_failed(struct hybrid_engine *e, struct hybrid_set *s,
 	io->to_cache = 0;
 	io->to_origin = io->mask;
 	/* One that began before the pool failed may go to the cache (J6). */
-	if (write_conflicts(s, io))
-		return wait_routed(s, io, WAIT_OVERLAP);
+	if (hybrid_write_conflicts(s, io))
+		return hybrid_wait_routed(s, io, WAIT_OVERLAP);
 	if (i >= 0) {
 		hybrid_set_invalidate(&e->map, s, i, io->mask);
-		mark_lazy(e, io->set, i);
+		hybrid_mark_lazy(e, io->set, i);
 	}
 	io->idx = -1;
 	io->state = IO_WRITE;
 	hlist_add_head(&io->inflight, &s->inflight);
-	hold_forget(e, s, io->key, io->mask, HOLD_WRITTEN);
-	user_op(io, true, io_origin_sector(io), io->flags & HYBRID_IO_FUA);
+	hybrid_hold_forget(e, s, io->key, io->mask, HOLD_WRITTEN);
+	hybrid_user_op(io, true, io_origin_sector(io), io->flags & HYBRID_IO_FUA);
 	return ROUTE_REMAP;
 }
 
@@ -75,58 +75,58 @@ static enum route route(struct hybrid_engine *e, struct hybrid_io *io,
 	unsigned long flags;
 	enum route r;
 
-	job_prepare(e, FILLS);
+	hybrid_job_prepare(e, FILLS);
 	if (io->type == HYBRID_IO_READ)
-		job_prepare(e, AHEADS);
+		hybrid_job_prepare(e, AHEADS);
 	spin_lock_irqsave(&s->lock, flags);
-	if (io->type == HYBRID_IO_WRITE && READ_ONCE(v->ranges.nr) && range_wait(v, io))
+	if (io->type == HYBRID_IO_WRITE && READ_ONCE(v->ranges.nr) && hybrid_range_wait(v, io))
 		r = ROUTE_TAKEN;
 	else if (READ_ONCE(e->failed))
 		r = route_failed(e, s, io, acts);
 	else if (io->type == HYBRID_IO_READ)
-		r = route_read(e, s, io, acts);
+		r = hybrid_route_read(e, s, io, acts);
 	else
-		r = route_write(e, s, io, acts);
+		r = hybrid_route_write(e, s, io, acts);
 	spin_unlock_irqrestore(&s->lock, flags);
 	if (READ_ONCE(e->runs.unwanted)) {
 		WRITE_ONCE(e->runs.unwanted, false);
-		holds_drop(e, NULL, HOLD_YIELDED);
+		hybrid_holds_drop(e, NULL, HOLD_YIELDED);
 	}
 	return r;
 }
 
-void io_again(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts)
+void hybrid_io_again(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts)
 {
 	enum hybrid_map_result r = HYBRID_MAP_TAKEN;
 
 	io->wait = WAIT_NONE;
 	if (io->state == IO_COMMIT)
-		commit_or_complete(e, io, acts);
+		hybrid_commit_or_complete(e, io, acts);
 	else if (io->type == HYBRID_IO_DISCARD || io->type == HYBRID_IO_ZEROES)
-		r = range_io(e, io, acts);
+		r = hybrid_range_io(e, io, acts);
 	else if (route(e, io, acts) == ROUTE_REMAP)
 		r = HYBRID_MAP_REMAP;
 	if (r == HYBRID_MAP_REMAP)
 		act(acts, &io->op);
 }
 
-enum hybrid_map_result io_miss(struct hybrid_engine *e, struct hybrid_io *io,
-			       struct hybrid_actions *acts)
+enum hybrid_map_result hybrid_io_miss(struct hybrid_engine *e, struct hybrid_io *io,
+				      struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = io->volume;
 	enum hybrid_map_result r;
 	u64 end = 0;
 
-	io_begin(io);
+	hybrid_io_begin(io);
 	switch (io->type) {
 	case HYBRID_IO_FLUSH:
 		count(io->volume, HYBRID_FLUSHES);
-		flush_io(e, io, acts);
+		hybrid_flush_io(e, io, acts);
 		return HYBRID_MAP_TAKEN;
 	case HYBRID_IO_DISCARD:
 	case HYBRID_IO_ZEROES:
 		count(io->volume, HYBRID_DISCARDS);
-		return range_io(e, io, acts);
+		return hybrid_range_io(e, io, acts);
 	case HYBRID_IO_READ:
 		end = io->sector + io->count;
 		break;
@@ -138,11 +138,12 @@ enum hybrid_map_result io_miss(struct hybrid_engine *e, struct hybrid_io *io,
 	r = route(e, io, acts) == ROUTE_REMAP ? HYBRID_MAP_REMAP : HYBRID_MAP_TAKEN;
 	/* An I/O that was taken may have ended, but the volume stays open until this returns. */
 	if (end)
-		stream_ahead(e, v, end, acts);
+		hybrid_stream_ahead(e, v, end, acts);
 	return r;
 }
 
-bool io_done(struct hybrid_engine *e, struct hybrid_io *io, int error, struct hybrid_actions *acts)
+bool hybrid_io_ended(struct hybrid_engine *e, struct hybrid_io *io, int error,
+		     struct hybrid_actions *acts)
 {
 	if (io->state != IO_READ_CACHE)
 		note_foreground(io->volume);
@@ -150,7 +151,7 @@ bool io_done(struct hybrid_engine *e, struct hybrid_io *io, int error, struct hy
 	case IO_READ_CACHE:
 		epoch_leave(e, io->phase);
 		if (error != -EAGAIN)
-			return read_failed(e, io, error, acts);
+			return hybrid_read_failed(e, io, error, acts);
 		io->error = error;
 		return true;
 	case IO_REWRITE:
@@ -160,15 +161,16 @@ bool io_done(struct hybrid_engine *e, struct hybrid_io *io, int error, struct hy
 		io->redirected = false;
 		fallthrough;
 	case IO_WRITE:
-		return finish_write(e, io, io->to_cache ? error : 0, io->to_origin ? error : 0,
-				    acts);
+		return hybrid_finish_write(e, io, io->to_cache ? error : 0,
+					   io->to_origin ? error : 0,
+					   acts);
 	case IO_RANGE:
-		return range_done(e, io, error, acts);
+		return hybrid_range_done(e, io, error, acts);
 	case IO_READ_ORIGIN:
-		room_read_ended(e, io->volume, acts);
+		hybrid_room_read_ended(e, io->volume, acts);
 		fallthrough;
 	default:
-		count_errors(e, io, 0, error);
+		hybrid_count_errors(e, io, 0, error);
 		io->error = error;
 		return true;
 	}

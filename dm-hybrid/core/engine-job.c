@@ -60,7 +60,7 @@ static void pool_add(struct hybrid_job_pool *p, struct hybrid_job *job)
 	WRITE_ONCE(p->nr_free, p->nr_free + 1);
 }
 
-void job_prepare(struct hybrid_engine *e, enum job_kind kind)
+void hybrid_job_prepare(struct hybrid_engine *e, enum job_kind kind)
 {
 	struct hybrid_job_pool *p = &e->jobs.pool[kind];
 	struct hybrid_job *job;
@@ -130,7 +130,7 @@ static void claim_end(struct hybrid_job_pool *p, struct hybrid_job_share *share)
 	share->claims = false;
 }
 
-void jobs_unclaim(struct hybrid_engine *e, struct hybrid_volume *v)
+void hybrid_jobs_unclaim(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	u32 k;
 
@@ -146,13 +146,13 @@ static void volume_tick(struct hybrid_engine *e, struct hybrid_volume *v,
 	struct hybrid_io *io;
 
 	lockdep_assert_held(&e->lock);
-	jobs_unclaim(e, v);
+	hybrid_jobs_unclaim(e, v);
 	list_for_each_entry(io, &v->jobs.waiters, link)
 		WRITE_ONCE(e->jobs.nr_waiters, e->jobs.nr_waiters - 1);
 	list_splice_tail_init(&v->jobs.waiters, woken);
 }
 
-void jobs_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
+void hybrid_jobs_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v;
 	unsigned long flags;
@@ -167,10 +167,10 @@ void jobs_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 		volume_tick(e, v, &woken);
 	spin_unlock_irqrestore(&e->lock, flags);
 	free_list(e, &out);
-	rerun_list(&woken, acts);
+	hybrid_rerun_list(&woken, acts);
 }
 
-bool jobs_spare(const struct hybrid_engine *e)
+bool hybrid_jobs_spare(const struct hybrid_engine *e)
 {
 	u32 k, nr = 0;
 
@@ -226,7 +226,7 @@ static struct hybrid_job *share_take(struct hybrid_engine *e, struct hybrid_job_
 	return job;
 }
 
-void jobs_create(struct hybrid_engine *e)
+void hybrid_jobs_create(struct hybrid_engine *e)
 {
 	u32 block = e->g->block_sectors, window = block << e->g->window_shift;
 
@@ -235,7 +235,7 @@ void jobs_create(struct hybrid_engine *e)
 	pool_create(&e->jobs.pool[WRITEBACKS], window, OWN_WRITEBACK_SECTORS, NR_WRITEBACK_JOBS);
 }
 
-void jobs_destroy(struct hybrid_engine *e)
+void hybrid_jobs_destroy(struct hybrid_engine *e)
 {
 	u32 k;
 
@@ -243,7 +243,7 @@ void jobs_destroy(struct hybrid_engine *e)
 		free_list(e, &e->jobs.pool[k].free);
 }
 
-int jobs_reserve(struct hybrid_engine *e, struct hybrid_volume *v)
+int hybrid_jobs_reserve(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	u32 k;
 
@@ -257,7 +257,7 @@ int jobs_reserve(struct hybrid_engine *e, struct hybrid_volume *v)
 	return 0;
 }
 
-void jobs_release(struct hybrid_volume *v)
+void hybrid_jobs_release(struct hybrid_volume *v)
 {
 	u32 k;
 
@@ -305,7 +305,8 @@ static struct hybrid_job *get_locked(struct hybrid_engine *e, enum job_type type
 	return job;
 }
 
-struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type, struct hybrid_volume *v)
+struct hybrid_job *hybrid_job_get(struct hybrid_engine *e, enum job_type type,
+				  struct hybrid_volume *v)
 {
 	struct hybrid_job *job;
 	unsigned long flags;
@@ -316,8 +317,8 @@ struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type, struct h
 	return job;
 }
 
-bool job_get_staged(struct hybrid_engine *e, struct hybrid_io *io, bool must,
-		    struct hybrid_job **job)
+bool hybrid_job_get_staged(struct hybrid_engine *e, struct hybrid_io *io, bool must,
+			   struct hybrid_job **job)
 {
 	struct hybrid_volume *v = io->volume;
 	unsigned long flags;
@@ -334,8 +335,8 @@ bool job_get_staged(struct hybrid_engine *e, struct hybrid_io *io, bool must,
 	return !waits;
 }
 
-void job_ended(struct hybrid_engine *e, struct hybrid_volume *v, enum job_kind kind,
-	       struct hybrid_actions *acts)
+void hybrid_job_ended(struct hybrid_engine *e, struct hybrid_volume *v, enum job_kind kind,
+		      struct hybrid_actions *acts)
 {
 	struct hybrid_job_pool *p = &e->jobs.pool[FILLS];
 	struct hybrid_job_share *share = &v->jobs.share[FILLS];
@@ -361,7 +362,7 @@ void job_ended(struct hybrid_engine *e, struct hybrid_volume *v, enum job_kind k
 }
 
 /* The job is on no list of its set any more. */
-void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts)
+void hybrid_job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts)
 {
 	enum job_kind k = kind_of(job->type);
 	struct hybrid_job_pool *p = &e->jobs.pool[k];
@@ -382,11 +383,11 @@ void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_acti
 	else
 		pool_add(p, job);
 	spin_unlock_irqrestore(&e->lock, flags);
-	job_ended(e, v, k, acts);
+	hybrid_job_ended(e, v, k, acts);
 }
 
 /* The job that works on the block of @key.  Caller holds the set's lock. */
-struct hybrid_job *job_find(struct hybrid_engine *e, struct hybrid_set *s, u64 key)
+struct hybrid_job *hybrid_job_find(struct hybrid_engine *e, struct hybrid_set *s, u64 key)
 {
 	struct hybrid_job *job;
 
@@ -397,16 +398,16 @@ struct hybrid_job *job_find(struct hybrid_engine *e, struct hybrid_set *s, u64 k
 	return NULL;
 }
 
-void job_transfer(struct hybrid_job *job, bool write,
-		  void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
-			       struct hybrid_actions *acts))
+void hybrid_job_transfer(struct hybrid_job *job, bool write,
+			 void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
+				      struct hybrid_actions *acts))
 {
 	op_begin(&job->op, HYBRID_OP_TRANSFER, write, job->volume, done);
 	job->op.segments = job->segment;
 	job->op.buffer = job->buffer;
 }
 
-void job_segment(struct hybrid_job *job, bool origin, u64 sector, u32 offset, u32 sectors)
+void hybrid_job_segment(struct hybrid_job *job, bool origin, u64 sector, u32 offset, u32 sectors)
 {
 	struct hybrid_segment *seg = &job->segment[job->op.nr_segments++];
 
@@ -418,7 +419,7 @@ void job_segment(struct hybrid_job *job, bool origin, u64 sector, u32 offset, u3
 		cache_wears(job->volume->e, sectors);
 }
 
-void job_cache_segments(struct hybrid_engine *e, struct hybrid_job *job, u64 mask)
+void hybrid_job_cache_segments(struct hybrid_engine *e, struct hybrid_job *job, u64 mask)
 {
 	u32 k, at, n;
 
@@ -427,9 +428,9 @@ void job_cache_segments(struct hybrid_engine *e, struct hybrid_job *job, u64 mas
 		u64 part = job_mask(e, mask, k);
 
 		for (at = 0; (n = next_run(part, &at)); at += n)
-			job_segment(job, false, cache_sector(e, job->set, job->block[k], at),
-				    (base + at - job->from) << e->g->granule_shift,
-				    job_sectors(e, job, base + at, n));
+			hybrid_job_segment(job, false, cache_sector(e, job->set, job->block[k], at),
+					   (base + at - job->from) << e->g->granule_shift,
+					   job_sectors(e, job, base + at, n));
 	}
 }
 
@@ -453,13 +454,13 @@ static void copy_out(struct hybrid_engine *e, struct hybrid_job *job, struct hyb
 
 /* ---- fill ---------------------------------------------------------------- */
 
-bool fill_forbidden(struct hybrid_engine *e, struct hybrid_set *s, int i)
+bool hybrid_fill_forbidden(struct hybrid_engine *e, struct hybrid_set *s, int i)
 {
 	u64 jclean;
 
 	if (i < 0)
 		return false;
-	if (replaced_granules(e, s, i) || (s->dropping & region_bit(i)))
+	if (hybrid_replaced_granules(e, s, i) || (s->dropping & region_bit(i)))
 		return true;
 	if (s->dopen & region_bit(i))
 		return false;
@@ -467,19 +468,19 @@ bool fill_forbidden(struct hybrid_engine *e, struct hybrid_set *s, int i)
 	return jclean & ~block_mask(e, s, MASK_VALID, i);
 }
 
-bool fill_conflicts(struct hybrid_engine *e, struct hybrid_set *s,
-		    struct hybrid_volume *v, u64 key, int i, u64 mask)
+bool hybrid_fill_conflicts(struct hybrid_engine *e, struct hybrid_set *s,
+			   struct hybrid_volume *v, u64 key, int i, u64 mask)
 {
-	return write_in_flight(s, key, mask) || fill_forbidden(e, s, i) ||
-	       range_blocks(v, key_sector(e, key), e->g->block_sectors);
+	return hybrid_write_in_flight(s, key, mask) || hybrid_fill_forbidden(e, s, i) ||
+	       hybrid_range_blocks(v, key_sector(e, key), e->g->block_sectors);
 }
 
-bool block_missing(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
-		   u64 key)
+bool hybrid_block_missing(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+			  u64 key)
 {
 	return key_sector(e, key) < v->info.data_sectors &&
 	       hybrid_set_find(&e->map, s, key) < 0 &&
-	       !fill_conflicts(e, s, v, key, -1, e->map.granules);
+	       !hybrid_fill_conflicts(e, s, v, key, -1, e->map.granules);
 }
 
 static void fill_copied(struct hybrid_engine *e, struct hybrid_op *op,
@@ -488,10 +489,10 @@ static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 static void fill_written(struct hybrid_engine *e, struct hybrid_op *op,
 			 struct hybrid_actions *acts);
 
-struct hybrid_job *fill_get(struct hybrid_engine *e, enum job_type type,
-			    struct hybrid_volume *v, u64 key)
+struct hybrid_job *hybrid_fill_get(struct hybrid_engine *e, enum job_type type,
+				   struct hybrid_volume *v, u64 key)
 {
-	struct hybrid_job *job = job_get(e, type, v);
+	struct hybrid_job *job = hybrid_job_get(e, type, v);
 	u32 k;
 
 	if (!job)
@@ -510,8 +511,8 @@ static u64 fill_mask(const struct hybrid_engine *e, const struct hybrid_job *job
 	return io->mask << ((io->key - job->key) * e->g->granules);
 }
 
-void fill_add(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *job, u64 key,
-	      u32 i, u64 mask)
+void hybrid_fill_add(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *job, u64 key,
+		     u32 i, u64 mask)
 {
 	u64 left = job->volume->info.data_sectors - key_sector(e, key);
 	u32 k = key - job->key;
@@ -530,8 +531,8 @@ void fill_add(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *
  * Reads the granules that are not valid and the granules of @io, in one piece from the
  * first to the last: clean granules are the same on both devices.
  */
-void fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
-		struct hybrid_actions *acts)
+void hybrid_fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+		       struct hybrid_actions *acts)
 {
 	struct hybrid_set *s = &e->map.set[io->set];
 	u64 read = job->mask | fill_mask(e, job, io), dirty;
@@ -544,55 +545,56 @@ void fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_i
 	job->readable = GENMASK_ULL(last, first) & ~dirty;
 	list_add_tail(&job->link, &s->jobs);
 	room_read_begins(job->volume);
-	job_transfer(job, false, fill_read);
+	hybrid_job_transfer(job, false, fill_read);
 	/* A write is no reader: if the pool fails, it may end before the fill. */
 	if (io->type == HYBRID_IO_READ) {
 		list_add_tail(&io->link, &job->readers);
 		job->op.user = io;
 	}
-	job_segment(job, true, origin_sector(e, job->volume, job->key, first),
-		    first << e->g->granule_shift, job_sectors(e, job, first, last + 1 - first));
+	hybrid_job_segment(job, true, origin_sector(e, job->volume, job->key, first),
+			   first << e->g->granule_shift,
+			   job_sectors(e, job, first, last + 1 - first));
 	act(acts, &job->op);
 }
 
-void job_serve(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
-	       struct hybrid_actions *acts)
+void hybrid_job_serve(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+		      struct hybrid_actions *acts)
 {
 	job->copies++;
 	copy_out(e, job, io, fill_copied, acts);
 }
 
-void job_serve_readers(struct hybrid_engine *e, struct hybrid_job *job,
-		       struct hybrid_actions *acts)
+void hybrid_job_serve_readers(struct hybrid_engine *e, struct hybrid_job *job,
+			      struct hybrid_actions *acts)
 {
 	struct hybrid_io *io, *next;
 
 	job->in_buffer = true;
 	list_for_each_entry_safe(io, next, &job->readers, link) {
 		list_del_init(&io->link);
-		job_serve(e, job, io, acts);
+		hybrid_job_serve(e, job, io, acts);
 	}
 }
 
-void job_fail_readers(struct hybrid_job *job, struct hybrid_actions *acts)
+void hybrid_job_fail_readers(struct hybrid_job *job, struct hybrid_actions *acts)
 {
 	struct hybrid_io *io, *next;
 
 	count(job->volume, HYBRID_ORIGIN_ERRORS);
 	list_for_each_entry_safe(io, next, &job->readers, link) {
 		list_del_init(&io->link);
-		io_read_origin(io);
+		hybrid_io_read_origin(io);
 		act(acts, &io->op);
 	}
 }
 
-bool fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
-	       struct hybrid_actions *acts)
+bool hybrid_fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+		      struct hybrid_actions *acts)
 {
 	if (fill_mask(e, job, io) & ~job->readable)
 		return false;
 	if (job->in_buffer)
-		job_serve(e, job, io, acts);
+		hybrid_job_serve(e, job, io, acts);
 	else
 		list_add_tail(&io->link, &job->readers);
 	return true;
@@ -612,12 +614,12 @@ static void block_filled(struct hybrid_engine *e, struct hybrid_set *s, struct h
 		s->stamp[i] = (u32)READ_ONCE(v->flush.last_write);
 		set_put_mask(&e->map, s, MASK_VALID, i,
 			     block_mask(e, s, MASK_VALID, i) | job_mask(e, job->mask, k));
-		mark_lazy(e, job->set, i);
+		hybrid_mark_lazy(e, job->set, i);
 	} else {
-		remove_empty_block(e, job->set, i);
+		hybrid_remove_empty_block(e, job->set, i);
 	}
 	if (job_mask(e, job->failed, k))
-		place_failed(e, job->set, i, acts);
+		hybrid_place_failed(e, job->set, i, acts);
 }
 
 static void fill_end(struct hybrid_engine *e, struct hybrid_job *job,
@@ -633,7 +635,7 @@ static void fill_end(struct hybrid_engine *e, struct hybrid_job *job,
 		if (job->block[k] >= 0)
 			block_filled(e, s, job, k, acts);
 	spin_unlock_irqrestore(&s->lock, flags);
-	wake_set(e, job->set, WAIT_BUSY, acts);
+	hybrid_wake_set(e, job->set, WAIT_BUSY, acts);
 }
 
 static void fill_copied(struct hybrid_engine *e, struct hybrid_op *op,
@@ -650,7 +652,7 @@ static void fill_copied(struct hybrid_engine *e, struct hybrid_op *op,
 	spin_unlock_irqrestore(&s->lock, flags);
 	complete_io(io, 0, acts);
 	if (last)
-		job_put(e, job, acts);
+		hybrid_job_put(e, job, acts);
 }
 
 /*
@@ -665,8 +667,8 @@ static void fill_write(struct hybrid_engine *e, struct hybrid_job *job,
 	job->part = job->left;
 	if (job->one_by_one)
 		job->part &= e->map.granules << first;
-	job_transfer(job, true, fill_written);
-	job_cache_segments(e, job, job->part);
+	hybrid_job_transfer(job, true, fill_written);
+	hybrid_job_cache_segments(e, job, job->part);
 	act(acts, &job->op);
 }
 
@@ -676,16 +678,16 @@ static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 	struct hybrid_set *s = &e->map.set[job->set];
 	unsigned long flags;
 
-	room_read_ended(e, job->volume, acts);
+	hybrid_room_read_ended(e, job->volume, acts);
 	if (op->error_origin) {
 		fill_end(e, job, acts);
 		/* The job is off its set's list: no I/O joins it any more. */
-		job_fail_readers(job, acts);
-		job_put(e, job, acts);
+		hybrid_job_fail_readers(job, acts);
+		hybrid_job_put(e, job, acts);
 		return;
 	}
 	spin_lock_irqsave(&s->lock, flags);
-	job_serve_readers(e, job, acts);
+	hybrid_job_serve_readers(e, job, acts);
 	spin_unlock_irqrestore(&s->lock, flags);
 	fill_write(e, job, acts);
 }
@@ -722,7 +724,7 @@ static void fill_written(struct hybrid_engine *e, struct hybrid_op *op,
 	last = !job->copies;
 	spin_unlock_irqrestore(&s->lock, flags);
 	if (last)
-		job_put(e, job, acts);
+		hybrid_job_put(e, job, acts);
 }
 
 /* ---- staged I/O ---------------------------------------------------------- */
@@ -737,7 +739,7 @@ static void staged_segment(struct hybrid_engine *e, struct hybrid_job *job, stru
 	u64 base = origin ? origin_sector(e, io->volume, io->key, 0)
 			  : cache_sector(e, io->set, io->idx, 0);
 
-	job_segment(job, origin, base + from, from, to - from);
+	hybrid_job_segment(job, origin, base + from, from, to - from);
 }
 
 static void staged_cache_read(struct hybrid_engine *e, struct hybrid_op *op,
@@ -762,10 +764,11 @@ static void staged_segments(struct hybrid_engine *e, struct hybrid_job *job, boo
  * The data of a write is copied first, so that a user who changes the pages meanwhile
  * cannot make the two copies differ (J6).
  */
-void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
-		  bool (*written)(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
-				  int error_origin, struct hybrid_actions *acts),
-		  struct hybrid_actions *acts)
+void hybrid_staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+			 bool (*written)(struct hybrid_engine *e, struct hybrid_io *io,
+					 int error_cache,
+					 int error_origin, struct hybrid_actions *acts),
+			 struct hybrid_actions *acts)
 {
 	bool write = io->type == HYBRID_IO_WRITE;
 
@@ -774,7 +777,7 @@ void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid
 	job->io = io;
 	job->written = written;
 	INIT_LIST_HEAD(&job->link);
-	job_transfer(job, write, write ? staged_write_done : staged_cache_read);
+	hybrid_job_transfer(job, write, write ? staged_write_done : staged_cache_read);
 	job->op.user = io;
 	staged_segments(e, job, false);
 	if (write) {
@@ -794,7 +797,7 @@ static void staged_write_done(struct hybrid_engine *e, struct hybrid_op *op,
 
 	if (job->written(e, io, op->error_cache, op->error_origin, acts))
 		complete_io(io, 0, acts);
-	job_put(e, job, acts);
+	hybrid_job_put(e, job, acts);
 }
 
 static void staged_copied(struct hybrid_engine *e, struct hybrid_op *op,
@@ -804,7 +807,7 @@ static void staged_copied(struct hybrid_engine *e, struct hybrid_op *op,
 	struct hybrid_job *job = io->job;
 
 	complete_io(io, 0, acts);
-	job_put(e, job, acts);
+	hybrid_job_put(e, job, acts);
 }
 
 static void staged_origin_read(struct hybrid_engine *e, struct hybrid_op *op,
@@ -816,7 +819,7 @@ static void staged_origin_read(struct hybrid_engine *e, struct hybrid_op *op,
 	if (op->error_origin) {
 		count(io->volume, HYBRID_ORIGIN_ERRORS);
 		complete_io(io, op->error_origin, acts);
-		job_put(e, job, acts);
+		hybrid_job_put(e, job, acts);
 		return;
 	}
 	copy_out(e, job, io, staged_copied, acts);
@@ -838,13 +841,13 @@ static void staged_cache_read(struct hybrid_engine *e, struct hybrid_op *op,
 	if (op->error_cache) {
 		count_cache_error(e, io->volume, CACHE_READ_ERRORS);
 		spin_lock_irqsave(&s->lock, flags);
-		place_failed(e, job->set, io->idx, acts);
+		hybrid_place_failed(e, job->set, io->idx, acts);
 		spin_unlock_irqrestore(&s->lock, flags);
 		complete_io(io, op->error_cache, acts);
-		job_put(e, job, acts);
+		hybrid_job_put(e, job, acts);
 		return;
 	}
-	job_transfer(job, false, staged_origin_read);
+	hybrid_job_transfer(job, false, staged_origin_read);
 	job->op.user = io;
 	staged_segments(e, job, true);
 	act(acts, &job->op);

@@ -105,109 +105,111 @@ struct hybrid_volume_jobs {
 	struct list_head waiters;	/* ios */
 };
 
-void jobs_create(struct hybrid_engine *e);
-void jobs_destroy(struct hybrid_engine *e);
+void hybrid_jobs_create(struct hybrid_engine *e);
+void hybrid_jobs_destroy(struct hybrid_engine *e);
 /*
- * Allocates the volume's own jobs.  May sleep.  Returns 0 or -ENOMEM; jobs_release() frees the jobs
- * in both cases.
+ * Allocates the volume's own jobs.  May sleep.  Returns 0 or -ENOMEM; hybrid_jobs_release()
+ * frees the jobs in both cases.
  */
-int jobs_reserve(struct hybrid_engine *e, struct hybrid_volume *v);
-void jobs_release(struct hybrid_volume *v);
+int hybrid_jobs_reserve(struct hybrid_engine *e, struct hybrid_volume *v);
+void hybrid_jobs_release(struct hybrid_volume *v);
 /*
  * At each tick: frees memory of unneeded jobs, ends all claims, and routes I/O again that waits
  * for a job.
  */
-void jobs_tick(struct hybrid_engine *e, struct hybrid_actions *acts);
+void hybrid_jobs_tick(struct hybrid_engine *e, struct hybrid_actions *acts);
 /* Ends all claims of the volume.  Under the engine's lock. */
-void jobs_unclaim(struct hybrid_engine *e, struct hybrid_volume *v);
+void hybrid_jobs_unclaim(struct hybrid_engine *e, struct hybrid_volume *v);
 /* Will later ticks have memory to free? */
-bool jobs_spare(const struct hybrid_engine *e);
+bool hybrid_jobs_spare(const struct hybrid_engine *e);
 /*
  * Allocates a job of that kind if none is free, for the caller or for anybody else.  It does not
  * sleep but may allocate many pages, so the caller holds no lock.
  */
-void job_prepare(struct hybrid_engine *e, enum job_kind kind);
+void hybrid_job_prepare(struct hybrid_engine *e, enum job_kind kind);
 /*
  * Takes a job.  Returns NULL if @v has as many as it may, if none is free, or if a writeback or a
  * readahead into memory must not begin now.  A set's lock may be held.
  */
-struct hybrid_job *job_get(struct hybrid_engine *e, enum job_type type, struct hybrid_volume *v);
+struct hybrid_job *hybrid_job_get(struct hybrid_engine *e, enum job_type type,
+				  struct hybrid_volume *v);
 /*
  * Takes a job for staged I/O into *job.  Returns false if @io has to wait for one: because it
  * @must have one, or because its volume already uses its share.  It is routed again when a job of
  * its volume ends, or at the next tick.  Otherwise returns true, with *job NULL if there is none.
  * A set's lock may be held.
  */
-bool job_get_staged(struct hybrid_engine *e, struct hybrid_io *io, bool must,
-		    struct hybrid_job **job);
-void job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts);
+bool hybrid_job_get_staged(struct hybrid_engine *e, struct hybrid_io *io, bool must,
+			   struct hybrid_job **job);
+void hybrid_job_put(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_actions *acts);
 /*
  * A job of @v has ended.  Routes again the I/O that has waited longest for a job of that kind, if
  * @v may have one; that I/O keeps @v open.  Without such I/O, @v may be gone on return.
  */
-void job_ended(struct hybrid_engine *e, struct hybrid_volume *v, enum job_kind kind,
-	       struct hybrid_actions *acts);
+void hybrid_job_ended(struct hybrid_engine *e, struct hybrid_volume *v, enum job_kind kind,
+		      struct hybrid_actions *acts);
 /* Begins the job's next operation between its buffer and the devices; it has no segments yet. */
-void job_transfer(struct hybrid_job *job, bool write,
-		  void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
-			       struct hybrid_actions *acts));
-void job_segment(struct hybrid_job *job, bool origin, u64 sector, u32 offset, u32 sectors);
-struct hybrid_job *job_find(struct hybrid_engine *e, struct hybrid_set *s, u64 key);
+void hybrid_job_transfer(struct hybrid_job *job, bool write,
+			 void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
+				      struct hybrid_actions *acts));
+void hybrid_job_segment(struct hybrid_job *job, bool origin, u64 sector, u32 offset, u32 sectors);
+struct hybrid_job *hybrid_job_find(struct hybrid_engine *e, struct hybrid_set *s, u64 key);
 /*
  * Starts the fill of the blocks that were added.  @io refers to one of them; a read is served from
  * the buffer.
  */
-void fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
-		struct hybrid_actions *acts);
+void hybrid_fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+		       struct hybrid_actions *acts);
 /*
  * Would a fill of block @i (-1: none) write granules that are clean on record but invalid in RAM?
  * J4 forbids that until the change is recorded.  Under the set's lock.
  */
-bool fill_forbidden(struct hybrid_engine *e, struct hybrid_set *s, int i);
+bool hybrid_fill_forbidden(struct hybrid_engine *e, struct hybrid_set *s, int i);
 /*
  * Would a fill of these granules of @key's block @i (-1: not cached) disturb I/O in flight?  Under
  * the set's lock.
  */
-bool fill_conflicts(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v, u64 key,
-		    int i, u64 mask);
+bool hybrid_fill_conflicts(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+			   u64 key, int i, u64 mask);
 /*
  * Is @key's block within the volume and not cached, and could it be filled now?  Under the set's
  * lock.
  */
-bool block_missing(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
-		   u64 key);
+bool hybrid_block_missing(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+			  u64 key);
 /*
  * Takes a job for a fill, or a readahead into memory, that begins with @key's block.  Returns NULL
- * as job_get() does.
+ * as hybrid_job_get() does.
  */
-struct hybrid_job *fill_get(struct hybrid_engine *e, enum job_type type,
-			    struct hybrid_volume *v, u64 key);
+struct hybrid_job *hybrid_fill_get(struct hybrid_engine *e, enum job_type type,
+				   struct hybrid_volume *v, u64 key);
 /* Adds granules of @key's block @i to the fill.  Under the set's lock. */
-void fill_add(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *job, u64 key,
-	      u32 i, u64 mask);
+void hybrid_fill_add(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *job, u64 key,
+		     u32 i, u64 mask);
 /* Adds a segment for each run of these granules on the cache device. */
-void job_cache_segments(struct hybrid_engine *e, struct hybrid_job *job, u64 mask);
+void hybrid_job_cache_segments(struct hybrid_engine *e, struct hybrid_job *job, u64 mask);
 /*
  * Makes @io wait for a fill under way, or serves it.  Returns false if the fill cannot serve it.
  * Under the set's lock.
  */
-bool fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
-	       struct hybrid_actions *acts);
+bool hybrid_fill_join(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+		      struct hybrid_actions *acts);
 /* Serves @io from the buffer of a fill or a readahead.  Under the set's lock. */
-void job_serve(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
-	       struct hybrid_actions *acts);
+void hybrid_job_serve(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+		      struct hybrid_actions *acts);
 /* The origin has been read: serves all I/O that waits for it.  Under the set's lock. */
-void job_serve_readers(struct hybrid_engine *e, struct hybrid_job *job,
-		       struct hybrid_actions *acts);
+void hybrid_job_serve_readers(struct hybrid_engine *e, struct hybrid_job *job,
+			      struct hybrid_actions *acts);
 /*
  * The origin could not be read.  Each waiting I/O reads it by itself, so that one bad sector fails
  * no read of other sectors.  Under the set's lock, unless nobody can find the job any more.
  */
-void job_fail_readers(struct hybrid_job *job, struct hybrid_actions *acts);
+void hybrid_job_fail_readers(struct hybrid_job *job, struct hybrid_actions *acts);
 /* Starts staged I/O.  @written handles the end of a write; it returns whether the I/O ends. */
-void staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
-		  bool (*written)(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
-				  int error_origin, struct hybrid_actions *acts),
-		  struct hybrid_actions *acts);
+void hybrid_staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
+			 bool (*written)(struct hybrid_engine *e, struct hybrid_io *io,
+					 int error_cache,
+					 int error_origin, struct hybrid_actions *acts),
+			 struct hybrid_actions *acts);
 
 #endif

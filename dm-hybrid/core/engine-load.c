@@ -260,12 +260,12 @@ static int load_volumes(struct loader *l, u32 nr, void *block)
 			r = -EUCLEAN;
 			break;
 		}
-		v = volume_alloc(e, id, &info[k]);
+		v = hybrid_volume_alloc(e, id, &info[k]);
 		if (!v) {
 			r = -ENOMEM;
 			break;
 		}
-		volume_put(e, id, v);
+		hybrid_volume_put(e, id, v);
 		if (info[k].state == HYBRID_VOLUME_ACTIVE)
 			note_instance(l, info[k].instance, id);
 	}
@@ -278,8 +278,8 @@ static int load_volumes(struct loader *l, u32 nr, void *block)
 static void unload(struct loader *l, struct hybrid_set *s, u32 i)
 {
 	if (s->flags[i] & BLOCK_MAPPED) {
-		put_dirty(l->e, s, i, 0);
-		put_jdirty(l->e, s, i, 0);
+		hybrid_put_dirty(l->e, s, i, 0);
+		hybrid_put_jdirty(l->e, s, i, 0);
 		atomic_dec(&key_volume(l->e, s->key[i])->nr_cached);
 		hybrid_set_unload(&l->e->map, s, i);
 	}
@@ -320,8 +320,8 @@ static __always_inline int find_key(struct loader *l, const struct hybrid_map *m
 /* Only the key of block @i is known yet.  Caller holds the set's lock. */
 static noinline void load_dirty(struct hybrid_engine *e, u32 set, u32 i, u64 dirty)
 {
-	put_dirty(e, &e->map.set[set], i, dirty);
-	put_jdirty(e, &e->map.set[set], i, dirty);
+	hybrid_put_dirty(e, &e->map.set[set], i, dirty);
+	hybrid_put_jdirty(e, &e->map.set[set], i, dirty);
 }
 
 /*
@@ -372,7 +372,7 @@ static int load_keys(struct loader *l, u32 set, u32 first, u32 count,
 		/* Such a block is free; its leaf on the disk still says otherwise. */
 		leaf->valid[k] = 0;
 		leaf->dirty[k] = 0;
-		mark_leaf(l->e, set, first + k);
+		hybrid_mark_leaf(l->e, set, first + k);
 	}
 	return 0;
 }
@@ -453,11 +453,11 @@ static int replay_apply(void *context, const struct hybrid_record *record)
 	if (le32_to_cpu(record->type) == HYBRID_RECORD_REGIONS) {
 		u64 open = le64_to_cpu(record->valid);
 
-		mark_region_leaves(e, where, e->map.set[where].jopen ^ open);
+		hybrid_mark_region_leaves(e, where, e->map.set[where].jopen ^ open);
 		e->map.set[where].jopen = open;
 		return 0;
 	}
-	mark_leaf(e, set, i);
+	hybrid_mark_leaf(e, set, i);
 	spin_lock_irqsave(&s->lock, flags);
 	if (s->flags[i])
 		unload(l, s, i);
@@ -518,7 +518,7 @@ static void set_loaded(struct hybrid_engine *e, u32 set)
 	for (i = 0; s->jopen && i < e->map.set_size; i += HYBRID_REGION_BLOCKS)
 		if (s->jopen & region_bit(i))
 			forget_region(e, s, i);
-	mark_region_leaves(e, set, s->jopen);
+	hybrid_mark_region_leaves(e, set, s->jopen);
 	s->jopen = 0;
 	load_policy(e, s);
 	hybrid_set_loaded(&e->map, s);
@@ -531,16 +531,16 @@ static int write_checkpoint(struct hybrid_engine *e)
 {
 	int r;
 
-	checkpoint_begin(e);
+	hybrid_checkpoint_begin(e);
 	while (e->cp.phase != CP_NONE) {
 		op_begin(&e->meta.op, HYBRID_OP_META, true, NULL, NULL);
-		checkpoint_step(e);
+		hybrid_checkpoint_step(e);
 		r = e->ops->do_op(e, &e->meta.op);
 		if (r) {
 			e->cp.phase = CP_NONE;
 			return r;
 		}
-		checkpoint_step_done(e);
+		hybrid_checkpoint_step_done(e);
 	}
 	return 0;
 }
@@ -580,7 +580,7 @@ static int load(struct loader *l)
 	e->cp.root_sequence = root.sequence;
 	e->id.epoch = root.epoch;
 	e->next_instance = root.next_instance;
-	wear_load(e, &root);
+	hybrid_wear_load(e, &root);
 	e->journal.tail = root.journal_tail;
 	e->journal.head = root.journal_head;
 	r = load_indexes(l);
@@ -627,7 +627,7 @@ int hybrid_engine_load(struct hybrid_engine *e, const char **why)
 		*why = "there is not enough memory";
 	if (r)
 		return r;
-	checkpoint_recovery(e);
+	hybrid_checkpoint_recovery(e);
 	return start(e, why);
 }
 

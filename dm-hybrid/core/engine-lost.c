@@ -20,7 +20,7 @@
  */
 #include "engine-internal.h"
 
-void lost_destroy(struct hybrid_engine *e)
+void hybrid_lost_destroy(struct hybrid_engine *e)
 {
 	vfree(e->lost.map);
 }
@@ -36,7 +36,7 @@ static u32 lost_blocks(const struct hybrid_volume *v)
 }
 
 /* The map keeps the size that the largest volume opened so far needs. */
-int lost_reserve(struct hybrid_engine *e, u64 data_sectors)
+int hybrid_lost_reserve(struct hybrid_engine *e, u64 data_sectors)
 {
 	u32 shift = hybrid_lost_shift(data_sectors, e->g->block_sectors);
 	u32 blocks = hybrid_lost_blocks(data_sectors, shift);
@@ -92,8 +92,8 @@ static void forget_records(struct hybrid_engine *e, u32 set, u32 i)
 
 	if (!block_mask(e, s, MASK_JDIRTY, i))
 		return;
-	put_jdirty(e, s, i, 0);
-	mark_lazy(e, set, i);
+	hybrid_put_jdirty(e, s, i, 0);
+	hybrid_mark_lazy(e, set, i);
 }
 
 /*
@@ -132,7 +132,7 @@ static bool lost_collect(struct hybrid_engine *e, struct hybrid_volume *v,
 	if (lost) {
 		v->sb.info.lost = e->ops->random(e);
 	} else {
-		each_block(e, v, forget_records);
+		hybrid_each_block(e, v, forget_records);
 		v->sb.info.flags &= ~HYBRID_SB_DIRTY;
 	}
 	return lost;
@@ -173,7 +173,7 @@ static void lost_done(struct hybrid_engine *e, struct hybrid_volume *v,
 	next = list_first_entry_or_null(&e->lost.waiters, struct hybrid_volume, lost_link);
 	if (next) {
 		list_del_init(&next->lost_link);
-		lost_save(e, next, e->lost.saved, acts);
+		hybrid_lost_save(e, next, e->lost.saved, acts);
 	}
 	e->lost.saved(e, v, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -216,9 +216,9 @@ static void lost_work(struct hybrid_engine *e, struct hybrid_op *op,
 	act(acts, op);
 }
 
-void lost_save(struct hybrid_engine *e, struct hybrid_volume *v,
-	       void (*saved)(struct hybrid_engine *e, struct hybrid_volume *v,
-			     struct hybrid_actions *acts), struct hybrid_actions *acts)
+void hybrid_lost_save(struct hybrid_engine *e, struct hybrid_volume *v,
+		      void (*saved)(struct hybrid_engine *e, struct hybrid_volume *v,
+				    struct hybrid_actions *acts), struct hybrid_actions *acts)
 {
 	lockdep_assert_held(&e->lock);
 	e->lost.saved = saved;
@@ -232,7 +232,7 @@ void lost_save(struct hybrid_engine *e, struct hybrid_volume *v,
 	act(acts, &v->sb.op);
 }
 
-int lost_save_blocking(struct hybrid_engine *e, struct hybrid_volume *v)
+int hybrid_lost_save_blocking(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	/* The pool's map may be in use for another volume. */
 	struct hybrid_lost_map *map = vmalloc(lost_blocks(v) * HYBRID_META_BLOCK_SIZE);

@@ -69,7 +69,7 @@ static bool note_place(struct hybrid_places *p, u32 block)
 	return false;
 }
 
-bool place_note(struct hybrid_engine *e, u32 set, u32 i)
+bool hybrid_place_note(struct hybrid_engine *e, u32 set, u32 i)
 {
 	bool bad;
 
@@ -80,7 +80,7 @@ bool place_note(struct hybrid_engine *e, u32 set, u32 i)
 	return bad;
 }
 
-bool place_is_bad(struct hybrid_engine *e, u32 set, u32 i)
+bool hybrid_place_is_bad(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_place *place;
 	bool bad;
@@ -111,12 +111,12 @@ static bool retires(struct hybrid_engine *e, u32 set, u32 i)
 	return room;
 }
 
-bool place_free(struct hybrid_engine *e, u32 set, u32 i)
+bool hybrid_place_free(struct hybrid_engine *e, u32 set, u32 i)
 {
 	struct hybrid_set *s = &e->map.set[set];
 
 	lockdep_assert_held(&s->lock);
-	if (place_is_bad(e, set, i) && retires(e, set, i)) {
+	if (hybrid_place_is_bad(e, set, i) && retires(e, set, i)) {
 		hybrid_set_retire(&e->map, s, i);
 		return false;
 	}
@@ -136,7 +136,7 @@ u32 hybrid_engine_retired(struct hybrid_engine *e, u64 *sector)
 	return nr;
 }
 
-const char *places_check(const struct hybrid_engine *e)
+const char *hybrid_places_check(const struct hybrid_engine *e)
 {
 	const struct hybrid_places *p = &e->places;
 	u32 set, n, bad = 0, retired = 0;

@@ -26,15 +26,15 @@ struct hybrid_places {
  * Notes that I/O to block @i failed.  Returns whether the block must not be used again.  Under the
  * set's lock.
  */
-bool place_note(struct hybrid_engine *e, u32 set, u32 i);
+bool hybrid_place_note(struct hybrid_engine *e, u32 set, u32 i);
 /* Must the block not be reused once it is evicted?  Under the set's lock. */
-bool place_is_bad(struct hybrid_engine *e, u32 set, u32 i);
+bool hybrid_place_is_bad(struct hybrid_engine *e, u32 set, u32 i);
 /*
  * Frees the unhashed block @i and returns true, or retires it and returns false.  Under the set's
  * lock.
  */
-bool place_free(struct hybrid_engine *e, u32 set, u32 i);
+bool hybrid_place_free(struct hybrid_engine *e, u32 set, u32 i);
 /* For the simulator: returns NULL or a description of the inconsistency.  Nothing runs. */
-const char *places_check(const struct hybrid_engine *e);
+const char *hybrid_places_check(const struct hybrid_engine *e);
 
 #endif

@@ -2,7 +2,7 @@
 /* Users' I/O on its way to a device, and users' I/O that waits. */
 #include "engine-internal.h"
 
-void io_begin(struct hybrid_io *io)
+void hybrid_io_begin(struct hybrid_io *io)
 {
 	io->state = IO_NEW;
 	io->wait = WAIT_NONE;
@@ -23,7 +23,7 @@ void io_begin(struct hybrid_io *io)
 	INIT_LIST_HEAD(&io->op.link);
 }
 
-void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua)
+void hybrid_user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua)
 {
 	struct hybrid_op *op = &io->op;
 
@@ -38,11 +38,11 @@ void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua)
 	op->nr_segments = 0;
 }
 
-void io_read_origin(struct hybrid_io *io)
+void hybrid_io_read_origin(struct hybrid_io *io)
 {
 	room_read_begins(io->volume);
 	io->state = IO_READ_ORIGIN;
-	user_op(io, true, io_origin_sector(io), false);
+	hybrid_user_op(io, true, io_origin_sector(io), false);
 }
 
 static bool overlaps(const struct hybrid_io *r, u64 sector, u32 count)
@@ -50,7 +50,7 @@ static bool overlaps(const struct hybrid_io *r, u64 sector, u32 count)
 	return r->sector < sector + count && sector < r->sector + r->count;
 }
 
-bool find_range(struct hybrid_volume *v, u64 sector, u32 count)
+bool hybrid_find_range(struct hybrid_volume *v, u64 sector, u32 count)
 {
 	struct hybrid_io *r;
 
@@ -60,7 +60,7 @@ bool find_range(struct hybrid_volume *v, u64 sector, u32 count)
 	return false;
 }
 
-bool range_blocks(struct hybrid_volume *v, u64 sector, u32 count)
+bool hybrid_range_blocks(struct hybrid_volume *v, u64 sector, u32 count)
 {
 	unsigned long flags;
 	bool found;
@@ -68,65 +68,65 @@ bool range_blocks(struct hybrid_volume *v, u64 sector, u32 count)
 	if (!READ_ONCE(v->ranges.nr))
 		return false;
 	spin_lock_irqsave(&v->e->lock, flags);
-	found = find_range(v, sector, count);
+	found = hybrid_find_range(v, sector, count);
 	spin_unlock_irqrestore(&v->e->lock, flags);
 	return found;
 }
 
-bool range_wait(struct hybrid_volume *v, struct hybrid_io *io)
+bool hybrid_range_wait(struct hybrid_volume *v, struct hybrid_io *io)
 {
 	unsigned long flags;
 	bool found;
 
 	spin_lock_irqsave(&v->e->lock, flags);
-	found = find_range(v, io->sector, io->count);
+	found = hybrid_find_range(v, io->sector, io->count);
 	if (found)
 		list_add_tail(&io->link, &v->ranges.waiters);
 	spin_unlock_irqrestore(&v->e->lock, flags);
 	return found;
 }
 
-void wait_in_set(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why)
+void hybrid_wait_in_set(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why)
 {
 	lockdep_assert_held(&s->lock);
 	io->wait = why;
 	list_add_tail(&io->link, &s->waiting);
 }
 
-enum route wait_routed(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why)
+enum route hybrid_wait_routed(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why)
 {
-	wait_in_set(s, io, why);
+	hybrid_wait_in_set(s, io, why);
 	return ROUTE_TAKEN;
 }
 
-void rerun(struct hybrid_io *io, struct hybrid_actions *acts)
+void hybrid_rerun(struct hybrid_io *io, struct hybrid_actions *acts)
 {
 	list_add_tail(&io->op.link, &acts->again);
 }
 
 static void rerun_op(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
 {
-	rerun(op->io, acts);
+	hybrid_rerun(op->io, acts);
 }
 
-void rerun_later(struct hybrid_io *io, struct hybrid_actions *acts)
+void hybrid_rerun_later(struct hybrid_io *io, struct hybrid_actions *acts)
 {
 	op_begin(&io->op, HYBRID_OP_WORK, false, NULL, rerun_op);
 	io->op.io = io;
 	act(acts, &io->op);
 }
 
-void rerun_list(struct list_head *list, struct hybrid_actions *acts)
+void hybrid_rerun_list(struct list_head *list, struct hybrid_actions *acts)
 {
 	struct hybrid_io *io, *n;
 
 	list_for_each_entry_safe(io, n, list, link) {
 		list_del_init(&io->link);
-		rerun(io, acts);
+		hybrid_rerun(io, acts);
 	}
 }
 
-void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *acts)
+void hybrid_wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *acts)
 {
 	struct hybrid_set *s = &e->map.set[nr];
 	struct hybrid_io *io, *n;
@@ -137,21 +137,21 @@ void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *ac
 		if (!(io->wait & why))
 			continue;
 		list_del_init(&io->link);
-		rerun(io, acts);
+		hybrid_rerun(io, acts);
 	}
 	list_for_each_entry_safe(io, n, &s->waiting_ranges, wait_link) {
 		if (!(io->wait & why))
 			continue;
 		list_del_init(&io->wait_link);
-		rerun(io, acts);
+		hybrid_rerun(io, acts);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
 }
 
-void wake_all_sets(struct hybrid_engine *e, u8 why, struct hybrid_actions *acts)
+void hybrid_wake_all_sets(struct hybrid_engine *e, u8 why, struct hybrid_actions *acts)
 {
 	u32 set;
 
 	for (set = 0; set < e->map.nr_sets; set++)
-		wake_set(e, set, why, acts);
+		hybrid_wake_set(e, set, why, acts);
 }

@@ -36,7 +36,7 @@ enum io_wait {
 
 /*
  * hybrid_actions.wanted: requests to a file further up.  No file calls one above it;
- * engine_settle() carries out the requests at the end of the event, when no lock is held.
+ * hybrid_engine_settle() carries out the requests at the end of the event, when no lock is held.
  */
 enum want {
 	WANT_COMMIT = 1 << 0,	/* somebody waits for records, or will soon */
@@ -47,34 +47,34 @@ enum want {
 };
 
 /* Initialises the fields that hybrid_io_init() and hybrid_engine_hit() leave to the slow path. */
-void io_begin(struct hybrid_io *io);
+void hybrid_io_begin(struct hybrid_io *io);
 /* Makes @io->op the user's operation at @sector of the origin, or of the cache device. */
-void user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua);
+void hybrid_user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua);
 /* Makes @io->op a read from the origin; the caller sends it. */
-void io_read_origin(struct hybrid_io *io);
+void hybrid_io_read_origin(struct hybrid_io *io);
 /*
  * Does a discard or a write of zeroes in flight overlap these sectors?  Under the engine's lock.
  */
-bool find_range(struct hybrid_volume *v, u64 sector, u32 count);
+bool hybrid_find_range(struct hybrid_volume *v, u64 sector, u32 count);
 /* The same; takes the engine's lock. */
-bool range_blocks(struct hybrid_volume *v, u64 sector, u32 count);
+bool hybrid_range_blocks(struct hybrid_volume *v, u64 sector, u32 count);
 /* The same; if so, @io waits for its end. */
-bool range_wait(struct hybrid_volume *v, struct hybrid_io *io);
+bool hybrid_range_wait(struct hybrid_volume *v, struct hybrid_io *io);
 
 /* @io waits in its set, under the set's lock.  The second returns ROUTE_TAKEN. */
-void wait_in_set(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why);
-enum route wait_routed(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why);
+void hybrid_wait_in_set(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why);
+enum route hybrid_wait_routed(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why);
 /*
  * Routes @io again at the end of the event.  Nothing uses its op; any lock may be held.
  */
-void rerun(struct hybrid_io *io, struct hybrid_actions *acts);
+void hybrid_rerun(struct hybrid_io *io, struct hybrid_actions *acts);
 /* The same for each I/O on a list linked by io->link. */
-void rerun_list(struct list_head *list, struct hybrid_actions *acts);
+void hybrid_rerun_list(struct list_head *list, struct hybrid_actions *acts);
 /* Routes @io again in an event of its own, for I/O that may come in thousands and takes long. */
-void rerun_later(struct hybrid_io *io, struct hybrid_actions *acts);
+void hybrid_rerun_later(struct hybrid_io *io, struct hybrid_actions *acts);
 /* Routes all I/O in set @nr again that waits for any event in @why.  Takes the set's lock. */
-void wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *acts);
+void hybrid_wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_actions *acts);
 /* The same in all sets. */
-void wake_all_sets(struct hybrid_engine *e, u8 why, struct hybrid_actions *acts);
+void hybrid_wake_all_sets(struct hybrid_engine *e, u8 why, struct hybrid_actions *acts);
 
 #endif

@@ -68,13 +68,13 @@ static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	u64 jclean, unrecorded;
 
 	/* From here on none of it is held: the range is listed. */
-	hold_forget(e, s, io->key, io->mask, HOLD_DISCARDED);
+	hybrid_hold_forget(e, s, io->key, io->mask, HOLD_DISCARDED);
 	io->wait = 0;
-	if (write_in_flight(s, io->key, io->mask))
+	if (hybrid_write_in_flight(s, io->key, io->mask))
 		io->wait = WAIT_OVERLAP;
 	if (i < 0)
 		return io->wait;
-	if ((s->flags[i] & BLOCK_REMOVED) && !resurrect(e, io->set, i, acts) &&
+	if ((s->flags[i] & BLOCK_REMOVED) && !hybrid_resurrect(e, io->set, i, acts) &&
 	    !READ_ONCE(e->failed))
 		io->wait = WAIT_TRANSIT;
 	if (s->flags[i] & BLOCK_BUSY)
@@ -97,21 +97,21 @@ static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 		io->wait = WAIT_RECORD;
 		return true;
 	}
-	if ((s->dropping & region_bit(i)) || !record_first(e, io->set, i, acts)) {
+	if ((s->dropping & region_bit(i)) || !hybrid_record_first(e, io->set, i, acts)) {
 		io->wait = WAIT_RECORD;
 		return true;
 	}
 	s->recent |= region_bit(i);
 	jclean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
 	if ((jclean & io->mask) && !(s->dopen & region_bit(i)) && range_to_origin(io)) {
-		open_region(e, io->set, i, acts);
+		hybrid_open_region(e, io->set, i, acts);
 		io->wait = WAIT_OPEN;
 		return true;
 	}
 	/* No granule may be recorded as clean while the origin changes. */
 	hybrid_set_invalidate(&e->map, s, i, io->mask & ~block_mask(e, s, MASK_DIRTY, i));
 	if (set_unrecorded(&e->map, s, i))
-		mark_lazy(e, io->set, i);
+		hybrid_mark_lazy(e, io->set, i);
 	return false;
 }
 
@@ -134,7 +134,7 @@ static bool range_enter(struct hybrid_engine *e, struct hybrid_io *io)
 	spin_lock_irqsave(&e->lock, flags);
 	full = v->ranges.nr >= MAX_RANGES;
 	/* Ranges that overlap go one at a time. */
-	entered = !full && !find_range(v, io->sector, io->count);
+	entered = !full && !hybrid_find_range(v, io->sector, io->count);
 	if (full) {
 		list_add_tail(&io->link, &v->ranges.queue);
 	} else if (entered) {
@@ -178,14 +178,14 @@ static void range_leave(struct hybrid_engine *e, struct hybrid_io *io,
 		WRITE_ONCE(v->ranges.nr, v->ranges.nr - 1);
 	list_splice_init(&v->ranges.waiters, &waiters);
 	spin_unlock_irqrestore(&e->lock, flags);
-	rerun_list(&waiters, acts);
+	hybrid_rerun_list(&waiters, acts);
 	/*
 	 * Each range that leaves makes room for one.  In a pool that failed that one may leave
 	 * at once, and so may all in the queue, perhaps thousands: too many for one event.
 	 */
 	next = next_queued(e, v);
 	if (next)
-		rerun_later(next, acts);
+		hybrid_rerun_later(next, acts);
 }
 
 /* Step 2, from io->cursor on.  Returns false if @io waits, listed by io->wait_link. */
@@ -226,16 +226,16 @@ static void drop_granules(struct hybrid_engine *e, struct hybrid_io *io, int err
 		bool ends = (drop & (dirty | block_mask(e, s, MASK_JDIRTY, i))) ||
 			    (s->ending & region_bit(i));
 
-		put_dirty(e, s, i, dirty & ~drop);
+		hybrid_put_dirty(e, s, i, dirty & ~drop);
 		hybrid_set_invalidate(&e->map, s, i, drop);
 		if (io->type == HYBRID_IO_ZEROES)
 			s->stamp[i] = (u32)READ_ONCE(io->volume->flush.last_write);
 		if (set_unrecorded(&e->map, s, i))
-			mark_must(e, io->set, i);
+			hybrid_mark_must(e, io->set, i);
 		/* The user's next flush makes this final; clean granules' region is open. */
 		if (ends)
 			note_cache_written(io->volume);
-		remove_empty_block(e, io->set, i);
+		hybrid_remove_empty_block(e, io->set, i);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
 }
@@ -250,8 +250,8 @@ static void drop_range(struct hybrid_engine *e, struct hybrid_io *io, int error)
 	}
 }
 
-enum hybrid_map_result range_io(struct hybrid_engine *e, struct hybrid_io *io,
-				struct hybrid_actions *acts)
+enum hybrid_map_result hybrid_range_io(struct hybrid_engine *e, struct hybrid_io *io,
+				       struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = io->volume;
 
@@ -271,7 +271,7 @@ enum hybrid_map_result range_io(struct hybrid_engine *e, struct hybrid_io *io,
 		io->state = IO_NEW;
 		io->error = 0;
 		range_leave(e, io, acts);
-		sb_wait(e, v, SB_ALONE, io, acts);
+		hybrid_sb_wait(e, v, SB_ALONE, io, acts);
 		return HYBRID_MAP_TAKEN;
 	}
 	if (io->error) {
@@ -286,14 +286,14 @@ enum hybrid_map_result range_io(struct hybrid_engine *e, struct hybrid_io *io,
 		complete_io(io, 0, acts);
 		return HYBRID_MAP_TAKEN;
 	}
-	user_op(io, true, v->info.data_sector + io->sector, false);
+	hybrid_user_op(io, true, v->info.data_sector + io->sector, false);
 	return HYBRID_MAP_REMAP;
 }
 
-bool range_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
-		struct hybrid_actions *acts)
+bool hybrid_range_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
+		       struct hybrid_actions *acts)
 {
-	origin_written(e, io->volume, true);
+	hybrid_origin_written(e, io->volume, true);
 	if (error) {
 		count(io->volume, HYBRID_ORIGIN_ERRORS);
 		io->error = error;

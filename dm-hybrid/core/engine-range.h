@@ -15,10 +15,10 @@ struct hybrid_ranges {
 };
 
 /* Begins or continues a discard or a write of zeroes.  The caller holds no lock. */
-enum hybrid_map_result range_io(struct hybrid_engine *e, struct hybrid_io *io,
-				struct hybrid_actions *acts);
+enum hybrid_map_result hybrid_range_io(struct hybrid_engine *e, struct hybrid_io *io,
+				       struct hybrid_actions *acts);
 /* Finishes a range after the origin's operation ended with @error.  Returns true: the I/O ends. */
-bool range_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
-		struct hybrid_actions *acts);
+bool hybrid_range_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
+		       struct hybrid_actions *acts);
 
 #endif

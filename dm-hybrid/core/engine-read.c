@@ -6,13 +6,13 @@ static enum route read_cache(struct hybrid_engine *e, struct hybrid_io *io, int 
 {
 	io->idx = i;
 	io->state = IO_READ_CACHE;
-	user_op(io, false, io_cache_sector(e, io, i), false);
+	hybrid_user_op(io, false, io_cache_sector(e, io, i), false);
 	return ROUTE_REMAP;
 }
 
-enum route route_origin(struct hybrid_io *io)
+enum route hybrid_route_origin(struct hybrid_io *io)
 {
-	io_read_origin(io);
+	hybrid_io_read_origin(io);
 	return ROUTE_REMAP;
 }
 
@@ -22,14 +22,14 @@ static enum route read_mixed(struct hybrid_engine *e, struct hybrid_io *io, int 
 {
 	struct hybrid_job *job;
 
-	if (!job_get_staged(e, io, true, &job))
+	if (!hybrid_job_get_staged(e, io, true, &job))
 		return ROUTE_TAKEN;
 	io->idx = i;
 	io->to_cache = io->mask & dirty;
 	io->to_origin = io->mask & ~dirty;
 	io->phase = epoch_enter(e);
 	io->state = IO_READ_CACHE;
-	staged_start(e, job, io, NULL, acts);
+	hybrid_staged_start(e, job, io, NULL, acts);
 	return ROUTE_TAKEN;
 }
 
@@ -44,13 +44,13 @@ static void fill_ahead(struct hybrid_engine *e, struct hybrid_set *s, const stru
 	for (key = from; key < to; key++) {
 		if (key == io->key)
 			continue;
-		if ((admitted == WHILE_FILLING && !set_fills(e, s)) ||
-		    !room_to_fill(e, s, io, acts))
+		if ((admitted == WHILE_FILLING && !hybrid_set_fills(e, s)) ||
+		    !hybrid_room_to_fill(e, s, io, acts))
 			return;
-		ahead_costs(e, key);
-		i = take_block(e, s, io->volume, key);
+		hybrid_ahead_costs(e, key);
+		i = hybrid_take_block(e, s, io->volume, key);
 		hybrid_set_flags(s, i, BLOCK_AHEAD, 0);
-		fill_add(e, s, job, key, i, e->map.granules);
+		hybrid_fill_add(e, s, job, key, i, e->map.granules);
 	}
 }
 
@@ -64,62 +64,62 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 	struct hybrid_job *job;
 
 	if (READ_ONCE(v->mode) == HYBRID_MODE_PASSTHROUGH) {
-		bypass(io, HYBRID_BYPASS_MODE);
-		return route_origin(io);
+		hybrid_io_bypass(io, HYBRID_BYPASS_MODE);
+		return hybrid_route_origin(io);
 	}
-	if (i < 0 && hold_serve(e, s, io, acts)) {
-		stream_run(v, io, NULL);
-		bypass(io, HYBRID_BYPASS_SEQUENTIAL);
+	if (i < 0 && hybrid_hold_serve(e, s, io, acts)) {
+		hybrid_stream_run(v, io, NULL);
+		hybrid_io_bypass(io, HYBRID_BYPASS_SEQUENTIAL);
 		return ROUTE_TAKEN;
 	}
-	admitted = admission(e, s, io, acts);
+	admitted = hybrid_io_admission(e, s, io, acts);
 	if (admitted == REFUSED)
-		return route_origin(io);
-	if (fill_conflicts(e, s, v, io->key, i, e->map.granules)) {
-		bypass(io, HYBRID_BYPASS_BUSY);
-		return route_origin(io);
+		return hybrid_route_origin(io);
+	if (hybrid_fill_conflicts(e, s, v, io->key, i, e->map.granules)) {
+		hybrid_io_bypass(io, HYBRID_BYPASS_BUSY);
+		return hybrid_route_origin(io);
 	}
-	if (i < 0 && !worth_its_wear(e, s, io)) {
-		bypass(io, HYBRID_BYPASS_ENDURANCE);
-		return route_origin(io);
+	if (i < 0 && !hybrid_worth_its_wear(e, s, io)) {
+		hybrid_io_bypass(io, HYBRID_BYPASS_ENDURANCE);
+		return hybrid_route_origin(io);
 	}
-	if (i < 0 && !room_to_fill(e, s, io, acts)) {
-		bypass(io, HYBRID_BYPASS_FULL);
-		return route_origin(io);
+	if (i < 0 && !hybrid_room_to_fill(e, s, io, acts)) {
+		hybrid_io_bypass(io, HYBRID_BYPASS_FULL);
+		return hybrid_route_origin(io);
 	}
-	ahead_earns(e, io->key, 1);
+	hybrid_ahead_earns(e, io->key, 1);
 	from = io->key;
 	to = from + 1;
 	if (admitted != IN_PLACE)
-		ahead_range(e, s, v, io->key, &from, &to);
+		hybrid_ahead_range(e, s, v, io->key, &from, &to);
 	if (admitted == SINGLE && i < 0 && (to - from > 1 || io->mask != mask) &&
-	    !rest_is_paid(v)) {
+	    !hybrid_rest_is_paid(v)) {
 		from = io->key;
 		to = from + 1;
 		mask = io->mask;
 	}
-	job = to - from > 1 ? fill_get(e, JOB_AHEAD, v, from) : NULL;
+	job = to - from > 1 ? hybrid_fill_get(e, JOB_AHEAD, v, from) : NULL;
 	if (!job) {
 		if (to - from > 1 && READ_ONCE(e->runs.nr_holds))
 			WRITE_ONCE(e->runs.unwanted, true);
 		from = to;
-		job = fill_get(e, JOB_FILL, v, io->key);
+		job = hybrid_fill_get(e, JOB_FILL, v, io->key);
 	}
 	if (!job) {
-		bypass(io, HYBRID_BYPASS_BUSY);
-		return route_origin(io);
+		hybrid_io_bypass(io, HYBRID_BYPASS_BUSY);
+		return hybrid_route_origin(io);
 	}
 	if (i < 0) {
-		i = take_block(e, s, v, io->key);
+		i = hybrid_take_block(e, s, v, io->key);
 		if (io->flags & HYBRID_IO_META)
-			metadata_read(e, s, i);
+			hybrid_meta_read(e, s, i);
 	}
 	/* First, so that making room for the others does not evict this block. */
-	fill_add(e, s, job, io->key, i, mask);
+	hybrid_fill_add(e, s, job, io->key, i, mask);
 	fill_ahead(e, s, io, job, from, to, admitted, acts);
-	fill_start(e, job, io, acts);
+	hybrid_fill_start(e, job, io, acts);
 	if (s->nr_free < e->reserve)
-		evict(e, io, acts);
+		hybrid_evict(e, io, acts);
 	return ROUTE_TAKEN;
 }
 
@@ -138,18 +138,18 @@ static u64 overwritten(const struct hybrid_set *s, u64 key)
 	return over;
 }
 
-enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
-		      struct hybrid_actions *acts)
+enum route hybrid_route_read(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			     struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = io->volume;
 	int i = hybrid_set_find(&e->map, s, io->key);
 	u64 valid = 0, dirty = 0, replaced = 0;
 	bool first;
 
-	if (i >= 0 && (s->flags[i] & BLOCK_REMOVED) && !resurrect(e, io->set, i, acts)) {
+	if (i >= 0 && (s->flags[i] & BLOCK_REMOVED) && !hybrid_resurrect(e, io->set, i, acts)) {
 		count(v, HYBRID_READ_MISSES);
-		bypass(io, HYBRID_BYPASS_BUSY);
-		return route_origin(io);
+		hybrid_io_bypass(io, HYBRID_BYPASS_BUSY);
+		return hybrid_route_origin(io);
 	}
 	if (i >= 0) {
 		valid = block_mask(e, s, MASK_VALID, i);
@@ -157,11 +157,11 @@ enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, struct hybr
 	}
 	first = i >= 0 && (s->flags[i] & (BLOCK_AHEAD | BLOCK_KEPT)) == BLOCK_AHEAD;
 	if (first)
-		ahead_used(e, s, io, i);
+		hybrid_ahead_used(e, s, io, i);
 	else if (i >= 0 && (s->flags[i] & BLOCK_AHEAD))
 		hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
 	if (i >= 0 && (io->flags & HYBRID_IO_META))
-		metadata_read(e, s, i);
+		hybrid_meta_read(e, s, i);
 	if ((io->mask & ~valid) && !io->redirected)
 		replaced = overwritten(s, io->key);
 	if (!(io->mask & ~(valid | replaced))) {
@@ -178,21 +178,21 @@ enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, struct hybr
 	if (io->mask & dirty)
 		return read_mixed(e, io, i, dirty, acts);
 	if (i >= 0 && (s->flags[i] & BLOCK_BUSY)) {
-		struct hybrid_job *job = job_find(e, s, io->key);
+		struct hybrid_job *job = hybrid_job_find(e, s, io->key);
 
 		/* Out of credit, a run must be recognised even if its reads come many at once. */
-		if (rest_is_owed(v))
-			stream_run(v, io, NULL);
-		if (job && is_fill(job) && fill_join(e, job, io, acts))
+		if (hybrid_rest_is_owed(v))
+			hybrid_stream_run(v, io, NULL);
+		if (job && is_fill(job) && hybrid_fill_join(e, job, io, acts))
 			return ROUTE_TAKEN;
-		bypass(io, HYBRID_BYPASS_BUSY);
-		return route_origin(io);
+		hybrid_io_bypass(io, HYBRID_BYPASS_BUSY);
+		return hybrid_route_origin(io);
 	}
 	return read_miss(e, s, io, i, acts);
 }
 
-bool read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error,
-		 struct hybrid_actions *acts)
+bool hybrid_read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error,
+			struct hybrid_actions *acts)
 {
 	struct hybrid_set *s = &e->map.set[io->set];
 	unsigned long flags;
@@ -206,22 +206,22 @@ bool read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error,
 		dirty = block_mask(e, s, MASK_DIRTY, i) & io->mask;
 		if (dirty != io->mask && (s->flags[i] & BLOCK_MAPPED)) {
 			hybrid_set_invalidate(&e->map, s, i, io->mask & ~dirty);
-			mark_lazy(e, io->set, i);
+			hybrid_mark_lazy(e, io->set, i);
 		}
 	}
 	/* Where it was read, which may have another owner by now. */
-	place_failed(e, io->set, io_block(e, io), acts);
+	hybrid_place_failed(e, io->set, io_block(e, io), acts);
 	spin_unlock_irqrestore(&s->lock, flags);
 	if (dirty == io->mask) {
 		io->error = error;
 		return true;
 	}
 	if (dirty) {
-		io_begin(io);
+		hybrid_io_begin(io);
 		io->redirected = true;
-		rerun(io, acts);
+		hybrid_rerun(io, acts);
 	} else {
-		io_read_origin(io);
+		hybrid_io_read_origin(io);
 		act(acts, &io->op);
 	}
 	return false;

@@ -8,9 +8,9 @@
 #include "map.h"
 
 /* Routes a read; sends a read to the origin.  Under the set's lock. */
-enum route route_read(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
-		      struct hybrid_actions *acts);
-enum route route_origin(struct hybrid_io *io);
+enum route hybrid_route_read(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			     struct hybrid_actions *acts);
+enum route hybrid_route_origin(struct hybrid_io *io);
 /*
  * The cache could not be read.  Clean granules are dropped from the cache and read from the
  * origin; dirty granules are lost (S8).  If @io covers both, either may be unreadable: @io is
@@ -18,7 +18,7 @@ enum route route_origin(struct hybrid_io *io);
  * flight replaces no longer count as cached then, or the read might fail for as long as that write
  * lasts.  Returns whether @io ends.  The caller holds no lock.
  */
-bool read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error,
-		 struct hybrid_actions *acts);
+bool hybrid_read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error,
+			struct hybrid_actions *acts);
 
 #endif

@@ -43,12 +43,12 @@
 #define STALLED_TICKS	8
 #define WAIT_TICKS	20	/* for each write */
 
-void room_create(struct hybrid_volume *v)
+void hybrid_room_create(struct hybrid_volume *v)
 {
 	v->writeback.bound = BATCH;
 }
 
-void room_share(struct hybrid_engine *e)
+void hybrid_room_share(struct hybrid_engine *e)
 {
 	u32 nr = e->g->nr_blocks, share = nr / (KEPT_FREE * max(e->nr_open, 1U)), dirty;
 	struct hybrid_volume *v;
@@ -97,7 +97,7 @@ static bool is_full(const struct hybrid_engine *e, const struct hybrid_volume *v
 	return w->windows >= w->bound;
 }
 
-bool room_wait(struct hybrid_engine *e, const struct hybrid_set *s, struct hybrid_io *io)
+bool hybrid_room_wait(struct hybrid_engine *e, const struct hybrid_set *s, struct hybrid_io *io)
 {
 	struct hybrid_volume *v = io->volume;
 	struct hybrid_room *r = &e->room;
@@ -120,7 +120,7 @@ bool room_wait(struct hybrid_engine *e, const struct hybrid_set *s, struct hybri
 	return waits;
 }
 
-void room_wake(struct hybrid_engine *e, struct hybrid_actions *acts)
+void hybrid_room_wake(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	unsigned long flags;
 	LIST_HEAD(woken);
@@ -128,10 +128,10 @@ void room_wake(struct hybrid_engine *e, struct hybrid_actions *acts)
 	spin_lock_irqsave(&e->lock, flags);
 	list_splice_init(&e->room.waiters, &woken);
 	spin_unlock_irqrestore(&e->lock, flags);
-	rerun_list(&woken, acts);
+	hybrid_rerun_list(&woken, acts);
 }
 
-bool room_batch_full(const struct hybrid_engine *e, const struct hybrid_volume *v)
+bool hybrid_room_batch_full(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
 	lockdep_assert_held(&e->lock);
 	return flushing(v) || v->writeback.reads_first || is_full(e, v);
@@ -150,7 +150,7 @@ static void flush_batch(struct hybrid_engine *e, struct hybrid_volume *v, bool t
 		return;
 	if (!is_full(e, v) && !(urgent && list_empty(&w->turn)))
 		return;
-	if (origin_settle_locked(e, v, urgent, acts))
+	if (hybrid_origin_settle_locked(e, v, urgent, acts))
 		return;
 	/* Another flush has covered these windows, or none ever will. */
 	w->windows = w->nr_active;
@@ -158,14 +158,14 @@ static void flush_batch(struct hybrid_engine *e, struct hybrid_volume *v, bool t
 		want(acts, WANT_LAZY);
 }
 
-void room_flush_batch(struct hybrid_engine *e, struct hybrid_volume *v,
-		      struct hybrid_actions *acts)
+void hybrid_room_flush_batch(struct hybrid_engine *e, struct hybrid_volume *v,
+			     struct hybrid_actions *acts)
 {
 	flush_batch(e, v, false, acts);
 }
 
-void room_flush_ended(struct hybrid_engine *e, struct hybrid_volume *v, u32 elapsed_ms,
-		      struct hybrid_actions *acts)
+void hybrid_room_flush_ended(struct hybrid_engine *e, struct hybrid_volume *v, u32 elapsed_ms,
+			     struct hybrid_actions *acts)
 {
 	struct hybrid_writeback *w = &v->writeback;
 	u32 bound = w->bound;
@@ -183,8 +183,8 @@ void room_flush_ended(struct hybrid_engine *e, struct hybrid_volume *v, u32 elap
 	flush_batch(e, v, false, acts);
 }
 
-void room_read_ended(struct hybrid_engine *e, struct hybrid_volume *v,
-		     struct hybrid_actions *acts)
+void hybrid_room_read_ended(struct hybrid_engine *e, struct hybrid_volume *v,
+			    struct hybrid_actions *acts)
 {
 	struct hybrid_writeback *w = &v->writeback;
 	bool last = false;
@@ -212,7 +212,7 @@ static void reads_tick(struct hybrid_volume *v)
 		WRITE_ONCE(w->reads_first, 0);
 }
 
-void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
+void hybrid_room_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_room *r = &e->room;
 	unsigned long flags;
@@ -228,7 +228,7 @@ void room_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 	want(acts, WANT_ROOM);
 }
 
-void room_tick_flush(struct hybrid_engine *e, struct hybrid_actions *acts)
+void hybrid_room_tick_flush(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v;
 	unsigned long flags;
@@ -238,6 +238,6 @@ void room_tick_flush(struct hybrid_engine *e, struct hybrid_actions *acts)
 		reads_tick(v);
 		flush_batch(e, v, true, acts);
 	}
-	room_share(e);
+	hybrid_room_share(e);
 	spin_unlock_irqrestore(&e->lock, flags);
 }

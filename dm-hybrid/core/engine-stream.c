@@ -38,7 +38,7 @@
 
 /* ---- runs ---------------------------------------------------------------- */
 
-struct hybrid_stream *stream_find(struct hybrid_volume *v, u64 sector)
+struct hybrid_stream *hybrid_stream_find(struct hybrid_volume *v, u64 sector)
 {
 	struct hybrid_stream *st;
 
@@ -58,7 +58,7 @@ static struct hybrid_stream *oldest_stream(struct hybrid_volume *v)
 	return oldest;
 }
 
-u64 stream_run(struct hybrid_volume *v, const struct hybrid_io *io, u64 *from)
+u64 hybrid_stream_run(struct hybrid_volume *v, const struct hybrid_io *io, u64 *from)
 {
 	struct hybrid_stream *st;
 	unsigned long flags;
@@ -67,7 +67,7 @@ u64 stream_run(struct hybrid_volume *v, const struct hybrid_io *io, u64 *from)
 	if (io->flags & HYBRID_IO_META)
 		return 0;
 	spin_lock_irqsave(&v->streams.lock, flags);
-	st = stream_find(v, io->sector);
+	st = hybrid_stream_find(v, io->sector);
 	if (st) {
 		run += st->sectors;
 	} else {
@@ -91,7 +91,7 @@ static u64 stream_length(struct hybrid_volume *v, u64 sector)
 	u64 run;
 
 	spin_lock_irqsave(&v->streams.lock, flags);
-	st = stream_find(v, sector);
+	st = hybrid_stream_find(v, sector);
 	run = st ? st->sectors : 0;
 	spin_unlock_irqrestore(&v->streams.lock, flags);
 	return run;
@@ -104,7 +104,7 @@ static void stream_skip(struct hybrid_volume *v, u64 sector, u64 next)
 	unsigned long flags;
 
 	spin_lock_irqsave(&v->streams.lock, flags);
-	st = stream_find(v, sector);
+	st = hybrid_stream_find(v, sector);
 	if (st) {
 		st->next = next;
 		st->from = next;
@@ -114,7 +114,7 @@ static void stream_skip(struct hybrid_volume *v, u64 sector, u64 next)
 
 /* ---- blocks that stay ---------------------------------------------------- */
 
-void stream_create(struct hybrid_engine *e)
+void hybrid_stream_create(struct hybrid_engine *e)
 {
 	u64 cache = (u64)e->g->nr_blocks << e->g->block_shift;
 	u32 window = e->g->block_sectors << e->g->window_shift;
@@ -140,7 +140,7 @@ static int spread_victim(struct hybrid_engine *e, struct hybrid_set *s, u64 firs
 		if (s->key[i] < first || s->key[i] >= key)
 			continue;
 		rank = segment_rank(e, s->key[i]);
-		if (rank > highest && may_evict(e, s, i)) {
+		if (rank > highest && hybrid_may_evict(e, s, i)) {
 			highest = rank;
 			victim = i;
 		}
@@ -148,8 +148,9 @@ static int spread_victim(struct hybrid_engine *e, struct hybrid_set *s, u64 firs
 	return victim;
 }
 
-bool stream_spreads(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
-		    u64 from, u64 run, struct hybrid_actions *acts)
+bool hybrid_stream_spreads(struct hybrid_engine *e, struct hybrid_set *s,
+			   const struct hybrid_io *io,
+			   u64 from, u64 run, struct hybrid_actions *acts)
 {
 	u64 cache = (u64)e->g->nr_blocks << e->g->block_shift, first;
 	int i;
@@ -161,7 +162,7 @@ bool stream_spreads(struct hybrid_engine *e, struct hybrid_set *s, const struct 
 	first = hybrid_key(io->volume->id, to_oblock((from + e->g->block_sectors - 1) >>
 						     e->g->block_shift));
 	i = spread_victim(e, s, first, io->key);
-	if (i < 0 || !evict_block(e, io->set, i))
+	if (i < 0 || !hybrid_evict_block(e, io->set, i))
 		return false;
 	/* An evicted block is free with the next commit; half of the reserve is for writes. */
 	if (s->nr_free <= e->reserve / 4 * 3)
@@ -226,11 +227,11 @@ static void hold_drop(struct hybrid_engine *e, struct hybrid_job *job, u64 mask,
 	hold_ends(e, job, mask, why);
 	/* No io waits for a job of this kind: no action follows. */
 	if (job->done && !job->copies)
-		job_put(e, job, NULL);
+		hybrid_job_put(e, job, NULL);
 }
 
-void hold_forget(struct hybrid_engine *e, struct hybrid_set *s, u64 key, u64 mask,
-		 enum hold_end why)
+void hybrid_hold_forget(struct hybrid_engine *e, struct hybrid_set *s, u64 key, u64 mask,
+			enum hold_end why)
 {
 	struct hybrid_job *job;
 
@@ -239,8 +240,8 @@ void hold_forget(struct hybrid_engine *e, struct hybrid_set *s, u64 key, u64 mas
 		hold_drop(e, job, hold_mask(e, job, key, mask), why);
 }
 
-bool hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
-		struct hybrid_actions *acts)
+bool hybrid_hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+		       struct hybrid_actions *acts)
 {
 	struct hybrid_job *job = hold_find(e, s, io->key, io->mask);
 	u64 mask;
@@ -253,7 +254,7 @@ bool hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io 
 	if (mask & ~job->readable)
 		return false;
 	if (job->in_buffer)
-		job_serve(e, job, io, acts);
+		hybrid_job_serve(e, job, io, acts);
 	else
 		list_add_tail(&io->link, &job->readers);
 	hold_ends(e, job, mask, HOLD_READ);
@@ -284,8 +285,8 @@ static void hold_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set,
 	list_add_tail(&job->held, &e->runs.holds);
 	WRITE_ONCE(e->runs.nr_holds, e->runs.nr_holds + 1);
 	spin_unlock_irqrestore(&e->lock, flags);
-	job_transfer(job, false, hold_read);
-	job_segment(job, true, origin_sector(e, job->volume, job->key, 0), 0, sectors);
+	hybrid_job_transfer(job, false, hold_read);
+	hybrid_job_segment(job, true, origin_sector(e, job->volume, job->key, 0), 0, sectors);
 	act(acts, &job->op);
 }
 
@@ -299,13 +300,13 @@ static void hold_window(struct hybrid_engine *e, struct hybrid_volume *v, u64 ho
 	struct hybrid_job *job = NULL;
 	unsigned long flags;
 
-	job_prepare(e, AHEADS);
+	hybrid_job_prepare(e, AHEADS);
 	spin_lock_irqsave(&s->lock, flags);
-	while (next < end && block_missing(e, s, v, next) &&
+	while (next < end && hybrid_block_missing(e, s, v, next) &&
 	       !hold_find(e, s, next, e->map.granules))
 		next++;
 	if (next > key && hold_allowed(e, v))
-		job = fill_get(e, JOB_HOLD, v, key);
+		job = hybrid_fill_get(e, JOB_HOLD, v, key);
 	if (job) {
 		job->hole = hole;
 		hold_start(e, job, set, next - key, acts);
@@ -343,16 +344,16 @@ static void hold_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 		hold_next(e, job, acts);
 	spin_lock_irqsave(&s->lock, flags);
 	if (op->error_origin) {
-		job_fail_readers(job, acts);
+		hybrid_job_fail_readers(job, acts);
 		if (job->readable)
 			hold_ends(e, job, job->readable, HOLD_FAILED);
 	}
-	job_serve_readers(e, job, acts);
+	hybrid_job_serve_readers(e, job, acts);
 	job->done = !job->readable;
 	last = job->done && !job->copies;
 	spin_unlock_irqrestore(&s->lock, flags);
 	if (last)
-		job_put(e, job, acts);
+		hybrid_job_put(e, job, acts);
 }
 
 /* Is the block of @key cached, so that its reads are hits, not seen here?  A hint. */
@@ -375,8 +376,8 @@ static u64 next_hole(const struct hybrid_engine *e, u64 key, u64 end)
  * Hits are not seen here, so a run that comes to cached blocks is expected behind them.
  * Its length counts only the sectors read in its holes.
  */
-void stream_ahead(struct hybrid_engine *e, struct hybrid_volume *v, u64 sector,
-		  struct hybrid_actions *acts)
+void hybrid_stream_ahead(struct hybrid_engine *e, struct hybrid_volume *v, u64 sector,
+			 struct hybrid_actions *acts)
 {
 	u64 first = sector >> e->g->block_shift, blocks = v->info.data_sectors >> e->g->block_shift;
 	u64 key = hybrid_key(v->id, to_oblock(first)), cutoff = READ_ONCE(v->cutoff);
@@ -433,12 +434,12 @@ static void drop_holds(struct hybrid_engine *e, const struct hybrid_volume *v, u
 	}
 }
 
-void holds_drop(struct hybrid_engine *e, const struct hybrid_volume *v, enum hold_end why)
+void hybrid_holds_drop(struct hybrid_engine *e, const struct hybrid_volume *v, enum hold_end why)
 {
 	drop_holds(e, v, 0, why);
 }
 
-void holds_tick(struct hybrid_engine *e)
+void hybrid_holds_tick(struct hybrid_engine *e)
 {
 	struct hybrid_job *job;
 	unsigned long flags;
@@ -454,7 +455,7 @@ void holds_tick(struct hybrid_engine *e)
 
 /* ---- for the simulator --------------------------------------------------- */
 
-const char *holds_check(struct hybrid_engine *e, struct hybrid_set *s)
+const char *hybrid_holds_check(struct hybrid_engine *e, struct hybrid_set *s)
 {
 	struct hybrid_job *job;
 	u32 k;
@@ -469,7 +470,7 @@ const char *holds_check(struct hybrid_engine *e, struct hybrid_set *s)
 
 			if (mask && hybrid_set_find(&e->map, s, job->key + k) >= 0)
 				return "what is held is in a block, too";
-			if (mask && write_in_flight(s, job->key + k, mask))
+			if (mask && hybrid_write_in_flight(s, job->key + k, mask))
 				return "what is held is being written";
 		}
 	}

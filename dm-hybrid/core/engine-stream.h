@@ -48,40 +48,41 @@ struct hybrid_runs {
 };
 
 /* Returns the run that continues at @sector, or NULL.  Under the stream lock. */
-struct hybrid_stream *stream_find(struct hybrid_volume *v, u64 sector);
+struct hybrid_stream *hybrid_stream_find(struct hybrid_volume *v, u64 sector);
 /*
  * Adds this miss to its sequential run and returns the length of the run in sectors.  From sector
  * *from on, nothing of the run was cached; @from may be NULL.
  */
-u64 stream_run(struct hybrid_volume *v, const struct hybrid_io *io, u64 *from);
+u64 hybrid_stream_run(struct hybrid_volume *v, const struct hybrid_io *io, u64 *from);
 /* Initialises the state that depends on the pool's geometry. */
-void stream_create(struct hybrid_engine *e);
+void hybrid_stream_create(struct hybrid_engine *e);
 /*
  * Should @io, a read miss in a run of @run sectors that began at @from, replace another block of
  * the same run?  Evicts that block if so.  Under the set's lock.
  */
-bool stream_spreads(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
-		    u64 from, u64 run, struct hybrid_actions *acts);
+bool hybrid_stream_spreads(struct hybrid_engine *e, struct hybrid_set *s,
+			   const struct hybrid_io *io,
+			   u64 from, u64 run, struct hybrid_actions *acts);
 /*
  * Serves a read from memory; returns false if memory does not have all of it.  Under the set's
  * lock.
  */
-bool hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
-		struct hybrid_actions *acts);
+bool hybrid_hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+		       struct hybrid_actions *acts);
 /* Drops these granules from memory.  Under the set's lock. */
-void hold_forget(struct hybrid_engine *e, struct hybrid_set *s, u64 key, u64 mask,
-		 enum hold_end why);
+void hybrid_hold_forget(struct hybrid_engine *e, struct hybrid_set *s, u64 key, u64 mask,
+			enum hold_end why);
 /* Reads ahead of a run, after a read up to @sector that was no hit.  The caller holds no lock. */
-void stream_ahead(struct hybrid_engine *e, struct hybrid_volume *v, u64 sector,
-		  struct hybrid_actions *acts);
+void hybrid_stream_ahead(struct hybrid_engine *e, struct hybrid_volume *v, u64 sector,
+			 struct hybrid_actions *acts);
 /*
  * Drops all data read ahead into memory, of @v or (NULL) of all volumes.  The caller holds no
  * lock.
  */
-void holds_drop(struct hybrid_engine *e, const struct hybrid_volume *v, enum hold_end why);
+void hybrid_holds_drop(struct hybrid_engine *e, const struct hybrid_volume *v, enum hold_end why);
 /* Drops data that nobody has read for too long.  The caller holds no lock. */
-void holds_tick(struct hybrid_engine *e);
+void hybrid_holds_tick(struct hybrid_engine *e);
 /* For the simulator: returns NULL or a description of the inconsistency.  Nothing runs. */
-const char *holds_check(struct hybrid_engine *e, struct hybrid_set *s);
+const char *hybrid_holds_check(struct hybrid_engine *e, struct hybrid_set *s);
 
 #endif

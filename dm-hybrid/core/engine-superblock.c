@@ -17,7 +17,7 @@
 static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 		       struct hybrid_actions *acts);
 
-void sb_write_block(struct hybrid_volume *v, struct hybrid_op *op, u64 sector)
+void hybrid_sb_write_block(struct hybrid_volume *v, struct hybrid_op *op, u64 sector)
 {
 	v->sb.segment.origin = true;
 	v->sb.segment.sector = sector;
@@ -35,7 +35,7 @@ static void sb_write_copy(struct hybrid_volume *v, struct hybrid_op *op)
 	u64 sector = hybrid_sb_sector(v->sb.info.member_sectors, v->sb.copy);
 
 	hybrid_sb_encode(v->sb.block, &v->sb.info, sector);
-	sb_write_block(v, op, sector);
+	hybrid_sb_write_block(v, op, sector);
 }
 
 /*
@@ -50,14 +50,14 @@ static void sb_alone(struct hybrid_volume *v)
 }
 
 /* The origin did not go on without its cache, or no longer does. */
-void sb_paired(struct hybrid_volume *v, u64 nonce)
+void hybrid_sb_paired(struct hybrid_volume *v, u64 nonce)
 {
 	v->sb.info.nonce = nonce;
 	v->sb.info.flags &= ~HYBRID_SB_ALONE;
 	v->sb.info.paired_nonce = 0;
 }
 
-void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
+void hybrid_sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
 {
 	lockdep_assert_held(&e->lock);
 	v->sb.busy = true;
@@ -65,7 +65,7 @@ void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_a
 	/* Without the dirty flag no data can be lost. */
 	if (v->sb.writing == SB_ALONE && (v->sb.info.flags & HYBRID_SB_DIRTY) &&
 	    !v->sb.lost_known) {
-		lost_save(e, v, sb_update, acts);
+		hybrid_lost_save(e, v, hybrid_sb_update, acts);
 		return;
 	}
 	v->sb.copy = v->sb.oldest;
@@ -82,12 +82,12 @@ void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_a
  * The copy is not written, or torn; and where the block layer emulates FUA by a flush,
  * that flush may have failed.
  */
-void sb_failed(struct hybrid_volume *v, int error)
+void hybrid_sb_failed(struct hybrid_volume *v, int error)
 {
 	v->sb.oldest = v->sb.copy;
 	/* A lost map that could not be saved gets another try. */
 	v->sb.lost_known = v->sb.lost_saved;
-	origin_flush_failed(v, error);
+	hybrid_origin_flush_failed(v, error);
 }
 
 static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
@@ -110,21 +110,21 @@ static void sb_written(struct hybrid_engine *e, struct hybrid_op *op,
 	}
 	v->sb.busy = false;
 	if (error)
-		sb_failed(v, error);
+		hybrid_sb_failed(v, error);
 	else
 		WRITE_ONCE(v->sb.state, v->sb.writing);
 	if (!error && v->sb.wanted > v->sb.state)
-		sb_next_locked(e, v, acts);
+		hybrid_sb_next_locked(e, v, acts);
 	else
 		list_splice_init(&v->sb.waiters, &waiters);
-	origin_flush_next_locked(e, v, acts);
+	hybrid_origin_flush_next_locked(e, v, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (!error) {
-		rerun_list(&waiters, acts);
+		hybrid_rerun_list(&waiters, acts);
 		return;
 	}
 	count(v, HYBRID_ORIGIN_ERRORS);
-	wake_all_sets(e, WAIT_RECORD, acts);
+	hybrid_wake_all_sets(e, WAIT_RECORD, acts);
 	list_for_each_entry_safe(io, n, &waiters, link) {
 		list_del_init(&io->link);
 		complete_io(io, error, acts);
@@ -139,19 +139,20 @@ static bool sb_needs_flush(const struct hybrid_volume *v)
 }
 
 /* Not beside a flush, which would not notice data lost with a failed superblock write. */
-void sb_next_locked(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
+void hybrid_sb_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
+			   struct hybrid_actions *acts)
 {
 	lockdep_assert_held(&e->lock);
 	if (list_empty(&v->sb.waiters) || v->sb.busy || v->flush.busy)
 		return;
 	if (sb_needs_flush(v))
-		origin_flush_locked(e, v, acts);
+		hybrid_origin_flush_locked(e, v, acts);
 	else
-		sb_update(e, v, acts);
+		hybrid_sb_update(e, v, acts);
 }
 
-void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wanted,
-	     struct hybrid_io *io, struct hybrid_actions *acts)
+void hybrid_sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wanted,
+		    struct hybrid_io *io, struct hybrid_actions *acts)
 {
 	unsigned long flags;
 	bool ready;
@@ -161,17 +162,17 @@ void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wan
 	if (!ready) {
 		list_add_tail(&io->link, &v->sb.waiters);
 		v->sb.wanted = max_t(u8, v->sb.wanted, wanted);
-		sb_next_locked(e, v, acts);
+		hybrid_sb_next_locked(e, v, acts);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	/* The superblock got into that state meanwhile. */
 	if (ready)
-		rerun(io, acts);
+		hybrid_rerun(io, acts);
 }
 
 /* ---- blocking I/O, while the volume is opened, closed, grows, or is suspended -- */
 
-int sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool write)
+int hybrid_sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool write)
 {
 	struct hybrid_engine *e = v->e;
 	struct hybrid_op *op = &v->sb.op;
@@ -186,7 +187,7 @@ int sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool write)
 	r = e->ops->do_op(e, op);
 	if (r && write) {
 		spin_lock_irqsave(&e->lock, flags);
-		sb_failed(v, r);
+		hybrid_sb_failed(v, r);
 		spin_unlock_irqrestore(&e->lock, flags);
 	}
 	return r;
@@ -196,23 +197,23 @@ int sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool write)
  * The older copy first: the newer one may be the only one whose nonce the cache
  * knows.
  */
-int sb_write_both(struct hybrid_volume *v)
+int hybrid_sb_write_both(struct hybrid_volume *v)
 {
 	u64 sectors = v->sb.info.member_sectors;
 	int r;
 
 	v->sb.info.sequence++;
-	r = sb_io(v, v->sb.oldest, sectors, true);
-	return r ? r : sb_io(v, !v->sb.oldest, sectors, true);
+	r = hybrid_sb_io(v, v->sb.oldest, sectors, true);
+	return r ? r : hybrid_sb_io(v, !v->sb.oldest, sectors, true);
 }
 
 /* A rename begins with the pool's entry: where the names differ, the entry's is the newer one. */
-void sb_take_name(struct hybrid_volume *v)
+void hybrid_sb_take_name(struct hybrid_volume *v)
 {
 	memcpy(v->sb.info.name, v->info.name, sizeof(v->sb.info.name));
 }
 
-bool nonce_known(const struct hybrid_volume *v, u64 nonce)
+bool hybrid_nonce_known(const struct hybrid_volume *v, u64 nonce)
 {
 	return nonce == v->info.nonce || (v->info.nonce_old && nonce == v->info.nonce_old);
 }
@@ -220,7 +221,7 @@ bool nonce_known(const struct hybrid_volume *v, u64 nonce)
 static int sb_read_copy(struct hybrid_volume *v, unsigned int copy, u64 sectors,
 			struct hybrid_sb *sb, const char **why)
 {
-	int r = sb_io(v, copy, sectors, false);
+	int r = hybrid_sb_io(v, copy, sectors, false);
 
 	return r ? r : hybrid_sb_decode(v->sb.block, hybrid_sb_sector(sectors, copy), sectors, sb,
 					why);
@@ -231,7 +232,7 @@ static int sb_read_copy(struct hybrid_volume *v, unsigned int copy, u64 sectors,
  * that the cache knows, the newer one was to say that the origin goes on alone.
  * An origin does so only once both copies say it, so this one never did.
  */
-int sb_read(struct hybrid_volume *v, u64 sectors, const char **why)
+int hybrid_sb_read(struct hybrid_volume *v, u64 sectors, const char **why)
 {
 	struct hybrid_sb sb[2];
 	unsigned int best;
@@ -252,7 +253,8 @@ int sb_read(struct hybrid_volume *v, u64 sectors, const char **why)
 	v->sb.info = sb[best];
 	v->sb.oldest = !best;
 	v->sb.apart = r[!best] || sb[!best].nonce != v->sb.info.nonce;
-	if (!r[!best] && !nonce_known(v, v->sb.info.nonce) && nonce_known(v, sb[!best].nonce)) {
+	if (!r[!best] && !hybrid_nonce_known(v, v->sb.info.nonce) &&
+	    hybrid_nonce_known(v, sb[!best].nonce)) {
 		v->sb.info = sb[!best];
 		v->sb.info.sequence = sb[best].sequence;
 		v->sb.oldest = best;
@@ -265,13 +267,13 @@ int sb_read(struct hybrid_volume *v, u64 sectors, const char **why)
  * could not be read or written last time.  So both get the present nonce before
  * the cache hears of another.
  */
-int sb_unite(struct hybrid_volume *v)
+int hybrid_sb_unite(struct hybrid_volume *v)
 {
-	return v->sb.apart ? sb_io(v, v->sb.oldest, v->sb.info.member_sectors, true) : 0;
+	return v->sb.apart ? hybrid_sb_io(v, v->sb.oldest, v->sb.info.member_sectors, true) : 0;
 }
 
-int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume *v, u64 sectors,
-	       const char **why)
+int hybrid_sb_matches(const struct hybrid_engine *e, const struct hybrid_volume *v, u64 sectors,
+		      const char **why)
 {
 	const struct hybrid_volume_info *info = &v->info;
 	u64 length = hybrid_volume_length(info, sectors);
@@ -317,14 +319,15 @@ int hybrid_volume_renew_sb(struct hybrid_engine *e, struct hybrid_volume *v)
 
 	if (!v->sb.present)
 		return 0;
-	sb_take_name(v);
-	r = sb_write_both(v);
+	hybrid_sb_take_name(v);
+	r = hybrid_sb_write_both(v);
 	if (r)
 		count(v, HYBRID_ORIGIN_ERRORS);
 	return r;
 }
 
-void sb_release(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
+void hybrid_sb_release(struct hybrid_engine *e, struct hybrid_volume *v,
+		       struct hybrid_actions *acts)
 {
 	unsigned long flags;
 	int error;
@@ -332,10 +335,10 @@ void sb_release(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_
 	spin_lock_irqsave(&e->lock, flags);
 	error = v->flush.error;
 	v->sb.busy = false;
-	sb_next_locked(e, v, acts);
-	origin_flush_next_locked(e, v, acts);
+	hybrid_sb_next_locked(e, v, acts);
+	hybrid_origin_flush_next_locked(e, v, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 	/* After an error, records that wait for a flush of the origin never go out. */
 	if (error)
-		wake_all_sets(e, WAIT_RECORD, acts);
+		hybrid_wake_all_sets(e, WAIT_RECORD, acts);
 }

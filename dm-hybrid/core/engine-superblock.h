@@ -34,46 +34,48 @@ struct hybrid_origin_sb {
  * Makes @io wait until the superblock of the open volume is in state @wanted.  Takes the engine's
  * lock.
  */
-void sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wanted,
-	     struct hybrid_io *io, struct hybrid_actions *acts);
+void hybrid_sb_wait(struct hybrid_engine *e, struct hybrid_volume *v, enum sb_state wanted,
+		    struct hybrid_io *io, struct hybrid_actions *acts);
 /* Continues with the superblock after the flush that it waited for.  Under the engine's lock. */
-void sb_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
-		    struct hybrid_actions *acts);
+void hybrid_sb_next_locked(struct hybrid_engine *e, struct hybrid_volume *v,
+			   struct hybrid_actions *acts);
 /*
  * Begins to write both copies for the wanted state, after the list of lost granules if there is
  * one.  Under the engine's lock.
  */
-void sb_update(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
+void hybrid_sb_update(struct hybrid_engine *e, struct hybrid_volume *v,
+		      struct hybrid_actions *acts);
 /*
  * The first prepares a write of sb.block to @sector.  The others block: they read or write one copy
  * on a member of @sectors, and write both copies; 0 or -errno.  Only while the volume is opened or
  * closed, grows, or its superblock is claimed.
  */
-void sb_write_block(struct hybrid_volume *v, struct hybrid_op *op, u64 sector);
-int sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool write);
-int sb_write_both(struct hybrid_volume *v);
+void hybrid_sb_write_block(struct hybrid_volume *v, struct hybrid_op *op, u64 sector);
+int hybrid_sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool write);
+int hybrid_sb_write_both(struct hybrid_volume *v);
 /*
  * May sleep.  Reads both copies and takes the valid one that counts.  Returns 0, an error of the
  * read, or (with the reason in *why) -EMEDIUMTYPE or an error of hybrid_sb_decode().
  */
-int sb_read(struct hybrid_volume *v, u64 sectors, const char **why);
+int hybrid_sb_read(struct hybrid_volume *v, u64 sectors, const char **why);
 /* Is this the volume's superblock?  Returns 0, or -EMEDIUMTYPE with the reason in *why. */
-int sb_matches(const struct hybrid_engine *e, const struct hybrid_volume *v, u64 sectors,
-	       const char **why);
+int hybrid_sb_matches(const struct hybrid_engine *e, const struct hybrid_volume *v, u64 sectors,
+		      const char **why);
 /*
  * May sleep.  If the copies may have different nonces, writes the present one to the older copy,
  * before the cache hears of another.
  */
-int sb_unite(struct hybrid_volume *v);
+int hybrid_sb_unite(struct hybrid_volume *v);
 /*
  * In RAM only: notes a failed write; pairs origin and cache; takes the name from the entry.
  */
-void sb_failed(struct hybrid_volume *v, int error);
-void sb_paired(struct hybrid_volume *v, u64 nonce);
-void sb_take_name(struct hybrid_volume *v);
+void hybrid_sb_failed(struct hybrid_volume *v, int error);
+void hybrid_sb_paired(struct hybrid_volume *v, u64 nonce);
+void hybrid_sb_take_name(struct hybrid_volume *v);
 /* Ends hybrid_volume_claim_sb().  The caller holds no lock. */
-void sb_release(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
+void hybrid_sb_release(struct hybrid_engine *e, struct hybrid_volume *v,
+		       struct hybrid_actions *acts);
 /* Does the cache know this nonce? */
-bool nonce_known(const struct hybrid_volume *v, u64 nonce);
+bool hybrid_nonce_known(const struct hybrid_volume *v, u64 nonce);
 
 #endif

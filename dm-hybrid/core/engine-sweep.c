@@ -30,12 +30,12 @@ static u32 sweep_room(const struct hybrid_geometry *g)
 }
 
 /* Memory that grows with the cache device; FULL_ROOM windows count as fixed. */
-u64 sweep_ram(const struct hybrid_geometry *g)
+u64 hybrid_sweep_ram(const struct hybrid_geometry *g)
 {
 	return g->nr_sets / 8 + (max(sweep_room(g), FULL_ROOM) - FULL_ROOM) * sizeof(u64);
 }
 
-int sweep_create(struct hybrid_engine *e, struct hybrid_volume *v, u32 volumes)
+int hybrid_sweep_create(struct hybrid_engine *e, struct hybrid_volume *v, u32 volumes)
 {
 	struct hybrid_sweep *w = &v->writeback.sweep;
 
@@ -46,13 +46,13 @@ int sweep_create(struct hybrid_engine *e, struct hybrid_volume *v, u32 volumes)
 	return w->window ? 0 : -ENOMEM;
 }
 
-void sweep_destroy(struct hybrid_volume *v)
+void hybrid_sweep_destroy(struct hybrid_volume *v)
 {
 	vfree(v->writeback.sweep.window);
 	v->writeback.sweep.window = NULL;
 }
 
-void sweep_note(struct hybrid_engine *e, const struct hybrid_set *s)
+void hybrid_sweep_note(struct hybrid_engine *e, const struct hybrid_set *s)
 {
 	u32 set = s - e->map.set;
 
@@ -182,7 +182,7 @@ static void sort_next(struct hybrid_sweep *w)
 	w->sorted = end;
 }
 
-enum sweep_result sweep_next(struct hybrid_engine *e, struct hybrid_volume *v, u64 *key)
+enum sweep_result hybrid_sweep_next(struct hybrid_engine *e, struct hybrid_volume *v, u64 *key)
 {
 	u64 first = hybrid_key(v->id, to_oblock(0));
 	/* Behind the last possible block; the next volume's first key may not fit a u64. */

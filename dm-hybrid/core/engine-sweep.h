@@ -28,14 +28,14 @@ enum sweep_result {
 };
 
 /* Finds the next window of @v to write back.  For the writeback worker only. */
-enum sweep_result sweep_next(struct hybrid_engine *e, struct hybrid_volume *v, u64 *key);
+enum sweep_result hybrid_sweep_next(struct hybrid_engine *e, struct hybrid_volume *v, u64 *key);
 /* Notes that a block of the set has become dirty.  Under the set's lock. */
-void sweep_note(struct hybrid_engine *e, const struct hybrid_set *s);
+void hybrid_sweep_note(struct hybrid_engine *e, const struct hybrid_set *s);
 /*
  * May sleep; 0 or -ENOMEM.  The @volumes in the table share the memory that one of them would get.
  */
-int sweep_create(struct hybrid_engine *e, struct hybrid_volume *v, u32 volumes);
-void sweep_destroy(struct hybrid_volume *v);
-u64 sweep_ram(const struct hybrid_geometry *g);
+int hybrid_sweep_create(struct hybrid_engine *e, struct hybrid_volume *v, u32 volumes);
+void hybrid_sweep_destroy(struct hybrid_volume *v);
+u64 hybrid_sweep_ram(const struct hybrid_geometry *g);
 
 #endif

@@ -23,14 +23,14 @@ static u32 free_kept(const struct hybrid_engine *e)
 	return 2 * e->reserve;
 }
 
-void trim_note(struct hybrid_engine *e, u32 set)
+void hybrid_trim_note(struct hybrid_engine *e, u32 set)
 {
 	lockdep_assert_held(&e->map.set[set].lock);
 	if (e->map.set[set].nr_free > free_kept(e) && !test_bit(set, e->trim.sets))
 		set_bit(set, e->trim.sets);
 }
 
-bool trim_wanted(const struct hybrid_engine *e)
+bool hybrid_trim_wanted(const struct hybrid_engine *e)
 {
 	return READ_ONCE(e->config.trim_rate) && !READ_ONCE(e->trim.refused) &&
 	       !READ_ONCE(e->failed) &&
@@ -72,7 +72,7 @@ static bool may_begin(struct hybrid_engine *e)
 
 	spin_lock_irqsave(&e->lock, flags);
 	begins = !t->busy && t->credit > 0 && !e->stopping && READ_ONCE(e->loaded) &&
-		 trim_wanted(e);
+		 hybrid_trim_wanted(e);
 	if (begins)
 		t->busy = true;
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -153,7 +153,7 @@ static void trimmed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	trim_next(e, acts);
 }
 
-void trim_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts)
+void hybrid_trim_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts)
 {
 	struct hybrid_trim *t = &e->trim;
 	unsigned long flags;

@@ -18,9 +18,9 @@ struct hybrid_trim {
 };
 
 /* Notes that blocks of the set have become free.  Under the set's lock. */
-void trim_note(struct hybrid_engine *e, u32 set);
+void hybrid_trim_note(struct hybrid_engine *e, u32 set);
 /* Are there free blocks to discard?  Without locks: a hint. */
-bool trim_wanted(const struct hybrid_engine *e);
-void trim_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
+bool hybrid_trim_wanted(const struct hybrid_engine *e);
+void hybrid_trim_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
 
 #endif

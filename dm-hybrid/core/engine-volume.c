@@ -21,13 +21,13 @@ static bool have_place(struct hybrid_engine *e, u32 id)
 	return true;
 }
 
-void volume_put(struct hybrid_engine *e, u32 id, struct hybrid_volume *v)
+void hybrid_volume_put(struct hybrid_engine *e, u32 id, struct hybrid_volume *v)
 {
 	e->volumes[id / VOLUMES_TOGETHER][id % VOLUMES_TOGETHER] = v;
 }
 
-struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
-				   const struct hybrid_volume_info *info)
+struct hybrid_volume *hybrid_volume_alloc(struct hybrid_engine *e, u32 id,
+					  const struct hybrid_volume_info *info)
 {
 	struct hybrid_volume *v = have_place(e, id) ? kzalloc(sizeof(*v), GFP_KERNEL) : NULL;
 	u32 k;
@@ -37,7 +37,7 @@ struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 	v->counters = alloc_percpu(struct hybrid_counters);
 	v->sb.block = kzalloc(sizeof(*v->sb.block), GFP_KERNEL);
 	if (!v->counters || !v->sb.block) {
-		volume_free(v);
+		hybrid_volume_free(v);
 		return NULL;
 	}
 	v->e = e;
@@ -47,7 +47,7 @@ struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 	v->cutoff = info->cutoff_sectors;
 	/* Epoch 0 is flushed: stamps of blocks that were loaded count as durable. */
 	v->flush.epoch = 1;
-	v->flush.ended = origin_flushed;
+	v->flush.ended = hybrid_origin_flushed;
 	INIT_LIST_HEAD(&v->open_link);
 	INIT_LIST_HEAD(&v->flush.now);
 	INIT_LIST_HEAD(&v->flush.next);
@@ -58,30 +58,30 @@ struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
 	INIT_LIST_HEAD(&v->ranges.queue);
 	INIT_LIST_HEAD(&v->jobs.waiters);
 	INIT_LIST_HEAD(&v->writeback.turn);
-	room_create(v);
+	hybrid_room_create(v);
 	for (k = 0; k < AHEAD_PARTS; k++)
 		atomic_set(&v->ahead[k], AHEAD_LENT);
 	spin_lock_init(&v->streams.lock);
 	return v;
 }
 
-void volume_free(struct hybrid_volume *v)
+void hybrid_volume_free(struct hybrid_volume *v)
 {
 	if (!v)
 		return;
-	jobs_release(v);
-	sweep_destroy(v);
+	hybrid_jobs_release(v);
+	hybrid_sweep_destroy(v);
 	free_percpu(v->counters);
 	kfree(v->sb.block);
 	kfree(v);
 }
 
-void volumes_destroy(struct hybrid_engine *e)
+void hybrid_volumes_destroy(struct hybrid_engine *e)
 {
 	u32 id;
 
 	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
-		volume_free(volume_of(e, id));
+		hybrid_volume_free(volume_of(e, id));
 	for (id = 0; id < HYBRID_MAX_VOLUMES; id += VOLUMES_TOGETHER)
 		kfree(e->volumes[id / VOLUMES_TOGETHER]);
 }
@@ -113,7 +113,7 @@ static int free_dead(struct hybrid_engine *e, struct hybrid_volume *v)
 	if (!r)
 		r = e->ops->wait_checkpoint(e);
 	if (!r)
-		volume_purge(e, v, true);
+		hybrid_volume_purge(e, v, true);
 	return r;
 }
 
@@ -126,10 +126,10 @@ static int new_instance(struct hybrid_engine *e, struct hybrid_volume *v)
 
 	if (r)
 		return r;
-	volume_purge(e, v, false);
+	hybrid_volume_purge(e, v, false);
 	spin_lock_irqsave(&e->lock, flags);
 	v->info.instance = instance;
-	mark_volume_leaf(e, v->id);
+	hybrid_mark_volume_leaf(e, v->id);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return free_dead(e, v);
 }
@@ -146,10 +146,10 @@ static void forget_clean(struct hybrid_engine *e, u32 set, u32 i)
 	if (!(s->flags[i] & BLOCK_MAPPED))
 		return;
 	if (!keep) {
-		evict_block(e, set, i);
+		hybrid_evict_block(e, set, i);
 	} else if (block_mask(e, s, MASK_VALID, i) & ~keep) {
 		hybrid_set_invalidate(&e->map, s, i, ~keep);
-		mark_must(e, set, i);
+		hybrid_mark_must(e, set, i);
 	}
 }
 
@@ -160,7 +160,8 @@ static void forget_clean(struct hybrid_engine *e, u32 set, u32 i)
 static bool failed_together(const struct hybrid_volume *v)
 {
 	return (v->sb.info.flags & HYBRID_SB_ALONE) && v->sb.info.paired_nonce &&
-	       nonce_known(v, v->sb.info.paired_nonce) && v->sb.info.instance == v->info.instance;
+	       hybrid_nonce_known(v, v->sb.info.paired_nonce) &&
+	       v->sb.info.instance == v->info.instance;
 }
 
 /*
@@ -174,7 +175,7 @@ static int merge(struct hybrid_engine *e, struct hybrid_volume *v, const char **
 	int r;
 
 	v->merged = dirty_sectors(e, v);
-	each_block(e, v, forget_clean);
+	hybrid_each_block(e, v, forget_clean);
 	r = e->ops->wait_checkpoint(e);
 	if (r)
 		*why = "cannot be merged: the cache device cannot be written";
@@ -184,7 +185,7 @@ static int merge(struct hybrid_engine *e, struct hybrid_volume *v, const char **
 /* If the origin changed since the cache last saw it: merges, drops the cached data, or refuses. */
 static int check_nonce(struct hybrid_engine *e, struct hybrid_volume *v, const char **why)
 {
-	if (nonce_known(v, v->sb.info.nonce))
+	if (hybrid_nonce_known(v, v->sb.info.nonce))
 		return 0;
 	if (failed_together(v) && (v->sb.info.flags & HYBRID_SB_DIRTY))
 		return merge(e, v, why);
@@ -211,30 +212,30 @@ static int exchange_nonce(struct hybrid_engine *e, struct hybrid_volume *v)
 	unsigned long flags;
 	int r;
 
-	r = sb_unite(v);
+	r = hybrid_sb_unite(v);
 	if (r)
 		return r;
 	spin_lock_irqsave(&e->lock, flags);
 	v->info.nonce_old = v->sb.info.nonce;
 	v->info.nonce = new;
-	mark_volume_leaf(e, v->id);
+	hybrid_mark_volume_leaf(e, v->id);
 	spin_unlock_irqrestore(&e->lock, flags);
 	r = e->ops->wait_checkpoint(e);
 	if (r)
 		return r;
-	sb_paired(v, new);
+	hybrid_sb_paired(v, new);
 	v->sb.info.lost = 0;
 	if (atomic_read(&v->nr_jdirty))
 		v->sb.info.flags |= HYBRID_SB_DIRTY;
 	v->sb.info.instance = v->info.instance;
 	v->sb.info.volume_id = v->id;
-	sb_take_name(v);
-	r = sb_write_both(v);
+	hybrid_sb_take_name(v);
+	r = hybrid_sb_write_both(v);
 	if (r)
 		return r;
 	spin_lock_irqsave(&e->lock, flags);
 	v->info.nonce_old = 0;
-	mark_volume_leaf(e, v->id);
+	hybrid_mark_volume_leaf(e, v->id);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return e->ops->wait_checkpoint(e);
 }
@@ -250,27 +251,27 @@ static int flush_origin(struct hybrid_volume *v)
 	op_begin(op, HYBRID_OP_FLUSH, true, v, NULL);
 	r = v->e->ops->do_op(v->e, op);
 	if (r)
-		origin_flush_failed(v, r);
+		hybrid_origin_flush_failed(v, r);
 	return r;
 }
 
 static int open_formatted(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
 			  const char **why)
 {
-	int r = sb_read(v, sectors, why);
+	int r = hybrid_sb_read(v, sectors, why);
 
 	if (r == -ENODATA)
 		*why = "has no dm-hybrid superblock";
 	if (r == -EIO)
 		*why = "cannot be read";
 	if (!r)
-		r = sb_matches(e, v, sectors, why);
+		r = hybrid_sb_matches(e, v, sectors, why);
 	if (!r) {
-		v->healthy_again = v->sb.info.lost || !nonce_known(v, v->sb.info.nonce);
+		v->healthy_again = v->sb.info.lost || !hybrid_nonce_known(v, v->sb.info.nonce);
 		r = check_nonce(e, v, why);
 	}
 	if (!r) {
-		r = finish_growing(e, v, sectors);
+		r = hybrid_finish_growing(e, v, sectors);
 		if (!r)
 			r = exchange_nonce(e, v);
 		if (r)
@@ -294,11 +295,11 @@ static int open_inplace(struct hybrid_engine *e, struct hybrid_volume *v, u64 se
 	v->sb.present = false;
 	v->sb.state = SB_ALONE;
 	if (v->info.data_sectors_new)
-		set_sizes(e, v, hybrid_volume_length(&v->info, sectors), 0);
+		hybrid_set_sizes(e, v, hybrid_volume_length(&v->info, sectors), 0);
 	*why = no_cold_start;
 	if (!atomic_read(&v->nr_jdirty))
 		return new_instance(e, v);
-	each_block(e, v, forget_clean);
+	hybrid_each_block(e, v, forget_clean);
 	return e->ops->wait_checkpoint(e);
 }
 
@@ -336,8 +337,8 @@ static void distrust_origin(struct hybrid_engine *e, u32 set, u32 i)
 		return;
 	hybrid_set_invalidate(&e->map, s, i, ~dirty);
 	set_put_mask(&e->map, s, MASK_VALID, i, dirty);
-	put_dirty(e, s, i, dirty);
-	mark_lazy(e, set, i);
+	hybrid_put_dirty(e, s, i, dirty);
+	hybrid_mark_lazy(e, set, i);
 }
 
 static u32 nr_volumes(const struct hybrid_engine *e)
@@ -377,8 +378,8 @@ static void volume_release(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	unsigned long flags;
 
-	jobs_release(v);
-	sweep_destroy(v);
+	hybrid_jobs_release(v);
+	hybrid_sweep_destroy(v);
 	spin_lock_irqsave(&e->lock, flags);
 	v->claimed = false;
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -394,11 +395,11 @@ static int open_claimed(struct hybrid_engine *e, struct hybrid_volume *v, u64 or
 	if (v->info.data_sector + v->info.data_sectors > origin_sectors)
 		return -EMEDIUMTYPE;
 	*why = "needs more memory than there is";
-	r = lost_reserve(e, max(v->info.data_sectors, v->info.data_sectors_new));
+	r = hybrid_lost_reserve(e, max(v->info.data_sectors, v->info.data_sectors_new));
 	if (!r)
-		r = jobs_reserve(e, v);
+		r = hybrid_jobs_reserve(e, v);
 	if (!r)
-		r = sweep_create(e, v, nr_volumes(e));
+		r = hybrid_sweep_create(e, v, nr_volumes(e));
 	return r ? r : open_origin(e, v, origin_sectors, why);
 }
 
@@ -418,7 +419,7 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 		return r;
 	}
 	if (v->flush.error)
-		each_block(e, v, distrust_origin);
+		hybrid_each_block(e, v, distrust_origin);
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(v->open, true);
 	WRITE_ONCE(v->suspended, false);
@@ -429,7 +430,7 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	drain_set(&v->drain, v->mode != HYBRID_MODE_WRITEBACK, 0);
 	WRITE_ONCE(e->nr_open, e->nr_open + 1);
 	list_add_tail(&v->open_link, &e->open_volumes);
-	room_share(e);
+	hybrid_room_share(e);
 	spin_unlock_irqrestore(&e->lock, flags);
 	*volume = v;
 	return 0;
@@ -449,7 +450,7 @@ static int settle_origin(struct hybrid_engine *e, struct hybrid_volume *v)
 	spin_unlock_irqrestore(&e->lock, flags);
 	r = flush_origin(v);
 	if (r)
-		origin_flush_failed(v, r);
+		hybrid_origin_flush_failed(v, r);
 	else
 		WRITE_ONCE(v->flush.flushed, v->flush.target);
 	return r;
@@ -479,7 +480,7 @@ static int clear_dirty_flag(struct hybrid_volume *v)
 	if (dirty_blocks(v))
 		return 0;
 	v->sb.info.flags &= ~HYBRID_SB_DIRTY;
-	return sb_write_both(v);
+	return hybrid_sb_write_both(v);
 }
 
 /* The pool failed, and the volume was not written since: its nonce stays. */
@@ -489,9 +490,9 @@ static void close_failed(struct hybrid_engine *e, struct hybrid_volume *v)
 		return;
 	settle_origin(e, v);
 	/* The superblock update to go on alone may have failed half way. */
-	sb_paired(v, v->info.nonce);
-	if (v->sb.lost_known || !lost_save_blocking(e, v))
-		sb_write_both(v);
+	hybrid_sb_paired(v, v->info.nonce);
+	if (v->sb.lost_known || !hybrid_lost_save_blocking(e, v))
+		hybrid_sb_write_both(v);
 }
 
 int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v)
@@ -511,10 +512,10 @@ int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v)
 	WRITE_ONCE(v->open, false);
 	v->cache_written = false;
 	v->cache_flushing = false;
-	jobs_unclaim(e, v);
+	hybrid_jobs_unclaim(e, v);
 	WRITE_ONCE(e->nr_open, e->nr_open - 1);
 	list_del_init(&v->open_link);
-	room_share(e);
+	hybrid_room_share(e);
 	spin_unlock_irqrestore(&e->lock, flags);
 	volume_release(e, v);
 	return r;
@@ -529,7 +530,7 @@ bool hybrid_volume_suspend(struct hybrid_engine *e, struct hybrid_volume *v,
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(v->suspended, true);
 	spin_unlock_irqrestore(&e->lock, flags);
-	holds_drop(e, v, HOLD_SUSPENDED);
+	hybrid_holds_drop(e, v, HOLD_SUSPENDED);
 	spin_lock_irqsave(&e->lock, flags);
 	done = !v->jobs.nr && !v->flush.busy && !v->sb.busy && list_empty(&v->writeback.turn);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -544,7 +545,7 @@ void hybrid_volume_resume(struct hybrid_engine *e, struct hybrid_volume *v,
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(v->suspended, false);
 	spin_unlock_irqrestore(&e->lock, flags);
-	writeback_kick(e, v, acts);
+	hybrid_writeback_kick(e, v, acts);
 }
 
 /* ---- the table ----------------------------------------------------------- */
@@ -570,7 +571,7 @@ int hybrid_volume_create(struct hybrid_engine *e, u32 id, const struct hybrid_vo
 		if (v && (k == id || same_volume(&v->info, info)))
 			return -EEXIST;
 	}
-	v = volume_alloc(e, id, info);
+	v = hybrid_volume_alloc(e, id, info);
 	if (!v)
 		return -ENOMEM;
 	v->info.state = HYBRID_VOLUME_ACTIVE;
@@ -579,12 +580,12 @@ int hybrid_volume_create(struct hybrid_engine *e, u32 id, const struct hybrid_vo
 	if (!r)
 		r = hybrid_volume_check(&v->info, id, NULL);
 	if (r) {
-		volume_free(v);
+		hybrid_volume_free(v);
 		return r;
 	}
 	spin_lock_irqsave(&e->lock, flags);
-	volume_put(e, id, v);
-	mark_volume_leaf(e, id);
+	hybrid_volume_put(e, id, v);
+	hybrid_mark_volume_leaf(e, id);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return e->ops->wait_checkpoint(e);
 }
@@ -602,8 +603,8 @@ static void purge_block(struct hybrid_engine *e, u32 set, u32 i)
 		hybrid_set_note_remove(&e->map, s, i, false);
 		atomic_dec(&key_volume(e, s->key[i])->nr_cached);
 	}
-	put_dirty(e, s, i, 0);
-	put_jdirty(e, s, i, 0);
+	hybrid_put_dirty(e, s, i, 0);
+	hybrid_put_jdirty(e, s, i, 0);
 	hybrid_set_flags(s, i, BLOCK_REMOVED | BLOCK_TRANSIT, BLOCK_MAPPED | BLOCK_JMAPPED);
 }
 
@@ -613,13 +614,13 @@ static void free_block(struct hybrid_engine *e, u32 set, u32 i)
 
 	purge_block(e, set, i);
 	hybrid_set_unhash(&e->map, s, i);
-	place_free(e, set, i);
-	trim_note(e, set);
+	hybrid_place_free(e, set, i);
+	hybrid_trim_note(e, set);
 }
 
-void volume_purge(struct hybrid_engine *e, struct hybrid_volume *v, bool free)
+void hybrid_volume_purge(struct hybrid_engine *e, struct hybrid_volume *v, bool free)
 {
-	each_block(e, v, free ? free_block : purge_block);
+	hybrid_each_block(e, v, free ? free_block : purge_block);
 }
 
 int hybrid_volume_delete(struct hybrid_engine *e, u32 id, bool drop_dirty)
@@ -637,7 +638,7 @@ int hybrid_volume_delete(struct hybrid_engine *e, u32 id, bool drop_dirty)
 	busy = v->claimed || (!drop_dirty && dirty_blocks(v));
 	if (!busy) {
 		v->info.state = HYBRID_VOLUME_TOMBSTONE;
-		mark_volume_leaf(e, id);
+		hybrid_mark_volume_leaf(e, id);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	return busy ? -EBUSY : free_dead(e, v);
@@ -654,11 +655,11 @@ int hybrid_volume_forget(struct hybrid_engine *e, u32 id)
 	if (v->info.state != HYBRID_VOLUME_TOMBSTONE)
 		return -EBUSY;
 	spin_lock_irqsave(&e->lock, flags);
-	volume_put(e, id, NULL);
-	mark_volume_leaf(e, id);
+	hybrid_volume_put(e, id, NULL);
+	hybrid_mark_volume_leaf(e, id);
 	spin_unlock_irqrestore(&e->lock, flags);
 	r = e->ops->wait_checkpoint(e);
-	volume_free(v);
+	hybrid_volume_free(v);
 	return r;
 }
 
@@ -693,7 +694,7 @@ int hybrid_volume_rename(struct hybrid_engine *e, u32 id, const char *name)
 		return r;
 	spin_lock_irqsave(&e->lock, flags);
 	memcpy(v->info.name, info.name, sizeof(v->info.name));
-	mark_volume_leaf(e, id);
+	hybrid_mark_volume_leaf(e, id);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return e->ops->wait_checkpoint(e);
 }
@@ -750,9 +751,9 @@ static void record_entry(struct hybrid_engine *e, struct hybrid_volume *v,
 			 struct hybrid_actions *acts)
 {
 	lockdep_assert_held(&e->lock);
-	mark_volume_leaf(e, v->id);
+	hybrid_mark_volume_leaf(e, v->id);
 	e->cp.wanted = true;
-	meta_kick_locked(e, acts);
+	hybrid_meta_kick_locked(e, acts);
 }
 
 void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u32 mode,
@@ -768,8 +769,8 @@ void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u3
 	}
 	drain_set(&v->drain, mode != HYBRID_MODE_WRITEBACK, 0);
 	spin_unlock_irqrestore(&e->lock, flags);
-	holds_drop(e, v, HOLD_MODE);
-	writeback_kick(e, v, acts);
+	hybrid_holds_drop(e, v, HOLD_MODE);
+	hybrid_writeback_kick(e, v, acts);
 }
 
 void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,

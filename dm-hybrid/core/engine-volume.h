@@ -7,16 +7,19 @@
 #include "map.h"
 
 /* Allocates a volume outside any table; returns NULL if there is no memory.  May sleep. */
-struct hybrid_volume *volume_alloc(struct hybrid_engine *e, u32 id,
-				   const struct hybrid_volume_info *info);
-void volume_free(struct hybrid_volume *v);
-/* Enters @v, or NULL, into the table as volume @id, for which volume_alloc() was called before. */
-void volume_put(struct hybrid_engine *e, u32 id, struct hybrid_volume *v);
-void volumes_destroy(struct hybrid_engine *e);
+struct hybrid_volume *hybrid_volume_alloc(struct hybrid_engine *e, u32 id,
+					  const struct hybrid_volume_info *info);
+void hybrid_volume_free(struct hybrid_volume *v);
+/*
+ * Enters @v, or NULL, into the table as volume @id, for which hybrid_volume_alloc() was called
+ * before.
+ */
+void hybrid_volume_put(struct hybrid_engine *e, u32 id, struct hybrid_volume *v);
+void hybrid_volumes_destroy(struct hybrid_engine *e);
 /*
  * Forgets all blocks of @v, which has no I/O in flight.  @free: they can be reused, because both
  * roots know that the instance in their records is dead.  May sleep.
  */
-void volume_purge(struct hybrid_engine *e, struct hybrid_volume *v, bool free);
+void hybrid_volume_purge(struct hybrid_engine *e, struct hybrid_volume *v, bool free);
 
 #endif

@@ -118,13 +118,13 @@ static void errors_tick(struct hybrid_engine *e, u64 passed)
 
 /* ---- for the rest of the engine ------------------------------------------- */
 
-void wear_tick(struct hybrid_engine *e, u64 passed)
+void hybrid_wear_tick(struct hybrid_engine *e, u64 passed)
 {
 	endurance_tick(e, passed);
 	errors_tick(e, passed);
 }
 
-void wear_load(struct hybrid_engine *e, const struct hybrid_root_info *root)
+void hybrid_wear_load(struct hybrid_engine *e, const struct hybrid_root_info *root)
 {
 	e->wear.written_before = root->written_sectors;
 	e->wear.recent[CACHE_READ_ERRORS] = root->read_errors;
@@ -132,14 +132,14 @@ void wear_load(struct hybrid_engine *e, const struct hybrid_root_info *root)
 	set_failing(e, limit_reached(e));
 }
 
-void wear_save(const struct hybrid_engine *e, struct hybrid_root_info *root)
+void hybrid_wear_save(const struct hybrid_engine *e, struct hybrid_root_info *root)
 {
 	root->written_sectors = e->wear.written_before + written_until_now(e);
 	root->read_errors = READ_ONCE(e->wear.recent[CACHE_READ_ERRORS]);
 	root->write_errors = READ_ONCE(e->wear.recent[CACHE_WRITE_ERRORS]);
 }
 
-void wear_configure(struct hybrid_engine *e, const struct hybrid_config *config)
+void hybrid_wear_configure(struct hybrid_engine *e, const struct hybrid_config *config)
 {
 	lockdep_assert_held(&e->lock);
 	WRITE_ONCE(e->config.endurance, config->endurance);
@@ -151,7 +151,7 @@ void wear_configure(struct hybrid_engine *e, const struct hybrid_config *config)
 	set_failing(e, limit_reached(e));
 }
 
-void wear_status(const struct hybrid_engine *e, struct hybrid_pool_status *st)
+void hybrid_wear_status(const struct hybrid_engine *e, struct hybrid_pool_status *st)
 {
 	s64 left = div_s64(READ_ONCE(e->wear.left), DAY);
 

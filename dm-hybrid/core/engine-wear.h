@@ -34,12 +34,12 @@ struct hybrid_wear {
 };
 
 /* Accounts for the last @passed_ms.  For the tick. */
-void wear_tick(struct hybrid_engine *e, u64 passed_ms);
+void hybrid_wear_tick(struct hybrid_engine *e, u64 passed_ms);
 /* Restores the state from the root, and saves it for the next root. */
-void wear_load(struct hybrid_engine *e, const struct hybrid_root_info *root);
-void wear_save(const struct hybrid_engine *e, struct hybrid_root_info *root);
+void hybrid_wear_load(struct hybrid_engine *e, const struct hybrid_root_info *root);
+void hybrid_wear_save(const struct hybrid_engine *e, struct hybrid_root_info *root);
 /* Takes over the limits from @config.  Under the engine's lock. */
-void wear_configure(struct hybrid_engine *e, const struct hybrid_config *config);
-void wear_status(const struct hybrid_engine *e, struct hybrid_pool_status *st);
+void hybrid_wear_configure(struct hybrid_engine *e, const struct hybrid_config *config);
+void hybrid_wear_status(const struct hybrid_engine *e, struct hybrid_pool_status *st);
 
 #endif

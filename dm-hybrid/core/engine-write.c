@@ -2,7 +2,7 @@
 /* Writes that are no hit: which device each granule goes to, and the end of the write. */
 #include "engine-internal.h"
 
-bool write_conflicts(const struct hybrid_set *s, const struct hybrid_io *io)
+bool hybrid_write_conflicts(const struct hybrid_set *s, const struct hybrid_io *io)
 {
 	struct hybrid_io *w;
 
@@ -51,14 +51,14 @@ static bool write_allocates(struct hybrid_engine *e, struct hybrid_set *s, struc
 	u32 mode = write_mode(e, v);
 
 	if (mode == HYBRID_MODE_WRITEAROUND || mode == HYBRID_MODE_PASSTHROUGH) {
-		bypass(io, HYBRID_BYPASS_MODE);
+		hybrid_io_bypass(io, HYBRID_BYPASS_MODE);
 		return false;
 	}
 	if (!io->whole && mode != HYBRID_MODE_WRITEBACK) {
-		bypass(io, HYBRID_BYPASS_PARTIAL);
+		hybrid_io_bypass(io, HYBRID_BYPASS_PARTIAL);
 		return false;
 	}
-	return admission(e, s, io, acts) != REFUSED;
+	return hybrid_io_admission(e, s, io, acts) != REFUSED;
 }
 
 /* Is there a free block for a write?  Refills the reserve before it is needed. */
@@ -72,7 +72,7 @@ static bool room_to_write(struct hybrid_engine *e, struct hybrid_set *s,
 		return false;
 	}
 	if (s->nr_free <= e->reserve)
-		evict(e, io, acts);
+		hybrid_evict(e, io, acts);
 	return s->nr_free;
 }
 
@@ -88,19 +88,19 @@ static bool fetch_rest(struct hybrid_engine *e, struct hybrid_set *s, struct hyb
 	u64 mask = e->map.granules;
 	struct hybrid_job *job;
 
-	if (write_in_flight(s, io->key, mask) || !worth_its_wear(e, s, io))
+	if (hybrid_write_in_flight(s, io->key, mask) || !hybrid_worth_its_wear(e, s, io))
 		mask = parts;
 	/* Granules between the parts are read, too, and reads of them are served. */
 	if ((i < 0 && !s->nr_free) ||
-	    fill_conflicts(e, s, io->volume, io->key, i, mask | io->mask))
+	    hybrid_fill_conflicts(e, s, io->volume, io->key, i, mask | io->mask))
 		return false;
-	job = fill_get(e, JOB_FILL, io->volume, io->key);
+	job = hybrid_fill_get(e, JOB_FILL, io->volume, io->key);
 	if (!job)
 		return false;
 	if (i < 0)
-		i = take_block(e, s, io->volume, io->key);
-	fill_add(e, s, job, io->key, i, mask);
-	fill_start(e, job, io, acts);
+		i = hybrid_take_block(e, s, io->volume, io->key);
+	hybrid_fill_add(e, s, job, io->key, i, mask);
+	hybrid_fill_start(e, job, io, acts);
 	return true;
 }
 
@@ -112,7 +112,7 @@ static bool fetch_rest(struct hybrid_engine *e, struct hybrid_set *s, struct hyb
 static bool needs_record(const struct hybrid_engine *e, const struct hybrid_set *s,
 			 const struct hybrid_io *io, int i)
 {
-	u64 ended = replaced_granules(e, s, i);
+	u64 ended = hybrid_replaced_granules(e, s, i);
 
 	if (drains(e, io->volume))
 		ended |= block_mask(e, s, MASK_JDIRTY, i) & ~block_mask(e, s, MASK_DIRTY, i);
@@ -128,15 +128,15 @@ static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	struct hybrid_volume *v = io->volume;
 	u64 jclean;
 
-	if (write_conflicts(s, io)) {
-		wait_in_set(s, io, WAIT_OVERLAP);
+	if (hybrid_write_conflicts(s, io)) {
+		hybrid_wait_in_set(s, io, WAIT_OVERLAP);
 		return true;
 	}
 	if (i < 0)
 		return false;
 	/* Until the record is durable, granules that it drops count as clean (J4). */
 	if (s->dropping & region_bit(i)) {
-		wait_in_set(s, io, WAIT_RECORD);
+		hybrid_wait_in_set(s, io, WAIT_RECORD);
 		return true;
 	}
 	/* Nothing can make a write durable under a record that will never end. */
@@ -145,21 +145,21 @@ static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 		complete_io(io, READ_ONCE(v->flush.error), acts);
 		return true;
 	}
-	if (needs_record(e, s, io, i) && !record_first(e, io->set, i, acts)) {
-		wait_in_set(s, io, WAIT_RECORD);
+	if (needs_record(e, s, io, i) && !hybrid_record_first(e, io->set, i, acts)) {
+		hybrid_wait_in_set(s, io, WAIT_RECORD);
 		return true;
 	}
 	jclean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
 	if ((jclean & io->mask) && !(s->dopen & region_bit(i))) {
 		/* It stays open for as long as after a write. */
 		s->recent |= region_bit(i);
-		open_region(e, io->set, i, acts);
-		wait_in_set(s, io, WAIT_OPEN);
+		hybrid_open_region(e, io->set, i, acts);
+		hybrid_wait_in_set(s, io, WAIT_OPEN);
 		return true;
 	}
 	if ((io->to_cache & ~io->to_origin) && READ_ONCE(v->sb.state) == SB_CLEAN &&
 	    v->sb.present) {
-		sb_wait(e, v, SB_DIRTY, io, acts);
+		hybrid_sb_wait(e, v, SB_DIRTY, io, acts);
 		return true;
 	}
 	return false;
@@ -176,7 +176,7 @@ static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	io->idx = i;
 	io->state = IO_WRITE;
 	hlist_add_head(&io->inflight, &s->inflight);
-	hold_forget(e, s, io->key, io->mask, HOLD_WRITTEN);
+	hybrid_hold_forget(e, s, io->key, io->mask, HOLD_WRITTEN);
 	if (i < 0)
 		return;
 	s->recent |= region_bit(i);
@@ -189,14 +189,14 @@ static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	valid = block_mask(e, s, MASK_VALID, i);
 	again = io->to_cache & jdirty & ~dirty & valid;
 	if (again)
-		put_dirty(e, s, i, dirty | again);
+		hybrid_put_dirty(e, s, i, dirty | again);
 	io->redirty = again;
 	io->overwritten = io->to_cache & valid;
 	hybrid_set_invalidate(&e->map, s, i, io->mask & ~(dirty | again));
 	if (set_unrecorded(&e->map, s, i))
-		mark_lazy(e, io->set, i);
+		hybrid_mark_lazy(e, io->set, i);
 	if (s->flags[i] & BLOCK_BUSY) {
-		job = job_find(e, s, io->key);
+		job = hybrid_job_find(e, s, io->key);
 		if (job)
 			job->touched |= io->mask << ((io->key - job->key) * e->g->granules);
 	}
@@ -212,16 +212,16 @@ static enum route send_write(struct hybrid_engine *e, struct hybrid_io *io,
 	bool fua = io->flags & HYBRID_IO_FUA;
 
 	if (job) {
-		staged_start(e, job, io, finish_write, acts);
+		hybrid_staged_start(e, job, io, hybrid_finish_write, acts);
 		return ROUTE_TAKEN;
 	}
 	if (!io->to_cache) {
-		user_op(io, true, io_origin_sector(io), fua);
+		hybrid_user_op(io, true, io_origin_sector(io), fua);
 		return ROUTE_REMAP;
 	}
 	cache_wears(e, io->count);
 	/* The commit that follows makes the data durable, too. */
-	user_op(io, false, io_cache_sector(e, io, io->idx), fua && !io->commit);
+	hybrid_user_op(io, false, io_cache_sector(e, io, io->idx), fua && !io->commit);
 	return ROUTE_REMAP;
 }
 
@@ -238,13 +238,13 @@ static bool busy_blocks_write(struct hybrid_engine *e, struct hybrid_set *s, str
 
 	if (!(s->flags[i] & BLOCK_BUSY))
 		return false;
-	job = job_find(e, s, io->key);
+	job = hybrid_job_find(e, s, io->key);
 	return !job || job->type != JOB_WRITEBACK || job->exclusive || parts ||
 	       (io->to_origin && io->to_cache);
 }
 
-enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
-		       struct hybrid_io *io, struct hybrid_actions *acts)
+enum route hybrid_route_write(struct hybrid_engine *e, struct hybrid_set *s,
+			      struct hybrid_io *io, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = io->volume;
 	struct hybrid_job *job = NULL;
@@ -252,8 +252,8 @@ enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 	int i = hybrid_set_find(&e->map, s, io->key);
 	bool alloc;
 
-	if (i >= 0 && (s->flags[i] & BLOCK_REMOVED) && !resurrect(e, io->set, i, acts))
-		return wait_routed(s, io, WAIT_TRANSIT);
+	if (i >= 0 && (s->flags[i] & BLOCK_REMOVED) && !hybrid_resurrect(e, io->set, i, acts))
+		return hybrid_wait_routed(s, io, WAIT_TRANSIT);
 	if (i >= 0) {
 		/* Granules written back but not yet recorded count as dirty, too. */
 		valid = block_mask(e, s, MASK_VALID, i);
@@ -270,30 +270,30 @@ enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 	}
 	alloc = i < 0 && io->admitted && io->bypass != HYBRID_BYPASS_FULL;
 	if (alloc && !room_to_write(e, s, io, acts)) {
-		if (room_wait(e, s, io))
+		if (hybrid_room_wait(e, s, io))
 			return ROUTE_TAKEN;
-		bypass(io, HYBRID_BYPASS_FULL);
+		hybrid_io_bypass(io, HYBRID_BYPASS_FULL);
 		io->fetch = false;
 		alloc = false;
 	}
 	split_write(e, io, i >= 0 || alloc, valid, dirty);
 	parts = io->fetch ? io->mask & ~io->whole & ~valid : 0;
 	if (i >= 0 && busy_blocks_write(e, s, io, i, parts))
-		return wait_routed(s, io, WAIT_BUSY);
+		return hybrid_wait_routed(s, io, WAIT_BUSY);
 	if (parts) {
 		io->fetch = false;
 		if (fetch_rest(e, s, io, i, parts, acts))
-			return wait_routed(s, io, WAIT_BUSY);
-		bypass(io, HYBRID_BYPASS_PARTIAL);
+			return hybrid_wait_routed(s, io, WAIT_BUSY);
+		hybrid_io_bypass(io, HYBRID_BYPASS_PARTIAL);
 	}
 	if (write_waits(e, s, io, i, acts))
 		return ROUTE_TAKEN;
 	if (i < 0 && (io->to_cache & ~io->to_origin) && v->sb.present &&
 	    READ_ONCE(v->sb.state) == SB_CLEAN) {
-		sb_wait(e, v, SB_DIRTY, io, acts);
+		hybrid_sb_wait(e, v, SB_DIRTY, io, acts);
 		return ROUTE_TAKEN;
 	}
-	if (write_needs_copy(io) && !job_get_staged(e, io, dirty & io->mask, &job))
+	if (write_needs_copy(io) && !hybrid_job_get_staged(e, io, dirty & io->mask, &job))
 		return ROUTE_TAKEN;
 	if (write_needs_copy(io) && !job) {
 		/* Others have the jobs: all of it to the origin alone. */
@@ -301,10 +301,10 @@ enum route route_write(struct hybrid_engine *e, struct hybrid_set *s,
 		io->to_origin = io->mask;
 		if (write_waits(e, s, io, i, acts))
 			return ROUTE_TAKEN;
-		bypass(io, HYBRID_BYPASS_BUSY);
+		hybrid_io_bypass(io, HYBRID_BYPASS_BUSY);
 	}
 	if (i < 0 && io->to_cache)
-		i = take_block(e, s, v, io->key);
+		i = hybrid_take_block(e, s, v, io->key);
 	else if (i >= 0 && io->to_cache)
 		hybrid_set_note_hit(&e->map, s, i);
 	if (i >= 0 && (s->flags[i] & BLOCK_AHEAD))
@@ -332,16 +332,16 @@ static void write_applied(struct hybrid_engine *e, struct hybrid_set *s, struct 
 		valid |= both & ~dirty;
 	set_put_mask(&e->map, s, MASK_VALID, i, valid);
 	if (cache_ok && (newly & ~dirty))
-		put_dirty(e, s, i, dirty | newly);
+		hybrid_put_dirty(e, s, i, dirty | newly);
 	jdirty = block_mask(e, s, MASK_JDIRTY, i);
 	if (cache_ok && (newly & ~jdirty))
-		mark_must(e, io->set, i);
+		hybrid_mark_must(e, io->set, i);
 	else if (set_unrecorded(&e->map, s, i))
-		mark_lazy(e, io->set, i);
+		hybrid_mark_lazy(e, io->set, i);
 	/* A write that failed may have changed dirty granules, which are read all the same. */
 	if (cache_ok ? newly : newly & dirty)
 		note_cache_written(io->volume);
-	remove_empty_block(e, io->set, i);
+	hybrid_remove_empty_block(e, io->set, i);
 }
 
 /*
@@ -365,17 +365,17 @@ static bool write_anew(struct hybrid_engine *e, struct hybrid_set *s, struct hyb
 {
 	lockdep_assert_held(&s->lock);
 	if (READ_ONCE(e->failed))
-		rerun(io, acts);
+		hybrid_rerun(io, acts);
 	else if (s->ending & region_bit(io->idx))
-		wait_in_set(s, io, WAIT_RECORD);
+		hybrid_wait_in_set(s, io, WAIT_RECORD);
 	else
 		return false;
-	writeback_written(e, s, io->key, acts);
+	hybrid_writeback_written(e, s, io->key, acts);
 	return true;
 }
 
-void count_errors(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
-		  int error_origin)
+void hybrid_count_errors(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+			 int error_origin)
 {
 	if (error_origin && error_origin != -EAGAIN)
 		count(io->volume, HYBRID_ORIGIN_ERRORS);
@@ -383,8 +383,8 @@ void count_errors(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 		count_cache_error(e, io->volume, CACHE_WRITE_ERRORS);
 }
 
-bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
-		  int error_origin, struct hybrid_actions *acts)
+bool hybrid_finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+			 int error_origin, struct hybrid_actions *acts)
 {
 	u32 set = io->set;
 	struct hybrid_set *s = &e->map.set[set];
@@ -393,8 +393,8 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 	unsigned long flags;
 
 	if (io->to_origin)
-		origin_written(e, io->volume, true);
-	count_errors(e, io, error_cache, error_origin);
+		hybrid_origin_written(e, io->volume, true);
+	hybrid_count_errors(e, io, error_cache, error_origin);
 	spin_lock_irqsave(&s->lock, flags);
 	engine_assert(e, !hlist_unhashed(&io->inflight));
 	if (failed && !error_origin && write_redirects(e, s, io)) {
@@ -403,17 +403,17 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 		io->overwritten = 0;
 		io->commit = false;
 		/* Other writes of the same granules are in flight to the cache: go after them. */
-		if (write_in_flight(s, io->key, io->mask)) {
-			place_failed(e, set, io->idx, acts);
-			wait_in_set(s, io, WAIT_OVERLAP);
+		if (hybrid_write_in_flight(s, io->key, io->mask)) {
+			hybrid_place_failed(e, set, io->idx, acts);
+			hybrid_wait_in_set(s, io, WAIT_OVERLAP);
 			spin_unlock_irqrestore(&s->lock, flags);
 			return false;
 		}
 		if (write_anew(e, s, io, acts)) {
-			place_failed(e, set, io->idx, acts);
+			hybrid_place_failed(e, set, io->idx, acts);
 			spin_unlock_irqrestore(&s->lock, flags);
 			/* It is in nobody's way now. */
-			wake_set(e, set, WAIT_OVERLAP, acts);
+			hybrid_wake_set(e, set, WAIT_OVERLAP, acts);
 			return false;
 		}
 		hlist_add_head(&io->inflight, &s->inflight);
@@ -421,7 +421,7 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 		io->to_origin = io->mask;
 		io->to_cache = 0;
 		spin_unlock_irqrestore(&s->lock, flags);
-		user_op(io, true, io_origin_sector(io), io->flags & HYBRID_IO_FUA);
+		hybrid_user_op(io, true, io_origin_sector(io), io->flags & HYBRID_IO_FUA);
 		act(acts, &io->op);
 		return false;
 	}
@@ -430,19 +430,19 @@ bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache
 		write_applied(e, s, io, !error_cache, !error_origin);
 	/* Now it is no write in flight, which would keep the block. */
 	if (failed || io->redirected)
-		place_failed(e, set, io->idx, acts);
-	writeback_written(e, s, io->key, acts);
+		hybrid_place_failed(e, set, io->idx, acts);
+	hybrid_writeback_written(e, s, io->key, acts);
 	waiting = somebody_waits(s);
 	spin_unlock_irqrestore(&s->lock, flags);
 	/* Granules made dirty again get no record now: wake I/O that waits for one, too. */
 	if (waiting)
-		wake_set(e, io->set, WAIT_OVERLAP | (io->redirty ? WAIT_RECORD : 0), acts);
+		hybrid_wake_set(e, io->set, WAIT_OVERLAP | (io->redirty ? WAIT_RECORD : 0), acts);
 	if (error_origin)
 		io->error = error_origin;
 	else if (error_cache && (io->to_cache & ~io->to_origin))
 		io->error = error_cache;
 	if (io->error || !commit)
 		return true;
-	join_commit(e, io, acts);
+	hybrid_join_commit(e, io, acts);
 	return false;
 }

@@ -8,21 +8,21 @@
 #include "map.h"
 
 /* Routes a write.  Under the set's lock. */
-enum route route_write(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
-		       struct hybrid_actions *acts);
+enum route hybrid_route_write(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			      struct hybrid_actions *acts);
 /*
  * Does @io conflict with a write in flight?  Overlapping writes may be in flight together only if
  * all of them go to one and the same device (J6), which then decides their order.  Under the set's
  * lock.
  */
-bool write_conflicts(const struct hybrid_set *s, const struct hybrid_io *io);
+bool hybrid_write_conflicts(const struct hybrid_set *s, const struct hybrid_io *io);
 /* Handles the end of a write's operation.  Returns whether the I/O ends. */
-bool finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
-		  int error_origin, struct hybrid_actions *acts);
+bool hybrid_finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+			 int error_origin, struct hybrid_actions *acts);
 /*
  * Counts errors of a write, or of the origin.  -EAGAIN is none: it says nothing about the device.
  */
-void count_errors(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
-		  int error_origin);
+void hybrid_count_errors(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+			 int error_origin);
 
 #endif

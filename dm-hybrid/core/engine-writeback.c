@@ -42,7 +42,7 @@ static void take_turn(struct hybrid_engine *e, struct hybrid_volume *v,
 static u64 movable(struct hybrid_engine *e, struct hybrid_set *s, int i, bool *unrecorded)
 {
 	u64 dirty = block_mask(e, s, MASK_DIRTY, i), jdirty = block_mask(e, s, MASK_JDIRTY, i);
-	bool replaced = replaced_granules(e, s, i);
+	bool replaced = hybrid_replaced_granules(e, s, i);
 
 	*unrecorded |= replaced || (dirty & ~jdirty);
 	return replaced ? 0 : dirty & jdirty;
@@ -71,12 +71,13 @@ static bool window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct
 		 * A range lists itself, then looks at its blocks under their sets' locks: one
 		 * that is not listed yet will find the block BUSY, and wait.
 		 */
-		if (range_blocks(job->volume, key_sector(e, job->key + k), e->g->block_sectors))
+		if (hybrid_range_blocks(job->volume, key_sector(e, job->key + k),
+					e->g->block_sectors))
 			continue;
 		dirty = movable(e, s, i, &unrecorded);
 		if (!dirty)
 			continue;
-		if (write_in_flight(s, job->key + k, e->map.granules)) {
+		if (hybrid_write_in_flight(s, job->key + k, e->map.granules)) {
 			if (!job->exclusive)
 				continue;
 			job->closing = true;
@@ -97,8 +98,8 @@ static void part_next(struct hybrid_engine *e, struct hybrid_job *job,
 
 	job->from = from;
 	job->part = job->left & GENMASK_ULL(min(from + n, 64U) - 1, from);
-	job_transfer(job, false, window_read);
-	job_cache_segments(e, job, job->part);
+	hybrid_job_transfer(job, false, window_read);
+	hybrid_job_cache_segments(e, job, job->part);
 	act(acts, &job->op);
 }
 
@@ -169,7 +170,7 @@ static bool window_begin(struct hybrid_engine *e, struct hybrid_job *job, u64 ke
 	if (unrecorded)
 		want(acts, WANT_COMMIT);
 	if (!taken)
-		job_put(e, job, acts);
+		hybrid_job_put(e, job, acts);
 	else if (!closing)
 		window_copy(e, job, acts);
 	return taken;
@@ -177,11 +178,11 @@ static bool window_begin(struct hybrid_engine *e, struct hybrid_job *job, u64 ke
 
 static struct hybrid_job *window_get(struct hybrid_engine *e, struct hybrid_volume *v)
 {
-	job_prepare(e, WRITEBACKS);
-	return job_get(e, JOB_WRITEBACK, v);
+	hybrid_job_prepare(e, WRITEBACKS);
+	return hybrid_job_get(e, JOB_WRITEBACK, v);
 }
 
-void writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts)
+void hybrid_writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v = key_volume(e, key);
 	struct hybrid_job *job = v ? window_get(e, v) : NULL;
@@ -213,13 +214,13 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 		if (!moved)
 			continue;
 		s->stamp[i] = (u32)READ_ONCE(v->flush.last_write);
-		put_dirty(e, s, i, block_mask(e, s, MASK_DIRTY, i) & ~clean);
+		hybrid_put_dirty(e, s, i, block_mask(e, s, MASK_DIRTY, i) & ~clean);
 		if (set_unrecorded(&e->map, s, i))
-			mark_lazy(e, job->set, i);
+			hybrid_mark_lazy(e, job->set, i);
 		count(v, HYBRID_WRITEBACKS);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
-	wake_set(e, job->set, WAIT_BUSY, acts);
+	hybrid_wake_set(e, job->set, WAIT_BUSY, acts);
 	spin_lock_irqsave(&e->lock, flags);
 	if (engine_assert(e, v->writeback.nr_active))
 		v->writeback.nr_active--;
@@ -228,10 +229,10 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 		v->writeback.paused = job->failed == job->mask ? LONG_PAUSE_TICKS : PAUSE_TICKS;
 	} else {
 		take_turn(e, v, acts);
-		room_flush_batch(e, v, acts);
+		hybrid_room_flush_batch(e, v, acts);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
-	job_put(e, job, acts);
+	hybrid_job_put(e, job, acts);
 }
 
 static bool any_closing(const struct hybrid_set *s)
@@ -244,17 +245,17 @@ static bool any_closing(const struct hybrid_set *s)
 	return false;
 }
 
-void writeback_written(struct hybrid_engine *e, struct hybrid_set *s, u64 key,
-		       struct hybrid_actions *acts)
+void hybrid_writeback_written(struct hybrid_engine *e, struct hybrid_set *s, u64 key,
+			      struct hybrid_actions *acts)
 {
-	struct hybrid_job *job = s->closing ? job_find(e, s, key) : NULL;
+	struct hybrid_job *job = s->closing ? hybrid_job_find(e, s, key) : NULL;
 	u32 k;
 
 	lockdep_assert_held(&s->lock);
 	if (!job || !job->closing)
 		return;
 	for (k = 0; k < window_blocks(e); k++)
-		if (job->block[k] >= 0 && write_in_flight(s, job->key + k, e->map.granules))
+		if (job->block[k] >= 0 && hybrid_write_in_flight(s, job->key + k, e->map.granules))
 			return;
 	job->closing = false;
 	s->closing = any_closing(s);
@@ -324,7 +325,7 @@ static void single_unreadable(struct hybrid_engine *e, struct hybrid_job *job,
 	unsigned long flags;
 
 	spin_lock_irqsave(&s->lock, flags);
-	place_failed(e, job->set, job->block[__ffs64(job->part) / e->g->granules], acts);
+	hybrid_place_failed(e, job->set, job->block[__ffs64(job->part) / e->g->granules], acts);
 	spin_unlock_irqrestore(&s->lock, flags);
 }
 
@@ -341,10 +342,10 @@ static void window_read(struct hybrid_engine *e, struct hybrid_op *op,
 		part_done(e, job, false, acts);
 		return;
 	}
-	job_transfer(job, true, window_written);
+	hybrid_job_transfer(job, true, window_written);
 	for (at = 0; (n = next_run(job->part, &at)); at += n)
-		job_segment(job, true, origin_sector(e, job->volume, job->key, at),
-			    (at - job->from) << shift, job_sectors(e, job, at, n));
+		hybrid_job_segment(job, true, origin_sector(e, job->volume, job->key, at),
+				   (at - job->from) << shift, job_sectors(e, job, at, n));
 	act(acts, &job->op);
 }
 
@@ -355,7 +356,7 @@ static void window_written(struct hybrid_engine *e, struct hybrid_op *op,
 
 	if (op->error_origin)
 		count(job->volume, HYBRID_ORIGIN_ERRORS);
-	origin_written(e, job->volume, false);
+	hybrid_origin_written(e, job->volume, false);
 	part_done(e, job, !op->error_origin, acts);
 }
 
@@ -395,7 +396,7 @@ static u32 writeback_depth(const struct hybrid_engine *e, const struct hybrid_vo
 
 	if (!atomic_read(&v->nr_dirty) || !v->open || v->suspended || v->writeback.paused ||
 	    READ_ONCE(e->failed) || !READ_ONCE(e->loaded) || READ_ONCE(e->stopping) ||
-	    room_batch_full(e, v))
+	    hybrid_room_batch_full(e, v))
 		return 0;
 	if (drain_may_go(e, v) || READ_ONCE(e->writebacks.urgent) || room_used_up(v))
 		return e->jobs.pool[WRITEBACKS].most;
@@ -427,11 +428,12 @@ static void take_turn(struct hybrid_engine *e, struct hybrid_volume *v,
 		return;
 	e->writebacks.queued = true;
 	op->type = HYBRID_OP_WORK;
-	op->done = writeback_work;
+	op->done = hybrid_writeback_work;
 	act(acts, op);
 }
 
-void writeback_kick(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts)
+void hybrid_writeback_kick(struct hybrid_engine *e, struct hybrid_volume *v,
+			   struct hybrid_actions *acts)
 {
 	unsigned long flags;
 
@@ -451,7 +453,7 @@ static void end_turn(struct hybrid_engine *e, struct hybrid_volume *v,
 	lockdep_assert_held(&e->lock);
 	v->writeback.misses = 0;
 	list_del_init(&v->writeback.turn);
-	room_flush_batch(e, v, acts);
+	hybrid_room_flush_batch(e, v, acts);
 }
 
 /* The next volume that may begin a window, or NULL. */
@@ -489,9 +491,9 @@ static enum turn try_window(struct hybrid_engine *e, struct hybrid_volume *v,
 
 	if (!job)
 		return TURN_OVER;
-	r = sweep_next(e, v, &key);
+	r = hybrid_sweep_next(e, v, &key);
 	if (r != SWEEP_WINDOW) {
-		job_put(e, job, acts);
+		hybrid_job_put(e, job, acts);
 		return r == SWEEP_AGAIN ? TURN_LATER : TURN_OVER;
 	}
 	if (!window_begin(e, job, key, acts))
@@ -501,7 +503,8 @@ static enum turn try_window(struct hybrid_engine *e, struct hybrid_volume *v,
 }
 
 /* A volume keeps its turn as long as it may begin windows; then others have theirs. */
-void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
+void hybrid_writeback_work(struct hybrid_engine *e, struct hybrid_op *op,
+			   struct hybrid_actions *acts)
 {
 	enum turn t = TURN_GOES_ON;
 	struct hybrid_volume *v;
@@ -528,7 +531,7 @@ void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
-void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts)
+void hybrid_writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts)
 {
 	struct hybrid_drain *all = &e->writebacks.drain;
 	struct hybrid_volume *v;
@@ -543,7 +546,7 @@ void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts
 			v->writeback.paused--;
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
-	writeback_kick(e, NULL, acts);
+	hybrid_writeback_kick(e, NULL, acts);
 	/* Evictions that dirty blocks still hinder set these again. */
 	WRITE_ONCE(e->writebacks.urgent, false);
 	WRITE_ONCE(e->writebacks.passed, false);
@@ -567,5 +570,5 @@ void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool 
 	else
 		drain_set(&e->writebacks.drain, on || e->wear.failing, rate);
 	spin_unlock_irqrestore(&e->lock, flags);
-	writeback_kick(e, v, acts);
+	hybrid_writeback_kick(e, v, acts);
 }

@@ -51,18 +51,20 @@ struct hybrid_writebacks {
  * Queues the worker if windows of @v, or (NULL) of any volume, may begin now.  Takes the engine's
  * lock.
  */
-void writeback_kick(struct hybrid_engine *e, struct hybrid_volume *v, struct hybrid_actions *acts);
+void hybrid_writeback_kick(struct hybrid_engine *e, struct hybrid_volume *v,
+			   struct hybrid_actions *acts);
 /* The worker, in process context: begins windows. */
-void writeback_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
+void hybrid_writeback_work(struct hybrid_engine *e, struct hybrid_op *op,
+			   struct hybrid_actions *acts);
 /* Accounts for the last @ms.  The caller holds no lock. */
-void writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
+void hybrid_writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_actions *acts);
 /* Writes back the window of @key now if possible.  The caller holds no lock. */
-void writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts);
+void hybrid_writeback_window(struct hybrid_engine *e, u64 key, struct hybrid_actions *acts);
 /*
  * A write to @key's block has ended: begins the copy of its window if that waited for this write.
  * Under the set's lock.
  */
-void writeback_written(struct hybrid_engine *e, struct hybrid_set *s, u64 key,
-		       struct hybrid_actions *acts);
+void hybrid_writeback_written(struct hybrid_engine *e, struct hybrid_set *s, u64 key,
+			      struct hybrid_actions *acts);
 
 #endif

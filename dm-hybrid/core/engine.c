@@ -25,7 +25,7 @@ static void init_lists(struct hybrid_engine *e)
 static u64 own_ram(const struct hybrid_geometry *g)
 {
 	return g->nr_leaves * sizeof(u16) + g->nr_leaves / 8 + 5 * (g->nr_sets / 8) +
-	       sweep_ram(g);
+	       hybrid_sweep_ram(g);
 }
 
 static int create_parts(struct hybrid_engine *e, const struct hybrid_policy_type *policy)
@@ -40,7 +40,7 @@ static int create_parts(struct hybrid_engine *e, const struct hybrid_policy_type
 	if (!r)
 		r = hybrid_journal_create(&e->journal, e->g);
 	if (!r)
-		r = checkpoint_create(e);
+		r = hybrid_checkpoint_create(e);
 	if (r)
 		return r;
 	e->commit.must_sets = alloc_bits(sets);
@@ -82,8 +82,8 @@ struct hybrid_engine *hybrid_engine_create(const struct hybrid_sb *sb,
 	/* Tiny sets evict on demand. */
 	e->reserve = min(16U, e->g->set_size / 16);
 	init_lists(e);
-	stream_create(e);
-	jobs_create(e);
+	hybrid_stream_create(e);
+	hybrid_jobs_create(e);
 	*error = create_parts(e, policy);
 	if (*error) {
 		hybrid_engine_destroy(e);
@@ -95,11 +95,11 @@ struct hybrid_engine *hybrid_engine_create(const struct hybrid_sb *sb,
 void hybrid_engine_destroy(struct hybrid_engine *e)
 {
 	/* A pool that was not stopped may still hold data read ahead. */
-	holds_drop(e, NULL, HOLD_SUSPENDED);
-	volumes_destroy(e);
-	lost_destroy(e);
-	jobs_destroy(e);
-	checkpoint_destroy(e);
+	hybrid_holds_drop(e, NULL, HOLD_SUSPENDED);
+	hybrid_volumes_destroy(e);
+	hybrid_lost_destroy(e);
+	hybrid_jobs_destroy(e);
+	hybrid_checkpoint_destroy(e);
 	hybrid_journal_destroy(&e->journal);
 	hybrid_map_destroy(&e->map);
 	free_percpu(e->readers);
@@ -134,9 +134,9 @@ static void go_on(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_a
 {
 	struct hybrid_volume *v = io->wait == WAIT_JOB ? io->volume : NULL;
 
-	io_again(e, io, acts);
+	hybrid_io_again(e, io, acts);
 	if (v)
-		job_ended(e, v, FILLS, acts);
+		hybrid_job_ended(e, v, FILLS, acts);
 }
 
 static void go_on_all(struct hybrid_engine *e, struct hybrid_actions *acts)
@@ -153,7 +153,7 @@ static void go_on_all(struct hybrid_engine *e, struct hybrid_actions *acts)
  * The end of each event: carries out the requests that files left for files above them.  I/O goes
  * first, so that the requests of all I/O are carried out together.
  */
-void engine_settle(struct hybrid_engine *e, struct hybrid_actions *acts)
+void hybrid_engine_settle(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	u32 wanted;
 
@@ -162,20 +162,20 @@ void engine_settle(struct hybrid_engine *e, struct hybrid_actions *acts)
 		wanted = acts->wanted;
 		acts->wanted = 0;
 		if (wanted & WANT_ROOM)
-			room_wake(e, acts);
+			hybrid_room_wake(e, acts);
 		if (wanted & (WANT_COMMIT | WANT_OPENS | WANT_LAZY))
-			commit_kick(e, wanted, acts);
+			hybrid_commit_kick(e, wanted, acts);
 		if (wanted & WANT_WRITEBACK)
-			writeback_kick(e, acts->writeback, acts);
+			hybrid_writeback_kick(e, acts->writeback, acts);
 	}
 }
 
 enum hybrid_map_result hybrid_engine_miss(struct hybrid_engine *e, struct hybrid_io *io,
 					  struct hybrid_actions *acts)
 {
-	enum hybrid_map_result r = io_miss(e, io, acts);
+	enum hybrid_map_result r = hybrid_io_miss(e, io, acts);
 
-	engine_settle(e, acts);
+	hybrid_engine_settle(e, acts);
 	return r;
 }
 
@@ -186,8 +186,8 @@ bool hybrid_engine_io_done(struct hybrid_engine *e, struct hybrid_io *io, int er
 
 	if (!error && hybrid_engine_hit_done(e, io))
 		return true;
-	ended = io_done(e, io, error, acts);
-	engine_settle(e, acts);
+	ended = hybrid_io_ended(e, io, error, acts);
+	hybrid_engine_settle(e, acts);
 	return ended;
 }
 
@@ -195,14 +195,14 @@ void hybrid_engine_op_done(struct hybrid_engine *e, struct hybrid_op *op,
 			   struct hybrid_actions *acts)
 {
 	op->done(e, op, acts);
-	engine_settle(e, acts);
+	hybrid_engine_settle(e, acts);
 }
 
 void hybrid_volume_release_sb(struct hybrid_engine *e, struct hybrid_volume *v,
 			      struct hybrid_actions *acts)
 {
-	sb_release(e, v, acts);
-	engine_settle(e, acts);
+	hybrid_sb_release(e, v, acts);
+	hybrid_engine_settle(e, acts);
 }
 
 /* ---- time ---------------------------------------------------------------- */
@@ -224,25 +224,25 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 		return false;
 	passed = e->now ? now_ms - e->now : 0;
 	e->now = now_ms;
-	reclaim(e, acts);
-	writeback_tick(e, passed, acts);
-	room_tick(e, acts);
-	engine_settle(e, acts);
-	room_tick_flush(e, acts);
-	trim_tick(e, passed, acts);
-	holds_tick(e);
+	hybrid_reclaim(e, acts);
+	hybrid_writeback_tick(e, passed, acts);
+	hybrid_room_tick(e, acts);
+	hybrid_engine_settle(e, acts);
+	hybrid_room_tick_flush(e, acts);
+	hybrid_trim_tick(e, passed, acts);
+	hybrid_holds_tick(e);
 	watermark_tick(e);
-	wear_tick(e, passed);
-	jobs_tick(e, acts);
+	hybrid_wear_tick(e, passed);
+	hybrid_jobs_tick(e, acts);
 	if (!READ_ONCE(e->failed) &&
 	    now_ms - e->commit.last_interval >= READ_ONCE(e->config.commit_interval)) {
 		e->commit.last_interval = now_ms;
-		lazy_interval(e, acts);
+		hybrid_lazy_interval(e, acts);
 	}
-	engine_settle(e, acts);
-	return unrecorded_left(e) || atomic_read(&e->nr_dirty) || READ_ONCE(e->grace.wanted) ||
-	       READ_ONCE(e->jobs.nr_busy) || jobs_spare(e) ||
-	       READ_ONCE(e->jobs.nr_waiters) || trim_wanted(e) ||
+	hybrid_engine_settle(e, acts);
+	return hybrid_unrecorded_left(e) || atomic_read(&e->nr_dirty) ||
+	       READ_ONCE(e->grace.wanted) || READ_ONCE(e->jobs.nr_busy) || hybrid_jobs_spare(e) ||
+	       READ_ONCE(e->jobs.nr_waiters) || hybrid_trim_wanted(e) ||
 	       READ_ONCE(e->wear.endurance) != ENDURANCE_PLENTY;
 }
 
@@ -258,7 +258,7 @@ void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,
 		list_add_tail(&w->link, &e->cp.waiters);
 		e->cp.wanted = true;
 		e->commit.lazy_wanted = true;
-		meta_kick_locked(e, acts);
+		hybrid_meta_kick_locked(e, acts);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (failed) {
@@ -283,8 +283,8 @@ static bool stop_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 	WRITE_ONCE(e->stopping, true);
 	drain_set(&e->writebacks.drain, READ_ONCE(e->wear.failing), 0);
 	spin_unlock_irqrestore(&e->lock, flags);
-	holds_drop(e, NULL, HOLD_SUSPENDED);
-	reclaim(e, acts);
+	hybrid_holds_drop(e, NULL, HOLD_SUSPENDED);
+	hybrid_reclaim(e, acts);
 	spin_lock_irqsave(&e->lock, flags);
 	busy = e->jobs.nr_busy || READ_ONCE(e->meta.state) != META_IDLE ||
 	       e->writebacks.queued || e->trim.busy;
@@ -297,16 +297,16 @@ static bool stop_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (busy || ended)
 		return ended;
-	if (unrecorded_left(e) && !e->stop_tried) {
+	if (hybrid_unrecorded_left(e) && !e->stop_tried) {
 		e->stop_tried = true;
-		lazy_interval(e, acts);
+		hybrid_lazy_interval(e, acts);
 		return false;
 	}
 	spin_lock_irqsave(&e->lock, flags);
 	e->stop_tried = false;
 	e->cp.clean = true;
 	e->cp.wanted = true;
-	meta_kick_locked(e, acts);
+	hybrid_meta_kick_locked(e, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return false;
 }
@@ -315,7 +315,7 @@ bool hybrid_engine_stop(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	bool ended = stop_next(e, acts);
 
-	engine_settle(e, acts);
+	hybrid_engine_settle(e, acts);
 	return ended;
 }
 
@@ -333,7 +333,7 @@ int hybrid_engine_configure(struct hybrid_engine *e, const struct hybrid_config 
 	WRITE_ONCE(e->config.low_watermark, config->low_watermark);
 	WRITE_ONCE(e->config.commit_interval, config->commit_interval);
 	WRITE_ONCE(e->config.metadata_share, config->metadata_share);
-	wear_configure(e, config);
+	hybrid_wear_configure(e, config);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return 0;
 }
@@ -399,7 +399,7 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	st->failed = READ_ONCE(e->failed);
 	st->dirty = dirty_in_all(e);
 	st->dirty_sectors = dirty_sectors_in_all(e);
-	wear_status(e, st);
+	hybrid_wear_status(e, st);
 	st->drain_on = READ_ONCE(e->writebacks.drain.on) && !st->failing;
 	st->draining = READ_ONCE(e->writebacks.drain.on) && st->dirty;
 	st->block_sectors = e->g->block_sectors;
@@ -531,7 +531,7 @@ static const char *check_set(struct hybrid_engine *e, u32 set, struct dirty_sums
 	if (!why)
 		why = check_writes(e, s);
 	if (!why)
-		why = holds_check(e, s);
+		why = hybrid_holds_check(e, s);
 	if (!why && sums->blocks > before && !test_bit(set, e->writebacks.dirty_sets))
 		return "no sweep finds a set's dirty blocks";
 	return why;
@@ -548,7 +548,7 @@ const char *hybrid_engine_check(struct hybrid_engine *e)
 		if (why)
 			return why;
 	}
-	return check_sums(e, &sums) ?: check_volumes(e) ?: places_check(e);
+	return check_sums(e, &sums) ?: check_volumes(e) ?: hybrid_places_check(e);
 }
 
 void hybrid_engine_evict(struct hybrid_engine *e, struct hybrid_volume *v, oblock_t b,
@@ -566,11 +566,11 @@ void hybrid_engine_evict(struct hybrid_engine *e, struct hybrid_volume *v, obloc
 	if (i >= 0 && (s->flags[i] & BLOCK_MAPPED)) {
 		dirty = block_mask(e, s, MASK_DIRTY, i);
 		if (!dirty)
-			evict_block(e, set, i);
+			hybrid_evict_block(e, set, i);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
 	if (dirty)
-		writeback_window(e, key, acts);
+		hybrid_writeback_window(e, key, acts);
 	want(acts, WANT_COMMIT);
-	engine_settle(e, acts);
+	hybrid_engine_settle(e, acts);
 }

@@ -26,7 +26,7 @@ struct hybrid_op;
 /* The actions that follow from an event. */
 struct hybrid_actions {
 	struct list_head list;		/* hybrid_op.link: to be carried out */
-	/* The rest is the engine's own, for the event under way: engine_settle() */
+	/* The rest is the engine's own, for the event under way: hybrid_engine_settle() */
 	struct list_head again;		/* hybrid_op.link of ios that need not wait any longer */
 	u32 wanted;			/* enum want */
 	struct hybrid_volume *writeback;	/* WANT_WRITEBACK: of this volume, or (NULL) all */

@@ -481,7 +481,7 @@ static void mark_all_leaves(void)
 
 	for (set = 0; set < e->map.nr_sets; set++)
 		for (i = 0; i < e->map.set_size; i += HYBRID_MAP_LEAF_BLOCKS)
-			mark_leaf(e, set, i);
+			hybrid_mark_leaf(e, set, i);
 }
 
 static void measure_delete(void)
@@ -522,8 +522,8 @@ static void make_dirty(u32 per_mille)
 			bool dirty = scale_mix(s->key[i]) % 1000 < per_mille;
 
 			set_put_mask(&e->map, s, MASK_VALID, i, e->map.granules);
-			put_dirty(e, s, i, dirty ? e->map.granules : 0);
-			put_jdirty(e, s, i, dirty ? e->map.granules : 0);
+			hybrid_put_dirty(e, s, i, dirty ? e->map.granules : 0);
+			hybrid_put_jdirty(e, s, i, dirty ? e->map.granules : 0);
 		}
 		spin_unlock(&s->lock);
 	}

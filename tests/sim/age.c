@@ -72,7 +72,7 @@ void age_flushes(struct world *w)
 	u32 i;
 
 	for (i = 0; i < e->map.nr_sets; i++)
-		lift_stamps(e);
+		hybrid_lift_stamps(e);
 	for (i = 0; i < w->nr_vol; i++) {
 		struct hybrid_volume *v = w->vol[i]->v;
 

@@ -317,7 +317,7 @@ def test_recorded_is_the_same_run(sim, tmp_path, options):
 # Defects: mode, file, what it says, what it says then.
 PLANTED = {
     "fua-ignored": ("B", "core/engine-write.c", " fua && !io->commit)", " false)"),
-    "flush-ignored": ("B", "core/engine-commit.c", "	else\n		join_commit(", "	else if (0)\n		join_commit("),
+    "flush-ignored": ("B", "core/engine-commit.c", "	else\n		hybrid_join_commit(", "	else if (0)\n		hybrid_join_commit("),
     "clean-without-flush": ("B", "core/engine-commit.c", "if (!origin_durable(v, s->stamp[i]))", "if (0)"),
     "rewrite-stays-clean": ("B", "core/engine-write.c", "	if (again)\n", "	if (0)\n"),
     "removal-not-recorded": ("A", "core/engine-evict.c", "	if (s->flags[i] & BLOCK_JMAPPED) {", "	if (0) {"),

@@ -110,6 +110,21 @@ def test_builds_without_a_word(target):
     assert _make(target) == ""
 
 
+def test_every_global_carries_the_prefix():
+    """A kernel with dm-hybrid built in has one name space."""
+    assert _make("modules-amd64") == ""
+    names = set()
+    for path in (TOP / "build/modules-amd64/dm-hybrid").rglob("*.o"):
+        if not path.name.endswith(".mod.o"):
+            run = subprocess.run(["nm", "--defined-only", "--extern-only", path], capture_output=True, text=True,
+                                 check=True)
+            names |= {line.split()[-1] for line in run.stdout.splitlines()}
+    # Macros of the kernel make names of their own around the name of a tracepoint or an export.
+    prefixed = re.compile(r"(__\w+_)?hybrid_\w+|(init|cleanup)_module|__this_module")
+    assert len(names) > 300
+    assert not sorted(name for name in names if not prefixed.fullmatch(name))
+
+
 def test_builds_for_backports():
     """The next kernel that users of Debian 12 have; all others, and running them: check-kernels."""
     try:

@@ -553,7 +553,7 @@ static u32 evict_clean(void)
 		spin_lock_irqsave(&s->lock, flags);
 		for (i = 0; i < e->map.set_size; i++)
 			if (s->flags[i] & BLOCK_MAPPED)
-				n += evict_block(e, set, i);
+				n += hybrid_evict_block(e, set, i);
 		spin_unlock_irqrestore(&s->lock, flags);
 	}
 	return n;

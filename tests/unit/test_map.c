@@ -385,7 +385,7 @@ static void chains_end(void **state)
 
 /* ---- loading, records ---------------------------------------------------- */
 
-/* As the engine's put_dirty() */
+/* As the engine's hybrid_put_dirty() */
 static void put_dirty(struct hybrid_set *s, u32 i, u64 dirty)
 {
 	s->nr_dirty += !!dirty - !!set_mask(&map, s, MASK_DIRTY, i);

@@ -215,7 +215,7 @@ static void write_beside_a_failure(void **state)
 	carry(&acts);
 	INIT_LIST_HEAD(&writer.io.link);
 	spin_lock(&s->lock);
-	wait_in_set(s, &writer.io, WAIT_RECORD);
+	hybrid_wait_in_set(s, &writer.io, WAIT_RECORD);
 	spin_unlock(&s->lock);
 	writer.done = false;
 	fail_origin = true;

@@ -295,8 +295,9 @@ static void time_drops(void **state)
 
 static struct hybrid_job *get_job(enum job_type type, struct hybrid_volume *volume)
 {
-	job_prepare(e, type == JOB_FILL ? FILLS : type == JOB_AHEAD ? AHEADS : WRITEBACKS);
-	return type == JOB_WRITEBACK ? job_get(e, type, volume) : fill_get(e, type, volume, 0);
+	hybrid_job_prepare(e, type == JOB_FILL ? FILLS : type == JOB_AHEAD ? AHEADS : WRITEBACKS);
+	return type == JOB_WRITEBACK ? hybrid_job_get(e, type, volume) : hybrid_fill_get(e, type,
+											 volume, 0);
 }
 
 /* A part is for fills, and where they need more they get it. */
@@ -318,13 +319,13 @@ static void fills_come_first(void **state)
 	assert_int_equal(e->runs.ends[HOLD_YIELDED] > 0, 1);
 	reads((u64)hole * BLOCK, 8, 0);
 	while (n--)
-		job_put(e, job[n], NULL);
+		hybrid_job_put(e, job[n], NULL);
 }
 
 static void unclaim(struct hybrid_volume *volume)
 {
 	spin_lock(&e->lock);
-	jobs_unclaim(e, volume);
+	hybrid_jobs_unclaim(e, volume);
 	spin_unlock(&e->lock);
 }
 
@@ -336,7 +337,7 @@ static void jobs_are_shared(void **state)
 	u32 n;
 
 	pool_of(16 * MIB);
-	other = volume_alloc(e, 2, &info);
+	other = hybrid_volume_alloc(e, 2, &info);
 	e->nr_open++;
 	for (n = 0; n < NR_FILL_JOBS && (job[n] = get_job(JOB_FILL, v)); n++)
 		;
@@ -344,18 +345,18 @@ static void jobs_are_shared(void **state)
 	own = get_job(JOB_FILL, other);
 	assert_non_null(own);
 	assert_null(get_job(JOB_FILL, other));
-	job_put(e, job[--n], NULL);
+	hybrid_job_put(e, job[--n], NULL);
 	assert_null(get_job(JOB_FILL, v));
 	claimed = get_job(JOB_FILL, other);
 	assert_non_null(claimed);
-	job_put(e, claimed, NULL);
-	job_put(e, own, NULL);
+	hybrid_job_put(e, claimed, NULL);
+	hybrid_job_put(e, own, NULL);
 	while (n--)
-		job_put(e, job[n], NULL);
+		hybrid_job_put(e, job[n], NULL);
 	assert_int_equal(e->jobs.pool[FILLS].lent, 0);
 	unclaim(other);
 	e->nr_open--;
-	volume_free(other);
+	hybrid_volume_free(other);
 }
 
 /* All jobs for fills are in use: one by the volume, the rest by another. */
@@ -367,7 +368,7 @@ struct all_jobs {
 
 static void take_all_jobs(struct all_jobs *all)
 {
-	all->other = volume_alloc(e, 2, &info);
+	all->other = hybrid_volume_alloc(e, 2, &info);
 	e->nr_open++;
 	all->own = get_job(JOB_FILL, v);
 	assert_non_null(all->own);
@@ -381,7 +382,7 @@ static void take_all_jobs(struct all_jobs *all)
 static void others_jobs_end(struct all_jobs *all)
 {
 	while (all->nr)
-		job_put(e, all->job[--all->nr], NULL);
+		hybrid_job_put(e, all->job[--all->nr], NULL);
 }
 
 static void end_all_jobs(struct all_jobs *all)
@@ -389,7 +390,7 @@ static void end_all_jobs(struct all_jobs *all)
 	unclaim(v);
 	unclaim(all->other);
 	e->nr_open--;
-	volume_free(all->other);
+	hybrid_volume_free(all->other);
 }
 
 /* A read by the volume that must have a job waits for one. */
@@ -405,7 +406,7 @@ static void read_waits_for_a_job(void)
 		assert_true(hybrid_engine_io_done(e, &reader.io, 0, &acts));
 	carry(&acts);
 	INIT_LIST_HEAD(&reader.io.link);
-	assert_false(job_get_staged(e, &reader.io, true, &staged));
+	assert_false(hybrid_job_get_staged(e, &reader.io, true, &staged));
 	reader.done = false;
 }
 
@@ -426,7 +427,7 @@ static void write_without_a_job(void **state)
 	assert_int_equal(writer.io.to_origin, 7);
 	assert_true(origin_has(4, 16, 2));
 	others_jobs_end(&all);
-	job_put(e, all.own, NULL);
+	hybrid_job_put(e, all.own, NULL);
 	end_all_jobs(&all);
 }
 
@@ -444,14 +445,14 @@ static void holds_end_beside_a_waiter(void **state)
 	read_waits_for_a_job();
 	others_jobs_end(&all);
 	assert_true(e->runs.nr_holds);
-	holds_drop(e, v, HOLD_MODE);
+	hybrid_holds_drop(e, v, HOLD_MODE);
 	assert_int_equal(e->runs.nr_holds, 0);
 	assert_int_equal(e->jobs.nr_waiters, 1);
 	tick(100);
 	assert_true(reader.done);
 	assert_int_equal(e->jobs.nr_waiters, 0);
 	hybrid_actions_init(&acts);
-	job_put(e, all.own, &acts);
+	hybrid_job_put(e, all.own, &acts);
 	end_all_jobs(&all);
 }
 
@@ -465,12 +466,12 @@ static void waiter_gets_the_job(void **state)
 	take_all_jobs(&all);
 	read_waits_for_a_job();
 	hybrid_actions_init(&acts);
-	rerun(&writer.io, &acts);
+	hybrid_rerun(&writer.io, &acts);
 	INIT_LIST_HEAD(&all.own->link);
-	job_put(e, all.own, &acts);
+	hybrid_job_put(e, all.own, &acts);
 	assert_ptr_equal(acts.again.next, &reader.io.op.link);
 	list_del_init(&writer.io.op.link);
-	engine_settle(e, &acts);
+	hybrid_engine_settle(e, &acts);
 	carry(&acts);
 	assert_true(reader.done);
 	others_jobs_end(&all);
@@ -491,8 +492,8 @@ static void own_jobs(void **state)
 	u32 k;
 
 	pool_of(16 * MIB);
-	other = volume_alloc(e, 2, &info);
-	assert_int_equal(jobs_reserve(e, other), 0);
+	other = hybrid_volume_alloc(e, 2, &info);
+	assert_int_equal(hybrid_jobs_reserve(e, other), 0);
 	other->open = true;
 	e->nr_open++;
 	shim_alloc_fails = no_memory_now;
@@ -503,15 +504,15 @@ static void own_jobs(void **state)
 		its = get_job(type[k], other);
 		assert_non_null(its);
 		assert_null(get_job(type[k], other));
-		job_put(e, mine, NULL);
+		hybrid_job_put(e, mine, NULL);
 		mine = get_job(type[k], v);
 		assert_non_null(mine);
-		job_put(e, its, NULL);
-		job_put(e, mine, NULL);
+		hybrid_job_put(e, its, NULL);
+		hybrid_job_put(e, mine, NULL);
 	}
 	unclaim(other);
 	e->nr_open--;
-	volume_free(other);
+	hybrid_volume_free(other);
 }
 
 /* An origin that cannot be read fails those who ask, not those who do not. */

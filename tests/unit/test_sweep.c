@@ -76,7 +76,7 @@ static void make_dirty(u32 nr)
 		if (i >= 0) {
 			set_put_mask(&e->map, s, MASK_VALID, i, 1);
 			set_put_mask(&e->map, s, MASK_VALID, i, 1);
-		put_dirty(e, s, i, 1);
+		hybrid_put_dirty(e, s, i, 1);
 			window[nr_dirty++] = window_of(key);
 		}
 		spin_unlock(&s->lock);
@@ -104,9 +104,9 @@ static int setup(void **state)
 	e = hybrid_engine_create(&sb, &ops, NULL, hybrid_policy_get("fifo"), &config, &error);
 	assert_non_null(e);
 	for (n = 0; n < NR_VOLUMES; n++) {
-		volume_put(e, ids[n], volume_alloc(e, ids[n], &info));
+		hybrid_volume_put(e, ids[n], hybrid_volume_alloc(e, ids[n], &info));
 		assert_non_null(volume(n));
-		assert_int_equal(sweep_create(e, volume(n), NR_VOLUMES), 0);
+		assert_int_equal(hybrid_sweep_create(e, volume(n), NR_VOLUMES), 0);
 	}
 	nr_windows = 0;
 	nr_dirty = 0;
@@ -131,7 +131,7 @@ static u64 next(u32 nr)
 
 	for (n = 0; n < MAX_STEPS; n++) {
 		set = w->under_way ? w->set : 0;
-		switch (sweep_next(e, volume(nr), &key)) {
+		switch (hybrid_sweep_next(e, volume(nr), &key)) {
 		case SWEEP_WINDOW:
 			return key;
 		case SWEEP_NOTHING:
@@ -176,8 +176,8 @@ static void room_is_divided(void **state)
 	u32 one, nr;
 
 	for (nr = 1, one = 0; nr <= HYBRID_MAX_VOLUMES; nr *= 2) {
-		sweep_destroy(volume(0));
-		assert_int_equal(sweep_create(e, volume(0), nr), 0);
+		hybrid_sweep_destroy(volume(0));
+		assert_int_equal(hybrid_sweep_create(e, volume(0), nr), 0);
 		one = one ? one : sweep(0)->room;
 		assert_true(sweep(0)->room == max(one / nr, 1024U));
 	}
@@ -202,7 +202,7 @@ static void behind_the_cursor(void **state)
 		i = hybrid_set_alloc(&e->map, s, key);
 		assert_true(i >= 0);
 		set_put_mask(&e->map, s, MASK_VALID, i, 1);
-		put_dirty(e, s, i, 1);
+		hybrid_put_dirty(e, s, i, 1);
 		spin_unlock(&s->lock);
 	}
 	assert_true(next(0) == window_of(key));
@@ -220,7 +220,7 @@ static void clean_sets_cost_nothing(void **state)
 		spin_lock(&s->lock);
 		for (i = 0; i < e->map.set_size; i++)
 			if (s->flags[i] & BLOCK_MAPPED)
-				put_dirty(e, s, i, 0);
+				hybrid_put_dirty(e, s, i, 0);
 		spin_unlock(&s->lock);
 	}
 	assert_int_equal(atomic_read(&e->nr_dirty), 0);

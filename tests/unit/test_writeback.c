@@ -102,8 +102,8 @@ static void windows_of_another_origin(void **state)
 	e->writebacks.passed = true;
 	hybrid_actions_init(&acts);
 	hybrid_actions_init(&held);
-	writeback_kick(e, other, &acts);
-	writeback_kick(e, v, &acts);
+	hybrid_writeback_kick(e, other, &acts);
+	hybrid_writeback_kick(e, v, &acts);
 	while ((op = hybrid_actions_pop(&acts))) {
 		if (op->type == HYBRID_OP_TRANSFER && op->volume == other) {
 			list_add_tail(&op->link, &held.list);
@@ -179,7 +179,7 @@ static void writeback_is_urgent(void)
 
 	WRITE_ONCE(e->writebacks.urgent, true);
 	hybrid_actions_init(&acts);
-	writeback_kick(e, NULL, &acts);
+	hybrid_writeback_kick(e, NULL, &acts);
 	carry(&acts);
 }
 
@@ -269,15 +269,15 @@ static void reads_before_the_next_batch(void **state)
 	assert_null(held_flush);
 	assert_int_equal(sectors_of(ORIGIN, true), 0);
 	hybrid_actions_init(&acts);
-	room_read_ended(e, v, &acts);
-	engine_settle(e, &acts);
+	hybrid_room_read_ended(e, v, &acts);
+	hybrid_engine_settle(e, &acts);
 	carry(&acts);
 	assert_int_equal(sectors_of(ORIGIN, true), 0);
 	/* The second read to end counts, whenever it began. */
 	room_read_begins(v);
 	hybrid_actions_init(&acts);
-	room_read_ended(e, v, &acts);
-	engine_settle(e, &acts);
+	hybrid_room_read_ended(e, v, &acts);
+	hybrid_engine_settle(e, &acts);
 	carry(&acts);
 	assert_non_null(held_flush);
 	assert_in_range(sectors_of(ORIGIN, true), 1, 2 * 8);
@@ -313,7 +313,7 @@ static void write_back(void)
 
 	hybrid_actions_init(&acts);
 	e->writebacks.passed = true;
-	writeback_kick(e, v, &acts);
+	hybrid_writeback_kick(e, v, &acts);
 	carry(&acts);
 }
 

@@ -128,7 +128,7 @@ static void judge_detached(struct check *c, const struct hybrid_sb *sb,
 			     "%s is an active volume of the pool", info->name);
 }
 
-/* As sb_matches() in the engine, in its order. */
+/* As hybrid_sb_matches() in the engine, in its order. */
 static void judge_origin(struct check *c, const struct hybrid_superblocks *s)
 {
 	const struct hybrid_sb *sb = &s->sb;

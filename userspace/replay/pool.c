@@ -427,7 +427,7 @@ int replay_pool_request(struct replay_pool *p, const struct trace_request *r)
 void replay_pool_pass(struct replay_pool *p, const struct trace_request *r)
 {
 	struct hybrid_volume *v = p->volume[r->source];
-	struct hybrid_stream *st = v ? stream_find(v, r->sector) : NULL;
+	struct hybrid_stream *st = v ? hybrid_stream_find(v, r->sector) : NULL;
 
 	if (!st)
 		return;
