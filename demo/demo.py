@@ -54,7 +54,7 @@ SECONDS = {"read": 12, "mix": 8, "write": 8}
 # A cache that warms up during the measurement: after so many seconds its state would depend on the
 # machine's speed, after so many reads it does not.
 COLD_READS = 4000
-AFTER_CUT_READS = 20000
+AFTER_CUT_READS = 60000
 READ_LIMIT = 60		# seconds
 SEED = 2026
 WARM_UP = 2		# times the read job, with other seeds
@@ -137,7 +137,7 @@ class Demo:
         """Runs a fio job, for its time or for @reads; returns reads, writes and both a second,
         latencies, and the hit ratio."""
         seconds = READ_LIMIT if reads else SECONDS[job]
-        length = [f"--number_ios={reads}"] if reads else ["--time_based"]
+        length = [f"--number_ios={reads}", f"--io_size={8 * reads}k"] if reads else ["--time_based"]
         before = self.counters() if phase != "bare" else None
         out = self.run(["sh", "-c", 'cd /tmp && rm -f demo_iops* && exec "$@"', "fio", *FIO, *LOAD,
                         *JOBS[job], *length, f"--randseed={seed}", f"--runtime={seconds}",

@@ -152,8 +152,10 @@ def curve(r: dict) -> str:
     shown = ""
     for phase, start, end in spans:
         if phase != shown:
+            # The last name may be longer than its phase.
+            at, anchor = (x(start) + 5, "start") if x(start) < right - 110 else (right + 25, "end")
             parts.append(f'<line class="grid" x1="{x(start):.1f}" y1="{top}" x2="{x(start):.1f}" '
-                         f'y2="{bottom}"/><text x="{x(start) + 5:.1f}" y="{top - 9}">'
+                         f'y2="{bottom}"/><text x="{at:.1f}" y="{top - 9}" text-anchor="{anchor}">'
                          f'{escape.escape(phase)}</text>')
         shown = phase
         path = " ".join(f"{x(t):.1f},{axis.at(v):.1f}" for p, t, v in points if start <= t < end)
