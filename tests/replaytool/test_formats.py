@@ -84,13 +84,13 @@ def test_the_same_from_everywhere(replay, tmp_path):
 HOSTILE = {
     "empty": ("", "holds no request"),
     "comments": ("# one\n\n", "holds no request"),
-    "prose": ("hello world\n", "trace.txt:1: neither a trace as text"),
+    "prose": ("hello world\n", "trace.txt:1: not a trace as text"),
     "negative-time": ("0 R 0 8\n-5 R 0 8\n", "trace.txt:2: field 1 (time): '-5' is negative"),
     "negative-sector": ("0 R -8 8\n", "trace.txt:1: field 3 (sector): '-8' is negative"),
     "beyond-63-bits": (f"0 R {1 << 63} 8\n", "field 3 (sector): '9223372036854775808' is beyond"),
     "beyond-64-bits": (f"0 R {1 << 64} 8\n", "field 3 (sector): '18446744073709551616' is too l"),
     "end-beyond": (f"0 R {(1 << 54) - 4} 8\n", "field 3 (sector)"),
-    "zero-length": ("0 R 0 0\n", "field 4 (length): '0' is no length"),
+    "zero-length": ("0 R 0 0\n", "field 4 (length): '0' is not a length"),
     "endless-length": (f"0 W 0 {1 << 40}\n", "field 4 (length): '1099511627776' is too long"),
     "longest-and-one": (f"0 W 0 {1 << 17}\n0 R 0 {(1 << 17) + 1}\n", "trace.txt:2: field 4 (length)"),
     "huge-time": (f"{(1 << 64) - 1} R 0 8\n", "field 1 (time)"),
@@ -160,9 +160,9 @@ def test_time_may_leap(replay):
 
 
 @pytest.mark.parametrize("args,said", [
-    (["--size", "0"], "not a size"), (["--size", "x%"], "not a size"), (["--size", ","], "nothing"),
-    (["--size", "5000000p"], "not a size"), (["--size", "9000t"], "cannot be"),
-    (["--block-size", "5k"], "does not fit"), (["--block-size", "2m"], "does not fit"),
+    (["--size", "0"], "not a size"), (["--size", "x%"], "not a size"), (["--size", ","], "no value is given"),
+    (["--size", "5000000p"], "not a size"), (["--size", "9000t"], "is not possible"),
+    (["--block-size", "5k"], "is not valid"), (["--block-size", "2m"], "is not valid"),
     (["--policy", "best"], "no such policy"), (["--format", "csv"], "no such format"),
     (["--mode", "fast"], "no such mode"), (["--endurance", "long"], "is neither"),
     (["--sample", "100"], "needs --curve"), (["--curve", "--sample", "1"], "is neither"),

@@ -215,7 +215,7 @@ static void print_best(const struct run *run, const struct advice *a, const stru
 	char buf[32], block[32];
 
 	if (a->reachable < 0.01) {
-		printf("No cache helps: hardly anything is asked for twice.\n");
+		printf("No cache helps: hardly any data is requested twice.\n");
 		return;
 	}
 	if (a->at.disk_ms > s->disk_ms)
@@ -232,11 +232,11 @@ static void print_best(const struct run *run, const struct advice *a, const stru
 	       size_text(buf, a->at.device_bytes));
 	daily = cache_daily(s, &a->at);
 	if (daily <= 0) {
-		printf("Life: the trace has no time; %s are written to the SSD for each of its runs.\n",
+		printf("Life: the trace has no time; %s is written to the SSD for each run of it.\n",
 		       size_text(buf, written(&a->at) * 4096));
 		return;
 	}
-	printf("Life: %s are written to the SSD a day, %.2f times its size.  ",
+	printf("Life: %s is written to the SSD a day, %.2f times its size.  ",
 	       size_text(buf, daily), daily / a->at.device_bytes);
 	if (e->bytes)
 		printf("Rated for %s in all,", size_text(buf, e->bytes));
@@ -252,8 +252,8 @@ void advice_print(const struct run *run, const struct endurance *e)
 
 	if (!a)
 		return;
-	printf("\nAdvice, at the size that gives 90 %% of the hits that can be had\n"
-	       "  %-8s %7s %10s %10s %8s %9s %10s  %s\n", "policy", "block", "size", "knee",
+	printf("\nAdvice, at the size that gives 90 %% of the possible hits\n  %-8s %7s %10s %10s "
+	       "%8s %9s %10s  %s\n", "policy", "block", "size", "knee",
 	       "hits", "disk ms", "RAM", "life");
 	for (i = 0; i < nr; i++)
 		print_series(run, &a[i], e);

@@ -147,7 +147,7 @@ static int fill(struct input *in)
 	in->over = !n;
 	if (in->over && in->child && !stop(in))
 		return hybrid_fail(HYBRID_BADDEV, NULL,
-				   "%s: behind line %llu: %s cannot decompress it: cut off, or damaged",
+				   "%s: after line %llu: %s cannot decompress it: cut off, or damaged",
 				   in->name, in->line, in->tool);
 	return 0;
 }

@@ -30,10 +30,10 @@ static void print_survey(const struct run *run)
 	       requests, trace_format_name(run->trace), trace_sources(run->trace), s->seconds,
 	       100 * s->requests[0] / requests, size_text(read, s->sectors[0] * 512.0),
 	       size_text(written, s->sectors[1] * 512.0));
-	printf("%s are touched; the disk alone: %.3f operations, %.3f ms a request\n",
+	printf("%s is touched; the disk alone: %.3f operations, %.3f ms a request\n",
 	       size_text(touched, s->footprint), s->disk_ops / requests, s->disk_ms / requests);
 	if (s->untimed)
-		printf("The trace has no time: one request a millisecond is taken.\n");
+		printf("The trace has no time: one request a millisecond is assumed.\n");
 	if (run->cache[0].rate < 1)
 		printf("Simulated: %.3f %% of the address space.\n", 100 * run->cache[0].rate);
 }

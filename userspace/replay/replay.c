@@ -50,7 +50,7 @@ static int get_words(struct words *w, const char *option, const char *text)
 	if (w->nr)
 		return 0;
 	return hybrid_fail(HYBRID_USAGE, "give one or more, separated by commas",
-			   "--%s: nothing is given", option);
+			   "--%s: no value is given", option);
 }
 
 /* A number without sign, exponent or other words, and where it ends; negative: none. */
@@ -87,7 +87,7 @@ static int get_block(const char *text, u32 *sectors)
 	if (value < HYBRID_MIN_BLOCK_SECTORS || value > HYBRID_MAX_BLOCK_SECTORS ||
 	    value & (value - 1))
 		return hybrid_fail(HYBRID_USAGE, "use powers of two from 4k to 1m",
-				   "--block-size %s does not fit", text);
+				   "--block-size %s is not valid", text);
 	*sectors = value;
 	return 0;
 }
@@ -97,7 +97,7 @@ static int get_policy(const char *name, const struct hybrid_policy_type **policy
 	*policy = hybrid_policy_get(name);
 	if (*policy)
 		return 0;
-	return hybrid_fail(HYBRID_USAGE, "see dm-hybrid(7) for those there are",
+	return hybrid_fail(HYBRID_USAGE, "see dm-hybrid(7) for the policies",
 			   "no such policy: %s", name);
 }
 
@@ -113,7 +113,7 @@ static int get_endurance(struct endurance *e, const char *text)
 		return 0;
 	if (!hybrid_parse_size(text, &e->bytes) && e->bytes)
 		return 0;
-	return hybrid_fail(HYBRID_USAGE, "give what is written in all, as 600t, or 0.3dwpd",
+	return hybrid_fail(HYBRID_USAGE, "give the total bytes written, such as 600t, or drive writes a day, such as 0.3dwpd",
 			   "--endurance: %s is neither", text);
 }
 
@@ -124,7 +124,7 @@ static int get_sample(const struct command_line *cl, u32 *windows)
 
 	*windows = 0;
 	if (text && !cl->given[OPT_CURVE])
-		return hybrid_fail(HYBRID_USAGE, "without --curve all is simulated",
+		return hybrid_fail(HYBRID_USAGE, "without --curve, everything is simulated",
 				   "--sample needs --curve");
 	if (!cl->given[OPT_CURVE] || (text && !strcmp(text, "all")))
 		return 0;

@@ -109,7 +109,7 @@ static int fail_cache(const struct cache *c, const char *why)
 	char size[32], block[32];
 
 	return hybrid_fail(HYBRID_BADDEV, "choose another --size or --block-size",
-			   "a cache of %s in blocks of %s cannot be: %s",
+			   "a cache of %s in blocks of %s is not possible: %s",
 			   hybrid_format_size(size, sizeof(size), c->bytes, 'h'),
 			   hybrid_format_size(block, sizeof(block), c->block_sectors * 512ULL, 'h'),
 			   why);
@@ -321,7 +321,7 @@ static int finish(struct group *g, const struct survey *s)
 	for (k = 0; k < g->nr; k++) {
 		if (replay_pool_finish(g->pool[k]))
 			return hybrid_fail(HYBRID_BADDEV, "please report this, with the trace",
-					   "the engine cannot write back what is dirty");
+					   "the engine cannot write back dirty data");
 		replay_pool_count(g->pool[k], &g->cache[k]->count);
 		scale(g->cache[k], s);
 	}

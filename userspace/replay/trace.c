@@ -148,14 +148,14 @@ static int get_seconds(const struct trace *t, u32 field, u64 *us)
 	if (*text == '-')
 		return fail_field(t, field, "time", "is negative");
 	if (!digits(&text, &seconds) || seconds > U32_MAX)
-		return fail_field(t, field, "time", "is no number of seconds");
+		return fail_field(t, field, "time", "is not a number of seconds");
 	if (*text == '.')
 		while (*++text >= '0' && *text <= '9') {
 			scale /= 10;
 			part += scale * (*text - '0');
 		}
 	if (*text)
-		return fail_field(t, field, "time", "is no number of seconds");
+		return fail_field(t, field, "time", "is not a number of seconds");
 	*us = seconds * 1000000 + part;
 	return 0;
 }
@@ -175,7 +175,7 @@ static int get_source(struct trace *t, u32 field, u32 *source)
 	if (strlen(name) > NAME_MAX_BYTES)
 		return fail_field(t, field, "device", "is too long");
 	if (i == TRACE_MAX_SOURCES)
-		return fail_field(t, field, "device", "is one too many: 64 can be told apart");
+		return fail_field(t, field, "device", "is one too many: at most 64 can be told apart");
 	t->source[i] = strdup(name);
 	if (!t->source[i])
 		return hybrid_nomem();
@@ -233,7 +233,7 @@ static int get_range(const struct trace *t, u32 at, u32 len, u64 unit, struct tr
 	if (e)
 		return e;
 	if (!n)
-		return fail_field(t, len, "length", "is no length");
+		return fail_field(t, len, "length", "is not a length");
 	if (from / unit >= TRACE_MAX_SECTOR)
 		return fail_field(t, at, unit == 1 ? "sector" : "offset", "is beyond any device");
 	if (n / unit > (r->op == TRACE_DISCARD ? U32_MAX / 2 : TRACE_MAX_COUNT))
@@ -305,7 +305,7 @@ static int blkparse_line(struct trace *t, struct trace_request *r, enum line_kin
 		preflush = false;
 	}
 	if (!e && r->op != TRACE_FLUSH)
-		e = plus ? get_range(t, 7, 9, 1, r) : fail_field(t, 8, "plus sign", "is no +");
+		e = plus ? get_range(t, 7, 9, 1, r) : fail_field(t, 8, "plus sign", "is not +");
 	if (!e)
 		e = get_source(t, 0, &r->source);
 	if (!e)
@@ -370,7 +370,7 @@ static int fio_line(struct trace *t, struct trace_request *r, enum line_kind *ki
 	else if (!strcmp(action, "sync") || !strcmp(action, "datasync"))
 		r->op = TRACE_FLUSH;
 	else
-		return fail_field(t, at + 1, "action", "is none that fio writes");
+		return fail_field(t, at + 1, "action", "is not an action that fio writes");
 	if (r->op != TRACE_FLUSH)
 		e = get_range(t, at + 2, at + 3, 512, r);
 	if (!e)
@@ -395,7 +395,7 @@ static int decide(struct trace *t)
 		t->format = TRACE_TEXT;
 	else
 		return fail_line(t, "see hybrid_replay(8), or give --format",
-				 "neither a trace as text, nor blkparse's output, nor fio's log");
+				 "not a trace as text, blkparse's output or fio's log");
 	return 0;
 }
 
@@ -438,7 +438,7 @@ static void set_time(struct trace *t, struct trace_request *r)
 static int empty(const struct trace *t)
 {
 	return hybrid_fail(HYBRID_BADDEV, t->format == TRACE_BLKPARSE ?
-			   "record with blktrace -a queue: what is queued (Q) counts" : NULL,
+			   "record with blktrace -a queue: only queued requests (Q) count" : NULL,
 			   "%s holds no request", t->name);
 }
 
