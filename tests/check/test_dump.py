@@ -165,7 +165,7 @@ def test_a_dump_that_is_not_durable_is_none(build, clean, tmp_path):
     path.touch()
     env = {**os.environ, "LD_PRELOAD": str(build / "faults.so"), "FAULT_FLUSH": f"1 {path}"}
     r = run(build, "dump", clean.cache, "-o", path, env=env)
-    assert r.returncode == 6 and "could not be written whole" in r.stderr, r
+    assert r.returncode == 6 and "could not be written completely" in r.stderr, r
     assert run(build, "dump", clean.cache, "-o", "/dev/stdout").returncode == 0
 
 

@@ -86,12 +86,12 @@ def test_where_nothing_tells_it_is_unknown_and_never_none(pool, lost):
         f.write(bytes(8192))
     r = lost(pool.cache, "--json")
     assert r.returncode == 4
-    assert "unknown: the metadata of the cache device are damaged" in r.stdout
+    assert "unknown: the metadata of the cache device is damaged" in r.stdout
     # A clean origin has lost nothing, whatever became of its cache.
     with open(pool.cache, "r+b") as f:
         f.truncate(4096)
     r = lost(pool.cache)
-    assert r.returncode == 4 and "no member" in r.stderr
+    assert r.returncode == 4 and "not a member" in r.stderr
 
 
 def test_a_clean_origin_has_lost_nothing(build, tmp_path, lost):
@@ -104,7 +104,7 @@ def test_what_is_no_member(tmp_path, lost):
     path = tmp_path / "file"
     path.write_bytes(bytes(8 * MIB))
     r = lost(path)
-    assert r.returncode == 4 and "it is no member of a pool" in r.stderr
+    assert r.returncode == 4 and "it is not a member of a pool" in r.stderr
 
 
 @pytest.mark.parametrize("copies", [(0, 1), (0,), (1,)])
@@ -128,7 +128,7 @@ def test_what_an_origin_says_that_it_lost(pool, lost, copies):
     r = lost(origin.path, "--json")
     assert r.returncode == 4
     assert ranges(r) == [("vol0", None, None,
-                          "unknown: the map of what was lost cannot be read")]
+                          "unknown: the map of the lost data cannot be read")]
 
 
 def test_a_loss_that_was_accepted(pool, lost):
@@ -205,7 +205,7 @@ def test_files_of_ext4(ext4, lost):
     ext4.write(*((*place, seed) for seed, place in enumerate(places, 5)))
     r = lost("--files", ext4.cache, *ext4.origins, bad=bad(ext4, *places))
     assert r.returncode == 7, r.stderr
-    _, _, found = r.stdout.partition("vol0: files of ext4, as far as it is sound")
+    _, _, found = r.stdout.partition("vol0: files of ext4, provided that it is sound")
     assert sorted(re.findall(r"^  (/.*)$", found, re.M)) == ["/dir/three", "/dir/two"]
     # Of one of them, and without its origin
     r = lost("--files", ext4.cache, *ext4.origins, bad=bad(ext4, places[0]))
@@ -219,7 +219,7 @@ def test_free_blocks_and_the_filesystem_s_own(ext4, lost):
     ext4.write((0, 0, 16, 1), (0, free * 2 // 8 * 8, 8, 2))
     r = lost("--all", "--files", ext4.cache, *ext4.origins)
     assert "  4 blocks are not in use\n" in r.stdout
-    assert re.search(r"^  8 blocks hold structures of the filesystem itself: .* may be wrong",
+    assert re.search(r"^  8 blocks hold structures of the file system itself: .* may be wrong",
                      r.stdout, re.M)
 
 
@@ -227,7 +227,7 @@ def test_files_of_what_nobody_knows(build, tmp_path, lost):
     pool = Pool(build, tmp_path / "pool")
     pool.write((0, 0, 64, 1))
     r = lost("--all", "--files", pool.cache, *pool.origins)
-    assert "vol0: no filesystem is recognised" in r.stdout and "unknown" in r.stdout
+    assert "vol0: no file system is recognised" in r.stdout and "unknown" in r.stdout
 
 
 def test_files_of_xfs_are_found_by_what_is_printed(build, files, tmp_path, lost):
@@ -245,7 +245,7 @@ def test_files_of_xfs_are_found_by_what_is_printed(build, files, tmp_path, lost)
     start = image.read_bytes().index(bytes([2]) * 4096) // 512
     pool.write((0, start, 8, 7))
     r = lost("--all", "--files", pool.cache, *pool.origins)
-    _, _, script = r.stdout.partition("vol0: the files of xfs are found by\n")
+    _, _, script = r.stdout.partition("vol0: these commands find the files of xfs:\n")
     losetup, _, xfs_db = script.partition("\n")
     if os.geteuid():
         pytest.skip("a loop device needs root")

@@ -102,7 +102,7 @@ def refused(writeback, pool, *args, rc, says, **kw):
 
 
 def test_the_origins_of_all_dirty_volumes_are_needed(pool, writeback, tool):
-    refused(writeback, pool, rc=2, says="volume vol1 has 544.00k dirty, and its origin is not given",
+    refused(writeback, pool, rc=2, says="volume vol1 has 544.00k of dirty data, and its origin is not given",
             origins=pool.origins[:1])
     refused(writeback, pool, "--volume", "vol2", rc=4, says="no volume vol2", origins=[])
     refused(writeback, pool, "--volume", "vol0,vol1", rc=2, says="origins of 2 volumes",
@@ -123,7 +123,7 @@ def test_foreign_cloned_stale_detached_are_refused_as_by_the_kernel(pool, build,
     refused(writeback, pool, rc=4, says="is not an origin", origins=[other.cache])
     refused(writeback, pool, rc=2, says="are the same device", origins=one * 2)
     clone = pool.copy(tmp_path / "clone")
-    refused(writeback, pool, rc=4, says="both are the origin of volume vol0",
+    refused(writeback, pool, rc=4, says="are both the origin of volume vol0",
             origins=[*one, clone.origins[0]])
     # The cache was used with another copy of the origin meanwhile.
     pool.opened("write 0 0 16 9", "flush 0", "write 1 0 16 9", "flush 1")
@@ -312,7 +312,7 @@ def test_a_cache_device_that_fails_meanwhile(pool, writeback, tool):
     data = Cache(pool.cache).geometry("data_sector")
     bad = f"write {pool.cache} {journal} {data}"
     r = writeback(pool, "--json", bad=bad)
-    assert r.returncode == 6 and "cannot be written any more" in r.err and "--copy-only" in r.err
+    assert r.returncode == 6 and "can no longer be written" in r.err and "--copy-only" in r.err
     assert sum(u[2] for u in unwritten(r)) == 704 * 1024
     assert {u[3] for u in unwritten(r)} == {"the cache device cannot be written"}
     copied = writeback(pool, "--copy-only", bad=bad)
@@ -331,7 +331,7 @@ def test_copy_only_touches_no_metadata(pool, writeback, tool):
     heads = [path.read_bytes()[:HEAD * 512] for path in pool.origins]
     for _ in range(2):
         r = writeback(pool, "--copy-only")
-        assert r.returncode == 0 and "still calls it dirty" in r.out
+        assert r.returncode == 0 and "still records it as dirty" in r.out
         assert pool.cache.read_bytes() == cache
         assert [path.read_bytes()[:HEAD * 512] for path in pool.origins] == heads
         for n in range(2):

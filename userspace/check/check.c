@@ -106,7 +106,7 @@ static void judge_nonce(struct check *c, const struct hybrid_superblocks *s,
 			     (unsigned long long)usage->dirty_blocks);
 	if (!dirty && sb->flags & HYBRID_SB_DIRTY)
 		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_FLAGGED, NULL,
-			     "%s: nothing of it is dirty in the cache", info->name);
+			     "%s: the cache has no dirty data of it", info->name);
 	if (sb->instance && sb->instance != info->instance)
 		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_OLDER, NULL,
 			     "%s: last opened as instance %u, is %u now", info->name,
@@ -118,7 +118,7 @@ static void judge_detached(struct check *c, const struct hybrid_sb *sb,
 {
 	if (!info)
 		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_DETACHED, NULL,
-			     "%s: the data begin at sector %llu", sb->name,
+			     "%s: the data begins at sector %llu", sb->name,
 			     (unsigned long long)sb->data_sector);
 	else if (info->state == HYBRID_VOLUME_TOMBSTONE)
 		hybrid_found(&c->f, HYBRID_FOUND_ORIGIN_TOMBSTONE, NULL,

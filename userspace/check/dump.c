@@ -243,7 +243,7 @@ static void keep_from_others(int fd, const char *path)
 
 	/* File systems without modes refuse it, or pass over it */
 	if (fchmod(fd, 0600) || fstat(fd, &st) || st.st_mode & 077)
-		hybrid_warn("others can read %s, with the keys that pair origins with their cache", path);
+		hybrid_warn("other users can read %s, which has the keys that pair origins with their cache", path);
 }
 
 /* A device is no place for a dump. */
@@ -285,8 +285,8 @@ static int dump(struct dump *d)
 		r = fsync(fileno(d->out)) && errno != EINVAL;
 	if (path)
 		r |= fclose(d->out);
-	return !r ? 0 : hybrid_fail(HYBRID_PARTIAL, "look for space",
-				    "%s: the dump could not be written whole: %s",
+	return !r ? 0 : hybrid_fail(HYBRID_PARTIAL, "check the free space",
+				    "%s: the dump could not be written completely: %s",
 				    path ? path : "stdout", strerror(errno));
 }
 
@@ -300,8 +300,8 @@ static int read_whole(struct hybrid_metadata *md, const struct hybrid_device *de
 		goto out;
 	if (r || hybrid_findings_worst(&f) == HYBRID_DAMAGE) {
 		hybrid_findings_print(&f, stderr);
-		r = hybrid_fail(HYBRID_BADDEV, "see hybridctl check; --repair dumps what is certain",
-				"%s: the metadata are damaged", dev->path);
+		r = hybrid_fail(HYBRID_BADDEV, "see hybridctl check; --repair dumps the parts that are certain",
+				"%s: the metadata is damaged", dev->path);
 	}
 out:
 	hybrid_findings_free(&f);
@@ -322,7 +322,7 @@ static int dump_salvaged(struct dump *d, const struct hybrid_device *dev)
 		r = stale.nomem ? hybrid_nomem() : dump(d);
 	}
 	if (!r && (stale.nr || s.lost_volumes)) {
-		hybrid_warn("not all is in the dump: hybridctl repair --test %s says more",
+		hybrid_warn("the dump is not complete: hybridctl repair --test %s says more",
 			    dev->path);
 		r = HYBRID_PARTIAL;
 	}

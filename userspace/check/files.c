@@ -103,7 +103,7 @@ static int run_tool(char * const *argv, int (*line)(struct search *s, char *text
 	if (f)
 		fclose(f);
 	if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
-		return hybrid_fail(HYBRID_PARTIAL, "is it installed, and is the filesystem sound?",
+		return hybrid_fail(HYBRID_PARTIAL, "is it installed, and is the file system sound?",
 				   "%s failed on %s", argv[0], s->place->path);
 	return r;
 }
@@ -218,10 +218,10 @@ static void say_what_is_unknown(const struct search *s)
 	if (s->unused)
 		printf("  %u blocks are not in use\n", s->unused);
 	if (s->own)
-		printf("  %u blocks hold structures of the filesystem itself: what is listed may be "
-		       "wrong, and more files concerned\n", s->own);
+		printf("  %u blocks hold structures of the file system itself: the list may be "
+		       "wrong, and more files may be affected\n", s->own);
 	if (s->capped)
-		printf("  there is more, which was not looked at\n");
+		printf("  there are more blocks, which were not searched\n");
 }
 
 static int search_ext(struct search *s, const struct hybrid_ranges *ranges, const char *volume,
@@ -266,7 +266,7 @@ static void print_xfs(const struct hybrid_place *place, const struct hybrid_rang
 		for (b = range->sector; b < end; b += block / 512)
 			printf(" \\\n    -c 'daddr %" PRIu64 "' -c 'blockuse -n'", (uint64_t)b);
 	}
-	printf(" \\\n    %s%s\n", device, place->offset ? "\t# what losetup printed" : "");
+	printf(" \\\n    %s%s\n", device, place->offset ? "\t# the device that losetup printed" : "");
 }
 
 /* ---- which filesystem ------------------------------------------------------ */
@@ -316,21 +316,21 @@ int hybrid_files_print(const struct hybrid_ranges *ranges, const char *volume,
 	int r = 0;
 
 	if (!probe(place, type, &block)) {
-		printf("%s: no filesystem is recognised on %s: its files are unknown\n", volume,
+		printf("%s: no file system is recognised on %s: its files are unknown\n", volume,
 		       place->path);
 		return 0;
 	}
 	if (!strncmp(type, "ext", 3)) {
-		printf("%s: files of %s, as far as it is sound (e2fsck -fn tells):\n", volume,
+		printf("%s: files of %s, provided that it is sound (see e2fsck -fn):\n", volume,
 		       type);
 		/* So that the tools' output does not overtake it */
 		fflush(stdout);
 		r = search_ext(&s, ranges, volume, block);
 	} else if (!strcmp(type, "xfs")) {
-		printf("%s: the files of xfs are found by\n", volume);
+		printf("%s: these commands find the files of xfs:\n", volume);
 		print_xfs(place, ranges, volume, block);
 	} else {
-		printf("%s: nothing here knows how to find files of %s: they are unknown\n",
+		printf("%s: there is no way to find files of %s: they are unknown\n",
 		       volume, type);
 	}
 	free(s.blocks.list);

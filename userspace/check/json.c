@@ -42,7 +42,7 @@ int json_fail(struct json *j, const char *fmt, ...)
 	else if (j->section[0] || j->key[0])
 		snprintf(place, sizeof(place), "%s%s%s: ", j->section,
 			 j->section[0] && j->key[0] ? "." : "", j->key);
-	return hybrid_fail(HYBRID_BADDEV, "see hybrid-dump(5) for what a dump looks like",
+	return hybrid_fail(HYBRID_BADDEV, "see hybrid-dump(5) for the format of a dump",
 			   "%s:%llu:%u: %s%s", j->name, (unsigned long long)j->line, j->column,
 			   place, ferror(j->in) ? "it cannot be read" : text);
 }
@@ -97,7 +97,7 @@ static int read_string(struct json *j, char text[JSON_TEXT_MAX])
 		if (j->next == EOF)
 			return json_fail(j, "the document ends within a string");
 		if (j->next < ' ' || j->next > '~' || j->next == '\\')
-			return json_fail(j, "a string holds what no name or number does");
+			return json_fail(j, "a string holds a character that no name or number has");
 		if (n + 1 == JSON_TEXT_MAX)
 			return json_fail(j, "a string is too long");
 		text[n++] = j->next;
@@ -179,7 +179,7 @@ static int parse_hex(struct json *j, u64 *value)
 {
 	if (strlen(j->text) != 18 || strncmp(j->text, "0x", 2) ||
 	    strspn(j->text + 2, "0123456789abcdef") != 16)
-		return json_fail(j, "\"0x\" and 16 small hexadecimal digits expected");
+		return json_fail(j, "\"0x\" and 16 lower-case hexadecimal digits expected");
 	*value = strtoull(j->text + 2, NULL, 16);
 	return 0;
 }
@@ -279,7 +279,7 @@ int json_record(struct json *j, const struct json_field *fields, void *record)
 		if (!f->name)
 			return json_fail(j, "there is no such field");
 		if (seen & 1U << (f - fields))
-			return json_fail(j, "it is there twice");
+			return json_fail(j, "it occurs twice");
 		seen |= 1U << (f - fields);
 		r = parse_field(j, f, (char *)record + f->offset);
 	}

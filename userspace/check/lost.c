@@ -110,11 +110,11 @@ static void damaged(struct lost *l, const char *path)
 	for (id = 0; l->md.volume && id < HYBRID_MAX_VOLUMES; id++) {
 		if (l->md.volume[id].state != HYBRID_VOLUME_ACTIVE)
 			continue;
-		unknown(&l->losses, l->md.volume[id].name, "unknown: the metadata of its cache device are damaged");
+		unknown(&l->losses, l->md.volume[id].name, "unknown: the metadata of its cache device is damaged");
 		any = true;
 	}
 	if (!any)
-		unknown(&l->losses, path, "unknown: the metadata of the cache device are damaged");
+		unknown(&l->losses, path, "unknown: the metadata of the cache device is damaged");
 }
 
 static void add_told(struct lost *l)
@@ -204,7 +204,7 @@ static void add_origin(struct hybrid_losses *l, const struct hybrid_device *dev,
 	u64 sector = 0, count;
 
 	if (sb->lost && hybrid_lost_map_read(dev, sb, &map)) {
-		unknown(l, name, "unknown: the map of what was lost cannot be read");
+		unknown(l, name, "unknown: the map of the lost data cannot be read");
 	} else if (sb->lost) {
 		for (; (count = hybrid_lost_next(map, &sector)); sector += count)
 			hybrid_ranges_add(&l->ranges, name, sector, count, "its cache died");
@@ -266,8 +266,8 @@ static int lost_volume(struct lost *l, const struct hybrid_node *node)
 	int r;
 
 	if (status->cache_errors && status->dirty && !status->lost)
-		unknown(&l->losses, name, "unknown: I/O to its cache device failed; drain, deactivate, and "
-			"look at that device");
+		unknown(&l->losses, name, "unknown: I/O to its cache device failed; drain, "
+			"deactivate, and check that device");
 	do {
 		snprintf(message, sizeof(message), "lost %llu", (unsigned long long)cursor);
 		r = hybrid_dm_message(name, message, &reply);
@@ -351,7 +351,7 @@ static int lost_device(struct lost *l, const char *path, bool cache)
 	r = hybrid_member_read(&l->dev, &m);
 	if (r == -ENODATA)
 		r = hybrid_fail(HYBRID_BADDEV, "give a cache device, or a formatted origin",
-				"%s: what is lost cannot be told from it: it is no member of a pool",
+				"%s shows no lost data: it is not a member of a pool",
 				path);
 	else if (r || !m.ok)
 		r = hybrid_fail(HYBRID_BADDEV, "see hybridctl check", "%s: %s", path,

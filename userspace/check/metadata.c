@@ -286,7 +286,7 @@ static void check_volume(struct reader *rd, u32 id)
 
 	if (info->instance >= md->root.next_instance)
 		hybrid_found(rd->f, HYBRID_FOUND_VOLUME_INSTANCE, where,
-			     "%s: instance %u was never given out, %u is the next", info->name,
+			     "%s: instance %u was never assigned, the next one is %u", info->name,
 			     info->instance, md->root.next_instance);
 	if (info->state == HYBRID_VOLUME_TOMBSTONE)
 		hybrid_found(rd->f, HYBRID_FOUND_VOLUME_TOMBSTONE, where, "%s: detached",
@@ -330,7 +330,7 @@ static void index_instances(struct reader *rd)
 		if (pair[k].instance == pair[k - 1].instance)
 			hybrid_found(rd->f, HYBRID_FOUND_VOLUME_SHARED,
 				     hybrid_where(rd->f, "volume", pair[k].volume),
-				     "it has instance %u, and volume %u, too", pair[k].instance,
+				     "it has instance %u, and so has volume %u", pair[k].instance,
 				     pair[k - 1].volume);
 }
 
@@ -427,7 +427,7 @@ static void load_block(struct reader *rd, u32 set, u32 i, u32 instance, u64 oblo
 		return;
 	volume = volume_of(rd, instance);
 	if (instance >= md->root.next_instance) {
-		bad_block(rd, b, HYBRID_FOUND_BLOCK_INSTANCE, "it was never given out");
+		bad_block(rd, b, HYBRID_FOUND_BLOCK_INSTANCE, "it was never assigned");
 		return;
 	}
 	if (volume < 0) {
@@ -437,9 +437,9 @@ static void load_block(struct reader *rd, u32 set, u32 i, u32 instance, u64 oblo
 	info = &md->volume[volume];
 	key = hybrid_key(volume, to_oblock(oblock));
 	if (oblock > (info->data_sectors - 1) >> md->g->block_shift)
-		bad_block(rd, b, HYBRID_FOUND_BLOCK_BEYOND, "the volume ends before");
+		bad_block(rd, b, HYBRID_FOUND_BLOCK_BEYOND, "the volume ends before it");
 	else if (hybrid_map_set_of(&rd->map, key) != set)
-		bad_block(rd, b, HYBRID_FOUND_BLOCK_SET, "it belongs into another set");
+		bad_block(rd, b, HYBRID_FOUND_BLOCK_SET, "it belongs to another set");
 	else
 		claim(rd, set, i, key);
 }
@@ -529,7 +529,7 @@ static void bad_journal(struct reader *rd, u64 head, int r, const char *why)
 		break;
 	case -ENODATA:
 		hybrid_found(rd->f, HYBRID_FOUND_JOURNAL_SHORT, where,
-			     "there is no entry, but the root was written behind %llu",
+			     "there is no entry, but the root was written after journal block %llu",
 			     (unsigned long long)rd->md->root.journal_head);
 		break;
 	case -EBADMSG:

@@ -255,7 +255,7 @@ static void lose_granule(struct repair *p, size_t b, u32 i)
 		hybrid_ranges_add(&p->stale, p->s.md.volume[volume].name,
 				  (p->new.oblock[b] << g->block_shift) +
 				  ((u64)i << g->granule_shift), g->granule_sectors,
-				  "the cache device does not give it back");
+				  "it cannot be read from the cache device");
 	p->new.valid[b] &= ~BIT_ULL(i);
 	p->new.dirty[b] &= ~BIT_ULL(i);
 }
@@ -362,13 +362,13 @@ static int print_text(const struct repair *p)
 		return 0;
 	printf("kept: %u volumes; %llu blocks, %llu of them dirty\n", s->md.nr_active,
 	       (unsigned long long)sum(p, false), (unsigned long long)sum(p, true));
-	printf("dropped: %llu blocks of which nothing certain is known; what was clean in %llu others\n",
+	printf("dropped: %llu blocks whose state is not certain; the clean data of %llu others\n",
 	       (unsigned long long)s->unknown_blocks,
 	       (unsigned long long)(s->forgotten_blocks + p->no_room));
 	if (s->lost_volumes)
-		printf("%llu blocks of the volume table are lost, or older ones: volumes may be missing, and all that was dirty of them\n",
+		printf("%llu blocks of the volume table are lost or outdated: volumes may be missing, with all their dirty data\n",
 		       (unsigned long long)s->lost_volumes);
-	return print_stale(p, 0, "the origins may be older here than what was written");
+	return print_stale(p, 0, "the origins may be older here than the last writes");
 }
 
 static void add_u64(struct json_object *o, const char *key, u64 value)
@@ -420,7 +420,7 @@ static int plan(struct repair *p)
 				   "%s: the numbers of its metadata are used up", p->dev.path);
 	if (hybrid_metadata_verify(&p->s.md, &why))
 		return hybrid_fail(HYBRID_BADDEV, "please report this",
-				   "%s: what was salvaged is not possible: %s", p->dev.path, why);
+				   "%s: the salvaged metadata is not valid: %s", p->dev.path, why);
 	hybrid_salvage_stale(&p->s, &p->stale);
 	return p->stale.nomem ? hybrid_nomem() : 0;
 }
@@ -450,7 +450,7 @@ static int write_repaired(struct repair *p)
 	if (p->cl->given[OPT_TEST])
 		return 0;
 	if (!p->cl->value[OPT_OUTPUT])
-		r = confirm(p->cl, "The metadata will be replaced by what is kept.");
+		r = confirm(p->cl, "The metadata will be replaced by the parts that are kept.");
 	else
 		r = 0;
 	if (!r)
@@ -536,12 +536,12 @@ static int repair(struct repair *p)
 		hybrid_findings_print(&p->f, stderr);
 		return hybrid_fail(HYBRID_BADDEV,
 				   "if there is a dump of it: hybridctl restore --force",
-				   "%s: no superblock is good: nothing says what stands where",
+				   "%s: no superblock is good: the layout is unknown",
 				   p->dev.path);
 	}
 	if (!r && sbs.sb.role != HYBRID_ROLE_CACHE && p->cl->value[OPT_OUTPUT])
-		return hybrid_fail(HYBRID_USAGE, "leave out --output to have it written in place",
-				   "%s is no cache device: it is not repaired onto another with --output",
+		return hybrid_fail(HYBRID_USAGE, "leave out --output to repair it in place",
+				   "%s is not a cache device: it cannot be repaired onto another device with --output",
 				   p->dev.path);
 	if (!r && sbs.sb.role != HYBRID_ROLE_CACHE)
 		return repair_superblocks(p, &sbs);

@@ -73,7 +73,7 @@ static int check_layout(struct restore *t, const struct hybrid_sb *sb)
 	if (!want->journal_blocks ||
 	    hybrid_geometry_init(g, sb->member_sectors, want->block_sectors,
 				 want->journal_blocks, &why))
-		return json_fail(&t->j, "no layout: %s", why ? why : "journal_blocks is 0");
+		return json_fail(&t->j, "the layout is not valid: %s", why ? why : "journal_blocks is 0");
 	if (g->granule_sectors != want->granule_sectors || g->nr_blocks != want->nr_blocks ||
 	    g->set_size != want->set_size || g->data_sector != want->data_sector)
 		return json_fail(&t->j, "granule_sectors %u, blocks %u, set_blocks %u and data_sector %llu follow from the rest",
@@ -106,11 +106,11 @@ static int read_pool(struct restore *t)
 		return hybrid_nomem();
 	hybrid_sb_encode(block, &t->md.sb, sector);
 	if (hybrid_sb_decode(block, sector, t->dev.sectors, &t->md.sb, &why))
-		r = json_fail(&t->j, "%s is not possible", why);
+		r = json_fail(&t->j, "%s is not valid", why);
 	else if (t->md.sb.ro_compat & ~HYBRID_RO_COMPAT_KNOWN)
-		r = json_fail(&t->j, "ro_compat is not possible: a newer version wrote this");
+		r = json_fail(&t->j, "ro_compat is not valid: a newer version wrote this");
 	else if (!t->md.root.next_instance)
-		r = json_fail(&t->j, "next_instance is not possible");
+		r = json_fail(&t->j, "next_instance is not valid");
 	free(block);
 	t->map.g = &t->md.sb.geometry;
 	t->map.nr_sets = t->md.sb.geometry.nr_sets;
@@ -127,9 +127,9 @@ static int check_volume(struct restore *t, const struct dump_volume *v)
 	int r;
 
 	if (v->info.state == HYBRID_VOLUME_FREE)
-		return json_fail(&t->j, "a volume that is free is none");
+		return json_fail(&t->j, "a volume cannot be free");
 	if (t->md.volume[v->id].state != HYBRID_VOLUME_FREE)
-		return json_fail(&t->j, "id %u is there twice", v->id);
+		return json_fail(&t->j, "id %u occurs twice", v->id);
 	if (v->info.instance >= t->md.root.next_instance)
 		return json_fail(&t->j, "instance %u is not below next_instance",
 				 v->info.instance);
@@ -141,7 +141,7 @@ static int check_volume(struct restore *t, const struct dump_volume *v)
 	hybrid_volumes_encode(leaf, &t->md.id, 0, 1, info);
 	r = hybrid_volumes_decode(leaf, &t->md.id, 0, 1, back, &why);
 	free(leaf);
-	return r ? json_fail(&t->j, "%s is not possible", why) : 0;
+	return r ? json_fail(&t->j, "%s is not valid", why) : 0;
 }
 
 static int read_volume(struct restore *t)
@@ -168,7 +168,7 @@ static int check_instances(struct restore *t)
 	hybrid_metadata_index(&t->md);
 	for (k = 1; k < t->md.nr_active; k++)
 		if (pair[k].instance == pair[k - 1].instance)
-			return json_fail(&t->j, "volumes %u and %u have one instance",
+			return json_fail(&t->j, "volumes %u and %u have the same instance",
 					 pair[k - 1].volume, pair[k].volume);
 	return 0;
 }
@@ -183,7 +183,7 @@ static int read_regions(struct restore *t)
 	if (r)
 		return r;
 	if (reg.set >= t->md.g->nr_sets || t->md.open[reg.set])
-		return json_fail(&t->j, "set %u is not there, or twice", reg.set);
+		return json_fail(&t->j, "set %u does not exist, or occurs twice", reg.set);
 	if (!reg.open || reg.open & ~GENMASK_ULL(regions - 1, 0))
 		return json_fail(&t->j, "open is not a mask of %u regions", regions);
 	t->md.open[reg.set] = reg.open;
@@ -197,7 +197,7 @@ static int check_mapping(struct restore *t, const struct dump_mapping *m)
 	u64 last;
 
 	if (v->state != HYBRID_VOLUME_ACTIVE)
-		return json_fail(&t->j, "volume %u is not there, or not active", m->volume);
+		return json_fail(&t->j, "volume %u does not exist, or is not active", m->volume);
 	if (!m->count || m->block >= g->nr_blocks || m->count > g->nr_blocks - m->block)
 		return json_fail(&t->j, "the pool has %u blocks", g->nr_blocks);
 	last = (v->data_sectors - 1) >> g->block_shift;
@@ -224,7 +224,7 @@ static int read_mapping(struct restore *t)
 	for (k = 0; !r && k < m.count; k++) {
 		b = m.block + k;
 		if (md->instance[b])
-			return json_fail(&t->j, "block %u is there twice", b);
+			return json_fail(&t->j, "block %u occurs twice", b);
 		if (hybrid_map_set_of(&t->map, hybrid_key(m.volume, to_oblock(m.oblock + k))) !=
 		    b / md->g->set_size)
 			return json_fail(&t->j, "origin block %llu cannot be in block %u",
@@ -265,7 +265,7 @@ static int check_counts(struct restore *t)
 	u32 id;
 
 	if (hybrid_metadata_judge(&t->md))
-		return json_fail(&t->j, "two blocks hold one block of a volume");
+		return json_fail(&t->j, "two blocks hold the same block of a volume");
 	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
 		const struct hybrid_volume_usage *said = &t->said[id], *is = &t->md.usage[id];
 
@@ -299,7 +299,7 @@ static int read_dump(struct restore *t)
 	if (!r)
 		r = json_more(&t->j, '}', &more);
 	if (!r && more)
-		r = json_fail(&t->j, "nothing else belongs into a dump");
+		r = json_fail(&t->j, "nothing else belongs in a dump");
 	return r ? r : json_end(&t->j);
 }
 
@@ -337,7 +337,7 @@ static int without_mappings(struct restore *t)
 		dirty += t->said[id].dirty_blocks;
 	if (dirty && !t->cl->given[OPT_DROP_DIRTY])
 		return hybrid_fail(HYBRID_REFUSED,
-				   "add --drop-dirty if they are lost; origins are as old as their last writeback there",
+				   "add --drop-dirty if that data is lost; these parts of the origins are as old as their last writeback",
 				   "%llu blocks are dirty: only the old cache device has their data",
 				   (unsigned long long)dirty);
 	forget_mappings(&t->md);
@@ -360,11 +360,11 @@ static int decide(struct restore *t)
 	if (r)
 		return r == -ENOMEM ? hybrid_nomem() :
 		       hybrid_fail(HYBRID_BADDEV, "see hybrid-dump(5)",
-				   "%s: %s is not possible", t->cl->value[OPT_INPUT], why);
+				   "%s: %s is not valid", t->cl->value[OPT_INPUT], why);
 	for (id = 0; t->mappings && id < HYBRID_MAX_VOLUMES; id++)
 		blocks += t->said[id].blocks;
 	if (blocks && !t->cl->given[OPT_SKIP_MAPPINGS])
-		hybrid_warn("a dump holds no data: what %llu blocks hold must stand on %s already.  If it does not: --skip-mappings",
+		hybrid_warn("a dump holds no data: the data of %llu blocks must be on %s already; if it is not, use --skip-mappings",
 			    (unsigned long long)blocks, t->dev.path);
 	r = hybrid_check_formattable(&t->dev);
 	return r ? r : confirm_format(t->cl, devs, 1);

@@ -739,7 +739,7 @@ int hybrid_salvage_read(struct hybrid_salvage *s, const struct hybrid_device *de
 	s->md.copies = sbs.good;
 	if (!r && s->md.sb.role != HYBRID_ROLE_CACHE)
 		r = hybrid_fail(HYBRID_BADDEV, "give the cache device of the pool",
-				"%s is no cache device", dev->path);
+				"%s is not a cache device", dev->path);
 	else if (r && r != HYBRID_NOMEM)
 		hybrid_findings_print(&f, stderr);
 	hybrid_findings_free(&f);
@@ -823,7 +823,7 @@ static struct live *find_live(const struct hybrid_salvage *s, size_t *nr)
 static void add_stale(const struct hybrid_salvage *s, u32 id, const struct live *live, size_t nr,
 		      u64 *to_ask, struct hybrid_ranges *ranges)
 {
-	static const char why[] = "what the cache had of it is not known";
+	static const char why[] = "its cached data is unknown";
 	const struct hybrid_volume_info *info = &s->md.volume[id];
 	const struct hybrid_geometry *g = s->md.g;
 	struct hybrid_map map = { .g = g, .nr_sets = g->nr_sets };

@@ -92,7 +92,7 @@ static int compare(struct hybrid_findings *f, const struct copy c[2])
 			     (unsigned long long)max(head->sequence, tail->sequence));
 	else if (memcmp(head, tail, sizeof(*head)))
 		hybrid_found(f, HYBRID_FOUND_SB_DIFFER, "superblocks",
-			     "head and tail have sequence %llu, and are not equal",
+			     "head and tail have sequence %llu, but are not equal",
 			     (unsigned long long)head->sequence);
 	return 0;
 }
@@ -114,7 +114,7 @@ static int choose(const struct hybrid_device *dev, struct hybrid_findings *f,
 	*sb = c[c[0].error || (!c[1].error && c[1].sb.sequence > c[0].sb.sequence)].sb;
 	if (sb->ro_compat & ~HYBRID_RO_COMPAT_KNOWN) {
 		hybrid_found(f, HYBRID_FOUND_SB_FEATURE, "superblocks",
-			     "features allow reading only (ro_compat %llx)",
+			     "features allow only reading (ro_compat %llx)",
 			     (unsigned long long)sb->ro_compat);
 		r = HYBRID_BADDEV;
 	}
@@ -139,7 +139,7 @@ int hybrid_superblocks_read(const struct hybrid_device *dev, struct hybrid_findi
 	memset(s, 0, sizeof(*s));
 	if (dev->sectors < HYBRID_HEAD_SECTORS + HYBRID_TAIL_SECTORS) {
 		hybrid_found(f, HYBRID_FOUND_SB_NONE, NULL,
-			     "%llu sectors are too small for a member",
+			     "%llu sectors are too few for a member",
 			     (unsigned long long)dev->sectors);
 		return HYBRID_BADDEV;
 	}

@@ -128,7 +128,7 @@ static int fail_foreign(const struct writeback *w, const struct hybrid_device *d
 		why = "is not an origin";
 	else if (memcmp(m->sb.pool_uuid, w->md.sb.pool_uuid, HYBRID_UUID_SIZE))
 		why = "belongs to another pool";
-	return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan", "%s is no origin of pool %s: %s",
+	return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan", "%s is not an origin of pool %s: %s",
 			   dev->path, w->md.sb.name, why);
 }
 
@@ -180,7 +180,7 @@ static int check_other(struct writeback *w, const struct target *t)
 	if (!other)
 		return 0;
 	return hybrid_fail(HYBRID_BADDEV, "find out which of them is the copy",
-			   "%s and %s both are the origin of volume %s", other->origin.path,
+			   "%s and %s are both the origin of volume %s", other->origin.path,
 			   t->origin.path, t->info->name);
 }
 
@@ -246,7 +246,7 @@ static int check_complete(struct writeback *w)
 			continue;
 		hybrid_format_size(size, sizeof(size), w->md.usage[id].dirty_granules *
 				   w->md.g->granule_sectors * 512, 'h');
-		hybrid_warn("volume %s has %s dirty, and its origin is not given",
+		hybrid_warn("volume %s has %s of dirty data, and its origin is not given",
 			    w->md.volume[id].name, size);
 		missing++;
 	}
@@ -474,14 +474,14 @@ static int report_unwritten(struct writeback *w)
 		return r;
 	if (progress_interrupted()) {
 		hybrid_format_size(size, sizeof(size), all_dirty(w).bytes, 'h');
-		return hybrid_fail(HYBRID_PARTIAL, "start it again to go on",
-				   "interrupted: %s are still dirty", size);
+		return hybrid_fail(HYBRID_PARTIAL, "start it again to continue",
+				   "interrupted: %s is still dirty", size);
 	}
 	hybrid_format_size(size, sizeof(size), hybrid_ranges_bytes(&w->unwritten), 'h');
 	if (hybrid_offline_failed(w->pool))
 		return hybrid_fail(HYBRID_PARTIAL, "run it again with --copy-only",
-				   "%s cannot be written any more", w->cache.path);
-	return hybrid_fail(HYBRID_PARTIAL, "see what is wrong with the devices, and run it again",
+				   "%s can no longer be written", w->cache.path);
+	return hybrid_fail(HYBRID_PARTIAL, "check the devices, and run it again",
 			   "%s could not be written back; it stays dirty", size);
 }
 
@@ -499,8 +499,8 @@ static int report_result(struct writeback *w)
 		return 0;
 	}
 	progress_end(&w->progress, "copied");
-	hybrid_note("all that is dirty was copied to the origins; %s was not written, and still "
-		    "calls it dirty", w->cache.path);
+	hybrid_note("all dirty data was copied to the origins; %s was not written, and still "
+		    "records it as dirty", w->cache.path);
 	return 0;
 }
 
