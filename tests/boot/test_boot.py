@@ -240,7 +240,7 @@ def test_three_blank_ssds(machine, members, kind):
     m = machine(kind, disks).boot()
     check_root(m, "alone")
     m.run(SAME.format("/root"))
-    assert "is not blank: it holds something: ext4" in m.run("hybridctl status")
+    assert "is not blank: it holds data: ext4" in m.run("hybridctl status")
     assert "no new pool root-pool is made" in m.run("journalctl -b -o cat")
     end(m)
     assert same()

@@ -885,7 +885,7 @@ def test_an_ssd_that_is_not_blank(cloud):
         system.plug(d)
     system.becomes({"vol": "alone"})
     assert system.timers() == [] and ssd.path.read_bytes() == before
-    assert f"no new pool vol-pool is made on {SSD}: it holds something: ext4" in system.journal()
+    assert f"no new pool vol-pool is made on {SSD}: it holds data: ext4" in system.journal()
     assert "hybridctl create vol --cache" in system.run("hybridctl status")
     # Blank again, by hand: that is no reason for anything, until it is asked for
     system.run(f"wipefs -qa {SSD}; dd if=/dev/zero of={SSD} bs=1M count=1 conv=fsync status=none")

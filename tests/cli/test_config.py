@@ -75,21 +75,21 @@ def test_ephemeral(config):
     (f"{SSD} pool=fast block_size=3k", "from 4k to 1m"), (f"{SSD} pool=fast block_size=2m", "from 4k to 1m"),
     (f"{SSD} pool=fast block_size=x", "from 4k to 1m"), (f"{SSD} pool=fast policy=", "cannot be the name of a policy"),
     (f"{SSD} pool=fast policy=a-very-long-policy", "cannot be the name of a policy"),
-    (f"{SSD} pool=fast journal=1m", "has pool, block_size and policy"), (f"{SSD} fast", "has pool, block_size and policy"),
-    ("/dev/disk/by-id/y pool=first", "has a line already"), ("/dev/disk/by-id/first pool=z", "has a line already")])
+    (f"{SSD} pool=fast journal=1m", "takes pool, block_size and policy"), (f"{SSD} fast", "takes pool, block_size and policy"),
+    ("/dev/disk/by-id/y pool=first", "already has a line"), ("/dev/disk/by-id/first pool=z", "already has a line")])
 def test_a_wrong_line_of_a_device_is_left_out(config, line, why):
     values, said = config(f"ephemeral = /dev/disk/by-id/first pool=first\nephemeral = {line}")
     assert values == DEFAULTS | {"ephemeral": "/dev/disk/by-id/first,first,,0", "errors": "1"}
-    assert len(said) == 1 and said[0].startswith("2: ") and why in said[0] and "left out" in said[0]
+    assert len(said) == 1 and said[0].startswith("2: ") and why in said[0] and "the line is ignored" in said[0]
 
 
 @pytest.mark.parametrize("line,why", [
     ("devcies = /dev/sda", "there is no such option"), ("= x", "there is no such option"),
-    ("autoactivate", '"option = value" is expected'), ("autoactivate =", "autoactivate is"),
-    ("autoactivate = some", "autoactivate is all, listed or none"),
-    ("host_id = 42", "host_id is no UUID"), ("host_id =", "host_id is no UUID"),
-    (f"host_id = {NULL}", "null UUID"), (f"host_id = {HOST} {OTHER}", "host_id is no UUID"),
-    ("devices = /dev/\x01", "it is no text"), (b"devices = /dev/a\0b", "it is no text"),
+    ("autoactivate", '"option = value" is expected'), ("autoactivate =", "autoactivate must be"),
+    ("autoactivate = some", "autoactivate must be all, listed or none"),
+    ("host_id = 42", "host_id is not a UUID"), ("host_id =", "host_id is not a UUID"),
+    (f"host_id = {NULL}", "null UUID"), (f"host_id = {HOST} {OTHER}", "host_id is not a UUID"),
+    ("devices = /dev/\x01", "it is not text"), (b"devices = /dev/a\0b", "it is not text"),
     ("devices = " + "x" * 5000, "longer than 4096"),
     ("autoactivate = none", "given twice")])
 def test_a_wrong_line_is_named_and_the_rest_counts(config, line, why):
@@ -100,7 +100,7 @@ def test_a_wrong_line_is_named_and_the_rest_counts(config, line, why):
     values, said = config(first + b"# a\n" + line + b"\n" + last + f"host_id = {HOST}".encode())
     assert values == DEFAULTS | good | {"errors": "1"}
     number = 3 if first else 2
-    assert len(said) == 1 and said[0].startswith(f"{number}: ") and why in said[0] and "left out" in said[0]
+    assert len(said) == 1 and said[0].startswith(f"{number}: ") and why in said[0] and "the line is ignored" in said[0]
 
 
 def test_what_cannot_be_read_is_said(config, tmp_path):

@@ -354,7 +354,7 @@ def test_a_file_system_or_a_partition_table(kernel, volume, what):
         subprocess.run(["sfdisk", "-q", volume.ssd], input="label: gpt\n,1M\n", text=True, check=True)
     else:
         subprocess.run(["mkfs.ext4", "-qF", volume.ssd], check=True)
-    left_alone(kernel, volume, f"holds something: {what}")
+    left_alone(kernel, volume, f"holds data: {what}")
 
 
 @pytest.mark.parametrize("pool", ["stale", "another"])

@@ -103,7 +103,7 @@ def test_create_without_an_id(kernel, devs, tmp_path):
     args = "create", "vol", "--cache", devs[0], "--origin", devs[1], "-y"
     become(kernel, "host_id = mine\n")
     r = kernel(*args)
-    assert r.returncode == 2 and "its host_id is not understood" in r.stderr and not kernel.devices
+    assert r.returncode == 2 and "its host_id is not valid" in r.stderr and not kernel.devices
     assert kernel.conf.read_text() == "host_id = mine\n"
     kernel.conf.unlink()
     kernel.conf.symlink_to(tmp_path / "none/none/hybrid.conf")

@@ -32,7 +32,7 @@ def test_test_mode_prints_tables_and_writes(hybridctl, image):
 def test_in_place_writes_nothing_to_the_origin(hybridctl, image):
     cache, origin = image("c", 64), image("o", 100)
     r = create(hybridctl, cache, origin, "--test", "--in-place")
-    assert r.returncode == 4 and "nothing to recognise it by" in r.stderr
+    assert r.returncode == 4 and "cannot be recognised later" in r.stderr
     subprocess.run(["mkfs.ext4", "-qF", origin], check=True)
     r = create(hybridctl, cache, origin, "--test", "--in-place")
     assert r.returncode == 0, r.stderr

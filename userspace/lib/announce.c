@@ -234,7 +234,7 @@ static bool read_note(DIR *dir, const struct note *n, struct hybrid_member *m)
 	if (m->sb.role &&
 	    hybrid_sb_decode(&c.sb, HYBRID_SB_SECTOR, m->sectors, &m->sb, &why)) {
 		m->ok = false;
-		snprintf(m->why, sizeof(m->why), "it is not what was announced");
+		snprintf(m->why, sizeof(m->why), "it differs from its announcement");
 	}
 	return true;
 }

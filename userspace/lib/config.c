@@ -79,7 +79,7 @@ static const char *set_block_size(struct hybrid_ephemeral *e, const char *text)
 
 	if (hybrid_parse_size(text, &bytes) || bytes & (bytes - 1) ||
 	    bytes < HYBRID_MIN_BLOCK_SECTORS * 512ULL || bytes > HYBRID_MAX_BLOCK_SECTORS * 512ULL)
-		return "block_size is a power of two from 4k to 1m";
+		return "block_size must be a power of two from 4k to 1m";
 	e->block_sectors = bytes / 512;
 	return NULL;
 }
@@ -100,7 +100,7 @@ static const char *set_ephemeral_word(struct hybrid_ephemeral *e, char *word)
 		snprintf(e->policy, sizeof(e->policy), "%s", word + 7);
 		return NULL;
 	}
-	return "an ephemeral device has pool, block_size and policy";
+	return "ephemeral takes pool, block_size and policy";
 }
 
 /* "/dev/disk/by-id/NAME pool=POOL ...": one device for each line. */
@@ -119,7 +119,7 @@ static const char *set_ephemeral(struct hybrid_config *config, char *value)
 		why = "pool=NAME is missing";
 	for (i = 0; i < config->nr_ephemeral && !why; i++)
 		if (!strcmp(array[i].device, device) || !strcmp(array[i].pool, e.pool))
-			why = "that device or pool has a line already";
+			why = "that device or pool already has a line";
 	if (why)
 		return why;
 	array = reallocarray(array, config->nr_ephemeral + 1, sizeof(*array));
@@ -140,7 +140,7 @@ static const char *set_autoactivate(struct hybrid_config *config, char *value)
 	else if (!strcmp(value, "none"))
 		config->autoactivate = HYBRID_AUTO_NONE;
 	else
-		return "autoactivate is all, listed or none";
+		return "autoactivate must be all, listed or none";
 	return NULL;
 }
 
@@ -150,9 +150,9 @@ static const char *set_host_id(struct hybrid_config *config, char *value)
 
 	config->id_unclear = true;
 	if (!hybrid_uuid_parse(value, id))
-		return "host_id is no UUID";
+		return "host_id is not a UUID";
 	if (hybrid_uuid_is_null(id))
-		return "host_id is the null UUID, which stands for nobody";
+		return "host_id is the null UUID, which stands for no host";
 	memcpy(config->host_id, id, sizeof(id));
 	config->id_unclear = false;
 	return NULL;
@@ -235,7 +235,7 @@ static const char *take_line(struct hybrid_config *config, char *line, size_t le
 	if (len > LINE_MAX_LEN)
 		return "it is longer than 4096 bytes";
 	if (!is_text(line, len))
-		return "it is no text";
+		return "it is not text";
 	line = strip(line);
 	if (!*line)
 		return NULL;
@@ -266,7 +266,7 @@ void hybrid_config_read(struct hybrid_config *config, const char *path)
 		if (!why)
 			continue;
 		config->errors++;
-		hybrid_warn("%s:%u: %s: the line is left out", path, number, why);
+		hybrid_warn("%s:%u: %s: the line is ignored", path, number, why);
 	}
 	if (!f || ferror(f)) {
 		config->errors++;
@@ -478,7 +478,7 @@ int hybrid_config_make_host_id(uint8_t id[16])
 	const char *path = hybrid_config_path();
 
 	if (hybrid_uuid_is_null(config->host_id) && config->id_unclear)
-		return hybrid_fail(HYBRID_REFUSED, "mend the file", "%s: its host_id is not understood",
+		return hybrid_fail(HYBRID_REFUSED, "correct the file", "%s: its host_id is not valid",
 				   path);
 	if (hybrid_uuid_is_null(config->host_id)) {
 		hybrid_uuid_new(id);

@@ -33,7 +33,7 @@ static int fail_busy(const char *path, dev_t devno)
 		return hybrid_fail(HYBRID_BUSY, "unmount it first", "%s is mounted at %s", path,
 				   where);
 	if (hybrid_sysfs_holders(devno, where, sizeof(where)))
-		return hybrid_fail(HYBRID_BUSY, "stop what uses it first (see lsblk)",
+		return hybrid_fail(HYBRID_BUSY, "stop its users first (see lsblk)",
 				   "%s is in use by %s", path, where);
 	return hybrid_fail(HYBRID_BUSY, "see lsblk, swapon --show and fuser for its user",
 			   "%s is in use", path);

@@ -195,10 +195,10 @@ static const char *next_step(int err)
 	case EACCES:
 		return "run this as root";
 	case EBUSY:
-		return "see who uses it: lsblk, fuser, dmsetup info";
+		return "find its users: lsblk, fuser, dmsetup info";
 	case ENXIO:
 	case ENODEV:
-		return "see hybridctl list for the pools and volumes that are active";
+		return "see hybridctl list for the active pools and volumes";
 	default:
 		return "see the kernel log (dmesg) for the reason";
 	}

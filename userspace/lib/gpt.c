@@ -35,13 +35,13 @@ int hybrid_gpt_check(const struct hybrid_device *dev, const struct hybrid_sb *sb
 
 	if (sb->data_sector % dev->logical_sectors || sb->data_sectors % dev->logical_sectors)
 		return hybrid_fail(HYBRID_REFUSED, NULL,
-				   "%s has sectors of %u bytes: no partition can be its sectors %llu to %llu of 512",
+				   "%s has sectors of %u bytes: no partition can have the bounds of its data, sectors %llu to %llu of 512 bytes",
 				   dev->path, dev->logical_sectors * 512, (unsigned long long)sb->data_sector,
 				   (unsigned long long)end - 1);
 	if (head <= HYBRID_SB_SECTOR && head <= sb->data_sector && tail >= tail_sb && tail >= end)
 		return 0;
 	return hybrid_fail(HYBRID_REFUSED, NULL,
-			   "%s: no room for a partition table, which needs the first %llu sectors and the last %llu: the data are sectors %llu to %llu of %llu",
+			   "%s: no room for a partition table, which needs the first %llu sectors and the last %llu: the data is in sectors %llu to %llu of %llu",
 			   dev->path, (unsigned long long)head, (unsigned long long)table_sectors(dev),
 			   (unsigned long long)sb->data_sector, (unsigned long long)end - 1,
 			   (unsigned long long)dev->sectors);

@@ -53,7 +53,7 @@ static int take_look(struct hybrid_inventory *inv, const struct hybrid_look *l, 
 		return 0;
 	if (l->r == -ETIMEDOUT) {
 		inv->silent++;
-		hybrid_warn("%s does not answer: nothing is known of what is on it", l->path);
+		hybrid_warn("%s does not answer: its contents are unknown", l->path);
 		return 0;
 	}
 	if (l->r > 0 && named)
@@ -285,7 +285,7 @@ static struct hybrid_node *add_node(struct hybrid_inventory *inv)
 
 static int fail_parse(const struct hybrid_node *node, const char *what, const char *text)
 {
-	return hybrid_fail(HYBRID_NOTARGET, "install module and tools of one release",
+	return hybrid_fail(HYBRID_NOTARGET, "install the module and the tools of the same release",
 			   "%s: the kernel's %s is not understood: %s", node->name, what, text);
 }
 
@@ -786,7 +786,7 @@ int hybrid_pool_volumes(const char *pool, struct hybrid_volume_line **entries,
 	if (r == -ENOMEM)
 		return hybrid_nomem();
 	if (r)
-		return hybrid_fail(HYBRID_NOTARGET, "install module and tools of one release",
+		return hybrid_fail(HYBRID_NOTARGET, "install the module and the tools of the same release",
 				   "%s: its list of volumes is not understood", pool);
 	return 0;
 }

@@ -54,8 +54,8 @@ void hybrid_looks_free(struct hybrid_looks *looks);
 
 /* The next step for a device that does not answer. */
 #define HYBRID_NEXT_SILENT \
-	"wait for it, or have its driver give it up: of a SCSI disk, " \
-	"echo offline > /sys/block/NAME/device/state"
+	"wait for it, or have its driver give it up: for a SCSI disk, echo offline > " \
+	"/sys/block/NAME/device/state"
 
 /*
  * Checks that a block device answers a read.  An error is an answer, too.  Returns 0; HYBRID_BUSY,

@@ -103,7 +103,7 @@ static int choose_copy(const struct hybrid_device *dev, struct hybrid_member *m,
 		return 0;
 	}
 	if (hybrid_number_ends(m->sb.sequence)) {
-		snprintf(m->why, sizeof(m->why), "no sequence is left for its superblock");
+		snprintf(m->why, sizeof(m->why), "no sequence number is left for its superblock");
 		return 0;
 	}
 	m->ok = true;
@@ -208,7 +208,7 @@ static bool has_signature(const struct hybrid_device *dev, char why[HYBRID_WHY_M
 	text[strcspn(text, "\n")] = '\0';
 	found = text[0];
 	if (found)
-		snprintf(why, HYBRID_WHY_MAX, "holds something: %.120s", text);
+		snprintf(why, HYBRID_WHY_MAX, "holds data: %.120s", text);
 	free(text);
 	return found;
 }
@@ -258,8 +258,8 @@ static int check_zones(const struct hybrid_device *dev)
 {
 	if (!dev->zoned)
 		return 0;
-	return hybrid_fail(HYBRID_BADDEV, "choose another device; a dm-zoned target makes one without zones of it",
-			   "%s is zoned: it cannot be written in any order", dev->path);
+	return hybrid_fail(HYBRID_BADDEV, "choose another device, or use it through a dm-zoned target",
+			   "%s is zoned: it cannot be written in arbitrary order", dev->path);
 }
 
 int hybrid_check_formattable(const struct hybrid_device *dev)
@@ -268,7 +268,7 @@ int hybrid_check_formattable(const struct hybrid_device *dev)
 
 	if (!r && dev->logical_sectors * 512 > HYBRID_META_BLOCK_SIZE)
 		r = hybrid_fail(HYBRID_BADDEV, "choose another device, or format it with smaller sectors (nvme format)",
-				"%s has sectors of %u bytes, and metadata need %u or less",
+				"%s has sectors of %u bytes, and metadata needs %u or less",
 				dev->path, dev->logical_sectors * 512, HYBRID_META_BLOCK_SIZE);
 	return r;
 }
@@ -309,16 +309,16 @@ static int inplace_identity(const struct hybrid_device *dev, struct hybrid_sb *s
 	/* A snapshot has the same file system UUID as its volume */
 	if (hybrid_sysfs_snapshot_of(dev->devno))
 		return hybrid_fail(HYBRID_REFUSED, "leave out --in-place, or copy it to a volume of its own",
-				   "%s is a snapshot: no origin in place is looked for on one",
+				   "%s is a snapshot: an origin in place on a snapshot would not be found again",
 				   dev->path);
 	if (within && !hybrid_device_own_identity(dev, identity, sizeof(identity)))
-		return hybrid_fail(HYBRID_BADDEV, "put it on a disk or a partition of a GPT that has one",
-				   "%s has nothing to recognise it by: no serial number, no UUID of a partition",
+		return hybrid_fail(HYBRID_BADDEV, "put it on a disk with a serial number, or on a partition of a GPT",
+				   "%s cannot be recognised later: it has no serial number and no partition UUID",
 				   dev->path);
 	if (!within && !hybrid_device_identity(dev, identity, sizeof(identity)))
 		return hybrid_fail(HYBRID_BADDEV,
-				   "leave out --in-place, or put a filesystem on it first",
-				   "%s has nothing to recognise it by: no filesystem, no serial number",
+				   "leave out --in-place, or put a file system on it first",
+				   "%s cannot be recognised later: it has no file system and no serial number",
 				   dev->path);
 	hybrid_verbose("%s is recognised by %s", dev->path, identity);
 	hybrid_uuid_of_identity(sb->member_uuid, identity);
@@ -332,7 +332,7 @@ static int origin_places(const struct hybrid_device *dev, const struct hybrid_or
 
 	if (plan->inplace) {
 		if (plan->data_sector >= dev->sectors)
-			return hybrid_fail(HYBRID_BADDEV, "see where its data begin",
+			return hybrid_fail(HYBRID_BADDEV, "see where its data begins",
 					   "%s has %llu sectors: its data cannot begin at %llu", dev->path,
 					   (unsigned long long)dev->sectors,
 					   (unsigned long long)plan->data_sector);
@@ -625,7 +625,7 @@ static int read_origin(const struct hybrid_device *dev, struct hybrid_member *m)
 				   m->why[0] ? ": " : "", m->why);
 	if (m->sb.role == HYBRID_ROLE_CACHE)
 		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
-				   "%s is a cache device, and no origin", dev->path);
+				   "%s is a cache device, not an origin", dev->path);
 	return 0;
 }
 
@@ -693,10 +693,10 @@ static void keep_loss(const struct hybrid_device *dev, struct hybrid_sb *sb)
 static void warn_of_loss(const struct hybrid_sb *sb)
 {
 	if (sb->lost)
-		hybrid_warn("volume %s has lost data with its cache: hybridctl lost %s lists them until hybridctl lost %s --acknowledge",
+		hybrid_warn("volume %s has lost data with its cache: hybridctl lost %s lists it until hybridctl lost %s --acknowledge",
 			    sb->name, sb->name, sb->name);
 	else if (sb->flags & HYBRID_SB_LOSS_UNKNOWN)
-		hybrid_warn("volume %s has lost data with its cache, and which is unknown; hybridctl lost %s --acknowledge, once that is mended",
+		hybrid_warn("volume %s has lost data with its cache, and the ranges are unknown; hybridctl lost %s --acknowledge, once the data is restored",
 			    sb->name, sb->name);
 }
 

@@ -585,7 +585,7 @@ int hybrid_check_version(const char *target, const uint32_t version[3], bool for
 				   "the module in memory (%s %u.%u.%u) does not read the disk format %u of this tool",
 				   target, version[0], version[1], version[2], mine[2]);
 	if (version[1] != mine[1])
-		hybrid_warn("the module in memory (%s %u.%u) is %s than this tool (%u.%u): what only one of them knows does not work",
+		hybrid_warn("the module in memory (%s %u.%u) is %s than this tool (%u.%u): features that only one of them knows do not work",
 			    target, version[0], version[1],
 			    version[1] < mine[1] ? "older" : "newer", mine[0], mine[1]);
 	return 0;
