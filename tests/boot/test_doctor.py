@@ -98,7 +98,7 @@ def test_every_kind_of_image(guest):
         check_good(guest)
         guest.run(f"cd /mnt/boot && mv {name} initrd.img-6.1")
     is_noticed(guest, "cp boot/initrd.img-6.1 . && echo nonsense >boot/initrd.img-6.1",
-               "cat initrd.img-6.1 >boot/initrd.img-6.1", "cannot look into")
+               "cat initrd.img-6.1 >boot/initrd.img-6.1", "cannot list the contents of")
     check_good(guest)
 
 
@@ -119,7 +119,7 @@ def test_what_keeps_a_root_from_coming_up(guest):
              "grub.cfg has rd.hybrid=0"),
             ("mkdir -p boot/loader/entries && echo options rd.hybrid.name=data "
              ">boot/loader/entries/a.conf", "echo '#rd.hybrid=0' >boot/loader/entries/a.conf",
-             "not of vol"),
+             "not for vol"),
             ("dd if=/dev/zero of=/dev/test/hdd bs=4k seek=128 count=1 conv=notrunc,fsync "
              "status=none", "true", "one good superblock")]:
         is_noticed(guest, do, undo, says)
@@ -129,8 +129,8 @@ def test_a_root_of_another_host(guest):
     """By its own file, which the next boot reads; and one that is not to come up by itself."""
     guest.run("cp -p /mnt/etc/hybrid/hybrid.conf /mnt/saved")
     undo = f"cp -p saved etc/hybrid/hybrid.conf && {REMAKE}"
-    for text, says in (("host_id = 11111111-2222-3333-4444-555555555555", "vol belongs to another host"),
-                       ("", "vol belongs to another host"), ("autoactivate = none\n$(cat saved)", "come up by itself"),
+    for text, says in (("host_id = 11111111-2222-3333-4444-555555555555", "vol belongs to a host other than"),
+                       ("", "vol belongs to a host other than"), ("autoactivate = none\n$(cat saved)", "come up by itself"),
                        ("autoactivate = listed\n$(cat saved)\nautoactivate_list = data", "come up by itself"),
                        ("$(cat saved)\nautoactivate = often", "of its lines are wrong")):
         is_noticed(guest, f'printf "{text}\\n" >etc/hybrid/hybrid.conf && {REMAKE}', undo, says)
@@ -183,9 +183,9 @@ def test_an_origin_in_place_that_is_named(guest):
     link(guest, "by-label/photos", "/dev/mapper/photos")
     for spec in f"UUID={uuid}", "LABEL=photos":
         is_noticed(guest, f"echo '{spec} /photos ext4 nofail 0 0' >etc/fstab", "echo >etc/fstab",
-                   f"/mnt/etc/fstab: {spec} may be taken from the origin of photos")
+                   f"/mnt/etc/fstab: {spec} may lead to the origin of photos")
         is_noticed(guest, f"echo 'crypt {spec} none nofail' >etc/crypttab", "rm etc/crypttab",
-                   f"/mnt/etc/crypttab: {spec} may be taken from the origin of photos")
+                   f"/mnt/etc/crypttab: {spec} may lead to the origin of photos")
     guest.run(f"printf '%s\\n' '/dev/mapper/photos /photos ext4 nofail 0 0' "
               f"'UUID={uuid} /by-hand ext4 noauto 0 0' "
               "'UUID=0f5f9d6c-70f3-4b4e-9f0a-0d9a37b9b1aa /data ext4 nofail 0 0' >/mnt/etc/fstab")
@@ -202,7 +202,7 @@ def test_usr_on_another_volume(guest):
     # Both, or their pool
     guest.run("mkdir -p /mnt/etc/kernel")
     for name, other in ("vol", "data"), ("data", "vol"):
-        is_noticed(guest, f"echo rd.hybrid.name={name} >etc/kernel/cmdline", "true", f"not of {other}")
+        is_noticed(guest, f"echo rd.hybrid.name={name} >etc/kernel/cmdline", "true", f"not for {other}")
     for names in "rd.hybrid.name=vol rd.hybrid.name=data", "rd.hybrid.name=vol-pool":
         guest.run(f"echo {names} >/mnt/etc/kernel/cmdline")
         check_good(guest)
@@ -220,10 +220,10 @@ def test_members_that_are_not_trusted(guest):
 
 def test_a_root_elsewhere(guest):
     out = doctor(guest, 7, "/")
-    assert "on no volume" in out and "rules are not installed" in out
+    assert "not on a volume" in out and "rules are not installed" in out
     guest.run("mkdir -p /other && mount -t tmpfs none /other && mkdir /other/usr && "
               "cp -r /mnt/usr/lib /other/usr")
-    assert "on no volume" in doctor(guest, 0, "/other")
+    assert "not on a volume" in doctor(guest, 0, "/other")
     # Each kernel needs the modules, also for pools that are not active; but no initramfs
     guest.run("mkdir -p /other/boot /other/lib && cp -r /mnt/lib/modules /other/lib && touch /other/boot/vmlinuz-6.1")
     assert "kernel 6.1 has the modules" in doctor(guest, 0, "/other")
@@ -237,13 +237,13 @@ def test_a_root_elsewhere(guest):
 
 
 def test_a_system_that_has_none(build, make_guest):		# noqa: F811
-    assert "it needs nothing" in doctor(make_guest(modprobe=["dm-hybrid"]), 0, "")
+    assert "needs nothing from it" in doctor(make_guest(modprobe=["dm-hybrid"]), 0, "")
 
 
 @pytest.mark.parametrize("version, source, says, code", [
-    ("", "", "", 0), ("9.9", "", "the one on disk 9.9.{}: it takes effect at the next boot", 0),
-    ("", "F00", "the module on disk is another build than the one in memory", 0),
-    ("9.9.99", "", "the one on disk 9.9.99 reads another disk format", 7)])
+    ("", "", "", 0), ("9.9", "", "the one on disk, 9.9.{}, takes effect at the next boot", 0),
+    ("", "F00", "the module on disk is a different build from the one in memory", 0),
+    ("9.9.99", "", "the one on disk, 9.9.99, reads another disk format", 7)])
 def test_a_module_on_disk_that_is_not_the_one_in_memory(build, make_guest, version, source, says, code):	# noqa: F811
     guest = make_guest(modprobe=["dm-hybrid"])
     now = guest.run("cat /sys/module/dm_hybrid/version").out.strip()

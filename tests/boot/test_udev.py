@@ -245,7 +245,7 @@ def test_an_exported_disk(system, volume):
     system.run(f"mkfs.ext4 -q -U {FS_UUID} /dev/mapper/vol; hybridctl detach vol")
     last = int(system.run(f"blockdev --getsz {dev}")) - 1024
     system.run("".join(f"dd if={dev} of=/run/{at} skip={at} count=8 status=none; " for at in (1024, last)))
-    assert "has not looked" not in system.run("hybridctl export vol -y 2>&1")
+    assert "the kernel does not know" not in system.run("hybridctl export vol -y 2>&1")
     system.settle()
 
     def is_ordinary():
@@ -698,7 +698,7 @@ def test_in_place_not_by_itself(system, inplace):
     system.deactivate()
     assert system.rc("hybridctl activate --auto --all") == 2
     system.becomes(INACTIVE)
-    assert "never activated by itself" in system.guest.run(
+    assert "never comes up by itself" in system.guest.run(
         "hybridctl activate --auto --all", check=False).err
     assert origin.path.read_bytes() == before
 

@@ -97,7 +97,7 @@ def test_what_is_on_the_device_is_not_overwritten_without_a_word(build, crashed,
     assert restore(build, text, pool.cache).returncode == 5
     assert restore(build, text, pool.cache, "--force").returncode == 2
     r = run(build, "restore", "-i", "-", "-o", pool.cache, "--force", input=text)
-    assert r.returncode == 2 and "nobody to ask" in r.stderr
+    assert r.returncode == 2 and "cannot ask without a terminal" in r.stderr
     r = restore(build, text, pool.cache, "--force", "--wipe-signatures", "--test")
     assert r.returncode == 0 and "write" in r.stdout
     assert pool.cache.read_bytes() == before

@@ -85,7 +85,7 @@ def test_wipe(hybridctl, origin):
         f.seek(MIB)
         f.write(b"x" * MIB)
     before = origin.read_bytes()
-    for words, says in (([], "nobody to ask"), (["-y"], "belongs to a pool")):
+    for words, says in (([], "cannot ask without a terminal"), (["-y"], "belongs to a pool")):
         r = hybridctl("wipe", origin, *words)
         assert r.returncode == 2 and says in r.stderr
     assert hybridctl("wipe", origin, "--test").returncode == 0

@@ -165,5 +165,5 @@ def test_nothing_is_made_where_it_would_not_be_found(kernel, loop):
     for device in devs:
         kernel.conf.write_text(f"ignore_devices = {device}\n")
         r = kernel("create", "vol", "--cache", devs[0], "--origin", devs[1], "-y")
-        assert r.returncode == 2 and f"no member is looked for on {device}" in r.stderr
+        assert r.returncode == 2 and f"{device} is not searched for members" in r.stderr
     assert kernel.devices == []

@@ -127,11 +127,11 @@ def running(kernel, name="vol"):
 
 def test_create_takes_what_hybrid_conf_says(kernel, cloud):
     r = kernel("create", "vol", "--cache", cloud.ssd, "--origin", cloud.origins[0], "--ephemeral", "-y")
-    assert r.returncode == 2 and "hybrid.conf does not name it" in r.stderr and kernel.devices == []
+    assert r.returncode == 2 and "hybrid.conf does not list it" in r.stderr and kernel.devices == []
     cloud.list("block_size=32k policy=fifo")
     for word in ["--pool", "x"], ["--block-size", "64k"], ["--policy", "lru"], ["--journal-size", "1m"]:
         r = kernel("create", "vol", "--cache", cloud.ssd, "--origin", cloud.origins[0], "--ephemeral", "-y", *word)
-        assert r.returncode == 1 and "is in hybrid.conf" in r.stderr
+        assert r.returncode == 1 and "hybrid.conf describes that pool" in r.stderr
     cloud.create("--cutoff", "1m", "--mode", "writearound")
     now = superblock(cloud.origins[0])
     assert (now.flags, now.mode, now.cutoff) == (EPHEMERAL, 2 + 1, 2048 + 1)
@@ -145,10 +145,10 @@ def test_attach_marks_and_takes_the_mark_off(kernel, cloud, named):
     kernel.ok("create", "vol", "--pool", "fast", "--cache", cloud.ssd, "--origin", cloud.origins[0], "-y")
     kernel.ok("detach", "vol")
     r = kernel("attach", "fast", "vol", "--ephemeral")
-    assert r.returncode == 2 and "hybrid.conf does not name it" in r.stderr
+    assert r.returncode == 2 and "hybrid.conf does not list it" in r.stderr
     cloud.list(pool="other")
     r = kernel("attach", "fast", "vol", "--ephemeral")
-    assert r.returncode == 2 and "the pool is fast, and hybrid.conf calls" in r.stderr
+    assert r.returncode == 2 and "the pool is called fast, but hybrid.conf calls" in r.stderr
     assert superblock(cloud.origins[0]).role == DETACHED
     kernel.conf.write_text("")
     cloud.list()
@@ -167,12 +167,12 @@ def test_writeback_is_refused(kernel, cloud, words):
     cloud.list()
     make = ["create", "vol", "--cache", cloud.ssd, "--origin", cloud.origins[0], "--ephemeral", "-y", *words]
     r = kernel(*make, "--mode", "writeback")
-    assert r.returncode == 2 and "only that would have some of the data" in r.stderr and kernel.devices == []
+    assert r.returncode == 2 and "the only copy of some data" in r.stderr and kernel.devices == []
     r = kernel(*make, "--in-place")
     assert r.returncode == 2 and "--in-place writes nothing" in r.stderr and kernel.devices == []
     kernel.ok(*make)
     r = kernel("set", "vol", "mode=writeback", *words)
-    assert r.returncode == 2 and "only that would have some of the data" in r.stderr
+    assert r.returncode == 2 and "the only copy of some data" in r.stderr
     assert running(kernel)["mode"] == "writethrough"
     kernel.ok("set", "vol", "mode=passthrough")
     # What another cache left of settings
@@ -180,7 +180,7 @@ def test_writeback_is_refused(kernel, cloud, words):
     for mode in [["--mode", "writeback"], []]:
         edit_superblocks(cloud.origins[0], {256: struct.pack("<Q", 2)})
         r = kernel("attach", "fast", "vol", *mode, *words)
-        assert r.returncode == 2 and "only that would have some of the data" in r.stderr
+        assert r.returncode == 2 and "the only copy of some data" in r.stderr
     kernel.ok("attach", "fast", "vol", "--mode", "writethrough", *words)
 
 
@@ -395,7 +395,7 @@ def test_not_looked_at(kernel, volume):
     volume.stop()
     with kernel.conf.open("a") as f:
         f.write(f"ignore_devices = {volume.ssd}\n")
-    left_alone(kernel, volume, "on which no member is looked for")
+    left_alone(kernel, volume, "is not searched for members")
 
 
 def test_not_where_data_were_in_the_cache(kernel, volume, loop):
@@ -457,7 +457,7 @@ def test_writeback_on_the_origin(kernel, volume):
     edit_superblocks(volume.origins[0], {256: struct.pack("<Q", 2)})
     volume.plug_all()
     r = kernel("activate", "--auto", "--all")
-    assert r.returncode == 6 and "only that would have some of the data" in r.stderr
+    assert r.returncode == 6 and "the only copy of some data" in r.stderr
     assert state(kernel) == "alone" and entries(kernel) == []
     kernel.ok("detach", "vol")
     kernel.ok("attach", "fast", "vol", "--mode", "writethrough", "--ephemeral")

@@ -163,8 +163,8 @@ def test_refused(kernel, lone, sector, tmp_path, loop, driver):
         assert digest(lone, 0) == whole
 
     refused(1, "export needs NAME|DEVICE", args=())
-    refused(2, "nobody to ask", args=("vol",))
-    refused(2, "nothing was changed" if os.isatty(0) else "nobody to ask", args=("vol",), stdin="no\n")
+    refused(2, "cannot ask without a terminal", args=("vol",))
+    refused(2, "nothing was changed" if os.isatty(0) else "cannot ask without a terminal", args=("vol",), stdin="no\n")
     refused(4, "no volume other", args=("other", "-y"))
     refused(4, "no volume vol-pool", args=("vol-pool", "-y"))
     # Somebody else has it
@@ -283,7 +283,7 @@ def test_cut_at_each_write(kernel, lone, cut, sector, n, apart):
             continue
         r = kernel("attach", "vol-pool", "vol")
         if whole or r.returncode:
-            assert r.returncode == 2 and "the export of vol was cut short" in r.stderr
+            assert r.returncode == 2 and "the export of vol was interrupted" in r.stderr
             out("wipefs", "--all", lone)
             kernel.ok("attach", "vol-pool", "vol")
         kernel.ok("detach", "vol")
@@ -303,7 +303,7 @@ def test_a_cut_is_seen(kernel, lone, cut, ending):
         (row,) = json.loads(kernel("status", "vol", "--json").stdout)["status"]
         (listed,) = json.loads(kernel.ok("list", "vol", "--json", "-o", "state,why"))["volumes"]
         assert listed == {"state": row["state"], "why": row["reason"]}
-        return row["state"], row["healthy"], "export was cut short" in (row["reason"] or ""), row["action"]
+        return row["state"], row["healthy"], "export was interrupted" in (row["reason"] or ""), row["action"]
 
     def both_say(healthy, cut_short, *actions):
         assert shown() == ("inactive", False, cut_short, actions[0])

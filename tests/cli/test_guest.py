@@ -64,7 +64,7 @@ def test_a_policy_that_the_kernel_does_not_have(guest):
     assert r.rc == 1 and "no such policy: lruu" in r.err
     guest.run("modprobe -q -r dm-hybrid-arc; echo /bin/false >/proc/sys/kernel/modprobe")
     r = guest.run(f"{create} arc", check=False)
-    assert r.rc == 8 and "the kernel has no module of policy arc" in r.err
+    assert r.rc == 8 and "the kernel has no module for policy arc" in r.err
     guest.run("echo 3 >/proc/sys/vm/drop_caches")
     assert text(guest, f"md5sum {SSD} {HDD}") == sums
     guest.run("echo /sbin/modprobe >/proc/sys/kernel/modprobe")
@@ -110,7 +110,7 @@ def test_create_discards_the_data_area_and_no_metadata(build, make_guest, disks)
     g.run("hybridctl deactivate vol; "
           "echo 0 >/sys/dev/block/$(stat -Lc %Hr:%Lr /dev/mapper/vssd)/queue/discard_max_bytes")
     r = g.run(f"{again} --discard")
-    assert "takes no discards" in r.err
+    assert "does not support discards" in r.err
     g.run("mkfs.ext4 -q /dev/mapper/vol")
 
 
@@ -148,14 +148,14 @@ def test_a_detach_that_drains_holds_up_nobody(guest):
     detach()
     guest.run("hybridctl deactivate vol")
     code, out = ended()
-    assert code and "goes on draining" not in out
+    assert code and "is still draining" not in out
     guest.run("hybridctl activate vol")
     assert text(guest, "hybridctl get vol mode; hybridctl get vol drain_on") == "writeback\n0\n"
     detach()
     guest.run("kill -9 $(pidof hybridctl)")
     r = guest.run("hybridctl status vol")
     assert "state: dr" in r.out and "mode: writeback" in r.out
-    assert "action: hybridctl drain vol --cancel ends that" in r.out
+    assert "action: hybridctl drain vol --cancel ends the drain" in r.out
     become(fast)
     guest.run("dd if=/dev/zero of=/dev/mapper/vol bs=64k count=1 oflag=direct status=none seek=2900; "
               "until [ $(hybridctl get vol dirty) = 0 ]; do sleep 0.1; done")
@@ -174,7 +174,7 @@ def test_who_waits_for_another_is_told(guest):
     guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} -y")
     guest.run("flock /run/hybrid/lock sleep 4 </dev/null >/dev/null 2>&1 & sleep 0.5")
     r = guest.run("hybridctl set vol cutoff=0")
-    assert "warning: another tool of dm-hybrid is at work" in r.err
+    assert "warning: another dm-hybrid tool is running" in r.err
     assert guest.run("hybridctl set vol cutoff=0").err == ""
 
 
@@ -299,7 +299,7 @@ def test_a_volume_is_no_member(guest):
                   f"create two --cache /dev/mapper/vol --origin {HDD2}",
                   "attach vol-pool two --origin /dev/mapper/vol --force"):
         r = guest.run(f"hybridctl {words} --wipe-signatures -y", check=False)
-        assert r.rc == 2 and "/dev/mapper/vol is a volume or pool itself" in r.err, (words, r.text)
+        assert r.rc == 2 and "/dev/mapper/vol is itself a volume or pool" in r.err, (words, r.text)
     assert set(listed(guest)) == {"vol", "vol-pool"} and text(guest, "md5sum </dev/mapper/vol") == before
 
 
@@ -329,7 +329,7 @@ def test_what_the_kernel_refuses_is_undone_and_explained(guest):
                   check=False)
     assert r.rc == 4
     assert "kernel: device-mapper: table: " in r.err and "policy" in r.err
-    assert f"lost is what {SSD} held in its first " in r.err and f"and what {HDD} held" in r.err
+    assert f"only this is lost: the data on {SSD} in its first " in r.err and f"and the data on {HDD} in" in r.err
     assert text(guest, "dmsetup ls").strip() == "No devices found"
     assert json.loads(text(guest, "hybridctl scan --json")) == {"members": []}
 

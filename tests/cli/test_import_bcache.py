@@ -88,10 +88,10 @@ def test_a_backing_device(guest, tools, offset, state):
     edit(guest, {104: state << 61})
     before = guest.disks[1].read(0, offset * 512)
     r = guest.run(f"hybridctl import vol --origin {SLOW} --cache {SSD} --test")
-    assert f"zero the superblock of bcache at sector 8; the data begin at sector {offset}\n" in r.out
+    assert f"zero the superblock of bcache at sector 8; the data begins at sector {offset}\n" in r.out
     assert guest.disks[1].read(0, offset * 512) == before
     r = imports(guest)
-    assert r.rc == 0 and f"its data begin at sector {offset} of {SLOW}" in r.out, r
+    assert r.rc == 0 and f"its data begins at sector {offset} of {SLOW}" in r.out, r
     assert sums(guest, "/dev/mapper/vol") == digest
     # The disk has no more behind the data
     guest.run("hybridctl resize vol")
@@ -113,7 +113,7 @@ def test_a_backing_device(guest, tools, offset, state):
     # ... and cached again, in use
     guest.run("mount /dev/mapper/vol /mnt")
     r = guest.run(f"hybridctl attach vol-pool vol --live --in-place --origin {SLOW} -y", check=False)
-    assert r.rc == 2 and "is only a part of" in r.err
+    assert r.rc == 2 and "maps only a part of" in r.err
     guest.run(f"hybridctl attach vol-pool vol --live --in-place --data-offset {offset // 2}k --origin {SLOW} -y")
     guest.run("umount /mnt; hybridctl detach vol")
     guest.run(f"hybridctl attach vol-pool vol --in-place --data-offset {offset // 2}k --origin {SLOW} -y")
@@ -130,11 +130,11 @@ def test_what_is_refused_is_not_written_to(guest, tools):
         assert r.rc == code and said in r.err, r
         assert text(guest, f"md5sum {HDD}") == before and guest.run(f"blkid {SSD}", check=False).rc == 2
     edit(guest, {104: DIRTY << 61})
-    refused(2, "a cache of bcache (set ")
+    refused(2, "its bcache cache (set ")
     edit(guest, {104: STALE << 61})
     refused(2, "its state is stale")
     edit(guest, {104: 0, 184: 13, 16: 4})
-    refused(2, "its data begin at sector 13 of 409600")
+    refused(2, "its data would begin at sector 13 of 409600")
     edit(guest, {184: 16, 16: 4})
     r = guest.run(f"hybridctl create vol --in-place --origin {SLOW} --cache {SSD} -y", check=False)
     assert r.rc == 2 and "hybridctl import" in r.err
@@ -149,7 +149,7 @@ def test_what_is_refused_is_not_written_to(guest, tools):
     # A cache device, not a backing device
     add_slow(guest)
     guest.run(f"wipefs -qa {SLOW}; {tools}/make-bcache -C {SLOW}")
-    refused(2, "but a cache device")
+    refused(2, "is a cache device of bcache")
 
 
 @pytest.mark.parametrize("how", ["killed", "cut", "fails"])
@@ -185,7 +185,7 @@ def test_fails_after_its_superblock_is_gone(guest, build, tools):
     before = text(guest, f"md5sum {HDD}")
     r = guest.run(f"HYBRID_FAKE_DM=/run/dm.json HYBRID_FAKE_FAIL='create vol' {build}/hybridctl-fake "
                   f"import vol --origin {SLOW} --cache {SSD} --pool p -y -v", check=False)
-    assert r.rc == 4 and "the superblock of bcache goes" in r.err, r
+    assert r.rc == 4 and "the superblock of bcache is removed" in r.err, r
     assert text(guest, f"md5sum {HDD}") == before
     assert imports(guest).rc == 0 and sums(guest, "/dev/mapper/vol") == digest
 
@@ -205,7 +205,7 @@ def test_of_a_bcache_that_ran(build, make_qemu_guest, disks, tools):
           "echo 0 >/sys/block/bcache0/bcache/sequential_cutoff; mkfs.ext4 -q /dev/bcache0")
     digest = fill(g, "/dev/bcache0")
     r = g.run(f"hybridctl import vol --origin {SLOW} --cache /dev/test/new -y", check=False)
-    assert r.rc == 5 and re.search(r'its state is "dirty", and only its cache has \S+ of it', r.err), r
+    assert r.rc == 5 and re.search(r'its state is "dirty", and its cache has \S+ of dirty data', r.err), r
     detach, stop = re.findall(r"echo 1 >/sys/[^ ;\n]+", r.err)
     assert number in detach and "detach" in detach
     g.run(f"echo 1 >/sys/block/bcache0/bcache/writeback_running; {detach}; "

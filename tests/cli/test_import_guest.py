@@ -54,7 +54,8 @@ def test_a_cached_logical_volume(guest, how, mode, active):
     r = guest.run(f"hybridctl import vol --origin /dev/vg/data --cache {NEW} --test")
     assert "lvconvert --yes --uncache vg/data" in r.out and "inplace" in r.out
     r = guest.run(f"hybridctl import vol --origin /dev/vg/data --cache {NEW} </dev/null", check=False)
-    assert r.rc == 2 and re.search(r"nobody to ask: LVM takes the cache fast\w* off vg/data, after \d+ dirty chunks",
+    assert r.rc == 2 and re.search(r"cannot ask without a terminal: LVM will take the cache fast\w* off vg/data after "
+                                   r"writing back \d+ dirty chunks",
                                    r.err)
     guest.run("mount /dev/vg/data /mnt")
     r = guest.run(f"hybridctl import vol --origin /dev/vg/data --cache {NEW} -y", check=False)
@@ -86,7 +87,7 @@ def test_one_that_lvm_cannot_activate(guest, stopped):
     guest.run(NO_LVM)
     assert left and guest.run("lvchange -ay vg/data", check=False).rc
     r = imports(guest, digest, "vg/data")
-    said = int(re.search(r"vg/data: (\d+) chunks of 64 KiB are written back", r.out)[1])
+    said = int(re.search(r"vg/data: writing back (\d+) chunks of 64 KiB", r.out)[1])
     assert said == left if stopped else said >= left
 
 
@@ -146,8 +147,8 @@ def test_tools_that_do_not_know_format_2(guest):
         return
     before = text(guest, f"md5sum {HDD}"), text(guest, "vgs --noheadings -o vg_seqno vg")
     r = guest.run(f"hybridctl import vol --origin vg/data --cache {NEW} -y", check=False)
-    assert r.rc == 2 and (f"vg/data: {left} chunks ({left // 16} MiB) are dirty, and the thin-provisioning-tools "
-                          "that are installed find 0") in r.err
+    assert r.rc == 2 and (f"vg/data: {left} chunks ({left // 16} MiB) are dirty, but the installed "
+                          "thin-provisioning-tools find 0") in r.err
     assert (text(guest, f"md5sum {HDD}"), text(guest, "vgs --noheadings -o vg_seqno vg")) == before
     guest.run(": >/etc/lvm/lvmlocal.conf; printf 'devices { use_devicesfile=0 }\n' >/etc/lvm/lvmlocal.conf")
     imports(guest, digest, "vg/data")
@@ -168,7 +169,7 @@ def test_one_that_cannot_be_taken(guest, what):
         guest.run("rm /usr/sbin/cache_check")
     before = text(guest, f"md5sum {HDD}"), text(guest, "vgs --noheadings -o vg_seqno vg")
     r = guest.run(f"hybridctl import vol --origin vg/data --cache {NEW} -y", check=False)
-    said = {"damaged": (2, "are damaged (cache_check: 1): how much is dirty is unknown"),
+    said = {"damaged": (2, "is damaged (cache_check: 1): the amount of dirty data is unknown"),
             "cachevol": (2, "is one logical volume (cachevol)"),
             "no tools": (8, "cache_check is not installed")}[what]
     assert r.rc == said[0] and said[1] in r.err, r
@@ -184,8 +185,8 @@ def test_refused(guest):
     for origin, rc, said in (("/dev/vg/plain", 2, "has no cache of LVM (it is linear)"),
                              ("vg/slow", 2, "has a dm-writecache"),
                              ("vg/none", 4, "LVM knows no such logical volume"),
-                             (HDD, 2, "part of something that is no cache (LVM2_member)"),
-                             (NEW, 2, "no cache of LVM or bcache is known there"),
+                             (HDD, 2, "part of a device that is not a cache (LVM2_member)"),
+                             (NEW, 2, "has no cache of LVM or bcache"),
                              ("/dev/none", 4, "cannot open"), ("/etc/passwd", 4, "not a block device")):
         r = guest.run(f"hybridctl import vol --origin {origin} --cache {NEW} -y", check=False)
         assert r.rc == rc and said in r.err, r

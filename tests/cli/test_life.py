@@ -129,7 +129,7 @@ def test_detach_without_the_pool(kernel, volume):
     before = superblock(volume[1])
     edit_superblocks(volume[1], {100: b"\x01"})
     r = kernel("detach", "vol")
-    assert r.returncode == 7 and "only that had some of its data" in r.stderr
+    assert r.returncode == 7 and "had the only copy of some data" in r.stderr
     assert superblock(volume[1]).role == ORIGIN
     edit_superblocks(volume[1], {100: b"\x00"})
     assert "detached" in kernel.ok("detach", "vol", "--test")
@@ -356,7 +356,7 @@ def test_create_keeps_what_is_there(kernel, lone, loop):
     device, before = lone
     old, new = contents(device), loop("new.img", 64)
     r = kernel("create", "other", "--pool", "new", "--cache", new, "--origin", device, "-y", "--wipe-signatures")
-    assert r.returncode == 2 and "is the origin of a volume, vol" in r.stderr
+    assert r.returncode == 2 and "is the origin of volume vol" in r.stderr
     kernel.ok("create", "vol", "--pool", "new", "--cache", new, "--origin", device, "-y")
     paired(kernel, before, device)
     assert contents(device) == old and listed(kernel)["volume", "vol", "running"]["pool"] == "new"
@@ -370,11 +370,11 @@ def test_attach_refused(kernel, lone, loop, driver):
         assert r.returncode == 2 and "lost --acknowledge" in r.stderr
     edit_superblocks(device, {100: b"\0", 240: b"\0"})
     r = kernel("attach", "vol-pool", "other", "--origin", device, "-y", "--wipe-signatures")
-    assert r.returncode == 2 and "is the origin of a volume, vol" in r.stderr
+    assert r.returncode == 2 and "is the origin of volume vol" in r.stderr
     r = kernel("attach", "vol-pool", "nothing")
     assert r.returncode == 1 and "no origin given" in r.stderr
     r = kernel("create", "vol", "--pool", "big", "--cache", loop("big.img", 64, 4096), "--origin", device, "-y")
-    assert r.returncode == 2 and "is used in sectors of 512 bytes" in r.stderr
+    assert r.returncode == 2 and "is used with sectors of 512 bytes" in r.stderr
     assert superblock(device) == before
     assert state(kernel) == "inactive" and entries(kernel) == []
 
@@ -564,7 +564,7 @@ def test_status_without_the_cache_device(kernel, clean, flags, leads):
         assert state(kernel) == "inactive" and action(kernel) == "hybridctl activate vol"
 
 
-@pytest.mark.parametrize("lost, leads", [(0, "detach --live vol"), (3, "lost vol lists what is lost")])
+@pytest.mark.parametrize("lost, leads", [(0, "detach --live vol"), (3, "lost vol lists the lost data")])
 def test_status_of_a_volume_whose_pool_failed(kernel, volume, cut, lost, leads):
     kernel.change_device("vol-pool", state="failed")
     kernel.change_device("vol", state="degraded", lost=lost)

@@ -431,8 +431,8 @@ def test_progress_without_a_terminal(kernel, volume):
         assert r.returncode == 6
         lines = r.stderr.splitlines()
         assert bool(re.fullmatch(r"vol: \d+% \S+ left, \S+/s, \d+ h \d\d min", lines[0])) == (not quiet)
-        assert "\r" not in r.stderr and re.search("cancelled after 11 s: .* are still dirty", lines[-2])
-        assert lines[-1] == "  next: start it again to go on" and len(lines) == (2 if quiet else 3)
+        assert "\r" not in r.stderr and re.search("cancelled after 11 s: .* is still dirty", lines[-2])
+        assert lines[-1] == "  next: start it again to continue" and len(lines) == (2 if quiet else 3)
         assert kernel.log[-1] == "message vol drain_cancel"
 
 
@@ -477,7 +477,7 @@ def ends_with_what_status_says(kernel, state):
     """Of vol, which a drain keeps from the mode that it has."""
     out = kernel.ok("status", "vol")
     assert f"state: {state}" in out and "mode: writeback" in out
-    action, = re.findall("action: hybridctl (.*) ends that", out)
+    action, = re.findall("action: hybridctl (.*) ends the drain", out)
     kernel.ok(*action.split())
     out = kernel.ok("status", "vol")
     assert "state: running" in out and "action" not in out
@@ -514,7 +514,7 @@ def test_interrupt_cancels_a_drain(kernel, volume, build):
     p.stdout.readline()
     p.send_signal(signal.SIGINT)
     _, err = p.communicate(timeout=60)
-    assert p.returncode == 6 and re.search(r"cancelled: [0-9]+\.[0-9]+[mgt] are still dirty", err)
+    assert p.returncode == 6 and re.search(r"cancelled: [0-9]+\.[0-9]+[mgt] is still dirty", err)
     assert kernel.log[-1] == "message vol drain_cancel"
 
 
@@ -554,7 +554,7 @@ def test_list_as_a_tree(kernel, volume, loop):
     assert [line.rstrip() for line in shown("alone")] == ["alone"]
     for args in ["--json"], ["--export"], ["--sort", "name"]:
         r = kernel("list", "--tree", *args)
-        assert r.returncode == 1 and "--tree goes with none" in r.stderr
+        assert r.returncode == 1 and "--tree excludes" in r.stderr
     assert kernel("list", "--tree", "nobody").returncode == 4
 
 
@@ -628,19 +628,19 @@ def test_settings_with_units(kernel, volume, given, sent):
 
 
 @pytest.mark.parametrize("given,says", [
-    ("writeback_rate=fast", "is no number of KiB/s, nor a size"), ("writeback_rate=", "is no number of KiB/s"),
-    ("writeback_rate=10%", "is no number of KiB/s"), ("writeback_rate=-1", "is no number of KiB/s"),
-    ("writeback_rate=1536b", "is no whole number of KiB/s"), ("endurance=100k", "is no whole number of MiB a day"),
+    ("writeback_rate=fast", "is not a number of KiB/s or a size"), ("writeback_rate=", "is not a number of KiB/s or a size"),
+    ("writeback_rate=10%", "is not a number of KiB/s or a size"), ("writeback_rate=-1", "is not a number of KiB/s or a size"),
+    ("writeback_rate=1536b", "is not a whole number of KiB/s"), ("endurance=100k", "is not a whole number of MiB a day"),
     ("writeback_rate=4t", "is out of bounds"), ("writeback_rate=99999999999999999999", "is out of bounds"),
     ("endurance=33t", "is out of bounds"), ("high_watermark=96", "is out of bounds"),
-    ("high_watermark=80k", "is no number of percent\n"), ("commit_interval=1m", "is no number of ms\n"),
+    ("high_watermark=80k", "is not a number of percent\n"), ("commit_interval=1m", "is not a number of ms\n"),
     ("commit_interval=18446744073709551s", "is out of bounds"), ("commit_interval=61s", "is out of bounds")])
 def test_what_is_no_such_setting_is_said_exactly(kernel, volume, given, says):
     r = kernel("set", "vol-pool", given)
     assert r.returncode == 1 and f"{given} {says}" in r.stderr and "next: give " in r.stderr, r.stderr
 
 
-@pytest.mark.parametrize("given,says", [("big", "is not a size\n"), ("100", "no multiple of 512 bytes"),
+@pytest.mark.parametrize("given,says", [("big", "is not a size\n"), ("100", "not a multiple of 512 bytes"),
                                         ("99999999t", "too large")])
 def test_what_is_no_size_is_said_exactly(kernel, volume, given, says):
     r = kernel("set", "vol", f"cutoff={given}")
@@ -725,7 +725,7 @@ def test_status_of_a_cache_device_that_fails(kernel, volume):
     assert "recent errors: 21 of reads, 0 of writes): writes go to the origins, too\n" in r.stdout
     assert "hybridctl replace-cache vol-pool --cache DEVICE; if" in r.stdout
     out = kernel("status", "vol").stdout
-    assert "its cache device fails: hybridctl status vol-pool\n" in out and "--cancel" not in out
+    assert "its cache device is failing: hybridctl status vol-pool\n" in out and "--cancel" not in out
     assert kernel.ok("get", "vol-pool", "recent_read_errors") == "21\n"
 
 
@@ -776,7 +776,7 @@ def test_in_place(kernel, loop):
         before = f.read()
     r = kernel("create", "vol", "--cache", cache, "--origin", origin, "--in-place", "-y",
                "--mode", "writeback")
-    assert r.returncode == 2 and "writeback can lose it" in r.stderr
+    assert r.returncode == 2 and "writeback can lose that data" in r.stderr
     kernel.ok("create", "vol", "--cache", cache, "--origin", origin, "--in-place", "-y")
     assert "3 writethrough cutoff 8192" not in kernel.log[-1]
     assert kernel.log[-1].endswith("4 writethrough cutoff 8192 inplace")
@@ -797,7 +797,7 @@ def test_sectors_of_a_cache_in_front_of_data(kernel, loop):
     before = open(origin, "rb").read()
     wish = ["--cache", cache, "--in-place", "-y"]
     r = kernel("create", "vol", "--origin", origin, *wish)
-    assert r.returncode == 2 and f"{origin} is used in sectors of 512 bytes" in r.stderr
+    assert r.returncode == 2 and f"{origin} is used with sectors of 512 bytes" in r.stderr
     assert "smaller sectors, or --force" in r.stderr and kernel.devices == []
     assert members(kernel, cache) == {}
     kernel.ok("create", "vol", "--origin", origin, *wish, "--force")
@@ -820,7 +820,7 @@ def test_writeback_in_place_is_forced(kernel, loop):
     def needs_force(*command):
         devices, state = kernel.devices, kernel.state
         r = kernel(*command)
-        assert r.returncode == 2 and "writeback can lose it" in r.stderr and "--force" in r.stderr
+        assert r.returncode == 2 and "writeback can lose that data" in r.stderr and "--force" in r.stderr
         assert (kernel.devices, kernel.state) == (devices, state)
         kernel.ok(*command, "--force")
 
@@ -1015,7 +1015,7 @@ def test_a_detach_that_fails_ends_its_drain(kernel, volume, args, step):
     assert r.returncode == 4, r
     assert not [line for line in kernel.log if line.startswith("message vol mode")]
     assert listed(kernel)["vol"]["mode"] == "writeback" and listed(kernel)["vol"]["state"] == "running"
-    assert "goes on draining" not in r.stderr
+    assert "is still draining" not in r.stderr
 
 
 @pytest.mark.parametrize("args, step", DETACH_STEPS)
@@ -1026,9 +1026,9 @@ def test_a_detach_that_cannot_end_its_drain_says_so(kernel, volume, args, step):
     assert r.returncode == 4, r
     if step == "message vol drain" or (not args and "delete_volume" in step):
         # There is none: it has not begun, or the volume was activated again
-        assert "goes on draining" not in r.stderr and listed(kernel)["vol"]["state"] == "running"
+        assert "is still draining" not in r.stderr and listed(kernel)["vol"]["state"] == "running"
         return
-    again, = re.findall(r"vol goes on draining; to end that: hybridctl (drain vol --cancel)", r.stderr)
+    again, = re.findall(r"vol is still draining; to end the drain: hybridctl (drain vol --cancel)", r.stderr)
     ends_with_what_status_says(kernel, "drained")
     kernel.ok(*again.split())
 

@@ -82,8 +82,8 @@ def test_no_part_of_something_else_in_place(hybridctl, image, kind):
     assert found.strip() == kind
     for more in ([], ["--force"]):
         r = create(hybridctl, cache, origin, "--test", "--in-place", *more)
-        assert r.returncode == 2 and f"put together at a boot ({kind})" in r.stderr, r.stderr
-        way = "hybridctl import takes bcache off" if kind == "bcache" else "cache what is made of it"
+        assert r.returncode == 2 and f"other tools assemble at boot ({kind})" in r.stderr, r.stderr
+        way = "hybridctl import removes bcache" if kind == "bcache" else "cache the resulting device"
         assert f"next: {way}" in r.stderr and not r.stdout
     # Where it is formatted, it is listed as what would be lost
     r = create(hybridctl, cache, origin, "--test")
@@ -106,13 +106,13 @@ def test_block_size_by_memory(hybridctl, image):
         pytest.skip("no file is large enough for a cache that is too large for this memory")
     origin = image("o", 64)
     r = create(hybridctl, image("small", 1024), origin, "--test", "-v")
-    assert re.search(r"blocks of 64 KiB, which take \S+k of the \S+ of memory", r.stderr)
+    assert re.search(r"blocks of 64 KiB: the pool takes \S+k of \S+ of memory", r.stderr)
     assert "blocks of 64 KiB, journal" in r.stdout
     large = image("large", max(1, gib) * 96 * 1024)
     r = create(hybridctl, large, origin, "--test")
     assert r.returncode == 0, r.stderr
-    assert re.search(r"^blocks of 128 KiB, which take \S+ of the \S+ of memory; "
-                     r"of 64 KiB they would take \S+$", r.stdout, re.MULTILINE), r.stdout
+    assert re.search(r"^blocks of 128 KiB: the pool takes \S+ of \S+ of memory; "
+                     r"with blocks of 64 KiB it would take \S+$", r.stdout, re.MULTILINE), r.stdout
     assert "blocks of 128 KiB, journal" in r.stdout
     r = create(hybridctl, large, origin, "--test", "--block-size", "64k")
     assert "of memory" not in r.stdout and "blocks of 64 KiB, journal" in r.stdout
@@ -152,7 +152,7 @@ def fill(*devices):
 
 @pytest.mark.parametrize("policy,fail,code,says", [
     ("lruu", "", 1, "no such policy: lruu"), ("../x", "", 1, "no such policy"), ("", "", 1, "no such policy"),
-    ("sixteen-letters-", "", 1, "no such policy"), ("arc", "policy arc", 8, "no module of policy arc")])
+    ("sixteen-letters-", "", 1, "no such policy"), ("arc", "policy arc", 8, "no module for policy arc")])
 def test_the_policy_is_checked_before_anything_is_written(kernel, loop, policy, fail, code, says):
     devs = loop("c", 64), loop("o", 64)
     fill(*devs)
@@ -190,11 +190,11 @@ def test_what_is_lost_after_the_first_write(kernel, loop, fail, more):
     fill(*devs)
     before = image_of(*devs)
     r = create(kernel, *devs, "-y", "--wipe-signatures", *more, fail=fail)
-    assert r.returncode == 4 and "nothing was created; lost is " in r.stderr, r.stderr
-    lost = r.stderr[r.stderr.index("lost is "):]
-    head = re.search(rf"what {devs[0]} held in its first (\d+) MiB and its last one", lost)
-    assert bool(head) != ("--discard" in more) == (f"all that {devs[0]} held" in lost)
-    assert (f"what {devs[1]} held in its first MiB and its last one" in lost) == ("--in-place" not in more)
+    assert r.returncode == 4 and "nothing was created; only this is lost: " in r.stderr, r.stderr
+    lost = r.stderr[r.stderr.index("only this is lost: "):]
+    head = re.search(rf"the data on {devs[0]} in its first (\d+) MiB and its last MiB", lost)
+    assert bool(head) != ("--discard" in more) == (f"all data on {devs[0]}" in lost)
+    assert (f"the data on {devs[1]} in its first and its last MiB" in lost) == ("--in-place" not in more)
     after = image_of(*devs)
     if head:
         assert after[0][int(head[1]) << 20:63 << 20] == before[0][int(head[1]) << 20:63 << 20]
@@ -217,7 +217,7 @@ def test_nothing_is_lost_to_a_pool_that_takes_no_volume(kernel, loop):
     assert image_of(other) == before
     kernel.change_device("vol-pool", suspended=0)
     r = kernel(*attach, fail="create two")
-    assert f"lost is what {other} held in its first MiB and its last one, and nothing else" in r.stderr
+    assert f"only this is lost: the data on {other} in its first and its last MiB\n" in r.stderr
 
 
 def test_files_only_with_test(hybridctl, image):
@@ -295,7 +295,7 @@ def test_members_are_not_taken_again(kernel, loop):
     for pair in ((cache, other), (other, origin)):
         r = kernel("create", "two", "--cache", pair[0], "--origin", pair[1], "-y",
                    "--wipe-signatures")
-        assert r.returncode == 5 and "belongs to dm-hybrid already" in r.stderr
+        assert r.returncode == 5 and "already belongs to dm-hybrid" in r.stderr
     r = kernel("attach", "vol-pool", "two", "--origin", cache, "-y")
     assert r.returncode in (2, 5)
 
@@ -307,7 +307,7 @@ def test_names_taken(kernel, loop):
     assert r.returncode == 5 and "exists already" in r.stderr
     assert kernel("deactivate", "vol", "--keep-pool").returncode == 0
     r = kernel("attach", "vol-pool", "vol", "--origin", other, "-y")
-    assert r.returncode == 5 and "has a volume vol already" in r.stderr
+    assert r.returncode == 5 and "already has a volume vol" in r.stderr
 
 
 def test_no_kernel_target_is_8(kernel, loop):

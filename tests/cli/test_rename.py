@@ -80,12 +80,12 @@ def test_renamed(kernel, devs, case):
     prepare(kernel)
     saved = World(kernel, devs)
     out = kernel.ok("rename", name, "other")
-    assert f"{name} is called other" in out
+    assert f"{name} is now called other" in out
     check(kernel, devs, saved, name, "other")
     # Its UUID and its number stay
     for before, now in zip(json.loads(saved.state)["devices"], kernel.state["devices"]):
         assert {**before, "name": 0} == {**now, "name": 0}
-    assert "is called that already" in kernel.ok("rename", "other", "other")
+    assert "already has this name" in kernel.ok("rename", "other", "other")
     # After a boot, too
     kernel.change(devices=[])
     kernel.ok("activate", "--all")
@@ -260,12 +260,12 @@ REFUSED = {
     "missing": (["one"], None, 1, "rename needs"),
     "too many": (["one", "two", "three"], None, 1, "too many arguments"),
     "unknown": (["nothing", "other"], None, 4, "no pool or volume nothing"),
-    "a volume's": (["one", "two"], None, 5, "a volume two is here already"),
-    "a closed volume's": (["one", "two"], lambda k, d: closed(k), 5, "a volume two is here already"),
+    "a volume's": (["one", "two"], None, 5, "a volume two already exists"),
+    "a closed volume's": (["one", "two"], lambda k, d: closed(k), 5, "a volume two already exists"),
     "one without cache's": (["ssd", "alone"], lambda k, d: k.ok("deactivate", "alone"), 5,
-                            "a volume alone is here already"),
-    "a pool's": (["one", "ssd"], None, 5, "a pool ssd is here already"),
-    "another device's": (["one", "other"], taken, 5, "other is here already"),
+                            "a volume alone already exists"),
+    "a pool's": (["one", "ssd"], None, 5, "a pool ssd already exists"),
+    "another device's": (["one", "other"], taken, 5, "other already exists"),
     "pool suspended": (["ssd", "other"], lambda k, d: k.change_device("ssd", suspended=1), 5, "ssd is suspended"),
     "its pool suspended": (["one", "other"], lambda k, d: k.change_device("ssd", suspended=1), 5,
                            "ssd is suspended"),
@@ -277,7 +277,7 @@ REFUSED = {
     "ran alone": (["two", "other"], ran_alone, 7, "connect the cache device"),
     "another host's": (["ssd", "other"], foreign, 2, "belongs to another host"),
     "being replaced": (["ssd", "other"], replacing, 5, "is being replaced"),
-    "a copy": (["one", "alone"], clone, 5, "here already"),
+    "a copy": (["one", "alone"], clone, 5, "already exists"),
 }
 
 
@@ -297,7 +297,7 @@ def test_refused(kernel, devs, case):
 def test_a_detach_that_was_cut_short(kernel, devs):
     assert kernel("detach", "two", fail="message ssd forget").returncode
     r = kernel("rename", "two", "other")
-    assert r.returncode == 5 and "was cut short" in r.stderr and "next: " in r.stderr
+    assert r.returncode == 5 and "was interrupted" in r.stderr and "next: " in r.stderr
 
 
 # Who else has the old name ---------------------------------------------------------------------

@@ -380,13 +380,13 @@ REFUSED = {
     "in place": (in_place, [], 2, "detach it, and attach it"),
     "closed and dirty": (closed_and_dirty, [], 5, "activate it first"),
     "ran alone": (ran_alone, [], 5, "activate it first"),
-    "cut detach": (cut_detach, [], 5, "cut short"),
+    "cut detach": (cut_detach, [], 5, "interrupted"),
     "given up": (given_up, [], 2, "--drop-dirty"),
     "origin missing": (lambda kernel, pool, loop: kernel.unplug(pool["two"]), [], 7, "its origin is missing"),
-    "name": (taken, [], 5, "ssd-new is here already"),
+    "name": (taken, [], 5, "ssd-new already exists"),
     "signature": (signature, [], 2, "--wipe-signatures"),
     "policy": (None, ["--policy", "best"], 1, "no such policy"),
-    "block size": (None, ["--block-size", "3k"], 1, "does not fit"),
+    "block size": (None, ["--block-size", "3k"], 1, "is not valid"),
 }
 
 
@@ -417,11 +417,11 @@ def test_a_device_that_does_not_fit_is_refused(kernel, pool, loop):
         assert asked_nothing(kernel, saved)
         assert {device: bands(device) for device in pool.values()} == saved.bands
 
-    refused(1, "give the new one")
+    refused(1, "no new cache device given")
     refused(4, "too small", "-y", "--cache", loop("small.img", 2))
     refused(2, "sectors of 512 bytes", "-y", "--cache", loop("big.img", 80, 4096))
     refused(2, "same device", "-y", "--cache", pool["one"], "--force")
-    refused(2, "nobody to ask", "--cache", pool["new"])
+    refused(2, "cannot ask without a terminal", "--cache", pool["new"])
     r = kernel("replace-cache", "nothing", "--cache", pool["new"])
     assert r.returncode == 4 and "no pool nothing" in r.stderr
 
@@ -432,14 +432,14 @@ def test_one_new_pool_for_an_old_one(kernel, pool, loop):
     other = loop("other.img", 80)
     assert kernel(*COMMAND, other, env=kill).returncode == -9
     r = kernel(*COMMAND, pool["new"])
-    assert r.returncode == 2 and "is being replaced by " + other in r.stderr
+    assert r.returncode == 2 and "is already being replaced by " + other in r.stderr
     kernel.unplug(other)
     assert kernel(*COMMAND, pool["new"], env=kill).returncode == -9
     kernel.plug(other)
     saved = Saved(kernel, pool)
     for what in "ssd", superblock_name(pool["new"]), other:
         r = kernel("replace-cache", what)
-        assert r.returncode == 4 and "two pools replace one" in r.stderr
+        assert r.returncode == 4 and "two pools replace the same pool" in r.stderr
     assert asked_nothing(kernel, saved)
     kernel.unplug(other)
     before = known(pool)

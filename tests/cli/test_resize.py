@@ -113,11 +113,11 @@ def check(kernel, devs, name, mib):
 def test_grown(kernel, devs, resized, case):
     name, prepare, data = CASES[case]
     prepare(kernel)
-    assert "has all of its origin already" in kernel.ok("resize", name)
+    assert "already uses all of its origin" in kernel.ok("resize", name)
     # What is not a whole MiB is not used
     if name != "three":
         resized(name, SIZES[name] + 0.5)
-        assert "has all of its origin already" in kernel.ok("resize", name)
+        assert "already uses all of its origin" in kernel.ok("resize", name)
     resized(name, SIZES[name] + MORE)
     r = kernel("status", name)
     if case != "no cache, closed":
@@ -125,10 +125,10 @@ def test_grown(kernel, devs, resized, case):
     assert f"the origin of {name} has grown by {MORE} MiB" in kernel("doctor").stdout
     before = {n: contents(devs[n]) for n in devs if n != name}
     out = kernel.ok("resize", name)
-    assert f"has {data + MORE} MiB, and had {data}" in out
+    assert f"has grown to {data + MORE} MiB from {data} MiB" in out
     check(kernel, devs, name, data + MORE)
     assert before == {n: contents(devs[n]) for n in devs if n != name}
-    assert "has all of its origin already" in kernel.ok("resize", name)
+    assert "already uses all of its origin" in kernel.ok("resize", name)
     assert "resize" not in kernel("status", name).stdout
     # After a boot, too
     kernel.change(devices=[])

@@ -137,19 +137,19 @@ REPLACE = ": replace it (hybridctl replace-cache)"
     (nvme(0, warning=1, spare=9), "0% of the endurance of {} used, 9% spare left; its spare is running out" + REPLACE),
     (nvme(0, spare=10), "0% of the endurance of {} used, 10% spare left; its spare is running out" + REPLACE),
     (ata74(0, spare=3), "0% of the endurance of {} used, 3% spare left; its spare is running out" + REPLACE),
-    (nvme(0, warning=4), "0% of the endurance of {} used, 100% spare left; it is not reliable any more" + REPLACE),
-    (nvme(0, warning=9), "0% of the endurance of {} used, 100% spare left; it takes no writes any more" + REPLACE),
+    (nvme(0, warning=4), "0% of the endurance of {} used, 100% spare left; it is no longer reliable" + REPLACE),
+    (nvme(0, warning=9), "0% of the endurance of {} used, 100% spare left; it no longer takes writes" + REPLACE),
     (ata(0, passed=False), "0% of the endurance of {} used; it expects to fail soon" + REPLACE),
     (ata(0, passed=False, valid=False), "unknown, of {}; it expects to fail soon" + REPLACE),
     (nvme(0, warning=2),
-     "0% of the endurance of {} used, 100% spare left; it is too hot or too cold: see to its cooling"),
+     "0% of the endurance of {} used, 100% spare left; it is too hot or too cold: check its cooling"),
 ])
 def test_a_drive_that_warns(status, pool, printed, says):
     """It is unhealthy as long as nothing else is, and status names the way out."""
     r = status(printed)
     assert r.returncode == 7 and wear(r) == [says.format(pool)]
     assert f"reason: {pool} warns: it" in r.stdout
-    assert "action: see to its cooling\n" in r.stdout if "hot" in says else \
+    assert "action: check its cooling\n" in r.stdout if "hot" in says else \
         "action: hybridctl replace-cache vol-pool --cache DEVICE\n" in r.stdout
     assert wear(status(printed, "-x")) == [says.format(pool)]
 
@@ -158,7 +158,7 @@ def test_what_is_worse_comes_first(kernel, status):
     kernel.change_device("vol-pool", errors=4)
     r = status(nvme(0, warning=4))
     assert r.returncode == 7 and "reason: I/O to the cache device failed\n" in r.stdout
-    assert len(wear(r)) == 1 and wear(r)[0].endswith("it is not reliable any more" + REPLACE)
+    assert len(wear(r)) == 1 and wear(r)[0].endswith("it is no longer reliable" + REPLACE)
 
 
 def test_for_programs(status, pool):
@@ -209,7 +209,7 @@ def test_without_smartctl(kernel, pool, tmp_path):
     rotational = f"/sys/block/{os.path.basename(pool)}/queue/rotational"
     for value, hint in (("1", False), ("0", True)):
         subprocess.run(["sh", "-c", f"echo {value} >{rotational}"], check=True)
-        assert (f"with it, hybridctl status says how worn {pool} is\n" in kernel("doctor", env=env).stdout) == hint
+        assert (f"with it, hybridctl status shows the wear of {pool}\n" in kernel("doctor", env=env).stdout) == hint
     (tmp_path / "bin/smartctl").symlink_to("/bin/true")
     assert "smartctl" not in kernel("doctor", env=env).stdout
 

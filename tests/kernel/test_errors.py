@@ -98,7 +98,7 @@ def test_a_device_that_fails_more_and_more(stack):
     assert "pool pool: cache device dm-0 is failing: 2 reads and 0 writes failed of late" in \
         stack.guest.run("dmesg").out
     said = stack.guest.run("hybridctl status pool", check=False).out
-    assert "its cache device fails (recent errors: 2 of reads, 0 of writes)" in said
+    assert "its cache device is failing (recent errors: 2 of reads, 0 of writes)" in said
     table = stack.table(), stack.table("pool")
     stack.guest.dm_remove("vol", "pool")
     stack.guest.dm_create("pool", table[1])

@@ -148,21 +148,21 @@ def test_refusals(make_stack):
         assert r.rc and all(w in r.err for w in words), r
 
     other = s.disk("other").sectors
-    refused(attach.format("two", "--in-place "), "there is no device two")
+    refused(attach.format("two", "--in-place "), "there is no linear device two")
     s.guest.run(f"mkfs.ext4 -q {s.dev('other')}; mount {s.dev('other')} /mnt")
     refused(attach.format("two", "--in-place "), "mounted at /mnt", "unmount it")
     s.guest.run("umount /mnt")
     s.guest.dm_create("two", f"0 {other} linear {s.dev('other')} 0")
     refused(attach.format("two", ""), "add --in-place")
-    refused(attach.format("vol", "--in-place "), "there is no device vol")
+    refused(attach.format("vol", "--in-place "), "there is no linear device vol")
     s.guest.dm_create("three", f"0 8 linear {s.dev('other')} 0")
-    refused(attach.format("two", "--in-place "), "in use by others than two")
+    refused(attach.format("two", "--in-place "), "is not used by two alone")
     s.guest.run("dmsetup remove three; dmsetup remove two")
     s.guest.dm_create("two", f"0 {other - 8} linear {s.dev('other')} 8")
     refused(attach.format("two", "--in-place "), "only a part")
     s.guest.run("dmsetup remove two; dmsetup create two --uuid LVM-x "
                 f"--table '0 {other} linear {s.dev('other')} 0'")
-    refused(attach.format("two", "--in-place "), "another's to change", "LVM-x")
+    refused(attach.format("two", "--in-place "), "belongs to another tool", "LVM-x")
     assert target(s, "two") == "linear"
     refused("hybridctl detach vol --live --drop-dirty")
     refused("exec 3</dev/mapper/vol; hybridctl detach vol", "add --live")
@@ -271,8 +271,8 @@ def test_killed_in_a_detach(make_stack, mortal, place, step, left, then):
         s.guest.run("hybridctl detach vol --live")
         assert sums(s) == before
         return
-    assert r.rc == 7 and "its detach was cut short" in r.out and "action: hybridctl activate --all" in r.out
-    assert "cut short" in s.guest.run("hybridctl detach vol --live", check=False).err
+    assert r.rc == 7 and "its detach was interrupted" in r.out and "action: hybridctl activate --all" in r.out
+    assert "was interrupted" in s.guest.run("hybridctl detach vol --live", check=False).err
     if left == "suspended" or then == "activate":
         s.guest.run("hybridctl activate --all")
         assert s.guest.run("dmsetup message pool 0 volumes").out.strip() == ""
@@ -324,7 +324,7 @@ def test_a_detach_that_cannot_mark_the_origin(make_stack, then):
     assert r.rc == 4 and "cannot write" in r.err and target(s) == "linear", r.text
     s.guest.dm_message("vhdd", "fail", "write", "off")
     r = s.guest.run("hybridctl status vol", check=False)
-    assert r.rc == 7 and "its detach was cut short" in r.out
+    assert r.rc == 7 and "its detach was interrupted" in r.out
     with_user = "exec 3</dev/mapper/vol; "
     if then == "activate":
         s.guest.run(f"{with_user}hybridctl activate --all")

@@ -34,7 +34,7 @@ def in_sync(s):
 
 def degraded(s):
     status = s.guest.run("hybridctl status pool", check=False)
-    return status.rc == 7 and "an array, misses a disk" in status.out and "--add DEVICE" in status.out
+    return status.rc == 7 and "is an array that lacks a disk" in status.out and "--add DEVICE" in status.out
 
 
 def assembled(s, *legs):
@@ -117,7 +117,7 @@ def test_refused_before_anything_is_written(make_stack):
             f"create vol --cache {one} --cache /dev/nothing --origin {hdd}": "/dev/nothing",
             f"create vol --cache {one} --cache /dev/mapper/small --origin {hdd}": "cannot be a cache device",
             f"create vol --cache {one} --cache /dev/mapper/fixed --origin {hdd}": "fixed",
-            f"create vol --cache {one} --cache {two} --origin {hdd} --ephemeral": "a second copy",
+            f"create vol --cache {one} --cache {two} --origin {hdd} --ephemeral": "no second copy",
             f"create vol --cache {one} --cache {two} --origin {hdd} --policy wrong": "wrong",
             f"create vol --cache {one} --cache {two} --origin {hdd} --block-size 3k": "3k",
             f"PATH=/nowhere create vol --cache {one} --cache {two} --origin {hdd}": "mdadm",

@@ -453,7 +453,7 @@ def test_sectors_of_the_cache_in_front_of_a_filesystem(make_stack, command):
     else:
         words = ["create", "vol", "--cache", "/dev/test/ssd", *words]
     r = s.guest.run(["hybridctl", *words], check=False)
-    assert r.rc == 2 and "/dev/test/hdd is used in sectors of 512 bytes" in r.err, r.text
+    assert r.rc == 2 and "/dev/test/hdd is used with sectors of 512 bytes" in r.err, r.text
     assert "vol" not in s.guest.run("dmsetup ls").out.split()
     # What the refusal is about
     s.guest.run(["hybridctl", *words, "--force"])

@@ -135,8 +135,8 @@ def test_names_that_are_taken(make_stack):
     s = make_stack(**SIZES)
     two_volumes(s)
     s.guest.dm_create("mine", f"0 2048 linear {s.dev('ssd')} 0")
-    for old, new, says in (("vol", "two", "a volume two is here already"),
-                           ("vol", "pool", "a pool pool is here already"),
+    for old, new, says in (("vol", "two", "a volume two already exists"),
+                           ("vol", "pool", "a pool pool already exists"),
                            ("pool", "mine", "a device-mapper device mine exists already")):
         r = s.guest.run(f"hybridctl rename {old} {new}", check=False)
         assert r.rc == 5 and says in r.err, r.text

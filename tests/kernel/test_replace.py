@@ -156,7 +156,7 @@ def test_the_new_device_fails(make_stack):
     before = sums(s)
     # As it says: what has moved is detached, and another device taken
     r = replace(s, check=False)
-    assert r.rc == 7 and "detach --live the volumes that it has" in r.err
+    assert r.rc == 7 and "detach --live its volumes" in r.err
     s.guest.run("hybridctl detach vol --live && dmsetup remove pool-new && dmsetup remove vnew")
     assert target(s) == "linear" and sums(s) == before and seen(s) == ["a", "b", "c"]
     assert (states(s)["vol"], states(s)["two"], states(s)["pool"]) == ("no-cache", "running", "running")

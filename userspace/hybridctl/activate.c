@@ -64,8 +64,8 @@ static int check_automatic(const struct activation *a, const struct hybrid_volum
 {
 	if (!a->cl->given[OPT_AUTO] || entry->mode != HYBRID_MODE_WRITEBACK)
 		return 0;
-	return hybrid_fail(HYBRID_REFUSED, "hybridctl activate, if its origin was used nowhere else",
-			   "volume %s: in place and writeback, never activated by itself",
+	return hybrid_fail(HYBRID_REFUSED, "hybridctl activate it, if its origin was not used anywhere else",
+			   "volume %s is in place and in writeback mode: it never comes up by itself",
 			   entry->name);
 }
 
@@ -90,7 +90,7 @@ static int find_inplace(const struct activation *a, const struct hybrid_volume_l
 			continue;
 		if (*devno)
 			r = hybrid_fail(HYBRID_BADDEV, "name the right one with --device",
-					"volume %s: more than one device looks like its origin, one is %s",
+					"volume %s: more than one device looks like its origin, for example %s",
 					entry->name, l->path);
 		*devno = l->devno;
 	}
@@ -249,7 +249,7 @@ static int mark_and_forget(struct activation *a, const struct hybrid_volume_line
 	int r;
 
 	if (!m && !entry->inplace) {
-		hybrid_verbose("volume %s was detached; its origin is not here to be marked",
+		hybrid_verbose("volume %s was detached; its origin is missing and cannot be marked yet",
 			       entry->name);
 		return 0;
 	}
@@ -310,7 +310,7 @@ static int go_on_uncached(struct activation *a, const struct hybrid_volume_line 
 /* The origin has another cache, or none any more: only the user may drop dirty data in this cache. */
 static int warn_given_up(const struct hybrid_volume_line *entry)
 {
-	hybrid_warn("volume %s: its origin is done with this cache, which has dirty data of it: hybridctl detach --drop-dirty %s gives that up",
+	hybrid_warn("volume %s: its origin no longer uses this cache, which still has dirty data of the volume: hybridctl detach --drop-dirty %s gives that data up",
 		    entry->name, entry->name);
 	return 0;
 }
@@ -351,7 +351,7 @@ static int fail_start_volume(const struct hybrid_volume_line *entry, int r)
 	if (r != HYBRID_BADDEV)
 		return r;
 	snprintf(next, sizeof(next),
-		 "connect the cache device that it ran with last; or hybridctl detach --drop-dirty %s, which gives up what only this one has",
+		 "connect the cache device that it last ran with; or hybridctl detach --drop-dirty %s, which gives up the data that only this one has",
 		 entry->name);
 	return hybrid_fail(r, next, "volume %s is not active", entry->name);
 }
@@ -394,8 +394,8 @@ static int remove_empty(struct hybrid_node *node)
 	if (!node->active || node->dm.live)
 		return 0;
 	if (node->dm.open_count)
-		return hybrid_fail(HYBRID_BUSY, "stop what uses it first (lsblk, fuser)",
-				   "%s has no table, or an error for one, and is in use", node->name);
+		return hybrid_fail(HYBRID_BUSY, "stop its users first (lsblk, fuser)",
+				   "%s has no table or an error table, and is in use", node->name);
 	r = hybrid_dm_remove(node->name);
 	if (!r)
 		node->active = false;
@@ -596,7 +596,7 @@ static void print_activation(const struct activation *a, const struct hybrid_nod
 {
 	if (!pool->active)
 		print_pool_command(&pool->member->sb, pool->member->path);
-	printf("# then the volumes of pool %s whose origins are there\n", a->pool_name);
+	printf("# then the volumes of pool %s whose origins are present\n", a->pool_name);
 }
 
 static int postpone_pool(struct round *round, const struct activation *a)
@@ -633,7 +633,7 @@ static int fail_readonly(const char *name)
 {
 	return hybrid_fail(HYBRID_REFUSED,
 			   "leave out --readonly, then mount it read-only, or blockdev --setro /dev/mapper/NAME",
-			   "%s has its cache device here: only without it is a volume shown read-only",
+			   "the cache device of %s is here: --readonly is only for a volume whose cache device is missing",
 			   name);
 }
 
@@ -649,7 +649,7 @@ static void activate_pool(struct round *round, struct hybrid_node *pool,
 	int r, entered = 0;
 
 	if (!pool->active && !pool_comes_up(round->cl, &round->inv, pool)) {
-		hybrid_verbose("hybrid.conf does not have %s come up by itself", pool->name);
+		hybrid_verbose("hybrid.conf does not let %s come up by itself", pool->name);
 		return;
 	}
 	if (round->cl->given[OPT_READONLY] && (pool->active || pool->member)) {
@@ -697,7 +697,7 @@ static int fail_refused(struct hybrid_inventory *inv, const char *what)
 			return hybrid_fail(HYBRID_BADDEV,
 					   "disconnect the copy, or name the right one with --device",
 					   "%s is refused: %s", m->path, m->why);
-	return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan for what is there",
+	return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
 			   "no pool or volume %s is known", what);
 }
 
@@ -771,7 +771,7 @@ static void without_pool(struct round *round, struct hybrid_node *volume)
 
 	if (!volume_comes_up(cl, volume->name, volume->uuid, e ? e->pool : "", volume->pool_uuid,
 			     NULL)) {
-		hybrid_verbose("hybrid.conf does not have %s come up by itself", volume->name);
+		hybrid_verbose("hybrid.conf does not let %s come up by itself", volume->name);
 		return;
 	}
 	r = check_owner(cl, volume);
@@ -823,7 +823,7 @@ static void activate_filled(struct round *round, const char *what)
 		add_result(round, fail_refused(&round->inv, what));
 	else if (!round->cl->given[OPT_TEST])
 		add_result(round, hybrid_fail(HYBRID_DEGRADED, "see hybridctl status",
-					      "there is no pool %s, and none was made", what));
+					      "there is no pool %s, and no new one was made", what));
 }
 
 /* Whether nothing is left to do for a volume. */
@@ -923,7 +923,7 @@ static void finish_renames(struct round *round)
 		if (r)
 			add_result(round, r);
 		else
-			hybrid_note("%s is called %s, as recorded", old, name);
+			hybrid_note("%s is renamed to %s, its recorded name", old, name);
 	}
 }
 
@@ -950,7 +950,7 @@ static void warn_of_bad_copies(struct hybrid_inventory *inv)
 
 	for (m = inv->members; m < inv->members + inv->nr_members; m++)
 		if (m->ok && m->copies != 3)
-			hybrid_warn("%s has one good superblock only: %s", m->path, m->why);
+			hybrid_warn("%s has only one good superblock: %s", m->path, m->why);
 }
 
 static int load_members(struct round *round)
@@ -1031,11 +1031,11 @@ int command_activate(const struct command_line *cl)
 				   "activate needs a pool, a volume, or --all");
 	if (cl->given[OPT_READONLY] && !cl->given[OPT_DEGRADED])
 		return hybrid_fail(HYBRID_USAGE, "add --degraded, or mount it read-only",
-				   "--readonly is for a volume without its cache device");
+				   "--readonly is for a volume whose cache device is missing");
 	if (cl->given[OPT_NAMED] && (!cl->given[OPT_AUTO] || cl->given[OPT_ALL]))
 		return hybrid_fail(HYBRID_USAGE, NULL, "--named needs --auto, and a name");
 	if (cl->given[OPT_FOREIGN] && cl->given[OPT_AUTO])
-		return hybrid_fail(HYBRID_USAGE, NULL, "nothing foreign comes up with --auto");
+		return hybrid_fail(HYBRID_USAGE, NULL, "--foreign and --auto exclude each other");
 	r = run_rounds(&round);
 	free(round.later);
 	free(round.vacancies.v);
@@ -1071,8 +1071,8 @@ static int ask_to_give_up(const struct command_line *cl, const struct hybrid_nod
 {
 	char question[HYBRID_PATH_MAX];
 
-	snprintf(question, sizeof(question), "All I/O to %s fails from now on: its users lose "
-		 "what they have not written yet.", node->name);
+	snprintf(question, sizeof(question), "All I/O to %s will fail from now on: its users lose "
+		 "all data that they have not written yet.", node->name);
 	return confirm(cl, question);
 }
 
@@ -1128,7 +1128,7 @@ static int use_check(const struct deactivation *d, const struct hybrid_node *nod
 		return HYBRID_BUSY;
 	if (c < d->checked + d->nr && (c->agreed || !is_forced(d, node)))
 		return 0;
-	return hybrid_fail(HYBRID_BUSY, "try again", "%s changed a moment ago", node->name);
+	return hybrid_fail(HYBRID_BUSY, "try again", "%s has just changed", node->name);
 }
 
 static int remove_node(const struct deactivation *d, struct hybrid_node *node)
@@ -1141,7 +1141,7 @@ static int remove_node(const struct deactivation *d, struct hybrid_node *node)
 		return hybrid_fail(HYBRID_BUSY, "unmount it first", "%s is mounted at %s",
 				   node->name, where);
 	if (!force && node->dm.open_count)
-		return hybrid_fail(HYBRID_BUSY, "stop what uses it first (lsblk, fuser)",
+		return hybrid_fail(HYBRID_BUSY, "stop its users first (lsblk, fuser)",
 				   "%s is in use", node->name);
 	if (d->cl->given[OPT_TEST]) {
 		printf("dmsetup remove %s%s\n", force ? "--force --deferred " : "", node->name);

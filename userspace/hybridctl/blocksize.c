@@ -36,10 +36,10 @@ uint32_t choose_block_size(const char *policy_name, uint64_t cache_sectors,
 	hybrid_format_size(would_take, sizeof(would_take), first, 'h');
 	hybrid_format_size(all, sizeof(all), memory, 'h');
 	if (block == DEFAULT_BLOCK_SECTORS)
-		hybrid_verbose("blocks of %u KiB, which take %s of the %s of memory", block / 2,
+		hybrid_verbose("blocks of %u KiB: the pool takes %s of %s of memory", block / 2,
 			       takes, all);
 	else
-		hybrid_note("blocks of %u KiB, which take %s of the %s of memory; of %u KiB they would take %s",
+		hybrid_note("blocks of %u KiB: the pool takes %s of %s of memory; with blocks of %u KiB it would take %s",
 			    block / 2, takes, all, DEFAULT_BLOCK_SECTORS / 2, would_take);
 	return block;
 }

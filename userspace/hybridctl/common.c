@@ -51,7 +51,7 @@ static int wait_for_lock(void)
 
 	for (polls = 0; !ending(); polls++) {
 		if (polls == LOCK_QUIET_POLLS)
-			hybrid_warn("another tool of dm-hybrid is at work: waiting for it (fuser %s)",
+			hybrid_warn("another dm-hybrid tool is running: waiting for it (fuser %s)",
 				    LOCK_FILE);
 		if (!flock(lock_fd, LOCK_EX | LOCK_NB))
 			return 0;
@@ -135,13 +135,13 @@ int open_unchanged(struct hybrid_device *dev, const struct hybrid_member *known,
 
 	if (r || !memcmp(&now->sb, &known->sb, sizeof(now->sb)))
 		return r;
-	return hybrid_fail(HYBRID_BUSY, "look again", "%s has been used meanwhile", now->sb.name);
+	return hybrid_fail(HYBRID_BUSY, "check its state, then try again", "%s has been used meanwhile", now->sb.name);
 }
 
 void explain_unknown(const struct hybrid_inventory *inv)
 {
 	if (!inv->members_known && !hybrid_output.quiet)
-		hybrid_warn("no member was announced: only what is active is known; hybridctl scan reads all disks");
+		hybrid_warn("no member is announced: only active pools and volumes are known; hybridctl scan reads all disks");
 }
 
 int with_active(const struct command_line *cl, unsigned int kinds,
@@ -171,8 +171,8 @@ int confirm(const struct command_line *cl, const char *question)
 	if (cl->given[OPT_YES])
 		return 0;
 	if (!isatty(STDIN_FILENO))
-		return hybrid_fail(HYBRID_REFUSED, "say --yes if you are sure",
-				   "nobody to ask: %s", question);
+		return hybrid_fail(HYBRID_REFUSED, "add --yes if you are sure",
+				   "cannot ask without a terminal: %s", question);
 	fprintf(stderr, "%s Type \"yes\" to go on: ", question);
 	if (!fgets(answer, sizeof(answer), stdin) || strcmp(answer, "yes\n"))
 		return hybrid_fail(HYBRID_REFUSED, NULL, "nothing was changed");
@@ -190,12 +190,12 @@ static void show(const struct hybrid_device *dev, const char *what, unsigned int
 static int check_found_again(const struct hybrid_device *dev)
 {
 	if (!dev->file && hybrid_sysfs_ours(dev->devno))
-		return hybrid_fail(HYBRID_REFUSED, "give a disk, or put LVM between",
-				   "%s is a volume or pool itself: what is on it would not be found again",
+		return hybrid_fail(HYBRID_REFUSED, "give a disk, or a logical volume on it",
+				   "%s is itself a volume or pool: a member on it would not be found again",
 				   dev->path);
 	if (!dev->file && !hybrid_config_looks_at(dev->devno))
 		return hybrid_fail(HYBRID_REFUSED, "see devices and ignore_devices in hybrid.conf(5)",
-				   "no member is looked for on %s: it would not be found again",
+				   "%s is not searched for members: a member on it would not be found again",
 				   dev->path);
 	return 0;
 }
@@ -218,7 +218,7 @@ static int show_contents(const struct command_line *cl, const struct hybrid_devi
 	if (!r && m.sb.role != HYBRID_ROLE_DETACHED && !cl->given[OPT_FORCE])
 		return hybrid_fail(HYBRID_BUSY,
 				   "detach it, or add --force if nothing on it is needed",
-				   "%s belongs to dm-hybrid already: %s %s", dev->path,
+				   "%s already belongs to dm-hybrid: %s %s", dev->path,
 				   hybrid_role_name(m.sb.role), m.ok ? m.sb.name : m.why);
 	snprintf(ours, sizeof(ours), "dm-hybrid %s, \"%s\"", hybrid_role_name(m.sb.role),
 		 m.sb.name);
@@ -248,11 +248,11 @@ int confirm_format(const struct command_line *cl, const struct hybrid_device * c
 		return 0;
 	if (found && cl->given[OPT_YES] && !cl->given[OPT_WIPE_SIGNATURES])
 		return hybrid_fail(HYBRID_REFUSED,
-				   "add --wipe-signatures if what is listed may be lost",
+				   "add --wipe-signatures if the listed data may be lost",
 				   "data was found on the devices");
 	if (found && !cl->given[OPT_YES])
-		return confirm(cl, "What is listed above will be lost.");
-	return confirm(cl, "What is on the devices will be lost.");
+		return confirm(cl, "The data listed above will be lost.");
+	return confirm(cl, "All data on the devices will be lost.");
 }
 
 int check_policy(const char *name, bool test)
@@ -265,7 +265,7 @@ int check_policy(const char *name, bool test)
 	if (known)
 		return hybrid_fail(HYBRID_NOTARGET,
 				   "install all modules of dm-hybrid for this kernel",
-				   "the kernel has no module of policy %s", name);
+				   "the kernel has no module for policy %s", name);
 	return hybrid_fail(HYBRID_USAGE, "dm-hybrid(7) names them", "no such policy: %s", name);
 }
 
@@ -377,7 +377,7 @@ int check_mode(const struct command_line *cl, bool in_place, uint32_t mode)
 	if (in_place && mode == HYBRID_MODE_WRITEBACK && !cl->given[OPT_FORCE])
 		return hybrid_fail(HYBRID_REFUSED,
 				   "use mode writethrough or writearound, or --force",
-				   "an in-place origin does not show that its cache has newer data: writeback can lose it");
+				   "an in-place origin does not show that its cache has newer data: writeback can lose that data");
 	return 0;
 }
 
@@ -425,12 +425,12 @@ static int parse_data_offset(struct new_volume *nv, const struct command_line *c
 		return 0;
 	if (!nv->entry.inplace)
 		return hybrid_fail(HYBRID_USAGE, "leave it out, or add --in-place",
-				   "--data-offset is of data that is cached where it lies");
+				   "--data-offset is only for data that is cached in place");
 	if (parse_sectors("--data-offset", text, &nv->plan.data_sector))
 		return HYBRID_USAGE;
 	if (nv->plan.data_sector % HYBRID_META_BLOCK_SECTORS == 0)
 		return 0;
-	return hybrid_fail(HYBRID_USAGE, "give a multiple of 4k", "--data-offset %s cannot be", text);
+	return hybrid_fail(HYBRID_USAGE, "give a multiple of 4k", "--data-offset %s is not a multiple of 4k", text);
 }
 
 int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const char *name)
@@ -457,7 +457,7 @@ int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const
 		r = check_mode(cl, cl->given[OPT_IN_PLACE], nv->entry.mode);
 	if (!r && nv->ephemeral && nv->entry.inplace)
 		r = hybrid_fail(HYBRID_REFUSED, "leave out one of them",
-				"--ephemeral is written on the origin, and --in-place writes nothing there");
+				"--ephemeral writes a mark to the origin, and --in-place writes nothing there");
 	if (!r && nv->ephemeral && nv->entry.mode == HYBRID_MODE_WRITEBACK)
 		r = fail_ephemeral_writeback(name);
 	if (r)
@@ -488,11 +488,11 @@ static int check_not_in_array(const struct hybrid_device *origin)
 	if (!hybrid_device_in_array(origin, type, sizeof(type)))
 		return 0;
 	return hybrid_fail(HYBRID_REFUSED,
-			   !strcmp(type, "bcache") ? "hybridctl import takes bcache off" :
-			   "cache what is made of it (the logical volume, the array); or leave out --in-place "
+			   !strcmp(type, "bcache") ? "hybridctl import removes bcache" :
+			   "cache the resulting device (the logical volume, the array); or leave out --in-place "
 			   "on an empty disk, and move the data there (pvmove, zpool replace)",
-			   "%s is a part of something that is put together at a boot (%s): of the origin then, "
-			   "beside its cache, or of both", origin->path, type);
+			   "%s is part of a device that other tools assemble at boot (%s): they would use the "
+			   "origin and bypass its cache, or use both", origin->path, type);
 }
 
 /* The refusals of confirm_format(), for an origin that is not formatted. */
@@ -511,7 +511,7 @@ static int check_inplace(const struct new_volume *nv)
 				   "%s was detached: its data begins at sector %llu, not at 0",
 				   nv->origin.path, (unsigned long long)m.sb.data_sector);
 	return hybrid_fail(HYBRID_BUSY, "detach it first",
-			   "%s belongs to dm-hybrid already: %s %s", nv->origin.path,
+			   "%s already belongs to dm-hybrid: %s %s", nv->origin.path,
 			   hybrid_role_name(m.sb.role), m.ok ? m.sb.name : m.why);
 }
 
@@ -522,7 +522,7 @@ int check_sectors(dev_t cache, dev_t used, const char *name, const char *next)
 	if (hybrid_sysfs_queue(cache, "logical_block_size", &fast) &&
 	    hybrid_sysfs_queue(used, "logical_block_size", &now) && fast > now)
 		return hybrid_fail(HYBRID_REFUSED, next,
-				   "%s is used in sectors of %u bytes, and those of the cache device have %u",
+				   "%s is used with sectors of %u bytes, and the cache device has sectors of %u",
 				   name, now, fast);
 	return 0;
 }
@@ -540,16 +540,16 @@ static int plan_kept(struct new_volume *nv, const struct hybrid_member *m)
 	if (strcmp(old->name, nv->entry.name))
 		return hybrid_fail(HYBRID_REFUSED,
 				   "give that name; or hybridctl wipe it, if its data may be lost",
-				   "%s is the origin of a volume, %s", nv->origin.path, old->name);
+				   "%s is the origin of volume %s", nv->origin.path, old->name);
 	if (old->lost || old->flags & HYBRID_SB_LOSS_UNKNOWN)
 		return hybrid_fail(HYBRID_REFUSED,
-				   "restore it; then hybridctl lost --acknowledge says that this was done",
+				   "restore it, then hybridctl lost --acknowledge",
 				   "some of the data of %s was lost with its last cache", old->name);
 	/* The partition bypasses the cache: it must not be mounted while the cache has newer data */
 	if (m->gpt)
 		return hybrid_fail(HYBRID_REFUSED,
-				   "hybridctl export ends that; or wipefs --all takes the table off, and leaves the volume",
-				   "the export of %s was cut short: %s has a partition table", old->name,
+				   "hybridctl export finishes it; or wipefs --all removes the table, and keeps the volume",
+				   "the export of %s was interrupted: %s has a partition table", old->name,
 				   nv->origin.path);
 	memcpy(key, sb->pairing_key, sizeof(key));
 	*sb = *old;
@@ -581,7 +581,7 @@ int new_volume_plan(struct new_volume *nv)
 	r = nv->plan.inplace ? check_inplace(nv) : 0;
 	if (!r && (nv->plan.inplace || nv->kept) && !nv->live && !nv->force)
 		r = check_sectors(nv->fast, nv->origin.devno, nv->origin.path,
-				  "use a cache device with smaller sectors, or --force if all on it has larger ones");
+				  "use a cache device with smaller sectors, or --force if all its contents use larger ones");
 	if (r)
 		return r;
 	nv->plan.volume_id = nv->entry.id;
@@ -606,7 +606,7 @@ int new_volume_plan(struct new_volume *nv)
 void explain_guard(const struct hybrid_device *dev, bool guard)
 {
 	if (guard && !hybrid_can_guard(dev))
-		hybrid_note("%s is a partition; its type in a GPT tells others: sfdisk --part-type DISK NUMBER "
+		hybrid_note("%s is a partition; its GPT type can mark it for other tools: sfdisk --part-type DISK NUMBER "
 			    HYBRID_GPT_TYPE, dev->path);
 }
 
@@ -716,7 +716,7 @@ static int replace_other(struct new_volume *nv, bool back)
 		free(block);
 		return other ? hybrid_nomem() : 0;
 	}
-	hybrid_verbose("%s: the superblock of %s %s", nv->origin.path, other->type, back ? "comes back" : "goes");
+	hybrid_verbose("%s: the superblock of %s is %s", nv->origin.path, other->type, back ? "restored" : "removed");
 	if (back)
 		memcpy(block, other->block, len);
 	r = hybrid_device_writable(&nv->origin) ? 0 : reopen_origin(nv);
@@ -784,7 +784,7 @@ void print_volume_test(const struct new_volume *nv)
 		       (unsigned long long)hybrid_sb_sector(nv->plan.sb.member_sectors, 1));
 		print_guard_test(&nv->origin, nv->plan.guard && !nv->kept);
 	} else if (nv->other) {
-		printf("write %s: zero the superblock of %s at sector %llu; the data begin at sector %llu\n",
+		printf("write %s: zero the superblock of %s at sector %llu; the data begins at sector %llu\n",
 		       nv->origin.path, nv->other->type, (unsigned long long)nv->other->sector,
 		       (unsigned long long)nv->other->data_sector);
 	}
@@ -828,7 +828,7 @@ int choose_volume_id(const char *pool, const char *name, uint32_t *id)
 		used[entries[i].id] = true;
 		if (!entries[i].tombstone && !strcmp(entries[i].name, name))
 			r = hybrid_fail(HYBRID_BUSY, "choose another name, or activate it",
-					"pool %s has a volume %s already", pool, name);
+					"pool %s already has a volume %s", pool, name);
 	}
 	for (i = 0; !r && used[i]; i++)
 		;

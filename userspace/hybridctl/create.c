@@ -31,7 +31,7 @@ static int find_line(const struct command_line *cl, const struct hybrid_ephemera
 	for (i = 0; i < sizeof(of_line) / sizeof(of_line[0]); i++)
 		if (cl->given[of_line[i]])
 			return hybrid_fail(HYBRID_USAGE, "leave it out, and see hybrid.conf(5)",
-					   "--%s of a device that comes up blank is in hybrid.conf",
+					   "--%s does not go with --ephemeral: hybrid.conf describes that pool",
 					   option_table[of_line[i]].name);
 	return find_ephemeral(!stat(path, &st) && S_ISBLK(st.st_mode) ? st.st_rdev : 0, path, e);
 }
@@ -92,7 +92,7 @@ static int fail_discard(const struct new_pool *np, int r)
 {
 	if (!r)
 		return hybrid_fail(HYBRID_PARTIAL, "create it again, with or without --discard",
-				   "discard of %s interrupted", np->cache.path);
+				   "the discard of %s was interrupted", np->cache.path);
 	return hybrid_fail(hybrid_exit_of_errno(-r),
 			   "check the device and the kernel log, or leave out --discard",
 			   "%s: cannot discard: %s", np->cache.path, strerror(-r));
@@ -127,7 +127,7 @@ static int discard_blocks(const struct command_line *cl, struct new_pool *np)
 	np->discarded = r != -EOPNOTSUPP;
 	if (np->discarded)
 		return r || interrupted ? fail_discard(np, r) : 0;
-	hybrid_warn("%s takes no discards: the pool is made without", np->cache.path);
+	hybrid_warn("%s does not support discards: the pool is made without them", np->cache.path);
 	return 0;
 }
 
@@ -180,18 +180,18 @@ int fail_lost(int r, const struct new_pool *np, const struct new_volume *nv)
 	char cache[HYBRID_PATH_MAX + 64] = "", origin[HYBRID_PATH_MAX + 64] = "";
 
 	if (np && np->discarded)
-		snprintf(cache, sizeof(cache), "all that %s held", np->cache.path);
+		snprintf(cache, sizeof(cache), "all data on %s", np->cache.path);
 	else if (np && np->written)
-		snprintf(cache, sizeof(cache), "what %s held in its first %llu MiB and its last one",
+		snprintf(cache, sizeof(cache), "the data on %s in its first %llu MiB and its last MiB",
 			 np->cache.path,
 			 (unsigned long long)(np->plan.sb.geometry.data_sector + 2047) >> 11);
 	if (nv && nv->written)
-		snprintf(origin, sizeof(origin), "what %s held in its first MiB and its last one",
+		snprintf(origin, sizeof(origin), "the data on %s in its first and its last MiB",
 			 nv->origin.path);
 	if (!cache[0] && !origin[0])
 		return r;
-	return hybrid_fail(r, "see to the reason above before it is tried again",
-			   "nothing was created; lost is %s%s%s, and nothing else", cache,
+	return hybrid_fail(r, "resolve the error above, then try again",
+			   "nothing was created; only this is lost: %s%s%s", cache,
 			   cache[0] && origin[0] ? ", and " : "", origin);
 }
 
@@ -237,7 +237,7 @@ static int own_both(struct new_pool *np, struct new_volume *nv)
 	if (hybrid_config()->id_unclear)
 		return hybrid_config_make_host_id(id);
 	if (hybrid_config_make_host_id(id)) {
-		hybrid_warn("the pool is nobody's: any host may bring it up");
+		hybrid_warn("the pool belongs to no host: any host may bring it up");
 		return 0;
 	}
 	memcpy(np->plan.sb.host_id, id, 16);
@@ -338,7 +338,7 @@ static int create_with_cache(const struct command_line *cl, const struct other_c
 
 	if (m && cl->given[OPT_EPHEMERAL])
 		return hybrid_fail(HYBRID_USAGE, "give one device",
-				   "what comes up blank has nothing that needs a second copy");
+				   "--ephemeral takes only one --cache: a device that comes up blank needs no second copy");
 	if (cl->value[OPT_ORIGIN])
 		r = hybrid_devices_distinct(cl->value[OPT_CACHE], cl->value[OPT_ORIGIN],
 					    cl->given[OPT_FORCE]);
@@ -451,8 +451,8 @@ static bool is_paired(const struct new_volume *nv, const struct hybrid_member *m
 static int check_stale(const struct new_volume *nv, const struct hybrid_volume_line *entry)
 {
 	if (entry->dirty)
-		return hybrid_fail(HYBRID_BUSY, "hybridctl detach --drop-dirty gives that up",
-				   "pool %s has dirty data of volume %s, whose origin is done with it",
+		return hybrid_fail(HYBRID_BUSY, "hybridctl detach --drop-dirty gives that data up",
+				   "pool %s has dirty data of volume %s, whose origin no longer uses the pool",
 				   nv->pool_name, entry->name);
 	return 0;
 }
@@ -469,7 +469,7 @@ static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *en
 	if (!entry->inplace && !is_origin_of(nv, entry, &m))
 		return hybrid_fail(HYBRID_BUSY,
 				   "connect it, and hybridctl activate the pool; or choose another name",
-				   "pool %s had a volume %s, whose origin is still to be marked as detached",
+				   "pool %s had a volume %s, whose origin is not marked as detached yet",
 				   nv->pool_name, entry->name);
 	if (!entry->inplace && is_paired(nv, &m)) {
 		next = settings_of(entry);
@@ -603,7 +603,7 @@ static int attach(const struct command_line *cl, const char *pool, const char *n
 		fail_lost(r, NULL, &nv);
 	else
 		hybrid_note("volume %s is active%s: /dev/mapper/%s", name,
-			    nv.live ? ", and its users did not stop" : "", name);
+			    nv.live ? ", and its users were not interrupted" : "", name);
 out:
 	new_volume_close(&nv);
 	hybrid_inventory_free(&inv);

@@ -68,8 +68,8 @@ static int read_entries(struct destroy *d)
 	r = hybrid_metadata_read(&md, &dev, &findings);
 	if (r != HYBRID_NOMEM && (r || hybrid_findings_worst(&findings) == HYBRID_DAMAGE))
 		r = hybrid_fail(HYBRID_BADDEV,
-				"hybridctl check, repair; hybridctl wipe if nothing on it is needed",
-				"the metadata of %s are damaged: which volumes pool %s has is not known",
+				"hybridctl check and repair it; hybridctl wipe if nothing on it is needed",
+				"the metadata of %s is damaged: the volumes of pool %s are not known",
 				dev.path, d->pool->name);
 	if (!r)
 		r = entries_of(d, &md);
@@ -86,7 +86,7 @@ static int needs_drop(struct destroy *d, const struct hybrid_volume_line *entry,
 	d->drops = true;
 	if (d->cl->given[OPT_DROP_DIRTY])
 		return 0;
-	return hybrid_fail(HYBRID_REFUSED, "add --drop-dirty to give it up", "pool %s, volume %s: %s",
+	return hybrid_fail(HYBRID_REFUSED, "add --drop-dirty to destroy the pool all the same", "pool %s, volume %s: %s",
 			   d->pool->name, entry->name, why);
 }
 
@@ -98,10 +98,10 @@ static int check_tombstone(struct destroy *d, const struct hybrid_volume_line *e
 	if (entry->inplace || hybrid_entry_foreign(&d->inv, d->pool->uuid, entry))
 		return 0;
 	if (m)
-		return hybrid_fail(HYBRID_BUSY, "hybridctl activate finishes that",
-				   "pool %s: the detach of volume %s was cut short", d->pool->name,
+		return hybrid_fail(HYBRID_BUSY, "hybridctl activate finishes it",
+				   "pool %s: the detach of volume %s was interrupted", d->pool->name,
 				   entry->name);
-	return needs_drop(d, entry, "it was detached, but its origin is not here, and does not say so");
+	return needs_drop(d, entry, "it was detached, but its origin is missing and not marked as detached");
 }
 
 static int check_entry(struct destroy *d, const struct hybrid_volume_line *entry)
@@ -163,7 +163,7 @@ static int lock_and_look_again(struct destroy *d)
 		r = find(d, uuid);
 	if (r || d->drops == drops)
 		return r;
-	return hybrid_fail(HYBRID_BUSY, "look again", "pool %s has changed meanwhile",
+	return hybrid_fail(HYBRID_BUSY, "check its state, then try again", "pool %s has changed meanwhile",
 			   d->pool->name);
 }
 
@@ -174,8 +174,8 @@ static int ask(const struct destroy *d)
 	char question[2 * HYBRID_PATH_MAX];
 
 	snprintf(question, sizeof(question),
-		 "Pool %s will be gone%s, and the first and the last MiB of %s zeroed.", d->pool->name,
-		 d->drops ? ", with data that only it has of volumes that were given up" : "",
+		 "Pool %s will be destroyed%s, and the first and the last MiB of %s will be zeroed.", d->pool->name,
+		 d->drops ? ", with the only copy of some data of volumes that were given up" : "",
 		 d->pool->member->path);
 	return confirm(d->cl, question);
 }
@@ -203,7 +203,7 @@ static int take_down(struct destroy *d)
 	if (!r)
 		r = wipe_member(d->pool->member);
 	if (!r)
-		hybrid_note("pool %s is gone; %s is an ordinary device", d->pool->name,
+		hybrid_note("pool %s is destroyed; %s is an ordinary device", d->pool->name,
 			    d->pool->member->path);
 	return r;
 }

@@ -74,8 +74,8 @@ static int check_live(struct detach *d)
 	if (is_linear(d))
 		return 0;
 	if (d->cl->given[OPT_DROP_DIRTY])
-		return hybrid_fail(HYBRID_USAGE, "stop what uses it, and leave out --live",
-				   "what only the cache has cannot be given up in use");
+		return hybrid_fail(HYBRID_USAGE, "stop its users, and leave out --live",
+				   "dirty data cannot be given up while the volume is in use");
 	if (!d->volume->active)
 		return hybrid_fail(HYBRID_USAGE, "leave out --live", "%s is not active",
 				   d->volume->name);
@@ -100,14 +100,14 @@ static int check_parted(const struct detach *d)
 
 	if (!volume->member || !volume->member->ok)
 		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
-				   "the pool of %s is not here to forget it, and it has no origin here that could say so",
+				   "neither the pool nor a superblock on the origin of %s can record the detach",
 				   volume->name);
 	if (!lost)
 		return 0;
 	return hybrid_fail(HYBRID_DEGRADED, volume->active ?
-			   "unmount and deactivate it; hybridctl lost lists what is lost" :
-			   "connect the cache device; hybridctl lost lists what is lost without it",
-			   "%s: its cache device has failed or is missing, and only that had some of its data",
+			   "unmount and deactivate it; hybridctl lost lists the lost data" :
+			   "connect the cache device; hybridctl lost lists the data that is lost without it",
+			   "%s: its cache device has failed or is missing, and had the only copy of some data",
 			   volume->name);
 }
 
@@ -122,7 +122,7 @@ static int check_unused(const struct detach *d)
 				   "%s is mounted at %s", d->volume->name, where);
 	if (d->volume->dm.open_count)
 		return hybrid_fail(HYBRID_BUSY,
-				   "stop what uses it first (lsblk, fuser), or add --live",
+				   "stop its users first (lsblk, fuser), or add --live",
 				   "%s is in use", d->volume->name);
 	return 0;
 }
@@ -147,8 +147,8 @@ static int check_detachable(struct detach *d)
 	int r;
 
 	if (d->volume->deleted && (d->volume->active || uncached))
-		return hybrid_fail(HYBRID_BUSY, "hybridctl activate --all finishes that",
-				   "the detach of %s was cut short", d->volume->name);
+		return hybrid_fail(HYBRID_BUSY, "hybridctl activate --all finishes it",
+				   "the detach of %s was interrupted", d->volume->name);
 	/* A volume that was suspended after its pool failed still has its table */
 	if (uncached && (!d->volume->active || is_linear(d)))
 		return hybrid_fail(HYBRID_USAGE, NULL, "%s has no cache: it is detached already",
@@ -251,7 +251,7 @@ static int check_origin(const struct detach *d, const struct hybrid_device *dev)
 		return 0;
 	/* check_parted() saw the superblock as it was before the lock was taken */
 	if (d->parted && !d->volume->active && m.sb.flags & HYBRID_SB_DIRTY)
-		return hybrid_fail(HYBRID_BUSY, "look again", "%s has been used meanwhile",
+		return hybrid_fail(HYBRID_BUSY, "check its state, then try again", "%s has been used meanwhile",
 				   d->entry.name);
 	if (!memcmp(m.sb.volume_uuid, d->entry.uuid, 16))
 		return 0;
@@ -301,7 +301,7 @@ static int put_back(const struct detach *d, int r)
 		return hybrid_fail(r, "hybridctl activate it, and detach it again",
 				   "%s was not detached; its device is gone for now",
 				   d->entry.name);
-	return hybrid_fail(r, "detach it again, when the reason above is gone",
+	return hybrid_fail(r, "detach it again, once the error above is resolved",
 			   "%s was not detached, and is active again", d->entry.name);
 }
 

@@ -172,10 +172,10 @@ static void check_member(struct doctor *d, const struct hybrid_node *node)
 	else if (!m->ok)
 		;	/* check_refused() says so */
 	else if (m->copies != 3)
-		bad(d, "deactivate, and activate", "%s has one good superblock only: %s", m->path,
+		bad(d, "deactivate it, then activate it", "%s has only one good superblock: %s", m->path,
 		    m->why);
 	else if (hybrid_sysfs_removable(m->devno))
-		bad(d, "move it to a disk that stays", "%s can be taken out: it is never activated by itself",
+		bad(d, "move it to a disk that is not removable", "%s is removable: it never comes up by itself",
 		    m->path);
 	else
 		good("%s is found by its superblocks: %s", node->name, m->path);
@@ -199,14 +199,13 @@ static void check_whose(struct doctor *d, const struct hybrid_node *volume)
 
 	if (!named && !hybrid_config_lists(&d->config, volume->name, volume->uuid))
 		bad(d, "list it, or its pool, in autoactivate_list",
-		    "%s" HYBRID_CONF " does not have %s come up by itself", d->dir, volume->name);
+		    "%s" HYBRID_CONF " does not let %s come up by itself", d->dir, volume->name);
 	if (!m || !m->ok || hybrid_uuid_is_null(m->sb.host_id))
 		return;
 	d->owned = true;
 	if (memcmp(m->sb.host_id, d->config.host_id, 16))
-		bad(d, "hybridctl release it when it is not active; or mend host_id in the file",
-		    "%s belongs to another host than %s" HYBRID_CONF " says this is", volume->name,
-		    d->dir);
+		bad(d, "hybridctl release it when it is not active; or correct host_id in the file",
+		    "%s belongs to a host other than the one in %s" HYBRID_CONF, volume->name, d->dir);
 }
 
 static void check_volume(struct doctor *d, const struct hybrid_node *volume)
@@ -388,15 +387,15 @@ static void check_image(struct doctor *d, const char *path, const char *release)
 	if (missing)
 		read |= look_into("lsinitrd", path, wanted, nr, &missing);
 	if (!read) {
-		bad(d, "install lsinitramfs or lsinitrd, and what unpacks it; or make it anew",
-		    "cannot look into %s", path);
+		bad(d, "install lsinitramfs or lsinitrd, and the program that unpacks it; or make it anew",
+		    "cannot list the contents of %s", path);
 		return;
 	}
 	for (i = 0; i < nr; i++)
 		if (missing & (1U << i))
 			bad(d, REMAKE, "%s has no %s: %s", path, wanted[i].word, wanted[i].what);
 	if (!missing)
-		good("%s has all that is needed", path);
+		good("%s has everything that is needed", path);
 }
 
 /* The policy of a pool, active or not; empty: unknown. */
@@ -479,9 +478,9 @@ static void check_kernels(struct doctor *d)
 	if (n >= 0)
 		free(entries);
 	if (!kernels && d->on_volume)
-		bad(d, "mount /boot, and ask again", "no kernel is found in %s/boot", d->dir);
+		bad(d, "mount /boot, and try again", "no kernel is found in %s/boot", d->dir);
 	else if (!kernels)
-		good("no kernel is found in %s/boot: whether the next one has the module is not known",
+		good("no kernel is found in %s/boot: it is not known whether the next kernel has the module",
 		     d->dir);
 }
 
@@ -521,13 +520,13 @@ static void check_running(struct doctor *d)
 		return;
 	if (strcmp(disk_format(memory), disk_format(disk)))
 		bad(d, "before the reboot: hybridctl detach POOL, or install the module of the old release again",
-		    "the module in memory is version %s, the one on disk %s reads another disk format: it takes no pool of today",
+		    "the module in memory is version %s; the one on disk, %s, reads another disk format and refuses the present pools",
 		    memory, disk);
 	else if (strcmp(memory, disk))
-		good("the module in memory is version %s, the one on disk %s: it takes effect at the next boot",
+		good("the module in memory is version %s; the one on disk, %s, takes effect at the next boot",
 		     memory, disk);
 	else if (both_modules("srcversion", memory, disk) && strcmp(memory, disk))
-		good("the module on disk is another build than the one in memory: it takes effect at the next boot");
+		good("the module on disk is a different build from the one in memory: it takes effect at the next boot");
 }
 
 /* The rest ------------------------------------------------------------------- */
@@ -542,7 +541,7 @@ static void check_rules(struct doctor *d)
 
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (changed(d, names[i])) {
-			good("udev knows members: %s", names[i]);
+			good("udev recognises members: %s", names[i]);
 			return;
 		}
 	}
@@ -581,7 +580,7 @@ static bool check_words(struct doctor *d, const char *where, char *line)
 	for (word = strtok_r(line, " \t\n\"'", &save); word;
 	     word = strtok_r(NULL, " \t\n\"'", &save)) {
 		if (!strcmp(word, "rd.hybrid=0")) {
-			bad(d, "take it off the boot loader's configuration", "%s has rd.hybrid=0",
+			bad(d, "remove it from the boot loader's configuration", "%s has rd.hybrid=0",
 			    where);
 			return false;
 		}
@@ -593,8 +592,8 @@ static bool check_words(struct doctor *d, const char *where, char *line)
 	if (limited)
 		missing = root_not_named(d);
 	if (missing)
-		bad(d, "name it there, or its pool",
-		    "%s has rd.hybrid.uuid= or rd.hybrid.name= of others, not of %s", where,
+		bad(d, "add the volume, or its pool, there",
+		    "%s has rd.hybrid.uuid= or rd.hybrid.name= for others, but not for %s", where,
 		    missing->name);
 	return !missing;
 }
@@ -666,7 +665,7 @@ static void check_in_place(struct doctor *d, const char *path, const char *spec)
 		    carries_root(d, node))
 			continue;
 		snprintf(next, sizeof(next), "write /dev/mapper/%s", node->name);
-		bad(d, next, "%s: %s may be taken from the origin of %s, beside its cache", path, spec,
+		bad(d, next, "%s: %s may lead to the origin of %s and bypass its cache", path, spec,
 		    node->name);
 	}
 out:
@@ -777,7 +776,7 @@ static void check_wear(const struct doctor *d)
 		if (node->kind == HYBRID_POOL && node->active)
 			ssd = ssd_below(node);
 	if (ssd && !d->dir[0] && !wear_can_be_read())
-		good("smartctl (package smartmontools) is not here: with it, hybridctl status says how worn %s is",
+		good("smartctl (package smartmontools) is not installed: with it, hybridctl status shows the wear of %s",
 		     hybrid_devno_path(ssd, path, sizeof(path)));
 }
 
@@ -809,7 +808,7 @@ static int diagnose(struct doctor *d)
 	check_running(d);
 	check_wear(d);
 	if (!d->on_volume) {
-		good("the root is on no volume of dm-hybrid: it needs nothing of it");
+		good("the root is not on a volume of dm-hybrid, and needs nothing from it");
 		return d->problems ? HYBRID_DEGRADED : 0;
 	}
 	check_arguments(d);

@@ -57,7 +57,7 @@ int drain_cancel(const char *name, const uint8_t uuid[16], bool pool)
 	int r = hybrid_dm_find(uuid, pool) ? hybrid_dm_message(name, "drain_cancel", NULL) : 0;
 
 	if (r)
-		hybrid_warn("%s goes on draining; to end that: hybridctl drain %s --cancel", name,
+		hybrid_warn("%s is still draining; to end the drain: hybridctl drain %s --cancel", name,
 			    name);
 	return r;
 }
@@ -67,8 +67,8 @@ static int fail_interrupted(const struct hybrid_node *node)
 	char size[32];
 
 	hybrid_format_size(size, sizeof(size), dirty_bytes(node), 'h');
-	return hybrid_fail(HYBRID_PARTIAL, "start it again to go on",
-			   "drain of %s cancelled: %s are still dirty", node->name, size);
+	return hybrid_fail(HYBRID_PARTIAL, "start it again to continue",
+			   "drain of %s cancelled: %s is still dirty", node->name, size);
 }
 
 static int check_failed(const struct hybrid_node *node)
@@ -109,7 +109,7 @@ static int fail_stalled(const struct hybrid_node *node)
 	char next[HYBRID_NAME_SIZE + 160], size[32];
 
 	snprintf(next, sizeof(next),
-		 "see the kernel log for the device whose I/O fails; where it cannot be mended, hybridctl detach --drop-dirty %s gives that up",
+		 "see the kernel log for the device whose I/O fails; if it cannot be repaired, hybridctl detach --drop-dirty %s gives that data up",
 		 node->kind == HYBRID_POOL ? "VOLUME" : node->name);
 	hybrid_format_size(size, sizeof(size), dirty_bytes(node), 'h');
 	return hybrid_fail(HYBRID_PARTIAL, next,
@@ -121,8 +121,8 @@ static int fail_out_of_time(const struct hybrid_node *node, uint64_t seconds)
 	char size[32];
 
 	hybrid_format_size(size, sizeof(size), dirty_bytes(node), 'h');
-	return hybrid_fail(HYBRID_PARTIAL, "start it again to go on",
-			   "drain of %s cancelled after %llu s: %s are still dirty", node->name,
+	return hybrid_fail(HYBRID_PARTIAL, "start it again to continue",
+			   "drain of %s cancelled after %llu s: %s is still dirty", node->name,
 			   (unsigned long long)seconds, size);
 }
 
@@ -208,6 +208,6 @@ int command_drain(const struct command_line *cl)
 	if (cl->given[OPT_CANCEL] + cl->given[OPT_NO_WAIT] + cl->given[OPT_WAIT] > 1 ||
 	    (cl->given[OPT_CANCEL] && cl->given[OPT_RATE]))
 		return hybrid_fail(HYBRID_USAGE, "see hybridctl drain --help",
-				   "--cancel, --no-wait and --wait exclude each other, and --cancel --rate");
+				   "--cancel, --no-wait and --wait exclude each other, and so do --cancel and --rate");
 	return with_active(cl, HYBRID_ANY, drain);
 }

@@ -19,7 +19,7 @@ int find_ephemeral(dev_t cache, const char *path, const struct hybrid_ephemeral 
 		return 0;
 	return hybrid_fail(HYBRID_REFUSED,
 			   "add a line: ephemeral = /dev/disk/by-id/NAME pool=POOL; see hybrid.conf(5)",
-			   "%s: hybrid.conf does not name it as a device that comes up blank", path);
+			   "%s: hybrid.conf does not list it as a device that comes up blank", path);
 }
 
 void plan_ephemeral(struct hybrid_cache_plan *plan, const struct hybrid_ephemeral *e,
@@ -35,7 +35,7 @@ void plan_ephemeral(struct hybrid_cache_plan *plan, const struct hybrid_ephemera
 int fail_ephemeral_writeback(const char *name)
 {
 	return hybrid_fail(HYBRID_REFUSED, "use writethrough, writearound or passthrough",
-			   "volume %s: its cache device may come up blank, and with writeback only that would have some of the data",
+			   "volume %s: its cache device may come up blank, and in writeback mode would have the only copy of some data",
 			   name);
 }
 
@@ -44,7 +44,7 @@ static int check_pool_name(const struct new_volume *nv, const struct hybrid_ephe
 	if (!strcmp(nv->pool_name, e->pool))
 		return 0;
 	return hybrid_fail(HYBRID_REFUSED, "give both the same name",
-			   "the pool is %s, and hybrid.conf calls the one on %s %s", nv->pool_name,
+			   "the pool is called %s, but hybrid.conf calls the pool on %s %s", nv->pool_name,
 			   e->device, e->pool);
 }
 
@@ -168,7 +168,7 @@ static bool find_device(struct vacancy *v)
 		snprintf(v->why, sizeof(v->why), "is the name of more than one device");
 	else if (!hybrid_config_looks_at(v->devno) || hybrid_sysfs_ours(v->devno) ||
 		 hybrid_udev_multipath(v->devno))
-		snprintf(v->why, sizeof(v->why), "is a device on which no member is looked for");
+		snprintf(v->why, sizeof(v->why), "is not searched for members");
 	else
 		return true;
 	return false;
@@ -334,7 +334,7 @@ static int make_pool(struct vacancy *v, struct hybrid_inventory *inv, struct hyb
 		r = format(v, dev, &plan);
 	if (!r && (hybrid_member_read(dev, &m) || !m.ok))
 		r = hybrid_fail(HYBRID_BADDEV, "check the device and the kernel log",
-				"%s is not what was written to it", dev->path);
+				"%s does not return the data that was written to it", dev->path);
 	if (r)
 		return r;
 	hybrid_note("pool %s is made anew on %s, which was blank", v->line->pool, v->line->device);
@@ -509,14 +509,14 @@ void explain_vacancy(const struct hybrid_node *volume, struct health *h)
 	if (look_at(&v, &found) || !v.devno)
 		return;
 	if (v.blank) {
-		snprintf(h->reason, sizeof(h->reason), "%s, for its cache, is blank", v.line->device);
+		snprintf(h->reason, sizeof(h->reason), "its cache device %s is blank", v.line->device);
 		snprintf(h->action, sizeof(h->action), "hybridctl activate %s", volume->name);
 		return;
 	}
-	snprintf(h->reason, sizeof(h->reason), "%.130s, for its cache, is not blank: it %.80s",
+	snprintf(h->reason, sizeof(h->reason), "its cache device %.130s is not blank: it %.80s",
 		 v.line->device, v.why);
 	if (found.sb.role == HYBRID_ROLE_CACHE && found.sb.flags & HYBRID_SB_EPHEMERAL)
-		snprintf(h->action, sizeof(h->action), "hybridctl activate %.63s, or what its error says",
+		snprintf(h->action, sizeof(h->action), "hybridctl activate %.63s; if that fails, do as its error says",
 			 volume->name);
 	else if (found.sb.role == HYBRID_ROLE_CACHE)
 		snprintf(h->action, sizeof(h->action),

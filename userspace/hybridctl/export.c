@@ -34,7 +34,7 @@ static int fail_no_superblock(const struct export *e)
 	if (!volume->active || (!volume->v.table.inplace && !hybrid_node_uncached(volume)))
 		return hybrid_fail(HYBRID_BADDEV, "connect it, or see hybridctl scan",
 				   "the origin of %s is not here", volume->name);
-	return hybrid_fail(HYBRID_REFUSED, "hybridctl detach, if it has a cache, is all that it takes",
+	return hybrid_fail(HYBRID_REFUSED, "if it has a cache, hybridctl detach is all that it takes",
 			   "%s is in place: its data is on %s as if there were no dm-hybrid", volume->name,
 			   hybrid_node_device(volume, path, sizeof(path)));
 }
@@ -55,7 +55,7 @@ static int check_member(const struct export *e)
 				   "%s has a cache", e->volume->name);
 	if (m->sb.lost || m->sb.flags & HYBRID_SB_LOSS_UNKNOWN)
 		return hybrid_fail(HYBRID_REFUSED,
-				   "restore it; then hybridctl lost --acknowledge says that this was done",
+				   "restore it, then hybridctl lost --acknowledge",
 				   "some of the data of %s was lost with its last cache", e->volume->name);
 	return 0;
 }
@@ -70,7 +70,7 @@ static int check_unused(const struct hybrid_node *volume)
 		return hybrid_fail(HYBRID_BUSY, "unmount it first", "%s is mounted at %s",
 				   volume->name, where);
 	if (volume->dm.open_count)
-		return hybrid_fail(HYBRID_BUSY, "stop what uses it first (lsblk, fuser)",
+		return hybrid_fail(HYBRID_BUSY, "stop its users first (lsblk, fuser)",
 				   "%s is in use", volume->name);
 	return 0;
 }
@@ -103,10 +103,10 @@ static int fail_partition(const struct export *e, dev_t disk, unsigned int numbe
 	hybrid_devno_path(disk, path, sizeof(path));
 	if (hybrid_sysfs_queue(disk, "logical_block_size", &bytes) && bytes > sector)
 		sector = bytes;
-	hybrid_fail(HYBRID_REFUSED, "change the table that it has, as below, or map it",
+	hybrid_fail(HYBRID_REFUSED, "change the existing table, as below, or map the data",
 		    "%s is a partition: a table within it would not be found", e->m->path);
 	if ((start + sb->data_sector) * 512 % sector == 0)
-		hybrid_note("to make the partition what is its data now, and nothing else, while nobody uses it:\n"
+		hybrid_note("to reduce the partition to its data, while it is not in use:\n"
 			    "  echo 'start=%llu, size=%llu, type=L' | sfdisk --no-reread -N %u %s; partx --update --nr %u %s",
 			    (unsigned long long)(start + sb->data_sector) * 512 / sector,
 			    (unsigned long long)sb->data_sectors * 512 / sector, number, path, number,
@@ -125,7 +125,7 @@ static int check_whole(const struct export *e)
 		return fail_partition(e, disk, number, start);
 	if (!hybrid_sysfs_mapped(e->m->devno))
 		return 0;
-	hybrid_fail(HYBRID_REFUSED, "map it, as below", "%s is no disk: nobody looks for a table on it",
+	hybrid_fail(HYBRID_REFUSED, "map the data, as below", "%s is not a disk: a table on it would not be found",
 		    e->m->path);
 	explain_mapping(e->m);
 	return HYBRID_REFUSED;
@@ -187,7 +187,7 @@ static int lock_and_look_again(struct export *e)
 		r = find(e, hybrid_uuid_text(uuid, before.volume_uuid));
 	if (r || (e->m->sb.sequence == before.sequence && e->m->sb.nonce == before.nonce))
 		return r;
-	return hybrid_fail(HYBRID_BUSY, "look again", "%s has been used meanwhile", before.name);
+	return hybrid_fail(HYBRID_BUSY, "check its state, then try again", "%s has been used meanwhile", before.name);
 }
 
 /* Doing it ------------------------------------------------------------------- */
@@ -197,7 +197,7 @@ static int ask(const struct export *e)
 	char question[2 * HYBRID_PATH_MAX];
 
 	snprintf(question, sizeof(question),
-		 "%s will not be a volume any more: %s gets a partition table, and its partition is the data.",
+		 "%s will no longer be a volume: %s gets a partition table with the data as its only partition.",
 		 e->volume->name, e->m->path);
 	return confirm(e->cl, question);
 }
@@ -208,13 +208,13 @@ static void print_result(const struct hybrid_device *dev, const struct hybrid_sb
 
 	hybrid_gpt_partition(dev->path, path, sizeof(path));
 	hybrid_uuid_text(uuid, sb->volume_uuid);
-	hybrid_note("%s is an ordinary disk: what was volume %s is its partition %s (PARTUUID=%s), from sector %llu on (%llu sectors)",
+	hybrid_note("%s is an ordinary disk: the former volume %s is its partition %s (PARTUUID=%s), from sector %llu on (%llu sectors)",
 		    dev->path, sb->name, path, uuid, (unsigned long long)sb->data_sector,
 		    (unsigned long long)sb->data_sectors);
-	hybrid_note("where /etc/fstab or /etc/crypttab say /dev/mapper/%s, let them say PARTUUID=%s, or the UUID of what is on it",
+	hybrid_note("in /etc/fstab and /etc/crypttab, replace /dev/mapper/%s by PARTUUID=%s, or by the UUID of its contents",
 		    sb->name, uuid);
 	if (reread)
-		hybrid_warn("the kernel has not looked for %s yet (%s): partx --update %s, or the next boot, has it",
+		hybrid_warn("the kernel does not know %s yet (%s): run partx --update %s, or reboot",
 			    path, strerror(-reread), dev->path);
 }
 

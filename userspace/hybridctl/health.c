@@ -24,8 +24,8 @@ static const char *loss_of(const struct hybrid_node *node)
 	if (!sb || sb->role != HYBRID_ROLE_DETACHED)
 		return NULL;
 	if (sb->flags & HYBRID_SB_LOSS_UNKNOWN)
-		return "data were lost with its cache, and which is unknown";
-	return sb->lost ? "data were lost with its cache: hybridctl lost lists them" : NULL;
+		return "data was lost with its cache, and the ranges are unknown";
+	return sb->lost ? "data was lost with its cache: hybridctl lost lists it" : NULL;
 }
 
 /* A volume without a cache is healthy, unless data that was lost with the last one is missing. */
@@ -36,7 +36,7 @@ static void judge_uncached(const struct hybrid_node *node, struct health *h)
 	say(h, !loss, "no-cache", loss ? loss : "it is its origin alone", "");
 	if (loss)
 		snprintf(h->action, sizeof(h->action),
-			 "hybridctl lost --acknowledge %s, once what was lost is restored",
+			 "hybridctl lost --acknowledge %s, once the lost data is restored",
 			 node->name);
 }
 
@@ -45,7 +45,7 @@ static void judge_exported(const struct hybrid_node *node, struct health *h)
 {
 	if (!node->member || !node->member->gpt || is_foreign(node) || loss_of(node))
 		return;
-	say(h, false, h->state, "its export was cut short: its disk has a partition table, too", "");
+	say(h, false, h->state, "its export was interrupted: its disk has a partition table, too", "");
 	snprintf(h->action, sizeof(h->action), "hybridctl export %s", node->name);
 }
 
@@ -63,7 +63,7 @@ static void judge_alone(const struct hybrid_node *node, struct health *h)
 
 static void judge_given_up(const struct hybrid_node *node, struct health *h)
 {
-	say(h, false, "given-up", "its origin is done with this cache, which has dirty data of it", "");
+	say(h, false, "given-up", "its origin no longer uses this cache, which still has dirty data of the volume", "");
 	snprintf(h->action, sizeof(h->action), "hybridctl detach --drop-dirty %s", node->name);
 }
 
@@ -149,7 +149,7 @@ static void judge_retired(const struct hybrid_node *pool, struct health *h)
 		 "replace the cache device soon (dmesg, smartctl): hybridctl replace-cache %s --cache DEVICE",
 		 pool->name);
 	snprintf(h->reason, sizeof(h->reason),
-		 "%llu block%s of the cache device failed twice and %s not used any more", nr,
+		 "%llu block%s of the cache device failed twice and %s no longer used", nr,
 		 nr == 1 ? "" : "s", nr == 1 ? "is" : "are");
 }
 
@@ -159,7 +159,7 @@ static void judge_failing(const struct hybrid_node *pool, struct health *h)
 
 	say(h, false, "failing", "", "");
 	snprintf(h->reason, sizeof(h->reason),
-		 "its cache device fails (recent errors: %llu of reads, %llu of writes): writes go to the origins, too",
+		 "its cache device is failing (recent errors: %llu of reads, %llu of writes): writes go to the origins, too",
 		 (unsigned long long)s->recent_read_errors,
 		 (unsigned long long)s->recent_write_errors);
 	snprintf(h->action, sizeof(h->action),
@@ -176,9 +176,9 @@ static bool judge_array(const struct hybrid_node *pool, struct health *h)
 		return false;
 	hybrid_devno_path(pool->below, path, sizeof(path));
 	say(h, false, "running", "", "");
-	snprintf(h->reason, sizeof(h->reason), "its cache device %.128s, an array, misses a disk",
+	snprintf(h->reason, sizeof(h->reason), "its cache device %.128s is an array that lacks a disk",
 		 path);
-	snprintf(h->action, sizeof(h->action), "mdadm --manage %.128s --add DEVICE gives it another one",
+	snprintf(h->action, sizeof(h->action), "mdadm --manage %.128s --add DEVICE adds another one",
 		 path);
 	return true;
 }
@@ -197,14 +197,14 @@ static bool judge_drain(const struct hybrid_node *node, bool draining, bool on, 
 	else if (on)
 		say(h, true, "drained", "nothing is dirty, and writes go to the origin, too", "");
 	if (failing && on) {
-		snprintf(h->action, sizeof(h->action), "its cache device fails: hybridctl status %s",
+		snprintf(h->action, sizeof(h->action), "its cache device is failing: hybridctl status %s",
 			 node->pool->name);
 		return true;
 	}
 	if (on && node->pool && node->pool->active && node->pool->p.status.drain_on)
 		whose = node->pool;
 	if (on)
-		snprintf(h->action, sizeof(h->action), "hybridctl drain %s --cancel ends that",
+		snprintf(h->action, sizeof(h->action), "hybridctl drain %s --cancel ends the drain",
 			 whose->name);
 	return draining || on;
 }
@@ -215,8 +215,8 @@ static bool judge_replaced(const struct hybrid_node *node, struct health *h)
 	if (!node->successor && !hybrid_node_replaces(node))
 		return false;
 	say(h, false, "running", node->successor ?
-	    "its volumes move to another cache device: if no replace-cache runs, it was cut short" :
-	    "volumes move to it from another pool: if no replace-cache runs, it was cut short", "");
+	    "its volumes move to another cache device: if no replace-cache is running, it was interrupted" :
+	    "volumes move to it from another pool: if no replace-cache is running, it was interrupted", "");
 	snprintf(h->action, sizeof(h->action), "hybridctl replace-cache %s", node->name);
 	return true;
 }
@@ -253,7 +253,7 @@ static void judge_degraded(const struct hybrid_node *node, struct health *h)
 	if (s->lost || s->dirty) {
 		say(h, false, "degraded",
 		    "its pool failed: clean data comes from the origin, dirty data fails", "");
-		snprintf(h->action, sizeof(h->action), "hybridctl lost %s lists what is lost", node->name);
+		snprintf(h->action, sizeof(h->action), "hybridctl lost %s lists the lost data", node->name);
 		return;
 	}
 	say(h, false, "degraded", "its pool failed; nothing is lost", "see the status of its pool");
@@ -279,10 +279,10 @@ static void judge_suspended(const struct hybrid_node *node, struct health *h)
 
 static void judge_readonly(const struct hybrid_node *node, struct health *h)
 {
-	say(h, false, "read-only", "it is its origin, without its cache device; what was lost with that fails",
+	say(h, false, "read-only", "it is its origin, without its cache device; reads of data lost with the cache fail",
 	    "");
 	snprintf(h->action, sizeof(h->action),
-		 "deactivate it; connect the cache device and activate, or if that is gone for good: hybridctl accept-loss %s",
+		 "deactivate it; connect the cache device and activate; or, if it is gone for good, hybridctl accept-loss %s",
 		 node->name);
 }
 
@@ -291,7 +291,7 @@ static void judge_volume(const struct hybrid_node *node, struct health *h)
 	const struct hybrid_volume_status *s = &node->v.status;
 
 	if (!strcmp(s->state, "unloaded"))
-		say(h, false, "unloaded", "it was never resumed, or another table has its place",
+		say(h, false, "unloaded", "it was never resumed, or another table has taken its place",
 		    "dmsetup resume it, or deactivate and activate");
 	else if (node->dm.alone && hybrid_node_uncached(node))
 		judge_uncached(node, h);
@@ -341,7 +341,7 @@ static void judge_growth(const struct hybrid_node *node, struct health *h)
 
 	if (!more || (h->action[0] && !stands))
 		return;
-	snprintf(h->reason, sizeof(h->reason), stands ? "a resize was cut short" :
+	snprintf(h->reason, sizeof(h->reason), stands ? "a resize was interrupted" :
 		 "its origin has grown by %llu MiB", (unsigned long long)more >> 11);
 	snprintf(h->action, sizeof(h->action), "hybridctl resize %s", node->name);
 }
@@ -353,7 +353,7 @@ void judge(const struct hybrid_node *node, struct health *h)
 	else if (!node->active)
 		judge_inactive(node, h);
 	else if (!node->dm.live)
-		say(h, false, "empty", "it has no table, or an error for one", "deactivate and activate it");
+		say(h, false, "empty", "it has no table, or an error table", "deactivate and activate it");
 	else if (node->kind == HYBRID_POOL)
 		judge_pool(node, h);
 	else
@@ -363,7 +363,7 @@ void judge(const struct hybrid_node *node, struct health *h)
 		judge_suspended(node, h);
 	if (node->deleted)
 		say(h, false, node->dm.suspended ? "suspended" : "no-cache",
-		    "its detach was cut short", "hybridctl activate --all finishes that");
+		    "its detach was interrupted", "hybridctl activate --all finishes it");
 	judge_growth(node, h);
 }
 

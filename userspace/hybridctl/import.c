@@ -52,7 +52,7 @@ static int fail_running(const struct hybrid_device *dev, const char *state, cons
 		snprintf(detach, sizeof(detach),
 			 "echo 1 >/sys/dev/block/%u:%u/bcache/detach; when its state is \"no cache\": ", a, b);
 	snprintf(next, sizeof(next), "unmount it; %secho 1 >/sys/dev/block/%u:%u/bcache/stop", detach, a, b);
-	return hybrid_fail(HYBRID_BUSY, next, "%s is in use by bcache: its state is \"%s\", and only its cache has %s of it",
+	return hybrid_fail(HYBRID_BUSY, next, "%s is in use by bcache: its state is \"%s\", and its cache has %s of dirty data",
 			   dev->path, state, dirty);
 }
 
@@ -66,12 +66,12 @@ static int check_bcache_state(const struct hybrid_device *dev, const struct bcac
 	hybrid_uuid_text(set, sb->set_uuid);
 	if (state == BCACHE_STALE)
 		return hybrid_fail(HYBRID_REFUSED,
-				   "check what is on it; once it is sound, have bcache run and stop it",
+				   "check its data; once the data is sound, start bcache and stop it",
 				   "%s ran without its cache (set %s), which had newer data: its state is stale",
 				   dev->path, set);
 	return hybrid_fail(HYBRID_REFUSED,
-			   "have bcache run (bcache-register both devices), then detach and stop it: echo 1 >/sys/block/bcacheN/bcache/detach, stop",
-			   "%s: a cache of bcache (set %s) has newer data of it: its state is dirty", dev->path,
+			   "start bcache (bcache-register both devices), then detach and stop it: echo 1 >/sys/block/bcacheN/bcache/detach, stop",
+			   "%s: its bcache cache (set %s) has newer data: its state is dirty", dev->path,
 			   set);
 }
 
@@ -81,13 +81,13 @@ static int check_bcache(const struct hybrid_device *dev, const struct bcache_sb 
 
 	if (version != BCACHE_BDEV && version != BCACHE_BDEV_OFFSET && version != BCACHE_BDEV_FEATURES)
 		return hybrid_fail(HYBRID_REFUSED, "give the backing device; detach it from this one",
-				   "%s is no backing device of bcache but a cache device (version %llu of its superblock)",
+				   "%s is a cache device of bcache, not a backing device (superblock version %llu)",
 				   dev->path, (unsigned long long)version);
 	*data_sector = version == BCACHE_BDEV ? BCACHE_DATA_SECTOR : offset;
 	if (*data_sector < BCACHE_DATA_SECTOR || *data_sector % HYBRID_META_BLOCK_SECTORS ||
 	    *data_sector >= dev->sectors)
 		return hybrid_fail(HYBRID_REFUSED, NULL,
-				   "%s: its data begin at sector %llu of %llu, and not at a multiple of 8 from 16 on",
+				   "%s: its data would begin at sector %llu of %llu, not at a multiple of 8 from 16 on",
 				   dev->path, (unsigned long long)*data_sector, (unsigned long long)dev->sectors);
 	return check_bcache_state(dev, sb);
 }
@@ -98,10 +98,10 @@ static int find_identity(const struct hybrid_device *dev, uint8_t uuid[16])
 	char identity[HYBRID_PATH_MAX + 64], found[64];
 
 	if (hybrid_device_has_other(dev, "bcache", found, sizeof(found)))
-		return hybrid_fail(HYBRID_REFUSED, "see which is out of date (wipefs), and take that off",
-				   "%s has something else beside the superblock of bcache: %s", dev->path, found);
+		return hybrid_fail(HYBRID_REFUSED, "see which is out of date, and remove it (wipefs)",
+				   "%s has another signature besides the superblock of bcache: %s", dev->path, found);
 	if (!hybrid_device_own_identity(dev, identity, sizeof(identity)))
-		return hybrid_fail(HYBRID_REFUSED, "have it on a partition of a GPT, or on LVM",
+		return hybrid_fail(HYBRID_REFUSED, "use a partition of a GPT, or a logical volume",
 				   "%s has no serial number or UUID of its own: it would not be recognised",
 				   dev->path);
 	hybrid_uuid_of_identity(uuid, identity);
@@ -129,7 +129,7 @@ static int import_bcache(const struct command_line *cl, const struct hybrid_devi
 	if (!r)
 		r = create_volume(&create, &other);
 	if (!r && !cl->given[OPT_TEST])
-		hybrid_note("its data begin at sector %llu of %s: without dm-hybrid, dmsetup create %s --table '0 %llu linear %s %llu'",
+		hybrid_note("its data begins at sector %llu of %s: without dm-hybrid, dmsetup create %s --table '0 %llu linear %s %llu'",
 			    (unsigned long long)other.data_sector, dev->path, cl->argv[0],
 			    (unsigned long long)(dev->sectors - other.data_sector), dev->path,
 			    (unsigned long long)other.data_sector);
@@ -152,11 +152,11 @@ static int import_device(const struct command_line *cl, const char *path)
 	if (!dev.file && hybrid_sysfs_bcache(dev.devno, state, dirty, sizeof(state)))
 		r = fail_running(&dev, state, dirty);
 	else if (!hybrid_device_in_array(&dev, type, sizeof(type)))
-		r = hybrid_fail(HYBRID_REFUSED, "hybridctl create --in-place caches what is on it",
-				"%s: no cache of LVM or bcache is known there", path);
+		r = hybrid_fail(HYBRID_REFUSED, "hybridctl create --in-place caches its data",
+				"%s has no cache of LVM or bcache", path);
 	else if (strcmp(type, "bcache"))
-		r = hybrid_fail(HYBRID_REFUSED, "cache what is made of it (the logical volume, the array)",
-				"%s is a part of something that is no cache (%s)", path, type);
+		r = hybrid_fail(HYBRID_REFUSED, "cache the resulting device (the logical volume, the array)",
+				"%s is part of a device that is not a cache (%s)", path, type);
 	else
 		r = import_bcache(cl, &dev);
 	hybrid_device_close(&dev);

@@ -252,7 +252,7 @@ int command_list(const struct command_line *cl)
 		return r;
 	if (cl->given[OPT_TREE] && (opts.sort || opts.json || opts.export))
 		return hybrid_fail(HYBRID_USAGE, "leave out one of them",
-				   "--tree goes with none of --sort, --json and --export");
+				   "--tree excludes --sort, --json and --export");
 	if (!opts.sort && !cl->argc && !cl->given[OPT_TREE])
 		opts.sort = "kind,name";
 	report = hybrid_report_new("volumes", &list_report);

@@ -30,10 +30,10 @@ static int fail_not_linear(const struct new_volume *nv)
 	if (hybrid_devno_mounted(origin->devno, where, sizeof(where)))
 		return hybrid_fail(HYBRID_BUSY,
 				   "unmount it, attach it without --live, and mount the volume from then on",
-				   "%s itself is mounted at %s: only a linear device-mapper device over it can get a cache in use",
+				   "%s itself is mounted at %s: only a linear device-mapper device on top of it can be given a cache in use",
 				   origin->path, where);
 	return hybrid_fail(HYBRID_REFUSED, "attach it without --live if nothing uses it",
-			   "there is no device %s that is linear and lies on %s", nv->entry.name,
+			   "there is no linear device %s on %s", nv->entry.name,
 			   origin->path);
 }
 
@@ -51,12 +51,12 @@ int live_find(struct new_volume *nv)
 	if (l->uuid[0] && (!hybrid_dm_uuid_parse(l->uuid, nv->live_uuid, &pool) || pool))
 		return hybrid_fail(HYBRID_REFUSED,
 				   "attach it without --live if nothing uses it",
-				   "%s is another's to change: its DM_UUID is %s",
+				   "%s belongs to another tool: its DM_UUID is %s",
 				   nv->entry.name, l->uuid);
 	hybrid_sysfs_holders(nv->origin.devno, holders, sizeof(holders));
 	if (holders[0] && strcmp(holders, nv->entry.name))
-		return hybrid_fail(HYBRID_BUSY, "stop what else uses it first (see lsblk)",
-				   "%s is in use by others than %s: %s", nv->origin.path,
+		return hybrid_fail(HYBRID_BUSY, "stop its other users first (see lsblk)",
+				   "%s is not used by %s alone, but by: %s", nv->origin.path,
 				   nv->entry.name, holders);
 	return 0;
 }
@@ -69,13 +69,13 @@ static int fail_not_kept(const struct new_volume *nv)
 
 	if (r == -ENODATA)
 		return hybrid_fail(HYBRID_REFUSED, "add --in-place",
-				   "%s has no room for a superblock: its data was never moved behind one",
+				   "%s was never formatted as an origin: it has no room for a superblock",
 				   nv->origin.path);
 	if (r || !m.ok)
 		return hybrid_fail(HYBRID_BADDEV, "see hybridctl probe", "%s: %s", nv->origin.path,
 				   r ? strerror(-r) : m.why);
 	return hybrid_fail(HYBRID_BUSY, "detach it first",
-			   "%s belongs to dm-hybrid already: %s %s", nv->origin.path,
+			   "%s already belongs to dm-hybrid: %s %s", nv->origin.path,
 			   hybrid_role_name(m.sb.role), m.sb.name);
 }
 
@@ -88,7 +88,7 @@ static int check_data_area(const struct new_volume *nv)
 	    (!l->uuid[0] || !memcmp(nv->live_uuid, sb->volume_uuid, 16)))
 		return 0;
 	return hybrid_fail(HYBRID_REFUSED, "see dmsetup table, hybridctl scan",
-			   "%s is not the %llu sectors of data from sector %llu of %s on",
+			   "%s does not map the %llu sectors of data from sector %llu of %s on",
 			   nv->entry.name, (unsigned long long)sb->data_sectors,
 			   (unsigned long long)sb->data_sector, nv->origin.path);
 }
@@ -104,7 +104,7 @@ int live_plan(struct new_volume *nv)
 		r = nv->kept ? check_data_area(nv) : fail_not_kept(nv);
 	else if (l->start != nv->plan.data_sector || l->start + l->sectors != nv->origin.sectors)
 		r = hybrid_fail(HYBRID_REFUSED, "attach it without --live if nothing uses it",
-				"%s is only a part of %s", nv->entry.name, nv->origin.path);
+				"%s maps only a part of %s", nv->entry.name, nv->origin.path);
 	if (!r && nv->plan.inplace && l->uuid[0])
 		memcpy(nv->plan.sb.volume_uuid, nv->live_uuid, 16);
 	return r;
@@ -141,7 +141,7 @@ int live_join(const struct hybrid_volume_line *entry, const char *name, dev_t po
 	if (!hybrid_dm_linear(name, &l) || l.below != origin || l.start != entry->data_sector ||
 	    (l.sectors != entry->data_sectors && l.sectors != entry->data_sectors_new))
 		return hybrid_fail(HYBRID_BADDEV, "see dmsetup table, hybridctl scan",
-				   "%s is not the data of its origin", name);
+				   "%s does not map the data of its origin", name);
 	kernel_params(params, entry, pool, origin);
 	r = survive_suspend();
 	return r ? r : switch_to_volume(name, &l, length_on(entry, origin), params);

@@ -42,12 +42,12 @@ static int check_cache_gone(struct loss *l, const struct hybrid_node *volume)
 				   volume->pool->name, volume->name);
 	if (volume->pool && volume->pool->active)
 		return hybrid_fail(HYBRID_REFUSED,
-				   "hybridctl activate; or hybridctl detach --drop-dirty, which gives up what only the cache has",
+				   "hybridctl activate; or hybridctl detach --drop-dirty, which gives up the data that only the cache has",
 				   "the pool %s of %s is active", volume->pool->name, volume->name);
 	if (!cache || l->cl->given[OPT_FORCE])
 		return 0;
 	return hybrid_fail(HYBRID_REFUSED,
-			   "hybridctl activate, check, repair, writeback; or add --force if it is never to be used again",
+			   "hybridctl activate, check, repair or writeback; or add --force if it will never be used again",
 			   "the cache device of %s is here: %s", volume->name, cache->path);
 }
 
@@ -101,7 +101,7 @@ static int lock_and_look_again(struct loss *l)
 		r = find(l, hybrid_uuid_text(uuid, before.volume_uuid));
 	if (r || (l->m->sb.sequence == before.sequence && l->m->sb.nonce == before.nonce))
 		return r;
-	return hybrid_fail(HYBRID_BUSY, "look again", "%s has been used meanwhile", before.name);
+	return hybrid_fail(HYBRID_BUSY, "check its state, then try again", "%s has been used meanwhile", before.name);
 }
 
 /* The volume itself may use the origin, if it maps the origin and nothing else. */
@@ -156,7 +156,7 @@ static int ask(const struct loss *l)
 	if (!is_dirty(&l->m->sb))
 		return 0;
 	snprintf(question, sizeof(question),
-		 "%s goes on without what is listed above, and its cache is never used for it again.",
+		 "%s goes on without the data listed above, and never uses its cache again.",
 		 l->m->sb.name);
 	return confirm(l->cl, question);
 }
@@ -165,7 +165,7 @@ static void print_result(const struct loss *l)
 {
 	const struct hybrid_sb *sb = &l->m->sb;
 
-	hybrid_note("volume %s has no cache any more%s", sb->name,
+	hybrid_note("volume %s no longer has a cache%s", sb->name,
 		    is_dirty(sb) ? "" : ", and has lost nothing");
 	hybrid_note("hybridctl activate %s brings it up", sb->name);
 }
@@ -181,7 +181,7 @@ static int accept_again(struct loss *l)
 			r = mark(l);
 	}
 	if (!r)
-		hybrid_note("volume %s has no cache already", l->m->sb.name);
+		hybrid_note("volume %s already has no cache", l->m->sb.name);
 	return r;
 }
 
@@ -251,11 +251,11 @@ static int acknowledge(struct loss *l, const char *what)
 	l->m = volume->member;
 	if (!l->m || !hybrid_node_uncached(volume))
 		return hybrid_fail(HYBRID_BADDEV,
-				   "hybridctl accept-loss comes first, where the cache device is gone",
-				   "volume %s has a cache, or no origin that is here", volume->name);
+				   "hybridctl accept-loss first, if the cache device is gone",
+				   "volume %s has a cache, or its origin is missing", volume->name);
 	sb = &l->m->sb;
 	if (!sb->lost && !(sb->flags & HYBRID_SB_LOSS_UNKNOWN) && !l->m->apart) {
-		hybrid_note("volume %s has lost nothing that is not acknowledged", sb->name);
+		hybrid_note("volume %s has no loss that is not acknowledged", sb->name);
 		return 0;
 	}
 	if (l->cl->given[OPT_TEST]) {
@@ -264,7 +264,7 @@ static int acknowledge(struct loss *l, const char *what)
 	}
 	r = forget_lost(l);
 	if (!r)
-		hybrid_note("what volume %s has lost is not listed any more", sb->name);
+		hybrid_note("the losses of volume %s are no longer listed", sb->name);
 	return r;
 }
 
@@ -274,7 +274,7 @@ int acknowledge_loss(const struct command_line *cl)
 	int r;
 
 	if (cl->argc != 1)
-		return hybrid_fail(HYBRID_USAGE, "give its name", "--acknowledge is of one volume");
+		return hybrid_fail(HYBRID_USAGE, "give its name", "--acknowledge takes one volume");
 	r = lock_with_members(&l.inv);
 	if (!r)
 		r = acknowledge(&l, cl->argv[0]);

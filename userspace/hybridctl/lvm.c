@@ -71,7 +71,7 @@ static int run(const struct command_line *cl, const char * const argv[])
 	if (status == 127)
 		return hybrid_fail(HYBRID_NOTARGET, "install lvm2 and thin-provisioning-tools",
 				   "%s is not installed", argv[0]);
-	return hybrid_fail(HYBRID_BADDEV, "see what it says", "%s failed (%d)", argv[0], status);
+	return hybrid_fail(HYBRID_BADDEV, "see its messages", "%s failed (%d)", argv[0], status);
 }
 
 static void copy(char *dst, size_t size, struct json_object *row, const char *field)
@@ -169,7 +169,7 @@ static int find_parts(const struct lv *lv, struct parts *p)
 		return r;
 	if (!p->pool.metadata[0] || !p->pool.data[0])
 		return hybrid_fail(HYBRID_REFUSED, "have LVM activate it, or lvconvert --repair",
-				   "%s/%s cannot be activated, and its cache %s is one logical volume (cachevol), whose parts cannot be read apart",
+				   "%s/%s cannot be activated, and its cache %s is one logical volume (cachevol), whose parts cannot be read separately",
 				   lv->vg, lv->name, lv->pool);
 	p->name[METADATA] = p->pool.metadata;
 	p->name[FAST] = p->pool.data;
@@ -236,7 +236,7 @@ static int map_part(const struct lv *lv, const char *name, unsigned int part)
 
 	snprintf(select, sizeof(select), "vg_name=\"%s\" && lv_name=\"%s\"", lv->vg, name);
 	if (hybrid_child(pvs, &text))
-		return hybrid_fail(HYBRID_BADDEV, "see what it says", "pvs failed");
+		return hybrid_fail(HYBRID_BADDEV, "see its messages", "pvs failed");
 	f = open_memstream(&table, &len);
 	if (f && text)
 		ok = make_table(f, text);
@@ -246,7 +246,7 @@ static int map_part(const struct lv *lv, const char *name, unsigned int part)
 	r = ok ? hybrid_child(create, NULL) : 0;
 	if (r || !ok)
 		r = hybrid_fail(HYBRID_REFUSED, "have LVM activate it",
-				ok ? "%s/%s cannot be mapped" : "%s/%s is more than linear: only LVM can map it",
+				ok ? "%s/%s cannot be mapped" : "%s/%s is not simply linear: only LVM can map it",
 				lv->vg, name);
 	free(text);
 	free(table);
@@ -371,8 +371,8 @@ static unsigned long long count_words(const char *text, const char *word)
 static int fail_metadata(const struct lv *lv, const char *what, int status)
 {
 	return hybrid_fail(HYBRID_REFUSED,
-			   "lvconvert --repair, cache_repair; or lvconvert --uncache --force, which gives up what is dirty",
-			   "the metadata of the cache of %s/%s are damaged (%s: %d): how much is dirty is unknown",
+			   "lvconvert --repair or cache_repair; or lvconvert --uncache --force, which gives up the dirty data",
+			   "the metadata of the cache of %s/%s is damaged (%s: %d): the amount of dirty data is unknown",
 			   lv->vg, lv->name, what, status);
 }
 
@@ -399,8 +399,8 @@ static int count_dirty(const struct lv *lv, struct parts *p)
 	if (!known || !clean || p->dirty == p->bits)
 		return 0;
 	return hybrid_fail(HYBRID_REFUSED,
-			   "install one that reads metadata of format 2 (1.0 or later); or have LVM activate it",
-			   "%s/%s: %llu chunks (%llu MiB) are dirty, and the thin-provisioning-tools that are installed find %llu",
+			   "install version 1.0 or later, which reads metadata of format 2; or have LVM activate it",
+			   "%s/%s: %llu chunks (%llu MiB) are dirty, but the installed thin-provisioning-tools find %llu",
 			   lv->vg, lv->name, p->bits, p->bits * p->chunk_sectors >> 11, p->dirty);
 }
 
@@ -426,7 +426,7 @@ static int copy_dirty(const struct command_line *cl, const struct lv *lv, const 
 	char *text;
 	int status;
 
-	hybrid_note("%s/%s: %llu chunks of %llu KiB are written back", lv->vg, lv->name, p->dirty,
+	hybrid_note("%s/%s: writing back %llu chunks of %llu KiB", lv->vg, lv->name, p->dirty,
 		    p->chunk_sectors / 2);
 	status = hybrid_child(copy, &text);
 	at = text ? strrchr(text, '/') : NULL;
@@ -437,7 +437,7 @@ static int copy_dirty(const struct command_line *cl, const struct lv *lv, const 
 		status = -1;
 	free(text);
 	if (status)
-		return hybrid_fail(HYBRID_BADDEV, "see the kernel log; what was dirty is as it was",
+		return hybrid_fail(HYBRID_BADDEV, "see the kernel log; the dirty data is as before",
 				   "cache_writeback failed (%d) on %s/%s", status, lv->vg, lv->name);
 	return run(cl, sync);
 }
@@ -536,12 +536,12 @@ static int check_lv(const struct lv *lv)
 	if (!strcmp(lv->type, "cache"))
 		return 0;
 	if (!strcmp(lv->type, "writecache"))
-		return hybrid_fail(HYBRID_REFUSED, "lvconvert --uncache takes that off; then hybridctl create --in-place",
-				   "%s/%s has a dm-writecache, and no dm-cache", lv->vg, lv->name);
+		return hybrid_fail(HYBRID_REFUSED, "lvconvert --uncache removes it; then hybridctl create --in-place",
+				   "%s/%s has a dm-writecache, not a dm-cache", lv->vg, lv->name);
 	/* After a killed import it may be inactive */
 	if (!lv->active)
 		snprintf(first, sizeof(first), "lvchange -ay %s/%s, then ", lv->vg, lv->name);
-	snprintf(next, sizeof(next), "%shybridctl create --in-place caches what is on it", first);
+	snprintf(next, sizeof(next), "%shybridctl create --in-place caches its data", first);
 	return hybrid_fail(HYBRID_REFUSED, next, "%s/%s has no cache of LVM (it is %s)", lv->vg, lv->name,
 			   lv->type);
 }
@@ -574,12 +574,12 @@ static int check_usable(const struct command_line *cl, const struct lv *lv)
 static int ask(const struct command_line *cl, const struct lv *lv)
 {
 	unsigned long long dirty = strtoull(lv->dirty, NULL, 10), chunk = strtoull(lv->chunk, NULL, 10);
-	char question[2 * FULL_MAX + 256], much[64] = "what is dirty";
+	char question[2 * FULL_MAX + 256], much[64] = "the dirty data";
 
 	if (lv->active)
 		snprintf(much, sizeof(much), "%llu dirty chunks (%llu MiB)", dirty, dirty * chunk >> 20);
 	snprintf(question, sizeof(question),
-		 "LVM takes the cache %s off %s/%s, after %s is written back, and removes it.", lv->pool, lv->vg,
+		 "LVM will take the cache %s off %s/%s after writing back %s, and remove it.", lv->pool, lv->vg,
 		 lv->name, much);
 	return confirm(cl, question);
 }
@@ -601,7 +601,7 @@ static int uncache(const struct command_line *cl, struct lv *lv)
 	/* Not with --test, although the next steps depend on whether this works */
 	if (!lv->active && !cl->given[OPT_TEST] && activate_lv(lv, "-ay")) {
 		activate_lv(lv, "-an");
-		hybrid_note("%s cannot be activated by LVM: its cache is read without", name);
+		hybrid_note("LVM cannot activate %s: its cache is read without LVM", name);
 		r = write_back_parts(cl, lv);
 	}
 	if (!r)
@@ -626,7 +626,7 @@ int import_lvm(const struct command_line *cl, const char *name)
 		r = uncache(cl, &lv);
 	if (!r && !cl->given[OPT_TEST])
 		r = activate_lv(&lv, "-ay") ? hybrid_fail(HYBRID_PARTIAL, "see lvs; then hybridctl create --in-place",
-						   "%s/%s has no cache any more, and cannot be activated", lv.vg,
+						   "%s/%s no longer has a cache, but cannot be activated", lv.vg,
 						   lv.name) : 0;
 	if (r || (cl->given[OPT_TEST] && !lv.active))
 		return r;
@@ -634,7 +634,7 @@ int import_lvm(const struct command_line *cl, const char *name)
 	create.value[OPT_ORIGIN] = lv.path;
 	r = create_volume(&create, NULL);
 	if (r && !cl->given[OPT_TEST])
-		hybrid_note("%s is an ordinary logical volume now: hybridctl create %s --in-place --origin %s is what is left to do",
+		hybrid_note("%s is an ordinary logical volume now; to finish: hybridctl create %s --in-place --origin %s",
 			    lv.path, cl->argv[0], lv.path);
 	return r;
 }

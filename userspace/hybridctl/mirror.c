@@ -37,7 +37,7 @@ static int check_mdadm(void)
 	if (r >= 0 && r != 127)
 		return 0;
 	return hybrid_fail(HYBRID_BADDEV, "install it (package mdadm)",
-			   "mdadm, which makes one device of two caches, is not here");
+			   "mdadm, which mirrors the two cache devices, is not installed");
 }
 
 static int check_name(const struct mirror *m)
@@ -45,7 +45,7 @@ static int check_name(const struct mirror *m)
 	if (access(m->path, F_OK))
 		return 0;
 	return hybrid_fail(HYBRID_BUSY, "give another name with --pool",
-			   "%s is there already", m->path);
+			   "%s already exists", m->path);
 }
 
 static int check_legs(const struct mirror *m, const struct command_line *cl)
@@ -93,7 +93,7 @@ void mirror_print_test(const struct mirror *m)
 	create_words(m, words);
 	for (i = 0; words[i]; i++)
 		printf("%s%s", i ? " " : "", words[i]);
-	printf("\n# then, of the array:\n");
+	printf("\n# then, on the array:\n");
 }
 
 /*
@@ -125,7 +125,7 @@ static int start_array(struct mirror *m)
 	m->made = true;
 	if (!hybrid_child(words, NULL))
 		return 0;
-	return hybrid_fail(HYBRID_BADDEV, "see what mdadm says above, and the kernel log",
+	return hybrid_fail(HYBRID_BADDEV, "see mdadm's messages above, and the kernel log",
 			   "mdadm could not make %s of %s and %s", m->path, m->leg[0].path,
 			   m->leg[1].path);
 }
@@ -168,7 +168,7 @@ void mirror_undo(struct mirror *m)
 		hybrid_child(zero, NULL);
 	}
 	if (m->written)
-		hybrid_warn("what %s and %s held in their first MiB and their last one is lost",
+		hybrid_warn("the data on %s and %s in their first and their last MiB is lost",
 			    m->leg[0].path, m->leg[1].path);
 	m->made = false;
 	m->written = false;

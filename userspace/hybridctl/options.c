@@ -139,7 +139,7 @@ static int parse_seconds(const char *option, const char *text, uint64_t *seconds
 	if (!hybrid_parse_u64(text, seconds) && *seconds && *seconds <= 86400)
 		return 0;
 	return hybrid_fail(HYBRID_USAGE, "give seconds, from 1 to 86400",
-			   "--%s: %s does not fit", option, text);
+			   "--%s: %s is not valid", option, text);
 }
 
 static int set_patience(const char *text)
@@ -162,7 +162,7 @@ static int parse_rate(const char *text, uint64_t *kib)
 			return 0;
 	}
 	return hybrid_fail(HYBRID_USAGE, "give a size such as 512k or 20m, from 1k to 4095g",
-			   "--rate: %s does not fit", text);
+			   "--rate: %s is not valid", text);
 }
 
 static int take_option(struct command_line *cl, const struct command *cmd, int id)
@@ -184,7 +184,7 @@ static int take_option(struct command_line *cl, const struct command *cmd, int i
 		return -1;
 	if (id == OPT_CACHE) {
 		if (cl->nr_caches == 2)
-			return hybrid_fail(HYBRID_USAGE, "give one, or two that hold the same",
+			return hybrid_fail(HYBRID_USAGE, "give one, or two for a mirror",
 					   "more than two --cache"), -1;
 		cl->caches[cl->nr_caches++] = optarg;
 		cl->value[OPT_CACHE] = cl->caches[0];
@@ -223,7 +223,7 @@ int parse_options(struct command_line *cl, const struct command *cmd, int argc, 
 		if (!(allowed & (1ULL << id))) {
 			hybrid_fail(HYBRID_USAGE, cmd ? "see its --help" :
 				    "put it after the command; see hybridctl --help",
-				    "--%s is no option of %s", option_table[id].name,
+				    "--%s is not an option of %s", option_table[id].name,
 				    cmd ? cmd->name : "hybridctl itself");
 			return -1;
 		}
@@ -242,7 +242,7 @@ int parse_sectors(const char *what, const char *text, uint64_t *sectors)
 		return hybrid_fail(HYBRID_USAGE, "give a size such as 64k, 4m or 1g",
 				   "%s: %s is not a size%s", what, text,
 				   r == -ERANGE ? ": it is too large" :
-				   r ? "" : ": it is no multiple of 512 bytes");
+				   r ? "" : ": it is not a multiple of 512 bytes");
 	*sectors = bytes / 512;
 	return 0;
 }
@@ -262,12 +262,12 @@ int parse_pool_sizes(const struct command_line *cl, uint32_t *block_sectors,
 	if (block < HYBRID_MIN_BLOCK_SECTORS || block > HYBRID_MAX_BLOCK_SECTORS ||
 	    block & (block - 1))
 		return hybrid_fail(HYBRID_USAGE, "use a power of two from 4k to 1m",
-				   "--block-size %s does not fit", cl->value[OPT_BLOCK_SIZE]);
+				   "--block-size %s is not valid", cl->value[OPT_BLOCK_SIZE]);
 	journal /= HYBRID_META_BLOCK_SECTORS;
 	if (cl->value[OPT_JOURNAL_SIZE] &&
 	    (journal < HYBRID_JOURNAL_MIN_BLOCKS || journal > UINT32_MAX))
 		return hybrid_fail(HYBRID_USAGE, "use 512k or more",
-				   "--journal-size %s does not fit",
+				   "--journal-size %s is not valid",
 				   cl->value[OPT_JOURNAL_SIZE]);
 	*block_sectors = block;
 	*journal_blocks = journal;
@@ -342,7 +342,7 @@ void print_usage(void)
 		printf("  %-13s %s\n", cmd->name, cmd->summary);
 	printf("\nOptions of every command:\n");
 	print_options(O_EVERYWHERE);
-	printf("\nhybridctl COMMAND --help says more.  See hybridctl(8), dm-hybrid(7).\n");
+	printf("\nSee hybridctl COMMAND --help, hybridctl(8), dm-hybrid(7).\n");
 }
 
 void print_command_help(const struct command *cmd)

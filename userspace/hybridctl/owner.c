@@ -60,9 +60,9 @@ static int ask_unless_stopped(const struct command_line *cl, const struct hybrid
 	if (cl->given[OPT_TEST] || was_stopped(m))
 		return 0;
 	snprintf(question, sizeof(question), m->sb.role == HYBRID_ROLE_CACHE ?
-		 "%s was not stopped: if a host (%s) still uses it, two destroy it." :
-		 "The pool of %s is not here: if a host (%s) still uses it, two destroy it.",
-		 node->name, hybrid_uuid_is_null(m->sb.host_id) ? "it says not which" :
+		 "%s was not stopped: if a host (%s) still uses it, use by two hosts will destroy it." :
+		 "The pool of %s is not here: if a host (%s) still uses it, use by two hosts will destroy it.",
+		 node->name, hybrid_uuid_is_null(m->sb.host_id) ? "it is not known which" :
 		 hybrid_uuid_text(id, m->sb.host_id));
 	return confirm(cl, question);
 }
@@ -173,7 +173,7 @@ void claim(struct hybrid_member *member)
 	if (hybrid_uuid_is_null(id) || !hybrid_uuid_is_null(member->sb.host_id))
 		return;
 	if (write_owner(member, id))
-		hybrid_warn("%s goes on as nobody's", member->sb.name);
+		hybrid_warn("%s still belongs to no host", member->sb.name);
 }
 
 void follow_pool(struct hybrid_member *origin, const struct hybrid_member *cache)
@@ -182,7 +182,7 @@ void follow_pool(struct hybrid_member *origin, const struct hybrid_member *cache
 	    !memcmp(origin->sb.host_id, cache->sb.host_id, 16))
 		return;
 	if (write_owner(origin, cache->sb.host_id))
-		hybrid_warn("%s does not say to which host it belongs now", origin->path);
+		hybrid_warn("%s does not show its new host", origin->path);
 }
 
 void owner_of_active(const struct hybrid_node *pool, uint8_t id[16])
@@ -267,7 +267,7 @@ static int write_for(const struct command_line *cl, struct hybrid_inventory *inv
 	hold_signals();
 	r = write_all(inv, node, id ? id : own);
 	if (!r)
-		hybrid_note("%s %s is %s now", node->kind == HYBRID_POOL ? "pool" : "volume",
+		hybrid_note("%s %s now belongs to %s", node->kind == HYBRID_POOL ? "pool" : "volume",
 			    node->name, whose);
 	return r;
 }
@@ -293,14 +293,14 @@ static int give_to(const struct command_line *cl, const uint8_t *id, const char 
 
 int command_adopt(const struct command_line *cl)
 {
-	return give_to(cl, NULL, "this host's");
+	return give_to(cl, NULL, "this host");
 }
 
 int command_release(const struct command_line *cl)
 {
 	static const uint8_t nobody[16];
 
-	return give_to(cl, nobody, "nobody's");
+	return give_to(cl, nobody, "no host");
 }
 
 /* host-id ------------------------------------------------------------------ */

@@ -85,7 +85,7 @@ static void print_member(const struct hybrid_member *m)
 		printf("  data         sector %llu, %llu MiB%s\n",
 		       (unsigned long long)m->sb.data_sector,
 		       (unsigned long long)m->sb.data_sectors >> 11,
-		       m->sb.flags & HYBRID_SB_DIRTY ? "; its cache may have newer" : "");
+		       m->sb.flags & HYBRID_SB_DIRTY ? "; its cache may have newer data" : "");
 }
 
 /* An open device that is or claims to be a member. */
@@ -131,15 +131,15 @@ static void wipe_loses(const struct hybrid_member *m, const char *tense, char *b
 	const struct hybrid_sb *sb = &m->sb;
 
 	if (!sb->role)
-		snprintf(buf, len, "what its superblocks said %s lost", tense);
+		snprintf(buf, len, "the contents of its superblocks %s lost", tense);
 	else if (sb->role == HYBRID_ROLE_CACHE)
-		snprintf(buf, len, "the pool %s, and what only it has of its volumes, %s lost", sb->name, tense);
+		snprintf(buf, len, "the pool %s, with the data of its volumes that only it has, %s lost", sb->name, tense);
 	else
-		snprintf(buf, len, "the volume %s %s not found again; its data stay where they are, from sector %llu on (%llu sectors)%s",
+		snprintf(buf, len, "the volume %s %s lost; its data stays where it is, from sector %llu on (%llu sectors)%s",
 			 sb->name, tense, (unsigned long long)sb->data_sector,
 			 (unsigned long long)sb->data_sectors,
 			 sb->flags & HYBRID_SB_DIRTY && sb->role == HYBRID_ROLE_ORIGIN ?
-			 ", but for what only its cache has" : "");
+			 ", except the data that only its cache has" : "");
 }
 
 static int confirm_wipe(const struct command_line *cl, const struct hybrid_member *m)
@@ -179,8 +179,8 @@ static int check_same(const struct hybrid_device *dev, const struct hybrid_membe
 	if (r || (now.sb.role == m->sb.role && now.sb.sequence == m->sb.sequence &&
 		  !memcmp(now.sb.member_uuid, m->sb.member_uuid, 16)))
 		return r;
-	return hybrid_fail(HYBRID_BUSY, "look at it, and start over",
-			   "%s is not what it was a moment ago", dev->path);
+	return hybrid_fail(HYBRID_BUSY, "check it, then start over",
+			   "%s has changed meanwhile", dev->path);
 }
 
 static int wipe(const struct command_line *cl, struct hybrid_device *dev)

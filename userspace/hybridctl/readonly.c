@@ -76,7 +76,7 @@ static int read_holes(const struct hybrid_member *origin, struct holes *holes)
 	if (r)
 		return hybrid_fail(HYBRID_DEGRADED,
 				   "connect the cache device; hybridctl accept-loss if it is gone for good",
-				   "volume %s: its cache device has newer data, and what of it is unknown: any of it may be out of date",
+				   "volume %s: its cache device has newer data, in unknown ranges: any data on the origin may be out of date",
 				   sb->name);
 	r = plan_holes(map, sb->data_sectors, holes);
 	free(map);
@@ -97,9 +97,9 @@ int start_readonly(const struct hybrid_member *origin)
 		r = hybrid_dm_create_readonly(sb->name, sb->volume_uuid, sb->data_sectors,
 					      origin->devno, sb->data_sector, holes.list, holes.nr);
 	if (!r)
-		hybrid_warn("volume %s can be read without its cache device: /dev/mapper/%s; %llu KiB fail%s",
+		hybrid_warn("volume %s can be read without its cache device: /dev/mapper/%s; reads of %llu KiB fail%s",
 			    sb->name, sb->name, (unsigned long long)holes.sectors / 2,
-			    holes.rounded ? ", more than what was lost" : "");
+			    holes.rounded ? ", more than was lost" : "");
 	free(holes.list);
 	return r;
 }

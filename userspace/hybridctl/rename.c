@@ -39,7 +39,7 @@ static int check_running(const struct hybrid_node *pool)
 		return hybrid_fail(HYBRID_BUSY, "see hybridctl status",
 				   "pool %s is suspended, or has no table", pool->name);
 	if (strcmp(pool->p.status.state, "running"))
-		return hybrid_fail(HYBRID_DEGRADED, "see hybridctl status", "pool %s is %s: it records nothing",
+		return hybrid_fail(HYBRID_DEGRADED, "see hybridctl status", "pool %s is %s: it cannot record a name",
 				   pool->name, pool->p.status.state);
 	return 0;
 }
@@ -51,14 +51,14 @@ static int check_member(const struct hybrid_node *node)
 	if (m && m->ok)
 		return 0;
 	return hybrid_fail(HYBRID_BADDEV, "connect it, or see hybridctl scan",
-			   "the device of %s is not here, or refused%s%s", node->name,
+			   "the device of %s is missing or refused%s%s", node->name,
 			   m ? ": " : "", m ? m->why : "");
 }
 
 static int check_pool(const struct hybrid_node *pool)
 {
 	if (pool->successor || hybrid_node_replaces(pool))
-		return hybrid_fail(HYBRID_BUSY, "hybridctl replace-cache it to the end first",
+		return hybrid_fail(HYBRID_BUSY, "finish it with hybridctl replace-cache first",
 				   "the cache of pool %s is being replaced", pool->name);
 	return pool->active ? check_running(pool) : check_member(pool);
 }
@@ -67,7 +67,7 @@ static int check_pool(const struct hybrid_node *pool)
 static int check_uncached(const struct hybrid_node *volume)
 {
 	if (volume->active && !volume->member)
-		return hybrid_fail(HYBRID_REFUSED, "dmsetup rename it, if it is to have another one until it is removed",
+		return hybrid_fail(HYBRID_REFUSED, "dmsetup rename gives it another one until it is removed",
 				   "nothing records the name of volume %s: it is in place, and has no cache",
 				   volume->name);
 	return check_member(volume);
@@ -78,13 +78,13 @@ static int check_paired(const struct hybrid_node *volume)
 	const struct hybrid_node *pool = volume->pool;
 
 	if (volume->given_up)
-		return hybrid_fail(HYBRID_REFUSED, "hybridctl detach --drop-dirty gives that up",
-				   "volume %s has another name already: this is what its last cache has of it",
+		return hybrid_fail(HYBRID_REFUSED, "hybridctl detach --drop-dirty gives that data up",
+				   "volume %s has another name now: this is the data that its last cache has of it",
 				   volume->name);
 	if (!pool || !pool->active)
 		return hybrid_fail(HYBRID_DEGRADED, pool ? "hybridctl activate the pool first" :
-				   "connect the cache device, and hybridctl activate; or hybridctl detach the volume, if it is gone for good",
-				   "volume %s is called what its pool calls it, and that is not active",
+				   "connect the cache device, and hybridctl activate; or, if it is gone for good, hybridctl detach the volume",
+				   "the pool of volume %s records its name, and is not active",
 				   volume->name);
 	if (volume->active && volume->dm.alone)
 		return hybrid_fail(HYBRID_BUSY, volume->dm.readonly ? "hybridctl deactivate it first" :
@@ -135,12 +135,12 @@ static int check_free(struct renaming *r)
 	for (node = r->inv.nodes; node < r->inv.nodes + r->inv.nr_nodes; node++)
 		if (node != r->node && !strcmp(node->name, r->name) &&
 		    (node->kind != r->node->kind || memcmp(node->uuid, r->node->uuid, 16)))
-			return hybrid_fail(HYBRID_BUSY, "choose another name", "a %s %s is here already",
+			return hybrid_fail(HYBRID_BUSY, "choose another name", "a %s %s already exists",
 					   node->kind == HYBRID_POOL ? "pool" : "volume", r->name);
 	for (m = r->inv.members; m < r->inv.members + r->inv.nr_members; m++)
 		if (!is_own(r->node, m) && !strcmp(m->sb.name, r->name) && !m->ok)
 			return hybrid_fail(HYBRID_BUSY, "choose another name; or see hybridctl scan",
-					   "%s, which is refused, says that it is %s", m->path, r->name);
+					   "%s, which is refused, has the name %s", m->path, r->name);
 	if (r->node->active && !strcmp(r->node->name, r->name))
 		return 0;
 	return check_new_name(r->node->kind == HYBRID_POOL ? "pool" : "volume", r->name, true);
@@ -152,8 +152,8 @@ static int check(struct renaming *r)
 	int err = check_owner(r->cl, node);
 
 	if (!err && node->deleted)
-		err = hybrid_fail(HYBRID_BUSY, "hybridctl activate --all finishes that",
-				  "the detach of volume %s was cut short", node->name);
+		err = hybrid_fail(HYBRID_BUSY, "hybridctl activate --all finishes it",
+				  "the detach of volume %s was interrupted", node->name);
 	if (!err && node->kind == HYBRID_POOL)
 		err = check_pool(node);
 	else if (!err)
@@ -246,7 +246,7 @@ int rename_device(struct hybrid_node *node, const char *name)
 		return 0;
 	if (hybrid_dm_name_taken(name))
 		return hybrid_fail(HYBRID_BUSY, "rename or remove that device",
-				   "%s is to be called %s, and a device-mapper device of this name exists",
+				   "%s cannot be renamed to %s: a device-mapper device of this name exists",
 				   node->name, name);
 	err = hybrid_dm_rename(node->name, name, node->kind == HYBRID_POOL);
 	if (!err)
@@ -264,7 +264,7 @@ static int change(struct renaming *r)
 		err = rename_device(r->node, r->name);
 	if (err) {
 		write_name(r, r->old);
-		return hybrid_fail(err, "see to the reason above, then give the command again",
+		return hybrid_fail(err, "resolve the error above, then give the command again",
 				   "%s was not renamed", r->old);
 	}
 	if (r->node->active && r->node->below)
@@ -362,7 +362,7 @@ static int run(struct renaming *r)
 	kind = r->node->kind == HYBRID_POOL ? "pool" : "volume";
 	snprintf(r->old, sizeof(r->old), "%s", r->node->name);
 	if (is_done(r)) {
-		hybrid_note("%s %s is called that already", kind, r->name);
+		hybrid_note("%s %s already has this name", kind, r->name);
 		return 0;
 	}
 	if (r->cl->given[OPT_TEST]) {
@@ -372,7 +372,7 @@ static int run(struct renaming *r)
 	err = change(r);
 	if (err)
 		return err;
-	hybrid_note("%s %s is called %s", kind, r->old, r->name);
+	hybrid_note("%s %s is now called %s", kind, r->old, r->name);
 	warn_of_old_name(r);
 	return 0;
 }

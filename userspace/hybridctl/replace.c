@@ -76,8 +76,8 @@ static int check_one(struct replace *r, const uint8_t old[16])
 			continue;
 		if (first)
 			return hybrid_fail(HYBRID_BADDEV,
-					   "hybridctl destroy, or disconnect, the one that is not to be used",
-					   "two pools replace one: %s and %s", first->member->path,
+					   "hybridctl destroy, or disconnect, the unwanted one",
+					   "two pools replace the same pool: %s and %s", first->member->path,
 					   node->member->path);
 		first = node;
 	}
@@ -92,7 +92,7 @@ static int check_all_moved(struct replace *r, const uint8_t old[16])
 	for (m = r->inv.members; m < r->inv.members + r->inv.nr_members; m++)
 		if (m->ok && m->sb.role == HYBRID_ROLE_ORIGIN && !memcmp(m->sb.pool_uuid, old, 16))
 			return hybrid_fail(HYBRID_DEGRADED,
-					   "connect it; if it is gone for good: hybridctl accept-loss, or detach, that volume",
+					   "connect it; or, if it is gone for good, hybridctl accept-loss or detach that volume",
 					   "the old cache device is missing, and volume %s has not moved yet",
 					   m->sb.name);
 	return 0;
@@ -137,17 +137,17 @@ static int check_old(const struct hybrid_node *old)
 {
 	if (!old->member || !old->member->ok)
 		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
-				   "the cache device of pool %s is not here, or refused", old->name);
+				   "the cache device of pool %s is missing or refused", old->name);
 	if (!old->active)
 		return hybrid_fail(HYBRID_BADDEV,
 				   "hybridctl activate it; or, if its cache device is gone for good, accept-loss or detach its volumes, then attach them to a new pool",
 				   "pool %s is not active", old->name);
-	return check_running(old, "hybridctl detach --live those of its volumes that lost nothing, accept-loss of the others; then attach them to a new pool");
+	return check_running(old, "hybridctl detach --live its volumes that lost nothing, and accept-loss the others; then attach them to a new pool");
 }
 
 static int check_new(const struct hybrid_node *new)
 {
-	return check_running(new, "hybridctl detach --live the volumes that it has; then destroy it, or disconnect its device, and give another --cache");
+	return check_running(new, "hybridctl detach --live its volumes; then destroy it, or disconnect its device, and give another --cache");
 }
 
 static int check_active(const struct replace *r, const struct hybrid_node *node,
@@ -174,7 +174,7 @@ static int check_closed(const struct hybrid_volume_line *entry, const struct hyb
 	if (!entry->dirty && !(m->sb.flags & (HYBRID_SB_DIRTY | HYBRID_SB_ALONE)))
 		return 0;
 	return hybrid_fail(HYBRID_BUSY, "hybridctl activate it first, so that it can be drained",
-			   "volume %s is not active, and its origin may lack what is newer", entry->name);
+			   "volume %s is not active, and its origin may lack newer data", entry->name);
 }
 
 /*
@@ -207,7 +207,7 @@ static int fail_inplace(const struct hybrid_volume_line *entry)
 {
 	return hybrid_fail(HYBRID_REFUSED,
 			   "hybridctl detach it, and attach it to the pool when its cache is replaced",
-			   "volume %s is in place: nothing on its origin could say which of two pools has it",
+			   "volume %s is in place: its origin cannot show to which of two pools it belongs",
 			   entry->name);
 }
 
@@ -216,8 +216,8 @@ static int check_foreign(const struct replace *r, const struct hybrid_volume_lin
 {
 	if (entry->tombstone || !entry->dirty)
 		return 0;
-	return hybrid_fail(HYBRID_REFUSED, "hybridctl detach --drop-dirty gives that up",
-			   "pool %s has dirty data of volume %s, whose origin is done with it",
+	return hybrid_fail(HYBRID_REFUSED, "hybridctl detach --drop-dirty gives that data up",
+			   "pool %s has dirty data of volume %s, whose origin no longer uses the pool",
 			   r->old->name, entry->name);
 }
 
@@ -238,8 +238,8 @@ static int check_volume(struct replace *r, const struct hybrid_volume_line *entr
 	if (hybrid_entry_foreign(&r->inv, r->old->uuid, entry))
 		return check_foreign(r, entry);
 	if (entry->tombstone)
-		return hybrid_fail(HYBRID_BUSY, "hybridctl activate --all finishes that",
-				   "the detach of volume %s was cut short", entry->name);
+		return hybrid_fail(HYBRID_BUSY, "hybridctl activate --all finishes it",
+				   "the detach of volume %s was interrupted", entry->name);
 	return node && node->active ? check_active(r, node, entry) : check_closed(entry, m);
 }
 
@@ -269,7 +269,7 @@ static int check_name(struct replace *r, const char *name)
 {
 	if (hybrid_find(&r->inv, name, 1U << HYBRID_POOL))
 		return hybrid_fail(HYBRID_BUSY, "destroy that pool, or deactivate it and disconnect its device",
-				   "a pool %s is here already", name);
+				   "a pool %s already exists", name);
 	return check_new_name("pool", name, !r->cl->given[OPT_TEST]);
 }
 
@@ -295,8 +295,8 @@ static int prepare_new(struct replace *r, struct new_pool *np)
 	int err;
 
 	if (!cl->value[OPT_CACHE])
-		return hybrid_fail(HYBRID_USAGE, "give the new one: --cache DEVICE",
-				   "no device that replaces the cache of %s", r->name);
+		return hybrid_fail(HYBRID_USAGE, "give it with --cache DEVICE",
+				   "no new cache device given for %s", r->name);
 	snprintf(name, sizeof(name), "%s" HYBRID_NEW_SUFFIX, r->name);
 	err = check_old(r->old);
 	if (!err)
@@ -324,7 +324,7 @@ static int check_again(struct replace *r, const struct new_pool *np)
 	if (!err)
 		err = find(r, uuid);
 	if (!err && r->new)
-		err = hybrid_fail(HYBRID_BUSY, "give the command again", "pool %s is being replaced already",
+		err = hybrid_fail(HYBRID_BUSY, "give the command again", "pool %s is already being replaced",
 				  r->name);
 	if (!err)
 		err = check_old(r->old);
@@ -423,7 +423,7 @@ static int check_origin(struct move *m)
 				   m->origin.path, m->from->name);
 	if (now.sb.flags & (HYBRID_SB_DIRTY | HYBRID_SB_ALONE) || now.sb.lost)
 		return hybrid_fail(HYBRID_BUSY, "give the command again",
-				   "the origin of %s may lack what is newer", m->from->name);
+				   "the origin of %s may lack newer data", m->from->name);
 	m->before = now.sb;
 	return 0;
 }
@@ -459,14 +459,14 @@ static int undo_move(struct move *m, int err)
 {
 	m->r->drains &= !m->goes_on;
 	if (m->goes_on)
-		return hybrid_fail(err, "see to the reason above, then hybridctl replace-cache again",
+		return hybrid_fail(err, "resolve the error above, then hybridctl replace-cache again",
 				   "volume %s goes on without a cache for now", m->from->name);
 	if (!m->torn)
 		forget_entry(m->r->new->name, m->to.id, false);
 	if (m->node && hybrid_dm_resume(m->node->name))
-		return hybrid_fail(err, "hybridctl activate --all, when the reason above is gone",
+		return hybrid_fail(err, "hybridctl activate --all, once the error above is resolved",
 				   "%s is suspended: its origin cannot be marked", m->node->name);
-	return hybrid_fail(err, "see to the reason above, then hybridctl replace-cache again",
+	return hybrid_fail(err, "resolve the error above, then hybridctl replace-cache again",
 			   "volume %s has not moved", m->from->name);
 }
 
@@ -596,7 +596,7 @@ static int step(struct replace *r, bool *left)
 	int err;
 
 	*left = false;
-	err = r->old ? check_running(r->old, "hybridctl detach --live those of its volumes that lost nothing, accept-loss of the others; then deactivate it, disconnect its device, and give the command again") : 0;
+	err = r->old ? check_running(r->old, "hybridctl detach --live its volumes that lost nothing, and accept-loss the others; then deactivate it, disconnect its device, and give the command again") : 0;
 	if (!err)
 		err = check_new(r->new);
 	if (err || !r->old)
@@ -621,7 +621,7 @@ static int bring_up(struct replace *r, struct hybrid_node *pool)
 		return 0;
 	if (!pool->member || !pool->member->ok)
 		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
-				   "the cache device of pool %s is not here, or refused", pool->name);
+				   "the cache device of pool %s is missing or refused", pool->name);
 	err = check_owner(r->cl, pool);
 	if (!err)
 		err = start_pool(&pool->member->sb, pool->member->devno, &devno);
@@ -680,8 +680,8 @@ static int give_back(const struct replace *r)
 
 	if (!err)
 		return 0;
-	return hybrid_fail(err, "see to the reason above, or disconnect that device; then hybridctl replace-cache again",
-			   "all volumes have moved, but the old cache device of %s was not given back",
+	return hybrid_fail(err, "resolve the error above, or disconnect that device; then hybridctl replace-cache again",
+			   "all volumes have moved, but the old cache device of %s was not freed",
 			   r->name);
 }
 
@@ -700,7 +700,7 @@ static int take_name(struct replace *r)
 	if (!err)
 		err = hybrid_dm_message(r->name, message, NULL);
 	if (err)
-		return hybrid_fail(err, "see to the reason above, then hybridctl replace-cache again",
+		return hybrid_fail(err, "resolve the error above, then hybridctl replace-cache again",
 				   "all volumes have moved, but pool %s has not taken the name %s",
 				   r->new->name, r->name);
 	hybrid_sysfs_uevent(r->new->below, "change");
@@ -880,7 +880,7 @@ static int check_same(const struct replace *r)
 	if (!path || (!stat(path, &st) && S_ISBLK(st.st_mode) && st.st_rdev == r->new->member->devno))
 		return 0;
 	return hybrid_fail(HYBRID_REFUSED, "leave out --cache",
-			   "the cache of pool %s is being replaced by %s already", r->name,
+			   "the cache of pool %s is already being replaced by %s", r->name,
 			   r->new->member->path);
 }
 

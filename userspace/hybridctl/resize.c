@@ -41,7 +41,7 @@ static int fail_pool(const struct hybrid_node *pool)
 	snprintf(next, sizeof(next), "hybridctl replace-cache %s --cache DEVICE moves its volumes to a larger one",
 		 pool->name);
 	return hybrid_fail(HYBRID_REFUSED, next,
-			   "pool %s cannot change its size: where blocks are cached depends on it", pool->name);
+			   "pool %s cannot be resized: the places of its blocks depend on its size", pool->name);
 }
 
 static int fail_smaller(const struct resize *r, uint64_t needed)
@@ -131,11 +131,11 @@ static int check_paired(struct resize *r)
 	int err;
 
 	if (node->given_up || node->deleted)
-		return hybrid_fail(HYBRID_BUSY, "see hybridctl status", "volume %s is on its way out of its pool",
+		return hybrid_fail(HYBRID_BUSY, "see hybridctl status", "volume %s is being removed from its pool",
 				   node->name);
 	if (node->active && node->dm.alone)
 		return hybrid_fail(HYBRID_DEGRADED, "connect the cache device, and hybridctl activate it",
-				   "volume %s runs without its cache, which has to know its size", node->name);
+				   "volume %s runs without its cache, which must record the new size", node->name);
 	if (node->member && node->member->ok && node->member->sb.lost && !node->active)
 		return hybrid_fail(HYBRID_REFUSED, "see hybridctl status; hybridctl lost lists it",
 				   "volume %s has lost data with its cache, and the list would not fit",
@@ -156,7 +156,7 @@ static int check_loss(const struct hybrid_sb *sb)
 	if (!sb->lost && !(sb->flags & HYBRID_SB_LOSS_UNKNOWN))
 		return 0;
 	return hybrid_fail(HYBRID_REFUSED,
-			   "restore it; then hybridctl lost --acknowledge says that this was done",
+			   "restore it, then hybridctl lost --acknowledge",
 			   "some of the data of %s was lost with its last cache, and the list would not fit",
 			   sb->name);
 }
@@ -220,7 +220,7 @@ static int grow_message(const struct resize *r, char message[64])
 	if (!err && !(r->entry.data_sector ? hybrid_device_own_identity(&dev, identity, sizeof(identity)) :
 		      hybrid_device_identity(&dev, identity, sizeof(identity))))
 		err = hybrid_fail(HYBRID_BADDEV, "detach it, and create it anew, not in place",
-				  "%s has nothing to recognise it by: no filesystem, no serial number", path);
+				  "%s cannot be recognised later: it has no file system and no serial number", path);
 	hybrid_device_close(&dev);
 	if (err)
 		return err;
@@ -248,10 +248,10 @@ static int grow_paired(struct resize *r)
 	if (!err)
 		return 0;
 	if (hybrid_dm_resume(name))
-		return hybrid_fail(err, "hybridctl resize it again, when the reason above is gone",
+		return hybrid_fail(err, "hybridctl resize it again, once the error above is resolved",
 				   "%s is suspended", name);
-	return hybrid_fail(err, "see to the reason above, then give the command again",
-			   "volume %s is as long as before", name);
+	return hybrid_fail(err, "resolve the error above, then give the command again",
+			   "volume %s still has its old size", name);
 }
 
 /* Without a cache --------------------------------------------------------------------- */
@@ -332,7 +332,7 @@ static int run(struct resize *r)
 	if (err)
 		return err;
 	if (is_done(r)) {
-		hybrid_note("volume %s has all of its origin already: %llu MiB", r->node->name, mib(r->sectors));
+		hybrid_note("volume %s already uses all of its origin: %llu MiB", r->node->name, mib(r->sectors));
 		return 0;
 	}
 	if (r->cl->given[OPT_TEST]) {
@@ -345,8 +345,8 @@ static int run(struct resize *r)
 	if (err)
 		return err;
 	hybrid_sysfs_uevent(r->origin, "change");
-	hybrid_note("volume %s has %llu MiB, and had %llu", r->node->name, mib(r->sectors), mib(before));
-	hybrid_note("what is on it can grow next: xfs_growfs, resize2fs, pvresize ...");
+	hybrid_note("volume %s has grown to %llu MiB from %llu MiB", r->node->name, mib(r->sectors), mib(before));
+	hybrid_note("the file system can grow next: xfs_growfs, resize2fs, pvresize ...");
 	return 0;
 }
 

@@ -15,7 +15,7 @@
 
 static int fail_value(const char *key, const char *value, const char *next)
 {
-	return hybrid_fail(HYBRID_USAGE, next, "%s=%s does not fit", key, value);
+	return hybrid_fail(HYBRID_USAGE, next, "%s=%s is not valid", key, value);
 }
 
 /* @r: result of hybrid_parse_setting(); 0: the value is out of bounds. */
@@ -26,12 +26,12 @@ static int fail_number(const char *key, const char *value, const char *unit, int
 	char next[120];
 
 	snprintf(next, sizeof(next), "give %lld to %lld %s%s", (long long)lowest,
-		 (long long)highest, unit, size ? ", or a size with its unit, as 10m" : "");
+		 (long long)highest, unit, size ? ", or a size with its unit, such as 10m" : "");
 	if (r == -EINVAL)
-		return hybrid_fail(HYBRID_USAGE, next, "%s=%s is no number of %s%s", key, value,
-				   unit, size ? ", nor a size" : "");
+		return hybrid_fail(HYBRID_USAGE, next, "%s=%s is not a number of %s%s", key, value,
+				   unit, size ? " or a size" : "");
 	if (r == -EDOM)
-		return hybrid_fail(HYBRID_USAGE, next, "%s=%s is no whole number of %s", key,
+		return hybrid_fail(HYBRID_USAGE, next, "%s=%s is not a whole number of %s", key,
 				   value, unit);
 	return hybrid_fail(HYBRID_USAGE, next, "%s=%s is out of bounds", key, value);
 }
@@ -98,7 +98,7 @@ static int set_one(const struct command_line *cl, const struct hybrid_node *node
 
 	if (!value || value == assignment || (size_t)(value - assignment) >= sizeof(key))
 		return hybrid_fail(HYBRID_USAGE, "write it as mode=writeback",
-				   "%s is no KEY=VALUE", assignment);
+				   "%s is not KEY=VALUE", assignment);
 	snprintf(key, sizeof(key), "%.*s", (int)(value - assignment), assignment);
 	value++;
 	if (node->kind == HYBRID_POOL)

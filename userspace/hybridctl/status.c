@@ -44,7 +44,7 @@ static void print_pool(const struct hybrid_node *node)
 	print_line("data", "%s used, %s dirty, of %s", size_text(a, s->used * block),
 		   size_text(b, dirty_bytes(node)), size_text(c, s->blocks * block));
 	if (s->metadata)
-		print_line("metadata", "%s of what is used leave last",
+		print_line("metadata", "%s of the used space, evicted last",
 			   size_text(a, s->metadata * block));
 	print_line("volumes", "%llu active", (unsigned long long)s->volumes);
 	print_line("journal", "%llu of %llu blocks used, %llu writes, %llu checkpoints",
@@ -308,7 +308,7 @@ static void judge_wear(const struct hybrid_node *pool, const struct wears *wears
 		snprintf(h->action, sizeof(h->action), "hybridctl replace-cache %s --cache DEVICE",
 			 pool->name);
 	else
-		snprintf(h->action, sizeof(h->action), "see to its cooling");
+		snprintf(h->action, sizeof(h->action), "check its cooling");
 }
 
 static void print_node(struct printer *p, const struct hybrid_node *node)
@@ -354,7 +354,7 @@ static void print_status(struct printer *p, struct hybrid_inventory *inv,
 		json_object_put(top);
 	} else if (!p->shown) {
 		hybrid_note(p->cl->given[OPT_UNHEALTHY] ? "all pools and volumes are healthy" :
-			    "no pools and volumes are known");
+			    "no pool or volume is known");
 	}
 }
 

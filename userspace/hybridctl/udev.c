@@ -169,7 +169,7 @@ static int device_gone(const char *text)
 	dev_t devno;
 
 	if (hybrid_devno_parse(text, &devno))
-		return hybrid_fail(HYBRID_USAGE, NULL, "--gone needs a device number, as 8:16");
+		return hybrid_fail(HYBRID_USAGE, NULL, "--gone needs a device number, such as 8:16");
 	announce(devno, NULL);
 	return 0;
 }

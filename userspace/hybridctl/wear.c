@@ -27,8 +27,8 @@ static const struct {
 	const char *says;
 	bool replace;
 } warnings[] = {
-	{ 1U << 3, "it takes no writes any more", true },
-	{ 1U << 2, "it is not reliable any more", true },
+	{ 1U << 3, "it no longer takes writes", true },
+	{ 1U << 2, "it is no longer reliable", true },
 	{ FAILING, "it expects to fail soon", true },
 	{ LOW_SPARE, "its spare is running out", true },
 	{ 1U << 4, "its protection against power cuts has failed", true },
@@ -234,7 +234,7 @@ char *wear_text(const struct wear *w, char *buf, size_t len)
 		snprintf(end, sizeof(end), "; used up: plan to replace it");
 	if (w->warning)
 		snprintf(buf, len, "%s%s%s; %s: %s", used, spare, end, w->warning,
-			 w->replace ? "replace it (hybridctl replace-cache)" : "see to its cooling");
+			 w->replace ? "replace it (hybridctl replace-cache)" : "check its cooling");
 	else
 		snprintf(buf, len, "%s%s%s", used, spare, end);
 	return buf;

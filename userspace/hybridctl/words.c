@@ -46,8 +46,8 @@ static int add_node(struct device_words *w, const struct hybrid_node *node)
 
 static int fail_active(const struct hybrid_node *node)
 {
-	return hybrid_fail(HYBRID_BUSY, "hybridctl status says how it does; or deactivate it first",
-			   "%s is active: what its devices say changes", node->name);
+	return hybrid_fail(HYBRID_BUSY, "see hybridctl status, or deactivate it first",
+			   "%s is active: the metadata on its devices changes", node->name);
 }
 
 static int load(struct device_words *w)
