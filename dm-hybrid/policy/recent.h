@@ -16,10 +16,10 @@
 
 struct hybrid_recent {
 	u16 hits;		/* noted, modulo 2^16 */
-	u16 seen;		/* the same, of hits that the order knows */
+	u16 seen;		/* ... of these, the hits that the order reflects */
 	u16 set_size;
 	u16 ring[HYBRID_RECENT_HITS];
-	u8 *marked;		/* by block: hit, but the order does not know */
+	u8 *marked;		/* by block: was hit, and has not been moved in the order yet */
 };
 
 /* Notes a hit of block @i.  Needs no lock. */

@@ -13,7 +13,7 @@ struct endurance {
 	double daily;
 };
 
-#define WARRANTY_DAYS	(5 * 365.0)	/* that drive writes a day are rated for */
+#define WARRANTY_DAYS	(5 * 365.0)	/* "drive writes a day" is rated for this time */
 
 /* Years until it is worn out; 0: not known, for the trace has no time. */
 double cache_life(const struct survey *s, const struct cache *c, const struct endurance *e);
