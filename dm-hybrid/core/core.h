@@ -13,7 +13,6 @@
 #include <linux/bitmap.h>
 #include <linux/bitops.h>
 #include <linux/build_bug.h>
-#include <linux/cache.h>
 #include <linux/compiler.h>
 #include <linux/crc32c.h>
 #include <linux/errno.h>

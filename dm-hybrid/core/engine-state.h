@@ -39,31 +39,30 @@ struct hybrid_counters {
 };
 
 struct hybrid_volume {
-	/* Hits and other I/O read these; hardly anything writes them. */
 	struct hybrid_engine *e;
-	struct hybrid_counters __percpu *counters;
 	u32 id;
-	u32 mode;			/* READ_ONCE without the lock */
-	u64 cutoff;
-	u32 origin_traits;		/* HYBRID_ORIGIN_*; READ_ONCE without the lock */
 	bool claimed;			/* open, or being opened or closed */
 	bool open, suspended;
-	void *context;
+	u32 origin_traits;		/* HYBRID_ORIGIN_*; READ_ONCE without the lock */
 	struct hybrid_volume_info info;
-	/* Writes, misses and the tick write these. */
-	atomic_t nr_dirty ____cacheline_aligned_in_smp;	/* blocks dirty in RAM */
+	u32 mode;			/* READ_ONCE without the lock */
+	u64 cutoff;
+	bool foreground;		/* users' I/O in this interval; READ_ONCE without lock */
+	bool foreground_before;		/* ... in the one before */
+	void *context;
+	struct hybrid_counters __percpu *counters;
+	atomic_t nr_dirty;		/* blocks dirty in RAM */
 	atomic_t nr_jdirty;		/* blocks dirty in the journal */
 	u32 most_dirty;			/* limit on nr_dirty; READ_ONCE without the lock */
 	atomic_t nr_cached;
-	bool foreground;		/* users' I/O in this interval; READ_ONCE without lock */
-	bool foreground_before;		/* ... in the one before */
 	struct hybrid_drain drain;	/* requested, or for a mode switch */
 	bool healthy_again;		/* since it was opened: HYBRID_STATE_HEALTHY_AGAIN */
 	u64 merged;			/* sectors: see struct hybrid_volume_status */
 	struct list_head open_link;	/* of open_volumes */
 	bool cache_written;		/* since the last flush: note_cache_written() */
 	bool cache_flushing;		/* the present commit makes that durable */
-	atomic64_t nr_granules;		/* dirty in RAM or in the journal */
+	/* Granules dirty in RAM or in the journal; stands here, apart from fields that hits read */
+	atomic64_t nr_granules;
 	struct hybrid_origin_flush flush;
 	struct hybrid_origin_sb sb;
 	struct list_head lost_link;	/* of hybrid_lost.waiters */
@@ -75,8 +74,6 @@ struct hybrid_volume {
 	struct hybrid_streams streams;
 };
 
-static_assert(offsetofend(struct hybrid_volume, info) <= offsetof(struct hybrid_volume, nr_dirty));
-
 /* Since the pool was loaded: see struct hybrid_pool_status */
 struct hybrid_stats {
 	u64 journal_writes, journal_records, checkpoints;
@@ -85,22 +82,13 @@ struct hybrid_stats {
 };
 
 struct hybrid_engine {
-	/* Hits and other I/O read these; hardly anything writes them. */
 	const struct hybrid_engine_ops *ops;
 	void *context;
-	struct hybrid_geometry *g;	/* &sb.geometry */
-	struct hybrid_readers __percpu *readers;
-	bool loaded, failed, stopping, stop_tried;
-	bool inconsistent;		/* an assertion failed; READ_ONCE without the lock */
-	struct hybrid_map map;
-	struct hybrid_sb sb;
-	struct hybrid_ident id;
 	struct hybrid_config config;
-	/* Each period of grace writes these; read hits read the phase. */
-	struct hybrid_grace grace ____cacheline_aligned_in_smp;
-	/* Writes, misses and the tick write these. */
-	spinlock_t lock ____cacheline_aligned_in_smp;	/* see above */
-	u64 now;			/* ms, time of the last tick */
+	struct hybrid_sb sb;
+	struct hybrid_geometry *g;	/* &sb.geometry */
+	struct hybrid_ident id;
+	struct hybrid_map map;
 	struct hybrid_volume **volumes[HYBRID_MAX_VOLUMES / VOLUMES_TOGETHER];	/* volume_of() */
 	struct list_head open_volumes;
 	u32 nr_open;
@@ -108,6 +96,14 @@ struct hybrid_engine {
 	u32 ahead_next;			/* index in any set from which ahead_victim() searches */
 	struct hybrid_wear wear;
 	u32 state;			/* enum hybrid_state: with hysteresis, by the tick */
+	bool loaded, failed, stopping, stop_tried;
+	bool inconsistent;		/* an assertion failed; READ_ONCE without the lock */
+	spinlock_t lock;		/* see above */
+	u64 now;			/* ms, time of the last tick */
+
+	/* Lock-free readers */
+	struct hybrid_readers __percpu *readers;
+	struct hybrid_grace grace;
 
 	/* Metadata: one operation at a time */
 	struct hybrid_journal journal;
@@ -132,8 +128,5 @@ struct hybrid_engine {
 	struct hybrid_stats stats;
 	u64 ram;
 };
-
-static_assert(offsetofend(struct hybrid_engine, config) <= offsetof(struct hybrid_engine, grace));
-static_assert(offsetofend(struct hybrid_engine, grace) <= offsetof(struct hybrid_engine, lock));
 
 #endif

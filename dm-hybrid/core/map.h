@@ -83,21 +83,19 @@ struct hybrid_policy_states {
 };
 
 struct hybrid_set {
-	/* Read hits use these without the lock. */
-	u64 *key;
-	void *mask[NR_MASKS];	/* arrays of mask_bytes wide elements */
-	u16 *next;		/* hash chain, or free list; set_size ends it */
-	u16 *bucket;
-	u8 *flags;
-	struct hybrid_policy_states *policy;
-	seqcount_t seq;		/* of the arrays' contents */
-	/* Writers take the lock, which protects everything in here. */
-	spinlock_t lock ____cacheline_aligned_in_smp;
+	spinlock_t lock;	/* everything in here */
+	seqcount_t seq;		/* covers the fields that lock-free readers use */
 	u16 free;		/* head of the list of free blocks, through next */
 	u16 nr_free;
 	u16 nr_grace;
 	u16 nr_mapped;
+	u64 *key;
+	void *mask[NR_MASKS];	/* arrays of mask_bytes wide elements */
 	u32 *stamp;		/* origin epoch of the last origin write; grace period; FREE_* */
+	u16 *next;		/* hash chain, or free list; set_size ends it */
+	u16 *bucket;
+	u8 *flags;
+	struct hybrid_policy_states *policy;	/* hits read it without the lock */
 	u64 jopen;		/* regions open, as the last submitted record says */
 	u64 dopen;		/* regions durably open that no submitted record closes */
 	u64 ending;		/* regions with a record on its way that ends a dirty granule */
@@ -117,8 +115,6 @@ struct hybrid_set {
 	struct list_head waiting_ranges;	/* the same for ranges: hybrid_io.wait_link */
 	struct list_head jobs;		/* hybrid_job.link */
 };
-
-static_assert(offsetofend(struct hybrid_set, seq) <= offsetof(struct hybrid_set, lock));
 
 struct hybrid_map {
 	const struct hybrid_geometry *g;
