@@ -15,7 +15,7 @@ KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) $(DEBIAN_HE
 # Debian's own: its pytest is the one that "make deps" installs.
 PYTHON ?= /usr/bin/python3
 PYTEST_ARGS ?=
-TESTS ?= tests
+TESTS = tests
 # Which guest kernel: uml, or one of tests/guest/build-kernel's with checkers.
 GUEST ?= uml
 # Its modules' directories below build: modules-$(STAGE), guest-$(STAGE).

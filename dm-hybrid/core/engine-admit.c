@@ -13,7 +13,7 @@ void hybrid_io_bypass(struct hybrid_io *io, enum hybrid_counter why)
 	count(io->volume, why);
 }
 
-bool hybrid_set_fills(const struct hybrid_engine *e, const struct hybrid_set *s)
+bool hybrid_set_has_room(const struct hybrid_engine *e, const struct hybrid_set *s)
 {
 	return s->nr_free > e->reserve;
 }
@@ -31,7 +31,7 @@ enum admission hybrid_io_admission(struct hybrid_engine *e, struct hybrid_set *s
 	}
 	if (run <= cutoff)
 		return run == io->count ? SINGLE : ADMITTED;
-	if (hybrid_set_fills(e, s) || hybrid_can_spare(e, s))
+	if (hybrid_set_has_room(e, s) || hybrid_can_spare(e, s))
 		return WHILE_FILLING;
 	if (io->type == HYBRID_IO_READ && hybrid_stream_spreads(e, s, io, from, run, acts))
 		return IN_PLACE;
@@ -46,7 +46,8 @@ bool hybrid_worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s,
 	u8 endurance = READ_ONCE(e->wear.endurance);
 	bool again;
 
-	if (endurance == ENDURANCE_PLENTY || hybrid_set_fills(e, s) || (io->flags & HYBRID_IO_META))
+	if (endurance == ENDURANCE_PLENTY || hybrid_set_has_room(e, s) ||
+	    (io->flags & HYBRID_IO_META))
 		return true;
 	again = p->type->ghost_hit && p->type->ghost_hit(set_policy_state(&e->map, p, s),
 						 hybrid_key_fingerprint(io->key));
@@ -123,7 +124,7 @@ static u32 ahead_most(struct hybrid_engine *e, struct hybrid_set *s, u64 key, bo
 {
 	u32 most = alone ? 0 : max(atomic_read(ahead_credit(e, key)), 0) / AHEAD_COST;
 
-	return most + (hybrid_set_fills(e, s) ? ahead_hits(key_volume(e, key)) : 0);
+	return most + (hybrid_set_has_room(e, s) ? ahead_hits(key_volume(e, key)) : 0);
 }
 
 void hybrid_ahead_costs(struct hybrid_engine *e, u64 key)

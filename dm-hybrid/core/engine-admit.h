@@ -51,7 +51,7 @@ enum admission {
 /* @io bypasses the cache; counts the reason @why. */
 void hybrid_io_bypass(struct hybrid_io *io, enum hybrid_counter why);
 /* Can the set take another block without an eviction? */
-bool hybrid_set_fills(const struct hybrid_engine *e, const struct hybrid_set *s);
+bool hybrid_set_has_room(const struct hybrid_engine *e, const struct hybrid_set *s);
 /*
  * May this miss enter the cache?  IN_PLACE: another block has left for it.  REFUSED: the reason is
  * counted.

@@ -38,14 +38,14 @@ static bool is_kept(const struct hybrid_engine *e, const struct hybrid_set *s, u
 	return (s->flags[i] & BLOCK_KEPT) && s->nr_kept <= kept_most(e);
 }
 
-bool hybrid_meta_noted(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
+bool hybrid_metadata_is_kept(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
 {
 	return (READ_ONCE(s->flags[i]) & BLOCK_KEPT) || READ_ONCE(s->nr_kept) >= kept_most(e);
 }
 
-void hybrid_meta_read(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
+void hybrid_keep_metadata(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
 {
-	if (hybrid_meta_noted(e, s, i))
+	if (hybrid_metadata_is_kept(e, s, i))
 		return;
 	WRITE_ONCE(s->nr_kept, s->nr_kept + 1);
 	hybrid_set_flags(s, i, BLOCK_KEPT, 0);

@@ -33,9 +33,9 @@ bool hybrid_may_evict(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
 /*
  * Keeps block @i, from which metadata was read, within the set's share.  Under the set's lock.
  */
-void hybrid_meta_read(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
-/* Would hybrid_meta_read() change nothing?  Without the set's lock: a hint. */
-bool hybrid_meta_noted(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i);
+void hybrid_keep_metadata(struct hybrid_engine *e, struct hybrid_set *s, u32 i);
+/* Would hybrid_keep_metadata() change nothing?  Without the set's lock: a hint. */
+bool hybrid_metadata_is_kept(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i);
 /* Evicts block @i if possible; returns whether it was evicted.  Under the set's lock. */
 bool hybrid_evict_block(struct hybrid_engine *e, u32 set, u32 i);
 /*

@@ -19,8 +19,8 @@
  */
 #include "engine-internal.h"
 
-void hybrid_set_sizes(struct hybrid_engine *e, struct hybrid_volume *v, u64 data_sectors,
-		      u64 data_sectors_new)
+void hybrid_volume_set_sizes(struct hybrid_engine *e, struct hybrid_volume *v, u64 data_sectors,
+			     u64 data_sectors_new)
 {
 	unsigned long flags;
 
@@ -113,7 +113,7 @@ int hybrid_finish_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64 
 			r = grow_origin(v, sectors, length);
 	}
 	if (!r)
-		hybrid_set_sizes(e, v, length, 0);
+		hybrid_volume_set_sizes(e, v, length, 0);
 	return r;
 }
 
@@ -176,7 +176,7 @@ int hybrid_volume_grow(struct hybrid_engine *e, struct hybrid_volume *v, u64 ori
 	r = prepare_growing(e, v, new);
 	if (r)
 		return r;
-	hybrid_set_sizes(e, v, old, new);
+	hybrid_volume_set_sizes(e, v, old, new);
 	if (member_uuid)
 		memcpy(v->info.member_uuid, member_uuid, sizeof(v->info.member_uuid));
 	r = e->ops->wait_checkpoint(e);
@@ -187,6 +187,6 @@ int hybrid_volume_grow(struct hybrid_engine *e, struct hybrid_volume *v, u64 ori
 		r = grow_origin(v, origin_sectors, new);
 	if (r)
 		return r;
-	hybrid_set_sizes(e, v, new, 0);
+	hybrid_volume_set_sizes(e, v, new, 0);
 	return e->ops->wait_checkpoint(e);
 }

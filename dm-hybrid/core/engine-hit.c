@@ -88,7 +88,7 @@ static bool flags_allow(const struct hybrid_engine *e, const struct hybrid_io *i
 	if (!(io->flags & HYBRID_IO_META))
 		return true;
 	i = hybrid_set_find(&e->map, s, io->key);
-	return i >= 0 && hybrid_meta_noted(e, s, i);
+	return i >= 0 && hybrid_metadata_is_kept(e, s, i);
 }
 
 bool hybrid_engine_hit(struct hybrid_engine *e, struct hybrid_io *io)

@@ -162,8 +162,7 @@ bool hybrid_io_ended(struct hybrid_engine *e, struct hybrid_io *io, int error,
 		fallthrough;
 	case IO_WRITE:
 		return hybrid_finish_write(e, io, io->to_cache ? error : 0,
-					   io->to_origin ? error : 0,
-					   acts);
+					   io->to_origin ? error : 0, acts);
 	case IO_RANGE:
 		return hybrid_range_done(e, io, error, acts);
 	case IO_READ_ORIGIN:

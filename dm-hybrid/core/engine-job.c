@@ -766,8 +766,8 @@ static void staged_segments(struct hybrid_engine *e, struct hybrid_job *job, boo
  */
 void hybrid_staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 			 bool (*written)(struct hybrid_engine *e, struct hybrid_io *io,
-					 int error_cache,
-					 int error_origin, struct hybrid_actions *acts),
+					 int error_cache, int error_origin,
+					 struct hybrid_actions *acts),
 			 struct hybrid_actions *acts)
 {
 	bool write = io->type == HYBRID_IO_WRITE;

@@ -208,8 +208,8 @@ void hybrid_job_fail_readers(struct hybrid_job *job, struct hybrid_actions *acts
 /* Starts staged I/O.  @written handles the end of a write; it returns whether the I/O ends. */
 void hybrid_staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct hybrid_io *io,
 			 bool (*written)(struct hybrid_engine *e, struct hybrid_io *io,
-					 int error_cache,
-					 int error_origin, struct hybrid_actions *acts),
+					 int error_cache, int error_origin,
+					 struct hybrid_actions *acts),
 			 struct hybrid_actions *acts);
 
 #endif

@@ -265,7 +265,7 @@ static int load_volumes(struct loader *l, u32 nr, void *block)
 			r = -ENOMEM;
 			break;
 		}
-		hybrid_volume_put(e, id, v);
+		hybrid_volume_enter(e, id, v);
 		if (info[k].state == HYBRID_VOLUME_ACTIVE)
 			note_instance(l, info[k].instance, id);
 	}

@@ -44,7 +44,7 @@ static void fill_ahead(struct hybrid_engine *e, struct hybrid_set *s, const stru
 	for (key = from; key < to; key++) {
 		if (key == io->key)
 			continue;
-		if ((admitted == WHILE_FILLING && !hybrid_set_fills(e, s)) ||
+		if ((admitted == WHILE_FILLING && !hybrid_set_has_room(e, s)) ||
 		    !hybrid_room_to_fill(e, s, io, acts))
 			return;
 		hybrid_ahead_costs(e, key);
@@ -112,7 +112,7 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 	if (i < 0) {
 		i = hybrid_take_block(e, s, v, io->key);
 		if (io->flags & HYBRID_IO_META)
-			hybrid_meta_read(e, s, i);
+			hybrid_keep_metadata(e, s, i);
 	}
 	/* First, so that making room for the others does not evict this block. */
 	hybrid_fill_add(e, s, job, io->key, i, mask);
@@ -161,7 +161,7 @@ enum route hybrid_route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 	else if (i >= 0 && (s->flags[i] & BLOCK_AHEAD))
 		hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
 	if (i >= 0 && (io->flags & HYBRID_IO_META))
-		hybrid_meta_read(e, s, i);
+		hybrid_keep_metadata(e, s, i);
 	if ((io->mask & ~valid) && !io->redirected)
 		replaced = overwritten(s, io->key);
 	if (!(io->mask & ~(valid | replaced))) {

@@ -21,7 +21,7 @@ static bool have_place(struct hybrid_engine *e, u32 id)
 	return true;
 }
 
-void hybrid_volume_put(struct hybrid_engine *e, u32 id, struct hybrid_volume *v)
+void hybrid_volume_enter(struct hybrid_engine *e, u32 id, struct hybrid_volume *v)
 {
 	e->volumes[id / VOLUMES_TOGETHER][id % VOLUMES_TOGETHER] = v;
 }
@@ -295,7 +295,7 @@ static int open_inplace(struct hybrid_engine *e, struct hybrid_volume *v, u64 se
 	v->sb.present = false;
 	v->sb.state = SB_ALONE;
 	if (v->info.data_sectors_new)
-		hybrid_set_sizes(e, v, hybrid_volume_length(&v->info, sectors), 0);
+		hybrid_volume_set_sizes(e, v, hybrid_volume_length(&v->info, sectors), 0);
 	*why = no_cold_start;
 	if (!atomic_read(&v->nr_jdirty))
 		return new_instance(e, v);
@@ -584,7 +584,7 @@ int hybrid_volume_create(struct hybrid_engine *e, u32 id, const struct hybrid_vo
 		return r;
 	}
 	spin_lock_irqsave(&e->lock, flags);
-	hybrid_volume_put(e, id, v);
+	hybrid_volume_enter(e, id, v);
 	hybrid_mark_volume_leaf(e, id);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return e->ops->wait_checkpoint(e);
@@ -655,7 +655,7 @@ int hybrid_volume_forget(struct hybrid_engine *e, u32 id)
 	if (v->info.state != HYBRID_VOLUME_TOMBSTONE)
 		return -EBUSY;
 	spin_lock_irqsave(&e->lock, flags);
-	hybrid_volume_put(e, id, NULL);
+	hybrid_volume_enter(e, id, NULL);
 	hybrid_mark_volume_leaf(e, id);
 	spin_unlock_irqrestore(&e->lock, flags);
 	r = e->ops->wait_checkpoint(e);

@@ -14,7 +14,7 @@ void hybrid_volume_free(struct hybrid_volume *v);
  * Enters @v, or NULL, into the table as volume @id, for which hybrid_volume_alloc() was called
  * before.
  */
-void hybrid_volume_put(struct hybrid_engine *e, u32 id, struct hybrid_volume *v);
+void hybrid_volume_enter(struct hybrid_engine *e, u32 id, struct hybrid_volume *v);
 void hybrid_volumes_destroy(struct hybrid_engine *e);
 /*
  * Forgets all blocks of @v, which has no I/O in flight.  @free: they can be reused, because both

@@ -470,7 +470,7 @@ struct profile {
 	u32 cut_samples;	/* crash states at each cut point */
 	u32 cut_every;		/* changes of the disks */
 	u32 fail_alloc;
-	u32 alloc_faults;		/* percent of allocations that may not wait */
+	u32 alloc_faults;		/* percent of the allocations that may not wait, which fail */
 	u32 nowait;		/* percent of users' I/O that must not wait ... */
 	u32 busy;		/* ... and of these, of what devices would have to wait for */
 	u32 collisions;		/* collisions.c: which events often coincide; 0: none */
@@ -596,7 +596,7 @@ void world_read_block(struct world *w, struct volume *vol, u64 b);
 u64 world_oldest_read(struct world *w, struct volume *vol);
 void world_check(struct world *w);
 /* For shim_alloc_fails: what may fail at any time does, now and then. */
-bool world_memory_scarce(size_t bytes, gfp_t gfp);
+bool world_alloc_fails(size_t bytes, gfp_t gfp);
 const char *world_boot(struct world *w, int *error);
 int world_open(struct world *w, struct volume *vol, const char **why);
 void world_close(struct world *w, struct volume *vol);

@@ -172,7 +172,7 @@ def test_failing(sim):
     assert sum(nr) > 20
 
 
-def test_scarce(sim):
+def test_alloc_faults(sim):
     """Jobs, entries and checkpoints get the memory that they do not wait for, and do without."""
     output = tabled(sim, "--alloc-faults", "--count", 100)
     assert counts(output)["seeds"] == 100

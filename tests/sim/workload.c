@@ -58,7 +58,7 @@ static void fill_journal(struct profile *p)
 }
 
 /* So many commits that there is always one more before the next checkpoint step. */
-static void collide_journal(struct profile *p)
+static void overfill_journal(struct profile *p)
 {
 	fill_journal(p);
 	p->admin_percent = 0;
@@ -86,7 +86,7 @@ static void fill_sets(struct profile *p, struct rng *r)
 }
 
 /* More at once than there are jobs, or ranges. */
-static void collide_jobs(struct profile *p)
+static void overfill_jobs(struct profile *p)
 {
 	p->block_sectors = min(p->block_sectors, 64U);
 	p->cache_blocks = 512;
@@ -118,7 +118,7 @@ static void draw_rare(struct profile *p, struct rng r)
 {
 	switch (rng_below(&r, 60)) {
 	case 0:
-		collide_jobs(p);
+		overfill_jobs(p);
 		break;
 	case 1:
 		many_leaves(p, &r);
@@ -146,7 +146,7 @@ static void draw_runs(struct profile *p, struct rng r)
  * Several sets, in which so much changes between two flushes that the records are
  * more than what is kept for an entry has room for.
  */
-static void collide_entries(struct profile *p, struct rng *r)
+static void overfill_entries(struct profile *p, struct rng *r)
 {
 	p->block_sectors = 8;
 	p->cache_blocks = HYBRID_MAX_SET_SIZE * (2 + rng_below(r, 3));
@@ -196,11 +196,11 @@ static void draw_small(struct profile *p, struct rng r, char mode)
 }
 
 /* What --alloc-faults adds. */
-static void draw_scarce(struct profile *p, struct rng r, char mode)
+static void draw_alloc_faults(struct profile *p, struct rng r, char mode)
 {
 	p->alloc_faults = 1 + rng_below(&r, 100);
 	if (mode == 'A' && rng_chance(&r, 12))
-		collide_entries(p, &r);
+		overfill_entries(p, &r);
 }
 
 /* What --nowait adds. */
@@ -234,7 +234,7 @@ static void draw_events(struct profile *p, struct rng *r)
 		p->volumes = 2;
 	switch (rng_below(r, 40)) {
 	case 0:
-		collide_journal(p);
+		overfill_journal(p);
 		break;
 	case 1:
 		fill_sets(p, r);
@@ -1022,7 +1022,7 @@ static struct world *begin(u64 seed, u64 state)
 	sim_now = 1;
 	shim_cpu = 0;
 	sim_world = w;
-	shim_alloc_fails = world_memory_scarce;
+	shim_alloc_fails = world_alloc_fails;
 	heap_init(&w->heap);
 	sim_heap = &w->heap;
 	INIT_LIST_HEAD(&w->ready);
@@ -1078,7 +1078,7 @@ void run_seed(u64 seed, char mode, u64 *hash)
 	draw_small(&w->p, rng_fork(&w->rng, 110), mode);
 	w->p.demand_fill = sim_demand_fill;
 	if (sim_alloc_faults)
-		draw_scarce(&w->p, rng_fork(&w->rng, 105), mode);
+		draw_alloc_faults(&w->p, rng_fork(&w->rng, 105), mode);
 	if (sim_nowait)
 		draw_nowait(&w->p, rng_fork(&w->rng, 111));
 	if (sim_collisions && mode != 'L')

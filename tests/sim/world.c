@@ -1058,7 +1058,7 @@ static struct world *world_of(struct hybrid_engine *e)
 	return hybrid_engine_context(e);
 }
 
-bool world_memory_scarce(size_t bytes, gfp_t gfp)
+bool world_alloc_fails(size_t bytes, gfp_t gfp)
 {
 	struct world *w = sim_world;
 	bool fails;
@@ -1081,7 +1081,7 @@ static void *sim_alloc_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp)
 		coverage_alloc();
 		return NULL;
 	}
-	if (loop_alloc_fails() || world_memory_scarce(0, gfp))
+	if (loop_alloc_fails() || world_alloc_fails(0, gfp))
 		return NULL;
 	/* A crash state drops its engine without a word: nothing would see a leak. */
 	if (w->branch)

@@ -96,13 +96,15 @@ def without_markup(text: str) -> str:
 
 
 def markdown(source: str):
-    fence, lines = False, []
-    source = re.sub(r"<!--.*?-->", "", source, flags=re.S)
+    fence, item, lines = False, False, []
+    source = re.sub(r"<!--.*?-->", lambda m: "\n" * m[0].count("\n"), source, flags=re.S)
     for number, line in enumerate(source.splitlines(), 1):
-        if line.startswith("```"):
+        # Within a list's item an indented line goes on with it; elsewhere it is code.
+        item = bool(re.match(r"\s*(?:[-*+]|\d+\.)\s", line)) or (item and line.startswith(" "))
+        if line.lstrip().startswith("```"):
             fence = not fence
             lines.append((number, ""))
-        elif fence or line.startswith(("    ", "\t")):
+        elif fence or (not item and line.startswith(("    ", "\t"))):
             lines.append((number, ""))
         elif line.startswith("|"):
             lines.append((number, ""))

@@ -296,8 +296,9 @@ static void time_drops(void **state)
 static struct hybrid_job *get_job(enum job_type type, struct hybrid_volume *volume)
 {
 	hybrid_job_prepare(e, type == JOB_FILL ? FILLS : type == JOB_AHEAD ? AHEADS : WRITEBACKS);
-	return type == JOB_WRITEBACK ? hybrid_job_get(e, type, volume) : hybrid_fill_get(e, type,
-											 volume, 0);
+	if (type == JOB_WRITEBACK)
+		return hybrid_job_get(e, type, volume);
+	return hybrid_fill_get(e, type, volume, 0);
 }
 
 /* A part is for fills, and where they need more they get it. */

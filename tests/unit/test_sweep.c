@@ -75,8 +75,7 @@ static void make_dirty(u32 nr)
 		i = hybrid_set_find(&e->map, s, key) < 0 ? hybrid_set_alloc(&e->map, s, key) : -1;
 		if (i >= 0) {
 			set_put_mask(&e->map, s, MASK_VALID, i, 1);
-			set_put_mask(&e->map, s, MASK_VALID, i, 1);
-		hybrid_put_dirty(e, s, i, 1);
+			hybrid_put_dirty(e, s, i, 1);
 			window[nr_dirty++] = window_of(key);
 		}
 		spin_unlock(&s->lock);
@@ -104,7 +103,7 @@ static int setup(void **state)
 	e = hybrid_engine_create(&sb, &ops, NULL, hybrid_policy_get("fifo"), &config, &error);
 	assert_non_null(e);
 	for (n = 0; n < NR_VOLUMES; n++) {
-		hybrid_volume_put(e, ids[n], hybrid_volume_alloc(e, ids[n], &info));
+		hybrid_volume_enter(e, ids[n], hybrid_volume_alloc(e, ids[n], &info));
 		assert_non_null(volume(n));
 		assert_int_equal(hybrid_sweep_create(e, volume(n), NR_VOLUMES), 0);
 	}

@@ -175,7 +175,7 @@ static const char *leaf_name(u32 nr)
 	return nr < HYBRID_VOLUME_LEAVES ? "volume leaf" : "map leaf";
 }
 
-/* A run could not be read at once: reads its blocks one by one. */
+/* A run could not be read at once: reads its leaves in use one by one. */
 static void read_singly(struct reader *rd, u32 first, u32 n, u32 area, leaf_fn leaf)
 {
 	struct hybrid_metadata *md = rd->md;
