@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 
 if getargbool 1 rd.hybrid; then
-	# Each time that udev has settled: members come in any order. Nothing to do is no work.
+	# Run each time udev has settled, because members appear in any order. An idle run costs nothing.
 	/sbin/initqueue --settled --unique --name hybrid-activate /sbin/hybrid-activate
 	/sbin/initqueue --timeout --unique --onetime --name 51-hybrid-last /sbin/hybrid-activate --last
 else
