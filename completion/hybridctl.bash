@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Completion of hybridctl and the metadata tools for bash: hybridctl complete knows it all.
+# bash completion of hybridctl and the metadata tools. "hybridctl complete" supplies the words.
 
 _hybridctl()
 {
@@ -21,7 +21,7 @@ _hybridctl()
 		[[ ${seen[$line]} ]] && continue
 		seen[$line]=1
 		[[ $line == *= ]] && compopt -o nospace 2>/dev/null
-		# readline replaces only what follows a "="
+		# readline replaces only the text after a "="
 		[[ ${words[-1]} == *=* ]] && line=${line#"${words[-1]%%=*}="}
 		COMPREPLY+=("$line")
 	done < <(hybridctl complete -- "${words[@]}" 2>/dev/null)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Completion of hybridctl and the metadata tools for fish: hybridctl complete knows it all.
+# fish completion of hybridctl and the metadata tools. "hybridctl complete" supplies the words.
 
 function __hybridctl_complete
 	set -l words (commandline -opc) (commandline -ct)
