@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# dm-hybrid: a device-mapper block cache.  "make help" lists the targets: each is described
-# beside its rule, after "##".
+# dm-hybrid: a device-mapper block cache.  "make help" lists the targets.  It takes each description
+# from the comment beside the rule, after "##".
 #
 # Modules are built from copies under build/, one for each kernel: the sources stay
 # clean, and builds for different kernels never mix.
@@ -12,17 +12,17 @@ prefix ?= /usr/local
 DESTDIR ?=
 DEBIAN_HEADERS := $(lastword $(sort $(wildcard /usr/src/linux-headers-6.1.*-amd64)))
 KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) $(DEBIAN_HEADERS))
-# Debian's own: its pytest is the one that "make deps" installs.
+# Debian's own python3: "make deps" installs pytest for it.
 PYTHON ?= /usr/bin/python3
 PYTEST_ARGS ?=
 TESTS = tests
-# Which guest kernel: uml, or one of tests/guest/build-kernel's with checkers.
+# The guest kernel: uml, or a kernel with checkers that tests/guest/build-kernel builds.
 GUEST ?= uml
-# Its modules' directories below build: modules-$(STAGE), guest-$(STAGE).
+# The directories of its modules under build/: modules-$(STAGE), guest-$(STAGE).
 STAGE ?= $(GUEST)
 export prefix DESTDIR
 
-# $(call each,<target>): in every part
+# $(call each,<target>): makes <target> in every part
 each = +@for f in $(PARTS); do $(MAKE) -C $$(dirname $$f) -f $$(basename $$f) $(1) || exit 1; done
 
 DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config rsync \
@@ -44,8 +44,8 @@ all: modules userspace man
 # --- modules ------------------------------------------------------------------
 
 # $(call build-modules,<name under build/>,<kernel>,<source directories>,<make arguments>)
-# The lock: test runs beside each other all begin by bringing the modules up to date.
-# Copies get the time of copying: a file that was changed while it was compiled is newer
+# The lock: concurrent test runs all begin by bringing the modules up to date.
+# A copy gets the time of copying.  So a file that changes during its compilation is newer
 # than its object.
 define build-modules
 	@test -n "$(2)" || { echo "no kernel headers: set KDIR=, or run 'make deps'" >&2; exit 1; }
@@ -65,11 +65,11 @@ endef
 modules:
 	$(call build-modules,modules,$(KDIR),$(MODULE_DIRS),)
 
-# For the tests of style: all modules, against Debian's kernel, as strictly as can be.
+# For the style tests: all modules, against Debian's kernel, as strictly as possible.
 modules-amd64:
 	$(call build-modules,modules-amd64,$(DEBIAN_HEADERS),$(MODULE_DIRS) tests/modules,W=1)
 
-# For another kernel of Debian's: tests/guest/kernels.py says which, and how.
+# For another Debian kernel: tests/guest/kernels.py passes the kernel and the arguments.
 modules-debian:
 	$(call build-modules,modules-$(KERNEL),$(KERNEL_HEADERS),$(MODULE_DIRS) tests/modules,W=1 \
 		$(KERNEL_ARGS))
@@ -78,21 +78,21 @@ modules-amd64-clang:
 	$(call build-modules,modules-amd64-clang,$(DEBIAN_HEADERS),$(MODULE_DIRS) tests/modules,W=1 \
 		CC=$(CURDIR)/tests/style/clang-as-gcc CONFIG_OBJTOOL=)
 
-# C=2 looks at every file each time: a warning does not go away by asking again.
+# C=2 checks every file each time, so a second run repeats the warnings.
 modules-sparse:
 	$(call build-modules,modules-sparse,$(DEBIAN_HEADERS),$(MODULE_DIRS) tests/modules,C=2)
 
-# The kernel for test guests, kept outside the tree. Prints where.
+# The kernel for test guests, kept outside the tree. Prints its directory.
 guest-kernel:
 	@tests/guest/build-kernel $(GUEST)
 
-# What a guest loads: build/guest-<kernel>/lib/modules/<release>, as modprobe wants it.
+# A guest loads modules from build/guest-<kernel>/lib/modules/<release>, laid out for modprobe.
 ## guest-modules: a test guest's kernel and its modules; GUEST=uml-debug: with KASAN
 guest-modules: guest-test-modules
 	$(call build-modules,modules-$(STAGE),$(GUEST_KDIR),$(MODULE_DIRS),ARCH=$(if $(filter x86-%,$(GUEST)),x86,um))
 	$(install-guest-modules)
 
-# Only those of the tests: they must load while dm-hybrid does not build.
+# Only the modules of the tests: they must load even while dm-hybrid does not build.
 guest-test-modules: guest-kernel
 	$(eval GUEST_KDIR := $(shell tests/guest/build-kernel $(GUEST)))
 	$(call build-modules,modules-$(STAGE),$(GUEST_KDIR),tests/modules,ARCH=$(if $(filter x86-%,$(GUEST)),x86,um))
@@ -136,7 +136,7 @@ install: modules userspace man
 			INSTALL_MOD_DIR=updates modules_install || exit 1; \
 	done
 
-# The module's sources, where DKMS looks for them. Tests are built where the kernel has KUnit: not everywhere.
+# The modules' sources, where DKMS looks for them. Not every kernel has KUnit, so DKMS gets no KUnit tests.
 dkms := $(DESTDIR)/usr/src/dm-hybrid-$(version)
 
 ## install-dkms: the modules' sources, for DKMS
@@ -149,7 +149,7 @@ install-dkms:
 		printf "BUILT_MODULE_NAME[%d]=\"%s\"\nDEST_MODULE_LOCATION[%d]=\"/updates/dkms\"\n", \
 			NR - 1, $$1, NR - 1 }'; } > $(dkms)/dkms.conf
 
-# Packages are made of what is committed.
+# Packages contain only committed files.
 dist := build/packages/dm-hybrid-$(version)
 
 dist:
@@ -191,7 +191,7 @@ deps:
 		apt-get update && apt-get install -y --no-install-recommends $$missing; }
 
 # $(call pytest,<tests>,<environment>)
-# Guests have one CPU each: as many beside each other as there are.
+# Each guest has one CPU: as many tests run in parallel as there are CPUs.
 define pytest
 	@jobs=; $(PYTHON) -c 'import xdist' 2>/dev/null && jobs="-n $$(nproc)"; \
 	$(2) $(PYTHON) -m pytest -c tests/pytest.ini $$jobs $(PYTEST_ARGS) $(1)
@@ -223,7 +223,7 @@ coverage:
 check-long-kernel: all guest-modules
 	DM_HYBRID_LONG=1 $(PYTHON) -m pytest -c tests/pytest.ini -m long $(PYTEST_ARGS) tests
 
-# One kernel after the other, each built the first time; or FLAVOUR=uml-debug and so on.
+# One kernel after the other, each built on first use; FLAVOUR=uml-debug, for example, takes only one.
 FLAVOUR ?= uml-debug x86-debug x86-kcsan
 
 ## check-debug-kernel: the tests in guests, under KASAN, lockdep, kmemleak, KCSAN; FLAVOUR=x86-kcsan
@@ -240,7 +240,7 @@ fuzz: deps
 	+@$(MAKE) -s -C tests/fuzz
 	@$(PYTHON) tests/fuzz/run.py --seconds $(FUZZ_SECONDS) $(FUZZ)
 
-# The packages that a Debian is made of are fetched once, and what is made of them cached.
+# The tests fetch the packages of a Debian once, and cache the systems that they make of them.
 ## check-boot: Debian booted from a volume, in QEMU: a table of cases; up to an hour
 check-boot: deps
 	$(MAKE) userspace guest-modules
@@ -275,7 +275,7 @@ check-packages: deps
 check-kernels: deps userspace
 	@cd tests && $(PYTHON) -m guest.kernels $(KERNELS) $(PYTEST_ARGS)
 
-# One guest after the other: seconds are measured.
+# One guest after the other, because the tests measure seconds.
 ## check-stacks: the stacks of examples/ built, filled, power-cycled, verified, measured: a table
 check-stacks: deps
 	$(MAKE) deps DEPS="postgresql-15"
@@ -290,7 +290,7 @@ check-mutants: deps
 
 ## bench: dm-hybrid and its peers in virtual time; BENCH="zipf burst" STACKS="hybrid dmcache-wb-64" SEED=2
 ## bench-quick: only the figures with a goal: a line for each
-# A result is reused until one of its inputs changes; BENCH_ARGS=--again measures anew.
+# A result is reused until one of its inputs changes; BENCH_ARGS=--again measures again.
 bench bench-quick: deps
 	@$(MAKE) -s userspace
 	@$(PYTHON) bench/run.py $(if $(filter %-quick,$@),--quick) --works "$(BENCH)" --stacks "$(STACKS)" \
@@ -310,8 +310,8 @@ bench-scale:
 headline: guest-modules userspace
 	@$(PYTHON) tests/kernel/headline.py $(GUEST_KDIR) build/guest-$(GUEST) build/userspace
 
-# Less than all the rest needs: neither headers of this kernel nor compilers and emulators
-# that only the tests use.
+# The demo needs fewer packages than other targets: no headers of the running kernel, and no compilers
+# and emulators that only the tests use.
 DEMO_DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config rsync \
 	linux-source-6.1 libdevmapper-dev libblkid-dev libfdisk-dev libmount-dev libudev-dev libjson-c-dev uuid-dev \
 	dmsetup fio e2fsprogs xfsprogs mount procps python3

@@ -17,7 +17,7 @@ unitdir ?= $(call variable,systemdsystemunitdir,systemd,/usr/lib/systemd/system)
 dracutdir ?= $(call variable,dracutmodulesdir,dracut,/usr/lib/dracut/modules.d)
 initramfsdir ?= /usr/share/initramfs-tools
 
-# Debian has moved device-mapper's rules: at 11 ours would run before DM_UUID is known.
+# Debian has moved device-mapper's rules: at 11, dm-hybrid's rules would run before DM_UUID is known.
 dm_number ?= $(if $(wildcard /lib/udev/rules.d/55-dm.rules /usr/lib/udev/rules.d/55-dm.rules),56,11)
 dm_rules := $(dm_number)-dm-hybrid.rules
 
@@ -41,7 +41,7 @@ installed := $(udevdir)/rules.d/$(members) $(udevdir)/rules.d/$(dm_rules) \
 all: $(built)
 man:
 
-# Where things are may change from one call to the next.
+# These paths may change from one run of make to the next.
 $(O)/where: FORCE
 	@mkdir -p $(O)
 	@echo '$(sbindir) $(udevdir) $(dm_rules)' | cmp -s - $@ || \
