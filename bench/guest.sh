@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # The init of a guest that measures one stack under one workload: STACK and SEED come from
-# the kernel's command line. All it finds is printed at the end, in lines
+# the kernel's command line. It prints all results at the end, in lines
 #	bench <phase> <what> <value>
 /bin/busybox --install -s /bin
 export PATH=/bin DM_DISABLE_UDEV=1
@@ -13,7 +13,7 @@ mount -t tmpfs tmpfs /tmp
 
 HDD_MIB=2048
 CACHE_MIB=256
-META_MIB=16	# of the cache device, where a stack wants a device of its own for it
+META_MIB=16	# of the cache device, for a stack with a separate metadata device
 # 7,200 rpm, 150 MB/s, queue of 32, write cache of 8 MiB; a SATA SSD: tests/guest/README.md
 HDDSIM="7200 150 1000 16000 32 8192 100"
 SSDSIM="16 80 30 500 450 1000"
@@ -34,8 +34,8 @@ create() {
 	dmsetup create "$1" --table "0 $(($2 * 2048)) $3" || die "create $1: $3"
 }
 
-# devices sim|ram|sparse: the disk and the SSD. In RAM they take no time; sparse ones forget
-# the data, but not what stands at either end
+# devices sim|ram|sparse: the disk and the SSD. In RAM they take no time. Sparse devices keep
+# only the data at both ends
 devices() {
 	ssd_mib=$((CACHE_MIB + META_MIB))
 	[ "$STACK" != limit ] || ssd_mib=$HDD_MIB
@@ -53,7 +53,7 @@ devices() {
 		create_sparse ssd $ssd_mib ram1 $META_MIB
 		;;
 	esac
-	# Stacks ask; a model says no.
+	# Stacks read this flag, which is 0 on the models.
 	echo 1 >"/sys/block/$(dmsetup info -c --noheadings -o blkdevname hdd)/queue/rotational"
 }
 
@@ -72,7 +72,7 @@ fresh() {
 	quiesce
 }
 
-# --- what workloads are made of -----------------------------------------------------------------
+# --- helpers of workloads -----------------------------------------------------------------------
 
 # wait_for <seconds> <command>: until it succeeds
 wait_for() {
@@ -85,7 +85,7 @@ wait_for() {
 	done
 }
 
-# /proc/uptime has but hundredths.
+# /proc/uptime has only hundredths.
 seconds() { awk '/^now at/ { printf "%.6f\n", $3 / 1e9; exit }' /proc/timer_list; }
 counters() {
 	say "$1" "hdd$2" "$(dmsetup status hdd)"
@@ -93,7 +93,7 @@ counters() {
 }
 busy() { dmsetup status hdd | sed 's/.* busy_ms //'; }
 
-# The disk has been idle for a second: its write cache is empty, and nobody has background work.
+# Waits until the disk has been idle for a second: its write cache is empty, and no background work is left.
 quiesce() {
 	sync
 	was=
@@ -105,7 +105,7 @@ quiesce() {
 	done
 }
 
-# run <phase> <options of load>: a load, and what it did to the devices
+# run <phase> <options of load>: runs a load, and reports the counters of the devices
 run() {
 	phase=$1
 	shift
@@ -115,7 +115,7 @@ run() {
 	say "$phase" load "$said"
 }
 
-# What it takes after a start until the volume is there, and the memory for it.
+# Reports the time from the start of the stack until the volume exists, and the memory for it.
 restart() {
 	stack_stop
 	[ $# = 1 ] || "$2"

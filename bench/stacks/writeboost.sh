@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=sh
 
-# It formats a cache that begins with zeros, and caches no reads, unless it is told to.
+# writeboost formats a cache that begins with zeros. By default it caches no reads.
 stack_up() { stack_start; }
 
 stack_start() { create volume $HDD_MIB "writeboost $hdd $ssd"; }
 
 stack_stop() { dmsetup remove volume; }
 
-# Unless it is told to, it writes back only where it has to: when it is full, or for this message.
+# By default, writeboost writes back only when it must: when its cache is full, or for this message.
 stack_drain() {
 	dmsetup suspend volume && dmsetup resume volume || die "suspend and resume"
 	dmsetup message volume 0 drop_caches

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=sh
-# How long 16 GiB of cache take to come up.
+# The time to activate 16 GiB of cache.
 
 CACHE_MIB=16384
 HDD_MIB=32768
@@ -10,7 +10,7 @@ stack_up
 restart empty
 [ "$STACK" = hybrid ] || return
 
-# Every block is in use, some are dirty, and nothing has been shut down: put_back() makes it so again.
+# Every block is in use, some are dirty, and the pool was not shut down: put_back() restores this state.
 put_back() {
 	dd if=/tmp/ssd of=/dev/ram1 bs=1M 2>/dev/null
 	dd if=/tmp/hdd of=/dev/ram0 bs=1M 2>/dev/null

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=sh
-# What no cache can do better: the same blocks in ascending order.
+# The limit of any drain after burst.sh: the same blocks in ascending order.
 
 fresh
 begun=$(busy)

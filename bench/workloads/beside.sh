@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=sh
-# What reads of the disk wait for: alone, while the cache writes back by itself, and while it drains.
-# Nothing was written where they are, and hardly one comes again.
+# The latency of reads from the disk: alone, during background writeback, and during a drain.
+# The reads go to an area without writes, and hardly any read is repeated.
 
-# dirty <phase> <seed>: three fifths of the cache's blocks
+# dirty <phase> <seed>: makes three fifths of the cache's blocks dirty
 dirty() { run "$1" reads=0 pattern=shuffled depth=32 size=512 ios=3000 seed="$2$SEED"; }
 
 fresh

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=sh
-# The reads of a system that starts, the same each time.
+# The reads of a system that starts, the same reads in each pass.
 
 fresh
 for pass in 1 2 3 4; do

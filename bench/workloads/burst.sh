@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=sh
-# Random writes; then all of it to the disk.
+# Random writes, then a drain of all their data to the disk.
 
 fresh
 begun=$(busy)

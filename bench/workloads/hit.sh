@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=sh
-# What a hit costs, in instructions: both devices in RAM.
+# The cost of a hit in instructions, with both devices in RAM.
 
 devices ram
 stack_up

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=sh
-# RAM for 1 GiB of cache. What a CPU keeps of freed pages for itself is free, too, though MemFree does
-# not count it.
+# RAM for 1 GiB of cache. Freed pages that a CPU keeps for itself are free, too, although MemFree does
+# not count them.
 
 CACHE_MIB=1024
 META_MIB=64

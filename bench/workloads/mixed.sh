@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=sh
-# Random, three quarters reads, over what was laid out before.
+# Random I/O on data that was laid out before; three quarters are reads.
 
 fresh
 run layout pattern=sequential reads=0 bs=256 depth=4 size=32 ios=128

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=sh
-# A volume with a fast origin, in the default mode, alone, and beside one of the same pool whose
-# disk has no write cache and 128 writes in flight.
+# A volume with a fast origin, in the default mode: alone, and beside another volume of the same pool.
+# The other volume's disk has no write cache, and 128 writes in flight.
 
 create slow $HDD_MIB "hddsim /dev/ram0 $((HDD_MIB * 2048)) 7200 150 1000 16000 32 0 100"
 create hdd $HDD_MIB "linear /dev/ram0 0"

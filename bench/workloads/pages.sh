@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=sh
-# A database's pages of 16 KiB.
+# Database pages of 16 KiB.
 
 fresh
 run pages pattern=zipf reads=70 bs=16 depth=16 size=768 seconds=12 seed="$SEED"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=sh
-# Reads of which hardly one comes again: all that a cache brings beyond them takes time.
+# Hardly any of these reads is repeated, so all further data that a cache reads only costs time.
 
 fresh
 for pass in 1 2 3 4; do

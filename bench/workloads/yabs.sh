@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=sh
-# What the benchmark script YABS does, one size after the other.
+# The I/O of the benchmark script YABS, one size after the other.
 
 fresh
 run layout pattern=sequential reads=0 bs=256 depth=4 size=160 ios=640
