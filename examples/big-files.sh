@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC2086
 #
-# Files larger than RAM that are read again and again from the beginning to the end: video that is
-# cut, models that are loaded, tables that are scanned.
+# Files larger than RAM that programs read again and again from beginning to end: to cut a video,
+# load a model or scan a table.
 #
-#	big-files.sh create	once; what is on the devices is lost
+#	big-files.sh create	once; erases the devices
 #	big-files.sh mount	after a boot: the volume comes up by itself
 #
-# Usually a cache leaves what is read in one go to the disk, which is good at it, and keeps its
-# space for what is not: --cutoff, 4 MiB. Here that is the very thing to cache. It is of use if the
-# cache is larger than what is read in turn.
+# By default, a full cache leaves sequential runs beyond --cutoff (4 MiB) to the disk, which is good
+# at them, and keeps its space for other data. Here, exactly these runs are worth caching. This helps
+# if the cache is larger than all the data that is read in turn.
 #
 # Change these, or give them in the environment.
 : "${DISK:=/dev/sdb}"
@@ -22,7 +22,7 @@ set -eu
 
 case ${1:-} in
 create)
-	# Large blocks: less to look up and fewer, longer transfers.
+	# Large blocks need fewer lookups, and fewer but longer transfers.
 	hybridctl create "$NAME" --origin "$DISK" --cache "$CACHE" --mode "$MODE" \
 		--cutoff 0 --block-size 256k $ASK
 	mkfs.xfs -q "/dev/mapper/$NAME"

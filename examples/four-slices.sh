@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC2086
 #
-# One SSD cut in slices, each the cache of one disk only: nobody takes another's space. (With one
-# pool for all, four-volumes.sh, the SSD goes where it is of most use.)
+# One SSD cut into slices, each the cache of only one disk: no volume takes another's space. (In
+# four-volumes.sh, one pool serves all volumes, and the SSD's space goes where it is of most use.)
 #
-#	four-slices.sh create	once; what is on the devices is lost
+#	four-slices.sh create	once; erases the devices
 #	four-slices.sh mount	after a boot: pools and volumes come up by themselves
 #
-# The slices are partitions, or logical volumes. This makes four partitions, each a quarter of
-# 400 GiB, with the type that tells other tools whose they are:
+# The slices are partitions, or logical volumes. This command makes four partitions, each a quarter
+# of 400 GiB, with the type by which other tools recognise partitions of dm-hybrid:
 #
 #	T=32544467-74e4-4122-a528-2221570be82a
 #	printf 'label: gpt\n,100G,%s\n,100G,%s\n,100G,%s\n,100G,%s\n' $T $T $T $T | sfdisk /dev/nvme0n1
@@ -21,11 +21,11 @@ photos   /dev/sdc  /dev/nvme0n1p2
 video    /dev/sdd  /dev/nvme0n1p3
 backup   /dev/sde  /dev/nvme0n1p4
 }"
-: "${MODE:=writeback}"	# for all; "hybridctl set mail mode=..." for one
+: "${MODE:=writeback}"	# for all volumes; "hybridctl set mail mode=..." changes one
 : "${ASK:=}"		# --yes: do not ask
 set -eu
 
-each() {	# each COMMAND: with name, disk and slice of each volume
+each() {	# each COMMAND: calls it with name, disk and slice of each volume
 	while read -r name disk slice <&3; do
 		test -z "$name" || "$1" "$name" "$disk" "$slice"
 	done 3<<END
@@ -35,7 +35,7 @@ END
 
 add() {
 	hybridctl create "$1" --origin "$2" --cache "$3" --mode "$MODE" $ASK
-	# 4 KiB, as it is anyway where it is not tiny: the cache's unit, too.
+	# 4 KiB, the cache's granule: the default of mkfs, except for tiny file systems.
 	mkfs.ext4 -q -b 4096 "/dev/mapper/$1"
 }
 

@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC2086
 #
-# Images of virtual machines on slow disks: when all of them start at once, in the morning or after
-# a power cut, each reads another place. A warm cache survives the host's own reboot.
+# Images of virtual machines on slow disks. When all machines start at once, in the morning or after
+# a power cut, each reads from a different place. The cache stays warm when the host reboots.
 #
-#	guests.sh create	once; what is on the devices is lost
+#	guests.sh create	once; erases the devices
 #	guests.sh mount		after a boot: the volume comes up by itself
 #
 # Change these, or give them in the environment.
-: "${DISK:=/dev/sdb}"	# better an array: /dev/md/images
+: "${DISK:=/dev/sdb}"	# preferably an array: /dev/md/images
 : "${CACHE:=/dev/nvme0n1p3}"
 : "${NAME:=images}"
-: "${MODE:=writeback}"	# guests call fsync often; writethrough if the SSD is not mirrored
+: "${MODE:=writeback}"	# guests call fsync often; use writethrough if the SSD is not mirrored
 : "${ASK:=}"		# --yes: do not ask
 set -eu
 
@@ -23,7 +23,7 @@ create)
 	;;
 mount)
 	# In /etc/fstab: /dev/mapper/images /srv/images xfs nofail 0 0
-	# Let the guests' disks be opened with cache=none (QEMU), so that the host's RAM is free.
+	# Have QEMU open the guests' disks with cache=none, so that the host's RAM stays free.
 	mkdir -p "/srv/$NAME"
 	mount "/dev/mapper/$NAME" "/srv/$NAME"
 	;;

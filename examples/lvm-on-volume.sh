@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC2086
 #
-# LVM on a volume: logical volumes that are made, resized and removed as ever, all of them cached.
+# LVM on a volume: you make, resize and remove logical volumes as usual, and all of them are cached.
 #
-#	lvm-on-volume.sh create	once; what is on the devices is lost
+#	lvm-on-volume.sh create	once; erases the devices
 #	lvm-on-volume.sh mount	after a boot: pool, volume and volume group come up by themselves
 #
 # Change these, or give them in the environment.
 : "${DISK:=/dev/sdb}"
 : "${CACHE:=/dev/nvme0n1p3}"
-: "${NAME:=lvmdisk}"	# the cached volume, the physical volume of:
+: "${NAME:=lvmdisk}"	# the cached volume, which is the physical volume of:
 : "${VG:=vg0}"
 : "${SIZES:=root=20g home=100g}"
 : "${MODE:=writeback}"
@@ -20,11 +20,11 @@ set -eu
 case ${1:-} in
 create)
 	hybridctl create "$NAME" --origin "$DISK" --cache "$CACHE" --mode "$MODE" $ASK
-	# LVM sees the volume only: what is below is no physical volume to it.
+	# LVM sees only the volume: the devices below are no physical volumes to LVM.
 	vgcreate "$VG" "/dev/mapper/$NAME"
 	for lv in $SIZES; do
 		lvcreate --yes --name "${lv%=*}" --size "${lv#*=}" "$VG"
-		# 4 KiB, as it is anyway where it is not tiny: the cache's unit, too.
+		# 4 KiB, the cache's granule: the default of mkfs, except for tiny file systems.
 		mkfs.ext4 -q -b 4096 "/dev/$VG/${lv%=*}"
 	done
 	;;

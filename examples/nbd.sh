@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC2086
 #
-# A disk of another machine, over the network (nbd), and an SSD of this one as its cache.
+# A disk of another machine, over the network (nbd), with an SSD of this machine as its cache.
 #
 #	nbd.sh connect	first, and after each boot
-#	nbd.sh create	once; what is on the devices is lost
+#	nbd.sh create	once; erases the devices
 #	nbd.sh mount	after a boot: pool and volume come up when the disk is connected
-#	nbd.sh again	when the server was away and is back
+#	nbd.sh again	when the server is back after an outage
 #
 # The server must pass on flushes (nbd-server: "flush = true"), or its own power cut loses data.
-# While the server is away what the cache has can be read, and in writeback what it has can be
-# written; the rest fails. What is dirty waits for the server. It has to be connected anew, with
-# nobody using the device: "again".
+# While the server is away, cached data can be read, and in writeback mode also written; all other
+# I/O fails. Dirty data waits for the server. The device must be connected again while nobody uses
+# it: "again" does that.
 #
 # Change these, or give them in the environment.
 : "${SERVER:=storage.example.net}"	# or: -unix /path/of/a/socket
@@ -31,7 +31,7 @@ connect)
 	;;
 create)
 	hybridctl create "$NAME" --origin "$NBD" --cache "$CACHE" --mode "$MODE" $ASK
-	# 4 KiB, as it is anyway where it is not tiny: the cache's unit, too.
+	# 4 KiB, the cache's granule: the default of mkfs, except for tiny file systems.
 	mkfs.ext4 -q -b 4096 "/dev/mapper/$NAME"
 	;;
 mount)

@@ -4,20 +4,20 @@
 #
 # Many disks striped (RAID0), one NVMe as their cache, XFS.
 #
-#	raid0-xfs.sh create	once; what is on the devices is lost
+#	raid0-xfs.sh create	once; erases the devices
 #	raid0-xfs.sh mount	after a boot: array and volume come up by themselves
-#	raid0-xfs.sh pause	while it is in use: nothing more goes into the cache ...
-#	raid0-xfs.sh resume	... and again
-#	raid0-xfs.sh detach	while it is in use: without the cache, after a boot, too
-#	raid0-xfs.sh attach	while it is in use: with the cache again
+#	raid0-xfs.sh pause	while in use: the cache takes no more data ...
+#	raid0-xfs.sh resume	... and takes data again
+#	raid0-xfs.sh detach	while in use: the volume goes on without the cache, also after a boot
+#	raid0-xfs.sh attach	while in use: the volume has the cache again
 #
 # Change these, or give them in the environment: DISKS="/dev/sdb /dev/sdc" raid0-xfs.sh create
-: "${DISKS:=/dev/sdb /dev/sdc /dev/sdd /dev/sde}"	# as many as there are
+: "${DISKS:=/dev/sdb /dev/sdc /dev/sdd /dev/sde}"	# any number of disks
 : "${CACHE:=/dev/nvme0n1p3}"
 : "${NAME:=big}"
 : "${MOUNT:=/srv/big}"
-# One disk that fails takes the whole array with it. So the cache need not be the weak point:
-# in writethrough the disks alone have everything.
+# If one disk fails, the whole array is lost. The cache need not be a weak point, too:
+# in writethrough mode, the disks alone have all data.
 : "${MODE:=writethrough}"
 : "${ASK:=}"		# --yes: do not ask
 set -eu
@@ -28,7 +28,7 @@ create)
 	mdadm --create "/dev/md/$NAME" --homehost=any --level=0 --chunk=256 --raid-devices=$# "$@"
 	udevadm settle
 	hybridctl create "$NAME" --origin "/dev/md/$NAME" --cache "$CACHE" --mode "$MODE" $ASK
-	# Stripe and chunk go through to the volume: mkfs finds them.
+	# The volume passes on the array's stripe and chunk sizes: mkfs finds them.
 	mkfs.xfs "/dev/mapper/$NAME"
 	;;
 mount)

@@ -4,19 +4,19 @@
 #
 # Four disks mirrored and striped (RAID10), one NVMe as their cache, LUKS, ext4: a database server.
 #
-#	raid10-luks-ext4.sh create	once; what is on the devices is lost
+#	raid10-luks-ext4.sh create	once; erases the devices
 #	raid10-luks-ext4.sh mount	after a boot: array and volume come up by themselves
 #
-# LUKS is on the volume: disks and NVMe see ciphertext only, and it is encrypted once.
+# LUKS is on the volume: disks and NVMe see only ciphertext, and data is encrypted only once.
 #
 # Change these, or give them in the environment.
 : "${DISKS:=/dev/sdb /dev/sdc /dev/sdd /dev/sde}"
-: "${CACHE:=/dev/nvme0n1p3}"	# better a mirror (md RAID1) of two NVMe, because of:
-: "${MODE:=writeback}"	# commits are as fast as the NVMe; it alone has the newest for a while
+: "${CACHE:=/dev/nvme0n1p3}"	# preferably a mirror (md RAID1) of two NVMe, because of:
+: "${MODE:=writeback}"	# commits are as fast as the NVMe, which alone has the newest data for a while
 : "${NAME:=db}"
 : "${MOUNT:=/srv/db}"
-: "${LUKS:=}"		# more options of luksFormat
-: "${KEY:=}"		# a key file; without one cryptsetup asks for a passphrase
+: "${LUKS:=}"		# further options of luksFormat
+: "${KEY:=}"		# a key file; without it, cryptsetup asks for a passphrase
 : "${ASK:=}"		# --yes: do not ask
 set -eu
 
@@ -32,7 +32,7 @@ create)
 	hybridctl create "$NAME-cached" --origin "/dev/md/$NAME" --cache "$CACHE" --mode "$MODE" $ASK
 	luks luksFormat --type luks2 $LUKS "/dev/mapper/$NAME-cached"
 	luks open "/dev/mapper/$NAME-cached" "$NAME"
-	# 4 KiB, as it is anyway where it is not tiny: the cache's unit, too.
+	# 4 KiB, the cache's granule: the default of mkfs, except for tiny file systems.
 	mkfs.ext4 -q -b 4096 "/dev/mapper/$NAME"
 	luks close "$NAME"
 	;;

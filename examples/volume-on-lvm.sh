@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC2086
 #
-# A volume on LVM: origin and cache device are logical volumes, of disks and of an SSD that have
-# other tenants, too.
+# A volume on LVM: origin and cache device are logical volumes, on disks and an SSD that hold other
+# logical volumes, too.
 #
-#	volume-on-lvm.sh create	once; the logical volumes are new, others stay as they are
-#	volume-on-lvm.sh mount	after a boot: LVM brings up its part, udev the volume on it
+#	volume-on-lvm.sh create	once; makes new logical volumes, and leaves others as they are
+#	volume-on-lvm.sh mount	after a boot: LVM brings up the logical volumes, udev the volume on them
 #
-# Change these, or give them in the environment. The volume groups exist; they may be one and the
-# same, if SLOW_PV and FAST_PV say where in it to allocate.
+# Change these, or give them in the environment. The volume groups must exist. They may be the same
+# group if SLOW_PV and FAST_PV name the physical volumes to allocate from.
 : "${SLOW_VG:=disks}"
 : "${FAST_VG:=ssd}"
 : "${SLOW_PV:=}"
@@ -27,7 +27,7 @@ create)
 	lvcreate --yes --name "$NAME-cache" --size "$CACHE_SIZE" "$FAST_VG" $FAST_PV
 	hybridctl create "$NAME" --origin "/dev/$SLOW_VG/$NAME-disk" \
 		--cache "/dev/$FAST_VG/$NAME-cache" --mode "$MODE" $ASK
-	# 4 KiB, as it is anyway where it is not tiny: the cache's unit, too.
+	# 4 KiB, the cache's granule: the default of mkfs, except for tiny file systems.
 	mkfs.ext4 -q -b 4096 "/dev/mapper/$NAME"
 	;;
 mount)
