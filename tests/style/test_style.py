@@ -135,6 +135,12 @@ def test_builds_for_backports():
     assert kernels.build("6.12", headers) == []
 
 
+def test_clean_reaches_every_directory():
+    run = subprocess.run(["make", "-n", "-C", TOP, "clean"], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.rstrip().splitlines()[-2].endswith("rm -rf build"), run.stdout
+
+
 def tracked_files() -> list[Path]:
     run = subprocess.run(["git", "ls-files", "-z"], cwd=TOP, capture_output=True, text=True)
     if run.returncode:
