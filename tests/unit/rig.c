@@ -71,7 +71,7 @@ static int dev_flush(bool origin)
 	return io_error(origin, true);
 }
 
-/* Whatever the device has there then, it is not what was there. */
+/* Discarded sectors read back as other data than before. */
 static int dev_discard(u64 sector, u32 count)
 {
 	assert_true(sector + count <= disk_sectors[CACHE]);
@@ -223,7 +223,7 @@ bool tick(u32 ms)
 	return more;
 }
 
-/* ---- what the engine needs ----------------------------------------------- */
+/* ---- services for the engine --------------------------------------------- */
 
 static void *alloc_buffer(struct hybrid_engine *engine, u32 sectors, gfp_t gfp)
 {
@@ -258,7 +258,7 @@ int wait_checkpoint(struct hybrid_engine *engine)
 	struct hybrid_actions acts;
 	u32 n;
 
-	/* also while the engine is being loaded, before create's caller has it */
+	/* also while the engine is being loaded, before the caller of create has it */
 	e = engine;
 	hybrid_actions_init(&acts);
 	hybrid_engine_checkpoint(e, &w, &acts);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The engine over devices in memory that do everything at once: which
- * operations each event leads to, and what is where afterwards.  Crashes,
- * races and order are the simulator's.  There is one rig, with one volume.
+ * The engine over devices in memory that do everything at once: which operations each event leads
+ * to, and where data is afterwards.  The simulator tests crashes, races and order.  There is one
+ * rig, with one volume.
  */
 #ifndef RIG_H
 #define RIG_H
@@ -19,33 +19,36 @@
 
 extern u8 *disk[2];		/* cache, origin */
 extern u64 disk_sectors[2];
-/* The power goes after so many writes: others change nothing.  U32_MAX: it stays. */
+/* After so many writes the power fails, and later writes change nothing.  U32_MAX: no power cut. */
 extern u32 writes_left;
 extern struct hybrid_sb sb;	/* the cache device's; new_engine() takes its geometry */
-extern struct hybrid_engine *e;		/* NULL: none lives */
+extern struct hybrid_engine *e;		/* NULL: there is no engine */
 extern struct hybrid_volume *v;		/* NULL: not open */
 extern struct hybrid_volume_info info;	/* of volume 1 */
-extern u32 nr_buffers;		/* of the engine, alive */
+extern u32 nr_buffers;		/* buffers of the engine that exist now */
 extern bool fail_cache_writes, fail_cache_reads, fail_cache_flushes, fail_origin;
-extern int fail_discards;	/* the error that the cache device answers to them */
+extern int fail_discards;	/* error of the cache device for discards */
 /* Sectors of the cache device from bad_from up to bad_to can be neither read nor written. */
 extern u64 bad_from, bad_to;
-/* Flushes of the origin do not end; the one that has come is kept until it is let go. */
+/* Flushes of the origin do not end; the one that came is kept until let_flush_go(). */
 extern bool hold_flush;
 extern struct hybrid_op *held_flush;
-extern u32 held_log;		/* what had reached the devices then */
+extern u32 held_log;		/* length of the log when that flush came */
 void let_flush_go(void);
-extern u32 flush_ms;		/* that each flush takes */
+extern u32 flush_ms;		/* duration of each flush */
 /* Called instead of waiting for hits, if it is not NULL; setup() makes it NULL. */
 extern void (*on_wait_hits)(void);
-/* The same of metadata; wait_checkpoint() lets go what has come. */
+/* The same for metadata; wait_checkpoint() lets the held operation go. */
 extern bool hold_meta;
 extern struct hybrid_op *held_meta;
-/* The same of discards of the cache device. */
+/* The same for discards of the cache device. */
 extern bool hold_discard;
 extern struct hybrid_op *held_discard;
 
-/* What reached the devices; each of write_io(), read_io(), read_meta() and flush_volume() begins it anew. */
+/*
+ * Operations that reached the devices.  Each of write_io(), read_io(), read_meta() and
+ * flush_volume() starts a new log.
+ */
 struct logged_op {
 	bool origin, write, flush, discard, fua, meta;
 	u64 sector;
@@ -62,52 +65,52 @@ struct user {
 	struct hybrid_io io;
 	u8 data[BLOCK * 512];
 	bool done;
-	u32 nr_log;		/* what had reached the devices then */
+	u32 nr_log;		/* length of the log when the I/O ended */
 };
 
 extern struct user writer, reader, flusher;
 
-/* Does all that @acts asks for, and what follows of it. */
+/* Carries out all actions of @acts, and all that follow from them. */
 void carry(struct hybrid_actions *acts);
-/* One of them. */
+/* Carries out one of them. */
 void carry_one(struct hybrid_op *op, struct hybrid_actions *acts);
-/* So much time goes by; returns whether the engine asks for more. */
+/* Lets so much time pass; returns whether the engine asks for more. */
 bool tick(u32 ms);
 /* Returns 0 or the error of the checkpoint; takes up to ten seconds. */
 int wait_checkpoint(struct hybrid_engine *engine);
 
 /* ---- lives ---------------------------------------------------------------- */
 
-/* Before a test: fresh disks, no engine; or with volume 1 made and open. */
+/* Before a test: fresh disks without an engine; setup() also creates and opens volume 1. */
 int setup_disks(void **state);
 int setup(void **state);
-/* After it, whatever still lives. */
+/* After a test: ends everything that still exists. */
 int teardown(void **state);
 
-/* After setup_disks(), other disks of that block size: volume 1 made and open. */
+/* After setup_disks(): other disks with that block size, and volume 1 created and opened. */
 void fresh_volume(u32 block_sectors);
 
 /* A formatted pool without volumes, an origin of random data. */
 void fresh_disks(u32 block_sectors);
-/* Writes it to its place; of the index it names nothing is there. */
+/* Writes @root to its place; no block of the index that it names exists. */
 void write_root(const struct hybrid_root_info *root);
-/* Of the policy lru and the default configuration; not loaded.  NULL: see @error. */
+/* With the policy lru and the default configuration; not loaded.  NULL: see @error. */
 struct hybrid_engine *new_engine(int *error);
 /* Creates and loads e. */
 void start(void);
 void open_volume(void);
-/* Suspend, close and delete the volume, with its dirty data. */
+/* Suspends, closes and deletes the volume, with its dirty data. */
 void delete_volume(void);
-/* e suspends and closes what is open, and stops; then crash() frees it. */
+/* Suspends and closes all that is open, and stops e; then crash() frees it. */
 void stop(void);
-/* Gone without a word, as in a crash; the devices have no volatile caches here. */
+/* Ends e at once, as in a crash; the devices have no volatile caches here. */
 void crash(void);
-/* One that is soon full, of c2q, with a volume open; after setup_disks(). */
+/* A pool with c2q that is soon full, with a volume open; after setup_disks(). */
 void small_pool(u64 sectors, u32 mode, const struct hybrid_config *config);
 
 /* ---- I/O to the volume ---------------------------------------------------- */
 
-/* Arrives, and no more: carry() what it asks for; wait_for() returns its error. */
+/* The I/O arrives, and no more: carry() carries out @acts; wait_for() returns its error. */
 void arrive(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, u8 flags,
 	    struct hybrid_actions *acts);
 int wait_for(struct user *u);
@@ -115,14 +118,14 @@ int wait_for(struct user *u);
 int submit(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, u8 flags);
 int write_io(u64 sector, u32 count, u32 version, bool fua);
 int read_io(u64 sector, u32 count);
-/* ... of a filesystem's metadata */
+/* A read of a file system's metadata */
 int read_meta(u64 sector, u32 count);
 int flush_volume(void);
 /* A write of @version that must succeed. */
 void put(u64 sector, u32 count, u32 version);
-/* Reads must give that version, or (0) what the origin has. */
+/* Reads must give that version, or (0) the origin's data. */
 void reads(u64 sector, u32 count, u32 version);
-/* What a user wrote: each sector begins with its number and @version. */
+/* Fills in the data of a user's write: each sector begins with its number and @version. */
 void fill_data(struct user *u, u64 sector, u32 count, u32 version);
 bool origin_has(u64 sector, u32 count, u32 version);
 
@@ -137,9 +140,9 @@ void set_mode(u32 mode);
 void set_cutoff_to(u64 sectors);
 struct hybrid_volume_status status(void);
 struct hybrid_pool_status pool(void);
-/* Record everything, close regions: what follows starts from rest. */
+/* Records everything and closes regions, so that the test goes on from rest. */
 void rest(void);
-/* The origin is marked dirty, which only the first dirty write waits for. */
+/* Marks the origin dirty, which only the first dirty write waits for. */
 void first_dirty(void);
 
 #endif

@@ -3,7 +3,7 @@
 #include "rig.h"
 #include "engine-internal.h"
 
-/* What a device would do with the data of an operation of one segment, or of a user's. */
+/* Moves the data of an operation of one segment, or of a user's, as a device would. */
 static void move(struct hybrid_op *op)
 {
 	const struct hybrid_segment *seg = op->segments;
@@ -17,8 +17,8 @@ static void move(struct hybrid_op *op)
 }
 
 /*
- * A write of part of a granule, and of the next one, to which a write is under way: what is
- * read for the first must be given to nobody once that one has ended.
+ * A write of part of a granule, and of the next one, to which another write is under way.  Once
+ * that other write has ended, no reader may get the data fetched for the first granule.
  */
 static void read_beside_a_fetch(void **state)
 {
@@ -100,7 +100,10 @@ static void many_ranges_of_a_pool_that_failed(void **state)
 	free(io);
 }
 
-/* The discards that @acts sends to the origin; whatever else it asks for is done. */
+/*
+ * Returns the discards that @acts sends to the origin in @sent, and their number; carries out all
+ * else.
+ */
 static u32 discards_sent(struct hybrid_actions *acts, struct hybrid_io **sent)
 {
 	struct hybrid_op *op;
@@ -115,7 +118,10 @@ static u32 discards_sent(struct hybrid_actions *acts, struct hybrid_io **sent)
 	return n;
 }
 
-/* Each discard that ends makes room for one that is queued: beside those still in flight. */
+/*
+ * Each discard that ends makes room for a queued one, which goes beside the discards still in
+ * flight.
+ */
 static void queued_discards_side_by_side(void **state)
 {
 	enum { IN_FLIGHT = 64, QUEUED = 3 };
@@ -142,8 +148,8 @@ static void queued_discards_side_by_side(void **state)
 }
 
 /*
- * An origin that takes no discards is not asked: what is cached goes, dirty or clean, and what
- * was replaced is final with the next flush.  In a pool that failed nothing of it is lost.
+ * An origin that takes no discards gets none: cached data goes, dirty or clean, and the end of
+ * the replaced data is final with the next flush.  In a pool that failed none of it is lost.
  */
 static void discard_that_the_origin_does_not_take(void **state)
 {
@@ -200,8 +206,9 @@ static void open_other(struct hybrid_volume **other)
 }
 
 /*
- * A commit that all have to wait for makes nothing durable, nor does one of open regions
- * alone: what another volume wrote to the cache meanwhile needs its flush all the same.
+ * A commit whose waiters all wait for an origin makes nothing durable, nor does a commit of open
+ * regions alone: data that another volume wrote to the cache meanwhile needs its flush all the
+ * same.
  */
 static void flush_beside_a_commit_that_waits(void **state)
 {
@@ -228,14 +235,14 @@ static void flush_beside_a_commit_that_waits(void **state)
 	assert_int_equal(hybrid_engine_map(e, &first->io, &acts), HYBRID_MAP_REMAP);
 	assert_false(hybrid_engine_io_done(e, &first->io, -EIO, &acts));
 	assert_ptr_equal(hybrid_actions_pop(&acts), &first->io.op);
-	/* ... when zeroes replace what is dirty of the block, and ends during a flush. */
+	/* ... when zeroes replace the dirty data of the block, and ends during a flush. */
 	assert_int_equal(submit(&writer, HYBRID_IO_ZEROES, sector, 8, 0), 0);
 	hold_flush = true;
 	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
 	carry(&acts);
 	assert_non_null(held_flush);
 	assert_true(hybrid_engine_io_done(e, &first->io, 0, &acts));
-	/* The other volume writes again what is dirty on record. */
+	/* The other volume writes data again that is dirty on record. */
 	v = other;
 	put(0, 8, 2);
 	v = mine;
@@ -259,8 +266,8 @@ static void flush_beside_a_commit_that_waits(void **state)
 }
 
 /*
- * A read of what is dirty, and of what is clean and cannot be read from the cache: the
- * origin has that.
+ * A read of dirty data, and of clean data that cannot be read from the cache: the origin has the
+ * clean data.
  */
 static void bad_sector_beside_what_is_dirty(void **state)
 {
@@ -283,14 +290,14 @@ static void bad_sector_beside_what_is_dirty(void **state)
 	assert_memory_equal(reader.data, writer.data, 8 * 512);
 	assert_memory_equal(reader.data + 8 * 512, disk[ORIGIN] + (DATA + sector + 8) * 512,
 			    8 * 512);
-	/* What is dirty is bad: that is lost, and the origin's is not given for it. */
+	/* The dirty data is bad: it is lost, and the origin's data is not returned in its place. */
 	fail_cache_reads = true;
 	assert_int_equal(read_io(sector, 16), -EIO);
 	assert_int_equal(read_io(sector, 8), -EIO);
 	fail_cache_reads = false;
 }
 
-/* A write that the cache will fail is on its way there. */
+/* Starts a write that the cache will fail. */
 static void write_begins(u64 sector, struct hybrid_actions *acts)
 {
 	fill_data(&writer, sector, 8, 2);
@@ -301,8 +308,8 @@ static void write_begins(u64 sector, struct hybrid_actions *acts)
 }
 
 /*
- * ... while a record that ends what is dirty in its region is written: it waits for that,
- * and nobody waits for it.
+ * ... while a record that ends dirty data in its region is written: the write waits for that
+ * record, and nobody waits for the write.
  */
 static void bad_sector_beside_a_record(void **state)
 {
@@ -331,7 +338,10 @@ static void bad_sector_beside_a_record(void **state)
 	reads(sector + BLOCK, 8, 2);
 }
 
-/* ... when the pool fails: nothing of the volume is lost with it, so it goes to the origin. */
+/*
+ * ... when the pool fails: nothing of the volume is lost with it, so the write goes to the
+ * origin.
+ */
 static void write_beside_the_end_of_the_pool(void **state)
 {
 	struct hybrid_actions acts;
@@ -359,8 +369,8 @@ static void write_beside_the_end_of_the_pool(void **state)
 }
 
 /*
- * ... and while a drain waits for the write, to write back what is dirty of its block: the
- * write lets that go first, then waits for the record.
+ * ... and while a drain waits for the write, to write back the dirty data of its block: the write
+ * lets the drain go first, then waits for the record.
  */
 static void bad_sector_beside_a_drain(void **state)
 {
@@ -425,8 +435,8 @@ static void region_opened_for_a_write(void **state)
 }
 
 /*
- * A flush that is under way does not miss what a failed one before it loses; so no superblock,
- * whose FUA may be such a flush, is written beside it.
+ * A flush under way does not notice data that a failed flush before it loses.  The FUA of a
+ * superblock write may be such a flush, so no superblock is written beside a flush.
  */
 static void superblock_beside_a_flush(void **state)
 {
@@ -456,8 +466,8 @@ static void superblock_beside_a_flush(void **state)
 }
 
 /*
- * A write that waits for the record of what zeroes have replaced goes on when the flush of the
- * origin fails, without which that record never comes.
+ * A write waits for the record of data that zeroes have replaced.  It goes on when the flush of
+ * the origin fails, without which that record never comes.
  */
 static void write_beside_a_flush_that_fails(void **state)
 {
@@ -483,7 +493,7 @@ static void write_beside_a_flush_that_fails(void **state)
 	assert_true(writer.done);
 }
 
-static struct hybrid_policy_states *left;	/* those of the policy that went */
+static struct hybrid_policy_states *left;	/* of the policy that was replaced */
 static u32 waits;
 
 static void hit_that_began_before(void)
@@ -493,7 +503,10 @@ static void hit_that_began_before(void)
 	left->type->hit(set_policy_state(&e->map, left, &e->map.set[0]), 0);
 }
 
-/* A hit that had begun is still noted in the state of the policy that went: it stays until then. */
+/*
+ * A hit that had begun is still noted in the state of the replaced policy, which stays until
+ * then.
+ */
 static void hit_beside_another_policy(void **state)
 {
 	put(0, 8, 1);
@@ -522,7 +535,7 @@ static void note_hit(void *state, u32 i)
 	noted_hits++;
 }
 
-/* In the midst of a change a hit is noted by the policy that its set has. */
+/* During a change of the policy, a hit is noted by the policy that its set has. */
 static void hit_amid_a_change_of_the_policy(void **state)
 {
 	u32 b;
@@ -541,7 +554,7 @@ static void hit_amid_a_change_of_the_policy(void **state)
 	assert_int_equal(hybrid_engine_set_policy(e, hybrid_policy_get("c2q")), 0);
 }
 
-/* Evict all clean blocks; returns how many go. */
+/* Evicts all clean blocks; returns their number. */
 static u32 evict_clean(void)
 {
 	struct hybrid_set *s;
@@ -595,8 +608,8 @@ static void eviction_beside_a_mixed_read(void **state)
 }
 
 /*
- * A read of what is dirty and what a write replaces finds a cache device that is dead: it
- * ends, however long the write takes.
+ * A read of dirty data, and of data that a write is replacing, finds the cache device dead: the
+ * read ends, however long the write takes.
  */
 static void read_of_a_dead_cache_beside_a_write(void **state)
 {

@@ -345,7 +345,7 @@ static void cache_paths(void **state)
 	assert_int_equal(decode_path(path), -EINVAL);
 }
 
-/* What stands behind the end of a name neither counts nor leaks. */
+/* Bytes behind the end of a name neither count nor leak. */
 static void bytes_after_name(void **state)
 {
 	struct hybrid_superblock b;
@@ -532,7 +532,7 @@ static void root_round_trip(void **state)
 	pool_init(&p);
 	assert_true(p.g.nr_index > 1);
 	sample_root(&in, generations, p.g.nr_index);
-	in.epoch = 77;	/* the root's own, whatever the ident says */
+	in.epoch = 77;	/* the root's own, not the ident's */
 	hybrid_root_encode(&block.root, &p.g, &p.id, &in, generations);
 	memset(index_generation, 0xff, sizeof(index_generation));
 	assert_int_equal(hybrid_root_decode(&block.root, &p.g, &p.id, &out,
@@ -582,7 +582,7 @@ static void root_fields(void **state)
 	refused(&p, ROOT, 0, 9, -EINVAL, "journal_head");
 }
 
-/* The last index block names only what is left. */
+/* The last index block names only the remaining leaves. */
 static void index_round_trip(void **state)
 {
 	struct pool p;
@@ -615,7 +615,7 @@ static void volumes_round_trip(void **state)
 	memset(volume_info, 0xff, sizeof(volume_info));
 	assert_int_equal(decode(&p, VOLUMES, 1, 9, NULL), 0);
 	assert_memory_equal(in, volume_info, sizeof(in));
-	/* a free entry is all zero, whatever the caller left in it */
+	/* a free entry is all zero, even if the caller left values in it */
 	in[1].instance = 5;
 	encode_volumes(&block.volumes, &p.id, 1, 9, in);
 	assert_int_equal(block.volumes.entry[1].instance, 0);
@@ -766,7 +766,7 @@ static void masks_of_64_granules(void **state)
 	assert_int_equal(decode(&p, MAP, kind_number[MAP], 9, NULL), 0);
 }
 
-/* Hostile input: whatever stands there, decoders stay within their memory. */
+/* Hostile input: with any contents, decoders stay within their memory. */
 static void random_blocks(void **state)
 {
 	static const u32 magic[] = { HYBRID_ROOT_MAGIC, HYBRID_INDEX_MAGIC,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* The engine: pools, lives and volumes, and what fails.  What it moves where: test_traffic.c. */
+/* The engine: pools, lives and volumes, and failures.  test_traffic.c tests the traffic. */
 #include "rig.h"
 
 #include "engine-internal.h"
@@ -48,7 +48,7 @@ static void not_a_pool(void **state)
 	start();
 }
 
-/* What its successor would say, no reader would take. */
+/* No reader would accept the root that follows. */
 static void last_root(void **state)
 {
 	struct hybrid_root_info root = { .sequence = BIT_ULL(62), .next_instance = 1 };
@@ -111,7 +111,7 @@ static void volumes(void **state)
 	other.uuid[0]++;
 	other.member_uuid[0]++;
 	assert_int_equal(hybrid_volume_create(e, 2, &other), -EEXIST);	/* the name */
-	/* what could not be loaded again */
+	/* a volume that could not be loaded again */
 	strcpy(other.name, ".other");
 	assert_int_equal(hybrid_volume_create(e, 2, &other), -EINVAL);
 	strcpy(other.name, "other");
@@ -156,8 +156,8 @@ static u64 root_sequence(u32 area)
 }
 
 /*
- * A volume is closed while the clean checkpoint is written.  What it records makes that
- * checkpoint unclean, but its root is one still: the next one may be torn.
+ * A volume is closed while the clean checkpoint is written.  The close records changes that make
+ * this checkpoint unclean, but its root is still a root: the next one may be torn.
  */
 static void closed_while_it_stops(void **state)
 {
@@ -206,7 +206,10 @@ static void wear_outlives_the_engine(void **state)
 	assert_true(pool().total_written >= written + BLOCK);
 }
 
-/* A volume that stays open: what its origin lost when it was to be closed is its users' to know. */
+/*
+ * A volume that was to be closed stays open: its users must hear of data that its origin lost
+ * meanwhile.
+ */
 static void settling_that_fails_is_said(void **state)
 {
 	struct hybrid_actions acts;
@@ -227,7 +230,10 @@ static void settling_that_fails_is_said(void **state)
 	reads(0, BLOCK, 2);
 }
 
-/* Whichever root is lost, the other one knows that the volume is gone: its blocks are others'. */
+/*
+ * Either root may be lost: the other one knows that the volume is gone, and its blocks belong to
+ * others.
+ */
 static void deleted_in_both_roots(void **state)
 {
 	u8 *kept = malloc(CACHE_SECTORS * 512);
@@ -264,9 +270,9 @@ static u64 generation_at(u64 sector)
 }
 
 /*
- * Volume @id is made, and the power goes before the root that names it is written.  None
- * of the blocks written may have the generation of what stood there: a lost write would
- * not be missed.
+ * Creates volume @id, and cuts the power before the root that names it is written.  No block
+ * written may have the generation of the block that it replaced: a lost write would not be
+ * noticed.
  */
 static void create_and_cut(u32 id)
 {
@@ -299,7 +305,7 @@ static void create_and_cut(u32 id)
 	assert_int_equal(hybrid_volume_info(e, id, &other), -ENOENT);
 }
 
-/* Of a leaf of the volume table that no recovery writes, since it was never written. */
+/* No recovery writes this leaf of the volume table, because it was never written. */
 static void cut_before_its_root(void **state)
 {
 	u32 n;
@@ -308,7 +314,10 @@ static void cut_before_its_root(void **state)
 		create_and_cut(20 + n);
 }
 
-/* Stamps have 32 bits: what is settled does not fall behind, and what is not, not ahead. */
+/*
+ * Stamps have 32 bits: durable ones do not fall behind, and the epoch does not run ahead while
+ * flushes fail.
+ */
 static void stamps_are_lifted(void **state)
 {
 	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
@@ -344,7 +353,7 @@ static void stamps_are_lifted(void **state)
 	fail_origin = false;
 }
 
-/* What may be cached of volume 1 is forgotten: it is in place, and opened again. */
+/* Closes volume 1 and opens it again: it is in place, so its cached data is forgotten. */
 static void open_cold(int error)
 {
 	struct hybrid_actions acts;
@@ -415,7 +424,7 @@ static void leaf_without_records(void **state)
 	free(kept);
 }
 
-/* What could not be recorded is not done, however often it is asked for. */
+/* A deletion that could not be recorded is not done, however often it is asked for. */
 static void not_deleted(void **state)
 {
 	struct hybrid_volume_info other = info;
@@ -538,7 +547,7 @@ static void superblocks_that_do_not_fit(void **state)
 	origin_refused("has no sequence left for its superblock");
 }
 
-/* ---- what fails ----------------------------------------------------------- */
+/* ---- failures ------------------------------------------------------------- */
 
 static void cache_dies(void **state)
 {
@@ -546,7 +555,7 @@ static void cache_dies(void **state)
 	reads(50 * BLOCK, BLOCK, 0);
 	set_mode(HYBRID_MODE_WRITEBACK);
 	fail_cache_writes = fail_cache_reads = true;
-	/* clean: the origin's; dirty: lost, said so */
+	/* clean: read from the origin; dirty: lost, with an error */
 	reads(50 * BLOCK, BLOCK, 0);
 	assert_int_equal(read_io(0, 8), -EIO);
 	put(60 * BLOCK, BLOCK, 3);
@@ -570,7 +579,7 @@ static void kill_cache(void)
 	assert_true(status().degraded);
 }
 
-/* Which of the volume's sectors are lost, by the list; the number of runs. */
+/* Stores the runs of lost sectors, by the volume's list; returns the number of runs. */
 static u32 list_lost(u64 *sector, u32 *count)
 {
 	u64 cursor = 0;
@@ -581,7 +590,7 @@ static u32 list_lost(u64 *sector, u32 *count)
 	return nr;
 }
 
-/* The map that the origin's superblock names; NULL: it names none. */
+/* Returns the map that the origin's superblock names, or NULL if it names none. */
 static struct hybrid_lost_map *saved_map(u32 copy, struct hybrid_sb *sb)
 {
 	void *block = disk[1] + hybrid_sb_sector(ORIGIN_SECTORS, copy) * 512;
@@ -619,7 +628,7 @@ static void first_block_lost(void)
 	}
 }
 
-/* P5: what is lost is listed, and saved before the origin goes on alone. */
+/* P5: lost granules are listed, and the list is saved before the origin goes on alone. */
 static void lost_is_listed(void **state)
 {
 	struct hybrid_sb before, sb;
@@ -646,7 +655,7 @@ static void lost_is_listed(void **state)
 	assert_int_equal(sb.lost, before.lost);
 }
 
-/* What is on the origin must not be lost later: without a flush there is no activation (J8). */
+/* Data on the origin must not be lost later: without a flush there is no activation (J8). */
 static void origin_fails_at_open(void **state)
 {
 	const char *why = NULL;
@@ -661,7 +670,7 @@ static void origin_fails_at_open(void **state)
 	open_volume();
 }
 
-/* What it was sent last may be lost: whoever closes the volume hears of it. */
+/* The last data sent to the origin may be lost: the close returns the error. */
 static void origin_fails_at_close(void **state)
 {
 	struct hybrid_actions acts;
@@ -718,7 +727,7 @@ static void never_alone(void **state)
 	assert_int_equal(write_io(60 * BLOCK, BLOCK, 3, false), -EIO);
 	fail_origin = false;
 	assert_int_equal(hybrid_volume_close(e, v), -EIO);
-	/* What could not be saved then either, is now. */
+	/* The list could not be saved then either, but is saved now. */
 	first_block_lost();
 	for (copy = 0; copy < 2; copy++) {
 		saved_map(copy, &sb);
@@ -830,7 +839,7 @@ static bool fail_large(size_t size, gfp_t gfp)
 	return size > 2 * BLOCK * 512;	/* more than the buffer of a job */
 }
 
-/* What a volume of 16 TiB needs memory for, one of some MiB did not. */
+/* A volume of 16 TiB needs memory that a volume of some MiB did not need. */
 static void no_memory_for_a_larger_volume(void **state)
 {
 	struct hybrid_volume_info large = info;

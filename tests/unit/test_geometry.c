@@ -2,7 +2,7 @@
 #include "unit.h"
 #include "engine-internal.h"
 
-/* What the format says about a layout, checked without the code under test. */
+/* The format's rules for a layout, checked without the code under test. */
 static void check_layout(const struct hybrid_geometry *g)
 {
 	u64 data_end = g->data_sector + (u64)g->nr_blocks * g->block_sectors;
@@ -303,7 +303,7 @@ static void generations(void **state)
 	}
 }
 
-/* Over the wrap, too: areas alternate, and nothing that may stand there comes again. */
+/* Over the wrap, too: areas alternate, and no generation that may stand there comes again. */
 static void generations_of_steps(void **state)
 {
 	static const u16 from[] = { 65530, 65531, 65532, 65533, 65534, 65535 };
@@ -326,7 +326,10 @@ static void generations_of_steps(void **state)
 			assert_int_not_equal(later, g);
 			assert_int_equal((later ^ g) & 1, steps & 1);
 		}
-		/* What is cut after the recovery stands beside, not in its place. */
+		/*
+		 * A checkpoint that was cut and the recovery write to the same area, with
+		 * different generations.
+		 */
 		assert_int_not_equal(cut, recovered);
 		assert_int_equal((cut ^ recovered) & 1, 0);
 		assert_int_not_equal(hybrid_later_generation(recovered, 1), g);

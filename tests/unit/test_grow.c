@@ -10,7 +10,7 @@
 #define OLD (ORIGIN_SECTORS - 2 * DATA)
 #define NEW (LARGER - 2 * DATA)
 
-/* The device has grown; what is beyond its old end is not zero. */
+/* The device has grown; the space beyond its old end is not zero. */
 static void grow_device(u64 sectors)
 {
 	u64 i, old = disk_sectors[1], seed = 11;
@@ -100,7 +100,7 @@ static void grown(void **state)
 	old_tail_is_gone();
 	assert_true(hybrid_volume_sectors(v) == NEW);
 	reads(0, BLOCK, 2);
-	/* What was the old tail, and what is behind it */
+	/* The place of the old tail, and the space behind it */
 	put(OLD, BLOCK, 4);
 	put(NEW - BLOCK, BLOCK, 5);
 	assert_int_equal(flush_volume(), 0);
@@ -178,7 +178,7 @@ static void drop_shot(void)
 	free(shot[1]);
 }
 
-/* Copy @n of those that may be there is damaged.  False: that is none. */
+/* Damages copy @n of the superblock.  Returns false if there is no copy at this place. */
 static bool damage(u32 n)
 {
 	const u64 place[] = { HYBRID_SB_SECTOR, hybrid_sb_sector(ORIGIN_SECTORS, 1),
@@ -353,7 +353,7 @@ static void one_root(void **state)
 	drop_shot();
 }
 
-/* ---- what cannot be ----------------------------------------------------------- */
+/* ---- refused, or failed ------------------------------------------------------- */
 
 static void refused(void **state)
 {
@@ -377,7 +377,10 @@ static void refused(void **state)
 	reads(0, BLOCK, 2);
 }
 
-/* What fails is done the next time, and meanwhile the volume goes on, with what it has on record. */
+/*
+ * Growth that fails is done the next time.  Meanwhile the volume goes on, with the size on
+ * record.
+ */
 static void an_origin_that_fails(void **state)
 {
 	put(0, BLOCK, 2);

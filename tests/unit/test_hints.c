@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* What is said of reads: which are of metadata, and which are ahead. */
+/* Hints on reads: reads of metadata, and readahead. */
 #include "rig.h"
 #include "engine-internal.h"
 
@@ -76,7 +76,7 @@ static void metadata_beside_a_run(void **state)
 	assert_int_equal(counter(HYBRID_BYPASS_SEQUENTIAL), bypassed + RUN);
 }
 
-/* They are worth what they cost the cache device, whatever its budget. */
+/* Metadata is worth its wear of the cache device, even with a budget that is spent. */
 static void metadata_cost_wear(void **state)
 {
 	full_pool();
@@ -103,7 +103,7 @@ static void metadata_without_credit(void **state)
 	moved(8, 0, 0, 0);
 }
 
-/* ---- what leaves last ------------------------------------------------------ */
+/* ---- metadata leaves last -------------------------------------------------- */
 
 #define METADATA 12		/* blocks, fewer than the share */
 #define DATA_FROM 100		/* the first block of the data that is read all the time */
@@ -111,7 +111,7 @@ static void metadata_without_credit(void **state)
 
 static u32 churned;
 
-/* Data go through the cache until so many blocks were evicted for it. */
+/* Data goes through the cache until so many blocks were evicted for it. */
 static void churn(u32 evictions)
 {
 	u64 end = pool().evictions + evictions;
@@ -169,7 +169,7 @@ static u32 left_of_metadata(const char *policy, u32 share)
 	assert_int_equal(pool().metadata, share ? METADATA : 0);
 	churn(2 * pool().blocks);
 	left = nr_cached(0, METADATA);
-	/* what they keep is no data's, but data are cached all the same */
+	/* data does not get the blocks that metadata keeps, but is cached all the same */
 	assert_true(nr_cached(DATA_FROM, DATA_FROM + DATA_BLOCKS) > pool().blocks / 2);
 	teardown(NULL);
 	return left;
@@ -203,7 +203,7 @@ static void metadata_up_to_a_share(void **state)
 	assert_int_equal(pool().metadata, pool().blocks / 20);
 }
 
-/* What is read as metadata no more, for many times the cache, is kept no more. */
+/* A block that is read as metadata no more, for many times the cache, is kept no more. */
 static void metadata_age(void **state)
 {
 	u32 turns;
@@ -229,7 +229,7 @@ static void metadata_age(void **state)
 	assert_int_equal(pool().metadata, METADATA / 2);
 }
 
-/* Where nothing else can go they do: nobody waits for what is only worth more. */
+/* Metadata goes where nothing else can: nobody waits for blocks that are only worth more. */
 static void metadata_make_room(void **state)
 {
 	static const struct hybrid_config lazy = {
@@ -283,7 +283,7 @@ static void metadata_go_short(void **state)
 	assert_true(hybrid_engine_hit_done(e, &reader.io));
 }
 
-/* What is discarded is metadata no more. */
+/* A discarded block is metadata no more. */
 static void metadata_discarded(void **state)
 {
 	pool_of("lru");
@@ -301,7 +301,10 @@ static int read_ahead(u64 sector, u32 count)
 	return submit(&reader, HYBRID_IO_READ, sector, count, HYBRID_IO_AHEAD);
 }
 
-/* Most reads of files are marked so: they are cached as others, and what leaves for them is, too. */
+/*
+ * Most reads of files are marked as readahead: they are cached like others, and evict blocks like
+ * others.
+ */
 static void ahead_is_cached(void **state)
 {
 	u64 evictions;

@@ -22,7 +22,7 @@ static unsigned long readers_inside(void)
 	return inside;
 }
 
-/* What was found before the epoch began may be another block by the time it begins. */
+/* A block found before the epoch began may be another block by the time it begins. */
 static int look_up_in_an_epoch(const struct hybrid_map *map, const struct hybrid_set *s, u64 key,
 			       u64 mask)
 {

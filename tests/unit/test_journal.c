@@ -18,12 +18,12 @@ static u8 ring[RING][HYBRID_META_BLOCK_SIZE];
 static int read_error_at;	/* which read fails; -1: none */
 static u32 reads;
 
-/* What was written: entry k has number at[k] and records from first[k] on. */
+/* Entries written: entry k has number at[k] and records from first[k] on. */
 static u64 at[MAX_ENTRIES], next_record;
 static u64 first[MAX_ENTRIES + 1];
 static u32 nr_entries;
 
-/* What replay applied */
+/* Records that replay applied */
 static u64 applied_first, applied_next;
 static u32 fail_apply_at;
 static bool apply_anything;
@@ -87,7 +87,7 @@ static void put(u32 nr)
 	first[nr_entries] = next_record;
 	hybrid_journal_advance(&j);
 	assert_true(j.head == n + j.blocks);
-	/* What it grew by is given back. */
+	/* The blocks that the entry grew by are given back. */
 	assert_int_equal(hybrid_journal_space(&j), records_in(HYBRID_JOURNAL_KEPT_BLOCKS));
 }
 
@@ -135,7 +135,7 @@ static int apply(void *context, const struct hybrid_record *r)
 
 static const char *why;
 
-/* Replay by somebody who knows only what the root says. */
+/* Replay by a reader that knows only the contents of the root. */
 static int replay_as(const struct hybrid_ident *ident, u64 tail, u64 head, u64 *end)
 {
 	struct hybrid_journal k;
@@ -186,7 +186,7 @@ static void damaged(u64 tail, u64 head, const char *want)
 }
 
 
-/* ---- what fits where ----------------------------------------------------- */
+/* ---- sizes and room ------------------------------------------------------ */
 
 static void create(void **state)
 {
@@ -254,7 +254,7 @@ static bool no_memory_for_more(size_t size, gfp_t gfp)
 	return size > most_bytes;
 }
 
-/* An entry grows as far as there is memory, and keeps what is in it. */
+/* An entry grows as far as there is memory, and keeps its records. */
 static void grows(void **state)
 {
 	u32 kept = records_in(HYBRID_JOURNAL_KEPT_BLOCKS), n;
@@ -284,7 +284,7 @@ static void records(void **state)
 {
 	const struct hybrid_record *r;
 
-	/* what an earlier entry left in the buffer is not taken for a field */
+	/* values that an earlier entry left in the buffer are not taken for a field */
 	put(3);
 	hybrid_journal_block(&j, to_cblock(9), 3, to_oblock(1ULL << 40), 7, 5, 2);
 	hybrid_journal_block(&j, to_cblock(10), 0, to_oblock(77), 7, 5, 0);
@@ -318,7 +318,7 @@ static void half_full(void **state)
 	assert_false(hybrid_journal_half_full(&j));
 }
 
-/* Room is what the largest entry needs, and the gap before it where it wraps. */
+/* There is room if the largest entry fits, and the gap before it where it wraps. */
 static void has_room(void **state)
 {
 	u32 n;
@@ -359,8 +359,8 @@ static void empty(void **state)
 }
 
 /*
- * Entries of all sizes, round and round; the tail follows at random.  What is
- * replayed is what was written since the tail, never more or less.
+ * Entries of all sizes, round and round; the tail follows at random.  Replay applies the records
+ * written since the tail, never more or less.
  */
 static void round_and_round(void **state)
 {
@@ -420,7 +420,7 @@ static void twice_is_the_same(void **state)
 
 /* ---- ends ---------------------------------------------------------------- */
 
-/* Whatever part of the last entry is there or not, it does not count, quietly. */
+/* A last entry with any of its parts missing is ignored, quietly. */
 static void torn_last(void **state)
 {
 	static u8 whole[3 * HYBRID_META_BLOCK_SIZE];
@@ -465,7 +465,10 @@ static void ends_before_head(void **state)
 	assert_int_equal(replay(0, 0), 0);
 }
 
-/* An entry between was lost, or is another, or is damaged: what follows gives it away. */
+/*
+ * An entry in the middle was lost, or is another, or is damaged: the entries after it give this
+ * away.
+ */
 static void lost_in_the_middle(void **state)
 {
 	u8 saved[HYBRID_META_BLOCK_SIZE];
@@ -551,8 +554,8 @@ static void begins(void **state)
 }
 
 /*
- * The last entry before the wrap was lost: what stands at the start of the ring
- * does not make a gap of it.
+ * The last entry before the wrap was lost: the entry at the start of the ring does not make a gap
+ * of it.
  */
 static void lost_before_the_wrap(void **state)
 {
@@ -588,7 +591,7 @@ static void gap(void **state)
 	for (room = 1; room < MAX_BLOCKS; room++) {
 		hybrid_journal_destroy(&j);
 		setup(NULL);
-		/* the gap is full of what looks like entries of the last lap */
+		/* the gap is full of blocks that look like entries of the last lap */
 		for (n = 0; n < RING; n++) {
 			hybrid_entry_seal(j.entry, &id, n, 0);
 			memcpy(ring[n], j.entry, HYBRID_META_BLOCK_SIZE);
@@ -674,10 +677,10 @@ static void hostile(void **state)
 	HOSTILE(e->header.blocks = 0, 0);
 	HOSTILE(e->header.blocks = cpu_to_le32(HYBRID_JOURNAL_ENTRY_BLOCKS + 1);
 		e->header.count = cpu_to_le32(records_in(HYBRID_JOURNAL_ENTRY_BLOCKS + 1)), 0);
-	/* larger than what is there: its checksum covers other blocks */
+	/* larger than the blocks present: its checksum covers other blocks */
 	HOSTILE(e->header.blocks = cpu_to_le32(HYBRID_JOURNAL_ENTRY_BLOCKS);
 		e->header.count = cpu_to_le32(records_in(HYBRID_JOURNAL_ENTRY_BLOCKS)), 0);
-	/* it is one, and lies: nothing of it is applied */
+	/* it is an entry, and lies: none of it is applied */
 	HOSTILE(e->record[7].type = 0, -EINVAL);
 	HOSTILE(e->record[0].where = cpu_to_le32(g.nr_blocks), -EINVAL);
 	HOSTILE(e->record[4].where = cpu_to_le32(g.nr_sets), -EINVAL);

@@ -57,11 +57,11 @@ static void keys(void **state)
 			assert_int_equal(hybrid_key_volume(key), volumes[v]);
 			assert_true(from_oblock(hybrid_key_block(key)) == blocks[b]);
 		}
-	/* What no volume's block reaches: they end at 2^63 bytes of 4 KiB each. */
+	/* No block of a volume has this key: volumes end at 2^63 bytes of 4 KiB each. */
 	assert_true(hybrid_key(4095, to_oblock((1ULL << 51) - 1)) != HYBRID_NO_KEY);
 }
 
-/* Of a print 16 bits are kept; what is another block, or another volume's, has others. */
+/* A print has 16 bits, and differs for another block, or for the same block of another volume. */
 static void prints(void **state)
 {
 	u32 n = 20000, i, same[2] = { 0 };
@@ -119,7 +119,7 @@ static void alloc_find_free(void **state)
 	size = map.set_size;
 	for (n = 0; n <= size; n++)
 		key[n] = n ? key[n - 1] + 1 : 0;
-	/* In whatever set: the set does not ask. */
+	/* Any set will do: it does not check the keys. */
 	s = lock_set(1);
 	for (n = 0; n < size; n++) {
 		assert_int_equal(hybrid_set_find(&map, s, key[n]), -1);
@@ -331,7 +331,7 @@ static void moved(const struct hybrid_set *s, unsigned int *seq)
 	*seq = s->seq.sequence;
 }
 
-/* Whatever could make a reader's answer wrong moves the count; what cannot, does not. */
+/* Every change that could make a reader's answer wrong moves the count; other changes do not. */
 static void sequence_count(void **state)
 {
 	struct hybrid_set *s;
@@ -421,7 +421,7 @@ static void load(void **state)
 	assert_int_equal(s->nr_free, size - size / 2);
 	hybrid_set_loaded(&map, s);
 	assert_null(hybrid_set_check(&map, 0));
-	/* what is taken out is as it was */
+	/* a block taken out looks as if it had never been loaded */
 	i = 5;
 	assert_int_equal(hybrid_set_find(&map, s, key_in(0, i)), i);
 	put_dirty(s, i, 0);
@@ -434,7 +434,7 @@ static void load(void **state)
 	load_as(s, size - 1, key_in(0, i), 1, 0);
 	hybrid_set_unload(&map, s, size - 1);
 	load_as(s, i, key_in(0, i), 0xff, 0);
-	/* what is taken out is found no more; all else is */
+	/* a block taken out is found no more; all others are */
 	hybrid_set_unload(&map, s, i);
 	hybrid_set_loaded(&map, s);
 	assert_int_equal(hybrid_set_find(&map, s, key_in(0, i)), -1);
@@ -443,7 +443,7 @@ static void load(void **state)
 			    hybrid_set_find(&map, s, key_in(0, n * 5 % (size - 1))) >= 0);
 	assert_null(hybrid_set_check(&map, 0));
 	load_as(s, i, key_in(0, i), 0xff, 0);
-	/* what is left can be taken, and is what was not loaded */
+	/* the remaining blocks can be allocated: the ones that were not loaded */
 	hybrid_set_loaded(&map, s);
 	for (n = 0; n < size - size / 2; n++) {
 		int k = hybrid_set_alloc(&map, s, key_in(0, size - 1 + n));
@@ -559,7 +559,7 @@ static void check_finds(void **state)
 	PLANT(s->dopen = 2, "a region is durably open that was recorded closed");
 }
 
-/* What is under way needs no list. */
+/* A block whose I/O is under way needs no list. */
 static void check_allows(void **state)
 {
 	struct hybrid_set *s = healthy();

@@ -101,7 +101,7 @@ static void alone(void)
 	assert_int_equal(origin_sb(1).nonce, first.nonce);
 }
 
-/* What only the cache has comes back, and all else is the origin's. */
+/* Data that only the cache has comes back, and all other data is the origin's. */
 static void merged(void **state)
 {
 	struct hybrid_sb after;
@@ -178,7 +178,10 @@ static void nothing_is_lost(void **state)
 	reads(8, BLOCK - 8, 2);
 }
 
-/* Nor is it where no flush of the origin has covered what was written back: one follows. */
+/*
+ * Nor is anything lost where no flush of the origin has covered the data written back: a flush
+ * follows.
+ */
 static void nothing_is_lost_unflushed(void **state)
 {
 	struct hybrid_actions acts;
@@ -265,8 +268,8 @@ static void ended_in_vain(void **state)
 }
 
 /*
- * Nothing is dirty but what a write in flight leaves, which ends after the pool has failed:
- * before the decision, or behind it.
+ * Only a write in flight leaves dirty data.  It ends after the pool has failed: before the
+ * decision, or after it.
  */
 static void lost_by_a_write_in_flight(bool ends_first)
 {
@@ -307,7 +310,7 @@ static void lost_by_a_write_under_way(void **state)
 	lost_by_a_write_in_flight(false);
 }
 
-/* ---- what is not merged ---------------------------------------------------- */
+/* ---- no merge -------------------------------------------------------------- */
 
 /* The cache of an earlier session, as from a copy. */
 static void another_session(void **state)
@@ -350,7 +353,7 @@ static void change_accepted_loss(struct hybrid_sb *to)
 	to->nonce++;
 }
 
-/* The tools gave up what was lost: the origin has no cache. */
+/* The tools gave up the lost data: the origin has no cache. */
 static void accepted_loss(void **state)
 {
 	alone();

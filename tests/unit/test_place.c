@@ -31,7 +31,7 @@ static void bad(u64 from, u64 count)
 	bad_to = from + count;
 }
 
-/* The place that failed as the @n-th of those that are remembered. */
+/* The place that failed as the @n-th of the places remembered. */
 static u64 noted(u32 n)
 {
 	return hybrid_data_sector(e->g, to_cblock(e->places.place[n].block));
@@ -49,7 +49,7 @@ static void retired(u32 nr, u64 place)
 	assert_null(hybrid_engine_check(e));
 }
 
-/* As many blocks are free, or somebody's, as there are, but for those that are retired. */
+/* Blocks in use, free blocks and retired blocks make up all blocks. */
 static void all_there(void)
 {
 	struct hybrid_pool_status st = pool();
@@ -189,7 +189,7 @@ static void place_left_meanwhile(void **state)
 	assert_null(hybrid_engine_check(e));
 }
 
-/* What a device refuses says nothing about the place. */
+/* I/O that a device refuses says nothing about the place. */
 static void refused(void **state)
 {
 	struct hybrid_actions acts;
@@ -231,8 +231,8 @@ static u64 bad_dirty_place(void)
 }
 
 /*
- * Dirty data stay, whatever fails; once they have been written back the block leaves as any
- * other does, and is retired then.
+ * Dirty data stays despite all failures; once it has been written back, the block leaves like any
+ * other, and is retired then.
  */
 static void place_of_dirty_data(void **state)
 {
@@ -256,7 +256,7 @@ static void place_of_dirty_data(void **state)
 	reads(8 * BLOCK, 8, 1);
 }
 
-/* Writeback finds which granule it is, and what is dirty stays where it is. */
+/* Writeback finds the granule that cannot be read, and dirty data stays where it is. */
 static void place_of_writeback(void **state)
 {
 	u64 place;
@@ -274,7 +274,7 @@ static void place_of_writeback(void **state)
 		rest();
 	assert_int_equal(status().dirty, 1);
 	assert_true(e->places.nr == 1 && e->places.place[0].bad);
-	/* What could not be read is replaced where that can be written. */
+	/* Data that could not be read can be read again, and is written back. */
 	bad(0, 0);
 	for (n = 0; n < 4; n++)
 		rest();
@@ -351,7 +351,7 @@ static void one_of_several(void **state)
 	u64 place, other = next_in_set(0);
 
 	reads(0, BLOCK, 0);
-	/* What was freed last is given first. */
+	/* The block freed last is allocated first. */
 	reads(other, BLOCK, 0);
 	place = place_of(other);
 	evict_now(other);
@@ -436,7 +436,7 @@ static void too_many(void **state)
 	assert_null(hybrid_engine_check(e));
 }
 
-/* What is bad stays until it is retired, and for others there is no room. */
+/* A bad place stays on the list until it is retired, and there is no room for others. */
 static void all_bad(void **state)
 {
 	u32 n;
@@ -508,7 +508,7 @@ static void not_taken_back(void **state)
 	reads(8 * BLOCK, BLOCK, 2);
 }
 
-/* A purge frees at once; what is bad of it is retired all the same. */
+/* A purge frees blocks at once; a bad place among them is retired all the same. */
 static void place_of_a_dead_volume(void **state)
 {
 	u64 place = bad_dirty_place();

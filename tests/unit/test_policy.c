@@ -115,8 +115,8 @@ static void check_hints(struct set *s, const struct model *m)
 }
 
 /*
- * Random operations.  @hits_move: a hit makes a block the last.  At most 64 hits
- * in a row, which is what LRU promises to keep.
+ * Random operations.  @hits_move: a hit makes a block the last.  At most 64 hits in a row, the
+ * number that LRU promises to keep.
  */
 static void random_ops(const char *policy, u32 size, bool hits_move, u64 seed)
 {
@@ -303,7 +303,7 @@ static bool cache_access(struct cache *c, u64 key)
 	return false;
 }
 
-/* A loop of twice the cache: what cannot hold it all should hold a part. */
+/* A loop of twice the cache: a policy that cannot hold it all should hold a part. */
 static void loops(void **state)
 {
 	u32 p, n, hits;
@@ -353,7 +353,7 @@ static void scans(void **state)
 	}
 }
 
-/* What was evicted and is asked for again stays longer than what is new. */
+/* An evicted block that is asked for again stays longer than a new one. */
 static void ghosts(void **state)
 {
 	static const char * const names[] = { "c2q", "s3fifo", "arc" };
@@ -480,8 +480,8 @@ static void all_hot(void **state)
 }
 
 /*
- * Over a restart, and from any policy to any other: what was hit often stays longer than
- * what came once.
+ * Over a restart, and from any policy to any other: blocks that were hit often stay longer than
+ * blocks that came once.
  */
 static void hints_keep_the_best(void **state)
 {
@@ -528,7 +528,7 @@ static void hints_keep_the_best(void **state)
 	}
 }
 
-/* A hint survives a restart, in whatever order blocks are loaded. */
+/* A hint survives a restart, with blocks loaded in any order. */
 static void load_keeps_order(const char *policy)
 {
 	u32 n;
@@ -574,7 +574,7 @@ static void fifo_load(void **state)
 	load_keeps_order("fifo");
 }
 
-/* More blocks than hints: those of one hint may swap, no others. */
+/* More blocks than hints: blocks with the same hint may swap, no others. */
 static void load_full_set(void **state)
 {
 	struct choice c = { 0 };
@@ -659,7 +659,7 @@ static void hostile_indices(void **state)
 	}
 }
 
-/* What races could leave in the ring must not lead anywhere else. */
+/* Values that races could leave in the ring must not lead anywhere else. */
 static void lru_garbage_in_ring(void **state)
 {
 	struct model m = { 0 };

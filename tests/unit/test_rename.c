@@ -88,12 +88,12 @@ static void refused(void **state)
 	assert_int_equal(hybrid_volume_create(e, 2, &other), 0);
 	assert_int_equal(hybrid_volume_rename(e, 1, "other"), -EEXIST);
 	assert_int_equal(hybrid_volume_rename(e, 3, "third"), -ENOENT);
-	/* What could not be loaded again */
+	/* Names that could not be loaded again */
 	assert_int_equal(hybrid_volume_rename(e, 1, ".hidden"), -EINVAL);
 	assert_int_equal(hybrid_volume_rename(e, 1, "a/b"), -EINVAL);
 	assert_int_equal(hybrid_volume_delete(e, 2, false), 0);
 	assert_int_equal(hybrid_volume_rename(e, 2, "third"), -ENOENT);
-	/* Its own is no other volume's */
+	/* Its own name is no other volume's */
 	assert_int_equal(hybrid_volume_rename(e, 1, name), 0);
 	entry_says(name);
 	fail_cache_writes = true;
@@ -145,7 +145,7 @@ static void not_beside_a_flush(void **state)
 	reads(BLOCK, BLOCK, 4);
 }
 
-/* Who waits is told, or goes on: nobody waits for ever. */
+/* Every waiter gets an error or goes on: nobody waits for ever. */
 static void an_origin_that_fails(void **state)
 {
 	assert_int_equal(hybrid_volume_rename(e, 1, "other"), 0);

@@ -5,7 +5,7 @@
 
 static void crc(void **state)
 {
-	u8 data[8400];		/* twice what is done in lanes, and more */
+	u8 data[8400];		/* more than twice the length done in lanes */
 	u64 seed = 5;
 	u32 i, len;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* The states that an admin hears of when they begin (events.c), and what it takes to end them. */
+/* States reported to an admin when they begin (events.c), and the conditions that end them. */
 #include "rig.h"
 #include "engine-internal.h"
 
@@ -79,7 +79,7 @@ static void endurance(void **state)
 		assert_int_equal(write_io(0, BLOCK, n, false), 0);
 	tick(1);
 	assert_true(pool_is(HYBRID_STATE_ENDURANCE_USED));
-	/* what was owed is paid: reads are cached again, and the next of them may use it up */
+	/* the debt is paid: reads are cached again, and the next of them may use up the budget */
 	tick(1000 * 1000);
 	assert_int_equal(e->wear.endurance, ENDURANCE_PLENTY);
 	assert_true(pool_is(HYBRID_STATE_ENDURANCE_USED));
@@ -145,7 +145,7 @@ static void dirty_is(u32 blocks, u64 sectors)
 	assert_null(hybrid_engine_check(e));
 }
 
-/* What only the cache has, by granules: in RAM or on record, and as long as either says so. */
+/* Granules that only the cache has: in RAM or on record, for as long as either of them says so. */
 static void dirty_granules(void **state)
 {
 	static const struct hybrid_config lazy = {

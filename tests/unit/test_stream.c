@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Long runs: what stays of them, and what is held ahead of them. */
+/* Long runs: blocks of them that stay, and readahead into memory. */
 #include "rig.h"
 #include "engine-internal.h"
 
@@ -70,7 +70,7 @@ static u32 read_up_to_a_hole(void)
 	return hole;
 }
 
-/* ---- what stays ---------------------------------------------------------- */
+/* ---- blocks that stay ---------------------------------------------------- */
 
 static u32 holes(void)
 {
@@ -81,7 +81,7 @@ static u32 holes(void)
 	return n;
 }
 
-/* Not the run's beginning: what stays of it is in parts, whole windows, and stays so. */
+/* Not the run's beginning: the blocks that stay are in parts of whole windows, and remain so. */
 static void run_is_spread(void **state)
 {
 	u64 fills, evictions;
@@ -103,7 +103,7 @@ static void run_is_spread(void **state)
 	assert_in_range(holes(), parts - 2, parts + 4);
 }
 
-/* Only its own: what others brought stays, whatever its rank. */
+/* A run evicts only its own blocks: blocks that others brought stay, at any rank. */
 static void run_leaves_others_alone(void **state)
 {
 	u32 k, n = 0;
@@ -156,9 +156,9 @@ static void spread_costs_wear(void **state)
 	assert_int_equal(pool().evictions, evictions);
 }
 
-/* ---- what is held -------------------------------------------------------- */
+/* ---- data held ahead ----------------------------------------------------- */
 
-/* Where the run comes to what is cached, the next hole is read at once, and once. */
+/* Where the run comes to cached blocks, the next hole is read at once, and once. */
 static void holes_are_held(void **state)
 {
 	u64 hits, misses, bypassed;
@@ -205,7 +205,7 @@ static void metadata_are_not_held(void **state)
 	moved(8, 0, 0, 0);
 }
 
-/* What replaces the origin's data, or may. */
+/* I/O that replaces the origin's data, or may. */
 static void never_what_was(void **state)
 {
 	static const enum hybrid_io_type type[] = { HYBRID_IO_DISCARD, HYBRID_IO_ZEROES };
@@ -214,7 +214,7 @@ static void never_what_was(void **state)
 
 	assert_true(next(hole, true) - hole >= 4);
 	for (mode = 0; mode < HYBRID_NR_MODES; mode++) {
-		/* Not by a switch: that would drop it all. */
+		/* Not by a switch of modes, which would drop all held data. */
 		v->mode = mode;
 		put(at + n * 8, 8, 5 + mode);
 		reads(at + n * 8, 8, 5 + mode);
@@ -231,7 +231,7 @@ static void never_what_was(void **state)
 		assert_int_equal(read_io(sector, 8), 0);
 		for (mode = 0; mode < 8 * 512; mode++)
 			assert_int_equal(reader.data[mode], 0);
-		/* What is beside it is held still. */
+		/* Data beside it is still held. */
 		reads(sector + 8, 8, 0);
 		moved(0, 0, 0, 0);
 	}
@@ -301,7 +301,7 @@ static struct hybrid_job *get_job(enum job_type type, struct hybrid_volume *volu
 	return hybrid_fill_get(e, type, volume, 0);
 }
 
-/* A part is for fills, and where they need more they get it. */
+/* A part of the jobs is for fills, and fills get more if they need more. */
 static void fills_come_first(void **state)
 {
 	struct hybrid_job *job[NR_AHEAD_JOBS];
@@ -311,7 +311,7 @@ static void fills_come_first(void **state)
 	for (n = 0; (job[n] = get_job(JOB_AHEAD, v)); n++)
 		;
 	assert_in_range(n, NR_AHEAD_JOBS / 4, NR_AHEAD_JOBS - 1);
-	/* Two neighbours of what is cached, to be filled with one miss */
+	/* Two neighbours of a cached block, to be filled with one miss */
 	atomic_set(&v->ahead[0], AHEAD_MOST);
 	set_cutoff_to(0);
 	reads((u64)(RUN + 41) * BLOCK, 8, 0);
@@ -412,8 +412,8 @@ static void read_waits_for_a_job(void)
 }
 
 /*
- * A write of which some would go to the cache device gets no job, and goes to the origin whole:
- * whoever looks for what it overlaps is told so (J6).
+ * A write that would go partly to the cache device gets no job, and goes to the origin whole: I/O
+ * that looks for overlaps with it sees this (J6).
  */
 static void write_without_a_job(void **state)
 {
@@ -433,8 +433,8 @@ static void write_without_a_job(void **state)
 }
 
 /*
- * What is held ends while an I/O of its volume waits for a job and another volume has given
- * one back: that is found at the next tick, and not under the lock of a set.
+ * Holds end while an I/O of their volume waits for a job, and another volume has given one back:
+ * the next tick finds this, and not under the lock of a set.
  */
 static void holds_end_beside_a_waiter(void **state)
 {
@@ -516,7 +516,7 @@ static void own_jobs(void **state)
 	hybrid_volume_free(other);
 }
 
-/* An origin that cannot be read fails those who ask, not those who do not. */
+/* An origin that cannot be read fails reads that ask for its data, but no others. */
 static void error_ahead(void **state)
 {
 	u32 hole, end;

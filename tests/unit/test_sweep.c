@@ -182,7 +182,7 @@ static void room_is_divided(void **state)
 	}
 }
 
-/* What becomes dirty behind the cursor has its turn in the next round. */
+/* A window that becomes dirty behind the cursor has its turn in the next round. */
 static void behind_the_cursor(void **state)
 {
 	struct hybrid_set *s;

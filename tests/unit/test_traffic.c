@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* The engine: what I/O moves where, what each event costs, and who waits for whom. */
+/* The engine: which I/O goes to which device, the cost of each event, and waiting I/O. */
 #include "journal.h"
 #include "rig.h"
 #include "engine-internal.h"
@@ -30,7 +30,7 @@ static void modes(void **state)
 		reads(at, BLOCK, n + 1);
 		moved(row[n].cache ? BLOCK : 0, !row[n].cache && n == 2 ? BLOCK : 0,
 		      row[n].cache ? 0 : BLOCK, 0);
-		/* a second write, to what is cached now or not */
+		/* a second write, to data that is or is not cached now */
 		put(at + 8, 8, n + 10);
 		reads(at, 8, n + 1);
 		reads(at + 8, 8, n + 10);
@@ -54,7 +54,7 @@ static void modes(void **state)
 	}
 }
 
-/* Out of writeback nothing stays dirty, and the origin has it all. */
+/* After a switch away from writeback no data stays dirty, and the origin has all of it. */
 static void mode_switch_drains(void **state)
 {
 	u32 n;
@@ -74,7 +74,7 @@ static void mode_switch_drains(void **state)
 	}
 }
 
-/* Back in writeback the drain is over: what becomes dirty then stays so. */
+/* Back in writeback mode the drain is over: data that becomes dirty then stays dirty. */
 static void switch_back_ends_the_drain(void **state)
 {
 	u32 n;
@@ -96,8 +96,8 @@ static void switch_back_ends_the_drain(void **state)
 }
 
 /*
- * By the engine's clock, whatever a tick's length: no more than the rate, and the second
- * that can be saved up, and no less where there is something to write back.
+ * Writeback by the engine's clock, at any tick length: no more than the rate plus one second that
+ * can be saved up, and no less while there is dirty data to write back.
  */
 static void written_back_at(u32 rate, u32 tick_ms)
 {
@@ -144,7 +144,10 @@ static void crash_and_open(void)
 	open_volume();
 }
 
-/* By itself: nobody waits, and no other setting's checkpoint takes it along. */
+/*
+ * A setting is recorded by itself: nobody waits for it, and no other setting's checkpoint
+ * includes it.
+ */
 static void settings_are_recorded(void **state)
 {
 	u32 mode;
@@ -162,7 +165,7 @@ static void settings_are_recorded(void **state)
 	}
 }
 
-/* A table or a message that says what is so already writes nothing. */
+/* A table or a message that repeats a setting writes nothing. */
 static void settings_that_stay(void **state)
 {
 	u32 checkpoints;
@@ -177,7 +180,7 @@ static void settings_that_stay(void **state)
 	assert_int_equal(pool().checkpoints, checkpoints);
 }
 
-/* ---- what each event costs ------------------------------------------------ */
+/* ---- cost of each event --------------------------------------------------- */
 
 static void flush_is_one_journal_write(void **state)
 {
@@ -203,7 +206,7 @@ static void flush_is_one_journal_write(void **state)
 	assert_int_equal(nr_log, 0);
 }
 
-/* Nothing that says it is durable is written where it may not be. */
+/* After a failed flush no metadata is written that relies on the flush. */
 static void failed_flush_of_the_cache(void **state)
 {
 	first_dirty();
@@ -363,7 +366,10 @@ static void flush_of_writethrough(void **state)
 	assert_int_equal(status().dirty, 0);
 }
 
-/* What is to be recorded after a flush waits for one that begins then, and not for one more interval. */
+/*
+ * Records that the flush under way does not cover start another flush when it ends, without
+ * waiting one more interval.
+ */
 static void records_wait_for_the_next_flush(void **state)
 {
 	struct hybrid_actions acts;
@@ -457,10 +463,10 @@ static void writes_of_parts(void **state)
 				      BLOCK - row[n].offset - count, 0);
 		}
 	}
-	/* What is there is a hit. */
+	/* A write to valid granules is a hit. */
 	put(24 * 8 * BLOCK + 5, 1, 9);
 	moved(0, 1, 0, 0);
-	/* Only what is not valid is fetched, with what lies between. */
+	/* Only the invalid granules are fetched, with any granules between them. */
 	put(90 * BLOCK, 64, 9);
 	moved(0, 64, 0, 0);
 	put(90 * BLOCK + 66, 2, 10);
@@ -500,7 +506,7 @@ static void drain_is_sorted(void **state)
 		assert_true(origin_has(order[n] * 4 * BLOCK, BLOCK, n + 1));
 }
 
-/* What a read adds to that counter. */
+/* Returns how much a read adds to that counter. */
 static u64 read_moves(enum hybrid_counter c, u32 block)
 {
 	u64 before = status().counter[c];
@@ -509,7 +515,7 @@ static u64 read_moves(enum hybrid_counter c, u32 block)
 	return status().counter[c] - before;
 }
 
-/* Reads so many blocks in sequence; what happened to them. */
+/* Reads so many blocks in sequence; returns how much they add to the counter. */
 static u64 run_moves(enum hybrid_counter c, u32 block, u32 count)
 {
 	u64 before = status().counter[c];
@@ -521,7 +527,7 @@ static u64 run_moves(enum hybrid_counter c, u32 block, u32 count)
 	return status().counter[c] - before;
 }
 
-/* A long run is cached while there is room, and pushes out nothing but its own later. */
+/* A long run is cached while there is room, and later evicts only its own blocks. */
 static void sequential_bypass(void **state)
 {
 	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
@@ -535,7 +541,7 @@ static void sequential_bypass(void **state)
 	assert_int_equal(status().cached, 8 + round_up(n, 4));
 	while (!run_moves(HYBRID_BYPASS_SEQUENTIAL, n++, 1))
 		assert_true(n < 200);
-	/* What stays of it is test_stream.c's; of a longer one nothing does. */
+	/* test_stream.c tests which blocks of a run stay.  A longer run leaves none. */
 	run_moves(HYBRID_FILLS, n, 4 * pool().blocks - n);
 	n = 4 * pool().blocks;
 	assert_int_equal(run_moves(HYBRID_BYPASS_SEQUENTIAL, n, 20), 20);
@@ -547,7 +553,7 @@ static void sequential_bypass(void **state)
 	assert_int_equal(run_moves(HYBRID_FILLS, 332, 8), 8);
 }
 
-/* Reads one block of the window, then another: what it adds to what is cached. */
+/* Reads one block of the window, then another; returns how many blocks they add to the cache. */
 static u32 window_moves(u32 window)
 {
 	u32 before = status().cached;
@@ -558,7 +564,10 @@ static u32 window_moves(u32 window)
 	return status().cached - before;
 }
 
-/* A read that misses, goes on no run, and is the first in its window; what it took from the origin. */
+/*
+ * A read that misses, continues no run, and is the first in its window.  Returns the sectors that
+ * it read from the origin.
+ */
 static u32 single_miss(u32 window)
 {
 	u32 sectors = window_blocks(e) * e->g->block_sectors;
@@ -568,8 +577,8 @@ static u32 single_miss(u32 window)
 }
 
 /*
- * Who reads what was never read before is lent so much, and pays with hits: a cold cache
- * must not take the disk's time for what nobody asks for.
+ * Reads of data that was never read before get a limited credit for the rest of their blocks, and
+ * hits pay it off: a cold cache must not take the disk's time for data that nobody asks for.
  */
 static void rest_is_on_credit(void **state)
 {
@@ -581,11 +590,11 @@ static void rest_is_on_credit(void **state)
 		k++;
 	assert_in_range(k, REST_MOST / REST_COST, REST_MOST / (REST_COST - 1) + 1);
 	moved(0, 8, 8, 0);
-	/* nothing is read again: one in so many */
+	/* nothing is read again: one miss in so many gets the rest */
 	for (end = ++k + REST_COST; k < end; k++)
 		whole += single_miss(k) == rest;
 	assert_int_equal(whole, 1);
-	/* ... and of those the rest, once more of it is read */
+	/* ... and the others get it once more of the block is read */
 	reads((u64)(k - 1) * 512 + 16, 8, 0);
 	moved(0, 24, 32, 0);
 	/* a hit pays for so many, and its neighbour */
@@ -594,7 +603,7 @@ static void rest_is_on_credit(void **state)
 	for (end = k + REST_HIT / REST_COST; k < end; k++)
 		assert_true(single_miss(k) >= rest);
 	assert_int_equal(single_miss(k++), 8);
-	/* a run has the whole of its next block */
+	/* a run gets the whole of its next block */
 	reads((u64)k * 512 + 24, 8, 0);
 	moved(0, 8, 8, 0);
 	reads((u64)k * 512 + 32, 8, 0);
@@ -605,7 +614,7 @@ static void rest_is_on_credit(void **state)
 		assert_int_equal(single_miss(k), rest);
 }
 
-/* A run whose reads come many at once has whole blocks, too, whatever else was paid. */
+/* A run of many reads at once gets whole blocks, too, even without any credit left. */
 static void rest_of_a_run_at_once(void **state)
 {
 	struct user *u = calloc(16, sizeof(*u));
@@ -634,7 +643,7 @@ static void rest_of_a_run_at_once(void **state)
 	free(u);
 }
 
-/* Where one block of a window is there, a miss brings all that is missing beside it. */
+/* Where one block of a window is cached, a miss fills all missing blocks beside it. */
 static void fills_ahead(void **state)
 {
 	u64 hits = HYBRID_READ_HITS;
@@ -642,14 +651,14 @@ static void fills_ahead(void **state)
 
 	assert_int_equal(window_moves(0), 3);
 	assert_int_equal(read_moves(hits, 3), 1);
-	/* ... not across what is there */
+	/* ... not across a cached block */
 	assert_int_equal(read_moves(HYBRID_FILLS, 0), 1);
-	/* What hits pay for is another test's. */
+	/* Another test covers fills that hits pay for. */
 	hybrid_volume_reset_counters(v);
 	reads(4 * BLOCK, 8, 0);
 	reads(6 * BLOCK, 8, 0);
 	assert_int_equal(status().cached, 4 + 4);
-	/* Nobody reads them: it ends. */
+	/* Nobody reads the blocks filled ahead: it ends. */
 	for (n = 0; window_moves(3 + n) > 2; n++)
 		assert_true(n < 100);
 	assert_in_range(n, 7, 9);
@@ -657,7 +666,7 @@ static void fills_ahead(void **state)
 	for (k = 0; window_moves(3 + ++n) == 2; k++)
 		assert_true(k < 40);
 	assert_in_range(k, 20, 32);
-	/* Those that are read bring others. */
+	/* Blocks filled ahead that are read bring others. */
 	for (k = 0; k < 5; k++)
 		assert_int_equal(read_moves(hits, (3 + k) * 4 + 3), 1);
 	hybrid_volume_reset_counters(v);
@@ -685,7 +694,7 @@ static void hits_pay(void **state)
 	assert_int_equal(status().cached, 1 + 29 + 64 + 8);
 }
 
-/* What was filled ahead in vain makes room before anything that was read. */
+/* Blocks filled ahead in vain are evicted before any block that was read. */
 static void ahead_goes_first(void **state)
 {
 	struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
@@ -703,7 +712,10 @@ static void ahead_goes_first(void **state)
 		assert_int_equal(read_moves(HYBRID_READ_HITS, n * 4 + 1), 1);
 }
 
-/* The last window: nothing is filled behind the volume; what lies in front of a miss is. */
+/*
+ * In the last window nothing is filled beyond the volume's end; the blocks in front of a miss
+ * are.
+ */
 static void ahead_ends_at_the_volume(void **state)
 {
 	u32 last = info.data_sectors / BLOCK - 1;
@@ -717,7 +729,10 @@ static void ahead_ends_at_the_volume(void **state)
 	assert_int_equal(status().counter[HYBRID_READ_HITS], 1);
 }
 
-/* Who reads what is just being written gets it from the cache; but not once the write failed. */
+/*
+ * A read of data that is just being written gets it from the cache, but not once the write
+ * failed.
+ */
 static void reads_beside_a_write(void **state)
 {
 	struct hybrid_actions acts;
@@ -772,7 +787,10 @@ static void reads_beside_writes_that_failed(void **state)
 	free(first);
 }
 
-/* Goes to a device, @origin, that would have to wait and says so: the user hears of it. */
+/*
+ * Sends I/O that the cache device, or the origin (@origin), refuses because it would have to
+ * wait: the user gets -EAGAIN.
+ */
 static void refused(enum hybrid_io_type type, u64 sector, u32 count, bool origin)
 {
 	struct hybrid_actions acts;
@@ -798,7 +816,10 @@ static void cache_errors(u64 nr_reads, u64 nr_writes, u64 nr_flushes)
 	assert_int_equal(st.flush_errors, nr_flushes);
 }
 
-/* What a device refuses goes nowhere else, is no error of the device's, and changes nothing. */
+/*
+ * I/O that a device refuses goes nowhere else, counts as no error of the device, and changes
+ * nothing.
+ */
 static void refused_by_a_device(void **state)
 {
 	struct hybrid_volume_status before;
@@ -811,7 +832,7 @@ static void refused_by_a_device(void **state)
 	put(dirty, BLOCK, 1);
 	assert_int_equal(flush_volume(), 0);
 	before = status();
-	/* Hits: what is there stays there. */
+	/* Hits: cached data stays cached. */
 	refused(HYBRID_IO_READ, clean, 8, CACHE);
 	refused(HYBRID_IO_READ, clean + 56, 24, CACHE);
 	refused(HYBRID_IO_READ, dirty, BLOCK, CACHE);
@@ -822,7 +843,10 @@ static void refused_by_a_device(void **state)
 	moved(64, 0, 0, 0);
 	reads(dirty, BLOCK, 1);
 	moved(BLOCK, 0, 0, 0);
-	/* Others: of what would have been replaced the origin has the only copy, or the cache. */
+	/*
+	 * Others: the origin, or the cache, has the only copy of the data that they would have
+	 * replaced.
+	 */
 	put(clean + 72, 8, 2);
 	refused(HYBRID_IO_WRITE, clean, 8, CACHE);
 	refused(HYBRID_IO_WRITE, none, BLOCK, CACHE);
@@ -838,7 +862,7 @@ static void refused_by_a_device(void **state)
 	assert_int_equal(status().counter[HYBRID_CACHE_ERRORS], 0);
 	assert_int_equal(status().counter[HYBRID_ORIGIN_ERRORS], 0);
 	cache_errors(0, 0, 0);
-	/* Nothing is in the way of what follows. */
+	/* The refused I/O does not hinder I/O that follows. */
 	put(dirty + 8, 16, 3);
 	rest();
 	assert_int_equal(status().dirty, 0);
@@ -846,7 +870,7 @@ static void refused_by_a_device(void **state)
 	assert_true(origin_has(dirty + 8, 16, 3));
 }
 
-/* What fails of the cache device counts as what it was: data here, metadata below. */
+/* Errors of the cache device count by their kind: errors of data here, errors of metadata below. */
 static void errors_by_kind(void **state)
 {
 	u64 clean = 8 * BLOCK, dirty = 16 * BLOCK, none = 24 * BLOCK;
@@ -938,7 +962,7 @@ static void metadata_errors_by_kind(void **state)
 	fail_cache_writes = false;
 }
 
-/* Who waits for a write goes on when a device has refused that. */
+/* I/O that waits for a write goes on when a device has refused that write. */
 static void refused_and_waited_for(void **state)
 {
 	struct hybrid_actions acts;
@@ -1004,7 +1028,7 @@ static void short_way(void **state)
 	fail_cache_writes = false;
 }
 
-/* Who waits for a write that went the fast path is woken by its end. */
+/* The end of a write on the fast path wakes I/O that waits for the write. */
 static void short_way_awaited(void **state)
 {
 	struct hybrid_actions acts;
@@ -1029,7 +1053,7 @@ static void short_way_awaited(void **state)
 	assert_true(reader.done);
 }
 
-/* Scattered writes to what is clean open regions for each other, and flush nothing. */
+/* Scattered writes to clean data open regions for each other, and flush nothing. */
 static void opens_ahead(void **state)
 {
 	u64 before;
@@ -1047,7 +1071,7 @@ static void opens_ahead(void **state)
 	}
 	assert_int_equal(status().counter[HYBRID_WRITE_MISSES], 0);
 	assert_in_range(pool().journal_writes - before, 2, 9);
-	/* What nobody wrote to is closed again. */
+	/* Regions that nobody wrote to are closed again. */
 	rest();
 	rest();
 	assert_int_equal(pool().open_regions, 0);
@@ -1079,7 +1103,9 @@ static void writeback_yields(void **state)
 	}
 }
 
-/* The newest blocks are the first that c2q would evict: if dirty, others go, in peace. */
+/*
+ * c2q would evict the newest blocks first: if they are dirty, other blocks go, without writeback.
+ */
 static void clean_goes_first(void **state)
 {
 	struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
@@ -1114,7 +1140,7 @@ static void endurance(void **state)
 	config.endurance = 1024;	/* MiB a day: 43 an hour */
 	small_pool(8 * MIB, HYBRID_MODE_WRITETHROUGH, &config);
 	tick(100);
-	/* one block uses up what there is for now, but there is room */
+	/* one block uses up the present budget, but there is room */
 	for (n = 0; pool().free > pool().blocks / 8; n++) {
 		assert_true(n < 200);
 		assert_int_equal(read_moves(HYBRID_FILLS, n), 1);
@@ -1124,7 +1150,7 @@ static void endurance(void **state)
 			 n * BLOCK + pool().metadata_writes * HYBRID_META_BLOCK_SECTORS);
 	while (read_moves(HYBRID_FILLS, n))
 		assert_true(++n < 200);
-	/* no room: what is read once is not cached, what is read again is */
+	/* no room: a block read once is not cached, a block read again is */
 	assert_int_equal(read_moves(HYBRID_BYPASS_ENDURANCE, 300), 1);
 	assert_int_equal(read_moves(HYBRID_FILLS, 301), 0);
 	assert_int_equal(read_moves(HYBRID_FILLS, 300), 1);
@@ -1143,7 +1169,7 @@ static void endurance(void **state)
 	assert_int_equal(read_moves(HYBRID_FILLS, 302), 1);
 }
 
-/* Dirty blocks, until there is room for no other; how many. */
+/* Writes dirty blocks until there is no room for another; returns their number. */
 static u32 fill_with_dirty(void)
 {
 	static const struct hybrid_config lazy = {
@@ -1158,7 +1184,10 @@ static u32 fill_with_dirty(void)
 	return n;
 }
 
-/* What a disk takes in order makes room sooner than it takes one by one what finds none. */
+/*
+ * If the origin seeks, writes without room wait: the disk makes room sooner by writeback in order
+ * than by taking these writes one by one.
+ */
 static void full_of_dirty_blocks(void **state)
 {
 	u32 blocks = fill_with_dirty(), n = blocks, k;
@@ -1171,7 +1200,7 @@ static void full_of_dirty_blocks(void **state)
 	assert_false(origin_has((n - 1) * BLOCK, 8, n));
 	for (k = 0; k < n; k++)
 		reads(k * BLOCK, 8, k + 1);
-	/* ... unless that fails: then nobody waits for it */
+	/* ... unless writeback fails: then nobody waits for it */
 	for (; pool().free || status().dirty < pool().blocks; n++)
 		put(n * BLOCK, 8, n + 1);
 	fail_origin = true;
@@ -1183,7 +1212,7 @@ static void full_of_dirty_blocks(void **state)
 	fail_origin = false;
 }
 
-/* Others get room all the time, and this one does not: it waits two seconds. */
+/* Other writes get room all the time, and this one does not: it waits two seconds. */
 static void full_for_one_write(void **state)
 {
 	u32 n = fill_with_dirty(), k;
@@ -1208,7 +1237,7 @@ static void full_for_one_write(void **state)
 	assert_int_equal(status().counter[HYBRID_BYPASS_FULL], 1);
 }
 
-/* Where nothing seeks they go to the origin. */
+/* If the origin does not seek, writes without room go to the origin. */
 static void full_beside_an_ssd(void **state)
 {
 	u32 n = fill_with_dirty();
@@ -1218,7 +1247,7 @@ static void full_beside_an_ssd(void **state)
 	assert_true(origin_has(n * BLOCK, 8, n + 1));
 }
 
-/* A drain of windows, each with one write, begins; how many go before the first flush. */
+/* Begins a drain of windows with one write each; returns how many go before the first flush. */
 static u32 first_batch(u32 windows, u32 version, bool idle)
 {
 	struct hybrid_actions acts;
@@ -1271,7 +1300,7 @@ static bool no_memory_now(size_t size, gfp_t gfp)
 	return gfp & GFP_NOWAIT;
 }
 
-/* Reads of as many blocks, far from each other, that are all under way at once. */
+/* Reads @nr blocks, far from each other, all at once. */
 static void misses_at_once(u32 nr)
 {
 	struct user *u = calloc(nr, sizeof(*u));
@@ -1298,7 +1327,7 @@ static void memory_comes_and_goes(void **state)
 	/* and one for a fill ahead */
 	assert_int_equal(most, kept + 25);
 	assert_int_equal(status().counter[HYBRID_FILLS], 24);
-	/* What is needed again and again stays. */
+	/* Buffers that are needed again and again stay. */
 	for (n = 0; n < 20; n++) {
 		misses_at_once(24);
 		assert_int_equal(nr_buffers, most);
@@ -1340,7 +1369,10 @@ static void dirty_window(void)
 	assert_int_equal(status().dirty, 4);
 }
 
-/* In runs of @most sectors, and with so many more buffers; how many runs reach the origin. */
+/*
+ * Drains in runs of up to @most sectors, with so many more buffers; returns the number of runs
+ * that reach the origin.
+ */
 static u32 drain_window(u32 most, u32 more_buffers)
 {
 	u32 n, written = 0, buffers = nr_buffers;
@@ -1405,7 +1437,10 @@ static void parts_that_fail(void **state)
 		assert_true(origin_has(n * 8, 8, n + 1) == (n != 6));
 }
 
-/* Metadata writes that a flush goes before; and of all the largest, of one run or of single blocks. */
+/*
+ * Returns the number of metadata writes that follow a flush.  @most: blocks of the largest of all
+ * metadata writes, of one run or of single blocks.
+ */
 static u32 durable_writes(u32 *most)
 {
 	u32 n, nr = 0;
@@ -1421,7 +1456,10 @@ static u32 durable_writes(u32 *most)
 	return nr;
 }
 
-/* An entry, and a write of a checkpoint, grow where there is memory; else there are more. */
+/*
+ * An entry, and a write of a checkpoint, grow if there is memory; otherwise there are more of
+ * them.
+ */
 static void metadata_memory(u32 most, u32 checkpoint, u32 entries)
 {
 	u32 n, records = 2000, largest;

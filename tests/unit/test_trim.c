@@ -64,7 +64,7 @@ static u32 discards(void)
 	return n;
 }
 
-/* What a user discards is given back to the cache device: in runs, of the data area. */
+/* Blocks that a user discards are given back to the cache device: in runs, of the data area. */
 static void what_is_discarded(void **state)
 {
 	u32 k;
@@ -103,7 +103,7 @@ static void not_again(void **state)
 	assert_int_equal(pool().trimmed, (BLOCKS + 1) * BLOCK);
 }
 
-/* What is evicted for other data is used again at once. */
+/* Blocks evicted for other data are used again at once. */
 static void not_what_is_evicted(void **state)
 {
 	const struct hybrid_config config = with_rate(1 << 20);

@@ -152,7 +152,7 @@ static void limit_raised(void **state)
 	assert_false(failing());
 }
 
-/* Other settings are no word about errors: what was failing below its limit still is. */
+/* Other settings say nothing about errors: a device that is failing, below its limit, still is. */
 static void other_settings(void **state)
 {
 	struct hybrid_config config;
@@ -175,7 +175,7 @@ static void drain(bool on)
 	carry(&acts);
 }
 
-/* The end of a drain that was asked for ends nothing else. */
+/* The end of a requested drain ends nothing else. */
 static void drain_cancelled(void **state)
 {
 	limits(4, 0);
@@ -186,7 +186,7 @@ static void drain_cancelled(void **state)
 	assert_true(written_through());
 }
 
-/* The root keeps what failed, so a reboot forgets nothing; a drain that was asked for ends there. */
+/* The root keeps the errors, so a reboot forgets nothing; a requested drain ends there. */
 static void kept(void **state)
 {
 	const char *why;
@@ -208,7 +208,7 @@ static void kept(void **state)
 	assert_int_equal(pool().read_errors, 0);
 }
 
-/* The budget: what is saved up, or owed. */
+/* The budget: the amount saved up, or owed. */
 static void budget(void **state)
 {
 	struct hybrid_config config = *hybrid_engine_config(e);

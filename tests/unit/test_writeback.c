@@ -119,7 +119,7 @@ static void windows_of_another_origin(void **state)
 	assert_int_equal(atomic_read(&other->nr_dirty), 0);
 }
 
-/* Background writeback makes way for users of its own disk, not for those of another. */
+/* Background writeback makes way for users of its own disk, not for users of another. */
 static void users_of_another_origin(void **state)
 {
 	static const struct hybrid_config background = {
@@ -172,7 +172,7 @@ static void drain_with_a_limit(void **state)
 	}
 }
 
-/* As a user says who finds nothing to evict. */
+/* Makes writeback urgent, as a user does that finds nothing to evict. */
 static void writeback_is_urgent(void)
 {
 	struct hybrid_actions acts;
@@ -205,7 +205,7 @@ static void limit_of_a_drain_makes_way(void **state)
 	}
 }
 
-/* What a drain of so many windows writes before its first flush, beside users. */
+/* Returns how many windows of a drain are written before its first flush, beside users. */
 static u32 first_batch(u32 windows, u32 version)
 {
 	drain(v, false);
@@ -218,14 +218,17 @@ static u32 first_batch(u32 windows, u32 version)
 	return sectors_of(ORIGIN, true) / 8;
 }
 
-/* Beside users a batch is what is flushed in 50 ms: half after a flush that took longer. */
+/*
+ * Beside users a batch has as many windows as are flushed in 50 ms: half after a flush that took
+ * longer.
+ */
 static void batch_by_the_last_flush(void **state)
 {
 	u32 n, batch;
 
 	assert_int_equal(first_batch(65, 1), 64);
 	flush_ms = 51;
-	/* 64, and what is left */
+	/* 64, and the rest */
 	let_flush_go();
 	assert_int_equal(v->writeback.bound, 16);
 	assert_int_equal(first_batch(65, 2), 16);
@@ -347,8 +350,8 @@ static void batch_beside_users(void **state)
 }
 
 /*
- * A flush of what users alone wrote holds up no window: beside them the next may follow at
- * once, for as long as they write.
+ * A flush that covers only users' writes holds up no window: beside users the next window may
+ * follow at once, for as long as they write.
  */
 static void window_beside_a_flush(void **state)
 {
@@ -456,7 +459,7 @@ static void origin_sleeps(void)
 
 /*
  * With both watermarks at one place there is no writeback below it: for an hour in which users
- * write, read what is cached, and flush, nothing wakes the disk.
+ * write, read cached data, and flush, nothing wakes the disk.
  */
 static void disk_sleeps_below_the_watermark(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What every unit test includes: cmocka and its prerequisites, a seeded PRNG. */
+/* Common to all unit tests: cmocka and its prerequisites, a seeded PRNG. */
 #ifndef UNIT_H
 #define UNIT_H
 
