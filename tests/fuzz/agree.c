@@ -28,7 +28,7 @@ const char *disagreement(struct image *im, int code[1 + POOL_ORIGINS])
 	for (i = -1; i < POOL_ORIGINS; i++)
 		code[1 + i] = check(im, i, OPT_QUIET);
 	live(im, &out);
-	/* What looks like an origin is judged as one */
+	/* An image that looks like an origin is judged as one */
 	if (out.load == -EMEDIUMTYPE)
 		return NULL;
 	for (i = -1; i < POOL_ORIGINS; i++) {

@@ -26,7 +26,7 @@ static struct piece {
 	bool used;
 } pieces[MAX_PIECES];
 
-/* What is behind the piece's end, or all of what was freed, is nobody's. */
+/* Poisons the bytes behind the piece's end, or the whole piece once it is freed. */
 static void fence(const struct piece *piece, size_t bytes)
 {
 	if (!__asan_poison_memory_region)

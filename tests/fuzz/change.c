@@ -293,7 +293,7 @@ static int parse_disk(struct image *im, const char *text, u8 *number)
 	return -1;
 }
 
-/* @word: the words behind the verb; of those not there, "". */
+/* @word: the words behind the verb; "" for missing ones. */
 static int parse_words(struct image *im, struct change *c, char word[3][64])
 {
 	c->value = cpu_to_le64(strtoull(word[1], NULL, 0));

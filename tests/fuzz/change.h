@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Damage to an image, as a list of small changes: what the fuzzer mutates, and
- * what regressions and the matrix are written in.  After each change the
- * checksum of the block is mended, so that what reads it gets beyond that;
- * unless it is raw.
+ * Damage to an image, as a list of small changes: the fuzzer mutates such lists,
+ * and regressions and the matrix are written in them.  After each change that is
+ * not raw the checksum of the block is mended, so that readers get beyond the
+ * check.
  *
  * As bytes (the fuzzer's): the number of the image, then changes of 16 bytes.
  * Any bytes mean something.  As text, one a line:
@@ -12,9 +12,11 @@
  *	set map0.oblock[5] 0x10
  *	add root.journal_head -1
  *	swap map0.instance[3]		with the next one
+ *
  *	flip index0 100 0x80		bits of the byte at 100
  *	copy volumes0 volumes1		... and renumber it
  *	zero map1
+ *
  *	append 3 0x1234			a journal entry of 3 records, journalN from then on
  *	cut cache 9000			the device has so many sectors
  *	raw set map0.valid[0] 1

@@ -99,7 +99,7 @@ int disk_write(struct disk *d, u64 sector, const void *from, size_t len)
 	return 0;
 }
 
-/* ---- what the tools call ---------------------------------------------------- */
+/* ---- functions for the tools ------------------------------------------------ */
 
 int hybrid_device_open(struct hybrid_device *dev, const char *path, unsigned int flags)
 {
@@ -161,7 +161,7 @@ void *hybrid_buffer(size_t len)
 	return buf ? memset(buf, 0, len) : NULL;
 }
 
-/* No disk is another one, has or is a partition, or is recognised by what is on it. */
+/* No disk is another one, has or is a partition, or is recognised by its contents. */
 int hybrid_devices_distinct(const char *a, const char *b, bool force)
 {
 	return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Devices in memory, below userspace/lib/devices.h: what the tools and the
- * engine write to them is taken back after each run.
+ * Devices in memory, below userspace/lib/devices.h: writes of the tools and the engine to them
+ * are taken back after each run.
  */
 #ifndef FUZZ_DISKS_H
 #define FUZZ_DISKS_H
@@ -12,10 +12,10 @@
 #define DISK_BLOCK	4096
 
 struct disk {
-	struct hybrid_device device;	/* what the tools are given; fd: which disk */
+	struct hybrid_device device;	/* for the tools; fd: which disk */
 	const char *name;
 	u8 *bytes;
-	u8 *pristine;			/* NULL: nothing to go back to yet */
+	u8 *pristine;			/* NULL: no contents to go back to yet */
 	u64 size;			/* sectors there are; device.sectors may say less */
 	u32 *touched, nr_touched;	/* blocks */
 	bool *is_touched;
@@ -25,7 +25,7 @@ struct disk {
 
 /* Its path is "image/name". */
 void disk_init(struct disk *d, const char *image, const char *name, u64 sectors);
-/* What it holds now is what disk_reset() goes back to. */
+/* Keeps the present contents for disk_reset(). */
 void disk_keep(struct disk *d);
 void disk_reset(struct disk *d);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Damaged images as files, and what the module must make of them, for a guest. */
+/* Damaged images as files, and the module's expected verdict on each, for a guest. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@ static u64 next(u64 *seed)
 	return *seed >> 24;
 }
 
-/* Up to three changes; the sizes of a guest's disks are what they are. */
+/* Up to three changes; the sizes of a guest's disks do not change. */
 static void draw(struct damage *d, u64 *seed)
 {
 	static const enum verb verbs[] = {

@@ -71,7 +71,7 @@ static void add_superblocks(struct image *im)
 		}
 }
 
-/* A block of the tree, and what stands in the other area. */
+/* Adds a block of the tree, and the block in the other area. */
 static void add_tree(struct image *im, enum place_kind kind, const char *name, u64 sector,
 		     u64 other)
 {
@@ -127,7 +127,7 @@ static void add_journal(struct image *im, struct hybrid_ident *id)
 	im->journal_end = n;
 }
 
-/* Where an origin says what was lost when its cache died. */
+/* Adds the lists of lost granules that an origin has once its cache died. */
 static void add_lost_maps(struct image *im)
 {
 	const struct hybrid_lost_map *map;
@@ -258,7 +258,7 @@ static void create_volumes(struct image *im, struct pool *p)
 	must(hybrid_volume_delete(p->engine, TOMBSTONE, false));
 }
 
-/* Writes to one volume, reads of the other; what the journal holds at the end is young. */
+/* Writes to one volume, reads of the other; the journal's entries at the end are young. */
 static void use(struct image *im, struct pool *p, u32 rounds)
 {
 	u32 block = im->sb.geometry.block_sectors, n, i;
@@ -299,7 +299,7 @@ static void lose(struct image *im, struct pool *p)
 
 	im->disk[0].dead = true;
 	for (i = 0; i < POOL_ORIGINS; i++) {
-		/* What is dirty cannot be written any more, what is not cached can */
+		/* Dirty granules cannot be written any more, granules that are not cached can */
 		pool_io(p, i, HYBRID_IO_WRITE, hybrid_volume_sectors(p->volume[i]) - 8, 8, data,
 			true);
 		pool_close(p, i);
@@ -346,7 +346,7 @@ struct image *images(void)
 
 	if (all[0].name)
 		return all;
-	/* One set of four leaves and two sets; what a crash leaves, and a clean stop */
+	/* One set of four leaves and two sets; the state after a crash, and after a clean stop */
 	make(&all[0], "crashed", 32, 3, CRASH);
 	make(&all[1], "clean", 8, 2, STOP);
 	make(&all[2], "small", 128, 2, CRASH);

@@ -120,7 +120,7 @@ static void message(struct hybrid_pool *pool, struct volume_object *object, char
 		hybrid_pool_message(&ti, argc, argv, result, sizeof(result));
 }
 
-/* What messages did to the metadata must be good for the next activation. */
+/* Metadata changed by messages must be good for the next activation. */
 void fuzz_message(const u8 *bytes, size_t len)
 {
 	struct image *im = image_find("clean");

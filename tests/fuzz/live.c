@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Recovery of what is on an image, a little use, a stop, and recovery again. */
+/* Recovery of an image, a little use, a stop, and recovery again. */
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/time.h>
@@ -10,7 +10,7 @@
 #include "superblock.h"
 #include "targets.h"
 
-/* Of an engine of our small images, whatever is on them (measured: 17.7 MB). */
+/* Of an engine of our small images, with any contents (measured: 17.7 MB). */
 #define MAX_HEAP	(20 << 20)
 
 void found(const char *fmt, ...)
@@ -123,7 +123,7 @@ static bool was_the_last(const char *why)
 	return why && strstr(why, "no sequence");
 }
 
-/* All that was accepted is accepted again, with what the module wrote meanwhile. */
+/* All that was accepted is accepted again, with the module's writes since then. */
 static void use_again(struct image *im, struct pool *p, struct outcome *out)
 {
 	static const struct hybrid_settings settings = { .endurance = 8 };
@@ -201,7 +201,7 @@ void fuzz_load(const u8 *bytes, size_t len)
 
 /* ---- one superblock ---------------------------------------------------------------- */
 
-/* What was decoded says all that counts: it encodes, and decodes again, to the same. */
+/* The decoded superblock has all that counts: it encodes, and decodes again, to the same. */
 static void check_decoded(const struct hybrid_sb *sb, u64 sector, u64 sectors)
 {
 	struct hybrid_superblock again;
@@ -221,7 +221,7 @@ static void check_decoded(const struct hybrid_sb *sb, u64 sector, u64 sectors)
 		found("another superblock after encoding");
 }
 
-/* flags, the device's size, then what is laid over a good superblock */
+/* flags, the device's size, then the bytes laid over a good superblock */
 void fuzz_superblock(const u8 *bytes, size_t len)
 {
 	struct image *im = images();

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The corruption matrix: every field of every structure, and every block, damaged
- * in every way; what check says of it, and whether the module agrees.
+ * The corruption matrix: every field of every structure, and every block, damaged in every way;
+ * check's verdict, and whether the module agrees.
  *
- * One letter for each way: c clean, r recoverable, v refused for a volume, d
- * damaged.
+ * One letter for each way: c clean, r recoverable, v refused for a volume, d damaged.
  */
 #include <stdlib.h>
 
@@ -75,7 +74,7 @@ static void field_line(struct image *im, u32 place, u32 field, u32 element, u32 
 	printf("%-52s %s\n", name, letters);
 }
 
-/* The first, the last, and of what is on the disk the first in use. */
+/* The first element, the last, and the first other one that is in use on the disk. */
 static void field_lines(struct image *im, u32 place, u32 field)
 {
 	const struct place *p = &im->place[place];
@@ -171,7 +170,7 @@ int matrix(void)
 	for (i = 0; i < ARRAY_SIZE(names); i++) {
 		im = image_find(names[i]);
 		for (p = 0; p < im->nr_places; p++)
-			/* Of the third, what the others have not */
+			/* Of the third image, the places that the others do not have */
 			if (i < 2 || im->place[p].kind == PLACE_LOST)
 				place_lines(im, p);
 	}

@@ -129,7 +129,7 @@ static void tick_until(struct pool *p, const bool *done)
 	}
 }
 
-/* ---- what the engine needs -------------------------------------------------- */
+/* ---- services for the engine ------------------------------------------------ */
 
 static void *alloc_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp)
 {
@@ -277,7 +277,7 @@ void pool_drop(struct pool *p)
 	memset(p->volume, 0, sizeof(p->volume));
 }
 
-/* ---- what the module's files call ---------------------------------------------- */
+/* ---- functions for the module's files ------------------------------------------ */
 
 sector_t bdev_nr_sectors(struct block_device *bdev)
 {

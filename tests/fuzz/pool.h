@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A pool in memory: the kernel's superblock reader and the engine over disks
- * that do everything at once.  What must end and does not is an abort().
+ * A pool in memory: the kernel's superblock reader and the engine over disks that do everything
+ * at once.  An operation that must end and does not causes an abort().
  */
 #ifndef FUZZ_POOL_H
 #define FUZZ_POOL_H
@@ -28,7 +28,7 @@ int pool_open(struct pool *p, u32 id, u32 origin, const char **why);
 /* @data: @count sectors, within one block; returns the I/O's error. */
 int pool_io(struct pool *p, u32 origin, enum hybrid_io_type type, u64 sector, u32 count,
 	    void *data, bool fua);
-/* Carry actions out, and those that come of them. */
+/* Carry actions out, and the actions that come of them. */
 void pool_carry(struct pool *p, struct hybrid_actions *acts);
 /* Let time pass until nothing waits for it, or @ms are over. */
 void pool_run(struct pool *p, u32 ms);

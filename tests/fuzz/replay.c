@@ -2,9 +2,11 @@
 /*
  * replay TARGET FILE...	give each file to a target; *.change are text (see change.h)
  * replay --text FILE...	print inputs as text
+ *
  * replay --seeds DIRECTORY [FILE...]	write inputs to begin with: one change of each
  *				field, and the files as bytes
- * replay --dump IMAGE [brief]	what hybridctl dump says of it; without mappings
+ *
+ * replay --dump IMAGE [brief]	the output of hybridctl dump; brief: without mappings
  * replay --export DIRECTORY NR SEED	damaged images for a guest
  * replay --matrix		the corruption matrix, to stdout
  */
@@ -111,7 +113,7 @@ int main(int argc, char **argv)
 	int i;
 
 	hybrid_output.silent = true;
-	/* What comes and goes all the time need not be fresh from the kernel */
+	/* Memory that comes and goes all the time need not be fresh from the kernel */
 	mallopt(M_MMAP_THRESHOLD, 1 << 30);
 	mallopt(M_TRIM_THRESHOLD, 1 << 30);
 	if (argc == 2 && !strcmp(argv[1], "--matrix"))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What is fuzzed.  A target takes any bytes; a finding is an abort(), a
- * sanitizer's report, or a run that takes too long or too much memory.
+ * The fuzz targets.  A target takes any bytes; a finding is an abort(), a sanitizer's report, or
+ * a run that takes too long or too much memory.
  */
 #ifndef FUZZ_TARGETS_H
 #define FUZZ_TARGETS_H
@@ -16,23 +16,23 @@
 FUZZ_TARGETS(X)
 #undef X
 
-/* Say what is wrong, and abort. */
+/* Report a finding, and abort. */
 __attribute__((format(printf, 1, 2), noreturn))
 void found(const char *fmt, ...);
 
 /* A second of CPU time for the next input: others may keep the machine busy. */
 void time_limit(void);
 
-/* From here on nothing is printed but what found() says. */
+/* From here on only found() prints. */
 void be_quiet(void);
 
 /* The input as text; free() it. */
 char *text_of(const u8 *bytes, size_t len);
 
-/* The target @run of what these bytes say; no memory may be left. */
+/* Run target @run on the damage that these bytes describe; no memory may be left. */
 void with_damage(const u8 *bytes, size_t len, void (*run)(struct damage *d));
 
-/* What the module makes of an image. */
+/* The module's results for an image. */
 struct outcome {
 	int load;		/* of the pool: 0 or -errno */
 	const char *why;
@@ -43,14 +43,14 @@ struct outcome {
 };
 
 /*
- * Activate the pool, use it, stop it, activate it again: whatever is accepted
- * works, and what is refused has not been written to.
+ * Activate the pool, use it, stop it, activate it again: a pool or volume that is accepted works,
+ * and one that is refused has not been written to.
  */
 void live(struct image *im, struct outcome *out);
 
 /*
- * Does check say what the module does?  NULL, or what is different.  code: its exit
- * codes, for the cache device alone, and with each of the origins.
+ * Does check agree with the module?  Returns NULL, or the difference.  code: its exit codes, for
+ * the cache device alone, and with each of the origins.
  */
 const char *disagreement(struct image *im, int code[1 + POOL_ORIGINS]);
 
@@ -58,9 +58,9 @@ const char *disagreement(struct image *im, int code[1 + POOL_ORIGINS]);
 int print_dump(struct image *im, bool brief);
 
 /*
- * Write @nr damaged images to DIRECTORY/N.cache, .origin0, .origin1, and a line for
- * each: N, block size, error of the load, and for each origin error, id and size
- * of its volume (size 0: none that could be opened by its table); the reason.
+ * Write @nr damaged images to DIRECTORY/N.cache, .origin0, .origin1.  For each, print a line:
+ * N, block size, error of the load, for each origin the error, id and size of its volume (size 0:
+ * none that could be opened by its table), and the reason.
  */
 void export_images(const char *directory, u32 nr, u64 seed);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* The library's parsers: what they accept they print, and read back as the same. */
+/* The library's parsers: they print each text that they accept, and read it back as the same. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* dump, restore and repair: what they write the module takes, and it says the same. */
+/* dump, restore and repair: the module takes their output, and agrees with it. */
 #include "announce.h"
 #include "errors.h"
 #include "gpt.h"
@@ -8,7 +8,7 @@
 #include "targets.h"
 #include "words.h"
 
-/* What the tools write to: as large as the cache devices of the images, and blank. */
+/* The device that the tools write to: as large as the cache devices of the images, and blank. */
 static struct disk *spare(void)
 {
 	static struct disk disk;
@@ -21,7 +21,7 @@ static struct disk *spare(void)
 	return &disk;
 }
 
-/* ---- what the tools call of hybridctl ------------------------------------------- */
+/* ---- functions of hybridctl for the tools --------------------------------------- */
 
 int confirm_format(const struct command_line *cl, const struct hybrid_device * const *devs,
 		   unsigned int nr);
@@ -50,7 +50,7 @@ void hold_signals(void)
 }
 
 /* All are paths. */
-/* No run directory: nobody lists what is found here. */
+/* No run directory: nobody lists devices found here. */
 /* Nobody asks whether an image is blank. */
 int hybrid_device_signatures(const struct hybrid_device *dev, char **text)
 {
@@ -98,7 +98,7 @@ int print_dump(struct image *im, bool brief)
 	return im ? run_dump(&im->disk[0], brief) : 2;
 }
 
-/* free() *text, whatever is returned: the exit code. */
+/* free() *text, with any return value: the exit code. */
 static int dump(struct disk *d, char **text, size_t *len)
 {
 	FILE *before = stdout;
@@ -129,7 +129,7 @@ static int restore(const char *text, size_t len, struct disk *to)
 	return r;
 }
 
-/* What recovery makes of a cache device. */
+/* The result of recovery for a cache device. */
 static void load(struct disk *cache, struct hybrid_pool_status *st)
 {
 	struct pool p = { .cache = cache };
@@ -145,7 +145,7 @@ static void load(struct disk *cache, struct hybrid_pool_status *st)
 	pool_drop(&p);
 }
 
-/* What was restored from @text is dumped as the same, which is restored, too. */
+/* A pool restored from @text is dumped as the same text, which is restored, too. */
 static void check_identity(struct disk *to, const char *text, size_t len)
 {
 	char *again;
@@ -167,7 +167,7 @@ static void check_identity(struct disk *to, const char *text, size_t len)
 
 /* ---- targets ------------------------------------------------------------------------ */
 
-/* Any text: refused, or restored to what the module takes and a dump gives back. */
+/* Any text: refused, or restored to a pool that the module takes and a dump gives back. */
 void fuzz_restore(const u8 *bytes, size_t len)
 {
 	struct disk *to = spare();
@@ -208,8 +208,8 @@ void fuzz_dump(const u8 *bytes, size_t len)
 }
 
 /*
- * In place, or (@to) onto another device.  Whatever it says that it did is good,
- * and where it says that it did nothing it has written nothing.
+ * In place, or (@to) onto another device.  A repair that it reports is good, and if it reports
+ * that it did nothing, it has written nothing.
  */
 static int repair(struct disk *d, struct disk *to, bool json)
 {
@@ -250,7 +250,7 @@ static void repair_both(struct damage *d)
 	struct hybrid_member m;
 	int r;
 
-	/* What is an origin by its superblocks is judged as one */
+	/* An origin by its superblocks is judged as one */
 	if (hybrid_member_read(&cache->device, &m) || m.sb.role != HYBRID_ROLE_CACHE)
 		return;
 	r = repair(cache, to, d->nr % 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Any text as a trace: refused, or its requests are what a device may get, and are replayed. */
+/* Any text as a trace: refused, or its requests are valid for a device, and are replayed. */
 #include <errno.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -78,7 +78,7 @@ static void replay(struct trace *t, bool sampled)
 	footprint_free(&run.footprint);
 }
 
-/* What is compressed would start another program. */
+/* Compressed traces would start another program. */
 static bool is_compressed(const uint8_t *bytes, size_t len)
 {
 	return len && (bytes[0] == 0x1f || bytes[0] == 0x28 || bytes[0] == 0xfd);
