@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * big-pool FILE SIZE-MIB BLOCK-SECTORS ENTRIES: the cache device of a crashed pool,
- * as a sparse file, with every block mapped that finds room in its set, every fourth
- * of them dirty, and so many of the largest entries in the journal.
+ * big-pool FILE SIZE-MIB BLOCK-SECTORS ENTRIES: the cache device of a crashed pool, as a sparse
+ * file.  Every block that finds room in its set is mapped, every fourth of them is dirty, and the
+ * journal has so many of the largest entries.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -106,7 +106,7 @@ static void seal_tree(void)
 	free(index);
 }
 
-/* Records that say again what the map says of every 64th block. */
+/* Records that repeat the map's contents for every 64th block. */
 static void fill_journal(u32 entries)
 {
 	struct hybrid_journal j;

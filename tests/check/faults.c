@@ -3,16 +3,16 @@
  * Preloaded into a tool: its disks have volatile caches and bad places, and the
  * power is cut.  In the environment:
  *
- *	FAULT_CUT=<n> <seed>	in the n-th write: of all that no fsync covers, each
- *				logical sector is as it was or as it was written; then SIGKILL
+ *	FAULT_CUT=<n> <seed>	in the n-th write: each logical sector that no fsync covers
+ *				is as it was or as it was written; then SIGKILL
  *	FAULT_POWER=<seed>	the same when the tool has ended, however well
  *	FAULT_BAD=<read|write|discard> <file> <first> <end>[;...]	sectors: EIO, or
  *	FAULT_ERRNO=<errno>	another one
  *	FAULT_FLUSH=<n> <file>	its fsync fails from the nth on
  *	FAULT_SIGNAL=<signal>	comes with each discard, which is done
  *	FAULT_DELAY=<ms>	each write of more than 4 KiB takes so long
- *	FAULT_COUNT=<file>	how many writes there were goes there in the end
- *	FAULT_READS=<file>	how many reads, and of how many bytes in all
+ *	FAULT_COUNT=<file>	the number of writes goes there in the end
+ *	FAULT_READS=<file>	the number of reads, and of bytes read in all
  *
  * fsync does nothing else: the machine that runs this stays alive.
  */
@@ -41,7 +41,7 @@ struct undo {
 	char *old;
 };
 
-/* A file that was written; open for as long as we are, for what is undone. */
+/* A file that was written; it stays open until we end, so that writes can be undone. */
 struct written {
 	ino_t ino;
 	int fd;
@@ -184,7 +184,7 @@ static int fd_of(ino_t ino, int fd)
 	return written[nr_written++].fd;
 }
 
-/* What is written whole or not at all. */
+/* The unit that is written whole or not at all. */
 static size_t sector_of(int fd)
 {
 	int size;

@@ -7,11 +7,13 @@
  *	load CACHE			recovery; the rest needs it
  *	create ID NAME MODE ORIGIN	formats the origin; ORIGIN inplace: does not
  *	open ID ORIGIN
+ *
  *	write ID SECTOR COUNT SEED	each sector: 32 times (u64 seed, u64 sector)
  *	read ID SECTOR COUNT		prints the seed of each sector, -1: something else
  *	flush ID
  *	drain [ID]			until nothing is dirty
  *	idle TICKS
+ *
  *	close ID
  *	stop
  *	try CACHE [ID ORIGIN]...	loads and opens, keeps nothing; prints for each a line:
@@ -228,7 +230,7 @@ static void say(int r, const char *why)
 	puts(r ? why : "ok");
 }
 
-/* What the engine would say; the devices stay as they are. */
+/* The engine's verdict; the devices stay as they are. */
 static void do_try(char **arg)
 {
 	struct hybrid_offline *o;

@@ -42,7 +42,7 @@ static u16 generation(u32 leaf)
 	return leaf < HYBRID_VOLUME_LEAVES ? leaf ? 0 : 2 : 2 + scale_mix(leaf) % 2;
 }
 
-/* ---- what is where ------------------------------------------------------- */
+/* ---- layout -------------------------------------------------------------- */
 
 /*
  * From window to window, so that each comes once, and as many as were taken are spread
@@ -60,7 +60,7 @@ static u64 stride(u64 windows)
 	return step;
 }
 
-/* Windows from all over the origin, until each set is full of those that its hash takes. */
+/* Windows from all over the origin, until each set is full of windows that its hash takes. */
 static void fill_windows(struct scale_disk *d)
 {
 	const struct hybrid_geometry *g = &d->sb.geometry;
@@ -116,7 +116,7 @@ static void make_map_leaf(const struct scale_disk *d, u32 nr, struct hybrid_map_
 	hybrid_map_seal(leaf, &id, nr, generation(nr));
 }
 
-/* ---- what is read and written -------------------------------------------- */
+/* ---- reads and writes ---------------------------------------------------- */
 
 static bool in_leaves(const struct scale_disk *d, u64 sector)
 {
@@ -157,7 +157,7 @@ static void move_block(struct scale_disk *d, bool write, u64 sector, void *block
 		memcpy(block, at(d, sector), LEAF_BYTES);
 }
 
-/* What an operation reads is asked for at once, and waited for once. */
+/* An operation's reads are all requested at once, and waited for once. */
 static void count_op(struct scale_disk *d, const struct hybrid_op *op)
 {
 	u64 sectors = 0;
@@ -214,7 +214,7 @@ void scale_disk_op(struct scale_disk *d, struct hybrid_op *op)
 	}
 }
 
-/* ---- what it is made of -------------------------------------------------- */
+/* ---- formatting ---------------------------------------------------------- */
 
 static void format_volume(struct scale_disk *d)
 {

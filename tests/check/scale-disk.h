@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The metadata of a cache device of any size, without the device: what an engine wrote is
+ * The metadata of a cache device of any size, without the device: an engine's writes are
  * remembered, and the map of a full cache is made up whenever it is read.
  */
 #ifndef HYBRID_SCALE_DISK_H
@@ -16,11 +16,11 @@ struct scale_disk {
 	u8 *mem;		/* all in front of the data; leaves only where written */
 	u64 *written;		/* bits: leaves of both areas */
 	struct hybrid_superblock copy[2];	/* of the origin's superblock */
-	/* What was asked of the cache device */
+	/* Requests to the cache device */
 	u64 reads, read_bytes, small_reads, writes, write_bytes, journal_bytes, flushes;
 };
 
-#define SCALE_SMALL_READ 16	/* metadata blocks: what is less */
+#define SCALE_SMALL_READ 16	/* metadata blocks: shorter reads are small */
 
 /* A cache of @cache and an origin of @origin sectors, from nothing.  Exits on errors. */
 void scale_disk_init(struct scale_disk *d, u64 cache, u32 block, u64 origin, const char *policy);

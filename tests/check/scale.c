@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * scale CACHE-GIB BLOCK-KIB ORIGIN-GIB SWEEPS: the engine with a full cache of that size, over
- * metadata that are made up as they are read.  Prints a line of JSON for each phase: what was
- * asked of the cache device, seconds of CPU that the engine took in all, and in the longest
- * of its calls.  Of what is dirty, so many sweeps are written back.
+ * metadata that is made up as it is read.  Prints a line of JSON for each phase: the requests to
+ * the cache device, and seconds of CPU that the engine took in all, and in the longest of its
+ * calls.  So many sweeps of the dirty data are written back.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -237,7 +237,7 @@ static void wait_for(const bool *done)
 	}
 }
 
-/* ---- what the engine needs ----------------------------------------------- */
+/* ---- services for the engine --------------------------------------------- */
 
 static void *alloc_buffer(struct hybrid_engine *engine, u32 sectors, gfp_t gfp)
 {
@@ -308,7 +308,7 @@ static void activate(const char *name)
 	u64 before;
 	double t;
 
-	/* The last one goes as in a power cut: what it wrote stays. */
+	/* The last engine goes as in a power cut: its writes stay. */
 	if (e)
 		hybrid_engine_destroy(e);
 	e = NULL;
@@ -423,7 +423,7 @@ static void measure_writes(const char *name, u32 groups, u32 nr)
 	finish();
 }
 
-/* A second in which nothing arrives, and what `dmsetup status` takes. */
+/* A second in which nothing arrives, and the cost of `dmsetup status`. */
 static void measure_idle(void)
 {
 	struct hybrid_pool_status st;
