@@ -2,8 +2,8 @@
 /*
  * load <device> <key>=<value> ...: one stream of direct I/O, and its figures as a line of JSON.
  *
- * What it does is what fio does with the options of the same names. fio itself is Debian's, with
- * sixty libraries: under emulation it takes eight seconds to start, and this one none.
+ * It does the same as fio with the options of the same names. fio itself is Debian's, with sixty
+ * libraries: under emulation it takes eight seconds to start, and this program none.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -89,7 +89,7 @@ static void sync_device(int fd)
 		err(1, "fsync");
 }
 
-/* At depth 1 by read and write, as most programs do: what a hit costs is measured so. */
+/* At depth 1 by read and write, as most programs do: this measures the cost of a hit. */
 static void run_sync(int fd, struct slot *s, uint64_t end)
 {
 	uint64_t n, now = now_ns();

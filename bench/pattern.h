@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What a load does, and in which order: its options, and the blocks that follow from them. */
+/* The pattern of a load: its options, and the blocks that follow from them, in order. */
 #ifndef BENCH_PATTERN_H
 #define BENCH_PATTERN_H
 
@@ -21,7 +21,7 @@ static const char * const pattern_names[] = {
 	"shuffled",	/* each block once, in random order; then again */
 	"sorted",	/* the blocks that "shuffled" takes, in ascending order */
 	"uniform",	/* any block, also repeatedly */
-	"zipf",		/* exponent 1.1; the popular blocks are scattered, whatever the seed */
+	"zipf",		/* exponent 1.1; the popular blocks are scattered, with any seed */
 	"zoned",	/* 80 % to the first 5 %, 15 % to the next 15 %, 5 % to the rest */
 };
 
@@ -236,7 +236,7 @@ static void parse(const char *word)
 		errx(2, "no option: %s", word);
 }
 
-/* Before the first I/O: what the options are. */
+/* Before the first I/O: reads the options. */
 static void pattern_start(int nr, char **words)
 {
 	int i;

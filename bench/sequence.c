@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * sequence <key>=<value> ...: what a load with these options does, and in which order: for each
- * I/O a line of r or w, and the bytes it begins at and has.
+ * sequence <key>=<value> ...: the I/Os of a load with these options, in order: for each I/O a
+ * line with r or w, its position and its length, both in bytes.
  */
 #include "pattern.h"
 
