@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What the kernel only warns of ends a test. */
+/* Ends a test where the kernel only warns. */
 #define shim_die(...) ({						\
 	fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, __func__);	\
 	fprintf(stderr, __VA_ARGS__);					\

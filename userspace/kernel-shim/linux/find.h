@@ -5,8 +5,8 @@
 #include <linux/bitops.h>
 
 /*
- * First bit from @from on whose value is @value, or @size.  Bits may change
- * meanwhile: who looks without a lock stands that.
+ * First bit from @from on whose value is @value, or @size.  Bits may change meanwhile: a search
+ * without a lock must cope with that.
  */
 static inline unsigned long shim_find(const unsigned long *p, unsigned long size,
 				      unsigned long from, bool value)

@@ -9,7 +9,7 @@ typedef struct {
 	int held;
 } spinlock_t;
 
-/* Are interrupts off?  What a test wants to happen where they go on again. */
+/* Are interrupts off?  shim_irqs_on, if set, is called where they go on again. */
 unsigned long shim_irqs_off __attribute__((weak));
 void (*shim_irqs_on)(void) __attribute__((weak));
 
@@ -23,8 +23,8 @@ static inline void shim_irq_restore(unsigned long off)
 int shim_locks __attribute__((weak));
 
 /*
- * Somebody has the lock.  With one thread it would never be had; who simulates
- * more CPUs defines this and lets others go on.
+ * Called when the lock is taken.  With one thread it would never become free; a simulation of
+ * more CPUs defines this and lets the others go on.
  */
 extern void shim_contended(spinlock_t *lock) __attribute__((weak));
 
