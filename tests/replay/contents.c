@@ -58,13 +58,16 @@ val_t content(const void *bytes, bool data)
 	return (val_t)*slot;
 }
 
-/* What nobody wrote (junk, on a cache device) was zeroes when the trace began. */
+/*
+ * Returns the 512 bytes of a value.  Data that nobody wrote (junk, on a cache device) was
+ * zeroes when the trace began.
+ */
 const void *content_bytes(val_t val)
 {
 	return val == VAL_ZERO || val >> 56 ? zeroes : (const void *)val;
 }
 
-/* ---- What sectors were ------------------------------------------------------- */
+/* ---- Former values of sectors ------------------------------------------------ */
 
 struct past {
 	val_t val;

@@ -4,8 +4,8 @@
  *
  * Cuts the power at so many random points of a trace, so many times at each (at
  * all combinations of the volatile writes where there are few), or at one
- * record only.  With --images the first crash state of each point is written
- * to DIR/RECORD: what was on each member, and what the volumes read as after
+ * record only.  With --images the first crash state of each point is written to
+ * DIR/RECORD: the contents of each member, and the contents of the volumes after
  * recovery.  The last line counts; the exit code is 1 if a promise was broken.
  */
 #include <fcntl.h>
@@ -69,7 +69,7 @@ static void write_members(struct world *w)
 	}
 }
 
-/* What was read back stands in the oracle's pins. */
+/* Writes the data read back, which is in the oracle's pins. */
 static void write_volumes(struct world *w)
 {
 	u32 i;
@@ -112,7 +112,7 @@ struct plan {
 	u64 seed, points, samples, at;
 };
 
-/* Draws of this record alone, so that --at finds the same states again. */
+/* Draws for this record alone, so that --at finds the same states again. */
 static bool cut_here(const struct plan *p, const struct trace_file *t, u64 nr, struct rng *rng)
 {
 	bool drawn;

@@ -2,8 +2,8 @@
 /*
  * The recorded requests, carried out on the simulator's disks.
  *
- * Recorders of members are disks; those of volumes tell the oracle what users
- * were promised.  All began as zeroes.
+ * Recorders of members are disks; recorders of volumes tell the oracle of the promises
+ * to users.  All began as zeroes.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 #include "replay.h"
 
-/* A recorder: one of the two. */
+/* A recorder, of a disk or of a volume. */
 struct member {
 	struct device *dev;
 	struct volume *vol;
@@ -24,7 +24,7 @@ struct member {
 static struct member *members;
 static u32 nr_members;
 
-/* A request under way; by the number of its record. */
+/* A request under way, found by the number of its record. */
 struct request {
 	struct dreq dreq;
 	u64 started;
@@ -142,7 +142,7 @@ static void add_member(struct world *w, struct member *m, u64 sectors, u64 from,
 	m->dev = xalloc(sizeof(*m->dev));
 	device_init(m->dev, w->nr_dev, sectors, from, end);
 	w->dev[w->nr_dev++] = m->dev;
-	/* Of a cache device nothing may be read that was not written. */
+	/* Not on the cache device: no sector may be read there that was not written. */
 	for (s = from; m->dev->nr && s < end; s++)
 		device_set(m->dev, s, VAL_ZERO);
 }
@@ -167,7 +167,7 @@ static void add_volume(struct world *w, struct member *m, u64 sectors, u32 id, u
 	oracle_submit(vol->oracle, 0, sectors, ++w->next_version, true, false);
 	oracle_done(vol->oracle, 0, sectors, w->next_version, 0, true, SIM_NEVER);
 	oracle_flush(vol->oracle, ++sim_now, SIM_NEVER);
-	/* What nobody wrote is read back now and then only. */
+	/* Sectors that nobody wrote are read back only now and then. */
 	memset(vol->oracle->touched, 0, sectors / block);
 	m->vol = vol;
 	m->history = history_new(sectors);
@@ -217,7 +217,7 @@ void trace_world(struct trace_file *t, struct world *w)
 
 /* ---- Members ------------------------------------------------------------------ */
 
-/* Zeroes and discards are writes of zeroes: that is what the guests' disks make of them. */
+/* Zeroes and discards are writes of zeroes, as on the guests' disks. */
 static void begin_member(struct trace_file *t, struct world *w, struct device *d,
 			 const struct rec_record *r, struct request *rq)
 {
