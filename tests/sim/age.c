@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Counters near their wrap.  What a life of months would have counted is added when
- * nothing is under way: to each counter, and to all that is compared with it.
+ * Counters near their wrap.  While nothing is under way, the count of a life of months is
+ * added to each counter, and to all values that are compared with it.
  */
 #include "sim.h"
 #include "engine-internal.h"
@@ -9,7 +9,7 @@
 
 #define CYCLE	(1U << 30)	/* flushes of an origin: all stamps are lifted in fewer */
 
-/* So many before the wrap that a run gets there. */
+/* Draws a distance from the wrap that a run covers. */
 static u32 few(struct world *w)
 {
 	return 1 + rng_below(&w->agerng, 12);
@@ -65,7 +65,7 @@ void age_pool(struct world *w)
 	e->wear.written += written;
 }
 
-/* The word: each origin was flushed so often, but those with something to be flushed. */
+/* Ages each origin as by so many flushes, except origins with unflushed writes. */
 void age_flushes(struct world *w)
 {
 	struct hybrid_engine *e = w->e;

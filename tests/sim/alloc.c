@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Memory: the engine's, with a list of what it holds; and arenas of our own. */
+/* Memory: the engine's, with a list of its blocks; and arenas of our own. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -32,8 +32,8 @@ void heap_init(struct heap *h)
 }
 
 /*
- * Freed blocks, by the power of two of their size: crash states make and drop
- * the same ones again and again.  A sanitizer wants to see each come and go.
+ * Freed blocks, by the power of two of their size: crash states allocate and free
+ * the same blocks again and again.  A sanitizer needs to see each of these calls.
  */
 #ifdef __SANITIZE_ADDRESS__
 #define RECYCLE false
@@ -111,7 +111,7 @@ void *sim_calloc(size_t n, size_t bytes)
 	return heap_alloc(sim_heap, n * bytes, 0);
 }
 
-/* What was freed last: whoever overlaps the free may still look there. */
+/* The blocks freed last: a call that overlaps the free may still access them. */
 static struct block *freed[8];
 static u32 nr_freed;
 

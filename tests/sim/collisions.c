@@ -2,11 +2,11 @@
 /*
  * --collisions: makes rare coincidences frequent.
  *
- * Each of these orders once hid a defect from many thousand seeds: writes that
- * begin or end within a granule beside others of the same granules; flushes
- * that find nothing to wait for while those of other volumes wait for an origin;
- * volumes that are closed while their pool stops; origins whose superblock cannot
- * be written when the pool has just failed.
+ * Each of these orders once hid a defect from many thousand seeds:
+ * - writes that begin or end within a granule, beside other writes of the same granules;
+ * - flushes that need not wait, while flushes of other volumes wait for an origin;
+ * - volumes that are closed while their pool stops;
+ * - origins whose superblock cannot be written when the pool has just failed.
  */
 #include <stdio.h>
 
@@ -81,7 +81,7 @@ void collide_draw(struct profile *p, struct rng r, char mode)
 	};
 	u32 steps = p->steps;
 
-	/* The last one needs faults. */
+	/* The last kind needs faults. */
 	p->collisions = 1 + rng_below(&r, sim_faults ? NR_COLLISIONS - 1 : NR_COLLISIONS - 2);
 	draw[p->collisions](p, &r);
 	if (mode == 'B')
@@ -90,7 +90,7 @@ void collide_draw(struct profile *p, struct rng r, char mode)
 
 /* ---- Parts of granules ---------------------------------------------------------- */
 
-/* Some granules of one of few blocks, without a part of the first, or of the last. */
+/* Draws some granules of one of few blocks, without a part of the first, or of the last. */
 bool collide_range(struct world *w, struct volume *vol, u64 *sector, u32 *count)
 {
 	u32 bs = w->p.block_sectors, gs = w->g->granule_sectors, first, cut;
@@ -127,7 +127,7 @@ void collide_submitted(struct world *w, const struct uio *u)
 		}
 }
 
-/* It was acknowledged: whoever reads now must see it, or what came later. */
+/* The write was acknowledged: a read from now on must return its data, or newer data. */
 void collide_written(struct world *w, const struct uio *u)
 {
 	if (w->branch || w->p.collisions != COLLIDE_PARTS || u->io.type != HYBRID_IO_WRITE)
@@ -153,7 +153,7 @@ static bool ask(struct world *w)
 
 /* ---- Flushes -------------------------------------------------------------------- */
 
-/* A flush was acknowledged: what it promises is looked at before the disks change again. */
+/* A flush was acknowledged: its promise is checked before the disks change again. */
 void collide_flushed(struct world *w, struct volume *vol)
 {
 	struct hybrid_io *io;
@@ -169,7 +169,7 @@ void collide_flushed(struct world *w, struct volume *vol)
 		}
 }
 
-/* Writes take long, so that reads come first; or flushes of origins: others' come meanwhile. */
+/* Writes are slow, so that reads come first; or flushes of origins are, so that others flush meanwhile. */
 bool collide_slow(struct world *w, const struct dreq *r)
 {
 	if (w->branch)
@@ -179,7 +179,7 @@ bool collide_slow(struct world *w, const struct dreq *r)
 	return w->p.collisions == COLLIDE_FLUSHES && r->kind == DREQ_FLUSH && r->dev->nr;
 }
 
-/* Where the volume has a clean granule in a closed region: a write there opens that. */
+/* Finds a clean granule of the volume in a closed region: a write there opens the region. */
 static bool find_clean(struct world *w, const struct hybrid_volume *v, u64 *sector)
 {
 	struct hybrid_engine *e = w->e;
@@ -263,7 +263,7 @@ void collide_stop(struct world *w)
 	world_close(w, vol);
 }
 
-/* It runs again: they come back. */
+/* The pool runs again: the volumes come back. */
 void collide_restarted(struct world *w)
 {
 	u32 i;
@@ -281,7 +281,7 @@ void collide_restarted(struct world *w)
 
 /* ---- Origins that cannot go on alone ---------------------------------------------- */
 
-/* The cache dies, and then an origin does not take what has to be said first. */
+/* The cache dies, and then an origin does not take the superblock that must be written first. */
 bool collide_deal(struct world *w)
 {
 	struct device *d = w->dev[0];
@@ -308,7 +308,7 @@ bool collide_deal(struct world *w)
 	return true;
 }
 
-/* Closed in a failed pool, and what it was to do alone could not be said? */
+/* Counts closes in a failed pool of volumes whose origin could not be marked as alone. */
 void collide_closes(struct world *w, const struct volume *vol)
 {
 	const struct hybrid_volume *v = vol->v;

@@ -7,7 +7,7 @@
 static u64 hits[NR_PHASES][NR_FAULTS];
 static u64 held[NR_HOLD_ENDS];
 
-/* Who asks for memory without waiting for it. */
+/* Callers that ask for memory without waiting for it. */
 enum asker { ASKER_JOB, ASKER_ENTRY, ASKER_CHECKPOINT, NR_ASKERS };
 
 static const char * const asker_name[NR_ASKERS] = { "job", "entry", "checkpoint" };
@@ -39,7 +39,7 @@ static const char * const fault_name[NR_FAULTS] = {
 	[FAULT_ORIGIN_WRITE] = "origin-write", [FAULT_ORIGIN_FLUSH] = "origin-flush", [FAULT_ROT] = "rot",
 };
 
-/* ---- What is under way ------------------------------------------------------ */
+/* ---- Phases under way -------------------------------------------------------- */
 
 static bool any_leaving(struct hybrid_engine *e)
 {
@@ -53,7 +53,7 @@ static bool any_leaving(struct hybrid_engine *e)
 	return false;
 }
 
-/* Of the job that the request is part of. */
+/* Returns the phase of the job that the request is part of. */
 static u32 job_phase(const struct dreq *r)
 {
 	struct hybrid_op *op = r->action->op;
@@ -138,7 +138,7 @@ u32 coverage_phases(struct world *w)
 		return e->cp.phase == CP_NONE ? p : BIT(PHASE_RECOVER);
 	if (!e || !e->loaded)
 		return p;
-	/* Nobody else sees this look. */
+	/* No other call may see these accesses. */
 	fibers = fibers_stop();
 	if (!list_empty(&w->uios))
 		p |= BIT(PHASE_RUN);
@@ -158,7 +158,7 @@ void coverage_count(u32 phases, enum sim_fault fault, u32 times)
 			hits[p][fault] += times;
 }
 
-/* Of the calls that somebody waits for, these allocate; else it is I/O, which needs a job. */
+/* Of the calls that somebody waits for, these allocate.  All other allocations are of I/O, for its job. */
 static bool allocates(enum sim_phase p)
 {
 	return p == PHASE_LOAD || p == PHASE_CREATE || p == PHASE_OPEN || p == PHASE_POLICY;
@@ -213,15 +213,15 @@ static u32 impossible(enum sim_phase p)
 	u32 no = allocates(p) || p == PHASE_RUN ? 0 : BIT(FAULT_ALLOC);
 
 	switch (p) {
-	case PHASE_LOAD:	/* reads and flushes the cache device, no more */
+	case PHASE_LOAD:	/* only reads and flushes the cache device */
 		return no | ORIGIN_ERRORS | BIT(FAULT_CACHE_WRITE);
-	case PHASE_RECOVER:	/* writes a checkpoint, no more */
+	case PHASE_RECOVER:	/* only writes a checkpoint */
 	case PHASE_RESTART:
 		return no | ORIGIN_ERRORS | BIT(FAULT_CACHE_READ);
 	case PHASE_POLICY:	/* nothing is in flight, nothing changes on disk */
 		return ERRORS | BIT(FAULT_CUT) | BIT(FAULT_CUT_AGAIN) | BIT(FAULT_CUT_THRICE) |
 		       BIT(FAULT_RESET) | BIT(FAULT_ROT);
-	case PHASE_STOP:	/* no volume runs: metadata is written, no more */
+	case PHASE_STOP:	/* no volume runs: only metadata is written */
 		return no | ORIGIN_ERRORS | BIT(FAULT_CACHE_READ);
 	default:
 		return no;
@@ -252,7 +252,7 @@ void coverage_commit(struct world *w, const struct hybrid_op *op)
 	if (!e || op != &e->meta.op)
 		return;
 	fibers = fibers_stop();
-	/* Those who wait for the rest were taken off the list, and put on it again. */
+	/* Flushes that wait for the rest were taken off the list, and put on it again. */
 	entries_of_several += e->meta.state == META_COMMIT && e->commit.wanted &&
 			      !list_empty(&e->commit.next);
 	fibers_go_on(fibers);

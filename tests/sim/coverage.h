@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the engine was doing when something went wrong: a table of pairs
- * (phase, fault).  A pair that was never hit is a hole in the tests.
+ * The engine's phases during faults: a table of pairs (phase, fault).  A pair
+ * that was never hit is a hole in the tests.
  */
 #ifndef SIM_COVERAGE_H
 #define SIM_COVERAGE_H
@@ -24,7 +24,7 @@ enum sim_phase {
 	PHASE_RUN,		/* users' I/O is in flight */
 	PHASE_FILL,
 	PHASE_STAGED,		/* a user's I/O goes through a buffer */
-	PHASE_HOLD,		/* data are in memory, or on the way there, ahead of a run */
+	PHASE_HOLD,		/* data is in memory, or on its way there, ahead of a run */
 	PHASE_RANGE,		/* discard, write-zeroes */
 	PHASE_WRITEBACK,
 	PHASE_EVICT,		/* a removed block is not free yet */
@@ -42,7 +42,7 @@ enum sim_fault {
 	FAULT_CUT,		/* power cut or reset in a life that began cleanly */
 	FAULT_CUT_AGAIN,	/* ... that began with the recovery from one */
 	FAULT_CUT_THRICE,	/* ... from a cut in such a life, or more of them */
-	FAULT_RESET,		/* of whichever kind, the power stays on */
+	FAULT_RESET,		/* in any such life; the power stays on */
 	FAULT_ALLOC,
 	FAULT_CACHE_READ,	/* errors, in the order of enum dreq_kind */
 	FAULT_CACHE_WRITE,
@@ -54,28 +54,28 @@ enum sim_fault {
 	NR_FAULTS
 };
 
-/* What is under way: a bit for each enum sim_phase. */
+/* Returns the phases under way: a bit for each enum sim_phase. */
 u32 coverage_phases(struct world *w);
 /* @fault happened @times in those phases. */
 void coverage_count(u32 phases, enum sim_fault fault, u32 times);
 /* An allocation of the call under way fails. */
 void coverage_alloc(void);
-/* One that is not waited for: a job's, its buffer's (@bytes 0), or the journal's. */
+/* An allocation that may not wait: of a job, of its buffer (@bytes 0), or of the journal. */
 void coverage_nowait(struct world *w, size_t bytes, bool fails);
-/* I/O that must not wait ends, as it is no hit or (@device) its device would have to. */
+/* I/O that must not wait ends: it is no hit, or (@device) its device would have to wait. */
 void coverage_refused(bool device);
 /* The request fails. */
 void coverage_error(const struct dreq *r);
 /* The machine dies @times in this state, or did when w->crashed was set. */
 void coverage_death(struct world *w, bool reset, u32 times);
 
-/* A write of metadata begins: is it an entry of a commit that takes more of them? */
+/* A write of metadata begins: counts it if it is an entry of a commit that takes more entries. */
 void coverage_commit(struct world *w, const struct hybrid_op *op);
 
-/* This engine dies: what became of all that it held counts. */
+/* This engine dies: adds up how its holds ended, its retired places, and whether its cache is failing. */
 void coverage_holds(struct world *w);
 
-/* What was held; what memory came at once; then phases by faults, "-" where a pair cannot be hit. */
+/* Prints ends of holds, allocations without waiting, then phases by faults, "-" for impossible pairs. */
 void coverage_print(void);
 
 /* The value of @call, which is phase @p as long as it runs. */

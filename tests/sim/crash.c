@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Crash states.  The world stands still; in a copy of it the power is cut, a new
- * engine recovers, everything is read back and compared with what the oracle
+ * Crash states.  The world stands still; in a copy of it the power is cut, and a new
+ * engine recovers.  All data is read back and compared with the values that the oracle
  * allows.  Then the copy is taken back.
  */
 #include <stdlib.h>
@@ -49,9 +49,9 @@ static void cut_by_chance(struct world *w, struct rng *rng)
 	}
 }
 
-/* ---- What must hold ----------------------------------------------------------- */
+/* ---- Promises ----------------------------------------------------------------- */
 
-/* What an origin says of itself: the newer good copy of its superblock. */
+/* Reads the newer good copy of an origin's superblock. */
 static bool read_origin_sb(struct volume *vol, struct hybrid_sb *best)
 {
 	struct hybrid_sb sb;
@@ -68,7 +68,7 @@ static bool read_origin_sb(struct volume *vol, struct hybrid_sb *best)
 	return found;
 }
 
-/* The lost map that the superblock names, as it is durable; NULL: none is good. */
+/* Returns the durable lost map that the superblock names; NULL: no copy is good. */
 static struct hybrid_lost_map *read_lost_map(struct volume *vol, const struct hybrid_sb *sb)
 {
 	struct hybrid_lost_map *map;
@@ -98,7 +98,7 @@ static bool lost(const struct hybrid_lost_map *map, u64 sector)
 	return map && hybrid_lost_next(map, &at) && at == sector;
 }
 
-/* The origin alone has everything but what @map says. */
+/* Checks that the origin alone has all data except the granules that @map lists. */
 static void check_origin_alone(struct world *w, struct volume *vol, const char *rule,
 			       const struct hybrid_lost_map *map)
 {
@@ -121,8 +121,9 @@ static void check_origin_alone(struct world *w, struct volume *vol, const char *
 }
 
 /*
- * P4: without the cache, a volume that never was writeback is whole.  P5: so is
- * one whose origin says that nothing is lost, and others but for what it lists.
+ * P4: without the cache, a volume that never was writeback is whole.  P5: so is a volume
+ * whose origin says that nothing is lost; other volumes lack only the granules that their
+ * origin lists.
  */
 static void check_clean_origins(struct world *w)
 {
@@ -166,7 +167,7 @@ static void check_dirty_counts(struct world *w)
 	}
 }
 
-/* After a drain and a stop the origins alone hold everything. */
+/* After a drain and a stop the origins alone hold all data. */
 static void check_drained_origins(struct world *w)
 {
 	u32 i;
@@ -265,7 +266,7 @@ static void drain_and_stop(struct world *w)
 	struct hybrid_actions acts;
 	u32 i, ticks;
 
-	/* What is dirty and cannot be read cannot be drained */
+	/* Dirty data that cannot be read cannot be drained */
 	if (w->dev[0]->fault.nr_bad || w->dev[0]->fault.nr_worn)
 		return;
 	for (i = 0; i < w->nr_vol; i++)
@@ -300,7 +301,7 @@ static void drain_and_stop(struct world *w)
 			  (unsigned long long)w->heap.bytes);
 }
 
-/* It comes up, and dies again at any change of the disks; at last it may live. */
+/* The machine comes up, and dies again at any change of the disks; at last it may live. */
 static void explore_deaths(struct world *w, u32 deaths, struct rng *rng)
 {
 	while (deaths-- && !w->stop) {
@@ -317,7 +318,7 @@ static void explore_deaths(struct world *w, u32 deaths, struct rng *rng)
 		crash_read_back(w);
 }
 
-/* Dies while it drains, closes its volumes, stops. */
+/* The machine dies while the pool drains, closes its volumes, or stops. */
 static void explore_stop(struct world *w, struct rng *rng)
 {
 	w->crash_at = w->changes + 1 + rng_below(rng, 40);
@@ -424,7 +425,7 @@ static void copy_world(struct world *b, struct world *w, u32 sample)
 
 #define MAX_SEEN (1 << 14)
 
-/* Has this very state of the disks been looked at, with the same allowed? */
+/* Has this very state of the disks been explored before, with the same values allowed? */
 static bool seen(const struct world *w, size_t undo)
 {
 	static struct {

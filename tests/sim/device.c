@@ -3,11 +3,11 @@
  * A disk with a volatile write cache.
  *
  * Every sector has one durable value and a chain of newer, volatile versions.  A
- * write in flight may be carried out in part at any time; when it completes all
- * of it has been.  A flush makes durable what had completed before the flush was
- * submitted.  A cut leaves each sector with its durable value, with any of its
- * versions, or with that of a write still in flight.  A protected device makes
- * durable what completes; one that lies, nothing at all.
+ * write in flight may be carried out in part at any time; when it completes, all
+ * of it has been carried out.  A flush makes all writes durable that completed before
+ * the flush was submitted.  A cut leaves each sector with its durable value, with any
+ * of its versions, or with the value of a write still in flight.  On a protected
+ * device completed writes are durable; a lying device makes nothing durable.
  */
 #include <stdlib.h>
 
@@ -206,7 +206,7 @@ static void drop_chain(struct volatiles *v, u32 i)
 	}
 }
 
-/* Version *link becomes durable; it and what is older leaves the chain. */
+/* Version *link becomes durable; this and all older versions leave the chain. */
 static void settle(struct device *d, u64 sector, u32 *link)
 {
 	u32 i = *link;
@@ -265,7 +265,7 @@ static void settle_write(struct dreq *r)
 	forget_clean(r->dev->v);
 }
 
-/* As the tools write: durable when it returns. */
+/* Writes as the tools do: the bytes are durable on return. */
 void device_set_bytes(struct device *d, u64 sector, const void *bytes, u32 len)
 {
 	char *copy = arena_alloc(&sim_arena, len);
@@ -314,7 +314,7 @@ static bool in_range(const struct dreq *r, u64 from, u64 to)
 	return r->sector < to && r->sector + r->count > from;
 }
 
-/* What is written can be read again. */
+/* A bad sector that is written can be read again. */
 static void mend_bad(const struct dreq *r)
 {
 	struct fault *f = &r->dev->fault;
@@ -370,12 +370,12 @@ static val_t value_of(struct dreq *r, u32 i, struct rng *rng)
 	case DREQ_ZEROES:
 		return VAL_ZERO;
 	case DREQ_DISCARD:
-		/* Nobody may read what the cache device has there, whatever that is. */
+		/* Nobody may read the contents of the cache device there. */
 		if (!r->dev->nr)
 			return VAL(VAL_JUNK - 1, r->sector + i - r->dev->data_from, 0);
 		if (r->dev->discard == 1 || (r->dev->discard == 2 && rng_below(rng, 2)))
 			return VAL_ZERO;
-		return 0;	/* stays */
+		return 0;	/* the value stays */
 	default:
 		return r->vals[i];
 	}
@@ -442,7 +442,7 @@ static void zero_sectors(void *bytes, u32 nr)
 		memset(bytes, 0, nr * 512);
 }
 
-/* Metadata: much of it zeroes, in long runs. */
+/* Reads metadata, much of which is zeroes, in long runs. */
 static void read_bytes(struct dreq *r, u32 low, u32 high)
 {
 	u32 i, n;
@@ -474,7 +474,7 @@ static void apply_part(struct dreq *r, u32 low, u32 high, struct rng *rng)
 			apply_sector(r, i, rng);
 }
 
-/* Carry out @low ... @high, which grows the part that is done already. */
+/* Carries out @low ... @high, which extends the part already carried out. */
 static void apply_range(struct dreq *r, u32 low, u32 high, struct rng *rng)
 {
 	apply_part(r, low, r->low, rng);
@@ -495,7 +495,7 @@ void dreq_apply(struct dreq *r, struct rng *rng, bool part)
 		return;
 	}
 	if (part) {
-		if (r->low == r->high) {	/* nothing yet: start anywhere */
+		if (r->low == r->high) {	/* no sector yet: start anywhere */
 			r->low = rng_below(rng, r->count);
 			r->high = r->low;
 		}
@@ -525,7 +525,7 @@ static bool flush_failed(const struct dreq *r)
 	return r->kind == DREQ_FLUSH || (r->dev->nr && writes_sb(r));
 }
 
-/* A failed flush: some of what it covered never becomes durable. */
+/* A flush failed: some of the data that it covered never becomes durable. */
 static void doom(struct dreq *r, struct rng *rng)
 {
 	struct volatiles *v = r->dev->v;
@@ -553,13 +553,13 @@ void dreq_complete(struct dreq *r, struct rng *rng)
 	if (r->error) {
 		if (changes(r) && rng_below(rng, 2))
 			dreq_apply(r, rng, true);
-		/* One that lies loses nothing before the power goes */
+		/* A lying device loses nothing before the power goes */
 		if (flush_failed(r) && r->dev->fault.dooms &&
 		    r->dev->profile != DEVICE_LYING)
 			doom(r, rng);
 		r->dev->flush_failed |= flush_failed(r);
 		leave_flight(r);
-		/* The next flush covers what landed */
+		/* The next flush covers this write */
 		r->done = ++sim_now;
 		return;
 	}
@@ -592,7 +592,7 @@ static void forget_volatile(struct volatiles *v)
 	v->free = 0;
 }
 
-/* Writes of which something is volatile, oldest first. */
+/* Lists the writes with volatile sectors, oldest first. */
 u32 device_volatile_writes(struct device *d, struct dreq **list, u32 max)
 {
 	struct volatiles *v = d->v;
@@ -631,7 +631,7 @@ static bool survives(struct dreq *by, enum cut how, u64 mask, struct dreq **list
 	return false;
 }
 
-/* The rest of the writes in flight lands, as far as it survives. */
+/* The rest of each write in flight lands, as far as it survives. */
 static void land_inflight(struct device *d, enum cut how, u64 mask, struct dreq **list, u32 nr,
 			  struct rng *rng)
 {
@@ -674,7 +674,7 @@ static void cut_sector(struct device *d, u64 sector, enum cut how, u64 mask,
 
 /*
  * In a crash state (undo_on) the versions and the state of the requests in
- * flight are the world's and must be found as they were.
+ * flight belong to the world, and must be unchanged afterwards.
  */
 void device_cut(struct device *d, enum cut how, u64 mask, struct rng *rng)
 {
@@ -698,7 +698,7 @@ void device_cut(struct device *d, enum cut how, u64 mask, struct rng *rng)
 		forget_volatile(d->v);
 		return;
 	}
-	/* Take back what landed only in this crash state */
+	/* Take back the writes that landed only in this crash state */
 	for (i = 0; i < n; i++) {
 		struct dreq *r = d->v->inflight[i];
 		u32 k;
@@ -726,7 +726,7 @@ void device_cut(struct device *d, enum cut how, u64 mask, struct rng *rng)
 		forget_clean(d->v);
 }
 
-/* The machine was reset: the device may carry the rest out, or some of it. */
+/* The machine was reset: the device may carry out the rest of the request, or some of it. */
 static void land(struct dreq *r, struct rng *rng)
 {
 	if (changes(r) && !r->dev->fault.dead) {
@@ -738,7 +738,7 @@ static void land(struct dreq *r, struct rng *rng)
 			dreq_apply(r, rng, false);
 		}
 	}
-	/* The next flush covers what landed */
+	/* The next flush covers this write */
 	r->done = ++sim_now;
 }
 
@@ -801,7 +801,7 @@ void device_enter_branch(struct device *d)
 	forget_volatile(d->v);
 }
 
-/* Versions of the world's, oldest first, with those who wrote them. */
+/* Copies versions of the world, oldest first, with the requests that wrote them. */
 static void copy_chain(struct device *d, u64 sector, u32 i, struct dreq *landed)
 {
 	struct version *x = &d->vol[0].pool[i];

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* What happens while the engine runs: drawn from the seed, one at a time. */
+/* Events while the engine runs: drawn from the seed, one at a time. */
 #include "sim.h"
 #include "coverage.h"
 #include "fibers.h"
 #include "script.h"
 
-/* What an admin asks of the engine. */
+/* A request of an admin to the engine. */
 struct request {
 	struct volume *vol;	/* or NULL: the pool */
 	u64 what;
@@ -19,7 +19,7 @@ static struct volume *pick_volume(struct world *w)
 	return vol->v && !vol->closing ? vol : NULL;
 }
 
-/* ... that takes I/O. */
+/* ... one that takes I/O. */
 static struct volume *pick_running(struct world *w)
 {
 	struct volume *vol = pick_volume(w);
@@ -39,7 +39,7 @@ bool users_overlap(struct world *w, struct volume *vol, u64 sector, u32 count)
 	return false;
 }
 
-/* What a run will come to next. */
+/* Draws a block that the run will reach soon. */
 static u64 soon_in_run(struct world *w, struct volume *vol)
 {
 	u64 block = vol->run_at / w->p.block_sectors + rng_below(&w->rng, 8);
@@ -314,8 +314,8 @@ static bool close_event(struct world *w, struct volume *vol)
 }
 
 /*
- * Others run meanwhile.  Whether users flush before is dm's affair: noflush is
- * what its core does, or does not do, before it calls.
+ * Other volumes run meanwhile.  Whether users' I/O is flushed is dm's affair: its core does
+ * this, or skips it (noflush), before it calls.
  */
 static bool suspend(struct world *w, struct volume *vol)
 {
@@ -366,7 +366,7 @@ static void call_policy(struct world *w, void *arg)
 	w->switching = false;
 }
 
-/* As a message does it: I/O goes on, but nobody else switches meanwhile. */
+/* Switches the policy as a message does: I/O goes on, but nobody else switches meanwhile. */
 static void policy_event(struct world *w)
 {
 	const char *name;
@@ -378,7 +378,7 @@ static void policy_event(struct world *w)
 	fiber_call(w, call_policy, &name, sizeof(name));
 }
 
-/* As a reload does it, while nothing is in flight. */
+/* Changes settings as a reload does, while nothing is in flight. */
 static void new_settings(struct world *w)
 {
 	const char *name = draw_next_policy(w);
@@ -389,7 +389,7 @@ static void new_settings(struct world *w)
 	hybrid_engine_configure(w->e, &config);
 }
 
-/* As a pool's table is reloaded: all volumes are suspended meanwhile. */
+/* Reloads as for a pool's new table: all volumes are suspended meanwhile. */
 void reload(struct world *w)
 {
 	bool suspended[SIM_MAX_VOLUMES];
@@ -412,7 +412,7 @@ void reload(struct world *w)
 	r = DURING(w, PHASE_RESTART, hybrid_engine_restart(w->e, &why));
 	if (w->crashed || w->stop)
 		return;
-	/* A pool that has failed serves what it can (P5) */
+	/* A failed pool still serves clean granules (P5) */
 	if (r && !(w->faulty && hybrid_engine_failed(w->e)))
 		violation(w, "error", "restart fails with %d: %s", r, why ? why : "");
 	world_kick(w);
@@ -422,7 +422,7 @@ void reload(struct world *w)
 	collide_restarted(w);
 }
 
-/* What is asked for by hand. */
+/* Events of an admin: reload, tunables, suspend and resume. */
 void admin_event(struct world *w)
 {
 	struct hybrid_config config;
@@ -482,7 +482,7 @@ void recreate(struct world *w, struct volume *vol, bool drop)
 	if (w->crashed || w->stop)
 		return;
 	if (r && w->faulty) {
-		w->crashed = true;	/* what became of it, only a new life tells */
+		w->crashed = true;	/* only a new life tells the outcome */
 		return;
 	}
 	if (r)
@@ -535,7 +535,7 @@ void tick(struct world *w, u32 ms)
 	world_tick(w, ms);
 }
 
-/* What has no line of its own in a script is drawn again when that is replayed. */
+/* Choices without a line of their own in a script are drawn again when the script is replayed. */
 void do_event(struct world *w, enum event ev)
 {
 	switch (ev) {

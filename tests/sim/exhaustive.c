@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Mode C: all sequences of up to a few operations on two blocks and a cache of
- * one or two, each a script.  Between two operations the first one ends, or they
- * run into each other: both are tried.  The power is cut at every change of a
- * disk behind the last point where all was at rest; the changes before belong to
- * a shorter sequence.
+ * one or two blocks, each a script.  The first of two operations ends before the
+ * second begins, or they overlap: both are tried.  The power is cut at every change
+ * of a disk after the last point at which all was at rest; the changes before belong
+ * to a shorter sequence.
  */
 #include <stdlib.h>
 
 #include "script.h"
 
-/* Two blocks differ by nothing but their numbers: block 0 comes first. */
+/* The two blocks differ only by their numbers: block 0 comes first. */
 static const struct {
 	u8 kind;
 	u8 block;
@@ -30,7 +30,7 @@ static const struct {
 	{ HYBRID_MODE_WRITEAROUND, 1 },
 };
 
-/* A sequence: its operations, and whether it waits before each but the first. */
+/* A sequence: its operations, and whether it waits before each of them except the first. */
 struct sequence {
 	u32 length;
 	u32 op[8];
@@ -103,7 +103,7 @@ static u64 nr_sequences(u32 length)
 	return n;
 }
 
-/* Those of number @part modulo @parts; returns how many. */
+/* Runs the sequences of number @part modulo @parts; returns how many. */
 u64 exhaustive_run(u32 max_length, u32 part, u32 parts, bool (*go_on)(void), u64 *sum)
 {
 	struct script s = {};

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The fault plan, and the fault atlas: what may go wrong because of it.
+ * The fault plan, and the fault atlas: the errors that each fault excuses.
  *
- * Everything here is drawn from a generator of its own, so that a seed without
- * faults means the same run whatever is added.
+ * All faults are drawn from a generator of their own, so that a seed without
+ * faults means the same run when faults are added.
  *
- * An error of a device excuses errors of users' I/O, and no more than these:
- *   - of the origin: those of its own volume;
- *   - a bad sector of it: those of reads of this sector;
- *   - of the cache device, whose worn sectors fail for good: those of volumes that ever were writeback (P5); of
- *     reads and writes only where the origin does not durably have what is there,
- *     or the cache has something dirty on record (S8).  A write with FUA also fails
- *     if it went to the cache, and its commit cannot end.
- * What is read and written without an error is judged as ever (S1, S2, S7, S9).
+ * An error of a device excuses errors of users' I/O, but only these:
+ *   - An error of the origin excuses errors of its own volume.
+ *   - A bad sector of the origin excuses errors of reads of this sector.
+ *   - An error of the cache device, whose worn sectors fail for good, excuses errors
+ *     of volumes that ever were writeback (P5).  It excuses reads and writes only
+ *     where the origin does not durably have the data, or the cache has dirty data
+ *     on record (S8).  A write with FUA also fails if it went to the cache, and its
+ *     commit cannot end.
+ * Reads and writes without an error are judged as without faults (S1, S2, S7, S9).
  *
- * Data that rot (bits flipped, writes lost, or gone elsewhere) excuse one value of
- * one sector: what that copy holds now, until the sector is durably written
+ * Rotten data (bits flipped, writes lost, or gone elsewhere) excuses one value of
+ * one sector: the value that this copy holds now, until the sector is durably written
  * again.  A device that lies about flushes excuses nothing before the power goes,
- * and everything afterwards.  A write of metadata that is lost excuses nothing in
- * this life, and what rot.c says in the next, with which the run ends.
+ * and everything afterwards.  A lost write of metadata excuses nothing in this life.
+ * In the next life, with which the run ends, it excuses the effects listed in rot.c.
  */
 #include <stdlib.h>
 
@@ -28,7 +29,7 @@
 
 /* ---- Errors -------------------------------------------------------------------- */
 
-/* One device, one kind of request, for a while. */
+/* Faults of one device and one kind of request, for a while. */
 static void deal_simple(struct world *w)
 {
 	struct device *d = w->dev[w->p.fault_kind < 4 ? 0 : 1];
@@ -54,7 +55,7 @@ static void deal_simple(struct world *w)
 	trace(w, 16, d->nr, w->p.fault_kind, "fault %u on dev%u", w->p.fault_kind, d->nr);
 }
 
-/* A sector that users have something in. */
+/* Draws a sector that users use. */
 static u64 used_sector(struct world *w, const struct device *d)
 {
 	u64 n = d->nr ? w->vol[d->nr - 1]->hot : d->data_to - d->data_from;
@@ -119,7 +120,7 @@ static void deal_any(struct world *w)
 	case 6:
 		f->dead = true;
 		break;
-	default:	/* it is there again */
+	default:	/* the device works again */
 		device_heal(d, false);
 	}
 	f->dealt |= what != 7 && !bad;
@@ -153,7 +154,7 @@ void faults_replay(struct world *w, u64 state)
 
 /* ---- Damaged data ------------------------------------------------------------------ */
 
-/* Whose is this sector?  @at: where in the volume. */
+/* Which volume does the sector belong to?  @at: the sector within the volume. */
 static struct volume *volume_at(struct world *w, const struct device *d, u64 sector, u64 *at)
 {
 	u64 offset = sector - d->data_from, b = offset >> w->g->block_shift, key;
@@ -176,7 +177,7 @@ static struct volume *volume_at(struct world *w, const struct device *d, u64 sec
 	return NULL;
 }
 
-/* The sector of the device holds @val: this may be seen, and no more. */
+/* The sector of the device holds @val: reads may return this value, and no other. */
 static void excuse_sector(struct world *w, const struct device *d, u64 sector, val_t val)
 {
 	struct volume *vol;
@@ -187,7 +188,7 @@ static void excuse_sector(struct world *w, const struct device *d, u64 sector, v
 		oracle_rot(vol->oracle, at, val);
 }
 
-/* Nothing volatile, nothing under way: what it holds, it holds for good. */
+/* Is the sector's value final: nothing volatile, and no request under way? */
 static bool at_rest(const struct device *d, u64 sector)
 {
 	u32 i;
@@ -209,7 +210,7 @@ static void damage_sector(struct world *w, struct device *d, u64 sector, val_t v
 	excuse_sector(w, d, sector, val);
 }
 
-/* What the sector holds now, and what a power cut may leave of it. */
+/* Excuses the sector's present value, and the values that a power cut may leave. */
 static void excuse_content(struct world *w, const struct device *d, u64 sector)
 {
 	u32 i;
@@ -247,7 +248,7 @@ void faults_lose(struct world *w, enum meta_kind kind)
 	trace(w, 19, kind, 0, "a write of metadata will be lost, of kind %u", kind);
 }
 
-/* No other one will be.  From now on crash states are looked at more often. */
+/* A write of metadata was lost, and no other will be.  From now on, crash states are more frequent. */
 static void meta_lost(struct world *w, struct dreq *r)
 {
 	const struct hybrid_block_header *header = r->bytes;
@@ -260,7 +261,7 @@ static void meta_lost(struct world *w, struct dreq *r)
 		w->lost_entry = le64_to_cpu(header->number);
 		w->lost_epoch = le64_to_cpu(header->epoch);
 	}
-	/* It takes what was acknowledged for what is on the disks. */
+	/* The linter takes each acknowledged write for carried out. */
 	if (w->lint)
 		linter_free(w->lint);
 	w->lint = NULL;
@@ -268,7 +269,7 @@ static void meta_lost(struct world *w, struct dreq *r)
 		w->p.cut_every = min(w->p.cut_every, 4U);
 }
 
-/* A write that was acknowledged and not done, or done elsewhere. */
+/* A write was acknowledged but not carried out, or carried out elsewhere. */
 void faults_write_lost(struct world *w, struct dreq *r)
 {
 	struct device *d = r->dev;
@@ -329,8 +330,8 @@ void faults_event(struct world *w)
 }
 
 /*
- * The volume is opened again in the same life.  After a flush of its origin
- * failed, this is as after a crash: all that no flush covers may be gone.
+ * The volume is opened again in the same life.  If a flush of its origin failed,
+ * this is as after a crash: all data that no flush covers may be gone.
  */
 void faults_reopen(struct world *w, struct volume *vol)
 {
@@ -342,7 +343,7 @@ void faults_reopen(struct world *w, struct volume *vol)
 	oracle_crash(vol->oracle);
 }
 
-/* The machine comes up, and a device does not. */
+/* The machine comes up, perhaps without one of its devices. */
 void faults_boot(struct world *w)
 {
 	struct line l;
@@ -354,14 +355,14 @@ void faults_boot(struct world *w)
 	}
 	if (w->p.fault_kind == FAULTS_PLANNED && rng_chance(&w->frng, 15))
 		faults_deal(w);
-	/* What a recovery writes, and an activation. */
+	/* Loses a write of the recovery, or of an activation. */
 	if (w->losing && w->step && rng_chance(&w->frng, 30)) {
 		w->losing = false;
 		faults_lose(w, 1 + rng_below(&w->frng, NR_META_KINDS - 1));
 	}
 }
 
-/* Which kind of device each is. */
+/* Draws the profile of each device. */
 void faults_devices(struct world *w)
 {
 	u32 i;
@@ -412,7 +413,7 @@ static bool was_bad(const struct device *d, u64 sector, u32 count)
 	return false;
 }
 
-/* The origin durably has all that may be read of the granules around the I/O. */
+/* Does the origin durably have all data that may be read of the granules around the I/O? */
 bool faults_clean(const struct world *w, const struct uio *u)
 {
 	u64 mask = w->g->granule_sectors - 1, s = u->sector & ~mask;

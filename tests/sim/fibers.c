@@ -27,17 +27,17 @@ struct fiber {
 	void (*fn)(struct world *w, void *arg);
 	u64 arg[ARG_BYTES / 8];
 	bool busy;			/* fn has not returned */
-	bool slow;			/* others overtake it */
+	bool slow;			/* other fibers overtake it */
 	bool drowsy;			/* sleeps again and again */
-	bool overlapped;		/* others ran since fn began */
-	u64 began;			/* when fn did */
+	bool overlapped;		/* other fibers ran since fn began */
+	u64 began;			/* time at which fn began */
 	u64 budget;			/* accesses until it is suspended */
 	struct access next;
-	const spinlock_t *wants;	/* waits for it */
+	const spinlock_t *wants;	/* the lock that it waits for */
 	bool hits;			/* is in hybrid_engine_hit() */
-	u32 awaits;			/* bits of fibers: until they are not */
+	u32 awaits;			/* bits of fibers: waits until these have left it */
 	unsigned int cpu;
-	int locks;			/* held */
+	int locks;			/* locks held */
 	unsigned long irqs_off;
 };
 
@@ -71,7 +71,7 @@ static void save(struct fiber *f)
 	f->irqs_off = shim_irqs_off;
 }
 
-/* A task may go on on another CPU, unless it has a lock. */
+/* A task may continue on another CPU, unless it holds a lock. */
 static void restore(struct fiber *f)
 {
 	shim_cpu = f->locks || rng_below(&rng, 4) ? f->cpu : rng_below(&rng, SHIM_NR_CPUS);
@@ -95,7 +95,7 @@ static void run(struct fiber *f)
 	restore(before);
 }
 
-/* The main flow has no other to return to: it lets others go on from here. */
+/* The main flow has no flow to return to: it lets fibers go on from here. */
 static void run_others(void)
 {
 	bool was_blocking = sim_world->blocking;
@@ -200,7 +200,7 @@ void fibers_begin(struct world *w)
 	main_flow->budget = draw_budget();
 }
 
-/* Most seeds: blocks change hands so often that a sleeper meets it. */
+/* In most seeds, blocks change owners so often that a sleeping fiber meets it. */
 void fibers_profile(struct world *w)
 {
 	struct profile *p = &w->p;
@@ -341,7 +341,7 @@ void fiber_pause(void)
 
 /* ---- Waits -------------------------------------------------------------------- */
 
-/* Let others run until this one may go on. */
+/* Lets other fibers run until this one may go on. */
 static void wait_for_others(const char *whom)
 {
 	static const struct access none;
@@ -357,7 +357,7 @@ static void wait_for_others(const char *whom)
 	main_locks = 0;
 }
 
-/* Somebody else has the lock. */
+/* Another fiber holds the lock. */
 void shim_contended(spinlock_t *lock)
 {
 	if (!on)
@@ -411,7 +411,7 @@ static void accessed(const struct access *a)
 {
 	u32 i;
 
-	/* The shim's own, which each CPU has of its own. */
+	/* Variables of the shim, which each CPU has of its own. */
 	if (a->at == (void *)&shim_cpu || a->at == (void *)&shim_locks ||
 	    a->at == (void *)&shim_irqs_off || a->at == (void *)&shim_irqs_on)
 		return;
@@ -532,7 +532,7 @@ bool fibers_built(void)
 	return built;
 }
 
-/* A barrier is none where memory is in order: but others may be seen here. */
+/* Memory is in order here, so a barrier does nothing; but other fibers may run. */
 void __tsan_atomic_thread_fence(int order);
 void __tsan_atomic_thread_fence(int order)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A block of the tree whose write is lost is noticed because what stands there has
- * another generation than the one named (P6).  So whenever such a block is written,
- * in crash states too: what stands there already is no good block of the same
- * generation, unless it says the same.  A recovery that was cut may have written
- * one, though, that knew of the journal's last entry, whose loss nobody notices.
+ * The engine notices a lost write of a tree block because the old block in its place
+ * has another generation than the one named (P6).  So whenever such a block is written,
+ * in crash states too, the old block must not be a good block of the same generation,
+ * unless both say the same.  There is one exception: a recovery that was cut may have
+ * written a block from the journal's last entry, whose loss nobody notices.
  */
 #include <string.h>
 
@@ -34,7 +34,7 @@ static bool good(const struct world *w, const union block *b, u32 leaf, bool ind
 	return !hybrid_map_check(&b->map, w->g, &id, nr, generation, HYBRID_MAP_LEAF_BLOCKS, NULL);
 }
 
-/* What two blocks of one generation may differ in. */
+/* Clears the fields in which two blocks of one generation may differ. */
 static void forget_differences(union block *b, bool map)
 {
 	b->header.crc = 0;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Origins grow under their volumes, and the power goes at each write of that.
+ * Origins grow under their volumes, and the power goes at each write of the growth.
  *
- * Only what the engine reads and writes is of the larger size at once: the device.  Its data area is as
- * large as the volume, so that whoever reaches the old tail, or the new one, while these count is found.
+ * Only the device, as the engine reads and writes it, has the larger size at once.  Its data area is as
+ * large as the volume.  So an access to the old tail, or to the new one, is found while that tail counts.
  */
 #include "sim.h"
 #include "coverage.h"
 #include "script.h"
 
-/* Of a seed's growth, at most */
+/* Most by which an origin grows in a seed, in units of HYBRID_ALIGN_SECTORS */
 #define GROW_TIMES	2
 
 static u64 begun, ended;
@@ -41,7 +41,7 @@ static bool all_zero(const void *bytes, u32 len)
 	return !b[0] && !memcmp(b, b + 1, len - 1);
 }
 
-/* What was metadata is the volume's: the old tail must be gone, and nobody cares for the rest. */
+/* The old metadata area belongs to the volume now: the old tail must be gone, the rest does not matter. */
 void grow_follow(struct world *w, struct volume *vol)
 {
 	struct device *d = vol->origin;
@@ -53,7 +53,7 @@ void grow_follow(struct world *w, struct volume *vol)
 		return;
 	for (s = d->data_to; s < end && !w->stop; s++) {
 		device_get_bytes(d, s, sector, sizeof(sector), true);
-		/* What failed once may have left one of a size in between */
+		/* A failed growth may have left a tail of a size in between */
 		if (!w->faulty && (!memcmp(sector, HYBRID_SB_MAGIC, HYBRID_SB_MAGIC_SIZE) ||
 		    (!all_zero(sector, sizeof(sector)) &&
 		     ((struct hybrid_block_header *)sector)->magic == cpu_to_le32(HYBRID_LOST_MAGIC))))
@@ -62,13 +62,13 @@ void grow_follow(struct world *w, struct volume *vol)
 		device_clear(d, s);
 	}
 	d->data_to = end;
-	/* Some of it is used from now on */
+	/* Users may use some of the new sectors from now on */
 	if (!w->branch)
 		vol->hot = min(size - w->hole, end - d->data_from);
 	vol->hot = min_t(u64, vol->hot, size - w->hole);
 }
 
-/* The tools zero what they format. */
+/* Zeroes the sectors that the tools zero when they format an origin. */
 void grow_format(struct device *d)
 {
 	u64 s;
@@ -122,13 +122,13 @@ void grow(struct world *w, struct volume *vol, u32 sectors)
 		world_resume(w, vol);
 }
 
-/* Now and then one of them; the first time by less than can be used, perhaps. */
+/* Grows one origin now and then; the first time, perhaps, by less than the volume can use. */
 void grow_event(struct world *w)
 {
 	struct volume *vol;
 	u32 sectors;
 
-	/* On a device that lies the old tail may come back */
+	/* On a lying device the old tail may come back */
 	if (!w->p.grow || w->branch || w->crashed || w->stop || w->lying || w->losing || w->lost_meta ||
 	    w->hang_left || rng_below(&w->growrng, 40))
 		return;

@@ -3,8 +3,8 @@
  * Origins that do not answer.
  *
  * From hang_begin() on, requests of some kinds to one volume's origin stay under way; hang_end()
- * lets them go on.  Before it does, all other volumes must have got theirs: their users' I/O has
- * ended, and what drains is clean.
+ * lets them go on.  Before that, all other volumes must have finished: their users' I/O has
+ * ended, and volumes that drain are clean.
  */
 #include "script.h"
 
@@ -66,7 +66,7 @@ void hang_forget(struct world *w)
 		w->vol[i]->origin->fault.hangs = 0;
 }
 
-/* Is something of a volume whose origin answers not done yet? */
+/* Has a volume whose origin answers not finished yet? */
 static bool others_wait(struct world *w)
 {
 	struct hybrid_volume_status st;
@@ -121,7 +121,7 @@ void hang_end(struct world *w)
 			break;
 		world_tick(w, 100);
 	}
-	/* Errors may hold up records for good; and a pool that failed drains nothing. */
+	/* Errors may hold up records for good, and a failed pool drains nothing. */
 	if (ticks == GO_ON_TICKS && !w->faulty && !w->crashed && !w->stop)
 		report(w);
 	hang_forget(w);
@@ -145,7 +145,7 @@ static void load(struct world *w, struct volume *vol)
 	}
 }
 
-/* Enough blocks for that, and several volumes. */
+/* Enough blocks for such a load, and several volumes. */
 void hang_profile(struct profile *p, struct rng r)
 {
 	if (!sim_hang)
@@ -156,7 +156,7 @@ void hang_profile(struct profile *p, struct rng r)
 	if (rng_below(&r, 2)) {
 		p->hot_blocks = 128;
 		p->cache_blocks = 64 + rng_below(&r, 200);
-		/* There are fewer buffers of these, and none for several blocks. */
+		/* There are fewer buffers for large blocks, and none for several blocks. */
 		if (rng_below(&r, 2))
 			p->block_sectors = 512 << rng_below(&r, 3);
 	}

@@ -11,11 +11,11 @@
 #define TICK_STEPS	24
 #define OLDEST_STEPS	4
 /*
- * For each volume, until one more block is clean.  A block of 1 MiB may take most of them: where
- * there is no memory for more, it is written back in 64 parts, one after the other.
+ * For each volume, until one more block is clean.  A block of 1 MiB may take most of these steps:
+ * without memory for larger buffers, it is written back in 64 parts, one after the other.
  */
 #define MOST_STEPS	4000
-/* In all: a drain that has come this far has shown that it goes on. */
+/* In all: a drain that has taken so many steps has shown that it goes on. */
 #define ALL_STEPS	(2 * MOST_STEPS)
 
 static bool under_way(struct world *w, const struct volume *vol, u64 sector)
@@ -28,7 +28,7 @@ static bool under_way(struct world *w, const struct volume *vol, u64 sector)
 	return false;
 }
 
-/* Each half of the block is written again as soon as that has ended: one is always in flight. */
+/* Each half of the block is written again as soon as its write ended: one is always in flight. */
 static void write_again(struct world *w, struct volume *vol, u64 block)
 {
 	u32 half = w->p.block_sectors / 2, n;
@@ -56,7 +56,7 @@ static void hot_step(struct world *w, u32 n)
 			write_again(w, w->vol[i], b);
 }
 
-/* By a message to the pool, or by modes that keep nothing dirty. */
+/* Starts a drain by a message to the pool, or by modes that keep no dirty data. */
 static void drain_begins(struct world *w, struct rng r)
 {
 	static const u32 clean[] = {
@@ -73,7 +73,7 @@ static void drain_begins(struct world *w, struct rng r)
 			ask_mode(w, w->vol[i], clean[rng_below(&r, ARRAY_SIZE(clean))]);
 }
 
-/* Dirty blocks of open volumes, in RAM and on record: nothing drains the others. */
+/* Counts dirty blocks of open volumes, in RAM and on record: nothing drains other volumes. */
 static u32 left_dirty(struct world *w)
 {
 	u32 i, left = 0;
@@ -103,7 +103,7 @@ static void report(struct world *w)
 
 void drain_beside_users(struct world *w)
 {
-	/* Where calls sleep, or jobs wait for memory, users may pass them for long. */
+	/* If calls sleep, or jobs wait for memory, users may overtake them for long. */
 	bool fair = !sim_interleave && !w->p.alloc_faults;
 	u32 i, n, left, fewest = U32_MAX, since = 0;
 

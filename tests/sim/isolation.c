@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * --isolation: what a hang costs the volumes whose origins answer.
+ * --isolation: the cost of a hang to the volumes whose origins answer.
  *
- * For each kind of request that does not end, and each operation of a healthy volume, a
- * pool is made twice: without and with the hang.  The volumes that hang are under load then:
- * their users' reads and writes, and a drain, ask for more than their share of everything.  What
- * the operation takes is counted in requests that the healthy volume and the pool send to
- * devices, and in ticks of the engine's clock while nothing else is under way.  With the hang it
- * may take three times as many, and few more.
+ * For each kind of request that does not end, and each operation of a healthy volume, the
+ * program makes a pool twice: without and with the hang.  In the second pool the hanging volumes
+ * are under load: their users' reads and writes, and a drain, ask for more than their share of
+ * everything.  The cost of the operation is counted in requests that the healthy volume and the
+ * pool send to devices, and in ticks of the engine's clock while nothing else is under way.  With
+ * the hang it may take three times as many, and few more.
  *
- * The cache device is everybody's: there the table only says what does not end.
+ * All volumes share the cache device: if it hangs, the table only names the operations that do
+ * not end.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,11 +21,11 @@
 
 #define BLOCKS		256	/* of each volume */
 #define CACHE_BLOCKS	128	/* for each volume */
-#define DIRTY		0	/* the first of some blocks in each state */
+#define DIRTY		0	/* the first of SOME blocks in each state */
 #define CLEAN		8
 #define MISSING		16
 #define SOME		6
-#define MOST_TICKS	60U	/* then it hangs: an operation alone takes fewer than ten */
+#define MOST_TICKS	60U	/* more count as a hang: an operation alone takes fewer than ten */
 #define TIMES		3
 #define MORE_REQUESTS	2
 #define MORE_TICKS	3
@@ -35,7 +36,7 @@
 #define WA HYBRID_MODE_WRITEAROUND
 #define PT HYBRID_MODE_PASSTHROUGH
 
-/* ---- What hangs --------------------------------------------------------------- */
+/* ---- Hangs -------------------------------------------------------------------- */
 
 struct row {
 	const char *name;
@@ -59,7 +60,7 @@ static const struct row rows[] = {
 	ROWS("cache", 2, 0, false),
 };
 
-/* ---- What the healthy volume does ----------------------------------------------- */
+/* ---- Operations of the healthy volume ------------------------------------------- */
 
 static bool wait_until(struct world *w, struct volume *vol,
 		       bool (*done)(struct world *w, struct volume *vol))
@@ -103,7 +104,7 @@ static bool read_miss(struct world *w, struct volume *vol)
 	return wait_until(w, vol, no_io);
 }
 
-/* Some of it is dirty, the rest is not valid, or is read whole from the origin. */
+/* Reads a block of which a part is dirty; the rest is not valid, or is read whole from the origin. */
 static bool read_mixed(struct world *w, struct volume *vol)
 {
 	world_submit(w, vol, HYBRID_IO_READ, (u64)(DIRTY + 1) * w->p.block_sectors,
@@ -119,7 +120,7 @@ static bool write_blocks(struct world *w, struct volume *vol)
 	return wait_until(w, vol, no_io);
 }
 
-/* More than is free. */
+/* Writes more blocks than are free. */
 static bool write_many(struct world *w, struct volume *vol)
 {
 	u32 k;
@@ -155,7 +156,7 @@ static bool discard(struct world *w, struct volume *vol)
 	return wait_until(w, vol, no_io);
 }
 
-/* What was dirty before may have been written back since. */
+/* Makes some blocks dirty: earlier dirty blocks may have been written back since. */
 static bool dirty_some(struct world *w, struct volume *vol)
 {
 	u32 k;
@@ -307,7 +308,7 @@ static bool warm_up(struct world *w, struct volume *vol)
 	return wait_until(w, vol, no_io) && dirty_some(w, vol);
 }
 
-/* More than any share: of jobs of each kind, of room, of what waits for records. */
+/* Asks for more than any share: of jobs of each kind, of room, of I/O that waits for records. */
 static void load(struct world *w, struct volume *vol)
 {
 	u32 k;

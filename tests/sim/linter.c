@@ -2,14 +2,13 @@
 /*
  * The order linter: rules J1 to J11 on the stream of device operations.
  *
- * It keeps its own copy of what the metadata on disk say, decoded from the
- * journal entries, leaves and roots as they are written: once as it is durable,
- * once as the last submitted write says.  It asks the engine nothing, but at rest,
- * when RAM must know what the disk does, and no more.  A broken rule is found here
- * without an unlucky cut.
+ * The linter keeps its own copy of the metadata on disk, decoded from the journal
+ * entries, leaves and roots as they are written: once as it is durable, once as the
+ * last submitted write has it.  It asks the engine nothing, except at rest, when RAM
+ * and disk must agree.  It finds a broken rule without an unlucky cut.
  *
- * What a granule's copies hold is read from the devices: a record is compared
- * with what was written, not with what the engine thinks.
+ * It reads the contents of a granule's copies from the devices: it compares a record
+ * with the data written, not with the engine's opinion.
  */
 #include <stdlib.h>
 
@@ -27,7 +26,7 @@ struct owner {
 /* Journal entries that are durable, or in flight */
 struct entry_seen {
 	struct list_head link;
-	struct action *action;	/* that writes it */
+	struct action *action;	/* the action that writes it */
 	u64 n;
 	u32 blocks, nr;
 	bool durable;
@@ -41,25 +40,25 @@ struct linter {
 	bool known;		/* the state on disk, since the first root of this life */
 	bool flushed[SIM_MAX_DEVICES];
 	bool unsettled[SIM_MAX_DEVICES];	/* a flush failed: some records wait for ever */
-	bool data_flushed;	/* the cache device was, since the last journal entry */
-	u64 assembled;		/* no later than this was the entry that its last flush is for */
-	bool tree_flushed;	/* ... since the last leaf or index block */
+	bool data_flushed;	/* the cache device was flushed since the last journal entry */
+	u64 assembled;		/* the entry of the cache device's last flush was assembled by then */
+	bool tree_flushed;	/* the cache device was flushed since the last leaf or index block */
 	struct owner *durable, *sent;	/* of each cache block */
-	struct owner *leaf;		/* ... as the leaves written last say */
+	struct owner *leaf;		/* ... by the leaves written last */
 	u64 *open_durable, *open_sent, *open_leaf;	/* of each set */
 	struct list_head entries;	/* since the durable root's tail, in order */
 	struct hybrid_root_info root;	/* durable */
-	const struct found *before;	/* what the life before left; NULL: not known */
+	const struct found *before;	/* state that the last life left; NULL: not known */
 	u16 *generation;		/* of leaves, by the durable root */
 	u16 *index;			/* of index blocks */
 	u32 leaves_in_flight;
-	struct hybrid_volume_info table[HYBRID_MAX_VOLUMES];	/* as leaves say */
+	struct hybrid_volume_info table[HYBRID_MAX_VOLUMES];	/* by the leaves */
 	struct hybrid_volume_info table_durable[SIM_MAX_VOLUMES];
 	bool origin_dirty[SIM_MAX_VOLUMES];
 	u64 origin_nonce[SIM_MAX_VOLUMES];
 	u64 copy_nonce[SIM_MAX_VOLUMES][2];	/* 0: no good copy */
 	bool origin_lost[SIM_MAX_VOLUMES];	/* some copy names a lost map */
-	u32 cold[SIM_MAX_VOLUMES];	/* the instance that was left behind, 0: none */
+	u32 cold[SIM_MAX_VOLUMES];	/* the instance left behind by a cold start, 0: none */
 	u8 *block;			/* one metadata block or entry, or both lost maps */
 };
 
@@ -158,14 +157,14 @@ static struct volume *volume_of_instance(struct linter *l, u32 instance)
 	return NULL;
 }
 
-/* What the origin's superblocks say, as they are durable. */
+/* Reads the origin's durable superblocks. */
 static void read_origin(struct linter *l, struct volume *vol)
 {
 	struct hybrid_sb sb, best = {};
 	u32 copy;
 
 	if (vol->info.flags & HYBRID_VOLUME_INPLACE) {
-		l->origin_dirty[vol->nr] = true;	/* nothing there says so */
+		l->origin_dirty[vol->nr] = true;	/* no superblock says so */
 		return;
 	}
 	l->origin_lost[vol->nr] = false;
@@ -182,7 +181,7 @@ static void read_origin(struct linter *l, struct volume *vol)
 	l->origin_nonce[vol->nr] = best.nonce;
 }
 
-/* The cache would take the origin for its own. */
+/* Would the cache take the origin for its own? */
 static bool nonce_known(const struct hybrid_volume_info *t, u64 nonce)
 {
 	return nonce && (nonce == t->nonce || nonce == t->nonce_old);
@@ -253,7 +252,7 @@ static bool find_granule(struct linter *l, u32 b, const struct owner *o, u32 nr,
 {
 	u64 offset = (u64)nr << l->g->granule_shift;
 
-	/* The record was true when it was assembled; others may have gone on since. */
+	/* The record was true when it was assembled; other calls may have gone on since. */
 	if (fiber_overlapped())
 		return false;
 	gr->vol = volume_of_instance(l, o->instance);
@@ -272,7 +271,7 @@ static bool is_sector_of(const struct granule *gr, u32 i, val_t val)
 				   val_sector(val) == gr->sector + i);
 }
 
-/* J3, J5: what the record calls valid has been written to the cache, and is durable there. */
+/* J3, J5: a granule that the record calls valid was written to the cache, and is durable there. */
 static void check_written(struct linter *l, struct action *a, u32 b, const struct owner *o, u32 nr)
 {
 	struct granule gr;
@@ -303,7 +302,7 @@ static void check_equal(struct linter *l, struct action *a, u32 b, const struct 
 
 	if (!find_granule(l, b, o, nr, &gr))
 		return;
-	/* What an origin did without its cache, its nonce says when it is opened. */
+	/* A closed origin may be written without its cache: its nonce tells, when it is opened. */
 	if (!gr.vol->v)
 		return;
 	if (changing(cache, gr.cache, n) || changing(gr.vol->origin, gr.origin, n)) {
@@ -325,7 +324,7 @@ static void check_equal(struct linter *l, struct action *a, u32 b, const struct 
 	}
 }
 
-/* J2: what is dirty no longer is durable on the origin, or something newer. */
+/* J2: of a granule that is no longer dirty, the origin durably has this or newer data. */
 static void check_replaced(struct linter *l, struct action *a, u32 b, const struct owner *o, u32 nr)
 {
 	struct granule gr;
@@ -398,7 +397,7 @@ static void check_close(struct linter *l, struct action *a, u32 set, u64 closed)
 	}
 }
 
-/* Which block of those that the simulator has: what a volume has in front is nowhere. */
+/* Returns the number of the simulator's block: blocks in a volume's hole do not exist. */
 static u64 oblock_of(__le64 oblock)
 {
 	return le64_to_cpu(oblock) - sim_world->hole / sim_world->g->block_sectors;
@@ -477,7 +476,7 @@ static void trace_entry(struct linter *l, struct entry_seen *e)
 	}
 }
 
-/* Does the entry say anything of data?  All but that regions are open. */
+/* Does the entry depend on data?  All records do, except one that only opens regions. */
 static bool vouches(const struct linter *l, const struct entry_seen *e)
 {
 	u32 i;
@@ -632,8 +631,8 @@ static void index_submitted(struct linter *l, struct action *a, u64 sector, cons
 }
 
 /*
- * Is the block of a volume that starts cold, under a new instance?  It has nothing dirty
- * then, and a checkpoint under way may be past its entry, and not past its blocks.
+ * Does the block belong to a volume that starts cold, under a new instance?  Then it is not
+ * dirty, and a checkpoint under way may have passed the volume's entry but not its blocks.
  */
 static bool starts_cold(struct linter *l, const struct owner *o)
 {
@@ -642,7 +641,7 @@ static bool starts_cold(struct linter *l, const struct owner *o)
 	return vol && o->instance == l->cold[vol->nr] && !o->dirty;
 }
 
-/* What a recovery from this root and the durable journal would find is what is so. */
+/* A recovery from this root and the durable journal would find the present state. */
 static void check_replay(struct linter *l, struct action *a, const struct hybrid_root_info *root)
 {
 	struct owner *owner = xalloc(l->g->nr_blocks * sizeof(*owner));
@@ -780,7 +779,7 @@ static bool same_volume(const struct hybrid_volume_info *a, const struct hybrid_
 	       !memcmp(a->uuid, b->uuid, HYBRID_UUID_SIZE);
 }
 
-/* What the life before made durable is so for good: a recovery makes nothing else of it. */
+/* A recovery keeps the state that the last life made durable, and changes nothing in it. */
 static void check_kept(struct linter *l, struct action *a)
 {
 	const struct found *f = l->before;
@@ -933,7 +932,7 @@ static bool any_dirty(struct linter *l, struct volume *vol, const struct owner *
 	return false;
 }
 
-/* Has the origin all that a crash may not lose? */
+/* Has the origin all of the granule's data that a crash may not lose? */
 static void check_alone(struct linter *l, struct action *a, u32 b, const struct owner *o, u32 nr)
 {
 	struct granule gr;
@@ -953,8 +952,8 @@ static void check_alone(struct linter *l, struct action *a, u32 b, const struct 
 }
 
 /*
- * J10: no record calls anything dirty.  The last ones may not have got out of a pool that
- * failed; then the origin has all that those on disk call dirty.
+ * J10: no record calls any granule dirty.  The last records of a failed pool may not have been
+ * written; then the origin has the data of all granules that the records on disk call dirty.
  */
 static void check_flag_cleared(struct linter *l, struct action *a, struct volume *vol)
 {
@@ -975,7 +974,7 @@ static void check_flag_cleared(struct linter *l, struct action *a, struct volume
 	}
 }
 
-/* No superblock that could be found may name what is written over. */
+/* No superblock that a reader could find may name a lost map that is written over. */
 static void lost_map_submitted(struct linter *l, struct action *a, struct device *d, u64 sector,
 			       const void *bytes, u32 count)
 {
@@ -993,7 +992,7 @@ static void lost_map_submitted(struct linter *l, struct action *a, struct device
 		broken(l, "P5", "the lost map in use is written over");
 }
 
-/* What a superblock names must be there once it is. */
+/* A lost map must be durable before a superblock names it. */
 static void check_lost_named(struct linter *l, struct action *a, struct device *d,
 			     const struct hybrid_sb *sb)
 {
@@ -1018,7 +1017,7 @@ static void check_lost_named(struct linter *l, struct action *a, struct device *
 		broken(l, "P5", "dev%u is clean, but names a lost map", d->nr);
 }
 
-/* The old tail of an origin that grows.  False: it is none. */
+/* Checks the zeroing of a tail of an origin that grows.  Returns false if the write is something else. */
 static bool tail_zeroed(struct linter *l, struct action *a, struct device *d, u64 sector,
 			const void *bytes, u32 count)
 {
@@ -1033,7 +1032,7 @@ static bool tail_zeroed(struct linter *l, struct action *a, struct device *d, u6
 		broken(l, "grow", "a tail is zeroed, and the entry of dev%u knows of no growth", d->nr);
 	if (sector == HYBRID_SB_SECTOR || (sector == end && device_member(d, true) == device_size(d)))
 		broken(l, "grow", "a superblock of dev%u that counts is zeroed", d->nr);
-	/* The new one, as the old one cannot be */
+	/* This is the new tail: the old one cannot be there */
 	if (sector == end)
 		return true;
 	device_get_bytes(d, device_place(d, end), &block, sizeof(block), true);
@@ -1042,7 +1041,7 @@ static bool tail_zeroed(struct linter *l, struct action *a, struct device *d, u6
 	return true;
 }
 
-/* A size that the entry does not know durably, or while the old tail is there. */
+/* The durable entry must know the new size first, and the old tail must be gone. */
 static void check_grown(struct linter *l, struct action *a, struct device *d, u64 sector,
 			const struct hybrid_sb *sb)
 {
@@ -1098,7 +1097,7 @@ static void origin_sb_submitted(struct linter *l, struct action *a, struct devic
 	    !nonce_known(t, sb.nonce) && !l->failed)
 		broken(l, "J9", "the origin gets nonce %llx, the cache durably has %llx",
 		       (unsigned long long)sb.nonce, (unsigned long long)t->nonce);
-	/* One that is closed went alone before, and is left as it is, or never did. */
+	/* An origin being closed either went alone before, and stays so, or never goes alone. */
 	if (a->finished && l->w->doing == PHASE_CLOSE && !nonce_known(t, sb.nonce))
 		broken(l, "J9", "the origin is closed with nonce %llx, and did not go alone",
 		       (unsigned long long)sb.nonce);
@@ -1108,7 +1107,7 @@ static void origin_sb_submitted(struct linter *l, struct action *a, struct devic
 
 /* ---- Data ------------------------------------------------------------------------------------- */
 
-/* Whose data is it?  A write says so itself; a read of a writeback, what it reads. */
+/* Whose data is it?  A write itself tells; for a read by writeback, the data read tells. */
 static void find_owner(struct linter *l, struct action *a, struct dreq *r)
 {
 	u32 i;
@@ -1165,8 +1164,8 @@ static void check_reuse(struct linter *l, struct action *a, u32 b, struct dreq *
 }
 
 /*
- * The pool failed, and the origin durably has nonces that the cache does not
- * know, or is in place and will start cold.
+ * Has the pool failed, and has the origin durable nonces that the cache does not
+ * know, or is it in place, so that it will start cold?
  */
 static bool alone(struct linter *l, struct volume *vol)
 {
@@ -1183,7 +1182,7 @@ static bool alone(struct linter *l, struct volume *vol)
 }
 
 /*
- * A crash finds what is durable, or what was sent last: in either, clean granules
+ * A crash finds the durable state, or the state sent last: in both, clean granules
  * that are being written must lie in an open region.
  */
 static void check_clean_write(struct linter *l, struct action *a, u32 b, u64 mask, bool sent,
@@ -1211,8 +1210,9 @@ static bool writes_origin(const struct hybrid_op *op)
 }
 
 /*
- * J6: nobody else changes the origin's copy while both are written, and no user's
- * write goes to one while another's goes to the other: which is newer?
+ * J6: no other request changes the origin's copy while both copies are written, and no
+ * user's write goes to one copy while another user's write goes to the other: which would
+ * be newer?
  */
 static void check_serial(struct linter *l, struct action *a, struct dreq *r, struct volume *vol,
 			 u64 sector)
@@ -1260,7 +1260,7 @@ static void check_serial_origin(struct linter *l, struct action *a, struct dreq 
 	}
 }
 
-/* J1: nothing of the cache device is under way beside a discard of the same place. */
+/* J1: no other request is under way beside a discard of the same place of the cache device. */
 static void check_discards(struct linter *l, struct action *a, struct dreq *r)
 {
 	struct device *d = r->dev;
@@ -1280,7 +1280,7 @@ static void check_discards(struct linter *l, struct action *a, struct dreq *r)
 	}
 }
 
-/* J1: no record says, or may say after a crash, that anything of these blocks can be read. */
+/* J1: no record says, or may say after a crash, that data of these blocks is valid. */
 static void cache_discard(struct linter *l, struct action *a, struct dreq *r)
 {
 	u64 offset = r->sector - l->g->data_sector;
@@ -1329,9 +1329,9 @@ static void cache_write(struct linter *l, struct action *a, struct dreq *r)
 }
 
 /*
- * J2: as long as a granule is dirty on record, a crash brings that data back over
- * what a user writes to the origin.  Zeroes and discards may replace it, but not
- * while the record that ends it is on its way.
+ * J2: as long as a granule is dirty on record, a crash brings its data back over a user's
+ * write to the origin.  Zeroes and discards may replace the data, but not while the record
+ * that ends the dirty state is on its way.
  */
 static void check_dirty_write(struct linter *l, struct action *a, struct dreq *r, u32 b, u64 mask)
 {
@@ -1397,7 +1397,7 @@ void linter_rest(struct linter *l)
 		struct found_block ram = found_in_ram(l->w->e, b);
 		const struct owner *o = &l->durable[b];
 		bool same = ram.instance == o->instance;
-		/* What a dead instance has on disk is nobody's: no leaf is written for it. */
+		/* The blocks of a dead instance belong to nobody: no leaf is written for them. */
 		u64 valid = volume_of_instance(l, o->instance) ? o->valid : 0;
 
 		if (!(ram.valid | valid))
@@ -1461,8 +1461,9 @@ void linter_submit(struct linter *l, struct action *a, struct dreq *r)
 		broken(l, "J8", "dev%u is read before it was flushed", r->dev->nr);
 	/*
 	 * The call that assembles an entry sends the flush for it, but another CPU may hold
-	 * it up between the two.  A write that replaces in the cache what the entry ends, and
-	 * is acknowledged meanwhile, has a record of its own; no flush has promised it.
+	 * the call up between the two.  A write that meanwhile replaces, in the cache, data whose
+	 * dirty state the entry ends, and is acknowledged, has a record of its own; no flush has
+	 * promised it.
 	 */
 	if (r->kind == DREQ_FLUSH && cache)
 		l->assembled = fiber_began();
@@ -1488,7 +1489,7 @@ void linter_submit(struct linter *l, struct action *a, struct dreq *r)
 		origin_write(l, a, r);
 }
 
-/* The operation may have been carried out, or a part of it. */
+/* The request may have been carried out, or a part of it. */
 static void request_failed(struct linter *l, struct action *a, struct dreq *r)
 {
 	enum area area = r->meta ? area_of(l, r->sector) : AREA_OTHER;
@@ -1500,7 +1501,7 @@ static void request_failed(struct linter *l, struct action *a, struct dreq *r)
 	}
 	if (r->kind == DREQ_WRITE && (area == AREA_INDEX || area == AREA_LEAF))
 		l->leaves_in_flight--;
-	/* A flush by itself is a commit without records, or the first of a load */
+	/* A flush by itself is a commit without records, or the first flush of a load */
 	if (a->op->type == HYBRID_OP_META ? a->op->write : r->kind == DREQ_FLUSH)
 		l->failed = true;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Loops: one short run again and again, in which the first, the second, ...
- * allocation, or request to a device, fails; until none failed.  Whatever fails,
+ * allocation, or request to a device, fails; until none failed.  After each failure
  * nothing crashes, leaks or hangs, the promises hold, the error is clear, and
- * it works again afterwards.
+ * the pool works again afterwards.
  */
 #include <string.h>
 
@@ -15,12 +15,12 @@ static struct {
 	bool sticky;		/* that kind of request to that device goes on failing */
 	u64 left;		/* until one fails */
 	bool hit;
-	bool told;		/* somebody got to know of the allocation */
+	bool told;		/* a caller was told of the failed allocation */
 	const struct device *dev;
 	u8 kind;
 } nth;
 
-/* ---- What fails ------------------------------------------------------------- */
+/* ---- Failures --------------------------------------------------------------- */
 
 bool loop_alloc_fails(void)
 {
@@ -103,8 +103,8 @@ static bool all_open(struct world *w)
 
 /*
  * The admin's part after a failure: the machine starts again, on devices that
- * work.  An origin that went on without its cache, which holds newer data, is
- * refused; then that is dropped.
+ * work.  An origin that went on without its cache is refused if the cache holds
+ * newer data; then this data is dropped.
  */
 static void repair(struct world *w)
 {
@@ -139,7 +139,7 @@ void loop_run(struct world *w)
 	boot(w);
 	some_events(w, 40);
 	for (i = 0; i < ARRAY_SIZE(part) && !w->stop; i++) {
-		/* What failed goes on as it can; only what is closed, or dead, is repaired */
+		/* After a failure the pool goes on if it can; repair only a dead machine or closed volumes */
 		if (!w->stop && (w->crashed || !all_open(w)))
 			repair(w);
 		if (!w->stop)

@@ -3,6 +3,7 @@
  * sim [--seed N] [--count M] [--time S] [--mode A|B] [--trace] [--faults] [--rot] [--events]
  *     [--policies] [--demand-fill] [--alloc-faults] [--collisions] [--hash] [--keep-going] [--no-linter] [--limit S]
  *     [--table] [--interleave] [--hang] [--nowait] [--grow]
+ *
  * sim --isolation [--hang-of TEXT] [--operation TEXT]
  * sim --loop alloc|io [--nth N] ...
  * sim --mode C [--length L] [--part I/N] [--time S]
@@ -10,23 +11,25 @@
  * sim --script FILE [--trace] [--hash] [--shrink]
  *
  * Runs the seeds N ... N + M - 1, or as many as S seconds allow.  The last line
- * counts; the exit code is 1 if a promise or a rule was broken.  --limit: a seed
- * that takes more CPU seconds than that never ends.  --table: which faults
- * happened in which phases.  --interleave: engine calls overlap, as on several CPUs.
- * --demand-fill: fills read only requested granules, unless they continue a run.
- * --alloc-faults: allocations that may not wait fail now and then.
- * --nowait: users' I/O that must not wait, and devices that would have to.
- * --grow: origins that grow, and their volumes with them.
- * --hang: origins do not answer for a while, and other volumes must go on.
- * --isolation: what each hang costs each operation of a volume whose origin answers, as a table;
- * --hang-of, --operation: only rows, columns with TEXT in their names.
- * --collisions: rare coincidences (see collisions.c) are frequent.
+ * counts; the exit code is 1 if a promise or a rule was broken.
+ *
+ * - --limit: a seed that takes more than S CPU seconds counts as one that never ends.
+ * - --table: which faults happened in which phases.
+ * - --interleave: engine calls overlap, as on several CPUs.
+ * - --demand-fill: fills read only requested granules, unless they continue a run.
+ * - --alloc-faults: allocations that may not wait fail now and then.
+ * - --nowait: users' I/O that must not wait, and devices that would have to wait for it.
+ * - --grow: origins that grow, and their volumes with them.
+ * - --hang: origins do not answer for a while, and other volumes must go on.
+ * - --isolation: the cost of each hang to each operation of a volume whose origin answers,
+ *   as a table; --hang-of, --operation: only rows, columns with TEXT in their names.
+ * - --collisions: rare coincidences (see collisions.c) are frequent.
  *
  * --loop: a short run of each seed again and again, in which the first, the second,
- * ... allocation (request to a device) fails; with --nth, only the N-th.  -N: and
- * all that follow of its kind.
+ * ... allocation (request to a device) fails; with --nth, only the N-th.  -N: all later
+ * ones of its kind fail, too.
  *
- * --record prints what a seed decided as a script; --shrink the shortest script
+ * --record prints the decisions of a seed as a script; --shrink the shortest script
  * that breaks the same rule; --script replays one ("-": standard input).
  */
 #include <getopt.h>
@@ -81,7 +84,7 @@ static const struct option options[] = {
 	{ }
 };
 
-/* An assertion of the engine's, a wild pointer, no end: say which seed it was. */
+/* An assertion of the engine, a wild pointer, no end: names the seed. */
 static void died(int sig)
 {
 	struct world *w = sim_world;
@@ -270,7 +273,7 @@ static void run_seeds(void)
 	}
 }
 
-/* Of a script, or of the first seed. */
+/* Plays the script, or records or shrinks the first seed. */
 static int play_script(void)
 {
 	bool standard = !opt.script || !strcmp(opt.script, "-");
@@ -306,7 +309,7 @@ int main(int argc, char **argv)
 {
 	u64 sum = 0;
 
-	/* What a seed frees the next one takes: pages from the kernel cost a tenth of the time. */
+	/* The next seed reuses the memory that a seed frees: new pages would cost a tenth of the time. */
 	mallopt(M_MMAP_THRESHOLD, INT_MAX);
 	mallopt(M_TRIM_THRESHOLD, INT_MAX);
 	start = seconds();

@@ -6,12 +6,12 @@
  * that may still be seen, each with the time from its submission to its
  * completion.  Write A stands before write B if A completed before B was
  * submitted.  Where a read shows that B stands (nothing else completed later),
- * B's submission moves up to the read's start: whatever had completed by then
- * stands before it, and reading it again would be a flip without a write (P2).
+ * B's submission moves up to the read's start.  All writes that had completed by then
+ * stand before B: reading one of them again would be a flip without a write (P2).
  *
  * A read started at t may return E unless some X that completed before t stands
  * after E (S1).  After a crash E may stand unless a durable X stands after it
- * (S2); what remains is durable from then on: one of these, for good (P2).
+ * (S2).  The remaining entries are durable from then on: one of them stands, for good (P2).
  */
 #include <stdlib.h>
 
@@ -78,7 +78,7 @@ static struct entry *add_entry(struct oracle *o, u64 sector)
 	return e;
 }
 
-/* What the sector holds before anything is written there. */
+/* Adds the value that the sector holds before the first write. */
 static void add_initial(struct oracle *o, u64 sector)
 {
 	struct entry *e;
@@ -108,9 +108,9 @@ static void activate(struct oracle *o, u64 sector)
 	     i_##e = (e)->next)
 
 /*
- * Does write @x stand after @e?  Reads cannot show that a damaged copy is gone,
- * and a discard may bring it back.  Nor that a write that failed has left nothing:
- * one that overlapped it may bring that to light.
+ * Does write @x stand after @e?  Reads cannot show that a damaged copy is gone, and a
+ * discard may bring it back.  Reads cannot show either that a failed write has left
+ * nothing: a write that overlapped it may bring its data to light.
  */
 static bool replaces(const struct entry *x, const struct entry *e)
 {
@@ -120,9 +120,9 @@ static bool replaces(const struct entry *x, const struct entry *e)
 }
 
 /*
- * Of the writes that may replace others for good: whatever one of them replaces, one of these
- * does.  A write that failed to leave nothing, and a rotten copy, look at born, the others at
- * submit; a write replaces not itself, and a discard no rotten copy.
+ * Some of the writes that may replace others for good: each entry that any of them replaces is
+ * replaced by one of these.  For a failed write, and for a rotten copy, born decides, for others
+ * submit.  A write does not replace itself, and a discard does not replace a rotten copy.
  */
 struct latest {
 	const struct entry *submit[2], *born, *written;
@@ -233,7 +233,7 @@ void oracle_done(struct oracle *o, u64 sector, u32 count, u32 version, int error
 	}
 }
 
-/* It was refused, and nothing has changed. */
+/* The write was refused, and has changed nothing. */
 void oracle_withdraw(struct oracle *o, u64 sector, u32 count, u32 version)
 {
 	u64 s;
@@ -313,7 +313,7 @@ static bool readable(struct oracle *o, u64 sector, const struct entry *e, u64 st
 {
 	struct entry *x;
 
-	/* In flight together with the read, whatever later ones have shown */
+	/* It was in flight together with the read: later reads do not matter */
 	if (e->complete >= started)
 		return true;
 	for_each_entry(o, sector, x)
@@ -355,7 +355,7 @@ const char *oracle_read(struct oracle *o, u64 sector, val_t val, u64 started)
 		return NULL;
 	sim_oracle_changes++;
 	hit->submit = max(hit->submit, started);
-	/* A read during a write that failed may have seen a copy that is gone */
+	/* A read during a failed write may have seen a copy that is gone */
 	if (hit->complete < started)
 		hit->maybe = false;
 	if (hit->wild && hit->complete < started)
@@ -400,7 +400,7 @@ static void crash_sector(struct oracle *o, u64 sector)
 		if (e->rot)
 			continue;
 		if (!e->durable || e->maybe)
-			e->born = 0;	/* it may not have come about */
+			e->born = 0;	/* it may have had no effect */
 		if (e->wild && !e->durable)
 			e->val = 0;
 		if (e->complete == SIM_NEVER)
@@ -424,7 +424,7 @@ void oracle_crash(struct oracle *o)
 	sim_now++;
 }
 
-/* The admin dropped what was dirty: any value that ever was may stand. */
+/* The admin dropped dirty data: each sector may hold any value that it ever had. */
 void oracle_forget(struct oracle *o)
 {
 	u64 s;
@@ -544,7 +544,7 @@ bool oracle_before(struct oracle *o, u64 sector, val_t a, val_t b, u64 then)
 
 	if (a == b || !eb)
 		return false;
-	/* Nobody had been told of @b */
+	/* No user had been told of @b */
 	if (eb->complete > then)
 		return !oracle_crash_allows(o, sector, a);
 	/* Zeroes may have been written more than once */

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Places of the cache device that fail: a block for which I/O failed twice, and for nothing
- * else, is used no more once it has left, until the pool is loaded again.  What failed is
- * counted here by what the devices answered; the engine is asked whose a block is.
+ * Places of the cache device that fail: a block for which alone I/O failed twice is used no
+ * more once it has left, until the pool is loaded again.  Failures are counted here from the
+ * answers of the devices; the engine is asked for the owner of a block.
  *
- * Not judged: a set of which more has failed than may be retired; and a life in which more places
- * did than are remembered.
+ * Not judged: a set in which more blocks failed than may be retired; and a life in which more
+ * places failed than are remembered.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +15,10 @@
 
 #define RETIRED_SHARE 8
 
-/* Of the main run: crash states begin a life of their own, and a short one. */
+/* Only for the main run: crash states begin a short life of their own. */
 static struct place {
 	u32 failed;
-	u64 key;		/* whose it was at the second time */
+	u64 key;		/* the owner at the second failure */
 } *places;
 
 static u32 nr_places, nr_blocks;
@@ -45,7 +45,7 @@ static struct hybrid_set *set_of(const struct world *w, u32 block)
 	return &w->e->map.set[block / w->g->set_size];
 }
 
-/* The one block that the operation moved data of on the cache device, -1: there are more. */
+/* Returns the only block of the cache device whose data the operation moved; -1: there are more. */
 static s64 block_alone(const struct world *w, const struct hybrid_op *op)
 {
 	s64 block = -1;
@@ -65,7 +65,7 @@ static s64 block_alone(const struct world *w, const struct hybrid_op *op)
 		block = b;
 		count += op->segments[i].count;
 	}
-	/* Writeback then looks for the granule that it was. */
+	/* Writeback then looks for the granule that failed. */
 	return !op->write && !op->user && count > w->g->granule_sectors ? -1 : block;
 }
 

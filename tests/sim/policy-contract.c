@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A policy that holds the engine to policy.h: what it is told of a block it must
- * not know, or must know, and it must know every block that could be evicted.
+ * A policy that holds the engine to policy.h: depending on the call, the policy must know
+ * the block or must not know it, and it must know every block that could be evicted.
  * It evicts the block that was inserted first.
  */
 #include "sim.h"
@@ -11,10 +11,10 @@
 #define CONTRACT 0xc0117ac7
 
 struct contract {
-	u32 magic;		/* no other policy's state */
+	u32 magic;		/* tells it from another policy's state */
 	u32 size;
 	u32 clock;
-	u32 since[];		/* when block i was inserted, 0: it is not here */
+	u32 since[];		/* when block i was inserted; 0: unknown block */
 };
 
 static void expect(const struct contract *c, bool ok, const char *what, u32 i)
@@ -34,10 +34,10 @@ static void contract_init(void *state, u32 set_size)
 
 	c->magic = CONTRACT;
 	c->size = set_size;
-	c->clock = 256;		/* behind all that is loaded */
+	c->clock = 256;		/* after all loaded blocks */
 }
 
-/* Without a lock: others may have removed it since. */
+/* Called without a lock: another call may have removed the block since. */
 static void contract_hit(void *state, u32 i)
 {
 	const struct contract *c = state;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What a recovery must find, granule by granule.
+ * The state that a recovery must find, granule by granule.
  *
- * P4 says that after a crash what is dirty is known exactly, and recovery keeps what
- * is clean in closed regions.  Neither can be seen in what is read afterwards: a
- * granule that is dirty without need, or forgotten, reads the same.  So the root,
- * the leaves that it names and the journal are read here, too, before the engine
- * does; then the two are compared.
+ * P4 says that after a crash the pool knows exactly which granules are dirty, and recovery
+ * keeps clean granules in closed regions.  Reads afterwards cannot show this: a granule
+ * that is dirty without need, or forgotten, reads the same.  So this file reads the root,
+ * the leaves that it names and the journal, too, before the engine does; then it compares
+ * its result with the engine's.
  */
 #include "recovery.h"
 #include "engine-internal.h"
@@ -155,7 +155,7 @@ static void read_journal(struct reader *in)
 	}
 }
 
-/* What the rules say of it: the origin wins in open regions; the blocks of the dead go. */
+/* Applies the rules of recovery: the origin wins in open regions; blocks of deleted volumes go. */
 static void forget(struct reader *in)
 {
 	u32 b, i;
@@ -175,7 +175,7 @@ static void forget(struct reader *in)
 	}
 }
 
-/* What the origin's superblocks say of the volume's cached blocks. */
+/* Reads from the origin's superblocks whether the volume's cached blocks still count. */
 static void read_origin(struct reader *in, u32 nr)
 {
 	const struct hybrid_volume_info *t = &in->f->table[nr];

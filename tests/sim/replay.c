@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Replays a run of the kernel module, recorded by its tracepoints (the text that
- * tracefs prints), through the same engine here: every event that the module's
- * engine was told of, in the same order, and with the same random numbers.  The
+ * tracefs prints), through the same engine here: all events that reached the
+ * module's engine, in the same order, and with the same random numbers.  The
  * engine must then ask for the same operations, in the same order, give the same
  * answers, and leave the same metadata.
  *
@@ -12,10 +12,10 @@
  * "replay: events=N operations=M overlaps=K differences=D".  The first difference
  * ends the replay: from there on the recorded events mean something else.
  *
- * A call that began while another one ran (an interrupt, or a worker that gave way)
- * counts as an overlap.  The record does not say how far the other one was: each
- * place where interrupts could come is tried, in a process of its own, until the
- * rest of the trace agrees.
+ * A call that began while another call ran (an interrupt, or a worker that gave way)
+ * counts as an overlap.  The record does not say how far the other call was.  So the
+ * replay tries each place where interrupts could come, in a process of its own, until
+ * the rest of the trace agrees.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -45,13 +45,13 @@ static const char * const kind_name[NR_KINDS] = {
 
 /* A line of the trace. */
 struct record {
-	const char *text;	/* behind the name */
+	const char *text;	/* after the name */
 	u32 line;
 	u8 kind;
 	bool resume;		/* op_done: a call that was blocked goes on */
 	bool inside;		/* began while another call ran */
 	u64 context;		/* process, interrupt */
-	/* The beginning of a call: what it drew, and what it asked for; and its end */
+	/* For the beginning of a call: the numbers it drew, the operations it asked for, its end */
 	struct record *random, *want, *end;
 	struct record *next;	/* on one of these lists */
 	struct record *up;	/* the call around this one */
@@ -80,9 +80,9 @@ static struct member cache;
 static struct vol vols[HYBRID_MAX_VOLUMES];
 static struct hybrid_sb sb;
 static struct hybrid_engine *engine;
-static u32 nr_blocks;		/* of the engine's memory */
+static u32 nr_blocks;		/* memory blocks that the engine holds */
 static struct hybrid_waiter *last_wait;
-static bool muted;		/* an attempt: if it fails, there are others */
+static bool muted;		/* this is an attempt: if it fails, others follow */
 static u32 places_left;		/* until the calls inside the current one come */
 
 #define NO_SUCH_PLACE	3	/* exit status of an attempt */
@@ -114,7 +114,7 @@ static void __printf(1, 2) difference(const char *fmt, ...)
 
 /* ---- memory: alloc.h gives the engine these ---------------------------------- */
 
-#define POISON	0xa5		/* what is not zeroed must not be relied on */
+#define POISON	0xa5		/* nobody may rely on memory that is not zeroed */
 
 static void *xalloc(size_t bytes)
 {
@@ -243,7 +243,7 @@ static void load_trace(const char *path)
 	fclose(f);
 }
 
-/* May the call wait for I/O, so that others go on meanwhile? */
+/* May the call wait for I/O, so that other calls go on meanwhile? */
 static bool blocks(const struct record *ev)
 {
 	static const char * const quick[] = {
@@ -268,7 +268,7 @@ static void append(struct record **list, struct record *ev)
 	*list = ev;
 }
 
-/* Calls of one context nest; what stands between beginning and end belongs to one. */
+/* Calls of one context nest; the records between a call's beginning and end belong to it. */
 static struct record *open_calls[64];
 
 static void begin_call(struct record **open, struct record *ev)
@@ -335,7 +335,7 @@ static void structure(void)
 	}
 }
 
-/* ---- names: which object here is which pointer there ----------------------- */
+/* ---- names: pointers in the trace, and the objects here --------------------- */
 
 struct name {
 	struct name *next;
@@ -383,7 +383,7 @@ static void end_io(struct rio *io)
 	free(io);
 }
 
-/* ---- what the engine asks for ---------------------------------------------- */
+/* ---- the engine's operations ------------------------------------------------ */
 
 /* The next line that the call wrote must say this. */
 static struct record *expect(enum kind kind, const char *fmt, ...)
@@ -414,7 +414,7 @@ static int volume_of(const struct hybrid_op *op)
 	return vol ? vol->id : -1;
 }
 
-/* As trace.h prints it: only what means something for the type. */
+/* As trace.h prints it: only fields that mean something for the type. */
 static void check_op(struct hybrid_op *op)
 {
 	static const char * const type[] = {
@@ -448,7 +448,7 @@ static void check_op(struct hybrid_op *op)
 	}
 }
 
-/* Metadata is moved, users' data is not: the engine never looks at it. */
+/* Moves metadata, but not users' data: the engine never looks at users' data. */
 static void carry_meta(struct hybrid_op *op)
 {
 	struct vol *vol = op->volume ? hybrid_volume_context(op->volume) : NULL;
@@ -478,7 +478,7 @@ static void op_ended(const struct record *ev, struct hybrid_op *op)
 	carry_meta(op);
 }
 
-/* After a call: its list, in order; what needs no device is done at once. */
+/* After a call: checks its list, in order; operations that need no device are done at once. */
 static void check_actions(struct hybrid_actions *acts)
 {
 	struct hybrid_op *op;
@@ -512,11 +512,11 @@ static void check_end(const char *fmt, ...)
 			   current->end ? current->end->text : "no end", said);
 }
 
-/* ---- what the engine needs of its surroundings ------------------------------ */
+/* ---- the engine's surroundings ---------------------------------------------- */
 
 static void run_call(struct record *ev);
 
-/* The next line that is an event, and not part of one. */
+/* Returns the next line that is an event itself, not part of one. */
 static struct record *next_event(void)
 {
 	while (pos < nr_records) {
@@ -531,7 +531,7 @@ static struct record *next_event(void)
 	return NULL;
 }
 
-/* Replay until @op is said to have ended; NULL: to the end. */
+/* Replays until the trace says that @op ended; NULL: to the end. */
 static struct record *run_until(const struct hybrid_op *op)
 {
 	struct record *ev;
@@ -569,7 +569,7 @@ static int replay_do_op(struct hybrid_engine *e, struct hybrid_op *op)
 	return op->error_cache ? op->error_cache : op->error_origin;
 }
 
-/* The call that asks for it is the next of this context in the trace. */
+/* The call that asks for the checkpoint is the next call of this context in the trace. */
 static int replay_wait_checkpoint(struct hybrid_engine *e)
 {
 	struct record *call = current, *ev;
@@ -704,8 +704,9 @@ static void read_sb(void)
 static bool stopped;
 
 /*
- * pool.c does, beside the engine: after the load, with each configuration, and with each
- * policy of a message.  That of a table is for a pool that was stopped; a configuration follows.
+ * pool.c records the settings, beside the engine: after the load, with each configuration, and
+ * with each policy of a message.  A policy of a table is for a pool that was stopped; a
+ * configuration follows.
  */
 static void record_settings(void)
 {
@@ -908,11 +909,11 @@ static void run_listed(struct record *ev)
 
 /* ---- overlaps ---------------------------------------------------------------- */
 
-#define MAX_ATTEMPTS	100	/* in all: where nothing helps there is a difference */
+#define MAX_ATTEMPTS	100	/* in all: if all fail, there is a difference */
 
 static u32 *attempts;		/* shared by all processes */
 
-/* What began inside the call that runs, in its order. */
+/* Runs the calls that began inside the running call, in their order. */
 static void run_inside(void)
 {
 	struct record *call = current, *ev;
@@ -938,8 +939,8 @@ static void at_place(void)
 }
 
 /*
- * The next call began while this one ran: before its engine did anything, at the
- * first place, the second, ... or after all.
+ * The next call began while this one ran: before this call did anything in the engine, at
+ * the first place, the second, ... or after all places.
  */
 static void choose_place(void)
 {

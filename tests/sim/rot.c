@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Metadata that rot while nobody looks: in a crash state some of their blocks
- * are damaged before the engine recovers.
+ * Metadata that rots unnoticed: in a crash state some of its blocks are damaged
+ * before the engine recovers.
  *
  * The atlas:
- *   - Anything may be refused, by name (P6), but only where damage was dealt; a
- *     load that is refused has changed nothing, and without the damage all is
- *     there.
- *   - What is not refused must hold, all of it: the damage was not used.
- *   - One of two copies of a superblock never makes a difference.  Both are
- *     missed by name; other volumes are not concerned.
+ *   - The engine may refuse anything, by name (P6), but only where damage was dealt.
+ *     A refused load has changed nothing, and without the damage all data is there.
+ *   - All that it does not refuse must hold: it did not use the damage.
+ *   - Damage to one of two copies of a superblock never makes a difference.  If both
+ *     are damaged, the engine names them; other volumes are not concerned.
  *   - A device that comes back with older content: see rot_explore_older().
  *   - The last entry of the journal cannot be told from one that a power cut
  *     tore: without it anything may be lost, but nothing may crash or hang.
- *   - A write of metadata that was acknowledged, and not done, while the pool ran,
- *     is as damage: see rot_explore_lost().
+ *   - A write of metadata that was acknowledged, but not carried out, while the pool
+ *     ran, is like damage: see rot_explore_lost().
  */
 #include <string.h>
 
@@ -32,7 +31,7 @@ enum damage {
 };
 
 struct rot {
-	bool cache;		/* of the cache device's metadata */
+	bool cache;		/* some of the cache device's metadata */
 	bool root;
 	u8 sb[SIM_MAX_DEVICES];	/* copies of each device's superblock, a mask */
 	bool last;		/* the last entry of the journal */
@@ -62,8 +61,8 @@ static bool newest_root(struct world *w, struct hybrid_ident *id, struct hybrid_
 }
 
 /*
- * Its first sector; 0: no entry counts.  It has *count sectors; the next one, of that
- * *epoch, would have number *next.
+ * Returns the last entry's first sector; 0: no entry counts.  It has *count sectors; the next
+ * entry of the same *epoch would have number *next.
  */
 static u64 last_entry(struct world *w, u32 *count, u64 *next, u64 *epoch)
 {
@@ -103,7 +102,7 @@ static u64 last_entry(struct world *w, u32 *count, u64 *next, u64 *epoch)
 	return last;
 }
 
-/* Is there an entry, of whichever epoch, behind number @n, which is missing? */
+/* Is there an entry, of any epoch, behind the missing entry number @n? */
 static bool entry_behind(struct world *w, u64 n)
 {
 	char *bytes = arena_alloc(&sim_arena, HYBRID_JOURNAL_ENTRY_BLOCKS * HYBRID_META_BLOCK_SIZE);
@@ -137,7 +136,7 @@ static void flip(struct world *w, struct device *d, u64 sector)
 
 	sector += rng_below(&w->frng, BLOCK);
 	device_get_bytes(d, sector, bytes, 512, true);
-	/* Half of all in what is always filled in: the header */
+	/* Half of all flips hit the header, which is always filled in */
 	i = rng_below(&w->frng, rng_chance(&w->frng, 50) ? 64 : 512);
 	bytes[i] ^= 1 << rng_below(&w->frng, 8);
 	device_set(d, sector, (val_t)bytes);
@@ -157,7 +156,7 @@ static void damage(struct world *w, struct device *d, u64 sector, u64 other)
 			device_set(d, sector + i, how == OTHER ? d->durable[other + i] : 0);
 }
 
-/* A block of @n from @from on, and another one. */
+/* Damages one of @n blocks from @from on; another one may take its place. */
 static void damage_one(struct world *w, struct rot *rot, u64 from, u32 n)
 {
 	u64 sector = from + (u64)rng_below(&w->frng, n) * BLOCK;
@@ -170,13 +169,13 @@ static void damage_one(struct world *w, struct rot *rot, u64 from, u32 n)
 	damage(w, w->dev[0], sector, other);
 }
 
-/* One copy or both. */
+/* Damages one copy or both. */
 static void damage_sb(struct world *w, struct rot *rot, struct device *d)
 {
 	u8 copies = 1 + rng_below(&w->frng, 3), copy;
 	u64 member = device_member(d, true);
 
-	/* Without its head nobody finds the tail of one that was smaller */
+	/* Without the head nobody finds the tail of an origin that was smaller */
 	if (d->nr && member != device_size(d))
 		copies = 2;
 	for (copy = 0; copy < 2; copy++)
@@ -218,7 +217,7 @@ static void draw_damage(struct world *w, struct rot *rot)
 	}
 }
 
-/* ---- What comes of it ------------------------------------------------------------ */
+/* ---- Effects --------------------------------------------------------------------- */
 
 /* As superblock.c chooses between the copies. */
 static bool pool_readable(struct world *w)
@@ -288,7 +287,7 @@ static bool load(struct world *w, const struct rot *rot, size_t damaged)
 	return false;
 }
 
-/* An older root may stand in for the damaged one: then some volume may not be there. */
+/* An older root may stand in for the damaged root: then some volume may not be there. */
 static void open_all(struct world *w, const struct rot *rot)
 {
 	const char *why;
@@ -334,12 +333,12 @@ void rot_explore_lies(struct world *w)
 }
 
 /*
- * A write of metadata was acknowledged, and not done, while the pool ran.  The life in
- * which that happened knows better; in the next one all is there, or the pool is
- * refused by name (P6).  A superblock has another copy: the pool is taken, and all
- * volumes; but one copy alone cannot say that the origin was written while its cache
- * was dead (J9).  If an entry of the journal is missing, and is the last one, anything
- * goes; also after a crash in the life that began without it, which has a new epoch.
+ * A write of metadata was acknowledged, but not carried out, while the pool ran.  The life
+ * in which this happened is not affected; in the next life all data is there, or the pool
+ * is refused by name (P6).  A superblock has another copy: the pool and all volumes are
+ * taken; but one copy alone cannot say that the origin was written while its cache was
+ * dead (J9).  If the last entry of the journal is missing, anything goes; also after a
+ * crash in the life that began without it, which has a new epoch.
  */
 void rot_explore_lost(struct world *w)
 {
@@ -386,13 +385,13 @@ void rot_explore_lost(struct world *w)
 
 /* ---- Older content --------------------------------------------------------------- */
 
-/* Remember one device, before this life changes it. */
+/* Remembers one device, before this life changes it. */
 void rot_keep(struct world *w)
 {
 	struct device *d;
 	u64 s;
 
-	/* One that has grown since fits no model of its data area */
+	/* A device that has grown since fits no model of its data area */
 	if (!sim_rot || !rng_chance(&w->frng, 50) || w->p.grow)
 		return;
 	d = w->dev[rng_below(&w->frng, w->nr_dev)];
@@ -402,7 +401,7 @@ void rot_keep(struct world *w)
 		d->older[s] = d->durable[s];
 }
 
-/* The device that was remembered; NULL: none, or there is more than one. */
+/* Makes the remembered device older, and returns it; NULL: another device, or none, was drawn. */
 static struct device *make_older(struct world *w)
 {
 	struct device *d = w->dev[rng_below(&w->frng, w->nr_dev)];
@@ -416,8 +415,8 @@ static struct device *make_older(struct world *w)
 
 /*
  * An older origin concerns its own volume alone.  With an older cache device,
- * volumes are whole or refused; but nothing tells it from the true one where the
- * origin is in place.
+ * volumes are whole or refused; but if the origin is in place, nothing tells the older
+ * cache device from the true one.
  */
 void rot_explore_older(struct world *w)
 {
@@ -442,7 +441,7 @@ void rot_explore_older(struct world *w)
 		struct volume *vol = w->vol[i];
 
 		r = world_open(w, vol, &why);
-		/* It may not have been there, or another one, when that life began */
+		/* When that life began, the volume may not have existed, or another one did */
 		if (!r || !d->nr || !vol->created || vol->unsure || w->main->pool_faulty)
 			continue;
 		if (!vol->unjudged || !named(why))

@@ -8,9 +8,9 @@
  *	explore
  *	run
  *
- * What a line leaves open (the part of a write that was carried out, say) comes
- * from random numbers made of the line itself, or from its state= where the line
- * was recorded.  So a line means the same whatever stands around it.
+ * Details that a line leaves open (for example, which part of a write was carried out)
+ * come from random numbers made from the line itself, or from its state= if the line was
+ * recorded.  So a line means the same among any other lines.
  */
 #include <stdlib.h>
 
@@ -19,8 +19,8 @@
 
 struct script *script_record, *script_play;
 
-/* What follows the name: v volume, s sector, + count of sectors, n number, x hex, m mode, h how,
- * k kind of metadata, d what does not answer */
+/* Arguments after the name: v volume, s sector, + count of sectors, n number, x hex, m mode, h how,
+ * k kind of metadata, d requests that get no answer */
 static const struct {
 	const char *name, *args;
 } kinds[NR_LINES] = {
@@ -373,7 +373,7 @@ void script_meanwhile(struct world *w)
 	struct script *s = script_play;
 	struct line l;
 
-	/* What decides whether there is one was drawn */
+	/* The recorded run drew whether there is an event */
 	rng_next(&w->rng);
 	if (s->next == s->nr || !s->line[s->next].meanwhile ||
 	    !script_take(w, EV_READ, LINE_NOTHING, &l))
@@ -391,7 +391,7 @@ void script_run(struct world *w)
 	while (!w->stop && script_take(w, 0, NR_LINES, &l)) {
 		w->step = script_play->next;
 		if (!w->e && l.kind != LINE_BOOT)
-			break;		/* the end was reached */
+			break;		/* end of the script */
 		if (!possible(w, &l)) {
 			violation(w, "script", "line %u cannot be carried out", w->step);
 			break;
@@ -627,7 +627,7 @@ static bool read_event(struct script *s, char *name)
 	if (l.kind == NR_LINES)
 		return false;
 	for (a = kinds[l.kind].args; *a; a++) {
-		if (*a == '+')		/* the sector brought it */
+		if (*a == '+')		/* read with the sector */
 			continue;
 		word = strtok(NULL, " \t");
 		if (!word || !read_arg(&l, *a, word))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Makes a script that breaks a rule as short as it goes: leaves out what can be
- * left out, replaces what can be simpler, as long as the same rule is broken.
+ * Makes a script that breaks a rule as short as possible: leaves out lines, and
+ * replaces lines by simpler ones, as long as the script breaks the same rule.
  * Every candidate runs in a process of its own: it may die, or never end.
  */
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #define MAX_LINES	(1 << 18)
 #define CANDIDATE_SECONDS 20
 
-/* What a child tells. */
+/* The report of a child. */
 struct told {
 	char rule[32];
 	struct script script;
@@ -26,7 +26,7 @@ static struct script *best;
 static char wanted[32];
 static u32 tries;
 
-/* Run the seed, or the script if @s; returns the rule that it breaks or "". */
+/* Runs the seed, or the script if @s; returns the rule that it breaks or "". */
 static const char *run(struct script *s, u64 seed, char mode)
 {
 	pid_t pid;
@@ -138,7 +138,7 @@ static bool is_choice(const struct line *l)
 	return l->kind >= LINE_COMPLETE;
 }
 
-/* Every run of choices but those before line @from becomes "run". */
+/* Every sequence of choices becomes "run", except those before line @from. */
 static bool oldest_first(u32 from)
 {
 	struct script *c = copy(best);
@@ -156,7 +156,7 @@ static bool oldest_first(u32 from)
 	return n < best->nr && accept(c);
 }
 
-/* As much of the end as can be in the order of submission. */
+/* Puts as much of the end as possible in the order of submission. */
 static void order_end(void)
 {
 	u32 low = 0, high = best->nr, middle;
@@ -214,7 +214,7 @@ static void drop_states(void)
 	}
 }
 
-/* Crash states only at the end, but there more of them. */
+/* Explores crash states only at the end, but more of them there. */
 static void explore_late(void)
 {
 	struct script *c;
@@ -298,7 +298,7 @@ static bool has_sector(const struct line *l)
 	       l->kind == EV_EVICT;
 }
 
-/* Blocks of 8 sectors, numbered as they come. */
+/* Makes blocks of 8 sectors, numbered in the order of their appearance. */
 static void renumber(void)
 {
 	struct script *c = copy(best);
@@ -323,7 +323,7 @@ static void renumber(void)
 	accept(c);
 }
 
-/* Write back at once. */
+/* Makes the pool write back at once. */
 static void low_watermarks(void)
 {
 	struct script *c = copy(best);

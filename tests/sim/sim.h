@@ -2,34 +2,34 @@
 /*
  * The simulator: the shipped engine in one process under a seeded scheduler.
  *
- * device.c	disks with volatile write caches that tear, reorder and fail
- * world.c	carries out the engine's actions, one random step at a time
- * workload.c	a run: profile, formatting, lives and deaths, all of it drawn from the seed
- * events.c	what users and admins do meanwhile
- * faults.c	what goes wrong with the devices, and what may be lost by it
- * age.c	counters near their wrap
- * grow.c	origins that grow
- * hang.c	origins that do not answer, and others that must go on
- * isolation.c	what that costs the others, as a table
- * rot.c	metadata that are damaged when the engine recovers
- * oracle.c	which values each sector may hold (promises P1 to P4)
- * linter.c	rules J1 to J11 on the stream of device operations
- * policy-contract.c	a policy that checks what the engine tells it
- * recovery.c	what recovery must find, read from the disk beside it
- * generations.c	no block of the tree is written over one that could pass for it
- * coverage.c	which faults happened in which phases
- * loops.c	the N-th allocation, or request, fails, for every N
- * script.c	a run as a list of decisions, recorded or replayed
- * shrink.c	the shortest script that breaks the same rule
- * exhaustive.c	mode C: all short scripts
- * crash.c	cuts the power in a copy of the world, recovers, reads back
- * alloc.c	the engine's memory: what is leaked, what fails
- * main.c	seeds, options, the last line
+ * - device.c: disks with volatile write caches that tear, reorder and fail
+ * - world.c: carries out the engine's actions, one random step at a time
+ * - workload.c: a run: profile, formatting, lives and deaths, all drawn from the seed
+ * - events.c: actions of users and admins during a run
+ * - faults.c: faults of devices, and the losses that they excuse
+ * - age.c: counters near their wrap
+ * - grow.c: origins that grow
+ * - hang.c: origins that do not answer, while other volumes must go on
+ * - isolation.c: the cost of such a hang to other volumes, as a table
+ * - rot.c: metadata that is damaged when the engine recovers
+ * - oracle.c: which values each sector may hold (promises P1 to P4)
+ * - linter.c: rules J1 to J11 on the stream of device operations
+ * - policy-contract.c: a policy that checks the engine's calls to it
+ * - recovery.c: the state that recovery must find, read from the disk independently of the engine
+ * - generations.c: no block of the tree is written over one that could pass for it
+ * - coverage.c: which faults happened in which phases
+ * - loops.c: the N-th allocation, or request, fails, for every N
+ * - script.c: a run as a list of decisions, recorded or replayed
+ * - shrink.c: the shortest script that breaks the same rule
+ * - exhaustive.c: mode C: all short scripts
+ * - crash.c: cuts the power in a copy of the world, recovers, reads back
+ * - alloc.c: the engine's memory: leaks, and allocations that fail
+ * - main.c: seeds, options, the last line
  *
  * The engine never looks at users' data.  So a data sector is not 512 bytes here
- * but one 64-bit value that says which write it came from; only metadata are
- * real bytes.  This is what makes the simulator fast, and any mixture of two
- * blocks' data visible.
+ * but one 64-bit value that says which write it came from; only metadata is
+ * real bytes.  This makes the simulator fast, and any mixture of two blocks' data
+ * visible.
  */
 #ifndef SIM_H
 #define SIM_H
@@ -39,8 +39,8 @@
 #include "engine.h"
 
 #define SIM_FEW_VOLUMES	3	/* most seeds have no more */
-#define SIM_MANY_VOLUMES 8	/* ... and none more */
-#define SIM_MAX_VOLUMES	16	/* but for --isolation */
+#define SIM_MANY_VOLUMES 8	/* ... and no seed has more */
+#define SIM_MAX_VOLUMES	16	/* only --isolation has so many */
 #define SIM_MAX_DEVICES	(1 + SIM_MAX_VOLUMES)
 #define SIM_NEVER	U64_MAX
 
@@ -84,16 +84,16 @@ static inline struct rng rng_fork(struct rng *r, u64 salt)
 struct heap {
 	struct list_head blocks;
 	u64 bytes;
-	bool raw;			/* a crash state's: nothing is poisoned */
+	bool raw;			/* of a crash state: nothing is poisoned */
 };
 
-extern struct heap *sim_heap;		/* whose engine runs now */
+extern struct heap *sim_heap;		/* of the engine that runs now */
 
 void heap_init(struct heap *h);
 void heap_drop(struct heap *h);
 bool heap_empty(const struct heap *h);
 #define HEAP_RAW	-1	/* contents of no interest */
-#define HEAP_POISON	0xa5	/* what is not zeroed must not be relied on */
+#define HEAP_POISON	0xa5	/* nobody may rely on memory that is not zeroed */
 void *heap_alloc(struct heap *h, size_t bytes, int fill);
 
 /* Memory of a run, or of one crash state: released back to a mark. */
@@ -123,8 +123,8 @@ void *xrealloc(void *p, size_t bytes);
 typedef u64 val_t;
 
 #define VAL_ZERO	1ULL
-#define VAL_ROTTEN	0xfd		/* owner of what bits were flipped in */
-#define VAL_JUNK	0xff		/* owner of what a fresh cache device holds */
+#define VAL_ROTTEN	0xfd		/* owner of data in which bits were flipped */
+#define VAL_JUNK	0xff		/* owner of the contents of a fresh cache device */
 
 static inline val_t VAL(u32 owner, u64 sector, u32 version)
 {
@@ -169,17 +169,17 @@ struct dreq {
 	bool meta;
 	u64 sector;
 	u32 count;
-	val_t *vals;		/* write: what; read: where to */
-	void *bytes;		/* metadata read: where to */
+	val_t *vals;		/* write: the data; read: its destination */
+	void *bytes;		/* metadata read: its destination */
 	u64 submitted, done;	/* time; done 0: in flight, or failed */
 	u32 low, high;		/* sectors already carried out */
 	bool applied;
-	bool slow;		/* others overtake it */
-	bool lost;		/* acknowledged, and not done */
+	bool slow;		/* other requests overtake it */
+	bool lost;		/* acknowledged, but not carried out */
 	int error;
 	struct action *action;
-	u32 place;		/* in the list of those in flight */
-	bool owned;		/* the linter's: whose block of the cache this is */
+	u32 place;		/* in the list of requests in flight */
+	bool owned;		/* for the linter: owner and oblock are known */
 	u32 owner;
 	u64 oblock;
 };
@@ -189,12 +189,12 @@ struct version {
 	val_t val;
 	struct dreq *by;
 	u32 older;
-	bool doomed;		/* a flush that failed lost it, though it still reads so */
+	bool doomed;		/* a failed flush lost it, though reads still return it */
 };
 
-/* What is volatile about a device. */
+/* The volatile state of a device. */
 struct volatiles {
-	u32 *newest;		/* for each sector, 0: only what is durable */
+	u32 *newest;		/* for each sector; 0: only the durable value */
 	struct version *pool;
 	u32 nr, cap, free;
 	u32 *dirty;		/* sectors that have versions */
@@ -205,7 +205,7 @@ struct volatiles {
 
 #define SIM_MAX_BAD	8
 
-/* What a write of metadata can be of. */
+/* Kinds of metadata, by the area that is written. */
 enum meta_kind {
 	META_NOTHING,
 	META_SUPERBLOCK,
@@ -220,30 +220,30 @@ enum meta_kind {
 struct fault {
 	bool dealt;		/* errors may be seen */
 	bool dead;
-	bool dooms;		/* a flush that fails loses what it should have kept */
+	bool dooms;		/* a failed flush loses some of the data that it covered */
 	u8 read, write, flush;	/* percent of requests that fail */
 	u32 left;		/* failures to come; 0: no more, U32_MAX: always */
 	u64 from, to;		/* sectors */
 	u64 bad[SIM_MAX_BAD];	/* sectors that cannot be read until rewritten */
 	u32 lose, misdirect;	/* writes of data that go nowhere, or elsewhere */
-	u8 lose_meta;		/* enum meta_kind: the next write of it goes nowhere */
+	u8 lose_meta;		/* enum meta_kind: the next write of this kind goes nowhere */
 	u8 hangs;		/* requests that stay under way: a bit for each kind */
-	u32 nr_bad, nr_were_bad;	/* those that are, then those that were in this life */
+	u32 nr_bad, nr_were_bad;	/* of bad[]: sectors bad now come first, then all bad in this life */
 	u64 worn[SIM_MAX_BAD];	/* sectors that can be neither read nor written, for good */
 	u32 nr_worn;
 };
 
 enum device_profile {
 	DEVICE_VOLATILE,
-	DEVICE_PROTECTED,	/* what completed is durable */
-	DEVICE_LYING,		/* so are flush and FUA: they do nothing */
+	DEVICE_PROTECTED,	/* completed writes are durable */
+	DEVICE_LYING,		/* flush and FUA do nothing */
 };
 
 struct device {
 	u32 nr;			/* 0: the cache device, else origin nr - 1 */
-	u64 sectors;		/* ... without the hole */
-	u64 capacity;		/* it can grow to that */
-	u64 hole;		/* sectors in front of the data that are nowhere: see far in profile */
+	u64 sectors;		/* without the hole */
+	u64 capacity;		/* sectors to which the device can grow */
+	u64 hole;		/* sectors in front of the data that do not exist: see far in profile */
 	u64 data_from, data_to;
 	u64 world_data_to;	/* in a crash state: the world's */
 	val_t *durable;
@@ -252,10 +252,10 @@ struct device {
 	struct fault fault;
 	u8 profile;		/* enum device_profile */
 	bool flush_failed;	/* since the volume was opened */
-	u8 discard;		/* 0: ignores it, 1: zeroes, 2: some of both, or: */
+	u8 discard;		/* 0: ignores discards, 1: zeroes, 2: some of both, or: */
 #define ORIGIN_TAKES_NONE 3
 	u64 writes;
-	val_t *older;		/* what was durable when an earlier life began */
+	val_t *older;		/* durable values when an earlier life began */
 };
 
 struct undo {
@@ -268,9 +268,9 @@ extern u64 sim_now;		/* grows with every event */
 
 void device_init(struct device *d, u32 nr, u64 sectors, u64 data_from, u64 data_to);
 void device_free(struct device *d);
-/* No faults any more, but for bad and worn sectors.  @forget: and nobody remembers any. */
+/* Ends all faults, except bad and worn sectors.  @forget: also forgets that there were any. */
 void device_heal(struct device *d, bool forget);
-/* Make the sector bad; false: there are too many. */
+/* Makes the sector bad; false: there are too many. */
 bool device_add_bad(struct device *d, u64 sector);
 bool device_bad(const struct device *d, u64 sector, u32 count);
 
@@ -279,13 +279,13 @@ static inline bool device_is_data(const struct device *d, u64 sector)
 	return sector >= d->data_from && sector < d->data_to;
 }
 
-/* Its size, as the engine is told. */
+/* Returns the size that the engine is told, in sectors. */
 static inline u64 device_size(const struct device *d)
 {
 	return d->sectors + d->hole;
 }
 
-/* Where sector @sector of the engine's stands; SIM_NEVER: in the hole. */
+/* Returns the place of the engine's sector @sector; SIM_NEVER: it is in the hole. */
 static inline u64 device_place(const struct device *d, u64 sector)
 {
 	if (sector < d->data_from)
@@ -293,7 +293,7 @@ static inline u64 device_place(const struct device *d, u64 sector)
 	return sector < d->data_from + d->hole ? SIM_NEVER : sector - d->hole;
 }
 
-/* Copy @copy of its superblock, as it is durable or reads now; false: it is not good. */
+/* Gets copy @copy of the superblock, as it is durable or reads now; false: the copy is not good. */
 bool device_get_sb(const struct device *d, u32 copy, struct hybrid_sb *sb, bool durable);
 
 val_t device_durable(const struct device *d, u64 sector);
@@ -307,13 +307,13 @@ void dreq_submit(struct dreq *r, struct rng *rng);
 void dreq_apply(struct dreq *r, struct rng *rng, bool part);
 void dreq_complete(struct dreq *r, struct rng *rng);
 
-/* Power cut: what is volatile becomes durable or is lost. */
+/* Power cut: volatile data becomes durable or is lost. */
 enum cut {
-	CUT_NONE,		/* nothing volatile survives */
-	CUT_ALL,		/* everything does, in-flight writes too */
+	CUT_NONE,		/* no volatile data survives */
+	CUT_ALL,		/* all of it survives, in-flight writes too */
 	CUT_COMPLETED,
-	CUT_SECTORS,		/* each sector for itself */
-	CUT_WRITES,		/* each write for itself, as the mask says */
+	CUT_SECTORS,		/* chance decides for each sector */
+	CUT_WRITES,		/* the mask decides for each write */
 	NR_CUTS
 };
 u32 device_volatile_writes(struct device *d, struct dreq **list, u32 max);
@@ -321,25 +321,25 @@ void device_cut(struct device *d, enum cut how, u64 mask, struct rng *rng);
 /* Reset without power loss: writes in flight land or do not. */
 void device_reset(struct device *d, struct rng *rng);
 void device_enter_branch(struct device *d);
-/* ... by a reset: what is volatile stays so. */
+/* ... by a reset: volatile data stays volatile. */
 void device_enter_branch_alive(struct device *d, struct rng *rng);
 void device_leave_branch(struct device *d);
-/* What failed flushes lost does not read any more. */
+/* Drops the data that failed flushes lost: reads no longer return it. */
 void device_drop_doomed(struct device *d);
-/* As formatted, or zeroes, durably; nothing is under way there. */
+/* Durably sets the sector as formatted, or to zeroes.  No request to it is under way. */
 void device_clear(struct device *d, u64 sector);
 
 size_t undo_mark(void);
 void undo_to(size_t mark);
-u64 undo_hash(size_t mark);	/* of what was changed since */
+u64 undo_hash(size_t mark);	/* of the changes since @mark */
 extern bool undo_on;
-extern u64 sim_durable_changes;	/* but for those in crash states */
-extern u64 sim_oracle_changes;	/* of what may stand after a crash */
+extern u64 sim_durable_changes;	/* not counting changes in crash states */
+extern u64 sim_oracle_changes;	/* of the values that may stand after a crash */
 
 /* ---- Oracle --------------------------------------------------------------- */
 
 struct entry {
-	val_t val;		/* wild: 0, or what it turned out to be */
+	val_t val;		/* wild: 0, or the value that a read has shown */
 	u64 submit, complete;	/* complete SIM_NEVER: in flight */
 	u32 version;
 	u32 until;		/* wild: the newest version submitted when it ended */
@@ -347,8 +347,8 @@ struct entry {
 	bool durable;
 	bool maybe;		/* failed: may have happened */
 	bool wild;		/* discard: any older value, or zeroes */
-	bool rot;		/* no write: a copy of the sector holds this by a fault */
-	u64 born;		/* as submitted, whatever reads have shown since */
+	bool rot;		/* no write: a copy of the sector holds this value by a fault */
+	u64 born;		/* time of submission, which reads do not move */
 };
 
 struct oracle {
@@ -358,15 +358,15 @@ struct oracle {
 	struct entry *pool;
 	u32 nr, cap, free;
 	u32 newest;		/* version */
-	u32 *active;		/* sectors about which something is open */
+	u32 *active;		/* sectors whose value is not settled yet */
 	u32 nr_active, cap_active;
 	u8 *is_active;
 	u8 *was_rotten;		/* sectors that ever had a damaged copy */
 	u8 *touched;		/* blocks that were ever written */
 	u32 touched_shift;
-	/* Did the sector hold @val, or was that on its way, by @version? NULL: val says it */
+	/* Did the sector hold @val, or was @val on its way, by @version?  NULL: @val itself tells */
 	bool (*held)(const struct oracle *o, u64 sector, val_t val, u32 version);
-	val_t *pin;		/* what a crash state returned */
+	val_t *pin;		/* values that a crash state returned */
 	u32 *pinned;
 	u32 nr_pinned, cap_pinned;
 };
@@ -374,13 +374,13 @@ struct oracle {
 void oracle_init(struct oracle *o, u32 owner, u64 sectors, u32 block_shift);
 void oracle_free(struct oracle *o);
 void oracle_submit(struct oracle *o, u64 sector, u32 count, u32 version, bool zero, bool wild);
-/* What that submission wrote to one of its sectors; without this, VAL() does. */
+/* Sets the value that this submission wrote to one of its sectors; without this call it is VAL(). */
 void oracle_give(struct oracle *o, u64 sector, u32 version, val_t val);
 void oracle_done(struct oracle *o, u64 sector, u32 count, u32 version, int error, bool durable,
 		 u64 oldest_read);
 void oracle_withdraw(struct oracle *o, u64 sector, u32 count, u32 version);
 void oracle_flush(struct oracle *o, u64 started, u64 oldest_read);
-/* NULL, or what is wrong with this result of a read */
+/* Returns NULL, or the reason why a read may not return this value. */
 const char *oracle_read(struct oracle *o, u64 sector, val_t val, u64 started);
 void oracle_crash(struct oracle *o);
 void oracle_forget(struct oracle *o);	/* dirty data dropped by the admin */
@@ -388,14 +388,14 @@ const char *oracle_crash_read(struct oracle *o, u64 sector, val_t val, bool pin)
 void oracle_unpin(struct oracle *o);
 /*
  * Does value @a stand strictly before @b, as far as users had been told at time @then?
- * A value unknown is older than all.
+ * An unknown value is older than all others.
  */
 bool oracle_before(struct oracle *o, u64 sector, val_t a, val_t b, u64 then);
 bool oracle_wild(struct oracle *o, u64 sector);
 bool oracle_crash_allows(struct oracle *o, u64 sector, val_t val);
-/* A copy of the sector holds @val now, and may be seen until it is written again. */
+/* A copy of the sector holds @val now, and reads may return it until the sector is written again. */
 void oracle_rot(struct oracle *o, u64 sector, val_t val);
-/* Is @val all that a read from now on may return?  The write of version @but has not begun. */
+/* Is @val the only value that a read from now on may return?  The write of version @but has not begun. */
 bool oracle_settled(struct oracle *o, u64 sector, val_t val, u32 but);
 void oracle_explain(struct oracle *o, u64 sector);
 
@@ -405,22 +405,22 @@ struct world;
 
 struct volume {
 	u32 id;
-	u32 nr;			/* of its origin */
+	u32 nr;			/* number of its origin */
 	struct device *origin;
 	struct hybrid_volume *v;	/* NULL: not open */
 	struct hybrid_volume_info info;
 	struct oracle *oracle;
 	u64 hot;		/* sectors that are used */
-	u64 run_at;		/* where the run goes on that is read in order */
+	u64 run_at;		/* sector at which the sequential run of reads goes on */
 	bool created;
 	bool unsure;		/* the crash came while created was changing */
-	bool closing;		/* no I/O of users' arrives until it is open again */
+	bool closing;		/* no I/O of users arrives until it is open again */
 	bool ever_writeback;
-	bool unjudged;		/* it may read as anything */
-	bool suspended;		/* no I/O of the engine's own to the origin */
+	bool unjudged;		/* reads may return any data */
+	bool suspended;		/* the engine sends no I/O of its own to the origin */
 	bool taken;		/* closed while the pool stopped */
 	u32 ios;
-	u32 calls;		/* of the engine on its behalf, that have not returned */
+	u32 calls;		/* calls of the engine on its behalf that have not returned */
 	u64 requests;		/* to devices, on its behalf */
 };
 
@@ -430,14 +430,14 @@ struct uio {
 	struct volume *vol;
 	struct list_head link;
 	u64 started;
-	u64 sector;		/* as submitted: the engine may cut io's down */
+	u64 sector;		/* as submitted: the engine may change io.sector and io.count */
 	u32 count;
 	u32 version;
 	val_t *data;
 	bool user_op;		/* a USER operation is under way */
-	bool clean;		/* the origin had all of it at the start */
+	bool clean;		/* the origin had all of its data at the start */
 	bool cached;		/* some of it went to the cache device */
-	bool nowait;		/* it ends with -EAGAIN rather than wait */
+	bool nowait;		/* ends with -EAGAIN rather than wait */
 };
 
 /* An operation being carried out. */
@@ -460,36 +460,36 @@ struct profile {
 	u32 steps;
 	u32 max_ios;
 	u32 hot_blocks;
-	u32 crash_percent;	/* of episodes that end in a crash */
-	u32 reset_percent;	/* of these without power loss */
-	u32 slow_percent;	/* of requests that others overtake */
-	u32 seeks;		/* origins do */
+	u32 crash_percent;	/* of episodes: end in a crash */
+	u32 reset_percent;	/* of these crashes: without power loss */
+	u32 slow_percent;	/* of requests: others overtake them */
+	u32 seeks;		/* origins seek */
 	u32 trims;		/* the cache device takes discards */
 	u32 episode;		/* steps */
-	u32 cut_writes;		/* up to so many volatile ones every subset is tried */
+	u32 cut_writes;		/* up to so many volatile writes, every subset is tried */
 	u32 cut_samples;	/* crash states at each cut point */
 	u32 cut_every;		/* changes of the disks */
 	u32 fail_alloc;
-	u32 alloc_faults;		/* percent of the allocations that may not wait, which fail */
+	u32 alloc_faults;		/* percent of the allocations that may not wait: these fail */
 	u32 nowait;		/* percent of users' I/O that must not wait ... */
-	u32 busy;		/* ... and of these, of what devices would have to wait for */
+	u32 busy;		/* ... and percent of these for which the device would have to wait */
 	u32 collisions;		/* collisions.c: which events often coincide; 0: none */
 	u32 demand_fill;	/* fills read only requested granules, unless they continue a run */
 	u32 journal_blocks;
 	u32 small;		/* blocks of a set, and entries of one block; 0: as they come */
-	u32 far;		/* volumes' data are so far behind their first block: see world.hole */
+	u32 far;		/* log2 of the blocks in front of volumes' data: see world.hole */
 	u32 fault_kind;		/* 0: none */
 #define FAULTS_PLANNED	6	/* faults.c draws them, of all kinds */
 	u32 worn;		/* percent of faults that are a worn sector of the cache device */
 	u32 weight[19];
 	u32 admin_percent;	/* of events: suspend, reload, tunables */
-	u32 load_percent;	/* others' I/O while somebody waits for a call */
+	u32 load_percent;	/* other users' I/O while somebody waits for a call */
 	u32 inplace_percent;	/* of volumes */
-	u32 run_percent;	/* of reads that are part of a run through all of a volume */
+	u32 run_percent;	/* of reads: part of a run through all of a volume */
 	u32 aim;		/* phase in which something goes wrong ... */
 	u32 aims;		/* ... so many times */
 	u32 aged;		/* 1, 2: counters are near 2^31, 2^32 */
-	u32 grow;		/* origins do */
+	u32 grow;		/* origins grow */
 	bool overlap;
 	const char *policy;
 	struct hybrid_config config;
@@ -508,7 +508,7 @@ struct world {
 	struct volume *vol[SIM_MAX_VOLUMES];
 	u32 nr_vol;
 	u64 hole;		/* sectors of each volume that nobody uses: block_sectors << far */
-	struct list_head ready;		/* actions that ended, to be told */
+	struct list_head ready;		/* actions that ended, of which the engine is not told yet */
 	u32 nr_ready;
 	struct list_head uios;
 	u32 nr_uios;
@@ -518,28 +518,28 @@ struct world {
 	bool branch;			/* a crash state: in order, no linter */
 	bool blocking;			/* inside a blocking call */
 	bool ticking;
-	bool switching;			/* to another policy: a call for that is under way */
-	bool timer;			/* it runs: else no tick comes until something is asked for */
+	bool switching;			/* a call that switches to another policy is under way */
+	bool timer;			/* runs: otherwise no tick comes before the next kick */
 	u8 doing;			/* enum sim_phase of a call under way, 0: none */
 	u32 deaths;			/* since the last clean stop */
-	u32 crash_phases;		/* when crashed was set */
+	u32 crash_phases;		/* phases when crashed was set */
 	bool crashed;
-	bool rotting;			/* data are damaged: the linter cannot judge */
-	bool lying;			/* a device is: after a cut anything goes */
+	bool rotting;			/* data is damaged: the linter cannot judge */
+	bool lying;			/* a device lies: after a cut anything goes */
 	bool losing;			/* a write of metadata will be lost */
-	u8 lost_meta;			/* enum meta_kind: one was */
-	u64 lost_entry;			/* ... of the journal: its number ... */
+	u8 lost_meta;			/* enum meta_kind: a write of this kind was lost */
+	u64 lost_entry;			/* ... of the journal: the entry's number ... */
 	u64 lost_epoch;
-	bool unjudged;			/* what users are told may be anything */
+	bool unjudged;			/* users may be told anything */
 	bool faulty;			/* errors may be returned */
 	bool pool_faulty;
 	bool no_submit;
-	u32 look;			/* at so many crash states before the next change */
-	struct volume *ask;		/* somebody reads what was written here */
+	u32 look;			/* crash states to look at before the next change */
+	struct volume *ask;		/* somebody reads back a write to this volume */
 	u64 ask_sector;
 	u32 ask_count;
 	u64 gated_at;			/* journal writes, before flushes waited for an origin */
-	u64 requests;			/* to devices, of the pool's own */
+	u64 requests;			/* to devices, for the pool itself */
 	u64 changes;			/* of the disks */
 	u64 crash_at;			/* change before which the power goes */
 	u32 next_version;
@@ -548,13 +548,13 @@ struct world {
 	bool stop;
 	bool may_hang;			/* the run ends, and that is no violation */
 	struct linter *lint;
-	struct found *found;		/* what this life's recovery must find; NULL: not looked at */
+	struct found *found;		/* state that this life's recovery must find; NULL: not read */
 	struct rng brng;
-	struct rng arng;		/* of what is aimed at a phase */
+	struct rng arng;		/* of events aimed at a phase */
 	struct rng frng;		/* of faults.c */
 	struct rng agerng;		/* of age.c */
 	struct rng hrng;		/* of hang.c */
-	struct rng nrng;		/* of what must not wait */
+	struct rng nrng;		/* of I/O that must not wait */
 	struct rng growrng;		/* of grow.c */
 	u32 hang_left;			/* steps until all origins answer again; 0: all do */
 	struct world *main;
@@ -562,7 +562,7 @@ struct world {
 
 extern bool sim_trace;
 extern u64 sim_violations, sim_crash_states, sim_seeds, sim_ios;
-extern const char *sim_rule;		/* that was broken first, in the last run */
+extern const char *sim_rule;		/* the rule that the last run broke first */
 extern struct world *sim_world;
 
 void trace(struct world *w, u32 code, u64 a, u64 b, const char *fmt, ...) __printf(5, 6);
@@ -577,25 +577,28 @@ void world_apply(struct world *w, struct dreq *r, bool part);
 void world_tell(struct world *w, struct action *a);
 void world_idle(struct world *w);	/* until nothing is under way */
 void world_settle(struct world *w);	/* until no user's I/O is left: liveness */
-/* Without users' I/O: blocks that are on their way to be free get there. */
+/* Without users' I/O: blocks that wait to become free must become free. */
 void world_check_grace(struct world *w);
-/* Time passes; the engine hears of it while its timer runs. */
+/* Lets time pass; the engine hears of it while its timer runs. */
 void world_tick(struct world *w, u32 ms);
-/* As hybrid_tick_kick(): a call may have left something that waits for time to pass. */
+/* As hybrid_tick_kick(): a call may have left work that waits for time to pass. */
 void world_kick(struct world *w);
 /* Nothing is under way: the timer must stop, and leave nothing unrecorded. */
 void world_rest(struct world *w);
 /* @flags: HYBRID_IO_* */
 void world_submit(struct world *w, struct volume *vol, enum hybrid_io_type type, u64 sector,
 		  u32 count, u8 flags);
-/* It must not wait: a hit, or the user is told; or, now and then, not by the engine. */
+/*
+ * Submits I/O that must not wait.  A hit goes to a device, which may refuse it; other I/O ends
+ * with -EAGAIN or, now and then, goes to a worker, which may wait.
+ */
 void world_submit_nowait(struct world *w, struct volume *vol, enum hybrid_io_type type,
 			 u64 sector, u32 count, u8 flags);
-/* Read block @b of the volume, or as much as there is of it. */
+/* Reads block @b of the volume, or as much of it as there is. */
 void world_read_block(struct world *w, struct volume *vol, u64 b);
 u64 world_oldest_read(struct world *w, struct volume *vol);
 void world_check(struct world *w);
-/* For shim_alloc_fails: what may fail at any time does, now and then. */
+/* For shim_alloc_fails: allocations that may fail at any time fail now and then. */
 bool world_alloc_fails(size_t bytes, gfp_t gfp);
 const char *world_boot(struct world *w, int *error);
 int world_open(struct world *w, struct volume *vol, const char **why);
@@ -610,7 +613,7 @@ void world_before_change(struct world *w);
 /* ---- Crash states --------------------------------------------------------- */
 
 void crash_explore(struct world *w, u32 samples);
-/* One crash state, drawn from @sample: @explore looks at it. */
+/* Makes one crash state, drawn from @sample, and calls @explore in it. */
 enum crash_kind {
 	CRASH_BY_CHANCE,
 	CRASH_BY_MASK,		/* @sample: which writes survive */
@@ -619,18 +622,18 @@ enum crash_kind {
 
 void crash_explore_one(struct world *w, u32 sample, enum crash_kind kind,
 		       void (*explore)(struct world *b));
-/* For @explore: recover, and open all volumes; read them back. */
+/* For @explore: the first recovers and opens all volumes, the second reads them back. */
 bool crash_boot(struct world *b);
 void crash_read_back(struct world *b);
 
-/* A state with damaged metadata: refused by name, or nothing of it is used. */
+/* A state with damaged metadata: the engine refuses it by name, or uses none of it. */
 void rot_explore(struct world *w);
-/* A state in which one device has what it had when an earlier life began. */
+/* A state in which one device has its contents from the start of an earlier life. */
 void rot_keep(struct world *w);
 void rot_explore_older(struct world *w);
-/* A state of devices that lied: refused by name, or mounted, with whatever data. */
+/* A state of devices that lied: the engine refuses it by name, or mounts it, with any data. */
 void rot_explore_lies(struct world *w);
-/* A state after a write of metadata that was acknowledged and not done. */
+/* A state after a write of metadata that was acknowledged but not carried out. */
 void rot_explore_lost(struct world *w);
 enum meta_kind meta_kind(const struct world *w, const struct dreq *r);
 
@@ -657,13 +660,13 @@ void draw_error_limits(struct hybrid_config *config, struct rng r);
 void run_seed(u64 seed, char mode, u64 *hash);
 void one_event(struct world *w);
 void do_event(struct world *w, enum event ev);
-/* Delete, forget, create and open; @drop: whatever is dirty. */
+/* Deletes the volume, forgets it, creates and opens it again; @drop: even if data is dirty. */
 void recreate(struct world *w, struct volume *vol, bool drop);
-/* Does a write of users, or a range, that is under way touch these sectors? */
+/* Does a users' write or range that is under way touch these sectors? */
 bool users_overlap(struct world *w, struct volume *vol, u64 sector, u32 count);
 void user_io(struct world *w, enum event ev, struct volume *vol, u64 sector, u32 count);
 void set_mode(struct world *w, struct volume *vol, u32 mode);
-void set_cutoff(struct world *w, struct volume *vol);	/* to what its info says */
+void set_cutoff(struct world *w, struct volume *vol);	/* to the value in its info */
 void drain(struct world *w, struct volume *vol, bool on);
 /* The same without a line in a script. */
 void ask_mode(struct world *w, struct volume *vol, u32 mode);
@@ -671,9 +674,9 @@ void ask_drain(struct world *w, struct volume *vol, bool on);
 void evict_sector(struct world *w, struct volume *vol, u64 sector);
 void tick(struct world *w, u32 ms);
 void admin_event(struct world *w);
-/* The disks are about to change: in the phase aimed at something may go wrong. */
+/* The disks are about to change: deals a fault, perhaps, in the phase aimed at. */
 void aimed_event(struct world *w);
-/* Somebody waits for a call (world.doing): others' I/O goes on. */
+/* Somebody waits for a call (world.doing): other users' I/O goes on. */
 void other_events(struct world *w);
 u32 draw_mode(struct rng *r);
 void name_volume(struct world *w, struct volume *vol);
@@ -686,10 +689,10 @@ void boot(struct world *w);
 void crash(struct world *w, bool reset);
 void read_all(struct world *w);
 void finish(struct world *w);
-/* hot.c: of a pool without faults, that users go on writing to */
+/* hot.c: drains a pool without faults, while users go on writing */
 void drain_beside_users(struct world *w);
 void reload(struct world *w);
-/* No more I/O of users' to the volume; what there was has ended. */
+/* Lets all users' I/O to the volume end, and no more arrive. */
 bool quiet(struct world *w, struct volume *vol);
 
 /* ---- Collisions ------------------------------------------------------------ */
@@ -701,26 +704,26 @@ void collide_submitted(struct world *w, const struct uio *u);
 void collide_written(struct world *w, const struct uio *u);
 void collide_flushed(struct world *w, struct volume *vol);
 bool collide_slow(struct world *w, const struct dreq *r);
-/* What happens next; false: anything may. */
+/* Chooses the next event; false: any event will do. */
 bool collide_event(struct world *w);
 void collide_before_change(struct world *w);
 void collide_stop(struct world *w);	/* at each step of the pool's */
 void collide_restarted(struct world *w);
-bool collide_deal(struct world *w);	/* a fault; false: any */
+bool collide_deal(struct world *w);	/* deals a fault; false: any will do */
 void collide_closes(struct world *w, const struct volume *vol);
-/* How often what was to meet did. */
+/* Prints how often each coincidence happened. */
 void collide_print(void);
 
 /* ---- Loops ----------------------------------------------------------------- */
 
-/* All runs of a workload, or (@only) the one with that number; how many there were. */
+/* Does all runs of a workload, or only run @only; returns how many there were. */
 u64 loop_seed(const char *what, u64 seed, s64 only);
 void loop_profile(struct profile *p, struct rng *r);
 void loop_run(struct world *w);
 /* Does this allocation, this request fail? */
 bool loop_alloc_fails(void);
 bool loop_request_fails(const struct dreq *r);
-/* One has, since this was asked last: then -ENOMEM is right. */
+/* Has an allocation failed since the last call?  Then -ENOMEM is right. */
 bool loop_alloc_failed(void);
 void loop_heal(void);
 
@@ -728,25 +731,25 @@ void loop_heal(void);
 
 struct linter *linter_new(struct world *w);
 void linter_free(struct linter *l);
-/* A new life of the engine begins, on what the one before left; NULL: nobody looked. */
+/* A new life of the engine begins, on the state @f that the last one left; NULL: it was not read. */
 void linter_boot(struct linter *l, const struct found *f);
 void linter_crash(struct linter *l);
 void linter_open(struct linter *l, struct volume *vol);	/* it is about to be opened */
-/* A metadata write begins: what it says is decided now. */
+/* A metadata write begins: its contents no longer change. */
 void linter_meta(struct linter *l, struct action *a, struct device *d);
 void linter_submit(struct linter *l, struct action *a, struct dreq *r);
 void linter_complete(struct linter *l, struct action *a, struct dreq *r);
 void linter_reformat(struct linter *l, struct volume *vol);
-/* Nothing waits for time to pass: then RAM knows nothing that the disk does not. */
+/* Nothing waits for time to pass: then RAM and the records on disk must agree. */
 void linter_rest(struct linter *l);
 bool linter_any_dirty(struct linter *l);
-/* Is anything around these sectors dirty on record? */
+/* Is any data around these sectors dirty on record? */
 bool linter_dirty(struct linter *l, struct volume *vol, u64 sector, u32 count);
 
 /* ---- Age ------------------------------------------------------------------ */
 
-void age_pool(struct world *w);			/* that was loaded */
-void age_volume(struct world *w, struct hybrid_volume *v);	/* that was opened */
+void age_pool(struct world *w);			/* after it was loaded */
+void age_volume(struct world *w, struct hybrid_volume *v);	/* after it was opened */
 void age_flushes(struct world *w);
 
 /* ---- Origins that do not answer: hang.c ------------------------------------- */
@@ -765,23 +768,23 @@ bool hang_holds(const struct dreq *r);
 bool hang_any(const struct world *w);
 void hang_begin(struct world *w, struct volume *vol, u32 what);
 void hang_device(struct device *d, enum hang what);
-/* All others must have got theirs; then all answer. */
+/* Checks that all other volumes got all they asked for; then all origins answer. */
 void hang_end(struct world *w);
 void hang_profile(struct profile *p, struct rng r);
 void hang_event(struct world *w);	/* perhaps one begins, or ends, at this step */
 
 /* ---- Origins that grow: grow.c ---------------------------------------------- */
 
-/* Sectors that origins may get, each. */
+/* Returns the sectors by which each origin may grow. */
 u64 grow_room(const struct world *w);
-/* So many sectors more of the device, and as much of it as can be had for the volume. */
+/* Grows the device by so many sectors, and the volume by as many of them as it can have. */
 void grow(struct world *w, struct volume *vol, u32 sectors);
 void grow_event(struct world *w);	/* perhaps, at this step */
-/* The volume, which is open, may have another size than before. */
+/* Follows the size of an open volume, which may have changed. */
 void grow_follow(struct world *w, struct volume *vol);
 void grow_format(struct device *d);
-void grow_print(void);		/* how often that began, and how often it ended */
-/* The size of which the head, as it is durable or reads now, says that it is. */
+void grow_print(void);		/* prints how often growth began, and how often it ended */
+/* Returns the size in the head superblock, as it is durable or reads now. */
 u64 device_member(const struct device *d, bool durable);
 
 /* ---- Isolation ------------------------------------------------------------- */
@@ -796,23 +799,23 @@ void generations_check(struct world *w, const struct dreq *r);	/* a write begins
 /* ---- Places: places.c ------------------------------------------------------- */
 
 void places_boot(struct world *w);		/* a new life of the engine begins */
-void places_told(struct world *w, const struct action *a);	/* ... and it will be */
+void places_told(struct world *w, const struct action *a);	/* the engine is about to be told of its end */
 void places_submit(struct world *w, const struct dreq *r);
 
 /* ---- Faults --------------------------------------------------------------- */
 
 void faults_draw(struct world *w);
-void faults_devices(struct world *w);	/* when they have been made */
+void faults_devices(struct world *w);	/* after the devices were made */
 void faults_write_lost(struct world *w, struct dreq *r);
-/* The next write of metadata of that kind, to whichever device, is lost. */
+/* The next write of metadata of that kind, to any device, is lost. */
 void faults_lose(struct world *w, enum meta_kind kind);
 void faults_event(struct world *w);	/* perhaps one, at this step */
-void faults_replay(struct world *w, u64 state);	/* the one that @state led to */
+void faults_replay(struct world *w, u64 state);	/* deals the fault that @state led to */
 void faults_reopen(struct world *w, struct volume *vol);
 void faults_boot(struct world *w);	/* ... before the pool is loaded */
 /* Has an error been dealt that opening, closing ... the volume may meet? */
 bool faults_of_volume(const struct world *w, const struct volume *vol);
-/* Does the origin alone have what is around this I/O, and the cache nothing dirty? */
+/* Does the origin durably have all data around this I/O, and the cache no dirty data there? */
 bool faults_clean(const struct world *w, const struct uio *u);
 /* May this I/O end with an error? */
 bool faults_excuse(const struct world *w, const struct uio *u);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* A run: what it is made of, its lives and deaths; everything is drawn from the seed. */
+/* A run: its profile, its lives and deaths, all drawn from the seed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static void draw_weights(struct profile *p, struct rng *r)
 	u32 i;
 
 	BUILD_BUG_ON(NR_EVENTS != ARRAY_SIZE(p->weight));
-	/* A swarm: each seed leaves some kinds out and stresses others */
+	/* A swarm: each seed leaves out some kinds of events and stresses others */
 	for (i = 0; i < EV_POLICY; i++) {
 		p->weight[i] = base[i] * (1 + rng_below(r, 4));
 		if (i > EV_WRITE && rng_chance(r, 30))
@@ -41,7 +41,7 @@ static void draw_weights(struct profile *p, struct rng *r)
 	}
 }
 
-/* So many commits in one life that the journal goes round. */
+/* So many commits in one life that the journal wraps. */
 static void fill_journal(struct profile *p)
 {
 	p->block_sectors = min(p->block_sectors, 32U);
@@ -73,7 +73,7 @@ static void overfill_journal(struct profile *p)
 	p->aims = 40;
 }
 
-/* More than one set, each with more to hold than it can. */
+/* More than one set, each used for more blocks than it can hold. */
 static void fill_sets(struct profile *p, struct rng *r)
 {
 	p->block_sectors = 8;
@@ -85,7 +85,7 @@ static void fill_sets(struct profile *p, struct rng *r)
 	p->weight[EV_WRITE] += 60;
 }
 
-/* More at once than there are jobs, or ranges. */
+/* More I/O at once than there are jobs, or ranges. */
 static void overfill_jobs(struct profile *p)
 {
 	p->block_sectors = min(p->block_sectors, 64U);
@@ -125,7 +125,7 @@ static void draw_rare(struct profile *p, struct rng r)
 	}
 }
 
-/* Volumes that do not fit are read in order, again and again. */
+/* Volumes that do not fit into the cache are read in order, again and again. */
 static void draw_runs(struct profile *p, struct rng r)
 {
 	if (!rng_chance(&r, 12))
@@ -143,8 +143,8 @@ static void draw_runs(struct profile *p, struct rng r)
 }
 
 /*
- * Several sets, in which so much changes between two flushes that the records are
- * more than what is kept for an entry has room for.
+ * Several sets, in which so much changes between two flushes that the memory kept
+ * for an entry has no room for all records.
  */
 static void overfill_entries(struct profile *p, struct rng *r)
 {
@@ -167,8 +167,8 @@ static void overfill_entries(struct profile *p, struct rng *r)
 }
 
 /*
- * Small sets, and entries of one block: a commit takes several, and the flushes that
- * wait for it the last of them.
+ * Small sets, and entries of one block: a commit takes several entries, and flushes that
+ * wait for the commit wait for the last entry.
  */
 static void draw_small(struct profile *p, struct rng r, char mode)
 {
@@ -195,7 +195,7 @@ static void draw_small(struct profile *p, struct rng r, char mode)
 	p->weight[EV_RESTART] = 1;
 }
 
-/* What --alloc-faults adds. */
+/* The additions of --alloc-faults. */
 static void draw_alloc_faults(struct profile *p, struct rng r, char mode)
 {
 	p->alloc_faults = 1 + rng_below(&r, 100);
@@ -203,21 +203,21 @@ static void draw_alloc_faults(struct profile *p, struct rng r, char mode)
 		overfill_entries(p, &r);
 }
 
-/* What --nowait adds. */
+/* The additions of --nowait. */
 static void draw_nowait(struct profile *p, struct rng r)
 {
 	p->nowait = 1 + rng_below(&r, 80);
 	p->busy = rng_chance(&r, 80) ? 1 + rng_below(&r, 60) : 0;
 }
 
-/* What --events adds. */
-/* Other policies, beside I/O. */
+/* Switches to other policies, beside I/O. */
 static void draw_switches(struct profile *p, struct rng r)
 {
 	if (rng_chance(&r, 25))
 		p->weight[EV_POLICY] = 1 << rng_below(&r, 6);
 }
 
+/* The additions of --events. */
 static void draw_events(struct profile *p, struct rng *r)
 {
 	struct rng a = rng_fork(r, 9);
@@ -243,7 +243,7 @@ static void draw_events(struct profile *p, struct rng *r)
 	draw_switches(p, rng_fork(r, 79));
 }
 
-/* One of all policies that cache anything, and now and then the one that does not. */
+/* Draws one of the policies that cache, and now and then the one that caches nothing. */
 const char *draw_policy(struct rng r)
 {
 	static const char * const policy[] = {
@@ -253,13 +253,12 @@ const char *draw_policy(struct rng r)
 	return policy[rng_below(&r, ARRAY_SIZE(policy))];
 }
 
-/* ... or the simulator's own, that finds fault with what it is told. */
+/* ... or the simulator's own policy, which checks the engine's calls? */
 bool draw_contract(struct rng r)
 {
 	return rng_chance(&r, 15);
 }
 
-/* MiB a day: plenty, or so little that the simulator's hours use it up. */
 static u32 draw_seeks(struct rng r)
 {
 	return rng_chance(&r, 60);
@@ -270,6 +269,7 @@ static u32 draw_aged(struct rng r)
 	return rng_chance(&r, 30) ? 1 + rng_below(&r, 2) : 0;
 }
 
+/* MiB a day: plenty, or so little that the simulator's hours use it up. */
 u32 draw_endurance(struct rng r)
 {
 	return rng_below(&r, 2) ? 1 << rng_below(&r, 20) : 0;
@@ -280,20 +280,20 @@ u32 draw_share(struct rng r)
 	return rng_chance(&r, 50) ? 25 : rng_below(&r, 91);
 }
 
-/* Most without: with it, blocks that became free are not at once there again. */
+/* Most seeds have no trim: with it, freed blocks cannot be used again at once. */
 u32 draw_trim_rate(struct rng r)
 {
 	return rng_chance(&r, 25) ? 1 << (14 + rng_below(&r, 12)) : 0;
 }
 
-/* Most without: a cache device that counts as failing keeps nothing dirty. */
+/* Most seeds have no limits: a cache device that counts as failing keeps no dirty data. */
 void draw_error_limits(struct hybrid_config *config, struct rng r)
 {
 	config->read_error_limit = rng_chance(&r, 20) ? 1 + rng_below(&r, 8) : 0;
 	config->write_error_limit = rng_chance(&r, 20) ? 1 + rng_below(&r, 8) : 0;
 }
 
-/* A filesystem reads its metadata, too, and the kernel ahead. */
+/* A file system reads its metadata, too, and the kernel reads ahead. */
 static void draw_metadata(struct profile *p, struct rng r)
 {
 	if (rng_chance(&r, 30))
@@ -311,14 +311,14 @@ static void draw_trim(struct profile *p, struct rng r)
 	p->trims = rng_chance(&r, 80);
 }
 
-/* Blocks of 128 KiB have the only masks of four bytes; those of 256 KiB the most granules. */
+/* Only blocks of 128 KiB have masks of four bytes; blocks of 256 KiB have the most granules. */
 static void draw_large_blocks(struct profile *p, struct rng r)
 {
 	if (p->cache_blocks <= 64 && p->hot_blocks <= 64 && rng_chance(&r, 15))
 		p->block_sectors = rng_below(&r, 3) ? 256 : 512;
 }
 
-/* Many volumes; block numbers that 32 bits do not hold. */
+/* Many volumes, or block numbers that do not fit 32 bits. */
 static void draw_size(struct profile *p, struct rng r, char mode)
 {
 	if (p->hot_blocks <= 64 && rng_chance(&r, 5) && mode == 'A')
@@ -414,7 +414,7 @@ static void write_sb(struct device *d, struct hybrid_sb *sb)
 	}
 }
 
-/* As many sets as the geometry has room for, but of few blocks: no tool makes such a pool. */
+/* Makes as many sets as the geometry has room for, but of few blocks: no tool makes such a pool. */
 static void shrink_sets(struct hybrid_geometry *g, u32 size)
 {
 	g->set_size = size;
@@ -439,7 +439,7 @@ static void format_cache(struct world *w)
 	draw_bytes(&w->rng, w->sb.member_uuid, HYBRID_UUID_SIZE);
 	snprintf(w->sb.name, sizeof(w->sb.name), "pool");
 	snprintf(w->sb.policy, sizeof(w->sb.policy), "%s", w->p.policy);
-	/* How much stands in front of the data depends on the number of sets alone */
+	/* The size of the area in front of the data depends on the number of sets alone */
 	if (hybrid_geometry_init(g, 1 << 20, w->p.block_sectors, w->p.journal_blocks, &why))
 		goto bad;
 	sectors = HYBRID_HEAD_SECTORS + HYBRID_META_BLOCK_SECTORS *
@@ -521,7 +521,7 @@ void name_volume(struct world *w, struct volume *vol)
 	vol->ever_writeback |= info->mode == HYBRID_MODE_WRITEBACK;
 }
 
-/* Existing data, cached where it lies: the last block is seldom whole.  Some of it was another cache's. */
+/* Existing data, cached in place: its last block is seldom whole.  Some data had another cache before. */
 static u64 place_data(struct world *w, struct volume *vol)
 {
 	vol->info.flags = HYBRID_VOLUME_INPLACE;
@@ -591,7 +591,7 @@ static void cut_device(struct world *w, struct device *d, u32 how)
 	device_cut(d, how ? how - 1 : drawn, mask, &w->rng);
 }
 
-/* What a script says of the cut, or note what was drawn; 0: each disk draws for itself. */
+/* Takes the kind of cut from the script, or draws and notes it; 0: each disk draws for itself. */
 static u32 how_to_crash(struct world *w, bool *reset)
 {
 	struct line l = { .kind = LINE_CUT };
@@ -676,7 +676,7 @@ static bool settle_existence(struct world *w, struct volume *vol)
 	return vol->created || create_volume(w, vol);
 }
 
-/* Does an admin know from it what happened? */
+/* Does the reason tell an admin what happened? */
 static void check_reason(struct world *w, const char *what, int r, const char *why)
 {
 	bool clear;
@@ -752,7 +752,7 @@ static bool boot_once(struct world *w)
 	return true;
 }
 
-/* Up, however often the power goes meanwhile. */
+/* Boots until it succeeds, however often the power goes meanwhile. */
 void boot(struct world *w)
 {
 	struct line l;
@@ -767,7 +767,7 @@ void boot(struct world *w)
 			return;
 		}
 
-		if (w->lost_meta) {	/* the run ends with what it comes to */
+		if (w->lost_meta) {	/* its effects end the run */
 			rot_explore_lost(w);
 			w->stop = true;
 			return;
@@ -799,7 +799,7 @@ static void quiesce(struct world *w)
 	world_settle(w);
 }
 
-/* Everything that was acknowledged is durable now: a clean stop says so. */
+/* A clean stop makes all acknowledged writes durable. */
 static void all_durable(struct world *w)
 {
 	u32 i;
@@ -893,8 +893,8 @@ static void check_origins(struct world *w)
 }
 
 /*
- * Half of all runs end with commits that come late, and a drain that waits for its
- * rate: then the timer has nothing else to run for.
+ * Half of all runs end with late commits, and with a drain that waits for its
+ * rate: then the timer has no other reason to run.
  */
 static void slow_end(struct world *w)
 {
@@ -1098,7 +1098,7 @@ void run_seed(u64 seed, char mode, u64 *hash)
 		one_episode(w);
 	if (!w->stop)
 		finish(w);
-	/* An aimed one ended that, as an episode. */
+	/* An aimed crash ends finish(), too, as it ends an episode. */
 	w->crash_at = SIM_NEVER;
 	if (w->crashed && !w->stop) {
 		crash(w, false);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * The world around the engine: carries its actions out, one random step at a
- * time.  In a crash state (branch) everything goes in order and at once.
+ * time.  In a crash state (branch) all actions are carried out in order and at once.
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -359,7 +359,7 @@ static void carry_meta(struct world *w, struct action *a)
 	carry_segments(w, a);
 }
 
-/* Of free blocks of the cache device. */
+/* Discards free blocks of the cache device. */
 static void carry_discard(struct world *w, struct action *a)
 {
 	struct hybrid_op *op = a->op;
@@ -392,7 +392,7 @@ static void carry_copy_out(struct world *w, struct action *a)
 	end_action(w, a);
 }
 
-/* A suspended volume's origin may be gone, or be another's. */
+/* A suspended volume's origin may be gone, or belong to somebody else. */
 static void check_suspended(struct world *w, struct hybrid_op *op)
 {
 	bool origin = op->origin;
@@ -502,7 +502,7 @@ static void call_done(struct world *w, void *arg)
 		if (!error && hybrid_engine_hit_done(w->e, &u->io)) {
 			end_uio(w, u, 0);
 		} else {
-			/* What goes out again may wait. */
+			/* I/O that is sent again may wait. */
 			u->nowait &= error == -EAGAIN;
 			if (hybrid_engine_io_done(w->e, &u->io, error, &acts))
 				end_uio(w, u, u->io.error);
@@ -525,7 +525,7 @@ static void call_done(struct world *w, void *arg)
 	world_check(w);
 }
 
-/* Tell the engine that an action ended. */
+/* Tells the engine that an action ended. */
 void world_tell(struct world *w, struct action *a)
 {
 	struct hybrid_op *op = a->op;
@@ -556,7 +556,7 @@ void world_check(struct world *w)
 		return;
 	if (w->branch && rng_below(&w->rng, 32))
 		return;
-	/* Under a lock nothing need agree. */
+	/* While a lock is held, the state need not be consistent. */
 	if (fibers_locked())
 		return;
 	fibers = fibers_stop();
@@ -662,7 +662,7 @@ static void call_map(struct world *w, void *arg)
 		coverage_refused(false);
 		end_uio(w, u, -EAGAIN);
 	} else {
-		/* Whoever takes it may wait. */
+		/* The worker that takes it may wait. */
 		u->nowait = false;
 		if (hybrid_engine_miss(w->e, &u->io, &acts) == HYBRID_MAP_REMAP) {
 			u->nowait = nowait;
@@ -683,7 +683,7 @@ static void submit_io(struct world *w, struct volume *vol, enum hybrid_io_type t
 	u32 i;
 
 	memset(u, 0, sizeof(*u));
-	/* Nothing of an io but what its init sets may be relied on */
+	/* The engine may rely on no field of an io that its init does not set */
 	memset(&u->io, 0xa5, sizeof(u->io));
 	u->vol = vol;
 	u->version = ++w->next_version;
@@ -738,7 +738,7 @@ void world_read_block(struct world *w, struct volume *vol, u64 b)
 
 /* ---- Steps ----------------------------------------------------------------- */
 
-/* A crash state's devices always answer. */
+/* The devices of a crash state always answer. */
 static bool answers(const struct world *w, const struct dreq *r)
 {
 	return w->branch || !hang_holds(r);
@@ -797,7 +797,7 @@ static void log_choice(struct world *w, u32 kind, struct dreq *r)
 	script_log(w, kind, NULL, 0, n);
 }
 
-/* Everything under way is slow. */
+/* Lets time pass while all requests under way are slow. */
 static void pass(struct world *w)
 {
 	u32 ms = rng_chance(&w->rng, 20) ? 10 + rng_below(&w->rng, 200) : 0;
@@ -925,8 +925,8 @@ static bool do_tick(struct world *w, u64 now)
 }
 
 /*
- * As tick_work() of the glue: whoever kicks from here on starts the timer; what was
- * changed before, the second look sees.
+ * As tick_work() of the glue: a kick from here on starts the timer; the second look sees
+ * all earlier changes.
  */
 static void call_tick(struct world *w, void *arg)
 {
@@ -1029,7 +1029,7 @@ void world_settle(struct world *w)
 	report_stuck(w);
 }
 
-/* More than it takes to record all, to give back memory and to come up with the wear. */
+/* More than enough to record all, to give back memory, and for wear to catch up. */
 #define REST_TICKS 600
 
 void world_rest(struct world *w)
@@ -1042,7 +1042,7 @@ void world_rest(struct world *w)
 		if (w->crashed || w->stop)
 			return;
 	}
-	/* What a failed flush holds back is never recorded. */
+	/* Changes that a failed flush holds back are never recorded. */
 	if (!w->lint || w->faulty || w->nr_uios)
 		return;
 	if (!w->timer)
@@ -1063,7 +1063,7 @@ bool world_alloc_fails(size_t bytes, gfp_t gfp)
 	struct world *w = sim_world;
 	bool fails;
 
-	/* Entries stay as small as they are. */
+	/* Entries do not grow. */
 	if ((gfp & GFP_NOWAIT) && w->p.small && bytes > HYBRID_META_BLOCK_SIZE)
 		return true;
 	if (!(gfp & GFP_NOWAIT) || !w->p.alloc_faults)
@@ -1083,7 +1083,7 @@ static void *sim_alloc_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp)
 	}
 	if (loop_alloc_fails() || world_alloc_fails(0, gfp))
 		return NULL;
-	/* A crash state drops its engine without a word: nothing would see a leak. */
+	/* A crash state drops its engine without freeing anything: a leak would not show. */
 	if (w->branch)
 		return arena_alloc(&sim_arena, sectors * sizeof(val_t));
 	return heap_alloc(&w->heap, sectors * sizeof(val_t), HEAP_POISON);
@@ -1129,7 +1129,7 @@ static int sim_wait_checkpoint(struct hybrid_engine *e)
 {
 	struct world *w = world_of(e);
 	struct hybrid_actions acts;
-	/* What the engine remembers of it after a crash must not be the stack */
+	/* After a crash the engine may still point to it: it must not be on the stack */
 	struct hybrid_waiter *wait = arena_alloc(&sim_arena, sizeof(*wait));
 	u32 ticks = 0;
 
@@ -1178,7 +1178,7 @@ static const struct hybrid_engine_ops sim_ops = {
 
 /* ---- Lives ------------------------------------------------------------------ */
 
-/* The machine is gone: whatever the engine had in memory is, too. */
+/* The machine is gone, and with it all of the engine's memory. */
 void world_drop(struct world *w)
 {
 	struct uio *u, *next;
@@ -1211,7 +1211,7 @@ void world_drop(struct world *w)
 	fibers_drop(w);
 }
 
-/* Make an engine and load the pool. */
+/* Makes an engine and loads the pool. */
 const char *world_boot(struct world *w, int *error)
 {
 	const char *why = NULL;
@@ -1263,7 +1263,7 @@ static int open_once(struct world *w, struct volume *vol, const char **why)
 							vol, &vol->v, why));
 }
 
-/* Was the open refused, by name, for memory that is there the next time? */
+/* Was the open refused for lack of memory, by name?  The next time there is memory. */
 static bool memory_was_short(const struct world *w, int r, const char *why)
 {
 	return r == -ENOMEM && why && strstr(why, "memory") && !w->crashed && !w->stop &&
@@ -1296,7 +1296,7 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 	vol->suspended = false;
 	if (!r && w->p.grow)
 		grow_follow(w, vol);
-	/* Others may evict its blocks while it is opened */
+	/* I/O of other volumes may evict its blocks while it is opened */
 	if (!r && w->found && (w->branch || !w->p.load_percent) && !w->crashed && !w->stop)
 		found_check(w, w->found, vol);
 	trace(w, T_LIFE, 2, r, "open of volume %u: %d %s", vol->id, r, *why ? *why : "");
@@ -1304,7 +1304,7 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 	return r;
 }
 
-/* No I/O of the engine's own to this origin any more. */
+/* The engine sends no more I/O of its own to this origin. */
 bool world_suspend(struct world *w, struct volume *vol)
 {
 	struct hybrid_actions acts;
