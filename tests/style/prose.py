@@ -40,7 +40,7 @@ QUESTION = re.compile(r"[^.:;!?]*\?")
 
 @dataclass
 class Prose:
-    """Sentences of one file, each with the number of the line that its paragraph begins on."""
+    """Sentences, each with the place where its paragraph begins: a line's number, of several files with the name."""
     sentences: list
 
     @property
@@ -266,11 +266,14 @@ def documents() -> list:
 def commented() -> list:
     """Directories by their comments."""
     return [TOP / name for name in ("dm-hybrid", "dm-hybrid/core", "dm-hybrid/policy", "userspace/lib",
-                                    "userspace/hybridctl", "userspace/check", "userspace/replay")]
+                                    "userspace/hybridctl", "userspace/check", "userspace/replay", "tests/modules",
+                                    "tests/kernel/pauses", "tests/sim", "tests/unit", "tests/fuzz", "tests/replay",
+                                    "tests/check", "bench")]
 
 
 def comments_of(directory: Path) -> Prose:
-    return Prose([sentence for path in sorted(directory.glob("*.[ch]")) for sentence in read(path).sentences])
+    return Prose([(f"{path.name}:{line}", sentence) for path in sorted(directory.glob("*.[ch]"))
+                  for line, sentence in read(path).sentences])
 
 
 def row(name: str, prose: Prose) -> str:
