@@ -228,7 +228,7 @@ def shell_comments(source: str):
 
 
 def strings(source: str):
-    """Of a table of options and commands: what it prints."""
+    """The strings of a table of options and commands."""
     lines = []
     source = re.sub(r"/\*.*?\*/", lambda m: "\n" * m[0].count("\n"), source, flags=re.S)
     for match in re.finditer(r"\"(?:\\.|[^\"\\])*\"(?:\s*\"(?:\\.|[^\"\\])*\")*", source):
