@@ -47,7 +47,6 @@ class UmlGuest(Guest):
             f"init={HERE / 'agent.py'}", f"hybrid.config={config}",
             "con0=null,fd:1", "con=null", f"ssl0=fd:{channel.fileno()}", "ssl=null",
             f"uml_dir={self.workdir}/uml", "panic=-1", "quiet", "loglevel=7",
-            "random.trust_bootloader=on",
             *(f"ubd{n}={d.path}" for n, d in enumerate(self.disks)),
             *self.append.split()]
 

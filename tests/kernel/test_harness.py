@@ -69,6 +69,12 @@ def test_is_ready_in_about_a_second(guest):
     assert guest.cpu_seconds() < 3
 
 
+def test_random_numbers_are_there_before_init(guest):
+    """Init's Python reads some as it starts; without them the kernel spins for up to 15 s."""
+    console = guest.console_path.read_text(errors="replace")
+    assert console.index("random: crng init done") < console.index(" as init process"), console
+
+
 def test_host_is_untouched(guest):
     guest.run("touch /etc/dm-hybrid-leak")
     assert guest.run(["ls", "/etc/dm-hybrid-leak"], check=False).rc == 0
