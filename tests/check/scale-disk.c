@@ -180,38 +180,34 @@ static void count_op(struct scale_disk *d, const struct hybrid_op *op)
 	d->small_reads += sectors < SCALE_SMALL_READ * HYBRID_META_BLOCK_SECTORS;
 }
 
-static void origin_op(struct scale_disk *d, struct hybrid_op *op)
+static void move_superblock(struct scale_disk *d, bool write, u64 sector, void *mem)
 {
-	struct hybrid_superblock *copy = &d->copy[op->segments[0].sector > HYBRID_HEAD_SECTORS];
+	struct hybrid_superblock *copy = &d->copy[sector > HYBRID_HEAD_SECTORS];
 
-	if (op->write)
-		memcpy(copy, op->mem, sizeof(*copy));
+	if (write)
+		memcpy(copy, mem, sizeof(*copy));
 	else
-		memcpy(op->mem, copy, sizeof(*copy));
+		memcpy(mem, copy, sizeof(*copy));
 }
 
-void scale_disk_op(struct scale_disk *d, struct hybrid_op *op)
+void scale_disk_transfer(struct scale_disk *d, const struct hybrid_op *op, u64 sector, u32 count,
+			 void *mem)
 {
-	u32 i, k;
+	u32 k;
 
-	op->error_cache = 0;
-	op->error_origin = 0;
-	if (op->type == HYBRID_OP_FLUSH) {
-		d->flushes += !op->origin;
-		return;
-	}
 	if (op->origin) {
-		origin_op(d, op);
+		move_superblock(d, op->write, sector, mem);
 		return;
 	}
-	count_op(d, op);
-	for (i = 0; i < op->nr_segments; i++) {
-		const struct hybrid_segment *s = &op->segments[i];
+	if (sector == op->segments->sector)
+		count_op(d, op);
+	for (k = 0; k < count; k += HYBRID_META_BLOCK_SECTORS)
+		move_block(d, op->write, sector + k, mem + (u64)k * 512);
+}
 
-		for (k = 0; k < s->count; k += HYBRID_META_BLOCK_SECTORS)
-			move_block(d, op->write, s->sector + k,
-				   op->mem + (u64)(s->offset + k) * 512);
-	}
+void scale_disk_flush(struct scale_disk *d, const struct hybrid_op *op, bool origin)
+{
+	d->flushes += op->type == HYBRID_OP_FLUSH && !origin;
 }
 
 /* ---- formatting ---------------------------------------------------------- */

@@ -28,8 +28,10 @@ void scale_disk_init(struct scale_disk *d, u64 cache, u32 block, u64 origin, con
 /* As after a stop. */
 void scale_disk_format(struct scale_disk *d, bool full);
 
-/* META or FLUSH, of the cache device or of the origin: always succeeds. */
-void scale_disk_op(struct scale_disk *d, struct hybrid_op *op);
+/* A segment of a META operation, and a flush, of the cache device or the origin: always succeed. */
+void scale_disk_transfer(struct scale_disk *d, const struct hybrid_op *op, u64 sector, u32 count,
+			 void *mem);
+void scale_disk_flush(struct scale_disk *d, const struct hybrid_op *op, bool origin);
 
 /* The volume's block in block @b of the full cache. */
 u64 scale_disk_oblock(const struct scale_disk *d, u64 b);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "engine-internal.h"
+#include "executor.h"
 #include "scale-disk.h"
 
 #define PAGE_SECTORS	8
@@ -23,8 +24,8 @@
 static struct scale_disk disk;
 static struct hybrid_engine *e;
 static struct hybrid_volume *v;
-static struct hybrid_actions acts;
-static u64 now, drawn;
+static struct hybrid_executor x;
+static u64 drawn;
 static double device_seconds;	/* inside blocking calls */
 
 static struct {
@@ -48,16 +49,6 @@ static struct {
 	u64 writes, sectors, back, end;
 	double gap;		/* sectors in all, from the end of one write to the next */
 } origin;
-
-struct request {
-	struct hybrid_io io;
-	bool done;
-};
-
-static struct request *request_of(struct hybrid_io *io)
-{
-	return container_of(io, struct request, io);
-}
 
 static void die(const char *what, const char *why)
 {
@@ -134,26 +125,18 @@ static void finish(void)
 
 /* ---- carrying out -------------------------------------------------------- */
 
-static void note_origin(const struct hybrid_op *op)
+static void note_origin(u64 sector, u32 count)
 {
-	u32 i;
-
-	for (i = 0; op->write && i < op->nr_segments; i++) {
-		const struct hybrid_segment *s = &op->segments[i];
-
-		if (!s->origin)
-			continue;
-		if (s->sector < origin.end)
-			origin.back++;
-		else if (origin.writes)
-			origin.gap += s->sector - origin.end;
-		origin.end = s->sector + s->count;
-		origin.writes++;
-		origin.sectors += s->count;
-	}
+	if (sector < origin.end)
+		origin.back++;
+	else if (origin.writes)
+		origin.gap += sector - origin.end;
+	origin.end = sector + count;
+	origin.writes++;
+	origin.sectors += count;
 }
 
-static void op_done(struct hybrid_op *op)
+static void op_done(struct hybrid_executor *executor, struct hybrid_op *op)
 {
 	static struct hybrid_sweep none;
 	double t = cpu();
@@ -166,7 +149,7 @@ static void op_done(struct hybrid_op *op)
 		w->set = 0;
 	set = w->set;
 
-	hybrid_engine_op_done(e, op, &acts);
+	hybrid_engine_op_done(e, op, &executor->acts);
 	t = cpu() - t;
 	spent(t);
 	if (e->cp.phase != cp || e->meta.state == META_CHECKPOINT) {
@@ -180,68 +163,64 @@ static void op_done(struct hybrid_op *op)
 	sweeps.longest = max(sweeps.longest, t);
 }
 
-/* Data are not moved, and each operation ends before the next begins. */
-static void carry_out(struct hybrid_op *op)
+/* Data is not moved. */
+static int transfer(struct hybrid_executor *executor, const struct hybrid_op *op, bool on_origin,
+		    u64 sector, u32 count, void *data)
 {
-	switch (op->type) {
-	case HYBRID_OP_USER:
-		if (hybrid_engine_io_done(e, op->io, 0, &acts))
-			request_of(op->io)->done = true;
-		return;
-	case HYBRID_OP_COMPLETE:
-		request_of(op->io)->done = true;
-		return;
-	case HYBRID_OP_WAKE:
-		op->waiter->done(op->waiter);
-		return;
-	case HYBRID_OP_META:
-	case HYBRID_OP_FLUSH:
-		scale_disk_op(&disk, op);
-		break;
-	case HYBRID_OP_TRANSFER:
-		op->error_cache = 0;
-		op->error_origin = 0;
-		note_origin(op);
-		break;
-	}
-	op_done(op);
+	double t = cpu();
+
+	(void)executor;
+	if (op->type == HYBRID_OP_META)
+		scale_disk_transfer(&disk, op, sector, count, data);
+	else if (op->type == HYBRID_OP_TRANSFER && op->write && on_origin)
+		note_origin(sector, count);
+	device_seconds += cpu() - t;
+	return 0;
 }
 
-static void run(void)
+static int flush(struct hybrid_executor *executor, struct hybrid_op *op, bool on_origin)
 {
-	struct hybrid_op *op;
-
-	while ((op = hybrid_actions_pop(&acts)))
-		carry_out(op);
+	(void)executor;
+	scale_disk_flush(&disk, op, on_origin);
+	return 0;
 }
 
 static void tick(u32 ms)
 {
 	double t = cpu();
 
-	now += ms;
-	hybrid_engine_tick(e, now, &acts);
+	x.now += ms;
+	hybrid_engine_tick(e, x.now, &x.acts);
 	spent(cpu() - t);
-	run();
+	hybrid_execute_all(&x);
 }
 
-static void wait_for(const bool *done)
+static bool wait_for(struct hybrid_executor *executor, const bool *ended)
 {
 	u32 n;
 
-	run();
-	for (n = 0; !*done; n++) {
+	hybrid_execute_all(executor);
+	for (n = 0; !*ended; n++) {
 		if (n == 1000)
 			die(phase.name, "the engine does not go on");
 		tick(100);
 	}
+	return true;
 }
+
+static const struct hybrid_executor_ops executor_ops = {
+	.transfer = transfer,
+	.flush = flush,
+	.wait = wait_for,
+	.op_done = op_done,
+};
 
 /* ---- services for the engine --------------------------------------------- */
 
 static void *alloc_buffer(struct hybrid_engine *engine, u32 sectors, gfp_t gfp)
 {
 	(void)sectors;
+	(void)gfp;
 	return engine;
 }
 
@@ -249,25 +228,6 @@ static void free_buffer(struct hybrid_engine *engine, void *buffer)
 {
 	(void)engine;
 	(void)buffer;
-}
-
-static int do_op(struct hybrid_engine *engine, struct hybrid_op *op)
-{
-	double t = cpu();
-
-	(void)engine;
-	scale_disk_op(&disk, op);
-	device_seconds += cpu() - t;
-	return 0;
-}
-
-static int wait_checkpoint(struct hybrid_engine *engine)
-{
-	struct hybrid_waiter w = { .done = hybrid_waiter_ended };
-
-	hybrid_engine_checkpoint(engine, &w, &acts);
-	wait_for(&w.ended);
-	return w.error;
 }
 
 static u64 next_random(struct hybrid_engine *engine)
@@ -279,8 +239,8 @@ static u64 next_random(struct hybrid_engine *engine)
 static const struct hybrid_engine_ops ops = {
 	.alloc_buffer = alloc_buffer,
 	.free_buffer = free_buffer,
-	.do_op = do_op,
-	.wait_checkpoint = wait_checkpoint,
+	.do_op = hybrid_execute_now,
+	.wait_checkpoint = hybrid_execute_checkpoint,
 	.random = next_random,
 };
 
@@ -294,11 +254,12 @@ static void create(void)
 	/* Nothing is written back unless it is asked for. */
 	config.low_watermark = 100;
 	config.high_watermark = 100;
-	hybrid_actions_init(&acts);
-	e = hybrid_engine_create(&disk.sb, &ops, NULL, hybrid_policy_get(disk.sb.policy), &config,
+	hybrid_executor_init(&x, &executor_ops);
+	e = hybrid_engine_create(&disk.sb, &ops, &x, hybrid_policy_get(disk.sb.policy), &config,
 				 &error);
 	if (!e)
 		die("create", "there is not enough memory");
+	x.engine = e;
 }
 
 static void activate(const char *name)
@@ -331,7 +292,6 @@ static void activate(const char *name)
 	field("ram", st.ram);
 	field("resident", resident() - before);
 	finish();
-	now = 0;
 	tick(100);
 	if (hybrid_volume_open(e, 0, disk.origin.member_sectors, &disk, &v, &why))
 		die("open", why);
@@ -351,13 +311,13 @@ static u64 cached_sector(void)
 static double hits(u64 *sector)
 {
 	double t = cpu();
-	struct request q;
+	struct hybrid_request q;
 	u32 n;
 
 	for (n = 0; n < HITS; n++) {
 		hybrid_io_init(&q.io, v, HYBRID_IO_READ, sector[n], PAGE_SECTORS, 0);
-		if (hybrid_engine_map(e, &q.io, &acts) != HYBRID_MAP_REMAP ||
-		    !hybrid_engine_io_done(e, &q.io, 0, &acts))
+		if (hybrid_engine_map(e, &q.io, &x.acts) != HYBRID_MAP_REMAP ||
+		    !hybrid_engine_io_done(e, &q.io, 0, &x.acts))
 			die("hits", "one was none");
 	}
 	return cpu() - t;
@@ -386,29 +346,26 @@ static void measure_hits(void)
 
 /* ---- the journal --------------------------------------------------------- */
 
-static void map_io(struct request *q, enum hybrid_io_type type, u64 sector, u32 count)
+static void map_io(struct hybrid_request *q, enum hybrid_io_type type, u64 sector, u32 count)
 {
 	double t = cpu();
 
-	q->done = false;
-	hybrid_io_init(&q->io, v, type, sector, count, 0);
-	if (hybrid_engine_map(e, &q->io, &acts) == HYBRID_MAP_REMAP)
-		carry_out(&q->io.op);
+	hybrid_request_send(&x, q, v, type, sector, count, 0);
 	spent(cpu() - t);
 }
 
 /* So many writes of a page each at the same time, then a flush. */
 static void write_group(u32 nr)
 {
-	static struct request q[BULK], flush;
+	static struct hybrid_request q[BULK], flush;
 	u32 n;
 
 	for (n = 0; n < nr; n++)
 		map_io(&q[n], HYBRID_IO_WRITE, cached_sector(), PAGE_SECTORS);
 	for (n = 0; n < nr; n++)
-		wait_for(&q[n].done);
+		wait_for(&x, &q[n].ended);
 	map_io(&flush, HYBRID_IO_FLUSH, 0, 0);
-	wait_for(&flush.done);
+	wait_for(&x, &flush.ended);
 }
 
 static void measure_writes(const char *name, u32 groups, u32 nr)
@@ -469,7 +426,7 @@ static void fill_journal(const char *name, bool over)
 static void measure_checkpoint(const char *name)
 {
 	begin(name);
-	wait_checkpoint(e);
+	hybrid_execute_checkpoint(e);
 	end();
 	finish();
 }
@@ -547,10 +504,10 @@ static void measure_writeback(u32 per_mille)
 	sweeps.longest = 0;
 	memset(&origin, 0, sizeof(origin));
 	begin(name);
-	hybrid_engine_drain(e, NULL, true, 0, &acts);
-	while (sweeps.nr <= sweeps.max && atomic_read(&e->nr_dirty) && (op = hybrid_actions_pop(&acts)))
-		carry_out(op);
-	hybrid_engine_drain(e, NULL, false, 0, &acts);
+	hybrid_engine_drain(e, NULL, true, 0, &x.acts);
+	while (sweeps.nr <= sweeps.max && atomic_read(&e->nr_dirty) && (op = hybrid_actions_pop(&x.acts)))
+		hybrid_execute(&x, op);
+	hybrid_engine_drain(e, NULL, false, 0, &x.acts);
 	end();
 	field("made_dirty", made);
 	field("dirty", atomic_read(&e->nr_dirty));
@@ -562,7 +519,7 @@ static void measure_writeback(u32 per_mille)
 	field("origin_back", origin.back);
 	field("origin_gap", origin.gap * 512 / (origin.writes > 1 ? origin.writes - 1 : 1));
 	finish();
-	run();
+	hybrid_execute_all(&x);
 }
 
 int main(int argc, char **argv)
@@ -581,7 +538,7 @@ int main(int argc, char **argv)
 	measure_writeback(100);
 	measure_writeback(700);
 	make_dirty(0);
-	wait_checkpoint(e);
+	hybrid_execute_checkpoint(e);
 	measure_writes("singles", SINGLES, 1);
 	measure_checkpoint("checkpoint-few");
 	measure_writes("groups", 16, GROUP);

@@ -247,15 +247,15 @@ static void create_volumes(struct image *im, struct pool *p)
 
 	for (i = 0; i < POOL_ORIGINS; i++) {
 		format_origin(im, i, &info);
-		must(hybrid_volume_create(p->engine, image_volume[i], &info));
+		must(hybrid_volume_create(p->x.engine, image_volume[i], &info));
 		must(pool_open(p, image_volume[i], i, &why));
 	}
 	gone = info;
 	fixed_bytes(gone.uuid, 0xa0);
 	fixed_bytes(gone.member_uuid, 0xb0);
 	snprintf(gone.name, sizeof(gone.name), "gone");
-	must(hybrid_volume_create(p->engine, TOMBSTONE, &gone));
-	must(hybrid_volume_delete(p->engine, TOMBSTONE, false));
+	must(hybrid_volume_create(p->x.engine, TOMBSTONE, &gone));
+	must(hybrid_volume_delete(p->x.engine, TOMBSTONE, false));
 }
 
 /* Writes to one volume, reads of the other; the journal's entries at the end are young. */
@@ -276,7 +276,7 @@ static void use(struct image *im, struct pool *p, u32 rounds)
 		if (n + 1 == rounds)
 			break;
 		pool_run(p, 2000);
-		must(hybrid_io_ops.wait_checkpoint(p->engine));
+		must(hybrid_io_ops.wait_checkpoint(p->x.engine));
 	}
 	free(data);
 }

@@ -36,7 +36,8 @@ static struct pool *used;
 
 void hybrid_run(struct hybrid_pool *pool, struct hybrid_actions *acts)
 {
-	pool_carry(used, acts);
+	list_splice_tail_init(&acts->list, &used->x.acts.list);
+	hybrid_execute_all(&used->x);
 }
 
 void hybrid_tick_kick(struct hybrid_pool *pool)
@@ -137,14 +138,14 @@ void fuzz_message(const u8 *bytes, size_t len)
 	if (pool_load(&p, &why) || pool_open(&p, image_volume[0], 0, &why))
 		found("no pool: %s", why);
 	used = &p;
-	pool.engine = p.engine;
-	hybrid_engine_policy_name(p.engine, policy);
+	pool.engine = p.x.engine;
+	hybrid_engine_policy_name(p.x.engine, policy);
 	pool.policy = hybrid_policy_get(policy);
 	object.handle = p.volume[0];
 	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
 		message(&pool, &object, line);
-	if (hybrid_engine_check(p.engine))
-		found("%s", hybrid_engine_check(p.engine));
+	if (hybrid_engine_check(p.x.engine))
+		found("%s", hybrid_engine_check(p.x.engine));
 	pool_stop(&p);
 	free(text);
 	live(im, &out);

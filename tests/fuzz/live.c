@@ -50,7 +50,7 @@ void time_limit(void)
 
 static void check_engine(struct pool *p, const char *when)
 {
-	const char *wrong = hybrid_engine_check(p->engine);
+	const char *wrong = hybrid_engine_check(p->x.engine);
 
 	if (wrong)
 		found("%s: %s", when, wrong);
@@ -85,7 +85,7 @@ static u32 volume_of(struct pool *p, u32 origin, bool *gone)
 	if (hybrid_member_read(&p->origin[origin]->device, &m) || !m.ok)
 		return image_volume[origin];
 	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
-		if (!hybrid_volume_info(p->engine, id, &info) &&
+		if (!hybrid_volume_info(p->x.engine, id, &info) &&
 		    !memcmp(info.uuid, m.sb.volume_uuid, HYBRID_UUID_SIZE)) {
 			*gone = info.state == HYBRID_VOLUME_TOMBSTONE;
 			return id;
@@ -103,7 +103,7 @@ static void use(struct pool *p, struct outcome *out)
 	for (i = 0; i < POOL_ORIGINS; i++) {
 		id = volume_of(p, i, &out->gone[i]);
 		out->id[i] = id;
-		if (!hybrid_volume_info(p->engine, id, &info) &&
+		if (!hybrid_volume_info(p->x.engine, id, &info) &&
 		    !(info.flags & HYBRID_VOLUME_INPLACE))
 			out->sectors[i] = info.data_sectors;
 		why = NULL;
@@ -168,7 +168,7 @@ void live(struct image *im, struct outcome *out)
 		found("%zu bytes of heap", fuzz_bytes - heap);
 	check_engine(&p, "after recovery");
 	use(&p, out);
-	if (hybrid_engine_failed(p.engine))
+	if (hybrid_engine_failed(p.x.engine))
 		found("the pool failed on good devices");
 	pool_stop(&p);
 	use_again(im, &p, out);

@@ -7,16 +7,16 @@
 #define FUZZ_POOL_H
 
 #include "disks.h"
-#include "engine.h"
+#include "executor.h"
 
 #define POOL_ORIGINS	2
 
 struct pool {
+	struct hybrid_executor x;	/* x.engine: NULL if there is none */
 	struct disk *cache, *origin[POOL_ORIGINS];
 	struct hybrid_sb sb;
-	struct hybrid_engine *engine;
 	struct hybrid_volume *volume[POOL_ORIGINS];	/* open; by origin */
-	u64 now, random;
+	u64 random;
 };
 
 extern const struct hybrid_engine_ops hybrid_io_ops;	/* as the module's are called */
@@ -28,8 +28,6 @@ int pool_open(struct pool *p, u32 id, u32 origin, const char **why);
 /* @data: @count sectors, within one block; returns the I/O's error. */
 int pool_io(struct pool *p, u32 origin, enum hybrid_io_type type, u64 sector, u32 count,
 	    void *data, bool fua);
-/* Carry actions out, and the actions that come of them. */
-void pool_carry(struct pool *p, struct hybrid_actions *acts);
 /* Let time pass until nothing waits for it, or @ms are over. */
 void pool_run(struct pool *p, u32 ms);
 void pool_close(struct pool *p, u32 origin);

@@ -138,10 +138,10 @@ static void load(struct disk *cache, struct hybrid_pool_status *st)
 
 	if (r)
 		found("%s: not activated: %s (%d)", cache->device.path, why, r);
-	wrong = hybrid_engine_check(p.engine);
+	wrong = hybrid_engine_check(p.x.engine);
 	if (wrong)
 		found("%s: %s", cache->device.path, wrong);
-	hybrid_engine_status(p.engine, st);
+	hybrid_engine_status(p.x.engine, st);
 	pool_drop(&p);
 }
 

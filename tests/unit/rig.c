@@ -10,7 +10,8 @@ struct hybrid_sb sb;
 struct hybrid_engine *e;
 struct hybrid_volume *v;
 struct hybrid_volume_info info;
-static u64 now, nonces;
+static struct hybrid_executor x;
+static u64 nonces;
 u32 nr_buffers;
 void (*on_wait_hits)(void);
 bool fail_cache_writes, fail_cache_reads, fail_cache_flushes, fail_origin, hold_flush;
@@ -84,98 +85,52 @@ static int dev_discard(u64 sector, u32 count)
 	return fail_discards;
 }
 
-static struct user *user_of(struct hybrid_io *io)
+static int transfer(struct hybrid_executor *executor, const struct hybrid_op *op, bool origin,
+		    u64 sector, u32 count, void *data)
 {
-	return container_of(io, struct user, io);
+	return op->type == HYBRID_OP_DISCARD ? dev_discard(sector, count) :
+	       dev_io(origin, op->write, sector, count, data, op);
 }
 
-static void segments(struct hybrid_op *op, void *mem)
+/* The log has FUA with the write itself. */
+static int flush(struct hybrid_executor *executor, struct hybrid_op *op, bool origin)
 {
-	u32 k;
-
-	for (k = 0; k < op->nr_segments; k++) {
-		const struct hybrid_segment *s = &op->segments[k];
-		int r = dev_io(s->origin, op->write, s->sector, s->count, mem + s->offset * 512,
-			       op);
-
-		if (r && s->origin)
-			op->error_origin = r;
-		else if (r)
-			op->error_cache = r;
-	}
+	if (op->type != HYBRID_OP_FLUSH)
+		return 0;
+	op->elapsed_ms = flush_ms;
+	return dev_flush(origin);
 }
 
-static void finish(struct hybrid_io *io)
+/* Keeps an operation that must not end yet. */
+static bool hold(struct hybrid_op *op)
 {
-	assert_false(user_of(io)->done);
-	user_of(io)->done = true;
-	user_of(io)->nr_log = nr_log;
-}
+	struct hybrid_op **held = op->type == HYBRID_OP_META && hold_meta ? &held_meta :
+				  op->type == HYBRID_OP_FLUSH && op->origin && hold_flush ? &held_flush :
+				  op->type == HYBRID_OP_DISCARD && hold_discard ? &held_discard : NULL;
 
-static void user_op(struct hybrid_op *op, struct hybrid_actions *acts)
-{
-	struct hybrid_io *io = op->io;
-	int r = dev_io(op->origin, op->write, op->sector, op->count, user_of(io)->data, op);
-
-	if (hybrid_engine_io_done(e, io, r, acts))
-		finish(io);
+	if (!held)
+		return false;
+	assert_null(*held);
+	*held = op;
+	if (op->type == HYBRID_OP_FLUSH)
+		held_log = nr_log;
+	return true;
 }
 
 void carry_one(struct hybrid_op *op, struct hybrid_actions *acts)
 {
-	switch (op->type) {
-	case HYBRID_OP_USER:
-		user_op(op, acts);
+	struct user *u = op->type == HYBRID_OP_USER || op->type == HYBRID_OP_COMPLETE ?
+			 container_of(op->io, struct user, r.io) : NULL;
+
+	if (hold(op))
 		return;
-	case HYBRID_OP_TRANSFER:
-		if (op->io)
-			memcpy(op->buffer + op->buffer_offset * 512, user_of(op->io)->data,
-			       op->io->count * 512);
-		segments(op, op->buffer);
-		break;
-	case HYBRID_OP_META:
-		if (hold_meta) {
-			assert_null(held_meta);
-			held_meta = op;
-			return;
-		}
-		segments(op, op->mem);
-		break;
-	case HYBRID_OP_FLUSH:
-		if (op->origin && hold_flush) {
-			assert_null(held_flush);
-			held_flush = op;
-			held_log = nr_log;
-			return;
-		}
-		op->elapsed_ms = flush_ms;
-		if (op->origin)
-			op->error_origin = dev_flush(ORIGIN);
-		else
-			op->error_cache = dev_flush(CACHE);
-		break;
-	case HYBRID_OP_DISCARD:
-		if (hold_discard) {
-			assert_null(held_discard);
-			held_discard = op;
-			return;
-		}
-		op->error_cache = dev_discard(op->segments->sector, op->segments->count);
-		break;
-	case HYBRID_OP_COPY_OUT:
-		memcpy(user_of(op->io)->data, op->buffer + op->buffer_offset * 512,
-		       op->io->count * 512);
-		break;
-	case HYBRID_OP_COMPLETE:
-		finish(op->io);
-		return;
-	case HYBRID_OP_WAKE:
-		op->waiter->done(op->waiter);
-		return;
-	default:
-		assert_int_equal(op->type, HYBRID_OP_WORK);
-	}
-	hybrid_engine_op_done(e, op, acts);
+	if (u)
+		assert_false(u->r.ended);
+	hybrid_execute(&x, op);
+	if (acts != &x.acts)
+		list_splice_tail_init(&x.acts.list, &acts->list);
+	if (u && u->r.ended)
+		u->nr_log = nr_log;
 }
 
 void carry(struct hybrid_actions *acts)
@@ -191,37 +146,48 @@ void carry(struct hybrid_actions *acts)
 void let_flush_go(void)
 {
 	struct hybrid_op *op = held_flush;
-	struct hybrid_actions acts;
 
-	hybrid_actions_init(&acts);
 	held_flush = NULL;
-	op->error_origin = dev_flush(ORIGIN);
-	op->elapsed_ms = flush_ms;
-	hybrid_engine_op_done(e, op, &acts);
-	carry(&acts);
-}
-
-static void let_meta_go(struct hybrid_actions *acts)
-{
-	struct hybrid_op *op = held_meta;
-
-	hold_meta = false;
-	held_meta = NULL;
-	carry_one(op, acts);
-	carry(acts);
+	hybrid_execute_io(&x, op);
+	hybrid_engine_op_done(e, op, &x.acts);
+	carry(&x.acts);
 }
 
 bool tick(u32 ms)
 {
-	struct hybrid_actions acts;
 	bool more;
 
-	hybrid_actions_init(&acts);
-	now += ms;
-	more = hybrid_engine_tick(e, now, &acts);
-	carry(&acts);
+	x.now += ms;
+	more = hybrid_engine_tick(e, x.now, &x.acts);
+	carry(&x.acts);
 	return more;
 }
+
+static bool wait_until(struct hybrid_executor *executor, const bool *ended)
+{
+	struct hybrid_op *op;
+	u32 n;
+
+	carry(&x.acts);
+	if (held_meta) {
+		op = held_meta;
+		hold_meta = false;
+		held_meta = NULL;
+		carry_one(op, &x.acts);
+		carry(&x.acts);
+	}
+	for (n = 0; !*ended; n++) {
+		assert_true(n < 100);
+		tick(100);
+	}
+	return true;
+}
+
+static const struct hybrid_executor_ops executor_ops = {
+	.transfer = transfer,
+	.flush = flush,
+	.wait = wait_until,
+};
 
 /* ---- services for the engine --------------------------------------------- */
 
@@ -239,37 +205,12 @@ static void free_buffer(struct hybrid_engine *engine, void *buffer)
 	kfree(buffer);
 }
 
-static int do_op(struct hybrid_engine *engine, struct hybrid_op *op)
-{
-	op->error_cache = 0;
-	op->error_origin = 0;
-	if (op->type == HYBRID_OP_META) {
-		segments(op, op->mem);
-	} else {
-		assert_int_equal(op->type, HYBRID_OP_FLUSH);
-		return dev_flush(op->origin);
-	}
-	return op->error_cache ? op->error_cache : op->error_origin;
-}
-
 int wait_checkpoint(struct hybrid_engine *engine)
 {
-	struct hybrid_waiter w = { .done = hybrid_waiter_ended };
-	struct hybrid_actions acts;
-	u32 n;
-
 	/* also while the engine is being loaded, before the caller of create has it */
 	e = engine;
-	hybrid_actions_init(&acts);
-	hybrid_engine_checkpoint(e, &w, &acts);
-	carry(&acts);
-	if (held_meta)
-		let_meta_go(&acts);
-	for (n = 0; !w.ended; n++) {
-		assert_true(n < 100);
-		tick(100);
-	}
-	return w.error;
+	x.engine = e;
+	return hybrid_execute_checkpoint(e);
 }
 
 /* Each hit has returned before anything else is called. */
@@ -287,7 +228,7 @@ static u64 new_nonce(struct hybrid_engine *engine)
 static const struct hybrid_engine_ops ops = {
 	.alloc_buffer = alloc_buffer,
 	.free_buffer = free_buffer,
-	.do_op = do_op,
+	.do_op = hybrid_execute_now,
 	.wait_checkpoint = wait_checkpoint,
 	.wait_hits = wait_hits,
 	.random = new_nonce,
@@ -299,7 +240,8 @@ struct hybrid_engine *new_engine(int *error)
 {
 	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
 
-	return hybrid_engine_create(&sb, &ops, NULL, hybrid_policy_get("lru"), &config, error);
+	x.engine = hybrid_engine_create(&sb, &ops, &x, hybrid_policy_get("lru"), &config, error);
+	return x.engine;
 }
 
 void write_root(const struct hybrid_root_info *root)
@@ -376,7 +318,8 @@ int setup_disks(void **state)
 	fail_discards = 0;
 	writes_left = U32_MAX;
 	bad_from = bad_to = 0;
-	now = 1000;
+	hybrid_executor_init(&x, &executor_ops);
+	x.now = 1000;
 	v = NULL;
 	e = NULL;
 	return 0;
@@ -481,25 +424,31 @@ int teardown(void **state)
 
 /* ---- I/O ------------------------------------------------------------------ */
 
+void prepare(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, u8 flags)
+{
+	u->r.ended = false;
+	u->r.data = u->data;
+	hybrid_io_init(&u->r.io, v, type, sector, count, flags);
+}
+
 void arrive(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, u8 flags,
 	    struct hybrid_actions *acts)
 {
-	u->done = false;
-	hybrid_io_init(&u->io, v, type, sector, count, flags);
-	if (hybrid_engine_map(e, &u->io, acts) == HYBRID_MAP_REMAP)
-		user_op(&u->io.op, acts);
+	prepare(u, type, sector, count, flags);
+	if (hybrid_engine_map(e, &u->r.io, acts) == HYBRID_MAP_REMAP)
+		carry_one(&u->r.io.op, acts);
 }
 
 int wait_for(struct user *u)
 {
 	u32 n;
 
-	for (n = 0; !u->done; n++) {
+	for (n = 0; !u->r.ended; n++) {
 		assert_true(n < 100);
 		tick(100);
 	}
 	assert_null(hybrid_engine_check(e));
-	return u->io.error;
+	return u->r.io.error;
 }
 
 int submit(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, u8 flags)

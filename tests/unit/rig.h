@@ -8,7 +8,7 @@
 #define RIG_H
 
 #include "unit.h"
-#include "engine.h"
+#include "executor.h"
 
 #define CACHE_SECTORS (64 * MIB)
 #define ORIGIN_SECTORS (32 * MIB)
@@ -62,9 +62,8 @@ extern u32 nr_log;
 
 /* A user's I/O */
 struct user {
-	struct hybrid_io io;
+	struct hybrid_request r;
 	u8 data[BLOCK * 512];
-	bool done;
 	u32 nr_log;		/* length of the log when the I/O ended */
 };
 
@@ -110,6 +109,8 @@ void small_pool(u64 sectors, u32 mode, const struct hybrid_config *config);
 
 /* ---- I/O to the volume ---------------------------------------------------- */
 
+/* Makes the I/O, for a call of the engine by the test itself. */
+void prepare(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, u8 flags);
 /* The I/O arrives, and no more: carry() carries out @acts; wait_for() returns its error. */
 void arrive(struct user *u, enum hybrid_io_type type, u64 sector, u32 count, u8 flags,
 	    struct hybrid_actions *acts);

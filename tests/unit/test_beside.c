@@ -10,7 +10,7 @@ static void move(struct hybrid_op *op)
 
 	if (op->type == HYBRID_OP_USER)
 		memcpy(disk[op->origin] + op->sector * 512,
-		       container_of(op->io, struct user, io)->data, op->count * 512);
+		       hybrid_request_of(op)->data, op->count * 512);
 	else
 		memcpy(op->buffer + seg->offset * 512, disk[seg->origin] + seg->sector * 512,
 		       seg->count * 512);
@@ -33,23 +33,23 @@ static void read_beside_a_fetch(void **state)
 	hybrid_actions_init(&acts);
 	hybrid_actions_init(&later);
 	fill_data(first, sector + 8, 8, 2);
-	hybrid_io_init(&first->io, v, HYBRID_IO_WRITE, sector + 8, 8, 0);
-	assert_int_equal(hybrid_engine_map(e, &first->io, &acts), HYBRID_MAP_REMAP);
+	prepare(first, HYBRID_IO_WRITE, sector + 8, 8, 0);
+	assert_int_equal(hybrid_engine_map(e, &first->r.io, &acts), HYBRID_MAP_REMAP);
 	set_mode(HYBRID_MODE_WRITEBACK);
 	fill_data(&writer, sector + 4, 12, 3);
 	arrive(&writer, HYBRID_IO_WRITE, sector + 4, 12, 0, &later);
 	fetch = hybrid_actions_pop(&later);
 	if (fetch)
 		move(fetch);
-	move(&first->io.op);
-	assert_true(hybrid_engine_io_done(e, &first->io, 0, &later));
+	move(&first->r.io.op);
+	assert_true(hybrid_engine_io_done(e, &first->r.io, 0, &later));
 	/* The other write has not begun. */
 	arrive(&reader, HYBRID_IO_READ, sector + 8, 8, 0, &acts);
 	carry(&acts);
 	if (fetch)
 		hybrid_engine_op_done(e, fetch, &acts);
 	carry(&acts);
-	assert_true(reader.done);
+	assert_true(reader.r.ended);
 	assert_memory_equal(reader.data, first->data, 8 * 512);
 	carry(&later);
 	assert_int_equal(wait_for(&writer), 0);
@@ -231,17 +231,17 @@ static void flush_beside_a_commit_that_waits(void **state)
 	/* A write that fails in the cache is on its way to the origin ... */
 	hybrid_actions_init(&acts);
 	fill_data(first, sector + 64, 8, 2);
-	hybrid_io_init(&first->io, v, HYBRID_IO_WRITE, sector + 64, 8, 0);
-	assert_int_equal(hybrid_engine_map(e, &first->io, &acts), HYBRID_MAP_REMAP);
-	assert_false(hybrid_engine_io_done(e, &first->io, -EIO, &acts));
-	assert_ptr_equal(hybrid_actions_pop(&acts), &first->io.op);
+	prepare(first, HYBRID_IO_WRITE, sector + 64, 8, 0);
+	assert_int_equal(hybrid_engine_map(e, &first->r.io, &acts), HYBRID_MAP_REMAP);
+	assert_false(hybrid_engine_io_done(e, &first->r.io, -EIO, &acts));
+	assert_ptr_equal(hybrid_actions_pop(&acts), &first->r.io.op);
 	/* ... when zeroes replace the dirty data of the block, and ends during a flush. */
 	assert_int_equal(submit(&writer, HYBRID_IO_ZEROES, sector, 8, 0), 0);
 	hold_flush = true;
 	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
 	carry(&acts);
 	assert_non_null(held_flush);
-	assert_true(hybrid_engine_io_done(e, &first->io, 0, &acts));
+	assert_true(hybrid_engine_io_done(e, &first->r.io, 0, &acts));
 	/* The other volume writes data again that is dirty on record. */
 	v = other;
 	put(0, 8, 2);
@@ -249,7 +249,7 @@ static void flush_beside_a_commit_that_waits(void **state)
 	/* The record has to wait for the next flush of the origin. */
 	let_flush_go();
 	assert_non_null(held_flush);
-	assert_false(flusher.done);
+	assert_false(flusher.r.ended);
 	/* A region is opened meanwhile. */
 	put(16 * BLOCK, 8, 2);
 	v = other;
@@ -257,11 +257,11 @@ static void flush_beside_a_commit_that_waits(void **state)
 	assert_int_equal(submit(&reader, HYBRID_IO_FLUSH, 0, 0, 0), 0);
 	v = mine;
 	assert_int_equal(nr_log, 2);
-	assert_false(flusher.done);
+	assert_false(flusher.r.ended);
 	assert_true(flushed_entry(0));
 	hold_flush = false;
 	let_flush_go();
-	assert_true(flusher.done);
+	assert_true(flusher.r.ended);
 	free(first);
 }
 
@@ -279,11 +279,10 @@ static void bad_sector_beside_what_is_dirty(void **state)
 	reads(sector, BLOCK, 0);
 	put(sector, 8, 1);
 	hybrid_actions_init(&acts);
-	hybrid_io_init(&reader.io, v, HYBRID_IO_READ, sector, 16, 0);
-	assert_int_equal(hybrid_engine_map(e, &reader.io, &acts), HYBRID_MAP_REMAP);
-	assert_false(reader.io.op.origin);
-	reader.done = false;
-	assert_false(hybrid_engine_io_done(e, &reader.io, -EIO, &acts));
+	prepare(&reader, HYBRID_IO_READ, sector, 16, 0);
+	assert_int_equal(hybrid_engine_map(e, &reader.r.io, &acts), HYBRID_MAP_REMAP);
+	assert_false(reader.r.io.op.origin);
+	assert_false(hybrid_engine_io_done(e, &reader.r.io, -EIO, &acts));
 	carry(&acts);
 	assert_int_equal(wait_for(&reader), 0);
 	fill_data(&writer, sector, 8, 1);
@@ -301,10 +300,9 @@ static void bad_sector_beside_what_is_dirty(void **state)
 static void write_begins(u64 sector, struct hybrid_actions *acts)
 {
 	fill_data(&writer, sector, 8, 2);
-	writer.done = false;
-	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, 8, 0);
-	assert_int_equal(hybrid_engine_map(e, &writer.io, acts), HYBRID_MAP_REMAP);
-	assert_false(writer.io.op.origin);
+	prepare(&writer, HYBRID_IO_WRITE, sector, 8, 0);
+	assert_int_equal(hybrid_engine_map(e, &writer.r.io, acts), HYBRID_MAP_REMAP);
+	assert_false(writer.r.io.op.origin);
 }
 
 /*
@@ -329,9 +327,9 @@ static void bad_sector_beside_a_record(void **state)
 	while (!held_meta)
 		tick(100);
 	arrive(&flusher, HYBRID_IO_DISCARD, sector + BLOCK, 8, 0, &acts);
-	assert_false(hybrid_engine_io_done(e, &writer.io, -EIO, &acts));
+	assert_false(hybrid_engine_io_done(e, &writer.r.io, -EIO, &acts));
 	carry(&acts);
-	assert_false(writer.done || flusher.done);
+	assert_false(writer.r.ended || flusher.r.ended);
 	assert_int_equal(wait_checkpoint(e), 0);
 	assert_int_equal(wait_for(&flusher), 0);
 	assert_int_equal(wait_for(&writer), 0);
@@ -360,7 +358,7 @@ static void write_beside_the_end_of_the_pool(void **state)
 	fail_cache_writes = true;
 	while (!hybrid_engine_failed(e))
 		tick(1000);
-	assert_false(hybrid_engine_io_done(e, &writer.io, -EIO, &acts));
+	assert_false(hybrid_engine_io_done(e, &writer.r.io, -EIO, &acts));
 	carry(&acts);
 	assert_int_equal(wait_for(&writer), 0);
 	assert_true(origin_has(sector + BLOCK, 8, 2));
@@ -390,9 +388,9 @@ static void bad_sector_beside_a_drain(void **state)
 	carry(&acts);
 	while (!held_meta)
 		tick(100);
-	assert_false(hybrid_engine_io_done(e, &writer.io, -EIO, &acts));
+	assert_false(hybrid_engine_io_done(e, &writer.r.io, -EIO, &acts));
 	carry(&acts);
-	assert_false(writer.done);
+	assert_false(writer.r.ended);
 	assert_int_equal(wait_checkpoint(e), 0);
 	assert_int_equal(wait_for(&writer), 0);
 	reads(other + 8, 8, 2);
@@ -421,15 +419,15 @@ static void region_opened_for_a_write(void **state)
 	arrive(&writer, HYBRID_IO_WRITE, sector, 8, 0, &acts);
 	carry(&acts);
 	assert_non_null(held_meta);
-	assert_false(writer.done);
+	assert_false(writer.r.ended);
 	e->commit.lazy_wanted = true;
 	hold_meta = false;
 	hybrid_actions_init(&acts);
 	carry_one(held_meta, &acts);
 	held_meta = NULL;
 	carry(&acts);
-	assert_true(writer.done);
-	assert_int_equal(writer.io.error, 0);
+	assert_true(writer.r.ended);
+	assert_int_equal(writer.r.io.error, 0);
 	assert_in_range(e->stats.journal_writes - before, 1, 2);
 	reads(sector, 8, 2);
 }
@@ -456,7 +454,7 @@ static void superblock_beside_a_flush(void **state)
 	arrive(&writer, HYBRID_IO_WRITE, 8 * BLOCK, 8, 0, &acts);
 	carry(&acts);
 	assert_int_equal(nr_log, 0);
-	assert_false(writer.done);
+	assert_false(writer.r.ended);
 	hold_flush = false;
 	let_flush_go();
 	assert_int_equal(wait_for(&flusher), 0);
@@ -485,12 +483,12 @@ static void write_beside_a_flush_that_fails(void **state)
 	carry(&acts);
 	while (!held_flush)
 		tick(100);
-	assert_false(writer.done);
+	assert_false(writer.r.ended);
 	fail_origin = true;
 	hold_flush = false;
 	let_flush_go();
 	fail_origin = false;
-	assert_true(writer.done);
+	assert_true(writer.r.ended);
 }
 
 static struct hybrid_policy_states *left;	/* of the policy that was replaced */
@@ -599,7 +597,7 @@ static void eviction_beside_a_mixed_read(void **state)
 	assert_int_equal(evict_clean(), 1);
 	assert_int_equal(nr_leaving(), 1);
 	rest();
-	assert_false(reader.done);
+	assert_false(reader.r.ended);
 	assert_int_equal(nr_leaving(), 0);
 	carry_one(op, &acts);
 	carry(&acts);
@@ -624,12 +622,12 @@ static void read_of_a_dead_cache_beside_a_write(void **state)
 	fill_data(&writer, 8 * BLOCK + 8, 8, 2);
 	arrive(&writer, HYBRID_IO_WRITE, 8 * BLOCK + 8, 8, 0, &acts);
 	/* It waits until its region is open, and is on its way from then on. */
-	while ((op = hybrid_actions_pop(&acts)) != &writer.io.op)
+	while ((op = hybrid_actions_pop(&acts)) != &writer.r.io.op)
 		carry_one(op, &acts);
 	fail_cache_reads = true;
 	assert_int_equal(read_io(8 * BLOCK, 16), -EIO);
 	fail_cache_reads = false;
-	assert_true(hybrid_engine_io_done(e, &writer.io, 0, &acts));
+	assert_true(hybrid_engine_io_done(e, &writer.r.io, 0, &acts));
 	carry(&acts);
 	reads(8 * BLOCK, 8, 1);
 	assert_int_equal(read_io(8 * BLOCK, 16), 0);

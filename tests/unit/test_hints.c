@@ -272,15 +272,15 @@ static void metadata_go_short(void **state)
 {
 	pool_of("lru");
 	reads(0, 8, 0);
-	hybrid_io_init(&reader.io, v, HYBRID_IO_READ, 0, 8, HYBRID_IO_META);
-	assert_false(hybrid_engine_hit(e, &reader.io));
+	prepare(&reader, HYBRID_IO_READ, 0, 8, HYBRID_IO_META);
+	assert_false(hybrid_engine_hit(e, &reader.r.io));
 	assert_int_equal(pool().metadata, 0);
 	assert_int_equal(read_meta(0, 8), 0);
 	moved(8, 0, 0, 0);
 	assert_int_equal(pool().metadata, 1);
-	hybrid_io_init(&reader.io, v, HYBRID_IO_READ, 0, 8, HYBRID_IO_META);
-	assert_true(hybrid_engine_hit(e, &reader.io));
-	assert_true(hybrid_engine_hit_done(e, &reader.io));
+	prepare(&reader, HYBRID_IO_READ, 0, 8, HYBRID_IO_META);
+	assert_true(hybrid_engine_hit(e, &reader.r.io));
+	assert_true(hybrid_engine_hit_done(e, &reader.r.io));
 }
 
 /* A discarded block is metadata no more. */

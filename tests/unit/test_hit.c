@@ -41,15 +41,15 @@ static void lookup_in_an_epoch(void **state)
 {
 	reads(0, BLOCK, 0);
 	assert_int_equal(readers_inside(), 0);
-	hybrid_io_init(&reader.io, v, HYBRID_IO_READ, 0, 8, 0);
-	assert_true(probed_hit(e, &reader.io));
+	prepare(&reader, HYBRID_IO_READ, 0, 8, 0);
+	assert_true(probed_hit(e, &reader.r.io));
 	assert_int_equal(lookups, 1);
 	assert_int_equal(readers_inside(), 1);
-	assert_true(probed_hit_done(e, &reader.io));
+	assert_true(probed_hit_done(e, &reader.r.io));
 	assert_int_equal(readers_inside(), 0);
 	/* A miss leaves it at once. */
-	hybrid_io_init(&reader.io, v, HYBRID_IO_READ, 8 * BLOCK, 8, 0);
-	assert_false(probed_hit(e, &reader.io));
+	prepare(&reader, HYBRID_IO_READ, 8 * BLOCK, 8, 0);
+	assert_false(probed_hit(e, &reader.r.io));
 	assert_int_equal(lookups, 2);
 	assert_int_equal(readers_inside(), 0);
 }

@@ -286,17 +286,17 @@ static void lost_by_a_write_in_flight(bool ends_first)
 	assert_int_equal(status().dirty, 0);
 	assert_int_equal(origin_sb(0).flags, HYBRID_SB_DIRTY);
 	fill_data(&writer, other, BLOCK, 3);
-	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, other, BLOCK, 0);
-	assert_int_equal(hybrid_engine_map(e, &writer.io, &acts), HYBRID_MAP_REMAP);
-	assert_false(writer.io.op.origin);
+	prepare(&writer, HYBRID_IO_WRITE, other, BLOCK, 0);
+	assert_int_equal(hybrid_engine_map(e, &writer.r.io, &acts), HYBRID_MAP_REMAP);
+	assert_false(writer.r.io.op.origin);
 	fail_pool_of(0);
 	if (ends_first)
-		assert_true(hybrid_engine_io_done(e, &writer.io, 0, &acts));
+		assert_true(hybrid_engine_io_done(e, &writer.r.io, 0, &acts));
 	assert_int_equal(submit(&flusher, HYBRID_IO_ZEROES, BLOCK, BLOCK, 0), 0);
 	assert_int_equal(origin_sb(0).flags, HYBRID_SB_DIRTY | HYBRID_SB_ALONE);
 	assert_true(origin_sb(0).lost);
 	if (!ends_first)
-		assert_true(hybrid_engine_io_done(e, &writer.io, 0, &acts));
+		assert_true(hybrid_engine_io_done(e, &writer.r.io, 0, &acts));
 	assert_int_equal(read_io(other, 8), -EIO);
 }
 

@@ -175,13 +175,13 @@ static void place_left_meanwhile(void **state)
 	rest();
 	place = place_of(0);
 	hybrid_actions_init(&acts);
-	hybrid_io_init(&slow->io, v, HYBRID_IO_READ, 0, 8, 0);
-	assert_int_equal(hybrid_engine_map(e, &slow->io, &acts), HYBRID_MAP_REMAP);
-	assert_false(slow->io.op.origin);
+	prepare(slow, HYBRID_IO_READ, 0, 8, 0);
+	assert_int_equal(hybrid_engine_map(e, &slow->r.io, &acts), HYBRID_MAP_REMAP);
+	assert_false(slow->r.io.op.origin);
 	evict_now(0);
 	reads(0, BLOCK, 0);
 	assert_true(place_of(0) != place);
-	assert_false(hybrid_engine_io_done(e, &slow->io, -EIO, &acts));
+	assert_false(hybrid_engine_io_done(e, &slow->r.io, -EIO, &acts));
 	carry(&acts);
 	assert_int_equal(e->places.nr, 1);
 	assert_int_equal(noted(0), place);
@@ -199,14 +199,14 @@ static void refused(void **state)
 	rest();
 	for (n = 0; n < 4; n++) {
 		hybrid_actions_init(&acts);
-		hybrid_io_init(&reader.io, v, HYBRID_IO_READ, 0, 8, 0);
-		assert_int_equal(hybrid_engine_map(e, &reader.io, &acts), HYBRID_MAP_REMAP);
-		assert_true(hybrid_engine_io_done(e, &reader.io, -EAGAIN, &acts));
-		hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, 8 * BLOCK, BLOCK, 0);
+		prepare(&reader, HYBRID_IO_READ, 0, 8, 0);
+		assert_int_equal(hybrid_engine_map(e, &reader.r.io, &acts), HYBRID_MAP_REMAP);
+		assert_true(hybrid_engine_io_done(e, &reader.r.io, -EAGAIN, &acts));
+		prepare(&writer, HYBRID_IO_WRITE, 8 * BLOCK, BLOCK, 0);
 		set_mode(HYBRID_MODE_WRITEBACK);
-		if (hybrid_engine_map(e, &writer.io, &acts) == HYBRID_MAP_REMAP &&
-		    !writer.io.op.origin)
-			assert_true(hybrid_engine_io_done(e, &writer.io, -EAGAIN, &acts));
+		if (hybrid_engine_map(e, &writer.r.io, &acts) == HYBRID_MAP_REMAP &&
+		    !writer.r.io.op.origin)
+			assert_true(hybrid_engine_io_done(e, &writer.r.io, -EAGAIN, &acts));
 		carry(&acts);
 	}
 	rest();
@@ -496,7 +496,7 @@ static void not_taken_back(void **state)
 	fill_data(&writer, 8 * BLOCK, BLOCK, 2);
 	arrive(&writer, HYBRID_IO_WRITE, 8 * BLOCK, BLOCK, 0, &acts);
 	carry(&acts);
-	assert_false(writer.done);
+	assert_false(writer.r.ended);
 	assert_null(hybrid_engine_check(e));
 	assert_int_equal(wait_checkpoint(e), 0);
 	hold_meta = false;

@@ -124,13 +124,13 @@ static void not_beside_a_flush(void **state)
 	hybrid_actions_init(&acts);
 	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
 	carry(&acts);
-	assert_false(flusher.done);
+	assert_false(flusher.r.ended);
 	set_mode(HYBRID_MODE_WRITEBACK);
 	fill_data(&writer, BLOCK, BLOCK, 4);
 	hybrid_actions_init(&acts);
 	arrive(&writer, HYBRID_IO_WRITE, BLOCK, BLOCK, 0, &acts);
 	carry(&acts);
-	assert_false(writer.done);
+	assert_false(writer.r.ended);
 	assert_int_equal(hybrid_volume_renew_sb(e, v), 0);
 	assert_int_equal(origin_sb(0).flags, 0);
 	origin_says("other");
@@ -186,7 +186,7 @@ static void write_beside_a_claim(void **state)
 	hybrid_actions_init(&acts);
 	arrive(&writer, HYBRID_IO_WRITE, 0, 8, 0, &acts);
 	carry(&acts);
-	assert_false(writer.done);
+	assert_false(writer.r.ended);
 	hybrid_actions_init(&acts);
 	hybrid_volume_release_sb(e, v, &acts);
 	carry(&acts);
@@ -208,16 +208,15 @@ static void write_beside_a_failure(void **state)
 	rest();
 	fill_data(&writer, 0, 8, 2);
 	hybrid_actions_init(&acts);
-	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, 0, 8, 0);
+	prepare(&writer, HYBRID_IO_WRITE, 0, 8, 0);
 	/* Any way to a write that has begun; then it waits. */
-	if (hybrid_engine_map(e, &writer.io, &acts) == HYBRID_MAP_REMAP)
-		assert_true(hybrid_engine_io_done(e, &writer.io, 0, &acts));
+	if (hybrid_engine_map(e, &writer.r.io, &acts) == HYBRID_MAP_REMAP)
+		assert_true(hybrid_engine_io_done(e, &writer.r.io, 0, &acts));
 	carry(&acts);
-	INIT_LIST_HEAD(&writer.io.link);
+	INIT_LIST_HEAD(&writer.r.io.link);
 	spin_lock(&s->lock);
-	hybrid_wait_in_set(s, &writer.io, WAIT_RECORD);
+	hybrid_wait_in_set(s, &writer.r.io, WAIT_RECORD);
 	spin_unlock(&s->lock);
-	writer.done = false;
 	fail_origin = true;
 	assert_int_equal(renew(), -EIO);
 	fail_origin = false;

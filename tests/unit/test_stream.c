@@ -401,14 +401,13 @@ static void read_waits_for_a_job(void)
 	struct hybrid_job *staged;
 
 	hybrid_actions_init(&acts);
-	hybrid_io_init(&reader.io, v, HYBRID_IO_READ, 64, 8, 0);
+	prepare(&reader, HYBRID_IO_READ, 64, 8, 0);
 	/* Any way to an I/O that has begun */
-	if (hybrid_engine_map(e, &reader.io, &acts) == HYBRID_MAP_REMAP)
-		assert_true(hybrid_engine_io_done(e, &reader.io, 0, &acts));
+	if (hybrid_engine_map(e, &reader.r.io, &acts) == HYBRID_MAP_REMAP)
+		assert_true(hybrid_engine_io_done(e, &reader.r.io, 0, &acts));
 	carry(&acts);
-	INIT_LIST_HEAD(&reader.io.link);
-	assert_false(hybrid_job_get_staged(e, &reader.io, true, &staged));
-	reader.done = false;
+	INIT_LIST_HEAD(&reader.r.io.link);
+	assert_false(hybrid_job_get_staged(e, &reader.r.io, true, &staged));
 }
 
 /*
@@ -424,8 +423,8 @@ static void write_without_a_job(void **state)
 	put(64, 8, 1);
 	take_all_jobs(&all);
 	put(4, 16, 2);
-	assert_int_equal(writer.io.to_cache, 0);
-	assert_int_equal(writer.io.to_origin, 7);
+	assert_int_equal(writer.r.io.to_cache, 0);
+	assert_int_equal(writer.r.io.to_origin, 7);
 	assert_true(origin_has(4, 16, 2));
 	others_jobs_end(&all);
 	hybrid_job_put(e, all.own, NULL);
@@ -450,7 +449,7 @@ static void holds_end_beside_a_waiter(void **state)
 	assert_int_equal(e->runs.nr_holds, 0);
 	assert_int_equal(e->jobs.nr_waiters, 1);
 	tick(100);
-	assert_true(reader.done);
+	assert_true(reader.r.ended);
 	assert_int_equal(e->jobs.nr_waiters, 0);
 	hybrid_actions_init(&acts);
 	hybrid_job_put(e, all.own, &acts);
@@ -467,14 +466,14 @@ static void waiter_gets_the_job(void **state)
 	take_all_jobs(&all);
 	read_waits_for_a_job();
 	hybrid_actions_init(&acts);
-	hybrid_rerun(&writer.io, &acts);
+	hybrid_rerun(&writer.r.io, &acts);
 	INIT_LIST_HEAD(&all.own->link);
 	hybrid_job_put(e, all.own, &acts);
-	assert_ptr_equal(acts.again.next, &reader.io.op.link);
-	list_del_init(&writer.io.op.link);
+	assert_ptr_equal(acts.again.next, &reader.r.io.op.link);
+	list_del_init(&writer.r.io.op.link);
 	hybrid_engine_settle(e, &acts);
 	carry(&acts);
-	assert_true(reader.done);
+	assert_true(reader.r.ended);
 	others_jobs_end(&all);
 	end_all_jobs(&all);
 }

@@ -742,16 +742,15 @@ static void reads_beside_a_write(void **state)
 	reads(sector, BLOCK, 0);
 	hybrid_actions_init(&acts);
 	fill_data(&writer, sector, 8, 2);
-	writer.done = false;
-	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, 8, 0);
-	assert_int_equal(hybrid_engine_map(e, &writer.io, &acts), HYBRID_MAP_REMAP);
+	prepare(&writer, HYBRID_IO_WRITE, sector, 8, 0);
+	assert_int_equal(hybrid_engine_map(e, &writer.r.io, &acts), HYBRID_MAP_REMAP);
 	assert_int_equal(read_io(sector, 16), 0);
 	moved(16, 0, 0, 0);
-	assert_false(hybrid_engine_io_done(e, &writer.io, -EIO, &acts));
+	assert_false(hybrid_engine_io_done(e, &writer.r.io, -EIO, &acts));
 	assert_int_equal(read_io(sector, 16), 0);
 	moved(0, 0, 16, 0);
 	carry(&acts);
-	assert_true(writer.done);
+	assert_true(writer.r.ended);
 	reads(sector, 8, 2);
 }
 
@@ -767,22 +766,21 @@ static void reads_beside_writes_that_failed(void **state)
 	hybrid_actions_init(&acts);
 	fill_data(first, sector, BLOCK, 2);
 	fill_data(&writer, sector, BLOCK, 2);
-	writer.done = false;
-	hybrid_io_init(&first->io, v, HYBRID_IO_WRITE, sector, BLOCK, 0);
-	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, BLOCK, 0);
-	assert_int_equal(hybrid_engine_map(e, &first->io, &acts), HYBRID_MAP_REMAP);
-	assert_int_equal(hybrid_engine_map(e, &writer.io, &acts), HYBRID_MAP_REMAP);
-	assert_false(hybrid_engine_io_done(e, &first->io, -EIO, &acts));
+	prepare(first, HYBRID_IO_WRITE, sector, BLOCK, 0);
+	prepare(&writer, HYBRID_IO_WRITE, sector, BLOCK, 0);
+	assert_int_equal(hybrid_engine_map(e, &first->r.io, &acts), HYBRID_MAP_REMAP);
+	assert_int_equal(hybrid_engine_map(e, &writer.r.io, &acts), HYBRID_MAP_REMAP);
+	assert_false(hybrid_engine_io_done(e, &first->r.io, -EIO, &acts));
 	assert_null(hybrid_actions_pop(&acts));
-	assert_false(hybrid_engine_io_done(e, &writer.io, -EIO, &acts));
-	assert_ptr_equal(hybrid_actions_pop(&acts), &writer.io.op);
-	assert_true(writer.io.op.origin);
-	assert_true(hybrid_engine_io_done(e, &writer.io, 0, &acts));
+	assert_false(hybrid_engine_io_done(e, &writer.r.io, -EIO, &acts));
+	assert_ptr_equal(hybrid_actions_pop(&acts), &writer.r.io.op);
+	assert_true(writer.r.io.op.origin);
+	assert_true(hybrid_engine_io_done(e, &writer.r.io, 0, &acts));
 	assert_null(hybrid_engine_check(e));
 	assert_int_equal(read_io(sector, BLOCK), 0);
 	moved(0, 0, BLOCK, 0);
 	carry(&acts);
-	assert_true(first->done);
+	assert_true(first->r.ended);
 	reads(sector, BLOCK, 2);
 	free(first);
 }
@@ -797,11 +795,11 @@ static void refused(enum hybrid_io_type type, u64 sector, u32 count, bool origin
 
 	hybrid_actions_init(&acts);
 	fill_data(&writer, sector, count, 99);
-	hybrid_io_init(&writer.io, v, type, sector, count, false);
-	assert_int_equal(hybrid_engine_map(e, &writer.io, &acts), HYBRID_MAP_REMAP);
-	assert_int_equal(writer.io.op.origin, origin);
-	assert_true(hybrid_engine_io_done(e, &writer.io, -EAGAIN, &acts));
-	assert_int_equal(writer.io.error, -EAGAIN);
+	prepare(&writer, type, sector, count, false);
+	assert_int_equal(hybrid_engine_map(e, &writer.r.io, &acts), HYBRID_MAP_REMAP);
+	assert_int_equal(writer.r.io.op.origin, origin);
+	assert_true(hybrid_engine_io_done(e, &writer.r.io, -EAGAIN, &acts));
+	assert_int_equal(writer.r.io.error, -EAGAIN);
 	assert_null(hybrid_actions_pop(&acts));
 	assert_null(hybrid_engine_check(e));
 }
@@ -973,27 +971,26 @@ static void refused_and_waited_for(void **state)
 	put(sector, BLOCK, 1);
 	assert_int_equal(flush_volume(), 0);
 	hybrid_actions_init(&acts);
-	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, 8, false);
-	assert_true(hybrid_engine_hit(e, &writer.io));
-	reader.done = false;
-	hybrid_io_init(&reader.io, v, HYBRID_IO_DISCARD, sector, BLOCK, false);
-	assert_int_equal(hybrid_engine_map(e, &reader.io, &acts), HYBRID_MAP_TAKEN);
+	prepare(&writer, HYBRID_IO_WRITE, sector, 8, false);
+	assert_true(hybrid_engine_hit(e, &writer.r.io));
+	prepare(&reader, HYBRID_IO_DISCARD, sector, BLOCK, false);
+	assert_int_equal(hybrid_engine_map(e, &reader.r.io, &acts), HYBRID_MAP_TAKEN);
 	carry(&acts);
-	assert_false(reader.done);
-	assert_true(hybrid_engine_io_done(e, &writer.io, -EAGAIN, &acts));
-	assert_int_equal(writer.io.error, -EAGAIN);
+	assert_false(reader.r.ended);
+	assert_true(hybrid_engine_io_done(e, &writer.r.io, -EAGAIN, &acts));
+	assert_int_equal(writer.r.io.error, -EAGAIN);
 	carry(&acts);
 	assert_int_equal(wait_for(&reader), 0);
 }
 
 static bool goes_short(enum hybrid_io_type type, u64 sector, u32 count, bool fua)
 {
-	hybrid_io_init(&writer.io, v, type, sector, count, fua ? HYBRID_IO_FUA : 0);
-	if (!hybrid_engine_hit(e, &writer.io))
+	prepare(&writer, type, sector, count, fua ? HYBRID_IO_FUA : 0);
+	if (!hybrid_engine_hit(e, &writer.r.io))
 		return false;
-	assert_int_equal(writer.io.op.sector % BLOCK, sector % BLOCK);
+	assert_int_equal(writer.r.io.op.sector % BLOCK, sector % BLOCK);
 	assert_null(hybrid_engine_check(e));
-	assert_true(hybrid_engine_hit_done(e, &writer.io));
+	assert_true(hybrid_engine_hit_done(e, &writer.r.io));
 	assert_null(hybrid_engine_check(e));
 	return true;
 }
@@ -1037,20 +1034,19 @@ static void short_way_awaited(void **state)
 	first_dirty();
 	put(sector, 8, 2);
 	assert_int_equal(flush_volume(), 0);
-	hybrid_io_init(&writer.io, v, HYBRID_IO_WRITE, sector, 8, 0);
-	assert_true(hybrid_engine_hit(e, &writer.io));
+	prepare(&writer, HYBRID_IO_WRITE, sector, 8, 0);
+	assert_true(hybrid_engine_hit(e, &writer.r.io));
 	hybrid_actions_init(&acts);
-	reader.done = false;
-	hybrid_io_init(&reader.io, v, HYBRID_IO_DISCARD, sector, 8, 0);
-	assert_int_equal(hybrid_engine_map(e, &reader.io, &acts), HYBRID_MAP_TAKEN);
+	prepare(&reader, HYBRID_IO_DISCARD, sector, 8, 0);
+	assert_int_equal(hybrid_engine_map(e, &reader.r.io, &acts), HYBRID_MAP_TAKEN);
 	carry(&acts);
-	assert_false(reader.done);
+	assert_false(reader.r.ended);
 	assert_null(hybrid_engine_check(e));
-	assert_false(hybrid_engine_hit_done(e, &writer.io));
-	assert_true(hybrid_engine_io_done(e, &writer.io, 0, &acts));
-	assert_int_equal(writer.io.error, 0);
+	assert_false(hybrid_engine_hit_done(e, &writer.r.io));
+	assert_true(hybrid_engine_io_done(e, &writer.r.io, 0, &acts));
+	assert_int_equal(writer.r.io.error, 0);
 	carry(&acts);
-	assert_true(reader.done);
+	assert_true(reader.r.ended);
 }
 
 /* Scattered writes to clean data open regions for each other, and flush nothing. */
@@ -1224,7 +1220,7 @@ static void full_for_one_write(void **state)
 	fill_data(&writer, n * BLOCK, 8, n + 1);
 	arrive(&writer, HYBRID_IO_WRITE, n * BLOCK, 8, 0, &acts);
 	carry(&acts);
-	for (k = 0; !writer.done && k < 100; k++) {
+	for (k = 0; !writer.r.ended && k < 100; k++) {
 		e->room.freed = true;
 		tick(100);
 	}

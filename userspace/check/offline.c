@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Carries the engine's actions out, as dm-hybrid/io.c does in the kernel.
+ * An executor over block devices and image files.
  *
  * The caller's thread runs the engine, and metadata and flushes, one after the
  * other.  Transfers go to threads, if there are any, and come back by a list; a
@@ -18,7 +18,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "engine.h"
+#include "executor.h"
 #include "offline.h"
 
 #define NR_THREADS	16
@@ -32,12 +32,11 @@ struct place {
 };
 
 struct hybrid_offline {
+	struct hybrid_executor x;
 	const struct hybrid_device *cache;
-	struct hybrid_engine *engine;
 	struct hybrid_geometry geometry;
 	unsigned int flags;
-	struct hybrid_actions acts;
-	u64 last_tick, leapt;		/* ms */
+	u64 leapt;			/* ms */
 	unsigned int leaps;
 	void *kept;			/* struct place, by tsearch() */
 
@@ -50,12 +49,6 @@ struct hybrid_offline {
 	bool leave;
 	void *bad;			/* struct place, by tsearch() */
 	unsigned int nr_bad, nr_failures;
-};
-
-struct user_io {
-	struct hybrid_io io;
-	void *data;
-	bool done;
 };
 
 /* ---- places ---------------------------------------------------------------- */
@@ -150,8 +143,8 @@ unsigned int hybrid_offline_nr_bad(struct hybrid_offline *o, unsigned int *failu
 
 /* ---- devices --------------------------------------------------------------- */
 
-static const struct hybrid_device *op_device(struct hybrid_offline *o, struct hybrid_op *op,
-					     bool origin)
+static const struct hybrid_device *op_device(struct hybrid_offline *o,
+					     const struct hybrid_op *op, bool origin)
 {
 	return origin ? hybrid_volume_context(op->volume) : o->cache;
 }
@@ -177,28 +170,14 @@ static void find_bad(struct hybrid_offline *o, const struct hybrid_device *dev, 
 	}
 }
 
-static void carry_transfer(struct hybrid_offline *o, struct hybrid_op *op)
+static int move_data(struct hybrid_offline *o, const struct hybrid_device *dev, bool write,
+		     u64 sector, void *data, u32 count)
 {
-	const struct hybrid_segment *seg;
-	const struct hybrid_device *dev;
-	void *data;
-	u32 i;
-	int r;
+	int r = move(dev, write, sector, data, count);
 
-	op->error_cache = 0;
-	op->error_origin = 0;
-	for (i = 0; i < op->nr_segments; i++) {
-		seg = &op->segments[i];
-		dev = op_device(o, op, seg->origin);
-		data = op->buffer + (size_t)seg->offset * 512;
-		r = move(dev, op->write, seg->sector, data, seg->count);
-		if (!r && op->write && op->fua)
-			r = hybrid_device_flush(dev);
-		if (!r)
-			continue;
-		*(seg->origin ? &op->error_origin : &op->error_cache) = r;
-		find_bad(o, dev, op->write, seg->sector, data, seg->count);
-	}
+	if (r)
+		find_bad(o, dev, write, sector, data, count);
+	return r;
 }
 
 /* ---- metadata -------------------------------------------------------------- */
@@ -238,87 +217,60 @@ static void put_kept(struct hybrid_offline *o, const struct hybrid_device *dev, 
 }
 
 /* The engine's memory is not aligned as the device may want it. */
-static int carry_segment(struct hybrid_offline *o, struct hybrid_op *op,
-			 const struct hybrid_segment *seg, const struct hybrid_device *dev)
+static int move_meta(struct hybrid_offline *o, const struct hybrid_device *dev, bool write,
+		     u64 sector, void *mem, u32 count)
 {
-	void *mem = op->mem + (size_t)seg->offset * 512, *buf;
-	size_t len = (size_t)seg->count * 512;
+	size_t len = (size_t)count * 512;
+	void *buf;
 	int r;
 
-	if (op->write && o->flags & HYBRID_OFFLINE_KEEP)
-		return keep(o, dev, seg->sector, mem, seg->count);
+	if (write && o->flags & HYBRID_OFFLINE_KEEP)
+		return keep(o, dev, sector, mem, count);
 	buf = hybrid_buffer(len);
 	if (!buf)
 		return -ENOMEM;
-	if (op->write)
+	if (write)
 		memcpy(buf, mem, len);
-	r = move(dev, op->write, seg->sector, buf, seg->count);
-	if (!r && !op->write) {
+	r = move(dev, write, sector, buf, count);
+	if (!r && !write) {
 		memcpy(mem, buf, len);
-		put_kept(o, dev, seg->sector, mem, seg->count);
+		put_kept(o, dev, sector, mem, count);
 	}
 	free(buf);
 	return r;
 }
 
+/* ---- the executor ---------------------------------------------------------- */
+
+static struct hybrid_offline *offline_of(struct hybrid_executor *x)
+{
+	return container_of(x, struct hybrid_offline, x);
+}
+
+static int transfer(struct hybrid_executor *x, const struct hybrid_op *op, bool origin, u64 sector,
+		    u32 count, void *data)
+{
+	struct hybrid_offline *o = offline_of(x);
+	const struct hybrid_device *dev = op_device(o, op, origin);
+
+	if (op->type == HYBRID_OP_META)
+		return move_meta(o, dev, op->write, sector, data, count);
+	if (op->type == HYBRID_OP_TRANSFER)
+		return move_data(o, dev, op->write, sector, data, count);
+	if (op->type == HYBRID_OP_USER &&
+	    (op->io->type == HYBRID_IO_READ || op->io->type == HYBRID_IO_WRITE))
+		return move(dev, op->write, sector, data, count);
+	return -EOPNOTSUPP;
+}
+
 /* Nothing at all is written to a cache device whose metadata is only in memory. */
-static int flush(struct hybrid_offline *o, const struct hybrid_device *dev)
+static int flush(struct hybrid_executor *x, struct hybrid_op *op, bool origin)
 {
-	if (o->flags & HYBRID_OFFLINE_KEEP && dev == o->cache)
+	struct hybrid_offline *o = offline_of(x);
+
+	if (o->flags & HYBRID_OFFLINE_KEEP && !origin)
 		return 0;
-	return hybrid_device_flush(dev);
-}
-
-/* META and FLUSH. */
-static int carry_meta(struct hybrid_offline *o, struct hybrid_op *op)
-{
-	const struct hybrid_device *dev = op_device(o, op, op->origin);
-	u32 i;
-	int r = 0;
-
-	if (op->type == HYBRID_OP_FLUSH)
-		r = flush(o, dev);
-	for (i = 0; !r && op->type == HYBRID_OP_META && i < op->nr_segments; i++)
-		r = carry_segment(o, op, &op->segments[i], dev);
-	if (!r && op->fua)
-		r = flush(o, dev);
-	op->error_cache = op->origin ? 0 : r;
-	op->error_origin = op->origin ? r : 0;
-	return r;
-}
-
-static struct user_io *user_of(struct hybrid_op *op)
-{
-	return container_of(op->io, struct user_io, io);
-}
-
-static void copy_out(struct hybrid_op *op)
-{
-	memcpy(user_of(op)->data, op->buffer + (size_t)op->buffer_offset * 512,
-	       (size_t)op->io->count * 512);
-}
-
-static void copy_in(struct hybrid_op *op)
-{
-	memcpy(op->buffer + (size_t)op->buffer_offset * 512, user_of(op)->data,
-	       (size_t)op->io->count * 512);
-}
-
-static void carry_user(struct hybrid_offline *o, struct hybrid_op *op)
-{
-	struct hybrid_io *io = op->io;
-	const struct hybrid_device *dev;
-	bool write = io->type == HYBRID_IO_WRITE;
-	int r = -EOPNOTSUPP;
-
-	op->volume = io->volume;
-	dev = op_device(o, op, op->origin);
-	if (write || io->type == HYBRID_IO_READ)
-		r = move(dev, write, op->sector, user_of(op)->data, io->count);
-	if (!r && op->fua)
-		r = hybrid_device_flush(dev);
-	if (hybrid_engine_io_done(o->engine, io, r, &o->acts))
-		user_of(op)->done = true;
+	return hybrid_device_flush(op_device(o, op, origin));
 }
 
 /* ---- threads --------------------------------------------------------------- */
@@ -337,7 +289,7 @@ static void *work(void *arg)
 		}
 		list_del_init(&op->link);
 		pthread_mutex_unlock(&o->lock);
-		carry_transfer(o, op);
+		hybrid_execute_io(&o->x, op);
 		pthread_mutex_lock(&o->lock);
 		list_add_tail(&op->link, &o->ended);
 		pthread_cond_signal(&o->back);
@@ -348,13 +300,9 @@ static void *work(void *arg)
 
 static void start_transfer(struct hybrid_offline *o, struct hybrid_op *op)
 {
-	if (op->io)
-		copy_in(op);
-	if (!o->nr_threads)
-		carry_transfer(o, op);
 	pthread_mutex_lock(&o->lock);
 	o->under_way++;
-	list_add_tail(&op->link, o->nr_threads ? &o->todo : &o->ended);
+	list_add_tail(&op->link, &o->todo);
 	pthread_cond_signal(&o->work);
 	pthread_mutex_unlock(&o->lock);
 }
@@ -395,32 +343,6 @@ static void stop_threads(struct hybrid_offline *o)
 
 /* ---- steps ----------------------------------------------------------------- */
 
-static void carry_out(struct hybrid_offline *o, struct hybrid_op *op)
-{
-	switch (op->type) {
-	case HYBRID_OP_TRANSFER:
-		start_transfer(o, op);
-		return;
-	case HYBRID_OP_USER:
-		carry_user(o, op);
-		return;
-	case HYBRID_OP_COMPLETE:
-		user_of(op)->done = true;
-		return;
-	case HYBRID_OP_WAKE:
-		op->waiter->done(op->waiter);
-		return;
-	case HYBRID_OP_META:
-	case HYBRID_OP_FLUSH:
-		carry_meta(o, op);
-		break;
-	case HYBRID_OP_COPY_OUT:
-		copy_out(op);
-		break;
-	}
-	hybrid_engine_op_done(o->engine, op, &o->acts);
-}
-
 static u64 now(const struct hybrid_offline *o)
 {
 	struct timespec t;
@@ -431,29 +353,44 @@ static u64 now(const struct hybrid_offline *o)
 
 static void tick(struct hybrid_offline *o)
 {
-	o->last_tick = now(o);
-	hybrid_engine_tick(o->engine, o->last_tick, &o->acts);
+	o->x.now = now(o);
+	hybrid_engine_tick(o->x.engine, o->x.now, &o->x.acts);
 }
 
 /* Something ends, or, with nothing under way, time passes. */
 static void step(struct hybrid_offline *o)
 {
-	struct hybrid_op *op = hybrid_actions_pop(&o->acts);
+	struct hybrid_op *op = hybrid_actions_pop(&o->x.acts);
 
-	if (op) {
-		carry_out(o, op);
+	if (op && op->type == HYBRID_OP_TRANSFER && o->nr_threads) {
+		start_transfer(o, op);
+	} else if (op) {
+		hybrid_execute(&o->x, op);
 	} else {
 		op = ended_transfer(o);
 		if (op)
-			hybrid_engine_op_done(o->engine, op, &o->acts);
+			hybrid_engine_op_done(o->x.engine, op, &o->x.acts);
 	}
 	if (!op) {
 		o->leapt += TICK_MS;
 		o->leaps++;
 	}
-	if (!op || now(o) - o->last_tick >= TICK_MS)
+	if (!op || now(o) - o->x.now >= TICK_MS)
 		tick(o);
 }
+
+static bool wait_for(struct hybrid_executor *x, const bool *ended)
+{
+	while (!*ended)
+		step(offline_of(x));
+	return true;
+}
+
+static const struct hybrid_executor_ops executor_ops = {
+	.transfer = transfer,
+	.flush = flush,
+	.wait = wait_for,
+};
 
 void hybrid_offline_run(struct hybrid_offline *o,
 			bool (*until)(void *context, unsigned int leaps), void *context)
@@ -478,22 +415,6 @@ static void free_buffer(struct hybrid_engine *e, void *buffer)
 	free(buffer);
 }
 
-static int do_op(struct hybrid_engine *e, struct hybrid_op *op)
-{
-	return carry_meta(hybrid_engine_context(e), op);
-}
-
-static int wait_checkpoint(struct hybrid_engine *e)
-{
-	struct hybrid_offline *o = hybrid_engine_context(e);
-	struct hybrid_waiter w = { .done = hybrid_waiter_ended };
-
-	hybrid_engine_checkpoint(e, &w, &o->acts);
-	while (!w.ended)
-		step(o);
-	return w.error;
-}
-
 /* Nothing may be written without random numbers: they identify the metadata as ours. */
 static u64 random_nonzero(struct hybrid_engine *e)
 {
@@ -509,8 +430,8 @@ static u64 random_nonzero(struct hybrid_engine *e)
 static const struct hybrid_engine_ops offline_ops = {
 	.alloc_buffer = alloc_buffer,
 	.free_buffer = free_buffer,
-	.do_op = do_op,
-	.wait_checkpoint = wait_checkpoint,
+	.do_op = hybrid_execute_now,
+	.wait_checkpoint = hybrid_execute_checkpoint,
 	.random = random_nonzero,
 };
 
@@ -536,14 +457,16 @@ struct hybrid_offline *hybrid_offline_create(const struct hybrid_device *cache,
 	o->cache = cache;
 	o->flags = flags;
 	o->geometry = sb->geometry;
-	hybrid_actions_init(&o->acts);
+	hybrid_executor_init(&o->x, &executor_ops);
+	o->x.block_sectors = sb->geometry.block_sectors;
 	INIT_LIST_HEAD(&o->todo);
 	INIT_LIST_HEAD(&o->ended);
 	pthread_mutex_init(&o->lock, NULL);
 	pthread_cond_init(&o->work, NULL);
 	pthread_cond_init(&o->back, NULL);
-	o->engine = hybrid_engine_create(sb, &offline_ops, o, policy_of(sb), &config, &error);
-	if (!o->engine) {
+	o->x.engine = hybrid_engine_create(sb, &offline_ops, &o->x, policy_of(sb), &config,
+					   &error);
+	if (!o->x.engine) {
 		hybrid_offline_destroy(o);
 		return NULL;
 	}
@@ -557,8 +480,8 @@ void hybrid_offline_destroy(struct hybrid_offline *o)
 	if (!o)
 		return;
 	stop_threads(o);
-	if (o->engine)
-		hybrid_engine_destroy(o->engine);
+	if (o->x.engine)
+		hybrid_engine_destroy(o->x.engine);
 	pthread_cond_destroy(&o->back);
 	pthread_cond_destroy(&o->work);
 	pthread_mutex_destroy(&o->lock);
@@ -569,12 +492,12 @@ void hybrid_offline_destroy(struct hybrid_offline *o)
 
 struct hybrid_engine *hybrid_offline_engine(struct hybrid_offline *o)
 {
-	return o->engine;
+	return o->x.engine;
 }
 
 int hybrid_offline_load(struct hybrid_offline *o, const char **why)
 {
-	int r = hybrid_engine_load(o->engine, why);
+	int r = hybrid_engine_load(o->x.engine, why);
 
 	if (!r)
 		tick(o);
@@ -583,9 +506,9 @@ int hybrid_offline_load(struct hybrid_offline *o, const char **why)
 
 int hybrid_offline_stop(struct hybrid_offline *o)
 {
-	while (!hybrid_engine_stop(o->engine, &o->acts))
+	while (!hybrid_engine_stop(o->x.engine, &o->x.acts))
 		step(o);
-	return hybrid_engine_failed(o->engine) ? -EIO : 0;
+	return hybrid_engine_failed(o->x.engine) ? -EIO : 0;
 }
 
 /* ---- volumes --------------------------------------------------------------- */
@@ -598,65 +521,38 @@ int hybrid_offline_open(struct hybrid_offline *o, uint32_t id,
 		*why = "has logical sectors larger than a granule";
 		return -EINVAL;
 	}
-	return hybrid_volume_open(o->engine, id, origin->sectors, (void *)origin, v, why);
+	return hybrid_volume_open(o->x.engine, id, origin->sectors, (void *)origin, v, why);
 }
 
 int hybrid_offline_close(struct hybrid_offline *o, struct hybrid_volume *v)
 {
-	while (!hybrid_volume_suspend(o->engine, v, &o->acts))
+	while (!hybrid_volume_suspend(o->x.engine, v, &o->x.acts))
 		step(o);
-	return hybrid_volume_close(o->engine, v);
+	return hybrid_volume_close(o->x.engine, v);
 }
 
 void hybrid_offline_drain(struct hybrid_offline *o, struct hybrid_volume *v, bool on)
 {
-	hybrid_engine_drain(o->engine, v, on, 0, &o->acts);
+	hybrid_engine_drain(o->x.engine, v, on, 0, &o->x.acts);
 }
 
 /* ---- users' I/O ------------------------------------------------------------- */
 
-/* READ and WRITE within one block. */
-static int one_io(struct hybrid_offline *o, struct hybrid_volume *v, enum hybrid_io_type type,
-		  u64 sector, u32 count, void *data)
-{
-	struct user_io u = { .data = data };
-
-	hybrid_io_init(&u.io, v, type, sector, count, 0);
-	if (hybrid_engine_map(o->engine, &u.io, &o->acts) == HYBRID_MAP_REMAP)
-		carry_user(o, &u.io.op);
-	while (!u.done)
-		step(o);
-	return u.io.error;
-}
-
-static int by_blocks(struct hybrid_offline *o, struct hybrid_volume *v, enum hybrid_io_type type,
-		     u64 sector, u32 count, void *data)
-{
-	u32 block = o->geometry.block_sectors, n;
-	int r = 0;
-
-	for (; count && !r; sector += n, count -= n, data += (size_t)n * 512) {
-		n = min_t(u32, count, block - (u32)(sector & (block - 1)));
-		r = one_io(o, v, type, sector, n, data);
-	}
-	return r;
-}
-
 int hybrid_offline_write(struct hybrid_offline *o, struct hybrid_volume *v, uint64_t sector,
 			 const void *data, uint32_t count)
 {
-	return by_blocks(o, v, HYBRID_IO_WRITE, sector, count, (void *)data);
+	return hybrid_request_blocks(&o->x, v, HYBRID_IO_WRITE, sector, count, (void *)data, 0);
 }
 
 int hybrid_offline_read(struct hybrid_offline *o, struct hybrid_volume *v, uint64_t sector,
 			void *data, uint32_t count)
 {
-	return by_blocks(o, v, HYBRID_IO_READ, sector, count, data);
+	return hybrid_request_blocks(&o->x, v, HYBRID_IO_READ, sector, count, data, 0);
 }
 
 int hybrid_offline_flush(struct hybrid_offline *o, struct hybrid_volume *v)
 {
-	return one_io(o, v, HYBRID_IO_FLUSH, 0, 0, NULL);
+	return hybrid_request_run(&o->x, v, HYBRID_IO_FLUSH, 0, 0, NULL, 0);
 }
 
 /* ---- reports --------------------------------------------------------------- */
@@ -667,9 +563,9 @@ uint32_t hybrid_offline_dirty(struct hybrid_offline *o, struct hybrid_volume *v,
 	struct hybrid_pool_status ps;
 
 	if (v)
-		hybrid_volume_status(o->engine, v, &vs);
+		hybrid_volume_status(o->x.engine, v, &vs);
 	else
-		hybrid_engine_status(o->engine, &ps);
+		hybrid_engine_status(o->x.engine, &ps);
 	if (bytes)
 		*bytes = 512 * (v ? vs.dirty_sectors : ps.dirty_sectors);
 	return v ? vs.dirty : ps.dirty;
@@ -677,10 +573,10 @@ uint32_t hybrid_offline_dirty(struct hybrid_offline *o, struct hybrid_volume *v,
 
 bool hybrid_offline_failed(struct hybrid_offline *o)
 {
-	return hybrid_engine_failed(o->engine);
+	return hybrid_engine_failed(o->x.engine);
 }
 
 int hybrid_offline_info(struct hybrid_offline *o, uint32_t id, struct hybrid_volume_info *info)
 {
-	return hybrid_volume_info(o->engine, id, info);
+	return hybrid_volume_info(o->x.engine, id, info);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "engine-internal.h"
+#include "executor.h"
 #include "pool.h"
 
 #define TICK_MS		100
@@ -14,23 +15,17 @@
 #define VOLUME_SECTORS	TRACE_MAX_SECTOR
 
 struct replay_pool {
+	struct hybrid_executor x;
 	struct hybrid_sb sb;
 	struct replay_setup setup;
-	struct hybrid_engine *engine;
-	struct hybrid_actions acts;
 	struct hybrid_volume *volume[TRACE_MAX_SOURCES];
 	struct model_disk *disk[TRACE_MAX_SOURCES];
 	struct hybrid_root root;	/* of a fresh pool: the only block that is read */
-	u64 now, due;			/* ms: of the trace; of the next tick */
+	u64 due;			/* ms: of the next tick */
 	bool ticking;
-	u64 random, acted;
+	u64 random;
 	u64 misses[TRACE_MAX_SOURCES];	/* of blocks, so far */
 	struct replay_count count;
-};
-
-struct request {
-	struct hybrid_io io;
-	bool done;
 };
 
 /* ---- counting -------------------------------------------------------------- */
@@ -45,147 +40,104 @@ static struct model_disk *op_disk(const struct hybrid_op *op)
 	return hybrid_volume_context(op->volume);
 }
 
-static void count_transfer(struct replay_pool *p, const struct hybrid_op *op)
+static void count_transfer(struct replay_pool *p, const struct hybrid_op *op, bool origin,
+			   u64 sector, u32 count)
 {
 	u64 *written = op->io ? &p->count.ssd_write : &p->count.ssd_fill;
-	u32 i;
 
-	for (i = 0; i < op->nr_segments; i++) {
-		const struct hybrid_segment *s = &op->segments[i];
-
-		if (s->origin)
-			model_op(op_disk(op), op->write, s->sector, s->count,
-				 op->write && !op->io);
-		else if (op->write)
-			*written += pages(s->sector, s->count);
-	}
+	if (origin)
+		model_op(op_disk(op), op->write, sector, count, op->write && !op->io);
+	else if (op->write)
+		*written += pages(sector, count);
 }
 
-static void count_user(struct replay_pool *p, const struct hybrid_op *op)
+static void count_user(struct replay_pool *p, const struct hybrid_op *op, bool origin, u64 sector,
+		       u32 count)
 {
 	if (op->io->type != HYBRID_IO_READ && op->io->type != HYBRID_IO_WRITE)
 		return;
-	if (op->origin)
-		model_op(op_disk(op), op->write, op->sector, op->count, false);
+	if (origin)
+		model_op(op_disk(op), op->write, sector, count, false);
 	else if (op->write)
-		p->count.ssd_write += pages(op->sector, op->count);
+		p->count.ssd_write += pages(sector, count);
 }
-
-static void count_meta(struct replay_pool *p, const struct hybrid_op *op)
-{
-	u32 i;
-
-	if (op->type == HYBRID_OP_FLUSH || op->fua)
-		op->origin ? p->count.disk_flushes++ : p->count.ssd_flushes++;
-	if (op->type == HYBRID_OP_FLUSH || !op->write || op->origin)
-		return;
-	for (i = 0; i < op->nr_segments; i++)
-		p->count.ssd_meta += pages(op->segments[i].sector, op->segments[i].count);
-}
-
-/* ---- carrying out ---------------------------------------------------------- */
 
 /* Reads find the metadata of a fresh pool: zeroes, except for its root. */
-static int carry_meta(struct replay_pool *p, struct hybrid_op *op)
+static void read_meta(const struct replay_pool *p, u64 sector, u32 count, void *mem)
 {
-	u32 i;
+	memset(mem, 0, (size_t)count * 512);
+	if (sector == p->sb.geometry.root_sector)
+		memcpy(mem, &p->root, sizeof(p->root));
+}
 
-	count_meta(p, op);
-	for (i = 0; op->type == HYBRID_OP_META && !op->write && i < op->nr_segments; i++) {
-		const struct hybrid_segment *s = &op->segments[i];
-		void *mem = op->mem + (size_t)s->offset * 512;
+/* ---- executing ------------------------------------------------------------- */
 
-		memset(mem, 0, (size_t)s->count * 512);
-		if (s->sector == p->sb.geometry.root_sector)
-			memcpy(mem, &p->root, sizeof(p->root));
-	}
-	op->error_cache = 0;
-	op->error_origin = 0;
+static struct replay_pool *pool_of(struct hybrid_executor *x)
+{
+	return container_of(x, struct replay_pool, x);
+}
+
+static int transfer(struct hybrid_executor *x, const struct hybrid_op *op, bool origin, u64 sector,
+		    u32 count, void *data)
+{
+	struct replay_pool *p = pool_of(x);
+
+	if (op->type == HYBRID_OP_TRANSFER)
+		count_transfer(p, op, origin, sector, count);
+	else if (op->type == HYBRID_OP_USER)
+		count_user(p, op, origin, sector, count);
+	else if (op->type == HYBRID_OP_META && !op->write)
+		read_meta(p, sector, count, data);
+	else if (op->type == HYBRID_OP_META && !origin)
+		p->count.ssd_meta += pages(sector, count);
 	return 0;
 }
 
-static struct request *request_of(struct hybrid_op *op)
+static int flush(struct hybrid_executor *x, struct hybrid_op *op, bool origin)
 {
-	return container_of(op->io, struct request, io);
-}
+	struct replay_pool *p = pool_of(x);
 
-static void carry_user(struct replay_pool *p, struct hybrid_op *op)
-{
-	count_user(p, op);
-	if (hybrid_engine_io_done(p->engine, op->io, 0, &p->acts))
-		request_of(op)->done = true;
-}
-
-static void carry_out(struct replay_pool *p, struct hybrid_op *op)
-{
-	p->acted++;
-	switch (op->type) {
-	case HYBRID_OP_USER:
-		carry_user(p, op);
-		return;
-	case HYBRID_OP_COMPLETE:
-		request_of(op)->done = true;
-		return;
-	case HYBRID_OP_WAKE:
-		op->waiter->done(op->waiter);
-		return;
-	case HYBRID_OP_TRANSFER:
-		op->error_cache = 0;
-		op->error_origin = 0;
-		count_transfer(p, op);
-		break;
-	case HYBRID_OP_META:
-	case HYBRID_OP_FLUSH:
-		carry_meta(p, op);
-		break;
-	}
-	hybrid_engine_op_done(p->engine, op, &p->acts);
-}
-
-static void run(struct replay_pool *p)
-{
-	struct hybrid_op *op;
-
-	while ((op = hybrid_actions_pop(&p->acts)))
-		carry_out(p, op);
+	if (op->type == HYBRID_OP_FLUSH || op->type == HYBRID_OP_META)
+		*(origin ? &p->count.disk_flushes : &p->count.ssd_flushes) += 1;
+	return 0;
 }
 
 /* ---- time ------------------------------------------------------------------ */
 
-static void tick(struct replay_pool *p, u64 ms)
-{
-	p->ticking = hybrid_engine_tick(p->engine, ms, &p->acts);
-	run(p);
-}
-
-/* Runs the ticks until @ms, without the ones in which nothing would happen. */
+/* Runs the ticks until @ms, except where nothing would happen. */
 static void advance(struct replay_pool *p, u64 ms)
 {
 	u32 quiet = 0;
-	u64 acted;
+	u64 before;
 
 	for (; p->due <= ms; p->due += TICK_MS) {
 		if (!p->ticking || quiet == QUIET_TICKS)
 			p->due = max(p->due, ms - ms % TICK_MS);
-		acted = p->acted;
-		tick(p, p->due);
-		quiet = p->acted == acted ? min(quiet + 1, (u32)QUIET_TICKS) : 0;
+		before = p->x.executed;
+		p->ticking = hybrid_execute_tick(&p->x, p->due - p->x.now);
+		quiet = p->x.executed == before ? min(quiet + 1, (u32)QUIET_TICKS) : 0;
 	}
-	p->now = max(p->now, ms);
 }
 
-/* Waits until *@done, and lets time pass if nothing happens by itself. */
-static int wait_for(struct replay_pool *p, const bool *done)
+/* Lets time pass where nothing happens by itself. */
+static bool wait_for(struct hybrid_executor *x, const bool *ended)
 {
+	struct replay_pool *p = pool_of(x);
 	u32 leaps;
 
-	run(p);
-	for (leaps = 0; !*done && leaps < MAX_LEAPS; leaps++) {
-		p->now = p->due;
-		advance(p, p->now);
-	}
-	return *done ? 0 : -EDEADLK;
+	/* A request may leave work for later ticks. */
+	p->ticking = true;
+	hybrid_execute_all(x);
+	for (leaps = 0; !*ended && leaps < MAX_LEAPS; leaps++)
+		advance(p, p->due);
+	return *ended;
 }
+
+static const struct hybrid_executor_ops executor_ops = {
+	.transfer = transfer,
+	.flush = flush,
+	.wait = wait_for,
+};
 
 /* ---- services for the engine ----------------------------------------------- */
 
@@ -203,35 +155,17 @@ static void free_buffer(struct hybrid_engine *e, void *buffer)
 	(void)buffer;
 }
 
-static int do_op(struct hybrid_engine *e, struct hybrid_op *op)
-{
-	return carry_meta(hybrid_engine_context(e), op);
-}
-
-static int wait_checkpoint(struct hybrid_engine *e)
-{
-	struct replay_pool *p = hybrid_engine_context(e);
-	struct hybrid_waiter w = { .done = hybrid_waiter_ended };
-	int r;
-
-	hybrid_engine_checkpoint(e, &w, &p->acts);
-	r = wait_for(p, &w.ended);
-	return r ? r : w.error;
-}
-
 /* The same each time: nothing here is a secret. */
 static u64 next_random(struct hybrid_engine *e)
 {
-	struct replay_pool *p = hybrid_engine_context(e);
-
-	return ++p->random;
+	return ++pool_of(hybrid_engine_context(e))->random;
 }
 
 static const struct hybrid_engine_ops replay_ops = {
 	.alloc_buffer = alloc_buffer,
 	.free_buffer = free_buffer,
-	.do_op = do_op,
-	.wait_checkpoint = wait_checkpoint,
+	.do_op = hybrid_execute_now,
+	.wait_checkpoint = hybrid_execute_checkpoint,
 	.random = next_random,
 };
 
@@ -290,8 +224,8 @@ static int load(struct replay_pool *p, const char **why)
 	r = make_root(p);
 	if (r)
 		return r;
-	p->engine = hybrid_engine_create(&p->sb, &replay_ops, p, p->setup.policy, &config, &r);
-	return p->engine ? hybrid_engine_load(p->engine, why) : r;
+	p->x.engine = hybrid_engine_create(&p->sb, &replay_ops, &p->x, p->setup.policy, &config, &r);
+	return p->x.engine ? hybrid_engine_load(p->x.engine, why) : r;
 }
 
 struct replay_pool *replay_pool_create(const struct replay_setup *setup, const char **why)
@@ -302,7 +236,8 @@ struct replay_pool *replay_pool_create(const struct replay_setup *setup, const c
 	if (!p)
 		return NULL;
 	p->setup = *setup;
-	hybrid_actions_init(&p->acts);
+	hybrid_executor_init(&p->x, &executor_ops);
+	p->x.block_sectors = setup->block_sectors;
 	if (load(p, why)) {
 		replay_pool_destroy(p);
 		return NULL;
@@ -318,8 +253,8 @@ void replay_pool_destroy(struct replay_pool *p)
 
 	if (!p)
 		return;
-	if (p->engine)
-		hybrid_engine_destroy(p->engine);
+	if (p->x.engine)
+		hybrid_engine_destroy(p->x.engine);
 	for (i = 0; i < TRACE_MAX_SOURCES; i++)
 		free(p->disk[i]);
 	free(p);
@@ -346,9 +281,9 @@ static int add_volume(struct replay_pool *p, u32 id)
 	p->disk[id] = calloc(1, sizeof(*p->disk[id]));
 	if (!p->disk[id])
 		return -ENOMEM;
-	r = hybrid_volume_create(p->engine, id, &info);
+	r = hybrid_volume_create(p->x.engine, id, &info);
 	if (!r)
-		r = hybrid_volume_open(p->engine, id, VOLUME_SECTORS, p->disk[id], &p->volume[id],
+		r = hybrid_volume_open(p->x.engine, id, VOLUME_SECTORS, p->disk[id], &p->volume[id],
 				       &why);
 	if (!r)
 		hybrid_volume_set_origin(p->volume[id], HYBRID_ORIGIN_SEEKS);
@@ -359,39 +294,13 @@ static int add_volume(struct replay_pool *p, u32 id)
 
 /* ---- requests -------------------------------------------------------------- */
 
-static int one_io(struct replay_pool *p, u32 source, enum hybrid_io_type type, u64 sector,
-		  u32 count, bool fua)
-{
-	struct request q = { .done = false };
-
-	hybrid_io_init(&q.io, p->volume[source], type, sector, count,
-		       fua ? HYBRID_IO_FUA : 0);
-	if (hybrid_engine_map(p->engine, &q.io, &p->acts) == HYBRID_MAP_REMAP)
-		carry_out(p, &q.io.op);
-	p->ticking = true;
-	return wait_for(p, &q.done);
-}
-
-static int by_blocks(struct replay_pool *p, const struct trace_request *r, enum hybrid_io_type type)
-{
-	u32 block = p->setup.block_sectors, left = r->count, n;
-	u64 sector = r->sector;
-	int e = 0;
-
-	for (; left && !e; sector += n, left -= n) {
-		n = min_t(u32, left, block - (u32)(sector & (block - 1)));
-		e = one_io(p, r->source, type, sector, n, r->fua);
-	}
-	return e;
-}
-
 /* Has any block been missed since the last call? */
 static bool missed(struct replay_pool *p, u32 source)
 {
 	u64 before = p->misses[source];
 	struct hybrid_volume_status st;
 
-	hybrid_volume_status(p->engine, p->volume[source], &st);
+	hybrid_volume_status(p->x.engine, p->volume[source], &st);
 	p->misses[source] = st.counter[HYBRID_READ_MISSES] + st.counter[HYBRID_WRITE_MISSES];
 	return p->misses[source] != before;
 }
@@ -402,7 +311,9 @@ static int read_or_write(struct replay_pool *p, const struct trace_request *r)
 	int e;
 
 	model_request(p->disk[r->source]);
-	e = by_blocks(p, r, write ? HYBRID_IO_WRITE : HYBRID_IO_READ);
+	e = hybrid_request_blocks(&p->x, p->volume[r->source],
+				  write ? HYBRID_IO_WRITE : HYBRID_IO_READ, r->sector, r->count,
+				  NULL, r->fua ? HYBRID_IO_FUA : 0);
 	p->count.requests[write]++;
 	p->count.missed[write] += missed(p, r->source);
 	return e;
@@ -418,9 +329,11 @@ int replay_pool_request(struct replay_pool *p, const struct trace_request *r)
 		return e;
 	advance(p, r->us / 1000);
 	if (r->op == TRACE_DISCARD)
-		return one_io(p, r->source, HYBRID_IO_DISCARD, r->sector, r->count, false);
+		return hybrid_request_run(&p->x, p->volume[r->source], HYBRID_IO_DISCARD, r->sector,
+					  r->count, NULL, 0);
 	if (r->op == TRACE_FLUSH)
-		return one_io(p, r->source, HYBRID_IO_FLUSH, 0, 0, false);
+		return hybrid_request_run(&p->x, p->volume[r->source], HYBRID_IO_FLUSH, 0, 0, NULL,
+					  0);
 	return read_or_write(p, r);
 }
 
@@ -441,10 +354,10 @@ int replay_pool_finish(struct replay_pool *p)
 	struct hybrid_pool_status st;
 	u32 leaps;
 
-	hybrid_engine_drain(p->engine, NULL, true, 0, &p->acts);
-	run(p);
+	hybrid_engine_drain(p->x.engine, NULL, true, 0, &p->x.acts);
+	hybrid_execute_all(&p->x);
 	for (leaps = 0; leaps < MAX_LEAPS; leaps++) {
-		hybrid_engine_status(p->engine, &st);
+		hybrid_engine_status(p->x.engine, &st);
 		if (!st.dirty)
 			return 0;
 		advance(p, p->due);
@@ -459,7 +372,7 @@ void replay_pool_count(struct replay_pool *p, struct replay_count *c)
 	u32 i, k;
 
 	*c = p->count;
-	hybrid_engine_status(p->engine, &st);
+	hybrid_engine_status(p->x.engine, &st);
 	c->dirty = st.dirty;
 	c->evictions = st.evictions;
 	c->records = st.journal_records;
@@ -468,7 +381,7 @@ void replay_pool_count(struct replay_pool *p, struct replay_count *c)
 
 		if (!p->volume[i])
 			continue;
-		hybrid_volume_status(p->engine, p->volume[i], &vs);
+		hybrid_volume_status(p->x.engine, p->volume[i], &vs);
 		for (k = 0; k < HYBRID_NR_COUNTERS; k++)
 			c->counter[k] += vs.counter[k];
 		for (k = 0; k < 2; k++) {
