@@ -15,7 +15,7 @@ void hybrid_io_bypass(struct hybrid_io *io, enum hybrid_counter why)
 
 bool hybrid_set_has_room(const struct hybrid_engine *e, const struct hybrid_set *s)
 {
-	return s->nr_free > e->reserve;
+	return s->nr_free > e->evict.reserve;
 }
 
 enum admission hybrid_io_admission(struct hybrid_engine *e, struct hybrid_set *s,
@@ -62,7 +62,7 @@ int hybrid_take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybr
 	/* The new block has no writes that a flush of the origin must cover. */
 	s->stamp[i] = (u32)READ_ONCE(v->flush.flushed);
 	hybrid_hold_forget(e, s, key, e->map.granules, HOLD_CACHED);
-	atomic_inc(&v->nr_cached);
+	atomic_inc(&v->blocks.cached);
 	hybrid_set_note_insert(&e->map, s, i);
 	return i;
 }
@@ -70,9 +70,9 @@ int hybrid_take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybr
 bool hybrid_room_to_fill(struct hybrid_engine *e, struct hybrid_set *s,
 			 const struct hybrid_io *io, struct hybrid_actions *acts)
 {
-	if (s->nr_free <= e->reserve / 2)
+	if (s->nr_free <= e->evict.reserve / 2)
 		hybrid_evict(e, io, acts);
-	return s->nr_free > e->reserve / 2;
+	return s->nr_free > e->evict.reserve / 2;
 }
 
 /* ---- data that nobody asked for -------------------------------------------- */

@@ -8,7 +8,7 @@
 static void count_granules(struct hybrid_volume *v, u64 before, u64 after)
 {
 	if (after != before)
-		atomic64_add((int)hweight64(after) - (int)hweight64(before), &v->nr_granules);
+		atomic64_add((int)hweight64(after) - (int)hweight64(before), &v->blocks.granules);
 }
 
 void hybrid_put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty)
@@ -27,8 +27,8 @@ void hybrid_put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 
 		hybrid_sweep_note(e, s);
 	s->nr_dirty += change;
 	engine_assert(e, s->nr_dirty <= e->map.set_size);
-	atomic_add(change, &e->nr_dirty);
-	atomic_add(change, &v->nr_dirty);
+	atomic_add(change, &e->writebacks.nr_dirty);
+	atomic_add(change, &v->blocks.dirty);
 }
 
 void hybrid_put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 jdirty)
@@ -43,8 +43,8 @@ void hybrid_put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64
 	count_granules(v, before | dirty, jdirty | dirty);
 	if (!change)
 		return;
-	atomic_add(change, &e->nr_jdirty);
-	atomic_add(change, &v->nr_jdirty);
+	atomic_add(change, &e->writebacks.nr_jdirty);
+	atomic_add(change, &v->blocks.jdirty);
 }
 
 /* The region of block @i has records that the next commit must write. */
@@ -53,9 +53,9 @@ void hybrid_mark_must(struct hybrid_engine *e, u32 set, u32 i)
 	struct hybrid_set *s = &e->map.set[set];
 
 	lockdep_assert_held(&s->lock);
-	if (s->must & region_bit(i))
+	if (s->regions.must & region_bit(i))
 		return;
-	s->must |= region_bit(i);
+	s->regions.must |= region_bit(i);
 	set_bit(set, e->commit.must_sets);
 }
 
@@ -65,9 +65,9 @@ void hybrid_mark_lazy(struct hybrid_engine *e, u32 set, u32 i)
 	struct hybrid_set *s = &e->map.set[set];
 
 	lockdep_assert_held(&s->lock);
-	if (s->lazy & region_bit(i))
+	if (s->regions.lazy & region_bit(i))
 		return;
-	s->lazy |= region_bit(i);
+	s->regions.lazy |= region_bit(i);
 	set_bit(set, e->commit.lazy_sets);
 }
 

@@ -6,6 +6,15 @@
 #include "engine.h"
 #include "map.h"
 
+/* Numbers of a volume's blocks. */
+struct hybrid_volume_blocks {
+	atomic_t cached;
+	atomic_t dirty;			/* in RAM */
+	atomic_t jdirty;		/* on record */
+	u32 most_dirty;			/* limit on dirty; READ_ONCE without the lock */
+	atomic64_t granules;		/* dirty in RAM or on record */
+};
+
 /*
  * Set the granules of block @i that are dirty in RAM; on record.  Adjust all counters.  Under the
  * set's lock.

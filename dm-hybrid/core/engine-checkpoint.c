@@ -173,10 +173,10 @@ static void capture_map(struct hybrid_engine *e, u32 leaf, u16 generation, void 
 
 	memset(block, 0, sizeof(*block));
 	spin_lock_irqsave(&s->lock, flags);
-	block->open_regions = cpu_to_le16(s->jopen >> first / HYBRID_REGION_BLOCKS);
+	block->open_regions = cpu_to_le16(s->regions.jopen >> first / HYBRID_REGION_BLOCKS);
 	capture_blocks(e, set, first, count, block);
 	spin_unlock_irqrestore(&s->lock, flags);
-	hybrid_map_seal(block, &e->id, leaf, generation);
+	hybrid_map_seal(block, &e->meta.id, leaf, generation);
 }
 
 static void capture_volumes(struct hybrid_engine *e, u32 leaf, u16 generation, void *mem)
@@ -194,7 +194,7 @@ static void capture_volumes(struct hybrid_engine *e, u32 leaf, u16 generation, v
 
 		info[k] = v ? &v->info : &none;
 	}
-	hybrid_volumes_encode(block, &e->id, leaf, generation, info);
+	hybrid_volumes_encode(block, &e->meta.id, leaf, generation, info);
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
@@ -258,7 +258,7 @@ static void step_indexes(struct hybrid_engine *e)
 	     nr < e->g->nr_index && has_room(e);) {
 		u16 gen = next_index_generation(e, nr);
 
-		hybrid_index_encode(next_block(e), e->g, &e->id, nr, gen,
+		hybrid_index_encode(next_block(e), e->g, &e->meta.id, nr, gen,
 				    e->cp.leaf_generation + nr * HYBRID_INDEX_LEAVES);
 		e->cp.index_generation[nr] = gen;
 		add_block(e, hybrid_index_sector(e->g, nr, gen));
@@ -271,10 +271,10 @@ static void step_root(struct hybrid_engine *e)
 {
 	struct hybrid_root_info root = {
 		.sequence = e->cp.root_sequence + 1,
-		.epoch = e->id.epoch,
+		.epoch = e->meta.id.epoch,
 		.journal_tail = e->cp.tail,
 		.journal_head = e->journal.head,
-		.next_instance = e->next_instance,
+		.next_instance = e->volumes.next_instance,
 	};
 
 	hybrid_wear_save(e, &root);
@@ -282,7 +282,7 @@ static void step_root(struct hybrid_engine *e)
 	e->cp.is_clean = e->cp.clean && e->cp.tail == e->journal.head;
 	if (e->cp.is_clean)
 		root.flags |= HYBRID_ROOT_CLEAN;
-	hybrid_root_encode(next_block(e), e->g, &e->id, &root, e->cp.index_generation);
+	hybrid_root_encode(next_block(e), e->g, &e->meta.id, &root, e->cp.index_generation);
 	add_block(e, hybrid_root_sector(e->g, root.sequence));
 	e->meta.op.fua = true;
 }

@@ -35,7 +35,7 @@ static bool needs_commit(struct hybrid_engine *e, const struct hybrid_volume *v)
 	bool needed;
 
 	spin_lock_irqsave(&e->lock, flags);
-	needed = READ_ONCE(v->cache_written) || v->cache_flushing;
+	needed = READ_ONCE(v->commit.written) || v->commit.flushing;
 	spin_unlock_irqrestore(&e->lock, flags);
 	return needed;
 }
@@ -52,7 +52,7 @@ static void complete_without_commit(struct hybrid_engine *e, struct hybrid_io *i
 {
 	struct hybrid_volume *v = io->volume;
 
-	if (atomic_read(&v->nr_dirty)) {
+	if (atomic_read(&v->blocks.dirty)) {
 		complete_io(io, -EIO, acts);
 	} else if (READ_ONCE(v->sb.state) == SB_ALONE) {
 		complete_io(io, dirty_blocks(v) ? -EIO : 0, acts);
@@ -67,7 +67,7 @@ void hybrid_commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
 {
 	if (!needs_commit(e, io->volume))
 		complete_io(io, 0, acts);
-	else if (smp_load_acquire(&e->failed)) /* fail_pool() */
+	else if (smp_load_acquire(&e->life.failed)) /* fail_pool() */
 		complete_without_commit(e, io, acts);
 	else
 		hybrid_join_commit(e, io, acts);
@@ -149,7 +149,7 @@ void hybrid_meta_kick_locked(struct hybrid_engine *e, struct hybrid_actions *act
 	struct hybrid_op *op = &e->meta.op;
 
 	lockdep_assert_held(&e->lock);
-	if (READ_ONCE(e->meta.state) != META_IDLE || !READ_ONCE(e->loaded))
+	if (READ_ONCE(e->meta.state) != META_IDLE || !is_loaded(e))
 		return;
 	WRITE_ONCE(e->meta.state, META_WORK);
 	op->type = HYBRID_OP_WORK;
@@ -188,12 +188,12 @@ void hybrid_commit_kick(struct hybrid_engine *e, u32 wanted, struct hybrid_actio
 static u64 regions_ahead(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
 {
 	u32 last = (e->map.set_size - 1) / HYBRID_REGION_BLOCKS;
-	u32 n = hweight64(s->recent & s->jopen), r = i / HYBRID_REGION_BLOCKS, k;
+	u32 n = hweight64(s->regions.recent & s->regions.jopen), r = i / HYBRID_REGION_BLOCKS, k;
 	u64 ahead = 0;
 
 	for (k = 0; n && k < last; k++) {
 		r = r < last ? r + 1 : 0;
-		if ((s->jopen | s->wanted) & BIT_ULL(r))
+		if ((s->regions.jopen | s->regions.wanted) & BIT_ULL(r))
 			continue;
 		ahead |= BIT_ULL(r);
 		n--;
@@ -206,7 +206,7 @@ void hybrid_open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_a
 	struct hybrid_set *s = &e->map.set[set];
 
 	lockdep_assert_held(&s->lock);
-	s->wanted |= region_bit(i) | regions_ahead(e, s, i);
+	s->regions.wanted |= region_bit(i) | regions_ahead(e, s, i);
 	set_bit(set, e->commit.must_sets);
 	want(acts, WANT_OPENS);
 }
@@ -231,13 +231,13 @@ static void record(struct hybrid_engine *e, u32 set, u32 i, const struct hybrid_
 	u64 jclean = block_mask(e, s, MASK_JVALID, i) & ~jdirty;
 
 	if (jdirty & ~dirty)
-		s->ending |= region_bit(i);
+		s->regions.ending |= region_bit(i);
 	hybrid_journal_block(&e->journal, hybrid_map_cblock(&e->map, set, i),
 			     v ? v->info.instance : 0, hybrid_key_block(s->key[i]), valid, dirty,
 			     jdirty & ~dirty);
 	/* A block that leaves is in TRANSIT, which says the same of this block alone. */
-	if (v && (jclean & ~valid) && !(s->dopen & region_bit(i)))
-		s->dropping |= region_bit(i);
+	if (v && (jclean & ~valid) && !(s->regions.dopen & region_bit(i)))
+		s->regions.dropping |= region_bit(i);
 	set_put_mask(&e->map, s, MASK_JVALID, i, valid);
 	hybrid_put_jdirty(e, s, i, dirty);
 	hybrid_mark_leaf(e, set, i);
@@ -249,7 +249,7 @@ static void record(struct hybrid_engine *e, u32 set, u32 i, const struct hybrid_
  */
 static void gate_volume(struct hybrid_volume *v)
 {
-	WRITE_ONCE(v->cache_written, true);
+	WRITE_ONCE(v->commit.written, true);
 	v->flush.gated = true;
 	v->e->commit.gated = true;
 }
@@ -310,9 +310,9 @@ static bool closable(struct hybrid_engine *e, struct hybrid_set *s, u32 region)
 	u32 end = min(i + HYBRID_REGION_BLOCKS, e->map.set_size);
 	struct hybrid_io *w;
 
-	if ((s->must | s->lazy | s->wanted) & BIT_ULL(region))
+	if ((s->regions.must | s->regions.lazy | s->regions.wanted) & BIT_ULL(region))
 		return false;
-	if (!READ_ONCE(e->stopping) && ((s->recent | s->aged) & BIT_ULL(region)))
+	if (!is_stopping(e) && ((s->regions.recent | s->regions.aged) & BIT_ULL(region)))
 		return false;
 	for (; i < end; i++) {
 		if (s->flags[i] & BLOCK_BUSY)
@@ -330,20 +330,20 @@ static bool closable(struct hybrid_engine *e, struct hybrid_set *s, u32 region)
 static void record_regions(struct hybrid_engine *e, u32 set)
 {
 	struct hybrid_set *s = &e->map.set[set];
-	u64 open = s->jopen | s->wanted;
+	u64 open = s->regions.jopen | s->regions.wanted;
 	u32 r;
 
 	if (e->commit.lazy)
 		for (r = 0; r < 64; r++)
 			if ((open & BIT_ULL(r)) && closable(e, s, r))
 				open &= ~BIT_ULL(r);
-	s->wanted = 0;
-	if (open == s->jopen)
+	s->regions.wanted = 0;
+	if (open == s->regions.jopen)
 		return;
 	hybrid_journal_regions(&e->journal, set, open);
-	hybrid_mark_region_leaves(e, set, s->jopen ^ open);
-	s->jopen = open;
-	s->dopen &= open;
+	hybrid_mark_region_leaves(e, set, s->regions.jopen ^ open);
+	s->regions.jopen = open;
+	s->regions.dopen &= open;
 	if (open)
 		set_bit(set, e->commit.open_sets);
 	else
@@ -371,7 +371,7 @@ static bool record_set(struct hybrid_engine *e, u32 set)
 	u32 r;
 
 	spin_lock_irqsave(&s->lock, flags);
-	regions = e->commit.opens ? 0 : s->must | (e->commit.lazy ? s->lazy : 0);
+	regions = e->commit.opens ? 0 : s->regions.must | (e->commit.lazy ? s->regions.lazy : 0);
 	if (hybrid_journal_space(&e->journal) < nr_unrecorded(e, s, regions) + 1) {
 		room = false;
 		goto out;
@@ -382,13 +382,13 @@ static bool record_set(struct hybrid_engine *e, u32 set)
 	for (r = 0; r < 64; r++) {
 		if (!(regions & BIT_ULL(r)) || record_region(e, set, r))
 			continue;
-		s->must &= ~BIT_ULL(r);
-		s->lazy &= ~BIT_ULL(r);
+		s->regions.must &= ~BIT_ULL(r);
+		s->regions.lazy &= ~BIT_ULL(r);
 	}
 	/* A set whose records wait for an origin flush stays listed as before. */
-	if (s->must)
+	if (s->regions.must)
 		set_bit(set, e->commit.must_sets);
-	if (s->lazy)
+	if (s->regions.lazy)
 		set_bit(set, e->commit.lazy_sets);
 	record_regions(e, set);
 out:
@@ -442,7 +442,7 @@ static void commit_write(struct hybrid_engine *e)
 	op->nr_segments = 1;
 	e->meta.segment[0].origin = false;
 	e->meta.segment[0].offset = 0;
-	e->meta.segment[0].sector = hybrid_journal_seal(&e->journal, &e->id);
+	e->meta.segment[0].sector = hybrid_journal_seal(&e->journal, &e->meta.id);
 	e->meta.segment[0].count = e->journal.blocks * HYBRID_META_BLOCK_SECTORS;
 	e->stats.journal_writes++;
 	e->stats.journal_records += e->journal.nr;
@@ -465,11 +465,11 @@ static void cache_written_to_flushing(struct hybrid_engine *e)
 {
 	struct hybrid_volume *v;
 
-	list_for_each_entry(v, &e->open_volumes, open_link) {
-		if (!READ_ONCE(v->cache_written))
+	list_for_each_entry(v, &e->volumes.open, open_link) {
+		if (!READ_ONCE(v->commit.written))
 			continue;
-		WRITE_ONCE(v->cache_flushing, true);
-		WRITE_ONCE(v->cache_written, false);
+		WRITE_ONCE(v->commit.flushing, true);
+		WRITE_ONCE(v->commit.written, false);
 	}
 	/* Take the notes before looking at the marks; pairs with note_cache_written(). */
 	smp_mb();
@@ -480,12 +480,12 @@ static void cache_flushing_end(struct hybrid_engine *e, bool again)
 {
 	struct hybrid_volume *v;
 
-	list_for_each_entry(v, &e->open_volumes, open_link) {
-		if (!READ_ONCE(v->cache_flushing))
+	list_for_each_entry(v, &e->volumes.open, open_link) {
+		if (!READ_ONCE(v->commit.flushing))
 			continue;
 		if (again)
-			WRITE_ONCE(v->cache_written, true);
-		WRITE_ONCE(v->cache_flushing, false);
+			WRITE_ONCE(v->commit.written, true);
+		WRITE_ONCE(v->commit.flushing, false);
 	}
 }
 
@@ -515,7 +515,7 @@ static void commit_wait_origins(struct hybrid_engine *e, struct hybrid_actions *
 	struct hybrid_io *io, *n;
 
 	e->commit.gated = false;
-	list_for_each_entry(v, &e->open_volumes, open_link)
+	list_for_each_entry(v, &e->volumes.open, open_link)
 		if (v->flush.gated && !v->flush.error && waits_for_commit(e, v))
 			hybrid_origin_flush_locked(e, v, acts);
 	list_for_each_entry_safe(io, n, &e->commit.now, link) {
@@ -529,7 +529,7 @@ static void commit_wait_origins(struct hybrid_engine *e, struct hybrid_actions *
 			list_move_tail(&io->link, &e->commit.waiting);
 		}
 	}
-	list_for_each_entry(v, &e->open_volumes, open_link)
+	list_for_each_entry(v, &e->volumes.open, open_link)
 		v->flush.gated = false;
 }
 
@@ -598,13 +598,13 @@ static void commit_applied(struct hybrid_engine *e, struct hybrid_actions *acts)
 		s = &e->map.set[set];
 		spin_lock_irqsave(&s->lock, flags);
 		if (regions)
-			s->dopen = s->jopen;
+			s->regions.dopen = s->regions.jopen;
 		else if (!r->instance)
 			hybrid_removal_durable(e, set, i);
 		else if (!r->valid)
 			hybrid_remove_empty_block(e, set, i);
-		s->ending = 0;
-		s->dropping = 0;
+		s->regions.ending = 0;
+		s->regions.dropping = 0;
 		waiting = somebody_waits(s);
 		spin_unlock_irqrestore(&s->lock, flags);
 		if (waiting)
@@ -674,7 +674,7 @@ static void fail_pool(struct hybrid_engine *e)
 	atomic64_inc(&e->stats.errors[e->meta.op.type == HYBRID_OP_FLUSH ? CACHE_FLUSH_ERRORS :
 				   CACHE_WRITE_ERRORS]);
 	/* After the counts of lost granules; pairs with hybrid_commit_or_complete(). */
-	smp_store_release(&e->failed, true);
+	smp_store_release(&e->life.failed, true);
 }
 
 /* The last operation has succeeded. */
@@ -788,7 +788,7 @@ static void meta_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 	do {
 		hybrid_reclaim(e, acts);
 		if (meta_next(e, acts)) {
-			if (READ_ONCE(e->failed))
+			if (READ_ONCE(e->life.failed))
 				break;
 			act(acts, &e->meta.op);
 			return;
@@ -798,7 +798,7 @@ static void meta_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 		if (!more)
 			WRITE_ONCE(e->meta.state, META_IDLE);
 		spin_unlock_irqrestore(&e->lock, flags);
-	} while (more && !READ_ONCE(e->failed));
+	} while (more && !READ_ONCE(e->life.failed));
 	if (more)
 		meta_give_up(e, acts);
 }
@@ -807,14 +807,14 @@ void hybrid_meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 {
 	engine_assert(e, e->meta.state != META_IDLE);
 	/* The data that the records describe is durable. */
-	if (e->meta.state == META_COMMIT_FLUSH && !op->error_cache && !READ_ONCE(e->failed)) {
+	if (e->meta.state == META_COMMIT_FLUSH && !op->error_cache && !READ_ONCE(e->life.failed)) {
 		commit_write(e);
 		act(acts, &e->meta.op);
 		return;
 	}
 	if (e->meta.state != META_WORK)
 		meta_done(e, acts);
-	if (READ_ONCE(e->failed)) {
+	if (READ_ONCE(e->life.failed)) {
 		meta_give_up(e, acts);
 	} else if (!list_empty(&acts->again)) {
 		/*
@@ -846,7 +846,7 @@ static void record_lazily(struct hybrid_engine *e, struct hybrid_actions *acts)
 	bool flushing = false;
 
 	spin_lock_irqsave(&e->lock, flags);
-	list_for_each_entry(v, &e->open_volumes, open_link)
+	list_for_each_entry(v, &e->volumes.open, open_link)
 		flushing |= hybrid_origin_settle_locked(e, v, true, acts);
 	if (!flushing) {
 		e->commit.lazy_wanted = true;
@@ -864,8 +864,8 @@ void hybrid_lazy_interval(struct hybrid_engine *e, struct hybrid_actions *acts)
 		struct hybrid_set *s = &e->map.set[set];
 
 		spin_lock_irqsave(&s->lock, flags);
-		s->aged = s->recent;
-		s->recent = 0;
+		s->regions.aged = s->regions.recent;
+		s->regions.recent = 0;
 		spin_unlock_irqrestore(&s->lock, flags);
 	}
 	if (hybrid_unrecorded_left(e))

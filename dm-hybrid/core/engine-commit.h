@@ -19,8 +19,15 @@ enum meta_state {
 /* The operation on metadata under way.  There is one at a time. */
 struct hybrid_meta {
 	u8 state;			/* enum meta_state */
+	struct hybrid_ident id;		/* of all blocks of metadata */
 	struct hybrid_op op;
 	struct hybrid_segment segment[CHECKPOINT_BLOCKS];
+};
+
+/* A volume's data in the cache device's volatile memory. */
+struct hybrid_volume_commit {
+	bool written;			/* since the last flush: note_cache_written() */
+	bool flushing;			/* the present commit makes that durable */
 };
 
 /* The next journal entry, and the one being written. */

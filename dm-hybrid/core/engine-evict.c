@@ -105,15 +105,15 @@ static void enter_grace(struct hybrid_engine *e, u32 set, u32 i)
 	hybrid_set_unhash(&e->map, s, i);
 	hybrid_set_flags(s, i, BLOCK_GRACE, (u8)~BLOCK_GRACE);
 	s->nr_grace++;
-	set_bit(set, e->grace.sets);
+	set_bit(set, e->evict.grace.sets);
 	/*
 	 * Pairs with grace_poll(), twice.  Readers cannot find the block in a period whose
 	 * beginning is not visible here.  And if such a period takes the wish below for an
 	 * older one, its end finds the set.
 	 */
 	smp_mb();
-	s->stamp[i] = READ_ONCE(e->grace.started);
-	WRITE_ONCE(e->grace.wanted, true);
+	s->stamp[i] = READ_ONCE(e->evict.grace.started);
+	WRITE_ONCE(e->evict.grace.wanted, true);
 }
 
 static void remove_block(struct hybrid_engine *e, u32 set, u32 i, bool evicted)
@@ -122,7 +122,7 @@ static void remove_block(struct hybrid_engine *e, u32 set, u32 i, bool evicted)
 
 	engine_assert(e, (s->flags[i] & (BLOCK_MAPPED | BLOCK_BUSY)) == BLOCK_MAPPED);
 	hybrid_set_note_remove(&e->map, s, i, evicted);
-	atomic_dec(&key_volume(e, s->key[i])->nr_cached);
+	atomic_dec(&key_volume(e, s->key[i])->blocks.cached);
 	if (s->flags[i] & BLOCK_JMAPPED) {
 		hybrid_set_flags(s, i, BLOCK_REMOVED, BLOCK_MAPPED);
 		hybrid_mark_must(e, set, i);
@@ -152,7 +152,7 @@ void hybrid_place_failed(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_
 
 	lockdep_assert_held(&s->lock);
 	/* A failed read may be reported after its block has left. */
-	if (!s->flags[i] || READ_ONCE(e->failed))
+	if (!s->flags[i] || READ_ONCE(e->life.failed))
 		return;
 	if (hybrid_place_note(e, set, i) && hybrid_evict_block(e, set, i))
 		want(acts, WANT_COMMIT);
@@ -179,7 +179,7 @@ bool hybrid_resurrect(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_act
 	}
 	hybrid_set_flags(s, i, BLOCK_MAPPED, BLOCK_REMOVED);
 	hybrid_set_note_insert(&e->map, s, i);
-	atomic_inc(&key_volume(e, s->key[i])->nr_cached);
+	atomic_inc(&key_volume(e, s->key[i])->blocks.cached);
 	return true;
 }
 
@@ -193,7 +193,7 @@ static int ahead_victim(struct hybrid_engine *e, struct hybrid_set *s)
 	u32 size = e->map.set_size, some = size / 16, n, i;
 	int victim = -1;
 
-	for (n = 0, i = READ_ONCE(e->ahead_next); n < size; n++, i++) {
+	for (n = 0, i = READ_ONCE(e->evict.ahead_next); n < size; n++, i++) {
 		if (i >= size)
 			i = 0;
 		if ((s->flags[i] & (BLOCK_AHEAD | BLOCK_KEPT)) != BLOCK_AHEAD)
@@ -259,7 +259,7 @@ static int find_victim(struct hybrid_engine *e, struct hybrid_set *s, struct vic
 	}
 	i = ahead_victim(e, s);
 	if (i >= 0) {
-		WRITE_ONCE(e->ahead_next, i + 1);
+		WRITE_ONCE(e->evict.ahead_next, i + 1);
 		return i;
 	}
 	return unkept_victim(e, s, f);
@@ -270,7 +270,7 @@ void hybrid_evict(struct hybrid_engine *e, const struct hybrid_io *io, struct hy
 	u32 set = io->set;
 	struct hybrid_set *s = &e->map.set[set];
 	struct victim_filter f = { .e = e, .s = s, .ahead = io->flags & HYBRID_IO_AHEAD };
-	u32 most = 4, enough = max(e->reserve, 1U);
+	u32 most = 4, enough = max(e->evict.reserve, 1U);
 	int i;
 
 	lockdep_assert_held(&s->lock);
@@ -286,7 +286,7 @@ void hybrid_evict(struct hybrid_engine *e, const struct hybrid_io *io, struct hy
 	}
 	if (READ_ONCE(e->writebacks.urgent))
 		want_writeback(acts, NULL);
-	if (s->nr_free <= e->reserve / 2 && leaving(e, s))
+	if (s->nr_free <= e->evict.reserve / 2 && leaving(e, s))
 		want(acts, WANT_COMMIT);
 }
 
@@ -307,11 +307,11 @@ static bool phase_empty(struct hybrid_engine *e, u32 phase)
 
 	/* Leaves first: a reader counted there was counted entering, too. */
 	for_each_possible_cpu(cpu)
-		leave += READ_ONCE(per_cpu_ptr(e->readers, cpu)->leave[phase]);
+		leave += READ_ONCE(per_cpu_ptr(e->evict.readers, cpu)->leave[phase]);
 	/* Pairs with epoch_enter() and epoch_leave(). */
 	smp_mb();
 	for_each_possible_cpu(cpu)
-		enter += READ_ONCE(per_cpu_ptr(e->readers, cpu)->enter[phase]);
+		enter += READ_ONCE(per_cpu_ptr(e->evict.readers, cpu)->enter[phase]);
 	return enter == leave;
 }
 
@@ -323,11 +323,11 @@ static bool phase_empty(struct hybrid_engine *e, u32 phase)
 static void grace_poll(struct hybrid_engine *e)
 {
 	lockdep_assert_held(&e->lock);
-	if (!e->grace.stage) {
-		if (!READ_ONCE(e->grace.wanted))
+	if (!e->evict.grace.stage) {
+		if (!READ_ONCE(e->evict.grace.wanted))
 			return;
-		WRITE_ONCE(e->grace.wanted, false);
-		WRITE_ONCE(e->grace.started, e->grace.started + 1);
+		WRITE_ONCE(e->evict.grace.wanted, false);
+		WRITE_ONCE(e->evict.grace.started, e->evict.grace.started + 1);
 		/*
 		 * Pairs with enter_grace().  Removed blocks can no longer be found when the
 		 * phase is flipped.  The order in which others see the two stores above does
@@ -335,21 +335,21 @@ static void grace_poll(struct hybrid_engine *e)
 		 * was taken back.
 		 */
 		smp_mb();
-		e->grace.stage = 1;
-		WRITE_ONCE(e->grace.phase, e->grace.phase + 1);
+		e->evict.grace.stage = 1;
+		WRITE_ONCE(e->evict.grace.phase, e->evict.grace.phase + 1);
 	}
-	for (; e->grace.stage <= 2; e->grace.stage++) {
+	for (; e->evict.grace.stage <= 2; e->evict.grace.stage++) {
 		/* The flip before the look; pairs with epoch_enter(). */
 		smp_mb();
-		if (!phase_empty(e, (e->grace.phase + 1) & 1)) {
-			WRITE_ONCE(e->grace.wanted, true);
+		if (!phase_empty(e, (e->evict.grace.phase + 1) & 1)) {
+			WRITE_ONCE(e->evict.grace.wanted, true);
 			return;
 		}
-		if (e->grace.stage == 1)
-			WRITE_ONCE(e->grace.phase, e->grace.phase + 1);
+		if (e->evict.grace.stage == 1)
+			WRITE_ONCE(e->evict.grace.phase, e->evict.grace.phase + 1);
 	}
-	e->grace.stage = 0;
-	e->grace.done = e->grace.started;
+	e->evict.grace.stage = 0;
+	e->evict.grace.done = e->evict.grace.started;
 }
 
 static void reclaim_set(struct hybrid_engine *e, u32 set, u32 done)
@@ -367,7 +367,7 @@ static void reclaim_set(struct hybrid_engine *e, u32 set, u32 done)
 		s->nr_grace--;
 	}
 	if (!s->nr_grace)
-		clear_bit(set, e->grace.sets);
+		clear_bit(set, e->evict.grace.sets);
 	hybrid_trim_note(e, set);
 	spin_unlock_irqrestore(&s->lock, flags);
 }
@@ -382,18 +382,18 @@ void hybrid_reclaim(struct hybrid_engine *e, struct hybrid_actions *acts)
 	unsigned long flags;
 	u32 set, before, done;
 
-	if (!READ_ONCE(e->grace.wanted))
+	if (!READ_ONCE(e->evict.grace.wanted))
 		return;
 	spin_lock_irqsave(&e->lock, flags);
-	before = e->grace.done;
+	before = e->evict.grace.done;
 	grace_poll(e);
-	done = e->grace.done;
+	done = e->evict.grace.done;
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (done == before)
 		return;
-	for_each_set_bit(set, e->grace.sets, e->map.nr_sets)
+	for_each_set_bit(set, e->evict.grace.sets, e->map.nr_sets)
 		reclaim_set(e, set, done);
-	if (find_first_bit(e->grace.sets, e->map.nr_sets) < e->map.nr_sets)
-		WRITE_ONCE(e->grace.wanted, true);
+	if (find_first_bit(e->evict.grace.sets, e->map.nr_sets) < e->map.nr_sets)
+		WRITE_ONCE(e->evict.grace.wanted, true);
 	want(acts, WANT_ROOM);
 }

@@ -24,6 +24,13 @@ struct hybrid_grace {
 	unsigned long *sets;		/* with blocks that wait for a period */
 };
 
+struct hybrid_evict {
+	struct hybrid_readers __percpu *readers;
+	struct hybrid_grace grace;
+	u32 reserve;			/* free blocks to keep in each set */
+	u32 ahead_next;			/* index in any set from which ahead_victim() searches */
+};
+
 /* Restores the reserve of free blocks in the set of @io.  Under the set's lock. */
 void hybrid_evict(struct hybrid_engine *e, const struct hybrid_io *io, struct hybrid_actions *acts);
 /* Does the set have an evictable block that was never read?  Under the set's lock. */

@@ -52,7 +52,7 @@ void hybrid_origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volu
 				     struct hybrid_actions *acts)
 {
 	lockdep_assert_held(&e->lock);
-	if (!list_empty(&v->flush.next) || (v->flush.again && !v->suspended))
+	if (!list_empty(&v->flush.next) || (v->flush.again && !is_suspended(v)))
 		hybrid_origin_flush_locked(e, v, acts);
 }
 
@@ -87,7 +87,7 @@ bool hybrid_origin_settle_locked(struct hybrid_engine *e, struct hybrid_volume *
 				 struct hybrid_actions *acts)
 {
 	lockdep_assert_held(&e->lock);
-	if (v->suspended || v->flush.error || v->flush.last_write <= v->flush.flushed)
+	if (is_suspended(v) || v->flush.error || v->flush.last_write <= v->flush.flushed)
 		return false;
 	v->writeback.flush_batch = true;
 	v->flush.lazy |= record;
@@ -142,7 +142,7 @@ bool hybrid_record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_
 	struct hybrid_volume *v = key_volume(e, s->key[i]);
 	u64 left = hybrid_replaced_granules(e, s, i);
 
-	if (s->ending & region_bit(i))
+	if (s->regions.ending & region_bit(i))
 		return false;
 	if (drains(e, v))
 		left |= block_mask(e, s, MASK_JDIRTY, i) & ~block_mask(e, s, MASK_DIRTY, i);

@@ -167,7 +167,7 @@ int hybrid_volume_grow(struct hybrid_engine *e, struct hybrid_volume *v, u64 ori
 	u64 old = v->info.data_sectors, new = hybrid_volume_room(&v->info, origin_sectors);
 	int r;
 
-	if (READ_ONCE(e->failed))
+	if (READ_ONCE(e->life.failed))
 		return -EIO;
 	if (new < old)
 		return -ENOSPC;

@@ -13,7 +13,7 @@ static bool read_hit(struct hybrid_engine *e, struct hybrid_io *io)
 
 	io->phase = epoch_enter(e);
 	i = hybrid_set_read_hit(&e->map, s, io->key, io->mask);
-	if (i < 0 || READ_ONCE(e->failed)) {
+	if (i < 0 || READ_ONCE(e->life.failed)) {
 		epoch_leave(e, io->phase);
 		return false;
 	}
@@ -53,14 +53,15 @@ static bool write_hit(struct hybrid_engine *e, struct hybrid_io *io)
 
 	spin_lock_irqsave(&s->lock, flags);
 	i = hybrid_set_find(&e->map, s, io->key);
-	hit = rewrites(e, s, io, i) && !READ_ONCE(e->failed) && !READ_ONCE(io->volume->ranges.nr);
+	hit = rewrites(e, s, io, i) && !READ_ONCE(e->life.failed) &&
+	      !READ_ONCE(io->volume->ranges.nr);
 	if (hit) {
 		io->idx = i;
 		io->to_cache = io->mask;
 		io->to_origin = 0;
 		io->overwritten = io->mask;
 		io->state = IO_REWRITE;
-		s->recent |= region_bit(i);
+		s->regions.recent |= region_bit(i);
 		hlist_add_head(&io->inflight, &s->inflight);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);

@@ -6,21 +6,35 @@
 #ifndef DM_HYBRID_ENGINE_INTERNAL_H
 #define DM_HYBRID_ENGINE_INTERNAL_H
 
-#include "engine-block.h"
 #include "engine-grow.h"
 #include "engine-io.h"
 #include "engine-queue.h"
 #include "engine-read.h"
 #include "engine-state.h"
-#include "engine-volume.h"
 #include "engine-write.h"
 
 /* The state in RAM cannot be trusted: see engine_assert(). */
 static inline void engine_inconsistent(struct hybrid_engine *e)
 {
-	WRITE_ONCE(e->inconsistent, true);
+	WRITE_ONCE(e->life.inconsistent, true);
 	/* As in fail_pool() */
-	smp_store_release(&e->failed, true);
+	smp_store_release(&e->life.failed, true);
+}
+
+/* Without the lock, too */
+static inline bool is_loaded(const struct hybrid_engine *e)
+{
+	return READ_ONCE(e->life.state) != POOL_STOPPED;
+}
+
+static inline bool is_stopping(const struct hybrid_engine *e)
+{
+	return READ_ONCE(e->life.state) == POOL_STOPPING;
+}
+
+static inline bool is_suspended(const struct hybrid_volume *v)
+{
+	return READ_ONCE(v->state) == VOLUME_SUSPENDED;
 }
 
 /*
@@ -56,7 +70,7 @@ static inline unsigned long *alloc_bits(u32 nr)
 /* Counts sectors written to the cache device, except metadata. */
 static inline void cache_wears(struct hybrid_engine *e, u32 sectors)
 {
-	this_cpu_add(e->readers->cache_written, sectors);
+	this_cpu_add(e->evict.readers->cache_written, sectors);
 }
 
 static inline void act(struct hybrid_actions *acts, struct hybrid_op *op)
@@ -123,9 +137,9 @@ static inline void count_cache_error(struct hybrid_engine *e, struct hybrid_volu
 static inline void put_state(struct hybrid_engine *e, u32 state, bool begins, bool ends)
 {
 	if (begins)
-		WRITE_ONCE(e->state, e->state | state);
+		WRITE_ONCE(e->life.flags, e->life.flags | state);
 	else if (ends)
-		WRITE_ONCE(e->state, e->state & ~state);
+		WRITE_ONCE(e->life.flags, e->life.flags & ~state);
 }
 
 static inline void complete_io(struct hybrid_io *io, int error, struct hybrid_actions *acts)
@@ -145,7 +159,7 @@ static inline void note_cache_written(struct hybrid_volume *v)
 {
 	/* The commit that takes the note finds the mark; pairs with cache_written_to_flushing(). */
 	smp_mb();
-	WRITE_ONCE(v->cache_written, true);
+	WRITE_ONCE(v->commit.written, true);
 }
 
 static inline u64 block_mask(const struct hybrid_engine *e, const struct hybrid_set *s,
@@ -161,7 +175,7 @@ static inline struct hybrid_volume *volume_of(const struct hybrid_engine *e, u32
 
 	if (id >= HYBRID_MAX_VOLUMES)
 		return NULL;
-	some = e->volumes[id / VOLUMES_TOGETHER];
+	some = e->volumes.group[id / VOLUMES_TOGETHER];
 	return some ? some[id % VOLUMES_TOGETHER] : NULL;
 }
 
@@ -224,7 +238,7 @@ static inline bool drains(const struct hybrid_engine *e, const struct hybrid_vol
 /* Number of blocks of @v that are dirty in RAM, or on record if that is larger. */
 static inline u32 dirty_blocks(const struct hybrid_volume *v)
 {
-	return max(atomic_read(&v->nr_dirty), atomic_read(&v->nr_jdirty));
+	return max(atomic_read(&v->blocks.dirty), atomic_read(&v->blocks.jdirty));
 }
 
 /*
@@ -253,13 +267,13 @@ static inline u32 leaving(const struct hybrid_engine *e, const struct hybrid_set
 /* Sectors in granules of @v that are dirty in RAM or on record. */
 static inline u64 dirty_sectors(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	return (u64)atomic64_read(&v->nr_granules) << e->g->granule_shift;
+	return (u64)atomic64_read(&v->blocks.granules) << e->g->granule_shift;
 }
 
 /* Has @v reached its limit of dirty blocks, which hybrid_room_share() sets? */
 static inline bool room_used_up(const struct hybrid_volume *v)
 {
-	return (u32)atomic_read(&v->nr_dirty) >= READ_ONCE(v->most_dirty);
+	return (u32)atomic_read(&v->blocks.dirty) >= READ_ONCE(v->blocks.most_dirty);
 }
 
 /* The mode that writes follow. */
@@ -283,7 +297,7 @@ static inline bool somebody_waits(const struct hybrid_set *s)
  */
 static inline bool may_try_again(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	return !READ_ONCE(v->suspended) && !READ_ONCE(e->stopping) && !READ_ONCE(e->failed);
+	return !is_suspended(v) && !is_stopping(e) && !READ_ONCE(e->life.failed);
 }
 
 /*
@@ -370,8 +384,8 @@ static inline void io_locate(const struct hybrid_engine *e, struct hybrid_io *io
 /* Notes users' I/O to the volume, except read hits.  Writes at most once in an interval. */
 static inline void note_foreground(struct hybrid_volume *v)
 {
-	if (!READ_ONCE(v->foreground))
-		WRITE_ONCE(v->foreground, true);
+	if (!READ_ONCE(v->users.now))
+		WRITE_ONCE(v->users.now, true);
 }
 
 /*
@@ -380,15 +394,15 @@ static inline void note_foreground(struct hybrid_volume *v)
  */
 static inline bool users_idle(const struct hybrid_volume *v)
 {
-	return !READ_ONCE(v->foreground) && !READ_ONCE(v->foreground_before);
+	return !READ_ONCE(v->users.now) && !READ_ONCE(v->users.before);
 }
 
 /* Enters an epoch of lock-free readers (engine-evict.c); returns the phase for epoch_leave(). */
 static inline u32 epoch_enter(struct hybrid_engine *e)
 {
-	u32 phase = READ_ONCE(e->grace.phase) & 1;
+	u32 phase = READ_ONCE(e->evict.grace.phase) & 1;
 
-	this_cpu_inc(e->readers->enter[phase]);
+	this_cpu_inc(e->evict.readers->enter[phase]);
 	/* Entered before anything is looked up. */
 	smp_mb();
 	return phase;
@@ -398,7 +412,7 @@ static inline void epoch_leave(struct hybrid_engine *e, u32 phase)
 {
 	/* All reads come before the block may go; pairs with phase_empty(). */
 	smp_mb();
-	this_cpu_inc(e->readers->leave[phase]);
+	this_cpu_inc(e->evict.readers->leave[phase]);
 }
 
 /* engine.c: only for the events there, and for tests of other files' functions */

@@ -81,7 +81,7 @@ static enum route route(struct hybrid_engine *e, struct hybrid_io *io,
 	spin_lock_irqsave(&s->lock, flags);
 	if (io->type == HYBRID_IO_WRITE && READ_ONCE(v->ranges.nr) && hybrid_range_wait(v, io))
 		r = ROUTE_TAKEN;
-	else if (READ_ONCE(e->failed))
+	else if (READ_ONCE(e->life.failed))
 		r = route_failed(e, s, io, acts);
 	else if (io->type == HYBRID_IO_READ)
 		r = hybrid_route_read(e, s, io, acts);

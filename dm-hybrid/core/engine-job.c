@@ -48,7 +48,7 @@ static void pool_create(struct hybrid_job_pool *p, u32 sectors, u32 own_sectors,
 
 static bool may_grow(const struct hybrid_engine *e, const struct hybrid_job_pool *p)
 {
-	u32 nr_open = max(READ_ONCE(e->nr_open), 1U);
+	u32 nr_open = max(READ_ONCE(e->volumes.nr_open), 1U);
 
 	return !READ_ONCE(p->nr_free) && p->most && READ_ONCE(p->nr) < p->most + nr_open - 1;
 }
@@ -163,7 +163,7 @@ void hybrid_jobs_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 	spin_lock_irqsave(&e->lock, flags);
 	for (k = 0; k < NR_JOB_KINDS; k++)
 		pool_tick(&e->jobs.pool[k], &out);
-	list_for_each_entry(v, &e->open_volumes, open_link)
+	list_for_each_entry(v, &e->volumes.open, open_link)
 		volume_tick(e, v, &woken);
 	spin_unlock_irqrestore(&e->lock, flags);
 	free_list(e, &out);
@@ -192,7 +192,7 @@ static enum job_kind kind_of(enum job_type type)
 static bool has_share(const struct hybrid_engine *e, const struct hybrid_job_pool *p,
 		      const struct hybrid_job_share *share)
 {
-	return share->nr >= max(p->most / max(e->nr_open, 1U), 1U);
+	return share->nr >= max(p->most / max(e->volumes.nr_open, 1U), 1U);
 }
 
 /* May a volume with that share take another job?  Under the engine's lock. */
@@ -272,7 +272,7 @@ void hybrid_jobs_release(struct hybrid_volume *v)
 static bool may_begin(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
 	lockdep_assert_held(&e->lock);
-	return v->open && !v->suspended && !e->stopping && !READ_ONCE(e->failed);
+	return v->state == VOLUME_OPEN && !is_stopping(e) && !READ_ONCE(e->life.failed);
 }
 
 /* Under the engine's lock. */
@@ -460,9 +460,9 @@ bool hybrid_fill_forbidden(struct hybrid_engine *e, struct hybrid_set *s, int i)
 
 	if (i < 0)
 		return false;
-	if (hybrid_replaced_granules(e, s, i) || (s->dropping & region_bit(i)))
+	if (hybrid_replaced_granules(e, s, i) || (s->regions.dropping & region_bit(i)))
 		return true;
-	if (s->dopen & region_bit(i))
+	if (s->regions.dopen & region_bit(i))
 		return false;
 	jclean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
 	return jclean & ~block_mask(e, s, MASK_VALID, i);

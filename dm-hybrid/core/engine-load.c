@@ -81,7 +81,7 @@ static int load_root(struct loader *l, struct hybrid_root_info *best)
 		r = read_blocks(e, hybrid_root_sector(e->g, area), 1, l->mem);
 		if (r)
 			break;
-		if (hybrid_root_decode(l->mem, e->g, &e->id, &root, generation, l->why) ||
+		if (hybrid_root_decode(l->mem, e->g, &e->meta.id, &root, generation, l->why) ||
 		    (root.sequence & 1) != area || (found && root.sequence < best->sequence))
 			continue;
 		found = true;
@@ -112,7 +112,7 @@ static int load_indexes(struct loader *l)
 		r = read_blocks(e, hybrid_index_sector(e->g, nr, gen), 1, l->mem);
 		if (r)
 			return r;
-		r = hybrid_index_decode(l->mem, e->g, &e->id, nr, gen,
+		r = hybrid_index_decode(l->mem, e->g, &e->meta.id, nr, gen,
 					e->cp.leaf_generation + nr * HYBRID_INDEX_LEAVES, l->why);
 		if (r)
 			return damaged(r);
@@ -220,7 +220,7 @@ static struct hybrid_volume *find_instance(struct loader *l, u32 instance)
 /* Looks up the volume whose blocks carry @instance. */
 static int look_up(struct loader *l, u32 instance)
 {
-	if (instance >= l->e->next_instance) {
+	if (instance >= l->e->volumes.next_instance) {
 		*l->why = "a block's volume instance was never given out";
 		return -EUCLEAN;
 	}
@@ -247,7 +247,7 @@ static int load_volumes(struct loader *l, u32 nr, void *block)
 	info = kcalloc(HYBRID_VOLUMES_PER_LEAF, sizeof(*info), GFP_KERNEL);
 	if (!info)
 		return -ENOMEM;
-	r = hybrid_volumes_decode(block, &e->id, nr, e->cp.leaf_generation[nr], info, l->why);
+	r = hybrid_volumes_decode(block, &e->meta.id, nr, e->cp.leaf_generation[nr], info, l->why);
 	if (r)
 		r = damaged(r);
 	for (k = 0; !r && k < HYBRID_VOLUMES_PER_LEAF; k++) {
@@ -255,7 +255,7 @@ static int load_volumes(struct loader *l, u32 nr, void *block)
 
 		if (info[k].state == HYBRID_VOLUME_FREE || id >= HYBRID_MAX_VOLUMES)
 			continue;
-		if (info[k].instance >= e->next_instance) {
+		if (info[k].instance >= e->volumes.next_instance) {
 			*l->why = "a volume's instance was never given out";
 			r = -EUCLEAN;
 			break;
@@ -280,7 +280,7 @@ static void unload(struct loader *l, struct hybrid_set *s, u32 i)
 	if (s->flags[i] & BLOCK_MAPPED) {
 		hybrid_put_dirty(l->e, s, i, 0);
 		hybrid_put_jdirty(l->e, s, i, 0);
-		atomic_dec(&key_volume(l->e, s->key[i])->nr_cached);
+		atomic_dec(&key_volume(l->e, s->key[i])->blocks.cached);
 		hybrid_set_unload(&l->e->map, s, i);
 	}
 	if (s->flags[i] & BLOCK_UNRESOLVED)
@@ -313,7 +313,7 @@ static __always_inline int find_key(struct loader *l, const struct hybrid_map *m
 		*l->why = "a block is in the wrong set";
 		return -EUCLEAN;
 	}
-	atomic_inc(&l->volume->nr_cached);
+	atomic_inc(&l->volume->blocks.cached);
 	return 1;
 }
 
@@ -418,11 +418,11 @@ static int load_map(struct loader *l, u32 nr, void *mem)
 	unsigned long flags;
 	int r;
 
-	r = hybrid_map_check(leaf, e->g, &e->id, nr, e->cp.leaf_generation[nr], count, l->why);
+	r = hybrid_map_check(leaf, e->g, &e->meta.id, nr, e->cp.leaf_generation[nr], count, l->why);
 	if (r)
 		return damaged(r);
 	spin_lock_irqsave(&s->lock, flags);
-	s->jopen |= (u64)le16_to_cpu(leaf->open_regions) << first / HYBRID_REGION_BLOCKS;
+	s->regions.jopen |= (u64)le16_to_cpu(leaf->open_regions) << first / HYBRID_REGION_BLOCKS;
 	r = load_keys(l, set, first, count, leaf);
 	if (!r) {
 		load_masks(l, set, first, count, leaf);
@@ -453,8 +453,8 @@ static int replay_apply(void *context, const struct hybrid_record *record)
 	if (le32_to_cpu(record->type) == HYBRID_RECORD_REGIONS) {
 		u64 open = le64_to_cpu(record->valid);
 
-		hybrid_mark_region_leaves(e, where, e->map.set[where].jopen ^ open);
-		e->map.set[where].jopen = open;
+		hybrid_mark_region_leaves(e, where, e->map.set[where].regions.jopen ^ open);
+		e->map.set[where].regions.jopen = open;
 		return 0;
 	}
 	hybrid_mark_leaf(e, set, i);
@@ -486,7 +486,7 @@ static void forget_region(struct hybrid_engine *e, struct hybrid_set *s, u32 fir
 			set_put_mask(&e->map, s, MASK_VALID, i, dirty);
 			set_put_mask(&e->map, s, MASK_JVALID, i, dirty);
 		} else if (s->flags[i] & BLOCK_MAPPED) {
-			atomic_dec(&key_volume(e, s->key[i])->nr_cached);
+			atomic_dec(&key_volume(e, s->key[i])->blocks.cached);
 			hybrid_set_unload(&e->map, s, i);
 		}
 	}
@@ -515,11 +515,11 @@ static void set_loaded(struct hybrid_engine *e, u32 set)
 	u32 i;
 
 	spin_lock_irqsave(&s->lock, flags);
-	for (i = 0; s->jopen && i < e->map.set_size; i += HYBRID_REGION_BLOCKS)
-		if (s->jopen & region_bit(i))
+	for (i = 0; s->regions.jopen && i < e->map.set_size; i += HYBRID_REGION_BLOCKS)
+		if (s->regions.jopen & region_bit(i))
 			forget_region(e, s, i);
-	hybrid_mark_region_leaves(e, set, s->jopen);
-	s->jopen = 0;
+	hybrid_mark_region_leaves(e, set, s->regions.jopen);
+	s->regions.jopen = 0;
 	load_policy(e, s);
 	hybrid_set_loaded(&e->map, s);
 	spin_unlock_irqrestore(&s->lock, flags);
@@ -549,15 +549,14 @@ static int start(struct hybrid_engine *e, const char **why)
 {
 	int r;
 
-	e->id.epoch = e->ops->random(e);
+	e->meta.id.epoch = e->ops->random(e);
 	e->cp.clean = false;
 	r = write_checkpoint(e);
 	if (r) {
 		*why = "the cache device cannot be written";
 		return r;
 	}
-	WRITE_ONCE(e->stopping, false);
-	WRITE_ONCE(e->loaded, true);
+	WRITE_ONCE(e->life.state, POOL_RUNNING);
 	return 0;
 }
 
@@ -578,8 +577,8 @@ static int load(struct loader *l)
 		return -EUCLEAN;
 	}
 	e->cp.root_sequence = root.sequence;
-	e->id.epoch = root.epoch;
-	e->next_instance = root.next_instance;
+	e->meta.id.epoch = root.epoch;
+	e->volumes.next_instance = root.next_instance;
 	hybrid_wear_load(e, &root);
 	e->journal.tail = root.journal_tail;
 	e->journal.head = root.journal_head;
@@ -591,7 +590,7 @@ static int load(struct loader *l)
 	if (!r)
 		r = load_leaves(l, HYBRID_VOLUME_LEAVES, e->g->nr_leaves, load_map);
 	if (!r)
-		r = hybrid_journal_replay(&e->journal, &e->id, root.journal_head, replay_read,
+		r = hybrid_journal_replay(&e->journal, &e->meta.id, root.journal_head, replay_read,
 					  replay_apply, l, l->why);
 	if (r)
 		return damaged(r);
@@ -636,15 +635,14 @@ int hybrid_engine_restart(struct hybrid_engine *e, const char **why)
 	int r;
 
 	*why = "the pool has failed";
-	if (e->failed)
+	if (e->life.failed)
 		return -EIO;
 	e->trim.refused = false;
 	r = start(e, why);
 	if (r) {
 		/* The device died meanwhile: its volumes go on without it (P5). */
-		WRITE_ONCE(e->stopping, false);
-		WRITE_ONCE(e->loaded, true);
-		WRITE_ONCE(e->failed, true);
+		WRITE_ONCE(e->life.state, POOL_RUNNING);
+		WRITE_ONCE(e->life.failed, true);
 	}
 	return r;
 }

@@ -263,7 +263,7 @@ bool hybrid_volume_lost(struct hybrid_engine *e, struct hybrid_volume *v, u64 *c
 	u32 b, at, run = 0;
 	u64 rest;
 
-	if (!READ_ONCE(e->failed))
+	if (!READ_ONCE(e->life.failed))
 		return false;
 	rest = div_u64_rem(*cursor, granules, &at);
 	for (; rest < e->g->nr_blocks && !run; rest++, at = 0) {

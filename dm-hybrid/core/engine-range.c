@@ -75,13 +75,13 @@ static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	if (i < 0)
 		return io->wait;
 	if ((s->flags[i] & BLOCK_REMOVED) && !hybrid_resurrect(e, io->set, i, acts) &&
-	    !READ_ONCE(e->failed))
+	    !READ_ONCE(e->life.failed))
 		io->wait = WAIT_TRANSIT;
 	if (s->flags[i] & BLOCK_BUSY)
 		io->wait = WAIT_BUSY;
 	if (io->wait)
 		return true;
-	if (READ_ONCE(e->failed)) {
+	if (READ_ONCE(e->life.failed)) {
 		/* Fails as a write does: the record would undo it. */
 		if ((block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i)) & io->mask)
 			io->error = -EIO;
@@ -97,13 +97,13 @@ static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 		io->wait = WAIT_RECORD;
 		return true;
 	}
-	if ((s->dropping & region_bit(i)) || !hybrid_record_first(e, io->set, i, acts)) {
+	if ((s->regions.dropping & region_bit(i)) || !hybrid_record_first(e, io->set, i, acts)) {
 		io->wait = WAIT_RECORD;
 		return true;
 	}
-	s->recent |= region_bit(i);
+	s->regions.recent |= region_bit(i);
 	jclean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
-	if ((jclean & io->mask) && !(s->dopen & region_bit(i)) && range_to_origin(io)) {
+	if ((jclean & io->mask) && !(s->regions.dopen & region_bit(i)) && range_to_origin(io)) {
 		hybrid_open_region(e, io->set, i, acts);
 		io->wait = WAIT_OPEN;
 		return true;
@@ -224,7 +224,7 @@ static void drop_granules(struct hybrid_engine *e, struct hybrid_io *io, int err
 		u64 drop = error ? io->mask & ~dirty : io->mask;
 		/* Dirty in RAM or on record, or the record that ends it is on its way */
 		bool ends = (drop & (dirty | block_mask(e, s, MASK_JDIRTY, i))) ||
-			    (s->ending & region_bit(i));
+			    (s->regions.ending & region_bit(i));
 
 		hybrid_put_dirty(e, s, i, dirty & ~drop);
 		hybrid_set_invalidate(&e->map, s, i, drop);
@@ -265,7 +265,7 @@ enum hybrid_map_result hybrid_range_io(struct hybrid_engine *e, struct hybrid_io
 	}
 	if (!prepare_blocks(e, io, acts))
 		return HYBRID_MAP_TAKEN;
-	if (READ_ONCE(e->failed) && v->sb.present && READ_ONCE(v->sb.state) != SB_ALONE &&
+	if (READ_ONCE(e->life.failed) && v->sb.present && READ_ONCE(v->sb.state) != SB_ALONE &&
 	    (io->error || range_to_origin(io))) {
 		/* This is rare, so the range simply begins anew. */
 		io->state = IO_NEW;
@@ -280,7 +280,7 @@ enum hybrid_map_result hybrid_range_io(struct hybrid_engine *e, struct hybrid_io
 		return HYBRID_MAP_TAKEN;
 	}
 	if (!range_to_origin(io)) {
-		if (!READ_ONCE(e->failed))
+		if (!READ_ONCE(e->life.failed))
 			drop_range(e, io, 0);
 		range_leave(e, io, acts);
 		complete_io(io, 0, acts);

@@ -118,7 +118,7 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 	hybrid_fill_add(e, s, job, io->key, i, mask);
 	fill_ahead(e, s, io, job, from, to, admitted, acts);
 	hybrid_fill_start(e, job, io, acts);
-	if (s->nr_free < e->reserve)
+	if (s->nr_free < e->evict.reserve)
 		hybrid_evict(e, io, acts);
 	return ROUTE_TAKEN;
 }

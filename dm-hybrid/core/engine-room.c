@@ -50,20 +50,20 @@ void hybrid_room_create(struct hybrid_volume *v)
 
 void hybrid_room_share(struct hybrid_engine *e)
 {
-	u32 nr = e->g->nr_blocks, share = nr / (KEPT_FREE * max(e->nr_open, 1U)), dirty;
+	u32 nr = e->g->nr_blocks, share = nr / (KEPT_FREE * max(e->volumes.nr_open, 1U)), dirty;
 	struct hybrid_volume *v;
 	/* Closed volumes have dirty blocks, too. */
-	u64 taken = atomic_read(&e->nr_dirty);
+	u64 taken = atomic_read(&e->writebacks.nr_dirty);
 
-	list_for_each_entry(v, &e->open_volumes, open_link) {
-		dirty = atomic_read(&v->nr_dirty);
+	list_for_each_entry(v, &e->volumes.open, open_link) {
+		dirty = atomic_read(&v->blocks.dirty);
 		taken += share - min(share, dirty);
 	}
-	list_for_each_entry(v, &e->open_volumes, open_link) {
-		u64 mine = max_t(u32, atomic_read(&v->nr_dirty), share);
+	list_for_each_entry(v, &e->volumes.open, open_link) {
+		u64 mine = max_t(u32, atomic_read(&v->blocks.dirty), share);
 		u64 others = taken - min(taken, mine);
 
-		WRITE_ONCE(v->most_dirty, max_t(u64, nr - min_t(u64, nr, others), share));
+		WRITE_ONCE(v->blocks.most_dirty, max_t(u64, nr - min_t(u64, nr, others), share));
 	}
 }
 
@@ -82,7 +82,7 @@ static bool flushing(const struct hybrid_volume *v)
 /* Must blocks that were written back become free, or known to be clean, soon? */
 static bool is_urgent(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	u64 dirty = (u64)atomic_read(&e->nr_dirty) * 100;
+	u64 dirty = (u64)atomic_read(&e->writebacks.nr_dirty) * 100;
 
 	return !list_empty(&e->room.waiters) ||
 	       dirty > (u64)e->g->nr_blocks * e->config.high_watermark || is_draining(e, v);
@@ -112,8 +112,8 @@ bool hybrid_room_wait(struct hybrid_engine *e, const struct hybrid_set *s, struc
 	spin_lock_irqsave(&e->lock, flags);
 	if (!io->room_since)
 		io->room_since = r->tick;
-	waits = r->stalled < STALLED_TICKS && !v->writeback.paused && !v->suspended &&
-		!e->stopping && r->tick - io->room_since < WAIT_TICKS;
+	waits = r->stalled < STALLED_TICKS && !v->writeback.paused && !is_suspended(v) &&
+		!is_stopping(e) && r->tick - io->room_since < WAIT_TICKS;
 	if (waits)
 		list_add_tail(&io->link, &r->waiters);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -234,7 +234,7 @@ void hybrid_room_tick_flush(struct hybrid_engine *e, struct hybrid_actions *acts
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	list_for_each_entry(v, &e->open_volumes, open_link) {
+	list_for_each_entry(v, &e->volumes.open, open_link) {
 		reads_tick(v);
 		flush_batch(e, v, true, acts);
 	}

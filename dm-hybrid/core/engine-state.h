@@ -11,6 +11,7 @@
 #define DM_HYBRID_ENGINE_STATE_H
 
 #include "engine-admit.h"
+#include "engine-block.h"
 #include "engine-checkpoint.h"
 #include "engine-commit.h"
 #include "engine-evict.h"
@@ -24,11 +25,11 @@
 #include "engine-superblock.h"
 #include "engine-sweep.h"
 #include "engine-trim.h"
+#include "engine-volume.h"
 #include "engine-wear.h"
 #include "engine-writeback.h"
 #include "journal.h"
 
-#define VOLUMES_TOGETHER	64
 #define MS_PER_SECOND		1000ULL
 
 struct hybrid_counters {
@@ -38,31 +39,29 @@ struct hybrid_counters {
 	u32 rest_debt;			/* see REST_COST */
 };
 
+/* Was there users' I/O to a volume?  READ_ONCE without the lock. */
+struct hybrid_foreground {
+	bool now;			/* since the last tick */
+	bool before;			/* between the two ticks before */
+};
+
 struct hybrid_volume {
 	struct hybrid_engine *e;
 	u32 id;
-	bool claimed;			/* open, or being opened or closed */
-	bool open, suspended;
+	u8 state;			/* enum volume_state; READ_ONCE without the lock */
 	u32 origin_traits;		/* HYBRID_ORIGIN_*; READ_ONCE without the lock */
 	struct hybrid_volume_info info;
 	u32 mode;			/* READ_ONCE without the lock */
 	u64 cutoff;
-	bool foreground;		/* users' I/O in this interval; READ_ONCE without lock */
-	bool foreground_before;		/* ... in the one before */
 	void *context;
 	struct hybrid_counters __percpu *counters;
-	atomic_t nr_dirty;		/* blocks dirty in RAM */
-	atomic_t nr_jdirty;		/* blocks dirty in the journal */
-	u32 most_dirty;			/* limit on nr_dirty; READ_ONCE without the lock */
-	atomic_t nr_cached;
+	struct hybrid_foreground users;
+	struct hybrid_volume_blocks blocks;
 	struct hybrid_drain drain;	/* requested, or for a mode switch */
 	bool healthy_again;		/* since it was opened: HYBRID_STATE_HEALTHY_AGAIN */
 	u64 merged;			/* sectors: see struct hybrid_volume_status */
-	struct list_head open_link;	/* of open_volumes */
-	bool cache_written;		/* since the last flush: note_cache_written() */
-	bool cache_flushing;		/* the present commit makes that durable */
-	/* Granules dirty in RAM or in the journal; stands here, apart from fields that hits read */
-	atomic64_t nr_granules;
+	struct list_head open_link;	/* of hybrid_volumes.open */
+	struct hybrid_volume_commit commit;
 	struct hybrid_origin_flush flush;
 	struct hybrid_origin_sb sb;
 	struct list_head lost_link;	/* of hybrid_lost.waiters */
@@ -79,6 +78,21 @@ struct hybrid_stats {
 	u64 journal_writes, journal_records, checkpoints;
 	u64 metadata_writes, cache_flushes, trimmed;
 	atomic64_t evictions, errors[NR_CACHE_ERRORS];
+	u64 ram;			/* bytes */
+};
+
+enum pool_life {
+	POOL_STOPPED,			/* or not loaded yet */
+	POOL_RUNNING,
+	POOL_STOPPING,
+};
+
+struct hybrid_life {
+	u8 state;			/* enum pool_life; READ_ONCE without the lock */
+	bool failed;			/* ends with the engine; likewise */
+	bool inconsistent;		/* an assertion failed; likewise */
+	bool stop_tried;		/* to record everything, before the last checkpoint */
+	u32 flags;			/* enum hybrid_state: with hysteresis, by the tick */
 };
 
 struct hybrid_engine {
@@ -87,23 +101,13 @@ struct hybrid_engine {
 	struct hybrid_config config;
 	struct hybrid_sb sb;
 	struct hybrid_geometry *g;	/* &sb.geometry */
-	struct hybrid_ident id;
 	struct hybrid_map map;
-	struct hybrid_volume **volumes[HYBRID_MAX_VOLUMES / VOLUMES_TOGETHER];	/* volume_of() */
-	struct list_head open_volumes;
-	u32 nr_open;
-	u32 reserve;			/* free blocks to keep in each set */
-	u32 ahead_next;			/* index in any set from which ahead_victim() searches */
+	struct hybrid_volumes volumes;
+	struct hybrid_evict evict;
+	struct hybrid_life life;
 	struct hybrid_wear wear;
-	u32 state;			/* enum hybrid_state: with hysteresis, by the tick */
-	bool loaded, failed, stopping, stop_tried;
-	bool inconsistent;		/* an assertion failed; READ_ONCE without the lock */
 	spinlock_t lock;		/* see above */
 	u64 now;			/* ms, time of the last tick */
-
-	/* Lock-free readers */
-	struct hybrid_readers __percpu *readers;
-	struct hybrid_grace grace;
 
 	/* Metadata: one operation at a time */
 	struct hybrid_journal journal;
@@ -111,7 +115,6 @@ struct hybrid_engine {
 	struct hybrid_commit commit;
 
 	struct hybrid_checkpoint cp;
-	u32 next_instance;		/* for a volume */
 
 	struct hybrid_jobs jobs;
 	struct hybrid_runs runs;
@@ -123,10 +126,7 @@ struct hybrid_engine {
 
 	struct hybrid_lost lost;
 
-	atomic_t nr_dirty, nr_jdirty;
-
 	struct hybrid_stats stats;
-	u64 ram;
 };
 
 #endif

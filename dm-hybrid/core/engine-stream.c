@@ -157,7 +157,7 @@ bool hybrid_stream_spreads(struct hybrid_engine *e, struct hybrid_set *s,
 
 	lockdep_assert_held(&s->lock);
 	if (run > LONGEST_SPREAD * cache || READ_ONCE(e->wear.endurance) != ENDURANCE_PLENTY ||
-	    s->nr_free <= e->reserve / 2)
+	    s->nr_free <= e->evict.reserve / 2)
 		return false;
 	first = hybrid_key(io->volume->id, to_oblock((from + e->g->block_sectors - 1) >>
 						     e->g->block_shift));
@@ -165,7 +165,7 @@ bool hybrid_stream_spreads(struct hybrid_engine *e, struct hybrid_set *s,
 	if (i < 0 || !hybrid_evict_block(e, io->set, i))
 		return false;
 	/* An evicted block is free with the next commit; half of the reserve is for writes. */
-	if (s->nr_free <= e->reserve / 4 * 3)
+	if (s->nr_free <= e->evict.reserve / 4 * 3)
 		want(acts, WANT_COMMIT);
 	return true;
 }
@@ -265,7 +265,7 @@ bool hybrid_hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hyb
 static bool hold_allowed(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
 	return READ_ONCE(e->runs.nr_holds) < e->jobs.pool[AHEADS].most / 4 * 3 &&
-	       !READ_ONCE(e->failed) && READ_ONCE(v->mode) != HYBRID_MODE_PASSTHROUGH;
+	       !READ_ONCE(e->life.failed) && READ_ONCE(v->mode) != HYBRID_MODE_PASSTHROUGH;
 }
 
 /* Holds @n blocks from the job's key on.  Caller holds the set's lock. */
@@ -450,7 +450,7 @@ void hybrid_holds_tick(struct hybrid_engine *e)
 	list_for_each_entry(job, &e->runs.holds, held)
 		WRITE_ONCE(job->age, READ_ONCE(job->age) + 1);
 	spin_unlock_irqrestore(&e->lock, flags);
-	drop_holds(e, NULL, READ_ONCE(e->failed) ? 0 : HOLD_TICKS, HOLD_UNUSED);
+	drop_holds(e, NULL, READ_ONCE(e->life.failed) ? 0 : HOLD_TICKS, HOLD_UNUSED);
 }
 
 /* ---- for the simulator --------------------------------------------------- */

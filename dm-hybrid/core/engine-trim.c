@@ -20,7 +20,7 @@
 
 static u32 free_kept(const struct hybrid_engine *e)
 {
-	return 2 * e->reserve;
+	return 2 * e->evict.reserve;
 }
 
 void hybrid_trim_note(struct hybrid_engine *e, u32 set)
@@ -33,7 +33,7 @@ void hybrid_trim_note(struct hybrid_engine *e, u32 set)
 bool hybrid_trim_wanted(const struct hybrid_engine *e)
 {
 	return READ_ONCE(e->config.trim_rate) && !READ_ONCE(e->trim.refused) &&
-	       !READ_ONCE(e->failed) &&
+	       !READ_ONCE(e->life.failed) &&
 	       find_first_bit(e->trim.sets, e->map.nr_sets) < e->map.nr_sets;
 }
 
@@ -71,7 +71,7 @@ static bool may_begin(struct hybrid_engine *e)
 	bool begins;
 
 	spin_lock_irqsave(&e->lock, flags);
-	begins = !t->busy && t->credit > 0 && !e->stopping && READ_ONCE(e->loaded) &&
+	begins = !t->busy && t->credit > 0 && READ_ONCE(e->life.state) == POOL_RUNNING &&
 		 hybrid_trim_wanted(e);
 	if (begins)
 		t->busy = true;

@@ -7,7 +7,7 @@
 /* Makes sure that the table has a place for volume @id. */
 static bool have_place(struct hybrid_engine *e, u32 id)
 {
-	struct hybrid_volume ***some = &e->volumes[id / VOLUMES_TOGETHER], **new;
+	struct hybrid_volume ***some = &e->volumes.group[id / VOLUMES_TOGETHER], **new;
 	unsigned long flags;
 
 	if (*some)
@@ -23,7 +23,7 @@ static bool have_place(struct hybrid_engine *e, u32 id)
 
 void hybrid_volume_enter(struct hybrid_engine *e, u32 id, struct hybrid_volume *v)
 {
-	e->volumes[id / VOLUMES_TOGETHER][id % VOLUMES_TOGETHER] = v;
+	e->volumes.group[id / VOLUMES_TOGETHER][id % VOLUMES_TOGETHER] = v;
 }
 
 struct hybrid_volume *hybrid_volume_alloc(struct hybrid_engine *e, u32 id,
@@ -83,7 +83,7 @@ void hybrid_volumes_destroy(struct hybrid_engine *e)
 	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
 		hybrid_volume_free(volume_of(e, id));
 	for (id = 0; id < HYBRID_MAX_VOLUMES; id += VOLUMES_TOGETHER)
-		kfree(e->volumes[id / VOLUMES_TOGETHER]);
+		kfree(e->volumes.group[id / VOLUMES_TOGETHER]);
 }
 
 /* The last instance is never given out (-ENOSPC), so that there always is a next one. */
@@ -93,8 +93,8 @@ static int take_instance(struct hybrid_engine *e, u32 *instance)
 	int r = -ENOSPC;
 
 	spin_lock_irqsave(&e->lock, flags);
-	if (e->next_instance < U32_MAX) {
-		*instance = e->next_instance++;
+	if (e->volumes.next_instance < U32_MAX) {
+		*instance = e->volumes.next_instance++;
 		r = 0;
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -194,7 +194,7 @@ static int check_nonce(struct hybrid_engine *e, struct hybrid_volume *v, const c
 		*why = no_cold_start;
 		return new_instance(e, v);
 	}
-	if (atomic_read(&v->nr_jdirty)) {
+	if (atomic_read(&v->blocks.jdirty)) {
 		*why = "was written without its cache, which holds newer data of it";
 		return -EMEDIUMTYPE;
 	}
@@ -225,7 +225,7 @@ static int exchange_nonce(struct hybrid_engine *e, struct hybrid_volume *v)
 		return r;
 	hybrid_sb_paired(v, new);
 	v->sb.info.lost = 0;
-	if (atomic_read(&v->nr_jdirty))
+	if (atomic_read(&v->blocks.jdirty))
 		v->sb.info.flags |= HYBRID_SB_DIRTY;
 	v->sb.info.instance = v->info.instance;
 	v->sb.info.volume_id = v->id;
@@ -297,7 +297,7 @@ static int open_inplace(struct hybrid_engine *e, struct hybrid_volume *v, u64 se
 	if (v->info.data_sectors_new)
 		hybrid_volume_set_sizes(e, v, hybrid_volume_length(&v->info, sectors), 0);
 	*why = no_cold_start;
-	if (!atomic_read(&v->nr_jdirty))
+	if (!atomic_read(&v->blocks.jdirty))
 		return new_instance(e, v);
 	hybrid_each_block(e, v, forget_clean);
 	return e->ops->wait_checkpoint(e);
@@ -311,7 +311,7 @@ static int open_origin(struct hybrid_engine *e, struct hybrid_volume *v, u64 sec
 	v->healthy_again = false;
 	v->merged = 0;
 	*why = "belongs to a pool that has failed";
-	if (READ_ONCE(e->failed))
+	if (READ_ONCE(e->life.failed))
 		return -EIO;
 	*why = "cannot be flushed";
 	r = flush_origin(v);
@@ -363,11 +363,11 @@ static int volume_claim(struct hybrid_engine *e, u32 id, struct hybrid_volume **
 	if (!v || v->info.state != HYBRID_VOLUME_ACTIVE) {
 		*why = "is not in the pool's volume table";
 		r = -ENOENT;
-	} else if (v->claimed) {
+	} else if (v->state != VOLUME_CLOSED) {
 		*why = "is in use";
 		r = -EBUSY;
 	} else {
-		v->claimed = true;
+		v->state = VOLUME_CLAIMED;
 		*volume = v;
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -381,7 +381,7 @@ static void volume_release(struct hybrid_engine *e, struct hybrid_volume *v)
 	hybrid_jobs_release(v);
 	hybrid_sweep_destroy(v);
 	spin_lock_irqsave(&e->lock, flags);
-	v->claimed = false;
+	v->state = VOLUME_CLOSED;
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
@@ -421,15 +421,14 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	if (v->flush.error)
 		hybrid_each_block(e, v, distrust_origin);
 	spin_lock_irqsave(&e->lock, flags);
-	WRITE_ONCE(v->open, true);
-	WRITE_ONCE(v->suspended, false);
+	WRITE_ONCE(v->state, VOLUME_OPEN);
 	v->flush.error = 0;
 	v->sb.lost_known = false;
 	v->sb.lost_saved = false;
 	/* A mode that keeps nothing dirty begins with a drain (S14). */
 	drain_set(&v->drain, v->mode != HYBRID_MODE_WRITEBACK, 0);
-	WRITE_ONCE(e->nr_open, e->nr_open + 1);
-	list_add_tail(&v->open_link, &e->open_volumes);
+	WRITE_ONCE(e->volumes.nr_open, e->volumes.nr_open + 1);
+	list_add_tail(&v->open_link, &e->volumes.open);
 	hybrid_room_share(e);
 	spin_unlock_irqrestore(&e->lock, flags);
 	*volume = v;
@@ -469,7 +468,7 @@ static int settle_volume(struct hybrid_engine *e, struct hybrid_volume *v)
 
 int hybrid_volume_settle(struct hybrid_engine *e, struct hybrid_volume *v)
 {
-	return READ_ONCE(e->failed) ? -EIO : settle_volume(e, v);
+	return READ_ONCE(e->life.failed) ? -EIO : settle_volume(e, v);
 }
 
 /* Clears the flag of a clean volume's origin (J10): the clean records are durable. */
@@ -500,20 +499,20 @@ int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v)
 	unsigned long flags;
 	int r = -EIO;
 
-	if (!READ_ONCE(e->failed))
+	if (!READ_ONCE(e->life.failed))
 		r = settle_volume(e, v);
 	if (!r)
 		r = clear_dirty_flag(v);
-	else if (READ_ONCE(e->failed))
+	else if (READ_ONCE(e->life.failed))
 		close_failed(e, v);
 	spin_lock_irqsave(&e->lock, flags);
 	engine_assert(e, !v->jobs.nr && !v->writeback.nr_active);
 	engine_assert(e, list_empty(&v->jobs.waiters) && list_empty(&v->ranges.list));
-	WRITE_ONCE(v->open, false);
-	v->cache_written = false;
-	v->cache_flushing = false;
+	WRITE_ONCE(v->state, VOLUME_CLAIMED);
+	v->commit.written = false;
+	v->commit.flushing = false;
 	hybrid_jobs_unclaim(e, v);
-	WRITE_ONCE(e->nr_open, e->nr_open - 1);
+	WRITE_ONCE(e->volumes.nr_open, e->volumes.nr_open - 1);
 	list_del_init(&v->open_link);
 	hybrid_room_share(e);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -528,7 +527,7 @@ bool hybrid_volume_suspend(struct hybrid_engine *e, struct hybrid_volume *v,
 	bool done;
 
 	spin_lock_irqsave(&e->lock, flags);
-	WRITE_ONCE(v->suspended, true);
+	WRITE_ONCE(v->state, VOLUME_SUSPENDED);
 	spin_unlock_irqrestore(&e->lock, flags);
 	hybrid_holds_drop(e, v, HOLD_SUSPENDED);
 	spin_lock_irqsave(&e->lock, flags);
@@ -543,7 +542,7 @@ void hybrid_volume_resume(struct hybrid_engine *e, struct hybrid_volume *v,
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	WRITE_ONCE(v->suspended, false);
+	WRITE_ONCE(v->state, VOLUME_OPEN);
 	spin_unlock_irqrestore(&e->lock, flags);
 	hybrid_writeback_kick(e, v, acts);
 }
@@ -601,7 +600,7 @@ static void purge_block(struct hybrid_engine *e, u32 set, u32 i)
 
 	if (s->flags[i] & BLOCK_MAPPED) {
 		hybrid_set_note_remove(&e->map, s, i, false);
-		atomic_dec(&key_volume(e, s->key[i])->nr_cached);
+		atomic_dec(&key_volume(e, s->key[i])->blocks.cached);
 	}
 	hybrid_put_dirty(e, s, i, 0);
 	hybrid_put_jdirty(e, s, i, 0);
@@ -633,9 +632,9 @@ int hybrid_volume_delete(struct hybrid_engine *e, u32 id, bool drop_dirty)
 		return -ENOENT;
 	/* A tombstone that could not be recorded does not count. */
 	if (v->info.state == HYBRID_VOLUME_TOMBSTONE)
-		return READ_ONCE(e->failed) ? -EIO : 0;
+		return READ_ONCE(e->life.failed) ? -EIO : 0;
 	spin_lock_irqsave(&e->lock, flags);
-	busy = v->claimed || (!drop_dirty && dirty_blocks(v));
+	busy = v->state != VOLUME_CLOSED || (!drop_dirty && dirty_blocks(v));
 	if (!busy) {
 		v->info.state = HYBRID_VOLUME_TOMBSTONE;
 		hybrid_mark_volume_leaf(e, id);
@@ -806,14 +805,14 @@ void hybrid_volume_status(struct hybrid_engine *e, struct hybrid_volume *v,
 	int cpu, c;
 
 	memset(st, 0, sizeof(*st));
-	st->degraded = READ_ONCE(e->failed);
+	st->degraded = READ_ONCE(e->life.failed);
 	st->draining = drains(e, v) && dirty_blocks(v);
 	st->mode = READ_ONCE(v->mode);
 	st->drain_on = st->mode == HYBRID_MODE_WRITEBACK && drains(e, v);
 	st->cutoff = READ_ONCE(v->cutoff);
 	st->dirty = dirty_blocks(v);
 	st->dirty_sectors = dirty_sectors(e, v);
-	st->cached = atomic_read(&v->nr_cached);
+	st->cached = atomic_read(&v->blocks.cached);
 	st->lost = st->degraded ? st->dirty : 0;
 	st->merged = v->merged;
 	for_each_possible_cpu(cpu)
@@ -823,7 +822,7 @@ void hybrid_volume_status(struct hybrid_engine *e, struct hybrid_volume *v,
 
 u32 hybrid_volume_state(const struct hybrid_volume *v)
 {
-	return (READ_ONCE(v->e->failed) ? HYBRID_STATE_FAILED : 0) |
+	return (READ_ONCE(v->e->life.failed) ? HYBRID_STATE_FAILED : 0) |
 	       (READ_ONCE(v->drain.on) && !dirty_blocks(v) ? HYBRID_STATE_DRAINED : 0) |
 	       (v->healthy_again ? HYBRID_STATE_HEALTHY_AGAIN : 0);
 }

@@ -6,6 +6,23 @@
 #include "engine.h"
 #include "map.h"
 
+#define VOLUMES_TOGETHER	64
+
+/* The pool's volumes. */
+struct hybrid_volumes {
+	struct hybrid_volume **group[HYBRID_MAX_VOLUMES / VOLUMES_TOGETHER];	/* volume_of() */
+	struct list_head open;		/* hybrid_volume.open_link */
+	u32 nr_open;
+	u32 next_instance;		/* for the next volume created */
+};
+
+enum volume_state {
+	VOLUME_CLOSED,
+	VOLUME_CLAIMED,			/* being opened or closed */
+	VOLUME_OPEN,
+	VOLUME_SUSPENDED,
+};
+
 /* Allocates a volume outside any table; returns NULL if there is no memory.  May sleep. */
 struct hybrid_volume *hybrid_volume_alloc(struct hybrid_engine *e, u32 id,
 					  const struct hybrid_volume_info *info);

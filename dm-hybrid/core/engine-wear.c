@@ -24,7 +24,7 @@ static unsigned long cache_written_since(const struct hybrid_engine *e)
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		sectors += READ_ONCE(per_cpu_ptr(e->readers, cpu)->cache_written);
+		sectors += READ_ONCE(per_cpu_ptr(e->evict.readers, cpu)->cache_written);
 	return sectors - (unsigned long)READ_ONCE(e->wear.written);
 }
 

@@ -71,7 +71,7 @@ static bool room_to_write(struct hybrid_engine *e, struct hybrid_set *s,
 		want_writeback(acts, v);
 		return false;
 	}
-	if (s->nr_free <= e->reserve)
+	if (s->nr_free <= e->evict.reserve)
 		hybrid_evict(e, io, acts);
 	return s->nr_free;
 }
@@ -135,7 +135,7 @@ static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	if (i < 0)
 		return false;
 	/* Until the record is durable, granules that it drops count as clean (J4). */
-	if (s->dropping & region_bit(i)) {
+	if (s->regions.dropping & region_bit(i)) {
 		hybrid_wait_in_set(s, io, WAIT_RECORD);
 		return true;
 	}
@@ -150,9 +150,9 @@ static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 		return true;
 	}
 	jclean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
-	if ((jclean & io->mask) && !(s->dopen & region_bit(i))) {
+	if ((jclean & io->mask) && !(s->regions.dopen & region_bit(i))) {
 		/* It stays open for as long as after a write. */
-		s->recent |= region_bit(i);
+		s->regions.recent |= region_bit(i);
 		hybrid_open_region(e, io->set, i, acts);
 		hybrid_wait_in_set(s, io, WAIT_OPEN);
 		return true;
@@ -179,7 +179,7 @@ static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	hybrid_hold_forget(e, s, io->key, io->mask, HOLD_WRITTEN);
 	if (i < 0)
 		return;
-	s->recent |= region_bit(i);
+	s->regions.recent |= region_bit(i);
 	dirty = block_mask(e, s, MASK_DIRTY, i);
 	jdirty = block_mask(e, s, MASK_JDIRTY, i);
 	/*
@@ -364,9 +364,9 @@ static bool write_anew(struct hybrid_engine *e, struct hybrid_set *s, struct hyb
 		       struct hybrid_actions *acts)
 {
 	lockdep_assert_held(&s->lock);
-	if (READ_ONCE(e->failed))
+	if (READ_ONCE(e->life.failed))
 		hybrid_rerun(io, acts);
-	else if (s->ending & region_bit(io->idx))
+	else if (s->regions.ending & region_bit(io->idx))
 		hybrid_wait_in_set(s, io, WAIT_RECORD);
 	else
 		return false;

@@ -389,13 +389,13 @@ static u32 depth_above(const struct hybrid_engine *e, u64 excess)
  */
 static u32 writeback_depth(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	u64 dirty = (u64)atomic_read(&e->nr_dirty) * 100;
+	u64 dirty = (u64)atomic_read(&e->writebacks.nr_dirty) * 100;
 	u64 low = (u64)e->g->nr_blocks * e->config.low_watermark;
 	u64 high = (u64)e->g->nr_blocks * e->config.high_watermark;
 	bool idle = users_idle(v);
 
-	if (!atomic_read(&v->nr_dirty) || !v->open || v->suspended || v->writeback.paused ||
-	    READ_ONCE(e->failed) || !READ_ONCE(e->loaded) || READ_ONCE(e->stopping) ||
+	if (!atomic_read(&v->blocks.dirty) || v->state != VOLUME_OPEN || v->writeback.paused ||
+	    READ_ONCE(e->life.failed) || READ_ONCE(e->life.state) != POOL_RUNNING ||
 	    hybrid_room_batch_full(e, v))
 		return 0;
 	if (drain_may_go(e, v) || READ_ONCE(e->writebacks.urgent) || room_used_up(v))
@@ -441,7 +441,7 @@ void hybrid_writeback_kick(struct hybrid_engine *e, struct hybrid_volume *v,
 	if (v)
 		take_turn(e, v, acts);
 	else
-		list_for_each_entry(v, &e->open_volumes, open_link)
+		list_for_each_entry(v, &e->volumes.open, open_link)
 			take_turn(e, v, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 }
@@ -540,7 +540,7 @@ void hybrid_writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_action
 	spin_lock_irqsave(&e->lock, flags);
 	e->writebacks.credit = credit_after(e->writebacks.credit, e->config.writeback_rate, ms);
 	all->credit = credit_after(all->credit, all->rate, ms);
-	list_for_each_entry(v, &e->open_volumes, open_link) {
+	list_for_each_entry(v, &e->volumes.open, open_link) {
 		v->drain.credit = credit_after(v->drain.credit, v->drain.rate, ms);
 		if (v->writeback.paused)
 			v->writeback.paused--;
@@ -551,9 +551,9 @@ void hybrid_writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_action
 	WRITE_ONCE(e->writebacks.urgent, false);
 	WRITE_ONCE(e->writebacks.passed, false);
 	spin_lock_irqsave(&e->lock, flags);
-	list_for_each_entry(v, &e->open_volumes, open_link) {
-		WRITE_ONCE(v->foreground_before, READ_ONCE(v->foreground));
-		WRITE_ONCE(v->foreground, false);
+	list_for_each_entry(v, &e->volumes.open, open_link) {
+		WRITE_ONCE(v->users.before, READ_ONCE(v->users.now));
+		WRITE_ONCE(v->users.now, false);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 }

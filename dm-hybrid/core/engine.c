@@ -6,7 +6,7 @@
 
 static void init_lists(struct hybrid_engine *e)
 {
-	INIT_LIST_HEAD(&e->open_volumes);
+	INIT_LIST_HEAD(&e->volumes.open);
 	INIT_LIST_HEAD(&e->commit.next);
 	INIT_LIST_HEAD(&e->commit.now);
 	INIT_LIST_HEAD(&e->commit.waiting);
@@ -46,14 +46,14 @@ static int create_parts(struct hybrid_engine *e, const struct hybrid_policy_type
 	e->commit.must_sets = alloc_bits(sets);
 	e->commit.lazy_sets = alloc_bits(sets);
 	e->commit.open_sets = alloc_bits(sets);
-	e->grace.sets = alloc_bits(sets);
+	e->evict.grace.sets = alloc_bits(sets);
 	e->writebacks.dirty_sets = alloc_bits(sets);
 	e->trim.sets = alloc_bits(sets);
-	e->readers = alloc_percpu(struct hybrid_readers);
+	e->evict.readers = alloc_percpu(struct hybrid_readers);
 	if (!e->commit.must_sets || !e->commit.lazy_sets || !e->commit.open_sets ||
-	    !e->grace.sets || !e->writebacks.dirty_sets || !e->trim.sets || !e->readers)
+	    !e->evict.grace.sets || !e->writebacks.dirty_sets || !e->trim.sets || !e->evict.readers)
 		return -ENOMEM;
-	e->ram = own_ram(e->g);
+	e->stats.ram = own_ram(e->g);
 	return 0;
 }
 
@@ -77,10 +77,10 @@ struct hybrid_engine *hybrid_engine_create(const struct hybrid_sb *sb,
 	e->config = *config;
 	e->sb = *sb;
 	e->g = &e->sb.geometry;
-	memcpy(e->id.pool_uuid, sb->pool_uuid, HYBRID_UUID_SIZE);
-	e->next_instance = 1;
+	memcpy(e->meta.id.pool_uuid, sb->pool_uuid, HYBRID_UUID_SIZE);
+	e->volumes.next_instance = 1;
 	/* Tiny sets evict on demand. */
-	e->reserve = min(16U, e->g->set_size / 16);
+	e->evict.reserve = min(16U, e->g->set_size / 16);
 	init_lists(e);
 	hybrid_stream_create(e);
 	hybrid_jobs_create(e);
@@ -102,11 +102,11 @@ void hybrid_engine_destroy(struct hybrid_engine *e)
 	hybrid_checkpoint_destroy(e);
 	hybrid_journal_destroy(&e->journal);
 	hybrid_map_destroy(&e->map);
-	free_percpu(e->readers);
+	free_percpu(e->evict.readers);
 	kvfree(e->commit.must_sets);
 	kvfree(e->commit.lazy_sets);
 	kvfree(e->commit.open_sets);
-	kvfree(e->grace.sets);
+	kvfree(e->evict.grace.sets);
 	kvfree(e->writebacks.dirty_sets);
 	kvfree(e->trim.sets);
 	vfree(e);
@@ -119,12 +119,12 @@ void *hybrid_engine_context(struct hybrid_engine *e)
 
 bool hybrid_engine_failed(struct hybrid_engine *e)
 {
-	return READ_ONCE(e->failed);
+	return READ_ONCE(e->life.failed);
 }
 
 bool hybrid_engine_inconsistent(struct hybrid_engine *e)
 {
-	return READ_ONCE(e->inconsistent);
+	return READ_ONCE(e->life.inconsistent);
 }
 
 /* ---- events -------------------------------------------------------------- */
@@ -209,7 +209,7 @@ void hybrid_volume_release_sb(struct hybrid_engine *e, struct hybrid_volume *v,
 
 static void watermark_tick(struct hybrid_engine *e)
 {
-	u64 dirty = (u64)atomic_read(&e->nr_dirty) * 100, blocks = e->g->nr_blocks;
+	u64 dirty = (u64)atomic_read(&e->writebacks.nr_dirty) * 100, blocks = e->g->nr_blocks;
 
 	put_state(e, HYBRID_STATE_OVER_WATERMARK,
 		  dirty > blocks * READ_ONCE(e->config.high_watermark),
@@ -220,7 +220,7 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 {
 	u64 passed;
 
-	if (!READ_ONCE(e->loaded))
+	if (!is_loaded(e))
 		return false;
 	passed = e->now ? now_ms - e->now : 0;
 	e->now = now_ms;
@@ -234,15 +234,15 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 	watermark_tick(e);
 	hybrid_wear_tick(e, passed);
 	hybrid_jobs_tick(e, acts);
-	if (!READ_ONCE(e->failed) &&
+	if (!READ_ONCE(e->life.failed) &&
 	    now_ms - e->commit.last_interval >= READ_ONCE(e->config.commit_interval)) {
 		e->commit.last_interval = now_ms;
 		hybrid_lazy_interval(e, acts);
 	}
 	hybrid_engine_settle(e, acts);
-	return hybrid_unrecorded_left(e) || atomic_read(&e->nr_dirty) ||
-	       READ_ONCE(e->grace.wanted) || READ_ONCE(e->jobs.nr_busy) || hybrid_jobs_spare(e) ||
-	       READ_ONCE(e->jobs.nr_waiters) || hybrid_trim_wanted(e) ||
+	return hybrid_unrecorded_left(e) || atomic_read(&e->writebacks.nr_dirty) ||
+	       READ_ONCE(e->evict.grace.wanted) || READ_ONCE(e->jobs.nr_busy) ||
+	       hybrid_jobs_spare(e) || READ_ONCE(e->jobs.nr_waiters) || hybrid_trim_wanted(e) ||
 	       READ_ONCE(e->wear.endurance) != ENDURANCE_PLENTY;
 }
 
@@ -253,7 +253,7 @@ void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,
 	bool failed;
 
 	spin_lock_irqsave(&e->lock, flags);
-	failed = READ_ONCE(e->failed) || !e->loaded;
+	failed = READ_ONCE(e->life.failed) || !is_loaded(e);
 	if (!failed) {
 		list_add_tail(&w->link, &e->cp.waiters);
 		e->cp.wanted = true;
@@ -280,7 +280,8 @@ static bool stop_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 	bool busy, ended;
 
 	spin_lock_irqsave(&e->lock, flags);
-	WRITE_ONCE(e->stopping, true);
+	if (is_loaded(e))
+		WRITE_ONCE(e->life.state, POOL_STOPPING);
 	drain_set(&e->writebacks.drain, READ_ONCE(e->wear.failing), 0);
 	spin_unlock_irqrestore(&e->lock, flags);
 	hybrid_holds_drop(e, NULL, HOLD_SUSPENDED);
@@ -288,22 +289,23 @@ static bool stop_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 	spin_lock_irqsave(&e->lock, flags);
 	busy = e->jobs.nr_busy || READ_ONCE(e->meta.state) != META_IDLE ||
 	       e->writebacks.queued || e->trim.busy;
-	list_for_each_entry(v, &e->open_volumes, open_link)
+	list_for_each_entry(v, &e->volumes.open, open_link)
 		busy |= v->flush.busy || v->sb.busy;
-	ended = !busy && (READ_ONCE(e->failed) || !e->loaded || (e->cp.is_clean && e->cp.clean));
+	ended = !busy && (READ_ONCE(e->life.failed) || !is_loaded(e) ||
+			  (e->cp.is_clean && e->cp.clean));
 	/* From here on no checkpoint begins. */
 	if (ended)
-		WRITE_ONCE(e->loaded, false);
+		WRITE_ONCE(e->life.state, POOL_STOPPED);
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (busy || ended)
 		return ended;
-	if (hybrid_unrecorded_left(e) && !e->stop_tried) {
-		e->stop_tried = true;
+	if (hybrid_unrecorded_left(e) && !e->life.stop_tried) {
+		e->life.stop_tried = true;
 		hybrid_lazy_interval(e, acts);
 		return false;
 	}
 	spin_lock_irqsave(&e->lock, flags);
-	e->stop_tried = false;
+	e->life.stop_tried = false;
 	e->cp.clean = true;
 	e->cp.wanted = true;
 	hybrid_meta_kick_locked(e, acts);
@@ -370,7 +372,7 @@ const struct hybrid_config *hybrid_engine_config(struct hybrid_engine *e)
 /* Number of blocks that are dirty in RAM, or on record if that is larger. */
 static u32 dirty_in_all(const struct hybrid_engine *e)
 {
-	return max(atomic_read(&e->nr_dirty), atomic_read(&e->nr_jdirty));
+	return max(atomic_read(&e->writebacks.nr_dirty), atomic_read(&e->writebacks.nr_jdirty));
 }
 
 /* Sectors in dirty granules of all volumes, open or not. */
@@ -396,7 +398,7 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	u32 set;
 
 	memset(st, 0, sizeof(*st));
-	st->failed = READ_ONCE(e->failed);
+	st->failed = READ_ONCE(e->life.failed);
 	st->dirty = dirty_in_all(e);
 	st->dirty_sectors = dirty_sectors_in_all(e);
 	hybrid_wear_status(e, st);
@@ -410,11 +412,11 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 
 		st->used += READ_ONCE(s->nr_mapped);
 		st->free += READ_ONCE(s->nr_free);
-		st->open_regions += hweight64(READ_ONCE(s->jopen));
+		st->open_regions += hweight64(READ_ONCE(s->regions.jopen));
 		st->metadata += READ_ONCE(s->nr_kept);
 	}
-	st->volumes = e->nr_open;
-	st->ram = e->ram + e->map.ram + READ_ONCE(e->map.policy_ram);
+	st->volumes = e->volumes.nr_open;
+	st->ram = e->stats.ram + e->map.ram + READ_ONCE(e->map.policy_ram);
 	st->journal_used = e->journal.head - e->journal.tail;
 	st->journal_blocks = e->g->journal_blocks;
 	st->journal_writes = e->stats.journal_writes;
@@ -432,9 +434,9 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 
 u32 hybrid_engine_state(const struct hybrid_engine *e)
 {
-	return READ_ONCE(e->state) |
+	return READ_ONCE(e->life.flags) |
 	       (READ_ONCE(e->wear.failing) ? HYBRID_STATE_FAILING : 0) |
-	       (READ_ONCE(e->failed) ? HYBRID_STATE_FAILED : 0) |
+	       (READ_ONCE(e->life.failed) ? HYBRID_STATE_FAILED : 0) |
 	       (READ_ONCE(e->writebacks.drain.on) && !dirty_in_all(e) ? HYBRID_STATE_DRAINED : 0);
 }
 
@@ -445,9 +447,9 @@ static const char *check_dirty(struct hybrid_engine *e, struct hybrid_set *s, u3
 {
 	u64 left = block_mask(e, s, MASK_DIRTY, i) & ~block_mask(e, s, MASK_JDIRTY, i);
 
-	if (left && !(s->must & region_bit(i)))
+	if (left && !(s->regions.must & region_bit(i)))
 		return "what is dirty is neither recorded nor listed";
-	if ((left & block_mask(e, s, MASK_JVALID, i)) && !(s->dopen & region_bit(i)))
+	if ((left & block_mask(e, s, MASK_JVALID, i)) && !(s->regions.dopen & region_bit(i)))
 		return "what is dirty is clean on record, and its region not open";
 	return NULL;
 }
@@ -477,8 +479,8 @@ static const char *check_volumes(struct hybrid_engine *e)
 {
 	struct hybrid_volume *v;
 
-	list_for_each_entry(v, &e->open_volumes, open_link)
-		if (v->sb.present && v->sb.state == SB_CLEAN && atomic_read(&v->nr_dirty))
+	list_for_each_entry(v, &e->volumes.open, open_link)
+		if (v->sb.present && v->sb.state == SB_CLEAN && atomic_read(&v->blocks.dirty))
 			return "a volume has dirty blocks, and its origin is marked clean";
 	return NULL;
 }
@@ -510,10 +512,10 @@ static const char *check_sums(struct hybrid_engine *e, const struct dirty_sums *
 	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
 		v = volume_of(e, id);
 		if (v)
-			granules += (u64)atomic64_read(&v->nr_granules) * (1 + id);
+			granules += (u64)atomic64_read(&v->blocks.granules) * (1 + id);
 	}
-	if (sums->blocks != (u32)atomic_read(&e->nr_dirty) ||
-	    sums->recorded != (u32)atomic_read(&e->nr_jdirty))
+	if (sums->blocks != (u32)atomic_read(&e->writebacks.nr_dirty) ||
+	    sums->recorded != (u32)atomic_read(&e->writebacks.nr_jdirty))
 		return "the count of dirty blocks is wrong";
 	return sums->granules == granules ? NULL : "a count of dirty granules is wrong";
 }

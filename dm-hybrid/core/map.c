@@ -373,7 +373,7 @@ static const char *check_block(const struct hybrid_map *map, u32 nr, u32 i)
 		return "dirty is not within valid";
 	if (set_mask(map, s, MASK_JDIRTY, i) & ~set_mask(map, s, MASK_JVALID, i))
 		return "recorded dirty is not within recorded valid";
-	if (set_unrecorded(map, s, i) && !((s->must | s->lazy) & region_bit(i)) &&
+	if (set_unrecorded(map, s, i) && !((s->regions.must | s->regions.lazy) & region_bit(i)) &&
 	    hlist_empty(&s->inflight) && !(flags & (BLOCK_BUSY | BLOCK_TRANSIT)))
 		return "an unrecorded change is not listed";
 	return NULL;
@@ -413,7 +413,7 @@ const char *hybrid_set_check(const struct hybrid_map *map, u32 nr)
 		return "a set's counts are wrong";
 	if (!check_free(map, s))
 		return "a set's list of free blocks is wrong";
-	if (s->dopen & ~s->jopen)
+	if (s->regions.dopen & ~s->regions.jopen)
 		return "a region is durably open that was recorded closed";
 	return NULL;
 }

@@ -82,6 +82,19 @@ struct hybrid_policy_states {
 	u8 state[] __aligned(8);	/* one for each set, in order: set_policy_state() */
 };
 
+/* A bit for each region of a set */
+struct hybrid_regions {
+	u64 jopen;		/* open, as the last submitted record says */
+	u64 dopen;		/* durably open; no submitted record closes it */
+	u64 ending;		/* a record on its way ends a dirty granule */
+	u64 dropping;		/* ... ends a clean granule, if the region is not durably open */
+	u64 wanted;		/* to open with the next entry */
+	u64 recent;		/* written since the last interval */
+	u64 aged;		/* written in the interval before that */
+	u64 must;		/* has records that a flush needs */
+	u64 lazy;		/* has other unrecorded changes */
+};
+
 struct hybrid_set {
 	spinlock_t lock;	/* everything in here */
 	seqcount_t seq;		/* covers the fields that lock-free readers use */
@@ -96,15 +109,7 @@ struct hybrid_set {
 	u16 *bucket;
 	u8 *flags;
 	struct hybrid_policy_states *policy;	/* hits read it without the lock */
-	u64 jopen;		/* regions open, as the last submitted record says */
-	u64 dopen;		/* regions durably open that no submitted record closes */
-	u64 ending;		/* regions with a record on its way that ends a dirty granule */
-	u64 dropping;		/* ... that ends a clean granule, if not durably open */
-	u64 wanted;		/* regions to open with the next entry */
-	u64 recent;		/* regions written since the last interval */
-	u64 aged;		/* regions written in the interval before that */
-	u64 must;		/* regions with records that a flush needs */
-	u64 lazy;		/* regions with other unrecorded changes */
+	struct hybrid_regions regions;
 	u16 nr_dirty;		/* blocks that are dirty in RAM */
 	bool closing;		/* a job waits for writes in flight to end */
 	u8 nr_retired;		/* blocks without owner, but not free, until the next load */

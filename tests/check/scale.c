@@ -497,7 +497,7 @@ static void measure_writeback(u32 per_mille)
 	u32 made;
 
 	make_dirty(per_mille);
-	made = atomic_read(&e->nr_dirty);
+	made = atomic_read(&e->writebacks.nr_dirty);
 	snprintf(name, sizeof(name), "writeback-%u", per_mille);
 	sweeps.nr = 0;
 	sweeps.cpu = 0;
@@ -505,12 +505,13 @@ static void measure_writeback(u32 per_mille)
 	memset(&origin, 0, sizeof(origin));
 	begin(name);
 	hybrid_engine_drain(e, NULL, true, 0, &x.acts);
-	while (sweeps.nr <= sweeps.max && atomic_read(&e->nr_dirty) && (op = hybrid_actions_pop(&x.acts)))
+	while (sweeps.nr <= sweeps.max && atomic_read(&e->writebacks.nr_dirty) &&
+	       (op = hybrid_actions_pop(&x.acts)))
 		hybrid_execute(&x, op);
 	hybrid_engine_drain(e, NULL, false, 0, &x.acts);
 	end();
 	field("made_dirty", made);
-	field("dirty", atomic_read(&e->nr_dirty));
+	field("dirty", atomic_read(&e->writebacks.nr_dirty));
 	field("sweeps", sweeps.nr);
 	field("sweep_cpu", sweeps.cpu / sweeps.nr);
 	field("longest_slice", sweeps.longest);

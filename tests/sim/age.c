@@ -52,16 +52,16 @@ void age_pool(struct world *w)
 	unsigned long readers = ULONG_MAX - few(w), written = ULONG_MAX - 1000 * few(w);
 	u32 phase;
 
-	if (!w->p.aged || e->grace.started > CYCLE)
+	if (!w->p.aged || e->evict.grace.started > CYCLE)
 		return;
-	e->grace.started = (w->p.aged == 1 ? (u32)BIT(31) : 0) - few(w);
-	e->grace.done = e->grace.started;
+	e->evict.grace.started = (w->p.aged == 1 ? (u32)BIT(31) : 0) - few(w);
+	e->evict.grace.done = e->evict.grace.started;
 	e->room.tick = U32_MAX - few(w);
 	for (phase = 0; phase < 2; phase++) {
-		per_cpu_ptr(e->readers, 0)->enter[phase] += readers;
-		per_cpu_ptr(e->readers, 0)->leave[phase] += readers;
+		per_cpu_ptr(e->evict.readers, 0)->enter[phase] += readers;
+		per_cpu_ptr(e->evict.readers, 0)->leave[phase] += readers;
 	}
-	per_cpu_ptr(e->readers, 0)->cache_written += written;
+	per_cpu_ptr(e->evict.readers, 0)->cache_written += written;
 	e->wear.written += written;
 }
 

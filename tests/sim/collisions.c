@@ -191,7 +191,8 @@ static bool find_clean(struct world *w, const struct hybrid_volume *v, u64 *sect
 		u32 i = (from + k) % n;
 		u64 clean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
 
-		found = (s->flags[i] & BLOCK_MAPPED) && clean && !(s->jopen & region_bit(i)) &&
+		found = (s->flags[i] & BLOCK_MAPPED) && clean &&
+			!(s->regions.jopen & region_bit(i)) &&
 			hybrid_key_volume(s->key[i]) == v->id;
 		if (found)
 			*sector = (from_oblock(hybrid_key_block(s->key[i])) << w->g->block_shift) +

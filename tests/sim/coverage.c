@@ -100,7 +100,7 @@ static u32 volume_phases(struct world *w)
 			p |= BIT(PHASE_MARK);
 		if (v->ranges.nr)
 			p |= BIT(PHASE_RANGE);
-		if (!atomic_read(&v->nr_dirty) && !atomic_read(&v->nr_jdirty))
+		if (!atomic_read(&v->blocks.dirty) && !atomic_read(&v->blocks.jdirty))
 			continue;
 		if (v->mode != HYBRID_MODE_WRITEBACK)
 			p |= BIT(PHASE_MODE);
@@ -134,9 +134,9 @@ u32 coverage_phases(struct world *w)
 	u32 p = w->doing ? BIT(w->doing) : 0;
 	bool fibers;
 
-	if (e && !e->loaded && w->doing == PHASE_LOAD)
+	if (e && !is_loaded(e) && w->doing == PHASE_LOAD)
 		return e->cp.phase == CP_NONE ? p : BIT(PHASE_RECOVER);
-	if (!e || !e->loaded)
+	if (!e || !is_loaded(e))
 		return p;
 	/* No other call may see these accesses. */
 	fibers = fibers_stop();

@@ -82,7 +82,7 @@ static u32 left_dirty(struct world *w)
 		struct hybrid_volume *v = w->vol[i]->v;
 
 		if (v)
-			left += atomic_read(&v->nr_dirty) + atomic_read(&v->nr_jdirty);
+			left += atomic_read(&v->blocks.dirty) + atomic_read(&v->blocks.jdirty);
 	}
 	return left;
 }
@@ -97,7 +97,7 @@ static void report(struct world *w)
 
 		if (v)
 			fprintf(stderr, "    volume %u: %d blocks dirty, %d on record\n", w->vol[i]->id,
-				atomic_read(&v->nr_dirty), atomic_read(&v->nr_jdirty));
+				atomic_read(&v->blocks.dirty), atomic_read(&v->blocks.jdirty));
 	}
 }
 

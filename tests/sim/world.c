@@ -981,8 +981,8 @@ static void check_readers(struct world *w)
 	for (phase = 0; phase < 2; phase++) {
 		inside = 0;
 		for_each_possible_cpu(cpu) {
-			inside += per_cpu_ptr(w->e->readers, cpu)->enter[phase];
-			inside -= per_cpu_ptr(w->e->readers, cpu)->leave[phase];
+			inside += per_cpu_ptr(w->e->evict.readers, cpu)->enter[phase];
+			inside -= per_cpu_ptr(w->e->evict.readers, cpu)->leave[phase];
 		}
 		if (inside)
 			violation(w, "J1", "%ld readers never leave their epoch", (long)inside);

@@ -335,7 +335,7 @@ static void no_room(u32 metadata)
 	small_pool(12 * MIB, HYBRID_MODE_WRITEBACK, &lazy);
 	set_cutoff_to(0);
 	read_metadata(0, metadata);
-	for (k = DATA_FROM; pool().free > e->reserve; k++)
+	for (k = DATA_FROM; pool().free > e->evict.reserve; k++)
 		put(k * BLOCK, 8, k);
 	assert_int_equal(nr_cached(0, metadata), metadata);
 	assert_int_equal(counter(HYBRID_WRITEBACKS), 0);

@@ -15,7 +15,7 @@ static unsigned long readers_inside(void)
 	int cpu;
 
 	for_each_possible_cpu(cpu) {
-		const struct hybrid_readers *r = per_cpu_ptr(e->readers, cpu);
+		const struct hybrid_readers *r = per_cpu_ptr(e->evict.readers, cpu);
 
 		inside += r->enter[0] + r->enter[1] - r->leave[0] - r->leave[1];
 	}

@@ -452,7 +452,7 @@ static void load(void **state)
 		assert_int_equal(s->flags[k], BLOCK_MAPPED);
 	}
 	assert_int_equal(hybrid_set_alloc(&map, s, HYBRID_NO_KEY - 1), -1);
-	s->lazy = ~0ULL;
+	s->regions.lazy = ~0ULL;
 	assert_null(hybrid_set_check(&map, 0));
 	spin_unlock(&s->lock);
 }
@@ -510,12 +510,12 @@ static struct hybrid_set *healthy(void)
 		load_as(s, i, key_in(0, i), 0xff, i & 1 ? 0x10 : 0);
 	hybrid_set_loaded(&map, s);
 	hybrid_set_flags(s, 90, BLOCK_REMOVED, BLOCK_MAPPED);
-	s->must = region_bit(90);
+	s->regions.must = region_bit(90);
 	hybrid_set_flags(s, 91, BLOCK_REMOVED | BLOCK_TRANSIT | BLOCK_GRACE,
 			 BLOCK_MAPPED | BLOCK_JMAPPED);
 	s->nr_grace = 1;
-	s->jopen = 5;
-	s->dopen = 4;
+	s->regions.jopen = 5;
+	s->regions.dopen = 4;
 	assert_null(hybrid_set_check(&map, 0));
 	return s;
 }
@@ -546,7 +546,7 @@ static void check_finds(void **state)
 	      "recorded dirty is not within recorded valid");
 	PLANT(set_put_mask(&map, s, MASK_VALID, 5, 0x1f), "an unrecorded change is not listed");
 	PLANT(set_put_mask(&map, s, MASK_DIRTY, 6, 1), "an unrecorded change is not listed");
-	PLANT(s->must = 0, "an unrecorded change is not listed");
+	PLANT(s->regions.must = 0, "an unrecorded change is not listed");
 	PLANT(s->nr_mapped++, "a set's counts are wrong");
 	PLANT(s->nr_dirty--, "a set's counts are wrong");
 	PLANT(s->nr_free--, "a set's counts are wrong");
@@ -556,7 +556,7 @@ static void check_finds(void **state)
 	      "a set's list of free blocks is wrong");
 	PLANT(s->free = map.set_size, "a set's list of free blocks is wrong");
 	PLANT(s->flags[300] = BLOCK_BUSY, "a set's counts are wrong");
-	PLANT(s->dopen = 2, "a region is durably open that was recorded closed");
+	PLANT(s->regions.dopen = 2, "a region is durably open that was recorded closed");
 }
 
 /* A block whose I/O is under way needs no list. */
@@ -573,7 +573,7 @@ static void check_allows(void **state)
 	assert_null(hybrid_set_check(&map, 0));
 	hlist_del(&write);
 	assert_non_null(hybrid_set_check(&map, 0));
-	s->lazy = region_bit(5);
+	s->regions.lazy = region_bit(5);
 	assert_null(hybrid_set_check(&map, 0));
 	spin_unlock(&s->lock);
 }
@@ -700,7 +700,7 @@ static void same_as_model(struct hybrid_set *s, const struct model_block *m)
 	}
 	assert_int_equal(s->nr_mapped, mapped);
 	assert_int_equal(s->nr_free, map.set_size - used);
-	s->lazy = ~0ULL;
+	s->regions.lazy = ~0ULL;
 	assert_null(hybrid_set_check(&map, 0));
 }
 

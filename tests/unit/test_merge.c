@@ -149,7 +149,7 @@ static void ends_in_vain(u32 dirty)
 		assert_true(n < 100);
 		tick(100);
 	}
-	assert_int_equal(atomic_read(&v->nr_dirty), dirty);
+	assert_int_equal(atomic_read(&v->blocks.dirty), dirty);
 	assert_int_equal(status().dirty, dirty + 1);
 }
 
@@ -198,7 +198,7 @@ static void nothing_is_lost_unflushed(void **state)
 	assert_non_null(op);
 	fail_pool_of(1);
 	carry_one(op, &acts);
-	assert_int_equal(atomic_read(&v->nr_dirty), 0);
+	assert_int_equal(atomic_read(&v->blocks.dirty), 0);
 	assert_true(v->flush.last_write > v->flush.flushed);
 	carry(&acts);
 	assert_int_equal(flush_volume(), 0);

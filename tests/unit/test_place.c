@@ -377,12 +377,12 @@ static void several_and_a_suspend(void **state)
 
 	reads(0, BLOCK, 0);
 	fail_cache_writes = true;
-	v->suspended = true;
+	v->state = VOLUME_SUSPENDED;
 	hybrid_actions_init(&acts);
 	arrive(&reader, HYBRID_IO_READ, BLOCK, BLOCK, 0, &acts);
 	carry(&acts);
 	assert_int_equal(wait_for(&reader), 0);
-	v->suspended = false;
+	v->state = VOLUME_OPEN;
 	assert_int_equal(pool().write_errors, 1);
 	assert_int_equal(e->places.nr, 0);
 	assert_int_equal(place_of(BLOCK), 0);

@@ -339,7 +339,7 @@ static void jobs_are_shared(void **state)
 
 	pool_of(16 * MIB);
 	other = hybrid_volume_alloc(e, 2, &info);
-	e->nr_open++;
+	e->volumes.nr_open++;
 	for (n = 0; n < NR_FILL_JOBS && (job[n] = get_job(JOB_FILL, v)); n++)
 		;
 	assert_int_equal(n, e->jobs.pool[FILLS].most);
@@ -356,7 +356,7 @@ static void jobs_are_shared(void **state)
 		hybrid_job_put(e, job[n], NULL);
 	assert_int_equal(e->jobs.pool[FILLS].lent, 0);
 	unclaim(other);
-	e->nr_open--;
+	e->volumes.nr_open--;
 	hybrid_volume_free(other);
 }
 
@@ -370,7 +370,7 @@ struct all_jobs {
 static void take_all_jobs(struct all_jobs *all)
 {
 	all->other = hybrid_volume_alloc(e, 2, &info);
-	e->nr_open++;
+	e->volumes.nr_open++;
 	all->own = get_job(JOB_FILL, v);
 	assert_non_null(all->own);
 	for (all->nr = 0; all->nr < NR_FILL_JOBS; all->nr++) {
@@ -390,7 +390,7 @@ static void end_all_jobs(struct all_jobs *all)
 {
 	unclaim(v);
 	unclaim(all->other);
-	e->nr_open--;
+	e->volumes.nr_open--;
 	hybrid_volume_free(all->other);
 }
 
@@ -494,8 +494,8 @@ static void own_jobs(void **state)
 	pool_of(16 * MIB);
 	other = hybrid_volume_alloc(e, 2, &info);
 	assert_int_equal(hybrid_jobs_reserve(e, other), 0);
-	other->open = true;
-	e->nr_open++;
+	other->state = VOLUME_OPEN;
+	e->volumes.nr_open++;
 	shim_alloc_fails = no_memory_now;
 	for (k = 0; k < 2; k++) {
 		mine = get_job(type[k], v);
@@ -511,7 +511,7 @@ static void own_jobs(void **state)
 		hybrid_job_put(e, mine, NULL);
 	}
 	unclaim(other);
-	e->nr_open--;
+	e->volumes.nr_open--;
 	hybrid_volume_free(other);
 }
 

@@ -222,7 +222,7 @@ static void clean_sets_cost_nothing(void **state)
 				hybrid_put_dirty(e, s, i, 0);
 		spin_unlock(&s->lock);
 	}
-	assert_int_equal(atomic_read(&e->nr_dirty), 0);
+	assert_int_equal(atomic_read(&e->writebacks.nr_dirty), 0);
 	for (n = 0; n < NR_VOLUMES; n++)
 		while (next(n) != HYBRID_NO_KEY)
 			;

@@ -113,10 +113,10 @@ static void windows_of_another_origin(void **state)
 		}
 	}
 	assert_int_equal(nr_held, 2);
-	assert_int_equal(atomic_read(&v->nr_dirty), 0);
-	assert_int_equal(atomic_read(&other->nr_dirty), FEW);
+	assert_int_equal(atomic_read(&v->blocks.dirty), 0);
+	assert_int_equal(atomic_read(&other->blocks.dirty), FEW);
 	carry(&held);
-	assert_int_equal(atomic_read(&other->nr_dirty), 0);
+	assert_int_equal(atomic_read(&other->blocks.dirty), 0);
 }
 
 /* Background writeback makes way for users of its own disk, not for users of another. */
@@ -136,8 +136,8 @@ static void users_of_another_origin(void **state)
 		v = mine;
 		tick(1000);
 	}
-	assert_int_equal(atomic_read(&mine->nr_dirty), 0);
-	assert_int_equal(atomic_read(&other->nr_dirty), FEW);
+	assert_int_equal(atomic_read(&mine->blocks.dirty), 0);
+	assert_int_equal(atomic_read(&other->blocks.dirty), FEW);
 }
 
 /* At one window a second, by a limit of one volume, of all, or the lower one of both. */
@@ -160,11 +160,11 @@ static void drain_with_a_limit(void **state)
 			drain_at(NULL, true, drains[i].all);
 		/* However idle the disk is */
 		assert_int_equal(hybrid_engine_configure(e, &background), 0);
-		assert_int_equal(atomic_read(&v->nr_dirty), FEW);
+		assert_int_equal(atomic_read(&v->blocks.dirty), FEW);
 		for (n = 1; n <= FEW; n++) {
 			tick(500);
 			tick(500);
-			assert_int_equal(atomic_read(&v->nr_dirty), FEW - n);
+			assert_int_equal(atomic_read(&v->blocks.dirty), FEW - n);
 		}
 		drain(NULL, false);
 		drain(v, false);
@@ -193,14 +193,14 @@ static void limit_of_a_drain_makes_way(void **state)
 		drain_at(v, true, 1);
 		tick(100);
 		tick(100);
-		assert_int_equal(atomic_read(&v->nr_dirty), FEW - 1);
+		assert_int_equal(atomic_read(&v->blocks.dirty), FEW - 1);
 		if (n)
 			set_mode(HYBRID_MODE_WRITETHROUGH);
 		else
 			writeback_is_urgent();
 		tick(100);
 		tick(100);
-		assert_int_equal(atomic_read(&v->nr_dirty), 0);
+		assert_int_equal(atomic_read(&v->blocks.dirty), 0);
 		drain(v, false);
 	}
 }
@@ -287,9 +287,9 @@ static void reads_before_the_next_batch(void **state)
 	/* A read that does not end holds up no drain. */
 	hold_flush = false;
 	let_flush_go();
-	dirty = atomic_read(&v->nr_dirty);
+	dirty = atomic_read(&v->blocks.dirty);
 	tick(100);
-	assert_int_equal(atomic_read(&v->nr_dirty), dirty);
+	assert_int_equal(atomic_read(&v->blocks.dirty), dirty);
 	for (n = 0; n < 8; n++)
 		tick(100);
 	assert_int_equal(status().dirty, 0);
@@ -400,12 +400,12 @@ static void room_for_another(void **state)
 	mine = v;
 	mine->writeback.paused = other->writeback.paused = U8_MAX;
 	write_blocks(0, dirty + share + 4);
-	assert_int_equal(atomic_read(&mine->nr_dirty), dirty);
+	assert_int_equal(atomic_read(&mine->blocks.dirty), dirty);
 	assert_true(status().counter[HYBRID_BYPASS_FULL]);
 
 	v = other;
 	write_blocks(0, share);
-	assert_int_equal(atomic_read(&other->nr_dirty), share);
+	assert_int_equal(atomic_read(&other->blocks.dirty), share);
 
 	/* Once a volume has written back, the dirty blocks of the other lower its limit. */
 	v = mine;
@@ -414,12 +414,13 @@ static void room_for_another(void **state)
 	assert_int_equal(flush_volume(), 0);
 	wait_checkpoint(e);
 	drain(mine, false);
-	assert_int_equal(atomic_read(&mine->nr_dirty), 0);
+	assert_int_equal(atomic_read(&mine->blocks.dirty), 0);
 	v = other;
 	write_blocks(share * BLOCK, 8);
-	assert_true(atomic_read(&other->nr_dirty) > share);
+	assert_true(atomic_read(&other->blocks.dirty) > share);
 	tick(1000);
-	assert_int_equal(mine->most_dirty, e->g->nr_blocks - atomic_read(&other->nr_dirty));
+	assert_int_equal(mine->blocks.most_dirty,
+			 e->g->nr_blocks - atomic_read(&other->blocks.dirty));
 	v = mine;
 }
 
@@ -434,11 +435,11 @@ static void room_used_up_by_hits(void **state)
 	reads(300 * BLOCK, BLOCK, 0);
 	v->writeback.paused = U8_MAX;
 	write_blocks(0, 2);
-	WRITE_ONCE(v->most_dirty, 2);
-	dirty = atomic_read(&v->nr_dirty);
+	WRITE_ONCE(v->blocks.most_dirty, 2);
+	dirty = atomic_read(&v->blocks.dirty);
 	nr_log = 0;
 	put(300 * BLOCK, 8, 7);
-	assert_int_equal(atomic_read(&v->nr_dirty), dirty);
+	assert_int_equal(atomic_read(&v->blocks.dirty), dirty);
 	assert_int_equal(sectors_of(ORIGIN, true), 8);
 	assert_int_equal(sectors_of(CACHE, true), 8);
 	reads(300 * BLOCK, 8, 7);
