@@ -106,7 +106,7 @@ void hybrid_origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 		hybrid_meta_kick_locked(e, acts);
 	}
 	hybrid_sb_next_locked(e, v, acts);
-	hybrid_room_flush_ended(e, v, op->elapsed_ms, acts);
+	hybrid_stall_flush_ended(e, v, op->elapsed_ms, acts);
 	hybrid_origin_flush_next_locked(e, v, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (lift)
@@ -684,7 +684,7 @@ static void meta_succeeded(struct hybrid_engine *e, struct hybrid_actions *acts)
 	case META_COMMIT:
 		commit_applied(e, acts);
 		/* Blocks that it recorded as clean can be evicted. */
-		want(acts, WANT_ROOM);
+		want(acts, WANT_STALLED);
 		/* Granules that it recorded as dirty can be written back. */
 		want_writeback(acts, NULL);
 		fallthrough;

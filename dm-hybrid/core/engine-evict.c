@@ -363,7 +363,7 @@ static void reclaim_set(struct hybrid_engine *e, u32 set, u32 done)
 		if (!(s->flags[i] & BLOCK_GRACE) || (s32)(done - s->stamp[i]) <= 0)
 			continue;
 		if (hybrid_place_free(e, set, i))
-			WRITE_ONCE(e->room.freed, true);
+			WRITE_ONCE(e->stall.freed, true);
 		s->nr_grace--;
 	}
 	if (!s->nr_grace)
@@ -395,5 +395,5 @@ void hybrid_reclaim(struct hybrid_engine *e, struct hybrid_actions *acts)
 		reclaim_set(e, set, done);
 	if (find_first_bit(e->evict.grace.sets, e->map.nr_sets) < e->map.nr_sets)
 		WRITE_ONCE(e->evict.grace.wanted, true);
-	want(acts, WANT_ROOM);
+	want(acts, WANT_STALLED);
 }

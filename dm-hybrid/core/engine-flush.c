@@ -6,7 +6,7 @@
  */
 #include "engine-internal.h"
 
-/* The blocks written back so far form a batch if this flush is for them: engine-room.c. */
+/* The blocks written back so far form a batch if this flush is for them: engine-stall.c. */
 static void batch_begins(struct hybrid_volume *v)
 {
 	struct hybrid_writeback *w = &v->writeback;

@@ -270,8 +270,8 @@ static inline u64 dirty_sectors(const struct hybrid_engine *e, const struct hybr
 	return (u64)atomic64_read(&v->blocks.granules) << e->g->granule_shift;
 }
 
-/* Has @v reached its limit of dirty blocks, which hybrid_room_share() sets? */
-static inline bool room_used_up(const struct hybrid_volume *v)
+/* Has @v reached its limit of dirty blocks, which hybrid_stall_share() sets? */
+static inline bool dirty_limit_reached(const struct hybrid_volume *v)
 {
 	return (u32)atomic_read(&v->blocks.dirty) >= READ_ONCE(v->blocks.most_dirty);
 }
@@ -318,10 +318,10 @@ static inline bool is_fill(const struct hybrid_job *job)
 }
 
 /*
- * A read of the origin begins that a user waits for; hybrid_room_read_ended() ends it.  Any
+ * A read of the origin begins that a user waits for; hybrid_stall_read_ended() ends it.  Any
  * context.
  */
-static inline void room_read_begins(struct hybrid_volume *v)
+static inline void stall_read_begins(struct hybrid_volume *v)
 {
 	atomic_inc(&v->nr_reads);
 }

@@ -166,7 +166,7 @@ bool hybrid_io_ended(struct hybrid_engine *e, struct hybrid_io *io, int error,
 	case IO_RANGE:
 		return hybrid_range_done(e, io, error, acts);
 	case IO_READ_ORIGIN:
-		hybrid_room_read_ended(e, io->volume, acts);
+		hybrid_stall_read_ended(e, io->volume, acts);
 		fallthrough;
 	default:
 		hybrid_count_errors(e, io, 0, error);

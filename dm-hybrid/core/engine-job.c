@@ -544,7 +544,7 @@ void hybrid_fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct h
 	dirty = block_mask(e, s, MASK_DIRTY, job->block[k]) << (k * e->g->granules);
 	job->readable = GENMASK_ULL(last, first) & ~dirty;
 	list_add_tail(&job->link, &s->jobs);
-	room_read_begins(job->volume);
+	stall_read_begins(job->volume);
 	hybrid_job_transfer(job, false, fill_read);
 	/* A write is no reader: if the pool fails, it may end before the fill. */
 	if (io->type == HYBRID_IO_READ) {
@@ -678,7 +678,7 @@ static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 	struct hybrid_set *s = &e->map.set[job->set];
 	unsigned long flags;
 
-	hybrid_room_read_ended(e, job->volume, acts);
+	hybrid_stall_read_ended(e, job->volume, acts);
 	if (op->error_origin) {
 		fill_end(e, job, acts);
 		/* The job is off its set's list: no I/O joins it any more. */

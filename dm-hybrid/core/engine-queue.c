@@ -12,7 +12,7 @@ void hybrid_io_begin(struct hybrid_io *io)
 	io->fetch = false;
 	io->redirected = false;
 	io->overwritten = 0;
-	io->room_since = 0;
+	io->stalled_since = 0;
 	io->idx = -1;
 	io->job = NULL;
 	io->to_cache = 0;
@@ -40,7 +40,7 @@ void hybrid_user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua)
 
 void hybrid_io_read_origin(struct hybrid_io *io)
 {
-	room_read_begins(io->volume);
+	stall_read_begins(io->volume);
 	io->state = IO_READ_ORIGIN;
 	hybrid_user_op(io, true, io_origin_sector(io), false);
 }

@@ -43,7 +43,7 @@ enum want {
 	WANT_OPENS = 1 << 1,	/* ... for open regions */
 	WANT_LAZY = 1 << 2,	/* records that nobody waits for */
 	WANT_WRITEBACK = 1 << 3,	/* windows may be ready to be written back */
-	WANT_ROOM = 1 << 4,	/* blocks became free, or can be evicted */
+	WANT_STALLED = 1 << 4,	/* blocks became free, or can be evicted */
 };
 
 /* Initialises the fields that hybrid_io_init() and hybrid_engine_hit() leave to the slow path. */

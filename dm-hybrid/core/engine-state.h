@@ -20,7 +20,7 @@
 #include "engine-lost.h"
 #include "engine-place.h"
 #include "engine-range.h"
-#include "engine-room.h"
+#include "engine-stall.h"
 #include "engine-stream.h"
 #include "engine-superblock.h"
 #include "engine-sweep.h"
@@ -120,7 +120,7 @@ struct hybrid_engine {
 	struct hybrid_runs runs;
 	struct hybrid_writebacks writebacks;
 	struct hybrid_lift lift;
-	struct hybrid_room room;
+	struct hybrid_stall stall;
 	struct hybrid_trim trim;
 	struct hybrid_places places;
 

@@ -147,9 +147,9 @@ static void trimmed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 			s->stamp[i] = FREE_TRIMMED;
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
-	WRITE_ONCE(e->room.freed, true);
+	WRITE_ONCE(e->stall.freed, true);
 	trim_ended(e);
-	want(acts, WANT_ROOM);
+	want(acts, WANT_STALLED);
 	trim_next(e, acts);
 }
 

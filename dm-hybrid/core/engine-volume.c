@@ -58,7 +58,7 @@ struct hybrid_volume *hybrid_volume_alloc(struct hybrid_engine *e, u32 id,
 	INIT_LIST_HEAD(&v->ranges.queue);
 	INIT_LIST_HEAD(&v->jobs.waiters);
 	INIT_LIST_HEAD(&v->writeback.turn);
-	hybrid_room_create(v);
+	hybrid_stall_create(v);
 	for (k = 0; k < AHEAD_PARTS; k++)
 		atomic_set(&v->ahead[k], AHEAD_LENT);
 	spin_lock_init(&v->streams.lock);
@@ -429,7 +429,7 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	drain_set(&v->drain, v->mode != HYBRID_MODE_WRITEBACK, 0);
 	WRITE_ONCE(e->volumes.nr_open, e->volumes.nr_open + 1);
 	list_add_tail(&v->open_link, &e->volumes.open);
-	hybrid_room_share(e);
+	hybrid_stall_share(e);
 	spin_unlock_irqrestore(&e->lock, flags);
 	*volume = v;
 	return 0;
@@ -514,7 +514,7 @@ int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v)
 	hybrid_jobs_unclaim(e, v);
 	WRITE_ONCE(e->volumes.nr_open, e->volumes.nr_open - 1);
 	list_del_init(&v->open_link);
-	hybrid_room_share(e);
+	hybrid_stall_share(e);
 	spin_unlock_irqrestore(&e->lock, flags);
 	volume_release(e, v);
 	return r;

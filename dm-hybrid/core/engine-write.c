@@ -26,7 +26,7 @@ static void split_write(struct hybrid_engine *e, struct hybrid_io *io, bool cach
 	/* J11: parts of granules that are not valid, where fetch_rest() could not help. */
 	u64 partial = io->mask & ~io->whole & ~valid & ~d;
 
-	if (mode == HYBRID_MODE_WRITEBACK && !dirty && room_used_up(io->volume))
+	if (mode == HYBRID_MODE_WRITEBACK && !dirty && dirty_limit_reached(io->volume))
 		mode = HYBRID_MODE_WRITETHROUGH;
 	switch (mode) {
 	case HYBRID_MODE_WRITEBACK:
@@ -67,7 +67,7 @@ static bool room_to_write(struct hybrid_engine *e, struct hybrid_set *s,
 {
 	struct hybrid_volume *v = io->volume;
 
-	if (write_mode(e, v) == HYBRID_MODE_WRITEBACK && room_used_up(v)) {
+	if (write_mode(e, v) == HYBRID_MODE_WRITEBACK && dirty_limit_reached(v)) {
 		want_writeback(acts, v);
 		return false;
 	}
@@ -270,7 +270,7 @@ enum route hybrid_route_write(struct hybrid_engine *e, struct hybrid_set *s,
 	}
 	alloc = i < 0 && io->admitted && io->bypass != HYBRID_BYPASS_FULL;
 	if (alloc && !room_to_write(e, s, io, acts)) {
-		if (hybrid_room_wait(e, s, io))
+		if (hybrid_stall_wait(e, s, io))
 			return ROUTE_TAKEN;
 		hybrid_io_bypass(io, HYBRID_BYPASS_FULL);
 		io->fetch = false;

@@ -229,7 +229,7 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 		v->writeback.paused = job->failed == job->mask ? LONG_PAUSE_TICKS : PAUSE_TICKS;
 	} else {
 		take_turn(e, v, acts);
-		hybrid_room_flush_batch(e, v, acts);
+		hybrid_stall_flush_batch(e, v, acts);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	hybrid_job_put(e, job, acts);
@@ -396,9 +396,9 @@ static u32 writeback_depth(const struct hybrid_engine *e, const struct hybrid_vo
 
 	if (!atomic_read(&v->blocks.dirty) || v->state != VOLUME_OPEN || v->writeback.paused ||
 	    READ_ONCE(e->life.failed) || READ_ONCE(e->life.state) != POOL_RUNNING ||
-	    hybrid_room_batch_full(e, v))
+	    hybrid_stall_batch_full(e, v))
 		return 0;
-	if (drain_may_go(e, v) || READ_ONCE(e->writebacks.urgent) || room_used_up(v))
+	if (drain_may_go(e, v) || READ_ONCE(e->writebacks.urgent) || dirty_limit_reached(v))
 		return e->jobs.pool[WRITEBACKS].most;
 	if (dirty > high)
 		return depth_above(e, dirty - high);
@@ -453,7 +453,7 @@ static void end_turn(struct hybrid_engine *e, struct hybrid_volume *v,
 	lockdep_assert_held(&e->lock);
 	v->writeback.misses = 0;
 	list_del_init(&v->writeback.turn);
-	hybrid_room_flush_batch(e, v, acts);
+	hybrid_stall_flush_batch(e, v, acts);
 }
 
 /* The next volume that may begin a window, or NULL. */

@@ -18,7 +18,7 @@ struct hybrid_drain {
 
 /*
  * Writeback of one volume.  Volumes share none of this, so that a slow origin delays no other
- * volume.  Windows form a batch until the origin is flushed: engine-room.c.
+ * volume.  Windows form a batch until the origin is flushed: engine-stall.c.
  */
 struct hybrid_writeback {
 	struct list_head turn;		/* in writebacks.turns: the worker looks for windows */

@@ -12,8 +12,8 @@ static void init_lists(struct hybrid_engine *e)
 	INIT_LIST_HEAD(&e->commit.waiting);
 	INIT_LIST_HEAD(&e->cp.waiters);
 	INIT_LIST_HEAD(&e->cp.now);
-	INIT_LIST_HEAD(&e->room.waiters);
-	e->room.tick = 1;
+	INIT_LIST_HEAD(&e->stall.waiters);
+	e->stall.tick = 1;
 	INIT_LIST_HEAD(&e->lost.waiters);
 	INIT_LIST_HEAD(&e->meta.op.link);
 	INIT_LIST_HEAD(&e->writebacks.op.link);
@@ -161,8 +161,8 @@ void hybrid_engine_settle(struct hybrid_engine *e, struct hybrid_actions *acts)
 		go_on_all(e, acts);
 		wanted = acts->wanted;
 		acts->wanted = 0;
-		if (wanted & WANT_ROOM)
-			hybrid_room_wake(e, acts);
+		if (wanted & WANT_STALLED)
+			hybrid_stall_wake(e, acts);
 		if (wanted & (WANT_COMMIT | WANT_OPENS | WANT_LAZY))
 			hybrid_commit_kick(e, wanted, acts);
 		if (wanted & WANT_WRITEBACK)
@@ -226,9 +226,9 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 	e->now = now_ms;
 	hybrid_reclaim(e, acts);
 	hybrid_writeback_tick(e, passed, acts);
-	hybrid_room_tick(e, acts);
+	hybrid_stall_tick(e, acts);
 	hybrid_engine_settle(e, acts);
-	hybrid_room_tick_flush(e, acts);
+	hybrid_stall_tick_flush(e, acts);
 	hybrid_trim_tick(e, passed, acts);
 	hybrid_holds_tick(e);
 	watermark_tick(e);

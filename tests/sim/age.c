@@ -56,7 +56,7 @@ void age_pool(struct world *w)
 		return;
 	e->evict.grace.started = (w->p.aged == 1 ? (u32)BIT(31) : 0) - few(w);
 	e->evict.grace.done = e->evict.grace.started;
-	e->room.tick = U32_MAX - few(w);
+	e->stall.tick = U32_MAX - few(w);
 	for (phase = 0; phase < 2; phase++) {
 		per_cpu_ptr(e->evict.readers, 0)->enter[phase] += readers;
 		per_cpu_ptr(e->evict.readers, 0)->leave[phase] += readers;

@@ -1221,7 +1221,7 @@ static void full_for_one_write(void **state)
 	arrive(&writer, HYBRID_IO_WRITE, n * BLOCK, 8, 0, &acts);
 	carry(&acts);
 	for (k = 0; !writer.r.ended && k < 100; k++) {
-		e->room.freed = true;
+		e->stall.freed = true;
 		tick(100);
 	}
 	assert_in_range(k, 18, 22);

@@ -262,8 +262,8 @@ static void reads_before_the_next_batch(void **state)
 	hold_flush = true;
 	drain(v, true);
 	assert_non_null(held_flush);
-	room_read_begins(v);
-	room_read_begins(v);
+	stall_read_begins(v);
+	stall_read_begins(v);
 	v->writeback.bound = 2;
 	flush_ms = 26;
 	nr_log = 0;
@@ -272,14 +272,14 @@ static void reads_before_the_next_batch(void **state)
 	assert_null(held_flush);
 	assert_int_equal(sectors_of(ORIGIN, true), 0);
 	hybrid_actions_init(&acts);
-	hybrid_room_read_ended(e, v, &acts);
+	hybrid_stall_read_ended(e, v, &acts);
 	hybrid_engine_settle(e, &acts);
 	carry(&acts);
 	assert_int_equal(sectors_of(ORIGIN, true), 0);
 	/* The second read to end counts, whenever it began. */
-	room_read_begins(v);
+	stall_read_begins(v);
 	hybrid_actions_init(&acts);
-	hybrid_room_read_ended(e, v, &acts);
+	hybrid_stall_read_ended(e, v, &acts);
 	hybrid_engine_settle(e, &acts);
 	carry(&acts);
 	assert_non_null(held_flush);
@@ -425,7 +425,7 @@ static void room_for_another(void **state)
 }
 
 /* Writes to clean blocks do not take a volume beyond its limit of dirty blocks, either. */
-static void room_used_up_by_hits(void **state)
+static void dirty_limit_reached_by_hits(void **state)
 {
 	u32 dirty;
 
@@ -514,7 +514,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(window_beside_a_flush, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(disk_sleeps_below_the_watermark, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(room_for_another, setup_disks, teardown),
-		cmocka_unit_test_setup_teardown(room_used_up_by_hits, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(dirty_limit_reached_by_hits, setup_disks, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Writes that find no room: their set is full of dirty blocks, or the blocks that leave
- * it are not free yet.
+ * Backpressure: writes that find no free block.  Their set is full of dirty blocks, or the blocks
+ * that leave it are not free yet.
  *
  * A disk takes blocks written back in order several times as fast as the same writes one
  * by one, and single writes in between would cost the order.  So where the origin seeks,
- * a write without room waits for a block to be written back and evicted, as long as
- * blocks become free.  It does not wait for ever: blocks become free as the sweep comes
+ * such a write stalls until a block is written back and evicted, as long as blocks
+ * become free.  It does not wait for ever: blocks become free as the sweep comes
  * by, and with thousands of sets it may take minutes until the sweep has come to a block
  * of the write's own set.
  *
  * A block that was written back is free after a flush of its origin and two commits.
- * Where room is short, this does not happen once an interval, but for each batch of
+ * While writes stall, this does not happen once an interval, but for each batch of
  * windows, when all of them are written.  In a larger batch the disk finds shorter ways;
- * but I/O that waits for room, or for the disk, waits for the flush.
+ * but stalled writes, and I/O that waits for the disk, wait for the flush.
  *
  * So beside users' I/O, a batch has no more windows than the origin has lately flushed in
- * FLUSH_MS, or in READS_FLUSH_MS if reads wait, whether room is short or not: a disk
+ * FLUSH_MS, or in READS_FLUSH_MS if reads wait, whether writes stall or not: a disk
  * serves no reads during a flush.  The next batch waits until as many reads have ended as
  * were in flight at the end of the flush; otherwise the disk would go from one flush
  * straight to the next.
@@ -27,7 +27,7 @@
  * A volume whose origin is slow, or does not answer, must not fill the cache with dirty
  * blocks: other volumes could not cache anything.  So each open volume has a share that
  * the others leave free; all shares together are a quarter of the cache.  A volume that
- * has reached its limit finds no room for new blocks, and its writes to clean blocks go
+ * has reached its limit gets no new dirty blocks, and its writes to clean blocks go
  * to both devices.
  */
 #include "engine-internal.h"
@@ -43,12 +43,12 @@
 #define STALLED_TICKS	8
 #define WAIT_TICKS	20	/* for each write */
 
-void hybrid_room_create(struct hybrid_volume *v)
+void hybrid_stall_create(struct hybrid_volume *v)
 {
 	v->writeback.bound = BATCH;
 }
 
-void hybrid_room_share(struct hybrid_engine *e)
+void hybrid_stall_share(struct hybrid_engine *e)
 {
 	u32 nr = e->g->nr_blocks, share = nr / (KEPT_FREE * max(e->volumes.nr_open, 1U)), dirty;
 	struct hybrid_volume *v;
@@ -84,7 +84,7 @@ static bool is_urgent(const struct hybrid_engine *e, const struct hybrid_volume 
 {
 	u64 dirty = (u64)atomic_read(&e->writebacks.nr_dirty) * 100;
 
-	return !list_empty(&e->room.waiters) ||
+	return !list_empty(&e->stall.waiters) ||
 	       dirty > (u64)e->g->nr_blocks * e->config.high_watermark || is_draining(e, v);
 }
 
@@ -92,46 +92,46 @@ static bool is_full(const struct hybrid_engine *e, const struct hybrid_volume *v
 {
 	const struct hybrid_writeback *w = &v->writeback;
 
-	if (list_empty(&e->room.waiters) && users_idle(v) && is_draining(e, v))
+	if (list_empty(&e->stall.waiters) && users_idle(v) && is_draining(e, v))
 		return w->windows >= DRAIN_BATCH;
 	return w->windows >= w->bound;
 }
 
-bool hybrid_room_wait(struct hybrid_engine *e, const struct hybrid_set *s, struct hybrid_io *io)
+bool hybrid_stall_wait(struct hybrid_engine *e, const struct hybrid_set *s, struct hybrid_io *io)
 {
 	struct hybrid_volume *v = io->volume;
-	struct hybrid_room *r = &e->room;
+	struct hybrid_stall *r = &e->stall;
 	unsigned long flags;
 	bool waits;
 
 	if (!(READ_ONCE(v->origin_traits) & HYBRID_ORIGIN_SEEKS) ||
 	    write_mode(e, v) != HYBRID_MODE_WRITEBACK)
 		return false;
-	if (!READ_ONCE(e->writebacks.urgent) && !leaving(e, s) && !room_used_up(v))
+	if (!READ_ONCE(e->writebacks.urgent) && !leaving(e, s) && !dirty_limit_reached(v))
 		return false;
 	spin_lock_irqsave(&e->lock, flags);
-	if (!io->room_since)
-		io->room_since = r->tick;
+	if (!io->stalled_since)
+		io->stalled_since = r->tick;
 	waits = r->stalled < STALLED_TICKS && !v->writeback.paused && !is_suspended(v) &&
-		!is_stopping(e) && r->tick - io->room_since < WAIT_TICKS;
+		!is_stopping(e) && r->tick - io->stalled_since < WAIT_TICKS;
 	if (waits)
 		list_add_tail(&io->link, &r->waiters);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return waits;
 }
 
-void hybrid_room_wake(struct hybrid_engine *e, struct hybrid_actions *acts)
+void hybrid_stall_wake(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	unsigned long flags;
 	LIST_HEAD(woken);
 
 	spin_lock_irqsave(&e->lock, flags);
-	list_splice_init(&e->room.waiters, &woken);
+	list_splice_init(&e->stall.waiters, &woken);
 	spin_unlock_irqrestore(&e->lock, flags);
 	hybrid_rerun_list(&woken, acts);
 }
 
-bool hybrid_room_batch_full(const struct hybrid_engine *e, const struct hybrid_volume *v)
+bool hybrid_stall_batch_full(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
 	lockdep_assert_held(&e->lock);
 	return flushing(v) || v->writeback.reads_first || is_full(e, v);
@@ -146,7 +146,7 @@ static void flush_batch(struct hybrid_engine *e, struct hybrid_volume *v, bool t
 
 	if (w->windows == w->nr_active || flushing(v))
 		return;
-	if (w->nr_active && !(tick && !list_empty(&e->room.waiters)))
+	if (w->nr_active && !(tick && !list_empty(&e->stall.waiters)))
 		return;
 	if (!is_full(e, v) && !(urgent && list_empty(&w->turn)))
 		return;
@@ -158,14 +158,14 @@ static void flush_batch(struct hybrid_engine *e, struct hybrid_volume *v, bool t
 		want(acts, WANT_LAZY);
 }
 
-void hybrid_room_flush_batch(struct hybrid_engine *e, struct hybrid_volume *v,
-			     struct hybrid_actions *acts)
+void hybrid_stall_flush_batch(struct hybrid_engine *e, struct hybrid_volume *v,
+			      struct hybrid_actions *acts)
 {
 	flush_batch(e, v, false, acts);
 }
 
-void hybrid_room_flush_ended(struct hybrid_engine *e, struct hybrid_volume *v, u32 elapsed_ms,
-			     struct hybrid_actions *acts)
+void hybrid_stall_flush_ended(struct hybrid_engine *e, struct hybrid_volume *v, u32 elapsed_ms,
+			      struct hybrid_actions *acts)
 {
 	struct hybrid_writeback *w = &v->writeback;
 	u32 bound = w->bound;
@@ -183,8 +183,8 @@ void hybrid_room_flush_ended(struct hybrid_engine *e, struct hybrid_volume *v, u
 	flush_batch(e, v, false, acts);
 }
 
-void hybrid_room_read_ended(struct hybrid_engine *e, struct hybrid_volume *v,
-			    struct hybrid_actions *acts)
+void hybrid_stall_read_ended(struct hybrid_engine *e, struct hybrid_volume *v,
+			     struct hybrid_actions *acts)
 {
 	struct hybrid_writeback *w = &v->writeback;
 	bool last = false;
@@ -212,9 +212,9 @@ static void reads_tick(struct hybrid_volume *v)
 		WRITE_ONCE(w->reads_first, 0);
 }
 
-void hybrid_room_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
+void hybrid_stall_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
-	struct hybrid_room *r = &e->room;
+	struct hybrid_stall *r = &e->stall;
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
@@ -225,10 +225,10 @@ void hybrid_room_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 		r->stalled++;
 	WRITE_ONCE(r->freed, false);
 	spin_unlock_irqrestore(&e->lock, flags);
-	want(acts, WANT_ROOM);
+	want(acts, WANT_STALLED);
 }
 
-void hybrid_room_tick_flush(struct hybrid_engine *e, struct hybrid_actions *acts)
+void hybrid_stall_tick_flush(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v;
 	unsigned long flags;
@@ -238,6 +238,6 @@ void hybrid_room_tick_flush(struct hybrid_engine *e, struct hybrid_actions *acts
 		reads_tick(v);
 		flush_batch(e, v, true, acts);
 	}
-	hybrid_room_share(e);
+	hybrid_stall_share(e);
 	spin_unlock_irqrestore(&e->lock, flags);
 }
