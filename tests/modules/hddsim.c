@@ -339,14 +339,6 @@ static int hdd_map(struct dm_target *ti, struct bio *bio)
 	return to_cache ? DM_MAPIO_REMAPPED : DM_MAPIO_SUBMITTED;
 }
 
-static int hdd_end_io(struct dm_target *ti, struct bio *bio, blk_status_t *error)
-{
-	struct hdd *h = ti->private;
-
-	td_log_end(&h->td, bio, *error);
-	return DM_ENDIO_DONE;
-}
-
 static int parse_model(struct dm_target *ti, struct hdd *h, char **argv)
 {
 	u64 *v = h->args;
@@ -398,7 +390,7 @@ static int hdd_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	r = parse_model(ti, h, argv + 2);
 	if (r)
 		goto free_hdd;
-	r = td_dev_init(&h->td, ti, argv);
+	r = td_dev_init(&h->td, ti, argv, sizeof(struct td_io));
 	if (r)
 		goto free_hdd;
 	h->thread = kthread_run(hdd_thread, h, "hddsim");
@@ -407,12 +399,6 @@ static int hdd_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 		r = PTR_ERR(h->thread);
 		goto exit_dev;
 	}
-	ti->num_flush_bios = 1;
-	ti->flush_supported = true;
-	ti->num_discard_bios = 1;
-	ti->num_write_zeroes_bios = 1;
-	ti->per_io_data_size = sizeof(struct td_io);
-	ti->private = h;
 	return 0;
 
 exit_dev:
@@ -433,12 +419,6 @@ static void hdd_dtr(struct dm_target *ti)
 		kfree(rq);
 	td_dev_exit(&h->td);
 	kfree(h);
-}
-
-static int hdd_message(struct dm_target *ti, unsigned int argc, char **argv,
-		       char *result, unsigned int maxlen)
-{
-	return td_log_message(argc, argv);
 }
 
 static void hdd_status(struct dm_target *ti, status_type_t type, unsigned int status_flags,
@@ -464,13 +444,6 @@ static void hdd_status(struct dm_target *ti, status_type_t type, unsigned int st
 	}
 }
 
-static int hdd_iterate_devices(struct dm_target *ti, iterate_devices_callout_fn fn, void *data)
-{
-	struct hdd *h = ti->private;
-
-	return fn(ti, h->td.dev, h->td.start, ti->len, data);
-}
-
 struct target_type td_hddsim_target = {
 	.name = "hddsim",
 	.version = {1, 0, 0},
@@ -478,8 +451,8 @@ struct target_type td_hddsim_target = {
 	.ctr = hdd_ctr,
 	.dtr = hdd_dtr,
 	.map = hdd_map,
-	.end_io = hdd_end_io,
-	.message = hdd_message,
+	.end_io = td_end_io,
+	.message = td_message,
 	.status = hdd_status,
-	.iterate_devices = hdd_iterate_devices,
+	.iterate_devices = td_iterate_devices,
 };

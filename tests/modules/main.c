@@ -20,7 +20,7 @@ int td_parse_u64(struct dm_target *ti, const char *arg, u64 min, u64 max, u64 *r
 	return 0;
 }
 
-int td_dev_init(struct td_dev *td, struct dm_target *ti, char **argv)
+int td_dev_init(struct td_dev *td, struct dm_target *ti, char **argv, unsigned int io_size)
 {
 	char name[DM_NAME_LEN];
 	u64 start;
@@ -39,12 +39,37 @@ int td_dev_init(struct td_dev *td, struct dm_target *ti, char **argv)
 	if (dm_copy_name_and_uuid(dm_table_get_md(ti->table), name, NULL))
 		strscpy(name, "?", sizeof(name));
 	strscpy(td->name, name, sizeof(td->name));
+	ti->num_flush_bios = 1;
+	ti->flush_supported = true;
+	ti->num_discard_bios = 1;
+	ti->num_write_zeroes_bios = 1;
+	ti->per_io_data_size = io_size;
+	ti->private = td;
 	return 0;
 }
 
 void td_dev_exit(struct td_dev *td)
 {
 	dm_put_device(td->ti, td->dev);
+}
+
+int td_end_io(struct dm_target *ti, struct bio *bio, blk_status_t *error)
+{
+	td_log_end(ti->private, bio, *error);
+	return DM_ENDIO_DONE;
+}
+
+int td_message(struct dm_target *ti, unsigned int argc, char **argv, char *result,
+	       unsigned int maxlen)
+{
+	return td_log_message(argc, argv);
+}
+
+int td_iterate_devices(struct dm_target *ti, iterate_devices_callout_fn fn, void *data)
+{
+	struct td_dev *td = ti->private;
+
+	return fn(ti, td->dev, td->start, ti->len, data);
 }
 
 static struct target_type *targets[] = {

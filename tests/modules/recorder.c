@@ -230,7 +230,7 @@ static int rec_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	}
 	r = dm_set_target_max_io_len(ti, MAX_IO_SECTORS);
 	if (!r)
-		r = td_dev_init(&rec->td, ti, argv);
+		r = td_dev_init(&rec->td, ti, argv, sizeof(struct rio));
 	if (r)
 		goto exit_bios;
 	mutex_lock(&log_mutex);
@@ -243,12 +243,6 @@ static int rec_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 		ti->error = "The log is full";
 		goto exit_dev;
 	}
-	ti->num_flush_bios = 1;
-	ti->flush_supported = true;
-	ti->num_discard_bios = 1;
-	ti->num_write_zeroes_bios = 1;
-	ti->per_io_data_size = sizeof(struct rio);
-	ti->private = rec;
 	return 0;
 
 exit_dev:
@@ -298,13 +292,6 @@ static void rec_status(struct dm_target *ti, status_type_t type, unsigned int st
 	}
 }
 
-static int rec_iterate_devices(struct dm_target *ti, iterate_devices_callout_fn fn, void *arg)
-{
-	struct recorder *rec = ti->private;
-
-	return fn(ti, rec->td.dev, rec->td.start, ti->len, arg);
-}
-
 struct target_type td_recorder_target = {
 	.name = "recorder",
 	.version = {1, 0, 0},
@@ -315,5 +302,5 @@ struct target_type td_recorder_target = {
 	.end_io = rec_end_io,
 	.message = rec_message,
 	.status = rec_status,
-	.iterate_devices = rec_iterate_devices,
+	.iterate_devices = td_iterate_devices,
 };

@@ -149,14 +149,6 @@ static int ssd_map(struct dm_target *ti, struct bio *bio)
 	return DM_MAPIO_SUBMITTED;
 }
 
-static int ssd_end_io(struct dm_target *ti, struct bio *bio, blk_status_t *error)
-{
-	struct ssd *s = ti->private;
-
-	td_log_end(&s->td, bio, *error);
-	return DM_ENDIO_DONE;
-}
-
 static int parse_model(struct dm_target *ti, struct ssd *s, char **argv)
 {
 	u64 v[6];
@@ -205,7 +197,7 @@ static int ssd_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 		r = -ENOMEM;
 		goto free_ssd;
 	}
-	r = td_dev_init(&s->td, ti, argv);
+	r = td_dev_init(&s->td, ti, argv, sizeof(struct td_io));
 	if (r)
 		goto free_channels;
 	s->thread = kthread_run(ssd_thread, s, "ssdsim");
@@ -214,12 +206,6 @@ static int ssd_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 		r = PTR_ERR(s->thread);
 		goto exit_dev;
 	}
-	ti->num_flush_bios = 1;
-	ti->flush_supported = true;
-	ti->num_discard_bios = 1;
-	ti->num_write_zeroes_bios = 1;
-	ti->per_io_data_size = sizeof(struct td_io);
-	ti->private = s;
 	return 0;
 
 exit_dev:
@@ -239,12 +225,6 @@ static void ssd_dtr(struct dm_target *ti)
 	td_dev_exit(&s->td);
 	kfree(s->channel_free);
 	kfree(s);
-}
-
-static int ssd_message(struct dm_target *ti, unsigned int argc, char **argv,
-		       char *result, unsigned int maxlen)
-{
-	return td_log_message(argc, argv);
 }
 
 static void ssd_status(struct dm_target *ti, status_type_t type, unsigned int status_flags,
@@ -272,13 +252,6 @@ static void ssd_status(struct dm_target *ti, status_type_t type, unsigned int st
 	}
 }
 
-static int ssd_iterate_devices(struct dm_target *ti, iterate_devices_callout_fn fn, void *data)
-{
-	struct ssd *s = ti->private;
-
-	return fn(ti, s->td.dev, s->td.start, ti->len, data);
-}
-
 struct target_type td_ssdsim_target = {
 	.name = "ssdsim",
 	.version = {1, 0, 0},
@@ -286,8 +259,8 @@ struct target_type td_ssdsim_target = {
 	.ctr = ssd_ctr,
 	.dtr = ssd_dtr,
 	.map = ssd_map,
-	.end_io = ssd_end_io,
-	.message = ssd_message,
+	.end_io = td_end_io,
+	.message = td_message,
 	.status = ssd_status,
-	.iterate_devices = ssd_iterate_devices,
+	.iterate_devices = td_iterate_devices,
 };

@@ -11,6 +11,7 @@
  * order over all test devices.
  */
 
+/* First member of every target's struct, to which ti->private points. */
 struct td_dev {
 	struct dm_target *ti;
 	struct dm_dev *dev;
@@ -26,10 +27,19 @@ struct td_io {
 	char op;
 };
 
-/* Takes dev and start from argv[0] and argv[1]; sets ti->error on failure. */
-int td_dev_init(struct td_dev *td, struct dm_target *ti, char **argv);
+/*
+ * Takes dev and start from argv[0] and argv[1], and prepares @ti for one bio of each kind with
+ * @io_size bytes of data.  Sets ti->error on failure.
+ */
+int td_dev_init(struct td_dev *td, struct dm_target *ti, char **argv, unsigned int io_size);
 void td_dev_exit(struct td_dev *td);
 int td_parse_u64(struct dm_target *ti, const char *arg, u64 min, u64 max, u64 *result);
+
+/* For struct target_type: the log's part of end_io and message, and all of iterate_devices. */
+int td_end_io(struct dm_target *ti, struct bio *bio, blk_status_t *error);
+int td_message(struct dm_target *ti, unsigned int argc, char **argv, char *result,
+	       unsigned int maxlen);
+int td_iterate_devices(struct dm_target *ti, iterate_devices_callout_fn fn, void *data);
 
 /* Record in map() and in end_io(); both may be called from any context. */
 void td_log_start(struct td_dev *td, struct bio *bio);

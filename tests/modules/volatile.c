@@ -612,14 +612,12 @@ static void go_on(struct vdisk *v)
 
 static int v_end_io(struct dm_target *ti, struct bio *bio, blk_status_t *error)
 {
-	struct vdisk *v = ti->private;
 	struct vio *vio = dm_per_bio_data(bio, sizeof(*vio));
 
 	if (vio->snapshot && !*error)
 		overlay_snapshot(vio, bio);
 	free_snapshot(vio);
-	td_log_end(&v->td, bio, *error);
-	return DM_ENDIO_DONE;
+	return td_end_io(ti, bio, error);
 }
 
 static int parse_features(struct dm_target *ti, struct vdisk *v, unsigned int argc, char **argv)
@@ -683,7 +681,7 @@ static int v_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	if (r)
 		goto free_disk;
 	prandom_seed_state(&v->rnd, v->seed);
-	r = td_dev_init(&v->td, ti, argv);
+	r = td_dev_init(&v->td, ti, argv, sizeof(struct vio));
 	if (r)
 		goto free_disk;
 	v->wq = alloc_ordered_workqueue("dm-volatile", WQ_MEM_RECLAIM);
@@ -692,12 +690,6 @@ static int v_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 		r = -ENOMEM;
 		goto exit_dev;
 	}
-	ti->num_flush_bios = 1;
-	ti->flush_supported = true;
-	ti->num_discard_bios = 1;
-	ti->num_write_zeroes_bios = 1;
-	ti->per_io_data_size = sizeof(struct vio);
-	ti->private = v;
 	return 0;
 
 exit_dev:
@@ -843,13 +835,6 @@ static void v_status(struct dm_target *ti, status_type_t type, unsigned int stat
 	}
 }
 
-static int v_iterate_devices(struct dm_target *ti, iterate_devices_callout_fn fn, void *data)
-{
-	struct vdisk *v = ti->private;
-
-	return fn(ti, v->td.dev, v->td.start, ti->len, data);
-}
-
 static void v_io_hints(struct dm_target *ti, struct queue_limits *limits)
 {
 	limits->max_write_zeroes_sectors = min_t(unsigned int, limits->max_write_zeroes_sectors,
@@ -867,6 +852,6 @@ struct target_type td_volatile_target = {
 	.end_io = v_end_io,
 	.message = v_message,
 	.status = v_status,
-	.iterate_devices = v_iterate_devices,
+	.iterate_devices = td_iterate_devices,
 	.io_hints = v_io_hints,
 };
