@@ -27,11 +27,6 @@ static void print_line(const char *key, const char *fmt, ...)
 	putchar('\n');
 }
 
-static const char *size_text(char buf[32], uint64_t bytes)
-{
-	return hybrid_format_size(buf, 32, bytes, 'h');
-}
-
 static void print_pool(const struct hybrid_node *node)
 {
 	const struct hybrid_pool_status *s = &node->p.status;
@@ -40,17 +35,17 @@ static void print_pool(const struct hybrid_node *node)
 
 	print_line("cache", "%s, %llu blocks of %s, policy %s",
 		   hybrid_node_device(node, path, sizeof(path)),
-		   (unsigned long long)s->blocks, size_text(a, block), s->policy);
-	print_line("data", "%s used, %s dirty, of %s", size_text(a, s->used * block),
-		   size_text(b, dirty_bytes(node)), size_text(c, s->blocks * block));
+		   (unsigned long long)s->blocks, hybrid_size_text(a, block), s->policy);
+	print_line("data", "%s used, %s dirty, of %s", hybrid_size_text(a, s->used * block),
+		   hybrid_size_text(b, dirty_bytes(node)), hybrid_size_text(c, s->blocks * block));
 	if (s->metadata)
 		print_line("metadata", "%s of the used space, evicted last",
-			   size_text(a, s->metadata * block));
+			   hybrid_size_text(a, s->metadata * block));
 	print_line("volumes", "%llu active", (unsigned long long)s->volumes);
 	print_line("journal", "%llu of %llu blocks used, %llu writes, %llu checkpoints",
 		   (unsigned long long)s->journal_used, (unsigned long long)s->journal_blocks,
 		   (unsigned long long)s->journal_writes, (unsigned long long)s->checkpoints);
-	print_line("memory", "%s, %llu bytes for each block", size_text(a, s->ram),
+	print_line("memory", "%s, %llu bytes for each block", hybrid_size_text(a, s->ram),
 		   (unsigned long long)s->ram_per_block);
 	if (s->evictions || s->errors)
 		print_line("counts", "%llu evictions, %llu errors of the cache device",
@@ -59,14 +54,16 @@ static void print_pool(const struct hybrid_node *node)
 		print_line("errors", "%s", kinds);
 	if (s->total_written)
 		print_line("written", "%s to the cache device, %s since it was formatted",
-			   size_text(a, s->cache_written * 512),
-			   size_text(b, s->total_written * 512));
+			   hybrid_size_text(a, s->cache_written * 512),
+			   hybrid_size_text(b, s->total_written * 512));
 	if (s->endurance && s->endurance_owed)
 		print_line("endurance", "%s a day, %s more than that was written",
-			   size_text(a, s->endurance << 20), size_text(b, s->endurance_owed * 512));
+			   hybrid_size_text(a, s->endurance << 20),
+			   hybrid_size_text(b, s->endurance_owed * 512));
 	else if (s->endurance)
-		print_line("endurance", "%s a day, %s saved up", size_text(a, s->endurance << 20),
-			   size_text(b, s->endurance_left * 512));
+		print_line("endurance", "%s a day, %s saved up",
+			   hybrid_size_text(a, s->endurance << 20),
+			   hybrid_size_text(b, s->endurance_left * 512));
 	if (s->retired)
 		print_line("retired", "blocks: %llu, until the pool is loaded again",
 			   (unsigned long long)s->retired);
@@ -135,12 +132,12 @@ static void print_volume(const struct hybrid_node *node)
 	print_line("mode", "%s%s", s->mode, node->v.table.inplace ? ", in place" : "");
 	print_pool_of(node);
 	print_line("origin", "%s, %s", hybrid_node_device(node, path, sizeof(path)),
-		   size_text(a, node->dm.sectors * 512));
-	print_line("cached", "%s, %s dirty", size_text(a, s->cached * block),
-		   size_text(b, dirty_bytes(node)));
+		   hybrid_size_text(a, node->dm.sectors * 512));
+	print_line("cached", "%s, %s dirty", hybrid_size_text(a, s->cached * block),
+		   hybrid_size_text(b, dirty_bytes(node)));
 	if (s->lost)
 		print_line("lost", "up to %s: hybridctl lost lists it",
-			   size_text(a, dirty_bytes(node)));
+			   hybrid_size_text(a, dirty_bytes(node)));
 	print_hits("reads", s->read_hits, s->read_misses);
 	print_hits("writes", s->write_hits, s->write_misses);
 	print_bypass(s);
@@ -159,7 +156,7 @@ static void print_linear(const struct hybrid_node *node)
 	char path[HYBRID_PATH_MAX], a[32];
 
 	print_line("origin", "%s, %s", hybrid_node_device(node, path, sizeof(path)),
-		   size_text(a, node->dm.sectors * 512));
+		   hybrid_size_text(a, node->dm.sectors * 512));
 }
 
 static void print_closed(const struct hybrid_node *node)
@@ -168,7 +165,7 @@ static void print_closed(const struct hybrid_node *node)
 
 	print_line("mode", "%s", node->v.status.mode);
 	print_pool_of(node);
-	print_line("cached", "%s dirty", size_text(a, dirty_bytes(node)));
+	print_line("cached", "%s dirty", hybrid_size_text(a, dirty_bytes(node)));
 }
 
 static void print_text(const struct hybrid_node *node, const struct health *h,

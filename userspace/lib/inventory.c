@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "announce.h"
+#include "config.h"
 #include "errors.h"
 #include "inventory.h"
 #include "look.h"
@@ -113,6 +114,8 @@ static int scan_each(dev_t devno, void *arg)
 	char path[HYBRID_PATH_MAX];
 	unsigned int i;
 
+	if (!hybrid_config_looks_at(devno))
+		return 0;
 	/* Reading through our own volumes would find members inside them */
 	for (i = 0; i < scan->nr_skip; i++)
 		if (scan->skip[i].devno == devno)

@@ -164,20 +164,6 @@ bool hybrid_cache_stopped(const struct hybrid_device *dev, const struct hybrid_s
 	return current.flags & HYBRID_ROOT_CLEAN;
 }
 
-const char *hybrid_role_name(uint32_t role)
-{
-	switch (role) {
-	case HYBRID_ROLE_CACHE:
-		return "cache";
-	case HYBRID_ROLE_ORIGIN:
-		return "origin";
-	case HYBRID_ROLE_DETACHED:
-		return "detached";
-	default:
-		return "unknown";
-	}
-}
-
 /* The last MiB begins at a whole metadata block, as the tail's superblock is placed. */
 static uint64_t tail_sector(uint64_t member_sectors)
 {

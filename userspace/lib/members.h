@@ -50,9 +50,6 @@ bool hybrid_cache_stopped(const struct hybrid_device *dev, const struct hybrid_s
  */
 bool hybrid_member_blank(const struct hybrid_device *dev, char why[HYBRID_WHY_MAX]);
 
-/* "cache", "origin", "detached", or "unknown". */
-const char *hybrid_role_name(uint32_t role);
-
 /*
  * Plan of a new pool.  The caller fills in the first part, hybrid_cache_plan() the
  * second.

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include "config.h"
 #include "devices.h"
 #include "errors.h"
 #include "sysfs.h"
@@ -597,7 +596,7 @@ int hybrid_sysfs_each(int (*fn)(dev_t devno, void *arg), void *arg)
 
 	for (d = all; d && *d && !r; d++)
 		if ((!only || !*only || any_word(only, is_kname, d)) &&
-		    !hybrid_devno_no_disk(*d) && hybrid_config_looks_at(*d))
+		    !hybrid_devno_no_disk(*d))
 			r = fn(*d, arg);
 	free(all);
 	return r;

@@ -95,8 +95,8 @@ bool hybrid_sysfs_built_on(dev_t upper, dev_t lower);
 dev_t hybrid_sysfs_snapshot_of(dev_t devno);
 
 /*
- * Calls @fn for each block device that may be a disk and that hybrid.conf(5) does not leave out; if
- * $HYBRID_SCAN_ONLY is set, only for the devices it names.  Stops at, and returns, the first non-zero.
+ * Calls @fn for each block device that may be a disk; if $HYBRID_SCAN_ONLY is set, only for the
+ * devices it names.  Stops at, and returns, the first non-zero.
  */
 int hybrid_sysfs_each(int (*fn)(dev_t devno, void *arg), void *arg);
 

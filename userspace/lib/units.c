@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <uuid/uuid.h>
 
+#include "format.h"
 #include "units.h"
 
 #define NAME_MAX_LEN	63
@@ -16,6 +17,20 @@ static const uint8_t identity_namespace[16] = {
 	0x6b, 0x1d, 0x07, 0x3e, 0x52, 0x9f, 0x4c, 0x41,
 	0x8a, 0x66, 0x1b, 0x3c, 0xd0, 0x94, 0xe8, 0x25,
 };
+
+const char *hybrid_role_name(uint32_t role)
+{
+	switch (role) {
+	case HYBRID_ROLE_CACHE:
+		return "cache";
+	case HYBRID_ROLE_ORIGIN:
+		return "origin";
+	case HYBRID_ROLE_DETACHED:
+		return "detached";
+	default:
+		return "unknown";
+	}
+}
 
 static int unit_shift(char unit)
 {

@@ -32,8 +32,17 @@ int hybrid_parse_setting(const char *text, const char *unit, uint64_t *value);
  */
 char *hybrid_format_size(char *buf, size_t len, uint64_t bytes, char unit);
 
+/* The same in a unit that gives a short number. */
+static inline const char *hybrid_size_text(char buf[32], uint64_t bytes)
+{
+	return hybrid_format_size(buf, 32, bytes, 'h');
+}
+
 /* Whether @unit is one that hybrid_format_size() knows. */
 bool hybrid_unit_valid(const char *unit);
+
+/* "cache", "origin", "detached", or "unknown". */
+const char *hybrid_role_name(uint32_t role);
 
 void hybrid_uuid_new(uint8_t uuid[16]);
 char *hybrid_uuid_text(char buf[HYBRID_UUID_TEXT], const uint8_t uuid[16]);

@@ -203,9 +203,10 @@ static void print_series(const struct run *run, const struct advice *a,
 	char most[32], knee[32], ram[32], block[32], life[32];
 
 	printf("  %-8s %7s %10s %10s %7.1f%% %9.3f %10s  %s\n", a->at.policy->name,
-	       size_text(block, a->at.block_sectors * 512.0), size_text(most, a->most),
-	       size_text(knee, a->knee), 100 * a->reachable, a->at.disk_ms / requests,
-	       size_text(ram, a->at.ram), life_text(life, cache_life(&run->survey, &a->at, e)));
+	       hybrid_size_text(block, a->at.block_sectors * 512.0), hybrid_size_text(most, a->most),
+	       hybrid_size_text(knee, a->knee), 100 * a->reachable, a->at.disk_ms / requests,
+	       hybrid_size_text(ram, a->at.ram),
+	       life_text(life, cache_life(&run->survey, &a->at, e)));
 }
 
 static void print_best(const struct run *run, const struct advice *a, const struct endurance *e)
@@ -222,24 +223,25 @@ static void print_best(const struct run *run, const struct advice *a, const stru
 		printf("No cache takes work off the disk in this mode: %.3f ms a request instead of %.3f ms\n"
 		       "without one.  The best of them:\n", a->at.disk_ms / requests,
 		       s->disk_ms / requests);
-	printf("How much: %s, which gives 90 %% of the hits that any size gives", size_text(buf, a->most));
+	printf("How much: %s, which gives 90 %% of the hits that any size gives",
+	       hybrid_size_text(buf, a->most));
 	printf(" (%.1f %% of requests).\nMore than %s brings little for its price.\n",
-	       100 * MOST * a->reachable, size_text(buf, fmax(a->knee, a->most)));
+	       100 * MOST * a->reachable, hybrid_size_text(buf, fmax(a->knee, a->most)));
 	printf("Blocks: %s, policy %s: the disk works %.3f ms a request, without a cache %.3f ms;\n",
-	       size_text(block, a->at.block_sectors * 512.0), a->at.policy->name,
+	       hybrid_size_text(block, a->at.block_sectors * 512.0), a->at.policy->name,
 	       a->at.disk_ms / requests, s->disk_ms / requests);
-	printf("the map takes %s of RAM, the cache device %s.\n", size_text(block, a->at.ram),
-	       size_text(buf, a->at.device_bytes));
+	printf("the map takes %s of RAM, the cache device %s.\n", hybrid_size_text(block, a->at.ram),
+	       hybrid_size_text(buf, a->at.device_bytes));
 	daily = cache_daily(s, &a->at);
 	if (daily <= 0) {
 		printf("Life: the trace has no time; %s is written to the SSD for each run of it.\n",
-		       size_text(buf, written(&a->at) * 4096));
+		       hybrid_size_text(buf, written(&a->at) * 4096));
 		return;
 	}
 	printf("Life: %s is written to the SSD a day, %.2f times its size.  ",
-	       size_text(buf, daily), daily / a->at.device_bytes);
+	       hybrid_size_text(buf, daily), daily / a->at.device_bytes);
 	if (e->bytes)
-		printf("Rated for %s in all,", size_text(buf, e->bytes));
+		printf("Rated for %s in all,", hybrid_size_text(buf, e->bytes));
 	else
 		printf("Rated for %g drive writes a day over 5 years,", e->daily);
 	printf("\nit is worn out after: %s.\n", life_text(buf, cache_life(s, &a->at, e)));

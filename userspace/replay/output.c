@@ -7,11 +7,6 @@
 
 /* ---- a table --------------------------------------------------------------- */
 
-const char *size_text(char buf[32], double bytes)
-{
-	return hybrid_format_size(buf, 32, bytes, 'h');
-}
-
 static const char *ratio_text(char buf[16], double ratio)
 {
 	if (ratio < 0)
@@ -28,10 +23,11 @@ static void print_survey(const struct run *run)
 
 	printf("%.0f requests (%s) of %u devices or files in %.1f s: %.1f %% reads (%s), writes %s\n",
 	       requests, trace_format_name(run->trace), trace_sources(run->trace), s->seconds,
-	       100 * s->requests[0] / requests, size_text(read, s->sectors[0] * 512.0),
-	       size_text(written, s->sectors[1] * 512.0));
+	       100 * s->requests[0] / requests, hybrid_size_text(read, s->sectors[0] * 512.0),
+	       hybrid_size_text(written, s->sectors[1] * 512.0));
 	printf("%s is touched; the disk alone: %.3f operations, %.3f ms a request\n",
-	       size_text(touched, s->footprint), s->disk_ops / requests, s->disk_ms / requests);
+	       hybrid_size_text(touched, s->footprint), s->disk_ops / requests,
+	       s->disk_ms / requests);
 	if (s->untimed)
 		printf("The trace has no time: one request a millisecond is assumed.\n");
 	if (run->cache[0].rate < 1)
@@ -48,12 +44,13 @@ static void print_cache(const struct run *run, const struct cache *c, const stru
 	for (i = 0; i < 3; i++)
 		ratio_text(text[i], c->miss[0][i]);
 	printf("%-8s %7s %9s %6.1f %7s %7s %7s %7s %7.3f %8.3f %9s %9s %8s  %s\n", c->policy->name,
-	       size_text(block, c->block_sectors * 512.0), size_text(size, c->bytes),
+	       hybrid_size_text(block, c->block_sectors * 512.0), hybrid_size_text(size, c->bytes),
 	       100.0 * c->bytes / s->footprint, ratio_text(text[0], c->miss[0][0]),
 	       ratio_text(text[1], c->miss[0][1]), ratio_text(text[2], c->miss[0][2]),
 	       ratio_text(text[3], c->miss[1][0]), c->disk_ops / requests, c->disk_ms / requests,
-	       size_text(fill, c->ssd_fill * 4096), size_text(data, c->ssd_write * 4096),
-	       size_text(meta, c->ssd_meta * 4096), life_text(life, cache_life(s, c, e)));
+	       hybrid_size_text(fill, c->ssd_fill * 4096),
+	       hybrid_size_text(data, c->ssd_write * 4096),
+	       hybrid_size_text(meta, c->ssd_meta * 4096), life_text(life, cache_life(s, c, e)));
 }
 
 void table_print(const struct run *run, const struct endurance *e)

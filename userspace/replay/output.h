@@ -20,7 +20,6 @@ double cache_life(const struct survey *s, const struct cache *c, const struct en
 
 /* In words: into @buf, or a constant. */
 const char *life_text(char buf[32], double years);
-const char *size_text(char buf[32], double bytes);
 
 /*
  * A series of caches that differ in size only, ascending: neighbours in run->cache[].
