@@ -27,6 +27,11 @@ static inline bool is_loaded(const struct hybrid_engine *e)
 	return READ_ONCE(e->life.state) != POOL_STOPPED;
 }
 
+static inline bool is_running(const struct hybrid_engine *e)
+{
+	return READ_ONCE(e->life.state) == POOL_RUNNING;
+}
+
 static inline bool is_stopping(const struct hybrid_engine *e)
 {
 	return READ_ONCE(e->life.state) == POOL_STOPPING;

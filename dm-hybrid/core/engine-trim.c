@@ -71,7 +71,7 @@ static bool may_begin(struct hybrid_engine *e)
 	bool begins;
 
 	spin_lock_irqsave(&e->lock, flags);
-	begins = !t->busy && t->credit > 0 && READ_ONCE(e->life.state) == POOL_RUNNING &&
+	begins = !t->busy && t->credit > 0 && is_running(e) &&
 		 hybrid_trim_wanted(e);
 	if (begins)
 		t->busy = true;

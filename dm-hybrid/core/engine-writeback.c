@@ -395,7 +395,7 @@ static u32 writeback_depth(const struct hybrid_engine *e, const struct hybrid_vo
 	bool idle = users_idle(v);
 
 	if (!atomic_read(&v->blocks.dirty) || v->state != VOLUME_OPEN || v->writeback.paused ||
-	    READ_ONCE(e->life.failed) || READ_ONCE(e->life.state) != POOL_RUNNING ||
+	    READ_ONCE(e->life.failed) || !is_running(e) ||
 	    hybrid_stall_batch_full(e, v))
 		return 0;
 	if (drain_may_go(e, v) || READ_ONCE(e->writebacks.urgent) || dirty_limit_reached(v))

@@ -40,8 +40,8 @@ struct hybrid_writebacks {
 	struct hybrid_op op;
 	bool queued;
 	bool urgent;			/* a set has nothing clean to evict */
-	atomic_t nr_dirty, nr_jdirty;	/* blocks dirty in RAM, on record */
 	bool passed;			/* a set passed over dirty blocks to evict clean ones */
+	atomic_t nr_dirty, nr_jdirty;	/* blocks dirty in RAM, on record */
 	struct list_head turns;		/* volumes */
 	struct hybrid_drain drain;
 	s64 credit;			/* sectors times ms, with a rate limit */

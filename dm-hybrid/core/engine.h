@@ -184,7 +184,7 @@ struct hybrid_io {
 	bool redirected;	/* cache I/O failed: clean parts go to the origin */
 	s32 idx;		/* of the block in its set, -1: none */
 	u32 set;
-	u32 stalled_since;		/* a write: the tick from which on it stalls, or 0 */
+	u32 stalled_since;	/* a write: the tick from which on it stalls, or 0 */
 	u64 key;
 	u64 mask;		/* granules touched */
 	u64 whole;		/* granules covered entirely */

@@ -10,8 +10,7 @@ RST = TOP / "dm-hybrid/Documentation/dm-hybrid-design.rst"
 
 MOST_FIELDS = 25
 # Those that have more must not grow; hybrid_pool_status is a report, and printed whole.
-FIELDS = {"hybrid_io": 31, "hybrid_job": 29,
-          "hybrid_sb": 26, "hybrid_pool_status": 34}
+FIELDS = {"hybrid_io": 31, "hybrid_job": 29, "hybrid_sb": 26, "hybrid_pool_status": 34}
 
 
 def floors() -> list[str]:
