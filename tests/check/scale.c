@@ -26,7 +26,7 @@ static struct hybrid_engine *e;
 static struct hybrid_volume *v;
 static struct hybrid_executor x;
 static u64 drawn;
-static double device_seconds;	/* inside blocking calls */
+static double device_seconds;	/* in transfers */
 
 static struct {
 	const char *name;
@@ -217,19 +217,6 @@ static const struct hybrid_executor_ops executor_ops = {
 
 /* ---- services for the engine --------------------------------------------- */
 
-static void *alloc_buffer(struct hybrid_engine *engine, u32 sectors, gfp_t gfp)
-{
-	(void)sectors;
-	(void)gfp;
-	return engine;
-}
-
-static void free_buffer(struct hybrid_engine *engine, void *buffer)
-{
-	(void)engine;
-	(void)buffer;
-}
-
 static u64 next_random(struct hybrid_engine *engine)
 {
 	(void)engine;
@@ -237,8 +224,8 @@ static u64 next_random(struct hybrid_engine *engine)
 }
 
 static const struct hybrid_engine_ops ops = {
-	.alloc_buffer = alloc_buffer,
-	.free_buffer = free_buffer,
+	.alloc_buffer = hybrid_execute_no_buffer,
+	.free_buffer = hybrid_execute_no_free,
 	.do_op = hybrid_execute_now,
 	.wait_checkpoint = hybrid_execute_checkpoint,
 	.random = next_random,

@@ -5,24 +5,16 @@
 #include "unit.h"
 #include "samples.h"
 #include "engine-internal.h"
+#include "executor.h"
 
 #define NR_VOLUMES	2
 #define VOLUME_BLOCKS	(1U << 22)
 #define MAX_STEPS	100000
 
-static void *no_buffer(struct hybrid_engine *engine, u32 sectors, gfp_t gfp)
-{
-	return engine;
-}
-
-static void no_free(struct hybrid_engine *engine, void *buffer)
-{
-}
-
 /* Nothing is moved. */
 static const struct hybrid_engine_ops ops = {
-	.alloc_buffer = no_buffer,
-	.free_buffer = no_free,
+	.alloc_buffer = hybrid_execute_no_buffer,
+	.free_buffer = hybrid_execute_no_free,
 };
 
 static struct hybrid_engine *e;

@@ -135,19 +135,16 @@ bool hybrid_execute_tick(struct hybrid_executor *x, u64 ms)
 	return more;
 }
 
-bool hybrid_execute_ticks(struct hybrid_executor *x, const bool *ended)
+static bool wait_for(struct hybrid_executor *x, const bool *ended)
 {
 	u32 n;
 
+	if (x->ops->wait)
+		return x->ops->wait(x, ended);
 	hybrid_execute_all(x);
 	for (n = 0; !*ended && n < MAX_TICKS; n++)
 		hybrid_execute_tick(x, TICK_MS);
 	return *ended;
-}
-
-static bool wait_for(struct hybrid_executor *x, const bool *ended)
-{
-	return x->ops->wait ? x->ops->wait(x, ended) : hybrid_execute_ticks(x, ended);
 }
 
 /* ---- requests -------------------------------------------------------------- */
@@ -201,4 +198,17 @@ int hybrid_execute_checkpoint(struct hybrid_engine *e)
 
 	hybrid_engine_checkpoint(e, &w, &x->acts);
 	return wait_for(x, &w.ended) ? w.error : -EDEADLK;
+}
+
+void *hybrid_execute_no_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp)
+{
+	(void)sectors;
+	(void)gfp;
+	return e;
+}
+
+void hybrid_execute_no_free(struct hybrid_engine *e, void *buffer)
+{
+	(void)e;
+	(void)buffer;
 }

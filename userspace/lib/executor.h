@@ -34,7 +34,10 @@ struct hybrid_executor_ops {
 	 * op->elapsed_ms.
 	 */
 	int (*flush)(struct hybrid_executor *x, struct hybrid_op *op, bool origin);
-	/* Waits until *@ended; returns false if that does not come.  NULL: hybrid_execute_ticks(). */
+	/*
+	 * Waits until *@ended; returns false if that does not come.  NULL: ticks each 100 ms, at
+	 * most 1000 of them.
+	 */
 	bool (*wait)(struct hybrid_executor *x, const bool *ended);
 	/* Called in place of hybrid_engine_op_done(); NULL: that function. */
 	void (*op_done)(struct hybrid_executor *x, struct hybrid_op *op);
@@ -63,8 +66,6 @@ void hybrid_execute_io(struct hybrid_executor *x, struct hybrid_op *op);
 void hybrid_execute_all(struct hybrid_executor *x);
 /* Calls the engine's tick @ms later and executes all operations; returns whether it wants more. */
 bool hybrid_execute_tick(struct hybrid_executor *x, u64 ms);
-/* Ticks each 100 ms until *@ended; returns false if it has not after 1000 of them. */
-bool hybrid_execute_ticks(struct hybrid_executor *x, const bool *ended);
 
 /*
  * Sends a request to the engine, with HYBRID_IO_* @flags; the next call of a function above executes
@@ -89,5 +90,8 @@ static inline struct hybrid_request *hybrid_request_of(const struct hybrid_op *o
 /* For struct hybrid_engine_ops: do_op() and wait_checkpoint(). */
 int hybrid_execute_now(struct hybrid_engine *e, struct hybrid_op *op);
 int hybrid_execute_checkpoint(struct hybrid_engine *e);
+/* The same: alloc_buffer() and free_buffer() where no data moves. */
+void *hybrid_execute_no_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp);
+void hybrid_execute_no_free(struct hybrid_engine *e, void *buffer);
 
 #endif

@@ -141,20 +141,6 @@ static const struct hybrid_executor_ops executor_ops = {
 
 /* ---- services for the engine ----------------------------------------------- */
 
-/* Nobody looks at data. */
-static void *alloc_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp)
-{
-	(void)sectors;
-	(void)gfp;
-	return e;
-}
-
-static void free_buffer(struct hybrid_engine *e, void *buffer)
-{
-	(void)e;
-	(void)buffer;
-}
-
 /* The same each time: nothing here is a secret. */
 static u64 next_random(struct hybrid_engine *e)
 {
@@ -162,8 +148,8 @@ static u64 next_random(struct hybrid_engine *e)
 }
 
 static const struct hybrid_engine_ops replay_ops = {
-	.alloc_buffer = alloc_buffer,
-	.free_buffer = free_buffer,
+	.alloc_buffer = hybrid_execute_no_buffer,
+	.free_buffer = hybrid_execute_no_free,
 	.do_op = hybrid_execute_now,
 	.wait_checkpoint = hybrid_execute_checkpoint,
 	.random = next_random,
