@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -38,6 +39,21 @@ def sim_dir(top) -> Path:
     directory = top / "build/sim"
     directory.mkdir(parents=True, exist_ok=True)
     subprocess.run(["flock", directory / ".lock", "make", "-s", "-C", top / "tests/sim"], check=True)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def build(top) -> Path:
+    """Directory of the built tools."""
+    missing = [p for p in ("cc", "make", "pkg-config", "scdoc") if not shutil.which(p)]
+    if missing:
+        pytest.fail(f"needed to build the tools: {', '.join(missing)}")
+    directory = top / "build/userspace"
+    directory.mkdir(parents=True, exist_ok=True)
+    # Workers of one test run begin at the same time
+    r = subprocess.run(["flock", directory / ".lock", "make", "-C", top / "userspace", "tests"],
+                       capture_output=True, text=True)
+    assert r.returncode == 0, r.stdout + r.stderr
     return directory
 
 

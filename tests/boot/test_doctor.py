@@ -2,7 +2,6 @@
 """hybridctl doctor, on a system that lies on a volume."""
 import pytest
 
-from cli.conftest import build	# noqa: F401 (fixture)
 
 # mk COMMAND...: packs /image as the system's initramfs
 MK = """#!/bin/sh -e

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import build, driver, hybridctl, image	# noqa: F401 (fixtures)
+from cli.conftest import driver, hybridctl, image	# noqa: F401 (fixtures)
 
 TOP = Path(__file__).resolve().parents[2]
 UUID = "0f5f9d6c-70f3-4b4e-9f0a-0d9a37b9b1aa"

@@ -10,7 +10,6 @@ import time
 
 import pytest
 
-from cli.conftest import build	# noqa: F401 (fixture)
 from guest import Disk
 
 from .debian import TOP

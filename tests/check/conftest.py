@@ -1,21 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Fixtures: the tools built once, and pools that tests copy and spoil."""
+"""Fixtures: pools that tests copy and spoil."""
 import subprocess
 
 import pytest
 from check.pools import Pool
-
-
-@pytest.fixture(scope="session")
-def build(top):
-    """Directory of the built tools."""
-    directory = top / "build/userspace"
-    directory.mkdir(parents=True, exist_ok=True)
-    # Workers of one test run begin at the same time
-    r = subprocess.run(["flock", directory / ".lock", "make", "-C", top / "userspace", "tests"],
-                       capture_output=True, text=True)
-    assert r.returncode == 0, r.stdout + r.stderr
-    return directory
 
 
 @pytest.fixture

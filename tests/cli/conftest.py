@@ -1,32 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Fixtures: the tools built once, image files, loop devices, a fake kernel."""
+"""Fixtures: image files, loop devices, a fake kernel."""
 import contextlib
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import types
 
 import pytest
 
-TOP = pathlib.Path(__file__).resolve().parents[2]
-BUILD = TOP / "build" / "userspace"
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="session")
-def build():
-    """Directory of the built tools."""
-    missing = [p for p in ("cc", "make", "pkg-config", "scdoc") if not shutil.which(p)]
-    if missing:
-        pytest.fail(f"needed to build the tools: {', '.join(missing)}")
-    BUILD.mkdir(parents=True, exist_ok=True)
-    # Workers of one test run begin at the same time
-    r = subprocess.run(["flock", BUILD / ".lock", "make", "-C", TOP / "userspace", "tests"],
-                       capture_output=True, text=True)
-    assert r.returncode == 0, r.stdout + r.stderr
-    return BUILD
 
 
 def run(argv, stdin="", env=None, cwd=None, seconds=60):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import build, driver, image	# noqa: F401 (fixtures)
+from cli.conftest import driver, image	# noqa: F401 (fixtures)
 
 HERE = Path(__file__).resolve().parent
 UUID = "0f5f9d6c-70f3-4b4e-9f0a-0d9a37b9b1aa"

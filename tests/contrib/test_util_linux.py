@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import build, driver, image	# noqa: F401 (fixtures)
+from cli.conftest import driver, image	# noqa: F401 (fixtures)
 from guest import packaged
 from guest.apt import Apt
 

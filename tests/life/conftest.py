@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """`make check-life` ends with its table: of each fate, how many lines ended well, and how many lost data."""
-from cli.conftest import build	# noqa: F401 (fixture)
 from kernel.conftest import tools	# noqa: F401 (fixture)
 
 from .rows import FATES, WANTS

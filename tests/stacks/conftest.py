@@ -3,7 +3,6 @@
 import pytest
 
 from boot.test_udev import installed	# noqa: F401 (fixture)
-from cli.conftest import build	# noqa: F401 (fixture)
 
 from stacks.machine import Machine
 
