@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine is built in floors: a file calls only files below it, and no struct holds everything."""
+"""The engine is built in floors: a file calls only files below it, and no struct holds everything.
+Nor do files of the tools call one another in circles."""
 import re
 import subprocess
 from pathlib import Path
@@ -46,6 +47,30 @@ def test_calls_go_down(sim_dir):
     assert not up, "\n".join(up)
     # Were the objects not the engine's, there would be no call at all.
     assert sum(len(objects[a][1] & objects[b][0]) for a in names for b in names if a != b) > 300
+
+
+def circles(calls: dict[str, set[str]]) -> list[set[str]]:
+    """The sets of files that call one another, directly or through others."""
+    def reached(name: str) -> set[str]:
+        found, todo = set(), [name]
+        while todo:
+            new = calls[todo.pop()] - found
+            found |= new
+            todo += new
+        return found
+    below = {name: reached(name) for name in calls}
+    found = {frozenset(a for a in calls if a in below[name] and name in below[a]) for name in calls}
+    return [set(c) for c in found if len(c) > 1]
+
+
+def test_tools_have_no_circles(build):
+    objects = {path.stem: symbols(path) for folder in ("hybridctl", "check", "replay", "lib")
+               for path in (build / "obj" / folder).glob("*.o")}
+    calls = {name: {other for other in objects if other != name and objects[name][1] & objects[other][0]}
+             for name in objects}
+    assert not circles(calls)
+    assert sum(map(len, calls.values())) > 300
+    assert circles(calls | {"units": {"create"}})
 
 
 def fields(body: str) -> int:

@@ -19,7 +19,6 @@
 #include "common.h"
 #include "errors.h"
 #include "files.h"
-#include "loss.h"
 #include "lost.h"
 #include "metadata.h"
 #include "words.h"
@@ -418,6 +417,70 @@ static int report(struct lost *l)
 	if (r)
 		return r;
 	return l->losses.unknown ? HYBRID_BADDEV : l->losses.ranges.nr ? HYBRID_DEGRADED : 0;
+}
+
+/* ---- acknowledged ---------------------------------------------------------- */
+
+/* The volume itself may use the origin, if it maps the origin and nothing else. */
+static int forget_lost(const struct hybrid_member *m)
+{
+	struct hybrid_device dev = { .fd = -1 };
+	struct hybrid_member now;
+	int r;
+
+	hold_signals();
+	r = open_unchanged(&dev, m, hybrid_dm_find(m->sb.volume_uuid, false), &now);
+	if (!r) {
+		now.sb.lost = 0;
+		now.sb.flags &= ~HYBRID_SB_LOSS_UNKNOWN;
+		now.sb.sequence++;
+		r = hybrid_member_write(&dev, &now.sb);
+	}
+	hybrid_device_close(&dev);
+	return r;
+}
+
+static int acknowledge(const struct command_line *cl, struct hybrid_inventory *inv)
+{
+	const struct hybrid_member *m;
+	struct hybrid_node *volume;
+	int r;
+
+	r = hybrid_find_or_fail(inv, cl->argv[0], 1U << HYBRID_VOLUME, &volume);
+	if (r)
+		return r;
+	m = volume->member;
+	if (!m || !hybrid_node_uncached(volume))
+		return hybrid_fail(HYBRID_BADDEV,
+				   "hybridctl accept-loss first, if the cache device is gone",
+				   "volume %s has a cache, or its origin is missing", volume->name);
+	if (!m->sb.lost && !(m->sb.flags & HYBRID_SB_LOSS_UNKNOWN) && !m->apart) {
+		hybrid_note("volume %s has no loss that is not acknowledged", m->sb.name);
+		return 0;
+	}
+	if (cl->given[OPT_TEST]) {
+		printf("write %s: superblocks that name no loss\n", m->path);
+		return 0;
+	}
+	r = forget_lost(m);
+	if (!r)
+		hybrid_note("the losses of volume %s are no longer listed", m->sb.name);
+	return r;
+}
+
+/* --acknowledge: clears the record of lost data on the origin. */
+static int acknowledge_loss(const struct command_line *cl)
+{
+	struct hybrid_inventory inv = {};
+	int r;
+
+	if (cl->argc != 1)
+		return hybrid_fail(HYBRID_USAGE, "give its name", "--acknowledge takes one volume");
+	r = lock_with_members(&inv);
+	if (!r)
+		r = acknowledge(cl, &inv);
+	hybrid_inventory_free(&inv);
+	return r;
 }
 
 int command_lost(const struct command_line *cl)

@@ -9,9 +9,11 @@
 #include "config.h"
 #include "ephemeral.h"
 #include "errors.h"
+#include "live.h"
 #include "look.h"
 #include "owner.h"
 #include "sysfs.h"
+#include "vacancies.h"
 
 /* Activation of one pool. */
 struct activation {

@@ -6,8 +6,6 @@
 #include "inventory.h"
 #include "options.h"
 
-struct hybrid_ephemeral;
-
 /*
  * Takes the lock, so that one tool at a time makes changes.  Waits while another tool has it, and
  * keeps it until unlock_tools() or exit.  Returns 0 or an exit code: HYBRID_BUSY if SIGHUP, SIGINT
@@ -50,6 +48,12 @@ int open_unchanged(struct hybrid_device *dev, const struct hybrid_member *known,
  */
 int confirm_format(const struct command_line *cl, const struct hybrid_device * const *devs,
 		   unsigned int nr);
+
+/*
+ * Refuses a device on which neither a boot nor activate would look for members: it is inside a
+ * volume, or hybrid.conf excludes it.
+ */
+int check_found_again(const struct hybrid_device *dev);
 
 /*
  * If nothing was announced, says that only active pools and volumes are known, and which command
@@ -98,61 +102,6 @@ void print_pool_command(const struct hybrid_sb *sb, const char *cache);
 /* Brings up a pool.  @devno: the new device. */
 int start_pool(const struct hybrid_sb *sb, dev_t cache, dev_t *devno);
 
-/* A pool in the making, for create and replace-cache.  Call the steps in this order. */
-struct new_pool {
-	struct hybrid_device cache;
-	struct hybrid_cache_plan plan;
-	bool written, discarded;	/* the old contents of the device are not whole any more */
-};
-
-/*
- * Parses the sizes, and opens the device for checks.  @e: the line of hybrid.conf for a device that
- * comes up blank, or NULL.  hybrid_cache_plan() of @plan comes next.
- */
-int new_pool_parse(struct new_pool *np, const struct command_line *cl, const char *name,
-		   const char *policy, const struct hybrid_ephemeral *e);
-/* For --discard.  Not to be called under the lock. */
-int new_pool_discard(const struct command_line *cl, struct new_pool *np);
-int new_pool_write(struct new_pool *np);
-void undo_pool_write(struct new_pool *np);
-void print_pool_test(const struct new_pool *np, bool discard);
-
-/* The superblock that another cache has left on an origin that import takes over, in place. */
-struct other_cache {
-	const char *type;		/* as libblkid calls it */
-	uint64_t sector;		/* of its superblock */
-	void *block;			/* the metadata block with the superblock */
-	uint64_t data_sector;
-	uint8_t identity[16];		/* of the origin without that superblock: hybrid_uuid_of_identity() */
-};
-
-/* Runs create.  @other: the other cache whose superblock stands before the data; NULL: none. */
-int create_volume(const struct command_line *cl, const struct other_cache *other);
-
-/*
- * A volume in the making, for create and attach.  Call the steps in this order.  Each undoes itself
- * on failure, and the undo_ functions undo it later.
- */
-struct new_volume {
-	struct hybrid_volume_line entry;
-	struct hybrid_device origin;
-	struct hybrid_origin_plan plan;
-	const char *pool_name;
-	dev_t pool;			/* the pool's device */
-	dev_t fast;			/* the pool's device, or the cache device of a new one */
-	dev_t cache;			/* the cache device */
-	bool ephemeral;			/* --ephemeral was given */
-	const struct other_cache *other;	/* import: goes before the volume starts; else NULL */
-	const uint8_t *follows;		/* UUID of the lost pool that this one replaces; else NULL */
-	bool force;			/* --force was given */
-	bool live;			/* the volume's device exists, in use or not, and stays */
-	bool kept;			/* the origin's data stays: it has no cache yet, or follows */
-	bool mode_given, cutoff_given;	/* false: its last cache's settings count */
-	bool written;			/* the old contents of the origin are not whole any more */
-	struct hybrid_dm_linear linear;	/* live: the device's present table */
-	uint8_t live_uuid[16];		/* live: the UUID in the device's DM_UUID, if it has one */
-};
-
 /*
  * Refuses the cache device @cache if its sectors, which the volume gets, are larger than those of
  * the device @used, called @name: its contents, such as a file system, were made for the smaller
@@ -161,66 +110,9 @@ struct new_volume {
 int check_sectors(dev_t cache, dev_t used, const char *name, const char *next);
 /* Refuses writeback in place without --force. */
 int check_mode(const struct command_line *cl, bool in_place, uint32_t mode);
-/* Parses names, mode and cutoff, and opens the origin for checks. */
-int new_volume_parse(struct new_volume *nv, const struct command_line *cl, const char *name);
-/* Decides places, UUIDs and key.  plan.pool_uuid, plan.granule_sectors and entry.id must be set. */
-int new_volume_plan(struct new_volume *nv);
 /* --guard-mbr: tells the user how to mark a partition, which gets no MBR; and for --test. */
 void explain_guard(const struct hybrid_device *dev, bool guard);
 void print_guard_test(const struct hybrid_device *dev, bool guard);
-/* Whether the origin could be written to.  Writes nothing. */
-int new_volume_check_writable(struct new_volume *nv);
-/* Writes head and tail of the origin, unless its data stays. */
-int new_volume_write(struct new_volume *nv);
-void undo_volume_write(struct new_volume *nv);
-/* Makes the pool's entry, and pairs the superblocks of an origin that is kept with the pool. */
-int new_volume_enter(struct new_volume *nv);
-/* The same, and starts the volume's device. */
-int new_volume_start(struct new_volume *nv);
-void print_volume_test(const struct new_volume *nv);
-void new_volume_close(struct new_volume *nv);
-
-/*
- * For create, attach and replace-cache, which failed with @r: reports old contents of the devices
- * that undoing could not bring back.  @np, @nv: NULL if there was none.  Returns @r.
- */
-int fail_lost(int r, const struct new_pool *np, const struct new_volume *nv);
-
-/*
- * The steps of attach --live: find the device, plan by its table, and give it the volume's table.
- * If the last one fails, the device is as before.  Return 0 or an exit code.
- */
-int live_find(struct new_volume *nv);
-int live_plan(struct new_volume *nv);
-int live_start(const struct new_volume *nv, const char *params);
-
-/*
- * Gives a volume that runs alone, linear and in use or not, its table when its pool has come.  The
- * kernel finds a nonce that the cache does not know, and begins cold.  On failure, the volume is as
- * before.
- */
-int live_join(const struct hybrid_volume_line *entry, const char *name, dev_t pool, dev_t origin);
-
-/*
- * The same for a suspended volume that still has the table of another pool, and that this other
- * pool has released.  The volume is linear in between, as an origin belongs to one volume at a
- * time.  The origin's superblock names the new pool already, which has cached nothing of it; from
- * then on both copies do.
- */
-int live_move(const struct hybrid_volume_line *entry, const char *name, dev_t pool, dev_t origin);
-
-/*
- * Suspends a volume in use on its way out of its pool, unless it is @suspended already.  Before
- * that, checks that the kernel accepts a linear table of its origin @below, and calls
- * survive_suspend(): the next steps must not need the volume.
- */
-int live_stop(const struct hybrid_volume_line *entry, const char *name, dev_t below, bool suspended);
-
-/*
- * Call before a device in use is suspended: until the resume, neither our own pages nor the
- * kernel's memory for our work may depend on the device.
- */
-int survive_suspend(void);
 
 /*
  * Removes an entry durably, when the origin no longer uses the pool, or does not name it yet.  The
@@ -234,13 +126,6 @@ int forget_entry(const char *pool, uint32_t id, bool tombstone);
  * Returns 0 or an exit code.
  */
 int give_cache_back(const struct command_line *cl, const uint8_t pool[16]);
-
-/*
- * Completes detaches and attaches that were cut short and left an entry in the pool, in the way of
- * the new volume.  Called before anything is written.  @test: only prints that.  Returns 0 or an
- * exit code.
- */
-int end_detaches(struct new_volume *nv, bool test);
 
 /* Finds the lowest free id, and refuses a name that an entry has.  Returns 0 or an exit code. */
 int choose_volume_id(const char *pool, const char *name, uint32_t *id);

@@ -71,7 +71,7 @@ static void offer_commands(const struct completion *c)
 {
 	const struct command *cmd;
 
-	for (cmd = commands; cmd->name; cmd++)
+	for (cmd = commands; cmd < commands + NR_COMMANDS; cmd++)
 		offer(c, cmd->name, "", cmd->summary);
 }
 

@@ -8,10 +8,13 @@
 
 #include "common.h"
 #include "config.h"
+#include "create.h"
 #include "ephemeral.h"
 #include "errors.h"
+#include "live.h"
 #include "look.h"
 #include "mirror.h"
+#include "new-volume.h"
 #include "owner.h"
 #include "progress.h"
 

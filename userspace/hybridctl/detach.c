@@ -7,6 +7,7 @@
 
 #include "common.h"
 #include "errors.h"
+#include "live.h"
 
 /* A volume that leaves its pool. */
 struct detach {

@@ -17,9 +17,11 @@
 #include <sys/sysmacros.h>
 
 #include "common.h"
+#include "create.h"
 #include "errors.h"
 #include "look.h"
 #include "lvm.h"
+#include "new-volume.h"
 #include "sysfs.h"
 
 /* struct cache_sb_disk of Linux's drivers/md/bcache */

@@ -9,6 +9,8 @@
 
 #include "common.h"
 #include "errors.h"
+#include "live.h"
+#include "new-volume.h"
 #include "sysfs.h"
 
 int survive_suspend(void)

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/*
- * accept-loss, and lost --acknowledge: a volume goes on without a cache that had newer
- * data of it.
- */
+/* accept-loss: a volume goes on without a cache that had newer data of it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common.h"
 #include "errors.h"
-#include "loss.h"
 #include "lost.h"
 #include "metadata.h"
 
@@ -215,69 +211,6 @@ int command_accept_loss(const struct command_line *cl)
 	r = look(&l, cl->argv[0]);
 	if (!r)
 		r = accept(&l);
-	hybrid_inventory_free(&l.inv);
-	return r;
-}
-
-/* lost --acknowledge ------------------------------------------------------- */
-
-static int forget_lost(const struct loss *l)
-{
-	struct hybrid_device dev = { .fd = -1 };
-	struct hybrid_member now;
-	int r;
-
-	hold_signals();
-	r = open_origin(l, &dev, &now);
-	if (!r) {
-		now.sb.lost = 0;
-		now.sb.flags &= ~HYBRID_SB_LOSS_UNKNOWN;
-		now.sb.sequence++;
-		r = hybrid_member_write(&dev, &now.sb);
-	}
-	hybrid_device_close(&dev);
-	return r;
-}
-
-static int acknowledge(struct loss *l, const char *what)
-{
-	struct hybrid_node *volume;
-	const struct hybrid_sb *sb;
-	int r;
-
-	r = hybrid_find_or_fail(&l->inv, what, 1U << HYBRID_VOLUME, &volume);
-	if (r)
-		return r;
-	l->m = volume->member;
-	if (!l->m || !hybrid_node_uncached(volume))
-		return hybrid_fail(HYBRID_BADDEV,
-				   "hybridctl accept-loss first, if the cache device is gone",
-				   "volume %s has a cache, or its origin is missing", volume->name);
-	sb = &l->m->sb;
-	if (!sb->lost && !(sb->flags & HYBRID_SB_LOSS_UNKNOWN) && !l->m->apart) {
-		hybrid_note("volume %s has no loss that is not acknowledged", sb->name);
-		return 0;
-	}
-	if (l->cl->given[OPT_TEST]) {
-		printf("write %s: superblocks that name no loss\n", l->m->path);
-		return 0;
-	}
-	r = forget_lost(l);
-	if (!r)
-		hybrid_note("the losses of volume %s are no longer listed", sb->name);
-	return r;
-}
-
-int acknowledge_loss(const struct command_line *cl)
-{
-	struct loss l = { .cl = cl };
-	int r;
-
-	if (cl->argc != 1)
-		return hybrid_fail(HYBRID_USAGE, "give its name", "--acknowledge takes one volume");
-	r = lock_with_members(&l.inv);
-	if (!r)
-		r = acknowledge(&l, cl->argv[0]);
 	hybrid_inventory_free(&l.inv);
 	return r;
 }

@@ -23,6 +23,7 @@
 
 #include "child.h"
 #include "common.h"
+#include "create.h"
 #include "devices.h"
 #include "errors.h"
 #include "lvm.h"

@@ -13,6 +13,13 @@
 #define HYBRID_VERSION "0.1.0"
 #endif
 
+/* By command_id. */
+static int (*const run[NR_COMMANDS])(const struct command_line *cl) = {
+#define COMMAND(id, name, args, least, most, options, summary, description) \
+	[COMMAND_##id] = command_##id,
+#include "commands.def"
+};
+
 static int fail_command(const char *name)
 {
 	return hybrid_fail(HYBRID_USAGE, "see hybridctl --help", "no such command: %s", name);
@@ -67,7 +74,7 @@ static int run_command(const struct command *cmd, struct command_line *cl, int a
 	cl->argc = argc - next;
 	cl->argv = argv + next;
 	r = check_arguments(cmd, cl);
-	return r ? r : cmd->run(cl);
+	return r ? r : run[cmd - commands](cl);
 }
 
 static int dispatch(struct command_line *cl, int argc, char **argv)

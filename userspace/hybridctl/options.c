@@ -25,13 +25,11 @@ const struct option_info option_table[NR_OPTIONS] = {
 #include "commands.def"
 };
 
-const struct command commands[] = {
+const struct command commands[NR_COMMANDS] = {
 #define COMMAND(id, verb, words, fewest, highest, mask, line, text) \
-	{ .name = verb, .args = words, .least = fewest, .most = highest, \
-	  .options = (mask) | O_EVERYWHERE, .summary = line, .description = text, \
-	  .run = command_##id },
+	[COMMAND_##id] = { .name = verb, .args = words, .least = fewest, .most = highest, \
+	  .options = (mask) | O_EVERYWHERE, .summary = line, .description = text },
 #include "commands.def"
-	{ .name = NULL },
 };
 
 static const struct {
@@ -67,7 +65,7 @@ const struct command *find_command(const char *name)
 {
 	const struct command *cmd;
 
-	for (cmd = commands; cmd->name; cmd++)
+	for (cmd = commands; cmd < commands + NR_COMMANDS; cmd++)
 		if (!strcmp(cmd->name, name))
 			return cmd;
 	return NULL;
@@ -338,7 +336,7 @@ void print_usage(void)
 
 	printf("Usage: hybridctl [OPTION...] COMMAND [ARGUMENT...]\n\n"
 	       "Caches slow block devices on a fast one.\n\nCommands:\n");
-	for (cmd = commands; cmd->name; cmd++)
+	for (cmd = commands; cmd < commands + NR_COMMANDS; cmd++)
 		printf("  %-13s %s\n", cmd->name, cmd->summary);
 	printf("\nOptions of every command:\n");
 	print_options(O_EVERYWHERE);

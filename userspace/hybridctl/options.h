@@ -32,13 +32,17 @@ struct command_line {
 	char **argv;
 };
 
+enum command_id {
+#define COMMAND(id, name, args, least, most, options, summary, description) COMMAND_##id,
+#include "commands.def"
+	NR_COMMANDS
+};
+
 struct command {
 	const char *name, *args;
 	int least, most;
 	uint64_t options;
 	const char *summary, *description;
-	/* Returns an exit code, after printing the error. */
-	int (*run)(const struct command_line *cl);
 };
 
 struct option_info {
@@ -48,7 +52,7 @@ struct option_info {
 };
 
 extern const struct option_info option_table[NR_OPTIONS];
-extern const struct command commands[];	/* ends with a NULL name */
+extern const struct command commands[NR_COMMANDS];
 
 /* The command of that name, or NULL. */
 const struct command *find_command(const char *name);
@@ -89,7 +93,7 @@ int report_options(const struct command_line *cl, struct hybrid_report_options *
 void print_usage(void);
 void print_command_help(const struct command *cmd);
 
-/* The commands; see commands.def. */
+/* The commands; see commands.def.  Each returns an exit code, after printing the error. */
 #define COMMAND(id, name, args, least, most, options, summary, description) \
 	int command_##id(const struct command_line *cl);
 #include "commands.def"

@@ -15,7 +15,9 @@
 #include <sys/stat.h>
 
 #include "common.h"
+#include "create.h"
 #include "errors.h"
+#include "live.h"
 #include "owner.h"
 #include "sysfs.h"
 

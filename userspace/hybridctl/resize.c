@@ -14,6 +14,7 @@
 #include "common.h"
 #include "errors.h"
 #include "health.h"
+#include "live.h"
 #include "owner.h"
 #include "sysfs.h"
 

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "common.h"
-#include "ephemeral.h"
 #include "errors.h"
 #include "health.h"
+#include "vacancies.h"
 #include "wear.h"
 
 /* For people --------------------------------------------------------------- */

@@ -16,6 +16,7 @@
 #include "probe.h"
 #include "sysfs.h"
 #include "udev.h"
+#include "vacancies.h"
 
 static const struct hybrid_member *find_devno(const struct hybrid_inventory *inv, dev_t devno)
 {
