@@ -10,32 +10,32 @@ import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import test_floors as floors
-
 HERE = Path(__file__).resolve().parent
 TOP = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent))
+from style import floors
+
 BUILD = TOP / "build/walk"
 
 
 def build() -> Path:
     flags = "-finstrument-functions -fno-pie -fno-inline -Wno-missing-prototypes"
-    objects = ["rig.o", "policy-registry.o", *(f"{p.stem}.o" for folder in ("core", "policy")
+    objects = ["rig.o", "executor.o", "policy-registry.o", *(f"{p.stem}.o" for folder in ("core", "policy")
                                                for p in (TOP / f"dm-hybrid/{folder}").glob("*.c"))]
     BUILD.mkdir(parents=True, exist_ok=True)
     # What is not the engine's is no part of the way.
     subprocess.run(["make", "-s", "-j2", "-C", TOP / "tests/unit", f"BUILD={BUILD}", "SANITIZE=",
-                    f"OPT=-O1 -g {flags} -finstrument-functions-exclude-file-list=rig.c,kernel-shim,policy",
+                    f"OPT=-O1 -g {flags} -finstrument-functions-exclude-file-list=rig.c,executor.c,kernel-shim,policy",
                     *(BUILD / o for o in objects)], check=True)
     program = BUILD / "walk"
     subprocess.run(["cc", "-g", "-no-pie", f"-I{TOP}/userspace/kernel-shim", f"-I{TOP}/dm-hybrid/core",
-                    f"-I{TOP}/tests/unit", "-Wno-unused-parameter", "-o", program, HERE / "walk.c",
+                    f"-I{TOP}/tests/unit", f"-I{TOP}/userspace/lib", "-Wno-unused-parameter", "-o", program, HERE / "walk.c",
                     *(BUILD / o for o in objects), "-lcmocka"], check=True)
     return program
 
 
 def ways(program: Path) -> dict[str, list[str]]:
-    """Of each event the files of the functions that it enters."""
+    """Of each event the files of the functions that it enters: of each once, as a loop is read once."""
     out = subprocess.run([program], capture_output=True, text=True, check=True).stdout
     addresses = sorted(set(re.findall(r"^0x\w+$", out, re.M)))
     lines = subprocess.run(["addr2line", "-e", program, *addresses], capture_output=True, text=True,
@@ -44,7 +44,7 @@ def ways(program: Path) -> dict[str, list[str]]:
     found = {}
     for event, body in re.findall(r"^= (.*)\n((?:0x.*\n)*)", out, re.M):
         # Helpers in headers are at home everywhere.
-        found[event] = [file[a] for a in body.split() if file[a].endswith(".c")]
+        found[event] = [file[a] for a in dict.fromkeys(body.split()) if file[a].endswith(".c")]
     return found
 
 
