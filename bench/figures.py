@@ -35,9 +35,9 @@ def written(phase: dict) -> float:
     return delta(phase, "ssd", "ws") / phase["load"]["write"]["sectors"]
 
 
-def disk_flushes(phase: dict) -> float:
-    """Flushes of the disk for each write."""
-    return delta(phase, "hdd", "f") / phase["load"]["write"]["ios"]
+def flushes(device: str) -> Callable[[dict], float]:
+    """Flushes of a device for each write."""
+    return lambda phase: delta(phase, device, "f") / phase["load"]["write"]["ios"]
 
 
 def instructions(phase: dict) -> float:
@@ -76,6 +76,10 @@ ROWS = {
     "mixed3": Row("random 75/25, 4k, laid out before: third time", "mixed", "3"),
     "fsync": Row("fsync after each 4k random write: of new blocks", "fsync", "new"),
     "fsync-again": Row("fsync after each 4k random write: of dirty blocks", "fsync", "rewrite"),
+    "fsync-plp": Row("fsync, SSD with power-loss protection: of new blocks", "fsync-plp", "new"),
+    "fsync-plp-again": Row("fsync, SSD with power-loss protection: of dirty blocks", "fsync-plp", "rewrite"),
+    "fsync-nofua": Row("fsync, SSD without FUA: of new blocks", "fsync-nofua", "new"),
+    "fsync-nofua-again": Row("fsync, SSD without FUA: of dirty blocks", "fsync-nofua", "rewrite"),
     "boot1": Row("boot storm: cold", "boot", "1"),
     "boot2": Row("boot storm: second run", "boot", "2"),
     "uniform1": Row("uniform reads of the whole disk, cold: first 1,000", "uniform", "1"),
@@ -104,7 +108,9 @@ COSTS = {
     "fsync-again-written": Row("SSD sectors per user sector: fsync of dirty blocks", "fsync",
                                "rewrite", written, ".2f", True),
     "burst-written": Row("SSD sectors per user sector: burst", "burst", "burst", written, ".2f", True),
-    "fsync-flushes": Row("disk flushes per fsync", "fsync", "new", disk_flushes, ".2f", True),
+    "fsync-flushes": Row("disk flushes per fsync", "fsync", "new", flushes("hdd"), ".2f", True),
+    "fsync-nofua-flushes": Row("SSD flushes per fsync, SSD without FUA", "fsync-nofua", "new", flushes("ssd"),
+                               ".2f", True),
     "drain-busy": Row("drain of 8,000 blocks: disk busy, s", "burst", "drain", busy, ".2f", True),
     "drain-clock": Row("drain of 8,000 blocks: by the clock, s", "burst", "drain", clock, ".2f", True),
     **{f"reads-{phase}-{key}": Row(f"latency of disk reads, queue of 4, ms: {text}, {name}", "beside", phase,
@@ -225,6 +231,9 @@ def goals(runs: Runs, known: dict) -> list[Goal]:
         goal("boot1", 1.15, "disk"),
         goal("mixed", 0.97, "limit"),
         goal("fsync", 0.97, "limit"),
+        goal("fsync-plp", 0.85, "limit"),
+        goal("fsync-plp-again", 0.945, "limit"),
+        goal("fsync-nofua-flushes", fixed=1.0),
         goal("fsync-written", fixed=2.0),
         goal("fsync-again-written", fixed=1.0),
         # Writeback in the background may flush the disk, too.

@@ -17,6 +17,9 @@ META_MIB=16	# of the cache device, for a stack with a separate metadata device
 # 7,200 rpm, 150 MB/s, queue of 32, write cache of 8 MiB; a SATA SSD: tests/guest/README.md
 HDDSIM="7200 150 1000 16000 32 8192 100"
 SSDSIM="16 80 30 500 450 1000"
+# With power-loss protection a flush takes no time. Most SATA SSDs have no FUA, as Linux sees them.
+SSDSIM_PLP="16 80 30 500 450 0"
+SSDSIM_NOFUA="$SSDSIM nofua"
 hdd=/dev/mapper/hdd
 ssd=/dev/mapper/ssd
 volume=/dev/mapper/volume
@@ -113,6 +116,14 @@ run() {
 	said=$(load $volume "$@" 2>&1) || die "load $*: $said"
 	counters "$phase" 1
 	say "$phase" load "$said"
+}
+
+# fsync after each write, then the same blocks again, which are dirty by then. An earlier phase takes the
+# delays that only the very first write has.
+fsyncs() {
+	run first pattern=shuffled reads=0 fsync=1 size=512 ios=20 seed="9$SEED"
+	run new pattern=shuffled reads=0 fsync=1 size=512 ios=600 seed="$SEED"
+	run rewrite pattern=shuffled reads=0 fsync=1 size=512 ios=600 seed="$SEED"
 }
 
 # Reports the time from the start of the stack until the volume exists, and the memory for it.

@@ -362,6 +362,18 @@ def test_ssdsim_is_an_ssd(make_guest, disks):
     assert job["read"]["bw"] < 1.024 * 1000 * read_mb
 
 
+@pytest.mark.parametrize("fua", [True, False])
+def test_ssdsim_flushes_for_fua(make_guest, disks, fua):
+    """An SSD without FUA: each such write takes a flush, too."""
+    guest = make_guest(disks=disks("a", 256))
+    table = f"0 {guest.disks[0].sectors} ssdsim /dev/test/a 0 {SSD}{'' if fua else ' nofua'}"
+    guest.dm_create("ssd", table)
+    _, moved = modelled(guest, "ssd", "--rw=randwrite", "--bs=4k", "--ioengine=psync", "--sync=dsync",
+                        "--number_ios=20")
+    assert moved["w"] == 20 and moved["f"] == (0 if fua else 20)
+    assert guest.run("dmsetup table ssd").out.split()[-1] == ("nofua" if not fua else SSD.split()[-1])
+
+
 def test_timing_stacks_on_volatile(make_guest, disks):
     guest = make_guest(disks=disks("a", 256))
     below = volatile(guest, "a")

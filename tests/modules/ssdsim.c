@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * ssdsim <dev> <start> <channels> <read us> <write us> <read MB/s> <write MB/s>
- *	  <flush us>
+ *	  <flush us> [nofua]
  *
  * The timing of a flash device, over any device: <channels> servers with a
  * fixed latency for each operation, and one link that they share, whose speed
- * limits throughput. A flush starts when the last write has ended.
+ * limits throughput. A flush starts when the last write has ended. With nofua, each
+ * write with FUA is followed by a flush, as the block layer does for a device without
+ * FUA (block/blk-flush.c).
  *
  * Status: r <reads> rs <sectors> w <writes> ws <sectors> f <flushes> busy_ns <n>
  * busy_ns: time from arrival to completion, summed over all reads and writes, in the model.
@@ -34,6 +36,7 @@ struct ssd {
 	u64 channels;
 	u64 read_ns, write_ns, flush_ns;
 	u64 read_mb, write_mb;
+	bool no_fua;
 
 	spinlock_t lock;	/* protects the fields below */
 	struct list_head running;	/* by time of completion */
@@ -63,6 +66,12 @@ static u64 data_due(struct ssd *s, u64 now, unsigned int count, bool write)
 	if (write)
 		s->last_write = max(s->last_write, due);
 	return due;
+}
+
+static u64 flush_due(struct ssd *s, u64 from)
+{
+	s->nr_flushes++;
+	return max(from, s->last_write) + s->flush_ns;
 }
 
 static void insert_sorted(struct ssd *s, struct request *rq)
@@ -130,8 +139,7 @@ static int ssd_map(struct dm_target *ti, struct bio *bio)
 	spin_lock_irq(&s->lock);
 	now = ktime_get_ns();
 	if (flush) {
-		s->nr_flushes++;
-		rq->due = max(now, s->last_write) + s->flush_ns;
+		rq->due = flush_due(s, now);
 	} else {
 		if (write) {
 			s->writes++;
@@ -142,6 +150,8 @@ static int ssd_map(struct dm_target *ti, struct bio *bio)
 		}
 		rq->due = data_due(s, now, count, write);
 		s->busy_ns += rq->due - now;
+		if (s->no_fua && bio->bi_opf & REQ_FUA)
+			rq->due = flush_due(s, rq->due);
 	}
 	insert_sorted(s, rq);
 	spin_unlock_irq(&s->lock);
@@ -176,8 +186,8 @@ static int ssd_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	struct ssd *s;
 	int r;
 
-	if (argc != 8) {
-		ti->error = "Eight arguments are needed";
+	if (argc != 8 && (argc != 9 || strcmp(argv[8], "nofua"))) {
+		ti->error = "Eight arguments are needed, and nofua may follow";
 		return -EINVAL;
 	}
 	s = kzalloc(sizeof(*s), GFP_KERNEL);
@@ -188,6 +198,7 @@ static int ssd_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	spin_lock_init(&s->lock);
 	init_waitqueue_head(&s->wait);
 	INIT_LIST_HEAD(&s->running);
+	s->no_fua = argc == 9;
 	r = parse_model(ti, s, argv + 2);
 	if (r)
 		goto free_ssd;
@@ -245,6 +256,8 @@ static void ssd_status(struct dm_target *ti, status_type_t type, unsigned int st
 		       div64_u64(s->read_ns, NSEC_PER_USEC),
 		       div64_u64(s->write_ns, NSEC_PER_USEC),
 		       s->read_mb, s->write_mb, div64_u64(s->flush_ns, NSEC_PER_USEC));
+		if (s->no_fua)
+			DMEMIT(" nofua");
 		break;
 	case STATUSTYPE_IMA:
 		*result = '\0';
