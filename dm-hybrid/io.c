@@ -2,11 +2,12 @@
 /*
  * Carries out the engine's actions.
  *
- * Completions and wake-ups are carried out where they arise.  Actions that may sleep
- * go to a queue: to that of their volume if they need an origin or submit a user's bio,
- * otherwise to the pool's.  So an origin with a full request queue holds up no other
- * volume, and neither does a user whose cgroup the block layer makes wait.  Each queue
- * has one work item.  Operations that ended return through the pool's queue.
+ * Completions, wake-ups and direct flushes are carried out where they arise.  Actions that
+ * may sleep go to a queue: to that of their volume if they need an origin or submit a
+ * user's bio, otherwise to the pool's.  So an origin with a full request queue holds up no
+ * other volume, and neither does a user whose cgroup the block layer makes wait.  Each queue
+ * has one work item.  Operations that ended return through the pool's queue, except for direct
+ * flushes that have succeeded.
  *
  * The pool's work item and the tick have a workqueue of their own.  Volumes' items may
  * occupy theirs for as long as their origins take: all kworkers that it runs at once, or
@@ -18,6 +19,7 @@
  * does not answer keeps nothing that the pool or another volume needs.
  */
 #include <linux/bio.h>
+#include <linux/blk-cgroup.h>
 #include <linux/completion.h>
 #include <linux/highmem.h>
 #include <linux/ktime.h>
@@ -175,11 +177,23 @@ static struct hybrid_queue *op_queue(struct hybrid_pool *pool, struct hybrid_op 
 	return &object->queue;
 }
 
+/* Has the worker tell the engine that the operation has ended. */
+static void queue_end(struct hybrid_pool *pool, struct hybrid_op *op)
+{
+	struct hybrid_queue *q = &pool->queue;
+	unsigned long flags;
+
+	/* Once the lock is dropped, the pool may go. */
+	spin_lock_irqsave(&q->lock, flags);
+	list_add_tail(&op->link, &q->done);
+	queue_work(q->wq, &q->work);
+	spin_unlock_irqrestore(&q->lock, flags);
+}
+
 static void transfer_put(struct transfer *t)
 {
-	struct hybrid_queue *q = &t->q->pool->queue;
+	struct hybrid_pool *pool = t->q->pool;
 	struct hybrid_op *op = t->op;
-	unsigned long flags;
 
 	if (!atomic_dec_and_test(&t->pending))
 		return;
@@ -190,11 +204,7 @@ static void transfer_put(struct transfer *t)
 		return;
 	}
 	mempool_free(t, &t->q->transfers);
-	/* Once the lock is dropped, the pool may go. */
-	spin_lock_irqsave(&q->lock, flags);
-	list_add_tail(&op->link, &q->done);
-	queue_work(q->wq, &q->work);
-	spin_unlock_irqrestore(&q->lock, flags);
+	queue_end(pool, op);
 }
 
 /*
@@ -686,6 +696,41 @@ static void enqueue(struct hybrid_queue *q, struct hybrid_op *op)
 	spin_unlock_irqrestore(&q->lock, flags);
 }
 
+static void end_direct_flush(struct bio *bio)
+{
+	struct hybrid_pool *pool = container_of(bio, struct hybrid_pool, flush_bio);
+	struct hybrid_op *op = bio->bi_private;
+	struct hybrid_actions acts;
+
+	op->error_cache = bio->bi_status ? bio_error(bio, bio->bi_status) : 0;
+	bio_uninit(bio);
+	if (op->error_cache) {
+		queue_end(pool, op);
+		return;
+	}
+	hybrid_actions_init(&acts);
+	/* One of the actions ends the user's bio, which may be the pool's last: see end_miss(). */
+	rcu_read_lock();
+	hybrid_call_op_done(pool, op, &acts);
+	hybrid_run(pool, &acts);
+	rcu_read_unlock();
+}
+
+/*
+ * Submits a flush that a user waits for, in the user's context.  It serves the whole pool: other
+ * commits wait for it.  So the limits of that user's cgroup do not apply to it.
+ */
+static void submit_direct_flush(struct hybrid_pool *pool, struct hybrid_op *op)
+{
+	struct bio *bio = &pool->flush_bio;
+
+	bio_init(bio, pool->bdev, NULL, 0, REQ_OP_WRITE | REQ_PREFLUSH | AWAITED);
+	bio_associate_blkg_from_css(bio, blkcg_root_css);
+	bio->bi_private = op;
+	bio->bi_end_io = end_direct_flush;
+	submit_bio(bio);
+}
+
 /* Carries out an operation that needs no sleep; queues any other. */
 static void dispatch(struct hybrid_pool *pool, struct hybrid_op *op)
 {
@@ -696,6 +741,12 @@ static void dispatch(struct hybrid_pool *pool, struct hybrid_op *op)
 	case HYBRID_OP_WAKE:
 		op->waiter->done(op->waiter);
 		break;
+	case HYBRID_OP_FLUSH:
+		if (op->direct) {
+			submit_direct_flush(pool, op);
+			break;
+		}
+		fallthrough;
 	default:
 		enqueue(op_queue(pool, op), op);
 	}

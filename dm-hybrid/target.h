@@ -74,6 +74,7 @@ struct hybrid_pool {
 	struct hybrid_queue queue;	/* its workqueue is also the tick's */
 	wait_queue_head_t wait;
 	unsigned long passes;		/* of the worker */
+	struct bio flush_bio;		/* of a direct flush */
 	struct delayed_work tick;
 	unsigned long flags;
 

@@ -10,9 +10,10 @@
  *
  * A user's flush:
  *   1. if the volume has origin writes that no flush covers: flush the origin;
- *   2. if anything of the volume is only in the cache: join the next commit,
- *      which is a journal write where there are records to write, else a flush
- *      of the cache device.
+ *   2. if changes of the volume are not recorded: join the next commit, which is a
+ *      journal write where there are records to write, else a flush of the cache device;
+ *   3. if only data of the volume is not durable: flush the cache device at once, or
+ *      join the next commit if another metadata operation is in flight.
  *
  * A commit writes the records of regions marked *must* (granules that became
  * dirty, blocks that left).  Records of regions marked *lazy* go out once an
@@ -27,15 +28,16 @@
 
 /*
  * Does anything of @v live only in the cache's volatile memory or in RAM?  The
- * lock makes the two notes consistent: a commit moves one to the other.
+ * lock makes the notes consistent: a commit moves them.
  */
 static bool needs_commit(struct hybrid_engine *e, const struct hybrid_volume *v)
 {
+	const struct hybrid_volume_commit *c = &v->commit;
 	unsigned long flags;
 	bool needed;
 
 	spin_lock_irqsave(&e->lock, flags);
-	needed = READ_ONCE(v->commit.written) || v->commit.flushing;
+	needed = READ_ONCE(c->written) || c->flushing || READ_ONCE(c->unrecorded) || c->recording;
 	spin_unlock_irqrestore(&e->lock, flags);
 	return needed;
 }
@@ -123,23 +125,6 @@ void hybrid_origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 		else
 			hybrid_commit_or_complete(e, io, acts);
 	}
-}
-
-void hybrid_flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts)
-{
-	struct hybrid_volume *v = io->volume;
-	unsigned long flags;
-	bool taken = false;
-
-	spin_lock_irqsave(&e->lock, flags);
-	if (v->flush.error || v->flush.last_user_write > v->flush.flushed) {
-		taken = true;
-		list_add_tail(&io->link, &v->flush.next);
-		hybrid_origin_flush_locked(e, v, acts);
-	}
-	spin_unlock_irqrestore(&e->lock, flags);
-	if (!taken)
-		hybrid_commit_or_complete(e, io, acts);
 }
 
 /* ---- asking for a commit ------------------------------------------------- */
@@ -249,7 +234,7 @@ static void record(struct hybrid_engine *e, u32 set, u32 i, const struct hybrid_
  */
 static void gate_volume(struct hybrid_volume *v)
 {
-	WRITE_ONCE(v->commit.written, true);
+	WRITE_ONCE(v->commit.unrecorded, true);
 	v->flush.gated = true;
 	v->e->commit.gated = true;
 }
@@ -457,35 +442,39 @@ static void commit_flush(struct hybrid_engine *e)
 }
 
 /*
- * This commit does not cover cache writes that end from here on.  The notes move
- * before the records are gathered, so that a write that ends meanwhile sets
- * cache_written again.
+ * This commit covers neither cache writes that end from here on nor their changes.  The notes move
+ * before the records are gathered, so that a write that ends meanwhile notes them again.
  */
-static void cache_written_to_flushing(struct hybrid_engine *e)
+static void take_notes(struct hybrid_engine *e)
 {
 	struct hybrid_volume *v;
 
 	list_for_each_entry(v, &e->volumes.open, open_link) {
-		if (!READ_ONCE(v->commit.written))
-			continue;
-		WRITE_ONCE(v->commit.flushing, true);
-		WRITE_ONCE(v->commit.written, false);
+		if (READ_ONCE(v->commit.written)) {
+			v->commit.flushing = true;
+			WRITE_ONCE(v->commit.written, false);
+		}
+		if (READ_ONCE(v->commit.unrecorded)) {
+			v->commit.recording = true;
+			WRITE_ONCE(v->commit.unrecorded, false);
+		}
 	}
-	/* Take the notes before looking at the marks; pairs with note_cache_written(). */
+	/* Before looking at the marks; pairs with note_cache_written() and note_unrecorded(). */
 	smp_mb();
 }
 
-/* All data noted above is durable now; or (@again) some of it needs another commit. */
-static void cache_flushing_end(struct hybrid_engine *e, bool again)
+/* All that the notes stand for is durable now; or (@again) some of it needs another commit. */
+static void end_notes(struct hybrid_engine *e, bool again)
 {
 	struct hybrid_volume *v;
 
 	list_for_each_entry(v, &e->volumes.open, open_link) {
-		if (!READ_ONCE(v->commit.flushing))
-			continue;
-		if (again)
+		if (again && v->commit.flushing)
 			WRITE_ONCE(v->commit.written, true);
-		WRITE_ONCE(v->commit.flushing, false);
+		if (again && v->commit.recording)
+			WRITE_ONCE(v->commit.unrecorded, true);
+		v->commit.flushing = false;
+		v->commit.recording = false;
 	}
 }
 
@@ -548,14 +537,14 @@ static bool commit_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 	e->commit.opens_wanted = false;
 	e->commit.lazy_wanted = false;
 	if (waiters)
-		cache_written_to_flushing(e);
+		take_notes(e);
 	spin_unlock_irqrestore(&e->lock, flags);
 	e->commit.gated = false;
 	all = assemble(e);
 	spin_lock_irqsave(&e->lock, flags);
 	if (!all) {
 		/* The waiters complete with the last of the entries that the commit takes. */
-		cache_flushing_end(e, true);
+		end_notes(e, true);
 		list_splice_init(&e->commit.now, &e->commit.next);
 		e->commit.wanted |= !e->commit.opens;
 		e->commit.opens_wanted |= e->commit.opens;
@@ -566,7 +555,7 @@ static bool commit_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 	waiters = !list_empty(&e->commit.now);
 	/* All waiters wait for origins: nothing goes out, and the next entry may need no flush. */
 	if (!waiters && !e->journal.nr)
-		cache_flushing_end(e, true);
+		end_notes(e, true);
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (e->journal.nr && e->commit.opens)
 		commit_write(e);
@@ -619,7 +608,7 @@ static void commit_end(struct hybrid_engine *e, struct hybrid_actions *acts)
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	cache_flushing_end(e, false);
+	end_notes(e, false);
 	spin_unlock_irqrestore(&e->lock, flags);
 	list_for_each_entry_safe(io, n, &e->commit.now, link) {
 		list_del_init(&io->link);
@@ -826,6 +815,71 @@ void hybrid_meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 	} else {
 		meta_begin(e, acts);
 	}
+}
+
+/* ---- users' flushes that begin at once ------------------------------------- */
+
+/* If the flush has succeeded, in any context. */
+static void flushed_at_once(struct hybrid_engine *e, struct hybrid_op *op,
+			    struct hybrid_actions *acts)
+{
+	unsigned long flags;
+
+	if (op->error_cache) {
+		hybrid_meta_work(e, op, acts);
+		return;
+	}
+	commit_end(e, acts);
+	spin_lock_irqsave(&e->lock, flags);
+	WRITE_ONCE(e->meta.state, META_IDLE);
+	if (commit_needed(e) || e->cp.wanted)
+		hybrid_meta_kick_locked(e, acts);
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
+/*
+ * Begins a flush of the cache device for @io, if that is all that @io needs and no metadata
+ * operation is in flight.  It is not the worker's: nothing is assembled.
+ */
+static bool flush_at_once(struct hybrid_engine *e, struct hybrid_io *io,
+			  struct hybrid_actions *acts)
+{
+	struct hybrid_volume_commit *c = &io->volume->commit;
+
+	lockdep_assert_held(&e->lock);
+	if (READ_ONCE(c->unrecorded) || c->recording || !READ_ONCE(c->written) ||
+	    READ_ONCE(e->meta.state) != META_IDLE || !is_loaded(e) || READ_ONCE(e->life.failed))
+		return false;
+	c->flushing = true;
+	WRITE_ONCE(c->written, false);
+	/* Take the note before the flush begins; pairs with note_cache_written(). */
+	smp_mb();
+	io->state = IO_COMMIT;
+	list_add_tail(&io->link, &e->commit.now);
+	commit_flush(e);
+	e->meta.op.done = flushed_at_once;
+	e->meta.op.direct = true;
+	act(acts, &e->meta.op);
+	return true;
+}
+
+void hybrid_flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+	unsigned long flags;
+	bool taken;
+
+	spin_lock_irqsave(&e->lock, flags);
+	if (v->flush.error || v->flush.last_user_write > v->flush.flushed) {
+		taken = true;
+		list_add_tail(&io->link, &v->flush.next);
+		hybrid_origin_flush_locked(e, v, acts);
+	} else {
+		taken = flush_at_once(e, io, acts);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	if (!taken)
+		hybrid_commit_or_complete(e, io, acts);
 }
 
 /* ---- once an interval ---------------------------------------------------- */

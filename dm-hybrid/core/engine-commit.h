@@ -24,10 +24,12 @@ struct hybrid_meta {
 	struct hybrid_segment segment[CHECKPOINT_BLOCKS];
 };
 
-/* A volume's data in the cache device's volatile memory. */
+/* The changes of a volume that are not durable yet.  READ_ONCE without the lock. */
 struct hybrid_volume_commit {
-	bool written;			/* since the last flush: note_cache_written() */
-	bool flushing;			/* the present commit makes that durable */
+	bool written;			/* data in the cache device's volatile memory */
+	bool flushing;			/* the present flush makes that durable */
+	bool unrecorded;		/* changes that only a journal entry makes durable */
+	bool recording;			/* the present commit does */
 };
 
 /* The next journal entry, and the one being written. */
@@ -64,7 +66,7 @@ void hybrid_commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
 			       struct hybrid_actions *acts);
 /* Makes @io complete with the next commit that begins. */
 void hybrid_join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
-/* Handles a user's flush. */
+/* Handles a user's flush.  In process context. */
 void hybrid_flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
 /* Ends the operation that hybrid_origin_flush_locked() began. */
 void hybrid_origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,

@@ -112,6 +112,7 @@ static inline void op_begin(struct hybrid_op *op, enum hybrid_op_type type, bool
 	op->origin = v;
 	op->volume = v;
 	op->fua = false;
+	op->direct = false;
 	op->io = NULL;
 	op->user = NULL;
 	op->nr_segments = 0;
@@ -157,14 +158,27 @@ static inline void complete_io(struct hybrid_io *io, int error, struct hybrid_ac
 }
 
 /*
- * Makes a user's flush wait for a commit.  Called after hybrid_mark_must() for the changes to
- * record.
+ * A write to the cache device has ended: users' flushes of @v flush that device.  Most often the
+ * note is there already, and its cache line stays shared.
  */
 static inline void note_cache_written(struct hybrid_volume *v)
 {
-	/* The commit that takes the note finds the mark; pairs with cache_written_to_flushing(). */
+	/* Whoever takes the note flushes the data; pairs with take_notes(). */
 	smp_mb();
-	WRITE_ONCE(v->commit.written, true);
+	if (!READ_ONCE(v->commit.written))
+		WRITE_ONCE(v->commit.written, true);
+}
+
+/*
+ * Makes users' flushes of @v wait for a commit.  Called after hybrid_mark_must() for the changes to
+ * record.
+ */
+static inline void note_unrecorded(struct hybrid_volume *v)
+{
+	/* The commit that takes the note finds the mark; pairs with take_notes(). */
+	smp_mb();
+	if (!READ_ONCE(v->commit.unrecorded))
+		WRITE_ONCE(v->commit.unrecorded, true);
 }
 
 static inline u64 block_mask(const struct hybrid_engine *e, const struct hybrid_set *s,

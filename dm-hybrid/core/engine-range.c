@@ -234,7 +234,7 @@ static void drop_granules(struct hybrid_engine *e, struct hybrid_io *io, int err
 			hybrid_mark_must(e, io->set, i);
 		/* The user's next flush makes this final; clean granules' region is open. */
 		if (ends)
-			note_cache_written(io->volume);
+			note_unrecorded(io->volume);
 		hybrid_remove_empty_block(e, io->set, i);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);

@@ -509,8 +509,7 @@ int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v)
 	engine_assert(e, !v->jobs.nr && !v->writeback.nr_active);
 	engine_assert(e, list_empty(&v->jobs.waiters) && list_empty(&v->ranges.list));
 	WRITE_ONCE(v->state, VOLUME_CLAIMED);
-	v->commit.written = false;
-	v->commit.flushing = false;
+	v->commit = (struct hybrid_volume_commit){ };
 	hybrid_jobs_unclaim(e, v);
 	WRITE_ONCE(e->volumes.nr_open, e->volumes.nr_open - 1);
 	list_del_init(&v->open_link);

@@ -334,10 +334,12 @@ static void write_applied(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	if (cache_ok && (newly & ~dirty))
 		hybrid_put_dirty(e, s, i, dirty | newly);
 	jdirty = block_mask(e, s, MASK_JDIRTY, i);
-	if (cache_ok && (newly & ~jdirty))
+	if (cache_ok && (newly & ~jdirty)) {
 		hybrid_mark_must(e, io->set, i);
-	else if (set_unrecorded(&e->map, s, i))
+		note_unrecorded(io->volume);
+	} else if (set_unrecorded(&e->map, s, i)) {
 		hybrid_mark_lazy(e, io->set, i);
+	}
 	/* A write that failed may have changed dirty granules, which are read all the same. */
 	if (cache_ok ? newly : newly & dirty)
 		note_cache_written(io->volume);

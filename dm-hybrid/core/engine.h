@@ -68,6 +68,8 @@ enum hybrid_op_type {
 	 * No other operation flushes first: where a bio has both REQ_PREFLUSH and
 	 * data, dm and md drop the error of the flush (dm_io_complete() in
 	 * drivers/md/dm.c).
+	 * With op->direct it comes from hybrid_engine_miss(), of the cache device, and one at a
+	 * time: it may be submitted there and then, and end in any context if it has succeeded.
 	 */
 	HYBRID_OP_FLUSH,
 	/*
@@ -104,6 +106,7 @@ struct hybrid_op {
 	bool write;
 	bool origin;
 	bool fua;
+	bool direct;			/* FLUSH: see HYBRID_OP_FLUSH */
 	u8 nr_segments;
 	/* Results, set by the caller that carries the operation out: 0 or -errno */
 	int error_cache, error_origin;

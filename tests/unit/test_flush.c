@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Users' flushes that begin at once, without the worker, and those that need a commit. */
+#include "rig.h"
+#include "engine-internal.h"
+
+#define SECTOR	(8 * BLOCK)
+
+static struct hybrid_actions acts;
+static struct user other;
+
+/* Blocks 8 and 9 are dirty, on record, and nothing else is under way. */
+static void two_dirty_blocks(void)
+{
+	first_dirty();
+	put(SECTOR, 8, 1);
+	put(SECTOR + BLOCK, 8, 1);
+	assert_int_equal(flush_volume(), 0);
+	rest();
+	hybrid_actions_init(&acts);
+	nr_log = 0;
+}
+
+/* The flush begins at once: returns the operation, to be carried out. */
+static struct hybrid_op *begin_flush(struct user *u)
+{
+	struct hybrid_op *op;
+
+	arrive(u, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
+	op = hybrid_actions_pop(&acts);
+	assert_non_null(op);
+	assert_true(op->type == HYBRID_OP_FLUSH && op->direct && !op->origin);
+	assert_true(list_empty(&acts.list));
+	return op;
+}
+
+/* The flush succeeds, and its user hears of that without the worker. */
+static void succeed(struct user *u, struct hybrid_op *op)
+{
+	struct hybrid_op *end;
+
+	op->error_cache = 0;
+	hybrid_engine_op_done(e, op, &acts);
+	end = hybrid_actions_pop(&acts);
+	assert_ptr_equal(end, &u->r.io.op);
+	assert_int_equal(end->type, HYBRID_OP_COMPLETE);
+	assert_int_equal(u->r.io.error, 0);
+}
+
+static void nothing_but_a_flush(void)
+{
+	assert_int_equal(nr_log, 1);
+	assert_true(op_log[0].flush && !op_log[0].origin);
+}
+
+/* Data of rewrites is flushed once, without an entry of the journal. */
+static void rewrites(void **state)
+{
+	u64 flushes;
+
+	two_dirty_blocks();
+	put(SECTOR, 8, 2);
+	flushes = pool().cache_flushes;
+	assert_int_equal(flush_volume(), 0);
+	nothing_but_a_flush();
+	assert_int_equal(pool().cache_flushes, flushes + 1);
+	assert_int_equal(flush_volume(), 0);
+	assert_int_equal(nr_log, 0);
+	crash();
+	start();
+	open_volume();
+	reads(SECTOR, 8, 2);
+}
+
+/* Newly dirty granules need an entry, a discard of dirty ones, too. */
+static void changes_need_an_entry(void **state)
+{
+	two_dirty_blocks();
+	put(SECTOR + 2 * BLOCK, 8, 1);
+	assert_int_equal(flush_volume(), 0);
+	assert_true(flushed_entry(0));
+	assert_int_equal(submit(&other, HYBRID_IO_DISCARD, SECTOR, BLOCK, 0), 0);
+	assert_int_equal(flush_volume(), 0);
+	assert_true(nr_log && op_log[nr_log - 1].meta);
+	crash();
+	start();
+	open_volume();
+	reads(SECTOR + 2 * BLOCK, 8, 1);
+}
+
+/* A flush beside a commit waits for the entry, and for its own flush where that began before. */
+static void beside_a_commit(void **state)
+{
+	two_dirty_blocks();
+	put(SECTOR + 2 * BLOCK, 8, 1);
+	hold_meta = true;
+	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
+	carry(&acts);
+	assert_non_null(held_meta);
+	put(SECTOR, 8, 2);
+	arrive(&other, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
+	carry(&acts);
+	assert_false(flusher.r.ended || other.r.ended);
+	nr_log = 0;
+	hold_meta = false;
+	carry_one(held_meta, &acts);
+	held_meta = NULL;
+	carry(&acts);
+	assert_int_equal(wait_for(&flusher), 0);
+	assert_int_equal(wait_for(&other), 0);
+	assert_int_equal(nr_log, 2);
+	assert_true(op_log[0].meta && op_log[1].flush);
+}
+
+/* The record of a discard is on its way, and there is no data to flush: a second flush waits, too. */
+static void beside_a_record(void **state)
+{
+	two_dirty_blocks();
+	assert_int_equal(submit(&other, HYBRID_IO_DISCARD, SECTOR, BLOCK, 0), 0);
+	hold_meta = true;
+	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
+	carry(&acts);
+	assert_non_null(held_meta);
+	arrive(&other, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
+	carry(&acts);
+	assert_false(flusher.r.ended || other.r.ended);
+	hold_meta = false;
+	carry_one(held_meta, &acts);
+	held_meta = NULL;
+	carry(&acts);
+	assert_int_equal(wait_for(&flusher), 0);
+	assert_int_equal(wait_for(&other), 0);
+}
+
+/* While a flush is under way nothing else of the metadata is; then it goes on by itself. */
+static void holds_up_commits(void **state)
+{
+	struct hybrid_op *op;
+
+	two_dirty_blocks();
+	put(SECTOR, 8, 2);
+	op = begin_flush(&flusher);
+	put(SECTOR, 8, 3);
+	put(SECTOR + 2 * BLOCK, 8, 1);
+	nr_log = 0;
+	arrive(&other, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
+	carry(&acts);
+	tick(2000);
+	assert_false(other.r.ended);
+	assert_int_equal(nr_log, 0);
+	succeed(&flusher, op);
+	carry(&acts);
+	assert_int_equal(wait_for(&other), 0);
+	assert_true(flushed_entry(0));
+}
+
+/* Another flush of the same data waits for the one under way, and then for its own. */
+static void two_at_once(void **state)
+{
+	struct hybrid_op *op;
+
+	two_dirty_blocks();
+	put(SECTOR, 8, 2);
+	op = begin_flush(&flusher);
+	nr_log = 0;
+	arrive(&other, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
+	carry(&acts);
+	assert_false(other.r.ended);
+	succeed(&flusher, op);
+	carry(&acts);
+	assert_true(other.r.ended);
+	nothing_but_a_flush();
+}
+
+/* A write that ends during the flush needs another one. */
+static void write_beside_a_flush(void **state)
+{
+	struct hybrid_op *op;
+
+	two_dirty_blocks();
+	put(SECTOR, 8, 2);
+	op = begin_flush(&flusher);
+	put(SECTOR + BLOCK, 8, 2);
+	succeed(&flusher, op);
+	assert_true(list_empty(&acts.list));
+	assert_int_equal(flush_volume(), 0);
+	nothing_but_a_flush();
+}
+
+/* A flush that fails fails the pool, and so do the flushes that wait for it. */
+static void failed(void **state)
+{
+	struct hybrid_op *op;
+
+	two_dirty_blocks();
+	put(SECTOR, 8, 2);
+	op = begin_flush(&flusher);
+	arrive(&other, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
+	op->error_cache = -EIO;
+	hybrid_engine_op_done(e, op, &acts);
+	carry(&acts);
+	assert_true(hybrid_engine_failed(e));
+	assert_int_equal(wait_for(&flusher), -EIO);
+	assert_int_equal(wait_for(&other), -EIO);
+	assert_int_equal(pool().flush_errors, 1);
+	assert_int_equal(flush_volume(), -EIO);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(rewrites, setup, teardown),
+		cmocka_unit_test_setup_teardown(changes_need_an_entry, setup, teardown),
+		cmocka_unit_test_setup_teardown(beside_a_commit, setup, teardown),
+		cmocka_unit_test_setup_teardown(beside_a_record, setup, teardown),
+		cmocka_unit_test_setup_teardown(holds_up_commits, setup, teardown),
+		cmocka_unit_test_setup_teardown(two_at_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(write_beside_a_flush, setup, teardown),
+		cmocka_unit_test_setup_teardown(failed, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
