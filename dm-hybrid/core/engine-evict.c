@@ -336,17 +336,17 @@ static void grace_poll(struct hybrid_engine *e)
 		 */
 		smp_mb();
 		e->evict.grace.stage = 1;
-		WRITE_ONCE(e->evict.grace.phase, e->evict.grace.phase + 1);
+		WRITE_ONCE(e->evict.phase, e->evict.phase + 1);
 	}
 	for (; e->evict.grace.stage <= 2; e->evict.grace.stage++) {
 		/* The flip before the look; pairs with epoch_enter(). */
 		smp_mb();
-		if (!phase_empty(e, (e->evict.grace.phase + 1) & 1)) {
+		if (!phase_empty(e, (e->evict.phase + 1) & 1)) {
 			WRITE_ONCE(e->evict.grace.wanted, true);
 			return;
 		}
 		if (e->evict.grace.stage == 1)
-			WRITE_ONCE(e->evict.grace.phase, e->evict.grace.phase + 1);
+			WRITE_ONCE(e->evict.phase, e->evict.phase + 1);
 	}
 	e->evict.grace.stage = 0;
 	e->evict.grace.done = e->evict.grace.started;

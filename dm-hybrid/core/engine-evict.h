@@ -13,11 +13,10 @@ struct hybrid_readers {
 };
 
 /*
- * Grace periods for readers of blocks being removed.  Each has two stages; a stage flips the phase
- * and waits for the readers that entered in the phase before.
+ * Grace periods for readers of blocks being removed.  Each has two stages; a stage flips the
+ * readers' phase and waits for those that entered in the phase before.
  */
 struct hybrid_grace {
-	u32 phase;			/* the lowest bit counts; READ_ONCE without the lock */
 	u8 stage;			/* 0: no period is under way */
 	bool wanted;			/* a set waits for a period; READ_ONCE without the lock */
 	u32 started, done;		/* periods; may wrap */
@@ -26,9 +25,12 @@ struct hybrid_grace {
 
 struct hybrid_evict {
 	struct hybrid_readers __percpu *readers;
-	struct hybrid_grace grace;
+	u32 phase;			/* of readers, the lowest bit; READ_ONCE without the lock */
 	u32 reserve;			/* free blocks to keep in each set */
-	u32 ahead_next;			/* index in any set from which ahead_victim() searches */
+
+	/* Written by evictions and the tick; hits read only what is above. */
+	u32 ahead_next ____cacheline_aligned_in_smp;	/* ahead_victim() begins there in any set */
+	struct hybrid_grace grace;
 };
 
 /* Restores the reserve of free blocks in the set of @io.  Under the set's lock. */

@@ -419,7 +419,7 @@ static inline bool users_idle(const struct hybrid_volume *v)
 /* Enters an epoch of lock-free readers (engine-evict.c); returns the phase for epoch_leave(). */
 static inline u32 epoch_enter(struct hybrid_engine *e)
 {
-	u32 phase = READ_ONCE(e->evict.grace.phase) & 1;
+	u32 phase = READ_ONCE(e->evict.phase) & 1;
 
 	this_cpu_inc(e->evict.readers->enter[phase]);
 	/* Entered before anything is looked up. */

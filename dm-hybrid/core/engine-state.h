@@ -45,7 +45,9 @@ struct hybrid_foreground {
 	bool before;			/* between the two ticks before */
 };
 
+/* Members are placed by the code that writes them. */
 struct hybrid_volume {
+	/* All I/O reads these, and they seldom change. */
 	struct hybrid_engine *e;
 	u32 id;
 	u8 state;			/* enum volume_state; READ_ONCE without the lock */
@@ -55,17 +57,21 @@ struct hybrid_volume {
 	u64 cutoff;
 	void *context;
 	struct hybrid_counters __percpu *counters;
-	struct hybrid_foreground users;
-	struct hybrid_volume_blocks blocks;
+
+	/* Writes read these, and change them once between two flushes, or two ticks. */
+	struct hybrid_foreground users ____cacheline_aligned_in_smp;
+	struct hybrid_volume_commit commit;
+	struct hybrid_ranges ranges;
+
+	/* The rest changes with each miss, or with the volume. */
+	struct hybrid_volume_blocks blocks ____cacheline_aligned_in_smp;
 	struct hybrid_drain drain;	/* requested, or for a mode switch */
 	bool healthy_again;		/* since it was opened: HYBRID_STATE_HEALTHY_AGAIN */
 	u64 merged;			/* sectors: see struct hybrid_volume_status */
 	struct list_head open_link;	/* of hybrid_volumes.open */
-	struct hybrid_volume_commit commit;
 	struct hybrid_origin_flush flush;
 	struct hybrid_origin_sb sb;
 	struct list_head lost_link;	/* of hybrid_lost.waiters */
-	struct hybrid_ranges ranges;
 	struct hybrid_volume_jobs jobs;
 	struct hybrid_writeback writeback;
 	atomic_t nr_reads;		/* users' reads of the origin in flight */
@@ -96,17 +102,19 @@ struct hybrid_life {
 };
 
 struct hybrid_engine {
+	/* All I/O reads these, and they seldom change, up to evict.reserve. */
 	const struct hybrid_engine_ops *ops;
 	void *context;
 	struct hybrid_config config;
 	struct hybrid_sb sb;
 	struct hybrid_geometry *g;	/* &sb.geometry */
 	struct hybrid_map map;
+	struct hybrid_life life;
 	struct hybrid_volumes volumes;
 	struct hybrid_evict evict;
-	struct hybrid_life life;
+
+	spinlock_t lock ____cacheline_aligned_in_smp;	/* see above */
 	struct hybrid_wear wear;
-	spinlock_t lock;		/* see above */
 	u64 now;			/* ms, time of the last tick */
 
 	/* Metadata: one operation at a time */

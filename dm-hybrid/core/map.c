@@ -13,15 +13,13 @@ static size_t array_bytes(u32 nr, size_t size)
 static size_t set_layout(struct hybrid_map *map, struct hybrid_set *s, void *base)
 {
 	u32 n = map->set_size;
-	size_t at[NR_MASKS + 5], bytes = 0;
-	unsigned int k, a = 0;
+	size_t at[6], bytes = 0;
+	unsigned int a = 0;
 
 	at[a++] = bytes;
 	bytes += array_bytes(n, sizeof(u64));
-	for (k = 0; k < NR_MASKS; k++) {
-		at[a++] = bytes;
-		bytes += array_bytes(n, map->mask_bytes);
-	}
+	at[a++] = bytes;
+	bytes += NR_MASKS * map->mask_array;
 	at[a++] = bytes;
 	bytes += array_bytes(n, sizeof(u32));
 	at[a++] = bytes;
@@ -30,12 +28,13 @@ static size_t set_layout(struct hybrid_map *map, struct hybrid_set *s, void *bas
 	bytes += array_bytes(map->nr_buckets, sizeof(u16));
 	at[a++] = bytes;
 	bytes += array_bytes(n, sizeof(u8));
+	/* Sets share no cache line. */
+	bytes = round_up(bytes, SMP_CACHE_BYTES);
 	if (!s)
 		return bytes;
 	a = 0;
 	s->key = base + at[a++];
-	for (k = 0; k < NR_MASKS; k++)
-		s->mask[k] = base + at[a++];
+	s->mask = base + at[a++];
 	s->stamp = base + at[a++];
 	s->next = base + at[a++];
 	s->bucket = base + at[a++];
@@ -72,13 +71,14 @@ static size_t map_shape(struct hybrid_map *map, const struct hybrid_geometry *g)
 	map->set_size = g->set_size;
 	map->nr_buckets = roundup_pow_of_two(max(g->set_size / 2, 1U));
 	map->mask_bytes = g->granules <= 16 ? 2 : g->granules / 8;
+	map->mask_array = array_bytes(g->set_size, map->mask_bytes);
 	map->granules = GENMASK_ULL(g->granules - 1, 0);
 	return set_layout(map, NULL, NULL);
 }
 
 static size_t policy_bytes(u32 set_size, const struct hybrid_policy_type *policy)
 {
-	return round_up(max_t(size_t, policy->set_bytes(set_size), 8), 8);
+	return round_up(max_t(size_t, policy->set_bytes(set_size), 8), SMP_CACHE_BYTES);
 }
 
 u64 hybrid_map_ram(const struct hybrid_geometry *g, const struct hybrid_policy_type *policy)
@@ -321,9 +321,9 @@ static void load_masks(const struct hybrid_map *map, void *mask, u32 first, u32 
 void hybrid_set_load_valid(const struct hybrid_map *map, struct hybrid_set *s, u32 first,
 			   u32 count, const __le64 *valid)
 {
-	load_masks(map, s->mask[MASK_VALID], first, count, valid);
-	memcpy(s->mask[MASK_JVALID] + first * map->mask_bytes,
-	       s->mask[MASK_VALID] + first * map->mask_bytes, count * map->mask_bytes);
+	load_masks(map, mask_array(map, s, MASK_VALID), first, count, valid);
+	memcpy(mask_array(map, s, MASK_JVALID) + first * map->mask_bytes,
+	       mask_array(map, s, MASK_VALID) + first * map->mask_bytes, count * map->mask_bytes);
 }
 
 void hybrid_set_unload(const struct hybrid_map *map, struct hybrid_set *s, u32 i)

@@ -15,6 +15,10 @@
 #ifndef DM_HYBRID_MAP_H
 #define DM_HYBRID_MAP_H
 
+#include <linux/build_bug.h>
+#include <linux/cache.h>
+#include <linux/stddef.h>
+
 #include "geometry.h"
 #include "policy.h"
 
@@ -79,7 +83,8 @@ enum hybrid_mask {
 struct hybrid_policy_states {
 	const struct hybrid_policy_type *type;
 	size_t bytes;			/* of a set's state */
-	u8 state[] __aligned(8);	/* one for each set, in order: set_policy_state() */
+	/* One for each set, in order: set_policy_state() */
+	u8 state[] ____cacheline_aligned_in_smp;
 };
 
 /* A bit for each region of a set */
@@ -95,31 +100,37 @@ struct hybrid_regions {
 	u64 lazy;		/* has other unrecorded changes */
 };
 
+/* Read hits use the first cache line alone: nobody writes it unless a granule becomes invalid. */
 struct hybrid_set {
-	spinlock_t lock;	/* everything in here */
 	seqcount_t seq;		/* covers the fields that lock-free readers use */
+	u64 *key;
+	void *mask;		/* NR_MASKS arrays of mask_bytes wide elements: mask_array() */
+	u16 *next;		/* hash chain, or free list; set_size ends it */
+	u16 *bucket;
+	u8 *flags;
+	struct hybrid_policy_states *policy;
+
+	spinlock_t lock ____cacheline_aligned_in_smp;	/* everything in here */
 	u16 free;		/* head of the list of free blocks, through next */
 	u16 nr_free;
 	u16 nr_grace;
 	u16 nr_mapped;
-	u64 *key;
-	void *mask[NR_MASKS];	/* arrays of mask_bytes wide elements */
 	u32 *stamp;		/* origin epoch of the last origin write; grace period; FREE_* */
-	u16 *next;		/* hash chain, or free list; set_size ends it */
-	u16 *bucket;
-	u8 *flags;
-	struct hybrid_policy_states *policy;	/* hits read it without the lock */
 	struct hybrid_regions regions;
 	u16 nr_dirty;		/* blocks that are dirty in RAM */
 	bool closing;		/* a job waits for writes in flight to end */
 	u8 nr_retired;		/* blocks without owner, but not free, until the next load */
 	u16 nr_kept;		/* blocks that are kept; READ_ONCE without the lock */
 	u16 aging;		/* evictions, in turn: metadata_ages() */
-	struct hlist_head inflight;	/* writes: hybrid_io.inflight */
+	struct hlist_head inflight;	/* writes: hybrid_io.write.inflight */
 	struct list_head waiting;	/* I/O that waits for this set: hybrid_io.link */
-	struct list_head waiting_ranges;	/* the same for ranges: hybrid_io.wait_link */
+	struct list_head waiting_ranges;	/* the same for ranges: hybrid_io.range.wait_link */
 	struct list_head jobs;		/* hybrid_job.link */
 };
+
+#ifndef CONFIG_DEBUG_LOCK_ALLOC
+static_assert(offsetofend(struct hybrid_set, policy) <= SMP_CACHE_BYTES);
+#endif
 
 struct hybrid_map {
 	const struct hybrid_geometry *g;
@@ -127,6 +138,7 @@ struct hybrid_map {
 	u32 set_size;
 	u32 nr_buckets;		/* a power of two */
 	u8 mask_bytes;		/* 2, 4 or 8 */
+	u32 mask_array;		/* bytes of one of a set's masks */
 	u64 granules;		/* mask of all granules of a block */
 	struct hybrid_set *set;
 	void *arrays;
@@ -170,31 +182,41 @@ static inline cblock_t hybrid_map_cblock(const struct hybrid_map *map, u32 set, 
 	return to_cblock(set * map->set_size + i);
 }
 
+static inline void *mask_array(const struct hybrid_map *map, const struct hybrid_set *s,
+			       enum hybrid_mask m)
+{
+	return s->mask + m * map->mask_array;
+}
+
 static inline u64 set_mask(const struct hybrid_map *map, const struct hybrid_set *s,
 			   enum hybrid_mask m, u32 i)
 {
+	const void *array = mask_array(map, s, m);
+
 	switch (map->mask_bytes) {
 	case 2:
-		return READ_ONCE(((u16 *)s->mask[m])[i]);
+		return READ_ONCE(((u16 *)array)[i]);
 	case 4:
-		return READ_ONCE(((u32 *)s->mask[m])[i]);
+		return READ_ONCE(((u32 *)array)[i]);
 	default:
-		return READ_ONCE(((u64 *)s->mask[m])[i]);
+		return READ_ONCE(((u64 *)array)[i]);
 	}
 }
 
 static inline void set_put_mask(const struct hybrid_map *map, struct hybrid_set *s,
 				enum hybrid_mask m, u32 i, u64 mask)
 {
+	void *array = mask_array(map, s, m);
+
 	switch (map->mask_bytes) {
 	case 2:
-		WRITE_ONCE(((u16 *)s->mask[m])[i], mask);
+		WRITE_ONCE(((u16 *)array)[i], mask);
 		break;
 	case 4:
-		WRITE_ONCE(((u32 *)s->mask[m])[i], mask);
+		WRITE_ONCE(((u32 *)array)[i], mask);
 		break;
 	default:
-		WRITE_ONCE(((u64 *)s->mask[m])[i], mask);
+		WRITE_ONCE(((u64 *)array)[i], mask);
 	}
 }
 

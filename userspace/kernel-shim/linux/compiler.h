@@ -39,8 +39,6 @@
 #define __acquires(x)
 #define __releases(x)
 #define __must_hold(x)
-#define ____cacheline_aligned __attribute__((__aligned__(64)))
-#define ____cacheline_aligned_in_smp ____cacheline_aligned
 
 #define typeof_member(t, m) __typeof__(((t *)0)->m)
 #ifndef typeof
