@@ -75,7 +75,7 @@ bool hybrid_write_in_flight(const struct hybrid_set *s, u64 key, u64 mask)
 {
 	struct hybrid_io *w;
 
-	hlist_for_each_entry(w, &s->inflight, inflight)
+	hlist_for_each_entry(w, &s->inflight, write.inflight)
 		if (w->key == key && (w->mask & mask))
 			return true;
 	return false;

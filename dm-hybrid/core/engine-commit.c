@@ -306,7 +306,7 @@ static bool closable(struct hybrid_engine *e, struct hybrid_set *s, u32 region)
 		    !origin_durable(key_volume(e, s->key[i]), s->stamp[i]))
 			return false;
 	}
-	hlist_for_each_entry(w, &s->inflight, inflight)
+	hlist_for_each_entry(w, &s->inflight, write.inflight)
 		if (w->idx >= 0 && w->idx / HYBRID_REGION_BLOCKS == region)
 			return false;
 	return true;

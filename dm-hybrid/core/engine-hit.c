@@ -59,10 +59,10 @@ static bool write_hit(struct hybrid_engine *e, struct hybrid_io *io)
 		io->idx = i;
 		io->to_cache = io->mask;
 		io->to_origin = 0;
-		io->overwritten = io->mask;
+		io->write.overwritten = io->mask;
 		io->state = IO_REWRITE;
 		s->regions.recent |= region_bit(i);
-		hlist_add_head(&io->inflight, &s->inflight);
+		hlist_add_head(&io->write.inflight, &s->inflight);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
 	if (!hit)
@@ -117,7 +117,7 @@ static bool rewritten(struct hybrid_engine *e, struct hybrid_io *io)
 	spin_lock_irqsave(&s->lock, flags);
 	alone = !somebody_waits(s);
 	if (alone) {
-		hlist_del(&io->inflight);
+		hlist_del(&io->write.inflight);
 		note_cache_written(io->volume);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);

@@ -59,7 +59,7 @@ static enum route route_failed(struct hybrid_engine *e, struct hybrid_set *s,
 	}
 	io->idx = -1;
 	io->state = IO_WRITE;
-	hlist_add_head(&io->inflight, &s->inflight);
+	hlist_add_head(&io->write.inflight, &s->inflight);
 	hybrid_hold_forget(e, s, io->key, io->mask, HOLD_WRITTEN);
 	hybrid_user_op(io, true, io_origin_sector(io), io->flags & HYBRID_IO_FUA);
 	return ROUTE_REMAP;
@@ -156,9 +156,9 @@ bool hybrid_io_ended(struct hybrid_engine *e, struct hybrid_io *io, int error,
 		return true;
 	case IO_REWRITE:
 		/* Fields that write_hit() leaves to the slow path */
-		io->redirty = false;
+		io->write.redirty = false;
 		io->commit = false;
-		io->redirected = false;
+		io->write.redirected = false;
 		fallthrough;
 	case IO_WRITE:
 		return hybrid_finish_write(e, io, io->to_cache ? error : 0,

@@ -28,7 +28,7 @@ static struct hybrid_job *job_alloc(struct hybrid_engine *e, u32 sectors, gfp_t 
 	INIT_LIST_HEAD(&job->link);
 	INIT_LIST_HEAD(&job->op.link);
 	INIT_LIST_HEAD(&job->readers);
-	INIT_LIST_HEAD(&job->held);
+	INIT_LIST_HEAD(&job->hold.link);
 	return job;
 }
 
@@ -295,7 +295,7 @@ static struct hybrid_job *get_locked(struct hybrid_engine *e, enum job_type type
 	job->in_buffer = false;
 	job->exclusive = false;
 	job->closing = false;
-	job->one_by_one = false;
+	job->parts.one_by_one = false;
 	job->done = false;
 	job->from = 0;
 	job->touched = 0;
@@ -539,8 +539,8 @@ void hybrid_fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct h
 	u32 first = __ffs64(read), last = fls64(read) - 1, k = io->key - job->key;
 
 	job->set = io->set;
-	job->left = job->mask;
-	job->failed = 0;
+	job->parts.left = job->mask;
+	job->parts.failed = 0;
 	dirty = block_mask(e, s, MASK_DIRTY, job->block[k]) << (k * e->g->granules);
 	job->readable = GENMASK_ULL(last, first) & ~dirty;
 	list_add_tail(&job->link, &s->jobs);
@@ -609,7 +609,7 @@ static void block_filled(struct hybrid_engine *e, struct hybrid_set *s, struct h
 
 	engine_assert(e, s->flags[i] & BLOCK_BUSY);
 	hybrid_set_flags(s, i, 0, BLOCK_BUSY);
-	if (!job_mask(e, job->left | job->failed, k)) {
+	if (!job_mask(e, job->parts.left | job->parts.failed, k)) {
 		count(v, HYBRID_FILLS);
 		s->stamp[i] = (u32)READ_ONCE(v->flush.last_write);
 		set_put_mask(&e->map, s, MASK_VALID, i,
@@ -618,7 +618,7 @@ static void block_filled(struct hybrid_engine *e, struct hybrid_set *s, struct h
 	} else {
 		hybrid_remove_empty_block(e, job->set, i);
 	}
-	if (job_mask(e, job->failed, k))
+	if (job_mask(e, job->parts.failed, k))
 		hybrid_place_failed(e, job->set, i, acts);
 }
 
@@ -662,13 +662,13 @@ static void fill_copied(struct hybrid_engine *e, struct hybrid_op *op,
 static void fill_write(struct hybrid_engine *e, struct hybrid_job *job,
 		       struct hybrid_actions *acts)
 {
-	u32 first = round_down(__ffs64(job->left), e->g->granules);
+	u32 first = round_down(__ffs64(job->parts.left), e->g->granules);
 
-	job->part = job->left;
-	if (job->one_by_one)
-		job->part &= e->map.granules << first;
+	job->parts.now = job->parts.left;
+	if (job->parts.one_by_one)
+		job->parts.now &= e->map.granules << first;
 	hybrid_job_transfer(job, true, fill_written);
-	hybrid_job_cache_segments(e, job, job->part);
+	hybrid_job_cache_segments(e, job, job->parts.now);
 	act(acts, &job->op);
 }
 
@@ -695,7 +695,9 @@ static void fill_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 /* Are all granules under way in one block? */
 static bool fills_one_block(const struct hybrid_engine *e, const struct hybrid_job *job)
 {
-	return __ffs64(job->part) / e->g->granules == (fls64(job->part) - 1) / e->g->granules;
+	u64 now = job->parts.now;
+
+	return __ffs64(now) / e->g->granules == (fls64(now) - 1) / e->g->granules;
 }
 
 static void fill_written(struct hybrid_engine *e, struct hybrid_op *op,
@@ -709,12 +711,12 @@ static void fill_written(struct hybrid_engine *e, struct hybrid_op *op,
 	if (op->error_cache)
 		count_cache_error(e, job->volume, CACHE_WRITE_ERRORS);
 	if (op->error_cache && !fills_one_block(e, job)) {
-		job->one_by_one = true;
+		job->parts.one_by_one = true;
 	} else {
-		job->left &= ~job->part;
-		job->failed |= op->error_cache ? job->part : 0;
+		job->parts.left &= ~job->parts.now;
+		job->parts.failed |= op->error_cache ? job->parts.now : 0;
 	}
-	if (job->left && may_try_again(e, job->volume)) {
+	if (job->parts.left && may_try_again(e, job->volume)) {
 		fill_write(e, job, acts);
 		return;
 	}

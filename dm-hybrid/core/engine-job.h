@@ -45,6 +45,21 @@ struct hybrid_job_pool {
 	u32 spare;			/* lowest nr_free since the last tick */
 };
 
+/* Granules of a fill or of writeback that move in parts. */
+struct hybrid_job_parts {
+	u64 now;			/* under way */
+	u64 left;			/* not tried yet */
+	u64 failed;			/* failed to move */
+	bool one_by_one;		/* after the failure of a larger part */
+};
+
+/* Data of a run that is read ahead into memory. */
+struct hybrid_hold {
+	struct list_head link;		/* of hybrid_runs.holds */
+	u32 age;			/* ticks */
+	u64 hole;			/* sector where the run will reach it */
+};
+
 /*
  * Work on one window: a fill, staged I/O on one block, or a writeback.  The blocks of a fill or a
  * writeback are BLOCK_BUSY meanwhile.
@@ -62,15 +77,11 @@ struct hybrid_job {
 	u64 mask;			/* granules to move, counted from key */
 	u64 readable;			/* fill, hold: granules that the buffer will hold */
 	u64 touched;			/* writeback: granules written meanwhile */
-	u64 part;			/* fill, writeback: granules of mask under way */
-	u64 left, failed;		/* ... not tried yet; failed to move */
-	bool one_by_one;		/* ... after the failure of a larger part */
+	struct hybrid_job_parts parts;	/* fill, writeback: of mask */
 	u32 from;			/* first granule in the buffer */
 	u32 sectors;			/* of the buffer */
 	u32 copies;			/* COPY_OUTs under way; under the set's lock */
-	u32 age;			/* hold: ticks */
-	u64 hole;			/* hold: sector where the run will reach it */
-	struct list_head held;		/* hold: in the engine's list */
+	struct hybrid_hold hold;
 	struct hybrid_volume *volume;
 	struct hybrid_io *io;		/* staged */
 	bool (*written)(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,

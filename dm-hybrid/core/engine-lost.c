@@ -119,7 +119,7 @@ static bool lost_collect(struct hybrid_engine *e, struct hybrid_volume *v,
 			lost_mark(e, map, shift, s->key[i]);
 			lost = true;
 		}
-		hlist_for_each_entry(io, &s->inflight, inflight) {
+		hlist_for_each_entry(io, &s->inflight, write.inflight) {
 			if (io->volume != v || !(io->to_cache & ~io->to_origin))
 				continue;
 			lost_mark(e, map, shift, io->key);

@@ -7,19 +7,19 @@ void hybrid_io_begin(struct hybrid_io *io)
 	io->state = IO_NEW;
 	io->wait = WAIT_NONE;
 	io->commit = false;
-	io->redirty = false;
+	io->write.redirty = false;
 	io->counted = false;
-	io->fetch = false;
-	io->redirected = false;
-	io->overwritten = 0;
-	io->stalled_since = 0;
+	io->write.fetch = false;
+	io->write.redirected = false;
+	io->write.overwritten = 0;
+	io->write.stalled_since = 0;
 	io->idx = -1;
 	io->job = NULL;
 	io->to_cache = 0;
 	io->to_origin = 0;
-	io->admitted = false;
+	io->write.admitted = false;
 	INIT_LIST_HEAD(&io->link);
-	INIT_LIST_HEAD(&io->wait_link);
+	INIT_LIST_HEAD(&io->range.wait_link);
 	INIT_LIST_HEAD(&io->op.link);
 }
 
@@ -139,10 +139,10 @@ void hybrid_wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_acti
 		list_del_init(&io->link);
 		hybrid_rerun(io, acts);
 	}
-	list_for_each_entry_safe(io, n, &s->waiting_ranges, wait_link) {
+	list_for_each_entry_safe(io, n, &s->waiting_ranges, range.wait_link) {
 		if (!(io->wait & why))
 			continue;
-		list_del_init(&io->wait_link);
+		list_del_init(&io->range.wait_link);
 		hybrid_rerun(io, acts);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);

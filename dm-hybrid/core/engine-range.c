@@ -141,7 +141,7 @@ static bool range_enter(struct hybrid_engine *e, struct hybrid_io *io)
 		list_add_tail(&io->link, &v->ranges.list);
 		WRITE_ONCE(v->ranges.nr, v->ranges.nr + 1);
 		io->state = IO_RANGE;
-		io->cursor = first_block(e, io);
+		io->range.cursor = first_block(e, io);
 	} else {
 		list_add_tail(&io->link, &v->ranges.waiters);
 	}
@@ -188,21 +188,21 @@ static void range_leave(struct hybrid_engine *e, struct hybrid_io *io,
 		hybrid_rerun_later(next, acts);
 }
 
-/* Step 2, from io->cursor on.  Returns false if @io waits, listed by io->wait_link. */
+/* Step 2, from io->range.cursor on.  Returns false if @io waits, listed by io->range.wait_link. */
 static bool prepare_blocks(struct hybrid_engine *e, struct hybrid_io *io,
 			   struct hybrid_actions *acts)
 {
-	for (; io->cursor <= last_block(e, io); io->cursor++) {
+	for (; io->range.cursor <= last_block(e, io); io->range.cursor++) {
 		struct hybrid_set *s;
 		unsigned long flags;
 		bool waits;
 
-		range_block(e, io, io->cursor);
+		range_block(e, io, io->range.cursor);
 		s = &e->map.set[io->set];
 		spin_lock_irqsave(&s->lock, flags);
 		waits = range_waits(e, s, io, acts);
 		if (waits)
-			list_add_tail(&io->wait_link, &s->waiting_ranges);
+			list_add_tail(&io->range.wait_link, &s->waiting_ranges);
 		spin_unlock_irqrestore(&s->lock, flags);
 		if (waits)
 			return false;

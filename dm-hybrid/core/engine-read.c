@@ -132,9 +132,9 @@ static u64 overwritten(const struct hybrid_set *s, u64 key)
 	struct hybrid_io *w;
 	u64 over = 0;
 
-	hlist_for_each_entry(w, &s->inflight, inflight)
+	hlist_for_each_entry(w, &s->inflight, write.inflight)
 		if (w->key == key)
-			over |= w->overwritten;
+			over |= w->write.overwritten;
 	return over;
 }
 
@@ -162,7 +162,7 @@ enum route hybrid_route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 		hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
 	if (i >= 0 && (io->flags & HYBRID_IO_META))
 		hybrid_keep_metadata(e, s, i);
-	if ((io->mask & ~valid) && !io->redirected)
+	if ((io->mask & ~valid) && !io->write.redirected)
 		replaced = overwritten(s, io->key);
 	if (!(io->mask & ~(valid | replaced))) {
 		io->phase = epoch_enter(e);
@@ -218,7 +218,7 @@ bool hybrid_read_failed(struct hybrid_engine *e, struct hybrid_io *io, int error
 	}
 	if (dirty) {
 		hybrid_io_begin(io);
-		io->redirected = true;
+		io->write.redirected = true;
 		hybrid_rerun(io, acts);
 	} else {
 		hybrid_io_read_origin(io);

@@ -110,10 +110,10 @@ bool hybrid_stall_wait(struct hybrid_engine *e, const struct hybrid_set *s, stru
 	if (!READ_ONCE(e->writebacks.urgent) && !leaving(e, s) && !dirty_limit_reached(v))
 		return false;
 	spin_lock_irqsave(&e->lock, flags);
-	if (!io->stalled_since)
-		io->stalled_since = r->tick;
+	if (!io->write.stalled_since)
+		io->write.stalled_since = r->tick;
 	waits = r->stalled < STALLED_TICKS && !v->writeback.paused && !is_suspended(v) &&
-		!is_stopping(e) && r->tick - io->stalled_since < WAIT_TICKS;
+		!is_stopping(e) && r->tick - io->write.stalled_since < WAIT_TICKS;
 	if (waits)
 		list_add_tail(&io->link, &r->waiters);
 	spin_unlock_irqrestore(&e->lock, flags);

@@ -214,7 +214,7 @@ static void hold_ends(struct hybrid_engine *e, struct hybrid_job *job, u64 mask,
 	spin_lock_irqsave(&e->lock, flags);
 	e->runs.ends[why]++;
 	if (!job->readable) {
-		list_del_init(&job->held);
+		list_del_init(&job->hold.link);
 		WRITE_ONCE(e->runs.nr_holds, e->runs.nr_holds - 1);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -280,9 +280,9 @@ static void hold_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set,
 	/* The last block of a volume may be short. */
 	job->readable = GENMASK_ULL((sectors - 1) >> e->g->granule_shift, 0);
 	list_add_tail(&job->link, &e->map.set[set].jobs);
-	WRITE_ONCE(job->age, 0);
+	WRITE_ONCE(job->hold.age, 0);
 	spin_lock_irqsave(&e->lock, flags);
-	list_add_tail(&job->held, &e->runs.holds);
+	list_add_tail(&job->hold.link, &e->runs.holds);
 	WRITE_ONCE(e->runs.nr_holds, e->runs.nr_holds + 1);
 	spin_unlock_irqrestore(&e->lock, flags);
 	hybrid_job_transfer(job, false, hold_read);
@@ -308,7 +308,7 @@ static void hold_window(struct hybrid_engine *e, struct hybrid_volume *v, u64 ho
 	if (next > key && hold_allowed(e, v))
 		job = hybrid_fill_get(e, JOB_HOLD, v, key);
 	if (job) {
-		job->hole = hole;
+		job->hold.hole = hole;
 		hold_start(e, job, set, next - key, acts);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
@@ -328,8 +328,8 @@ static void hold_next(struct hybrid_engine *e, struct hybrid_job *job,
 	spin_lock_irqsave(&s->lock, flags);
 	held = job->readable;
 	spin_unlock_irqrestore(&s->lock, flags);
-	if (held && stream_length(job->volume, job->hole))
-		hold_window(e, job->volume, job->hole, next_window(e, job->key), acts);
+	if (held && stream_length(job->volume, job->hold.hole))
+		hold_window(e, job->volume, job->hold.hole, next_window(e, job->key), acts);
 }
 
 static void hold_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
@@ -406,8 +406,8 @@ static s64 hold_of_age(struct hybrid_engine *e, const struct hybrid_volume *v, u
 	s64 set = -1;
 
 	spin_lock_irqsave(&e->lock, flags);
-	list_for_each_entry(job, &e->runs.holds, held)
-		if ((!v || job->volume == v) && READ_ONCE(job->age) >= age) {
+	list_for_each_entry(job, &e->runs.holds, hold.link)
+		if ((!v || job->volume == v) && READ_ONCE(job->hold.age) >= age) {
 			set = job->set;
 			break;
 		}
@@ -428,7 +428,7 @@ static void drop_holds(struct hybrid_engine *e, const struct hybrid_volume *v, u
 		spin_lock_irqsave(&s->lock, flags);
 		list_for_each_entry_safe(job, next, &s->jobs, link)
 			if (job->type == JOB_HOLD && (!v || job->volume == v) &&
-			    READ_ONCE(job->age) >= age)
+			    READ_ONCE(job->hold.age) >= age)
 				hold_drop(e, job, job->readable, why);
 		spin_unlock_irqrestore(&s->lock, flags);
 	}
@@ -447,8 +447,8 @@ void hybrid_holds_tick(struct hybrid_engine *e)
 	if (!READ_ONCE(e->runs.nr_holds))
 		return;
 	spin_lock_irqsave(&e->lock, flags);
-	list_for_each_entry(job, &e->runs.holds, held)
-		WRITE_ONCE(job->age, READ_ONCE(job->age) + 1);
+	list_for_each_entry(job, &e->runs.holds, hold.link)
+		WRITE_ONCE(job->hold.age, READ_ONCE(job->hold.age) + 1);
 	spin_unlock_irqrestore(&e->lock, flags);
 	drop_holds(e, NULL, READ_ONCE(e->life.failed) ? 0 : HOLD_TICKS, HOLD_UNUSED);
 }

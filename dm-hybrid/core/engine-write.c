@@ -6,7 +6,7 @@ bool hybrid_write_conflicts(const struct hybrid_set *s, const struct hybrid_io *
 {
 	struct hybrid_io *w;
 
-	hlist_for_each_entry(w, &s->inflight, inflight) {
+	hlist_for_each_entry(w, &s->inflight, write.inflight) {
 		u64 both = w->mask & io->mask;
 
 		if (w->key != io->key || !both)
@@ -175,7 +175,7 @@ static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct 
 
 	io->idx = i;
 	io->state = IO_WRITE;
-	hlist_add_head(&io->inflight, &s->inflight);
+	hlist_add_head(&io->write.inflight, &s->inflight);
 	hybrid_hold_forget(e, s, io->key, io->mask, HOLD_WRITTEN);
 	if (i < 0)
 		return;
@@ -190,8 +190,8 @@ static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	again = io->to_cache & jdirty & ~dirty & valid;
 	if (again)
 		hybrid_put_dirty(e, s, i, dirty | again);
-	io->redirty = again;
-	io->overwritten = io->to_cache & valid;
+	io->write.redirty = again;
+	io->write.overwritten = io->to_cache & valid;
 	hybrid_set_invalidate(&e->map, s, i, io->mask & ~(dirty | again));
 	if (set_unrecorded(&e->map, s, i))
 		hybrid_mark_lazy(e, io->set, i);
@@ -264,24 +264,24 @@ enum route hybrid_route_write(struct hybrid_engine *e, struct hybrid_set *s,
 		io->counted = true;
 		count(v, (io->mask & ~valid) ? HYBRID_WRITE_MISSES : HYBRID_WRITE_HITS);
 		/* Decided once, however often the write has to wait. */
-		io->admitted = i < 0 && write_allocates(e, s, io, acts);
-		io->fetch = (i >= 0 || io->admitted) &&
+		io->write.admitted = i < 0 && write_allocates(e, s, io, acts);
+		io->write.fetch = (i >= 0 || io->write.admitted) &&
 			    write_mode(e, v) == HYBRID_MODE_WRITEBACK;
 	}
-	alloc = i < 0 && io->admitted && io->bypass != HYBRID_BYPASS_FULL;
+	alloc = i < 0 && io->write.admitted && io->bypass != HYBRID_BYPASS_FULL;
 	if (alloc && !room_to_write(e, s, io, acts)) {
 		if (hybrid_stall_wait(e, s, io))
 			return ROUTE_TAKEN;
 		hybrid_io_bypass(io, HYBRID_BYPASS_FULL);
-		io->fetch = false;
+		io->write.fetch = false;
 		alloc = false;
 	}
 	split_write(e, io, i >= 0 || alloc, valid, dirty);
-	parts = io->fetch ? io->mask & ~io->whole & ~valid : 0;
+	parts = io->write.fetch ? io->mask & ~io->whole & ~valid : 0;
 	if (i >= 0 && busy_blocks_write(e, s, io, i, parts))
 		return hybrid_wait_routed(s, io, WAIT_BUSY);
 	if (parts) {
-		io->fetch = false;
+		io->write.fetch = false;
 		if (fetch_rest(e, s, io, i, parts, acts))
 			return hybrid_wait_routed(s, io, WAIT_BUSY);
 		hybrid_io_bypass(io, HYBRID_BYPASS_PARTIAL);
@@ -398,11 +398,11 @@ bool hybrid_finish_write(struct hybrid_engine *e, struct hybrid_io *io, int erro
 		hybrid_origin_written(e, io->volume, true);
 	hybrid_count_errors(e, io, error_cache, error_origin);
 	spin_lock_irqsave(&s->lock, flags);
-	engine_assert(e, !hlist_unhashed(&io->inflight));
+	engine_assert(e, !hlist_unhashed(&io->write.inflight));
 	if (failed && !error_origin && write_redirects(e, s, io)) {
-		hlist_del_init(&io->inflight);
+		hlist_del_init(&io->write.inflight);
 		/* When it goes out again, the block may be gone. */
-		io->overwritten = 0;
+		io->write.overwritten = 0;
 		io->commit = false;
 		/* Other writes of the same granules are in flight to the cache: go after them. */
 		if (hybrid_write_in_flight(s, io->key, io->mask)) {
@@ -418,8 +418,8 @@ bool hybrid_finish_write(struct hybrid_engine *e, struct hybrid_io *io, int erro
 			hybrid_wake_set(e, set, WAIT_OVERLAP, acts);
 			return false;
 		}
-		hlist_add_head(&io->inflight, &s->inflight);
-		io->redirected = true;
+		hlist_add_head(&io->write.inflight, &s->inflight);
+		io->write.redirected = true;
 		io->to_origin = io->mask;
 		io->to_cache = 0;
 		spin_unlock_irqrestore(&s->lock, flags);
@@ -427,18 +427,19 @@ bool hybrid_finish_write(struct hybrid_engine *e, struct hybrid_io *io, int erro
 		act(acts, &io->op);
 		return false;
 	}
-	hlist_del_init(&io->inflight);
+	hlist_del_init(&io->write.inflight);
 	if (io->idx >= 0)
 		write_applied(e, s, io, !error_cache, !error_origin);
 	/* Now it is no write in flight, which would keep the block. */
-	if (failed || io->redirected)
+	if (failed || io->write.redirected)
 		hybrid_place_failed(e, set, io->idx, acts);
 	hybrid_writeback_written(e, s, io->key, acts);
 	waiting = somebody_waits(s);
 	spin_unlock_irqrestore(&s->lock, flags);
 	/* Granules made dirty again get no record now: wake I/O that waits for one, too. */
 	if (waiting)
-		hybrid_wake_set(e, io->set, WAIT_OVERLAP | (io->redirty ? WAIT_RECORD : 0), acts);
+		hybrid_wake_set(e, io->set,
+				WAIT_OVERLAP | (io->write.redirty ? WAIT_RECORD : 0), acts);
 	if (error_origin)
 		io->error = error_origin;
 	else if (error_cache && (io->to_cache & ~io->to_origin))

@@ -93,13 +93,13 @@ static bool window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct
 static void part_next(struct hybrid_engine *e, struct hybrid_job *job,
 		      struct hybrid_actions *acts)
 {
-	u32 n = job->one_by_one ? 1 : job->sectors >> e->g->granule_shift;
-	u32 from = __ffs64(job->left);
+	u32 n = job->parts.one_by_one ? 1 : job->sectors >> e->g->granule_shift;
+	u32 from = __ffs64(job->parts.left);
 
 	job->from = from;
-	job->part = job->left & GENMASK_ULL(min(from + n, 64U) - 1, from);
+	job->parts.now = job->parts.left & GENMASK_ULL(min(from + n, 64U) - 1, from);
 	hybrid_job_transfer(job, false, window_read);
-	hybrid_job_cache_segments(e, job, job->part);
+	hybrid_job_cache_segments(e, job, job->parts.now);
 	act(acts, &job->op);
 }
 
@@ -127,7 +127,7 @@ static void window_copy(struct hybrid_engine *e, struct hybrid_job *job,
 	spin_lock_irqsave(&e->lock, flags);
 	pay_window(e, job->volume, job->mask);
 	spin_unlock_irqrestore(&e->lock, flags);
-	job->left = job->mask;
+	job->parts.left = job->mask;
 	part_next(e, job, acts);
 }
 
@@ -137,7 +137,7 @@ static void window_enter(struct hybrid_engine *e, struct hybrid_set *s, struct h
 	struct hybrid_writeback *w = &job->volume->writeback;
 
 	lockdep_assert_held(&s->lock);
-	job->failed = 0;
+	job->parts.failed = 0;
 	s->closing |= job->closing;
 	list_add_tail(&job->link, &s->jobs);
 	spin_lock(&e->lock);
@@ -204,8 +204,8 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 	list_del_init(&job->link);
 	for (k = 0; k < window_blocks(e); k++) {
 		s16 i = job->block[k];
-		u64 moved = job_mask(e, job->mask & ~job->failed, k);
-		u64 clean = job_mask(e, job->mask & ~job->failed & ~job->touched, k);
+		u64 moved = job_mask(e, job->mask & ~job->parts.failed, k);
+		u64 clean = job_mask(e, job->mask & ~job->parts.failed & ~job->touched, k);
 
 		if (i < 0)
 			continue;
@@ -224,9 +224,10 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 	spin_lock_irqsave(&e->lock, flags);
 	if (engine_assert(e, v->writeback.nr_active))
 		v->writeback.nr_active--;
-	if (job->failed) {
+	if (job->parts.failed) {
 		/* The next tick is early enough for a flush, too. */
-		v->writeback.paused = job->failed == job->mask ? LONG_PAUSE_TICKS : PAUSE_TICKS;
+		v->writeback.paused = job->parts.failed == job->mask ? LONG_PAUSE_TICKS :
+								       PAUSE_TICKS;
 	} else {
 		take_turn(e, v, acts);
 		hybrid_stall_flush_batch(e, v, acts);
@@ -292,7 +293,7 @@ static void window_closed(struct hybrid_engine *e, struct hybrid_op *op,
 
 static bool part_is_single(const struct hybrid_job *job)
 {
-	return !(job->part & (job->part - 1));
+	return !(job->parts.now & (job->parts.now - 1));
 }
 
 /* Go on with the job after its part was moved, or could not be. */
@@ -302,16 +303,16 @@ static void part_done(struct hybrid_engine *e, struct hybrid_job *job, bool ok,
 	bool single = part_is_single(job);
 
 	if (ok || single)
-		job->left &= ~job->part;
+		job->parts.left &= ~job->parts.now;
 	if (!ok && single)
-		job->failed |= job->part;
+		job->parts.failed |= job->parts.now;
 	if (!ok)
-		job->one_by_one = true;
-	if (job->left && !may_try_again(e, job->volume)) {
-		job->failed |= job->left;
-		job->left = 0;
+		job->parts.one_by_one = true;
+	if (job->parts.left && !may_try_again(e, job->volume)) {
+		job->parts.failed |= job->parts.left;
+		job->parts.left = 0;
 	}
-	if (job->left)
+	if (job->parts.left)
 		part_next(e, job, acts);
 	else
 		window_end(e, job, acts);
@@ -325,7 +326,8 @@ static void single_unreadable(struct hybrid_engine *e, struct hybrid_job *job,
 	unsigned long flags;
 
 	spin_lock_irqsave(&s->lock, flags);
-	hybrid_place_failed(e, job->set, job->block[__ffs64(job->part) / e->g->granules], acts);
+	hybrid_place_failed(e, job->set, job->block[__ffs64(job->parts.now) / e->g->granules],
+			    acts);
 	spin_unlock_irqrestore(&s->lock, flags);
 }
 
@@ -343,7 +345,7 @@ static void window_read(struct hybrid_engine *e, struct hybrid_op *op,
 		return;
 	}
 	hybrid_job_transfer(job, true, window_written);
-	for (at = 0; (n = next_run(job->part, &at)); at += n)
+	for (at = 0; (n = next_run(job->parts.now, &at)); at += n)
 		hybrid_job_segment(job, true, origin_sector(e, job->volume, job->key, at),
 				   (at - job->from) << shift, job_sectors(e, job, at, n));
 	act(acts, &job->op);

@@ -461,14 +461,14 @@ static const char *check_writes(struct hybrid_engine *e, struct hybrid_set *s)
 	u64 dirty;
 	int i;
 
-	hlist_for_each_entry(w, &s->inflight, inflight) {
+	hlist_for_each_entry(w, &s->inflight, write.inflight) {
 		i = hybrid_set_find(&e->map, s, w->key);
 		dirty = i < 0 ? 0 : block_mask(e, s, MASK_DIRTY, i);
 		if (w->to_origin & dirty)
 			return "a write to the origin is under way beside what is dirty";
 		if (w->state == IO_REWRITE && (w->mask & ~dirty))
 			return "what is being written again is dirty no more";
-		if (w->overwritten && i < 0)
+		if (w->write.overwritten && i < 0)
 			return "a write replaces what the cache has not";
 	}
 	return NULL;

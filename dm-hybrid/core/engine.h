@@ -163,6 +163,22 @@ enum hybrid_io_type {
 #define HYBRID_IO_META	BIT(1)	/* a read of a file system's metadata */
 #define HYBRID_IO_AHEAD	BIT(2)	/* readahead; may still be set after hybrid_engine_hit() */
 
+/* The engine's own state of a write, and of a discard or write of zeroes. */
+struct hybrid_io_write {
+	bool redirty;		/* makes granules dirty whose writeback is not recorded yet */
+	bool admitted;		/* a miss: may enter the cache */
+	bool fetch;		/* may read the rest of granules that it writes in part */
+	bool redirected;	/* cache I/O failed: clean parts go to the origin */
+	u32 stalled_since;	/* the tick from which on it stalls, or 0 */
+	u64 overwritten;	/* granules of to_cache that were valid before */
+	struct hlist_node inflight;	/* its set's */
+};
+
+struct hybrid_io_range {
+	u64 cursor;		/* the next block */
+	struct list_head wait_link;	/* hybrid_io.link is in use already */
+};
+
 /*
  * One user I/O, embedded in the caller's own structure.  READ and WRITE lie
  * within one block.
@@ -180,24 +196,17 @@ struct hybrid_io {
 	u8 wait;
 	u8 phase;
 	bool commit;		/* must join a commit before it ends */
-	bool redirty;		/* makes granules dirty whose writeback is not recorded yet */
 	bool counted;
-	bool admitted;		/* a write miss: may enter the cache */
-	bool fetch;		/* may read the rest of granules that it writes in part */
-	bool redirected;	/* cache I/O failed: clean parts go to the origin */
 	s32 idx;		/* of the block in its set, -1: none */
 	u32 set;
-	u32 stalled_since;	/* a write: the tick from which on it stalls, or 0 */
 	u64 key;
 	u64 mask;		/* granules touched */
 	u64 whole;		/* granules covered entirely */
 	u64 to_cache;		/* granules written to, or read from, the cache */
 	u64 to_origin;
-	u64 overwritten;	/* a write: granules of to_cache that were valid before */
-	u64 cursor;		/* a range: the next block */
+	struct hybrid_io_write write;
+	struct hybrid_io_range range;
 	struct list_head link;
-	struct hlist_node inflight;	/* a write: its set's */
-	struct list_head wait_link;	/* ranges: link is in use already */
 	struct hybrid_job *job;
 	struct hybrid_op op;
 };
