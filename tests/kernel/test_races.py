@@ -145,7 +145,7 @@ def test_pool_beside_the_end_of_an_operation(make_stack):
     """Once the worker has been told of it, the pool may go."""
     s = make_stack(volatile={"ssd": "1 lying", "hdd": "0"}, paused=True)
     user = hanging_commit(s)
-    pause = Pause(s.guest, "transfer_put")
+    pause = Pause(s.guest, "queue_end")
     go_on = s.guest.run_bg("dmsetup message vssd 0 hang all off")
     assert pause.reached() == "held"
     user.wait(timeout=30)

@@ -3,6 +3,7 @@
 #define SHIM_LINUX_CACHE_H
 
 #define SMP_CACHE_BYTES	64
-#define ____cacheline_aligned_in_smp __attribute__((__aligned__(SMP_CACHE_BYTES)))
+/* As in a kernel for one CPU. */
+#define ____cacheline_aligned_in_smp
 
 #endif

@@ -2,7 +2,6 @@
 #ifndef SHIM_LINUX_SLAB_H
 #define SHIM_LINUX_SLAB_H
 
-#include <linux/cache.h>
 #include <linux/gfp.h>
 #include <linux/overflow.h>
 #include <linux/types.h>
@@ -15,7 +14,6 @@ bool (*shim_alloc_fails)(size_t size, gfp_t gfp) __attribute__((weak));
 static inline void *shim_alloc(size_t n, size_t size, gfp_t gfp)
 {
 	size_t bytes;
-	void *p;
 
 	if (check_mul_overflow(n, size, &bytes))
 		return NULL;
@@ -23,12 +21,7 @@ static inline void *shim_alloc(size_t n, size_t size, gfp_t gfp)
 		return NULL;
 	if (!bytes)
 		bytes = 1;
-	if (bytes < SMP_CACHE_BYTES)
-		return gfp & __GFP_ZERO ? calloc(1, bytes) : malloc(bytes);
-	/* Aligned to cache lines, as the kernel's are. */
-	if (posix_memalign(&p, SMP_CACHE_BYTES, bytes))
-		return NULL;
-	return gfp & __GFP_ZERO ? memset(p, 0, bytes) : p;
+	return gfp & __GFP_ZERO ? calloc(1, bytes) : malloc(bytes);
 }
 
 #define kmalloc(size, gfp) shim_alloc(1, size, gfp)
