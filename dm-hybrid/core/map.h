@@ -15,10 +15,6 @@
 #ifndef DM_HYBRID_MAP_H
 #define DM_HYBRID_MAP_H
 
-#include <linux/build_bug.h>
-#include <linux/cache.h>
-#include <linux/stddef.h>
-
 #include "geometry.h"
 #include "policy.h"
 
