@@ -847,7 +847,7 @@ static bool flush_at_once(struct hybrid_engine *e, struct hybrid_io *io,
 	struct hybrid_volume_commit *c = &io->volume->commit;
 
 	lockdep_assert_held(&e->lock);
-	if (READ_ONCE(c->unrecorded) || c->recording || !READ_ONCE(c->written) ||
+	if (READ_ONCE(c->unrecorded) || !READ_ONCE(c->written) ||
 	    READ_ONCE(e->meta.state) != META_IDLE || !is_loaded(e) || READ_ONCE(e->life.failed))
 		return false;
 	c->flushing = true;
