@@ -5,12 +5,13 @@ import random
 import re
 import subprocess
 import uuid
+from pathlib import Path
 
 import pytest
 
-from .conftest import TOP
 from .test_boot import event, volume	# noqa: F401 (fixture)
 
+TOP = Path(__file__).resolve().parents[2]
 HOST = "0f5f9d6c-70f3-4b4e-9f0a-0d9a37b9b1aa"
 OTHER = "11111111-2222-3333-4444-555555555555"
 NULL = str(uuid.UUID(int=0))

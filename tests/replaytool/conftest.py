@@ -5,7 +5,6 @@ import os
 import subprocess
 
 import pytest
-from check.conftest import build    # noqa: F401
 
 
 class Replay:
