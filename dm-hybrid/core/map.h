@@ -107,6 +107,9 @@ struct hybrid_set {
 	struct hybrid_policy_states *policy;
 
 	spinlock_t lock ____cacheline_aligned_in_smp;	/* everything in here */
+	bool closing;		/* a job waits for writes in flight to end */
+	u8 nr_retired;		/* blocks without owner, but not free, until the next load */
+	u16 nr_kept;		/* blocks that are kept; READ_ONCE without the lock */
 	u16 free;		/* head of the list of free blocks, through next */
 	u16 nr_free;
 	u16 nr_grace;
@@ -114,9 +117,6 @@ struct hybrid_set {
 	u32 *stamp;		/* origin epoch of the last origin write; grace period; FREE_* */
 	struct hybrid_regions regions;
 	u16 nr_dirty;		/* blocks that are dirty in RAM */
-	bool closing;		/* a job waits for writes in flight to end */
-	u8 nr_retired;		/* blocks without owner, but not free, until the next load */
-	u16 nr_kept;		/* blocks that are kept; READ_ONCE without the lock */
 	u16 aging;		/* evictions, in turn: metadata_ages() */
 	struct hlist_head inflight;	/* writes: hybrid_io.write.inflight */
 	struct list_head waiting;	/* I/O that waits for this set: hybrid_io.link */
