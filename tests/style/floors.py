@@ -17,7 +17,7 @@ def floors() -> list[str]:
 
 
 def symbols(path: Path) -> tuple[set[str], set[str]]:
-    """What an object defines for others, and what it needs of them."""
+    """Returns the symbols that an object defines, and the symbols that it needs."""
     run = subprocess.run(["nm", path], capture_output=True, text=True, check=True)
     defined, needed = set(), set()
     for line in run.stdout.splitlines():
