@@ -24,11 +24,11 @@ struct hybrid_meta {
 	struct hybrid_segment segment[CHECKPOINT_BLOCKS];
 };
 
-/* The changes of a volume that are not durable yet.  READ_ONCE without the lock. */
+/* The changes of a volume that are not durable yet: noted without the lock, or on their way. */
 struct hybrid_volume_commit {
-	bool written;			/* data in the cache device's volatile memory */
+	bool written;			/* data in the cache device's volatile memory; READ_ONCE */
 	bool flushing;			/* the present flush makes that durable */
-	bool unrecorded;		/* changes that only a journal entry makes durable */
+	bool unrecorded;		/* changes that need a journal entry; READ_ONCE */
 	bool recording;			/* the present commit does */
 };
 

@@ -87,6 +87,17 @@ static void changes_need_an_entry(void **state)
 	reads(SECTOR + 2 * BLOCK, 8, 1);
 }
 
+/* The entry that is on its way is written, and both flushes succeed. */
+static void entry_and_flushes_end(void)
+{
+	hold_meta = false;
+	carry_one(held_meta, &acts);
+	held_meta = NULL;
+	carry(&acts);
+	assert_int_equal(wait_for(&flusher), 0);
+	assert_int_equal(wait_for(&other), 0);
+}
+
 /* A flush beside a commit waits for the entry, and for its own flush where that began before. */
 static void beside_a_commit(void **state)
 {
@@ -101,17 +112,12 @@ static void beside_a_commit(void **state)
 	carry(&acts);
 	assert_false(flusher.r.ended || other.r.ended);
 	nr_log = 0;
-	hold_meta = false;
-	carry_one(held_meta, &acts);
-	held_meta = NULL;
-	carry(&acts);
-	assert_int_equal(wait_for(&flusher), 0);
-	assert_int_equal(wait_for(&other), 0);
+	entry_and_flushes_end();
 	assert_int_equal(nr_log, 2);
 	assert_true(op_log[0].meta && op_log[1].flush);
 }
 
-/* The record of a discard is on its way, and there is no data to flush: a second flush waits, too. */
+/* A record of a discard is on its way, and no data is to be flushed: a second flush waits, too. */
 static void beside_a_record(void **state)
 {
 	two_dirty_blocks();
@@ -123,12 +129,7 @@ static void beside_a_record(void **state)
 	arrive(&other, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
 	carry(&acts);
 	assert_false(flusher.r.ended || other.r.ended);
-	hold_meta = false;
-	carry_one(held_meta, &acts);
-	held_meta = NULL;
-	carry(&acts);
-	assert_int_equal(wait_for(&flusher), 0);
-	assert_int_equal(wait_for(&other), 0);
+	entry_and_flushes_end();
 }
 
 /* While a flush is under way nothing else of the metadata is; then it goes on by itself. */
@@ -186,7 +187,7 @@ static void write_beside_a_flush(void **state)
 	nothing_but_a_flush();
 }
 
-/* A flush that fails fails the pool, and so do the flushes that wait for it. */
+/* The pool fails with a flush that fails, and so do the flushes that wait for it. */
 static void failed(void **state)
 {
 	struct hybrid_op *op;
