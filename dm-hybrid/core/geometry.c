@@ -14,8 +14,11 @@ static_assert((u64)MAX_SETS * HYBRID_MAX_SET_SIZE < BIT_ULL(31));
 /* Beyond this a member's bytes could not be counted in a loff_t. */
 #define MAX_MEMBER_SECTORS	BIT_ULL(54)
 
-#define DEFAULT_JOURNAL_MIN	256
+/* An fsync of new data takes a journal block, and half of the journal forces a checkpoint. */
+#define DEFAULT_JOURNAL_MIN	1024	/* 4 MiB */
+#define DEFAULT_JOURNAL_SMALL	256	/* 1 MiB: of a member smaller than SMALL_MEMBER */
 #define DEFAULT_JOURNAL_MAX	16384
+#define SMALL_MEMBER		BIT_ULL(19)	/* 256 MiB, in sectors */
 
 static int refuse(const char **why, const char *what, int r)
 {
@@ -99,11 +102,12 @@ static u32 default_journal(const struct hybrid_geometry *g)
 {
 	u64 nr = (g->member_sectors - HYBRID_HEAD_SECTORS - HYBRID_TAIL_SECTORS) >>
 		 g->block_shift;
+	u32 least = g->member_sectors < SMALL_MEMBER ? DEFAULT_JOURNAL_SMALL : DEFAULT_JOURNAL_MIN;
 	u64 blocks;
 
 	nr = min_t(u64, nr, MAX_BLOCKS);
 	blocks = nr * sizeof(struct hybrid_record) / HYBRID_META_BLOCK_SIZE / 2;
-	return clamp_t(u64, blocks, DEFAULT_JOURNAL_MIN, DEFAULT_JOURNAL_MAX);
+	return clamp_t(u64, blocks, least, DEFAULT_JOURNAL_MAX);
 }
 
 int hybrid_geometry_init(struct hybrid_geometry *g, u64 member_sectors,
