@@ -94,7 +94,7 @@ void hybrid_origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 	error = v->flush.error;
 	if (!error)
 		WRITE_ONCE(v->flush.flushed, v->flush.target);
-	/* Stamps copied from last_write are durable, however old the last write is. */
+	/* Epochs copied from last_write are durable, however old the last write is. */
 	if (v->flush.last_write < v->flush.flushed)
 		WRITE_ONCE(v->flush.last_write, v->flush.flushed);
 	lift = !(++e->lift.flushes % LIFT_FLUSHES);
@@ -112,7 +112,7 @@ void hybrid_origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 	hybrid_origin_flush_next_locked(e, v, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (lift)
-		hybrid_lift_stamps(e);
+		hybrid_lift_flush_epochs(e);
 	/* Records that wait for a flush of this origin can never be written now. */
 	if (failed)
 		hybrid_wake_all_sets(e, WAIT_RECORD, acts);
@@ -258,7 +258,7 @@ static bool record_block(struct hybrid_engine *e, u32 set, u32 i)
 	v = key_volume(e, s->key[i]);
 	valid = block_mask(e, s, MASK_VALID, i);
 	dirty = block_mask(e, s, MASK_DIRTY, i);
-	if (!origin_durable(v, s->stamp[i]))
+	if (!origin_durable(v, s->flush_epoch[i]))
 		dirty_part(e, s, i, &valid, &dirty);
 	/* A block that the journal does not know has empty masks there. */
 	if (valid != block_mask(e, s, MASK_JVALID, i) ||
@@ -303,7 +303,7 @@ static bool closable(struct hybrid_engine *e, struct hybrid_set *s, u32 region)
 		if (s->flags[i] & BLOCK_BUSY)
 			return false;
 		if ((s->flags[i] & BLOCK_MAPPED) &&
-		    !origin_durable(key_volume(e, s->key[i]), s->stamp[i]))
+		    !origin_durable(key_volume(e, s->key[i]), s->flush_epoch[i]))
 			return false;
 	}
 	hlist_for_each_entry(w, &s->inflight, write.inflight)

@@ -112,7 +112,7 @@ static void enter_grace(struct hybrid_engine *e, u32 set, u32 i)
 	 * older one, its end finds the set.
 	 */
 	smp_mb();
-	s->stamp[i] = READ_ONCE(e->evict.grace.started);
+	s->grace_period[i] = READ_ONCE(e->evict.grace.started);
 	WRITE_ONCE(e->evict.grace.wanted, true);
 }
 
@@ -360,7 +360,7 @@ static void reclaim_set(struct hybrid_engine *e, u32 set, u32 done)
 
 	spin_lock_irqsave(&s->lock, flags);
 	for (i = 0; s->nr_grace && i < e->map.set_size; i++) {
-		if (!(s->flags[i] & BLOCK_GRACE) || (s32)(done - s->stamp[i]) <= 0)
+		if (!(s->flags[i] & BLOCK_GRACE) || (s32)(done - s->grace_period[i]) <= 0)
 			continue;
 		if (hybrid_place_free(e, set, i))
 			WRITE_ONCE(e->stall.freed, true);

@@ -2,7 +2,7 @@
 /*
  * Flushes of origins, one at a time for each.  A write that ended in epoch n is covered by a
  * flush that began in epoch n or later.  Each block keeps the epoch of the last write to the
- * origin's copy as its stamp (origin_durable()).
+ * origin's copy as its flush epoch (origin_durable()).
  */
 #include "engine-internal.h"
 
@@ -38,7 +38,7 @@ void hybrid_origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v
 	v->flush.lazy = false;
 	batch_begins(v);
 	v->flush.target = v->flush.epoch;
-	/* After an error no flush covers anything: stamps must not get ahead of the last one. */
+	/* After an error no flush covers anything: epochs must not get ahead of the last one. */
 	if (!v->flush.error)
 		WRITE_ONCE(v->flush.epoch, v->flush.epoch + 1);
 	list_splice_tail_init(&v->flush.next, &v->flush.now);
@@ -100,11 +100,11 @@ bool hybrid_origin_settle_locked(struct hybrid_engine *e, struct hybrid_volume *
 static_assert(BIT(30) / LIFT_FLUSHES >= MOST_SETS);
 
 /*
- * A stamp stays durable once a flush covered it.  But it has 32 bits, and 2^31 flushes
- * later it would no longer look durable.  So durable stamps are raised to the last
- * flushed epoch, set after set.
+ * A flush epoch stays durable once a flush covered it.  But it has 32 bits, and 2^31
+ * flushes later it would no longer look durable.  So durable ones are raised to the
+ * last flushed epoch, set after set.
  */
-void hybrid_lift_stamps(struct hybrid_engine *e)
+void hybrid_lift_flush_epochs(struct hybrid_engine *e)
 {
 	const struct hybrid_volume *v;
 	struct hybrid_set *s;
@@ -121,8 +121,8 @@ void hybrid_lift_stamps(struct hybrid_engine *e)
 		if (!(s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)))
 			continue;
 		v = key_volume(e, s->key[i]);
-		if (origin_durable(v, s->stamp[i]))
-			s->stamp[i] = (u32)READ_ONCE(v->flush.flushed);
+		if (origin_durable(v, s->flush_epoch[i]))
+			s->flush_epoch[i] = (u32)READ_ONCE(v->flush.flushed);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
 }
@@ -150,7 +150,7 @@ bool hybrid_record_first(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_
 		return true;
 	hybrid_mark_must(e, set, i);
 	spin_lock(&e->lock);
-	if (origin_durable(v, s->stamp[i])) {
+	if (origin_durable(v, s->flush_epoch[i])) {
 		want(acts, WANT_COMMIT);
 	} else {
 		v->flush.lazy = true;

@@ -7,8 +7,8 @@
 #include "map.h"
 
 /*
- * After this many flushes of origins, the durable stamps of one set are brought up to the present
- * epoch.  There are fewer than 2^20 sets, so 2^30 flushes cover all of them.
+ * After this many flushes of origins, the durable epochs of one set are brought up to the present
+ * one.  There are fewer than 2^20 sets, so 2^30 flushes cover all of them.
  */
 #define LIFT_FLUSHES		1024
 
@@ -33,7 +33,7 @@ struct hybrid_origin_flush {
 		      struct hybrid_actions *acts);	/* hybrid_origin_flushed() */
 };
 
-/* The next set whose stamps are lifted. */
+/* The next set whose flush epochs are lifted. */
 struct hybrid_lift {
 	u32 flushes;			/* of origins, ended: see LIFT_FLUSHES; may wrap */
 	u32 set;			/* the next one */
@@ -65,8 +65,8 @@ void hybrid_origin_written(struct hybrid_engine *e, struct hybrid_volume *v, boo
  */
 bool hybrid_origin_settle_locked(struct hybrid_engine *e, struct hybrid_volume *v, bool record,
 				 struct hybrid_actions *acts);
-/* Lifts the stamps of one more set: see LIFT_FLUSHES.  The caller holds no lock. */
-void hybrid_lift_stamps(struct hybrid_engine *e);
+/* Lifts the flush epochs of one more set: see LIFT_FLUSHES.  The caller holds no lock. */
+void hybrid_lift_flush_epochs(struct hybrid_engine *e);
 /*
  * May the origin's copy of block @i change now?  If not, requests the record that must come first;
  * the caller waits for WAIT_RECORD.  Under the set's lock.

@@ -212,12 +212,12 @@ static inline atomic_t *ahead_credit(struct hybrid_engine *e, u64 key)
 }
 
 /*
- * Has every origin write that @stamp stands for been flushed?  Stamps are compared
- * modulo 2^32: none is ever 2^31 flushes behind (hybrid_lift_stamps()).
+ * Has every write that ended in @epoch of the origin been flushed?  Epochs are compared
+ * modulo 2^32: none is ever 2^31 flushes behind (hybrid_lift_flush_epochs()).
  */
-static inline bool origin_durable(const struct hybrid_volume *v, u32 stamp)
+static inline bool origin_durable(const struct hybrid_volume *v, u32 epoch)
 {
-	return (s32)((u32)READ_ONCE(v->flush.flushed) - stamp) >= 0;
+	return (s32)((u32)READ_ONCE(v->flush.flushed) - epoch) >= 0;
 }
 
 /* First sector of the block of @key, on its volume. */

@@ -611,7 +611,7 @@ static void block_filled(struct hybrid_engine *e, struct hybrid_set *s, struct h
 	hybrid_set_flags(s, i, 0, BLOCK_BUSY);
 	if (!job_mask(e, job->parts.left | job->parts.failed, k)) {
 		count(v, HYBRID_FILLS);
-		s->stamp[i] = (u32)READ_ONCE(v->flush.last_write);
+		s->flush_epoch[i] = (u32)READ_ONCE(v->flush.last_write);
 		set_put_mask(&e->map, s, MASK_VALID, i,
 			     block_mask(e, s, MASK_VALID, i) | job_mask(e, job->mask, k));
 		hybrid_mark_lazy(e, job->set, i);

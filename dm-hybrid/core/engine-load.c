@@ -381,11 +381,11 @@ static void load_masks(struct loader *l, u32 set, u32 first, u32 count,
 		       const struct hybrid_map_leaf *leaf)
 {
 	struct hybrid_map *map = &l->e->map;
-	u32 *stamp = map->set[set].stamp + first, k;
+	u32 *hint = map->set[set].load_hint + first, k;
 
 	hybrid_set_load_valid(map, &map->set[set], first, count, leaf->valid);
 	for (k = 0; k < count; k++) {
-		stamp[k] = leaf->hint[k];
+		hint[k] = leaf->hint[k];
 		if (leaf->dirty[k])
 			load_dirty(l->e, set, first + k, le64_to_cpu(leaf->dirty[k]));
 	}
@@ -492,19 +492,19 @@ static void forget_region(struct hybrid_engine *e, struct hybrid_set *s, u32 fir
 	}
 }
 
-/* The stamps held the policy's hints until now. */
+/* Hands the hints to the policy; from here on their memory has flush epochs. */
 static void load_policy(struct hybrid_engine *e, struct hybrid_set *s)
 {
 	void (*load)(void *state, u32 i, u8 hint) = s->policy->type->load;
 	void *state = set_policy_state(&e->map, s->policy, s);
 	u32 i, n = s->nr_mapped ? e->map.set_size : 0;
-	const u32 *stamp = s->stamp;
+	const u32 *hint = s->load_hint;
 	const u8 *flags = s->flags;
 
 	for (i = 0; i < n; i++)
 		if (flags[i] & BLOCK_MAPPED)
-			load(state, i, stamp[i]);
-	memset(s->stamp, 0, e->map.set_size * sizeof(*s->stamp));
+			load(state, i, hint[i]);
+	memset(s->flush_epoch, 0, e->map.set_size * sizeof(*s->flush_epoch));
 }
 
 /* All metadata of the set has been read. */

@@ -73,7 +73,7 @@ static u64 lost_granules(const struct hybrid_engine *e, const struct hybrid_volu
 	    hybrid_key_volume(s->key[i]) != v->id)
 		return 0;
 	lost = block_mask(e, s, MASK_DIRTY, i);
-	if (!origin_durable(v, s->stamp[i]))
+	if (!origin_durable(v, s->flush_epoch[i]))
 		lost |= block_mask(e, s, MASK_JDIRTY, i);
 	return lost;
 }

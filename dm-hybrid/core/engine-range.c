@@ -229,7 +229,7 @@ static void drop_granules(struct hybrid_engine *e, struct hybrid_io *io, int err
 		hybrid_put_dirty(e, s, i, dirty & ~drop);
 		hybrid_set_invalidate(&e->map, s, i, drop);
 		if (io->type == HYBRID_IO_ZEROES)
-			s->stamp[i] = (u32)READ_ONCE(io->volume->flush.last_write);
+			s->flush_epoch[i] = (u32)READ_ONCE(io->volume->flush.last_write);
 		if (set_unrecorded(&e->map, s, i))
 			hybrid_mark_must(e, io->set, i);
 		/* The user's next flush makes this final; clean granules' region is open. */

@@ -144,7 +144,7 @@ static void trimmed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	for (i = t->first; i < t->first + t->nr; i++) {
 		hybrid_set_free(&e->map, s, i);
 		if (!op->error_cache)
-			s->stamp[i] = FREE_TRIMMED;
+			s->free_use[i] = FREE_TRIMMED;
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
 	WRITE_ONCE(e->stall.freed, true);

@@ -45,7 +45,7 @@ struct hybrid_volume *hybrid_volume_alloc(struct hybrid_engine *e, u32 id,
 	v->info = *info;
 	v->mode = info->mode;
 	v->cutoff = info->cutoff_sectors;
-	/* Epoch 0 is flushed: stamps of blocks that were loaded count as durable. */
+	/* Epoch 0 is flushed: blocks that were loaded count as durable. */
 	v->flush.epoch = 1;
 	v->flush.ended = hybrid_origin_flushed;
 	INIT_LIST_HEAD(&v->open_link);
@@ -333,7 +333,7 @@ static void distrust_origin(struct hybrid_engine *e, u32 set, u32 i)
 	struct hybrid_set *s = &e->map.set[set];
 	u64 dirty = block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i);
 
-	if (origin_durable(key_volume(e, s->key[i]), s->stamp[i]))
+	if (origin_durable(key_volume(e, s->key[i]), s->flush_epoch[i]))
 		return;
 	hybrid_set_invalidate(&e->map, s, i, ~dirty);
 	set_put_mask(&e->map, s, MASK_VALID, i, dirty);

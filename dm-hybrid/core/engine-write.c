@@ -325,7 +325,7 @@ static void write_applied(struct hybrid_engine *e, struct hybrid_set *s, struct 
 
 	lockdep_assert_held(&s->lock);
 	if (io->to_origin)
-		s->stamp[i] = (u32)READ_ONCE(io->volume->flush.last_write);
+		s->flush_epoch[i] = (u32)READ_ONCE(io->volume->flush.last_write);
 	if (cache_ok)
 		valid |= newly;
 	if (cache_ok && origin_ok)

@@ -213,7 +213,7 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 		hybrid_set_flags(s, i, 0, BLOCK_BUSY);
 		if (!moved)
 			continue;
-		s->stamp[i] = (u32)READ_ONCE(v->flush.last_write);
+		s->flush_epoch[i] = (u32)READ_ONCE(v->flush.last_write);
 		hybrid_put_dirty(e, s, i, block_mask(e, s, MASK_DIRTY, i) & ~clean);
 		if (set_unrecorded(&e->map, s, i))
 			hybrid_mark_lazy(e, job->set, i);

@@ -35,7 +35,7 @@ static size_t set_layout(struct hybrid_map *map, struct hybrid_set *s, void *bas
 	a = 0;
 	s->key = base + at[a++];
 	s->mask = base + at[a++];
-	s->stamp = base + at[a++];
+	s->flush_epoch = base + at[a++];
 	s->next = base + at[a++];
 	s->bucket = base + at[a++];
 	s->flags = base + at[a++];
@@ -181,7 +181,7 @@ int hybrid_set_alloc(const struct hybrid_map *map, struct hybrid_set *s, u64 key
 	s->nr_mapped++;
 	for (m = 0; m < NR_MASKS; m++)
 		set_put_mask(map, s, m, i, 0);
-	s->stamp[i] = 0;
+	s->flush_epoch[i] = 0;
 	set_hash_insert(map, s, i, key);
 	WRITE_ONCE(s->flags[i], BLOCK_MAPPED);
 	raw_write_seqcount_end(&s->seq);
@@ -225,7 +225,7 @@ void hybrid_set_free(const struct hybrid_map *map, struct hybrid_set *s, u32 i)
 	lockdep_assert_held(&s->lock);
 	raw_write_seqcount_begin(&s->seq);
 	disown(map, s, i);
-	s->stamp[i] = FREE_USED;
+	s->free_use[i] = FREE_USED;
 	WRITE_ONCE(s->next[i], s->nr_free ? s->free : map->set_size);
 	s->free = i;
 	s->nr_free++;
@@ -258,7 +258,7 @@ void hybrid_set_retire(const struct hybrid_map *map, struct hybrid_set *s, u32 i
 	lockdep_assert_held(&s->lock);
 	raw_write_seqcount_begin(&s->seq);
 	disown(map, s, i);
-	s->stamp[i] = FREE_TRIMMED;
+	s->free_use[i] = FREE_TRIMMED;
 	s->nr_retired++;
 	raw_write_seqcount_end(&s->seq);
 }

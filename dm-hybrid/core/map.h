@@ -68,7 +68,7 @@ enum hybrid_mask {
 	NR_MASKS
 };
 
-/* hybrid_set.stamp of a free block: has its place held data since it was discarded? */
+/* hybrid_set.free_use: has the place of a free block held data since it was discarded? */
 #define FREE_TRIMMED	0
 #define FREE_USED	1
 
@@ -114,7 +114,12 @@ struct hybrid_set {
 	u16 nr_free;
 	u16 nr_grace;
 	u16 nr_mapped;
-	u32 *stamp;		/* origin epoch of the last origin write; grace period; FREE_* */
+	union {			/* of a block, by its state */
+		u32 *flush_epoch;	/* mapped: of the last write to the origin's copy */
+		u32 *grace_period;	/* BLOCK_GRACE: the period that must end */
+		u32 *free_use;		/* free: FREE_* */
+		u32 *load_hint;		/* while the pool loads: for the policy */
+	};
 	struct hybrid_regions regions;
 	u16 nr_dirty;		/* blocks that are dirty in RAM */
 	u16 aging;		/* evictions, in turn: metadata_ages() */
@@ -334,7 +339,7 @@ void hybrid_set_take(const struct hybrid_map *map, struct hybrid_set *s, u32 fir
 /* Is block @i free, and would its place have to be discarded? */
 static inline bool hybrid_set_free_used(const struct hybrid_set *s, u32 i)
 {
-	return !s->flags[i] && s->stamp[i] == FREE_USED;
+	return !s->flags[i] && s->free_use[i] == FREE_USED;
 }
 
 void hybrid_set_flags(struct hybrid_set *s, u32 i, u8 set, u8 clear);

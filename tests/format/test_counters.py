@@ -42,7 +42,7 @@ def counted() -> set[str]:
 
 def test_there_is_a_table():
     assert len(rows()) > 30
-    assert ("hybrid_set", "stamp") in rows()
+    assert ("hybrid_set", "flush_epoch") in rows()
 
 
 def test_none_is_left_out():

@@ -7,7 +7,7 @@
 #include "engine-internal.h"
 #include "script.h"
 
-#define CYCLE	(1U << 30)	/* flushes of an origin: all stamps are lifted in fewer */
+#define CYCLE	(1U << 30)	/* flushes of an origin: all flush epochs are lifted in fewer */
 
 /* Draws a distance from the wrap that a run covers. */
 static u32 few(struct world *w)
@@ -15,7 +15,7 @@ static u32 few(struct world *w)
 	return 1 + rng_below(&w->agerng, 12);
 }
 
-static void age_stamps(struct hybrid_engine *e, const struct hybrid_volume *v, u32 by)
+static void age_flush_epochs(struct hybrid_engine *e, const struct hybrid_volume *v, u32 by)
 {
 	u32 set, i;
 
@@ -25,7 +25,7 @@ static void age_stamps(struct hybrid_engine *e, const struct hybrid_volume *v, u
 		for (i = 0; i < e->map.set_size; i++)
 			if ((s->flags[i] & (BLOCK_MAPPED | BLOCK_REMOVED)) &&
 			    hybrid_key_volume(s->key[i]) == v->id)
-				s->stamp[i] += by;
+				s->flush_epoch[i] += by;
 	}
 }
 
@@ -42,7 +42,7 @@ void age_volume(struct world *w, struct hybrid_volume *v)
 	v->flush.last_write += by;
 	v->flush.last_user_write += by;
 	v->streams.clock = U32_MAX - few(w);
-	age_stamps(w->e, v, by);
+	age_flush_epochs(w->e, v, by);
 }
 
 /* The pool was loaded: no block is on its way out yet. */
@@ -72,7 +72,7 @@ void age_flushes(struct world *w)
 	u32 i;
 
 	for (i = 0; i < e->map.nr_sets; i++)
-		hybrid_lift_stamps(e);
+		hybrid_lift_flush_epochs(e);
 	for (i = 0; i < w->nr_vol; i++) {
 		struct hybrid_volume *v = w->vol[i]->v;
 

@@ -318,7 +318,7 @@ def test_recorded_is_the_same_run(sim, tmp_path, options):
 PLANTED = {
     "fua-ignored": ("B", "core/engine-write.c", " fua && !io->commit)", " false)"),
     "flush-ignored": ("B", "core/engine-commit.c", "	else\n		hybrid_join_commit(", "	else if (0)\n		hybrid_join_commit("),
-    "clean-without-flush": ("B", "core/engine-commit.c", "if (!origin_durable(v, s->stamp[i]))", "if (0)"),
+    "clean-without-flush": ("B", "core/engine-commit.c", "if (!origin_durable(v, s->flush_epoch[i]))", "if (0)"),
     "rewrite-stays-clean": ("B", "core/engine-write.c", "	if (again)\n", "	if (0)\n"),
     "removal-not-recorded": ("A", "core/engine-evict.c", "	if (s->flags[i] & BLOCK_JMAPPED) {", "	if (0) {"),
 }

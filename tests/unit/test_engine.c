@@ -315,10 +315,10 @@ static void cut_before_its_root(void **state)
 }
 
 /*
- * Stamps have 32 bits: durable ones do not fall behind, and the epoch does not run ahead while
+ * Flush epochs have 32 bits: durable ones do not fall behind, and the epoch does not run ahead while
  * flushes fail.
  */
-static void stamps_are_lifted(void **state)
+static void flush_epochs_are_lifted(void **state)
 {
 	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
 	struct hybrid_set *s;
@@ -334,8 +334,8 @@ static void stamps_are_lifted(void **state)
 	for (n = 0; n < 2 * LIFT_FLUSHES; n++) {
 		assert_int_equal(write_io(8 * BLOCK, 8, n, false), 0);
 		assert_int_equal(flush_volume(), 0);
-		assert_true(origin_durable(v, s->stamp[i]));
-		assert_true(v->flush.flushed - s->stamp[i] <= LIFT_FLUSHES);
+		assert_true(origin_durable(v, s->flush_epoch[i]));
+		assert_true(v->flush.flushed - s->flush_epoch[i] <= LIFT_FLUSHES);
 		assert_true(v->flush.last_write >= v->flush.flushed);
 	}
 	/* a flush without a write */
@@ -936,7 +936,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(deleted_in_both_roots, setup, teardown),
 		cmocka_unit_test_setup_teardown(cut_before_its_root, setup, teardown),
 		cmocka_unit_test_setup_teardown(leaf_without_records, setup_disks, teardown),
-		cmocka_unit_test_setup_teardown(stamps_are_lifted, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(flush_epochs_are_lifted, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(closed_while_it_stops, setup, teardown),
 		cmocka_unit_test_setup_teardown(wear_outlives_the_engine, setup, teardown),
 		cmocka_unit_test_setup_teardown(not_deleted, setup, teardown),

@@ -191,12 +191,12 @@ static void fresh_block(void **state)
 	i = hybrid_set_alloc(&map, s, key_in(0, 0));
 	for (m = 0; m < NR_MASKS; m++)
 		set_put_mask(&map, s, m, i, map.granules);
-	s->stamp[i] = 77;
+	s->flush_epoch[i] = 77;
 	let_go(s, i);
 	assert_int_equal(hybrid_set_alloc(&map, s, key_in(0, 1)), i);
 	for (m = 0; m < NR_MASKS; m++)
 		assert_true(!set_mask(&map, s, m, i));
-	assert_int_equal(s->stamp[i], 0);
+	assert_int_equal(s->flush_epoch[i], 0);
 	assert_null(hybrid_set_check(&map, 0));
 	spin_unlock(&s->lock);
 }
@@ -230,7 +230,7 @@ static void fields_apart(u32 block_sectors, u32 granules, u32 bytes)
 					r[m] = next_random(&seed);
 				if (!pass) {
 					s->key[i] = r[NR_MASKS];
-					s->stamp[i] = r[NR_MASKS] >> 8;
+					s->flush_epoch[i] = r[NR_MASKS] >> 8;
 					s->next[i] = r[NR_MASKS] >> 16;
 					s->flags[i] = r[NR_MASKS] >> 24;
 				}
@@ -241,7 +241,7 @@ static void fields_apart(u32 block_sectors, u32 granules, u32 bytes)
 						    (r[m] & map.granules));
 				}
 				assert_true(s->key[i] == r[NR_MASKS]);
-				assert_int_equal(s->stamp[i], (u32)(r[NR_MASKS] >> 8));
+				assert_int_equal(s->flush_epoch[i], (u32)(r[NR_MASKS] >> 8));
 				assert_int_equal(s->next[i], (u16)(r[NR_MASKS] >> 16));
 				assert_int_equal(s->flags[i], (u8)(r[NR_MASKS] >> 24));
 			}
