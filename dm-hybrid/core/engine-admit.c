@@ -61,7 +61,7 @@ int hybrid_take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybr
 
 	/* The new block has no writes that a flush of the origin must cover. */
 	s->flush_epoch[i] = (u32)READ_ONCE(v->flush.flushed);
-	hybrid_hold_forget(e, s, key, e->map.granules, HOLD_CACHED);
+	hybrid_readahead_forget(e, s, key, e->map.granules, READAHEAD_CACHED);
 	atomic_inc(&v->blocks.cached);
 	hybrid_set_note_insert(&e->map, s, i);
 	return i;

@@ -60,7 +60,7 @@ static enum route route_failed(struct hybrid_engine *e, struct hybrid_set *s,
 	io->idx = -1;
 	io->state = IO_WRITE;
 	hlist_add_head(&io->write.inflight, &s->inflight);
-	hybrid_hold_forget(e, s, io->key, io->mask, HOLD_WRITTEN);
+	hybrid_readahead_forget(e, s, io->key, io->mask, READAHEAD_WRITTEN);
 	hybrid_user_op(io, true, io_origin_sector(io), io->flags & HYBRID_IO_FUA);
 	return ROUTE_REMAP;
 }
@@ -90,7 +90,7 @@ static enum route route(struct hybrid_engine *e, struct hybrid_io *io,
 	spin_unlock_irqrestore(&s->lock, flags);
 	if (READ_ONCE(e->runs.unwanted)) {
 		WRITE_ONCE(e->runs.unwanted, false);
-		hybrid_holds_drop(e, NULL, HOLD_YIELDED);
+		hybrid_readahead_drop(e, NULL, READAHEAD_YIELDED);
 	}
 	return r;
 }

@@ -28,7 +28,7 @@ static struct hybrid_job *job_alloc(struct hybrid_engine *e, u32 sectors, gfp_t 
 	INIT_LIST_HEAD(&job->link);
 	INIT_LIST_HEAD(&job->op.link);
 	INIT_LIST_HEAD(&job->readers);
-	INIT_LIST_HEAD(&job->hold.link);
+	INIT_LIST_HEAD(&job->readahead.link);
 	return job;
 }
 
@@ -182,8 +182,8 @@ bool hybrid_jobs_spare(const struct hybrid_engine *e)
 static enum job_kind kind_of(enum job_type type)
 {
 	static const u8 kind[] = {
-		[JOB_FILL] = FILLS, [JOB_STAGED] = FILLS, [JOB_AHEAD] = AHEADS, [JOB_HOLD] = AHEADS,
-		[JOB_WRITEBACK] = WRITEBACKS,
+		[JOB_FILL] = FILLS, [JOB_STAGED] = FILLS, [JOB_AHEAD] = AHEADS,
+		[JOB_READAHEAD] = AHEADS, [JOB_WRITEBACK] = WRITEBACKS,
 	};
 
 	return kind[type];
@@ -283,7 +283,7 @@ static struct hybrid_job *get_locked(struct hybrid_engine *e, enum job_type type
 	struct hybrid_job *job;
 
 	lockdep_assert_held(&e->lock);
-	if ((type == JOB_WRITEBACK || type == JOB_HOLD) && !may_begin(e, v))
+	if ((type == JOB_WRITEBACK || type == JOB_READAHEAD) && !may_begin(e, v))
 		return NULL;
 	job = share_take(e, &e->jobs.pool[k], &v->jobs.share[k]);
 	if (!job)

@@ -17,13 +17,13 @@ enum job_type {
 	JOB_AHEAD,		/* a fill of several blocks of a window */
 	JOB_STAGED,		/* a user's I/O with a private copy of the data */
 	JOB_WRITEBACK,
-	JOB_HOLD,		/* data of the origin in memory, ahead of a run */
+	JOB_READAHEAD,		/* of a run, into memory */
 };
 
 /* Jobs of one kind share a pool and have buffers of one size. */
 enum job_kind {
 	FILLS,			/* JOB_FILL and JOB_STAGED: a block */
-	AHEADS,			/* JOB_AHEAD and JOB_HOLD: a window */
+	AHEADS,			/* JOB_AHEAD and JOB_READAHEAD: a window */
 	WRITEBACKS,		/* a window */
 	NR_JOB_KINDS
 };
@@ -53,9 +53,9 @@ struct hybrid_job_parts {
 	bool one_by_one;		/* after the failure of a larger part */
 };
 
-/* Data of a run that is read ahead into memory. */
-struct hybrid_hold {
-	struct list_head link;		/* of hybrid_runs.holds */
+/* Data of the origin that is read into memory, ahead of a run. */
+struct hybrid_readahead {
+	struct list_head link;		/* of hybrid_runs.readahead */
 	u32 age;			/* ticks */
 	u64 hole;			/* sector where the run will reach it */
 };
@@ -75,18 +75,18 @@ struct hybrid_job {
 	u32 set;
 	u64 key;			/* of its first block; writeback: of the window's */
 	u64 mask;			/* granules to move, counted from key */
-	u64 readable;			/* fill, hold: granules that the buffer will hold */
+	u64 readable;			/* fill, readahead: granules that can be served */
 	u64 touched;			/* writeback: granules written meanwhile */
 	struct hybrid_job_parts parts;	/* fill, writeback: of mask */
 	u32 from;			/* first granule in the buffer */
 	u32 sectors;			/* of the buffer */
 	u32 copies;			/* COPY_OUTs under way; under the set's lock */
-	struct hybrid_hold hold;
+	struct hybrid_readahead readahead;
 	struct hybrid_volume *volume;
 	struct hybrid_io *io;		/* staged */
 	bool (*written)(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
 			int error_origin, struct hybrid_actions *acts);	/* ... end of a write */
-	struct list_head readers;	/* fill, hold: ios to be served */
+	struct list_head readers;	/* fill, readahead: ios to be served */
 	void *buffer;
 	s16 block[HYBRID_MAX_GRANULES];	/* index of each block or -1 */
 	struct hybrid_segment segment[HYBRID_MAX_SEGMENTS];

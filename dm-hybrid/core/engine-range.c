@@ -67,8 +67,8 @@ static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	int i = hybrid_set_find(&e->map, s, io->key);
 	u64 jclean, unrecorded;
 
-	/* From here on none of it is held: the range is listed. */
-	hybrid_hold_forget(e, s, io->key, io->mask, HOLD_DISCARDED);
+	/* From here on nothing reads it ahead: the range is listed. */
+	hybrid_readahead_forget(e, s, io->key, io->mask, READAHEAD_DISCARDED);
 	io->wait = 0;
 	if (hybrid_write_in_flight(s, io->key, io->mask))
 		io->wait = WAIT_OVERLAP;

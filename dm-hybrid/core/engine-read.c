@@ -67,7 +67,7 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 		hybrid_io_bypass(io, HYBRID_BYPASS_MODE);
 		return hybrid_route_origin(io);
 	}
-	if (i < 0 && hybrid_hold_serve(e, s, io, acts)) {
+	if (i < 0 && hybrid_readahead_serve(e, s, io, acts)) {
 		hybrid_stream_run(v, io, NULL);
 		hybrid_io_bypass(io, HYBRID_BYPASS_SEQUENTIAL);
 		return ROUTE_TAKEN;
@@ -100,7 +100,7 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 	}
 	job = to - from > 1 ? hybrid_fill_get(e, JOB_AHEAD, v, from) : NULL;
 	if (!job) {
-		if (to - from > 1 && READ_ONCE(e->runs.nr_holds))
+		if (to - from > 1 && READ_ONCE(e->runs.nr_readahead))
 			WRITE_ONCE(e->runs.unwanted, true);
 		from = to;
 		job = hybrid_fill_get(e, JOB_FILL, v, io->key);

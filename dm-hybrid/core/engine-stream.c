@@ -13,9 +13,9 @@
  *   multiples of the golden ratio: any few of a run's lowest are spread evenly.
  *
  * - When a run reaches cached blocks, the origin becomes idle.  Then the beginning
- *   of the next hole is read into memory, and held until the run gets there:
+ *   of the next hole is read into memory, and stays there until the run gets to it:
  *
- *   1. a job of a window's missing blocks, JOB_HOLD, is listed in their set, and
+ *   1. a job of a window's missing blocks, JOB_READAHEAD, is listed in their set, and
  *      the origin is read into its buffer;
  *   2. reads of ->readable granules are served from the buffer, each granule once,
  *      as by a fill.  Nothing becomes valid, and nothing is written;
@@ -33,8 +33,8 @@
 #define SEGMENT_SECTORS	16384	/* 8 MiB: far more than the disk passes in a seek */
 #define LONGEST_SPREAD	4	/* times the cache; spreading a longer run would gain nothing */
 #define SHORTEST_RUN	512	/* sectors; no shorter run is expected behind cached blocks */
-#define HOLD_FAR	131072	/* cached sectors to search for the next hole */
-#define HOLD_TICKS	20	/* until unread data is dropped */
+#define READAHEAD_FAR	131072	/* cached sectors to search for the next hole */
+#define READAHEAD_TICKS	20	/* until unread data is dropped */
 
 /* ---- runs ---------------------------------------------------------------- */
 
@@ -120,7 +120,7 @@ void hybrid_stream_create(struct hybrid_engine *e)
 	u32 window = e->g->block_sectors << e->g->window_shift;
 	u32 segment = clamp_t(u64, cache / 32, window, max_t(u32, window, SEGMENT_SECTORS));
 
-	INIT_LIST_HEAD(&e->runs.holds);
+	INIT_LIST_HEAD(&e->runs.readahead);
 	e->runs.segment_shift = ilog2(segment) - e->g->block_shift;
 	e->runs.shortest = min_t(u64, SHORTEST_RUN, cache / 8);
 }
@@ -172,7 +172,8 @@ bool hybrid_stream_spreads(struct hybrid_engine *e, struct hybrid_set *s,
 
 /* ---- readahead into memory ----------------------------------------------- */
 
-static void hold_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
+static void readahead_done(struct hybrid_engine *e, struct hybrid_op *op,
+			   struct hybrid_actions *acts);
 
 static u64 next_window(const struct hybrid_engine *e, u64 key)
 {
@@ -180,31 +181,34 @@ static u64 next_window(const struct hybrid_engine *e, u64 key)
 }
 
 /* Granules @mask of @key's block, counted from the first block of the job. */
-static u64 hold_mask(const struct hybrid_engine *e, const struct hybrid_job *job, u64 key, u64 mask)
+static u64 readahead_mask(const struct hybrid_engine *e, const struct hybrid_job *job, u64 key,
+			  u64 mask)
 {
 	u64 k = key - job->key;
 
 	return k < window_blocks(e) ? mask << (k * e->g->granules) : 0;
 }
 
-/* The job that holds any of the granules.  Caller holds the set's lock. */
-static struct hybrid_job *hold_find(struct hybrid_engine *e, struct hybrid_set *s,
-				    u64 key, u64 mask)
+/* The job that has read, or reads, any of the granules.  Caller holds the set's lock. */
+static struct hybrid_job *readahead_find(struct hybrid_engine *e, struct hybrid_set *s,
+					 u64 key, u64 mask)
 {
 	struct hybrid_job *job;
 
 	lockdep_assert_held(&s->lock);
-	/* A job that begins to hold data in this set is counted under its lock. */
-	if (!READ_ONCE(e->runs.nr_holds))
+	/* A job that begins in this set is counted under its lock. */
+	if (!READ_ONCE(e->runs.nr_readahead))
 		return NULL;
 	list_for_each_entry(job, &s->jobs, link)
-		if (job->type == JOB_HOLD && (hold_mask(e, job, key, mask) & job->readable))
+		if (job->type == JOB_READAHEAD &&
+		    (readahead_mask(e, job, key, mask) & job->readable))
 			return job;
 	return NULL;
 }
 
 /* Granules @mask can no longer be read from the job.  Caller holds the set's lock. */
-static void hold_ends(struct hybrid_engine *e, struct hybrid_job *job, u64 mask, enum hold_end why)
+static void readahead_ends(struct hybrid_engine *e, struct hybrid_job *job, u64 mask,
+			   enum readahead_end why)
 {
 	unsigned long flags;
 
@@ -214,63 +218,64 @@ static void hold_ends(struct hybrid_engine *e, struct hybrid_job *job, u64 mask,
 	spin_lock_irqsave(&e->lock, flags);
 	e->runs.ends[why]++;
 	if (!job->readable) {
-		list_del_init(&job->hold.link);
-		WRITE_ONCE(e->runs.nr_holds, e->runs.nr_holds - 1);
+		list_del_init(&job->readahead.link);
+		WRITE_ONCE(e->runs.nr_readahead, e->runs.nr_readahead - 1);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	job->done = job->in_buffer && !job->readable;
 }
 
-/* Calls hold_ends(), and frees the job if nothing uses it any more. */
-static void hold_drop(struct hybrid_engine *e, struct hybrid_job *job, u64 mask, enum hold_end why)
+/* Calls readahead_ends(), and frees the job if nothing uses it any more. */
+static void readahead_drop(struct hybrid_engine *e, struct hybrid_job *job, u64 mask,
+			   enum readahead_end why)
 {
-	hold_ends(e, job, mask, why);
+	readahead_ends(e, job, mask, why);
 	/* No io waits for a job of this kind: no action follows. */
 	if (job->done && !job->copies)
 		hybrid_job_put(e, job, NULL);
 }
 
-void hybrid_hold_forget(struct hybrid_engine *e, struct hybrid_set *s, u64 key, u64 mask,
-			enum hold_end why)
+void hybrid_readahead_forget(struct hybrid_engine *e, struct hybrid_set *s, u64 key, u64 mask,
+			     enum readahead_end why)
 {
 	struct hybrid_job *job;
 
 	lockdep_assert_held(&s->lock);
-	while ((job = hold_find(e, s, key, mask)))
-		hold_drop(e, job, hold_mask(e, job, key, mask), why);
+	while ((job = readahead_find(e, s, key, mask)))
+		readahead_drop(e, job, readahead_mask(e, job, key, mask), why);
 }
 
-bool hybrid_hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
-		       struct hybrid_actions *acts)
+bool hybrid_readahead_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			    struct hybrid_actions *acts)
 {
-	struct hybrid_job *job = hold_find(e, s, io->key, io->mask);
+	struct hybrid_job *job = readahead_find(e, s, io->key, io->mask);
 	u64 mask;
 
 	lockdep_assert_held(&s->lock);
 	/* Metadata is to be cached, not only read. */
 	if (!job || (io->flags & HYBRID_IO_META))
 		return false;
-	mask = hold_mask(e, job, io->key, io->mask);
+	mask = readahead_mask(e, job, io->key, io->mask);
 	if (mask & ~job->readable)
 		return false;
 	if (job->in_buffer)
 		hybrid_job_serve(e, job, io, acts);
 	else
 		list_add_tail(&io->link, &job->readers);
-	hold_ends(e, job, mask, HOLD_READ);
+	readahead_ends(e, job, mask, READAHEAD_READ);
 	return true;
 }
 
 /* Leaves some jobs to fills. */
-static bool hold_allowed(const struct hybrid_engine *e, const struct hybrid_volume *v)
+static bool readahead_allowed(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
-	return READ_ONCE(e->runs.nr_holds) < e->jobs.pool[AHEADS].most / 4 * 3 &&
+	return READ_ONCE(e->runs.nr_readahead) < e->jobs.pool[AHEADS].most / 4 * 3 &&
 	       !READ_ONCE(e->life.failed) && READ_ONCE(v->mode) != HYBRID_MODE_PASSTHROUGH;
 }
 
-/* Holds @n blocks from the job's key on.  Caller holds the set's lock. */
-static void hold_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set, u32 n,
-		       struct hybrid_actions *acts)
+/* Reads @n blocks from the job's key on.  Caller holds the set's lock. */
+static void readahead_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set, u32 n,
+			    struct hybrid_actions *acts)
 {
 	u32 granules = n * e->g->granules, sectors = job_sectors(e, job, 0, granules);
 	unsigned long flags;
@@ -280,19 +285,19 @@ static void hold_start(struct hybrid_engine *e, struct hybrid_job *job, u32 set,
 	/* The last block of a volume may be short. */
 	job->readable = GENMASK_ULL((sectors - 1) >> e->g->granule_shift, 0);
 	list_add_tail(&job->link, &e->map.set[set].jobs);
-	WRITE_ONCE(job->hold.age, 0);
+	WRITE_ONCE(job->readahead.age, 0);
 	spin_lock_irqsave(&e->lock, flags);
-	list_add_tail(&job->hold.link, &e->runs.holds);
-	WRITE_ONCE(e->runs.nr_holds, e->runs.nr_holds + 1);
+	list_add_tail(&job->readahead.link, &e->runs.readahead);
+	WRITE_ONCE(e->runs.nr_readahead, e->runs.nr_readahead + 1);
 	spin_unlock_irqrestore(&e->lock, flags);
-	hybrid_job_transfer(job, false, hold_read);
+	hybrid_job_transfer(job, false, readahead_done);
 	hybrid_job_segment(job, true, origin_sector(e, job->volume, job->key, 0), 0, sectors);
 	act(acts, &job->op);
 }
 
-/* Holds the missing blocks of @key's window, from @key up to the first other block. */
-static void hold_window(struct hybrid_engine *e, struct hybrid_volume *v, u64 hole, u64 key,
-			struct hybrid_actions *acts)
+/* Reads the missing blocks of @key's window, from @key up to the first other block. */
+static void readahead_window(struct hybrid_engine *e, struct hybrid_volume *v, u64 hole, u64 key,
+			     struct hybrid_actions *acts)
 {
 	u64 end = next_window(e, key), next = key;
 	u32 set = hybrid_map_set_of(&e->map, key);
@@ -303,13 +308,13 @@ static void hold_window(struct hybrid_engine *e, struct hybrid_volume *v, u64 ho
 	hybrid_job_prepare(e, AHEADS);
 	spin_lock_irqsave(&s->lock, flags);
 	while (next < end && hybrid_block_missing(e, s, v, next) &&
-	       !hold_find(e, s, next, e->map.granules))
+	       !readahead_find(e, s, next, e->map.granules))
 		next++;
-	if (next > key && hold_allowed(e, v))
-		job = hybrid_fill_get(e, JOB_HOLD, v, key);
+	if (next > key && readahead_allowed(e, v))
+		job = hybrid_fill_get(e, JOB_READAHEAD, v, key);
 	if (job) {
-		job->hold.hole = hole;
-		hold_start(e, job, set, next - key, acts);
+		job->readahead.hole = hole;
+		readahead_start(e, job, set, next - key, acts);
 	}
 	spin_unlock_irqrestore(&s->lock, flags);
 }
@@ -318,21 +323,23 @@ static void hold_window(struct hybrid_engine *e, struct hybrid_volume *v, u64 ho
  * Reads one window after the other: a disk would read several in an order of its own.
  * Once the run has reached the hole, its own reads go on.
  */
-static void hold_next(struct hybrid_engine *e, struct hybrid_job *job,
-		      struct hybrid_actions *acts)
+static void readahead_next(struct hybrid_engine *e, struct hybrid_job *job,
+			   struct hybrid_actions *acts)
 {
 	struct hybrid_set *s = &e->map.set[job->set];
 	unsigned long flags;
-	bool held;
+	bool wanted;
 
 	spin_lock_irqsave(&s->lock, flags);
-	held = job->readable;
+	wanted = job->readable;
 	spin_unlock_irqrestore(&s->lock, flags);
-	if (held && stream_length(job->volume, job->hold.hole))
-		hold_window(e, job->volume, job->hold.hole, next_window(e, job->key), acts);
+	if (wanted && stream_length(job->volume, job->readahead.hole))
+		readahead_window(e, job->volume, job->readahead.hole,
+				 next_window(e, job->key), acts);
 }
 
-static void hold_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
+static void readahead_done(struct hybrid_engine *e, struct hybrid_op *op,
+			   struct hybrid_actions *acts)
 {
 	struct hybrid_job *job = container_of(op, struct hybrid_job, op);
 	struct hybrid_set *s = &e->map.set[job->set];
@@ -341,12 +348,12 @@ static void hold_read(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 
 	/* Until the data is in the buffer, nobody else gives up job or volume. */
 	if (!op->error_origin)
-		hold_next(e, job, acts);
+		readahead_next(e, job, acts);
 	spin_lock_irqsave(&s->lock, flags);
 	if (op->error_origin) {
 		hybrid_job_fail_readers(job, acts);
 		if (job->readable)
-			hold_ends(e, job, job->readable, HOLD_FAILED);
+			readahead_ends(e, job, job->readable, READAHEAD_FAILED);
 	}
 	hybrid_job_serve_readers(e, job, acts);
 	job->done = !job->readable;
@@ -389,25 +396,26 @@ void hybrid_stream_ahead(struct hybrid_engine *e, struct hybrid_volume *v, u64 s
 	run = stream_length(v, sector);
 	if (!run || run < e->runs.shortest)
 		return;
-	end = hybrid_key(v->id, to_oblock(min(blocks, first + (HOLD_FAR >> e->g->block_shift))));
+	end = hybrid_key(v->id, to_oblock(min(blocks,
+					      first + (READAHEAD_FAR >> e->g->block_shift))));
 	hole = next_hole(e, key, end);
 	if (hole >= end)
 		return;
 	stream_skip(v, sector, key_sector(e, hole));
 	if (run > cutoff)
-		hold_window(e, v, key_sector(e, hole), hole, acts);
+		readahead_window(e, v, key_sector(e, hole), hole, acts);
 }
 
-/* Returns the set of a hold that is at least @age ticks old, or -1. */
-static s64 hold_of_age(struct hybrid_engine *e, const struct hybrid_volume *v, u32 age)
+/* Returns the set of a readahead that is at least @age ticks old, or -1. */
+static s64 readahead_of_age(struct hybrid_engine *e, const struct hybrid_volume *v, u32 age)
 {
 	struct hybrid_job *job;
 	unsigned long flags;
 	s64 set = -1;
 
 	spin_lock_irqsave(&e->lock, flags);
-	list_for_each_entry(job, &e->runs.holds, hold.link)
-		if ((!v || job->volume == v) && READ_ONCE(job->hold.age) >= age) {
+	list_for_each_entry(job, &e->runs.readahead, readahead.link)
+		if ((!v || job->volume == v) && READ_ONCE(job->readahead.age) >= age) {
 			set = job->set;
 			break;
 		}
@@ -415,63 +423,64 @@ static s64 hold_of_age(struct hybrid_engine *e, const struct hybrid_volume *v, u
 	return set;
 }
 
-static void drop_holds(struct hybrid_engine *e, const struct hybrid_volume *v, u32 age,
-		       enum hold_end why)
+static void drop_readahead(struct hybrid_engine *e, const struct hybrid_volume *v, u32 age,
+		       enum readahead_end why)
 {
 	struct hybrid_job *job, *next;
 	struct hybrid_set *s;
 	unsigned long flags;
 	s64 set;
 
-	while (READ_ONCE(e->runs.nr_holds) && (set = hold_of_age(e, v, age)) >= 0) {
+	while (READ_ONCE(e->runs.nr_readahead) && (set = readahead_of_age(e, v, age)) >= 0) {
 		s = &e->map.set[set];
 		spin_lock_irqsave(&s->lock, flags);
 		list_for_each_entry_safe(job, next, &s->jobs, link)
-			if (job->type == JOB_HOLD && (!v || job->volume == v) &&
-			    READ_ONCE(job->hold.age) >= age)
-				hold_drop(e, job, job->readable, why);
+			if (job->type == JOB_READAHEAD && (!v || job->volume == v) &&
+			    READ_ONCE(job->readahead.age) >= age)
+				readahead_drop(e, job, job->readable, why);
 		spin_unlock_irqrestore(&s->lock, flags);
 	}
 }
 
-void hybrid_holds_drop(struct hybrid_engine *e, const struct hybrid_volume *v, enum hold_end why)
+void hybrid_readahead_drop(struct hybrid_engine *e, const struct hybrid_volume *v,
+			   enum readahead_end why)
 {
-	drop_holds(e, v, 0, why);
+	drop_readahead(e, v, 0, why);
 }
 
-void hybrid_holds_tick(struct hybrid_engine *e)
+void hybrid_readahead_tick(struct hybrid_engine *e)
 {
 	struct hybrid_job *job;
 	unsigned long flags;
 
-	if (!READ_ONCE(e->runs.nr_holds))
+	if (!READ_ONCE(e->runs.nr_readahead))
 		return;
 	spin_lock_irqsave(&e->lock, flags);
-	list_for_each_entry(job, &e->runs.holds, hold.link)
-		WRITE_ONCE(job->hold.age, READ_ONCE(job->hold.age) + 1);
+	list_for_each_entry(job, &e->runs.readahead, readahead.link)
+		WRITE_ONCE(job->readahead.age, READ_ONCE(job->readahead.age) + 1);
 	spin_unlock_irqrestore(&e->lock, flags);
-	drop_holds(e, NULL, READ_ONCE(e->life.failed) ? 0 : HOLD_TICKS, HOLD_UNUSED);
+	drop_readahead(e, NULL, READ_ONCE(e->life.failed) ? 0 : READAHEAD_TICKS, READAHEAD_UNUSED);
 }
 
 /* ---- for the simulator --------------------------------------------------- */
 
-const char *hybrid_holds_check(struct hybrid_engine *e, struct hybrid_set *s)
+const char *hybrid_readahead_check(struct hybrid_engine *e, struct hybrid_set *s)
 {
 	struct hybrid_job *job;
 	u32 k;
 
 	list_for_each_entry(job, &s->jobs, link) {
-		if (job->type != JOB_HOLD)
+		if (job->type != JOB_READAHEAD)
 			continue;
 		if (!job->readable)
-			return "what holds nothing is not retired";
+			return "a readahead without data is not retired";
 		for (k = 0; k < window_blocks(e); k++) {
 			u64 mask = job_mask(e, job->readable, k);
 
 			if (mask && hybrid_set_find(&e->map, s, job->key + k) >= 0)
-				return "what is held is in a block, too";
+				return "data read ahead is in a block, too";
 			if (mask && hybrid_write_in_flight(s, job->key + k, mask))
-				return "what is held is being written";
+				return "data read ahead is being written";
 		}
 	}
 	return NULL;

@@ -10,17 +10,17 @@
 #define NR_STREAMS		32
 
 /* The reason why data read ahead was dropped from memory. */
-enum hold_end {
-	HOLD_READ,
-	HOLD_WRITTEN,
-	HOLD_DISCARDED,
-	HOLD_CACHED,		/* it got a cache block */
-	HOLD_MODE,
-	HOLD_SUSPENDED,		/* volume or pool */
-	HOLD_UNUSED,		/* for too long */
-	HOLD_YIELDED,		/* to a fill */
-	HOLD_FAILED,		/* it could not be read */
-	NR_HOLD_ENDS
+enum readahead_end {
+	READAHEAD_READ,
+	READAHEAD_WRITTEN,
+	READAHEAD_DISCARDED,
+	READAHEAD_CACHED,		/* it got a cache block */
+	READAHEAD_MODE,
+	READAHEAD_SUSPENDED,		/* volume or pool */
+	READAHEAD_UNUSED,		/* for too long */
+	READAHEAD_YIELDED,		/* to a fill */
+	READAHEAD_FAILED,		/* it could not be read */
+	NR_READAHEAD_ENDS
 };
 
 struct hybrid_stream {
@@ -39,12 +39,12 @@ struct hybrid_streams {
 
 /* Readahead into memory, all volumes. */
 struct hybrid_runs {
-	struct list_head holds;		/* jobs, the oldest first */
-	u32 nr_holds;			/* READ_ONCE without the lock */
+	struct list_head readahead;	/* jobs, the oldest first */
+	u32 nr_readahead;		/* of them; READ_ONCE without the lock */
 	bool unwanted;			/* fills need the jobs; READ_ONCE without the lock */
 	u32 shortest;			/* run to read ahead of, sectors */
 	u8 segment_shift;		/* log2(blocks) */
-	u64 ends[NR_HOLD_ENDS];
+	u64 ends[NR_READAHEAD_ENDS];
 };
 
 /* Returns the run that continues at @sector, or NULL.  Under the stream lock. */
@@ -67,11 +67,11 @@ bool hybrid_stream_spreads(struct hybrid_engine *e, struct hybrid_set *s,
  * Serves a read from memory; returns false if memory does not have all of it.  Under the set's
  * lock.
  */
-bool hybrid_hold_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
-		       struct hybrid_actions *acts);
+bool hybrid_readahead_serve(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
+			    struct hybrid_actions *acts);
 /* Drops these granules from memory.  Under the set's lock. */
-void hybrid_hold_forget(struct hybrid_engine *e, struct hybrid_set *s, u64 key, u64 mask,
-			enum hold_end why);
+void hybrid_readahead_forget(struct hybrid_engine *e, struct hybrid_set *s, u64 key, u64 mask,
+			     enum readahead_end why);
 /* Reads ahead of a run, after a read up to @sector that was no hit.  The caller holds no lock. */
 void hybrid_stream_ahead(struct hybrid_engine *e, struct hybrid_volume *v, u64 sector,
 			 struct hybrid_actions *acts);
@@ -79,10 +79,11 @@ void hybrid_stream_ahead(struct hybrid_engine *e, struct hybrid_volume *v, u64 s
  * Drops all data read ahead into memory, of @v or (NULL) of all volumes.  The caller holds no
  * lock.
  */
-void hybrid_holds_drop(struct hybrid_engine *e, const struct hybrid_volume *v, enum hold_end why);
+void hybrid_readahead_drop(struct hybrid_engine *e, const struct hybrid_volume *v,
+			   enum readahead_end why);
 /* Drops data that nobody has read for too long.  The caller holds no lock. */
-void hybrid_holds_tick(struct hybrid_engine *e);
+void hybrid_readahead_tick(struct hybrid_engine *e);
 /* For the simulator: returns NULL or a description of the inconsistency.  Nothing runs. */
-const char *hybrid_holds_check(struct hybrid_engine *e, struct hybrid_set *s);
+const char *hybrid_readahead_check(struct hybrid_engine *e, struct hybrid_set *s);
 
 #endif

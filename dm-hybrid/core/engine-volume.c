@@ -528,7 +528,7 @@ bool hybrid_volume_suspend(struct hybrid_engine *e, struct hybrid_volume *v,
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(v->state, VOLUME_SUSPENDED);
 	spin_unlock_irqrestore(&e->lock, flags);
-	hybrid_holds_drop(e, v, HOLD_SUSPENDED);
+	hybrid_readahead_drop(e, v, READAHEAD_SUSPENDED);
 	spin_lock_irqsave(&e->lock, flags);
 	done = !v->jobs.nr && !v->flush.busy && !v->sb.busy && list_empty(&v->writeback.turn);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -767,7 +767,7 @@ void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u3
 	}
 	drain_set(&v->drain, mode != HYBRID_MODE_WRITEBACK, 0);
 	spin_unlock_irqrestore(&e->lock, flags);
-	hybrid_holds_drop(e, v, HOLD_MODE);
+	hybrid_readahead_drop(e, v, READAHEAD_MODE);
 	hybrid_writeback_kick(e, v, acts);
 }
 

@@ -176,7 +176,7 @@ static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	io->idx = i;
 	io->state = IO_WRITE;
 	hlist_add_head(&io->write.inflight, &s->inflight);
-	hybrid_hold_forget(e, s, io->key, io->mask, HOLD_WRITTEN);
+	hybrid_readahead_forget(e, s, io->key, io->mask, READAHEAD_WRITTEN);
 	if (i < 0)
 		return;
 	s->regions.recent |= region_bit(i);

@@ -95,7 +95,7 @@ struct hybrid_engine *hybrid_engine_create(const struct hybrid_sb *sb,
 void hybrid_engine_destroy(struct hybrid_engine *e)
 {
 	/* A pool that was not stopped may still hold data read ahead. */
-	hybrid_holds_drop(e, NULL, HOLD_SUSPENDED);
+	hybrid_readahead_drop(e, NULL, READAHEAD_SUSPENDED);
 	hybrid_volumes_destroy(e);
 	hybrid_lost_destroy(e);
 	hybrid_jobs_destroy(e);
@@ -230,7 +230,7 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 	hybrid_engine_settle(e, acts);
 	hybrid_stall_tick_flush(e, acts);
 	hybrid_trim_tick(e, passed, acts);
-	hybrid_holds_tick(e);
+	hybrid_readahead_tick(e);
 	watermark_tick(e);
 	hybrid_wear_tick(e, passed);
 	hybrid_jobs_tick(e, acts);
@@ -284,7 +284,7 @@ static bool stop_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 		WRITE_ONCE(e->life.state, POOL_STOPPING);
 	drain_set(&e->writebacks.drain, READ_ONCE(e->wear.failing), 0);
 	spin_unlock_irqrestore(&e->lock, flags);
-	hybrid_holds_drop(e, NULL, HOLD_SUSPENDED);
+	hybrid_readahead_drop(e, NULL, READAHEAD_SUSPENDED);
 	hybrid_reclaim(e, acts);
 	spin_lock_irqsave(&e->lock, flags);
 	busy = e->jobs.nr_busy || READ_ONCE(e->meta.state) != META_IDLE ||
@@ -533,7 +533,7 @@ static const char *check_set(struct hybrid_engine *e, u32 set, struct dirty_sums
 	if (!why)
 		why = check_writes(e, s);
 	if (!why)
-		why = hybrid_holds_check(e, s);
+		why = hybrid_readahead_check(e, s);
 	if (!why && sums->blocks > before && !test_bit(set, e->writebacks.dirty_sets))
 		return "no sweep finds a set's dirty blocks";
 	return why;

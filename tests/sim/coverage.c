@@ -5,7 +5,7 @@
 #include "engine-internal.h"
 
 static u64 hits[NR_PHASES][NR_FAULTS];
-static u64 held[NR_HOLD_ENDS];
+static u64 readahead[NR_READAHEAD_ENDS];
 
 /* Callers that ask for memory without waiting for it. */
 enum asker { ASKER_JOB, ASKER_ENTRY, ASKER_CHECKPOINT, NR_ASKERS };
@@ -13,10 +13,12 @@ enum asker { ASKER_JOB, ASKER_ENTRY, ASKER_CHECKPOINT, NR_ASKERS };
 static const char * const asker_name[NR_ASKERS] = { "job", "entry", "checkpoint" };
 static u64 asked[NR_ASKERS][2];
 
-static const char * const hold_name[NR_HOLD_ENDS] = {
-	[HOLD_READ] = "read", [HOLD_WRITTEN] = "written", [HOLD_DISCARDED] = "discarded",
-	[HOLD_CACHED] = "cached", [HOLD_MODE] = "mode", [HOLD_SUSPENDED] = "suspended",
-	[HOLD_UNUSED] = "unused", [HOLD_YIELDED] = "yielded", [HOLD_FAILED] = "failed",
+static const char * const readahead_name[NR_READAHEAD_ENDS] = {
+	[READAHEAD_READ] = "read", [READAHEAD_WRITTEN] = "written",
+	[READAHEAD_DISCARDED] = "discarded", [READAHEAD_CACHED] = "cached",
+	[READAHEAD_MODE] = "mode", [READAHEAD_SUSPENDED] = "suspended",
+	[READAHEAD_UNUSED] = "unused", [READAHEAD_YIELDED] = "yielded",
+	[READAHEAD_FAILED] = "failed",
 };
 
 static const char * const phase_name[NR_PHASES] = {
@@ -24,7 +26,8 @@ static const char * const phase_name[NR_PHASES] = {
 	[PHASE_OPEN] = "open", [PHASE_CLOSE] = "close", [PHASE_DELETE] = "delete",
 	[PHASE_FORGET] = "forget", [PHASE_SUSPEND] = "suspend", [PHASE_STOP] = "stop",
 	[PHASE_RESTART] = "restart", [PHASE_POLICY] = "policy", [PHASE_RUN] = "run",
-	[PHASE_FILL] = "fill", [PHASE_STAGED] = "staged", [PHASE_HOLD] = "hold", [PHASE_RANGE] = "range",
+	[PHASE_FILL] = "fill", [PHASE_STAGED] = "staged", [PHASE_READAHEAD] = "readahead",
+	[PHASE_RANGE] = "range",
 	[PHASE_WRITEBACK] = "writeback", [PHASE_EVICT] = "evict", [PHASE_COMMIT] = "commit",
 	[PHASE_CHECKPOINT] = "checkpoint", [PHASE_JOURNAL_FULL] = "journal-full",
 	[PHASE_FLUSH] = "origin-flush", [PHASE_MARK] = "mark-origin", [PHASE_MODE] = "mode",
@@ -66,8 +69,8 @@ static u32 job_phase(const struct dreq *r)
 		return BIT(PHASE_FILL);
 	case JOB_STAGED:
 		return BIT(PHASE_STAGED);
-	case JOB_HOLD:
-		return BIT(PHASE_HOLD);
+	case JOB_READAHEAD:
+		return BIT(PHASE_READAHEAD);
 	default:
 		return BIT(PHASE_WRITEBACK);
 	}
@@ -114,8 +117,8 @@ static u32 engine_phases(struct hybrid_engine *e)
 {
 	u32 p = 0;
 
-	if (e->runs.nr_holds)
-		p |= BIT(PHASE_HOLD);
+	if (e->runs.nr_readahead)
+		p |= BIT(PHASE_READAHEAD);
 	if (e->meta.state == META_COMMIT_FLUSH || e->meta.state == META_COMMIT ||
 	    e->meta.state == META_FLUSH)
 		p |= BIT(PHASE_COMMIT);
@@ -230,12 +233,12 @@ static u32 impossible(enum sim_phase p)
 
 static u64 retired, failing;
 
-void coverage_holds(struct world *w)
+void coverage_readahead(struct world *w)
 {
 	u32 k;
 
-	for (k = 0; w->e && k < NR_HOLD_ENDS; k++)
-		held[k] += w->e->runs.ends[k];
+	for (k = 0; w->e && k < NR_READAHEAD_ENDS; k++)
+		readahead[k] += w->e->runs.ends[k];
 	if (!w->e)
 		return;
 	retired += w->e->places.nr_retired;
@@ -273,8 +276,8 @@ void coverage_print(void)
 	       (unsigned long long)refused[true]);
 	printf("retired %llu\n", (unsigned long long)retired);
 	printf("failing %llu\n", (unsigned long long)failing);
-	for (f = 0; f < NR_HOLD_ENDS; f++)
-		printf("held-%s %llu\n", hold_name[f], (unsigned long long)held[f]);
+	for (f = 0; f < NR_READAHEAD_ENDS; f++)
+		printf("readahead-%s %llu\n", readahead_name[f], (unsigned long long)readahead[f]);
 	for (f = 0; f < NR_ASKERS; f++)
 		printf("memory-%s %llu refused %llu\n", asker_name[f],
 		       (unsigned long long)asked[f][0], (unsigned long long)asked[f][1]);

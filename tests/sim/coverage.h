@@ -24,7 +24,7 @@ enum sim_phase {
 	PHASE_RUN,		/* users' I/O is in flight */
 	PHASE_FILL,
 	PHASE_STAGED,		/* a user's I/O goes through a buffer */
-	PHASE_HOLD,		/* data is in memory, or on its way there, ahead of a run */
+	PHASE_READAHEAD,		/* data is in memory, or on its way there, ahead of a run */
 	PHASE_RANGE,		/* discard, write-zeroes */
 	PHASE_WRITEBACK,
 	PHASE_EVICT,		/* a removed block is not free yet */
@@ -72,10 +72,10 @@ void coverage_death(struct world *w, bool reset, u32 times);
 /* A write of metadata begins: counts it if it is an entry of a commit that takes more entries. */
 void coverage_commit(struct world *w, const struct hybrid_op *op);
 
-/* This engine dies: adds up how its holds ended, its retired places, and whether its cache is failing. */
-void coverage_holds(struct world *w);
+/* This engine dies: adds up ends of readahead, retired places, and whether its cache is failing. */
+void coverage_readahead(struct world *w);
 
-/* Prints ends of holds, allocations without waiting, then phases by faults, "-" for impossible pairs. */
+/* Prints ends of readahead, allocations without waiting, phases by faults; "-": impossible pairs. */
 void coverage_print(void);
 
 /* The value of @call, which is phase @p as long as it runs. */

@@ -148,16 +148,16 @@ def pairs(output):
     }
 
 
-def test_held(sim):
-    """What is held ahead of a run is read, and dropped for each reason but one."""
-    held = {}
+def test_readahead(sim):
+    """Data that was read ahead is read, and dropped for each reason but one."""
+    ended = {}
     for args in EVENTS:
-        for why, n in re.findall(r"^held-(\w+) (\d+)$", tabled(sim, *args), re.M):
-            held[why] = held.get(why, 0) + int(n)
+        for why, n in re.findall(r"^readahead-(\w+) (\d+)$", tabled(sim, *args), re.M):
+            ended[why] = ended.get(why, 0) + int(n)
     # More fills at once than the simulator begins: tests/unit/test_stream.c
-    del held["yielded"]
-    assert len(held) == 8 and held["read"] > 1000
-    assert [why for why, n in held.items() if n == 0] == []
+    del ended["yielded"]
+    assert len(ended) == 8 and ended["read"] > 1000
+    assert [why for why, n in ended.items() if n == 0] == []
 
 
 def test_retired(sim):

@@ -710,7 +710,7 @@ bool open_volume(struct world *w, struct volume *vol)
 
 static void destroy(struct world *w)
 {
-	coverage_holds(w);
+	coverage_readahead(w);
 	hybrid_engine_destroy(w->e);
 	w->e = NULL;
 	if (!heap_empty(&w->heap))

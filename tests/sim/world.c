@@ -1190,7 +1190,7 @@ void world_drop(struct world *w)
 	w->nr_ready = 0;
 	w->nr_uios = 0;
 	w->nr_actions = 0;
-	coverage_holds(w);
+	coverage_readahead(w);
 	w->e = NULL;
 	for (i = 0; i < w->nr_vol; i++) {
 		w->vol[i]->v = NULL;

@@ -54,7 +54,7 @@ static void read_once(void)
 	run(0, RUN);
 }
 
-/* A second run, up to where something is held: the block where that begins. */
+/* A second run, up to data that was read ahead: the block where that begins. */
 static u32 read_up_to_a_hole(void)
 {
 	u32 hole;
@@ -64,7 +64,7 @@ static u32 read_up_to_a_hole(void)
 	set_cutoff_to(1);
 	hole = next(0, false);
 	run(hole, next(hole, true));
-	assert_true(e->runs.nr_holds);
+	assert_true(e->runs.nr_readahead);
 	hole = next(next(hole, true), false);
 	assert_true(hole < RUN);
 	return hole;
@@ -156,10 +156,10 @@ static void spread_costs_wear(void **state)
 	assert_int_equal(pool().evictions, evictions);
 }
 
-/* ---- data held ahead ----------------------------------------------------- */
+/* ---- data read ahead ----------------------------------------------------- */
 
 /* Where the run comes to cached blocks, the next hole is read at once, and once. */
-static void holes_are_held(void **state)
+static void holes_are_read_ahead(void **state)
 {
 	u64 hits, misses, bypassed;
 	u32 hole, end, k, n = 0;
@@ -194,7 +194,7 @@ static void holes_are_held(void **state)
 }
 
 /* Metadata are cached, not only read from there. */
-static void metadata_are_not_held(void **state)
+static void metadata_are_not_read_ahead(void **state)
 {
 	u64 fills, sector = (u64)read_up_to_a_hole() * BLOCK;
 
@@ -214,7 +214,7 @@ static void never_what_was(void **state)
 
 	assert_true(next(hole, true) - hole >= 4);
 	for (mode = 0; mode < HYBRID_NR_MODES; mode++) {
-		/* Not by a switch of modes, which would drop all held data. */
+		/* Not by a switch of modes, which would drop all data read ahead. */
 		v->mode = mode;
 		put(at + n * 8, 8, 5 + mode);
 		reads(at + n * 8, 8, 5 + mode);
@@ -231,7 +231,7 @@ static void never_what_was(void **state)
 		assert_int_equal(read_io(sector, 8), 0);
 		for (mode = 0; mode < 8 * 512; mode++)
 			assert_int_equal(reader.data[mode], 0);
-		/* Data beside it is still held. */
+		/* Data beside it is still in memory. */
 		reads(sector + 8, 8, 0);
 		moved(0, 0, 0, 0);
 	}
@@ -248,14 +248,14 @@ static bool suspend(void)
 	return done;
 }
 
-/* Suspended, a volume holds nothing: its origin may be changed by others. */
+/* Suspended, a volume has no data read ahead: its origin may be changed by others. */
 static void suspend_drops(void **state)
 {
 	u32 hole = read_up_to_a_hole();
 	struct hybrid_actions acts;
 
 	assert_true(suspend());
-	assert_int_equal(e->runs.nr_holds, 0);
+	assert_int_equal(e->runs.nr_readahead, 0);
 	fill_data(&writer, (u64)hole * BLOCK, BLOCK, 9);
 	memcpy(disk[1] + (DATA + (u64)hole * BLOCK) * 512, writer.data, BLOCK * 512);
 	hybrid_actions_init(&acts);
@@ -268,14 +268,14 @@ static void mode_drops(void **state)
 {
 	read_up_to_a_hole();
 	set_mode(HYBRID_MODE_PASSTHROUGH);
-	assert_int_equal(e->runs.nr_holds, 0);
+	assert_int_equal(e->runs.nr_readahead, 0);
 }
 
 static void stop_drops(void **state)
 {
 	read_up_to_a_hole();
 	stop();
-	assert_int_equal(e->runs.nr_holds, 0);
+	assert_int_equal(e->runs.nr_readahead, 0);
 	assert_int_equal(e->jobs.nr_busy, 0);
 }
 
@@ -285,7 +285,7 @@ static void time_drops(void **state)
 	u32 k;
 
 	read_up_to_a_hole();
-	for (k = 0; e->runs.nr_holds; k++) {
+	for (k = 0; e->runs.nr_readahead; k++) {
 		assert_true(k < 20);
 		tick(100);
 	}
@@ -307,7 +307,7 @@ static void fills_come_first(void **state)
 	struct hybrid_job *job[NR_AHEAD_JOBS];
 	u32 n, hole = read_up_to_a_hole();
 
-	assert_in_range(e->runs.nr_holds, 1, NR_AHEAD_JOBS / 4 * 3);
+	assert_in_range(e->runs.nr_readahead, 1, NR_AHEAD_JOBS / 4 * 3);
 	for (n = 0; (job[n] = get_job(JOB_AHEAD, v)); n++)
 		;
 	assert_in_range(n, NR_AHEAD_JOBS / 4, NR_AHEAD_JOBS - 1);
@@ -316,8 +316,8 @@ static void fills_come_first(void **state)
 	set_cutoff_to(0);
 	reads((u64)(RUN + 41) * BLOCK, 8, 0);
 	reads((u64)(RUN + 42) * BLOCK, 8, 0);
-	assert_int_equal(e->runs.nr_holds, 0);
-	assert_int_equal(e->runs.ends[HOLD_YIELDED] > 0, 1);
+	assert_int_equal(e->runs.nr_readahead, 0);
+	assert_int_equal(e->runs.ends[READAHEAD_YIELDED] > 0, 1);
 	reads((u64)hole * BLOCK, 8, 0);
 	while (n--)
 		hybrid_job_put(e, job[n], NULL);
@@ -432,10 +432,10 @@ static void write_without_a_job(void **state)
 }
 
 /*
- * Holds end while an I/O of their volume waits for a job, and another volume has given one back:
+ * Readahead ends while an I/O of its volume waits for a job, and another volume has given one back:
  * the next tick finds this, and not under the lock of a set.
  */
-static void holds_end_beside_a_waiter(void **state)
+static void readahead_ends_beside_a_waiter(void **state)
 {
 	struct hybrid_actions acts;
 	struct all_jobs all;
@@ -444,9 +444,9 @@ static void holds_end_beside_a_waiter(void **state)
 	take_all_jobs(&all);
 	read_waits_for_a_job();
 	others_jobs_end(&all);
-	assert_true(e->runs.nr_holds);
-	hybrid_holds_drop(e, v, HOLD_MODE);
-	assert_int_equal(e->runs.nr_holds, 0);
+	assert_true(e->runs.nr_readahead);
+	hybrid_readahead_drop(e, v, READAHEAD_MODE);
+	assert_int_equal(e->runs.nr_readahead, 0);
 	assert_int_equal(e->jobs.nr_waiters, 1);
 	tick(100);
 	assert_true(reader.r.ended);
@@ -528,8 +528,8 @@ static void error_ahead(void **state)
 	fail_origin = true;
 	assert_int_equal(read_io((u64)(end - 1) * BLOCK + 8, BLOCK - 8), -EIO);
 	fail_origin = false;
-	assert_int_equal(e->runs.nr_holds, 0);
-	assert_true(e->runs.ends[HOLD_FAILED]);
+	assert_int_equal(e->runs.nr_readahead, 0);
+	assert_true(e->runs.ends[READAHEAD_FAILED]);
 	reads((u64)next(end, false) * BLOCK, BLOCK, 0);
 }
 
@@ -540,8 +540,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(run_leaves_others_alone, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(too_long_a_run, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(spread_costs_wear, setup_disks, teardown),
-		cmocka_unit_test_setup_teardown(holes_are_held, setup_disks, teardown),
-		cmocka_unit_test_setup_teardown(metadata_are_not_held, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(holes_are_read_ahead, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(metadata_are_not_read_ahead, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(never_what_was, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(suspend_drops, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(mode_drops, setup_disks, teardown),
@@ -550,7 +550,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(fills_come_first, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(jobs_are_shared, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(write_without_a_job, setup_disks, teardown),
-		cmocka_unit_test_setup_teardown(holds_end_beside_a_waiter, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(readahead_ends_beside_a_waiter, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(waiter_gets_the_job, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(own_jobs, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(error_ahead, setup_disks, teardown),
