@@ -25,6 +25,8 @@ void hybrid_put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 
 		return;
 	if (dirty)
 		hybrid_sweep_note(e, s);
+	if (dirty && !READ_ONCE(v->blocks.dirtied))
+		WRITE_ONCE(v->blocks.dirtied, true);
 	s->nr_dirty += change;
 	engine_assert(e, s->nr_dirty <= e->map.set_size);
 	atomic_add(change, &e->writebacks.nr_dirty);

@@ -206,6 +206,16 @@ static int check_nonce(struct hybrid_engine *e, struct hybrid_volume *v, const c
 	return new_instance(e, v);
 }
 
+/*
+ * Is the first write of this session likely to need the dirty flag (J10)?  Then the superblock that
+ * takes the nonce to the origin has it, and that write does not wait for another.
+ */
+static bool marks_at_once(const struct hybrid_volume *v)
+{
+	return atomic_read(&v->blocks.jdirty) ||
+	       (v->mode == HYBRID_MODE_WRITEBACK && (v->info.flags & HYBRID_VOLUME_WAS_DIRTY));
+}
+
 static int exchange_nonce(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	u64 new = e->ops->random(e);
@@ -225,7 +235,7 @@ static int exchange_nonce(struct hybrid_engine *e, struct hybrid_volume *v)
 		return r;
 	hybrid_sb_paired(v, new);
 	v->sb.info.lost = 0;
-	if (atomic_read(&v->blocks.jdirty))
+	if (marks_at_once(v))
 		v->sb.info.flags |= HYBRID_SB_DIRTY;
 	v->sb.info.instance = v->info.instance;
 	v->sb.info.volume_id = v->id;
@@ -420,6 +430,7 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	}
 	if (v->flush.error)
 		hybrid_each_block(e, v, distrust_origin);
+	WRITE_ONCE(v->blocks.dirtied, dirty_blocks(v));
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(v->state, VOLUME_OPEN);
 	v->flush.error = 0;
@@ -494,11 +505,26 @@ static void close_failed(struct hybrid_engine *e, struct hybrid_volume *v)
 		hybrid_sb_write_both(v);
 }
 
+/* Notes for the next session whether this one had dirty blocks; the next checkpoint records it. */
+static void note_was_dirty(struct hybrid_engine *e, struct hybrid_volume *v)
+{
+	u32 was_dirty = READ_ONCE(v->blocks.dirtied) ? HYBRID_VOLUME_WAS_DIRTY : 0;
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	if ((v->info.flags & HYBRID_VOLUME_WAS_DIRTY) != was_dirty) {
+		v->info.flags ^= HYBRID_VOLUME_WAS_DIRTY;
+		hybrid_mark_volume_leaf(e, v->id);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
 int hybrid_volume_close(struct hybrid_engine *e, struct hybrid_volume *v)
 {
 	unsigned long flags;
 	int r = -EIO;
 
+	note_was_dirty(e, v);
 	if (!READ_ONCE(e->life.failed))
 		r = settle_volume(e, v);
 	if (!r)

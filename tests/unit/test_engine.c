@@ -771,6 +771,50 @@ static void never_alone_and_clean(void **state)
 	}
 }
 
+/* Begins a session; returns whether the origin is marked dirty. */
+static bool next_session(void)
+{
+	struct hybrid_sb sb;
+
+	stop();
+	crash();
+	start();
+	open_volume();
+	saved_map(0, &sb);
+	return sb.flags & HYBRID_SB_DIRTY;
+}
+
+/* Writes a block, and writes it back; returns how many superblocks of the origin that took. */
+static u32 dirty_and_clean(void)
+{
+	u32 n, nr = 0;
+
+	put(0, BLOCK, 1);
+	for (n = 0; n < nr_log; n++)
+		nr += op_log[n].origin && op_log[n].meta && op_log[n].write;
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	while (status().dirty)
+		tick(1000);
+	set_mode(HYBRID_MODE_WRITEBACK);
+	return nr;
+}
+
+/* J10: after a session with dirty data the next one marks the origin when it begins. */
+static void marked_at_once(void **state)
+{
+	set_mode(HYBRID_MODE_WRITEBACK);
+	assert_false(next_session());
+	assert_int_equal(dirty_and_clean(), 2);
+	assert_true(next_session());
+	assert_int_equal(dirty_and_clean(), 0);
+	assert_true(next_session());
+	assert_false(next_session());
+	assert_int_equal(dirty_and_clean(), 2);
+	/* Only where writes are kept dirty */
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	assert_false(next_session());
+}
+
 /* A volume with nothing dirty says that nothing is lost. */
 static void nothing_lost(void **state)
 {
@@ -949,6 +993,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(lost_is_saved_on_close, setup, teardown),
 		cmocka_unit_test_setup_teardown(never_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(never_alone_and_clean, setup, teardown),
+		cmocka_unit_test_setup_teardown(marked_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(nothing_lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_loses_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(origin_errors_pass_through, setup, teardown),
