@@ -424,7 +424,7 @@ static s64 readahead_of_age(struct hybrid_engine *e, const struct hybrid_volume 
 }
 
 static void drop_readahead(struct hybrid_engine *e, const struct hybrid_volume *v, u32 age,
-		       enum readahead_end why)
+			   enum readahead_end why)
 {
 	struct hybrid_job *job, *next;
 	struct hybrid_set *s;
