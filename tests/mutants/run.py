@@ -34,7 +34,8 @@ HERE = Path(__file__).resolve().parent
 TOP = HERE.parents[1]
 BUILD = TOP / "build" / "mutants"
 FIELDS = ("Promise", "Stands for", "Noticed by")
-# Where a defect lies in one of these, its unit tests are asked before the simulator.
+# The unit tests go before the simulator where a defect lies in one of these files, or its header
+# says that they notice it.
 LOW = re.compile(r"core/(codec|format|geometry|journal|map|policy).*|policy/.*")
 
 # CPU seconds of all checks of one mutant, and of a single seed.
@@ -172,7 +173,8 @@ class Mutant:
             (directory / file).write_text(text)
 
     def checks(self) -> tuple:
-        if any(LOW.fullmatch(file) for file, *_ in self.hunks):
+        if any(LOW.fullmatch(file) for file, *_ in self.hunks) or \
+                self.header.get("Noticed by", "").startswith(("unit", "the unit")):
             return (UNIT, *SHORT, *LONG)
         return (*SHORT, UNIT, *LONG)
 
