@@ -31,6 +31,12 @@ enum {
 
 #define TWOQUEUE_MOST_HITS	3
 
+/*
+ * Blocks of the small queue: a tenth of a full set, as in the papers.  The runs of I/O that pass at
+ * one time are not fewer in a smaller set, so it gets as many, but not more than a third of it.
+ */
+#define TWOQUEUE_SMALL_BLOCKS	(HYBRID_MAX_SET_SIZE / 10)
+
 struct hybrid_twoqueue {
 	struct hybrid_order *order;
 	struct hybrid_ghost *ghost;
@@ -68,7 +74,7 @@ static inline void hybrid_twoqueue_init(void *state, u32 set_size, u32 window, u
 	struct hybrid_twoqueue *t = state;
 
 	t->set_size = set_size;
-	t->small = max(set_size / 10, 1U);
+	t->small = clamp(set_size / 3, 1U, (u32)TWOQUEUE_SMALL_BLOCKS);
 	t->window = t->small * window / 100;
 	t->need = need;
 	t->order = state + hybrid_twoqueue_head(set_size);

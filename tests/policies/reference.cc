@@ -31,6 +31,15 @@
 
 using Key = uint64_t;
 
+/*
+ * Blocks of the small queue: a tenth, as in the papers.  A cache of fewer than 512 blocks has as many
+ * as one of 512, but at most a third of its own (dm-hybrid/policy/twoqueue.h).
+ */
+static size_t small_share(size_t capacity)
+{
+	return std::max(capacity / 10, std::clamp<size_t>(capacity / 3, 1, 51));
+}
+
 /* A queue of keys, newest first, that can be asked for one. */
 class Queue {
 	std::list<Key> keys;
@@ -186,7 +195,7 @@ struct S3Fifo : Policy {
 		ghost.push(k);
 	}
 
-	size_t small_share() const { return std::max<size_t>(capacity / 10, 1); }
+	size_t small_share() const { return ::small_share(capacity); }
 	size_t ghost_share() const { return capacity * 9 / 10; }
 
 	bool access(Key k) override
@@ -225,7 +234,7 @@ struct Clock2QPlus : Policy {
 
 	using Policy::Policy;
 
-	size_t small_share() const { return std::max<size_t>(capacity / 10, 1); }
+	size_t small_share() const { return ::small_share(capacity); }
 	size_t ghost_share() const { return capacity * 9 / 10; }
 	size_t window() const { return small_share() / 2; }
 
