@@ -823,14 +823,19 @@ void hybrid_meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 static void flushed_at_once(struct hybrid_engine *e, struct hybrid_op *op,
 			    struct hybrid_actions *acts)
 {
+	struct hybrid_io *io;
 	unsigned long flags;
 
 	if (op->error_cache) {
 		hybrid_meta_work(e, op, acts);
 		return;
 	}
-	commit_end(e, acts);
 	spin_lock_irqsave(&e->lock, flags);
+	io = list_first_entry(&e->commit.now, struct hybrid_io, link);
+	list_del_init(&io->link);
+	engine_assert(e, list_empty(&e->commit.now));
+	io->volume->commit.flushing = false;
+	complete_io(io, 0, acts);
 	WRITE_ONCE(e->meta.state, META_IDLE);
 	if (commit_needed(e) || e->cp.wanted)
 		hybrid_meta_kick_locked(e, acts);

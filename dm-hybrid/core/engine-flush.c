@@ -59,16 +59,26 @@ void hybrid_origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volu
 /*
  * A write to the origin ended: a flush that begins from now on covers it.  Until
  * then, data that was written back is durable in the cache, and dirty on record,
- * so users' flushes need not wait for it.
+ * so users' flushes need not wait for it.  Most writes of an epoch find it noted.
  */
 void hybrid_origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user)
 {
 	unsigned long flags;
+	u64 epoch;
 
+	/*
+	 * The write has ended before the epoch is read.  If it still is an epoch that a flush has
+	 * just ended, that flush is submitted later, and covers the write.
+	 */
+	smp_mb();
+	epoch = READ_ONCE(v->flush.epoch);
+	if (READ_ONCE(v->flush.last_write) == epoch &&
+	    (!user || READ_ONCE(v->flush.last_user_write) == epoch))
+		return;
 	spin_lock_irqsave(&e->lock, flags);
 	WRITE_ONCE(v->flush.last_write, v->flush.epoch);
 	if (user)
-		v->flush.last_user_write = v->flush.epoch;
+		WRITE_ONCE(v->flush.last_user_write, v->flush.epoch);
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
