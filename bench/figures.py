@@ -13,7 +13,8 @@ MORE = ("hybrid-wb-16", "hybrid-wb-32")
 ONLY = {"ascending": (DISK,), "activate": (OURS, "dmcache-wb-64", "writecache", "writeboost"),
         "memory": (OURS, *PEERS[:2], "writecache", "writeboost"),
         "zipf": (DISK, *PEERS, OURS, "hybrid-wt"), "uniform": (DISK, *PEERS, OURS, "hybrid-wt"),
-        "zoned": (DISK, *PEERS, OURS, "hybrid-wt"), "beside": (DISK, *PEERS, OURS),
+        "zoned": (DISK, *PEERS, OURS, "hybrid-wt"), "cold-ssd": (DISK, *PEERS, OURS, "hybrid-wt"),
+        "cold-net": (DISK, *PEERS, OURS, "hybrid-wt"), "beside": (DISK, *PEERS, OURS),
         "neighbour": (OURS,)}
 # The figures of these workloads depend on timing, so the median of more seeds counts.
 SEEDS = {"boot": 5, "uniform": 3}
@@ -85,6 +86,8 @@ ROWS = {
     "uniform1": Row("uniform reads of the whole disk, cold: first 1,000", "uniform", "1"),
     "uniform2": Row("uniform reads of the whole disk, cold: next 1,000", "uniform", "2"),
     "uniform3": Row("uniform reads of the whole disk, cold: third 1,000", "uniform", "3"),
+    "cold-ssd": Row("reads without a hit: of an SSD", "cold-ssd", "cold"),
+    "cold-net": Row("reads without a hit: of a network disk, 2 ms, queue of 64", "cold-net", "cold"),
     "zipf1": Row("zipf 1.1 over 4x the cache: window 1", "zipf", "1"),
     "zipf3": Row("zipf 1.1 over 4x the cache: window 3", "zipf", "3"),
     "zoned1": Row("zoned 80/5: window 1", "zoned", "1"),
@@ -228,6 +231,8 @@ def goals(runs: Runs, known: dict) -> list[Goal]:
 
     found = [
         _cold(runs),
+        goal("cold-ssd", 0.95, "disk"),
+        goal("cold-net", 0.95, "disk"),
         goal("boot1", 1.15, "disk"),
         goal("mixed", 0.97, "limit"),
         goal("fsync", 0.97, "limit"),

@@ -20,6 +20,11 @@ SSDSIM="16 80 30 500 450 1000"
 # With power-loss protection a flush takes no time. Most SATA SSDs have no FUA, as Linux sees them.
 SSDSIM_PLP="16 80 30 500 450 0"
 SSDSIM_NOFUA="$SSDSIM nofua"
+# The origin: a disk; for others ROTATIONAL is 0. A network disk answers in 2 ms, 64 requests at a time.
+ORIGIN="hddsim /dev/ram0 0 $HDDSIM"
+ROTATIONAL=1
+ORIGIN_SSD="ssdsim /dev/ram0 0 $SSDSIM"
+ORIGIN_NET="ssdsim /dev/ram0 0 64 2000 2000 1000 1000 2000"
 hdd=/dev/mapper/hdd
 ssd=/dev/mapper/ssd
 volume=/dev/mapper/volume
@@ -44,7 +49,7 @@ devices() {
 	[ "$STACK" != limit ] || ssd_mib=$HDD_MIB
 	case $1 in
 	sim)
-		create hdd $HDD_MIB "hddsim /dev/ram0 0 $HDDSIM"
+		create hdd $HDD_MIB "$ORIGIN"
 		create ssd $ssd_mib "ssdsim /dev/ram1 0 $SSDSIM"
 		;;
 	ram)
@@ -57,7 +62,7 @@ devices() {
 		;;
 	esac
 	# Stacks read this flag, which is 0 on the models.
-	echo 1 >"/sys/block/$(dmsetup info -c --noheadings -o blkdevname hdd)/queue/rotational"
+	echo "$ROTATIONAL" >"/sys/block/$(dmsetup info -c --noheadings -o blkdevname hdd)/queue/rotational"
 }
 
 # create_sparse <name> <MiB> <ram disk> <MiB that are kept at the beginning>
