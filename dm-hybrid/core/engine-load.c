@@ -381,7 +381,7 @@ static void load_masks(struct loader *l, u32 set, u32 first, u32 count,
 		       const struct hybrid_map_leaf *leaf)
 {
 	struct hybrid_map *map = &l->e->map;
-	u32 *hint = map->set[set].load_hint + first, k;
+	u32 *hint = map->set[set].flush_epoch + first, k;
 
 	hybrid_set_load_valid(map, &map->set[set], first, count, leaf->valid);
 	for (k = 0; k < count; k++) {
@@ -492,13 +492,13 @@ static void forget_region(struct hybrid_engine *e, struct hybrid_set *s, u32 fir
 	}
 }
 
-/* Hands the hints to the policy; from here on their memory has flush epochs. */
+/* Hands the hints to the policy; from here on flush epochs are in their place. */
 static void load_policy(struct hybrid_engine *e, struct hybrid_set *s)
 {
 	void (*load)(void *state, u32 i, u8 hint) = s->policy->type->load;
 	void *state = set_policy_state(&e->map, s->policy, s);
 	u32 i, n = s->nr_mapped ? e->map.set_size : 0;
-	const u32 *hint = s->load_hint;
+	const u32 *hint = s->flush_epoch;
 	const u8 *flags = s->flags;
 
 	for (i = 0; i < n; i++)

@@ -115,10 +115,9 @@ struct hybrid_set {
 	u16 nr_grace;
 	u16 nr_mapped;
 	union {			/* of a block, by its state */
-		u32 *flush_epoch;	/* mapped: of the last write to the origin's copy */
-		u32 *grace_period;	/* BLOCK_GRACE: the period that must end */
-		u32 *free_use;		/* free: FREE_* */
-		u32 *load_hint;		/* while the pool loads: for the policy */
+		u32 *flush_epoch;	/* of its last write on the origin; policy's hint while loading */
+		u32 *grace_period;	/* that must end: BLOCK_GRACE */
+		u32 *free_use;		/* FREE_*, of a free block */
 	};
 	struct hybrid_regions regions;
 	u16 nr_dirty;		/* blocks that are dirty in RAM */
