@@ -55,8 +55,8 @@ void hybrid_origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volu
  */
 void hybrid_origin_flush_failed(struct hybrid_volume *v, int error);
 /*
- * Notes that a write to the origin has ended; @user: users' flushes must cover it.  The first one of
- * an epoch takes the engine's lock.
+ * Notes that a write to the origin has ended; @user: users' flushes must cover it.  The first one
+ * of an epoch takes the engine's lock.
  */
 void hybrid_origin_written(struct hybrid_engine *e, struct hybrid_volume *v, bool user);
 /*

@@ -115,7 +115,7 @@ struct hybrid_set {
 	u16 nr_grace;
 	u16 nr_mapped;
 	union {			/* of a block, by its state */
-		u32 *flush_epoch;	/* of its last write on the origin; policy's hint while loading */
+		u32 *flush_epoch;	/* of its last origin write; while loading: hint */
 		u32 *grace_period;	/* that must end: BLOCK_GRACE */
 		u32 *free_use;		/* FREE_*, of a free block */
 	};
