@@ -654,7 +654,7 @@ def test_a_full_cache_of_64_sets(build, tmp_path):
     assert not run(build, "big-pool", path, "2048", "128", "3").returncode
     r = check(build, path)
     assert r.found == {"not-clean"} and r.json["pool"]["used"] == r.json["pool"]["blocks"] > 32000
-    assert r.json["pool"]["journal_records"] == 3 * ((32 * 4096 - 64) // 40)
+    assert r.json["pool"]["journal_records"] == 3 * ((64 * 4096 - 64) // 40)
     fast = check(build, "--fast", path)
     assert fast.found == {"not-clean"} and fast.json["fast"]
 
