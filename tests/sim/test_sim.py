@@ -110,7 +110,8 @@ def test_isolation(sim, hangs):
 
 LOOPS = [("--loop", what, "--count", 10) for what in ("alloc", "io")]
 EVENTS = [
-    ("--events", "--count", 500),
+    # So many for a journal that is full, which seeds without faults come to
+    ("--events", "--count", 2000),
     ("--events", "--faults", "--count", 800),
     ("--mode", "B", "--events", "--count", 12),
     ("--mode", "B", "--events", "--faults", "--count", 12),
