@@ -14,11 +14,14 @@ static_assert((u64)MAX_SETS * HYBRID_MAX_SET_SIZE < BIT_ULL(31));
 /* Beyond this a member's bytes could not be counted in a loff_t. */
 #define MAX_MEMBER_SECTORS	BIT_ULL(54)
 
-/* An fsync of new data takes a journal block, and half of the journal forces a checkpoint. */
-#define DEFAULT_JOURNAL_MIN	1024	/* 4 MiB */
-#define DEFAULT_JOURNAL_SMALL	256	/* 1 MiB: of a member smaller than SMALL_MEMBER */
+/*
+ * An fsync of new data takes a journal block, and half of the journal forces a checkpoint.  But a
+ * small cache misses the space: its journal gets a 256th of the member, if that is less.
+ */
+#define DEFAULT_JOURNAL		1024	/* 4 MiB */
+#define DEFAULT_JOURNAL_MIN	256
 #define DEFAULT_JOURNAL_MAX	16384
-#define SMALL_MEMBER		BIT_ULL(19)	/* 256 MiB, in sectors */
+#define JOURNAL_SHARE		256
 
 static int refuse(const char **why, const char *what, int r)
 {
@@ -102,7 +105,8 @@ static u32 default_journal(const struct hybrid_geometry *g)
 {
 	u64 nr = (g->member_sectors - HYBRID_HEAD_SECTORS - HYBRID_TAIL_SECTORS) >>
 		 g->block_shift;
-	u32 least = g->member_sectors < SMALL_MEMBER ? DEFAULT_JOURNAL_SMALL : DEFAULT_JOURNAL_MIN;
+	u64 share = g->member_sectors / HYBRID_META_BLOCK_SECTORS / JOURNAL_SHARE;
+	u64 least = clamp_t(u64, share, DEFAULT_JOURNAL_MIN, DEFAULT_JOURNAL);
 	u64 blocks;
 
 	nr = min_t(u64, nr, MAX_BLOCKS);

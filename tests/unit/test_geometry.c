@@ -216,9 +216,11 @@ static void default_journal(void **state)
 
 	assert_true(try_size(64 * MIB, 128, 0, &g));
 	assert_int_equal(g.journal_blocks, 256);
-	assert_true(try_size(256 * MIB - 1, 128, 0, &g));
-	assert_int_equal(g.journal_blocks, 256);
 	assert_true(try_size(256 * MIB, 128, 0, &g));
+	assert_int_equal(g.journal_blocks, 256);
+	assert_true(try_size(512 * MIB, 128, 0, &g));
+	assert_int_equal(g.journal_blocks, 512);
+	assert_true(try_size(GIB, 128, 0, &g));
 	assert_int_equal(g.journal_blocks, 1024);
 	/* 2^20 blocks of 64 KiB, 40 bytes each, half of that, less head and tail */
 	assert_true(try_size(64 * GIB, 128, 0, &g));
