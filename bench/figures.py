@@ -9,13 +9,13 @@ PEERS = ("dmcache-wb-64", "dmcache-wb-256", "dmcache-wt-64", "dmcache-wt-256", "
 STACKS = (DISK, LIMIT, *PEERS, "hybrid-wt", OURS)
 # Measured only when STACKS names them.
 MORE = ("hybrid-wb-16", "hybrid-wb-32")
+# Of reads alone: there the limit says nothing, and the mode is one more stack.
+READS = (DISK, *PEERS, OURS, "hybrid-wt")
 # Workloads that make sense on some stacks only, or that take long and have no peers.
 ONLY = {"ascending": (DISK,), "activate": (OURS, "dmcache-wb-64", "writecache", "writeboost"),
         "memory": (OURS, *PEERS[:2], "writecache", "writeboost"),
-        "zipf": (DISK, *PEERS, OURS, "hybrid-wt"), "uniform": (DISK, *PEERS, OURS, "hybrid-wt"),
-        "zoned": (DISK, *PEERS, OURS, "hybrid-wt"), "cold-ssd": (DISK, *PEERS, OURS, "hybrid-wt"),
-        "cold-net": (DISK, *PEERS, OURS, "hybrid-wt"), "beside": (DISK, *PEERS, OURS),
-        "neighbour": (OURS,)}
+        "zipf": READS, "uniform": READS, "zoned": READS, "cold-ssd": READS, "cold-net": READS,
+        "beside": (DISK, *PEERS, OURS), "neighbour": (OURS,)}
 # The figures of these workloads depend on timing, so the median of more seeds counts.
 SEEDS = {"boot": 5, "uniform": 3}
 
