@@ -46,10 +46,8 @@ os.fsync(fd)
 @pytest.mark.parametrize("rotational", [1, 0])
 def test_full_of_dirty_blocks(make_stack, rotational):
     s = make_stack(ssd=24, hdd=256)
-    # User Mode Linux takes its disks for SSDs again, each time they are opened.
-    s.guest.run("sleep 600 </dev/test/hdd >/dev/null 2>&1 & "
-                f"echo {rotational} >/sys/class/block/$(basename $(readlink -f /dev/test/hdd))/queue/rotational")
     if not rotational:
+        s.guest.run("echo 0 >/sys/class/block/$(basename $(readlink -f /dev/test/hdd))/queue/rotational")
         # Blocks become free with a flush only: they do so more slowly than anything writes.
         s.guest.dm_create("vhdd", f"0 {s.disk('hdd').sectors} delay" + "".join(
             f" /dev/test/hdd 0 {delay}" for delay in (0, 0, 300)))
