@@ -7,7 +7,6 @@
  * this policy evicts in advance, so the division follows one miss later.
  */
 #include "../core/policy.h"
-#include "ghost.h"
 #include "module.h"
 #include "recent.h"
 
@@ -17,7 +16,7 @@ struct arc_set {
 	struct hybrid_recent recent;
 	u16 target;		/* blocks that ARC_ONCE should have */
 	u16 nr_ghosts[ARC_QUEUES];
-	struct hybrid_ghost *ghost;	/* the lowest bit of a fingerprint names its queue */
+	u16 *ghost;		/* oldest first: half a fingerprint, whose lowest bit names a queue */
 	struct hybrid_order order;
 };
 
@@ -34,7 +33,7 @@ static u32 arc_ghosts(u32 set_size)
 
 static size_t arc_set_bytes(u32 set_size)
 {
-	return round_up(arc_head(set_size) + hybrid_ghost_bytes(arc_ghosts(set_size)) + set_size,
+	return round_up(arc_head(set_size) + arc_ghosts(set_size) * sizeof(u16) + set_size,
 			sizeof(u64));
 }
 
@@ -44,8 +43,7 @@ static void arc_init(void *state, u32 set_size)
 
 	s->recent.set_size = set_size;
 	s->ghost = state + arc_head(set_size);
-	s->ghost->max = arc_ghosts(set_size);
-	s->recent.marked = (void *)s->ghost + hybrid_ghost_bytes(s->ghost->max);
+	s->recent.marked = (void *)(s->ghost + arc_ghosts(set_size));
 	hybrid_order_init(&s->order, set_size, ARC_QUEUES);
 }
 
@@ -64,10 +62,15 @@ static struct arc_set *arc_update(void *state)
 	return s;
 }
 
+static u32 nr_ghosts(const struct arc_set *s)
+{
+	return s->nr_ghosts[ARC_ONCE] + s->nr_ghosts[ARC_AGAIN];
+}
+
 static void ghost_forget(struct arc_set *s, u32 n)
 {
-	s->nr_ghosts[s->ghost->fingerprint[n] & 1]--;
-	hybrid_ghost_forget(s->ghost, n);
+	s->nr_ghosts[s->ghost[n] & 1]--;
+	memmove(&s->ghost[n], &s->ghost[n + 1], (nr_ghosts(s) - n) * sizeof(u16));
 }
 
 /* Forgets the oldest fingerprint of queue @q. */
@@ -75,24 +78,27 @@ static void ghost_forget_oldest(struct arc_set *s, u32 q)
 {
 	u32 n = 0;
 
-	while ((s->ghost->fingerprint[n] & 1) != q)
+	while ((s->ghost[n] & 1) != q)
 		n++;
 	ghost_forget(s, n);
 }
 
 static void ghost_add(struct arc_set *s, u32 q, u32 fingerprint)
 {
-	if (s->ghost->nr == s->ghost->max)
+	if (nr_ghosts(s) == arc_ghosts(s->order.size))
 		ghost_forget(s, 0);
-	hybrid_ghost_add(s->ghost, (fingerprint & ~1U) | q);
+	s->ghost[nr_ghosts(s)] = (fingerprint & ~1U) | q;
 	s->nr_ghosts[q]++;
 }
 
 static int ghost_find(const struct arc_set *s, u32 fingerprint)
 {
-	int n = hybrid_ghost_find(s->ghost, fingerprint & ~1U);
+	u32 n;
 
-	return n >= 0 ? n : hybrid_ghost_find(s->ghost, fingerprint | 1);
+	for (n = 0; n < nr_ghosts(s); n++)
+		if (!((s->ghost[n] ^ fingerprint) & (u16)~1U))
+			return n;
+	return -1;
 }
 
 /* A block that queue @q lost is requested again: gives the queue a larger share. */
@@ -116,7 +122,7 @@ static void arc_insert(void *state, u32 i, u32 fingerprint)
 		return;
 	n = ghost_find(s, fingerprint);
 	if (n >= 0) {
-		adapt(s, s->ghost->fingerprint[n] & 1);
+		adapt(s, s->ghost[n] & 1);
 		ghost_forget(s, n);
 		hybrid_order_append(o, ARC_AGAIN, i);
 		return;
@@ -125,7 +131,7 @@ static void arc_insert(void *state, u32 i, u32 fingerprint)
 	while (s->nr_ghosts[ARC_ONCE] && o->nr[ARC_ONCE] + s->nr_ghosts[ARC_ONCE] > o->size)
 		ghost_forget_oldest(s, ARC_ONCE);
 	while (s->nr_ghosts[ARC_AGAIN] &&
-	       o->nr[ARC_ONCE] + o->nr[ARC_AGAIN] + s->ghost->nr > 2 * o->size)
+	       o->nr[ARC_ONCE] + o->nr[ARC_AGAIN] + nr_ghosts(s) > 2 * o->size)
 		ghost_forget_oldest(s, ARC_AGAIN);
 }
 

@@ -80,7 +80,7 @@ static inline void hybrid_twoqueue_init(void *state, u32 set_size, u32 window, u
 	t->order = state + hybrid_twoqueue_head(set_size);
 	hybrid_order_init(t->order, set_size, TWOQUEUE_QUEUES);
 	t->ghost = (void *)t->order + hybrid_order_bytes(set_size, TWOQUEUE_QUEUES);
-	t->ghost->max = hybrid_twoqueue_ghosts(set_size);
+	hybrid_ghost_init(t->ghost, hybrid_twoqueue_ghosts(set_size));
 }
 
 static inline void hybrid_twoqueue_hit(void *state, u32 i)
@@ -110,18 +110,18 @@ static inline void hybrid_twoqueue_insert(void *state, u32 i, u32 fingerprint)
 {
 	struct hybrid_twoqueue *t = state;
 	struct hybrid_order *o = t->order;
+	u16 *ghost;
 	bool main;
-	int n;
 
 	hybrid_order_settle(o);
 	if (i >= t->set_size || hybrid_order_has(o, i))
 		return;
 	if (hybrid_twoqueue_nr_small(t) + o->nr[TWOQUEUE_MAIN] < t->set_size / 2)
 		t->full = false;
-	n = hybrid_ghost_find(t->ghost, fingerprint);
-	if (n >= 0)
-		hybrid_ghost_forget(t->ghost, n);
-	main = n >= 0 || (!t->full && hybrid_twoqueue_nr_small(t) >= t->small);
+	ghost = hybrid_ghost_find(t->ghost, fingerprint);
+	if (ghost)
+		*ghost = GHOST_FORGOTTEN;
+	main = ghost || (!t->full && hybrid_twoqueue_nr_small(t) >= t->small);
 	hybrid_twoqueue_move(t, main ? TWOQUEUE_MAIN : TWOQUEUE_NEW, i);
 	while (o->nr[TWOQUEUE_NEW] > t->window)
 		hybrid_twoqueue_move(t, TWOQUEUE_SMALL, hybrid_order_first(o, TWOQUEUE_NEW));
@@ -145,7 +145,7 @@ static inline bool hybrid_twoqueue_ghost_hit(void *state, u32 fingerprint)
 {
 	struct hybrid_twoqueue *t = state;
 
-	if (hybrid_ghost_find(t->ghost, fingerprint) >= 0)
+	if (hybrid_ghost_find(t->ghost, fingerprint))
 		return true;
 	hybrid_ghost_add(t->ghost, fingerprint);
 	return false;
