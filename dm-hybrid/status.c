@@ -148,7 +148,7 @@ static const char * const counter_names[HYBRID_NR_COUNTERS] = {
 	[HYBRID_ORIGIN_FLUSHES] = "origin_flushes",
 	[HYBRID_CACHE_ERRORS] = "cache_errors",
 	[HYBRID_ORIGIN_ERRORS] = "origin_errors",
-	[HYBRID_BYPASS_ENDURANCE] = "bypass_endurance",
+	[HYBRID_BYPASS_ONCE] = "bypass_once",
 };
 
 /* Returns false if the volume is not open, or not by this table. */
@@ -179,7 +179,7 @@ static void volume_info(struct volume_table *vt, char *result, unsigned int maxl
 	       st.draining, st.cached);
 	for (i = 0; i < HYBRID_NR_COUNTERS; i++) {
 		/* New keys come last, even after keys that are not counters. */
-		if (i == HYBRID_BYPASS_ENDURANCE)
+		if (i == HYBRID_BYPASS_ONCE)
 			DMEMIT(" lost %u", st.lost);
 		DMEMIT(" %s %llu", counter_names[i], st.counter[i]);
 	}

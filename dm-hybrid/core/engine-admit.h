@@ -59,6 +59,11 @@ bool hybrid_set_has_room(const struct hybrid_engine *e, const struct hybrid_set 
 enum admission hybrid_io_admission(struct hybrid_engine *e, struct hybrid_set *s,
 				   struct hybrid_io *io, struct hybrid_actions *acts);
 /*
+ * Is this miss worth a fill?  Yes on an origin that seeks, and for metadata; else only if the same
+ * granule was read not long ago, because the fill costs more than the cache saves at first.
+ */
+bool hybrid_fill_pays(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io);
+/*
  * Is caching this read worth the write to the cache device?  Yes while the set fills and for
  * metadata; with a short endurance budget, only if the block was evicted or missed recently.
  */

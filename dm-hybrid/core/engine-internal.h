@@ -203,6 +203,11 @@ static inline struct hybrid_volume *key_volume(const struct hybrid_engine *e, u6
 	return volume_of(e, hybrid_key_volume(key));
 }
 
+static inline bool origin_seeks(const struct hybrid_volume *v)
+{
+	return READ_ONCE(v->origin_traits) & HYBRID_ORIGIN_SEEKS;
+}
+
 /* The credit for fills ahead in @key's part of its volume. */
 static inline atomic_t *ahead_credit(struct hybrid_engine *e, u64 key)
 {

@@ -76,7 +76,7 @@ static enum route route(struct hybrid_engine *e, struct hybrid_io *io,
 	enum route r;
 
 	hybrid_job_prepare(e, FILLS);
-	if (io->type == HYBRID_IO_READ)
+	if (io->type == HYBRID_IO_READ && origin_seeks(v))
 		hybrid_job_prepare(e, AHEADS);
 	spin_lock_irqsave(&s->lock, flags);
 	if (io->type == HYBRID_IO_WRITE && READ_ONCE(v->ranges.nr) && hybrid_range_wait(v, io))

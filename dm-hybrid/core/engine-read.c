@@ -72,6 +72,10 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 		hybrid_io_bypass(io, HYBRID_BYPASS_SEQUENTIAL);
 		return ROUTE_TAKEN;
 	}
+	if (!hybrid_fill_pays(e, s, io)) {
+		hybrid_io_bypass(io, HYBRID_BYPASS_ONCE);
+		return hybrid_route_origin(io);
+	}
 	admitted = hybrid_io_admission(e, s, io, acts);
 	if (admitted == REFUSED)
 		return hybrid_route_origin(io);
@@ -80,7 +84,7 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 		return hybrid_route_origin(io);
 	}
 	if (i < 0 && !hybrid_worth_its_wear(e, s, io)) {
-		hybrid_io_bypass(io, HYBRID_BYPASS_ENDURANCE);
+		hybrid_io_bypass(io, HYBRID_BYPASS_ONCE);
 		return hybrid_route_origin(io);
 	}
 	if (i < 0 && !hybrid_room_to_fill(e, s, io, acts)) {
@@ -90,7 +94,9 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 	hybrid_ahead_earns(e, io->key, 1);
 	from = io->key;
 	to = from + 1;
-	if (admitted != IN_PLACE)
+	if (!origin_seeks(v))
+		mask = io->mask;
+	else if (admitted != IN_PLACE)
 		hybrid_ahead_range(e, s, v, io->key, &from, &to);
 	if (admitted == SINGLE && i < 0 && (to - from > 1 || io->mask != mask) &&
 	    !hybrid_rest_is_paid(v)) {

@@ -104,8 +104,7 @@ bool hybrid_stall_wait(struct hybrid_engine *e, const struct hybrid_set *s, stru
 	unsigned long flags;
 	bool waits;
 
-	if (!(READ_ONCE(v->origin_traits) & HYBRID_ORIGIN_SEEKS) ||
-	    write_mode(e, v) != HYBRID_MODE_WRITEBACK)
+	if (!origin_seeks(v) || write_mode(e, v) != HYBRID_MODE_WRITEBACK)
 		return false;
 	if (!READ_ONCE(e->writebacks.urgent) && !leaving(e, s) && !dirty_limit_reached(v))
 		return false;

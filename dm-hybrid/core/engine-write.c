@@ -88,7 +88,8 @@ static bool fetch_rest(struct hybrid_engine *e, struct hybrid_set *s, struct hyb
 	u64 mask = e->map.granules;
 	struct hybrid_job *job;
 
-	if (hybrid_write_in_flight(s, io->key, mask) || !hybrid_worth_its_wear(e, s, io))
+	if (!origin_seeks(io->volume) || hybrid_write_in_flight(s, io->key, mask) ||
+	    !hybrid_worth_its_wear(e, s, io))
 		mask = parts;
 	/* Granules between the parts are read, too, and reads of them are served. */
 	if ((i < 0 && !s->nr_free) ||

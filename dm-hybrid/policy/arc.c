@@ -16,7 +16,7 @@ struct arc_set {
 	struct hybrid_recent recent;
 	u16 target;		/* blocks that ARC_ONCE should have */
 	u16 nr_ghosts[ARC_QUEUES];
-	u16 *ghost;		/* oldest first: half a fingerprint, whose lowest bit names a queue */
+	u16 *ghost;		/* oldest first; the lowest bit names the queue */
 	struct hybrid_order order;
 };
 

@@ -17,7 +17,7 @@ endurance_owed""".split()
 VOLUME_KEYS = """state mode dirty draining cached read_hits read_misses write_hits write_misses
 bypass_sequential bypass_policy bypass_full bypass_busy bypass_mode bypass_partial fills
 writebacks discards flushes origin_flushes cache_errors origin_errors
-lost bypass_endurance cutoff drain_on dirty_sectors""".split()
+lost bypass_once cutoff drain_on dirty_sectors""".split()
 
 
 def rc(stack, command):

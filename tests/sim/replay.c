@@ -637,7 +637,7 @@ static void run_io(struct record *ev)
 		[HYBRID_BYPASS_SEQUENTIAL] = "sequential", [HYBRID_BYPASS_POLICY] = "policy",
 		[HYBRID_BYPASS_FULL] = "full", [HYBRID_BYPASS_BUSY] = "busy",
 		[HYBRID_BYPASS_MODE] = "mode", [HYBRID_BYPASS_PARTIAL] = "partial",
-		[HYBRID_BYPASS_ENDURANCE] = "endurance",
+		[HYBRID_BYPASS_ONCE] = "once",
 	};
 	struct rio *io = xalloc(sizeof(*io));
 	struct hybrid_actions acts;

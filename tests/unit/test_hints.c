@@ -82,9 +82,9 @@ static void metadata_cost_wear(void **state)
 	full_pool();
 	WRITE_ONCE(e->wear.endurance, ENDURANCE_SPENT);
 	reads(401 * BLOCK, 8, 0);
-	assert_int_equal(counter(HYBRID_BYPASS_ENDURANCE), 1);
+	assert_int_equal(counter(HYBRID_BYPASS_ONCE), 1);
 	assert_int_equal(read_meta(402 * BLOCK, 8), 0);
-	assert_int_equal(counter(HYBRID_BYPASS_ENDURANCE), 1);
+	assert_int_equal(counter(HYBRID_BYPASS_ONCE), 1);
 	assert_true(is_cached(402));
 	assert_false(is_cached(401));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "unit.h"
 #include "policy.h"
+#include "../../dm-hybrid/policy/ghost.h"
 
 struct set {
 	const struct hybrid_policy_type *type;
@@ -392,6 +393,38 @@ static void ghosts(void **state)
 	}
 }
 
+/* The newest half is known, and nothing older than both tables hold. */
+static void fingerprints(void **state)
+{
+	static const u32 sizes[] = { 0, 1, 2, 7, 460 };
+	u32 s, n, k, most;
+
+	for (s = 0; s < ARRAY_SIZE(sizes); s++) {
+		struct hybrid_ghost *g = calloc(1, hybrid_ghost_bytes(sizes[s]));
+
+		assert_non_null(g);
+		hybrid_ghost_init(g, sizes[s]);
+		most = sizes[s] / 2 + 1;
+		for (n = 0; n < 5 * most + 3; n++) {
+			/* odd, so that no two of 65536 are the same */
+			assert_null(hybrid_ghost_find(g, n * 40503));
+			hybrid_ghost_add(g, n * 40503);
+			for (k = 0; k <= n; k++) {
+				bool known = hybrid_ghost_find(g, (n - k) * 40503);
+
+				assert_true(known || k >= most);
+				assert_true(!known || k < 2 * most);
+			}
+		}
+		/* what comes back is forgotten, and its neighbours in the table are not */
+		for (k = 0; k < most; k += 2)
+			*hybrid_ghost_find(g, (n - 1 - k) * 40503) = GHOST_FORGOTTEN;
+		for (k = 0; k < most; k++)
+			assert_true(!hybrid_ghost_find(g, (n - 1 - k) * 40503) == !(k % 2));
+		free(g);
+	}
+}
+
 /* A victim is one that may go, if there is any; in the end all have gone. */
 static void victims(void **state)
 {
@@ -742,6 +775,7 @@ int main(void)
 		cmocka_unit_test(loops),
 		cmocka_unit_test(scans),
 		cmocka_unit_test(ghosts),
+		cmocka_unit_test(fingerprints),
 		cmocka_unit_test(victims),
 		cmocka_unit_test(all_hot),
 		cmocka_unit_test(hints_keep_the_best),

@@ -1147,7 +1147,7 @@ static void endurance(void **state)
 	while (read_moves(HYBRID_FILLS, n))
 		assert_true(++n < 200);
 	/* no room: a block read once is not cached, a block read again is */
-	assert_int_equal(read_moves(HYBRID_BYPASS_ENDURANCE, 300), 1);
+	assert_int_equal(read_moves(HYBRID_BYPASS_ONCE, 300), 1);
 	assert_int_equal(read_moves(HYBRID_FILLS, 301), 0);
 	assert_int_equal(read_moves(HYBRID_FILLS, 300), 1);
 	assert_int_equal(read_moves(HYBRID_READ_HITS, 300), 1);
@@ -1155,8 +1155,8 @@ static void endurance(void **state)
 	for (k = 0; k < 2000; k++)
 		assert_int_equal(write_io(300 * BLOCK, BLOCK, k, false), 0);
 	tick(100);
-	assert_int_equal(read_moves(HYBRID_BYPASS_ENDURANCE, 301), 1);
-	assert_int_equal(read_moves(HYBRID_BYPASS_ENDURANCE, 301), 1);
+	assert_int_equal(read_moves(HYBRID_BYPASS_ONCE, 301), 1);
+	assert_int_equal(read_moves(HYBRID_BYPASS_ONCE, 301), 1);
 	assert_int_equal(read_moves(HYBRID_READ_HITS, 300), 1);
 	/* it asks for more time until that is paid */
 	assert_true(tick(3600 * 1000));
@@ -1189,7 +1189,6 @@ static void full_of_dirty_blocks(void **state)
 	u32 blocks = fill_with_dirty(), n = blocks, k;
 	u64 bypasses;
 
-	hybrid_volume_set_origin(v, HYBRID_ORIGIN_SEEKS);
 	for (; n < 2 * blocks; n++)
 		put(n * BLOCK, 8, n + 1);
 	assert_int_equal(status().counter[HYBRID_BYPASS_FULL], 0);
@@ -1214,7 +1213,6 @@ static void full_for_one_write(void **state)
 	u32 n = fill_with_dirty(), k;
 	struct hybrid_actions acts;
 
-	hybrid_volume_set_origin(v, HYBRID_ORIGIN_SEEKS);
 	hold_flush = true;
 	hybrid_actions_init(&acts);
 	fill_data(&writer, n * BLOCK, 8, n + 1);
@@ -1238,9 +1236,66 @@ static void full_beside_an_ssd(void **state)
 {
 	u32 n = fill_with_dirty();
 
+	hybrid_volume_set_origin(v, 0);
 	put(n * BLOCK, 8, n + 1);
 	assert_int_equal(status().counter[HYBRID_BYPASS_FULL], 1);
 	assert_true(origin_has(n * BLOCK, 8, n + 1));
+}
+
+/* Reads one granule of a block; returns how much that adds to the counter. */
+static u64 granule_moves(enum hybrid_counter c, u32 block, u32 granule)
+{
+	u64 before = status().counter[c];
+
+	reads(block * BLOCK + granule * 8, 8, 0);
+	return status().counter[c] - before;
+}
+
+/*
+ * If the origin does not seek, the first read of data leaves the cache alone, and the second caches
+ * what it reads and no more.
+ */
+static void second_read_beside_an_ssd(void **state)
+{
+	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+	u32 n;
+
+	small_pool(8 * MIB, HYBRID_MODE_WRITETHROUGH, &config);
+	hybrid_volume_set_origin(v, 0);
+	for (n = 0; n < 4; n++)
+		assert_int_equal(granule_moves(HYBRID_BYPASS_ONCE, 10, n), 1);
+	assert_int_equal(status().cached, 0);
+	assert_int_equal(granule_moves(HYBRID_FILLS, 10, 2), 1);
+	assert_int_equal(sectors_of(ORIGIN, false), 8);
+	assert_int_equal(granule_moves(HYBRID_READ_HITS, 10, 2), 1);
+	/* each granule by itself, also of a block that is cached */
+	assert_int_equal(granule_moves(HYBRID_BYPASS_ONCE, 10, 9), 1);
+	assert_int_equal(granule_moves(HYBRID_FILLS, 10, 3), 1);
+	assert_int_equal(sectors_of(ORIGIN, false), 8);
+	assert_int_equal(status().cached, 1);
+	/* metadata is worth a fill at once */
+	assert_int_equal(read_meta(20 * BLOCK, 8), 0);
+	assert_int_equal(sectors_of(ORIGIN, false), 8);
+	/* and so is all, once the volume has an origin that seeks */
+	hybrid_volume_set_origin(v, HYBRID_ORIGIN_SEEKS);
+	assert_int_equal(granule_moves(HYBRID_BYPASS_ONCE, 30, 0), 0);
+	assert_true(sectors_of(ORIGIN, false) >= BLOCK);
+}
+
+/* A policy that remembers no reads would cache nothing then: it caches the first. */
+static void first_read_without_a_memory(void **state)
+{
+	hybrid_volume_set_origin(v, 0);
+	assert_int_equal(granule_moves(HYBRID_FILLS, 10, 2), 1);
+	assert_int_equal(sectors_of(ORIGIN, false), 8);
+}
+
+/* A write of part of a granule brings the rest of the granule, not of the block. */
+static void part_of_a_granule_beside_an_ssd(void **state)
+{
+	hybrid_volume_set_origin(v, 0);
+	assert_int_equal(write_io(10 * BLOCK + 3, 1, 7, false), 0);
+	assert_int_equal(sectors_of(ORIGIN, false), 8);
 }
 
 /* Begins a drain of windows with one write each; returns how many go before the first flush. */
@@ -1539,6 +1594,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(full_of_dirty_blocks, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(full_for_one_write, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(full_beside_an_ssd, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(second_read_beside_an_ssd, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(first_read_without_a_memory, setup, teardown),
+		cmocka_unit_test_setup_teardown(part_of_a_granule_beside_an_ssd, setup, teardown),
 		cmocka_unit_test_setup_teardown(drain_in_batches, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(memory_comes_and_goes, setup, teardown),
 		cmocka_unit_test_setup_teardown(memory_does_not_come, setup, teardown),

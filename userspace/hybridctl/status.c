@@ -100,7 +100,7 @@ static void print_bypass(const struct hybrid_volume_status *s)
 		{ s->bypass_busy, "block in use by other I/O" },
 		{ s->bypass_mode, "not cached in this mode" },
 		{ s->bypass_partial, "part of a granule that is not cached" },
-		{ s->bypass_endurance, "read once: spares the cache device" },
+		{ s->bypass_once, "read once: not worth a fill" },
 	};
 	unsigned int i;
 

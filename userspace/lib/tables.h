@@ -105,7 +105,7 @@ int hybrid_check_version(const char *target, const uint32_t version[3], bool for
 	X(write_misses) X(bypass_sequential) X(bypass_policy) X(bypass_full) \
 	X(bypass_busy) X(bypass_mode) X(bypass_partial) X(fills) X(writebacks) \
 	X(discards) X(flushes) X(origin_flushes) X(cache_errors) X(origin_errors) \
-	X(lost) X(bypass_endurance) X(cutoff) X(drain_on) \
+	X(lost) X(bypass_once) X(cutoff) X(drain_on) \
 	X(dirty_sectors)
 
 struct hybrid_pool_status {
