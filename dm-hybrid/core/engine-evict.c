@@ -184,29 +184,48 @@ bool hybrid_resurrect(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_act
 }
 
 /*
+ * Of eight blocks from @i on, those that were filled ahead and not read since: bit 8 * n + 7 is
+ * block @i + n.  Looks at eight at once, because a set has hundreds and few are found.  Beyond the
+ * last block of the set, its array has zeroes.
+ */
+static u64 unread_ahead(const struct hybrid_set *s, u32 i)
+{
+	__le64 word;
+	u64 flags;
+
+	BUILD_BUG_ON(BLOCK_AHEAD != BIT(7) || BLOCK_KEPT != BIT(6));
+	memcpy(&word, s->flags + i, sizeof(word));
+	flags = le64_to_cpu(word);
+	return flags & ~(flags << 1) & 0x8080808080808080ULL;
+}
+
+/*
  * Blocks that were filled ahead and not read since leave first, the oldest before
  * others, where fills ahead do not pay.  But some may always wait for their readers.
  */
 static int ahead_victim(struct hybrid_engine *e, struct hybrid_set *s)
 {
 	struct victim_filter f = { .e = e, .s = s };
-	u32 size = e->map.set_size, some = size / 16, n, i;
+	u32 size = e->map.set_size, some = size / 16, from, n, i;
 	int victim = -1;
+	u64 found;
 
-	for (n = 0, i = READ_ONCE(e->evict.ahead_next); n < size; n++, i++) {
-		if (i >= size)
-			i = 0;
-		if ((s->flags[i] & (BLOCK_AHEAD | BLOCK_KEPT)) != BLOCK_AHEAD)
-			continue;
-		if (victim < 0 && usable(&f, i) &&
-		    atomic_read(ahead_credit(e, s->key[i])) < AHEAD_PAYS)
-			victim = i;
-		if (some)
-			some--;
-		else if (victim >= 0)
-			break;
+	from = READ_ONCE(e->evict.ahead_next) / 8 * 8;
+	for (n = 0; n < size; n += 8, from += 8) {
+		if (from >= size)
+			from = 0;
+		for (found = unread_ahead(s, from); found; found &= found - 1) {
+			i = from + __ffs64(found) / 8;
+			if (victim < 0 && usable(&f, i) &&
+			    atomic_read(ahead_credit(e, s->key[i])) < AHEAD_PAYS)
+				victim = i;
+			if (some)
+				some--;
+			else if (victim >= 0)
+				return victim;
+		}
 	}
-	return n < size ? victim : -1;
+	return -1;
 }
 
 bool hybrid_can_spare(struct hybrid_engine *e, struct hybrid_set *s)
