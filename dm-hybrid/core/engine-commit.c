@@ -316,12 +316,11 @@ static void record_regions(struct hybrid_engine *e, u32 set)
 {
 	struct hybrid_set *s = &e->map.set[set];
 	u64 open = s->regions.jopen | s->regions.wanted;
-	u32 r;
+	u64 look = e->commit.lazy ? open : 0;
 
-	if (e->commit.lazy)
-		for (r = 0; r < 64; r++)
-			if ((open & BIT_ULL(r)) && closable(e, s, r))
-				open &= ~BIT_ULL(r);
+	for (; look; look &= look - 1)
+		if (closable(e, s, __ffs64(look)))
+			open &= ~(look & -look);
 	s->regions.wanted = 0;
 	if (open == s->regions.jopen)
 		return;
@@ -338,11 +337,15 @@ static void record_regions(struct hybrid_engine *e, u32 set)
 /* Blocks of @regions that have something to record.  Caller holds the set's lock. */
 static u32 nr_unrecorded(const struct hybrid_engine *e, const struct hybrid_set *s, u64 regions)
 {
-	u32 i, n = 0;
+	u32 i, end, n = 0;
 
 	lockdep_assert_held(&s->lock);
-	for (i = 0; regions && i < e->map.set_size; i++)
-		n += (regions & region_bit(i)) && set_unrecorded(&e->map, s, i);
+	for (; regions; regions &= regions - 1) {
+		i = __ffs64(regions) * HYBRID_REGION_BLOCKS;
+		end = min(i + HYBRID_REGION_BLOCKS, e->map.set_size);
+		for (; i < end; i++)
+			n += set_unrecorded(&e->map, s, i);
+	}
 	return n;
 }
 
@@ -364,8 +367,9 @@ static bool record_set(struct hybrid_engine *e, u32 set)
 	clear_bit(set, e->commit.must_sets);
 	if (e->commit.lazy)
 		clear_bit(set, e->commit.lazy_sets);
-	for (r = 0; r < 64; r++) {
-		if (!(regions & BIT_ULL(r)) || record_region(e, set, r))
+	for (; regions; regions &= regions - 1) {
+		r = __ffs64(regions);
+		if (record_region(e, set, r))
 			continue;
 		s->regions.must &= ~BIT_ULL(r);
 		s->regions.lazy &= ~BIT_ULL(r);
