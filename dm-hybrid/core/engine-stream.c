@@ -38,24 +38,24 @@
 
 /* ---- runs ---------------------------------------------------------------- */
 
+void hybrid_streams_init(struct hybrid_streams *s)
+{
+	u32 k;
+
+	spin_lock_init(&s->lock);
+	INIT_LIST_HEAD(&s->list);
+	for (k = 0; k < NR_STREAMS; k++)
+		list_add(&s->stream[k].link, &s->list);
+}
+
 struct hybrid_stream *hybrid_stream_find(struct hybrid_volume *v, u64 sector)
 {
 	struct hybrid_stream *st;
 
-	for (st = v->streams.stream; st < v->streams.stream + NR_STREAMS; st++)
-		if (st->sectors && st->next == sector)
+	list_for_each_entry(st, &v->streams.list, link)
+		if (st->next == sector && st->sectors)
 			return st;
 	return NULL;
-}
-
-static struct hybrid_stream *oldest_stream(struct hybrid_volume *v)
-{
-	struct hybrid_stream *st, *oldest = v->streams.stream;
-
-	for (st = v->streams.stream; st < v->streams.stream + NR_STREAMS; st++)
-		if (st->used < oldest->used)
-			oldest = st;
-	return oldest;
 }
 
 u64 hybrid_stream_run(struct hybrid_volume *v, const struct hybrid_io *io, u64 *from)
@@ -71,12 +71,12 @@ u64 hybrid_stream_run(struct hybrid_volume *v, const struct hybrid_io *io, u64 *
 	if (st) {
 		run += st->sectors;
 	} else {
-		st = oldest_stream(v);
+		st = list_last_entry(&v->streams.list, struct hybrid_stream, link);
 		st->from = io->sector;
 	}
 	st->next = io->sector + io->count;
 	st->sectors = run;
-	st->used = ++v->streams.clock;
+	list_move(&st->link, &v->streams.list);
 	if (from)
 		*from = st->from;
 	spin_unlock_irqrestore(&v->streams.lock, flags);

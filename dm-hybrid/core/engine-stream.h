@@ -24,16 +24,16 @@ enum readahead_end {
 };
 
 struct hybrid_stream {
+	struct list_head link;
 	u64 next;
 	u64 from;		/* nothing was cached from here to next */
-	u64 sectors;		/* of the run, without cached ones */
-	u64 used;
+	u64 sectors;		/* of the run, without cached ones; 0: no run */
 };
 
 /* The runs of one volume. */
 struct hybrid_streams {
 	spinlock_t lock;		/* all of this */
-	u64 clock;
+	struct list_head list;		/* all of them; the one that went on last is first */
 	struct hybrid_stream stream[NR_STREAMS];
 };
 
@@ -47,6 +47,8 @@ struct hybrid_runs {
 	u64 ends[NR_READAHEAD_ENDS];
 };
 
+/* No run is known at first. */
+void hybrid_streams_init(struct hybrid_streams *s);
 /* Returns the run that continues at @sector, or NULL.  Under the stream lock. */
 struct hybrid_stream *hybrid_stream_find(struct hybrid_volume *v, u64 sector);
 /*

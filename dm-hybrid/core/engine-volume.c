@@ -61,7 +61,7 @@ struct hybrid_volume *hybrid_volume_alloc(struct hybrid_engine *e, u32 id,
 	hybrid_stall_create(v);
 	for (k = 0; k < AHEAD_PARTS; k++)
 		atomic_set(&v->ahead[k], AHEAD_LENT);
-	spin_lock_init(&v->streams.lock);
+	hybrid_streams_init(&v->streams);
 	return v;
 }
 

@@ -41,7 +41,6 @@ void age_volume(struct world *w, struct hybrid_volume *v)
 	v->flush.flushed += by;
 	v->flush.last_write += by;
 	v->flush.last_user_write += by;
-	v->streams.clock = U32_MAX - few(w);
 	age_flush_epochs(w->e, v, by);
 }
 

@@ -332,7 +332,7 @@ void replay_pool_pass(struct replay_pool *p, const struct trace_request *r)
 		return;
 	st->next += r->count;
 	st->sectors += r->count;
-	st->used = ++v->streams.clock;
+	list_move(&st->link, &v->streams.list);
 }
 
 int replay_pool_finish(struct replay_pool *p)
