@@ -372,13 +372,13 @@ static inline u64 origin_sector(const struct hybrid_engine *e, const struct hybr
 /* Next run of set bits of @mask at or after *at: its start in *at, returns its length or 0. */
 static inline u32 next_run(u64 mask, u32 *at)
 {
-	u32 n = 0;
+	u64 rest = *at < 64 ? mask >> *at : 0;
 
-	while (*at < 64 && !(mask & BIT_ULL(*at)))
-		(*at)++;
-	while (*at + n < 64 && (mask & BIT_ULL(*at + n)))
-		n++;
-	return n;
+	if (!rest)
+		return 0;
+	*at += __ffs64(rest);
+	rest = ~(mask >> *at);
+	return rest ? __ffs64(rest) : 64;
 }
 
 /* The sector of the cache device where the data of @io is, in block @i. */
