@@ -32,20 +32,25 @@ static const char *md_name(struct mapped_device *md, char name[DM_NAME_LEN])
 	return name;
 }
 
-void hybrid_report_failure(struct hybrid_pool *pool)
+static noinline void log_failure(struct hybrid_pool *pool)
 {
 	struct hybrid_pool_status st;
 	char name[DM_NAME_LEN];
 
-	if (!hybrid_engine_failed(pool->engine) ||
-	    test_and_set_bit(HYBRID_POOL_FAILED, &pool->flags))
-		return;
 	hybrid_engine_status(pool->engine, &st);
 	DMERR("%s: pool %s failed: %s %pg: up to %llu KiB are lost",
 	      dm_device_name(pool->md), md_name(pool->md, name),
 	      hybrid_engine_inconsistent(pool->engine) ?
 	      "its state in memory is inconsistent, a bug; no metadata are written to" :
 	      "no metadata can be written to", pool->bdev, st.dirty_sectors / 2);
+}
+
+void hybrid_report_failure(struct hybrid_pool *pool)
+{
+	if (!hybrid_engine_failed(pool->engine) ||
+	    test_and_set_bit(HYBRID_POOL_FAILED, &pool->flags))
+		return;
+	log_failure(pool);
 	hybrid_events_look(pool);
 }
 
