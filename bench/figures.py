@@ -128,6 +128,10 @@ COSTS = {
     "hit-write": Row("instructions per 4k hit: write", "hit", "write", instructions, ",.0f", True),
     "first-read": Row("instructions per 4k first read of an origin that does not seek", "hit", "first", instructions,
                       ",.0f", True),
+    **{f"cpu-{phase}": Row(f"instructions per 4k request that is no hit: {text}", "cpu", phase, instructions, ",.0f",
+                           True)
+       for phase, text in (("miss", "read of a disk"), ("overload", "reads and writes, 60/40, of 4x the cache"),
+                           ("write", "write"), ("fsync", "write and fsync"))},
     "memory": Row("RAM for 1 GiB of cache, MiB", "memory", "empty", mib, ".2f", True),
     "active-empty": Row("activation of 16 GiB: empty, s", "activate", "empty", clock, ".2f", True),
     "active-clean": Row("activation of 16 GiB: every block in use, s", "activate", "clean", clock, ".2f", True),
@@ -217,7 +221,7 @@ def _cold(runs: Runs) -> Goal:
 
 def goals(runs: Runs, known: dict) -> list[Goal]:
     """The goals; `known` has the best figures of peers that are not measured now."""
-    def goal(name, share=None, of=None, fixed=None):
+    def goal(name, share=None, of=None, fixed=None, stack=OURS):
         row, limit = ALL[name], value(runs, LIMIT, name)
         best = peer(runs, known, name)
         base = {"limit": limit, "disk": value(runs, DISK, name), "peer": best,
@@ -225,7 +229,7 @@ def goals(runs: Runs, known: dict) -> list[Goal]:
                 "alone": value(runs, OURS, "neighbour-alone")}.get(of)
         if of != "limit":
             limit = None
-        return Goal(name, value(runs, OURS, name), best, limit,
+        return Goal(name if stack == OURS else f"{name}, {stack}", value(runs, stack, name), best, limit,
                     fixed if fixed is not None else _share(share, base), row.form, row.lower)
 
     def hit(name, fixed):
@@ -264,6 +268,10 @@ def goals(runs: Runs, known: dict) -> list[Goal]:
         hit("hit-read", 350),
         hit("hit-write", 450),
         hit("first-read", 1500),
+        goal("cpu-miss", fixed=35000),
+        goal("cpu-overload", fixed=20000),
+        goal("cpu-write", fixed=14000, stack="hybrid-wt"),
+        goal("cpu-fsync", fixed=22000),
         goal("memory", fixed=0.5),
         goal("active-empty", fixed=0.1),
         goal("active-clean", fixed=0.1),
