@@ -6,6 +6,6 @@ ORIGIN=$ORIGIN_SSD
 ROTATIONAL=0
 fresh
 run cold pattern=uniform depth=16 size=2000 ios=8000 seed="1$SEED"
-for time in first second third; do
-	run $time pattern=shuffled depth=16 size=8 ios=2000 seed="2$SEED"
+for pass in 1 2 3; do
+	run $pass pattern=shuffled depth=16 size=8 ios=2000 seed="2$SEED"
 done
