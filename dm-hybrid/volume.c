@@ -123,15 +123,17 @@ static int open_volume(struct volume_object *object, struct volume_table *vt)
 	object->suspended = false;
 	noio = origin_wait(object->pool);
 	r = hybrid_call_open(object, bdev_nr_sectors(bdev), &handle, &why);
+	if (!r)
+		hybrid_call_set_origin(object->pool, handle,
+				       (hybrid_bdev_seeks(bdev) ? HYBRID_ORIGIN_SEEKS : 0) |
+				       (bdev_max_discard_sectors(bdev) ? 0 :
+					HYBRID_ORIGIN_NO_DISCARD));
 	origin_waited(object->pool, noio);
 	if (r) {
 		DMERR("%s: cannot open volume %u on %pg: %s (%d)",
 		      dm_device_name(object->md), object->id, bdev, why, r);
 		return r;
 	}
-	hybrid_call_set_origin(object->pool, handle,
-			       (hybrid_bdev_seeks(bdev) ? HYBRID_ORIGIN_SEEKS : 0) |
-			       (bdev_max_discard_sectors(bdev) ? 0 : HYBRID_ORIGIN_NO_DISCARD));
 	WRITE_ONCE(object->flush_failed, false);
 	mutex_lock(&object->handle_lock);
 	object->handle = handle;

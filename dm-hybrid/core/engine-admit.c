@@ -39,39 +39,24 @@ enum admission hybrid_io_admission(struct hybrid_engine *e, struct hybrid_set *s
 	return REFUSED;
 }
 
-/* Does the policy know the key of @fingerprint, which is not cached?  From now on it does. */
-static bool remembered(struct hybrid_engine *e, struct hybrid_set *s, u32 fingerprint)
-{
-	struct hybrid_policy_states *p = s->policy;
-
-	return p->type->ghost_hit &&
-	       p->type->ghost_hit(set_policy_state(&e->map, p, s), fingerprint);
-}
-
-/*
- * By its first granule: the second read of a block usually reads another part of it, which a fill
- * of the first would not have brought.
- */
 bool hybrid_fill_pays(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io)
 {
-	u64 granule = (io->key << 6 | io->key >> 58) + __ffs64(io->mask);
-
-	if (origin_seeks(io->volume) || (io->flags & HYBRID_IO_META) ||
-	    !s->policy->type->ghost_hit)
-		return true;
-	return remembered(e, s, hybrid_key_fingerprint(granule));
+	return origin_seeks(io->volume) || (io->flags & HYBRID_IO_META) ||
+	       hybrid_set_read_again(&e->map, s, io->key, __ffs64(io->mask));
 }
 
 bool hybrid_worth_its_wear(struct hybrid_engine *e, struct hybrid_set *s,
 			   const struct hybrid_io *io)
 {
+	struct hybrid_policy_states *p = s->policy;
 	u8 endurance = READ_ONCE(e->wear.endurance);
 	bool again;
 
 	if (endurance == ENDURANCE_PLENTY || hybrid_set_has_room(e, s) ||
 	    (io->flags & HYBRID_IO_META))
 		return true;
-	again = remembered(e, s, hybrid_key_fingerprint(io->key));
+	again = p->type->ghost_hit && p->type->ghost_hit(set_policy_state(&e->map, p, s),
+						 hybrid_key_fingerprint(io->key));
 	return again && endurance == ENDURANCE_SHORT;
 }
 

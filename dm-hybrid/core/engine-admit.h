@@ -59,8 +59,8 @@ bool hybrid_set_has_room(const struct hybrid_engine *e, const struct hybrid_set 
 enum admission hybrid_io_admission(struct hybrid_engine *e, struct hybrid_set *s,
 				   struct hybrid_io *io, struct hybrid_actions *acts);
 /*
- * Is this miss worth a fill?  Yes on an origin that seeks, and for metadata; else only if the same
- * granule was read not long ago, because the fill costs more than the cache saves at first.
+ * Is this miss worth a fill?  Yes on an origin that seeks, and for metadata; else only if the first
+ * granule of the read was read not long ago, because a fill costs more than the next hit saves.
  */
 bool hybrid_fill_pays(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io);
 /*

@@ -813,6 +813,9 @@ void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, 
 
 void hybrid_volume_set_origin(struct hybrid_volume *v, u32 traits)
 {
+	/* Without memory of first reads, the first read fills. */
+	if (!(traits & HYBRID_ORIGIN_SEEKS))
+		hybrid_map_remember_reads(&v->e->map);
 	WRITE_ONCE(v->origin_traits, traits);
 }
 

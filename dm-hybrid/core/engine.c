@@ -416,7 +416,7 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 		st->metadata += READ_ONCE(s->nr_kept);
 	}
 	st->volumes = e->volumes.nr_open;
-	st->ram = e->stats.ram + e->map.ram + READ_ONCE(e->map.policy_ram);
+	st->ram = e->stats.ram + READ_ONCE(e->map.ram) + READ_ONCE(e->map.policy_ram);
 	st->journal_used = e->journal.head - e->journal.tail;
 	st->journal_blocks = e->g->journal_blocks;
 	st->journal_writes = e->stats.journal_writes;

@@ -564,8 +564,11 @@ void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u3
 			    struct hybrid_actions *acts);
 void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
 			      struct hybrid_actions *acts);
-/* Traits of the origin; none are set at first.  Set them any time while the volume is open. */
-#define HYBRID_ORIGIN_SEEKS		0x1 /* writes to a full cache wait for writeback in order */
+/*
+ * Traits of the origin; none are set at first.  Set them any time while the volume is open.  May
+ * sleep.
+ */
+#define HYBRID_ORIGIN_SEEKS		0x1 /* order saves time; so do fills of whole blocks */
 #define HYBRID_ORIGIN_NO_DISCARD	0x2 /* discards only drop granules from the cache */
 void hybrid_volume_set_origin(struct hybrid_volume *v, u32 traits);
 void hybrid_volume_reset_counters(struct hybrid_volume *v);

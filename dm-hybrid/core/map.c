@@ -160,11 +160,66 @@ int hybrid_map_set_policy(struct hybrid_map *map, const struct hybrid_policy_typ
 void hybrid_map_destroy(struct hybrid_map *map)
 {
 	vfree(map->policy);
+	vfree(map->reads);
 	vfree(map->arrays);
 	vfree(map->set);
 	map->policy = NULL;
+	map->reads = NULL;
 	map->arrays = NULL;
 	map->set = NULL;
+}
+
+/* ---- first reads ----------------------------------------------------------- */
+
+/*
+ * An entry of ->reads is half of a block's fingerprint, and a bit for each part of the block that
+ * was read: a granule, or a 16th of a block with more.  A set has as many entries as blocks, in
+ * buckets, each with the newest entry first.
+ */
+#define READS_BUCKET	8
+#define READS_PARTS	16
+
+static u32 reads_buckets(const struct hybrid_map *map)
+{
+	return DIV_ROUND_UP(map->set_size, READS_BUCKET);
+}
+
+int hybrid_map_remember_reads(struct hybrid_map *map)
+{
+	size_t bytes = array_size(map->nr_sets * reads_buckets(map), READS_BUCKET * sizeof(u32));
+	u32 *reads;
+
+	if (READ_ONCE(map->reads))
+		return 0;
+	reads = vzalloc(bytes);
+	if (!reads)
+		return -ENOMEM;
+	if (cmpxchg(&map->reads, NULL, reads))
+		vfree(reads);	/* another volume's opening was faster */
+	else
+		WRITE_ONCE(map->ram, map->ram + bytes);
+	return 0;
+}
+
+bool hybrid_set_read_again(const struct hybrid_map *map, const struct hybrid_set *s, u64 key,
+			   u32 granule)
+{
+	u32 fingerprint = hybrid_key_fingerprint(key), buckets = reads_buckets(map), seen, n;
+	u32 part = BIT(granule * READS_PARTS / max_t(u32, map->g->granules, READS_PARTS));
+	u32 *entry = READ_ONCE(map->reads);
+
+	lockdep_assert_held(&s->lock);
+	if (!entry)
+		return true;
+	entry += ((s - map->set) * buckets + ((fingerprint & U16_MAX) * buckets >> 16)) *
+		 READS_BUCKET;
+	for (n = 0; n < READS_BUCKET - 1; n++)
+		if (entry[n] >> 16 == fingerprint >> 16)
+			break;
+	seen = entry[n] >> 16 == fingerprint >> 16 ? entry[n] : fingerprint & ~U16_MAX;
+	memmove(entry + 1, entry, n * sizeof(*entry));
+	entry[0] = seen | part;
+	return seen & part;
 }
 
 int hybrid_set_alloc(const struct hybrid_map *map, struct hybrid_set *s, u64 key)

@@ -143,12 +143,27 @@ struct hybrid_map {
 	struct hybrid_set *set;
 	void *arrays;
 	struct hybrid_policy_states *policy;	/* that of all sets, except during a change */
+	u32 *reads;		/* NULL, or first reads: hybrid_set_read_again() */
 	u64 ram, policy_ram;	/* bytes allocated */
 };
 
 /* May sleep.  Returns 0 or -ENOMEM. */
 int hybrid_map_create(struct hybrid_map *map, const struct hybrid_geometry *g);
 void hybrid_map_destroy(struct hybrid_map *map);
+
+/*
+ * Allocates memory of first reads for all sets, 4 bytes for each block.  Once is enough, and two
+ * callers at a time do no harm.  May sleep.  Returns 0 or -ENOMEM.
+ */
+int hybrid_map_remember_reads(struct hybrid_map *map);
+
+/*
+ * Was @granule of the block of @key read not long ago, as far as this function was told?  It
+ * remembers this read.  Without memory of first reads, every read counts as a second one.  Caller
+ * holds the set's lock.
+ */
+bool hybrid_set_read_again(const struct hybrid_map *map, const struct hybrid_set *s, u64 key,
+			   u32 granule);
 
 /* Bytes that a map of that geometry takes, with the state of @policy. */
 u64 hybrid_map_ram(const struct hybrid_geometry *g, const struct hybrid_policy_type *policy);

@@ -1282,10 +1282,29 @@ static void second_read_beside_an_ssd(void **state)
 	assert_true(sectors_of(ORIGIN, false) >= BLOCK);
 }
 
-/* A policy that remembers no reads would cache nothing then: it caches the first. */
+/* Read in passes, as much data as the cache holds enters with the second one, in single granules. */
+static void second_pass_beside_an_ssd(void **state)
+{
+	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
+	u32 blocks, pass, n, k, fills = 0;
+
+	small_pool(8 * MIB, HYBRID_MODE_WRITETHROUGH, &config);
+	hybrid_volume_set_origin(v, 0);
+	blocks = pool().blocks / 2;
+	for (pass = 0; pass < 2; pass++)
+		for (k = 0; k < 16; k++)
+			for (n = 0; n < blocks; n++)
+				fills += granule_moves(HYBRID_FILLS, n, (5 * k + 3 * n) % 16) * pass;
+	assert_true(fills > blocks * 16 * 9 / 10);
+	assert_true(status().counter[HYBRID_BYPASS_ONCE] >= blocks * 16);
+}
+
+/* Without memory of first reads, the first read is cached. */
 static void first_read_without_a_memory(void **state)
 {
 	hybrid_volume_set_origin(v, 0);
+	vfree(e->map.reads);
+	e->map.reads = NULL;
 	assert_int_equal(granule_moves(HYBRID_FILLS, 10, 2), 1);
 	assert_int_equal(sectors_of(ORIGIN, false), 8);
 }
@@ -1595,6 +1614,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(full_for_one_write, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(full_beside_an_ssd, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(second_read_beside_an_ssd, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(second_pass_beside_an_ssd, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(first_read_without_a_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(part_of_a_granule_beside_an_ssd, setup, teardown),
 		cmocka_unit_test_setup_teardown(drain_in_batches, setup_disks, teardown),
