@@ -2,12 +2,13 @@
 /*
  * Carries out the engine's actions.
  *
- * Completions, wake-ups and direct flushes are carried out where they arise.  Actions that
- * may sleep go to a queue: to that of their volume if they need an origin or submit a
- * user's bio, otherwise to the pool's.  So an origin with a full request queue holds up no
- * other volume, and neither does a user whose cgroup the block layer makes wait.  Each queue
+ * Completions, wake-ups, small copies and direct flushes are carried out where they arise.  A
+ * direct transfer is submitted in map() by the user whose bio needs it, if there is memory.
+ * Other actions may sleep and go to a queue: to that of their volume if they need an origin or
+ * submit a user's bio, otherwise to the pool's.  So an origin with a full request queue holds up
+ * no other volume, and neither does a user whose cgroup the block layer makes wait.  Each queue
  * has one work item.  Operations that ended return through the pool's queue, except for direct
- * flushes that have succeeded.
+ * ones that have succeeded.
  *
  * The pool's work item and the tick have a workqueue of their own.  Volumes' items may
  * occupy theirs for as long as their origins take: all kworkers that it runs at once, or
@@ -16,7 +17,8 @@
  * Forward progress: a transfer needs one struct transfer, and bios one after
  * the other, each submitted before the next is allocated.  All come from
  * mempools of the queue, and return to them from interrupt context.  So an origin that
- * does not answer keeps nothing that the pool or another volume needs.
+ * does not answer keeps nothing that the pool or another volume needs.  Only map()
+ * takes several bios at once, and never waits for one.
  */
 #include <linux/bio.h>
 #include <linux/blk-cgroup.h>
@@ -35,6 +37,9 @@
 /* Of each queue. */
 #define MIN_BIOS	2
 #define MIN_TRANSFERS	4
+
+/* Copies of so many sectors are made where they arise, in any context. */
+#define MAX_DIRECT_COPY	32
 
 /* One operation on its way through the devices. */
 struct transfer {
@@ -190,6 +195,20 @@ static void queue_end(struct hybrid_pool *pool, struct hybrid_op *op)
 	spin_unlock_irqrestore(&q->lock, flags);
 }
 
+/* Tells the engine, in any context, that a direct operation has succeeded. */
+static void end_direct(struct hybrid_pool *pool, struct hybrid_op *op)
+{
+	struct hybrid_actions acts;
+
+	hybrid_actions_init(&acts);
+	/* One of the actions may end a user's bio, which may be the pool's last: see end_miss(). */
+	rcu_read_lock();
+	hybrid_call_op_done(pool, op, &acts);
+	hybrid_run(pool, &acts);
+	hybrid_tick_kick(pool);
+	rcu_read_unlock();
+}
+
 static void transfer_put(struct transfer *t)
 {
 	struct hybrid_pool *pool = t->q->pool;
@@ -204,7 +223,10 @@ static void transfer_put(struct transfer *t)
 		return;
 	}
 	mempool_free(t, &t->q->transfers);
-	queue_end(pool, op);
+	if (op->direct && !op->error_cache && !op->error_origin)
+		end_direct(pool, op);
+	else
+		queue_end(pool, op);
 }
 
 /*
@@ -287,25 +309,38 @@ static void submit_for(struct bio *bio, struct hybrid_io *user)
 	dm_submit_bio_remap(from, bio);
 }
 
+/* A bio of a transfer with up to @count sectors of its data, from @from on.  NULL: no memory. */
+static struct bio *data_bio(struct transfer *t, bool origin, blk_opf_t opf, u64 sector, u32 from,
+			    u32 count, gfp_t gfp)
+{
+	struct block_device *bdev = op_bdev(t->q->pool, t->op, origin);
+	struct bio *bio;
+
+	bio = bio_alloc_bioset(bdev, bio_max_segs(DIV_ROUND_UP(count, PAGE_SECTORS) + 1), opf, gfp,
+			       &t->q->bios);
+	if (!bio)
+		return NULL;
+	bio->bi_iter.bi_sector = sector;
+	bio->bi_private = t;
+	bio->bi_end_io = origin ? end_origin_bio : end_cache_bio;
+	fill_bio(bio, t->op, from, count);
+	atomic_inc(&t->pending);
+	return bio;
+}
+
 static void submit_data(struct transfer *t, bool origin, blk_opf_t opf, u64 sector, u32 from,
 			u32 count)
 {
-	struct block_device *bdev = op_bdev(t->q->pool, t->op, origin);
 	struct bio *bio;
 	u32 n;
 
 	/* A flush has no data, but goes out once. */
 	do {
-		bio = bio_alloc_bioset(bdev, bio_max_segs(DIV_ROUND_UP(count, PAGE_SECTORS) + 1),
-				       opf, GFP_NOIO, &t->q->bios);
-		bio->bi_iter.bi_sector = sector;
-		bio->bi_private = t;
-		bio->bi_end_io = origin ? end_origin_bio : end_cache_bio;
-		n = fill_bio(bio, t->op, from, count);
+		bio = data_bio(t, origin, opf, sector, from, count, GFP_NOIO);
+		n = bio_sectors(bio);
 		sector += n;
 		from += n;
 		count -= n;
-		atomic_inc(&t->pending);
 		submit_for(bio, t->op->user);
 	} while (count);
 }
@@ -382,15 +417,22 @@ static void submit_segments(struct transfer *t)
 	}
 }
 
+static void begin_transfer(struct transfer *t, struct hybrid_queue *q, struct hybrid_op *op)
+{
+	t->q = q;
+	t->op = op;
+	t->wait = NULL;
+	t->begun = ktime_get();
+	op->error_cache = 0;
+	op->error_origin = 0;
+	atomic_set(&t->pending, 1);
+}
+
 /* Submits the bios of a TRANSFER, META, FLUSH or DISCARD.  Drops the first reference. */
 static void submit_transfer(struct transfer *t)
 {
 	struct hybrid_op *op = t->op;
 
-	op->error_cache = 0;
-	op->error_origin = 0;
-	t->begun = ktime_get();
-	atomic_set(&t->pending, 1);
 	if (op->type == HYBRID_OP_FLUSH)
 		submit_data(t, op->origin, REQ_OP_WRITE | REQ_PREFLUSH | AWAITED, 0, 0, 0);
 	else if (op->type == HYBRID_OP_DISCARD)
@@ -405,10 +447,48 @@ static void start_transfer(struct hybrid_pool *pool, struct hybrid_op *op)
 	struct hybrid_queue *q = op_queue(pool, op);
 	struct transfer *t = mempool_alloc(&q->transfers, GFP_NOIO);
 
-	t->q = q;
-	t->op = op;
-	t->wait = NULL;
+	begin_transfer(t, q, op);
 	submit_transfer(t);
+}
+
+/*
+ * Submits a direct transfer in map(), as far as that takes no sleep: with all bios at once, of one
+ * segment each.  Returns false, and has done nothing, if there is no memory.
+ */
+static bool start_direct(struct hybrid_pool *pool, struct hybrid_op *op)
+{
+	const gfp_t gfp = GFP_NOWAIT | __GFP_NOWARN;
+	struct bio_list bios = BIO_EMPTY_LIST;
+	struct hybrid_queue *q = op_queue(pool, op);
+	struct transfer *t = mempool_alloc(&q->transfers, gfp);
+	const struct hybrid_segment *seg;
+	struct bio *bio;
+	u32 i;
+
+	if (!t)
+		return false;
+	begin_transfer(t, q, op);
+	for (i = 0; i < op->nr_segments; i++) {
+		seg = &op->segments[i];
+		bio = data_bio(t, seg->origin, op_opf(op), seg->sector, seg->offset, seg->count,
+			       gfp);
+		if (bio)
+			bio_list_add(&bios, bio);
+		if (!bio || bio_sectors(bio) < seg->count)
+			goto busy;
+	}
+	if (op->io)
+		copy_bio(op->io, op->buffer, op->buffer_offset, false);
+	while ((bio = bio_list_pop(&bios)))
+		submit_for(bio, op->user);
+	transfer_put(t);
+	return true;
+
+busy:
+	while ((bio = bio_list_pop(&bios)))
+		bio_put(bio);
+	mempool_free(t, &q->transfers);
+	return false;
 }
 
 static void end_transfer(struct hybrid_op *op)
@@ -424,12 +504,10 @@ static int do_op(struct hybrid_engine *e, struct hybrid_op *op)
 {
 	DECLARE_COMPLETION_ONSTACK(wait);
 	struct hybrid_pool *pool = hybrid_engine_context(e);
-	struct transfer t = {
-		.q = op_queue(pool, op),
-		.op = op,
-		.wait = &wait,
-	};
+	struct transfer t;
 
+	begin_transfer(&t, op_queue(pool, op), op);
+	t.wait = &wait;
 	hybrid_trace_op(pool, op);
 	submit_transfer(&t);
 	wait_for_completion_io(&wait);
@@ -501,6 +579,101 @@ static void complete_user(struct hybrid_op *op)
 	bio->bi_status = errno_to_blk_status(op->io->error);
 	bio_endio(bio);
 }
+
+/* ---- actions, where they arise ---------------------------------------------- */
+
+static void enqueue(struct hybrid_queue *q, struct hybrid_op *op)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&q->lock, flags);
+	list_add_tail(&op->link, &q->todo);
+	queue_work(q->wq, &q->work);
+	spin_unlock_irqrestore(&q->lock, flags);
+}
+
+static void end_direct_flush(struct bio *bio)
+{
+	struct hybrid_pool *pool = container_of(bio, struct hybrid_pool, flush_bio);
+	struct hybrid_op *op = bio->bi_private;
+
+	op->error_cache = bio->bi_status ? bio_error(bio, bio->bi_status) : 0;
+	bio_uninit(bio);
+	if (op->error_cache) {
+		queue_end(pool, op);
+		return;
+	}
+	end_direct(pool, op);
+}
+
+/*
+ * Submits a flush that a user waits for, in the user's context.  It serves the whole pool: other
+ * commits wait for it.  So the limits of that user's cgroup do not apply to it.
+ */
+static void submit_direct_flush(struct hybrid_pool *pool, struct hybrid_op *op)
+{
+	struct bio *bio = &pool->flush_bio;
+
+	bio_init(bio, pool->bdev, NULL, 0, REQ_OP_WRITE | REQ_PREFLUSH | AWAITED);
+	bio_associate_blkg_from_css(bio, blkcg_root_css);
+	bio->bi_private = op;
+	bio->bi_end_io = end_direct_flush;
+	submit_bio(bio);
+}
+
+/* Carries out an operation that needs no sleep; queues any other. */
+static void dispatch(struct hybrid_pool *pool, struct hybrid_op *op, struct hybrid_actions *acts)
+{
+	switch (op->type) {
+	case HYBRID_OP_COMPLETE:
+		complete_user(op);
+		break;
+	case HYBRID_OP_WAKE:
+		op->waiter->done(op->waiter);
+		break;
+	case HYBRID_OP_COPY_OUT:
+		if (op->count > MAX_DIRECT_COPY) {
+			enqueue(&pool->queue, op);
+			break;
+		}
+		copy_bio(op->io, op->buffer, op->buffer_offset, true);
+		hybrid_call_op_done(pool, op, acts);
+		break;
+	case HYBRID_OP_FLUSH:
+		if (op->direct) {
+			submit_direct_flush(pool, op);
+			break;
+		}
+		fallthrough;
+	default:
+		enqueue(op_queue(pool, op), op);
+	}
+}
+
+void hybrid_run(struct hybrid_pool *pool, struct hybrid_actions *acts)
+{
+	struct hybrid_op *op;
+
+	while ((op = hybrid_actions_pop(acts)))
+		dispatch(pool, op, acts);
+}
+
+/*
+ * The same in map().  The user of @v whose bio it is submits direct transfers of that volume, and
+ * waits for its devices, not for a worker.
+ */
+static void run_in_map(struct hybrid_pool *pool, const struct hybrid_volume *v,
+		       struct hybrid_actions *acts)
+{
+	struct hybrid_op *op;
+
+	while ((op = hybrid_actions_pop(acts)))
+		if (op->type != HYBRID_OP_TRANSFER || !op->direct || op->volume != v ||
+		    !start_direct(pool, op))
+			dispatch(pool, op, acts);
+}
+
+/* ---- map() and end_io() ---------------------------------------------------- */
 
 /*
  * Write-zeroes of part of a granule become a write of the zero page.  A bio that begins or ends
@@ -619,7 +792,7 @@ static noinline int map_miss(struct hybrid_pool *pool, struct hybrid_bio *b, str
 		r = DM_MAPIO_REMAPPED;
 	}
 	/* A bio that was not remapped may have ended; dm tells its user after this has returned. */
-	hybrid_run(pool, &acts);
+	run_in_map(pool, b->io.volume, &acts);
 	hybrid_tick_kick(pool);
 	return r;
 }
@@ -686,80 +859,6 @@ int hybrid_end_bio(struct dm_target *ti, struct bio *bio, blk_status_t *status)
 
 /* ---- queues --------------------------------------------------------------- */
 
-static void enqueue(struct hybrid_queue *q, struct hybrid_op *op)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(&q->lock, flags);
-	list_add_tail(&op->link, &q->todo);
-	queue_work(q->wq, &q->work);
-	spin_unlock_irqrestore(&q->lock, flags);
-}
-
-static void end_direct_flush(struct bio *bio)
-{
-	struct hybrid_pool *pool = container_of(bio, struct hybrid_pool, flush_bio);
-	struct hybrid_op *op = bio->bi_private;
-	struct hybrid_actions acts;
-
-	op->error_cache = bio->bi_status ? bio_error(bio, bio->bi_status) : 0;
-	bio_uninit(bio);
-	if (op->error_cache) {
-		queue_end(pool, op);
-		return;
-	}
-	hybrid_actions_init(&acts);
-	/* One of the actions ends the user's bio, which may be the pool's last: see end_miss(). */
-	rcu_read_lock();
-	hybrid_call_op_done(pool, op, &acts);
-	hybrid_run(pool, &acts);
-	rcu_read_unlock();
-}
-
-/*
- * Submits a flush that a user waits for, in the user's context.  It serves the whole pool: other
- * commits wait for it.  So the limits of that user's cgroup do not apply to it.
- */
-static void submit_direct_flush(struct hybrid_pool *pool, struct hybrid_op *op)
-{
-	struct bio *bio = &pool->flush_bio;
-
-	bio_init(bio, pool->bdev, NULL, 0, REQ_OP_WRITE | REQ_PREFLUSH | AWAITED);
-	bio_associate_blkg_from_css(bio, blkcg_root_css);
-	bio->bi_private = op;
-	bio->bi_end_io = end_direct_flush;
-	submit_bio(bio);
-}
-
-/* Carries out an operation that needs no sleep; queues any other. */
-static void dispatch(struct hybrid_pool *pool, struct hybrid_op *op)
-{
-	switch (op->type) {
-	case HYBRID_OP_COMPLETE:
-		complete_user(op);
-		break;
-	case HYBRID_OP_WAKE:
-		op->waiter->done(op->waiter);
-		break;
-	case HYBRID_OP_FLUSH:
-		if (op->direct) {
-			submit_direct_flush(pool, op);
-			break;
-		}
-		fallthrough;
-	default:
-		enqueue(op_queue(pool, op), op);
-	}
-}
-
-void hybrid_run(struct hybrid_pool *pool, struct hybrid_actions *acts)
-{
-	struct hybrid_op *op;
-
-	while ((op = hybrid_actions_pop(acts)))
-		dispatch(pool, op);
-}
-
 /* In process context, from the queue that the operation belongs to. */
 static void carry_out(struct hybrid_pool *pool, struct hybrid_op *op, struct hybrid_actions *acts)
 {
@@ -781,7 +880,7 @@ static void carry_out(struct hybrid_pool *pool, struct hybrid_op *op, struct hyb
 		hybrid_call_op_done(pool, op, acts);
 		break;
 	default:
-		dispatch(pool, op);
+		dispatch(pool, op, acts);
 	}
 }
 
@@ -801,7 +900,7 @@ static void run_in_worker(struct hybrid_pool *pool, struct hybrid_actions *acts)
 	while ((op = hybrid_actions_pop(acts))) {
 		if (op->type == HYBRID_OP_COMPLETE || op->type == HYBRID_OP_WAKE ||
 		    op_queue(pool, op) != &pool->queue || gives_way(pool, op))
-			dispatch(pool, op);
+			dispatch(pool, op, acts);
 		else
 			carry_out(pool, op, acts);
 		cond_resched();

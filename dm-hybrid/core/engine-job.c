@@ -546,6 +546,7 @@ void hybrid_fill_start(struct hybrid_engine *e, struct hybrid_job *job, struct h
 	list_add_tail(&job->link, &s->jobs);
 	stall_read_begins(job->volume);
 	hybrid_job_transfer(job, false, fill_read);
+	job->op.direct = true;
 	/* A write is no reader: if the pool fails, it may end before the fill. */
 	if (io->type == HYBRID_IO_READ) {
 		list_add_tail(&io->link, &job->readers);
@@ -668,6 +669,7 @@ static void fill_write(struct hybrid_engine *e, struct hybrid_job *job,
 	if (job->parts.one_by_one)
 		job->parts.now &= e->map.granules << first;
 	hybrid_job_transfer(job, true, fill_written);
+	job->op.direct = true;
 	hybrid_job_cache_segments(e, job, job->parts.now);
 	act(acts, &job->op);
 }
@@ -780,6 +782,7 @@ void hybrid_staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct
 	job->written = written;
 	INIT_LIST_HEAD(&job->link);
 	hybrid_job_transfer(job, write, write ? staged_write_done : staged_cache_read);
+	job->op.direct = true;
 	job->op.user = io;
 	staged_segments(e, job, false);
 	if (write) {

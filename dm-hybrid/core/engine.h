@@ -54,7 +54,8 @@ enum hybrid_op_type {
 	 * Transfer op->segments between op->buffer and the devices, all in parallel.  If
 	 * op->io is set, write is set too: first copy that io's data into the buffer at
 	 * op->buffer_offset.  op->user, if set, is the I/O that caused the transfer; it does
-	 * not end before the transfer.  Ends with hybrid_engine_op_done().
+	 * not end before the transfer.  Ends with hybrid_engine_op_done(); with op->direct this may
+	 * be called in any context if the transfer has succeeded.
 	 */
 	HYBRID_OP_TRANSFER,
 	/*
@@ -106,7 +107,7 @@ struct hybrid_op {
 	bool write;
 	bool origin;
 	bool fua;
-	bool direct;			/* FLUSH: see HYBRID_OP_FLUSH */
+	bool direct;			/* FLUSH, TRANSFER: see there */
 	u8 nr_segments;
 	/* Results, set by the caller that carries the operation out: 0 or -errno */
 	int error_cache, error_origin;
