@@ -151,7 +151,8 @@ def test_man_page_explains_every_counter(build):
         names = re.findall(r"\bX\((\w+)\)", " ".join(words))
         rows = re.findall(r"^(\w+)\n\t(\S.*)\n\n", part, re.M)
         assert len(words) == 2 and sorted(names) == sorted(name for name, _ in rows)
-    text = "Reads not cached because the pool's endurance is used up, and their blocks were not asked for before."
+    text = "First reads of granules, not cached because the origin does not seek; or reads of blocks that the policy " \
+           "does not remember, while the pool's endurance is used up."
     assert f"\n\t{text}" in section
 
 
