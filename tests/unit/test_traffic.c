@@ -1253,7 +1253,7 @@ static u64 granule_moves(enum hybrid_counter c, u32 block, u32 granule)
 
 /*
  * If the origin does not seek, the first read of data leaves the cache alone, and the second caches
- * what it reads and no more.
+ * the granules that it reads, and no others.
  */
 static void second_read_beside_an_ssd(void **state)
 {
