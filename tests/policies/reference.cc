@@ -16,6 +16,7 @@
  *            version (libCacheSim, S3FIFO.c)
  *   c2q      Clock2Q+, arXiv 2511.21958, with two bits for each block in the main clock;
  *            filled in the same way
+ *   (both remember evicted blocks as the kernel's: see Ghost)
  *   arc      Megiddo, Modha: ARC, a self-tuning, low overhead replacement cache.
  *            FAST'03, figure 4
  */
@@ -27,6 +28,7 @@
 #include <list>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 using Key = uint64_t;
@@ -146,8 +148,34 @@ struct Sieve : Policy {
 	}
 };
 
+/*
+ * Blocks that left the small queue, in two halves: when one is full, the other is forgotten.  In the
+ * papers it is a queue (dm-hybrid/policy/ghost.h).
+ */
+struct Ghost {
+	size_t most, added = 0;
+	std::unordered_set<Key> half[2];
+	int young = 0;
+
+	explicit Ghost(size_t share) : most(share / 2 + 1) {}
+
+	void add(Key k)
+	{
+		if (added == most) {
+			young = !young;
+			added = 0;
+			half[young].clear();
+		}
+		added += half[young].insert(k).second;
+	}
+
+	/* Forgets @k, if it is known. */
+	bool take(Key k) { return half[0].erase(k) + half[1].erase(k); }
+};
+
 struct S3Fifo : Policy {
-	Queue small, main, ghost;
+	Queue small, main;
+	Ghost ghost{ capacity * 9 / 10 };
 	std::unordered_map<Key, int> freq;
 	bool evicted = false;
 
@@ -175,7 +203,7 @@ struct S3Fifo : Policy {
 
 			if (freq[t] <= 1) {
 				freq.erase(t);
-				remember(t);
+				ghost.add(t);
 				return true;
 			}
 			freq[t] = 0;
@@ -186,17 +214,7 @@ struct S3Fifo : Policy {
 		return false;
 	}
 
-	void remember(Key k)
-	{
-		if (!ghost_share())
-			return;
-		if (ghost.size() == ghost_share())
-			ghost.pop();
-		ghost.push(k);
-	}
-
 	size_t small_share() const { return ::small_share(capacity); }
-	size_t ghost_share() const { return capacity * 9 / 10; }
 
 	bool access(Key k) override
 	{
@@ -210,8 +228,7 @@ struct S3Fifo : Policy {
 				evict_main();
 		}
 		freq[k] = 0;
-		if (ghost.has(k)) {
-			ghost.drop(k);
+		if (ghost.take(k)) {
 			main.push(k);
 		} else if (!evicted && small.size() >= small_share()) {
 			main.push(k);
@@ -228,14 +245,13 @@ struct Clock2QPlus : Policy {
 	std::list<Entry> small, clock;	/* the clock's hand is at its end */
 	struct Place { bool in_small; std::list<Entry>::iterator at; };
 	std::unordered_map<Key, Place> where;
-	Queue ghost;
+	Ghost ghost{ capacity * 9 / 10 };
 	uint64_t arrivals = 0;
 	bool evicted = false;
 
 	using Policy::Policy;
 
 	size_t small_share() const { return ::small_share(capacity); }
-	size_t ghost_share() const { return capacity * 9 / 10; }
 	size_t window() const { return small_share() / 2; }
 
 	void to_clock(Key k)
@@ -270,11 +286,7 @@ struct Clock2QPlus : Policy {
 				continue;
 			}
 			where.erase(e.key);
-			if (ghost_share()) {
-				if (ghost.size() == ghost_share())
-					ghost.pop();
-				ghost.push(e.key);
-			}
+			ghost.add(e.key);
 			return;
 		}
 		evict_clock();
@@ -297,8 +309,7 @@ struct Clock2QPlus : Policy {
 			evicted = true;
 			evict();
 		}
-		if (ghost.has(k)) {
-			ghost.drop(k);
+		if (ghost.take(k)) {
 			to_clock(k);
 		} else if (!evicted && small.size() >= small_share()) {
 			to_clock(k);
