@@ -184,21 +184,20 @@ static u32 reads_buckets(const struct hybrid_map *map)
 	return DIV_ROUND_UP(map->set_size, READS_BUCKET);
 }
 
-int hybrid_map_remember_reads(struct hybrid_map *map)
+void hybrid_map_remember_reads(struct hybrid_map *map)
 {
 	size_t bytes = array_size(map->nr_sets * reads_buckets(map), READS_BUCKET * sizeof(u32));
 	u32 *reads;
 
 	if (READ_ONCE(map->reads))
-		return 0;
+		return;
 	reads = vzalloc(bytes);
 	if (!reads)
-		return -ENOMEM;
+		return;
 	if (cmpxchg(&map->reads, NULL, reads))
 		vfree(reads);	/* another volume's opening was faster */
 	else
 		WRITE_ONCE(map->ram, map->ram + bytes);
-	return 0;
 }
 
 bool hybrid_set_read_again(const struct hybrid_map *map, const struct hybrid_set *s, u64 key,

@@ -152,10 +152,10 @@ int hybrid_map_create(struct hybrid_map *map, const struct hybrid_geometry *g);
 void hybrid_map_destroy(struct hybrid_map *map);
 
 /*
- * Allocates memory of first reads for all sets, 4 bytes for each block.  Once is enough, and two
- * callers at a time do no harm.  May sleep.  Returns 0 or -ENOMEM.
+ * Allocates memory of first reads for all sets, 4 bytes for each block, if there is that much.
+ * Once is enough, and two callers at a time do no harm.  May sleep.
  */
-int hybrid_map_remember_reads(struct hybrid_map *map);
+void hybrid_map_remember_reads(struct hybrid_map *map);
 
 /*
  * Was @granule of the block of @key read not long ago, as far as this function was told?  It
