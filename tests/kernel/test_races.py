@@ -76,18 +76,25 @@ def hanging_commit(s):
     return user
 
 
-def kept_writes(s, point="end_miss", steps=("W:8:8:b", "W:16:8:c")) -> Pause:
+def kept_writes(s, point="end_miss", writers=2) -> Pause:
     """Two FUA writes that reach the cache device; then the one joins the commit that the other has
-    started. Who ends them is neither their user nor an interrupt: the task that lets the device go on."""
+    started. Who ends them is neither their user nor an interrupt: the task that lets the device go on.
+    If the commit ends before the other write does, the next two try it."""
     dev = hanging_cache(s)
-    users = [step(s, dev, text) for text in steps]
-    at_the_cache(s, len(users))
-    pause = Pause(s.guest, point)
-    s.go_on = s.guest.run_bg("dmsetup message vssd 0 hang all off")
-    pause.reached()
-    for user in users:
-        user.wait(timeout=30)
-    return pause
+    for at in range(8, 128, 8 * writers):
+        users = [step(s, dev, f"W:{at + 8 * n}:8:b") for n in range(writers)]
+        at_the_cache(s, len(users))
+        pause = Pause(s.guest, point)
+        s.go_on = s.guest.run_bg("dmsetup message vssd 0 hang all off")
+        for user in users:
+            user.wait(timeout=30)
+        while pause.state == "armed" and s.go_on.poll() is None:
+            time.sleep(0.1)
+        if pause.state != "armed":
+            return pause
+        pause.release()
+        s.guest.dm_message("vssd", "hang", "write", "on")
+    raise AssertionError("nobody comes there")
 
 
 @pytest.mark.debug
@@ -115,7 +122,7 @@ def preemptible(tools, make_qemu_guest, disks):
 def test_unloading_waits_for_the_end_of_the_last_bio(preemptible):
     """What is left of end_miss() needs no pool, but the module."""
     s = preemptible
-    pause = kept_writes(s, "end_miss_returns", ["W:8:8:b"])
+    pause = kept_writes(s, "end_miss_returns", 1)
     assert pause.state == "held"
     removed(s).wait(timeout=60)
     unload = s.guest.run_bg("rmmod dm_hybrid_c2q && rmmod dm_hybrid")
