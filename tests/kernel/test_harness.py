@@ -343,6 +343,31 @@ def test_hddsim_is_a_disk(make_guest, disks):
         "hddsim", guest.run("stat -Lc %Hr:%Lr /dev/test/a").out.strip(), "0", *HDD.split()]
 
 
+def test_hddsim_shingled(make_guest, disks):
+    """64 bands of 4 MiB, a media cache of 2 MiB: rewrites of bands need no cleaning, random writes do."""
+    guest = make_guest(disks=disks("a", 256))
+    guest.dm_create("hdd", f"0 {guest.disks[0].sectors} hddsim /dev/test/a 0 {HDD} smr 4 2")
+    _, moved = modelled(guest, "hdd", "--rw=write", "--bs=1m", "--ioengine=psync", "--end_fsync=1")
+    assert moved["ws"] == guest.disks[0].sectors and moved["cleaned"] == 0
+    _, moved = modelled(guest, "hdd", "--rw=randwrite", "--bs=4k", "--ioengine=psync", "--number_ios=400",
+                        "--end_fsync=1")
+    # With 1 MiB in its log the drive begins to clean, and each band frees some 20 KiB.
+    assert moved["w"] == 400 and 15 < moved["cleaned"] <= 64
+    # Cleaning moves 8 MiB, at 150 MB/s.
+    assert moved["busy_ms"] > moved["cleaned"] * 8000 // 150
+    _, moved = modelled(guest, "hdd", "--rw=randread", "--bs=4k", "--ioengine=psync", "--number_ios=20",
+                        "--thinktime=1500ms", "--thinktime_blocks=19")
+    assert moved["cleaned"] > 0		# in the idle second
+    assert guest.run("dmsetup table hdd").out.split()[-3:] == ["smr", "4", "2"]
+
+
+@pytest.mark.parametrize("words", ["smr 4", "smr 0 2", "smr 4 1", "pmr 4 2", "smr 4 2 1"])
+def test_hddsim_refuses(make_guest, disks, words):
+    guest = make_guest(disks=disks("a", 16))
+    with pytest.raises(CommandError):
+        guest.dm_create("hdd", f"0 {guest.disks[0].sectors} hddsim /dev/test/a 0 {HDD} {words}")
+
+
 def test_ssdsim_is_an_ssd(make_guest, disks):
     guest = make_guest(disks=disks("a", 256))
     channels, read_us, write_us, read_mb, write_mb, _ = map(int, SSD.split())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * hddsim <dev> <start> <rpm> <MB/s> <settle us> <full stroke us> <queue depth>
- *	  <write cache KiB> <overhead us>
+ *	  <write cache KiB> <overhead us> [smr <band MiB> <media cache MiB>]
  *
  * The timing of a rotating disk with one actuator, over any device. The head's
  * position is a sector address plus the platter's angle, which is a function
@@ -11,8 +11,16 @@
  * drains it. Only time is modelled: data passes to the backing device when a
  * request completes. A "volatile" target below models the loss of a cache.
  *
+ * With smr, the tracks overlap like shingles, and the drive manages that by itself:
+ * a write goes to the end of a log, the media cache, unless it goes on with the
+ * rewrite of a whole band. To clean a band, the head reads all of it and its data in
+ * the log, and writes it again: always the band that has waited longest, in a second
+ * without a request, or when the media cache is full (Aghayev and Desnoyers,
+ * "Skylight: A Window on Shingled Disk Operation", FAST 2015). A read takes as long
+ * as if its data were in the band.
+ *
  * Status: r <reads> rs <sectors> w <writes> ws <sectors> f <flushes>
- *	   seeks <n> seq <n> busy_ms <n>
+ *	   seeks <n> seq <n> cleaned <bands> busy_ms <n>
  */
 #include <linux/hrtimer.h>
 #include <linux/kthread.h>
@@ -25,6 +33,11 @@
 #define READAHEAD_SECTORS	2048
 /* How late the thread may be for a queued request still to start on time. */
 #define LATE_NS			(3 * NSEC_PER_MSEC)
+/* How long a shingled disk has no request before it cleans bands. */
+#define IDLE_JIFFIES		HZ
+#define MAX_BANDS		1000000
+#define NOWHERE			((sector_t)-1)
+#define LARGEST_WRITE		(BIO_MAX_VECS * PAGE_SECTORS)
 
 struct request {
 	struct list_head list;
@@ -32,13 +45,23 @@ struct request {
 	sector_t sector;
 	unsigned int count;
 	bool write;
+	bool rewrites;		/* goes to its band, not to the media cache */
 	u64 born;
+};
+
+struct band {
+	sector_t rewritten;	/* end of the rewrite so far, or NOWHERE; under hdd::lock */
+	struct list_head list;	/* in hdd::dirty: it must be cleaned */
+	u64 cached;		/* sectors in the media cache */
 };
 
 struct hdd {
 	struct td_dev td;
 
 	u64 args[7];		/* as given, for the table */
+	u64 smr_args[2];
+	u64 band_sectors;	/* of a shingled disk; see also bands */
+	u64 media_sectors;
 	u64 rev_ns, settle_ns, full_ns, overhead_ns;
 	u64 track_sectors, tracks;
 	u64 queue_depth;
@@ -57,7 +80,10 @@ struct hdd {
 	sector_t ra_end;	/* look-ahead has read to here ... */
 	u64 ra_ns;		/* ... at this time */
 	bool ra_valid;
-	u64 seeks, sequential, busy_ns;
+	struct band *bands;
+	struct list_head dirty;	/* bands, the oldest first */
+	u64 media_head, media_used;
+	u64 seeks, sequential, cleaned, busy_ns;
 
 	wait_queue_head_t wait;
 	struct task_struct *thread;
@@ -68,17 +94,42 @@ static u64 transfer_ns(struct hdd *h, u64 count)
 	return div64_u64(count * h->rev_ns, h->track_sectors);
 }
 
-/* When does a media access finish whose arm movement starts at @now? */
-static u64 media_finish(struct hdd *h, u64 now, struct request *rq, bool *seek)
+static struct band *band_of(struct hdd *h, sector_t sector)
+{
+	return &h->bands[div64_u64(sector, h->band_sectors)];
+}
+
+/* Does this write go on with the rewrite of a band, or begin one? Called in order of arrival. */
+static bool arrives_in_order(struct hdd *h, struct request *rq)
+{
+	struct band *band = band_of(h, rq->sector);
+	u64 offset;
+
+	lockdep_assert_held(&h->lock);
+	div64_u64_rem(rq->sector, h->band_sectors, &offset);
+	if (offset && rq->sector != band->rewritten)
+		return false;
+	band->rewritten = rq->sector + rq->count;
+	return true;
+}
+
+/* The place on the platter: the media cache follows the last band. */
+static sector_t place(struct hdd *h, struct request *rq)
+{
+	return rq->write && !rq->rewrites ? h->td.ti->len + h->media_head : rq->sector;
+}
+
+/* When does an access to @sector finish whose arm movement starts at @now? */
+static u64 media_finish(struct hdd *h, u64 now, sector_t sector, u64 count, bool *seek)
 {
 	u64 from, to, distance, offset, angle, target, rotation, ignored;
 
 	*seek = false;
-	if (rq->sector == h->head && now == h->head_ns)
-		return now + transfer_ns(h, rq->count);
+	if (sector == h->head && now == h->head_ns)
+		return now + transfer_ns(h, count);
 
 	from = div64_u64_rem(h->head, h->track_sectors, &ignored);
-	to = div64_u64_rem(rq->sector, h->track_sectors, &offset);
+	to = div64_u64_rem(sector, h->track_sectors, &offset);
 	distance = from > to ? from - to : to - from;
 	if (distance) {
 		/* settle + (full - settle) * sqrt(distance / tracks) */
@@ -92,7 +143,7 @@ static u64 media_finish(struct hdd *h, u64 now, struct request *rq, bool *seek)
 	rotation = target >= angle ? target - angle : h->rev_ns - angle + target;
 	if (rotation)
 		*seek = true;
-	return now + rotation + transfer_ns(h, rq->count);
+	return now + rotation + transfer_ns(h, count);
 }
 
 /* The same for a read that the look-ahead has covered or will cover; 0 for other requests. */
@@ -117,7 +168,7 @@ static u64 request_finish(struct hdd *h, u64 now, struct request *rq, bool *seek
 	 */
 	if (rq->born <= h->head_ns && now < h->head_ns + LATE_NS)
 		now = h->head_ns;
-	return media_finish(h, now, rq, seek);
+	return media_finish(h, now, place(h, rq), rq->count, seek);
 }
 
 static void sleep_until(u64 due)
@@ -218,8 +269,72 @@ static void leave_cache(struct hdd *h, struct request *done)
 		submit_bio_noacct(bio);
 }
 
+static u64 access(struct hdd *h, u64 now, sector_t sector, u64 count)
+{
+	bool seek;
+
+	h->head_ns = media_finish(h, now, sector, count, &seek);
+	h->head = sector + count;
+	return h->head_ns;
+}
+
+static void set_clean(struct hdd *h, struct band *band)
+{
+	h->media_used -= band->cached;
+	band->cached = 0;
+	list_del_init(&band->list);
+}
+
+static void clean_oldest_band(struct hdd *h)
+{
+	struct band *band = list_first_entry(&h->dirty, struct band, list);
+	sector_t start = (band - h->bands) * h->band_sectors;
+	u64 count = min_t(u64, h->band_sectors, h->td.ti->len - start);
+	u64 begun = ktime_get_ns(), now = begun;
+
+	if (band->cached)
+		now = access(h, now, h->td.ti->len, band->cached);
+	now = access(h, now, start, count);
+	now = access(h, now, start, count);
+	h->ra_valid = false;
+	h->busy_ns += now - begun;
+	h->cleaned++;
+	set_clean(h, band);
+	spin_lock_irq(&h->lock);
+	band->rewritten = NOWHERE;
+	spin_unlock_irq(&h->lock);
+	sleep_until(now);
+}
+
+static void write_to_media_cache(struct hdd *h, struct band *band, u64 count)
+{
+	h->media_head += count;
+	if (h->media_head >= h->media_sectors)
+		h->media_head = 0;
+	h->media_used += count;
+	band->cached += count;
+}
+
+static void write_shingled(struct hdd *h, struct request *rq)
+{
+	struct band *band = band_of(h, rq->sector);
+	sector_t end = rq->sector + rq->count;
+	u64 offset;
+
+	div64_u64_rem(end, h->band_sectors, &offset);
+	if (rq->rewrites && (!offset || end == h->td.ti->len)) {
+		set_clean(h, band);
+		return;
+	}
+	if (!rq->rewrites)
+		write_to_media_cache(h, band, rq->count);
+	if (list_empty(&band->list))
+		list_add_tail(&band->list, &h->dirty);
+}
+
 static void serve(struct hdd *h, struct request *rq, u64 now)
 {
+	sector_t sector = place(h, rq);
 	bool seek, merged;
 	u64 finish = request_finish(h, now, rq, &seek);
 
@@ -232,11 +347,13 @@ static void serve(struct hdd *h, struct request *rq, u64 now)
 	 * A request that was queued in time and continues the one before costs
 	 * no command overhead: the block layer would have merged the two.
 	 */
-	merged = rq->sector == h->head && rq->born <= h->head_ns;
+	merged = sector == h->head && rq->born <= h->head_ns;
 	sleep_until(finish + (rq->bio && !merged ? h->overhead_ns : 0));
 
-	h->head = rq->sector + rq->count;
+	h->head = sector + rq->count;
 	h->head_ns = finish;
+	if (h->bands && rq->write)
+		write_shingled(h, rq);
 	h->ra_valid = !rq->write;
 	h->ra_end = h->head;
 	h->ra_ns = finish;
@@ -266,9 +383,25 @@ static bool has_work(struct hdd *h)
 	return !list_empty(&h->host) || !list_empty(&h->destage) || !list_empty(&h->flushes);
 }
 
+static bool media_cache_is_full(struct hdd *h)
+{
+	return h->media_used + LARGEST_WRITE > h->media_sectors;
+}
+
+/* Waits for work; returns false after @patience jiffies without any if bands wait to be cleaned. */
+static bool wait_for_work(struct hdd *h, long patience)
+{
+	if (list_empty(&h->dirty)) {
+		wait_event_idle(h->wait, kthread_should_stop() || has_work(h));
+		return true;
+	}
+	return wait_event_idle_timeout(h->wait, kthread_should_stop() || has_work(h), patience);
+}
+
 static int hdd_thread(void *data)
 {
 	struct hdd *h = data;
+	long patience = IDLE_JIFFIES;
 
 	sched_set_fifo(current);
 	for (;;) {
@@ -276,9 +409,16 @@ static int hdd_thread(void *data)
 		bool flush;
 		u64 now;
 
-		wait_event_idle(h->wait, kthread_should_stop() || has_work(h));
+		if (!wait_for_work(h, patience)) {
+			clean_oldest_band(h);
+			patience = 0;
+			continue;
+		}
 		if (kthread_should_stop())
 			break;
+		patience = IDLE_JIFFIES;
+		if (!list_empty(&h->dirty) && media_cache_is_full(h))
+			clean_oldest_band(h);
 		spin_lock_irq(&h->lock);
 		now = ktime_get_ns();
 		flush = !list_empty(&h->flushes) && list_empty(&h->destage);
@@ -324,6 +464,7 @@ static int hdd_map(struct dm_target *ti, struct bio *bio)
 		if (rq->write) {
 			h->writes++;
 			h->write_sectors += rq->count;
+			rq->rewrites = !h->bands || arrives_in_order(h, rq);
 		} else {
 			h->reads++;
 			h->read_sectors += rq->count;
@@ -368,13 +509,51 @@ static int parse_model(struct dm_target *ti, struct hdd *h, char **argv)
 	return 0;
 }
 
+/* Of "smr <band MiB> <media cache MiB>". */
+static int parse_shingles(struct dm_target *ti, struct hdd *h, char **argv)
+{
+	u64 i, nr_bands;
+	int r;
+
+	if (strcmp(argv[0], "smr")) {
+		ti->error = "Only smr may follow";
+		return -EINVAL;
+	}
+	for (i = 0; i < ARRAY_SIZE(h->smr_args); i++) {
+		r = td_parse_u64(ti, argv[1 + i], 1, U32_MAX >> 11, &h->smr_args[i]);
+		if (r)
+			return r;
+	}
+	h->band_sectors = h->smr_args[0] << (20 - SECTOR_SHIFT);
+	h->media_sectors = h->smr_args[1] << (20 - SECTOR_SHIFT);
+	nr_bands = div64_u64(ti->len - 1, h->band_sectors) + 1;
+	if (h->media_sectors < 2 * LARGEST_WRITE || nr_bands > MAX_BANDS) {
+		ti->error = "Too many bands, or too small a media cache";
+		return -EINVAL;
+	}
+	/* No request crosses the border of a band. */
+	r = dm_set_target_max_io_len(ti, h->band_sectors);
+	if (r)
+		return r;
+	h->bands = kvcalloc(nr_bands, sizeof(*h->bands), GFP_KERNEL);
+	if (!h->bands) {
+		ti->error = "Cannot allocate the bands";
+		return -ENOMEM;
+	}
+	for (i = 0; i < nr_bands; i++) {
+		INIT_LIST_HEAD(&h->bands[i].list);
+		h->bands[i].rewritten = NOWHERE;
+	}
+	return 0;
+}
+
 static int hdd_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 {
 	struct hdd *h;
 	int r;
 
-	if (argc != 9) {
-		ti->error = "Nine arguments are needed";
+	if (argc != 9 && argc != 12) {
+		ti->error = "Nine or twelve arguments are needed";
 		return -EINVAL;
 	}
 	h = kzalloc(sizeof(*h), GFP_KERNEL);
@@ -387,12 +566,15 @@ static int hdd_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	INIT_LIST_HEAD(&h->host);
 	INIT_LIST_HEAD(&h->destage);
 	INIT_LIST_HEAD(&h->flushes);
+	INIT_LIST_HEAD(&h->dirty);
 	r = parse_model(ti, h, argv + 2);
+	if (!r && argc == 12)
+		r = parse_shingles(ti, h, argv + 9);
 	if (r)
-		goto free_hdd;
+		goto free_bands;
 	r = td_dev_init(&h->td, ti, argv, sizeof(struct td_io));
 	if (r)
-		goto free_hdd;
+		goto free_bands;
 	h->thread = kthread_run(hdd_thread, h, "hddsim");
 	if (IS_ERR(h->thread)) {
 		ti->error = "Cannot start the disk's thread";
@@ -403,7 +585,8 @@ static int hdd_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 
 exit_dev:
 	td_dev_exit(&h->td);
-free_hdd:
+free_bands:
+	kvfree(h->bands);
 	kfree(h);
 	return r;
 }
@@ -418,6 +601,7 @@ static void hdd_dtr(struct dm_target *ti)
 	list_for_each_entry_safe(rq, next, &h->destage, list)
 		kfree(rq);
 	td_dev_exit(&h->td);
+	kvfree(h->bands);
 	kfree(h);
 }
 
@@ -429,14 +613,17 @@ static void hdd_status(struct dm_target *ti, status_type_t type, unsigned int st
 
 	switch (type) {
 	case STATUSTYPE_INFO:
-		DMEMIT("r %llu rs %llu w %llu ws %llu f %llu seeks %llu seq %llu busy_ms %llu",
-		       h->reads, h->read_sectors, h->writes, h->write_sectors, h->nr_flushes,
-		       h->seeks, h->sequential, div64_u64(h->busy_ns, NSEC_PER_MSEC));
+		DMEMIT("r %llu rs %llu w %llu ws %llu f %llu ", h->reads, h->read_sectors,
+		       h->writes, h->write_sectors, h->nr_flushes);
+		DMEMIT("seeks %llu seq %llu cleaned %llu busy_ms %llu", h->seeks, h->sequential,
+		       h->cleaned, div64_u64(h->busy_ns, NSEC_PER_MSEC));
 		break;
 	case STATUSTYPE_TABLE:
 		DMEMIT("%s %llu", h->td.dev->name, (unsigned long long)h->td.start);
 		for (i = 0; i < ARRAY_SIZE(h->args); i++)
 			DMEMIT(" %llu", h->args[i]);
+		if (h->bands)
+			DMEMIT(" smr %llu %llu", h->smr_args[0], h->smr_args[1]);
 		break;
 	case STATUSTYPE_IMA:
 		*result = '\0';
@@ -446,7 +633,7 @@ static void hdd_status(struct dm_target *ti, status_type_t type, unsigned int st
 
 struct target_type td_hddsim_target = {
 	.name = "hddsim",
-	.version = {1, 0, 0},
+	.version = {1, 1, 0},
 	.module = THIS_MODULE,
 	.ctr = hdd_ctr,
 	.dtr = hdd_dtr,
