@@ -14,12 +14,17 @@ READS = (DISK, *PEERS, OURS, "hybrid-wt")
 # Workloads that make sense on some stacks only, or that take long and have no peers.
 ONLY = {"ascending": (DISK,), "activate": (OURS, "dmcache-wb-64", "writecache", "writeboost"),
         "memory": (OURS, *PEERS[:2], "writecache", "writeboost"),
-        "zipf": READS, "uniform": READS, "zoned": READS, "cold-ssd": READS, "cold-net": READS,
+        "zipf": READS, "uniform": READS, "zoned": READS, "cold": READS,
         "beside": (DISK, *PEERS, OURS), "neighbour": (OURS,)}
 # The figures of these workloads depend on timing, so the median of more seeds counts.
 SEEDS = {"boot": 5, "uniform": 3}
 
-Runs = dict[tuple[str, str], list[dict]]	# (stack, workload) -> phases, one for each seed
+# <cache device>-<origin>: guest.sh has the models. Workloads run with the first unless @ names another.
+CACHES = {"sata": "SATA SSD", "plp": "SSD with power-loss protection", "nofua": "SSD without FUA", "nvme": "NVMe"}
+ORIGINS = {"disk": "disk", "smr": "SMR disk", "ssd": "SATA SSD as origin", "net": "network disk"}
+HARDWARE = {f"{c}-{o}": f"{cache} and {origin}" for c, cache in CACHES.items() for o, origin in ORIGINS.items()}
+
+Runs = dict[tuple[str, str], list[dict]]	# (stack, workload[@hardware]) -> phases, one for each seed
 
 
 def delta(phase: dict, device: str, key: str) -> float:
@@ -72,24 +77,27 @@ class Row(NamedTuple):
     lower: bool = False		# less is better
 
 
+# The hardware of the workload latency
+MEASURED = ("sata-disk", "plp-disk", "nofua-disk", "nvme-disk", "nvme-smr", "nvme-ssd", "nvme-net")
+
 ROWS = {
     "mixed": Row("random 75/25, 4k, laid out before: once", "mixed", "1"),
     "mixed3": Row("random 75/25, 4k, laid out before: third time", "mixed", "3"),
     "fsync": Row("fsync after each 4k random write: of new blocks", "fsync", "new"),
     "fsync-again": Row("fsync after each 4k random write: of dirty blocks", "fsync", "rewrite"),
-    "fsync-plp": Row("fsync, SSD with power-loss protection: of new blocks", "fsync-plp", "new"),
-    "fsync-plp-again": Row("fsync, SSD with power-loss protection: of dirty blocks", "fsync-plp", "rewrite"),
-    "fsync-nofua": Row("fsync, SSD without FUA: of new blocks", "fsync-nofua", "new"),
-    "fsync-nofua-again": Row("fsync, SSD without FUA: of dirty blocks", "fsync-nofua", "rewrite"),
+    "fsync-plp": Row("fsync, SSD with power-loss protection: of new blocks", "fsync@plp-disk", "new"),
+    "fsync-plp-again": Row("fsync, SSD with power-loss protection: of dirty blocks", "fsync@plp-disk", "rewrite"),
+    "fsync-nofua": Row("fsync, SSD without FUA: of new blocks", "fsync@nofua-disk", "new"),
+    "fsync-nofua-again": Row("fsync, SSD without FUA: of dirty blocks", "fsync@nofua-disk", "rewrite"),
     "boot1": Row("boot storm: cold", "boot", "1"),
     "boot2": Row("boot storm: second run", "boot", "2"),
     "uniform1": Row("uniform reads of the whole disk, cold: first 1,000", "uniform", "1"),
     "uniform2": Row("uniform reads of the whole disk, cold: next 1,000", "uniform", "2"),
     "uniform3": Row("uniform reads of the whole disk, cold: third 1,000", "uniform", "3"),
-    "cold-ssd": Row("reads without a hit: of an SSD", "cold-ssd", "cold"),
-    "warm-ssd": Row("reads without a hit: of an SSD, 2,000 again", "cold-ssd", "2"),
-    "hits-ssd": Row("reads without a hit: of an SSD, the 2,000 a third time: hits", "cold-ssd", "3"),
-    "cold-net": Row("reads without a hit: of a network disk, 2 ms, queue of 64", "cold-net", "cold"),
+    "cold-ssd": Row("reads without a hit: of an SSD", "cold@sata-ssd", "cold"),
+    "warm-ssd": Row("reads without a hit: of an SSD, 2,000 again", "cold@sata-ssd", "2"),
+    "hits-ssd": Row("reads without a hit: of an SSD, the 2,000 a third time: hits", "cold@sata-ssd", "3"),
+    "cold-net": Row("reads without a hit: of a network disk, 2 ms, queue of 64", "cold@sata-net", "cold"),
     "zipf1": Row("zipf 1.1 over 4x the cache: window 1", "zipf", "1"),
     "zipf3": Row("zipf 1.1 over 4x the cache: window 3", "zipf", "3"),
     "zoned1": Row("zoned 80/5: window 1", "zoned", "1"),
@@ -104,6 +112,11 @@ ROWS = {
     "oltp-log": Row("OLTP: log", "oltp", "log"),
     "pages": Row("OLTP: pages of 16k, no log", "pages", "pages"),
     "burst": Row("burst of 4k writes, queue of 32", "burst", "burst"),
+    **{f"{name}@{hardware}": Row(f"{HARDWARE[hardware]}: {text}", f"latency@{hardware}", phase)
+       for hardware in MEASURED
+       for name, text, phase in (("hits", "hits, queue of 32", "hits"),
+                                 ("misses", "misses, queue of 4", "misses-alone"),
+                                 ("fsyncs", "fsyncs", "fsyncs-alone"), ("burst", "burst of writes", "burst"))},
     "neighbour-alone": Row("4k writethrough to a fast origin: alone in the pool", "neighbour", "alone"),
     "neighbour": Row("4k writethrough to a fast origin: beside 128 writes to a disk", "neighbour",
                      "beside"),
@@ -114,8 +127,8 @@ COSTS = {
                                "rewrite", written, ".2f", True),
     "burst-written": Row("SSD sectors per user sector: burst", "burst", "burst", written, ".2f", True),
     "fsync-flushes": Row("disk flushes per fsync", "fsync", "new", flushes("hdd"), ".2f", True),
-    "fsync-nofua-flushes": Row("SSD flushes per fsync, SSD without FUA", "fsync-nofua", "new", flushes("ssd"),
-                               ".2f", True),
+    "fsync-nofua-flushes": Row("SSD flushes per fsync, SSD without FUA", "fsync@nofua-disk", "new",
+                               flushes("ssd"), ".2f", True),
     "drain-busy": Row("drain of 8,000 blocks: disk busy, s", "burst", "drain", busy, ".2f", True),
     "drain-clock": Row("drain of 8,000 blocks: by the clock, s", "burst", "drain", clock, ".2f", True),
     **{f"reads-{phase}-{key}": Row(f"latency of disk reads, queue of 4, ms: {text}, {name}", "beside", phase,
@@ -138,6 +151,39 @@ COSTS = {
     "active-cut": Row("activation of 16 GiB: after a power cut, s", "activate", "cut", clock, ".2f", True),
 }
 ALL = ROWS | COSTS
+
+
+class Latency(NamedTuple):
+    """A line of a table of latencies: one load of the workload latency beside another."""
+    text: str
+    phase: str
+    side: str
+
+
+LATENCIES = [Latency(f"{load}{', ' if beside == 'alone' else ' beside '}{beside}", f"{load}-{beside}", side)
+             for load, side in (("hits", "read"), ("misses", "read"), ("fsyncs", "write"))
+             for beside in ("alone", "writeback", "fills", "commits")]
+WORKS = sorted({row.work for row in ALL.values()} | {"ascending"})
+
+
+def rows(works: list[str]) -> dict[str, Row]:
+    """All rows, and rows for workloads at hardware that has none."""
+    found = dict(ALL)
+    for work in sorted({*works} - {*WORKS}):
+        script, _, hardware = work.partition("@")
+        like = next(w for w in WORKS if w.partition("@")[0] == script)
+        found |= {f"{work} {name}": row._replace(work=work, text=f"{HARDWARE[hardware]}: {script}, {row.phase}")
+                  for name, row in ALL.items() if row.work == like}
+    return found
+
+
+def latency(runs: Runs, stack: str, work: str, row: Latency) -> list[float] | None:
+    """Milliseconds: median, p99, p99.9, worst."""
+    found = runs.get((stack, work))
+    if not found or not found[0].get(row.phase):
+        return None
+    load = found[0][row.phase]["load"][row.side]
+    return [load[f"{key}_ns"] / 1e6 for key in ("p50", "p99", "p999", "max")]
 
 
 def moved(device: str, key: str, unit: float = 1) -> Callable[[dict], float]:

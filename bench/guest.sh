@@ -1,8 +1,8 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# The init of a guest that measures one stack under one workload: STACK and SEED come from
-# the kernel's command line. It prints all results at the end, in lines
+# The init of a guest that measures one stack under one workload: STACK, SEED and HARDWARE come
+# from the kernel's command line. It prints all results at the end, in lines
 #	bench <phase> <what> <value>
 /bin/busybox --install -s /bin
 export PATH=/bin DM_DISABLE_UDEV=1
@@ -14,17 +14,6 @@ mount -t tmpfs tmpfs /tmp
 HDD_MIB=2048
 CACHE_MIB=256
 META_MIB=16	# of the cache device, for a stack with a separate metadata device
-# 7,200 rpm, 150 MB/s, queue of 32, write cache of 8 MiB; a SATA SSD: tests/guest/README.md
-HDDSIM="7200 150 1000 16000 32 8192 100"
-SSDSIM="16 80 30 500 450 1000"
-# With power-loss protection a flush takes no time. Most SATA SSDs have no FUA, as Linux sees them.
-SSDSIM_PLP="16 80 30 500 450 0"
-SSDSIM_NOFUA="$SSDSIM nofua"
-# The origin: a disk; for others ROTATIONAL is 0. A network disk answers in 2 ms, 64 requests at a time.
-ORIGIN="hddsim /dev/ram0 0 $HDDSIM"
-ROTATIONAL=1
-ORIGIN_SSD="ssdsim /dev/ram0 0 $SSDSIM"
-ORIGIN_NET="ssdsim /dev/ram0 0 64 2000 2000 1000 1000 2000"
 hdd=/dev/mapper/hdd
 ssd=/dev/mapper/ssd
 volume=/dev/mapper/volume
@@ -36,6 +25,28 @@ die() {
 }
 
 say() { echo "bench $*" >>/tmp/said; }
+
+# hardware <cache device>-<origin>: models of dm-testdisk (tests/guest/README.md)
+hardware() {
+	sata="16 80 30 500 450 1000"
+	case ${1%-*} in
+	sata) SSDSIM=$sata ;;
+	plp) SSDSIM="16 80 30 500 450 0" ;;	# with power-loss protection a flush takes no time
+	nofua) SSDSIM="$sata nofua" ;;		# as Linux sees most SATA SSDs
+	nvme) SSDSIM="64 10 10 3200 2500 0" ;;	# of a server, also with power-loss protection
+	*) die "no cache device ${1%-*}" ;;
+	esac
+	# 7,200 rpm, 150 MB/s, queue of 32, write cache of 8 MiB
+	HDDSIM="7200 150 1000 16000 32 8192 100"
+	ROTATIONAL=0
+	case ${1#*-} in
+	disk) ORIGIN="hddsim /dev/ram0 0 $HDDSIM" ORIGIN_DEPTH=32 ROTATIONAL=1 ;;
+	smr) ORIGIN="hddsim /dev/ram0 0 $HDDSIM smr 32 8" ORIGIN_DEPTH=32 ROTATIONAL=1 ;;
+	ssd) ORIGIN="ssdsim /dev/ram0 0 $sata" ORIGIN_DEPTH=16 ;;
+	net) ORIGIN="ssdsim /dev/ram0 0 64 2000 2000 1000 1000 2000" ORIGIN_DEPTH=64 ;;
+	*) die "no origin ${1#*-}" ;;
+	esac
+}
 
 # create <name> <MiB> <target and its arguments>
 create() {
@@ -151,6 +162,7 @@ restart() {
 . /stack.sh
 
 : "${SEED:=1}"
+hardware "${HARDWARE:-sata-disk}"
 set -- $(echo "$STACK" | tr - ' ')
 case ${2:-} in
 wt) MODE=writethrough ;;

@@ -69,15 +69,15 @@ static void account(struct slot *s, uint64_t now)
 	l->bucket[power * 64 + (ns >> power)]++;
 }
 
-/* The latency below which @percent of all are. */
-static uint64_t percentile(struct latencies *l, unsigned int percent)
+/* The latency below which @permille of all are. */
+static uint64_t percentile(struct latencies *l, unsigned int permille)
 {
 	uint64_t seen = 0;
 	unsigned int i;
 
 	for (i = 0; i < NR_BUCKETS && l->count; i++) {
 		seen += l->bucket[i];
-		if (seen * 100 >= l->count * percent)
+		if (seen * 1000 >= l->count * permille)
 			return (uint64_t)(i % 64) << (i / 64);
 	}
 	return 0;
@@ -162,11 +162,11 @@ static void run_async(int fd, struct slot *slots, uint64_t end)
 static void print_latencies(const char *name, struct latencies *l)
 {
 	printf("\"%s\": {\"ios\": %llu, \"sectors\": %llu, \"mean_ns\": %llu, \"p50_ns\": %llu, "
-	       "\"p99_ns\": %llu, \"max_ns\": %llu}", name, (unsigned long long)l->count,
-	       (unsigned long long)l->bytes / 512,
+	       "\"p99_ns\": %llu, \"p999_ns\": %llu, \"max_ns\": %llu}", name,
+	       (unsigned long long)l->count, (unsigned long long)l->bytes / 512,
 	       (unsigned long long)(l->count ? l->sum / l->count : 0),
-	       (unsigned long long)percentile(l, 50), (unsigned long long)percentile(l, 99),
-	       (unsigned long long)l->max);
+	       (unsigned long long)percentile(l, 500), (unsigned long long)percentile(l, 990),
+	       (unsigned long long)percentile(l, 999), (unsigned long long)l->max);
 }
 
 int main(int argc, char **argv)

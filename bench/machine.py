@@ -165,18 +165,19 @@ def _parse(console: str) -> dict:
 
 
 class Run:
-    """One stack under one workload with one seed."""
+    """One stack under one workload, <script>[@<hardware>], with one seed."""
 
-    def __init__(self, stack: str, work: Path, seed: int):
+    def __init__(self, stack: str, work: str, seed: int, scripts: Path = HERE / "workloads"):
         self.stack, self.work, self.seed = stack, work, seed
+        script, _, hardware = work.partition("@")
         kernel, _ = prepare()
-        self._initrd = initrd(stack.split("-")[0], work)
+        self._initrd = initrd(stack.split("-")[0], scripts / f"{script}.sh")
         self._command = [*QEMU, "-kernel", str(kernel.image), "-append",
-                         f"{APPEND} STACK={stack} SEED={seed}"]
+                         f"{APPEND} STACK={stack} SEED={seed}" + (hardware and f" HARDWARE={hardware}")]
         version = subprocess.run([QEMU[0], "--version"], capture_output=True, text=True).stdout
         self._key = hashlib.sha256(repr((version, self._command)).encode()
                                    + self._initrd).hexdigest()
-        self._path = OUT / "runs" / f"{stack}.{work.stem}.{seed}.json"
+        self._path = OUT / "runs" / f"{stack}.{work}.{seed}.json"
 
     def known(self) -> dict | None:
         """The result of an earlier run of the same files."""
@@ -196,7 +197,7 @@ class Run:
                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout).stdout
             except subprocess.TimeoutExpired as e:
                 raise Failed(f"after {timeout:.0f} s\n{(e.stdout or b'')[-3000:]!r}") from e
-        result = {"key": self._key, "stack": self.stack, "work": self.work.stem, "seed": self.seed,
+        result = {"key": self._key, "stack": self.stack, "work": self.work, "seed": self.seed,
                   "phases": _parse(console.decode(errors="replace")),
                   "host_seconds": round(time.monotonic() - started, 1)}
         self._path.write_text(json.dumps(result, indent=1) + "\n")

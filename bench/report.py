@@ -2,9 +2,11 @@
 """Results as text, as Markdown, and as a page with plots. Nothing is fetched."""
 import html as escape
 import re
+from typing import Iterator
 
 from demo.report import STYLE, Log
-from figures import ALL, COSTS, DEVICES, DISK, LIMIT, MORE, OURS, ROWS, STACKS, Goal, Row, Runs, value
+from figures import (ALL, COSTS, DEVICES, DISK, HARDWARE, LATENCIES, LIMIT, MEASURED, MORE, OURS, ROWS, STACKS,
+                     Goal, Row, Runs, latency, value)
 
 TEXT = {DISK: "disk", LIMIT: "limit", OURS: "**dm-hybrid**", "hybrid-wt": "dm-hybrid wt",
         "hybrid-wb-16": "dm-hybrid 16k", "hybrid-wb-32": "dm-hybrid 32k",
@@ -14,6 +16,7 @@ TEXT = {DISK: "disk", LIMIT: "limit", OURS: "**dm-hybrid**", "hybrid-wt": "dm-hy
         "writeboost": "writeboost"}
 # Rows that the Markdown also shows as bars
 PLOTTED = ("mixed", "fsync", "boot2", "zipf3", "zoned3", "reread2", "yabs-4k", "oltp-data", "oltp-log", "burst")
+LATENCY_TEXT = "Milliseconds: median / p99 / p99.9 / worst. Misses come four at a time, hits and fsyncs one."
 # Class of a bar, and its text in the legend
 LEGEND = {"bare": "the disk alone", "limit": "the SSD alone: the limit", "peer": "other caches",
           "variant": "dm-hybrid, other modes and block sizes", "ours": "dm-hybrid with its defaults",
@@ -76,15 +79,40 @@ def _lines(runs: Runs, rows: list[Row]) -> list[list[str]]:
 
 
 def table(runs: Runs, rows: dict[str, Row]) -> list[str]:
-    lines = [["", *(TEXT[s] for s in _stacks(runs))], *_lines(runs, rows.values())]
+    return _markdown([["", *(TEXT[s] for s in _stacks(runs))], *_lines(runs, rows.values())])
+
+
+def _markdown(lines: list[list[str]]) -> list[str]:
     out = [f"| {' | '.join(line)} |" for line in lines]
     return [out[0], "|---|" + "---:|" * (len(lines[0]) - 1), *out[1:]]
+
+
+def _ms(v: float) -> str:
+    return f"{v:,.0f}" if v >= 100 else f"{v:.2g}"
+
+
+def _latencies(runs: Runs) -> Iterator[tuple[str, list[list[str]]]]:
+    """For each hardware its name and a table."""
+    for hardware in MEASURED:
+        work = f"latency@{hardware}"
+        stacks = [s for s in _stacks(runs) if (s, work) in runs]
+        if stacks:
+            yield HARDWARE[hardware], [["", *(TEXT[s] for s in stacks)]] + [
+                [row.text, *(" / ".join(map(_ms, v)) if (v := latency(runs, s, work, row)) else "-" for s in stacks)]
+                for row in LATENCIES]
+
+
+def latencies(runs: Runs) -> list[str]:
+    out = []
+    for title, lines in _latencies(runs):
+        out += [f"### {title}", "", *_markdown(lines), ""]
+    return out
 
 
 def markdown(runs: Runs, goals: list[Goal], about: str) -> str:
     out = ["<!-- SPDX-License-Identifier: GPL-2.0-or-later -->", "# Benchmark results", "", about, "",
            "## I/O a second", "", *table(runs, ROWS), "", "## Costs", "",
-           *table(runs, COSTS), "", "## Goals", "",
+           *table(runs, COSTS), "", "## Latency", "", LATENCY_TEXT, "", *latencies(runs), "## Goals", "",
            "| | dm-hybrid | best peer | limit | goal | |", "|---|---:|---:|---:|---:|---|"]
     out += [f"| {_label(g)} | {' | '.join(_cells(g))} | {g.verdict} |" for g in goals]
     out += ["", "## As bars", "", "The bars are logarithmic. `build/bench/index.html` has all rows.", "",
@@ -161,15 +189,18 @@ def _legend() -> str:
 
 def _devices(runs: Runs) -> str:
     """Activity of the devices, a table for each kind."""
-    head = "".join(f"<th>{TEXT[s].strip('*')}" for s in _stacks(runs))
-    out = []
-    for text, (figure, form) in DEVICES.items():
-        rows = [row._replace(figure=figure, form=form) for row in ROWS.values()]
-        body = "".join(f"<tr><td>{escape.escape(line[0])}<td>{''.join(f'<td>{c}' for c in line[1:])}</tr>"
-                       for line in _lines(runs, rows))
-        out.append(f'<details><summary>{text}</summary><div class="wide"><table><tr><th><th>{head}</tr>'
-                   f"{body}</table></div></details>")
-    return "".join(out)
+    head = ["", *(TEXT[s] for s in _stacks(runs))]
+    return "".join(
+        _folded(text, [head, *_lines(runs, [row._replace(figure=figure, form=form) for row in ROWS.values()])])
+        for text, (figure, form) in DEVICES.items())
+
+
+def _folded(text: str, lines: list[list[str]]) -> str:
+    """A table that opens at a click."""
+    head = "".join(f"<th>{cell.strip('*')}" for cell in lines[0])
+    body = "".join(f"<tr>{''.join(f'<td>{escape.escape(cell)}' for cell in line)}</tr>" for line in lines[1:])
+    return (f'<details><summary>{text}</summary><div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+            "</details>")
 
 
 def html(runs: Runs, goals: list[Goal], about: str) -> str:
@@ -194,6 +225,8 @@ stands for a much higher figure.</p>
 <div class="plots">{plots["rows"]}</div>
 <h2>Costs: less is better</h2><p class="soft">The axis is linear, from zero.</p>
 <div class="plots">{plots["costs"]}</div>
+<h2>Latency</h2><p class="soft">{LATENCY_TEXT}</p>
+{"".join(_folded(title, lines) for title, lines in _latencies(runs))}
 <h2>Activity of the devices</h2>{_devices(runs)}
 <h2>Goals</h2><div class="wide"><table>
 <tr><th>Metric<th><th>dm-hybrid<th>best peer<th>limit<th>goal<th></tr>{lines}</table></div>

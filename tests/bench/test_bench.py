@@ -45,7 +45,7 @@ def test_load_counts(load, pattern):
     assert 120 < read["ios"] < 280
     assert 8 * 400 < read["sectors"] + write["sectors"] < 128 * 400
     for side in (read, write):
-        assert 0 < side["p50_ns"] <= side["p99_ns"] <= side["max_ns"]
+        assert 0 < side["p50_ns"] <= side["p99_ns"] <= side["p999_ns"] <= side["max_ns"]
 
 
 def test_load_writes_each_block_once(load):
@@ -128,7 +128,7 @@ def test_load_refuses(load):
 
 
 def phase(ios: int, seconds: float, ssd_sectors: int = 0) -> dict:
-    side = {"ios": ios, "sectors": 8 * ios, "mean_ns": 0, "p50_ns": 0, "p99_ns": 0}
+    side = {"ios": ios, "sectors": 8 * ios, "mean_ns": 0, "p50_ns": 0, "p99_ns": 0, "p999_ns": 0, "max_ns": 0}
     return {"load": {"ns": seconds * 1e9, "read": side | {"ios": 0, "sectors": 0}, "write": side},
             "hdd0": {"f": 1}, "hdd1": {"f": 1}, "ssd0": {"ws": 100}, "ssd1": {"ws": 100 + ssd_sectors}}
 
@@ -207,6 +207,38 @@ def test_table_says_what_rows_have_in_common_once():
         "| fsync after each 4k random write: of new blocks", "| ... of dirty blocks"]
 
 
+def test_latencies():
+    def waiting(ms):
+        return {"load": {"read": {"p50_ns": ms * 5e5, "p99_ns": ms * 1e6, "p999_ns": ms * 1.5e6, "max_ns": ms * 2e6}}}
+
+    runs = {(stack, "latency@nvme-smr"): [{"hits-alone": waiting(ms)}] for stack, ms in (("disk", 88), ("hybrid", .2))}
+    text = report.latencies(runs)
+    assert text[:3] == ["### NVMe and SMR disk", "", "|  | disk | **dm-hybrid** |"]
+    assert "| hits, alone | 44 / 88 / 132 / 176 | 0.1 / 0.2 / 0.3 / 0.4 |" in text
+    assert "| fsyncs beside fills | - | - |" in text
+    assert "<summary>NVMe and SMR disk</summary>" in report.html(runs, [], "")
+
+
+def test_every_latency_has_its_load():
+    text = (TOP / "bench/workloads/latency.sh").read_text()
+    for row in figures.LATENCIES:
+        load, beside = row.phase.split("-")
+        assert f"run {load}-$1 " in text and (f"measure {beside}\n" in text or f"beside {beside} " in text)
+
+
+def test_workloads_at_other_hardware():
+    works = ["zipf@nvme-smr", "cold@plp-disk", "fsync"]
+    assert bench.words(" ".join(works), figures.WORKS) == works
+    for wrong in "zipf@nvme-tape", "sleep@nvme-smr", "latency":
+        with pytest.raises(SystemExit):
+            bench.words(wrong, figures.WORKS)
+    found = figures.rows(works)
+    new = {row.text: row for name, row in found.items() if name not in figures.ALL}
+    assert new["NVMe and SMR disk: zipf, 3"].work == "zipf@nvme-smr"
+    assert new["SSD with power-loss protection and disk: cold, cold"].work == "cold@plp-disk"
+    assert bench.plan(["limit", "disk"], ["zipf@nvme-smr"], 1, False) == [("disk", "zipf@nvme-smr", 1)]
+
+
 def test_every_stack_is_shown():
     assert {*report.TEXT} == {*figures.STACKS, *figures.MORE}
     runs = {(stack, "fsync"): [{"new": phase(1000, 1)}] for stack in report.TEXT}
@@ -224,9 +256,11 @@ def test_without_what_cannot_be_had(monkeypatch, capsys):
 
 def test_every_row_has_its_workload():
     for row in figures.ALL.values():
-        assert row.work in bench.WORKLOADS
-        assert f"run {row.phase} " in (text := (TOP / f"bench/workloads/{row.work}.sh").read_text()) \
+        script, _, hardware = row.work.partition("@")
+        assert script in bench.SCRIPTS and hardware in ("", *figures.HARDWARE)
+        assert f"run {row.phase} " in (text := (TOP / f"bench/workloads/{script}.sh").read_text()) \
             or f"say {row.phase} " in text or f"restart {row.phase}" in text \
+            or row.phase.endswith("-alone") and f"run {row.phase[:-6]}-$1 " in text \
             or row.phase in "123" and "run $pass" in text \
             or row.phase in ("new", "rewrite") and "\nfsyncs\n" in text
 
@@ -237,7 +271,7 @@ def test_every_row_has_its_workload():
 @pytest.mark.qemu
 def test_a_small_run():
     """The module as it is, on the models; once more, it does the same to the nanosecond."""
-    run = machine.Run("hybrid", TOP / "tests/bench/tiny.sh", 1)
+    run = machine.Run("hybrid", "tiny", 1, TOP / "tests/bench")
     first = run.measure()["phases"]
     assert figures.written(first["new"]) >= 2
     assert figures.written(first["again"]) < 1.5
