@@ -11,13 +11,13 @@
  * drains it. Only time is modelled: data passes to the backing device when a
  * request completes. A "volatile" target below models the loss of a cache.
  *
- * With smr, the tracks overlap like shingles, and the drive manages that by itself:
- * a write goes to the end of a log, the media cache, unless it goes on with the
+ * With smr, the tracks overlap like shingles, and the drive manages that by itself.
+ * A write goes to the end of a log, the media cache, unless it goes on with the
  * rewrite of a whole band. To clean a band, the head reads all of it and its data in
- * the log, and writes it again: always the band that has waited longest, in a second
- * without a request, or when the media cache is full (Aghayev and Desnoyers,
- * "Skylight: A Window on Shingled Disk Operation", FAST 2015). A read takes as long
- * as if its data were in the band.
+ * the log, and writes it again. The drive cleans the band that has waited longest, in
+ * a second without a request, or when the media cache is full. A read takes as long
+ * as if its data were in the band. After Aghayev and Desnoyers, "Skylight: A Window on
+ * Shingled Disk Operation", FAST 2015.
  *
  * Status: r <reads> rs <sectors> w <writes> ws <sectors> f <flushes>
  *	   seeks <n> seq <n> cleaned <bands> busy_ms <n>
