@@ -678,6 +678,9 @@ int hybrid_volume_forget(struct hybrid_engine *e, u32 id)
 		return -ENOENT;
 	if (v->info.state != HYBRID_VOLUME_TOMBSTONE)
 		return -EBUSY;
+	/* The volume may still have blocks: a pool that has failed frees none. */
+	if (READ_ONCE(e->life.failed))
+		return -EIO;
 	spin_lock_irqsave(&e->lock, flags);
 	hybrid_volume_enter(e, id, NULL);
 	hybrid_mark_volume_leaf(e, id);

@@ -437,6 +437,9 @@ static void not_deleted(void **state)
 	fail_cache_writes = true;
 	for (n = 0; n < 3; n++)
 		assert_int_equal(hybrid_volume_delete(e, 2, false), -EIO);
+	/* Nor is it forgotten, for its blocks are still there. */
+	assert_int_equal(hybrid_volume_forget(e, 2), -EIO);
+	assert_int_equal(hybrid_volume_info(e, 2, &other), 0);
 	fail_cache_writes = false;
 	crash();
 	start();
