@@ -157,7 +157,7 @@ static int prepare_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64
 	info.data_sectors_new = sectors;
 	r = hybrid_volume_check(&info, v->id, NULL);
 	if (!r)
-		r = hybrid_lost_reserve(e, sectors);
+		r = hybrid_lost_reserve(e, v, sectors);
 	return r ? r : drop_end(e, v);
 }
 

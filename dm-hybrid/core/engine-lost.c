@@ -20,11 +20,6 @@
  */
 #include "engine-internal.h"
 
-void hybrid_lost_destroy(struct hybrid_engine *e)
-{
-	vfree(e->lost.map);
-}
-
 static u32 lost_shift(const struct hybrid_volume *v)
 {
 	return hybrid_lost_shift(v->info.data_sectors, v->e->g->block_sectors);
@@ -35,31 +30,34 @@ static u32 lost_blocks(const struct hybrid_volume *v)
 	return hybrid_lost_blocks(v->info.data_sectors, lost_shift(v));
 }
 
-/* The map keeps the size that the largest volume opened so far needs. */
-int hybrid_lost_reserve(struct hybrid_engine *e, u64 data_sectors)
+int hybrid_lost_reserve(struct hybrid_engine *e, struct hybrid_volume *v, u64 data_sectors)
 {
 	u32 shift = hybrid_lost_shift(data_sectors, e->g->block_sectors);
 	u32 blocks = hybrid_lost_blocks(data_sectors, shift);
 	struct hybrid_lost_map *map;
 	unsigned long flags;
 
-	if (blocks <= e->lost.blocks)
+	if (blocks <= v->lost.blocks)
 		return 0;
 	map = vmalloc(blocks * HYBRID_META_BLOCK_SIZE);
 	if (!map)
 		return -ENOMEM;
 	spin_lock_irqsave(&e->lock, flags);
-	/*
-	 * Only a pool that has failed uses the map, and such a pool opens no volume.  Another
-	 * volume that is being opened may have allocated a larger map meanwhile.
-	 */
-	if (!e->lost.volume && blocks > e->lost.blocks) {
-		swap(e->lost.map, map);
-		e->lost.blocks = blocks;
+	/* A pool that has failed may be using the present map. */
+	if (!READ_ONCE(e->life.failed)) {
+		swap(v->lost.map, map);
+		v->lost.blocks = blocks;
 	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	vfree(map);
-	return 0;
+	return blocks <= v->lost.blocks ? 0 : -EIO;
+}
+
+void hybrid_lost_release(struct hybrid_volume *v)
+{
+	vfree(v->lost.map);
+	v->lost.map = NULL;
+	v->lost.blocks = 0;
 }
 
 /* ---- collecting ---------------------------------------------------------- */
@@ -97,12 +95,12 @@ static void forget_records(struct hybrid_engine *e, u32 set, u32 i)
 }
 
 /*
- * Marks the lost granules in @map.  The superblock to be written names the map, or
+ * Marks the lost granules in the volume's map.  The superblock to be written names the map, or
  * says that the cache has no newer data if nothing is lost.  Caller holds no lock.
  */
-static bool lost_collect(struct hybrid_engine *e, struct hybrid_volume *v,
-			 struct hybrid_lost_map *map)
+static bool lost_collect(struct hybrid_engine *e, struct hybrid_volume *v)
 {
+	struct hybrid_lost_map *map = v->lost.map;
 	u32 shift = lost_shift(v), set, i;
 	struct hybrid_io *io;
 	unsigned long flags;
@@ -140,13 +138,13 @@ static bool lost_collect(struct hybrid_engine *e, struct hybrid_volume *v,
 
 /* ---- saving -------------------------------------------------------------- */
 
-static void lost_write(struct hybrid_volume *v, struct hybrid_lost_map *map, unsigned int copy,
+static void lost_write(struct hybrid_volume *v, unsigned int copy,
 		       void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
 				    struct hybrid_actions *acts))
 {
 	struct hybrid_op *op = &v->sb.op;
 
-	hybrid_lost_seal(map, &v->sb.info, lost_shift(v), copy);
+	hybrid_lost_seal(v->lost.map, &v->sb.info, lost_shift(v), copy);
 	v->sb.copy = copy;
 	v->sb.segment.origin = true;
 	v->sb.segment.sector = hybrid_lost_sector(v->sb.info.member_sectors, copy);
@@ -155,27 +153,19 @@ static void lost_write(struct hybrid_volume *v, struct hybrid_lost_map *map, uns
 	op_begin(op, HYBRID_OP_META, true, v, done);
 	/* FUA: the map must not be lost if the flush before the superblock fails. */
 	op->fua = true;
-	op->mem = map;
+	op->mem = v->lost.map;
 	op->segments = &v->sb.segment;
 	op->nr_segments = 1;
 }
 
-/* The next volume may use the memory of the map; the superblock of @v follows. */
+/* The superblock follows. */
 static void lost_done(struct hybrid_engine *e, struct hybrid_volume *v,
 		      struct hybrid_actions *acts)
 {
-	struct hybrid_volume *next;
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	engine_assert(e, e->lost.volume == v);
-	e->lost.volume = NULL;
-	next = list_first_entry_or_null(&e->lost.waiters, struct hybrid_volume, lost_link);
-	if (next) {
-		list_del_init(&next->lost_link);
-		hybrid_lost_save(e, next, e->lost.saved, acts);
-	}
-	e->lost.saved(e, v, acts);
+	v->lost.saved(e, v, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
@@ -194,7 +184,7 @@ static void lost_written(struct hybrid_engine *e, struct hybrid_op *op,
 
 	lost_copied(v, op->error_origin);
 	if (!v->sb.copy) {
-		lost_write(v, e->lost.map, 1, lost_written);
+		lost_write(v, 1, lost_written);
 		act(acts, op);
 		return;
 	}
@@ -208,11 +198,11 @@ static void lost_work(struct hybrid_engine *e, struct hybrid_op *op,
 {
 	struct hybrid_volume *v = op->volume;
 
-	if (!lost_collect(e, v, e->lost.map)) {
+	if (!lost_collect(e, v)) {
 		lost_done(e, v, acts);
 		return;
 	}
-	lost_write(v, e->lost.map, 0, lost_written);
+	lost_write(v, 0, lost_written);
 	act(acts, op);
 }
 
@@ -221,12 +211,7 @@ void hybrid_lost_save(struct hybrid_engine *e, struct hybrid_volume *v,
 				    struct hybrid_actions *acts), struct hybrid_actions *acts)
 {
 	lockdep_assert_held(&e->lock);
-	e->lost.saved = saved;
-	if (e->lost.volume) {
-		list_add_tail(&v->lost_link, &e->lost.waiters);
-		return;
-	}
-	e->lost.volume = v;
+	v->lost.saved = saved;
 	op_begin(&v->sb.op, HYBRID_OP_WORK, false, NULL, lost_work);
 	v->sb.op.volume = v;
 	act(acts, &v->sb.op);
@@ -234,23 +219,18 @@ void hybrid_lost_save(struct hybrid_engine *e, struct hybrid_volume *v,
 
 int hybrid_lost_save_blocking(struct hybrid_engine *e, struct hybrid_volume *v)
 {
-	/* The pool's map may be in use for another volume. */
-	struct hybrid_lost_map *map = vmalloc(lost_blocks(v) * HYBRID_META_BLOCK_SIZE);
 	unsigned int copy;
 	int r = 0;
 
-	if (!map)
-		return -ENOMEM;
-	if (lost_collect(e, v, map)) {
+	if (lost_collect(e, v)) {
 		for (copy = 0; copy < 2; copy++) {
-			lost_write(v, map, copy, NULL);
+			lost_write(v, copy, NULL);
 			r = e->ops->do_op(e, &v->sb.op);
 			lost_copied(v, r);
 		}
 		if (!v->sb.lost_saved)
 			v->sb.info.lost = 0;
 	}
-	vfree(map);
 	return v->sb.lost_saved ? 0 : r;
 }
 

@@ -6,25 +6,26 @@
 #include "engine.h"
 #include "map.h"
 
-/* Memory for the list, used for one volume at a time. */
+/*
+ * Memory for the list of a volume.  Each open volume has its own: the origin of another volume may
+ * never answer.
+ */
 struct hybrid_lost {
-	struct hybrid_lost_map *map;
+	struct hybrid_lost_map *map;	/* NULL: the volume is closed */
 	u32 blocks;			/* its size in metadata blocks */
-	struct hybrid_volume *volume;	/* the one that uses it, or NULL */
-	struct list_head waiters;	/* volumes */
 	void (*saved)(struct hybrid_engine *e, struct hybrid_volume *v,
 		      struct hybrid_actions *acts);
 };
 
-void hybrid_lost_destroy(struct hybrid_engine *e);
 /*
- * Allocates memory for the list of a volume, before it is opened or grows.  May sleep.  Returns 0
- * or -ENOMEM.
+ * Allocates the memory before the volume is opened with @data_sectors, or grows to them.  May
+ * sleep.  Returns 0, -ENOMEM, or -EIO if the pool has failed.
  */
-int hybrid_lost_reserve(struct hybrid_engine *e, u64 data_sectors);
+int hybrid_lost_reserve(struct hybrid_engine *e, struct hybrid_volume *v, u64 data_sectors);
+void hybrid_lost_release(struct hybrid_volume *v);
 /*
- * Saves the list of @v's lost granules after the pool failed, then calls @saved, which is the same
- * function for all volumes.  Both calls are under the engine's lock; the superblock of @v is busy.
+ * Saves the list of @v's lost granules after the pool failed, then calls @saved.  Both calls are
+ * under the engine's lock; the superblock of @v is busy.
  */
 void hybrid_lost_save(struct hybrid_engine *e, struct hybrid_volume *v,
 		      void (*saved)(struct hybrid_engine *e, struct hybrid_volume *v,

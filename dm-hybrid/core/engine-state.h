@@ -71,7 +71,7 @@ struct hybrid_volume {
 	struct list_head open_link;	/* of hybrid_volumes.open */
 	struct hybrid_origin_flush flush;
 	struct hybrid_origin_sb sb;
-	struct list_head lost_link;	/* of hybrid_lost.waiters */
+	struct hybrid_lost lost;
 	struct hybrid_volume_jobs jobs;
 	struct hybrid_writeback writeback;
 	atomic_t nr_reads;		/* users' reads of the origin in flight */
@@ -131,8 +131,6 @@ struct hybrid_engine {
 	struct hybrid_stall stall;
 	struct hybrid_trim trim;
 	struct hybrid_places places;
-
-	struct hybrid_lost lost;
 
 	struct hybrid_stats stats;
 };

@@ -52,7 +52,6 @@ struct hybrid_volume *hybrid_volume_alloc(struct hybrid_engine *e, u32 id,
 	INIT_LIST_HEAD(&v->flush.now);
 	INIT_LIST_HEAD(&v->flush.next);
 	INIT_LIST_HEAD(&v->sb.waiters);
-	INIT_LIST_HEAD(&v->lost_link);
 	INIT_LIST_HEAD(&v->ranges.list);
 	INIT_LIST_HEAD(&v->ranges.waiters);
 	INIT_LIST_HEAD(&v->ranges.queue);
@@ -71,6 +70,7 @@ void hybrid_volume_free(struct hybrid_volume *v)
 		return;
 	hybrid_jobs_release(v);
 	hybrid_sweep_destroy(v);
+	hybrid_lost_release(v);
 	free_percpu(v->counters);
 	kfree(v->sb.block);
 	kfree(v);
@@ -390,6 +390,7 @@ static void volume_release(struct hybrid_engine *e, struct hybrid_volume *v)
 
 	hybrid_jobs_release(v);
 	hybrid_sweep_destroy(v);
+	hybrid_lost_release(v);
 	spin_lock_irqsave(&e->lock, flags);
 	v->state = VOLUME_CLOSED;
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -405,7 +406,7 @@ static int open_claimed(struct hybrid_engine *e, struct hybrid_volume *v, u64 or
 	if (v->info.data_sector + v->info.data_sectors > origin_sectors)
 		return -EMEDIUMTYPE;
 	*why = "needs more memory than there is";
-	r = hybrid_lost_reserve(e, max(v->info.data_sectors, v->info.data_sectors_new));
+	r = hybrid_lost_reserve(e, v, max(v->info.data_sectors, v->info.data_sectors_new));
 	if (!r)
 		r = hybrid_jobs_reserve(e, v);
 	if (!r)

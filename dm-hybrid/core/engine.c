@@ -14,7 +14,6 @@ static void init_lists(struct hybrid_engine *e)
 	INIT_LIST_HEAD(&e->cp.now);
 	INIT_LIST_HEAD(&e->stall.waiters);
 	e->stall.tick = 1;
-	INIT_LIST_HEAD(&e->lost.waiters);
 	INIT_LIST_HEAD(&e->meta.op.link);
 	INIT_LIST_HEAD(&e->writebacks.op.link);
 	INIT_LIST_HEAD(&e->writebacks.turns);
@@ -97,7 +96,6 @@ void hybrid_engine_destroy(struct hybrid_engine *e)
 	/* A pool that was not stopped may still hold data read ahead. */
 	hybrid_readahead_drop(e, NULL, READAHEAD_SUSPENDED);
 	hybrid_volumes_destroy(e);
-	hybrid_lost_destroy(e);
 	hybrid_jobs_destroy(e);
 	hybrid_checkpoint_destroy(e);
 	hybrid_journal_destroy(&e->journal);

@@ -12,6 +12,7 @@ import pytest
 
 from .stack import HERE, fio, io
 from .test_injection import failed, with_memory, without_memory
+from .test_races import stays
 
 KINDS = ("all", "read", "write", "flush", "discard")
 BLOCK = 128		# sectors
@@ -173,3 +174,19 @@ def test_origins_that_hang_without_memory(make_stack):
     with_memory(s.guest)
     s.guest.dm_message("vhdd2", "hang", "all", "off")
     end_load(s)
+
+
+@pytest.mark.debug
+def test_the_cache_dies_while_an_origin_hangs(make_stack):
+    """Each volume with dirty data lists its losses on its own origin: the one that hangs holds up no other."""
+    s, (other,) = volumes(make_stack, 1)
+    s.guest.dm_message("vhdd2", "hang", "write", "on")
+    s.guest.dm_message("vssd", "die")
+    hangs = s.guest.run_bg(["python3", "-S", HERE / "steps.py", f"/dev/mapper/{other}"], "w:4096:8:b")
+    s.guest.run("until dmsetup status pool | grep -q failed; do sleep 0.1; done; sleep 1", timeout=60)
+    for steps in "w:4096:8:b", "f", f"d:{NEW * BLOCK}:8":
+        s.guest.run_bg(["python3", "-S", HERE / "steps.py", "/dev/mapper/one"], steps).wait(timeout=60)
+    s.guest.run("dmsetup suspend one && dmsetup resume one", timeout=60)
+    assert stays(hangs, 1)
+    s.guest.dm_message("vhdd2", "hang", "write", "off")
+    hangs.wait(timeout=60)
