@@ -400,6 +400,9 @@ static u32 writeback_depth(const struct hybrid_engine *e, const struct hybrid_vo
 	    READ_ONCE(e->life.failed) || !is_running(e) ||
 	    hybrid_stall_batch_full(e, v))
 		return 0;
+	/* No record would follow, and blocks dirty on record alone escape the volume's limit. */
+	if (v->flush.error)
+		return 0;
 	if (drain_may_go(e, v) || READ_ONCE(e->writebacks.urgent) || dirty_limit_reached(v))
 		return e->jobs.pool[WRITEBACKS].most;
 	if (dirty > high)
