@@ -901,16 +901,21 @@ bool hybrid_unrecorded_left(struct hybrid_engine *e)
 	       find_first_bit(e->commit.open_sets, e->map.nr_sets) < e->map.nr_sets;
 }
 
-/* Request a commit at once if no origin needs a flush. */
+/*
+ * Requests a commit at once if no origin needs a flush.  An origin that may never answer the flush
+ * under way must not keep other volumes' changes from the journal.
+ */
 static void record_lazily(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_volume *v;
 	unsigned long flags;
-	bool flushing = false;
+	bool flushing = false, busy;
 
 	spin_lock_irqsave(&e->lock, flags);
-	list_for_each_entry(v, &e->volumes.open, open_link)
-		flushing |= hybrid_origin_settle_locked(e, v, true, acts);
+	list_for_each_entry(v, &e->volumes.open, open_link) {
+		busy = v->flush.busy || v->sb.busy;
+		flushing |= hybrid_origin_settle_locked(e, v, true, acts) && !busy;
+	}
 	if (!flushing) {
 		e->commit.lazy_wanted = true;
 		hybrid_meta_kick_locked(e, acts);
