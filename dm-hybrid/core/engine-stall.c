@@ -28,7 +28,8 @@
  * blocks: other volumes could not cache anything.  So each open volume has a share that
  * the others leave free; all shares together are a quarter of the cache.  A volume that
  * has reached its limit gets no new dirty blocks, and its writes to clean blocks go
- * to both devices.
+ * to both devices.  And no write waits for a set whose dirty blocks all belong to such
+ * volumes.
  */
 #include "engine-internal.h"
 
@@ -97,6 +98,30 @@ static bool is_full(const struct hybrid_engine *e, const struct hybrid_volume *v
 	return w->windows >= w->bound;
 }
 
+/*
+ * Is @v written back?  If not, because its origin does not answer, or fails, or because the volume
+ * is closed, its dirty blocks stay.
+ */
+static bool makes_progress(const struct hybrid_volume *v)
+{
+	return READ_ONCE(v->state) == VOLUME_OPEN && !READ_ONCE(v->flush.error) &&
+	       READ_ONCE(v->writeback.stuck) < STALLED_TICKS;
+}
+
+/* Can writeback free a block of the set?  Usually its first dirty block tells. */
+static bool may_become_free(const struct hybrid_engine *e, const struct hybrid_set *s)
+{
+	u32 i;
+
+	if (leaving(e, s))
+		return true;
+	for (i = 0; i < e->map.set_size; i++)
+		if ((block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i)) &&
+		    makes_progress(key_volume(e, s->key[i])))
+			return true;
+	return false;
+}
+
 bool hybrid_stall_wait(struct hybrid_engine *e, const struct hybrid_set *s, struct hybrid_io *io)
 {
 	struct hybrid_volume *v = io->volume;
@@ -107,6 +132,8 @@ bool hybrid_stall_wait(struct hybrid_engine *e, const struct hybrid_set *s, stru
 	if (!origin_seeks(v) || write_mode(e, v) != HYBRID_MODE_WRITEBACK)
 		return false;
 	if (!READ_ONCE(e->writebacks.urgent) && !leaving(e, s) && !dirty_limit_reached(v))
+		return false;
+	if (!may_become_free(e, s))
 		return false;
 	spin_lock_irqsave(&e->lock, flags);
 	if (!io->write.stalled_since)
@@ -169,6 +196,7 @@ void hybrid_stall_flush_ended(struct hybrid_engine *e, struct hybrid_volume *v, 
 	struct hybrid_writeback *w = &v->writeback;
 	u32 bound = w->bound;
 
+	WRITE_ONCE(w->stuck, 0);
 	if (w->flushing && !users_idle(v)) {
 		u32 reads = atomic_read(&v->nr_reads);
 
@@ -211,6 +239,15 @@ static void reads_tick(struct hybrid_volume *v)
 		WRITE_ONCE(w->reads_first, 0);
 }
 
+/* Under the engine's lock. */
+static void progress_tick(struct hybrid_volume *v)
+{
+	struct hybrid_writeback *w = &v->writeback;
+	bool busy = w->nr_active || w->paused || v->flush.busy;
+
+	WRITE_ONCE(w->stuck, busy ? min(w->stuck + 1, STALLED_TICKS) : 0);
+}
+
 void hybrid_stall_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	struct hybrid_stall *r = &e->stall;
@@ -235,6 +272,7 @@ void hybrid_stall_tick_flush(struct hybrid_engine *e, struct hybrid_actions *act
 	spin_lock_irqsave(&e->lock, flags);
 	list_for_each_entry(v, &e->volumes.open, open_link) {
 		reads_tick(v);
+		progress_tick(v);
 		flush_batch(e, v, true, acts);
 	}
 	hybrid_stall_share(e);

@@ -198,6 +198,7 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 	struct hybrid_set *s = &e->map.set[job->set];
 	struct hybrid_volume *v = job->volume;
 	unsigned long flags;
+	bool progress = false;
 	u32 k;
 
 	spin_lock_irqsave(&s->lock, flags);
@@ -213,6 +214,7 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 		hybrid_set_flags(s, i, 0, BLOCK_BUSY);
 		if (!moved)
 			continue;
+		progress = true;
 		s->flush_epoch[i] = (u32)READ_ONCE(v->flush.last_write);
 		hybrid_put_dirty(e, s, i, block_mask(e, s, MASK_DIRTY, i) & ~clean);
 		if (set_unrecorded(&e->map, s, i))
@@ -224,6 +226,8 @@ static void window_end(struct hybrid_engine *e, struct hybrid_job *job,
 	spin_lock_irqsave(&e->lock, flags);
 	if (engine_assert(e, v->writeback.nr_active))
 		v->writeback.nr_active--;
+	if (progress)
+		WRITE_ONCE(v->writeback.stuck, 0);
 	if (job->parts.failed) {
 		/* The next tick is early enough for a flush, too. */
 		v->writeback.paused = job->parts.failed == job->mask ? LONG_PAUSE_TICKS :

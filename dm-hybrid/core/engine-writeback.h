@@ -26,6 +26,7 @@ struct hybrid_writeback {
 	u32 misses;			/* windows in a row with nothing to move; likewise */
 	u32 nr_active;			/* windows */
 	u8 paused;			/* ticks to pause, after an error */
+	u8 stuck;			/* ticks without progress; READ_ONCE without the lock */
 	u32 windows;			/* begun or written, and not covered by a flush */
 	u32 bound;			/* limit on these, beside users' I/O */
 	u32 flushing;			/* windows that the present flush covers */

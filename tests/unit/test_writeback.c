@@ -87,6 +87,27 @@ static void flush_of_another_origin(void **state)
 	assert_int_equal(pool().dirty, 0);
 }
 
+/* ... and its changes are recorded once an interval. */
+static void records_beside_a_flush_that_hangs(void **state)
+{
+	struct hybrid_volume *mine = v;
+	u64 records;
+
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	put(0, 8, 1);
+	hold_flush = true;
+	tick(60000);
+	assert_non_null(held_flush);
+	assert_true(held_flush->volume == mine);
+	v = other;
+	read_io(OTHER_FROM, 8);
+	v = mine;
+	records = pool().journal_records;
+	tick(60000);
+	assert_true(pool().journal_records > records);
+	let_flush_go();
+}
+
 /* Two windows may be under way beside users: another volume's do not count. */
 static void windows_of_another_origin(void **state)
 {
@@ -424,6 +445,69 @@ static void room_for_another(void **state)
 	v = mine;
 }
 
+/*
+ * A flush of the origin failed: no later one covers the data written back, whose blocks then stay
+ * dirty on record.  The limit holds all the same, and the other volume has its share.
+ */
+static void limit_after_a_failed_flush(void **state)
+{
+	u32 share, dirty, n;
+
+	small_pool(16 * MIB, HYBRID_MODE_WRITEBACK, &lazy);
+	open_other();
+	share = e->g->nr_blocks / 8;
+	dirty = e->g->nr_blocks - share;
+	put(0, 8, 1);
+	hybrid_origin_flush_failed(v, -EIO);
+	write_blocks(0, dirty + share + 4);
+	for (n = 0; n < 20; n++)
+		tick(100);
+	write_blocks(dirty * BLOCK, share + 4);
+	assert_int_equal(atomic_read(&v->blocks.dirty), dirty);
+	assert_int_equal(dirty_blocks(v), dirty);
+	v = other;
+	write_blocks(0, share);
+	assert_int_equal(atomic_read(&other->blocks.cached), share);
+}
+
+/*
+ * A set is full of dirty blocks of a volume that is not written back: a write of the other volume
+ * does not wait for one of them.
+ */
+static void no_wait_for_what_stays(void **state)
+{
+	struct hybrid_actions acts;
+	u32 n;
+
+	small_pool(16 * MIB, HYBRID_MODE_WRITEBACK, &lazy);
+	open_other();
+	assert_int_equal(e->map.nr_sets, 1);
+	v->writeback.paused = U8_MAX;
+	for (n = 0; n < e->g->nr_blocks; n++) {
+		WRITE_ONCE(v->blocks.most_dirty, e->g->nr_blocks);
+		put((u64)n * BLOCK, 8, n);
+	}
+	assert_int_equal(atomic_read(&v->blocks.dirty), e->g->nr_blocks);
+	v->writeback.stuck = 0;
+	v = other;
+	hybrid_volume_set_origin(v, HYBRID_ORIGIN_SEEKS);
+	hybrid_actions_init(&acts);
+	arrive(&writer, HYBRID_IO_WRITE, 0, 8, 0, &acts);
+	carry(&acts);
+	assert_false(list_empty(&e->stall.waiters));
+	for (n = 0; n < 10; n++) {
+		/* Blocks of other sets become free. */
+		WRITE_ONCE(e->stall.freed, true);
+		tick(100);
+	}
+	assert_true(list_empty(&e->stall.waiters));
+	assert_int_equal(wait_for(&writer), 0);
+	arrive(&writer, HYBRID_IO_WRITE, BLOCK, 8, 0, &acts);
+	carry(&acts);
+	assert_true(list_empty(&e->stall.waiters));
+	assert_int_equal(wait_for(&writer), 0);
+}
+
 /* Writes to clean blocks do not take a volume beyond its limit of dirty blocks, either. */
 static void dirty_limit_reached_by_hits(void **state)
 {
@@ -503,6 +587,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(flush_of_another_origin, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(records_beside_a_flush_that_hangs, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(windows_of_another_origin, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(users_of_another_origin, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(drain_with_a_limit, setup_two, teardown),
@@ -514,6 +599,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(window_beside_a_flush, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(disk_sleeps_below_the_watermark, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(room_for_another, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(limit_after_a_failed_flush, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(no_wait_for_what_stays, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(dirty_limit_reached_by_hits, setup_disks, teardown),
 	};
 
