@@ -206,6 +206,9 @@ static void end_direct(struct hybrid_pool *pool, struct hybrid_op *op)
 	hybrid_call_op_done(pool, op, &acts);
 	hybrid_run(pool, &acts);
 	hybrid_tick_kick(pool);
+	/* hybrid_run_until() looks again after a pass of the worker. */
+	if (wq_has_sleeper(&pool->wait))
+		queue_work(pool->queue.wq, &pool->queue.work);
 	rcu_read_unlock();
 }
 
