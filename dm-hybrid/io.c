@@ -334,6 +334,8 @@ static struct bio *data_bio(struct transfer *t, bool origin, blk_opf_t opf, u64 
 static void submit_data(struct transfer *t, bool origin, blk_opf_t opf, u64 sector, u32 from,
 			u32 count)
 {
+	/* Limits of one user's cgroup must not hold up the pool's worker. */
+	struct hybrid_io *user = t->q == &t->q->pool->queue ? NULL : t->op->user;
 	struct bio *bio;
 	u32 n;
 
@@ -344,7 +346,7 @@ static void submit_data(struct transfer *t, bool origin, blk_opf_t opf, u64 sect
 		sector += n;
 		from += n;
 		count -= n;
-		submit_for(bio, t->op->user);
+		submit_for(bio, user);
 	} while (count);
 }
 
@@ -456,13 +458,15 @@ static void start_transfer(struct hybrid_pool *pool, struct hybrid_op *op)
 
 /*
  * Submits a direct transfer in map(), as far as that takes no sleep: with all bios at once, of one
- * segment each.  Returns false, and has done nothing, if there is no memory.
+ * segment each.  Returns false, and has done nothing, if there is no memory.  A user whom the block
+ * layer makes wait keeps only memory of the volume.
  */
 static bool start_direct(struct hybrid_pool *pool, struct hybrid_op *op)
 {
 	const gfp_t gfp = GFP_NOWAIT | __GFP_NOWARN;
+	struct volume_object *object = hybrid_volume_context(op->volume);
 	struct bio_list bios = BIO_EMPTY_LIST;
-	struct hybrid_queue *q = op_queue(pool, op);
+	struct hybrid_queue *q = &object->queue;
 	struct transfer *t = mempool_alloc(&q->transfers, gfp);
 	const struct hybrid_segment *seg;
 	struct bio *bio;
