@@ -628,8 +628,8 @@ static void submit_direct_flush(struct hybrid_pool *pool, struct hybrid_op *op)
 	submit_bio(bio);
 }
 
-/* Carries out an operation that needs no sleep; queues any other. */
-static void dispatch(struct hybrid_pool *pool, struct hybrid_op *op, struct hybrid_actions *acts)
+/* Carries out an operation that takes neither sleep nor long; queues any other. */
+static void dispatch(struct hybrid_pool *pool, struct hybrid_op *op)
 {
 	switch (op->type) {
 	case HYBRID_OP_COMPLETE:
@@ -637,14 +637,6 @@ static void dispatch(struct hybrid_pool *pool, struct hybrid_op *op, struct hybr
 		break;
 	case HYBRID_OP_WAKE:
 		op->waiter->done(op->waiter);
-		break;
-	case HYBRID_OP_COPY_OUT:
-		if (op->count > MAX_DIRECT_COPY) {
-			enqueue(&pool->queue, op);
-			break;
-		}
-		copy_bio(op->io, op->buffer, op->buffer_offset, true);
-		hybrid_call_op_done(pool, op, acts);
 		break;
 	case HYBRID_OP_FLUSH:
 		if (op->direct) {
@@ -657,27 +649,42 @@ static void dispatch(struct hybrid_pool *pool, struct hybrid_op *op, struct hybr
 	}
 }
 
+/* The same, and copies to users, up to *@room sectors. */
+static void dispatch_or_copy(struct hybrid_pool *pool, struct hybrid_op *op, u32 *room,
+			     struct hybrid_actions *acts)
+{
+	if (op->type != HYBRID_OP_COPY_OUT || op->count > *room) {
+		dispatch(pool, op);
+		return;
+	}
+	*room -= op->count;
+	copy_bio(op->io, op->buffer, op->buffer_offset, true);
+	hybrid_call_op_done(pool, op, acts);
+}
+
 void hybrid_run(struct hybrid_pool *pool, struct hybrid_actions *acts)
 {
+	u32 room = MAX_DIRECT_COPY;
 	struct hybrid_op *op;
 
 	while ((op = hybrid_actions_pop(acts)))
-		dispatch(pool, op, acts);
+		dispatch_or_copy(pool, op, &room, acts);
 }
 
 /*
- * The same in map().  The user of @v whose bio it is submits direct transfers of that volume, and
- * waits for its devices, not for a worker.
+ * The same in map(), which has begun @io.  Its user submits the direct transfer that serves it, and
+ * waits for the devices, not for a worker.  @io may have ended: only its address is used.
  */
-static void run_in_map(struct hybrid_pool *pool, const struct hybrid_volume *v,
+static void run_in_map(struct hybrid_pool *pool, const struct hybrid_io *io,
 		       struct hybrid_actions *acts)
 {
+	u32 room = MAX_DIRECT_COPY;
 	struct hybrid_op *op;
 
 	while ((op = hybrid_actions_pop(acts)))
-		if (op->type != HYBRID_OP_TRANSFER || !op->direct || op->volume != v ||
+		if (op->type != HYBRID_OP_TRANSFER || !op->direct || op->user != io ||
 		    !start_direct(pool, op))
-			dispatch(pool, op, acts);
+			dispatch_or_copy(pool, op, &room, acts);
 }
 
 /* ---- map() and end_io() ---------------------------------------------------- */
@@ -798,8 +805,8 @@ static noinline int map_miss(struct hybrid_pool *pool, struct hybrid_bio *b, str
 		remap_bio(pool, &b->io.op, bio);
 		r = DM_MAPIO_REMAPPED;
 	}
-	/* A bio that was not remapped may have ended; dm tells its user after this has returned. */
-	run_in_map(pool, b->io.volume, &acts);
+	/* A bio that was not remapped may have ended, and be gone; the table keeps the pool. */
+	run_in_map(pool, &b->io, &acts);
 	hybrid_tick_kick(pool);
 	return r;
 }
@@ -887,7 +894,7 @@ static void carry_out(struct hybrid_pool *pool, struct hybrid_op *op, struct hyb
 		hybrid_call_op_done(pool, op, acts);
 		break;
 	default:
-		dispatch(pool, op, acts);
+		dispatch(pool, op);
 	}
 }
 
@@ -907,7 +914,7 @@ static void run_in_worker(struct hybrid_pool *pool, struct hybrid_actions *acts)
 	while ((op = hybrid_actions_pop(acts))) {
 		if (op->type == HYBRID_OP_COMPLETE || op->type == HYBRID_OP_WAKE ||
 		    op_queue(pool, op) != &pool->queue || gives_way(pool, op))
-			dispatch(pool, op, acts);
+			dispatch(pool, op);
 		else
 			carry_out(pool, op, acts);
 		cond_resched();
