@@ -88,7 +88,64 @@ bool hybrid_rest_is_owed(struct hybrid_volume *v)
 	return READ_ONCE(this_cpu_ptr(v->counters)->rest_debt) + REST_COST > REST_MOST;
 }
 
-bool hybrid_rest_is_paid(struct hybrid_volume *v)
+void hybrid_credit_create(struct hybrid_volume *v)
+{
+	u32 k;
+
+	for (k = 0; k < AHEAD_PARTS; k++)
+		atomic_set(&v->credit.ahead[k], AHEAD_LENT);
+	atomic_set(&v->credit.rest, REST_WORTH);
+}
+
+/* Under the locks of different sets, a change may get lost. */
+static void rest_learns(struct hybrid_volume *v, int change)
+{
+	int worth = atomic_read(&v->credit.rest) + change;
+
+	atomic_set(&v->credit.rest, clamp(worth, 0, REST_WORTH));
+}
+
+#define SAMPLE_SHIFT	20
+
+static_assert(BIT(32 - SAMPLE_SHIFT) >= HYBRID_MAX_VOLUMES);
+
+/* The block's volume, and a part of its fingerprint. */
+static u32 sample_of(u64 key)
+{
+	return hybrid_key_volume(key) << SAMPLE_SHIFT |
+	       hybrid_key_fingerprint(key) >> (32 - SAMPLE_SHIFT);
+}
+
+/* Is @key's block to be the next sample?  Then it takes the oldest one's place. */
+static bool rest_is_sampled(struct hybrid_engine *e, struct hybrid_set *s, u64 key)
+{
+	struct hybrid_volume *v;
+	u32 *sample;
+
+	s->single_fills = (s->single_fills + 1) % (REST_SAMPLES * REST_EVERY);
+	if (s->single_fills % REST_EVERY)
+		return false;
+	sample = &s->sample[s->single_fills / REST_EVERY];
+	/* The volume may have been deleted meanwhile. */
+	v = *sample ? volume_of(e, *sample >> SAMPLE_SHIFT) : NULL;
+	if (v)
+		rest_learns(v, -1);
+	*sample = sample_of(key);
+	return true;
+}
+
+void hybrid_rest_is_missed(struct hybrid_engine *e, struct hybrid_set *s, u64 key)
+{
+	u32 sample = sample_of(key), k;
+
+	for (k = 0; k < REST_SAMPLES; k++)
+		if (s->sample[k] == sample) {
+			s->sample[k] = 0;
+			rest_learns(key_volume(e, key), REST_USED);
+		}
+}
+
+static bool rest_is_paid(struct hybrid_volume *v)
 {
 	struct hybrid_counters *c = this_cpu_ptr(v->counters);
 	u64 hits = READ_ONCE(c->c[HYBRID_READ_HITS]);
@@ -102,6 +159,15 @@ bool hybrid_rest_is_paid(struct hybrid_volume *v)
 		return false;
 	c->rest_debt += REST_COST;
 	return true;
+}
+
+bool hybrid_rest_is_paid(struct hybrid_engine *e, struct hybrid_set *s, u64 key, bool alone)
+{
+	struct hybrid_volume *v = key_volume(e, key);
+
+	if (alone && (rest_is_sampled(e, s, key) || atomic_read(&v->credit.rest) < REST_PAYS))
+		return false;
+	return rest_is_paid(v);
 }
 
 void hybrid_ahead_earns(struct hybrid_engine *e, u64 key, int credit)

@@ -35,6 +35,24 @@
 #define REST_HIT		(6 * REST_COST)
 #define REST_MOST		(64 * REST_COST)
 
+/*
+ * Whether the rest of a block is worth its price, too, is learned for each volume.  In each set, of
+ * every REST_EVERY-th such block only the part asked for is filled, and the set remembers the
+ * newest REST_SAMPLES of these.  A later miss in one of them would have been a hit, and earns
+ * REST_USED; a sample that is forgotten without a miss costs 1.  So rests are filled where a ninth
+ * of them are read: from REST_PAYS on, of at most REST_WORTH, which is granted at first.
+ */
+#define REST_EVERY		128
+#define REST_USED		8
+#define REST_WORTH		64
+#define REST_PAYS		(REST_WORTH / 2)
+
+/* Of a volume: for data that nobody asked for. */
+struct hybrid_credit {
+	atomic_t ahead[AHEAD_PARTS];	/* for fills ahead: AHEAD_COST */
+	atomic_t rest;			/* are rests worth their price?  Up to REST_WORTH */
+};
+
 /* Whether a miss may enter the cache. */
 enum admission {
 	REFUSED,
@@ -77,11 +95,16 @@ int hybrid_take_block(struct hybrid_engine *e, struct hybrid_set *s, struct hybr
 /* Is a block free for a read miss?  Evicts if not.  Half of the reserve is kept for writes. */
 bool hybrid_room_to_fill(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
 			 struct hybrid_actions *acts);
+/* Initialises a new volume.  Needs no lock. */
+void hybrid_credit_create(struct hybrid_volume *v);
 /*
- * May a miss fill more than was read?  Pays for it.  The second only asks whether credit has run
- * out.
+ * May a miss fill more than was read?  Pays for it.  @alone: not its neighbours, only the rest of
+ * @key's block, which is not cached.
  */
-bool hybrid_rest_is_paid(struct hybrid_volume *v);
+bool hybrid_rest_is_paid(struct hybrid_engine *e, struct hybrid_set *s, u64 key, bool alone);
+/* Notes a miss in @key's block, which is cached in part. */
+void hybrid_rest_is_missed(struct hybrid_engine *e, struct hybrid_set *s, u64 key);
+/* Has credit run out? */
 bool hybrid_rest_is_owed(struct hybrid_volume *v);
 /* A miss near @key, or the first read of a block filled ahead, earns credit there. */
 void hybrid_ahead_earns(struct hybrid_engine *e, u64 key, int credit);

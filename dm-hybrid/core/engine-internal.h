@@ -213,7 +213,7 @@ static inline atomic_t *ahead_credit(struct hybrid_engine *e, u64 key)
 {
 	u64 part = key >> (e->g->window_shift + AHEAD_PART_SHIFT);
 
-	return &key_volume(e, key)->ahead[part % AHEAD_PARTS];
+	return &key_volume(e, key)->credit.ahead[part % AHEAD_PARTS];
 }
 
 /*

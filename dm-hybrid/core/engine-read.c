@@ -91,6 +91,8 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 		hybrid_io_bypass(io, HYBRID_BYPASS_FULL);
 		return hybrid_route_origin(io);
 	}
+	if (i >= 0)
+		hybrid_rest_is_missed(e, s, io->key);
 	hybrid_ahead_earns(e, io->key, 1);
 	from = io->key;
 	to = from + 1;
@@ -99,7 +101,7 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 	else if (admitted != IN_PLACE)
 		hybrid_ahead_range(e, s, v, io->key, &from, &to);
 	if (admitted == SINGLE && i < 0 && (to - from > 1 || io->mask != mask) &&
-	    !hybrid_rest_is_paid(v)) {
+	    !hybrid_rest_is_paid(e, s, io->key, to - from == 1)) {
 		from = io->key;
 		to = from + 1;
 		mask = io->mask;

@@ -75,7 +75,7 @@ struct hybrid_volume {
 	struct hybrid_volume_jobs jobs;
 	struct hybrid_writeback writeback;
 	atomic_t nr_reads;		/* users' reads of the origin in flight */
-	atomic_t ahead[AHEAD_PARTS];	/* credit for fills ahead: see AHEAD_COST */
+	struct hybrid_credit credit;
 	struct hybrid_streams streams;
 };
 

@@ -30,7 +30,6 @@ struct hybrid_volume *hybrid_volume_alloc(struct hybrid_engine *e, u32 id,
 					  const struct hybrid_volume_info *info)
 {
 	struct hybrid_volume *v = have_place(e, id) ? kzalloc(sizeof(*v), GFP_KERNEL) : NULL;
-	u32 k;
 
 	if (!v)
 		return NULL;
@@ -58,8 +57,7 @@ struct hybrid_volume *hybrid_volume_alloc(struct hybrid_engine *e, u32 id,
 	INIT_LIST_HEAD(&v->jobs.waiters);
 	INIT_LIST_HEAD(&v->writeback.turn);
 	hybrid_stall_create(v);
-	for (k = 0; k < AHEAD_PARTS; k++)
-		atomic_set(&v->ahead[k], AHEAD_LENT);
+	hybrid_credit_create(v);
 	hybrid_streams_init(&v->streams);
 	return v;
 }

@@ -96,6 +96,8 @@ struct hybrid_regions {
 	u64 lazy;		/* has other unrecorded changes */
 };
 
+#define REST_SAMPLES	4	/* see REST_EVERY */
+
 /* Read hits use the first cache line alone: nobody writes it unless a granule becomes invalid. */
 struct hybrid_set {
 	seqcount_t seq;		/* covers the fields that lock-free readers use */
@@ -122,6 +124,8 @@ struct hybrid_set {
 	struct hybrid_regions regions;
 	u16 nr_dirty;		/* blocks that are dirty in RAM */
 	u16 aging;		/* evictions, in turn: metadata_ages() */
+	u16 single_fills;	/* in turn: REST_EVERY */
+	u32 sample[REST_SAMPLES];	/* blocks of which only a part was filled; 0: none */
 	struct hlist_head inflight;	/* writes: hybrid_io.write.inflight */
 	struct list_head waiting;	/* I/O that waits for this set: hybrid_io.link */
 	struct list_head waiting_ranges;	/* the same for ranges: hybrid_io.range.wait_link */

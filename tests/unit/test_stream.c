@@ -312,7 +312,7 @@ static void fills_come_first(void **state)
 		;
 	assert_in_range(n, NR_AHEAD_JOBS / 4, NR_AHEAD_JOBS - 1);
 	/* Two neighbours of a cached block, to be filled with one miss */
-	atomic_set(&v->ahead[0], AHEAD_MOST);
+	atomic_set(&v->credit.ahead[0], AHEAD_MOST);
 	set_cutoff_to(0);
 	reads((u64)(RUN + 41) * BLOCK, 8, 0);
 	reads((u64)(RUN + 42) * BLOCK, 8, 0);

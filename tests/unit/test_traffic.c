@@ -614,6 +614,65 @@ static void rest_is_on_credit(void **state)
 		assert_int_equal(single_miss(k), rest);
 }
 
+/* Is the rest of the block of key @k filled?  Hits have paid for it. */
+static bool rest_is_filled(u32 k)
+{
+	struct hybrid_set *s = &e->map.set[0];
+	unsigned long flags;
+	bool filled;
+
+	this_cpu_ptr(v->counters)->rest_debt = 0;
+	spin_lock_irqsave(&s->lock, flags);
+	filled = hybrid_rest_is_paid(e, s, hybrid_key(1, to_oblock(k)), true);
+	spin_unlock_irqrestore(&s->lock, flags);
+	return filled;
+}
+
+/* A volume learns from samples whether the rests of its blocks are read. */
+static void rest_is_learned(void **state)
+{
+	const u32 learned = (REST_SAMPLES + REST_WORTH - REST_PAYS + 1) * REST_EVERY;
+	struct hybrid_set *s = &e->map.set[0];
+	u32 k, filled = 0, n;
+
+	for (k = 1; k <= learned; k++)
+		filled += rest_is_filled(k);
+	assert_int_equal(filled, learned - learned / REST_EVERY);
+	assert_false(rest_is_filled(k++));
+	/* A sample is noticed while it is among the newest, once. */
+	assert_int_equal(atomic_read(&v->credit.rest), REST_PAYS - 1);
+	hybrid_rest_is_missed(e, s, hybrid_key(1, to_oblock(learned - REST_SAMPLES * REST_EVERY)));
+	assert_int_equal(atomic_read(&v->credit.rest), REST_PAYS - 1);
+	for (n = 0; n < 2; n++)
+		hybrid_rest_is_missed(e, s, hybrid_key(1, to_oblock(learned)));
+	assert_int_equal(atomic_read(&v->credit.rest), REST_PAYS - 1 + REST_USED);
+	assert_true(rest_is_filled(k++));
+	/* Samples of a volume that is gone count for nobody. */
+	for (n = 0; n < REST_SAMPLES; n++)
+		s->sample[n] = 7 << 20;
+	for (n = 0; n < REST_EVERY; n++)
+		rest_is_filled(k++);
+	assert_int_equal(atomic_read(&v->credit.rest), REST_PAYS - 1 + REST_USED);
+}
+
+/* ... and reads give the samples. */
+static void samples_of_reads(void **state)
+{
+	u32 set, k;
+
+	set_cutoff_to(8192);
+	for (set = 0; set < e->map.nr_sets; set++)
+		e->map.set[set].single_fills = REST_EVERY - 1;
+	atomic_set(&v->credit.rest, REST_PAYS);
+	assert_int_equal(single_miss(1), 8);
+	for (set = 0, k = 0; set < e->map.nr_sets; set++)
+		k += !!e->map.set[set].sample[1];
+	assert_int_equal(k, 1);
+	reads(window_blocks(e) * BLOCK + 16, 8, 0);
+	assert_int_equal(sectors_of(ORIGIN, false), BLOCK);
+	assert_int_equal(atomic_read(&v->credit.rest), REST_PAYS + REST_USED);
+}
+
 /* A run of many reads at once gets whole blocks, too, even without any credit left. */
 static void rest_of_a_run_at_once(void **state)
 {
@@ -1220,6 +1279,7 @@ static void full_for_one_write(void **state)
 	carry(&acts);
 	for (k = 0; !writer.r.ended && k < 100; k++) {
 		e->stall.freed = true;
+		v->writeback.stuck = 0;
 		tick(100);
 	}
 	assert_in_range(k, 18, 22);
@@ -1593,6 +1653,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(drain_is_sorted, setup, teardown),
 		cmocka_unit_test_setup_teardown(sequential_bypass, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(rest_is_on_credit, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(rest_is_learned, setup, teardown),
+		cmocka_unit_test_setup_teardown(samples_of_reads, setup, teardown),
 		cmocka_unit_test_setup_teardown(rest_of_a_run_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(fills_ahead, setup, teardown),
 		cmocka_unit_test_setup_teardown(hits_pay, setup, teardown),
