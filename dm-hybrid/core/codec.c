@@ -568,6 +568,7 @@ void hybrid_root_encode(struct hybrid_root *block, const struct hybrid_geometry 
 	block->written_sectors = cpu_to_le64(root->written_sectors);
 	block->read_errors = cpu_to_le32(root->read_errors);
 	block->write_errors = cpu_to_le32(root->write_errors);
+	block->halved_ms = cpu_to_le32(root->halved_ms);
 	for (i = 0; i < g->nr_index; i++)
 		block->index_generation[i] = cpu_to_le16(index_generation[i]);
 	header_seal(&block->header, sizeof(*block));
@@ -590,6 +591,8 @@ static int root_check(const struct hybrid_root *block, const struct hybrid_geome
 		return bad(why, "flags");
 	if (!block->next_instance)
 		return bad(why, "next_instance");
+	if (le32_to_cpu(block->halved_ms) >= HYBRID_DAY_MS)
+		return bad(why, "halved_ms");
 	return 0;
 }
 
@@ -616,6 +619,7 @@ int hybrid_root_decode(const struct hybrid_root *block, const struct hybrid_geom
 	root->written_sectors = le64_to_cpu(block->written_sectors);
 	root->read_errors = le32_to_cpu(block->read_errors);
 	root->write_errors = le32_to_cpu(block->write_errors);
+	root->halved_ms = le32_to_cpu(block->halved_ms);
 	for (i = 0; i < g->nr_index; i++)
 		index_generation[i] = le16_to_cpu(block->index_generation[i]);
 	return 0;

@@ -133,6 +133,7 @@ struct hybrid_root_info {
 	u32 next_instance;		/* at least 1 */
 	u64 written_sectors;		/* to the cache device, since it was formatted */
 	u32 read_errors, write_errors;	/* recent errors of the cache device */
+	u32 halved_ms;			/* run time since they were halved, below HYBRID_DAY_MS */
 };
 
 /*

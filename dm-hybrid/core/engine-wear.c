@@ -4,14 +4,14 @@
  * errors that announce its end.
  *
  * A device that fails reads or writes of data may soon fail a write of metadata, and with it
- * the pool and all dirty data.  So recent errors are counted by kind, halved each day and kept
- * in the root.  Once a limit is reached the device counts as failing: the pool drains, as if
- * told to, and writes go to the origins too.  A failed flush, or write of metadata, is no
- * warning: the pool fails at once.
+ * the pool and all dirty data.  So recent errors are counted by kind, halved each day that the
+ * pool runs, and kept in the root with the time since they were halved.  Once a limit is reached
+ * the device counts as failing: the pool drains, as if told to, and writes go to the origins too.
+ * A failed flush, or write of metadata, is no warning: the pool fails at once.
  */
 #include "engine-internal.h"
 
-#define DAY		(24 * 60 * 60 * 1000)	/* ms */
+#define DAY		HYBRID_DAY_MS
 #define HOUR		(DAY / 24)
 
 /*
@@ -101,13 +101,14 @@ static void count_recent(struct hybrid_engine *e, enum cache_error kind, u32 day
 
 static void errors_tick(struct hybrid_engine *e, u64 passed)
 {
+	u32 days, halved_ms;
 	unsigned long flags;
 	bool left;
-	u32 days;
 
 	spin_lock_irqsave(&e->lock, flags);
 	days = div_u64_rem(e->wear.halved_ms + min_t(u64, passed, 32ULL * DAY), DAY,
-			   &e->wear.halved_ms);
+			   &halved_ms);
+	WRITE_ONCE(e->wear.halved_ms, halved_ms);
 	count_recent(e, CACHE_READ_ERRORS, days);
 	count_recent(e, CACHE_WRITE_ERRORS, days);
 	left = e->wear.recent[CACHE_READ_ERRORS] || e->wear.recent[CACHE_WRITE_ERRORS];
@@ -127,6 +128,7 @@ void hybrid_wear_tick(struct hybrid_engine *e, u64 passed)
 void hybrid_wear_load(struct hybrid_engine *e, const struct hybrid_root_info *root)
 {
 	e->wear.written_before = root->written_sectors;
+	e->wear.halved_ms = root->halved_ms;
 	e->wear.recent[CACHE_READ_ERRORS] = root->read_errors;
 	e->wear.recent[CACHE_WRITE_ERRORS] = root->write_errors;
 	set_failing(e, limit_reached(e));
@@ -137,6 +139,7 @@ void hybrid_wear_save(const struct hybrid_engine *e, struct hybrid_root_info *ro
 	root->written_sectors = e->wear.written_before + written_until_now(e);
 	root->read_errors = READ_ONCE(e->wear.recent[CACHE_READ_ERRORS]);
 	root->write_errors = READ_ONCE(e->wear.recent[CACHE_WRITE_ERRORS]);
+	root->halved_ms = READ_ONCE(e->wear.halved_ms);
 }
 
 void hybrid_wear_configure(struct hybrid_engine *e, const struct hybrid_config *config)

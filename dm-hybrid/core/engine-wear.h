@@ -28,7 +28,7 @@ struct hybrid_wear {
 	u64 written_before;		/* sectors, by earlier activations */
 	u64 counted[NR_CACHE_ERRORS];	/* errors that recent already has */
 	u32 recent[NR_CACHE_ERRORS];	/* errors of data, halved each day; READ_ONCE */
-	u32 halved_ms;			/* since the last halving */
+	u32 halved_ms;			/* since the last halving; READ_ONCE */
 	u8 endurance;			/* enum endurance, READ_ONCE without the lock */
 	bool failing;			/* recent errors reached a limit; READ_ONCE likewise */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The on-disk format of dm-hybrid, version 4, and nothing else.  The kernel
+ * The on-disk format of dm-hybrid, version 5, and nothing else.  The kernel
  * module, the tools and the tests all include this file, so that no second copy
  * of these definitions exists.
  *
@@ -67,7 +67,7 @@
 
 #include <linux/types.h>
 
-#define HYBRID_FORMAT_VERSION		4
+#define HYBRID_FORMAT_VERSION		5
 #define HYBRID_META_BLOCK_SIZE		4096	/* bytes */
 #define HYBRID_META_BLOCK_SECTORS	8
 #define HYBRID_HEAD_SECTORS		2048	/* 1 MiB */
@@ -236,6 +236,7 @@ struct hybrid_lost_map {
 
 #define HYBRID_ROOT_CLEAN	0x1U /* stopped: the journal is empty, no region open */
 
+#define HYBRID_DAY_MS			86400000
 #define HYBRID_ROOT_INDEXES		1968
 #define HYBRID_INDEX_LEAVES		2016
 
@@ -248,7 +249,8 @@ struct hybrid_root {
 	__le64 written_sectors;	/* to the cache device, since it was formatted */
 	__le32 read_errors;	/* recent errors of the cache device, halved each day */
 	__le32 write_errors;
-	__le64 reserved[7];
+	__le32 halved_ms;	/* run time since they were halved, below HYBRID_DAY_MS */
+	__le32 reserved[13];
 	__le16 index_generation[HYBRID_ROOT_INDEXES];
 };
 

@@ -160,13 +160,14 @@ def test_every_field_is_checked(build, crashed, text, tmp_path):
 
 
 @pytest.mark.parametrize("path, value, word", [
-    (("dm_hybrid_dump", "version"), 3, "version"),
-    (("dm_hybrid_dump", "version"), 5, "version"),
+    (("dm_hybrid_dump", "version"), 4, "version"),
+    (("dm_hybrid_dump", "version"), 6, "version"),
     (("pool", "member_sectors"), 2**63, "sectors"), (("pool", "member_sectors"), 8, "layout"),
     (("pool", "block_sectors"), 24, "layout"), (("pool", "journal_blocks"), 0, "layout"),
     (("pool", "journal_blocks"), 2**32 - 1, "layout"), (("pool", "blocks"), 1, "follow"),
     (("pool", "data_sector"), 0, "follow"), (("pool", "name"), "../x", "name"),
     (("pool", "policy"), "x" * 16, "too long"), (("pool", "next_instance"), 0, "next_instance"),
+    (("pool", "halved_ms"), 86400000, "more than"),
     (("pool", "incompat"), "0x0000000000000001", "incompat"),
     (("pool", "ro_compat"), "0x0000000000000001", "ro_compat"),
     (("volumes", 0, "id"), 4096, "more than"), (("volumes", 0, "id"), 1, "twice"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The format on the disk is what it was when version 4 was released."""
+"""The format on the disk is what it was when version 5 was released."""
 import difflib
 import importlib.util
 import shutil

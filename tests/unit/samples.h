@@ -102,6 +102,7 @@ static inline void sample_root(struct hybrid_root_info *root, u16 *generation, u
 	root->written_sectors = 0x123456789aULL;
 	root->read_errors = 19;
 	root->write_errors = 4;
+	root->halved_ms = 36000000;
 	for (i = 0; i < nr_index; i++)
 		generation[i] = i + 1;
 }

@@ -123,8 +123,8 @@ static void sb_features(void **state)
 	u32 bit;
 
 	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(0), -EPROTONOSUPPORT, "version");
-	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(3), -EPROTONOSUPPORT, "version");
-	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(5), -EPROTONOSUPPORT, "version");
+	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(4), -EPROTONOSUPPORT, "version");
+	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(6), -EPROTONOSUPPORT, "version");
 	for (bit = 0; bit < 64; bit++) {
 		SB_CASE(HYBRID_ROLE_ORIGIN, incompat, cpu_to_le64(1ULL << bit),
 			-EPROTONOSUPPORT, "incompat");
@@ -546,6 +546,7 @@ static void root_round_trip(void **state)
 	assert_int_equal(out.written_sectors, in.written_sectors);
 	assert_int_equal(out.read_errors, in.read_errors);
 	assert_int_equal(out.write_errors, in.write_errors);
+	assert_int_equal(out.halved_ms, in.halved_ms);
 	assert_memory_equal(generations, index_generation, p.g.nr_index * sizeof(u16));
 	assert_int_equal(index_generation[p.g.nr_index], U16_MAX);
 }
@@ -564,7 +565,10 @@ static void root_fields(void **state)
 	FIELD_CASE(ROOT, root.flags, cpu_to_le32(~0), -EINVAL, "flags");
 	FIELD_CASE(ROOT, root.flags, cpu_to_le32(HYBRID_ROOT_CLEAN), -EINVAL, "flags");
 	FIELD_CASE(ROOT, root.next_instance, 0, -EINVAL, "next_instance");
-	FIELD_OK(ROOT, root.reserved[0], cpu_to_le64(1));
+	FIELD_CASE(ROOT, root.halved_ms, cpu_to_le32(HYBRID_DAY_MS), -EINVAL, "halved_ms");
+	FIELD_CASE(ROOT, root.halved_ms, cpu_to_le32(~0), -EINVAL, "halved_ms");
+	FIELD_OK(ROOT, root.halved_ms, cpu_to_le32(HYBRID_DAY_MS - 1));
+	FIELD_OK(ROOT, root.reserved[0], cpu_to_le32(1));
 	FIELD_OK(ROOT, root.index_generation[HYBRID_ROOT_INDEXES - 1], cpu_to_le16(1));
 
 	encode(&p, ROOT, 0, 9);

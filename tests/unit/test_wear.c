@@ -3,7 +3,8 @@
 #include "rig.h"
 #include "engine-internal.h"
 
-#define DAY_MS	(24 * 60 * 60 * 1000)
+#define HOUR_MS	(60 * 60 * 1000)
+#define DAY_MS	(24 * HOUR_MS)
 #define STEP	(8 * BLOCK)
 
 static void limits(u32 reads, u32 writes)
@@ -208,6 +209,23 @@ static void kept(void **state)
 	assert_int_equal(pool().read_errors, 0);
 }
 
+/* Days are days of operation, whatever their parts: after 30 hours the first one has passed. */
+static void halved_in_parts(void **state)
+{
+	u32 n;
+
+	failed_reads(20);
+	for (n = 1; n <= 5; n++) {
+		tick(10 * HOUR_MS);
+		stop();
+		crash();
+		start();
+		open_volume();
+		tick(1000);
+		assert_int_equal(pool().recent_read_errors, n < 3 ? 20 : n < 5 ? 10 : 5);
+	}
+}
+
 /* The budget: the amount saved up, or owed. */
 static void budget(void **state)
 {
@@ -239,6 +257,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(other_settings, setup, teardown),
 		cmocka_unit_test_setup_teardown(drain_cancelled, setup, teardown),
 		cmocka_unit_test_setup_teardown(kept, setup, teardown),
+		cmocka_unit_test_setup_teardown(halved_in_parts, setup, teardown),
 		cmocka_unit_test_setup_teardown(budget, setup, teardown),
 	};
 

@@ -68,6 +68,7 @@ const struct json_field dump_pool_fields[] = {
 	NUMBER(dump_pool, "written_sectors", root.written_sectors, U64_MAX),
 	NUMBER(dump_pool, "read_errors", root.read_errors, U32_MAX),
 	NUMBER(dump_pool, "write_errors", root.write_errors, U32_MAX),
+	NUMBER(dump_pool, "halved_ms", root.halved_ms, HYBRID_DAY_MS - 1),
 	{}
 };
 

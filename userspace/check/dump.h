@@ -6,7 +6,7 @@
 #include "json.h"
 #include "metadata.h"
 
-#define DUMP_VERSION	4
+#define DUMP_VERSION	5
 
 /* dump_head.flags */
 #define DUMP_COMPLETE_BIT	0	/* all volumes */

@@ -131,6 +131,7 @@ static void write_root(struct repair *p, struct hybrid_writer *w)
 		.written_sectors = md->root.written_sectors,
 		.read_errors = md->root.read_errors,
 		.write_errors = md->root.write_errors,
+		.halved_ms = md->root.halved_ms,
 	};
 
 	hybrid_root_encode(hybrid_writer_next(w), md->g, &md->id, &root, md->index_generation);
