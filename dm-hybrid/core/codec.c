@@ -774,6 +774,15 @@ u64 hybrid_volume_length(const struct hybrid_volume_info *info, u64 origin_secto
 	return info->data_sectors;
 }
 
+/*
+ * The root that ends a growth may be lost.  The older one has both sizes, and the journal behind
+ * it may have blocks beyond the old end.
+ */
+u64 hybrid_volume_reach(const struct hybrid_volume_info *info)
+{
+	return max(info->data_sectors, info->data_sectors_new);
+}
+
 int hybrid_volume_check(const struct hybrid_volume_info *info, u32 volume_id, const char **why)
 {
 	struct hybrid_volume_entry entry = { .state = 0 };

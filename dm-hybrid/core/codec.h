@@ -181,9 +181,11 @@ struct hybrid_volume_info {
  * Length: returns the sectors of the volume once it has been opened on such an origin.  A
  * volume that is growing gets its new size if there is room, and keeps its old size if the
  * origin has shrunk again.
+ * Reach: returns the sectors within which all cached blocks of the volume begin.
  */
 u64 hybrid_volume_room(const struct hybrid_volume_info *info, u64 origin_sectors);
 u64 hybrid_volume_length(const struct hybrid_volume_info *info, u64 origin_sectors);
+u64 hybrid_volume_reach(const struct hybrid_volume_info *info);
 
 /* Checks that decode would accept this entry.  Returns 0 or -EINVAL. */
 int hybrid_volume_check(const struct hybrid_volume_info *info, u32 volume_id, const char **why);

@@ -229,7 +229,8 @@ static int look_up(struct loader *l, u32 instance)
 	l->oblocks = 0;
 	if (l->volume) {
 		l->key = hybrid_key(l->volume->id, to_oblock(0));
-		l->oblocks = ((l->volume->info.data_sectors - 1) >> l->e->g->block_shift) + 1;
+		l->oblocks = ((hybrid_volume_reach(&l->volume->info) - 1) >>
+			      l->e->g->block_shift) + 1;
 	}
 	return 0;
 }

@@ -2,7 +2,9 @@
 """hybrid_restore: what was dumped comes back, byte for byte; what is no dump changes nothing."""
 import copy
 import json
+import os
 import random
+import subprocess
 
 import pytest
 from check.pools import Pool, dump, random_pool, run
@@ -43,6 +45,32 @@ def test_dump_restore_dump_is_the_identity_and_the_engine_agrees(build, tmp_path
     again.opened("drain", *ends, "stop")
     for n in range(len(pool.origins)):
         assert again.on_origin(n) == again.want[n]
+
+
+def lost_without_data(build, pool, layout):
+    """As if no data could be read from the cache device."""
+    bad = f"read {pool.cache} {layout['data_sector']} {layout['member_sectors']}"
+    r = subprocess.run([build / "hybridctl", "lost", pool.cache, "--json"], capture_output=True,
+                       text=True, timeout=60,
+                       env={**os.environ, "LD_PRELOAD": str(build / "faults.so"), "FAULT_BAD": bad})
+    return json.loads(r.stdout)["lost"]
+
+
+def test_blocks_beyond_the_old_end_of_a_volume_that_grows(build, crashed, text, tmp_path):
+    """As the older root and the journal have them, once the root that ended the growth is lost."""
+    document = json.loads(text)
+    grows = document["volumes"][0]
+    grows["data_sectors_new"], grows["data_sectors"] = grows["data_sectors"], 8192
+    again = crashed.copy(tmp_path / "again")
+    r = restore(build, json.dumps(document), again.cache, "--force", "--wipe-signatures")
+    assert r.returncode == 0, r.stderr
+    assert json.loads(dump(build, again.cache)) == document
+    r = run(build, "check", again.cache, *again.origins)
+    assert r.returncode == 7, r.stdout
+    lost = [lost_without_data(build, pool, document["pool"]) for pool in (crashed, again)]
+    assert lost[0] == lost[1] and any(x["offset"] >= 8192 * 512 for x in lost[0])
+    again.opened("drain", "close 0", "close 1", "stop")
+    assert again.on_origin(0) == again.want[0]
 
 
 def test_any_form_of_the_same_json(build, crashed, text, tmp_path):

@@ -353,6 +353,21 @@ static void one_root(void **state)
 	drop_shot();
 }
 
+/* The root with the new size alone rots, when the journal has blocks beyond the old end. */
+static void last_root(void **state)
+{
+	set_mode(HYBRID_MODE_WRITEBACK);
+	grow_device(LARGER);
+	assert_int_equal(suspend_and_grow(LARGER), 0);
+	put(NEW - BLOCK, BLOCK, 5);
+	assert_int_equal(flush_volume(), 0);
+	memset(disk[0] + 512 * hybrid_root_sector(&sb.geometry, e->cp.root_sequence), 0, 512);
+	boot();
+	sizes_are(NEW, 0);
+	origin_is(LARGER, NEW);
+	reads(NEW - BLOCK, BLOCK, 5);
+}
+
 /* ---- refused, or failed ------------------------------------------------------- */
 
 static void refused(void **state)
@@ -476,6 +491,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(cut_at_each_write, setup, teardown),
 		cmocka_unit_test_setup_teardown(cut_and_shrunk_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_root, setup, teardown),
+		cmocka_unit_test_setup_teardown(last_root, setup, teardown),
 		cmocka_unit_test_setup_teardown(refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_origin_that_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(in_place, setup, teardown),

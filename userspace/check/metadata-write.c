@@ -130,7 +130,7 @@ static u8 judge_block(struct hybrid_metadata *md, const struct hybrid_map *map, 
 		return md->instance[b] ? HYBRID_BLOCK_DEAD : HYBRID_BLOCK_FREE;
 	info = &md->volume[volume];
 	*key = hybrid_key(volume, to_oblock(md->oblock[b]));
-	if (md->oblock[b] > (info->data_sectors - 1) >> md->g->block_shift ||
+	if (md->oblock[b] > (hybrid_volume_reach(info) - 1) >> md->g->block_shift ||
 	    hybrid_map_set_of(map, *key) != b / md->g->set_size)
 		return HYBRID_BLOCK_BAD;
 	return HYBRID_BLOCK_LIVE;

@@ -436,7 +436,7 @@ static void load_block(struct reader *rd, u32 set, u32 i, u32 instance, u64 oblo
 	}
 	info = &md->volume[volume];
 	key = hybrid_key(volume, to_oblock(oblock));
-	if (oblock > (info->data_sectors - 1) >> md->g->block_shift)
+	if (oblock > (hybrid_volume_reach(info) - 1) >> md->g->block_shift)
 		bad_block(rd, b, HYBRID_FOUND_BLOCK_BEYOND, "the volume ends before it");
 	else if (hybrid_map_set_of(&rd->map, key) != set)
 		bad_block(rd, b, HYBRID_FOUND_BLOCK_SET, "it belongs to another set");

@@ -166,7 +166,7 @@ static int each_run(const struct hybrid_metadata *md, const struct dirty_block *
 			      u64 cache_sector), void *context)
 {
 	const struct hybrid_geometry *g = md->g;
-	u64 dirty = md->dirty[b->block], sector, end = md->volume[b->volume].data_sectors;
+	u64 dirty = md->dirty[b->block], sector, end = hybrid_volume_reach(&md->volume[b->volume]);
 	u32 at, n;
 	int r = 0;
 

@@ -200,7 +200,7 @@ static int check_mapping(struct restore *t, const struct dump_mapping *m)
 		return json_fail(&t->j, "volume %u does not exist, or is not active", m->volume);
 	if (!m->count || m->block >= g->nr_blocks || m->count > g->nr_blocks - m->block)
 		return json_fail(&t->j, "the pool has %u blocks", g->nr_blocks);
-	last = (v->data_sectors - 1) >> g->block_shift;
+	last = (hybrid_volume_reach(v) - 1) >> g->block_shift;
 	if (m->oblock > last || m->count - 1 > last - m->oblock)
 		return json_fail(&t->j, "the volume's last block is %llu",
 				 (unsigned long long)last);

@@ -827,11 +827,11 @@ static void add_stale(const struct hybrid_salvage *s, u32 id, const struct live 
 	const struct hybrid_volume_info *info = &s->md.volume[id];
 	const struct hybrid_geometry *g = s->md.g;
 	struct hybrid_map map = { .g = g, .nr_sets = g->nr_sets };
-	u64 last = (info->data_sectors - 1) >> g->block_shift, o, sector;
+	u64 end = hybrid_volume_reach(info), last = (end - 1) >> g->block_shift, o, sector;
 	size_t k = 0;
 
 	if (last >= *to_ask) {
-		hybrid_ranges_add(ranges, info->name, 0, info->data_sectors, why);
+		hybrid_ranges_add(ranges, info->name, 0, end, why);
 		return;
 	}
 	*to_ask -= last;
@@ -847,12 +847,12 @@ static void add_stale(const struct hybrid_salvage *s, u32 id, const struct live 
 		sector = o << g->block_shift;
 		if (s->doubtful[id] || s->uncertain[set])
 			hybrid_ranges_add(ranges, info->name, sector,
-					  min_t(u64, g->block_sectors, info->data_sectors - sector),
+					  min_t(u64, g->block_sectors, end - sector),
 					  why);
 	}
 	sector = o << g->block_shift;
 	if (o <= last)
-		hybrid_ranges_add(ranges, info->name, sector, info->data_sectors - sector, why);
+		hybrid_ranges_add(ranges, info->name, sector, end - sector, why);
 }
 
 void hybrid_salvage_stale(const struct hybrid_salvage *s, struct hybrid_ranges *ranges)
