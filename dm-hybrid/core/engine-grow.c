@@ -161,6 +161,20 @@ static int prepare_growing(struct hybrid_engine *e, struct hybrid_volume *v, u64
 	return r ? r : drop_end(e, v);
 }
 
+/* Step 2, for a checkpoint to capture: the size and the identity change together. */
+static void set_new_size(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
+			 const u8 *member_uuid)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	v->info.data_sectors_new = sectors;
+	if (member_uuid)
+		memcpy(v->info.member_uuid, member_uuid, sizeof(v->info.member_uuid));
+	hybrid_mark_volume_leaf(e, v->id);
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
 int hybrid_volume_grow(struct hybrid_engine *e, struct hybrid_volume *v, u64 origin_sectors,
 		       const u8 *member_uuid)
 {
@@ -176,9 +190,7 @@ int hybrid_volume_grow(struct hybrid_engine *e, struct hybrid_volume *v, u64 ori
 	r = prepare_growing(e, v, new);
 	if (r)
 		return r;
-	hybrid_volume_set_sizes(e, v, old, new);
-	if (member_uuid)
-		memcpy(v->info.member_uuid, member_uuid, sizeof(v->info.member_uuid));
+	set_new_size(e, v, new, member_uuid);
 	r = e->ops->wait_checkpoint(e);
 	/* The newest root may be lost: the other one must accept the larger origin, too. */
 	if (!r)

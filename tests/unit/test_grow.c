@@ -27,7 +27,7 @@ static int read_sb(u64 sector, u64 device, struct hybrid_sb *got)
 	return hybrid_sb_decode((void *)disk[1] + sector * 512, sector, device, got, NULL);
 }
 
-static int suspend_and_grow(u64 sectors)
+static int suspend_and_grow_as(u64 sectors, const u8 *member_uuid)
 {
 	struct hybrid_actions acts;
 	int r;
@@ -35,11 +35,16 @@ static int suspend_and_grow(u64 sectors)
 	hybrid_actions_init(&acts);
 	assert_true(hybrid_volume_suspend(e, v, &acts));
 	carry(&acts);
-	r = hybrid_volume_grow(e, v, sectors, NULL);
+	r = hybrid_volume_grow(e, v, sectors, member_uuid);
 	hybrid_actions_init(&acts);
 	hybrid_volume_resume(e, v, &acts);
 	carry(&acts);
 	return r;
+}
+
+static int suspend_and_grow(u64 sectors)
+{
+	return suspend_and_grow_as(sectors, NULL);
 }
 
 static void sizes_are(u64 sectors, u64 new)
@@ -455,6 +460,36 @@ static void in_place(void **state)
 	sizes_are(LARGER, 0);
 }
 
+static const u8 new_identity[HYBRID_UUID_SIZE] = { 7 };
+static bool half_an_entry;
+
+/* A checkpoint could capture the entry now: no lock is held. */
+static void look_at_the_entry(void)
+{
+	half_an_entry |= v->info.data_sectors_new &&
+			 memcmp(v->info.member_uuid, new_identity, HYBRID_UUID_SIZE);
+}
+
+/* The entry gets its new size and its new identity at once: no root has only one of them. */
+static void in_place_with_a_new_identity(void **state)
+{
+	struct hybrid_volume_info now;
+	int r;
+
+	make_inplace(ODD);
+	grow_device(LARGER);
+	half_an_entry = false;
+	shim_irqs_on = look_at_the_entry;
+	r = suspend_and_grow_as(LARGER, new_identity);
+	shim_irqs_on = NULL;
+	assert_int_equal(r, 0);
+	assert_false(half_an_entry);
+	boot();
+	sizes_are(LARGER, 0);
+	assert_int_equal(hybrid_volume_info(e, 1, &now), 0);
+	assert_memory_equal(now.member_uuid, new_identity, HYBRID_UUID_SIZE);
+}
+
 /* The cache has a part of the granule that the end cut off. */
 static void in_place_with_half_a_granule(void **state)
 {
@@ -495,6 +530,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_origin_that_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(in_place, setup, teardown),
+		cmocka_unit_test_setup_teardown(in_place_with_a_new_identity, setup, teardown),
 		cmocka_unit_test_setup_teardown(in_place_with_half_a_granule, setup, teardown),
 		cmocka_unit_test_setup_teardown(in_place_with_half_a_dirty_granule, setup, teardown),
 	};
