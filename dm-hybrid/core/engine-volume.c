@@ -404,7 +404,7 @@ static int open_claimed(struct hybrid_engine *e, struct hybrid_volume *v, u64 or
 	if (v->info.data_sector + v->info.data_sectors > origin_sectors)
 		return -EMEDIUMTYPE;
 	*why = "needs more memory than there is";
-	r = hybrid_lost_reserve(e, v, max(v->info.data_sectors, v->info.data_sectors_new));
+	r = hybrid_lost_reserve(e, v, hybrid_volume_reach(&v->info));
 	if (!r)
 		r = hybrid_jobs_reserve(e, v);
 	if (!r)
