@@ -43,8 +43,8 @@ int hybrid_lost_reserve(struct hybrid_engine *e, struct hybrid_volume *v, u64 da
 	if (!map)
 		return -ENOMEM;
 	spin_lock_irqsave(&e->lock, flags);
-	/* A pool that has failed may be using the present map. */
-	if (!READ_ONCE(e->life.failed)) {
+	/* A pool that has failed may be using the map of an open volume. */
+	if (v->state == VOLUME_CLAIMED || !READ_ONCE(e->life.failed)) {
 		swap(v->lost.map, map);
 		v->lost.blocks = blocks;
 	}

@@ -19,7 +19,7 @@ struct hybrid_lost {
 
 /*
  * Allocates the memory before the volume is opened with @data_sectors, or grows to them.  May
- * sleep.  Returns 0, -ENOMEM, or -EIO if the pool has failed.
+ * sleep.  Returns 0 or -ENOMEM; or, if the volume is open, -EIO if the pool has failed.
  */
 int hybrid_lost_reserve(struct hybrid_engine *e, struct hybrid_volume *v, u64 data_sectors);
 void hybrid_lost_release(struct hybrid_volume *v);
