@@ -60,6 +60,18 @@ def test_units(installed):
     assert r.returncode == 0 and ours == [], r.stderr
 
 
+@pytest.mark.parametrize("name", ["data-pool", "a.b_c-d", UUID])
+def test_a_drain_is_of_its_instance(installed, name):
+    """systemd hands the name on as it was given: "-" is no escaped "/"."""
+    units, = (p.parent for p in files(installed) if p.name == "hybrid-drain@.service")
+    r = sh("systemd-analyze", "verify", "--man=no", units / f"hybrid-drain@{name}.service",
+           units / f"hybrid-drain@{name}.timer", env={**os.environ, "SYSTEMD_LOG_LEVEL": "debug"})
+    assert r.returncode == 0, r.stderr
+    assert re.search(rf"Command Line: \S+/hybridctl --quiet drain --wait 14400 {re.escape(name)}$", r.stdout, re.M)
+    described = re.findall(r"Description: dm-hybrid: write back all dirty data of (\S+)", r.stdout)
+    assert len(described) >= 2 and set(described) == {name}
+
+
 def test_scripts(installed):
     scripts = [p for p in files(installed) if p.read_bytes().startswith(b"#!")]
     assert len(scripts) == 7

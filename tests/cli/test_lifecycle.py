@@ -360,6 +360,8 @@ def test_drain_says_what_it_did(kernel, volume):
     # What is written next is cached again.
     assert kernel.log[-1] == "message vol drain_cancel"
     assert kernel.ok("drain", "vol", "-q") == ""
+    # As hybrid-drain@.service does for a name that no unit can have
+    assert kernel.ok("drain", kernel.device("vol")["uuid"]) == "vol: nothing is dirty\n"
 
 
 @pytest.mark.parametrize("option", ["--json", "--progress-json"])
