@@ -102,6 +102,12 @@ def old_tail_is_gone(devs, name):
     assert not any(data[at:at + 8192])
 
 
+def new_tail(device):
+    """What is where the tail of a member as large as the device would be."""
+    data = contents(device)[-HEAD_SB:][:4096]
+    return data if any(data) else None
+
+
 def check(kernel, devs, name, mib):
     assert data_of(kernel, devs, name) == {mib}
     if mib > SIZES[name]:
@@ -259,9 +265,22 @@ def test_a_stale_tail_is_not_left(kernel, build, devs, resized):
     resized("alone", SIZES["alone"] + MORE)
     r = kernel("resize", "alone", env={"LD_PRELOAD": str(build / "faults.so"), "FAULT_CUT": "2 3"})
     assert r.returncode == -9
+    assert new_tail(devs["alone"])
     kernel.ok("attach", "ssd", "alone", "--live")
-    data = contents(devs["alone"])
-    assert not any(data[len(data) - HEAD_SB:len(data) - HEAD_SB + 4096])
+    assert not new_tail(devs["alone"])
+
+
+@pytest.mark.parametrize("seed", [pytest.param(3, id="torn"), pytest.param(4, id="whole")])
+@pytest.mark.parametrize("command", ["wipe", "export"])
+def test_a_stale_tail_does_not_outlive_its_member(kernel, build, devs, resized, command, seed):
+    """Alone, it would make a member of an ordinary disk. The old tail may be torn, or whole."""
+    closed(kernel)
+    resized("alone", SIZES["alone"] + MORE)
+    r = kernel("resize", "alone", env={"LD_PRELOAD": str(build / "faults.so"), "FAULT_CUT": f"2 {seed}"})
+    assert r.returncode == -9 and new_tail(devs["alone"])
+    kernel.ok(command, devs["alone"], "-y")
+    assert not new_tail(devs["alone"])
+    assert devs["alone"] not in kernel.ok("scan")
 
 
 # What is refused, before anything is written ------------------------------------------------

@@ -760,13 +760,13 @@ char *hybrid_replaced_name(char name[HYBRID_NAME_SIZE], const struct hybrid_sb *
 }
 
 /* One copy after the other, and one sector of each, which is written whole or not at all. */
-static int unsign(const struct hybrid_device *dev, uint64_t member_sectors)
+static int unsign(const struct hybrid_device *dev, const struct hybrid_sb *sb)
 {
 	unsigned int copy;
-	int r = 0;
+	int r = forget_new_tail(dev, sb);
 
 	for (copy = 0; copy < 2 && !r; copy++) {
-		r = hybrid_device_zero(dev, hybrid_sb_sector(member_sectors, copy), dev->logical_sectors);
+		r = hybrid_device_zero(dev, hybrid_sb_sector(sb->member_sectors, copy), dev->logical_sectors);
 		if (!r)
 			r = hybrid_device_flush(dev);
 	}
@@ -775,7 +775,7 @@ static int unsign(const struct hybrid_device *dev, uint64_t member_sectors)
 
 int hybrid_member_unsign(const struct hybrid_device *dev, const struct hybrid_sb *sb)
 {
-	int r = unsign(dev, sb->member_sectors);
+	int r = unsign(dev, sb);
 
 	if (!r)
 		announce_found(dev->devno, NULL);
@@ -784,7 +784,7 @@ int hybrid_member_unsign(const struct hybrid_device *dev, const struct hybrid_sb
 
 int hybrid_member_wipe(const struct hybrid_device *dev, const struct hybrid_sb *sb)
 {
-	int r = unsign(dev, sb->member_sectors);
+	int r = unsign(dev, sb);
 
 	if (!r)
 		r = zero_bands(dev, sb->member_sectors);

@@ -154,8 +154,9 @@ int hybrid_member_unite(const struct hybrid_device *dev, struct hybrid_member *m
 char *hybrid_replaced_name(char name[HYBRID_NAME_SIZE], const struct hybrid_sb *sb);
 
 /*
- * Takes the superblocks off a formatted member, the head's first, and leaves everything else.  If cut
- * short, it leaves a member that one copy describes, or none.  Returns 0 or an exit code.
+ * Takes the superblocks off a formatted member, the head's first, and leaves everything else.  Before
+ * them goes a tail that an interrupted growth left at the end of the device.  If cut short, it leaves a
+ * member that one copy describes, or none.  Returns 0 or an exit code.
  */
 int hybrid_member_unsign(const struct hybrid_device *dev, const struct hybrid_sb *sb);
 
