@@ -152,6 +152,37 @@ def test_an_origin_in_place(build, tmp_path, writeback, tool):
     check_drained(tool, pool)
 
 
+@pytest.fixture
+def partition(tmp_path):
+    """The only partition, of 8 MiB, of a disk."""
+    disk = tmp_path / "disk.img"
+    with open(disk, "wb") as f:
+        f.truncate(16 << 20)
+    subprocess.run(["sfdisk", "-q", disk], input="label: gpt\nsize=8M\n", text=True, check=True)
+    r = subprocess.run(["losetup", "--find", "--show", disk], capture_output=True, text=True)
+    if r.returncode:
+        pytest.skip(f"no loop device: {r.stderr.strip()}")
+    loop = r.stdout.strip()
+    subprocess.run(["partx", "-a", loop], check=True)
+    yield f"{loop}p1"
+    subprocess.run(["partx", "-d", loop], check=True)
+    subprocess.run(["losetup", "-d", loop], check=True)
+
+
+def test_an_origin_in_place_that_got_its_file_system_later(build, tmp_path, writeback, tool, partition):
+    """It was recorded by the UUID of its partition, which it still has."""
+    pool = Pool(build, tmp_path / "pool", origins=0)
+    pool.run(f"load {pool.cache}", f"create 0 place writeback {partition} inplace", f"open 0 {partition}",
+             "write 0 8192 64 7", "flush 0")
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", partition], check=True)
+    assert tool("hybrid_check", pool.cache, partition).returncode == 7
+    r = writeback(pool, origins=[partition])
+    assert r.returncode == 0, r.err
+    with open(partition, "rb") as f:
+        f.seek(8192 * 512)
+        assert f.read(64 * 512) == sectors(7, 8192, 64)
+
+
 # --- interrupted --------------------------------------------------------------------
 
 

@@ -169,24 +169,6 @@ static void judge_origin(struct check *c, const struct hybrid_superblocks *s)
 		judge_nonce(c, s, info);
 }
 
-/* Nothing is written on an origin in place, so its own identity recognises it. */
-static bool is_inplace(const struct check *c, const struct hybrid_device *dev)
-{
-	char identity[HYBRID_PATH_MAX + 64];
-	u8 uuid[HYBRID_UUID_SIZE];
-	u32 id;
-
-	if (!c->tree || !hybrid_device_identity(dev, identity, sizeof(identity)))
-		return false;
-	hybrid_uuid_of_identity(uuid, identity);
-	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
-		if (c->md.volume[id].state == HYBRID_VOLUME_ACTIVE &&
-		    c->md.volume[id].flags & HYBRID_VOLUME_INPLACE &&
-		    !memcmp(c->md.volume[id].member_uuid, uuid, HYBRID_UUID_SIZE))
-			return true;
-	return false;
-}
-
 /* The data lost when a cache died, as the origin itself has it on record. */
 static void judge_lost(struct check *c, const struct member *m)
 {
@@ -225,7 +207,7 @@ static int check_origin(struct check *c, struct member *m)
 
 	if (m->s.sb.role == HYBRID_ROLE_CACHE)
 		return check_other_cache(c, m);
-	if (!m->s.sb.role && is_inplace(c, &m->dev))
+	if (!m->s.sb.role && c->tree && hybrid_metadata_inplace(&c->md, &m->dev) >= 0)
 		return 0;
 	c->f.device = m->dev.path;
 	r = hybrid_superblocks_read(&m->dev, &c->f, &m->s);

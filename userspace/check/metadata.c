@@ -342,6 +342,22 @@ int hybrid_metadata_volume_of(const struct hybrid_metadata *md, u32 instance)
 	return found ? (int)found->volume : -1;
 }
 
+int hybrid_metadata_inplace(const struct hybrid_metadata *md, const struct hybrid_device *dev)
+{
+	const struct hybrid_volume_info *v;
+	struct hybrid_identities ids;
+	u32 id;
+
+	hybrid_device_identities(dev, &ids);
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
+		v = &md->volume[id];
+		if (v->state == HYBRID_VOLUME_ACTIVE && v->flags & HYBRID_VOLUME_INPLACE &&
+		    hybrid_identities_have(&ids, v->member_uuid))
+			return id;
+	}
+	return -1;
+}
+
 /* Neighbours are of one volume as a rule. */
 static int volume_of(struct reader *rd, u32 instance)
 {

@@ -87,30 +87,18 @@ static int read_pool(struct writeback *w)
 	return w->target ? 0 : hybrid_nomem();
 }
 
-static int volume_by(const struct writeback *w, bool inplace, const u8 *uuid)
+static int volume_by(const struct writeback *w, const u8 *uuid)
 {
 	const struct hybrid_volume_info *v;
 	u32 id;
 
 	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
 		v = &w->md.volume[id];
-		if (v->state == HYBRID_VOLUME_ACTIVE &&
-		    !!(v->flags & HYBRID_VOLUME_INPLACE) == inplace &&
-		    !memcmp(inplace ? v->member_uuid : v->uuid, uuid, HYBRID_UUID_SIZE))
+		if (v->state == HYBRID_VOLUME_ACTIVE && !(v->flags & HYBRID_VOLUME_INPLACE) &&
+		    !memcmp(v->uuid, uuid, HYBRID_UUID_SIZE))
 			return id;
 	}
 	return -1;
-}
-
-static int volume_inplace(const struct writeback *w, const struct hybrid_device *dev)
-{
-	char identity[HYBRID_PATH_MAX + 64];
-	u8 uuid[HYBRID_UUID_SIZE];
-
-	if (!hybrid_device_identity(dev, identity, sizeof(identity)))
-		return -1;
-	hybrid_uuid_of_identity(uuid, identity);
-	return volume_by(w, true, uuid);
 }
 
 static int fail_foreign(const struct writeback *w, const struct hybrid_device *dev, int r,
@@ -140,10 +128,10 @@ static int identify(struct writeback *w, struct target *t)
 
 	r = hybrid_member_read(&t->origin, &m);
 	if (!r && m.ok && m.sb.role == HYBRID_ROLE_ORIGIN) {
-		id = volume_by(w, false, m.sb.volume_uuid);
+		id = volume_by(w, m.sb.volume_uuid);
 		t->flagged = m.sb.flags & HYBRID_SB_DIRTY;
 	} else if (r == -ENODATA) {
-		id = volume_inplace(w, &t->origin);
+		id = hybrid_metadata_inplace(&w->md, &t->origin);
 	}
 	if (id < 0)
 		return fail_foreign(w, &t->origin, r, &m);

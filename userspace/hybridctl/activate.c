@@ -75,7 +75,7 @@ static int check_automatic(const struct activation *a, const struct hybrid_volum
 static bool looks_like(const struct activation *a, const struct hybrid_lookalike *l,
 		       const struct hybrid_volume_line *entry)
 {
-	return !memcmp(l->identity, entry->member_uuid, 16) &&
+	return hybrid_identities_have(&l->identities, entry->member_uuid) &&
 	       (a->cl->nr_devices || !hybrid_devno_held(l->devno, 0)) &&
 	       !(a->cl->given[OPT_AUTO] && hybrid_sysfs_removable(l->devno));
 }

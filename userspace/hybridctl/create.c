@@ -491,7 +491,7 @@ static bool is_stale(const struct new_volume *nv, const struct hybrid_volume_lin
 
 	if (!entry->tombstone && nv->other)
 		return entry->inplace && entry->data_sector == nv->other->data_sector &&
-		       !memcmp(entry->member_uuid, nv->other->identity, 16);
+		       hybrid_identities_have(&nv->other->identities, entry->member_uuid);
 	if (!entry->tombstone)
 		return mine && !is_paired(nv, &m);
 	return mine || !strcmp(entry->name, nv->entry.name) || !memcmp(entry->uuid, nv->live_uuid, 16);

@@ -94,8 +94,8 @@ static int check_bcache(const struct hybrid_device *dev, const struct bcache_sb 
 	return check_bcache_state(dev, sb);
 }
 
-/* Finds the identity that the device has when the superblock of bcache is gone. */
-static int find_identity(const struct hybrid_device *dev, uint8_t uuid[16])
+/* Finds the identities that the device has when the superblock of bcache is gone, too. */
+static int find_identities(const struct hybrid_device *dev, struct hybrid_identities *ids)
 {
 	char identity[HYBRID_PATH_MAX + 64], found[64];
 
@@ -106,7 +106,7 @@ static int find_identity(const struct hybrid_device *dev, uint8_t uuid[16])
 		return hybrid_fail(HYBRID_REFUSED, "use a partition of a GPT, or a logical volume",
 				   "%s has no serial number or UUID of its own: it would not be recognised",
 				   dev->path);
-	hybrid_uuid_of_identity(uuid, identity);
+	hybrid_device_identities(dev, ids);
 	return 0;
 }
 
@@ -126,7 +126,7 @@ static int import_bcache(const struct command_line *cl, const struct hybrid_devi
 	if (!r)
 		r = check_bcache(dev, other.block, &other.data_sector);
 	if (!r)
-		r = find_identity(dev, other.identity);
+		r = find_identities(dev, &other.identities);
 	create.given[OPT_IN_PLACE] = true;
 	if (!r)
 		r = create_volume(&create, &other);

@@ -11,7 +11,7 @@ struct other_cache {
 	uint64_t sector;		/* of its superblock */
 	void *block;			/* the metadata block with the superblock */
 	uint64_t data_sector;
-	uint8_t identity[16];		/* of the origin without that superblock: hybrid_uuid_of_identity() */
+	struct hybrid_identities identities;	/* of the origin */
 };
 
 /*

@@ -123,13 +123,17 @@ static int answer(const struct hybrid_member *m)
 static void answer_inplace(const struct hybrid_look *l)
 {
 	char text[HYBRID_UUID_TEXT];
+	unsigned int i = 0;
 	uint8_t pool[16];
 
-	if (!l->recognised || hybrid_sysfs_snapshot_of(l->devno) || !awaited(l->identity, pool))
+	/* One of its identities was recorded */
+	while (i < l->identities.nr && !awaited(l->identities.uuid[i], pool))
+		i++;
+	if (i == l->identities.nr || hybrid_sysfs_snapshot_of(l->devno))
 		return;
 	printf("HYBRID_POOL_UUID=%s\n", hybrid_uuid_text(text, pool));
 	/* The identity names a unit of its own for the device, as for any member */
-	printf("HYBRID_MEMBER_UUID=%s\n", hybrid_uuid_text(text, l->identity));
+	printf("HYBRID_MEMBER_UUID=%s\n", hybrid_uuid_text(text, l->identities.uuid[i]));
 	printf("HYBRID_STATE=%s\n", hybrid_sysfs_removable(l->devno) ? "removable" : "in-place");
 }
 

@@ -15,6 +15,7 @@
 #include "devices.h"
 #include "errors.h"
 #include "sysfs.h"
+#include "units.h"
 
 #define IO_ALIGN	4096
 #define ZERO_CHUNK	(1U << 20)
@@ -397,7 +398,37 @@ static bool filesystem_identity(const struct hybrid_device *dev, char *buf, size
 	return found;
 }
 
-bool hybrid_device_own_identity(const struct hybrid_device *dev, char *buf, size_t len)
+/* From the table itself: the events of partitions have the UUID only if the kernel is new. */
+static bool partition_identity(const struct hybrid_device *dev, char *buf, size_t len)
+{
+	blkid_probe probe;
+	const char *uuid;
+	bool found = false;
+	int fd;
+
+	if (!hybrid_sysfs_partition(dev->devno))
+		return false;
+	fd = open_buffered(dev);
+	if (fd < 0)
+		return false;
+	probe = open_probe(fd);
+	if (probe) {
+		blkid_probe_enable_superblocks(probe, 0);
+		blkid_probe_set_partitions_flags(probe, BLKID_PARTS_ENTRY_DETAILS);
+		if (blkid_do_safeprobe(probe) == 0) {
+			uuid = probe_value(probe, "PART_ENTRY_UUID");
+			found = uuid;
+			if (found)
+				snprintf(buf, len, "disk:PARTUUID=%s:%llu", uuid,
+					 (unsigned long long)dev->sectors);
+		}
+		blkid_free_probe(probe);
+	}
+	close(fd);
+	return found;
+}
+
+static bool disk_identity(const struct hybrid_device *dev, char *buf, size_t len)
 {
 	char id[HYBRID_PATH_MAX];
 
@@ -407,9 +438,39 @@ bool hybrid_device_own_identity(const struct hybrid_device *dev, char *buf, size
 	return true;
 }
 
+bool hybrid_device_own_identity(const struct hybrid_device *dev, char *buf, size_t len)
+{
+	return partition_identity(dev, buf, len) || disk_identity(dev, buf, len);
+}
+
 bool hybrid_device_identity(const struct hybrid_device *dev, char *buf, size_t len)
 {
 	return filesystem_identity(dev, buf, len) || hybrid_device_own_identity(dev, buf, len);
+}
+
+void hybrid_device_identities(const struct hybrid_device *dev, struct hybrid_identities *ids)
+{
+	static bool (* const identities[HYBRID_IDENTITIES])(const struct hybrid_device *dev, char *buf,
+							    size_t len) = {
+		filesystem_identity, partition_identity, disk_identity,
+	};
+	char identity[HYBRID_PATH_MAX + 64];
+	unsigned int i;
+
+	ids->nr = 0;
+	for (i = 0; i < HYBRID_IDENTITIES; i++)
+		if (identities[i](dev, identity, sizeof(identity)))
+			hybrid_uuid_of_identity(ids->uuid[ids->nr++], identity);
+}
+
+bool hybrid_identities_have(const struct hybrid_identities *ids, const uint8_t uuid[16])
+{
+	unsigned int i;
+
+	for (i = 0; i < ids->nr; i++)
+		if (!memcmp(ids->uuid[i], uuid, 16))
+			return true;
+	return false;
 }
 
 bool hybrid_device_has_other(const struct hybrid_device *dev, const char *type, char *found,

@@ -94,13 +94,25 @@ bool hybrid_device_in_array(const struct hybrid_device *dev, char *type, size_t 
 int hybrid_devices_distinct(const char *a, const char *b, bool force);
 
 /*
- * The identity that recognises an origin without a superblock: the UUID of its file system, or
- * the disk's or partition's own, together with the size.  False if it has none.
+ * The identity to record of an origin without a superblock: the UUID of its file system, that of the
+ * partition, or the disk's own, together with the size.  The text is the same under every kernel.
+ * False if it has none.
  */
 bool hybrid_device_identity(const struct hybrid_device *dev, char *buf, size_t len);
 
 /* The same if the data begins further in: the device's own identity, never a file system's. */
 bool hybrid_device_own_identity(const struct hybrid_device *dev, char *buf, size_t len);
+
+/* All identities that a device has now: the recorded one, whichever it is, is among them. */
+#define HYBRID_IDENTITIES	3
+
+struct hybrid_identities {
+	unsigned int nr;
+	uint8_t uuid[HYBRID_IDENTITIES][16];	/* see hybrid_uuid_of_identity() */
+};
+
+void hybrid_device_identities(const struct hybrid_device *dev, struct hybrid_identities *ids);
+bool hybrid_identities_have(const struct hybrid_identities *ids, const uint8_t uuid[16]);
 
 /* Whether libblkid finds a signature on it beside that of @type; its type goes to @found. */
 bool hybrid_device_has_other(const struct hybrid_device *dev, const char *type, char *found,

@@ -244,7 +244,7 @@ static int add_lookalike(struct hybrid_inventory *inv, const struct hybrid_look 
 	array += inv->nr_lookalikes++;
 	snprintf(array->path, sizeof(array->path), "%s", l->path);
 	array->devno = l->devno;
-	memcpy(array->identity, l->identity, sizeof(array->identity));
+	array->identities = l->identities;
 	return 0;
 }
 
@@ -258,7 +258,7 @@ int hybrid_inventory_lookalikes(struct hybrid_inventory *inv, char * const *path
 	r = nr_paths ? scan_named(&looks, HYBRID_LOOK_IDENTITY, paths, nr_paths) :
 		       scan_all(&looks, HYBRID_LOOK_IDENTITY);
 	for (l = looks.look; l < looks.look + looks.nr && !r; l++)
-		if (l->recognised)
+		if (l->identities.nr)
 			r = add_lookalike(inv, l);
 	hybrid_looks_free(&looks);
 	return r;

@@ -50,7 +50,7 @@ struct hybrid_node {
 struct hybrid_lookalike {
 	char path[HYBRID_PATH_MAX];
 	dev_t devno;
-	uint8_t identity[16];		/* see hybrid_uuid_of_identity() */
+	struct hybrid_identities identities;
 };
 
 struct hybrid_inventory {

@@ -9,7 +9,6 @@
 #include "errors.h"
 #include "look.h"
 #include "sysfs.h"
-#include "units.h"
 
 #define ANSWER_BYTES	4096
 
@@ -43,7 +42,6 @@ static bool is_snapshot(const struct hybrid_device *dev, const struct hybrid_mem
 
 static void look(void *element)
 {
-	char identity[HYBRID_PATH_MAX + 64];
 	struct hybrid_look *l = element;
 	struct hybrid_device dev;
 
@@ -61,11 +59,8 @@ static void look(void *element)
 		l->stopped = hybrid_cache_stopped(&dev, &l->member.sb);
 	if (l->what & HYBRID_LOOK_BLANK)
 		l->blank = hybrid_member_blank(&dev, l->why);
-	if (l->what & HYBRID_LOOK_IDENTITY &&
-	    hybrid_device_identity(&dev, identity, sizeof(identity))) {
-		hybrid_uuid_of_identity(l->identity, identity);
-		l->recognised = true;
-	}
+	if (l->what & HYBRID_LOOK_IDENTITY)
+		hybrid_device_identities(&dev, &l->identities);
 	hybrid_device_close(&dev);
 }
 

@@ -10,7 +10,7 @@
 
 /* Things to look for beside superblocks */
 #define HYBRID_LOOK_ARRAY	(1U << 0)	/* a part of an array is not ok */
-#define HYBRID_LOOK_IDENTITY	(1U << 1)	/* its identity as an origin in place */
+#define HYBRID_LOOK_IDENTITY	(1U << 1)	/* its identities as an origin in place */
 #define HYBRID_LOOK_STOPPED	(1U << 2)	/* of a cache device, whether its pool was */
 #define HYBRID_LOOK_BLANK	(1U << 3)	/* whether it holds nothing */
 
@@ -34,8 +34,7 @@ struct hybrid_look {
 	bool stopped;			/* see hybrid_cache_stopped() */
 	bool blank;			/* see hybrid_member_blank() */
 	char why[HYBRID_WHY_MAX];	/* ... it is not */
-	bool recognised;		/* identity is set */
-	uint8_t identity[16];		/* see hybrid_uuid_of_identity() */
+	struct hybrid_identities identities;
 };
 
 struct hybrid_looks {

@@ -207,11 +207,6 @@ bool hybrid_sysfs_disk_id(dev_t devno, char *buf, size_t len)
 	dev_t disk = whole_disk(devno);
 	unsigned int i;
 
-	/* Not every kernel says it */
-	if (read_property(devno, "PARTUUID", id, sizeof(id))) {
-		snprintf(buf, len, "PARTUUID=%s", id);
-		return true;
-	}
 	/* None if it is a disk */
 	read_attr(devno, "partition", part, sizeof(part));
 	for (i = 0; i < sizeof(attrs) / sizeof(attrs[0]); i++) {

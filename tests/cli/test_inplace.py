@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""In place: by what an origin is recognised, under each kernel and whatever is made on it."""
+import subprocess
+import uuid
+
+import pytest
+
+# As in userspace/lib/units.c
+NAMESPACE = uuid.UUID("6b1d073e-529f-4c41-8a66-1b3cd094e825")
+WWID = "t10.tests disk-1"
+
+
+def out(*argv):
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def disk(kernel, loop, tmp_path):
+    """A disk with a WWID. sysfs is a copy for hybridctl, as a loop device has none."""
+    path = loop("disk.img", 64)
+    tool, sys = kernel.tool, out("realpath", f"/sys/block/{path.removeprefix('/dev/')}")
+    copy, events = tmp_path / "sys", tmp_path / "events"
+    copy.mkdir()
+    events.touch()
+    kernel.tool = tmp_path / "tool"
+    kernel.tool.write_text(f"""#!/bin/sh
+export SYSTEMD_DEVICE_VERIFY_SYSFS=0
+exec unshare -m sh -c '
+mount -t tmpfs none {copy}
+cp -a {sys}/. {copy} 2>/dev/null
+echo "{WWID}" > {copy}/wwid
+for part in {copy}/loop*p1; do [ ! -d $part ] || cat {events} >> $part/uevent; done
+mount --bind {copy} {sys}; mount -o remount,ro,bind {sys}
+exec {tool} "$@"' sh "$@"
+""")
+    kernel.tool.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def newer(tmp_path):
+    """newer(PARTUUID): from now on the kernel says it in its events; newer(""): it does not."""
+    return lambda text: (tmp_path / "events").write_text(text and f"PARTUUID={text}\n")
+
+
+@pytest.fixture
+def part(kernel, disk):
+    """Its partition, and the UUID of that."""
+    subprocess.run(["sfdisk", "-q", "--no-reread", "--no-tell-kernel", disk], text=True, check=True,
+                   input="label: gpt\nsize=32M\n")
+    out("partx", "-a", disk)
+    kernel.scan[kernel.scan.index(disk.removeprefix("/dev/"))] += "p1"
+    node = f"{disk}p1"
+    yield node, out("blkid", "-p", "-s", "PART_ENTRY_UUID", "-o", "value", node)
+    out("partx", "-d", disk)
+
+
+def of(text):
+    return str(uuid.uuid5(NAMESPACE, text))
+
+
+def entry(kernel):
+    """Words of the line of the only volume."""
+    (lines,) = kernel.state["volumes"].values()
+    (line,) = lines
+    return line.split()
+
+
+def recorded(kernel):
+    return entry(kernel)[4]
+
+
+def record(kernel, text):
+    """As if that had been its identity when it was made."""
+    words = entry(kernel)
+    words[4] = of(text)
+    kernel.change(volumes={pool: [" ".join(words)] for pool in kernel.state["volumes"]})
+
+
+def boot(kernel, *more):
+    kernel.change(devices=[])
+    return kernel("activate", "--all", *more)
+
+
+def comes_up(kernel):
+    r = boot(kernel)
+    assert r.returncode == 0 and kernel.devices == ["vol-pool", "vol"], r.stderr
+    return True
+
+
+@pytest.fixture
+def create(kernel, loop):
+    """create(origin): vol is on it, in place."""
+    cache = loop("cache.img", 64)
+    return lambda origin: kernel.ok("create", "vol", "--cache", cache, "--origin", origin, "--in-place", "-y")
+
+
+KERNELS = ["6.1", "7.3"]
+
+
+@pytest.mark.parametrize("then", KERNELS)
+@pytest.mark.parametrize("now", KERNELS)
+def test_a_partition_under_another_kernel(kernel, create, part, newer, now, then):
+    """Only newer ones say PARTUUID in their events, but the same is recorded under all."""
+    origin, partuuid = part
+    newer(partuuid if now == "7.3" else "")
+    create(origin)
+    assert recorded(kernel) == of(f"disk:PARTUUID={partuuid}:{32 << 11}")
+    newer(partuuid if then == "7.3" else "")
+    assert comes_up(kernel)
+
+
+@pytest.mark.parametrize("then", KERNELS)
+def test_a_partition_known_by_its_disk(kernel, create, part, newer, then):
+    """As it was recorded under an older kernel once."""
+    origin, partuuid = part
+    newer(partuuid if then == "7.3" else "")
+    create(origin)
+    record(kernel, f"disk:wwid={WWID}/1:{32 << 11}")
+    assert comes_up(kernel)
+    record(kernel, f"disk:wwid={WWID}/2:{32 << 11}")
+    assert boot(kernel).returncode == 7 and kernel.devices == ["vol-pool"]
+
+
+@pytest.mark.parametrize("make", [["mkfs.ext4", "-qF"], ["mkswap", "-q"]])
+def test_a_disk_gets_its_contents_later(kernel, create, disk, make):
+    """It was recorded by its WWID, which mkfs leaves alone, and so does the next change of a UUID."""
+    create(disk)
+    assert recorded(kernel) == of(f"disk:wwid={WWID}:{64 << 11}")
+    out(*make, disk)
+    assert comes_up(kernel)
+    out(*make, disk)
+    assert comes_up(kernel)
+
+
+def test_an_event_names_the_recorded_identity(kernel, create, part):
+    """Of all that the device has: its unit finds the volume by it."""
+    origin, _ = part
+    create(origin)
+    out("mkfs.ext4", "-qF", origin)
+    kernel.unplug(origin)
+    assert boot(kernel, "--auto").returncode == 7
+    kernel.scan.append(origin.removeprefix("/dev/"))
+    words = kernel.ok("scan", "--udev", origin, env={"ID_FS_TYPE": "ext4"}).splitlines()
+    assert f"HYBRID_MEMBER_UUID={recorded(kernel)}" in words and "HYBRID_STATE=in-place" in words
+    kernel.ok("activate", "--auto", recorded(kernel))
+    assert kernel.devices == ["vol-pool", "vol"]
