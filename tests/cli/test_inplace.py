@@ -145,3 +145,58 @@ def test_an_event_names_the_recorded_identity(kernel, create, part):
     assert f"HYBRID_MEMBER_UUID={recorded(kernel)}" in words and "HYBRID_STATE=in-place" in words
     kernel.ok("activate", "--auto", recorded(kernel))
     assert kernel.devices == ["vol-pool", "vol"]
+
+
+# Recorded by its file system ---------------------------------------------------------------
+
+CHANGED = "or the UUID of its file system has changed since it was recorded"
+
+
+@pytest.fixture
+def changed(kernel, create, loop):
+    """The origin; its file system has another UUID than at the time of create."""
+    origin = loop("fs.img", 16)
+    out("mkfs.ext4", "-q", origin)
+    create(origin)
+    out("mkfs.ext4", "-qF", origin)
+    return origin
+
+
+def test_another_uuid(kernel, changed):
+    """Told with what to do, which helps."""
+    r = boot(kernel)
+    assert r.returncode == 7 and kernel.devices == ["vol-pool"] and CHANGED in r.stderr
+    assert "connect it, then activate again; if it is here, hybridctl detach vol, and attach it again" in r.stderr
+    text = kernel("status", "vol").stdout
+    assert "the UUID of its file system may have changed" in text and "CACHING IN PLACE in hybridctl(8)" in text
+    kernel.ok("detach", "vol")
+    kernel.ok("attach", "vol-pool", "vol", "--in-place", "--origin", changed, "-y")
+    assert comes_up(kernel)
+
+
+def test_another_uuid_while_dirty(kernel, changed):
+    """To detach it would give that data up."""
+    kernel.change(dirty_vol=1)
+    r = boot(kernel)
+    assert r.returncode == 7 and CHANGED in r.stderr and "detach" not in r.stderr
+    assert "leave it as it is: see CACHING IN PLACE in hybridctl(8)" in r.stderr
+    assert kernel("detach", "vol", "-y").returncode
+    # What the page has the user fill in
+    volume, pool = entry(kernel)[2], "vol-pool"
+    fields = kernel.ok("list", "-o", "name,id,uuid,size", "--units", "s", "--noheadings", "vol").split()
+    assert fields == ["vol", "0", volume, f"{16 << 11}s"] and pool in kernel.devices
+
+
+def test_another_uuid_while_active(kernel, changed):
+    kernel.change_device("vol", open_count=1)
+    kernel.ok("detach", "vol", "--live")
+    kernel.ok("attach", "vol-pool", "vol", "--live", "--in-place", "--origin", changed, "-y")
+    assert comes_up(kernel)
+
+
+def test_a_formatted_origin_has_no_other_uuid(kernel, loop):
+    cache, origin = loop("cache.img", 64), loop("origin.img", 16)
+    kernel.ok("create", "vol", "--cache", cache, "--origin", origin, "-y")
+    kernel.unplug(origin)
+    r = boot(kernel)
+    assert r.returncode == 7 and ") is missing\n  next: connect it, then activate again\n" in r.stderr

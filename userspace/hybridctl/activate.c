@@ -358,6 +358,24 @@ static int fail_start_volume(const struct hybrid_volume_line *entry, int r)
 	return hybrid_fail(r, next, "volume %s is not active", entry->name);
 }
 
+/* One in place may be here and look like any other device, as nothing of ours is on it. */
+static int fail_missing(const struct hybrid_volume_line *entry)
+{
+	char next[256] = "connect it, then activate again", uuid[HYBRID_UUID_TEXT];
+	size_t len = strlen(next);
+
+	if (entry->inplace && entry->dirty)
+		snprintf(next + len, sizeof(next) - len,
+			 "; if it is here, leave it as it is: see CACHING IN PLACE in hybridctl(8)");
+	else if (entry->inplace)
+		snprintf(next + len, sizeof(next) - len,
+			 "; if it is here, hybridctl detach %s, and attach it again in place",
+			 entry->name);
+	return hybrid_fail(HYBRID_DEGRADED, next, "volume %s: its origin (member %s) is missing%s",
+			   entry->name, hybrid_uuid_text(uuid, entry->member_uuid), entry->inplace ?
+			   ", or the UUID of its file system has changed since it was recorded" : "");
+}
+
 static int activate_volume(struct activation *a, const struct hybrid_volume_line *entry)
 {
 	dev_t origin;
@@ -367,12 +385,8 @@ static int activate_volume(struct activation *a, const struct hybrid_volume_line
 	if (r)
 		return r;
 	if (!origin) {
-		char uuid[HYBRID_UUID_TEXT];
-
 		a->missing++;
-		return hybrid_fail(HYBRID_DEGRADED, "connect it, then activate again",
-				   "volume %s: its origin (member %s) is missing", entry->name,
-				   hybrid_uuid_text(uuid, entry->member_uuid));
+		return fail_missing(entry);
 	}
 	if (hybrid_dm_name_taken(entry->name))
 		return hybrid_fail(HYBRID_BUSY, "rename or remove that device",

@@ -76,6 +76,15 @@ static void judge_without_origin(const struct hybrid_node *node, struct health *
 		 node->name);
 }
 
+static void judge_inplace(const struct hybrid_node *node, struct health *h)
+{
+	say(h, false, "inactive",
+	    "it is not active; the UUID of its file system may have changed since it was recorded", "");
+	snprintf(h->action, sizeof(h->action),
+		 "hybridctl activate %s; if it does not find the origin, see CACHING IN PLACE in hybridctl(8)",
+		 node->name);
+}
+
 /* The volume is not active, and its cache device is not here. */
 static void judge_cache_missing(const struct hybrid_node *node, struct health *h)
 {
@@ -111,7 +120,7 @@ static void judge_inactive(const struct hybrid_node *node, struct health *h)
 		snprintf(h->reason, sizeof(h->reason), "%s", loss_of(node));
 	/* Nothing on the origin of a volume in place says that it is one. */
 	if (node->closed && node->v.table.inplace)
-		snprintf(h->reason, sizeof(h->reason), "it is not active");
+		judge_inplace(node, h);
 	else if (node->closed && !m)
 		judge_without_origin(node, h);
 	if (node->kind != HYBRID_VOLUME || hybrid_node_uncached(node) ||
