@@ -197,6 +197,16 @@ bool hybrid_device_own_identity(const struct hybrid_device *dev, char *buf, size
 	return false;
 }
 
+void hybrid_device_identities(const struct hybrid_device *dev, struct hybrid_identities *ids)
+{
+	ids->nr = 0;
+}
+
+bool hybrid_identities_have(const struct hybrid_identities *ids, const uint8_t uuid[16])
+{
+	return false;
+}
+
 dev_t hybrid_sysfs_snapshot_of(dev_t devno)
 {
 	return 0;
