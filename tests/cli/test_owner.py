@@ -111,6 +111,16 @@ def test_create_without_an_id(kernel, devs, tmp_path):
     assert kernel.devices == ["vol-pool", "vol"] and owners(kernel, *devs) == [None, None]
 
 
+@pytest.mark.parametrize("text,code", [(f"host_id = {OTHER}\n", 0), ("host_id = mine\n", 2)])
+def test_create_beside_one_that_makes_the_id(kernel, devs, text, code):
+    """The one that waits takes the id that it finds then, and writes no other."""
+    with kernel.waits("create", "vol", "--cache", devs[0], "--origin", devs[1], "-y") as r:
+        kernel.conf.write_text(text)
+    assert r.returncode == code, r.stderr
+    assert kernel.conf.read_text() == text
+    assert owners(kernel, *devs) == ([] if code else [OTHER] * 2)
+
+
 def test_another_hosts(kernel, volume):
     """Listed, healthy, left alone: refused by name, passed over by --all, and not written to."""
     mine = kernel.conf.read_text()

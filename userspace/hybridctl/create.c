@@ -236,10 +236,11 @@ static int check_again(struct new_pool *np, struct new_volume *nv)
 static int own_both(struct new_pool *np, struct new_volume *nv)
 {
 	uint8_t id[16];
+	int r = hybrid_config_make_host_id(id);
 
-	if (hybrid_config()->id_unclear)
-		return hybrid_config_make_host_id(id);
-	if (hybrid_config_make_host_id(id)) {
+	if (r && hybrid_config()->id_unclear)
+		return r;
+	if (r) {
 		hybrid_warn("the pool belongs to no host: any host may bring it up");
 		return 0;
 	}

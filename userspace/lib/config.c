@@ -472,11 +472,28 @@ static int write_host_id(const char *path, const uint8_t id[16])
 	return close(fd) || r ? -1 : 0;
 }
 
+/* While this process waited for the lock, another tool may have written an id. */
+static void read_id_again(struct hybrid_config *config)
+{
+	bool silent = hybrid_output.silent;
+	struct hybrid_config now;
+
+	/* Wrong lines were named before */
+	hybrid_output.silent = true;
+	hybrid_config_read(&now, hybrid_config_path());
+	hybrid_output.silent = silent;
+	memcpy(config->host_id, now.host_id, sizeof(now.host_id));
+	config->id_unclear = now.id_unclear;
+	hybrid_config_free(&now);
+}
+
 int hybrid_config_make_host_id(uint8_t id[16])
 {
 	struct hybrid_config *config = own_config();
 	const char *path = hybrid_config_path();
 
+	if (hybrid_uuid_is_null(config->host_id))
+		read_id_again(config);
 	if (hybrid_uuid_is_null(config->host_id) && config->id_unclear)
 		return hybrid_fail(HYBRID_REFUSED, "correct the file", "%s: its host_id is not valid",
 				   path);
