@@ -150,7 +150,7 @@ def test_attach_marks_and_takes_the_mark_off(kernel, cloud, named):
     r = kernel("attach", "fast", "vol", "--ephemeral")
     assert r.returncode == 2 and "the pool is called fast, but hybrid.conf calls" in r.stderr
     assert superblock(cloud.origins[0]).role == DETACHED
-    kernel.conf.write_text("")
+    kernel.conf.write_text(re.sub("(?m)^ephemeral.*$", "", kernel.conf.read_text()))
     cloud.list()
     kernel.ok("attach", "fast", "vol", "--ephemeral")
     assert superblock(cloud.origins[0]).flags == EPHEMERAL

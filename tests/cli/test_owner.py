@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from .test_boot import crc32c, edit_superblocks, event, keys, number
+from .test_boot import crc32c, edit_superblocks, event, keys, mark_dirty, number
 
 MIB = 1 << 20
 OTHER = "11111111-2222-3333-4444-555555555555"
@@ -156,6 +156,54 @@ def test_another_hosts_origin_alone(kernel, volume):
     kernel.ok("activate", "vol", "--degraded", "--foreign", "-y")
     assert kernel.devices == ["vol"]
     assert owners(kernel, volume[1]) != [OTHER]
+
+
+def prepare(kernel, volume, how):
+    """how: the pool is here; gone; gone, and the loss was accepted; or vol was detached."""
+    cache, origin = volume
+    if how == "detached":
+        kernel.ok("activate", "vol")
+        kernel.ok("detach", "vol")
+        kernel.ok("deactivate", "vol-pool")
+    elif how != "here":
+        kernel.scan.remove(cache.removeprefix("/dev/"))
+    if how == "accepted":
+        mark_dirty(origin)
+        kernel.ok("accept-loss", "vol", "-y")
+
+
+@pytest.mark.parametrize("how,args", [
+    ("gone", "detach vol"), ("gone", "detach vol --test"), ("gone", "accept-loss vol"),
+    ("here", "accept-loss vol --force"),
+    ("accepted", "lost vol --acknowledge"), ("detached", "destroy vol-pool"), ("detached", "accept-loss vol"),
+    ("detached", "attach fast vol"), ("detached", "attach fast vol --origin ORIGIN"),
+    ("detached", "create vol --pool new --cache NEW --origin ORIGIN"),
+    ("detached", "create vol --pool new --cache NEW --origin ORIGIN --test")])
+def test_no_command_writes_to_another_hosts(kernel, volume, loop, how, args):
+    prepare(kernel, volume, how)
+    if " fast " in args:
+        kernel.ok("create", "more", "--pool", "fast", "--cache", loop("fast.img", 64), "--origin",
+                  loop("more.img", 20), "-y")
+    words = args.replace("NEW", loop("new.img", 64)).replace("ORIGIN", volume[1]).split()
+    mine = kernel.conf.read_text()
+    become(kernel, f"host_id = {OTHER}\n")
+    before, state = contents(volume), kernel.state
+    r = kernel(*words, "-y")
+    assert r.returncode == 2 and "belongs to another host" in r.stderr and "hybridctl adopt takes it over" in r.stderr
+    assert contents(volume) == before and kernel.state == state
+    kernel.conf.write_text(mine)
+    kernel.ok(*words, "-y")
+
+
+def test_a_volume_used_here_once_can_be_attached(kernel, volume, loop):
+    """With activate --foreign it is in use here, and nowhere else."""
+    prepare(kernel, volume, "detached")
+    become(kernel, f"host_id = {OTHER}\n")
+    kernel.ok("activate", "vol", "--foreign")
+    kernel.ok("create", "more", "--pool", "fast", "--cache", loop("fast.img", 64), "--origin",
+              loop("more.img", 20), "-y")
+    kernel.ok("attach", "fast", "vol", "-y")
+    assert owners(kernel, volume[1]) == [OTHER]
 
 
 def test_foreign_uses_once(kernel, volume):

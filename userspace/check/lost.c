@@ -21,6 +21,7 @@
 #include "files.h"
 #include "lost.h"
 #include "metadata.h"
+#include "owner.h"
 #include "words.h"
 
 #define PIECE		8	/* sectors: losses are as exact as that */
@@ -447,6 +448,8 @@ static int acknowledge(const struct command_line *cl, struct hybrid_inventory *i
 	int r;
 
 	r = hybrid_find_or_fail(inv, cl->argv[0], 1U << HYBRID_VOLUME, &volume);
+	if (!r)
+		r = check_owner(cl, volume);
 	if (r)
 		return r;
 	m = volume->member;

@@ -7,6 +7,7 @@
 #include "common.h"
 #include "errors.h"
 #include "metadata.h"
+#include "owner.h"
 
 struct destroy {
 	const struct command_line *cl;
@@ -132,6 +133,8 @@ static int find(struct destroy *d, const char *what)
 	int r;
 
 	r = hybrid_find_or_fail(&d->inv, what, 1U << HYBRID_POOL, &d->pool);
+	if (!r)
+		r = check_owner(d->cl, d->pool);
 	if (!r)
 		r = check_pool(d->pool);
 	if (!r)

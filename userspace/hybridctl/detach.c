@@ -8,6 +8,7 @@
 #include "common.h"
 #include "errors.h"
 #include "live.h"
+#include "owner.h"
 
 /* A volume that leaves its pool. */
 struct detach {
@@ -182,7 +183,9 @@ static int find(struct detach *d, const char *what)
 	if (d->cl->given[OPT_DROP_DIRTY])
 		find_given_up(d);
 	d->pool = d->volume->pool;
-	r = check_detachable(d);
+	r = check_owner(d->cl, d->volume);
+	if (!r)
+		r = check_detachable(d);
 	if (!r && d->cl->given[OPT_LIVE])
 		r = check_live(d);
 	if (r)

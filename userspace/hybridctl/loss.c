@@ -8,6 +8,7 @@
 #include "errors.h"
 #include "lost.h"
 #include "metadata.h"
+#include "owner.h"
 
 /* An origin, with the inventory that is read again before the origin is written. */
 struct loss {
@@ -64,6 +65,8 @@ static int find(struct loss *l, const char *what)
 	int r;
 
 	r = hybrid_find_or_fail(&l->inv, what, 1U << HYBRID_VOLUME, &volume);
+	if (!r)
+		r = check_owner(l->cl, volume);
 	/* A volume without a cache: accepted before, and it may be in use */
 	if (!r && !hybrid_node_uncached(volume))
 		r = check_closed(l, volume);

@@ -11,6 +11,7 @@
 #include "live.h"
 #include "look.h"
 #include "new-volume.h"
+#include "owner.h"
 
 /* Finds the path of the origin: --origin, or that of the volume without a cache called @name. */
 static int find_origin(const struct command_line *cl, const char *name, char path[HYBRID_PATH_MAX])
@@ -155,7 +156,10 @@ static int plan_kept(struct new_volume *nv, const struct hybrid_member *m)
 	const struct hybrid_sb *old = &m->sb;
 	struct hybrid_sb *sb = &nv->plan.sb;
 	uint8_t key[16];
+	int r = nv->live || nv->follows ? 0 : check_owner_of(m);
 
+	if (r)
+		return r;
 	if (strcmp(old->name, nv->entry.name))
 		return hybrid_fail(HYBRID_REFUSED,
 				   "give that name; or hybridctl wipe it, if its data may be lost",

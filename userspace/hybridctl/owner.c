@@ -73,16 +73,25 @@ static bool named_without_id(const struct command_line *cl)
 	return cl->given[OPT_NAMED] && hybrid_uuid_is_null(hybrid_config()->host_id);
 }
 
-int check_owner(const struct command_line *cl, const struct hybrid_node *node)
+static int fail_foreign(const char *name, const struct hybrid_member *owner)
 {
 	char id[HYBRID_UUID_TEXT];
 
-	if (!is_foreign(node) || named_without_id(cl) || cl->given[OPT_FOREIGN])
-		return 0;
 	return hybrid_fail(HYBRID_REFUSED,
 			   "stop it there; then activate --foreign uses it once, and hybridctl adopt takes it over",
-			   "%s belongs to another host (%s)", node->name,
-			   hybrid_uuid_text(id, owning_member(node)->sb.host_id));
+			   "%s belongs to another host (%s)", name, hybrid_uuid_text(id, owner->sb.host_id));
+}
+
+int check_owner(const struct command_line *cl, const struct hybrid_node *node)
+{
+	if (!is_foreign(node) || named_without_id(cl) || cl->given[OPT_FOREIGN])
+		return 0;
+	return fail_foreign(node->name, owning_member(node));
+}
+
+int check_owner_of(const struct hybrid_member *m)
+{
+	return hybrid_config_foreign(m->sb.host_id) ? fail_foreign(m->sb.name, m) : 0;
 }
 
 /* A pool or volume that is in use here is not in use by another host. */

@@ -29,6 +29,8 @@ int ask_if_foreign(const struct command_line *cl, struct hybrid_inventory *inv);
 
 /* Refuses a foreign pool or volume without --foreign.  Returns 0 or an exit code. */
 int check_owner(const struct command_line *cl, const struct hybrid_node *node);
+/* The same, of a member that is not in use and whose own id counts. */
+int check_owner_of(const struct hybrid_member *m);
 
 /*
  * Makes this host the owner of a member that has none and comes up here.  @member is not in use.
