@@ -437,9 +437,10 @@ def test_one_new_pool_for_an_old_one(kernel, pool, loop):
     assert kernel(*COMMAND, pool["new"], env=kill).returncode == -9
     kernel.plug(other)
     saved = Saved(kernel, pool)
-    for what in "ssd", superblock_name(pool["new"]), other:
+    for what, says in (("ssd", "two pools replace the same pool"), (other, "two pools replace the same pool"),
+                       (superblock_name(pool["new"]), "it is not clear which pool is meant")):
         r = kernel("replace-cache", what)
-        assert r.returncode == 4 and "two pools replace the same pool" in r.stderr
+        assert r.returncode == 4 and says in r.stderr
     assert asked_nothing(kernel, saved)
     kernel.unplug(other)
     before = known(pool)

@@ -852,10 +852,13 @@ static bool is_up(const struct hybrid_node *volume)
 static void activate_one(struct round *round, const char *what)
 {
 	struct hybrid_node *node = hybrid_find(&round->inv, what, HYBRID_ANY);
+	int several = node ? 0 : hybrid_check_several(&round->inv, what, HYBRID_ANY);
 
 	if (!node)
 		node = pool_of_inplace(&round->inv, what);
-	if (!node)
+	if (several)
+		add_result(round, several);
+	else if (!node)
 		activate_filled(round, what);
 	else if (node->kind == HYBRID_POOL)
 		activate_pool(round, node, NULL);

@@ -278,6 +278,53 @@ int check_new_name(const char *what, const char *name, bool ask_kernel)
 	return 0;
 }
 
+/* Whether the superblock is of this pool or volume. */
+static bool is_member_of(const struct hybrid_member *m, enum hybrid_kind kind, const uint8_t uuid[16])
+{
+	bool cache = m->sb.role == HYBRID_ROLE_CACHE;
+
+	return cache == (kind == HYBRID_POOL) &&
+	       !memcmp(cache ? m->sb.pool_uuid : m->sb.volume_uuid, uuid, 16);
+}
+
+static bool is_on(const struct hybrid_member *m, const dev_t *devs)
+{
+	for (; m && devs && *devs; devs++)
+		if (m->devno == *devs || hybrid_sysfs_built_on(*devs, m->devno))
+			return true;
+	return false;
+}
+
+static int fail_name_used(const struct hybrid_node *node)
+{
+	char next[2 * HYBRID_PATH_MAX + 128] = "choose another name", path[HYBRID_PATH_MAX];
+	bool here = hybrid_node_device(node, path, sizeof(path))[0] == '/';
+
+	if (here && !node->active && !hybrid_config_foreign(node->member->sb.host_id))
+		snprintf(next, sizeof(next),
+			 "choose another name; or hybridctl rename %s NEWNAME; or hybridctl wipe %s, if its data may be lost",
+			 path, path);
+	return hybrid_fail(HYBRID_BUSY, next, "a %s %s already exists%s%s", hybrid_kind_name(node->kind),
+			   node->name, here ? ", on " : "", here ? path : "");
+}
+
+/* Pools and volumes, active or not, share /dev/mapper. */
+int check_name_unused(const struct hybrid_inventory *inv, enum hybrid_kind kind,
+		      const uint8_t uuid[16], const char *name, const dev_t *devs)
+{
+	const struct hybrid_node *node;
+	const struct hybrid_member *m;
+
+	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++)
+		if (!strcmp(node->name, name) && !hybrid_node_is(node, kind, uuid) && !is_on(node->member, devs))
+			return fail_name_used(node);
+	for (m = inv->members; m < inv->members + inv->nr_members; m++)
+		if (!m->ok && !strcmp(m->sb.name, name) && !is_member_of(m, kind, uuid) && !is_on(m, devs))
+			return hybrid_fail(HYBRID_BUSY, "choose another name; or see hybridctl scan",
+					   "%s, which is refused, has the name %s", m->path, name);
+	return 0;
+}
+
 /* Starting ----------------------------------------------------------------- */
 
 /* Tunables are left out: the pool takes them as recorded. */

@@ -146,6 +146,14 @@ int rename_device(struct hybrid_node *node, const char *name);
 int check_new_name(const char *what, const char *name, bool ask_kernel);
 
 /*
+ * Refuses a name that another pool or volume has, active or not, or a member that is refused.  The
+ * pool or volume with @uuid may have it, and members on @devs: the devices, up to a 0, that the
+ * caller overwrites; NULL: none.
+ */
+int check_name_unused(const struct hybrid_inventory *inv, enum hybrid_kind kind,
+		      const uint8_t uuid[16], const char *name, const dev_t *devs);
+
+/*
  * Returns the bytes of a pool or volume, active or closed, that only the cache has: its dirty
  * granules, or if the module is too old to count these, its dirty blocks.
  */

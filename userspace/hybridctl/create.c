@@ -232,6 +232,28 @@ static int check_again(struct new_pool *np, struct new_volume *nv)
 	return r ? r : new_volume_check_writable(nv);
 }
 
+/*
+ * A name may be that of a pool or volume that is not active: at the next boot, either could come up
+ * under it.  Announced members are enough: no disk is read.  @np: NULL if there is no new pool;
+ * @m: the array that is not made yet, else NULL.
+ */
+static int check_names(const struct new_pool *np, const struct new_volume *nv, const struct mirror *m)
+{
+	const dev_t devs[] = {
+		nv->origin.devno, np ? np->cache.devno : 0, m ? m->leg[1].devno : 0, 0
+	};
+	struct hybrid_inventory inv;
+	int r;
+
+	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ALL | HYBRID_LOAD_CLOSED, NULL, 0);
+	if (!r && np)
+		r = check_name_unused(&inv, HYBRID_POOL, np->plan.sb.pool_uuid, np->plan.name, devs);
+	if (!r)
+		r = check_name_unused(&inv, HYBRID_VOLUME, nv->entry.uuid, nv->entry.name, devs);
+	hybrid_inventory_free(&inv);
+	return r;
+}
+
 /* Pool and volume belong to this host or, if the host cannot have an id, to nobody. */
 static int own_both(struct new_pool *np, struct new_volume *nv)
 {
@@ -261,6 +283,8 @@ static int make_both(struct new_pool *np, struct new_volume *nv)
 	r = lock_tools();
 	if (!r)
 		r = check_again(np, nv);
+	if (!r)
+		r = check_names(np, nv, NULL);
 	if (!r)
 		r = own_both(np, nv);
 	if (r)
@@ -307,6 +331,8 @@ static int plan_both(struct new_pool *np, struct new_volume *nv, const struct mi
 	nv->fast = np->cache.devno;
 	nv->cache = np->cache.devno;
 	r = new_volume_plan(nv);
+	if (!r && !cl->given[OPT_TEST])
+		r = check_names(np, nv, m);
 	if (r)
 		return r;
 	if (m)
@@ -559,6 +585,8 @@ static int plan_volume(const struct command_line *cl, struct new_volume *nv)
 	const struct hybrid_device *devs[] = { &nv->origin };
 	int r = new_volume_plan(nv);
 
+	if (!r)
+		r = check_names(NULL, nv, NULL);
 	return r || nv->plan.inplace || nv->kept ? r : confirm_format(cl, devs, 1);
 }
 
@@ -567,7 +595,9 @@ static int plan_again(struct new_volume *nv)
 {
 	int r = nv->live ? live_find(nv) : check_new_name("volume", nv->entry.name, true);
 
-	return r ? r : new_volume_plan(nv);
+	if (!r)
+		r = new_volume_plan(nv);
+	return r ? r : check_names(NULL, nv, NULL);
 }
 
 static int attach(const struct command_line *cl, const char *pool, const char *name,

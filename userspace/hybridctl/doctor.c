@@ -743,6 +743,25 @@ static void check_refused(struct doctor *d)
 			    m->why);
 }
 
+/* Of several with one name, a boot brings up the one that appears first. */
+static void check_names(struct doctor *d)
+{
+	const struct hybrid_node *a, *b, *end = d->inv.nodes + d->inv.nr_nodes;
+	char next[HYBRID_PATH_MAX + 64], first[HYBRID_PATH_MAX], second[HYBRID_PATH_MAX];
+
+	for (a = d->inv.nodes; a < end; a++)
+		for (b = a + 1; b < end; b++) {
+			if (strcmp(a->name, b->name) || hybrid_node_is(b, a->kind, a->uuid) ||
+			    is_foreign(a) || is_foreign(b))
+				continue;
+			hybrid_node_device(a, first, sizeof(first));
+			hybrid_node_device(b, second, sizeof(second));
+			snprintf(next, sizeof(next), "hybridctl rename %s NEWNAME", b->active ? first : second);
+			bad(d, next, "%s %s on %s and %s %s on %s have the same name", hybrid_kind_name(a->kind),
+			    a->name, first, hybrid_kind_name(b->kind), b->name, second);
+		}
+}
+
 /* A volume that could grow does not hold up a boot. */
 static void check_size(const struct hybrid_node *node)
 {
@@ -794,6 +813,7 @@ static int diagnose(struct doctor *d)
 		bad(d, "see hybrid.conf(5)", "%s" HYBRID_CONF ": %u of its lines are wrong, or it cannot be read",
 		    d->dir, d->config.errors);
 	check_refused(d);
+	check_names(d);
 	check_fstab(d);
 	check_crypttab(d);
 	for (node = d->inv.nodes; node < d->inv.nodes + d->inv.nr_nodes; node++) {

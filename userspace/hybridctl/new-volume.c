@@ -28,6 +28,8 @@ static int find_origin(const struct command_line *cl, const char *name, char pat
 	if (!cl->given[OPT_IN_PLACE])
 		r = hybrid_inventory_load(&inv, HYBRID_LOAD_MEMBERS | HYBRID_LOAD_ACTIVE, NULL, 0);
 	node = r ? NULL : hybrid_find(&inv, name, 1U << HYBRID_VOLUME);
+	if (!r && !node)
+		r = hybrid_check_several(&inv, name, 1U << HYBRID_VOLUME);
 	if (node && hybrid_node_uncached(node) && node->member && node->member->ok)
 		snprintf(path, HYBRID_PATH_MAX, "%s", node->member->path);
 	hybrid_inventory_free(&inv);

@@ -118,32 +118,13 @@ static int find_entry(struct renaming *r)
 			   r->node->pool->name, r->node->name);
 }
 
-/* Whether the superblock is of the pool or volume itself. */
-static bool is_own(const struct hybrid_node *node, const struct hybrid_member *m)
-{
-	return node->kind == HYBRID_POOL ?
-	       m->sb.role == HYBRID_ROLE_CACHE && !memcmp(m->sb.pool_uuid, node->uuid, 16) :
-	       m->sb.role != HYBRID_ROLE_CACHE && !memcmp(m->sb.volume_uuid, node->uuid, 16);
-}
-
-/* Pools and volumes, active or not, share /dev/mapper with all other devices. */
 static int check_free(struct renaming *r)
 {
-	const struct hybrid_node *node;
-	const struct hybrid_member *m;
+	int err = check_name_unused(&r->inv, r->node->kind, r->node->uuid, r->name, NULL);
 
-	for (node = r->inv.nodes; node < r->inv.nodes + r->inv.nr_nodes; node++)
-		if (node != r->node && !strcmp(node->name, r->name) &&
-		    (node->kind != r->node->kind || memcmp(node->uuid, r->node->uuid, 16)))
-			return hybrid_fail(HYBRID_BUSY, "choose another name", "a %s %s already exists",
-					   node->kind == HYBRID_POOL ? "pool" : "volume", r->name);
-	for (m = r->inv.members; m < r->inv.members + r->inv.nr_members; m++)
-		if (!is_own(r->node, m) && !strcmp(m->sb.name, r->name) && !m->ok)
-			return hybrid_fail(HYBRID_BUSY, "choose another name; or see hybridctl scan",
-					   "%s, which is refused, has the name %s", m->path, r->name);
-	if (r->node->active && !strcmp(r->node->name, r->name))
-		return 0;
-	return check_new_name(r->node->kind == HYBRID_POOL ? "pool" : "volume", r->name, true);
+	if (err || (r->node->active && !strcmp(r->node->name, r->name)))
+		return err;
+	return check_new_name(hybrid_kind_name(r->node->kind), r->name, true);
 }
 
 static int check(struct renaming *r)
@@ -359,7 +340,7 @@ static int run(struct renaming *r)
 		err = check(r);
 	if (err)
 		return err;
-	kind = r->node->kind == HYBRID_POOL ? "pool" : "volume";
+	kind = hybrid_kind_name(r->node->kind);
 	snprintf(r->old, sizeof(r->old), "%s", r->node->name);
 	if (is_done(r)) {
 		hybrid_note("%s %s already has this name", kind, r->name);

@@ -269,6 +269,10 @@ static int check_volumes(struct replace *r, const struct new_pool *np)
 
 static int check_name(struct replace *r, const char *name)
 {
+	int err = hybrid_check_several(&r->inv, name, 1U << HYBRID_POOL);
+
+	if (err)
+		return err;
 	if (hybrid_find(&r->inv, name, 1U << HYBRID_POOL))
 		return hybrid_fail(HYBRID_BUSY, "destroy that pool, or deactivate it and disconnect its device",
 				   "a pool %s already exists", name);

@@ -69,6 +69,9 @@ static int add_word(struct device_words *w, const char *word, bool active)
 		if (r)
 			return r;
 		node = hybrid_find(w->inv, word, HYBRID_ANY);
+		r = node ? 0 : hybrid_check_several(w->inv, word, HYBRID_ANY);
+		if (r)
+			return r;
 	}
 	if (node && node->active && !active)
 		return fail_active(node);

@@ -718,11 +718,49 @@ static struct hybrid_node *find_path(struct hybrid_inventory *inv, const char *p
 	return NULL;
 }
 
+bool hybrid_node_is(const struct hybrid_node *node, enum hybrid_kind kind, const uint8_t uuid[16])
+{
+	return node->kind == kind && !memcmp(node->uuid, uuid, 16);
+}
+
+const char *hybrid_kind_name(enum hybrid_kind kind)
+{
+	return kind == HYBRID_POOL ? "pool" : "volume";
+}
+
+/* Of several with one name, the one of the highest rank is meant. */
+static unsigned int rank(const struct hybrid_node *node)
+{
+	if (node->active)
+		return 2;
+	return !node->member || !hybrid_config_foreign(node->member->sb.host_id);
+}
+
+static struct hybrid_node *find_name(struct hybrid_inventory *inv, const char *name,
+				     unsigned int kinds, bool *several)
+{
+	struct hybrid_node *node, *found = NULL;
+
+	*several = false;
+	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
+		if (!(kinds & (1U << node->kind)) || strcmp(node->name, name))
+			continue;
+		if (!found || rank(node) > rank(found)) {
+			found = node;
+			*several = false;
+		} else if (rank(node) == rank(found) && !hybrid_node_is(node, found->kind, found->uuid)) {
+			*several = true;
+		}
+	}
+	return found;
+}
+
 struct hybrid_node *hybrid_find(struct hybrid_inventory *inv, const char *what,
 				unsigned int kinds)
 {
-	struct hybrid_node *node, *found = NULL;
+	struct hybrid_node *node;
 	uint8_t uuid[16];
+	bool several;
 
 	if (strchr(what, '/')) {
 		node = find_path(inv, what, kinds);
@@ -730,15 +768,9 @@ struct hybrid_node *hybrid_find(struct hybrid_inventory *inv, const char *what,
 			return node;
 		what += 12;
 	}
-	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
-		if (!(kinds & (1U << node->kind)) || strcmp(node->name, what))
-			continue;
-		/* Of two with one name the active one is meant */
-		if (!found || node->active)
-			found = node;
-	}
-	if (found || !hybrid_uuid_parse(what, uuid))
-		return found;
+	node = find_name(inv, what, kinds, &several);
+	if (node || !hybrid_uuid_parse(what, uuid))
+		return several ? NULL : node;
 	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++)
 		if (kinds & (1U << node->kind) &&
 		    (!memcmp(node->uuid, uuid, 16) ||
@@ -751,15 +783,42 @@ static const char *kinds_name(unsigned int kinds)
 {
 	if (kinds == HYBRID_ANY)
 		return "pool or volume";
-	return kinds & (1U << HYBRID_POOL) ? "pool" : "volume";
+	return hybrid_kind_name(kinds & (1U << HYBRID_POOL) ? HYBRID_POOL : HYBRID_VOLUME);
+}
+
+int hybrid_check_several(struct hybrid_inventory *inv, const char *what, unsigned int kinds)
+{
+	char list[1024] = "", uuid[HYBRID_UUID_TEXT], path[HYBRID_PATH_MAX];
+	const struct hybrid_node *node, *found;
+	bool several;
+	size_t len;
+
+	if (!strncmp(what, "/dev/mapper/", 12))
+		what += 12;
+	found = find_name(inv, what, kinds, &several);
+	if (!several)
+		return 0;
+	for (node = found; node < inv->nodes + inv->nr_nodes; node++) {
+		if (!(kinds & (1U << node->kind)) || strcmp(node->name, what) || rank(node) != rank(found))
+			continue;
+		len = strlen(list);
+		snprintf(list + len, sizeof(list) - len, "%s%s %s on %s", len ? ", " : "",
+			 hybrid_kind_name(node->kind), hybrid_uuid_text(uuid, node->uuid),
+			 hybrid_node_device(node, path, sizeof(path)));
+	}
+	return hybrid_fail(HYBRID_BADDEV, "give the UUID of one of them; hybridctl rename gives it another name",
+			   "it is not clear which %s is meant by %s: %s", kinds_name(kinds), what, list);
 }
 
 int hybrid_find_or_fail(struct hybrid_inventory *inv, const char *what, unsigned int kinds,
 			struct hybrid_node **node)
 {
+	int r;
+
 	*node = hybrid_find(inv, what, kinds);
-	if (*node)
-		return 0;
+	r = *node ? 0 : hybrid_check_several(inv, what, kinds);
+	if (*node || r)
+		return r;
 	return hybrid_fail(HYBRID_BADDEV, inv->members_known ? "see hybridctl list" :
 			   "see hybridctl list; hybridctl scan reads all disks",
 			   "no %s %s is known", kinds_name(kinds), what);

@@ -113,12 +113,21 @@ int hybrid_inventory_add(struct hybrid_inventory *inv, const struct hybrid_membe
 void hybrid_inventory_free(struct hybrid_inventory *inv);
 
 /*
- * Find by name, UUID, /dev path of the volume or pool, or a member device.
- * @kinds: bits 1 << kind.  NULL: not found, nothing is printed.
+ * Find by name, UUID, /dev path of the volume or pool, or a member device.  Of several with one
+ * name, the active one is meant, else the only one of this host.  @kinds: bits 1 << kind.
+ * NULL: not found, or it is not clear which one is meant; nothing is printed.
  */
 struct hybrid_node *hybrid_find(struct hybrid_inventory *inv, const char *what,
 				unsigned int kinds);
 #define HYBRID_ANY	((1U << HYBRID_POOL) | (1U << HYBRID_VOLUME))
+
+/* For a name that hybrid_find() does not find: fails, and lists them, if several have it. */
+int hybrid_check_several(struct hybrid_inventory *inv, const char *what, unsigned int kinds);
+
+/* Whether both are one pool or one volume, such as a volume and what its last cache has of it. */
+bool hybrid_node_is(const struct hybrid_node *node, enum hybrid_kind kind, const uint8_t uuid[16]);
+/* "pool" or "volume" */
+const char *hybrid_kind_name(enum hybrid_kind kind);
 
 /* The same, with the error printed: *node is set if 0 is returned. */
 int hybrid_find_or_fail(struct hybrid_inventory *inv, const char *what, unsigned int kinds,
