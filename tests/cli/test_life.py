@@ -609,3 +609,55 @@ def test_another_member_while_it_waits(kernel, volume, command, which):
     assert r.returncode == 4 and "changed since it was scanned" in r.stderr
     assert superblock(volume[which]) == before
     assert before.member == b"another member's" and before.name.startswith("vol")
+
+
+def both_copies(device):
+    with open(device, "rb") as f:
+        for at in (HEAD_SB, f.seek(0, os.SEEK_END) - HEAD_SB):
+            f.seek(at)
+            yield at, f.read(4096)
+
+
+def put_back(device, blocks):
+    with open(device, "r+b") as f:
+        for at, block in blocks:
+            f.seek(at)
+            f.write(block)
+        os.fsync(f.fileno())
+
+
+@pytest.mark.parametrize("dirty", [0, 9])
+def test_a_volume_that_comes_to_the_pool_while_activate_waits(kernel, driver, volume, dirty):
+    """As by replace-cache: its entry is valid, and stays."""
+    kernel.ok("deactivate", "vol", "--keep-pool")
+    paired = list(both_copies(volume[1]))
+    assert driver("mark-detached", volume[1]).returncode == 0 and superblock(volume[1]).role == DETACHED
+    (pool, [line]), = kernel.state["volumes"].items()
+    words = line.split()
+    words[10] = str(dirty)
+    kernel.change(volumes={pool: [" ".join(words)]})
+    with kernel.waits("activate", "--all") as r:
+        put_back(volume[1], paired)
+    assert r.returncode == 0 and "--drop-dirty" not in r.stderr, r.stderr
+    assert kernel.devices == ["vol-pool", "vol"] and len(entries(kernel)) == 1
+
+
+def test_a_device_that_is_no_member_any_more_while_activate_waits(kernel, driver, volume):
+    """Nothing says then that the pool's entry is not needed."""
+    kernel.ok("deactivate", "vol", "--keep-pool")
+    driver("mark-detached", volume[1])
+    with kernel.waits("activate", "--all") as r:
+        edit_superblocks(volume[1], {80: b"another member's"})
+    assert r.returncode == 6 and "changed since it was scanned" in r.stderr and len(entries(kernel)) == 1
+
+
+@pytest.mark.parametrize("name", ["vol", "vol-pool"])
+def test_renamed_while_activate_waits(kernel, volume, name):
+    """It keeps the new name."""
+    if name == "vol":
+        kernel.ok("detach", "vol", "--live")
+    with kernel.waits("activate", "--all") as r:
+        kernel.change(devices=[{**d, "name": "other"} if d["name"] == name else d for d in kernel.state["devices"]])
+        edit_superblocks(volume[name == "vol"], {112: b"other".ljust(64, b"\0")})
+    assert r.returncode == 0, r.stderr
+    assert "other" in kernel.devices and name not in kernel.devices

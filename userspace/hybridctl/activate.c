@@ -59,6 +59,26 @@ static int open_for_kernel(const struct hybrid_member *m)
 	return r;
 }
 
+/*
+ * Members are read before the lock is taken, and another command may have changed one since.  This
+ * reads it again before a step that would undo the change.  False: it is not the same member, or
+ * cannot be read.
+ */
+static bool read_again(struct hybrid_member *m)
+{
+	struct hybrid_device dev;
+	struct hybrid_member now;
+	bool same;
+
+	same = !hybrid_device_open(&dev, m->path, HYBRID_OPEN_QUIET) && dev.devno == m->devno &&
+	       !hybrid_member_read(&dev, &now) && now.ok &&
+	       !memcmp(now.sb.member_uuid, m->sb.member_uuid, 16);
+	hybrid_device_close(&dev);
+	if (same)
+		m->sb = now.sb;
+	return same;
+}
+
 /* In-place origins --------------------------------------------------------- */
 
 /* Dirty data written to a device that only looks like the origin would destroy both. */
@@ -463,18 +483,39 @@ static int join(struct activation *a, const struct hybrid_volume_line *entry,
 	return 0;
 }
 
+/* Finds whether a volume has left the pool: it was deleted, or its origin has another cache, or none. */
+static int find_left(struct activation *a, const struct hybrid_volume_line *entry,
+		     struct hybrid_node *node, bool *left)
+{
+	struct hybrid_member *m = hybrid_find_member(a->inv, entry->member_uuid);
+
+	*left = entry->tombstone || hybrid_entry_foreign(a->inv, a->pool_uuid, entry);
+	if (entry->tombstone || !*left)
+		return 0;
+	if (!read_again(m))
+		return hybrid_fail(HYBRID_BADDEV, "try again", "%s changed since it was scanned", m->path);
+	*left = hybrid_entry_foreign(a->inv, a->pool_uuid, entry);
+	/* It came to this pool meanwhile */
+	if (node && !*left)
+		node->pool = hybrid_find_uuid(a->inv, a->pool_uuid, HYBRID_POOL);
+	return 0;
+}
+
 static int activate_entry(struct activation *a, const struct hybrid_volume_line *entry)
 {
 	struct hybrid_node *node = hybrid_find_uuid(a->inv, entry->uuid, HYBRID_VOLUME);
+	bool left;
 	int r;
 
 	if (!entry->tombstone &&
 	    !volume_comes_up(a->cl, entry->name, entry->uuid, a->pool_name, a->pool_uuid, a->cache))
 		return 0;
 	r = node ? remove_empty(node) : 0;
+	if (!r)
+		r = find_left(a, entry, node, &left);
 	if (r)
 		return r;
-	if (entry->tombstone || hybrid_entry_foreign(a->inv, a->pool_uuid, entry))
+	if (left)
 		return finish_detach(a, entry, node);
 	/* Data read from it may be in a page cache, and would change when the volume gets its cache */
 	if (node && node->active && node->dm.alone && node->dm.readonly)
@@ -902,16 +943,18 @@ static void activate_all(struct round *round)
 /* Finds the recorded name, in the pool's entry or in the superblock.  False: it is unknown. */
 static bool recorded_name(const struct hybrid_node *node, char name[HYBRID_NAME_SIZE])
 {
-	const struct hybrid_member *m = node->member;
+	struct hybrid_member *m = node->member;
 	struct hybrid_volume_line *entries;
 	unsigned int nr, i;
 	bool found = false;
 
 	if (node->kind == HYBRID_POOL || hybrid_node_uncached(node)) {
 		/* A pool that takes another pool's name renames its device before its superblock */
-		if (m && m->ok && !hybrid_node_replaces(node))
+		found = m && m->ok && !hybrid_node_replaces(node) &&
+			(!strcmp(m->sb.name, node->name) || read_again(m));
+		if (found)
 			snprintf(name, HYBRID_NAME_SIZE, "%s", m->sb.name);
-		return m && m->ok && !hybrid_node_replaces(node);
+		return found;
 	}
 	if (node->dm.alone || !node->pool || !node->pool->active || !node->pool->dm.live ||
 	    node->pool->dm.suspended || hybrid_pool_volumes(node->pool->name, &entries, &nr))
