@@ -122,10 +122,10 @@ static bool rest_is_sampled(struct hybrid_engine *e, struct hybrid_set *s, u64 k
 	struct hybrid_volume *v;
 	u32 *sample;
 
-	s->single_fills = (s->single_fills + 1) % (REST_SAMPLES * REST_EVERY);
-	if (s->single_fills % REST_EVERY)
+	s->samples.fills = (s->samples.fills + 1) % (REST_SAMPLES * REST_EVERY);
+	if (s->samples.fills % REST_EVERY)
 		return false;
-	sample = &s->sample[s->single_fills / REST_EVERY];
+	sample = &s->samples.block[s->samples.fills / REST_EVERY];
 	/* The volume may have been deleted meanwhile. */
 	v = *sample ? volume_of(e, *sample >> SAMPLE_SHIFT) : NULL;
 	if (v)
@@ -139,8 +139,8 @@ void hybrid_rest_is_missed(struct hybrid_engine *e, struct hybrid_set *s, u64 ke
 	u32 sample = sample_of(key), k;
 
 	for (k = 0; k < REST_SAMPLES; k++)
-		if (s->sample[k] == sample) {
-			s->sample[k] = 0;
+		if (s->samples.block[k] == sample) {
+			s->samples.block[k] = 0;
 			rest_learns(key_volume(e, key), REST_USED);
 		}
 }

@@ -35,19 +35,19 @@ static u32 kept_most(const struct hybrid_engine *e)
 /* Does the block leave last?  None does while more are kept than a lowered share allows. */
 static bool is_kept(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
 {
-	return (s->flags[i] & BLOCK_KEPT) && s->nr_kept <= kept_most(e);
+	return (s->flags[i] & BLOCK_KEPT) && s->kept.nr <= kept_most(e);
 }
 
 bool hybrid_metadata_is_kept(const struct hybrid_engine *e, const struct hybrid_set *s, u32 i)
 {
-	return (READ_ONCE(s->flags[i]) & BLOCK_KEPT) || READ_ONCE(s->nr_kept) >= kept_most(e);
+	return (READ_ONCE(s->flags[i]) & BLOCK_KEPT) || READ_ONCE(s->kept.nr) >= kept_most(e);
 }
 
 void hybrid_keep_metadata(struct hybrid_engine *e, struct hybrid_set *s, u32 i)
 {
 	if (hybrid_metadata_is_kept(e, s, i))
 		return;
-	WRITE_ONCE(s->nr_kept, s->nr_kept + 1);
+	WRITE_ONCE(s->kept.nr, s->kept.nr + 1);
 	hybrid_set_flags(s, i, BLOCK_KEPT, 0);
 }
 
@@ -59,9 +59,9 @@ static void metadata_ages(struct hybrid_engine *e, struct hybrid_set *s)
 {
 	u32 i;
 
-	s->aging = (s->aging + 1) % (KEPT_TURNS * e->map.set_size);
-	i = s->aging / KEPT_TURNS;
-	if (s->aging % KEPT_TURNS || !(s->flags[i] & BLOCK_KEPT))
+	s->kept.aging = (s->kept.aging + 1) % (KEPT_TURNS * e->map.set_size);
+	i = s->kept.aging / KEPT_TURNS;
+	if (s->kept.aging % KEPT_TURNS || !(s->flags[i] & BLOCK_KEPT))
 		return;
 	if (s->flags[i] & BLOCK_AHEAD)
 		hybrid_set_unkeep(s, i);

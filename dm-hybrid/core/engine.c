@@ -411,7 +411,7 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 		st->used += READ_ONCE(s->nr_mapped);
 		st->free += READ_ONCE(s->nr_free);
 		st->open_regions += hweight64(READ_ONCE(s->regions.jopen));
-		st->metadata += READ_ONCE(s->nr_kept);
+		st->metadata += READ_ONCE(s->kept.nr);
 	}
 	st->volumes = e->volumes.nr_open;
 	st->ram = e->stats.ram + READ_ONCE(e->map.ram) + READ_ONCE(e->map.policy_ram);

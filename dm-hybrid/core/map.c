@@ -333,7 +333,7 @@ void hybrid_set_unkeep(struct hybrid_set *s, u32 i)
 {
 	if (!(s->flags[i] & BLOCK_KEPT))
 		return;
-	WRITE_ONCE(s->nr_kept, s->nr_kept - 1);
+	WRITE_ONCE(s->kept.nr, s->kept.nr - 1);
 	hybrid_set_flags(s, i, 0, BLOCK_KEPT | BLOCK_AHEAD);
 }
 
@@ -463,7 +463,7 @@ const char *hybrid_set_check(const struct hybrid_map *map, u32 nr)
 		kept += !!(s->flags[i] & BLOCK_KEPT);
 	}
 	if (mapped != s->nr_mapped || dirty != s->nr_dirty || grace != s->nr_grace ||
-	    free != (u32)s->nr_free + s->nr_retired || kept != s->nr_kept)
+	    free != (u32)s->nr_free + s->nr_retired || kept != s->kept.nr)
 		return "a set's counts are wrong";
 	if (!check_free(map, s))
 		return "a set's list of free blocks is wrong";

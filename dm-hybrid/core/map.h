@@ -96,7 +96,19 @@ struct hybrid_regions {
 	u64 lazy;		/* has other unrecorded changes */
 };
 
-#define REST_SAMPLES	4	/* see REST_EVERY */
+/* Blocks that leave last: BLOCK_KEPT */
+struct hybrid_kept {
+	u16 nr;			/* READ_ONCE without the lock */
+	u16 aging;		/* evictions, in turn: metadata_ages() */
+};
+
+#define REST_SAMPLES	4
+
+/* Blocks of which only a part was filled: see REST_EVERY */
+struct hybrid_samples {
+	u16 fills;		/* in turn */
+	u32 block[REST_SAMPLES];	/* the newest; 0: none */
+};
 
 /* Read hits use the first cache line alone: nobody writes it unless a granule becomes invalid. */
 struct hybrid_set {
@@ -111,21 +123,19 @@ struct hybrid_set {
 	spinlock_t lock ____cacheline_aligned_in_smp;	/* everything in here */
 	bool closing;		/* a job waits for writes in flight to end */
 	u8 nr_retired;		/* blocks without owner, but not free, until the next load */
-	u16 nr_kept;		/* blocks that are kept; READ_ONCE without the lock */
+	struct hybrid_kept kept;
 	u16 free;		/* head of the list of free blocks, through next */
 	u16 nr_free;
 	u16 nr_grace;
 	u16 nr_mapped;
+	u16 nr_dirty;		/* blocks that are dirty in RAM */
+	struct hybrid_samples samples;
 	union {			/* of a block, by its state */
 		u32 *flush_epoch;	/* of its last origin write; while loading: hint */
 		u32 *grace_period;	/* that must end: BLOCK_GRACE */
 		u32 *free_use;		/* FREE_*, of a free block */
 	};
 	struct hybrid_regions regions;
-	u16 nr_dirty;		/* blocks that are dirty in RAM */
-	u16 aging;		/* evictions, in turn: metadata_ages() */
-	u16 single_fills;	/* in turn: REST_EVERY */
-	u32 sample[REST_SAMPLES];	/* blocks of which only a part was filled; 0: none */
 	struct hlist_head inflight;	/* writes: hybrid_io.write.inflight */
 	struct list_head waiting;	/* I/O that waits for this set: hybrid_io.link */
 	struct list_head waiting_ranges;	/* the same for ranges: hybrid_io.range.wait_link */

@@ -649,7 +649,7 @@ static void rest_is_learned(void **state)
 	assert_true(rest_is_filled(k++));
 	/* Samples of a volume that is gone count for nobody. */
 	for (n = 0; n < REST_SAMPLES; n++)
-		s->sample[n] = 7 << 20;
+		s->samples.block[n] = 7 << 20;
 	for (n = 0; n < REST_EVERY; n++)
 		rest_is_filled(k++);
 	assert_int_equal(atomic_read(&v->credit.rest), REST_PAYS - 1 + REST_USED);
@@ -662,11 +662,11 @@ static void samples_of_reads(void **state)
 
 	set_cutoff_to(8192);
 	for (set = 0; set < e->map.nr_sets; set++)
-		e->map.set[set].single_fills = REST_EVERY - 1;
+		e->map.set[set].samples.fills = REST_EVERY - 1;
 	atomic_set(&v->credit.rest, REST_PAYS);
 	assert_int_equal(single_miss(1), 8);
 	for (set = 0, k = 0; set < e->map.nr_sets; set++)
-		k += !!e->map.set[set].sample[1];
+		k += !!e->map.set[set].samples.block[1];
 	assert_int_equal(k, 1);
 	reads(window_blocks(e) * BLOCK + 16, 8, 0);
 	assert_int_equal(sectors_of(ORIGIN, false), BLOCK);
