@@ -368,11 +368,11 @@ static inline void hybrid_call_set_cutoff(struct hybrid_pool *pool, struct hybri
 	hybrid_trace_end(pool, acts, 0);
 }
 
-static inline void hybrid_call_set_origin(struct hybrid_pool *pool, struct hybrid_volume *v,
+static inline void hybrid_call_set_traits(struct hybrid_pool *pool, struct hybrid_volume *v,
 					  u32 traits)
 {
 	trace_hybrid_call(pool, HYBRID_CALL_ORIGIN, hybrid_trace_volume(v), traits);
-	hybrid_volume_set_origin(v, traits);
+	hybrid_volume_set_traits(v, traits);
 	trace_hybrid_return(pool, 0);
 }
 

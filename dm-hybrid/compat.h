@@ -36,6 +36,12 @@ static inline bool hybrid_bio_nowait(const struct bio *bio)
 	       !(current->flags & PF_IO_WORKER);
 }
 
+/* Has the device a write cache and no FUA, so that the block layer flushes it instead? */
+static inline bool hybrid_bdev_emulates_fua(struct block_device *bdev)
+{
+	return bdev_write_cache(bdev) && !bdev_fua(bdev);
+}
+
 /* Does the device, or any device that it is made of, seek? */
 static inline bool hybrid_bdev_seeks(struct block_device *bdev)
 {

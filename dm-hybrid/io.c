@@ -390,7 +390,8 @@ static void flush_vmap(struct hybrid_op *op, const struct hybrid_segment *seg, b
 /* Request flags that a copy inherits from the user's bio. */
 #define INHERITED	(REQ_SYNC | REQ_IDLE | REQ_META | REQ_PRIO)
 
-static blk_opf_t op_opf(const struct hybrid_op *op)
+/* FUA of a transfer is for the origin: see write_started(). */
+static blk_opf_t op_opf(const struct hybrid_op *op, bool origin)
 {
 	blk_opf_t opf = op->write ? REQ_OP_WRITE : REQ_OP_READ;
 
@@ -398,7 +399,7 @@ static blk_opf_t op_opf(const struct hybrid_op *op)
 		opf |= REQ_META | AWAITED;
 	else if (op->user)
 		opf |= io_bio(op->user)->bi_opf & INHERITED;
-	if (op->fua)
+	if (op->fua && (origin || op->type == HYBRID_OP_META))
 		opf |= REQ_FUA;
 	return opf;
 }
@@ -407,7 +408,6 @@ static blk_opf_t op_opf(const struct hybrid_op *op)
 static void submit_segments(struct transfer *t)
 {
 	struct hybrid_op *op = t->op;
-	blk_opf_t opf = op_opf(op);
 	u32 i;
 
 	if (op->type == HYBRID_OP_TRANSFER && op->io)
@@ -418,7 +418,7 @@ static void submit_segments(struct transfer *t)
 
 		if (op->type == HYBRID_OP_META)
 			flush_vmap(op, seg, false);
-		submit_data(t, origin, opf, seg->sector, seg->offset, seg->count);
+		submit_data(t, origin, op_opf(op, origin), seg->sector, seg->offset, seg->count);
 	}
 }
 
@@ -477,8 +477,8 @@ static bool start_direct(struct hybrid_pool *pool, struct hybrid_op *op)
 	begin_transfer(t, q, op);
 	for (i = 0; i < op->nr_segments; i++) {
 		seg = &op->segments[i];
-		bio = data_bio(t, seg->origin, op_opf(op), seg->sector, seg->offset, seg->count,
-			       gfp);
+		bio = data_bio(t, seg->origin, op_opf(op, seg->origin), seg->sector, seg->offset,
+			       seg->count, gfp);
 		if (bio)
 			bio_list_add(&bios, bio);
 		if (!bio || bio_sectors(bio) < seg->count)

@@ -110,6 +110,22 @@ static int close_volume(struct volume_object *object)
 	return r;
 }
 
+static u32 device_traits(const struct volume_object *object)
+{
+	struct block_device *origin = object->origin;
+	u32 traits = 0;
+
+	if (hybrid_bdev_seeks(origin))
+		traits |= HYBRID_ORIGIN_SEEKS;
+	if (!bdev_max_discard_sectors(origin))
+		traits |= HYBRID_ORIGIN_NO_DISCARD;
+	if (hybrid_bdev_emulates_fua(origin))
+		traits |= HYBRID_ORIGIN_NO_FUA;
+	if (hybrid_bdev_emulates_fua(object->pool->bdev))
+		traits |= HYBRID_CACHE_NO_FUA;
+	return traits;
+}
+
 /* Caller manages the volume. */
 static int open_volume(struct volume_object *object, struct volume_table *vt)
 {
@@ -124,10 +140,7 @@ static int open_volume(struct volume_object *object, struct volume_table *vt)
 	noio = origin_wait(object->pool);
 	r = hybrid_call_open(object, bdev_nr_sectors(bdev), &handle, &why);
 	if (!r)
-		hybrid_call_set_origin(object->pool, handle,
-				       (hybrid_bdev_seeks(bdev) ? HYBRID_ORIGIN_SEEKS : 0) |
-				       (bdev_max_discard_sectors(bdev) ? 0 :
-					HYBRID_ORIGIN_NO_DISCARD));
+		hybrid_call_set_traits(object->pool, handle, device_traits(object));
 	origin_waited(object->pool, noio);
 	if (r) {
 		DMERR("%s: cannot open volume %u on %pg: %s (%d)",

@@ -120,8 +120,10 @@ void hybrid_origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 	want_writeback(acts, v);
 	list_for_each_entry_safe(io, n, &done, link) {
 		list_del_init(&io->link);
-		if (error)
+		if (error || (io->type == HYBRID_IO_WRITE && !io->commit))
 			complete_io(io, error, acts);
+		else if (io->type == HYBRID_IO_WRITE)
+			hybrid_join_commit(e, io, acts);
 		else
 			hybrid_commit_or_complete(e, io, acts);
 	}
@@ -889,6 +891,18 @@ void hybrid_flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybri
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (!taken)
 		hybrid_commit_or_complete(e, io, acts);
+}
+
+void hybrid_flush_after_write(struct hybrid_engine *e, struct hybrid_io *io,
+			      struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	list_add_tail(&io->link, &v->flush.next);
+	hybrid_origin_flush_locked(e, v, acts);
+	spin_unlock_irqrestore(&e->lock, flags);
 }
 
 /* ---- once an interval ---------------------------------------------------- */

@@ -68,6 +68,12 @@ void hybrid_commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
 void hybrid_join_commit(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
 /* Handles a user's flush.  In process context. */
 void hybrid_flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybrid_actions *acts);
+/*
+ * A write with FUA to an origin without FUA has ended: flushes the origin, then joins a commit if
+ * io->commit, and completes the write.
+ */
+void hybrid_flush_after_write(struct hybrid_engine *e, struct hybrid_io *io,
+			      struct hybrid_actions *acts);
 /* Ends the operation that hybrid_origin_flush_locked() began. */
 void hybrid_origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 			   struct hybrid_actions *acts);

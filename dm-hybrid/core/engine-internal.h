@@ -203,9 +203,24 @@ static inline struct hybrid_volume *key_volume(const struct hybrid_engine *e, u6
 	return volume_of(e, hybrid_key_volume(key));
 }
 
+/*
+ * Does the device do FUA by itself?  If not, the block layer flushes it after the write.  Such a
+ * flush may fail unnoticed beside another one, or take other writes along: no user's write asks for
+ * it.
+ */
+static inline bool origin_has_fua(const struct hybrid_volume *v)
+{
+	return !(READ_ONCE(v->traits) & HYBRID_ORIGIN_NO_FUA);
+}
+
+static inline bool cache_has_fua(const struct hybrid_volume *v)
+{
+	return !(READ_ONCE(v->traits) & HYBRID_CACHE_NO_FUA);
+}
+
 static inline bool origin_seeks(const struct hybrid_volume *v)
 {
-	return READ_ONCE(v->origin_traits) & HYBRID_ORIGIN_SEEKS;
+	return READ_ONCE(v->traits) & HYBRID_ORIGIN_SEEKS;
 }
 
 /* The credit for fills ahead in @key's part of its volume. */

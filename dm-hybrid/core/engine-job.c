@@ -788,7 +788,7 @@ void hybrid_staged_start(struct hybrid_engine *e, struct hybrid_job *job, struct
 	if (write) {
 		staged_segments(e, job, true);
 		job->op.io = io;
-		job->op.fua = io->flags & HYBRID_IO_FUA;
+		job->op.fua = (io->flags & HYBRID_IO_FUA) && origin_has_fua(io->volume);
 		job->op.buffer_offset = io->sector & (e->g->block_sectors - 1);
 	}
 	act(acts, &job->op);

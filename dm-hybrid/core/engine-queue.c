@@ -30,7 +30,7 @@ void hybrid_user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua)
 	op->type = HYBRID_OP_USER;
 	op->write = io->type != HYBRID_IO_READ;
 	op->origin = origin;
-	op->fua = fua;
+	op->fua = fua && (!origin || origin_has_fua(io->volume));
 	op->volume = io->volume;
 	op->io = io;
 	op->sector = sector;

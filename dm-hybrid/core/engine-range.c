@@ -57,7 +57,7 @@ static void range_block(struct hybrid_engine *e, struct hybrid_io *io, u64 b)
 static bool range_to_origin(const struct hybrid_io *io)
 {
 	return io->type == HYBRID_IO_ZEROES ||
-	       !(READ_ONCE(io->volume->origin_traits) & HYBRID_ORIGIN_NO_DISCARD);
+	       !(READ_ONCE(io->volume->traits) & HYBRID_ORIGIN_NO_DISCARD);
 }
 
 /* Must the range wait for something in this block? */

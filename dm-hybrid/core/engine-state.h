@@ -51,7 +51,7 @@ struct hybrid_volume {
 	struct hybrid_engine *e;
 	u32 id;
 	u8 state;			/* enum volume_state; READ_ONCE without the lock */
-	u32 origin_traits;		/* HYBRID_ORIGIN_*; READ_ONCE without the lock */
+	u32 traits;		/* of its devices: HYBRID_ORIGIN_*; READ_ONCE without the lock */
 	struct hybrid_volume_info info;
 	u32 mode;			/* READ_ONCE without the lock */
 	u64 cutoff;

@@ -813,12 +813,12 @@ void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, 
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
-void hybrid_volume_set_origin(struct hybrid_volume *v, u32 traits)
+void hybrid_volume_set_traits(struct hybrid_volume *v, u32 traits)
 {
 	/* Without memory of first reads, the first read fills. */
 	if (!(traits & HYBRID_ORIGIN_SEEKS))
 		hybrid_map_remember_reads(&v->e->map);
-	WRITE_ONCE(v->origin_traits, traits);
+	WRITE_ONCE(v->traits, traits);
 }
 
 void hybrid_volume_reset_counters(struct hybrid_volume *v)

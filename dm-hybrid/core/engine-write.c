@@ -166,6 +166,11 @@ static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	return false;
 }
 
+static bool write_needs_copy(const struct hybrid_io *io)
+{
+	return io->to_cache && io->to_origin;
+}
+
 /* The write goes out: sets the state that its granules have in RAM meanwhile. */
 static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 			  int i)
@@ -203,7 +208,9 @@ static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	}
 	/* A record must follow, unless the granules are dirty on disk already. */
 	io->commit = fua && (io->to_cache & ~io->to_origin & ~(jdirty & valid));
-	if (fua && READ_ONCE(e->meta.state) != META_IDLE)
+	/* A transfer to both devices has FUA on the origin alone. */
+	if (fua && (READ_ONCE(e->meta.state) != META_IDLE || !cache_has_fua(io->volume) ||
+		    write_needs_copy(io)))
 		io->commit |= !!(io->to_cache & ~io->to_origin);
 }
 
@@ -224,11 +231,6 @@ static enum route send_write(struct hybrid_engine *e, struct hybrid_io *io,
 	/* The commit that follows makes the data durable, too. */
 	hybrid_user_op(io, false, io_cache_sector(e, io, io->idx), fua && !io->commit);
 	return ROUTE_REMAP;
-}
-
-static bool write_needs_copy(const struct hybrid_io *io)
-{
-	return io->to_cache && io->to_origin;
 }
 
 /* The block exists; is a job in the way of the write, or of a fill of @parts? */
@@ -445,7 +447,13 @@ bool hybrid_finish_write(struct hybrid_engine *e, struct hybrid_io *io, int erro
 		io->error = error_origin;
 	else if (error_cache && (io->to_cache & ~io->to_origin))
 		io->error = error_cache;
-	if (io->error || !commit)
+	if (io->error)
+		return true;
+	if ((io->flags & HYBRID_IO_FUA) && io->to_origin && !origin_has_fua(io->volume)) {
+		hybrid_flush_after_write(e, io, acts);
+		return false;
+	}
+	if (!commit)
 		return true;
 	hybrid_join_commit(e, io, acts);
 	return false;

@@ -566,12 +566,14 @@ void hybrid_volume_set_mode(struct hybrid_engine *e, struct hybrid_volume *v, u3
 void hybrid_volume_set_cutoff(struct hybrid_engine *e, struct hybrid_volume *v, u64 sectors,
 			      struct hybrid_actions *acts);
 /*
- * Traits of the origin; none are set at first.  Set them any time while the volume is open.  May
- * sleep.
+ * Traits of the volume's devices; none are set at first.  Set them any time while the volume is
+ * open.  May sleep.
  */
 #define HYBRID_ORIGIN_SEEKS		0x1 /* order saves time; so do fills of whole blocks */
 #define HYBRID_ORIGIN_NO_DISCARD	0x2 /* discards only drop granules from the cache */
-void hybrid_volume_set_origin(struct hybrid_volume *v, u32 traits);
+#define HYBRID_ORIGIN_NO_FUA		0x4 /* has a write cache; FUA is a flush after the write */
+#define HYBRID_CACHE_NO_FUA		0x8 /* the same of the cache device */
+void hybrid_volume_set_traits(struct hybrid_volume *v, u32 traits);
 void hybrid_volume_reset_counters(struct hybrid_volume *v);
 
 /* ---- Reports ------------------------------------------------------------- */

@@ -139,3 +139,17 @@ def test_metadata_and_flushes_pass_writeback_throttling(make_stack):
     assert all(op.passes for op in metadata), [op for op in metadata if not op.passes]
     # Writeback stays throttled
     assert back and not any(op.passes for op in back)
+
+
+@pytest.mark.parametrize("fua", [True, False], ids=["fua", "emulated"])
+def test_a_write_with_fua_to_an_origin(make_stack, fua):
+    """Where the block layer would emulate FUA by a flush, the pool flushes: it must hear of a failure, and begin no
+    other flush beside. The disks of User Mode Linux have no FUA, and test disks pass as ones that have it."""
+    s = make_stack(volatile="ssd hdd" if fua else "ssd")
+    dev = s.create("vol", "--mode", "writearound", *ALL)
+    s.message("set", "commit_interval", 60000, name="pool")
+    io(s.guest, dev, "w:4096:8:x", "f")
+    before = s.status("vol")["origin_flushes"]
+    io(s.guest, dev, *(f"u:{n * 8}:8:a" for n in range(10)))
+    assert s.status("vol")["origin_flushes"] - before == (0 if fua else 10)
+    assert io(s.guest, dev, "r:0:80") == ["a"]

@@ -522,7 +522,7 @@ static bool writes_sb(const struct dreq *r)
 /* Where FUA is a flush after the write, nobody can tell which of them failed. */
 static bool flush_failed(const struct dreq *r)
 {
-	return r->kind == DREQ_FLUSH || (r->dev->nr && writes_sb(r));
+	return r->kind == DREQ_FLUSH || (r->dev->nr && writes_sb(r)) || (r->fua && r->dev->no_fua);
 }
 
 /* A flush failed: some of the data that it covered never becomes durable. */

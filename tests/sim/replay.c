@@ -878,7 +878,7 @@ static int run_quick(struct record *ev, struct hybrid_actions *acts)
 	else if (is(ev, "call", "mode"))
 		hybrid_volume_set_mode(engine, volume(ev)->v, arg, acts);
 	else if (is(ev, "call", "origin"))
-		hybrid_volume_set_origin(volume(ev)->v, arg);
+		hybrid_volume_set_traits(volume(ev)->v, arg);
 	else
 		hybrid_volume_set_cutoff(engine, volume(ev)->v, arg, acts);
 	return 0;

@@ -419,7 +419,7 @@ static const struct {
 	FIELD(nowait), FIELD(busy), FIELD(collisions), FIELD(demand_fill), FIELD(fault_kind), FIELD(worn),
 	FIELD(admin_percent), FIELD(load_percent), FIELD(inplace_percent), FIELD(aim),
 	FIELD(aims), FIELD(cut_every), FIELD(run_percent), FIELD(journal_blocks), FIELD(far), FIELD(small),
-	FIELD(cut_samples), FIELD(cut_writes), FIELD(seeks), FIELD(trims), FIELD(aged), FIELD(grow),
+	FIELD(cut_samples), FIELD(cut_writes), FIELD(seeks), FIELD(no_fua), FIELD(trims), FIELD(aged), FIELD(grow),
 	CONFIG(high_watermark), CONFIG(low_watermark),
 	CONFIG(writeback_rate), CONFIG(commit_interval), CONFIG(endurance),
 	CONFIG(metadata_share), CONFIG(trim_rate),

@@ -254,6 +254,7 @@ static void simpler_pool(void)
 
 	set_number(&best->p.slow_percent, 0);
 	set_number(&best->p.seeks, 0);
+	set_number(&best->p.no_fua, 0);
 	set_number(&best->p.reset_percent, 0);
 	set_number(&best->p.fail_alloc, 0);
 	set_number(&best->p.alloc_faults, 0);

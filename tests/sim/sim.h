@@ -252,6 +252,7 @@ struct device {
 	struct fault fault;
 	u8 profile;		/* enum device_profile */
 	bool flush_failed;	/* since the volume was opened */
+	bool no_fua;		/* FUA is a flush after the write */
 	u8 discard;		/* 0: ignores discards, 1: zeroes, 2: some of both, or: */
 #define ORIGIN_TAKES_NONE 3
 	u64 writes;
@@ -464,6 +465,7 @@ struct profile {
 	u32 reset_percent;	/* of these crashes: without power loss */
 	u32 slow_percent;	/* of requests: others overtake them */
 	u32 seeks;		/* origins seek */
+	u32 no_fua;		/* devices that emulate FUA by a flush: 1, the cache; 2, origins */
 	u32 trims;		/* the cache device takes discards */
 	u32 episode;		/* steps */
 	u32 cut_writes;		/* up to so many volatile writes, every subset is tried */

@@ -259,6 +259,11 @@ bool draw_contract(struct rng r)
 	return rng_chance(&r, 15);
 }
 
+static u32 draw_no_fua(struct rng r)
+{
+	return rng_chance(&r, 40) ? 1 + rng_below(&r, 3) : 0;
+}
+
 static u32 draw_seeks(struct rng r)
 {
 	return rng_chance(&r, 60);
@@ -359,6 +364,7 @@ static void draw_profile(struct profile *p, u64 seed, char mode, struct rng *r)
 	if (sim_policies)
 		p->config.endurance = draw_endurance(rng_fork(r, 102));
 	p->seeks = draw_seeks(rng_fork(r, 103));
+	p->no_fua = draw_no_fua(rng_fork(r, 123));
 	p->aged = draw_aged(rng_fork(r, 107));
 	draw_weights(p, r);
 	if (rng_chance(r, 4))
@@ -456,6 +462,7 @@ static void format_cache(struct world *w)
 	w->dev[0] = xalloc(sizeof(struct device));
 	device_init(w->dev[0], 0, sectors, g->data_sector,
 		    g->data_sector + ((u64)g->nr_blocks << g->block_shift));
+	w->dev[0]->no_fua = w->p.no_fua & 1;
 	w->nr_dev = 1;
 	write_sb(w->dev[0], &w->sb);
 	memcpy(id.pool_uuid, w->sb.pool_uuid, HYBRID_UUID_SIZE);
@@ -555,6 +562,7 @@ static void add_volume(struct world *w, u32 nr)
 		    vol->info.data_sector + vol->info.data_sectors - w->hole);
 	vol->origin->sectors -= grow_room(w);
 	vol->origin->hole = w->hole;
+	vol->origin->no_fua = w->p.no_fua & 2;
 	vol->origin->discard = draw_discard(rng_below(&w->rng, 3), rng_fork(&w->rng, 113));
 	vol->oracle = xalloc(sizeof(*vol->oracle));
 	oracle_init(vol->oracle, nr, vol->info.data_sectors - w->hole + grow_room(w),

@@ -187,6 +187,8 @@ static void data_request(struct world *w, struct action *a, struct device *d,
 	sector = device_place(d, sector);
 	if (!in_bounds(w, d, sector, count, true))
 		return;
+	if (fua && d->no_fua)
+		violation(w, "contract", "FUA of a user's write on a device that emulates it");
 	r = new_request(a, d, kind, sector, count);
 	r->vals = vals;
 	r->fua = fua;
@@ -332,7 +334,7 @@ static void carry_transfer(struct world *w, struct action *a)
 		struct device *d = s->origin ? origin_of(w, op) : w->dev[0];
 
 		data_request(w, a, d, op->write ? DREQ_WRITE : DREQ_READ, s->sector, s->count,
-			     buffer + s->offset, op->write && op->fua);
+			     buffer + s->offset, op->write && op->fua && s->origin);
 	}
 	a->left--;
 }
@@ -1273,7 +1275,9 @@ static bool memory_was_short(const struct world *w, int r, const char *why)
 static u32 origin_traits(const struct world *w, const struct volume *vol)
 {
 	return (w->p.seeks ? HYBRID_ORIGIN_SEEKS : 0) |
-	       (vol->origin->discard == ORIGIN_TAKES_NONE ? HYBRID_ORIGIN_NO_DISCARD : 0);
+	       (vol->origin->discard == ORIGIN_TAKES_NONE ? HYBRID_ORIGIN_NO_DISCARD : 0) |
+	       (vol->origin->no_fua ? HYBRID_ORIGIN_NO_FUA : 0) |
+	       (w->dev[0]->no_fua ? HYBRID_CACHE_NO_FUA : 0);
 }
 
 int world_open(struct world *w, struct volume *vol, const char **why)
@@ -1286,7 +1290,7 @@ int world_open(struct world *w, struct volume *vol, const char **why)
 	if (r)
 		vol->v = NULL;
 	else
-		hybrid_volume_set_origin(vol->v, origin_traits(w, vol));
+		hybrid_volume_set_traits(vol->v, origin_traits(w, vol));
 	world_kick(w);
 	if (!r && w->p.demand_fill)
 		never_pays(vol->v);

@@ -341,7 +341,7 @@ void open_volume(void)
 	const char *why;
 
 	assert_int_equal(hybrid_volume_open(e, 1, ORIGIN_SECTORS, NULL, &v, &why), 0);
-	hybrid_volume_set_origin(v, HYBRID_ORIGIN_SEEKS);
+	hybrid_volume_set_traits(v, HYBRID_ORIGIN_SEEKS);
 }
 
 static void create_volume(void)

@@ -156,7 +156,7 @@ static void discard_that_the_origin_does_not_take(void **state)
 	const u64 dirty = BLOCK, clean = 2 * BLOCK, unrecorded = 3 * BLOCK;
 
 	set_mode(HYBRID_MODE_WRITEBACK);
-	hybrid_volume_set_origin(v, HYBRID_ORIGIN_NO_DISCARD);
+	hybrid_volume_set_traits(v, HYBRID_ORIGIN_NO_DISCARD);
 	put(dirty, BLOCK, 1);
 	assert_int_equal(flush_volume(), 0);
 	reads(clean, BLOCK, 0);
@@ -181,7 +181,7 @@ static void discard_that_the_origin_does_not_take(void **state)
 	reads(dirty, 8, 1);
 	reads(dirty + 8, BLOCK - 8, 0);
 	reads(unrecorded, 16, 0);
-	hybrid_volume_set_origin(v, HYBRID_ORIGIN_NO_DISCARD);
+	hybrid_volume_set_traits(v, HYBRID_ORIGIN_NO_DISCARD);
 	put(clean, 16, 3);
 	fail_cache_writes = true;
 	assert_int_equal(flush_volume(), -EIO);

@@ -350,6 +350,61 @@ static void fua_write(void **state)
 	assert_true(op_log[0].fua && op_log[0].origin);
 }
 
+/* In a write to both devices, FUA is for the origin; granules that only the cache gets need a commit. */
+static void fua_write_to_both(void **state)
+{
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	put(8 * BLOCK, 8, 1);
+	assert_int_equal(flush_volume(), 0);
+	v->writeback.paused = U8_MAX;
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	WRITE_ONCE(v->drain.on, false);
+	assert_int_equal(write_io(8 * BLOCK, 16, 2, true), 0);
+	assert_int_equal(status().dirty, 2);
+	assert_int_equal(nr_log, 3);
+	assert_true(op_log[1].origin && op_log[1].sector == DATA + 8 * BLOCK + 8 && op_log[1].fua);
+	assert_true(op_log[2].flush && !op_log[2].origin);
+}
+
+/* Where FUA would be a flush after the write, the engine begins the flush, and takes note of it. */
+static void fua_write_without_fua(void **state)
+{
+	struct hybrid_actions acts;
+
+	hybrid_volume_set_traits(v, HYBRID_ORIGIN_SEEKS | HYBRID_ORIGIN_NO_FUA | HYBRID_CACHE_NO_FUA);
+	set_mode(HYBRID_MODE_WRITEAROUND);
+	assert_int_equal(write_io(8 * BLOCK, 8, 1, true), 0);
+	assert_int_equal(nr_log, 2);
+	assert_true(op_log[0].origin && op_log[0].write && !op_log[0].fua);
+	assert_true(op_log[1].origin && op_log[1].flush);
+	set_mode(HYBRID_MODE_WRITEBACK);
+	first_dirty();
+	put(9 * BLOCK, 8, 1);
+	assert_int_equal(flush_volume(), 0);
+	rest();
+	assert_int_equal(write_io(9 * BLOCK, 8, 2, true), 0);
+	assert_int_equal(nr_log, 2);
+	assert_true(!op_log[0].origin && op_log[0].write && !op_log[0].fua);
+	assert_true(op_log[1].flush && !op_log[1].origin);
+	/* One that fails is the failure of a flush. */
+	set_mode(HYBRID_MODE_WRITEAROUND);
+	rest();
+	hold_flush = true;
+	hybrid_actions_init(&acts);
+	fill_data(&writer, 20 * BLOCK, 8, 3);
+	arrive(&writer, HYBRID_IO_WRITE, 20 * BLOCK, 8, HYBRID_IO_FUA, &acts);
+	carry(&acts);
+	assert_non_null(held_flush);
+	assert_false(writer.r.ended);
+	hold_flush = false;
+	fail_origin = true;
+	let_flush_go();
+	fail_origin = false;
+	assert_int_equal(wait_for(&writer), -EIO);
+	assert_int_equal(flush_volume(), -EIO);
+}
+
 static void flush_of_writethrough(void **state)
 {
 	u32 k;
@@ -1296,7 +1351,7 @@ static void full_beside_an_ssd(void **state)
 {
 	u32 n = fill_with_dirty();
 
-	hybrid_volume_set_origin(v, 0);
+	hybrid_volume_set_traits(v, 0);
 	put(n * BLOCK, 8, n + 1);
 	assert_int_equal(status().counter[HYBRID_BYPASS_FULL], 1);
 	assert_true(origin_has(n * BLOCK, 8, n + 1));
@@ -1321,7 +1376,7 @@ static void second_read_beside_an_ssd(void **state)
 	u32 n;
 
 	small_pool(8 * MIB, HYBRID_MODE_WRITETHROUGH, &config);
-	hybrid_volume_set_origin(v, 0);
+	hybrid_volume_set_traits(v, 0);
 	for (n = 0; n < 4; n++)
 		assert_int_equal(granule_moves(HYBRID_BYPASS_ONCE, 10, n), 1);
 	assert_int_equal(status().cached, 0);
@@ -1337,7 +1392,7 @@ static void second_read_beside_an_ssd(void **state)
 	assert_int_equal(read_meta(20 * BLOCK, 8), 0);
 	assert_int_equal(sectors_of(ORIGIN, false), 8);
 	/* and so is all, once the volume has an origin that seeks */
-	hybrid_volume_set_origin(v, HYBRID_ORIGIN_SEEKS);
+	hybrid_volume_set_traits(v, HYBRID_ORIGIN_SEEKS);
 	assert_int_equal(granule_moves(HYBRID_BYPASS_ONCE, 30, 0), 0);
 	assert_true(sectors_of(ORIGIN, false) >= BLOCK);
 }
@@ -1349,7 +1404,7 @@ static void second_pass_beside_an_ssd(void **state)
 	u32 blocks, pass, n, k, fills = 0;
 
 	small_pool(8 * MIB, HYBRID_MODE_WRITETHROUGH, &config);
-	hybrid_volume_set_origin(v, 0);
+	hybrid_volume_set_traits(v, 0);
 	blocks = pool().blocks / 2;
 	for (pass = 0; pass < 2; pass++)
 		for (k = 0; k < 16; k++)
@@ -1362,7 +1417,7 @@ static void second_pass_beside_an_ssd(void **state)
 /* Without memory of first reads, the first read is cached. */
 static void first_read_without_a_memory(void **state)
 {
-	hybrid_volume_set_origin(v, 0);
+	hybrid_volume_set_traits(v, 0);
 	vfree(e->map.reads);
 	e->map.reads = NULL;
 	assert_int_equal(granule_moves(HYBRID_FILLS, 10, 2), 1);
@@ -1372,7 +1427,7 @@ static void first_read_without_a_memory(void **state)
 /* A write of part of a granule brings the rest of the granule, not of the block. */
 static void part_of_a_granule_beside_an_ssd(void **state)
 {
-	hybrid_volume_set_origin(v, 0);
+	hybrid_volume_set_traits(v, 0);
 	assert_int_equal(write_io(10 * BLOCK + 3, 1, 7, false), 0);
 	assert_int_equal(sectors_of(ORIGIN, false), 8);
 }
@@ -1646,6 +1701,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(emptied_blocks_leave, setup, teardown),
 		cmocka_unit_test_setup_teardown(rewrite_of_dirty_is_free, setup, teardown),
 		cmocka_unit_test_setup_teardown(fua_write, setup, teardown),
+		cmocka_unit_test_setup_teardown(fua_write_to_both, setup, teardown),
+		cmocka_unit_test_setup_teardown(fua_write_without_fua, setup, teardown),
 		cmocka_unit_test_setup_teardown(flush_of_writethrough, setup, teardown),
 		cmocka_unit_test_setup_teardown(records_wait_for_the_next_flush, setup, teardown),
 		cmocka_unit_test_setup_teardown(read_miss_fills_the_block, setup, teardown),

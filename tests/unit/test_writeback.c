@@ -490,7 +490,7 @@ static void no_wait_for_what_stays(void **state)
 	assert_int_equal(atomic_read(&v->blocks.dirty), e->g->nr_blocks);
 	v->writeback.stuck = 0;
 	v = other;
-	hybrid_volume_set_origin(v, HYBRID_ORIGIN_SEEKS);
+	hybrid_volume_set_traits(v, HYBRID_ORIGIN_SEEKS);
 	hybrid_actions_init(&acts);
 	arrive(&writer, HYBRID_IO_WRITE, 0, 8, 0, &acts);
 	carry(&acts);

@@ -272,7 +272,7 @@ static int add_volume(struct replay_pool *p, u32 id)
 		r = hybrid_volume_open(p->x.engine, id, VOLUME_SECTORS, p->disk[id], &p->volume[id],
 				       &why);
 	if (!r)
-		hybrid_volume_set_origin(p->volume[id], HYBRID_ORIGIN_SEEKS);
+		hybrid_volume_set_traits(p->volume[id], HYBRID_ORIGIN_SEEKS);
 	/* Setting the volume up is not part of the trace */
 	p->count = before;
 	return r;
