@@ -120,16 +120,19 @@ static u32 sample_of(u64 key)
 static bool rest_is_sampled(struct hybrid_engine *e, struct hybrid_set *s, u64 key)
 {
 	struct hybrid_volume *v;
+	unsigned long flags;
 	u32 *sample;
 
 	s->samples.fills = (s->samples.fills + 1) % (REST_SAMPLES * REST_EVERY);
 	if (s->samples.fills % REST_EVERY)
 		return false;
 	sample = &s->samples.block[s->samples.fills / REST_EVERY];
-	/* The volume may have been deleted meanwhile. */
+	/* No block keeps the volume of the old sample: it may be forgotten at any time. */
+	spin_lock_irqsave(&e->lock, flags);
 	v = *sample ? volume_of(e, *sample >> SAMPLE_SHIFT) : NULL;
 	if (v)
 		rest_learns(v, -1);
+	spin_unlock_irqrestore(&e->lock, flags);
 	*sample = sample_of(key);
 	return true;
 }
@@ -138,7 +141,8 @@ void hybrid_rest_is_missed(struct hybrid_engine *e, struct hybrid_set *s, u64 ke
 {
 	u32 sample = sample_of(key), k;
 
-	for (k = 0; k < REST_SAMPLES; k++)
+	/* 0 would match empty places. */
+	for (k = 0; sample && k < REST_SAMPLES; k++)
 		if (s->samples.block[k] == sample) {
 			s->samples.block[k] = 0;
 			rest_learns(key_volume(e, key), REST_USED);

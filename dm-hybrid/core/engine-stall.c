@@ -133,7 +133,7 @@ bool hybrid_stall_wait(struct hybrid_engine *e, const struct hybrid_set *s, stru
 		return false;
 	if (!READ_ONCE(e->writebacks.urgent) && !leaving(e, s) && !dirty_limit_reached(v))
 		return false;
-	if (!may_become_free(e, s))
+	if (dirty_limit_reached(v) ? !makes_progress(v) : !may_become_free(e, s))
 		return false;
 	spin_lock_irqsave(&e->lock, flags);
 	if (!io->write.stalled_since)

@@ -404,7 +404,10 @@ static int open_claimed(struct hybrid_engine *e, struct hybrid_volume *v, u64 or
 	if (v->info.data_sector + v->info.data_sectors > origin_sectors)
 		return -EMEDIUMTYPE;
 	*why = "needs more memory than there is";
-	r = hybrid_lost_reserve(e, v, hybrid_volume_reach(&v->info));
+	/* A growth may be called off, and the map of the smaller volume may be the larger one. */
+	r = hybrid_lost_reserve(e, v, v->info.data_sectors);
+	if (!r)
+		r = hybrid_lost_reserve(e, v, hybrid_volume_reach(&v->info));
 	if (!r)
 		r = hybrid_jobs_reserve(e, v);
 	if (!r)

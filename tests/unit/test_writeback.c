@@ -451,7 +451,7 @@ static void room_for_another(void **state)
  */
 static void limit_after_a_failed_flush(void **state)
 {
-	u32 share, dirty, n;
+	u32 share, dirty, stalls, n;
 
 	small_pool(16 * MIB, HYBRID_MODE_WRITEBACK, &lazy);
 	open_other();
@@ -462,7 +462,10 @@ static void limit_after_a_failed_flush(void **state)
 	write_blocks(0, dirty + share + 4);
 	for (n = 0; n < 20; n++)
 		tick(100);
+	/* No tick passes: nobody waits. */
+	stalls = e->stall.tick;
 	write_blocks(dirty * BLOCK, share + 4);
+	assert_int_equal(e->stall.tick, stalls);
 	assert_int_equal(atomic_read(&v->blocks.dirty), dirty);
 	assert_int_equal(dirty_blocks(v), dirty);
 	v = other;
