@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""In place: by what an origin is recognised, under each kernel and whatever is made on it."""
+"""The tools recognise an origin in place under each kernel, and after mkfs on its volume."""
 import subprocess
 import uuid
 

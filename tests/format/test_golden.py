@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The format on the disk is what it was when version 5 was released."""
+"""The disk format has not changed since version 5."""
 import difflib
 import importlib.util
 import shutil

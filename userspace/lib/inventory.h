@@ -124,7 +124,7 @@ struct hybrid_node *hybrid_find(struct hybrid_inventory *inv, const char *what,
 /* For a name that hybrid_find() does not find: fails, and lists them, if several have it. */
 int hybrid_check_several(struct hybrid_inventory *inv, const char *what, unsigned int kinds);
 
-/* Whether both are one pool or one volume, such as a volume and what its last cache has of it. */
+/* Is @node the pool or volume with @uuid?  A volume and its entry in a pool have the same one. */
 bool hybrid_node_is(const struct hybrid_node *node, enum hybrid_kind kind, const uint8_t uuid[16]);
 /* "pool" or "volume" */
 const char *hybrid_kind_name(enum hybrid_kind kind);
