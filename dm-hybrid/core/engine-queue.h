@@ -48,7 +48,10 @@ enum want {
 
 /* Initialises the fields that hybrid_io_init() and hybrid_engine_hit() leave to the slow path. */
 void hybrid_io_begin(struct hybrid_io *io);
-/* Makes @io->op the user's operation at @sector of the origin, or of the cache device. */
+/*
+ * Makes @io->op the user's operation at @sector of the origin, or of the cache device.  @fua is
+ * left out on an origin without FUA: hybrid_flush_after_write() follows.
+ */
 void hybrid_user_op(struct hybrid_io *io, bool origin, u64 sector, bool fua);
 /* Makes @io->op a read from the origin; the caller sends it. */
 void hybrid_io_read_origin(struct hybrid_io *io);

@@ -54,8 +54,9 @@ enum hybrid_op_type {
 	 * Transfer op->segments between op->buffer and the devices, all in parallel.  If
 	 * op->io is set, write is set too: first copy that io's data into the buffer at
 	 * op->buffer_offset.  op->user, if set, is the I/O that caused the transfer; it does
-	 * not end before the transfer.  Ends with hybrid_engine_op_done(); with op->direct this may
-	 * be called in any context if the transfer has succeeded.
+	 * not end before the transfer.  With fua, the origin's part is durable when the operation
+	 * ends.  Ends with hybrid_engine_op_done(); with op->direct this may be called in any
+	 * context if the transfer has succeeded.
 	 */
 	HYBRID_OP_TRANSFER,
 	/*

@@ -25,7 +25,10 @@ static void flush(struct hybrid_executor *x, struct hybrid_op *op, bool origin)
 	put_error(op, origin, x->ops->flush(x, op, origin));
 }
 
-/* Transfers all segments; then flushes, with FUA, each device that took its data. */
+/*
+ * Transfers all segments; then flushes, with FUA, the device that took metadata, or the origin that
+ * took data: FUA of a TRANSFER is for the origin alone.
+ */
 static void transfer(struct hybrid_executor *x, struct hybrid_op *op, void *mem)
 {
 	bool used[2] = { false, false };
@@ -39,7 +42,7 @@ static void transfer(struct hybrid_executor *x, struct hybrid_op *op, void *mem)
 			  x->ops->transfer(x, op, s->origin, s->sector, s->count,
 					   mem ? mem + (size_t)s->offset * 512 : NULL));
 	}
-	if (op->write && op->fua && used[false] && !op->error_cache)
+	if (op->write && op->fua && op->type == HYBRID_OP_META && used[false] && !op->error_cache)
 		flush(x, op, false);
 	if (op->write && op->fua && used[true] && !op->error_origin)
 		flush(x, op, true);
