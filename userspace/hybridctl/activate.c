@@ -91,11 +91,15 @@ static int check_automatic(const struct activation *a, const struct hybrid_volum
 			   entry->name);
 }
 
-/* A device that was free when it was looked at may be in use by now. */
+/*
+ * A device that was free when it was looked at may be in use by now.  Data that begin behind the
+ * superblock of bcache are bcache's until import has removed that superblock.
+ */
 static bool looks_like(const struct activation *a, const struct hybrid_lookalike *l,
 		       const struct hybrid_volume_line *entry)
 {
 	return hybrid_identities_have(&l->identities, entry->member_uuid) &&
+	       !(l->bcache && entry->data_sector) &&
 	       (a->cl->nr_devices || !hybrid_devno_held(l->devno, 0)) &&
 	       !(a->cl->given[OPT_AUTO] && hybrid_sysfs_removable(l->devno));
 }

@@ -51,6 +51,7 @@ struct hybrid_lookalike {
 	char path[HYBRID_PATH_MAX];
 	dev_t devno;
 	struct hybrid_identities identities;
+	bool bcache;			/* has a superblock of bcache */
 };
 
 struct hybrid_inventory {

@@ -59,8 +59,10 @@ static void look(void *element)
 		l->stopped = hybrid_cache_stopped(&dev, &l->member.sb);
 	if (l->what & HYBRID_LOOK_BLANK)
 		l->blank = hybrid_member_blank(&dev, l->why);
-	if (l->what & HYBRID_LOOK_IDENTITY)
+	if (l->what & HYBRID_LOOK_IDENTITY) {
 		hybrid_device_identities(&dev, &l->identities);
+		l->bcache = hybrid_device_has(&dev, "bcache");
+	}
 	hybrid_device_close(&dev);
 }
 

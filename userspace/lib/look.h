@@ -35,6 +35,7 @@ struct hybrid_look {
 	bool blank;			/* see hybrid_member_blank() */
 	char why[HYBRID_WHY_MAX];	/* ... it is not */
 	struct hybrid_identities identities;
+	bool bcache;			/* has its superblock; known with the identities */
 };
 
 struct hybrid_looks {
