@@ -262,15 +262,39 @@ static bool is_origin_of(const struct hybrid_member *m, const uint8_t pool[16])
 }
 
 /*
+ * Marks the origin in both copies of its superblock.  One of them may say already that it is
+ * detached, and then the origin may be in use.
+ */
+static int mark_origin(const struct activation *a, const struct hybrid_volume_line *entry,
+		       const struct hybrid_member *m, bool live)
+{
+	bool begun = m->sb.role == HYBRID_ROLE_DETACHED && m->apart;
+	struct hybrid_volume_settings next = settings_of(entry);
+	struct hybrid_device dev;
+	struct hybrid_member now;
+	int r;
+
+	if (!begun && !is_origin_of(m, a->pool_uuid))
+		return 0;
+	r = hybrid_device_open(&dev, m->path, HYBRID_OPEN_WRITE |
+			       (live || begun ? 0 : HYBRID_OPEN_EXCLUSIVE));
+	/* The inventory was read before the lock was taken */
+	if (!r && (hybrid_member_read(&dev, &now) || is_origin_of(&now, a->pool_uuid)))
+		r = hybrid_member_mark_detached(&dev, &next);
+	else if (!r && now.sb.role == HYBRID_ROLE_DETACHED)
+		r = hybrid_member_unite(&dev, &now);
+	hybrid_device_close(&dev);
+	return r;
+}
+
+/*
  * Completes a detach that was cut short: marks the origin, then frees the id.  @live: the volume's
  * device, linear, has the origin open.  An origin that has been attached to another pool meanwhile
  * is not marked.
  */
 static int mark_and_forget(struct activation *a, const struct hybrid_volume_line *entry, bool live)
 {
-	struct hybrid_member *m = hybrid_find_member(a->inv, entry->member_uuid), now;
-	struct hybrid_volume_settings next = settings_of(entry);
-	struct hybrid_device dev;
+	const struct hybrid_member *m = hybrid_find_member(a->inv, entry->member_uuid);
 	char message[64];
 	int r;
 
@@ -281,16 +305,9 @@ static int mark_and_forget(struct activation *a, const struct hybrid_volume_line
 	}
 	if (m && !m->ok)
 		return fail_refused_origin(entry, m);
-	if (m && is_origin_of(m, a->pool_uuid)) {
-		r = hybrid_device_open(&dev, m->path, HYBRID_OPEN_WRITE |
-				       (live ? 0 : HYBRID_OPEN_EXCLUSIVE));
-		/* The inventory was read before the lock was taken */
-		if (!r && (hybrid_member_read(&dev, &now) || is_origin_of(&now, a->pool_uuid)))
-			r = hybrid_member_mark_detached(&dev, &next);
-		hybrid_device_close(&dev);
-		if (r)
-			return r;
-	}
+	r = m ? mark_origin(a, entry, m, live) : 0;
+	if (r)
+		return r;
 	snprintf(message, sizeof(message), "forget_volume %u", entry->id);
 	return hybrid_dm_message(a->pool_name, message, NULL);
 }
