@@ -70,6 +70,7 @@ static long writes, cut, delay, flushes;
 static long reads, bytes_read;
 static int discard_signal;
 static ino_t bad_flush;
+static unsigned short state[3];		/* not of random(), which libuuid seeds by the clock */
 
 static ino_t ino_of_path(const char *path)
 {
@@ -111,7 +112,7 @@ __attribute__((constructor)) static void init(void)
 	if (text && sscanf(text, "%u", &seed) != 1)
 		abort();
 	power = text;
-	srandom(seed);
+	state[0] = seed;
 	text = getenv("FAULT_BAD");
 	for (spec = text ? strtok_r(text, ";", &save) : NULL; spec;
 	     spec = strtok_r(NULL, ";", &save))
@@ -216,7 +217,7 @@ static void lose(void)
 
 	for (; undo; undo = undo->next)
 		for (i = 0; i < undo->len; i += undo->sector)
-			if (random() & 1)
+			if (nrand48(state) & 1)
 				real_pwrite(undo->fd, undo->old + i,
 					    undo->len - i < undo->sector ? undo->len - i : undo->sector,
 					    undo->at + i);

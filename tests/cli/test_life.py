@@ -103,12 +103,12 @@ def test_detach_leaves_an_origin_without_cache(kernel, volume, live):
 
 
 @pytest.mark.parametrize("live", [[], ["--live"]])
-@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("n, seed", [(1, 1), (1, 3), (2, 1), (2, 6)])
 @pytest.mark.parametrize("what", ["--all", "vol-pool", "vol"])
-def test_detach_that_is_cut_in_a_superblock(kernel, volume, cut, live, n, what):
+def test_detach_that_is_cut_in_a_superblock(kernel, volume, cut, live, n, seed, what):
     """The pool's tombstone finishes it, whatever is activated."""
     before = superblock(volume[1])
-    cut(n, "detach", "vol", *live, seed=n)
+    cut(n, "detach", "vol", *live, seed=seed)
     assert "tombstone" in entries(kernel)[0]
     if what == "vol" and not live:
         # Already without cache, or it becomes that
