@@ -141,7 +141,8 @@ def test_which_of_two_is_meant(kernel, twins):
 
 
 def test_doctor_names_them(kernel, twins):
-    text = "volume data on {} and volume data on {} have the same name".format(*sorted(twins.values()))
+    text = "volume data on {} and volume data on {} have the same name".format(
+        *sorted(twins.values(), key=lambda device: int(device.removeprefix("/dev/loop"))))
     r = kernel("doctor")
     assert r.returncode == 7 and text in r.stdout and "next: hybridctl rename " in r.stdout
     kernel.ok("activate", list(twins)[0])
