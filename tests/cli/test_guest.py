@@ -290,6 +290,18 @@ def test_devices_in_the_order_of_their_names(guest):
         [f"/dev/mapper/d{i}" for i in range(11)] + ["/dev/ubdb", "/dev/ubdc"]
 
 
+def test_the_uuid_that_a_volume_has_written_is_recorded(guest):
+    """Not the one in a page of the origin's that was read before, which udev does at each event."""
+    guest.run(f"mkfs.ext4 -q {HDD}; hybridctl create vol --in-place --cache {SSD} --origin {HDD} -y")
+    old = text(guest, f"blkid -p -s UUID -o value {HDD}")
+    # As a filesystem, which does not close the device
+    guest.run("exec 3<>/dev/mapper/vol; tune2fs -U 00000000-0000-0000-0000-00000000000a /dev/mapper/vol && sync && "
+              "hybridctl detach vol --live && "
+              f"hybridctl attach vol-pool vol --live --in-place --origin {HDD} -y")
+    assert "00000000a" not in old
+    guest.run("hybridctl deactivate --all && hybridctl activate --all")
+
+
 def test_a_volume_is_no_member(guest):
     """Neither a boot nor activate would find it again: refused before anything is written."""
     guest.run(f"hybridctl create vol --cache {SSD} --origin {HDD} -y")

@@ -271,13 +271,20 @@ static void print_signature(FILE *out, blkid_probe probe)
 	fputc('\n', out);
 }
 
-/* blkid reads unaligned: give it a descriptor of its own, without O_DIRECT. */
+/*
+ * blkid reads unaligned: give it a descriptor of its own, without O_DIRECT.  Pages that were read
+ * before a volume wrote to the disk below them are out of date: drop them.
+ */
 static int open_buffered(const struct hybrid_device *dev)
 {
 	char self[64];
+	int fd;
 
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", dev->fd);
-	return open(self, O_RDONLY | O_CLOEXEC);
+	fd = open(self, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0)
+		posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+	return fd;
 }
 
 static blkid_probe open_probe(int fd)
