@@ -5,6 +5,8 @@ import uuid
 
 import pytest
 
+from cli.test_refusals import signatures
+
 # As in userspace/lib/units.c
 NAMESPACE = uuid.UUID("6b1d073e-529f-4c41-8a66-1b3cd094e825")
 WWID = "t10.tests disk-1"
@@ -145,6 +147,92 @@ def test_an_event_names_the_recorded_identity(kernel, create, part):
     assert f"HYBRID_MEMBER_UUID={recorded(kernel)}" in words and "HYBRID_STATE=in-place" in words
     kernel.ok("activate", "--auto", recorded(kernel))
     assert kernel.devices == ["vol-pool", "vol"]
+
+
+# A device that only looks like it ------------------------------------------------------------
+
+
+def sign(kind, device, mib=64):
+    """The device is a part of something else from now on."""
+    with open(device, "r+b") as f:
+        for place, data in signatures(mib << 20)[kind].items():
+            f.seek(place)
+            f.write(data)
+
+
+@pytest.mark.parametrize("mode", [[], ["--mode", "writeback", "--force"]])
+def test_dirty_data_waits_for_the_user(kernel, loop, disk, mode):
+    """In any mode: a change of the mode takes effect before the data is written back."""
+    kernel.ok("create", "vol", "--cache", loop("cache.img", 64), "--origin", disk, "--in-place", "-y", *mode)
+    kernel.change(dirty_vol=1)
+    r = boot(kernel, "--auto")
+    assert r.returncode == 2 and kernel.devices == ["vol-pool"] and "it never comes up by itself" in r.stderr
+    assert ("is in place and in writeback mode" if mode else "is in place and has dirty data") in r.stderr
+    assert "HYBRID" not in kernel.ok("scan", "--udev", disk)
+    assert comes_up(kernel)
+
+
+@pytest.mark.parametrize("kind", ["LVM2_member", "linux_raid_member", "bcache", "zfs_member", "drbd"])
+def test_a_disk_that_became_a_part(kernel, create, disk, kind):
+    """Of something that other tools assemble. Its user may know that it is the volume's own contents."""
+    create(disk)
+    sign(kind, disk)
+    for auto in [], ["--auto"]:
+        r = boot(kernel, *auto)
+        assert r.returncode == 2 and kernel.devices == ["vol-pool"]
+        assert f"volume vol: {disk} looks like its origin, but has become something else: {kind}" in r.stderr
+        assert f"next: hybridctl activate vol --device {disk}, only if" in r.stderr
+    assert "HYBRID" not in kernel.ok("scan", "--udev", disk)
+    kernel.ok("activate", "vol", "--device", disk)
+    assert kernel.devices == ["vol-pool", "vol"]
+
+
+def test_a_disk_that_became_another_volumes(kernel, create, disk, loop):
+    create(disk)
+    kernel.ok("deactivate", "--all")
+    kernel.ok("create", "b", "--cache", loop("other.img", 64), "--origin", disk, "-y", "--wipe-signatures")
+    kernel.change(devices=[])
+    r = kernel("activate", "vol-pool")
+    assert r.returncode == 2 and kernel.devices == ["vol-pool"]
+    assert "has become something else: dm-hybrid origin b" in r.stderr
+    kernel.ok("activate", "b")
+    assert kernel.devices == ["vol-pool", "b-pool", "b"]
+
+
+def test_one_volume_for_each_disk(kernel, create, disk):
+    """A second one would be recognised by the file system, and the first by the disk."""
+    create(disk)
+    kernel.ok("deactivate", "vol", "--keep-pool")
+    out("mkfs.ext4", "-qF", disk)
+    attach = "attach", "vol-pool", "b", "--in-place", "--origin", disk, "-y"
+    for more in [], ["--test"]:
+        r = kernel(*attach, *more)
+        assert r.returncode == 5, r
+        assert f"{disk} looks like the origin of volume vol of pool vol-pool\n  next: hybridctl detach that" in r.stderr
+    kernel.ok("detach", "vol")
+    kernel.ok(*attach)
+    assert kernel.devices == ["vol-pool", "b"]
+
+
+@pytest.fixture
+def clone(kernel, create, disk, loop):
+    """The disk of vol, with the file system of b: a copy of the disk of b."""
+    first = loop("first.img", 64)
+    out("mkfs.ext4", "-q", first)
+    create(disk)
+    kernel.ok("attach", "vol-pool", "b", "--in-place", "--origin", first, "-y")
+    kernel.change(devices=[])
+    kernel.unplug(first)
+    out("dd", f"if={first}", f"of={disk}", "bs=1M", "status=none")
+    return disk
+
+
+def test_a_disk_with_the_contents_of_another(kernel, clone):
+    r = kernel("activate", "--all")
+    assert r.returncode == 2 and kernel.devices == ["vol-pool"]
+    assert f"{clone} looks like the origin of two volumes: vol and b" in r.stderr
+    kernel.ok("activate", "b", "--device", clone)
+    assert kernel.devices == ["vol-pool", "b"]
 
 
 # Recorded by its file system ---------------------------------------------------------------

@@ -346,16 +346,20 @@ int hybrid_metadata_inplace(const struct hybrid_metadata *md, const struct hybri
 {
 	const struct hybrid_volume_info *v;
 	struct hybrid_identities ids;
+	int found = -1;
 	u32 id;
 
 	hybrid_device_identities(dev, &ids);
 	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
 		v = &md->volume[id];
 		if (v->state == HYBRID_VOLUME_ACTIVE && v->flags & HYBRID_VOLUME_INPLACE &&
-		    hybrid_identities_have(&ids, v->member_uuid))
-			return id;
+		    hybrid_identities_have(&ids, v->member_uuid)) {
+			if (found >= 0)
+				return -1;
+			found = id;
+		}
 	}
-	return -1;
+	return found;
 }
 
 /* Neighbours are of one volume as a rule. */

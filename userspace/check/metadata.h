@@ -109,7 +109,7 @@ void hybrid_metadata_count(struct hybrid_metadata *md);
 /* The active volume whose blocks carry @instance, as its id; -1: none. */
 int hybrid_metadata_volume_of(const struct hybrid_metadata *md, u32 instance);
 
-/* The active volume in place whose origin @dev looks like, as its id; -1: none. */
+/* The active volume in place whose origin @dev looks like, as its id; -1: none, or more than one. */
 int hybrid_metadata_inplace(const struct hybrid_metadata *md, const struct hybrid_device *dev);
 
 /* --volume a,b: is this one of them?  NULL: all are. */

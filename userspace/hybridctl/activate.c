@@ -24,6 +24,8 @@ struct activation {
 	dev_t pool;
 	const struct hybrid_member *cache;	/* NULL: not found */
 	const struct hybrid_node *only;	/* the volume to activate; NULL: all */
+	const struct hybrid_volume_line *entries;	/* the pool's volumes */
+	unsigned int nr_entries;
 	bool looked;			/* for origins in place */
 	bool postponed;			/* until we have looked for origins in place */
 	unsigned int started, missing, failed;
@@ -81,46 +83,105 @@ static bool read_again(struct hybrid_member *m)
 
 /* In-place origins --------------------------------------------------------- */
 
-/* Dirty data written to a device that only looks like the origin would destroy both. */
-static int check_automatic(const struct activation *a, const struct hybrid_volume_line *entry)
+/*
+ * Dirty data written to a device that only looks like the origin would destroy both.  Data may be
+ * dirty in any mode: a change of the mode takes effect before all is written back.
+ */
+static bool needs_user(const struct hybrid_volume_line *entry)
 {
-	if (!a->cl->given[OPT_AUTO] || entry->mode != HYBRID_MODE_WRITEBACK)
-		return 0;
-	return hybrid_fail(HYBRID_REFUSED, "hybridctl activate it, if its origin was not used anywhere else",
-			   "volume %s is in place and in writeback mode: it never comes up by itself",
-			   entry->name);
+	return entry->mode == HYBRID_MODE_WRITEBACK || entry->dirty;
 }
 
-/*
- * A device that was free when it was looked at may be in use by now.  Data that begin behind the
- * superblock of bcache are bcache's until import has removed that superblock.
- */
+static int check_automatic(const struct activation *a, const struct hybrid_volume_line *entry)
+{
+	if (!a->cl->given[OPT_AUTO] || !needs_user(entry))
+		return 0;
+	return hybrid_fail(HYBRID_REFUSED, "hybridctl activate it, if its origin was not used anywhere else",
+			   "volume %s is in place and %s: it never comes up by itself", entry->name,
+			   entry->mode == HYBRID_MODE_WRITEBACK ? "in writeback mode" : "has dirty data");
+}
+
+/* A device that was free when it was looked at may be in use by now. */
 static bool looks_like(const struct activation *a, const struct hybrid_lookalike *l,
 		       const struct hybrid_volume_line *entry)
 {
 	return hybrid_identities_have(&l->identities, entry->member_uuid) &&
-	       !(l->bcache && entry->data_sector) &&
 	       (a->cl->nr_devices || !hybrid_devno_held(l->devno, 0)) &&
 	       !(a->cl->given[OPT_AUTO] && hybrid_sysfs_removable(l->devno));
+}
+
+/* Data that begins behind the superblock of bcache is bcache's until import has removed that. */
+static bool is_cut_import(const struct hybrid_lookalike *l, const struct hybrid_volume_line *entry)
+{
+	return entry->data_sector && !strcmp(l->claim, "bcache");
+}
+
+/*
+ * A device that became something else, by its contents, is taken only if the user names it.  The
+ * contents may be the volume's own: an LVM physical volume, say.
+ */
+static bool may_be_taken(const struct activation *a, const struct hybrid_lookalike *l,
+			 const struct hybrid_volume_line *entry)
+{
+	return !l->claim[0] || (a->cl->nr_devices && !is_cut_import(l, entry));
+}
+
+static int fail_claimed(const struct hybrid_lookalike *l, const struct hybrid_volume_line *entry)
+{
+	char next[HYBRID_NAME_SIZE + HYBRID_PATH_MAX + 80] = "give the hybridctl import again that was interrupted";
+
+	if (!is_cut_import(l, entry))
+		snprintf(next, sizeof(next), "hybridctl activate %s --device %s, only if it is the origin all the same",
+			 entry->name, l->path);
+	return hybrid_fail(HYBRID_REFUSED, next, "volume %s: %s looks like its origin, but has become something else: %s",
+			   entry->name, l->path, l->claim);
+}
+
+/* Another volume's disk may have got the contents of this one's, or the reverse. */
+static int check_one_volume(const struct activation *a, const struct hybrid_lookalike *l,
+			    const struct hybrid_volume_line *entry)
+{
+	char next[2 * HYBRID_NAME_SIZE + HYBRID_PATH_MAX + 96];
+	const struct hybrid_volume_line *other;
+	const struct hybrid_node *node;
+
+	for (other = a->entries; other < a->entries + a->nr_entries; other++) {
+		if (other == entry || !other->inplace || other->tombstone ||
+		    !hybrid_identities_have(&l->identities, other->member_uuid))
+			continue;
+		node = hybrid_find_uuid(a->inv, other->uuid, HYBRID_VOLUME);
+		if ((node && node->active) || (a->only && a->cl->nr_devices))
+			continue;
+		snprintf(next, sizeof(next), "hybridctl activate the right one by its name, with --device %s; then detach the other one",
+			 l->path);
+		return hybrid_fail(HYBRID_REFUSED, next, "%s looks like the origin of two volumes: %s and %s", l->path,
+				   entry->name, other->name);
+	}
+	return 0;
 }
 
 static int find_inplace(const struct activation *a, const struct hybrid_volume_line *entry,
 			dev_t *devno)
 {
 	const struct hybrid_inventory *inv = a->inv;
-	const struct hybrid_lookalike *l;
+	const struct hybrid_lookalike *l, *claimed = NULL;
 	int r = check_automatic(a, entry);
 
 	for (l = inv->lookalikes; !r && l < inv->lookalikes + inv->nr_lookalikes; l++) {
 		if (!looks_like(a, l, entry) || l->devno == *devno)
 			continue;
-		if (*devno)
+		if (!may_be_taken(a, l, entry)) {
+			claimed = l;
+			continue;
+		}
+		r = check_one_volume(a, l, entry);
+		if (!r && *devno)
 			r = hybrid_fail(HYBRID_BADDEV, "name the right one with --device",
 					"volume %s: more than one device looks like its origin, for example %s",
 					entry->name, l->path);
 		*devno = l->devno;
 	}
-	return r;
+	return r || *devno || !claimed ? r : fail_claimed(claimed, entry);
 }
 
 /*
@@ -131,7 +192,7 @@ static int find_inplace(const struct activation *a, const struct hybrid_volume_l
 static void await_lookalike(struct activation *a, const struct hybrid_volume_line *entry)
 {
 	a->postponed = true;
-	if (a->cl->given[OPT_AUTO] && entry->mode != HYBRID_MODE_WRITEBACK)
+	if (a->cl->given[OPT_AUTO] && !needs_user(entry))
 		await_origin(entry->member_uuid, a->pool_uuid);
 }
 
@@ -579,6 +640,8 @@ static int activate_volumes(struct activation *a)
 	r = hybrid_pool_volumes(a->pool_name, &entries, &nr);
 	if (r)
 		return r;
+	a->entries = entries;
+	a->nr_entries = nr;
 	if (postpone(a, entries, nr))
 		nr = 0;
 	for (i = 0; i < nr; i++) {

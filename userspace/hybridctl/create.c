@@ -232,6 +232,66 @@ static int check_again(struct new_pool *np, struct new_volume *nv)
 	return r ? r : new_volume_check_writable(nv);
 }
 
+static bool is_origin_of(const struct new_volume *nv, const struct hybrid_volume_line *entry,
+			 struct hybrid_member *m)
+{
+	return !hybrid_member_read(&nv->origin, m) && m->ok &&
+	       !memcmp(m->sb.member_uuid, entry->member_uuid, 16);
+}
+
+static bool is_paired(const struct new_volume *nv, const struct hybrid_member *m)
+{
+	return m->sb.role == HYBRID_ROLE_ORIGIN && !memcmp(m->sb.pool_uuid, nv->plan.pool_uuid, 16);
+}
+
+/* Whether @entry is left from a detach or an attach that was cut short, and in the way of the new one. */
+static bool is_stale(const struct new_volume *nv, const struct hybrid_volume_line *entry)
+{
+	struct hybrid_member m;
+	bool mine = is_origin_of(nv, entry, &m);
+
+	if (!entry->tombstone && nv->other)
+		return entry->inplace && entry->data_sector == nv->other->data_sector &&
+		       hybrid_identities_have(&nv->other->identities, entry->member_uuid);
+	if (!entry->tombstone)
+		return mine && !is_paired(nv, &m);
+	return mine || !strcmp(entry->name, nv->entry.name) || !memcmp(entry->uuid, nv->live_uuid, 16);
+}
+
+/* Whether an entry of the pool is of an origin in place that looks like this one. */
+static int check_no_entry(const char *pool, const struct new_volume *nv, const struct hybrid_identities *ids)
+{
+	struct hybrid_volume_line *entries, *entry;
+	unsigned int nr;
+	int r;
+
+	r = hybrid_pool_volumes(pool, &entries, &nr);
+	if (r)
+		return r;
+	for (entry = entries; entry < entries + nr && !r; entry++)
+		if (entry->inplace && !entry->tombstone && !is_stale(nv, entry) &&
+		    hybrid_identities_have(ids, entry->member_uuid))
+			r = hybrid_fail(HYBRID_BUSY, "hybridctl detach that volume first",
+					"%s looks like the origin of volume %s of pool %s", nv->origin.path,
+					entry->name, pool);
+	free(entries);
+	return r;
+}
+
+/* An origin in place bears no mark of its volume, so a second volume would be taken for the first. */
+static int check_no_origin(const struct hybrid_inventory *inv, const struct new_volume *nv)
+{
+	const struct hybrid_node *node;
+	struct hybrid_identities ids;
+	int r = 0;
+
+	hybrid_device_identities(&nv->origin, &ids);
+	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes && !r; node++)
+		if (node->kind == HYBRID_POOL && node->active && node->dm.live)
+			r = check_no_entry(node->name, nv, &ids);
+	return r;
+}
+
 /*
  * A name may be that of a pool or volume that is not active: at the next boot, either could come up
  * under it.  Announced members are enough: no disk is read.  @np: NULL if there is no new pool;
@@ -250,6 +310,8 @@ static int check_names(const struct new_pool *np, const struct new_volume *nv, c
 		r = check_name_unused(&inv, HYBRID_POOL, np->plan.sb.pool_uuid, np->plan.name, devs);
 	if (!r)
 		r = check_name_unused(&inv, HYBRID_VOLUME, nv->entry.uuid, nv->entry.name, devs);
+	if (!r && nv->plan.inplace)
+		r = check_no_origin(&inv, nv);
 	hybrid_inventory_free(&inv);
 	return r;
 }
@@ -462,18 +524,6 @@ static int check_not_cache(struct hybrid_inventory *inv, const struct new_volume
 				       nv->origin.path, cl->given[OPT_FORCE]);
 }
 
-static bool is_origin_of(const struct new_volume *nv, const struct hybrid_volume_line *entry,
-			 struct hybrid_member *m)
-{
-	return !hybrid_member_read(&nv->origin, m) && m->ok &&
-	       !memcmp(m->sb.member_uuid, entry->member_uuid, 16);
-}
-
-static bool is_paired(const struct new_volume *nv, const struct hybrid_member *m)
-{
-	return m->sb.role == HYBRID_ROLE_ORIGIN && !memcmp(m->sb.pool_uuid, nv->plan.pool_uuid, 16);
-}
-
 /*
  * The entry is of an attach that was cut short, of which the origin does not know.  Its dirty data
  * is from an older life of the volume, and only the user may give it up.
@@ -508,20 +558,6 @@ static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *en
 			r = hybrid_member_mark_detached(&nv->origin, &next);
 	}
 	return r ? r : forget_entry(nv->pool_name, entry->id, entry->tombstone);
-}
-
-/* Whether @entry is left from a detach or an attach that was cut short, and in the way of the new one. */
-static bool is_stale(const struct new_volume *nv, const struct hybrid_volume_line *entry)
-{
-	struct hybrid_member m;
-	bool mine = is_origin_of(nv, entry, &m);
-
-	if (!entry->tombstone && nv->other)
-		return entry->inplace && entry->data_sector == nv->other->data_sector &&
-		       hybrid_identities_have(&nv->other->identities, entry->member_uuid);
-	if (!entry->tombstone)
-		return mine && !is_paired(nv, &m);
-	return mine || !strcmp(entry->name, nv->entry.name) || !memcmp(entry->uuid, nv->live_uuid, 16);
 }
 
 /* The kernel takes no volume with a name or UUID that an entry has. */

@@ -129,7 +129,7 @@ static void answer_inplace(const struct hybrid_look *l)
 	/* One of its identities was recorded */
 	while (i < l->identities.nr && !awaited(l->identities.uuid[i], pool))
 		i++;
-	if (i == l->identities.nr || hybrid_sysfs_snapshot_of(l->devno))
+	if (i == l->identities.nr || l->claim[0] || hybrid_sysfs_snapshot_of(l->devno))
 		return;
 	printf("HYBRID_POOL_UUID=%s\n", hybrid_uuid_text(text, pool));
 	/* The identity names a unit of its own for the device, as for any member */

@@ -480,24 +480,6 @@ bool hybrid_identities_have(const struct hybrid_identities *ids, const uint8_t u
 	return false;
 }
 
-bool hybrid_device_has(const struct hybrid_device *dev, const char *type)
-{
-	char *names[] = { (char *)type, NULL };
-	int fd = open_buffered(dev);
-	blkid_probe probe = fd >= 0 ? open_probe(fd) : NULL;
-	bool found = false;
-
-	if (probe) {
-		blkid_probe_enable_partitions(probe, 0);
-		blkid_probe_filter_superblocks_type(probe, BLKID_FLTR_ONLYIN, names);
-		found = blkid_do_probe(probe) == 0;
-		blkid_free_probe(probe);
-	}
-	if (fd >= 0)
-		close(fd);
-	return found;
-}
-
 bool hybrid_device_has_other(const struct hybrid_device *dev, const char *type, char *found,
 			     size_t len)
 {

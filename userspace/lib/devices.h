@@ -114,9 +114,6 @@ struct hybrid_identities {
 void hybrid_device_identities(const struct hybrid_device *dev, struct hybrid_identities *ids);
 bool hybrid_identities_have(const struct hybrid_identities *ids, const uint8_t uuid[16]);
 
-/* Whether libblkid finds a signature of @type on it. */
-bool hybrid_device_has(const struct hybrid_device *dev, const char *type);
-
 /* Whether libblkid finds a signature on it beside that of @type; its type goes to @found. */
 bool hybrid_device_has_other(const struct hybrid_device *dev, const char *type, char *found,
 			     size_t len);

@@ -245,7 +245,7 @@ static int add_lookalike(struct hybrid_inventory *inv, const struct hybrid_look 
 	snprintf(array->path, sizeof(array->path), "%s", l->path);
 	array->devno = l->devno;
 	array->identities = l->identities;
-	array->bcache = l->bcache;
+	memcpy(array->claim, l->claim, sizeof(array->claim));
 	return 0;
 }
 

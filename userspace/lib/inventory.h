@@ -51,7 +51,11 @@ struct hybrid_lookalike {
 	char path[HYBRID_PATH_MAX];
 	dev_t devno;
 	struct hybrid_identities identities;
-	bool bcache;			/* has a superblock of bcache */
+	/*
+	 * Another user that its contents name: a superblock of dm-hybrid, or one by which other
+	 * tools assemble it (LVM, md, bcache ...).  Empty: none.
+	 */
+	char claim[HYBRID_CLAIM_MAX];
 };
 
 struct hybrid_inventory {

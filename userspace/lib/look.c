@@ -9,6 +9,7 @@
 #include "errors.h"
 #include "look.h"
 #include "sysfs.h"
+#include "units.h"
 
 #define ANSWER_BYTES	4096
 
@@ -40,6 +41,15 @@ static bool is_snapshot(const struct hybrid_device *dev, const struct hybrid_mem
 	return same;
 }
 
+static void find_claim(const struct hybrid_device *dev, struct hybrid_look *l)
+{
+	if (!l->r)
+		snprintf(l->claim, sizeof(l->claim), "dm-hybrid %s %s",
+			 hybrid_role_name(l->member.sb.role), l->member.sb.name);
+	else if (!hybrid_device_in_array(dev, l->claim, sizeof(l->claim)))
+		l->claim[0] = '\0';
+}
+
 static void look(void *element)
 {
 	struct hybrid_look *l = element;
@@ -61,7 +71,7 @@ static void look(void *element)
 		l->blank = hybrid_member_blank(&dev, l->why);
 	if (l->what & HYBRID_LOOK_IDENTITY) {
 		hybrid_device_identities(&dev, &l->identities);
-		l->bcache = hybrid_device_has(&dev, "bcache");
+		find_claim(&dev, l);
 	}
 	hybrid_device_close(&dev);
 }

@@ -35,7 +35,7 @@ struct hybrid_look {
 	bool blank;			/* see hybrid_member_blank() */
 	char why[HYBRID_WHY_MAX];	/* ... it is not */
 	struct hybrid_identities identities;
-	bool bcache;			/* has its superblock; known with the identities */
+	char claim[HYBRID_CLAIM_MAX];	/* known with the identities: see struct hybrid_lookalike */
 };
 
 struct hybrid_looks {

@@ -13,6 +13,8 @@
 #include "devices.h"
 
 #define HYBRID_WHY_MAX		160
+/* Text that names another user of a device: "dm-hybrid origin NAME", or the type that libblkid finds */
+#define HYBRID_CLAIM_MAX	(HYBRID_NAME_SIZE + 32)
 
 /* GPT type of partitions that are members, as other tools see nothing on an inactive one. */
 #define HYBRID_GPT_TYPE		"32544467-74e4-4122-a528-2221570be82a"
