@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The tools recognise an origin in place under each kernel, and after mkfs on its volume."""
+import os
 import subprocess
 import uuid
 
@@ -147,6 +148,17 @@ def test_an_event_names_the_recorded_identity(kernel, create, part):
     assert f"HYBRID_MEMBER_UUID={recorded(kernel)}" in words and "HYBRID_STATE=in-place" in words
     kernel.ok("activate", "--auto", recorded(kernel))
     assert kernel.devices == ["vol-pool", "vol"]
+
+
+def test_growth_keeps_the_kind(kernel, create, disk, tmp_path):
+    """A disk recorded by its WWID goes on to be, whatever is made on it later."""
+    create(disk)
+    out("mkfs.ext4", "-qF", disk)
+    os.truncate(tmp_path / "disk.img", 96 << 20)
+    out("losetup", "-c", disk)
+    kernel.ok("resize", "vol")
+    assert recorded(kernel) == of(f"disk:wwid={WWID}:{96 << 11}")
+    assert comes_up(kernel)
 
 
 # A device that only looks like it ------------------------------------------------------------

@@ -206,10 +206,37 @@ static int load_longer(struct resize *r)
 	return hybrid_dm_switch(r->node->name, HYBRID_VOLUME_TARGET, r->sectors, params);
 }
 
+/*
+ * Finds the identity to record for the new size: of the kind that was recorded for the old size,
+ * because the user may have been told to rely on that.
+ */
+static bool find_identity(const struct resize *r, const struct hybrid_device *dev, uint8_t uuid[16])
+{
+	char identity[HYBRID_PATH_MAX + 64];
+	struct hybrid_identities was, now;
+	struct hybrid_device old = *dev;
+	unsigned int i;
+
+	old.sectors = r->entry.data_sector + r->entry.data_sectors;
+	hybrid_device_identities(&old, &was);
+	hybrid_device_identities(dev, &now);
+	for (i = 0; i < was.nr && i < now.nr; i++) {
+		if (!memcmp(was.uuid[i], r->entry.member_uuid, 16)) {
+			memcpy(uuid, now.uuid[i], 16);
+			return true;
+		}
+	}
+	if (!(r->entry.data_sector ? hybrid_device_own_identity(dev, identity, sizeof(identity)) :
+	      hybrid_device_identity(dev, identity, sizeof(identity))))
+		return false;
+	hybrid_uuid_of_identity(uuid, identity);
+	return true;
+}
+
 /* An origin in place is recognised by its size, too. */
 static int grow_message(const struct resize *r, char message[64])
 {
-	char path[HYBRID_PATH_MAX], identity[HYBRID_PATH_MAX + 64], text[HYBRID_UUID_TEXT];
+	char path[HYBRID_PATH_MAX], text[HYBRID_UUID_TEXT];
 	struct hybrid_device dev;
 	uint8_t uuid[16];
 	int err;
@@ -218,16 +245,13 @@ static int grow_message(const struct resize *r, char message[64])
 	if (!r->entry.inplace)
 		return 0;
 	err = hybrid_device_open(&dev, hybrid_devno_path(r->origin, path, sizeof(path)), 0);
-	if (!err && !(r->entry.data_sector ? hybrid_device_own_identity(&dev, identity, sizeof(identity)) :
-		      hybrid_device_identity(&dev, identity, sizeof(identity))))
+	if (!err && !find_identity(r, &dev, uuid))
 		err = hybrid_fail(HYBRID_BADDEV, "detach it, and create it anew, not in place",
 				  "%s cannot be recognised later: it has no file system and no serial number", path);
 	hybrid_device_close(&dev);
-	if (err)
-		return err;
-	hybrid_uuid_of_identity(uuid, identity);
-	snprintf(message, 64, "grow %s", hybrid_uuid_text(text, uuid));
-	return 0;
+	if (!err)
+		snprintf(message, 64, "grow %s", hybrid_uuid_text(text, uuid));
+	return err;
 }
 
 /* The present table is good for both sizes: if it is resumed, the volume is as long as before. */
