@@ -113,16 +113,24 @@ def test_a_partition_under_another_kernel(kernel, create, part, newer, now, then
     assert comes_up(kernel)
 
 
-@pytest.mark.parametrize("then", KERNELS)
-def test_a_partition_known_by_its_disk(kernel, create, part, newer, then):
-    """As it was recorded under an older kernel once."""
-    origin, partuuid = part
-    newer(partuuid if then == "7.3" else "")
-    create(origin)
-    record(kernel, f"disk:wwid={WWID}/1:{32 << 11}")
+@pytest.mark.parametrize("label", ["dos", "gpt"])
+def test_another_partition_in_its_place(kernel, create, disk, label):
+    """In a table other than GPT it has the PARTUUID of the one that was there."""
+    def table(lines):
+        subprocess.run(["sfdisk", "-q", "--no-reread", "--no-tell-kernel", disk], text=True, check=True,
+                       input=f"label: {label}\nlabel-id: {'0x' + '5' * 8 if label == 'dos' else uuid.uuid4()}\n{lines}")
+        subprocess.run(["partx", "-d", disk], capture_output=True)
+        out("partx", "-a", disk)
+
+    kernel.scan[kernel.scan.index(disk.removeprefix("/dev/"))] += "p1"
+    table("start=4M, size=24M\n")
+    create(f"{disk}p1")
     assert comes_up(kernel)
-    record(kernel, f"disk:wwid={WWID}/2:{32 << 11}")
-    assert boot(kernel).returncode == 7 and kernel.devices == ["vol-pool"]
+    table("start=28M, size=24M\n")
+    try:
+        assert boot(kernel).returncode == 7 and kernel.devices == ["vol-pool"]
+    finally:
+        out("partx", "-d", disk)
 
 
 @pytest.mark.parametrize("make", [["mkfs.ext4", "-qF"], ["mkswap", "-q"]])

@@ -405,11 +405,15 @@ static bool filesystem_identity(const struct hybrid_device *dev, char *buf, size
 	return found;
 }
 
-/* From the table itself: the events of partitions have the UUID only if the kernel is new. */
+/*
+ * From the table itself: the events of partitions have the UUID only if the kernel is new.  In a
+ * table other than GPT, the UUID is a place in the table, and the first sector tells the partition
+ * from another one that comes to that place.
+ */
 static bool partition_identity(const struct hybrid_device *dev, char *buf, size_t len)
 {
+	const char *uuid, *scheme, *start;
 	blkid_probe probe;
-	const char *uuid;
 	bool found = false;
 	int fd;
 
@@ -424,9 +428,14 @@ static bool partition_identity(const struct hybrid_device *dev, char *buf, size_
 		blkid_probe_set_partitions_flags(probe, BLKID_PARTS_ENTRY_DETAILS);
 		if (blkid_do_safeprobe(probe) == 0) {
 			uuid = probe_value(probe, "PART_ENTRY_UUID");
-			found = uuid;
-			if (found)
+			scheme = probe_value(probe, "PART_ENTRY_SCHEME");
+			start = probe_value(probe, "PART_ENTRY_OFFSET");
+			found = uuid && scheme && start;
+			if (found && !strcmp(scheme, "gpt"))
 				snprintf(buf, len, "disk:PARTUUID=%s:%llu", uuid,
+					 (unsigned long long)dev->sectors);
+			else if (found)
+				snprintf(buf, len, "disk:PARTUUID=%s@%s:%llu", uuid, start,
 					 (unsigned long long)dev->sectors);
 		}
 		blkid_free_probe(probe);
@@ -459,7 +468,7 @@ void hybrid_device_identities(const struct hybrid_device *dev, struct hybrid_ide
 {
 	static bool (* const identities[HYBRID_IDENTITIES])(const struct hybrid_device *dev, char *buf,
 							    size_t len) = {
-		filesystem_identity, partition_identity, disk_identity,
+		filesystem_identity, hybrid_device_own_identity,
 	};
 	char identity[HYBRID_PATH_MAX + 64];
 	unsigned int i;

@@ -104,7 +104,7 @@ bool hybrid_device_identity(const struct hybrid_device *dev, char *buf, size_t l
 bool hybrid_device_own_identity(const struct hybrid_device *dev, char *buf, size_t len);
 
 /* All identities that a device has now: the recorded one, whichever it is, is among them. */
-#define HYBRID_IDENTITIES	3
+#define HYBRID_IDENTITIES	2
 
 struct hybrid_identities {
 	unsigned int nr;

@@ -203,17 +203,19 @@ bool hybrid_sysfs_disk_id(dev_t devno, char *buf, size_t len)
 	static const char * const attrs[] = {
 		"dm/uuid", "md/uuid", "wwid", "device/wwid", "serial", "device/serial",
 	};
-	char id[192], part[16] = "";
+	char id[192], part[16] = "", start[24] = "";
 	dev_t disk = whole_disk(devno);
 	unsigned int i;
 
-	/* None if it is a disk */
-	read_attr(devno, "partition", part, sizeof(part));
+	/* None if it is a disk.  Numbers of partitions change hands, but not with the first sector. */
+	if (read_attr(devno, "partition", part, sizeof(part)))
+		read_attr(devno, "start", start, sizeof(start));
 	for (i = 0; i < sizeof(attrs) / sizeof(attrs[0]); i++) {
 		/* Some drivers print a missing string */
 		if (!read_attr(disk, attrs[i], id, sizeof(id)) || !strcmp(id, "(null)"))
 			continue;
-		snprintf(buf, len, "%s=%s%s%s", attrs[i], id, part[0] ? "/" : "", part);
+		snprintf(buf, len, "%s=%s%s%s%s%s", attrs[i], id, part[0] ? "/" : "", part,
+			 part[0] ? "@" : "", start);
 		return true;
 	}
 	return false;
