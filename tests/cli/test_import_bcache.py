@@ -170,7 +170,9 @@ def test_cut(guest, build, tools, how):
     assert (guest.disks[1].read(4096, 4096) == sb) == (how != "killed")
     if how != "killed":
         # bcache has it, and nobody else takes it
-        assert guest.run("hybridctl activate vol", check=False).rc
+        for named in "", f"--device {SLOW}":
+            r = guest.run(f"hybridctl activate vol {named}", check=False)
+            assert r.rc == 2 and "give the hybridctl import again" in r.err, r
         r = imports(guest, "--pool p")
         assert r.rc == 0, r
     else:
