@@ -6,7 +6,7 @@
  *
  * - dmsetup maps its parts beside LVM;
  * - cache_check tells whether the metadata can be trusted, and cache_dump how much is dirty;
- * - cache_writeback copies the dirty data to the origin;
+ * - cache_writeback copies the dirty data to the origin, whose disk is then flushed;
  * - the mode writethrough tells LVM that nothing is dirty: LVM takes the cache off without activating it.
  *
  * After a cut anywhere, give the command again: dirty data stays dirty on record until LVM takes the
@@ -416,12 +416,26 @@ static int check_metadata(const struct lv *lv, struct parts *p)
 	return status ? fail_metadata(lv, "cache_check", status) : count_dirty(lv, p);
 }
 
-static int copy_dirty(const struct command_line *cl, const struct lv *lv, const struct parts *p)
+/* cache_writeback flushes nothing: until this, a power cut takes what it wrote out of the disk's cache. */
+static int flush_slow(const struct lv *lv)
+{
+	struct hybrid_device dev;
+	int r = hybrid_device_open(&dev, map_path[SLOW], HYBRID_OPEN_WRITE);
+
+	if (r)
+		return r;
+	r = hybrid_device_flush(&dev);
+	hybrid_device_close(&dev);
+	return !r ? 0 : hybrid_fail(HYBRID_BADDEV, "check the disk and the kernel log, then give the command again",
+				    "%s/%s: cannot flush the data that was written back: %s; its cache is as before",
+				    lv->vg, lv->name, strerror(-r));
+}
+
+static int copy_dirty(const struct lv *lv, const struct parts *p)
 {
 	const char * const copy[] = { "cache_writeback", "--no-metadata-update",
 				      "--metadata-device", map_path[METADATA], "--fast-device", map_path[FAST],
 				      "--origin-device", map_path[SLOW], NULL };
-	const char * const sync[] = { "blockdev", "--flushbufs", map_path[SLOW], NULL };
 	unsigned long long done, all;
 	const char *at;
 	char *text;
@@ -440,7 +454,7 @@ static int copy_dirty(const struct command_line *cl, const struct lv *lv, const 
 	if (status)
 		return hybrid_fail(HYBRID_BADDEV, "see the kernel log; the dirty data is as before",
 				   "cache_writeback failed (%d) on %s/%s", status, lv->vg, lv->name);
-	return run(cl, sync);
+	return flush_slow(lv);
 }
 
 /*
@@ -521,7 +535,7 @@ static int write_back_parts(const struct command_line *cl, const struct lv *lv)
 	if (!r)
 		r = check_metadata(lv, &p);
 	if (!r && p.dirty)
-		r = copy_dirty(cl, lv, &p);
+		r = copy_dirty(lv, &p);
 	end = unmap_parts(cl);
 	if (!r)
 		r = end;

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""import of a logical volume that LVM cannot activate, with scripts in place of LVM's tools."""
+import os
+import pathlib
+import shlex
+
+import pytest
+
+MAPPER = pathlib.Path("/dev/mapper")
+NAMES = [f"hybrid-import-{part}" for part in ("metadata", "cache", "origin")]
+ROW = '{"report": [{"lv": [{"vg_name": "vg", %s}]}]}'
+DATA = ROW % ('"lv_name": "data", "segtype": "cache", "cache_mode": "writeback", "pool_lv": "fast", '
+              '"origin": "[data_corig]", "lv_path": "/dev/vg/data", "lv_active": ""')
+FAST = ROW % ('"lv_name": "fast", "segtype": "cache-pool", "data_lv": "[fast_cdata]", '
+              '"metadata_lv": "[fast_cmeta]"')
+SEGMENTS = ('{"report": [{"pvseg": [{"pv_name": "/dev/sdz", "pe_start": "0", "pvseg_start": "0", '
+            '"pvseg_size": "2", "vg_extent_size": "4194304", "seg_start": "0", "segtype": "linear"}]}]}')
+BACKUP = 'vg {\n\tlogical_volumes {\n\t\tfast {\n\t\t\tcache_mode = "writeback"\n\t\t}\n\t}\n}\n'
+
+
+@pytest.fixture
+def lvm(loop, tmp_path):
+    """(PATH, log of what is called, the origin): one chunk is dirty."""
+    origin = loop("slow.img", 8)
+    devices = dict(zip(NAMES, (loop("metadata.img", 8), loop("fast.img", 8), origin)))
+    if not MAPPER.is_dir() or any(os.path.lexists(MAPPER / name) for name in NAMES):
+        pytest.skip("these names are taken")
+    log, tools = tmp_path / "log", tmp_path / "tools"
+    links = "".join(f"*' {name} '*) ln -s {device} {MAPPER / name};; " for name, device in devices.items())
+    bodies = {
+        "lvs": f"case \"$*\" in *vg/fast) echo {shlex.quote(FAST)};; *) echo {shlex.quote(DATA)};; esac",
+        "lvchange": "[ \"$1\" != -ay ]",
+        "pvs": f"echo {shlex.quote(SEGMENTS)}",
+        "dmsetup": f"case \" $* \" in {links}esac",
+        "cache_check": "true",
+        "cache_dump": "echo '<superblock block_size=\"128\"><mapping dirty=\"true\"/>'",
+        "cache_writeback": "echo 1/1",
+        "vgcfgbackup": f"printf %s {shlex.quote(BACKUP)} >\"$4\"",
+        "vgcfgrestore": "true",
+        "lvconvert": "true",
+    }
+    tools.mkdir()
+    for name, body in bodies.items():
+        (tools / name).write_text(f"#!/bin/sh\necho {name} >>{log}\n{body}\n")
+        (tools / name).chmod(0o755)
+    yield f"{tools}:{os.environ['PATH']}", log, origin
+    for name in NAMES:
+        (MAPPER / name).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("flush", [True, False])
+def test_the_cache_stays_until_its_data_is_durable(kernel, build, loop, lvm, flush):
+    """What was written back may be in the cache of the disk: if it cannot be flushed, LVM forgets nothing."""
+    path, log, origin = lvm
+    env = {"PATH": path, "LD_PRELOAD": str(build / "faults.so")}
+    if not flush:
+        env["FAULT_FLUSH"] = f"1 {origin}"
+    r = kernel("import", "vol", "--origin", "vg/data", "--cache", loop("new.img", 64), "-y", env=env)
+    called = log.read_text().split()
+    assert "cache_writeback" in called, r
+    # The logical volume cannot be activated here without its cache either
+    assert r.returncode == (6 if flush else 4), r
+    assert ("cannot flush the data that was written back" in r.stderr) != flush
+    assert [name in called for name in ("vgcfgbackup", "vgcfgrestore", "lvconvert")] == [flush] * 3
