@@ -585,10 +585,12 @@ static bool in_use(struct json_object *pool)
 
 bool hybrid_dm_linear(const char *name, struct hybrid_dm_linear *linear)
 {
-	struct json_object *o = find(name);
+	struct json_object *o;
 	uint8_t uuid[16];
 	char below[32];
 
+	load();
+	o = find(name);
 	memset(linear, 0, sizeof(*linear));
 	if (!o || !json_object_get_boolean(field(o, "alone")) ||
 	    sscanf(text(o, "params"), "%31s %llu", below, &linear->start) != 2)

@@ -661,3 +661,31 @@ def test_renamed_while_activate_waits(kernel, volume, name):
         edit_superblocks(volume[name == "vol"], {112: b"other".ljust(64, b"\0")})
     assert r.returncode == 0, r.stderr
     assert "other" in kernel.devices and name not in kernel.devices
+
+
+@pytest.mark.parametrize("meanwhile", ["attach", "change"])
+def test_another_command_on_the_volume_while_create_waits(kernel, volume, loop, meanwhile):
+    """create goes by what is on the origin then: it replaces no other pool, and nothing newer by an old plan."""
+    new = loop("new.img", 64)
+    kernel.ok("detach", "vol", "--live")
+    detached, dm = list(both_copies(volume[1])), kernel.path.read_text()
+    kernel.ok("attach", "vol-pool", "vol")
+    paired, attached = list(both_copies(volume[1])), kernel.state
+    put_back(volume[1], detached)
+    kernel.path.write_text(dm)
+    with kernel.waits("create", "vol", "--pool", "new", "--cache", new, "-y") as r:
+        if meanwhile == "attach":
+            put_back(volume[1], paired)
+            kernel.change(**attached)
+        else:
+            edit_superblocks(volume[1], {104: (77).to_bytes(8, "little"), 264: (4096 + 1).to_bytes(8, "little")})
+            before = superblock(volume[1])
+    if meanwhile == "attach":
+        assert r.returncode == 2 and "there is no linear device vol" in r.stderr, r.stderr
+        assert list(both_copies(volume[1])) == paired and kernel.state == attached
+        assert kernel("probe", new).returncode == 4
+        return
+    assert r.returncode == 0, r.stderr
+    now = superblock(volume[1])
+    assert now.sequence > 77 and (now.mode, now.cutoff) == (before.mode, before.cutoff)
+    assert listed(kernel)["volume", "vol", "running"]["pool"] == "new"

@@ -334,6 +334,34 @@ static int own_both(struct new_pool *np, struct new_volume *nv)
 }
 
 /*
+ * Plans anew by what is on the origin now.  Where the user was told that its data stays, it is not
+ * formatted, nor the other way round.
+ */
+static int plan_same(struct new_volume *nv)
+{
+	bool kept = nv->kept;
+	int r = new_volume_plan(nv);
+
+	if (r || nv->kept == kept)
+		return r;
+	return hybrid_fail(HYBRID_BADDEV, "see its state, then try again", "%s changed since it was checked",
+			   nv->origin.path);
+}
+
+/*
+ * Called under the lock, after the user was asked.  If the volume is up, others may have changed it
+ * meanwhile: attach, resize ...; and the name may be taken.  @np: NULL if there is no new pool.
+ */
+static int plan_again(const struct new_pool *np, struct new_volume *nv)
+{
+	int r = nv->live ? live_find(nv) : check_new_name("volume", nv->entry.name, true);
+
+	if (!r)
+		r = plan_same(nv);
+	return r ? r : check_names(np, nv, NULL);
+}
+
+/*
  * The steps that change something, and their undoing in reverse:
  * 1. format the cache device  2. format the origin  3. bring up the pool
  * 4. enter the volume in it and bring it up
@@ -346,7 +374,7 @@ static int make_both(struct new_pool *np, struct new_volume *nv)
 	if (!r)
 		r = check_again(np, nv);
 	if (!r)
-		r = check_names(np, nv, NULL);
+		r = plan_again(np, nv);
 	if (!r)
 		r = own_both(np, nv);
 	if (r)
@@ -416,7 +444,7 @@ static int plan_on_mirror(struct mirror *m, struct new_pool *np, struct new_volu
 	memcpy(nv->plan.pool_uuid, np->plan.sb.pool_uuid, 16);
 	nv->fast = np->cache.devno;
 	nv->cache = np->cache.devno;
-	return r ? r : new_volume_plan(nv);
+	return r ? r : plan_same(nv);
 }
 
 static int create_with_cache(const struct command_line *cl, const struct other_cache *other)
@@ -626,16 +654,6 @@ static int plan_volume(const struct command_line *cl, struct new_volume *nv)
 	return r || nv->plan.inplace || nv->kept ? r : confirm_format(cl, devs, 1);
 }
 
-/* The origin was held meanwhile.  If live, others may use it by now; and the name may be taken. */
-static int plan_again(struct new_volume *nv)
-{
-	int r = nv->live ? live_find(nv) : check_new_name("volume", nv->entry.name, true);
-
-	if (!r)
-		r = new_volume_plan(nv);
-	return r ? r : check_names(NULL, nv, NULL);
-}
-
 static int attach(const struct command_line *cl, const char *pool, const char *name,
 		  const struct other_cache *other)
 {
@@ -663,7 +681,7 @@ static int attach(const struct command_line *cl, const char *pool, const char *n
 	}
 	r = find_place(&inv, cl, pool, &nv);
 	if (!r)
-		r = plan_again(&nv);
+		r = plan_again(NULL, &nv);
 	if (r)
 		goto out;
 	memcpy(nv.plan.sb.host_id, owner, 16);

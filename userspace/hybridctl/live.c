@@ -124,11 +124,23 @@ static int switch_to_volume(const char *name, const struct hybrid_dm_linear *l, 
 	return r;
 }
 
+/* Whether the device has the linear table that was planned for: no other table is to be replaced. */
+static bool is_still(const char *name, const struct hybrid_dm_linear *l)
+{
+	struct hybrid_dm_linear now;
+
+	return hybrid_dm_linear(name, &now) && now.devno == l->devno && now.below == l->below &&
+	       now.start == l->start && now.sectors == l->sectors;
+}
+
 int live_start(const struct new_volume *nv, const char *params)
 {
 	const struct hybrid_dm_linear *l = &nv->linear;
 	int r = survive_suspend();
 
+	if (!r && !is_still(nv->entry.name, l))
+		r = hybrid_fail(HYBRID_BUSY, "see hybridctl status, then try again",
+				"the table of %s was changed meanwhile", nv->entry.name);
 	if (!r && !l->uuid[0])
 		r = hybrid_dm_set_uuid(nv->entry.name, nv->entry.uuid);
 	return r ? r : switch_to_volume(nv->entry.name, l, l->sectors, params);
