@@ -689,3 +689,19 @@ def test_another_command_on_the_volume_while_create_waits(kernel, volume, loop, 
     now = superblock(volume[1])
     assert now.sequence > 77 and (now.mode, now.cutoff) == (before.mode, before.cutoff)
     assert listed(kernel)["volume", "vol", "running"]["pool"] == "new"
+
+
+@pytest.mark.parametrize("name", ["vol-pool", "vol"])
+@pytest.mark.parametrize("seed, torn", [(3, False), (5, True)])
+def test_two_cuts_leave_the_current_copy(kernel, volume, cut, name, seed, torn):
+    """The first one leaves the tail old, or tears it; the second one must not hit the head."""
+    device = volume[name == "vol"]
+    kernel.ok("detach", "vol")
+    kernel.ok("deactivate", "vol-pool")
+    old = list(both_copies(device))[1]
+    cut(2, "release", name, seed=seed)
+    head, (_, tail) = both_copies(device)
+    crc = crc32c(tail[:16] + bytes(4) + tail[20:]).to_bytes(4, "little")
+    assert (tail[16:20] != crc) == torn and (tail == old[1]) != torn
+    cut(1, "adopt", name, "-y", seed=5)
+    assert next(both_copies(device)) == head

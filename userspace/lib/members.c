@@ -430,14 +430,40 @@ static int forget_new_tail(const struct hybrid_device *dev, const struct hybrid_
 	return zero_tail(dev, end, HYBRID_META_BLOCK_SECTORS);
 }
 
+/*
+ * Returns the copy to write first, or -errno.  That write may be torn, so this copy is neither the only
+ * good one of the member nor the only current one.
+ */
+static int first_to_write(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+{
+	void *block = hybrid_buffer(HYBRID_META_BLOCK_SIZE);
+	struct hybrid_sb now[2];
+	unsigned int copy;
+	const char *why;
+	bool good[2];
+
+	if (!block)
+		return -ENOMEM;
+	for (copy = 0; copy < 2; copy++)
+		good[copy] = !read_copy(dev, hybrid_sb_sector(sb->member_sectors, copy), block, &now[copy], &why) &&
+			     !memcmp(now[copy].member_uuid, sb->member_uuid, 16);
+	free(block);
+	return good[0] && (!good[1] || now[1].sequence < now[0].sequence);
+}
+
 static int write_superblocks(const struct hybrid_device *dev, const struct hybrid_sb *sb)
 {
-	unsigned int copy;
-	int r = forget_new_tail(dev, sb);
+	int first, r = forget_new_tail(dev, sb);
 
+	if (r)
+		return r;
+	first = first_to_write(dev, sb);
+	if (first < 0)
+		return first;
 	/* One after the other, each durable: at least one copy is always whole */
-	for (copy = 0; copy < 2 && !r; copy++)
-		r = write_copy(dev, sb, copy);
+	r = write_copy(dev, sb, first);
+	if (!r)
+		r = write_copy(dev, sb, !first);
 	if (!r)
 		tell(dev, sb);
 	return r;
