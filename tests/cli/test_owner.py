@@ -372,3 +372,17 @@ def test_an_origin_alone_that_is_not_listed(kernel, volume):
     assert event(kernel, volume[1]) == "unlisted"
     kernel.ok("activate", "--auto", "--all", "--degraded")
     assert kernel.devices == []
+
+
+@pytest.mark.parametrize("name, which", [("vol-pool", 0), ("vol", 1)])
+def test_an_owner_in_one_copy_is_mended_by_the_same_command(kernel, volume, name, which):
+    """A power cut between the two copies left the older one to another host."""
+    kernel.ok("activate", "vol")
+    kernel.ok("detach", "vol")
+    kernel.ok("deactivate", "vol-pool")
+    edit_superblocks(volume[which], {104: (9).to_bytes(8, "little")}, [0])
+    edit_superblocks(volume[which], {688: uuid.UUID(OTHER).bytes}, [1])
+    mine = own_id(kernel)
+    kernel.ok("adopt", name, "-y")
+    edit_superblocks(volume[which], {96: b"\7"}, [0])
+    assert owners(kernel, volume[which]) == [mine]

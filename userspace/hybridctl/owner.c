@@ -164,7 +164,8 @@ static int write_owner(struct hybrid_member *m, const uint8_t id[16])
 	int r;
 
 	r = open_again(&dev, m, 0, &now);
-	if (!r && memcmp(now.sb.host_id, id, 16)) {
+	/* Apart: one copy may have another id, and the next damage could bring that back */
+	if (!r && (now.apart || memcmp(now.sb.host_id, id, 16))) {
 		memcpy(now.sb.host_id, id, 16);
 		now.sb.sequence++;
 		r = hybrid_member_write(&dev, &now.sb);
