@@ -386,3 +386,16 @@ def test_an_owner_in_one_copy_is_mended_by_the_same_command(kernel, volume, name
     kernel.ok("adopt", name, "-y")
     edit_superblocks(volume[which], {96: b"\7"}, [0])
     assert owners(kernel, volume[which]) == [mine]
+
+
+@pytest.mark.parametrize("copy", [0, 1])
+def test_a_cache_device_with_one_good_copy(kernel, volume, copy):
+    """activate names the step, and that step mends it."""
+    edit_superblocks(volume[0], {96: b"\7"}, [copy])
+    r = kernel("activate", "vol")
+    assert f"to mend it, deactivate its pool, then hybridctl repair {volume[0]}" in r.stderr, r
+    kernel.ok("deactivate", "vol")
+    assert "only one good superblock" in kernel("activate", "vol").stderr
+    kernel.ok("deactivate", "vol")
+    kernel.ok("repair", volume[0], "-y")
+    assert "good superblock" not in kernel("activate", "vol").stderr

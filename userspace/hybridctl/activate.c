@@ -1089,14 +1089,23 @@ static void activate_postponed(struct round *round)
 	}
 }
 
-/* Members with one good copy are used, but the next damage would be the last. */
+/*
+ * Members with one good copy are used, but the next damage would be the last.  That of an origin is mended
+ * when it comes up.
+ */
 static void warn_of_bad_copies(struct hybrid_inventory *inv)
 {
 	struct hybrid_member *m;
+	char next[MEND_MAX];
+	bool cache;
 
-	for (m = inv->members; m < inv->members + inv->nr_members; m++)
-		if (m->ok && m->copies != 3)
-			hybrid_warn("%s has only one good superblock: %s", m->path, m->why);
+	for (m = inv->members; m < inv->members + inv->nr_members; m++) {
+		if (!m->ok || m->copies == 3)
+			continue;
+		cache = m->sb.role == HYBRID_ROLE_CACHE;
+		hybrid_warn("%s has only one good superblock: %s%s%s", m->path, m->why,
+			    cache ? "; to mend it, " : "", cache ? mend_copies(m, next) : "");
+	}
 }
 
 static int load_members(struct round *round)

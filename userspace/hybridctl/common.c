@@ -136,6 +136,15 @@ int open_unchanged(struct hybrid_device *dev, const struct hybrid_member *known,
 	return hybrid_fail(HYBRID_BUSY, "check its state, then try again", "%s has been used meanwhile", now->sb.name);
 }
 
+/* The kernel writes both copies whenever it opens an origin, but not when it loads a pool. */
+const char *mend_copies(const struct hybrid_member *m, char buf[MEND_MAX])
+{
+	if (m->sb.role != HYBRID_ROLE_CACHE)
+		return "deactivate it, then activate it";
+	snprintf(buf, MEND_MAX, "deactivate its pool, then hybridctl repair %s", m->path);
+	return buf;
+}
+
 void explain_unknown(const struct hybrid_inventory *inv)
 {
 	if (!inv->members_known && !hybrid_output.quiet)

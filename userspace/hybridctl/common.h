@@ -41,6 +41,10 @@ int open_again(struct hybrid_device *dev, const struct hybrid_member *known, dev
 int open_unchanged(struct hybrid_device *dev, const struct hybrid_member *known, dev_t user,
 		   struct hybrid_member *now);
 
+/* Returns the step that mends an active member of which only one superblock is good. */
+#define MEND_MAX	(HYBRID_PATH_MAX + 64)
+const char *mend_copies(const struct hybrid_member *m, char buf[MEND_MAX]);
+
 /*
  * Lists the data that a format would destroy, and asks the user to agree: in words on a terminal,
  * or by --yes, with --wipe-signatures if anything was found.  Refuses members of dm-hybrid unless

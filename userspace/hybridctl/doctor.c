@@ -166,14 +166,14 @@ static int find_root(struct doctor *d)
 static void check_member(struct doctor *d, const struct hybrid_node *node)
 {
 	const struct hybrid_member *m = node->member;
+	char next[MEND_MAX];
 
 	if (!m)
 		bad(d, "see hybridctl scan", "%s: its member is not found on any device", node->name);
 	else if (!m->ok)
 		;	/* check_refused() says so */
 	else if (m->copies != 3)
-		bad(d, "deactivate it, then activate it", "%s has only one good superblock: %s", m->path,
-		    m->why);
+		bad(d, mend_copies(m, next), "%s has only one good superblock: %s", m->path, m->why);
 	else if (hybrid_sysfs_removable(m->devno))
 		bad(d, "move it to a disk that is not removable", "%s is removable: it never comes up by itself",
 		    m->path);
