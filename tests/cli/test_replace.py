@@ -352,6 +352,17 @@ def given_up(kernel, pool, loop):
     edit_superblocks(pool["two"], {96: bytes([DETACHED]), 64: bytes(16)})
 
 
+def cut_resize(closed):
+    """Until a resize ends, the entry has both sizes."""
+    def prepare(kernel, pool, loop):
+        if closed:
+            kernel.ok("deactivate", "two", "--keep-pool")
+        (uuid_of_pool, lines), = kernel.state["volumes"].items()
+        kernel.change(volumes={uuid_of_pool: [re.sub(r" 0$", " 90112", line) if " two " in line else line
+                                              for line in lines]})
+    return prepare
+
+
 def taken(kernel, pool, loop):
     state = kernel.state
     state["devices"].append(dict(state["devices"][0], name="ssd-new", uuid=str(uuid.uuid4()), minor=77))
@@ -381,6 +392,8 @@ REFUSED = {
     "closed and dirty": (closed_and_dirty, [], 5, "activate it first"),
     "ran alone": (ran_alone, [], 5, "activate it first"),
     "cut detach": (cut_detach, [], 5, "interrupted"),
+    "cut resize": (cut_resize(False), [], 5, "resize it again"),
+    "cut resize, closed": (cut_resize(True), [], 5, "activate it first"),
     "given up": (given_up, [], 2, "--drop-dirty"),
     "origin missing": (lambda kernel, pool, loop: kernel.unplug(pool["two"]), [], 7, "its origin is missing"),
     "name": (taken, [], 5, "ssd-new already exists"),

@@ -179,6 +179,16 @@ static int check_closed(const struct hybrid_volume_line *entry, const struct hyb
 			   "volume %s is not active, and its origin may lack newer data", entry->name);
 }
 
+/* The origin may have its new size already: an entry with the old one would never open. */
+static int check_not_growing(const struct hybrid_volume_line *entry, bool active)
+{
+	if (!entry->data_sectors_new)
+		return 0;
+	return hybrid_fail(HYBRID_BUSY, active ? "hybridctl resize it again, which completes that" :
+			   "hybridctl activate it first, which completes that",
+			   "the resize of volume %s was interrupted", entry->name);
+}
+
 /*
  * A volume has the larger sectors of its two devices; the new cache device must not have larger
  * ones still.
@@ -228,6 +238,8 @@ static int check_volume(struct replace *r, const struct hybrid_volume_line *entr
 {
 	const struct hybrid_node *node = hybrid_find_uuid(&r->inv, entry->uuid, HYBRID_VOLUME);
 	const struct hybrid_member *m = hybrid_find_member(&r->inv, entry->member_uuid);
+	bool active = node && node->active;
+	int err;
 
 	if (entry->inplace)
 		return fail_inplace(entry);
@@ -242,7 +254,10 @@ static int check_volume(struct replace *r, const struct hybrid_volume_line *entr
 	if (entry->tombstone)
 		return hybrid_fail(HYBRID_BUSY, "hybridctl activate --all finishes it",
 				   "the detach of volume %s was interrupted", entry->name);
-	return node && node->active ? check_active(r, node, entry) : check_closed(entry, m);
+	err = check_not_growing(entry, active);
+	if (err)
+		return err;
+	return active ? check_active(r, node, entry) : check_closed(entry, m);
 }
 
 /* Checks all volumes before anything is written. */
