@@ -399,3 +399,27 @@ def test_a_cache_device_with_one_good_copy(kernel, volume, copy):
     kernel.ok("deactivate", "vol")
     kernel.ok("repair", volume[0], "-y")
     assert "good superblock" not in kernel("activate", "vol").stderr
+
+
+@pytest.mark.parametrize("how, which, command", [
+    *(("detached", 1, command) for command in ("create new --pool ssd --cache DEV --origin FREE",
+                                               "create new --pool ssd --cache DEV --origin FREE --test",
+                                               "replace-cache fast --cache DEV")),
+    *(("here", which, command) for which in (0, 1)
+      for command in ("create new --pool ssd --cache DEV --origin FREE", "replace-cache fast --cache DEV",
+                      "create new --pool ssd --cache FREE --origin DEV", "attach fast new --origin DEV"))])
+def test_no_command_overwrites_another_hosts(kernel, volume, loop, how, which, command):
+    """Even with --force; wipe is the way to give it up."""
+    prepare(kernel, volume, how)
+    kernel.ok("create", "more", "--pool", "fast", "--cache", loop("fast.img", 64), "--origin", loop("more.img", 20),
+              "-y")
+    words = command.replace("DEV", volume[which]).replace("FREE", loop("free.img", 64)).split()
+    words += ["-y", "--wipe-signatures", "--force"]
+    become(kernel, f"host_id = {OTHER}\n")
+    before, state = contents(volume), kernel.state
+    r = kernel(*words)
+    assert r.returncode == 2 and f"{volume[which]} (" in r.stderr and "belongs to another host" in r.stderr, r
+    assert f"hybridctl wipe {volume[which]} gives it up" in r.stderr
+    assert contents(volume) == before and kernel.state == state
+    kernel.ok("wipe", volume[which], "-y", "--wipe-signatures")
+    kernel.ok(*words)

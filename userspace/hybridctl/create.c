@@ -429,7 +429,8 @@ static int plan_both(struct new_pool *np, struct new_volume *nv, const struct mi
 		devs[nr++] = &m->leg[1];
 	if (!nv->plan.inplace && !nv->kept)
 		devs[nr++] = &nv->origin;
-	return confirm_format(cl, devs, nr);
+	r = check_owners_of(devs, nr);
+	return r ? r : confirm_format(cl, devs, nr);
 }
 
 /* The array is somewhat smaller than its legs. */
@@ -651,7 +652,10 @@ static int plan_volume(const struct command_line *cl, struct new_volume *nv)
 
 	if (!r)
 		r = check_names(NULL, nv, NULL);
-	return r || nv->plan.inplace || nv->kept ? r : confirm_format(cl, devs, 1);
+	if (r || nv->plan.inplace || nv->kept)
+		return r;
+	r = check_owners_of(devs, 1);
+	return r ? r : confirm_format(cl, devs, 1);
 }
 
 static int attach(const struct command_line *cl, const char *pool, const char *name,

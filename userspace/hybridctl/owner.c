@@ -94,6 +94,25 @@ int check_owner_of(const struct hybrid_member *m)
 	return hybrid_config_foreign(m->sb.host_id) ? fail_foreign(m->sb.name, m) : 0;
 }
 
+/* Of a member that is refused, the known fields count. */
+int check_owners_of(const struct hybrid_device * const *devs, unsigned int nr)
+{
+	char next[HYBRID_PATH_MAX + 128], id[HYBRID_UUID_TEXT];
+	struct hybrid_member m;
+	unsigned int i;
+
+	for (i = 0; i < nr; i++) {
+		if (hybrid_member_read(devs[i], &m) || !hybrid_config_foreign(m.sb.host_id))
+			continue;
+		snprintf(next, sizeof(next),
+			 "stop it there; then hybridctl adopt takes it over, or hybridctl wipe %s gives it up",
+			 devs[i]->path);
+		return hybrid_fail(HYBRID_REFUSED, next, "%s (%s %s) belongs to another host (%s)", devs[i]->path,
+				   hybrid_role_name(m.sb.role), m.sb.name, hybrid_uuid_text(id, m.sb.host_id));
+	}
+	return 0;
+}
+
 /* A pool or volume that is in use here is not in use by another host. */
 static bool is_used_here(const struct hybrid_node *node)
 {

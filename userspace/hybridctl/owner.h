@@ -31,6 +31,8 @@ int ask_if_foreign(const struct command_line *cl, struct hybrid_inventory *inv);
 int check_owner(const struct command_line *cl, const struct hybrid_node *node);
 /* The same, of a member that is not in use and whose own id counts. */
 int check_owner_of(const struct hybrid_member *m);
+/* The same, of devices that are to be formatted: even --force does not allow that. */
+int check_owners_of(const struct hybrid_device * const *devs, unsigned int nr);
 
 /*
  * Makes this host the owner of a member that has none and comes up here.  @member is not in use.

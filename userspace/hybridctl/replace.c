@@ -330,6 +330,8 @@ static int prepare_new(struct replace *r, struct new_pool *np)
 		err = plan_new(r, np);
 	if (!err)
 		err = check_volumes(r, np);
+	if (!err)
+		err = check_owners_of(&dev, 1);
 	return err ? err : confirm_format(cl, &dev, 1);
 }
 
