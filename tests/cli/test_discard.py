@@ -144,3 +144,18 @@ def test_all_of_a_large_one_with_a_bar(kernel, loop, build):
     assert not any(any(at(devs[0], first + k * (1 << 29))) for k in range(6) if first + k * (1 << 29) < end)
     assert not any(at(devs[0], end - 4096))
     assert kernel.devices == ["vol-pool", "vol"]
+
+
+@pytest.mark.parametrize("discard", [[], ["--discard"]])
+def test_the_tail_of_a_smaller_member_goes(kernel, devs, build, driver, image, discard):
+    """A discard begins with a wipe, after which no head leads there, and need not zero anything."""
+    small = image("small.img", 16)
+    assert driver("format-cache", small, "old", "128").returncode == 0
+    with open(devs[0], "r+b") as f:
+        f.write(small.read_bytes())
+        os.fsync(f.fileno())
+    tail = 16 * MIB - MIB // 2
+    assert at(devs[0], tail).startswith(b"dm-hybrid member")
+    kernel.ok(*create(*devs)[:-1], *discard, "--force", "--wipe-signatures",
+              env=faults(build, FAULT_BAD=f"discard {devs[0]} 0 {1 << 40}", FAULT_ERRNO=str(int(errno.EOPNOTSUPP))))
+    assert not any(at(devs[0], tail))

@@ -15,9 +15,11 @@
 
 /* Reading ------------------------------------------------------------------ */
 
+/* -EINVAL: the superblock is whole, but does not fit here; @sb has the member's UUID. */
 static int read_copy(const struct hybrid_device *dev, uint64_t sector, void *block,
 		     struct hybrid_sb *sb, const char **why)
 {
+	const struct hybrid_superblock *found = block;
 	int r;
 
 	*why = NULL;
@@ -29,7 +31,10 @@ static int read_copy(const struct hybrid_device *dev, uint64_t sector, void *blo
 		*why = strerror(-r);
 		return r;
 	}
-	return hybrid_sb_decode(block, sector, dev->sectors, sb, why);
+	r = hybrid_sb_decode(block, sector, dev->sectors, sb, why);
+	if (r == -EINVAL)
+		memcpy(sb->member_uuid, found->member_uuid, sizeof(sb->member_uuid));
+	return r;
 }
 
 /* @why: the field that the decoder names. */
@@ -93,6 +98,9 @@ static int choose_copy(const struct hybrid_device *dev, struct hybrid_member *m,
 		snprintf(m->why, sizeof(m->why), "head and tail belong to different members");
 		return 0;
 	}
+	/* Left by an older, smaller member: the device has shrunk, and the head's member counts */
+	if (m->copies == 2 && r[0] == -EINVAL && memcmp(sb[0].member_uuid, sb[1].member_uuid, 16))
+		return 0;
 	m->apart = m->copies != 3 || sb[0].sequence != sb[1].sequence;
 	if (m->copies == 3)
 		m->sb = sb[sb[1].sequence > sb[0].sequence];
@@ -486,6 +494,27 @@ static int write_first_superblocks(const struct hybrid_device *dev, const struct
 	return r ? r : write_superblocks(dev, sb);
 }
 
+/*
+ * A member of another size is to be made where there is one: its tail would stay in the data, and would
+ * count if the device gets that size again and the head is lost.
+ */
+static int forget_old_tail(const struct hybrid_device *dev, uint64_t member_sectors)
+{
+	void *block = hybrid_buffer(HYBRID_META_BLOCK_SIZE);
+	struct hybrid_sb head, tail;
+	uint64_t sector = 0;
+	const char *why;
+
+	if (!block)
+		return -ENOMEM;
+	if (!read_copy(dev, HYBRID_SB_SECTOR, block, &head, &why) &&
+	    hybrid_sb_sector(head.member_sectors, 1) != hybrid_sb_sector(member_sectors, 1) &&
+	    !read_copy(dev, hybrid_sb_sector(head.member_sectors, 1), block, &tail, &why))
+		sector = hybrid_sb_sector(head.member_sectors, 1);
+	free(block);
+	return sector ? zero_tail(dev, sector, HYBRID_META_BLOCK_SECTORS) : 0;
+}
+
 static int zero_bands(const struct hybrid_device *dev, uint64_t member_sectors)
 {
 	uint64_t tail = tail_sector(member_sectors);
@@ -528,8 +557,10 @@ static int write_guard(const struct hybrid_device *dev)
 /* An empty head, but for the guard, and an empty tail. */
 static int prepare_bands(const struct hybrid_device *dev, uint64_t member_sectors, bool guard)
 {
-	int r = zero_bands(dev, member_sectors);
+	int r = forget_old_tail(dev, member_sectors);
 
+	if (!r)
+		r = zero_bands(dev, member_sectors);
 	return r || !guard || !hybrid_can_guard(dev) ? r : write_guard(dev);
 }
 
@@ -810,8 +841,10 @@ int hybrid_member_unsign(const struct hybrid_device *dev, const struct hybrid_sb
 
 int hybrid_member_wipe(const struct hybrid_device *dev, const struct hybrid_sb *sb)
 {
-	int r = unsign(dev, sb);
+	int r = forget_old_tail(dev, sb->member_sectors);
 
+	if (!r)
+		r = unsign(dev, sb);
 	if (!r)
 		r = zero_bands(dev, sb->member_sectors);
 	if (!r)
