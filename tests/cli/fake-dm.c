@@ -648,6 +648,34 @@ static bool is_apart(const char *params)
 	return apart;
 }
 
+static bool has_failed(struct json_object *pool)
+{
+	return pool && field(pool, "state") && !strcmp(text(pool, "state"), "failed");
+}
+
+/*
+ * No kernel refuses that either: the pool of the volume failed, its record of the detach may be
+ * lost, and the origin would let the pool use its data again.
+ */
+static bool is_still_paired(struct json_object *o)
+{
+	struct hybrid_volume_table table;
+	struct hybrid_device dev;
+	struct hybrid_member m;
+	char path[HYBRID_PATH_MAX];
+	bool paired = false;
+	dev_t devno;
+
+	if (json_object_get_boolean(field(o, "alone")) ||
+	    hybrid_volume_table_parse(text(o, "params"), &table) || table.inplace ||
+	    !has_failed(find_minor(table.pool_dev)) || hybrid_devno_parse(table.origin_dev, &devno))
+		return false;
+	if (!hybrid_device_open(&dev, hybrid_devno_path(devno, path, sizeof(path)), 0))
+		paired = !hybrid_member_read(&dev, &m) && m.sb.role == HYBRID_ROLE_ORIGIN;
+	hybrid_device_close(&dev);
+	return paired;
+}
+
 /* An origin is one volume's at a time, and knows whose. */
 static const char *switch_refused(struct json_object *o, const char *params)
 {
@@ -703,6 +731,8 @@ int hybrid_dm_switch(const char *name, const char *target, uint64_t sectors, con
 		return refuse(name, switch_refused(o, params));
 	if (!strcmp(target, HYBRID_LINEAR_TARGET) && is_apart(params))
 		return refuse(name, "linear, but a copy of the superblock is old");
+	if (!strcmp(target, HYBRID_LINEAR_TARGET) && is_still_paired(o))
+		return refuse(name, "linear, but its pool has failed and the origin is not marked");
 	if (!strcmp(target, HYBRID_VOLUME_TARGET)) {
 		const struct hybrid_volume_line *entry = entry_in(params);
 
@@ -996,8 +1026,18 @@ static bool is_drain(const char *message)
 	       (!strncmp(message, "drain ", 6) && strtoul(message + 6, NULL, 10));
 }
 
+/* A pool that has failed records nothing: the tombstone is in its RAM only. */
+static int failed_message(struct json_object *o, const char *message)
+{
+	int r = strncmp(message, "delete_volume ", 14) ? 0 : delete_volume(o, message);
+
+	return r ? r : refuse(text(o, "name"), "has failed");
+}
+
 static int pool_message(struct json_object *o, const char *message, char **reply)
 {
+	if (has_failed(o) && strstr(message, "_volume "))
+		return failed_message(o, message);
 	if (!strcmp(message, "volumes"))
 		return volumes_reply(o, reply);
 	if (!strncmp(message, "create_volume ", 14))
@@ -1125,16 +1165,20 @@ int hybrid_dm_message(const char *name, const char *message, char **reply)
 	return r;
 }
 
-/* A pool that has failed records nothing. */
 int hybrid_dm_message_try(const char *name, const char *message)
 {
 	struct json_object *o = find(name);
+	int err;
 
 	if (!o || !asked("message %s %s", name, message))
 		return ENXIO;
-	if (!strcmp(field(o, "state") ? text(o, "state") : "running", "failed"))
+	if (!has_failed(o))
+		return hybrid_dm_message(name, message, NULL) ? EBUSY : 0;
+	if (strncmp(message, "delete_volume ", 14))
 		return EIO;
-	return hybrid_dm_message(name, message, NULL) ? EBUSY : 0;
+	err = delete_volume(o, message) ? EBUSY : EIO;
+	save();
+	return err;
 }
 
 /* Status, table ------------------------------------------------------------ */

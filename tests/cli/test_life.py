@@ -184,7 +184,55 @@ def test_detach_of_a_pool_that_failed_is_cut(kernel, volume, cut):
     cut(1, "detach", "vol", "--live")
     assert [d.get("suspended") for d in kernel.state["devices"]] == [None, 1]
     # ... to go on
-    kernel.ok("detach", "vol", "--live")
+    r = kernel("detach", "vol", "--live")
+    assert r.returncode == 5 and "hybridctl activate --all finishes it" in r.stderr
+    kernel.ok("activate", "--all")
+    assert superblock(volume[1]).role == DETACHED and state(kernel) == "no-cache"
+
+
+@pytest.fixture
+def half_detached(kernel, build, volume):
+    """vol is suspended. Its pool failed, knows the detach in RAM alone, and has this on disk; see its cache device."""
+    kernel.change_device("vol-pool", state="failed")
+    kernel.change_device("vol", state="degraded", open_count=1)
+    recorded = kernel.state["volumes"]
+    env = bad_writes(build, volume[1])
+    assert kernel("detach", "vol", "--live", env=env).returncode == 4
+    assert kernel.device("vol")["suspended"] == 1 and superblock(volume[1]).role == ORIGIN
+    assert "tombstone" in entries(kernel)[0]
+    return recorded
+
+
+def bad_writes(build, device):
+    """Its superblocks cannot be written."""
+    return {"LD_PRELOAD": str(build / "faults.so"), "FAULT_BAD": f"write {device} 1024 1032"}
+
+
+def test_activate_marks_the_origin_before_a_device_is_linear(kernel, build, volume, half_detached):
+    """Users write to it from then on, and the pool may come back with blocks of an older time."""
+    before = superblock(volume[1])
+    r = kernel("activate", "--all", env=bad_writes(build, volume[1]))
+    assert r.returncode == 4 and kernel.device("vol")["suspended"] == 1, r
+    assert not [line for line in kernel.log if line.startswith("switch")]
+    # Though the pool cannot free the id
+    kernel.ok("activate", "--all")
+    no_cache(before, volume[1])
+    assert state(kernel) == "no-cache" and len(entries(kernel)) == 1
+    # After a boot
+    kernel.change(devices=[], volumes=half_detached)
+    kernel.ok("activate", "--all")
+    assert kernel.devices == ["vol-pool", "vol"] and state(kernel) == "no-cache" and entries(kernel) == []
+
+
+@pytest.mark.parametrize("pool, r, suspended", [("failed", 7, 1), ("running", 0, 0)])
+def test_a_suspended_device_whose_origin_is_not_found(kernel, volume, half_detached, pool, r, suspended):
+    """It goes on only if the pool has recorded the detach."""
+    kernel.change_device("vol-pool", state=pool)
+    kernel.unplug(volume[1])
+    assert kernel("activate", "--all").returncode == r
+    assert kernel.device("vol").get("suspended") == suspended and len(entries(kernel)) == 1
+    kernel.plug(volume[1])
+    kernel.ok("activate", "--all")
     assert superblock(volume[1]).role == DETACHED and state(kernel) == "no-cache"
 
 
@@ -571,9 +619,9 @@ def test_status_of_a_volume_whose_pool_failed(kernel, volume, cut, lost, leads):
     assert state(kernel) == "degraded" and action(kernel) == f"hybridctl {leads}"
     if not lost:
         cut(1, *leads.split())
-        assert state(kernel) == "suspended" and action(kernel) == f"hybridctl {leads}"
-        kernel.ok(*leads.split())
-        assert state(kernel) == "no-cache" and action(kernel, healthy=True) is None
+        assert state(kernel) == "suspended" and action(kernel) == "hybridctl activate --all finishes it"
+        kernel.ok("activate", "--all")
+        assert state(kernel) == "no-cache"
 
 
 @pytest.mark.parametrize("n", range(1, 6))

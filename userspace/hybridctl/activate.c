@@ -348,49 +348,90 @@ static int mark_origin(const struct activation *a, const struct hybrid_volume_li
 	return r;
 }
 
-/*
- * Completes a detach that was cut short: marks the origin, then frees the id.  @live: the volume's
- * device, linear, has the origin open.  An origin that has been attached to another pool meanwhile
- * is not marked.
- */
-static int mark_and_forget(struct activation *a, const struct hybrid_volume_line *entry, bool live)
+static bool pool_failed(const struct activation *a)
 {
-	const struct hybrid_member *m = hybrid_find_member(a->inv, entry->member_uuid);
-	char message[64];
-	int r;
+	const struct hybrid_node *pool = hybrid_find_uuid(a->inv, a->pool_uuid, HYBRID_POOL);
 
-	if (!m && !entry->inplace) {
-		hybrid_verbose("volume %s was detached; its origin is missing and cannot be marked yet",
+	return pool && pool->active && pool->dm.live && !strcmp(pool->p.status.state, "failed");
+}
+
+/*
+ * Frees the id of a volume whose origin is marked.  A pool that has failed cannot record this; it
+ * deletes its data of the volume when its cache device is back.
+ */
+static int forget(const struct activation *a, const struct hybrid_volume_line *entry)
+{
+	char message[64];
+
+	if (pool_failed(a)) {
+		hybrid_verbose("pool %s has failed, and forgets volume %s when it is back", a->pool_name,
 			       entry->name);
 		return 0;
 	}
-	if (m && !m->ok)
-		return fail_refused_origin(entry, m);
-	r = m ? mark_origin(a, entry, m, live) : 0;
-	if (r)
-		return r;
 	snprintf(message, sizeof(message), "forget_volume %u", entry->id);
 	return hybrid_dm_message(a->pool_name, message, NULL);
 }
 
-/* Completes a detach --live: the device is suspended, or has the linear table already. */
-static int finish_live(struct hybrid_node *node, const struct hybrid_volume_line *entry)
+static bool is_linear(const struct hybrid_node *node)
+{
+	return node->dm.alone && !node->dm.suspended;
+}
+
+/*
+ * Completes a detach --live: the device is suspended, or has the linear table already.  @marked: so
+ * is its origin.
+ */
+static int finish_live(struct activation *a, struct hybrid_node *node,
+		       const struct hybrid_volume_line *entry, bool marked)
 {
 	char params[HYBRID_PARAMS_MAX];
 	int r;
 
-	if (node->dm.alone && !node->dm.suspended)
+	if (is_linear(node))
 		return 0;
-	r = survive_suspend();
-	if (!r && !node->dm.alone)
+	if (!marked && pool_failed(a)) {
+		a->missing++;
+		return hybrid_fail(HYBRID_DEGRADED, "hybridctl activate --all, once its origin is found",
+				   "%s is suspended: its pool has failed, and its origin, which cannot be marked, is missing or refused",
+				   node->name);
+	}
+	if (!node->dm.alone)
 		hybrid_linear_params(params, node->below, entry->data_sector);
-	if (!r)
-		r = node->dm.alone ? hybrid_dm_resume(node->name) :
-		    hybrid_dm_switch(node->name, HYBRID_LINEAR_TARGET, entry->data_sectors, params);
+	r = node->dm.alone ? hybrid_dm_resume(node->name) :
+	    hybrid_dm_switch(node->name, HYBRID_LINEAR_TARGET, entry->data_sectors, params);
 	if (r)
 		return r;
 	hybrid_note("volume %s is detached: /dev/mapper/%s goes on without a cache", node->name,
 		    node->name);
+	return 0;
+}
+
+/*
+ * Completes a detach that was cut short: marks the origin, makes the device linear if it is in use
+ * (@live), then frees the id.  The origin comes first: if the pool failed before it had recorded the
+ * detach, the mark alone keeps its cached data from being used again.  An origin that has been
+ * attached to another pool meanwhile is not marked.
+ */
+static int mark_and_forget(struct activation *a, const struct hybrid_volume_line *entry,
+			   struct hybrid_node *node, bool live)
+{
+	const struct hybrid_member *m = hybrid_find_member(a->inv, entry->member_uuid);
+	bool may_mark = entry->inplace || (m && m->ok);
+	bool goes_on = live && entry->tombstone;
+	int r = goes_on && !is_linear(node) ? survive_suspend() : 0;
+
+	if (!r && m && m->ok)
+		r = mark_origin(a, entry, m, live);
+	if (!r && goes_on)
+		r = finish_live(a, node, entry, may_mark);
+	if (r)
+		return r;
+	if (may_mark)
+		return forget(a, entry);
+	if (m)
+		return fail_refused_origin(entry, m);
+	hybrid_verbose("volume %s was detached; its origin is missing and cannot be marked yet",
+		       entry->name);
 	return 0;
 }
 
@@ -434,11 +475,9 @@ static int finish_detach(struct activation *a, const struct hybrid_volume_line *
 	if (!entry->tombstone) {
 		snprintf(message, sizeof(message), "delete_volume %u", entry->id);
 		r = hybrid_dm_message(a->pool_name, message, NULL);
-	} else if (live) {
-		r = finish_live(node, entry);
 	}
 	if (!r)
-		r = mark_and_forget(a, entry, live);
+		r = mark_and_forget(a, entry, node, live);
 	if (r || !entry->tombstone || entry->inplace)
 		return r;
 	return go_on_uncached(a, entry, node);
