@@ -433,19 +433,27 @@ bool hybrid_entry_foreign(struct hybrid_inventory *inv, const uint8_t pool_uuid[
 	       (m->sb.role == HYBRID_ROLE_DETACHED || memcmp(m->sb.pool_uuid, pool_uuid, 16));
 }
 
+/* Whether its origin alone is left of a deleted volume, which may be linear. */
+static bool is_parted(const struct hybrid_node *node)
+{
+	return !node->active || (node->dm.alone && !node->dm.suspended);
+}
+
 /*
  * Adds a volume of an active pool that no device maps, whether or not its origin is found.  Notes
- * on the node of a deleted volume that it was deleted.
+ * on the node of a deleted volume that it was deleted; but a pool that has @failed cannot forget it,
+ * and is not waited for.
  */
 static int add_closed(struct hybrid_inventory *inv, const uint8_t pool_uuid[16], dev_t pool,
-		      const struct hybrid_volume_line *entry)
+		      bool failed, const struct hybrid_volume_line *entry)
 {
 	struct hybrid_node *node = hybrid_find_uuid(inv, entry->uuid, HYBRID_VOLUME);
 
 	bool foreign = hybrid_entry_foreign(inv, pool_uuid, entry);
 
 	if (entry->tombstone && node)
-		node->deleted = may_be_of(node, pool_uuid, pool);
+		node->deleted = may_be_of(node, pool_uuid, pool) &&
+				!(failed && foreign && is_parted(node));
 	if (entry->tombstone || (foreign && !entry->dirty) ||
 	    (!foreign && node && node->active && node->dm.live))
 		return 0;
@@ -477,6 +485,7 @@ static int load_closed_of(struct hybrid_inventory *inv, const struct hybrid_node
 	dev_t devno = pool->dm.devno;
 	uint8_t uuid[16];
 	unsigned int nr, i;
+	bool failed;
 	int r;
 
 	if (pool->kind != HYBRID_POOL || !pool->active || !pool->dm.live || pool->dm.suspended ||
@@ -487,8 +496,9 @@ static int load_closed_of(struct hybrid_inventory *inv, const struct hybrid_node
 		return r;
 	/* Nodes move when one is added. */
 	memcpy(uuid, pool->uuid, 16);
+	failed = !strcmp(pool->p.status.state, "failed");
 	for (i = 0; i < nr && !r; i++)
-		r = add_closed(inv, uuid, devno, &entries[i]);
+		r = add_closed(inv, uuid, devno, failed, &entries[i]);
 	free(entries);
 	return r;
 }
