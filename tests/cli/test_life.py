@@ -257,6 +257,42 @@ def test_detach_of_an_origin_alone(kernel, volume, pool):
     assert r.returncode == 1 and "detached already" in r.stderr
 
 
+@pytest.mark.parametrize("by", ["name", "uuid"])
+def test_detach_of_a_volume_whose_origin_is_gone_for_good(kernel, volume, loop, by):
+    """The pool keeps its name and id for the mark of the origin, until somebody says that none will come."""
+    before = superblock(volume[1])
+    named = {"name": "vol", "uuid": str(uuid.UUID(bytes=before.volume))}
+    kernel.ok("deactivate", "vol", "--keep-pool")
+    kernel.unplug(volume[1])
+    kernel.change(dirty_vol=5)
+    r = kernel("detach", "--drop-dirty", "vol", "-y")
+    assert r.returncode == 7 and "hybridctl detach --drop-dirty vol makes" in r.stderr
+    for refused in (["attach", "vol-pool", "vol", "--origin", loop("other.img", 100), "-y"],
+                    ["replace-cache", "vol-pool", "--cache", loop("new.img", 64), "-y"]):
+        r = kernel(*refused)
+        assert r.returncode and f"hybridctl detach --drop-dirty {named['uuid']}" in r.stderr
+    r = kernel("detach", named[by])
+    assert r.returncode == 4 and len(entries(kernel)) == 1
+    r = kernel("detach", "--drop-dirty", named[by])
+    assert r.returncode == 2 and len(entries(kernel)) == 1
+    assert "forget_volume 0" in kernel.ok("detach", "--drop-dirty", named[by], "--test")
+    kernel.ok("detach", "--drop-dirty", named[by], "-y")
+    assert entries(kernel) == []
+    kernel.ok(*refused)
+
+
+def test_a_deleted_volume_whose_origin_is_here_is_marked(kernel, volume):
+    """Not only forgotten."""
+    before = superblock(volume[1])
+    kernel.ok("deactivate", "vol", "--keep-pool")
+    kernel.unplug(volume[1])
+    assert kernel("detach", "vol").returncode == 7
+    kernel.plug(volume[1])
+    kernel.ok("detach", "--drop-dirty", "vol", "-y")
+    no_cache(before, volume[1])
+    assert entries(kernel) == []
+
+
 # Without a cache -------------------------------------------------------------------------
 
 @pytest.fixture

@@ -566,6 +566,18 @@ static int check_stale(const struct new_volume *nv, const struct hybrid_volume_l
 	return 0;
 }
 
+static int fail_unmarked(const struct new_volume *nv, const struct hybrid_volume_line *entry)
+{
+	char next[192], uuid[HYBRID_UUID_TEXT];
+
+	snprintf(next, sizeof(next),
+		 "connect it, and hybridctl activate the pool; or choose another name; or, if it is gone for good, hybridctl detach --drop-dirty %s",
+		 hybrid_uuid_text(uuid, entry->uuid));
+	return hybrid_fail(HYBRID_BUSY, next,
+			   "pool %s had a volume %s, whose origin is not marked as detached yet",
+			   nv->pool_name, entry->name);
+}
+
 /* Marks the origin as detached, if it is not yet, and frees the id. */
 static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *entry)
 {
@@ -576,10 +588,7 @@ static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *en
 	if (r)
 		return r;
 	if (!entry->inplace && !is_origin_of(nv, entry, &m))
-		return hybrid_fail(HYBRID_BUSY,
-				   "connect it, and hybridctl activate the pool; or choose another name",
-				   "pool %s had a volume %s, whose origin is not marked as detached yet",
-				   nv->pool_name, entry->name);
+		return fail_unmarked(nv, entry);
 	if (!entry->inplace && is_paired(nv, &m)) {
 		next = settings_of(entry);
 		r = new_volume_check_writable(nv);

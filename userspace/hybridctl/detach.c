@@ -19,6 +19,7 @@ struct detach {
 	char origin[HYBRID_PATH_MAX];	/* empty: not here */
 	bool drains;			/* the drain of make_clean() is on */
 	bool parted;			/* its pool has failed, or is not here, and records nothing */
+	bool deleted;			/* the pool has deleted it, and the origin is not here: no volume */
 };
 
 /* Whether the volume's device is its origin and nothing else already. */
@@ -169,11 +170,59 @@ static void find_given_up(struct detach *d)
 			d->volume = node;
 }
 
+static bool is_meant(const struct hybrid_volume_line *entry, const char *what)
+{
+	uint8_t uuid[16];
+
+	return !strcmp(entry->name, what) ||
+	       (hybrid_uuid_parse(what, uuid) && !memcmp(entry->uuid, uuid, 16));
+}
+
+static int find_deleted_in(struct detach *d, struct hybrid_node *pool, const char *what)
+{
+	struct hybrid_volume_line *entries, *e;
+	unsigned int nr;
+	int r = hybrid_pool_volumes(pool->name, &entries, &nr);
+
+	if (r)
+		return r;
+	for (e = entries; e < entries + nr && !r; e++) {
+		if (!e->tombstone || !is_meant(e, what) || hybrid_find_member(&d->inv, e->member_uuid))
+			continue;
+		if (d->deleted && memcmp(d->entry.uuid, e->uuid, 16))
+			r = hybrid_fail(HYBRID_BADDEV, "give the UUID of one of them: dmsetup message POOL 0 volumes",
+					"several volumes called %s were detached", what);
+		d->deleted = true;
+		d->pool = pool;
+		d->entry = *e;
+	}
+	free(entries);
+	return r;
+}
+
+/* For --drop-dirty: finds a deleted volume that its pool keeps until its origin, missing now, is marked. */
+static int find_deleted(struct detach *d, const char *what)
+{
+	struct hybrid_node *node;
+	int r = 0;
+
+	for (node = d->inv.nodes; node < d->inv.nodes + d->inv.nr_nodes && !r; node++)
+		if (node->kind == HYBRID_POOL && node->active && node->dm.live && !node->dm.suspended &&
+		    !strcmp(node->p.status.state, "running"))
+			r = find_deleted_in(d, node, what);
+	return r || !d->deleted ? r : check_owner(d->cl, d->pool);
+}
+
 /* Finds the volume, and checks whether it may be detached. */
 static int find(struct detach *d, const char *what)
 {
-	int r;
+	int r = 0;
 
+	d->deleted = false;
+	if (d->cl->given[OPT_DROP_DIRTY] && !hybrid_find(&d->inv, what, HYBRID_ANY))
+		r = find_deleted(d, what);
+	if (r || d->deleted)
+		return r;
 	r = hybrid_find_or_fail(&d->inv, what, HYBRID_ANY, &d->volume);
 	if (r)
 		return r;
@@ -272,8 +321,8 @@ static int mark_origin(struct detach *d)
 	if (d->entry.inplace || d->volume->given_up)
 		return 0;
 	if (!d->origin[0]) {
-		hybrid_warn("the origin of %s is not here; it is marked at the next activation",
-			    d->entry.name);
+		hybrid_warn("the origin of %s is not here; it is marked at the next activation; or, if it is gone for good, hybridctl detach --drop-dirty %s makes the pool forget it",
+			    d->entry.name, d->entry.name);
 		return HYBRID_DEGRADED;
 	}
 	r = hybrid_device_open(&dev, d->origin, HYBRID_OPEN_WRITE |
@@ -490,10 +539,37 @@ static int confirm_loss(const struct detach *d)
 	return confirm(d->cl, question);
 }
 
+/* Makes the pool forget a deleted volume, though its origin is not marked. */
+static int forget_deleted(struct detach *d)
+{
+	char question[2 * HYBRID_NAME_SIZE + 128];
+	int r;
+
+	if (d->cl->given[OPT_TEST]) {
+		printf("dmsetup message %s 0 forget_volume %u\n", d->pool->name, d->entry.id);
+		return 0;
+	}
+	snprintf(question, sizeof(question),
+		 "Pool %s forgets volume %s, which was detached; its origin is not here, and is not marked.",
+		 d->pool->name, d->entry.name);
+	r = confirm(d->cl, question);
+	if (!r)
+		r = lock_and_look_again(d);
+	if (!r && !d->deleted)
+		r = hybrid_fail(HYBRID_BUSY, "give the command again", "%s has changed meanwhile", d->entry.name);
+	if (!r)
+		r = forget_entry(d->pool->name, d->entry.id, true);
+	if (!r)
+		hybrid_note("pool %s has forgotten volume %s", d->pool->name, d->entry.name);
+	return r;
+}
+
 static int detach(struct detach *d)
 {
 	int r = 0;
 
+	if (d->deleted)
+		return forget_deleted(d);
 	if (d->cl->given[OPT_TEST]) {
 		print_test(d);
 		return 0;

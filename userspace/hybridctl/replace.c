@@ -233,6 +233,18 @@ static int check_foreign(const struct replace *r, const struct hybrid_volume_lin
 			   r->old->name, entry->name);
 }
 
+static int fail_missing(const struct hybrid_volume_line *entry)
+{
+	char next[160], uuid[HYBRID_UUID_TEXT];
+
+	snprintf(next, sizeof(next),
+		 "connect it, and hybridctl activate; or, if it is gone for good, hybridctl detach --drop-dirty %s",
+		 hybrid_uuid_text(uuid, entry->uuid));
+	return hybrid_fail(HYBRID_DEGRADED, next, entry->tombstone ?
+			   "volume %s was detached, and its origin, which is to be marked, is missing" :
+			   "volume %s: its origin is missing", entry->name);
+}
+
 /* Whether the origin of a volume is here, and the volume can move. */
 static int check_volume(struct replace *r, const struct hybrid_volume_line *entry)
 {
@@ -244,8 +256,7 @@ static int check_volume(struct replace *r, const struct hybrid_volume_line *entr
 	if (entry->inplace)
 		return fail_inplace(entry);
 	if (!m)
-		return hybrid_fail(HYBRID_DEGRADED, "connect it, and hybridctl activate",
-				   "volume %s: its origin is missing", entry->name);
+		return fail_missing(entry);
 	if (!m->ok)
 		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
 				   "volume %s: its origin %s is refused: %s", entry->name, m->path, m->why);
