@@ -537,6 +537,102 @@ def test_attach_where_the_pool_has_something_of_it(kernel, lone, dirty):
         paired(kernel, before, device)
 
 
+# Unknown to its pool ------------------------------------------------------------------------
+
+KILLED_BEFORE_ENTRY = {"HYBRID_FAKE_SIGNAL": f"{int(signal.SIGKILL)} message vol-pool create_volume"}
+
+
+def no_way_on(kernel, *words):
+    """What status and activate name for vol."""
+    r = kernel("activate", "vol")
+    assert r.returncode == 4 and "vol-pool does not know volume vol" in r.stderr
+    assert f"hybridctl {words[0]} vol" in r.stderr
+    r = kernel("status", "vol")
+    assert r.returncode == 7 and f"action: hybridctl {words[0]} vol" in r.stdout
+
+
+@pytest.mark.parametrize("then", ["attach", "detach"])
+@pytest.mark.parametrize("command", ["attach", "create"])
+def test_attach_that_is_killed_before_the_entry(kernel, devs, loop, then, command):
+    """The origin names a pool that does not know it."""
+    if command == "create":
+        words = ["create", "vol", "--cache", devs[0], "--origin", devs[1]]
+    else:
+        kernel.ok("create", "other", "--pool", "vol-pool", "--cache", devs[0], "--origin", loop("b.img", 100), "-y")
+        words = ["attach", "vol-pool", "vol", "--origin", devs[1]]
+    assert kernel(*words, "-y", env=KILLED_BEFORE_ENTRY).returncode == -9
+    before = superblock(devs[1])
+    assert before.role == ORIGIN
+    no_way_on(kernel, "detach")
+    again = ["attach", "vol-pool", "vol", "--origin", devs[1]]
+    if then == "detach":
+        kernel.ok("detach", "vol")
+        no_cache(before, devs[1])
+        assert state(kernel) == "inactive"
+        again = again[:3]
+    kernel.ok("attach", "vol-pool", "vol", "--test", *again[3:])
+    assert superblock(devs[1]).role == (ORIGIN if then == "attach" else DETACHED)
+    kernel.ok(*again)
+    now = superblock(devs[1])
+    assert now.role == ORIGIN and now.volume == before.volume and state(kernel) == "running"
+
+
+@pytest.fixture
+def lost_entry(kernel, volume):
+    """vol, closed. A repair of its pool lost the entry."""
+    kernel.ok("deactivate", "vol", "--keep-pool")
+    kernel.change(volumes={})
+    return volume[1]
+
+
+def test_attach_where_a_repair_lost_the_entry(kernel, lost_entry):
+    """The origin has all data, and keeps it."""
+    before, data = superblock(lost_entry), contents(lost_entry)
+    r = kernel("attach", "vol-pool", "new", "--origin", lost_entry, "-y", "--wipe-signatures")
+    assert r.returncode == 5 and "detach it" in r.stderr and superblock(lost_entry) == before
+    no_way_on(kernel, "detach")
+    kernel.ok("attach", "vol-pool", "vol", "--origin", lost_entry)
+    now = superblock(lost_entry)
+    assert now.role == ORIGIN and now.volume == before.volume and now.key != before.key
+    assert contents(lost_entry) == data and state(kernel) == "running"
+
+
+def test_dirty_where_a_repair_lost_the_entry(kernel, lost_entry):
+    """Only the user can accept that data is lost."""
+    edit_superblocks(lost_entry, {100: bytes([DIRTY])})
+    kernel.announce(lost_entry)
+    before = superblock(lost_entry)
+    no_way_on(kernel, "accept-loss")
+    for refused in ["detach", "vol"], ["attach", "vol-pool", "vol", "--origin", lost_entry, "-y", "--wipe-signatures"]:
+        assert kernel(*refused).returncode in (5, 7) and superblock(lost_entry) == before
+    assert "hybridctl accept-loss" in kernel("detach", "vol").stderr
+    kernel.ok("accept-loss", "vol", "-y")
+    now = superblock(lost_entry)
+    assert (now.role, now.flags) == (DETACHED, LOSS_UNKNOWN)
+
+
+def test_accept_loss_of_a_volume_that_its_pool_knows(kernel, volume):
+    """It has the data."""
+    kernel.ok("deactivate", "vol", "--keep-pool")
+    edit_superblocks(volume[1], {100: bytes([DIRTY])})
+    r = kernel("accept-loss", "vol", "-y")
+    assert r.returncode == 2 and superblock(volume[1]).role == ORIGIN
+
+
+def test_alone_and_unknown_to_its_pool(kernel, volume):
+    """It goes on in use."""
+    kernel.ok("deactivate", "vol")
+    kernel.unplug(volume[0])
+    kernel.ok("activate", "vol", "--degraded")
+    kernel.plug(volume[0])
+    kernel.change(volumes={})
+    kernel.ok("activate", "vol-pool")
+    kernel.change_device("vol", open_count=1)
+    no_way_on(kernel, "detach")
+    kernel.ok("detach", "vol")
+    assert superblock(volume[1]).role == DETACHED and state(kernel) == "no-cache"
+
+
 # Alone --------------------------------------------------------------------------------------
 
 @pytest.fixture

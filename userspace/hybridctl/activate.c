@@ -670,6 +670,22 @@ static bool postpone(struct activation *a, const struct hybrid_volume_line *entr
 	return a->postponed;
 }
 
+/* An attach was cut short, or a repair lost the entry: the origin may have all data of the volume. */
+static int fail_unknown(const struct activation *a)
+{
+	const struct hybrid_member *m = a->only->member;
+	char next[HYBRID_NAME_SIZE + 96] = "see hybridctl scan";
+
+	if (m && m->sb.flags & HYBRID_SB_DIRTY)
+		snprintf(next, sizeof(next), "hybridctl accept-loss %s goes on without the data that only the cache had",
+			 a->only->name);
+	else if (m)
+		snprintf(next, sizeof(next), "hybridctl detach %s makes it a volume without a cache",
+			 a->only->name);
+	return hybrid_fail(HYBRID_BADDEV, next, "pool %s does not know volume %s", a->pool_name,
+			   a->only->name);
+}
+
 static int activate_volumes(struct activation *a)
 {
 	struct hybrid_volume_line *entries;
@@ -695,8 +711,7 @@ static int activate_volumes(struct activation *a)
 	}
 	free(entries);
 	if (a->only && !wanted && !a->postponed)
-		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
-				   "pool %s does not know volume %s", a->pool_name, a->only->name);
+		return fail_unknown(a);
 	if (worst)
 		return a->started ? HYBRID_PARTIAL : worst;
 	return a->missing ? HYBRID_DEGRADED : 0;

@@ -598,6 +598,46 @@ static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *en
 	return r ? r : forget_entry(nv->pool_name, entry->id, entry->tombstone);
 }
 
+/*
+ * Whether the origin is this pool's, and the pool does not know it: an attach was cut short, or a
+ * repair lost the entry.  One that lacks newer data is none: accept-loss comes first.
+ */
+static bool is_unknown(const struct new_volume *nv, const struct hybrid_volume_line *entries,
+		       unsigned int nr, const struct hybrid_member *m)
+{
+	unsigned int i;
+
+	if (nv->entry.inplace || nv->force || !m->ok || !is_paired(nv, m) ||
+	    m->sb.flags & HYBRID_SB_DIRTY || strcmp(m->sb.name, nv->entry.name))
+		return false;
+	for (i = 0; i < nr; i++)
+		if (!memcmp(entries[i].member_uuid, m->sb.member_uuid, 16) ||
+		    !memcmp(entries[i].uuid, m->sb.volume_uuid, 16))
+			return false;
+	return true;
+}
+
+/* Makes an origin that its pool does not know one of a volume without a cache. */
+static int free_unknown(struct new_volume *nv, const struct hybrid_volume_line *entries,
+			unsigned int nr, bool test)
+{
+	struct hybrid_member m;
+	int r;
+
+	if (hybrid_member_read(&nv->origin, &m) || !is_unknown(nv, entries, nr, &m))
+		return 0;
+	r = check_owner_of(&m);
+	if (r)
+		return r;
+	if (test) {
+		printf("write %s: superblocks with role detached\n", nv->origin.path);
+		nv->unknown = true;
+		return 0;
+	}
+	r = new_volume_check_writable(nv);
+	return r ? r : hybrid_member_mark_detached(&nv->origin, NULL);
+}
+
 /* The kernel takes no volume with a name or UUID that an entry has. */
 int end_detaches(struct new_volume *nv, bool test)
 {
@@ -616,6 +656,8 @@ int end_detaches(struct new_volume *nv, bool test)
 		else
 			r = end_detach(nv, &entries[i]);
 	}
+	if (!r)
+		r = free_unknown(nv, entries, nr, test);
 	free(entries);
 	return r;
 }

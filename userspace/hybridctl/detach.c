@@ -18,7 +18,7 @@ struct detach {
 	struct hybrid_volume_line entry;
 	char origin[HYBRID_PATH_MAX];	/* empty: not here */
 	bool drains;			/* the drain of make_clean() is on */
-	bool parted;			/* its pool has failed, or is not here, and records nothing */
+	bool parted;			/* its pool has failed, is not here, or does not know it: records nothing */
 	bool deleted;			/* the pool has deleted it, and the origin is not here: no volume */
 };
 
@@ -52,7 +52,7 @@ static int find_entry(struct detach *d)
 	unsigned int nr, i;
 	int r;
 
-	if (!d->pool) {
+	if (!d->pool || d->volume->unknown) {
 		entry_of_member(d);
 		return 0;
 	}
@@ -107,6 +107,10 @@ static int check_parted(const struct detach *d)
 				   volume->name);
 	if (!lost)
 		return 0;
+	if (volume->unknown)
+		return hybrid_fail(HYBRID_DEGRADED, "hybridctl accept-loss goes on without that data",
+				   "pool %s does not know volume %s, and its cache had the only copy of some data",
+				   d->pool->name, volume->name);
 	return hybrid_fail(HYBRID_DEGRADED, volume->active ?
 			   "unmount and deactivate it; hybridctl lost lists the lost data" :
 			   "connect the cache device; hybridctl lost lists the data that is lost without it",
@@ -130,12 +134,13 @@ static int check_unused(const struct detach *d)
 	return 0;
 }
 
-/* Whether the pool cannot record the detach, because it is not here or has failed. */
+/* Whether the pool cannot record the detach: it is not here, has failed, or does not know the volume. */
 static int find_parted(struct detach *d)
 {
 	const struct hybrid_node *pool = d->pool;
 
-	d->parted = !pool || (pool->active && pool->dm.live && !strcmp(pool->p.status.state, "failed"));
+	d->parted = !pool || d->volume->unknown ||
+		    (pool->active && pool->dm.live && !strcmp(pool->p.status.state, "failed"));
 	if (d->parted)
 		return check_parted(d);
 	if (!pool->active)
@@ -330,7 +335,7 @@ static int mark_origin(struct detach *d)
 	if (!r)
 		r = check_origin(d, &dev);
 	if (!r)
-		r = hybrid_member_mark_detached(&dev, d->pool ? &next : NULL);
+		r = hybrid_member_mark_detached(&dev, d->pool && !d->volume->unknown ? &next : NULL);
 	hybrid_device_close(&dev);
 	return r;
 }

@@ -61,6 +61,20 @@ static void judge_alone(const struct hybrid_node *node, struct health *h)
 			 node->name);
 }
 
+/* The pool is active, and has nothing of the volume. */
+static void judge_unknown(const struct hybrid_node *node, struct health *h)
+{
+	bool dirty = node->member && node->member->sb.flags & HYBRID_SB_DIRTY;
+
+	if (!node->unknown)
+		return;
+	say(h, false, h->state, dirty ?
+	    "its pool does not know it: the data that only the cache had is lost" :
+	    "its pool does not know it: an attach was interrupted, or a repair of the pool lost its entry", "");
+	snprintf(h->action, sizeof(h->action), dirty ? "hybridctl accept-loss %s" :
+		 "hybridctl detach %s, and attach it again", node->name);
+}
+
 static void judge_given_up(const struct hybrid_node *node, struct health *h)
 {
 	say(h, false, "given-up", "its origin no longer uses this cache, which still has dirty data of the volume", "");
@@ -368,6 +382,7 @@ void judge(const struct hybrid_node *node, struct health *h)
 	else
 		judge_volume(node, h);
 	judge_exported(node, h);
+	judge_unknown(node, h);
 	if (node->dm.suspended)
 		judge_suspended(node, h);
 	if (node->deleted)

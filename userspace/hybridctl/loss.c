@@ -37,6 +37,8 @@ static int check_cache_gone(struct loss *l, const struct hybrid_node *volume)
 		return hybrid_fail(HYBRID_BUSY, "hybridctl deactivate it first",
 				   "the pool %s of %s has failed, and is still active",
 				   volume->pool->name, volume->name);
+	if (volume->unknown)
+		return 0;
 	if (volume->pool && volume->pool->active)
 		return hybrid_fail(HYBRID_REFUSED,
 				   "hybridctl activate; or hybridctl detach --drop-dirty, which gives up the data that only the cache has",

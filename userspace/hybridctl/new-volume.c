@@ -190,7 +190,7 @@ static int plan_kept(struct new_volume *nv, const struct hybrid_member *m)
 static bool is_kept(const struct new_volume *nv, const struct hybrid_member *m)
 {
 	if (!nv->follows)
-		return m->ok && m->sb.role == HYBRID_ROLE_DETACHED;
+		return m->ok && (m->sb.role == HYBRID_ROLE_DETACHED || nv->unknown);
 	return m->ok && ephemeral_of(m) && !memcmp(m->sb.pool_uuid, nv->follows, 16);
 }
 

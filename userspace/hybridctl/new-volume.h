@@ -32,6 +32,7 @@ struct new_volume {
 	bool force;			/* --force was given */
 	bool live;			/* the volume's device exists, in use or not, and stays */
 	bool kept;			/* the origin's data stays: it has no cache yet, or follows */
+	bool unknown;			/* the origin is the pool's, but the pool does not know it; it is kept */
 	bool mode_given, cutoff_given;	/* false: its last cache's settings count */
 	bool written;			/* the old contents of the origin are not whole any more */
 	struct hybrid_dm_linear linear;	/* live: the device's present table */

@@ -479,6 +479,34 @@ static int add_closed(struct hybrid_inventory *inv, const uint8_t pool_uuid[16],
 	return 0;
 }
 
+static bool has_entry(const struct hybrid_volume_line *entries, unsigned int nr,
+		      const struct hybrid_sb *origin)
+{
+	unsigned int i;
+
+	for (i = 0; i < nr; i++)
+		if (!memcmp(entries[i].member_uuid, origin->member_uuid, 16) ||
+		    !memcmp(entries[i].uuid, origin->volume_uuid, 16))
+			return true;
+	return false;
+}
+
+static void note_unknown(struct hybrid_inventory *inv, const uint8_t pool_uuid[16],
+			 const struct hybrid_volume_line *entries, unsigned int nr)
+{
+	const struct hybrid_member *m;
+	struct hybrid_node *node;
+
+	for (m = inv->members; m < inv->members + inv->nr_members; m++) {
+		if (!m->ok || m->sb.role != HYBRID_ROLE_ORIGIN || memcmp(m->sb.pool_uuid, pool_uuid, 16) ||
+		    has_entry(entries, nr, &m->sb))
+			continue;
+		node = hybrid_find_uuid(inv, m->sb.volume_uuid, HYBRID_VOLUME);
+		if (node)
+			node->unknown = !node->active || node->dm.alone;
+	}
+}
+
 static int load_closed_of(struct hybrid_inventory *inv, const struct hybrid_node *pool)
 {
 	struct hybrid_volume_line *entries;
@@ -499,6 +527,7 @@ static int load_closed_of(struct hybrid_inventory *inv, const struct hybrid_node
 	failed = !strcmp(pool->p.status.state, "failed");
 	for (i = 0; i < nr && !r; i++)
 		r = add_closed(inv, uuid, devno, failed, &entries[i]);
+	note_unknown(inv, uuid, entries, nr);
 	free(entries);
 	return r;
 }

@@ -28,6 +28,11 @@ struct hybrid_node {
 	bool closed;
 	bool given_up;			/* ... closed: its origin left that pool, which has its dirty data */
 	bool deleted;			/* its pool has deleted it: a detach was cut short; with ... CLOSED */
+	/*
+	 * Its origin names an active pool that has no entry for it: an attach was cut short, or a repair
+	 * lost the entry; with ... CLOSED.
+	 */
+	bool unknown;
 	struct hybrid_member *member;	/* cache device or origin; NULL: not found */
 
 	struct hybrid_dm_device dm;			/* active */
