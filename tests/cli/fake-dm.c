@@ -287,12 +287,14 @@ int hybrid_dm_list(struct hybrid_dm_device **devices, unsigned int *nr)
 {
 	struct hybrid_dm_device *array;
 	struct json_object *o;
-	unsigned int i;
+	unsigned int i = 0, k;
 
 	load();
 	array = calloc(nr_devices() + 1, sizeof(*array));
-	for (i = 0; i < nr_devices(); i++) {
-		o = device(i);
+	for (k = 0; k < nr_devices(); k++) {
+		o = device(k);
+		if (!*text(o, "uuid"))
+			continue;
 		snprintf(array[i].name, sizeof(array[i].name), "%s", text(o, "name"));
 		hybrid_uuid_parse(text(o, "uuid"), array[i].uuid);
 		array[i].pool = json_object_get_boolean(field(o, "pool"));
@@ -302,7 +304,7 @@ int hybrid_dm_list(struct hybrid_dm_device **devices, unsigned int *nr)
 		array[i].alone = json_object_get_boolean(field(o, "alone"));
 		array[i].readonly = json_object_get_boolean(field(o, "readonly"));
 		array[i].live = true;
-		array[i].sectors = number(o, "sectors");
+		array[i++].sectors = number(o, "sectors");
 	}
 	*devices = array;
 	*nr = i;
@@ -595,8 +597,9 @@ bool hybrid_dm_linear(const char *name, struct hybrid_dm_linear *linear)
 	if (!o || !json_object_get_boolean(field(o, "alone")) ||
 	    sscanf(text(o, "params"), "%31s %llu", below, &linear->start) != 2)
 		return false;
-	hybrid_uuid_parse(text(o, "uuid"), uuid);
-	hybrid_dm_uuid(linear->uuid, uuid, false);
+	/* A user's own device has none */
+	if (hybrid_uuid_parse(text(o, "uuid"), uuid))
+		hybrid_dm_uuid(linear->uuid, uuid, false);
 	linear->devno = makedev(FAKE_MAJOR, number(o, "minor"));
 	linear->sectors = number(o, "sectors");
 	return !hybrid_devno_parse(below, &linear->below);

@@ -302,6 +302,29 @@ def test_another_uuid_while_active(kernel, changed):
     assert comes_up(kernel)
 
 
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("dirty", [0, 3])
+def test_attach_in_use_that_is_killed(kernel, create, loop, own, dirty):
+    """After the entry, before the table.  own: a user's device, which has no UUID yet."""
+    origin = loop("fs.img", 16)
+    out("mkfs.ext4", "-q", origin)
+    create(origin)
+    kernel.change_device("vol", open_count=1)
+    kernel.ok("detach", "vol", "--live")
+    if own:
+        kernel.change_device("vol", uuid="")
+    words = ["attach", "vol-pool", "vol", "--live", "--in-place", "--origin", origin, "-y"]
+    assert kernel(*words, env={"HYBRID_FAKE_SIGNAL": "9 switch vol"}).returncode == -9
+    assert kernel.device("vol")["alone"] and entry(kernel)
+    kernel.change(dirty_vol=dirty)
+    r = kernel(*words)
+    if dirty:
+        assert r.returncode == 5 and kernel.device("vol")["alone"]
+    else:
+        assert r.returncode == 0 and not kernel.device("vol")["alone"], r.stderr
+        assert comes_up(kernel)
+
+
 def test_a_formatted_origin_has_no_other_uuid(kernel, loop):
     cache, origin = loop("cache.img", 64), loop("origin.img", 16)
     kernel.ok("create", "vol", "--cache", cache, "--origin", origin, "-y")

@@ -244,6 +244,22 @@ static bool is_paired(const struct new_volume *nv, const struct hybrid_member *m
 	return m->sb.role == HYBRID_ROLE_ORIGIN && !memcmp(m->sb.pool_uuid, nv->plan.pool_uuid, 16);
 }
 
+/*
+ * The entry is of an attach --live --in-place that was cut short: the volume's device, which may not
+ * have its UUID yet, is still linear.
+ */
+static bool is_linear(const struct new_volume *nv, const struct hybrid_volume_line *entry)
+{
+	struct hybrid_identities ids;
+
+	if (!nv->live || !nv->entry.inplace || !entry->inplace || entry->dirty)
+		return false;
+	if (nv->linear.uuid[0])
+		return !memcmp(entry->uuid, nv->live_uuid, 16);
+	hybrid_device_identities(&nv->origin, &ids);
+	return !strcmp(entry->name, nv->entry.name) && hybrid_identities_have(&ids, entry->member_uuid);
+}
+
 /* Whether @entry is left from a detach or an attach that was cut short, and in the way of the new one. */
 static bool is_stale(const struct new_volume *nv, const struct hybrid_volume_line *entry)
 {
@@ -254,7 +270,7 @@ static bool is_stale(const struct new_volume *nv, const struct hybrid_volume_lin
 		return entry->inplace && entry->data_sector == nv->other->data_sector &&
 		       hybrid_identities_have(&nv->other->identities, entry->member_uuid);
 	if (!entry->tombstone)
-		return mine && !is_paired(nv, &m);
+		return is_linear(nv, entry) || (mine && !is_paired(nv, &m));
 	return mine || !strcmp(entry->name, nv->entry.name) || !memcmp(entry->uuid, nv->live_uuid, 16);
 }
 
