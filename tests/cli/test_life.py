@@ -537,6 +537,28 @@ def test_attach_where_the_pool_has_something_of_it(kernel, lone, dirty):
         paired(kernel, before, device)
 
 
+@pytest.mark.parametrize("name, here", [("vol", True), ("old", True), ("old", False)])
+def test_attach_of_a_copy_of_the_origin(kernel, lone, loop, name, here):
+    """Taken while that had no cache.  The entry is that of the origin, and stays."""
+    device, copy = lone[0], loop("copy.img", 100)
+    with open(device, "rb") as f, open(copy, "r+b") as g:
+        g.write(f.read())
+    kernel.ok("attach", "vol-pool", "vol", "--origin", device)
+    before = entries(kernel)
+    kernel.ok("deactivate", "vol", "--keep-pool")
+    kernel.announce(copy)
+    if not here:
+        kernel.unplug(device)
+    r = kernel("attach", "vol-pool", name, "--origin", copy, "-y", "--wipe-signatures")
+    assert r.returncode and entries(kernel) == before and superblock(copy).role == DETACHED, r
+    assert ("looks like a copy of" if name == "vol" else "is the origin of volume vol") in r.stderr
+    kernel.unplug(copy)
+    if not here:
+        kernel.plug(device)
+    kernel.ok("activate", "vol")
+    assert state(kernel) == "running"
+
+
 # Unknown to its pool ------------------------------------------------------------------------
 
 KILLED_BEFORE_ENTRY = {"HYBRID_FAKE_SIGNAL": f"{int(signal.SIGKILL)} message vol-pool create_volume"}

@@ -269,6 +269,10 @@ static bool is_stale(const struct new_volume *nv, const struct hybrid_volume_lin
 	if (!entry->tombstone && nv->other)
 		return entry->inplace && entry->data_sector == nv->other->data_sector &&
 		       hybrid_identities_have(&nv->other->identities, entry->member_uuid);
+	/* Another name is refused, and nothing is deleted for it */
+	if (!entry->tombstone && mine && m.sb.role == HYBRID_ROLE_DETACHED &&
+	    strcmp(m.sb.name, nv->entry.name))
+		return false;
 	if (!entry->tombstone)
 		return is_linear(nv, entry) || (mine && !is_paired(nv, &m));
 	return mine || !strcmp(entry->name, nv->entry.name) || !memcmp(entry->uuid, nv->live_uuid, 16);
@@ -594,6 +598,26 @@ static int fail_unmarked(const struct new_volume *nv, const struct hybrid_volume
 			   nv->pool_name, entry->name);
 }
 
+/*
+ * The device given may be a copy of the entry's origin, from a time when that had no cache.
+ * Announced members are enough: no disk is read under the lock.
+ */
+static int check_no_copy(const struct new_volume *nv, const struct hybrid_volume_line *entry)
+{
+	const struct hybrid_member *m;
+	struct hybrid_inventory inv;
+	int r = hybrid_inventory_load(&inv, HYBRID_LOAD_KNOWN, NULL, 0);
+
+	for (m = inv.members; m < inv.members + inv.nr_members && !r; m++)
+		if (m->devno != nv->origin.devno && is_paired(nv, m) &&
+		    !memcmp(m->sb.member_uuid, entry->member_uuid, 16))
+			r = hybrid_fail(HYBRID_BADDEV, "disconnect the copy, or hybridctl wipe it",
+					"%s looks like a copy of %s, the origin of volume %s of pool %s",
+					nv->origin.path, m->path, entry->name, nv->pool_name);
+	hybrid_inventory_free(&inv);
+	return r;
+}
+
 /* Marks the origin as detached, if it is not yet, and frees the id. */
 static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *entry)
 {
@@ -605,6 +629,9 @@ static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *en
 		return r;
 	if (!entry->inplace && !is_origin_of(nv, entry, &m))
 		return fail_unmarked(nv, entry);
+	r = entry->inplace ? 0 : check_no_copy(nv, entry);
+	if (r)
+		return r;
 	if (!entry->inplace && is_paired(nv, &m)) {
 		next = settings_of(entry);
 		r = new_volume_check_writable(nv);
