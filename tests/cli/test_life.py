@@ -172,6 +172,8 @@ def test_detach_of_a_pool_that_failed(kernel, volume, live):
     steps = [line.split(" 200704")[0] for line in kernel.log if not line.endswith(("check", "volumes"))]
     assert steps == (["try vol", "suspend vol", "message vol-pool delete_volume 0", "switch vol"] if live else
                      ["remove vol"])
+    kernel.ok("activate", "--all")
+    assert state(kernel) == "no-cache" and len(entries(kernel)) == 1
     kernel.change_device("vol-pool", state="running")
     kernel.ok("activate", "vol-pool")
     assert entries(kernel) == []

@@ -472,7 +472,8 @@ static int finish_detach(struct activation *a, const struct hybrid_volume_line *
 
 	if (!entry->tombstone && entry->dirty)
 		return warn_given_up(entry);
-	if (!entry->tombstone) {
+	/* A pool that has failed does that when it is back */
+	if (!entry->tombstone && !pool_failed(a)) {
 		snprintf(message, sizeof(message), "delete_volume %u", entry->id);
 		r = hybrid_dm_message(a->pool_name, message, NULL);
 	}
