@@ -172,7 +172,7 @@ def test_cut(guest, build, tools, how):
         # bcache has it, and nobody else takes it
         for named in "", f"--device {SLOW}":
             r = guest.run(f"hybridctl activate vol {named}", check=False)
-            assert r.rc == 2 and "give the hybridctl import again" in r.err, r
+            assert r.rc and ("give the hybridctl import again" if how == "cut" else "no pool or volume vol") in r.err, r
         r = imports(guest, "--pool p")
         assert r.rc == 0, r
     else:
