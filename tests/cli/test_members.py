@@ -251,18 +251,3 @@ def test_the_tail_of_a_smaller_member_goes(larger):
     """It would describe the device if that shrank, and the head were lost."""
     path, tail = larger
     assert path.read_bytes()[50 * MIB - HEAD_SB:][:len(tail)] == bytes(len(tail))
-
-
-def test_the_tail_of_a_smaller_member_does_not_count(larger, driver, hybridctl, scan):
-    """A version that left it there made the larger one, and the device has shrunk since."""
-    path, tail = larger
-    poke(path, 50 * MIB - HEAD_SB, tail)
-    with open(path, "r+b") as f:
-        f.truncate(50 * MIB)
-    before = path.read_bytes()
-    code, (m,) = scan(path)
-    assert (code, m["state"]) == (4, "refused") and "smaller" in m["why"]
-    assert driver("mark-detached", path).returncode == 4
-    r = hybridctl("repair", path, "-y")
-    assert r.returncode == 4 and "tail: that of another member" in r.stderr, r
-    assert path.read_bytes() == before

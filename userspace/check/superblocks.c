@@ -11,14 +11,13 @@ static const char * const place[] = { "superblock in the head", "superblock in t
 
 struct copy {
 	struct hybrid_sb sb;
-	u8 uuid[HYBRID_UUID_SIZE];	/* of the member, if the block is a whole superblock */
 	const char *why;
 	int error;
 };
 
 static void read_copy(const struct hybrid_device *dev, uint64_t sector, struct copy *c)
 {
-	struct hybrid_superblock *block = hybrid_buffer(HYBRID_META_BLOCK_SIZE);
+	void *block = hybrid_buffer(HYBRID_META_BLOCK_SIZE);
 
 	memset(c, 0, sizeof(*c));
 	c->error = -ENODATA;
@@ -28,8 +27,6 @@ static void read_copy(const struct hybrid_device *dev, uint64_t sector, struct c
 		c->error = hybrid_device_read(dev, sector, block, HYBRID_META_BLOCK_SIZE);
 	if (block && !c->error)
 		c->error = hybrid_sb_decode(block, sector, dev->sectors, &c->sb, &c->why);
-	if (block)
-		memcpy(c->uuid, block->member_uuid, sizeof(c->uuid));
 	free(block);
 }
 
@@ -56,7 +53,7 @@ static bool shrunk(const struct copy *c)
 	return c->error == -EINVAL && c->why && !strcmp(c->why, "member_sectors");
 }
 
-/* Neither is good, or the good one is another member's: reports the reason that says most. */
+/* Neither is good: reports the reason that says most. */
 static int none_good(struct hybrid_findings *f, const struct copy c[2])
 {
 	enum hybrid_finding_id id = HYBRID_FOUND_SB_BOTH;
@@ -64,10 +61,7 @@ static int none_good(struct hybrid_findings *f, const struct copy c[2])
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		if (c[i].error)
-			hybrid_codec_text(text[i], c[i].error, c[i].why);
-		else
-			snprintf(text[i], sizeof(text[i]), "that of another member");
+		hybrid_codec_text(text[i], c[i].error, c[i].why);
 		if (c[i].error == -EPROTONOSUPPORT)
 			id = HYBRID_FOUND_SB_FEATURE;
 		else if (shrunk(&c[i]))
@@ -110,9 +104,6 @@ static int choose(const struct hybrid_device *dev, struct hybrid_findings *f,
 	int i, r = 0;
 
 	if (c[0].error && c[1].error)
-		return none_good(f, c);
-	/* An older, smaller member left that tail, and the device has shrunk */
-	if (!c[1].error && c[0].error == -EINVAL && memcmp(c[0].uuid, c[1].uuid, HYBRID_UUID_SIZE))
 		return none_good(f, c);
 	for (i = 0; i < 2; i++)
 		if (c[i].error)

@@ -466,7 +466,7 @@ static int check_origin(struct move *m)
 static void hand_back(struct move *m)
 {
 	m->before.sequence += 2;
-	m->torn = hybrid_member_write(&m->origin, &m->before);
+	m->torn = hybrid_member_write_back(&m->origin, &m->before);
 }
 
 /* Makes both copies name the new pool or, if that fails, the old one. */

@@ -15,11 +15,9 @@
 
 /* Reading ------------------------------------------------------------------ */
 
-/* -EINVAL: the superblock is whole, but does not fit here; @sb has the member's UUID. */
 static int read_copy(const struct hybrid_device *dev, uint64_t sector, void *block,
 		     struct hybrid_sb *sb, const char **why)
 {
-	const struct hybrid_superblock *found = block;
 	int r;
 
 	*why = NULL;
@@ -31,10 +29,7 @@ static int read_copy(const struct hybrid_device *dev, uint64_t sector, void *blo
 		*why = strerror(-r);
 		return r;
 	}
-	r = hybrid_sb_decode(block, sector, dev->sectors, sb, why);
-	if (r == -EINVAL)
-		memcpy(sb->member_uuid, found->member_uuid, sizeof(sb->member_uuid));
-	return r;
+	return hybrid_sb_decode(block, sector, dev->sectors, sb, why);
 }
 
 /* @why: the field that the decoder names. */
@@ -98,9 +93,6 @@ static int choose_copy(const struct hybrid_device *dev, struct hybrid_member *m,
 		snprintf(m->why, sizeof(m->why), "head and tail belong to different members");
 		return 0;
 	}
-	/* Left by an older, smaller member: the device has shrunk, and the head's member counts */
-	if (m->copies == 2 && r[0] == -EINVAL && memcmp(sb[0].member_uuid, sb[1].member_uuid, 16))
-		return 0;
 	m->apart = m->copies != 3 || sb[0].sequence != sb[1].sequence;
 	if (m->copies == 3)
 		m->sb = sb[sb[1].sequence > sb[0].sequence];
@@ -459,7 +451,8 @@ static int first_to_write(const struct hybrid_device *dev, const struct hybrid_s
 	return good[0] && (!good[1] || now[1].sequence < now[0].sequence);
 }
 
-static int write_superblocks(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+/* @undo: what the newer copy says is to go, even if the other one cannot be written. */
+static int write_both(const struct hybrid_device *dev, const struct hybrid_sb *sb, bool undo)
 {
 	int first, r = forget_new_tail(dev, sb);
 
@@ -468,6 +461,7 @@ static int write_superblocks(const struct hybrid_device *dev, const struct hybri
 	first = first_to_write(dev, sb);
 	if (first < 0)
 		return first;
+	first ^= undo;
 	/* One after the other, each durable: at least one copy is always whole */
 	r = write_copy(dev, sb, first);
 	if (!r)
@@ -475,6 +469,11 @@ static int write_superblocks(const struct hybrid_device *dev, const struct hybri
 	if (!r)
 		tell(dev, sb);
 	return r;
+}
+
+static int write_superblocks(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+{
+	return write_both(dev, sb, false);
 }
 
 /* One sector, which is never torn, has all of a superblock but the host id. */
@@ -625,6 +624,13 @@ int hybrid_origin_format(const struct hybrid_device *dev, const struct hybrid_or
 int hybrid_member_write(const struct hybrid_device *dev, const struct hybrid_sb *sb)
 {
 	int r = write_superblocks(dev, sb);
+
+	return r ? fail_write(dev, r) : 0;
+}
+
+int hybrid_member_write_back(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+{
+	int r = write_both(dev, sb, true);
 
 	return r ? fail_write(dev, r) : 0;
 }

@@ -105,6 +105,9 @@ int hybrid_origin_format(const struct hybrid_device *dev, const struct hybrid_or
 /* Write both copies of @sb and flush.  Returns 0 or an exit code. */
 int hybrid_member_write(const struct hybrid_device *dev, const struct hybrid_sb *sb);
 
+/* The same, to undo a write that may have reached one copy: that one first. */
+int hybrid_member_write_back(const struct hybrid_device *dev, const struct hybrid_sb *sb);
+
 /*
  * Extends the data area of an origin that has grown to all of the room.  Nobody else may write to the
  * origin.  As in the kernel (engine-grow.c), a cut leaves the old size or the new one.  Returns 0 or an
