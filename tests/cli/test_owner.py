@@ -327,6 +327,20 @@ def test_named_to_an_initramfs(kernel, volume):
         assert kernel("activate", *words).returncode == 1
 
 
+def test_named_to_an_initramfs_after_a_run_without_its_cache(kernel, volume):
+    """Then the origin's own id counts, too, and is this host's as that of the pool is."""
+    edit_superblocks(volume[1], {100: b"\2"})
+    mine = owners(kernel, *volume)
+    for d in volume:
+        event(kernel, d)
+    become(kernel, f"host_id = {OTHER}\n")
+    assert kernel("activate", "--auto", "--named", "vol").returncode == 2
+    become(kernel, "")
+    assert kernel("activate", "--auto", "vol").returncode == 2 and kernel.devices == []
+    kernel.ok("activate", "--auto", "--named", "vol")
+    assert kernel.devices == ["vol-pool", "vol"] and owners(kernel, *volume) == mine
+
+
 # What comes up by itself ----------------------------------------------------------------
 
 @pytest.fixture

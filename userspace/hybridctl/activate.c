@@ -226,7 +226,7 @@ static int find_origin(struct activation *a, const struct hybrid_volume_line *en
 				   "volume %s: %s belongs to another pool or volume", entry->name,
 				   m->path);
 	if (on_its_own(&m->sb) && hybrid_config_foreign(m->sb.host_id) &&
-	    !a->cl->given[OPT_FOREIGN])
+	    !named_without_id(a->cl) && !a->cl->given[OPT_FOREIGN])
 		return hybrid_fail(HYBRID_REFUSED, "stop it there, then hybridctl adopt it",
 				   "volume %s: its origin %s ran without its cache, on another host",
 				   entry->name, m->path);

@@ -67,8 +67,7 @@ static int ask_unless_stopped(const struct command_line *cl, const struct hybrid
 	return confirm(cl, question);
 }
 
-/* An initramfs may have no id, and is told which pools and volumes to bring up. */
-static bool named_without_id(const struct command_line *cl)
+bool named_without_id(const struct command_line *cl)
 {
 	return cl->given[OPT_NAMED] && hybrid_uuid_is_null(hybrid_config()->host_id);
 }

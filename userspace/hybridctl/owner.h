@@ -27,6 +27,12 @@ bool is_foreign(const struct hybrid_node *node);
  */
 int ask_if_foreign(const struct command_line *cl, struct hybrid_inventory *inv);
 
+/*
+ * Whether this is an initramfs that has no host id, and is told which pools and volumes to bring up:
+ * whoever's they are.
+ */
+bool named_without_id(const struct command_line *cl);
+
 /* Refuses a foreign pool or volume without --foreign.  Returns 0 or an exit code. */
 int check_owner(const struct command_line *cl, const struct hybrid_node *node);
 /* The same, of a member that is not in use and whose own id counts. */
