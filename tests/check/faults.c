@@ -8,6 +8,7 @@
  *	FAULT_POWER=<seed>	the same when the tool has ended, however well
  *	FAULT_BAD=<read|write|discard> <file> <first> <end>[;...]	sectors: EIO, or
  *	FAULT_ERRNO=<errno>	another one
+ *	FAULT_LATE=<n>		only after n writes
  *	FAULT_FLUSH=<n> <file>	its fsync fails from the nth on
  *	FAULT_SIGNAL=<signal>	comes with each discard, which is done
  *	FAULT_DELAY=<ms>	each write of more than 4 KiB takes so long
@@ -66,7 +67,7 @@ static int nr_written;
 static bool power;
 static struct bad bad[1024];
 static int nr_bad, bad_errno = EIO;
-static long writes, cut, delay, flushes;
+static long writes, cut, late, delay, flushes;
 static long reads, bytes_read;
 static int discard_signal;
 static ino_t bad_flush;
@@ -120,6 +121,8 @@ __attribute__((constructor)) static void init(void)
 	text = getenv("FAULT_ERRNO");
 	if (text)
 		bad_errno = atoi(text);
+	text = getenv("FAULT_LATE");
+	late = text ? atol(text) : 0;
 	text = getenv("FAULT_FLUSH");
 	if (text && sscanf(text, "%ld %1023s", &flushes, path) != 2)
 		abort();
@@ -159,7 +162,7 @@ static bool is_bad(char what, int fd, off_t at, size_t len)
 	ino_t ino = nr_bad ? ino_of(fd) : 0;
 	int i;
 
-	for (i = 0; i < nr_bad; i++)
+	for (i = 0; i < nr_bad && writes >= late; i++)
 		if (bad[i].what == what && bad[i].ino == ino && at < bad[i].end &&
 		    at + (off_t)len > bad[i].first)
 			return true;

@@ -354,6 +354,35 @@ def test_a_cache_device_that_fails_meanwhile(pool, writeback, tool):
     check_drained(tool, pool)
 
 
+@pytest.mark.parametrize("part", ["all", "leaves"])
+def test_a_cache_device_that_cannot_be_read_in_the_end(pool, writeback, tool, tmp_path, part):
+    """It dies at any time, or loses its map while an origin fails: what was dirty is listed."""
+    assert writeback(pool.copy(tmp_path / "count"), count=tmp_path / "writes").returncode == 0
+    partial = 0
+    for n in range(number(tmp_path / "writes")):
+        copy = pool.copy(tmp_path / f"{part}{n}")
+        cache, geometry = copy.cache, Cache(copy.cache).geometry
+        leaves = f"read {cache} {geometry('leaf_sector')} {geometry('journal_sector')}"
+        bad = {"all": f"read {cache} 0 32768;write {cache} 0 32768",
+               "leaves": f"{leaves};write {copy.origins[1]} {HEAD + 4000} {HEAD + 4016}"}[part]
+        r = writeback(copy, "--json", bad=bad, late=n)
+        assert "next: " in r.err if r.returncode else n > 0, (n, r.returncode)
+        if r.returncode == 6:
+            partial += 1
+            assert "can no longer be read; up to 704.00k may" in r.err, r.err
+            listed = unwritten(r)
+            assert sum(u[2] for u in listed) == 704 * 1024
+            assert {u[3] for u in listed} <= {"the cache device cannot be written", "the cache device cannot be read",
+                                              "cache device: Input/output error", "origin: Input/output error"}
+        else:
+            assert r.returncode in (0, 4)
+        if part == "leaves":
+            assert writeback(copy).returncode == 0
+            check_drained(tool, copy)
+        copy.remove()
+    assert partial > 2
+
+
 # --- --copy-only --------------------------------------------------------------------
 
 

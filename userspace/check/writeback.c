@@ -58,6 +58,7 @@ struct writeback {
 	u32 dirty;
 	unsigned int leaps, failures;
 	struct hybrid_ranges unwritten;
+	bool unreadable;		/* the metadata, in the end */
 };
 
 /* ---- whose origins they are ------------------------------------------------ */
@@ -409,6 +410,8 @@ static const char *reason(struct writeback *w, struct target *t, u64 sector, u64
 		return hybrid_range_why("origin", bad->error);
 	if (hybrid_offline_failed(w->pool))
 		return "the cache device cannot be written";
+	if (w->unreadable)
+		return "the cache device cannot be read";
 	return t->error ? hybrid_range_why("origin, or its flush", t->error) : NULL;
 }
 
@@ -428,18 +431,22 @@ static int note_dirty(void *context, u32 volume, u64 sector, u32 count, u64 cach
 	return 0;
 }
 
-/* Lists the data that is dirty on record now; with --copy-only, all data that was. */
+/*
+ * Lists the data that is dirty on record now; all data that was if the record cannot be read, or with
+ * --copy-only.
+ */
 static int list_unwritten(struct writeback *w)
 {
 	struct hybrid_findings findings = { .device = w->cache.path };
-	struct hybrid_metadata now;
+	struct hybrid_metadata now = {};
 	int r = 0;
 
-	if (w->cl->given[OPT_COPY_ONLY])
-		return hybrid_dirty_each(&w->md, note_dirty, w);
-	r = hybrid_metadata_read(&now, &w->cache, &findings);
-	if (!r)
-		r = hybrid_dirty_each(&now, note_dirty, w);
+	if (!w->cl->given[OPT_COPY_ONLY])
+		r = hybrid_metadata_read(&now, &w->cache, &findings);
+	w->unreadable = r || hybrid_findings_worst(&findings) == HYBRID_DAMAGE;
+	if (r != HYBRID_NOMEM)
+		r = hybrid_dirty_each(w->cl->given[OPT_COPY_ONLY] || w->unreadable ? &w->md : &now,
+				      note_dirty, w);
 	hybrid_metadata_free(&now);
 	hybrid_findings_free(&findings);
 	return r;
@@ -466,6 +473,10 @@ static int report_unwritten(struct writeback *w)
 				   "interrupted: %s is still dirty", size);
 	}
 	hybrid_format_size(size, sizeof(size), hybrid_ranges_bytes(&w->unwritten), 'h');
+	if (w->unreadable)
+		return hybrid_fail(HYBRID_PARTIAL, "check the cache device, and run it again",
+				   "%s can no longer be read; up to %s may not be written back",
+				   w->cache.path, size);
 	if (hybrid_offline_failed(w->pool))
 		return hybrid_fail(HYBRID_PARTIAL, "run it again with --copy-only",
 				   "%s can no longer be written", w->cache.path);
