@@ -8,7 +8,8 @@ import time
 
 import pytest
 from check.corrupt import Cache
-from check.pools import HEAD, Pool, sectors
+from check.pools import HEAD, Pool, dump, sectors
+from cli.test_refusals import signatures
 
 CUTS = 40	# of each kind; every one is a run that is killed, and another
 
@@ -138,6 +139,39 @@ def test_a_damaged_cache_device_is_refused(pool, writeback):
     refused(writeback, pool, rc=4, says="no-root")
 
 
+def make_part(path):
+    """The backing disk of DRBD, say: a mirror's superblock behind ours."""
+    size = path.stat().st_size + (64 << 10)
+    ((place, data),) = signatures(size)["drbd"].items()
+    with open(path, "r+b") as f:
+        f.truncate(size)
+        f.seek(place)
+        f.write(data)
+
+
+@pytest.mark.parametrize("which", ["cache", "origin"])
+def test_a_part_of_a_mirror_is_not_written(build, pool, writeback, tool, which):
+    """The other half would not get it, and the mirror takes them for the same."""
+    text = dump(build, pool.cache)
+    part = {"cache": pool.cache, "origin": pool.origins[1]}[which]
+    make_part(part)
+    refused(writeback, pool, rc=2, says=f"{part} is a part of an array (drbd)")
+    before = pool.bytes()
+    r = tool("hybrid_repair", part, "-y")
+    assert r.returncode == 2 and "is a part of an array (drbd)" in r.stderr
+    if which == "cache":
+        r = subprocess.run([build / "hybrid_restore", "-i", "-", "-o", part, "-y", "--wipe-signatures"], input=text,
+                           capture_output=True, text=True)
+        assert r.returncode == 2 and "is a part of an array (drbd)" in r.stderr
+    assert pool.bytes() == before
+    r = tool("hybrid_check", pool.cache, *pool.origins)
+    assert r.returncode == 7 and r.stderr.count("warning") == 1
+    assert f"{part} is a part of an array (drbd): check the array instead" in r.stderr
+    os.truncate(part, part.stat().st_size - (64 << 10))
+    assert writeback(pool).returncode == 0
+    assert tool("hybrid_check", pool.cache, *pool.origins).stderr == ""
+
+
 def test_an_origin_in_place(build, tmp_path, writeback, tool):
     pool = Pool(build, tmp_path / "pool")
     disk = pool._image("disk", 8)
@@ -181,6 +215,20 @@ def test_an_origin_in_place_that_got_its_file_system_later(build, tmp_path, writ
     with open(partition, "rb") as f:
         f.seek(8192 * 512)
         assert f.read(64 * 512) == sectors(7, 8192, 64)
+
+
+def test_an_origin_in_place_that_holds_a_part_of_an_array(build, tmp_path, writeback, partition):
+    """This is the volume's own data."""
+    pool = Pool(build, tmp_path / "pool", origins=0)
+    pool.run(f"load {pool.cache}", f"create 0 place writeback {partition} inplace", f"open 0 {partition}",
+             "write 0 8192 64 7", "flush 0")
+    with open(partition, "r+b") as f:
+        ((place, data),) = signatures(8 << 20)["drbd"].items()
+        f.seek(place)
+        f.write(data)
+    assert "drbd" in subprocess.run(["blkid", "-p", partition], capture_output=True, text=True).stdout
+    r = writeback(pool, origins=[partition])
+    assert r.returncode == 0, r.err
 
 
 # --- interrupted --------------------------------------------------------------------

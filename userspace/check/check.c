@@ -221,6 +221,14 @@ static int check_origin(struct check *c, struct member *m)
 
 /* ---- all of them -------------------------------------------------------------- */
 
+static void warn_of_part(const struct hybrid_device *dev)
+{
+	char type[64];
+
+	if (hybrid_device_in_array(dev, type, sizeof(type)))
+		hybrid_warn("%s is a part of an array (%s): check the array instead", dev->path, type);
+}
+
 /* Which of them is the cache device?  The first, unless they say otherwise. */
 static int find_cache(struct check *c)
 {
@@ -232,6 +240,8 @@ static int find_cache(struct check *c)
 		r = hybrid_superblocks_read(&c->member[i].dev, &unused, &c->member[i].s);
 		if (r)
 			memset(&c->member[i].s, 0, sizeof(c->member[i].s));
+		else
+			warn_of_part(&c->member[i].dev);
 		if (c->member[i].s.sb.role == HYBRID_ROLE_CACHE && c->cache < 0)
 			c->cache = i;
 	}

@@ -570,6 +570,8 @@ int command_repair(const struct command_line *cl)
 				   "repair needs a cache device");
 	r = hybrid_device_open(&p.dev, path, HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES);
 	if (!r)
+		r = hybrid_check_no_part(&p.dev);
+	if (!r)
 		r = repair(&p);
 	hybrid_device_close(&p.dev);
 	hybrid_device_close(&p.out);

@@ -367,6 +367,9 @@ static int decide(struct restore *t)
 		hybrid_warn("a dump holds no data: the data of %llu blocks must be on %s already; if it is not, use --skip-mappings",
 			    (unsigned long long)blocks, t->dev.path);
 	r = hybrid_check_formattable(&t->dev);
+	/* --wipe-signatures is no way on: the array's superblock would stay */
+	if (!r)
+		r = hybrid_check_no_part(&t->dev);
 	return r ? r : confirm_format(t->cl, devs, 1);
 }
 

@@ -76,6 +76,8 @@ static int read_pool(struct writeback *w)
 
 	r = hybrid_device_open(&w->cache, w->cl->argv[0],
 			       HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES);
+	if (!r)
+		r = hybrid_check_no_part(&w->cache);
 	if (r)
 		return r;
 	w->findings.device = w->cache.path;
@@ -121,7 +123,10 @@ static int fail_foreign(const struct writeback *w, const struct hybrid_device *d
 			   dev->path, w->md.sb.name, why);
 }
 
-/* Finds the volume of an origin; the kernel's other checks come later. */
+/*
+ * Finds the volume of an origin; the kernel's other checks come later.  Without a superblock, what
+ * looks like a part of an array may be the volume's own data.
+ */
 static int identify(struct writeback *w, struct target *t)
 {
 	struct hybrid_member m;
@@ -138,7 +143,7 @@ static int identify(struct writeback *w, struct target *t)
 		return fail_foreign(w, &t->origin, r, &m);
 	t->id = id;
 	t->info = &w->md.volume[id];
-	return 0;
+	return r ? 0 : hybrid_check_no_part(&t->origin);
 }
 
 static struct target *find_target(struct writeback *w, u32 id)

@@ -378,6 +378,18 @@ bool hybrid_device_in_array(const struct hybrid_device *dev, char *type, size_t 
 	return found;
 }
 
+int hybrid_check_no_part(const struct hybrid_device *dev)
+{
+	char type[64], next[HYBRID_PATH_MAX + 160];
+
+	if (!hybrid_device_in_array(dev, type, sizeof(type)))
+		return 0;
+	snprintf(next, sizeof(next),
+		 "assemble the array, and give that; wipefs --all --types %s %s, only if it is no part any more",
+		 type, dev->path);
+	return hybrid_fail(HYBRID_REFUSED, next, "%s is a part of an array (%s)", dev->path, type);
+}
+
 /* Identity of in-place origins --------------------------------------------- */
 
 static bool filesystem_identity(const struct hybrid_device *dev, char *buf, size_t len)

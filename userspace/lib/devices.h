@@ -85,6 +85,9 @@ int hybrid_device_signatures(const struct hybrid_device *dev, char **text);
  */
 bool hybrid_device_in_array(const struct hybrid_device *dev, char *type, size_t len);
 
+/* Refuses such a part: what is written to one half of a mirror, the other one does not get. */
+int hybrid_check_no_part(const struct hybrid_device *dev);
+
 /*
  * Refuses two paths of one device (always), and two devices that share a disk below them
  * (unless @force): a cache on its own origin's disk speeds up nothing.  To be called before the
