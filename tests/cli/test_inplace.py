@@ -31,13 +31,20 @@ export SYSTEMD_DEVICE_VERIFY_SYSFS=0
 exec unshare -m sh -c '
 mount -t tmpfs none {copy}
 cp -a {sys}/. {copy} 2>/dev/null
-echo "{WWID}" > {copy}/wwid
+if [ -f {tmp_path}/dm ]; then mkdir {copy}/dm; cp {tmp_path}/dm {copy}/dm/uuid
+else echo "{WWID}" > {copy}/wwid; fi
 for part in {copy}/loop*p1; do [ ! -d $part ] || cat {events} >> $part/uevent; done
 mount --bind {copy} {sys}; mount -o remount,ro,bind {sys}
 exec {tool} "$@"' sh "$@"
 """)
     kernel.tool.chmod(0o755)
     return path
+
+
+@pytest.fixture
+def mapped(disk, tmp_path):
+    """mapped(DM_UUID): from now on the disk is a device-mapper device."""
+    return lambda uuid: (tmp_path / "dm").write_text(f"{uuid}\n") and disk
 
 
 @pytest.fixture
@@ -142,6 +149,26 @@ def test_a_disk_gets_its_contents_later(kernel, create, disk, make):
     assert comes_up(kernel)
     out(*make, disk)
     assert comes_up(kernel)
+
+
+@pytest.mark.parametrize("kind", ["LUKS1", "LUKS2", "part1-LUKS2"])
+def test_luks_under_another_name(kernel, create, mapped, kind):
+    """The name of the mapping is nothing of the origin's."""
+    part, luks = kind.removesuffix(kind[-5:]), kind[-5:]
+    luks = f"{part}CRYPT-{luks}-0f1e2d3c4b5a69788796a5b4c3d2e1f0"
+    create(mapped(f"{luks}-old-name"))
+    assert recorded(kernel) == of(f"disk:dm/uuid={luks}:{64 << 11}")
+    mapped(f"{luks}-other")
+    assert comes_up(kernel)
+    mapped(luks.replace("f0", "f1") + "-old-name")
+    assert boot(kernel).returncode == 7 and kernel.devices == ["vol-pool"]
+
+
+@pytest.mark.parametrize("uuid", ["CRYPT-PLAIN-name", "CRYPT-LOOPAES-0f1e2d3c4b5a69788796a5b4c3d2e1f0"])
+def test_a_mapping_name_is_no_identity(kernel, loop, mapped, uuid):
+    """Whatever is mapped under that name would be taken for the origin."""
+    r = kernel("create", "vol", "--cache", loop("cache.img", 64), "--origin", mapped(uuid), "--in-place", "-y")
+    assert r.returncode == 4 and "cannot be recognised later" in r.stderr, r
 
 
 def test_an_event_names_the_recorded_identity(kernel, create, part):

@@ -198,6 +198,28 @@ bool hybrid_devno_has_partitions(dev_t devno)
 	return found;
 }
 
+/*
+ * dm-crypt's UUIDs are "CRYPT-<type>-<UUID of the header>-<name of the mapping>".  The name does not
+ * count: it may change, and another device may get it.  False if the header has no UUID, or there is
+ * no header.
+ */
+static bool cut_mapping_name(char *id)
+{
+	int part = 0, uuid = 0;
+	size_t n;
+
+	/* kpartx: a partition of one */
+	sscanf(id, "part%*u-%n", &part);
+	if (strncmp(id + part, "CRYPT-", 6))
+		return true;
+	sscanf(id + part, "CRYPT-%*[A-Z0-9]-%n", &uuid);
+	n = strspn(id + part + uuid, "0123456789abcdef");
+	if (!uuid || n != 32 || id[part + uuid + n] != '-')
+		return false;
+	id[part + uuid + n] = '\0';
+	return true;
+}
+
 bool hybrid_sysfs_disk_id(dev_t devno, char *buf, size_t len)
 {
 	static const char * const attrs[] = {
@@ -212,7 +234,8 @@ bool hybrid_sysfs_disk_id(dev_t devno, char *buf, size_t len)
 		read_attr(devno, "start", start, sizeof(start));
 	for (i = 0; i < sizeof(attrs) / sizeof(attrs[0]); i++) {
 		/* Some drivers print a missing string */
-		if (!read_attr(disk, attrs[i], id, sizeof(id)) || !strcmp(id, "(null)"))
+		if (!read_attr(disk, attrs[i], id, sizeof(id)) || !strcmp(id, "(null)") ||
+		    !cut_mapping_name(id))
 			continue;
 		snprintf(buf, len, "%s=%s%s%s%s%s", attrs[i], id, part[0] ? "/" : "", part,
 			 part[0] ? "@" : "", start);

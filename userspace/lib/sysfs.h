@@ -21,7 +21,10 @@ bool hybrid_sysfs_holders(dev_t devno, char *buf, size_t len);
 /* An attribute of the request queue of the disk it is on. */
 bool hybrid_sysfs_queue(dev_t devno, const char *attr, unsigned int *value);
 
-/* Worldwide identity: wwid, serial, dm or md UUID; for a partition, with its number. */
+/*
+ * Worldwide identity: wwid, serial, dm (of dm-crypt: the header's) or md UUID; for a partition, with
+ * its number.
+ */
 bool hybrid_sysfs_disk_id(dev_t devno, char *buf, size_t len);
 
 /* Whether both are, at the bottom, on one physical disk. */
