@@ -130,6 +130,22 @@ def kernel(build, tmp_path):
 
 
 @pytest.fixture
+def removable(kernel, tmp_path):
+    """removable(device, ...): these disks are removable, for hybridctl."""
+    one, tool = tmp_path / "one", kernel.tool
+    one.write_text("1\n")
+
+    def make(*devices):
+        mounts = "".join(f"mount --bind {one} /sys/block/{d.removeprefix('/dev/')}/removable; " for d in devices)
+        kernel.tool = tmp_path / "removable"
+        kernel.tool.write_text(f"""#!/bin/sh
+exec unshare -m sh -c '{mounts}exec {tool} "$@"' sh "$@"
+""")
+        kernel.tool.chmod(0o755)
+    return make
+
+
+@pytest.fixture
 def loop(image, kernel):
     """loop(name, mib, sector=512): a loop device over a new image file."""
     made = []

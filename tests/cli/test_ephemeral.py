@@ -123,6 +123,19 @@ def running(kernel, name="vol"):
     return row
 
 
+# A removable disk -------------------------------------------------------------------
+
+def test_no_pool_is_made_on_a_removable_disk_by_itself(kernel, volume, removable):
+    volume.stop()
+    removable(volume.ssd)
+    volume.plug_all()
+    r = kernel("activate", "--auto", "--all")
+    assert "no new pool fast is made on" in r.stderr and "is removable" in r.stderr, r
+    assert kernel.devices == ["vol"]
+    kernel.ok("activate", "vol")
+    running(kernel)
+
+
 # The marks --------------------------------------------------------------------------
 
 def test_create_takes_what_hybrid_conf_says(kernel, cloud):

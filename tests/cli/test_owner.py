@@ -380,6 +380,47 @@ def test_autoactivate(kernel, three, text, up, unlisted):
     assert set(kernel.devices) == set(three)
 
 
+@pytest.mark.parametrize("which", ["cache", "origin"])
+def test_nothing_removable_comes_up_by_itself(kernel, volume, removable, which):
+    """An initramfs was told to; a user says it."""
+    n = ["cache", "origin"].index(which)
+    removable(volume[n])
+    assert [event(kernel, d) for d in volume] == [["removable", "waiting"], ["complete", "removable"]][n]
+    before = contents(volume)
+    for words in ["--all"], ["--all", "--degraded"], ["vol"], ["vol", "--degraded"]:
+        r = kernel("activate", "--auto", *words)
+        assert r.returncode == 0 and f"{volume[n]} ({which} " in r.stderr, r
+        assert "is on a removable disk: left alone" in r.stderr
+        assert kernel.devices == [[], ["vol-pool"]][n] and contents(volume)[n] == before[n]
+    kernel.ok("activate", "--auto", "--named", "vol")
+    assert kernel.devices == ["vol-pool", "vol"]
+    kernel.ok("deactivate", "--all")
+    kernel.ok("activate", "vol")
+    assert kernel.devices == ["vol-pool", "vol"]
+
+
+def test_a_removable_origin_without_a_cache_does_not_come_up_by_itself(kernel, volume, removable):
+    for d in volume:
+        event(kernel, d)
+    removable(volume[1])
+    kernel.unplug(volume[0])
+    r = kernel("activate", "--auto", "--all", "--degraded")
+    assert r.returncode == 0 and "removable disk: left alone" in r.stderr and kernel.devices == []
+    kernel.ok("activate", "vol", "--degraded")
+    kernel.plug(volume[0])
+    # In use it stays as it is
+    kernel.ok("activate", "--auto", "--all")
+    assert kernel.device("vol")["alone"] and kernel.devices == ["vol", "vol-pool"]
+    kernel.ok("activate", "vol")
+    assert not kernel.device("vol")["alone"]
+    kernel.ok("detach", "vol")
+    kernel.ok("deactivate", "--all")
+    assert event(kernel, volume[1]) == "removable"
+    assert "left alone" in kernel("activate", "--auto", "--all").stderr and "vol" not in kernel.devices
+    kernel.ok("activate", "vol")
+    assert "vol" in kernel.devices
+
+
 def test_an_origin_alone_that_is_not_listed(kernel, volume):
     with kernel.conf.open("a") as f:
         f.write("autoactivate = none\n")

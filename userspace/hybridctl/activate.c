@@ -443,7 +443,7 @@ static int go_on_uncached(struct activation *a, const struct hybrid_volume_line 
 	int r;
 
 	/* Not one that another pool has by now */
-	if (!m || !node || node->active ||
+	if (!m || !node || node->active || !member_comes_up(a->cl, m) ||
 	    (m->sb.role != HYBRID_ROLE_DETACHED && memcmp(m->sb.pool_uuid, a->pool_uuid, 16)))
 		return 0;
 	m->sb.role = HYBRID_ROLE_DETACHED;
@@ -520,9 +520,13 @@ static int fail_missing(const struct hybrid_volume_line *entry)
 
 static int activate_volume(struct activation *a, const struct hybrid_volume_line *entry)
 {
+	const struct hybrid_member *m = entry->inplace ? NULL :
+					hybrid_find_member(a->inv, entry->member_uuid);
 	dev_t origin;
 	int r;
 
+	if (m && m->ok && !member_comes_up(a->cl, m))
+		return 0;
 	r = find_origin(a, entry, &origin);
 	if (r)
 		return r;
@@ -596,6 +600,8 @@ static int join(struct activation *a, const struct hybrid_volume_line *entry,
 		return 0;
 	if (!m->ok)
 		return fail_refused_origin(entry, m);
+	if (!member_comes_up(a->cl, m))
+		return 0;
 	r = node->dm.alone ? live_join(entry, node->name, a->pool, m->devno) :
 			     live_move(entry, node->name, a->pool, m->devno);
 	if (r)
@@ -768,6 +774,7 @@ static int enter_followers(struct activation *a, const struct hybrid_node *pool)
 
 	for (node = inv->nodes; node < inv->nodes + inv->nr_nodes; node++) {
 		if (!is_follower(node) || node->pool != pool || (a->only && node != a->only) ||
+		    !device_comes_up(a->cl, node->member->devno) ||
 		    !volume_comes_up(a->cl, node->name, node->uuid, a->pool_name, a->pool_uuid,
 				     pool->member))
 			continue;
@@ -853,9 +860,10 @@ static void activate_pool(struct round *round, struct hybrid_node *pool,
 		return;
 	}
 	r = check_owner(round->cl, pool);
-	if (r) {
-		leave_pool(&round->inv, pool);
+	if (r)
 		add_result(round, r);
+	if (r || (!pool->active && pool->member && !member_comes_up(round->cl, pool->member))) {
+		leave_pool(&round->inv, pool);
 		return;
 	}
 	if (round->cl->given[OPT_TEST]) {
@@ -970,6 +978,8 @@ static void without_pool(struct round *round, struct hybrid_node *volume)
 		hybrid_verbose("hybrid.conf does not let %s come up by itself", volume->name);
 		return;
 	}
+	if (volume->member && !member_comes_up(cl, volume->member))
+		return;
 	r = check_owner(cl, volume);
 	add_result(round, r ? r : start_without_pool(round, volume));
 }

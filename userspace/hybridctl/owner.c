@@ -8,6 +8,7 @@
 #include "errors.h"
 #include "look.h"
 #include "owner.h"
+#include "sysfs.h"
 
 bool on_its_own(const struct hybrid_sb *sb)
 {
@@ -171,6 +172,21 @@ bool pool_comes_up(const struct command_line *cl, const struct hybrid_inventory 
 		    hybrid_config_comes_up(node->name, node->uuid))
 			return true;
 	return false;
+}
+
+bool device_comes_up(const struct command_line *cl, dev_t devno)
+{
+	return !is_limited(cl) || !hybrid_sysfs_removable(devno);
+}
+
+bool member_comes_up(const struct command_line *cl, const struct hybrid_member *m)
+{
+	bool up = device_comes_up(cl, m->devno);
+
+	if (!up)
+		hybrid_warn("%s (%s %s) is on a removable disk: left alone", m->path,
+			    hybrid_role_name(m->sb.role), m->sb.name);
+	return up;
 }
 
 /* Writing ------------------------------------------------------------------ */

@@ -68,4 +68,9 @@ bool volume_comes_up(const struct command_line *cl, const char *name, const uint
 bool pool_comes_up(const struct command_line *cl, const struct hybrid_inventory *inv,
 		   const struct hybrid_node *pool);
 
+/* The same, of a device: not if its disk is removable. */
+bool device_comes_up(const struct command_line *cl, dev_t devno);
+/* The same, of a member; warns if not. */
+bool member_comes_up(const struct command_line *cl, const struct hybrid_member *m);
+
 #endif

@@ -57,7 +57,9 @@ static const char *decide_origin(const struct hybrid_inventory *inv,
 {
 	const struct hybrid_member *cache = find_cache(inv, m->sb.pool_uuid);
 	const struct hybrid_ephemeral *e = ephemeral_of(m);
-	bool here = cache && cache->ok, active = hybrid_dm_find(m->sb.pool_uuid, true);
+	/* A pool on a removable disk waits for the user */
+	bool here = cache && cache->ok && !hybrid_sysfs_removable(cache->devno);
+	bool active = hybrid_dm_find(m->sb.pool_uuid, true);
 	const struct hybrid_member *owner = here && !on_its_own(&m->sb) ? cache : m;
 
 	if ((!active || on_its_own(&m->sb)) && hybrid_config_foreign(owner->sb.host_id))

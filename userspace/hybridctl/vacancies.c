@@ -41,7 +41,8 @@ static bool is_meant(const struct command_line *cl, struct hybrid_inventory *inv
 	const struct hybrid_node *node;
 	uint8_t uuid[16];
 
-	if (!volume_comes_up(cl, m->sb.name, m->sb.volume_uuid, e->pool, m->sb.pool_uuid, NULL))
+	if (!volume_comes_up(cl, m->sb.name, m->sb.volume_uuid, e->pool, m->sb.pool_uuid, NULL) ||
+	    !device_comes_up(cl, m->devno))
 		return false;
 	if (!cl->argc)
 		return true;
@@ -295,6 +296,10 @@ int fill_vacancies(struct vacancies *all, const struct command_line *cl,
 	for (v = all->v; v < all->v + all->nr; v++) {
 		if (v->taken)
 			continue;
+		if (v->blank && !device_comes_up(cl, v->devno)) {
+			v->blank = false;
+			snprintf(v->why, sizeof(v->why), "is removable");
+		}
 		if (!v->blank || was_needed(v, inv)) {
 			v->blank = false;
 			warn_of_vacancy(v);
