@@ -9,7 +9,7 @@
  *	FAULT_BAD=<read|write|discard> <file> <first> <end>[;...]	sectors: EIO, or
  *	FAULT_ERRNO=<errno>	another one
  *	FAULT_LATE=<n>		only after n writes
- *	FAULT_FLUSH=<n> <file>	its fsync fails from the nth on
+ *	FAULT_FLUSH=<n> <file>	its fsync fails from the nth on; any: that of all files
  *	FAULT_SIGNAL=<signal>	comes with each discard, which is done
  *	FAULT_DELAY=<ms>	each write of more than 4 KiB takes so long
  *	FAULT_COUNT=<file>	the number of writes goes there in the end
@@ -71,6 +71,7 @@ static long writes, cut, late, delay, flushes;
 static long reads, bytes_read;
 static int discard_signal;
 static ino_t bad_flush;
+static bool any_flush;
 static unsigned short state[3];		/* not of random(), which libuuid seeds by the clock */
 
 static ino_t ino_of_path(const char *path)
@@ -126,6 +127,7 @@ __attribute__((constructor)) static void init(void)
 	text = getenv("FAULT_FLUSH");
 	if (text && sscanf(text, "%ld %1023s", &flushes, path) != 2)
 		abort();
+	any_flush = text && !strcmp(path, "any");
 	bad_flush = text ? ino_of_path(path) : 0;
 	text = getenv("FAULT_SIGNAL");
 	discard_signal = text ? atoi(text) : 0;
@@ -305,7 +307,7 @@ int fsync(int fd)
 	ino_t ino = ino_of(fd);
 
 	pthread_mutex_lock(&lock);
-	if (bad_flush && bad_flush == ino && --flushes <= 0) {
+	if ((any_flush || (bad_flush && bad_flush == ino)) && --flushes <= 0) {
 		pthread_mutex_unlock(&lock);
 		errno = EIO;
 		return -1;

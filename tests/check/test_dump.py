@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import stat
 import subprocess
 import sys
@@ -162,11 +163,57 @@ def test_an_empty_cache_of_a_tebibyte_takes_no_time_and_no_memory(build, tmp_pat
 def test_a_dump_that_is_not_durable_is_none(build, clean, tmp_path):
     """The device that it is of may be repaired next: a cut must not take both."""
     path = tmp_path / "dump"
-    path.touch()
-    env = {**os.environ, "LD_PRELOAD": str(build / "faults.so"), "FAULT_FLUSH": f"1 {path}"}
-    r = run(build, "dump", clean.cache, "-o", path, env=env)
-    assert r.returncode == 6 and "could not be written completely" in r.stderr, r
+    path.write_text("the dump before")
+    # Of the new file, and of the directory
+    for fsync, text in ((1, "the dump before"), (2, dump(build, clean.cache))):
+        env = {**os.environ, "LD_PRELOAD": str(build / "faults.so"), "FAULT_FLUSH": f"{fsync} any"}
+        r = run(build, "dump", clean.cache, "-o", path, env=env)
+        assert r.returncode == 6 and "could not be written completely" in r.stderr, r
+        assert path.read_text() == text and list(tmp_path.iterdir()) == [path]
     assert run(build, "dump", clean.cache, "-o", "/dev/stdout").returncode == 0
+
+
+def test_a_full_disk_leaves_the_dump_before(build, clean, tmp_path):
+    """It was truncated first: then there was neither."""
+    path, link = tmp_path / "dump", tmp_path / "link"
+    path.write_text("the dump before")
+    link.symlink_to("dump")
+    for output in (path, link, tmp_path / "new"):
+        r = run(build, "dump", clean.cache, "-o", output, restore_signals=False,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
+        assert r.returncode == 6 and "could not be written completely" in r.stderr, r
+        assert path.read_text() == "the dump before"
+        assert {p.name for p in tmp_path.iterdir()} == {"dump", "link"}
+    dump(build, clean.cache, "-o", link)
+    assert link.is_symlink() and path.read_text() == dump(build, clean.cache)
+
+
+def test_a_dump_does_not_replace_what_it_is_of(build, clean, tmp_path):
+    pool = clean.copy(tmp_path / "pool")
+    (tmp_path / "symbolic").symlink_to(pool.cache)
+    os.link(pool.cache, tmp_path / "hard")
+    before = pool.bytes()
+    for path in (pool.cache, tmp_path / "symbolic", tmp_path / "hard"):
+        r = run(build, "dump", pool.cache, "-o", path)
+        assert r.returncode == 2 and "that is to be dumped" in r.stderr, r
+    assert pool.bytes() == before
+
+
+def test_standard_output_stays_the_file_that_it_is(build, clean, tmp_path):
+    path = tmp_path / "out"
+    with open(path, "w", encoding="ascii") as out:
+        subprocess.run([build / "hybrid_dump", clean.cache, "-o", "/dev/stdout"], stdout=out,
+                       check=True)
+        assert os.path.samestat(os.fstat(out.fileno()), path.stat())
+    assert path.read_text() == dump(build, clean.cache)
+
+
+def test_an_output_that_leads_nowhere_is_not_replaced(build, clean, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to("not-mounted/dump")
+    r = run(build, "dump", clean.cache, "-o", link)
+    assert r.returncode == 2 and "cannot write a dump there" in r.stderr, r
+    assert link.is_symlink() and list(tmp_path.iterdir()) == [link]
 
 
 def test_quiet_is_no_empty_dump(build, clean):

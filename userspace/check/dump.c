@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* hybridctl dump: a pool's metadata as JSON. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -7,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common.h"
 #include "dump.h"
 #include "errors.h"
-#include "options.h"
 #include "salvage.h"
 #include "tables.h"
 
@@ -123,8 +124,10 @@ const struct json_field dump_mapping_fields[] = {
 
 struct dump {
 	const struct command_line *cl;
+	const struct hybrid_device *dev;
 	const struct hybrid_metadata *md;
 	FILE *out;
+	char *path, *temporary;		/* a regular file to replace, and the new one; or NULL */
 	u64 printed;			/* elements of the array at hand */
 };
 
@@ -248,24 +251,120 @@ static void keep_from_others(int fd, const char *path)
 }
 
 /* A device is no place for a dump. */
-static FILE *open_output(const char *path)
+static int open_in_place(const char *path)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-	struct stat st = {};
-	FILE *out = NULL;
+	struct stat st;
 
-	if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode))
-		keep_from_others(fd, path);
-	if (fd >= 0 && S_ISBLK(st.st_mode))
-		errno = EISDIR;
-	else if (fd >= 0 && (!S_ISREG(st.st_mode) || !ftruncate(fd, 0)))
-		out = fdopen(fd, "w");
-	if (!out)
-		hybrid_fail(HYBRID_REFUSED, "give the name of a file with --output",
-			    "%s: cannot write a dump there: %s", path, strerror(errno));
-	if (!out && fd >= 0)
+	if (fd < 0)
+		return fd;
+	if (!fstat(fd, &st) && (S_ISBLK(st.st_mode) || (S_ISREG(st.st_mode) && ftruncate(fd, 0)))) {
+		errno = S_ISBLK(st.st_mode) ? EISDIR : errno;
 		close(fd);
-	return out;
+		return -1;
+	}
+	return fd;
+}
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Whether the output is a regular file.  Standard output stays the file that the caller has opened. */
+static bool replaces_file(const char *path, bool *exists, struct stat *st)
+{
+	struct stat out;
+
+	*exists = !stat(path, st);
+	if (!*exists)
+		return errno == ENOENT;
+	return S_ISREG(st->st_mode) && (fstat(STDOUT_FILENO, &out) || !same_file(&out, st));
+}
+
+/* A new file beside the old one, with the same owner. */
+static int open_beside(struct dump *d, const char *path, const struct stat *old)
+{
+	struct stat link;
+	const char *name;
+	int fd;
+
+	if (old)
+		d->path = realpath(path, NULL);
+	else if (lstat(path, &link))
+		d->path = strdup(path);
+	if (!d->path)		/* errno is ENOENT for a symbolic link that leads nowhere */
+		return -1;
+	name = strrchr(d->path, '/');
+	if (asprintf(&d->temporary, "%.*s.hybrid_dump.XXXXXX",
+		     name ? (int)(name + 1 - d->path) : 0, d->path) < 0) {
+		d->temporary = NULL;
+		errno = ENOMEM;
+		return -1;
+	}
+	fd = mkostemp(d->temporary, O_CLOEXEC);
+	if (fd >= 0 && old && fchown(fd, old->st_uid, old->st_gid))
+		hybrid_warn("%s will have another owner or group than before", path);
+	return fd;
+}
+
+/* Until it is complete, a dump does not take the place of the one before. */
+static int open_output(struct dump *d, const char *path)
+{
+	struct stat st = {}, in;
+	bool exists, beside = replaces_file(path, &exists, &st);
+	int fd;
+
+	if (exists && !fstat(d->dev->fd, &in) && same_file(&in, &st))
+		return hybrid_fail(HYBRID_REFUSED, "give another file with --output",
+				   "%s is the cache device that is to be dumped", path);
+	hold_signals();
+	fd = beside ? open_beside(d, path, exists ? &st : NULL) : open_in_place(path);
+	if (fd >= 0 && (beside || (exists && S_ISREG(st.st_mode))))
+		keep_from_others(fd, path);
+	d->out = fd >= 0 ? fdopen(fd, "w") : NULL;
+	if (d->out)
+		return 0;
+	hybrid_fail(HYBRID_REFUSED, "give the name of a file with --output",
+		    "%s: cannot write a dump there: %s", path, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	if (fd >= 0 && beside)
+		unlink(d->temporary);
+	return HYBRID_REFUSED;
+}
+
+/* Takes the name of the file away from @path, and makes the directory durable. */
+static int sync_directory(char *path)
+{
+	char *name = strrchr(path, '/');
+	int fd, r;
+
+	if (name)
+		name[1] = '\0';
+	fd = open(name ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = fd < 0 || (fsync(fd) && errno != EINVAL);
+	if (fd >= 0)
+		close(fd);
+	return r;
+}
+
+static int close_output(struct dump *d)
+{
+	int r = fflush(d->out) || ferror(d->out), error;
+
+	/* The device may be repaired or replaced next; a pipe fails with EINVAL */
+	if (!r)
+		r = fsync(fileno(d->out)) && errno != EINVAL;
+	r |= fclose(d->out);
+	if (!d->temporary)
+		return r;
+	if (!r && !rename(d->temporary, d->path))
+		return sync_directory(d->path);
+	error = errno;
+	unlink(d->temporary);
+	errno = error;
+	return -1;
 }
 
 static int dump(struct dump *d)
@@ -276,19 +375,17 @@ static int dump(struct dump *d)
 	r = hybrid_volumes_named(d->md, d->cl->value[OPT_VOLUME]);
 	if (r)
 		return r;
-	d->out = path ? open_output(path) : stdout;
-	if (!d->out)
-		return HYBRID_REFUSED;
-	print_all(d);
-	r = fflush(d->out) || ferror(d->out);
-	/* The device may be repaired or replaced next; a pipe fails with EINVAL */
-	if (path && !r)
-		r = fsync(fileno(d->out)) && errno != EINVAL;
-	if (path)
-		r |= fclose(d->out);
-	return !r ? 0 : hybrid_fail(HYBRID_PARTIAL, "check the free space",
-				    "%s: the dump could not be written completely: %s",
-				    path ? path : "stdout", strerror(errno));
+	d->out = stdout;
+	r = path ? open_output(d, path) : 0;
+	if (!r) {
+		print_all(d);
+		r = path ? close_output(d) : fflush(d->out) || ferror(d->out);
+		if (r)
+			r = hybrid_fail(HYBRID_PARTIAL, "check the free space",
+					"%s: the dump could not be written completely: %s",
+					path ? path : "stdout", strerror(errno));
+	}
+	return r;
 }
 
 static int read_whole(struct hybrid_metadata *md, const struct hybrid_device *dev)
@@ -335,8 +432,8 @@ static int dump_salvaged(struct dump *d, const struct hybrid_device *dev)
 int command_dump(const struct command_line *cl)
 {
 	struct hybrid_metadata md = {};
-	struct dump d = { .cl = cl, .md = &md };
 	struct hybrid_device dev;
+	struct dump d = { .cl = cl, .dev = &dev, .md = &md };
 	int r;
 
 	r = hybrid_device_open(&dev, cl->argv[0], HYBRID_OPEN_EXCLUSIVE | HYBRID_OPEN_FILES);
@@ -349,6 +446,8 @@ int command_dump(const struct command_line *cl)
 		if (!r)
 			r = dump(&d);
 	}
+	free(d.temporary);
+	free(d.path);
 	hybrid_metadata_free(&md);
 	hybrid_device_close(&dev);
 	return r;
