@@ -92,6 +92,17 @@ def test_a_larger_device_and_one_that_is_too_small(build, crashed, text, tmp_pat
             assert dump(build, new) == text
 
 
+@pytest.mark.parametrize("mib", [8, 24])
+def test_no_superblock_of_the_member_before_stays(build, text, tmp_path, mib):
+    """The old tail counted once the head of the restored pool was bad."""
+    device = Pool(build, tmp_path / "pool", cache_mib=mib).cache
+    os.truncate(device, 24 << 20)
+    r = restore(build, text, device, "--force", "--wipe-signatures")
+    assert r.returncode == 0, r.stderr
+    assert device.read_bytes().count(b"dm-hybrid member") == 2
+    assert dump(build, device) == text
+
+
 def test_without_mappings(build, crashed, clean, text, tmp_path):
     """The pool is empty; what was dirty is not given up in passing."""
     short = dump(build, crashed.cache, "--skip-mappings")

@@ -240,6 +240,7 @@ static void erase(struct hybrid_writer *w, const struct hybrid_metadata *md)
 {
 	const struct hybrid_geometry *g = md->g;
 
+	w->error = hybrid_member_forget_tails(w->dev, g->member_sectors);
 	zero(w, 0, HYBRID_HEAD_SECTORS);
 	zero(w, round_down(g->member_sectors, (u64)HYBRID_META_BLOCK_SECTORS) - HYBRID_TAIL_SECTORS,
 	     HYBRID_TAIL_SECTORS + g->member_sectors % HYBRID_META_BLOCK_SECTORS);

@@ -493,25 +493,34 @@ static int write_first_superblocks(const struct hybrid_device *dev, const struct
 	return r ? r : write_superblocks(dev, sb);
 }
 
-/*
- * A member of another size is to be made where there is one: its tail would stay in the data, and would
- * count if the device gets that size again and the head is lost.
- */
-static int forget_old_tail(const struct hybrid_device *dev, uint64_t member_sectors)
+static int forget_tail(const struct hybrid_device *dev, uint64_t sector, void *block)
 {
-	void *block = hybrid_buffer(HYBRID_META_BLOCK_SIZE);
-	struct hybrid_sb head, tail;
-	uint64_t sector = 0;
+	struct hybrid_sb tail;
 	const char *why;
+
+	if (read_copy(dev, sector, block, &tail, &why))
+		return 0;
+	return zero_tail(dev, sector, HYBRID_META_BLOCK_SECTORS);
+}
+
+/* A tail within the data would count if the device gets that size again and the head is lost. */
+int hybrid_member_forget_tails(const struct hybrid_device *dev, uint64_t member_sectors)
+{
+	uint64_t own = hybrid_sb_sector(member_sectors, 1), end = hybrid_sb_sector(dev->sectors, 1);
+	void *block = hybrid_buffer(HYBRID_META_BLOCK_SIZE);
+	struct hybrid_sb head;
+	const char *why;
+	int r = 0;
 
 	if (!block)
 		return -ENOMEM;
 	if (!read_copy(dev, HYBRID_SB_SECTOR, block, &head, &why) &&
-	    hybrid_sb_sector(head.member_sectors, 1) != hybrid_sb_sector(member_sectors, 1) &&
-	    !read_copy(dev, hybrid_sb_sector(head.member_sectors, 1), block, &tail, &why))
-		sector = hybrid_sb_sector(head.member_sectors, 1);
+	    hybrid_sb_sector(head.member_sectors, 1) != own)
+		r = forget_tail(dev, hybrid_sb_sector(head.member_sectors, 1), block);
+	if (!r && end != own)
+		r = forget_tail(dev, end, block);
 	free(block);
-	return sector ? zero_tail(dev, sector, HYBRID_META_BLOCK_SECTORS) : 0;
+	return r;
 }
 
 static int zero_bands(const struct hybrid_device *dev, uint64_t member_sectors)
@@ -556,7 +565,7 @@ static int write_guard(const struct hybrid_device *dev)
 /* An empty head, but for the guard, and an empty tail. */
 static int prepare_bands(const struct hybrid_device *dev, uint64_t member_sectors, bool guard)
 {
-	int r = forget_old_tail(dev, member_sectors);
+	int r = hybrid_member_forget_tails(dev, member_sectors);
 
 	if (!r)
 		r = zero_bands(dev, member_sectors);
@@ -847,7 +856,7 @@ int hybrid_member_unsign(const struct hybrid_device *dev, const struct hybrid_sb
 
 int hybrid_member_wipe(const struct hybrid_device *dev, const struct hybrid_sb *sb)
 {
-	int r = forget_old_tail(dev, sb->member_sectors);
+	int r = hybrid_member_forget_tails(dev, sb->member_sectors);
 
 	if (!r)
 		r = unsign(dev, sb);

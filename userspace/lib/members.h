@@ -102,6 +102,12 @@ bool hybrid_can_guard(const struct hybrid_device *dev);
 int hybrid_cache_format(const struct hybrid_device *dev, const struct hybrid_cache_plan *plan);
 int hybrid_origin_format(const struct hybrid_device *dev, const struct hybrid_origin_plan *plan);
 
+/*
+ * Before a member of @member_sectors is made: zeroes the tail that the present head leads to, and the one
+ * at the end of the device, unless the new member has its own tail there.  Returns 0 or -errno.
+ */
+int hybrid_member_forget_tails(const struct hybrid_device *dev, uint64_t member_sectors);
+
 /* Write both copies of @sb and flush.  Returns 0 or an exit code. */
 int hybrid_member_write(const struct hybrid_device *dev, const struct hybrid_sb *sb);
 
