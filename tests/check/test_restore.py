@@ -7,6 +7,7 @@ import random
 import subprocess
 
 import pytest
+from check.corrupt import Cache, constant
 from check.pools import Pool, dump, random_pool, run
 
 
@@ -90,6 +91,22 @@ def test_a_larger_device_and_one_that_is_too_small(build, crashed, text, tmp_pat
         assert r.returncode == code, r.stderr
         if not code:
             assert dump(build, new) == text
+
+
+def test_a_pool_that_was_made_anew_on_a_blank_device(build, clean, tmp_path):
+    """It replaces its predecessor, but is no replacement that was interrupted."""
+    pool = clean.copy(tmp_path / "pool")
+    for copy_ in (0, 1):
+        with Cache(pool.cache).superblock(copy_) as sb:
+            sb["flags"] = constant("SB_EPHEMERAL")
+    before = dump(build, pool.cache)
+    assert json.loads(before)["pool"]["ephemeral"]
+    r = restore(build, before, pool.cache, "--force", "--wipe-signatures")
+    assert r.returncode == 0, r.stderr
+    for copy_ in (0, 1):
+        assert Cache(pool.cache).superblock(copy_)["flags"] == constant("SB_EPHEMERAL")
+    assert dump(build, pool.cache) == before
+    assert not json.loads(dump(build, clean.cache))["pool"]["ephemeral"]
 
 
 @pytest.mark.parametrize("mib", [8, 24])
@@ -199,8 +216,8 @@ def test_every_field_is_checked(build, crashed, text, tmp_path):
 
 
 @pytest.mark.parametrize("path, value, word", [
-    (("dm_hybrid_dump", "version"), 4, "version"),
-    (("dm_hybrid_dump", "version"), 6, "version"),
+    (("dm_hybrid_dump", "version"), 5, "version"),
+    (("dm_hybrid_dump", "version"), 7, "version"),
     (("pool", "member_sectors"), 2**63, "sectors"), (("pool", "member_sectors"), 8, "layout"),
     (("pool", "block_sectors"), 24, "layout"), (("pool", "journal_blocks"), 0, "layout"),
     (("pool", "journal_blocks"), 2**32 - 1, "layout"), (("pool", "blocks"), 1, "follow"),

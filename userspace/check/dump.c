@@ -55,6 +55,7 @@ const struct json_field dump_pool_fields[] = {
 	POOL("incompat", JSON_HEX, incompat),
 	POOL("host_id", JSON_UUID, host_id),
 	POOL("replaces", JSON_UUID, replaces),
+	FIELD(dump_pool, "ephemeral", JSON_BOOL, sb.flags, 3, NULL),
 	POOL_NUMBER("high_watermark", settings.high_watermark),
 	POOL_NUMBER("low_watermark", settings.low_watermark),
 	POOL_NUMBER("writeback_rate", settings.writeback_rate),
@@ -73,7 +74,7 @@ const struct json_field dump_pool_fields[] = {
 	{}
 };
 
-_Static_assert(HYBRID_ROOT_CLEAN == BIT(0) && HYBRID_VOLUME_INPLACE == BIT(0) &&
+_Static_assert(HYBRID_SB_EPHEMERAL == BIT(3) && HYBRID_ROOT_CLEAN == BIT(0) && HYBRID_VOLUME_INPLACE == BIT(0) &&
 	       HYBRID_VOLUME_WAS_DIRTY == BIT(1), "the bits above and below");
 
 #define VOLUME(text, what, member) VALUE(dump_volume, text, what, info.member)

@@ -6,7 +6,7 @@
 #include "json.h"
 #include "metadata.h"
 
-#define DUMP_VERSION	5
+#define DUMP_VERSION	6
 
 /* dump_head.flags */
 #define DUMP_COMPLETE_BIT	0	/* all volumes */

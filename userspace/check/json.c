@@ -263,7 +263,7 @@ static int parse_field(struct json *j, const struct json_field *f, void *at)
 int json_record(struct json *j, const struct json_field *fields, void *record)
 {
 	const struct json_field *f;
-	u32 seen = 0;
+	u64 seen = 0;
 	bool more;
 	int r;
 
@@ -278,14 +278,14 @@ int json_record(struct json *j, const struct json_field *fields, void *record)
 			;
 		if (!f->name)
 			return json_fail(j, "there is no such field");
-		if (seen & 1U << (f - fields))
+		if (seen & 1ULL << (f - fields))
 			return json_fail(j, "it occurs twice");
-		seen |= 1U << (f - fields);
+		seen |= 1ULL << (f - fields);
 		r = parse_field(j, f, (char *)record + f->offset);
 	}
 	j->key[0] = '\0';
 	for (f = fields; !r && f->name; f++)
-		if (!(seen & 1U << (f - fields)))
+		if (!(seen & 1ULL << (f - fields)))
 			return json_fail(j, "\"%s\" is missing", f->name);
 	return r;
 }
