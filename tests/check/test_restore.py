@@ -32,7 +32,7 @@ def test_dump_restore_dump_is_the_identity_and_the_engine_agrees(build, tmp_path
     pool = random_pool(build, tmp_path / "pool", rng)
     before = dump(build, pool.cache)
     new = blank(pool, tmp_path / "new")
-    r = restore(build, before, new)
+    r = restore(build, before, new, "--force")
     assert r.returncode == 0, r.stderr
     assert dump(build, new) == before
     # Over the device that was dumped: the data are there, in their places
@@ -78,7 +78,7 @@ def test_any_form_of_the_same_json(build, crashed, text, tmp_path):
     for n, form in enumerate((json.dumps(json.loads(text)), json.dumps(json.loads(text), indent=4),
                               text.replace("\n", "\r\n"))):
         new = blank(crashed, tmp_path / f"new{n}")
-        assert restore(build, form, new).returncode == 0
+        assert restore(build, form, new, "--force").returncode == 0
         assert dump(build, new) == text
 
 
@@ -87,7 +87,7 @@ def test_a_larger_device_and_one_that_is_too_small(build, crashed, text, tmp_pat
         new = tmp_path / "new"
         with open(new, "wb") as f:
             f.truncate(crashed.cache.stat().st_size + change)
-        r = restore(build, text, new)
+        r = restore(build, text, new, "--force")
         assert r.returncode == code, r.stderr
         if not code:
             assert dump(build, new) == text
@@ -148,7 +148,7 @@ def test_a_drained_pool_moves_to_an_empty_device(build, clean, tmp_path):
 
 def test_what_is_on_the_device_is_not_overwritten_without_a_word(build, crashed, clean, text,
                                                                  tmp_path):
-    pool = clean.copy(tmp_path / "pool")
+    pool = crashed.copy(tmp_path / "pool")
     before = pool.cache.read_bytes()
     assert restore(build, text, pool.cache).returncode == 5
     assert restore(build, text, pool.cache, "--force").returncode == 2
@@ -157,6 +157,72 @@ def test_what_is_on_the_device_is_not_overwritten_without_a_word(build, crashed,
     r = restore(build, text, pool.cache, "--force", "--wipe-signatures", "--test")
     assert r.returncode == 0 and "write" in r.stdout
     assert pool.cache.read_bytes() == before
+
+
+ANYWAY = ("--force", "--wipe-signatures")
+
+
+def test_a_dump_from_before_a_use_is_refused(build, tmp_path):
+    """The other volume has taken the places of clean blocks, and the origin's nonce is the same."""
+    pool = Pool(build, tmp_path / "pool", block=8, origins=2)
+    pool.write((0, 0, 64, 1), end=("idle 20", "drain", "close 0", "close 1", "stop"))
+    before = dump(build, pool.cache)
+    assert json.loads(before)["mappings"]
+    pool.run(f"load {pool.cache}", f"open 1 {pool.origins[1]}", "read 1 0 64", "close 1", "stop")
+    for copy_ in (0, 1):
+        with Cache(pool.cache).superblock(copy_) as sb:
+            sb.spoil()
+    r = restore(build, before, pool.cache, *ANYWAY)
+    assert r.returncode == 2 and "was used since the dump" in r.stderr, r.stderr
+    r = restore(build, before, pool.cache, *ANYWAY, "--skip-mappings")
+    assert r.returncode == 0, r.stderr
+    # The new root does not hide that
+    r = restore(build, before, pool.cache, *ANYWAY)
+    assert r.returncode == 2 and "was used since the dump" in r.stderr, r.stderr
+    # An edit of a new dump is not affected
+    document = json.loads(dump(build, pool.cache))
+    document["pool"]["high_watermark"] = 51
+    assert restore(build, json.dumps(document), pool.cache, *ANYWAY).returncode == 0
+    assert pool.opened("read 0 0 8").split() == 8 * ["1"]
+
+
+def test_a_crash_is_a_use_though_its_root_is_bad(build, clean, tmp_path):
+    pool = clean.copy(tmp_path / "pool")
+    before = dump(build, pool.cache)
+    pool.opened("read 1 0 64")
+    r = restore(build, before, pool.cache, *ANYWAY)
+    assert r.returncode == 2 and "was used since the dump" in r.stderr, r.stderr
+    # The other root is that of the dump
+    with Cache(pool.cache).root() as root:
+        root.spoil()
+    r = restore(build, before, pool.cache, "--wipe-signatures")
+    assert r.returncode == 2 and "has no good root" in r.stderr, r.stderr
+
+
+def test_without_a_root_mappings_need_force(build, clean, tmp_path):
+    before, new = dump(build, clean.cache), blank(clean, tmp_path / "new")
+    r = restore(build, before, new)
+    assert r.returncode == 2 and "has no good root" in r.stderr, r.stderr
+    assert not any(new.read_bytes())
+    r = restore(build, before, new, "--force")
+    assert r.returncode == 0 and "unchanged since the dump" in r.stderr, r.stderr
+
+
+def test_without_a_root_dirty_blocks_of_a_volume_in_place_are_refused(build, tmp_path):
+    """No nonce tells that its origin was written since."""
+    pool = Pool(build, tmp_path / "pool", block=8)
+    disk = pool.dir / "disk"
+    with open(disk, "wb") as f:
+        f.truncate(8 << 20)
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", disk], check=True)
+    pool.run(f"load {pool.cache}", f"create 1 place writeback {disk} inplace", f"open 1 {disk}",
+             "write 1 1024 16 8", "flush 1")
+    before, new = dump(build, pool.cache), blank(pool, tmp_path / "new")
+    r = restore(build, before, new, "--force")
+    assert r.returncode == 2 and "may be older than its origin" in r.stderr, r.stderr
+    assert not any(new.read_bytes())
+    assert restore(build, before, pool.cache, *ANYWAY).returncode == 0
+    assert restore(build, before, new, "--skip-mappings", "--drop-dirty").returncode == 0
 
 
 def test_one_volume_is_no_pool(build, crashed, tmp_path):
@@ -302,7 +368,7 @@ def test_bytes_at_random(build, crashed, text, tmp_path):
         for _ in range(rng.choice([1, 1, 2, 20])):
             at = rng.randrange(len(data))
             data[at] = rng.choice([data[at] ^ 1 << rng.randrange(7), rng.choice(b'{}[]",:0129tf')])
-        r = restore(build, data.decode("latin-1"), new)
+        r = restore(build, data.decode("latin-1"), new, "--force")
         assert r.returncode in (0, 4), (r.returncode, r.stderr)
         if r.returncode == 0:
             accepted += 1

@@ -11,6 +11,7 @@
 #include "dump.h"
 #include "errors.h"
 #include "map.h"
+#include "members.h"
 #include "metadata-write.h"
 
 struct restore {
@@ -328,8 +329,17 @@ static void forget_mappings(struct hybrid_metadata *md)
 	md->root.flags = HYBRID_ROOT_CLEAN;
 }
 
+/* A later restore of the same dump must see that the cache was used, though the root is new. */
+static void forget_use(struct restore *t, const struct hybrid_root_info *root)
+{
+	u64 *written = &t->md.root.written_sectors;
+
+	*written = max(*written, root->written_sectors) + HYBRID_META_BLOCK_SECTORS;
+}
+
 static int without_mappings(struct restore *t)
 {
+	struct hybrid_root_info root;
 	u64 dirty = 0;
 	u32 id;
 
@@ -341,7 +351,48 @@ static int without_mappings(struct restore *t)
 				   "%llu blocks are dirty: only the old cache device has their data",
 				   (unsigned long long)dirty);
 	forget_mappings(&t->md);
+	hybrid_cache_root(&t->dev, &t->md.sb, &root);
+	forget_use(t, &root);
 	return 0;
+}
+
+/* Without a root, nothing tells that an origin in place has newer data than the dump's dirty blocks. */
+static int check_unknown_use(struct restore *t)
+{
+	u32 id;
+
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)
+		if (t->md.volume[id].flags & HYBRID_VOLUME_INPLACE && t->said[id].dirty_blocks)
+			return hybrid_fail(HYBRID_REFUSED,
+					   "add --skip-mappings --drop-dirty; parts of the origins are then as old as their last writeback",
+					   "%s has no good root of pool %s, so that dirty blocks of volume %s may be older than its origin",
+					   t->dev.path, t->md.sb.name, t->md.volume[id].name);
+	if (!t->cl->given[OPT_FORCE])
+		return hybrid_fail(HYBRID_REFUSED,
+				   "add --skip-mappings; or add --force if you know that nobody used the pool since the dump: otherwise a volume may return data of another one",
+				   "%s has no good root of pool %s, which tells whether the pool was used since the dump",
+				   t->dev.path, t->md.sb.name);
+	return 0;
+}
+
+/* Blocks that were clean in the dump may hold data of other volumes by now, with no new nonce. */
+static int check_use(struct restore *t, u64 blocks)
+{
+	struct hybrid_root_info root;
+	int r = 0;
+
+	if (!hybrid_cache_root(&t->dev, &t->md.sb, &root))
+		r = check_unknown_use(t);
+	else if (root.written_sectors != t->md.root.written_sectors ||
+		 root.next_instance != t->md.root.next_instance)
+		r = hybrid_fail(HYBRID_REFUSED,
+				"see hybridctl repair; or restore without the mappings: --skip-mappings",
+				"pool %s was used since the dump: %s may hold other data than the mappings say",
+				t->md.sb.name, t->dev.path);
+	if (!r)
+		hybrid_warn("a dump holds no data: the data of %llu blocks must be on %s already, unchanged since the dump; if it is not, use --skip-mappings",
+			    (unsigned long long)blocks, t->dev.path);
+	return r;
 }
 
 static int decide(struct restore *t)
@@ -364,9 +415,9 @@ static int decide(struct restore *t)
 	for (id = 0; t->mappings && id < HYBRID_MAX_VOLUMES; id++)
 		blocks += t->said[id].blocks;
 	if (blocks && !t->cl->given[OPT_SKIP_MAPPINGS])
-		hybrid_warn("a dump holds no data: the data of %llu blocks must be on %s already; if it is not, use --skip-mappings",
-			    (unsigned long long)blocks, t->dev.path);
-	r = hybrid_check_formattable(&t->dev);
+		r = check_use(t, blocks);
+	if (!r)
+		r = hybrid_check_formattable(&t->dev);
 	/* --wipe-signatures is no way on: the array's superblock would stay */
 	if (!r)
 		r = hybrid_check_no_part(&t->dev);

@@ -143,25 +143,46 @@ int hybrid_member_read(const struct hybrid_device *dev, struct hybrid_member *m)
 	return r[0];
 }
 
-bool hybrid_cache_stopped(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+static bool all_zero(const void *block, size_t len)
+{
+	const char *p = block;
+
+	return !p[0] && !memcmp(p, p + 1, len - 1);
+}
+
+bool hybrid_cache_root(const struct hybrid_device *dev, const struct hybrid_sb *sb,
+		       struct hybrid_root_info *root)
 {
 	const struct hybrid_geometry *g = &sb->geometry;
 	struct hybrid_root *block = hybrid_buffer(sizeof(*block));
 	u16 *generations = calloc(g->nr_index, sizeof(*generations));
-	struct hybrid_root_info info, current = {};
+	bool all = block && generations;
 	struct hybrid_ident id = {};
+	struct hybrid_root_info info;
 	unsigned int area;
 	const char *why;
 
+	memset(root, 0, sizeof(*root));
 	memcpy(id.pool_uuid, sb->pool_uuid, sizeof(id.pool_uuid));
-	for (area = 0; area < 2 && block && generations; area++)
-		if (!hybrid_device_read(dev, hybrid_root_sector(g, area), block, sizeof(*block)) &&
-		    !hybrid_root_decode(block, g, &id, &info, generations, &why) &&
-		    info.sequence > current.sequence)
-			current = info;
+	for (area = 0; area < 2 && block && generations; area++) {
+		if (hybrid_device_read(dev, hybrid_root_sector(g, area), block, sizeof(*block)))
+			all = false;
+		else if (hybrid_root_decode(block, g, &id, &info, generations, &why))
+			all &= all_zero(block, sizeof(*block));
+		else if (info.sequence > root->sequence)
+			*root = info;
+	}
 	free(generations);
 	free(block);
-	return current.flags & HYBRID_ROOT_CLEAN;
+	return all && root->sequence;
+}
+
+bool hybrid_cache_stopped(const struct hybrid_device *dev, const struct hybrid_sb *sb)
+{
+	struct hybrid_root_info root;
+
+	hybrid_cache_root(dev, sb, &root);
+	return root.flags & HYBRID_ROOT_CLEAN;
 }
 
 /* The last MiB begins at a whole metadata block, as the tail's superblock is placed. */
@@ -177,7 +198,7 @@ static int is_zero(const struct hybrid_device *dev, uint64_t sector, uint64_t se
 	char *buf = hybrid_buffer(len);
 	int r = buf ? hybrid_device_read(dev, sector, buf, len) : -ENOMEM;
 
-	*zero = !r && !buf[0] && !memcmp(buf, buf + 1, len - 1);
+	*zero = !r && all_zero(buf, len);
 	free(buf);
 	return r;
 }

@@ -40,6 +40,13 @@ struct hybrid_member {
 int hybrid_member_read(const struct hybrid_device *dev, struct hybrid_member *member);
 
 /*
+ * Reads the current root of the cache device whose superblock this is; zero if there is none.  False:
+ * it is not certain to be the current one, because there is none, or the other root is bad.
+ */
+bool hybrid_cache_root(const struct hybrid_device *dev, const struct hybrid_sb *sb,
+		       struct hybrid_root_info *root);
+
+/*
  * Whether the pool whose cache device this is was stopped: its current root says so.  False
  * if it is in use, crashed, or cannot be read.
  */
