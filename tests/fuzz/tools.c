@@ -120,6 +120,7 @@ static int restore(const char *text, size_t len, struct disk *to)
 	int r;
 
 	cl.given[OPT_DROP_DIRTY] = true;
+	cl.given[OPT_FORCE] = true;	/* a spare disk has no root */
 	stdin = fmemopen((void *)text, len, "r");
 	if (!stdin)
 		abort();
@@ -189,8 +190,11 @@ static void dump_and_restore(struct damage *d)
 
 	if (!r) {
 		r = restore(text, len, to);
-		if (r)
+		/* Without a root, dirty blocks of volumes in place are refused */
+		if (r && r != HYBRID_REFUSED)
 			found("its dump is not restored (%d):\n%s", r, text);
+	}
+	if (!r) {
 		check_identity(to, text, len);
 		load(cache, &before);
 		load(to, &after);
