@@ -182,6 +182,11 @@ bool hybrid_device_in_array(const struct hybrid_device *dev, char *type, size_t 
 	return false;
 }
 
+int hybrid_check_no_part(const struct hybrid_device *dev)
+{
+	return 0;
+}
+
 bool hybrid_sysfs_partition(dev_t devno)
 {
 	return false;
