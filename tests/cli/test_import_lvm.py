@@ -50,7 +50,7 @@ def lvm(loop, tmp_path):
 
 @pytest.mark.parametrize("flush", [True, False])
 def test_the_cache_stays_until_its_data_is_durable(kernel, build, loop, lvm, flush):
-    """What was written back may be in the cache of the disk: if it cannot be flushed, LVM forgets nothing."""
+    """Data written back may be in the cache of the disk alone: if the flush fails, LVM forgets nothing."""
     path, log, origin = lvm
     env = {"PATH": path, "LD_PRELOAD": str(build / "faults.so")}
     if not flush:

@@ -871,7 +871,7 @@ def test_renamed_while_activate_waits(kernel, volume, name):
 
 @pytest.mark.parametrize("meanwhile", ["attach", "change"])
 def test_another_command_on_the_volume_while_create_waits(kernel, volume, loop, meanwhile):
-    """create goes by what is on the origin then: it replaces no other pool, and nothing newer by an old plan."""
+    """create goes by the present contents of the origin: it replaces no other pool, and nothing newer by an old plan."""
     new = loop("new.img", 64)
     kernel.ok("detach", "vol", "--live")
     detached, dm = list(both_copies(volume[1])), kernel.path.read_text()

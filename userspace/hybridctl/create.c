@@ -354,8 +354,8 @@ static int own_both(struct new_pool *np, struct new_volume *nv)
 }
 
 /*
- * Plans anew by what is on the origin now.  Where the user was told that its data stays, it is not
- * formatted, nor the other way round.
+ * Plans anew, by the present contents of the origin.  Where the user was told that its data stays, it
+ * is not formatted, nor the other way round.
  */
 static int plan_same(struct new_volume *nv)
 {
@@ -648,16 +648,9 @@ static int end_detach(struct new_volume *nv, const struct hybrid_volume_line *en
 static bool is_unknown(const struct new_volume *nv, const struct hybrid_volume_line *entries,
 		       unsigned int nr, const struct hybrid_member *m)
 {
-	unsigned int i;
-
-	if (nv->entry.inplace || nv->force || !m->ok || !is_paired(nv, m) ||
-	    m->sb.flags & HYBRID_SB_DIRTY || strcmp(m->sb.name, nv->entry.name))
-		return false;
-	for (i = 0; i < nr; i++)
-		if (!memcmp(entries[i].member_uuid, m->sb.member_uuid, 16) ||
-		    !memcmp(entries[i].uuid, m->sb.volume_uuid, 16))
-			return false;
-	return true;
+	return !nv->entry.inplace && !nv->force && m->ok && is_paired(nv, m) &&
+	       !(m->sb.flags & HYBRID_SB_DIRTY) && !strcmp(m->sb.name, nv->entry.name) &&
+	       !hybrid_has_entry(entries, nr, &m->sb);
 }
 
 /* Makes an origin that its pool does not know one of a volume without a cache. */

@@ -416,7 +416,7 @@ static int check_metadata(const struct lv *lv, struct parts *p)
 	return status ? fail_metadata(lv, "cache_check", status) : count_dirty(lv, p);
 }
 
-/* cache_writeback flushes nothing: until this, a power cut takes what it wrote out of the disk's cache. */
+/* cache_writeback sends no flush: until then, its writes may be in the volatile cache of the disk alone. */
 static int flush_slow(const struct lv *lv)
 {
 	struct hybrid_device dev;

@@ -479,7 +479,7 @@ static int add_closed(struct hybrid_inventory *inv, const uint8_t pool_uuid[16],
 	return 0;
 }
 
-static bool has_entry(const struct hybrid_volume_line *entries, unsigned int nr,
+bool hybrid_has_entry(const struct hybrid_volume_line *entries, unsigned int nr,
 		      const struct hybrid_sb *origin)
 {
 	unsigned int i;
@@ -499,7 +499,7 @@ static void note_unknown(struct hybrid_inventory *inv, const uint8_t pool_uuid[1
 
 	for (m = inv->members; m < inv->members + inv->nr_members; m++) {
 		if (!m->ok || m->sb.role != HYBRID_ROLE_ORIGIN || memcmp(m->sb.pool_uuid, pool_uuid, 16) ||
-		    has_entry(entries, nr, &m->sb))
+		    hybrid_has_entry(entries, nr, &m->sb))
 			continue;
 		node = hybrid_find_uuid(inv, m->sb.volume_uuid, HYBRID_VOLUME);
 		if (node)

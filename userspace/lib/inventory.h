@@ -162,6 +162,10 @@ const uint8_t *hybrid_node_replaces(const struct hybrid_node *pool);
  */
 bool hybrid_node_uncached(const struct hybrid_node *node);
 
+/* Whether one of a pool's entries is of the origin with this superblock. */
+bool hybrid_has_entry(const struct hybrid_volume_line *entries, unsigned int nr,
+		      const struct hybrid_sb *origin);
+
 /*
  * Whether the origin of a pool's entry is here, but has no cache or another one.  The pool's data
  * of it is never used again.
