@@ -350,9 +350,7 @@ static int mark_origin(const struct activation *a, const struct hybrid_volume_li
 
 static bool pool_failed(const struct activation *a)
 {
-	const struct hybrid_node *pool = hybrid_find_uuid(a->inv, a->pool_uuid, HYBRID_POOL);
-
-	return pool && pool->active && pool->dm.live && !strcmp(pool->p.status.state, "failed");
+	return hybrid_pool_failed(hybrid_find_uuid(a->inv, a->pool_uuid, HYBRID_POOL));
 }
 
 /*

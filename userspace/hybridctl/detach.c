@@ -139,8 +139,7 @@ static int find_parted(struct detach *d)
 {
 	const struct hybrid_node *pool = d->pool;
 
-	d->parted = !pool || d->volume->unknown ||
-		    (pool->active && pool->dm.live && !strcmp(pool->p.status.state, "failed"));
+	d->parted = !pool || d->volume->unknown || hybrid_pool_failed(pool);
 	if (d->parted)
 		return check_parted(d);
 	if (!pool->active)

@@ -289,8 +289,7 @@ static void judge_degraded(const struct hybrid_node *node, struct health *h)
 /* Suspended by a user, by a detach that was cut short after the pool had failed, or by a replace-cache. */
 static void judge_suspended(const struct hybrid_node *node, struct health *h)
 {
-	bool failed = node->kind == HYBRID_VOLUME && node->pool && node->pool->active &&
-		      node->pool->dm.live && !strcmp(node->pool->p.status.state, "failed");
+	bool failed = node->kind == HYBRID_VOLUME && hybrid_pool_failed(node->pool);
 
 	say(h, false, "suspended", "its I/O is held back", "dmsetup resume it");
 	if (failed)

@@ -32,8 +32,7 @@ static int check_cache_gone(struct loss *l, const struct hybrid_node *volume)
 {
 	const struct hybrid_member *cache = hybrid_find_cache(&l->inv, volume->pool_uuid);
 
-	if (volume->pool && volume->pool->active &&
-	    !strcmp(volume->pool->p.status.state, "failed"))
+	if (hybrid_pool_failed(volume->pool))
 		return hybrid_fail(HYBRID_BUSY, "hybridctl deactivate it first",
 				   "the pool %s of %s has failed, and is still active",
 				   volume->pool->name, volume->name);

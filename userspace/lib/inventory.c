@@ -479,6 +479,11 @@ static int add_closed(struct hybrid_inventory *inv, const uint8_t pool_uuid[16],
 	return 0;
 }
 
+bool hybrid_pool_failed(const struct hybrid_node *pool)
+{
+	return pool && pool->active && pool->dm.live && !strcmp(pool->p.status.state, "failed");
+}
+
 bool hybrid_has_entry(const struct hybrid_volume_line *entries, unsigned int nr,
 		      const struct hybrid_sb *origin)
 {
@@ -524,7 +529,7 @@ static int load_closed_of(struct hybrid_inventory *inv, const struct hybrid_node
 		return r;
 	/* Nodes move when one is added. */
 	memcpy(uuid, pool->uuid, 16);
-	failed = !strcmp(pool->p.status.state, "failed");
+	failed = hybrid_pool_failed(pool);
 	for (i = 0; i < nr && !r; i++)
 		r = add_closed(inv, uuid, devno, failed, &entries[i]);
 	note_unknown(inv, uuid, entries, nr);

@@ -162,6 +162,9 @@ const uint8_t *hybrid_node_replaces(const struct hybrid_node *pool);
  */
 bool hybrid_node_uncached(const struct hybrid_node *node);
 
+/* Whether the pool is active and has failed.  NULL has not. */
+bool hybrid_pool_failed(const struct hybrid_node *pool);
+
 /* Whether one of a pool's entries is of the origin with this superblock. */
 bool hybrid_has_entry(const struct hybrid_volume_line *entries, unsigned int nr,
 		      const struct hybrid_sb *origin);
