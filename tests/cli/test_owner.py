@@ -310,14 +310,19 @@ def test_nobodys_origin_alone_becomes_ones_own(kernel, volume):
     assert kernel.devices == ["vol"] and owners(kernel, volume[1]) == [mine]
 
 
-def test_named_to_an_initramfs(kernel, volume):
-    """Without an id whoever's it is; with one only what is not listed."""
+def refused_unless_named(kernel, volume):
+    """By another host in any case; and the host has no id from then on."""
     for d in volume:
         event(kernel, d)
     become(kernel, f"host_id = {OTHER}\n")
     assert kernel("activate", "--auto", "--named", "vol").returncode == 2
     become(kernel, "")
     assert kernel("activate", "--auto", "vol").returncode == 2 and kernel.devices == []
+
+
+def test_named_to_an_initramfs(kernel, volume):
+    """Without an id whoever's it is; with one only what is not listed."""
+    refused_unless_named(kernel, volume)
     before = contents(volume)
     not_stopped(volume[0])
     kernel.ok("activate", "--auto", "--named", "vol")
@@ -331,12 +336,7 @@ def test_named_to_an_initramfs_after_a_run_without_its_cache(kernel, volume):
     """Then the origin's own id counts, too, and is this host's as that of the pool is."""
     edit_superblocks(volume[1], {100: b"\2"})
     mine = owners(kernel, *volume)
-    for d in volume:
-        event(kernel, d)
-    become(kernel, f"host_id = {OTHER}\n")
-    assert kernel("activate", "--auto", "--named", "vol").returncode == 2
-    become(kernel, "")
-    assert kernel("activate", "--auto", "vol").returncode == 2 and kernel.devices == []
+    refused_unless_named(kernel, volume)
     kernel.ok("activate", "--auto", "--named", "vol")
     assert kernel.devices == ["vol-pool", "vol"] and owners(kernel, *volume) == mine
 
