@@ -43,6 +43,7 @@ exec 2>&1
 umount -qR /mnt 2>/dev/null	# what lies on volumes; below, what they lie on
 losetup -D
 dmsetup remove_all
+mdadm --stop --scan 2>/dev/null	# arrays below what was there
 dmsetup remove_all	# a loop device that went with its last user closes its file after that call
 umount -qR /mnt
 for m in $(sed -n 's/^\(dm_hybrid_[^ ]*\) .*/\1/p' /proc/modules) dm-hybrid dm-testdisk; do
