@@ -27,7 +27,7 @@ each = +@for f in $(PARTS); do $(MAKE) -C $$(dirname $$f) -f $$(basename $$f) $(
 
 DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config rsync \
 	linux-source-6.1 linux-headers-amd64 sparse clang libclang-rt-14-dev \
-	libdevmapper-dev libblkid-dev libfdisk-dev libmount-dev libudev-dev libjson-c-dev uuid-dev scdoc python3-docutils \
+	libdevmapper-dev libblkid-dev libfdisk-dev libmount-dev libudev-dev libjson-c-dev libxxhash-dev uuid-dev scdoc python3-docutils \
 	dmsetup fio e2fsprogs xfsprogs mount procps python3 python3-pytest python3-pytest-xdist \
 	udev systemd libcmocka-dev qemu-system-x86 linux-image-amd64 busybox-static cpio zstd \
 	lvm2 thin-provisioning-tools mdadm cryptsetup-bin nbd-server nbd-client strace fdisk mmdebstrap zsh fish
@@ -313,7 +313,7 @@ headline: guest-modules userspace
 # The demo needs fewer packages than other targets: no headers of the running kernel, and no compilers
 # and emulators that only the tests use.
 DEMO_DEPS := build-essential bc bison flex libelf-dev xz-utils kmod patch pkg-config rsync \
-	linux-source-6.1 libdevmapper-dev libblkid-dev libfdisk-dev libmount-dev libudev-dev libjson-c-dev uuid-dev \
+	linux-source-6.1 libdevmapper-dev libblkid-dev libfdisk-dev libmount-dev libudev-dev libjson-c-dev libxxhash-dev uuid-dev \
 	dmsetup fio e2fsprogs xfsprogs mount procps python3
 
 ## demo: a database's load with and without a cache, and a power cut, in a guest; needs no hardware
