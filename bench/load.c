@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * load <device> <key>=<value> ...: one stream of direct I/O, and its figures as a line of JSON.
+ * In place of the device may stand a directory: each write then makes a file of its own.
  *
  * It does the same as fio with the options of the same names. fio itself is Debian's, with sixty
  * libraries: under emulation it takes eight seconds to start, and this program none.
@@ -9,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/aio_abi.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -89,10 +91,40 @@ static void sync_device(int fd)
 		err(1, "fsync");
 }
 
+/* Makes a file in the directory: create, write, close. */
+static void make_file(int directory, uint64_t n, struct slot *s)
+{
+	char name[24];
+	int fd;
+
+	snprintf(name, sizeof(name), "%llu", (unsigned long long)n);
+	fd = openat(directory, name, O_CREAT | O_EXCL | O_WRONLY, 0600);
+	if (fd < 0)
+		err(1, "%s", name);
+	if (write(fd, s->buffer, s->cb.aio_nbytes) != (ssize_t)s->cb.aio_nbytes)
+		err(1, "write %s", name);
+	if (o.fsync)
+		sync_device(fd);
+	close(fd);
+}
+
+static void run_files(int directory, struct slot *s, uint64_t end)
+{
+	uint64_t n, now = now_ns();
+
+	for (n = 0; o.ios ? n < o.ios : now < end; n++) {
+		prepare(s, directory, n);
+		s->started = now;
+		make_file(directory, n, s);
+		now = now_ns();
+		account(s, now);
+	}
+}
+
 /* At depth 1 by read and write, as most programs do: this measures the cost of a hit. */
 static void run_sync(int fd, struct slot *s, uint64_t end)
 {
-	uint64_t n, now = now_ns();
+	uint64_t n, now = now_ns(), writes = 0;
 
 	for (n = 0; o.ios ? n < o.ios : now < end; n++) {
 		ssize_t r;
@@ -103,7 +135,7 @@ static void run_sync(int fd, struct slot *s, uint64_t end)
 			       pread(fd, s->buffer, s->cb.aio_nbytes, s->cb.aio_offset);
 		if (r != (ssize_t)s->cb.aio_nbytes)
 			err(1, "I/O at %lld", (long long)s->cb.aio_offset);
-		if (s->write && o.fsync)
+		if (s->write && o.fsync && ++writes % o.fsync == 0)
 			sync_device(fd);
 		now = now_ns();
 		account(s, now);
@@ -173,6 +205,7 @@ int main(int argc, char **argv)
 {
 	struct slot slots[MAX_DEPTH];
 	uint64_t largest = 0, started, ns;
+	struct stat st;
 	unsigned int i;
 	int fd;
 
@@ -183,7 +216,11 @@ int main(int argc, char **argv)
 		largest = o.bs[i] * KIB > largest ? o.bs[i] * KIB : largest;
 	if (o.depth > MAX_DEPTH)
 		errx(2, "depth %u is more than %u", o.depth, MAX_DEPTH);
-	fd = open(argv[1], O_RDWR | O_DIRECT);
+	if (stat(argv[1], &st))
+		err(1, "%s", argv[1]);
+	if (S_ISDIR(st.st_mode) && (o.reads || o.fsync > 1 || o.end_fsync || o.depth > 1))
+		errx(2, "a file is written, once, and flushed or not");
+	fd = open(argv[1], S_ISDIR(st.st_mode) ? O_RDONLY : O_RDWR | O_DIRECT);
 	if (fd < 0)
 		err(1, "%s", argv[1]);
 	for (i = 0; i < o.depth; i++) {
@@ -194,7 +231,9 @@ int main(int argc, char **argv)
 	}
 
 	started = now_ns();
-	if (o.depth == 1)
+	if (S_ISDIR(st.st_mode))
+		run_files(fd, slots, started + o.seconds * NS_PER_SEC);
+	else if (o.depth == 1)
 		run_sync(fd, slots, started + o.seconds * NS_PER_SEC);
 	else
 		run_async(fd, slots, started + o.seconds * NS_PER_SEC);

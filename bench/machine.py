@@ -54,6 +54,9 @@ PROGRAMS = {
     "hybrid": [TOP / "build/userspace/hybridctl"],
     "bcache": [OUT / "bcache-tools/usr/sbin/make-bcache"],
 }
+# What a workload needs, on whatever stack.
+WORK_MODULES = {"files": ["crc32c_generic", "ext4"]}
+WORK_PROGRAMS = {"files": [Path("/sbin/mkfs.ext4")]}
 LINE = re.compile(r"^bench (\S+) (\S+) (.*?)\r?$", re.M)
 
 
@@ -131,10 +134,12 @@ def initrd(kind: str, work: Path) -> bytes:
     _, tree = prepare()
     files = {"init": HERE / "guest.sh", "stack.sh": HERE / f"stacks/{kind}.sh",
              "work.sh": work, "bin/busybox": packaged.BUSYBOX}
-    for program in [*PROGRAMS[""], *PROGRAMS.get(kind, [])]:
+    for program in [*PROGRAMS[""], *PROGRAMS.get(kind, []),
+                    *WORK_PROGRAMS.get(work.stem, [])]:
         files[f"bin/{program.name}"] = program
         files |= {name.lstrip("/"): Path(name) for name in _libraries(program)}
-    modules = packaged.with_dependencies(tree, [*MODULES[""], *MODULES.get(kind, [])])
+    modules = packaged.with_dependencies(tree, [*MODULES[""], *MODULES.get(kind, []),
+                                                *WORK_MODULES.get(work.stem, [])])
     modules += [writeboost()] if kind == "writeboost" else []
     order = "".join(f"{m.name} {DISKS}\n" if m.name == "brd.ko" else f"{m.name}\n" for m in modules)
     entries = [(name, 0o040755, b"") for name in sorted(

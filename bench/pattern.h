@@ -33,7 +33,7 @@ struct options {
 	uint64_t seconds;
 	unsigned int depth;
 	unsigned int seed;
-	bool fsync;		/* after each write */
+	uint64_t fsync;		/* after each so many writes */
 	bool end_fsync;
 	uint64_t think;		/* microseconds after each I/O, at depth 1 */
 	uint64_t bs[MAX_SIZES];	/* KiB; with shares in percent: bs=4/40:16/30:... */
