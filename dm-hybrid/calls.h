@@ -98,7 +98,18 @@ static inline bool hybrid_call_io_done(struct hybrid_pool *pool, struct hybrid_i
 	return ended;
 }
 
-/* @acts may hold actions of earlier calls. */
+/* For both below, @acts may hold actions of earlier calls. */
+static inline void hybrid_call_op_copied(struct hybrid_pool *pool, struct hybrid_op *op,
+					 struct hybrid_actions *acts)
+{
+	const struct list_head *last = acts->list.prev;
+
+	trace_hybrid_op_copied(pool, op);
+	hybrid_engine_op_copied(pool->engine, op, acts);
+	hybrid_trace_acts(pool, acts, last);
+	trace_hybrid_return(pool, 0);
+}
+
 static inline void hybrid_call_op_done(struct hybrid_pool *pool, struct hybrid_op *op,
 				       struct hybrid_actions *acts)
 {

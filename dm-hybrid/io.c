@@ -28,6 +28,7 @@
 #include <linux/pagemap.h>
 #include <linux/random.h>
 #include <linux/slab.h>
+#include <linux/xxhash.h>
 
 #include "calls.h"
 #include "events.h"
@@ -142,6 +143,27 @@ static void copy_bio(struct hybrid_io *io, struct buffer *b, u32 sector, bool to
 		copy_segment(&bv, b, at, to_bio);
 		at += bv.bv_len;
 	}
+}
+
+static u64 checksum(struct hybrid_engine *e, void *buffer, u32 offset, u32 count, u64 seed)
+{
+	size_t at = (size_t)offset << SECTOR_SHIFT, left = (size_t)count << SECTOR_SHIFT, n;
+	struct hybrid_pool *pool = hybrid_engine_context(e);
+	const struct buffer *b = buffer;
+	struct xxh64_state state;
+	u64 sum;
+	void *p;
+
+	xxh64_reset(&state, seed);
+	for (; left; left -= n, at += n) {
+		n = min_t(size_t, left, PAGE_SIZE - offset_in_page(at));
+		p = kmap_local_page(b->page[at >> PAGE_SHIFT]);
+		xxh64_update(&state, p + offset_in_page(at), n);
+		kunmap_local(p);
+	}
+	sum = xxh64_digest(&state);
+	trace_hybrid_number(pool, sum);
+	return sum;
 }
 
 /* ---- devices -------------------------------------------------------------- */
@@ -296,20 +318,25 @@ static u32 fill_bio(struct bio *bio, struct hybrid_op *op, u32 from, u32 count)
 	return count - (left >> SECTOR_SHIFT);
 }
 
-/* Submits @bio with cgroup, priority and write hint of @user's bio; NULL: it serves all users. */
-static void submit_for(struct bio *bio, struct hybrid_io *user)
+/*
+ * Submits @bio with priority and write hint of @user's bio, and its cgroup; @shared: others wait
+ * for it, too, so the limits of that cgroup do not apply.  NULL: it serves all users.
+ */
+static void submit_for(struct bio *bio, struct hybrid_io *user, bool shared)
 {
-	struct bio *from;
+	struct bio *from = user ? io_bio(user) : NULL;
 
-	if (!user) {
-		submit_bio(bio);
+	if (from) {
+		bio->bi_ioprio = from->bi_ioprio;
+		hybrid_copy_write_hint(bio, from);
+	}
+	if (from && !shared) {
+		/* dm sets the cgroup: that of the bio that dm has cloned. */
+		dm_submit_bio_remap(from, bio);
 		return;
 	}
-	from = io_bio(user);
-	bio->bi_ioprio = from->bi_ioprio;
-	hybrid_copy_write_hint(bio, from);
-	/* dm sets the cgroup: that of the bio that dm has cloned. */
-	dm_submit_bio_remap(from, bio);
+	bio_associate_blkg_from_css(bio, blkcg_root_css);
+	submit_bio(bio);
 }
 
 /* A bio of a transfer with up to @count sectors of its data, from @from on.  NULL: no memory. */
@@ -346,7 +373,7 @@ static void submit_data(struct transfer *t, bool origin, blk_opf_t opf, u64 sect
 		sector += n;
 		from += n;
 		count -= n;
-		submit_for(bio, user);
+		submit_for(bio, user, false);
 	} while (count);
 }
 
@@ -390,18 +417,35 @@ static void flush_vmap(struct hybrid_op *op, const struct hybrid_segment *seg, b
 /* Request flags that a copy inherits from the user's bio. */
 #define INHERITED	(REQ_SYNC | REQ_IDLE | REQ_META | REQ_PRIO)
 
-/* FUA of a transfer is for the origin: see write_started(). */
+/* FUA of a transfer is for the origin, if it has a part there: see write_started(). */
+static bool wants_fua(const struct hybrid_op *op, bool origin)
+{
+	return op->fua && (origin || op->type == HYBRID_OP_META || !wants_origin(op));
+}
+
 static blk_opf_t op_opf(const struct hybrid_op *op, bool origin)
 {
 	blk_opf_t opf = op->write ? REQ_OP_WRITE : REQ_OP_READ;
 
 	if (op->type == HYBRID_OP_META)
 		opf |= REQ_META | AWAITED;
+	else if (op->copied)
+		opf |= AWAITED;
 	else if (op->user)
 		opf |= io_bio(op->user)->bi_opf & INHERITED;
-	if (op->fua && (origin || op->type == HYBRID_OP_META))
+	if (wants_fua(op, origin))
 		opf |= REQ_FUA;
 	return opf;
+}
+
+/* Copies the data of a user's write to the buffer from which it is written. */
+static void copy_in(struct hybrid_pool *pool, struct hybrid_op *op, struct hybrid_actions *acts)
+{
+	if (op->type != HYBRID_OP_TRANSFER || !op->io)
+		return;
+	copy_bio(op->io, op->buffer, op->buffer_offset, false);
+	if (op->copied)
+		hybrid_call_op_copied(pool, op, acts);
 }
 
 /* For operations that move data: TRANSFER and META. */
@@ -410,8 +454,6 @@ static void submit_segments(struct transfer *t)
 	struct hybrid_op *op = t->op;
 	u32 i;
 
-	if (op->type == HYBRID_OP_TRANSFER && op->io)
-		copy_bio(op->io, op->buffer, op->buffer_offset, false);
 	for (i = 0; i < op->nr_segments; i++) {
 		const struct hybrid_segment *seg = &op->segments[i];
 		bool origin = op->type == HYBRID_OP_META ? op->origin : seg->origin;
@@ -447,12 +489,14 @@ static void submit_transfer(struct transfer *t)
 	transfer_put(t);
 }
 
-static void start_transfer(struct hybrid_pool *pool, struct hybrid_op *op)
+static void start_transfer(struct hybrid_pool *pool, struct hybrid_op *op,
+			   struct hybrid_actions *acts)
 {
 	struct hybrid_queue *q = op_queue(pool, op);
 	struct transfer *t = mempool_alloc(&q->transfers, GFP_NOIO);
 
 	begin_transfer(t, q, op);
+	copy_in(pool, op, acts);
 	submit_transfer(t);
 }
 
@@ -461,7 +505,8 @@ static void start_transfer(struct hybrid_pool *pool, struct hybrid_op *op)
  * segment each.  Returns false, and has done nothing, if there is no memory.  A user whom the block
  * layer makes wait keeps only memory of the volume.
  */
-static bool start_direct(struct hybrid_pool *pool, struct hybrid_op *op)
+static bool start_direct(struct hybrid_pool *pool, struct hybrid_op *op,
+			 struct hybrid_actions *acts)
 {
 	const gfp_t gfp = GFP_NOWAIT | __GFP_NOWARN;
 	struct volume_object *object = hybrid_volume_context(op->volume);
@@ -484,10 +529,9 @@ static bool start_direct(struct hybrid_pool *pool, struct hybrid_op *op)
 		if (!bio || bio_sectors(bio) < seg->count)
 			goto busy;
 	}
-	if (op->io)
-		copy_bio(op->io, op->buffer, op->buffer_offset, false);
+	copy_in(pool, op, acts);
 	while ((bio = bio_list_pop(&bios)))
-		submit_for(bio, op->user);
+		submit_for(bio, op->user, op->copied);
 	transfer_put(t);
 	return true;
 
@@ -599,10 +643,11 @@ static void enqueue(struct hybrid_queue *q, struct hybrid_op *op)
 	spin_unlock_irqrestore(&q->lock, flags);
 }
 
-static void end_direct_flush(struct bio *bio)
+static void end_direct_bio(struct bio *bio)
 {
-	struct hybrid_pool *pool = container_of(bio, struct hybrid_pool, flush_bio);
-	struct hybrid_op *op = bio->bi_private;
+	struct direct_bio *d = container_of(bio, struct direct_bio, bio);
+	struct hybrid_pool *pool = d->pool;
+	struct hybrid_op *op = d->op;
 
 	op->error_cache = bio->bi_status ? bio_error(bio, bio->bi_status) : 0;
 	bio_uninit(bio);
@@ -614,17 +659,35 @@ static void end_direct_flush(struct bio *bio)
 }
 
 /*
- * Submits a flush that a user waits for, in the user's context.  It serves the whole pool: other
- * commits wait for it.  So the limits of that user's cgroup do not apply to it.
+ * Begins a flush, or a write of metadata, that a user waits for, in the user's context.  It serves
+ * the whole pool: others wait for it, too.  So the limits of that user's cgroup do not apply to it.
  */
+static struct bio *direct_bio(struct hybrid_pool *pool, struct hybrid_op *op, struct direct_bio *d,
+			      blk_opf_t opf)
+{
+	d->pool = pool;
+	d->op = op;
+	bio_init(&d->bio, pool->bdev, &d->vec, 1, opf);
+	bio_associate_blkg_from_css(&d->bio, blkcg_root_css);
+	d->bio.bi_end_io = end_direct_bio;
+	return &d->bio;
+}
+
 static void submit_direct_flush(struct hybrid_pool *pool, struct hybrid_op *op)
 {
-	struct bio *bio = &pool->flush_bio;
+	submit_bio(direct_bio(pool, op, &pool->flush, REQ_OP_WRITE | REQ_PREFLUSH | AWAITED));
+}
 
-	bio_init(bio, pool->bdev, NULL, 0, REQ_OP_WRITE | REQ_PREFLUSH | AWAITED);
-	bio_associate_blkg_from_css(bio, blkcg_root_css);
-	bio->bi_private = op;
-	bio->bi_end_io = end_direct_flush;
+/* In map() alone; one metadata block. */
+static void submit_direct_meta(struct hybrid_pool *pool, struct hybrid_op *op)
+{
+	struct bio *bio = direct_bio(pool, op, &pool->intent, op_opf(op, false));
+
+	op->error_cache = 0;
+	op->error_origin = 0;
+	bio->bi_iter.bi_sector = op->segments->sector;
+	flush_vmap(op, op->segments, false);
+	fill_bio(bio, op, op->segments->offset, op->segments->count);
 	submit_bio(bio);
 }
 
@@ -682,8 +745,10 @@ static void run_in_map(struct hybrid_pool *pool, const struct hybrid_io *io,
 	struct hybrid_op *op;
 
 	while ((op = hybrid_actions_pop(acts)))
-		if (op->type != HYBRID_OP_TRANSFER || !op->direct || op->user != io ||
-		    !start_direct(pool, op))
+		if (op->type == HYBRID_OP_META && op->direct)
+			submit_direct_meta(pool, op);
+		else if (op->type != HYBRID_OP_TRANSFER || !op->direct || op->user != io ||
+			 !start_direct(pool, op, acts))
 			dispatch_or_copy(pool, op, &room, acts);
 }
 
@@ -884,7 +949,7 @@ static void carry_out(struct hybrid_pool *pool, struct hybrid_op *op, struct hyb
 	case HYBRID_OP_META:
 	case HYBRID_OP_FLUSH:
 	case HYBRID_OP_DISCARD:
-		start_transfer(pool, op);
+		start_transfer(pool, op, acts);
 		break;
 	case HYBRID_OP_COPY_OUT:
 		copy_bio(op->io, op->buffer, op->buffer_offset, true);
@@ -1116,13 +1181,14 @@ static u64 random_nonzero(struct hybrid_engine *e)
 	do {
 		r = get_random_u64();
 	} while (!r);
-	trace_hybrid_random(hybrid_engine_context(e), r);
+	trace_hybrid_number(hybrid_engine_context(e), r);
 	return r;
 }
 
 const struct hybrid_engine_ops hybrid_io_ops = {
 	.alloc_buffer = alloc_buffer,
 	.free_buffer = free_buffer,
+	.checksum = checksum,
 	.do_op = do_op,
 	.wait_checkpoint = wait_checkpoint,
 	.wait_hits = wait_hits,

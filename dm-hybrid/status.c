@@ -70,7 +70,9 @@ static void pool_info(struct pool_table *pt, char *result, unsigned int maxlen)
 	DMEMIT(" dirty_sectors %llu", st.dirty_sectors);
 	DMEMIT(" failing %d recent_read_errors %u recent_write_errors %u", st.failing,
 	       st.recent_read_errors, st.recent_write_errors);
-	DMEMIT(" endurance_left %llu endurance_owed %llu", st.endurance_left, st.endurance_owed);
+	DMEMIT(" endurance_left %llu endurance_owed %llu", max_t(s64, st.endurance, 0),
+	       max_t(s64, -st.endurance, 0));
+	DMEMIT(" intent_writes %llu", st.intent_writes);
 }
 
 static void pool_table_line(struct pool_table *pt, char *result, unsigned int maxlen)

@@ -43,6 +43,14 @@ struct hybrid_queue {
 	mempool_t transfers;
 };
 
+/* A bio of the pool's own, for a direct operation of which there is one at a time. */
+struct direct_bio {
+	struct hybrid_pool *pool;
+	struct hybrid_op *op;
+	struct bio_vec vec;
+	struct bio bio;
+};
+
 struct hybrid_pool {
 	struct list_head link;		/* with refs and tables: the list's lock */
 	unsigned int refs;
@@ -74,7 +82,7 @@ struct hybrid_pool {
 	struct hybrid_queue queue;	/* its workqueue is also the tick's */
 	wait_queue_head_t wait;
 	unsigned long passes;		/* of the worker */
-	struct bio flush_bio;		/* of a direct flush */
+	struct direct_bio flush, intent;	/* one of each at a time */
 	struct delayed_work tick;
 	unsigned long flags;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Tracepoints at the engine's boundary: every event that it is told of, every
- * operation that it asks for, every random number drawn for it.  Records between
+ * operation that it asks for, every number that it is given.  Records between
  * an event and its hybrid_return (hybrid_io_mapped for an arriving I/O), in one
  * context, belong to the event.  Documentation/dm-hybrid.rst describes the fields;
  * tests/sim/replay.c replays a recorded run through the engine in userspace.
@@ -366,6 +366,16 @@ TRACE_EVENT(hybrid_op_done,
 		      show_op_type(__entry->type), __entry->error_cache, __entry->error_origin,
 		      __entry->elapsed_ms));
 
+TRACE_EVENT(hybrid_op_copied,
+	    TP_PROTO(const struct hybrid_pool *pool, const struct hybrid_op *op),
+	    TP_ARGS(pool, op),
+	    TP_STRUCT__entry(__field(dev_t, pool)
+			     __field(const void *, op)),
+	    TP_fast_assign(__entry->pool = hybrid_trace_dev(pool->md);
+			   __entry->op = op;),
+	    TP_printk("pool=%d:%d op=%p", MAJOR(__entry->pool), MINOR(__entry->pool),
+		      __entry->op));
+
 /* ---- all other calls of the engine, and their results ---------------------- */
 
 TRACE_EVENT(hybrid_tick,
@@ -483,7 +493,8 @@ TRACE_EVENT(hybrid_return,
 	    TP_printk("pool=%d:%d result=%d", MAJOR(__entry->pool), MINOR(__entry->pool),
 		      __entry->result));
 
-TRACE_EVENT(hybrid_random,
+/* A random number, or a checksum of data */
+TRACE_EVENT(hybrid_number,
 	    TP_PROTO(const struct hybrid_pool *pool, u64 value),
 	    TP_ARGS(pool, value),
 	    TP_STRUCT__entry(__field(dev_t, pool)

@@ -101,10 +101,12 @@ static void sb_cache_encode(struct hybrid_sb_cache *c, const struct hybrid_sb *s
 	c->journal_blocks = cpu_to_le32(g->journal_blocks);
 	c->nr_index = cpu_to_le32(g->nr_index);
 	c->nr_leaves = cpu_to_le32(g->nr_leaves);
+	c->intent_blocks = cpu_to_le32(g->intent_blocks);
 	c->root_sector = cpu_to_le64(g->root_sector);
 	c->index_sector = cpu_to_le64(g->index_sector);
 	c->leaf_sector = cpu_to_le64(g->leaf_sector);
 	c->journal_sector = cpu_to_le64(g->journal_sector);
+	c->intent_sector = cpu_to_le64(g->intent_sector);
 	c->data_sector = cpu_to_le64(g->data_sector);
 	name_encode(c->policy, sb->policy, sizeof(c->policy));
 	c->high_watermark = cpu_to_le64(sb->settings.high_watermark);
@@ -193,6 +195,8 @@ static int sb_cache_check(const struct hybrid_sb_cache *c, u64 member_sectors,
 		return bad(why, "nr_index");
 	if (le32_to_cpu(c->nr_leaves) != g->nr_leaves)
 		return bad(why, "nr_leaves");
+	if (le32_to_cpu(c->intent_blocks) != g->intent_blocks)
+		return bad(why, "intent_blocks");
 	if (le64_to_cpu(c->root_sector) != g->root_sector)
 		return bad(why, "root_sector");
 	if (le64_to_cpu(c->index_sector) != g->index_sector)
@@ -201,6 +205,8 @@ static int sb_cache_check(const struct hybrid_sb_cache *c, u64 member_sectors,
 		return bad(why, "leaf_sector");
 	if (le64_to_cpu(c->journal_sector) != g->journal_sector)
 		return bad(why, "journal_sector");
+	if (le64_to_cpu(c->intent_sector) != g->intent_sector)
+		return bad(why, "intent_sector");
 	if (le64_to_cpu(c->data_sector) != g->data_sector)
 		return bad(why, "data_sector");
 	if (!name_ok(c->policy, sizeof(c->policy)))
@@ -563,6 +569,7 @@ void hybrid_root_encode(struct hybrid_root *block, const struct hybrid_geometry 
 		    id->pool_uuid, root->epoch);
 	block->journal_tail = cpu_to_le64(root->journal_tail);
 	block->journal_head = cpu_to_le64(root->journal_head);
+	block->intent_tail = cpu_to_le64(root->intent_tail);
 	block->flags = cpu_to_le32(root->flags);
 	block->next_instance = cpu_to_le32(root->next_instance);
 	block->written_sectors = cpu_to_le64(root->written_sectors);
@@ -587,6 +594,8 @@ static int root_check(const struct hybrid_root *block, const struct hybrid_geome
 		return bad(why, "journal_tail");
 	if (head > MAX_NUMBER)
 		return bad(why, "journal_head");
+	if (le64_to_cpu(block->intent_tail) > MAX_NUMBER)
+		return bad(why, "intent_tail");
 	if (flags & ~HYBRID_ROOT_CLEAN || (flags & HYBRID_ROOT_CLEAN && tail != head))
 		return bad(why, "flags");
 	if (!block->next_instance)
@@ -614,6 +623,7 @@ int hybrid_root_decode(const struct hybrid_root *block, const struct hybrid_geom
 	root->epoch = le64_to_cpu(block->header.epoch);
 	root->journal_tail = le64_to_cpu(block->journal_tail);
 	root->journal_head = le64_to_cpu(block->journal_head);
+	root->intent_tail = le64_to_cpu(block->intent_tail);
 	root->flags = le32_to_cpu(block->flags);
 	root->next_instance = le32_to_cpu(block->next_instance);
 	root->written_sectors = le64_to_cpu(block->written_sectors);
@@ -928,7 +938,7 @@ static u32 entry_blocks(u32 nr)
 }
 
 u32 hybrid_entry_seal(struct hybrid_journal_entry *entry, const struct hybrid_ident *id,
-		      u64 n, u32 nr)
+		      u64 n, u32 nr, u64 intent_tail)
 {
 	u32 blocks = entry_blocks(nr);
 	size_t size = (size_t)blocks * HYBRID_META_BLOCK_SIZE;
@@ -937,6 +947,7 @@ u32 hybrid_entry_seal(struct hybrid_journal_entry *entry, const struct hybrid_id
 	header_fill(&entry->header, HYBRID_JOURNAL_MAGIC, n, n, id->pool_uuid, id->epoch);
 	entry->header.count = cpu_to_le32(nr);
 	entry->header.blocks = cpu_to_le32(blocks);
+	entry->header.intent_tail = cpu_to_le64(intent_tail);
 	header_seal(&entry->header, size);
 	return blocks;
 }
@@ -950,13 +961,19 @@ static bool entry_size_ok(const struct hybrid_block_header *h)
 	       le32_to_cpu(h->blocks) == entry_blocks(nr);
 }
 
+/* Is this the header of block @n of a ring, in this epoch and pool? */
+static bool ring_header_ok(const struct hybrid_block_header *header, u32 magic,
+			   const struct hybrid_ident *id, u64 n)
+{
+	return le32_to_cpu(header->magic) == magic && le64_to_cpu(header->number) == n &&
+	       le64_to_cpu(header->generation) == n && le64_to_cpu(header->epoch) == id->epoch &&
+	       !memcmp(header->pool_uuid, id->pool_uuid, sizeof(header->pool_uuid));
+}
+
 int hybrid_entry_peek(const struct hybrid_block_header *header,
 		      const struct hybrid_ident *id, u64 n)
 {
-	if (le32_to_cpu(header->magic) != HYBRID_JOURNAL_MAGIC ||
-	    le64_to_cpu(header->number) != n || le64_to_cpu(header->generation) != n ||
-	    le64_to_cpu(header->epoch) != id->epoch ||
-	    memcmp(header->pool_uuid, id->pool_uuid, sizeof(header->pool_uuid)))
+	if (!ring_header_ok(header, HYBRID_JOURNAL_MAGIC, id, n))
 		return -ENODATA;
 	if (!entry_size_ok(header))
 		return -EINVAL;
@@ -1013,10 +1030,92 @@ int hybrid_entry_check(const struct hybrid_journal_entry *entry,
 		return refuse(why, "crc", -EBADMSG);
 	if (hybrid_journal_place(g, le64_to_cpu(h->number), blocks) != le64_to_cpu(h->number))
 		return bad(why, "number");
+	if (le64_to_cpu(h->intent_tail) > MAX_NUMBER)
+		return bad(why, "intent_tail");
 	for (i = 0; i < nr; i++) {
 		r = record_check(&entry->record[i], g, why);
 		if (r)
 			return r;
 	}
 	return nr;
+}
+
+/* Intents ----------------------------------------------------------------- */
+
+void hybrid_intent_record(struct hybrid_intent *intent, u32 nr, cblock_t b, u32 instance,
+			  oblock_t oblock, u64 granules, u64 checksum)
+{
+	struct hybrid_intent_record *r = &intent->record[nr];
+
+	r->where = cpu_to_le32(from_cblock(b));
+	r->instance = cpu_to_le32(instance);
+	r->oblock = cpu_to_le64(from_oblock(oblock));
+	r->granules = cpu_to_le64(granules);
+	r->checksum = cpu_to_le64(checksum);
+}
+
+void hybrid_intent_seal(struct hybrid_intent *intent, const struct hybrid_ident *id, u64 n,
+			u32 nr, u64 flushed)
+{
+	u32 old = le32_to_cpu(intent->header.count);
+
+	if (old > nr)
+		memset(intent->record + nr, 0, (old - nr) * sizeof(intent->record[0]));
+	header_fill(&intent->header, HYBRID_INTENT_MAGIC, n, n, id->pool_uuid, id->epoch);
+	intent->header.count = cpu_to_le32(nr);
+	intent->header.blocks = cpu_to_le32(1);
+	intent->flushed = cpu_to_le64(flushed);
+	header_seal(&intent->header, sizeof(*intent));
+}
+
+/* Is the mask one run of granules, with data that fits a record? */
+static bool intent_granules_ok(const struct hybrid_geometry *g, u64 granules)
+{
+	u32 first, nr = hweight64(granules);
+
+	if (!granules || nr << g->granule_shift > HYBRID_INTENT_SECTORS)
+		return false;
+	first = __ffs64(granules);
+	return first + nr <= HYBRID_MAX_GRANULES && granules == GENMASK_ULL(first + nr - 1, first);
+}
+
+static int intent_record_check(const struct hybrid_intent_record *r,
+			       const struct hybrid_geometry *g, const char **why)
+{
+	u64 granules = le64_to_cpu(r->granules);
+
+	if (le32_to_cpu(r->where) >= g->nr_blocks)
+		return bad(why, "where");
+	if (!r->instance)
+		return bad(why, "instance");
+	if (!intent_granules_ok(g, granules))
+		return bad(why, "granules");
+	return mapping_check(g, le32_to_cpu(r->instance), le64_to_cpu(r->oblock), granules,
+			     granules, why);
+}
+
+int hybrid_intent_check(const struct hybrid_intent *intent, const struct hybrid_geometry *g,
+			const struct hybrid_ident *id, const char **why)
+{
+	const struct hybrid_block_header *h = &intent->header;
+	u64 n = le64_to_cpu(h->number);
+	u32 nr = le32_to_cpu(h->count), i;
+	int r;
+
+	if (!ring_header_ok(h, HYBRID_INTENT_MAGIC, id, n))
+		return refuse(why, "magic", -ENODATA);
+	if (le32_to_cpu(h->crc) != block_crc(h, sizeof(*intent)))
+		return refuse(why, "crc", -EBADMSG);
+	if (n > MAX_NUMBER)
+		return bad(why, "number");
+	if (!nr || nr > HYBRID_INTENT_RECORDS || le32_to_cpu(h->blocks) != 1)
+		return bad(why, "count");
+	if (le64_to_cpu(intent->flushed) > n)
+		return bad(why, "flushed");
+	for (i = 0; i < nr; i++) {
+		r = intent_record_check(&intent->record[i], g, why);
+		if (r)
+			return r;
+	}
+	return 0;
 }

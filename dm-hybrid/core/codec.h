@@ -129,6 +129,7 @@ struct hybrid_root_info {
 	u64 sequence;
 	u64 epoch;
 	u64 journal_tail, journal_head;	/* journal block numbers, tail <= head */
+	u64 intent_tail;		/* first intent that may still count */
 	u32 flags;			/* HYBRID_ROOT_* */
 	u32 next_instance;		/* at least 1 */
 	u64 written_sectors;		/* to the cache device, since it was formatted */
@@ -216,11 +217,11 @@ int hybrid_map_check(const struct hybrid_map_leaf *block, const struct hybrid_ge
 
 /*
  * Seals journal entry number @n with @nr records, already in entry->record[]:
- * zeroes the rest of the last block and fills the header.  Returns the number of
- * metadata blocks, 1 ... HYBRID_JOURNAL_ENTRY_BLOCKS.
+ * zeroes the rest of the last block and fills the header.  Returns the number of metadata
+ * blocks, 1 ... HYBRID_JOURNAL_ENTRY_BLOCKS.
  */
 u32 hybrid_entry_seal(struct hybrid_journal_entry *entry, const struct hybrid_ident *id,
-		      u64 n, u32 nr);
+		      u64 n, u32 nr, u64 intent_tail);
 
 /*
  * Returns the metadata blocks of the entry that starts with this header, if it is
@@ -239,5 +240,26 @@ int hybrid_entry_peek(const struct hybrid_block_header *header,
  */
 int hybrid_entry_check(const struct hybrid_journal_entry *entry,
 		       const struct hybrid_geometry *g, u32 blocks, const char **why);
+
+/* Sets record @nr of an intent: @granules of block @b, with their data's @checksum. */
+void hybrid_intent_record(struct hybrid_intent *intent, u32 nr, cblock_t b, u32 instance,
+			  oblock_t oblock, u64 granules, u64 checksum);
+
+/*
+ * Seals intent number @n with @nr records, which are set already: fills the header, and zeroes the
+ * records behind them.  @intent is memory that was sealed before, or is zero but for the records.
+ * @flushed: hybrid_intent.flushed.
+ */
+void hybrid_intent_seal(struct hybrid_intent *intent, const struct hybrid_ident *id, u64 n,
+			u32 nr, u64 flushed);
+
+/*
+ * Checks an intent of this epoch and pool, of any number.  The caller checks that the
+ * number belongs to the block's place.  A good record has a block number within the
+ * geometry, an instance, and one run of granules within a block, of at most
+ * HYBRID_INTENT_SECTORS.  Returns 0, -ENODATA, -EBADMSG or -EINVAL.
+ */
+int hybrid_intent_check(const struct hybrid_intent *intent, const struct hybrid_geometry *g,
+			const struct hybrid_ident *id, const char **why);
 
 #endif

@@ -35,6 +35,7 @@
 #include <linux/string.h>
 #include <linux/types.h>
 #include <linux/vmalloc.h>
+#include <linux/xxhash.h>
 #include <asm/byteorder.h>
 
 #include "format.h"

@@ -274,12 +274,14 @@ static void step_root(struct hybrid_engine *e)
 		.epoch = e->meta.id.epoch,
 		.journal_tail = e->cp.tail,
 		.journal_head = e->journal.head,
+		.intent_tail = e->journal.intent_tail,
 		.next_instance = e->volumes.next_instance,
 	};
 
 	hybrid_wear_save(e, &root);
 	/* Clean if no replay is needed: nothing was recorded since the checkpoint began. */
-	e->cp.is_clean = e->cp.clean && e->cp.tail == e->journal.head;
+	e->cp.is_clean = e->cp.clean && e->cp.tail == e->journal.head &&
+			 e->journal.intent_tail == READ_ONCE(e->intents.head);
 	if (e->cp.is_clean)
 		root.flags |= HYBRID_ROOT_CLEAN;
 	hybrid_root_encode(next_block(e), e->g, &e->meta.id, &root, e->cp.index_generation);

@@ -401,7 +401,6 @@ static bool assemble(struct hybrid_engine *e)
 {
 	u32 set;
 
-	e->journal.nr = 0;
 	for_each_set_bit(set, e->commit.must_sets, e->map.nr_sets)
 		if (!record_or_grow(e, set))
 			return false;
@@ -412,6 +411,20 @@ static bool assemble(struct hybrid_engine *e)
 		    !record_or_grow(e, set))
 			return false;
 	return true;
+}
+
+/* ---- intents -------------------------------------------------------------- */
+
+/* The tail that an entry may have that is assembled from now on (J13). */
+static u64 intents_ended(struct hybrid_engine *e)
+{
+	return e->intents.nr ? hybrid_intents_ended(e, false) : e->intents.head;
+}
+
+/* A flush of the cache device begins. */
+static void intents_flush_begins(struct hybrid_engine *e)
+{
+	e->intents.flushing = e->intents.nr ? hybrid_intents_ended(e, true) : e->intents.head;
 }
 
 /* ---- the metadata state machine ------------------------------------------ */
@@ -433,7 +446,8 @@ static void commit_write(struct hybrid_engine *e)
 	op->nr_segments = 1;
 	e->meta.segment[0].origin = false;
 	e->meta.segment[0].offset = 0;
-	e->meta.segment[0].sector = hybrid_journal_seal(&e->journal, &e->meta.id);
+	e->meta.segment[0].sector = hybrid_journal_seal(&e->journal, &e->meta.id,
+							e->intents.next_tail);
 	e->meta.segment[0].count = e->journal.blocks * HYBRID_META_BLOCK_SECTORS;
 	e->stats.journal_writes++;
 	e->stats.journal_records += e->journal.nr;
@@ -528,25 +542,49 @@ static void commit_wait_origins(struct hybrid_engine *e, struct hybrid_actions *
 		v->flush.gated = false;
 }
 
+/*
+ * Does the commit need a flush of the cache device alone?  Then records stay for a later entry: of
+ * granules that are under intents, or of other volumes.
+ */
+static bool flush_suffices(const struct hybrid_engine *e)
+{
+	const struct hybrid_volume *v;
+
+	lockdep_assert_held(&e->lock);
+	if (list_empty(&e->commit.now) || e->commit.wanted || e->commit.opens_wanted ||
+	    e->commit.lazy_wanted)
+		return false;
+	list_for_each_entry(v, &e->volumes.open, open_link)
+		if (READ_ONCE(v->commit.unrecorded))
+			return false;
+	return true;
+}
+
 /* Prepare a commit in meta.op; false: there was nothing to do. */
 static bool commit_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
+	bool waiters, all, flush, moves_tail;
 	unsigned long flags;
-	bool waiters, all;
 
 	spin_lock_irqsave(&e->lock, flags);
 	list_splice_tail_init(&e->commit.next, &e->commit.now);
 	waiters = !list_empty(&e->commit.now);
+	flush = flush_suffices(e);
 	e->commit.lazy = e->commit.lazy_wanted;
 	e->commit.opens = !waiters && !e->commit.wanted && !e->commit.lazy_wanted;
 	e->commit.wanted = false;
 	e->commit.opens_wanted = false;
 	e->commit.lazy_wanted = false;
+	e->intents.wanted = false;
+	/* Before the records are gathered (J13) */
+	e->intents.next_tail = e->commit.opens ? e->journal.intent_tail : intents_ended(e);
+	intents_flush_begins(e);
 	if (waiters)
 		take_notes(e);
 	spin_unlock_irqrestore(&e->lock, flags);
 	e->commit.gated = false;
-	all = assemble(e);
+	WRITE_ONCE(e->journal.nr, 0);
+	all = flush || assemble(e);
 	spin_lock_irqsave(&e->lock, flags);
 	if (!all) {
 		/* The waiters complete with the last of the entries that the commit takes. */
@@ -555,17 +593,19 @@ static bool commit_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 		e->commit.wanted |= !e->commit.opens;
 		e->commit.opens_wanted |= e->commit.opens;
 		e->commit.lazy_wanted |= e->commit.lazy;
+		e->intents.next_tail = e->journal.intent_tail;
 	}
+	moves_tail = !flush && e->intents.next_tail > e->journal.intent_tail;
 	if (e->commit.gated && waiters)
 		commit_wait_origins(e, acts);
 	waiters = !list_empty(&e->commit.now);
 	/* All waiters wait for origins: nothing goes out, and the next entry may need no flush. */
-	if (!waiters && !e->journal.nr)
+	if (!waiters && !e->journal.nr && !moves_tail)
 		end_notes(e, true);
 	spin_unlock_irqrestore(&e->lock, flags);
 	if (e->journal.nr && e->commit.opens)
 		commit_write(e);
-	else if (e->journal.nr)
+	else if (e->journal.nr || moves_tail)
 		meta_op(e, HYBRID_OP_FLUSH, META_COMMIT_FLUSH);
 	else if (waiters)
 		commit_flush(e);
@@ -606,6 +646,8 @@ static void commit_applied(struct hybrid_engine *e, struct hybrid_actions *acts)
 			hybrid_wake_set(e, set, WAIT_OPEN | WAIT_TRANSIT | WAIT_RECORD, acts);
 	}
 	hybrid_journal_advance(j);
+	if (READ_ONCE(e->intents.nr))
+		hybrid_intents_passed(e, acts);
 }
 
 static void commit_end(struct hybrid_engine *e, struct hybrid_actions *acts)
@@ -668,8 +710,19 @@ static void fail_pool(struct hybrid_engine *e)
 {
 	atomic64_inc(&e->stats.errors[e->meta.op.type == HYBRID_OP_FLUSH ? CACHE_FLUSH_ERRORS :
 				   CACHE_WRITE_ERRORS]);
+	hybrid_intents_lost(e);
 	/* After the counts of lost granules; pairs with hybrid_commit_or_complete(). */
 	smp_store_release(&e->life.failed, true);
+}
+
+/* The intents that had ended when the flush began are durable, with their data. */
+static void intents_flushed(struct hybrid_engine *e)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	e->intents.flushed = e->intents.flushing;
+	spin_unlock_irqrestore(&e->lock, flags);
 }
 
 /* The last operation has succeeded. */
@@ -682,8 +735,10 @@ static void meta_succeeded(struct hybrid_engine *e, struct hybrid_actions *acts)
 		want(acts, WANT_STALLED);
 		/* Granules that it recorded as dirty can be written back. */
 		want_writeback(acts, NULL);
-		fallthrough;
+		commit_end(e, acts);
+		break;
 	case META_FLUSH:
+		intents_flushed(e);
 		commit_end(e, acts);
 		break;
 	case META_CHECKPOINT:
@@ -730,6 +785,7 @@ static void meta_fail(struct hybrid_engine *e, struct hybrid_actions *acts)
 	e->cp.phase = CP_NONE;
 	WRITE_ONCE(e->meta.state, META_IDLE);
 	spin_unlock_irqrestore(&e->lock, flags);
+	hybrid_intents_failed(e, acts);
 	hybrid_rerun_list(&ios, acts);
 	wake_checkpoint(e, &waiters, -EIO, acts);
 	hybrid_wake_all_sets(e, WAIT_OPEN | WAIT_TRANSIT | WAIT_RECORD, acts);
@@ -740,6 +796,7 @@ static void meta_give_up(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	if (e->meta.state == META_COMMIT_FLUSH || e->meta.state == META_COMMIT)
 		commit_lost(e);
+	hybrid_intents_lost(e);
 	meta_fail(e, acts);
 }
 
@@ -803,6 +860,7 @@ void hybrid_meta_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybr
 	engine_assert(e, e->meta.state != META_IDLE);
 	/* The data that the records describe is durable. */
 	if (e->meta.state == META_COMMIT_FLUSH && !op->error_cache && !READ_ONCE(e->life.failed)) {
+		intents_flushed(e);
 		commit_write(e);
 		act(acts, &e->meta.op);
 		return;
@@ -841,6 +899,7 @@ static void flushed_at_once(struct hybrid_engine *e, struct hybrid_op *op,
 	list_del_init(&io->link);
 	engine_assert(e, list_empty(&e->commit.now));
 	io->volume->commit.flushing = false;
+	e->intents.flushed = e->intents.flushing;
 	complete_io(io, 0, acts);
 	WRITE_ONCE(e->meta.state, META_IDLE);
 	if (commit_needed(e) || e->cp.wanted)
@@ -861,6 +920,7 @@ static bool flush_at_once(struct hybrid_engine *e, struct hybrid_io *io,
 	if (READ_ONCE(c->unrecorded) || !READ_ONCE(c->written) ||
 	    READ_ONCE(e->meta.state) != META_IDLE || !is_loaded(e) || READ_ONCE(e->life.failed))
 		return false;
+	intents_flush_begins(e);
 	c->flushing = true;
 	WRITE_ONCE(c->written, false);
 	/* Take the note before the flush begins; pairs with note_cache_written(). */
@@ -880,6 +940,7 @@ void hybrid_flush_io(struct hybrid_engine *e, struct hybrid_io *io, struct hybri
 	unsigned long flags;
 	bool taken;
 
+	sync_flushed(v);
 	spin_lock_irqsave(&e->lock, flags);
 	if (v->flush.error || v->flush.last_user_write > v->flush.flushed) {
 		taken = true;
@@ -912,7 +973,8 @@ bool hybrid_unrecorded_left(struct hybrid_engine *e)
 {
 	return find_first_bit(e->commit.must_sets, e->map.nr_sets) < e->map.nr_sets ||
 	       find_first_bit(e->commit.lazy_sets, e->map.nr_sets) < e->map.nr_sets ||
-	       find_first_bit(e->commit.open_sets, e->map.nr_sets) < e->map.nr_sets;
+	       find_first_bit(e->commit.open_sets, e->map.nr_sets) < e->map.nr_sets ||
+	       READ_ONCE(e->intents.nr);
 }
 
 /*

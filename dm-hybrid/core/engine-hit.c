@@ -32,7 +32,8 @@ static bool read_hit(struct hybrid_engine *e, struct hybrid_io *io)
  *   (J4), and the origin's dirty flag is durable (J10);
  * - overlapping writes in flight go to the cache alone, too (J6);
  * - while the write is listed as in flight, its granules stay dirty (J2);
- * - a dirty granule that is not recorded is marked for the next commit already.
+ * - a dirty granule that is not recorded is marked for the next commit already;
+ * - no granule is under an intent (J12).
  *
  * hybrid_engine_check() checks all this.  Caller holds the set's lock.
  */
@@ -41,7 +42,7 @@ static bool rewrites(struct hybrid_engine *e, const struct hybrid_set *s,
 {
 	lockdep_assert_held(&s->lock);
 	return i >= 0 && (s->flags[i] & (BLOCK_MAPPED | BLOCK_BUSY)) == BLOCK_MAPPED &&
-	       !(io->mask & ~block_mask(e, s, MASK_DIRTY, i));
+	       !(io->mask & ~block_mask(e, s, MASK_DIRTY, i)) && !is_intended(s, i, io->mask);
 }
 
 static bool write_hit(struct hybrid_engine *e, struct hybrid_io *io)

@@ -115,6 +115,7 @@ static inline void op_begin(struct hybrid_op *op, enum hybrid_op_type type, bool
 	op->direct = false;
 	op->io = NULL;
 	op->user = NULL;
+	op->copied = NULL;
 	op->nr_segments = 0;
 	op->buffer_offset = 0;
 	op->error_cache = 0;
@@ -327,7 +328,7 @@ static inline u32 write_mode(const struct hybrid_engine *e, const struct hybrid_
 static inline bool somebody_waits(const struct hybrid_set *s)
 {
 	lockdep_assert_held(&s->lock);
-	return !list_empty(&s->waiting) || !list_empty(&s->waiting_ranges) || s->closing;
+	return !list_empty(&s->waiting.ios) || !list_empty(&s->waiting.ranges) || s->closing;
 }
 
 /*
@@ -363,6 +364,42 @@ static inline bool is_fill(const struct hybrid_job *job)
 static inline void stall_read_begins(struct hybrid_volume *v)
 {
 	atomic_inc(&v->nr_reads);
+}
+
+/* A write that makes granules dirty begins.  Any context. */
+static inline void sync_written(struct hybrid_volume *v)
+{
+	struct hybrid_sync *sync = &v->users.sync;
+	u16 writes = READ_ONCE(sync->writes) + 1, left = READ_ONCE(sync->left);
+
+	if (writes >= SYNC_WRITES) {
+		writes /= 2;
+		WRITE_ONCE(sync->flushes, READ_ONCE(sync->flushes) / 2);
+	}
+	WRITE_ONCE(sync->writes, writes);
+	if (left < SYNC_WRITES)
+		WRITE_ONCE(sync->left, left + 1);
+}
+
+/* A user's flush begins, or a write with FUA.  Any context. */
+static inline void sync_flushed(struct hybrid_volume *v)
+{
+	struct hybrid_sync *sync = &v->users.sync;
+	u16 left = READ_ONCE(sync->left), flushes = READ_ONCE(sync->flushes);
+
+	if (!left)
+		return;
+	WRITE_ONCE(sync->left, left - 1);
+	if (flushes < SYNC_WRITES)
+		WRITE_ONCE(sync->flushes, flushes + 1);
+}
+
+/* Do the volume's users flush after more than half of their writes? */
+static inline bool volume_syncs(const struct hybrid_volume *v)
+{
+	const struct hybrid_sync *sync = &v->users.sync;
+
+	return READ_ONCE(sync->flushes) * 2 > READ_ONCE(sync->writes);
 }
 
 /* The sector of the origin where the data of @io is. */

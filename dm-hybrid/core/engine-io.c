@@ -157,6 +157,7 @@ bool hybrid_io_ended(struct hybrid_engine *e, struct hybrid_io *io, int error,
 	case IO_REWRITE:
 		/* Fields that write_hit() leaves to the slow path */
 		io->write.redirty = false;
+		io->write.intent = NULL;
 		io->commit = false;
 		io->write.redirected = false;
 		fallthrough;

@@ -8,12 +8,14 @@
  *   3. replay the journal;
  *   4. forget clean granules in open regions (the origin wins) and blocks of
  *      volumes that no longer exist;
- *   5. write a checkpoint under a new epoch, without the clean mark.  Only then
+ *   5. take the granules of intents whose data has the checksum;
+ *   6. write a checkpoint under a new epoch, without the clean mark.  Only then
  *      may anything else happen.
  * If a crash interrupts it, the next load has the same result: the same blocks, in
  * the same generations (engine-checkpoint.c).
  */
 #include "engine-internal.h"
+#include "intent.h"
 
 #define LOAD_BLOCKS 128	/* metadata blocks in one read, of up to as many runs */
 
@@ -508,22 +510,133 @@ static void load_policy(struct hybrid_engine *e, struct hybrid_set *s)
 	memset(s->flush_epoch, 0, e->map.set_size * sizeof(*s->flush_epoch));
 }
 
-/* All metadata of the set has been read. */
-static void set_loaded(struct hybrid_engine *e, u32 set)
+/* The journal has been replayed. */
+static void forget_open_regions(struct hybrid_engine *e, u32 set)
 {
 	struct hybrid_set *s = &e->map.set[set];
 	unsigned long flags;
 	u32 i;
 
+	if (!s->regions.jopen)
+		return;
 	spin_lock_irqsave(&s->lock, flags);
-	for (i = 0; s->regions.jopen && i < e->map.set_size; i += HYBRID_REGION_BLOCKS)
+	for (i = 0; i < e->map.set_size; i += HYBRID_REGION_BLOCKS)
 		if (s->regions.jopen & region_bit(i))
 			forget_region(e, s, i);
 	hybrid_mark_region_leaves(e, set, s->regions.jopen);
 	s->regions.jopen = 0;
+	spin_unlock_irqrestore(&s->lock, flags);
+}
+
+/* All metadata of the set has been read. */
+static void set_loaded(struct hybrid_engine *e, u32 set)
+{
+	struct hybrid_set *s = &e->map.set[set];
+	unsigned long flags;
+
+	spin_lock_irqsave(&s->lock, flags);
 	load_policy(e, s);
 	hybrid_set_loaded(&e->map, s);
 	spin_unlock_irqrestore(&s->lock, flags);
+}
+
+/* ---- intents -------------------------------------------------------------- */
+
+static int damaged_intent(struct loader *l, const char *why)
+{
+	*l->why = why;
+	return -EUCLEAN;
+}
+
+/* Finds the block of the volume that a record names.  Returns 1 and *key, 0, or -EUCLEAN. */
+static int intent_key(struct loader *l, const struct hybrid_intent_record *r, u32 set, u32 i,
+		      u64 *key)
+{
+	const struct hybrid_map *map = &l->e->map;
+	const struct hybrid_set *s = &map->set[set];
+	u64 oblock = le64_to_cpu(r->oblock), granules = le64_to_cpu(r->granules);
+	int error = look_up(l, le32_to_cpu(r->instance));
+
+	if (error || !l->volume)
+		return error;
+	*key = l->key | oblock;
+	if (oblock >= l->oblocks ||
+	    key_sector(l->e, *key) + ((u64)fls64(granules) << l->e->g->granule_shift) >
+	    hybrid_volume_reach(&l->volume->info))
+		return damaged_intent(l, "an intent lies beyond its volume's end");
+	if (hybrid_map_set_of(map, *key) != set)
+		return damaged_intent(l, "an intent is for the wrong set");
+	if (s->flags[i] ? s->key[i] != *key : hybrid_set_find_alone(map, s, *key) >= 0)
+		return damaged_intent(l, "an intent is for another block than the map says");
+	return 1;
+}
+
+/* The granules of block @i are dirty, as if a record had said so. */
+static void take_granules(struct loader *l, u32 set, u32 i, u64 key, u64 granules)
+{
+	struct hybrid_engine *e = l->e;
+	struct hybrid_set *s = &e->map.set[set];
+	unsigned long flags;
+	u64 valid = granules;
+
+	spin_lock_irqsave(&s->lock, flags);
+	if (s->flags[i]) {
+		valid |= block_mask(e, s, MASK_VALID, i);
+	} else {
+		hybrid_set_load(&e->map, s, i, key);
+		hybrid_set_count(s, 1);
+		s->flush_epoch[i] = 0;	/* the hint */
+		atomic_inc(&l->volume->blocks.cached);
+	}
+	set_put_mask(&e->map, s, MASK_VALID, i, valid);
+	set_put_mask(&e->map, s, MASK_JVALID, i, valid);
+	load_dirty(e, set, i, block_mask(e, s, MASK_DIRTY, i) | granules);
+	hybrid_mark_leaf(e, set, i);
+	spin_unlock_irqrestore(&s->lock, flags);
+}
+
+static int load_intent(void *context, const struct hybrid_intent_record *r, bool flushed)
+{
+	struct loader *l = context;
+	struct hybrid_engine *e = l->e;
+	u32 set = le32_to_cpu(r->where) / e->map.set_size;
+	u32 i = le32_to_cpu(r->where) % e->map.set_size;
+	u64 granules = le64_to_cpu(r->granules), key = HYBRID_NO_KEY;
+	int found = intent_key(l, r, set, i, &key);
+
+	if (found <= 0)
+		return found;
+	/* A granule that is valid has been recorded since. */
+	if (block_mask(e, &e->map.set[set], MASK_JVALID, i) & granules)
+		return 0;
+	found = hybrid_intent_read_data(e->g, &e->meta.id, r, replay_read, l, l->mem);
+	if (found == -ENOMEM)
+		return found;
+	if (found < 0)
+		return damaged_intent(l, "data under an intent cannot be read");
+	if (!found && flushed)
+		return damaged_intent(l, "data under an intent was lost");
+	if (found)
+		take_granules(l, set, i, key, granules);
+	return 0;
+}
+
+static int load_intents(struct loader *l)
+{
+	struct hybrid_engine *e = l->e;
+	u64 head = e->journal.intent_tail;
+	int r;
+
+	if (hybrid_number_ends(head)) {
+		*l->why = "no intent number is left";
+		return -EUCLEAN;
+	}
+	r = hybrid_intents_replay(e->g, &e->meta.id, &head, replay_read, load_intent, l, l->why);
+	/* The checkpoint of the recovery ends what all of them say. */
+	e->journal.intent_tail = head;
+	e->intents.head = head;
+	e->intents.flushed = head;
+	return r;
 }
 
 /* ---- making it durable --------------------------------------------------- */
@@ -583,6 +696,7 @@ static int load(struct loader *l)
 	hybrid_wear_load(e, &root);
 	e->journal.tail = root.journal_tail;
 	e->journal.head = root.journal_head;
+	e->journal.intent_tail = root.intent_tail;
 	r = load_indexes(l);
 	if (!r)
 		r = load_leaves(l, 0, HYBRID_VOLUME_LEAVES, load_volumes);
@@ -599,6 +713,11 @@ static int load(struct loader *l)
 		*l->why = "two cache blocks hold one block of a volume";
 		return -EUCLEAN;
 	}
+	for (set = 0; set < e->map.nr_sets; set++)
+		forget_open_regions(e, set);
+	r = load_intents(l);
+	if (r)
+		return damaged(r);
 	for (set = 0; set < e->map.nr_sets; set++) {
 		set_loaded(e, set);
 		cond_resched();

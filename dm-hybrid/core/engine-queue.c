@@ -18,6 +18,7 @@ void hybrid_io_begin(struct hybrid_io *io)
 	io->to_cache = 0;
 	io->to_origin = 0;
 	io->write.admitted = false;
+	io->write.intent = NULL;
 	INIT_LIST_HEAD(&io->link);
 	INIT_LIST_HEAD(&io->range.wait_link);
 	INIT_LIST_HEAD(&io->op.link);
@@ -90,7 +91,7 @@ void hybrid_wait_in_set(struct hybrid_set *s, struct hybrid_io *io, enum io_wait
 {
 	lockdep_assert_held(&s->lock);
 	io->wait = why;
-	list_add_tail(&io->link, &s->waiting);
+	list_add_tail(&io->link, &s->waiting.ios);
 }
 
 enum route hybrid_wait_routed(struct hybrid_set *s, struct hybrid_io *io, enum io_wait why)
@@ -133,13 +134,13 @@ void hybrid_wake_set(struct hybrid_engine *e, u32 nr, u8 why, struct hybrid_acti
 	unsigned long flags;
 
 	spin_lock_irqsave(&s->lock, flags);
-	list_for_each_entry_safe(io, n, &s->waiting, link) {
+	list_for_each_entry_safe(io, n, &s->waiting.ios, link) {
 		if (!(io->wait & why))
 			continue;
 		list_del_init(&io->link);
 		hybrid_rerun(io, acts);
 	}
-	list_for_each_entry_safe(io, n, &s->waiting_ranges, range.wait_link) {
+	list_for_each_entry_safe(io, n, &s->waiting.ranges, range.wait_link) {
 		if (!(io->wait & why))
 			continue;
 		list_del_init(&io->range.wait_link);

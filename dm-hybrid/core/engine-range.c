@@ -97,6 +97,11 @@ static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 		io->wait = WAIT_RECORD;
 		return true;
 	}
+	if (is_intended(s, i, io->mask)) {
+		hybrid_intents_await(e, s, i, io->mask, acts);
+		io->wait = WAIT_RECORD;
+		return true;
+	}
 	if ((s->regions.dropping & region_bit(i)) || !hybrid_record_first(e, io->set, i, acts)) {
 		io->wait = WAIT_RECORD;
 		return true;
@@ -202,7 +207,7 @@ static bool prepare_blocks(struct hybrid_engine *e, struct hybrid_io *io,
 		spin_lock_irqsave(&s->lock, flags);
 		waits = range_waits(e, s, io, acts);
 		if (waits)
-			list_add_tail(&io->range.wait_link, &s->waiting_ranges);
+			list_add_tail(&io->range.wait_link, &s->waiting.ranges);
 		spin_unlock_irqrestore(&s->lock, flags);
 		if (waits)
 			return false;

@@ -16,6 +16,7 @@
 #include "engine-commit.h"
 #include "engine-evict.h"
 #include "engine-flush.h"
+#include "engine-intent.h"
 #include "engine-job.h"
 #include "engine-lost.h"
 #include "engine-place.h"
@@ -39,10 +40,11 @@ struct hybrid_counters {
 	u32 rest_debt;			/* see REST_COST */
 };
 
-/* Was there users' I/O to a volume?  READ_ONCE without the lock. */
-struct hybrid_foreground {
-	bool now;			/* since the last tick */
-	bool before;			/* between the two ticks before */
+/* What the users of a volume do.  READ_ONCE without the lock. */
+struct hybrid_users {
+	bool now;			/* there was I/O since the last tick */
+	bool before;			/* ... between the two ticks before */
+	struct hybrid_sync sync;
 };
 
 /* Members are placed by the code that writes them. */
@@ -59,7 +61,7 @@ struct hybrid_volume {
 	struct hybrid_counters __percpu *counters;
 
 	/* Writes read these, and change them once between two flushes, or two ticks. */
-	struct hybrid_foreground users ____cacheline_aligned_in_smp;
+	struct hybrid_users users ____cacheline_aligned_in_smp;
 	struct hybrid_volume_commit commit;
 	struct hybrid_ranges ranges;
 
@@ -82,7 +84,7 @@ struct hybrid_volume {
 /* Since the pool was loaded: see struct hybrid_pool_status */
 struct hybrid_stats {
 	u64 journal_writes, journal_records, checkpoints;
-	u64 metadata_writes, cache_flushes, trimmed;
+	u64 metadata_writes, intent_writes, cache_flushes, trimmed;
 	atomic64_t evictions, errors[NR_CACHE_ERRORS];
 	u64 ram;			/* bytes */
 };
@@ -121,7 +123,7 @@ struct hybrid_engine {
 	struct hybrid_journal journal;
 	struct hybrid_meta meta;
 	struct hybrid_commit commit;
-
+	struct hybrid_intents intents;	/* ... but for the intent log's own */
 	struct hybrid_checkpoint cp;
 
 	struct hybrid_jobs jobs;

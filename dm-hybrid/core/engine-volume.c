@@ -192,7 +192,7 @@ static int check_nonce(struct hybrid_engine *e, struct hybrid_volume *v, const c
 		*why = no_cold_start;
 		return new_instance(e, v);
 	}
-	if (atomic_read(&v->blocks.jdirty)) {
+	if (dirty_blocks(v)) {
 		*why = "was written without its cache, which holds newer data of it";
 		return -EMEDIUMTYPE;
 	}
@@ -210,7 +210,7 @@ static int check_nonce(struct hybrid_engine *e, struct hybrid_volume *v, const c
  */
 static bool marks_at_once(const struct hybrid_volume *v)
 {
-	return atomic_read(&v->blocks.jdirty) ||
+	return dirty_blocks(v) ||
 	       (v->mode == HYBRID_MODE_WRITEBACK && (v->info.flags & HYBRID_VOLUME_WAS_DIRTY));
 }
 
@@ -305,7 +305,7 @@ static int open_inplace(struct hybrid_engine *e, struct hybrid_volume *v, u64 se
 	if (v->info.data_sectors_new)
 		hybrid_volume_set_sizes(e, v, hybrid_volume_length(&v->info, sectors), 0);
 	*why = no_cold_start;
-	if (!atomic_read(&v->blocks.jdirty))
+	if (!dirty_blocks(v))
 		return new_instance(e, v);
 	hybrid_each_block(e, v, forget_clean);
 	return e->ops->wait_checkpoint(e);
@@ -469,14 +469,15 @@ static int settle_origin(struct hybrid_engine *e, struct hybrid_volume *v)
 }
 
 /*
- * Makes all data written back durable, and records that, while the origin can still
- * be reached.
+ * Makes all data written back durable, while the origin can still be reached, and records that, and
+ * what is dirty, in any case.
  */
 static int settle_volume(struct hybrid_engine *e, struct hybrid_volume *v)
 {
-	int r = settle_origin(e, v);
+	int origin = settle_origin(e, v);
+	int r = e->ops->wait_checkpoint(e);
 
-	return r ? r : e->ops->wait_checkpoint(e);
+	return origin ? origin : r;
 }
 
 int hybrid_volume_settle(struct hybrid_engine *e, struct hybrid_volume *v)

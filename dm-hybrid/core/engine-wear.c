@@ -20,7 +20,8 @@
  */
 static unsigned long cache_written_since(const struct hybrid_engine *e)
 {
-	unsigned long sectors = READ_ONCE(e->stats.metadata_writes) * HYBRID_META_BLOCK_SECTORS;
+	unsigned long sectors = (READ_ONCE(e->stats.metadata_writes) +
+				 READ_ONCE(e->stats.intent_writes)) * HYBRID_META_BLOCK_SECTORS;
 	int cpu;
 
 	for_each_possible_cpu(cpu)
@@ -156,12 +157,9 @@ void hybrid_wear_configure(struct hybrid_engine *e, const struct hybrid_config *
 
 void hybrid_wear_status(const struct hybrid_engine *e, struct hybrid_pool_status *st)
 {
-	s64 left = div_s64(READ_ONCE(e->wear.left), DAY);
-
 	st->cache_written = written_until_now(e);
 	st->total_written = e->wear.written_before + st->cache_written;
-	st->endurance_left = max_t(s64, left, 0);
-	st->endurance_owed = max_t(s64, -left, 0);
+	st->endurance = div_s64(READ_ONCE(e->wear.left), DAY);
 	st->failing = READ_ONCE(e->wear.failing);
 	st->recent_read_errors = READ_ONCE(e->wear.recent[CACHE_READ_ERRORS]);
 	st->recent_write_errors = READ_ONCE(e->wear.recent[CACHE_WRITE_ERRORS]);

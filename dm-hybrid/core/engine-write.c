@@ -135,6 +135,11 @@ static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	}
 	if (i < 0)
 		return false;
+	if (is_intended(s, i, io->mask)) {
+		hybrid_intents_await(e, s, i, io->mask, acts);
+		hybrid_wait_in_set(s, io, WAIT_RECORD);
+		return true;
+	}
 	/* Until the record is durable, granules that it drops count as clean (J4). */
 	if (s->regions.dropping & region_bit(i)) {
 		hybrid_wait_in_set(s, io, WAIT_RECORD);
@@ -206,12 +211,60 @@ static void write_started(struct hybrid_engine *e, struct hybrid_set *s, struct 
 		if (job)
 			job->touched |= io->mask << ((io->key - job->key) * e->g->granules);
 	}
+	if (io->write.intent) {
+		io->commit = fua && !cache_has_fua(io->volume);
+		return;
+	}
 	/* A record must follow, unless the granules are dirty on disk already. */
 	io->commit = fua && (io->to_cache & ~io->to_origin & ~(jdirty & valid));
-	/* A transfer to both devices has FUA on the origin alone. */
-	if (fua && (READ_ONCE(e->meta.state) != META_IDLE || !cache_has_fua(io->volume) ||
+	/*
+	 * Dirty on record may mean: in an entry that is not durable yet, see record().  And a
+	 * transfer to both devices has FUA on the origin alone.
+	 */
+	if (fua && (READ_ONCE(e->journal.nr) || !cache_has_fua(io->volume) ||
 		    write_needs_copy(io)))
 		io->commit |= !!(io->to_cache & ~io->to_origin);
+}
+
+/*
+ * A job for a write under an intent.  NULL: the write has no intent, as it would gain nothing, or
+ * there is no room or memory.
+ */
+static struct hybrid_job *intent_job(struct hybrid_engine *e, struct hybrid_set *s,
+				     struct hybrid_io *io, u32 i, struct hybrid_actions *acts)
+{
+	struct hybrid_volume *v = io->volume;
+	bool fua = io->flags & HYBRID_IO_FUA;
+	struct hybrid_job *job;
+
+	sync_written(v);
+	if (fua)
+		sync_flushed(v);
+	if (!(fua || volume_syncs(v)) || !hybrid_intent_allowed(e, s, io, i))
+		return NULL;
+	job = hybrid_job_get(e, JOB_STAGED, v);
+	if (job && !hybrid_intent_begin(e, s, io, i)) {
+		hybrid_job_put(e, job, acts);
+		job = NULL;
+	}
+	return job;
+}
+
+/* The data of a write under an intent has been written, or could not be. */
+static bool intended_data_written(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+				  int error_origin, struct hybrid_actions *acts)
+{
+	struct hybrid_set *s = &e->map.set[io->set];
+	unsigned long flags;
+
+	if (error_cache) {
+		/* Nobody reads there any more, although the write goes on. */
+		spin_lock_irqsave(&s->lock, flags);
+		io->write.overwritten = 0;
+		spin_unlock_irqrestore(&s->lock, flags);
+	}
+	return hybrid_intent_data_ended(e, io, &error_cache) &&
+	       hybrid_finish_intended(e, io, error_cache, 0, acts);
 }
 
 static enum route send_write(struct hybrid_engine *e, struct hybrid_io *io,
@@ -219,6 +272,12 @@ static enum route send_write(struct hybrid_engine *e, struct hybrid_io *io,
 {
 	bool fua = io->flags & HYBRID_IO_FUA;
 
+	if (job && io->write.intent) {
+		hybrid_staged_start(e, job, io, intended_data_written, acts);
+		job->op.copied = hybrid_intent_copied;
+		job->op.fua = fua && cache_has_fua(io->volume);
+		return ROUTE_TAKEN;
+	}
 	if (job) {
 		hybrid_staged_start(e, job, io, hybrid_finish_write, acts);
 		return ROUTE_TAKEN;
@@ -312,6 +371,8 @@ enum route hybrid_route_write(struct hybrid_engine *e, struct hybrid_set *s,
 		hybrid_set_note_hit(&e->map, s, i);
 	if (i >= 0 && (s->flags[i] & BLOCK_AHEAD))
 		hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
+	if (io->to_cache && !io->to_origin)
+		job = intent_job(e, s, io, i, acts);
 	write_started(e, s, io, i);
 	return send_write(e, io, job, acts);
 }
@@ -339,7 +400,9 @@ static void write_applied(struct hybrid_engine *e, struct hybrid_set *s, struct 
 	jdirty = block_mask(e, s, MASK_JDIRTY, i);
 	if (cache_ok && (newly & ~jdirty)) {
 		hybrid_mark_must(e, io->set, i);
-		note_unrecorded(io->volume);
+		/* An intent makes up for the record. */
+		if (!io->write.intent)
+			note_unrecorded(io->volume);
 	} else if (set_unrecorded(&e->map, s, i)) {
 		hybrid_mark_lazy(e, io->set, i);
 	}
@@ -351,13 +414,15 @@ static void write_applied(struct hybrid_engine *e, struct hybrid_set *s, struct 
 
 /*
  * A granule that only the cache would have held could not be written there.  May the whole write go
- * to the origin, including parts that have been written there already?
+ * to the origin, including parts that have been written there already?  In a pool that failed,
+ * route_failed() decides.
  */
 static bool write_redirects(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io)
 {
 	u64 dirty = block_mask(e, s, MASK_DIRTY, io->idx) | block_mask(e, s, MASK_JDIRTY, io->idx);
 
-	return !(dirty & io->mask) && (io->to_cache & ~io->to_origin);
+	return (READ_ONCE(e->life.failed) || !(dirty & io->mask)) &&
+	       (io->to_cache & ~io->to_origin);
 }
 
 /*
@@ -457,4 +522,21 @@ bool hybrid_finish_write(struct hybrid_engine *e, struct hybrid_io *io, int erro
 		return true;
 	hybrid_join_commit(e, io, acts);
 	return false;
+}
+
+bool hybrid_finish_intended(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+			    int error_origin, struct hybrid_actions *acts)
+{
+	struct hybrid_intended *w = io->write.intent;
+	bool ended;
+
+	if (w && error_cache && hybrid_intent_give_up(e, io, error_cache, acts))
+		return false;
+	if (error_cache)
+		io->write.intent = NULL;
+	ended = hybrid_finish_write(e, io, error_cache, error_origin, acts);
+	/* The io may be gone, unless it has ended. */
+	if (w)
+		hybrid_intent_applied(e, w, acts);
+	return ended;
 }

@@ -20,6 +20,12 @@ bool hybrid_write_conflicts(const struct hybrid_set *s, const struct hybrid_io *
 bool hybrid_finish_write(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
 			 int error_origin, struct hybrid_actions *acts);
 /*
+ * The same for a write under an intent: its data and its intent have ended, or (@error_cache) one
+ * of them could not be written.
+ */
+bool hybrid_finish_intended(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,
+			    int error_origin, struct hybrid_actions *acts);
+/*
  * Counts errors of a write, or of the origin.  -EAGAIN is none: it says nothing about the device.
  */
 void hybrid_count_errors(struct hybrid_engine *e, struct hybrid_io *io, int error_cache,

@@ -44,6 +44,9 @@ static u64 movable(struct hybrid_engine *e, struct hybrid_set *s, int i, bool *u
 	u64 dirty = block_mask(e, s, MASK_DIRTY, i), jdirty = block_mask(e, s, MASK_JDIRTY, i);
 	bool replaced = hybrid_replaced_granules(e, s, i);
 
+	/* J12: granules under intents have to be recorded first, too. */
+	if (!hlist_empty(&s->intended))
+		jdirty &= ~hybrid_intended_granules(s, i);
 	*unrecorded |= replaced || (dirty & ~jdirty);
 	return replaced ? 0 : dirty & jdirty;
 }

@@ -12,6 +12,10 @@ static void init_lists(struct hybrid_engine *e)
 	INIT_LIST_HEAD(&e->commit.waiting);
 	INIT_LIST_HEAD(&e->cp.waiters);
 	INIT_LIST_HEAD(&e->cp.now);
+	INIT_LIST_HEAD(&e->intents.pending);
+	INIT_LIST_HEAD(&e->intents.applied);
+	INIT_LIST_HEAD(&e->intents.op.link);
+	e->intents.done = hybrid_finish_intended;
 	INIT_LIST_HEAD(&e->stall.waiters);
 	e->stall.tick = 1;
 	INIT_LIST_HEAD(&e->meta.op.link);
@@ -40,6 +44,8 @@ static int create_parts(struct hybrid_engine *e, const struct hybrid_policy_type
 		r = hybrid_journal_create(&e->journal, e->g);
 	if (!r)
 		r = hybrid_checkpoint_create(e);
+	if (!r)
+		r = hybrid_intents_create(e);
 	if (r)
 		return r;
 	e->commit.must_sets = alloc_bits(sets);
@@ -98,6 +104,7 @@ void hybrid_engine_destroy(struct hybrid_engine *e)
 	hybrid_volumes_destroy(e);
 	hybrid_jobs_destroy(e);
 	hybrid_checkpoint_destroy(e);
+	hybrid_intents_destroy(e);
 	hybrid_journal_destroy(&e->journal);
 	hybrid_map_destroy(&e->map);
 	free_percpu(e->evict.readers);
@@ -196,6 +203,13 @@ void hybrid_engine_op_done(struct hybrid_engine *e, struct hybrid_op *op,
 	hybrid_engine_settle(e, acts);
 }
 
+void hybrid_engine_op_copied(struct hybrid_engine *e, struct hybrid_op *op,
+			     struct hybrid_actions *acts)
+{
+	op->copied(e, op, acts);
+	hybrid_engine_settle(e, acts);
+}
+
 void hybrid_volume_release_sb(struct hybrid_engine *e, struct hybrid_volume *v,
 			      struct hybrid_actions *acts)
 {
@@ -286,7 +300,7 @@ static bool stop_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 	hybrid_reclaim(e, acts);
 	spin_lock_irqsave(&e->lock, flags);
 	busy = e->jobs.nr_busy || READ_ONCE(e->meta.state) != META_IDLE ||
-	       e->writebacks.queued || e->trim.busy;
+	       e->writebacks.queued || e->trim.busy || e->intents.busy;
 	list_for_each_entry(v, &e->volumes.open, open_link)
 		busy |= v->flush.busy || v->sb.busy;
 	ended = !busy && (READ_ONCE(e->life.failed) || !is_loaded(e) ||
@@ -420,7 +434,8 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	st->journal_writes = e->stats.journal_writes;
 	st->journal_records = e->stats.journal_records;
 	st->checkpoints = e->stats.checkpoints;
-	st->metadata_writes = e->stats.metadata_writes;
+	st->intent_writes = READ_ONCE(e->stats.intent_writes);
+	st->metadata_writes = e->stats.metadata_writes + st->intent_writes;
 	st->cache_flushes = e->stats.cache_flushes;
 	st->evictions = atomic64_read(&e->stats.evictions);
 	st->read_errors = atomic64_read(&e->stats.errors[CACHE_READ_ERRORS]);
@@ -548,7 +563,8 @@ const char *hybrid_engine_check(struct hybrid_engine *e)
 		if (why)
 			return why;
 	}
-	return check_sums(e, &sums) ?: check_volumes(e) ?: hybrid_places_check(e);
+	return check_sums(e, &sums) ?: check_volumes(e) ?: hybrid_places_check(e) ?:
+	       hybrid_intents_check(e);
 }
 
 void hybrid_engine_evict(struct hybrid_engine *e, struct hybrid_volume *v, oblock_t b,

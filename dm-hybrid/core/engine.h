@@ -53,16 +53,17 @@ enum hybrid_op_type {
 	/*
 	 * Transfer op->segments between op->buffer and the devices, all in parallel.  If
 	 * op->io is set, write is set too: first copy that io's data into the buffer at
-	 * op->buffer_offset.  op->user, if set, is the I/O that caused the transfer; it does
+	 * op->buffer_offset.  Then call hybrid_engine_op_copied() if op->copied is set.
+	 * op->user, if set, is the I/O that caused the transfer; it does
 	 * not end before the transfer.  With fua, the origin's part is durable when the operation
-	 * ends.  Ends with hybrid_engine_op_done(); with op->direct this may be called in any
-	 * context if the transfer has succeeded.
+	 * ends; or the cache's, if the origin has none.  Ends with hybrid_engine_op_done(); with
+	 * op->direct this may be called in any context if the transfer has succeeded.
 	 */
 	HYBRID_OP_TRANSFER,
 	/*
 	 * Transfer op->segments between op->mem and one device: the origin of op->volume
 	 * (op->origin), or the cache device.  With fua, the data is durable when the operation
-	 * ends.  Ends with hybrid_engine_op_done().
+	 * ends.  Ends with hybrid_engine_op_done(), with op->direct as a TRANSFER does.
 	 */
 	HYBRID_OP_META,
 	/*
@@ -108,7 +109,7 @@ struct hybrid_op {
 	bool write;
 	bool origin;
 	bool fua;
-	bool direct;			/* FLUSH, TRANSFER: see there */
+	bool direct;			/* FLUSH, TRANSFER, META: see there */
 	u8 nr_segments;
 	/* Results, set by the caller that carries the operation out: 0 or -errno */
 	int error_cache, error_origin;
@@ -125,6 +126,8 @@ struct hybrid_op {
 	struct hybrid_waiter *waiter;
 	void (*done)(struct hybrid_engine *e, struct hybrid_op *op,
 		     struct hybrid_actions *acts);	/* the engine's own */
+	void (*copied)(struct hybrid_engine *e, struct hybrid_op *op,
+		       struct hybrid_actions *acts);	/* likewise; NULL: none */
 	void *private;				/* the caller's own */
 };
 
@@ -174,6 +177,7 @@ struct hybrid_io_write {
 	u32 stalled_since;	/* the tick from which on it stalls, or 0 */
 	u64 overwritten;	/* granules of to_cache that were valid before */
 	struct hlist_node inflight;	/* its set's */
+	struct hybrid_intended *intent;	/* NULL: it has none */
 };
 
 struct hybrid_io_range {
@@ -233,6 +237,8 @@ struct hybrid_engine_ops {
 	 */
 	void *(*alloc_buffer)(struct hybrid_engine *e, u32 sectors, gfp_t gfp);
 	void (*free_buffer)(struct hybrid_engine *e, void *buffer);
+	/* Returns the XXH64 of @count sectors of a buffer from @offset on.  Any context. */
+	u64 (*checksum)(struct hybrid_engine *e, void *buffer, u32 offset, u32 count, u64 seed);
 	/*
 	 * Carries out one META or FLUSH operation to its end.  May sleep; called only by
 	 * functions below that may sleep.  Returns 0 or -errno.
@@ -424,6 +430,13 @@ bool hybrid_engine_hit_done(struct hybrid_engine *e, struct hybrid_io *io);
 bool hybrid_engine_io_done(struct hybrid_engine *e, struct hybrid_io *io, int error,
 			   struct hybrid_actions *acts);
 
+/*
+ * The data of op->io has been copied to the buffer of a TRANSFER with op->copied: call it once,
+ * before the transfer is submitted, and hold no lock.
+ */
+void hybrid_engine_op_copied(struct hybrid_engine *e, struct hybrid_op *op,
+			     struct hybrid_actions *acts);
+
 /* Any other operation ended; op->error_cache and error_origin are set. */
 void hybrid_engine_op_done(struct hybrid_engine *e, struct hybrid_op *op,
 			   struct hybrid_actions *acts);
@@ -588,7 +601,7 @@ struct hybrid_pool_status {
 	u32 volumes;		/* open */
 	u32 open_regions;
 	u64 ram;		/* bytes */
-	u64 journal_used, journal_blocks, journal_writes, journal_records;
+	u64 journal_used, journal_blocks, journal_writes, journal_records, intent_writes;
 	u64 checkpoints, metadata_writes, cache_flushes, evictions;
 	u64 read_errors, write_errors, flush_errors;	/* of the cache device */
 	u64 cache_written;	/* sectors, metadata included */
@@ -598,7 +611,7 @@ struct hybrid_pool_status {
 	u32 retired;		/* blocks: see hybrid_engine_retired() */
 	bool failing;		/* as HYBRID_STATE_FAILING */
 	u32 recent_read_errors, recent_write_errors;	/* of the cache device, halved each day */
-	u64 endurance_left, endurance_owed;	/* sectors of the budget; one of them is 0 */
+	s64 endurance;		/* sectors of the budget that are saved up; negative: owed */
 };
 
 struct hybrid_volume_status {

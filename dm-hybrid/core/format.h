@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The on-disk format of dm-hybrid, version 5, and nothing else.  The kernel
+ * The on-disk format of dm-hybrid, version 6, and nothing else.  The kernel
  * module, the tools and the tests all include this file, so that no second copy
  * of these definitions exists.
  *
@@ -24,7 +24,7 @@
  * ------------
  *
  *	head | root A, root B | index A | index B | leaves A | leaves B |
- *	journal | data (aligned to 1 MiB) | tail
+ *	journal | intents | data (aligned to 1 MiB) | tail
  *
  * The metadata is a tree of fixed shape: the root names the generation of each
  * index block, and each index block names the generations of its leaves.  A
@@ -55,6 +55,18 @@
  * Records are absolute: each gives the state after it, so replaying one twice is
  * harmless.
  *
+ * Intents
+ * -------
+ * An intent names granules to which a user writes at the same time.  Intents are a ring of
+ * metadata blocks like the journal: intent n stands at place n modulo the size of the ring.
+ *
+ * The root, and each journal entry, has the tail of the ring: intents below it mean nothing
+ * any more.  The intents of the root's epoch from the newest tail on count, whichever of
+ * them are missing, after the journal has been replayed.  The granules of a record are
+ * valid and dirty if their data has the record's checksum, unless one of them is valid
+ * already.  An intent that was flushed (hybrid_intent.flushed) is damaged if it is missing,
+ * or if its data does not have the checksum.
+ *
  * Open regions
  * ------------
  * A region is HYBRID_REGION_BLOCKS cache blocks.  While a region is open, cache
@@ -67,7 +79,7 @@
 
 #include <linux/types.h>
 
-#define HYBRID_FORMAT_VERSION		5
+#define HYBRID_FORMAT_VERSION		6
 #define HYBRID_META_BLOCK_SIZE		4096	/* bytes */
 #define HYBRID_META_BLOCK_SECTORS	8
 #define HYBRID_HEAD_SECTORS		2048	/* 1 MiB */
@@ -125,11 +137,12 @@ struct hybrid_sb_cache {
 	__le32 journal_blocks;		/* metadata blocks */
 	__le32 nr_index;		/* index blocks, in each area */
 	__le32 nr_leaves;		/* leaves, in each area */
-	__le32 reserved;
+	__le32 intent_blocks;		/* metadata blocks */
 	__le64 root_sector;
 	__le64 index_sector;
 	__le64 leaf_sector;
 	__le64 journal_sector;
+	__le64 intent_sector;
 	__le64 data_sector;
 	__u8 policy[HYBRID_POLICY_NAME_SIZE];	/* for the next activation */
 	/* These, too, are for the next activation: value + 1, 0 for the default */
@@ -195,17 +208,18 @@ struct hybrid_superblock {
 #define HYBRID_VOLUMES_MAGIC		0x736c6f56	/* "Vols" */
 #define HYBRID_MAP_MAGIC		0x7370614d	/* "Maps" */
 #define HYBRID_JOURNAL_MAGIC		0x6e726e4a	/* "Jnrn" */
+#define HYBRID_INTENT_MAGIC		0x746e7449	/* "Itnt" */
 
 struct hybrid_block_header {
 	__le32 magic;
 	__le32 crc;
-	__le64 number;		/* index of the block in its area; journal: n */
-	__le64 generation;	/* root: sequence; journal: number again */
+	__le64 number;		/* index of the block in its area; journal, intent: n */
+	__le64 generation;	/* root: sequence; journal, intent: number again */
 	__u8 pool_uuid[HYBRID_UUID_SIZE];
 	__le64 epoch;		/* random, new with each activation */
-	__le32 count;		/* journal: records in the entry */
+	__le32 count;		/* journal, intent: records */
 	__le32 blocks;		/* journal: metadata blocks in the entry */
-	__le64 reserved;
+	__le64 intent_tail;	/* journal: first intent that may still count */
 };
 
 /* Lost map ----------------------------------------------------------------- */
@@ -234,7 +248,7 @@ struct hybrid_lost_map {
 
 /* Root, index -------------------------------------------------------------- */
 
-#define HYBRID_ROOT_CLEAN	0x1U /* stopped: the journal is empty, no region open */
+#define HYBRID_ROOT_CLEAN	0x1U /* stopped: journal and intents are empty, no region open */
 
 #define HYBRID_DAY_MS			86400000
 #define HYBRID_ROOT_INDEXES		1968
@@ -244,13 +258,14 @@ struct hybrid_root {
 	struct hybrid_block_header header;
 	__le64 journal_tail;	/* first entry to replay */
 	__le64 journal_head;	/* replay must reach at least this */
+	__le64 intent_tail;	/* as in the newest journal entry */
 	__le32 flags;
 	__le32 next_instance;	/* volume instances from here on were never used */
 	__le64 written_sectors;	/* to the cache device, since it was formatted */
 	__le32 read_errors;	/* recent errors of the cache device, halved each day */
 	__le32 write_errors;
 	__le32 halved_ms;	/* run time since they were halved, below HYBRID_DAY_MS */
-	__le32 reserved[13];
+	__le32 reserved[11];
 	__le16 index_generation[HYBRID_ROOT_INDEXES];
 };
 
@@ -357,6 +372,33 @@ struct hybrid_record {
 struct hybrid_journal_entry {
 	struct hybrid_block_header header;
 	struct hybrid_record record[];
+};
+
+/* Intents ------------------------------------------------------------------ */
+
+#define HYBRID_INTENT_MIN_BLOCKS	64
+#define HYBRID_INTENT_MAX_BLOCKS	512
+/* Blocks of the ring beside a journal of @journal blocks */
+#define HYBRID_INTENT_BLOCKS(journal) \
+	((journal) / 2 < HYBRID_INTENT_MAX_BLOCKS ? (journal) / 2 : HYBRID_INTENT_MAX_BLOCKS)
+
+#define HYBRID_INTENT_RECORDS		125
+#define HYBRID_INTENT_SECTORS		32	/* of the data of a record, at most */
+
+/* A write of whole, neighbouring granules of one cache block. */
+struct hybrid_intent_record {
+	__le32 where;		/* cache block number */
+	__le32 instance;
+	__le64 oblock;
+	__le64 granules;	/* mask; their data is at most HYBRID_INTENT_SECTORS */
+	__le64 checksum;	/* XXH64 of that data; its seed is header.epoch */
+};
+
+struct hybrid_intent {
+	struct hybrid_block_header header;
+	__le64 flushed;		/* a flush made all intents below it durable, with their data */
+	struct hybrid_intent_record record[HYBRID_INTENT_RECORDS];
+	__u8 reserved[24];
 };
 
 #endif

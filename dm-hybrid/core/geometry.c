@@ -53,7 +53,8 @@ static void place_areas(struct hybrid_geometry *g, u32 nr_sets)
 	g->index_sector = g->root_sector + 2 * block;
 	g->leaf_sector = g->index_sector + 2 * block * g->nr_index;
 	g->journal_sector = g->leaf_sector + 2 * block * g->nr_leaves;
-	g->data_sector = round_up(g->journal_sector + block * g->journal_blocks,
+	g->intent_sector = g->journal_sector + block * g->journal_blocks;
+	g->data_sector = round_up(g->intent_sector + block * g->intent_blocks,
 				  (u64)HYBRID_ALIGN_SECTORS);
 }
 
@@ -133,6 +134,7 @@ int hybrid_geometry_init(struct hybrid_geometry *g, u64 member_sectors,
 	g->member_sectors = member_sectors;
 	set_units(g, block_sectors);
 	g->journal_blocks = journal_blocks ? journal_blocks : default_journal(g);
+	g->intent_blocks = HYBRID_INTENT_BLOCKS(g->journal_blocks);
 
 	if (member_sectors > MAX_MEMBER_SECTORS || fits(g, MAX_BLOCKS + 1))
 		return refuse(why, "device is too large for this block size", -ENOSPC);
@@ -172,6 +174,19 @@ u64 hybrid_journal_sector(const struct hybrid_geometry *g, u64 n)
 
 	div_u64_rem(n, g->journal_blocks, &place);
 	return g->journal_sector + (u64)HYBRID_META_BLOCK_SECTORS * place;
+}
+
+u32 hybrid_intent_place(const struct hybrid_geometry *g, u64 n)
+{
+	u32 place;
+
+	div_u64_rem(n, g->intent_blocks, &place);
+	return place;
+}
+
+u64 hybrid_intent_sector(const struct hybrid_geometry *g, u64 n)
+{
+	return g->intent_sector + (u64)HYBRID_META_BLOCK_SECTORS * hybrid_intent_place(g, n);
 }
 
 u64 hybrid_journal_place(const struct hybrid_geometry *g, u64 n, u32 blocks)

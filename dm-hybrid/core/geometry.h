@@ -23,10 +23,11 @@ struct hybrid_geometry {
 	u32 set_size;		/* cache blocks in a set: 1 ... 7, or a multiple of 8 up to 512 */
 	u32 nr_sets;
 	u32 nr_blocks;		/* set_size * nr_sets */
-	u32 journal_blocks;
+	u32 journal_blocks, intent_blocks;
 	u32 nr_leaves;		/* volume table and map */
 	u32 nr_index;
-	u64 root_sector, index_sector, leaf_sector, journal_sector, data_sector;
+	u64 root_sector, index_sector, leaf_sector, journal_sector, intent_sector;
+	u64 data_sector;
 };
 
 /*
@@ -51,6 +52,10 @@ u64 hybrid_journal_sector(const struct hybrid_geometry *g, u64 n);
  * free number: @n, or the next multiple of the ring's size if the entry would wrap.
  */
 u64 hybrid_journal_place(const struct hybrid_geometry *g, u64 n, u32 blocks);
+
+/* Place of intent number @n in the ring: @n modulo its size.  Its first sector. */
+u32 hybrid_intent_place(const struct hybrid_geometry *g, u64 n);
+u64 hybrid_intent_sector(const struct hybrid_geometry *g, u64 n);
 
 /* First sector of a cache block's data. */
 static inline u64 hybrid_data_sector(const struct hybrid_geometry *g, cblock_t b)

@@ -88,7 +88,8 @@ static struct hybrid_record *add(struct hybrid_journal *j, u32 type, u32 where)
 {
 	struct hybrid_record *r = &j->entry->record[j->nr];
 
-	j->ended[j->nr++] = 0;
+	j->ended[j->nr] = 0;
+	WRITE_ONCE(j->nr, j->nr + 1);
 	memset(r, 0, sizeof(*r));
 	r->type = cpu_to_le32(type);
 	r->where = cpu_to_le32(where);
@@ -116,17 +117,20 @@ void hybrid_journal_regions(struct hybrid_journal *j, u32 set, u64 open)
 	r->valid = cpu_to_le64(open);
 }
 
-u64 hybrid_journal_seal(struct hybrid_journal *j, const struct hybrid_ident *id)
+u64 hybrid_journal_seal(struct hybrid_journal *j, const struct hybrid_ident *id, u64 intent_tail)
 {
 	j->place = hybrid_journal_place(j->g, j->head, j->max_blocks);
-	j->blocks = hybrid_entry_seal(j->entry, id, j->place, j->nr);
+	j->blocks = hybrid_entry_seal(j->entry, id, j->place, j->nr, intent_tail);
+	j->next_tail = intent_tail;
 	return hybrid_journal_sector(j->g, j->place);
 }
 
 void hybrid_journal_advance(struct hybrid_journal *j)
 {
 	j->head = j->place + j->blocks;
-	j->nr = 0;
+	/* A replay begins with the root's, which is that of a later entry. */
+	WRITE_ONCE(j->intent_tail, max(j->intent_tail, j->next_tail));
+	WRITE_ONCE(j->nr, 0);
 	hybrid_journal_shrink(j);
 }
 
@@ -186,6 +190,7 @@ static int read_entry(struct hybrid_journal *j, const struct hybrid_ident *id, u
 	if (r == -EBADMSG)
 		return -ENODATA;
 	j->blocks = blocks;
+	j->next_tail = le64_to_cpu((*entry)->header.intent_tail);
 	return r;
 }
 
@@ -244,6 +249,7 @@ static int replay(struct hybrid_journal *j, const struct hybrid_ident *id, u64 h
 		  struct reader *in, int (*apply)(void *context, const struct hybrid_record *r))
 {
 	const struct hybrid_journal_entry *entry;
+	u64 before = 0;
 	int r, nr, i;
 
 	j->head = j->tail;
@@ -253,6 +259,11 @@ static int replay(struct hybrid_journal *j, const struct hybrid_ident *id, u64 h
 			break;
 		if (nr < 0)
 			return nr;
+		if (j->next_tail < before) {
+			*in->why = "the intents' tail goes back";
+			return -EINVAL;
+		}
+		before = j->next_tail;
 		for (i = 0; i < nr; i++) {
 			r = apply(in->context, &entry->record[i]);
 			if (r)

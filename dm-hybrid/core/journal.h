@@ -14,9 +14,11 @@ struct hybrid_journal {
 	u64 head;		/* next free journal block number */
 	u32 max_blocks;		/* most blocks of an entry */
 	u32 room;		/* blocks for which there is memory now */
-	u32 nr;			/* records in the entry being built */
+	u32 nr;			/* records in the entry; READ_ONCE without the lock */
 	u32 blocks;		/* of the sealed entry */
 	u64 place;		/* journal block number of the sealed entry */
+	u64 intent_tail;	/* of the newest durable entry; READ_ONCE without the lock */
+	u64 next_tail;		/* of the sealed entry */
 	struct hybrid_journal_entry *entry;	/* free for other uses as long as nr is 0 */
 	struct hybrid_journal_entry *kept;	/* memory of entry until it grows */
 	u64 *ended;		/* by record: granules whose dirty state it ends */
@@ -55,8 +57,11 @@ void hybrid_journal_block(struct hybrid_journal *j, cblock_t b, u32 instance, ob
 			  u64 valid, u64 dirty, u64 ended);
 void hybrid_journal_regions(struct hybrid_journal *j, u32 set, u64 open);
 
-/* Seals the entry.  Returns the sector to which the caller writes the whole entry. */
-u64 hybrid_journal_seal(struct hybrid_journal *j, const struct hybrid_ident *id);
+/*
+ * Seals the entry, which may have no records.  Returns the sector to which the caller writes the
+ * whole entry.
+ */
+u64 hybrid_journal_seal(struct hybrid_journal *j, const struct hybrid_ident *id, u64 intent_tail);
 
 /* The sealed entry is durable: begins the next one. */
 void hybrid_journal_advance(struct hybrid_journal *j);
@@ -66,8 +71,9 @@ typedef int (*hybrid_read_fn)(void *context, u64 sector, u32 blocks, void *mem);
 
 /*
  * Replays the journal from j->tail: calls apply() for every record in order, and sets
- * j->head behind the last good entry.  May sleep.  Returns 0, -ENOMEM, an error of
- * read() or apply(), or an error that *why describes, for damage:
+ * j->head behind the last good entry.  The caller has set j->intent_tail to the root's;
+ * it becomes the newest entry's, if that is higher.  May sleep.  Returns 0, -ENOMEM, an
+ * error of read() or apply(), or an error that *why describes, for damage:
  *
  *	-EINVAL		an entry with a good checksum has invalid fields
  *	-ENODATA	the journal ends before @head

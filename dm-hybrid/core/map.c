@@ -50,8 +50,9 @@ static void set_init(struct hybrid_map *map, struct hybrid_set *s)
 	spin_lock_init(&s->lock);
 	seqcount_init(&s->seq);
 	INIT_HLIST_HEAD(&s->inflight);
-	INIT_LIST_HEAD(&s->waiting);
-	INIT_LIST_HEAD(&s->waiting_ranges);
+	INIT_HLIST_HEAD(&s->intended);
+	INIT_LIST_HEAD(&s->waiting.ios);
+	INIT_LIST_HEAD(&s->waiting.ranges);
 	INIT_LIST_HEAD(&s->jobs);
 	for (i = 0; i < buckets; i++)
 		bucket[i] = n;

@@ -102,6 +102,12 @@ struct hybrid_kept {
 	u16 aging;		/* evictions, in turn: metadata_ages() */
 };
 
+/* Users' I/O that waits for this set. */
+struct hybrid_set_waiters {
+	struct list_head ios;		/* hybrid_io.link */
+	struct list_head ranges;	/* hybrid_io.range.wait_link */
+};
+
 #define REST_SAMPLES	4
 
 /* Blocks of which only a part was filled: see REST_EVERY */
@@ -137,8 +143,8 @@ struct hybrid_set {
 	};
 	struct hybrid_regions regions;
 	struct hlist_head inflight;	/* writes: hybrid_io.write.inflight */
-	struct list_head waiting;	/* I/O that waits for this set: hybrid_io.link */
-	struct list_head waiting_ranges;	/* the same for ranges: hybrid_io.range.wait_link */
+	struct hlist_head intended;	/* hybrid_intended.node */
+	struct hybrid_set_waiters waiting;
 	struct list_head jobs;		/* hybrid_job.link */
 };
 

@@ -11,7 +11,7 @@ from .test_boot import crc32c, edit_superblocks, event, keys, mark_dirty, number
 MIB = 1 << 20
 OTHER = "11111111-2222-3333-4444-555555555555"
 NULL = str(uuid.UUID(int=0))
-ROOT_SECTOR, ROOT_FLAGS = 2048, 80
+ROOT_SECTOR, ROOT_FLAGS = 2048, 88
 
 
 # Whose it is ------------------------------------------------------------------------

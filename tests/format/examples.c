@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Prints the bytes of one example of each metadata block, rows of zeroes left
- * out: what version 5 of the format is, byte by byte.
+ * out: what version 6 of the format is, byte by byte.
  */
 #include "samples.h"
 #include <stdio.h>
@@ -24,6 +24,7 @@ static union {
 	struct hybrid_volume_leaf volumes;
 	struct hybrid_map_leaf map;
 	struct hybrid_journal_entry entry;
+	struct hybrid_intent intent;
 	struct hybrid_lost_map lost;
 	u8 byte[SAMPLE_LOST_BLOCKS * HYBRID_META_BLOCK_SIZE];
 } block;
@@ -91,7 +92,11 @@ int main(void)
 	print_superblocks();
 	print_tree(&g, &id);
 	sample_records(&block.entry, 103);
-	blocks = hybrid_entry_seal(&block.entry, &id, 5000, 103);
+	blocks = hybrid_entry_seal(&block.entry, &id, 5000, 103, 70);
 	print("journal entry", blocks * HYBRID_META_BLOCK_SIZE);
+	memset(&block.intent, 0, sizeof(block.intent));
+	sample_intent(&block.intent);
+	hybrid_intent_seal(&block.intent, &id, 80, 2, 75);
+	print("intent", HYBRID_META_BLOCK_SIZE);
 	return 0;
 }

@@ -12,7 +12,7 @@ RST = HERE.parent.parent / "dm-hybrid/Documentation/dm-hybrid-format.rst"
 # under a common heading.
 TABLES = ["hybrid_superblock", "hybrid_sb_cache", "hybrid_sb_origin", "hybrid_lost_map",
           "hybrid_block_header", "hybrid_root", "hybrid_index", "hybrid_volume_entry", "hybrid_map_leaf",
-          "hybrid_record"]
+          "hybrid_record", "hybrid_intent", "hybrid_intent_record"]
 
 
 def golden() -> dict[str, dict[str, tuple[int, int]]]:

@@ -166,7 +166,7 @@ static void append(struct image *im, const struct change *c)
 	memcpy(id.pool_uuid, im->sb.pool_uuid, sizeof(id.pool_uuid));
 	for (i = 0; i < nr; i++)
 		random_record(im, &e->record[i], &seed);
-	blocks = hybrid_entry_seal(e, &id, n, nr);
+	blocks = hybrid_entry_seal(e, &id, n, nr, im->intent_tail);
 	snprintf(name, sizeof(name), "added%u", im->nr_places - im->nr_kept);
 	image_add_place(im, PLACE_JOURNAL, 0, hybrid_journal_sector(g, n), blocks, name);
 	im->journal_end = n + blocks;

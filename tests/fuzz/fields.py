@@ -15,7 +15,7 @@ sys.path.insert(0, str(TOP / "tests/format"))
 import layout
 
 BLOCKS = ("superblock", "root", "index", "volume_leaf", "map_leaf", "journal_entry",
-          "lost_map")
+          "intent", "lost_map")
 
 
 def rows(structs, block, struct, name="", member="", array=()):

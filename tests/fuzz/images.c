@@ -32,6 +32,7 @@ const struct fields fields_of[NR_PLACE_KINDS] = {
 	[PLACE_VOLUMES] = { volume_leaf_fields, ARRAY_SIZE(volume_leaf_fields) },
 	[PLACE_MAP] = { map_leaf_fields, ARRAY_SIZE(map_leaf_fields) },
 	[PLACE_JOURNAL] = { journal_entry_fields, ARRAY_SIZE(journal_entry_fields) },
+	[PLACE_INTENT] = { intent_fields, ARRAY_SIZE(intent_fields) },
 	[PLACE_LOST] = { lost_map_fields, ARRAY_SIZE(lost_map_fields) },
 };
 
@@ -113,18 +114,54 @@ static void add_journal(struct image *im, struct hybrid_ident *id)
 	char name[24];
 	int blocks;
 
+	im->intent_tail = im->root.intent_tail;
 	for (;;) {
 		u64 place = hybrid_journal_place(g, n, max);
 		u64 sector = hybrid_journal_sector(g, place);
+		const struct hybrid_block_header *header = block_at(im, 0, sector);
 
-		blocks = hybrid_entry_peek(block_at(im, 0, sector), id, place);
+		blocks = hybrid_entry_peek(header, id, place);
 		if (blocks <= 0)
 			break;
 		snprintf(name, sizeof(name), "journal%u", nr++);
 		image_add_place(im, PLACE_JOURNAL, 0, sector, blocks, name);
 		n = place + blocks;
+		im->intent_tail = max(im->intent_tail, le64_to_cpu(header->intent_tail));
 	}
 	im->journal_end = n;
+}
+
+/* The newest tail: that of the last entry, or of the root. */
+static u64 intent_tail(struct image *im)
+{
+	const struct hybrid_block_header *h;
+	u64 tail = im->root.intent_tail;
+	u32 i;
+
+	for (i = 0; i < im->nr_places; i++) {
+		h = block_at(im, im->place[i].disk, im->place[i].sector);
+		if (im->place[i].kind == PLACE_JOURNAL)
+			tail = max(tail, le64_to_cpu(h->intent_tail));
+	}
+	return tail;
+}
+
+/* The intents that count. */
+static void add_intents(struct image *im, struct hybrid_ident *id)
+{
+	const struct hybrid_geometry *g = &im->sb.geometry;
+	const struct hybrid_intent *intent;
+	u64 n, tail = intent_tail(im);
+	char name[24];
+
+	for (n = tail; n < tail + g->intent_blocks; n++) {
+		intent = block_at(im, 0, hybrid_intent_sector(g, n));
+		if (hybrid_intent_check(intent, g, id, NULL) ||
+		    le64_to_cpu(intent->header.number) != n)
+			continue;
+		snprintf(name, sizeof(name), "intent%u", (u32)(n - tail));
+		image_add_place(im, PLACE_INTENT, 0, hybrid_intent_sector(g, n), 1, name);
+	}
 }
 
 /* Adds the lists of lost granules that an origin has once its cache died. */
@@ -178,6 +215,7 @@ static void find_places(struct image *im)
 		add_leaves(im, leaf);
 	}
 	add_journal(im, &id);
+	add_intents(im, &id);
 }
 
 /* ---- making them ---------------------------------------------------------------- */
@@ -277,6 +315,13 @@ static void use(struct image *im, struct pool *p, u32 rounds)
 			break;
 		pool_run(p, 2000);
 		must(hybrid_io_ops.wait_checkpoint(p->x.engine));
+	}
+	/* Each write to new blocks is flushed: the last ones are under intents. */
+	blocks = hybrid_volume_sectors(p->volume[0]) / block;
+	for (i = 60; i < min(blocks, 84U); i++) {
+		data[i] = i;
+		must(pool_io(p, 0, HYBRID_IO_WRITE, i * block, 8, data, false));
+		must(pool_io(p, 0, HYBRID_IO_FLUSH, 0, 0, NULL, false));
 	}
 	free(data);
 }

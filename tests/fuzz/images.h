@@ -15,6 +15,7 @@ enum place_kind {
 	PLACE_VOLUMES,
 	PLACE_MAP,
 	PLACE_JOURNAL,
+	PLACE_INTENT,
 	PLACE_LOST,
 	NR_PLACE_KINDS
 };
@@ -51,6 +52,7 @@ struct image {
 	struct hybrid_sb sb;		/* the cache device's */
 	struct hybrid_root_info root;	/* the current one */
 	u64 journal_end, journal_kept;	/* where the next entry belongs */
+	u64 intent_tail;		/* of the newest entry */
 	struct place place[MAX_PLACES];
 	u32 nr_places, nr_kept;
 };

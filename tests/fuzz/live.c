@@ -120,7 +120,7 @@ static void use(struct pool *p, struct outcome *out)
 /* A number that is just not refused by hybrid_number_ends(): it was the last to go on from. */
 static bool was_the_last(const char *why)
 {
-	return why && strstr(why, "no sequence");
+	return why && (strstr(why, "no sequence") || strstr(why, "no intent number"));
 }
 
 /* All that was accepted is accepted again, with the module's writes since then. */

@@ -67,6 +67,7 @@ static u64 next_random(struct hybrid_engine *e)
 const struct hybrid_engine_ops hybrid_io_ops = {
 	.alloc_buffer = alloc_buffer,
 	.free_buffer = free_buffer,
+	.checksum = hybrid_execute_checksum,
 	.do_op = hybrid_execute_now,
 	.wait_checkpoint = hybrid_execute_checkpoint,
 	.wait_hits = wait_hits,

@@ -58,12 +58,12 @@ def removed(s):
     return s.guest.run_bg("dmsetup remove vol && dmsetup remove pool")
 
 
-def hanging_cache(s):
+def hanging_cache(s, *steps):
     """A volume with a dirty granule, without records but for what users ask for; of the cache device
     writes hang from here on."""
     dev = s.create("vol", "--mode", "writeback", "--cutoff", "0")
     s.message("set", "commit_interval", 60000, name="pool")
-    io(s.guest, dev, "w:0:8:a")
+    io(s.guest, dev, "w:0:8:a", *steps)
     s.guest.dm_message("vssd", "hang", "write", "on")
     return dev
 
@@ -77,11 +77,12 @@ def hanging_commit(s):
 
 
 def kept_writes(s, point="end_miss", writers=2) -> Pause:
-    """Two FUA writes that reach the cache device; then the one joins the commit that the other has
-    started. Who ends them is neither their user nor an interrupt: the task that lets the device go on.
+    """Two FUA writes that reach the cache device, of granules that are dirty without a record, so that
+    they are under no intent; then the one joins the commit that the other has started. Who ends them is neither their user nor an interrupt: the task that lets the device go on.
     If the commit ends before the other write does, the next two try it."""
-    dev = hanging_cache(s)
-    for at in range(8, 128, 8 * writers):
+    size = 8 * writers
+    dev = hanging_cache(s, f"w:8:{size}:a")
+    for at in range(8, 128 - size, size):
         users = [step(s, dev, f"W:{at + 8 * n}:8:b") for n in range(writers)]
         at_the_cache(s, len(users))
         pause = Pause(s.guest, point)
@@ -93,6 +94,7 @@ def kept_writes(s, point="end_miss", writers=2) -> Pause:
         if pause.state != "armed":
             return pause
         pause.release()
+        io(s.guest, dev, f"w:{at + size}:{size}:a")
         s.guest.dm_message("vssd", "hang", "write", "on")
     raise AssertionError("nobody comes there")
 

@@ -167,9 +167,9 @@ def test_what_cannot_be_recorded_is_said(make_stack):
 
 
 # In a cache device's superblock
-REPLACES = 320
-HIGH, LOW, RATE, INTERVAL, ENDURANCE, SHARE, TRIM = range(264, 320, 8)
-READS, WRITES = 336, 344
+REPLACES = 328
+HIGH, LOW, RATE, INTERVAL, ENDURANCE, SHARE, TRIM = range(272, 328, 8)
+READS, WRITES = 344, 352
 RECORDED = HIGH, LOW, RATE, INTERVAL, ENDURANCE, SHARE, TRIM, READS, WRITES
 
 

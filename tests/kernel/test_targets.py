@@ -13,7 +13,7 @@ checkpoints metadata_writes cache_flushes evictions errors draining cache_writte
 high_watermark low_watermark writeback_rate commit_interval endurance
 metadata_share trim_rate read_error_limit write_error_limit metadata read_errors write_errors flush_errors trimmed retired
 total_written drain_on dirty_sectors failing recent_read_errors recent_write_errors endurance_left
-endurance_owed""".split()
+endurance_owed intent_writes""".split()
 VOLUME_KEYS = """state mode dirty draining cached read_hits read_misses write_hits write_misses
 bypass_sequential bypass_policy bypass_full bypass_busy bypass_mode bypass_partial fills
 writebacks discards flushes origin_flushes cache_errors origin_errors

@@ -20,7 +20,7 @@ CALLS = {"create", "load", "restart", "stop", "destroy", "configure", "policy", 
          "drain", "volume_delete", "volume_forget", "open", "close", "suspend", "resume", "mode",
          "cutoff", "claim_sb", "renew_sb", "release_sb"}
 EVENTS = {"io", "io_mapped", "io_done", "op", "segment", "op_done", "tick", "call", "config",
-          "volume_create", "volume_rename", "return", "random"}
+          "volume_create", "volume_rename", "return", "number", "op_copied"}
 OPERATIONS = {"user", "transfer", "meta", "flush", "copy_out", "complete", "work", "wake"}
 
 FIO = ("fio --name=t --direct=1 --thread --randrepeat=1 --ioengine=libaio --iodepth=8 "
@@ -59,7 +59,7 @@ class Recording(NamedTuple):
         if event == "op_done":	# one that led to something: the last of a pool need not
             some = [n for n in some if ": hybrid_op: " in lines[n + 1]]
         assert some, f"no {event} with {old}"
-        n = some[-1 if event == "random" else len(some) // 2]
+        n = some[-1 if event == "number" else len(some) // 2]
         lines[n] = re.sub(old, new, lines[n], count=1) if new is not None else ""
         return "".join(lines)
 
@@ -80,6 +80,7 @@ def mixed_load(s):
     for mode in (*MODES[1:], MODES[0]):
         s.message("mode", mode)
         io(s.guest, "/dev/mapper/vol", "w:60000:8:a", "w:60100:3:b", "r:61000:8", "t:0.2")
+    io(s.guest, "/dev/mapper/vol", *(f"W:{62000 + 1024 * n}:8:c" for n in range(8)))
     s.message("cutoff", 64)
     io(s.guest, "/dev/mapper/vol", "r:70016:128")
     s.message("checkpoint", name="pool")
@@ -209,7 +210,7 @@ def test_recorded_run_is_replayed(make_stack, sim_dir, top, tmp_path):
             ("io_done", r"error=0", "error=-5"),
             ("op_done", r"type=meta error_cache=0", "type=meta error_cache=-5"),
             ("call", r"call=cutoff volume=0 value=64", "call=cutoff volume=0 value=0"),
-            ("random", r"value=\d", "value="),
+            ("number", r"value=\d", "value="),
             ("op", r"type=transfer", None)):
         (*_, differences), text = recording.replay(sim_dir / "replay", tmp_path,
                                                    recording.altered(event, old, new))

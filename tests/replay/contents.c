@@ -64,7 +64,7 @@ val_t content(const void *bytes, bool data)
  */
 const void *content_bytes(val_t val)
 {
-	return val == VAL_ZERO || val >> 56 ? zeroes : (const void *)val;
+	return !val || val == VAL_ZERO || val >> 56 ? zeroes : (const void *)val;
 }
 
 /* ---- Former values of sectors ------------------------------------------------ */

@@ -155,6 +155,7 @@ int main(int argc, char **argv)
 	u64 points;
 	int c;
 
+	sim_contents = content_bytes;
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (c) {
 		case 's':

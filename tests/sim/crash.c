@@ -202,6 +202,8 @@ bool crash_boot(struct world *w)
 	why = world_boot(w, &r);
 	if (w->crashed || w->stop)
 		return false;
+	if (why && faults_refuse(w, why))
+		return false;
 	if (why) {
 		violation(w, "recovery", "load fails with %d: %s", r, why);
 		return false;

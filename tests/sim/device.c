@@ -139,18 +139,40 @@ val_t device_completed(const struct device *d, u64 sector)
 	return device_durable(d, sector);
 }
 
+const void *(*sim_contents)(val_t val);
+
+void data_bytes(val_t val, void *bytes)
+{
+	u64 *word = bytes;
+	u32 i;
+
+	if (sim_contents) {
+		memcpy(bytes, sim_contents(val), 512);
+		return;
+	}
+	for (i = 0; i < 512 / sizeof(*word); i++)
+		word[i] = val;
+}
+
+/* The contents of a sector that holds @v. */
+static void sector_bytes(const struct device *d, u64 sector, val_t v, void *bytes)
+{
+	if (device_is_data(d, sector))
+		data_bytes(v, bytes);
+	else if (v)
+		memcpy(bytes, (void *)v, 512);
+	else
+		memset(bytes, 0, 512);
+}
+
 void device_get_bytes(const struct device *d, u64 sector, void *bytes, u32 len, bool durable)
 {
 	u32 i;
 
-	for (i = 0; i < len / 512; i++) {
-		val_t v = durable ? device_durable(d, sector + i) : device_read(d, sector + i);
-
-		if (v)
-			memcpy(bytes + i * 512, (void *)v, 512);
-		else
-			memset(bytes + i * 512, 0, 512);
-	}
+	for (i = 0; i < len / 512; i++)
+		sector_bytes(d, sector + i,
+			     durable ? device_durable(d, sector + i) : device_read(d, sector + i),
+			     bytes + i * 512);
 }
 
 bool device_get_sb(const struct device *d, u32 copy, struct hybrid_sb *sb, bool durable)
@@ -453,7 +475,7 @@ static void read_bytes(struct dreq *r, u32 low, u32 high)
 		for (n = 1; !v && i + n < high && !device_read(r->dev, r->sector + i + n); n++)
 			;
 		if (v)
-			memcpy(r->bytes + i * 512, (void *)v, 512);
+			sector_bytes(r->dev, r->sector + i, v, r->bytes + i * 512);
 		else
 			zero_sectors(r->bytes + i * 512, n);
 	}

@@ -177,6 +177,40 @@ static struct volume *volume_at(struct world *w, const struct device *d, u64 sec
 	return NULL;
 }
 
+/* Excuses all values that the sector of the volume's origin may hold after a crash. */
+static void excuse_origin(struct volume *vol, u64 at)
+{
+	const struct device *d = vol->origin;
+	u64 sector = d->data_from + at;
+	u32 i;
+
+	if (at >= vol->oracle->sectors)
+		return;
+	oracle_rot(vol->oracle, at, device_durable(d, sector));
+	for (i = d->v->newest[sector]; i; i = d->v->pool[i].older)
+		oracle_rot(vol->oracle, at, d->v->pool[i].val);
+}
+
+/* Where one sector of the data under an intent is damaged, a crash drops all of it. */
+static void excuse_intended(struct world *w, u64 sector, struct volume *vol, u64 at)
+{
+	u64 offset = sector - w->g->data_sector, b = offset >> w->g->block_shift;
+	u64 in_block = offset & (w->g->block_sectors - 1);
+	const struct hybrid_set *s = &w->e->map.set[b / w->g->set_size];
+	const struct hybrid_intended *x;
+	u32 i;
+
+	hlist_for_each_entry(x, &s->intended, node) {
+		if (x->i != b % w->g->set_size ||
+		    !(x->granules >> (in_block >> w->g->granule_shift) & 1))
+			continue;
+		w->intended_lost = true;
+		for (i = 0; i < w->g->block_sectors; i++)
+			if (x->granules >> (i >> w->g->granule_shift) & 1)
+				excuse_origin(vol, at - in_block + i);
+	}
+}
+
 /* The sector of the device holds @val: reads may return this value, and no other. */
 static void excuse_sector(struct world *w, const struct device *d, u64 sector, val_t val)
 {
@@ -184,8 +218,11 @@ static void excuse_sector(struct world *w, const struct device *d, u64 sector, v
 	u64 at;
 
 	vol = volume_at(w, d, sector, &at);
-	if (vol && at < vol->oracle->sectors)
-		oracle_rot(vol->oracle, at, val);
+	if (!vol || at >= vol->oracle->sectors)
+		return;
+	oracle_rot(vol->oracle, at, val);
+	if (!d->nr)
+		excuse_intended(w, sector, vol, at);
 }
 
 /* Is the sector's value final: nothing volatile, and no request under way? */
@@ -232,6 +269,8 @@ enum meta_kind meta_kind(const struct world *w, const struct dreq *r)
 		return META_ROOT;
 	if (r->sector < g->leaf_sector)
 		return META_INDEX;
+	if (r->sector >= g->intent_sector)
+		return META_INTENT;
 	if (r->sector >= g->journal_sector)
 		return META_JOURNAL;
 	return (r->sector - g->leaf_sector) / HYBRID_META_BLOCK_SECTORS % g->nr_leaves <
@@ -257,7 +296,7 @@ static void meta_lost(struct world *w, struct dreq *r)
 	for (i = 0; i < w->nr_dev; i++)
 		w->dev[i]->fault.lose_meta = META_NOTHING;
 	w->lost_meta = meta_kind(w, r);
-	if (w->lost_meta == META_JOURNAL) {
+	if (w->lost_meta == META_JOURNAL || w->lost_meta == META_INTENT) {
 		w->lost_entry = le64_to_cpu(header->number);
 		w->lost_epoch = le64_to_cpu(header->epoch);
 	}
@@ -427,6 +466,17 @@ bool faults_clean(const struct world *w, const struct uio *u)
 	return w->lint && !linter_dirty(w->lint, u->vol, u->sector, u->count);
 }
 
+/*
+ * Nobody can tell whether an intent counts whose data cannot be read; and a loss of data that had
+ * been flushed is noticed.
+ */
+bool faults_refuse(const struct world *w, const char *why)
+{
+	if (!strcmp(why, "data under an intent was lost"))
+		return w->intended_lost;
+	return w->intended_unread && !strcmp(why, "data under an intent cannot be read");
+}
+
 /* May this I/O end with an error? */
 bool faults_excuse(const struct world *w, const struct uio *u)
 {
@@ -444,6 +494,9 @@ bool faults_excuse(const struct world *w, const struct uio *u)
 	if (!read && u->io.type != HYBRID_IO_WRITE)
 		return true;
 	if ((u->io.flags & HYBRID_IO_FUA) && u->cached)
+		return true;
+	/* Its intent may be durable: then nothing may go to the origin. */
+	if (u->intended && hybrid_engine_failed(w->e))
 		return true;
 	return !u->clean || !faults_clean(w, u);
 }

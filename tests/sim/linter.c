@@ -15,52 +15,8 @@
 #include "sim.h"
 #include "coverage.h"
 #include "fibers.h"
+#include "linter.h"
 #include "recovery.h"
-
-struct owner {
-	u32 instance;
-	u64 oblock;
-	u64 valid, dirty;
-};
-
-/* Journal entries that are durable, or in flight */
-struct entry_seen {
-	struct list_head link;
-	struct action *action;	/* the action that writes it */
-	u64 n;
-	u32 blocks, nr;
-	bool durable;
-	struct hybrid_record record[];
-};
-
-struct linter {
-	struct world *w;
-	const struct hybrid_geometry *g;
-	bool failed;		/* the cache device's metadata could not be written */
-	bool known;		/* the state on disk, since the first root of this life */
-	bool flushed[SIM_MAX_DEVICES];
-	bool unsettled[SIM_MAX_DEVICES];	/* a flush failed: some records wait for ever */
-	bool data_flushed;	/* the cache device was flushed since the last journal entry */
-	u64 assembled;		/* the entry of the cache device's last flush was assembled by then */
-	bool tree_flushed;	/* the cache device was flushed since the last leaf or index block */
-	struct owner *durable, *sent;	/* of each cache block */
-	struct owner *leaf;		/* ... by the leaves written last */
-	u64 *open_durable, *open_sent, *open_leaf;	/* of each set */
-	struct list_head entries;	/* since the durable root's tail, in order */
-	struct hybrid_root_info root;	/* durable */
-	const struct found *before;	/* state that the last life left; NULL: not known */
-	u16 *generation;		/* of leaves, by the durable root */
-	u16 *index;			/* of index blocks */
-	u32 leaves_in_flight;
-	struct hybrid_volume_info table[HYBRID_MAX_VOLUMES];	/* by the leaves */
-	struct hybrid_volume_info table_durable[SIM_MAX_VOLUMES];
-	bool origin_dirty[SIM_MAX_VOLUMES];
-	u64 origin_nonce[SIM_MAX_VOLUMES];
-	u64 copy_nonce[SIM_MAX_VOLUMES][2];	/* 0: no good copy */
-	bool origin_lost[SIM_MAX_VOLUMES];	/* some copy names a lost map */
-	u32 cold[SIM_MAX_VOLUMES];	/* the instance left behind by a cold start, 0: none */
-	u8 *block;			/* one metadata block or entry, or both lost maps */
-};
 
 #define BLOCK_BYTES ((size_t)HYBRID_META_BLOCK_SIZE)
 #define LOST_BYTES (HYBRID_LOST_CHUNKS / 8 + BLOCK_BYTES)
@@ -83,6 +39,7 @@ struct linter *linter_new(struct world *w)
 	BUILD_BUG_ON(2 * LOST_BYTES < HYBRID_JOURNAL_ENTRY_BLOCKS * BLOCK_BYTES);
 	l->block = xalloc(2 * LOST_BYTES);
 	INIT_LIST_HEAD(&l->entries);
+	INIT_LIST_HEAD(&l->intended);
 	return l;
 }
 
@@ -100,6 +57,7 @@ static void drop_entries(struct linter *l, u64 below)
 void linter_free(struct linter *l)
 {
 	drop_entries(l, SIM_NEVER);
+	intents_drop(l);
 	free(l->durable);
 	free(l->sent);
 	free(l->leaf);
@@ -121,6 +79,7 @@ void linter_boot(struct linter *l, const struct found *f)
 	memset(l->cold, 0, sizeof(l->cold));
 	l->known = false;
 	l->failed = false;
+	l->in_order = false;
 	l->leaves_in_flight = 0;
 	l->before = f;
 	memset(l->table, 0, sizeof(l->table));
@@ -131,6 +90,7 @@ void linter_boot(struct linter *l, const struct found *f)
 		memcpy(l->index, f->index, l->g->nr_index * sizeof(u16));
 	}
 	drop_entries(l, SIM_NEVER);
+	intents_drop(l);
 }
 
 void linter_crash(struct linter *l)
@@ -138,12 +98,9 @@ void linter_crash(struct linter *l)
 	l->known = false;
 }
 
-#define broken(l, rule, fmt, ...) \
-	violation((l)->w, rule, fmt " (#%u)", ##__VA_ARGS__, (a)->nr)
-
 /* ---- Volumes --------------------------------------------------------------------- */
 
-static struct volume *volume_of_instance(struct linter *l, u32 instance)
+struct volume *volume_of_instance(struct linter *l, u32 instance)
 {
 	u32 i;
 
@@ -219,7 +176,7 @@ static bool is_open(struct linter *l, u32 b)
 	return l->open_durable[set_of(l, b)] & l->open_sent[set_of(l, b)] & region_of(l, b);
 }
 
-static u64 granules(struct linter *l, u32 first, u32 count)
+u64 granules_of(struct linter *l, u32 first, u32 count)
 {
 	u32 from = first >> l->g->granule_shift;
 	u32 to = (first + count - 1) >> l->g->granule_shift;
@@ -398,7 +355,7 @@ static void check_close(struct linter *l, struct action *a, u32 set, u64 closed)
 }
 
 /* Returns the number of the simulator's block: blocks in a volume's hole do not exist. */
-static u64 oblock_of(__le64 oblock)
+u64 oblock_of(__le64 oblock)
 {
 	return le64_to_cpu(oblock) - sim_world->hole / sim_world->g->block_sectors;
 }
@@ -448,6 +405,7 @@ static struct entry_seen *decode_entry(struct linter *l, struct action *a, const
 	e = xalloc(sizeof(*e) + nr * sizeof(e->record[0]));
 	e->n = le64_to_cpu(j->header.number);
 	e->blocks = blocks;
+	e->intent_tail = le64_to_cpu(j->header.intent_tail);
 	e->nr = nr;
 	memcpy(e->record, j->record, nr * sizeof(e->record[0]));
 	return e;
@@ -527,6 +485,7 @@ static void journal_submitted(struct linter *l, struct action *a, u64 sector, co
 	for (i = 0; i < l->g->nr_sets; i++)
 		if (old_open[i] & ~l->open_sent[i])
 			check_close(l, a, i, old_open[i] & ~l->open_sent[i]);
+	intents_entry(l, a, e->intent_tail);
 	free(old);
 	free(old_open);
 }
@@ -539,6 +498,7 @@ static void journal_completed(struct linter *l, struct dreq *r)
 		if (e->action == r->action) {
 			e->durable = true;
 			apply_records(e, l->durable, l->open_durable);
+			intents_entry_durable(l, e->intent_tail);
 		}
 }
 
@@ -747,6 +707,7 @@ static void root_submitted(struct linter *l, struct action *a, u64 sector, const
 		broken(l, "J7", "root %llu follows %llu", (unsigned long long)root.sequence,
 		       (unsigned long long)l->root.sequence);
 	check_replay(l, a, &root);
+	intents_root(l, a, &root);
 	check_nonces(l, a);
 }
 
@@ -834,6 +795,7 @@ static void learn(struct linter *l, struct action *a)
 		broken(l, "J8", "the first root of a life has a journal");
 	for (nr = 0; nr < l->w->nr_vol; nr++)
 		read_origin(l, l->w->vol[nr]);
+	intents_learn(l, l->root.intent_tail);
 	l->known = true;
 	if (l->before)
 		check_kept(l, a);
@@ -857,7 +819,7 @@ static void root_completed(struct linter *l, struct action *a, struct dreq *r)
 
 /* ---- Metadata ------------------------------------------------------------------------------ */
 
-enum area { AREA_OTHER, AREA_SB, AREA_ROOT, AREA_INDEX, AREA_LEAF, AREA_JOURNAL };
+enum area { AREA_OTHER, AREA_SB, AREA_ROOT, AREA_INDEX, AREA_LEAF, AREA_JOURNAL, AREA_INTENT };
 
 static enum area area_of(struct linter *l, u64 sector)
 {
@@ -874,8 +836,10 @@ static enum area area_of(struct linter *l, u64 sector)
 		return AREA_INDEX;
 	if (sector < g->journal_sector)
 		return AREA_LEAF;
-	if (sector < g->journal_sector + (u64)g->journal_blocks * HYBRID_META_BLOCK_SECTORS)
+	if (sector < g->intent_sector)
 		return AREA_JOURNAL;
+	if (sector < g->intent_sector + (u64)g->intent_blocks * HYBRID_META_BLOCK_SECTORS)
+		return AREA_INTENT;
 	return AREA_OTHER;
 }
 
@@ -909,6 +873,12 @@ static void cache_meta_submitted(struct linter *l, struct action *a, u64 sector,
 				leaf_submitted(l, a, sector + i, bytes + i * 512);
 			else
 				index_submitted(l, a, sector + i, bytes + i * 512);
+		break;
+	case AREA_INTENT:
+		if (!l->known)
+			broken(l, "J8", "an intent is written before the first root of a life");
+		else
+			intents_submitted(l, a, sector, bytes);
 		break;
 	case AREA_SB:
 		break;
@@ -1298,6 +1268,7 @@ static void cache_discard(struct linter *l, struct action *a, struct dreq *r)
 			if (volume_of_instance(l, both[i]->instance) && both[i]->valid)
 				broken(l, "J1", "block %u is discarded, its removal is not durable",
 				       b);
+		intents_data(l, a, r, b, U64_MAX);
 	}
 }
 
@@ -1315,7 +1286,8 @@ static void cache_write(struct linter *l, struct action *a, struct dreq *r)
 	if (!r->owned)
 		return;
 	check_reuse(l, a, b, r);
-	mask = granules(l, first, r->count);
+	mask = granules_of(l, first, r->count);
+	intents_data(l, a, r, b, mask);
 	if (volume_of_instance(l, l->durable[b].instance))
 		check_clean_write(l, a, b, mask, false, "the cache's");
 	if (volume_of_instance(l, l->sent[b].instance))
@@ -1361,6 +1333,7 @@ static void origin_write(struct linter *l, struct action *a, struct dreq *r)
 	check_serial_origin(l, a, r, vol);
 	if (alone(l, vol))
 		return;
+	intents_origin(l, a, vol, from, to);
 	for (b = 0; b < l->g->nr_blocks; b++) {
 		const struct owner *both[] = { &l->durable[b], &l->sent[b] };
 
@@ -1371,10 +1344,10 @@ static void origin_write(struct linter *l, struct action *a, struct dreq *r)
 
 			if (volume_of_instance(l, both[i]->instance) != vol || first >= last)
 				continue;
-			check_clean_write(l, a, b, granules(l, first - start, last - first), i,
+			check_clean_write(l, a, b, granules_of(l, first - start, last - first), i,
 					  "the origin's");
 			if (!i)
-				check_dirty_write(l, a, r, b, granules(l, first - start, last - first));
+				check_dirty_write(l, a, r, b, granules_of(l, first - start, last - first));
 		}
 	}
 }
@@ -1438,7 +1411,7 @@ void linter_meta(struct linter *l, struct action *a, struct device *d)
 {
 	u32 i;
 
-	if (!d->nr && l->failed)
+	if (!d->nr && l->in_order && area_of(l, a->op->segments[0].sector) != AREA_INTENT)
 		broken(l, "S9", "metadata are written after a write of metadata failed");
 	for (i = 0; i < a->op->nr_segments && !l->w->stop; i++) {
 		struct hybrid_segment *s = &a->op->segments[i];
@@ -1465,8 +1438,10 @@ void linter_submit(struct linter *l, struct action *a, struct dreq *r)
 	 * dirty state the entry ends, and is acknowledged, has a record of its own; no flush has
 	 * promised it.
 	 */
-	if (r->kind == DREQ_FLUSH && cache)
+	if (r->kind == DREQ_FLUSH && cache) {
 		l->assembled = fiber_began();
+		intents_flush(l, r);
+	}
 	if (r->meta || r->kind == DREQ_FLUSH)
 		return;
 	if (!l->known) {
@@ -1502,14 +1477,17 @@ static void request_failed(struct linter *l, struct action *a, struct dreq *r)
 	if (r->kind == DREQ_WRITE && (area == AREA_INDEX || area == AREA_LEAF))
 		l->leaves_in_flight--;
 	/* A flush by itself is a commit without records, or the first flush of a load */
-	if (a->op->type == HYBRID_OP_META ? a->op->write : r->kind == DREQ_FLUSH)
+	if (a->op->type == HYBRID_OP_META ? a->op->write : r->kind == DREQ_FLUSH) {
 		l->failed = true;
+		l->in_order |= area != AREA_INTENT;
+	}
 }
 
 void linter_complete(struct linter *l, struct action *a, struct dreq *r)
 {
 	if (l->w->stop)
 		return;
+	intents_ended(l, a, r);
 	if (r->error) {
 		l->unsettled[r->dev->nr] |= r->meta || r->kind == DREQ_FLUSH;
 		request_failed(l, a, r);

@@ -20,6 +20,7 @@ struct reader {
 	struct found *f;
 	u64 *open;		/* of each set */
 	u8 *mem;		/* one entry of the journal */
+	u64 intent_tail;
 };
 
 static void *take(size_t bytes)
@@ -50,6 +51,7 @@ static bool read_root(struct reader *in)
 		memcpy(in->f->index, index, in->g->nr_index * sizeof(u16));
 	}
 	in->id.epoch = in->f->root.epoch;
+	in->intent_tail = in->f->root.intent_tail;
 	return known;
 }
 
@@ -151,6 +153,8 @@ static void read_journal(struct reader *in)
 		if (nr < 0)
 			return;
 		apply(in, (void *)in->mem, nr);
+		in->intent_tail = max(in->intent_tail,
+				      le64_to_cpu(((struct hybrid_block_header *)in->mem)->intent_tail));
 		head = n + blocks;
 	}
 }
@@ -172,6 +176,47 @@ static void forget(struct reader *in)
 		else if (in->open[b / in->g->set_size] >> region & 1)
 			*o = o->dirty ? (struct found_block){ o->instance, o->oblock, o->dirty, o->dirty } :
 					(struct found_block){};
+	}
+}
+
+/* The granules of a record are dirty if nothing says that they are valid, and their data is whole. */
+static void take_intended(struct reader *in, const struct hybrid_intent_record *r)
+{
+	struct found_block *o = &in->f->block[le32_to_cpu(r->where)];
+	u64 granules = le64_to_cpu(r->granules);
+	u32 sectors = hweight64(granules) << in->g->granule_shift, i;
+	static u8 data[HYBRID_INTENT_SECTORS * 512];
+
+	for (i = 0; i < in->w->nr_vol; i++)
+		if (in->f->table[i].state == HYBRID_VOLUME_ACTIVE &&
+		    in->f->table[i].instance == le32_to_cpu(r->instance))
+			break;
+	if (i == in->w->nr_vol || (o->valid & granules))
+		return;
+	device_get_bytes(in->w->dev[0],
+			 hybrid_data_sector(in->g, to_cblock(le32_to_cpu(r->where))) +
+			 ((u64)__ffs64(granules) << in->g->granule_shift), data, sectors * 512, false);
+	if (xxh64(data, sectors * 512, in->id.epoch) != le64_to_cpu(r->checksum))
+		return;
+	o->instance = le32_to_cpu(r->instance);
+	o->oblock = le64_to_cpu(r->oblock);
+	o->valid |= granules;
+	o->dirty |= granules;
+}
+
+static void read_intents(struct reader *in)
+{
+	struct hybrid_intent intent;
+	u64 n;
+	u32 i;
+
+	for (n = in->intent_tail; n < in->intent_tail + in->g->intent_blocks; n++) {
+		memcpy(&intent, get(in, hybrid_intent_sector(in->g, n), 1), sizeof(intent));
+		if (hybrid_intent_check(&intent, in->g, &in->id, NULL) ||
+		    le64_to_cpu(intent.header.number) != n)
+			continue;
+		for (i = 0; i < le32_to_cpu(intent.header.count); i++)
+			take_intended(in, &intent.record[i]);
 	}
 }
 
@@ -222,6 +267,7 @@ struct found *found_read(struct world *w)
 		return NULL;
 	read_journal(&in);
 	forget(&in);
+	read_intents(&in);
 	for (i = 0; i < w->nr_vol; i++)
 		read_origin(&in, i);
 	return in.f;

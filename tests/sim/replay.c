@@ -34,13 +34,13 @@
 #undef free
 
 enum kind {
-	REC_IO, REC_IO_MAPPED, REC_IO_DONE, REC_OP, REC_SEGMENT, REC_OP_DONE, REC_TICK, REC_CALL,
-	REC_CONFIG, REC_VOLUME_CREATE, REC_VOLUME_RENAME, REC_RETURN, REC_RANDOM, NR_KINDS
+	REC_IO, REC_IO_MAPPED, REC_IO_DONE, REC_OP, REC_SEGMENT, REC_OP_COPIED, REC_OP_DONE, REC_TICK,
+	REC_CALL, REC_CONFIG, REC_VOLUME_CREATE, REC_VOLUME_RENAME, REC_RETURN, REC_NUMBER, NR_KINDS
 };
 
 static const char * const kind_name[NR_KINDS] = {
-	"io", "io_mapped", "io_done", "op", "segment", "op_done", "tick", "call",
-	"config", "volume_create", "volume_rename", "return", "random",
+	"io", "io_mapped", "io_done", "op", "segment", "op_copied", "op_done", "tick", "call",
+	"config", "volume_create", "volume_rename", "return", "number",
 };
 
 /* A line of the trace. */
@@ -51,8 +51,8 @@ struct record {
 	bool resume;		/* op_done: a call that was blocked goes on */
 	bool inside;		/* began while another call ran */
 	u64 context;		/* process, interrupt */
-	/* For the beginning of a call: the numbers it drew, the operations it asked for, its end */
-	struct record *random, *want, *end;
+	/* For the beginning of a call: the numbers it was given, its operations, its end */
+	struct record *given, *want, *end;
 	struct record *next;	/* on one of these lists */
 	struct record *up;	/* the call around this one */
 };
@@ -317,10 +317,10 @@ static void structure(void)
 			break;
 		case REC_OP:
 		case REC_SEGMENT:
-		case REC_RANDOM:
+		case REC_NUMBER:
 			if (!*open)
 				difference("line %u belongs to no call", ev->line);
-			append(ev->kind == REC_RANDOM ? &(*open)->random : &(*open)->want, ev);
+			append(ev->kind == REC_NUMBER ? &(*open)->given : &(*open)->want, ev);
 			break;
 		case REC_RETURN:
 		case REC_IO_MAPPED:
@@ -505,8 +505,8 @@ static void check_end(const char *fmt, ...)
 		difference("  recorded: %s %s (line %u)\n  replayed: nothing more",
 			   kind_name[current->want->kind], current->want->text,
 			   current->want->line);
-	if (current->random)
-		difference("a random number was not drawn");
+	if (current->given)
+		difference("a number was not asked for");
 	if (!current->end || !strstr(current->end->text, said))
 		difference("  recorded: %s\n  replayed: %s",
 			   current->end ? current->end->text : "no end", said);
@@ -522,7 +522,7 @@ static struct record *next_event(void)
 	while (pos < nr_records) {
 		struct record *ev = &records[pos++];
 
-		if (ev->kind == REC_OP || ev->kind == REC_SEGMENT || ev->kind == REC_RANDOM ||
+		if (ev->kind == REC_OP || ev->kind == REC_SEGMENT || ev->kind == REC_NUMBER ||
 		    ev->kind == REC_RETURN || ev->kind == REC_IO_MAPPED)
 			continue;
 		nr_calls++;
@@ -602,17 +602,24 @@ static void replay_wait_hits(struct hybrid_engine *e)
 
 static u64 replay_random(struct hybrid_engine *e)
 {
-	struct record *ev = current->random;
+	struct record *ev = current->given;
 
 	if (!ev)
-		difference("no random number was drawn");
-	current->random = ev->next;
+		difference("no number was given");
+	current->given = ev->next;
 	return number(ev, "value");
+}
+
+/* Users' data is not recorded. */
+static u64 replay_checksum(struct hybrid_engine *e, void *buffer, u32 offset, u32 count, u64 seed)
+{
+	return replay_random(e);
 }
 
 static const struct hybrid_engine_ops replay_ops = {
 	.alloc_buffer = replay_alloc_buffer,
 	.free_buffer = replay_free_buffer,
+	.checksum = replay_checksum,
 	.do_op = replay_do_op,
 	.wait_checkpoint = replay_wait_checkpoint,
 	.wait_hits = replay_wait_hits,
@@ -894,6 +901,8 @@ static void run_listed(struct record *ev)
 	hybrid_actions_init(&acts);
 	if (ev->kind == REC_TICK) {
 		r = hybrid_engine_tick(engine, number(ev, "now_ms"), &acts);
+	} else if (ev->kind == REC_OP_COPIED) {
+		hybrid_engine_op_copied(engine, named(ev, "op"), &acts);
 	} else if (ev->kind == REC_OP_DONE) {
 		op = ended_op(ev);
 		op_ended(ev, op);

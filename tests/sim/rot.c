@@ -11,7 +11,8 @@
  *     are damaged, the engine names them; other volumes are not concerned.
  *   - A device that comes back with older content: see rot_explore_older().
  *   - The last entry of the journal cannot be told from one that a power cut
- *     tore: without it anything may be lost, but nothing may crash or hang.
+ *     tore: without it anything may be lost, but nothing may crash or hang.  The same
+ *     holds for the intents that no later one says to be flushed.
  *   - A write of metadata that was acknowledged, but not carried out, while the pool
  *     ran, is like damage: see rot_explore_lost().
  */
@@ -34,7 +35,7 @@ struct rot {
 	bool cache;		/* some of the cache device's metadata */
 	bool root;
 	u8 sb[SIM_MAX_DEVICES];	/* copies of each device's superblock, a mask */
-	bool last;		/* the last entry of the journal */
+	bool last;		/* the last entry of the journal, or one of the last intents */
 };
 
 /* ---- The journal's last entry ---------------------------------------------------- */
@@ -127,6 +128,30 @@ static bool entry_behind(struct world *w, u64 n)
 	return false;
 }
 
+/* Does the disk tell that intent @n of this epoch counts no more, or that it has been flushed? */
+static bool intent_is_missed(struct world *w, u64 n, u64 epoch)
+{
+	struct hybrid_intent *intent = arena_alloc(&sim_arena, sizeof(*intent));
+	struct hybrid_ident id = { .epoch = epoch };
+	struct hybrid_root_info root;
+	u64 place;
+
+	memcpy(id.pool_uuid, w->sb.pool_uuid, HYBRID_UUID_SIZE);
+	/* A life that began without the intent does not miss it. */
+	if (!newest_root(w, &id, &root) || root.epoch != epoch)
+		return false;
+	if (root.intent_tail > n)
+		return true;
+	for (place = 0; place < w->g->intent_blocks; place++) {
+		device_get_bytes(w->dev[0], hybrid_intent_sector(w->g, place), intent,
+				 HYBRID_META_BLOCK_SIZE, true);
+		if (!hybrid_intent_check(intent, w->g, &id, NULL) &&
+		    le64_to_cpu(intent->flushed) > n)
+			return true;
+	}
+	return false;
+}
+
 /* ---- Damage ---------------------------------------------------------------------- */
 
 static void flip(struct world *w, struct device *d, u64 sector)
@@ -169,6 +194,29 @@ static void damage_one(struct world *w, struct rot *rot, u64 from, u32 n)
 	damage(w, w->dev[0], sector, other);
 }
 
+static void damage_intent(struct world *w, struct rot *rot)
+{
+	const struct hybrid_geometry *g = w->g;
+	struct hybrid_block_header *header = arena_alloc(&sim_arena, HYBRID_META_BLOCK_SIZE);
+	struct hybrid_root_info root = {};
+	struct hybrid_ident id = {};
+	u64 sector, other;
+
+	memcpy(id.pool_uuid, w->sb.pool_uuid, HYBRID_UUID_SIZE);
+	newest_root(w, &id, &root);
+	sector = hybrid_intent_sector(g, hybrid_intent_place(g, root.intent_tail +
+							     rng_below(&w->frng, 16)));
+	other = hybrid_intent_sector(g, hybrid_intent_place(g, root.intent_tail +
+							    rng_below(&w->frng, 16)));
+	device_get_bytes(w->dev[0], sector, header, HYBRID_META_BLOCK_SIZE, true);
+	damage(w, w->dev[0], sector, other);
+	rot->cache = true;
+	/* With its root, the only intent of an epoch is not missed. */
+	rot->last |= rot->root || (newest_root(w, &id, &root) &&
+				   root.epoch == le64_to_cpu(header->epoch) &&
+				   !intent_is_missed(w, le64_to_cpu(header->number), root.epoch));
+}
+
 /* Damages one copy or both. */
 static void damage_sb(struct world *w, struct rot *rot, struct device *d)
 {
@@ -189,7 +237,7 @@ static void draw_damage(struct world *w, struct rot *rot)
 	const struct hybrid_geometry *g = w->g;
 	u32 nr;
 
-	switch (rng_below(&w->frng, 8)) {
+	switch (rng_below(&w->frng, 9)) {
 	case 0:
 	case 1:
 		damage_one(w, rot, g->root_sector, 2);
@@ -208,6 +256,9 @@ static void draw_damage(struct world *w, struct rot *rot)
 		damage_one(w, rot, g->journal_sector, g->journal_blocks);
 		break;
 	case 6:
+		damage_intent(w, rot);
+		break;
+	case 7:
 		damage_sb(w, rot, w->dev[0]);
 		break;
 	default:
@@ -338,7 +389,8 @@ void rot_explore_lies(struct world *w)
  * is refused by name (P6).  A superblock has another copy: the pool and all volumes are
  * taken; but one copy alone cannot say that the origin was written while its cache was
  * dead (J9).  If the last entry of the journal is missing, anything goes; also after a
- * crash in the life that began without it, which has a new epoch.
+ * crash in the life that began without it, which has a new epoch.  So it does if an intent
+ * is missing of which no later one says that it has been flushed.
  */
 void rot_explore_lost(struct world *w)
 {
@@ -352,6 +404,8 @@ void rot_explore_lost(struct world *w)
 	w->unjudged = w->lost_meta == META_JOURNAL ?
 		      epoch == w->lost_epoch && next == w->lost_entry &&
 		      !entry_behind(w, next) :
+		      w->lost_meta == META_INTENT ?
+		      !intent_is_missed(w, w->lost_entry, w->lost_epoch) :
 		      w->lost_meta == META_SUPERBLOCK && w->pool_faulty;
 	w->unjudged |= w->main && w->main->unjudged;
 	why = world_boot(w, &r);

@@ -90,6 +90,7 @@ static const char * const meta_kinds[NR_META_KINDS] = {
 	[META_VOLUMES] = "volumes",
 	[META_MAP] = "map",
 	[META_JOURNAL] = "journal",
+	[META_INTENT] = "intent",
 };
 
 #define NO_VOLUME 255
@@ -416,9 +417,9 @@ static const struct {
 } fields[] = {
 	FIELD(block_sectors), FIELD(cache_blocks), FIELD(hot_blocks), FIELD(slow_percent),
 	FIELD(reset_percent), FIELD(fail_alloc), FIELD(alloc_faults),
-	FIELD(nowait), FIELD(busy), FIELD(collisions), FIELD(demand_fill), FIELD(fault_kind), FIELD(worn),
+	FIELD(nowait), FIELD(busy), FIELD(collisions), FIELD(syncs), FIELD(demand_fill), FIELD(fault_kind), FIELD(worn),
 	FIELD(admin_percent), FIELD(load_percent), FIELD(inplace_percent), FIELD(aim),
-	FIELD(aims), FIELD(cut_every), FIELD(run_percent), FIELD(journal_blocks), FIELD(far), FIELD(small),
+	FIELD(aims), FIELD(cut_every), FIELD(run_percent), FIELD(journal_blocks), FIELD(far), FIELD(small), FIELD(intent_blocks),
 	FIELD(cut_samples), FIELD(cut_writes), FIELD(seeks), FIELD(no_fua), FIELD(trims), FIELD(aged), FIELD(grow),
 	CONFIG(high_watermark), CONFIG(low_watermark),
 	CONFIG(writeback_rate), CONFIG(commit_interval), CONFIG(endurance),

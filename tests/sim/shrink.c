@@ -262,6 +262,8 @@ static void simpler_pool(void)
 	set_number(&best->p.busy, 0);
 	set_number(&best->p.collisions, 0);
 	set_number(&best->p.demand_fill, 0);
+	set_number(&best->p.syncs, 0);
+	set_number(&best->p.intent_blocks, 0);
 	set_number(&best->p.journal_blocks, HYBRID_JOURNAL_MIN_BLOCKS);
 	set_number(&best->p.fault_kind, 0);
 	set_number(&best->p.admin_percent, 0);

@@ -26,8 +26,8 @@
  * - alloc.c: the engine's memory: leaks, and allocations that fail
  * - main.c: seeds, options, the last line
  *
- * The engine never looks at users' data.  So a data sector is not 512 bytes here
- * but one 64-bit value that says which write it came from; only metadata is
+ * Except for checksums, the engine never looks at users' data.  So a data sector is not
+ * 512 bytes here but one 64-bit value that says which write it came from; only metadata is
  * real bytes.  This makes the simulator fast, and any mixture of two blocks' data
  * visible.
  */
@@ -148,6 +148,13 @@ static inline u32 val_version(val_t v)
 
 const char *val_name(val_t v);
 
+/*
+ * The 512 bytes that stand for @val where the engine reads data as bytes: what this function
+ * returns, if it is set, else the value again and again.
+ */
+extern const void *(*sim_contents)(val_t val);
+void data_bytes(val_t val, void *bytes);
+
 /* ---- Devices -------------------------------------------------------------- */
 
 enum dreq_kind {
@@ -214,6 +221,7 @@ enum meta_kind {
 	META_VOLUMES,		/* leaves of the volume table, and of the map */
 	META_MAP,
 	META_JOURNAL,
+	META_INTENT,
 	NR_META_KINDS
 };
 
@@ -439,6 +447,7 @@ struct uio {
 	bool clean;		/* the origin had all of its data at the start */
 	bool cached;		/* some of it went to the cache device */
 	bool nowait;		/* ends with -EAGAIN rather than wait */
+	bool intended;		/* an intent names it */
 };
 
 /* An operation being carried out. */
@@ -476,6 +485,8 @@ struct profile {
 	u32 nowait;		/* percent of users' I/O that must not wait ... */
 	u32 busy;		/* ... and percent of these for which the device would have to wait */
 	u32 collisions;		/* collisions.c: which events often coincide; 0: none */
+	u32 syncs;		/* users flush after each write, as far as the engine knows */
+	u32 intent_blocks;	/* so small a ring as no tool makes; 0: as it comes */
 	u32 demand_fill;	/* fills read only requested granules, unless they continue a run */
 	u32 journal_blocks;
 	u32 small;		/* blocks of a set, and entries of one block; 0: as they come */
@@ -527,10 +538,12 @@ struct world {
 	u32 crash_phases;		/* phases when crashed was set */
 	bool crashed;
 	bool rotting;			/* data is damaged: the linter cannot judge */
+	bool intended_lost;		/* data under an intent was damaged, or its write lost */
+	bool intended_unread;		/* a recovery could not read it */
 	bool lying;			/* a device lies: after a cut anything goes */
 	bool losing;			/* a write of metadata will be lost */
 	u8 lost_meta;			/* enum meta_kind: a write of this kind was lost */
-	u64 lost_entry;			/* ... of the journal: the entry's number ... */
+	u64 lost_entry;			/* ... of the journal, or an intent: its number ... */
 	u64 lost_epoch;
 	bool unjudged;			/* users may be told anything */
 	bool faulty;			/* errors may be returned */
@@ -739,6 +752,8 @@ void linter_crash(struct linter *l);
 void linter_open(struct linter *l, struct volume *vol);	/* it is about to be opened */
 /* A metadata write begins: its contents no longer change. */
 void linter_meta(struct linter *l, struct action *a, struct device *d);
+/* The data of a write under an intent has been copied. */
+void linter_copied(struct linter *l, struct action *a);
 void linter_submit(struct linter *l, struct action *a, struct dreq *r);
 void linter_complete(struct linter *l, struct action *a, struct dreq *r);
 void linter_reformat(struct linter *l, struct volume *vol);
@@ -819,6 +834,8 @@ void faults_boot(struct world *w);	/* ... before the pool is loaded */
 bool faults_of_volume(const struct world *w, const struct volume *vol);
 /* Does the origin durably have all data around this I/O, and the cache no dirty data there? */
 bool faults_clean(const struct world *w, const struct uio *u);
+/* May a load fail so, for what happened to users' data? */
+bool faults_refuse(const struct world *w, const char *why);
 /* May this I/O end with an error? */
 bool faults_excuse(const struct world *w, const struct uio *u);
 

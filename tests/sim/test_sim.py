@@ -205,7 +205,7 @@ GROW = [
     ("--grow", "--faults", "--events", "--count", 100),
     ("--grow", "--rot", "--count", 60),
     ("--mode", "B", "--grow", "--count", 4),
-    ("--mode", "B", "--grow", "--faults", "--rot", "--count", 6),
+    ("--mode", "B", "--grow", "--faults", "--rot", "--count", 12),
 ]
 
 

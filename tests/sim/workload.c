@@ -457,6 +457,8 @@ static void format_cache(struct world *w)
 		goto bad;
 	if (w->p.small)
 		shrink_sets(g, w->p.small);
+	if (w->p.intent_blocks)
+		g->intent_blocks = w->p.intent_blocks;
 	w->g = g;
 	w->sb.member_sectors = sectors;
 	w->dev[0] = xalloc(sizeof(struct device));
@@ -747,6 +749,10 @@ static bool boot_once(struct world *w)
 	if (why && w->dev[0]->fault.dealt && r == -EIO) {
 		destroy(w);
 		w->crashed = true;	/* again, without the fault */
+		return false;
+	}
+	if (why && faults_refuse(w, why)) {
+		w->stop = true;
 		return false;
 	}
 	if (why) {
@@ -1070,6 +1076,14 @@ static void end(struct world *w, struct mark mark, u64 *hash)
 	sim_world = NULL;
 }
 
+/* Intents: few users flush after most writes, whatever the profile; and few rings wrap. */
+static void draw_intents(struct profile *p, struct rng r)
+{
+	p->syncs = rng_chance(&r, 60);
+	if (p->syncs && !sim_rot && rng_chance(&r, 40))
+		p->intent_blocks = 2 << rng_below(&r, 4);
+}
+
 void run_seed(u64 seed, char mode, u64 *hash)
 {
 	struct mark mark = arena_mark(&sim_arena);
@@ -1085,6 +1099,7 @@ void run_seed(u64 seed, char mode, u64 *hash)
 		draw_runs(&w->p, rng_fork(&w->rng, 104));
 	draw_small(&w->p, rng_fork(&w->rng, 110), mode);
 	w->p.demand_fill = sim_demand_fill;
+	draw_intents(&w->p, rng_fork(&w->rng, 112));
 	if (sim_alloc_faults)
 		draw_alloc_faults(&w->p, rng_fork(&w->rng, 105), mode);
 	if (sim_nowait)

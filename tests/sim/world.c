@@ -208,7 +208,9 @@ static void meta_request(struct world *w, struct action *a, struct device *d,
 	u64 sector = device_place(d, s->sector);
 	u32 i;
 
-	if (!in_bounds(w, d, sector, s->count, false))
+	/* A recovery reads data under intents as bytes. */
+	if (!in_bounds(w, d, sector, s->count,
+		       !op->write && a->finished && device_is_data(d, sector)))
 		return;
 	r = new_request(a, d, op->write ? DREQ_WRITE : DREQ_READ, sector, s->count);
 	r->meta = true;
@@ -317,9 +319,20 @@ static void carry_user(struct world *w, struct action *a)
 	a->left--;
 }
 
-static void carry_transfer(struct world *w, struct action *a)
+static bool transfers_to_origin(const struct hybrid_op *op)
+{
+	u32 i;
+
+	for (i = 0; i < op->nr_segments; i++)
+		if (op->segments[i].origin)
+			return true;
+	return false;
+}
+
+static void carry_transfer(struct world *w, struct action *a, struct hybrid_actions *acts)
 {
 	struct hybrid_op *op = a->op;
+	bool fua_cache = op->fua && !transfers_to_origin(op);
 	val_t *buffer = op->buffer;
 	u32 i;
 
@@ -327,14 +340,20 @@ static void carry_transfer(struct world *w, struct action *a)
 		struct uio *u = container_of(op->io, struct uio, io);
 
 		memcpy(buffer + op->buffer_offset, u->data, u->count * sizeof(val_t));
+		u->intended |= !!op->copied;
 	}
+	if (op->copied && w->lint)
+		linter_copied(w->lint, a);
+	if (op->copied)
+		hybrid_engine_op_copied(w->e, op, acts);
 	a->left = 1;
 	for (i = 0; i < op->nr_segments; i++) {
 		struct hybrid_segment *s = &op->segments[i];
 		struct device *d = s->origin ? origin_of(w, op) : w->dev[0];
 
 		data_request(w, a, d, op->write ? DREQ_WRITE : DREQ_READ, s->sector, s->count,
-			     buffer + s->offset, op->write && op->fua && s->origin);
+			     buffer + s->offset,
+			     op->write && (s->origin ? op->fua : fua_cache));
 	}
 	a->left--;
 }
@@ -413,6 +432,7 @@ static void check_suspended(struct world *w, struct hybrid_op *op)
 
 static void carry(struct world *w, struct hybrid_op *op)
 {
+	struct hybrid_actions acts;
 	struct action *a;
 
 	if (op->type == HYBRID_OP_COMPLETE) {
@@ -424,6 +444,7 @@ static void carry(struct world *w, struct hybrid_op *op)
 		return;
 	}
 	check_suspended(w, op);
+	hybrid_actions_init(&acts);
 	a = new_action(w, op);
 	switch (op->type) {
 	case HYBRID_OP_USER:
@@ -432,7 +453,7 @@ static void carry(struct world *w, struct hybrid_op *op)
 		carry_user(w, a);
 		break;
 	case HYBRID_OP_TRANSFER:
-		carry_transfer(w, a);
+		carry_transfer(w, a, &acts);
 		break;
 	case HYBRID_OP_META:
 		carry_meta(w, a);
@@ -457,6 +478,7 @@ static void carry(struct world *w, struct hybrid_op *op)
 	}
 	if (!a->left && !w->stop)
 		violation(w, "contract", "#%u %s without a segment", a->nr, op_name[op->type]);
+	world_carry(w, &acts);
 }
 
 void world_carry(struct world *w, struct hybrid_actions *acts)
@@ -480,6 +502,8 @@ static void request_ended(struct world *w, struct dreq *r)
 
 	if (w->lint)
 		linter_complete(w->lint, a, r);
+	if (r->error && r->kind == DREQ_READ && r->meta && !r->dev->nr)
+		w->intended_unread |= device_is_data(r->dev, r->sector);
 	if (r->error) {
 		if (r->dev->nr)
 			a->error_origin = r->error;
@@ -688,6 +712,8 @@ static void submit_io(struct world *w, struct volume *vol, enum hybrid_io_type t
 	/* The engine may rely on no field of an io that its init does not set */
 	memset(&u->io, 0xa5, sizeof(u->io));
 	u->vol = vol;
+	if (w->p.syncs)
+		WRITE_ONCE(vol->v->users.sync.flushes, U16_MAX);
 	u->version = ++w->next_version;
 	u->data = arena_alloc(&sim_arena, (count + 1) * sizeof(val_t));
 	hybrid_io_init(&u->io, vol->v, type, sector + w->hole, count, flags);
@@ -1169,9 +1195,21 @@ static u64 sim_random(struct hybrid_engine *e)
 	return rng_next(&world_of(e)->rng) | 1;
 }
 
+static u64 sim_checksum(struct hybrid_engine *e, void *buffer, u32 offset, u32 count, u64 seed)
+{
+	u8 *bytes = arena_alloc(&sim_arena, count * 512);
+	const val_t *vals = buffer;
+	u32 i;
+
+	for (i = 0; i < count; i++)
+		data_bytes(vals[offset + i], bytes + i * 512);
+	return xxh64(bytes, count * 512, seed);
+}
+
 static const struct hybrid_engine_ops sim_ops = {
 	.alloc_buffer = sim_alloc_buffer,
 	.free_buffer = sim_free_buffer,
+	.checksum = sim_checksum,
 	.do_op = sim_do_op,
 	.wait_checkpoint = sim_wait_checkpoint,
 	.wait_hits = sim_wait_hits,

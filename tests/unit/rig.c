@@ -2,6 +2,7 @@
 /* see rig.h */
 #include "samples.h"
 #include "rig.h"
+#include "engine-internal.h"
 
 u8 *disk[2];
 u64 disk_sectors[2];
@@ -228,6 +229,7 @@ static u64 new_nonce(struct hybrid_engine *engine)
 static const struct hybrid_engine_ops ops = {
 	.alloc_buffer = alloc_buffer,
 	.free_buffer = free_buffer,
+	.checksum = hybrid_execute_checksum,
 	.do_op = hybrid_execute_now,
 	.wait_checkpoint = wait_checkpoint,
 	.wait_hits = wait_hits,
@@ -525,6 +527,11 @@ void set_mode(u32 mode)
 	hybrid_actions_init(&acts);
 	hybrid_volume_set_mode(e, v, mode, &acts);
 	carry(&acts);
+}
+
+void forget_syncs(void)
+{
+	v->users.sync = (struct hybrid_sync){ .writes = 8 };
 }
 
 void set_cutoff_to(u64 sectors)

@@ -138,6 +138,8 @@ u32 sectors_of(bool origin, bool write);
 void moved(u32 cache_read, u32 cache_written, u32 origin_read, u32 origin_written);
 
 void set_mode(u32 mode);
+/* As far as the engine knows, users do not flush after each write: the next one has no intent. */
+void forget_syncs(void);
 void set_cutoff_to(u64 sectors);
 struct hybrid_volume_status status(void);
 struct hybrid_pool_status pool(void);

@@ -97,6 +97,7 @@ static inline void sample_root(struct hybrid_root_info *root, u16 *generation, u
 	root->epoch = 0x1122334455667788ULL;
 	root->journal_tail = 5000;
 	root->journal_head = 5100;
+	root->intent_tail = 70;
 	root->flags = 0;
 	root->next_instance = 8;
 	root->written_sectors = 0x123456789aULL;
@@ -105,6 +106,13 @@ static inline void sample_root(struct hybrid_root_info *root, u16 *generation, u
 	root->halved_ms = 36000000;
 	for (i = 0; i < nr_index; i++)
 		generation[i] = i + 1;
+}
+
+/* Two records of one volume */
+static inline void sample_intent(struct hybrid_intent *intent)
+{
+	hybrid_intent_record(intent, 0, to_cblock(17), 7, to_oblock(0x123456), 0x1e, 0x0123456789abcdefULL);
+	hybrid_intent_record(intent, 1, to_cblock(18), 7, to_oblock(0x123457), 0x8000, 0xfedcba9876543210ULL);
 }
 
 static inline void sample_volume(struct hybrid_volume_info *v)

@@ -299,6 +299,7 @@ static void bad_sector_beside_what_is_dirty(void **state)
 /* Starts a write that the cache will fail. */
 static void write_begins(u64 sector, struct hybrid_actions *acts)
 {
+	forget_syncs();
 	fill_data(&writer, sector, 8, 2);
 	prepare(&writer, HYBRID_IO_WRITE, sector, 8, 0);
 	assert_int_equal(hybrid_engine_map(e, &writer.r.io, acts), HYBRID_MAP_REMAP);

@@ -123,8 +123,8 @@ static void sb_features(void **state)
 	u32 bit;
 
 	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(0), -EPROTONOSUPPORT, "version");
-	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(4), -EPROTONOSUPPORT, "version");
-	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(6), -EPROTONOSUPPORT, "version");
+	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(5), -EPROTONOSUPPORT, "version");
+	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(7), -EPROTONOSUPPORT, "version");
 	for (bit = 0; bit < 64; bit++) {
 		SB_CASE(HYBRID_ROLE_ORIGIN, incompat, cpu_to_le64(1ULL << bit),
 			-EPROTONOSUPPORT, "incompat");
@@ -198,13 +198,15 @@ static void sb_cache_fields(void **state)
 	CASE32(journal_blocks, 0, "journal_blocks");
 	CASE32(journal_blocks, 127, journal);
 	CASE32(journal_blocks, ~0, journal);
-	CASE32(journal_blocks, 2048, "data_sector");
+	CASE32(journal_blocks, 2048, "intent_sector");
 	CASES32(nr_index);
 	CASES32(nr_leaves);
+	CASES32(intent_blocks);
 	CASES64(root_sector);
 	CASES64(index_sector);
 	CASES64(leaf_sector);
 	CASES64(journal_sector);
+	CASES64(intent_sector);
 	CASES64(data_sector);
 	/* too small for the format is still a damaged field */
 	SB_CASE(HYBRID_ROLE_CACHE, member_sectors, cpu_to_le64(5000), -EINVAL,
@@ -506,7 +508,7 @@ static void wrong_block(void **state)
 		FIELD_CASE(kind, header.generation, 0, -EINVAL, "generation");
 		FIELD_CASE(kind, header.number, cpu_to_le64(nr + (1ULL << 32)), -ESTALE, "number");
 		FIELD_OK(kind, header.epoch, cpu_to_le64(1));
-		FIELD_OK(kind, header.reserved, cpu_to_le64(1));
+		FIELD_OK(kind, header.intent_tail, cpu_to_le64(1));
 		if (kind != ROOT)
 			FIELD_CASE(kind, header.generation, cpu_to_le64(9 + 65536), -ESTALE,
 				   "generation");

@@ -27,7 +27,7 @@ static u32 seal(u64 n, u32 nr)
 {
 	memset(&buffer, 0xa5, sizeof(buffer));
 	sample_records(entry, nr);
-	return hybrid_entry_seal(entry, &id, n, nr);
+	return hybrid_entry_seal(entry, &id, n, nr, 0);
 }
 
 static void reseal(u32 blocks)
@@ -218,10 +218,10 @@ static void regions_of_small_set(void **state)
 	memset(&buffer, 0, sizeof(buffer));
 	entry->record[0].type = cpu_to_le32(HYBRID_RECORD_REGIONS);
 	entry->record[0].valid = cpu_to_le64((1ULL << regions) - 1);
-	hybrid_entry_seal(entry, &id, 0, 1);
+	hybrid_entry_seal(entry, &id, 0, 1, 0);
 	assert_int_equal(hybrid_entry_check(entry, &g, 1, &why), 1);
 	entry->record[0].valid = cpu_to_le64(1ULL << regions);
-	hybrid_entry_seal(entry, &id, 0, 1);
+	hybrid_entry_seal(entry, &id, 0, 1, 0);
 	assert_int_equal(hybrid_entry_check(entry, &g, 1, &why), -EINVAL);
 	assert_string_equal(why, "valid");
 }
@@ -239,7 +239,7 @@ static void random_entries(void **state)
 			buffer.byte[i] = next_random(&seed) >> 40;
 		for (i = 0; i < nr; i++)
 			entry->record[i].type = cpu_to_le32(1 + n % 2);
-		blocks = hybrid_entry_seal(entry, &id, 0, nr);
+		blocks = hybrid_entry_seal(entry, &id, 0, nr, 0);
 		assert_int_equal(hybrid_entry_peek(&entry->header, &id, 0), blocks);
 		assert_int_equal(hybrid_entry_check(entry, &g, blocks, &why), nr ? -EINVAL : 0);
 	}

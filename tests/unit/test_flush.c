@@ -132,6 +132,40 @@ static void beside_a_record(void **state)
 	entry_and_flushes_end();
 }
 
+/* A FUA write to granules whose record is on its way waits for that. */
+static void fua_beside_its_record(void **state)
+{
+	two_dirty_blocks();
+	put(SECTOR + 2 * BLOCK, 8, 1);
+	hold_meta = true;
+	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
+	carry(&acts);
+	assert_non_null(held_meta);
+	nr_log = 0;
+	fill_data(&other, SECTOR + 2 * BLOCK, 8, 2);
+	arrive(&other, HYBRID_IO_WRITE, SECTOR + 2 * BLOCK, 8, HYBRID_IO_FUA, &acts);
+	carry(&acts);
+	assert_int_equal(nr_log, 1);
+	assert_false(op_log[0].fua || other.r.ended);
+	entry_and_flushes_end();
+	reads(SECTOR + 2 * BLOCK, 8, 2);
+}
+
+/* Where metadata is busy with other things, it waits for none of these. */
+static void fua_beside_a_flush(void **state)
+{
+	struct hybrid_op *op;
+
+	two_dirty_blocks();
+	put(SECTOR, 8, 2);
+	op = begin_flush(&flusher);
+	assert_int_equal(write_io(SECTOR + BLOCK, 8, 2, true), 0);
+	assert_int_equal(nr_log, 1);
+	assert_true(op_log[0].fua && !op_log[0].meta);
+	succeed(&flusher, op);
+	carry(&acts);
+}
+
 /* While a flush is under way nothing else of the metadata is; then it goes on by itself. */
 static void holds_up_commits(void **state)
 {
@@ -213,6 +247,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(changes_need_an_entry, setup, teardown),
 		cmocka_unit_test_setup_teardown(beside_a_commit, setup, teardown),
 		cmocka_unit_test_setup_teardown(beside_a_record, setup, teardown),
+		cmocka_unit_test_setup_teardown(fua_beside_its_record, setup, teardown),
+		cmocka_unit_test_setup_teardown(fua_beside_a_flush, setup, teardown),
 		cmocka_unit_test_setup_teardown(holds_up_commits, setup, teardown),
 		cmocka_unit_test_setup_teardown(two_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(write_beside_a_flush, setup, teardown),

@@ -11,7 +11,9 @@ static void check_layout(const struct hybrid_geometry *g)
 	assert_true(g->index_sector >= g->root_sector + 2 * 8);
 	assert_true(g->leaf_sector >= g->index_sector + 2 * 8 * (u64)g->nr_index);
 	assert_true(g->journal_sector >= g->leaf_sector + 2 * 8 * (u64)g->nr_leaves);
-	assert_true(g->data_sector >= g->journal_sector + 8 * (u64)g->journal_blocks);
+	assert_true(g->intent_sector >= g->journal_sector + 8 * (u64)g->journal_blocks);
+	assert_in_range(g->intent_blocks, 1, g->journal_blocks);
+	assert_true(g->data_sector >= g->intent_sector + 8 * (u64)g->intent_blocks);
 	assert_int_equal(g->data_sector % HYBRID_ALIGN_SECTORS, 0);
 	assert_true(data_end <= g->member_sectors - HYBRID_TAIL_SECTORS);
 

@@ -76,7 +76,7 @@ static void put(u32 nr)
 			hybrid_journal_block(&j, to_cblock(next_record % g.nr_blocks), 7,
 					     to_oblock(next_record), 3, 1, 2);
 	}
-	sector = hybrid_journal_seal(&j, &id);
+	sector = hybrid_journal_seal(&j, &id, 0);
 	n = j.place;
 	assert_true(n >= j.head);
 	assert_true(n % RING + j.blocks <= RING);
@@ -235,10 +235,10 @@ static void space(void **state)
 		hybrid_journal_regions(&j, 0, 0);
 	}
 	assert_int_equal(hybrid_journal_space(&j), 0);
-	hybrid_journal_seal(&j, &id);
+	hybrid_journal_seal(&j, &id, 0);
 	assert_int_equal(j.blocks, MAX_BLOCKS);
 	/* sealed again it is the same: nothing moved before it was durable */
-	hybrid_journal_seal(&j, &id);
+	hybrid_journal_seal(&j, &id, 0);
 	assert_int_equal(j.blocks, MAX_BLOCKS);
 	assert_true(j.head == 0 && j.place == 0);
 	hybrid_journal_advance(&j);
@@ -274,7 +274,7 @@ static void grows(void **state)
 		hybrid_journal_regions(&j, n, n);
 	for (n = 0; n < records_in(MAX_BLOCKS / 2); n++)
 		assert_true(le64_to_cpu(j.entry->record[n].valid) == n);
-	hybrid_journal_seal(&j, &id);
+	hybrid_journal_seal(&j, &id, 0);
 	assert_int_equal(j.blocks, MAX_BLOCKS / 2);
 	hybrid_journal_advance(&j);
 	assert_int_equal(hybrid_journal_space(&j), kept);
@@ -593,7 +593,7 @@ static void gap(void **state)
 		setup(NULL);
 		/* the gap is full of blocks that look like entries of the last lap */
 		for (n = 0; n < RING; n++) {
-			hybrid_entry_seal(j.entry, &id, n, 0);
+			hybrid_entry_seal(j.entry, &id, n, 0, 0);
 			memcpy(ring[n], j.entry, HYBRID_META_BLOCK_SIZE);
 		}
 		start_at(RING + LAST_PLACE - room);

@@ -15,6 +15,7 @@
 static const struct hybrid_engine_ops ops = {
 	.alloc_buffer = hybrid_execute_no_buffer,
 	.free_buffer = hybrid_execute_no_free,
+	.checksum = hybrid_execute_no_checksum,
 };
 
 static struct hybrid_engine *e;

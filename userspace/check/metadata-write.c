@@ -246,6 +246,7 @@ static void erase(struct hybrid_writer *w, const struct hybrid_metadata *md)
 	     HYBRID_TAIL_SECTORS + g->member_sectors % HYBRID_META_BLOCK_SECTORS);
 	zero(w, g->root_sector, g->index_sector - g->root_sector);
 	zero(w, g->journal_sector, (u64)g->journal_blocks * HYBRID_META_BLOCK_SECTORS);
+	zero(w, g->intent_sector, (u64)g->intent_blocks * HYBRID_META_BLOCK_SECTORS);
 	hybrid_writer_flush(w);
 }
 
@@ -313,6 +314,7 @@ int hybrid_metadata_write(const struct hybrid_device *dev, struct hybrid_metadat
 	md->root.sequence = FIRST_SEQUENCE;
 	md->root.journal_tail = 0;
 	md->root.journal_head = 0;
+	md->root.intent_tail = 0;
 	hybrid_root_encode(hybrid_writer_next(&w), md->g, &md->id, &md->root,
 			   md->index_generation);
 	hybrid_writer_put(&w, hybrid_root_sector(md->g, md->root.sequence));

@@ -430,6 +430,7 @@ static u64 random_nonzero(struct hybrid_engine *e)
 static const struct hybrid_engine_ops offline_ops = {
 	.alloc_buffer = alloc_buffer,
 	.free_buffer = free_buffer,
+	.checksum = hybrid_execute_checksum,
 	.do_op = hybrid_execute_now,
 	.wait_checkpoint = hybrid_execute_checkpoint,
 	.random = random_nonzero,

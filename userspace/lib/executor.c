@@ -26,8 +26,8 @@ static void flush(struct hybrid_executor *x, struct hybrid_op *op, bool origin)
 }
 
 /*
- * Transfers all segments; then flushes, with FUA, the device that took metadata, or the origin that
- * took data: FUA of a TRANSFER is for the origin alone.
+ * Transfers all segments; then flushes, with FUA, the origin, or the cache device if it alone took
+ * data, or took metadata.
  */
 static void transfer(struct hybrid_executor *x, struct hybrid_op *op, void *mem)
 {
@@ -42,7 +42,8 @@ static void transfer(struct hybrid_executor *x, struct hybrid_op *op, void *mem)
 			  x->ops->transfer(x, op, s->origin, s->sector, s->count,
 					   mem ? mem + (size_t)s->offset * 512 : NULL));
 	}
-	if (op->write && op->fua && op->type == HYBRID_OP_META && used[false] && !op->error_cache)
+	if (op->write && op->fua && (op->type == HYBRID_OP_META || !used[true]) && used[false] &&
+	    !op->error_cache)
 		flush(x, op, false);
 	if (op->write && op->fua && used[true] && !op->error_origin)
 		flush(x, op, true);
@@ -80,6 +81,8 @@ void hybrid_execute_io(struct hybrid_executor *x, struct hybrid_op *op)
 	case HYBRID_OP_TRANSFER:
 		if (op->io)
 			copy(user_data(op), hybrid_request_of(op)->data, op->io->count);
+		if (op->copied)
+			hybrid_engine_op_copied(x->engine, op, &x->acts);
 		transfer(x, op, op->buffer);
 		break;
 	case HYBRID_OP_META:
@@ -214,4 +217,20 @@ void hybrid_execute_no_free(struct hybrid_engine *e, void *buffer)
 {
 	(void)e;
 	(void)buffer;
+}
+
+u64 hybrid_execute_no_checksum(struct hybrid_engine *e, void *buffer, u32 offset, u32 count,
+			       u64 seed)
+{
+	(void)e;
+	(void)buffer;
+	(void)offset;
+	(void)count;
+	return seed;
+}
+
+u64 hybrid_execute_checksum(struct hybrid_engine *e, void *buffer, u32 offset, u32 count, u64 seed)
+{
+	(void)e;
+	return xxh64(buffer + (size_t)offset * 512, (size_t)count * 512, seed);
 }

@@ -90,8 +90,12 @@ static inline struct hybrid_request *hybrid_request_of(const struct hybrid_op *o
 /* For struct hybrid_engine_ops: do_op() and wait_checkpoint(). */
 int hybrid_execute_now(struct hybrid_engine *e, struct hybrid_op *op);
 int hybrid_execute_checkpoint(struct hybrid_engine *e);
-/* The same: alloc_buffer() and free_buffer() where no data moves. */
+/* The same: alloc_buffer(), free_buffer() and checksum() where no data moves. */
 void *hybrid_execute_no_buffer(struct hybrid_engine *e, u32 sectors, gfp_t gfp);
 void hybrid_execute_no_free(struct hybrid_engine *e, void *buffer);
+u64 hybrid_execute_no_checksum(struct hybrid_engine *e, void *buffer, u32 offset, u32 count,
+			       u64 seed);
+/* checksum() of a buffer that is ordinary memory. */
+u64 hybrid_execute_checksum(struct hybrid_engine *e, void *buffer, u32 offset, u32 count, u64 seed);
 
 #endif

@@ -97,7 +97,8 @@ int hybrid_check_version(const char *target, const uint32_t version[3], bool for
 	X(write_error_limit) X(metadata) \
 	X(read_errors) X(write_errors) X(flush_errors) X(trimmed) X(retired) \
 	X(total_written) X(drain_on) X(dirty_sectors) X(failing) \
-	X(recent_read_errors) X(recent_write_errors) X(endurance_left) X(endurance_owed)
+	X(recent_read_errors) X(recent_write_errors) X(endurance_left) X(endurance_owed) \
+	X(intent_writes)
 
 #define HYBRID_VOLUME_STATUS_WORDS(X) X(state) X(mode)
 #define HYBRID_VOLUME_STATUS_NUMBERS(X) \

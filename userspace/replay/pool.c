@@ -150,6 +150,7 @@ static u64 next_random(struct hybrid_engine *e)
 static const struct hybrid_engine_ops replay_ops = {
 	.alloc_buffer = hybrid_execute_no_buffer,
 	.free_buffer = hybrid_execute_no_free,
+	.checksum = hybrid_execute_no_checksum,
 	.do_op = hybrid_execute_now,
 	.wait_checkpoint = hybrid_execute_checkpoint,
 	.random = next_random,

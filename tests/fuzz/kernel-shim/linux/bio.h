@@ -7,6 +7,10 @@
 #define REQ_NOWAIT	0x1
 #define REQ_POLLED	0x2
 
+struct bio_vec {
+	void *page;
+};
+
 struct bio {
 	unsigned int bi_opf;
 };
