@@ -127,7 +127,7 @@ static void fill_journal(u32 entries)
 					     le64_to_cpu(leaf->dirty[k]), 0);
 			b = (b + 64) % g->nr_blocks;
 		}
-		sector = hybrid_journal_seal(&j, &id);
+		sector = hybrid_journal_seal(&j, &id, 0);
 		memcpy(at(sector), j.entry, (size_t)j.blocks * HYBRID_META_BLOCK_SIZE);
 		hybrid_journal_advance(&j);
 	}

@@ -3,6 +3,7 @@
 import subprocess
 
 import pytest
+from check.corrupt import Cache
 from check.pools import Pool
 
 
@@ -43,4 +44,13 @@ def clean(crashed, tmp_path_factory) -> Pool:
     """The same, stopped; dirty data are still in the cache."""
     pool = crashed.copy(tmp_path_factory.mktemp("clean") / "pool")
     pool.opened("idle 20", "close 0", "close 1", "stop")
+    return pool
+
+
+@pytest.fixture(scope="session")
+def intended(build, tmp_path_factory) -> Pool:
+    """Crashed, with intents that no entry has passed; all but the last are known to be flushed."""
+    pool = Pool(build, tmp_path_factory.mktemp("intended") / "pool", block=8)
+    pool.opened(*(line for n in range(12) for line in (f"write 0 {800 * n} 8 {n + 1}", "flush 0")))
+    assert len(Cache(pool.cache).intents()) > 2
     return pool

@@ -86,8 +86,8 @@ class Block:
         _, structs, sizes = layout()
         if "." in field:		# entry.name, cache.set_size: a struct inside this one
             outer, field = field.split(".")
-            inner = {"entry": "hybrid_volume_entry", "record": "hybrid_record"}.get(
-                outer, f"hybrid_sb_{outer}")
+            record = "hybrid_intent_record" if self.struct == "hybrid_intent" else "hybrid_record"
+            inner = {"entry": "hybrid_volume_entry", "record": record}.get(outer, f"hybrid_sb_{outer}")
             start = structs[self.struct][outer][0] + (index or 0) * sizes[inner]
             offset, size = structs[inner][field]
             return start + offset, size
@@ -192,6 +192,18 @@ class Cache(Member):
             block = indexes[nr // per]
             if block and block["leaf_generation", nr % per]:
                 found.append(nr - constant("VOLUME_LEAVES"))
+        return found
+
+    def intents(self) -> list[Block]:
+        """The ring's, from the root's tail on, as far as none is missing."""
+        root, found = self.root(), []
+        for n in range(root["intent_tail"], root["intent_tail"] + self.geometry("intent_blocks")):
+            sector = self.geometry("intent_sector") + 8 * (n % self.geometry("intent_blocks"))
+            block = Block(self.path, sector, "hybrid_intent")
+            if (block["magic"], block["number"], block["epoch"]) != (
+                    constant("INTENT_MAGIC"), n, root["epoch"]):
+                break
+            found.append(block)
         return found
 
     def entries(self) -> list[Block]:

@@ -226,6 +226,7 @@ static u64 next_random(struct hybrid_engine *engine)
 static const struct hybrid_engine_ops ops = {
 	.alloc_buffer = hybrid_execute_no_buffer,
 	.free_buffer = hybrid_execute_no_free,
+	.checksum = hybrid_execute_no_checksum,
 	.do_op = hybrid_execute_now,
 	.wait_checkpoint = hybrid_execute_checkpoint,
 	.random = next_random,
@@ -276,6 +277,7 @@ static void activate(const char *name)
 	field("leaves", e->g->nr_leaves);
 	field("indexes", e->g->nr_index);
 	field("journal_blocks", e->g->journal_blocks);
+	field("intent_blocks", e->g->intent_blocks);
 	field("ram", st.ram);
 	field("resident", resident() - before);
 	finish();

@@ -399,6 +399,68 @@ def _journal_block_set(pool: Pool):
     raise AssertionError("no record of a block")
 
 
+# --- intents ----------------------------------------------------------------------------
+
+def _intent_data(pool: Pool) -> int:
+    """The first sector of the data under the first intent."""
+    cache = Cache(pool.cache)
+    intent = cache.intents()[0]
+    granule = intent["record.granules", 0].bit_length() - 1
+    return (cache.geometry("data_sector") + intent["record.where", 0] * cache.geometry("block_sectors")
+            + granule * cache.geometry("granule_sectors"))
+
+
+@image("intent-bad", base="intended")
+def _intent_bad(pool: Pool):
+    with Cache(pool.cache).intents()[0] as intent:
+        intent["record.instance", 0] = 77
+
+
+@image("intent-lost", base="intended")
+def _intent_lost(pool: Pool):
+    with Cache(pool.cache).intents()[0] as intent:
+        intent.spoil()
+
+
+@image("intent-lost", base="intended")
+def _intent_data_lost(pool: Pool):
+    with open(pool.cache, "r+b") as f:
+        f.seek(512 * _intent_data(pool))
+        f.write(b"lost")
+
+
+@image("intent-newer", base="intended")
+def _intent_newer(pool: Pool):
+    with Cache(pool.cache).intents()[-1] as intent:
+        intent["epoch"] ^= 1
+
+
+def _unreadable_intent(pool: Pool, nr: int) -> dict:
+    return _bad(pool.cache, Cache(pool.cache).intents()[nr].sector)
+
+
+@image("unreadable", base="intended", env=lambda pool: _unreadable_intent(pool, -1))
+def _intent_unreadable(pool: Pool):
+    pass
+
+
+@image("unreadable", env=lambda pool: _bad(
+    pool.cache, Cache(pool.cache).geometry("intent_sector") + 8 * 50))
+def _unused_intent_unreadable(pool: Pool):
+    pass
+
+
+@image("numbers-end", base="intended")
+def _entry_ends_intents(pool: Pool):
+    with Cache(pool.cache).entries()[-1] as entry:
+        entry["intent_tail"] = 1 << 61 | 5
+
+
+@image("intent-data", base="intended", env=lambda pool: _bad(pool.cache, _intent_data(pool)))
+def _intent_data_unreadable(pool: Pool):
+    pass
+
+
 # --- origins ----------------------------------------------------------------------------
 
 def _origin(name: str, field: str, value, *findings: str, which: int = 0, **options):

@@ -165,21 +165,45 @@ def metadata_blocks(cache: Cache):
     return found, [entries[n] for n in numbers[:-1]]
 
 
+def flushed_intents(cache: Cache) -> list[Block]:
+    """Intents that count, and that a later one says were flushed."""
+    tail = max([cache.root()["intent_tail"], *(e["intent_tail"] for e in cache.entries())])
+    intents = [i for i in cache.intents() if i["number"] >= tail]
+    flushed = max((i["flushed"] for i in intents), default=0)
+    return [i for i in intents if i["number"] < flushed]
+
+
+def intended_data(cache: Cache, intent: Block) -> int:
+    """The first sector of the data under an intent."""
+    granule = (intent["record.granules", 0] & -intent["record.granules", 0]).bit_length() - 1
+    return (cache.geometry("data_sector") + intent["record.where", 0] * cache.geometry("block_sectors")
+            + granule * cache.geometry("granule_sectors"))
+
+
 OLDER = ["older0", "older1"]
 
 
 def spoil(cache: Cache, rng) -> str:
     tree, entries = metadata_blocks(cache)
     root = cache.geometry("root_sector")
-    kind = rng.choice(["leaf", "leaf", "leaf", "entry", "root", "index", "superblock", "many"])
+    kind = rng.choice(["leaf", "leaf", "leaf", "entry", "root", "index", "superblock", "many",
+                       "intent", "intent", "intended"])
     if kind == "superblock":
         with cache.superblock(0) as sb:	# not both: nothing would say what stands where
             sb.spoil()
         return kind
+    intents = flushed_intents(cache)
+    if kind == "intended":
+        for intent in intents[:1]:
+            with open(cache.path, "r+b") as f:
+                f.seek(512 * intended_data(cache, intent) + rng.randrange(BLOCK))
+                f.write(b"damaged")
+        return kind
     index, leaf = cache.geometry("index_sector"), cache.geometry("leaf_sector")
     chosen = {"leaf": [s for s in tree if s >= leaf], "entry": entries,
               "root": [s for s in tree if root <= s < index],
-              "index": [s for s in tree if index <= s < leaf], "many": tree + entries}[kind]
+              "index": [s for s in tree if index <= s < leaf],
+              "intent": [i.sector for i in intents], "many": tree + entries}[kind]
     for sector in rng.sample(chosen, min(len(chosen), rng.randint(2, 6) if kind == "many" else 1)):
         block = Block(cache.path, sector, "hybrid_root")
         with block:
@@ -278,13 +302,76 @@ def test_a_lost_root_or_superblock_costs_nothing_dirty(build, crashed, tmp_path,
 
 @pytest.fixture(scope="session")
 def journaled(build, tmp_path_factory):
-    """Each entry of its journal says something that no other one does."""
+    """Each entry of its journal says something that no other one does. Writes of parts have no intents."""
     pool = Pool(build, tmp_path_factory.mktemp("journaled") / "pool", block=8)
-    pool.opened(*(line for n in range(12) for line in (f"write 0 {800 * n} 8 {n + 1}", "flush 0")))
+    pool.opened(*(line for n in range(12) for line in (f"write 0 {800 * n} 7 {n + 1}", "flush 0")))
     for n in range(12):
-        pool.note(0, 800 * n, 8, n + 1)
+        pool.note(0, 800 * n, 7, n + 1)
     assert len(Cache(pool.cache).entries()) >= 12
     return pool
+
+
+def intended_beside_recorded(build, directory) -> Pool:
+    """Blocks of 64 KiB, each with a granule on record and one under an intent."""
+    pool = Pool(build, directory)
+    writes = [(128 * n + 8 * part, 100 * part + n + 1) for part in range(2) for n in range(6)]
+    lines = []
+    for n, (at, seed) in enumerate(writes):
+        lines += [f"write 0 {at} 8 {seed}", "flush 0", *(["idle 3"] if n == 5 else [])]
+        pool.note(0, at, 8, seed)
+    pool.opened(*lines)
+    assert len(flushed_intents(Cache(pool.cache))) >= 4
+    return pool
+
+
+def named(report) -> int:
+    return sum(r["length"] for r in report["may_be_stale"])
+
+
+@pytest.mark.parametrize("how", ["data", "data unreadable", "intent", "newest unreadable"])
+def test_what_an_intent_alone_named(build, tmp_path, how):
+    """Where its data is gone, exactly that is named; where the intent is, all that is not on record."""
+    pool = intended_beside_recorded(build, tmp_path / "pool")
+    cache = Cache(pool.cache)
+    intent = flushed_intents(cache)[1]
+    env = {}
+    if how == "data":
+        with open(pool.cache, "r+b") as f:
+            f.seek(512 * intended_data(cache, intent))
+            f.write(b"damaged")
+    elif how == "intent":
+        spoil_block(intent)
+    else:
+        sector = intended_data(cache, intent) if "data" in how else cache.intents()[-1].sector
+        env = {**os.environ, "LD_PRELOAD": str(build / "faults.so"),
+               "FAULT_BAD": f"read {pool.cache} {sector} {sector + 1}"}
+    report = repair(build, pool.cache, **({"env": env} if env else {}))
+    view = judge(build, pool, report)
+    judge_engine(build, pool, view)
+    assert report["kept_dirty_blocks"] == 6
+    if "data" in how:
+        assert named(report) == 4096 and len(report["may_be_stale"]) == 1
+    else:
+        assert named(report) == pool.size - 4096 * len(view.dirty[0])
+
+
+@pytest.mark.parametrize("ring", ["journal", "intent"])
+def test_a_repair_mends_a_place_of_a_ring(build, clean, tmp_path, ring):
+    """Nothing is lost with a place that nothing needs, and a write makes it readable again."""
+    pool = clean.copy(tmp_path / "pool")
+    sector = Cache(pool.cache).geometry(f"{ring}_sector") + 8 * 50
+    with open(pool.cache, "r+b") as f:
+        f.seek(512 * sector)
+        f.write(b"unreadable")
+    env = {**os.environ, "LD_PRELOAD": str(build / "faults.so"),
+           "FAULT_BAD": f"read {pool.cache} {sector} {sector + 1}"}
+    assert run(build, "check", pool.cache, env=env).returncode == 4
+    report = repair(build, pool.cache, env=env)
+    assert not report["may_be_stale"]
+    with open(pool.cache, "rb") as f:
+        f.seek(512 * sector)
+        assert not any(f.read(BLOCK))
+    judge_engine(build, pool, judge(build, pool, report))
 
 
 @pytest.mark.parametrize("nr", range(0, 11, 2))

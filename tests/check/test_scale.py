@@ -24,7 +24,7 @@ def test_memory_is_32_bytes_a_block(scale):
 
 
 def test_activation_reads_in_large_pieces(scale):
-    """The leaves, each where it stands now, and the journal.
+    """The leaves, each where it stands now, the journal and the intents.
 
     One block each: two roots, the index, the volume table.
     """
@@ -33,8 +33,10 @@ def test_activation_reads_in_large_pieces(scale):
         few = 2 + phase["indexes"] + 1
         # The ends of the map and of the journal
         assert phase["small_reads"] <= few + 2
-        assert phase["reads"] - few <= large_reads(leaves / 2) + large_reads(phase["journal_blocks"])
-        assert phase["read_bytes"] <= META * (leaves + phase["journal_blocks"] + few)
+        assert phase["reads"] - few <= \
+            large_reads(leaves / 2) + large_reads(phase["journal_blocks"]) + large_reads(phase["intent_blocks"])
+        assert phase["read_bytes"] <= META * (leaves + phase["journal_blocks"] +
+                                               phase["intent_blocks"] + few)
         # The volume table, its index, and the root of the new epoch
         assert phase["write_bytes"] == META * 3
 

@@ -368,6 +368,7 @@ static struct json_object *pool_json(const struct check *c)
 	add_u64(o, "dirty_bytes", dirty_bytes(g, &sum));
 	add_u64(o, "open_regions", c->md.open_regions);
 	add_u64(o, "journal_records", c->md.journal_records);
+	add_u64(o, "intent_records", c->md.intent_records);
 	return o;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "errors.h"
+#include "intent.h"
 #include "journal.h"
 #include "map.h"
 #include "metadata.h"
@@ -119,11 +120,13 @@ static int read_roots(struct reader *rd)
 	if (!md->roots)
 		hybrid_found(rd->f, HYBRID_FOUND_ROOT_NONE, NULL, "root A: %s; root B: %s",
 			     text[0][0] ? text[0] : "nothing", text[1][0] ? text[1] : "nothing");
-	if (hybrid_number_ends(md->root.sequence) || hybrid_number_ends(md->root.journal_head))
+	if (hybrid_number_ends(md->root.sequence) || hybrid_number_ends(md->root.journal_head) ||
+	    hybrid_number_ends(md->root.intent_tail))
 		hybrid_found(rd->f, HYBRID_FOUND_NUMBERS, root_name[md->root.sequence & 1],
-			     "the sequence is %llu, the journal goes on from %llu",
+			     "the sequence is %llu, the journal goes on from %llu, the intents from %llu",
 			     (unsigned long long)md->root.sequence,
-			     (unsigned long long)md->root.journal_head);
+			     (unsigned long long)md->root.journal_head,
+			     (unsigned long long)md->root.intent_tail);
 	return 0;
 }
 
@@ -496,12 +499,12 @@ static void load_map(struct reader *rd, u32 nr, const void *block)
 
 /* ---- the journal ------------------------------------------------------------- */
 
-/* Entries are small, reads large: the window runs ahead of the replay. */
-static int replay_read(void *context, u64 sector, u32 blocks, void *mem)
+/*
+ * Reads blocks of a ring that ends at sector @end.  Entries are small, reads large: the window runs
+ * ahead.  @mem need not be aligned.
+ */
+static int read_ring(struct reader *rd, u64 end, u64 sector, u32 blocks, void *mem)
 {
-	struct reader *rd = context;
-	const struct hybrid_geometry *g = rd->md->g;
-	u64 end = g->journal_sector + (u64)g->journal_blocks * HYBRID_META_BLOCK_SECTORS;
 	u64 at = (sector - rd->window_sector) / HYBRID_META_BLOCK_SECTORS;
 
 	if (sector < rd->window_sector || at + blocks > rd->window_blocks) {
@@ -522,6 +525,15 @@ static int replay_read(void *context, u64 sector, u32 blocks, void *mem)
 	memcpy(mem, rd->window + at * HYBRID_META_BLOCK_SIZE,
 	       (size_t)blocks * HYBRID_META_BLOCK_SIZE);
 	return 0;
+}
+
+static int replay_read(void *context, u64 sector, u32 blocks, void *mem)
+{
+	struct reader *rd = context;
+	const struct hybrid_geometry *g = rd->md->g;
+
+	return read_ring(rd, g->journal_sector + (u64)g->journal_blocks * HYBRID_META_BLOCK_SECTORS,
+			 sector, blocks, mem);
 }
 
 static int replay_apply(void *context, const struct hybrid_record *r)
@@ -573,13 +585,154 @@ static int read_journal(struct reader *rd)
 	if (hybrid_journal_create(&j, md->g))
 		return hybrid_nomem();
 	j.tail = md->root.journal_tail;
+	j.intent_tail = md->root.intent_tail;
 	rd->source = "journal record";
 	r = hybrid_journal_replay(&j, &md->id, md->root.journal_head, replay_read, replay_apply,
 				  rd, &why);
 	if (r)
 		bad_journal(rd, j.head, r, why);
 	md->journal_head = j.head;
+	md->intent_tail = j.intent_tail;
+	if (hybrid_number_ends(j.intent_tail) && !hybrid_number_ends(md->root.intent_tail))
+		hybrid_found(rd->f, HYBRID_FOUND_NUMBERS, "journal", "the intents go on from %llu",
+			     (unsigned long long)j.intent_tail);
 	hybrid_journal_destroy(&j);
+	return 0;
+}
+
+/* ---- intents ------------------------------------------------------------------ */
+
+static int intent_read(void *context, u64 sector, u32 blocks, void *mem)
+{
+	struct reader *rd = context;
+	const struct hybrid_geometry *g = rd->md->g;
+
+	return read_ring(rd, g->intent_sector + (u64)g->intent_blocks * HYBRID_META_BLOCK_SECTORS,
+			 sector, blocks, mem);
+}
+
+static int intent_data_read(void *context, u64 sector, u32 blocks, void *mem)
+{
+	return read_blocks(context, sector, blocks, mem);
+}
+
+/* The block that holds the block of @key, as index + 1; 0: none. */
+static u16 find_claim(struct reader *rd, u32 set, u64 key)
+{
+	size_t first = (size_t)set * rd->map.set_size;
+	const struct hybrid_metadata *md = rd->md;
+	u16 k;
+
+	for (k = *hash_link(rd, set, key); k; k = rd->next[first + k - 1])
+		if (hybrid_key(volume_of(rd, md->instance[first + k - 1]),
+			       to_oblock(md->oblock[first + k - 1])) == key)
+			break;
+	return k;
+}
+
+static int bad_intent(struct reader *rd, const struct hybrid_intent_record *r,
+		      enum hybrid_finding_id id, const char *what)
+{
+	hybrid_found(rd->f, id, hybrid_where(rd->f, "block", le32_to_cpu(r->where)),
+		     "intent: instance %u, origin block %llu: %s", le32_to_cpu(r->instance),
+		     (unsigned long long)le64_to_cpu(r->oblock), what);
+	return 0;
+}
+
+/* Does block @b count?  Granules that are clean in an open region do not. */
+static bool is_taken(const struct reader *rd, u32 b)
+{
+	const struct hybrid_metadata *md = rd->md;
+	u32 size = rd->map.set_size;
+	bool open = md->open[b / size] >> b % size / HYBRID_REGION_BLOCKS & 1;
+
+	return md->block_state[b] == HYBRID_BLOCK_LIVE && (open ? md->dirty[b] : md->valid[b]);
+}
+
+/* Does the record agree with the map?  If not, a finding has the reason. */
+static bool intent_fits(struct reader *rd, const struct hybrid_intent_record *r, int volume)
+{
+	const struct hybrid_volume_info *info = &rd->md->volume[volume];
+	u32 size = rd->map.set_size, b = le32_to_cpu(r->where);
+	u64 oblock = le64_to_cpu(r->oblock), key = hybrid_key(volume, to_oblock(oblock));
+	u64 end = (oblock << rd->md->g->block_shift) +
+		  ((u64)fls64(le64_to_cpu(r->granules)) << rd->md->g->granule_shift);
+	u16 holder;
+
+	if (oblock > (hybrid_volume_reach(info) - 1) >> rd->md->g->block_shift ||
+	    end > hybrid_volume_reach(info)) {
+		bad_intent(rd, r, HYBRID_FOUND_INTENT, "the volume ends before it");
+		return false;
+	}
+	if (hybrid_map_set_of(&rd->map, key) != b / size) {
+		bad_intent(rd, r, HYBRID_FOUND_INTENT, "it belongs to another set");
+		return false;
+	}
+	holder = find_claim(rd, b / size, key);
+	if (holder && !is_taken(rd, b / size * size + holder - 1)) {
+		/* It is forgotten before intents are looked at. */
+		load_block(rd, b / size, holder - 1, 0, 0, 0, 0);
+		holder = 0;
+	}
+	if (holder ? holder != b % size + 1 : is_taken(rd, b)) {
+		bad_intent(rd, r, HYBRID_FOUND_INTENT, "the map says that it is another's");
+		return false;
+	}
+	return true;
+}
+
+/* As load_intent() in engine-load.c, but clean granules of open regions are not forgotten yet. */
+static int load_intent(void *context, const struct hybrid_intent_record *r, bool flushed)
+{
+	struct reader *rd = context;
+	struct hybrid_metadata *md = rd->md;
+	u32 b = le32_to_cpu(r->where), size = rd->map.set_size, instance = le32_to_cpu(r->instance);
+	u64 granules = le64_to_cpu(r->granules), region = 1ULL << b % size / HYBRID_REGION_BLOCKS;
+	int volume = volume_of(rd, instance), found;
+	u64 valid, dirty;
+
+	if (instance >= md->root.next_instance)
+		return bad_intent(rd, r, HYBRID_FOUND_INTENT, "it was never assigned");
+	if (volume < 0 || !intent_fits(rd, r, volume))
+		return 0;
+	valid = md->block_state[b] == HYBRID_BLOCK_LIVE ? md->valid[b] : 0;
+	dirty = md->block_state[b] == HYBRID_BLOCK_LIVE ? md->dirty[b] : 0;
+	if ((md->open[b / size] & region ? dirty : valid) & granules)
+		return 0;
+	found = hybrid_intent_read_data(md->g, &md->id, r, intent_data_read, rd,
+					rd->window);
+	rd->window_blocks = 0;
+	if (found < 0)
+		return bad_intent(rd, r, HYBRID_FOUND_INTENT_DATA, strerror(-found));
+	if (!found && flushed)
+		return bad_intent(rd, r, HYBRID_FOUND_INTENT_LOST, "its data was flushed, and is lost");
+	if (!found)
+		return 0;
+	md->intent_records++;
+	rd->source = "intent";
+	load_block(rd, b / size, b % size, instance, le64_to_cpu(r->oblock), valid | granules,
+		   dirty | granules);
+	return 0;
+}
+
+static int read_intents(struct reader *rd)
+{
+	static const u8 finding[] = {
+		[EINVAL] = HYBRID_FOUND_INTENT, [ENODATA] = HYBRID_FOUND_INTENT_LOST,
+		[ESTALE] = HYBRID_FOUND_INTENT_NEWER,
+	};
+	struct hybrid_metadata *md = rd->md;
+	const char *why = NULL;
+	int r;
+
+	r = hybrid_intents_replay(md->g, &md->id, &md->intent_tail, intent_read, load_intent, rd,
+				  &why);
+	if (r == -ENOMEM)
+		return hybrid_nomem();
+	if (r == -EINVAL || r == -ENODATA || r == -ESTALE)
+		bad(rd, finding[-r], "intent", md->intent_tail, r, why);
+	else if (r)
+		unreadable(rd, "intent", md->intent_tail, r);
 	return 0;
 }
 
@@ -681,17 +834,19 @@ static void sum_up(struct reader *rd)
 		return;
 	if (md->block_state)
 		sum_up_blocks(rd);
-	if (clean && (md->open_regions || md->journal_records))
+	if (clean && (md->open_regions || md->journal_records || md->intent_records))
 		hybrid_found(rd->f, HYBRID_FOUND_CLEAN_OPEN, NULL,
-			     "%llu regions are open, %llu records are in the journal",
+			     "%llu regions are open, %llu records are in the journal, %llu in intents",
 			     (unsigned long long)md->open_regions,
-			     (unsigned long long)md->journal_records);
+			     (unsigned long long)md->journal_records,
+			     (unsigned long long)md->intent_records);
 	if (!clean && !md->open)
 		hybrid_found(rd->f, HYBRID_FOUND_NOT_CLEAN, NULL, "there is no clean mark");
 	else if (!clean)
 		hybrid_found(rd->f, HYBRID_FOUND_NOT_CLEAN, NULL,
-			     "%llu journal records to replay, %llu regions are open",
+			     "%llu records of the journal and %llu of intents to replay, %llu regions are open",
 			     (unsigned long long)md->journal_records,
+			     (unsigned long long)md->intent_records,
 			     (unsigned long long)md->open_regions);
 }
 
@@ -770,7 +925,8 @@ static int read_tree(struct reader *rd)
 	read_leaves(rd, 0, HYBRID_VOLUME_LEAVES, load_volumes);
 	index_instances(rd);
 	read_leaves(rd, HYBRID_VOLUME_LEAVES, rd->md->g->nr_leaves, load_map);
-	return read_journal(rd);
+	r = read_journal(rd);
+	return r ? r : read_intents(rd);
 }
 
 static int read_all(struct hybrid_metadata *md, const struct hybrid_device *dev,

@@ -61,6 +61,8 @@ struct hybrid_metadata {
 	u64 *open;			/* by set: open regions */
 	u64 journal_head;		/* behind the last good entry */
 	u64 journal_records;		/* replayed */
+	u64 intent_tail;		/* behind the last good intent */
+	u64 intent_records;		/* whose granules became dirty */
 	u64 open_regions;
 };
 

@@ -4,7 +4,7 @@
  *
  * In place: it writes the new tree to blocks that the current root does not name, then
  * the new root over the older root, then the superblocks.  Until the new root is durable,
- * all is as it was.  The journal stays: the new root begins a lap behind its end.
+ * all is as it was.  Journal and intents stay: the new root begins a lap behind their ends.
  */
 #include <errno.h>
 #include <json-c/json.h>
@@ -127,6 +127,7 @@ static void write_root(struct repair *p, struct hybrid_writer *w)
 		.epoch = md->id.epoch,
 		.journal_tail = p->s.journal_next,
 		.journal_head = p->s.journal_next,
+		.intent_tail = p->s.intent_next,
 		.next_instance = md->root.next_instance,
 		.written_sectors = md->root.written_sectors,
 		.read_errors = md->root.read_errors,
@@ -136,6 +137,20 @@ static void write_root(struct repair *p, struct hybrid_writer *w)
 
 	hybrid_root_encode(hybrid_writer_next(w), md->g, &md->id, &root, md->index_generation);
 	hybrid_writer_put(w, hybrid_root_sector(md->g, root.sequence));
+	hybrid_writer_flush(w);
+}
+
+/* Blocks of a ring that cannot be read: the new root needs none of them, and a write may mend them. */
+static void mend_ring(struct repair *p, struct hybrid_writer *w, u64 sector, u32 blocks, void *mem)
+{
+	u32 k;
+
+	for (k = 0; k < blocks; k++, sector += HYBRID_META_BLOCK_SECTORS) {
+		if (!hybrid_device_read(&p->dev, sector, mem, HYBRID_META_BLOCK_SIZE))
+			continue;
+		memset(hybrid_writer_next(w), 0, HYBRID_META_BLOCK_SIZE);
+		hybrid_writer_put(w, sector);
+	}
 	hybrid_writer_flush(w);
 }
 
@@ -149,6 +164,7 @@ static int new_epoch(struct hybrid_metadata *md)
 
 static int write_in_place(struct repair *p)
 {
+	const struct hybrid_geometry *g = p->s.md.g;
 	struct hybrid_writer w;
 	void *mem;
 	int r;
@@ -164,6 +180,8 @@ static int write_in_place(struct repair *p)
 	if (!r) {
 		write_tree(p, &w, mem);
 		write_root(p, &w);
+		mend_ring(p, &w, g->journal_sector, g->journal_blocks, mem);
+		mend_ring(p, &w, g->intent_sector, g->intent_blocks, mem);
 		r = hybrid_writer_end(&w);
 	}
 	free(mem);
@@ -402,7 +420,7 @@ static void print_json(const struct repair *p, bool written)
 static bool numbers_end(const struct hybrid_salvage *s)
 {
 	return hybrid_number_ends(s->md.sb.sequence) || hybrid_number_ends(s->md.root.sequence) ||
-	       hybrid_number_ends(s->journal_next);
+	       hybrid_number_ends(s->journal_next) || hybrid_number_ends(s->intent_next);
 }
 
 static int plan(struct repair *p)

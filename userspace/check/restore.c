@@ -429,7 +429,7 @@ static int write_pool(struct restore *t)
 	int r;
 
 	if (t->cl->given[OPT_TEST]) {
-		printf("write %s: superblocks, root, volume table and map of pool %s; zero the journal\n",
+		printf("write %s: superblocks, root, volume table and map of pool %s; zero journal and intents\n",
 		       t->dev.path, t->md.sb.name);
 		return 0;
 	}

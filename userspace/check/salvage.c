@@ -31,7 +31,7 @@ struct source {
 };
 
 struct entry {
-	u64 number, epoch;
+	u64 number, epoch, intent_tail;
 	u32 blocks;
 };
 
@@ -120,7 +120,10 @@ static u32 read_entry(struct salvager *v, const struct hybrid_block_header *head
 	read_blocks(v, hybrid_journal_sector(g, n), blocks, v->mem[1]);
 	if (hybrid_entry_check(v->mem[1], g, blocks, NULL) < 0)
 		return 0;
-	*entry = (struct entry) { .number = n, .epoch = id.epoch, .blocks = blocks };
+	*entry = (struct entry) {
+		.number = n, .epoch = id.epoch, .blocks = blocks,
+		.intent_tail = le64_to_cpu(header->intent_tail),
+	};
 	return blocks;
 }
 
@@ -676,6 +679,32 @@ static void settle_blocks(struct salvager *v)
 	md->root.flags = 0;
 }
 
+/* The newest tail of the intents that is known. */
+static u64 intent_tail(const struct salvager *v)
+{
+	u64 tail = 0;
+	u32 k;
+
+	for (k = 0; k < 2; k++)
+		if (v->root[k].good)
+			tail = max(tail, v->root[k].info.intent_tail);
+	for (k = 0; k < v->nr_entries; k++)
+		tail = max(tail, v->entry[k].intent_tail);
+	return tail;
+}
+
+/* Was the pool stopped, and nothing written since?  Then no newer root can be lost. */
+static bool stopped(const struct salvager *v)
+{
+	const struct hybrid_root_info *root = &v->root[0].info;
+	u32 k;
+
+	for (k = 0; k < v->nr_entries; k++)
+		if (v->entry[k].number >= root->journal_head)
+			return false;
+	return v->root[0].good && v->root[1].good && (root->flags & HYBRID_ROOT_CLEAN);
+}
+
 /* ---- all of it --------------------------------------------------------- */
 
 static int allocate(struct salvager *v)
@@ -723,7 +752,8 @@ static int salvage(struct salvager *v)
 	replay(v);
 	settle_volumes(v);
 	settle_blocks(v);
-	return 0;
+	v->md->id.epoch = v->epoch;
+	return hybrid_salvage_intents(v->s, v->dev, v->known, intent_tail(v), stopped(v));
 }
 
 int hybrid_salvage_read(struct hybrid_salvage *s, const struct hybrid_device *dev)
@@ -765,6 +795,7 @@ void hybrid_salvage_free(struct hybrid_salvage *s)
 	hybrid_metadata_free(&s->md);
 	free(s->uncertain);
 	free(s->doubtful);
+	hybrid_ranges_free(&s->lost);
 	free(s->leaf_next);
 	free(s->leaf_named);
 	free(s->index_next);
@@ -775,7 +806,7 @@ void hybrid_salvage_free(struct hybrid_salvage *s)
 
 struct live {
 	u32 volume;
-	u64 oblock;
+	u64 oblock, dirty;
 };
 
 static int compare_live(const void *a, const void *b)
@@ -787,7 +818,13 @@ static int compare_live(const void *a, const void *b)
 	return x->oblock < y->oblock ? -1 : x->oblock > y->oblock;
 }
 
-/* The certain blocks of uncertain sets, in the order of volumes. */
+/* May other granules of the set than those that are kept be dirty? */
+static bool is_uncertain(const struct hybrid_salvage *s, u32 set)
+{
+	return s->uncertain[set] || s->intents_lost;
+}
+
+/* The blocks of uncertain sets that are kept, in the order of volumes. */
 static struct live *find_live(const struct hybrid_salvage *s, size_t *nr)
 {
 	const struct hybrid_metadata *md = &s->md;
@@ -802,17 +839,34 @@ static struct live *find_live(const struct hybrid_salvage *s, size_t *nr)
 			return NULL;
 		*nr = 0;
 		for (b = 0; b < md->g->nr_blocks; b++) {
-			if (!md->instance[b] || !s->uncertain[b / md->g->set_size])
+			if (!md->instance[b] || !is_uncertain(s, b / md->g->set_size))
 				continue;
 			if (live)
 				live[*nr] = (struct live) {
 					hybrid_metadata_volume_of(md, md->instance[b]),
-					md->oblock[b] };
+					md->oblock[b], md->dirty[b] };
 			++*nr;
 		}
 	}
 	qsort(live, *nr, sizeof(*live), compare_live);
 	return live;
+}
+
+static const char unknown[] = "its cached data is unknown";
+
+/* Lists block @o of the volume, but for granules that are dirty on record. */
+static void add_block(const struct hybrid_salvage *s, const struct hybrid_volume_info *info,
+		      u64 o, u64 dirty, struct hybrid_ranges *ranges)
+{
+	const struct hybrid_geometry *g = s->md.g;
+	u32 i, size = dirty ? g->granule_sectors : g->block_sectors;
+	u64 end, sector = o << g->block_shift;
+
+	end = min_t(u64, hybrid_volume_reach(info), sector + g->block_sectors);
+	for (i = 0; sector < end; i++, sector += size)
+		if (!(dirty & BIT_ULL(i)))
+			hybrid_ranges_add(ranges, info->name, sector,
+					  min_t(u64, size, end - sector), unknown);
 }
 
 /*
@@ -823,7 +877,6 @@ static struct live *find_live(const struct hybrid_salvage *s, size_t *nr)
 static void add_stale(const struct hybrid_salvage *s, u32 id, const struct live *live, size_t nr,
 		      u64 *to_ask, struct hybrid_ranges *ranges)
 {
-	static const char why[] = "its cached data is unknown";
 	const struct hybrid_volume_info *info = &s->md.volume[id];
 	const struct hybrid_geometry *g = s->md.g;
 	struct hybrid_map map = { .g = g, .nr_sets = g->nr_sets };
@@ -831,7 +884,7 @@ static void add_stale(const struct hybrid_salvage *s, u32 id, const struct live 
 	size_t k = 0;
 
 	if (last >= *to_ask) {
-		hybrid_ranges_add(ranges, info->name, 0, end, why);
+		hybrid_ranges_add(ranges, info->name, 0, end, unknown);
 		return;
 	}
 	*to_ask -= last;
@@ -839,30 +892,30 @@ static void add_stale(const struct hybrid_salvage *s, u32 id, const struct live 
 		k++;
 	for (o = 0; o <= last && ranges->nr < MAX_RANGES; o++) {
 		u32 set = hybrid_map_set_of(&map, hybrid_key(id, to_oblock(o)));
+		bool kept = k < nr && live[k].volume == id && live[k].oblock == o;
+		u64 dirty = kept ? live[k++].dirty : 0;
 
-		if (k < nr && live[k].volume == id && live[k].oblock == o) {
-			k++;
-			continue;
-		}
-		sector = o << g->block_shift;
-		if (s->doubtful[id] || s->uncertain[set])
-			hybrid_ranges_add(ranges, info->name, sector,
-					  min_t(u64, g->block_sectors, end - sector),
-					  why);
+		if (kept ? s->intents_lost : s->doubtful[id] || is_uncertain(s, set))
+			add_block(s, info, o, dirty, ranges);
 	}
 	sector = o << g->block_shift;
 	if (o <= last)
-		hybrid_ranges_add(ranges, info->name, sector, end - sector, why);
+		hybrid_ranges_add(ranges, info->name, sector, end - sector, unknown);
 }
 
 void hybrid_salvage_stale(const struct hybrid_salvage *s, struct hybrid_ranges *ranges)
 {
+	bool any = s->intents_lost;
 	u64 to_ask = MAX_ASKED;
-	bool any = false;
 	struct live *live;
-	size_t nr;
+	size_t nr, k;
 	u32 id;
 
+	/* If intents are missing, these granules are among those that they may have named. */
+	for (k = 0; k < s->lost.nr && !s->intents_lost; k++)
+		hybrid_ranges_add(ranges, s->lost.list[k].volume, s->lost.list[k].sector,
+				  s->lost.list[k].count, s->lost.list[k].why);
+	ranges->nomem |= s->lost.nomem;
 	for (id = 0; id < s->md.g->nr_sets && !any; id++)
 		any = s->uncertain[id];
 	for (id = 0; id < HYBRID_MAX_VOLUMES; id++)

@@ -27,10 +27,14 @@ struct hybrid_salvage {
 	struct hybrid_metadata md;
 	u8 *uncertain;			/* by set: dirty data of it may be missing */
 	u8 *doubtful;			/* by volume: nothing of it is kept */
+	/* Any granule that is not dirty on record may be: an intent for it may be missing. */
+	bool intents_lost;
+	struct hybrid_ranges lost;	/* their data, named by intents alone, is gone */
 	u64 lost_volumes;		/* leaves of the volume table that are gone, or older */
 	u64 unknown_blocks;		/* their state is not certain */
 	u64 forgotten_blocks;		/* certain blocks whose clean data was dropped */
 	u64 journal_next;		/* above all numbers in the ring, by a lap */
+	u64 intent_next;		/* likewise */
 	/*
 	 * Generation of the block to write instead of leaf or index block @nr, in the
 	 * area whose block is not needed; and whether the present block is good.
@@ -45,6 +49,14 @@ struct hybrid_salvage {
  */
 int hybrid_salvage_read(struct hybrid_salvage *s, const struct hybrid_device *dev);
 void hybrid_salvage_free(struct hybrid_salvage *s);
+
+/*
+ * For hybrid_salvage_read(): adds the writes that intents from @tail on name to s->md, whose id has
+ * the newest epoch.  @known: by cache block, whether its state is certain.  Returns 0, or an exit
+ * code after a message.  @stopped: the pool was stopped, so that no intent counts.
+ */
+int hybrid_salvage_intents(struct hybrid_salvage *s, const struct hybrid_device *dev,
+			   const u8 *known, u64 tail, bool stopped);
 
 /* Where volumes may have lost writes: their origins may be older there. */
 void hybrid_salvage_stale(const struct hybrid_salvage *s, struct hybrid_ranges *ranges);

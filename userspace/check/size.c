@@ -71,6 +71,8 @@ int command_metadata_size(const struct command_line *cl)
 		{ "metadata", "metadata before the data", g.data_sector * 512 },
 		{ "journal", "... the journal among them",
 		  (u64)g.journal_blocks * HYBRID_META_BLOCK_SIZE },
+		{ "intents", "... the intents among them",
+		  (u64)g.intent_blocks * HYBRID_META_BLOCK_SIZE },
 		{ "data", "data", (u64)g.nr_blocks * g.block_sectors * 512 },
 		{ "block_size", "one block", g.block_sectors * 512ULL },
 		{ "granule_size", "one granule", g.granule_sectors * 512ULL },
