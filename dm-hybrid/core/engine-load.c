@@ -554,15 +554,14 @@ static int intent_key(struct loader *l, const struct hybrid_intent_record *r, u3
 {
 	const struct hybrid_map *map = &l->e->map;
 	const struct hybrid_set *s = &map->set[set];
-	u64 oblock = le64_to_cpu(r->oblock), granules = le64_to_cpu(r->granules);
+	u64 oblock = le64_to_cpu(r->oblock);
 	int error = look_up(l, le32_to_cpu(r->instance));
 
 	if (error || !l->volume)
 		return error;
 	*key = l->key | oblock;
 	if (oblock >= l->oblocks ||
-	    key_sector(l->e, *key) + ((u64)fls64(granules) << l->e->g->granule_shift) >
-	    hybrid_volume_reach(&l->volume->info))
+	    hybrid_intent_end(l->e->g, r) > hybrid_volume_reach(&l->volume->info))
 		return damaged_intent(l, "an intent lies beyond its volume's end");
 	if (hybrid_map_set_of(map, *key) != set)
 		return damaged_intent(l, "an intent is for the wrong set");

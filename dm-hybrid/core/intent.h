@@ -8,6 +8,14 @@
 /* Bytes of the largest data of a record. */
 #define HYBRID_INTENT_DATA	(HYBRID_INTENT_SECTORS << 9)
 
+/* The first sector of the volume behind the granules of a record. */
+static inline u64 hybrid_intent_end(const struct hybrid_geometry *g,
+				    const struct hybrid_intent_record *r)
+{
+	return (le64_to_cpu(r->oblock) << g->block_shift) +
+	       ((u64)fls64(le64_to_cpu(r->granules)) << g->granule_shift);
+}
+
 typedef int (*hybrid_intent_fn)(void *context, const struct hybrid_intent_record *r, bool flushed);
 
 /*

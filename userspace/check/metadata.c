@@ -500,11 +500,15 @@ static void load_map(struct reader *rd, u32 nr, const void *block)
 /* ---- the journal ------------------------------------------------------------- */
 
 /*
- * Reads blocks of a ring that ends at sector @end.  Entries are small, reads large: the window runs
- * ahead.  @mem need not be aligned.
+ * Reads blocks of the journal, or of the ring of intents behind it.  Entries are small, reads large:
+ * the window runs ahead, up to the end of the ring.  @mem need not be aligned.
  */
-static int read_ring(struct reader *rd, u64 end, u64 sector, u32 blocks, void *mem)
+static int read_ring(void *context, u64 sector, u32 blocks, void *mem)
 {
+	struct reader *rd = context;
+	const struct hybrid_geometry *g = rd->md->g;
+	u64 end = sector < g->intent_sector ? g->intent_sector : g->intent_sector +
+		  (u64)g->intent_blocks * HYBRID_META_BLOCK_SECTORS;
 	u64 at = (sector - rd->window_sector) / HYBRID_META_BLOCK_SECTORS;
 
 	if (sector < rd->window_sector || at + blocks > rd->window_blocks) {
@@ -525,15 +529,6 @@ static int read_ring(struct reader *rd, u64 end, u64 sector, u32 blocks, void *m
 	memcpy(mem, rd->window + at * HYBRID_META_BLOCK_SIZE,
 	       (size_t)blocks * HYBRID_META_BLOCK_SIZE);
 	return 0;
-}
-
-static int replay_read(void *context, u64 sector, u32 blocks, void *mem)
-{
-	struct reader *rd = context;
-	const struct hybrid_geometry *g = rd->md->g;
-
-	return read_ring(rd, g->journal_sector + (u64)g->journal_blocks * HYBRID_META_BLOCK_SECTORS,
-			 sector, blocks, mem);
 }
 
 static int replay_apply(void *context, const struct hybrid_record *r)
@@ -587,7 +582,7 @@ static int read_journal(struct reader *rd)
 	j.tail = md->root.journal_tail;
 	j.intent_tail = md->root.intent_tail;
 	rd->source = "journal record";
-	r = hybrid_journal_replay(&j, &md->id, md->root.journal_head, replay_read, replay_apply,
+	r = hybrid_journal_replay(&j, &md->id, md->root.journal_head, read_ring, replay_apply,
 				  rd, &why);
 	if (r)
 		bad_journal(rd, j.head, r, why);
@@ -601,15 +596,6 @@ static int read_journal(struct reader *rd)
 }
 
 /* ---- intents ------------------------------------------------------------------ */
-
-static int intent_read(void *context, u64 sector, u32 blocks, void *mem)
-{
-	struct reader *rd = context;
-	const struct hybrid_geometry *g = rd->md->g;
-
-	return read_ring(rd, g->intent_sector + (u64)g->intent_blocks * HYBRID_META_BLOCK_SECTORS,
-			 sector, blocks, mem);
-}
 
 static int intent_data_read(void *context, u64 sector, u32 blocks, void *mem)
 {
@@ -655,12 +641,10 @@ static bool intent_fits(struct reader *rd, const struct hybrid_intent_record *r,
 	const struct hybrid_volume_info *info = &rd->md->volume[volume];
 	u32 size = rd->map.set_size, b = le32_to_cpu(r->where);
 	u64 oblock = le64_to_cpu(r->oblock), key = hybrid_key(volume, to_oblock(oblock));
-	u64 end = (oblock << rd->md->g->block_shift) +
-		  ((u64)fls64(le64_to_cpu(r->granules)) << rd->md->g->granule_shift);
 	u16 holder;
 
 	if (oblock > (hybrid_volume_reach(info) - 1) >> rd->md->g->block_shift ||
-	    end > hybrid_volume_reach(info)) {
+	    hybrid_intent_end(rd->md->g, r) > hybrid_volume_reach(info)) {
 		bad_intent(rd, r, HYBRID_FOUND_INTENT, "the volume ends before it");
 		return false;
 	}
@@ -725,7 +709,7 @@ static int read_intents(struct reader *rd)
 	const char *why = NULL;
 	int r;
 
-	r = hybrid_intents_replay(md->g, &md->id, &md->intent_tail, intent_read, load_intent, rd,
+	r = hybrid_intents_replay(md->g, &md->id, &md->intent_tail, read_ring, load_intent, rd,
 				  &why);
 	if (r == -ENOMEM)
 		return hybrid_nomem();

@@ -50,10 +50,8 @@ static bool fits(const struct intents *in, const struct hybrid_intent_record *r,
 	size_t b = le32_to_cpu(r->where);
 	u32 instance = le32_to_cpu(r->instance);
 	u64 oblock = le64_to_cpu(r->oblock);
-	u64 end = (oblock << md->g->block_shift) +
-		  ((u64)fls64(le64_to_cpu(r->granules)) << md->g->granule_shift);
 
-	return end <= hybrid_volume_reach(&md->volume[volume]) &&
+	return hybrid_intent_end(md->g, r) <= hybrid_volume_reach(&md->volume[volume]) &&
 	       hybrid_map_set_of(&in->map, hybrid_key(volume, to_oblock(oblock))) ==
 	       b / md->g->set_size &&
 	       (md->instance[b] ? md->instance[b] == instance && md->oblock[b] == oblock :
@@ -64,12 +62,10 @@ static void lose_data(struct intents *in, const struct hybrid_intent_record *r, 
 		      const char *why)
 {
 	const struct hybrid_geometry *g = in->s->md.g;
-	u64 granules = le64_to_cpu(r->granules);
+	u64 count = (u64)hweight64(le64_to_cpu(r->granules)) << g->granule_shift;
 
 	hybrid_ranges_add(&in->s->lost, in->s->md.volume[volume].name,
-			  (le64_to_cpu(r->oblock) << g->block_shift) +
-			  ((u64)__ffs64(granules) << g->granule_shift),
-			  (u64)hweight64(granules) << g->granule_shift, why);
+			  hybrid_intent_end(g, r) - count, count, why);
 }
 
 static void take_record(struct intents *in, const struct hybrid_intent_record *r, bool flushed)
