@@ -180,8 +180,10 @@ static int write_in_place(struct repair *p)
 	if (!r) {
 		write_tree(p, &w, mem);
 		write_root(p, &w);
-		mend_ring(p, &w, g->journal_sector, g->journal_blocks, mem);
-		mend_ring(p, &w, g->intent_sector, g->intent_blocks, mem);
+		if (p->s.unreadable) {
+			mend_ring(p, &w, g->journal_sector, g->journal_blocks, mem);
+			mend_ring(p, &w, g->intent_sector, g->intent_blocks, mem);
+		}
 		r = hybrid_writer_end(&w);
 	}
 	free(mem);

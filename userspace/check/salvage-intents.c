@@ -141,6 +141,7 @@ static void survey(struct intents *in, struct hybrid_intent *intent)
 		r = read_intent(in, place, intent, &id);
 		if (r == -ENODATA)
 			continue;
+		s->unreadable |= r && r != -EINVAL;
 		n = le64_to_cpu(intent->header.number);
 		if (!r)
 			s->intent_next = max(s->intent_next, n + 1);

@@ -62,8 +62,10 @@ static void read_blocks(struct salvager *v, u64 sector, u32 nr, void *mem)
 		return;
 	for (k = 0; k < nr; k++, mem += HYBRID_META_BLOCK_SIZE)
 		if (hybrid_device_read(v->dev, sector + k * HYBRID_META_BLOCK_SECTORS, mem,
-				       HYBRID_META_BLOCK_SIZE))
+				       HYBRID_META_BLOCK_SIZE)) {
 			memset(mem, 0, HYBRID_META_BLOCK_SIZE);
+			v->s->unreadable = true;
+		}
 }
 
 static int read_roots(struct salvager *v)

@@ -30,6 +30,7 @@ struct hybrid_salvage {
 	/* Any granule that is not dirty on record may be: an intent for it may be missing. */
 	bool intents_lost;
 	struct hybrid_ranges lost;	/* their data, named by intents alone, is gone */
+	bool unreadable;		/* a block of the metadata is */
 	u64 lost_volumes;		/* leaves of the volume table that are gone, or older */
 	u64 unknown_blocks;		/* their state is not certain */
 	u64 forgotten_blocks;		/* certain blocks whose clean data was dropped */
