@@ -206,6 +206,13 @@ class Cache(Member):
             found.append(block)
         return found
 
+    def intended(self, intent: Block) -> int:
+        """The first sector of the data under an intent."""
+        mask = intent["record.granules", 0]
+        granule = (mask & -mask).bit_length() - 1
+        return (self.geometry("data_sector") + intent["record.where", 0] * self.geometry("block_sectors")
+                + granule * self.geometry("granule_sectors"))
+
     def entries(self) -> list[Block]:
         """The journal's, from the root's tail on."""
         root, found = self.root(), []

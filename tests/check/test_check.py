@@ -404,10 +404,7 @@ def _journal_block_set(pool: Pool):
 def _intent_data(pool: Pool) -> int:
     """The first sector of the data under the first intent."""
     cache = Cache(pool.cache)
-    intent = cache.intents()[0]
-    granule = intent["record.granules", 0].bit_length() - 1
-    return (cache.geometry("data_sector") + intent["record.where", 0] * cache.geometry("block_sectors")
-            + granule * cache.geometry("granule_sectors"))
+    return cache.intended(cache.intents()[0])
 
 
 @image("intent-bad", base="intended")

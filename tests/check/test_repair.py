@@ -15,6 +15,11 @@ from check.test_check import IMAGES, SEVERITY, FINDINGS
 BLOCK = 4096
 
 
+def preload(build, **faults):
+    return {**os.environ, "LD_PRELOAD": str(build / "faults.so"),
+            **{f"FAULT_{k.upper()}": str(v) for k, v in faults.items()}}
+
+
 def repair(build, path, *args, **kw):
     """Its report; it must have said what it did."""
     r = run(build, "repair", path, "-y", "--json", *args, **kw)
@@ -173,13 +178,6 @@ def flushed_intents(cache: Cache) -> list[Block]:
     return [i for i in intents if i["number"] < flushed]
 
 
-def intended_data(cache: Cache, intent: Block) -> int:
-    """The first sector of the data under an intent."""
-    granule = (intent["record.granules", 0] & -intent["record.granules", 0]).bit_length() - 1
-    return (cache.geometry("data_sector") + intent["record.where", 0] * cache.geometry("block_sectors")
-            + granule * cache.geometry("granule_sectors"))
-
-
 OLDER = ["older0", "older1"]
 
 
@@ -196,7 +194,7 @@ def spoil(cache: Cache, rng) -> str:
     if kind == "intended":
         for intent in intents[:1]:
             with open(cache.path, "r+b") as f:
-                f.seek(512 * intended_data(cache, intent) + rng.randrange(BLOCK))
+                f.seek(512 * cache.intended(intent) + rng.randrange(BLOCK))
                 f.write(b"damaged")
         return kind
     index, leaf = cache.geometry("index_sector"), cache.geometry("leaf_sector")
@@ -334,18 +332,17 @@ def test_what_an_intent_alone_named(build, tmp_path, how):
     pool = intended_beside_recorded(build, tmp_path / "pool")
     cache = Cache(pool.cache)
     intent = flushed_intents(cache)[1]
-    env = {}
+    env = None
     if how == "data":
         with open(pool.cache, "r+b") as f:
-            f.seek(512 * intended_data(cache, intent))
+            f.seek(512 * cache.intended(intent))
             f.write(b"damaged")
     elif how == "intent":
         spoil_block(intent)
     else:
-        sector = intended_data(cache, intent) if "data" in how else cache.intents()[-1].sector
-        env = {**os.environ, "LD_PRELOAD": str(build / "faults.so"),
-               "FAULT_BAD": f"read {pool.cache} {sector} {sector + 1}"}
-    report = repair(build, pool.cache, **({"env": env} if env else {}))
+        sector = cache.intended(intent) if "data" in how else cache.intents()[-1].sector
+        env = preload(build, bad=f"read {pool.cache} {sector} {sector + 1}")
+    report = repair(build, pool.cache, env=env)
     view = judge(build, pool, report)
     judge_engine(build, pool, view)
     assert report["kept_dirty_blocks"] == 6
@@ -363,8 +360,7 @@ def test_a_repair_mends_a_place_of_a_ring(build, clean, tmp_path, ring):
     with open(pool.cache, "r+b") as f:
         f.seek(512 * sector)
         f.write(b"unreadable")
-    env = {**os.environ, "LD_PRELOAD": str(build / "faults.so"),
-           "FAULT_BAD": f"read {pool.cache} {sector} {sector + 1}"}
+    env = preload(build, bad=f"read {pool.cache} {sector} {sector + 1}")
     assert run(build, "check", pool.cache, env=env).returncode == 4
     report = repair(build, pool.cache, env=env)
     assert not report["may_be_stale"]
@@ -479,11 +475,6 @@ def test_what_an_earlier_life_left_behind_is_not_taken(build, tmp_path):
 
 
 # --- cuts ------------------------------------------------------------------------------
-
-def preload(build, **faults):
-    return {**os.environ, "LD_PRELOAD": str(build / "faults.so"),
-            **{f"FAULT_{k.upper()}": str(v) for k, v in faults.items()}}
-
 
 @pytest.mark.parametrize("what", ["leaf", "entry", "index"])
 def test_a_cut_at_any_write_leaves_the_old_state_or_the_new_one(build, crashed, tmp_path, what):
