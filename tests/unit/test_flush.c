@@ -98,15 +98,21 @@ static void entry_and_flushes_end(void)
 	assert_int_equal(wait_for(&other), 0);
 }
 
+/* A user flushes, and the entry is on its way. */
+static void hold_entry_of_a_flush(void)
+{
+	hold_meta = true;
+	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
+	carry(&acts);
+	assert_non_null(held_meta);
+}
+
 /* A flush beside a commit waits for the entry, and for its own flush where that began before. */
 static void beside_a_commit(void **state)
 {
 	two_dirty_blocks();
 	put(SECTOR + 2 * BLOCK, 8, 1);
-	hold_meta = true;
-	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
-	carry(&acts);
-	assert_non_null(held_meta);
+	hold_entry_of_a_flush();
 	put(SECTOR, 8, 2);
 	arrive(&other, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
 	carry(&acts);
@@ -122,10 +128,7 @@ static void beside_a_record(void **state)
 {
 	two_dirty_blocks();
 	assert_int_equal(submit(&other, HYBRID_IO_DISCARD, SECTOR, BLOCK, 0), 0);
-	hold_meta = true;
-	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
-	carry(&acts);
-	assert_non_null(held_meta);
+	hold_entry_of_a_flush();
 	arrive(&other, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
 	carry(&acts);
 	assert_false(flusher.r.ended || other.r.ended);
@@ -137,10 +140,7 @@ static void fua_beside_its_record(void **state)
 {
 	two_dirty_blocks();
 	put(SECTOR + 2 * BLOCK, 8, 1);
-	hold_meta = true;
-	arrive(&flusher, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
-	carry(&acts);
-	assert_non_null(held_meta);
+	hold_entry_of_a_flush();
 	nr_log = 0;
 	fill_data(&other, SECTOR + 2 * BLOCK, 8, 2);
 	arrive(&other, HYBRID_IO_WRITE, SECTOR + 2 * BLOCK, 8, HYBRID_IO_FUA, &acts);
