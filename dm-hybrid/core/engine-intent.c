@@ -404,7 +404,7 @@ static void take_passed(struct hybrid_engine *e, struct list_head *out)
 		list_move_tail(&w->link, out);
 		x->nr_awaited -= w->awaited;
 		x->nr_gave_up -= w->gave_up;
-		/* Who finds it in its set until it is freed need not be counted. */
+		/* I/O that finds it in its set before it is freed need not be counted. */
 		w->awaited = true;
 		WRITE_ONCE(x->nr, x->nr - 1);
 	}

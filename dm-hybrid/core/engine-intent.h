@@ -122,7 +122,10 @@ void hybrid_intent_applied(struct hybrid_engine *e, struct hybrid_intended *w,
  * the engine's lock.
  */
 u64 hybrid_intents_ended(struct hybrid_engine *e, bool well);
-/* The tail has moved, durably: what it has passed is free again.  The caller holds no lock. */
+/*
+ * The tail is durable: frees the writes whose intents it has passed, and lets those that gave up go
+ * on.  The caller holds no lock.
+ */
 void hybrid_intents_passed(struct hybrid_engine *e, struct hybrid_actions *acts);
 /*
  * The pool is about to fail.  Intents may be durable all the same: granules whose writes have not

@@ -258,7 +258,7 @@ static bool intended_data_written(struct hybrid_engine *e, struct hybrid_io *io,
 	unsigned long flags;
 
 	if (error_cache) {
-		/* Nobody reads there any more, although the write goes on. */
+		/* Reads avoid the place that failed, although the write goes on. */
 		spin_lock_irqsave(&s->lock, flags);
 		io->write.overwritten = 0;
 		spin_unlock_irqrestore(&s->lock, flags);

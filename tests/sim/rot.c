@@ -389,8 +389,8 @@ void rot_explore_lies(struct world *w)
  * is refused by name (P6).  A superblock has another copy: the pool and all volumes are
  * taken; but one copy alone cannot say that the origin was written while its cache was
  * dead (J9).  If the last entry of the journal is missing, anything goes; also after a
- * crash in the life that began without it, which has a new epoch.  So it does if an intent
- * is missing of which no later one says that it has been flushed.
+ * crash in the life that began without it, which has a new epoch.  The same holds for a
+ * missing intent, unless a later intent records that it was flushed.
  */
 void rot_explore_lost(struct world *w)
 {

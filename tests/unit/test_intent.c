@@ -326,7 +326,7 @@ static void two_entries(void **state)
 
 /* ---- errors of devices --------------------------------------------------------- */
 
-/* Where the data could not be written nobody reads, although the write goes on. */
+/* Reads avoid a place whose write failed, although that write goes on. */
 static void reads_beside_failed_data(void **state)
 {
 	struct hybrid_actions later;
@@ -525,8 +525,8 @@ static void newer_root_is_missed(void **state)
 }
 
 /*
- * A volume in place starts cold, but for what is dirty: also if the origin failed when it was closed,
- * and no record of that could have been written yet.
+ * An in-place volume starts cold, except for its dirty granules.  The volume keeps them even if its
+ * origin fails as it is closed, before an entry has recorded them.
  */
 static void closed_beside_a_bad_origin(void **state)
 {
