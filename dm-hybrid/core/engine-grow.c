@@ -95,6 +95,15 @@ static int grow_origin(struct hybrid_volume *v, u64 member_sectors, u64 data_sec
 }
 
 /*
+ * Growth to another size has failed, perhaps after step 4 had written its size to one copy.  The
+ * entry will not know that size any more, so both copies get the old size first.
+ */
+static int undo_growth(struct hybrid_volume *v)
+{
+	return v->sb.present ? hybrid_sb_write_both(v) : 0;
+}
+
+/*
  * A power cut came after step 2.  This runs before the nonces are exchanged, so that no copy keeps
  * a nonce that the cache forgets.
  */
@@ -188,6 +197,8 @@ int hybrid_volume_grow(struct hybrid_engine *e, struct hybrid_volume *v, u64 ori
 	if (new == old)
 		return 0;
 	r = prepare_growing(e, v, new);
+	if (!r && v->info.data_sectors_new && v->info.data_sectors_new != new)
+		r = undo_growth(v);
 	if (r)
 		return r;
 	set_new_size(e, v, new, member_uuid);

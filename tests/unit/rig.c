@@ -6,7 +6,7 @@
 
 u8 *disk[2];
 u64 disk_sectors[2];
-u32 writes_left;
+u32 writes_left, origin_writes_left;
 struct hybrid_sb sb;
 struct hybrid_engine *e;
 struct hybrid_volume *v;
@@ -33,6 +33,8 @@ struct user writer, reader, flusher;
 
 static int io_error(bool origin, bool write)
 {
+	if (origin && write && origin_writes_left != U32_MAX)
+		return origin_writes_left ? origin_writes_left--, 0 : -EIO;
 	if (origin)
 		return fail_origin ? -EIO : 0;
 	return (write ? fail_cache_writes : fail_cache_reads) ? -EIO : 0;
@@ -318,7 +320,7 @@ int setup_disks(void **state)
 	fresh_disks(BLOCK);
 	fail_cache_writes = fail_cache_reads = fail_cache_flushes = fail_origin = false;
 	fail_discards = 0;
-	writes_left = U32_MAX;
+	writes_left = origin_writes_left = U32_MAX;
 	bad_from = bad_to = 0;
 	hybrid_executor_init(&x, &executor_ops);
 	x.now = 1000;

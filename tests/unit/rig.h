@@ -21,6 +21,8 @@ extern u8 *disk[2];		/* cache, origin */
 extern u64 disk_sectors[2];
 /* After so many writes the power fails, and later writes change nothing.  U32_MAX: no power cut. */
 extern u32 writes_left;
+/* Writes until the origin fails */
+extern u32 origin_writes_left;
 extern struct hybrid_sb sb;	/* the cache device's; new_engine() takes its geometry */
 extern struct hybrid_engine *e;		/* NULL: there is no engine */
 extern struct hybrid_volume *v;		/* NULL: not open */

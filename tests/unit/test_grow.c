@@ -420,6 +420,58 @@ static void an_origin_that_fails(void **state)
 	reads(0, BLOCK, 2);
 }
 
+#define LARGEST (LARGER + 8 * MIB)
+#define NEWEST (LARGEST - 2 * DATA)
+
+/*
+ * The origin fails after @ok writes of a volume that grows, and the power goes after @n writes of
+ * the growth to another size that follows.  Returns false if one of them did not happen.
+ */
+static bool fail_and_cut(u32 ok, u32 n)
+{
+	const char *why = "";
+	bool cut;
+	int r;
+
+	put_back();
+	start();
+	assert_int_equal(open_it(&why), 0);
+	origin_writes_left = ok;
+	r = suspend_and_grow(LARGER);
+	origin_writes_left = U32_MAX;
+	writes_left = n;
+	assert_int_equal(suspend_and_grow(LARGEST), 0);
+	cut = !writes_left;
+	writes_left = U32_MAX;
+	boot();
+	reads(0, BLOCK, 2);
+	reads(OLD - BLOCK, BLOCK, 3);
+	assert_int_equal(suspend_and_grow(LARGEST), 0);
+	sizes_are(NEWEST, 0);
+	origin_is(LARGEST, NEWEST);
+	reads(OLD - BLOCK, BLOCK, 3);
+	crash();
+	return r && cut;
+}
+
+/* The first growth may have left its size in the head, of which the entry then knew nothing. */
+static void again_to_another_size(void **state)
+{
+	u32 ok, n;
+
+	put(0, BLOCK, 2);
+	put(OLD - BLOCK, BLOCK, 3);
+	assert_int_equal(flush_volume(), 0);
+	crash();
+	grow_device(LARGEST);
+	take();
+	for (ok = 0, n = 1; n; ok++)
+		for (n = 0; fail_and_cut(ok, n); )
+			n++;
+	assert_true(ok > 4);
+	drop_shot();
+}
+
 /* ---- in place ------------------------------------------------------------------- */
 
 #define ODD (ORIGIN_SECTORS - 5)
@@ -529,6 +581,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(last_root, setup, teardown),
 		cmocka_unit_test_setup_teardown(refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_origin_that_fails, setup, teardown),
+		cmocka_unit_test_setup_teardown(again_to_another_size, setup, teardown),
 		cmocka_unit_test_setup_teardown(in_place, setup, teardown),
 		cmocka_unit_test_setup_teardown(in_place_with_a_new_identity, setup, teardown),
 		cmocka_unit_test_setup_teardown(in_place_with_half_a_granule, setup, teardown),
