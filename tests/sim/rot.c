@@ -328,7 +328,7 @@ static bool load(struct world *w, const struct rot *rot, size_t damaged)
 	why = world_boot(w, &r);
 	if (!why || w->stop)
 		return true;
-	if (!rot->cache)
+	if (!rot->cache && !faults_refuse(w, why))
 		violation(w, "recovery", "load fails with %d: %s; nothing of the pool is damaged",
 			  r, why);
 	if (!named(why) || (r != -EUCLEAN && r != -EIO))
@@ -414,7 +414,8 @@ void rot_explore_lost(struct world *w)
 	if (why && r == -EIO && w->dev[0]->fault.dealt)
 		return;
 	if (why) {
-		if (w->lost_meta == META_SUPERBLOCK || !named(why) || r != -EUCLEAN)
+		if ((w->lost_meta == META_SUPERBLOCK && !faults_refuse(w, why)) || !named(why) ||
+		    r != -EUCLEAN)
 			violation(w, "P6", "after a lost write of metadata load fails with %d: %s",
 				  r, why);
 		return;
