@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The on-disk format of dm-hybrid, version 6, and nothing else.  The kernel
+ * The on-disk format of dm-hybrid, version 7, and nothing else.  The kernel
  * module, the tools and the tests all include this file, so that no second copy
  * of these definitions exists.
  *
@@ -79,7 +79,7 @@
 
 #include <linux/types.h>
 
-#define HYBRID_FORMAT_VERSION		6
+#define HYBRID_FORMAT_VERSION		7
 #define HYBRID_META_BLOCK_SIZE		4096	/* bytes */
 #define HYBRID_META_BLOCK_SECTORS	8
 #define HYBRID_HEAD_SECTORS		2048	/* 1 MiB */

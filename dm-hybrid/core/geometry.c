@@ -8,6 +8,7 @@
 #define MAX_LEAVES		((u32)HYBRID_ROOT_INDEXES * HYBRID_INDEX_LEAVES)
 #define MAX_SETS		((MAX_LEAVES - HYBRID_VOLUME_LEAVES) / HYBRID_LEAVES_PER_SET)
 #define MAX_BLOCKS		(MAX_SETS * HYBRID_MAX_SET_SIZE)
+#define MIN_SET_SIZE		(HYBRID_MAX_SET_SIZE / 2)	/* unless the cache is smaller */
 
 static_assert((u64)MAX_SETS * HYBRID_MAX_SET_SIZE < BIT_ULL(31));
 
@@ -58,23 +59,24 @@ static void place_areas(struct hybrid_geometry *g, u32 nr_sets)
 				  (u64)HYBRID_ALIGN_SECTORS);
 }
 
-/* Whether @nr cache blocks fit between their metadata and the tail. */
-static bool fits(struct hybrid_geometry *g, u32 nr)
+/* Whether so many sets fit between their metadata and the tail. */
+static bool fits(struct hybrid_geometry *g, u32 nr_sets, u32 set_size)
 {
-	place_areas(g, DIV_ROUND_UP(nr, HYBRID_MAX_SET_SIZE));
-	return g->data_sector + ((u64)nr << g->block_shift) + HYBRID_TAIL_SECTORS <=
-	       g->member_sectors;
+	u64 data = ((u64)nr_sets * set_size) << g->block_shift;
+
+	place_areas(g, nr_sets);
+	return g->member_sectors >= g->data_sector + data + HYBRID_TAIL_SECTORS;
 }
 
-/* The largest number of blocks that fits, up to MAX_BLOCKS. */
-static u32 count_blocks(struct hybrid_geometry *g)
+/* The largest number of sets of that size that fits, up to MAX_SETS. */
+static u32 count_sets(struct hybrid_geometry *g, u32 set_size)
 {
-	u32 low = 0, high = MAX_BLOCKS;
+	u32 low = 0, high = MAX_SETS;
 
 	while (low < high) {
 		u32 middle = low + (high - low + 1) / 2;
 
-		if (fits(g, middle))
+		if (fits(g, middle, set_size))
 			low = middle;
 		else
 			high = middle - 1;
@@ -82,23 +84,37 @@ static u32 count_blocks(struct hybrid_geometry *g)
 	return low;
 }
 
-/*
- * All sets have one size, of whole regions.  Either the last, partial set is given
- * up, or all sets become a little smaller: the choice that wastes fewer blocks.
- */
-static void choose_sets(struct hybrid_geometry *g, u32 nr)
+/* One set, where two do not fit: whole regions, if there is room for one. */
+static void choose_one_set(struct hybrid_geometry *g)
 {
-	u32 full = nr / HYBRID_MAX_SET_SIZE;
+	u32 size = MIN_SET_SIZE;
 
-	g->nr_sets = DIV_ROUND_UP(nr, HYBRID_MAX_SET_SIZE);
-	g->set_size = nr / g->nr_sets;
-	if (g->set_size >= HYBRID_REGION_BLOCKS)
-		g->set_size = round_down(g->set_size, HYBRID_REGION_BLOCKS);
-	if (full * HYBRID_MAX_SET_SIZE >= g->nr_sets * g->set_size) {
-		g->nr_sets = full;
-		g->set_size = HYBRID_MAX_SET_SIZE;
+	while (size && !fits(g, 1, size))
+		size -= size > HYBRID_REGION_BLOCKS ? HYBRID_REGION_BLOCKS : 1;
+	g->nr_sets = !!size;
+	g->set_size = size;
+}
+
+/*
+ * All sets have one size, of whole regions.  Large sets take less memory and place blocks more
+ * freely.  So take the largest, but give up no more than a hundredth of the blocks that fit with
+ * another size.
+ */
+static void choose_sets(struct hybrid_geometry *g)
+{
+	u32 size, most = 0;
+
+	for (size = MIN_SET_SIZE; size <= HYBRID_MAX_SET_SIZE; size += HYBRID_REGION_BLOCKS)
+		most = max(most, count_sets(g, size) * size);
+	if (!most) {
+		choose_one_set(g);
+		return;
 	}
-	g->nr_blocks = g->nr_sets * g->set_size;
+	do {
+		size -= HYBRID_REGION_BLOCKS;
+		g->nr_sets = count_sets(g, size);
+	} while (g->nr_sets * size < most - most / 100);
+	g->set_size = size;
 }
 
 /* Half of the space that one record of every block fills, within reason. */
@@ -118,8 +134,6 @@ static u32 default_journal(const struct hybrid_geometry *g)
 int hybrid_geometry_init(struct hybrid_geometry *g, u64 member_sectors,
 			 u32 block_sectors, u32 journal_blocks, const char **why)
 {
-	u32 nr;
-
 	if (block_sectors < HYBRID_MIN_BLOCK_SECTORS ||
 	    block_sectors > HYBRID_MAX_BLOCK_SECTORS || !is_power_of_2(block_sectors))
 		return refuse(why, "block size is not a power of two from 4 KiB to 1 MiB",
@@ -136,13 +150,13 @@ int hybrid_geometry_init(struct hybrid_geometry *g, u64 member_sectors,
 	g->journal_blocks = journal_blocks ? journal_blocks : default_journal(g);
 	g->intent_blocks = HYBRID_INTENT_BLOCKS(g->journal_blocks);
 
-	if (member_sectors > MAX_MEMBER_SECTORS || fits(g, MAX_BLOCKS + 1))
+	if (member_sectors > MAX_MEMBER_SECTORS || fits(g, MAX_SETS + 1, HYBRID_MAX_SET_SIZE))
 		return refuse(why, "device is too large for this block size", -ENOSPC);
-	nr = count_blocks(g);
-	if (!nr)
+	choose_sets(g);
+	g->nr_blocks = g->nr_sets * g->set_size;
+	if (!g->nr_blocks)
 		return refuse(why, "device is too small for the metadata and one block",
 			      -ENOSPC);
-	choose_sets(g, nr);
 	place_areas(g, g->nr_sets);
 	return 0;
 }

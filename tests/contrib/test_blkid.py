@@ -43,7 +43,7 @@ def spoil(path, at):
 
 def test_a_member(origin, probe):
     code, k = probe(origin)
-    assert code == 0 and k["UUID"] == UUID and k["LABEL"] == "data" and k["VERSION"] == "6"
+    assert code == 0 and k["UUID"] == UUID and k["LABEL"] == "data" and k["VERSION"] == "7"
     assert k["MAGIC"] == f"{HEAD_SB}:dm-hybrid member" and len(k["UUID_SUB"]) == 36
 
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Prints the bytes of one example of each metadata block, rows of zeroes left
- * out: what version 6 of the format is, byte by byte.
+ * out: what version 7 of the format is, byte by byte.
  */
 #include "samples.h"
 #include <stdio.h>

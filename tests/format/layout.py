@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Prints format version 6 as it is compiled: constants, sizes, offsets, example blocks.
+"""Prints format version 7 as it is compiled: constants, sizes, offsets, example blocks.
 
 The names come from format.h, the numbers from the compiler, the examples from the
 codec.  After a deliberate change: layout.py > golden.txt
@@ -57,7 +57,7 @@ def layout(compiler="cc"):
         source.write_text(program(text))
         core = TOP / "dm-hybrid/core"
         return "\n".join([
-            "# Version 6 of the on-disk format. Written by layout.py.",
+            "# Version 7 of the on-disk format. Written by layout.py.",
             compile_and_run(directory, "layout", [source], compiler).rstrip(),
             compile_and_run(directory, "examples", [HERE / "examples.c", core / "geometry.c",
                                                     core / "codec.c"], compiler)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The disk format has not changed since version 6."""
+"""The disk format has not changed since version 7."""
 import difflib
 import importlib.util
 import shutil

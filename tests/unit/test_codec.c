@@ -123,8 +123,8 @@ static void sb_features(void **state)
 	u32 bit;
 
 	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(0), -EPROTONOSUPPORT, "version");
-	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(5), -EPROTONOSUPPORT, "version");
-	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(7), -EPROTONOSUPPORT, "version");
+	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(6), -EPROTONOSUPPORT, "version");
+	SB_CASE(HYBRID_ROLE_CACHE, version, cpu_to_le32(8), -EPROTONOSUPPORT, "version");
 	for (bit = 0; bit < 64; bit++) {
 		SB_CASE(HYBRID_ROLE_ORIGIN, incompat, cpu_to_le64(1ULL << bit),
 			-EPROTONOSUPPORT, "incompat");

@@ -131,35 +131,54 @@ static void up_to_16_tib(void **state)
 	}
 }
 
-/* The number of blocks against a search that knows nothing of bisection. */
+/* By a search that knows nothing of bisection: the most blocks in sets of 256 to 512, or in one set. */
+static u32 most_blocks(u64 sectors, u32 least)
+{
+	u32 sets, size, best = 0;
+
+	for (sets = 1; sets < 20; sets++) {
+		u64 meta = 2048 + 16 + 16 + 16 * (274 + 4 * (u64)sets) + 8 * (128 + 64);
+		u64 data = (meta + 2047) / 2048 * 2048;
+
+		for (size = 1; size <= 512; size++) {
+			if ((size >= 8 && size % 8) || size < least || (size < 256 && sets > 1))
+				continue;
+			if (data + 128 * (u64)sets * size + 2048 <= sectors)
+				best = max(best, sets * size);
+		}
+	}
+	return best;
+}
+
 static void exact_count(void **state)
 {
 	struct hybrid_geometry g;
 	u64 sectors;
 
-	for (sectors = 5 * MIB; sectors < 80 * MIB; sectors += 1000) {
-		u32 nr, best = 0, even;
+	for (sectors = 5 * MIB; sectors < 300 * MIB; sectors += 1000) {
+		u32 most = most_blocks(sectors, 1);
 
-		for (nr = 1; nr < 1200; nr++) {
-			u64 sets = (nr + 511) / 512;
-			u64 meta = 2048 + 16 + 16 + 16 * (274 + 4 * sets) + 8 * 128;
-			u64 data = (meta + 2047) / 2048 * 2048;
-
-			if (data + 128 * (u64)nr + 2048 <= sectors)
-				best = nr;
-		}
 		if (!try_size(sectors, 128, 128, &g)) {
-			assert_int_equal(best, 0);
+			assert_int_equal(most, 0);
 			continue;
 		}
-		even = best;
-		if (best >= 8) {
-			u32 sets = (best + 511) / 512;
+		assert_true(g.nr_blocks >= most - most / 100);
+		/* The sets are as large as that allows. */
+		if (g.nr_sets > 1)
+			assert_true(most_blocks(sectors, g.set_size + 8) < most - most / 100);
+	}
+}
 
-			even = sets * (best / sets / 8 * 8);
-			even = max_t(u32, even, best / 512 * 512);
-		}
-		assert_int_equal(g.nr_blocks, even);
+/* Of the space for data: a hundredth, for large sets, and a few blocks. */
+static void little_is_wasted(void **state)
+{
+	struct hybrid_geometry g;
+	u64 sectors;
+
+	for (sectors = 512 * MIB; sectors < 4096 * 1024 * MIB; sectors += sectors / 9 + 1) {
+		assert_true(try_size(sectors, 128, 0, &g));
+		assert_true((u64)g.nr_blocks * 128 >
+			    sectors - sectors / 80 - g.data_sector - HYBRID_TAIL_SECTORS);
 	}
 }
 
@@ -440,6 +459,7 @@ int main(void)
 		cmocka_unit_test(small_sizes),
 		cmocka_unit_test(up_to_16_tib),
 		cmocka_unit_test(exact_count),
+		cmocka_unit_test(little_is_wasted),
 		cmocka_unit_test(hostile_sizes),
 		cmocka_unit_test(bad_arguments),
 		cmocka_unit_test(default_journal),
