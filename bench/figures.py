@@ -9,13 +9,16 @@ PEERS = ("dmcache-wb-64", "dmcache-wb-256", "dmcache-wt-64", "dmcache-wt-256", "
 STACKS = (DISK, LIMIT, *PEERS, "hybrid-wt", OURS)
 # Measured only when STACKS names them.
 MORE = ("hybrid-wb-16", "hybrid-wb-32")
+# One of each kind that caches reads.
+RIVALS = ("dmcache-wb-64", "bcache-wb", "writeboost")
 # Of reads alone: there the limit says nothing, and the mode is one more stack.
 READS = (DISK, *PEERS, OURS, "hybrid-wt")
 # Workloads that make sense on some stacks only, or that take long and have no peers.
 ONLY = {"ascending": (DISK,), "activate": (OURS, "dmcache-wb-64", "writecache", "writeboost"),
         "memory": (OURS, *PEERS[:2], "writecache", "writeboost"),
         "zipf": READS, "uniform": READS, "zoned": READS, "cold": READS,
-        "beside": (DISK, *PEERS, OURS), "neighbour": (OURS,)}
+        "beside": (DISK, *PEERS, OURS), "neighbour": (OURS,),
+        "warm": (*RIVALS, OURS), "moved": (DISK, *RIVALS, OURS), "stream": (DISK, *RIVALS, OURS)}
 # The figures of these workloads depend on timing, so the median of more seeds counts.
 SEEDS = {"boot": 5, "uniform": 3}
 
@@ -104,6 +107,15 @@ ROWS = {
     "zipf3": Row("zipf 1.1 over 4x the cache: window 3", "zipf", "3"),
     "zoned1": Row("zoned 80/5: window 1", "zoned", "1"),
     "zoned3": Row("zoned 80/5: window 3", "zoned", "3"),
+    **{f"warm-{reads}-{phase}": Row(f"zipf reads, {100 - reads} % writes before: {text}", "warm", f"{phase}-{reads}")
+       for reads in (90, 70)
+       for phase, text in (("before", "the cache as it is"), ("stopped", "after a clean stop"),
+                           ("cut", "after a power cut"))},
+    **{f"moved-{phase}-{window}": Row(f"popular 192 MiB: {text}, window {window}", "moved", f"{phase}-{window}")
+       for phase, text in (("first", "empty cache"), ("other", "others, cache full"))
+       for window in (1, 2, 3)},
+    "stream-alone": Row("zipf reads, queue of 8: alone", "stream", "alone"),
+    "stream-beside": Row("zipf reads, queue of 8: beside a stream of reads", "stream", "beside"),
     "reread1": Row("sequential read of 400 MiB: once", "reread", "1"),
     "reread2": Row("sequential read of 400 MiB: again", "reread", "2"),
     "yabs-4k": Row("YABS: 4k", "yabs", "4k"),
@@ -274,7 +286,9 @@ def goals(runs: Runs, known: dict) -> list[Goal]:
         best = peer(runs, known, name)
         base = {"limit": limit, "disk": value(runs, DISK, name), "peer": best,
                 "disk's reads": value(runs, DISK, "reads-alone-p99"),
-                "alone": value(runs, OURS, "neighbour-alone")}.get(of)
+                "alone": value(runs, OURS, "neighbour-alone"),
+                "stopped": value(runs, OURS, name.removesuffix("cut") + "stopped")
+                if of == "stopped" else None}.get(of)
         if of != "limit":
             limit = None
         return Goal(name if stack == OURS else f"{name}, {stack}", value(runs, stack, name), best, limit,
@@ -304,6 +318,11 @@ def goals(runs: Runs, known: dict) -> list[Goal]:
         goal("boot2", 0.95, "limit"),
         goal("zipf3", fixed=750),
         goal("zoned3", fixed=2500),
+        goal("warm-90-cut", 0.95, "stopped"),
+        goal("warm-70-cut", 0.95, "stopped"),
+        goal("moved-other-2", 1.0, "peer"),
+        goal("moved-other-3", 1.0, "peer"),
+        goal("stream-beside", 1.0, "peer"),
         goal("reread2", 2.0, "disk"),
         *(goal(f"yabs-{size}", 0.95, "limit") for size in ("4k", "64k", "512k", "1m")),
         goal("oltp-data", 1.2, "peer"),
