@@ -188,6 +188,23 @@ static u64 regions_ahead(const struct hybrid_engine *e, const struct hybrid_set 
 	return ahead;
 }
 
+bool hybrid_invalidate_first(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts)
+{
+	if (!atomic_add_unless(&e->commit.invalidations, -1, 0))
+		return false;
+	set_bit(set, e->commit.must_sets);
+	want(acts, WANT_OPENS);
+	return true;
+}
+
+void hybrid_invalidate_tick(struct hybrid_engine *e, u64 passed)
+{
+	u64 earned = passed * MAX_INVALIDATIONS / 1000;
+
+	atomic_set(&e->commit.invalidations,
+		   min_t(u64, atomic_read(&e->commit.invalidations) + earned, MAX_INVALIDATIONS));
+}
+
 void hybrid_open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts)
 {
 	struct hybrid_set *s = &e->map.set[set];
@@ -336,6 +353,41 @@ static void record_regions(struct hybrid_engine *e, u32 set)
 		clear_bit(set, e->commit.open_sets);
 }
 
+/* The clean granules that a write which waits must not find valid on record. */
+static u64 to_invalidate(struct hybrid_engine *e, const struct hybrid_set *s,
+			 const struct hybrid_io *io, u32 i)
+{
+	if ((s->regions.jopen | s->regions.wanted) & region_bit(i))
+		return 0;
+	return io->mask & block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
+}
+
+/*
+ * Records the granules of writes that wait for that as not valid, as far as the entry has room.
+ * In RAM they stay valid until the writes begin, which is before the next entry is assembled.
+ */
+static void invalidate_for_writes(struct hybrid_engine *e, u32 set)
+{
+	struct hybrid_set *s = &e->map.set[set];
+	struct hybrid_io *io;
+	u64 granules;
+	int i;
+
+	lockdep_assert_held(&s->lock);
+	list_for_each_entry(io, &s->waiting.ios, link) {
+		if (io->wait != WAIT_OPEN || !hybrid_journal_space(&e->journal))
+			continue;
+		i = hybrid_set_find(&e->map, s, io->key);
+		granules = i < 0 || (s->flags[i] & BLOCK_REMOVED) ? 0 : to_invalidate(e, s, io, i);
+		if (!granules)
+			continue;
+		record(e, set, i, io->volume, block_mask(e, s, MASK_JVALID, i) & ~granules,
+		       block_mask(e, s, MASK_JDIRTY, i));
+		if (set_unrecorded(&e->map, s, i))
+			hybrid_mark_lazy(e, set, i);
+	}
+}
+
 /* Blocks of @regions that have something to record.  Caller holds the set's lock. */
 static u32 nr_unrecorded(const struct hybrid_engine *e, const struct hybrid_set *s, u64 regions)
 {
@@ -382,6 +434,7 @@ static bool record_set(struct hybrid_engine *e, u32 set)
 	if (s->regions.lazy)
 		set_bit(set, e->commit.lazy_sets);
 	record_regions(e, set);
+	invalidate_for_writes(e, set);
 out:
 	spin_unlock_irqrestore(&s->lock, flags);
 	return room;

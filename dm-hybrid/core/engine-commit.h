@@ -41,6 +41,7 @@ struct hybrid_commit {
 	bool opens;			/* ... records open regions only */
 	bool gated;			/* ... found records that wait for a flush of an origin */
 	u64 last_interval;		/* ms, of the tick: see hybrid_lazy_interval() */
+	atomic_t invalidations;		/* credit: see hybrid_invalidate_first() */
 	struct list_head next, now;	/* ios */
 	struct list_head waiting;	/* ios, for such a flush */
 	/* Sets with records that somebody waits for, with other records, with open regions */
@@ -79,6 +80,26 @@ void hybrid_origin_flushed(struct hybrid_engine *e, struct hybrid_op *op,
 			   struct hybrid_actions *acts);
 /* Requests that the region of block @i be opened.  Under the set's lock. */
 void hybrid_open_region(struct hybrid_engine *e, u32 set, u32 i, struct hybrid_actions *acts);
+/*
+ * Requests a record that the granules of a write, clean ones, are not valid: the caller makes the
+ * write wait for WAIT_OPEN.  After a crash the rest of the region is still cached; but each such
+ * write costs an entry, where an open region lets many writes pass.  So there is a credit: of a few
+ * writes a second, and of some for each read that an origin has to serve, which takes longer than
+ * their entries.  Returns false if the credit is used up.  Under the set's lock.
+ */
+bool hybrid_invalidate_first(struct hybrid_engine *e, u32 set, struct hybrid_actions *acts);
+/* @passed ms have passed. */
+void hybrid_invalidate_tick(struct hybrid_engine *e, u64 passed);
+
+#define MAX_INVALIDATIONS	16	/* credit; and so much of it is earned a second */
+
+/* A read miss earns credit for hybrid_invalidate_first(): @n writes. */
+static inline void invalidations_earned(struct hybrid_commit *c, int n)
+{
+	if (atomic_read(&c->invalidations) < MAX_INVALIDATIONS)
+		atomic_add(n, &c->invalidations);
+}
+
 /*
  * Called once per commit_interval: records changes that nobody waits for, and closes regions.  The
  * caller holds no lock.

@@ -182,6 +182,8 @@ enum route hybrid_route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 	if (!io->counted) {
 		io->counted = true;
 		count(v, HYBRID_READ_MISSES);
+		/* A seek takes longer than four entries. */
+		invalidations_earned(&e->commit, origin_seeks(v) ? 4 : 1);
 	}
 	if (io->mask & dirty)
 		return read_mixed(e, io, i, dirty, acts);

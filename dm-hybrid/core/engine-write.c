@@ -157,9 +157,12 @@ static bool write_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	}
 	jclean = block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
 	if ((jclean & io->mask) && !(s->regions.dopen & region_bit(i))) {
-		/* It stays open for as long as after a write. */
-		s->regions.recent |= region_bit(i);
-		hybrid_open_region(e, io->set, i, acts);
+		if (io->to_origin || (s->regions.wanted & region_bit(i)) ||
+		    !hybrid_invalidate_first(e, io->set, acts)) {
+			/* It stays open for as long as after a write. */
+			s->regions.recent |= region_bit(i);
+			hybrid_open_region(e, io->set, i, acts);
+		}
 		hybrid_wait_in_set(s, io, WAIT_OPEN);
 		return true;
 	}

@@ -245,6 +245,7 @@ bool hybrid_engine_tick(struct hybrid_engine *e, u64 now_ms, struct hybrid_actio
 	hybrid_readahead_tick(e);
 	watermark_tick(e);
 	hybrid_wear_tick(e, passed);
+	hybrid_invalidate_tick(e, passed);
 	hybrid_jobs_tick(e, acts);
 	if (!READ_ONCE(e->life.failed) &&
 	    now_ms - e->commit.last_interval >= READ_ONCE(e->config.commit_interval)) {

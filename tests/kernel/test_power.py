@@ -205,6 +205,20 @@ def test_cache_is_warm_after_a_cut(make_stack):
     assert io(s.guest, dev, "r:65536:256", "r:0:128") == ["a", "0"]
 
 
+def test_writes_to_clean_blocks_cost_a_cut_only_what_they_wrote(make_stack):
+    """J4: a few writes have their granules recorded as not valid, and open no region."""
+    s = make_stack(volatile="ssd hdd")
+    dev = s.create("vol", "--mode", "writeback", *ALL)
+    io(s.guest, dev, *(f"r:{128 * n}:128" for n in range(100)))
+    s.guest.run("sleep 2.5")		# fills are recorded, and the credit is full
+    io(s.guest, dev, *(f"w:{1280 * n + 64}:8:a" for n in range(10)))
+    s.guest.power_cut()
+    s.after_cut()
+    moved = s.moved(lambda: io(s.guest, dev, *(f"r:{128 * n}:64" for n in range(100)),
+                               *(f"r:{1280 * n + 72}:56" for n in range(10))))
+    assert moved == {"read_hits": 110}
+
+
 @pytest.mark.kernels
 @pytest.mark.parametrize("mode", ["writeback", "writethrough"])
 def test_clean_stop_keeps_the_cache_warm_and_dirty_exact(make_stack, mode):

@@ -434,7 +434,18 @@ static void trace_entry(struct linter *l, struct entry_seen *e)
 	}
 }
 
-/* Does the entry depend on data?  All records do, except one that only opens regions. */
+/* Does the record only drop clean granules of a block, of which nothing else changes? */
+static bool drops_clean(const struct linter *l, const struct hybrid_record *r)
+{
+	const struct owner *o = &l->sent[le32_to_cpu(r->where)];
+	u64 valid = le64_to_cpu(r->valid);
+
+	return o->instance && o->instance == le32_to_cpu(r->instance) &&
+	       o->oblock == oblock_of(r->oblock) && o->dirty == le64_to_cpu(r->dirty) &&
+	       !(valid & ~o->valid);
+}
+
+/* Does the entry depend on data?  All records do, except those that open regions or drop clean granules. */
 static bool vouches(const struct linter *l, const struct entry_seen *e)
 {
 	u32 i;
@@ -442,6 +453,8 @@ static bool vouches(const struct linter *l, const struct entry_seen *e)
 	for (i = 0; i < e->nr; i++) {
 		const struct hybrid_record *r = &e->record[i];
 
+		if (le32_to_cpu(r->type) == HYBRID_RECORD_BLOCK && drops_clean(l, r))
+			continue;
 		if (le32_to_cpu(r->type) != HYBRID_RECORD_REGIONS ||
 		    (l->open_sent[le32_to_cpu(r->where)] & ~le64_to_cpu(r->valid)))
 			return true;

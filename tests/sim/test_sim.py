@@ -240,7 +240,8 @@ def test_collisions(sim):
 # Too rare for a bounded run: a journal without room lasts for some operations of one
 # commit in a hundred, in one run of forty, and cuts in a row meet it once in some hundreds of
 # seeds; damage is test_rot's.
-RARE = re.compile(r"journal-full (.*-(read|write|flush)|cut[23])|.* rot")
+# Forgetting reads nothing: only a read of another volume can fail beside it.
+RARE = re.compile(r"journal-full (.*-(read|write|flush)|cut[23])|forget cache-read|.* rot")
 
 
 def test_every_pair(sim):

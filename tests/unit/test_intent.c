@@ -172,6 +172,7 @@ static void syncing_clean(void)
 	set_mode(HYBRID_MODE_WRITEBACK);
 	assert_int_equal(status().dirty, 0);
 	assert_int_equal(status().cached, FIRST);
+	atomic_set(&e->commit.invalidations, 0);
 }
 
 /* Granules that are clean on record are in an open region: a recovery drops them first. */
@@ -185,6 +186,21 @@ static void clean_on_record(void **state)
 	assert_int_equal(status().dirty, 2);
 	reads(0, 8, 2);
 	reads(BLOCK, 8, 3);
+}
+
+/* ... or a record that they are not valid went before the write. */
+static void clean_and_invalidated(void **state)
+{
+	syncing_clean();
+	atomic_set(&e->commit.invalidations, 1);
+	put(0, 8, 2);
+	assert_int_equal(nr_log, 3);
+	assert_true(op_log[0].meta && op_log[0].fua && data_and_intent(1, false));
+	assert_int_equal(pool().open_regions, 0);
+	restart();
+	assert_int_equal(status().dirty, 1);
+	assert_int_equal(status().cached, FIRST);
+	reads(0, 8, 2);
 }
 
 /* ... and the origin has their data if the write was lost. */
@@ -634,6 +650,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(fua_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(clean_on_record, setup, teardown),
 		cmocka_unit_test_setup_teardown(clean_on_record_and_torn, setup, teardown),
+		cmocka_unit_test_setup_teardown(clean_and_invalidated, setup, teardown),
 		cmocka_unit_test_setup_teardown(rewrite_waits, setup, teardown),
 		cmocka_unit_test_setup_teardown(shared, setup, teardown),
 		cmocka_unit_test_setup_teardown(full_ring, setup, teardown),

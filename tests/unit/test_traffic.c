@@ -956,6 +956,7 @@ static void refused_by_a_device(void **state)
 	 * Others: the origin, or the cache, has the only copy of the data that they would have
 	 * replaced.
 	 */
+	atomic_set(&e->commit.invalidations, 0);
 	put(clean + 72, 8, 2);
 	refused(HYBRID_IO_WRITE, clean, 8, CACHE);
 	refused(HYBRID_IO_WRITE, none, BLOCK, CACHE);
@@ -1170,6 +1171,7 @@ static void opens_ahead(void **state)
 		reads(n * 4 * BLOCK, 8, 0);
 	rest();
 	first_dirty();
+	atomic_set(&e->commit.invalidations, 0);
 	before = pool().journal_writes;
 	for (n = 0; n < 110; n++) {
 		put(n * 4 * BLOCK, 8, 2);
@@ -1182,6 +1184,92 @@ static void opens_ahead(void **state)
 	rest();
 	rest();
 	assert_int_equal(pool().open_regions, 0);
+}
+
+/* Eight clean blocks, and no region is open; credit for so many writes. */
+static void eight_clean_blocks(int credit)
+{
+	u32 n;
+
+	for (n = 1; n <= 8; n++)
+		reads(n * 4 * BLOCK, BLOCK, 0);
+	first_dirty();
+	rest();
+	rest();
+	assert_int_equal(pool().open_regions, 0);
+	assert_int_equal(status().cached, 9);
+	atomic_set(&e->commit.invalidations, credit);
+}
+
+/* A record that clean granules are not valid goes before a write, and a crash costs no others. */
+static void invalidated_first(void **state)
+{
+	eight_clean_blocks(1);
+	put(4 * BLOCK, 8, 2);
+	assert_int_equal(nr_log, 2);
+	assert_true(op_log[0].meta && op_log[0].fua && !op_log[0].origin);
+	assert_true(op_log[1].write && !op_log[1].meta && !op_log[1].origin);
+	assert_int_equal(pool().open_regions, 0);
+	assert_null(hybrid_engine_check(e));
+	put(4 * BLOCK, 8, 3);
+	assert_int_equal(nr_log, 1);
+	assert_int_equal(flush_volume(), 0);
+	crash();
+	start();
+	open_volume();
+	assert_int_equal(status().cached, 9);
+	reads(4 * BLOCK, 8, 3);
+	moved(8, 0, 0, 0);
+	reads(4 * BLOCK + 8, 8, 0);
+	moved(8, 0, 0, 0);
+}
+
+/* Without a flush the write may be lost, and the origin has the data. */
+static void invalidated_and_lost(void **state)
+{
+	u64 sector;
+
+	eight_clean_blocks(1);
+	put(4 * BLOCK, 8, 2);
+	sector = op_log[1].sector;
+	disk[CACHE][sector * 512] ^= 1;
+	crash();
+	start();
+	open_volume();
+	assert_int_equal(status().cached, 9);
+	reads(4 * BLOCK, 8, 0);
+	assert_int_equal(sectors_of(ORIGIN, false), 8);
+	reads(4 * BLOCK + 64, 8, 0);
+	moved(8, 0, 0, 0);
+}
+
+/* The credit is earned by time and by misses; without any, regions open. */
+static void invalidations_are_limited(void **state)
+{
+	eight_clean_blocks(0);
+	put(4 * BLOCK, 8, 2);
+	assert_in_range(pool().open_regions, 1, 64);
+	atomic_set(&e->commit.invalidations, 0);
+	tick(500);
+	assert_int_equal(atomic_read(&e->commit.invalidations), 8);
+	tick(60000);
+	assert_int_equal(atomic_read(&e->commit.invalidations), 16);
+	atomic_set(&e->commit.invalidations, 0);
+	reads(100 * BLOCK, 8, 0);
+	assert_int_equal(atomic_read(&e->commit.invalidations), 4);
+	hybrid_volume_set_traits(v, 0);
+	reads(101 * BLOCK, 8, 0);
+	assert_int_equal(atomic_read(&e->commit.invalidations), 5);
+}
+
+/* A write to both copies leaves the granule clean, so that it would ask for each write. */
+static void both_copies_open_a_region(void **state)
+{
+	eight_clean_blocks(16);
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	put(4 * BLOCK, 8, 2);
+	assert_in_range(pool().open_regions, 1, 64);
+	assert_int_equal(atomic_read(&e->commit.invalidations), 16);
 }
 
 /* Between the watermarks writeback waits until nobody else does anything. */
@@ -1723,6 +1811,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(short_way, setup, teardown),
 		cmocka_unit_test_setup_teardown(short_way_awaited, setup, teardown),
 		cmocka_unit_test_setup_teardown(opens_ahead, setup, teardown),
+		cmocka_unit_test_setup_teardown(invalidated_first, setup, teardown),
+		cmocka_unit_test_setup_teardown(invalidated_and_lost, setup, teardown),
+		cmocka_unit_test_setup_teardown(invalidations_are_limited, setup, teardown),
+		cmocka_unit_test_setup_teardown(both_copies_open_a_region, setup, teardown),
 		cmocka_unit_test_setup_teardown(writeback_yields, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(clean_goes_first, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(endurance, setup_disks, teardown),

@@ -87,14 +87,18 @@ static inline type name##_cmpxchg(name##_t *v, type old, type new)	\
 {									\
 	return cmpxchg(&v->counter, old, new);				\
 }									\
-static inline bool name##_inc_not_zero(name##_t *v)			\
+static inline bool name##_add_unless(name##_t *v, type a, type u)	\
 {									\
 	type old = name##_read(v);					\
 									\
-	while (old)							\
-		if (try_cmpxchg(&v->counter, &old, old + 1))		\
+	while (old != u)						\
+		if (try_cmpxchg(&v->counter, &old, old + a))		\
 			return true;					\
 	return false;							\
+}									\
+static inline bool name##_inc_not_zero(name##_t *v)			\
+{									\
+	return name##_add_unless(v, 1, 0);				\
 }
 
 SHIM_ATOMIC(atomic, int)
