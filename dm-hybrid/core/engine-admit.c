@@ -18,6 +18,30 @@ bool hybrid_set_has_room(const struct hybrid_engine *e, const struct hybrid_set 
 	return s->nr_free > e->evict.reserve;
 }
 
+/* A miss of random I/O, or the first of a run. */
+static void missed_at_random(struct hybrid_engine *e, const struct hybrid_io *io)
+{
+	u32 beside = READ_ONCE(e->runs.beside_random);
+
+	if (beside < BESIDE_RANDOM_MOST && !(io->flags & HYBRID_IO_META))
+		WRITE_ONCE(e->runs.beside_random, beside + BESIDE_RANDOM);
+}
+
+/*
+ * Random I/O, whose misses cost a disk more than blocks of a run, gets half of the free blocks.
+ * The beginnings of two runs are no random I/O yet.
+ */
+static bool run_may_fill(struct hybrid_engine *e, struct hybrid_set *s)
+{
+	u32 beside = READ_ONCE(e->runs.beside_random);
+
+	if (beside)
+		WRITE_ONCE(e->runs.beside_random, beside - 1);
+	if (beside > 2 * BESIDE_RANDOM)
+		return s->nr_free > max(e->map.set_size / 2, e->evict.reserve);
+	return hybrid_set_has_room(e, s) || hybrid_can_spare(e, s);
+}
+
 enum admission hybrid_io_admission(struct hybrid_engine *e, struct hybrid_set *s,
 				   struct hybrid_io *io, struct hybrid_actions *acts)
 {
@@ -29,9 +53,11 @@ enum admission hybrid_io_admission(struct hybrid_engine *e, struct hybrid_set *s
 		hybrid_io_bypass(io, HYBRID_BYPASS_POLICY);
 		return REFUSED;
 	}
+	if (run == io->count)
+		missed_at_random(e, io);
 	if (run <= cutoff)
 		return run == io->count ? SINGLE : ADMITTED;
-	if (hybrid_set_has_room(e, s) || hybrid_can_spare(e, s))
+	if (run_may_fill(e, s))
 		return WHILE_FILLING;
 	if (io->type == HYBRID_IO_READ && hybrid_stream_spreads(e, s, io, from, run, acts))
 		return IN_PLACE;

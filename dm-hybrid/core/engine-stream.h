@@ -37,7 +37,11 @@ struct hybrid_streams {
 	struct hybrid_stream stream[NR_STREAMS];
 };
 
-/* Readahead into memory, all volumes. */
+/* So many misses of runs count as beside random I/O: for each random miss, and at most. */
+#define BESIDE_RANDOM		64
+#define BESIDE_RANDOM_MOST	1024
+
+/* The runs of all volumes: their readahead into memory, and the room that they may fill. */
 struct hybrid_runs {
 	struct list_head readahead;	/* jobs, the oldest first */
 	u32 nr_readahead;		/* of them; READ_ONCE without the lock */
@@ -45,6 +49,7 @@ struct hybrid_runs {
 	u32 shortest;			/* run to read ahead of, sectors */
 	u8 segment_shift;		/* log2(blocks) */
 	u64 ends[NR_READAHEAD_ENDS];
+	u32 beside_random;		/* misses of runs to come; roughly, without a lock */
 };
 
 /* No run is known at first. */

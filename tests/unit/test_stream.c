@@ -119,6 +119,21 @@ static void run_leaves_others_alone(void **state)
 }
 
 /* A run of many times the cache wears it no more: it would not be found again. */
+/* Random I/O needs the free blocks more than a run, which gets no more than half of them. */
+static void run_leaves_room_to_random(void **state)
+{
+	u32 k;
+
+	pool_of(16 * MIB);
+	set_cutoff();
+	for (k = 0; k < 14; k++) {
+		reads((u64)(RUN + 16 * k) * BLOCK, 8, 0);
+		run(16 * k, 16 * k + 16);
+	}
+	/* Each random read may have brought the four blocks of its window. */
+	assert_in_range(pool().free, pool().blocks / 2 - 14 * 4, pool().blocks / 2 + 8);
+}
+
 static void too_long_a_run(void **state)
 {
 	u64 fills;
@@ -538,6 +553,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(run_is_spread, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(run_leaves_others_alone, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(run_leaves_room_to_random, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(too_long_a_run, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(spread_costs_wear, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(holes_are_read_ahead, setup_disks, teardown),
