@@ -159,14 +159,27 @@ static bool rest_is_sampled(struct hybrid_engine *e, struct hybrid_set *s, u64 k
 	if (v)
 		rest_learns(v, -1);
 	spin_unlock_irqrestore(&e->lock, flags);
-	*sample = sample_of(key);
+	*sample = sample_of(near_first(e, key));
 	return true;
 }
 
-void hybrid_rest_is_missed(struct hybrid_engine *e, struct hybrid_set *s, u64 key)
+/* Is a part of @key's 64 KiB cached?  @i: @key's block, or -1. */
+static bool near_is_cached(struct hybrid_engine *e, struct hybrid_set *s, u64 key, int i)
 {
-	u32 sample = sample_of(key), k;
+	u64 other = near_first(e, key), end = other + near_blocks(e);
 
+	for (; i < 0 && other < end; other++)
+		if (other != key)
+			i = hybrid_set_find(&e->map, s, other);
+	return i >= 0;
+}
+
+void hybrid_rest_is_missed(struct hybrid_engine *e, struct hybrid_set *s, u64 key, int i)
+{
+	u32 sample = sample_of(near_first(e, key)), k;
+
+	if (!near_is_cached(e, s, key, i))
+		return;
 	/* 0 would match empty places. */
 	for (k = 0; sample && k < REST_SAMPLES; k++)
 		if (s->samples.block[k] == sample) {
@@ -252,21 +265,24 @@ void hybrid_ahead_used(struct hybrid_engine *e, struct hybrid_set *s,
 	hybrid_stream_run(io->volume, io, NULL);
 }
 
-void hybrid_ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+bool hybrid_ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
 			u64 key, u64 *from, u64 *to)
 {
-	u64 blocks = 1ULL << e->g->window_shift, first = key & ~(blocks - 1), end = first + blocks;
+	u64 blocks = window_blocks(e), first = key & ~(blocks - 1), end = first + blocks;
+	u64 near = near_blocks(e), near_from = near_first(e, key), near_to = near_from + near;
 	u32 most;
 
 	*from = key;
 	*to = key + 1;
 	if (READ_ONCE(e->wear.endurance) != ENDURANCE_PLENTY)
-		return;
+		return false;
 	while (*from > first && hybrid_block_missing(e, s, v, *from - 1))
 		--*from;
 	while (*to < end && hybrid_block_missing(e, s, v, *to))
 		++*to;
 	most = ahead_most(e, s, key, *to - *from == blocks);
-	*to = min(*to, key + 1 + most);
-	*from = max(*from + most, *to - 1) - most;
+	near_from = max(near_from, *from);
+	*to = min(*to, near_to + most);
+	*from = min(near_from, max(*from + near + most, *to) - near - most);
+	return *from < near_from || *to > near_to;
 }

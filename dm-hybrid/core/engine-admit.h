@@ -25,10 +25,16 @@
 #define AHEAD_HITS		64	/* the newest hits, which pay */
 
 /*
- * A read outside any sequential run pays by credit, too, for the rest of its block and its
+ * A miss fills the 64 KiB around it: its block, or the missing blocks on both sides of it if blocks
+ * are smaller.  To a disk that is one read.
+ */
+#define NEAR_SECTORS		128
+
+/*
+ * A read outside any sequential run pays by credit, too, for the rest of its 64 KiB and for other
  * neighbours: reading the rest of 64 KiB takes a disk a 12th of the time of a miss.  Each costs
  * REST_COST, each miss earns 1, each hit earns half of the time it saves, and each CPU is granted
- * REST_MOST at first.  So one hit in 7 reads pays for whole blocks everywhere; without any hit,
+ * REST_MOST at first.  So one hit in 7 reads pays for whole fills everywhere; without any hit,
  * one fill in REST_COST is whole.
  */
 #define REST_COST		32
@@ -36,8 +42,8 @@
 #define REST_MOST		(64 * REST_COST)
 
 /*
- * Whether the rest of a block is worth its price, too, is learned for each volume.  In each set, of
- * every REST_EVERY-th such block only the part asked for is filled, and the set remembers the
+ * Whether the rest is worth its price, too, is learned for each volume.  In each set, of every
+ * REST_EVERY-th such fill only the part asked for is filled, and the set remembers the
  * newest REST_SAMPLES of these.  A later miss in one of them would have been a hit, and earns
  * REST_USED; a sample that is forgotten without a miss costs 1.  So rests are filled where a ninth
  * of them are read: from REST_PAYS on, of at most REST_WORTH, which is granted at first.
@@ -98,12 +104,12 @@ bool hybrid_room_to_fill(struct hybrid_engine *e, struct hybrid_set *s, const st
 /* Initialises a new volume.  Needs no lock. */
 void hybrid_credit_create(struct hybrid_volume *v);
 /*
- * May a miss fill more than was read?  Pays for it.  @alone: not its neighbours, only the rest of
- * @key's block, which is not cached.
+ * May a miss fill more than was read?  Pays for it.  @alone: only the rest of its
+ * 64 KiB.
  */
 bool hybrid_rest_is_paid(struct hybrid_engine *e, struct hybrid_set *s, u64 key, bool alone);
-/* Notes a miss in @key's block, which is cached in part. */
-void hybrid_rest_is_missed(struct hybrid_engine *e, struct hybrid_set *s, u64 key);
+/* Notes a miss in @key's 64 KiB, which may be cached in part.  @i: @key's block, or -1. */
+void hybrid_rest_is_missed(struct hybrid_engine *e, struct hybrid_set *s, u64 key, int i);
 /* Has credit run out? */
 bool hybrid_rest_is_owed(struct hybrid_volume *v);
 /* A miss near @key, or the first read of a block filled ahead, earns credit there. */
@@ -116,11 +122,11 @@ void hybrid_ahead_costs(struct hybrid_engine *e, u64 key);
 void hybrid_ahead_used(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
 		       u32 i);
 /*
- * The blocks to fill with a miss of @key: [*from, *to) is @key and the missing blocks next to it
- * in its window, without a gap, if another block of the window is cached or the set has free
- * blocks.
+ * The blocks to fill with a miss of @key: [*from, *to) is @key and the missing blocks next to it,
+ * without a gap.  These are in its 64 KiB, or, on credit, in its window: if another block of the
+ * window is cached, or the set has free blocks.  Returns whether blocks beyond the 64 KiB are.
  */
-void hybrid_ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+bool hybrid_ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
 			u64 key, u64 *from, u64 *to);
 
 #endif

@@ -252,6 +252,17 @@ static inline u32 window_blocks(const struct hybrid_engine *e)
 	return 1U << e->g->window_shift;
 }
 
+/* Number of blocks that a miss fills together, and the first of those around @key. */
+static inline u32 near_blocks(const struct hybrid_engine *e)
+{
+	return max(NEAR_SECTORS >> e->g->block_shift, 1);
+}
+
+static inline u64 near_first(const struct hybrid_engine *e, u64 key)
+{
+	return key & ~(u64)(near_blocks(e) - 1);
+}
+
 /* Granules of a job's block @k, taken from @mask, which covers the whole job. */
 static inline u64 job_mask(const struct hybrid_engine *e, u64 mask, u32 k)
 {

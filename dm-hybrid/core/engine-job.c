@@ -229,8 +229,9 @@ static struct hybrid_job *share_take(struct hybrid_engine *e, struct hybrid_job_
 void hybrid_jobs_create(struct hybrid_engine *e)
 {
 	u32 block = e->g->block_sectors, window = block << e->g->window_shift;
+	u32 near = block * near_blocks(e);
 
-	pool_create(&e->jobs.pool[FILLS], block, block, NR_FILL_JOBS);
+	pool_create(&e->jobs.pool[FILLS], near, near, NR_FILL_JOBS);
 	pool_create(&e->jobs.pool[AHEADS], window, 0, window > block ? NR_AHEAD_JOBS : 0);
 	pool_create(&e->jobs.pool[WRITEBACKS], window, OWN_WRITEBACK_SECTORS, NR_WRITEBACK_JOBS);
 }

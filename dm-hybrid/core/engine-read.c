@@ -62,6 +62,7 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 	enum admission admitted;
 	u64 from, to, mask = e->map.granules;
 	struct hybrid_job *job;
+	bool ahead = false;
 
 	if (READ_ONCE(v->mode) == HYBRID_MODE_PASSTHROUGH) {
 		hybrid_io_bypass(io, HYBRID_BYPASS_MODE);
@@ -91,27 +92,28 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 		hybrid_io_bypass(io, HYBRID_BYPASS_FULL);
 		return hybrid_route_origin(io);
 	}
-	if (i >= 0)
-		hybrid_rest_is_missed(e, s, io->key);
+	hybrid_rest_is_missed(e, s, io->key, i);
 	hybrid_ahead_earns(e, io->key, 1);
 	from = io->key;
 	to = from + 1;
 	if (!origin_seeks(v))
 		mask = io->mask;
 	else if (admitted != IN_PLACE)
-		hybrid_ahead_range(e, s, v, io->key, &from, &to);
+		ahead = hybrid_ahead_range(e, s, v, io->key, &from, &to);
 	if (admitted == SINGLE && i < 0 && (to - from > 1 || io->mask != mask) &&
-	    !hybrid_rest_is_paid(e, s, io->key, to - from == 1)) {
+	    !hybrid_rest_is_paid(e, s, io->key, !ahead)) {
 		from = io->key;
 		to = from + 1;
 		mask = io->mask;
+		ahead = false;
 	}
-	job = to - from > 1 ? hybrid_fill_get(e, JOB_AHEAD, v, from) : NULL;
+	job = ahead ? hybrid_fill_get(e, JOB_AHEAD, v, from) : NULL;
 	if (!job) {
-		if (to - from > 1 && READ_ONCE(e->runs.nr_readahead))
+		if (ahead && READ_ONCE(e->runs.nr_readahead))
 			WRITE_ONCE(e->runs.unwanted, true);
-		from = to;
-		job = hybrid_fill_get(e, JOB_FILL, v, io->key);
+		from = max(from, near_first(e, io->key));
+		to = min(to, near_first(e, io->key) + near_blocks(e));
+		job = hybrid_fill_get(e, JOB_FILL, v, from);
 	}
 	if (!job) {
 		hybrid_io_bypass(io, HYBRID_BYPASS_BUSY);

@@ -42,13 +42,13 @@ def requests(once, seed=1):
 
 
 # What is dirty is written back when there is time, and cannot be evicted before: nothing is evicted there.
-@pytest.mark.parametrize("mode,policy,once,mib", [("writethrough", "c2q", 400, 2), ("writeback", "lru", 250, 32)])
+@pytest.mark.parametrize("mode,policy,once,mib", [("writethrough", "c2q", 400, 32), ("writeback", "lru", 250, 96)])
 def test_the_module_counts_the_same(replay, make_guest, disks, mode, policy, once, mib):
     text = traces.text(requests(once))
-    c = replay.json(text, "--size", f"{mib}m", "--block-size", "4k", "--policy", policy, "--mode", mode)["caches"][0]
-    guest = make_guest(disks=disks("ssd", 64, "hdd", 320), modprobe=["dm-hybrid"])
+    c = replay.json(text, "--size", f"{mib}m", "--block-size", "64k", "--policy", policy, "--mode", mode)["caches"][0]
+    guest = make_guest(disks=disks("ssd", 128, "hdd", 320), modprobe=["dm-hybrid"])
     guest.dm_create("cache", f"0 {c['device_size'] // 512} linear /dev/test/ssd 0")
-    guest.run("hybridctl create vol --cache /dev/mapper/cache --origin /dev/test/hdd --block-size 4k "
+    guest.run("hybridctl create vol --cache /dev/mapper/cache --origin /dev/test/hdd --block-size 64k "
               f"--policy {policy} --mode {mode} -y")
 
     def counted():
@@ -59,7 +59,7 @@ def test_the_module_counts_the_same(replay, make_guest, disks, mode, policy, onc
     guest.write_file("/tmp/trace", text)
     guest.write_file("/tmp/player", PLAYER)
     guest.run("python3 /tmp/player", timeout=120)
-    assert (c["counters"]["evictions"] > 50) == (mib == 2)
+    assert (c["counters"]["evictions"] > 50) == (mib == 32)
     found = counted()
     # Room is made behind a flush: where the host's disk is busy, a page or two that is asked for once comes before.
     late = found.pop("bypass_full")

@@ -634,9 +634,9 @@ static u32 single_miss(u32 window)
  */
 static void rest_is_on_credit(void **state)
 {
-	u32 rest = 32, k = 0, end, whole = 0;
+	u32 rest = NEAR_SECTORS, k = 0, end, whole = 0;
 
-	fresh_volume(rest);
+	fresh_volume(32);
 	set_cutoff_to(8192);
 	while (single_miss(k) == rest)
 		k++;
@@ -648,22 +648,45 @@ static void rest_is_on_credit(void **state)
 	assert_int_equal(whole, 1);
 	/* ... and the others get it once more of the block is read */
 	reads((u64)(k - 1) * 512 + 16, 8, 0);
-	moved(0, 24, 32, 0);
+	moved(0, rest - 8, rest, 0);
 	/* a hit pays for so many, and its neighbour */
 	reads((u64)(k - 1) * 512 + 8, 8, 0);
 	moved(8, 0, 0, 0);
 	for (end = k + REST_HIT / REST_COST; k < end; k++)
 		assert_true(single_miss(k) >= rest);
 	assert_int_equal(single_miss(k++), 8);
-	/* a run gets the whole of its next block */
+	/* a run gets the whole of its next blocks */
 	reads((u64)k * 512 + 24, 8, 0);
 	moved(0, 8, 8, 0);
 	reads((u64)k * 512 + 32, 8, 0);
-	assert_true(sectors_of(ORIGIN, false) >= rest);
+	assert_true(sectors_of(ORIGIN, false) >= rest - 32);
 	/* nothing is held back where everything is to be cached */
 	set_cutoff_to(0);
 	for (end = ++k + 4; k < end; k++)
 		assert_int_equal(single_miss(k), rest);
+}
+
+/* A miss fills the 64 KiB around it, in one read, up to a block that is cached. */
+static void small_blocks_are_filled_together(void **state)
+{
+	u32 k;
+
+	fresh_volume(32);
+	set_cutoff_to(8192);
+	reads(512 + 2 * 32 + 8, 8, 0);
+	moved(0, NEAR_SECTORS, NEAR_SECTORS, 0);
+	assert_int_equal(status().cached, 4);
+	for (k = 0; k < NEAR_SECTORS; k += 32) {
+		reads(512 + k, 32, 0);
+		moved(32, 0, 0, 0);
+	}
+	/* Others of the window follow, on credit. */
+	put(1024 + 32, 32, 7);
+	reads(1024 + 3 * 32, 8, 0);
+	assert_in_range(sectors_of(ORIGIN, false), 64, 512 - 64);
+	reads(1024 + 2 * 32, 32, 0);
+	moved(32, 0, 0, 0);
+	reads(1024 + 32, 32, 7);
 }
 
 /* Is the rest of the block of key @k filled?  Hits have paid for it. */
@@ -693,10 +716,10 @@ static void rest_is_learned(void **state)
 	assert_false(rest_is_filled(k++));
 	/* A sample is noticed while it is among the newest, once. */
 	assert_int_equal(atomic_read(&v->credit.rest), REST_PAYS - 1);
-	hybrid_rest_is_missed(e, s, hybrid_key(1, to_oblock(learned - REST_SAMPLES * REST_EVERY)));
+	hybrid_rest_is_missed(e, s, hybrid_key(1, to_oblock(learned - REST_SAMPLES * REST_EVERY)), 0);
 	assert_int_equal(atomic_read(&v->credit.rest), REST_PAYS - 1);
 	for (n = 0; n < 2; n++)
-		hybrid_rest_is_missed(e, s, hybrid_key(1, to_oblock(learned)));
+		hybrid_rest_is_missed(e, s, hybrid_key(1, to_oblock(learned)), 0);
 	assert_int_equal(atomic_read(&v->credit.rest), REST_PAYS - 1 + REST_USED);
 	assert_true(rest_is_filled(k++));
 	/* Samples of a volume that is gone count for nobody. */
@@ -1794,6 +1817,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(writes_of_parts, setup, teardown),
 		cmocka_unit_test_setup_teardown(drain_is_sorted, setup, teardown),
 		cmocka_unit_test_setup_teardown(sequential_bypass, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(small_blocks_are_filled_together, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(rest_is_on_credit, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(rest_is_learned, setup, teardown),
 		cmocka_unit_test_setup_teardown(samples_of_reads, setup, teardown),
