@@ -530,6 +530,28 @@ static void origin_refused(const char *reason)
 	crash();
 }
 
+/* A copy of the cache device from a time when nothing was dirty lacks data written since. */
+static void an_older_cache(void **state)
+{
+	size_t bytes = disk_sectors[0] * 512;
+	void *older = malloc(bytes);
+
+	assert_non_null(older);
+	set_mode(HYBRID_MODE_WRITEBACK);
+	reads(BLOCK, BLOCK, 0);
+	stop();
+	crash();
+	memcpy(older, disk[0], bytes);
+	start();
+	open_volume();
+	first_dirty();
+	stop();
+	crash();
+	memcpy(disk[0], older, bytes);
+	free(older);
+	origin_refused("may have newer data in a cache that is lost: this one is older");
+}
+
 static void superblocks_that_do_not_fit(void **state)
 {
 	stop();
@@ -990,6 +1012,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(wear_outlives_the_engine, setup, teardown),
 		cmocka_unit_test_setup_teardown(not_deleted, setup, teardown),
 		cmocka_unit_test_setup_teardown(written_without_its_cache, setup, teardown),
+		cmocka_unit_test_setup_teardown(an_older_cache, setup, teardown),
 		cmocka_unit_test_setup_teardown(superblocks_that_do_not_fit, setup, teardown),
 		cmocka_unit_test_setup_teardown(cache_dies, setup, teardown),
 		cmocka_unit_test_setup_teardown(lost_is_listed, setup, teardown),
