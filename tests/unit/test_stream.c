@@ -118,7 +118,6 @@ static void run_leaves_others_alone(void **state)
 	assert_in_range(n, pool().blocks / 2 - 16, pool().blocks);
 }
 
-/* A run of many times the cache wears it no more: it would not be found again. */
 /* Random I/O needs the free blocks more than a run, which gets no more than half of them. */
 static void run_leaves_room_to_random(void **state)
 {
@@ -134,6 +133,7 @@ static void run_leaves_room_to_random(void **state)
 	assert_in_range(pool().free, pool().blocks / 2 - 14 * 4, pool().blocks / 2 + 8);
 }
 
+/* A run of many times the cache wears it no more: it would not be found again. */
 static void too_long_a_run(void **state)
 {
 	u64 fills;
