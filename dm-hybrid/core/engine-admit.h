@@ -104,8 +104,8 @@ bool hybrid_room_to_fill(struct hybrid_engine *e, struct hybrid_set *s, const st
 /* Initialises a new volume.  Needs no lock. */
 void hybrid_credit_create(struct hybrid_volume *v);
 /*
- * May a miss fill more than was read?  Pays for it.  @alone: only the rest of its
- * 64 KiB.
+ * May a miss fill more than was read?  Pays for it.  @alone: only the rest of
+ * its 64 KiB.
  */
 bool hybrid_rest_is_paid(struct hybrid_engine *e, struct hybrid_set *s, u64 key, bool alone);
 /* Notes a miss in @key's 64 KiB, which may be cached in part.  @i: @key's block, or -1. */
