@@ -199,7 +199,7 @@ bool hybrid_invalidate_first(struct hybrid_engine *e, u32 set, struct hybrid_act
 
 void hybrid_invalidate_tick(struct hybrid_engine *e, u64 passed)
 {
-	u64 earned = passed * MAX_INVALIDATIONS / MS_PER_SECOND;
+	u64 earned = div_u64(passed * MAX_INVALIDATIONS, MS_PER_SECOND);
 
 	atomic_set(&e->commit.invalidations,
 		   min_t(u64, atomic_read(&e->commit.invalidations) + earned, MAX_INVALIDATIONS));
