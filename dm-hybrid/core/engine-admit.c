@@ -239,10 +239,11 @@ static u32 ahead_most(struct hybrid_engine *e, struct hybrid_set *s, u64 key, bo
 {
 	u32 most = alone ? 0 : max(atomic_read(ahead_credit(e, key)), 0) / AHEAD_COST;
 
-	return most + (hybrid_set_has_room(e, s) ? ahead_hits(key_volume(e, key)) : 0);
+	most += hybrid_set_has_room(e, s) ? ahead_hits(key_volume(e, key)) : 0;
+	return most * near_blocks(e);
 }
 
-void hybrid_ahead_costs(struct hybrid_engine *e, u64 key)
+static void ahead_costs(struct hybrid_engine *e, u64 key)
 {
 	struct hybrid_volume *v = key_volume(e, key);
 	atomic_t *ahead = ahead_credit(e, key);
@@ -253,22 +254,55 @@ void hybrid_ahead_costs(struct hybrid_engine *e, u64 key)
 		this_cpu_inc(v->counters->hits_spent);
 }
 
-/*
- * The first read of a block that was filled ahead.  To a run and to the policy it is the miss that
- * it would have been.
- */
-void hybrid_ahead_used(struct hybrid_engine *e, struct hybrid_set *s,
+/* Was another block of @key's 64 KiB read since it was filled? */
+static bool near_was_read(struct hybrid_engine *e, struct hybrid_set *s, u64 key)
+{
+	u64 other = near_first(e, key), end = other + near_blocks(e);
+	int i;
+
+	for (; other < end; other++) {
+		i = other == key ? -1 : hybrid_set_find(&e->map, s, other);
+		if (i >= 0 && (s->flags[i] & (BLOCK_AHEAD | BLOCK_KEPT)) != BLOCK_AHEAD)
+			return true;
+	}
+	return false;
+}
+
+bool hybrid_ahead_used(struct hybrid_engine *e, struct hybrid_set *s,
 		       const struct hybrid_io *io, u32 i)
 {
 	hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
-	hybrid_ahead_earns(e, io->key, AHEAD_USED);
 	hybrid_stream_run(io->volume, io, NULL);
+	if (near_was_read(e, s, io->key))
+		return false;
+	hybrid_ahead_earns(e, io->key, AHEAD_USED);
+	return true;
+}
+
+/* [*from, *to): @key and the missing blocks next to it, without a gap, from @first to @end. */
+static void missing_around(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+			   u64 key, u64 first, u64 end, u64 *from, u64 *to)
+{
+	*from = key;
+	*to = key + 1;
+	while (*from > first && hybrid_block_missing(e, s, v, *from - 1))
+		--*from;
+	while (*to < end && hybrid_block_missing(e, s, v, *to))
+		++*to;
+}
+
+void hybrid_near_range(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+		       u64 key, u64 *from, u64 *to)
+{
+	u64 first = near_first(e, key);
+
+	missing_around(e, s, v, key, first, first + near_blocks(e), from, to);
 }
 
 bool hybrid_ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
 			u64 key, u64 *from, u64 *to)
 {
-	u64 blocks = window_blocks(e), first = key & ~(blocks - 1), end = first + blocks;
+	u64 blocks = window_blocks(e), first = key & ~(blocks - 1);
 	u64 near = near_blocks(e), near_from = near_first(e, key), near_to = near_from + near;
 	u32 most;
 
@@ -276,13 +310,32 @@ bool hybrid_ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	*to = key + 1;
 	if (READ_ONCE(e->wear.endurance) != ENDURANCE_PLENTY)
 		return false;
-	while (*from > first && hybrid_block_missing(e, s, v, *from - 1))
-		--*from;
-	while (*to < end && hybrid_block_missing(e, s, v, *to))
-		++*to;
+	missing_around(e, s, v, key, first, first + blocks, from, to);
 	most = ahead_most(e, s, key, *to - *from == blocks);
 	near_from = max(near_from, *from);
 	*to = min(*to, near_to + most);
 	*from = min(near_from, max(*from + near + most, *to) - near - most);
 	return *from < near_from || *to > near_to;
+}
+
+void hybrid_fill_beside(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
+			struct hybrid_job *job, u64 from, u64 to, enum admission admitted,
+			struct hybrid_actions *acts)
+{
+	u64 key;
+	int i;
+
+	for (key = from; key < to; key++) {
+		if (key == io->key)
+			continue;
+		if ((admitted == WHILE_FILLING && !hybrid_set_has_room(e, s)) ||
+		    !hybrid_room_to_fill(e, s, io, acts))
+			return;
+		if (near_first(e, key) != near_first(e, io->key) &&
+		    (key == from || key == near_first(e, key)))
+			ahead_costs(e, key);
+		i = hybrid_take_block(e, s, io->volume, key);
+		hybrid_set_flags(s, i, BLOCK_AHEAD, 0);
+		hybrid_fill_add(e, s, job, key, i, e->map.granules);
+	}
 }

@@ -7,13 +7,13 @@
 #include "map.h"
 
 /*
- * Readahead fills neighbouring blocks on credit.  Each part of a volume has its own: one block
- * costs AHEAD_COST, its first read earns AHEAD_USED, each miss earns 1, and AHEAD_LENT is granted
- * at first.  So readahead continues where a third of its blocks are read, and is retried now and
- * then elsewhere.  It counts as worthwhile at AHEAD_PAYS.
+ * Readahead fills neighbouring blocks on credit.  Each part of a volume has its own: 64 KiB, one
+ * block or several, cost AHEAD_COST, their first read earns AHEAD_USED, each miss earns 1, and
+ * AHEAD_LENT is granted at first.  So readahead continues where a third of its data is read, and is
+ * retried now and then elsewhere.  It counts as worthwhile at AHEAD_PAYS.
  *
- * While a set has free blocks, a block filled ahead evicts no other, and costs the disk a 15th of
- * the time that a hit saves: each hit then pays for one.
+ * While a set has free blocks, a block filled ahead evicts no other, and 64 KiB cost the disk a
+ * 15th of the time that a hit saves: each hit then pays for as much.
  */
 #define AHEAD_COST		64
 #define AHEAD_USED		(3 * AHEAD_COST)
@@ -115,12 +115,15 @@ bool hybrid_rest_is_owed(struct hybrid_volume *v);
 /* A miss near @key, or the first read of a block filled ahead, earns credit there. */
 void hybrid_ahead_earns(struct hybrid_engine *e, u64 key, int credit);
 /*
- * Pay for one block filled ahead; note the first read of such a block, which counts as a miss for
- * the run and the policy.
+ * Notes the first read of block @i, which was filled beside another.  For its run the read counts
+ * as a miss.  Returns whether it is the first read of its 64 KiB: then it earns credit, and counts
+ * as a miss for the policy, too.
  */
-void hybrid_ahead_costs(struct hybrid_engine *e, u64 key);
-void hybrid_ahead_used(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
+bool hybrid_ahead_used(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
 		       u32 i);
+/* The blocks to fill with @key in its 64 KiB: [*from, *to), as hybrid_ahead_range() counts. */
+void hybrid_near_range(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
+		       u64 key, u64 *from, u64 *to);
 /*
  * The blocks to fill with a miss of @key: [*from, *to) is @key and the missing blocks next to it,
  * without a gap.  These are in its 64 KiB, or, on credit, in its window: if another block of the
@@ -128,5 +131,12 @@ void hybrid_ahead_used(struct hybrid_engine *e, struct hybrid_set *s, const stru
  */
 bool hybrid_ahead_range(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_volume *v,
 			u64 key, u64 *from, u64 *to);
+/*
+ * Adds the blocks in [@from, @to) other than @io's own to its fill, @job, as long as the set has
+ * room.  Those beyond the 64 KiB of @io are paid for.  Caller holds the set's lock.
+ */
+void hybrid_fill_beside(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
+			struct hybrid_job *job, u64 from, u64 to, enum admission admitted,
+			struct hybrid_actions *acts);
 
 #endif

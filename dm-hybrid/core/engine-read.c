@@ -33,27 +33,6 @@ static enum route read_mixed(struct hybrid_engine *e, struct hybrid_io *io, int 
 	return ROUTE_TAKEN;
 }
 
-/* Adds the other blocks from @from to @to to a fill, on credit: the disk reads there anyway. */
-static void fill_ahead(struct hybrid_engine *e, struct hybrid_set *s, const struct hybrid_io *io,
-		       struct hybrid_job *job, u64 from, u64 to, enum admission admitted,
-		       struct hybrid_actions *acts)
-{
-	u64 key;
-	int i;
-
-	for (key = from; key < to; key++) {
-		if (key == io->key)
-			continue;
-		if ((admitted == WHILE_FILLING && !hybrid_set_has_room(e, s)) ||
-		    !hybrid_room_to_fill(e, s, io, acts))
-			return;
-		hybrid_ahead_costs(e, key);
-		i = hybrid_take_block(e, s, io->volume, key);
-		hybrid_set_flags(s, i, BLOCK_AHEAD, 0);
-		hybrid_fill_add(e, s, job, key, i, e->map.granules);
-	}
-}
-
 /* A miss: fills the block, or only the granules read, if possible; else reads the origin. */
 static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 			    int i, struct hybrid_actions *acts)
@@ -126,7 +105,7 @@ static enum route read_miss(struct hybrid_engine *e, struct hybrid_set *s, struc
 	}
 	/* First, so that making room for the others does not evict this block. */
 	hybrid_fill_add(e, s, job, io->key, i, mask);
-	fill_ahead(e, s, io, job, from, to, admitted, acts);
+	hybrid_fill_beside(e, s, io, job, from, to, admitted, acts);
 	hybrid_fill_start(e, job, io, acts);
 	if (s->nr_free < e->evict.reserve)
 		hybrid_evict(e, io, acts);
@@ -167,7 +146,7 @@ enum route hybrid_route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 	}
 	first = i >= 0 && (s->flags[i] & (BLOCK_AHEAD | BLOCK_KEPT)) == BLOCK_AHEAD;
 	if (first)
-		hybrid_ahead_used(e, s, io, i);
+		first = hybrid_ahead_used(e, s, io, i);
 	else if (i >= 0 && (s->flags[i] & BLOCK_AHEAD))
 		hybrid_set_flags(s, i, 0, BLOCK_AHEAD);
 	if (i >= 0 && (io->flags & HYBRID_IO_META))
