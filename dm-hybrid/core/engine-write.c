@@ -78,14 +78,14 @@ static bool room_to_write(struct hybrid_engine *e, struct hybrid_set *s,
 
 /*
  * Fills @parts, granules that are not valid and that the write covers in part (J11), and usually
- * the rest of the block with them.  The disk reads in place of writing, and if writes go on
+ * the rest of the 64 KiB with them.  The disk reads in place of writing, and if writes go on
  * unaligned the next ones hit.  Returns false if no fill can begin now; the parts then go to the
  * origin.
  */
 static bool fetch_rest(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_io *io,
 		       int i, u64 parts, struct hybrid_actions *acts)
 {
-	u64 mask = e->map.granules;
+	u64 mask = e->map.granules, from = io->key, to = from + 1;
 	struct hybrid_job *job;
 
 	if (!origin_seeks(io->volume) || hybrid_write_in_flight(s, io->key, mask) ||
@@ -95,12 +95,15 @@ static bool fetch_rest(struct hybrid_engine *e, struct hybrid_set *s, struct hyb
 	if ((i < 0 && !s->nr_free) ||
 	    hybrid_fill_conflicts(e, s, io->volume, io->key, i, mask | io->mask))
 		return false;
-	job = hybrid_fill_get(e, JOB_FILL, io->volume, io->key);
+	if (mask != parts)
+		hybrid_near_range(e, s, io->volume, io->key, &from, &to);
+	job = hybrid_fill_get(e, JOB_FILL, io->volume, from);
 	if (!job)
 		return false;
 	if (i < 0)
 		i = hybrid_take_block(e, s, io->volume, io->key);
 	hybrid_fill_add(e, s, job, io->key, i, mask);
+	hybrid_fill_beside(e, s, io, job, from, to, ADMITTED, acts);
 	hybrid_fill_start(e, job, io, acts);
 	return true;
 }

@@ -712,6 +712,25 @@ static void small_blocks_share_credit(void **state)
 	assert_int_equal(atomic_read(credit), AHEAD_LENT + 2 - 2 * AHEAD_COST + AHEAD_USED);
 }
 
+/* A write of part of a granule fills the 64 KiB around it, up to a block that is cached. */
+static void part_of_a_granule_fills_small_blocks(void **state)
+{
+	fresh_volume(32);
+	set_mode(HYBRID_MODE_WRITEBACK);
+	put(1024 + 3 * 32, 32, 5);
+	put(1024 + 32 + 2, 4, 7);
+	assert_int_equal(sectors_of(ORIGIN, false), 3 * 32);
+	assert_int_equal(status().cached, 4);
+	reads(1024, 32, 0);
+	moved(32, 0, 0, 0);
+	reads(1024 + 32, 2, 0);
+	reads(1024 + 32 + 2, 4, 7);
+	reads(1024 + 32 + 6, 26, 0);
+	reads(1024 + 2 * 32, 32, 0);
+	moved(32, 0, 0, 0);
+	reads(1024 + 3 * 32, 32, 5);
+}
+
 /* Is the rest of the block of key @k filled?  Hits have paid for it. */
 static bool rest_is_filled(u32 k)
 {
@@ -1842,6 +1861,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(sequential_bypass, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(small_blocks_are_filled_together, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(small_blocks_share_credit, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(part_of_a_granule_fills_small_blocks, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(rest_is_on_credit, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(rest_is_learned, setup, teardown),
 		cmocka_unit_test_setup_teardown(samples_of_reads, setup, teardown),
