@@ -95,10 +95,11 @@ class Disk:
         self.ends, self.ms, self.ops = [], 0.0, 0
 
     def op(self, sector, count):
-        self.ms += 0.5 if sector in self.ends else 8
+        before = next((end for end in self.ends if 0 <= sector - end <= 512), None)
+        self.ms += 8 if before is None else 0.5 + (sector - before) * 512 / 150e3
         self.ms += count * 512 / 150e3
-        if sector in self.ends:
-            self.ends.remove(sector)
+        if before is not None:
+            self.ends.remove(before)
         self.ends = [sector + count, *self.ends[:31]]
         self.ops += 1
 

@@ -7,32 +7,35 @@
 #define STREAM_MS		0.5
 #define WRITEBACK_MS		5.0
 #define SECTORS_A_MS		(150e6 / 512 / 1000)
+#define GAP_SECTORS		512	/* 1.7 ms: a seek and half a rotation take longer */
 
 /*
- * Does the operation continue one of the last ones?  Its end becomes the newest.  Sectors count from 1
- * here: 0 is none.
+ * The sectors between the operation and the end of one of the last ones, or -1: it continues none.  Its
+ * own end becomes the newest.  Sectors count from 1 here: 0 is none.
  */
-static bool goes_on(struct model_disk *d, u64 sector, u32 count)
+static s64 gap_before(struct model_disk *d, u64 sector, u32 count)
 {
-	bool found;
+	s64 gap = -1;
 	u32 i;
 
-	for (i = 0; i < MODEL_STREAMS - 1; i++)
-		if (d->end[i] == sector)
+	for (i = 0; i < MODEL_STREAMS; i++)
+		if (d->end[i] && sector - d->end[i] <= GAP_SECTORS) {
+			gap = sector - d->end[i];
 			break;
-	found = d->end[i] == sector;
-	memmove(d->end + 1, d->end, i * sizeof(d->end[0]));
+		}
+	memmove(d->end + 1, d->end, (gap < 0 ? MODEL_STREAMS - 1 : i) * sizeof(d->end[0]));
 	d->end[0] = sector + count;
-	return found;
+	return gap;
 }
 
 void model_op(struct model_disk *d, bool write, u64 sector, u32 count, bool writeback)
 {
-	bool merged, stream;
+	bool merged;
+	s64 gap;
 
 	sector++;
 	merged = !writeback && d->merge_at == sector && d->merge_write == write;
-	stream = goes_on(d, sector, count);
+	gap = gap_before(d, sector, count);
 	d->sectors[write] += count;
 	d->ms += count / SECTORS_A_MS;
 	if (!writeback) {
@@ -43,5 +46,6 @@ void model_op(struct model_disk *d, bool write, u64 sector, u32 count, bool writ
 		return;
 	d->ops[write]++;
 	d->runs += writeback;
-	d->ms += stream ? STREAM_MS : writeback ? WRITEBACK_MS : RANDOM_MS;
+	d->ms += gap >= 0 ? STREAM_MS + gap / SECTORS_A_MS :
+		 writeback ? WRITEBACK_MS : RANDOM_MS;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Time of a disk for an operation: 8 ms; 0.5 ms if it continues one of the last ones; 5 ms
- * for a run of writeback, which comes sorted.  The transfer at 150 MB/s is added.
+ * Time of a disk for an operation: 8 ms; 0.5 ms if it continues one of the last ones, or begins up to
+ * 256 KiB behind it; 5 ms for a run of writeback, which comes sorted.  The transfer at 150 MB/s is
+ * added, and so is the passage over such a gap.
  */
 #ifndef HYBRID_REPLAY_MODEL_H
 #define HYBRID_REPLAY_MODEL_H
