@@ -481,7 +481,7 @@ static inline void note_foreground(struct hybrid_volume *v)
  */
 static inline bool users_idle(const struct hybrid_volume *v)
 {
-	return !READ_ONCE(v->users.now) && !READ_ONCE(v->users.before);
+	return !READ_ONCE(v->users.now) && READ_ONCE(v->users.idle);
 }
 
 /* Enters an epoch of lock-free readers (engine-evict.c); returns the phase for epoch_leave(). */

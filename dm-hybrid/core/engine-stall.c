@@ -35,7 +35,7 @@
 
 /* All shares together are the cache divided by this. */
 #define KEPT_FREE	4
-/* Windows; the second if only a drain uses the disk. */
+/* Windows; the second if only a drain uses the disk, and no user came for USERS_AWAY ticks. */
 #define BATCH		64U
 #define DRAIN_BATCH	256
 #define FLUSH_MS	50
@@ -93,7 +93,8 @@ static bool is_full(const struct hybrid_engine *e, const struct hybrid_volume *v
 {
 	const struct hybrid_writeback *w = &v->writeback;
 
-	if (list_empty(&e->stall.waiters) && users_idle(v) && is_draining(e, v))
+	if (list_empty(&e->stall.waiters) && users_idle(v) &&
+	    READ_ONCE(v->users.idle) == USERS_AWAY && is_draining(e, v))
 		return w->windows >= DRAIN_BATCH;
 	return w->windows >= w->bound;
 }

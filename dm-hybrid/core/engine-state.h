@@ -40,10 +40,12 @@ struct hybrid_counters {
 	u32 rest_debt;			/* see REST_COST */
 };
 
+#define USERS_AWAY		10
+
 /* What the users of a volume do.  READ_ONCE without the lock. */
 struct hybrid_users {
 	bool now;			/* there was I/O since the last tick */
-	bool before;			/* ... between the two ticks before */
+	u8 idle;			/* ticks before that without I/O, up to USERS_AWAY */
 	struct hybrid_sync sync;
 };
 

@@ -564,7 +564,8 @@ void hybrid_writeback_tick(struct hybrid_engine *e, u64 ms, struct hybrid_action
 	WRITE_ONCE(e->writebacks.passed, false);
 	spin_lock_irqsave(&e->lock, flags);
 	list_for_each_entry(v, &e->volumes.open, open_link) {
-		WRITE_ONCE(v->users.before, READ_ONCE(v->users.now));
+		WRITE_ONCE(v->users.idle, READ_ONCE(v->users.now) ? 0 :
+			   min(v->users.idle + 1, USERS_AWAY));
 		WRITE_ONCE(v->users.now, false);
 	}
 	spin_unlock_irqrestore(&e->lock, flags);

@@ -1582,8 +1582,8 @@ static void part_of_a_granule_beside_an_ssd(void **state)
 	assert_int_equal(sectors_of(ORIGIN, false), 8);
 }
 
-/* Begins a drain of windows with one write each; returns how many go before the first flush. */
-static u32 first_batch(u32 windows, u32 version, bool idle)
+/* After @idle_ticks begins a drain of windows, one write each; returns how many go before a flush. */
+static u32 first_batch(u32 windows, u32 version, u32 idle_ticks)
 {
 	struct hybrid_actions acts;
 	u32 n;
@@ -1593,7 +1593,7 @@ static u32 first_batch(u32 windows, u32 version, bool idle)
 	for (n = 0; n < windows; n++)
 		put(n * 4 * BLOCK, 8, version);
 	assert_int_equal(flush_volume(), 0);
-	for (n = 0; idle && n < 3; n++)
+	for (n = 0; n < idle_ticks; n++)
 		tick(100);
 	hold_flush = true;
 	nr_log = 0;
@@ -1618,14 +1618,17 @@ static void drain_in_batches(void **state)
 	u32 all = 120;
 
 	small_pool(CACHE_SECTORS, HYBRID_MODE_WRITEBACK, &lazy);
-	assert_int_equal(first_batch(all, 1, false), 64);
+	assert_int_equal(first_batch(all, 1, 0), 64);
 	tick(100);
 	assert_int_equal(sectors_of(ORIGIN, true), 64 * 8);
 	let_flush_go();
 	assert_int_equal(sectors_of(ORIGIN, true), all * 8);
 	/* the last ones are no whole batch: nothing waits for the tick either */
 	assert_int_equal(status().dirty, 0);
-	assert_int_equal(first_batch(all, 2, true), all);
+	assert_int_equal(first_batch(all, 2, USERS_AWAY), 64);
+	let_flush_go();
+	assert_int_equal(status().dirty, 0);
+	assert_int_equal(first_batch(all, 3, USERS_AWAY + 1), all);
 	let_flush_go();
 	assert_int_equal(status().dirty, 0);
 }
