@@ -8,7 +8,7 @@ PEERS = ("dmcache-wb-64", "dmcache-wb-256", "dmcache-wt-64", "dmcache-wt-256", "
          "bcache-wb-tuned", "writecache", "writeboost")
 STACKS = (DISK, LIMIT, *PEERS, "hybrid-wt", OURS)
 # Measured only when STACKS names them.
-MORE = ("hybrid-wb-16", "hybrid-wb-32")
+MORE = ("hybrid-wb-16", "hybrid-wb-64")
 # One of each kind that caches reads.
 RIVALS = ("dmcache-wb-64", "bcache-wb", "writeboost")
 # Of reads alone: there the limit says nothing, and the mode is one more stack.

@@ -9,7 +9,7 @@ from figures import (ALL, COSTS, DEVICES, DISK, HARDWARE, LATENCIES, LIMIT, MEAS
                      Goal, Row, Runs, latency, value)
 
 TEXT = {DISK: "disk", LIMIT: "limit", OURS: "**dm-hybrid**", "hybrid-wt": "dm-hybrid wt",
-        "hybrid-wb-16": "dm-hybrid 16k", "hybrid-wb-32": "dm-hybrid 32k",
+        "hybrid-wb-16": "dm-hybrid 16k", "hybrid-wb-64": "dm-hybrid 64k",
         "dmcache-wb-64": "dm-cache wb 64k", "dmcache-wb-256": "dm-cache wb 256k",
         "dmcache-wt-64": "dm-cache wt 64k", "dmcache-wt-256": "dm-cache wt 256k",
         "bcache-wb": "bcache wb", "bcache-wb-tuned": "bcache wb tuned", "writecache": "writecache",

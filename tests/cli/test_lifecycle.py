@@ -50,7 +50,7 @@ def test_create_makes_pool_and_volume(kernel, devs):
     assert kernel.devices == ["vol-pool", "vol"]
     assert [re.sub("[0-9a-f]{8,}[-0-9a-f]*", "ID", line) for line in kernel.log] == [
         "check",
-        f"create vol-pool 131072 {os_dev(devs[0])} 128 2 uuid ID c2q 0",
+        f"create vol-pool 131072 {os_dev(devs[0])} 64 2 uuid ID c2q 0",
         f"message vol-pool create_volume 0 ID vol ID ID 2048 200704 writethrough 8192",
         f"create vol 200704 4000:0 0 {os_dev(devs[1])} 3 writethrough cutoff 8192"]
     found = members(kernel, *devs)
@@ -522,7 +522,7 @@ def test_interrupt_cancels_a_drain(kernel, volume, build):
 
 def test_dirty_data_are_counted_by_granules(kernel, volume):
     """Of a module that does not say how many there are: by blocks."""
-    for old, each in (0, DIRTY), (1, 65536):
+    for old, each in (0, DIRTY), (1, 32768):
         kernel.change(dirty_vol=6, old_module=old)
         assert listed(kernel)["vol"]["dirty"] == 6 * each
         assert f"{6 * each // 1024}.00k dirty" in kernel.ok("status", "vol")

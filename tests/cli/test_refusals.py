@@ -18,9 +18,9 @@ def test_test_mode_prints_tables_and_writes(hybridctl, image):
     assert r.returncode == 0, r.stderr
     lines = r.stdout.splitlines()
     assert lines[0].startswith(f"write {cache}: ")
-    assert re.match(r"# \d+ blocks of 64 KiB, journal \d+ KiB, data from sector \d+ on", lines[1])
+    assert re.match(r"# \d+ blocks of 32 KiB, journal \d+ KiB, data from sector \d+ on", lines[1])
     assert re.match(rf"dmsetup create vol-pool --uuid HYBRID-\S+-pool --table "
-                    rf"'0 131072 hybrid-pool {cache} 128 2 uuid \S+ c2q 0'", lines[2])
+                    rf"'0 131072 hybrid-pool {cache} 64 2 uuid \S+ c2q 0'", lines[2])
     assert lines[3].startswith(f"write {origin}: ")
     assert re.match(r"dmsetup message vol-pool 0 'create_volume 0 \S+ vol \S+ [0-9a-f]{32} "
                     r"2048 200704 writeback 8192'", lines[4])
@@ -99,21 +99,22 @@ def test_sizes(hybridctl, image, cache, origin, code, says):
 
 
 def test_block_size_by_memory(hybridctl, image):
-    """64 KiB; larger where the blocks would take more than a 32nd of the memory."""
+    """32 KiB; larger where these would take more than a 64th of the memory, or those a 32nd."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     gib = memory >> 30
     if gib > 128:
         pytest.skip("no file is large enough for a cache that is too large for this memory")
     origin = image("o", 64)
     r = create(hybridctl, image("small", 1024), origin, "--test", "-v")
-    assert re.search(r"blocks of 64 KiB: the pool takes \S+k of \S+ of memory", r.stderr)
-    assert "blocks of 64 KiB, journal" in r.stdout
-    large = image("large", max(1, gib) * 96 * 1024)
-    r = create(hybridctl, large, origin, "--test")
-    assert r.returncode == 0, r.stderr
-    assert re.search(r"^blocks of 128 KiB: the pool takes \S+ of \S+ of memory; "
-                     r"with blocks of 64 KiB it would take \S+$", r.stdout, re.MULTILINE), r.stdout
-    assert "blocks of 128 KiB, journal" in r.stdout
+    assert re.search(r"blocks of 32 KiB: the pool takes \S+k of \S+ of memory", r.stderr)
+    assert "blocks of 32 KiB, journal" in r.stdout
+    for times, kib in (24, 64), (96, 128):
+        large = image("large", max(1, gib) * times * 1024)
+        r = create(hybridctl, large, origin, "--test")
+        assert r.returncode == 0, r.stderr
+        assert re.search(rf"^blocks of {kib} KiB: the pool takes \S+ of \S+ of memory; "
+                         r"with blocks of 32 KiB it would take \S+$", r.stdout, re.MULTILINE), r.stdout
+        assert f"blocks of {kib} KiB, journal" in r.stdout
     r = create(hybridctl, large, origin, "--test", "--block-size", "64k")
     assert "of memory" not in r.stdout and "blocks of 64 KiB, journal" in r.stdout
 

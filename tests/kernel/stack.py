@@ -48,7 +48,9 @@ class Stack:
         return self
 
     def create(self, name: str = "vol", *options: str) -> str:
-        """Formats and starts pool and volume; returns the volume's path."""
+        """Formats and starts pool and volume; returns the volume's path.  Tests count blocks of 64 KiB."""
+        if "--block-size" not in options:
+            options = ("--block-size", "64k", *options)
         self.guest.run(["hybridctl", "create", name, "--cache", self.dev(self.cache),
                         "--origin", self.dev(self.origin), "--pool", self.pool,
                         "--yes", "--wipe-signatures", *options])

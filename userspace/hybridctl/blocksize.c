@@ -7,8 +7,9 @@
 #include "options.h"
 #include "units.h"
 
-/* The map may take a 32nd of the machine's memory. */
-#define MEMORY_SHARE	32
+/* The map may take a 32nd of the machine's memory; a 64th to have the smallest blocks. */
+#define MEMORY_SHARE		32
+#define MEMORY_SHARE_SMALLEST	64
 
 uint32_t choose_block_size(const char *policy_name, uint64_t cache_sectors,
 			   uint32_t journal_blocks)
@@ -16,7 +17,7 @@ uint32_t choose_block_size(const char *policy_name, uint64_t cache_sectors,
 	const struct hybrid_policy_type *policy = hybrid_policy_get(policy_name);
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
 	char takes[32], would_take[32], all[32];
-	uint32_t block = DEFAULT_BLOCK_SECTORS;
+	uint32_t block = DEFAULT_BLOCK_SECTORS, share;
 	uint64_t need, first = 0;
 	struct hybrid_geometry g;
 	const char *why;
@@ -29,7 +30,8 @@ uint32_t choose_block_size(const char *policy_name, uint64_t cache_sectors,
 			return DEFAULT_BLOCK_SECTORS;
 		need = hybrid_engine_ram(&g, policy);
 		first = first ? first : need;
-		if (need <= memory / MEMORY_SHARE || block == HYBRID_MAX_BLOCK_SECTORS)
+		share = block == DEFAULT_BLOCK_SECTORS ? MEMORY_SHARE_SMALLEST : MEMORY_SHARE;
+		if (need <= memory / share || block == HYBRID_MAX_BLOCK_SECTORS)
 			break;
 	}
 	hybrid_format_size(takes, sizeof(takes), need, 'h');

@@ -8,7 +8,7 @@
 
 #include "report.h"
 
-#define DEFAULT_BLOCK_SECTORS	128
+#define DEFAULT_BLOCK_SECTORS	64
 #define DEFAULT_CUTOFF_SECTORS	8192
 #define DEFAULT_POLICY		"c2q"
 

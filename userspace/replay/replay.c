@@ -148,7 +148,7 @@ static int get_lists(struct job *job, const struct command_line *cl)
 	e = get_words(&job->sizes, "size", sizes ? sizes : "1%,10%,25%");
 	if (!e)
 		e = get_words(&job->blocks, "block-size",
-			      blocks ? blocks : curve ? "4k,16k,64k,256k" : "64k");
+			      blocks ? blocks : curve ? "4k,16k,32k,64k,256k" : "32k");
 	return e ? e : get_words(&job->policies, "policy", policies ? policies : DEFAULT_POLICY);
 }
 
