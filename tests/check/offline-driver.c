@@ -15,6 +15,7 @@
  *	idle TICKS
  *
  *	close ID
+ *	delete ID [ORIGIN]		of a closed volume.  Without ORIGIN, a tombstone is left.
  *	stop
  *	try CACHE [ID ORIGIN]...	loads and opens, keeps nothing; prints for each a line:
  *					"ok", or why it was refused
@@ -28,6 +29,7 @@
 #include "offline.h"
 
 #define MAX_VOLUMES	16
+#define MAX_WORDS	(2 + 2 * MAX_VOLUMES)	/* try */
 
 struct volume {
 	struct hybrid_device origin;
@@ -219,6 +221,21 @@ static void do_close(char **arg)
 	hybrid_device_close(&v->origin);
 }
 
+/* As hybridctl detach does it. */
+static void do_delete(char **arg)
+{
+	struct hybrid_engine *e = hybrid_offline_engine(pool);
+	struct hybrid_device dev;
+
+	check("delete", hybrid_volume_delete(e, atoi(arg[0]), false));
+	if (!arg[1])
+		return;
+	open_image(&dev, arg[1]);
+	check(arg[1], hybrid_member_mark_detached(&dev, NULL));
+	hybrid_device_close(&dev);
+	check("forget", hybrid_volume_forget(e, atoi(arg[0])));
+}
+
 static void do_stop(char **arg)
 {
 	(void)arg;
@@ -237,12 +254,12 @@ static void do_try(char **arg)
 	struct hybrid_member m;
 	struct volume *v;
 	const char *why = "";
-	int r;
+	int r, opened;
 
 	open_image(&cache, arg[0]);
 	r = hybrid_member_read(&cache, &m);
 	if (r || !m.ok || m.sb.role != HYBRID_ROLE_CACHE) {
-		say(1, "no superblock of a cache device");
+		say(1, !r && !m.ok ? m.why : "no superblock of a cache device");
 		return;
 	}
 	o = hybrid_offline_create(&cache, &m.sb, HYBRID_OFFLINE_KEEP);
@@ -253,7 +270,8 @@ static void do_try(char **arg)
 	for (arg++; !r && arg[0] && arg[1]; arg += 2) {
 		v = volume(arg[0]);
 		open_image(&v->origin, arg[1]);
-		say(hybrid_offline_open(o, atoi(arg[0]), &v->origin, &v->handle, &why), why);
+		opened = hybrid_offline_open(o, atoi(arg[0]), &v->origin, &v->handle, &why);
+		say(opened, why);
 	}
 }
 
@@ -265,16 +283,17 @@ static const struct {
 	{ "format", 3, do_format }, { "load", 1, do_load }, { "create", 4, do_create },
 	{ "open", 2, do_open }, { "write", 4, do_write }, { "read", 3, do_read },
 	{ "flush", 1, do_flush }, { "drain", 0, do_drain }, { "idle", 1, do_idle },
-	{ "close", 1, do_close }, { "stop", 0, do_stop }, { "try", 1, do_try },
+	{ "close", 1, do_close }, { "delete", 1, do_delete }, { "stop", 0, do_stop },
+	{ "try", 1, do_try },
 };
 
 static void run_line(char *line)
 {
-	char *word[8] = {}, *save;
+	char *word[MAX_WORDS + 1] = {}, *save;
 	unsigned int i;
 	int n = 0;
 
-	for (word[0] = strtok_r(line, " \n", &save); word[n] && n < 7; )
+	for (word[0] = strtok_r(line, " \n", &save); word[n] && n < MAX_WORDS; )
 		word[++n] = strtok_r(NULL, " \n", &save);
 	for (i = 0; n && i < sizeof(commands) / sizeof(commands[0]); i++)
 		if (!strcmp(word[0], commands[i].name) && n > commands[i].least) {

@@ -31,24 +31,34 @@ class Pool:
                  *(f"create {n} vol{n} writeback {path}" for n, path in enumerate(self.origins)),
                  "stop")
 
+    @classmethod
+    def found(cls, build: Path, directory: Path) -> "Pool":
+        """The image files that a directory has already; `want` is not known."""
+        pool = object.__new__(cls)
+        pool.driver, pool.dir = build / "offline-driver", Path(directory)
+        pool.cache, pool.origins = pool.dir / "cache", sorted(pool.dir.glob("origin*"))
+        return pool
+
     def _image(self, name: str, mib: int) -> Path:
         path = self.dir / name
         with open(path, "wb") as f:
             f.truncate(mib * MIB)
         return path
 
-    def run(self, *lines: str) -> str:
+    def run(self, *lines: str, **faults) -> str:
+        """`faults`: late=3 is faults.c's FAULT_LATE=3."""
         # With faults.c's fsync, which need not wait for a disk
-        env = {**os.environ, "LD_PRELOAD": str(self.driver.parent / "faults.so")}
+        env = {**os.environ, "LD_PRELOAD": str(self.driver.parent / "faults.so"),
+               **{f"FAULT_{name.upper()}": str(value) for name, value in faults.items()}}
         r = subprocess.run([self.driver], input="\n".join(lines) + "\n", capture_output=True,
                            text=True, timeout=60, env=env)
         assert r.returncode == 0, r.stderr
         return r.stdout
 
-    def opened(self, *lines: str) -> str:
+    def opened(self, *lines: str, **faults) -> str:
         """With all volumes open.  Unless the lines say "stop", they end with a crash."""
         return self.run(f"load {self.cache}",
-                        *(f"open {n} {path}" for n, path in enumerate(self.origins)), *lines)
+                        *(f"open {n} {path}" for n, path in enumerate(self.origins)), *lines, **faults)
 
     def write(self, *writes: tuple[int, int, int, int], end: tuple[str, ...] = ()) -> None:
         """(volume, sector, count, seed) ..., all of it flushed."""
