@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from check.corrupt import constant
 
 HERE = Path(__file__).resolve().parent
 RST = HERE.parent.parent / "dm-hybrid/Documentation/dm-hybrid-format.rst"
@@ -58,6 +59,12 @@ def test_offsets(number, struct):
     # And none is left out; what has no size of its own is in the text.
     named = {"cache", "origin", "role_data", "header", "reserved16", *rows}
     assert not {name for name, (_, size) in want.items() if size} - named
+
+
+def test_the_version():
+    text = RST.read_text()
+    assert f"This page explains version {constant('FORMAT_VERSION')} of the format" in text
+    assert re.search(r"^20 +4 +version +(\d+)$", text, re.M)[1] == str(constant("FORMAT_VERSION"))
 
 
 @pytest.mark.parametrize("page", sorted(RST.parent.glob("*.rst")), ids=lambda p: p.stem)
