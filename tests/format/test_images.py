@@ -126,6 +126,13 @@ def test_another_version_is_refused(build, tmp_path, archive, version, members):
     assert contents(members) == before
 
 
+def test_each_refusal_names_the_version():
+    refusals = images.REFUSED.read_text().split("\n\n")
+    assert len(refusals) > 5
+    for refusal in refusals:
+        assert "its format is version VERSION, which this program does not read" in refusal
+
+
 @pytest.mark.parametrize("version", OTHERS)
 def test_the_engine_refuses_an_origin_of_another_version(build, tmp_path, version):
     members = images.unpack(images.IMAGES / f"v{images.VERSION}-clean.tar.xz", tmp_path)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "errors.h"
+#include "members.h"
 #include "metadata.h"
 
 static const char * const place[] = { "superblock in the head", "superblock in the tail" };
@@ -13,11 +14,12 @@ struct copy {
 	struct hybrid_sb sb;
 	const char *why;
 	int error;
+	u32 version;	/* if error is -EPROTONOSUPPORT */
 };
 
 static void read_copy(const struct hybrid_device *dev, uint64_t sector, struct copy *c)
 {
-	void *block = hybrid_buffer(HYBRID_META_BLOCK_SIZE);
+	struct hybrid_superblock *block = hybrid_buffer(HYBRID_META_BLOCK_SIZE);
 
 	memset(c, 0, sizeof(*c));
 	c->error = -ENODATA;
@@ -27,6 +29,8 @@ static void read_copy(const struct hybrid_device *dev, uint64_t sector, struct c
 		c->error = hybrid_device_read(dev, sector, block, HYBRID_META_BLOCK_SIZE);
 	if (block && !c->error)
 		c->error = hybrid_sb_decode(block, sector, dev->sectors, &c->sb, &c->why);
+	if (c->error == -EPROTONOSUPPORT)
+		c->version = le32_to_cpu(block->version);
 	free(block);
 }
 
@@ -42,11 +46,18 @@ const char *hybrid_codec_text(char buf[HYBRID_CODEC_TEXT], int error, const char
 		text = "a field is out of bounds";
 	else if (error == -ESTALE)
 		text = "it is another one, or its write was lost";
-	else if (error == -EPROTONOSUPPORT)
-		text = "it is newer than this program";
 	snprintf(buf, HYBRID_CODEC_TEXT, why ? "%s (%s)" : "%s", text, why);
 	return buf;
 }
+
+static const char *copy_text(char buf[HYBRID_CODEC_TEXT], const struct copy *c)
+{
+	if (c->error == -EPROTONOSUPPORT)
+		return hybrid_unknown_format(buf, c->version);
+	return hybrid_codec_text(buf, c->error, c->why);
+}
+
+_Static_assert(HYBRID_FORMAT_TEXT <= HYBRID_CODEC_TEXT, "copy_text()");
 
 static bool shrunk(const struct copy *c)
 {
@@ -57,11 +68,12 @@ static bool shrunk(const struct copy *c)
 static int none_good(struct hybrid_findings *f, const struct copy c[2])
 {
 	enum hybrid_finding_id id = HYBRID_FOUND_SB_BOTH;
-	char text[2][HYBRID_CODEC_TEXT];
+	char buf[2][HYBRID_CODEC_TEXT];
+	const char *text[2];
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		hybrid_codec_text(text[i], c[i].error, c[i].why);
+		text[i] = copy_text(buf[i], &c[i]);
 		if (c[i].error == -EPROTONOSUPPORT)
 			id = HYBRID_FOUND_SB_FEATURE;
 		else if (shrunk(&c[i]))
@@ -108,7 +120,7 @@ static int choose(const struct hybrid_device *dev, struct hybrid_findings *f,
 	for (i = 0; i < 2; i++)
 		if (c[i].error)
 			hybrid_found(f, HYBRID_FOUND_SB_COPY, place[i], "%s",
-				     hybrid_codec_text(text, c[i].error, c[i].why));
+				     copy_text(text, &c[i]));
 	if (!c[0].error && !c[1].error)
 		r = compare(f, c);
 	*sb = c[c[0].error || (!c[1].error && c[1].sb.sequence > c[0].sb.sequence)].sb;

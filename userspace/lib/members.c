@@ -32,11 +32,28 @@ static int read_copy(const struct hybrid_device *dev, uint64_t sector, void *blo
 	return hybrid_sb_decode(block, sector, dev->sectors, sb, why);
 }
 
-/* @why: the field that the decoder names. */
-static void describe(char *buf, size_t len, const char *place, int r, const char *why)
+const char *hybrid_unknown_format(char buf[HYBRID_FORMAT_TEXT], uint32_t version)
 {
-	char field[HYBRID_WHY_MAX / 2];
-	const char *text = field;
+	if (version == HYBRID_FORMAT_VERSION)
+		return "its format has a feature that this program does not know";
+	snprintf(buf, HYBRID_FORMAT_TEXT, "its format is version %u, which this program does not read",
+		 version);
+	return buf;
+}
+
+/* A copy of the superblock that was read. */
+struct copy {
+	struct hybrid_sb sb;
+	int r;
+	const char *why;	/* the field that the decoder names */
+	uint32_t version;	/* if r is -EPROTONOSUPPORT */
+};
+
+static void describe(char *buf, size_t len, const char *place, const struct copy *c)
+{
+	char field[HYBRID_WHY_MAX / 2], format[HYBRID_FORMAT_TEXT];
+	const char *text = field, *why = c->why;
+	int r = c->r;
 
 	snprintf(field, sizeof(field), "its field %s is out of bounds", why ? why : "?");
 	if (r == -ENODATA)
@@ -46,7 +63,7 @@ static void describe(char *buf, size_t len, const char *place, int r, const char
 	else if (r == -ESTALE)
 		text = "it was written for another place (a shifted or cut copy of a member)";
 	else if (r == -EPROTONOSUPPORT)
-		text = "its format is newer than this tool";
+		text = hybrid_unknown_format(format, c->version);
 	else if (r == -EINVAL && why && !strcmp(why, "member_sectors"))
 		text = "the device is smaller than when it was formatted";
 	else if (r != -EINVAL)
@@ -54,14 +71,13 @@ static void describe(char *buf, size_t len, const char *place, int r, const char
 	snprintf(buf, len, "superblock in the %s: %s", place, text);
 }
 
-static void set_why(struct hybrid_member *m, int head, const char *head_why, int tail,
-		    const char *tail_why)
+static void set_why(struct hybrid_member *m, const struct copy c[2])
 {
 	/* Of two bad copies, the one that is ours, or claims to be, tells more */
-	if (head && (head != -ENODATA || !tail))
-		describe(m->why, sizeof(m->why), "head", head, head_why);
-	else if (tail)
-		describe(m->why, sizeof(m->why), "tail", tail, tail_why);
+	if (c[0].r && (c[0].r != -ENODATA || !c[1].r))
+		describe(m->why, sizeof(m->why), "head", &c[0]);
+	else if (c[1].r)
+		describe(m->why, sizeof(m->why), "tail", &c[1]);
 }
 
 /* Whether it has partitions, is a part of an array or LVM, active or not, or is below another device. */
@@ -76,28 +92,30 @@ static bool has_others_above(const struct hybrid_device *dev)
 
 /* Both copies were read: which one counts? */
 static int choose_copy(const struct hybrid_device *dev, struct hybrid_member *m,
-		       const struct hybrid_sb sb[2], const int r[2], const char * const why[2])
+		       const struct copy c[2])
 {
-	if (r[0] == -ENODATA && r[1] == -ENODATA)
+	int head = c[0].r, tail = c[1].r;
+
+	if (head == -ENODATA && tail == -ENODATA)
 		return -ENODATA;
-	set_why(m, r[0], why[0], r[1], why[1]);
-	m->copies = (r[0] ? 0 : 1) | (r[1] ? 0 : 2);
+	set_why(m, c);
+	m->copies = (head ? 0 : 1) | (tail ? 0 : 2);
 	if (!m->copies) {
 		/* The tail of a disk may be that of its last partition, array ... */
-		if (r[0] == -ENODATA && r[1] == -ESTALE && has_others_above(dev))
+		if (head == -ENODATA && tail == -ESTALE && has_others_above(dev))
 			return -ENODATA;
 		/* The copy that could be read is not ours, nor does it claim to be */
-		return r[0] == -EIO || (r[0] == -ENODATA && r[1] == -EIO) ? -EIO : 0;
+		return head == -EIO || (head == -ENODATA && tail == -EIO) ? -EIO : 0;
 	}
-	if (m->copies == 3 && memcmp(sb[0].member_uuid, sb[1].member_uuid, 16)) {
+	if (m->copies == 3 && memcmp(c[0].sb.member_uuid, c[1].sb.member_uuid, 16)) {
 		snprintf(m->why, sizeof(m->why), "head and tail belong to different members");
 		return 0;
 	}
-	m->apart = m->copies != 3 || sb[0].sequence != sb[1].sequence;
+	m->apart = m->copies != 3 || c[0].sb.sequence != c[1].sb.sequence;
 	if (m->copies == 3)
-		m->sb = sb[sb[1].sequence > sb[0].sequence];
+		m->sb = c[c[1].sb.sequence > c[0].sb.sequence].sb;
 	else
-		m->sb = sb[m->copies == 2];
+		m->sb = c[m->copies == 2].sb;
 	if (m->sb.ro_compat & ~HYBRID_RO_COMPAT_KNOWN) {
 		snprintf(m->why, sizeof(m->why), "only a newer version may write to it");
 		return 0;
@@ -115,13 +133,19 @@ static bool has_table(const struct hybrid_device *dev, const struct hybrid_sb *s
 	return sb->role == HYBRID_ROLE_DETACHED && hybrid_gpt_there(dev);
 }
 
+static void look_at(const struct hybrid_device *dev, uint64_t sector, struct hybrid_superblock *block,
+		    struct copy *c)
+{
+	c->r = read_copy(dev, sector, block, &c->sb, &c->why);
+	c->version = c->r == -EPROTONOSUPPORT ? le32_to_cpu(block->version) : 0;
+}
+
 int hybrid_member_read(const struct hybrid_device *dev, struct hybrid_member *m)
 {
 	uint64_t size = dev->sectors;
-	const char *why[2];
-	struct hybrid_sb sb[2];
+	struct copy c[2];
 	void *block;
-	int r[2];
+	int r;
 
 	memset(m, 0, sizeof(*m));
 	memcpy(m->path, dev->path, sizeof(m->path));
@@ -132,15 +156,15 @@ int hybrid_member_read(const struct hybrid_device *dev, struct hybrid_member *m)
 	block = hybrid_buffer(HYBRID_META_BLOCK_SIZE);
 	if (!block)
 		return -ENOMEM;
-	r[0] = read_copy(dev, HYBRID_SB_SECTOR, block, &sb[0], &why[0]);
+	look_at(dev, HYBRID_SB_SECTOR, block, &c[0]);
 	/* A device that has grown keeps its tail where it was */
-	if (!r[0] && sb[0].member_sectors < size)
-		size = sb[0].member_sectors;
-	r[1] = read_copy(dev, hybrid_sb_sector(size, 1), block, &sb[1], &why[1]);
+	if (!c[0].r && c[0].sb.member_sectors < size)
+		size = c[0].sb.member_sectors;
+	look_at(dev, hybrid_sb_sector(size, 1), block, &c[1]);
 	free(block);
-	r[0] = choose_copy(dev, m, sb, r, why);
-	m->gpt = !r[0] && m->ok && has_table(dev, &m->sb);
-	return r[0];
+	r = choose_copy(dev, m, c);
+	m->gpt = !r && m->ok && has_table(dev, &m->sb);
+	return r;
 }
 
 static bool all_zero(const void *block, size_t len)

@@ -32,6 +32,10 @@ struct hybrid_member {
 	struct hybrid_sb sb;		/* the current copy, or its known fields */
 };
 
+#define HYBRID_FORMAT_TEXT	80
+/* Why a superblock of this version of the format is refused with -EPROTONOSUPPORT. */
+const char *hybrid_unknown_format(char buf[HYBRID_FORMAT_TEXT], uint32_t version);
+
 /*
  * Look at an open device.  Returns 0 if it is or claims to be a member (see
  * member->ok), -ENODATA if nothing of ours is there, or another -errno if it
