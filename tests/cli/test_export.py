@@ -297,8 +297,12 @@ def test_cut_at_each_write(kernel, lone, cut, sector, n, apart):
 
 @pytest.mark.parametrize("sector", [512], indirect=True)
 @pytest.mark.parametrize("ending", ["export", "wipefs"])
-def test_a_cut_is_seen(kernel, lone, cut, ending):
-    """status names the command that goes on, whether or not the volume is up, and list says why."""
+@pytest.mark.parametrize("whole", [2, 1], ids=["whole", "torn"])
+def test_a_cut_is_seen(kernel, build, lone, cut, whole, ending):
+    """status names the command that goes on, whether or not the volume is up, and list says why.
+
+    Behind the table, before the head's superblock is written or in that write.
+    """
     def shown():
         (row,) = json.loads(kernel("status", "vol", "--json").stdout)["status"]
         (listed,) = json.loads(kernel.ok("list", "vol", "--json", "-o", "state,why"))["volumes"]
@@ -312,7 +316,14 @@ def test_a_cut_is_seen(kernel, lone, cut, ending):
         kernel.ok("deactivate", "vol")
 
     both_say(True, False, "hybridctl activate vol", None)
-    cut(TABLE_WRITES + 1, "export", "vol", "-y")
+    before = superblock(lone)
+    if whole == 1:
+        cut(TABLE_WRITES + 1, "export", "vol", "-y")
+    else:
+        r = kernel("export", "vol", "-y", env={"LD_PRELOAD": str(build / "faults.so"),
+                                               "FAULT_BAD": f"write {lone} 1024 1032"})
+        assert r.returncode == 4 and "cannot write" in r.stderr
+    assert len([sb for sb in copies(lone) if sb == before]) == whole
     assert shown() == ("inactive", False, True, "hybridctl export vol")
     # As found on the disk, and not as export announced it
     kernel.announce(lone)
