@@ -241,15 +241,15 @@ static int pool_table_init(struct dm_target *ti, struct pool_table *pt,
 			   const struct pool_args *args)
 {
 	struct hybrid_sb *sb = kmalloc(sizeof(*sb), GFP_KERNEL);
-	const char *why = NULL;
+	char why[HYBRID_SB_WHY];
 	int r;
 
 	if (!sb) {
 		ti->error = "Cannot allocate memory for the superblock";
 		return -ENOMEM;
 	}
-	r = hybrid_cache_sb_read(pt->dev->bdev, sb, &ti->error, &why);
-	if (r && why)
+	r = hybrid_cache_sb_read(pt->dev->bdev, sb, &ti->error, why);
+	if (r && why[0])
 		DMERR("%pg: superblock: %s", pt->dev->bdev, why);
 	if (!r)
 		r = check_device(ti, pt->dev->bdev, args, sb);
@@ -409,14 +409,15 @@ static void first_config(struct hybrid_pool *pool, struct pool_table *pt,
 static int pool_load(struct hybrid_pool *pool, struct pool_table *pt)
 {
 	struct hybrid_sb *sb = kmalloc(sizeof(*sb), GFP_KERNEL);
+	char sb_why[HYBRID_SB_WHY] = "";
 	struct hybrid_config config;
-	const char *why = NULL;
+	const char *why = sb_why;
 	char *error = "cannot allocate memory";
 	int r = -ENOMEM;
 
 	if (!sb)
 		goto out;
-	r = hybrid_cache_sb_read(pool->bdev, sb, &error, &why);
+	r = hybrid_cache_sb_read(pool->bdev, sb, &error, sb_why);
 	if (r)
 		goto out;
 	if (sb->geometry.block_sectors != pool->block_sectors ||
@@ -443,7 +444,7 @@ static int pool_load(struct hybrid_pool *pool, struct pool_table *pt)
 	smp_store_release(&pool->loaded, true);
 out:
 	if (r)
-		DMERR("%s: %s: %s (%d)", dm_device_name(pool->md), error, why ? why : "", r);
+		DMERR("%s: %s: %s (%d)", dm_device_name(pool->md), error, why, r);
 	kfree(sb);
 	return r;
 }

@@ -22,23 +22,34 @@ static int read_copy(struct block_device *bdev, u64 sector, u64 sectors,
 	return hybrid_sb_decode(block, sector, sectors, sb, why);
 }
 
+/* Why the decoder refuses @block. */
+static void explain(const struct hybrid_superblock *block, int r, const char *field, char *why)
+{
+	if (r == -EPROTONOSUPPORT && le32_to_cpu(block->version) != HYBRID_FORMAT_VERSION)
+		snprintf(why, HYBRID_SB_WHY, "format version %u, this module knows version %u",
+			 le32_to_cpu(block->version), HYBRID_FORMAT_VERSION);
+	else if (field)
+		strscpy(why, field, HYBRID_SB_WHY);
+}
+
 /*
  * The head names the place of the tail.  If the head is damaged, the tail is at
  * the end of the device.  Returns the head's error if there is no good tail.
  */
 static int read_current(struct block_device *bdev, struct hybrid_superblock *block,
-			struct hybrid_sb *sb, struct hybrid_sb *tail, const char **why)
+			struct hybrid_sb *sb, struct hybrid_sb *tail, char *why)
 {
 	u64 sectors = bdev_nr_sectors(bdev), end = sectors;
-	const char *tail_why = NULL;
+	const char *field = NULL;
 	int r, t;
 
 	if (sectors < HYBRID_HEAD_SECTORS + HYBRID_TAIL_SECTORS)
 		return -ENOSPC;
-	r = read_copy(bdev, hybrid_sb_sector(sectors, 0), sectors, block, sb, why);
+	r = read_copy(bdev, hybrid_sb_sector(sectors, 0), sectors, block, sb, &field);
 	if (!r)
 		end = sb->member_sectors;
-	t = read_copy(bdev, hybrid_sb_sector(end, 1), sectors, block, tail, &tail_why);
+	explain(block, r, field, why);
+	t = read_copy(bdev, hybrid_sb_sector(end, 1), sectors, block, tail, NULL);
 	if (t)
 		return r;
 	if (!r && memcmp(sb->member_uuid, tail->member_uuid, HYBRID_UUID_SIZE))
@@ -78,15 +89,15 @@ static char *sb_error(int r)
 }
 
 int hybrid_cache_sb_read(struct block_device *bdev, struct hybrid_sb *sb, char **error,
-			 const char **why)
+			 char why[HYBRID_SB_WHY])
 {
 	struct hybrid_superblock *block = kmalloc(sizeof(*block), GFP_KERNEL);
 	struct hybrid_sb *tail = kmalloc(sizeof(*tail), GFP_KERNEL);
-	const char *field = NULL;
 	int r = -ENOMEM;
 
+	why[0] = '\0';
 	if (block && tail)
-		r = read_current(bdev, block, sb, tail, &field);
+		r = read_current(bdev, block, sb, tail, why);
 	if (!r && sb->role != HYBRID_ROLE_CACHE)
 		r = -EMEDIUMTYPE;
 	if (!r && (sb->ro_compat & ~HYBRID_RO_COMPAT_KNOWN))
@@ -97,8 +108,6 @@ int hybrid_cache_sb_read(struct block_device *bdev, struct hybrid_sb *sb, char *
 	kfree(block);
 	if (r)
 		*error = sb_error(r);
-	if (why)
-		*why = field;
 	return r;
 }
 
@@ -120,12 +129,12 @@ int hybrid_cache_sb_record(struct block_device *bdev, const char *name, const ch
 {
 	struct hybrid_superblock *block = kmalloc(sizeof(*block), GFP_KERNEL);
 	struct hybrid_sb *sb = kmalloc(2 * sizeof(*sb), GFP_KERNEL);
+	char *error, why[HYBRID_SB_WHY];
 	unsigned int copy, n;
-	char *error;
 	int r = -ENOMEM;
 
 	if (block && sb)
-		r = hybrid_cache_sb_read(bdev, &sb[0], &error, NULL);
+		r = hybrid_cache_sb_read(bdev, &sb[0], &error, why);
 	if (r)
 		goto out;
 	copy = first_to_write(bdev, block, &sb[0], &sb[1]);

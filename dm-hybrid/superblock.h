@@ -7,13 +7,15 @@
 
 #include "core/codec.h"
 
+#define HYBRID_SB_WHY	64
+
 /*
  * Reads the current superblock of the cache device @bdev, from head or tail.
  * May sleep.  Returns 0 or -errno.  After an error, *error is a phrase fit for
- * ti->error, and *why, unless @why or *why is NULL, names the field.
+ * ti->error, and @why, unless empty, names the version of the format, or the field.
  */
 int hybrid_cache_sb_read(struct block_device *bdev, struct hybrid_sb *sb, char **error,
-			 const char **why);
+			 char why[HYBRID_SB_WHY]);
 
 /*
  * Records the policy and settings for the next activation of the pool in both copies of the

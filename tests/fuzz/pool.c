@@ -79,11 +79,10 @@ const struct hybrid_engine_ops hybrid_io_ops = {
 int pool_load(struct pool *p, const char **why)
 {
 	static const struct hybrid_config config = HYBRID_CONFIG_DEFAULT;
-	const char *field;
-	char *error = NULL;
+	char *error = NULL, field[HYBRID_SB_WHY];
 	int r;
 
-	r = hybrid_cache_sb_read((void *)p->cache, &p->sb, &error, &field);
+	r = hybrid_cache_sb_read((void *)p->cache, &p->sb, &error, field);
 	*why = error;
 	if (r)
 		return r;

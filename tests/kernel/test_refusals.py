@@ -257,8 +257,8 @@ def test_bad_reloads_leave_the_table_as_it_is(stack):
 
 
 @pytest.mark.parametrize("field, value, why", [
-    (VERSION, struct.pack("<I", 6), "unknown format version or feature"),
-    (VERSION, struct.pack("<I", 8), "unknown format version or feature"),
+    (VERSION, struct.pack("<I", 6), "superblock: format version 6, this module knows version [0-9]"),
+    (VERSION, struct.pack("<I", 8), "superblock: format version 8, this module knows version [0-9]"),
     (INCOMPAT, struct.pack("<Q", 1), "unknown format version or feature"),
     (RO_COMPAT, struct.pack("<Q", 1), "feature that allows reading only"),
     (BLOCK_SECTORS, struct.pack("<I", 100), "Superblock of the cache device is damaged|does not fit"),
