@@ -33,6 +33,7 @@
 #include <linux/spinlock.h>
 #include <linux/stddef.h>
 #include <linux/string.h>
+#include <linux/stringify.h>
 #include <linux/types.h>
 #include <linux/vmalloc.h>
 #include <linux/xxhash.h>

@@ -219,12 +219,31 @@ bool hybrid_nonce_known(const struct hybrid_volume *v, u64 nonce)
 }
 
 static int sb_read_copy(struct hybrid_volume *v, unsigned int copy, u64 sectors,
-			struct hybrid_sb *sb, const char **why)
+			struct hybrid_sb *sb)
 {
 	int r = hybrid_sb_io(v, copy, sectors, false);
 
 	return r ? r : hybrid_sb_decode(v->sb.block, hybrid_sb_sector(sectors, copy), sectors, sb,
-					why);
+					NULL);
+}
+
+/* For an admin; the subject is the origin. */
+static const char *sb_error(int r)
+{
+	switch (r) {
+	case -ENODATA:
+		return "has no dm-hybrid superblock";
+	case -EBADMSG:
+		return "has a damaged superblock";
+	case -EPROTONOSUPPORT:
+		return "is not of format version " __stringify(HYBRID_FORMAT_VERSION)
+		       ", or has an unknown feature";
+	case -EINVAL:
+	case -ESTALE:
+		return "has a superblock that does not fit it";
+	default:
+		return "cannot be read";
+	}
 }
 
 /*
@@ -238,13 +257,15 @@ int hybrid_sb_read(struct hybrid_volume *v, u64 sectors, const char **why)
 	unsigned int best;
 	int r[2];
 
-	r[0] = sb_read_copy(v, 0, sectors, &sb[0], why);
+	r[0] = sb_read_copy(v, 0, sectors, &sb[0]);
 	/* A device that has grown has its tail where it was formatted. */
 	if (!r[0])
 		sectors = sb[0].member_sectors;
-	r[1] = sb_read_copy(v, 1, sectors, &sb[1], why);
-	if (r[0] && r[1])
+	r[1] = sb_read_copy(v, 1, sectors, &sb[1]);
+	if (r[0] && r[1]) {
+		*why = sb_error(r[1] == -EPROTONOSUPPORT ? r[1] : r[0]);
 		return r[0];
+	}
 	if (!r[0] && !r[1] && memcmp(sb[0].member_uuid, sb[1].member_uuid, HYBRID_UUID_SIZE)) {
 		*why = "has superblocks of two members";
 		return -EMEDIUMTYPE;

@@ -54,8 +54,8 @@ void hybrid_sb_write_block(struct hybrid_volume *v, struct hybrid_op *op, u64 se
 int hybrid_sb_io(struct hybrid_volume *v, unsigned int copy, u64 sectors, bool write);
 int hybrid_sb_write_both(struct hybrid_volume *v);
 /*
- * May sleep.  Reads both copies and takes the valid one that counts.  Returns 0, an error of the
- * read, or (with the reason in *why) -EMEDIUMTYPE or an error of hybrid_sb_decode().
+ * May sleep.  Reads both copies and takes the valid one that counts.  Returns 0 or, with the
+ * reason in *why, an error of the read, -EMEDIUMTYPE or an error of hybrid_sb_decode().
  */
 int hybrid_sb_read(struct hybrid_volume *v, u64 sectors, const char **why);
 /* Is this the volume's superblock?  Returns 0, or -EMEDIUMTYPE with the reason in *why. */

@@ -268,10 +268,6 @@ static int open_formatted(struct hybrid_engine *e, struct hybrid_volume *v, u64 
 {
 	int r = hybrid_sb_read(v, sectors, why);
 
-	if (r == -ENODATA)
-		*why = "has no dm-hybrid superblock";
-	if (r == -EIO)
-		*why = "cannot be read";
 	if (!r)
 		r = hybrid_sb_matches(e, v, sectors, why);
 	if (!r) {

@@ -312,7 +312,7 @@ def test_damaged_metadata_is_refused_by_name(stack):
     (MEMBER, b"other member uui", "is another member"),
     (PAIRING_KEY, b"another secret!!", "carries another pairing key"),
     (ROLE, struct.pack("<I", 3), "is not an origin"),
-    (VERSION, struct.pack("<I", 9), "cannot open volume 0"),
+    (VERSION, struct.pack("<I", 9), "is not of format version "),
 ], ids=["pool", "member", "key", "role", "version"])
 def test_foreign_origins(stack, field, value, why):
     stack.guest.dm_remove("vol")
