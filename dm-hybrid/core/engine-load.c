@@ -68,6 +68,13 @@ static int damaged(int r)
 	return r == -EIO || r == -ENOMEM ? r : -EUCLEAN;
 }
 
+/* Returns -EUCLEAN.  @why: a phrase; the codec would name a field alone. */
+static int refuse(struct loader *l, const char *why)
+{
+	*l->why = why;
+	return -EUCLEAN;
+}
+
 static int load_root(struct loader *l, struct hybrid_root_info *best)
 {
 	struct hybrid_engine *e = l->e;
@@ -115,9 +122,9 @@ static int load_indexes(struct loader *l)
 		if (r)
 			return r;
 		r = hybrid_index_decode(l->mem, e->g, &e->meta.id, nr, gen,
-					e->cp.leaf_generation + nr * HYBRID_INDEX_LEAVES, l->why);
+					e->cp.leaf_generation + nr * HYBRID_INDEX_LEAVES, NULL);
 		if (r)
-			return damaged(r);
+			return refuse(l, "an index block is damaged, or its write was lost");
 	}
 	return 0;
 }
@@ -250,9 +257,9 @@ static int load_volumes(struct loader *l, u32 nr, void *block)
 	info = kcalloc(HYBRID_VOLUMES_PER_LEAF, sizeof(*info), GFP_KERNEL);
 	if (!info)
 		return -ENOMEM;
-	r = hybrid_volumes_decode(block, &e->meta.id, nr, e->cp.leaf_generation[nr], info, l->why);
+	r = hybrid_volumes_decode(block, &e->meta.id, nr, e->cp.leaf_generation[nr], info, NULL);
 	if (r)
-		r = damaged(r);
+		r = refuse(l, "a leaf of the volume table is damaged, or its write was lost");
 	for (k = 0; !r && k < HYBRID_VOLUMES_PER_LEAF; k++) {
 		u32 id = nr * HYBRID_VOLUMES_PER_LEAF + k;
 
@@ -421,9 +428,9 @@ static int load_map(struct loader *l, u32 nr, void *mem)
 	unsigned long flags;
 	int r;
 
-	r = hybrid_map_check(leaf, e->g, &e->meta.id, nr, e->cp.leaf_generation[nr], count, l->why);
+	r = hybrid_map_check(leaf, e->g, &e->meta.id, nr, e->cp.leaf_generation[nr], count, NULL);
 	if (r)
-		return damaged(r);
+		return refuse(l, "a leaf of the map is damaged, or its write was lost");
 	spin_lock_irqsave(&s->lock, flags);
 	s->regions.jopen |= (u64)le16_to_cpu(leaf->open_regions) << first / HYBRID_REGION_BLOCKS;
 	r = load_keys(l, set, first, count, leaf);
@@ -542,12 +549,6 @@ static void set_loaded(struct hybrid_engine *e, u32 set)
 
 /* ---- intents -------------------------------------------------------------- */
 
-static int damaged_intent(struct loader *l, const char *why)
-{
-	*l->why = why;
-	return -EUCLEAN;
-}
-
 /* Finds the block of the volume that a record names.  Returns 1 and *key, 0, or -EUCLEAN. */
 static int intent_key(struct loader *l, const struct hybrid_intent_record *r, u32 set, u32 i,
 		      u64 *key)
@@ -562,11 +563,11 @@ static int intent_key(struct loader *l, const struct hybrid_intent_record *r, u3
 	*key = l->key | oblock;
 	if (oblock >= l->oblocks ||
 	    hybrid_intent_end(l->e->g, r) > hybrid_volume_reach(&l->volume->info))
-		return damaged_intent(l, "an intent lies beyond its volume's end");
+		return refuse(l, "an intent lies beyond its volume's end");
 	if (hybrid_map_set_of(map, *key) != set)
-		return damaged_intent(l, "an intent is for the wrong set");
+		return refuse(l, "an intent is for the wrong set");
 	if (s->flags[i] ? s->key[i] != *key : hybrid_set_find_alone(map, s, *key) >= 0)
-		return damaged_intent(l, "an intent is for another block than the map says");
+		return refuse(l, "an intent is for another block than the map says");
 	return 1;
 }
 
@@ -612,9 +613,9 @@ static int load_intent(void *context, const struct hybrid_intent_record *r, bool
 	if (found == -ENOMEM)
 		return found;
 	if (found < 0)
-		return damaged_intent(l, "data under an intent cannot be read");
+		return refuse(l, "data under an intent cannot be read");
 	if (!found && flushed)
-		return damaged_intent(l, "data under an intent was lost");
+		return refuse(l, "data under an intent was lost");
 	if (found)
 		take_granules(l, set, i, key, granules);
 	return 0;
@@ -631,6 +632,8 @@ static int load_intents(struct loader *l)
 		return -EUCLEAN;
 	}
 	r = hybrid_intents_replay(e->g, &e->meta.id, &head, replay_read, load_intent, l, l->why);
+	if (r == -EINVAL)
+		r = refuse(l, "an intent has impossible contents");
 	/* The checkpoint of the recovery ends what all of them say. */
 	e->journal.intent_tail = head;
 	e->intents.head = head;
@@ -706,6 +709,8 @@ static int load(struct loader *l)
 	if (!r)
 		r = hybrid_journal_replay(&e->journal, &e->meta.id, root.journal_head, replay_read,
 					  replay_apply, l, l->why);
+	if (r == -EINVAL)
+		r = refuse(l, "an entry of the journal has impossible contents");
 	if (r)
 		return damaged(r);
 	if (l->nr_unresolved) {

@@ -82,6 +82,12 @@ def _superblock_both(pool: Pool):
         _spoil_superblock(Cache(pool.cache), copy)
 
 
+@image("superblock-bad", members="cache origin0")
+def _superblock_both_of_origin(pool: Pool):
+    for copy in range(2):
+        _spoil_superblock(Member(pool.origins[0]), copy)
+
+
 @image("superblock-older")
 def _superblock_older(pool: Pool):
     with Cache(pool.cache).superblock(1) as sb:
@@ -636,14 +642,16 @@ def spoilt(request, tmp_path):
 
 
 def engine_accepts(build: Path, pool: Pool, paths: list[Path], env) -> bool:
-    """Does it load the pool, and open the volumes whose origins are given?"""
+    """Does it load the pool, and open the volumes whose origins are given?  If not, it says why, in words."""
     origins = [f"{n} {p}" for n, p in enumerate(pool.origins) if p in paths]
     r = subprocess.run([build / "offline-driver"], capture_output=True, text=True, timeout=60,
                        input=f"try {pool.cache} {' '.join(origins)}\n",
                        env={**os.environ, "LD_PRELOAD": str(build / "faults.so"), **env}
                        if env else None)
     assert r.returncode == 0, r.stderr
-    return set(r.stdout.split("\n")) == {"ok", ""}
+    reasons = set(r.stdout.splitlines()) - {"ok"}
+    assert all(" " in reason for reason in reasons), reasons
+    return not reasons
 
 
 # Where the tools refuse what the engine alone would not see.

@@ -598,6 +598,8 @@ static void refuse_forged(struct hybrid_intent *intent, const char *reason)
 	crash();
 }
 
+#define IMPOSSIBLE "an intent has impossible contents"
+
 static void hostile(void **state)
 {
 	struct hybrid_intent *intent = forge(), good = *intent;
@@ -605,7 +607,7 @@ static void hostile(void **state)
 	u32 set_size = sb.geometry.set_size;
 
 	r->where = cpu_to_le32(sb.geometry.nr_blocks);
-	refuse_forged(intent, "where");
+	refuse_forged(intent, IMPOSSIBLE);
 	*intent = good;
 	r->where = cpu_to_le32((le32_to_cpu(r->where) + set_size) % sb.geometry.nr_blocks);
 	refuse_forged(intent, "an intent is for the wrong set");
@@ -617,13 +619,13 @@ static void hostile(void **state)
 	refuse_forged(intent, "a block's volume instance was never given out");
 	*intent = good;
 	r->granules = cpu_to_le64(5);
-	refuse_forged(intent, "granules");
+	refuse_forged(intent, IMPOSSIBLE);
 	*intent = good;
 	r->granules = cpu_to_le64(0x1f);
-	refuse_forged(intent, "granules");
+	refuse_forged(intent, IMPOSSIBLE);
 	*intent = good;
 	intent->flushed = cpu_to_le64(le64_to_cpu(intent->header.number) + 1);
-	refuse_forged(intent, "flushed");
+	refuse_forged(intent, IMPOSSIBLE);
 }
 
 /* A block that the map gives to another owner */
