@@ -18,8 +18,8 @@ DEF = (TOP / "userspace/check/findings.def").read_text()
 # name -> number, severity
 FINDINGS = {name: (int(number), severity) for number, name, severity in
             re.findall(r'^FINDING\((\d+), \w+, "([a-z-]+)", (\w+),', DEF, re.M)}
-EXIT = {"clean": 0, "recoverable": 7, "damaged": 4}
-SEVERITY = {"NOTE": "clean", "RECOVERABLE": "recoverable", "DAMAGE": "damaged"}
+EXIT = {"clean": 0, "recoverable": 7, "unknown": 4, "damaged": 4}
+SEVERITY = {"NOTE": "clean", "RECOVERABLE": "recoverable", "UNKNOWN": "unknown", "DAMAGE": "damaged"}
 
 IMAGES = {}
 
@@ -104,6 +104,17 @@ def _superblock_members(pool: Pool):
 def _superblocks_differ(pool: Pool):
     with Cache(pool.cache).superblock(1) as sb:
         sb["name"] = b"another"
+
+
+@image("superblock-feature")
+def _superblock_version(pool: Pool):
+    Cache(pool.cache).set("version", constant("FORMAT_VERSION") + 1)
+
+
+@image("superblock-feature")
+def _superblock_version_and_a_bad_tail(pool: Pool):
+    Cache(pool.cache).set("version", constant("FORMAT_VERSION") - 1)
+    _spoil_superblock(Cache(pool.cache), 1)
 
 
 @image("superblock-feature")

@@ -183,6 +183,24 @@ def test_an_origin_of_another_volume_is_refused(kernel, volume):
     assert kernel.devices == ["vol-pool"]
 
 
+@pytest.mark.parametrize("command", [
+    "activate {cache}", "doctor", "create new --cache {cache} --origin {other} -y --wipe-signatures",
+    "create new --cache {other} --origin {origin} -y --wipe-signatures",
+    "create new --cache {other} --origin {origin} --in-place -y --wipe-signatures", "wipe {cache} -y", "lost {origin}"])
+def test_members_of_another_format(kernel, volume, loop, command):
+    """The command names the format, and advises nothing that would overwrite them."""
+    for device in volume:
+        edit_superblocks(device, {20: b"\6"})
+        assert event(kernel, device) == "refused"
+    words = command.format(cache=volume[0], origin=volume[1], other=loop("x", 64)).split()
+    r = kernel(*words)
+    lines = [line for line in (r.stdout + r.stderr).splitlines() if not line.startswith("hybridctl: warning")]
+    said = [n for n, line in enumerate(lines) if "its format is version 6, and this program knows" in line]
+    assert r.returncode and said, r
+    for n in said:
+        assert lines[n + 1].lstrip() == "next: use the tools and the module of the release that wrote it"
+
+
 def mark_dirty(device):
     edit_superblocks(device, {100: b"\1"})
 

@@ -31,6 +31,8 @@ REFUSED = IMAGES / "refused.txt"
 VERSION = constant("FORMAT_VERSION")
 # For the words: no version has this number.
 NO_VERSION = 4242
+# In the words, VERSION is the number of that other version, and KNOWN the present one.
+KNOWS = "knows version {}"
 
 SCENARIOS = {}
 
@@ -254,11 +256,12 @@ def write_refused(build: Path, archive: Path) -> None:
         cache = unpack(archive, Path(directory))[0].rename(Path(directory) / "MEMBER")
         change_version([cache], NO_VERSION)
         text = said(build, Path(directory), REFUSED.read_text())
-        REFUSED.write_text(text.replace(str(NO_VERSION), "VERSION"))
+        REFUSED.write_text(text.replace(str(NO_VERSION), "VERSION").replace(KNOWS.format(VERSION), KNOWS.format("KNOWN")))
 
 
 def refused(member: str, version: int) -> str:
-    return REFUSED.read_text().replace("MEMBER", member).replace("VERSION", str(version))
+    text = REFUSED.read_text().replace("MEMBER", member).replace("VERSION", str(version))
+    return text.replace("KNOWN", str(VERSION))
 
 
 def write_image(build: Path, name: str) -> None:

@@ -3,10 +3,11 @@
 import difflib
 import json
 import os
+import re
 import struct
 
 import pytest
-from check.corrupt import SECTOR, Member
+from check.corrupt import BLOCK, SECTOR, Cache, Member
 from check.pools import Pool, dump, sectors
 
 from format import images
@@ -126,11 +127,55 @@ def test_another_version_is_refused(build, tmp_path, archive, version, members):
     assert contents(members) == before
 
 
+NEXT = "use the tools and the module of the release that wrote it"
+
+
 def test_each_refusal_names_the_version():
+    """No refusal advises a command that would overwrite the member."""
     refusals = images.REFUSED.read_text().split("\n\n")
     assert len(refusals) > 5
     for refusal in refusals:
-        assert "its format is version VERSION, which this program does not read" in refusal
+        said = refusal.partition("\n")[2]
+        assert "its format is version VERSION, and this program knows version KNOWN: nothing is damaged" in said
+        assert re.findall(r"  next: (.*)", said) == [NEXT] * said.count("next: ")
+        assert not re.search("repair|restore|wipe|--", re.sub("^hybrid_repair: ", "", said, flags=re.M))
+
+
+@pytest.mark.parametrize("version", OTHERS)
+@pytest.mark.parametrize("bad", [None, 0, 1], ids=["whole", "bad-head", "bad-tail"])
+def test_another_version_is_not_overwritten(build, tmp_path, version, bad):
+    """A dump is restored onto it, or a pool is repaired onto it, by --force alone; damage makes no difference."""
+    cache, *_ = images.unpack(images.IMAGES / f"v{images.VERSION}-clean.tar.xz", tmp_path)
+    (tmp_path / "good").write_bytes(cache.read_bytes())
+    (tmp_path / "dump").write_text(dump(build, cache))
+    images.change_version([cache], version)
+    if bad is not None:
+        with Member(cache).superblock(bad) as sb:
+            sb.spoil()
+    before = contents([cache])
+
+    def refused(command: str) -> None:
+        said = images.say(build, tmp_path, command)
+        assert f"version {version}, and this program" in said and "exit status 0" not in said
+        assert re.findall(r"  next: (.*)", said) == [NEXT], said
+        assert contents([cache]) == before
+
+    refused("hybrid_repair cache --yes")
+    refused("hybrid_repair -i good -o cache --yes --wipe-signatures")
+    refused("hybrid_restore -i dump -o cache --yes --wipe-signatures")
+    refused("hybridctl wipe cache --yes")
+    # Nothing tells whether the pool of the dump was used
+    overwrite_root(cache)
+    before = contents([cache])
+    refused("hybrid_restore -i dump -o cache --yes --wipe-signatures")
+    said = images.say(build, tmp_path, "hybrid_restore -i dump -o cache --yes --wipe-signatures --force")
+    assert f"  cache: dm-hybrid member: its format is version {version}, " in said and "exit status 0" in said
+
+
+def overwrite_root(cache) -> None:
+    with open(cache, "r+b") as f:
+        f.seek(Cache(cache).geometry("root_sector") * SECTOR)
+        f.write(bytes(2 * BLOCK))
 
 
 @pytest.mark.parametrize("version", OTHERS)

@@ -397,11 +397,9 @@ static int read_whole(struct hybrid_metadata *md, const struct hybrid_device *de
 	r = hybrid_metadata_read(md, dev, &f);
 	if (r == HYBRID_NOMEM)
 		goto out;
-	if (r || hybrid_findings_worst(&f) == HYBRID_DAMAGE) {
-		hybrid_findings_print(&f, stderr);
-		r = hybrid_fail(HYBRID_BADDEV, "see hybridctl check; --repair dumps the parts that are certain",
-				"%s: the metadata is damaged", dev->path);
-	}
+	if (r || hybrid_findings_worst(&f) == HYBRID_DAMAGE)
+		r = hybrid_findings_fail(&f, "see hybridctl check; --repair dumps the parts that are certain",
+					 "%s: the metadata is damaged", dev->path);
 out:
 	hybrid_findings_free(&f);
 	return r;

@@ -26,6 +26,7 @@ static const struct kind {
 static const char * const severity_name[] = {
 	[HYBRID_NOTE] = "note",
 	[HYBRID_RECOVERABLE] = "recoverable",
+	[HYBRID_UNKNOWN] = "unknown",
 	[HYBRID_DAMAGE] = "damage",
 };
 
@@ -77,14 +78,14 @@ enum hybrid_severity hybrid_findings_worst(const struct hybrid_findings *f)
 
 const char *hybrid_verdict(const struct hybrid_findings *f)
 {
-	static const char * const name[] = { "clean", "recoverable", "damaged" };
+	static const char * const name[] = { "clean", "recoverable", "unknown", "damaged" };
 
 	return name[hybrid_findings_worst(f)];
 }
 
 int hybrid_verdict_exit(const struct hybrid_findings *f)
 {
-	static const int code[] = { HYBRID_OK, HYBRID_DEGRADED, HYBRID_BADDEV };
+	static const int code[] = { HYBRID_OK, HYBRID_DEGRADED, HYBRID_BADDEV, HYBRID_BADDEV };
 
 	return code[hybrid_findings_worst(f)];
 }
@@ -122,6 +123,32 @@ void hybrid_findings_print(const struct hybrid_findings *f, FILE *out)
 		for (i = 0; i < HYBRID_FOUND_MAX; i++)
 			if (f->count[i] && (int)kinds[i].severity == severity)
 				print_kind(f, i, out);
+}
+
+static int fail_unknown(const struct hybrid_findings *f)
+{
+	const struct hybrid_finding *found;
+
+	for (found = f->list; found < f->list + f->nr; found++)
+		if (found->id == HYBRID_FOUND_SB_FEATURE)
+			return hybrid_fail(HYBRID_BADDEV, kinds[found->id].next, "%s: %s",
+					   found->device, found->text);
+	return hybrid_nomem();
+}
+
+int hybrid_findings_fail(const struct hybrid_findings *f, const char *next, const char *fmt, ...)
+{
+	char text[TEXT_MAX];
+	va_list ap;
+
+	if (f->count[HYBRID_FOUND_SB_FEATURE])
+		return fail_unknown(f);
+	if (!hybrid_output.quiet)
+		hybrid_findings_print(f, stderr);
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return hybrid_fail(HYBRID_BADDEV, next, "%s", text);
 }
 
 static void add_string(struct json_object *object, const char *key, const char *text)

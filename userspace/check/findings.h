@@ -13,6 +13,7 @@
 enum hybrid_severity {
 	HYBRID_NOTE,
 	HYBRID_RECOVERABLE,
+	HYBRID_UNKNOWN,
 	HYBRID_DAMAGE,
 };
 
@@ -53,7 +54,7 @@ const char *hybrid_where(struct hybrid_findings *f, const char *what, u64 nr);
 /* The worst severity found; a note if nothing was found. */
 enum hybrid_severity hybrid_findings_worst(const struct hybrid_findings *f);
 
-/* "clean", "recoverable" or "damaged", and the exit code that says the same. */
+/* "clean", "recoverable", "unknown" or "damaged", and the exit code that says the same. */
 const char *hybrid_verdict(const struct hybrid_findings *f);
 int hybrid_verdict_exit(const struct hybrid_findings *f);
 
@@ -62,6 +63,14 @@ int hybrid_verdict_exit(const struct hybrid_findings *f);
  * next step; nothing with --quiet.
  */
 void hybrid_findings_print(const struct hybrid_findings *f, FILE *out);
+
+/*
+ * The error of a command that cannot go on: prints the findings, then @fmt and the next step.  If
+ * the format of a member is not known, prints that instead, and leads to the release that wrote it:
+ * nothing is damaged, and @next might overwrite it.  Returns HYBRID_BADDEV, or HYBRID_NOMEM.
+ */
+int hybrid_findings_fail(const struct hybrid_findings *f, const char *next, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /*
  * Adds "verdict", "findings" (an array of the findings kept) and "counts" (of all

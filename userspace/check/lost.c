@@ -354,8 +354,8 @@ static int lost_device(struct lost *l, const char *path, bool cache)
 				"%s shows no lost data: it is not a member of a pool",
 				path);
 	else if (r || !m.ok)
-		r = hybrid_fail(HYBRID_BADDEV, "see hybridctl check", "%s: %s", path,
-				r ? strerror(-r) : m.why);
+		r = hybrid_fail(HYBRID_BADDEV, hybrid_member_next(&m, "see hybridctl check"),
+				"%s: %s", path, r ? strerror(-r) : m.why);
 	else if (cache && m.sb.role == HYBRID_ROLE_CACHE)
 		r = lost_cache(l);
 	else if (!cache && m.sb.role != HYBRID_ROLE_CACHE)

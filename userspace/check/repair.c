@@ -553,13 +553,10 @@ static int repair(struct repair *p)
 
 	p->f.device = p->dev.path;
 	r = hybrid_superblocks_read(&p->dev, &p->f, &sbs);
-	if (r && r != HYBRID_NOMEM) {
-		hybrid_findings_print(&p->f, stderr);
-		return hybrid_fail(HYBRID_BADDEV,
-				   "if there is a dump of it: hybridctl restore --force",
-				   "%s: no superblock is good: the layout is unknown",
-				   p->dev.path);
-	}
+	if (r && r != HYBRID_NOMEM)
+		return hybrid_findings_fail(&p->f, "if there is a dump of it: hybridctl restore --force",
+					    "%s: no superblock is good: the layout is unknown",
+					    p->dev.path);
 	if (!r && sbs.sb.role != HYBRID_ROLE_CACHE && p->cl->value[OPT_OUTPUT])
 		return hybrid_fail(HYBRID_USAGE, "leave out --output to repair it in place",
 				   "%s is not a cache device: it cannot be repaired onto another device with --output",

@@ -395,14 +395,27 @@ static int check_use(struct restore *t, u64 blocks)
 	return r;
 }
 
+/* First: other refusals advise --force, which would give up a good pool of another release. */
+static int check_known(const struct restore *t)
+{
+	struct hybrid_member m;
+
+	if (t->cl->given[OPT_FORCE] || hybrid_member_read(&t->dev, &m) || !m.unknown)
+		return 0;
+	return hybrid_member_fail(&t->dev, &m, NULL);
+}
+
 static int decide(struct restore *t)
 {
 	const struct hybrid_device *devs[] = { &t->dev };
 	const char *why;
 	u64 blocks = 0;
-	int r = 0;
+	int r;
 	u32 id;
 
+	r = check_known(t);
+	if (r)
+		return r;
 	if (!t->mappings || t->cl->given[OPT_SKIP_MAPPINGS])
 		r = without_mappings(t);
 	if (r)

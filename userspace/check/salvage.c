@@ -773,7 +773,9 @@ int hybrid_salvage_read(struct hybrid_salvage *s, const struct hybrid_device *de
 		r = hybrid_fail(HYBRID_BADDEV, "give the cache device of the pool",
 				"%s is not a cache device", dev->path);
 	else if (r && r != HYBRID_NOMEM)
-		hybrid_findings_print(&f, stderr);
+		r = hybrid_findings_fail(&f, "see hybridctl check",
+					 "%s: no superblock is good: the layout is unknown",
+					 dev->path);
 	hybrid_findings_free(&f);
 	if (!r)
 		r = allocate(&v);

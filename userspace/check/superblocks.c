@@ -64,19 +64,30 @@ static bool shrunk(const struct copy *c)
 	return c->error == -EINVAL && c->why && !strcmp(c->why, "member_sectors");
 }
 
+/* Another release wrote one of them: for that release, the member may be good. */
+static bool is_unknown(struct hybrid_findings *f, const struct copy c[2])
+{
+	const struct copy *other = c[0].error == -EPROTONOSUPPORT ? &c[0] : &c[1];
+	char text[HYBRID_CODEC_TEXT];
+
+	if (other->error != -EPROTONOSUPPORT)
+		return false;
+	hybrid_found(f, HYBRID_FOUND_SB_FEATURE, "superblocks", "%s", copy_text(text, other));
+	return true;
+}
+
 /* Neither is good: reports the reason that says most. */
 static int none_good(struct hybrid_findings *f, const struct copy c[2])
 {
 	enum hybrid_finding_id id = HYBRID_FOUND_SB_BOTH;
-	char buf[2][HYBRID_CODEC_TEXT];
-	const char *text[2];
+	char text[2][HYBRID_CODEC_TEXT];
 	int i;
 
+	if (is_unknown(f, c))
+		return HYBRID_BADDEV;
 	for (i = 0; i < 2; i++) {
-		text[i] = copy_text(buf[i], &c[i]);
-		if (c[i].error == -EPROTONOSUPPORT)
-			id = HYBRID_FOUND_SB_FEATURE;
-		else if (shrunk(&c[i]))
+		hybrid_codec_text(text[i], c[i].error, c[i].why);
+		if (shrunk(&c[i]))
 			id = HYBRID_FOUND_SB_SHRUNK;
 		else if (c[i].error == -EIO)
 			id = HYBRID_FOUND_UNREADABLE;

@@ -63,13 +63,6 @@ struct writeback {
 
 /* ---- whose origins they are ------------------------------------------------ */
 
-static int fail_metadata(struct writeback *w, int r)
-{
-	if (!hybrid_output.quiet)
-		hybrid_findings_print(&w->findings, stderr);
-	return hybrid_fail(r, "see hybridctl check", "%s cannot be used as it is", w->cache.path);
-}
-
 static int read_pool(struct writeback *w)
 {
 	int r;
@@ -85,7 +78,8 @@ static int read_pool(struct writeback *w)
 	if (r == HYBRID_NOMEM)
 		return r;
 	if (r || hybrid_findings_worst(&w->findings) == HYBRID_DAMAGE)
-		return fail_metadata(w, r ? r : HYBRID_BADDEV);
+		return hybrid_findings_fail(&w->findings, "see hybridctl check",
+					    "%s cannot be used as it is", w->cache.path);
 	w->target = calloc(HYBRID_MAX_VOLUMES, sizeof(*w->target));
 	return w->target ? 0 : hybrid_nomem();
 }
@@ -119,8 +113,8 @@ static int fail_foreign(const struct writeback *w, const struct hybrid_device *d
 		why = "is not an origin";
 	else if (memcmp(m->sb.pool_uuid, w->md.sb.pool_uuid, HYBRID_UUID_SIZE))
 		why = "belongs to another pool";
-	return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan", "%s is not an origin of pool %s: %s",
-			   dev->path, w->md.sb.name, why);
+	return hybrid_fail(HYBRID_BADDEV, hybrid_member_next(m, "see hybridctl scan"),
+			   "%s is not an origin of pool %s: %s", dev->path, w->md.sb.name, why);
 }
 
 /*

@@ -202,7 +202,7 @@ static int fail_refused_origin(const struct hybrid_volume_line *entry,
 			       const struct hybrid_member *m)
 {
 	return hybrid_fail(HYBRID_BADDEV,
-			   "disconnect the copy, or name the right one with --device",
+			   hybrid_member_next(m, "disconnect the copy, or name the right one with --device"),
 			   "volume %s: its origin %s is refused: %s", entry->name, m->path, m->why);
 }
 
@@ -897,7 +897,7 @@ static int fail_refused(struct hybrid_inventory *inv, const char *what)
 	for (m = inv->members; m < inv->members + inv->nr_members; m++)
 		if (!m->ok && (!strcmp(m->sb.name, what) || !strcmp(m->path, what)))
 			return hybrid_fail(HYBRID_BADDEV,
-					   "disconnect the copy, or name the right one with --device",
+					   hybrid_member_next(m, "disconnect the copy, or name the right one with --device"),
 					   "%s is refused: %s", m->path, m->why);
 	return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
 			   "no pool or volume %s is known", what);

@@ -210,7 +210,7 @@ int check_found_again(const struct hybrid_device *dev)
 static int show_contents(const struct command_line *cl, const struct hybrid_device *dev,
 			 unsigned int *found)
 {
-	char *text, *line, *save, ours[HYBRID_NAME_SIZE + 32];
+	char *text, *line, *save, ours[HYBRID_WHY_MAX + 32];
 	struct hybrid_member m;
 	int r;
 
@@ -221,13 +221,13 @@ static int show_contents(const struct command_line *cl, const struct hybrid_devi
 	if (r && r != -ENODATA)
 		return hybrid_fail(HYBRID_BADDEV, "check the device and the kernel log",
 				   "%s: cannot read: %s", dev->path, strerror(-r));
-	if (!r && m.sb.role != HYBRID_ROLE_DETACHED && !cl->given[OPT_FORCE])
-		return hybrid_fail(HYBRID_BUSY,
-				   "detach it, or add --force if nothing on it is needed",
-				   "%s already belongs to dm-hybrid: %s %s", dev->path,
-				   hybrid_role_name(m.sb.role), m.ok ? m.sb.name : m.why);
-	snprintf(ours, sizeof(ours), "dm-hybrid %s, \"%s\"", hybrid_role_name(m.sb.role),
-		 m.sb.name);
+	if (!r && (m.sb.role != HYBRID_ROLE_DETACHED || m.unknown) && !cl->given[OPT_FORCE])
+		return hybrid_member_fail(dev, &m, "detach it, or add --force if nothing on it is needed");
+	if (m.sb.role)
+		snprintf(ours, sizeof(ours), "dm-hybrid %s, \"%s\"", hybrid_role_name(m.sb.role),
+			 m.sb.name);
+	else
+		snprintf(ours, sizeof(ours), "dm-hybrid member: %s", m.why);
 	if (!r)
 		show(dev, ours, found);
 	r = hybrid_device_signatures(dev, &text);

@@ -739,8 +739,8 @@ static void check_refused(struct doctor *d)
 
 	for (m = d->inv.members; m < d->inv.members + d->inv.nr_members; m++)
 		if (!m->ok)
-			bad(d, "disconnect the copy, or repair it", "%s is refused: %s", m->path,
-			    m->why);
+			bad(d, hybrid_member_next(m, "disconnect the copy, or repair it"),
+			    "%s is refused: %s", m->path, m->why);
 }
 
 /* Of several with one name, a boot brings up the one that appears first. */

@@ -46,7 +46,8 @@ static int check_member(const struct export *e)
 	if (!m)
 		return fail_no_superblock(e);
 	if (!m->ok)
-		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan", "%s: %s", m->path, m->why);
+		return hybrid_fail(HYBRID_BADDEV, hybrid_member_next(m, "see hybridctl scan"),
+				   "%s: %s", m->path, m->why);
 	if (is_foreign(e->volume))
 		return hybrid_fail(HYBRID_REFUSED, "stop it there; then hybridctl adopt takes it over",
 				   "%s belongs to another host", e->volume->name);

@@ -74,11 +74,9 @@ static int fail_not_kept(const struct new_volume *nv)
 				   "%s was never formatted as an origin: it has no room for a superblock",
 				   nv->origin.path);
 	if (r || !m.ok)
-		return hybrid_fail(HYBRID_BADDEV, "see hybridctl probe", "%s: %s", nv->origin.path,
-				   r ? strerror(-r) : m.why);
-	return hybrid_fail(HYBRID_BUSY, "detach it first",
-			   "%s already belongs to dm-hybrid: %s %s", nv->origin.path,
-			   hybrid_role_name(m.sb.role), m.sb.name);
+		return hybrid_fail(HYBRID_BADDEV, hybrid_member_next(&m, "see hybridctl probe"),
+				   "%s: %s", nv->origin.path, r ? strerror(-r) : m.why);
+	return hybrid_member_fail(&nv->origin, &m, "detach it first");
 }
 
 static int check_data_area(const struct new_volume *nv)

@@ -144,9 +144,7 @@ static int check_inplace(const struct new_volume *nv)
 		return hybrid_fail(HYBRID_REFUSED, "leave out --in-place: its data stays where it is",
 				   "%s was detached: its data begins at sector %llu, not at 0",
 				   nv->origin.path, (unsigned long long)m.sb.data_sector);
-	return hybrid_fail(HYBRID_BUSY, "detach it first",
-			   "%s already belongs to dm-hybrid: %s %s", nv->origin.path,
-			   hybrid_role_name(m.sb.role), m.ok ? m.sb.name : m.why);
+	return hybrid_member_fail(&nv->origin, &m, "detach it first");
 }
 
 /*

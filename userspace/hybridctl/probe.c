@@ -145,12 +145,19 @@ static void wipe_loses(const struct hybrid_member *m, const char *tense, char *b
 static int confirm_wipe(const struct command_line *cl, const struct hybrid_member *m)
 {
 	bool used = m->sb.role != HYBRID_ROLE_DETACHED;
+	bool unasked = cl->given[OPT_YES] && !cl->given[OPT_WIPE_SIGNATURES];
 	char question[HYBRID_NAME_SIZE + 256] = "Its first and its last MiB will be zeroed: ";
 	size_t len = strlen(question);
 
-	fprintf(stderr, "  %s: dm-hybrid %s, \"%s\"%s\n", m->path, hybrid_role_name(m->sb.role),
-		m->sb.name, m->sb.flags & HYBRID_SB_DIRTY ? ", its cache has newer data" : "");
-	if (used && cl->given[OPT_YES] && !cl->given[OPT_WIPE_SIGNATURES])
+	if (unasked && m->unknown)
+		return hybrid_fail(HYBRID_REFUSED, HYBRID_FORMAT_NEXT, "%s: %s", m->path, m->why);
+	if (m->sb.role)
+		fprintf(stderr, "  %s: dm-hybrid %s, \"%s\"%s\n", m->path,
+			hybrid_role_name(m->sb.role), m->sb.name,
+			m->sb.flags & HYBRID_SB_DIRTY ? ", its cache has newer data" : "");
+	else
+		fprintf(stderr, "  %s: dm-hybrid member: %s\n", m->path, m->why);
+	if (used && unasked)
 		return hybrid_fail(HYBRID_REFUSED,
 				   m->sb.role == HYBRID_ROLE_CACHE ?
 				   "hybridctl destroy, if it has no volumes; or add --wipe-signatures if it may be lost" :

@@ -50,7 +50,7 @@ static int check_member(const struct hybrid_node *node)
 
 	if (m && m->ok)
 		return 0;
-	return hybrid_fail(HYBRID_BADDEV, "connect it, or see hybridctl scan",
+	return hybrid_fail(HYBRID_BADDEV, hybrid_member_next(m, "connect it, or see hybridctl scan"),
 			   "the device of %s is missing or refused%s%s", node->name,
 			   m ? ": " : "", m ? m->why : "");
 }

@@ -169,7 +169,8 @@ static int check_uncached(struct resize *r)
 	int err = 0;
 
 	if (m && !m->ok)
-		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan", "%s is refused: %s", m->path, m->why);
+		return hybrid_fail(HYBRID_BADDEV, hybrid_member_next(m, "see hybridctl scan"),
+				   "%s is refused: %s", m->path, m->why);
 	if (node->active && (!node->dm.live || node->dm.readonly || node->dm.suspended))
 		return hybrid_fail(HYBRID_BUSY, "see hybridctl status", "%s is suspended, or read-only",
 				   node->name);

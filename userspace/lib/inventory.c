@@ -132,6 +132,8 @@ static void mark_twins(struct hybrid_member *a, struct hybrid_member *b)
 	snprintf(b->why, sizeof(b->why), "%.120s has the same member UUID", a->path);
 	a->ok = false;
 	b->ok = false;
+	a->unknown = false;
+	b->unknown = false;
 }
 
 static bool same_member(const struct hybrid_member *a, const struct hybrid_member *b)

@@ -35,10 +35,26 @@ static int read_copy(const struct hybrid_device *dev, uint64_t sector, void *blo
 const char *hybrid_unknown_format(char buf[HYBRID_FORMAT_TEXT], uint32_t version)
 {
 	if (version == HYBRID_FORMAT_VERSION)
-		return "its format has a feature that this program does not know";
-	snprintf(buf, HYBRID_FORMAT_TEXT, "its format is version %u, which this program does not read",
-		 version);
+		return "its format has a feature that this program does not know: nothing is damaged";
+	snprintf(buf, HYBRID_FORMAT_TEXT,
+		 "its format is version %u, and this program knows version %u: nothing is damaged",
+		 version, HYBRID_FORMAT_VERSION);
 	return buf;
+}
+
+const char *hybrid_member_next(const struct hybrid_member *m, const char *next)
+{
+	return m && m->unknown ? HYBRID_FORMAT_NEXT : next;
+}
+
+int hybrid_member_fail(const struct hybrid_device *dev, const struct hybrid_member *m,
+		       const char *next)
+{
+	if (!m->ok)
+		return hybrid_fail(HYBRID_BUSY, hybrid_member_next(m, next),
+				   "%s already belongs to dm-hybrid: %s", dev->path, m->why);
+	return hybrid_fail(HYBRID_BUSY, next, "%s already belongs to dm-hybrid: %s %s", dev->path,
+			   hybrid_role_name(m->sb.role), m->sb.name);
 }
 
 /* A copy of the superblock that was read. */
@@ -71,8 +87,22 @@ static void describe(char *buf, size_t len, const char *place, const struct copy
 	snprintf(buf, len, "superblock in the %s: %s", place, text);
 }
 
+/* Neither copy is good, and another release wrote one: for that release, the member may be good. */
+static bool is_unknown(struct hybrid_member *m, const struct copy c[2])
+{
+	const struct copy *other = c[0].r == -EPROTONOSUPPORT ? &c[0] : &c[1];
+	char text[HYBRID_FORMAT_TEXT];
+
+	m->unknown = c[0].r && c[1].r && other->r == -EPROTONOSUPPORT;
+	if (m->unknown)
+		snprintf(m->why, sizeof(m->why), "%s", hybrid_unknown_format(text, other->version));
+	return m->unknown;
+}
+
 static void set_why(struct hybrid_member *m, const struct copy c[2])
 {
+	if (is_unknown(m, c))
+		return;
 	/* Of two bad copies, the one that is ours, or claims to be, tells more */
 	if (c[0].r && (c[0].r != -ENODATA || !c[1].r))
 		describe(m->why, sizeof(m->why), "head", &c[0]);
@@ -116,7 +146,8 @@ static int choose_copy(const struct hybrid_device *dev, struct hybrid_member *m,
 		m->sb = c[c[1].sb.sequence > c[0].sb.sequence].sb;
 	else
 		m->sb = c[m->copies == 2].sb;
-	if (m->sb.ro_compat & ~HYBRID_RO_COMPAT_KNOWN) {
+	m->unknown = m->sb.ro_compat & ~HYBRID_RO_COMPAT_KNOWN;
+	if (m->unknown) {
 		snprintf(m->why, sizeof(m->why), "only a newer version may write to it");
 		return 0;
 	}
@@ -254,7 +285,7 @@ bool hybrid_member_blank(const struct hybrid_device *dev, char why[HYBRID_WHY_MA
 	why[0] = '\0';
 	if (!r)
 		snprintf(why, HYBRID_WHY_MAX, m.sb.role == HYBRID_ROLE_CACHE ?
-			 "is the cache device of pool %.63s" : "is a member of dm-hybrid, %.63s",
+			 "is the cache device of pool %.120s" : "is a member of dm-hybrid, %.120s",
 			 m.sb.name[0] ? m.sb.name : m.why);
 	else if (dev->sectors < HYBRID_HEAD_SECTORS + HYBRID_TAIL_SECTORS)
 		snprintf(why, HYBRID_WHY_MAX, "is too small");
@@ -723,7 +754,7 @@ static int read_origin(const struct hybrid_device *dev, struct hybrid_member *m)
 	int r = hybrid_member_read(dev, m);
 
 	if (r || !m->ok)
-		return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
+		return hybrid_fail(HYBRID_BADDEV, hybrid_member_next(m, "see hybridctl scan"),
 				   "%s has no valid superblock%s%s", dev->path,
 				   m->why[0] ? ": " : "", m->why);
 	if (m->sb.role == HYBRID_ROLE_CACHE)

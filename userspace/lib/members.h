@@ -28,13 +28,24 @@ struct hybrid_member {
 	uint32_t copies;		/* bit 0: head is good, bit 1: tail is good */
 	bool apart;			/* a copy is bad, or older than sb */
 	bool gpt;			/* an origin without a cache, with a GPT: an export was cut short */
+	bool unknown;			/* as read: not ok, of a format not known here */
 	char why[HYBRID_WHY_MAX];	/* if not ok, or if a copy is bad: the reason */
 	struct hybrid_sb sb;		/* the current copy, or its known fields */
 };
 
-#define HYBRID_FORMAT_TEXT	80
+#define HYBRID_FORMAT_TEXT	96
 /* Why a superblock of this version of the format is refused with -EPROTONOSUPPORT. */
 const char *hybrid_unknown_format(char buf[HYBRID_FORMAT_TEXT], uint32_t version);
+
+/* What to do with a member of such a format.  Never repair, restore or wipe: nothing is damaged. */
+#define HYBRID_FORMAT_NEXT	"use the tools and the module of the release that wrote it"
+
+/* The next step for a member that is refused, or NULL: @next, unless its format is not known. */
+const char *hybrid_member_next(const struct hybrid_member *m, const char *next);
+
+/* Refuses a device that is a member, or claims to be; @next as above.  Returns HYBRID_BUSY. */
+int hybrid_member_fail(const struct hybrid_device *dev, const struct hybrid_member *m,
+		       const char *next);
 
 /*
  * Look at an open device.  Returns 0 if it is or claims to be a member (see
