@@ -192,16 +192,16 @@ def test_input_that_may_only_be_read(run, name, good, place):
 
 
 def test_sizes(run):
-    """Of 1 TiB at 64 KiB: what the design promises of memory."""
+    """Of 1 TiB at 32 KiB: what the design promises of memory."""
     out = run("hybrid_metadata_size", "1t").stdout
-    assert re.search(r"^one block +64.00k$", out, re.M)
+    assert re.search(r"^one block +32.00k$", out, re.M)
     sizes = {unit: run("hybrid_metadata_size", "1t", "--units", unit).stdout for unit in "bm"}
     memory = int(re.search(r"^memory in the kernel +(\d+)b$", sizes["b"], re.M)[1])
     blocks = int(re.search(r"^blocks +(\d+)$", sizes["b"], re.M)[1])
-    assert blocks > 16.7e6 and memory <= 32 * blocks
+    assert blocks > 33.4e6 and memory <= 32 * blocks
     assert f"{memory / 2**20:.2f}m" in sizes["m"]
     report = json.loads(run("hybrid_metadata_size", "1t", "--json").stdout)
-    assert (report["memory"], report["blocks"], report["block_size"]) == (memory, blocks, 65536)
+    assert (report["memory"], report["blocks"], report["block_size"]) == (memory, blocks, 32768)
 
 
 @pytest.mark.parametrize("args, code", [
