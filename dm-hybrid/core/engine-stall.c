@@ -17,9 +17,9 @@
  *
  * So beside users' I/O, a batch has no more windows than the origin has lately flushed in
  * FLUSH_MS, or in READS_FLUSH_MS if reads wait, whether writes stall or not: a disk
- * serves no reads during a flush.  The next batch waits until as many reads have ended as
- * were in flight at the end of the flush; otherwise the disk would go from one flush
- * straight to the next.
+ * serves no reads during a flush.  Nobody has timed the first flushes, so the first batches
+ * are small.  The next batch waits until as many reads have ended as were in flight at the
+ * end of the flush; otherwise the disk would go from one flush straight to the next.
  *
  * No windows are written back during such a flush: it would take that much longer, and
  * on a disk that takes writes during a flush it would not end at all.
@@ -38,6 +38,7 @@
 /* Windows; the second if only a drain uses the disk, and no user came for USERS_AWAY ticks. */
 #define BATCH		64U
 #define DRAIN_BATCH	256
+#define FIRST_BATCH	8	/* before any flush was timed */
 #define FLUSH_MS	50
 #define READS_FLUSH_MS	25	/* if reads wait for the flush */
 #define READS_TICKS	2	/* that reads may take after a flush */
@@ -46,7 +47,7 @@
 
 void hybrid_stall_create(struct hybrid_volume *v)
 {
-	v->writeback.bound = BATCH;
+	v->writeback.bound = FIRST_BATCH;
 }
 
 void hybrid_stall_share(struct hybrid_engine *e)

@@ -619,3 +619,8 @@ void small_pool(u64 sectors, u32 mode, const struct hybrid_config *config)
 	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
 	open_volume();
 }
+
+void origin_was_quick(void)
+{
+	v->writeback.bound = 64;
+}

@@ -108,6 +108,8 @@ void stop(void);
 void crash(void);
 /* A pool with c2q that is soon full, with a volume open; after setup_disks(). */
 void small_pool(u64 sectors, u32 mode, const struct hybrid_config *config);
+/* Makes the engine's batches of windows large, as after quick flushes of the origin. */
+void origin_was_quick(void);
 
 /* ---- I/O to the volume ---------------------------------------------------- */
 

@@ -239,6 +239,7 @@ static void metadata_make_room(void **state)
 	u32 k;
 
 	small_pool(12 * MIB, HYBRID_MODE_WRITEBACK, &lazy);
+	origin_was_quick();
 	set_cutoff_to(0);
 	read_metadata(0, METADATA);
 	for (k = DATA_FROM; pool().dirty < pool().blocks; k++) {

@@ -1438,6 +1438,7 @@ static u32 fill_with_dirty(void)
 	u32 n;
 
 	small_pool(8 * MIB, HYBRID_MODE_WRITEBACK, &lazy);
+	origin_was_quick();
 	for (n = 0; pool().free; n++)
 		put(n * BLOCK, 8, n + 1);
 	assert_int_equal(status().dirty, pool().blocks);
@@ -1618,6 +1619,7 @@ static void drain_in_batches(void **state)
 	u32 all = 120;
 
 	small_pool(CACHE_SECTORS, HYBRID_MODE_WRITEBACK, &lazy);
+	origin_was_quick();
 	assert_int_equal(first_batch(all, 1, 0), 64);
 	tick(100);
 	assert_int_equal(sectors_of(ORIGIN, true), 64 * 8);
