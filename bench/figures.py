@@ -65,9 +65,9 @@ def mib(phase: dict) -> float:
     return (phase["kib"][0] - phase["kib"][1]) / 1024
 
 
-def waited(key: str) -> Callable[[dict], float]:
-    """Latency of reads, in milliseconds."""
-    return lambda phase: phase["load"]["read"][f"{key}_ns"] / 1e6
+def waited(key: str, kind: str = "read") -> Callable[[dict], float]:
+    """Latency of reads or writes, in milliseconds."""
+    return lambda phase: phase["load"][kind][f"{key}_ns"] / 1e6
 
 
 class Row(NamedTuple):
@@ -126,6 +126,8 @@ ROWS = {
     "oltp-log": Row("OLTP: log", "oltp", "log"),
     "pages": Row("OLTP: pages of 16k, no log", "pages", "pages"),
     "burst": Row("burst of 4k writes, queue of 32", "burst", "burst"),
+    "overflow": Row("4k writes over 2,000 MiB, queue of 32: the first 12,000", "overflow", "begin"),
+    "overflow-on": Row("4k writes over 2,000 MiB, queue of 32: the next 12,000", "overflow", "on"),
     **{f"{name}@{hardware}": Row(f"{HARDWARE[hardware]}: {text}", f"latency@{hardware}", phase)
        for hardware in MEASURED
        for name, text, phase in (("hits", "hits, queue of 32", "hits"),
@@ -148,6 +150,9 @@ COSTS = {
     **{f"reads-{phase}-{key}": Row(f"latency of disk reads, queue of 4, ms: {text}, {name}", "beside", phase,
                                    waited(key), ",.1f", True)
        for phase, text in (("alone", "alone"), ("background", "beside writeback"), ("drain", "beside a drain"))
+       for key, name in (("p50", "median"), ("p99", "p99"), ("max", "worst"))},
+    **{f"overflow-{key}": Row(f"latency of 4k writes over 2,000 MiB, ms: {name}", "overflow", "on",
+                              waited(key, "write"), ",.1f", True)
        for key, name in (("p50", "median"), ("p99", "p99"), ("max", "worst"))},
     "pages-max": Row("OLTP, pages of 16k: worst read latency, ms", "pages", "pages", waited("max"),
                      ",.1f", True),
@@ -332,6 +337,7 @@ def goals(runs: Runs, known: dict) -> list[Goal]:
         goal("neighbour", 0.5, "alone"),
         goal("burst", 0.92, "limit"),
         goal("burst-written", fixed=1.05),
+        goal("overflow", fixed=5000),
         goal("drain-busy", fixed=4.1),
         goal("drain-clock", fixed=4.1),
         hit("hit-read", 350),
