@@ -11,6 +11,8 @@
  *	FAULT_LATE=<n>		only after n writes
  *	FAULT_FLUSH=<n> <file>	its fsync fails from the nth on; any: that of all files
  *	FAULT_SIGNAL=<signal>	comes with each discard, which is done
+ *	FAULT_RESUME=<n>	the nth resume of a device-mapper device fails, before the kernel
+ *				hears of it
  *	FAULT_DELAY=<ms>	each write of more than 4 KiB takes so long
  *	FAULT_COUNT=<file>	the number of writes goes there in the end
  *	FAULT_READS=<file>	the number of reads, and of bytes read in all
@@ -21,6 +23,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/dm-ioctl.h>
 #include <linux/fs.h>
 #include <pthread.h>
 #include <signal.h>
@@ -69,7 +72,7 @@ static struct bad bad[1024];
 static int nr_bad, bad_errno = EIO;
 static long writes, cut, late, delay, flushes;
 static long reads, bytes_read;
-static int discard_signal;
+static int discard_signal, resumes;
 static ino_t bad_flush;
 static bool any_flush;
 static unsigned short state[3];		/* not of random(), which libuuid seeds by the clock */
@@ -131,6 +134,8 @@ __attribute__((constructor)) static void init(void)
 	bad_flush = text ? ino_of_path(path) : 0;
 	text = getenv("FAULT_SIGNAL");
 	discard_signal = text ? atoi(text) : 0;
+	text = getenv("FAULT_RESUME");
+	resumes = text ? atoi(text) : 0;
 	text = getenv("FAULT_DELAY");
 	delay = text ? atol(text) : 0;
 }
@@ -282,6 +287,11 @@ ssize_t write(int fd, const void *buf, size_t len)
 	return n;
 }
 
+static bool resume_fails(unsigned long request, const struct dm_ioctl *dmi)
+{
+	return resumes && request == DM_DEV_SUSPEND && !(dmi->flags & DM_SUSPEND_FLAG) && !--resumes;
+}
+
 int ioctl(int fd, unsigned long request, ...)
 {
 	unsigned long long *range;
@@ -290,6 +300,10 @@ int ioctl(int fd, unsigned long request, ...)
 	va_start(ap, request);
 	range = va_arg(ap, void *);
 	va_end(ap);
+	if (resume_fails(request, (const void *)range)) {
+		errno = ENOMEM;
+		return -1;
+	}
 	if (request != BLKDISCARD)
 		return real_ioctl(fd, request, range);
 	if (is_bad('d', fd, range[0], range[1])) {

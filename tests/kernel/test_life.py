@@ -15,13 +15,17 @@ def probe(s, disk="hdd"):
 
 
 @pytest.fixture
-def cut(tools, top):
-    """cut(stack, n, command): hybridctl dies in the nth write of a superblock, and the power goes."""
+def faults(tools, top):
+    """Preloaded into a tool, makes it fail: see tests/check/faults.c."""
     subprocess.run(["make", "-s", "-C", top / "userspace", top / "build/userspace/faults.so"], check=True)
+    return top / "build/userspace/faults.so"
 
+
+@pytest.fixture
+def cut(faults):
+    """cut(stack, n, command): hybridctl dies in the nth write of a superblock, and the power goes."""
     def run(s, n, command):
-        r = s.guest.run(f"sync; env LD_PRELOAD={top}/build/userspace/faults.so FAULT_CUT='{n} {n}' {command}",
-                        check=False)
+        r = s.guest.run(f"sync; env LD_PRELOAD={faults} FAULT_CUT='{n} {n}' {command}", check=False)
         assert r.rc in (-9, 137), r
         s.guest.power_cut()
         s.guest.boot()

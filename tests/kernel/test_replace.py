@@ -5,7 +5,7 @@ import time
 import pytest
 
 from .stack import io
-from .test_life import cut, entries, probe  # noqa: F401 (cut is a fixture)
+from .test_life import cut, entries, faults, probe  # noqa: F401 (cut and faults are fixtures)
 from .test_live import LOAD, fill, states, stop, sums, target
 
 SIZES = {"ssd": 24, "new": 32, "hdd": 48, "other": 32}
@@ -77,6 +77,30 @@ def test_in_use(make_stack):
     replace(s, "--cache", s.dev("ssd"), "--yes", "--wipe-signatures")
     pool_on(s, "ssd")
     assert sums(s) == before and seen(s) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_a_resume_fails(make_stack, faults, n):
+    """No table stays loaded that a later resume would bring in, beside a cache that is used again."""
+    s = make_stack(**SIZES)
+    dev = s.create("vol", "--cutoff", "0", "--mode", "writeback")
+    io(s.guest, dev, "w:0:128:a", "f")
+    assert io(s.guest, dev, "r:0:128") == ["a"]
+    command = " ".join(["hybridctl replace-cache pool", *to_new(s)])
+    r = s.guest.run(f"env LD_PRELOAD={faults} FAULT_RESUME={n} {command}", timeout=120, check=False)
+    assert r.rc not in (0, 2) and "resume" in r.err, r.text
+    if "Suspended" in s.guest.run("dmsetup info -c --noheadings -o suspended vol").out:
+        s.guest.run("hybridctl activate --all", check=False)
+    io(s.guest, dev, "w:0:8:b", "f")
+    s.guest.run("hybridctl activate --all", check=False)
+    assert io(s.guest, dev, "r:0:8", "r:8:120") == ["b", "a"]
+    s.guest.power_cut()
+    s.guest.boot()
+    s.guest.modprobe("dm-testdisk", "dm-hybrid")
+    s.guest.run("hybridctl activate --all", check=False)
+    assert io(s.guest, dev, "r:0:8", "r:8:120") == ["b", "a"]
+    replace(s, *([] if "new" in s.guest.run("dmsetup ls").out else to_new(s)), check=False)
+    assert io(s.guest, dev, "r:0:8", "r:8:120") == ["b", "a"]
 
 
 @pytest.mark.parametrize("n", [6, 7, 8, 10, 11, 12])

@@ -718,6 +718,12 @@ int hybrid_dm_suspend(const char *name)
 	return simple_task(DM_DEVICE_SUSPEND, "cannot suspend", name);
 }
 
+/* A table that was loaded, and is not to be used, would be the next resume's. */
+static int clear(const char *name)
+{
+	return simple_task(DM_DEVICE_CLEAR, "cannot clear the table of", name);
+}
+
 int hybrid_dm_try(const char *name, const char *target, uint64_t sectors, const char *params)
 {
 	struct kmsg kmsg;
@@ -727,14 +733,16 @@ int hybrid_dm_try(const char *name, const char *target, uint64_t sectors, const 
 	kmsg_open(&kmsg);
 	r = load(name, target, sectors, params, &kmsg);
 	kmsg_close(&kmsg);
-	return r ? r : simple_task(DM_DEVICE_CLEAR, "cannot clear the table of", name);
+	return r ? r : clear(name);
 }
 
 int hybrid_dm_resume(const char *name)
 {
 	struct kmsg kmsg;
-	int r;
+	int r = clear(name);
 
+	if (r)
+		return r;
 	last_log[0] = '\0';
 	kmsg_open(&kmsg);
 	r = resume(name, false, &kmsg);
@@ -750,8 +758,11 @@ int hybrid_dm_switch(const char *name, const char *target, uint64_t sectors, con
 	last_log[0] = '\0';
 	kmsg_open(&kmsg);
 	r = load(name, target, sectors, params, &kmsg);
-	if (!r)
+	if (!r) {
 		r = resume(name, false, &kmsg);
+		if (r)
+			clear(name);
+	}
 	kmsg_close(&kmsg);
 	return r;
 }

@@ -112,6 +112,8 @@ int hybrid_dm_try(const char *name, const char *target, uint64_t sectors, const 
  */
 int hybrid_dm_switch(const char *name, const char *target, uint64_t sectors, const char *params);
 int hybrid_dm_suspend(const char *name);
+
+/* Resumes with the table that the device has; drops one that was loaded, and fails if it cannot. */
 int hybrid_dm_resume(const char *name);
 
 /* Renames a pool or volume.  Its users, which have its number, do not notice. */
