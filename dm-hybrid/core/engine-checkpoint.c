@@ -312,7 +312,7 @@ void hybrid_checkpoint_step(struct hybrid_engine *e)
 	if (e->cp.phase == CP_ROOT)
 		step_root(e);
 	op->mem = e->journal.entry;
-	e->stats.metadata_writes += e->cp.blocks;
+	add_stat(&e->stats.metadata_writes, e->cp.blocks);
 }
 
 /* The root is durable. */
@@ -323,7 +323,7 @@ static void checkpoint_done(struct hybrid_engine *e)
 	e->journal.tail = e->cp.tail;
 	e->cp.phase = CP_NONE;
 	e->cp.recovery = false;
-	e->stats.checkpoints++;
+	add_stat(&e->stats.checkpoints, 1);
 }
 
 /* The operation that the last step prepared has ended. */

@@ -502,16 +502,16 @@ static void commit_write(struct hybrid_engine *e)
 	e->meta.segment[0].sector = hybrid_journal_seal(&e->journal, &e->meta.id,
 							e->intents.next_tail);
 	e->meta.segment[0].count = e->journal.blocks * HYBRID_META_BLOCK_SECTORS;
-	e->stats.journal_writes++;
-	e->stats.journal_records += e->journal.nr;
-	e->stats.metadata_writes += e->journal.blocks;
+	add_stat(&e->stats.journal_writes, 1);
+	add_stat(&e->stats.journal_records, e->journal.nr);
+	add_stat(&e->stats.metadata_writes, e->journal.blocks);
 }
 
 /* A commit without records. */
 static void commit_flush(struct hybrid_engine *e)
 {
 	meta_op(e, HYBRID_OP_FLUSH, META_FLUSH);
-	e->stats.cache_flushes++;
+	add_stat(&e->stats.cache_flushes, 1);
 }
 
 /*

@@ -172,7 +172,7 @@ static u32 gather(struct hybrid_engine *e)
 	if (nr) {
 		x->busy = true;
 		WRITE_ONCE(x->head, x->head + 1);
-		WRITE_ONCE(e->stats.intent_writes, e->stats.intent_writes + 1);
+		add_stat(&e->stats.intent_writes, 1);
 	}
 	return nr;
 }

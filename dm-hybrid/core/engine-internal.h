@@ -78,6 +78,12 @@ static inline void cache_wears(struct hybrid_engine *e, u32 sectors)
 	this_cpu_add(e->evict.readers->cache_written, sectors);
 }
 
+/* Adds to one of struct hybrid_stats, which has one writer at a time.  Readers take no lock. */
+static inline void add_stat(u64 *stat, u64 nr)
+{
+	WRITE_ONCE(*stat, *stat + nr);
+}
+
 static inline void act(struct hybrid_actions *acts, struct hybrid_op *op)
 {
 	list_add_tail(&op->link, &acts->list);

@@ -139,7 +139,7 @@ static void trimmed(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid
 	if (op->error_cache)
 		WRITE_ONCE(t->refused, true);
 	else
-		WRITE_ONCE(e->stats.trimmed, e->stats.trimmed + t->segment.count);
+		add_stat(&e->stats.trimmed, t->segment.count);
 	spin_lock_irqsave(&s->lock, flags);
 	for (i = t->first; i < t->first + t->nr; i++) {
 		hybrid_set_free(&e->map, s, i);

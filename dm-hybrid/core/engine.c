@@ -432,12 +432,12 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	st->ram = e->stats.ram + READ_ONCE(e->map.ram) + READ_ONCE(e->map.policy_ram);
 	st->journal_used = e->journal.head - e->journal.tail;
 	st->journal_blocks = e->g->journal_blocks;
-	st->journal_writes = e->stats.journal_writes;
-	st->journal_records = e->stats.journal_records;
-	st->checkpoints = e->stats.checkpoints;
+	st->journal_writes = READ_ONCE(e->stats.journal_writes);
+	st->journal_records = READ_ONCE(e->stats.journal_records);
+	st->checkpoints = READ_ONCE(e->stats.checkpoints);
 	st->intent_writes = READ_ONCE(e->stats.intent_writes);
-	st->metadata_writes = e->stats.metadata_writes + st->intent_writes;
-	st->cache_flushes = e->stats.cache_flushes;
+	st->metadata_writes = READ_ONCE(e->stats.metadata_writes) + st->intent_writes;
+	st->cache_flushes = READ_ONCE(e->stats.cache_flushes);
 	st->evictions = atomic64_read(&e->stats.evictions);
 	st->read_errors = atomic64_read(&e->stats.errors[CACHE_READ_ERRORS]);
 	st->write_errors = atomic64_read(&e->stats.errors[CACHE_WRITE_ERRORS]);
