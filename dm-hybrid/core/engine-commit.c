@@ -597,7 +597,8 @@ static void commit_wait_origins(struct hybrid_engine *e, struct hybrid_actions *
 
 /*
  * Does the commit need a flush of the cache device alone?  Then records stay for a later entry: of
- * granules that are under intents, or of other volumes.
+ * granules that are under intents.  Only the notes that the commit has taken tell: other CPUs note
+ * changes all the time, and those are the next commit's.
  */
 static bool flush_suffices(const struct hybrid_engine *e)
 {
@@ -608,7 +609,7 @@ static bool flush_suffices(const struct hybrid_engine *e)
 	    e->commit.lazy_wanted)
 		return false;
 	list_for_each_entry(v, &e->volumes.open, open_link)
-		if (READ_ONCE(v->commit.unrecorded))
+		if (v->commit.recording)
 			return false;
 	return true;
 }
@@ -622,6 +623,8 @@ static bool commit_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 	spin_lock_irqsave(&e->lock, flags);
 	list_splice_tail_init(&e->commit.next, &e->commit.now);
 	waiters = !list_empty(&e->commit.now);
+	if (waiters)
+		take_notes(e);
 	flush = flush_suffices(e);
 	e->commit.lazy = e->commit.lazy_wanted;
 	e->commit.opens = !waiters && !e->commit.wanted && !e->commit.lazy_wanted;
@@ -632,8 +635,6 @@ static bool commit_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 	/* Before the records are gathered (J13) */
 	e->intents.next_tail = e->commit.opens ? e->journal.intent_tail : intents_ended(e);
 	intents_flush_begins(e);
-	if (waiters)
-		take_notes(e);
 	spin_unlock_irqrestore(&e->lock, flags);
 	e->commit.gated = false;
 	WRITE_ONCE(e->journal.nr, 0);
