@@ -23,6 +23,7 @@ struct hybrid_checkpoint {
 	bool clean;			/* the checkpoint is the last before a stop */
 	bool is_clean;			/* the root on the disk is marked clean */
 	bool recovery;			/* the checkpoint makes a recovery durable */
+	bool passed;			/* by a commit, since the last step */
 	u32 pos;			/* of the phase: the next leaf or index */
 	u32 blocks;			/* in the present step */
 	u64 tail;			/* the journal's, once the root is durable */

@@ -855,9 +855,9 @@ static void meta_give_up(struct hybrid_engine *e, struct hybrid_actions *acts)
 }
 
 /*
- * Choose and prepare the next operation.  A checkpoint step goes first only
- * where the journal has no room or nobody waits for a commit, so that flushes
- * pass between its steps.
+ * Choose and prepare the next operation.  Commits and the steps of a checkpoint take turns, where
+ * the journal has room: no flush waits for a whole checkpoint, and flushes without a pause do not
+ * keep one from its end, for which the opening of another volume may wait.
  */
 static bool meta_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
@@ -873,10 +873,13 @@ static bool meta_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 		hybrid_checkpoint_begin(e);
 	commit = commit_needed(e);
 	spin_unlock_irqrestore(&e->lock, flags);
-	if (commit && room && commit_begin(e, acts))
+	if (commit && room && !(e->cp.phase != CP_NONE && e->cp.passed) && commit_begin(e, acts)) {
+		e->cp.passed = true;
 		return true;
+	}
 	if (e->cp.phase == CP_NONE)
 		return false;
+	e->cp.passed = false;
 	meta_op(e, HYBRID_OP_META, META_CHECKPOINT);
 	hybrid_checkpoint_step(e);
 	return true;

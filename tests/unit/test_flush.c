@@ -240,6 +240,34 @@ static void failed(void **state)
 	assert_int_equal(flush_volume(), -EIO);
 }
 
+/* Two threads flush in turn, without a pause: the checkpoint that an opening waits for ends all the same. */
+static void checkpoint_beside_flushes(void **state)
+{
+	struct hybrid_waiter w = { .done = hybrid_waiter_ended };
+	struct user users[2] = {};
+	bool begun[2] = {};
+	struct hybrid_op *op;
+	u32 n, k = 0;
+
+	two_dirty_blocks();
+	hybrid_engine_checkpoint(e, &w, &acts);
+	for (n = 0; !w.ended && n < 100; n++) {
+		/* The other one's flush comes while an operation is under way. */
+		op = hybrid_actions_pop(&acts);
+		if (!begun[k] || users[k].r.ended) {
+			put(SECTOR + k * BLOCK, 8, 2 + n);
+			arrive(&users[k], HYBRID_IO_FLUSH, 0, 0, 0, &acts);
+			begun[k] = true;
+			k = !k;
+		}
+		if (op)
+			carry_one(op, &acts);
+	}
+	assert_true(w.ended);
+	carry(&acts);
+	assert_true(users[0].r.ended && users[1].r.ended);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -253,6 +281,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(two_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(write_beside_a_flush, setup, teardown),
 		cmocka_unit_test_setup_teardown(failed, setup, teardown),
+		cmocka_unit_test_setup_teardown(checkpoint_beside_flushes, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
