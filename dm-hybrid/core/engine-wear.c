@@ -63,7 +63,7 @@ static void endurance_tick(struct hybrid_engine *e, u64 passed)
 	WRITE_ONCE(e->wear.endurance, left >= 0 ? ENDURANCE_PLENTY :
 		   left >= -budget * HOUR ? ENDURANCE_SHORT : ENDURANCE_SPENT);
 	/* Nothing has been saved up at first, so a few writes raise no event. */
-	put_state(e, HYBRID_STATE_ENDURANCE_USED, left < -budget * HOUR / 6,
+	put_state(e, HYBRID_STATE_ENDURANCE_USED, left < -budget * (HOUR / 6),
 		  left >= budget * HOUR / 2);
 }
 
