@@ -362,9 +362,16 @@ static u64 to_invalidate(struct hybrid_engine *e, const struct hybrid_set *s,
 	return io->mask & block_mask(e, s, MASK_JVALID, i) & ~block_mask(e, s, MASK_JDIRTY, i);
 }
 
+/* Is the removal of block @i, or -1, in no entry yet?  That entry wakes writes that wait for it. */
+static bool removal_is_due(const struct hybrid_set *s, int i)
+{
+	return i >= 0 && (s->flags[i] & (BLOCK_REMOVED | BLOCK_TRANSIT)) == BLOCK_REMOVED;
+}
+
 /*
  * Records the granules of writes that wait for that as not valid, as far as the entry has room.
  * In RAM they stay valid until the writes begin, which is before the next entry is assembled.
+ * If the block was evicted meanwhile, its removal must not wait for the next interval.
  */
 static void invalidate_for_writes(struct hybrid_engine *e, u32 set)
 {
@@ -378,6 +385,12 @@ static void invalidate_for_writes(struct hybrid_engine *e, u32 set)
 		if (io->wait != WAIT_OPEN || !hybrid_journal_space(&e->journal))
 			continue;
 		i = hybrid_set_find(&e->map, s, io->key);
+		if (e->commit.opens && removal_is_due(s, i)) {
+			spin_lock(&e->lock);
+			e->commit.wanted = true;
+			spin_unlock(&e->lock);
+			continue;
+		}
 		granules = i < 0 || (s->flags[i] & BLOCK_REMOVED) ? 0 : to_invalidate(e, s, io, i);
 		if (!granules)
 			continue;

@@ -1289,6 +1289,37 @@ static void invalidated_first(void **state)
 	moved(8, 0, 0, 0);
 }
 
+/* A write waits for a record of its block, which is evicted before: it goes on with no tick. */
+static void invalidated_and_evicted(void **state)
+{
+	struct user first = {}, second = {};
+	struct hybrid_actions acts;
+	u32 set;
+
+	eight_clean_blocks(2);
+	hold_meta = true;
+	hybrid_actions_init(&acts);
+	fill_data(&first, 4 * BLOCK, 8, 2);
+	arrive(&first, HYBRID_IO_WRITE, 4 * BLOCK, 8, 0, &acts);
+	carry(&acts);
+	assert_non_null(held_meta);
+	fill_data(&second, 8 * BLOCK, 8, 2);
+	arrive(&second, HYBRID_IO_WRITE, 8 * BLOCK, 8, 0, &acts);
+	carry(&acts);
+	assert_false(second.r.ended);
+	set = second.r.io.set;
+	spin_lock(&e->map.set[set].lock);
+	assert_true(hybrid_evict_block(e, set, hybrid_set_find(&e->map, &e->map.set[set],
+							       second.r.io.key)));
+	spin_unlock(&e->map.set[set].lock);
+	hold_meta = false;
+	carry_one(held_meta, &acts);
+	held_meta = NULL;
+	carry(&acts);
+	assert_true(first.r.ended && second.r.ended);
+	reads(8 * BLOCK, 8, 2);
+}
+
 /* Without a flush the write may be lost, and the origin has the data. */
 static void invalidated_and_lost(void **state)
 {
@@ -1885,6 +1916,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(short_way_awaited, setup, teardown),
 		cmocka_unit_test_setup_teardown(opens_ahead, setup, teardown),
 		cmocka_unit_test_setup_teardown(invalidated_first, setup, teardown),
+		cmocka_unit_test_setup_teardown(invalidated_and_evicted, setup, teardown),
 		cmocka_unit_test_setup_teardown(invalidated_and_lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(invalidations_are_limited, setup, teardown),
 		cmocka_unit_test_setup_teardown(both_copies_open_a_region, setup, teardown),
