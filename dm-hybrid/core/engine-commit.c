@@ -869,8 +869,8 @@ static void meta_give_up(struct hybrid_engine *e, struct hybrid_actions *acts)
 
 /*
  * Choose and prepare the next operation.  Commits and the steps of a checkpoint take turns, where
- * the journal has room: no flush waits for a whole checkpoint, and flushes without a pause do not
- * keep one from its end, for which the opening of another volume may wait.
+ * the journal has room.  So no flush waits for a whole checkpoint.  And flushes without a pause do
+ * not keep it from its end, for which the opening of another volume may wait.
  */
 static bool meta_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
