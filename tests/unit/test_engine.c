@@ -426,6 +426,30 @@ static void leaf_without_records(void **state)
 	free(kept);
 }
 
+/* The cache dies: an origin in place, of which nothing was dirty, goes on, and its flushes end well. */
+static void flush_in_place_of_a_dead_cache(void **state)
+{
+	info.flags = HYBRID_VOLUME_INPLACE;
+	info.data_sector = 0;
+	info.mode = HYBRID_MODE_WRITETHROUGH;
+	start();
+	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
+	open_volume();
+	read_io(0, BLOCK);
+	put(0, 8, 1);
+	assert_int_equal(status().dirty, 0);
+	fail_cache_writes = true;
+	assert_int_equal(wait_checkpoint(e), -EIO);
+	assert_true(e->life.failed);
+	/* As after a write that ended beside the failure: no commit will flush it. */
+	note_cache_written(v);
+	assert_int_equal(flush_volume(), 0);
+	reads(0, 8, 1);
+	put(8, 8, 2);
+	assert_int_equal(flush_volume(), 0);
+	fail_cache_writes = false;
+}
+
 /* A deletion that could not be recorded is not done, however often it is asked for. */
 static void not_deleted(void **state)
 {
@@ -1010,6 +1034,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(flush_epochs_are_lifted, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(closed_while_it_stops, setup, teardown),
 		cmocka_unit_test_setup_teardown(wear_outlives_the_engine, setup, teardown),
+		cmocka_unit_test_setup_teardown(flush_in_place_of_a_dead_cache, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(not_deleted, setup, teardown),
 		cmocka_unit_test_setup_teardown(written_without_its_cache, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_older_cache, setup, teardown),
