@@ -156,6 +156,16 @@ void let_flush_go(void)
 	carry(&x.acts);
 }
 
+void let_meta_go(struct hybrid_actions *acts)
+{
+	struct hybrid_op *op = held_meta;
+
+	hold_meta = false;
+	held_meta = NULL;
+	carry_one(op, acts);
+	carry(acts);
+}
+
 bool tick(u32 ms)
 {
 	bool more;
@@ -168,17 +178,11 @@ bool tick(u32 ms)
 
 static bool wait_until(struct hybrid_executor *executor, const bool *ended)
 {
-	struct hybrid_op *op;
 	u32 n;
 
 	carry(&x.acts);
-	if (held_meta) {
-		op = held_meta;
-		hold_meta = false;
-		held_meta = NULL;
-		carry_one(op, &x.acts);
-		carry(&x.acts);
-	}
+	if (held_meta)
+		let_meta_go(&x.acts);
 	for (n = 0; !*ended; n++) {
 		assert_true(n < 100);
 		tick(100);

@@ -40,9 +40,11 @@ void let_flush_go(void);
 extern u32 flush_ms;		/* duration of each flush */
 /* Called instead of waiting for hits, if it is not NULL; setup() makes it NULL. */
 extern void (*on_wait_hits)(void);
-/* The same for metadata; wait_checkpoint() lets the held operation go. */
+/* The same for metadata; wait_checkpoint() lets the held operation go, too. */
 extern bool hold_meta;
 extern struct hybrid_op *held_meta;
+/* Holds no more, and carries out the held operation with all that follows and @acts. */
+void let_meta_go(struct hybrid_actions *acts);
 /* The same for discards of the cache device. */
 extern bool hold_discard;
 extern struct hybrid_op *held_discard;

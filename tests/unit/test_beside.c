@@ -422,11 +422,8 @@ static void region_opened_for_a_write(void **state)
 	assert_non_null(held_meta);
 	assert_false(writer.r.ended);
 	e->commit.lazy_wanted = true;
-	hold_meta = false;
 	hybrid_actions_init(&acts);
-	carry_one(held_meta, &acts);
-	held_meta = NULL;
-	carry(&acts);
+	let_meta_go(&acts);
 	assert_true(writer.r.ended);
 	assert_int_equal(writer.r.io.error, 0);
 	assert_in_range(e->stats.journal_writes - before, 1, 2);

@@ -367,6 +367,17 @@ static void open_cold(int error)
 	open_volume();
 }
 
+/* After setup_disks(): an engine with volume 1 in place, opened. */
+static void begin_in_place(u32 mode)
+{
+	info.flags = HYBRID_VOLUME_INPLACE;
+	info.data_sector = 0;
+	info.mode = mode;
+	start();
+	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
+	open_volume();
+}
+
 /*
  * Blocks that no record knows go with their volume's instance.  Their leaf must not be
  * written for that: a recovery would not know that a checkpoint may have been cut.
@@ -378,12 +389,7 @@ static void leaf_without_records(void **state)
 	u64 *left = calloc(nr, sizeof(*left));
 	void *roots = disk[0] + 512 * g->root_sector, *kept = malloc(bytes);
 
-	info.flags = HYBRID_VOLUME_INPLACE;
-	info.data_sector = 0;
-	info.mode = HYBRID_MODE_WRITEAROUND;
-	start();
-	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
-	open_volume();
+	begin_in_place(HYBRID_MODE_WRITEAROUND);
 	/* its leaves have been written, and say nothing of it any more */
 	read_io(0, BLOCK);
 	rest();
@@ -429,12 +435,7 @@ static void leaf_without_records(void **state)
 /* The cache dies: an origin in place, of which nothing was dirty, goes on, and its flushes end well. */
 static void flush_in_place_of_a_dead_cache(void **state)
 {
-	info.flags = HYBRID_VOLUME_INPLACE;
-	info.data_sector = 0;
-	info.mode = HYBRID_MODE_WRITETHROUGH;
-	start();
-	assert_int_equal(hybrid_volume_create(e, 1, &info), 0);
-	open_volume();
+	begin_in_place(HYBRID_MODE_WRITETHROUGH);
 	read_io(0, BLOCK);
 	put(0, 8, 1);
 	assert_int_equal(status().dirty, 0);

@@ -90,10 +90,7 @@ static void changes_need_an_entry(void **state)
 /* The entry that is on its way is written, and both flushes succeed. */
 static void entry_and_flushes_end(void)
 {
-	hold_meta = false;
-	carry_one(held_meta, &acts);
-	held_meta = NULL;
-	carry(&acts);
+	let_meta_go(&acts);
 	assert_int_equal(wait_for(&flusher), 0);
 	assert_int_equal(wait_for(&other), 0);
 }

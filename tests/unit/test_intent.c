@@ -346,7 +346,6 @@ static void two_entries(void **state)
 static void reads_beside_failed_data(void **state)
 {
 	struct hybrid_actions later;
-	struct hybrid_op *op;
 
 	syncing_clean();
 	/* Their region is open then. */
@@ -365,11 +364,7 @@ static void reads_beside_failed_data(void **state)
 	assert_int_equal(read_io(BLOCK, 8), 0);
 	assert_int_equal(nr_log, 1);
 	assert_true(op_log[0].origin);
-	hold_meta = false;
-	op = held_meta;
-	held_meta = NULL;
-	carry_one(op, &later);
-	carry(&later);
+	let_meta_go(&later);
 	assert_int_equal(wait_for(&writer), 0);
 	assert_true(origin_has(BLOCK, 8, 2));
 }

@@ -1312,10 +1312,7 @@ static void invalidated_and_evicted(void **state)
 	assert_true(hybrid_evict_block(e, set, hybrid_set_find(&e->map, &e->map.set[set],
 							       second.r.io.key)));
 	spin_unlock(&e->map.set[set].lock);
-	hold_meta = false;
-	carry_one(held_meta, &acts);
-	held_meta = NULL;
-	carry(&acts);
+	let_meta_go(&acts);
 	assert_true(first.r.ended && second.r.ended);
 	reads(8 * BLOCK, 8, 2);
 }
