@@ -99,7 +99,8 @@ def test_a_resume_fails(make_stack, faults, n):
     s.guest.modprobe("dm-testdisk", "dm-hybrid")
     s.guest.run("hybridctl activate --all", check=False)
     assert io(s.guest, dev, "r:0:8", "r:8:120") == ["b", "a"]
-    replace(s, *([] if "new" in s.guest.run("dmsetup ls").out else to_new(s)), check=False)
+    replace(s, *([] if "pool-new" in s.guest.run("dmsetup ls").out else to_new(s)))
+    assert target(s) == "hybrid"
     assert io(s.guest, dev, "r:0:8", "r:8:120") == ["b", "a"]
 
 
