@@ -172,7 +172,7 @@ static void flush_batch(struct hybrid_engine *e, struct hybrid_volume *v, bool t
 	struct hybrid_writeback *w = &v->writeback;
 	bool urgent = is_urgent(e, v);
 
-	if (w->windows == w->nr_active || flushing(v))
+	if (flushing(v) || (w->windows == w->nr_active && !(urgent && w->unrecorded)))
 		return;
 	if (w->nr_active && !(tick && !list_empty(&e->stall.waiters)))
 		return;
@@ -182,8 +182,10 @@ static void flush_batch(struct hybrid_engine *e, struct hybrid_volume *v, bool t
 		return;
 	/* Another flush has covered these windows, or none ever will. */
 	w->windows = w->nr_active;
-	if (urgent)
+	if (urgent) {
+		w->unrecorded = false;
 		want(acts, WANT_LAZY);
+	}
 }
 
 void hybrid_stall_flush_batch(struct hybrid_engine *e, struct hybrid_volume *v,

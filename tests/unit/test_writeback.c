@@ -14,6 +14,11 @@ static const struct hybrid_config lazy = {
 	.high_watermark = 100, .low_watermark = 100, .commit_interval = 60000,
 };
 
+/* Everything is, while no user comes. */
+static const struct hybrid_config background = {
+	.high_watermark = 100, .low_watermark = 0, .commit_interval = 60000,
+};
+
 static void open_other(void)
 {
 	struct hybrid_volume_info info2 = info;
@@ -111,15 +116,12 @@ static void records_beside_a_flush_that_hangs(void **state)
 /* Two windows may be under way beside users: another volume's do not count. */
 static void windows_of_another_origin(void **state)
 {
-	static const struct hybrid_config beside = {
-		.high_watermark = 100, .low_watermark = 0, .commit_interval = 60000,
-	};
 	struct hybrid_actions acts, held;
 	struct hybrid_op *op;
 	u32 nr_held = 0;
 
 	both_dirty();
-	assert_int_equal(hybrid_engine_configure(e, &beside), 0);
+	assert_int_equal(hybrid_engine_configure(e, &background), 0);
 	e->writebacks.passed = true;
 	hybrid_actions_init(&acts);
 	hybrid_actions_init(&held);
@@ -143,9 +145,6 @@ static void windows_of_another_origin(void **state)
 /* Background writeback makes way for users of its own disk, not for users of another. */
 static void users_of_another_origin(void **state)
 {
-	static const struct hybrid_config background = {
-		.high_watermark = 100, .low_watermark = 0, .commit_interval = 60000,
-	};
 	struct hybrid_volume *mine = v;
 	u32 n;
 
@@ -164,9 +163,6 @@ static void users_of_another_origin(void **state)
 /* At one window a second, by a limit of one volume, of all, or the lower one of both. */
 static void drain_with_a_limit(void **state)
 {
-	static const struct hybrid_config background = {
-		.high_watermark = 100, .low_watermark = 0, .commit_interval = 60000,
-	};
 	static const struct {
 		bool volume;
 		u32 rate, all;
@@ -246,6 +242,26 @@ static void first_batch_is_small(void **state)
 	let_flush_go();
 	assert_in_range(first_batch(65, 2), 9, 64);
 	let_flush_go();
+	assert_int_equal(status().dirty, 0);
+}
+
+/*
+ * All was written back and flushed, but will be recorded at the end of the interval.  A drain
+ * that begins then does not wait for that.
+ */
+static void drain_of_a_flushed_batch(void **state)
+{
+	u32 n;
+
+	dirty_windows(0, 8, 1);
+	assert_int_equal(hybrid_engine_configure(e, &background), 0);
+	for (n = 0; n < 4; n++)
+		tick(100);
+	assert_int_equal(atomic_read(&v->blocks.dirty), 0);
+	assert_true(v->flush.flushed >= v->flush.last_write);
+	assert_int_equal(status().dirty, 8);
+	drain(v, true);
+	tick(100);
 	assert_int_equal(status().dirty, 0);
 }
 
@@ -355,13 +371,10 @@ static void write_back(void)
 /* Also where nobody needs the room: then the flush is not followed by a commit. */
 static void batch_beside_users(void **state)
 {
-	static const struct hybrid_config beside = {
-		.high_watermark = 100, .low_watermark = 0, .commit_interval = 60000,
-	};
 	u32 windows = 20;
 
 	dirty_windows(0, windows, 1);
-	assert_int_equal(hybrid_engine_configure(e, &beside), 0);
+	assert_int_equal(hybrid_engine_configure(e, &background), 0);
 	v->writeback.bound = 4;
 	hold_flush = true;
 	nr_log = 0;
@@ -607,6 +620,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(drain_with_a_limit, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(limit_of_a_drain_makes_way, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(first_batch_is_small, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(drain_of_a_flushed_batch, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(batch_by_the_last_flush, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(reads_before_the_next_batch, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(flush_of_users_data_alone, setup_two, teardown),
