@@ -745,30 +745,56 @@ static void wake_checkpoint(struct hybrid_engine *e, struct list_head *list, int
 	}
 }
 
-/*
- * The entry failed, but may be durable all the same.  If it is not, the granules that its
- * records end stay dirty on disk, and recovery takes their cached copies.  So these granules
- * count as dirty on record: neither writes nor discards may change the origin's copies.
- */
-static void commit_lost(struct hybrid_engine *e)
+/* The pool has failed with nothing of @v lost, and its superblock says so, or will: see lost_collect(). */
+static bool records_are_void(const struct hybrid_volume *v)
 {
-	u32 k;
+	return v->sb.lost_known && !(v->sb.info.flags & HYBRID_SB_DIRTY);
+}
 
-	for (k = 0; k < e->journal.nr; k++) {
-		u32 where = le32_to_cpu(e->journal.entry->record[k].where);
-		u32 set = where / e->map.set_size, i = where % e->map.set_size;
-		struct hybrid_set *s = &e->map.set[set];
-		u64 ended = e->journal.ended[k];
-		unsigned long flags;
+/*
+ * The granules that record @k of the entry ends count as dirty on record again.  But if an intent
+ * failed first, and nothing of the volume was lost, no record of it counts any more.
+ */
+static void record_lost(struct hybrid_engine *e, u32 k)
+{
+	u32 where = le32_to_cpu(e->journal.entry->record[k].where);
+	u32 set = where / e->map.set_size, i = where % e->map.set_size;
+	struct hybrid_set *s = &e->map.set[set];
+	u64 ended = e->journal.ended[k];
+	unsigned long flags;
 
-		if (!ended)
-			continue;
-		spin_lock_irqsave(&s->lock, flags);
+	if (!ended)
+		return;
+	spin_lock_irqsave(&s->lock, flags);
+	if (!records_are_void(key_volume(e, s->key[i]))) {
 		set_put_mask(&e->map, s, MASK_JVALID, i,
 			     block_mask(e, s, MASK_JVALID, i) | ended);
 		hybrid_put_jdirty(e, s, i, block_mask(e, s, MASK_JDIRTY, i) | ended);
 		hybrid_mark_lazy(e, set, i);
-		spin_unlock_irqrestore(&s->lock, flags);
+	}
+	spin_unlock_irqrestore(&s->lock, flags);
+}
+
+/*
+ * The entry failed, but may be durable all the same.  If it is not, the granules that its
+ * records end stay dirty on disk, and recovery takes their cached copies.  So these granules
+ * count as dirty on record: neither writes nor discards may change the origin's copies.  Those
+ * that came before this was known wait for the end of the entry.
+ */
+static void commit_lost(struct hybrid_engine *e)
+{
+	unsigned long flags;
+	u32 k, set;
+
+	for (k = 0; k < e->journal.nr; k++)
+		record_lost(e, k);
+	for (k = 0; k < e->journal.nr; k++) {
+		if (!e->journal.ended[k])
+			continue;
+		set = le32_to_cpu(e->journal.entry->record[k].where) / e->map.set_size;
+		spin_lock_irqsave(&e->map.set[set].lock, flags);
+		e->map.set[set].regions.ending = 0;
+		spin_unlock_irqrestore(&e->map.set[set].lock, flags);
 	}
 }
 
@@ -822,7 +848,10 @@ static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	int error = e->meta.op.error_cache;
 
-	/* Before others see the failure; for a flush see hybrid_meta_work(). */
+	/*
+	 * Before others see the failure, unless an intent failed first; for a flush see
+	 * hybrid_meta_work().
+	 */
 	if (e->meta.state == META_COMMIT_FLUSH || (e->meta.state == META_COMMIT && error))
 		commit_lost(e);
 	if (error)

@@ -46,6 +46,9 @@ static enum route route_failed(struct hybrid_engine *e, struct hybrid_set *s,
 		hybrid_sb_wait(e, v, SB_ALONE, io, acts);
 		return ROUTE_TAKEN;
 	}
+	/* An intent may have failed while an entry was on its way: commit_lost() tells. */
+	if (i >= 0 && (s->regions.ending & region_bit(i)))
+		return hybrid_wait_routed(s, io, WAIT_RECORD);
 	if (i >= 0 && (block_mask(e, s, MASK_JDIRTY, i) & io->mask))
 		return fail_lost(io, acts);
 	io->to_cache = 0;

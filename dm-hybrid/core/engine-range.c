@@ -82,7 +82,11 @@ static bool range_waits(struct hybrid_engine *e, struct hybrid_set *s, struct hy
 	if (io->wait)
 		return true;
 	if (READ_ONCE(e->life.failed)) {
-		/* Fails as a write does: the record would undo it. */
+		/* Waits and fails as a write does: the record would undo it. */
+		if (s->regions.ending & region_bit(i)) {
+			io->wait = WAIT_RECORD;
+			return true;
+		}
 		if ((block_mask(e, s, MASK_DIRTY, i) | block_mask(e, s, MASK_JDIRTY, i)) & io->mask)
 			io->error = -EIO;
 		return false;

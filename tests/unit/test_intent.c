@@ -447,6 +447,72 @@ static void intent_fails_beside_dirty_data(void **state)
 	assert_true(origin_has(SECTOR + BLOCK, 8, 3));
 }
 
+/*
+ * An intent fails while an entry is on its way that ends dirty granules.  Until it is known whether
+ * they are dirty on disk, a write to them waits.
+ */
+static void fail_beside_an_entry(u32 written_back)
+{
+	struct hybrid_actions acts;
+	u32 k;
+
+	syncing();
+	hybrid_actions_init(&acts);
+	for (k = 0; k < written_back; k++)
+		hybrid_engine_evict(e, v, to_oblock(k), &acts);
+	carry(&acts);
+	hold_meta = true;
+	tick(60000);
+	assert_non_null(held_meta);
+	hold_meta = false;
+	fail_intents();
+	fill_data(&writer, SECTOR, 8, 2);
+	arrive(&writer, HYBRID_IO_WRITE, SECTOR, 8, 0, &acts);
+	carry(&acts);
+	assert_true(hybrid_engine_failed(e));
+	fill_data(&reader, 0, 8, 3);
+	arrive(&reader, HYBRID_IO_WRITE, 0, 8, HYBRID_IO_FUA, &acts);
+	arrive(&flusher, HYBRID_IO_ZEROES, BLOCK, 8, 0, &acts);
+	carry(&acts);
+	assert_false(reader.r.ended);
+	assert_false(flusher.r.ended);
+	assert_true(origin_has(0, 8, 1));
+	fail_cache_writes = true;
+	let_meta_go(&acts);
+	assert_true(reader.r.ended);
+	assert_true(flusher.r.ended);
+	fail_cache_writes = false;
+	bad_to = 0;
+}
+
+/* Other data is lost with the cache: recovery takes the granules that the entry did not end. */
+static void intent_fails_beside_an_entry(void **state)
+{
+	fail_beside_an_entry(1);
+	assert_int_equal(reader.r.io.error, -EIO);
+	assert_int_equal(flusher.r.io.error, -EIO);
+	crash();
+	start();
+	open_volume();
+	reads(0, 8, 1);
+}
+
+/* Nothing is lost: no record counts any more, and users go on without the cache (P5). */
+static void intent_fails_beside_the_last_entry(void **state)
+{
+	fail_beside_an_entry(FIRST);
+	assert_int_equal(reader.r.io.error, 0);
+	assert_int_equal(flusher.r.io.error, 0);
+	assert_int_equal(flush_volume(), 0);
+	assert_int_equal(write_io(BLOCK, 8, 4, false), 0);
+	crash();
+	start();
+	open_volume();
+	reads(0, 8, 3);
+	reads(BLOCK, 8, 4);
+	reads(2 * BLOCK, 8, 1);
+}
+
 /* ---- recovery -------------------------------------------------------------------- */
 
 /* What no flush has covered may be lost, and reads as before. */
@@ -657,6 +723,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(deleted, setup, teardown),
 		cmocka_unit_test_setup_teardown(intent_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(intent_fails_beside_dirty_data, setup, teardown),
+		cmocka_unit_test_setup_teardown(intent_fails_beside_an_entry, setup, teardown),
+		cmocka_unit_test_setup_teardown(intent_fails_beside_the_last_entry, setup, teardown),
 		cmocka_unit_test_setup_teardown(torn, setup, teardown),
 		cmocka_unit_test_setup_teardown(missing, setup, teardown),
 		cmocka_unit_test_setup_teardown(flushed_intent_is_missed, setup, teardown),
