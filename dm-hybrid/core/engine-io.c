@@ -158,7 +158,8 @@ bool hybrid_io_ended(struct hybrid_engine *e, struct hybrid_io *io, int error,
 		io->error = error;
 		return true;
 	case IO_REWRITE:
-		/* Fields that write_hit() leaves to the slow path */
+		/* Fields that write_hit() leaves to the slow path, which reads them */
+		io->wait = WAIT_NONE;
 		io->write.redirty = false;
 		io->write.intent = NULL;
 		io->commit = false;

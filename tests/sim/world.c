@@ -709,8 +709,8 @@ static void submit_io(struct world *w, struct volume *vol, enum hybrid_io_type t
 	u32 i;
 
 	memset(u, 0, sizeof(*u));
-	/* The engine may rely on no field of an io that its init does not set */
-	memset(&u->io, 0xa5, sizeof(u->io));
+	/* The engine may rely on no field of an io that its init does not set: WAIT_JOB would count */
+	memset(&u->io, w->next_version & 1 ? WAIT_JOB : 0xa5, sizeof(u->io));
 	u->vol = vol;
 	if (w->p.syncs)
 		WRITE_ONCE(vol->v->users.sync.flushes, U16_MAX);

@@ -54,9 +54,30 @@ static void lookup_in_an_epoch(void **state)
 	assert_int_equal(readers_inside(), 0);
 }
 
+/* A rewrite ends with an error in a pool that failed: what was in the io's memory before counts for nothing. */
+static void failed_rewrite(void **state)
+{
+	struct hybrid_actions acts;
+
+	set_mode(HYBRID_MODE_WRITEBACK);
+	put(0, 8, 1);
+	fill_data(&writer, 0, 8, 2);
+	prepare(&writer, HYBRID_IO_WRITE, 0, 8, 0);
+	writer.r.io.wait = WAIT_JOB;
+	assert_true(hybrid_engine_hit(e, &writer.r.io));
+	WRITE_ONCE(e->life.failed, true);
+	hybrid_actions_init(&acts);
+	hybrid_engine_io_done(e, &writer.r.io, -EIO, &acts);
+	carry(&acts);
+	assert_true(writer.r.ended);
+	assert_int_equal(e->jobs.nr_busy, 0);
+	assert_int_equal(v->jobs.nr, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(failed_rewrite, setup, teardown),
 		cmocka_unit_test_setup_teardown(lookup_in_an_epoch, setup, teardown),
 	};
 
