@@ -86,7 +86,9 @@ static void set_failing(struct hybrid_engine *e, bool failing)
 	if (failing == e->wear.failing)
 		return;
 	WRITE_ONCE(e->wear.failing, failing);
-	drain_set(&e->writebacks.drain, failing, 0);
+	/* A drain that an admin asked for goes on when the device is no longer failing. */
+	drain_set(&e->writebacks.drain, failing || e->writebacks.drain_asked,
+		  failing ? 0 : e->writebacks.drain_rate);
 }
 
 /* Adds the errors since the last tick to the older ones, which are halved each day. */

@@ -578,10 +578,13 @@ void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool 
 
 	spin_lock_irqsave(&e->lock, flags);
 	/* A mode that keeps nothing dirty drains by itself (S14), a failing device all volumes. */
-	if (v)
+	if (v) {
 		drain_set(&v->drain, on || v->mode != HYBRID_MODE_WRITEBACK, rate);
-	else
+	} else {
+		WRITE_ONCE(e->writebacks.drain_asked, on);
+		e->writebacks.drain_rate = rate;
 		drain_set(&e->writebacks.drain, on || e->wear.failing, rate);
+	}
 	spin_unlock_irqrestore(&e->lock, flags);
 	hybrid_writeback_kick(e, v, acts);
 }

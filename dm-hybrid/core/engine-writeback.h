@@ -45,7 +45,9 @@ struct hybrid_writebacks {
 	bool passed;			/* a set passed over dirty blocks to evict clean ones */
 	atomic_t nr_dirty, nr_jdirty;	/* blocks dirty in RAM, on record */
 	struct list_head turns;		/* volumes */
-	struct hybrid_drain drain;
+	struct hybrid_drain drain;	/* asked for, or because the cache device is failing */
+	bool drain_asked;		/* READ_ONCE without the lock */
+	u32 drain_rate;			/* asked for: as drain.rate */
 	s64 credit;			/* sectors times ms, with a rate limit */
 	unsigned long *dirty_sets;	/* all sets with dirty blocks, perhaps others */
 };

@@ -295,6 +295,7 @@ static bool stop_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 	spin_lock_irqsave(&e->lock, flags);
 	if (is_loaded(e))
 		WRITE_ONCE(e->life.state, POOL_STOPPING);
+	WRITE_ONCE(e->writebacks.drain_asked, false);
 	drain_set(&e->writebacks.drain, READ_ONCE(e->wear.failing), 0);
 	spin_unlock_irqrestore(&e->lock, flags);
 	hybrid_readahead_drop(e, NULL, READAHEAD_SUSPENDED);
@@ -415,7 +416,7 @@ void hybrid_engine_status(struct hybrid_engine *e, struct hybrid_pool_status *st
 	st->dirty = dirty_in_all(e);
 	st->dirty_sectors = dirty_sectors_in_all(e);
 	hybrid_wear_status(e, st);
-	st->drain_on = READ_ONCE(e->writebacks.drain.on) && !st->failing;
+	st->drain_on = READ_ONCE(e->writebacks.drain_asked) && !st->failing;
 	st->draining = READ_ONCE(e->writebacks.drain.on) && st->dirty;
 	st->block_sectors = e->g->block_sectors;
 	st->granule_sectors = e->g->granule_sectors;

@@ -176,6 +176,23 @@ static void drain(bool on)
 	carry(&acts);
 }
 
+/* A drain that was asked for before is not over when the device is no longer failing. */
+static void drain_outlives_failing(void **state)
+{
+	limits(4, 0);
+	drain(true);
+	assert_true(pool().drain_on);
+	failed_reads(5);
+	assert_true(failing());
+	limits(0, 0);
+	assert_false(failing());
+	assert_true(pool().drain_on);
+	assert_true(written_through());
+	drain(false);
+	assert_false(pool().drain_on);
+	assert_false(written_through());
+}
+
 /* The end of a requested drain ends nothing else. */
 static void drain_cancelled(void **state)
 {
@@ -248,6 +265,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(reads_fail, setup, teardown),
 		cmocka_unit_test_setup_teardown(writes_fail, setup, teardown),
+		cmocka_unit_test_setup_teardown(drain_outlives_failing, setup, teardown),
 		cmocka_unit_test_setup_teardown(no_limits, setup, teardown),
 		cmocka_unit_test_setup_teardown(default_limits, setup, teardown),
 		cmocka_unit_test_setup_teardown(forgotten, setup, teardown),
