@@ -11,6 +11,13 @@ static void count_granules(struct hybrid_volume *v, u64 before, u64 after)
 		atomic64_add((int)hweight64(after) - (int)hweight64(before), &v->blocks.granules);
 }
 
+/* Counts a change of the masks of a block of @v. */
+static void count_ended(struct hybrid_volume *v, bool before, bool after)
+{
+	if (after != before)
+		atomic_add(after ? 1 : -1, &v->blocks.ended);
+}
+
 void hybrid_put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 dirty)
 {
 	struct hybrid_volume *v = key_volume(e, s->key[i]);
@@ -21,6 +28,7 @@ void hybrid_put_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64 
 	engine_assert(e, !(dirty & ~block_mask(e, s, MASK_VALID, i)));
 	set_put_mask(&e->map, s, MASK_DIRTY, i, dirty);
 	count_granules(v, before | jdirty, dirty | jdirty);
+	count_ended(v, jdirty && !before, jdirty && !dirty);
 	if (!change)
 		return;
 	if (dirty)
@@ -43,6 +51,7 @@ void hybrid_put_jdirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i, u64
 	engine_assert(e, !(jdirty & ~block_mask(e, s, MASK_JVALID, i)));
 	set_put_mask(&e->map, s, MASK_JDIRTY, i, jdirty);
 	count_granules(v, before | dirty, jdirty | dirty);
+	count_ended(v, before && !dirty, jdirty && !dirty);
 	if (!change)
 		return;
 	atomic_add(change, &e->writebacks.nr_jdirty);

@@ -11,6 +11,7 @@ struct hybrid_volume_blocks {
 	atomic_t cached;
 	atomic_t dirty;			/* in RAM */
 	atomic_t jdirty;		/* on record */
+	atomic_t ended;			/* on record alone: the next records end that */
 	u32 most_dirty;			/* limit on dirty; READ_ONCE without the lock */
 	bool dirtied;			/* any block was dirty in this session */
 	atomic64_t granules;		/* dirty in RAM or on record */

@@ -12,7 +12,6 @@ static void batch_begins(struct hybrid_volume *v)
 	struct hybrid_writeback *w = &v->writeback;
 
 	w->flushing_batch = w->windows && (w->flush_batch || v->flush.flushing_lazy);
-	w->unrecorded = !v->flush.flushing_lazy && (w->unrecorded || w->flushing_batch);
 	w->flush_batch = false;
 	w->flushing = w->windows - w->nr_active;
 	if (w->flushing_batch)

@@ -165,14 +165,17 @@ bool hybrid_stall_batch_full(const struct hybrid_engine *e, const struct hybrid_
 	return flushing(v) || v->writeback.reads_first || is_full(e, v);
 }
 
-/* At a tick waiting writes get the windows written so far, in case the others take long. */
+/*
+ * At a tick waiting writes get the windows written so far, in case the others take long.  And
+ * blocks are recorded that a flush covered before that was urgent, or that were discarded.
+ */
 static void flush_batch(struct hybrid_engine *e, struct hybrid_volume *v, bool tick,
 			struct hybrid_actions *acts)
 {
 	struct hybrid_writeback *w = &v->writeback;
-	bool urgent = is_urgent(e, v);
+	bool urgent = is_urgent(e, v), ended = atomic_read(&v->blocks.ended);
 
-	if (flushing(v) || (w->windows == w->nr_active && !(urgent && w->unrecorded)))
+	if (flushing(v) || (w->windows == w->nr_active && !(tick && urgent && ended)))
 		return;
 	if (w->nr_active && !(tick && !list_empty(&e->stall.waiters)))
 		return;
@@ -180,12 +183,10 @@ static void flush_batch(struct hybrid_engine *e, struct hybrid_volume *v, bool t
 		return;
 	if (hybrid_origin_settle_locked(e, v, urgent, acts))
 		return;
-	/* Another flush has covered these windows, or none ever will. */
+	/* Another flush has covered these windows; or none ever will, or none while suspended. */
 	w->windows = w->nr_active;
-	if (urgent) {
-		w->unrecorded = false;
+	if (urgent)
 		want(acts, WANT_LAZY);
-	}
 }
 
 void hybrid_stall_flush_batch(struct hybrid_engine *e, struct hybrid_volume *v,

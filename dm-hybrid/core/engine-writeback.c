@@ -56,7 +56,8 @@ static u64 movable(struct hybrid_engine *e, struct hybrid_set *s, int i, bool *u
  * must be recorded first.  Blocks with writes in flight are left out, unless new writes wait for
  * the job: then the job waits for the writes in flight.  Caller holds the set's lock.
  */
-static bool window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *job)
+static bool window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct hybrid_job *job,
+			   struct hybrid_actions *acts)
 {
 	u32 k, last = window_blocks(e);
 	bool unrecorded = false;
@@ -77,6 +78,9 @@ static bool window_collect(struct hybrid_engine *e, struct hybrid_set *s, struct
 		if (hybrid_range_blocks(job->volume, key_sector(e, job->key + k),
 					e->g->block_sectors))
 			continue;
+		/* The record of replaced granules may need a flush of the origin. */
+		if (hybrid_replaced_granules(e, s, i))
+			hybrid_record_first(e, job->set, i, acts);
 		dirty = movable(e, s, i, &unrecorded);
 		if (!dirty)
 			continue;
@@ -163,7 +167,7 @@ static bool window_begin(struct hybrid_engine *e, struct hybrid_job *job, u64 ke
 	job->key = key & ~(u64)(window_blocks(e) - 1);
 	job->exclusive = drains(e, job->volume);
 	spin_lock_irqsave(&s->lock, flags);
-	unrecorded = window_collect(e, s, job);
+	unrecorded = window_collect(e, s, job, acts);
 	taken = job->mask;
 	closing = job->closing;
 	if (taken)

@@ -32,7 +32,6 @@ struct hybrid_writeback {
 	u32 flushing;			/* windows that the present flush covers */
 	bool flush_batch;		/* the next flush is for the batch */
 	bool flushing_batch;		/* ... and the present one */
-	bool unrecorded;		/* a batch was flushed whose records wait for the interval */
 	u32 reads_first;		/* users' reads that end before the next batch; READ_ONCE */
 	u8 reads_ticks;			/* ticks for which the batch still waits for them */
 };

@@ -503,7 +503,7 @@ static const char *check_volumes(struct hybrid_engine *e)
 /* A granule is weighted by its volume's id, because each volume has its own count. */
 struct dirty_sums {
 	u32 blocks, recorded;
-	u64 granules;
+	u64 granules, ended;	/* times 1 + the volume's number */
 };
 
 static void sum_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i,
@@ -516,21 +516,25 @@ static void sum_dirty(struct hybrid_engine *e, struct hybrid_set *s, u32 i,
 	if (dirty | jdirty)
 		sums->granules += (u64)hweight64(dirty | jdirty) *
 				  (1 + hybrid_key_volume(s->key[i]));
+	if (jdirty && !dirty)
+		sums->ended += 1 + hybrid_key_volume(s->key[i]);
 }
 
 static const char *check_sums(struct hybrid_engine *e, const struct dirty_sums *sums)
 {
 	const struct hybrid_volume *v;
-	u64 granules = 0;
+	u64 granules = 0, ended = 0;
 	u32 id;
 
 	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
 		v = volume_of(e, id);
-		if (v)
-			granules += (u64)atomic64_read(&v->blocks.granules) * (1 + id);
+		if (!v)
+			continue;
+		granules += (u64)atomic64_read(&v->blocks.granules) * (1 + id);
+		ended += (u64)atomic_read(&v->blocks.ended) * (1 + id);
 	}
 	if (sums->blocks != (u32)atomic_read(&e->writebacks.nr_dirty) ||
-	    sums->recorded != (u32)atomic_read(&e->writebacks.nr_jdirty))
+	    sums->recorded != (u32)atomic_read(&e->writebacks.nr_jdirty) || sums->ended != ended)
 		return "the count of dirty blocks is wrong";
 	return sums->granules == granules ? NULL : "a count of dirty granules is wrong";
 }

@@ -265,6 +265,44 @@ static void drain_of_a_flushed_batch(void **state)
 	assert_int_equal(status().dirty, 0);
 }
 
+/* Windows were written back, and a user's flush has covered them. */
+static void drain_after_a_users_flush(void **state)
+{
+	u32 n;
+
+	dirty_windows(0, 5, 1);
+	assert_int_equal(hybrid_engine_configure(e, &background), 0);
+	for (n = 0; n < 4; n++)
+		tick(100);
+	assert_int_equal(atomic_read(&v->blocks.dirty), 0);
+	/* A flush of the origin takes the windows along, and a slow one makes batches smaller. */
+	assert_int_equal(submit(&writer, HYBRID_IO_ZEROES, 16 * WINDOW, 8, 0), 0);
+	flush_ms = 60;
+	assert_int_equal(flush_volume(), 0);
+	flush_ms = 0;
+	assert_int_equal(v->writeback.windows, 0);
+	assert_int_equal(status().dirty, 5);
+	drain(v, true);
+	tick(100);
+	assert_int_equal(status().dirty, 0);
+}
+
+/* Zeroes and discards leave blocks that are dirty on record, and nothing to write back. */
+static void drain_of_zeroed_data(void **state)
+{
+	u32 n;
+
+	dirty_windows(0, 2, 1);
+	put(8, 8, 1);
+	assert_int_equal(flush_volume(), 0);
+	assert_int_equal(submit(&writer, HYBRID_IO_ZEROES, 0, 8, 0), 0);
+	assert_int_equal(submit(&writer, HYBRID_IO_DISCARD, WINDOW, 8, 0), 0);
+	drain(v, true);
+	for (n = 0; n < 3; n++)
+		tick(100);
+	assert_int_equal(status().dirty, 0);
+}
+
 /*
  * Beside users a batch has as many windows as are flushed in 50 ms: half after a flush that took
  * longer.
@@ -621,6 +659,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(limit_of_a_drain_makes_way, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(first_batch_is_small, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(drain_of_a_flushed_batch, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(drain_after_a_users_flush, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(drain_of_zeroed_data, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(batch_by_the_last_flush, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(reads_before_the_next_batch, setup_two, teardown),
 		cmocka_unit_test_setup_teardown(flush_of_users_data_alone, setup_two, teardown),
