@@ -143,13 +143,15 @@ void hybrid_jobs_unclaim(struct hybrid_engine *e, struct hybrid_volume *v)
 static void volume_tick(struct hybrid_engine *e, struct hybrid_volume *v,
 			struct list_head *woken)
 {
-	struct hybrid_io *io;
+	u32 left = e->jobs.pool[FILLS].most;
 
 	lockdep_assert_held(&e->lock);
 	hybrid_jobs_unclaim(e, v);
-	list_for_each_entry(io, &v->jobs.waiters, link)
+	/* No more than could get a job: each that ends goes to the next one. */
+	for (; left && !list_empty(&v->jobs.waiters); left--) {
 		WRITE_ONCE(e->jobs.nr_waiters, e->jobs.nr_waiters - 1);
-	list_splice_tail_init(&v->jobs.waiters, woken);
+		list_move_tail(v->jobs.waiters.next, woken);
+	}
 }
 
 void hybrid_jobs_tick(struct hybrid_engine *e, struct hybrid_actions *acts)

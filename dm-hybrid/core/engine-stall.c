@@ -44,6 +44,7 @@
 #define READS_TICKS	2	/* that reads may take after a flush */
 #define STALLED_TICKS	8
 #define WAIT_TICKS	20	/* for each write */
+#define WAKE_MOST	256	/* writes that one event routes again */
 
 void hybrid_stall_create(struct hybrid_volume *v)
 {
@@ -81,12 +82,18 @@ static bool flushing(const struct hybrid_volume *v)
 				 (w->windows && (w->flush_batch || v->flush.lazy)));
 }
 
+/* Does any write wait for room, or is about to be routed again? */
+static bool any_waits(const struct hybrid_engine *e)
+{
+	return !list_empty(&e->stall.waiters) || !list_empty(&e->stall.woken);
+}
+
 /* Must blocks that were written back become free, or known to be clean, soon? */
 static bool is_urgent(const struct hybrid_engine *e, const struct hybrid_volume *v)
 {
 	u64 dirty = (u64)atomic_read(&e->writebacks.nr_dirty) * 100;
 
-	return !list_empty(&e->stall.waiters) ||
+	return any_waits(e) ||
 	       dirty > (u64)e->g->nr_blocks * e->config.high_watermark || is_draining(e, v);
 }
 
@@ -94,7 +101,7 @@ static bool is_full(const struct hybrid_engine *e, const struct hybrid_volume *v
 {
 	const struct hybrid_writeback *w = &v->writeback;
 
-	if (list_empty(&e->stall.waiters) && users_idle(v) &&
+	if (!any_waits(e) && users_idle(v) &&
 	    READ_ONCE(v->users.idle) == USERS_AWAY && is_draining(e, v))
 		return w->windows >= DRAIN_BATCH;
 	return w->windows >= w->bound;
@@ -148,15 +155,45 @@ bool hybrid_stall_wait(struct hybrid_engine *e, const struct hybrid_set *s, stru
 	return waits;
 }
 
+static void wake_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts);
+
+/* Routes some of the woken writes again, and leaves the others to the worker. */
+static void wake_some(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	struct hybrid_stall *r = &e->stall;
+	u32 left = WAKE_MOST;
+	LIST_HEAD(some);
+
+	lockdep_assert_held(&e->lock);
+	while (left-- && !list_empty(&r->woken))
+		list_move_tail(r->woken.next, &some);
+	if (!list_empty(&r->woken) && !r->queued) {
+		r->queued = true;
+		r->op.type = HYBRID_OP_WORK;
+		r->op.done = wake_work;
+		act(acts, &r->op);
+	}
+	hybrid_rerun_list(&some, acts);
+}
+
+static void wake_work(struct hybrid_engine *e, struct hybrid_op *op, struct hybrid_actions *acts)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	e->stall.queued = false;
+	wake_some(e, acts);
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
 void hybrid_stall_wake(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	unsigned long flags;
-	LIST_HEAD(woken);
 
 	spin_lock_irqsave(&e->lock, flags);
-	list_splice_init(&e->stall.waiters, &woken);
+	list_splice_tail_init(&e->stall.waiters, &e->stall.woken);
+	wake_some(e, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
-	hybrid_rerun_list(&woken, acts);
 }
 
 bool hybrid_stall_batch_full(const struct hybrid_engine *e, const struct hybrid_volume *v)
@@ -177,7 +214,7 @@ static void flush_batch(struct hybrid_engine *e, struct hybrid_volume *v, bool t
 
 	if (flushing(v) || (w->windows == w->nr_active && !(tick && urgent && ended)))
 		return;
-	if (w->nr_active && !(tick && !list_empty(&e->stall.waiters)))
+	if (w->nr_active && !(tick && any_waits(e)))
 		return;
 	if (!is_full(e, v) && !(urgent && list_empty(&w->turn)))
 		return;
@@ -262,7 +299,7 @@ void hybrid_stall_tick(struct hybrid_engine *e, struct hybrid_actions *acts)
 	r->tick = max(r->tick + 1, 1U);
 	if (READ_ONCE(r->freed))
 		r->stalled = 0;
-	else if (r->stalled < STALLED_TICKS && !list_empty(&r->waiters))
+	else if (r->stalled < STALLED_TICKS && any_waits(e))
 		r->stalled++;
 	WRITE_ONCE(r->freed, false);
 	spin_unlock_irqrestore(&e->lock, flags);

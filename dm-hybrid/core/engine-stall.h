@@ -8,6 +8,9 @@
 
 struct hybrid_stall {
 	struct list_head waiters;	/* ios */
+	struct list_head woken;		/* ... to be routed again */
+	struct hybrid_op op;		/* the worker routes these */
+	bool queued;
 	u32 tick;			/* the current one; never 0 */
 	u32 stalled;			/* ticks in which ios waited, and no block became free */
 	bool freed;			/* a block did, in this tick; READ_ONCE without the lock */
@@ -22,7 +25,10 @@ bool hybrid_stall_wait(struct hybrid_engine *e, const struct hybrid_set *s, stru
 void hybrid_stall_create(struct hybrid_volume *v);
 /* Sets the limit of dirty blocks of each open volume.  Under the engine's lock. */
 void hybrid_stall_share(struct hybrid_engine *e);
-/* Routes all waiting writes again, because blocks have become free or evictable. */
+/*
+ * Routes all waiting writes again, because blocks have become free or evictable: many of them in
+ * the worker, so that no event takes long.
+ */
 void hybrid_stall_wake(struct hybrid_engine *e, struct hybrid_actions *acts);
 /*
  * Must writeback of @v wait for a flush of the blocks already written?  Under the engine's lock.

@@ -17,6 +17,7 @@ static void init_lists(struct hybrid_engine *e)
 	INIT_LIST_HEAD(&e->intents.op.link);
 	e->intents.done = hybrid_finish_intended;
 	INIT_LIST_HEAD(&e->stall.waiters);
+	INIT_LIST_HEAD(&e->stall.woken);
 	e->stall.tick = 1;
 	INIT_LIST_HEAD(&e->meta.op.link);
 	INIT_LIST_HEAD(&e->writebacks.op.link);
@@ -302,7 +303,7 @@ static bool stop_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 	hybrid_reclaim(e, acts);
 	spin_lock_irqsave(&e->lock, flags);
 	busy = e->jobs.nr_busy || READ_ONCE(e->meta.state) != META_IDLE ||
-	       e->writebacks.queued || e->trim.busy || e->intents.busy;
+	       e->writebacks.queued || e->stall.queued || e->trim.busy || e->intents.busy;
 	list_for_each_entry(v, &e->volumes.open, open_link)
 		busy |= v->flush.busy || v->sb.busy;
 	ended = !busy && (READ_ONCE(e->life.failed) || !is_loaded(e) ||

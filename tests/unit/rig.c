@@ -380,7 +380,7 @@ void crash(void)
 	assert_int_equal(nr_buffers, 0);
 }
 
-static void close_volume(void)
+void close_volume(void)
 {
 	struct hybrid_actions acts;
 

@@ -103,6 +103,7 @@ struct hybrid_engine *new_engine(int *error);
 void start(void);
 void open_volume(void);
 /* Suspends, closes and deletes the volume, with its dirty data. */
+void close_volume(void);
 void delete_volume(void);
 /* Suspends and closes all that is open, and stops e; then crash() frees it. */
 void stop(void);

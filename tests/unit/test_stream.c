@@ -410,19 +410,24 @@ static void end_all_jobs(struct all_jobs *all)
 }
 
 /* A read by the volume that must have a job waits for one. */
-static void read_waits_for_a_job(void)
+static void waits_for_a_job(struct user *u)
 {
 	struct hybrid_actions acts;
 	struct hybrid_job *staged;
 
 	hybrid_actions_init(&acts);
-	prepare(&reader, HYBRID_IO_READ, 64, 8, 0);
+	prepare(u, HYBRID_IO_READ, 64, 8, 0);
 	/* Any way to an I/O that has begun */
-	if (hybrid_engine_map(e, &reader.r.io, &acts) == HYBRID_MAP_REMAP)
-		assert_true(hybrid_engine_io_done(e, &reader.r.io, 0, &acts));
+	if (hybrid_engine_map(e, &u->r.io, &acts) == HYBRID_MAP_REMAP)
+		assert_true(hybrid_engine_io_done(e, &u->r.io, 0, &acts));
 	carry(&acts);
-	INIT_LIST_HEAD(&reader.r.io.link);
-	assert_false(hybrid_job_get_staged(e, &reader.r.io, true, &staged));
+	INIT_LIST_HEAD(&u->r.io.link);
+	assert_false(hybrid_job_get_staged(e, &u->r.io, true, &staged));
+}
+
+static void read_waits_for_a_job(void)
+{
+	waits_for_a_job(&reader);
 }
 
 /*
@@ -443,6 +448,29 @@ static void write_without_a_job(void **state)
 	assert_true(origin_has(4, 16, 2));
 	others_jobs_end(&all);
 	hybrid_job_put(e, all.own, NULL);
+	end_all_jobs(&all);
+}
+
+/* However many I/Os wait for a job: a tick routes no more of them again than could get one. */
+static void waiters_in_slices(void **state)
+{
+	static struct user many[NR_FILL_JOBS + 20];
+	struct hybrid_actions acts;
+	struct all_jobs all;
+	u32 k;
+
+	memset(many, 0, sizeof(many));
+	read_up_to_a_hole();
+	take_all_jobs(&all);
+	for (k = 0; k < ARRAY_SIZE(many); k++)
+		waits_for_a_job(&many[k]);
+	tick(100);
+	assert_int_equal(e->jobs.nr_waiters, ARRAY_SIZE(many) - e->jobs.pool[FILLS].most);
+	tick(100);
+	assert_int_equal(e->jobs.nr_waiters, 0);
+	others_jobs_end(&all);
+	hybrid_actions_init(&acts);
+	hybrid_job_put(e, all.own, &acts);
 	end_all_jobs(&all);
 }
 
@@ -566,6 +594,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(fills_come_first, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(jobs_are_shared, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(write_without_a_job, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(waiters_in_slices, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(readahead_ends_beside_a_waiter, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(waiter_gets_the_job, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(own_jobs, setup_disks, teardown),

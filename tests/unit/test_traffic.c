@@ -1500,6 +1500,56 @@ static void full_of_dirty_blocks(void **state)
 	fail_origin = false;
 }
 
+/* However many writes wait for room: one event routes some of them again, and the worker the others. */
+static void woken_in_slices(void **state)
+{
+	static struct user many[300];
+	u32 n = fill_with_dirty(), k, again = 0;
+	struct hybrid_actions acts;
+	const struct list_head *pos;
+
+	memset(many, 0, sizeof(many));
+	hold_flush = true;
+	hybrid_actions_init(&acts);
+	for (k = 0; k < ARRAY_SIZE(many); k++) {
+		fill_data(&many[k], (n + k) * BLOCK, 8, n + k + 1);
+		arrive(&many[k], HYBRID_IO_WRITE, (n + k) * BLOCK, 8, 0, &acts);
+		carry(&acts);
+	}
+	hybrid_stall_wake(e, &acts);
+	list_for_each(pos, &acts.again)
+		again++;
+	assert_int_equal(again, 256);
+	hybrid_engine_settle(e, &acts);
+	carry(&acts);
+	assert_true(list_empty(&e->stall.woken));
+	tick(100);
+	assert_non_null(held_flush);
+	hold_flush = false;
+	let_flush_go();
+	for (k = 0; k < ARRAY_SIZE(many); k++)
+		assert_int_equal(wait_for(&many[k]), 0);
+	for (k = 0; k < ARRAY_SIZE(many); k++)
+		reads((n + k) * BLOCK, 8, n + k + 1);
+}
+
+/* The worker's operation on woken writes may outlive all of them. */
+static void stop_beside_woken_writes(void **state)
+{
+	struct hybrid_actions acts;
+	u32 n;
+
+	close_volume();
+	e->stall.queued = true;
+	hybrid_actions_init(&acts);
+	for (n = 0; n < 10; n++) {
+		assert_false(hybrid_engine_stop(e, &acts));
+		carry(&acts);
+	}
+	e->stall.queued = false;
+	stop();
+}
+
 /* Other writes get room all the time, and this one does not: it waits two seconds. */
 static void full_for_one_write(void **state)
 {
@@ -1922,6 +1972,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(endurance, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(full_of_dirty_blocks, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(full_for_one_write, setup_disks, teardown),
+		cmocka_unit_test_setup_teardown(stop_beside_woken_writes, setup, teardown),
+		cmocka_unit_test_setup_teardown(woken_in_slices, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(full_beside_an_ssd, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(second_read_beside_an_ssd, setup_disks, teardown),
 		cmocka_unit_test_setup_teardown(second_pass_beside_an_ssd, setup_disks, teardown),
