@@ -28,7 +28,7 @@ void hybrid_origin_flush_locked(struct hybrid_engine *e, struct hybrid_volume *v
 	 * One flush at a time, and none beside a superblock write, which may flush, too: a
 	 * failed flush may lose data that another one, already under way, would not miss.
 	 */
-	if (v->flush.busy || v->sb.busy) {
+	if (v->flush.busy || v->sb.busy || v->sb.claim_waits) {
 		v->flush.again = true;
 		return;
 	}

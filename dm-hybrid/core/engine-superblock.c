@@ -328,6 +328,8 @@ bool hybrid_volume_claim_sb(struct hybrid_engine *e, struct hybrid_volume *v)
 
 	spin_lock_irqsave(&e->lock, flags);
 	claimed = !v->sb.busy && !v->flush.busy;
+	/* Flushes without a pause must not keep the caller, who asks until it succeeds. */
+	v->sb.claim_waits = !claimed;
 	if (claimed)
 		v->sb.busy = true;
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -356,6 +358,7 @@ void hybrid_sb_release(struct hybrid_engine *e, struct hybrid_volume *v,
 	spin_lock_irqsave(&e->lock, flags);
 	error = v->flush.error;
 	v->sb.busy = false;
+	v->sb.claim_waits = false;
 	hybrid_sb_next_locked(e, v, acts);
 	hybrid_origin_flush_next_locked(e, v, acts);
 	spin_unlock_irqrestore(&e->lock, flags);

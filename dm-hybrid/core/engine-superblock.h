@@ -22,6 +22,7 @@ struct hybrid_origin_sb {
 	u8 oldest;			/* the copy to be written first */
 	bool apart;			/* the two copies may have different nonces */
 	bool busy;
+	bool claim_waits;		/* no flush of the origin begins before the claim */
 	bool lost_known;		/* info tells whether the failed cache took data with it */
 	bool lost_saved;		/* ... and a copy of the lost map is durable */
 	struct list_head waiters;	/* ios */

@@ -100,6 +100,36 @@ static void refused(void **state)
 	assert_int_equal(hybrid_volume_rename(e, 1, "third"), -EIO);
 }
 
+/* Two users flush in turn, without a pause: a claim does not wait for both to stop. */
+static void claimed_beside_flushes(void **state)
+{
+	static struct user users[8];
+	struct hybrid_actions acts;
+	u32 n;
+
+	memset(users, 0, sizeof(users));
+	set_mode(HYBRID_MODE_WRITETHROUGH);
+	hybrid_actions_init(&acts);
+	hold_flush = true;
+	put(0, BLOCK, 2);
+	arrive(&users[0], HYBRID_IO_FLUSH, 0, 0, 0, &acts);
+	carry(&acts);
+	for (n = 1; !hybrid_volume_claim_sb(e, v); n++) {
+		assert_true(n < ARRAY_SIZE(users));
+		assert_non_null(held_flush);
+		put(0, BLOCK, 2 + n);
+		arrive(&users[n], HYBRID_IO_FLUSH, 0, 0, 0, &acts);
+		carry(&acts);
+		let_flush_go();
+	}
+	hold_flush = false;
+	assert_int_equal(hybrid_volume_renew_sb(e, v), 0);
+	hybrid_volume_release_sb(e, v, &acts);
+	carry(&acts);
+	while (n--)
+		assert_int_equal(wait_for(&users[n]), 0);
+}
+
 /* One that is open, and one that is closed after it: two flushes of the origin are never beside a superblock. */
 static void not_beside_a_flush(void **state)
 {
@@ -232,6 +262,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(write_beside_a_claim, setup, teardown),
 		cmocka_unit_test_setup_teardown(write_beside_a_failure, setup, teardown),
 		cmocka_unit_test_setup_teardown(not_beside_a_flush, setup, teardown),
+		cmocka_unit_test_setup_teardown(claimed_beside_flushes, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_origin_that_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(in_place, setup, teardown),
 	};
