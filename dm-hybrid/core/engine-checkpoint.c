@@ -118,7 +118,7 @@ void hybrid_checkpoint_recovery(struct hybrid_engine *e)
 void hybrid_checkpoint_begin(struct hybrid_engine *e)
 {
 	/* Waiters for changes that this checkpoint will not cover get the next one. */
-	if (!e->commit.lazy_wanted) {
+	if (!e->cp.lazy_due) {
 		e->cp.wanted = false;
 		list_splice_tail_init(&e->cp.waiters, &e->cp.now);
 	}

@@ -24,6 +24,7 @@ struct hybrid_checkpoint {
 	bool is_clean;			/* the root on the disk is marked clean */
 	bool recovery;			/* the checkpoint makes a recovery durable */
 	bool passed;			/* by a commit, since the last step */
+	bool lazy_due;			/* a lazy commit comes first, for those who wait */
 	u32 pos;			/* of the phase: the next leaf or index */
 	u32 blocks;			/* in the present step */
 	u64 tail;			/* the journal's, once the root is durable */

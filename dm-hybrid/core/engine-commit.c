@@ -661,6 +661,8 @@ static bool commit_begin(struct hybrid_engine *e, struct hybrid_actions *acts)
 		e->commit.opens_wanted |= e->commit.opens;
 		e->commit.lazy_wanted |= e->commit.lazy;
 		e->intents.next_tail = e->journal.intent_tail;
+	} else if (e->commit.lazy) {
+		e->cp.lazy_due = false;
 	}
 	moves_tail = !flush && e->intents.next_tail > e->journal.intent_tail;
 	if (e->commit.gated && waiters)
@@ -878,6 +880,7 @@ static void meta_fail(struct hybrid_engine *e, struct hybrid_actions *acts)
 	e->commit.opens_wanted = false;
 	e->commit.lazy_wanted = false;
 	e->cp.wanted = false;
+	e->cp.lazy_due = false;
 	e->cp.phase = CP_NONE;
 	WRITE_ONCE(e->meta.state, META_IDLE);
 	spin_unlock_irqrestore(&e->lock, flags);
@@ -908,9 +911,12 @@ static bool meta_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 	bool commit;
 
 	spin_lock_irqsave(&e->lock, flags);
-	/* Changes that a checkpoint is to cover may still wait for a lazy commit. */
+	/*
+	 * Changes that a checkpoint is to cover may still wait for a lazy commit: one, of those
+	 * that writeback asks for without a pause.
+	 */
 	if (e->cp.phase == CP_NONE &&
-	    ((e->cp.wanted && !e->commit.lazy_wanted) || !room ||
+	    ((e->cp.wanted && !e->cp.lazy_due) || !room ||
 	     hybrid_journal_half_full(&e->journal)))
 		hybrid_checkpoint_begin(e);
 	commit = commit_needed(e);

@@ -271,6 +271,7 @@ void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,
 	if (!failed) {
 		list_add_tail(&w->link, &e->cp.waiters);
 		e->cp.wanted = true;
+		e->cp.lazy_due = true;
 		e->commit.lazy_wanted = true;
 		hybrid_meta_kick_locked(e, acts);
 	}
@@ -323,6 +324,7 @@ static bool stop_next(struct hybrid_engine *e, struct hybrid_actions *acts)
 	e->life.stop_tried = false;
 	e->cp.clean = true;
 	e->cp.wanted = true;
+	e->cp.lazy_due |= e->commit.lazy_wanted;
 	hybrid_meta_kick_locked(e, acts);
 	spin_unlock_irqrestore(&e->lock, flags);
 	return false;

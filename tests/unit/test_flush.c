@@ -265,6 +265,26 @@ static void checkpoint_beside_flushes(void **state)
 	assert_true(users[0].r.ended && users[1].r.ended);
 }
 
+/* Writeback asks for one lazy commit after the other: the checkpoint waits for one of them. */
+static void checkpoint_beside_lazy_commits(void **state)
+{
+	struct hybrid_waiter w = { .done = hybrid_waiter_ended };
+	struct hybrid_op *op;
+	u32 n;
+
+	two_dirty_blocks();
+	hybrid_engine_checkpoint(e, &w, &acts);
+	for (n = 0; !w.ended && n < 100; n++) {
+		op = hybrid_actions_pop(&acts);
+		put(SECTOR + (2 + n) * BLOCK, 8, 1);
+		e->commit.lazy_wanted = true;
+		if (op)
+			carry_one(op, &acts);
+	}
+	assert_true(w.ended);
+	carry(&acts);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -279,6 +299,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(write_beside_a_flush, setup, teardown),
 		cmocka_unit_test_setup_teardown(failed, setup, teardown),
 		cmocka_unit_test_setup_teardown(checkpoint_beside_flushes, setup, teardown),
+		cmocka_unit_test_setup_teardown(checkpoint_beside_lazy_commits, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
