@@ -569,11 +569,27 @@ static int do_op(struct hybrid_engine *e, struct hybrid_op *op)
 
 /* ---- the user's bios ------------------------------------------------------ */
 
+/*
+ * Devices fail a read ahead where another read would wait or be repeated: device-mapper while it is
+ * suspended, md without memory, NVMe after a transient error.  From the cache device such an error
+ * would drop cached data, and count against a healthy device.
+ */
+static void remap_to_cache(struct hybrid_pool *pool, struct bio *bio, u64 sector)
+{
+	bio_set_dev(bio, pool->bdev);
+	bio->bi_iter.bi_sector = sector;
+	bio->bi_opf &= ~REQ_RAHEAD;
+}
+
 /* Points a bio at the device and sector that the engine chose. */
 static void remap_bio(struct hybrid_pool *pool, struct hybrid_op *op, struct bio *bio)
 {
-	bio_set_dev(bio, op_bdev(pool, op, op->origin));
-	bio->bi_iter.bi_sector = op->sector;
+	if (op->origin) {
+		bio_set_dev(bio, op_bdev(pool, op, true));
+		bio->bi_iter.bi_sector = op->sector;
+	} else {
+		remap_to_cache(pool, bio, op->sector);
+	}
 	bio->bi_opf &= ~REQ_FUA;
 	if (op->fua)
 		bio->bi_opf |= REQ_FUA;
@@ -896,8 +912,7 @@ int hybrid_map_bio(struct dm_target *ti, struct bio *bio)
 	if (!hybrid_call_hit(object, &b->io))
 		return map_miss(object->pool, b, bio);
 	/* No kick: dirty data keeps the timer running. */
-	bio_set_dev(bio, object->pool->bdev);
-	bio->bi_iter.bi_sector = b->io.op.sector;
+	remap_to_cache(object->pool, bio, b->io.op.sector);
 	return DM_MAPIO_REMAPPED;
 }
 

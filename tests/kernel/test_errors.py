@@ -76,6 +76,28 @@ def test_cache_write_error_of_a_disk_redirects(stack):
     assert io(stack.guest, dev, "f", "r:0:64", "r:1024:8") == ["a", "x"]
 
 
+def test_readahead_waits_for_a_suspended_cache_device(make_stack):
+    """device-mapper fails it otherwise, which is no error of the cache device and drops no data."""
+    s = make_stack()
+    s.guest.dm_create("fast", f"0 {s.disk('ssd').sectors} linear /dev/test/ssd 0")
+    s.guest.run("ln -s /dev/mapper/fast /dev/test/fast")
+    s.cache = "fast"
+    dev = s.create("vol", *ALL)
+    io(s.guest, dev, "w:0:128:a", "r:0:128", "f")
+    cached = s.status()["cached"]
+    s.guest.run("dmsetup suspend --noflush --nolockfs fast")
+    ahead = s.guest.run_bg(["python3", "-S", "-c", "import os; fd = os.open('%s', os.O_RDONLY); "
+                            "os.posix_fadvise(fd, 0, 65536, os.POSIX_FADV_WILLNEED); "
+                            "print(os.pread(fd, 1, 4096))" % dev])
+    s.guest.run("for i in $(seq 50); do grep -q [1-9] /sys/dev/block/$(stat -Lc %Hr:%Lr "
+                f"{dev})/inflight && break; sleep 0.1; done")
+    s.guest.run("dmsetup resume fast")
+    assert ahead.wait().out == "b'a'\n"
+    assert errors(s) == (0, 0, 0, 0) and s.status()["cache_errors"] == 0
+    assert s.status()["cached"] == cached > 0
+    assert s.moved(lambda: io(s.guest, dev, "r:0:128")) == {"read_hits": 1}
+
+
 def test_a_device_that_fails_more_and_more(stack):
     """The pool has nothing dirty any more when the device dies, and has said so; a reboot forgets nothing."""
     dev = stack.create("vol", "--mode", "writeback", *ALL)
