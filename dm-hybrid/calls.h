@@ -140,6 +140,13 @@ static inline void hybrid_call_checkpoint(struct hybrid_pool *pool, struct hybri
 	hybrid_trace_end(pool, acts, 0);
 }
 
+static inline void hybrid_call_fail(struct hybrid_pool *pool, struct hybrid_actions *acts)
+{
+	trace_hybrid_call(pool, HYBRID_CALL_FAIL, HYBRID_NO_VOLUME, 0);
+	hybrid_engine_fail(pool->engine, acts);
+	hybrid_trace_end(pool, acts, 0);
+}
+
 /* ---- the pool ------------------------------------------------------------- */
 
 static inline struct hybrid_engine *hybrid_call_create(struct hybrid_pool *pool,

@@ -1231,9 +1231,21 @@ int hybrid_read_block(struct block_device *bdev, u64 sector, void *block)
 	return block_io(bdev, sector, block, REQ_OP_READ);
 }
 
-int hybrid_write_block(struct block_device *bdev, u64 sector, void *block)
+/*
+ * For FUA, the block layer may flush the device behind the engine's back.  If that flush lost users'
+ * data, their own flushes would not report it (P1).  So the engine flushes, for a checkpoint.
+ */
+int hybrid_write_block(struct hybrid_pool *pool, u64 sector, void *block)
 {
-	return block_io(bdev, sector, block, REQ_OP_WRITE | REQ_FUA);
+	int r = block_io(pool->bdev, sector, block, REQ_OP_WRITE);
+	struct hybrid_actions acts;
+
+	if (!r)
+		return wait_checkpoint(pool->engine);
+	hybrid_actions_init(&acts);
+	hybrid_call_fail(pool, &acts);
+	hybrid_run(pool, &acts);
+	return r;
 }
 
 /*

@@ -49,11 +49,11 @@ void hybrid_tick_stop(struct hybrid_pool *pool);
 void hybrid_tick_kick(struct hybrid_pool *pool);
 
 /*
- * Read, or write durably, one metadata block.  @block: 4096 bytes of kernel memory.
- * May sleep.  Return 0 or -errno.
+ * Read one metadata block; write one to the cache device of a loaded pool, durably.  If the latter
+ * fails, the pool has failed.  @block: 4096 bytes of kernel memory.  May sleep.  Return 0 or -errno.
  */
 int hybrid_read_block(struct block_device *bdev, u64 sector, void *block);
-int hybrid_write_block(struct block_device *bdev, u64 sector, void *block);
+int hybrid_write_block(struct hybrid_pool *pool, u64 sector, void *block);
 
 /* map and end_io of a volume. */
 int hybrid_map_bio(struct dm_target *ti, struct bio *bio);

@@ -473,7 +473,7 @@ static int record_sb(struct hybrid_pool *pool, const char *name)
 	int r;
 
 	r = hybrid_engine_failed(pool->engine) ? -EIO :
-	    hybrid_cache_sb_record(pool->bdev, name, pool->policy->name, &settings);
+	    hybrid_cache_sb_record(pool, name, pool->policy->name, &settings);
 	if (r) {
 		DMWARN("%s: cannot record %s in the superblock: %d", dm_device_name(pool->md),
 		       name ? "its name" : "policy and settings", r);
@@ -519,6 +519,7 @@ static int pool_preresume(struct dm_target *ti)
 		r = pool_restart(pool);
 	}
 	if (!r) {
+		/* If that fails, the pool has failed, or its next activation has older settings. */
 		hybrid_pool_record(pool);
 		WRITE_ONCE(pool->bound, pt);
 		pool->running = true;

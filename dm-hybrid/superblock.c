@@ -124,7 +124,7 @@ static unsigned int first_to_write(struct block_device *bdev, struct hybrid_supe
 	return r || tail->sequence != sb->sequence;
 }
 
-int hybrid_cache_sb_record(struct block_device *bdev, const char *name, const char *policy,
+int hybrid_cache_sb_record(struct hybrid_pool *pool, const char *name, const char *policy,
 			   const struct hybrid_settings *settings)
 {
 	struct hybrid_superblock *block = kmalloc(sizeof(*block), GFP_KERNEL);
@@ -134,10 +134,10 @@ int hybrid_cache_sb_record(struct block_device *bdev, const char *name, const ch
 	int r = -ENOMEM;
 
 	if (block && sb)
-		r = hybrid_cache_sb_read(bdev, &sb[0], &error, why);
+		r = hybrid_cache_sb_read(pool->bdev, &sb[0], &error, why);
 	if (r)
 		goto out;
-	copy = first_to_write(bdev, block, &sb[0], &sb[1]);
+	copy = first_to_write(pool->bdev, block, &sb[0], &sb[1]);
 	if (name) {
 		strscpy(sb->name, name, sizeof(sb->name));
 		/* A device that came up blank goes on naming the pool that it replaced. */
@@ -149,7 +149,7 @@ int hybrid_cache_sb_record(struct block_device *bdev, const char *name, const ch
 	sb->sequence++;
 	for (n = 0; n < 2 && !r; n++, copy ^= 1) {
 		hybrid_sb_encode(block, sb, hybrid_sb_sector(sb->member_sectors, copy));
-		r = hybrid_write_block(bdev, hybrid_sb_sector(sb->member_sectors, copy), block);
+		r = hybrid_write_block(pool, hybrid_sb_sector(sb->member_sectors, copy), block);
 	}
 out:
 	kfree(sb);

@@ -17,12 +17,15 @@
 int hybrid_cache_sb_read(struct block_device *bdev, struct hybrid_sb *sb, char **error,
 			 char why[HYBRID_SB_WHY]);
 
+struct hybrid_pool;
+
 /*
- * Records the policy and settings for the next activation of the pool in both copies of the
- * superblock of the cache device @bdev.  @name: a new name, which also ends the replacement
- * of another pool.  NULL leaves both as they are.  May sleep.  Returns 0 or -errno.
+ * Records the policy and settings for the next activation of @pool, which is loaded, in both copies
+ * of the superblock of its cache device.  @name: a new name, which also ends the replacement of
+ * another pool.  NULL leaves both as they are.  May sleep.  Returns 0 or -errno; if a copy could not
+ * be written, the pool has failed.
  */
-int hybrid_cache_sb_record(struct block_device *bdev, const char *name, const char *policy,
+int hybrid_cache_sb_record(struct hybrid_pool *pool, const char *name, const char *policy,
 			   const struct hybrid_settings *settings);
 
 #endif

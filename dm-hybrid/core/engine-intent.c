@@ -297,8 +297,7 @@ bool hybrid_intent_data_ended(struct hybrid_engine *e, struct hybrid_io *io, int
 	return ended;
 }
 
-/* A write of metadata failed, as in engine-commit.c: from here on none follows. */
-static void intent_failed(struct hybrid_engine *e, struct hybrid_actions *acts)
+void hybrid_metadata_failed(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
 	atomic64_inc(&e->stats.errors[CACHE_WRITE_ERRORS]);
 	hybrid_intents_lost(e);
@@ -315,7 +314,7 @@ static void intent_written(struct hybrid_engine *e, struct hybrid_op *op,
 	unsigned long flags;
 
 	if (error)
-		intent_failed(e, acts);
+		hybrid_metadata_failed(e, acts);
 	spin_lock_irqsave(&e->lock, flags);
 	engine_assert(e, e->intents.busy);
 	e->intents.busy = false;

@@ -132,6 +132,11 @@ void hybrid_intents_passed(struct hybrid_engine *e, struct hybrid_actions *acts)
  * ended count as dirty on record, so that nothing else changes on the origin.
  */
 void hybrid_intents_lost(struct hybrid_engine *e);
+/*
+ * A write of metadata outside of commits and checkpoints failed: from here on none follows, as in
+ * engine-commit.c.  The caller holds no lock.
+ */
+void hybrid_metadata_failed(struct hybrid_engine *e, struct hybrid_actions *acts);
 /* The pool has failed: ends writes that wait for an intent, or for the tail. */
 void hybrid_intents_failed(struct hybrid_engine *e, struct hybrid_actions *acts);
 /* For hybrid_engine_check() */

@@ -284,6 +284,12 @@ void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,
 	}
 }
 
+void hybrid_engine_fail(struct hybrid_engine *e, struct hybrid_actions *acts)
+{
+	hybrid_metadata_failed(e, acts);
+	hybrid_engine_settle(e, acts);
+}
+
 /*
  * Each call starts the next step: jobs end by themselves; then origins are flushed and everything
  * is recorded; then the clean checkpoint is written.

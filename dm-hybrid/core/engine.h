@@ -456,6 +456,12 @@ void hybrid_engine_checkpoint(struct hybrid_engine *e, struct hybrid_waiter *w,
 			      struct hybrid_actions *acts);
 
 /*
+ * The caller could not write its own metadata to the cache device: the pool fails, as if the write
+ * had been the engine's.  The pool is loaded.  The caller holds no lock.
+ */
+void hybrid_engine_fail(struct hybrid_engine *e, struct hybrid_actions *acts);
+
+/*
  * Begins (@on) or ends a drain of @v, or (NULL) of all volumes: writes back all dirty data, and
  * until the drain ends nothing becomes dirty.  A volume whose mode keeps nothing dirty, and a pool
  * whose cache device is failing, drain on all the same.

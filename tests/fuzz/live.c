@@ -132,7 +132,7 @@ static void use_again(struct image *im, struct pool *p, struct outcome *out)
 	int r;
 
 	image_pool(im, p);
-	r = hybrid_cache_sb_record((void *)p->cache, NULL, "fifo", &settings);
+	r = pool_record(p, "fifo", &settings);
 	if (!r)
 		r = pool_load(p, &out->why);
 	if (r && was_the_last(out->why))

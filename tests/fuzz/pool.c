@@ -163,6 +163,13 @@ void pool_drop(struct pool *p)
 	memset(p->volume, 0, sizeof(p->volume));
 }
 
+int pool_record(struct pool *p, const char *policy, const struct hybrid_settings *settings)
+{
+	struct hybrid_pool pool = { .bdev = (void *)p->cache };
+
+	return hybrid_cache_sb_record(&pool, NULL, policy, settings);
+}
+
 /* ---- functions for the module's files ------------------------------------------ */
 
 sector_t bdev_nr_sectors(struct block_device *bdev)
@@ -175,7 +182,7 @@ int hybrid_read_block(struct block_device *bdev, u64 sector, void *block)
 	return disk_read((struct disk *)bdev, sector, block, HYBRID_META_BLOCK_SIZE);
 }
 
-int hybrid_write_block(struct block_device *bdev, u64 sector, void *block)
+int hybrid_write_block(struct hybrid_pool *pool, u64 sector, void *block)
 {
-	return disk_write((struct disk *)bdev, sector, block, HYBRID_META_BLOCK_SIZE);
+	return disk_write((struct disk *)pool->bdev, sector, block, HYBRID_META_BLOCK_SIZE);
 }

@@ -31,6 +31,8 @@ int pool_io(struct pool *p, u32 origin, enum hybrid_io_type type, u64 sector, u3
 /* Let time pass until nothing waits for it, or @ms are over. */
 void pool_run(struct pool *p, u32 ms);
 void pool_close(struct pool *p, u32 origin);
+/* The module records that policy and these settings in the superblock. */
+int pool_record(struct pool *p, const char *policy, const struct hybrid_settings *settings);
 /* Everything closed, everything durable. */
 void pool_stop(struct pool *p);
 /* As by a crash. */

@@ -61,19 +61,39 @@ def test_cache_write_error_redirects(stack):
     assert io(stack.guest, dev, "f", "r:0:8", "r:1024:8") == ["a", "x"]
 
 
-def test_cache_write_error_of_a_disk_redirects(stack):
-    """A disk's driver gives a bio back used up, its error notwithstanding; device-mapper does not."""
+def on_a_disk(stack):
+    """A dirty volume whose cache device is no mapped one: it has a write cache and no FUA."""
     stack.guest.run("modprobe -q loop; "
                     "ln -s $(losetup -f --show --direct-io=on /dev/mapper/vssd) /dev/test/fast")
     stack.cache = "fast"
     dev = stack.create("vol", "--mode", "writeback", *ALL)
     io(stack.guest, dev, "w:1024:8:x", "f")
     stack.message("set", "commit_interval", 60000, name="pool")
+    return dev
+
+
+def test_cache_write_error_of_a_disk_redirects(stack):
+    """A disk's driver gives a bio back used up, its error notwithstanding; device-mapper does not."""
+    dev = on_a_disk(stack)
     fail(stack, "ssd", "fail", "write", "once")
     assert io(stack.guest, dev, "w:0:64:a", "r:0:64") == ["a"]
     assert stack.status()["cache_errors"] == 1
     assert io(stack.guest, "/dev/mapper/vhdd", "r:2048:64") == ["a"]
     assert io(stack.guest, dev, "f", "r:0:64", "r:1024:8") == ["a", "x"]
+
+
+@pytest.mark.parametrize("what", ["flush", "write"])
+@pytest.mark.parametrize("words", [("set", "endurance", "77"), ("policy", "lru"), ("rename", "other")],
+                         ids=lambda words: words[0])
+def test_a_setting_that_cannot_be_recorded_fails_the_pool(stack, words, what):
+    """A flush that failed beside the superblock may have lost a user's write (P1)."""
+    dev = on_a_disk(stack)
+    io(stack.guest, dev, "w:0:8:a")
+    fail(stack, "ssd", "fail", what, "once")
+    stack.refused("dmsetup message pool 0 " + " ".join(words))
+    assert io(stack.guest, dev, "f") == ["EIO"]
+    assert stack.status("pool")["state"] == "failed"
+    assert errors(stack)[2:] == (int(what == "write"), int(what == "flush"))
 
 
 def test_readahead_waits_for_a_suspended_cache_device(make_stack):

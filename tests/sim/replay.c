@@ -248,7 +248,7 @@ static bool blocks(const struct record *ev)
 {
 	static const char * const quick[] = {
 		"stop", "checkpoint", "drain", "suspend", "resume", "mode", "cutoff", "origin",
-		"claim_sb", "release_sb",
+		"claim_sb", "release_sb", "fail",
 	};
 	u32 i;
 
@@ -871,6 +871,8 @@ static int run_quick(struct record *ev, struct hybrid_actions *acts)
 	}
 	if (is(ev, "call", "checkpoint"))
 		ask_checkpoint(acts);
+	else if (is(ev, "call", "fail"))
+		hybrid_engine_fail(engine, acts);
 	else if (is(ev, "call", "drain"))
 		hybrid_engine_drain(engine, is(ev, "volume", "-1") ? NULL : volume(ev)->v, arg,
 				    arg ? arg - 1 : 0, acts);

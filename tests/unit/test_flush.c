@@ -218,6 +218,35 @@ static void write_beside_a_flush(void **state)
 	nothing_but_a_flush();
 }
 
+/* The pool cannot write its superblock: nothing that waits for metadata, or will, succeeds. */
+static void superblock_fails(void **state)
+{
+	two_dirty_blocks();
+	put(SECTOR + 2 * BLOCK, 8, 1);
+	hold_entry_of_a_flush();
+	put(SECTOR, 8, 2);
+	arrive(&other, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
+	hybrid_engine_fail(e, &acts);
+	carry(&acts);
+	assert_true(hybrid_engine_failed(e));
+	let_meta_go(&acts);
+	assert_int_equal(wait_for(&other), -EIO);
+	assert_int_equal(flush_volume(), -EIO);
+	assert_int_equal(wait_checkpoint(e), -EIO);
+	assert_int_equal(pool().write_errors, 1);
+}
+
+/* The same while nothing is under way. */
+static void superblock_fails_at_rest(void **state)
+{
+	two_dirty_blocks();
+	put(SECTOR, 8, 2);
+	hybrid_engine_fail(e, &acts);
+	carry(&acts);
+	assert_int_equal(flush_volume(), -EIO);
+	assert_int_equal(nr_log, 0);
+}
+
 /* The pool fails with a flush that fails, and so do the flushes that wait for it. */
 static void failed(void **state)
 {
@@ -297,6 +326,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(holds_up_commits, setup, teardown),
 		cmocka_unit_test_setup_teardown(two_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(write_beside_a_flush, setup, teardown),
+		cmocka_unit_test_setup_teardown(superblock_fails, setup, teardown),
+		cmocka_unit_test_setup_teardown(superblock_fails_at_rest, setup, teardown),
 		cmocka_unit_test_setup_teardown(failed, setup, teardown),
 		cmocka_unit_test_setup_teardown(checkpoint_beside_flushes, setup, teardown),
 		cmocka_unit_test_setup_teardown(checkpoint_beside_lazy_commits, setup, teardown),
