@@ -191,7 +191,10 @@ static int parse_block_size(struct dm_arg_set *as, u32 *block_sectors, char **er
 
 int hybrid_pool_parse(struct dm_arg_set *as, struct pool_args *args, char **error)
 {
-	static const struct dm_arg features = { 0, 16, "Bad number of feature arguments" };
+	/* uuid and all tunables, each with its value */
+	static const struct dm_arg features = {
+		0, 2 * (1 + ARRAY_SIZE(tunables)), "Bad number of feature arguments"
+	};
 	static const struct dm_arg policy = { 0, 0, "The policy takes no arguments" };
 	unsigned int left;
 	int r;

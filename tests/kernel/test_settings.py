@@ -72,6 +72,17 @@ def has(table, setting, value):
     return words[words.index(setting) + 1] == str(value)
 
 
+def test_a_table_with_every_feature(make_stack, top):
+    s = make_stack()
+    s.create("vol")
+    words = s.table("pool").split()[6:8] + [str(word) for name, low, high in tunables(top)
+                                            for word in (name, max(low, min(high, 50)))]
+    table = s.pool_table(*words)
+    assert f" 128 {len(words)} uuid " in table and len(words) == 20
+    s.load("pool", table)
+    assert s.table("pool") == table
+
+
 def test_every_setting_is_documented(top):
     names = [name for name, *_ in tunables(top)]
     assert len(names) == 9 and volume_settings(top) == ["mode", "cutoff"]
