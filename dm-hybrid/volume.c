@@ -250,12 +250,14 @@ static int volume_preresume(struct dm_target *ti)
 
 	hybrid_pool_lock(object->pool);
 	manage(object);
-	object->stopped = false;
 	/* Without a pool all I/O fails, but nobody waits. */
 	if (object->pool->dead)
 		close_volume(object);
 	else
 		r = bind_volume(object, vt);
+	/* Otherwise md stays suspended. */
+	if (!r)
+		object->stopped = false;
 	manage_done(object);
 	hybrid_pool_unlock(object->pool);
 	return r;

@@ -57,38 +57,74 @@ def test_messages_to_a_suspended_pool_are_refused(make_stack):
     s.message("mode", "writeback")
 
 
-def test_nothing_gets_in_while_a_pool_suspends(make_stack):
-    """From the moment on at which the pool begins to suspend its volumes, and not only after it."""
-    s = make_stack(ssd=32, hdd=32, hdd2=32)
+def half_slow(s):
+    """The second half of the origin hdd is on /dev/mapper/slow."""
     s.guest.dm_create("slow", "0 32768 linear /dev/test/hdd 32768")
     s.guest.dm_create("hdd", "0 32768 linear /dev/test/hdd 0\n32768 32768 linear /dev/mapper/slow 0")
     s.guest.run("ln -sf /dev/mapper/hdd /dev/test/hdd")
-    dev = s.create("one", "--mode", "passthrough")
-    s.attach("two", "hdd2", "--mode", "writeback")
-    two = s.table("two")
-    s.guest.dm_remove("two")
+
+
+def begin_to_suspend(s, name):
+    """The pool suspends, and waits for a volume with a slow origin: the jobs to wait for."""
+    dev = f"/dev/mapper/{name}"
     # A request that the origin does not answer holds up the suspend of its volume, and so the
     # pool's: the origin answers the pool's own read
     s.guest.run("dmsetup suspend --noflush slow")
     read = s.guest.run_bg(f"dd if={dev} of=/dev/null bs=4k skip=5000 count=1 iflag=direct status=none")
-    s.guest.run("until grep -q 1 /sys/dev/block/$(stat -Lc %Hr:%Lr /dev/mapper/one)/inflight; do "
+    s.guest.run(f"until grep -q 1 /sys/dev/block/$(stat -Lc %Hr:%Lr {dev})/inflight; do "
                 "sleep 0.1; done", timeout=20)
     suspend = s.guest.run_bg("dmsetup suspend pool")
     s.guest.run("for i in $(seq 50); do dmsetup message pool 0 set commit_interval 1000 2>/dev/null || "
                 "exit 0; sleep 0.1; done")
     s.guest.run("sleep 0.5")
     assert suspend.poll() is None and read.poll() is None
+    return read, suspend
+
+
+def end_to_suspend(s, jobs):
+    """And the pool goes on."""
+    s.guest.run("dmsetup resume slow")
+    for job in jobs:
+        job.wait(timeout=20)
+    s.guest.run("dmsetup resume pool")
+
+
+def test_nothing_gets_in_while_a_pool_suspends(make_stack):
+    """From the moment on at which the pool begins to suspend its volumes, and not only after it."""
+    s = make_stack(ssd=32, hdd=32, hdd2=32)
+    half_slow(s)
+    s.create("one", "--mode", "passthrough")
+    s.attach("two", "hdd2", "--mode", "writeback")
+    two = s.table("two")
+    s.guest.dm_remove("two")
+    jobs = begin_to_suspend(s, "one")
     for command in ("pool 0 set commit_interval 500", "pool 0 checkpoint", "one 0 mode writeback",
                     "pool 0 create_volume 7 " + " ".join(4 * ["0"])):
         assert "suspended" in s.refused(f"dmsetup message {command}"), command
     assert "is suspended" in s.create_refused(two)
-    s.guest.run("dmsetup resume slow")
-    read.wait(timeout=20)
-    suspend.wait(timeout=20)
-    s.guest.run("dmsetup resume pool")
+    end_to_suspend(s, jobs)
     assert s.status("pool")["commit_interval"] == 1000
     s.guest.dm_create("two", two)
     assert io(s.guest, "/dev/mapper/two", "w:0:8:a", "r:0:8") == ["a"]
+
+
+def test_a_volume_whose_resume_was_refused_is_suspended_still(make_stack):
+    """It can be released; the pool, which suspends, gets to this volume last."""
+    s = make_stack(ssd=32, hdd=32, hdd2=32)
+    half_slow(s)
+    s.origin = "hdd2"
+    dev = s.create("one", "--mode", "writethrough")
+    s.attach("two", "hdd", "--mode", "passthrough")
+    io(s.guest, dev, "w:0:8:a")
+    s.guest.run("dmsetup suspend one")
+    jobs = begin_to_suspend(s, "two")
+    assert "is suspended" in s.refused("dmsetup resume one")
+    end_to_suspend(s, jobs)
+    assert suspended(s, "one")
+    s.message("release_volume", 0, name="pool")
+    assert s.status("one") == {"state": "unloaded"}
+    s.guest.run("dmsetup resume one")
+    assert io(s.guest, dev, "r:0:8") == ["a"]
 
 
 def test_tables_are_loaded_while_suspended(make_stack):
