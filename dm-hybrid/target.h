@@ -175,7 +175,8 @@ struct volume_table {
 	struct dm_dev *origin;
 	struct volume_args args;
 	u64 data_sector;		/* of its data on the origin; 0: the pool did not run yet */
-	bool applied;
+	bool in_force;			/* a resume of it began: no other target used the origin since */
+	bool applied;			/* it had the volume open: its values became the volume's, once */
 };
 
 extern struct target_type hybrid_pool_target;

@@ -155,18 +155,18 @@ static int open_volume(struct volume_object *object, struct volume_table *vt)
 }
 
 /*
- * Returns NULL, or why the table may not use the volume's entry.  A table that has the volume open
- * already may be resumed although the volume has grown since.
+ * Returns NULL, or why the table may not use the volume's entry.  A table that opened the volume
+ * (@opened) may be resumed although the volume has grown since.
  */
 static char *entry_mismatch(const struct volume_table *vt, const struct hybrid_volume_info *info,
-			    bool bound)
+			    bool opened)
 {
 	u64 length = hybrid_volume_length(info, bdev_nr_sectors(vt->origin->bdev));
 	bool inplace = info->flags & HYBRID_VOLUME_INPLACE;
 
 	if (info->state != HYBRID_VOLUME_ACTIVE)
 		return "Volume was deleted";
-	if (bound ? vt->ti->len > length : vt->ti->len != length)
+	if (opened ? vt->ti->len > length : vt->ti->len != length)
 		return "Length of the table is not the size of the volume";
 	if (inplace && !vt->args.inplace)
 		return "Volume is in place, but the table does not say so";
@@ -220,7 +220,7 @@ static int bind_volume(struct volume_object *object, struct volume_table *vt)
 	}
 	r = hybrid_volume_info(pool->engine, object->id, &info);
 	error = r ? "No such volume in the pool" :
-		    entry_mismatch(vt, &info, object->handle && object->bound == vt);
+		    entry_mismatch(vt, &info, object->handle && vt->applied);
 	if (error) {
 		DMERR("%s: volume %u: %s", name, object->id, error);
 		return r ? r : -EINVAL;
@@ -250,6 +250,7 @@ static int volume_preresume(struct dm_target *ti)
 
 	hybrid_pool_lock(object->pool);
 	manage(object);
+	vt->in_force = true;
 	/* Without a pool all I/O fails, but nobody waits. */
 	if (object->pool->dead)
 		close_volume(object);
@@ -495,7 +496,10 @@ static int join_object(struct dm_target *ti, struct volume_table *vt, struct hyb
 	return 0;
 }
 
-/* If the bound table goes, binds another table with that origin, or closes the volume. */
+/*
+ * If the bound table goes, binds the table that replaced it, or closes the volume.  A table that is
+ * only loaded does not count: a table of another target may write to the origin before it.
+ */
 static void unbind(struct volume_object *object, struct volume_table *vt)
 {
 	struct volume_table *other;
@@ -504,7 +508,7 @@ static void unbind(struct volume_object *object, struct volume_table *vt)
 		return;
 	object->bound = NULL;
 	list_for_each_entry(other, &object->tables, link) {
-		if (other != vt && other->origin->bdev == object->origin) {
+		if (other != vt && other->in_force && other->origin->bdev == object->origin) {
 			object->bound = other;
 			return;
 		}

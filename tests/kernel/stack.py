@@ -47,6 +47,13 @@ class Stack:
                                              f"/dev/test/{name} 0 {features}")
         return self
 
+    def behind_linear(self) -> "Stack":
+        """The cache device becomes /dev/mapper/fast, which a test can suspend."""
+        self.guest.dm_create("fast", f"0 {self.disk(self.cache).sectors} linear {self.dev(self.cache)} 0")
+        self.guest.run("ln -s /dev/mapper/fast /dev/test/fast")
+        self.cache = "fast"
+        return self
+
     def create(self, name: str = "vol", *options: str) -> str:
         """Formats and starts pool and volume; returns the volume's path.  Tests count blocks of 64 KiB."""
         if "--block-size" not in options:

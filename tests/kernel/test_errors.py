@@ -98,10 +98,7 @@ def test_a_setting_that_cannot_be_recorded_fails_the_pool(stack, words, what):
 
 def test_readahead_waits_for_a_suspended_cache_device(make_stack):
     """device-mapper fails it otherwise, which is no error of the cache device and drops no data."""
-    s = make_stack()
-    s.guest.dm_create("fast", f"0 {s.disk('ssd').sectors} linear /dev/test/ssd 0")
-    s.guest.run("ln -s /dev/mapper/fast /dev/test/fast")
-    s.cache = "fast"
+    s = make_stack().behind_linear()
     dev = s.create("vol", *ALL)
     io(s.guest, dev, "w:0:128:a", "r:0:128", "f")
     cached = s.status()["cached"]

@@ -127,6 +127,34 @@ def test_a_volume_whose_resume_was_refused_is_suspended_still(make_stack):
     assert io(s.guest, dev, "r:0:8") == ["a"]
 
 
+def test_origin_in_place_that_was_used_without_the_pool(make_stack):
+    """Another table of the volume is loaded meanwhile: when it is resumed, what the cache has is old (P3)."""
+    s = make_stack().behind_linear()
+    s.guest.run("mkfs.ext4 -q /dev/test/hdd")
+    dev = s.create("vol", "--in-place", "--mode", "writethrough", "--cutoff", "0")
+    io(s.guest, dev, "w:1024:128:a", "r:1024:128", "f")
+    table = s.table()
+    s.guest.run("dmsetup suspend vol")
+    s.guest.run(["dmsetup", "load", "vol"],
+                input=f"0 {s.disk('hdd').sectors} linear /dev/test/hdd 0\n")
+    # A message has the pool's lock. Next is who loads a table, then who destroys the volume's
+    s.guest.run("dmsetup suspend --noflush --nolockfs fast")
+    jobs = []
+    for command in ("dmsetup message pool 0 checkpoint", f"dmsetup load vol --table '{table}'",
+                    "dmsetup resume vol"):
+        jobs.append(s.guest.run_bg(command))
+        s.guest.run("sleep 0.5")
+    assert not [job for job in jobs if job.poll()]
+    s.guest.run("dmsetup resume fast")
+    for job in jobs:
+        job.wait()
+    assert " linear " in s.table()
+    assert io(s.guest, dev, "w:1024:128:b", "r:1024:128") == ["b"]
+    s.guest.run("dmsetup resume vol")
+    assert s.table() == table
+    assert io(s.guest, dev, "r:1024:128") == ["b"]
+
+
 def test_tables_are_loaded_while_suspended(make_stack):
     """Both suspended, both loaded, resumed from the bottom up: as lvm does it."""
     s = make_stack()
