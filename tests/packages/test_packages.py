@@ -82,6 +82,21 @@ def test_dkms_leaves_older_kernels_alone(kernel, builds):
     assert (r.returncode == 0) == builds
 
 
+@pytest.mark.parametrize("kernel, builds", [
+    ("6.1.82", False), ("6.1.83", True), ("6.1.192", True), ("6.2.16", False), ("6.5.13", False), ("6.6.22", False),
+    ("6.6.23", True), ("6.7.10", False), ("6.7.11", True), ("6.8.1", False), ("6.8.2", True), ("6.9.0", True),
+    ("6.12.1", True), ("7.1.0", True)])
+def test_no_build_for_a_kernel_that_does_not_resume_volumes(kernel, builds):
+    """Unless the builder says that the kernel has the mend."""
+    version = [f"{name}={n}" for name, n in zip(("VERSION", "PATCHLEVEL", "SUBLEVEL"), kernel.split("."))]
+    make = ["make", "-s", "-f", TOP / "dm-hybrid/Kbuild", "--eval=all:;", "KBUILD_EXTMOD=x", "src=.", *version]
+    r = subprocess.run(make, capture_output=True, text=True)
+    assert (r.returncode == 0) == builds, r.stderr
+    if not builds:
+        assert f"device-mapper of Linux {kernel} does not resume the volumes of a pool. Use" in r.stderr
+        sh(*make, "HYBRID_DM_RESUMES=y")
+
+
 def covers(glob, name):
     """As dh_install reads it: a star stays within one directory."""
     pattern = re.escape(glob).translate(str.maketrans("{,}", "(|)")).replace(r"\(", "(").replace(
