@@ -352,6 +352,60 @@ def test_what_an_intent_alone_named(build, tmp_path, how):
         assert named(report) == pool.size - 4096 * len(view.dirty[0])
 
 
+def spoil_written_leaves(pool: Pool) -> None:
+    for nr in Cache(pool.cache).written_leaves():
+        spoil_block(Cache(pool.cache).map_leaf(nr))
+
+
+@pytest.mark.parametrize("crashes", [1, 3])
+def test_what_a_recovery_took_from_intents_is_named(build, tmp_path, crashes):
+    """Its leaves alone had these granules; the last record of their blocks had not."""
+    pool = intended_beside_recorded(build, tmp_path / "pool")
+    for _ in range(crashes):
+        pool.opened()
+    spoil_written_leaves(pool)
+    report = repair(build, pool.cache)
+    view = judge(build, pool, report)
+    judge_engine(build, pool, view)
+    assert view.dirty[0]
+    assert named(report) == pool.size - 4096 * len(view.dirty[0])
+
+
+def test_blocks_that_a_recovery_took_from_intents_are_named(build, tmp_path):
+    """No leaf and no entry of the life before knows them: they were free."""
+    pool = Pool(build, tmp_path / "pool")
+    pool.write((0, 0, 64, 1), end=("idle 20", "close 0", "stop"))
+    lines = []
+    for n in range(4):
+        lines += [f"write 0 {64 + 8 * n} 8 {n + 2}", "flush 0"]
+        pool.note(0, 64 + 8 * n, 8, n + 2)
+    pool.opened(*lines)
+    pool.run(f"load {pool.cache}")
+    spoil_written_leaves(pool)
+    judge_engine(build, pool, judge(build, pool, repair(build, pool.cache)))
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_recovery_that_took_no_intents_costs_nothing(build, tmp_path, taken):
+    """Nor does one from before the records."""
+    pool = Pool(build, tmp_path / "pool")
+    lines = []
+    for n in range(4 if taken else 0):
+        lines += [f"write 0 {1280 + 8 * n} 8 {n + 1}", "flush 0"]
+        pool.note(0, 1280 + 8 * n, 8, n + 1)
+    pool.opened(*lines)
+    lines = []
+    for n in range(6):
+        lines += [f"write 0 {128 * n} 7 {n + 1}", "flush 0"]
+        pool.note(0, 128 * n, 7, n + 1)
+    pool.opened(*lines)
+    pool.opened()
+    spoil_written_leaves(pool)
+    report = repair(build, pool.cache)
+    assert judge(build, pool, report).dirty[0] >= {16 * n for n in range(6)}
+    assert min(r["offset"] for r in report["may_be_stale"]) == 6 * 65536
+
+
 @pytest.mark.parametrize("ring", ["journal", "intent"])
 def test_a_repair_mends_a_place_of_a_ring(build, clean, tmp_path, ring):
     """Nothing is lost with a place that nothing needs, and a write makes it readable again."""

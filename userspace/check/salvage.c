@@ -16,6 +16,7 @@
 /* The certain part of a cache block's state. */
 enum known {
 	NOT_KNOWN,
+	DIRTY_PARTLY,	/* ... and a recovery since may have taken more from intents */
 	DIRTY_KNOWN,	/* ... of an earlier epoch: a recovery since may have forgotten the rest */
 	ALL_KNOWN,
 };
@@ -46,6 +47,8 @@ struct salvager {
 	u64 epoch;			/* the newest */
 	u64 epochs[MAX_EPOCHS];		/* epochs in which newer blocks may be written */
 	u32 nr_epochs;
+	struct entry taken;		/* the first known after the last recovery that may have taken
+					 * intents */
 	u8 *known;			/* by cache block: enum known */
 	u64 *from;			/* by leaf: the journal counts from here on */
 	u8 *regions_known;		/* by leaf */
@@ -129,11 +132,16 @@ static u32 read_entry(struct salvager *v, const struct hybrid_block_header *head
 	return blocks;
 }
 
+/* In the order of time: a root comes before the entry at its head. */
 static int compare_entries(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
 
-	return x->number < y->number ? -1 : x->number > y->number;
+	if (x->number != y->number)
+		return x->number < y->number ? -1 : 1;
+	if (!x->blocks != !y->blocks)
+		return x->blocks ? 1 : -1;
+	return x->intent_tail < y->intent_tail ? -1 : x->intent_tail > y->intent_tail;
 }
 
 static int scan_journal(struct salvager *v)
@@ -209,6 +217,48 @@ static void add_epoch(struct salvager *v, u64 epoch)
 	if (v->nr_epochs == MAX_EPOCHS)
 		memmove(v->epochs, v->epochs + 1, --v->nr_epochs * sizeof(v->epochs[0]));
 	v->epochs[v->nr_epochs++] = epoch;
+}
+
+/* A root among the entries of the journal. */
+static struct entry root_entry(const struct source *root)
+{
+	return (struct entry) {
+		.number = root->info.journal_head, .epoch = root->info.epoch,
+		.intent_tail = root->info.intent_tail,
+	};
+}
+
+/*
+ * A recovery takes the granules of intents into leaves, and has no entry for them.  It raises the
+ * tail of the intents by those that it found.
+ */
+static int find_taken(struct salvager *v)
+{
+	struct entry *all = calloc(v->nr_entries + 2, sizeof(*all));
+	u32 nr = v->nr_entries, k;
+
+	if (!all)
+		return hybrid_nomem();
+	memcpy(all, v->entry, nr * sizeof(*all));
+	for (k = 0; k < 2; k++)
+		if (v->root[k].good)
+			all[nr++] = root_entry(&v->root[k]);
+	qsort(all, nr, sizeof(*all), compare_entries);
+	for (k = 1; k < nr; k++)
+		if (all[k].epoch != all[k - 1].epoch &&
+		    all[k].intent_tail > all[k - 1].intent_tail)
+			v->taken = all[k];
+	free(all);
+	return 0;
+}
+
+/* How much is certain of a state as of entry @e? */
+static enum known known_since(const struct salvager *v, const struct entry *e)
+{
+	if (e->epoch == v->epoch)
+		return ALL_KNOWN;
+	return e->epoch != v->taken.epoch && compare_entries(e, &v->taken) < 0 ? DIRTY_PARTLY :
+	       DIRTY_KNOWN;
 }
 
 static void judge_journal(struct salvager *v)
@@ -433,13 +483,16 @@ static void load_map(struct salvager *v, u32 nr, const void *block, const struct
 	struct hybrid_metadata *md = v->md;
 	u32 set, first, k, count = leaf_count(md->g, nr, &set, &first);
 	size_t b = (size_t)set * md->g->set_size + first;
-	bool now;
+	struct entry state = root_entry(root);
+	enum known known = known_since(v, &state);
 
 	v->from[nr] = root->info.journal_tail;
 	v->regions_known[nr] = root->quiet;
-	now = root->info.epoch == v->epoch || !leaf ||
-	      le64_to_cpu(leaf->header.epoch) == v->epoch;
-	memset(v->known + b, now ? ALL_KNOWN : DIRTY_KNOWN, count);
+	if (leaf) {
+		state.epoch = le64_to_cpu(leaf->header.epoch);
+		known = max(known, known_since(v, &state));
+	}
+	memset(v->known + b, known, count);
 	if (!leaf)
 		return;
 	md->open[set] |= (u64)le16_to_cpu(leaf->open_regions) << first / HYBRID_REGION_BLOCKS;
@@ -526,7 +579,7 @@ static void apply_block(struct salvager *v, const struct entry *e, const struct 
 
 	if (e->number < v->from[nr])
 		return;
-	v->known[b] = e->epoch == v->epoch ? ALL_KNOWN : DIRTY_KNOWN;
+	v->known[b] = known_since(v, e);
 	md->instance[b] = le32_to_cpu(r->instance);
 	md->oblock[b] = le64_to_cpu(r->oblock);
 	md->valid[b] = le64_to_cpu(r->valid);
@@ -632,7 +685,7 @@ static void forget(struct salvager *v, u32 set, u32 i)
 	u32 nr = HYBRID_VOLUME_LEAVES + set * HYBRID_LEAVES_PER_SET + i / HYBRID_MAP_LEAF_BLOCKS;
 	size_t b = (size_t)set * md->g->set_size + i;
 
-	if (v->known[b] != DIRTY_KNOWN && v->regions_known[nr] &&
+	if (v->known[b] == ALL_KNOWN && v->regions_known[nr] &&
 	    !(md->open[set] & region_bit(i)))
 		return;
 	v->s->forgotten_blocks += md->instance[b] && md->valid[b] != md->dirty[b];
@@ -654,6 +707,10 @@ static void settle_set(struct salvager *v, u32 set)
 			v->s->unknown_blocks++;
 			v->s->uncertain[set] = 1;
 			drop(md, b);
+		}
+		if (v->known[b] == DIRTY_PARTLY) {
+			v->s->incomplete[b] = 1;
+			v->s->uncertain[set] = 1;
 		}
 		forget(v, set, i);
 	}
@@ -725,13 +782,14 @@ static int allocate(struct salvager *v)
 	v->from = calloc(g->nr_leaves, sizeof(*v->from));
 	v->regions_known = calloc(g->nr_leaves, 1);
 	s->uncertain = calloc(g->nr_sets, 1);
+	s->incomplete = calloc(g->nr_blocks, 1);
 	s->doubtful = calloc(HYBRID_MAX_VOLUMES, 1);
 	s->leaf_next = calloc(g->nr_leaves, sizeof(*s->leaf_next));
 	s->leaf_named = calloc(g->nr_leaves, 1);
 	s->index_next = calloc(g->nr_index, sizeof(*s->index_next));
 	s->index_named = calloc(g->nr_index, 1);
 	if (!v->mem[0] || !v->mem[1] || !v->known || !v->from || !v->regions_known ||
-	    !s->uncertain || !s->doubtful || !s->leaf_next || !s->leaf_named ||
+	    !s->uncertain || !s->incomplete || !s->doubtful || !s->leaf_next || !s->leaf_named ||
 	    !s->index_next || !s->index_named)
 		return hybrid_nomem();
 	return 0;
@@ -745,6 +803,9 @@ static int salvage(struct salvager *v)
 	r = read_roots(v);
 	if (!r)
 		r = scan_journal(v);
+	if (r)
+		return r;
+	r = find_taken(v);
 	if (r)
 		return r;
 	judge_journal(v);
@@ -798,6 +859,7 @@ void hybrid_salvage_free(struct hybrid_salvage *s)
 {
 	hybrid_metadata_free(&s->md);
 	free(s->uncertain);
+	free(s->incomplete);
 	free(s->doubtful);
 	hybrid_ranges_free(&s->lost);
 	free(s->leaf_next);
@@ -810,6 +872,7 @@ void hybrid_salvage_free(struct hybrid_salvage *s)
 
 struct live {
 	u32 volume;
+	bool incomplete;		/* other granules than these may be dirty */
 	u64 oblock, dirty;
 };
 
@@ -848,6 +911,7 @@ static struct live *find_live(const struct hybrid_salvage *s, size_t *nr)
 			if (live)
 				live[*nr] = (struct live) {
 					hybrid_metadata_volume_of(md, md->instance[b]),
+					s->intents_lost || s->incomplete[b],
 					md->oblock[b], md->dirty[b] };
 			++*nr;
 		}
@@ -897,10 +961,10 @@ static void add_stale(const struct hybrid_salvage *s, u32 id, const struct live 
 	for (o = 0; o <= last && ranges->nr < MAX_RANGES; o++) {
 		u32 set = hybrid_map_set_of(&map, hybrid_key(id, to_oblock(o)));
 		bool kept = k < nr && live[k].volume == id && live[k].oblock == o;
-		u64 dirty = kept ? live[k++].dirty : 0;
 
-		if (kept ? s->intents_lost : s->doubtful[id] || is_uncertain(s, set))
-			add_block(s, info, o, dirty, ranges);
+		if (kept ? live[k].incomplete : s->doubtful[id] || is_uncertain(s, set))
+			add_block(s, info, o, kept ? live[k].dirty : 0, ranges);
+		k += kept;
 	}
 	sector = o << g->block_shift;
 	if (o <= last)

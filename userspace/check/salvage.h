@@ -10,6 +10,9 @@
  * lists the ranges in which there may have been dirty data.  No dirty data is taken from
  * a state that may have been followed by another one.
  *
+ * A recovery takes granules from intents without a record.  A block of which only a state from
+ * before such a recovery is known keeps its dirty data, and is listed but for these granules.
+ *
  * Clean data counts only if no recovery can have forgotten it since.  As after recovery,
  * no clean data is left in open regions, and no region is open.
  */
@@ -26,6 +29,7 @@ struct hybrid_salvage {
 	 */
 	struct hybrid_metadata md;
 	u8 *uncertain;			/* by set: dirty data of it may be missing */
+	u8 *incomplete;			/* by cache block: ... and granules of a block that is kept */
 	u8 *doubtful;			/* by volume: nothing of it is kept */
 	/* Any granule that is not dirty on record may be: an intent for it may be missing. */
 	bool intents_lost;
