@@ -192,11 +192,24 @@ def test_a_crash_is_a_use_though_its_root_is_bad(build, clean, tmp_path):
     pool.opened("read 1 0 64")
     r = restore(build, before, pool.cache, *ANYWAY)
     assert r.returncode == 2 and "was used since the dump" in r.stderr, r.stderr
-    # The other root is that of the dump
-    with Cache(pool.cache).root() as root:
+    # One root suffices to tell
+    for other in (False, True):
+        again = pool.copy(tmp_path / f"again-{other}")
+        with Cache(again.cache).root(other) as root:
+            root.spoil()
+        r = restore(build, before, again.cache, *ANYWAY)
+        assert r.returncode == 2 and "was used since the dump" in r.stderr, r.stderr
+
+
+def test_beside_a_bad_root_mappings_need_force(build, clean, tmp_path):
+    """The bad one may have been newer."""
+    pool = clean.copy(tmp_path / "pool")
+    before = dump(build, pool.cache)
+    with Cache(pool.cache).root(True) as root:
         root.spoil()
     r = restore(build, before, pool.cache, "--wipe-signatures")
-    assert r.returncode == 2 and "has no good root" in r.stderr, r.stderr
+    assert r.returncode == 2 and "has a bad root" in r.stderr, r.stderr
+    assert restore(build, before, pool.cache, *ANYWAY).returncode == 0
 
 
 def test_without_a_root_mappings_need_force(build, clean, tmp_path):

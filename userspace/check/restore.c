@@ -356,8 +356,11 @@ static int without_mappings(struct restore *t)
 	return 0;
 }
 
-/* Without a root, nothing tells that an origin in place has newer data than the dump's dirty blocks. */
-static int check_unknown_use(struct restore *t)
+/*
+ * Without a root, or beside a bad one, nothing tells that an origin in place has newer data than the
+ * dump's dirty blocks.
+ */
+static int check_unknown_use(struct restore *t, const char *what)
 {
 	u32 id;
 
@@ -365,30 +368,38 @@ static int check_unknown_use(struct restore *t)
 		if (t->md.volume[id].flags & HYBRID_VOLUME_INPLACE && t->said[id].dirty_blocks)
 			return hybrid_fail(HYBRID_REFUSED,
 					   "add --skip-mappings --drop-dirty; parts of the origins are then as old as their last writeback",
-					   "%s has no good root of pool %s, so that dirty blocks of volume %s may be older than its origin",
-					   t->dev.path, t->md.sb.name, t->md.volume[id].name);
+					   "%s has %s root of pool %s, so that dirty blocks of volume %s may be older than its origin",
+					   t->dev.path, what, t->md.sb.name,
+					   t->md.volume[id].name);
 	if (!t->cl->given[OPT_FORCE])
 		return hybrid_fail(HYBRID_REFUSED,
 				   "add --skip-mappings; or add --force if you know that nobody used the pool since the dump: otherwise a volume may return data of another one",
-				   "%s has no good root of pool %s, which tells whether the pool was used since the dump",
-				   t->dev.path, t->md.sb.name);
+				   "%s has %s root of pool %s, so that nothing tells whether the pool was used since the dump",
+				   t->dev.path, what, t->md.sb.name);
 	return 0;
+}
+
+/* Does @root, if there is one, tell that the pool was used since the dump? */
+static bool was_used(const struct restore *t, const struct hybrid_root_info *root)
+{
+	return root->sequence && (root->written_sectors != t->md.root.written_sectors ||
+				  root->next_instance != t->md.root.next_instance);
 }
 
 /* Blocks that were clean in the dump may hold data of other volumes by now, with no new nonce. */
 static int check_use(struct restore *t, u64 blocks)
 {
 	struct hybrid_root_info root;
+	bool certain = hybrid_cache_root(&t->dev, &t->md.sb, &root);
 	int r = 0;
 
-	if (!hybrid_cache_root(&t->dev, &t->md.sb, &root))
-		r = check_unknown_use(t);
-	else if (root.written_sectors != t->md.root.written_sectors ||
-		 root.next_instance != t->md.root.next_instance)
+	if (was_used(t, &root))
 		r = hybrid_fail(HYBRID_REFUSED,
 				"see hybridctl repair; or restore without the mappings: --skip-mappings",
 				"pool %s was used since the dump: %s may hold other data than the mappings say",
 				t->md.sb.name, t->dev.path);
+	else if (!certain)
+		r = check_unknown_use(t, root.sequence ? "a bad" : "no good");
 	if (!r)
 		hybrid_warn("a dump holds no data: the data of %llu blocks must be on %s already, unchanged since the dump; if it is not, use --skip-mappings",
 			    (unsigned long long)blocks, t->dev.path);
