@@ -186,6 +186,57 @@ def test_a_dump_from_before_a_use_is_refused(build, tmp_path):
     assert pool.opened("read 0 0 8").split() == 8 * ["1"]
 
 
+@pytest.mark.parametrize("how", ["skip", "short", "never written"])
+@pytest.mark.parametrize("superblocks", [True, False])
+def test_dirty_data_since_the_dump_is_not_given_up_unasked(build, tmp_path, how, superblocks):
+    """The dump knows nothing of it."""
+    pool = Pool(build, tmp_path / "pool", block=8, origins=2)
+    if how != "never written":
+        pool.write((0, 0, 64, 1), end=("idle 20", "drain", "close 0", "close 1", "stop"))
+    before = dump(build, pool.cache, *["--skip-mappings"] * (how == "short"))
+    pool.opened("write 0 0 64 9", "flush 0")
+    for copy_ in (0, 1) if not superblocks else ():
+        with Cache(pool.cache).superblock(copy_) as sb:
+            sb.spoil()
+    was = pool.cache.read_bytes()
+    args = [*ANYWAY, *["--skip-mappings"] * (how == "skip")]
+    r = restore(build, before, pool.cache, *args)
+    assert r.returncode == 2 and "vol0 (32.00k)" in r.stderr and "vol1" not in r.stderr, r.stderr
+    assert ("hybridctl writeback" in r.stderr) == superblocks
+    assert pool.cache.read_bytes() == was
+    assert restore(build, before, pool.cache, *args, "--drop-dirty").returncode == 0
+    assert not json.loads(dump(build, pool.cache))["mappings"]
+
+
+def test_damage_may_hide_dirty_data_since_the_dump(build, clean, tmp_path):
+    pool = clean.copy(tmp_path / "pool")
+    pool.opened("drain", "close 0", "close 1", "stop")
+    before = dump(build, pool.cache, "--skip-mappings")
+    pool.opened("read 1 0 64", "close 0", "close 1", "stop")
+    assert restore(build, before, pool.copy(tmp_path / "good").cache, *ANYWAY).returncode == 0
+    cache = Cache(pool.cache)
+    with cache.map_leaf(cache.written_leaves()[0]) as leaf:
+        leaf.spoil()
+    r = restore(build, before, pool.cache, *ANYWAY)
+    assert r.returncode == 2 and "may have newer data" in r.stderr, r.stderr
+    assert restore(build, before, pool.cache, *ANYWAY, "--drop-dirty").returncode == 0
+
+
+def test_the_next_step_is_one_that_works(build, clean, tmp_path):
+    """Without a superblock, restore led to repair, and repair to restore."""
+    pool = clean.copy(tmp_path / "pool")
+    before = dump(build, pool.cache)
+    pool.opened("read 1 0 64")
+    r = restore(build, before, pool.cache, *ANYWAY)
+    assert r.returncode == 2 and "hybridctl repair" in r.stderr
+    for copy_ in (0, 1):
+        with Cache(pool.cache).superblock(copy_) as sb:
+            sb.spoil()
+    r = restore(build, before, pool.cache, *ANYWAY)
+    assert r.returncode == 2 and "repair" not in r.stderr and "--skip-mappings" in r.stderr
+    assert "hybridctl repair" not in run(build, "check", pool.cache).stdout
+
+
 def test_a_crash_is_a_use_though_its_root_is_bad(build, clean, tmp_path):
     pool = clean.copy(tmp_path / "pool")
     before = dump(build, pool.cache)

@@ -5,6 +5,7 @@
  * none.  But it goes on behind damage.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #include "journal.h"
 #include "map.h"
 #include "metadata.h"
+#include "units.h"
 
 #define READ_BLOCKS	64	/* metadata blocks in one read */
 #define WINDOW_BLOCKS	256	/* of the journal */
@@ -878,7 +880,17 @@ static int allocate(struct reader *rd)
 	return hybrid_metadata_alloc(rd->md);
 }
 
-static int read_head(struct reader *rd)
+static int read_head(struct reader *rd, const struct hybrid_sb *sb)
+{
+	struct hybrid_metadata *md = rd->md;
+
+	md->sb = *sb;
+	md->g = &md->sb.geometry;
+	memcpy(md->id.pool_uuid, md->sb.pool_uuid, sizeof(md->id.pool_uuid));
+	return read_roots(rd);
+}
+
+static int read_superblocks(struct reader *rd)
 {
 	struct hybrid_metadata *md = rd->md;
 	struct hybrid_superblocks s;
@@ -889,14 +901,10 @@ static int read_head(struct reader *rd)
 	md->copies = s.good;
 	if (r)
 		return r;
-	if (md->sb.role != HYBRID_ROLE_CACHE) {
-		hybrid_found(rd->f, HYBRID_FOUND_SB_NONE, NULL,
-			     "it is an origin, not a cache device");
-		return HYBRID_BADDEV;
-	}
-	md->g = &md->sb.geometry;
-	memcpy(md->id.pool_uuid, md->sb.pool_uuid, sizeof(md->id.pool_uuid));
-	return read_roots(rd);
+	if (s.sb.role == HYBRID_ROLE_CACHE)
+		return read_head(rd, &s.sb);
+	hybrid_found(rd->f, HYBRID_FOUND_SB_NONE, NULL, "it is an origin, not a cache device");
+	return HYBRID_BADDEV;
 }
 
 static int read_tree(struct reader *rd)
@@ -914,7 +922,7 @@ static int read_tree(struct reader *rd)
 }
 
 static int read_all(struct hybrid_metadata *md, const struct hybrid_device *dev,
-		    struct hybrid_findings *f, bool head_only)
+		    struct hybrid_findings *f, const struct hybrid_sb *sb, bool head_only)
 {
 	struct reader rd = { .md = md, .dev = dev, .f = f, .last_volume = -1 };
 	int r;
@@ -922,7 +930,9 @@ static int read_all(struct hybrid_metadata *md, const struct hybrid_device *dev,
 	memset(md, 0, sizeof(*md));
 	f->device = dev->path;
 	rd.mem = hybrid_buffer((size_t)READ_BLOCKS * HYBRID_META_BLOCK_SIZE);
-	r = rd.mem ? read_head(&rd) : hybrid_nomem();
+	r = rd.mem ? 0 : hybrid_nomem();
+	if (!r)
+		r = sb ? read_head(&rd, sb) : read_superblocks(&rd);
 	if (!r)
 		r = head_only ? read_journal_first(&rd) : read_tree(&rd);
 	if (!r)
@@ -937,13 +947,19 @@ static int read_all(struct hybrid_metadata *md, const struct hybrid_device *dev,
 int hybrid_metadata_read_head(struct hybrid_metadata *md, const struct hybrid_device *dev,
 			      struct hybrid_findings *f)
 {
-	return read_all(md, dev, f, true);
+	return read_all(md, dev, f, NULL, true);
 }
 
 int hybrid_metadata_read(struct hybrid_metadata *md, const struct hybrid_device *dev,
 			 struct hybrid_findings *f)
 {
-	return read_all(md, dev, f, false);
+	return read_all(md, dev, f, NULL, false);
+}
+
+int hybrid_metadata_read_as(struct hybrid_metadata *md, const struct hybrid_device *dev,
+			    struct hybrid_findings *f, const struct hybrid_sb *sb)
+{
+	return read_all(md, dev, f, sb, false);
 }
 
 void hybrid_metadata_free(struct hybrid_metadata *md)
@@ -977,6 +993,28 @@ bool hybrid_volume_named(const struct hybrid_volume_info *v, const char *list)
 		if (!strncmp(p, v->name, len) && (p[len] == ',' || !p[len]))
 			return true;
 	return false;
+}
+
+char *hybrid_volumes_dirty(const struct hybrid_metadata *md, const char *list)
+{
+	const char *separator = "";
+	char *text = NULL, size[32];
+	size_t len;
+	FILE *out;
+	u32 id;
+
+	out = open_memstream(&text, &len);
+	for (id = 0; out && id < HYBRID_MAX_VOLUMES; id++) {
+		const struct hybrid_volume_info *v = &md->volume[id];
+		u64 granules = md->usage[id].dirty_granules;
+
+		if (v->state != HYBRID_VOLUME_ACTIVE || !granules || hybrid_volume_named(v, list))
+			continue;
+		fprintf(out, "%s%s (%s)", separator, v->name,
+			hybrid_size_text(size, granules * md->g->granule_sectors * 512));
+		separator = ", ";
+	}
+	return out && !fclose(out) ? text : NULL;
 }
 
 int hybrid_volumes_named(const struct hybrid_metadata *md, const char *list)

@@ -96,6 +96,13 @@ int hybrid_metadata_read_head(struct hybrid_metadata *md, const struct hybrid_de
 int hybrid_metadata_read(struct hybrid_metadata *md, const struct hybrid_device *dev,
 			 struct hybrid_findings *f);
 
+/*
+ * Reads everything but superblocks, in the layout of @sb and with its UUIDs, which must be a cache
+ * device's.  Returns 0, or no memory (with a message).  Free it in any case.
+ */
+int hybrid_metadata_read_as(struct hybrid_metadata *md, const struct hybrid_device *dev,
+			    struct hybrid_findings *f, const struct hybrid_sb *sb);
+
 void hybrid_metadata_free(struct hybrid_metadata *md);
 
 /*
@@ -116,6 +123,12 @@ int hybrid_metadata_inplace(const struct hybrid_metadata *md, const struct hybri
 
 /* --volume a,b: is this one of them?  NULL: all are. */
 bool hybrid_volume_named(const struct hybrid_volume_info *v, const char *list);
+
+/*
+ * The active volumes with dirty data that @list does not name, and how much they have, as text: ""
+ * if there are none.  NULL: no memory.  Free it.
+ */
+char *hybrid_volumes_dirty(const struct hybrid_metadata *md, const char *list);
 
 /* Are all of them there?  Returns 0 or an exit code. */
 int hybrid_volumes_named(const struct hybrid_metadata *md, const char *list);

@@ -337,6 +337,56 @@ static void forget_use(struct restore *t, const struct hybrid_root_info *root)
 	*written = max(*written, root->written_sectors) + HYBRID_META_BLOCK_SECTORS;
 }
 
+/* Does @root, if there is one, tell that the pool was used since the dump? */
+static bool was_used(const struct restore *t, const struct hybrid_root_info *root)
+{
+	return root->sequence && (root->written_sectors != t->md.root.written_sectors ||
+				  root->next_instance != t->md.root.next_instance);
+}
+
+/* Repair and writeback need one. */
+static bool has_superblock(const struct restore *t)
+{
+	struct hybrid_member m;
+
+	return !hybrid_member_read(&t->dev, &m) && m.ok && m.sb.role == HYBRID_ROLE_CACHE;
+}
+
+static int fail_lost(const struct restore *t, const char *what, const char *volumes)
+{
+	return hybrid_fail(HYBRID_REFUSED, has_superblock(t) ?
+			   "write it back first (hybridctl writeback), or add --drop-dirty if it is lost" :
+			   "add --drop-dirty if it is lost; these parts of the origins are as old as their last writeback",
+			   "pool %s on %s %s%s", t->md.sb.name, t->dev.path, what, volumes);
+}
+
+/* Without mappings, the pool forgets what is dirty on the device now, too. */
+static int check_lost(const struct restore *t)
+{
+	struct hybrid_findings f = {};
+	struct hybrid_root_info root;
+	struct hybrid_metadata now;
+	char *dirty = NULL;
+	bool certain = hybrid_cache_root(&t->dev, &t->md.sb, &root);
+	int r;
+
+	if (t->cl->given[OPT_DROP_DIRTY] || !root.sequence || (certain && !was_used(t, &root)))
+		return 0;
+	r = hybrid_metadata_read_as(&now, &t->dev, &f, &t->md.sb);
+	if (!r)
+		dirty = hybrid_volumes_dirty(&now, "");
+	if (!r && !dirty)
+		r = hybrid_nomem();
+	if (!r && *dirty)
+		r = fail_lost(t, "has newer data than the dump, which no origin has: ", dirty);
+	else if (!r && (!certain || hybrid_findings_worst(&f) == HYBRID_DAMAGE))
+		r = fail_lost(t, "may have newer data than the dump: its metadata is damaged", "");
+	free(dirty);
+	hybrid_metadata_free(&now);
+	hybrid_findings_free(&f);
+	return r;
+}
+
 static int without_mappings(struct restore *t)
 {
 	struct hybrid_root_info root;
@@ -379,13 +429,6 @@ static int check_unknown_use(struct restore *t, const char *what)
 	return 0;
 }
 
-/* Does @root, if there is one, tell that the pool was used since the dump? */
-static bool was_used(const struct restore *t, const struct hybrid_root_info *root)
-{
-	return root->sequence && (root->written_sectors != t->md.root.written_sectors ||
-				  root->next_instance != t->md.root.next_instance);
-}
-
 /* Blocks that were clean in the dump may hold data of other volumes by now, with no new nonce. */
 static int check_use(struct restore *t, u64 blocks)
 {
@@ -394,8 +437,9 @@ static int check_use(struct restore *t, u64 blocks)
 	int r = 0;
 
 	if (was_used(t, &root))
-		r = hybrid_fail(HYBRID_REFUSED,
-				"see hybridctl repair; or restore without the mappings: --skip-mappings",
+		r = hybrid_fail(HYBRID_REFUSED, has_superblock(t) ?
+				"see hybridctl repair; or restore without the mappings: --skip-mappings" :
+				"restore without the mappings: --skip-mappings",
 				"pool %s was used since the dump: %s may hold other data than the mappings say",
 				t->md.sb.name, t->dev.path);
 	else if (!certain)
@@ -419,6 +463,7 @@ static int check_known(const struct restore *t)
 static int decide(struct restore *t)
 {
 	const struct hybrid_device *devs[] = { &t->dev };
+	bool mappings = t->mappings && !t->cl->given[OPT_SKIP_MAPPINGS];
 	const char *why;
 	u64 blocks = 0;
 	int r;
@@ -427,7 +472,7 @@ static int decide(struct restore *t)
 	r = check_known(t);
 	if (r)
 		return r;
-	if (!t->mappings || t->cl->given[OPT_SKIP_MAPPINGS])
+	if (!mappings)
 		r = without_mappings(t);
 	if (r)
 		return r;
@@ -436,10 +481,9 @@ static int decide(struct restore *t)
 		return r == -ENOMEM ? hybrid_nomem() :
 		       hybrid_fail(HYBRID_BADDEV, "see hybrid-dump(5)",
 				   "%s: %s is not valid", t->cl->value[OPT_INPUT], why);
-	for (id = 0; t->mappings && id < HYBRID_MAX_VOLUMES; id++)
+	for (id = 0; mappings && id < HYBRID_MAX_VOLUMES; id++)
 		blocks += t->said[id].blocks;
-	if (blocks && !t->cl->given[OPT_SKIP_MAPPINGS])
-		r = check_use(t, blocks);
+	r = blocks ? check_use(t, blocks) : check_lost(t);
 	if (!r)
 		r = hybrid_check_formattable(&t->dev);
 	/* --wipe-signatures is no way on: the array's superblock would stay */
