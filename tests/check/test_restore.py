@@ -272,21 +272,51 @@ def test_without_a_root_mappings_need_force(build, clean, tmp_path):
     assert r.returncode == 0 and "unchanged since the dump" in r.stderr, r.stderr
 
 
-def test_without_a_root_dirty_blocks_of_a_volume_in_place_are_refused(build, tmp_path):
-    """No nonce tells that its origin was written since."""
-    pool = Pool(build, tmp_path / "pool", block=8)
+@pytest.fixture(scope="session")
+def in_place(build, tmp_path_factory) -> Pool:
+    """Crashed with dirty data of a volume in place."""
+    pool = Pool(build, tmp_path_factory.mktemp("in-place") / "pool", block=8)
     disk = pool.dir / "disk"
     with open(disk, "wb") as f:
         f.truncate(8 << 20)
     subprocess.run(["mke2fs", "-q", "-t", "ext4", disk], check=True)
     pool.run(f"load {pool.cache}", f"create 1 place writeback {disk} inplace", f"open 1 {disk}",
              "write 1 1024 16 8", "flush 1")
+    return pool
+
+
+def test_without_a_root_dirty_blocks_of_a_volume_in_place_are_refused(build, in_place, tmp_path):
+    """No nonce tells that its origin was written since."""
+    pool = in_place.copy(tmp_path / "pool")
     before, new = dump(build, pool.cache), blank(pool, tmp_path / "new")
     r = restore(build, before, new, "--force")
     assert r.returncode == 2 and "may be older than its origin" in r.stderr, r.stderr
     assert not any(new.read_bytes())
     assert restore(build, before, pool.cache, *ANYWAY).returncode == 0
     assert restore(build, before, new, "--skip-mappings", "--drop-dirty").returncode == 0
+
+
+def test_a_cut_at_any_write_lets_the_same_restore_go_on(build, in_place, tmp_path):
+    """The first step took both roots: the second run could not tell that nobody had used the pool."""
+    pool = in_place.copy(tmp_path / "pool")
+    before, count = dump(build, pool.cache), tmp_path / "count"
+    was = pool.cache.read_bytes()
+
+    def again(**faults):
+        return run(build, "restore", "-i", "-", "-o", pool.cache, "-y", *ANYWAY, input=before,
+                   env={**os.environ, "LD_PRELOAD": str(build / "faults.so"),
+                        **{f"FAULT_{k.upper()}": str(v) for k, v in faults.items()}})
+
+    assert again(count=count).returncode == 0
+    writes = int(count.read_text())
+    assert writes > 10
+    for cut in range(1, writes + 1):
+        for seed in range(2):
+            pool.cache.write_bytes(was)
+            assert again(cut=f"{cut} {seed}").returncode == -9
+            r = again()
+            assert r.returncode == 0, (cut, seed, r.stderr)
+            assert dump(build, pool.cache) == before
 
 
 def test_one_volume_is_no_pool(build, crashed, tmp_path):

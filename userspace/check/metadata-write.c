@@ -235,16 +235,14 @@ static void zero(struct hybrid_writer *w, u64 sector, u64 sectors)
 		w->error = hybrid_device_zero(w->dev, sector, sectors);
 }
 
-/* Nobody may take the old content for a member, a root or a journal of this pool. */
+/* Nobody may take the old content for a member, or a journal of this pool. */
 static void erase(struct hybrid_writer *w, const struct hybrid_metadata *md)
 {
 	const struct hybrid_geometry *g = md->g;
 
 	w->error = hybrid_member_forget_tails(w->dev, g->member_sectors);
-	zero(w, 0, HYBRID_HEAD_SECTORS);
-	zero(w, round_down(g->member_sectors, (u64)HYBRID_META_BLOCK_SECTORS) - HYBRID_TAIL_SECTORS,
-	     HYBRID_TAIL_SECTORS + g->member_sectors % HYBRID_META_BLOCK_SECTORS);
-	zero(w, g->root_sector, g->index_sector - g->root_sector);
+	if (!w->error)
+		w->error = hybrid_member_zero(w->dev, g->member_sectors);
 	zero(w, g->journal_sector, (u64)g->journal_blocks * HYBRID_META_BLOCK_SECTORS);
 	zero(w, g->intent_sector, (u64)g->intent_blocks * HYBRID_META_BLOCK_SECTORS);
 	hybrid_writer_flush(w);
@@ -301,6 +299,56 @@ static void write_tree(struct hybrid_writer *w, struct hybrid_metadata *md)
 	free(mem);
 }
 
+/* Its first sector goes first: without it, the rest is no root, and no bad one either. */
+static void erase_root(struct hybrid_writer *w, u64 sector)
+{
+	zero(w, sector, w->dev->logical_sectors);
+	hybrid_writer_flush(w);
+	zero(w, sector, HYBRID_META_BLOCK_SECTORS);
+	hybrid_writer_flush(w);
+}
+
+/* ... and comes last. */
+static void put_root(struct hybrid_writer *w, u64 sector, const void *block)
+{
+	size_t first = (size_t)w->dev->logical_sectors * 512;
+
+	erase_root(w, sector);
+	if (!w->error && first < HYBRID_META_BLOCK_SIZE)
+		w->error = hybrid_device_write(w->dev, sector + w->dev->logical_sectors,
+					       block + first, HYBRID_META_BLOCK_SIZE - first);
+	hybrid_writer_flush(w);
+	if (!w->error)
+		w->error = hybrid_device_write(w->dev, sector, block, first);
+	hybrid_writer_flush(w);
+}
+
+/*
+ * Another run of the same restore must find a root that it can compare with the dump, wherever
+ * this one is cut.  So the new root takes the area of the older one, and the current one goes last.
+ */
+static void write_root(struct hybrid_writer *w, struct hybrid_metadata *md)
+{
+	struct hybrid_root_info old;
+	void *block = hybrid_buffer(HYBRID_META_BLOCK_SIZE);
+
+	if (!block) {
+		w->error = -ENOMEM;
+		return;
+	}
+	hybrid_cache_root(w->dev, &md->sb, &old);
+	md->root.sequence = FIRST_SEQUENCE;
+	if (old.sequence && !hybrid_number_ends(old.sequence))
+		md->root.sequence = old.sequence + 1;
+	md->root.journal_tail = 0;
+	md->root.journal_head = 0;
+	md->root.intent_tail = 0;
+	hybrid_root_encode(block, md->g, &md->id, &md->root, md->index_generation);
+	put_root(w, hybrid_root_sector(md->g, md->root.sequence), block);
+	erase_root(w, hybrid_root_sector(md->g, md->root.sequence + 1));
+	free(block);
+}
+
 int hybrid_metadata_write(const struct hybrid_device *dev, struct hybrid_metadata *md)
 {
 	struct hybrid_writer w;
@@ -311,14 +359,7 @@ int hybrid_metadata_write(const struct hybrid_device *dev, struct hybrid_metadat
 		return r;
 	erase(&w, md);
 	write_tree(&w, md);
-	md->root.sequence = FIRST_SEQUENCE;
-	md->root.journal_tail = 0;
-	md->root.journal_head = 0;
-	md->root.intent_tail = 0;
-	hybrid_root_encode(hybrid_writer_next(&w), md->g, &md->id, &md->root,
-			   md->index_generation);
-	hybrid_writer_put(&w, hybrid_root_sector(md->g, md->root.sequence));
-	hybrid_writer_flush(&w);
+	write_root(&w, md);
 	r = hybrid_writer_end(&w);
 	return r ? r : hybrid_member_write(dev, &md->sb);
 }

@@ -48,7 +48,8 @@ int hybrid_writer_end(struct hybrid_writer *w);
 
 /*
  * Writes a whole member; until this is done, the device is none.  Its data area
- * stays as it is.  Returns 0 or an exit code.
+ * stays as it is.  A root of the pool that is there stays until the new one is
+ * durable.  Returns 0 or an exit code.
  */
 int hybrid_metadata_write(const struct hybrid_device *dev, struct hybrid_metadata *md);
 

@@ -223,7 +223,7 @@ bool hybrid_cache_root(const struct hybrid_device *dev, const struct hybrid_sb *
 		if (hybrid_device_read(dev, hybrid_root_sector(g, area), block, sizeof(*block)))
 			all = false;
 		else if (hybrid_root_decode(block, g, &id, &info, generations, &why))
-			all &= all_zero(block, sizeof(*block));
+			all &= all_zero(block, 512);
 		else if (info.sequence > root->sequence)
 			*root = info;
 	}
@@ -599,7 +599,7 @@ int hybrid_member_forget_tails(const struct hybrid_device *dev, uint64_t member_
 	return r;
 }
 
-static int zero_bands(const struct hybrid_device *dev, uint64_t member_sectors)
+int hybrid_member_zero(const struct hybrid_device *dev, uint64_t member_sectors)
 {
 	uint64_t tail = tail_sector(member_sectors);
 	int r;
@@ -644,7 +644,7 @@ static int prepare_bands(const struct hybrid_device *dev, uint64_t member_sector
 	int r = hybrid_member_forget_tails(dev, member_sectors);
 
 	if (!r)
-		r = zero_bands(dev, member_sectors);
+		r = hybrid_member_zero(dev, member_sectors);
 	return r || !guard || !hybrid_can_guard(dev) ? r : write_guard(dev);
 }
 
@@ -937,7 +937,7 @@ int hybrid_member_wipe(const struct hybrid_device *dev, const struct hybrid_sb *
 	if (!r)
 		r = unsign(dev, sb);
 	if (!r)
-		r = zero_bands(dev, sb->member_sectors);
+		r = hybrid_member_zero(dev, sb->member_sectors);
 	if (!r)
 		announce_found(dev->devno, NULL);
 	return r ? fail_write(dev, r) : 0;

@@ -56,7 +56,8 @@ int hybrid_member_read(const struct hybrid_device *dev, struct hybrid_member *me
 
 /*
  * Reads the current root of the cache device whose superblock this is; zero if there is none.  False:
- * it is not certain to be the current one, because there is none, or the other root is bad.
+ * it is not certain to be the current one, because there is none, or the other root is bad.  A root
+ * whose first sector is zero was erased, or never written.
  */
 bool hybrid_cache_root(const struct hybrid_device *dev, const struct hybrid_sb *sb,
 		       struct hybrid_root_info *root);
@@ -129,6 +130,9 @@ int hybrid_origin_format(const struct hybrid_device *dev, const struct hybrid_or
  * at the end of the device, unless the new member has its own tail there.  Returns 0 or -errno.
  */
 int hybrid_member_forget_tails(const struct hybrid_device *dev, uint64_t member_sectors);
+
+/* Zeroes head and tail of a member of @member_sectors, and flushes.  Returns 0 or -errno. */
+int hybrid_member_zero(const struct hybrid_device *dev, uint64_t member_sectors);
 
 /* Write both copies of @sb and flush.  Returns 0 or an exit code. */
 int hybrid_member_write(const struct hybrid_device *dev, const struct hybrid_sb *sb);
