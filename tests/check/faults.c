@@ -8,6 +8,7 @@
  *	FAULT_POWER=<seed>	the same when the tool has ended, however well
  *	FAULT_BAD=<read|write|discard> <file> <first> <end>[;...]	sectors: EIO, or
  *	FAULT_ERRNO=<errno>	another one
+ *		"part" instead of "write": EINVAL for writes of parts of 4 KiB, as if these were sectors
  *	FAULT_LATE=<n>		only after n writes
  *	FAULT_FLUSH=<n> <file>	its fsync fails from the nth on; any: that of all files
  *	FAULT_SIGNAL=<signal>	comes with each discard, which is done
@@ -259,6 +260,10 @@ ssize_t pwrite64(int fd, const void *buf, size_t len, off_t at)
 		usleep(delay * 1000);
 	if (is_bad('w', fd, at, len)) {
 		errno = bad_errno;
+		return -1;
+	}
+	if (len % 4096 && is_bad('p', fd, at, len)) {
+		errno = EINVAL;
 		return -1;
 	}
 	pthread_mutex_lock(&lock);

@@ -93,6 +93,20 @@ def test_a_larger_device_and_one_that_is_too_small(build, crashed, text, tmp_pat
             assert dump(build, new) == text
 
 
+def test_a_member_of_odd_size_on_a_device_with_large_sectors(build, crashed, text, tmp_path):
+    """The last write had the remainder of the member's size, after the head was erased."""
+    document = json.loads(text)
+    document["pool"]["member_sectors"] += 3
+    new = blank(crashed, tmp_path / "new")
+    end = new.stat().st_size // 512
+    os.truncate(new, 512 * end + 4096)
+    bad = f"part {new} {end - 2048} {end + 8}"
+    r = run(build, "restore", "-i", "-", "-o", new, "-y", "--force", input=json.dumps(document),
+            env={**os.environ, "LD_PRELOAD": str(build / "faults.so"), "FAULT_BAD": bad})
+    assert r.returncode == 0, r.stderr
+    assert json.loads(dump(build, new)) == document
+
+
 def test_a_pool_that_was_made_anew_on_a_blank_device(build, clean, tmp_path):
     """It replaces its predecessor, but is no replacement that was interrupted."""
     pool = clean.copy(tmp_path / "pool")

@@ -602,11 +602,14 @@ int hybrid_member_forget_tails(const struct hybrid_device *dev, uint64_t member_
 int hybrid_member_zero(const struct hybrid_device *dev, uint64_t member_sectors)
 {
 	uint64_t tail = tail_sector(member_sectors);
+	uint64_t end = round_up(member_sectors, (u64)HYBRID_META_BLOCK_SECTORS);
 	int r;
 
+	/* Whole sectors of 4 KiB, unless the device ends before: it has smaller ones then */
+	end = min_t(u64, end, dev->sectors);
 	r = hybrid_device_zero(dev, 0, HYBRID_HEAD_SECTORS);
 	if (!r)
-		r = hybrid_device_zero(dev, tail, member_sectors - tail);
+		r = hybrid_device_zero(dev, tail, end - tail);
 	return r ? r : hybrid_device_flush(dev);
 }
 
