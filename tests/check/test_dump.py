@@ -98,6 +98,7 @@ def test_parts(build, crashed):
     assert "mappings" not in short and "open_regions" not in short
     assert short["volumes"] == whole["volumes"]
     assert not short["dm_hybrid_dump"]["mappings"]
+    assert run(build, "dump", crashed.cache, "--volume", "").returncode == 1
     r = run(build, "dump", crashed.cache, "--volume", "vol2")
     assert r.returncode == 4 and "no volume vol2" in r.stderr and not r.stdout
 

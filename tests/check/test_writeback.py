@@ -108,10 +108,36 @@ def test_the_origins_of_all_dirty_volumes_are_needed(pool, writeback, tool):
     refused(writeback, pool, "--volume", "vol2", rc=4, says="no volume vol2", origins=[])
     refused(writeback, pool, "--volume", "vol0,vol1", rc=2, says="origins of 2 volumes",
             origins=[])
-    assert writeback(pool, "--volume", "vol0", origins=pool.origins[:1]).returncode == 0
+    r = writeback(pool, "--volume", "vol0", origins=pool.origins[:1])
+    assert r.returncode == 0 and "other volumes are dirty: vol1 (544.00k)" in r.out
     assert pool.on_origin(0) == pool.want[0] and pool.on_origin(1) != pool.want[1]
     assert writeback(pool, origins=pool.origins[1:]).returncode == 0
     check_drained(tool, pool)
+
+
+@pytest.mark.parametrize("names", ["", ",", "vol0,", ",vol0", "vol0,,vol1"])
+def test_a_name_that_is_empty_is_no_volume(pool, writeback, names):
+    """A list without names left everything dirty, with status 0."""
+    refused(writeback, pool, "--volume", names, rc=1, says="a name is empty")
+
+
+def test_volumes_that_were_not_named_are_not_called_clean(build, writeback, tmp_path):
+    pool = Pool(build, tmp_path / "pool", origins=2)
+    pool.write((1, 0, 64, 1))
+    r = writeback(pool, "--volume", "vol0", origins=[])
+    assert (r.returncode, r.out) == (0, "pool: other volumes are dirty: vol1 (32.00k)\n")
+    last = json.loads(writeback(pool, "--volume", "vol0", "--json", origins=[]).out)
+    assert last["state"] == "clean"
+    assert last["other_dirty"] == [{"volume": "vol1", "dirty_bytes": 32768}]
+    r = writeback(pool, "--volume", "vol0", "--copy-only", origins=[])
+    assert r.returncode == 0 and "nothing is dirty" not in r.out and "vol1 (32.00k)" in r.out
+    assert "other_dirty" not in json.loads(writeback(pool, "--json").out)
+
+
+def test_the_origin_of_a_volume_that_is_not_named_is_refused(pool, writeback):
+    """It was drained."""
+    refused(writeback, pool, "--volume", "vol0", rc=2,
+            says=f"{pool.origins[1]} is the origin of volume vol1, which --volume does not name")
 
 
 def test_foreign_cloned_stale_detached_are_refused_as_by_the_kernel(pool, build, writeback,

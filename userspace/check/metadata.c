@@ -1019,19 +1019,24 @@ char *hybrid_volumes_dirty(const struct hybrid_metadata *md, const char *list)
 
 int hybrid_volumes_named(const struct hybrid_metadata *md, const char *list)
 {
-	char *copy, *name, *save;
+	char *copy, *name, *rest;
 	bool found;
 	int r = 0;
 	u32 id;
 
-	copy = strdup(list ? list : "");
+	if (!list)
+		return 0;
+	copy = strdup(list);
 	if (!copy)
 		return hybrid_nomem();
-	for (name = strtok_r(copy, ",", &save); name && !r; name = strtok_r(NULL, ",", &save)) {
+	for (rest = copy; !r && (name = strsep(&rest, ","));) {
 		for (found = false, id = 0; id < HYBRID_MAX_VOLUMES; id++)
 			found |= md->volume[id].state != HYBRID_VOLUME_FREE &&
 				 !strcmp(md->volume[id].name, name);
-		if (!found)
+		if (!*name)
+			r = hybrid_fail(HYBRID_USAGE, "give names of volumes: --volume a,b",
+					"--volume '%s': a name is empty", list);
+		else if (!found)
 			r = hybrid_fail(HYBRID_BADDEV, "see hybridctl check",
 					"pool %s has no volume %s", md->sb.name, name);
 	}

@@ -18,6 +18,7 @@
  * stays (J10), so that neither is used without the other as if it were whole.
  */
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,7 @@ struct writeback {
 	/* When the number of dirty blocks last fell */
 	u32 dirty;
 	unsigned int leaps, failures;
+	char *others;			/* dirty volumes that --volume does not name, as text */
 	struct hybrid_ranges unwritten;
 	bool unreadable;		/* the metadata, in the end */
 };
@@ -172,6 +174,15 @@ static int check_other(struct writeback *w, const struct target *t)
 			   t->origin.path, t->info->name);
 }
 
+static int check_named(const struct writeback *w, const struct target *t)
+{
+	if (hybrid_volume_named(t->info, w->cl->value[OPT_VOLUME]))
+		return 0;
+	return hybrid_fail(HYBRID_REFUSED, "name that volume, too, or leave out the origin",
+			   "%s is the origin of volume %s, which --volume does not name",
+			   t->origin.path, t->info->name);
+}
+
 static int add_origin(struct writeback *w, const char *path)
 {
 	struct target *t;
@@ -186,6 +197,8 @@ static int add_origin(struct writeback *w, const char *path)
 	if (r)
 		return r;
 	r = identify(w, t);
+	if (!r)
+		r = check_named(w, t);
 	if (!r)
 		r = check_other(w, t);
 	if (r)
@@ -247,6 +260,42 @@ static int check_complete(struct writeback *w)
 }
 
 /* ---- the engine ------------------------------------------------------------ */
+
+static bool wants_json(const struct writeback *w)
+{
+	return w->cl->given[OPT_JSON] || w->cl->given[OPT_PROGRESS_JSON];
+}
+
+static struct json_object *others_json(const struct writeback *w)
+{
+	struct json_object *array = json_object_new_array(), *o;
+	u64 granules;
+	u32 id;
+
+	for (id = 0; id < HYBRID_MAX_VOLUMES; id++) {
+		granules = w->md.usage[id].dirty_granules;
+		if (!granules ||
+		    hybrid_volume_named(&w->md.volume[id], w->cl->value[OPT_VOLUME]))
+			continue;
+		o = json_object_new_object();
+		json_object_object_add(o, "volume",
+				       json_object_new_string(w->md.volume[id].name));
+		json_object_object_add(o, "dirty_bytes", json_object_new_uint64(granules *
+				       w->md.g->granule_sectors * 512));
+		json_object_array_add(array, o);
+	}
+	return array;
+}
+
+static void begin(struct writeback *w, struct amount dirty)
+{
+	progress_begin(&w->progress, w->cl, w->md.sb.name, dirty);
+	if (!*w->others)
+		return;
+	w->progress.others = w->others;
+	if (wants_json(w))
+		w->progress.other_dirty = others_json(w);
+}
 
 static int start_pool_offline(struct writeback *w, unsigned int flags)
 {
@@ -385,7 +434,7 @@ static void run(struct writeback *w)
 	unsigned int i;
 
 	w->dirty = dirty.blocks;
-	progress_begin(&w->progress, w->cl, w->md.sb.name, dirty);
+	begin(w, dirty);
 	progress_show(&w->progress, dirty);
 	for (i = 0; i < w->nr; i++)
 		hybrid_offline_drain(w->pool, w->target[i].v, true);
@@ -454,7 +503,7 @@ static int list_unwritten(struct writeback *w)
 static int report_unwritten(struct writeback *w)
 {
 	struct hybrid_report_options opts = { .unit = 'b' };
-	bool json = w->cl->given[OPT_JSON] || w->cl->given[OPT_PROGRESS_JSON];
+	bool json = wants_json(w);
 	char size[32];
 	int r;
 
@@ -498,7 +547,8 @@ static int report_result(struct writeback *w)
 	}
 	progress_end(&w->progress, "copied");
 	hybrid_note("all dirty data was copied to the origins; %s was not written, and still "
-		    "records it as dirty", w->cache.path);
+		    "records it as dirty%s%s", w->cache.path,
+		    *w->others ? "; other volumes are dirty: " : "", w->others);
 	return 0;
 }
 
@@ -547,6 +597,10 @@ static int writeback(struct writeback *w)
 	r = read_pool(w);
 	if (!r)
 		r = hybrid_volumes_named(&w->md, w->cl->value[OPT_VOLUME]);
+	if (!r) {
+		w->others = hybrid_volumes_dirty(&w->md, w->cl->value[OPT_VOLUME]);
+		r = w->others ? 0 : hybrid_nomem();
+	}
 	for (i = 1; !r && i < w->cl->argc; i++)
 		r = add_origin(w, w->cl->argv[i]);
 	if (!r && w->cl->given[OPT_ALL])
@@ -558,7 +612,7 @@ static int writeback(struct writeback *w)
 	if (r)
 		return r;
 	if (nothing_to_do(w)) {
-		progress_begin(&w->progress, w->cl, w->md.sb.name, (struct amount){});
+		begin(w, (struct amount){});
 		progress_end(&w->progress, "clean");
 		return 0;
 	}
@@ -584,6 +638,7 @@ int command_writeback(const struct command_line *cl)
 	while (w.nr)
 		hybrid_device_close(&w.target[--w.nr].origin);
 	free(w.target);
+	free(w.others);
 	hybrid_ranges_free(&w.unwritten);
 	hybrid_metadata_free(&w.md);
 	hybrid_findings_free(&w.findings);

@@ -120,6 +120,8 @@ static void print_json(const struct progress *p, const char *state, bool last)
 		add_number(line, "dirty_blocks_at_start", p->at_start.blocks);
 		add_number(line, "written_bytes", done_bytes(p));
 	}
+	if (last && p->other_dirty)
+		json_object_object_add(line, "other_dirty", p->other_dirty);
 	if (last && p->unwritten)
 		json_object_object_add(line, "unwritten", p->unwritten);
 	snprintf(seconds, sizeof(seconds), "%.3f", progress_seconds(p));
@@ -226,15 +228,18 @@ void progress_show(struct progress *p, struct amount dirty)
 
 static void print_result(const struct progress *p)
 {
+	const char *now = p->others ? "other volumes are dirty: " : "nothing is dirty";
+	const char *others = p->others ? p->others : "";
 	char size[32];
 
 	if (!p->total.blocks) {
-		hybrid_note("%s: nothing is dirty", p->name);
+		hybrid_note("%s: %s%s", p->name, now, others);
 		return;
 	}
 	hybrid_format_size(size, sizeof(size), p->total.bytes, 'h');
-	hybrid_note("%s: %llu dirty blocks at the start; up to %s written back in %.1f s, nothing is dirty",
-		    p->name, (unsigned long long)p->at_start.blocks, size, progress_seconds(p));
+	hybrid_note("%s: %llu dirty blocks at the start; up to %s written back in %.1f s, %s%s",
+		    p->name, (unsigned long long)p->at_start.blocks, size, progress_seconds(p), now,
+		    others);
 }
 
 void progress_end(struct progress *p, const char *state)

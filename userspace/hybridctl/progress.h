@@ -34,6 +34,8 @@ struct progress {
 	struct progress_sample earlier, recent;
 	double speed;		/* bytes a second; 0: unknown, or no progress */
 	struct json_object *unwritten;	/* an array for the last line, which frees it; or NULL */
+	const char *others;	/* dirty volumes that were not named, as text; or NULL */
+	struct json_object *other_dirty;	/* the same, as unwritten */
 };
 
 /* From here on SIGHUP, SIGINT and SIGTERM only make progress_interrupted() true. */
