@@ -12,7 +12,10 @@
  *	read ID SECTOR COUNT		prints the seed of each sector, -1: something else
  *	flush ID
  *	drain [ID]			until nothing is dirty
+ *	begin-drain [ID]		"idle" goes on with it
  *	idle TICKS
+ *	interrupt			from now on, nobody looks for bad pieces
+ *	bad ID SECTOR			prints the bad pieces around a sector of the origin
  *
  *	close ID
  *	delete ID [ORIGIN]		of a closed volume.  Without ORIGIN, a tombstone is left.
@@ -195,9 +198,14 @@ static bool nothing_dirty(void *context, unsigned int leaps)
 	return !hybrid_offline_dirty(pool, NULL, NULL);
 }
 
-static void do_drain(char **arg)
+static void do_begin_drain(char **arg)
 {
 	hybrid_offline_drain(pool, arg[0] ? volume(arg[0])->handle : NULL, true);
+}
+
+static void do_drain(char **arg)
+{
+	do_begin_drain(arg);
 	hybrid_offline_run(pool, nothing_dirty, NULL);
 }
 
@@ -211,6 +219,30 @@ static void do_idle(char **arg)
 	unsigned int ticks = atoi(arg[0]);
 
 	hybrid_offline_run(pool, idle_for, &ticks);
+}
+
+static bool always(void)
+{
+	return true;
+}
+
+static void do_interrupt(char **arg)
+{
+	(void)arg;
+	hybrid_offline_interruptible(pool, always);
+}
+
+static void do_bad(char **arg)
+{
+	const struct hybrid_bad_piece *bad;
+	unsigned int failures;
+
+	bad = hybrid_offline_bad(pool, &volume(arg[0])->origin, atoll(arg[1]));
+	if (bad)
+		printf("%llu %u of %u\n", (unsigned long long)bad->sector, bad->count,
+		       8 * hybrid_offline_nr_bad(pool, &failures));
+	else
+		puts("none");
 }
 
 static void do_close(char **arg)
@@ -284,7 +316,8 @@ static const struct {
 	{ "open", 2, do_open }, { "write", 4, do_write }, { "read", 3, do_read },
 	{ "flush", 1, do_flush }, { "drain", 0, do_drain }, { "idle", 1, do_idle },
 	{ "close", 1, do_close }, { "delete", 1, do_delete }, { "stop", 0, do_stop },
-	{ "try", 1, do_try },
+	{ "try", 1, do_try }, { "begin-drain", 0, do_begin_drain },
+	{ "interrupt", 0, do_interrupt }, { "bad", 2, do_bad },
 };
 
 static void run_line(char *line)

@@ -25,7 +25,7 @@
 #define TICK_MS		100
 #define PIECE_SECTORS	8	/* in which bad parts of a range are looked for */
 
-/* A node of one of the two trees, ordered by device and sector. */
+/* A node of one of the two trees, ordered by device and sector; none overlaps another one. */
 struct place {
 	struct hybrid_bad_piece at;
 	void *block;		/* KEEP: the metadata block written here */
@@ -36,6 +36,7 @@ struct hybrid_offline {
 	const struct hybrid_device *cache;
 	struct hybrid_geometry geometry;
 	unsigned int flags;
+	bool (*interrupted)(void);
 	u64 leapt;			/* ms */
 	unsigned int leaps;
 	void *kept;			/* struct place, by tsearch() */
@@ -53,13 +54,16 @@ struct hybrid_offline {
 
 /* ---- places ---------------------------------------------------------------- */
 
+/* Equal: they overlap. */
 static int compare_places(const void *a, const void *b)
 {
 	const struct place *x = a, *y = b;
 
 	if (x->at.dev != y->at.dev)
 		return x->at.dev < y->at.dev ? -1 : 1;
-	return x->at.sector < y->at.sector ? -1 : x->at.sector > y->at.sector;
+	if (x->at.sector + x->at.count <= y->at.sector)
+		return -1;
+	return x->at.sector >= y->at.sector + y->at.count;
 }
 
 /* The node of that place, made if it is not there; NULL: no memory. */
@@ -72,6 +76,7 @@ static struct place *place_at(void **tree, const struct hybrid_device *dev, u64 
 		return NULL;
 	p->at.dev = dev;
 	p->at.sector = sector;
+	p->at.count = PIECE_SECTORS;
 	found = tsearch(p, tree, compare_places);
 	*made = found && *found == p;
 	if (!*made)
@@ -81,7 +86,7 @@ static struct place *place_at(void **tree, const struct hybrid_device *dev, u64 
 
 static struct place *find_place(void * const *tree, const struct hybrid_device *dev, u64 sector)
 {
-	struct place key = { .at = { .dev = dev, .sector = sector } }, **found;
+	struct place key = { .at = { .dev = dev, .sector = sector, .count = 1 } }, **found;
 
 	found = tfind(&key, tree, compare_places);
 	return found ? *found : NULL;
@@ -100,20 +105,35 @@ static u64 piece_start(u64 sector)
 	return sector / PIECE_SECTORS * PIECE_SECTORS;
 }
 
-static void note_bad(struct hybrid_offline *o, const struct hybrid_device *dev, u64 sector,
-		     u32 count, int error, bool write)
+/* One place of two neighbours, if they are alike. */
+static struct place *merge(void **tree, struct place *p, struct place *next)
 {
+	if (!p || !next || p->at.error != next->at.error || p->at.write != next->at.write ||
+	    p->at.count > U32_MAX - next->at.count)
+		return next;
+	tdelete(next, tree, compare_places);
+	p->at.count += next->at.count;
+	free_place(next);
+	return p;
+}
+
+static void note_bad(struct hybrid_offline *o, const struct hybrid_device *dev, u64 sector,
+		     int error, bool write)
+{
+	u64 start = piece_start(sector);
 	struct place *p;
 	bool made;
 
 	pthread_mutex_lock(&o->lock);
 	o->nr_failures++;
-	p = place_at(&o->bad, dev, piece_start(sector), &made);
-	if (p) {
-		p->at.count = count;
+	p = place_at(&o->bad, dev, start, &made);
+	if (p && made) {
 		p->at.error = error;
 		p->at.write = write;
-		o->nr_bad += made;
+		o->nr_bad++;
+		if (start)
+			p = merge(&o->bad, find_place(&o->bad, dev, start - 1), p);
+		merge(&o->bad, p, find_place(&o->bad, dev, start + PIECE_SECTORS));
 	}
 	pthread_mutex_unlock(&o->lock);
 }
@@ -155,6 +175,11 @@ static int move(const struct hybrid_device *dev, bool write, u64 sector, void *d
 	       hybrid_device_read(dev, sector, data, (size_t)count * 512);
 }
 
+static bool is_interrupted(const struct hybrid_offline *o)
+{
+	return o->interrupted && o->interrupted();
+}
+
 /* Finds the bad pieces of a range that failed, for the report. */
 static void find_bad(struct hybrid_offline *o, const struct hybrid_device *dev, bool write,
 		     u64 sector, void *data, u32 count)
@@ -162,11 +187,11 @@ static void find_bad(struct hybrid_offline *o, const struct hybrid_device *dev, 
 	u32 n;
 	int r;
 
-	for (; count; sector += n, data += (size_t)n * 512, count -= n) {
+	for (; count && !is_interrupted(o); sector += n, data += (size_t)n * 512, count -= n) {
 		n = min_t(u32, count, PIECE_SECTORS);
 		r = move(dev, write, sector, data, n);
 		if (r)
-			note_bad(o, dev, sector, n, r, write);
+			note_bad(o, dev, sector, r, write);
 	}
 }
 
@@ -391,6 +416,11 @@ static const struct hybrid_executor_ops executor_ops = {
 	.flush = flush,
 	.wait = wait_for,
 };
+
+void hybrid_offline_interruptible(struct hybrid_offline *o, bool (*interrupted)(void))
+{
+	o->interrupted = interrupted;
+}
 
 void hybrid_offline_run(struct hybrid_offline *o,
 			bool (*until)(void *context, unsigned int leaps), void *context)

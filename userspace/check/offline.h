@@ -75,23 +75,26 @@ void hybrid_offline_drain(struct hybrid_offline *o, struct hybrid_volume *v, boo
 void hybrid_offline_run(struct hybrid_offline *o,
 			bool (*until)(void *context, unsigned int leaps), void *context);
 
+/* Once @interrupted returns true, nothing more is read or written to find bad pieces. */
+void hybrid_offline_interruptible(struct hybrid_offline *o, bool (*interrupted)(void));
+
 /* Makes everything durable, and the root clean.  -EIO: the pool has failed. */
 int hybrid_offline_stop(struct hybrid_offline *o);
 
-/* A piece of a device that could not be read or written. */
+/* Neighbouring pieces of a device, all of which could not be read, or could not be written. */
 struct hybrid_bad_piece {
 	const struct hybrid_device *dev;
 	uint64_t sector;
 	uint32_t count;
-	int error;		/* -errno, of the last attempt */
+	int error;		/* -errno, of the first attempt */
 	bool write;
 };
 
-/* The bad piece at, or around, this sector; NULL: none. */
+/* The bad pieces around this sector; NULL: none. */
 const struct hybrid_bad_piece *hybrid_offline_bad(struct hybrid_offline *o,
 						  const struct hybrid_device *dev,
 						  uint64_t sector);
-/* How many such pieces there are, and how often one failed by now. */
+/* How many bad pieces of 4 KiB there are, and how often one failed by now. */
 unsigned int hybrid_offline_nr_bad(struct hybrid_offline *o, unsigned int *failures);
 
 #endif

@@ -305,6 +305,7 @@ static int start_pool_offline(struct writeback *w, unsigned int flags)
 	w->pool = hybrid_offline_create(&w->cache, &w->md.sb, flags);
 	if (!w->pool)
 		return hybrid_nomem();
+	hybrid_offline_interruptible(w->pool, progress_interrupted);
 	r = hybrid_offline_load(w->pool, &why);
 	if (!r)
 		return 0;
