@@ -12,8 +12,9 @@
  *	read ID SECTOR COUNT		prints the seed of each sector, -1: something else
  *	flush ID
  *	drain [ID]			until nothing is dirty
- *	begin-drain [ID]		"idle" goes on with it
  *	idle TICKS
+ *
+ *	begin-drain [ID]		"idle" goes on with it
  *	interrupt			from now on, nobody looks for bad pieces
  *	bad ID SECTOR			prints the bad pieces around a sector of the origin
  *

@@ -258,3 +258,28 @@ def test_files_of_xfs_are_found_by_what_is_printed(build, files, tmp_path, lost)
         assert re.search(r"^block \d+ .* type data inode \d+ dir/two$", r.stdout, re.M), r.stdout
     finally:
         subprocess.run(["losetup", "-d", loop.stdout.strip()], check=True)
+
+
+def test_files_of_xfs_where_much_is_lost(build, tmp_path, lost):
+    """All blocks in one command line were more than exec takes, and there was no limit."""
+    size = 1100	# MiB
+    image = tmp_path / "xfs"
+    with open(image, "wb") as f:
+        f.truncate(size * MIB)
+    subprocess.run(["mkfs.xfs", "-q", "-b", "size=1024", image], check=True)
+    pool = Pool(build, tmp_path / "pool", origin_mib=size + 2)
+    subprocess.run(["dd", f"if={image}", f"of={pool.origins[0]}", "bs=1M", "seek=1",
+                    "conv=notrunc,sparse", "status=none"], check=True)
+    pool.write((0, 0, 8, 1))
+    for copy in range(2):
+        Member(pool.origins[0]).lost_map(copy, bytes([255]) * (size * MIB // 4096 // 8))
+    r = lost("--files", pool.origins[0])
+    assert r.returncode == 7, r.stderr
+    _, _, script = r.stdout.partition("vol0: these commands find the files of xfs:\n")
+    assert max(map(len, script.replace("\\\n", "").splitlines())) < 200 + len(str(tmp_path))
+    assert script.count("blockuse") == 1 << 20
+    assert f"  there are {size * 1024 - (1 << 20)} more blocks, which were left out\n" in script
+    _, _, script = script.partition("\n")
+    few = "\n".join([*script.splitlines()[:4], "END"])
+    r = subprocess.run(few.replace("LOOP", str(image)), shell=True, capture_output=True, text=True)
+    assert r.returncode == 0 and "block 0 (0/0) type sb" in r.stdout, (r.stdout, r.stderr)

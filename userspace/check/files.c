@@ -251,22 +251,28 @@ static void print_xfs(const struct hybrid_place *place, const struct hybrid_rang
 {
 	const struct hybrid_range *range;
 	const char *device = place->path;
-	u64 b, end;
+	u64 left = MAX_NUMBERS, more = 0, n, k;
 
 	if (place->offset) {
 		printf("  losetup --show -f -r -o %" PRIu64 " --sizelimit %" PRIu64 " %s\n",
 		       (uint64_t)place->offset, (uint64_t)place->size, place->path);
 		device = "LOOP";
 	}
-	printf("  xfs_db -r -c 'blockget -n'");
+	/* A command line would not hold them all */
+	printf("  xfs_db -r %s <<'END'%s\nblockget -n\n", device,
+	       place->offset ? "\t# the device that losetup printed" : "");
 	for (range = ranges->list; range < ranges->list + ranges->nr; range++) {
 		if (strcmp(range->volume, volume))
 			continue;
-		end = range->sector + range->count;
-		for (b = range->sector; b < end; b += block / 512)
-			printf(" \\\n    -c 'daddr %" PRIu64 "' -c 'blockuse -n'", (uint64_t)b);
+		n = DIV_ROUND_UP(range->count, block / 512);
+		for (k = 0; k < n && left; k++, left--)
+			printf("daddr %" PRIu64 "\nblockuse -n\n",
+			       (uint64_t)(range->sector + k * (block / 512)));
+		more += n - k;
 	}
-	printf(" \\\n    %s%s\n", device, place->offset ? "\t# the device that losetup printed" : "");
+	printf("END\n");
+	if (more)
+		printf("  there are %" PRIu64 " more blocks, which were left out\n", (uint64_t)more);
 }
 
 /* ---- which filesystem ------------------------------------------------------ */
