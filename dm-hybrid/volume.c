@@ -225,7 +225,9 @@ static int bind_volume(struct volume_object *object, struct volume_table *vt)
 		DMERR("%s: volume %u: %s", name, object->id, error);
 		return r ? r : -EINVAL;
 	}
-	if (object->handle && object->origin->bd_dev != vt->origin->bdev->bd_dev)
+	/* A growth that failed half way is completed by an opening, or not at all. */
+	if (object->handle && (object->origin->bd_dev != vt->origin->bdev->bd_dev ||
+			       vt->ti->len > hybrid_volume_sectors(object->handle)))
 		close_volume(object);
 	if (!object->handle) {
 		r = open_volume(object, vt);

@@ -193,3 +193,22 @@ def test_refused(make_stack):
     assert io(s.guest, "/dev/mapper/vol", "r:0:128") == ["a"] and mib(s) == SMALL - 2
     s.guest.run("hybridctl resize vol")
     assert mib(s) == LARGE - 2 and io(s.guest, "/dev/mapper/vol", "r:0:128") == ["a"]
+
+
+def test_a_longer_table_after_a_growth_that_failed(make_stack):
+    """Users' writes would reach the tail of the old size, which the next activation still needs."""
+    s = make_stack(ssd=24, hdd=48, volatile="ssd")
+    create(s)
+    longer = s.table().replace(str((SMALL - 2) * 2048), str((LARGE - 2) * 2048), 1)
+    origin(s, LARGE)
+    s.guest.run("dmsetup suspend vol")
+    s.guest.dm_message("vssd", "fail", "write", "on")
+    assert s.guest.run("dmsetup message vol 0 grow", check=False).rc
+    s.guest.dm_message("vssd", "fail", "write", "off")
+    s.guest.run("dmsetup load vol", input=longer + "\n")
+    assert s.guest.run("dmsetup resume vol", check=False).rc
+    s.guest.run("hybridctl deactivate pool")
+    s.guest.run("hybridctl activate vol")
+    assert mib(s) == SMALL - 2
+    s.guest.run("hybridctl resize vol")
+    assert mib(s) == LARGE - 2 and states(s)["vol"] == "running"
