@@ -144,7 +144,7 @@ struct volume_object {
 	struct mapped_device *md;
 	struct list_head tables;	/* volume_table.link */
 	unsigned int pins;		/* users of it or its md other than tables */
-	bool managed;			/* being opened, closed or settled: manage() */
+	bool managed;			/* being opened, closed, settled, renamed or grown: manage() */
 	bool pool_suspended;		/* md is suspended, by the pool */
 	bool suspended;			/* in the engine; under md's suspend lock */
 	bool stopped;			/* md is suspended, by a user; under pool->lock */

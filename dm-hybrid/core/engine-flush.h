@@ -51,7 +51,7 @@ void hybrid_origin_flush_next_locked(struct hybrid_engine *e, struct hybrid_volu
 /*
  * Notes that a flush of the origin failed with @error, or a write with FUA that the block layer
  * emulates by a flush.  Writes may be lost, and no later flush can make up for them.  Under the
- * engine's lock, or while the volume is being opened or closed.
+ * engine's lock; or while the volume is being opened, closed or grown, so that nobody flushes it.
  */
 void hybrid_origin_flush_failed(struct hybrid_volume *v, int error);
 /*

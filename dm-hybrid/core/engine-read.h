@@ -13,7 +13,7 @@ enum route hybrid_route_read(struct hybrid_engine *e, struct hybrid_set *s, stru
 enum route hybrid_route_origin(struct hybrid_io *io);
 /*
  * The cache could not be read.  Clean granules are dropped from the cache and read from the
- * origin; dirty granules are lost (S8).  If @io covers both, either may be unreadable: @io is
+ * origin; dirty granules are lost.  If @io covers both, either may be unreadable: @io is
  * routed again and reads each granule from the device that has it.  Granules that a write in
  * flight replaces no longer count as cached then, or the read might fail for as long as that write
  * lasts.  Returns whether @io ends.  The caller holds no lock.

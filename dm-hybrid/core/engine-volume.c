@@ -434,7 +434,7 @@ int hybrid_volume_open(struct hybrid_engine *e, u32 id, u64 origin_sectors, void
 	v->flush.error = 0;
 	v->sb.lost_known = false;
 	v->sb.lost_saved = false;
-	/* A mode that keeps nothing dirty begins with a drain (S14). */
+	/* A mode that keeps nothing dirty begins with a drain. */
 	drain_set(&v->drain, v->mode != HYBRID_MODE_WRITEBACK, 0);
 	WRITE_ONCE(e->volumes.nr_open, e->volumes.nr_open + 1);
 	list_add_tail(&v->open_link, &e->volumes.open);

@@ -581,7 +581,7 @@ void hybrid_engine_drain(struct hybrid_engine *e, struct hybrid_volume *v, bool 
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
-	/* A mode that keeps nothing dirty drains by itself (S14), a failing device all volumes. */
+	/* A mode that keeps nothing dirty drains by itself, a failing device all volumes. */
 	if (v) {
 		drain_set(&v->drain, on || v->mode != HYBRID_MODE_WRITEBACK, rate);
 	} else {

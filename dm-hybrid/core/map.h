@@ -8,7 +8,7 @@
  * After hybrid_map_create() only a change of the policy allocates or frees memory.
  *
  * Locking: all functions on a set need its lock, except hybrid_set_read_hit() and
- * hybrid_set_note_hit().
+ * hybrid_set_note_hit().  hybrid_set_find() without it is a hint.
  * Code that makes a granule invalid, or changes keys, chains or flags, does so
  * inside the set's sequence count, so that a lock-free reader notices.
  */
