@@ -1232,8 +1232,8 @@ int hybrid_read_block(struct block_device *bdev, u64 sector, void *block)
 }
 
 /*
- * For FUA, the block layer may flush the device behind the engine's back.  If that flush lost users'
- * data, their own flushes would not report it (P1).  So the engine flushes, for a checkpoint.
+ * For FUA, the block layer may flush the device behind the engine's back.  If that flush lost
+ * users' data, their own flushes would not report it (P1).  So a checkpoint flushes the device.
  */
 int hybrid_write_block(struct hybrid_pool *pool, u64 sector, void *block)
 {

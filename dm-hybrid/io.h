@@ -50,7 +50,8 @@ void hybrid_tick_kick(struct hybrid_pool *pool);
 
 /*
  * Read one metadata block; write one to the cache device of a loaded pool, durably.  If the latter
- * fails, the pool has failed.  @block: 4096 bytes of kernel memory.  May sleep.  Return 0 or -errno.
+ * fails, the pool has failed.  @block: 4096 bytes of kernel memory.  May sleep.  Return 0 or
+ * -errno.
  */
 int hybrid_read_block(struct block_device *bdev, u64 sector, void *block);
 int hybrid_write_block(struct hybrid_pool *pool, u64 sector, void *block);

@@ -22,8 +22,8 @@ struct hybrid_pool;
 /*
  * Records the policy and settings for the next activation of @pool, which is loaded, in both copies
  * of the superblock of its cache device.  @name: a new name, which also ends the replacement of
- * another pool.  NULL leaves both as they are.  May sleep.  Returns 0 or -errno; if a copy could not
- * be written, the pool has failed.
+ * another pool.  NULL leaves both as they are.  May sleep.  Returns 0 or -errno; if a copy could
+ * not be written, the pool has failed.
  */
 int hybrid_cache_sb_record(struct hybrid_pool *pool, const char *name, const char *policy,
 			   const struct hybrid_settings *settings);

@@ -144,7 +144,7 @@ struct volume_object {
 	struct mapped_device *md;
 	struct list_head tables;	/* volume_table.link */
 	unsigned int pins;		/* users of it or its md other than tables */
-	bool managed;			/* being opened, closed, settled, renamed or grown: manage() */
+	bool managed;			/* being opened, closed, renamed, grown ...: manage() */
 	bool pool_suspended;		/* md is suspended, by the pool */
 	bool suspended;			/* in the engine; under md's suspend lock */
 	bool stopped;			/* md is suspended, by a user; under pool->lock */
@@ -175,8 +175,8 @@ struct volume_table {
 	struct dm_dev *origin;
 	struct volume_args args;
 	u64 data_sector;		/* of its data on the origin; 0: the pool did not run yet */
-	bool in_force;			/* a resume of it began: no other target used the origin since */
-	bool applied;			/* it had the volume open: its values became the volume's, once */
+	bool in_force;			/* a resume began: no other target used the origin since */
+	bool applied;			/* had the volume open: its values became the volume's */
 };
 
 extern struct target_type hybrid_pool_target;

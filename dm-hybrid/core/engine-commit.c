@@ -747,7 +747,7 @@ static void wake_checkpoint(struct hybrid_engine *e, struct list_head *list, int
 	}
 }
 
-/* The pool has failed with nothing of @v lost, and its superblock says so, or will: see lost_collect(). */
+/* Has the pool failed with nothing of @v lost?  Its superblock says so, or will: lost_collect(). */
 static bool records_are_void(const struct hybrid_volume *v)
 {
 	return v->sb.lost_known && !(v->sb.info.flags & HYBRID_SB_DIRTY);

@@ -248,7 +248,7 @@ struct hybrid_lost_map {
 
 /* Root, index -------------------------------------------------------------- */
 
-#define HYBRID_ROOT_CLEAN	0x1U /* stopped: journal and intents are empty; no region open, as a rule */
+#define HYBRID_ROOT_CLEAN	0x1U /* stopped: journal and intents are empty */
 
 #define HYBRID_DAY_MS			86400000
 #define HYBRID_ROOT_INDEXES		1968
