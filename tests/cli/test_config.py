@@ -71,7 +71,7 @@ def test_ephemeral(config):
     ("/dev/disk/by-uuid/x pool=fast", "below /dev/disk/by-id or"), ("/dev/disk/by-id/ pool=fast", "below /dev/disk/by-id or"),
     ("/dev/disk/by-id/../../sda pool=fast", "below /dev/disk/by-id or"), (f"{SSD}\\x20 pool=fast", "below /dev/disk/by-id or"),
     (f"/dev/disk/by-id/{'x' * 122} pool=fast", "below /dev/disk/by-id or"),
-    (SSD, "pool=NAME is missing"), (f"{SSD} policy=fifo", "pool=NAME is missing"),
+    (",", "below /dev/disk/by-id or"), (SSD, "pool=NAME is missing"), (f"{SSD} policy=fifo", "pool=NAME is missing"),
     (f"{SSD} pool=", "cannot be the name of a pool"), (f"{SSD} pool=a/b", "cannot be the name of a pool"),
     (f"{SSD} pool=fast block_size=3k", "from 4k to 1m"), (f"{SSD} pool=fast block_size=2m", "from 4k to 1m"),
     (f"{SSD} pool=fast block_size=x", "from 4k to 1m"), (f"{SSD} pool=fast policy=", "cannot be the name of a policy"),

@@ -60,11 +60,14 @@ static const char *set_autoactivate_list(struct hybrid_config *config, char *val
 	return set_words(&config->autoactivate_list, value);
 }
 
-/* Below /dev/disk, as a superblock names it; of characters that need no quoting (codec.c). */
+/*
+ * Below /dev/disk, as a superblock names it; of characters that need no quoting (codec.c).  NULL: the
+ * line has separators only.
+ */
 static bool may_be_named(const char *device)
 {
 	static const char allowed[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz#+.:=@_-";
-	const char *below = hybrid_ephemeral_path(device), *name;
+	const char *below = device ? hybrid_ephemeral_path(device) : NULL, *name;
 
 	if (!below || (strncmp(below, "by-id/", 6) && strncmp(below, "by-path/", 8)))
 		return false;
