@@ -7,7 +7,7 @@
  *				is as it was or as it was written; then SIGKILL
  *	FAULT_POWER=<seed>	the same when the tool has ended, however well
  *	FAULT_BAD=<read|write|discard> <file> <first> <end>[;...]	sectors: EIO, or
- *	FAULT_ERRNO=<errno>	another one
+ *	FAULT_ERRNO=<errno>	another one; 0: a read ends its process, as if it hung
  *		"part" instead of "write": EINVAL for writes of parts of 4 KiB, as if these were sectors
  *	FAULT_LATE=<n>		only after n writes
  *	FAULT_FLUSH=<n> <file>	its fsync fails from the nth on; any: that of all files
@@ -248,6 +248,8 @@ ssize_t pread64(int fd, void *buf, size_t len, off_t at)
 	__atomic_add_fetch(&bytes_read, len, __ATOMIC_RELAXED);
 	if (!is_bad('r', fd, at, len))
 		return real_pread(fd, buf, len, at);
+	if (!bad_errno)
+		_exit(0);
 	errno = bad_errno;
 	return -1;
 }

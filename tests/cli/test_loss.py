@@ -136,6 +136,15 @@ def test_what_is_refused_is_refused_before_anything_is_written(kernel, lone):
     assert lone.says("role") == DETACHED
 
 
+def test_a_device_that_does_not_answer_may_be_the_cache(kernel, lone, loop, faults):
+    env = faults(FAULT_BAD=f"read {loop('silent.img', 64)} 0 {64 * 2048}", FAULT_ERRNO=0)
+    r = kernel("accept-loss", "vol", "-y", env=env)
+    assert r.returncode == 2 and "may be the cache device of vol" in r.stderr, r
+    assert lone.says("role") == ORIGIN
+    kernel.ok("accept-loss", "vol", "-y", "--force", env=env)
+    assert lone.says("role") == DETACHED
+
+
 def test_while_the_user_is_asked_the_cache_comes_back(kernel, lone):
     """What was found out before the question is looked at again."""
     with kernel.waits("accept-loss", "vol", "-y") as r:

@@ -6,6 +6,7 @@
 
 #include "common.h"
 #include "errors.h"
+#include "look.h"
 #include "lost.h"
 #include "metadata.h"
 #include "owner.h"
@@ -42,7 +43,12 @@ static int check_cache_gone(struct loss *l, const struct hybrid_node *volume)
 		return hybrid_fail(HYBRID_REFUSED,
 				   "hybridctl activate; or hybridctl detach --drop-dirty, which gives up the data that only the cache has",
 				   "the pool %s of %s is active", volume->pool->name, volume->name);
-	if (!cache || l->cl->given[OPT_FORCE])
+	if (l->cl->given[OPT_FORCE])
+		return 0;
+	if (!cache && l->inv.silent)
+		return hybrid_fail(HYBRID_REFUSED, HYBRID_NEXT_SILENT "; or add --force if it is another device",
+				   "a device does not answer, and may be the cache device of %s", volume->name);
+	if (!cache)
 		return 0;
 	return hybrid_fail(HYBRID_REFUSED,
 			   "hybridctl activate, check, repair or writeback; or add --force if it will never be used again",
