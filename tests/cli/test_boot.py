@@ -286,6 +286,45 @@ def test_a_clone_is_refused_and_named(kernel, volume, loop):
         a: f"{b} has the same member UUID" for a, b in ((volume[1], clone), (clone, volume[1]))}
 
 
+def status_of(kernel, name):
+    r = kernel("status", name)
+    assert r.returncode == 7, r
+    return r.stdout
+
+
+def test_an_origin_with_a_clone_is_not_missing(kernel, volume, loop):
+    """Nothing advises to give up the dirty data that its pool has, and detach does not do it either."""
+    event(kernel, volume[0])
+    clone = clone_of(volume[1], loop, 100)
+    for device in volume[1], clone:
+        event(kernel, device)
+    assert kernel("activate", "--auto", "--all").returncode == 7 and kernel.devices == ["vol-pool"]
+    kernel.change(dirty_vol=100)
+    said = status_of(kernel, "vol")
+    assert f"its origin {volume[1]} is refused: {clone} has the same member UUID" in said
+    assert "disconnect the copy" in said and "missing" not in said and "drop-dirty" not in said
+    assert "vol: its member is not found" not in kernel("doctor").stdout
+    for words in ["--drop-dirty", "-y"], []:
+        r = kernel("detach", "vol", *words)
+        assert r.returncode == 4 and f"its origin {volume[1]} is refused" in r.stderr, r
+    assert not [line for line in kernel.log if "delete_volume" in line]
+    kernel.ok("activate", "vol", "--device", volume[1])
+    assert kernel.devices == ["vol-pool", "vol"]
+    # The clone is in nobody's way then
+    kernel.change(dirty_vol=0)
+    kernel.ok("detach", "vol")
+
+
+def test_a_cache_device_with_a_clone_is_not_missing(kernel, volume, loop):
+    mark_dirty(volume[1])
+    clone = clone_of(volume[0], loop, 64)
+    for device in *volume, clone:
+        event(kernel, device)
+    said = status_of(kernel, "vol")
+    assert f"its cache device {volume[0]} is refused: {clone} has the same member UUID" in said
+    assert "disconnect the copy" in said and "missing" not in said and "accept-loss" not in said
+
+
 def test_a_clone_of_what_runs_is_refused_alone(kernel, volume, loop):
     for d in volume:
         event(kernel, d)

@@ -198,14 +198,6 @@ static void await_lookalike(struct activation *a, const struct hybrid_volume_lin
 
 /* Volumes ------------------------------------------------------------------ */
 
-static int fail_refused_origin(const struct hybrid_volume_line *entry,
-			       const struct hybrid_member *m)
-{
-	return hybrid_fail(HYBRID_BADDEV,
-			   hybrid_member_next(m, "disconnect the copy, or name the right one with --device"),
-			   "volume %s: its origin %s is refused: %s", entry->name, m->path, m->why);
-}
-
 /* Sets *devno to 0 if the origin is missing, which is no error. */
 static int find_origin(struct activation *a, const struct hybrid_volume_line *entry,
 		       dev_t *devno)
@@ -896,9 +888,7 @@ static int fail_refused(struct hybrid_inventory *inv, const char *what)
 
 	for (m = inv->members; m < inv->members + inv->nr_members; m++)
 		if (!m->ok && (!strcmp(m->sb.name, what) || !strcmp(m->path, what)))
-			return hybrid_fail(HYBRID_BADDEV,
-					   hybrid_member_next(m, "disconnect the copy, or name the right one with --device"),
-					   "%s is refused: %s", m->path, m->why);
+			return hybrid_fail(HYBRID_BADDEV, hybrid_member_next(m, NEXT_OF_COPY), "%s is refused: %s", m->path, m->why);
 	return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
 			   "no pool or volume %s is known", what);
 }

@@ -136,6 +136,12 @@ int open_unchanged(struct hybrid_device *dev, const struct hybrid_member *known,
 	return hybrid_fail(HYBRID_BUSY, "check its state, then try again", "%s has been used meanwhile", now->sb.name);
 }
 
+int fail_refused_origin(const struct hybrid_volume_line *entry, const struct hybrid_member *m)
+{
+	return hybrid_fail(HYBRID_BADDEV, hybrid_member_next(m, NEXT_OF_COPY),
+			   "volume %s: its origin %s is refused: %s", entry->name, m->path, m->why);
+}
+
 /* The kernel writes both copies whenever it opens an origin, but not when it loads a pool. */
 const char *mend_copies(const struct hybrid_member *m, char buf[MEND_MAX])
 {

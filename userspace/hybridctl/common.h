@@ -41,6 +41,12 @@ int open_again(struct hybrid_device *dev, const struct hybrid_member *known, dev
 int open_unchanged(struct hybrid_device *dev, const struct hybrid_member *known, dev_t user,
 		   struct hybrid_member *now);
 
+/* The next step for a member that is refused, most likely because of a copy of it. */
+#define NEXT_OF_COPY	"disconnect the copy, or name the right one with hybridctl activate --device"
+
+/* Fails because the origin of a volume is here, but not ok.  Returns HYBRID_BADDEV. */
+int fail_refused_origin(const struct hybrid_volume_line *entry, const struct hybrid_member *m);
+
 /* Returns the step that mends an active member of which only one superblock is good. */
 #define MEND_MAX	(HYBRID_PATH_MAX + 64)
 const char *mend_copies(const struct hybrid_member *m, char buf[MEND_MAX]);

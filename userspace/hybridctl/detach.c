@@ -217,6 +217,14 @@ static int find_deleted(struct detach *d, const char *what)
 	return r || !d->deleted ? r : check_owner(d->cl, d->pool);
 }
 
+/* An origin that is here but refused, because of a clone for example, is not given up as a missing one. */
+static int check_refused(struct detach *d)
+{
+	const struct hybrid_member *m = hybrid_find_member(&d->inv, d->entry.member_uuid);
+
+	return d->origin[0] || d->volume->given_up || !m || m->ok ? 0 : fail_refused_origin(&d->entry, m);
+}
+
 /* Finds the volume, and checks whether it may be detached. */
 static int find(struct detach *d, const char *what)
 {
@@ -246,7 +254,8 @@ static int find(struct detach *d, const char *what)
 	hybrid_node_device(d->volume, d->origin, sizeof(d->origin));
 	if (d->origin[0] != '/')
 		d->origin[0] = '\0';
-	return find_entry(d);
+	r = find_entry(d);
+	return r ? r : check_refused(d);
 }
 
 /* An inactive volume is known to its pool; its origin is found by its superblock. */

@@ -168,10 +168,10 @@ static void check_member(struct doctor *d, const struct hybrid_node *node)
 	const struct hybrid_member *m = node->member;
 	char next[MEND_MAX];
 
-	if (!m)
-		bad(d, "see hybridctl scan", "%s: its member is not found on any device", node->name);
-	else if (!m->ok)
+	if (m ? !m->ok : node->refused != NULL)
 		;	/* check_refused() says so */
+	else if (!m)
+		bad(d, "see hybridctl scan", "%s: its member is not found on any device", node->name);
 	else if (m->copies != 3)
 		bad(d, mend_copies(m, next), "%s has only one good superblock: %s", m->path, m->why);
 	else if (hybrid_sysfs_removable(m->devno))

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common.h"
 #include "format.h"
 #include "health.h"
 #include "owner.h"
@@ -119,6 +120,14 @@ static void judge_cache_missing(const struct hybrid_node *node, struct health *h
 			 node->name);
 }
 
+/* A clone of it is here, for example.  Nothing is missing, and nothing is to be given up. */
+static void judge_refused(const struct hybrid_member *m, struct health *h)
+{
+	say(h, false, "incomplete", "", hybrid_member_next(m, NEXT_OF_COPY));
+	snprintf(h->reason, sizeof(h->reason), "its %s %.128s is refused: %s",
+		 m->sb.role == HYBRID_ROLE_CACHE ? "cache device" : "origin", m->path, m->why);
+}
+
 static void judge_inactive(const struct hybrid_node *node, struct health *h)
 {
 	const struct hybrid_member *m = node->member;
@@ -137,10 +146,11 @@ static void judge_inactive(const struct hybrid_node *node, struct health *h)
 		judge_inplace(node, h);
 	else if (node->closed && !m)
 		judge_without_origin(node, h);
-	if (node->kind != HYBRID_VOLUME || hybrid_node_uncached(node) ||
-	    (node->pool && (node->pool->member || node->pool->active)))
-		return;
-	judge_cache_missing(node, h);
+	if (node->refused)
+		judge_refused(node->refused, h);
+	else if (node->kind == HYBRID_VOLUME && !hybrid_node_uncached(node) &&
+		 (!node->pool || !(node->pool->member || node->pool->active)))
+		judge_cache_missing(node, h);
 }
 
 bool errors_by_kind(const struct hybrid_node *pool, char *buf, size_t len)

@@ -7,7 +7,7 @@
 
 struct health {
 	const char *state;	/* running, draining, inactive, degraded, failed ... */
-	char reason[256];	/* empty: nothing to say */
+	char reason[320];	/* empty: nothing to say */
 	char action[256];
 	bool healthy;
 };

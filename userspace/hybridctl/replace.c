@@ -258,8 +258,7 @@ static int check_volume(struct replace *r, const struct hybrid_volume_line *entr
 	if (!m)
 		return fail_missing(entry);
 	if (!m->ok)
-		return hybrid_fail(HYBRID_BADDEV, hybrid_member_next(m, "see hybridctl scan"),
-				   "volume %s: its origin %s is refused: %s", entry->name, m->path, m->why);
+		return fail_refused_origin(entry, m);
 	if (hybrid_entry_foreign(&r->inv, r->old->uuid, entry))
 		return check_foreign(r, entry);
 	if (entry->tombstone)

@@ -611,6 +611,20 @@ static void note_successor(struct hybrid_inventory *inv, struct hybrid_node *poo
 		old->successor = pool;
 }
 
+/* Of a volume that is not active: a member that it lacks because that member is not ok. */
+static struct hybrid_member *refused_of(struct hybrid_inventory *inv, const struct hybrid_node *volume)
+{
+	struct hybrid_member *m;
+
+	if (volume->active || volume->given_up)
+		return NULL;
+	for (m = inv->members; m < inv->members + inv->nr_members && !volume->member; m++)
+		if (m->sb.role != HYBRID_ROLE_CACHE && !memcmp(m->sb.volume_uuid, volume->uuid, 16))
+			return m;
+	return volume->pool || hybrid_node_uncached(volume) ? NULL :
+	       hybrid_find_cache(inv, volume->pool_uuid);
+}
+
 /* Connects nodes and members, once the arrays no longer move. */
 static void connect_nodes(struct hybrid_inventory *inv)
 {
@@ -633,6 +647,7 @@ static void connect_nodes(struct hybrid_inventory *inv)
 			memcpy(node->pool_uuid, node->pool->uuid, 16);
 		else
 			node->pool = hybrid_find_uuid(inv, node->pool_uuid, HYBRID_POOL);
+		node->refused = refused_of(inv, node);
 	}
 }
 

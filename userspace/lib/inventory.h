@@ -34,6 +34,11 @@ struct hybrid_node {
 	 */
 	bool unknown;
 	struct hybrid_member *member;	/* cache device or origin; NULL: not found */
+	/*
+	 * A volume that is not active: its origin or its pool's cache device, which is here, but not ok.  NULL:
+	 * neither is.
+	 */
+	struct hybrid_member *refused;
 
 	struct hybrid_dm_device dm;			/* active */
 	dev_t below;					/* active: cache device or origin */
