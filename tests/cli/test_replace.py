@@ -282,6 +282,19 @@ def test_killed_at_each_step(kernel, pool, power):
         go_on(kernel, pool, before, saved, power)
 
 
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGTERM", "SIGINT"])
+def test_a_signal_ends_its_drain(kernel, pool, name):
+    """The volume stays where it is, and is no longer drained."""
+    kernel.change(dirty_two=1 << 30)
+    r = kernel(*COMMAND, pool["new"], seconds=60,
+               env={"HYBRID_FAKE_SIGNAL": f"{int(getattr(signal, name))} message two drain"})
+    assert r.returncode == 6 and "drain of two cancelled" in r.stderr, r
+    assert kernel.log.count("message two drain_cancel") == 1
+    assert not kernel.device("two")["drain_on"]
+    kernel.change(dirty_two=0)
+    kernel.ok("replace-cache", "ssd")
+
+
 def test_each_step_fails(kernel, pool):
     """Whatever it is, nobody is left suspended, and the command given again goes on."""
     before, saved = known(pool), Saved(kernel, pool)

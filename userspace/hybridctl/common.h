@@ -172,7 +172,8 @@ uint64_t dirty_bytes(const struct hybrid_node *node);
 /*
  * Drains an active pool or volume until nothing is dirty, and shows the progress.  The drain then
  * stays on, so that nothing becomes dirty again, until drain_cancel().  Cancels it on failure.
- * Returns 0 or an exit code: HYBRID_PARTIAL if a signal ended it.
+ * Signals end it, even if they were held, and are held when it returns.  Returns 0 or an exit code:
+ * HYBRID_PARTIAL if a signal ended it.
  */
 int drain_and_wait(const struct command_line *cl, struct hybrid_node *node);
 /* Ends the drain if the device still exists, and warns if that fails.  Returns 0 or an exit code. */

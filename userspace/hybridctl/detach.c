@@ -300,7 +300,6 @@ static int make_clean(struct detach *d)
 		return 0;
 	unlock_tools();
 	r = drain_and_wait(d->cl, d->volume);
-	hold_signals();
 	if (r)
 		return r;
 	d->drains = true;

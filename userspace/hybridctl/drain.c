@@ -180,12 +180,15 @@ int drain_and_wait(const struct command_line *cl, struct hybrid_node *node)
 	int r;
 
 	progress_begin(&p, cl, node->name, what_is_dirty(node));
+	/* From here on a signal that the caller held ends the drain, and not the process */
+	release_signals();
 	r = send_drain(cl, node->name);
 	if (!r) {
 		r = wait_clean(node, &p);
 		if (r)
 			drain_cancel(node->name, node->uuid, node->kind == HYBRID_POOL);
 	}
+	hold_signals();
 	progress_end(&p, r ? NULL : "clean");
 	return r;
 }

@@ -590,7 +590,6 @@ static int drain(struct replace *r, struct hybrid_node *node)
 
 	unlock_tools();
 	err = drain_and_wait(r->cl, node);
-	hold_signals();
 	if (err)
 		return err;
 	r->drains = true;
