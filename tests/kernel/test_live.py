@@ -83,7 +83,7 @@ def test_detach_from_an_origin_that_fails(make_stack, what):
     assert r.rc and target(s) == "hybrid", r.text
     if what == "write":
         r = s.guest.run("hybridctl drain vol", check=False, timeout=200)
-        assert r.rc == 6 and "cannot be written back" in r.err, r.text
+        assert r.rc == 7 and "cannot be written back" in r.err, r.text
         assert s.status()["draining"] == 0
     assert s.status()["mode"] == "writeback"
     s.guest.dm_message("vhdd", "fail", what, "off")

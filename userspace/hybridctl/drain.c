@@ -112,7 +112,7 @@ static int fail_stalled(const struct hybrid_node *node)
 		 "see the kernel log for the device whose I/O fails; if it cannot be repaired, hybridctl detach --drop-dirty %s gives that data up",
 		 node->kind == HYBRID_POOL ? "VOLUME" : node->name);
 	hybrid_format_size(size, sizeof(size), dirty_bytes(node), 'h');
-	return hybrid_fail(HYBRID_PARTIAL, next,
+	return hybrid_fail(HYBRID_DEGRADED, next,
 			   "drain of %s cancelled: %s cannot be written back", node->name, size);
 }
 
