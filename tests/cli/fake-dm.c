@@ -1187,14 +1187,14 @@ int hybrid_dm_message_try(const char *name, const char *message)
 /* Status, table ------------------------------------------------------------ */
 
 /* Dirty blocks stand in the state as dirty_NAME, where tests put them. */
-static uint64_t step_dirty(struct json_object *o)
+static uint64_t step_dirty(struct json_object *o, bool pool_drains)
 {
 	char key[192];
 	int64_t dirty;
 
 	snprintf(key, sizeof(key), "dirty_%s", text(o, "name"));
 	dirty = number(state, key);
-	if (number(o, "draining")) {
+	if (number(o, "draining") || pool_drains) {
 		dirty = dirty > DRAIN_STEP ? dirty - DRAIN_STEP : 0;
 		set_number(state, key, dirty);
 		if (!dirty)
@@ -1218,7 +1218,7 @@ static void volume_status(struct json_object *o, char *buf, size_t len)
 	strcpy(s.state, field(o, "state") ? text(o, "state") : "running");
 	strcpy(s.mode, hybrid_mode_name(table.mode < 0 ? HYBRID_MODE_WRITETHROUGH : table.mode));
 	s.cutoff = table.cutoff_sectors < 0 ? 8192 : table.cutoff_sectors;
-	s.dirty = step_dirty(o);
+	s.dirty = step_dirty(o, false);
 	if (!number(state, "old_module"))
 		s.dirty_sectors = s.dirty * DIRTY_GRANULES * GRANULE;
 	s.draining = number(o, "draining");
@@ -1227,6 +1227,24 @@ static void volume_status(struct json_object *o, char *buf, size_t len)
 	s.cache_errors = number(o, "cache_errors");
 	s.origin_errors = number(o, "origin_errors");
 	hybrid_volume_status_build(buf, len, &s);
+}
+
+/* Of all volumes of a pool; its drain writes back what active ones have. */
+static uint64_t dirty_of_pool(struct json_object *pool)
+{
+	struct json_object *list = volumes_of(pool), *o;
+	struct hybrid_volume_line entry;
+	uint64_t dirty = 0;
+	char key[192];
+	size_t i;
+
+	for (i = 0; i < json_object_array_length(list); i++) {
+		hybrid_volume_line_parse(json_object_get_string(json_object_array_get_idx(list, i)), &entry);
+		o = find(entry.name);
+		snprintf(key, sizeof(key), "dirty_%s", entry.name);
+		dirty += o ? step_dirty(o, number(pool, "drain_on")) : (uint64_t)number(state, key);
+	}
+	return dirty;
 }
 
 static void pool_status(struct json_object *o, char *buf, size_t len)
@@ -1252,7 +1270,11 @@ static void pool_status(struct json_object *o, char *buf, size_t len)
 	s.write_errors = number(o, "write_errors");
 	s.flush_errors = number(o, "flush_errors");
 	s.retired = number(o, "retired");
+	s.dirty = dirty_of_pool(o);
+	if (!number(state, "old_module"))
+		s.dirty_sectors = s.dirty * DIRTY_GRANULES * GRANULE;
 	s.drain_on = number(o, "drain_on");
+	s.draining = s.drain_on && s.dirty;
 	s.failing = number(o, "failing");
 	s.recent_read_errors = number(o, "recent_read_errors");
 	s.recent_write_errors = number(o, "recent_write_errors");

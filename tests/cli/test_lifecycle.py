@@ -453,6 +453,20 @@ def test_drain_with_a_limit(kernel, volume):
     assert "message vol drain 1048576" in kernel.log
 
 
+def test_drain_of_a_pool_with_a_dirty_volume_that_is_not_active(kernel, volume, two):
+    """The pool cannot write it back: the drain ends with the rest, and names it."""
+    kernel.change(dirty_vol=100, dirty_two=50)
+    kernel.ok("deactivate", "two")
+    r = kernel("drain", "vol-pool", seconds=30)
+    assert r.returncode == 7 and "volume two is not active" in r.stderr, r
+    assert "next: hybridctl activate two" in r.stderr and "volume vol" not in r.stderr
+    assert kernel.log[-1] == "message vol-pool drain_cancel"
+    assert (kernel.state["dirty_vol"], kernel.state["dirty_two"]) == (0, 50)
+    kernel.ok("activate", "two")
+    kernel.ok("drain", "vol-pool")
+    assert kernel.state["dirty_two"] == 0
+
+
 @pytest.mark.parametrize("args", ["--rate 0", "--rate 100", "--rate 1500b", "--rate 5t", "--rate fast", "--wait 0",
                                   "--wait 1.5", "--wait 100000", "--wait 5 --no-wait", "--cancel --no-wait",
                                   "--cancel --wait 5", "--cancel --rate 1m"])
@@ -534,7 +548,7 @@ def test_dirty_data_are_counted_by_granules(kernel, volume):
     ("name=vol", "vol"), ("name!=vol", "vol-pool"), ("name=~^vol", "vol vol-pool"), ("name!~pool$", "vol"),
     ("size>=100m", ""), ("size<1g && kind=volume", "vol"), ("size<1g , kind=pool", "vol-pool"),
     ("kind=pool || id=0", "vol vol-pool"), ("kind=pool # id=0", "vol vol-pool"), ("!(kind=pool)", "vol"),
-    ('name="vol-pool"', "vol-pool"), ("hit_ratio>50", "vol"), ("hit_ratio<=50 && kind=volume", ""), ("dirty>64k", "vol"),
+    ('name="vol-pool"', "vol-pool"), ("hit_ratio>50", "vol"), ("hit_ratio<=50 && kind=volume", ""), ("dirty>64k", "vol vol-pool"),
 ])
 def test_conditions(kernel, volume, condition, rows):
     """Each operator that the man page names."""

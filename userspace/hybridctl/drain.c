@@ -10,15 +10,19 @@
 #include "units.h"
 
 #define POLL_MS		250
-/* Polls without a running drain before we ask for it again */
+/*
+ * Polls without a running drain before we ask for it again, and polls in which nothing becomes clean
+ * before we look for volumes that are not active
+ */
 #define IDLE_POLLS	8
 /* If I/O fails and nothing becomes clean for so long, the rest cannot be written back */
 #define STALL_SECONDS	20
 
-/* The last time that data became clean. */
+/* The last time that data became clean, and the polls since then. */
 struct stall {
 	uint64_t dirty, errors;
 	time_t since;
+	unsigned int polls;
 };
 
 static uint64_t dirty_blocks(const struct hybrid_node *node)
@@ -92,6 +96,7 @@ static uint64_t io_errors(const struct hybrid_node *node)
 	return pool->errors + pool->read_errors + pool->write_errors + pool->flush_errors;
 }
 
+/* I/O fails, and nothing becomes clean.  Called at each poll. */
 static bool is_stalled(struct stall *s, const struct hybrid_node *node)
 {
 	uint64_t dirty = dirty_bytes(node);
@@ -101,6 +106,7 @@ static bool is_stalled(struct stall *s, const struct hybrid_node *node)
 	if (!s->since || dirty < s->dirty)
 		*s = (struct stall) { .errors = io_errors(node), .since = now.tv_sec };
 	s->dirty = dirty;
+	s->polls++;
 	return now.tv_sec - s->since > STALL_SECONDS && io_errors(node) > s->errors;
 }
 
@@ -114,6 +120,38 @@ static int fail_stalled(const struct hybrid_node *node)
 	hybrid_format_size(size, sizeof(size), dirty_bytes(node), 'h');
 	return hybrid_fail(HYBRID_DEGRADED, next,
 			   "drain of %s cancelled: %s cannot be written back", node->name, size);
+}
+
+static int fail_closed(const struct hybrid_node *pool, const struct hybrid_node *volume)
+{
+	char next[HYBRID_NAME_SIZE + 64], size[32];
+
+	snprintf(next, sizeof(next), volume->given_up ? "hybridctl detach --drop-dirty %s gives that data up" :
+		 "hybridctl activate %s, then start it again", volume->name);
+	hybrid_format_size(size, sizeof(size), dirty_bytes(volume), 'h');
+	return hybrid_fail(HYBRID_DEGRADED, next,
+			   "drain of %s cancelled: volume %s is not active, and %s of it is still dirty",
+			   pool->name, volume->name, size);
+}
+
+/* Fails if only volumes that are not active are dirty: a pool cannot write these back. */
+static int check_closed(const struct hybrid_node *pool)
+{
+	const struct hybrid_node *node, *end;
+	struct hybrid_inventory inv;
+	uint64_t dirty = 0;
+	int r;
+
+	r = hybrid_inventory_load(&inv, HYBRID_LOAD_ALL | HYBRID_LOAD_CLOSED, NULL, 0);
+	end = inv.nodes + inv.nr_nodes;
+	for (node = inv.nodes; node < end && !r; node++)
+		if (node->closed && !memcmp(node->pool_uuid, pool->uuid, 16))
+			dirty += node->v.status.dirty;
+	for (node = inv.nodes; node < end && !r && dirty >= pool->p.status.dirty; node++)
+		if (node->closed && node->v.status.dirty && !memcmp(node->pool_uuid, pool->uuid, 16))
+			fail_closed(pool, node);
+	hybrid_inventory_free(&inv);
+	return r || dirty < pool->p.status.dirty ? r : HYBRID_DEGRADED;
 }
 
 static int fail_out_of_time(const struct hybrid_node *node, uint64_t seconds)
@@ -162,6 +200,10 @@ static int wait_clean(struct hybrid_node *node, struct progress *p)
 			return fail_out_of_time(node, p->cl->wait);
 		if (is_stalled(&stall, node))
 			return fail_stalled(node);
+		if (node->kind == HYBRID_POOL && dirty_blocks(node) && !(stall.polls % IDLE_POLLS))
+			r = check_closed(node);
+		if (r)
+			return r;
 		/* Writes made data dirty after the drain had ended: drain again */
 		idle = is_draining(node) ? 0 : idle + 1;
 		if (idle == IDLE_POLLS) {
