@@ -28,7 +28,7 @@ def lvm(loop, tmp_path):
     log, tools = tmp_path / "log", tmp_path / "tools"
     links = "".join(f"*' {name} '*) ln -s {device} {MAPPER / name};; " for name, device in devices.items())
     bodies = {
-        "lvs": f"case \"$*\" in *vg/fast) echo {shlex.quote(FAST)};; *) echo {shlex.quote(DATA)};; esac",
+        "lvs": f"case \"$*\" in *vg/fast) echo {shlex.quote(FAST)};; *) cat {tmp_path}/data;; esac",
         "lvchange": "[ \"$1\" != -ay ]",
         "pvs": f"echo {shlex.quote(SEGMENTS)}",
         "dmsetup": f"case \" $* \" in {links}esac",
@@ -39,6 +39,7 @@ def lvm(loop, tmp_path):
         "vgcfgrestore": "true",
         "lvconvert": "true",
     }
+    (tmp_path / "data").write_text(DATA)
     tools.mkdir()
     for name, body in bodies.items():
         (tools / name).write_text(f"#!/bin/sh\necho {name} >>{log}\n{body}\n")
@@ -62,3 +63,16 @@ def test_the_cache_stays_until_its_data_is_durable(kernel, build, loop, lvm, flu
     assert r.returncode == (6 if flush else 4), r
     assert ("cannot flush the data that was written back" in r.stderr) != flush
     assert [name in called for name in ("vgcfgbackup", "vgcfgrestore", "lvconvert")] == [flush] * 3
+
+
+@pytest.mark.parametrize("lock", ["sanlock", "none"])
+def test_a_shared_volume_group_is_refused(kernel, loop, lvm, tmp_path, lock):
+    """Another host may have the logical volume active, so LVM cannot activate it here."""
+    path, log, _ = lvm
+    (tmp_path / "data").write_text(DATA.replace('"lv_name"', f'"vg_lock_type": "{lock}", "lv_name"'))
+    r = kernel("import", "vol", "--origin", "vg/data", "--cache", loop("new.img", 64), "-y", env={"PATH": path})
+    called = set(log.read_text().split())
+    assert ("cache_writeback" in called) == (lock == "none"), r
+    if lock == "sanlock":
+        assert r.returncode == 2 and "shared volume group (lock type sanlock)" in r.stderr, r
+        assert called == {"lvs"}

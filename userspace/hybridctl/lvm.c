@@ -34,7 +34,7 @@
 struct lv {
 	char vg[NAME_MAX_LVM], name[NAME_MAX_LVM], type[32], mode[32];
 	char pool[NAME_MAX_LVM], data[NAME_MAX_LVM], metadata[NAME_MAX_LVM];
-	char origin[NAME_MAX_LVM], path[HYBRID_PATH_MAX], dirty[32], chunk[32];
+	char origin[NAME_MAX_LVM], path[HYBRID_PATH_MAX], dirty[32], chunk[32], lock[32];
 	bool active;
 };
 
@@ -102,7 +102,7 @@ static int read_lv(const char *name, struct lv *lv)
 {
 	const char * const argv[] = {
 		"lvs", "--all", "--reportformat", "json", "--units", "b", "--nosuffix", "-o",
-		"vg_name,lv_name,segtype,cache_mode,pool_lv,data_lv,metadata_lv,origin,lv_path,cache_dirty_blocks,chunk_size,lv_active",
+		"vg_name,lv_name,segtype,cache_mode,pool_lv,data_lv,metadata_lv,origin,lv_path,cache_dirty_blocks,chunk_size,lv_active,vg_lock_type",
 		name, NULL };
 	char *text, active[16];
 	struct json_object *all, *rows, *row;
@@ -126,6 +126,7 @@ static int read_lv(const char *name, struct lv *lv)
 		copy(lv->path, sizeof(lv->path), row, "lv_path");
 		copy(lv->dirty, sizeof(lv->dirty), row, "cache_dirty_blocks");
 		copy(lv->chunk, sizeof(lv->chunk), row, "chunk_size");
+		copy(lv->lock, sizeof(lv->lock), row, "vg_lock_type");
 		copy(active, sizeof(active), row, "lv_active");
 		lv->active = !strcmp(active, "active");
 	}
@@ -544,6 +545,20 @@ static int write_back_parts(const struct command_line *cl, const struct lv *lv)
 
 /* All of them ------------------------------------------------------------------ */
 
+/* LVM may be unable to activate it because another host has it active. */
+static int check_unshared(const struct lv *lv)
+{
+	char next[FULL_MAX + NAME_MAX_LVM + 128];
+
+	if (!lv->lock[0] || !strcmp(lv->lock, "none"))
+		return 0;
+	snprintf(next, sizeof(next), "lvconvert --uncache %s/%s on the host that uses it; or vgchange --lock-type none %s, once no host does",
+		 lv->vg, lv->name, lv->vg);
+	return hybrid_fail(HYBRID_REFUSED, next,
+			   "%s/%s is in a shared volume group (lock type %s): another host may be using it", lv->vg,
+			   lv->name, lv->lock);
+}
+
 static int check_lv(const struct lv *lv)
 {
 	char first[FULL_MAX + 32] = "", next[FULL_MAX + 96];
@@ -633,6 +648,8 @@ int import_lvm(const struct command_line *cl, const char *name)
 	r = read_lv(strncmp(name, "/dev/", 5) || !lvm_is_name(name) ? name : name + 5, &lv);
 	if (!r)
 		r = check_lv(&lv);
+	if (!r)
+		r = check_unshared(&lv);
 	if (!r)
 		r = check_usable(cl, &lv);
 	if (!r && !cl->given[OPT_TEST])
