@@ -3,6 +3,7 @@
 import os
 import pathlib
 import shlex
+import subprocess
 
 import pytest
 
@@ -22,6 +23,7 @@ BACKUP = 'vg {\n\tlogical_volumes {\n\t\tfast {\n\t\t\tcache_mode = "writeback"\
 def lvm(loop, tmp_path):
     """(PATH, log of what is called, the origin): one chunk is dirty."""
     origin = loop("slow.img", 8)
+    subprocess.run(["mkfs.ext4", "-q", origin], check=True)
     devices = dict(zip(NAMES, (loop("metadata.img", 8), loop("fast.img", 8), origin)))
     if not MAPPER.is_dir() or any(os.path.lexists(MAPPER / name) for name in NAMES):
         pytest.skip("these names are taken")
@@ -76,3 +78,29 @@ def test_a_shared_volume_group_is_refused(kernel, loop, lvm, tmp_path, lock):
     if lock == "sanlock":
         assert r.returncode == 2 and "shared volume group (lock type sanlock)" in r.stderr, r
         assert called == {"lvs"}
+
+
+@pytest.mark.parametrize("words, rc, said", [
+    ("--cache {new} --mode writeback", 2, "does not show that its cache has newer data"),
+    ("--cache {new} --mode writebak", 1, "no such mode"), ("--cache {new} --block-size 3k", 1, "not valid"),
+    ("--pool none", 4, "no active pool none"), ("--cache {new} --policy none", 1, "no such policy"),
+    ("--cache {small}", 4, "{small}"), ("--cache {used}", 2, "--wipe-signatures")])
+@pytest.mark.parametrize("active", [True, False])
+def test_all_that_create_refuses_leaves_the_cache(kernel, loop, lvm, tmp_path, words, rc, said, active):
+    path, log, origin = lvm
+    devices = {"new": loop("new.img", 64), "small": loop("small.img", 2), "used": loop("used.img", 64)}
+    subprocess.run(["mkfs.ext4", "-q", devices["used"]], check=True)
+    if active:
+        (tmp_path / "data").write_text(DATA.replace('"lv_active": ""', '"lv_active": "active"')
+                                       .replace("/dev/vg/data", origin))
+    r = kernel("import", "vol", "--origin", "vg/data", *words.format(**devices).split(), "-y", env={"PATH": path})
+    assert r.returncode == rc and said.format(**devices) in r.stderr, r
+    assert not {"lvconvert", "vgcfgrestore"} & set(log.read_text().split())
+
+
+def test_what_is_left_to_do_is_a_whole_command(kernel, loop, lvm):
+    path, _, _ = lvm
+    new = loop("new.img", 64)
+    r = kernel("import", "vol", "--origin", "vg/data", "--cache", new, "--mode", "writearound", "-y", env={"PATH": path})
+    assert r.returncode == 6, r
+    assert f"to finish: hybridctl create vol --in-place --origin /dev/vg/data --cache {new} --yes --mode writearound\n" in r.stdout

@@ -468,8 +468,11 @@ static int plan_on_mirror(struct mirror *m, struct new_pool *np, struct new_volu
 	return r ? r : plan_same(nv);
 }
 
-static int create_with_cache(const struct command_line *cl, const struct other_cache *other)
+/* @disk: NULL, or for create_check(). */
+static int create_with_cache(const struct command_line *cl, const struct other_cache *other,
+			     const char *disk)
 {
+	const char *origin = disk ? disk : cl->value[OPT_ORIGIN];
 	const struct hybrid_ephemeral *e;
 	char name[HYBRID_NAME_SIZE];
 	struct mirror mirror = MIRROR_NONE, *m = cl->nr_caches == 2 ? &mirror : NULL;
@@ -480,15 +483,14 @@ static int create_with_cache(const struct command_line *cl, const struct other_c
 	if (m && cl->given[OPT_EPHEMERAL])
 		return hybrid_fail(HYBRID_USAGE, "give one device",
 				   "--ephemeral takes only one --cache: a device that comes up blank needs no second copy");
-	if (cl->value[OPT_ORIGIN])
-		r = hybrid_devices_distinct(cl->value[OPT_CACHE], cl->value[OPT_ORIGIN],
-					    cl->given[OPT_FORCE]);
+	if (origin)
+		r = hybrid_devices_distinct(cl->value[OPT_CACHE], origin, cl->given[OPT_FORCE]);
 	if (!r)
 		r = find_line(cl, &e);
 	if (!r)
 		r = pool_name(name, sizeof(name), cl, e);
 	if (!r && m)
-		r = mirror_parse(m, cl, name);
+		r = mirror_parse(m, cl, origin, name);
 	if (!r) {
 		r = new_pool_parse(&np, cl, name, policy_of(cl), e);
 		if (r)
@@ -514,8 +516,10 @@ static int create_with_cache(const struct command_line *cl, const struct other_c
 		goto out;
 	}
 	/* Without the lock: other commands might wait long. */
-	if (m || cl->given[OPT_DISCARD])
+	if (m || disk || cl->given[OPT_DISCARD])
 		r = check_again(&np, &nv);
+	if (disk)
+		goto out;
 	if (!r && m)
 		r = plan_on_mirror(m, &np, &nv);
 	if (!r && cl->given[OPT_DISCARD])
@@ -570,7 +574,7 @@ static int check_not_cache(struct hybrid_inventory *inv, const struct new_volume
 	char path[HYBRID_PATH_MAX];
 
 	return hybrid_devices_distinct(hybrid_node_device(pool, path, sizeof(path)),
-				       nv->origin.path, cl->given[OPT_FORCE]);
+				       nv->disk ? nv->disk : nv->origin.path, cl->given[OPT_FORCE]);
 }
 
 /*
@@ -745,8 +749,9 @@ static int plan_volume(const struct command_line *cl, struct new_volume *nv)
 	return r ? r : confirm_format(cl, devs, 1);
 }
 
+/* @disk: NULL, or for create_check(). */
 static int attach(const struct command_line *cl, const char *pool, const char *name,
-		  const struct other_cache *other)
+		  const struct other_cache *other, const char *disk)
 {
 	struct hybrid_inventory inv = {};
 	struct new_volume nv;
@@ -755,6 +760,7 @@ static int attach(const struct command_line *cl, const char *pool, const char *n
 
 	r = new_volume_parse(&nv, cl, name);
 	nv.other = other;
+	nv.disk = disk;
 	if (!r)
 		r = hybrid_dm_check(true);
 	if (!r)
@@ -768,6 +774,10 @@ static int attach(const struct command_line *cl, const char *pool, const char *n
 		goto out;
 	if (cl->given[OPT_TEST]) {
 		print_volume_test(&nv);
+		goto out;
+	}
+	if (disk) {
+		r = new_volume_check_writable(&nv);
 		goto out;
 	}
 	r = find_place(&inv, cl, pool, &nv);
@@ -791,17 +801,17 @@ out:
 
 int command_attach(const struct command_line *cl)
 {
-	return attach(cl, cl->argv[0], cl->argv[1], NULL);
+	return attach(cl, cl->argv[0], cl->argv[1], NULL, NULL);
 }
 
-int create_volume(const struct command_line *cl, const struct other_cache *other)
+static int create(const struct command_line *cl, const struct other_cache *other, const char *disk)
 {
 	static const int pool_only[] = { OPT_BLOCK_SIZE, OPT_POLICY, OPT_JOURNAL_SIZE,
 					 OPT_DISCARD };
 	unsigned int i;
 
 	if (cl->value[OPT_CACHE])
-		return create_with_cache(cl, other);
+		return create_with_cache(cl, other, disk);
 	if (!cl->value[OPT_POOL])
 		return hybrid_fail(HYBRID_USAGE,
 				   "give the fast device (--cache) or an active pool (--pool)",
@@ -811,7 +821,17 @@ int create_volume(const struct command_line *cl, const struct other_cache *other
 			return hybrid_fail(HYBRID_USAGE, "leave it out, or give --cache",
 					   "--%s is chosen when the pool is made",
 					   option_table[pool_only[i]].name);
-	return attach(cl, cl->value[OPT_POOL], cl->argv[0], other);
+	return attach(cl, cl->value[OPT_POOL], cl->argv[0], other, disk);
+}
+
+int create_volume(const struct command_line *cl, const struct other_cache *other)
+{
+	return create(cl, other, NULL);
+}
+
+int create_check(const struct command_line *cl, const char *disk)
+{
+	return create(cl, NULL, disk);
 }
 
 int command_create(const struct command_line *cl)

@@ -29,6 +29,13 @@ void print_pool_test(const struct new_pool *np, bool discard);
 int create_volume(const struct command_line *cl, const struct other_cache *other);
 
 /*
+ * Makes all checks of create, and asks its questions, but changes nothing.  @disk: a device that is on
+ * the disks on which the origin will be; its path counts if there is no such device.  Returns 0 or an
+ * exit code.
+ */
+int create_check(const struct command_line *cl, const char *disk);
+
+/*
  * For create, attach and replace-cache, which failed with @r: reports old contents of the devices
  * that undoing could not bring back.  @np, @nv: NULL if there was none.  Returns @r.
  */

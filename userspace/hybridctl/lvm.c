@@ -34,7 +34,7 @@
 struct lv {
 	char vg[NAME_MAX_LVM], name[NAME_MAX_LVM], type[32], mode[32];
 	char pool[NAME_MAX_LVM], data[NAME_MAX_LVM], metadata[NAME_MAX_LVM];
-	char origin[NAME_MAX_LVM], path[HYBRID_PATH_MAX], dirty[32], chunk[32], lock[32];
+	char origin[NAME_MAX_LVM], path[HYBRID_PATH_MAX], dm_path[HYBRID_PATH_MAX], dirty[32], chunk[32], lock[32];
 	bool active;
 };
 
@@ -102,7 +102,7 @@ static int read_lv(const char *name, struct lv *lv)
 {
 	const char * const argv[] = {
 		"lvs", "--all", "--reportformat", "json", "--units", "b", "--nosuffix", "-o",
-		"vg_name,lv_name,segtype,cache_mode,pool_lv,data_lv,metadata_lv,origin,lv_path,cache_dirty_blocks,chunk_size,lv_active,vg_lock_type",
+		"vg_name,lv_name,segtype,cache_mode,pool_lv,data_lv,metadata_lv,origin,lv_path,cache_dirty_blocks,chunk_size,lv_active,lv_dm_path,vg_lock_type",
 		name, NULL };
 	char *text, active[16];
 	struct json_object *all, *rows, *row;
@@ -126,6 +126,7 @@ static int read_lv(const char *name, struct lv *lv)
 		copy(lv->path, sizeof(lv->path), row, "lv_path");
 		copy(lv->dirty, sizeof(lv->dirty), row, "cache_dirty_blocks");
 		copy(lv->chunk, sizeof(lv->chunk), row, "chunk_size");
+		copy(lv->dm_path, sizeof(lv->dm_path), row, "lv_dm_path");
 		copy(lv->lock, sizeof(lv->lock), row, "vg_lock_type");
 		copy(active, sizeof(active), row, "lv_active");
 		lv->active = !strcmp(active, "active");
@@ -228,7 +229,8 @@ static int map_part(const struct lv *lv, const char *name, unsigned int part)
 	const char * const pvs[] = { "pvs", "--segments", "--reportformat", "json", "--units", "b", "--nosuffix",
 				     "-o", "pv_name,pe_start,pvseg_start,pvseg_size,vg_extent_size,seg_start,segtype",
 				     "-O", "seg_start", "-S", select, NULL };
-	const char *create[] = { "dmsetup", "create", map_name[part], "--table", NULL,
+	/* By its UUID an origin without a file system can be recognised, as it can as a logical volume */
+	const char *create[] = { "dmsetup", "create", map_name[part], "--uuid", map_name[part], "--table", NULL,
 				 part == SLOW ? NULL : "--readonly", NULL };
 	char *text, *table = NULL;
 	bool ok = false;
@@ -244,7 +246,7 @@ static int map_part(const struct lv *lv, const char *name, unsigned int part)
 		ok = make_table(f, text);
 	if (f)
 		fclose(f);
-	create[4] = table;
+	create[6] = table;
 	r = ok ? hybrid_child(create, NULL) : 0;
 	if (r || !ok)
 		r = hybrid_fail(HYBRID_REFUSED, "have LVM activate it",
@@ -524,7 +526,21 @@ static int forget_cache(const struct command_line *cl, const struct lv *lv)
 	return r;
 }
 
-static int write_back_parts(const struct command_line *cl, const struct lv *lv)
+/*
+ * While LVM's cache is still there: what create would refuse later, and what it would ask.  @origin: a
+ * device with the contents of the logical volume; @disk: one on the disks that it will be on.
+ */
+static int check_create(const struct command_line *create, const char *origin, const char *disk)
+{
+	struct command_line check = *create;
+
+	check.value[OPT_ORIGIN] = origin;
+	return create_check(&check, disk);
+}
+
+/* @create: the command line for create_check(), once the origin has its data. */
+static int write_back_parts(const struct command_line *cl, const struct lv *lv,
+			    const struct command_line *create)
 {
 	struct parts p = {};
 	int r, end;
@@ -537,6 +553,8 @@ static int write_back_parts(const struct command_line *cl, const struct lv *lv)
 		r = check_metadata(lv, &p);
 	if (!r && p.dirty)
 		r = copy_dirty(lv, &p);
+	if (!r)
+		r = check_create(create, map_path[SLOW], map_path[SLOW]);
 	end = unmap_parts(cl);
 	if (!r)
 		r = end;
@@ -582,10 +600,17 @@ static int check_lv(const struct lv *lv)
  */
 static int check_usable(const struct command_line *cl, const struct lv *lv)
 {
+	uint32_t mode, block_sectors, journal_blocks;
 	struct hybrid_device dev;
-	int r = 0;
+	uint64_t cutoff;
+	int r;
 
-	if (lv->active) {
+	r = parse_volume_options(cl, &mode, &cutoff);
+	if (!r)
+		r = check_mode(cl, true, mode);
+	if (!r)
+		r = parse_pool_sizes(cl, &block_sectors, &journal_blocks);
+	if (!r && lv->active) {
 		r = hybrid_device_open(&dev, lv->path, HYBRID_OPEN_EXCLUSIVE);
 		hybrid_device_close(&dev);
 	}
@@ -622,20 +647,76 @@ static int activate_lv(const struct lv *lv, const char *how)
 	return hybrid_child(argv, NULL);
 }
 
-static int uncache(const struct command_line *cl, struct lv *lv)
+static int check_active(const struct command_line *create, const struct lv *lv)
+{
+	char name[FULL_MAX];
+	struct lv slow;
+	int r = read_lv(full_name(name, lv, lv->origin), &slow);
+
+	return r ? r : check_create(create, lv->path, slow.dm_path);
+}
+
+/* @create: the command line for create_check(), before LVM takes the cache off. */
+static int uncache(const struct command_line *cl, const struct lv *lv, const struct command_line *create)
 {
 	char name[FULL_MAX];
 	const char * const argv[] = { "lvconvert", "--yes", "--uncache", full_name(name, lv, lv->name), NULL };
-	int r = 0;
+	bool activates;
+	int r;
 
-	/* Not with --test, although the next steps depend on whether this works */
-	if (!lv->active && !cl->given[OPT_TEST] && activate_lv(lv, "-ay")) {
+	/* Nothing is activated with --test, although the next steps depend on whether that works */
+	if (cl->given[OPT_TEST])
+		return run(cl, argv);
+	activates = lv->active || !activate_lv(lv, "-ay");
+	if (activates) {
+		r = check_active(create, lv);
+	} else {
 		activate_lv(lv, "-an");
 		hybrid_note("LVM cannot activate %s: its cache is read without LVM", name);
-		r = write_back_parts(cl, lv);
+		r = write_back_parts(cl, lv, create);
 	}
+	if (r && activates && !lv->active)
+		activate_lv(lv, "-an");
+	return r ? r : run(cl, argv);
+}
+
+/* The command that completes an import, once LVM has taken the cache off. */
+static void print_rest(FILE *out, const struct command_line *cl, const struct lv *lv)
+{
+	unsigned int i, k;
+
+	fprintf(out, "hybridctl create %s --in-place --origin %s", cl->argv[0], lv->path);
+	for (i = 0; i < cl->nr_caches; i++)
+		fprintf(out, " --cache %s", cl->caches[i]);
+	for (k = 0; k < NR_OPTIONS; k++)
+		if (cl->given[k] && k != OPT_ORIGIN && k != OPT_CACHE &&
+		    commands[COMMAND_import].options & 1ULL << k)
+			fprintf(out, " --%s%s%s", option_table[k].name, option_table[k].arg ? " " : "",
+				option_table[k].arg ? cl->value[k] : "");
+}
+
+/* LVM has taken the cache off.  @create: what the user has agreed to is not asked again. */
+static int create_rest(const struct command_line *cl, const struct lv *lv, struct command_line *create)
+{
+	char *rest = NULL;
+	size_t len;
+	FILE *f = open_memstream(&rest, &len);
+	int r = 0;
+
+	if (f) {
+		print_rest(f, cl, lv);
+		fclose(f);
+	}
+	if (activate_lv(lv, "-ay"))
+		r = hybrid_fail(HYBRID_PARTIAL, "see lvs; the command below finishes it, once LVM can activate it",
+				"%s/%s no longer has a cache, but cannot be activated", lv->vg, lv->name);
+	create->given[OPT_YES] = true;
+	create->given[OPT_WIPE_SIGNATURES] = true;
 	if (!r)
-		r = run(cl, argv);
+		r = create_volume(create, NULL);
+	if (r)
+		hybrid_note("%s is an ordinary logical volume now; to finish: %s", lv->path, rest ? rest : "");
+	free(rest);
 	return r;
 }
 
@@ -654,19 +735,11 @@ int import_lvm(const struct command_line *cl, const char *name)
 		r = check_usable(cl, &lv);
 	if (!r && !cl->given[OPT_TEST])
 		r = ask(cl, &lv);
-	if (!r)
-		r = uncache(cl, &lv);
-	if (!r && !cl->given[OPT_TEST])
-		r = activate_lv(&lv, "-ay") ? hybrid_fail(HYBRID_PARTIAL, "see lvs; then hybridctl create --in-place",
-						   "%s/%s no longer has a cache, but cannot be activated", lv.vg,
-						   lv.name) : 0;
-	if (r || (cl->given[OPT_TEST] && !lv.active))
-		return r;
 	create.given[OPT_IN_PLACE] = true;
 	create.value[OPT_ORIGIN] = lv.path;
-	r = create_volume(&create, NULL);
-	if (r && !cl->given[OPT_TEST])
-		hybrid_note("%s is an ordinary logical volume now; to finish: hybridctl create %s --in-place --origin %s",
-			    lv.path, cl->argv[0], lv.path);
-	return r;
+	if (!r)
+		r = uncache(cl, &lv, &create);
+	if (r || (cl->given[OPT_TEST] && !lv.active))
+		return r;
+	return cl->given[OPT_TEST] ? create_volume(&create, NULL) : create_rest(cl, &lv, &create);
 }

@@ -48,24 +48,24 @@ static int check_name(const struct mirror *m)
 			   "%s already exists", m->path);
 }
 
-static int check_legs(const struct mirror *m, const struct command_line *cl)
+static int check_legs(const struct mirror *m, const struct command_line *cl, const char *origin)
 {
 	const char * const *leg = cl->caches;
 	int r;
 
 	r = hybrid_devices_distinct(leg[0], leg[1], cl->given[OPT_FORCE]);
-	if (!r && cl->value[OPT_ORIGIN])
-		r = hybrid_devices_distinct(leg[1], cl->value[OPT_ORIGIN], cl->given[OPT_FORCE]);
+	if (!r && origin)
+		r = hybrid_devices_distinct(leg[1], origin, cl->given[OPT_FORCE]);
 	return r ? r : check_name(m);
 }
 
-int mirror_parse(struct mirror *m, const struct command_line *cl, const char *pool)
+int mirror_parse(struct mirror *m, const struct command_line *cl, const char *origin, const char *pool)
 {
 	int r;
 
 	snprintf(m->leg[0].path, sizeof(m->leg[0].path), "%s", cl->caches[0]);
 	snprintf(m->path, sizeof(m->path), "/dev/md/%s", pool);
-	r = check_legs(m, cl);
+	r = check_legs(m, cl, origin);
 	if (!r)
 		r = check_mdadm();
 	if (!r)

@@ -15,10 +15,10 @@ struct mirror {
 
 /*
  * Makes all checks that are possible before anything is written: the second --cache is distinct
- * from the first and from the origin, the array's name is free, and mdadm is installed.  Leaves the
+ * from the first and from @origin, unless NULL, the array's name is free, and mdadm is installed.  Leaves the
  * second leg open.  Returns 0 or an exit code.
  */
-int mirror_parse(struct mirror *m, const struct command_line *cl, const char *pool);
+int mirror_parse(struct mirror *m, const struct command_line *cl, const char *origin, const char *pool);
 void mirror_close(struct mirror *m);
 
 /* Returns the leg that decides the size of the array: @cache, the first one, or the second. */

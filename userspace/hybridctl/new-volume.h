@@ -26,6 +26,7 @@ struct new_volume {
 	dev_t pool;			/* the pool's device */
 	dev_t fast;			/* the pool's device, or the cache device of a new one */
 	dev_t cache;			/* the cache device */
+	const char *disk;		/* create_check(): shows the disks of the origin; else NULL */
 	bool ephemeral;			/* --ephemeral was given */
 	const struct other_cache *other;	/* import: goes before the volume starts; else NULL */
 	const uint8_t *follows;		/* UUID of the lost pool that this one replaces; else NULL */
