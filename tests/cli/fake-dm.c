@@ -311,7 +311,7 @@ int hybrid_dm_list(struct hybrid_dm_device **devices, unsigned int *nr)
 	return 0;
 }
 
-dev_t hybrid_dm_find(const uint8_t uuid[16], bool pool)
+static struct json_object *find_uuid(const uint8_t uuid[16], bool pool)
 {
 	char mine[HYBRID_UUID_TEXT];
 	size_t i;
@@ -320,8 +320,24 @@ dev_t hybrid_dm_find(const uint8_t uuid[16], bool pool)
 	for (i = 0; i < nr_devices(); i++)
 		if (!strcmp(text(device(i), "uuid"), mine) &&
 		    json_object_get_boolean(field(device(i), "pool")) == pool)
-			return makedev(FAKE_MAJOR, number(device(i), "minor"));
-	return 0;
+			return device(i);
+	return NULL;
+}
+
+dev_t hybrid_dm_find(const uint8_t uuid[16], bool pool)
+{
+	struct json_object *o = find_uuid(uuid, pool);
+
+	return o ? makedev(FAKE_MAJOR, number(o, "minor")) : 0;
+}
+
+bool hybrid_dm_name(const uint8_t uuid[16], bool pool, char name[HYBRID_DM_NAME_MAX])
+{
+	struct json_object *o = find_uuid(uuid, pool);
+
+	if (o)
+		snprintf(name, HYBRID_DM_NAME_MAX, "%s", text(o, "name"));
+	return o;
 }
 
 bool hybrid_dm_name_taken(const char *name)

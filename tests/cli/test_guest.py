@@ -163,6 +163,13 @@ def test_a_detach_that_drains_holds_up_nobody(guest):
     guest.run("hybridctl drain vol --cancel")
     assert "state: running" in text(guest, "hybridctl status vol")
     guest.run("rm -f /run/rc")
+    # Renamed meanwhile, it is waited for, and its drain is cancelled, by its new name
+    detach()
+    guest.run("hybridctl rename vol moved; mount -o ro /dev/mapper/moved /mnt")
+    code, out = ended()
+    assert code == 5 and "moved is mounted at /mnt" in out, out
+    assert text(guest, "hybridctl get moved drain_on; hybridctl get moved dirty") == "0\n0\n"
+    guest.run("umount /mnt; hybridctl rename moved vol")
     detach()
     guest.run("hybridctl detach two")
     assert listed(guest)["vol"]["dirty"] and rc(guest, "test -e /run/rc")

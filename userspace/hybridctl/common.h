@@ -176,7 +176,7 @@ uint64_t dirty_bytes(const struct hybrid_node *node);
  * HYBRID_PARTIAL if a signal ended it.
  */
 int drain_and_wait(const struct command_line *cl, struct hybrid_node *node);
-/* Ends the drain if the device still exists, and warns if that fails.  Returns 0 or an exit code. */
-int drain_cancel(const char *name, const uint8_t uuid[16], bool pool);
+/* Ends the drain if the device still exists, under any name, and warns if that fails.  Returns 0 or an exit code. */
+int drain_cancel(const uint8_t uuid[16], bool pool);
 
 #endif

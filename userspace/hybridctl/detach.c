@@ -282,7 +282,7 @@ static int lock_and_look_again(struct detach *d)
 static int give_up(const struct detach *d, int r)
 {
 	if (d->drains)
-		drain_cancel(d->entry.name, d->entry.uuid, false);
+		drain_cancel(d->entry.uuid, false);
 	return r;
 }
 

@@ -55,10 +55,11 @@ static struct amount what_is_dirty(const struct hybrid_node *node)
 	return (struct amount){ .blocks = dirty_blocks(node), .bytes = dirty_bytes(node) };
 }
 
-int drain_cancel(const char *name, const uint8_t uuid[16], bool pool)
+int drain_cancel(const uint8_t uuid[16], bool pool)
 {
-	/* Another command may have removed the device, and with it the drain. */
-	int r = hybrid_dm_find(uuid, pool) ? hybrid_dm_message(name, "drain_cancel", NULL) : 0;
+	char name[HYBRID_DM_NAME_MAX];
+	/* Another command may have renamed the device, or removed it, and with it the drain */
+	int r = hybrid_dm_name(uuid, pool, name) ? hybrid_dm_message(name, "drain_cancel", NULL) : 0;
 
 	if (r)
 		hybrid_warn("%s is still draining; to end the drain: hybridctl drain %s --cancel", name,
@@ -178,6 +179,13 @@ static int send_drain(const struct command_line *cl, const char *name)
 	return 0;
 }
 
+/* Another command may have renamed it. */
+static void follow_name(struct hybrid_node *node)
+{
+	if (hybrid_dm_name(node->uuid, node->kind == HYBRID_POOL, node->dm.name))
+		snprintf(node->name, sizeof(node->name), "%.63s", node->dm.name);
+}
+
 static int wait_clean(struct hybrid_node *node, struct progress *p)
 {
 	struct stall stall = {};
@@ -186,6 +194,7 @@ static int wait_clean(struct hybrid_node *node, struct progress *p)
 	int r;
 
 	for (;;) {
+		follow_name(node);
 		r = hybrid_node_refresh(node);
 		if (!r)
 			r = check_failed(node);
@@ -228,7 +237,7 @@ int drain_and_wait(const struct command_line *cl, struct hybrid_node *node)
 	if (!r) {
 		r = wait_clean(node, &p);
 		if (r)
-			drain_cancel(node->name, node->uuid, node->kind == HYBRID_POOL);
+			drain_cancel(node->uuid, node->kind == HYBRID_POOL);
 	}
 	hold_signals();
 	progress_end(&p, r ? NULL : "clean");
@@ -245,7 +254,7 @@ static int drain(const struct command_line *cl, const struct hybrid_inventory *i
 		return send_drain(cl, node->name);
 	r = drain_and_wait(cl, node);
 	/* The drain stays on in the kernel until it is cancelled: then the next writes are cached again */
-	return r ? r : drain_cancel(node->name, node->uuid, node->kind == HYBRID_POOL);
+	return r ? r : drain_cancel(node->uuid, node->kind == HYBRID_POOL);
 }
 
 int command_drain(const struct command_line *cl)

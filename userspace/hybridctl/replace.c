@@ -29,7 +29,6 @@ struct replace {
 	char name[HYBRID_NAME_SIZE];	/* of the old pool, and of the new one in the end */
 	bool drains;			/* the volume below drains: it stays clean until it has moved */
 	uint8_t drained[16];
-	char drained_name[HYBRID_NAME_SIZE];
 	unsigned int moved;
 };
 
@@ -594,7 +593,6 @@ static int drain(struct replace *r, struct hybrid_node *node)
 		return err;
 	r->drains = true;
 	memcpy(r->drained, node->uuid, 16);
-	memcpy(r->drained_name, node->name, sizeof(r->drained_name));
 	return 0;
 }
 
@@ -700,7 +698,7 @@ static int move_all(struct replace *r, const char *new)
 			err = step(r, &left);
 	}
 	if (err && r->drains)
-		drain_cancel(r->drained_name, r->drained, false);
+		drain_cancel(r->drained, false);
 	return err;
 }
 

@@ -435,20 +435,42 @@ int hybrid_dm_list(struct hybrid_dm_device **devices, unsigned int *nr)
 	return 0;
 }
 
-dev_t hybrid_dm_find(const uint8_t uuid[16], bool pool)
+/* Returns a task with the name and numbers of an active pool or volume, or NULL. */
+static struct dm_task *ask_uuid(const uint8_t uuid[16], bool pool, struct dm_info *info)
 {
 	struct dm_task *task = kernel_has_dm() ? dm_task_create(DM_DEVICE_INFO) : NULL;
 	char text[HYBRID_DM_UUID_TEXT];
+
+	if (!task)
+		return NULL;
+	if (dm_task_set_uuid(task, hybrid_dm_uuid(text, uuid, pool)) && dm_task_run(task) &&
+	    dm_task_get_info(task, info) && info->exists)
+		return task;
+	dm_task_destroy(task);
+	return NULL;
+}
+
+dev_t hybrid_dm_find(const uint8_t uuid[16], bool pool)
+{
 	struct dm_info info;
-	dev_t devno = 0;
+	struct dm_task *task = ask_uuid(uuid, pool, &info);
 
 	if (!task)
 		return 0;
-	if (dm_task_set_uuid(task, hybrid_dm_uuid(text, uuid, pool)) && dm_task_run(task) &&
-	    dm_task_get_info(task, &info) && info.exists)
-		devno = makedev(info.major, info.minor);
 	dm_task_destroy(task);
-	return devno;
+	return makedev(info.major, info.minor);
+}
+
+bool hybrid_dm_name(const uint8_t uuid[16], bool pool, char name[HYBRID_DM_NAME_MAX])
+{
+	struct dm_info info;
+	struct dm_task *task = ask_uuid(uuid, pool, &info);
+
+	if (!task)
+		return false;
+	snprintf(name, HYBRID_DM_NAME_MAX, "%s", dm_task_get_name(task));
+	dm_task_destroy(task);
+	return true;
 }
 
 bool hybrid_dm_name_taken(const char *name)

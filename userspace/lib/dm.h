@@ -59,6 +59,9 @@ int hybrid_dm_list(struct hybrid_dm_device **devices, unsigned int *nr);
 /* The device number of an active pool or volume; 0: it is not active. */
 dev_t hybrid_dm_find(const uint8_t uuid[16], bool pool);
 
+/* Finds the present name of an active pool or volume.  False: it is not active. */
+bool hybrid_dm_name(const uint8_t uuid[16], bool pool, char name[HYBRID_DM_NAME_MAX]);
+
 /* Whether any device (not only ours) has this name. */
 bool hybrid_dm_name_taken(const char *name);
 
