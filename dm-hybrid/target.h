@@ -175,8 +175,8 @@ struct volume_table {
 	struct dm_dev *origin;
 	struct volume_args args;
 	u64 data_sector;		/* of its data on the origin; 0: the pool did not run yet */
-	bool in_force;			/* a resume began: no other target used the origin since */
-	bool applied;			/* had the volume open: its values became the volume's */
+	bool in_force;			/* a resume of it has begun: it is no table only loaded */
+	bool applied;			/* it opened the volume: its values became the volume's */
 };
 
 extern struct target_type hybrid_pool_target;
