@@ -222,7 +222,7 @@ static int check_refused(struct detach *d)
 {
 	const struct hybrid_member *m = hybrid_find_member(&d->inv, d->entry.member_uuid);
 
-	return d->origin[0] || d->volume->given_up || !m || m->ok ? 0 : fail_refused_origin(&d->entry, m);
+	return d->origin[0] || d->volume->given_up || !m || m->ok || m->unread ? 0 : fail_refused_origin(&d->entry, m);
 }
 
 /* Finds the volume, and checks whether it may be detached. */

@@ -28,6 +28,7 @@ struct note {
 /* Flags in its file */
 #define NOTE_OK		1
 #define NOTE_GPT	2
+#define NOTE_UNREAD	4
 
 /* Content of its file, without secrets. */
 struct content {
@@ -99,7 +100,7 @@ static void write_note(const struct note *n, const struct hybrid_member *m)
 		hybrid_sb_encode(&c.sb, &sb, HYBRID_SB_SECTOR);
 	snprintf(c.text, sizeof(c.text), "%llu %u %d %s",
 		 (unsigned long long)hybrid_devno_sequence(n->devno), m->copies,
-		 (m->ok ? NOTE_OK : 0) | (m->gpt ? NOTE_GPT : 0), m->why);
+		 (m->ok ? NOTE_OK : 0) | (m->gpt ? NOTE_GPT : 0) | (m->unread ? NOTE_UNREAD : 0), m->why);
 	make_note("members/", n->name, &c, sizeof(c));
 }
 
@@ -230,6 +231,7 @@ static bool read_note(DIR *dir, const struct note *n, struct hybrid_member *m)
 		return false;
 	m->ok = flags & NOTE_OK;
 	m->gpt = flags & NOTE_GPT;
+	m->unread = flags & NOTE_UNREAD;
 	snprintf(m->why, sizeof(m->why), "%.159s", c.text + end);
 	if (m->sb.role &&
 	    hybrid_sb_decode(&c.sb, HYBRID_SB_SECTOR, m->sectors, &m->sb, &why)) {
@@ -297,6 +299,7 @@ void announce_unreadable(dev_t devno, const char *why)
 		if (n.devno != devno || !remember(dir, &n, &m))
 			continue;
 		m.ok = false;
+		m.unread = true;
 		snprintf(m.why, sizeof(m.why), "%s", why);
 		write_note(&n, &m);
 	}

@@ -88,6 +88,7 @@ static int take_known(struct hybrid_inventory *inv, const struct hybrid_look *l,
 		return 0;
 	m = *known;
 	m.ok = false;
+	m.unread = true;
 	if (l->r == -ETIMEDOUT)
 		snprintf(m.why, sizeof(m.why), "it does not answer");
 	else
@@ -611,7 +612,10 @@ static void note_successor(struct hybrid_inventory *inv, struct hybrid_node *poo
 		old->successor = pool;
 }
 
-/* Of a volume that is not active: a member that it lacks because that member is not ok. */
+/*
+ * Of a volume that is not active: a member that it lacks because that member is not ok.  One that can
+ * no longer be read may be dead: then it is missing, and there is a way on without it.
+ */
 static struct hybrid_member *refused_of(struct hybrid_inventory *inv, const struct hybrid_node *volume)
 {
 	struct hybrid_member *m;
@@ -619,10 +623,11 @@ static struct hybrid_member *refused_of(struct hybrid_inventory *inv, const stru
 	if (volume->active || volume->given_up)
 		return NULL;
 	for (m = inv->members; m < inv->members + inv->nr_members && !volume->member; m++)
-		if (m->sb.role != HYBRID_ROLE_CACHE && !memcmp(m->sb.volume_uuid, volume->uuid, 16))
+		if (!m->unread && m->sb.role != HYBRID_ROLE_CACHE &&
+		    !memcmp(m->sb.volume_uuid, volume->uuid, 16))
 			return m;
-	return volume->pool || hybrid_node_uncached(volume) ? NULL :
-	       hybrid_find_cache(inv, volume->pool_uuid);
+	m = volume->pool || hybrid_node_uncached(volume) ? NULL : hybrid_find_cache(inv, volume->pool_uuid);
+	return m && !m->unread ? m : NULL;
 }
 
 /* Connects nodes and members, once the arrays no longer move. */

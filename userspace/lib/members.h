@@ -29,6 +29,7 @@ struct hybrid_member {
 	bool apart;			/* a copy is bad, or older than sb */
 	bool gpt;			/* an origin without a cache, with a GPT: an export was cut short */
 	bool unknown;			/* as read: not ok, of a format not known here */
+	bool unread;			/* not ok: the device could no longer be read, or did not answer */
 	char why[HYBRID_WHY_MAX];	/* if not ok, or if a copy is bad: the reason */
 	struct hybrid_sb sb;		/* the current copy, or its known fields */
 };
