@@ -36,10 +36,9 @@ def test_failed_flush_of_the_cache_does_not_make_data_zeroes(make_stack):
     """In writethrough, a record must not call cached what a power cut takes from the cache."""
     s = make_stack(volatile="ssd hdd")
     dev = s.create("vol", "--mode", "writethrough", *ALL)
-    s.message("set", "commit_interval", 60000, name="pool")
+    s.message("set", "commit_interval", 3000, name="pool")
     io(s.guest, dev, "w:0:128:a", "f")
     fail(s, "ssd", "fail", "flush", "once")
-    s.message("set", "commit_interval", 100, name="pool")
     s.wait("state", "failed", "pool")
     after_power_cut(s)
     assert io(s.guest, dev, "r:0:128") == ["a"]

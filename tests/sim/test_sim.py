@@ -237,11 +237,10 @@ def test_collisions(sim):
     assert re.findall(r"^collision-(?:flushes|stops) (\d+)$", output, re.M) == ["0", "0"]
 
 
-# Too rare for a bounded run: a journal without room lasts for some operations of one
-# commit in a hundred, in one run of forty, and cuts in a row meet it once in some hundreds of
-# seeds; damage is test_rot's.
+# Too rare for a bounded run: as commits and the steps of a checkpoint take turns, the journal hardly
+# ever is without room (test_flush.full_journal); damage is test_rot's.
 # Forgetting reads nothing: only a read of another volume can fail beside it.
-RARE = re.compile(r"journal-full (.*-(read|write|flush)|cut[23])|forget cache-read|.* rot")
+RARE = re.compile(r"journal-full .*|forget cache-read|.* rot")
 
 
 def test_every_pair(sim):

@@ -314,6 +314,25 @@ static void checkpoint_beside_lazy_commits(void **state)
 	carry(&acts);
 }
 
+/* The journal has no room: the flush waits for a checkpoint, and the entry follows. */
+static void full_journal(void **state)
+{
+	u64 checkpoints;
+
+	two_dirty_blocks();
+	put(SECTOR + 2 * BLOCK, 8, 1);
+	e->journal.head = e->journal.tail + e->g->journal_blocks;
+	assert_false(hybrid_journal_has_room(&e->journal));
+	checkpoints = pool().checkpoints;
+	assert_int_equal(flush_volume(), 0);
+	assert_int_equal(pool().checkpoints, checkpoints + 1);
+	assert_true(hybrid_journal_has_room(&e->journal));
+	crash();
+	start();
+	open_volume();
+	reads(SECTOR + 2 * BLOCK, 8, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -331,6 +350,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(failed, setup, teardown),
 		cmocka_unit_test_setup_teardown(checkpoint_beside_flushes, setup, teardown),
 		cmocka_unit_test_setup_teardown(checkpoint_beside_lazy_commits, setup, teardown),
+		cmocka_unit_test_setup_teardown(full_journal, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
