@@ -137,7 +137,7 @@ def test_origin_in_place_that_was_used_without_the_pool(make_stack):
     s.guest.run("dmsetup suspend vol")
     s.guest.run(["dmsetup", "load", "vol"],
                 input=f"0 {s.disk('hdd').sectors} linear /dev/test/hdd 0\n")
-    # A message has the pool's lock. Next is who loads a table, then who destroys the volume's
+    # The message holds the pool's lock. The load waits for it first, then the end of the volume's old table
     s.guest.run("dmsetup suspend --noflush --nolockfs fast")
     jobs = []
     for command in ("dmsetup message pool 0 checkpoint", f"dmsetup load vol --table '{table}'",

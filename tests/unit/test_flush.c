@@ -104,14 +104,20 @@ static void hold_entry_of_a_flush(void)
 	assert_non_null(held_meta);
 }
 
-/* A flush beside a commit waits for the entry, and for its own flush where that began before. */
-static void beside_a_commit(void **state)
+/* A flush waits for its entry, which is held; another one comes after a write. */
+static void flush_beside_a_commit(void)
 {
 	two_dirty_blocks();
 	put(SECTOR + 2 * BLOCK, 8, 1);
 	hold_entry_of_a_flush();
 	put(SECTOR, 8, 2);
 	arrive(&other, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
+}
+
+/* A flush beside a commit waits for the entry, and for its own flush where that began before. */
+static void beside_a_commit(void **state)
+{
+	flush_beside_a_commit();
 	carry(&acts);
 	assert_false(flusher.r.ended || other.r.ended);
 	nr_log = 0;
@@ -221,11 +227,7 @@ static void write_beside_a_flush(void **state)
 /* The pool cannot write its superblock: nothing that waits for metadata, or will, succeeds. */
 static void superblock_fails(void **state)
 {
-	two_dirty_blocks();
-	put(SECTOR + 2 * BLOCK, 8, 1);
-	hold_entry_of_a_flush();
-	put(SECTOR, 8, 2);
-	arrive(&other, HYBRID_IO_FLUSH, 0, 0, 0, &acts);
+	flush_beside_a_commit();
 	hybrid_engine_fail(e, &acts);
 	carry(&acts);
 	assert_true(hybrid_engine_failed(e));

@@ -245,46 +245,46 @@ static void first_batch_is_small(void **state)
 	assert_int_equal(status().dirty, 0);
 }
 
-/*
- * All was written back and flushed, but will be recorded at the end of the interval.  A drain
- * that begins then does not wait for that.
- */
-static void drain_of_a_flushed_batch(void **state)
+/* As many windows become dirty, and are written back without a drain. */
+static void written_in_background(u32 windows)
 {
 	u32 n;
 
-	dirty_windows(0, 8, 1);
+	dirty_windows(0, windows, 1);
 	assert_int_equal(hybrid_engine_configure(e, &background), 0);
 	for (n = 0; n < 4; n++)
 		tick(100);
 	assert_int_equal(atomic_read(&v->blocks.dirty), 0);
-	assert_true(v->flush.flushed >= v->flush.last_write);
-	assert_int_equal(status().dirty, 8);
+}
+
+/* As many blocks are dirty on record alone: a drain that begins now does not wait for the interval. */
+static void drain_records(u32 blocks)
+{
+	assert_int_equal(status().dirty, blocks);
 	drain(v, true);
 	tick(100);
 	assert_int_equal(status().dirty, 0);
 }
 
+/* A batch was written back and flushed, but will be recorded at the end of the interval. */
+static void drain_of_a_flushed_batch(void **state)
+{
+	written_in_background(8);
+	assert_true(v->flush.flushed >= v->flush.last_write);
+	drain_records(8);
+}
+
 /* Windows were written back, and a user's flush has covered them. */
 static void drain_after_a_users_flush(void **state)
 {
-	u32 n;
-
-	dirty_windows(0, 5, 1);
-	assert_int_equal(hybrid_engine_configure(e, &background), 0);
-	for (n = 0; n < 4; n++)
-		tick(100);
-	assert_int_equal(atomic_read(&v->blocks.dirty), 0);
+	written_in_background(5);
 	/* A flush of the origin takes the windows along, and a slow one makes batches smaller. */
 	assert_int_equal(submit(&writer, HYBRID_IO_ZEROES, 16 * WINDOW, 8, 0), 0);
 	flush_ms = 60;
 	assert_int_equal(flush_volume(), 0);
 	flush_ms = 0;
 	assert_int_equal(v->writeback.windows, 0);
-	assert_int_equal(status().dirty, 5);
-	drain(v, true);
-	tick(100);
-	assert_int_equal(status().dirty, 0);
+	drain_records(5);
 }
 
 /* Zeroes and discards leave blocks that are dirty on record, and nothing to write back. */

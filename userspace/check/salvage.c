@@ -229,8 +229,8 @@ static struct entry root_entry(const struct source *root)
 }
 
 /*
- * A recovery takes the granules of intents into leaves, and has no entry for them.  It raises the
- * tail of the intents by those that it found.
+ * A recovery takes the granules of intents into leaves, and writes no entry for them.  It moves the
+ * tail of the ring behind the last intent that it found.
  */
 static int find_taken(struct salvager *v)
 {

@@ -888,7 +888,8 @@ static int fail_refused(struct hybrid_inventory *inv, const char *what)
 
 	for (m = inv->members; m < inv->members + inv->nr_members; m++)
 		if (!m->ok && (!strcmp(m->sb.name, what) || !strcmp(m->path, what)))
-			return hybrid_fail(HYBRID_BADDEV, hybrid_member_next(m, NEXT_OF_COPY), "%s is refused: %s", m->path, m->why);
+			return hybrid_fail(HYBRID_BADDEV, hybrid_member_next(m, NEXT_OF_COPY),
+					   "%s is refused: %s", m->path, m->why);
 	return hybrid_fail(HYBRID_BADDEV, "see hybridctl scan",
 			   "no pool or volume %s is known", what);
 }

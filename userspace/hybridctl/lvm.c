@@ -527,8 +527,8 @@ static int forget_cache(const struct command_line *cl, const struct lv *lv)
 }
 
 /*
- * While LVM's cache is still there: what create would refuse later, and what it would ask.  @origin: a
- * device with the contents of the logical volume; @disk: one on the disks that it will be on.
+ * Makes the checks of create, and asks its questions, while LVM's cache is still there.  @origin: a
+ * device with the contents of the logical volume; @disk: a device on the disks of the later origin.
  */
 static int check_create(const struct command_line *create, const char *origin, const char *disk)
 {
