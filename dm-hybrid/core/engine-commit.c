@@ -69,7 +69,7 @@ void hybrid_commit_or_complete(struct hybrid_engine *e, struct hybrid_io *io,
 {
 	if (!needs_commit(e, io->volume))
 		complete_io(io, 0, acts);
-	else if (smp_load_acquire(&e->life.failed)) /* fail_pool() */
+	else if (smp_load_acquire(&e->life.failed)) /* hybrid_fail_pool() */
 		complete_without_commit(e, io, acts);
 	else
 		hybrid_join_commit(e, io, acts);
@@ -800,16 +800,6 @@ static void commit_lost(struct hybrid_engine *e)
 	}
 }
 
-/* The metadata cannot be written any more: no new dirty data (P5). */
-static void fail_pool(struct hybrid_engine *e)
-{
-	atomic64_inc(&e->stats.errors[e->meta.op.type == HYBRID_OP_FLUSH ? CACHE_FLUSH_ERRORS :
-				   CACHE_WRITE_ERRORS]);
-	hybrid_intents_lost(e);
-	/* After the counts of lost granules; pairs with hybrid_commit_or_complete(). */
-	smp_store_release(&e->life.failed, true);
-}
-
 /* The intents that had ended when the flush began are durable, with their data. */
 static void intents_flushed(struct hybrid_engine *e)
 {
@@ -857,7 +847,8 @@ static void meta_done(struct hybrid_engine *e, struct hybrid_actions *acts)
 	if (e->meta.state == META_COMMIT_FLUSH || (e->meta.state == META_COMMIT && error))
 		commit_lost(e);
 	if (error)
-		fail_pool(e);
+		hybrid_fail_pool(e, e->meta.op.type == HYBRID_OP_FLUSH ? CACHE_FLUSH_ERRORS :
+								 CACHE_WRITE_ERRORS);
 	else
 		meta_succeeded(e, acts);
 	WRITE_ONCE(e->meta.state, META_WORK);

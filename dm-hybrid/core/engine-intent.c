@@ -297,12 +297,17 @@ bool hybrid_intent_data_ended(struct hybrid_engine *e, struct hybrid_io *io, int
 	return ended;
 }
 
+void hybrid_fail_pool(struct hybrid_engine *e, enum cache_error kind)
+{
+	atomic64_inc(&e->stats.errors[kind]);
+	hybrid_intents_lost(e);
+	/* After the counts of lost granules; pairs with hybrid_commit_or_complete(). */
+	smp_store_release(&e->life.failed, true);
+}
+
 void hybrid_metadata_failed(struct hybrid_engine *e, struct hybrid_actions *acts)
 {
-	atomic64_inc(&e->stats.errors[CACHE_WRITE_ERRORS]);
-	hybrid_intents_lost(e);
-	/* As in fail_pool() */
-	smp_store_release(&e->life.failed, true);
+	hybrid_fail_pool(e, CACHE_WRITE_ERRORS);
 	/* The commit that finds the pool failed wakes all that waits for metadata. */
 	want(acts, WANT_COMMIT);
 }

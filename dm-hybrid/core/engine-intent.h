@@ -4,6 +4,7 @@
 #define DM_HYBRID_ENGINE_INTENT_H
 
 #include "engine.h"
+#include "engine-wear.h"
 #include "map.h"
 
 #define MAX_INTENDED	256	/* writes under intents, at most */
@@ -133,8 +134,13 @@ void hybrid_intents_passed(struct hybrid_engine *e, struct hybrid_actions *acts)
  */
 void hybrid_intents_lost(struct hybrid_engine *e);
 /*
- * A write of metadata outside of commits and checkpoints failed: from here on none follows, as in
- * engine-commit.c.  The caller holds no lock.
+ * The pool fails because metadata cannot be written any more: no new dirty data (P5).  The caller
+ * holds no lock.
+ */
+void hybrid_fail_pool(struct hybrid_engine *e, enum cache_error kind);
+/*
+ * The same, after a write outside of commits and checkpoints: wakes all that waits for metadata.
+ * The caller holds no lock.
  */
 void hybrid_metadata_failed(struct hybrid_engine *e, struct hybrid_actions *acts);
 /* The pool has failed: ends writes that wait for an intent, or for the tail. */

@@ -17,7 +17,7 @@
 static inline void engine_inconsistent(struct hybrid_engine *e)
 {
 	WRITE_ONCE(e->life.inconsistent, true);
-	/* As in fail_pool() */
+	/* As in hybrid_fail_pool() */
 	smp_store_release(&e->life.failed, true);
 }
 
@@ -135,7 +135,7 @@ static inline void count(struct hybrid_volume *v, enum hybrid_counter c)
 	this_cpu_inc(v->counters->c[c]);
 }
 
-/* Counts a failure of the volume's I/O to the cache device.  Metadata: fail_pool() */
+/* Counts a failure of the volume's I/O to the cache device.  Metadata: hybrid_fail_pool() */
 static inline void count_cache_error(struct hybrid_engine *e, struct hybrid_volume *v,
 				     enum cache_error kind)
 {
